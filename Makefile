@@ -1,0 +1,68 @@
+# The front door. CMake and Ninja do the work; see CMakePresets.json for the builds.
+#
+#   make              set-up when something is missing, then build/release/streamfp
+#   make demo         generated pictures, a tiny seeded model
+#   make check        what CI runs: minutes
+#   make check-long   fuzzing and the long tests: SFP_FUZZ_SECONDS (300) a fuzz target
+#   make install      DESTDIR= PREFIX=/usr/local
+#   make uninstall    with the same DESTDIR and PREFIX; leaves nothing
+#   make format       clang-format over the sources
+#   make clean
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := release
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+JOBS ?= $(shell nproc)
+SFP_FUZZ_SECONDS ?= 300
+export CTEST_OUTPUT_ON_FAILURE := 1
+
+presets := release dev cblas asan tsan fuzz
+.PHONY: $(presets) setup demo check check-long check-rules install uninstall format clean
+.NOTPARALLEL:
+
+setup:
+	@scripts/setup
+
+$(filter-out fuzz,$(presets)): setup
+	@[ -f build/$@/build.ninja ] || cmake --preset $@
+	@cmake --build build/$@ -j $(JOBS)
+
+fuzz:
+	@scripts/setup fuzz
+	@[ -f build/$@/build.ninja ] || cmake --preset $@
+	@cmake --build build/$@ -j $(JOBS)
+
+demo: release
+	@build/release/streamfp demo --out build/streamfp-demo.png
+
+check-rules:
+	@scripts/check-layers --self-test
+	@scripts/check-layers
+
+# dev is the build in which a warning is an error; release's tests come last, so that their closing line ends the output
+check: check-rules dev cblas asan tsan release
+	ctest --test-dir build/cblas -L numeric -j $(JOBS)
+	ctest --test-dir build/asan -j $(JOBS)
+	ctest --test-dir build/tsan -L threads -j $(JOBS)
+	ctest --test-dir build/release -j $(JOBS)
+
+check-long: release fuzz
+	ctest --test-dir build/release -j $(JOBS)
+	SFP_LONG=1 ctest --test-dir build/release -L long -j $(JOBS)
+	scripts/fuzz build/fuzz $(SFP_FUZZ_SECONDS)
+
+install: release
+	@scripts/install build/release "$(DESTDIR)" "$(PREFIX)"
+
+uninstall:
+	@scripts/install --uninstall build/release "$(DESTDIR)" "$(PREFIX)"
+
+format:
+	clang-format -i $$(find src include tests examples bench -name '*.[ch]' -o -name '*.inc' 2>/dev/null)
+
+clean:
+	rm -rf build

@@ -1,0 +1,156 @@
+/* Workers sleep on a condition variable between runs; within a run pieces are
+ * taken from one atomic counter, so a worker that is slowed down by the
+ * machine simply takes fewer. */
+#include "base/pool.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+typedef struct worker {
+    sfp_pool *pool;
+    int index;
+    pthread_t thread;
+} worker;
+
+struct sfp_pool {
+    int threads;
+    worker *workers; /* (threads); [0] is the caller and has no thread */
+    int started;     /* workers [1, started) run */
+    pthread_mutex_t run_lock; /* one run at a time */
+    pthread_mutex_t lock;     /* guards what follows */
+    pthread_cond_t wake, idle;
+    unsigned long round;
+    int busy;
+    bool stop;
+    sfp_pool_fn fn;
+    void *ctx;
+    int pieces;
+    atomic_int next;
+};
+
+static void take(sfp_pool *p, int index)
+{
+    for (;;) {
+        int piece = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
+        if (piece >= p->pieces)
+            return;
+        p->fn(p->ctx, piece, index);
+    }
+}
+
+static void *work(void *arg)
+{
+    worker *w = arg;
+    sfp_pool *p = w->pool;
+    unsigned long seen = 0;
+    pthread_mutex_lock(&p->lock);
+    for (;;) {
+        while (!p->stop && p->round == seen)
+            pthread_cond_wait(&p->wake, &p->lock);
+        if (p->stop)
+            break;
+        seen = p->round;
+        pthread_mutex_unlock(&p->lock);
+        take(p, w->index);
+        pthread_mutex_lock(&p->lock);
+        if (--p->busy == 0)
+            pthread_cond_signal(&p->idle);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+static int available_cpus(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+    return 1;
+}
+
+sfp_status sfp__pool_create(int threads, sfp_pool **out, sfp_error *err)
+{
+    if (threads < 1)
+        threads = available_cpus();
+    if (threads > 1024)
+        return sfp__fail(err, SFP_EINVAL, "%d threads: at most 1024", threads);
+    sfp_pool *p = sfp__calloc(1, sizeof *p);
+    worker *workers = sfp__calloc((size_t)threads, sizeof *workers);
+    if (!p || !workers) {
+        sfp__free(p);
+        sfp__free(workers);
+        return sfp__fail_nomem(err, sizeof *p + (size_t)threads * sizeof *workers);
+    }
+    p->threads = threads;
+    p->workers = workers;
+    pthread_mutex_init(&p->run_lock, NULL);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->wake, NULL);
+    pthread_cond_init(&p->idle, NULL);
+    p->started = 1;
+    for (int i = 1; i < threads; i++) {
+        workers[i].pool = p;
+        workers[i].index = i;
+        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
+            sfp__pool_free(p);
+            return sfp__fail(err, SFP_ELIMIT, "cannot start thread %d of %d", i + 1, threads);
+        }
+        p->started = i + 1;
+    }
+    *out = p;
+    return SFP_OK;
+}
+
+void sfp__pool_free(sfp_pool *p)
+{
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    pthread_cond_broadcast(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+    for (int i = 1; i < p->started; i++)
+        pthread_join(p->workers[i].thread, NULL);
+    pthread_cond_destroy(&p->idle);
+    pthread_cond_destroy(&p->wake);
+    pthread_mutex_destroy(&p->lock);
+    pthread_mutex_destroy(&p->run_lock);
+    sfp__free(p->workers);
+    sfp__free(p);
+}
+
+int sfp__pool_threads(const sfp_pool *p)
+{
+    return p->threads;
+}
+
+void sfp__pool_run(sfp_pool *p, int pieces, sfp_pool_fn fn, void *ctx)
+{
+    if (pieces <= 0)
+        return;
+    pthread_mutex_lock(&p->run_lock);
+    p->fn = fn;
+    p->ctx = ctx;
+    p->pieces = pieces;
+    atomic_store(&p->next, 0);
+    bool alone = p->threads == 1 || pieces == 1;
+    if (!alone) {
+        pthread_mutex_lock(&p->lock);
+        p->busy = p->threads - 1;
+        p->round++;
+        pthread_cond_broadcast(&p->wake);
+        pthread_mutex_unlock(&p->lock);
+    }
+    take(p, 0);
+    if (!alone) {
+        pthread_mutex_lock(&p->lock);
+        while (p->busy > 0)
+            pthread_cond_wait(&p->idle, &p->lock);
+        pthread_mutex_unlock(&p->lock);
+    }
+    pthread_mutex_unlock(&p->run_lock);
+}

@@ -1,0 +1,203 @@
+/* Contenders: our packed products (the backend of gemm.h), and any tuned BLAS
+ * on the machine, loaded at run time so that the program does not depend on
+ * it. All run the same way: m rows cut over the pool's threads, each thread
+ * single-threaded inside. */
+#include "cli/bench_gemm.h"
+
+#include "base/mem.h"
+#include "cli/ui.h"
+#include "compute/gemm.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+enum { SHAPES = 4, MAX_BLAS = 2, MAX_CONTENDERS = 2 + MAX_BLAS, SMALL_ROWS = 394 };
+
+typedef void sgemm_fn(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
+                      float beta, float *c, int ldc);
+
+typedef struct contender {
+    char name[64];
+    int rows;        /* packed: rows a call */
+    sgemm_fn *sgemm; /* BLAS; NULL: packed */
+    sfp_gemm_op *op[SHAPES], *tail[SHAPES];
+    double best[SHAPES];
+} contender;
+
+struct sfp_bench_gemm {
+    int m, n[SHAPES], k[SHAPES], contenders;
+    sfp_pool *pool;
+    contender list[MAX_CONTENDERS];
+    float *x, *y, *w[SHAPES];
+    sfp_gemm_weight *packed[SHAPES];
+    void *handle[MAX_BLAS];
+};
+
+static void load_blas(sfp_bench_gemm *g)
+{
+    static const struct {
+        const char *file, *name, *threads;
+    } known[MAX_BLAS] = {{"libopenblas.so.0", "OpenBLAS sgemm", "openblas_set_num_threads"},
+                         {"libblis.so.4", "BLIS sgemm", "bli_thread_set_num_threads"}};
+    for (int i = 0; i < MAX_BLAS; i++) {
+        union {
+            void *p;
+            sgemm_fn *sgemm;
+            void (*set)(long);
+        } f;
+        if (!(g->handle[i] = dlopen(known[i].file, RTLD_NOW | RTLD_LOCAL)))
+            continue;
+        if ((f.p = dlsym(g->handle[i], known[i].threads)))
+            f.set(1);
+        if (!(f.p = dlsym(g->handle[i], "cblas_sgemm")))
+            continue;
+        contender *c = &g->list[g->contenders++];
+        (void)snprintf(c->name, sizeof c->name, "%s", known[i].name);
+        c->sgemm = f.sgemm;
+    }
+}
+
+/* Packed products in calls of `rows` rows. */
+static sfp_status add_packed(sfp_bench_gemm *g, int rows, sfp_error *err)
+{
+    contender *c = &g->list[g->contenders++];
+    (void)snprintf(c->name, sizeof c->name, "%s packed, %d rows a call", sfp__gemm_backend(), rows);
+    c->rows = rows;
+    sfp_status s = SFP_OK;
+    for (int i = 0; !s && i < SHAPES; i++) {
+        s = sfp__gemm_op_create(g->packed[i], rows, sfp__pool_threads(g->pool), &c->op[i], err);
+        if (!s && g->m % rows)
+            s = sfp__gemm_op_create(g->packed[i], g->m % rows, sfp__pool_threads(g->pool), &c->tail[i], err);
+    }
+    return s;
+}
+
+sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp_pool *pool, sfp_bench_gemm **out, sfp_error *err)
+{
+    sfp_bench_gemm *g = sfp__calloc(1, sizeof *g);
+    if (!g)
+        return sfp__fail_nomem(err, sizeof *g);
+    const int n[SHAPES] = {3 * dim, dim, hidden, dim}, k[SHAPES] = {dim, dim, dim, hidden};
+    int widest = hidden > 3 * dim ? hidden : 3 * dim;
+    size_t floats = (size_t)m * (size_t)widest;
+    sfp_status s = SFP_OK;
+    g->m = m;
+    g->pool = pool;
+    g->x = sfp__malloc(floats * sizeof *g->x);
+    g->y = sfp__malloc(floats * sizeof *g->y);
+    if (!g->x || !g->y)
+        s = sfp__fail_nomem(err, floats * sizeof *g->x);
+    for (size_t i = 0; !s && i < floats; i++)
+        g->x[i] = (float)(i % 17) / 17.0f - 0.4f;
+    for (int i = 0; !s && i < SHAPES; i++) {
+        size_t count = (size_t)n[i] * (size_t)k[i];
+        g->n[i] = n[i];
+        g->k[i] = k[i];
+        if (!(g->w[i] = sfp__malloc(count * sizeof(float)))) {
+            s = sfp__fail_nomem(err, count * sizeof(float));
+            break;
+        }
+        for (size_t j = 0; j < count; j++)
+            g->w[i][j] = (float)(j % 13) / 130.0f - 0.05f;
+        sfp_gemm_weight_desc d = {.n = n[i], .k = k[i], .w = g->w[i]};
+        s = sfp__gemm_weight_create(&d, &g->packed[i], err);
+    }
+    int threads = sfp__pool_threads(pool);
+    if (!s)
+        s = add_packed(g, (m + threads - 1) / threads, err);
+    if (!s && SMALL_ROWS < m)
+        s = add_packed(g, SMALL_ROWS, err);
+    if (s) {
+        sfp__bench_gemm_free(g);
+        return s;
+    }
+    load_blas(g);
+    *out = g;
+    return SFP_OK;
+}
+
+void sfp__bench_gemm_free(sfp_bench_gemm *g)
+{
+    if (!g)
+        return;
+    for (int c = 0; c < g->contenders; c++)
+        for (int i = 0; i < SHAPES; i++) {
+            sfp__gemm_op_free(g->list[c].op[i]);
+            sfp__gemm_op_free(g->list[c].tail[i]);
+        }
+    for (int i = 0; i < SHAPES; i++) {
+        sfp__gemm_weight_free(g->packed[i]);
+        sfp__free(g->w[i]);
+    }
+    sfp__free(g->x);
+    sfp__free(g->y);
+    /* the BLAS libraries stay loaded: threads they made may still be theirs */
+    sfp__free(g);
+}
+
+typedef struct job {
+    sfp_bench_gemm *g;
+    const contender *c;
+    int shape, rows;
+} job;
+
+static void run_piece(void *ctx, int piece, int worker)
+{
+    const job *j = ctx;
+    const sfp_bench_gemm *g = j->g;
+    int first = piece * j->rows, rows = g->m - first < j->rows ? g->m - first : j->rows, n = g->n[j->shape], k = g->k[j->shape];
+    const float *x = g->x + (size_t)first * (size_t)k;
+    float *y = g->y + (size_t)first * (size_t)n;
+    int token = sfp__gemm_enter();
+    if (j->c->sgemm)
+        j->c->sgemm(101, 111, 112, rows, n, k, 1.0f, x, k, g->w[j->shape], k, 0.0f, y, n); /* row-major, W transposed */
+    else
+        sfp__gemm_run(rows == j->rows ? j->c->op[j->shape] : j->c->tail[j->shape], worker, g->packed[j->shape], x, y);
+    sfp__gemm_leave(token);
+}
+
+void sfp__bench_gemm_round(sfp_bench_gemm *g)
+{
+    int threads = sfp__pool_threads(g->pool);
+    for (int i = 0; i < SHAPES; i++)
+        for (int c = 0; c < g->contenders; c++) {
+            contender *t = &g->list[c];
+            job j = {g, t, i, t->sgemm ? (g->m + threads - 1) / threads : t->rows};
+            double begin = sfp__seconds();
+            sfp__pool_run(g->pool, (g->m + j.rows - 1) / j.rows, run_piece, &j);
+            double took = sfp__seconds() - begin;
+            if (t->best[i] <= 0 || took < t->best[i])
+                t->best[i] = took;
+        }
+}
+
+double sfp__bench_gemm_rate(const sfp_bench_gemm *g, int c)
+{
+    double flops = 0, seconds = 0;
+    for (int i = 0; i < SHAPES; i++) {
+        flops += 2.0 * g->m * g->n[i] * g->k[i];
+        seconds += g->list[c].best[i];
+    }
+    return flops / seconds * 1e-9;
+}
+
+double sfp__bench_gemm_best(const sfp_bench_gemm *g, const char **name)
+{
+    double best = 0;
+    for (int c = 0; c < g->contenders; c++)
+        if (sfp__bench_gemm_rate(g, c) > best) {
+            best = sfp__bench_gemm_rate(g, c);
+            *name = g->list[c].name;
+        }
+    return best;
+}
+
+int sfp__bench_gemm_contenders(const sfp_bench_gemm *g)
+{
+    return g->contenders;
+}
+
+const char *sfp__bench_gemm_name(const sfp_bench_gemm *g, int i)
+{
+    return g->list[i].name;
+}

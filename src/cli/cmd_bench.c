@@ -1,0 +1,241 @@
+/* streamfp bench: how close the passes come to the machine's matrix-product
+ * rate (SPEC section 17). Passes and products take turns, so that a noisy
+ * machine disturbs both alike; every number is the best of its rounds. */
+#include "cli/bench_gemm.h"
+#include "cli/command.h"
+#include "cli/json_out.h"
+#include "cli/ui.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "compute/cpu.h"
+#include "compute/gemm.h"
+#include "compute/kernels.h"
+#include "model/vit.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { CLASSES = 51, PREFIX_ROWS = 4, PREFIX_LAYERS = 5 };
+
+static const sfp_opt options[] = {
+    SFP_ROW_CHOICE("size", "tiny|small|base", "base", "The model: ViT-Ti/16, ViT-S/16 or ViT-B/16 at 224 x 224, random weights."),
+    SFP_ROW_INT("batch", "B", "20", 1, 100000, "Samples in a batch."),
+    SFP_ROW_INT("rounds", "N", "5", 1, 1000, "Rounds; the best of each measurement counts."),
+    SFP_ROW_FLAG("passes-only", "Leave the plain matrix products out: for memory and for comparisons with other programs."),
+    SFP_ROW_THREADS,
+    SFP_ROW_JSON,
+};
+
+typedef struct bench {
+    int b, dim, depth, heads, rounds;
+    sfp_pool *pool;
+    sfp_vit *vit;
+    sfp_vit_plan *forward, *backward;
+    float *x, *feature, *head; /* (b,3,S,S) (b,D) (CLASSES,D) */
+    float *prefix, *grad;      /* (PREFIX_LAYERS, 2, b, PREFIX_ROWS, D) */
+    sfp_vit_pass query, train;
+    sfp_bench_gemm *gemm;
+    double forward_seconds, train_seconds, forward_flops, train_flops;
+    size_t rss;
+} bench;
+
+/* Mean cross-entropy of a linear head: what a learner's loss costs. */
+static void loss(void *ctx, int first, int n, const float *feature, float *grad)
+{
+    const bench *t = ctx;
+    int D = t->dim;
+    for (int i = 0; i < n; i++) {
+        float z[CLASSES], max = -INFINITY, sum = 0;
+        for (int k = 0; k < CLASSES; k++) {
+            z[k] = 0;
+            for (int c = 0; c < D; c++)
+                z[k] += feature[i * D + c] * t->head[k * D + c];
+            max = fmaxf(max, z[k]);
+        }
+        for (int k = 0; k < CLASSES; k++)
+            sum += z[k] = expf(z[k] - max);
+        memset(grad + i * D, 0, (size_t)D * sizeof *grad);
+        for (int k = 0; k < CLASSES; k++) {
+            float r = (z[k] / sum - (k == (first + i) % CLASSES)) / (float)t->b;
+            for (int c = 0; c < D; c++)
+                grad[i * D + c] += r * t->head[k * D + c];
+        }
+    }
+}
+
+static sfp_status normal(float **out, size_t n, uint64_t stream, sfp_error *err)
+{
+    *out = sfp__malloc(n * sizeof **out);
+    if (!*out)
+        return sfp__fail_nomem(err, n * sizeof **out);
+    sfp_rng rng = sfp__rng_init(1, stream);
+    for (size_t i = 0; i < n; i++)
+        (*out)[i] = (float)sfp__rng_normal(&rng);
+    return SFP_OK;
+}
+
+static size_t peak_rss(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (size_t)u.ru_maxrss * 1024 : 0;
+}
+
+static sfp_status prepare(bench *t, sfp_error *err)
+{
+    enum { S = 224, P = 16 };
+    sfp_vit_config c = {.img_size = S, .patch_size = P, .channels = 3, .dim = t->dim, .depth = t->depth, .heads = t->heads,
+                        .hidden = 4 * t->dim, .ln_eps = 1e-6f, .std = {1, 1, 1}};
+    size_t b = (size_t)t->b, D = (size_t)t->dim, piece = b * PREFIX_ROWS * D;
+    sfp_status s = sfp__vit_random(&c, 0, 0.02f, &t->vit, err);
+    if (!s)
+        s = normal(&t->x, b * 3 * S * S, 1, err);
+    if (!s)
+        s = normal(&t->head, CLASSES * D, 2, err);
+    if (!s)
+        s = normal(&t->prefix, 2 * PREFIX_LAYERS * piece, 3, err);
+    if (!s && (!(t->grad = sfp__malloc(2 * PREFIX_LAYERS * piece * sizeof(float))) || !(t->feature = sfp__malloc(b * D * sizeof(float)))))
+        s = sfp__fail_nomem(err, 2 * PREFIX_LAYERS * piece * sizeof(float));
+    const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD}, prompted = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = PREFIX_ROWS};
+    if (!s)
+        s = sfp__vit_plan_create(t->vit, t->pool, &plain, &t->forward, err);
+    if (!s)
+        s = sfp__vit_plan_create(t->vit, t->pool, &prompted, &t->backward, err);
+    t->query = (sfp_vit_pass){.b = t->b, .x = t->x, .feature = t->feature};
+    t->train = (sfp_vit_pass){.b = t->b, .x = t->x, .head = loss, .head_ctx = t};
+    for (size_t l = 0; l < PREFIX_LAYERS; l++) {
+        t->train.prefix_rows[l] = PREFIX_ROWS;
+        t->train.prefix_k[l] = t->prefix + 2 * l * piece;
+        t->train.prefix_v[l] = t->prefix + (2 * l + 1) * piece;
+        t->train.grad_prefix_k[l] = t->grad + 2 * l * piece;
+        t->train.grad_prefix_v[l] = t->grad + (2 * l + 1) * piece;
+    }
+    return s;
+}
+
+static sfp_status timed(sfp_vit_plan *plan, const sfp_vit_pass *pass, double *best, double *flops, sfp_error *err)
+{
+    double begin = sfp__seconds();
+    sfp_status s = sfp__vit_run(plan, pass, err);
+    double took = sfp__seconds() - begin;
+    if (*best <= 0 || took < *best)
+        *best = took;
+    *flops = sfp__vit_plan_flops(plan);
+    return s;
+}
+
+static sfp_status measure(bench *t, bool passes_only, sfp_error *err)
+{
+    double unused = 0;
+    sfp_status s = timed(t->forward, &t->query, &unused, &t->forward_flops, err); /* warm-up */
+    if (!s)
+        s = timed(t->backward, &t->train, &unused, &t->train_flops, err);
+    t->rss = peak_rss(); /* before the plain products' own buffers */
+    if (!s && !passes_only)
+        s = sfp__bench_gemm_create(t->b * sfp__vit_tokens(t->vit), t->dim, 4 * t->dim, t->pool, &t->gemm, err);
+    for (int i = 0; !s && i < t->rounds; i++) {
+        if (t->gemm)
+            sfp__bench_gemm_round(t->gemm);
+        s = timed(t->forward, &t->query, &t->forward_seconds, &t->forward_flops, err);
+        if (!s)
+            s = timed(t->backward, &t->train, &t->train_seconds, &t->train_flops, err);
+    }
+    return s;
+}
+
+static void print_json(const bench *t, const char *size)
+{
+    sfp_json_out j;
+    sfp__json_begin(&j, stdout);
+    sfp__json_string(&j, "size", size);
+    sfp__json_int(&j, "batch", t->b);
+    sfp__json_int(&j, "threads", sfp__pool_threads(t->pool));
+    sfp__json_string(&j, "cpu", sfp__cpu_name());
+    sfp__json_string(&j, "kernels", sfp__kernels()->isa);
+    sfp__json_string(&j, "gemm_backend", sfp__gemm_backend());
+    double forward = t->forward_flops / t->forward_seconds * 1e-9, train = t->train_flops / t->train_seconds * 1e-9;
+    if (t->gemm) {
+        const char *name = "";
+        double best = sfp__bench_gemm_best(t->gemm, &name);
+        sfp__json_real(&j, "gemm_gflops", best);
+        sfp__json_string(&j, "gemm_best", name);
+        sfp__json_object(&j, "gemm_all");
+        for (int i = 0; i < sfp__bench_gemm_contenders(t->gemm); i++)
+            sfp__json_real(&j, sfp__bench_gemm_name(t->gemm, i), sfp__bench_gemm_rate(t->gemm, i));
+        sfp__json_end(&j);
+        sfp__json_real(&j, "forward_over_gemm", forward / best);
+        sfp__json_real(&j, "backward_over_gemm", train / best);
+    }
+    sfp__json_real(&j, "forward_gflops", forward);
+    sfp__json_real(&j, "backward_gflops", train);
+    sfp__json_real(&j, "forward_seconds", t->forward_seconds);
+    sfp__json_real(&j, "backward_seconds", t->train_seconds);
+    sfp__json_real(&j, "samples_per_second", t->b / t->train_seconds);
+    sfp__json_int(&j, "peak_rss_bytes", (int64_t)t->rss);
+    sfp__json_end_all(&j);
+}
+
+static void print_text(const bench *t, const char *size)
+{
+    double forward = t->forward_flops / t->forward_seconds * 1e-9, train = t->train_flops / t->train_seconds * 1e-9, best = 0;
+    const char *name = "";
+    printf("ViT-%s/16, batch %d, %d thread%s, %s kernels, %s\n%s\n\n", size, t->b, sfp__pool_threads(t->pool),
+           sfp__pool_threads(t->pool) == 1 ? "" : "s", sfp__kernels()->isa, sfp__gemm_backend(), sfp__cpu_name());
+    if (t->gemm) {
+        best = sfp__bench_gemm_best(t->gemm, &name);
+        for (int i = 0; i < sfp__bench_gemm_contenders(t->gemm); i++)
+            printf("%-34s %8.1f GFLOP/s\n", sfp__bench_gemm_name(t->gemm, i), sfp__bench_gemm_rate(t->gemm, i));
+        printf("\n");
+    }
+    printf("%-34s %8.1f GFLOP/s %8.3f s", "forward", forward, t->forward_seconds);
+    if (t->gemm)
+        printf("  %5.2f of the best product", forward / best);
+    printf("\n%-34s %8.1f GFLOP/s %8.3f s", "forward + prefix backward", train, t->train_seconds);
+    if (t->gemm)
+        printf("  %5.2f of the best product", train / best);
+    printf("\n%-34s %8.2f samples/s\n%-34s %8.2f GB\n", "forward + prefix backward", t->b / t->train_seconds, "peak memory", (double)t->rss * 1e-9);
+}
+
+static int run(const sfp_args *args)
+{
+    static const struct {
+        const char *name;
+        int dim, depth, heads;
+    } sizes[] = {{"Ti", 192, 12, 3}, {"S", 384, 12, 6}, {"B", 768, 12, 12}};
+    int size = sfp__args_choice(args, "size");
+    bench t = {.b = (int)sfp__args_int(args, "batch"), .dim = sizes[size].dim, .depth = sizes[size].depth, .heads = sizes[size].heads,
+               .rounds = (int)sfp__args_int(args, "rounds")};
+    sfp_error err;
+    sfp_status s = sfp__pool_create((int)sfp__args_int(args, "threads"), &t.pool, &err);
+    if (!s)
+        s = prepare(&t, &err);
+    if (!s)
+        s = measure(&t, sfp__args_flag(args, "passes-only"), &err);
+    if (!s && sfp__args_flag(args, "json"))
+        print_json(&t, sfp__args_text(args, "size"));
+    else if (!s)
+        print_text(&t, sizes[size].name);
+    sfp__bench_gemm_free(t.gemm);
+    sfp__vit_plan_free(t.backward);
+    sfp__vit_plan_free(t.forward);
+    sfp__vit_free(t.vit);
+    sfp__pool_free(t.pool);
+    sfp__free(t.x);
+    sfp__free(t.head);
+    sfp__free(t.prefix);
+    sfp__free(t.grad);
+    sfp__free(t.feature);
+    return s ? sfp__say_error(&err) : SFP_EXIT_OK;
+}
+
+const sfp_command sfp__cmd_bench = {
+    .name = "bench",
+    .summary = "measure the engine against the machine's matrix-product rate",
+    .text = "Runs the forward pass, and the forward pass with prefixes in the first five layers plus the backward pass to them, "
+            "and compares their rate with the best plain matrix product of the same run: the packed products of this program "
+            "and every tuned BLAS found on the machine. Operations are those executed.",
+    .examples = "streamfp bench --size tiny\nstreamfp bench --size base --json",
+    .run = run,
+    SFP_COMMAND_OPTIONS(options),
+};

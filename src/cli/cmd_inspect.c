@@ -1,0 +1,338 @@
+/* streamfp inspect: what a weights file holds, and what it would be loaded as.
+ *
+ * Any safetensors or .npy file can be looked into; when it is not a ViT the reason is the loader's own message, so that
+ * inspect never claims something that predict would not accept. */
+#include "cli/command.h"
+#include "cli/json_out.h"
+#include "cli/ui.h"
+
+#include "base/mem.h"
+#include "io/npy.h"
+#include "io/safetensors.h"
+#include "model/vit.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const sfp_opt options[] = {
+    SFP_ROW_FLAG("stats", "Read every tensor and add its minimum, maximum, mean and count of NaN."),
+    SFP_ROW_FLAG("brief", "Leave the table of tensors out."),
+    SFP_ROW_JSON,
+};
+
+typedef struct inspected {
+    const char *path, *format;
+    sfp_safetensors *st; /* one of these two */
+    sfp_npy *npy;
+    sfp_vit *vit; /* NULL: not one, and why */
+    char why_not[SFP_ERROR_MAX];
+} inspected;
+
+typedef struct tensor_stats {
+    double min, max, mean; /* over the finite elements; NaN when there are none */
+    size_t nan, inf;
+} tensor_stats;
+
+static size_t tensor_count(const inspected *in)
+{
+    return in->st ? sfp__safetensors_count(in->st) : 1;
+}
+
+static const sfp_tensor *tensor_at(const inspected *in, size_t i)
+{
+    return in->st ? sfp__safetensors_at(in->st, i) : sfp__npy_tensor(in->npy);
+}
+
+static const char *tensor_name(const inspected *in, const sfp_tensor *t)
+{
+    return in->st ? t->name : "array";
+}
+
+static sfp_status open_file(inspected *in, const char *path, sfp_error *err)
+{
+    unsigned char magic[6] = {0};
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
+    size_t n = fread(magic, 1, sizeof magic, f);
+    (void)fclose(f);
+    in->path = path;
+    if (n == sizeof magic && memcmp(magic, "\x93NUMPY", 6) == 0) {
+        in->format = "npy";
+        (void)snprintf(in->why_not, sizeof in->why_not, "a single array, expected a set of named tensors");
+        return sfp__npy_open(path, &in->npy, err);
+    }
+    if (n >= 4 && memcmp(magic, "PK\x03\x04", 4) == 0)
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: found a zip archive (.npz or PyTorch), expected safetensors or .npy", path);
+    in->format = "safetensors";
+    sfp_status s = sfp__safetensors_open(path, &in->st, err);
+    if (s != SFP_OK)
+        return s;
+    sfp_error why = {0};
+    if (sfp__vit_load(path, NULL, &in->vit, &why) != SFP_OK) {
+        if (why.status == SFP_ENOMEM)
+            return sfp__fail(err, why.status, "%s", why.message);
+        (void)memcpy(in->why_not, why.message, sizeof in->why_not);
+    }
+    return SFP_OK;
+}
+
+static void close_file(inspected *in)
+{
+    sfp__vit_free(in->vit);
+    if (in->st)
+        sfp__safetensors_close(in->st);
+    if (in->npy)
+        sfp__npy_close(in->npy);
+}
+
+/* ------------------------------------------------------------------- stats */
+
+#define STATS_CHUNK 65536
+
+/* Converts a piece at a time: the largest tensor costs no memory. */
+static sfp_status measure(const inspected *in, const sfp_tensor *t, tensor_stats *out, sfp_error *err)
+{
+    float *values = sfp__malloc(STATS_CHUNK * sizeof *values);
+    if (!values)
+        return sfp__fail_nomem(err, STATS_CHUNK * sizeof *values);
+    size_t element = sfp__dtype_size(t->dtype), finite = 0;
+    double sum = 0;
+    sfp_status s = SFP_OK;
+    tensor_stats r = {.min = INFINITY, .max = -INFINITY, .mean = NAN};
+    for (size_t at = 0; s == SFP_OK && at < t->count; at += STATS_CHUNK) {
+        sfp_tensor piece = *t;
+        size_t n = t->count - at < STATS_CHUNK ? t->count - at : STATS_CHUNK;
+        piece.data = (const char *)t->data + at * element;
+        piece.count = n;
+        piece.bytes = n * element;
+        piece.ndim = 1;
+        piece.shape[0] = (int64_t)n;
+        s = sfp__tensor_to_f32(in->path, &piece, values, err);
+        for (size_t i = 0; s == SFP_OK && i < n; i++) {
+            double v = (double)values[i];
+            if (isnan(v)) {
+                r.nan++;
+            } else if (isinf(v)) {
+                r.inf++;
+            } else {
+                r.min = v < r.min ? v : r.min;
+                r.max = v > r.max ? v : r.max;
+                sum += v;
+                finite++;
+            }
+        }
+    }
+    sfp__free(values);
+    if (s != SFP_OK)
+        return s;
+    if (finite)
+        r.mean = sum / (double)finite;
+    else
+        r.min = r.max = NAN;
+    *out = r;
+    return SFP_OK;
+}
+
+/* -------------------------------------------------------------------- text */
+
+static void print_head(const inspected *in)
+{
+    size_t bytes = 0, elements = 0;
+    for (size_t i = 0; i < tensor_count(in); i++) {
+        bytes += tensor_at(in, i)->bytes;
+        elements += tensor_at(in, i)->count;
+    }
+    (void)printf("file          %s\n", in->path);
+    (void)printf("format        %s, %zu tensor%s, %zu elements, %zu bytes\n", in->format, tensor_count(in),
+                 tensor_count(in) == 1 ? "" : "s", elements, bytes);
+    if (!in->vit) {
+        (void)printf("recognised    not a ViT: ");
+        sfp__put_text(stdout, in->why_not, 0);
+        (void)printf("\n");
+        return;
+    }
+    const sfp_vit_config *c = sfp__vit_config(in->vit);
+    (void)printf("recognised    %s\n", sfp__vit_recognised(in->vit));
+    (void)printf("architecture  S %d, P %d, D %d, depth %d, H %d, F %d\n", c->img_size, c->patch_size, c->dim, c->depth, c->heads,
+                 c->hidden);
+    (void)printf("tokens        %d (class token and %d patches)\n", sfp__vit_tokens(in->vit), sfp__vit_tokens(in->vit) - 1);
+    if (c->classes)
+        (void)printf("classes       %d%s\n", c->classes, c->class_names ? ", with names" : "");
+    else
+        (void)printf("classes       none: no head\n");
+    (void)printf("parameters    %zu without the head\n", sfp__vit_parameters(in->vit));
+    (void)printf("ln_eps        %g\n", (double)c->ln_eps);
+    (void)printf("mean, std     %g %g %g, %g %g %g\n", (double)c->mean[0], (double)c->mean[1], (double)c->mean[2], (double)c->std[0],
+                 (double)c->std[1], (double)c->std[2]);
+}
+
+static sfp_status print_tensors(const inspected *in, bool stats, sfp_error *err)
+{
+    int width = 4;
+    for (size_t i = 0; i < tensor_count(in); i++) {
+        int n = (int)strnlen(tensor_name(in, tensor_at(in, i)), 60);
+        width = n > width ? n : width;
+    }
+    (void)printf("\n%-*s  %-5s  %-20s", width, "name", "dtype", "shape");
+    if (stats)
+        (void)printf("  %12s  %12s  %12s  %s", "min", "max", "mean", "nan");
+    (void)printf("\n");
+    for (size_t i = 0; i < tensor_count(in); i++) {
+        const sfp_tensor *t = tensor_at(in, i);
+        char shape[160];
+        sfp__put_text(stdout, tensor_name(in, t), width);
+        (void)sfp__shape_text(t->shape, t->ndim, shape, sizeof shape);
+        (void)printf("  %-5s  %-*s", sfp__dtype_name(t->dtype), stats ? 20 : 0, shape);
+        if (stats) {
+            tensor_stats m;
+            sfp_status s = measure(in, t, &m, err);
+            if (s != SFP_OK)
+                return s;
+            (void)printf("  %12.5g  %12.5g  %12.5g  %zu", m.min, m.max, m.mean, m.nan);
+            if (m.inf)
+                (void)printf(" (and %zu infinite)", m.inf);
+        }
+        (void)printf("\n");
+    }
+    return SFP_OK;
+}
+
+static void print_meta(const inspected *in)
+{
+    size_t n = in->st ? sfp__safetensors_meta_count(in->st) : 0;
+    if (n > 0)
+        (void)printf("\nmetadata\n");
+    for (size_t i = 0; i < n; i++) {
+        const char *key, *value;
+        sfp__safetensors_meta_at(in->st, i, &key, &value);
+        (void)printf("  ");
+        sfp__put_text(stdout, key, 0);
+        (void)printf(": ");
+        sfp__put_text(stdout, value, 0);
+        (void)printf("\n");
+    }
+}
+
+/* -------------------------------------------------------------------- json */
+
+static void triple(sfp_json_out *j, const char *key, const float v[3])
+{
+    sfp__json_array(j, key);
+    for (int i = 0; i < 3; i++)
+        sfp__json_real(j, NULL, (double)v[i]);
+    sfp__json_end(j);
+}
+
+static void json_vit(sfp_json_out *j, const inspected *in)
+{
+    sfp__json_bool(j, "vit", in->vit != NULL);
+    if (!in->vit) {
+        sfp__json_string(j, "not_a_vit", in->why_not);
+        return;
+    }
+    const sfp_vit_config *c = sfp__vit_config(in->vit);
+    sfp__json_string(j, "recognised", sfp__vit_recognised(in->vit));
+    sfp__json_object(j, "architecture");
+    sfp__json_int(j, "img_size", c->img_size);
+    sfp__json_int(j, "patch_size", c->patch_size);
+    sfp__json_int(j, "embed_dim", c->dim);
+    sfp__json_int(j, "depth", c->depth);
+    sfp__json_int(j, "num_heads", c->heads);
+    sfp__json_int(j, "hidden", c->hidden);
+    sfp__json_int(j, "classes", c->classes);
+    sfp__json_int(j, "tokens", sfp__vit_tokens(in->vit));
+    sfp__json_real(j, "ln_eps", (double)c->ln_eps);
+    triple(j, "mean", c->mean);
+    triple(j, "std", c->std);
+    sfp__json_end(j);
+    sfp__json_int(j, "parameters", (int64_t)sfp__vit_parameters(in->vit));
+}
+
+static sfp_status json_tensors(sfp_json_out *j, const inspected *in, bool stats, sfp_error *err)
+{
+    sfp__json_array(j, "tensors");
+    for (size_t i = 0; i < tensor_count(in); i++) {
+        const sfp_tensor *t = tensor_at(in, i);
+        sfp__json_object(j, NULL);
+        sfp__json_string(j, "name", tensor_name(in, t));
+        sfp__json_string(j, "dtype", sfp__dtype_name(t->dtype));
+        sfp__json_array(j, "shape");
+        for (int d = 0; d < t->ndim; d++)
+            sfp__json_int(j, NULL, t->shape[d]);
+        sfp__json_end(j);
+        if (stats) {
+            tensor_stats m;
+            sfp_status s = measure(in, t, &m, err);
+            if (s != SFP_OK)
+                return s;
+            sfp__json_real(j, "min", m.min);
+            sfp__json_real(j, "max", m.max);
+            sfp__json_real(j, "mean", m.mean);
+            sfp__json_int(j, "nan", (int64_t)m.nan);
+            sfp__json_int(j, "inf", (int64_t)m.inf);
+        }
+        sfp__json_end(j);
+    }
+    sfp__json_end(j);
+    return SFP_OK;
+}
+
+static sfp_status print_json(const inspected *in, bool tensors, bool stats, sfp_error *err)
+{
+    sfp_json_out j;
+    sfp_status s = SFP_OK;
+    sfp__json_begin(&j, stdout);
+    sfp__json_string(&j, "file", in->path);
+    sfp__json_string(&j, "format", in->format);
+    json_vit(&j, in);
+    sfp__json_int(&j, "tensor_count", (int64_t)tensor_count(in));
+    if (in->st) {
+        sfp__json_object(&j, "metadata");
+        for (size_t i = 0; i < sfp__safetensors_meta_count(in->st); i++) {
+            const char *key, *value;
+            sfp__safetensors_meta_at(in->st, i, &key, &value);
+            sfp__json_string(&j, key, value);
+        }
+        sfp__json_end(&j);
+    }
+    if (tensors)
+        s = json_tensors(&j, in, stats, err);
+    sfp__json_end_all(&j);
+    return s;
+}
+
+static int run(const sfp_args *args)
+{
+    inspected in = {0};
+    sfp_error err = {0};
+    bool stats = sfp__args_flag(args, "stats"), tensors = !sfp__args_flag(args, "brief");
+    sfp_status s = open_file(&in, args->operands[0], &err);
+    if (s == SFP_OK && sfp__args_flag(args, "json")) {
+        s = print_json(&in, tensors, stats, &err);
+    } else if (s == SFP_OK) {
+        print_head(&in);
+        if (tensors)
+            s = print_tensors(&in, stats, &err);
+        print_meta(&in);
+    }
+    close_file(&in);
+    return s == SFP_OK ? SFP_EXIT_OK : sfp__say_error(&err);
+}
+
+const sfp_command sfp__cmd_inspect = {
+    .name = "inspect",
+    .summary = "show what a weights file holds and what it is recognised as",
+    .operands = "FILE",
+    .min_operands = 1,
+    .max_operands = 1,
+    .text = "Reads a .safetensors or .npy file, checks all of it and prints the architecture (S input side, P patch side, D width, "
+            "H heads, F hidden width), the parameters, the tensors and the metadata. A file that is no ViT is shown too, with the "
+            "reason why it is none.",
+    .examples = "  streamfp inspect deit_tiny_patch16_224.safetensors --brief\n"
+                "  streamfp inspect state.safetensors --stats --json\n",
+    SFP_COMMAND_OPTIONS(options),
+    .run = run,
+};

@@ -1,0 +1,85 @@
+/* The way from argv to a command: finds it, parses by its table, runs it, checks that its output arrived. */
+#include "cli/command.h"
+
+#include "cli/help.h"
+#include "cli/ui.h"
+
+#include <errno.h>
+#include <string.h>
+
+const sfp_command *const sfp__commands[] = {
+    &sfp__cmd_predict, &sfp__cmd_inspect, &sfp__cmd_verify, &sfp__cmd_bench, &sfp__cmd_demo, &sfp__cmd_help, NULL,
+};
+
+const sfp_command *sfp__command_find(const char *name)
+{
+    for (size_t i = 0; sfp__commands[i]; i++)
+        if (strcmp(sfp__commands[i]->name, name) == 0)
+            return sfp__commands[i];
+    return NULL;
+}
+
+static int unknown_command(const char *name)
+{
+    const char *names[sizeof sfp__commands / sizeof *sfp__commands] = {0};
+    size_t count = 0;
+    for (; sfp__commands[count]; count++)
+        names[count] = sfp__commands[count]->name;
+    const char *best = sfp__nearest(name, names, count);
+    if (best)
+        return sfp__say_usage(NULL, "unknown command '%s', did you mean '%s'?", name, best);
+    return sfp__say_usage(NULL, "unknown command '%s'", name);
+}
+
+static int run_command(const sfp_command *c, int argc, char **argv)
+{
+    sfp_args args;
+    sfp_error err = {0};
+    if (sfp__args_init(&args, c->name, c->opts, c->opt_count, &err) != SFP_OK)
+        return sfp__say_error(&err);
+    int code;
+    if (sfp__args_parse(&args, argc, argv, &err) != SFP_OK) {
+        code = err.status == SFP_EINVAL ? sfp__say_usage(c->name, "%s", err.message) : sfp__say_error(&err);
+    } else if (args.help) {
+        sfp__help_command(stdout, c);
+        code = SFP_EXIT_OK;
+    } else if (args.operand_count < c->min_operands) {
+        code = sfp__say_usage(c->name, "needs %s", c->operands);
+    } else if (c->max_operands != SFP_OPERANDS_ANY && args.operand_count > c->max_operands) {
+        code = sfp__say_usage(c->name, "'%s' is one argument too many", args.operands[c->max_operands]);
+    } else {
+        code = c->run(&args);
+    }
+    sfp__args_done(&args);
+    return code;
+}
+
+int sfp__command_main(int argc, char **argv)
+{
+    int code = SFP_EXIT_OK;
+    if (argc < 2) {
+        sfp__help_overview(stderr);
+        return SFP_EXIT_USAGE;
+    }
+    const char *name = argv[1];
+    const sfp_command *c = sfp__command_find(name);
+    if (c)
+        code = run_command(c, argc - 2, argv + 2);
+    else if (strcmp(name, "--version") == 0)
+        (void)printf("streamfp %s\n", sfp_version());
+    else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        sfp__help_overview(stdout);
+    else if (name[0] == '-')
+        code = sfp__say_usage(NULL, "unknown option '%s' (a command comes first)", name);
+    else
+        code = unknown_command(name);
+
+    /* a full disk shows only now */
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        sfp__say("cannot write to standard output%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
+        if (code == SFP_EXIT_OK)
+            code = SFP_EXIT_FAILED;
+    }
+    return code;
+}

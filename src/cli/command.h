@@ -1,0 +1,48 @@
+/* Commands: one file a command, each exporting one `const sfp_command`.
+ *
+ * To add one: write cmd_NAME.c with its option table and `const sfp_command sfp__cmd_NAME`, and add a row to the list in
+ * command.c. Parser, --help, manual page and completion follow from the struct.
+ *
+ *     static const sfp_opt options[] = {SFP_ROW_JSON, SFP_ROW_THREADS};
+ *     static int run(const sfp_args *args) { ... return SFP_EXIT_OK; }
+ *     const sfp_command sfp__cmd_bench = {
+ *         .name = "bench", .summary = "measure ...", .run = run, SFP_COMMAND_OPTIONS(options)};
+ */
+#ifndef SFP_CLI_COMMAND_H
+#define SFP_CLI_COMMAND_H
+
+#include "cli/opt.h"
+
+enum { SFP_EXIT_OK = 0, SFP_EXIT_FAILED = 1, SFP_EXIT_USAGE = 2 };
+
+#define SFP_OPERANDS_ANY (-1)
+
+typedef struct sfp_command {
+    const char *name;
+    const char *summary;  /* one line, no capital, no full stop */
+    const char *operands; /* "FILE", "PATH..."; NULL: takes none */
+    int min_operands, max_operands;
+    const char *text;     /* longer description, paragraphs split by "\n\n"; NULL: none */
+    const char *examples; /* lines; NULL: none */
+    const sfp_opt *opts;
+    size_t opt_count;
+    int (*run)(const sfp_args *args); /* returns an exit code */
+} sfp_command;
+
+#define SFP_COMMAND_OPTIONS(table) .opts = (table), .opt_count = sizeof(table) / sizeof *(table)
+
+extern const sfp_command sfp__cmd_bench;
+extern const sfp_command sfp__cmd_demo;
+extern const sfp_command sfp__cmd_help;
+extern const sfp_command sfp__cmd_inspect;
+extern const sfp_command sfp__cmd_predict;
+extern const sfp_command sfp__cmd_verify;
+
+/* All commands in the order of --help; ends with NULL. */
+extern const sfp_command *const sfp__commands[];
+
+const sfp_command *sfp__command_find(const char *name);
+/* Parses argv (its [0] the program), runs; returns the exit code. */
+int sfp__command_main(int argc, char **argv);
+
+#endif

@@ -1,0 +1,293 @@
+#include "cli/filelist.h"
+
+#include "base/mem.h"
+#include "io/image.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#define MAX_FOLDER_DEPTH 64 /* also ends loops of symbolic links */
+
+const char *sfp__filelist_path(const sfp_filelist *l, size_t i)
+{
+    return l->text + l->entries[i];
+}
+
+const char *sfp__filelist_label(const sfp_filelist *l, size_t i)
+{
+    const char *path = sfp__filelist_path(l, i);
+    return path + strlen(path) + 1;
+}
+
+void sfp__filelist_done(sfp_filelist *l)
+{
+    sfp__free(l->text);
+    sfp__free(l->entries);
+    memset(l, 0, sizeof *l);
+}
+
+sfp_status sfp__filelist_add(sfp_filelist *l, const char *path, const char *label, sfp_error *err)
+{
+    size_t p = strlen(path) + 1, q = strlen(label) + 1;
+    if (l->count >= SFP_LIST_MAX_FILES)
+        return sfp__fail(err, SFP_ELIMIT, "more than %d files", SFP_LIST_MAX_FILES);
+    if (l->room - l->used < p + q) {
+        size_t room = 2 * l->room + p + q + 4096;
+        char *text = sfp__realloc(l->text, l->used, room);
+        if (!text)
+            return sfp__fail_nomem(err, room);
+        l->text = text;
+        l->room = room;
+    }
+    if (l->count == l->entry_room) {
+        size_t room = 2 * l->entry_room + 256;
+        size_t *entries = sfp__realloc(l->entries, l->count * sizeof *entries, room * sizeof *entries);
+        if (!entries)
+            return sfp__fail_nomem(err, room * sizeof *entries);
+        l->entries = entries;
+        l->entry_room = room;
+    }
+    l->entries[l->count++] = l->used;
+    memcpy(l->text + l->used, path, p);
+    memcpy(l->text + l->used + p, label, q);
+    l->used += p + q;
+    return SFP_OK;
+}
+
+/* ----------------------------------------------------------------- folders */
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int not_hidden(const struct dirent *e)
+{
+    return e->d_name[0] != '.';
+}
+
+static sfp_status add_folder(sfp_filelist *l, const char *folder, int depth, sfp_error *err)
+{
+    if (depth > MAX_FOLDER_DEPTH)
+        return sfp__fail(err, SFP_ELIMIT, "%s: folders are nested deeper than %d", folder, MAX_FOLDER_DEPTH);
+    struct dirent **entries = NULL;
+    int n = scandir(folder, &entries, not_hidden, by_name);
+    if (n < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot list", folder);
+    sfp_status s = SFP_OK;
+    for (int i = 0; i < n; i++) {
+        char path[PATH_MAX];
+        struct stat st;
+        size_t length = strlen(folder);
+        const char *slash = length > 0 && folder[length - 1] == '/' ? "" : "/";
+        if (s == SFP_OK) {
+            int need = snprintf(path, sizeof path, "%s%s%s", folder, slash, entries[i]->d_name);
+            if (need < 0 || (size_t)need >= sizeof path)
+                s = sfp__fail(err, SFP_ELIMIT, "%s/%s: the path is too long", folder, entries[i]->d_name);
+            else if (stat(path, &st) != 0)
+                s = SFP_OK; /* a link into nowhere, or gone meanwhile: not one of the folder's pictures */
+            else if (S_ISDIR(st.st_mode))
+                s = add_folder(l, path, depth + 1, err);
+            else if (sfp__image_name(path))
+                s = sfp__filelist_add(l, path, "", err);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    return s;
+}
+
+static bool has_suffix(const char *path, const char *suffix)
+{
+    size_t n = strlen(path), m = strlen(suffix);
+    return n > m && strcasecmp(path + n - m, suffix) == 0;
+}
+
+sfp_status sfp__filelist_add_path(sfp_filelist *l, const char *path, sfp_error *err)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
+    if (S_ISDIR(st.st_mode)) {
+        size_t before = l->count;
+        sfp_status s = add_folder(l, path, 0, err);
+        if (s == SFP_OK && l->count == before)
+            return sfp__fail(err, SFP_ENOTFOUND, "%s: no pictures in this folder, expected .jpg, .jpeg, .png or .webp", path);
+        return s;
+    }
+    if (has_suffix(path, ".csv") || has_suffix(path, ".txt"))
+        return sfp__filelist_add_csv(l, path, err);
+    return sfp__filelist_add(l, path, "", err);
+}
+
+/* --------------------------------------------------------------------- csv */
+
+/* Reads a line without its end into buf; false at the end of the file. Too long a line, or a NUL in it, sets *bad. */
+static bool read_line(FILE *f, char *buf, size_t size, const char **bad)
+{
+    size_t n = 0;
+    int c;
+    *bad = NULL;
+    while ((c = getc(f)) != EOF && c != '\n') {
+        if (c == '\0')
+            *bad = "a zero byte";
+        if (n + 1 >= size)
+            *bad = "a line that is too long";
+        else
+            buf[n++] = (char)c;
+    }
+    if (c == EOF && n == 0)
+        return false;
+    while (n > 0 && (buf[n - 1] == '\r' || buf[n - 1] == ' '))
+        n--;
+    buf[n] = '\0';
+    return true;
+}
+
+/* Cuts the field at *at off in place: quotes gone, doubled ones single. *at moves behind the comma, to NULL after the last field.
+ * False when a quote is not closed. */
+static bool take_field(char **at, char **field)
+{
+    char *in = *at, *out = in;
+    *field = in;
+    if (*in == '"') {
+        for (in++; *in; in++) {
+            if (*in == '"' && in[1] != '"')
+                break;
+            if (*in == '"')
+                in++;
+            *out++ = *in;
+        }
+        if (*in != '"')
+            return false;
+        in++;
+        if (*in != ',' && *in != '\0')
+            return false;
+    } else {
+        while (*in && *in != ',')
+            in++;
+        out = in;
+    }
+    bool more = *in == ',';
+    *out = '\0';
+    *at = more ? in + 1 : NULL;
+    return true;
+}
+
+static bool is_header(const char *file, const char *label)
+{
+    static const char *const files[] = {"file", "path", "filename", "image"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (strcasecmp(file, files[i]) == 0)
+            return label[0] == '\0' || strcasecmp(label, "label") == 0 || strcasecmp(label, "class") == 0;
+    return false;
+}
+
+static sfp_status add_line(sfp_filelist *l, const char *list, size_t number, char *line, sfp_error *err)
+{
+    char *at = line, *file, *label = "";
+    if (!take_field(&at, &file) || (at && !take_field(&at, &label)))
+        return sfp__fail(err, SFP_EFORMAT, "%s:%zu: a quote is not closed", list, number);
+    if (number == 1 && is_header(file, label))
+        return SFP_OK;
+    if (file[0] == '\0')
+        return sfp__fail(err, SFP_EFORMAT, "%s:%zu: no file name before the comma", list, number);
+    const char *slash = strrchr(list, '/');
+    if (file[0] == '/' || !slash)
+        return sfp__filelist_add(l, file, label, err);
+    char path[PATH_MAX];
+    int need = snprintf(path, sizeof path, "%.*s%s", (int)(slash - list + 1), list, file);
+    if (need < 0 || (size_t)need >= sizeof path)
+        return sfp__fail(err, SFP_ELIMIT, "%s:%zu: the path is too long", list, number);
+    return sfp__filelist_add(l, path, label, err);
+}
+
+sfp_status sfp__filelist_add_csv(sfp_filelist *l, const char *path, sfp_error *err)
+{
+    FILE *f = fopen(path, "re");
+    char *line = NULL;
+    sfp_status s = SFP_OK;
+    if (!f)
+        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
+    line = sfp__malloc(SFP_LIST_MAX_LINE);
+    if (!line) {
+        s = sfp__fail_nomem(err, SFP_LIST_MAX_LINE);
+        goto done;
+    }
+    const char *bad;
+    size_t before = l->count;
+    for (size_t number = 1; s == SFP_OK && read_line(f, line, SFP_LIST_MAX_LINE, &bad); number++) {
+        if (bad)
+            s = sfp__fail(err, SFP_EFORMAT, "%s:%zu: found %s, expected 'file,label'", path, number, bad);
+        else if (line[0] != '\0' && line[0] != '#')
+            s = add_line(l, path, number, line, err);
+    }
+    if (s == SFP_OK && ferror(f))
+        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+    if (s == SFP_OK && l->count == before)
+        s = sfp__fail(err, SFP_EFORMAT, "%s: the list is empty, expected lines 'file,label'", path);
+done:
+    sfp__free(line);
+    (void)fclose(f);
+    return s;
+}
+
+/* ------------------------------------------------------------------- names */
+
+sfp_status sfp__names_read(const char *path, char ***names, size_t *count, sfp_error *err)
+{
+    char **list = NULL, *line = NULL;
+    size_t n = 0, room = 0;
+    sfp_status s = SFP_OK;
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
+    line = sfp__malloc(SFP_LIST_MAX_LINE);
+    if (!line)
+        s = sfp__fail_nomem(err, SFP_LIST_MAX_LINE);
+    const char *bad;
+    while (s == SFP_OK && read_line(f, line, SFP_LIST_MAX_LINE, &bad)) {
+        if (bad || n >= SFP_LIST_MAX_NAMES) {
+            s = sfp__fail(err, SFP_EFORMAT, "%s:%zu: found %s, expected one class name a line", path, n + 1, bad ? bad : "too many lines");
+            break;
+        }
+        if (n == room) {
+            char **bigger = sfp__realloc(list, n * sizeof *list, (2 * room + 64) * sizeof *list);
+            if (!bigger) {
+                s = sfp__fail_nomem(err, (2 * room + 64) * sizeof *list);
+                break;
+            }
+            list = bigger;
+            room = 2 * room + 64;
+        }
+        list[n] = sfp__strdup(line);
+        if (!list[n])
+            s = sfp__fail_nomem(err, strlen(line) + 1);
+        else
+            n++;
+    }
+    if (s == SFP_OK && ferror(f))
+        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+    sfp__free(line);
+    (void)fclose(f);
+    if (s != SFP_OK) {
+        sfp__names_free(list, n);
+        return s;
+    }
+    *names = list;
+    *count = n;
+    return SFP_OK;
+}
+
+void sfp__names_free(char **names, size_t count)
+{
+    for (size_t i = 0; names && i < count; i++)
+        sfp__free(names[i]);
+    sfp__free(names);
+}

@@ -1,0 +1,38 @@
+/* Lists of pictures: from arguments, folders (recursive, sorted by name) and CSV files.
+ *
+ * Paths lie one after another in one block, so that a million of them cost their bytes and no more. */
+#ifndef SFP_CLI_FILELIST_H
+#define SFP_CLI_FILELIST_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SFP_LIST_MAX_LINE 65536      /* bytes of a CSV line */
+#define SFP_LIST_MAX_FILES 100000000 /* entries of a list */
+#define SFP_LIST_MAX_NAMES 1000000   /* class names */
+
+typedef struct sfp_filelist {
+    char *text;      /* paths and labels, each terminated */
+    size_t used, room;
+    size_t *entries; /* (count): offset of the path in text; the label follows it, empty when there is none */
+    size_t count, entry_room;
+} sfp_filelist;
+
+const char *sfp__filelist_path(const sfp_filelist *l, size_t i);
+const char *sfp__filelist_label(const sfp_filelist *l, size_t i); /* "": none */
+void sfp__filelist_done(sfp_filelist *l);
+
+sfp_status sfp__filelist_add(sfp_filelist *l, const char *path, const char *label, sfp_error *err);
+/* A folder (all pictures in it and below), a .csv or .txt list, or a single picture; anything that is not there is an error. */
+sfp_status sfp__filelist_add_path(sfp_filelist *l, const char *path, sfp_error *err);
+/* `file,label` lines, with or without that header, quoted or not; a line without a comma is a path alone. Relative paths are
+ * relative to the list's folder. Blank lines and lines that begin with '#' are passed over. */
+sfp_status sfp__filelist_add_csv(sfp_filelist *l, const char *path, sfp_error *err);
+
+/* Class names, one a line. *names has *count strings; free with sfp__names_free. */
+sfp_status sfp__names_read(const char *path, char ***names, size_t *count, sfp_error *err);
+void sfp__names_free(char **names, size_t count);
+
+#endif

@@ -1,0 +1,239 @@
+/* Printers of the option tables: terminal, roff, bash. Nothing here knows a particular command. */
+#include "cli/help.h"
+
+#include <string.h>
+
+#define COLUMNS 100
+#define SUMMARY_COLUMN 12
+#define HELP_COLUMN 30
+
+/* ---------------------------------------------------------------- terminal */
+
+/* Words of `text` from column `at` on, wrapped, continuation lines indented; blank lines split paragraphs. */
+static void wrapped(FILE *to, const char *text, int indent, int at)
+{
+    while (*text) {
+        if (text[0] == '\n' && text[1] == '\n') {
+            (void)fputs("\n\n", to);
+            text += 2;
+            at = 0;
+            continue;
+        }
+        int word = (int)strcspn(text, " \n");
+        if (at > indent && at + 1 + word > COLUMNS) {
+            (void)fputc('\n', to);
+            at = 0;
+        }
+        if (at < indent) {
+            (void)fprintf(to, "%*s", indent - at, "");
+            at = indent;
+        } else if (at > indent) {
+            (void)fputc(' ', to);
+            at++;
+        }
+        (void)fprintf(to, "%.*s", word, text);
+        at += word;
+        text += word;
+        while (*text == ' ' || (*text == '\n' && text[1] != '\n'))
+            text++;
+    }
+    (void)fputc('\n', to);
+}
+
+static void option_row(FILE *to, const char *name, const char *arg, const char *help, const char *fallback)
+{
+    int at = fprintf(to, "  --%s%s%s", name, arg ? " " : "", arg ? arg : "");
+    if (at > HELP_COLUMN - 2) {
+        (void)fputc('\n', to);
+        at = 0;
+    }
+    char text[1024];
+    (void)snprintf(text, sizeof text, "%s%s%s%s", help, fallback ? " [" : "", fallback ? fallback : "", fallback ? "]" : "");
+    wrapped(to, text, HELP_COLUMN, at);
+}
+
+static void usage_line(FILE *to, const sfp_command *c)
+{
+    (void)fprintf(to, "streamfp %s%s%s%s", c->name, c->opt_count ? " [OPTION...]" : "", c->operands ? " " : "",
+                  c->operands ? c->operands : "");
+}
+
+void sfp__help_overview(FILE *to)
+{
+    (void)fputs("streamfp - real-time stream learning for vision transformers\n\n"
+                "Usage: streamfp COMMAND [OPTION...] [ARGUMENT...]\n\nCommands:\n",
+                to);
+    for (size_t i = 0; sfp__commands[i]; i++) {
+        int at = fprintf(to, "  %s", sfp__commands[i]->name);
+        wrapped(to, sfp__commands[i]->summary, SUMMARY_COLUMN, at);
+    }
+    (void)fputs("\n'streamfp COMMAND --help' explains a command, 'streamfp --version' prints the version.\n", to);
+}
+
+void sfp__help_command(FILE *to, const sfp_command *c)
+{
+    (void)fputs("Usage: ", to);
+    usage_line(to, c);
+    (void)fprintf(to, "\n\nstreamfp %s: %s\n", c->name, c->summary);
+    if (c->text) {
+        (void)fputc('\n', to);
+        wrapped(to, c->text, 0, 0);
+    }
+    (void)fputs("\nOptions:\n", to);
+    for (size_t i = 0; i < c->opt_count; i++) {
+        const sfp_opt *o = &c->opts[i];
+        option_row(to, o->name, o->type == SFP_OPT_FLAG ? NULL : o->arg, o->help, o->fallback);
+    }
+    option_row(to, "help", NULL, "Print this text.", NULL);
+    if (c->examples)
+        (void)fprintf(to, "\nExamples:\n%s", c->examples);
+}
+
+/* -------------------------------------------------------------------- roff */
+
+/* Text with what roff would read as its own escaped: backslashes, hyphens (they must stay ASCII), leading dots and quotes. */
+static void roff(FILE *to, const char *text)
+{
+    bool line_start = true;
+    for (; *text; text++) {
+        if (line_start && (*text == '.' || *text == '\''))
+            (void)fputs("\\&", to);
+        line_start = *text == '\n';
+        if (text[0] == '\n' && text[1] == '\n') {
+            (void)fputs("\n.PP\n", to);
+            text++;
+        } else if (*text == '\\') {
+            (void)fputs("\\e", to);
+        } else if (*text == '-') {
+            (void)fputs("\\-", to);
+        } else {
+            (void)fputc(*text, to);
+        }
+    }
+}
+
+static void roff_option(FILE *to, const sfp_opt *o)
+{
+    (void)fputs(".TP\n\\fB\\-\\-", to);
+    roff(to, o->name);
+    (void)fputs("\\fR", to);
+    if (o->type != SFP_OPT_FLAG) {
+        (void)fputs(o->type == SFP_OPT_CHOICE ? " " : " \\fI", to);
+        roff(to, o->arg);
+        (void)fputs(o->type == SFP_OPT_CHOICE ? "" : "\\fR", to);
+    }
+    (void)fputc('\n', to);
+    roff(to, o->help);
+    if (o->fallback) {
+        (void)fputs(" Default: ", to);
+        roff(to, o->fallback);
+        (void)fputc('.', to);
+    }
+    (void)fputc('\n', to);
+}
+
+void sfp__help_man(FILE *to)
+{
+    (void)fprintf(to, ".TH STREAMFP 1 \"\" \"streamfp %s\" \"User Commands\"\n", sfp_version());
+    (void)fputs(".SH NAME\nstreamfp \\- real\\-time stream learning for vision transformers\n"
+                ".SH SYNOPSIS\n.B streamfp\n.I COMMAND\n[\\fIOPTION\\fR...] [\\fIARGUMENT\\fR...]\n.br\n"
+                ".B streamfp \\-\\-version\n"
+                ".SH DESCRIPTION\nOne program with a command for each job. Data goes to standard output, talk to standard error.\n"
+                ".SH COMMANDS\n",
+                to);
+    for (size_t i = 0; sfp__commands[i]; i++) {
+        const sfp_command *c = sfp__commands[i];
+        (void)fputs(".SS \"", to);
+        usage_line(to, c);
+        (void)fputs("\"\n", to);
+        roff(to, c->summary);
+        (void)fputs(".\n", to);
+        if (c->text) {
+            (void)fputs(".PP\n", to);
+            roff(to, c->text);
+            (void)fputc('\n', to);
+        }
+        for (size_t k = 0; k < c->opt_count; k++)
+            roff_option(to, &c->opts[k]);
+        if (c->examples) {
+            (void)fputs(".PP\nExamples:\n.PP\n.nf\n", to);
+            roff(to, c->examples);
+            (void)fputs(".fi\n", to);
+        }
+    }
+    (void)fputs(".SH EXIT STATUS\n.TP\n0\nAll went well.\n.TP\n1\nThe job failed, or a part of it did.\n"
+                ".TP\n2\nThe command line is wrong.\n"
+                ".SH ENVIRONMENT\n.TP\nNO_COLOR\nWhen set and not empty, no colour is used.\n",
+                to);
+}
+
+/* -------------------------------------------------------------------- bash */
+
+static const char *completion_of(const sfp_opt *o)
+{
+    return strcmp(o->arg, "DIR") == 0 ? "-d" : "-f";
+}
+
+void sfp__help_bash(FILE *to)
+{
+    (void)fputs("# bash completion for streamfp, made by 'streamfp help --completion bash'\n"
+                "_streamfp() {\n"
+                "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+                "    COMPREPLY=()\n"
+                "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+                "        words='--help --version",
+                to);
+    for (size_t i = 0; sfp__commands[i]; i++)
+        (void)fprintf(to, " %s", sfp__commands[i]->name);
+    (void)fputs("'\n"
+                "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+                "        return\n"
+                "    fi\n"
+                "    case ${COMP_WORDS[1]}:$prev in\n",
+                to);
+    for (size_t i = 0; sfp__commands[i]; i++) {
+        const sfp_command *c = sfp__commands[i];
+        for (size_t k = 0; k < c->opt_count; k++) {
+            const sfp_opt *o = &c->opts[k];
+            if (o->type == SFP_OPT_CHOICE) {
+                (void)fprintf(to, "    %s:--%s) words='", c->name, o->name);
+                for (const char *w = o->arg; *w; w++)
+                    (void)fputc(*w == '|' ? ' ' : *w, to);
+                (void)fputs("' ;;\n", to);
+            } else if (o->type == SFP_OPT_STRING) {
+                (void)fprintf(to, "    %s:--%s) mapfile -t COMPREPLY < <(compgen %s -- \"$cur\"); return ;;\n", c->name, o->name,
+                              completion_of(o));
+            } else if (o->type != SFP_OPT_FLAG) {
+                (void)fprintf(to, "    %s:--%s) return ;;\n", c->name, o->name);
+            }
+        }
+    }
+    (void)fputs("    esac\n"
+                "    if [ -z \"$words\" ]; then\n"
+                "        case $cur in\n"
+                "        -*) ;;\n"
+                "        *)\n"
+                "            if [ \"${COMP_WORDS[1]}\" != help ]; then\n"
+                "                mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
+                "                return\n"
+                "            fi ;;\n"
+                "        esac\n"
+                "        case ${COMP_WORDS[1]} in\n",
+                to);
+    for (size_t i = 0; sfp__commands[i]; i++) {
+        const sfp_command *c = sfp__commands[i];
+        (void)fprintf(to, "        %s) words='--help", c->name);
+        for (size_t k = 0; k < c->opt_count; k++)
+            (void)fprintf(to, " --%s", c->opts[k].name);
+        if (strcmp(c->name, "help") == 0)
+            for (size_t k = 0; sfp__commands[k]; k++)
+                (void)fprintf(to, " %s", sfp__commands[k]->name);
+        (void)fputs("' ;;\n", to);
+    }
+    (void)fputs("        esac\n"
+                "    fi\n"
+                "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+                "}\n"
+                "complete -o filenames -F _streamfp streamfp\n",
+                to);
+}

@@ -1,0 +1,14 @@
+/* Help in three forms, all from the command and option tables. */
+#ifndef SFP_CLI_HELP_H
+#define SFP_CLI_HELP_H
+
+#include "cli/command.h"
+
+#include <stdio.h>
+
+void sfp__help_overview(FILE *to);
+void sfp__help_command(FILE *to, const sfp_command *c);
+void sfp__help_man(FILE *to);  /* roff, section 1 */
+void sfp__help_bash(FILE *to); /* bash completion */
+
+#endif

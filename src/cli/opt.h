@@ -1,0 +1,117 @@
+/* Options: one table a command.
+ *
+ * A row gives the option's name, type, argument, default, range and help text. The same table feeds the parser, `--help`,
+ * the manual page, the shell completion and - for commands that take them - keys of a configuration file and
+ * `--set key=value`, so nothing about an option is written twice.
+ *
+ * Values are typed when they arrive, by whatever way; a command reads them by key and never parses text. A value remembers
+ * where it came from: a later source overrides an earlier one of the same or a lower rank, whatever the order of arrival. */
+#ifndef SFP_CLI_OPT_H
+#define SFP_CLI_OPT_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum sfp_opt_type { SFP_OPT_FLAG, SFP_OPT_INT, SFP_OPT_REAL, SFP_OPT_STRING, SFP_OPT_CHOICE } sfp_opt_type;
+
+typedef struct sfp_opt {
+    const char *name; /* "batch-size": the long option and the key; '_' equals '-' in keys */
+    sfp_opt_type type;
+    const char *arg;      /* word for the argument ("FILE" and "DIR" complete as such); CHOICE: the words, "squash|crop" */
+    const char *fallback; /* the default as text, parsed like any value; NULL: unset (FLAG: off) */
+    int64_t int_min, int_max;
+    double real_min, real_max;
+    const char *help; /* one sentence or two; wrapped by the printer */
+} sfp_opt;
+
+/* Rows. Designated initialisers keep unused fields zero. */
+#define SFP_ROW_FLAG(n, h)                                                     \
+    {                                                                          \
+        .name = n, .type = SFP_OPT_FLAG, .help = h                             \
+    }
+#define SFP_ROW_INT(n, a, d, lo, hi, h)                                        \
+    {                                                                          \
+        .name = n, .type = SFP_OPT_INT, .arg = a, .fallback = d, .int_min = lo, .int_max = hi, .help = h \
+    }
+#define SFP_ROW_REAL(n, a, d, lo, hi, h)                                       \
+    {                                                                          \
+        .name = n, .type = SFP_OPT_REAL, .arg = a, .fallback = d, .real_min = lo, .real_max = hi, .help = h \
+    }
+#define SFP_ROW_STRING(n, a, d, h)                                             \
+    {                                                                          \
+        .name = n, .type = SFP_OPT_STRING, .arg = a, .fallback = d, .help = h  \
+    }
+#define SFP_ROW_CHOICE(n, words, d, h)                                         \
+    {                                                                          \
+        .name = n, .type = SFP_OPT_CHOICE, .arg = words, .fallback = d, .help = h \
+    }
+
+/* Rows that several commands share. */
+#define SFP_ROW_JSON SFP_ROW_FLAG("json", "Print one JSON object on one line, alone on standard output.")
+#define SFP_ROW_THREADS                                                        \
+    SFP_ROW_INT("threads", "N", "0", 0, 1024, "Threads to compute with; 0: as many as the process may run on.")
+
+/* Who gave a value; a higher rank wins. */
+typedef enum sfp_opt_rank {
+    SFP_RANK_UNSET,
+    SFP_RANK_DEFAULT,
+    SFP_RANK_PRESET,
+    SFP_RANK_FILE,
+    SFP_RANK_COMMAND_LINE
+} sfp_opt_rank;
+
+typedef struct sfp_value {
+    char *text; /* as given; NULL: unset */
+    union {
+        bool flag;
+        int64_t integer;
+        double real;
+        int choice; /* index into the words */
+    };
+    sfp_opt_rank rank;
+} sfp_value;
+
+typedef struct sfp_args {
+    const char *command; /* for messages: "predict" */
+    const sfp_opt *opts; /* (count) */
+    size_t count;
+    sfp_value *values; /* (count) */
+    char **operands;   /* (operand_count), point into argv */
+    int operand_count;
+    bool help; /* --help or -h was given */
+} sfp_args;
+
+/* All values at their defaults. */
+sfp_status sfp__args_init(sfp_args *a, const char *command, const sfp_opt *opts, size_t count, sfp_error *err);
+void sfp__args_done(sfp_args *a);
+
+/* `--name value`, `--name=value`, `--flag`, `--no-flag`, `--` ends options; options and operands may mix. argv[0] is the first
+ * argument, not the program. Stops at --help. */
+sfp_status sfp__args_parse(sfp_args *a, int argc, char **argv, sfp_error *err);
+
+/* One value by key, from any source; `origin` names it in messages ("run.yaml:3: sigma"). A source of lower rank than the one
+ * that set the value is checked and then ignored. Flags take on/off, true/false, yes/no, 1/0. */
+sfp_status sfp__args_set(sfp_args *a, const char *key, const char *text, sfp_opt_rank rank, const char *origin, sfp_error *err);
+/* "key=value", as --set takes it. */
+sfp_status sfp__args_set_pair(sfp_args *a, const char *pair, sfp_opt_rank rank, sfp_error *err);
+
+/* Lookup by key. The key must be in the table and of that type: anything else is a defect of the caller (assert). */
+bool sfp__args_flag(const sfp_args *a, const char *key);
+int64_t sfp__args_int(const sfp_args *a, const char *key);
+double sfp__args_real(const sfp_args *a, const char *key);
+const char *sfp__args_string(const sfp_args *a, const char *key); /* NULL: unset */
+int sfp__args_choice(const sfp_args *a, const char *key);         /* index into the words; -1: unset */
+const char *sfp__args_text(const sfp_args *a, const char *key);   /* any type, as given; NULL: unset */
+sfp_opt_rank sfp__args_rank(const sfp_args *a, const char *key);
+
+/* The word among `names` (count; NULLs are passed over) that `word` was probably meant to be, or NULL. */
+const char *sfp__nearest(const char *word, const char *const *names, size_t count);
+
+/* Strict numbers: the whole text, no blanks, finite. False when it is none or out of range of the type. */
+bool sfp__parse_int(const char *text, int64_t *out);
+bool sfp__parse_real(const char *text, double *out);
+
+#endif

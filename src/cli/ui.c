@@ -1,0 +1,152 @@
+#include "cli/ui.h"
+
+#include "cli/command.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FIRST_AFTER 1.0    /* seconds before a progress line appears on a terminal */
+#define REDRAW_EVERY 0.2   /* ... and between two states of it */
+#define PLAIN_EVERY 30.0   /* seconds between plain lines elsewhere */
+
+/* The one progress line there can be on standard error; sfp__say wipes it. */
+static bool line_open;
+
+static void wipe(void)
+{
+    if (line_open)
+        (void)fputs("\r\033[K", stderr);
+    line_open = false;
+}
+
+void sfp__put_text(FILE *to, const char *text, int width)
+{
+    int at = 0;
+    for (; text[at]; at++) {
+        unsigned char c = (unsigned char)text[at];
+        (void)fputc(c < 0x20 || c == 0x7f ? '?' : c, to);
+    }
+    if (at < width)
+        (void)fprintf(to, "%*s", width - at, "");
+}
+
+/* Messages name files and tensors, so they are text from a file too. */
+static void put_message(const char *fmt, va_list ap)
+{
+    char text[2 * SFP_ERROR_MAX];
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    sfp__put_text(stderr, text, 0);
+    (void)fputc('\n', stderr);
+}
+
+void sfp__say(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    wipe();
+    (void)fputs("streamfp: ", stderr);
+    put_message(fmt, ap);
+    va_end(ap);
+}
+
+int sfp__say_error(const sfp_error *err)
+{
+    sfp__say("%s", err->message[0] ? err->message : sfp_status_text(err->status));
+    return SFP_EXIT_FAILED;
+}
+
+int sfp__say_usage(const char *command, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    wipe();
+    (void)fprintf(stderr, "streamfp%s%s: ", command ? " " : "", command ? command : "");
+    put_message(fmt, ap);
+    (void)fprintf(stderr, "Try 'streamfp%s%s --help'.\n", command ? " " : "", command ? command : "");
+    va_end(ap);
+    return SFP_EXIT_USAGE;
+}
+
+static bool colored(FILE *to)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    if ((no && *no) || !term || strcmp(term, "dumb") == 0)
+        return false;
+    return isatty(fileno(to)) == 1;
+}
+
+const char *sfp__color_good(FILE *to)
+{
+    return colored(to) ? "\033[32m" : "";
+}
+
+const char *sfp__color_bad(FILE *to)
+{
+    return colored(to) ? "\033[1;31m" : "";
+}
+
+const char *sfp__color_off(FILE *to)
+{
+    return colored(to) ? "\033[0m" : "";
+}
+
+double sfp__seconds(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void sfp__progress_init(sfp_progress *p, const char *what, uint64_t total)
+{
+    const char *term = getenv("TERM");
+    memset(p, 0, sizeof *p);
+    p->what = what;
+    p->total = total;
+    p->begin = sfp__seconds();
+    p->last = p->begin;
+    p->terminal = isatty(STDERR_FILENO) == 1 && term && strcmp(term, "dumb") != 0;
+}
+
+static void eta_text(double seconds, char *buf, size_t size)
+{
+    long s = seconds > 0 && seconds < 1e8 ? (long)(seconds + 0.5) : 0;
+    if (s >= 3600)
+        (void)snprintf(buf, size, "%ldh%02ldm", s / 3600, s / 60 % 60);
+    else
+        (void)snprintf(buf, size, "%ldm%02lds", s / 60, s % 60);
+}
+
+void sfp__progress_tell(sfp_progress *p, uint64_t done)
+{
+    double now = sfp__seconds(), past = now - p->begin;
+    double wait = !p->terminal ? PLAIN_EVERY : p->shown ? REDRAW_EVERY : FIRST_AFTER;
+    if (now - p->last < wait || done == 0 || past <= 0)
+        return;
+    p->last = now;
+    p->shown = true;
+    char eta[32] = "";
+    double rate = (double)done / past;
+    if (p->total > done)
+        eta_text((double)(p->total - done) / rate, eta, sizeof eta);
+    wipe();
+    (void)fprintf(stderr, "%s%llu", p->terminal ? "" : "streamfp: ", (unsigned long long)done);
+    if (p->total)
+        (void)fprintf(stderr, " of %llu", (unsigned long long)p->total);
+    (void)fprintf(stderr, " %s, %.1f/s%s%s", p->what, rate, *eta ? ", left " : "", eta);
+    if (p->terminal) {
+        line_open = true;
+        (void)fflush(stderr);
+    } else {
+        (void)fputc('\n', stderr);
+    }
+}
+
+void sfp__progress_done(sfp_progress *p)
+{
+    (void)p;
+    wipe();
+}

@@ -1,0 +1,6 @@
+/* Kernels for AVX512: this file is compiled with its flags and reached only when the CPU has it. */
+#define SFP_VL 16
+#define SFP_MR 12
+#define SFP_TABLE sfp__kernels_avx512
+#define SFP_ISA "avx512"
+#include "compute/kernels_simd.inc"

@@ -1,0 +1,294 @@
+/* The JSON beside a weights file.
+ *
+ * Three families write such files; the tables below say under which names each
+ * value goes. A value that is absent or null stays unset; one that is there and
+ * makes no sense is an error, since guessing heads or eps gives a model that
+ * runs and is wrong. */
+#include "io/config.h"
+
+#include "base/mem.h"
+#include "io/file.h"
+#include "io/text.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_MAX ((size_t)16 << 20)
+#define CLASSES_MAX 1000000
+
+/* The objects looked into, in this order: the file's own, CLIP's image tower, timm's. */
+static const char *const sections[] = {"vision_config", "model_args", "pretrained_cfg"};
+#define SECTIONS (1 + sizeof sections / sizeof *sections)
+
+struct reader {
+    const char *label;
+    const json_t *objects[SECTIONS]; /* NULL: not there */
+    sfp_error *err;
+};
+
+/* The first of `names` (NULL at the end) that has a value; *name tells which. */
+static const json_t *find(const struct reader *r, const char *const *names, const char **name)
+{
+    for (size_t i = 0; i < SECTIONS; i++) {
+        for (const char *const *n = names; *n; n++) {
+            const json_t *v = json_object_get(r->objects[i], *n);
+            if (v && !json_is_null(v)) {
+                *name = *n;
+                return v;
+            }
+        }
+    }
+    return NULL;
+}
+
+static sfp_status get_int(const struct reader *r, const json_t *v, const char *name, int max, int *out)
+{
+    if (!json_is_integer(v))
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is no integer, expected one in 1..%d", r->label, name, max);
+    json_int_t n = json_integer_value(v);
+    if (n < 1 || n > max)
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is %lld, expected an integer in 1..%d", r->label, name, (long long)n, max);
+    *out = (int)n;
+    return SFP_OK;
+}
+
+/* A side of a square: n, [n, n], or with its channels [3, n, n]. */
+static sfp_status get_side(const struct reader *r, const json_t *v, const char *name, int max, int *out)
+{
+    if (!json_is_array(v))
+        return get_int(r, v, name, max, out);
+    size_t n = json_array_size(v);
+    const json_t *height = json_array_get(v, n - 2), *width = json_array_get(v, n - 1);
+    if (n < 2 || n > 3 || !json_equal(height, width))
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is not square, expected one side, [side, side] or [channels, side, side]",
+                         r->label, name);
+    return get_int(r, width, name, max, out);
+}
+
+static sfp_status get_rgb(const struct reader *r, const json_t *v, const char *name, bool positive, float out[3])
+{
+    if (json_array_size(v) != 3)
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is no array of 3 numbers", r->label, name);
+    float values[3];
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *item = json_array_get(v, i);
+        values[i] = (float)json_number_value(item);
+        if (!json_is_number(item) || !isfinite(values[i]) || (positive && values[i] <= 0))
+            return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s[%zu]' is %g, expected a %snumber", r->label, name, i,
+                             json_number_value(item), positive ? "positive " : "");
+    }
+    memcpy(out, values, sizeof values);
+    return SFP_OK;
+}
+
+static sfp_status read_sizes(const struct reader *r, sfp_model_config *c)
+{
+    const char *name;
+    sfp_status status = SFP_OK;
+    const json_t *v = find(r, (const char *const[]){"num_heads", "num_attention_heads", NULL}, &name);
+    if (v)
+        status = get_int(r, v, name, 4096, &c->heads);
+    if (status == SFP_OK && (v = find(r, (const char *const[]){"img_size", "image_size", "input_size", NULL}, &name)))
+        status = get_side(r, v, name, 65536, &c->img_size);
+    if (status == SFP_OK && (v = find(r, (const char *const[]){"patch_size", NULL}, &name)))
+        status = get_side(r, v, name, 65536, &c->patch_size);
+    return status;
+}
+
+static sfp_status read_numbers(const struct reader *r, sfp_model_config *c)
+{
+    const char *name;
+    const json_t *v = find(r, (const char *const[]){"ln_eps", "layer_norm_eps", NULL}, &name);
+    if (v) {
+        double eps = json_number_value(v);
+        if (!json_is_number(v) || !((float)eps > 0) || eps > 1)
+            return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is %g, expected a number in (0, 1]", r->label, name, eps);
+        c->ln_eps = (float)eps;
+    }
+    sfp_status status = SFP_OK;
+    if ((v = find(r, (const char *const[]){"mean", "image_mean", NULL}, &name))) {
+        status = get_rgb(r, v, name, false, c->mean);
+        c->has_mean = status == SFP_OK;
+    }
+    if (status == SFP_OK && (v = find(r, (const char *const[]){"std", "image_std", NULL}, &name))) {
+        status = get_rgb(r, v, name, true, c->std);
+        c->has_std = status == SFP_OK;
+    }
+    return status;
+}
+
+static sfp_status read_activation(const struct reader *r, sfp_model_config *c)
+{
+    const char *name;
+    const json_t *v = find(r, (const char *const[]){"activation", "hidden_act", NULL}, &name);
+    if (!v)
+        return SFP_OK;
+    const char *text = json_string_value(v);
+    if (!text)
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is no string, expected \"gelu\" or \"quick_gelu\"", r->label, name);
+    if (strcmp(text, "gelu") != 0 && strcmp(text, "quick_gelu") != 0)
+        return sfp__fail(r->err, SFP_EUNSUPPORTED, "%s: '%s' is '%s', expected gelu or quick_gelu", r->label, name,
+                         sfp__printable(text, (char[64]){0}, 64));
+    (void)snprintf(c->activation, sizeof c->activation, "%s", text);
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------ class names */
+
+static sfp_status alloc_names(const struct reader *r, const char *name, size_t n, sfp_model_config *c)
+{
+    if (n > CLASSES_MAX)
+        return sfp__fail(r->err, SFP_ELIMIT, "%s: '%s' has %zu names, expected at most %d", r->label, name, n, CLASSES_MAX);
+    c->class_names = sfp__calloc(n, sizeof *c->class_names);
+    if (!c->class_names)
+        return sfp__fail_nomem(r->err, n * sizeof *c->class_names);
+    c->class_count = n;
+    return SFP_OK;
+}
+
+static sfp_status put_name(const struct reader *r, const char *name, const json_t *v, size_t i, sfp_model_config *c)
+{
+    const char *text = json_string_value(v);
+    if (!text)
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' has something else than a string as name of class %zu", r->label, name, i);
+    c->class_names[i] = sfp__strdup(text);
+    return c->class_names[i] ? SFP_OK : sfp__fail_nomem(r->err, strlen(text) + 1);
+}
+
+static sfp_status names_of_array(const struct reader *r, const char *name, const json_t *v, sfp_model_config *c)
+{
+    sfp_status status = alloc_names(r, name, json_array_size(v), c);
+    for (size_t i = 0; i < c->class_count && status == SFP_OK; i++)
+        status = put_name(r, name, json_array_get(v, i), i, c);
+    return status;
+}
+
+/* {"0": "cat", "1": "dog"}: with n keys, each distinct and below n, none is missing. */
+static sfp_status names_of_object(const struct reader *r, const char *name, json_t *v, sfp_model_config *c)
+{
+    sfp_status status = alloc_names(r, name, json_object_size(v), c);
+    if (status != SFP_OK)
+        return status;
+    const char *key;
+    json_t *value;
+    json_object_foreach(v, key, value)
+    {
+        char *end = NULL;
+        unsigned long i = key[0] >= '0' && key[0] <= '9' ? strtoul(key, &end, 10) : c->class_count;
+        if (i >= c->class_count || *end != '\0' || c->class_names[i])
+            return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' has key '%s', expected each of 0..%zu once", r->label, name,
+                             sfp__printable(key, (char[64]){0}, 64), c->class_count - 1);
+        status = put_name(r, name, value, i, c);
+        if (status != SFP_OK)
+            return status;
+    }
+    return SFP_OK;
+}
+
+static sfp_status read_names(const struct reader *r, sfp_model_config *c)
+{
+    const char *name;
+    const json_t *v = find(r, (const char *const[]){"class_names", "id2label", "label_names", NULL}, &name);
+    if (!v)
+        return SFP_OK;
+    if (json_is_array(v))
+        return json_array_size(v) > 0 ? names_of_array(r, name, v, c) : SFP_OK;
+    if (json_is_object(v))
+        return json_object_size(v) > 0 ? names_of_object(r, name, (json_t *)(uintptr_t)v, c) : SFP_OK;
+    return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is neither an array nor an object of names", r->label, name);
+}
+
+/* ------------------------------------------------------------------ files */
+
+static sfp_status read_root(const char *label, const json_t *root, sfp_model_config *c, sfp_error *err)
+{
+    struct reader r = {.label = label, .objects = {root}, .err = err};
+    if (!json_is_object(root))
+        return sfp__fail(err, SFP_EFORMAT, "%s: is no JSON object", label);
+    for (size_t i = 1; i < SECTIONS; i++) {
+        const json_t *section = json_object_get(root, sections[i - 1]);
+        if (section && !json_is_null(section) && !json_is_object(section))
+            return sfp__fail(err, SFP_EFORMAT, "%s: '%s' is no object", label, sections[i - 1]);
+        r.objects[i] = section;
+    }
+    sfp_status status = read_sizes(&r, c);
+    if (status == SFP_OK)
+        status = read_numbers(&r, c);
+    if (status == SFP_OK)
+        status = read_activation(&r, c);
+    if (status == SFP_OK)
+        status = read_names(&r, c);
+    return status;
+}
+
+sfp_status sfp__model_config_parse(const char *label, const char *text, size_t size, sfp_model_config *out, sfp_error *err)
+{
+    json_error_t where;
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
+    if (!root) {
+        sfp_status status = json_error_code(&where) == json_error_out_of_memory ? SFP_ENOMEM : SFP_EFORMAT;
+        return sfp__fail(err, status, "%s: line %d, column %d: %s", label, where.line, where.column,
+                         sfp__printable(where.text, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
+    }
+    sfp_model_config c = {0};
+    sfp_status status = read_root(label, root, &c, err);
+    json_decref(root);
+    if (status != SFP_OK) {
+        sfp__model_config_done(&c);
+        return status;
+    }
+    *out = c;
+    return SFP_OK;
+}
+
+sfp_status sfp__model_config_read(const char *path, sfp_model_config *out, sfp_error *err)
+{
+    uint8_t *bytes;
+    size_t size;
+    sfp_status status = sfp__file_read(path, FILE_MAX, &bytes, &size, err);
+    if (status != SFP_OK)
+        return status;
+    status = sfp__model_config_parse(path, (const char *)bytes, size, out, err);
+    sfp__free(bytes);
+    return status;
+}
+
+sfp_status sfp__model_config_beside(const char *weights_path, sfp_model_config *out, bool *found, sfp_error *err)
+{
+    const char *slash = strrchr(weights_path, '/'), *name = slash ? slash + 1 : weights_path, *dot = strrchr(name, '.');
+    size_t dir = (size_t)(name - weights_path), stem = dot && dot != name ? (size_t)(dot - weights_path) : strlen(weights_path);
+    size_t room = strlen(weights_path) + sizeof "config.json";
+    char *path = sfp__malloc(room);
+    if (!path)
+        return sfp__fail_nomem(err, room);
+    memcpy(path, weights_path, stem);
+    memcpy(path + stem, ".json", sizeof ".json");
+    sfp_error why; /* not finding a file is no error: the caller's record stays as it is */
+    sfp_status status = sfp__model_config_read(path, out, &why);
+    if (status == SFP_ENOTFOUND) {
+        memcpy(path + dir, "config.json", sizeof "config.json");
+        status = sfp__model_config_read(path, out, &why);
+    }
+    if (status == SFP_OK || status == SFP_ENOTFOUND) {
+        *found = status == SFP_OK;
+        status = SFP_OK;
+    } else if (err) {
+        *err = why;
+    }
+    sfp__free(path);
+    return status;
+}
+
+void sfp__model_config_done(sfp_model_config *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->class_count; i++)
+        sfp__free(c->class_names[i]);
+    sfp__free(c->class_names);
+    *c = (sfp_model_config){0};
+}

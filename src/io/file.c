@@ -1,0 +1,232 @@
+/* Reading and replacing files.
+ *
+ * Paths come from users: a directory, a FIFO or a device must be an error and
+ * not a hang, so everything is opened with O_NONBLOCK and looked at first. A
+ * writer never touches the old file until the new one is on the disk. */
+#include "io/file.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* read() and write() take at most this in one call on Linux */
+#define IO_CHUNK ((size_t)1 << 30)
+
+static sfp_status check_regular(const char *path, const struct stat *st, sfp_error *err)
+{
+    if (S_ISDIR(st->st_mode))
+        return sfp__fail(err, SFP_EINVAL, "%s: is a directory, expected a file", path);
+    if (!S_ISREG(st->st_mode))
+        return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", path);
+    return SFP_OK;
+}
+
+/* Opens a regular file with something in it. */
+static sfp_status open_regular(const char *path, int *out_fd, size_t *out_size, sfp_error *err)
+{
+    /* O_NONBLOCK: opening a FIFO nobody writes to must not wait */
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        sfp_status status = errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO;
+        return sfp__fail_errno(err, status, "%s: cannot open", path);
+    }
+    struct stat st;
+    sfp_status status = SFP_OK;
+    if (fstat(fd, &st) != 0)
+        status = sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", path);
+    else
+        status = check_regular(path, &st, err);
+    if (status == SFP_OK && st.st_size == 0)
+        status = sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
+    if (status != SFP_OK) {
+        (void)close(fd);
+        return status;
+    }
+    *out_fd = fd;
+    *out_size = (size_t)st.st_size;
+    return SFP_OK;
+}
+
+sfp_status sfp__map_open(const char *path, sfp_map *out, sfp_error *err)
+{
+    int fd;
+    size_t size;
+    sfp_status status = open_regular(path, &fd, &size, err);
+    if (status != SFP_OK)
+        return status;
+    void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED)
+        status = sfp__fail_errno(err, SFP_EIO, "%s: cannot map %zu bytes", path, size);
+    else
+        *out = (sfp_map){p, size};
+    (void)close(fd); /* the mapping stays */
+    return status;
+}
+
+void sfp__map_close(sfp_map *m)
+{
+    if (m->bytes)
+        (void)munmap((void *)(uintptr_t)m->bytes, m->size);
+    *m = (sfp_map){0};
+}
+
+static sfp_status read_all(const char *path, int fd, uint8_t *bytes, size_t size, sfp_error *err)
+{
+    for (size_t done = 0; done < size;) {
+        size_t want = size - done < IO_CHUNK ? size - done : IO_CHUNK;
+        ssize_t n = read(fd, bytes + done, want);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+        if (n == 0)
+            return sfp__fail(err, SFP_EIO, "%s: ends after %zu bytes, expected %zu", path, done, size);
+        done += (size_t)n;
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *size, sfp_error *err)
+{
+    int fd;
+    size_t n;
+    uint8_t *block = NULL;
+    sfp_status status = open_regular(path, &fd, &n, err);
+    if (status != SFP_OK)
+        return status;
+    if (n > max_bytes) {
+        status = sfp__fail(err, SFP_ELIMIT, "%s: has %zu bytes, expected at most %zu", path, n, max_bytes);
+        goto done;
+    }
+    block = sfp__malloc(n);
+    if (!block) {
+        status = sfp__fail_nomem(err, n);
+        goto done;
+    }
+    status = read_all(path, fd, block, n, err);
+    if (status != SFP_OK)
+        goto done;
+    *bytes = block;
+    *size = n;
+    block = NULL;
+done:
+    (void)close(fd);
+    sfp__free(block);
+    return status;
+}
+
+/* Creates a file of its own beside PATH. A left-over of a killed process with our number is stepped around. */
+static sfp_status open_tmp(const char *path, char *tmp, size_t room, int *out_fd, sfp_error *err)
+{
+    for (int attempt = 0; attempt < 100; attempt++) {
+        if (attempt == 0)
+            (void)snprintf(tmp, room, "%s.tmp.%ld", path, (long)getpid());
+        else
+            (void)snprintf(tmp, room, "%s.tmp.%ld.%d", path, (long)getpid(), attempt);
+        int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0) {
+            *out_fd = fd;
+            return SFP_OK;
+        }
+        if (errno != EEXIST)
+            break;
+    }
+    return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot create", tmp);
+}
+
+sfp_status sfp__writer_open(const char *path, sfp_writer *out, sfp_error *err)
+{
+    /* a rename over a device or a directory is never what was meant */
+    struct stat st;
+    if (stat(path, &st) == 0) {
+        sfp_status status = check_regular(path, &st, err);
+        if (status != SFP_OK)
+            return status;
+    }
+    size_t room = strlen(path) + 40;
+    char *tmp = sfp__malloc(room);
+    if (!tmp)
+        return sfp__fail_nomem(err, room);
+    int fd = -1;
+    sfp_status status = open_tmp(path, tmp, room, &fd, err);
+    if (status != SFP_OK) {
+        sfp__free(tmp);
+        return status;
+    }
+    *out = (sfp_writer){path, tmp, fd};
+    return SFP_OK;
+}
+
+sfp_status sfp__writer_put(sfp_writer *w, const void *bytes, size_t size, sfp_error *err)
+{
+    const uint8_t *p = bytes;
+    while (size > 0) {
+        ssize_t n = write(w->fd, p, size < IO_CHUNK ? size : IO_CHUNK);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", w->path);
+        p += n;
+        size -= (size_t)n;
+    }
+    return SFP_OK;
+}
+
+/* Makes the rename itself durable. Directories that cannot be opened or synced (some network file systems) are let be:
+ * the file is complete either way. */
+static sfp_status sync_directory(const char *path, char *scratch, sfp_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    const char *dir = ".";
+    if (slash) {
+        size_t n = slash == path ? 1 : (size_t)(slash - path);
+        memcpy(scratch, path, n);
+        scratch[n] = '\0';
+        dir = scratch;
+    }
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return SFP_OK;
+    sfp_status status = SFP_OK;
+    if (fsync(fd) != 0 && errno == EIO)
+        status = sfp__fail_errno(err, SFP_EIO, "%s: cannot sync its directory", path);
+    (void)close(fd);
+    return status;
+}
+
+sfp_status sfp__writer_commit(sfp_writer *w, sfp_error *err)
+{
+    if (fsync(w->fd) != 0) {
+        sfp_status status = sfp__fail_errno(err, SFP_EIO, "%s: cannot sync", w->path);
+        sfp__writer_abort(w);
+        return status;
+    }
+    int fd = w->fd;
+    w->fd = -1;
+    if (close(fd) != 0 || rename(w->tmp, w->path) != 0) {
+        sfp_status status = sfp__fail_errno(err, SFP_EIO, "%s: cannot replace", w->path);
+        sfp__writer_abort(w);
+        return status;
+    }
+    sfp_status status = sync_directory(w->path, w->tmp, err); /* tmp has room for any part of path */
+    sfp__free(w->tmp);
+    *w = (sfp_writer){.fd = -1};
+    return status;
+}
+
+void sfp__writer_abort(sfp_writer *w)
+{
+    if (!w->tmp)
+        return;
+    if (w->fd >= 0)
+        (void)close(w->fd);
+    (void)unlink(w->tmp);
+    sfp__free(w->tmp);
+    *w = (sfp_writer){.fd = -1};
+}

@@ -1,0 +1,37 @@
+/* Files as the readers and writers of this layer want them: regular, of a
+ * known size, and replaced as a whole or not at all. */
+#ifndef SFP_IO_FILE_H
+#define SFP_IO_FILE_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sfp_map {
+    const uint8_t *bytes;
+    size_t size;
+} sfp_map;
+
+/* Maps a regular file that is not empty. A file that somebody shortens later raises SIGBUS when read: use file_read for
+ * files that others write. No such file: SFP_ENOTFOUND. */
+sfp_status sfp__map_open(const char *path, sfp_map *out, sfp_error *err);
+void sfp__map_close(sfp_map *m);
+
+/* Reads a whole regular file of 1..max_bytes bytes into a block of sfp__malloc. No such file: SFP_ENOTFOUND. */
+sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *size, sfp_error *err);
+
+/* A file being replaced: bytes go to PATH.tmp.PID; commit makes them PATH (fsync, rename, fsync of the directory). Every
+ * opened writer ends in one commit or abort; a commit that fails has aborted. `path` must outlive the writer. */
+typedef struct sfp_writer {
+    const char *path;
+    char *tmp; /* NULL: not open */
+    int fd;
+} sfp_writer;
+
+sfp_status sfp__writer_open(const char *path, sfp_writer *out, sfp_error *err);
+sfp_status sfp__writer_put(sfp_writer *w, const void *bytes, size_t size, sfp_error *err);
+sfp_status sfp__writer_commit(sfp_writer *w, sfp_error *err);
+void sfp__writer_abort(sfp_writer *w); /* a writer that is not open: nothing */
+
+#endif

@@ -1,0 +1,47 @@
+/* Pictures: JPEG, PNG and WebP files to 8-bit RGB; Pillow's resize; crop. */
+#ifndef SFP_IO_IMAGE_H
+#define SFP_IO_IMAGE_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sfp_image {
+    int width, height;
+    uint8_t *rgb; /* (height, width, 3), sfp__malloc'ed */
+} sfp_image;
+
+typedef struct sfp_image_options {
+    bool exif_orientation; /* turn the picture by its EXIF orientation; off by default, as in Pillow's open */
+    size_t max_pixels;     /* refuse larger pictures (default 178,956,970, Pillow's bomb limit) */
+    size_t max_bytes;      /* refuse larger files (default 256 MiB) */
+} sfp_image_options;
+
+sfp_image_options sfp__image_options_defaults(void);
+
+/* Grey, alpha (dropped, as Pillow's convert("RGB")), palette, 16-bit and CMYK become RGB. opt NULL = defaults. */
+sfp_status sfp__image_load(const char *path, const sfp_image_options *opt, sfp_image *out, sfp_error *err);
+sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, const sfp_image_options *opt, sfp_image *out,
+                             sfp_error *err);
+void sfp__image_done(sfp_image *im);
+
+/* true for names this decoder takes: .jpg .jpeg .png .webp, any case */
+bool sfp__image_name(const char *path);
+
+typedef enum sfp_filter { SFP_FILTER_BILINEAR, SFP_FILTER_BICUBIC } sfp_filter;
+
+/* Pillow's antialiased resize, 8-bit fixed-point steps; out is newly allocated. */
+sfp_status sfp__image_resize(const sfp_image *im, int width, int height, sfp_filter filter, sfp_image *out, sfp_error *err);
+/* Copies the window; it must lie inside. */
+sfp_status sfp__image_crop(const sfp_image *im, int left, int top, int width, int height, sfp_image *out, sfp_error *err);
+
+/* SPEC section 6: squash to size x size, or crop: short side to round(size*256/224), then the centre at offsets rounded down. */
+typedef enum sfp_resize { SFP_RESIZE_SQUASH, SFP_RESIZE_CROP } sfp_resize;
+sfp_status sfp__image_fit(const sfp_image *im, int size, sfp_resize how, sfp_image *out, sfp_error *err);
+
+/* PNG writer (8-bit RGB), for contact sheets and generated pictures. */
+sfp_status sfp__image_write_png(const char *path, const sfp_image *im, sfp_error *err);
+
+#endif

@@ -1,0 +1,71 @@
+/* PNG by libspng: grey, palette and 16-bit become 8-bit RGB (the high byte),
+ * transparency is dropped and gamma left alone, as Pillow's convert("RGB"). */
+#include "io/image_codec.h"
+
+#include "base/mem.h"
+
+#include <limits.h>
+#include <spng.h>
+
+/* Text and colour profiles may unpack to anything; nobody here reads them. */
+#define CHUNK_MAX ((size_t)16 << 20)
+
+static sfp_status fail_code(const char *label, int code, sfp_error *err)
+{
+    if (code == SPNG_IO_EOF || code == SPNG_EIDAT_TOO_SHORT)
+        return sfp__fail(err, SFP_EFORMAT, "%s: PNG is truncated: the file ends before the picture does", label);
+    return sfp__fail(err, code == SPNG_EMEM ? SFP_ENOMEM : SFP_EFORMAT, "%s: PNG: %s", label, spng_strerror(code));
+}
+
+static int find_orientation(spng_ctx *ctx)
+{
+    struct spng_exif exif;
+    (void)spng_decode_chunks(ctx); /* it may follow the picture; damage there harms nothing */
+    if (spng_get_exif(ctx, &exif) != 0)
+        return 1;
+    return sfp__exif_orientation((const uint8_t *)exif.data, exif.length);
+}
+
+static sfp_status decode(const char *label, spng_ctx *ctx, const uint8_t *bytes, size_t size, const sfp_image_options *opt,
+                         sfp_image *im, sfp_error *err)
+{
+    struct spng_ihdr head;
+    size_t expected;
+    int code = spng_set_image_limits(ctx, INT_MAX, INT_MAX);
+    if (!code)
+        code = spng_set_chunk_limits(ctx, CHUNK_MAX, CHUNK_MAX);
+    if (!code)
+        code = spng_set_png_buffer(ctx, bytes, size);
+    if (!code)
+        code = spng_get_ihdr(ctx, &head);
+    if (code)
+        return fail_code(label, code, err);
+    sfp_status status = sfp__image_alloc(label, head.width, head.height, opt->max_pixels, im, err);
+    if (status != SFP_OK)
+        return status;
+    size_t have = (size_t)im->width * (size_t)im->height * 3;
+    code = spng_decoded_image_size(ctx, SPNG_FMT_RGB8, &expected);
+    if (!code && expected != have)
+        return sfp__fail(err, SFP_ELIBRARY, "%s: PNG of %zu bytes, expected %zu", label, expected, have);
+    if (!code)
+        code = spng_decode_image(ctx, im->rgb, have, SPNG_FMT_RGB8, 0);
+    return code ? fail_code(label, code, err) : SFP_OK;
+}
+
+sfp_status sfp__png_decode(const char *label, const uint8_t *bytes, size_t size, const sfp_image_options *opt, sfp_image *out,
+                           int *orientation, sfp_error *err)
+{
+    sfp_image im = {0};
+    spng_ctx *ctx = spng_ctx_new(0);
+    if (!ctx)
+        return sfp__fail(err, SFP_ENOMEM, "%s: cannot start the PNG decoder", label);
+    sfp_status status = decode(label, ctx, bytes, size, opt, &im, err);
+    if (status == SFP_OK) {
+        *orientation = opt->exif_orientation ? find_orientation(ctx) : 1;
+        *out = im;
+    } else {
+        sfp__image_done(&im);
+    }
+    spng_ctx_free(ctx);
+    return status;
+}

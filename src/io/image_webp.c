@@ -1,0 +1,71 @@
+/* WebP, lossy and lossless, by libwebp; alpha is dropped. */
+#include "io/image_codec.h"
+
+#include "base/mem.h"
+
+#include <limits.h>
+#include <string.h>
+#include <webp/decode.h>
+
+static sfp_status fail_code(const char *label, VP8StatusCode code, sfp_error *err)
+{
+    switch (code) {
+    case VP8_STATUS_NOT_ENOUGH_DATA:
+    case VP8_STATUS_SUSPENDED:
+        return sfp__fail(err, SFP_EFORMAT, "%s: WebP is truncated: the file ends before the picture does", label);
+    case VP8_STATUS_OUT_OF_MEMORY:
+        return sfp__fail(err, SFP_ENOMEM, "%s: WebP: out of memory", label);
+    case VP8_STATUS_UNSUPPORTED_FEATURE:
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: WebP uses a feature that its decoder lacks", label);
+    default:
+        return sfp__fail(err, SFP_EFORMAT, "%s: WebP is damaged (code %d)", label, (int)code);
+    }
+}
+
+/* Walks the RIFF chunks to the one named EXIF. */
+static int find_orientation(const uint8_t *bytes, size_t size)
+{
+    size_t at = 12;
+    while (at <= size && size - at >= 8) {
+        const uint8_t *p = bytes + at;
+        size_t length = (size_t)p[4] | (size_t)p[5] << 8 | (size_t)p[6] << 16 | (size_t)p[7] << 24;
+        if (length > size - at - 8)
+            break;
+        if (memcmp(p, "EXIF", 4) == 0)
+            return sfp__exif_orientation(p + 8, length);
+        at += 8 + length + (length & 1);
+    }
+    return 1;
+}
+
+sfp_status sfp__webp_decode(const char *label, const uint8_t *bytes, size_t size, const sfp_image_options *opt, sfp_image *out,
+                            int *orientation, sfp_error *err)
+{
+    WebPDecoderConfig config;
+    if (!WebPInitDecoderConfig(&config))
+        return sfp__fail(err, SFP_ELIBRARY, "%s: the WebP library is of another version", label);
+    VP8StatusCode code = WebPGetFeatures(bytes, size, &config.input);
+    if (code != VP8_STATUS_OK)
+        return fail_code(label, code, err);
+    if (config.input.has_animation)
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: WebP is animated, expected a still picture", label);
+    sfp_image im;
+    sfp_status status = sfp__image_alloc(label, config.input.width, config.input.height, opt->max_pixels, &im, err);
+    if (status != SFP_OK)
+        return status;
+    /* WebP is at most 16,383 a side: the stride fits an int */
+    config.output.colorspace = MODE_RGB;
+    config.output.is_external_memory = 1;
+    config.output.u.RGBA.rgba = im.rgb;
+    config.output.u.RGBA.stride = im.width * 3;
+    config.output.u.RGBA.size = (size_t)im.width * (size_t)im.height * 3;
+    code = WebPDecode(bytes, size, &config);
+    WebPFreeDecBuffer(&config.output);
+    if (code != VP8_STATUS_OK) {
+        sfp__image_done(&im);
+        return fail_code(label, code, err);
+    }
+    *orientation = opt->exif_orientation ? find_orientation(bytes, size) : 1;
+    *out = im;
+    return SFP_OK;
+}

@@ -1,0 +1,325 @@
+/* NumPy's .npy. The header is a Python dict in text; a parser for just that
+ * much of Python reads it: three keys, a string, True or False, a tuple of
+ * integers. Anything else is an error, nothing is evaluated. */
+#include "io/npy.h"
+
+#include "base/mem.h"
+#include "io/file.h"
+#include "io/text.h"
+
+#include <string.h>
+
+#define MAGIC "\x93NUMPY"
+#define HEADER_ALIGN 64 /* what NumPy pads to */
+
+struct sfp_npy {
+    sfp_map map; /* empty when the bytes are the caller's */
+    char *path;
+    sfp_tensor tensor;
+};
+
+struct cursor {
+    const char *at, *end;
+    const char *path;
+    sfp_error *err;
+};
+
+static const char *const npy_codes[SFP_DTYPE_COUNT] = {
+#define NPY_CODE(name, text, size, npy) npy,
+    SFP_DTYPE_LIST(NPY_CODE)
+#undef NPY_CODE
+};
+
+static sfp_status expected(const struct cursor *c, const char *what)
+{
+    char rest[24], shown[sizeof rest * 4 + 1];
+    size_t n = (size_t)(c->end - c->at) < sizeof rest - 1 ? (size_t)(c->end - c->at) : sizeof rest - 1;
+    memcpy(rest, c->at, n);
+    rest[n] = '\0';
+    return sfp__fail(c->err, SFP_EFORMAT, "%s: npy header: expected %s, found '%s'", c->path, what,
+                     sfp__printable(rest, shown, sizeof shown));
+}
+
+static void skip_space(struct cursor *c)
+{
+    while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r'))
+        c->at++;
+}
+
+static bool take(struct cursor *c, char what)
+{
+    skip_space(c);
+    if (c->at == c->end || *c->at != what)
+        return false;
+    c->at++;
+    return true;
+}
+
+static bool take_word(struct cursor *c, const char *word)
+{
+    size_t n = strlen(word);
+    skip_space(c);
+    if ((size_t)(c->end - c->at) < n || memcmp(c->at, word, n) != 0)
+        return false;
+    c->at += n;
+    return true;
+}
+
+/* 'text' or "text" without escapes, into buf. */
+static sfp_status take_string(struct cursor *c, char *buf, size_t size, const char *what)
+{
+    skip_space(c);
+    if (c->at == c->end || (*c->at != '\'' && *c->at != '"'))
+        return expected(c, what);
+    char quote = *c->at;
+    const char *start = c->at + 1, *stop = memchr(start, quote, (size_t)(c->end - start));
+    size_t n = stop ? (size_t)(stop - start) : 0;
+    if (!stop || n >= size || memchr(start, '\\', n) || memchr(start, '\0', n))
+        return expected(c, what);
+    memcpy(buf, start, n);
+    buf[n] = '\0';
+    c->at = stop + 1;
+    return SFP_OK;
+}
+
+static sfp_status take_descr(struct cursor *c, sfp_tensor *t)
+{
+    char descr[16], shown[64];
+    skip_space(c);
+    if (c->at < c->end && *c->at == '[')
+        return sfp__fail(c->err, SFP_EUNSUPPORTED, "%s: npy holds records, expected one plain type", c->path);
+    sfp_status status = take_string(c, descr, sizeof descr, "a type such as '<f4'");
+    if (status != SFP_OK)
+        return status;
+    sfp__printable(descr, shown, sizeof shown);
+    if (descr[0] == '>')
+        return sfp__fail(c->err, SFP_EUNSUPPORTED, "%s: npy type '%s' is big-endian, expected little-endian", c->path, shown);
+    for (int i = 0; i < SFP_DTYPE_COUNT; i++) {
+        if (npy_codes[i] && strcmp(npy_codes[i], descr) == 0) {
+            t->dtype = (sfp_dtype)i;
+            return SFP_OK;
+        }
+    }
+    return sfp__fail(c->err, SFP_EUNSUPPORTED, "%s: npy type is '%s', expected <f8, <f4, <f2, <i8, <i4 or |u1", c->path, shown);
+}
+
+static sfp_status take_order(struct cursor *c)
+{
+    if (take_word(c, "False"))
+        return SFP_OK;
+    if (take_word(c, "True"))
+        return sfp__fail(c->err, SFP_EUNSUPPORTED,
+                         "%s: npy is in Fortran order, expected C order (save numpy.ascontiguousarray of it)", c->path);
+    return expected(c, "True or False");
+}
+
+static sfp_status take_dim(struct cursor *c, int64_t *out)
+{
+    const char *start = c->at;
+    int64_t v = 0;
+    while (c->at < c->end && *c->at >= '0' && *c->at <= '9') {
+        if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, *c->at - '0', &v))
+            return sfp__fail(c->err, SFP_ELIMIT, "%s: npy shape: a dimension is too large", c->path);
+        c->at++;
+    }
+    if (c->at == start)
+        return expected(c, "a dimension");
+    if (c->at < c->end && *c->at == 'L') /* written by Python 2 */
+        c->at++;
+    *out = v;
+    return SFP_OK;
+}
+
+static sfp_status take_shape(struct cursor *c, sfp_tensor *t)
+{
+    if (!take(c, '('))
+        return expected(c, "a tuple");
+    bool comma = true;
+    while (!take(c, ')')) {
+        if (!comma)
+            return expected(c, "',' or ')'");
+        if (t->ndim == SFP_MAX_DIMS)
+            return sfp__fail(c->err, SFP_ELIMIT, "%s: npy has more than %d dimensions", c->path, SFP_MAX_DIMS);
+        sfp_status status = take_dim(c, &t->shape[t->ndim]);
+        if (status != SFP_OK)
+            return status;
+        t->ndim++;
+        comma = take(c, ',');
+    }
+    if (t->ndim == 1 && !comma)
+        return sfp__fail(c->err, SFP_EFORMAT, "%s: npy shape is a number, expected a tuple", c->path);
+    return SFP_OK;
+}
+
+static sfp_status take_dict(struct cursor *c, sfp_tensor *t)
+{
+    enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
+    static const struct {
+        const char *name;
+        int bit;
+    } keys[] = {{"descr", DESCR}, {"fortran_order", ORDER}, {"shape", SHAPE}};
+    int seen = 0;
+    bool comma = true;
+    if (!take(c, '{'))
+        return expected(c, "'{'");
+    while (!take(c, '}')) {
+        if (!comma)
+            return expected(c, "',' or '}'");
+        char key[16] = "";
+        sfp_status status = take_string(c, key, sizeof key, "a key");
+        if (status != SFP_OK)
+            return status;
+        int bit = 0;
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+            if (strcmp(key, keys[i].name) == 0)
+                bit = keys[i].bit;
+        }
+        if (bit == 0 || (seen & bit))
+            return sfp__fail(c->err, SFP_EFORMAT, "%s: npy header: key '%s' is %s", c->path,
+                             sfp__printable(key, (char[64]){0}, 64), bit ? "given twice" : "unknown");
+        seen |= bit;
+        if (!take(c, ':'))
+            return expected(c, "':'");
+        status = bit == DESCR ? take_descr(c, t) : bit == ORDER ? take_order(c) : take_shape(c, t);
+        if (status != SFP_OK)
+            return status;
+        comma = take(c, ',');
+    }
+    skip_space(c);
+    if (c->at != c->end)
+        return expected(c, "the end of the header");
+    if (seen != (DESCR | ORDER | SHAPE))
+        return sfp__fail(c->err, SFP_EFORMAT, "%s: npy header lacks '%s'", c->path,
+                         !(seen & DESCR)   ? "descr"
+                         : !(seen & ORDER) ? "fortran_order"
+                                           : "shape");
+    return SFP_OK;
+}
+
+static sfp_status parse(sfp_npy *npy, const uint8_t *bytes, size_t size, sfp_error *err)
+{
+    if (size < 10 || memcmp(bytes, MAGIC, 6) != 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is not an npy file (no NUMPY at its start)", npy->path);
+    int major = bytes[6], minor = bytes[7];
+    if (major < 1 || major > 3 || minor != 0)
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: npy version is %d.%d, expected 1.0, 2.0 or 3.0", npy->path, major, minor);
+    size_t start = major == 1 ? 10 : 12;
+    if (size < start)
+        return sfp__fail(err, SFP_EFORMAT, "%s: npy ends in its header", npy->path);
+    uint32_t length = (uint32_t)bytes[8] | (uint32_t)bytes[9] << 8;
+    if (major > 1)
+        length |= (uint32_t)bytes[10] << 16 | (uint32_t)bytes[11] << 24;
+    if (length > size - start)
+        return sfp__fail(err, SFP_EFORMAT, "%s: npy header length is %u, but only %zu bytes follow it", npy->path, (unsigned)length,
+                         size - start);
+
+    sfp_tensor *t = &npy->tensor;
+    const char *header = (const char *)bytes + start;
+    struct cursor c = {header, header + length, npy->path, err};
+    sfp_status status = take_dict(&c, t);
+    if (status != SFP_OK)
+        return status;
+    char shape[SFP_SHAPE_MAX];
+    sfp__shape_text(t->shape, t->ndim, shape, sizeof shape);
+    if (!sfp__shape_count(t->shape, t->ndim, t->dtype, &t->count, &t->bytes))
+        return sfp__fail(err, SFP_ELIMIT, "%s: npy shape %s is too large", npy->path, shape);
+    size_t rest = size - start - length;
+    if (rest != t->bytes)
+        return sfp__fail(err, SFP_EFORMAT, "%s: npy holds %zu bytes of data, expected %zu for %s %s", npy->path, rest, t->bytes,
+                         sfp__dtype_name(t->dtype), shape);
+    t->data = bytes + start + length;
+    t->name = npy->path;
+    return SFP_OK;
+}
+
+/* Takes `map` over, also when it fails. */
+static sfp_status open_bytes(const char *label, sfp_map map, const void *bytes, size_t size, sfp_npy **out, sfp_error *err)
+{
+    sfp_status status;
+    sfp_npy *npy = sfp__calloc(1, sizeof *npy);
+    if (!npy) {
+        sfp__map_close(&map);
+        return sfp__fail_nomem(err, sizeof *npy);
+    }
+    npy->map = map;
+    npy->path = sfp__strdup(label);
+    if (!npy->path)
+        status = sfp__fail_nomem(err, strlen(label) + 1);
+    else
+        status = parse(npy, bytes, size, err);
+    if (status != SFP_OK) {
+        sfp__npy_close(npy);
+        return status;
+    }
+    *out = npy;
+    return SFP_OK;
+}
+
+sfp_status sfp__npy_open(const char *path, sfp_npy **out, sfp_error *err)
+{
+    sfp_map map;
+    sfp_status status = sfp__map_open(path, &map, err);
+    if (status != SFP_OK)
+        return status;
+    return open_bytes(path, map, map.bytes, map.size, out, err);
+}
+
+sfp_status sfp__npy_open_memory(const char *label, const void *bytes, size_t size, sfp_npy **out, sfp_error *err)
+{
+    return open_bytes(label, (sfp_map){0}, bytes, size, out, err);
+}
+
+void sfp__npy_close(sfp_npy *npy)
+{
+    if (!npy)
+        return;
+    sfp__map_close(&npy->map);
+    sfp__free(npy->path);
+    sfp__free(npy);
+}
+
+const sfp_tensor *sfp__npy_tensor(const sfp_npy *npy)
+{
+    return &npy->tensor;
+}
+
+static void make_header(const sfp_tensor *t, sfp_text *text)
+{
+    sfp__text_put(text, MAGIC "\x01");
+    sfp__text_fill(text, '\0', 3); /* minor version, header length */
+    sfp__text_printf(text, "{'descr': '%s', 'fortran_order': False, 'shape': (", npy_codes[t->dtype]);
+    for (int i = 0; i < t->ndim; i++)
+        sfp__text_printf(text, i + 1 < t->ndim ? "%lld, " : "%lld", (long long)t->shape[i]);
+    sfp__text_put(text, t->ndim == 1 ? ",), }" : "), }");
+    sfp__text_fill(text, ' ', HEADER_ALIGN - 1 - text->length % HEADER_ALIGN);
+    sfp__text_put(text, "\n");
+    if (text->failed)
+        return;
+    size_t length = text->length - 10; /* eight dimensions fit 16 bits easily */
+    text->s[8] = (char)(length & 0xff);
+    text->s[9] = (char)(length >> 8);
+}
+
+sfp_status sfp__npy_write(const char *path, const sfp_tensor *t, sfp_error *err)
+{
+    size_t count, bytes;
+    if ((int)t->dtype < 0 || t->dtype >= SFP_DTYPE_COUNT || !npy_codes[t->dtype])
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: npy has no type for %s", path, sfp__dtype_name(t->dtype));
+    if (t->ndim < 0 || t->ndim > SFP_MAX_DIMS)
+        return sfp__fail(err, SFP_ELIMIT, "%s: %d dimensions, expected at most %d", path, t->ndim, SFP_MAX_DIMS);
+    if (!sfp__shape_count(t->shape, t->ndim, t->dtype, &count, &bytes) || bytes != t->bytes || (bytes > 0 && !t->data))
+        return sfp__fail(err, SFP_EINVAL, "%s: %zu bytes%s do not fit the shape", path, t->bytes, t->data ? "" : " (NULL)");
+    sfp_text header = {0};
+    sfp_writer w = {.fd = -1};
+    make_header(t, &header);
+    sfp_status status = header.failed ? sfp__fail_nomem(err, 256) : sfp__writer_open(path, &w, err);
+    if (status == SFP_OK)
+        status = sfp__writer_put(&w, header.s, header.length, err);
+    if (status == SFP_OK)
+        status = sfp__writer_put(&w, t->data, t->bytes, err);
+    if (status == SFP_OK)
+        status = sfp__writer_commit(&w, err);
+    sfp__writer_abort(&w);
+    sfp__text_done(&header);
+    return status;
+}

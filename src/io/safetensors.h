@@ -1,0 +1,39 @@
+/* safetensors: 8 bytes header length (LE), a JSON header, then the tensors'
+ * bytes. The reader maps the file and checks every offset, length, overlap,
+ * gap, count x size and shape before anything is used; it trusts nothing. */
+#ifndef SFP_IO_SAFETENSORS_H
+#define SFP_IO_SAFETENSORS_H
+
+#include "io/tensor.h"
+
+typedef struct sfp_safetensors sfp_safetensors;
+
+sfp_status sfp__safetensors_open(const char *path, sfp_safetensors **out, sfp_error *err);
+/* The same checks on bytes in memory (which must outlive the handle); `label` stands for the file in messages. */
+sfp_status sfp__safetensors_open_memory(const char *label, const void *bytes, size_t size, sfp_safetensors **out, sfp_error *err);
+void sfp__safetensors_close(sfp_safetensors *st);
+
+const char *sfp__safetensors_path(const sfp_safetensors *st);
+size_t sfp__safetensors_count(const sfp_safetensors *st);
+const sfp_tensor *sfp__safetensors_at(const sfp_safetensors *st, size_t i); /* in order of offset */
+const sfp_tensor *sfp__safetensors_find(const sfp_safetensors *st, const char *name); /* NULL: not there */
+sfp_status sfp__safetensors_need(const sfp_safetensors *st, const char *name, const sfp_tensor **out, sfp_error *err);
+
+/* __metadata__: strings to strings; NULL when absent. */
+const char *sfp__safetensors_meta(const sfp_safetensors *st, const char *key);
+size_t sfp__safetensors_meta_count(const sfp_safetensors *st);
+void sfp__safetensors_meta_at(const sfp_safetensors *st, size_t i, const char **key, const char **value);
+
+/* Tells the kernel that the mapped pages are not needed for now (they come back when read). */
+void sfp__safetensors_release(const sfp_safetensors *st);
+
+typedef struct sfp_meta {
+    const char *key, *value;
+} sfp_meta;
+
+/* Writes PATH atomically: PATH.tmp.PID in the same directory, fsync, rename, directory fsync. Tensors are written in
+ * the order given, each aligned to its element size by the 8-byte padded header; on failure nothing is left behind. */
+sfp_status sfp__safetensors_write(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count,
+                                  sfp_error *err);
+
+#endif

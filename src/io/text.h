@@ -1,0 +1,35 @@
+/* Small text tools: names from files made safe to print, and a growing string. */
+#ifndef SFP_IO_TEXT_H
+#define SFP_IO_TEXT_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Room for a name in a message; longer ones end in "...". */
+#define SFP_NAME_MAX 160
+
+/* `s` with everything but printable ASCII as \xNN, cut to `size`; returns buf. For names that a file gave: a message must
+ * not move the cursor of a terminal or break a log line. */
+const char *sfp__printable(const char *s, char *buf, size_t size);
+
+/* A string that grows; `failed` is kept until the end so that a chain of puts needs one check. */
+typedef struct sfp_text {
+    char *s; /* terminated when not NULL */
+    size_t length, room;
+    bool failed; /* out of memory */
+} sfp_text;
+
+void sfp__text_put(sfp_text *t, const char *s);
+void sfp__text_putn(sfp_text *t, const char *s, size_t n);
+void sfp__text_fill(sfp_text *t, char c, size_t n);
+void sfp__text_printf(sfp_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* "s" as a JSON string with its quotes; `s` is UTF-8. */
+void sfp__text_json(sfp_text *t, const char *s);
+void sfp__text_done(sfp_text *t);
+
+/* Well-formed UTF-8 (no surrogates, no overlong forms)? */
+bool sfp__utf8_valid(const char *s);
+
+#endif

@@ -1,0 +1,157 @@
+/* A frozen pre-norm ViT (SPEC section 1): immutable weights, packed once.
+ *
+ * Load -> plan (may fail, allocates) -> run (no allocation). A vit is immutable after loading and may be shared by any
+ * number of plans and threads; a plan belongs to one caller at a time.
+ *
+ * Letters: b batch, T = L + 1 tokens, L patches, D width, H heads, F hidden width of the MLP, S input side. */
+#ifndef SFP_MODEL_VIT_H
+#define SFP_MODEL_VIT_H
+
+#include "base/error.h"
+#include "base/pool.h"
+#include "compute/gemm.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SFP_VIT_MAX_DEPTH 64
+
+typedef struct sfp_vit_config {
+    int img_size;   /* S */
+    int patch_size; /* P; L = (S/P)^2 */
+    int channels;   /* 3 */
+    int dim;        /* D */
+    int depth;
+    int heads;  /* H */
+    int hidden; /* F */
+    int classes; /* rows of head.weight; 0: no head */
+    float ln_eps;
+    float mean[3], std[3];
+    char **class_names; /* NULL or `classes` names; owned by the vit */
+} sfp_vit_config;
+
+/* Weight tensors, timm names: the one list that makes the struct, the loader, the saver and `inspect`.
+ * X(field, "name", ndim, dims...) with the config at hand as `c`. */
+#define SFP_VIT_GLOBAL_LIST(X)                                                 \
+    X(patch_w, "patch_embed.proj.weight", 4, c->dim, c->channels, c->patch_size, c->patch_size) \
+    X(patch_b, "patch_embed.proj.bias", 1, c->dim)                             \
+    X(cls, "cls_token", 3, 1, 1, c->dim)                                       \
+    X(pos, "pos_embed", 3, 1, 1 + (c->img_size / c->patch_size) * (c->img_size / c->patch_size), c->dim) \
+    X(norm_w, "norm.weight", 1, c->dim)                                        \
+    X(norm_b, "norm.bias", 1, c->dim)
+
+#define SFP_VIT_BLOCK_LIST(X)                                                  \
+    X(norm1_w, "norm1.weight", 1, c->dim)                                      \
+    X(norm1_b, "norm1.bias", 1, c->dim)                                        \
+    X(qkv_w, "attn.qkv.weight", 2, 3 * c->dim, c->dim)                         \
+    X(qkv_b, "attn.qkv.bias", 1, 3 * c->dim)                                   \
+    X(proj_w, "attn.proj.weight", 2, c->dim, c->dim)                           \
+    X(proj_b, "attn.proj.bias", 1, c->dim)                                     \
+    X(norm2_w, "norm2.weight", 1, c->dim)                                      \
+    X(norm2_b, "norm2.bias", 1, c->dim)                                        \
+    X(fc1_w, "mlp.fc1.weight", 2, c->hidden, c->dim)                           \
+    X(fc1_b, "mlp.fc1.bias", 1, c->hidden)                                     \
+    X(fc2_w, "mlp.fc2.weight", 2, c->dim, c->hidden)                           \
+    X(fc2_b, "mlp.fc2.bias", 1, c->dim)
+
+/* Optional: present together or not at all. */
+#define SFP_VIT_HEAD_LIST(X)                                                   \
+    X(head_w, "head.weight", 2, c->classes, c->dim)                            \
+    X(head_b, "head.bias", 1, c->classes)
+
+typedef struct sfp_vit_block_weights {
+#define SFP_VIT_FIELD(field, ...) float *field;
+    SFP_VIT_BLOCK_LIST(SFP_VIT_FIELD)
+} sfp_vit_block_weights;
+
+/* All weights as plain float arrays; used for the raw weights and, with the same shapes, for their gradients. */
+typedef struct sfp_vit_weights {
+    SFP_VIT_GLOBAL_LIST(SFP_VIT_FIELD)
+    SFP_VIT_HEAD_LIST(SFP_VIT_FIELD)
+#undef SFP_VIT_FIELD
+    sfp_vit_block_weights *blocks; /* (depth) */
+} sfp_vit_weights;
+
+typedef struct sfp_vit sfp_vit;
+
+typedef struct sfp_vit_options {
+    sfp_precision precision; /* of the matrix products; bf16 where the CPU has it */
+} sfp_vit_options;
+
+/* Reads a checkpoint; heads, mean and std come from a config beside the file, else D/64 and ImageNet's. opt may be NULL. */
+sfp_status sfp__vit_load(const char *path, const sfp_vit_options *opt, sfp_vit **out, sfp_error *err);
+/* Seeded random weights with the shapes of `config` (normal, `scale`; norms near 1): demo, bench, tests. */
+sfp_status sfp__vit_random(const sfp_vit_config *config, uint64_t seed, float scale, sfp_vit **out, sfp_error *err);
+void sfp__vit_free(sfp_vit *v);
+
+const sfp_vit_config *sfp__vit_config(const sfp_vit *v);
+const sfp_vit_weights *sfp__vit_weights(const sfp_vit *v);
+size_t sfp__vit_parameters(const sfp_vit *v); /* without the head */
+int sfp__vit_tokens(const sfp_vit *v);        /* T */
+/* "timm ViT (DeiT, ImageNet-1k): ..." - what the file was recognised as, and why. */
+const char *sfp__vit_recognised(const sfp_vit *v);
+
+/* logits (b, classes) of features (b, D) by the checkpoint's own head; SFP_ENOTFOUND without one. */
+sfp_status sfp__vit_head(const sfp_vit *v, int b, const float *feature, float *logits, sfp_error *err);
+
+/* RGB bytes (S, S, 3) to the network's input (3, S, S) with the given mean and std. */
+void sfp__vit_normalise(const uint8_t *rgb, int size, const float mean[3], const float std[3], float *out);
+
+/* ------------------------------------------------------------------ passes */
+
+typedef enum sfp_vit_mode {
+    SFP_VIT_FORWARD = 0,
+    SFP_VIT_GRAD_PREFIX = 1,  /* gradients to prefixes */
+    SFP_VIT_GRAD_WEIGHTS = 2, /* ... and to all weights */
+    SFP_VIT_GRAD_INPUT = 4,   /* ... and to the input pixels */
+} sfp_vit_mode;
+
+typedef struct sfp_vit_plan_options {
+    int mode;        /* a sum of sfp_vit_mode */
+    int prefix_rows; /* the most prefix rows a layer may get */
+    int unit;        /* most samples a micro-batch; 0: chosen from the sizes alone */
+    bool all_tokens; /* compute every token in the last block too (needed by the tap of the last block) */
+} sfp_vit_plan_options;
+
+typedef struct sfp_vit_plan sfp_vit_plan;
+
+/* `v` is not changed but for packing weights that this mode is the first to need; a lock guards that. */
+sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_pool *pool, const sfp_vit_plan_options *opt, sfp_vit_plan **out, sfp_error *err);
+void sfp__vit_plan_free(sfp_vit_plan *p);
+size_t sfp__vit_plan_bytes(const sfp_vit_plan *p);
+
+/* Called for each micro-batch of samples [first, first+n) with their features (n, D); writes the loss gradient to them.
+ * Runs on a pool thread, at most once a sample, for different samples at the same time. */
+typedef void (*sfp_vit_head_fn)(void *ctx, int first, int n, const float *feature, float *grad_feature);
+
+typedef struct sfp_vit_pass {
+    int b;
+    const float *x;                               /* (b, 3, S, S), normalised */
+    int prefix_rows[SFP_VIT_MAX_DEPTH];           /* rows of layer l's prefix keys (and of its values); 0: none */
+    const float *prefix_k[SFP_VIT_MAX_DEPTH];     /* (b, rows, D) */
+    const float *prefix_v[SFP_VIT_MAX_DEPTH];     /* (b, rows, D) */
+    float *feature;                               /* (b, D) out, or NULL */
+    float *embed;                                 /* (b, L, D) out: patch embeddings, no position; or NULL */
+    float *tokens[SFP_VIT_MAX_DEPTH];             /* (b, T, D) out: tokens after block l; or NULL */
+    float *class_attention;                       /* (b, H, T) out: last block, class token's row, prefix left out; or NULL */
+    sfp_vit_head_fn head;                         /* backward modes: the loss */
+    void *head_ctx;
+    float *grad_prefix_k[SFP_VIT_MAX_DEPTH];      /* (b, rows, D) out; NULL where no prefix or not wanted */
+    float *grad_prefix_v[SFP_VIT_MAX_DEPTH];
+    float *grad_x;                                /* (b, 3, S, S) out, mode GRAD_INPUT */
+    sfp_vit_weights *grad_w;                      /* += , mode GRAD_WEIGHTS (head rows untouched: the caller owns the head) */
+} sfp_vit_pass;
+
+sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *err);
+
+/* Floating-point operations that the last sfp__vit_run executed (2 a multiply-add; matrix products and attention). */
+double sfp__vit_plan_flops(const sfp_vit_plan *p);
+
+/* Room for a full set of weights (for gradients), zeroed. */
+sfp_status sfp__vit_weights_create(const sfp_vit_config *config, sfp_vit_weights *out, sfp_error *err);
+void sfp__vit_weights_done(const sfp_vit_config *config, sfp_vit_weights *w);
+void sfp__vit_weights_zero(const sfp_vit_config *config, sfp_vit_weights *w);
+void sfp__vit_weights_add(const sfp_vit_config *config, sfp_vit_weights *to, const sfp_vit_weights *from);
+
+#endif

@@ -1,0 +1,99 @@
+/* A plan's inside: prepared products, the workspace of a lane, the micro-batch
+ * that runs on it. Shared by vit_plan.c, vit_forward.c and vit_backward.c. */
+#ifndef SFP_MODEL_VIT_PASS_H
+#define SFP_MODEL_VIT_PASS_H
+
+#include "compute/kernels.h"
+#include "model/vit_internal.h"
+
+/* Matrix products prepared for micro-batches of n samples: M = n*T rows, or n rows (class tokens, suffix _c). */
+typedef struct sfp__vit_ops {
+    sfp_gemm_op *patch, *patch_t;
+    sfp_gemm_op *qkv, *kv, *proj, *fc1, *fc2;
+    sfp_gemm_op *q_c, *proj_c, *fc1_c, *fc2_c;
+    sfp_gemm_op *qkv_t, *kv_t, *proj_t, *fc1_t, *fc2_t;
+    sfp_gemm_op *q_t_c, *proj_t_c, *fc1_t_c, *fc2_t_c;
+    bool ready;
+} sfp__vit_ops;
+
+/* What a block keeps for its backward. In forward mode all blocks share one. In the class-only last block xmid, h, st2,
+ * att and g have n rows, and qkv holds keys and values only. */
+typedef struct sfp__vit_saved {
+    float *xin;  /* (M, D) input of the block */
+    float *st1;  /* (M, 2) */
+    float *qkv;  /* (M, 3D) panels */
+    float *att;  /* (M, D) attention output; kept only for weight gradients */
+    float *xmid; /* (M, D) after attention's residual */
+    float *st2;  /* (M, 2) */
+    float *h;    /* (M, F) panels: derivative of GELU */
+    float *g;    /* (M, F) GELU output; kept only for weight gradients */
+} sfp__vit_saved;
+
+typedef struct sfp__vit_lane {
+    sfp__vit_saved saved[SFP_VIT_MAX_DEPTH];
+    float *patch;   /* (n*L, C*P*P) */
+    float *emb;     /* (n*L, D) panels; backward: dense */
+    float *xout;    /* (M, D) output of the last block; class-only: (n, D) */
+    float *xc;      /* (n, D) class rows of the last block's input */
+    float *qc;      /* (n, D) class query, panels; backward: its gradient, dense */
+    float *feature; /* (n, D) */
+    float *dfeature;
+    float *stf;     /* (n, 2) */
+    float *a;       /* (M, D) dense input of a product */
+    float *y;       /* (M, D) panels: result of a product */
+    float *yc;      /* (n, D) panels */
+    float *dx;      /* (M, D) gradient of the residual stream */
+    float *dxc;     /* (n, D) */
+    float *dqkv;    /* (M, 3D) dense */
+    float *dg;      /* (M, F) panels */
+    float *dh;      /* (M, F) dense */
+    float *scratch; /* attention */
+    double flops;
+    sfp_vit_weights grad; /* lanes after the first accumulate here, mode GRAD_WEIGHTS */
+} sfp__vit_lane;
+
+struct sfp_vit_plan {
+    sfp_vit *v;
+    sfp_pool *pool;
+    const sfp_kernels *kernels;
+    sfp_vit_plan_options opt;
+    int unit, lanes;
+    sfp__vit_ops *ops; /* (unit + 1), by samples */
+    sfp__vit_lane *lane;
+    char **blocks; /* (lanes) workspace */
+    size_t lane_bytes;
+    double flops;
+};
+
+/* Samples [first, first + n) on a lane. */
+typedef struct sfp__vit_unit {
+    sfp_vit_plan *plan;
+    const sfp_vit_pass *pass;
+    sfp__vit_lane *lane;
+    const sfp__vit_ops *ops;
+    sfp_vit_weights *grad; /* where weight gradients go, or NULL */
+    int lane_index, first, n;
+    int lowest; /* the lowest block the backward must reach */
+} sfp__vit_unit;
+
+void sfp__vit_forward(const sfp__vit_unit *u);
+void sfp__vit_backward(const sfp__vit_unit *u);
+
+/* y = x w on the unit's lane, counted. */
+static inline void sfp__vit_product(const sfp__vit_unit *u, const sfp_gemm_op *op, int m, int n, int k, const sfp_gemm_weight *w,
+                                    const float *x, float *y)
+{
+    sfp__gemm_run(op, u->lane_index, w, x, y);
+    u->lane->flops += 2.0 * m * n * k;
+}
+
+/* Column c of row r of a matrix in panels. */
+static inline float *sfp__vit_panel_at(float *p, int m, int w, int r, int c)
+{
+    return p + (size_t)(c / w) * (size_t)m * (size_t)w + (size_t)r * (size_t)w + (size_t)(c % w);
+}
+
+/* The attention of sample i (of the unit), head h, block l: all but the backward's fields. */
+sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h);
+
+#endif

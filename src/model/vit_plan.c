@@ -1,0 +1,306 @@
+/* Plans: the workspace of each lane, the prepared products, and how a batch is
+ * cut into micro-batches.
+ *
+ * The cut depends on the sizes and the batch alone, never on the number of
+ * threads, and a micro-batch runs from pixels to gradients on one lane: so
+ * results do not depend on threads, memory does not depend on the batch, and a
+ * pass has a single meeting point. */
+#include "base/mem.h"
+#include "model/vit_pass.h"
+
+#include <string.h>
+
+enum {
+    UNIT_ROWS = 400,  /* token rows a micro-batch aims at: enough for the products, small enough for the caches */
+    UNIT_PARTS = 8,   /* a batch is cut into about this many at least, so that lanes end together */
+    MAX_UNIT = 64
+};
+
+/* ---------------------------------------------------------------- workspace */
+
+/* Lays out or, with base NULL, only measures: the one place that knows. */
+typedef struct arena {
+    char *base;
+    size_t used;
+} arena;
+
+static float *take(arena *a, size_t floats)
+{
+    float *p = a->base ? (float *)(void *)(a->base + a->used) : NULL;
+    a->used += (floats * sizeof(float) + SFP_ALIGN - 1) / SFP_ALIGN * SFP_ALIGN;
+    return p;
+}
+
+static size_t lay_out(const sfp_vit_plan *p, char *base, sfp__vit_lane *out)
+{
+    const sfp_vit_config *c = &p->v->config;
+    size_t n = (size_t)p->unit, T = (size_t)p->v->tokens, L = (size_t)p->v->patches, M = n * T;
+    size_t D = (size_t)c->dim, F = (size_t)c->hidden;
+    size_t patch_in = (size_t)c->channels * (size_t)c->patch_size * (size_t)c->patch_size;
+    bool backward = p->opt.mode != SFP_VIT_FORWARD, weights = p->opt.mode & SFP_VIT_GRAD_WEIGHTS;
+    arena a = {base, 0};
+    sfp__vit_lane l = {0};
+    for (int i = 0; i < c->depth; i++) {
+        sfp__vit_saved *s = &l.saved[i];
+        if (i > 0 && !backward) {
+            *s = l.saved[0];
+            continue;
+        }
+        size_t rows = backward && i == c->depth - 1 && !p->opt.all_tokens ? n : M;
+        s->xin = take(&a, M * D);
+        s->st1 = take(&a, M * 2);
+        s->qkv = take(&a, M * D * (rows == M ? 3 : 2));
+        s->xmid = backward ? take(&a, rows * D) : s->xin;
+        s->st2 = take(&a, rows * 2);
+        s->h = take(&a, rows * F);
+        s->att = i == 0 || weights ? take(&a, (i == 0 ? M : rows) * D) : l.saved[0].att;
+        s->g = i == 0 || weights ? take(&a, (i == 0 ? M : rows) * F) : l.saved[0].g;
+    }
+    l.patch = take(&a, n * L * patch_in);
+    l.emb = take(&a, n * L * (D > patch_in ? D : patch_in));
+    l.xout = take(&a, (p->opt.all_tokens ? M : n) * D);
+    l.xc = take(&a, n * D);
+    l.qc = take(&a, n * D);
+    l.feature = take(&a, n * D);
+    l.stf = take(&a, n * 2);
+    l.a = take(&a, M * D);
+    l.y = take(&a, M * D);
+    l.yc = take(&a, n * D);
+    if (backward) {
+        l.dfeature = take(&a, n * D);
+        l.dx = take(&a, M * D);
+        l.dxc = take(&a, n * D);
+        l.dqkv = take(&a, M * 3 * D);
+        l.dg = take(&a, M * F);
+        l.dh = take(&a, M * F);
+    }
+    l.scratch = take(&a, p->kernels->attn_scratch((int)T, (int)T + p->opt.prefix_rows, p->v->head_dim));
+    l.grad = out ? out->grad : (sfp_vit_weights){0};
+    if (out)
+        *out = l;
+    return a.used;
+}
+
+/* ---------------------------------------------------------- plan, products */
+
+sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_pool *pool, const sfp_vit_plan_options *opt, sfp_vit_plan **out, sfp_error *err)
+{
+    if (opt->prefix_rows < 0 || opt->prefix_rows > 4096)
+        return sfp__fail(err, SFP_EINVAL, "%d prefix rows, expected 0 to 4096", opt->prefix_rows);
+    sfp_status s = sfp__vit_pack(v, opt->mode, opt->all_tokens, err);
+    if (s)
+        return s;
+    sfp_vit_plan *p = sfp__calloc(1, sizeof *p);
+    if (!p)
+        return sfp__fail_nomem(err, sizeof *p);
+    p->v = v;
+    p->pool = pool;
+    p->kernels = sfp__kernels();
+    p->opt = *opt;
+    p->unit = opt->unit > 0 ? opt->unit : UNIT_ROWS / v->tokens;
+    p->unit = p->unit < 1 ? 1 : p->unit > MAX_UNIT ? MAX_UNIT : p->unit;
+    int lanes = sfp__pool_threads(pool);
+    p->ops = sfp__calloc((size_t)p->unit + 1, sizeof *p->ops);
+    p->lane = sfp__calloc((size_t)lanes, sizeof *p->lane);
+    p->blocks = sfp__calloc((size_t)lanes, sizeof *p->blocks);
+    if (!p->ops || !p->lane || !p->blocks) {
+        s = sfp__fail_nomem(err, (size_t)lanes * sizeof *p->lane);
+        goto done;
+    }
+    p->lanes = lanes;
+    p->lane_bytes = lay_out(p, NULL, NULL);
+    for (int i = 0; i < lanes; i++) {
+        if (i > 0 && (opt->mode & SFP_VIT_GRAD_WEIGHTS) && (s = sfp__vit_weights_create(&v->config, &p->lane[i].grad, err)))
+            goto done;
+        if (!(p->blocks[i] = sfp__malloc(p->lane_bytes))) {
+            s = sfp__fail_nomem(err, p->lane_bytes);
+            goto done;
+        }
+        (void)lay_out(p, p->blocks[i], &p->lane[i]);
+    }
+done:
+    if (s)
+        sfp__vit_plan_free(p);
+    else
+        *out = p;
+    return s;
+}
+
+static void ops_free(sfp__vit_ops *o)
+{
+    sfp_gemm_op *all[] = {o->patch, o->patch_t, o->qkv,   o->kv,   o->proj,   o->fc1,   o->fc2,   o->q_c,      o->proj_c,  o->fc1_c,
+                          o->fc2_c, o->qkv_t,   o->kv_t,  o->proj_t, o->fc1_t, o->fc2_t, o->q_t_c, o->proj_t_c, o->fc1_t_c, o->fc2_t_c};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        sfp__gemm_op_free(all[i]);
+    *o = (sfp__vit_ops){0};
+}
+
+void sfp__vit_plan_free(sfp_vit_plan *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; p->ops && i <= p->unit; i++)
+        ops_free(&p->ops[i]);
+    for (int i = 0; i < p->lanes; i++) {
+        sfp__vit_weights_done(&p->v->config, &p->lane[i].grad);
+        sfp__free(p->blocks[i]);
+    }
+    sfp__free(p->blocks);
+    sfp__free(p->lane);
+    sfp__free(p->ops);
+    sfp__free(p);
+}
+
+size_t sfp__vit_plan_bytes(const sfp_vit_plan *p)
+{
+    return (size_t)p->lanes * p->lane_bytes;
+}
+
+double sfp__vit_plan_flops(const sfp_vit_plan *p)
+{
+    return p->flops;
+}
+
+/* The products for micro-batches of n samples, made when such a one first comes. */
+static sfp_status need_ops(sfp_vit_plan *p, int n, sfp_error *err)
+{
+    sfp__vit_ops *o = &p->ops[n];
+    if (o->ready)
+        return SFP_OK;
+    const sfp__vit_packed *first = &p->v->packed[0], *last = &p->v->packed[p->v->config.depth - 1];
+    bool class_only = !p->opt.all_tokens, backward = p->opt.mode != SFP_VIT_FORWARD;
+    int M = n * p->v->tokens, patches = n * p->v->patches;
+    const struct {
+        bool wanted;
+        sfp_gemm_op **op;
+        const sfp_gemm_weight *like;
+        int m;
+    } list[] = {
+        {true, &o->patch, p->v->patch, patches},
+        {p->opt.mode & SFP_VIT_GRAD_INPUT, &o->patch_t, p->v->patch_t, patches},
+        {first->qkv != NULL, &o->qkv, first->qkv, M},
+        {true, &o->proj, first->proj, M},
+        {true, &o->fc1, first->fc1, M},
+        {true, &o->fc2, first->fc2, M},
+        {class_only, &o->kv, last->kv, M},
+        {class_only, &o->q_c, last->q, n},
+        {class_only, &o->proj_c, last->proj, n},
+        {class_only, &o->fc1_c, last->fc1, n},
+        {class_only, &o->fc2_c, last->fc2, n},
+        {backward && first->qkv_t, &o->qkv_t, first->qkv_t, M},
+        {backward, &o->proj_t, first->proj_t, M},
+        {backward, &o->fc1_t, first->fc1_t, M},
+        {backward, &o->fc2_t, first->fc2_t, M},
+        {backward && class_only, &o->kv_t, last->kv_t, M},
+        {backward && class_only, &o->q_t_c, last->q_t, n},
+        {backward && class_only, &o->proj_t_c, last->proj_t, n},
+        {backward && class_only, &o->fc1_t_c, last->fc1_t, n},
+        {backward && class_only, &o->fc2_t_c, last->fc2_t, n},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        if (!list[i].wanted || *list[i].op)
+            continue;
+        sfp_status s = sfp__gemm_op_create(list[i].like, list[i].m, p->lanes, list[i].op, err);
+        if (s)
+            return s;
+    }
+    o->ready = true;
+    return SFP_OK;
+}
+
+/* --------------------------------------------------------------------- run */
+
+static sfp_status check_pass(const sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *err)
+{
+    const sfp_vit_config *c = &p->v->config;
+    if (pass->b < 0 || pass->b > 1 << 24)
+        return sfp__fail(err, SFP_EINVAL, "batch of %d samples", pass->b);
+    for (int l = 0; l < c->depth; l++) {
+        int rows = pass->prefix_rows[l];
+        if (rows < 0 || rows > p->opt.prefix_rows)
+            return sfp__fail(err, SFP_EINVAL, "layer %d: %d prefix rows, the plan allows 0 to %d", l, rows, p->opt.prefix_rows);
+        if (rows && (!pass->prefix_k[l] || !pass->prefix_v[l]))
+            return sfp__fail(err, SFP_EINVAL, "layer %d: prefix keys or values are missing", l);
+        if (!pass->grad_prefix_k[l] != !pass->grad_prefix_v[l])
+            return sfp__fail(err, SFP_EINVAL, "layer %d: gradients to prefix keys and values come together", l);
+        if (pass->tokens[l] && l == c->depth - 1 && !p->opt.all_tokens)
+            return sfp__fail(err, SFP_EINVAL, "tokens of the last block need a plan with all_tokens");
+    }
+    if (p->opt.mode != SFP_VIT_FORWARD && !pass->head)
+        return sfp__fail(err, SFP_EINVAL, "a backward pass needs a loss");
+    if ((pass->grad_w && !(p->opt.mode & SFP_VIT_GRAD_WEIGHTS)) || (pass->grad_x && !(p->opt.mode & SFP_VIT_GRAD_INPUT)))
+        return sfp__fail(err, SFP_EINVAL, "gradients to weights or input need a plan with that mode");
+    return SFP_OK;
+}
+
+typedef struct run_ctx {
+    sfp_vit_plan *plan;
+    const sfp_vit_pass *pass;
+    int unit, units, lowest;
+    bool by_lane; /* pieces are lanes, not units: sums over samples keep their order */
+} run_ctx;
+
+static void run_unit(const run_ctx *r, int index, int lane)
+{
+    sfp_vit_plan *p = r->plan;
+    int first = index * r->unit, n = r->pass->b - first < r->unit ? r->pass->b - first : r->unit;
+    sfp__vit_unit u = {.plan = p,
+                       .pass = r->pass,
+                       .lane = &p->lane[lane],
+                       .ops = &p->ops[n],
+                       .lane_index = lane,
+                       .first = first,
+                       .n = n,
+                       .lowest = r->lowest};
+    u.grad = !r->pass->grad_w ? NULL : lane == 0 ? r->pass->grad_w : &p->lane[lane].grad;
+    int token = sfp__gemm_enter();
+    sfp__vit_forward(&u);
+    if (p->opt.mode != SFP_VIT_FORWARD)
+        sfp__vit_backward(&u);
+    sfp__gemm_leave(token);
+}
+
+static void run_piece(void *ctx, int piece, int worker)
+{
+    const run_ctx *r = ctx;
+    if (!r->by_lane) {
+        run_unit(r, piece, worker);
+        return;
+    }
+    for (int i = piece; i < r->units; i += r->plan->lanes)
+        run_unit(r, i, piece);
+}
+
+sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *err)
+{
+    sfp_status s = check_pass(p, pass, err);
+    if (s || pass->b == 0)
+        return s;
+    run_ctx r = {.plan = p, .pass = pass};
+    r.unit = (pass->b + UNIT_PARTS - 1) / UNIT_PARTS;
+    r.unit = r.unit > p->unit ? p->unit : r.unit;
+    r.units = (pass->b + r.unit - 1) / r.unit;
+    r.by_lane = pass->grad_w != NULL;
+    bool everything = p->opt.mode & (SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT);
+    while (!everything && r.lowest < p->v->config.depth && !pass->grad_prefix_k[r.lowest])
+        r.lowest++;
+    int tail = pass->b - (r.units - 1) * r.unit;
+    s = need_ops(p, r.unit, err);
+    if (!s)
+        s = need_ops(p, tail, err);
+    if (s)
+        return s;
+    for (int i = 0; i < p->lanes; i++) {
+        p->lane[i].flops = 0;
+        if (i > 0 && pass->grad_w)
+            sfp__vit_weights_zero(&p->v->config, &p->lane[i].grad);
+    }
+    sfp__pool_run(p->pool, r.by_lane ? p->lanes : r.units, run_piece, &r);
+    p->flops = 0;
+    for (int i = 0; i < p->lanes; i++) {
+        p->flops += p->lane[i].flops;
+        if (i > 0 && pass->grad_w)
+            sfp__vit_weights_add(&p->v->config, pass->grad_w, &p->lane[i].grad);
+    }
+    return SFP_OK;
+}
