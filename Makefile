@@ -3,7 +3,7 @@
 #   make              set-up when something is missing, then build/release/streamfp
 #   make demo         generated pictures, a tiny seeded model
 #   make check        what CI runs: minutes
-#   make check-long   fuzzing and the long tests: SFP_FUZZ_SECONDS (300) a fuzz target
+#   make check-long   the tests with SFP_LONG=1 (larger matrices), then SFP_FUZZ_SECONDS (300) a fuzz target
 #   make install      DESTDIR= PREFIX=/usr/local
 #   make uninstall    with the same DESTDIR and PREFIX; leaves nothing
 #   make format       clang-format over the sources
@@ -51,8 +51,7 @@ check: check-rules dev cblas asan tsan release
 	ctest --test-dir build/release -j $(JOBS)
 
 check-long: release fuzz
-	ctest --test-dir build/release -j $(JOBS)
-	SFP_LONG=1 ctest --test-dir build/release -L long -j $(JOBS)
+	SFP_LONG=1 ctest --test-dir build/release -j $(JOBS)
 	scripts/fuzz build/fuzz $(SFP_FUZZ_SECONDS)
 
 install: release

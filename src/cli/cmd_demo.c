@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/rng.h"
 #include "io/image.h"
 #include "model/vit.h"
 
@@ -33,18 +34,9 @@ static const sfp_opt options[] = {
 
 /* -------------------------------------------------------------- pictures */
 
-/* splitmix64 */
-static uint64_t next_random(uint64_t *state)
+static float uniform(sfp_rng *r, float low, float high)
 {
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static float uniform(uint64_t *state, float low, float high)
-{
-    return low + (high - low) * (float)(next_random(state) >> 40) / (float)(1 << 24);
+    return low + (high - low) * (float)sfp__rng_double(r);
 }
 
 /* Is the point (u, v), in units of the shape's radius and turned with it, inside the shape? */
@@ -68,18 +60,17 @@ static bool inside(int shape, float u, float v)
 }
 
 /* A shape of class k: its colour, place, size and turn vary, so does the background; 2 x 2 points a pixel smooth the edge. */
-static void draw(int k, uint64_t seed, uint8_t *rgb)
+static void draw(int k, sfp_rng r, uint8_t *rgb)
 {
     static const float hue[CLASSES][3] = {{0.90f, 0.25f, 0.20f}, {0.20f, 0.70f, 0.30f}, {0.25f, 0.35f, 0.90f},
                                           {0.90f, 0.75f, 0.20f}, {0.70f, 0.30f, 0.80f}, {0.20f, 0.75f, 0.80f}};
-    uint64_t state = seed;
-    float front[3], back[3], shade = uniform(&state, 0.05f, 0.35f);
+    float front[3], back[3], shade = uniform(&r, 0.05f, 0.35f);
     for (int c = 0; c < 3; c++) {
-        front[c] = fminf(1.0f, fmaxf(0.0f, hue[k][c] + uniform(&state, -0.15f, 0.15f)));
-        back[c] = shade + uniform(&state, -0.04f, 0.04f);
+        front[c] = fminf(1.0f, fmaxf(0.0f, hue[k][c] + uniform(&r, -0.15f, 0.15f)));
+        back[c] = shade + uniform(&r, -0.04f, 0.04f);
     }
-    float radius = uniform(&state, 0.26f, 0.36f) * SIDE, turn = uniform(&state, -0.4f, 0.4f);
-    float cx = uniform(&state, 0.42f, 0.58f) * SIDE, cy = uniform(&state, 0.42f, 0.58f) * SIDE;
+    float radius = uniform(&r, 0.26f, 0.36f) * SIDE, turn = uniform(&r, -0.4f, 0.4f);
+    float cx = uniform(&r, 0.42f, 0.58f) * SIDE, cy = uniform(&r, 0.42f, 0.58f) * SIDE;
     float co = cosf(turn), si = sinf(turn);
     for (int y = 0; y < SIDE; y++)
         for (int x = 0; x < SIDE; x++) {
@@ -90,7 +81,7 @@ static void draw(int k, uint64_t seed, uint8_t *rgb)
                 hits += inside(k, co * dx + si * dy, si * dx - co * dy);
             }
             for (int c = 0; c < 3; c++) {
-                float share = 0.25f * (float)hits, noise = uniform(&state, -0.03f, 0.03f);
+                float share = 0.25f * (float)hits, noise = uniform(&r, -0.03f, 0.03f);
                 float v = share * front[c] + (1.0f - share) * back[c] + noise;
                 rgb[(y * SIDE + x) * 3 + c] = (uint8_t)lrintf(255.0f * fminf(1.0f, fmaxf(0.0f, v)));
             }
@@ -126,7 +117,7 @@ static void draw_one(void *ctx, int piece, int worker)
     const sfp_vit_config *c = sfp__vit_config(d->vit);
     uint8_t *rgb = d->rgb + (size_t)piece * SIDE * SIDE * 3;
     (void)worker;
-    draw(piece / (d->shots + d->count), d->seed * 1000003u + (uint64_t)piece, rgb);
+    draw(piece / (d->shots + d->count), sfp__rng_init(d->seed, (uint64_t)piece), rgb);
     sfp__vit_normalise(rgb, SIDE, c->mean, c->std, d->x + (size_t)piece * 3 * SIDE * SIDE);
 }
 

@@ -176,7 +176,7 @@ static sfp_status print_tensors(const inspected *in, bool stats, sfp_error *err)
         int n = (int)strnlen(tensor_name(in, tensor_at(in, i)), 60);
         width = n > width ? n : width;
     }
-    (void)printf("\n%-*s  %-5s  %-20s", width, "name", "dtype", "shape");
+    (void)printf("\n%-*s  %-5s  %-*s", width, "name", "dtype", stats ? 20 : 0, "shape");
     if (stats)
         (void)printf("  %12s  %12s  %12s  %s", "min", "max", "mean", "nan");
     (void)printf("\n");
@@ -222,7 +222,7 @@ static void triple(sfp_json_out *j, const char *key, const float v[3])
 {
     sfp__json_array(j, key);
     for (int i = 0; i < 3; i++)
-        sfp__json_real(j, NULL, (double)v[i]);
+        sfp__json_float(j, NULL, v[i]);
     sfp__json_end(j);
 }
 
@@ -244,7 +244,7 @@ static void json_vit(sfp_json_out *j, const inspected *in)
     sfp__json_int(j, "hidden", c->hidden);
     sfp__json_int(j, "classes", c->classes);
     sfp__json_int(j, "tokens", sfp__vit_tokens(in->vit));
-    sfp__json_real(j, "ln_eps", (double)c->ln_eps);
+    sfp__json_float(j, "ln_eps", c->ln_eps);
     triple(j, "mean", c->mean);
     triple(j, "std", c->std);
     sfp__json_end(j);

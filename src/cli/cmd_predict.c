@@ -320,7 +320,7 @@ static void print_json(predictor *p, int i)
         sfp__json_int(&p->out, "class", top[k]);
         if (class_name(p, top[k]))
             sfp__json_string(&p->out, "name", class_name(p, top[k]));
-        sfp__json_real(&p->out, "probability", (double)top_p[k]);
+        sfp__json_float(&p->out, "probability", top_p[k]);
         sfp__json_end(&p->out);
     }
     sfp__json_end(&p->out);

@@ -112,13 +112,23 @@ void sfp__json_int(sfp_json_out *j, const char *key, int64_t value)
     (void)fprintf(j->to, "%" PRId64, value);
 }
 
-void sfp__json_real(sfp_json_out *j, const char *key, double value)
+static void put_real(sfp_json_out *j, const char *key, double value, int digits)
 {
     lead(j, key);
     if (isfinite(value))
-        (void)fprintf(j->to, "%.9g", value);
+        (void)fprintf(j->to, "%.*g", digits, value);
     else
         (void)fputs("null", j->to);
+}
+
+void sfp__json_real(sfp_json_out *j, const char *key, double value)
+{
+    put_real(j, key, value, 9);
+}
+
+void sfp__json_float(sfp_json_out *j, const char *key, float value)
+{
+    put_real(j, key, (double)value, 7);
 }
 
 void sfp__json_bool(sfp_json_out *j, const char *key, bool value)

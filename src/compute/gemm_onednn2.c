@@ -1,382 +1,61 @@
-/* Matrix products by oneDNN 2.x.
- *
- * Two of its primitives can do y = x W^T + bias with packed weights:
- *  - matmul with blocked weights ("brg..." implementations): AVX-512;
- *  - a 1x1 convolution over m "pixels" with channels last ("jit_1x1..."):
- *    AVX2, where matmul would copy W into its own layout in every call. It
- *    works at the machine's rate as long as the piece of W at hand is below
- *    about 1.2 MB (measured on Zen 3: 195 against 140 GFLOP/s at 2.4 MB), so
- *    wide weights are cut into panels of output columns.
- * Where neither is there, matmul with plain weights. What was chosen is fixed
- * when a weight is packed; primitives are made for m rows in an op. */
-#include "compute/gemm.h"
+/* Descriptors of oneDNN 2.x: memory descriptors are structs, an operation is
+ * described before an implementation of it is chosen. */
+#include "compute/gemm_onednn.h"
 
-#include "base/mem.h"
-#include "compute/cpu.h"
-
-#include <dnnl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-
-#define PANEL_BYTES ((size_t)1228800)
-
-typedef enum form { FORM_MATMUL, FORM_CONV } form;
-
-struct sfp_gemm_weight {
-    form form;
-    int n, k, panel, pieces;
-    bool has_bias;
-    sfp_precision precision;
-    dnnl_memory_desc_t md; /* one panel's packed weights */
-    size_t stride;         /* bytes from panel to panel */
-    char *packed;          /* (pieces, stride) */
-    float *bias;           /* (n); zeros without a bias */
-};
-
-typedef struct lane {
-    dnnl_stream_t stream;
-    dnnl_memory_t src, weights, bias, dst, scratch;
-    void *scratch_data;
-    uint16_t *src_bf16;
-} lane;
-
-struct sfp_gemm_op {
-    int m, n, k, panel, lanes;
-    dnnl_primitive_t primitive;
-    lane *lane; /* (lanes) */
-};
-
-static dnnl_engine_t engine;
-static dnnl_status_t engine_status;
-
-static void make_engine(void)
-{
-    engine_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
-}
-
-static sfp_status fail(sfp_error *err, dnnl_status_t s, const char *what)
-{
-    if (s == dnnl_out_of_memory)
-        return sfp__fail(err, SFP_ENOMEM, "oneDNN: %s: out of memory", what);
-    return sfp__fail(err, SFP_ELIBRARY, "oneDNN: %s failed with status %d", what, (int)s);
-}
-
-static sfp_status need_engine(sfp_error *err)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_engine);
-    return engine_status == dnnl_success ? SFP_OK : fail(err, engine_status, "engine");
-}
-
-const char *sfp__gemm_backend(void)
-{
-    static char text[48];
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    const dnnl_version_t *v = dnnl_version();
-    pthread_mutex_lock(&lock);
-    (void)snprintf(text, sizeof text, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
-    pthread_mutex_unlock(&lock);
-    return text;
-}
-
-/* ------------------------------------------------- primitives for one panel */
-
-static dnnl_data_type_t data_type(sfp_precision p)
-{
-    return p == SFP_PRECISION_BF16 ? dnnl_bf16 : dnnl_f32;
-}
-
-/* weights: the packed layout, or NULL to let the library choose. */
-static dnnl_status_t matmul_desc(int m, int n, int k, sfp_precision prec, const dnnl_memory_desc_t *weights,
+static dnnl_status_t first_named(dnnl_engine_t engine, const_dnnl_op_desc_t op, const char *impl,
                                  const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
 {
-    dnnl_memory_desc_t x, w, b, y;
-    dnnl_matmul_desc_t d;
-    dnnl_status_t s = dnnl_memory_desc_init_by_tag(&x, 2, (const dnnl_dims_t){m, k}, data_type(prec), dnnl_ab);
-    if (s == dnnl_success)
-        s = dnnl_memory_desc_init_by_tag(&w, 2, (const dnnl_dims_t){k, n}, data_type(prec), dnnl_format_tag_any);
-    if (s == dnnl_success)
-        s = dnnl_memory_desc_init_by_tag(&b, 2, (const dnnl_dims_t){1, n}, dnnl_f32, dnnl_ab);
-    if (s == dnnl_success)
-        s = dnnl_memory_desc_init_by_tag(&y, 2, (const dnnl_dims_t){m, n}, dnnl_f32, dnnl_ab);
-    if (s == dnnl_success)
-        s = dnnl_matmul_desc_init(&d, &x, weights ? weights : &w, &b, &y);
-    return s == dnnl_success ? dnnl_primitive_desc_create(out, &d, attr, engine, NULL) : s;
-}
-
-static dnnl_status_t conv_desc(int m, int n, int k, const dnnl_memory_desc_t *weights, const_dnnl_primitive_attr_t attr,
-                               dnnl_primitive_desc_t *out)
-{
-    dnnl_memory_desc_t x, w, b, y;
-    dnnl_convolution_desc_t d;
-    static const dnnl_dims_t one = {1, 1}, zero = {0, 0};
-    dnnl_status_t s = dnnl_memory_desc_init_by_tag(&x, 4, (const dnnl_dims_t){1, k, m, 1}, dnnl_f32, dnnl_nhwc);
-    if (s == dnnl_success)
-        s = dnnl_memory_desc_init_by_tag(&w, 4, (const dnnl_dims_t){n, k, 1, 1}, dnnl_f32, dnnl_format_tag_any);
-    if (s == dnnl_success)
-        s = dnnl_memory_desc_init_by_tag(&b, 1, (const dnnl_dims_t){n}, dnnl_f32, dnnl_a);
-    if (s == dnnl_success)
-        s = dnnl_memory_desc_init_by_tag(&y, 4, (const dnnl_dims_t){1, n, m, 1}, dnnl_f32, dnnl_nhwc);
-    if (s == dnnl_success)
-        s = dnnl_convolution_forward_desc_init(&d, dnnl_forward_inference, dnnl_convolution_direct, &x, weights ? weights : &w, &b,
-                                               &y, one, zero, zero);
-    return s == dnnl_success ? dnnl_primitive_desc_create(out, &d, attr, engine, NULL) : s;
-}
-
-static bool implemented_by(const_dnnl_primitive_desc_t pd, const char *prefix)
-{
-    const char *name = "";
-    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
-           strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
-/* Decides form, panel and packed layout. */
-static sfp_status choose(sfp_gemm_weight *w, int align, sfp_error *err)
-{
-    enum { TYPICAL_ROWS = 256 };
+    dnnl_primitive_desc_iterator_t it = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t s = matmul_desc(TYPICAL_ROWS, w->n, w->k, w->precision, NULL, NULL, &pd);
-    if (w->precision == SFP_PRECISION_BF16 && (s != dnnl_success || !sfp__cpu().avx512)) {
-        dnnl_primitive_desc_destroy(pd);
-        return sfp__fail(err, SFP_EUNSUPPORTED, "bf16 matrix products: %s has none (AVX-512 needed); use --precision f32", sfp__cpu_name());
-    }
-    w->form = FORM_MATMUL;
-    w->panel = w->n;
-    if (w->precision == SFP_PRECISION_F32 && (s != dnnl_success || !implemented_by(pd, "brg"))) {
-        int panel = sfp__gemm_choose_panel(w->n, w->k, align, PANEL_BYTES);
-        dnnl_primitive_desc_t conv = NULL;
-        if (conv_desc(TYPICAL_ROWS, panel, w->k, NULL, NULL, &conv) == dnnl_success && implemented_by(conv, "jit_1x1")) {
+    dnnl_status_t s = dnnl_primitive_desc_iterator_create(&it, op, attr, engine, NULL);
+    while (s == dnnl_success) {
+        pd = dnnl_primitive_desc_iterator_fetch(it);
+        if (!pd)
+            s = dnnl_out_of_memory;
+        else if (!impl || sfp__onednn_named(pd, impl))
+            break;
+        else {
             dnnl_primitive_desc_destroy(pd);
-            pd = conv;
-            s = dnnl_success;
-            w->form = FORM_CONV;
-            w->panel = panel;
-        } else {
-            dnnl_primitive_desc_destroy(conv);
+            s = dnnl_primitive_desc_iterator_next(it);
         }
     }
-    if (s != dnnl_success)
-        return fail(err, s, "matrix product");
-    w->pieces = w->n / w->panel;
-    w->md = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    w->stride = (dnnl_memory_desc_get_size(&w->md) + SFP_ALIGN - 1) / SFP_ALIGN * SFP_ALIGN;
-    dnnl_primitive_desc_destroy(pd);
-    return SFP_OK;
+    dnnl_primitive_desc_iterator_destroy(it);
+    if (s == dnnl_success)
+        *out = pd;
+    return s == dnnl_iterator_ends ? dnnl_unimplemented : s;
 }
 
-/* Panel i of the plain weights into its packed place. */
-static dnnl_status_t pack(sfp_gemm_weight *w, int i, const float *from, bool transposed, dnnl_stream_t stream)
+dnnl_status_t sfp__onednn_product_create(dnnl_engine_t engine, const sfp_onednn_product *p, const_dnnl_primitive_desc_t packing,
+                                         const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
 {
-    /* logical (n, k) for the convolution, (k, n) for matmul; the strides say where an element lies in `from` */
-    dnnl_dim_t sn = transposed ? 1 : w->k, sk = transposed ? w->n : 1;
+    static const dnnl_dims_t one = {1, 1}, zero = {0, 0};
+    dnnl_memory_desc_t md[SFP_ONEDNN_TENSORS];
+    dnnl_status_t s = dnnl_success;
+    for (int i = 0; s == dnnl_success && i < SFP_ONEDNN_TENSORS; i++) {
+        const sfp_onednn_tensor *t = &p->tensor[i];
+        s = dnnl_memory_desc_init_by_tag(&md[i], t->ndims, t->dims, t->type, t->tag);
+    }
+    if (s != dnnl_success)
+        return s;
+    union {
+        dnnl_convolution_desc_t conv;
+        dnnl_matmul_desc_t matmul;
+    } op;
+    const dnnl_memory_desc_t *x = &md[SFP_ONEDNN_SRC], *b = &md[SFP_ONEDNN_BIAS], *y = &md[SFP_ONEDNN_DST];
+    const dnnl_memory_desc_t *w = packing ? dnnl_primitive_desc_query_md(packing, dnnl_query_dst_md, 0) : &md[SFP_ONEDNN_WEIGHTS];
+    s = p->conv ? dnnl_convolution_forward_desc_init(&op.conv, dnnl_forward_inference, dnnl_convolution_direct, x, w, b, y, one,
+                                                     zero, zero)
+                : dnnl_matmul_desc_init(&op.matmul, x, w, b, y);
+    return s == dnnl_success ? first_named(engine, &op, p->impl, attr, out) : s;
+}
+
+dnnl_status_t sfp__onednn_packing_create(dnnl_engine_t engine, int ndims, const dnnl_dims_t dims, const dnnl_dims_t strides,
+                                         const_dnnl_primitive_desc_t product, dnnl_primitive_desc_t *out)
+{
     dnnl_memory_desc_t plain;
-    dnnl_status_t s;
-    if (w->form == FORM_CONV)
-        s = dnnl_memory_desc_init_by_strides(&plain, 4, (const dnnl_dims_t){w->panel, w->k, 1, 1}, dnnl_f32,
-                                             (const dnnl_dims_t){sn, sk, 1, 1});
-    else
-        s = dnnl_memory_desc_init_by_strides(&plain, 2, (const dnnl_dims_t){w->k, w->panel}, dnnl_f32, (const dnnl_dims_t){sk, sn});
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_primitive_t reorder = NULL;
-    dnnl_memory_t src = NULL, dst = NULL;
-    if (s == dnnl_success)
-        s = dnnl_reorder_primitive_desc_create(&pd, &plain, engine, &w->md, engine, NULL);
-    if (s == dnnl_success)
-        s = dnnl_primitive_create(&reorder, pd);
-    union {
-        const float *in;
-        void *arg;
-    } data = {.in = from + (ptrdiff_t)i * w->panel * sn}; /* the C API has no const data handle */
-    if (s == dnnl_success)
-        s = dnnl_memory_create(&src, &plain, engine, data.arg);
-    if (s == dnnl_success)
-        s = dnnl_memory_create(&dst, &w->md, engine, w->packed + (size_t)i * w->stride);
-    if (s == dnnl_success)
-        s = dnnl_primitive_execute(reorder, stream, 2, (dnnl_exec_arg_t[]){{DNNL_ARG_FROM, src}, {DNNL_ARG_TO, dst}});
-    dnnl_memory_destroy(dst);
-    dnnl_memory_destroy(src);
-    dnnl_primitive_destroy(reorder);
-    dnnl_primitive_desc_destroy(pd);
-    return s;
-}
-
-sfp_status sfp__gemm_weight_create(const sfp_gemm_weight_desc *d, sfp_gemm_weight **out, sfp_error *err)
-{
-    sfp_status status = need_engine(err);
-    if (status)
-        return status;
-    sfp_gemm_weight *w = sfp__calloc(1, sizeof *w);
-    if (!w)
-        return sfp__fail_nomem(err, sizeof *w);
-    int token = sfp__gemm_enter();
-    dnnl_stream_t stream = NULL;
-    w->n = d->n;
-    w->k = d->k;
-    w->precision = d->precision;
-    w->has_bias = d->bias != NULL;
-    status = choose(w, d->align, err);
-    if (status)
-        goto done;
-    size_t bytes = (size_t)w->pieces * w->stride;
-    w->packed = sfp__malloc(bytes);
-    w->bias = sfp__calloc((size_t)d->n, sizeof *w->bias);
-    if (!w->packed || !w->bias) {
-        status = sfp__fail_nomem(err, bytes);
-        goto done;
-    }
-    if (d->bias)
-        memcpy(w->bias, d->bias, (size_t)d->n * sizeof *w->bias);
-    dnnl_status_t s = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
-    for (int i = 0; s == dnnl_success && i < w->pieces; i++)
-        s = pack(w, i, d->w, d->transposed, stream);
-    if (s == dnnl_success)
-        s = dnnl_stream_wait(stream);
+    dnnl_status_t s = dnnl_memory_desc_init_by_strides(&plain, ndims, dims, dnnl_f32, strides);
     if (s != dnnl_success)
-        status = fail(err, s, "packing weights");
-done:
-    dnnl_stream_destroy(stream);
-    sfp__gemm_leave(token);
-    if (status)
-        sfp__gemm_weight_free(w);
-    else
-        *out = w;
-    return status;
-}
-
-void sfp__gemm_weight_free(sfp_gemm_weight *w)
-{
-    if (!w)
-        return;
-    sfp__free(w->packed);
-    sfp__free(w->bias);
-    sfp__free(w);
-}
-
-int sfp__gemm_panel(const sfp_gemm_weight *w)
-{
-    return w->panel;
-}
-
-static dnnl_status_t lane_init(lane *l, const_dnnl_primitive_desc_t pd, int m, const sfp_gemm_weight *like)
-{
-    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    size_t bytes = dnnl_memory_desc_get_size(scratch);
-    if (bytes && !(l->scratch_data = sfp__malloc(bytes)))
-        return dnnl_out_of_memory;
-    if (like->precision == SFP_PRECISION_BF16 && !(l->src_bf16 = sfp__malloc((size_t)m * (size_t)like->k * sizeof *l->src_bf16)))
-        return dnnl_out_of_memory;
-    dnnl_status_t s = dnnl_stream_create(&l->stream, engine, dnnl_stream_default_flags);
-    const struct {
-        dnnl_memory_t *memory;
-        dnnl_query_t query;
-        int index;
-        void *data;
-    } list[] = {{&l->src, dnnl_query_src_md, 0, l->src_bf16},
-                {&l->weights, dnnl_query_weights_md, 0, NULL},
-                {&l->bias, dnnl_query_weights_md, 1, NULL},
-                {&l->dst, dnnl_query_dst_md, 0, NULL},
-                {&l->scratch, dnnl_query_scratchpad_md, 0, l->scratch_data}};
-    for (size_t i = 0; s == dnnl_success && i < sizeof list / sizeof *list; i++)
-        s = dnnl_memory_create(list[i].memory, dnnl_primitive_desc_query_md(pd, list[i].query, list[i].index), engine, list[i].data);
-    return s;
-}
-
-sfp_status sfp__gemm_op_create(const sfp_gemm_weight *like, int m, int lanes, sfp_gemm_op **out, sfp_error *err)
-{
-    int token = sfp__gemm_enter();
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t s = dnnl_out_of_memory;
-    sfp_gemm_op *op = sfp__calloc(1, sizeof *op);
-    if (!op)
-        goto done;
-    op->m = m;
-    op->n = like->n;
-    op->k = like->k;
-    op->panel = like->panel;
-    op->lane = sfp__calloc((size_t)lanes, sizeof *op->lane);
-    if (!op->lane)
-        goto done;
-    op->lanes = lanes;
-    s = dnnl_primitive_attr_create(&attr);
-    if (s == dnnl_success) /* lanes run at once: each brings its own scratch */
-        s = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (s == dnnl_success)
-        s = like->form == FORM_CONV ? conv_desc(m, like->panel, like->k, &like->md, attr, &pd)
-                                    : matmul_desc(m, like->panel, like->k, like->precision, &like->md, attr, &pd);
-    if (s == dnnl_success)
-        s = dnnl_primitive_create(&op->primitive, pd);
-    for (int i = 0; s == dnnl_success && i < lanes; i++)
-        s = lane_init(&op->lane[i], pd, m, like);
-done:
-    dnnl_primitive_desc_destroy(pd);
-    dnnl_primitive_attr_destroy(attr);
-    sfp__gemm_leave(token);
-    if (s != dnnl_success) {
-        sfp__gemm_op_free(op);
-        return fail(err, s, "preparing a matrix product");
-    }
-    *out = op;
-    return SFP_OK;
-}
-
-void sfp__gemm_op_free(sfp_gemm_op *op)
-{
-    if (!op)
-        return;
-    for (int i = 0; i < op->lanes; i++) {
-        lane *l = &op->lane[i];
-        dnnl_memory_destroy(l->src);
-        dnnl_memory_destroy(l->weights);
-        dnnl_memory_destroy(l->bias);
-        dnnl_memory_destroy(l->dst);
-        dnnl_memory_destroy(l->scratch);
-        dnnl_stream_destroy(l->stream);
-        sfp__free(l->scratch_data);
-        sfp__free(l->src_bf16);
-    }
-    sfp__free(op->lane);
-    dnnl_primitive_destroy(op->primitive);
-    sfp__free(op);
-}
-
-static void to_bf16(size_t n, const float *x, uint16_t *y)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t u;
-        memcpy(&u, &x[i], sizeof u);
-        bool nan = (u & 0x7fffffffu) > 0x7f800000u; /* stays one: rounding could carry it into infinity */
-        y[i] = (uint16_t)((nan ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u)) >> 16); /* nearest, ties to even */
-    }
-}
-
-void sfp__gemm_run(const sfp_gemm_op *op, int lane_index, const sfp_gemm_weight *w, const float *x, float *y)
-{
-    lane *l = &op->lane[lane_index];
-    union {
-        const float *in;
-        void *arg;
-    } src = {.in = x};
-    if (l->src_bf16)
-        to_bf16((size_t)op->m * (size_t)op->k, x, l->src_bf16);
-    else
-        dnnl_memory_set_data_handle(l->src, src.arg);
-    const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, l->src},
-                                    {DNNL_ARG_WEIGHTS, l->weights},
-                                    {DNNL_ARG_BIAS, l->bias},
-                                    {DNNL_ARG_DST, l->dst},
-                                    {DNNL_ARG_SCRATCHPAD, l->scratch}};
-    for (int i = 0; i < w->pieces; i++) {
-        dnnl_memory_set_data_handle(l->weights, w->packed + (size_t)i * w->stride);
-        dnnl_memory_set_data_handle(l->bias, w->bias + (size_t)i * (size_t)w->panel);
-        dnnl_memory_set_data_handle(l->dst, y + (size_t)i * (size_t)w->panel * (size_t)op->m);
-        dnnl_primitive_execute(op->primitive, l->stream, sizeof args / sizeof *args, args);
-    }
-}
-
-void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta, float *c,
-                     int ldc)
-{
-    dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
+        return s;
+    const dnnl_memory_desc_t *packed = dnnl_primitive_desc_query_md(product, dnnl_query_weights_md, 0);
+    return dnnl_reorder_primitive_desc_create(out, &plain, engine, packed, engine, NULL);
 }

@@ -247,8 +247,8 @@ sfp_status sfp__model_config_parse(const char *label, const char *text, size_t s
 
 sfp_status sfp__model_config_read(const char *path, sfp_model_config *out, sfp_error *err)
 {
-    uint8_t *bytes;
-    size_t size;
+    uint8_t *bytes = NULL;
+    size_t size = 0;
     sfp_status status = sfp__file_read(path, FILE_MAX, &bytes, &size, err);
     if (status != SFP_OK)
         return status;

@@ -76,7 +76,7 @@ sfp_status sfp__image_orient(sfp_image *im, int orientation, sfp_error *err)
     const uint8_t *start = im->rgb + (ways[orientation].right ? 3 * (w - 1) : 0) + (ways[orientation].bottom ? 3 * w * (h - 1) : 0);
     ptrdiff_t step_x = ways[orientation].swap ? row : column, step_y = ways[orientation].swap ? column : row;
 
-    sfp_image turned;
+    sfp_image turned = {0};
     sfp_status status = sfp__image_alloc("turned picture", ways[orientation].swap ? h : w, ways[orientation].swap ? w : h,
                                          SIZE_MAX, &turned, err);
     if (status != SFP_OK)

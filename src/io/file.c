@@ -55,8 +55,8 @@ static sfp_status open_regular(const char *path, int *out_fd, size_t *out_size, 
 
 sfp_status sfp__map_open(const char *path, sfp_map *out, sfp_error *err)
 {
-    int fd;
-    size_t size;
+    int fd = -1;
+    size_t size = 0;
     sfp_status status = open_regular(path, &fd, &size, err);
     if (status != SFP_OK)
         return status;
@@ -94,8 +94,8 @@ static sfp_status read_all(const char *path, int fd, uint8_t *bytes, size_t size
 
 sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *size, sfp_error *err)
 {
-    int fd;
-    size_t n;
+    int fd = -1;
+    size_t n = 0;
     uint8_t *block = NULL;
     sfp_status status = open_regular(path, &fd, &n, err);
     if (status != SFP_OK)

@@ -79,8 +79,8 @@ sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, 
 sfp_status sfp__image_load(const char *path, const sfp_image_options *opt, sfp_image *out, sfp_error *err)
 {
     size_t max_bytes = opt ? opt->max_bytes : sfp__image_options_defaults().max_bytes;
-    uint8_t *bytes;
-    size_t size;
+    uint8_t *bytes = NULL;
+    size_t size = 0;
     sfp_status status = sfp__file_read(path, max_bytes, &bytes, &size, err);
     if (status != SFP_OK)
         return status;
@@ -107,7 +107,7 @@ sfp_status sfp__image_crop(const sfp_image *im, int left, int top, int width, in
     if (left < 0 || top < 0 || width < 1 || height < 1 || left > im->width - width || top > im->height - height)
         return sfp__fail(err, SFP_EINVAL, "crop of %d x %d at (%d, %d) does not lie inside a picture of %d x %d", width, height, left,
                          top, im->width, im->height);
-    sfp_image cut;
+    sfp_image cut = {0};
     sfp_status status = sfp__image_alloc("crop", width, height, SIZE_MAX, &cut, err);
     if (status != SFP_OK)
         return status;

@@ -1,4 +1,4 @@
-/* What image.c and the three decoders share; nobody else includes it. */
+/* What the files of pictures share; besides them only tests include it. */
 #ifndef SFP_IO_IMAGE_CODEC_H
 #define SFP_IO_IMAGE_CODEC_H
 
@@ -17,5 +17,8 @@ int sfp__exif_orientation(const uint8_t *bytes, size_t size);
 
 /* Turns the picture upright; fails only for lack of memory (*im is then as before). */
 sfp_status sfp__image_orient(sfp_image *im, int orientation, sfp_error *err);
+
+/* Tests only: resize by the plain C loops whatever the processor can. */
+void sfp__resize_plain_only(bool on);
 
 #endif

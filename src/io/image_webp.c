@@ -49,7 +49,7 @@ sfp_status sfp__webp_decode(const char *label, const uint8_t *bytes, size_t size
         return fail_code(label, code, err);
     if (config.input.has_animation)
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: WebP is animated, expected a still picture", label);
-    sfp_image im;
+    sfp_image im = {0};
     sfp_status status = sfp__image_alloc(label, config.input.width, config.input.height, opt->max_pixels, &im, err);
     if (status != SFP_OK)
         return status;

@@ -22,6 +22,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -41,6 +42,13 @@ struct axis {
     int32_t *taps;    /* (count), 1 or more */
     int32_t *weights; /* (count, stride) */
 };
+
+static atomic_bool plain_only;
+
+void sfp__resize_plain_only(bool on)
+{
+    atomic_store(&plain_only, on);
+}
 
 static double bilinear(double x)
 {
@@ -276,7 +284,7 @@ AVX2 static void vertical_avx2(const struct axis *a, const uint8_t *src, size_t 
         columns_avx2(from + last, stride, weights_of(a, i), a->taps[i], dst + last);
     }
 }
-#define PICK(name) (__builtin_cpu_supports("avx2") ? name##_avx2 : name##_base)
+#define PICK(name) (!atomic_load_explicit(&plain_only, memory_order_relaxed) && __builtin_cpu_supports("avx2") ? name##_avx2 : name##_base)
 #else
 #define PICK(name) name##_base
 #endif
@@ -337,7 +345,7 @@ static sfp_status resize_window(const sfp_image *im, int64_t full_w, int64_t ful
 {
     if (full_w == im->width && full_h == im->height)
         return sfp__image_crop(im, (int)left, (int)top, width, height, out, err);
-    sfp_image made;
+    sfp_image made = {0};
     sfp_status status = sfp__image_alloc("resized picture", width, height, SIZE_MAX, &made, err);
     if (status != SFP_OK)
         return status;

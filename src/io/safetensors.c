@@ -266,7 +266,7 @@ static sfp_status open_bytes(const char *label, sfp_map map, const void *bytes, 
 
 sfp_status sfp__safetensors_open(const char *path, sfp_safetensors **out, sfp_error *err)
 {
-    sfp_map map;
+    sfp_map map = {0};
     sfp_status status = sfp__map_open(path, &map, err);
     if (status != SFP_OK)
         return status;

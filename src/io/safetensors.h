@@ -32,7 +32,8 @@ typedef struct sfp_meta {
 } sfp_meta;
 
 /* Writes PATH atomically: PATH.tmp.PID in the same directory, fsync, rename, directory fsync. Tensors are written in
- * the order given, each aligned to its element size by the 8-byte padded header; on failure nothing is left behind. */
+ * the order given without gaps after a header padded to 8 bytes, so each is aligned as long as the sizes before it are
+ * multiples of its element's; on failure nothing is left behind. */
 sfp_status sfp__safetensors_write(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count,
                                   sfp_error *err);
 

@@ -7,33 +7,33 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool is_plain(char c)
+{
+    return c >= 0x20 && c < 0x7f;
+}
+
 const char *sfp__printable(const char *s, char *buf, size_t size)
 {
     static const char hex[] = "0123456789abcdef";
-    size_t at = 0;
+    size_t at = 0, whole = 0;
     if (size == 0)
         return "";
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        bool plain = c >= 0x20 && c < 0x7f;
-        size_t need = plain ? 1 : 4;
-        /* keep room for the dots unless this is the end */
-        if (at + need + (s[1] ? 4 : 1) > size) {
-            size_t dots = size - 1 - at < 3 ? size - 1 - at : 3;
-            memset(buf + at, '.', dots);
-            at += dots;
-            break;
+    for (const char *p = s; *p; p++)
+        whole += is_plain(*p) ? 1 : 4;
+    bool cut = whole >= size;
+    size_t dots = !cut ? 0 : size > 3 ? 3 : size - 1;
+    for (; *s && at + (is_plain(*s) ? 1 : 4) < size - dots; s++) {
+        if (is_plain(*s)) {
+            buf[at++] = *s;
+            continue;
         }
-        if (plain) {
-            buf[at++] = (char)c;
-        } else {
-            buf[at++] = '\\';
-            buf[at++] = 'x';
-            buf[at++] = hex[c >> 4];
-            buf[at++] = hex[c & 15];
-        }
+        buf[at++] = '\\';
+        buf[at++] = 'x';
+        buf[at++] = hex[(unsigned char)*s >> 4];
+        buf[at++] = hex[(unsigned char)*s & 15];
     }
-    buf[at] = '\0';
+    memset(buf + at, '.', dots);
+    buf[at + dots] = '\0';
     return buf;
 }
 

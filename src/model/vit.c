@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* More than any published ViT has; keeps every product of sizes in an int or a size_t. */
@@ -357,13 +358,20 @@ static sfp_status need_rank(const sfp_safetensors *f, const char *name, int ndim
     return s;
 }
 
+/* One more than the highest N of any "blocks.N." (so that a block without some tensor is a missing tensor, not the end). */
 static int block_count(const sfp_safetensors *f)
 {
-    char name[64];
-    int n = 0;
-    while (n <= SFP_VIT_MAX_DEPTH && sfp__safetensors_find(f, sfp__vit_block_name(n, "norm1.weight", name, sizeof name)))
-        n++;
-    return n;
+    int count = 0;
+    for (size_t i = 0; i < sfp__safetensors_count(f); i++) {
+        const char *name = sfp__safetensors_at(f, i)->name, *digits = name + strlen("blocks.");
+        char *end;
+        if (strncmp(name, "blocks.", strlen("blocks.")) != 0 || *digits < '0' || *digits > '9')
+            continue;
+        unsigned long n = strtoul(digits, &end, 10);
+        if (*end == '.' && n >= (unsigned long)count)
+            count = n < 1000000 ? (int)n + 1 : 1000000; /* far above any limit */
+    }
+    return count;
 }
 
 /* Sizes from the tensors' shapes, the rest from the config beside the file. */

@@ -112,6 +112,7 @@ typedef struct sfp_vit_plan_options {
     int prefix_rows; /* the most prefix rows a layer may get */
     int unit;        /* most samples a micro-batch; 0: chosen from the sizes alone */
     bool all_tokens; /* compute every token in the last block too (needed by the tap of the last block) */
+    bool queries;    /* passes may compute queries before they are prompted (SPEC section 2) */
 } sfp_vit_plan_options;
 
 typedef struct sfp_vit_plan sfp_vit_plan;
@@ -125,14 +126,30 @@ size_t sfp__vit_plan_bytes(const sfp_vit_plan *p);
  * Runs on a pool thread, at most once a sample, for different samples at the same time. */
 typedef void (*sfp_vit_head_fn)(void *ctx, int first, int n, const float *feature, float *grad_feature);
 
+/* Called for samples [first, first+n) when their queries (n, D) are known and before their prompted pass: fills their prefixes.
+ * Runs on a pool thread, like sfp_vit_head_fn. */
+typedef void (*sfp_vit_compose_fn)(void *ctx, int first, int n, const float *query);
+
+/* The same for one layer, from the class tokens (n, D) that enter it. */
+typedef void (*sfp_vit_compose_layer_fn)(void *ctx, int layer, int first, int n, const float *token);
+
 typedef struct sfp_vit_pass {
     int b;
-    const float *x;                               /* (b, 3, S, S), normalised */
+    const float *x;                               /* (b, 3, S, S), normalised; or NULL and */
+    const float *const *xs;                       /* (b) one (3, S, S) each */
+    bool embed_only;                              /* stop after the patch embedding: only embed and mean_embed come out */
+    float *query;                                 /* (b, D) features of the unprompted vit, or NULL: not needed */
+    int queries;                                  /* the first `queries` of them are computed by this pass, the others given */
+    sfp_vit_compose_fn compose;                   /* with query: makes the prefixes */
+    void *compose_ctx;
+    sfp_vit_compose_layer_fn compose_layer;       /* or, layer by layer, from the class token that enters it */
+    size_t prefix_stride;                         /* floats from sample to sample in prefixes and their gradients; 0: rows * D */
     int prefix_rows[SFP_VIT_MAX_DEPTH];           /* rows of layer l's prefix keys (and of its values); 0: none */
     const float *prefix_k[SFP_VIT_MAX_DEPTH];     /* (b, rows, D) */
     const float *prefix_v[SFP_VIT_MAX_DEPTH];     /* (b, rows, D) */
     float *feature;                               /* (b, D) out, or NULL */
     float *embed;                                 /* (b, L, D) out: patch embeddings, no position; or NULL */
+    float *mean_embed;                            /* (b, D) out: mean over tokens of unit patch embeddings (SPEC section 4); or NULL */
     float *tokens[SFP_VIT_MAX_DEPTH];             /* (b, T, D) out: tokens after block l; or NULL */
     float *class_attention;                       /* (b, H, T) out: last block, class token's row, prefix left out; or NULL */
     sfp_vit_head_fn head;                         /* backward modes: the loss */
@@ -147,6 +164,12 @@ sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *er
 
 /* Floating-point operations that the last sfp__vit_run executed (2 a multiply-add; matrix products and attention). */
 double sfp__vit_plan_flops(const sfp_vit_plan *p);
+
+/* Where the time of the last run went, in seconds of one lane: its lanes' sums divided by their number. */
+typedef struct sfp_vit_seconds {
+    double query, forward, backward;
+} sfp_vit_seconds;
+sfp_vit_seconds sfp__vit_plan_seconds(const sfp_vit_plan *p);
 
 /* Room for a full set of weights (for gradients), zeroed. */
 sfp_status sfp__vit_weights_create(const sfp_vit_config *config, sfp_vit_weights *out, sfp_error *err);

@@ -59,7 +59,7 @@ static void attend_backward(const sfp__vit_unit *u, int l, float *dout, bool tok
     int D = v->config.dim, T = v->tokens, H = v->config.heads, d = v->head_dim, w = sfp__gemm_panel(v->packed[l].proj_t);
     for (int i = 0; i < u->n; i++)
         for (int h = 0; h < H; h++) {
-            sfp_attn a = sfp__vit_attention(u, l, i, h);
+            sfp_attn a = sfp__vit_attention(u, l, i, h, true);
             a.dout = sfp__vit_panel_at(dout, u->n * a.nq, w, i * a.nq, h * d);
             a.lddo = w;
             if (tokens && a.nq == T) {
@@ -74,7 +74,7 @@ static void attend_backward(const sfp__vit_unit *u, int l, float *dout, bool tok
                 a.ldd = 2 * D;
             }
             if (a.np && pass->grad_prefix_k[l]) {
-                size_t at = (size_t)(u->first + i) * (size_t)a.np * (size_t)D + (size_t)(h * d);
+                size_t at = sfp__vit_prefix_at(u, l, i) + (size_t)(h * d);
                 a.dpk = pass->grad_prefix_k[l] + at;
                 a.dpv = pass->grad_prefix_v[l] + at;
                 a.lddp = D;

@@ -3,7 +3,13 @@
  * A residual add and the norm that follows it are one pass over the data, so
  * every block leaves `a` = norm1 of the next block's input. The last block
  * computes keys and values of all tokens but everything else for the class
- * token alone, as nothing else reaches the feature. */
+ * token alone, as nothing else reaches the feature.
+ *
+ * A prompted pass that needs its queries first runs the blocks twice; both
+ * runs share the patch embedding and the first block's q, k and v, which no
+ * prefix reaches. */
+#include "base/clock.h"
+#include "compute/vec.h"
 #include "model/vit_pass.h"
 
 #include <math.h>
@@ -20,6 +26,27 @@ static void cut_patches(const sfp_vit_config *c, const float *x, float *out)
                     memcpy(out, x + ((size_t)ch * (size_t)S + (size_t)(py * P + y)) * (size_t)S + (size_t)(px * P), (size_t)P * sizeof *x);
 }
 
+/* Mean over tokens of the unit patch embeddings, from l->emb in panels of w. */
+static void mean_embed(const sfp__vit_unit *u, int w)
+{
+    int D = u->plan->v->config.dim, L = u->plan->v->patches, m = u->n * L;
+    for (int i = 0; i < u->n; i++) {
+        float *out = u->pass->mean_embed + (size_t)(u->first + i) * (size_t)D;
+        memset(out, 0, (size_t)D * sizeof *out);
+        for (int t = 0; t < L; t++) {
+            double sum = 0;
+            for (int k = 0; k < D; k += w) {
+                const float *e = sfp__vit_panel_at(u->lane->emb, m, w, i * L + t, k);
+                sum += (double)sfp__dot(w, e, e);
+            }
+            float f = (float)(1 / (fmax(sqrt(sum), 1e-12) * L));
+            for (int k = 0; k < D; k += w) {
+                sfp__axpy(w, f, sfp__vit_panel_at(u->lane->emb, m, w, i * L + t, k), out + k);
+            }
+        }
+    }
+}
+
 /* Patch embedding, class token, positions: the first block's input. */
 static void embed(const sfp__vit_unit *u)
 {
@@ -29,8 +56,10 @@ static void embed(const sfp__vit_unit *u)
     int D = c->dim, L = v->patches, T = v->tokens, in = c->channels * c->patch_size * c->patch_size, w = sfp__gemm_panel(v->patch);
     size_t pixels = (size_t)c->channels * (size_t)c->img_size * (size_t)c->img_size;
     for (int i = 0; i < u->n; i++)
-        cut_patches(c, u->pass->x + (size_t)(u->first + i) * pixels, l->patch + (size_t)i * (size_t)L * (size_t)in);
+        cut_patches(c, u->pass->x ? u->pass->x + (size_t)(u->first + i) * pixels : u->pass->xs[u->first + i], l->patch + (size_t)i * (size_t)L * (size_t)in);
     sfp__vit_product(u, u->ops->patch, u->n * L, D, in, v->patch, l->patch, l->emb);
+    if (u->pass->mean_embed)
+        mean_embed(u, w);
     for (int i = 0; i < u->n; i++) {
         float *x = l->saved[0].xin + (size_t)i * (size_t)T * (size_t)D;
         for (int k = 0; k < D; k++)
@@ -50,7 +79,7 @@ static void embed(const sfp__vit_unit *u)
     }
 }
 
-sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h)
+sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h, bool prompted)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_vit_pass *pass = u->pass;
@@ -58,7 +87,8 @@ sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h)
     const sfp__vit_packed *packed = &v->packed[l];
     int D = v->config.dim, T = v->tokens, d = v->head_dim, M = u->n * T, c = h * d;
     bool class_only = l == v->config.depth - 1 && !u->plan->opt.all_tokens;
-    sfp_attn a = {.nq = class_only ? 1 : T, .nk = T, .np = pass->prefix_rows[l], .d = d, .scale = 1.0f / sqrtf((float)d)};
+    sfp_attn a = {.nq = class_only ? 1 : T, .nk = T, 
+                  .np = prompted ? pass->prefix_rows[l] : 0, .d = d, .scale = 1.0f / sqrtf((float)d)};
     float *qkv = lane->saved[l].qkv;
     if (class_only) {
         int wq = sfp__gemm_panel(packed->q), w = sfp__gemm_panel(packed->kv);
@@ -76,57 +106,13 @@ sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h)
         a.ldkv = w;
     }
     if (a.np) {
-        size_t at = (size_t)(u->first + i) * (size_t)a.np * (size_t)D + (size_t)c;
+        size_t at = sfp__vit_prefix_at(u, l, i) + (size_t)c;
         a.pk = pass->prefix_k[l] + at;
         a.pv = pass->prefix_v[l] + at;
         a.ldp = D;
     }
     a.scratch = lane->scratch;
     return a;
-}
-
-static void attend(const sfp__vit_unit *u, int l)
-{
-    const sfp_vit *v = u->plan->v;
-    int D = v->config.dim, T = v->tokens, H = v->config.heads;
-    bool last = l == v->config.depth - 1;
-    for (int i = 0; i < u->n; i++)
-        for (int h = 0; h < H; h++) {
-            sfp_attn a = sfp__vit_attention(u, l, i, h);
-            a.out = u->lane->saved[l].att + (size_t)i * (size_t)a.nq * (size_t)D + (size_t)(h * v->head_dim);
-            a.ldo = D;
-            if (last && u->pass->class_attention)
-                a.prob0 = u->pass->class_attention + ((size_t)(u->first + i) * (size_t)H + (size_t)h) * (size_t)T;
-            u->plan->kernels->attn_fwd(&a);
-            u->lane->flops += 4.0 * a.nq * (a.np + a.nk) * a.d;
-        }
-}
-
-/* A whole block; `a` holds norm1 of its input, and after it norm1 of the next one's (or nothing after the last). */
-static void block(const sfp__vit_unit *u, int l)
-{
-    const sfp_vit *v = u->plan->v;
-    const sfp_vit_config *c = &v->config;
-    const sfp_kernels *k = u->plan->kernels;
-    const sfp__vit_packed *w = &v->packed[l];
-    const sfp_vit_block_weights *b = &v->weights.blocks[l];
-    sfp__vit_lane *lane = u->lane;
-    sfp__vit_saved *s = &lane->saved[l];
-    int D = c->dim, F = c->hidden, M = u->n * v->tokens;
-    bool keep = u->plan->opt.mode != SFP_VIT_FORWARD, last = l == c->depth - 1;
-    sfp__vit_product(u, u->ops->qkv, M, 3 * D, D, w->qkv, lane->a, s->qkv);
-    attend(u, l);
-    sfp__vit_product(u, u->ops->proj, M, D, D, w->proj, s->att, lane->y);
-    k->add_norm_fwd(M, D, s->xin, lane->y, sfp__gemm_panel(w->proj), b->norm2_w, b->norm2_b, c->ln_eps, s->xmid, lane->a, s->st2);
-    sfp__vit_product(u, u->ops->fc1, M, F, D, w->fc1, lane->a, s->h);
-    k->gelu_fwd(M, F, s->h, sfp__gemm_panel(w->fc1), keep, s->g);
-    sfp__vit_product(u, u->ops->fc2, M, D, F, w->fc2, s->g, lane->y);
-    float *xout = last ? lane->xout : lane->saved[l + 1].xin;
-    const sfp_vit_block_weights *next = last ? NULL : &v->weights.blocks[l + 1];
-    k->add_norm_fwd(M, D, s->xmid, lane->y, sfp__gemm_panel(w->fc2), next ? next->norm1_w : NULL, next ? next->norm1_b : NULL, c->ln_eps,
-                    xout, next ? lane->a : NULL, next ? lane->saved[l + 1].st1 : NULL);
-    if (u->pass->tokens[l])
-        memcpy(u->pass->tokens[l] + (size_t)u->first * (size_t)v->tokens * (size_t)D, xout, (size_t)M * (size_t)D * sizeof *xout);
 }
 
 /* Rows 0, T, 2T, ... of x (M, D). */
@@ -137,8 +123,62 @@ static void class_rows(const sfp__vit_unit *u, const float *x, float *out)
         memcpy(out + i * D, x + i * T * D, D * sizeof *x);
 }
 
+static void attend(const sfp__vit_unit *u, int l, bool prompted)
+{
+    const sfp_vit *v = u->plan->v;
+    int D = v->config.dim, T = v->tokens, H = v->config.heads;
+    bool last = l == v->config.depth - 1;
+    if (prompted && u->pass->compose_layer && u->pass->prefix_rows[l]) {
+        class_rows(u, u->lane->saved[l].xin, u->lane->xc);
+        u->pass->compose_layer(u->pass->compose_ctx, l, u->first, u->n, u->lane->xc);
+    }
+    for (int i = 0; i < u->n; i++)
+        for (int h = 0; h < H; h++) {
+            sfp_attn a = sfp__vit_attention(u, l, i, h, prompted);
+            a.out = u->lane->saved[l].att + (size_t)i * (size_t)a.nq * (size_t)D + (size_t)(h * v->head_dim);
+            a.ldo = D;
+            if (last && prompted && u->pass->class_attention)
+                a.prob0 = u->pass->class_attention + ((size_t)(u->first + i) * (size_t)H + (size_t)h) * (size_t)T;
+            u->plan->kernels->attn_fwd(&a);
+            u->lane->flops += 4.0 * a.nq * (a.np + a.nk) * a.d;
+        }
+}
+
+static void block_qkv(const sfp__vit_unit *u, int l)
+{
+    const sfp_vit *v = u->plan->v;
+    int D = v->config.dim;
+    sfp__vit_product(u, u->ops->qkv, u->n * v->tokens, 3 * D, D, v->packed[l].qkv, u->lane->a, u->lane->saved[l].qkv);
+}
+
+/* A block from its q, k, v on; leaves norm1 of the next one's input in `a` (nothing after the last). */
+static void block(const sfp__vit_unit *u, int l, bool prompted)
+{
+    const sfp_vit *v = u->plan->v;
+    const sfp_vit_config *c = &v->config;
+    const sfp_kernels *k = u->plan->kernels;
+    const sfp__vit_packed *w = &v->packed[l];
+    const sfp_vit_block_weights *b = &v->weights.blocks[l];
+    sfp__vit_lane *lane = u->lane;
+    sfp__vit_saved *s = &lane->saved[l];
+    int D = c->dim, F = c->hidden, M = u->n * v->tokens;
+    bool keep = prompted && u->plan->opt.mode != SFP_VIT_FORWARD, last = l == c->depth - 1;
+    attend(u, l, prompted);
+    sfp__vit_product(u, u->ops->proj, M, D, D, w->proj, s->att, lane->y);
+    k->add_norm_fwd(M, D, s->xin, lane->y, sfp__gemm_panel(w->proj), b->norm2_w, b->norm2_b, c->ln_eps, s->xmid, lane->a, s->st2);
+    sfp__vit_product(u, u->ops->fc1, M, F, D, w->fc1, lane->a, s->h);
+    k->gelu_fwd(M, F, s->h, sfp__gemm_panel(w->fc1), keep, s->g);
+    sfp__vit_product(u, u->ops->fc2, M, D, F, w->fc2, s->g, lane->y);
+    float *xout = last ? lane->xout : lane->saved[l + 1].xin;
+    const sfp_vit_block_weights *next = last ? NULL : &v->weights.blocks[l + 1];
+    k->add_norm_fwd(M, D, s->xmid, lane->y, sfp__gemm_panel(w->fc2), next ? next->norm1_w : NULL, next ? next->norm1_b : NULL, c->ln_eps,
+                    xout, next ? lane->a : NULL, next ? lane->saved[l + 1].st1 : NULL);
+    if (prompted && u->pass->tokens[l])
+        memcpy(u->pass->tokens[l] + (size_t)u->first * (size_t)v->tokens * (size_t)D, xout, (size_t)M * (size_t)D * sizeof *xout);
+}
+
 /* The last block for the class tokens alone; leaves their output (n, D) in xout and their norm in feature. */
-static void class_block(const sfp__vit_unit *u, int l)
+static void class_block(const sfp__vit_unit *u, int l, bool prompted)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_vit_config *c = &v->config;
@@ -148,15 +188,15 @@ static void class_block(const sfp__vit_unit *u, int l)
     sfp__vit_lane *lane = u->lane;
     sfp__vit_saved *s = &lane->saved[l];
     int D = c->dim, F = c->hidden, n = u->n, M = n * v->tokens;
-    bool keep = u->plan->opt.mode != SFP_VIT_FORWARD;
+    bool backward = u->plan->opt.mode != SFP_VIT_FORWARD, keep = prompted && backward;
     sfp__vit_product(u, u->ops->kv, M, 2 * D, D, w->kv, lane->a, s->qkv);
     class_rows(u, lane->a, lane->yc);
     sfp__vit_product(u, u->ops->q_c, n, D, D, w->q, lane->yc, lane->qc);
-    attend(u, l);
+    attend(u, l, prompted);
     sfp__vit_product(u, u->ops->proj_c, n, D, D, w->proj, s->att, lane->yc);
     class_rows(u, s->xin, lane->xc);
     float *a = lane->feature; /* (n, D), free until the end */
-    float *xmid = keep ? s->xmid : lane->xc;
+    float *xmid = backward ? s->xmid : lane->xc;
     k->add_norm_fwd(n, D, lane->xc, lane->yc, sfp__gemm_panel(w->proj), b->norm2_w, b->norm2_b, c->ln_eps, xmid, a, s->st2);
     sfp__vit_product(u, u->ops->fc1_c, n, F, D, w->fc1, a, s->h);
     k->gelu_fwd(n, F, s->h, sfp__gemm_panel(w->fc1), keep, s->g);
@@ -165,25 +205,56 @@ static void class_block(const sfp__vit_unit *u, int l)
                     lane->feature, lane->stf);
 }
 
-void sfp__vit_forward(const sfp__vit_unit *u)
+/* All blocks, from the first one's q, k, v on, to the feature. */
+static void blocks(const sfp__vit_unit *u, bool prompted)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_vit_config *c = &v->config;
     sfp__vit_lane *lane = u->lane;
     int last = c->depth - 1;
+    for (int l = 0; l < last; l++) {
+        if (l > 0)
+            block_qkv(u, l);
+        block(u, l, prompted);
+    }
+    if (!u->plan->opt.all_tokens) {
+        class_block(u, last, prompted);
+        return;
+    }
+    if (last > 0)
+        block_qkv(u, last);
+    block(u, last, prompted);
+    class_rows(u, lane->xout, lane->xc);
+    u->plan->kernels->norm_fwd(u->n, c->dim, lane->xc, v->weights.norm_w, v->weights.norm_b, c->ln_eps, lane->feature, lane->stf);
+}
+
+void sfp__vit_forward(const sfp__vit_unit *u)
+{
+    const sfp_vit *v = u->plan->v;
+    const sfp_vit_config *c = &v->config;
+    const sfp_vit_pass *pass = u->pass;
+    sfp__vit_lane *lane = u->lane;
     const sfp_vit_block_weights *b = &v->weights.blocks[0];
+    size_t at = (size_t)u->first * (size_t)c->dim, bytes = (size_t)u->n * (size_t)c->dim * sizeof(float);
+    double begin = sfp__now();
     embed(u);
+    if (pass->embed_only)
+        return;
     u->plan->kernels->norm_fwd(u->n * v->tokens, c->dim, lane->saved[0].xin, b->norm1_w, b->norm1_b, c->ln_eps, lane->a,
                                lane->saved[0].st1);
-    for (int l = 0; l < last; l++)
-        block(u, l);
-    if (u->plan->opt.all_tokens) {
-        block(u, last);
-        class_rows(u, lane->xout, lane->xc);
-        u->plan->kernels->norm_fwd(u->n, c->dim, lane->xc, v->weights.norm_w, v->weights.norm_b, c->ln_eps, lane->feature, lane->stf);
-    } else {
-        class_block(u, last);
+    if (c->depth > 1 || u->plan->opt.all_tokens)
+        block_qkv(u, 0);
+    if (u->query) {
+        blocks(u, false);
+        memcpy(pass->query + at, lane->feature, bytes);
+        double now = sfp__now();
+        lane->seconds.query += now - begin;
+        begin = now;
     }
-    if (u->pass->feature)
-        memcpy(u->pass->feature + (size_t)u->first * (size_t)c->dim, lane->feature, (size_t)u->n * (size_t)c->dim * sizeof(float));
+    if (pass->compose)
+        pass->compose(pass->compose_ctx, u->first, u->n, pass->query + at);
+    blocks(u, true);
+    if (pass->feature)
+        memcpy(pass->feature + at, lane->feature, bytes);
+    lane->seconds.forward += sfp__now() - begin;
 }

@@ -49,6 +49,7 @@ typedef struct sfp__vit_lane {
     float *dh;      /* (M, F) dense */
     float *scratch; /* attention */
     double flops;
+    sfp_vit_seconds seconds;
     sfp_vit_weights grad; /* lanes after the first accumulate here, mode GRAD_WEIGHTS */
 } sfp__vit_lane;
 
@@ -63,6 +64,7 @@ struct sfp_vit_plan {
     char **blocks; /* (lanes) workspace */
     size_t lane_bytes;
     double flops;
+    sfp_vit_seconds seconds;
 };
 
 /* Samples [first, first + n) on a lane. */
@@ -73,6 +75,7 @@ typedef struct sfp__vit_unit {
     const sfp__vit_ops *ops;
     sfp_vit_weights *grad; /* where weight gradients go, or NULL */
     int lane_index, first, n;
+    bool query; /* compute the samples' queries first */
     int lowest; /* the lowest block the backward must reach */
 } sfp__vit_unit;
 
@@ -93,7 +96,14 @@ static inline float *sfp__vit_panel_at(float *p, int m, int w, int r, int c)
     return p + (size_t)(c / w) * (size_t)m * (size_t)w + (size_t)r * (size_t)w + (size_t)(c % w);
 }
 
-/* The attention of sample i (of the unit), head h, block l: all but the backward's fields. */
-sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h);
+/* The attention of sample i (of the unit), head h, block l, with its prefix when prompted: all but the backward's fields. */
+sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h, bool prompted);
+
+/* Where sample i's prefix (or its gradient) of layer l begins. */
+static inline size_t sfp__vit_prefix_at(const sfp__vit_unit *u, int l, int i)
+{
+    size_t stride = u->pass->prefix_stride ? u->pass->prefix_stride : (size_t)u->pass->prefix_rows[l] * (size_t)u->plan->v->config.dim;
+    return (size_t)(u->first + i) * stride;
+}
 
 #endif

@@ -5,6 +5,7 @@
  * threads, and a micro-batch runs from pixels to gradients on one lane: so
  * results do not depend on threads, memory does not depend on the batch, and a
  * pass has a single meeting point. */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "model/vit_pass.h"
 
@@ -42,15 +43,16 @@ static size_t lay_out(const sfp_vit_plan *p, char *base, sfp__vit_lane *out)
     sfp__vit_lane l = {0};
     for (int i = 0; i < c->depth; i++) {
         sfp__vit_saved *s = &l.saved[i];
-        if (i > 0 && !backward) {
-            *s = l.saved[0];
+        if (!backward && i > (p->opt.queries ? 1 : 0)) {
+            *s = l.saved[i - 1];
             continue;
         }
+        bool keep_input = backward || (p->opt.queries && i == 0); /* the query pass must leave it for the prompted one */
         size_t rows = backward && i == c->depth - 1 && !p->opt.all_tokens ? n : M;
         s->xin = take(&a, M * D);
         s->st1 = take(&a, M * 2);
         s->qkv = take(&a, M * D * (rows == M ? 3 : 2));
-        s->xmid = backward ? take(&a, rows * D) : s->xin;
+        s->xmid = keep_input ? take(&a, rows * D) : s->xin;
         s->st2 = take(&a, rows * 2);
         s->h = take(&a, rows * F);
         s->att = i == 0 || weights ? take(&a, (i == 0 ? M : rows) * D) : l.saved[0].att;
@@ -161,6 +163,11 @@ double sfp__vit_plan_flops(const sfp_vit_plan *p)
     return p->flops;
 }
 
+sfp_vit_seconds sfp__vit_plan_seconds(const sfp_vit_plan *p)
+{
+    return p->seconds;
+}
+
 /* The products for micro-batches of n samples, made when such a one first comes. */
 static sfp_status need_ops(sfp_vit_plan *p, int n, sfp_error *err)
 {
@@ -169,6 +176,7 @@ static sfp_status need_ops(sfp_vit_plan *p, int n, sfp_error *err)
         return SFP_OK;
     const sfp__vit_packed *first = &p->v->packed[0], *last = &p->v->packed[p->v->config.depth - 1];
     bool class_only = !p->opt.all_tokens, backward = p->opt.mode != SFP_VIT_FORWARD;
+    bool whole = p->opt.all_tokens || p->v->config.depth > 1; /* some block computes all tokens */
     int M = n * p->v->tokens, patches = n * p->v->patches;
     const struct {
         bool wanted;
@@ -178,7 +186,7 @@ static sfp_status need_ops(sfp_vit_plan *p, int n, sfp_error *err)
     } list[] = {
         {true, &o->patch, p->v->patch, patches},
         {p->opt.mode & SFP_VIT_GRAD_INPUT, &o->patch_t, p->v->patch_t, patches},
-        {first->qkv != NULL, &o->qkv, first->qkv, M},
+        {whole, &o->qkv, first->qkv, M},
         {true, &o->proj, first->proj, M},
         {true, &o->fc1, first->fc1, M},
         {true, &o->fc2, first->fc2, M},
@@ -187,7 +195,7 @@ static sfp_status need_ops(sfp_vit_plan *p, int n, sfp_error *err)
         {class_only, &o->proj_c, last->proj, n},
         {class_only, &o->fc1_c, last->fc1, n},
         {class_only, &o->fc2_c, last->fc2, n},
-        {backward && first->qkv_t, &o->qkv_t, first->qkv_t, M},
+        {backward && whole, &o->qkv_t, first->qkv_t, M},
         {backward, &o->proj_t, first->proj_t, M},
         {backward, &o->fc1_t, first->fc1_t, M},
         {backward, &o->fc2_t, first->fc2_t, M},
@@ -226,7 +234,13 @@ static sfp_status check_pass(const sfp_vit_plan *p, const sfp_vit_pass *pass, sf
         if (pass->tokens[l] && l == c->depth - 1 && !p->opt.all_tokens)
             return sfp__fail(err, SFP_EINVAL, "tokens of the last block need a plan with all_tokens");
     }
-    if (p->opt.mode != SFP_VIT_FORWARD && !pass->head)
+    if (!pass->x && !pass->xs)
+        return sfp__fail(err, SFP_EINVAL, "a pass without input");
+    if (pass->query && (pass->queries < 0 || pass->queries > pass->b))
+        return sfp__fail(err, SFP_EINVAL, "%d queries to compute in a batch of %d", pass->queries, pass->b);
+    if (pass->query && pass->queries > 0 && !p->opt.queries)
+        return sfp__fail(err, SFP_EINVAL, "computing queries needs a plan with that option");
+    if (p->opt.mode != SFP_VIT_FORWARD && !pass->head && !pass->embed_only)
         return sfp__fail(err, SFP_EINVAL, "a backward pass needs a loss");
     if ((pass->grad_w && !(p->opt.mode & SFP_VIT_GRAD_WEIGHTS)) || (pass->grad_x && !(p->opt.mode & SFP_VIT_GRAD_INPUT)))
         return sfp__fail(err, SFP_EINVAL, "gradients to weights or input need a plan with that mode");
@@ -236,14 +250,29 @@ static sfp_status check_pass(const sfp_vit_plan *p, const sfp_vit_pass *pass, sf
 typedef struct run_ctx {
     sfp_vit_plan *plan;
     const sfp_vit_pass *pass;
-    int unit, units, lowest;
+    int unit;
+    int first_units, units; /* those that compute queries, all */
+    int lowest;
     bool by_lane; /* pieces are lanes, not units: sums over samples keep their order */
 } run_ctx;
+
+static int queries_of(const sfp_vit_pass *pass)
+{
+    return pass->query ? pass->queries : 0;
+}
+
+static int parts(int n, int unit)
+{
+    return (n + unit - 1) / unit;
+}
 
 static void run_unit(const run_ctx *r, int index, int lane)
 {
     sfp_vit_plan *p = r->plan;
-    int first = index * r->unit, n = r->pass->b - first < r->unit ? r->pass->b - first : r->unit;
+    bool query = index < r->first_units;
+    int first = query ? index * r->unit : queries_of(r->pass) + (index - r->first_units) * r->unit;
+    int end = query ? queries_of(r->pass) : r->pass->b;
+    int n = end - first < r->unit ? end - first : r->unit;
     sfp__vit_unit u = {.plan = p,
                        .pass = r->pass,
                        .lane = &p->lane[lane],
@@ -251,12 +280,16 @@ static void run_unit(const run_ctx *r, int index, int lane)
                        .lane_index = lane,
                        .first = first,
                        .n = n,
+                       .query = query,
                        .lowest = r->lowest};
     u.grad = !r->pass->grad_w ? NULL : lane == 0 ? r->pass->grad_w : &p->lane[lane].grad;
     int token = sfp__gemm_enter();
     sfp__vit_forward(&u);
-    if (p->opt.mode != SFP_VIT_FORWARD)
+    if (p->opt.mode != SFP_VIT_FORWARD && !r->pass->embed_only) {
+        double begin = sfp__now();
         sfp__vit_backward(&u);
+        u.lane->seconds.backward += sfp__now() - begin;
+    }
     sfp__gemm_leave(token);
 }
 
@@ -279,26 +312,33 @@ sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *er
     run_ctx r = {.plan = p, .pass = pass};
     r.unit = (pass->b + UNIT_PARTS - 1) / UNIT_PARTS;
     r.unit = r.unit > p->unit ? p->unit : r.unit;
-    r.units = (pass->b + r.unit - 1) / r.unit;
+    int queries = queries_of(pass), rest = pass->b - queries;
+    r.first_units = parts(queries, r.unit);
+    r.units = r.first_units + parts(rest, r.unit);
     r.by_lane = pass->grad_w != NULL;
     bool everything = p->opt.mode & (SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT);
     while (!everything && r.lowest < p->v->config.depth && !pass->grad_prefix_k[r.lowest])
         r.lowest++;
-    int tail = pass->b - (r.units - 1) * r.unit;
-    s = need_ops(p, r.unit, err);
-    if (!s)
-        s = need_ops(p, tail, err);
+    const int sizes[] = {r.unit, queries % r.unit, rest % r.unit};
+    for (size_t i = 0; !s && i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i])
+            s = need_ops(p, sizes[i], err);
     if (s)
         return s;
     for (int i = 0; i < p->lanes; i++) {
         p->lane[i].flops = 0;
+        p->lane[i].seconds = (sfp_vit_seconds){0};
         if (i > 0 && pass->grad_w)
             sfp__vit_weights_zero(&p->v->config, &p->lane[i].grad);
     }
     sfp__pool_run(p->pool, r.by_lane ? p->lanes : r.units, run_piece, &r);
     p->flops = 0;
+    p->seconds = (sfp_vit_seconds){0};
     for (int i = 0; i < p->lanes; i++) {
         p->flops += p->lane[i].flops;
+        p->seconds.query += p->lane[i].seconds.query / p->lanes;
+        p->seconds.forward += p->lane[i].seconds.forward / p->lanes;
+        p->seconds.backward += p->lane[i].seconds.backward / p->lanes;
         if (i > 0 && pass->grad_w)
             sfp__vit_weights_add(&p->v->config, pass->grad_w, &p->lane[i].grad);
     }

@@ -10,7 +10,7 @@
 
 static int number(char **argv, int argc, int i)
 {
-    return i < argc ? atoi(argv[i]) : 0;
+    return i < argc ? (int)strtol(argv[i], NULL, 10) : 0;
 }
 
 static double seconds(void)

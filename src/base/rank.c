@@ -1,0 +1,45 @@
+/* Heapsort, because it needs no memory: the C library's qsort may allocate, and a step must not. It is not stable, but the
+ * index breaks ties, so that no two elements are equal and stability has no meaning. */
+#include "base/rank.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+/* Does i come after j? */
+static bool after(const float *score, int i, int j)
+{
+    float a = score[i], b = score[j];
+    if (a < b || (isnan(a) && !isnan(b)))
+        return true;
+    if (a > b || (isnan(b) && !isnan(a)))
+        return false;
+    return i > j; /* equal, or both NaN */
+}
+
+/* order[root] goes down to its place in the heap order[0..n), whose top is the last of all. */
+static void sift(int n, const float *score, int *order, int root)
+{
+    int moving = order[root];
+    for (int child; (child = 2 * root + 1) < n; root = child) {
+        if (child + 1 < n && after(score, order[child + 1], order[child]))
+            child++;
+        if (!after(score, order[child], moving))
+            break;
+        order[root] = order[child];
+    }
+    order[root] = moving;
+}
+
+void sfp__rank_descending(int n, const float *score, int *order)
+{
+    for (int i = 0; i < n; i++)
+        order[i] = i;
+    for (int root = n / 2 - 1; root >= 0; root--)
+        sift(n, score, order, root);
+    for (int end = n - 1; end > 0; end--) {
+        int last = order[0];
+        order[0] = order[end];
+        order[end] = last;
+        sift(end, score, order, 0);
+    }
+}

@@ -1,0 +1,277 @@
+/* The slots of a buffer, its table of methods, and the uniform draw for replay.
+ *
+ * All memory is taken by sfp__buffer_create, and written once, so that neither the heap nor the resident size grows while
+ * a stream runs. Invariants: 0 <= filled <= slots and filled <= n_seen. */
+#include "buffer/buffer_internal.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+const sfp_buffer_method *const sfp__buffer_methods[] = {
+    &sfp__buffer_streamfp,
+    &sfp__buffer_none,
+    &sfp__buffer_er,
+    NULL,
+};
+
+const sfp_buffer_method *sfp__buffer_method_find(const char *name)
+{
+    for (const sfp_buffer_method *const *m = sfp__buffer_methods; *m; m++)
+        if (name && strcmp((*m)->name, name) == 0)
+            return *m;
+    return NULL;
+}
+
+sfp_buffer_options sfp__buffer_options_defaults(void)
+{
+    return (sfp_buffer_options){.slots = 102, .drop = SFP_DROP_ALG2, .nu = SFP_NU_AT_LEAST_ONE, .method = "streamfp"};
+}
+
+/* ------------------------------------------------------------------ creation */
+
+/* n bytes, rounded up so that the next piece is aligned; false: does not fit a size_t. */
+static bool padded(size_t n, size_t *out)
+{
+    size_t more;
+    if (!sfp__add_size(n, SFP_ALIGN - 1, &more))
+        return false;
+    *out = more & ~(size_t)(SFP_ALIGN - 1);
+    return true;
+}
+
+typedef struct slot_size {
+    size_t image, vector; /* padded bytes of a picture and of D floats */
+    size_t stored;        /* image + 2 vectors */
+    size_t whole;         /* with the sfp_slot itself */
+} slot_size;
+
+static bool measure_slot(const sfp_buffer_options *opt, slot_size *s)
+{
+    return padded(opt->image_bytes, &s->image) && padded((size_t)opt->dim * sizeof(float), &s->vector) &&
+           sfp__add_size(s->image, 2 * s->vector, &s->stored) && sfp__add_size(s->stored, sizeof(sfp_slot), &s->whole);
+}
+
+/* Cuts the workspace into its pieces; with base NULL it only measures. Its size fits: ints times some bytes. */
+static size_t layout(sfp_buffer *b, char *base)
+{
+    size_t batch = (size_t)b->max_batch, m = (size_t)b->opt.slots, n = batch > m ? batch : m, at = 0;
+    struct {
+        void *piece;
+        size_t bytes;
+    } pieces[] = {
+        {&b->u_nu, batch * sizeof(double)},  {&b->u_batch, batch * sizeof(double)}, {&b->u_buffer, batch * sizeof(double)},
+        {&b->weight, n * sizeof(double)},    {&b->score, m * sizeof(float)},        {&b->order, n * sizeof(int)},
+        {&b->retained, batch * sizeof(int)}, {&b->replaced, batch * sizeof(int)},
+    };
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        if (base) {
+            void *p = base + at;
+            memcpy(pieces[i].piece, &p, sizeof p);
+        }
+        at += (pieces[i].bytes + SFP_ALIGN - 1) & ~(size_t)(SFP_ALIGN - 1);
+    }
+    return at;
+}
+
+sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_buffer **out, sfp_error *err)
+{
+    const sfp_buffer_method *method = sfp__buffer_method_find(opt->method);
+    if (!method)
+        return sfp__fail(err, SFP_ENOTFOUND, "no buffer method '%s'", opt->method ? opt->method : "");
+    if (opt->slots < 0 || opt->dim < 1 || max_batch < 1)
+        return sfp__fail(err, SFP_EINVAL, "buffer: %d slots of dimension %d for batches of %d; expected at least 0, 1 and 1",
+                         opt->slots, opt->dim, max_batch);
+
+    size_t m = method->keeps_nothing ? 0 : (size_t)opt->slots, bytes = 0;
+    slot_size each;
+    if (!measure_slot(opt, &each) || !sfp__mul_size(m, each.whole, &bytes))
+        return sfp__fail(err, SFP_ELIMIT, "buffer: %d slots with pictures of %zu bytes do not fit the address space", opt->slots,
+                         opt->image_bytes);
+    if (opt->budget && bytes > opt->budget)
+        return sfp__fail(err, SFP_ELIMIT, "buffer: %d slots of %zu bytes take %zu, the budget is %zu: %zu slots would fit",
+                         opt->slots, each.whole, bytes, opt->budget, opt->budget / each.whole);
+
+    sfp_status status = SFP_OK;
+    size_t wanted = sizeof(sfp_buffer);
+    sfp_buffer *b = sfp__calloc(1, wanted);
+    if (!b)
+        return sfp__fail_nomem(err, wanted);
+    b->opt = *opt;
+    b->opt.slots = (int)m;
+    b->opt.method = method->name;
+    b->method = method;
+    b->max_batch = max_batch;
+    b->bytes = bytes;
+
+    wanted = layout(b, NULL);
+    b->work = sfp__calloc(1, wanted);
+    if (!b->work)
+        goto nomem;
+    layout(b, b->work);
+    if (m > 0) {
+        wanted = m * sizeof *b->slot;
+        b->slot = sfp__calloc(m, sizeof *b->slot);
+        if (!b->slot)
+            goto nomem;
+        wanted = m * each.stored;
+        b->store = sfp__calloc(m, each.stored);
+        if (!b->store)
+            goto nomem;
+    }
+    char *query = m > 0 ? (char *)b->store + m * each.image : NULL;
+    for (size_t i = 0; i < m; i++) {
+        b->slot[i].image = (uint8_t *)b->store + i * each.image;
+        b->slot[i].query = (float *)(void *)(query + i * each.vector);
+        b->slot[i].mean_embed = (float *)(void *)(query + (m + i) * each.vector);
+    }
+    *out = b;
+    return SFP_OK;
+
+nomem:
+    status = sfp__fail_nomem(err, wanted);
+    sfp__buffer_free(b);
+    return status;
+}
+
+void sfp__buffer_free(sfp_buffer *b)
+{
+    if (!b)
+        return;
+    sfp__free(b->store);
+    sfp__free(b->slot);
+    sfp__free(b->work);
+    sfp__free(b);
+}
+
+/* -------------------------------------------------------------------- access */
+
+const sfp_buffer_options *sfp__buffer_options(const sfp_buffer *b)
+{
+    return &b->opt;
+}
+
+const sfp_buffer_method *sfp__buffer_method_of(const sfp_buffer *b)
+{
+    return b->method;
+}
+
+int sfp__buffer_filled(const sfp_buffer *b)
+{
+    return b->filled;
+}
+
+uint64_t sfp__buffer_seen(const sfp_buffer *b)
+{
+    return b->seen;
+}
+
+sfp_slot *sfp__buffer_slot(sfp_buffer *b, int i)
+{
+    return &b->slot[i];
+}
+
+size_t sfp__buffer_bytes(const sfp_buffer *b)
+{
+    return b->bytes;
+}
+
+sfp_status sfp__buffer_restore(sfp_buffer *b, int filled, uint64_t seen, sfp_error *err)
+{
+    if (filled < 0 || filled > b->opt.slots || (uint64_t)filled > seen)
+        return sfp__fail(err, SFP_EINVAL, "buffer: %d slots filled of %d, %llu samples seen", filled, b->opt.slots,
+                         (unsigned long long)seen);
+    for (int i = 0; i < filled; i++)
+        if (b->slot[i].image_size > b->opt.image_bytes)
+            return sfp__fail(err, SFP_ELIMIT, "buffer: slot %d has a picture of %zu bytes, at most %zu fit", i,
+                             b->slot[i].image_size, b->opt.image_bytes);
+    b->filled = filled;
+    b->seen = seen;
+    return SFP_OK;
+}
+
+/* ---------------------------------------------------------------------- draw */
+
+/* The first r cards of a shuffled deck. The deck is made anew each time: what is drawn depends on the random numbers alone,
+ * not on earlier draws, which a checkpoint does not hold. */
+int sfp__buffer_draw(sfp_buffer *b, int r, sfp_rng *rng, int *slots)
+{
+    int *deck = b->order, n = b->filled, count = r < n ? r : n;
+    for (int i = 0; i < n; i++)
+        deck[i] = i;
+    for (int i = 0; i < count; i++) {
+        int k = i + (int)sfp__rng_below(rng, (uint32_t)(n - i));
+        slots[i] = deck[k];
+        deck[k] = deck[i];
+    }
+    return count > 0 ? count : 0;
+}
+
+/* -------------------------------------------------------------------- update */
+
+void sfp__buffer_put(sfp_buffer *b, int i, const sfp_buffer_batch *batch, int k)
+{
+    sfp_slot *slot = &b->slot[i];
+    size_t dim = (size_t)b->opt.dim, row = dim * sizeof(float);
+    slot->label = batch->label[k];
+    slot->id = batch->id[k];
+    slot->born = batch->now;
+    slot->image_size = batch->image_size[k];
+    if (slot->image_size > 0)
+        memcpy(slot->image, batch->image[k], slot->image_size);
+    slot->has_query = batch->query && batch->has_query && batch->has_query[k];
+    if (slot->has_query)
+        memcpy(slot->query, batch->query + (size_t)k * dim, row);
+    else
+        memset(slot->query, 0, row); /* not the one of the sample before: slots are saved whole */
+    if (batch->mean_embed)
+        memcpy(slot->mean_embed, batch->mean_embed + (size_t)k * dim, row);
+    else
+        memset(slot->mean_embed, 0, row);
+}
+
+int sfp__buffer_fill(sfp_buffer *b, const sfp_buffer_batch *batch)
+{
+    int stored = 0;
+    while (stored < batch->b && b->filled < b->opt.slots) {
+        sfp__buffer_put(b, b->filled++, batch, stored++);
+        b->seen++;
+    }
+    return stored;
+}
+
+static sfp_status check_batch(const sfp_buffer *b, const sfp_buffer_batch *batch, sfp_error *err)
+{
+    const char *name = b->method->name;
+    if (batch->b < 0 || batch->b > b->max_batch)
+        return sfp__fail(err, SFP_EINVAL, "buffer '%s': a batch of %d samples, expected 0 to %d", name, batch->b, b->max_batch);
+    if (batch->b == 0)
+        return SFP_OK;
+    if (!batch->label || !batch->id || !batch->image || !batch->image_size)
+        return sfp__fail(err, SFP_EINVAL, "buffer '%s': a batch without labels, ids, pictures or their sizes", name);
+    if ((b->method->needs & SFP_NEED_SCORE) && (!batch->score || !batch->mean_embed || !batch->fingerprint))
+        return sfp__fail(err, SFP_EINVAL, "buffer '%s' needs scores, mean embeddings and the fingerprint, the batch has not all",
+                         name);
+    for (int i = 0; i < batch->b; i++) {
+        if (batch->image_size[i] > b->opt.image_bytes)
+            return sfp__fail(err, SFP_ELIMIT,
+                             "buffer '%s': sample %d of the batch (id %llu) is a picture of %zu bytes, at most %zu fit", name, i,
+                             (unsigned long long)batch->id[i], batch->image_size[i], b->opt.image_bytes);
+        if (batch->image_size[i] > 0 && !batch->image[i])
+            return sfp__fail(err, SFP_EINVAL, "buffer '%s': sample %d of the batch (id %llu) has no picture", name, i,
+                             (unsigned long long)batch->id[i]);
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__buffer_update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change,
+                              sfp_error *err)
+{
+    sfp_buffer_change what = {.retained = b->retained, .replaced = b->replaced};
+    sfp_status status = check_batch(b, batch, err);
+    if (status == SFP_OK && batch->b > 0)
+        status = b->method->update(b, batch, rng, &what, err);
+    if (status == SFP_OK && change)
+        *change = what;
+    return status;
+}

@@ -1,0 +1,148 @@
+/* The rehearsal buffer: a fixed number of slots under a byte budget, and the
+ * methods that decide what is kept and dropped (SPEC sections 7 and 12).
+ *
+ * A slot holds everything a replay needs: the picture (8-bit pixels at input
+ * size, or the original compressed bytes), label, query, mean embedding, age
+ * and source id. All of it is allocated when the buffer is made.
+ *
+ * Methods see scores, labels and what else they declare, never the model. To
+ * add one: write buffer_NAME.c with its `const sfp_buffer_method`, and add a
+ * row to buffer_internal.h and to the table in buffer.c. */
+#ifndef SFP_BUFFER_BUFFER_H
+#define SFP_BUFFER_BUFFER_H
+
+#include "base/error.h"
+#include "base/need.h"
+#include "base/rng.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sfp_buffer sfp_buffer;
+
+typedef enum sfp_drop_rule { SFP_DROP_ALG2, SFP_DROP_EQ8 } sfp_drop_rule;
+typedef enum sfp_nu_rule { SFP_NU_AT_LEAST_ONE, SFP_NU_RESERVOIR } sfp_nu_rule;
+
+typedef struct sfp_buffer_options {
+    int slots;          /* m */
+    int dim;            /* D */
+    size_t image_bytes; /* most bytes a picture takes: S*S*3, or the limit for compressed bytes */
+    size_t budget;      /* bytes the slots may take together; 0: no limit but their number */
+    sfp_drop_rule drop;
+    sfp_nu_rule nu;
+    const char *method; /* "streamfp", "er", "none", ... */
+} sfp_buffer_options;
+
+sfp_buffer_options sfp__buffer_options_defaults(void); /* streamfp, 102 slots, alg2, at least one; dim and image_bytes are 0 */
+
+typedef struct sfp_slot {
+    int32_t label;
+    uint64_t id;       /* of the source */
+    uint64_t born;     /* timestamp at which it was stored */
+    size_t image_size; /* bytes of the picture that are used */
+    uint8_t *image;    /* (image_bytes) */
+    bool has_query;
+    float *query;      /* (D) */
+    float *mean_embed; /* (D) */
+} sfp_slot;
+
+/* One arriving batch, as offered to the buffer. Always there: label, id, image, image_size. A method that needs the score
+ * needs mean_embed, score and fingerprint too; else they may be NULL, and the slots get zeros for mean_embed. query and
+ * has_query may be NULL: no query is known. */
+typedef struct sfp_buffer_batch {
+    int b;
+    uint64_t now;                /* timestamp */
+    const int32_t *label;        /* (b) */
+    const uint64_t *id;          /* (b) */
+    const uint8_t *const *image; /* (b) pictures */
+    const size_t *image_size;    /* (b) */
+    const float *mean_embed;     /* (b, D) */
+    const float *query;          /* (b, D); rows with has_query[i] false are not known yet */
+    const bool *has_query;       /* (b) */
+    const float *score;          /* (b) similarity S(x), fingerprints after the steps */
+    const float *fingerprint;    /* (D) mean unit fingerprint: scores the slots, <mean_embed, fingerprint> */
+} sfp_buffer_batch;
+
+/* What an update did, for the event log. Arrays are the buffer's own and hold until the next update. */
+typedef struct sfp_buffer_change {
+    int stored;          /* samples 0..stored-1 went to free slots */
+    int nu;              /* replacements */
+    const int *retained; /* (nu) indices into the batch, in order of draw */
+    const int *replaced; /* (nu) slots they went to, all different */
+} sfp_buffer_change;
+
+typedef struct sfp_buffer_method {
+    const char *name;
+    const char *summary;
+    unsigned needs;     /* SFP_NEED_* */
+    bool keeps_nothing; /* no slots are made, whatever the options say */
+    /* The batch has been checked. On failure the buffer is as before. */
+    sfp_status (*update)(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err);
+} sfp_buffer_method;
+
+/* By name; NULL: unknown. All of them end with NULL. */
+const sfp_buffer_method *sfp__buffer_method_find(const char *name);
+extern const sfp_buffer_method *const sfp__buffer_methods[];
+
+/* Fails when the slots do not fit the budget, or the method is unknown. max_batch: the largest b that will be offered. All
+ * memory, workspace too, is taken here. */
+sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_buffer **out, sfp_error *err);
+void sfp__buffer_free(sfp_buffer *b);
+const sfp_buffer_options *sfp__buffer_options(const sfp_buffer *b); /* as in force: with "none", no slots */
+const sfp_buffer_method *sfp__buffer_method_of(const sfp_buffer *b);
+
+int sfp__buffer_filled(const sfp_buffer *b);    /* slots in use: 0..filled-1 */
+uint64_t sfp__buffer_seen(const sfp_buffer *b); /* n_seen */
+sfp_slot *sfp__buffer_slot(sfp_buffer *b, int i);
+size_t sfp__buffer_bytes(const sfp_buffer *b); /* of the slots, what the budget counts; the same for ever */
+/* For loading a checkpoint, once slots 0..filled-1 have been written: n_seen as given. */
+sfp_status sfp__buffer_restore(sfp_buffer *b, int filled, uint64_t seen, sfp_error *err);
+
+/* r distinct slots, uniformly, in random order (fewer when fewer are filled); returns how many. No allocation. Consumes one
+ * bounded draw (sfp__rng_below) a slot. */
+int sfp__buffer_draw(sfp_buffer *b, int r, sfp_rng *rng, int *slots);
+
+/* The method's update from an arriving batch; `change` may be NULL. No allocation. A batch that is refused changes nothing.
+ *
+ * Random numbers, in this order for ever (a checkpoint resumes in the middle of the sequence):
+ *   streamfp  nothing when all samples fit; else n_left doubles (u_nu), nu doubles (u_batch), nu doubles (u_buffer)
+ *   er        one bounded draw for each sample that does not fit
+ *   none      nothing */
+sfp_status sfp__buffer_update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change,
+                              sfp_error *err);
+
+/* score[i] = <mean_embed of slot i, fingerprint> for the filled slots: O(m*D), no picture is touched. */
+void sfp__buffer_score(const sfp_buffer *b, const float *fingerprint, float *score /* (filled) */);
+
+/* ------------------------------------------------ the pieces, pure functions */
+
+/* pi_i = 1 - (1/r_i) / sum(1/r), rank 1 = most similar; ties by lower index, NaN last. order: room for n ints. */
+void sfp__rank_probability(int n, const float *score, int *order, double *pi);
+
+/* count <= n indices of n without replacement, one uniform in [0,1) each: the first whose running weight exceeds u * total
+ * over what is left, in index order; when all weights left are zero they count as equal. Destroys `weight`. */
+void sfp__weighted_draw(int n, double *weight, int count, const double *uniform, int *out);
+
+/* How many are replaced: min(max(1, floor(b/2)), n_left, m, max(1, #{u_i * n_seen < m})), without the inner max for
+ * SFP_NU_RESERVOIR. n_seen counts what was just stored. */
+int sfp__buffer_nu(uint64_t n_seen, int m, int b, int n_left, const double *u_nu /* (n_left) */, sfp_nu_rule rule);
+
+/* The two draws of nu: of the n_left scores of Q, and of the m slots. */
+void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *score_slot, int nu,
+                       const double *u_batch /* (nu) */, const double *u_buffer /* (nu) */, sfp_drop_rule drop,
+                       int *iwork /* max(n_left,m) */, double *dwork /* max(n_left,m) */, int *retained /* into Q */,
+                       int *replaced);
+
+/* SPEC section 7 with the random numbers given, the three above in a row: what `verify buffer.json` checks. For a buffer that
+ * holds min(n_seen, m). Arrays sized by the caller: u_* (b), retained and replaced (b). score_buffer holds the slots as they
+ * are when Q is drawn, min(m, n_seen + stored) of them. */
+typedef struct sfp_buffer_plan {
+    int stored, nu;
+} sfp_buffer_plan;
+void sfp__buffer_plan(uint64_t n_seen, int m, int b, const float *score_batch, const float *score_buffer, const double *u_nu,
+                      const double *u_batch, const double *u_buffer, sfp_drop_rule drop, sfp_nu_rule nu,
+                      int *iwork /* max(b,m) */, double *dwork /* max(b,m) */, int *retained, int *replaced,
+                      sfp_buffer_plan *out);
+
+#endif

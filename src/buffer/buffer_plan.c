@@ -1,0 +1,93 @@
+/* The decisions of SPEC section 7 as pure functions: random numbers come in, indices go out.
+ *
+ * The arithmetic is the reference's (double, sums in index order), so that with the same random numbers the same indices come
+ * out, to the last bit of a running sum. */
+#include "buffer/buffer.h"
+
+#include "base/rank.h"
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* paper Eq. 7 */
+void sfp__rank_probability(int n, const float *score, int *order, double *pi)
+{
+    double sum = 0;
+    for (int r = 1; r <= n; r++)
+        sum += 1.0 / r;
+    sfp__rank_descending(n, score, order);
+    for (int r = 1; r <= n; r++)
+        pi[order[r - 1]] = 1 - 1.0 / r / sum;
+}
+
+/* What has been drawn gets weight -1 and counts for nothing, which tells it from a weight of 0. */
+void sfp__weighted_draw(int n, double *weight, int count, const double *uniform, int *out)
+{
+    for (int d = 0; d < count && d < n; d++) {
+        double total = 0;
+        for (int i = 0; i < n; i++)
+            if (weight[i] > 0)
+                total += weight[i];
+        if (total == 0) {
+            for (int i = 0; i < n; i++) {
+                if (weight[i] == 0) {
+                    weight[i] = 1;
+                    total += 1;
+                }
+            }
+        }
+        /* u < 1, so the running sum exceeds u * total at the last positive weight at the latest; should a caller's u be 1,
+         * `chosen` is that one. */
+        double target = uniform[d] * total, running = 0;
+        int chosen = 0;
+        for (int i = 0; i < n && !(running > target); i++) {
+            if (weight[i] > 0) {
+                running += weight[i];
+                chosen = i;
+            }
+        }
+        weight[chosen] = -1;
+        out[d] = chosen;
+    }
+}
+
+int sfp__buffer_nu(uint64_t n_seen, int m, int b, int n_left, const double *u_nu, sfp_nu_rule rule)
+{
+    int hits = 0;
+    for (int i = 0; i < n_left; i++)
+        hits += u_nu[i] * (double)n_seen < m;
+    if (rule == SFP_NU_AT_LEAST_ONE && hits < 1)
+        hits = 1;
+    int half = b / 2 > 1 ? b / 2 : 1;
+    return least(least(half, n_left), least(m, hits));
+}
+
+void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *score_slot, int nu, const double *u_batch,
+                       const double *u_buffer, sfp_drop_rule drop, int *iwork, double *dwork, int *retained, int *replaced)
+{
+    if (nu == 0)
+        return;
+    sfp__rank_probability(n_left, score_left, iwork, dwork);
+    sfp__weighted_draw(n_left, dwork, nu, u_batch, retained);
+    sfp__rank_probability(m, score_slot, iwork, dwork);
+    for (int i = 0; drop == SFP_DROP_ALG2 && i < m; i++)
+        dwork[i] = 1 - dwork[i];
+    sfp__weighted_draw(m, dwork, nu, u_buffer, replaced);
+}
+
+void sfp__buffer_plan(uint64_t n_seen, int m, int b, const float *score_batch, const float *score_buffer, const double *u_nu,
+                      const double *u_batch, const double *u_buffer, sfp_drop_rule drop, sfp_nu_rule nu, int *iwork,
+                      double *dwork, int *retained, int *replaced, sfp_buffer_plan *out)
+{
+    int stored = n_seen < (uint64_t)m ? least(b, m - (int)n_seen) : 0, n_left = b - stored;
+    *out = (sfp_buffer_plan){.stored = stored};
+    if (n_left == 0)
+        return;
+    out->nu = sfp__buffer_nu(n_seen + (uint64_t)stored, m, b, n_left, u_nu, nu);
+    sfp__buffer_pairs(n_left, score_batch + stored, m, score_buffer, out->nu, u_batch, u_buffer, drop, iwork, dwork, retained,
+                      replaced);
+    for (int i = 0; i < out->nu; i++)
+        retained[i] += stored;
+}

@@ -1,0 +1,57 @@
+/* Golden cases: what the parts of `streamfp verify` share. cmd_verify.c runs them; verify_backbone.c, verify_learner.c and
+ * verify_buffer.c recompute. */
+#ifndef SFP_CLI_VERIFY_H
+#define SFP_CLI_VERIFY_H
+
+#include "cli/json_out.h"
+
+#include "base/pool.h"
+#include "io/safetensors.h"
+#include "model/vit.h"
+
+#include <jansson.h>
+
+/* Tolerances of the reference: relative Euclidean error of a tensor. */
+#define SFP_VERIFY_VALUE 1e-4
+#define SFP_VERIFY_GRADIENT 1e-3
+#define SFP_VERIFY_UPDATE 1e-2
+
+typedef struct sfp_verify {
+    sfp_pool *pool;
+    bool json;
+    sfp_json_out out;
+    int tensors, failures; /* of the case at hand */
+} sfp_verify;
+
+typedef struct sfp_golden {
+    const char *dir;
+    json_t *config; /* config.json */
+    sfp_safetensors *batch, *state, *expect;
+    sfp_vit *vit;
+    int b, classes;
+    float *x;       /* (b, 3, S, S) */
+    int64_t *y;     /* (b) */
+    float *query;   /* (b, D), recomputed */
+    bool *checked;  /* (tensors of expect): compared, or an input */
+} sfp_golden;
+
+/* One line: name, error, tolerance, ok or FAIL. */
+void sfp__verify_line(sfp_verify *r, const char *name, double error, double tolerance);
+/* |found - expected| / |expected|, Euclidean; NaN when either side holds one. */
+double sfp__verify_error(const float *found, const float *expected, size_t n);
+/* Compares with a tensor of the expect file, which must have that shape. */
+sfp_status sfp__verify_compare(sfp_verify *r, sfp_golden *g, const char *name, const float *found, const int64_t *shape, int ndim,
+                               double tolerance, sfp_error *err);
+void sfp__verify_mark(sfp_golden *g, const char *name);
+
+/* DIR/NAME opened. */
+sfp_status sfp__verify_open(const sfp_golden *g, const char *name, sfp_safetensors **out, sfp_error *err);
+/* Tensors of exactly this shape; *out is newly allocated. */
+sfp_status sfp__verify_floats(const sfp_safetensors *st, const char *name, const int64_t *shape, int ndim, float **out, sfp_error *err);
+sfp_status sfp__verify_labels(const sfp_safetensors *st, const char *name, int n, int classes, int64_t **out, sfp_error *err);
+
+sfp_status sfp__verify_backbone(sfp_verify *r, sfp_golden *g, sfp_error *err);
+sfp_status sfp__verify_learner(sfp_verify *r, sfp_golden *g, sfp_error *err);
+sfp_status sfp__verify_buffer(sfp_verify *r, const char *path, sfp_error *err);
+
+#endif

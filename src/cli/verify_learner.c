@@ -1,0 +1,376 @@
+/* The learner's part of a golden case: prefixes, similarity, coreset, both losses and every gradient, the state after 1 and 5
+ * steps, and after a task boundary after 10. Updates are compared as differences from the state they began with: that is
+ * what an optimiser gets wrong. */
+#include "cli/verify.h"
+
+#include "base/mem.h"
+#include "buffer/buffer.h"
+#include "learner/trainer.h"
+#include "select/select.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct learner_case {
+    sfp_golden *g;
+    sfp_verify *r;
+    sfp_trainer *trainer;
+    sfp_fp *fp;
+    int b, mem, D, lo, hi, tasks, task, each, mask_rows;
+    float *mem_x; /* (mem, 3, S, S) */
+    int64_t *mem_y;
+    float *mean_embed, *score, *unit;  /* (b, D) (b) (D) */
+    const float **xs;                  /* (b + mem) */
+    int32_t *label;
+    float *weight, *query, *known;     /* (b + mem), (b + mem, D) in the order of a step, the same in the order x, mem_x */
+    bool *masked;
+    uint8_t *allowed; /* (classes) */
+    int *work;        /* (6 * b): order, selector's room, picks */
+    float losses[10];
+    int steps;
+} learner_case;
+
+/* ------------------------------------------------------------------ reading */
+
+static sfp_status config_number(const sfp_golden *g, const char *key, double min, double max, double *out, sfp_error *err)
+{
+    json_t *v = json_object_get(g->config, key);
+    double x = json_is_boolean(v) ? json_is_true(v) : json_number_value(v);
+    if (!v || (!json_is_number(v) && !json_is_boolean(v)) || !(x >= min && x <= max))
+        return sfp__fail(err, SFP_EFORMAT, "%s/config.json: '%s' is %s, expected %g to %g", g->dir, key, v ? "out of range" : "missing", min, max);
+    *out = x;
+    return SFP_OK;
+}
+
+static sfp_status options_from(learner_case *c, sfp_trainer_options *o, sfp_error *err)
+{
+    const sfp_golden *g = c->g;
+    double pool = 0, tasks = 0, task = 0, length = 0, attune = 0, residual = 0, topk = 0, mu = 0, lr = 0, lo = 0, hi = 0;
+    const struct {
+        const char *key;
+        double min, max, *to;
+    } list[] = {{"pool", 1, 65536, &pool},          {"tasks", 1, 65536, &tasks},        {"task", 0, 65535, &task},
+                {"length", 2, 256, &length},        {"attune", 0, 1, &attune},          {"attune_residual", 0, 1, &residual},
+                {"attune_topk", 1, 3, &topk},       {"ortho_mu", 0, 1e6, &mu},          {"lr", 0, 1e3, &lr},
+                {"classes_lo", 0, g->classes, &lo}, {"classes_hi", 0, g->classes, &hi}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        sfp_status s = config_number(g, list[i].key, list[i].min, list[i].max, list[i].to, err);
+        if (s)
+            return s;
+    }
+    json_t *layers = json_object_get(g->config, "layers");
+    size_t n = json_array_size(layers);
+    if (n < 1)
+        return sfp__fail(err, SFP_EFORMAT, "%s/config.json: 'layers' is not a list of layers", g->dir);
+    o->fp = sfp__fp_options_defaults();
+    o->fp.first_layer = (int)json_integer_value(json_array_get(layers, 0));
+    o->fp.last_layer = o->fp.first_layer + (int)n - 1;
+    o->fp.pool = (int)pool;
+    o->fp.tasks = (int)tasks;
+    o->fp.length = (int)length;
+    o->fp.attune = attune > 0;
+    o->fp.attune_residual = residual > 0;
+    o->fp.attune_topk = (int)topk;
+    o->fp.ortho_mu = (float)mu;
+    o->fp.classes = g->classes;
+    o->adam = sfp__adam_defaults();
+    o->adam.lr = (float)lr;
+    o->max_batch = c->b + c->mem;
+    c->tasks = (int)tasks;
+    c->task = (int)task;
+    c->each = (int)pool / (int)tasks;
+    c->lo = (int)lo;
+    c->hi = (int)hi;
+    return SFP_OK;
+}
+
+/* All learnable values from a state file, spans of `task`, Adam from the start. */
+static sfp_status load_state(learner_case *c, const sfp_safetensors *st, int task, sfp_error *err)
+{
+    int count;
+    sfp_param **params = sfp__fp_params(c->fp, &count);
+    for (int i = 0; i < count; i++) {
+        float *values = NULL;
+        sfp_status s = sfp__verify_floats(st, params[i]->name, params[i]->shape, params[i]->ndim, &values, err);
+        if (s)
+            return s;
+        memcpy(params[i]->data, values, (size_t)params[i]->rows * params[i]->width * sizeof *values);
+        sfp__free(values);
+        sfp__param_reset_adam(params[i], 0, params[i]->rows);
+    }
+    return sfp__fp_restore(c->fp, task, task * c->each, (task + 1) * c->each, err);
+}
+
+static sfp_status prepare(learner_case *c, sfp_error *err)
+{
+    sfp_golden *g = c->g;
+    const sfp_vit_config *v = sfp__vit_config(g->vit);
+    const sfp_tensor *mem;
+    sfp_status s = sfp__safetensors_need(g->batch, "mem_x", &mem, err);
+    if (s)
+        return s;
+    if (mem->ndim != 4 || mem->shape[0] < 1 || mem->shape[0] > 100000)
+        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'mem_x' holds no pictures", sfp__safetensors_path(g->batch));
+    c->b = g->b;
+    c->mem = (int)mem->shape[0];
+    c->D = v->dim;
+    sfp_trainer_options o = {0};
+    if ((s = sfp__verify_floats(g->batch, "mem_x", (int64_t[]){c->mem, 3, v->img_size, v->img_size}, 4, &c->mem_x, err)) ||
+        (s = sfp__verify_labels(g->batch, "mem_y", c->mem, g->classes, &c->mem_y, err)) || (s = options_from(c, &o, err)) ||
+        (s = sfp__trainer_create(g->vit, c->r->pool, &o, &c->trainer, err)))
+        return s;
+    c->fp = sfp__trainer_fp(c->trainer);
+    size_t n = (size_t)(c->b + c->mem), b = (size_t)c->b, D = (size_t)c->D;
+    c->mean_embed = sfp__malloc(b * D * sizeof(float));
+    c->score = sfp__malloc(b * sizeof(float));
+    c->unit = sfp__malloc(D * sizeof(float));
+    c->xs = sfp__malloc(n * sizeof *c->xs);
+    c->label = sfp__malloc(n * sizeof *c->label);
+    c->weight = sfp__malloc(n * sizeof *c->weight);
+    c->query = sfp__malloc(n * D * sizeof(float));
+    c->known = sfp__malloc(n * D * sizeof(float));
+    c->masked = sfp__malloc(n * sizeof *c->masked);
+    c->allowed = sfp__calloc((size_t)g->classes, 1);
+    c->work = sfp__malloc(6 * b * sizeof *c->work);
+    if (!c->mean_embed || !c->score || !c->unit || !c->xs || !c->label || !c->weight || !c->query || !c->known || !c->masked ||
+        !c->allowed || !c->work)
+        return sfp__fail_nomem(err, n * D * sizeof(float));
+    for (int i = c->lo; i < c->hi; i++)
+        c->allowed[i] = 1;
+    return load_state(c, g->state, c->task, err);
+}
+
+static void release(learner_case *c)
+{
+    sfp__trainer_free(c->trainer);
+    void *all[] = {c->mem_x, c->mem_y, c->mean_embed, c->score, c->unit, (void *)c->xs, c->label, c->weight, c->query, c->known, c->masked,
+                   c->allowed, c->work};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        sfp__free(all[i]);
+}
+
+/* ---------------------------------------------------------------- computing */
+
+static size_t pixels(const learner_case *c)
+{
+    size_t side = (size_t)sfp__vit_config(c->g->vit)->img_size;
+    return 3 * side * side;
+}
+
+/* Sample i of x (from >= 0) or of mem_x goes to place `at` of a step. */
+static void place(learner_case *c, int at, int i, bool mem, float weight, bool masked)
+{
+    c->xs[at] = (mem ? c->mem_x : c->g->x) + (size_t)i * pixels(c);
+    c->label[at] = (int32_t)(mem ? c->mem_y[i] : c->g->y[i]);
+    c->weight[at] = weight;
+    c->masked[at] = masked;
+    memcpy(c->query + (size_t)at * (size_t)c->D, c->known + (size_t)(mem ? c->b + i : i) * (size_t)c->D, (size_t)c->D * sizeof(float));
+}
+
+static sfp_train_batch batch_of(learner_case *c, int n, int queries, int terms)
+{
+    return (sfp_train_batch){.n = n, .x = c->xs, .label = c->label, .weight = c->weight, .masked = c->masked, .allowed = c->allowed,
+                             .query = c->query, .queries = queries, .terms = terms};
+}
+
+/* Similarity of x and the coreset of half of it (paper mode, as the reference's cases); returns how many were picked. */
+static int pick(learner_case *c, int *picked)
+{
+    const sfp_select_options half = {.sigma = 0.5, .mode = SFP_CORESET_PAPER};
+    sfp__fp_mean_unit(c->fp, c->unit);
+    for (int i = 0; i < c->b; i++) {
+        double s = 0;
+        for (int k = 0; k < c->D; k++)
+            s += (double)c->mean_embed[(size_t)i * (size_t)c->D + (size_t)k] * (double)c->unit[k];
+        c->score[i] = (float)s;
+    }
+    int *order = c->work;
+    sfp__rank_descending(c->b, c->score, order);
+    return sfp__coreset_window(c->b, order, &half, picked);
+}
+
+static sfp_status check_selection(learner_case *c, sfp_error *err)
+{
+    sfp_golden *g = c->g;
+    const sfp_tensor *t;
+    int *picked = c->work + 5 * c->b, n = pick(c, picked);
+    sfp_status s = sfp__verify_compare(c->r, g, "similarity", c->score, (int64_t[]){c->b}, 1, SFP_VERIFY_VALUE, err);
+    if (s || (s = sfp__safetensors_need(g->expect, "coreset_half", &t, err)))
+        return s;
+    int64_t *want = NULL;
+    if ((s = sfp__verify_labels(g->expect, "coreset_half", (int)t->count, c->b, &want, err)))
+        return s;
+    bool same = n == (int)t->count;
+    for (int i = 0; same && i < n; i++)
+        same = picked[i] == want[i];
+    sfp__free(want);
+    sfp__verify_line(c->r, "coreset_half", same ? 0 : INFINITY, 0);
+    sfp__verify_mark(g, "coreset_half");
+    double *pi = sfp__malloc((size_t)c->b * sizeof *pi);
+    float *pif = sfp__malloc((size_t)c->b * sizeof *pif);
+    if (pi && pif) {
+        sfp__rank_probability(c->b, c->score, c->work, pi);
+        for (int i = 0; i < c->b; i++)
+            pif[i] = (float)pi[i];
+        s = sfp__verify_compare(c->r, g, "rank_probability", pif, (int64_t[]){c->b}, 1, SFP_VERIFY_VALUE, err);
+    } else {
+        s = sfp__fail_nomem(err, (size_t)c->b * sizeof *pi);
+    }
+    sfp__free(pi);
+    sfp__free(pif);
+    return s;
+}
+
+static sfp_status check_prefixes(learner_case *c, sfp_error *err)
+{
+    sfp_status s = sfp__fp_prepare(c->fp, err);
+    if (s)
+        return s;
+    const sfp_fp_view *v = sfp__fp_view(c->fp);
+    size_t b = (size_t)c->b, D = (size_t)c->D, half = (size_t)v->length / 2 * D, pool = (size_t)sfp__fp_options(c->fp)->pool;
+    float *room = sfp__malloc((2 * b * pool + b * D + 3 * b * 2 * half) * sizeof *room);
+    if (!room)
+        return sfp__fail_nomem(err, b * pool * sizeof *room);
+    float *alpha = room, *norm = alpha + b * pool, *work = norm + b * pool, *e = work + b * D, *part = e + 2 * b * half;
+    for (int l = 0; !s && l < v->layers; l++) {
+        sfp__fp_compose(v, l, c->b, c->known, (int)pool, alpha, norm, work, e);
+        for (int side = 0; !s && side < 2; side++) {
+            char name[32];
+            (void)snprintf(name, sizeof name, "prefix_%c_%d", side ? 'v' : 'k', v->layer[l]);
+            for (size_t i = 0; i < b; i++)
+                memcpy(part + i * half, e + i * 2 * half + (size_t)side * half, half * sizeof *part);
+            s = sfp__verify_compare(c->r, c->g, name, part, (int64_t[]){c->b, v->length / 2, c->D}, 3, SFP_VERIFY_VALUE, err);
+        }
+    }
+    sfp__free(room);
+    return s;
+}
+
+static sfp_status check_gradients(learner_case *c, const char *tag, int n, int terms, sfp_error *err)
+{
+    sfp_train_batch batch = batch_of(c, n, 0, terms);
+    sfp_train_result result;
+    char name[96];
+    int count;
+    sfp_status s = sfp__trainer_gradients(c->trainer, &batch, &result, err);
+    if (s)
+        return s;
+    (void)snprintf(name, sizeof name, "loss_%s", tag);
+    float loss = (float)result.loss;
+    s = sfp__verify_compare(c->r, c->g, name, &loss, (int64_t[]){1}, 1, SFP_VERIFY_VALUE, err);
+    sfp_param **params = sfp__fp_params(c->fp, &count);
+    for (int i = 0; !s && i < count; i++) {
+        (void)snprintf(name, sizeof name, "grad_%s.%s", tag, params[i]->name);
+        s = sfp__verify_compare(c->r, c->g, name, params[i]->grad, params[i]->shape, params[i]->ndim, SFP_VERIFY_GRADIENT, err);
+    }
+    return s;
+}
+
+/* The values as they are, minus those of `from`, against the expected ones minus the same. */
+static sfp_status check_update(learner_case *c, int step, const sfp_safetensors *from, sfp_error *err)
+{
+    int count;
+    sfp_param **params = sfp__fp_params(c->fp, &count);
+    for (int i = 0; i < count; i++) {
+        const sfp_param *p = params[i];
+        char name[96];
+        float *before = NULL, *want = NULL, *found = NULL;
+        size_t n = (size_t)p->rows * p->width;
+        (void)snprintf(name, sizeof name, "step%d.%s", step, p->name);
+        sfp_status s = sfp__verify_floats(from, p->name, p->shape, p->ndim, &before, err);
+        if (!s)
+            s = sfp__verify_floats(c->g->expect, name, p->shape, p->ndim, &want, err);
+        if (!s && !(found = sfp__malloc(n * sizeof *found)))
+            s = sfp__fail_nomem(err, n * sizeof *found);
+        for (size_t k = 0; !s && k < n; k++) {
+            found[k] = p->data[k] - before[k];
+            want[k] -= before[k];
+        }
+        if (!s) {
+            sfp__verify_line(c->r, name, sfp__verify_error(found, want, n), SFP_VERIFY_UPDATE);
+            sfp__verify_mark(c->g, name);
+        }
+        sfp__free(before);
+        sfp__free(want);
+        sfp__free(found);
+        if (s)
+            return s;
+    }
+    return SFP_OK;
+}
+
+/* Five timestamps on the same batch and the same replay, as the reference makes them. */
+static sfp_status five_steps(learner_case *c, const sfp_safetensors *from, sfp_error *err)
+{
+    int first = c->steps;
+    sfp_status s = SFP_OK;
+    for (int k = 0; !s && k < 5; k++) {
+        int *picked = c->work + 5 * c->b, n = pick(c, picked);
+        for (int i = 0; i < n; i++)
+            place(c, i, picked[i], false, 1.0f / (float)n, false);
+        for (int i = 0; i < c->mem; i++)
+            place(c, n + i, i, true, 1.0f / (float)c->mem, false);
+        sfp_train_batch batch = batch_of(c, n + c->mem, 0, 2);
+        sfp_train_result result = {0};
+        s = sfp__trainer_step(c->trainer, &batch, &result, err);
+        c->losses[c->steps++] = (float)result.loss;
+        if (!s && ((k == 0 && first == 0) || k == 4))
+            s = check_update(c, c->steps, from, err);
+    }
+    return s;
+}
+
+static sfp_status check_logits(learner_case *c, const char *name, sfp_error *err)
+{
+    for (int i = 0; i < c->b; i++)
+        place(c, i, i, false, 1.0f / (float)c->b, false);
+    sfp_train_batch batch = batch_of(c, c->b, c->b, 1); /* queries computed by the pass itself */
+    sfp_train_result result = {0};
+    sfp_status s = sfp__trainer_gradients(c->trainer, &batch, &result, err);
+    return s ? s : sfp__verify_compare(c->r, c->g, name, result.logits, (int64_t[]){c->b, c->g->classes}, 2, SFP_VERIFY_VALUE, err);
+}
+
+static sfp_status run_case(learner_case *c, sfp_error *err)
+{
+    sfp_golden *g = c->g;
+    sfp_status s = prepare(c, err);
+    for (int i = 0; !s && i < c->b + c->mem; i++)
+        c->xs[i] = (i < c->b ? g->x : c->mem_x) + (size_t)(i < c->b ? i : i - c->b) * pixels(c);
+    if (s || (s = sfp__trainer_embed(c->trainer, c->b, c->xs, c->mean_embed, err)) ||
+        (s = sfp__trainer_queries(c->trainer, c->b + c->mem, c->xs, c->known, err)) || (s = check_prefixes(c, err)) ||
+        (s = check_selection(c, err)) || (s = check_logits(c, "logits", err)))
+        return s;
+    for (int i = 0; i < c->b; i++)
+        place(c, i, i, false, 1.0f / (float)c->b, true);
+    if ((s = check_gradients(c, "masked", c->b, 1, err)))
+        return s;
+    for (int i = 0; i < c->b; i++)
+        place(c, i, i, false, 1.0f / (float)c->b, false);
+    for (int i = 0; i < c->mem; i++)
+        place(c, c->b + i, i, true, 1.0f / (float)c->mem, false);
+    if ((s = check_gradients(c, "replay", c->b + c->mem, 2, err)) || (s = five_steps(c, g->state, err)))
+        return s;
+    if (sfp__safetensors_find(g->expect, "step10.last.bias")) {
+        sfp_safetensors *boundary = NULL;
+        s = sfp__verify_open(g, "state_boundary.safetensors", &boundary, err);
+        if (!s)
+            s = load_state(c, boundary, c->task + 1, err);
+        if (!s)
+            s = five_steps(c, boundary, err);
+        sfp__safetensors_close(boundary);
+        if (s)
+            return s;
+    }
+    s = sfp__verify_compare(c->r, g, "losses", c->losses, (int64_t[]){c->steps}, 1, SFP_VERIFY_VALUE, err);
+    return s ? s : check_logits(c, "logits_after", err);
+}
+
+sfp_status sfp__verify_learner(sfp_verify *r, sfp_golden *g, sfp_error *err)
+{
+    learner_case c = {.g = g, .r = r};
+    sfp_status s = run_case(&c, err);
+    release(&c);
+    return s;
+}

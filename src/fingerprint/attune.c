@@ -1,0 +1,356 @@
+/* Rows are worked on in chunks of CHUNK components of one layer: the fixed
+ * grain of the pool, and the rows of one matrix product. */
+#include "fingerprint/attune.h"
+
+#include "base/mem.h"
+#include "compute/gemm.h"
+#include "compute/kernels.h"
+#include "compute/vec.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAPS = SFP_ATTUNE_MAPS, CHUNK = 16 };
+
+typedef struct worker {
+    float *h, *g, *y; /* (CHUNK*Lp, D) each */
+} worker;
+
+struct sfp_attune {
+    sfp_attune_options opt;
+    int D;
+    sfp_pool *threads;
+    const sfp_kernels *kernels;
+    sfp_gemm_weight *k[MAPS], *v[MAPS], *k_t[MAPS], *v_t[MAPS];
+    sfp_gemm_op *op_k[CHUNK + 1], *op_v[CHUNK + 1], *op_k_t[CHUNK + 1], *op_v_t[CHUNK + 1]; /* by components */
+    float *map;   /* (layers, pool, MAPS, Lp, D): outputs of the maps */
+    float *der;   /* (layers, learning, MAPS, Lp, D) panels a chunk: derivatives of GELU */
+    float *gate;  /* (layers, pool, Lp, MAPS) */
+    float *part;  /* (layers, chunks, MAPS*D + MAPS): partial sums of the gate's gradient */
+    int valid;    /* maps of components [0, valid) are those of frozen values */
+    int chunks;   /* a layer, at most */
+    worker *workers;
+};
+
+/* ------------------------------------------------------------ making, freeing */
+
+static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
+{
+    const sfp_vit_config *c = sfp__vit_config(vit);
+    size_t D = (size_t)c->dim, rows = CHUNK * (size_t)a->opt.length;
+    sfp_status s = SFP_OK;
+    for (int r = 0; !s && r < MAPS; r++) {
+        const sfp_vit_block_weights *b = &sfp__vit_weights(vit)->blocks[c->depth - MAPS + r];
+        const float *wk = b->qkv_w + D * D, *wv = b->qkv_w + 2 * D * D;
+        const struct {
+            sfp_gemm_weight **slot;
+            sfp_gemm_weight_desc d;
+        } list[] = {{&a->k[r], {.n = a->D, .k = a->D, .w = wk, .bias = b->qkv_b + D}},
+                    {&a->v[r], {.n = a->D, .k = a->D, .w = wv, .bias = b->qkv_b + 2 * D}},
+                    {&a->k_t[r], {.n = a->D, .k = a->D, .w = wk, .transposed = true}},
+                    {&a->v_t[r], {.n = a->D, .k = a->D, .w = wv, .transposed = true}}};
+        for (size_t i = 0; !s && i < sizeof list / sizeof *list; i++)
+            s = sfp__gemm_weight_create(&list[i].d, list[i].slot, err);
+    }
+    size_t layers = (size_t)a->opt.layers, pool = (size_t)a->opt.pool, Lp = (size_t)a->opt.length;
+    a->chunks = (a->opt.pool + CHUNK - 1) / CHUNK + 1; /* one more: frozen and learning parts are cut apart */
+    int threads = sfp__pool_threads(a->threads);
+    if (!s) {
+        a->map = sfp__calloc(layers * pool * MAPS * Lp * D, sizeof(float));
+        a->der = sfp__calloc(layers * (size_t)a->opt.learning * MAPS * Lp * D, sizeof(float));
+        a->gate = sfp__calloc(layers * pool * Lp * MAPS, sizeof(float));
+        a->part = sfp__calloc(layers * (size_t)a->chunks * (MAPS * D + MAPS), sizeof(float));
+        a->workers = sfp__calloc((size_t)threads, sizeof *a->workers);
+        if (!a->map || !a->der || !a->gate || !a->part || !a->workers)
+            s = sfp__fail_nomem(err, layers * pool * MAPS * Lp * D * sizeof(float));
+    }
+    for (int i = 0; !s && i < threads; i++) {
+        worker *w = &a->workers[i];
+        w->h = sfp__malloc(rows * D * sizeof(float));
+        w->g = sfp__malloc(rows * D * sizeof(float));
+        w->y = sfp__malloc(rows * D * sizeof(float));
+        if (!w->h || !w->g || !w->y)
+            s = sfp__fail_nomem(err, rows * D * sizeof(float));
+    }
+    return s;
+}
+
+sfp_status sfp__attune_create(sfp_vit *vit, sfp_pool *threads, const sfp_attune_options *opt, sfp_attune **out, sfp_error *err)
+{
+    if (sfp__vit_config(vit)->depth < MAPS)
+        return sfp__fail(err, SFP_EINVAL, "attunement needs a backbone of %d blocks or more, this one has %d", MAPS,
+                         sfp__vit_config(vit)->depth);
+    if (opt->topk < 1 || opt->topk > MAPS)
+        return sfp__fail(err, SFP_EINVAL, "attune-topk is %d, expected 1 to %d", opt->topk, MAPS);
+    sfp_attune *a = sfp__calloc(1, sizeof *a);
+    if (!a)
+        return sfp__fail_nomem(err, sizeof *a);
+    a->opt = *opt;
+    a->D = sfp__vit_config(vit)->dim;
+    a->threads = threads;
+    a->kernels = sfp__kernels();
+    sfp_status s = make(a, vit, err);
+    if (s)
+        sfp__attune_free(a);
+    else
+        *out = a;
+    return s;
+}
+
+void sfp__attune_free(sfp_attune *a)
+{
+    if (!a)
+        return;
+    for (int r = 0; r < MAPS; r++) {
+        sfp__gemm_weight_free(a->k[r]);
+        sfp__gemm_weight_free(a->v[r]);
+        sfp__gemm_weight_free(a->k_t[r]);
+        sfp__gemm_weight_free(a->v_t[r]);
+    }
+    for (int i = 0; i <= CHUNK; i++) {
+        sfp__gemm_op_free(a->op_k[i]);
+        sfp__gemm_op_free(a->op_v[i]);
+        sfp__gemm_op_free(a->op_k_t[i]);
+        sfp__gemm_op_free(a->op_v_t[i]);
+    }
+    for (int i = 0; a->workers && i < sfp__pool_threads(a->threads); i++) {
+        sfp__free(a->workers[i].h);
+        sfp__free(a->workers[i].g);
+        sfp__free(a->workers[i].y);
+    }
+    sfp__free(a->workers);
+    sfp__free(a->map);
+    sfp__free(a->der);
+    sfp__free(a->gate);
+    sfp__free(a->part);
+    sfp__free(a);
+}
+
+void sfp__attune_invalidate(sfp_attune *a)
+{
+    a->valid = 0;
+}
+
+static sfp_status need_ops(sfp_attune *a, int comps, sfp_error *err)
+{
+    int m = comps * a->opt.length, lanes = sfp__pool_threads(a->threads);
+    const struct {
+        sfp_gemm_op **op;
+        const sfp_gemm_weight *like;
+    } list[] = {{&a->op_k[comps], a->k[0]}, {&a->op_v[comps], a->v[0]}, {&a->op_k_t[comps], a->k_t[0]}, {&a->op_v_t[comps], a->v_t[0]}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        sfp_status s = *list[i].op ? SFP_OK : sfp__gemm_op_create(list[i].like, m, lanes, list[i].op, err);
+        if (s)
+            return s;
+    }
+    return SFP_OK;
+}
+
+/* -------------------------------------------------------------------- chunks */
+
+/* How [0, open) is cut: first the frozen part, then the learning part. */
+typedef struct cut {
+    int start, open, frozen_chunks, chunks;
+} cut;
+
+static cut cut_of(int start, int open)
+{
+    cut c = {.start = start, .open = open, .frozen_chunks = (start + CHUNK - 1) / CHUNK};
+    c.chunks = c.frozen_chunks + (open - start + CHUNK - 1) / CHUNK;
+    return c;
+}
+
+static void chunk_at(const cut *c, int i, int *first, int *n, bool *learns)
+{
+    *learns = i >= c->frozen_chunks;
+    *first = *learns ? c->start + (i - c->frozen_chunks) * CHUNK : i * CHUNK;
+    int end = *learns ? c->open : c->start;
+    *n = end - *first < CHUNK ? end - *first : CHUNK;
+}
+
+static float *map_at(const sfp_attune *a, int layer, int comp, int r)
+{
+    size_t Lp = (size_t)a->opt.length;
+    return a->map + (((size_t)layer * (size_t)a->opt.pool + (size_t)comp) * MAPS + (size_t)r) * Lp * (size_t)a->D;
+}
+
+/* Derivatives of map r of a learning chunk: n*Lp rows in panels, kept together. */
+static float *der_at(const sfp_attune *a, int layer, int offset, int n, int r)
+{
+    size_t comp = (size_t)a->opt.length * (size_t)a->D;
+    return a->der + ((size_t)layer * (size_t)a->opt.learning + (size_t)offset) * MAPS * comp + (size_t)r * (size_t)n * comp;
+}
+
+static float *gate_at(const sfp_attune *a, int layer, int comp)
+{
+    return a->gate + ((size_t)layer * (size_t)a->opt.pool + (size_t)comp) * (size_t)a->opt.length * MAPS;
+}
+
+/* g = softmax over the topk largest of W p + b (ties: lower index); the others are 0. */
+static void gate_row(const sfp_attune *a, const float *p, const float *w, const float *b, float *g)
+{
+    float z[MAPS], kept[MAPS], sum = 0;
+    bool keep[MAPS] = {false};
+    for (int r = 0; r < MAPS; r++)
+        z[r] = b[r] + sfp__dot(a->D, w + r * a->D, p);
+    float top = 0;
+    for (int k = 0; k < a->opt.topk; k++) {
+        int best = -1;
+        for (int r = 0; r < MAPS; r++)
+            if (!keep[r] && (best < 0 || z[r] > z[best]))
+                best = r;
+        keep[best] = true;
+        top = k == 0 ? z[best] : top;
+    }
+    for (int r = 0; r < MAPS; r++)
+        sum += kept[r] = keep[r] ? expf(z[r] - top) : 0;
+    for (int r = 0; r < MAPS; r++)
+        g[r] = kept[r] / sum;
+}
+
+typedef struct job {
+    sfp_attune *a;
+    cut cut;
+    const float *const *p;
+    const float *gate_w, *gate_b;
+    float *const *out;
+    const float *const *dout;
+    float *const *dp;
+} job;
+
+/* The maps of n components from `first` on of a layer; `offset` >= 0: learning, derivatives are kept. */
+static void run_maps(const job *j, int layer, int first, int n, int offset, int lane)
+{
+    sfp_attune *a = j->a;
+    worker *w = &a->workers[lane];
+    int D = a->D, Lp = a->opt.length, m = n * Lp;
+    const float *p = j->p[layer] + (size_t)first * (size_t)Lp * (size_t)D;
+    for (int r = 0; r < MAPS; r++) {
+        float *h = offset >= 0 ? der_at(a, layer, offset, n, r) : w->h;
+        sfp__gemm_run(a->op_k[n], lane, a->k[r], p, h);
+        a->kernels->gelu_fwd(m, D, h, sfp__gemm_panel(a->k[r]), offset >= 0, w->g);
+        sfp__gemm_run(a->op_v[n], lane, a->v[r], w->g, w->y);
+        int pw = sfp__gemm_panel(a->v[r]);
+        for (int row = 0; row < m; row++) {
+            float *to = map_at(a, layer, first + row / Lp, r) + (size_t)(row % Lp) * (size_t)D;
+            for (int c = 0; c < D; c += pw)
+                memcpy(to + c, w->y + (size_t)c * (size_t)m + (size_t)row * (size_t)pw, (size_t)pw * sizeof *to);
+        }
+    }
+}
+
+static void forward_piece(void *ctx, int piece, int lane)
+{
+    const job *j = ctx;
+    sfp_attune *a = j->a;
+    int layer = piece / j->cut.chunks, first, n, D = a->D, Lp = a->opt.length;
+    bool learns;
+    chunk_at(&j->cut, piece % j->cut.chunks, &first, &n, &learns);
+    int token = sfp__gemm_enter();
+    if (learns || first + n > a->valid)
+        run_maps(j, layer, first, n, learns ? first - j->cut.start : -1, lane);
+    sfp__gemm_leave(token);
+    for (int k = first; k < first + n; k++)
+        for (int i = 0; i < Lp; i++) {
+            size_t at = ((size_t)k * (size_t)Lp + (size_t)i) * (size_t)D;
+            const float *p = j->p[layer] + at;
+            float *g = gate_at(a, layer, k) + i * MAPS, *out = j->out[layer] + at;
+            const float *y[MAPS];
+            gate_row(a, p, j->gate_w, j->gate_b, g);
+            for (int r = 0; r < MAPS; r++)
+                y[r] = map_at(a, layer, k, r) + (size_t)i * (size_t)D;
+            for (int c = 0; c < D; c++)
+                out[c] = (a->opt.residual ? p[c] : 0) + g[0] * y[0][c] + g[1] * y[1][c] + g[2] * y[2][c];
+        }
+}
+
+sfp_status sfp__attune_fwd(sfp_attune *a, int start, int open, const float *const *p, const sfp_param *gate_w, const sfp_param *gate_b,
+                           float *const *out, sfp_error *err)
+{
+    job j = {.a = a, .cut = cut_of(start, open), .p = p, .gate_w = gate_w->data, .gate_b = gate_b->data, .out = out};
+    const int sizes[] = {CHUNK, start % CHUNK, (open - start) % CHUNK};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        sfp_status s = sizes[i] ? need_ops(a, sizes[i], err) : SFP_OK;
+        if (s)
+            return s;
+    }
+    sfp__pool_run(a->threads, a->opt.layers * j.cut.chunks, forward_piece, &j);
+    a->valid = start;
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------ backward */
+
+/* Through the maps of a learning chunk: dp += K_r^T (gelu' * V_r^T (g_r dout)). */
+static void maps_backward(const job *j, int layer, int first, int n, int lane)
+{
+    sfp_attune *a = j->a;
+    worker *w = &a->workers[lane];
+    int D = a->D, Lp = a->opt.length, m = n * Lp;
+    size_t at = (size_t)first * (size_t)Lp * (size_t)D;
+    const float *dout = j->dout[layer] + at, *g = gate_at(a, layer, first);
+    float *dp = j->dp[layer] + at;
+    for (int r = 0; r < MAPS; r++) {
+        for (int row = 0; row < m; row++)
+            for (int c = 0; c < D; c++)
+                w->g[row * D + c] = dout[row * D + c] * g[row * MAPS + r];
+        sfp__gemm_run(a->op_v_t[n], lane, a->v_t[r], w->g, w->h);
+        a->kernels->gelu_bwd(m, D, w->h, der_at(a, layer, first - j->cut.start, n, r), sfp__gemm_panel(a->v_t[r]), w->g);
+        sfp__gemm_run(a->op_k_t[n], lane, a->k_t[r], w->g, w->y);
+        int pw = sfp__gemm_panel(a->k_t[r]);
+        for (int c0 = 0; c0 < D; c0 += pw)
+            for (int row = 0; row < m; row++)
+                for (int c = 0; c < pw; c++)
+                    dp[row * D + c0 + c] += w->y[c0 * m + row * pw + c];
+    }
+    for (int i = 0; a->opt.residual && i < m * D; i++)
+        dp[i] += dout[i];
+}
+
+static void backward_piece(void *ctx, int piece, int lane)
+{
+    const job *j = ctx;
+    sfp_attune *a = j->a;
+    int layer = piece / j->cut.chunks, chunk = piece % j->cut.chunks, first, n, D = a->D, Lp = a->opt.length;
+    bool learns;
+    chunk_at(&j->cut, chunk, &first, &n, &learns);
+    float *dw = a->part + ((size_t)layer * (size_t)a->chunks + (size_t)chunk) * (size_t)(MAPS * D + MAPS), *db = dw + MAPS * D;
+    memset(dw, 0, (size_t)(MAPS * D + MAPS) * sizeof *dw);
+    if (learns) {
+        int token = sfp__gemm_enter();
+        maps_backward(j, layer, first, n, lane);
+        sfp__gemm_leave(token);
+    }
+    for (int k = first; k < first + n; k++)
+        for (int i = 0; i < Lp; i++) {
+            size_t at = ((size_t)k * (size_t)Lp + (size_t)i) * (size_t)D;
+            const float *p = j->p[layer] + at, *dout = j->dout[layer] + at, *g = gate_at(a, layer, k) + i * MAPS;
+            float dg[MAPS], mean = 0;
+            for (int r = 0; r < MAPS; r++) {
+                dg[r] = sfp__dot(D, dout, map_at(a, layer, k, r) + (size_t)i * (size_t)D);
+                mean += g[r] * dg[r];
+            }
+            for (int r = 0; r < MAPS; r++) {
+                float dz = g[r] * (dg[r] - mean);
+                db[r] += dz;
+                sfp__axpy(D, dz, p, dw + r * D);
+                if (learns)
+                    sfp__axpy(D, dz, j->gate_w + r * D, j->dp[layer] + at);
+            }
+        }
+}
+
+void sfp__attune_bwd(sfp_attune *a, int start, int open, const float *const *p, const float *const *dout, float *const *dp,
+                     sfp_param *gate_w, sfp_param *gate_b)
+{
+    job j = {.a = a, .cut = cut_of(start, open), .p = p, .gate_w = gate_w->data, .gate_b = gate_b->data, .dout = dout, .dp = dp};
+    sfp__pool_run(a->threads, a->opt.layers * j.cut.chunks, backward_piece, &j);
+    for (int layer = 0; layer < a->opt.layers; layer++) /* in order: the same sum whatever the threads */
+        for (int chunk = 0; chunk < j.cut.chunks; chunk++) {
+            const float *part = a->part + ((size_t)layer * (size_t)a->chunks + (size_t)chunk) * (size_t)(MAPS * a->D + MAPS);
+            for (int i = 0; i < MAPS * a->D; i++)
+                gate_w->grad[i] += part[i];
+            for (int r = 0; r < MAPS; r++)
+                gate_b->grad[r] += part[MAPS * a->D + r];
+        }
+}

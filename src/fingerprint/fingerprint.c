@@ -1,0 +1,375 @@
+/* Pools, spans and values; composing and gradients are in compose.c. */
+#include "fingerprint/fingerprint.h"
+
+#include "base/mem.h"
+#include "compute/vec.h"
+#include "fingerprint/fp_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+sfp_fp_options sfp__fp_options_defaults(void)
+{
+    return (sfp_fp_options){.pool = 100, .length = 8, .first_layer = 0, .last_layer = 4, .tasks = 1, .attune = true, .attune_topk = 3};
+}
+
+/* ------------------------------------------------------------ starting values */
+
+/* y -= (projection of y on the `count` orthonormal rows of basis) */
+static void project_out(size_t n, const double *basis, int count, double *y)
+{
+    for (int i = 0; i < count; i++) {
+        const double *b = basis + (size_t)i * n;
+        double s = 0;
+        for (size_t j = 0; j < n; j++)
+            s += b[j] * y[j];
+        for (size_t j = 0; j < n; j++)
+            y[j] -= s * b[j];
+    }
+}
+
+static double norm_of(size_t n, const double *y)
+{
+    double s = 0;
+    for (size_t j = 0; j < n; j++)
+        s += y[j] * y[j];
+    return sqrt(s);
+}
+
+/* Adds y's direction to the basis unless the basis is full or y lies in its space. y ends as the unit remainder when so. */
+static bool extend_basis(size_t n, double *basis, int *count, double *y)
+{
+    double before = norm_of(n, y);
+    if ((size_t)*count >= n || before == 0)
+        return false;
+    for (int twice = 0; twice < 2; twice++)
+        project_out(n, basis, *count, y);
+    double after = norm_of(n, y);
+    if (after < 1e-10 * before)
+        return false;
+    for (size_t j = 0; j < n; j++)
+        basis[(size_t)*count * n + j] = y[j] /= after;
+    ++*count;
+    return true;
+}
+
+/* Rows [start, open) of p: normal draws with the space of all rows [0, k) projected out, unit length; the normalised draw
+ * itself where that space is full. Rows from `open` on are 0. */
+static sfp_status start_rows(sfp_param *p, int start, int open, sfp_rng *rng, sfp_error *err)
+{
+    size_t n = p->width, most = (size_t)open < n ? (size_t)open : n;
+    double *basis = sfp__malloc(most * n * sizeof *basis), *y = sfp__malloc(n * sizeof *y), *draw = sfp__malloc(n * sizeof *draw);
+    sfp_status s = basis && y && draw ? SFP_OK : sfp__fail_nomem(err, most * n * sizeof *basis);
+    int count = 0;
+    for (int k = 0; !s && k < open; k++) {
+        float *row = p->data + (size_t)k * n;
+        if (k < start) {
+            for (size_t j = 0; j < n; j++)
+                y[j] = (double)row[j];
+            (void)extend_basis(n, basis, &count, y);
+            continue;
+        }
+        for (size_t j = 0; j < n; j++)
+            y[j] = draw[j] = sfp__rng_normal(rng);
+        if (!extend_basis(n, basis, &count, y)) {
+            double length = norm_of(n, draw);
+            for (size_t j = 0; j < n; j++)
+                y[j] = draw[j] / length;
+        }
+        for (size_t j = 0; j < n; j++)
+            row[j] = (float)y[j];
+    }
+    if (!s)
+        memset(p->data + (size_t)open * n, 0, (size_t)(p->rows - open) * n * sizeof *p->data);
+    sfp__free(basis);
+    sfp__free(y);
+    sfp__free(draw);
+    return s;
+}
+
+static void uniform_rows(sfp_param *p, int first, int end, int dim, sfp_rng *rng)
+{
+    double scale = 1 / sqrt((double)dim);
+    for (size_t i = (size_t)first * p->width; i < (size_t)end * p->width; i++)
+        p->data[i] = (float)((2 * sfp__rng_double(rng) - 1) * scale);
+}
+
+static sfp_status open_span(sfp_fp *f, int start, int open, sfp_error *err)
+{
+    sfp_status s = SFP_OK;
+    for (int l = 0; !s && l < f->layers; l++) {
+        sfp_param *all[] = {&f->p[l], &f->k[l], &f->a[l]};
+        for (int i = 0; !s && i < 3; i++)
+            s = start_rows(all[i], start, open, &f->rng, err);
+    }
+    return s;
+}
+
+static void set_span(sfp_fp *f, int start, int open)
+{
+    f->start = start;
+    f->open = open;
+    for (int l = 0; l < f->layers; l++) {
+        sfp_param *all[] = {&f->p[l], &f->k[l], &f->a[l]};
+        for (int i = 0; i < 3; i++) {
+            all[i]->lo = start;
+            all[i]->hi = open;
+        }
+    }
+}
+
+/* ------------------------------------------------------------ making, freeing */
+
+static sfp_status check(const sfp_vit_config *c, sfp_fp_options *o, sfp_error *err)
+{
+    if (o->length < 2 || o->length % 2 || o->length > 256)
+        return sfp__fail(err, SFP_EINVAL, "prompt-length is %d, expected an even number from 2 to 256", o->length);
+    if (o->pool < 1 || o->pool > 65536)
+        return sfp__fail(err, SFP_EINVAL, "pool is %d, expected 1 to 65536", o->pool);
+    if (o->first_layer < 0 || o->last_layer < o->first_layer || o->last_layer >= c->depth ||
+        o->last_layer - o->first_layer >= SFP_FP_MAX_LAYERS)
+        return sfp__fail(err, SFP_EINVAL, "prompt-layers %d-%d, expected at most %d layers within 0-%d", o->first_layer, o->last_layer,
+                         SFP_FP_MAX_LAYERS, c->depth - 1);
+    if (o->tasks < 0 || o->tasks > o->pool)
+        return sfp__fail(err, SFP_EINVAL, "%d tasks with a pool of %d components: each task needs at least one (--pool)", o->tasks, o->pool);
+    if (o->span < 0 || o->span > o->pool)
+        return sfp__fail(err, SFP_EINVAL, "span is %d, expected 1 to the pool's %d components", o->span, o->pool);
+    if (o->span == 0)
+        o->span = o->pool >= 10 ? o->pool / 10 : 1;
+    if (o->classes < 0 || o->classes > 1 << 20)
+        return sfp__fail(err, SFP_EINVAL, "%d classes, expected 0 to %d", o->classes, 1 << 20);
+    if (!(o->ortho_mu >= 0) || !isfinite(o->ortho_mu))
+        return sfp__fail(err, SFP_EINVAL, "ortho-mu is %g, expected a number from 0", (double)o->ortho_mu);
+    return SFP_OK;
+}
+
+static sfp_status make_params(sfp_fp *f, sfp_error *err)
+{
+    const sfp_fp_options *o = &f->opt;
+    sfp_status s = SFP_OK;
+    for (int l = 0; !s && l < f->layers; l++) {
+        const struct {
+            sfp_param *p;
+            char c;
+            int ndim;
+            int64_t shape[3];
+        } list[] = {{&f->p[l], 'p', 3, {o->pool, o->length, f->D}}, {&f->k[l], 'k', 2, {o->pool, f->D}}, {&f->a[l], 'a', 2, {o->pool, f->D}}};
+        for (int i = 0; !s && i < 3; i++) {
+            char name[40];
+            (void)snprintf(name, sizeof name, "prompt.e_%c_%d", list[i].c, f->layer[l]);
+            s = sfp__param_init(list[i].p, name, list[i].ndim, list[i].shape, err);
+            f->params[f->param_count++] = list[i].p;
+        }
+    }
+    const struct {
+        bool wanted;
+        sfp_param *p;
+        const char *name;
+        int ndim;
+        int64_t shape[2];
+    } rest[] = {{o->attune, &f->gate_w, "prompt.attune.gate.weight", 2, {SFP_ATTUNE_MAPS, f->D}},
+                {o->attune, &f->gate_b, "prompt.attune.gate.bias", 1, {SFP_ATTUNE_MAPS}},
+                {true, &f->last_w, "last.weight", 2, {o->classes, f->D}},
+                {true, &f->last_b, "last.bias", 1, {o->classes}}};
+    for (size_t i = 0; !s && i < sizeof rest / sizeof *rest; i++) {
+        if (!rest[i].wanted)
+            continue;
+        s = sfp__param_init(rest[i].p, rest[i].name, rest[i].ndim, rest[i].shape, err);
+        f->params[f->param_count++] = rest[i].p;
+    }
+    return s;
+}
+
+sfp_status sfp__fp_create(sfp_vit *vit, sfp_pool *threads, const sfp_fp_options *opt, int max_batch, sfp_fp **out, sfp_error *err)
+{
+    sfp_fp_options o = *opt;
+    const sfp_vit_config *c = sfp__vit_config(vit);
+    sfp_status s = check(c, &o, err);
+    if (s)
+        return s;
+    sfp_fp *f = sfp__calloc(1, sizeof *f);
+    if (!f)
+        return sfp__fail_nomem(err, sizeof *f);
+    f->opt = o;
+    f->vit = vit;
+    f->threads = threads;
+    f->D = c->dim;
+    f->max_batch = max_batch;
+    f->rng = sfp__rng_init(o.seed, 1);
+    for (int l = o.first_layer; l <= o.last_layer; l++)
+        f->layer[f->layers++] = l;
+    s = make_params(f, err);
+    int each = o.tasks ? o.pool / o.tasks : o.span;
+    if (!s)
+        s = open_span(f, 0, each, err);
+    if (!s) {
+        set_span(f, 0, each);
+        if (o.attune) {
+            uniform_rows(&f->gate_w, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
+            uniform_rows(&f->gate_b, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
+        }
+        uniform_rows(&f->last_w, 0, o.classes, f->D, &f->rng);
+        uniform_rows(&f->last_b, 0, o.classes, f->D, &f->rng);
+        s = sfp__fp_buffers_create(f, err);
+    }
+    if (s)
+        sfp__fp_free(f);
+    else
+        *out = f;
+    return s;
+}
+
+void sfp__fp_free(sfp_fp *f)
+{
+    if (!f)
+        return;
+    sfp__fp_buffers_free(f);
+    for (int i = 0; i < f->param_count; i++)
+        sfp__param_done(f->params[i]);
+    sfp__free(f);
+}
+
+/* ---------------------------------------------------------------------- spans */
+
+sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err)
+{
+    int each = f->opt.tasks ? f->opt.pool / f->opt.tasks : 0;
+    if (f->task + 1 >= f->opt.tasks)
+        return sfp__fail(err, SFP_EINVAL, "task %d of %d: there is no further one", f->task + 2, f->opt.tasks);
+    sfp_status s = open_span(f, (f->task + 1) * each, (f->task + 2) * each, err);
+    if (s)
+        return s;
+    f->task++;
+    set_span(f, f->task * each, (f->task + 1) * each);
+    for (int i = 0; i < f->param_count; i++)
+        sfp__param_reset_adam(f->params[i], 0, f->params[i]->rows);
+    return SFP_OK;
+}
+
+sfp_status sfp__fp_grow(sfp_fp *f, sfp_error *err)
+{
+    if (f->open == f->opt.pool) {
+        set_span(f, 0, f->open);
+        return SFP_OK;
+    }
+    int open = f->open + f->opt.span < f->opt.pool ? f->open + f->opt.span : f->opt.pool;
+    sfp_status s = open_span(f, f->open, open, err);
+    if (s)
+        return s;
+    for (int l = 0; l < f->layers; l++) {
+        sfp__param_reset_adam(&f->p[l], f->open, open);
+        sfp__param_reset_adam(&f->k[l], f->open, open);
+        sfp__param_reset_adam(&f->a[l], f->open, open);
+    }
+    set_span(f, f->open, open);
+    return SFP_OK;
+}
+
+sfp_status sfp__fp_restore(sfp_fp *f, int task, int start, int open, sfp_error *err)
+{
+    if (task < 0 || (f->opt.tasks && task >= f->opt.tasks) || start < 0 || open < start || open > f->opt.pool)
+        return sfp__fail(err, SFP_EFORMAT, "task %d with components %d to %d learning does not fit a pool of %d for %d tasks", task, start,
+                         open, f->opt.pool, f->opt.tasks);
+    if (f->opt.attune && open - start > f->learning_most)
+        return sfp__fail(err, SFP_EFORMAT, "%d components learning, expected at most %d", open - start, f->learning_most);
+    f->task = task;
+    set_span(f, start, open);
+    sfp__fp_changed(f);
+    return SFP_OK;
+}
+
+sfp_status sfp__fp_add_classes(sfp_fp *f, int classes, sfp_error *err)
+{
+    int before = f->last_w.rows;
+    if (classes <= before)
+        return SFP_OK;
+    sfp_status s = sfp__param_grow(&f->last_w, classes, err);
+    if (!s)
+        s = sfp__param_grow(&f->last_b, classes, err);
+    if (s) {
+        f->last_w.rows = f->last_w.hi = before;
+        f->last_w.shape[0] = before;
+        return s;
+    }
+    uniform_rows(&f->last_w, before, classes, f->D, &f->rng);
+    uniform_rows(&f->last_b, before, classes, f->D, &f->rng);
+    return SFP_OK;
+}
+
+/* ---------------------------------------------------------------------- access */
+
+const sfp_fp_options *sfp__fp_options(const sfp_fp *f)
+{
+    return &f->opt;
+}
+
+int sfp__fp_start(const sfp_fp *f)
+{
+    return f->start;
+}
+
+int sfp__fp_open(const sfp_fp *f)
+{
+    return f->open;
+}
+
+int sfp__fp_task(const sfp_fp *f)
+{
+    return f->task;
+}
+
+sfp_param **sfp__fp_params(sfp_fp *f, int *count)
+{
+    *count = f->param_count;
+    return f->params;
+}
+
+sfp_param *sfp__fp_last_w(sfp_fp *f)
+{
+    return &f->last_w;
+}
+
+sfp_param *sfp__fp_last_b(sfp_fp *f)
+{
+    return &f->last_b;
+}
+
+sfp_rng *sfp__fp_rng(sfp_fp *f)
+{
+    return &f->rng;
+}
+
+void sfp__fp_changed(sfp_fp *f)
+{
+    if (f->attune)
+        sfp__attune_invalidate(f->attune);
+}
+
+void sfp__fp_zero_grad(sfp_fp *f)
+{
+    for (int i = 0; i < f->param_count; i++)
+        sfp__param_zero_grad(f->params[i]);
+}
+
+void sfp__fp_step(sfp_fp *f, const sfp_adam *adam)
+{
+    for (int i = 0; i < f->param_count; i++)
+        sfp__adam_step(adam, f->params[i]);
+}
+
+void sfp__fp_mean_unit(const sfp_fp *f, float *out)
+{
+    int D = f->D, Lp = f->opt.length;
+    memset(out, 0, (size_t)D * sizeof *out);
+    float *sum = f->row; /* (D) */
+    for (int l = 0; l < f->layers; l++)
+        for (int k = 0; k < f->open; k++) {
+            const float *p = f->p[l].data + (size_t)k * f->p[l].width;
+            memcpy(sum, p, (size_t)D * sizeof *sum);
+            for (int i = 1; i < Lp; i++)
+                sfp__axpy(D, 1, p + (size_t)i * (size_t)D, sum);
+            float length = fmaxf(sqrtf(sfp__dot(D, sum, sum)), 1e-12f);
+            sfp__axpy(D, 1 / (length * (float)(f->layers * f->open)), sum, out);
+        }
+}

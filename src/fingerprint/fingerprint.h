@@ -1,0 +1,107 @@
+/* The fingerprints (SPEC sections 2-4): a pool of components a prompted layer,
+ * their attunement, the classifier, and everything that maps them to prefixes
+ * and back.
+ *
+ * A training step:
+ *
+ *     prepare     attuned pool, once a step
+ *     compose     prefixes of samples from their queries (on pool threads)
+ *     ...         the vit's pass gives the gradient of the prefixes
+ *     gradients   to P, K, A and the gate; ortho penalty
+ *     step        Adam, on the rows that learn
+ *
+ * Prediction needs only what compose reads: a view, which can be copied. */
+#ifndef SFP_FINGERPRINT_FINGERPRINT_H
+#define SFP_FINGERPRINT_FINGERPRINT_H
+
+#include "base/pool.h"
+#include "base/rng.h"
+#include "fingerprint/param.h"
+#include "model/vit.h"
+
+#include <stdbool.h>
+
+#define SFP_FP_MAX_LAYERS 16
+
+typedef enum sfp_prefix_kind {
+    SFP_PREFIX_PROJECTED, /* rows go in after the key and value projections */
+    SFP_PREFIX_RAW,       /* the paper's formula: they are projected like tokens */
+} sfp_prefix_kind;
+
+typedef struct sfp_fp_options {
+    int pool, length;         /* components a layer (100), rows a component Lp (8, even) */
+    int first_layer, last_layer; /* prompted layers: 0 to 4 */
+    int tasks;                /* J known tasks; 0: free */
+    int span;                 /* free: components opened at a time; 0: pool / 10 */
+    int classes;              /* rows of the classifier to begin with */
+    bool attune, attune_residual;
+    int attune_topk;
+    sfp_prefix_kind prefix;
+    float ortho_mu;
+    bool query_one;           /* the class token entering a layer is its query: no second pass */
+    uint64_t seed;
+} sfp_fp_options;
+
+sfp_fp_options sfp__fp_options_defaults(void);
+
+/* What composing prefixes needs, for components [0, open). */
+typedef struct sfp_fp_view {
+    int layers, open, length, dim;
+    int layer[SFP_FP_MAX_LAYERS];
+    const float *ak[SFP_FP_MAX_LAYERS];     /* (open, D): A * K / |K| */
+    const float *a2[SFP_FP_MAX_LAYERS];     /* (open, D): A^2 */
+    const float *prefix[SFP_FP_MAX_LAYERS]; /* (open, Lp*D): attuned (and, raw, projected) components */
+    const float *bias[SFP_FP_MAX_LAYERS];   /* raw: (2*D) biases of the key and the value projection; else NULL */
+} sfp_fp_view;
+
+/* E (n, Lp*D) of one layer from queries (n, D). alpha and norm (n, ld) are kept for the backward; work (n, D). */
+void sfp__fp_compose(const sfp_fp_view *v, int layer, int n, const float *query, int ld, float *alpha, float *norm, float *work,
+                     float *prefix);
+
+typedef struct sfp_fp sfp_fp;
+
+sfp_status sfp__fp_create(sfp_vit *vit, sfp_pool *threads, const sfp_fp_options *opt, int max_batch, sfp_fp **out, sfp_error *err);
+void sfp__fp_free(sfp_fp *f);
+const sfp_fp_options *sfp__fp_options(const sfp_fp *f);
+
+/* Spans: [0, start) frozen, [start, open) learning, the rest unused. */
+int sfp__fp_start(const sfp_fp *f);
+int sfp__fp_open(const sfp_fp *f);
+int sfp__fp_task(const sfp_fp *f);
+/* The next known task: its components open, earlier ones freeze, Adam begins anew everywhere. */
+sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err);
+/* Free streams: opens `span` more; when the pool is full all learn from then on. */
+sfp_status sfp__fp_grow(sfp_fp *f, sfp_error *err);
+/* For loading a state: spans as given; values are the caller's to fill. */
+sfp_status sfp__fp_restore(sfp_fp *f, int task, int start, int open, sfp_error *err);
+/* Rows of the classifier; new ones start uniform in +-1/sqrt(D). */
+sfp_status sfp__fp_add_classes(sfp_fp *f, int classes, sfp_error *err);
+
+/* All learnable tensors in the order of state files; count by pointer. */
+sfp_param **sfp__fp_params(sfp_fp *f, int *count);
+sfp_param *sfp__fp_last_w(sfp_fp *f);
+sfp_param *sfp__fp_last_b(sfp_fp *f);
+sfp_rng *sfp__fp_rng(sfp_fp *f);
+
+/* The values were changed from outside (loading): nothing cached of them holds. */
+void sfp__fp_changed(sfp_fp *f);
+
+/* Attuned pool and view from the values as they are. */
+sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err);
+const sfp_fp_view *sfp__fp_view(const sfp_fp *f);
+
+/* Points a pass at the step's prefix buffers (and, with `gradients`, their gradients), with compose as its callback.
+ * b <= max_batch. */
+void sfp__fp_attach(sfp_fp *f, sfp_vit_pass *pass, bool gradients);
+
+/* After a backward pass over b samples: adds the gradients of P, K, A and the gate. `terms`: loss terms that carry the ortho
+ * penalty; its value (once) goes to *penalty. */
+sfp_status sfp__fp_gradients(sfp_fp *f, int b, int terms, double *penalty, sfp_error *err);
+
+void sfp__fp_zero_grad(sfp_fp *f);
+void sfp__fp_step(sfp_fp *f, const sfp_adam *adam);
+
+/* mean over fingerprints of p / |p|, p = rows of raw P summed over Lp, all layers, components [0, open): (D) (SPEC section 4). */
+void sfp__fp_mean_unit(const sfp_fp *f, float *out);
+
+#endif

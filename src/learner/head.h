@@ -1,0 +1,73 @@
+/* Closed-form heads on the frozen features (SPEC section 13): they learn from
+ * queries that are computed anyway, one sample at a time, without gradients.
+ *
+ *     update(q, feature, label) -> scores(q, feature) -> save, load
+ *
+ * A head gives log-probabilities over the classes seen (-INFINITY for others),
+ * so that `mix` can add them. Class rows appear on first sight. To add a head:
+ * write head_NAME.c with its `const sfp_head_kind`, and add a row to the table
+ * in head.c. */
+#ifndef SFP_LEARNER_HEAD_H
+#define SFP_LEARNER_HEAD_H
+
+#include "base/error.h"
+#include "io/tensor.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sfp_head sfp_head;
+
+typedef struct sfp_head_options {
+    int dim;            /* D of queries and features */
+    int classes;        /* rows to begin with room for; grows */
+    uint64_t seed;      /* of ranpac's projection */
+    int ranpac_width;   /* 4000 */
+    float slda_shrink;  /* 1e-4 */
+    float mix_rate;     /* learning rate of mix's exponential weights */
+} sfp_head_options;
+
+sfp_head_options sfp__head_options_defaults(int dim, int classes);
+
+/* kind: "ncm", "slda", "ranpac". */
+sfp_status sfp__head_create(const char *kind, const sfp_head_options *opt, sfp_head **out, sfp_error *err);
+void sfp__head_free(sfp_head *h);
+const char *sfp__head_kind(const sfp_head *h);
+
+/* n samples; query (n, D), feature (n, D; may be NULL when the kind does not use it), label (n) >= 0. */
+sfp_status sfp__head_update(sfp_head *h, int n, const float *query, const float *feature, const int32_t *label, sfp_error *err);
+/* Does the solving that updates put off (ranpac's ridge, slda's inverse); scores calls it when needed. */
+sfp_status sfp__head_refresh(sfp_head *h, sfp_error *err);
+/* log-probabilities (n, classes). */
+sfp_status sfp__head_scores(sfp_head *h, int n, const float *query, const float *feature, int classes, float *out, sfp_error *err);
+int sfp__head_classes(const sfp_head *h); /* highest label seen + 1 */
+
+/* State as named tensors under "PREFIX.": visit calls fn for each (saving), load reads them back by name. */
+typedef sfp_status (*sfp_head_tensor_fn)(void *ctx, const sfp_tensor *t, sfp_error *err);
+typedef const sfp_tensor *(*sfp_head_find_fn)(void *ctx, const char *name);
+sfp_status sfp__head_visit(const sfp_head *h, const char *prefix, sfp_head_tensor_fn fn, void *ctx, sfp_error *err);
+sfp_status sfp__head_load(sfp_head *h, const char *prefix, sfp_head_find_fn find, void *ctx, const char *file, sfp_error *err);
+
+/* ---------------------------------------------------------------------- mix */
+
+/* Log-probabilities of several experts added with weights that follow each one's prequential loss: exponential weights, so
+ * that the answer is never much worse than the best expert's. Expert 0 is the learned linear head. */
+#define SFP_MIX_MAX 8
+
+typedef struct sfp_mix {
+    int experts;
+    double rate;
+    double loss[SFP_MIX_MAX]; /* accumulated, discounted */
+    double count;
+} sfp_mix;
+
+void sfp__mix_init(sfp_mix *m, int experts, double rate);
+/* Weights (experts), sum 1. */
+void sfp__mix_weights(const sfp_mix *m, double *weight);
+/* logp[e] (n, classes) per expert, before these labels were learned from: test-then-train. */
+void sfp__mix_observe(sfp_mix *m, int n, int classes, const float *const *logp, const int32_t *label);
+/* out (n, classes) = log of the weighted mixture, normalised over the classes any expert gives a finite score. */
+void sfp__mix_combine(const sfp_mix *m, int n, int classes, const float *const *logp, float *out);
+
+#endif

@@ -1,0 +1,219 @@
+/* One step, in order: attuned pool; a pass over coreset and replay together
+ * (each micro-batch: query where unknown, prefixes, forward, loss, backward);
+ * gradients of pool, gate and classifier; Adam.
+ *
+ * The two mean losses are one sum with a weight a sample, so one pass serves
+ * both. */
+#include "learner/trainer.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "compute/gemm.h"
+#include "compute/vec.h"
+
+#include <math.h>
+#include <string.h>
+
+struct sfp_trainer {
+    sfp_trainer_options opt;
+    sfp_vit *vit;
+    sfp_fp *fp;
+    int D;
+    sfp_vit_plan *backward, *forward;
+    float *feature;  /* (max_batch, D) */
+    int classes;     /* room for this many below */
+    float *logits;   /* (max_batch, classes) */
+    float *residual; /* (max_batch, classes): gradient of the loss to the logits */
+    double *loss;    /* (max_batch) */
+    const sfp_train_batch *batch;
+};
+
+static sfp_status class_room(sfp_trainer *t, int classes, sfp_error *err)
+{
+    if (classes <= t->classes)
+        return SFP_OK;
+    int room = classes > 2 * t->classes ? classes : 2 * t->classes;
+    size_t n = (size_t)t->opt.max_batch * (size_t)room;
+    float *logits = sfp__malloc(n * sizeof *logits), *residual = sfp__malloc(n * sizeof *residual);
+    if (!logits || !residual) {
+        sfp__free(logits);
+        sfp__free(residual);
+        return sfp__fail_nomem(err, n * sizeof *logits);
+    }
+    sfp__free(t->logits);
+    sfp__free(t->residual);
+    t->logits = logits;
+    t->residual = residual;
+    t->classes = room;
+    return SFP_OK;
+}
+
+sfp_status sfp__trainer_create(sfp_vit *vit, sfp_pool *threads, const sfp_trainer_options *opt, sfp_trainer **out, sfp_error *err)
+{
+    sfp_trainer *t = sfp__calloc(1, sizeof *t);
+    if (!t)
+        return sfp__fail_nomem(err, sizeof *t);
+    t->opt = *opt;
+    t->vit = vit;
+    t->D = sfp__vit_config(vit)->dim;
+    size_t b = (size_t)opt->max_batch;
+    sfp_status s = sfp__fp_create(vit, threads, &opt->fp, opt->max_batch, &t->fp, err);
+    t->feature = sfp__malloc(b * (size_t)t->D * sizeof(float));
+    t->loss = sfp__malloc(b * sizeof(double));
+    if (!s && (!t->feature || !t->loss))
+        s = sfp__fail_nomem(err, b * (size_t)t->D * sizeof(float));
+    const sfp_vit_plan_options train = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = opt->fp.length / 2, .queries = !opt->fp.query_one};
+    const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
+    if (!s)
+        s = class_room(t, opt->fp.classes > 16 ? opt->fp.classes : 16, err);
+    if (!s)
+        s = sfp__vit_plan_create(vit, threads, &train, &t->backward, err);
+    if (!s)
+        s = sfp__vit_plan_create(vit, threads, &plain, &t->forward, err);
+    if (s)
+        sfp__trainer_free(t);
+    else
+        *out = t;
+    return s;
+}
+
+void sfp__trainer_free(sfp_trainer *t)
+{
+    if (!t)
+        return;
+    sfp__vit_plan_free(t->forward);
+    sfp__vit_plan_free(t->backward);
+    sfp__fp_free(t->fp);
+    sfp__free(t->feature);
+    sfp__free(t->logits);
+    sfp__free(t->residual);
+    sfp__free(t->loss);
+    sfp__free(t);
+}
+
+sfp_fp *sfp__trainer_fp(sfp_trainer *t)
+{
+    return t->fp;
+}
+
+sfp_status sfp__trainer_add_classes(sfp_trainer *t, int classes, sfp_error *err)
+{
+    sfp_status s = class_room(t, classes, err);
+    return s ? s : sfp__fp_add_classes(t->fp, classes, err);
+}
+
+/* Cross-entropy of samples [first, first + n): their losses, residuals and the gradient of their features. */
+static void head(void *ctx, int first, int n, const float *feature, float *grad)
+{
+    sfp_trainer *t = ctx;
+    const sfp_train_batch *b = t->batch;
+    const sfp_param *w = sfp__fp_last_w(t->fp), *bias = sfp__fp_last_b(t->fp);
+    int C = w->rows, D = t->D;
+    float *logits = t->logits + (size_t)first * (size_t)C, *residual = t->residual + (size_t)first * (size_t)C;
+    for (int i = 0; i < n; i++)
+        memcpy(logits + i * C, bias->data, (size_t)C * sizeof *logits);
+    sfp__gemm_plain(false, true, n, C, D, feature, D, w->data, D, 1, logits, C);
+    for (int i = 0; i < n; i++) {
+        const float *z = logits + i * C;
+        float *r = residual + i * C, max = -INFINITY;
+        const uint8_t *allowed = b->masked && b->masked[first + i] ? b->allowed : NULL;
+        int label = b->label[first + i];
+        for (int c = 0; c < C; c++)
+            if (!allowed || allowed[c])
+                max = fmaxf(max, z[c]);
+        double sum = 0;
+        for (int c = 0; c < C; c++)
+            sum += (double)(r[c] = !allowed || allowed[c] ? expf(z[c] - max) : 0);
+        t->loss[first + i] = (double)b->weight[first + i] * (log(sum) - ((double)z[label] - (double)max));
+        float scale = b->weight[first + i] / (float)sum;
+        for (int c = 0; c < C; c++)
+            r[c] *= scale;
+        r[label] -= b->weight[first + i];
+    }
+    sfp__gemm_plain(false, false, n, D, C, residual, C, w->data, D, 0, grad, D);
+}
+
+static sfp_status check_labels(const sfp_trainer *t, const sfp_train_batch *b, sfp_error *err)
+{
+    int C = sfp__fp_last_w(t->fp)->rows;
+    if (b->n < 1 || b->n > t->opt.max_batch)
+        return sfp__fail(err, SFP_EINVAL, "a step on %d samples, expected 1 to %d", b->n, t->opt.max_batch);
+    for (int i = 0; i < b->n; i++) {
+        if (b->label[i] < 0 || b->label[i] >= C)
+            return sfp__fail(err, SFP_EINVAL, "sample %d of the step has label %d, expected 0 to %d", i, b->label[i], C - 1);
+        if (b->masked && b->masked[i] && !b->allowed[b->label[i]])
+            return sfp__fail(err, SFP_EINVAL, "sample %d of the step has label %d, which is not of the current task", i, b->label[i]);
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *b, sfp_train_result *result, sfp_error *err)
+{
+    sfp_status s = check_labels(t, b, err);
+    if (s)
+        return s;
+    double begin = sfp__now();
+    sfp__fp_zero_grad(t->fp);
+    s = sfp__fp_prepare(t->fp, err);
+    if (s)
+        return s;
+    double attuned = sfp__now();
+    t->batch = b;
+    sfp_vit_pass pass = {.b = b->n, .xs = b->x, .feature = t->feature, .head = head, .head_ctx = t};
+    if (!t->opt.fp.query_one) {
+        pass.query = b->query;
+        pass.queries = b->queries;
+    }
+    sfp__fp_attach(t->fp, &pass, true);
+    if ((s = sfp__vit_run(t->backward, &pass, err)))
+        return s;
+    double ran = sfp__now(), penalty = 0;
+    sfp_param *w = sfp__fp_last_w(t->fp), *bias = sfp__fp_last_b(t->fp);
+    int C = w->rows;
+    int token = sfp__gemm_enter();
+    sfp__gemm_plain(true, false, C, t->D, b->n, t->residual, C, t->feature, t->D, 1, w->grad, t->D);
+    sfp__gemm_leave(token);
+    for (int i = 0; i < b->n; i++)
+        sfp__axpy(C, 1, t->residual + (size_t)i * (size_t)C, bias->grad);
+    if ((s = sfp__fp_gradients(t->fp, b->n, b->terms, &penalty, err)))
+        return s;
+    result->loss = b->terms * penalty;
+    for (int i = 0; i < b->n; i++)
+        result->loss += t->loss[i];
+    result->feature = t->feature;
+    result->logits = t->logits;
+    sfp_vit_seconds lane = sfp__vit_plan_seconds(t->backward);
+    double all = lane.query + lane.forward + lane.backward, share = all > 0 ? (ran - attuned) / all : 0;
+    result->attune_seconds = attuned - begin;
+    result->query_seconds = lane.query * share;
+    result->forward_seconds = lane.forward * share;
+    result->backward_seconds = lane.backward * share;
+    result->update_seconds = sfp__now() - ran;
+    if (!isfinite(result->loss))
+        return sfp__fail(err, SFP_EINVAL, "the loss is %g: the images, the weights or the learning rate are not sane; nothing was changed",
+                         result->loss);
+    return SFP_OK;
+}
+
+sfp_status sfp__trainer_step(sfp_trainer *t, const sfp_train_batch *batch, sfp_train_result *result, sfp_error *err)
+{
+    sfp_status s = sfp__trainer_gradients(t, batch, result, err);
+    if (s)
+        return s;
+    double begin = sfp__now();
+    sfp__fp_step(t->fp, &t->opt.adam);
+    result->update_seconds += sfp__now() - begin;
+    return SFP_OK;
+}
+
+sfp_status sfp__trainer_embed(sfp_trainer *t, int n, const float *const *x, float *mean_embed, sfp_error *err)
+{
+    const sfp_vit_pass pass = {.b = n, .xs = x, .embed_only = true, .mean_embed = mean_embed};
+    return sfp__vit_run(t->forward, &pass, err);
+}
+
+sfp_status sfp__trainer_queries(sfp_trainer *t, int n, const float *const *x, float *query, sfp_error *err)
+{
+    const sfp_vit_pass pass = {.b = n, .xs = x, .feature = query};
+    return sfp__vit_run(t->forward, &pass, err);
+}

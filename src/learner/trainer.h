@@ -1,0 +1,55 @@
+/* The training step (SPEC section 6): fingerprints, vit and classifier joined.
+ *
+ * Works on normalised images that are already chosen; which ones, and where
+ * they come from, is the learner's matter. */
+#ifndef SFP_LEARNER_TRAINER_H
+#define SFP_LEARNER_TRAINER_H
+
+#include "fingerprint/fingerprint.h"
+
+typedef struct sfp_trainer sfp_trainer;
+
+typedef struct sfp_trainer_options {
+    sfp_fp_options fp;
+    sfp_adam adam;
+    int max_batch; /* most samples in a step or a prediction */
+} sfp_trainer_options;
+
+typedef struct sfp_train_batch {
+    int n;
+    const float *const *x;      /* (n) images (3, S, S), normalised */
+    const int32_t *label;       /* (n) */
+    const float *weight;        /* (n) factor of each sample's cross-entropy: 1/c or 1/r */
+    const bool *masked;         /* (n) or NULL: only classes in `allowed` compete for this sample */
+    const uint8_t *allowed;     /* (classes) */
+    float *query;               /* (n, D): the first `queries` are computed, the others given */
+    int queries;
+    int terms;                  /* loss terms that carry the ortho penalty */
+} sfp_train_batch;
+
+typedef struct sfp_train_result {
+    double loss;
+    const float *feature; /* (n, D) before the step; the trainer's own, until the next call */
+    const float *logits;  /* (n, classes) before the step */
+    double attune_seconds, query_seconds, forward_seconds, backward_seconds, update_seconds;
+} sfp_train_result;
+
+sfp_status sfp__trainer_create(sfp_vit *vit, sfp_pool *threads, const sfp_trainer_options *opt, sfp_trainer **out, sfp_error *err);
+void sfp__trainer_free(sfp_trainer *t);
+sfp_fp *sfp__trainer_fp(sfp_trainer *t);
+
+/* Room for more classes; no allocation when there is. */
+sfp_status sfp__trainer_add_classes(sfp_trainer *t, int classes, sfp_error *err);
+
+/* Gradients of the loss into the parameters; no step. */
+sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *batch, sfp_train_result *result, sfp_error *err);
+/* Gradients and one Adam step. */
+sfp_status sfp__trainer_step(sfp_trainer *t, const sfp_train_batch *batch, sfp_train_result *result, sfp_error *err);
+
+/* Mean unit embeddings (n, D) of images: what scoring needs. */
+sfp_status sfp__trainer_embed(sfp_trainer *t, int n, const float *const *x, float *mean_embed, sfp_error *err);
+
+/* Queries alone (n, D): the unprompted pass. */
+sfp_status sfp__trainer_queries(sfp_trainer *t, int n, const float *const *x, float *query, sfp_error *err);
+
+#endif

@@ -1,0 +1,23 @@
+/* StreamFP's coreset (paper Eq. 5, SPEC section 5): the samples in the middle of the ranking by similarity to the
+ * fingerprints: neither what they know already nor what is far from all of them. Draws no random number. */
+#include "select/select_internal.h"
+
+static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, sfp_rng *rng, int *work, int *out,
+                       float *weight, int *count, sfp_error *err)
+{
+    (void)rng;
+    sfp_status status = sfp__select_check(&sfp__selector_streamfp, batch, err);
+    if (status != SFP_OK)
+        return status;
+    sfp__rank_descending(batch->b, batch->score, work);
+    *count = sfp__coreset_window(batch->b, work, opt, out);
+    sfp__select_equal_weights(*count, weight);
+    return SFP_OK;
+}
+
+const sfp_selector sfp__selector_streamfp = {
+    .name = "streamfp",
+    .summary = "the middle of the ranking by similarity to the fingerprints",
+    .needs = SFP_NEED_SCORE,
+    .pick = pick,
+};

@@ -1,0 +1,19 @@
+# what predict says about weights that are no whole ViT: file, tensor, found, expected
+mkfile picture a.png 40 40 1
+try() {
+    streamfp predict --backbone "$1" a.png
+    echo "exit $?" >&2
+}
+mkfile vit missing.safetensors 1 10 drop=blocks.1.attn.qkv.weight
+try missing.safetensors
+mkfile vit renamed.safetensors 1 10 rename=norm.bias
+try renamed.safetensors
+mkfile vit shape.safetensors 1 10 reshape=blocks.0.mlp.fc2.bias
+try shape.safetensors
+mkfile vit head.safetensors 1 10 reshape=head.bias
+try head.safetensors
+mkfile vit headless.safetensors 1 0
+try headless.safetensors
+mkfile raw other.safetensors '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' 8
+try other.safetensors
+try a.png

@@ -1,0 +1,2 @@
+[ -e /dev/full ] || exit 77
+streamfp --help >/dev/full

@@ -1,0 +1,2 @@
+streamfp verify --help
+streamfp help verify | diff - <(streamfp verify --help)

@@ -1,0 +1,11 @@
+# labels by this program's own answers: all right; then the last one changed: one wrong
+mkfile vit tiny.safetensors 1 10
+for i in 1 2 3 4; do
+    mkfile picture "$i.png" 60 50 "$i"
+    echo "$i.png,$(streamfp predict --backbone tiny.safetensors --topk 1 "$i.png" | sed -E 's/.*: ([0-9]+) .*/\1/')"
+done >labels.csv
+streamfp predict --backbone tiny.safetensors --eval labels.csv --json
+streamfp predict --backbone tiny.safetensors --eval labels.csv
+last=$(sed -n 's/^4.png,//p' labels.csv)
+sed -i "s/^4.png,.*/4.png,$(((last + 1) % 10))/" labels.csv
+streamfp predict --backbone tiny.safetensors --eval labels.csv --json | grep -oE '"top1_count":[0-9]+'

@@ -1,0 +1,5 @@
+streamfp inpsect x
+echo "exit $?" >&2
+streamfp zzzzzz
+echo "exit $?" >&2
+streamfp --verbose

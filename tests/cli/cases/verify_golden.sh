@@ -1,0 +1,5 @@
+need_shared
+for case in plain attuned topk2 two_tasks residual deit_tiny; do
+    echo "$case"
+    streamfp verify "$SHARED/golden/$case" | awk '$NF == "FAIL" || $NF == "hold"'
+done

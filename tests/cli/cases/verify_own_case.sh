@@ -1,0 +1,2 @@
+mkfile golden case 7
+streamfp verify --threads 2 case | sed -E 's/ [0-9.]+e[-+][0-9]+  (  1e-0[34])/ERROR\1/'

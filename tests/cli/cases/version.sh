@@ -1,0 +1,1 @@
+streamfp --version

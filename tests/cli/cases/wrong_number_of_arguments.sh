@@ -1,0 +1,11 @@
+streamfp inspect
+echo "exit $?" >&2
+streamfp inspect a b
+echo "exit $?" >&2
+streamfp predict x.png
+echo "exit $?" >&2
+streamfp predict --backbone x
+echo "exit $?" >&2
+streamfp predict --backbone x --eval y.csv z.png
+echo "exit $?" >&2
+streamfp verify

@@ -1,0 +1,30 @@
+/* What the fuzz targets share. */
+#ifndef SFP_TESTS_FUZZ_H
+#define SFP_TESTS_FUZZ_H
+
+#include "base/error.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+/* A condition that holds whatever the input: abort() is what libFuzzer and ctest both notice. */
+#define REQUIRE(condition) ((condition) ? (void)0 : abort())
+
+/* A failure says what happened. */
+static inline void require_error(sfp_status status, const sfp_error *err)
+{
+    REQUIRE(status != SFP_OK && err->status == status && err->message[0] != '\0');
+}
+
+/* Reads every byte, so that a pointer beyond the input is seen. */
+static inline unsigned touch(const void *data, size_t size)
+{
+    unsigned sum = 0;
+    for (size_t i = 0; i < size; i++)
+        sum += ((const uint8_t *)data)[i];
+    return sum;
+}
+
+#endif

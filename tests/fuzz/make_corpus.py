@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Writes the hand-made seeds of the fuzz targets to tests/fuzz/corpus/.
+
+Needs Pillow for the pictures. Files named found-* come from fuzzing and are
+kept as they are.
+"""
+import io
+import json
+import struct
+import zlib
+from pathlib import Path
+
+from PIL import Image
+
+CORPUS = Path(__file__).resolve().parent / "corpus"
+
+
+def put(kind, name, data):
+    folder = CORPUS / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data)
+
+
+def safetensors(header, data=b"", length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def tensor(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def make_safetensors():
+    sizes = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "U8": 1}
+    header, at = {"__metadata__": {"format": "pt", "classes": "[\"a\"]"}}, 0
+    for name, size in sizes.items():
+        header["t." + name] = tensor(name, [1, 3], at, at + 3 * size)
+        at += 3 * size
+    put("safetensors", "all-types", safetensors(header, bytes(range(at))))
+    put("safetensors", "empty", safetensors({}))
+    put("safetensors", "scalar-and-none", safetensors({"a": tensor("F32", [], 0, 4), "b": tensor("F32", [0, 7], 4, 4)}, b"\0\0\x80?"))
+    put("safetensors", "gap", safetensors({"a": tensor("U8", [1], 1, 2)}, b"ab"))
+    put("safetensors", "overlap", safetensors({"a": tensor("U8", [2], 0, 2), "b": tensor("U8", [2], 1, 3)}, b"abc"))
+    put("safetensors", "overflow", safetensors({"a": tensor("F64", [2**62, 4], 0, 0)}))
+    put("safetensors", "unknown-type", safetensors({"a": tensor("F8_E5M2", [1], 0, 1)}, b"a"))
+    put("safetensors", "twice", safetensors(b'{"a":1,"a":2}'))
+    put("safetensors", "long-header", safetensors({}, length=2**63))
+    put("safetensors", "control-name", safetensors({"\x1b\n": []}))
+
+
+def npy(header, data=b"", version=1):
+    text = header.encode() + b"\n"
+    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
+
+
+def make_npy():
+    for version in (1, 2, 3):
+        put("npy", f"v{version}", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }   ", bytes(24), version))
+    for code, size in (("<f8", 8), ("<f2", 2), ("<i8", 8), ("<i4", 4), ("|u1", 1), (">f4", 4)):
+        put("npy", "type-" + code.strip("<|").replace(">", "big-"), npy("{'descr': '%s', 'fortran_order': False, 'shape': (1,), }" % code, bytes(size)))
+    put("npy", "scalar", npy("{'descr': '<f8', 'fortran_order': False, 'shape': (), }", bytes(8)))
+    put("npy", "fortran", npy("{'descr': '<f8', 'fortran_order': True, 'shape': (1, 1), }", bytes(8)))
+    put("npy", "records", npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", bytes(4)))
+    put("npy", "overflow", npy("{'descr': '<f8', 'fortran_order': False, 'shape': (9223372036854775807, 9), }"))
+    put("npy", "python2", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1L, 2L), }", bytes(8)))
+
+
+def make_config():
+    ours = {"img_size": 32, "patch_size": 8, "num_heads": 4, "mean": [0, 0.5, 0], "std": [1, 1, 2], "ln_eps": 1e-6,
+            "activation": "gelu", "class_names": ["a", "b"]}
+    timm = {"architecture": "vit", "model_args": {"img_size": 64},
+            "pretrained_cfg": {"input_size": [3, 224, 224], "mean": [0.5] * 3, "std": [0.5] * 3, "label_names": ["x"]}}
+    hf = {"num_attention_heads": 12, "layer_norm_eps": 1e-12, "hidden_act": "gelu", "image_size": 224,
+          "id2label": {"0": "cat", "1": "dog"}, "image_mean": [0.1, 0.2, 0.3], "image_std": [1, 1, 1]}
+    clip = {"vision_config": {"num_attention_heads": 12, "hidden_act": "quick_gelu", "image_size": [224, 224], "patch_size": 32}}
+    for name, value in (("ours", ours), ("timm", timm), ("hugging-face", hf), ("clip", clip), ("empty", {}), ("array", [])):
+        put("config", name, json.dumps(value).encode())
+    put("config", "bad-keys", b'{"id2label":{"0":"a","00":"b"}}')
+    put("config", "null", b'{"num_heads":null,"pretrained_cfg":null}')
+
+
+def chunk(name, body):
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def png(width, height, depth, kind, rows, extra=b"", interlace=0):
+    head = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, interlace)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + extra + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def saved(im, **options):
+    out = io.BytesIO()
+    im.save(out, **options)
+    return out.getvalue()
+
+
+def make_image():
+    w, h = 19, 13
+    rgb = Image.new("RGB", (w, h))
+    rgb.putdata([(x * 13, y * 19, (x * y) % 256) for y in range(h) for x in range(w)])
+    rgba = rgb.copy()
+    rgba.putalpha(rgb.convert("L"))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned = exif.tobytes()
+    for name, im in (("grey", rgb.convert("L")), ("rgb", rgb), ("cmyk", rgb.convert("CMYK"))):
+        put("image", f"{name}.jpg", saved(im, format="JPEG", quality=70))
+    put("image", "progressive.jpg", saved(rgb, format="JPEG", progressive=True, quality=60))
+    put("image", "turned.jpg", saved(rgb, format="JPEG", exif=turned))
+    put("image", "truncated.jpg", saved(rgb, format="JPEG")[:-40])
+    for name, im in (("rgb", rgb), ("grey", rgb.convert("L")), ("bits", rgb.convert("1")), ("palette", rgb.quantize(20)), ("rgba", rgba)):
+        put("image", f"{name}.png", saved(im, format="PNG"))
+    put("image", "turned.png", saved(rgb, format="PNG", exif=turned))
+    row = b"\0" + bytes(range(12))
+    put("image", "deep.png", png(2, 2, 16, 2, row * 2))
+    put("image", "interlaced.png", png(1, 1, 8, 2, b"\0abc", interlace=1))
+    put("image", "transparent.png", png(1, 1, 8, 3, b"\0\0", chunk(b"PLTE", b"abc") + chunk(b"tRNS", b"\x07")))
+    put("image", "short.png", png(4, 4, 8, 2, row))
+    put("image", "huge.png", png(2**31 - 1, 2**31 - 1, 8, 2, b""))
+    put("image", "lossy.webp", saved(rgb, format="WEBP", quality=50))
+    put("image", "lossless.webp", saved(rgb, format="WEBP", lossless=True))
+    put("image", "alpha.webp", saved(rgba, format="WEBP", quality=50))
+    put("image", "turned.webp", saved(rgb, format="WEBP", lossless=True, exif=turned))
+    put("image", "animated.webp", saved(rgb, format="WEBP", save_all=True, append_images=[rgb.rotate(90)], duration=10))
+
+
+for make in (make_safetensors, make_npy, make_config, make_image):
+    make()

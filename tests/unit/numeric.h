@@ -1,0 +1,97 @@
+/* What the numeric tests share: random data, comparisons that say where, the panel layout. Include after <cmocka.h>.
+ *
+ * Arrays come from malloc, to the byte, so that a sanitizer sees an access beyond them. */
+#ifndef SFP_TESTS_NUMERIC_H
+#define SFP_TESTS_NUMERIC_H
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNUSED __attribute__((unused))
+
+static inline float *floats(size_t n)
+{
+    float *p = malloc(n ? n * sizeof *p : 1);
+    assert_non_null(p);
+    return p;
+}
+
+/* n values of a normal with this standard deviation. */
+static UNUSED float *normals(sfp_rng *rng, size_t n, double sd)
+{
+    float *p = floats(n);
+    for (size_t i = 0; i < n; i++)
+        p[i] = (float)(sd * sfp__rng_normal(rng));
+    return p;
+}
+
+static UNUSED float *filled(size_t n, float value)
+{
+    float *p = floats(n);
+    for (size_t i = 0; i < n; i++)
+        p[i] = value;
+    return p;
+}
+
+static UNUSED float *copied(const float *x, size_t n)
+{
+    float *p = floats(n);
+    memcpy(p, x, n * sizeof *p);
+    return p;
+}
+
+/* |got - want| <= tolerance * (the largest |want|, at least 1e-3): fails for NaN too. */
+static UNUSED void check_near(const char *what, const float *got, const float *want, size_t n, double tolerance)
+{
+    double largest = 1e-3;
+    for (size_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs((double)want[i]));
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - (double)want[i]) <= tolerance * largest))
+            fail_msg("%s: element %zu of %zu is %.9g, expected %.9g within %.2g * %.3g", what, i, n, (double)got[i], (double)want[i],
+                     tolerance, largest);
+}
+
+static UNUSED void check_same(const char *what, const void *got, const void *want, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (((const unsigned char *)got)[i] != ((const unsigned char *)want)[i])
+            fail_msg("%s: byte %zu of %zu differs (element %zu of a float array)", what, i, bytes, i / sizeof(float));
+}
+
+static UNUSED double dot(const float *a, const float *b, size_t n)
+{
+    double s = 0;
+    for (size_t i = 0; i < n; i++)
+        s += (double)a[i] * (double)b[i];
+    return s;
+}
+
+/* kernels.h: element (r, c) of an (m, n) matrix in panels of w. */
+static inline size_t panel_at(int m, int w, int r, int c)
+{
+    return (size_t)(c / w) * (size_t)m * (size_t)w + (size_t)r * (size_t)w + (size_t)(c % w);
+}
+
+static UNUSED float *to_panels(const float *dense, int m, int n, int w)
+{
+    float *p = floats((size_t)m * (size_t)n);
+    for (int r = 0; r < m; r++)
+        for (int c = 0; c < n; c++)
+            p[panel_at(m, w, r, c)] = dense[(size_t)r * (size_t)n + (size_t)c];
+    return p;
+}
+
+static UNUSED float *from_panels(const float *panels, int m, int n, int w)
+{
+    float *p = floats((size_t)m * (size_t)n);
+    for (int r = 0; r < m; r++)
+        for (int c = 0; c < n; c++)
+            p[(size_t)r * (size_t)n + (size_t)c] = panels[panel_at(m, w, r, c)];
+    return p;
+}
+
+#endif

@@ -1,0 +1,116 @@
+/* The updates of golden/buffer.json: with the random numbers given, every index must be the reference's. */
+#include "buffer/buffer.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static json_t *cases;
+
+static int whole(const json_t *c, const char *key)
+{
+    const json_t *v = json_object_get(c, key);
+    assert_true(json_is_integer(v));
+    return (int)json_integer_value(v);
+}
+
+static size_t length(const json_t *c, const char *key)
+{
+    const json_t *v = json_object_get(c, key);
+    assert_true(json_is_array(v));
+    return json_array_size(v);
+}
+
+static double *numbers(const json_t *c, const char *key)
+{
+    size_t n = length(c, key);
+    double *out = malloc(n * sizeof *out + 1);
+    for (size_t i = 0; i < n; i++)
+        out[i] = json_number_value(json_array_get(json_object_get(c, key), i));
+    return out;
+}
+
+static float *scores(const json_t *c, const char *key)
+{
+    size_t n = length(c, key);
+    double *in = numbers(c, key);
+    float *out = malloc(n * sizeof *out + 1);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)in[i];
+    free(in);
+    return out;
+}
+
+static void check_indices(int number, const json_t *c, const char *key, const int *got, int n)
+{
+    const json_t *want = json_object_get(c, key);
+    if (json_array_size(want) != (size_t)n)
+        fail_msg("case %d: %d %s, expected %zu", number, n, key, json_array_size(want));
+    for (int i = 0; i < n; i++)
+        if (got[i] != json_integer_value(json_array_get(want, (size_t)i)))
+            fail_msg("case %d: %s[%d] is %d, expected %d", number, key, i, got[i],
+                     (int)json_integer_value(json_array_get(want, (size_t)i)));
+}
+
+static void every_update_is_the_reference_s(void **unused)
+{
+    (void)unused;
+    assert_int_equal(json_array_size(cases), 28);
+    for (int k = 0; k < 28; k++) {
+        const json_t *c = json_array_get(cases, (size_t)k);
+        int n_seen = whole(c, "n_seen"), m = whole(c, "m"), b = whole(c, "b");
+        const char *rule = json_string_value(json_object_get(c, "drop_rule"));
+        assert_true(strcmp(rule, "alg2") == 0 || strcmp(rule, "eq8") == 0);
+        size_t most = (size_t)(b > m ? b : m);
+        float *batch = scores(c, "S_batch"), *buffer = scores(c, "S_buffer");
+        double *u_nu = numbers(c, "u_nu"), *u_batch = numbers(c, "u_batch"), *u_buffer = numbers(c, "u_buffer");
+        double *dwork = malloc(most * sizeof *dwork);
+        int *iwork = malloc(most * sizeof *iwork), *retained = malloc((size_t)b * sizeof(int)), *replaced = malloc((size_t)b * sizeof(int));
+        sfp_buffer_plan plan;
+        sfp__buffer_plan((uint64_t)n_seen, m, b, batch, buffer, u_nu, u_batch, u_buffer,
+                         strcmp(rule, "alg2") == 0 ? SFP_DROP_ALG2 : SFP_DROP_EQ8, SFP_NU_AT_LEAST_ONE, iwork, dwork, retained, replaced,
+                         &plan);
+        if (plan.stored != whole(c, "stored") || plan.nu != whole(c, "nu"))
+            fail_msg("case %d: stored %d, nu %d, expected %d, %d", k, plan.stored, plan.nu, whole(c, "stored"), whole(c, "nu"));
+        check_indices(k, c, "retained", retained, plan.nu);
+        check_indices(k, c, "replaced", replaced, plan.nu);
+        free(batch);
+        free(buffer);
+        free(u_nu);
+        free(u_batch);
+        free(u_buffer);
+        free(dwork);
+        free(iwork);
+        free(retained);
+        free(replaced);
+    }
+}
+
+int main(void)
+{
+    const char *shared = getenv("STREAMFP_SHARED");
+    char path[4096];
+    json_error_t error;
+    (void)snprintf(path, sizeof path, "%s/golden/buffer.json", shared ? shared : "../shared");
+    FILE *f = fopen(path, "rb");
+    if (!f) {
+        printf("skipped: no %s\n", path);
+        return 77;
+    }
+    cases = json_loadf(f, 0, &error);
+    (void)fclose(f);
+    if (!cases) {
+        printf("%s:%d: %s\n", path, error.line, error.text);
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_update_is_the_reference_s)};
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    json_decref(cases);
+    return failed;
+}

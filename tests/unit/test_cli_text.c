@@ -1,0 +1,255 @@
+/* What commands read and write as text: JSON out, lists of files, class names. */
+#include "base/mem.h"
+#include "cli/filelist.h"
+#include "cli/json_out.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/sfp-test-XXXXXX";
+static sfp_error err;
+
+static const char *in_folder(const char *name)
+{
+    static char path[128];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void put(const char *name, const char *text, size_t size)
+{
+    FILE *f = fopen(in_folder(name), "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    (void)unlink(in_folder("list.csv"));
+    return rmdir(folder);
+}
+
+/* -------------------------------------------------------------------- json */
+
+static char text[4096];
+
+static void json_is_what_a_parser_reads(void **state)
+{
+    (void)state;
+    sfp_json_out j;
+    FILE *f = fmemopen(text, sizeof text, "w");
+    sfp__json_begin(&j, f);
+    sfp__json_string(&j, "quote\"d", "a\\b\n\x01\x1b \xc3\xa9 end");
+    sfp__json_string(&j, "none", NULL);
+    sfp__json_array(&j, "list");
+    sfp__json_int(&j, NULL, INT64_MIN);
+    sfp__json_real(&j, NULL, 0.1);
+    sfp__json_real(&j, NULL, NAN);
+    sfp__json_real(&j, NULL, -INFINITY);
+    sfp__json_object(&j, NULL);
+    sfp__json_end(&j);
+    sfp__json_bool(&j, NULL, true);
+    sfp__json_end(&j);
+    sfp__json_float(&j, "float", 0.485f);
+    sfp__json_end_all(&j);
+    assert_int_equal(fclose(f), 0);
+
+    assert_int_equal(text[strlen(text) - 1], '\n');
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+    assert_non_null(strstr(text, "\"float\":0.485}"));
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(root);
+    assert_string_equal(json_string_value(json_object_get(root, "quote\"d")), "a\\b\n\x01\x1b \xc3\xa9 end");
+    assert_true(json_is_null(json_object_get(root, "none")));
+    json_t *list = json_object_get(root, "list");
+    assert_int_equal(json_array_size(list), 6);
+    assert_true(json_integer_value(json_array_get(list, 0)) == INT64_MIN);
+    assert_true(json_is_null(json_array_get(list, 2)));
+    assert_true(json_is_null(json_array_get(list, 3)));
+    json_decref(root);
+}
+
+static void json_of_a_broken_file_name_is_still_json(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"\xff", "a\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x28\xa1", "\x80", "\xf0\x9f\x98\x80"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        sfp_json_out j;
+        memset(text, 0, sizeof text);
+        FILE *f = fmemopen(text, sizeof text, "w");
+        sfp__json_begin(&j, f);
+        sfp__json_string(&j, "file", names[i]);
+        sfp__json_end_all(&j);
+        assert_int_equal(fclose(f), 0);
+        json_t *root = json_loads(text, 0, NULL);
+        assert_non_null(root);
+        json_decref(root);
+    }
+}
+
+static void ending_all_closes_what_is_open(void **state)
+{
+    (void)state;
+    sfp_json_out j;
+    memset(text, 0, sizeof text);
+    FILE *f = fmemopen(text, sizeof text, "w");
+    sfp__json_begin(&j, f);
+    sfp__json_array(&j, "a");
+    sfp__json_object(&j, NULL);
+    sfp__json_array(&j, "b");
+    sfp__json_end_all(&j);
+    assert_int_equal(fclose(f), 0);
+    assert_string_equal(text, "{\"a\":[{\"b\":[]}]}\n");
+}
+
+/* ------------------------------------------------------------------- lists */
+
+static void expect_list(const char *content, size_t size, size_t count, const char *const *files, const char *const *labels)
+{
+    sfp_filelist l = {0};
+    put("list.csv", content, size);
+    assert_int_equal(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_OK);
+    assert_int_equal(l.count, count);
+    for (size_t i = 0; i < count; i++) {
+        const char *path = sfp__filelist_path(&l, i);
+        if (files[i][0] == '/') {
+            assert_string_equal(path, files[i]);
+        } else {
+            assert_memory_equal(path, folder, strlen(folder));
+            assert_string_equal(path + strlen(folder) + 1, files[i]);
+        }
+        assert_string_equal(sfp__filelist_label(&l, i), labels[i]);
+    }
+    sfp__filelist_done(&l);
+}
+#define LIST(content, count, files, labels) expect_list(content, sizeof(content) - 1, count, files, labels)
+
+static void lists_come_in_many_spellings(void **state)
+{
+    (void)state;
+    LIST("file,label\na.png,1\n", 1, ((const char *[]){"a.png"}), ((const char *[]){"1"}));
+    LIST("a.png,1\nb.png,2", 2, ((const char *[]){"a.png", "b.png"}), ((const char *[]){"1", "2"}));
+    LIST("Path,Class\r\n\"x, \"\"y\"\".png\",\"cat, big\"\r\n\r\n", 1, ((const char *[]){"x, \"y\".png"}), ((const char *[]){"cat, big"}));
+    LIST("# note\na.png\n/abs/b.png,3,more,fields\n", 2, ((const char *[]){"a.png", "/abs/b.png"}), ((const char *[]){"", "3"}));
+    LIST("file,7\n", 1, ((const char *[]){"file"}), ((const char *[]){"7"})); /* a file of that name, not the header */
+}
+
+static void broken_lists_name_their_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *content;
+        size_t size;
+        const char *part;
+    } bad[] = {{"a.png,1\n\"b.png,2\n", 17, ":2: a quote is not closed"},
+               {"a.png,1\n,2\n", 11, ":2: no file name"},
+               {"a.png\0b,1\n", 10, ":1: found a zero byte"},
+               {"", 0, ": the list is empty"},
+               {"file,label\n\n", 12, ": the list is empty"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        sfp_filelist l = {0};
+        put("list.csv", bad[i].content, bad[i].size);
+        assert_int_equal(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT);
+        assert_non_null(strstr(err.message, bad[i].part));
+        assert_memory_equal(err.message, folder, strlen(folder));
+        sfp__filelist_done(&l);
+    }
+}
+
+static void a_line_without_end_is_refused(void **state)
+{
+    (void)state;
+    char *line = malloc(SFP_LIST_MAX_LINE + 10);
+    assert_non_null(line);
+    memset(line, 'a', SFP_LIST_MAX_LINE + 10);
+    put("list.csv", line, SFP_LIST_MAX_LINE + 10);
+    free(line);
+    sfp_filelist l = {0};
+    assert_int_equal(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT);
+    assert_non_null(strstr(err.message, "too long"));
+    sfp__filelist_done(&l);
+}
+
+static void a_large_list_keeps_every_entry(void **state)
+{
+    (void)state;
+    sfp_filelist l = {0};
+    char path[32], label[32];
+    for (int i = 0; i < 100000; i++) {
+        (void)snprintf(path, sizeof path, "picture-%d.png", i);
+        (void)snprintf(label, sizeof label, "%d", i % 7);
+        assert_int_equal(sfp__filelist_add(&l, path, label, &err), SFP_OK);
+    }
+    assert_int_equal(l.count, 100000);
+    assert_string_equal(sfp__filelist_path(&l, 99999), "picture-99999.png");
+    assert_string_equal(sfp__filelist_label(&l, 8), "1");
+    sfp__filelist_done(&l);
+}
+
+static void names_are_lines(void **state)
+{
+    (void)state;
+    char **names = NULL;
+    size_t count = 0;
+    put("list.csv", "tench\r\ngreat white shark\n\nlast", 30);
+    assert_int_equal(sfp__names_read(in_folder("list.csv"), &names, &count, &err), SFP_OK);
+    assert_int_equal(count, 4);
+    assert_string_equal(names[0], "tench");
+    assert_string_equal(names[2], "");
+    assert_string_equal(names[3], "last");
+    sfp__names_free(names, count);
+}
+
+static void every_failed_allocation_of_a_list_is_told(void **state)
+{
+    (void)state;
+    put("list.csv", "a.png,1\nb.png,2\n", 16);
+    const char *path = in_folder("list.csv");
+    for (long k = 0; k < 40; k++) {
+        sfp_filelist l = {0};
+        char **names = NULL;
+        size_t count = 0;
+        sfp__mem_fail_at(k);
+        sfp_status s = sfp__filelist_add_csv(&l, path, &err);
+        if (s == SFP_OK)
+            s = sfp__names_read(path, &names, &count, &err);
+        sfp__mem_fail_at(-1);
+        sfp__filelist_done(&l);
+        sfp__names_free(names, count);
+        if (s == SFP_OK)
+            return;
+        assert_int_equal(s, SFP_ENOMEM);
+    }
+    fail_msg("reading never came to its end");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_is_what_a_parser_reads),
+        cmocka_unit_test(json_of_a_broken_file_name_is_still_json),
+        cmocka_unit_test(ending_all_closes_what_is_open),
+        cmocka_unit_test(lists_come_in_many_spellings),
+        cmocka_unit_test(broken_lists_name_their_line),
+        cmocka_unit_test(a_line_without_end_is_refused),
+        cmocka_unit_test(a_large_list_keeps_every_entry),
+        cmocka_unit_test(names_are_lines),
+        cmocka_unit_test(every_failed_allocation_of_a_list_is_told),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,259 @@
+#include "io/config.h"
+
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static sfp_model_config parse(const char *text)
+{
+    sfp_model_config c;
+    sfp_error err = {0};
+    if (sfp__model_config_parse("c.json", text, strlen(text), &c, &err) != SFP_OK)
+        fail_msg("%s: %s", text, err.message);
+    return c;
+}
+
+static void check_refused(const char *text, sfp_status status, const char *message)
+{
+    sfp_model_config c, untouched;
+    sfp_error err = {0};
+    memset(&c, 0x5a, sizeof c);
+    untouched = c;
+    sfp_status got = sfp__model_config_parse("c.json", text, strlen(text), &c, &err);
+    if (got != status || !strstr(err.message, message))
+        fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s'", text, sfp_status_text(got), err.message, sfp_status_text(status), message);
+    assert_memory_equal(&c, &untouched, sizeof c);
+}
+
+static void this_projects_keys_are_read(void **unused)
+{
+    (void)unused;
+    sfp_model_config c = parse("{\"architecture\":\"vit\",\"img_size\":32,\"patch_size\":8,\"num_heads\":4,\"mean\":[0,0.5,0],"
+                               "\"std\":[1,1,2.0],\"ln_eps\":1e-06,\"layers\":[0,1],\"activation\":\"gelu\",\"class_names\":[\"a\",\"b\"]}");
+    assert_int_equal(c.heads, 4);
+    assert_int_equal(c.img_size, 32);
+    assert_int_equal(c.patch_size, 8);
+    assert_true(c.ln_eps == 1e-6f && c.has_mean && c.has_std && c.mean[1] == 0.5f && c.std[2] == 2.0f);
+    assert_string_equal(c.activation, "gelu");
+    assert_int_equal(c.class_count, 2);
+    assert_string_equal(c.class_names[1], "b");
+    sfp__model_config_done(&c);
+}
+
+static void timms_keys_are_read(void **unused)
+{
+    (void)unused;
+    sfp_model_config c = parse("{\"architecture\":\"vit_base_patch16_224\",\"num_classes\":2,\"num_features\":768,\"pretrained_cfg\":"
+                               "{\"tag\":\"x\",\"input_size\":[3,384,384],\"mean\":[0.5,0.5,0.5],\"std\":[0.5,0.5,0.5],"
+                               "\"label_names\":[\"cat\",\"dog\"],\"pool_size\":null}}");
+    assert_int_equal(c.img_size, 384);
+    assert_int_equal(c.heads, 0);
+    assert_true(c.has_mean && c.has_std && c.std[0] == 0.5f && c.ln_eps == 0);
+    assert_string_equal(c.class_names[0], "cat");
+    assert_string_equal(c.activation, "");
+    sfp__model_config_done(&c);
+}
+
+static void hugging_faces_keys_are_read(void **unused)
+{
+    (void)unused;
+    sfp_model_config c = parse("{\"model_type\":\"vit\",\"num_attention_heads\":12,\"layer_norm_eps\":1e-12,\"hidden_act\":\"gelu\","
+                               "\"image_size\":224,\"patch_size\":16,\"image_mean\":[0.1,0.2,0.3],\"image_std\":[1,2,3],"
+                               "\"id2label\":{\"1\":\"dog\",\"0\":\"cat\",\"2\":\"\\u00e9\"}}");
+    assert_int_equal(c.heads, 12);
+    assert_int_equal(c.img_size, 224);
+    assert_true(c.ln_eps == 1e-12f && c.mean[2] == 0.3f && c.std[1] == 2.0f);
+    assert_int_equal(c.class_count, 3);
+    assert_string_equal(c.class_names[0], "cat");
+    assert_string_equal(c.class_names[1], "dog");
+    assert_string_equal(c.class_names[2], "\xc3\xa9");
+    sfp__model_config_done(&c);
+}
+
+static void clips_image_tower_is_read(void **unused)
+{
+    (void)unused;
+    sfp_model_config c = parse("{\"text_config\":{\"num_attention_heads\":8},\"vision_config\":{\"num_attention_heads\":12,"
+                               "\"hidden_act\":\"quick_gelu\",\"image_size\":[224,224],\"patch_size\":32}}");
+    assert_int_equal(c.heads, 12);
+    assert_int_equal(c.img_size, 224);
+    assert_int_equal(c.patch_size, 32);
+    assert_string_equal(c.activation, "quick_gelu");
+    sfp__model_config_done(&c);
+}
+
+static void absent_and_null_keys_stay_unset(void **unused)
+{
+    (void)unused;
+    sfp_model_config c = parse("{\"num_heads\":null,\"mean\":null,\"pretrained_cfg\":null,\"id2label\":{},\"other\":[1]}");
+    sfp_model_config unset = {0};
+    assert_memory_equal(&c, &unset, sizeof c);
+    sfp__model_config_done(&c);
+    sfp__model_config_done(NULL);
+}
+
+static void known_keys_of_a_wrong_kind_are_named(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"{\"num_heads\":\"12\"}", "c.json: 'num_heads' is no integer, expected one in 1..4096"},
+        {"{\"num_heads\":12.0}", "'num_heads' is no integer"},
+        {"{\"num_attention_heads\":0}", "'num_attention_heads' is 0, expected an integer in 1..4096"},
+        {"{\"num_heads\":-3}", "'num_heads' is -3"},
+        {"{\"num_heads\":4294967297}", "'num_heads' is 4294967297"},
+        {"{\"img_size\":100000}", "'img_size' is 100000, expected an integer in 1..65536"},
+        {"{\"input_size\":[3,224,256]}", "'input_size' is not square"},
+        {"{\"input_size\":[]}", "'input_size' is not square"},
+        {"{\"input_size\":[\"a\",\"a\"]}", "'input_size' is no integer"},
+        {"{\"patch_size\":true}", "'patch_size' is no integer"},
+        {"{\"mean\":0.5}", "'mean' is no array of 3 numbers"},
+        {"{\"mean\":[1,2]}", "'mean' is no array of 3 numbers"},
+        {"{\"image_mean\":[1,2,\"3\"]}", "'image_mean[2]' is 0, expected a number"},
+        {"{\"mean\":[1,2,1e300]}", "'mean[2]' is 1e+300, expected a number"},
+        {"{\"std\":[1,0,1]}", "'std[1]' is 0, expected a positive number"},
+        {"{\"pretrained_cfg\":{\"std\":[1,1,-1]}}", "'std[2]' is -1, expected a positive number"},
+        {"{\"ln_eps\":0}", "'ln_eps' is 0, expected a number in (0, 1]"},
+        {"{\"layer_norm_eps\":2}", "'layer_norm_eps' is 2"},
+        {"{\"ln_eps\":\"1e-6\"}", "'ln_eps' is 0, expected a number"},
+        {"{\"hidden_act\":3}", "'hidden_act' is no string"},
+        {"{\"pretrained_cfg\":\"x\"}", "'pretrained_cfg' is no object"},
+        {"{\"class_names\":\"x\"}", "'class_names' is neither an array nor an object of names"},
+        {"{\"class_names\":[\"a\",3]}", "'class_names' has something else than a string as name of class 1"},
+        {"{\"id2label\":{\"0\":3}}", "'id2label' has something else than a string as name of class 0"},
+        {"{\"id2label\":{\"0\":\"a\",\"2\":\"b\"}}", "'id2label' has key '2', expected each of 0..1 once"},
+        {"{\"id2label\":{\"0\":\"a\",\"00\":\"b\"}}", "expected each of 0..1 once"},
+        {"{\"id2label\":{\"-1\":\"a\"}}", "'id2label' has key '-1'"},
+        {"{\"id2label\":{\"0x\":\"a\"}}", "'id2label' has key '0x'"},
+        {"{\"id2label\":{\"99999999999999999999999\":\"a\"}}", "'id2label' has key '9999"},
+        {"[]", "c.json: is no JSON object"},
+        {"{\"a\":1,\"a\":2}", "duplicate object key"},
+        {"{\n\"a\":}", "c.json: line 2, column"},
+        {"", "c.json: line"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_refused(cases[i].text, SFP_EFORMAT, cases[i].message);
+    check_refused("{\"hidden_act\":\"gelu_new\\u0007\"}", SFP_EUNSUPPORTED, "'hidden_act' is 'gelu_new\\x07', expected gelu or quick_gelu");
+}
+
+static char dir[] = "/tmp/sfp_test_XXXXXX";
+
+static int make_dir(void **unused)
+{
+    (void)unused;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **unused)
+{
+    (void)unused;
+    return rmdir(dir);
+}
+
+static const char *in_dir(const char *name)
+{
+    static char path[64];
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static void put(const char *name, const char *text)
+{
+    FILE *f = fopen(in_dir(name), "w");
+    assert_non_null(f);
+    (void)fputs(text, f);
+    (void)fclose(f);
+}
+
+static void the_file_beside_the_weights_is_found(void **unused)
+{
+    (void)unused;
+    sfp_model_config c = {0};
+    sfp_error err = {0};
+    bool found = true;
+    char weights[64];
+    (void)snprintf(weights, sizeof weights, "%s", in_dir("net.v1.safetensors"));
+    assert_int_equal(sfp__model_config_beside(weights, &c, &found, &err), SFP_OK);
+    assert_false(found);
+    assert_int_equal(strlen(err.message), 0);
+    put("config.json", "{\"num_heads\":3}");
+    assert_int_equal(sfp__model_config_beside(weights, &c, &found, &err), SFP_OK);
+    assert_true(found && c.heads == 3);
+    put("net.v1.json", "{\"num_heads\":6}");
+    assert_int_equal(sfp__model_config_beside(weights, &c, &found, &err), SFP_OK);
+    assert_true(found && c.heads == 6);
+    put("net.v1.json", "{");
+    assert_int_equal(sfp__model_config_beside(weights, &c, &found, &err), SFP_EFORMAT);
+    assert_non_null(strstr(err.message, "net.v1.json: line 1"));
+    assert_int_equal(c.heads, 6);
+    (void)unlink(in_dir("net.v1.json"));
+    assert_int_equal(mkdir(in_dir("net.v1.json"), 0700), 0);
+    assert_int_equal(sfp__model_config_beside(weights, &c, &found, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "is a directory"));
+    (void)rmdir(in_dir("net.v1.json"));
+    (void)unlink(in_dir("config.json"));
+}
+
+static void names_without_folder_or_ending_work_too(void **unused)
+{
+    (void)unused;
+    sfp_model_config c = {0};
+    bool found = true;
+    char old[4096];
+    assert_non_null(getcwd(old, sizeof old));
+    assert_int_equal(chdir(dir), 0);
+    put("net.json", "{\"num_heads\":5}");
+    assert_int_equal(sfp__model_config_beside("net", &c, &found, NULL), SFP_OK);
+    assert_true(found && c.heads == 5);
+    assert_int_equal(sfp__model_config_beside(".hidden", &c, &found, NULL), SFP_OK);
+    assert_false(found);
+    (void)unlink(in_dir("net.json"));
+    assert_int_equal(chdir(old), 0);
+}
+
+static void each_failing_allocation_is_reported(void **unused)
+{
+    (void)unused;
+    put("net.json", "{\"class_names\":[\"a\",\"b\",\"c\"]}");
+    long k;
+    sfp_status status = SFP_ENOMEM;
+    for (k = 0; status != SFP_OK; k++) {
+        sfp_model_config c;
+        bool found;
+        sfp_error err = {0};
+        sfp__mem_fail_at(k);
+        status = sfp__model_config_beside(in_dir("net.bin"), &c, &found, &err);
+        sfp__mem_fail_at(-1);
+        assert_true(status == SFP_OK || (status == SFP_ENOMEM && err.message[0] && k < 50));
+        if (status == SFP_OK)
+            sfp__model_config_done(&c);
+    }
+    assert_true(k > 5);
+    (void)unlink(in_dir("net.json"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(this_projects_keys_are_read),
+        cmocka_unit_test(timms_keys_are_read),
+        cmocka_unit_test(hugging_faces_keys_are_read),
+        cmocka_unit_test(clips_image_tower_is_read),
+        cmocka_unit_test(absent_and_null_keys_stay_unset),
+        cmocka_unit_test(known_keys_of_a_wrong_kind_are_named),
+        cmocka_unit_test(the_file_beside_the_weights_is_found),
+        cmocka_unit_test(names_without_folder_or_ending_work_too),
+        cmocka_unit_test(each_failing_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

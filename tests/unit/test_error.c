@@ -1,0 +1,120 @@
+/* Errors: the record is filled, cut and chained as the callers rely on. */
+#include "base/error.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void fail_returns_the_status_and_fills_the_record(void **unused)
+{
+    (void)unused;
+    sfp_error err = {0};
+    assert_int_equal(sfp__fail(&err, SFP_ESHAPE, "%s: %d", "w.safetensors", 7), SFP_ESHAPE);
+    assert_int_equal(err.status, SFP_ESHAPE);
+    assert_string_equal(err.message, "w.safetensors: 7");
+}
+
+static void a_missing_record_is_fine(void **unused)
+{
+    (void)unused;
+    assert_int_equal(sfp__fail(NULL, SFP_EIO, "x"), SFP_EIO);
+    assert_int_equal(sfp__fail_errno(NULL, SFP_EIO, "x"), SFP_EIO);
+    assert_int_equal(sfp__fail_prefix(NULL, SFP_EIO, "x"), SFP_EIO);
+    assert_int_equal(sfp__fail_nomem(NULL, 5), SFP_ENOMEM);
+}
+
+static void long_messages_are_cut_and_terminated(void **unused)
+{
+    (void)unused;
+    char text[2 * SFP_ERROR_MAX];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    struct {
+        sfp_error err;
+        char guard[8];
+    } s;
+    memset(&s, '#', sizeof s);
+    (void)sfp__fail(&s.err, SFP_EIO, "%s", text);
+    assert_int_equal(strlen(s.err.message), SFP_ERROR_MAX - 1);
+    (void)sfp__fail_prefix(&s.err, SFP_EIO, "%s", text); /* the prefix alone fills it */
+    assert_int_equal(strlen(s.err.message), SFP_ERROR_MAX - 1);
+    errno = ENOENT;
+    (void)sfp__fail_errno(&s.err, SFP_EIO, "%s", text);
+    assert_int_equal(strlen(s.err.message), SFP_ERROR_MAX - 1);
+    assert_memory_equal(s.guard, "########", 8);
+}
+
+static void errno_is_put_into_words(void **unused)
+{
+    (void)unused;
+    sfp_error err;
+    errno = ENOENT;
+    assert_int_equal(sfp__fail_errno(&err, SFP_EIO, "%s: cannot open", "a.npy"), SFP_EIO);
+    char want[128];
+    (void)snprintf(want, sizeof want, "a.npy: cannot open: %s", strerror(ENOENT));
+    assert_string_equal(err.message, want);
+}
+
+static void a_prefix_goes_before_the_message(void **unused)
+{
+    (void)unused;
+    sfp_error err;
+    (void)sfp__fail(&err, SFP_EFORMAT, "line 3: no number");
+    assert_int_equal(sfp__fail_prefix(&err, SFP_EFORMAT, "case %d", 4), SFP_EFORMAT);
+    assert_string_equal(err.message, "case 4: line 3: no number");
+    assert_int_equal(err.status, SFP_EFORMAT);
+}
+
+static void out_of_memory_says_how_much_was_asked_for(void **unused)
+{
+    (void)unused;
+    sfp_error err;
+    assert_int_equal(sfp__fail_nomem(&err, 12345), SFP_ENOMEM);
+    assert_int_equal(err.status, SFP_ENOMEM);
+    assert_non_null(strstr(err.message, "12345"));
+}
+
+static void every_status_has_words_of_its_own(void **unused)
+{
+    (void)unused;
+    static const sfp_status all[] = {
+#define VALUE(name, value, text) SFP_##name,
+        SFP_STATUS_LIST(VALUE)
+#undef VALUE
+    };
+    size_t n = sizeof all / sizeof *all;
+    for (size_t i = 0; i < n; i++) {
+        assert_string_not_equal(sfp_status_text(all[i]), "unknown status");
+        for (size_t j = 0; j < i; j++)
+            assert_string_not_equal(sfp_status_text(all[i]), sfp_status_text(all[j]));
+    }
+    assert_string_equal(sfp_status_text(SFP_OK), "ok");
+    assert_string_equal(sfp_status_text((sfp_status)99), "unknown status");
+}
+
+static void the_version_is_the_headers(void **unused)
+{
+    (void)unused;
+    char want[32];
+    (void)snprintf(want, sizeof want, "%d.%d.%d", SFP_VERSION_MAJOR, SFP_VERSION_MINOR, SFP_VERSION_PATCH);
+    assert_string_equal(sfp_version(), want);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fail_returns_the_status_and_fills_the_record),
+        cmocka_unit_test(a_missing_record_is_fine),
+        cmocka_unit_test(long_messages_are_cut_and_terminated),
+        cmocka_unit_test(errno_is_put_into_words),
+        cmocka_unit_test(a_prefix_goes_before_the_message),
+        cmocka_unit_test(out_of_memory_says_how_much_was_asked_for),
+        cmocka_unit_test(every_status_has_words_of_its_own),
+        cmocka_unit_test(the_version_is_the_headers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,381 @@
+/* Matrix products: the packed and the plain ones against sums in double, alone and on many lanes at once. */
+#include "compute/gemm.h"
+
+#include "base/mem.h"
+#include "compute/cpu.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "numeric.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+static const float canary = 12345.75f;
+
+static sfp_gemm_weight *pack(const sfp_gemm_weight_desc *d)
+{
+    sfp_gemm_weight *w = NULL;
+    sfp_error err = {0};
+    if (sfp__gemm_weight_create(d, &w, &err))
+        fail_msg("weight (%d, %d): %s", d->n, d->k, err.message);
+    return w;
+}
+
+static sfp_gemm_op *prepare(const sfp_gemm_weight *w, int m, int lanes)
+{
+    sfp_gemm_op *op = NULL;
+    sfp_error err = {0};
+    if (sfp__gemm_op_create(w, m, lanes, &op, &err))
+        fail_msg("op for %d rows: %s", m, err.message);
+    return op;
+}
+
+static void run(const sfp_gemm_op *op, int lane, const sfp_gemm_weight *w, const float *x, float *y)
+{
+    int token = sfp__gemm_enter();
+    sfp__gemm_run(op, lane, w, x, y);
+    sfp__gemm_leave(token);
+}
+
+/* Row r of y (dense) against x W^T + bias in double; the error is measured by what was summed up. */
+static void check_row(const sfp_gemm_weight_desc *d, int m, int r, const float *x, const float *y, double tolerance)
+{
+    for (int j = 0; j < d->n; j++) {
+        double sum = d->bias ? (double)d->bias[j] : 0, size = fabs(sum) + 1e-6;
+        for (int i = 0; i < d->k; i++) {
+            size_t at = d->transposed ? (size_t)i * (size_t)d->n + (size_t)j : (size_t)j * (size_t)d->k + (size_t)i;
+            double t = (double)x[(size_t)r * (size_t)d->k + (size_t)i] * (double)d->w[at];
+            sum += t;
+            size += fabs(t);
+        }
+        double got = (double)y[(size_t)r * (size_t)d->n + (size_t)j];
+        if (!(fabs(got - sum) <= tolerance * size))
+            fail_msg("m %d, n %d, k %d%s%s: (%d, %d) is %.8g, expected %.8g", m, d->n, d->k, d->transposed ? ", transposed" : "",
+                     d->bias ? ", bias" : "", r, j, got, sum);
+    }
+}
+
+static const struct {
+    int n, k, align;
+} shapes[] = {{1, 1, 0},     {7, 5, 0},      {44, 12, 11},     {44, 100, 4},    {48, 44, 8},      {192, 768, 0},
+              {576, 192, 64}, {1000, 192, 0}, {1537, 200, 0}, {2304, 768, 64}, {768, 3072, 0}, {3072, 768, 0}};
+
+static void packed_products_equal_sums_in_double(void **unused)
+{
+    (void)unused;
+    static const int rows[] = {1, 7, 197};
+    sfp_rng rng = sfp__rng_init(1, 0);
+    for (size_t s = 0; s < COUNT(shapes); s++)
+        for (int variant = 0; variant < 4; variant++) {
+            int n = shapes[s].n, k = shapes[s].k;
+            float *w = normals(&rng, (size_t)n * (size_t)k, 1), *bias = normals(&rng, (size_t)n, 3);
+            sfp_gemm_weight_desc d = {.n = n, .k = k, .w = w, .transposed = variant & 1, .bias = variant & 2 ? bias : NULL,
+                                      .align = shapes[s].align};
+            sfp_gemm_weight *packed = pack(&d);
+            int panel = sfp__gemm_panel(packed);
+            assert_true(panel >= 1 && n % panel == 0);
+            assert_true(shapes[s].align == 0 || panel % shapes[s].align == 0);
+            for (size_t r = 0; r < COUNT(rows); r++) {
+                int m = rows[r];
+                size_t count = (size_t)m * (size_t)n;
+                sfp_gemm_op *op = prepare(packed, m, 1);
+                float *x = normals(&rng, (size_t)m * (size_t)k, 1), *y = filled(count + 16, canary);
+                run(op, 0, packed, x, y);
+                for (size_t i = count; i < count + 16; i++)
+                    assert_true(y[i] == canary);
+                float *dense = from_panels(y, m, n, panel);
+                for (int i = 0; i < m; i += m > 7 ? 97 : 1) /* all rows are many sums: the first, the last, one between */
+                    check_row(&d, m, i, x, dense, 1e-6);
+                check_row(&d, m, m - 1, x, dense, 1e-6);
+                free(x), free(y), free(dense);
+                sfp__gemm_op_free(op);
+            }
+            free(w), free(bias);
+            sfp__gemm_weight_free(packed);
+        }
+    sfp__gemm_weight_free(NULL);
+    sfp__gemm_op_free(NULL);
+}
+
+/* Rows of ones, twos, ...: every row is checked without a sum a cell. */
+static void every_row_goes_to_its_place(void **unused)
+{
+    (void)unused;
+    enum { M = 197, N = 2304, K = 768 };
+    sfp_rng rng = sfp__rng_init(2, 0);
+    float *w = normals(&rng, (size_t)N * K, 1), *x = floats((size_t)M * K), *y = floats((size_t)M * N);
+    sfp_gemm_weight_desc d = {.n = N, .k = K, .w = w, .align = 64};
+    sfp_gemm_weight *packed = pack(&d);
+    sfp_gemm_op *op = prepare(packed, M, 1);
+    for (int r = 0; r < M; r++)
+        for (int i = 0; i < K; i++)
+            x[r * K + i] = i == r ? (float)(r + 1) : 0; /* row r picks column r of W */
+    run(op, 0, packed, x, y);
+    int panel = sfp__gemm_panel(packed);
+    for (int r = 0; r < M; r++)
+        for (int c = 0; c < N; c++) {
+            float want = (float)(r + 1) * w[(size_t)c * K + (size_t)r], got = y[panel_at(M, panel, r, c)];
+            if (!(fabsf(got - want) <= 1e-6f * fabsf(want)))
+                fail_msg("row %d, column %d is %g, expected %g", r, c, (double)got, (double)want);
+        }
+    sfp__gemm_op_free(op);
+    sfp__gemm_weight_free(packed);
+    free(w), free(x), free(y);
+}
+
+static void an_op_runs_any_weight_of_its_sizes_and_keeps_none(void **unused)
+{
+    (void)unused;
+    enum { M = 9, N = 40, K = 24 };
+    sfp_rng rng = sfp__rng_init(3, 0);
+    float *a = normals(&rng, N * K, 1), *b = normals(&rng, N * K, 1), *bias = normals(&rng, N, 1), *x = normals(&rng, M * K, 1);
+    sfp_gemm_weight_desc da = {.n = N, .k = K, .w = a, .bias = bias}, db = {.n = N, .k = K, .w = b, .transposed = true, .bias = bias};
+    sfp_gemm_weight *wa = pack(&da), *wb = pack(&db);
+    float *ka = copied(a, N * K), *kb = copied(b, N * K), *kept = copied(bias, N);
+    memset(a, 0, N * K * sizeof *a), memset(b, 0, N * K * sizeof *b), memset(bias, 0, N * sizeof *bias); /* packed is a copy */
+    da.w = ka, da.bias = kept, db.w = kb, db.bias = kept;
+    sfp_gemm_op *op = prepare(wa, M, 1);
+    float y[M * N];
+    for (int round = 0; round < 3; round++) {
+        run(op, 0, round % 2 ? wb : wa, x, y);
+        float *dense = from_panels(y, M, N, sfp__gemm_panel(wa));
+        for (int r = 0; r < M; r++)
+            check_row(round % 2 ? &db : &da, M, r, x, dense, 1e-6);
+        free(dense);
+    }
+    sfp__gemm_op_free(op);
+    sfp__gemm_weight_free(wa), sfp__gemm_weight_free(wb);
+    free(a), free(b), free(bias), free(x), free(ka), free(kb), free(kept);
+}
+
+typedef struct lane_job {
+    const sfp_gemm_op *op;
+    const sfp_gemm_weight *w;
+    int lane, m, n, rounds, wrong;
+    float *x, *y, *want;
+} lane_job;
+
+static void *run_lane(void *arg)
+{
+    lane_job *j = arg;
+    size_t bytes = (size_t)j->m * (size_t)j->n * sizeof *j->y;
+    for (int i = 0; i < j->rounds; i++) {
+        memset(j->y, 0xff, bytes);
+        run(j->op, j->lane, j->w, j->x, j->y);
+        j->wrong += memcmp(j->y, j->want, bytes) != 0;
+    }
+    return NULL;
+}
+
+static void lanes_run_at_once_without_touching_each_other(void **unused)
+{
+    (void)unused;
+    enum { LANES = 4, M = 50, ROUNDS = 100 };
+    sfp_rng rng = sfp__rng_init(4, 0);
+    static const struct {
+        int n, k;
+    } sizes[] = {{44, 20}, {576, 192}};
+    for (size_t s = 0; s < COUNT(sizes); s++) {
+        int n = sizes[s].n, k = sizes[s].k;
+        float *w = normals(&rng, (size_t)n * (size_t)k, 1);
+        sfp_gemm_weight_desc d = {.n = n, .k = k, .w = w};
+        sfp_gemm_weight *packed = pack(&d);
+        sfp_gemm_op *op = prepare(packed, M, LANES);
+        lane_job job[LANES];
+        pthread_t thread[LANES];
+        for (int i = 0; i < LANES; i++) {
+            job[i] = (lane_job){.op = op, .w = packed, .lane = i, .m = M, .n = n, .rounds = ROUNDS};
+            job[i].x = normals(&rng, (size_t)M * (size_t)k, 1);
+            job[i].y = floats((size_t)M * (size_t)n);
+            job[i].want = floats((size_t)M * (size_t)n);
+            run(op, 0, packed, job[i].x, job[i].want);
+        }
+        for (int i = 0; i < LANES; i++)
+            assert_int_equal(pthread_create(&thread[i], NULL, run_lane, &job[i]), 0);
+        for (int i = 0; i < LANES; i++)
+            assert_int_equal(pthread_join(thread[i], NULL), 0);
+        for (int i = 0; i < LANES; i++) {
+            assert_int_equal(job[i].wrong, 0);
+            free(job[i].x), free(job[i].y), free(job[i].want);
+        }
+        sfp__gemm_op_free(op);
+        sfp__gemm_weight_free(packed);
+        free(w);
+    }
+}
+
+static void plain_products_in_all_transpositions(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int m, n, k;
+    } sizes[] = {{1, 1, 1}, {1, 10, 7}, {5, 1, 9}, {7, 11, 13}, {44, 33, 65}, {192, 48, 50}};
+    static const float betas[] = {0, 1, -0.5f};
+    sfp_rng rng = sfp__rng_init(5, 0);
+    for (size_t i = 0; i < COUNT(sizes) * 4 * COUNT(betas); i++) {
+        int m = sizes[i / 12].m, n = sizes[i / 12].n, k = sizes[i / 12].k;
+        bool ta = i & 1, tb = i & 2;
+        float beta = betas[i / 4 % 3];
+        int lda = (ta ? m : k) + 3, ldb = (tb ? k : n) + 2, ldc = n + 5;
+        float *a = normals(&rng, (size_t)((ta ? k : m) * lda), 1), *b = normals(&rng, (size_t)((tb ? n : k) * ldb), 1);
+        float *c = normals(&rng, (size_t)(m * ldc), 1), *before = copied(c, (size_t)(m * ldc));
+        for (int r = 0; beta == 0 && r < m; r++)
+            for (int j = 0; j < n; j++)
+                c[r * ldc + j] = NAN; /* with beta 0 what was there must not matter */
+        int token = sfp__gemm_enter();
+        sfp__gemm_plain(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
+        sfp__gemm_leave(token);
+        for (int r = 0; r < m; r++)
+            for (int j = 0; j < ldc; j++) {
+                double want = (double)before[r * ldc + j], size = fabs(want);
+                if (j < n) {
+                    want = beta != 0 ? want * (double)beta : 0;
+                    for (int q = 0; q < k; q++) {
+                        double t = (double)a[ta ? q * lda + r : r * lda + q] * (double)b[tb ? j * ldb + q : q * ldb + j];
+                        want += t;
+                        size += fabs(t);
+                    }
+                }
+                if (!(fabs((double)c[r * ldc + j] - want) <= (j < n ? 1e-6 * size : 0)))
+                    fail_msg("ta %d, tb %d, (%d, %d, %d), beta %g: (%d, %d) is %.8g, expected %.8g", ta, tb, m, n, k, (double)beta, r, j,
+                             (double)c[r * ldc + j], want);
+            }
+        free(a), free(b), free(c), free(before);
+    }
+}
+
+static void a_panel_divides_is_aligned_and_fits(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(6, 0);
+    int smaller = 0;
+    for (int i = 0; i < 20000; i++) {
+        int align = (int)sfp__rng_below(&rng, 70), n = (1 + (int)sfp__rng_below(&rng, 60)) * (align ? align : 8);
+        int k = 1 + (int)sfp__rng_below(&rng, 4000);
+        size_t bytes = 1000 + sfp__rng_below(&rng, 4000000);
+        int w = sfp__gemm_choose_panel(n, k, align, bytes);
+        assert_true(w >= 1 && n % w == 0);
+        assert_true(align == 0 || w % align == 0);
+        assert_true(w == n || (size_t)w * (size_t)k * sizeof(float) <= bytes);
+        assert_true(w == n || w % 8 == 0);
+        if ((size_t)n * (size_t)k * sizeof(float) <= bytes)
+            assert_int_equal(w, n); /* no reason to cut */
+        smaller += w < n;
+    }
+    assert_true(smaller > 1000);
+    assert_int_equal(sfp__gemm_choose_panel(2304, 768, 64, 1228800), 384);
+    assert_int_equal(sfp__gemm_choose_panel(768, 768, 64, 1228800), 384);
+    assert_int_equal(sfp__gemm_choose_panel(7, 1000000, 0, 1000), 7);
+}
+
+static void entering_leaves_one_thread_and_leaving_restores(void **unused)
+{
+    (void)unused;
+    union {
+        void *p;
+        int (*f)(void);
+    } get = {.p = dlsym(RTLD_DEFAULT, "omp_get_max_threads")};
+    union {
+        void *p;
+        void (*f)(int);
+    } set = {.p = dlsym(RTLD_DEFAULT, "omp_set_num_threads")};
+    if (!get.p || !set.p)
+        skip(); /* a library without OpenMP */
+    int own = get.f();
+    set.f(3);
+    int token = sfp__gemm_enter();
+    assert_int_equal(get.f(), 1);
+    int nested = sfp__gemm_enter();
+    assert_int_equal(get.f(), 1);
+    sfp__gemm_leave(nested);
+    assert_int_equal(get.f(), 1);
+    sfp__gemm_leave(token);
+    assert_int_equal(get.f(), 3);
+    set.f(own);
+}
+
+static void bf16_is_close_or_refused_by_name(void **unused)
+{
+    (void)unused;
+    enum { M = 33, N = 64, K = 96 };
+    sfp_rng rng = sfp__rng_init(7, 0);
+    float *w = normals(&rng, N * K, 1), *bias = normals(&rng, N, 1), *x = normals(&rng, M * K, 1), y[M * N];
+    sfp_gemm_weight_desc d = {.n = N, .k = K, .w = w, .bias = bias, .precision = SFP_PRECISION_BF16};
+    sfp_gemm_weight *packed = NULL;
+    sfp_error err = {0};
+    sfp_status s = sfp__gemm_weight_create(&d, &packed, &err);
+    bool cblas = strncmp(sfp__gemm_backend(), "CBLAS", 5) == 0;
+    if (s) {
+        assert_int_equal(s, SFP_EUNSUPPORTED);
+        assert_null(packed);
+        assert_non_null(strstr(err.message, "bf16"));
+        assert_non_null(strstr(err.message, cblas ? "CBLAS" : sfp__cpu_name()));
+        assert_non_null(strstr(err.message, "--precision f32"));
+        assert_true(cblas || !sfp__cpu().bf16);
+    } else {
+        sfp_gemm_op *op = prepare(packed, M, 1);
+        run(op, 0, packed, x, y);
+        float *dense = from_panels(y, M, N, sfp__gemm_panel(packed));
+        for (int r = 0; r < M; r++)
+            check_row(&d, M, r, x, dense, 1.0 / 128);
+        free(dense);
+        sfp__gemm_op_free(op);
+        sfp__gemm_weight_free(packed);
+    }
+    free(w), free(bias), free(x);
+}
+
+static void without_memory_packing_and_preparing_fail_cleanly(void **unused)
+{
+    (void)unused;
+    enum { N = 40, K = 24 };
+    sfp_rng rng = sfp__rng_init(8, 0);
+    float *w = normals(&rng, N * K, 1);
+    sfp_gemm_weight_desc d = {.n = N, .k = K, .w = w};
+    sfp_gemm_weight *packed = NULL;
+    sfp_gemm_op *op = NULL;
+    sfp_status s = SFP_ENOMEM;
+    long k = 0;
+    for (; s && k < 100; k++) {
+        sfp_error err = {0};
+        sfp__mem_fail_at(k);
+        s = sfp__gemm_weight_create(&d, &packed, &err);
+        sfp__mem_fail_at(-1);
+        assert_true(s ? s == SFP_ENOMEM && err.status == s && !packed : packed != NULL);
+    }
+    assert_in_range(k, 2, 99);
+    s = SFP_ENOMEM;
+    for (k = 0; s && k < 100; k++) {
+        sfp_error err = {0};
+        sfp__mem_fail_at(k);
+        s = sfp__gemm_op_create(packed, 5, 3, &op, &err);
+        sfp__mem_fail_at(-1);
+        assert_true(s ? s == SFP_ENOMEM && err.status == s && !op : op != NULL);
+    }
+    assert_in_range(k, 2, 99);
+    sfp__gemm_op_free(op);
+    sfp__gemm_weight_free(packed);
+    free(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packed_products_equal_sums_in_double),
+        cmocka_unit_test(every_row_goes_to_its_place),
+        cmocka_unit_test(an_op_runs_any_weight_of_its_sizes_and_keeps_none),
+        cmocka_unit_test(lanes_run_at_once_without_touching_each_other),
+        cmocka_unit_test(plain_products_in_all_transpositions),
+        cmocka_unit_test(a_panel_divides_is_aligned_and_fits),
+        cmocka_unit_test(entering_leaves_one_thread_and_leaving_restores),
+        cmocka_unit_test(bf16_is_close_or_refused_by_name),
+        cmocka_unit_test(without_memory_packing_and_preparing_fail_cleanly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,372 @@
+/* Decoding: every kind of picture becomes the RGB it shows; what is refused is named. */
+#include "io/image.h"
+
+#include "base/mem.h"
+#include "io/image_codec.h"
+#include "test_image_encode.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define W 37
+#define H 23
+
+static sfp_image decode(blob b)
+{
+    sfp_image im = {0};
+    sfp_error err = {0};
+    if (sfp__image_decode("x", b.bytes, b.size, NULL, &im, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    return im;
+}
+
+static void check_picture(sfp_image im, int tolerance)
+{
+    assert_true(im.width == W && im.height == H);
+    for (int i = 0; i < W * H * 3; i++) {
+        int want = sample(i / 3 % W, i / 3 / W, i % 3, W, H);
+        if (abs(im.rgb[i] - want) > tolerance)
+            fail_msg("sample %d is %d, expected %d", i, im.rgb[i], want);
+    }
+}
+
+static void jpegs_of_all_kinds_decode(void **unused)
+{
+    (void)unused;
+    uint8_t *rgb = make_samples(W, H, 3);
+    const jpeg_how hows[] = {
+        {.given = JCS_RGB, .stored = JCS_YCbCr, .quality = 95},
+        {.given = JCS_RGB, .stored = JCS_YCbCr, .quality = 95, .progressive = true},
+        {.given = JCS_RGB, .stored = JCS_YCbCr, .quality = 95, .restart = 1},
+        {.given = JCS_RGB, .stored = JCS_RGB, .quality = 95},
+    };
+    for (size_t i = 0; i < sizeof hows / sizeof *hows; i++) {
+        blob b = encode_jpeg(rgb, W, H, hows[i]);
+        sfp_image im = decode(b);
+        check_picture(im, 12);
+        sfp__image_done(&im);
+        free(b.bytes);
+    }
+    free(rgb);
+}
+
+static void grey_jpegs_become_grey_rgb(void **unused)
+{
+    (void)unused;
+    uint8_t *grey = make_samples(W, H, 1);
+    blob b = encode_jpeg(grey, W, H, (jpeg_how){.given = JCS_GRAYSCALE, .stored = JCS_GRAYSCALE, .quality = 100});
+    sfp_image im = decode(b);
+    for (int i = 0; i < W * H; i++) {
+        assert_true(im.rgb[3 * i] == im.rgb[3 * i + 1] && im.rgb[3 * i] == im.rgb[3 * i + 2]);
+        assert_in_range(im.rgb[3 * i], grey[i] > 3 ? grey[i] - 3 : 0, grey[i] + 3);
+    }
+    sfp__image_done(&im);
+    free(b.bytes);
+    free(grey);
+}
+
+static void adobe_cmyk_jpegs_become_rgb(void **unused)
+{
+    (void)unused;
+    uint8_t cmyk[W * H * 4];
+    for (int i = 0; i < W * H; i++) /* inverted, as Adobe stores it: 255 is no ink */
+        memcpy(cmyk + 4 * i, (uint8_t[]){200, 100, 255, 128}, 4);
+    const J_COLOR_SPACE stored[] = {JCS_CMYK, JCS_YCCK};
+    for (int i = 0; i < 2; i++) {
+        blob b = encode_jpeg(cmyk, W, H, (jpeg_how){.given = JCS_CMYK, .stored = stored[i], .quality = 100});
+        sfp_image im = decode(b);
+        for (int j = 0; j < W * H; j++) {
+            assert_in_range(im.rgb[3 * j], 98, 102);      /* 200 * 128 / 255 */
+            assert_in_range(im.rgb[3 * j + 1], 48, 52);   /* 100 * 128 / 255 */
+            assert_in_range(im.rgb[3 * j + 2], 126, 130); /* 255 * 128 / 255 */
+        }
+        sfp__image_done(&im);
+        free(b.bytes);
+    }
+}
+
+/* rows of a PNG type and depth, and the RGB they show */
+static void check_png(uint8_t type, uint8_t depth, int channels, uint8_t interlace)
+{
+    struct spng_plte palette = {.n_entries = 1u << (depth < 8 ? depth : 8)};
+    for (uint32_t i = 0; i < palette.n_entries; i++)
+        palette.entries[i] = (struct spng_plte_entry){(uint8_t)(255 - i), (uint8_t)(i * 3), (uint8_t)(i * 7), 0};
+    size_t stride = ((size_t)W * (size_t)channels * depth + 7) / 8;
+    uint8_t *rows = calloc(H, stride), want[W * H * 3];
+    for (int y = 0; y < H; y++) {
+        for (int x = 0; x < W; x++) {
+            unsigned v[4];
+            for (int c = 0; c < channels; c++) {
+                v[c] = (unsigned)(x * 5 + y * 11 + c * 67) & ((1u << depth) - 1);
+                size_t bit = ((size_t)x * (size_t)channels + (size_t)c) * depth;
+                uint8_t *p = rows + (size_t)y * stride + bit / 8;
+                if (depth == 16) {
+                    v[c] = v[c] * 257 % 65536;
+                    p[0] = (uint8_t)(v[c] >> 8);
+                    p[1] = (uint8_t)v[c];
+                    v[c] >>= 8;
+                } else {
+                    *p = (uint8_t)(*p | v[c] << (8 - depth - bit % 8));
+                    if (type == SPNG_COLOR_TYPE_GRAYSCALE)
+                        v[c] = v[c] * 255 / ((1u << depth) - 1);
+                }
+            }
+            uint8_t *to = want + (y * W + x) * 3;
+            for (int c = 0; c < 3; c++)
+                to[c] = (uint8_t)v[channels >= 3 ? c : 0];
+            if (type == SPNG_COLOR_TYPE_INDEXED) {
+                struct spng_plte_entry e = palette.entries[v[0]];
+                memcpy(to, (uint8_t[]){e.red, e.green, e.blue}, 3);
+            }
+        }
+    }
+    struct spng_trns transparent = {.n_type3_entries = 2, .type3_alpha = {0, 9}};
+    bool indexed = type == SPNG_COLOR_TYPE_INDEXED;
+    blob b = encode_png(rows, stride * H, W, H,
+                        (png_how){.type = type, .depth = depth, .interlace = interlace, .palette = indexed ? &palette : NULL, .transparent = indexed ? &transparent : NULL});
+    sfp_image im = decode(b);
+    assert_true(im.width == W && im.height == H);
+    if (memcmp(im.rgb, want, sizeof want) != 0)
+        fail_msg("type %d, depth %d, interlace %d decode to something else", type, depth, interlace);
+    sfp__image_done(&im);
+    free(b.bytes);
+    free(rows);
+}
+
+static void pngs_of_all_types_and_depths_decode(void **unused)
+{
+    (void)unused;
+    for (uint8_t interlace = 0; interlace < 2; interlace++) {
+        for (uint8_t depth = 1; depth <= 16; depth = (uint8_t)(depth * 2)) {
+            check_png(SPNG_COLOR_TYPE_GRAYSCALE, depth, 1, interlace);
+            if (depth <= 8)
+                check_png(SPNG_COLOR_TYPE_INDEXED, depth, 1, interlace);
+            if (depth >= 8) {
+                check_png(SPNG_COLOR_TYPE_TRUECOLOR, depth, 3, interlace);
+                check_png(SPNG_COLOR_TYPE_GRAYSCALE_ALPHA, depth, 2, interlace);
+                check_png(SPNG_COLOR_TYPE_TRUECOLOR_ALPHA, depth, 4, interlace);
+            }
+        }
+    }
+}
+
+static void webps_decode(void **unused)
+{
+    (void)unused;
+    for (int kind = 0; kind < 4; kind++) {
+        blob b = make_webp(W, H, kind & 1, kind & 2);
+        sfp_image im = decode(b);
+        check_picture(im, kind & 1 ? 0 : 16);
+        sfp__image_done(&im);
+        free(b.bytes);
+    }
+}
+
+static void animated_webp_is_refused_by_name(void **unused)
+{
+    (void)unused;
+    sfp_image im = {0};
+    sfp_error err = {0};
+    uint8_t empty = 0;
+    blob still = make_webp(W, H, true, false), b = extend_webp(still, W, H, 0x02, (blob){&empty, 0});
+    assert_int_equal(sfp__image_decode("x.webp", b.bytes, b.size, NULL, &im, &err), SFP_EUNSUPPORTED);
+    assert_string_equal(err.message, "x.webp: WebP is animated, expected a still picture");
+    free(still.bytes);
+    free(b.bytes);
+}
+
+/* Where pixel (x, y) of the stored picture goes. */
+static void check_turned(sfp_image im, const uint8_t *rgb, int orientation)
+{
+    bool swapped = orientation >= 5;
+    assert_true(im.width == (swapped ? H : W) && im.height == (swapped ? W : H));
+    for (int y = 0; y < H; y++) {
+        for (int x = 0; x < W; x++) {
+            const int to[9][2] = {{0},     {x, y},         {W - 1 - x, y},         {W - 1 - x, H - 1 - y}, {x, H - 1 - y},
+                                  {y, x}, {H - 1 - y, x}, {H - 1 - y, W - 1 - x}, {y, W - 1 - x}};
+            const uint8_t *got = im.rgb + ((size_t)to[orientation][1] * (size_t)im.width + (size_t)to[orientation][0]) * 3;
+            assert_memory_equal(got, rgb + (y * W + x) * 3, 3);
+        }
+    }
+}
+
+static void orientation_is_followed_when_asked(void **unused)
+{
+    (void)unused;
+    sfp_image_options opt = sfp__image_options_defaults();
+    opt.exif_orientation = true;
+    uint8_t *rgb = make_samples(W, H, 3);
+    for (int orientation = 1; orientation <= 8; orientation++) {
+        blob exif = make_exif(orientation, orientation & 1, true), bare = make_exif(orientation, !(orientation & 1), false);
+        blob webp = make_webp(W, H, true, false);
+        blob files[3] = {
+            encode_jpeg(rgb, W, H, (jpeg_how){.given = JCS_RGB, .stored = JCS_YCbCr, .quality = 95, .exif = exif}),
+            encode_png(rgb, W * H * 3, W, H, (png_how){.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8, .exif = bare}),
+            extend_webp(webp, W, H, 0x08, orientation & 1 ? exif : bare),
+        };
+        for (int i = 0; i < 3; i++) {
+            sfp_image upright, stored = decode(files[i]);
+            assert_true(stored.width == W && stored.height == H);
+            assert_int_equal(sfp__image_decode("x", files[i].bytes, files[i].size, &opt, &upright, NULL), SFP_OK);
+            check_turned(upright, stored.rgb, orientation);
+            sfp__image_done(&stored);
+            sfp__image_done(&upright);
+            free(files[i].bytes);
+        }
+        free(exif.bytes);
+        free(bare.bytes);
+        free(webp.bytes);
+    }
+    free(rgb);
+}
+
+static void broken_exif_means_upright(void **unused)
+{
+    (void)unused;
+    for (int big = 0; big < 2; big++) {
+        blob whole = make_exif(6, big, true);
+        assert_int_equal(sfp__exif_orientation(whole.bytes, whole.size), 6);
+        for (size_t n = 0; n < whole.size; n++) {
+            blob part = blob_of(whole.bytes, n);
+            int got = sfp__exif_orientation(part.bytes, n);
+            assert_int_equal(got, n < 6 + 8 + 2 + 10 ? 1 : 6);
+            free(part.bytes);
+        }
+        for (size_t i = 0; i < whole.size * 8; i++) {
+            whole.bytes[i / 8] ^= (uint8_t)(1 << i % 8);
+            assert_in_range(sfp__exif_orientation(whole.bytes, whole.size), 1, 8);
+            whole.bytes[i / 8] ^= (uint8_t)(1 << i % 8);
+        }
+        free(whole.bytes);
+    }
+    uint8_t far[14] = {'I', 'I', 42, 0, 0xff, 0xff, 0xff, 0xff};
+    assert_int_equal(sfp__exif_orientation(far, sizeof far), 1);
+    uint8_t many[10] = {'I', 'I', 42, 0, 8, 0, 0, 0, 0xff, 0xff};
+    assert_int_equal(sfp__exif_orientation(many, sizeof many), 1);
+}
+
+static void check_refused(const void *bytes, size_t size, const sfp_image_options *opt, sfp_status status, const char *message)
+{
+    sfp_image im = {7, 7, NULL};
+    sfp_error err = {0};
+    assert_int_equal(sfp__image_decode("x", bytes, size, opt, &im, &err), status);
+    if (!strstr(err.message, message))
+        fail_msg("'%s', expected '%s'", err.message, message);
+    assert_true(im.width == 7 && !im.rgb);
+}
+
+static void limits_hold_before_memory_is_taken(void **unused)
+{
+    (void)unused;
+    blob files[3] = {make_jpeg(W, H, false), make_png(W, H), make_webp(W, H, true, false)};
+    for (int i = 0; i < 3; i++) {
+        sfp_image_options opt = sfp__image_options_defaults();
+        opt.max_pixels = W * H - 1;
+        unsigned long before = sfp__mem_count();
+        check_refused(files[i].bytes, files[i].size, &opt, SFP_ELIMIT, "x: picture is 37 x 23, expected at most 850 pixels");
+        assert_int_equal(sfp__mem_count(), before);
+        opt.max_pixels++;
+        opt.max_bytes = files[i].size - 1;
+        check_refused(files[i].bytes, files[i].size, &opt, SFP_ELIMIT, "bytes, expected at most");
+        free(files[i].bytes);
+    }
+    /* a PNG of a few bytes that says it has 2^31-1 by 2^31-1 pixels */
+    blob png = make_png(1, 1);
+    memcpy(png.bytes + 16, "\x7f\xff\xff\xff\x7f\xff\xff\xff", 8);
+    sfp_image im;
+    sfp_status status = sfp__image_decode("x", png.bytes, png.size, NULL, &im, NULL);
+    assert_true(status == SFP_ELIMIT || status == SFP_EFORMAT); /* the checksum is wrong too */
+    free(png.bytes);
+}
+
+static void other_files_are_refused(void **unused)
+{
+    (void)unused;
+    check_refused("GIF89a\1\0\1\0", 10, NULL, SFP_EFORMAT, "x: is no JPEG, PNG or WebP picture");
+    check_refused("", 0, NULL, SFP_EFORMAT, "is no JPEG");
+    check_refused("\xff\xd8", 2, NULL, SFP_EFORMAT, "is no JPEG");
+    check_refused("\xff\xd8\xff", 3, NULL, SFP_EFORMAT, "x: JPEG");
+    check_refused("\x89PNG\r\n\x1a\n", 8, NULL, SFP_EFORMAT, "x: PNG");
+    check_refused("RIFF\0\0\0\0WEBP", 12, NULL, SFP_EFORMAT, "x: WebP");
+}
+
+static void files_are_loaded_by_content_not_by_name(void **unused)
+{
+    (void)unused;
+    char dir[] = "/tmp/sfp_test_XXXXXX", path[64];
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof path, "%s/a.png", dir);
+    blob b = make_jpeg(W, H, false);
+    FILE *f = fopen(path, "wb");
+    assert_int_equal(fwrite(b.bytes, 1, b.size, f), b.size);
+    (void)fclose(f);
+    sfp_image im;
+    sfp_error err = {0};
+    assert_int_equal(sfp__image_load(path, NULL, &im, &err), SFP_OK);
+    check_picture(im, 12);
+    sfp__image_done(&im);
+    sfp_image_options opt = sfp__image_options_defaults();
+    opt.max_bytes = 10;
+    assert_int_equal(sfp__image_load(path, &opt, &im, &err), SFP_ELIMIT);
+    assert_non_null(strstr(err.message, "expected at most 10"));
+    (void)unlink(path);
+    assert_int_equal(sfp__image_load(path, NULL, &im, &err), SFP_ENOTFOUND);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(sfp__image_load(path, NULL, &im, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "is not a regular file"));
+    (void)unlink(path);
+    assert_int_equal(sfp__image_load(dir, NULL, &im, &err), SFP_EINVAL);
+    (void)rmdir(dir);
+    free(b.bytes);
+}
+
+static void names_of_pictures_are_known(void **unused)
+{
+    (void)unused;
+    const char *yes[] = {"a.jpg", "d/A.JPEG", "x.y.Png", "w.webp"};
+    const char *no[] = {"a.gif", "jpg", "a.jpg/b", ".png", "d/.png", "a.", "a.jpgx", ""};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        assert_true(sfp__image_name(yes[i]));
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        assert_false(sfp__image_name(no[i]));
+}
+
+static void png_files_are_written_and_read_back(void **unused)
+{
+    (void)unused;
+    char dir[] = "/tmp/sfp_test_XXXXXX", path[64];
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof path, "%s/a.png", dir);
+    sfp_image im = {W, H, make_samples(W, H, 3)}, back, none = {0};
+    sfp_error err = {0};
+    assert_int_equal(sfp__image_write_png(path, &im, &err), SFP_OK);
+    assert_int_equal(sfp__image_load(path, NULL, &back, &err), SFP_OK);
+    check_picture(back, 0);
+    sfp__image_done(&back);
+    assert_int_equal(sfp__image_write_png(path, &none, &err), SFP_EINVAL);
+    assert_int_equal(sfp__image_write_png("/tmp/sfp_no_such_folder/a.png", &im, &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__image_write_png("/dev/full", &im, &err), SFP_EINVAL);
+    free(im.rgb);
+    (void)unlink(path);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jpegs_of_all_kinds_decode),
+        cmocka_unit_test(grey_jpegs_become_grey_rgb),
+        cmocka_unit_test(adobe_cmyk_jpegs_become_rgb),
+        cmocka_unit_test(pngs_of_all_types_and_depths_decode),
+        cmocka_unit_test(webps_decode),
+        cmocka_unit_test(animated_webp_is_refused_by_name),
+        cmocka_unit_test(orientation_is_followed_when_asked),
+        cmocka_unit_test(broken_exif_means_upright),
+        cmocka_unit_test(limits_hold_before_memory_is_taken),
+        cmocka_unit_test(other_files_are_refused),
+        cmocka_unit_test(files_are_loaded_by_content_not_by_name),
+        cmocka_unit_test(names_of_pictures_are_known),
+        cmocka_unit_test(png_files_are_written_and_read_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

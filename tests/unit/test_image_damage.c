@@ -1,0 +1,196 @@
+/* Damaged pictures and failing allocations: an error with a message, never a crash, never a leak. */
+#include "base/mem.h"
+#include "io/image.h"
+#include "test_image_encode.h"
+
+#define W 45
+#define H 31
+
+typedef struct kind {
+    const char *name;
+    blob file;
+} kind;
+
+enum { KINDS = 9 };
+
+static void make_kinds(kind kinds[KINDS])
+{
+    uint8_t *rgb = make_samples(W, H, 3), *cmyk = make_samples(W, H, 4);
+    blob webp = make_webp(W, H, false, false), exif = make_exif(6, false, true);
+    const kind made[KINDS] = {
+        {"JPEG", make_jpeg(W, H, false)},
+        {"JPEG", make_jpeg(W, H, true)},
+        {"JPEG", encode_jpeg(cmyk, W, H, (jpeg_how){.given = JCS_CMYK, .stored = JCS_YCCK, .quality = 80, .exif = exif})},
+        {"PNG", make_png(W, H)},
+        {"PNG", encode_png(rgb, W * H * 3, W, H, (png_how){.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8, .interlace = 1})},
+        {"WebP", make_webp(W, H, false, false)},
+        {"WebP", make_webp(W, H, true, false)},
+        {"WebP", make_webp(W, H, false, true)},
+        {"WebP", extend_webp(webp, W, H, 0x08, exif)},
+    };
+    memcpy(kinds, made, sizeof made);
+    free(rgb);
+    free(cmyk);
+    free(webp.bytes);
+    free(exif.bytes);
+}
+
+static void free_kinds(kind kinds[KINDS])
+{
+    for (int i = 0; i < KINDS; i++)
+        free(kinds[i].file.bytes);
+}
+
+static sfp_status decode(const uint8_t *bytes, size_t size, sfp_error *err)
+{
+    sfp_image im = {0};
+    sfp_image_options opt = sfp__image_options_defaults();
+    opt.exif_orientation = true;
+    opt.max_pixels = 1 << 20; /* a flipped bit in a size must not cost seconds */
+    *err = (sfp_error){0};
+    sfp_status status = sfp__image_decode("x", bytes, size, &opt, &im, err);
+    if (status == SFP_OK)
+        assert_non_null(im.rgb);
+    else
+        assert_true(!im.rgb && err->status == status && err->message[0]);
+    sfp__image_done(&im);
+    return status;
+}
+
+static void truncated_pictures_are_errors(void **unused)
+{
+    (void)unused;
+    kind kinds[KINDS];
+    make_kinds(kinds);
+    for (int i = 0; i < KINDS; i++) {
+        blob f = kinds[i].file;
+        sfp_error err;
+        assert_int_equal(decode(f.bytes, f.size, &err), SFP_OK);
+        /* the end of a PNG (IEND) and of an extended WebP (EXIF) holds no picture */
+        size_t needed = f.size;
+        if (strcmp(kinds[i].name, "PNG") == 0)
+            needed -= 16;
+        else if (memcmp(f.bytes + 12, "VP8X", 4) == 0)
+            needed -= 40;
+        for (size_t n = 0; n < f.size; n += n < 700 ? 1 : 13) {
+            blob part = blob_of(f.bytes, n);
+            sfp_status status = decode(part.bytes, n, &err);
+            if (n < needed && status == SFP_OK)
+                fail_msg("%s, kind %d: taken with %zu of %zu bytes", kinds[i].name, i, n, f.size);
+            free(part.bytes);
+        }
+    }
+    free_kinds(kinds);
+}
+
+static void truncation_is_called_so(void **unused)
+{
+    (void)unused;
+    kind kinds[KINDS];
+    make_kinds(kinds);
+    for (int i = 0; i < KINDS; i++) {
+        sfp_error err;
+        blob part = blob_of(kinds[i].file.bytes, kinds[i].file.size * 2 / 3);
+        assert_int_equal(decode(part.bytes, part.size, &err), SFP_EFORMAT);
+        char want[64];
+        (void)snprintf(want, sizeof want, "x: %s is truncated", kinds[i].name);
+        if (!strstr(err.message, want))
+            fail_msg("kind %d: '%s', expected '%s'", i, err.message, want);
+        free(part.bytes);
+    }
+    free_kinds(kinds);
+}
+
+/* The first scan of a JPEG: from its marker to the next one. */
+static void find_scan(blob b, size_t *start, size_t *end)
+{
+    size_t i = 0;
+    while (b.bytes[i] != 0xff || b.bytes[i + 1] != 0xda)
+        i++;
+    *start = i;
+    i += 2;
+    while (b.bytes[i] != 0xff || b.bytes[i + 1] == 0)
+        i++;
+    *end = i;
+}
+
+static void a_jpeg_that_ends_in_the_middle_of_its_data_is_truncated(void **unused)
+{
+    (void)unused;
+    blob b = make_jpeg(W, H, false);
+    sfp_error err;
+    size_t start, end;
+    find_scan(b, &start, &end);
+    memcpy(b.bytes + (start + end) / 2, "\xff\xd9", 2); /* an end marker put there by a repair tool */
+    assert_int_equal(decode(b.bytes, b.size, &err), SFP_EFORMAT);
+    assert_non_null(strstr(err.message, "x: JPEG is truncated: coded data end early"));
+    free(b.bytes);
+}
+
+static void flipped_bits_never_crash(void **unused)
+{
+    (void)unused;
+    kind kinds[KINDS];
+    make_kinds(kinds);
+    for (int i = 0; i < KINDS; i++) {
+        blob f = kinds[i].file;
+        for (size_t bit = 0; bit < f.size * 8; bit += bit < 2400 ? 1 : 37) {
+            sfp_error err;
+            f.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+            (void)decode(f.bytes, f.size, &err);
+            f.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        }
+    }
+    free_kinds(kinds);
+}
+
+static void a_jpeg_with_too_many_scans_is_refused(void **unused)
+{
+    (void)unused;
+    blob b = make_jpeg(W, H, true);
+    size_t start, end, times = 600;
+    find_scan(b, &start, &end);
+    size_t body = end - start, size = b.size + body * times;
+    blob bomb = {malloc(size), size};
+    memcpy(bomb.bytes, b.bytes, end);
+    for (size_t i = 0; i < times; i++)
+        memcpy(bomb.bytes + end + i * body, b.bytes + start, body);
+    memcpy(bomb.bytes + end + times * body, b.bytes + end, b.size - end);
+    sfp_error err;
+    assert_int_equal(decode(bomb.bytes, bomb.size, &err), SFP_ELIMIT);
+    assert_non_null(strstr(err.message, "JPEG has more than 500 scans"));
+    free(bomb.bytes);
+    free(b.bytes);
+}
+
+static void each_failing_allocation_is_reported(void **unused)
+{
+    (void)unused;
+    kind kinds[KINDS];
+    make_kinds(kinds);
+    for (int i = 0; i < KINDS; i++) {
+        long k = 0;
+        for (sfp_status status = SFP_ENOMEM; status != SFP_OK; k++) {
+            sfp_error err;
+            sfp__mem_fail_at(k);
+            status = decode(kinds[i].file.bytes, kinds[i].file.size, &err);
+            sfp__mem_fail_at(-1);
+            assert_true(status == SFP_OK || (status == SFP_ENOMEM && k < 20));
+        }
+        assert_true(k >= 2);
+    }
+    free_kinds(kinds);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(truncated_pictures_are_errors),
+        cmocka_unit_test(truncation_is_called_so),
+        cmocka_unit_test(a_jpeg_that_ends_in_the_middle_of_its_data_is_truncated),
+        cmocka_unit_test(flipped_bits_never_crash),
+        cmocka_unit_test(a_jpeg_with_too_many_scans_is_refused),
+        cmocka_unit_test(each_failing_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,616 @@
+/* Kernels: every table this CPU can run against the plain-C one, and the plain-C backwards against central differences of
+ * the formulas in double. Sizes are ragged on purpose: no multiple of a vector, one row, one key, whole and partial tiles. */
+#include "compute/kernels.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "numeric.h"
+
+static const sfp_kernels *const ref = &sfp__kernels_ref;
+static const sfp_kernels *fast[3]; /* NULL at the end */
+static size_t fast_count;
+
+static const float canary = 12345.75f;
+
+static const char *label(const char *isa, const char *what, const char *sizes)
+{
+    static char text[256];
+    (void)snprintf(text, sizeof text, "%s %s %s", isa, what, sizes);
+    return text;
+}
+
+static void all_tables_of_this_cpu_are_named(void **unused)
+{
+    (void)unused;
+    assert_true(fast_count >= 1);
+    for (size_t i = 0; i < fast_count; i++)
+        assert_ptr_equal(sfp__kernels_named(fast[i]->isa), fast[i]);
+    assert_ptr_equal(sfp__kernels_named("ref"), ref);
+    assert_null(sfp__kernels_named("mmx"));
+    assert_null(sfp__kernels_named(""));
+    assert_ptr_equal(sfp__kernels_named(sfp__kernels()->isa), sfp__kernels());
+}
+
+/* ------------------------------------------------------------- layer norm */
+
+static const int norm_rows[] = {1, 2, 7, 13};
+static const struct {
+    int d, w;
+} norm_sizes[] = {{1, 1},   {3, 3},   {8, 8},     {12, 4},   {16, 16},   {20, 10},   {31, 31},  {44, 22},
+                  {44, 44}, {64, 32}, {100, 100}, {192, 96}, {200, 200}, {768, 384}, {768, 768}};
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+static void norm_forward_agrees(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(1, 0);
+    for (size_t s = 0; s < COUNT(norm_sizes); s++)
+        for (size_t r = 0; r < COUNT(norm_rows); r++)
+            for (int offset = 0; offset < 2; offset++) {
+                int m = norm_rows[r], d = norm_sizes[s].d;
+                size_t n = (size_t)m * (size_t)d;
+                char sizes[64];
+                (void)snprintf(sizes, sizeof sizes, "(%d, %d)", m, d);
+                float *x = normals(&rng, n, 2), *gamma = normals(&rng, (size_t)d, 1), *beta = normals(&rng, (size_t)d, 1);
+                for (size_t i = 0; offset && i < n; i++)
+                    x[i] += 50; /* a mean far from 0 must not eat the variance */
+                float *y = floats(n), *stats = floats(2 * (size_t)m), *wy = floats(n), *wstats = floats(2 * (size_t)m);
+                ref->norm_fwd(m, d, x, gamma, beta, 1e-3f, wy, wstats);
+                for (size_t k = 0; k < fast_count; k++) {
+                    fast[k]->norm_fwd(m, d, x, gamma, beta, 1e-3f, y, stats);
+                    check_near(label(fast[k]->isa, "norm", sizes), y, wy, n, offset ? 1e-4 : 2e-6);
+                    check_near(label(fast[k]->isa, "norm stats", sizes), stats, wstats, 2 * (size_t)m, 2e-5);
+                }
+                free(x), free(gamma), free(beta), free(y), free(stats), free(wy), free(wstats);
+            }
+}
+
+static void sum_and_norm_agree_in_place_and_without_norm(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(2, 0);
+    for (size_t s = 0; s < COUNT(norm_sizes); s++)
+        for (size_t r = 0; r < COUNT(norm_rows); r++) {
+            int m = norm_rows[r], d = norm_sizes[s].d, w = norm_sizes[s].w;
+            size_t n = (size_t)m * (size_t)d, rows = 2 * (size_t)m;
+            char sizes[64];
+            (void)snprintf(sizes, sizeof sizes, "(%d, %d) panels of %d", m, d, w);
+            float *x = normals(&rng, n, 1), *dense = normals(&rng, n, 1), *res = to_panels(dense, m, d, w);
+            float *gamma = normals(&rng, (size_t)d, 1), *beta = normals(&rng, (size_t)d, 1);
+            float *xo = floats(n), *y = floats(n), *stats = floats(rows), *wxo = floats(n), *wy = floats(n), *wstats = floats(rows);
+            ref->add_norm_fwd(m, d, x, res, w, gamma, beta, 1e-6f, wxo, wy, wstats);
+            for (size_t i = 0; i < n; i++) /* the layout itself */
+                assert_true(wxo[i] == x[i] + dense[i]);
+            for (size_t k = 0; k < fast_count; k++) {
+                const char *isa = fast[k]->isa;
+                fast[k]->add_norm_fwd(m, d, x, res, w, gamma, beta, 1e-6f, xo, y, stats);
+                check_same(label(isa, "sum", sizes), xo, wxo, n * sizeof *xo);
+                check_near(label(isa, "norm of sum", sizes), y, wy, n, d == 1 ? 1e-4 : 5e-6);
+                check_near(label(isa, "stats of sum", sizes), stats, wstats, rows, d == 1 ? 1e-4 : 2e-5);
+                memcpy(xo, x, n * sizeof *x);
+                fast[k]->add_norm_fwd(m, d, xo, res, w, gamma, beta, 1e-6f, xo, y, stats);
+                check_same(label(isa, "sum in place", sizes), xo, wxo, n * sizeof *xo);
+                check_near(label(isa, "norm of sum in place", sizes), y, wy, n, d == 1 ? 1e-4 : 5e-6);
+                memset(xo, 0, n * sizeof *xo);
+                fast[k]->add_norm_fwd(m, d, x, res, w, NULL, NULL, 1e-6f, xo, NULL, NULL);
+                check_same(label(isa, "sum only", sizes), xo, wxo, n * sizeof *xo);
+            }
+            free(x), free(dense), free(res), free(gamma), free(beta), free(xo), free(y), free(stats), free(wxo), free(wy), free(wstats);
+        }
+}
+
+static void norm_backward_agrees_with_and_without_weights(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(3, 0);
+    for (size_t s = 0; s < COUNT(norm_sizes); s++)
+        for (size_t r = 0; r < COUNT(norm_rows); r++) {
+            int m = norm_rows[r], d = norm_sizes[s].d, w = norm_sizes[s].w;
+            if (d == 1)
+                continue; /* the exact gradient is 0: nothing but rounding to compare */
+            size_t n = (size_t)m * (size_t)d, D = (size_t)d;
+            char sizes[64];
+            (void)snprintf(sizes, sizeof sizes, "(%d, %d) panels of %d", m, d, w);
+            float *x = normals(&rng, n, 1), *dense = normals(&rng, n, 1), *dy = to_panels(dense, m, d, w);
+            float *gamma = normals(&rng, D, 1), *beta = normals(&rng, D, 1), *start = normals(&rng, n, 1), *gstart = normals(&rng, D, 1);
+            float *y = floats(n), *stats = floats(2 * (size_t)m);
+            ref->norm_fwd(m, d, x, gamma, beta, 1e-6f, y, stats);
+            float *wdx = copied(start, n), *wdg = copied(gstart, D), *wdb = copied(gstart, D), *ddx = copied(start, n);
+            ref->norm_bwd(m, d, dy, w, x, stats, gamma, wdx, wdg, wdb);
+            ref->norm_bwd(m, d, dense, d, x, stats, gamma, ddx, NULL, NULL);
+            check_same("ref: panels equal dense", wdx, ddx, n * sizeof *wdx);
+            for (size_t k = 0; k < fast_count; k++) {
+                const char *isa = fast[k]->isa;
+                float *dx = copied(start, n), *dg = copied(gstart, D), *db = copied(gstart, D);
+                fast[k]->norm_bwd(m, d, dy, w, x, stats, gamma, dx, dg, db);
+                check_near(label(isa, "dx", sizes), dx, wdx, n, 1e-5);
+                check_near(label(isa, "dgamma", sizes), dg, wdg, D, 5e-6);
+                check_near(label(isa, "dbeta", sizes), db, wdb, D, 5e-6);
+                memcpy(dx, start, n * sizeof *dx);
+                fast[k]->norm_bwd(m, d, dy, w, x, stats, gamma, dx, NULL, NULL);
+                check_near(label(isa, "dx without weights", sizes), dx, wdx, n, 1e-5);
+                memcpy(dx, start, n * sizeof *dx);
+                fast[k]->norm_bwd(m, d, dense, d, x, stats, gamma, dx, NULL, NULL);
+                check_near(label(isa, "dx dense", sizes), dx, wdx, n, 1e-5);
+                free(dx), free(dg), free(db);
+            }
+            free(x), free(dense), free(dy), free(gamma), free(beta), free(start), free(gstart), free(y), free(stats);
+            free(wdx), free(wdg), free(wdb), free(ddx);
+        }
+}
+
+static void norm_double(int d, const double *x, const double *gamma, const double *beta, double eps, double *y)
+{
+    double mean = 0, var = 0;
+    for (int c = 0; c < d; c++)
+        mean += x[c] / d;
+    for (int c = 0; c < d; c++)
+        var += (x[c] - mean) * (x[c] - mean) / d;
+    for (int c = 0; c < d; c++)
+        y[c] = (x[c] - mean) / sqrt(var + eps) * gamma[c] + beta[c];
+}
+
+static void norm_backward_equals_central_differences(void **unused)
+{
+    (void)unused;
+    enum { M = 3, D = 11 };
+    sfp_rng rng = sfp__rng_init(4, 0);
+    float *x = normals(&rng, M * D, 1), *gamma = normals(&rng, D, 1), *beta = normals(&rng, D, 1), *dy = normals(&rng, M * D, 1);
+    float y[M * D], stats[2 * M], dx[M * D] = {0}, dgamma[D] = {0}, dbeta[D] = {0};
+    const double eps = 1e-2, h = 1e-5;
+    ref->norm_fwd(M, D, x, gamma, beta, (float)eps, y, stats);
+    ref->norm_bwd(M, D, dy, D, x, stats, gamma, dx, dgamma, dbeta);
+    /* argument i of all: M*D inputs, D gammas, D betas */
+    for (int i = 0; i < (M + 2) * D; i++) {
+        double loss[2] = {0, 0};
+        for (int side = 0; side < 2; side++) {
+            double a[(M + 2) * D], out[D];
+            for (int j = 0; j < M * D; j++)
+                a[j] = (double)x[j];
+            for (int j = 0; j < D; j++) {
+                a[M * D + j] = (double)gamma[j];
+                a[(M + 1) * D + j] = (double)beta[j];
+            }
+            a[i] += side ? h : -h;
+            for (int r = 0; r < M; r++) {
+                norm_double(D, a + r * D, a + M * D, a + (M + 1) * D, eps, out);
+                for (int c = 0; c < D; c++)
+                    loss[side] += out[c] * (double)dy[r * D + c];
+            }
+        }
+        double want = (loss[1] - loss[0]) / (2 * h);
+        double got = i < M * D ? (double)dx[i] : i < (M + 1) * D ? (double)dgamma[i - M * D] : (double)dbeta[i - (M + 1) * D];
+        if (!(fabs(got - want) < 1e-5 * (1 + fabs(want))))
+            fail_msg("gradient %d is %.8g, central difference %.8g", i, got, want);
+    }
+    free(x), free(gamma), free(beta), free(dy);
+}
+
+/* ------------------------------------------------------------------- GELU */
+
+static double gelu(double x)
+{
+    return x * 0.5 * erfc(-x / sqrt(2.0));
+}
+
+static double gelu_slope(double x)
+{
+    return 0.5 * erfc(-x / sqrt(2.0)) + x * exp(-x * x / 2) / sqrt(2 * acos(-1.0));
+}
+
+static const struct {
+    int m, n, w;
+} gelu_sizes[] = {{1, 1, 1}, {1, 7, 7}, {3, 20, 10}, {5, 44, 22}, {2, 44, 44}, {7, 64, 16}, {13, 200, 40}, {25, 768, 384}};
+
+static void gelu_agrees_in_panels_saved_or_not(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(5, 0);
+    for (size_t s = 0; s < COUNT(gelu_sizes); s++) {
+        int m = gelu_sizes[s].m, n = gelu_sizes[s].n, w = gelu_sizes[s].w;
+        size_t count = (size_t)m * (size_t)n;
+        char sizes[64];
+        (void)snprintf(sizes, sizeof sizes, "(%d, %d) panels of %d", m, n, w);
+        float *dense = normals(&rng, count, 3), *in = to_panels(dense, m, n, w), *dy = normals(&rng, count, 1);
+        float *wh = copied(in, count), *wy = floats(count), *wdh = floats(count);
+        ref->gelu_fwd(m, n, wh, w, true, wy);
+        ref->gelu_bwd(m, n, dy, wh, w, wdh);
+        for (int r = 0; r < m; r++)
+            for (int c = 0; c < n; c++) { /* the layouts: y and dh dense, the derivative where h was */
+                size_t at = (size_t)r * (size_t)n + (size_t)c, panel = panel_at(m, w, r, c);
+                assert_true(fabs((double)wy[at] - gelu((double)dense[at])) < 1e-6 * (1 + fabs((double)dense[at])));
+                assert_true(fabs((double)wh[panel] - gelu_slope((double)dense[at])) < 1e-6);
+                assert_true(wdh[at] == dy[panel] * wh[panel]);
+            }
+        for (size_t k = 0; k < fast_count; k++) {
+            const char *isa = fast[k]->isa;
+            float *h = copied(in, count), *y = floats(count), *dh = floats(count);
+            fast[k]->gelu_fwd(m, n, h, w, false, y);
+            check_near(label(isa, "gelu", sizes), y, wy, count, 1e-6);
+            check_same(label(isa, "gelu leaves h", sizes), h, in, count * sizeof *h);
+            fast[k]->gelu_fwd(m, n, h, w, true, y);
+            check_near(label(isa, "gelu saved", sizes), y, wy, count, 1e-6);
+            check_near(label(isa, "gelu derivative", sizes), h, wh, count, 1e-6);
+            fast[k]->gelu_bwd(m, n, dy, wh, w, dh);
+            check_same(label(isa, "gelu backward", sizes), dh, wdh, count * sizeof *dh);
+            free(h), free(y), free(dh);
+        }
+        free(dense), free(in), free(dy), free(wh), free(wy), free(wdh);
+    }
+}
+
+static void gelu_is_as_accurate_as_a_float_from_minus_10_to_10(void **unused)
+{
+    (void)unused;
+    enum { N = 200001 };
+    float *h = floats(N), *y = floats(N);
+    for (size_t k = 0; k < fast_count; k++) {
+        for (int i = 0; i < N; i++)
+            h[i] = (float)(-10 + i * 1e-4);
+        fast[k]->gelu_fwd(1, N, h, N, true, y);
+        for (int i = 0; i < N; i++) {
+            double x = (double)(float)(-10 + i * 1e-4);
+            if (!(fabs((double)y[i] - gelu(x)) <= 3e-7 * fmax(1, fabs(x))) || !(fabs((double)h[i] - gelu_slope(x)) <= 4e-7))
+                fail_msg("%s: gelu(%.6g) is %.9g, slope %.9g; expected %.9g, %.9g", fast[k]->isa, x, (double)y[i], (double)h[i], gelu(x),
+                         gelu_slope(x));
+        }
+        static const float far[] = {20, 100, 1e4f, -20, -100, -1e4f};
+        float in[COUNT(far)], out[COUNT(far)];
+        memcpy(in, far, sizeof in);
+        fast[k]->gelu_fwd(1, COUNT(far), in, COUNT(far), true, out);
+        for (size_t i = 0; i < COUNT(far); i++) {
+            assert_true(fabsf(out[i] - fmaxf(far[i], 0)) <= 2e-7f * fabsf(far[i]));
+            assert_true(fabsf(in[i] - (far[i] > 0)) <= 1e-6f);
+        }
+    }
+    free(h), free(y);
+}
+
+/* -------------------------------------------------------------- attention */
+
+/* One head's data with row strides wider than the rows; the outputs of one table. */
+typedef struct head {
+    sfp_attn a;
+    float *q, *k, *v, *pk, *pv, *dout;
+} head;
+
+typedef struct result {
+    size_t nq, nk, np; /* floats, strides included */
+    float *out, *prob0, *dq, *dk, *dv, *dpk, *dpv;
+} result;
+
+static head make_head(sfp_rng *rng, int nq, int nk, int np, int d, double sd)
+{
+    int pad = (int)sfp__rng_below(rng, 3) * 5;
+    head h = {.a = {.nq = nq, .nk = nk, .np = np, .d = d, .scale = 1.0f / sqrtf((float)d), .ldq = d + pad, .ldkv = d + 2 * pad,
+                    .ldp = d + pad, .ldo = d + 3, .lddo = d + pad, .ldd = d + 7, .lddp = d + 2}};
+    h.a.q = h.q = normals(rng, (size_t)(nq * h.a.ldq), sd);
+    h.a.k = h.k = normals(rng, (size_t)(nk * h.a.ldkv), sd);
+    h.a.v = h.v = normals(rng, (size_t)(nk * h.a.ldkv), 1);
+    h.a.pk = h.pk = normals(rng, (size_t)(np * h.a.ldp), sd);
+    h.a.pv = h.pv = normals(rng, (size_t)(np * h.a.ldp), 1);
+    h.a.dout = h.dout = normals(rng, (size_t)(nq * h.a.lddo), 1);
+    return h;
+}
+
+static void free_head(head *h)
+{
+    free(h->q), free(h->k), free(h->v), free(h->pk), free(h->pv), free(h->dout);
+}
+
+static void free_result(result *r)
+{
+    free(r->out), free(r->prob0), free(r->dq), free(r->dk), free(r->dv), free(r->dpk), free(r->dpv);
+}
+
+typedef enum wish { WANT_ALL, WANT_PREFIX, WANT_TOKENS } wish;
+
+/* Forward and backward by one table, outputs filled with a canary before. */
+static result attend(const sfp_kernels *t, const head *h, wish want)
+{
+    sfp_attn a = h->a;
+    result r = {.nq = (size_t)(a.nq * a.ldd), .nk = (size_t)(a.nk * a.ldd), .np = (size_t)(a.np * a.lddp)};
+    size_t scratch = t->attn_scratch(a.nq, a.np + a.nk, a.d);
+    void *aligned = NULL;
+    assert_int_equal(posix_memalign(&aligned, 64, scratch * sizeof(float)), 0);
+    for (size_t i = 0; i < scratch; i++)
+        ((float *)aligned)[i] = NAN; /* nothing may be read before it is written */
+    a.scratch = aligned;
+    a.out = r.out = filled((size_t)(a.nq * a.ldo), canary);
+    a.prob0 = r.prob0 = filled((size_t)a.nk, canary);
+    t->attn_fwd(&a);
+    r.dq = filled(r.nq, canary), r.dk = filled(r.nk, canary), r.dv = filled(r.nk, canary);
+    r.dpk = filled(r.np, canary), r.dpv = filled(r.np, canary);
+    if (want != WANT_PREFIX)
+        a.dq = r.dq, a.dk = r.dk, a.dv = r.dv;
+    if (want != WANT_TOKENS && a.np)
+        a.dpk = r.dpk, a.dpv = r.dpv;
+    t->attn_bwd(&a);
+    free(aligned);
+    return r;
+}
+
+/* Rows near; what lies between them untouched. */
+static void check_rows(const char *what, const float *got, const float *want, int rows, int d, int ld, double tolerance)
+{
+    float *g = floats((size_t)(rows * d)), *w = floats((size_t)(rows * d));
+    for (int r = 0; r < rows; r++) {
+        memcpy(g + r * d, got + r * ld, (size_t)d * sizeof *g);
+        memcpy(w + r * d, want + r * ld, (size_t)d * sizeof *w);
+        for (int c = d; c < ld; c++)
+            if (got[r * ld + c] != canary)
+                fail_msg("%s: wrote beyond column %d of row %d", what, d, r);
+    }
+    check_near(what, g, w, (size_t)(rows * d), tolerance);
+    free(g), free(w);
+}
+
+static void compare_attention(const sfp_kernels *t, const head *h, const result *want, const char *sizes, double tolerance)
+{
+    const sfp_attn *a = &h->a;
+    result r = attend(t, h, WANT_ALL);
+    check_rows(label(t->isa, "attention", sizes), r.out, want->out, a->nq, a->d, a->ldo, tolerance);
+    check_near(label(t->isa, "class row", sizes), r.prob0, want->prob0, (size_t)a->nk, tolerance);
+    check_rows(label(t->isa, "dq", sizes), r.dq, want->dq, a->nq, a->d, a->ldd, tolerance);
+    check_rows(label(t->isa, "dk", sizes), r.dk, want->dk, a->nk, a->d, a->ldd, tolerance);
+    check_rows(label(t->isa, "dv", sizes), r.dv, want->dv, a->nk, a->d, a->ldd, tolerance);
+    check_rows(label(t->isa, "dpk", sizes), r.dpk, want->dpk, a->np, a->d, a->lddp, tolerance);
+    check_rows(label(t->isa, "dpv", sizes), r.dpv, want->dpv, a->np, a->d, a->lddp, tolerance);
+    free_result(&r);
+    r = attend(t, h, WANT_PREFIX);
+    check_rows(label(t->isa, "dpk alone", sizes), r.dpk, want->dpk, a->np, a->d, a->lddp, tolerance);
+    check_rows(label(t->isa, "dpv alone", sizes), r.dpv, want->dpv, a->np, a->d, a->lddp, tolerance);
+    for (size_t i = 0; i < r.nk; i++)
+        assert_true(r.dk[i] == canary && r.dv[i] == canary);
+    for (size_t i = 0; i < r.nq; i++)
+        assert_true(r.dq[i] == canary);
+    free_result(&r);
+    r = attend(t, h, WANT_TOKENS);
+    check_rows(label(t->isa, "dq without prefix gradients", sizes), r.dq, want->dq, a->nq, a->d, a->ldd, tolerance);
+    check_rows(label(t->isa, "dk without prefix gradients", sizes), r.dk, want->dk, a->nk, a->d, a->ldd, tolerance);
+    for (size_t i = 0; i < r.np; i++)
+        assert_true(r.dpk[i] == canary && r.dpv[i] == canary);
+    free_result(&r);
+}
+
+static void attention_agrees_forward_and_backward(void **unused)
+{
+    (void)unused;
+    static const int ds[] = {8, 16, 20, 64, 80}, nqs[] = {1, 2, 23, 24, 25, 26, 197}, nps[] = {0, 1, 4, 7}, nks[] = {1, 10, 50, 197};
+    sfp_rng rng = sfp__rng_init(6, 0);
+    for (size_t i = 0; i < COUNT(ds) * COUNT(nqs) * COUNT(nps) * COUNT(nks); i++) {
+        int d = ds[i % COUNT(ds)], nq = nqs[i / COUNT(ds) % COUNT(nqs)], np = nps[i / COUNT(ds) / COUNT(nqs) % COUNT(nps)];
+        int nk = nks[i / COUNT(ds) / COUNT(nqs) / COUNT(nps)];
+        nk += np + nk == 1; /* a single key has no gradient but rounding */
+        char sizes[64];
+        (void)snprintf(sizes, sizeof sizes, "d %d, nq %d, np %d, nk %d", d, nq, np, nk);
+        head h = make_head(&rng, nq, nk, np, d, 1);
+        result want = attend(ref, &h, WANT_ALL);
+        for (size_t k = 0; k < fast_count; k++)
+            compare_attention(fast[k], &h, &want, sizes, 1e-5);
+        free_result(&want);
+        free_head(&h);
+    }
+}
+
+/* The plain-C attention in its three ways of asking, and against loops in double with a step. */
+static double attention_loss(const sfp_attn *a, const double *q, const double *k, const double *v)
+{
+    double loss = 0; /* k, v: prefix rows first, dense */
+    int n = a->np + a->nk, d = a->d;
+    for (int i = 0; i < a->nq; i++) {
+        double s[64], sum = 0, max = -INFINITY;
+        for (int j = 0; j < n; j++) {
+            s[j] = 0;
+            for (int c = 0; c < d; c++)
+                s[j] += q[i * d + c] * k[j * d + c] * (double)a->scale;
+            max = fmax(max, s[j]);
+        }
+        for (int j = 0; j < n; j++)
+            sum += s[j] = exp(s[j] - max);
+        for (int j = 0; j < n; j++)
+            for (int c = 0; c < d; c++)
+                loss += s[j] / sum * v[j * d + c] * (double)a->dout[i * a->lddo + c];
+    }
+    return loss;
+}
+
+static void check_difference(const char *what, const sfp_attn *a, double *q, double *k, double *v, double *at, float got)
+{
+    const double h = 1e-5, kept = *at;
+    *at = kept + h;
+    double up = attention_loss(a, q, k, v);
+    *at = kept - h;
+    double want = (up - attention_loss(a, q, k, v)) / (2 * h);
+    *at = kept;
+    if (!(fabs((double)got - want) < 2e-6 * (1 + fabs(want))))
+        fail_msg("%s is %.8g, central difference %.8g", what, (double)got, want);
+}
+
+static void attention_backward_equals_central_differences(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(7, 0);
+    static const struct {
+        int nq, nk, np, d;
+    } shapes[] = {{1, 5, 2, 6}, {6, 6, 0, 4}, {7, 7, 3, 5}, {3, 11, 1, 8}};
+    for (size_t s = 0; s < COUNT(shapes); s++) {
+        head h = make_head(&rng, shapes[s].nq, shapes[s].nk, shapes[s].np, shapes[s].d, 1);
+        const sfp_attn *a = &h.a;
+        int n = a->np + a->nk, d = a->d;
+        double q[64 * 8], k[64 * 8], v[64 * 8];
+        for (int c = 0; c < d; c++) {
+            for (int i = 0; i < a->nq; i++)
+                q[i * d + c] = (double)h.q[i * a->ldq + c];
+            for (int j = 0; j < n; j++) {
+                k[j * d + c] = (double)(j < a->np ? h.pk[j * a->ldp + c] : h.k[(j - a->np) * a->ldkv + c]);
+                v[j * d + c] = (double)(j < a->np ? h.pv[j * a->ldp + c] : h.v[(j - a->np) * a->ldkv + c]);
+            }
+        }
+        result r = attend(ref, &h, WANT_ALL);
+        for (int c = 0; c < d; c++) {
+            for (int i = 0; i < a->nq; i++)
+                check_difference("dq", a, q, k, v, &q[i * d + c], r.dq[i * a->ldd + c]);
+            for (int j = 0; j < n; j++) {
+                int p = j * a->lddp + c, t = (j - a->np) * a->ldd + c;
+                check_difference("dk", a, q, k, v, &k[j * d + c], j < a->np ? r.dpk[p] : r.dk[t]);
+                check_difference("dv", a, q, k, v, &v[j * d + c], j < a->np ? r.dpv[p] : r.dv[t]);
+            }
+        }
+        compare_attention(ref, &h, &r, "the oracle's ways of asking", 0);
+        free_result(&r);
+        free_head(&h);
+    }
+}
+
+static void huge_scores_stay_finite_and_within_the_values(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(8, 0);
+    const sfp_kernels *tables[] = {ref, fast[0], fast[1], fast[2]};
+    static const int nqs[] = {1, 30};
+    for (size_t s = 0; s < COUNT(nqs); s++) {
+        head h = make_head(&rng, nqs[s], 50, 4, 16, 70); /* q.k of about +-2e4, times scale: +-5e3 */
+        for (size_t k = 0; k <= fast_count; k++) {
+            result r = attend(tables[k], &h, WANT_ALL);
+            const sfp_attn *a = &h.a;
+            double sum = 0;
+            for (int j = 0; j < a->nk; j++) {
+                assert_true(r.prob0[j] >= 0 && r.prob0[j] <= 1.00001f);
+                sum += (double)r.prob0[j];
+            }
+            assert_true(sum <= 1.0001);
+            for (int c = 0; c < a->d; c++) {
+                float low = INFINITY, high = -INFINITY;
+                for (int j = 0; j < a->np + a->nk; j++) {
+                    float x = j < a->np ? h.pv[j * a->ldp + c] : h.v[(j - a->np) * a->ldkv + c];
+                    low = fminf(low, x), high = fmaxf(high, x);
+                }
+                for (int i = 0; i < a->nq; i++) {
+                    float o = r.out[i * a->ldo + c];
+                    if (!(o >= low - 1e-4f && o <= high + 1e-4f))
+                        fail_msg("%s: attention of huge scores gives %g, values lie in %g..%g", tables[k]->isa, (double)o, (double)low,
+                                 (double)high);
+                    assert_true(isfinite(r.dq[i * a->ldd + c]));
+                }
+                for (int j = 0; j < a->nk; j++)
+                    assert_true(isfinite(r.dk[j * a->ldd + c]) && isfinite(r.dv[j * a->ldd + c]));
+            }
+            free_result(&r);
+        }
+        free_head(&h);
+    }
+}
+
+/* ------------------------------------------------------ NaN is never hidden */
+
+/* A NaN with a payload: exponent tricks in a fast exp must not turn it into a number. */
+static float nan_with(uint32_t payload)
+{
+    uint32_t bits = 0x7fc00000u | payload;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static const uint32_t payloads[] = {0, 1, 2, 0x81, 0x155, 0x1ff, 0x80000001u};
+
+static void check_nan_kept(const char *what, const float *got, const float *want, size_t n, bool must)
+{
+    size_t seen = 0;
+    for (size_t i = 0; i < n; i++) {
+        seen += isnan(want[i]) ? 1 : 0;
+        if (isnan(want[i]) && !isnan(got[i]))
+            fail_msg("%s: element %zu is %g, expected NaN", what, i, (double)got[i]);
+    }
+    assert_true(seen > 0 || !must);
+}
+
+static void a_nan_in_norm_or_gelu_comes_out(void **unused)
+{
+    (void)unused;
+    enum { M = 3, D = 44 };
+    sfp_rng rng = sfp__rng_init(9, 0);
+    float *gamma = normals(&rng, D, 1), *beta = normals(&rng, D, 1);
+    for (size_t p = 0; p < COUNT(payloads); p++)
+        for (int at = 0; at < M * D; at += 5) {
+            float *x = normals(&rng, M * D, 1);
+            x[at] = nan_with(payloads[p]);
+            float *wh = copied(x, M * D);
+            float y[M * D], stats[2 * M], wy[M * D], wstats[2 * M], g[M * D], wg[M * D];
+            ref->norm_fwd(M, D, x, gamma, beta, 1e-6f, wy, wstats);
+            ref->gelu_fwd(M, D, wh, D, true, wg);
+            for (size_t k = 0; k < fast_count; k++) {
+                float *fh = copied(x, M * D);
+                fast[k]->norm_fwd(M, D, x, gamma, beta, 1e-6f, y, stats);
+                check_nan_kept(label(fast[k]->isa, "norm", ""), y, wy, M * D, true);
+                fast[k]->gelu_fwd(M, D, fh, D, true, g);
+                check_nan_kept(label(fast[k]->isa, "gelu", ""), g, wg, M * D, true);
+                check_nan_kept(label(fast[k]->isa, "gelu slope", ""), fh, wh, M * D, true);
+                free(fh);
+            }
+            free(x), free(wh);
+        }
+    free(gamma), free(beta);
+}
+
+static void a_nan_in_attention_comes_out(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(10, 0);
+    static const int nqs[] = {1, 3, 25};
+    for (size_t s = 0; s < COUNT(nqs); s++)
+        for (size_t p = 0; p < COUNT(payloads); p++)
+            for (int place = 0; place < 5; place++) {
+                head h = make_head(&rng, nqs[s], 37, 3, 20, 1);
+                float *all[] = {h.q, h.k, h.v, h.pk, h.pv};
+                const int rows[] = {h.a.nq, h.a.nk, h.a.nk, h.a.np, h.a.np};
+                const int ld[] = {h.a.ldq, h.a.ldkv, h.a.ldkv, h.a.ldp, h.a.ldp};
+                int row = (int)sfp__rng_below(&rng, (uint32_t)rows[place]), column = (int)sfp__rng_below(&rng, (uint32_t)h.a.d);
+                all[place][row * ld[place] + column] = nan_with(payloads[p]);
+                result want = attend(ref, &h, WANT_ALL);
+                for (size_t k = 0; k < fast_count; k++) {
+                    const char *isa = fast[k]->isa;
+                    result r = attend(fast[k], &h, WANT_ALL);
+                    check_nan_kept(label(isa, "attention", ""), r.out, want.out, (size_t)(h.a.nq * h.a.ldo), true);
+                    check_nan_kept(label(isa, "class row", ""), r.prob0, want.prob0, (size_t)h.a.nk, false);
+                    check_nan_kept(label(isa, "dq", ""), r.dq, want.dq, r.nq, true);
+                    check_nan_kept(label(isa, "dk", ""), r.dk, want.dk, r.nk, true);
+                    check_nan_kept(label(isa, "dv", ""), r.dv, want.dv, r.nk, false);
+                    check_nan_kept(label(isa, "dpk", ""), r.dpk, want.dpk, r.np, true);
+                    check_nan_kept(label(isa, "dpv", ""), r.dpv, want.dpv, r.np, false);
+                    free_result(&r);
+                }
+                free_result(&want);
+                free_head(&h);
+            }
+}
+
+int main(void)
+{
+    static const char *const names[] = {"generic", "avx2", "avx512"};
+    for (size_t i = 0; i < COUNT(names); i++)
+        if (sfp__kernels_named(names[i]))
+            fast[fast_count++] = sfp__kernels_named(names[i]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_tables_of_this_cpu_are_named),
+        cmocka_unit_test(norm_forward_agrees),
+        cmocka_unit_test(sum_and_norm_agree_in_place_and_without_norm),
+        cmocka_unit_test(norm_backward_agrees_with_and_without_weights),
+        cmocka_unit_test(norm_backward_equals_central_differences),
+        cmocka_unit_test(gelu_agrees_in_panels_saved_or_not),
+        cmocka_unit_test(gelu_is_as_accurate_as_a_float_from_minus_10_to_10),
+        cmocka_unit_test(attention_agrees_forward_and_backward),
+        cmocka_unit_test(attention_backward_equals_central_differences),
+        cmocka_unit_test(huge_scores_stay_finite_and_within_the_values),
+        cmocka_unit_test(a_nan_in_norm_or_gelu_comes_out),
+        cmocka_unit_test(a_nan_in_attention_comes_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,142 @@
+/* Memory: alignment, overflow, and the two things tests rely on: counting and failing. */
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void blocks_are_aligned_and_whole(void **unused)
+{
+    (void)unused;
+    static const size_t sizes[] = {1, 63, 64, 65, 1000, 1 << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned char *p = sfp__malloc(sizes[i]);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % SFP_ALIGN, 0);
+        memset(p, 0xa5, sizes[i]);
+        sfp__free(p);
+    }
+    sfp__free(NULL);
+}
+
+static void nothing_and_too_much_give_null(void **unused)
+{
+    (void)unused;
+    volatile size_t none = 0, huge = SIZE_MAX; /* volatile: the compiler warns of constants */
+    assert_null(sfp__malloc(none));
+    assert_null(sfp__malloc(huge));
+    assert_null(sfp__malloc(huge - SFP_ALIGN));
+    assert_null(sfp__malloc((size_t)PTRDIFF_MAX));
+    assert_null(sfp__calloc(huge / 2, 3)); /* wraps to a small number */
+    assert_null(sfp__calloc((size_t)1 << 33, (size_t)1 << 33));
+    assert_null(sfp__calloc(none, 8));
+}
+
+static void calloc_clears(void **unused)
+{
+    (void)unused;
+    for (int round = 0; round < 4; round++) { /* later rounds get used memory back */
+        unsigned char *p = sfp__calloc(77, 13);
+        assert_non_null(p);
+        for (size_t i = 0; i < 77 * 13; i++)
+            assert_int_equal(p[i], 0);
+        memset(p, 0xff, 77 * 13);
+        sfp__free(p);
+    }
+}
+
+static void realloc_keeps_what_fits(void **unused)
+{
+    (void)unused;
+    unsigned char *p = sfp__realloc(NULL, 0, 10);
+    assert_non_null(p);
+    for (int i = 0; i < 10; i++)
+        p[i] = (unsigned char)i;
+    p = sfp__realloc(p, 10, 500);
+    assert_non_null(p);
+    assert_int_equal((uintptr_t)p % SFP_ALIGN, 0);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(p[i], i);
+    p = sfp__realloc(p, 500, 4);
+    assert_non_null(p);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(p[i], i);
+    sfp__mem_fail_at(0);
+    assert_null(sfp__realloc(p, 4, 1000));
+    sfp__mem_fail_at(-1);
+    for (int i = 0; i < 4; i++) /* a failed one leaves the old block alone */
+        assert_int_equal(p[i], i);
+    sfp__free(p);
+}
+
+static void strdup_copies_the_end_too(void **unused)
+{
+    (void)unused;
+    char *s = sfp__strdup("blocks.0"), *empty = sfp__strdup("");
+    assert_string_equal(s, "blocks.0");
+    assert_string_equal(empty, "");
+    sfp__free(s);
+    sfp__free(empty);
+}
+
+static void overflow_is_told(void **unused)
+{
+    (void)unused;
+    size_t out = 0;
+    assert_true(sfp__mul_size(1u << 16, 1u << 16, &out));
+    assert_true(out == (size_t)1 << 32);
+    assert_false(sfp__mul_size(SIZE_MAX / 2 + 1, 2, &out));
+    assert_true(sfp__add_size(SIZE_MAX - 1, 1, &out));
+    assert_true(out == SIZE_MAX);
+    assert_false(sfp__add_size(SIZE_MAX, 1, &out));
+}
+
+static void the_kth_allocation_fails_and_only_that_one(void **unused)
+{
+    (void)unused;
+    for (long k = 0; k < 5; k++) {
+        sfp__mem_fail_at(k);
+        for (long i = 0; i < 8; i++) {
+            void *p = i % 2 ? sfp__calloc(3, 3) : sfp__malloc(9);
+            if (i == k)
+                assert_null(p);
+            else
+                assert_non_null(p);
+            sfp__free(p);
+        }
+    }
+    sfp__mem_fail_at(2);
+    sfp__mem_fail_at(-1);
+    for (int i = 0; i < 5; i++) {
+        void *p = sfp__malloc(1);
+        assert_non_null(p);
+        sfp__free(p);
+    }
+}
+
+static void every_allocation_is_counted(void **unused)
+{
+    (void)unused;
+    unsigned long before = sfp__mem_count();
+    void *a = sfp__malloc(1), *b = sfp__calloc(1, 1), *c = sfp__strdup("x"), *d = sfp__realloc(NULL, 0, 1);
+    assert_int_equal(sfp__mem_count() - before, 4);
+    sfp__free(a);
+    sfp__free(b);
+    sfp__free(c);
+    sfp__free(d);
+    assert_int_equal(sfp__mem_count() - before, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_are_aligned_and_whole),     cmocka_unit_test(nothing_and_too_much_give_null),
+        cmocka_unit_test(calloc_clears),                    cmocka_unit_test(realloc_keeps_what_fits),
+        cmocka_unit_test(strdup_copies_the_end_too),        cmocka_unit_test(overflow_is_told),
+        cmocka_unit_test(the_kth_allocation_fails_and_only_that_one), cmocka_unit_test(every_allocation_is_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

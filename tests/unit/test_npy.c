@@ -1,0 +1,280 @@
+#include "io/npy.h"
+
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* version.0 file with this header and data_size bytes, allocated to the byte */
+static uint8_t *make(int version, const char *header, size_t data_size, size_t *size)
+{
+    size_t n = strlen(header), start = version == 1 ? 10 : 12;
+    *size = start + n + data_size;
+    uint8_t *bytes = calloc(1, *size);
+    memcpy(bytes, "\x93NUMPY", 6);
+    bytes[6] = (uint8_t)version;
+    bytes[8] = (uint8_t)n;
+    bytes[9] = (uint8_t)(n >> 8);
+    memcpy(bytes + start, header, n);
+    for (size_t i = 0; i < data_size; i++)
+        bytes[start + n + i] = (uint8_t)(i + 1);
+    return bytes;
+}
+
+static void check_refused(int version, const char *header, size_t data_size, sfp_status status, const char *message)
+{
+    size_t size;
+    uint8_t *bytes = make(version, header, data_size, &size);
+    sfp_npy *npy = NULL;
+    sfp_error err = {0};
+    sfp_status got = sfp__npy_open_memory("x.npy", bytes, size, &npy, &err);
+    free(bytes);
+    if (got != status || !strstr(err.message, message))
+        fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s'", header, sfp_status_text(got), err.message, sfp_status_text(status), message);
+    assert_null(npy);
+}
+
+static void check_taken(int version, const char *header, size_t data_size, sfp_dtype dtype, int ndim, const int64_t *shape)
+{
+    size_t size;
+    uint8_t *bytes = make(version, header, data_size, &size);
+    sfp_npy *npy;
+    sfp_error err = {0};
+    if (sfp__npy_open_memory("x.npy", bytes, size, &npy, &err) != SFP_OK)
+        fail_msg("%s: %s", header, err.message);
+    const sfp_tensor *t = sfp__npy_tensor(npy);
+    assert_int_equal(t->dtype, dtype);
+    assert_int_equal(sfp__tensor_expect("x.npy", t, shape, ndim, &err), SFP_OK);
+    assert_int_equal(t->bytes, data_size);
+    assert_string_equal(t->name, "x.npy");
+    if (data_size)
+        assert_int_equal(*(const uint8_t *)t->data, 1);
+    sfp__npy_close(npy);
+    free(bytes);
+}
+
+static void headers_as_numpy_writes_them_are_taken(void **unused)
+{
+    (void)unused;
+    for (int version = 1; version <= 3; version++) {
+        check_taken(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }    \n", 24, SFP_DTYPE_F32, 2, (int64_t[]){2, 3});
+        check_taken(version, "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }\n", 16, SFP_DTYPE_I64, 1, (int64_t[]){2});
+        check_taken(version, "{'descr': '<f8', 'fortran_order': False, 'shape': (), }", 8, SFP_DTYPE_F64, 0, NULL);
+        check_taken(version, "{'descr': '|u1', 'fortran_order': False, 'shape': (0, 5), }", 0, SFP_DTYPE_U8, 2, (int64_t[]){0, 5});
+        check_taken(version, "{\"shape\":(1L,2L),\"fortran_order\":False,\"descr\":\"<f2\"}", 4, SFP_DTYPE_F16, 2, (int64_t[]){1, 2});
+        check_taken(version, "{'descr': '<i4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1)}", 4, SFP_DTYPE_I32, 8,
+                    (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1});
+    }
+}
+
+static void orders_and_types_not_supported_are_named(void **unused)
+{
+    (void)unused;
+    check_refused(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", 24, SFP_EUNSUPPORTED, "x.npy: npy is in Fortran order, expected C order");
+    check_refused(1, "{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", 4, SFP_EUNSUPPORTED, "npy type '>f4' is big-endian");
+    check_refused(1, "{'descr': '|b1', 'fortran_order': False, 'shape': (1,), }", 1, SFP_EUNSUPPORTED, "npy type is '|b1', expected <f8");
+    check_refused(1, "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", 1, SFP_EUNSUPPORTED, "npy type is '|O'");
+    check_refused(1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4, SFP_EUNSUPPORTED, "npy holds records");
+}
+
+static void headers_that_are_no_such_dict_are_refused(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *header, *message;
+    } cases[] = {
+        {"", "expected '{', found ''"},
+        {"__import__('os')", "expected '{', found '__import__"},
+        {"{'descr': '<f4', 'fortran_order': False, }", "npy header lacks 'shape'"},
+        {"{'descr': '<f4', 'shape': (1,), }", "npy header lacks 'fortran_order'"},
+        {"{'fortran_order': False, 'shape': (1,), }", "npy header lacks 'descr'"},
+        {"{'descr': '<f4', 'descr': '<f4'}", "key 'descr' is given twice"},
+        {"{'descr': '<f4', 'x': 3}", "key 'x' is unknown"},
+        {"{'descr': '<f4' 'shape': (1,)}", "expected ',' or '}'"},
+        {"{'descr' '<f4'}", "expected ':'"},
+        {"{'descr': f4}", "expected a type such as '<f4', found 'f4}'"},
+        {"{'descr': '\\x41'}", "expected a type"},
+        {"{'descr': '<f4", "expected a type"},
+        {"{'descr': '", "expected a type"},
+        {"{'aaaaaaaaaaaaaaaaaaaaaaaaaaa': 3}", "expected a key"},
+        {"{3: 3}", "expected a key"},
+        {"{'fortran_order': 0}", "expected True or False"},
+        {"{'shape': 3}", "expected a tuple"},
+        {"{'shape': (3)}", "npy shape is a number"},
+        {"{'shape': (-3,)}", "expected a dimension"},
+        {"{'shape': (3.0,)}", "expected ',' or ')'"},
+        {"{'shape': (3,,)}", "expected a dimension"},
+        {"{'shape': (3", "expected ',' or ')', found ''"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), } x", "expected the end of the header, found 'x'"},
+        {"\x1b", "found '\\x1b'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_refused(1, cases[i].header, 0, SFP_EFORMAT, cases[i].message);
+}
+
+static void sizes_that_do_not_fit_are_refused(void **unused)
+{
+    (void)unused;
+    check_refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 23, SFP_EFORMAT,
+                  "x.npy: npy holds 23 bytes of data, expected 24 for F32 (2, 3)");
+    check_refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 25, SFP_EFORMAT, "holds 25 bytes");
+    check_refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807,), }", 4, SFP_ELIMIT, "is too large");
+    check_refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,), }", 4, SFP_ELIMIT, "a dimension is too large");
+    check_refused(1, "{'descr': '|u1', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", 4, SFP_ELIMIT, "is too large");
+    check_refused(1, "{'shape': (1,1,1,1,1,1,1,1,1)}", 4, SFP_ELIMIT, "more than 8 dimensions");
+}
+
+static void versions_and_lengths_are_checked(void **unused)
+{
+    (void)unused;
+    sfp_npy *npy;
+    sfp_error err = {0};
+    check_refused(4, "{}", 0, SFP_EUNSUPPORTED, "npy version is 4.0, expected 1.0, 2.0 or 3.0");
+    check_refused(0, "{}", 0, SFP_EUNSUPPORTED, "npy version is 0.0");
+    uint8_t lies[12] = {0x93, 'N', 'U', 'M', 'P', 'Y', 2, 0, 0xff, 0xff, 0xff, 0xff};
+    assert_int_equal(sfp__npy_open_memory("x", lies, 12, &npy, &err), SFP_EFORMAT);
+    assert_string_equal(err.message, "x: npy header length is 4294967295, but only 0 bytes follow it");
+    assert_int_equal(sfp__npy_open_memory("x", lies, 11, &npy, &err), SFP_EFORMAT);
+    assert_string_equal(err.message, "x: npy ends in its header");
+    assert_int_equal(sfp__npy_open_memory("x", "PK\3\4 a zip file", 16, &npy, &err), SFP_EFORMAT);
+    assert_non_null(strstr(err.message, "is not an npy file"));
+}
+
+static void every_truncation_is_refused(void **unused)
+{
+    (void)unused;
+    size_t size;
+    uint8_t *whole = make(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 24, &size);
+    for (size_t n = 0; n < size; n++) {
+        uint8_t *part = malloc(n ? n : 1);
+        memcpy(part, whole, n);
+        sfp_npy *npy;
+        assert_int_equal(sfp__npy_open_memory("x", part, n, &npy, NULL), SFP_EFORMAT);
+        free(part);
+    }
+    free(whole);
+}
+
+static char dir[] = "/tmp/sfp_test_XXXXXX";
+static char path[64];
+
+static int make_dir(void **unused)
+{
+    (void)unused;
+    if (!mkdtemp(dir))
+        return -1;
+    (void)snprintf(path, sizeof path, "%s/x.npy", dir);
+    return 0;
+}
+
+static int remove_dir(void **unused)
+{
+    (void)unused;
+    (void)unlink(path);
+    return rmdir(dir);
+}
+
+static void what_is_written_is_read_back(void **unused)
+{
+    (void)unused;
+    double data[24];
+    for (int i = 0; i < 24; i++)
+        data[i] = i;
+    const sfp_dtype types[] = {SFP_DTYPE_F64, SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_I64, SFP_DTYPE_I32, SFP_DTYPE_U8};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        for (int ndim = 0; ndim <= 4; ndim++) {
+            sfp_tensor t = {.name = "t", .dtype = types[i], .ndim = ndim, .shape = {2, 3, 1, 2}, .data = data};
+            assert_true(sfp__shape_count(t.shape, ndim, types[i], &t.count, &t.bytes));
+            sfp_error err = {0};
+            if (sfp__npy_write(path, &t, &err) != SFP_OK)
+                fail_msg("%s", err.message);
+            sfp_npy *npy;
+            if (sfp__npy_open(path, &npy, &err) != SFP_OK)
+                fail_msg("%s", err.message);
+            const sfp_tensor *got = sfp__npy_tensor(npy);
+            assert_int_equal(got->dtype, types[i]);
+            assert_int_equal(sfp__tensor_expect(path, got, t.shape, ndim, &err), SFP_OK);
+            assert_memory_equal(got->data, data, t.bytes);
+            assert_int_equal((uintptr_t)got->data % 64, 0); /* as NumPy aligns it */
+            assert_string_equal(got->name, path);
+            sfp__npy_close(npy);
+        }
+    }
+}
+
+static void types_that_npy_lacks_are_refused_when_writing(void **unused)
+{
+    (void)unused;
+    uint16_t data[1] = {0};
+    sfp_error err = {0};
+    sfp_tensor t = {.name = "t", .dtype = SFP_DTYPE_BF16, .ndim = 1, .shape = {1}, .count = 1, .bytes = 2, .data = data};
+    assert_int_equal(sfp__npy_write(path, &t, &err), SFP_EUNSUPPORTED);
+    assert_non_null(strstr(err.message, "npy has no type for BF16"));
+    t.dtype = SFP_DTYPE_F32;
+    assert_int_equal(sfp__npy_write(path, &t, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "2 bytes do not fit the shape"));
+}
+
+static void paths_that_are_no_files_fail_cleanly(void **unused)
+{
+    (void)unused;
+    sfp_npy *npy = NULL;
+    sfp_error err = {0};
+    assert_int_equal(sfp__npy_open(dir, &npy, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "is a directory"));
+    assert_int_equal(sfp__npy_open("/tmp/sfp_no_such_file", &npy, &err), SFP_ENOTFOUND);
+    assert_null(npy);
+}
+
+static void each_failing_allocation_is_reported(void **unused)
+{
+    (void)unused;
+    uint8_t data[1] = {5};
+    sfp_tensor t = {.name = "t", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {1}, .count = 1, .bytes = 1, .data = data};
+    long k;
+    sfp_status status = SFP_ENOMEM;
+    (void)unlink(path);
+    for (k = 0; status != SFP_OK; k++) {
+        sfp__mem_fail_at(k);
+        status = sfp__npy_write(path, &t, NULL);
+        sfp__mem_fail_at(-1);
+        assert_true(status == SFP_OK || (status == SFP_ENOMEM && access(path, F_OK) != 0 && k < 50));
+    }
+    assert_true(k > 2);
+    status = SFP_ENOMEM;
+    for (k = 0; status != SFP_OK; k++) {
+        sfp_npy *npy;
+        sfp__mem_fail_at(k);
+        status = sfp__npy_open(path, &npy, NULL);
+        sfp__mem_fail_at(-1);
+        assert_true(status == SFP_OK || (status == SFP_ENOMEM && k < 50));
+        if (status == SFP_OK)
+            sfp__npy_close(npy);
+    }
+    assert_true(k > 2);
+    sfp__npy_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(headers_as_numpy_writes_them_are_taken),
+        cmocka_unit_test(orders_and_types_not_supported_are_named),
+        cmocka_unit_test(headers_that_are_no_such_dict_are_refused),
+        cmocka_unit_test(sizes_that_do_not_fit_are_refused),
+        cmocka_unit_test(versions_and_lengths_are_checked),
+        cmocka_unit_test(every_truncation_is_refused),
+        cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(types_that_npy_lacks_are_refused_when_writing),
+        cmocka_unit_test(paths_that_are_no_files_fail_cleanly),
+        cmocka_unit_test(each_failing_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

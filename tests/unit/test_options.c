@@ -1,0 +1,278 @@
+/* Option tables: parsing, typing, ranges, sources and suggestions. */
+#include "base/mem.h"
+#include "cli/command.h"
+#include "cli/opt.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const sfp_opt table[] = {
+    SFP_ROW_INT("batch-size", "B", "20", 1, 1000, "Samples a batch."),
+    SFP_ROW_REAL("sigma", "R", "0.5", 0.0, 1.0, "Ratio."),
+    SFP_ROW_STRING("out", "DIR", NULL, "Folder."),
+    SFP_ROW_CHOICE("clock", "paper|virtual|real|off", "off", "Clock."),
+    SFP_ROW_CHOICE("drift", "off|ph", NULL, "No default."),
+    SFP_ROW_FLAG("weighted", "Flag."),
+    SFP_ROW_INT("seed", "N", "0", 0, INT64_MAX, "Seed."),
+};
+#define ROWS (sizeof table / sizeof *table)
+
+static sfp_args args;
+static sfp_error err;
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&err, 0, sizeof err);
+    return sfp__args_init(&args, "test", table, ROWS, &err) == SFP_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    sfp__args_done(&args);
+    return 0;
+}
+
+static sfp_status parse(int argc, const char **argv)
+{
+    return sfp__args_parse(&args, argc, (char **)(void *)argv, &err);
+}
+#define PARSE(...) parse((int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)), (const char *[]){__VA_ARGS__})
+
+static void defaults_come_from_the_table(void **state)
+{
+    (void)state;
+    assert_int_equal(sfp__args_int(&args, "batch-size"), 20);
+    assert_true(sfp__args_real(&args, "sigma") == 0.5);
+    assert_null(sfp__args_string(&args, "out"));
+    assert_int_equal(sfp__args_choice(&args, "clock"), 3);
+    assert_int_equal(sfp__args_choice(&args, "drift"), -1);
+    assert_false(sfp__args_flag(&args, "weighted"));
+    assert_int_equal(sfp__args_rank(&args, "sigma"), SFP_RANK_DEFAULT);
+    assert_int_equal(sfp__args_rank(&args, "out"), SFP_RANK_UNSET);
+}
+
+static void both_spellings_of_a_value_work(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE("--batch-size", "7", "--sigma=0.25", "--clock", "real", "--weighted", "--out=x=y"), SFP_OK);
+    assert_int_equal(sfp__args_int(&args, "batch-size"), 7);
+    assert_true(sfp__args_real(&args, "sigma") == 0.25);
+    assert_int_equal(sfp__args_choice(&args, "clock"), 2);
+    assert_true(sfp__args_flag(&args, "weighted"));
+    assert_string_equal(sfp__args_string(&args, "out"), "x=y");
+    assert_string_equal(sfp__args_text(&args, "sigma"), "0.25");
+}
+
+static void operands_and_options_mix(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE("a", "--weighted", "-", "--", "--sigma"), SFP_OK);
+    assert_int_equal(args.operand_count, 3);
+    assert_string_equal(args.operands[0], "a");
+    assert_string_equal(args.operands[1], "-");
+    assert_string_equal(args.operands[2], "--sigma");
+}
+
+static void a_flag_can_be_taken_back(void **state)
+{
+    (void)state;
+    assert_int_equal(sfp__args_set(&args, "weighted", "true", SFP_RANK_FILE, "x.yaml:1: weighted", &err), SFP_OK);
+    assert_true(sfp__args_flag(&args, "weighted"));
+    assert_int_equal(PARSE("--no-weighted"), SFP_OK);
+    assert_false(sfp__args_flag(&args, "weighted"));
+}
+
+static void help_stops_parsing(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE("--help", "--nonsense"), SFP_OK);
+    assert_true(args.help);
+}
+
+static void numbers_are_strict(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", " 1", "1 ", "0x10", "1e2", "--1", "+", "1.0", "9223372036854775808", "nan"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(PARSE("--seed", bad[i]), SFP_EINVAL);
+    assert_int_equal(PARSE("--seed", "9223372036854775807"), SFP_OK);
+    assert_true(sfp__args_int(&args, "seed") == INT64_MAX);
+
+    static const char *const bad_reals[] = {"", "nan", "inf", "0x1p-1", "1e999", ".", "0.5.", " 0.5", "0,5"};
+    for (size_t i = 0; i < sizeof bad_reals / sizeof *bad_reals; i++)
+        assert_int_equal(PARSE("--sigma", bad_reals[i]), SFP_EINVAL);
+    assert_int_equal(PARSE("--sigma", "1e-400"), SFP_OK); /* too small for a double is zero, not an error */
+}
+
+static void ranges_hold_at_both_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE("--batch-size", "1"), SFP_OK);
+    assert_int_equal(PARSE("--batch-size", "1000"), SFP_OK);
+    assert_int_equal(PARSE("--batch-size", "0"), SFP_EINVAL);
+    assert_string_equal(err.message, "--batch-size is 0, expected 1 to 1000");
+    assert_int_equal(PARSE("--batch-size", "1001"), SFP_EINVAL);
+    assert_int_equal(PARSE("--sigma", "1"), SFP_OK);
+    assert_int_equal(PARSE("--sigma", "1.0000001"), SFP_EINVAL);
+}
+
+static void a_failed_value_changes_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE("--batch-size", "7"), SFP_OK);
+    assert_int_equal(PARSE("--batch-size", "x"), SFP_EINVAL);
+    assert_int_equal(sfp__args_int(&args, "batch-size"), 7);
+}
+
+static void choices_are_whole_words(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "pap", "paper|virtual", "PAPER", "of"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(PARSE("--clock", bad[i]), SFP_EINVAL);
+    assert_int_equal(PARSE("--clock", "paper"), SFP_OK);
+    assert_int_equal(sfp__args_choice(&args, "clock"), 0);
+}
+
+static void a_missing_value_is_told(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE("--sigma"), SFP_EINVAL);
+    assert_string_equal(err.message, "--sigma needs R");
+}
+
+static void unknown_options_suggest_the_nearest(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE("--sgima", "1"), SFP_EINVAL);
+    assert_string_equal(err.message, "unknown option '--sgima', did you mean '--sigma'?");
+    assert_int_equal(PARSE("--batch", "1"), SFP_EINVAL); /* a prefix is no abbreviation, but a hint */
+    assert_string_equal(err.message, "unknown option '--batch', did you mean '--batch-size'?");
+    assert_int_equal(PARSE("--qqqqqq"), SFP_EINVAL);
+    assert_string_equal(err.message, "unknown option '--qqqqqq'");
+}
+
+static void a_very_long_option_is_refused(void **state)
+{
+    (void)state;
+    char text[5000] = "--";
+    memset(text + 2, 'a', sizeof text - 3);
+    assert_int_equal(PARSE(text), SFP_EINVAL);
+}
+
+static void the_command_line_beats_a_file_in_any_order(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE("--sigma", "0.1"), SFP_OK);
+    assert_int_equal(sfp__args_set(&args, "sigma", "0.9", SFP_RANK_FILE, "run.yaml:3: sigma", &err), SFP_OK);
+    assert_true(sfp__args_real(&args, "sigma") == 0.1);
+    assert_int_equal(sfp__args_set(&args, "batch_size", "3", SFP_RANK_PRESET, "preset", &err), SFP_OK);
+    assert_int_equal(sfp__args_set(&args, "batch_size", "4", SFP_RANK_FILE, "run.yaml:4: batch_size", &err), SFP_OK);
+    assert_int_equal(sfp__args_set(&args, "batch_size", "5", SFP_RANK_PRESET, "preset", &err), SFP_OK);
+    assert_int_equal(sfp__args_int(&args, "batch-size"), 4);
+    /* a value that would be ignored is still checked */
+    assert_int_equal(sfp__args_set(&args, "sigma", "7", SFP_RANK_FILE, "run.yaml:3: sigma", &err), SFP_EINVAL);
+    assert_string_equal(err.message, "run.yaml:3: sigma is 7, expected 0 to 1");
+}
+
+static void pairs_set_values_by_key(void **state)
+{
+    (void)state;
+    assert_int_equal(sfp__args_set_pair(&args, "clock=virtual", SFP_RANK_COMMAND_LINE, &err), SFP_OK);
+    assert_int_equal(sfp__args_choice(&args, "clock"), 1);
+    assert_int_equal(sfp__args_set_pair(&args, "clock", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
+    assert_int_equal(sfp__args_set_pair(&args, "=x", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
+    assert_int_equal(sfp__args_set_pair(&args, "clok=off", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "unknown key 'clok', did you mean 'clock'?");
+}
+
+static void every_failed_allocation_is_told(void **state)
+{
+    (void)state;
+    for (long k = 0; k < 40; k++) {
+        sfp_args a;
+        const char *argv[] = {"x", "--out", "y", "--sigma=0.2"};
+        sfp_error e = {0};
+        sfp__mem_fail_at(k);
+        sfp_status s = sfp__args_init(&a, "test", table, ROWS, &e);
+        if (s == SFP_OK) {
+            s = sfp__args_parse(&a, 4, (char **)(void *)argv, &e);
+            sfp__mem_fail_at(-1);
+            sfp__args_done(&a);
+        }
+        sfp__mem_fail_at(-1);
+        if (s == SFP_OK)
+            return;
+        assert_int_equal(s, SFP_ENOMEM);
+    }
+    fail_msg("parsing never came to its end");
+}
+
+/* What the parser cannot check of a table: doubles, defaults that do not parse, texts that the printers need. */
+static void every_command_has_a_sound_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; sfp__commands[i]; i++) {
+        const sfp_command *c = sfp__commands[i];
+        sfp_args a;
+        assert_non_null(c->summary);
+        assert_non_null(c->run);
+        assert_true(c->max_operands == 0 || c->operands);
+        assert_int_equal(sfp__args_init(&a, c->name, c->opts, c->opt_count, &err), SFP_OK);
+        sfp__args_done(&a);
+        for (size_t k = 0; k < c->opt_count; k++) {
+            const sfp_opt *o = &c->opts[k];
+            assert_non_null(o->help);
+            assert_true(o->help[strlen(o->help) - 1] == '.');
+            assert_true(o->type == SFP_OPT_FLAG || o->arg);
+            assert_true(o->type != SFP_OPT_INT || o->int_min < o->int_max);
+            assert_true(o->type != SFP_OPT_REAL || o->real_min < o->real_max);
+            assert_true(strspn(o->name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(o->name));
+            for (size_t m = 0; m < k; m++)
+                assert_string_not_equal(o->name, c->opts[m].name);
+        }
+    }
+}
+
+static void suggestions_are_near(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"predict", "inspect", NULL, "verify"};
+    assert_string_equal(sfp__nearest("perdict", names, 4), "predict");
+    assert_string_equal(sfp__nearest("verfy", names, 4), "verify");
+    assert_string_equal(sfp__nearest("ins", names, 4), "inspect");
+    assert_null(sfp__nearest("serve-it", names, 4));
+    assert_null(sfp__nearest("", names, 4));
+    assert_null(sfp__nearest("x", names, 4));
+}
+
+int main(void)
+{
+#define WITH_ARGS(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_ARGS(defaults_come_from_the_table),
+        WITH_ARGS(both_spellings_of_a_value_work),
+        WITH_ARGS(operands_and_options_mix),
+        WITH_ARGS(a_flag_can_be_taken_back),
+        WITH_ARGS(help_stops_parsing),
+        WITH_ARGS(numbers_are_strict),
+        WITH_ARGS(ranges_hold_at_both_ends),
+        WITH_ARGS(a_failed_value_changes_nothing),
+        WITH_ARGS(choices_are_whole_words),
+        WITH_ARGS(a_missing_value_is_told),
+        WITH_ARGS(unknown_options_suggest_the_nearest),
+        WITH_ARGS(a_very_long_option_is_refused),
+        WITH_ARGS(the_command_line_beats_a_file_in_any_order),
+        WITH_ARGS(pairs_set_values_by_key),
+        cmocka_unit_test(every_failed_allocation_is_told),
+        cmocka_unit_test(every_command_has_a_sound_table),
+        cmocka_unit_test(suggestions_are_near),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

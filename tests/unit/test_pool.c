@@ -1,0 +1,237 @@
+/* The pool: each piece once, on a worker that does one thing at a time, again and again, for any caller. */
+#include "base/pool.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { MOST_PIECES = 5000, MOST_THREADS = 16 };
+
+/* What a run did; asserts are left to the caller, since a failing one must not leave from a worker. */
+typedef struct record {
+    int threads;
+    atomic_int done[MOST_PIECES], inside[MOST_THREADS];
+    atomic_int outside, crowded;
+    bool dawdle; /* give others the chance to take a piece */
+} record;
+
+static void note(void *ctx, int piece, int worker)
+{
+    record *r = ctx;
+    if (piece < 0 || piece >= MOST_PIECES || worker < 0 || worker >= r->threads) {
+        atomic_fetch_add(&r->outside, 1);
+        return;
+    }
+    if (atomic_fetch_add(&r->inside[worker], 1) != 0)
+        atomic_fetch_add(&r->crowded, 1);
+    atomic_fetch_add(&r->done[piece], 1);
+    if (r->dawdle)
+        sched_yield();
+    atomic_fetch_sub(&r->inside[worker], 1);
+}
+
+static void check_record(record *r, int pieces)
+{
+    assert_int_equal(atomic_load(&r->outside), 0);
+    assert_int_equal(atomic_load(&r->crowded), 0);
+    for (int i = 0; i < MOST_PIECES; i++)
+        if (atomic_load(&r->done[i]) != (i < pieces))
+            fail_msg("%d threads, %d pieces: piece %d ran %d times", r->threads, pieces, i, atomic_load(&r->done[i]));
+}
+
+static sfp_pool *make(int threads)
+{
+    sfp_pool *p = NULL;
+    sfp_error err = {0};
+    if (sfp__pool_create(threads, &p, &err))
+        fail_msg("%s", err.message);
+    return p;
+}
+
+static void every_piece_runs_once_on_a_worker_in_range(void **unused)
+{
+    (void)unused;
+    static const int threads[] = {1, 2, 3, 8}, pieces[] = {0, -3, 1, 2, 3, 7, 8, 9, 100, MOST_PIECES};
+    record *r = malloc(sizeof *r);
+    assert_non_null(r);
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+        sfp_pool *p = make(threads[t]);
+        assert_int_equal(sfp__pool_threads(p), threads[t]);
+        for (size_t n = 0; n < sizeof pieces / sizeof *pieces; n++)
+            for (int dawdle = 0; dawdle < 2; dawdle++) {
+                memset(r, 0, sizeof *r);
+                r->threads = threads[t];
+                r->dawdle = dawdle;
+                sfp__pool_run(p, pieces[n], note, r);
+                check_record(r, pieces[n]);
+            }
+        sfp__pool_free(p);
+    }
+    free(r);
+}
+
+/* Plain additions: a thread sanitizer sees a run that returns before its pieces ended. */
+typedef struct sums {
+    long piece[64];
+} sums;
+
+static void add(void *ctx, int piece, int worker)
+{
+    (void)worker;
+    ((sums *)ctx)->piece[piece] += piece + 1;
+}
+
+static void a_pool_is_reused_ten_thousand_times(void **unused)
+{
+    (void)unused;
+    enum { ROUNDS = 10000 };
+    sfp_pool *p = make(3);
+    sums s = {0};
+    long want[64] = {0};
+    for (int i = 0; i < ROUNDS; i++) {
+        int pieces = 1 + i % 7; /* one piece takes the short way: both kinds follow each other */
+        sfp__pool_run(p, pieces, add, &s);
+        for (int k = 0; k < pieces; k++)
+            want[k] += k + 1;
+    }
+    assert_memory_equal(s.piece, want, sizeof want);
+    sfp__pool_free(p);
+}
+
+/* As many pieces as threads, each waiting for all others to have begun: ends only when every thread takes one. */
+typedef struct meeting {
+    int expected;
+    atomic_int arrived, missed;
+} meeting;
+
+static void meet(void *ctx, int piece, int worker)
+{
+    meeting *m = ctx;
+    (void)piece;
+    (void)worker;
+    atomic_fetch_add(&m->arrived, 1);
+    for (int ms = 0; atomic_load(&m->arrived) < m->expected; ms++) {
+        if (ms > 20000) {
+            atomic_fetch_add(&m->missed, 1);
+            return;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+static void all_threads_take_part(void **unused)
+{
+    (void)unused;
+    enum { THREADS = 4 };
+    sfp_pool *p = make(THREADS);
+    for (int round = 0; round < 20; round++) {
+        meeting m = {.expected = THREADS};
+        sfp__pool_run(p, THREADS, meet, &m);
+        assert_int_equal(atomic_load(&m.missed), 0);
+    }
+    sfp__pool_free(p);
+}
+
+typedef struct caller {
+    sfp_pool *pool;
+    sums s;
+    long rounds;
+} caller;
+
+static void *call_often(void *arg)
+{
+    caller *c = arg;
+    for (long i = 0; i < c->rounds; i++)
+        sfp__pool_run(c->pool, 1 + (int)(i % 5), add, &c->s);
+    return NULL;
+}
+
+static void callers_that_share_a_pool_wait_for_each_other(void **unused)
+{
+    (void)unused;
+    enum { CALLERS = 4, ROUNDS = 500 };
+    sfp_pool *p = make(2);
+    caller c[CALLERS] = {0};
+    pthread_t thread[CALLERS];
+    for (int i = 0; i < CALLERS; i++) {
+        c[i].pool = p;
+        c[i].rounds = ROUNDS;
+        assert_int_equal(pthread_create(&thread[i], NULL, call_often, &c[i]), 0);
+    }
+    for (int i = 0; i < CALLERS; i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+    for (int i = 0; i < CALLERS; i++)
+        for (int k = 0; k < 5; k++)
+            assert_int_equal(c[i].s.piece[k], (k + 1) * (ROUNDS - ROUNDS / 5 * k));
+    sfp__pool_free(p);
+}
+
+static void no_number_means_the_cpus_of_the_process(void **unused)
+{
+    (void)unused;
+    cpu_set_t set;
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    for (int asked = -1; asked < 1; asked++) {
+        sfp_pool *p = make(asked);
+        assert_int_equal(sfp__pool_threads(p), CPU_COUNT(&set));
+        sfp__pool_free(p);
+    }
+}
+
+static void too_many_threads_are_refused(void **unused)
+{
+    (void)unused;
+    sfp_pool *p = NULL;
+    sfp_error err = {0};
+    assert_int_equal(sfp__pool_create(5000, &p, &err), SFP_EINVAL);
+    assert_null(p);
+    assert_non_null(strstr(err.message, "5000"));
+    assert_non_null(strstr(err.message, "1024"));
+    sfp__pool_free(NULL);
+}
+
+static void a_pool_without_memory_fails_cleanly(void **unused)
+{
+    (void)unused;
+    sfp_pool *p = NULL;
+    int failures = 0;
+    for (long k = 0; k < 100; k++) {
+        sfp_error err = {0};
+        sfp__mem_fail_at(k);
+        sfp_status s = sfp__pool_create(3, &p, &err);
+        sfp__mem_fail_at(-1);
+        if (!s)
+            break;
+        assert_int_equal(s, SFP_ENOMEM);
+        assert_int_equal(err.status, SFP_ENOMEM);
+        assert_null(p);
+        failures++;
+    }
+    assert_true(failures > 0);
+    assert_non_null(p);
+    sfp__pool_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_piece_runs_once_on_a_worker_in_range),
+        cmocka_unit_test(a_pool_is_reused_ten_thousand_times),
+        cmocka_unit_test(all_threads_take_part),
+        cmocka_unit_test(callers_that_share_a_pool_wait_for_each_other),
+        cmocka_unit_test(no_number_means_the_cpus_of_the_process),
+        cmocka_unit_test(too_many_threads_are_refused),
+        cmocka_unit_test(a_pool_without_memory_fails_cleanly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

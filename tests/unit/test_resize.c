@@ -1,0 +1,275 @@
+/* Resizing against a naive oracle in double precision, and the fits of SPEC section 6. */
+#include "base/mem.h"
+#include "io/image.h"
+#include "io/image_codec.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint64_t state = 42;
+
+static uint32_t random32(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 32);
+}
+
+static int between(int low, int high)
+{
+    return low + (int)(random32() % (uint32_t)(high - low + 1));
+}
+
+/* Bytes allocated to the exact size, so that a sanitizer sees a read beyond them. */
+static sfp_image make(int width, int height, bool hard)
+{
+    sfp_image im = {width, height, malloc((size_t)width * (size_t)height * 3)};
+    for (size_t i = 0; i < (size_t)width * (size_t)height * 3; i++)
+        im.rgb[i] = hard ? (random32() & 1 ? 255 : 0) : (uint8_t)random32();
+    return im;
+}
+
+static double filter_value(sfp_filter filter, double x)
+{
+    x = fabs(x);
+    if (filter == SFP_FILTER_BILINEAR)
+        return x < 1 ? 1 - x : 0;
+    return x < 1 ? 1.5 * x * x * x - 2.5 * x * x + 1 : x < 2 ? -0.5 * x * x * x + 2.5 * x * x - 4 * x + 2 : 0;
+}
+
+/* One output sample of a line of n samples, `step` apart: every input weighted, no window. */
+static double oracle_sample(const double *line, size_t step, int n, int out, int i, sfp_filter filter)
+{
+    double scale = (double)n / out, wide = scale > 1 ? scale : 1, centre = (i + 0.5) * scale, sum = 0, weight = 0;
+    for (int x = 0; x < n; x++) {
+        double w = filter_value(filter, (x + 0.5 - centre) / wide);
+        sum += w * line[(size_t)x * step];
+        weight += w;
+    }
+    return fmin(fmax(sum / weight, 0), 255);
+}
+
+/* Nothing is rounded, but the picture between the passes is clipped, as Pillow's is. */
+static double *oracle(const sfp_image *im, int width, int height, sfp_filter filter)
+{
+    size_t in_row = (size_t)im->width * 3, row = (size_t)width * 3;
+    double *in = malloc(in_row * (size_t)im->height * sizeof *in), *middle = malloc(row * (size_t)im->height * sizeof *middle);
+    double *out = malloc(row * (size_t)height * sizeof *out);
+    for (size_t i = 0; i < in_row * (size_t)im->height; i++)
+        in[i] = im->rgb[i];
+    for (int y = 0; y < im->height; y++) {
+        for (int x = 0; x < width * 3; x++)
+            middle[(size_t)y * row + (size_t)x] =
+                width == im->width
+                    ? in[(size_t)y * in_row + (size_t)x]
+                    : oracle_sample(in + (size_t)y * in_row + x % 3, 3, im->width, width, x / 3, filter);
+    }
+    for (int y = 0; y < height; y++) {
+        for (int x = 0; x < width * 3; x++)
+            out[(size_t)y * row + (size_t)x] = height == im->height ? middle[(size_t)y * row + (size_t)x]
+                                                                    : oracle_sample(middle + x, row, im->height, height, y, filter);
+    }
+    free(in);
+    free(middle);
+    return out;
+}
+
+static void check_against_oracle(int w, int h, int width, int height, sfp_filter filter)
+{
+    sfp_image im = make(w, h, random32() % 3 == 0), fast, plain;
+    double *want = oracle(&im, width, height, filter);
+    assert_int_equal(sfp__image_resize(&im, width, height, filter, &fast, NULL), SFP_OK);
+    sfp__resize_plain_only(true);
+    assert_int_equal(sfp__image_resize(&im, width, height, filter, &plain, NULL), SFP_OK);
+    sfp__resize_plain_only(false);
+    assert_true(fast.width == width && fast.height == height);
+    /* half a step in each pass; the first half weighs as much as the absolute weights of the second pass sum to */
+    double tolerance = filter == SFP_FILTER_BICUBIC ? 1.21 : 1.01;
+    size_t n = (size_t)width * (size_t)height * 3;
+    assert_memory_equal(fast.rgb, plain.rgb, n);
+    for (size_t i = 0; i < n; i++) {
+        if (fabs(fast.rgb[i] - want[i]) > tolerance)
+            fail_msg("%d x %d to %d x %d, filter %d, sample %zu: %d, expected %.3f", w, h, width, height, (int)filter, i, fast.rgb[i],
+                     want[i]);
+    }
+    sfp__image_done(&fast);
+    sfp__image_done(&plain);
+    free(im.rgb);
+    free(want);
+}
+
+static void random_sizes_agree_with_the_oracle(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 400; i++) {
+        int limit = i % 4 == 0 ? 8 : 60, size[4];
+        for (int j = 0; j < 4; j++)
+            size[j] = between(1, limit);
+        check_against_oracle(size[0], size[1], size[2], size[3], (sfp_filter)(i & 1));
+    }
+}
+
+static void extreme_sizes_agree_with_the_oracle(void **unused)
+{
+    (void)unused;
+    static const int sizes[][4] = {
+        {1, 1, 1, 1},   {1, 1, 50, 40},   {50, 40, 1, 1}, {1, 600, 33, 2}, {600, 1, 2, 33},  {700, 2, 5, 5},   {2, 700, 5, 5},
+        {10, 10, 11, 9}, {11, 3, 10, 300}, {64, 64, 63, 65}, {5, 5, 10, 5},  {5, 5, 5, 10},   {1000, 3, 999, 3}, {3, 1000, 3, 7},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        check_against_oracle(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], SFP_FILTER_BILINEAR);
+        check_against_oracle(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], SFP_FILTER_BICUBIC);
+    }
+}
+
+static void an_even_picture_stays_even(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 60; i++) {
+        int size[4];
+        for (int j = 0; j < 4; j++)
+            size[j] = between(1, 90);
+        sfp_image im = make(size[0], size[1], false), out;
+        memset(im.rgb, i * 4, (size_t)im.width * (size_t)im.height * 3);
+        assert_int_equal(sfp__image_resize(&im, size[2], size[3], (sfp_filter)(i & 1), &out, NULL), SFP_OK);
+        for (size_t j = 0; j < (size_t)out.width * (size_t)out.height * 3; j++)
+            assert_int_equal(out.rgb[j], i * 4);
+        sfp__image_done(&out);
+        free(im.rgb);
+    }
+}
+
+static void the_same_size_copies(void **unused)
+{
+    (void)unused;
+    sfp_image im = make(17, 9, false), out;
+    assert_int_equal(sfp__image_resize(&im, 17, 9, SFP_FILTER_BICUBIC, &out, NULL), SFP_OK);
+    assert_memory_equal(im.rgb, out.rgb, 17 * 9 * 3);
+    assert_ptr_not_equal(im.rgb, out.rgb);
+    sfp__image_done(&out);
+    free(im.rgb);
+}
+
+static void squash_is_a_bilinear_resize(void **unused)
+{
+    (void)unused;
+    sfp_image im = make(71, 40, false), a, b;
+    assert_int_equal(sfp__image_fit(&im, 32, SFP_RESIZE_SQUASH, &a, NULL), SFP_OK);
+    assert_int_equal(sfp__image_resize(&im, 32, 32, SFP_FILTER_BILINEAR, &b, NULL), SFP_OK);
+    assert_memory_equal(a.rgb, b.rgb, 32 * 32 * 3);
+    sfp__image_done(&a);
+    sfp__image_done(&b);
+    free(im.rgb);
+}
+
+/* The way SPEC section 6 says it, step by step. */
+static void check_crop(int w, int h, int size)
+{
+    int target = (int)lround(size * 256.0 / 224.0);
+    int full_w = w <= h ? target : (int)((double)target * w / h), full_h = w <= h ? (int)((double)target * h / w) : target;
+    sfp_image im = make(w, h, false), full, want, got;
+    assert_int_equal(sfp__image_resize(&im, full_w, full_h, SFP_FILTER_BILINEAR, &full, NULL), SFP_OK);
+    assert_int_equal(sfp__image_crop(&full, (full_w - size) / 2, (full_h - size) / 2, size, size, &want, NULL), SFP_OK);
+    assert_int_equal(sfp__image_fit(&im, size, SFP_RESIZE_CROP, &got, NULL), SFP_OK);
+    assert_true(got.width == size && got.height == size);
+    assert_memory_equal(got.rgb, want.rgb, (size_t)size * (size_t)size * 3);
+    sfp__image_done(&full);
+    sfp__image_done(&want);
+    sfp__image_done(&got);
+    free(im.rgb);
+}
+
+static void crop_takes_the_centre_of_the_resized_picture(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 200; i++) {
+        int w = between(1, 120), h = between(1, 120);
+        check_crop(w, h, between(1, 60));
+    }
+    check_crop(341, 256, 224);
+    check_crop(256, 341, 224);
+    check_crop(500, 375, 224);
+    check_crop(3, 300, 64);
+}
+
+static void crop_of_the_right_short_side_resizes_nothing(void **unused)
+{
+    (void)unused;
+    sfp_image im = make(91, 64, false), a, b; /* 56 * 256 / 224 = 64 */
+    assert_int_equal(sfp__image_fit(&im, 56, SFP_RESIZE_CROP, &a, NULL), SFP_OK);
+    assert_int_equal(sfp__image_crop(&im, (91 - 56) / 2, 4, 56, 56, &b, NULL), SFP_OK);
+    assert_memory_equal(a.rgb, b.rgb, 56 * 56 * 3);
+    sfp__image_done(&a);
+    sfp__image_done(&b);
+    free(im.rgb);
+}
+
+static void crop_of_a_thread_thin_picture_needs_little_memory(void **unused)
+{
+    (void)unused;
+    /* as a whole the resized picture would have 256 x 16,776,960 pixels */
+    sfp_image im = make(1, 65535, false), out;
+    assert_int_equal(sfp__image_fit(&im, 224, SFP_RESIZE_CROP, &out, NULL), SFP_OK);
+    sfp__image_done(&out);
+    free(im.rgb);
+}
+
+static void impossible_sizes_are_refused(void **unused)
+{
+    (void)unused;
+    sfp_image im = make(4, 4, false), out = {7, 7, NULL}, none = {0};
+    sfp_error err = {0};
+    assert_int_equal(sfp__image_resize(&im, 0, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "cannot resize to 0 x 4");
+    assert_int_equal(sfp__image_resize(&none, 4, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "cannot resize a picture of 0 x 0");
+    assert_int_equal(sfp__image_fit(&im, 0, SFP_RESIZE_CROP, &out, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "cannot fit a picture to size 0");
+    assert_int_equal(sfp__image_crop(&im, 1, 0, 4, 4, &out, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "crop of 4 x 4 at (1, 0) does not lie inside a picture of 4 x 4");
+    assert_int_equal(sfp__image_crop(&im, -1, 0, 2, 2, &out, &err), SFP_EINVAL);
+    assert_int_equal(sfp__image_crop(&im, 0, 0, 0, 2, &out, &err), SFP_EINVAL);
+    assert_int_equal(sfp__image_crop(&im, 2, 2, 2147483647, 2, &out, &err), SFP_EINVAL);
+    assert_true(out.width == 7 && out.rgb == NULL);
+    free(im.rgb);
+}
+
+static void each_failing_allocation_is_reported(void **unused)
+{
+    (void)unused;
+    sfp_image im = make(31, 29, false);
+    long k;
+    sfp_status status = SFP_ENOMEM;
+    for (k = 0; status != SFP_OK; k++) {
+        sfp_image out = {0};
+        sfp_error err = {0};
+        sfp__mem_fail_at(k);
+        status = sfp__image_fit(&im, 16, k & 1 ? SFP_RESIZE_SQUASH : SFP_RESIZE_CROP, &out, &err);
+        sfp__mem_fail_at(-1);
+        assert_true(status == SFP_OK || (status == SFP_ENOMEM && !out.rgb && err.message[0] && k < 50));
+        sfp__image_done(&out);
+    }
+    assert_true(k > 4);
+    free(im.rgb);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_sizes_agree_with_the_oracle),
+        cmocka_unit_test(extreme_sizes_agree_with_the_oracle),
+        cmocka_unit_test(an_even_picture_stays_even),
+        cmocka_unit_test(the_same_size_copies),
+        cmocka_unit_test(squash_is_a_bilinear_resize),
+        cmocka_unit_test(crop_takes_the_centre_of_the_resized_picture),
+        cmocka_unit_test(crop_of_the_right_short_side_resizes_nothing),
+        cmocka_unit_test(crop_of_a_thread_thin_picture_needs_little_memory),
+        cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(each_failing_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

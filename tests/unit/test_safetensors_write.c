@@ -1,0 +1,269 @@
+/* The writer: round trips, and that a failed write leaves everything as it was. */
+#include "io/safetensors.h"
+
+#include "base/mem.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[] = "/tmp/sfp_test_XXXXXX";
+static char path[64];
+
+static int make_dir(void **unused)
+{
+    (void)unused;
+    if (!mkdtemp(dir))
+        return -1;
+    (void)snprintf(path, sizeof path, "%s/w.safetensors", dir);
+    return 0;
+}
+
+static int remove_dir(void **unused)
+{
+    (void)unused;
+    (void)unlink(path);
+    return rmdir(dir); /* fails when a temporary file was left */
+}
+
+static int files_in_dir(void)
+{
+    int n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 2;
+}
+
+static sfp_tensor bytes_tensor(const char *name, int64_t n, const void *data)
+{
+    return (sfp_tensor){.name = name, .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {n}, .count = (size_t)n, .bytes = (size_t)n, .data = data};
+}
+
+static void what_is_written_is_read_back(void **unused)
+{
+    (void)unused;
+    float f[6] = {1, 2, 3, 4, 5, 6};
+    int64_t scalar = -7;
+    uint8_t three[3] = {1, 2, 3};
+    sfp_tensor tensors[] = {
+        {.name = "w", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {2, 3}, .count = 6, .bytes = 24, .data = f},
+        {.name = "step", .dtype = SFP_DTYPE_I64, .ndim = 0, .count = 1, .bytes = 8, .data = &scalar},
+        {.name = "none", .dtype = SFP_DTYPE_F16, .ndim = 2, .shape = {0, 9}, .count = 0, .bytes = 0, .data = NULL},
+        bytes_tensor("odd \"name\"\\\n\x01\x7f \xe2\x82\xac", 3, three),
+    };
+    sfp_meta meta[] = {{"classes", "[\"a\",\"b\"]"}, {"empty", ""}, {"tab\t", "\xc3\xa9"}};
+    sfp_error err = {0};
+    assert_int_equal(sfp__safetensors_write(path, tensors, 4, meta, 3, &err), SFP_OK);
+    assert_int_equal(files_in_dir(), 1);
+
+    sfp_safetensors *st;
+    if (sfp__safetensors_open(path, &st, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(sfp__safetensors_count(st), 4);
+    for (size_t i = 0; i < 4; i++) {
+        const sfp_tensor *want = &tensors[i], *got = sfp__safetensors_find(st, want->name);
+        assert_non_null(got);
+        assert_int_equal(got->dtype, want->dtype);
+        assert_int_equal(sfp__tensor_expect(path, got, want->shape, want->ndim, &err), SFP_OK);
+        if (want->bytes)
+            assert_memory_equal(got->data, want->data, want->bytes);
+    }
+    assert_int_equal(sfp__safetensors_meta_count(st), 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_string_equal(sfp__safetensors_meta(st, meta[i].key), meta[i].value);
+    /* the padded header puts the first tensor at a multiple of 8, and pages dropped come back */
+    const sfp_tensor *w = sfp__safetensors_at(st, 0);
+    assert_int_equal((uintptr_t)w->data % 8, 0);
+    sfp__safetensors_release(st);
+    assert_memory_equal(w->data, f, 24);
+    sfp__safetensors_close(st);
+}
+
+static void a_file_without_tensors_is_written(void **unused)
+{
+    (void)unused;
+    sfp_safetensors *st;
+    assert_int_equal(sfp__safetensors_write(path, NULL, 0, NULL, 0, NULL), SFP_OK);
+    assert_int_equal(sfp__safetensors_open(path, &st, NULL), SFP_OK);
+    assert_int_equal(sfp__safetensors_count(st), 0);
+    sfp__safetensors_close(st);
+}
+
+static void many_tensors_are_all_found(void **unused)
+{
+    (void)unused;
+    enum { N = 2000 };
+    sfp_tensor *tensors = calloc(N, sizeof *tensors);
+    char (*names)[16] = calloc(N, 16);
+    uint8_t data[7] = {0};
+    for (int i = 0; i < N; i++) {
+        (void)snprintf(names[i], 16, "t.%d", i * 7919 % N);
+        tensors[i] = bytes_tensor(names[i], i % 8, data);
+    }
+    sfp_safetensors *st;
+    assert_int_equal(sfp__safetensors_write(path, tensors, N, NULL, 0, NULL), SFP_OK);
+    assert_int_equal(sfp__safetensors_open(path, &st, NULL), SFP_OK);
+    for (int i = 0; i < N; i++) {
+        const sfp_tensor *t = sfp__safetensors_find(st, names[i]);
+        assert_non_null(t);
+        assert_true(t->bytes == (size_t)(i % 8));
+    }
+    sfp__safetensors_close(st);
+    free(tensors);
+    free(names);
+}
+
+static void check_refused(const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count, sfp_status status,
+                          const char *message)
+{
+    sfp_error err = {0};
+    assert_int_equal(sfp__safetensors_write(path, tensors, count, meta, meta_count, &err), status);
+    if (!strstr(err.message, message))
+        fail_msg("'%s', expected '%s'", err.message, message);
+}
+
+static void tensors_that_could_not_be_read_back_are_refused(void **unused)
+{
+    (void)unused;
+    uint8_t data[8] = {0};
+    sfp_tensor twice[2] = {bytes_tensor("a", 2, data), bytes_tensor("a", 3, data)};
+    check_refused(twice, 2, NULL, 0, SFP_EINVAL, "tensor 'a' is given twice");
+    sfp_tensor t = bytes_tensor("__metadata__", 2, data);
+    check_refused(&t, 1, NULL, 0, SFP_EINVAL, "cannot be named '__metadata__'");
+    t = bytes_tensor("\xff", 2, data);
+    check_refused(&t, 1, NULL, 0, SFP_EINVAL, "tensor name '\\xff' is not UTF-8");
+    t = bytes_tensor("a", 2, data);
+    t.bytes = 3;
+    check_refused(&t, 1, NULL, 0, SFP_EINVAL, "tensor 'a' is given 3 bytes, which do not fit U8 (2,)");
+    t = bytes_tensor("a", 2, NULL);
+    check_refused(&t, 1, NULL, 0, SFP_EINVAL, "(NULL)");
+    t = bytes_tensor("a", -1, data);
+    check_refused(&t, 1, NULL, 0, SFP_EINVAL, "do not fit U8 (-1,)");
+    t = bytes_tensor("a", 2, data);
+    t.ndim = 9;
+    check_refused(&t, 1, NULL, 0, SFP_ELIMIT, "has 9 dimensions");
+    t = bytes_tensor("a", 2, data);
+    t.dtype = SFP_DTYPE_COUNT;
+    check_refused(&t, 1, NULL, 0, SFP_EINVAL, "unknown type");
+    sfp_meta meta[2] = {{"k", "1"}, {"k", "2"}};
+    check_refused(NULL, 0, meta, 2, SFP_EINVAL, "metadata key 'k' is given twice");
+    meta[0].value = "\xc3";
+    check_refused(NULL, 0, meta, 1, SFP_EINVAL, "metadata value '\\xc3' is not UTF-8");
+}
+
+static void check_old_file(uint8_t first)
+{
+    sfp_safetensors *st;
+    assert_int_equal(sfp__safetensors_open(path, &st, NULL), SFP_OK);
+    assert_int_equal(*(const uint8_t *)sfp__safetensors_at(st, 0)->data, first);
+    sfp__safetensors_close(st);
+    assert_int_equal(files_in_dir(), 1);
+}
+
+static void a_full_disk_leaves_the_old_file_and_nothing_else(void **unused)
+{
+    (void)unused;
+    size_t size = 1 << 20;
+    uint8_t *data = calloc(1, size);
+    data[0] = 42;
+    sfp_tensor small = bytes_tensor("a", 16, data), large = bytes_tensor("a", (int64_t)size, data);
+    assert_int_equal(sfp__safetensors_write(path, &small, 1, NULL, 0, NULL), SFP_OK);
+    data[0] = 43;
+
+    struct rlimit old, limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    limit = old;
+    limit.rlim_cur = 65536;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    sfp_error err = {0};
+    sfp_status status = sfp__safetensors_write(path, &large, 1, NULL, 0, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    (void)signal(SIGXFSZ, handler);
+
+    assert_int_equal(status, SFP_EIO);
+    assert_non_null(strstr(err.message, "cannot write: File too large"));
+    check_old_file(42);
+    assert_int_equal(sfp__safetensors_write(path, &large, 1, NULL, 0, NULL), SFP_OK);
+    check_old_file(43);
+    free(data);
+}
+
+static void devices_directories_and_missing_folders_are_refused(void **unused)
+{
+    (void)unused;
+    sfp_error err = {0};
+    struct stat before, after;
+    assert_int_equal(stat("/dev/full", &before), 0);
+    assert_int_equal(sfp__safetensors_write("/dev/full", NULL, 0, NULL, 0, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "/dev/full: is not a regular file"));
+    assert_int_equal(stat("/dev/full", &after), 0);
+    assert_true(S_ISCHR(after.st_mode) && before.st_rdev == after.st_rdev);
+    assert_int_equal(sfp__safetensors_write(dir, NULL, 0, NULL, 0, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "is a directory"));
+    assert_int_equal(sfp__safetensors_write("/tmp/sfp_no_such_folder/w", NULL, 0, NULL, 0, &err), SFP_ENOTFOUND);
+    assert_non_null(strstr(err.message, "cannot create"));
+}
+
+static void a_left_over_of_a_killed_process_is_no_obstacle(void **unused)
+{
+    (void)unused;
+    char left[128];
+    uint8_t data[4] = {9};
+    sfp_tensor t = bytes_tensor("a", 4, data);
+    (void)snprintf(left, sizeof left, "%s.tmp.%ld", path, (long)getpid());
+    fclose(fopen(left, "w"));
+    assert_int_equal(sfp__safetensors_write(path, &t, 1, NULL, 0, NULL), SFP_OK);
+    assert_int_equal(unlink(left), 0); /* it was somebody's: still there */
+    check_old_file(9);
+}
+
+static void each_failing_allocation_leaves_the_old_file(void **unused)
+{
+    (void)unused;
+    uint8_t old_data[4] = {1}, new_data[4] = {2};
+    sfp_tensor old = bytes_tensor("a", 4, old_data), new = bytes_tensor("a", 4, new_data);
+    sfp_meta meta = {"k", "v"};
+    assert_int_equal(sfp__safetensors_write(path, &old, 1, NULL, 0, NULL), SFP_OK);
+    for (long k = 0;; k++) {
+        sfp_error err = {0};
+        sfp__mem_fail_at(k);
+        sfp_status status = sfp__safetensors_write(path, &new, 1, &meta, 1, &err);
+        sfp__mem_fail_at(-1);
+        if (status == SFP_OK) {
+            assert_true(k >= 3);
+            break;
+        }
+        assert_int_equal(status, SFP_ENOMEM);
+        check_old_file(1);
+        assert_true(k < 100);
+    }
+    check_old_file(2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(a_file_without_tensors_is_written),
+        cmocka_unit_test(many_tensors_are_all_found),
+        cmocka_unit_test(tensors_that_could_not_be_read_back_are_refused),
+        cmocka_unit_test(a_full_disk_leaves_the_old_file_and_nothing_else),
+        cmocka_unit_test(devices_directories_and_missing_folders_are_refused),
+        cmocka_unit_test(a_left_over_of_a_killed_process_is_no_obstacle),
+        cmocka_unit_test(each_failing_allocation_leaves_the_old_file),
+    };
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

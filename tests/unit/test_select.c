@@ -1,0 +1,258 @@
+/* Selectors: the size of a coreset, its window in the ranking, determinism, and that random is uniform. */
+#include "select/select.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "chi_square.h"
+
+/* One pick into arrays of exactly the promised sizes; returns the count, `out` is the caller's to free. */
+static int pick(const char *name, int b, const float *score, double sigma, sfp_coreset_mode mode, sfp_rng *rng, int **out)
+{
+    const sfp_selector *s = sfp__selector_find(name);
+    assert_non_null(s);
+    sfp_select_options opt = {.sigma = sigma, .mode = mode};
+    sfp_select_batch batch = {.b = b, .score = score};
+    int *work = malloc((size_t)b * 4 * sizeof *work + 1), count = -1;
+    float *weight = malloc((size_t)b * sizeof *weight + 1);
+    sfp_error err;
+    *out = malloc((size_t)b * sizeof **out + 1);
+    assert_int_equal(s->pick(&batch, &opt, rng, work, *out, weight, &count, &err), SFP_OK);
+    assert_in_range(count, 0, b);
+    for (int i = 0; i < count; i++)
+        assert_true(weight[i] == 1);
+    free(work);
+    free(weight);
+    return count;
+}
+
+static void check_pick(const char *name, int b, const float *score, double sigma, sfp_coreset_mode mode, int n, const int *want)
+{
+    int *got, count = pick(name, b, score, sigma, mode, NULL, &got);
+    assert_int_equal(count, n);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(got[i], want[i]);
+    free(got);
+}
+
+static void a_coreset_is_a_floor_of_sigma_b_and_at_least_one(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int b;
+        double sigma;
+        int c;
+    } cases[] = {
+        {0, 0.5, 0},   {0, 2, 0},       {1, 0.5, 1},      {1, 1e-12, 1}, {1, 1, 1},       {2, 0.5, 1},     {3, 0.5, 1},
+        {3, 0.67, 2},  {20, 0.5, 10},   {20, 0.55, 11},   {21, 0.5, 10}, {20, 0.049, 1},  {20, 1e-300, 1}, {20, 0, 1},
+        {20, -1, 1},   {20, 0.999, 19}, {20, 1, 20},      {20, 7.5, 20}, {100, 0.29, 29}, {10, 0.7, 7},    {10, 0.3, 3},
+        {20, NAN, 1},  {7, INFINITY, 7}, {1000, 0.57, 570}, {20, 1 - 1e-12, 20},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (sfp__coreset_size(cases[i].b, cases[i].sigma) != cases[i].c)
+            fail_msg("b %d sigma %g: %d, expected %d", cases[i].b, cases[i].sigma, sfp__coreset_size(cases[i].b, cases[i].sigma),
+                     cases[i].c);
+}
+
+/* Odd and even b and c, both modes, against the definition: the element at rank r of the window has r elements before it. */
+static void the_window_is_around_the_middle_for_every_b_and_c(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(3, 0);
+    for (int b = 1; b <= 41; b++) {
+        for (int c = 1; c < b; c++) {
+            for (int mode = SFP_CORESET_EXACT; mode <= SFP_CORESET_PAPER; mode++) {
+                float score[41];
+                for (int i = 0; i < b; i++)
+                    score[i] = (float)sfp__rng_below(&rng, 12); /* many ties */
+                double sigma = (double)c / b;
+                int *got, n = pick("streamfp", b, score, sigma, mode, NULL, &got);
+                int first = b / 2 - c / 2, want = mode == SFP_CORESET_EXACT || c == 1 ? c : b / 2 + c / 2 - first;
+                assert_int_equal(n, want);
+                assert_true(mode == SFP_CORESET_PAPER || n == sfp__coreset_size(b, sigma));
+                for (int k = 0; k < n; k++) {
+                    int before = 0;
+                    for (int i = 0; i < b; i++)
+                        before += score[i] > score[got[k]] || (score[i] == score[got[k]] && i < got[k]);
+                    assert_int_equal(before, first + k);
+                }
+                int *again;
+                assert_int_equal(pick("streamfp", b, score, sigma, mode, NULL, &again), n);
+                assert_memory_equal(got, again, (size_t)n * sizeof *got);
+                free(got);
+                free(again);
+            }
+        }
+    }
+}
+
+static void exact_and_paper_differ_by_one_for_odd_c(void **unused)
+{
+    (void)unused;
+    const float score[] = {0.1f, 0.9f, 0.5f, 0.7f, 0.3f, 0.8f, 0.2f}; /* ranked: 1 5 3 2 4 6 0 */
+    check_pick("streamfp", 7, score, 0.5, SFP_CORESET_EXACT, 3, (int[]){3, 2, 4});
+    check_pick("streamfp", 7, score, 0.5, SFP_CORESET_PAPER, 2, (int[]){3, 2});
+    check_pick("streamfp", 7, score, 0.6, SFP_CORESET_EXACT, 4, (int[]){5, 3, 2, 4});
+    check_pick("streamfp", 7, score, 0.6, SFP_CORESET_PAPER, 4, (int[]){5, 3, 2, 4});
+    check_pick("streamfp", 6, score, 0.5, SFP_CORESET_EXACT, 3, (int[]){3, 2, 4}); /* ranked: 1 5 3 2 4 0 */
+    check_pick("streamfp", 6, score, 0.5, SFP_CORESET_PAPER, 2, (int[]){3, 2});
+}
+
+static void a_coreset_of_one_is_the_middle_in_both_modes(void **unused)
+{
+    (void)unused;
+    const float score[] = {4, 1, 3, 0, 2}; /* ranked: 0 2 4 1 3 */
+    for (int mode = SFP_CORESET_EXACT; mode <= SFP_CORESET_PAPER; mode++) {
+        check_pick("streamfp", 5, score, 1e-6, mode, 1, (int[]){4});
+        check_pick("streamfp", 4, score, 0.3, mode, 1, (int[]){1}); /* ranked 0 2 1 3: position 2 */
+        check_pick("streamfp", 2, score, 0.5, mode, 1, (int[]){1});
+        check_pick("streamfp", 1, score, 0.01, mode, 1, (int[]){0});
+    }
+}
+
+static void sigma_of_one_or_more_is_the_whole_batch_in_its_order(void **unused)
+{
+    (void)unused;
+    const float score[] = {0.1f, 0.9f, 0.5f, 0.7f, 0.3f};
+    const int all[] = {0, 1, 2, 3, 4};
+    static const char *const names[] = {"streamfp", "random", "none"};
+    for (size_t i = 0; i < 3; i++) {
+        for (int mode = SFP_CORESET_EXACT; mode <= SFP_CORESET_PAPER; mode++) {
+            check_pick(names[i], 5, score, 1, mode, 5, all);
+            check_pick(names[i], 5, score, 3, mode, 5, all);
+            check_pick(names[i], 0, score, 1, mode, 0, all);
+            check_pick(names[i], 0, score, 0.5, mode, 0, all);
+        }
+    }
+    check_pick("none", 5, NULL, 0.2, SFP_CORESET_EXACT, 5, all);
+}
+
+static void ties_go_by_index_and_nan_is_the_least_similar(void **unused)
+{
+    (void)unused;
+    const float equal[] = {2, 2, 2, 2, 2, 2}, holes[] = {NAN, 1, NAN, -INFINITY, 2, NAN}, none[] = {NAN, NAN, NAN, NAN};
+    check_pick("streamfp", 6, equal, 0.5, SFP_CORESET_EXACT, 3, (int[]){2, 3, 4});
+    check_pick("streamfp", 6, holes, 0.99, SFP_CORESET_EXACT, 5, (int[]){1, 3, 0, 2, 5}); /* ranked: 4 1 3 0 2 5 */
+    check_pick("streamfp", 6, holes, 0.4, SFP_CORESET_PAPER, 2, (int[]){3, 0});
+    check_pick("streamfp", 4, none, 0.5, SFP_CORESET_EXACT, 2, (int[]){1, 2});
+}
+
+/* All ordered triples of five: 60 outcomes, equally likely; and the same seed gives the same picks. */
+static void random_is_uniform_and_repeatable(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(21, 4);
+    long count[125] = {0};
+    double p[125];
+    for (int i = 0; i < 125; i++) {
+        int a = i / 25, b = i / 5 % 5, c = i % 5;
+        p[i] = a != b && b != c && a != c ? 1.0 / 60 : 0;
+    }
+    for (int k = 0; k < 60000; k++) {
+        int *out;
+        assert_int_equal(pick("random", 5, NULL, 0.6, SFP_CORESET_PAPER, &rng, &out), 3); /* the mode is streamfp's */
+        count[out[0] * 25 + out[1] * 5 + out[2]]++;
+        free(out);
+    }
+    check_distribution("random triples", 125, count, p);
+
+    sfp_rng r1 = sfp__rng_init(9, 9), r2 = sfp__rng_init(9, 9);
+    int *a, *b;
+    assert_int_equal(pick("random", 50, NULL, 0.5, SFP_CORESET_EXACT, &r1, &a), 25);
+    assert_int_equal(pick("random", 50, NULL, 0.5, SFP_CORESET_EXACT, &r2, &b), 25);
+    assert_memory_equal(a, b, 25 * sizeof *a);
+    assert_memory_equal(&r1, &r2, sizeof r1);
+    free(a);
+    free(b);
+}
+
+static void the_chi_square_tail_is_right(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int k;
+        double x, p;
+    } known[] = {{1, 3.841459, 0.05}, {2, 27.631021, 1e-6}, {10, 18.307038, 0.05}, {10, 4.865182, 0.9}, {1, 23.928127, 1e-6}, {100, 124.342113, 0.05}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (fabs(chi_square_tail(known[i].k, known[i].x) / known[i].p - 1) > 1e-5)
+            fail_msg("Q(%d, %g) is %.9g, expected %g", known[i].k, known[i].x, chi_square_tail(known[i].k, known[i].x), known[i].p);
+}
+
+static void what_is_missing_is_named(void **unused)
+{
+    (void)unused;
+    const sfp_selector *s = sfp__selector_find("streamfp");
+    sfp_select_options opt = sfp__select_options_defaults();
+    sfp_select_batch batch = {.b = 4};
+    int work[16], out[4] = {7, 7, 7, 7}, count = 77;
+    sfp_error err;
+    assert_int_equal(s->pick(&batch, &opt, NULL, work, out, NULL, &count, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "selector 'streamfp' needs scores, the batch has none");
+    assert_int_equal(count, 77);
+    assert_int_equal(out[0], 7);
+    batch.b = -1;
+    assert_int_equal(s->pick(&batch, &opt, NULL, work, out, NULL, &count, &err), SFP_EINVAL);
+}
+
+static void the_table_has_every_selector_once(void **unused)
+{
+    (void)unused;
+    assert_null(sfp__selector_find("no such"));
+    assert_null(sfp__selector_find(NULL));
+    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
+        assert_ptr_equal(sfp__selector_find((*s)->name), *s);
+        assert_true(strlen((*s)->summary) > 0);
+    }
+    assert_true(sfp__selector_find("streamfp")->needs == SFP_NEED_SCORE);
+    assert_true(sfp__selector_find("random")->needs == 0);
+    sfp_select_options opt = sfp__select_options_defaults();
+    assert_true(opt.sigma == 0.5 && opt.mode == SFP_CORESET_EXACT);
+}
+
+static void picking_allocates_nothing(void **unused)
+{
+    (void)unused;
+    enum { B = 600 };
+    static float score[B], weight[B];
+    static int work[4 * B], out[B];
+    sfp_rng rng = sfp__rng_init(1, 1);
+    for (int i = 0; i < B; i++)
+        score[i] = (float)sfp__rng_normal(&rng);
+    sfp_select_options opt = sfp__select_options_defaults();
+    sfp_select_batch batch = {.b = B, .score = score};
+    unsigned long before = sfp__mem_count();
+    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
+        int count;
+        if ((*s)->needs & ~(unsigned)SFP_NEED_SCORE)
+            continue;
+        assert_int_equal((*s)->pick(&batch, &opt, &rng, work, out, weight, &count, NULL), SFP_OK);
+    }
+    assert_int_equal(sfp__mem_count(), before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_coreset_is_a_floor_of_sigma_b_and_at_least_one),
+        cmocka_unit_test(the_window_is_around_the_middle_for_every_b_and_c),
+        cmocka_unit_test(exact_and_paper_differ_by_one_for_odd_c),
+        cmocka_unit_test(a_coreset_of_one_is_the_middle_in_both_modes),
+        cmocka_unit_test(sigma_of_one_or_more_is_the_whole_batch_in_its_order),
+        cmocka_unit_test(ties_go_by_index_and_nan_is_the_least_similar),
+        cmocka_unit_test(random_is_uniform_and_repeatable),
+        cmocka_unit_test(the_chi_square_tail_is_right),
+        cmocka_unit_test(what_is_missing_is_named),
+        cmocka_unit_test(the_table_has_every_selector_once),
+        cmocka_unit_test(picking_allocates_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

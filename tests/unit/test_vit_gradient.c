@@ -1,0 +1,557 @@
+/* The ViT against an oracle of its own: a forward in double, written as direct loops over the formulas (SPEC section 1).
+ * The engine's outputs must equal the oracle's; its gradients must equal central differences of the oracle along random
+ * directions, tensor by tensor. */
+#include "model/vit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "numeric.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+enum { B = 3, MOST_TENSORS = 8 + 12 * 8, MOST_DEPTH = 4, MOST_ROWS = 5 };
+
+/* ----------------------------------------------------------------- oracle */
+
+typedef struct oracle_block {
+#define FIELD(field, ...) const double *field;
+    SFP_VIT_BLOCK_LIST(FIELD)
+} oracle_block;
+
+typedef struct oracle {
+    const sfp_vit_config *c;
+    SFP_VIT_GLOBAL_LIST(FIELD)
+#undef FIELD
+    oracle_block blocks[MOST_DEPTH];
+    int rows[MOST_DEPTH];
+    const double *pk[MOST_DEPTH], *pv[MOST_DEPTH]; /* (B, rows, D) */
+    const double *x;                               /* (B, 3, S, S) */
+    /* outputs, NULL: not wanted */
+    double *feature, *embed, *tokens[MOST_DEPTH], *class_attention;
+} oracle;
+
+static double *doubles(size_t n)
+{
+    double *p = calloc(n ? n : 1, sizeof *p);
+    assert_non_null(p);
+    return p;
+}
+
+static double *to_doubles(const float *x, size_t n)
+{
+    double *p = doubles(n);
+    for (size_t i = 0; i < n; i++)
+        p[i] = (double)x[i];
+    return p;
+}
+
+static void oracle_norm(int d, double eps, const double *x, const double *gamma, const double *beta, double *y)
+{
+    double mean = 0, var = 0;
+    for (int i = 0; i < d; i++)
+        mean += x[i] / d;
+    for (int i = 0; i < d; i++)
+        var += (x[i] - mean) * (x[i] - mean) / d;
+    for (int i = 0; i < d; i++)
+        y[i] = (x[i] - mean) / sqrt(var + eps) * gamma[i] + beta[i];
+}
+
+/* y (n) = W (n, k) x + b */
+static void oracle_linear(int n, int k, const double *w, const double *b, const double *x, double *y)
+{
+    for (int i = 0; i < n; i++) {
+        double s = b[i];
+        for (int j = 0; j < k; j++)
+            s += w[(size_t)i * (size_t)k + (size_t)j] * x[j];
+        y[i] = s;
+    }
+}
+
+static void oracle_attention(const oracle *o, int l, int sample, int T, const double *qkv, double *out)
+{
+    int D = o->c->dim, H = o->c->heads, d = D / H, P = o->rows[l];
+    double *p = doubles((size_t)(P + T));
+    for (int h = 0; h < H; h++)
+        for (int i = 0; i < T; i++) {
+            double max = -INFINITY, sum = 0;
+            for (int j = 0; j < P + T; j++) {
+                const double *key = j < P ? o->pk[l] + (sample * P + j) * D + h * d : qkv + (j - P) * 3 * D + D + h * d;
+                p[j] = 0;
+                for (int c = 0; c < d; c++)
+                    p[j] += qkv[i * 3 * D + h * d + c] * key[c] / sqrt((double)d);
+                max = fmax(max, p[j]);
+            }
+            for (int j = 0; j < P + T; j++)
+                sum += p[j] = exp(p[j] - max);
+            for (int c = 0; c < d; c++) {
+                double s = 0;
+                for (int j = 0; j < P + T; j++) {
+                    const double *value = j < P ? o->pv[l] + (sample * P + j) * D + h * d : qkv + (j - P) * 3 * D + 2 * D + h * d;
+                    s += p[j] / sum * value[c];
+                }
+                out[i * D + h * d + c] = s;
+            }
+            for (int j = 0; i == 0 && l == o->c->depth - 1 && o->class_attention && j < T; j++)
+                o->class_attention[(sample * H + h) * T + j] = p[P + j] / sum;
+        }
+    free(p);
+}
+
+static void oracle_sample(const oracle *o, int sample)
+{
+    const sfp_vit_config *c = o->c;
+    int S = c->img_size, P = c->patch_size, side = S / P, T = side * side + 1, D = c->dim, F = c->hidden;
+    const double *pixels = o->x + (size_t)sample * 3 * (size_t)(S * S);
+    double *x = doubles((size_t)(T * D)), *y = doubles((size_t)(T * D)), *qkv = doubles((size_t)(T * 3 * D)), *h = doubles((size_t)F);
+    double *out = doubles((size_t)D), *a = doubles((size_t)D);
+    for (int i = 0; i < D; i++)
+        x[i] = o->cls[i] + o->pos[i];
+    for (int t = 0; t < T - 1; t++)
+        for (int i = 0; i < D; i++) {
+            double s = o->patch_b[i];
+            for (int ch = 0; ch < 3; ch++)
+                for (int v = 0; v < P; v++)
+                    for (int u = 0; u < P; u++)
+                        s += o->patch_w[((i * 3 + ch) * P + v) * P + u] * pixels[(ch * S + t / side * P + v) * S + t % side * P + u];
+            if (o->embed)
+                o->embed[(sample * (T - 1) + t) * D + i] = s;
+            x[(t + 1) * D + i] = s + o->pos[(t + 1) * D + i];
+        }
+    for (int l = 0; l < c->depth; l++) {
+        const oracle_block *b = &o->blocks[l];
+        for (int t = 0; t < T; t++) {
+            oracle_norm(D, (double)c->ln_eps, x + t * D, b->norm1_w, b->norm1_b, a);
+            oracle_linear(3 * D, D, b->qkv_w, b->qkv_b, a, qkv + t * 3 * D);
+        }
+        oracle_attention(o, l, sample, T, qkv, y);
+        for (int t = 0; t < T; t++) {
+            oracle_linear(D, D, b->proj_w, b->proj_b, y + t * D, out);
+            for (int i = 0; i < D; i++)
+                x[t * D + i] += out[i];
+            oracle_norm(D, (double)c->ln_eps, x + t * D, b->norm2_w, b->norm2_b, a);
+            oracle_linear(F, D, b->fc1_w, b->fc1_b, a, h);
+            for (int i = 0; i < F; i++)
+                h[i] *= 0.5 * erfc(-h[i] / sqrt(2.0));
+            oracle_linear(D, F, b->fc2_w, b->fc2_b, h, out);
+            for (int i = 0; i < D; i++)
+                x[t * D + i] += out[i];
+        }
+        if (o->tokens[l])
+            memcpy(o->tokens[l] + sample * T * D, x, (size_t)(T * D) * sizeof *x);
+    }
+    oracle_norm(D, (double)c->ln_eps, x, o->norm_w, o->norm_b, o->feature + sample * D);
+    free(x), free(y), free(qkv), free(h), free(out), free(a);
+}
+
+/* ------------------------------------------------------------------- cases */
+
+/* A tensor the loss depends on: its value in double (what the oracle reads) and the engine's gradient. */
+typedef struct tensor {
+    char name[64];
+    size_t count;
+    double *value;
+    float *grad;
+} tensor;
+
+typedef struct shape {
+    const char *name;
+    int S, P, D, H, F, depth;
+    int rows[MOST_DEPTH];
+    bool all_directions; /* each tensor by itself; else all of a kind at once (large models) */
+} shape;
+
+static const shape shapes[] = {
+    {"one block, one head", 12, 4, 12, 1, 20, 1, {2}, true},
+    {"two blocks, prefix in the last alone", 16, 8, 16, 2, 40, 2, {0, 5}, true},
+    {"three blocks, different rows", 20, 4, 24, 3, 50, 3, {1, 0, 4}, true},
+    {"four blocks, narrow MLP", 24, 8, 40, 4, 18, 4, {0, 3, 1, 0}, true},
+    {"no prefix", 8, 8, 20, 2, 80, 2, {0, 0}, true},
+    {"50 tokens, heads of 16", 28, 4, 32, 2, 64, 2, {4, 4}, false},
+    {"weights wider than a panel", 16, 8, 384, 6, 1536, 2, {4, 2}, false},
+};
+
+typedef struct fixture {
+    sfp_vit_config config;
+    sfp_vit *vit;
+    sfp_pool *pool;
+    float *x, *pk[MOST_DEPTH], *pv[MOST_DEPTH], *direction; /* direction (B, D): of the loss */
+    oracle o;
+    tensor tensors[MOST_TENSORS];
+    int count, weights; /* tensors [0, weights) are weights */
+    bool bent;          /* the loss: linear, or not */
+    sfp_vit_weights grad;
+} fixture;
+
+static tensor *add_tensor(fixture *f, const char *name, const float *value, size_t count, float *grad)
+{
+    assert_true(f->count < MOST_TENSORS);
+    tensor *t = &f->tensors[f->count++];
+    (void)snprintf(t->name, sizeof t->name, "%s", name);
+    t->count = count;
+    t->value = to_doubles(value, count);
+    t->grad = grad;
+    return t;
+}
+
+static size_t product(int ndim, const int *dims)
+{
+    size_t n = 1;
+    for (int i = 0; i < ndim; i++)
+        n *= (size_t)dims[i];
+    return n;
+}
+
+static void set_up(fixture *f, const shape *s, uint64_t seed)
+{
+    *f = (fixture){.config = {.img_size = s->S, .patch_size = s->P, .channels = 3, .dim = s->D, .depth = s->depth, .heads = s->H,
+                              .hidden = s->F, .classes = 5, .ln_eps = 1e-3f, .std = {1, 1, 1}}};
+    const sfp_vit_config *c = &f->config;
+    sfp_error err = {0};
+    /* weights of about 1/sqrt(D) make every part matter: attention is neither flat nor one-hot */
+    float scale = s->D < 100 ? 0.25f : 0.05f;
+    if (sfp__vit_random(c, seed, scale, &f->vit, &err) || sfp__pool_create(2, &f->pool, &err) ||
+        sfp__vit_weights_create(c, &f->grad, &err))
+        fail_msg("%s", err.message);
+    const sfp_vit_weights *w = sfp__vit_weights(f->vit);
+    f->o.c = c;
+#define TAKE(field, name, ndim, ...)                                           \
+    f->o.field = add_tensor(f, name, w->field, product(ndim, (const int[]){__VA_ARGS__}), f->grad.field)->value;
+    SFP_VIT_GLOBAL_LIST(TAKE)
+#undef TAKE
+    for (int l = 0; l < s->depth; l++) {
+        char full[64];
+#define TAKE(field, name, ndim, ...)                                           \
+    (void)snprintf(full, sizeof full, "blocks.%d.%s", l, name);                \
+    f->o.blocks[l].field =                                                     \
+        add_tensor(f, full, w->blocks[l].field, product(ndim, (const int[]){__VA_ARGS__}), f->grad.blocks[l].field)->value;
+        SFP_VIT_BLOCK_LIST(TAKE)
+#undef TAKE
+    }
+    f->weights = f->count;
+    sfp_rng rng = sfp__rng_init(seed, 1);
+    size_t pixels = (size_t)B * 3 * (size_t)(s->S * s->S);
+    f->x = normals(&rng, pixels, 1);
+    f->o.x = add_tensor(f, "pixels", f->x, pixels, filled(pixels, NAN))->value;
+    for (int l = 0; l < s->depth; l++) {
+        size_t n = (size_t)(B * s->rows[l] * s->D);
+        f->o.rows[l] = s->rows[l];
+        if (n == 0)
+            continue;
+        char name[64];
+        f->pk[l] = normals(&rng, n, 1);
+        f->pv[l] = normals(&rng, n, 1);
+        (void)snprintf(name, sizeof name, "prefix keys %d", l);
+        f->o.pk[l] = add_tensor(f, name, f->pk[l], n, filled(n, NAN))->value;
+        (void)snprintf(name, sizeof name, "prefix values %d", l);
+        f->o.pv[l] = add_tensor(f, name, f->pv[l], n, filled(n, NAN))->value;
+    }
+    f->direction = normals(&rng, (size_t)(B * s->D), 1);
+    f->o.feature = doubles((size_t)(B * s->D));
+}
+
+static void tear_down(fixture *f)
+{
+    for (int i = 0; i < f->count; i++) {
+        free(f->tensors[i].value);
+        if (i >= f->weights)
+            free(f->tensors[i].grad);
+    }
+    sfp__vit_weights_done(&f->config, &f->grad);
+    for (int l = 0; l < MOST_DEPTH; l++)
+        free(f->pk[l]), free(f->pv[l]), free(f->o.tokens[l]);
+    free(f->x), free(f->direction), free(f->o.feature), free(f->o.embed), free(f->o.class_attention);
+    sfp__vit_free(f->vit);
+    sfp__pool_free(f->pool);
+}
+
+/* The loss of a sample's feature: r.f, or sin(r.f) + |f|^2 / 2; gradient where wanted. */
+static double loss_of(const fixture *f, const double *feature, int sample, double *grad)
+{
+    int D = f->config.dim;
+    const float *r = f->direction + sample * D;
+    double s = 0, norm = 0;
+    for (int i = 0; i < D; i++) {
+        s += (double)r[i] * feature[i];
+        norm += feature[i] * feature[i] / 2;
+    }
+    for (int i = 0; grad && i < D; i++)
+        grad[i] = f->bent ? cos(s) * (double)r[i] + feature[i] : (double)r[i];
+    return f->bent ? sin(s) + norm : s;
+}
+
+static double oracle_loss(fixture *f)
+{
+    double loss = 0;
+    for (int i = 0; i < B; i++) {
+        oracle_sample(&f->o, i);
+        loss += loss_of(f, f->o.feature + i * f->config.dim, i, NULL);
+    }
+    return loss;
+}
+
+static void head(void *ctx, int first, int n, const float *feature, float *grad)
+{
+    const fixture *f = ctx;
+    int D = f->config.dim;
+    for (int i = 0; i < n; i++) {
+        double in[512] = {0}, g[512];
+        for (int k = 0; k < D; k++)
+            in[k] = (double)feature[i * D + k];
+        (void)loss_of(f, in, first + i, g);
+        for (int k = 0; k < D; k++)
+            grad[i * D + k] = (float)g[k];
+    }
+}
+
+static const tensor *find(const fixture *f, const char *name)
+{
+    for (int i = 0; i < f->count; i++)
+        if (strcmp(f->tensors[i].name, name) == 0)
+            return &f->tensors[i];
+    return NULL;
+}
+
+/* A pass over the fixture's batch with all prefixes; with a backward mode, all its gradients. */
+static sfp_vit_pass make_pass(fixture *f, int mode)
+{
+    sfp_vit_pass p = {.b = B, .x = f->x, .head = mode ? head : NULL, .head_ctx = f};
+    for (int l = 0; l < f->config.depth; l++) {
+        p.prefix_rows[l] = f->o.rows[l];
+        p.prefix_k[l] = f->pk[l];
+        p.prefix_v[l] = f->pv[l];
+        char name[64];
+        (void)snprintf(name, sizeof name, "prefix keys %d", l);
+        const tensor *k = find(f, name);
+        (void)snprintf(name, sizeof name, "prefix values %d", l);
+        const tensor *v = find(f, name);
+        if (k && v && mode) {
+            p.grad_prefix_k[l] = k->grad;
+            p.grad_prefix_v[l] = v->grad;
+        }
+    }
+    if (mode & SFP_VIT_GRAD_WEIGHTS)
+        p.grad_w = &f->grad;
+    if (mode & SFP_VIT_GRAD_INPUT)
+        p.grad_x = find(f, "pixels")->grad;
+    return p;
+}
+
+static void run(fixture *f, const sfp_vit_pass *pass, int mode, bool all_tokens, int unit)
+{
+    sfp_vit_plan_options opt = {.mode = mode, .prefix_rows = MOST_ROWS, .unit = unit, .all_tokens = all_tokens};
+    sfp_vit_plan *plan = NULL;
+    sfp_error err = {0};
+    if (sfp__vit_plan_create(f->vit, f->pool, &opt, &plan, &err) || sfp__vit_run(plan, pass, &err))
+        fail_msg("%s", err.message);
+    sfp__vit_plan_free(plan);
+}
+
+/* ------------------------------------------------------------------- tests */
+
+static void check_oracle(const shape *s, const char *what, const float *got, const double *want, size_t n)
+{
+    float *w = floats(n);
+    char text[128];
+    for (size_t i = 0; i < n; i++)
+        w[i] = (float)want[i];
+    (void)snprintf(text, sizeof text, "%s: %s", s->name, what);
+    check_near(text, got, w, n, 2e-5);
+    free(w);
+}
+
+static void outputs_equal_the_oracle(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < COUNT(shapes); i++)
+        for (int mode = 0; mode < 2; mode++)
+            for (int all = 0; all < 2; all++) {
+                const shape *s = &shapes[i];
+                if (!s->all_directions && mode != all)
+                    continue; /* the large ones in two of the four ways */
+                fixture f;
+                set_up(&f, s, 100 + i);
+                int side = s->S / s->P, L = side * side, T = L + 1, D = s->D;
+                size_t nf = (size_t)(B * D), ne = (size_t)(B * L * D), nt = (size_t)(B * T * D), na = (size_t)(B * s->H * T);
+                sfp_vit_pass p = make_pass(&f, mode ? SFP_VIT_GRAD_PREFIX : SFP_VIT_FORWARD);
+                p.feature = floats(nf);
+                p.embed = floats(ne);
+                p.class_attention = floats(na);
+                f.o.embed = doubles(ne);
+                f.o.class_attention = doubles(na);
+                for (int l = 0; l < s->depth - !all; l++) {
+                    p.tokens[l] = floats(nt);
+                    f.o.tokens[l] = doubles(nt);
+                }
+                run(&f, &p, mode ? SFP_VIT_GRAD_PREFIX : SFP_VIT_FORWARD, all, 2);
+                (void)oracle_loss(&f);
+                check_oracle(s, "embed", p.embed, f.o.embed, ne);
+                for (int l = 0; l < s->depth - !all; l++) {
+                    check_oracle(s, "tokens", p.tokens[l], f.o.tokens[l], nt);
+                    free(p.tokens[l]);
+                }
+                check_oracle(s, "class attention", p.class_attention, f.o.class_attention, na);
+                check_oracle(s, "feature", p.feature, f.o.feature, nf);
+                free(p.feature), free(p.embed), free(p.class_attention);
+                tear_down(&f);
+            }
+}
+
+/* grad . direction against the oracle's central difference along it, for tensors [from, to). */
+static void check_direction(fixture *f, const shape *s, int from, int to, sfp_rng *rng)
+{
+    const double h = 1e-5;
+    double got = 0, loss[2], size = 0;
+    double *kept[MOST_TENSORS] = {0}, *direction[MOST_TENSORS] = {0};
+    for (int i = from; i < to; i++) {
+        tensor *t = &f->tensors[i];
+        direction[i] = doubles(t->count);
+        kept[i] = doubles(t->count);
+        memcpy(kept[i], t->value, t->count * sizeof *t->value);
+        double sd = 1 / sqrt((double)t->count);
+        for (size_t k = 0; k < t->count; k++) {
+            direction[i][k] = sd * sfp__rng_normal(rng);
+            got += direction[i][k] * (double)t->grad[k];
+            size += (double)t->grad[k] * (double)t->grad[k] * sd * sd;
+        }
+    }
+    for (int side = 0; side < 2; side++) {
+        for (int i = from; i < to; i++)
+            for (size_t k = 0; k < f->tensors[i].count; k++)
+                f->tensors[i].value[k] = kept[i][k] + (side ? h : -h) * direction[i][k];
+        loss[side] = oracle_loss(f);
+    }
+    double want = (loss[1] - loss[0]) / (2 * h);
+    for (int i = from; i < to; i++) {
+        memcpy(f->tensors[i].value, kept[i], f->tensors[i].count * sizeof(double));
+        free(kept[i]), free(direction[i]);
+    }
+    /* size: how large the product is expected to be for a random direction */
+    if (!(fabs(got - want) <= 1e-4 * sqrt(size) + 1e-8))
+        fail_msg("%s (%s loss): along %s%s the gradient gives %.9g, the central difference %.9g (size %.3g)", s->name,
+                 f->bent ? "bent" : "linear", f->tensors[from].name, to > from + 1 ? " and more" : "", got, want, sqrt(size));
+}
+
+static void check_gradients(fixture *f, const shape *s, int from, int to, sfp_rng *rng)
+{
+    if (!s->all_directions) {
+        check_direction(f, s, from, to, rng);
+        return;
+    }
+    for (int i = from; i < to; i++)
+        check_direction(f, s, i, i + 1, rng);
+}
+
+static void gradients_equal_central_differences_of_the_oracle(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < COUNT(shapes); i++)
+        for (int bent = 0; bent < 2; bent++) {
+            const shape *s = &shapes[i];
+            fixture f;
+            sfp_rng rng = sfp__rng_init(200 + i, 2);
+            set_up(&f, s, 200 + i);
+            f.bent = bent;
+            int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
+            sfp_vit_pass p = make_pass(&f, mode);
+            run(&f, &p, mode, false, 0);
+            check_gradients(&f, s, 0, f.weights, &rng);
+            check_gradients(&f, s, f.weights, f.count, &rng);
+            for (size_t k = 0; k < (size_t)(f.config.classes * s->D); k++) /* the head is the caller's */
+                assert_true(f.grad.head_w[k] == 0);
+            tear_down(&f);
+        }
+}
+
+/* The learner's path: prefixes alone, of all layers and of some; it must equal what the full backward gives. */
+static void prefix_gradients_do_not_depend_on_what_else_is_asked_for(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        const shape *s = &shapes[i];
+        fixture f;
+        sfp_rng rng = sfp__rng_init(300 + i, 2);
+        set_up(&f, s, 300 + i);
+        f.bent = true;
+        sfp_vit_pass p = make_pass(&f, SFP_VIT_GRAD_PREFIX);
+        run(&f, &p, SFP_VIT_GRAD_PREFIX, false, 0);
+        if (f.count > f.weights + 1)
+            check_gradients(&f, s, f.weights + 1, f.count, &rng);
+        for (int only = 0; only < s->depth; only++)
+            for (int all = 0; all < 2; all++) {
+                size_t n = (size_t)(B * s->rows[only] * s->D);
+                if (n == 0)
+                    continue;
+                sfp_vit_pass one = p;
+                for (int l = 0; l < s->depth; l++)
+                    one.grad_prefix_k[l] = one.grad_prefix_v[l] = NULL;
+                one.grad_prefix_k[only] = filled(n, NAN);
+                one.grad_prefix_v[only] = filled(n, NAN);
+                run(&f, &one, SFP_VIT_GRAD_PREFIX, all, 0);
+                check_near("keys of one layer", one.grad_prefix_k[only], p.grad_prefix_k[only], n, 5e-5);
+                check_near("values of one layer", one.grad_prefix_v[only], p.grad_prefix_v[only], n, 5e-5);
+                free(one.grad_prefix_k[only]), free(one.grad_prefix_v[only]);
+            }
+        tear_down(&f);
+    }
+}
+
+static void all_tokens_or_class_only_give_the_same(void **unused)
+{
+    (void)unused;
+    int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        fixture a, b;
+        set_up(&a, &shapes[i], 400 + i);
+        set_up(&b, &shapes[i], 400 + i);
+        a.bent = b.bent = true;
+        sfp_vit_pass pa = make_pass(&a, mode), pb = make_pass(&b, mode);
+        size_t nf = (size_t)(B * shapes[i].D);
+        pa.feature = floats(nf), pb.feature = floats(nf);
+        run(&a, &pa, mode, false, 0);
+        run(&b, &pb, mode, true, 0);
+        check_near("feature", pb.feature, pa.feature, nf, 1e-5);
+        for (int t = 0; t < a.count; t++) {
+            char text[128];
+            (void)snprintf(text, sizeof text, "%s: %s", shapes[i].name, a.tensors[t].name);
+            check_near(text, b.tensors[t].grad, a.tensors[t].grad, a.tensors[t].count, 2e-5);
+        }
+        free(pa.feature), free(pb.feature);
+        tear_down(&a), tear_down(&b);
+    }
+}
+
+static void weight_gradients_are_added_to_what_is_there(void **unused)
+{
+    (void)unused;
+    fixture f;
+    set_up(&f, &shapes[2], 500);
+    sfp_vit_pass p = make_pass(&f, SFP_VIT_GRAD_WEIGHTS);
+    run(&f, &p, SFP_VIT_GRAD_WEIGHTS, false, 1);
+    float *once[MOST_TENSORS];
+    for (int t = 0; t < f.weights; t++)
+        once[t] = copied(f.tensors[t].grad, f.tensors[t].count);
+    run(&f, &p, SFP_VIT_GRAD_WEIGHTS, false, 1);
+    for (int t = 0; t < f.weights; t++) {
+        for (size_t k = 0; k < f.tensors[t].count; k++)
+            once[t][k] *= 2;
+        check_near(f.tensors[t].name, f.tensors[t].grad, once[t], f.tensors[t].count, 1e-6);
+        free(once[t]);
+    }
+    tear_down(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(outputs_equal_the_oracle),
+        cmocka_unit_test(gradients_equal_central_differences_of_the_oracle),
+        cmocka_unit_test(prefix_gradients_do_not_depend_on_what_else_is_asked_for),
+        cmocka_unit_test(all_tokens_or_class_only_give_the_same),
+        cmocka_unit_test(weight_gradients_are_added_to_what_is_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

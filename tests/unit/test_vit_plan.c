@@ -1,0 +1,641 @@
+/* Plans: results that do not depend on threads or batch, memory that is bounded and made once, errors by name, every
+ * allocation failing in turn, two plans on one vit. */
+#include "model/vit.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "numeric.h"
+
+enum { ROWS = 3, MOST_B = 21 };
+
+static const sfp_vit_config small = {.img_size = 20, .patch_size = 4, .channels = 3, .dim = 24, .depth = 3, .heads = 3, .hidden = 50,
+                                     .ln_eps = 1e-5f, .std = {1, 1, 1}};
+
+/* ------------------------------------------------- counting malloc itself */
+
+/* Everything in src/ is linked into this program, libraries are not: a call of the allocator that returns into the
+ * program's own text comes from our code, whatever function it used. Sanitizers bring their own allocator. */
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define COUNTS_MALLOC 1
+
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+extern char __executable_start, etext;
+static atomic_ulong own_calls;
+
+static void count(const void *caller)
+{
+    if ((const char *)caller >= &__executable_start && (const char *)caller < &etext)
+        atomic_fetch_add(&own_calls, 1);
+}
+
+#define PUBLIC __attribute__((visibility("default"), noinline))
+PUBLIC void *malloc(size_t n)
+{
+    count(__builtin_return_address(0));
+    return __libc_malloc(n);
+}
+PUBLIC void *calloc(size_t n, size_t size)
+{
+    count(__builtin_return_address(0));
+    return __libc_calloc(n, size);
+}
+PUBLIC void *realloc(void *p, size_t n)
+{
+    count(__builtin_return_address(0));
+    return __libc_realloc(p, n);
+}
+PUBLIC void *aligned_alloc(size_t align, size_t n)
+{
+    count(__builtin_return_address(0));
+    return __libc_memalign(align, n);
+}
+#endif
+
+/* ------------------------------------------------------------------ set-up */
+
+/* A batch with prefixes in layers 0 and 2, its outputs, and what a pass needs. */
+typedef struct batch {
+    int b;
+    size_t pixels, D, piece; /* a sample's: pixels, features, prefix floats */
+    float *x, *pk[3], *pv[3], *feature, *gk[3], *gv[3];
+    float *direction; /* (b, D) */
+} batch;
+
+static void loss(void *ctx, int first, int n, const float *feature, float *grad)
+{
+    const batch *t = ctx;
+    for (size_t i = 0; i < (size_t)n * t->D; i++)
+        grad[i] = t->direction[(size_t)first * t->D + i] + 0.1f * feature[i];
+}
+
+static batch make_batch(const sfp_vit_config *c, int b)
+{
+    batch t = {.b = b, .pixels = 3 * (size_t)(c->img_size * c->img_size), .D = (size_t)c->dim, .piece = (size_t)(ROWS * c->dim)};
+    sfp_rng rng = sfp__rng_init(77, 0);
+    size_t n = (size_t)b;
+    t.x = normals(&rng, n * t.pixels, 1);
+    t.direction = normals(&rng, n * t.D, 1);
+    t.feature = filled(n * t.D, NAN);
+    for (int l = 0; l < 3; l += 2) {
+        t.pk[l] = normals(&rng, n * t.piece, 1), t.pv[l] = normals(&rng, n * t.piece, 1);
+        t.gk[l] = filled(n * t.piece, NAN), t.gv[l] = filled(n * t.piece, NAN);
+    }
+    return t;
+}
+
+static void free_batch(batch *t)
+{
+    free(t->x), free(t->direction), free(t->feature);
+    for (int l = 0; l < 3; l++)
+        free(t->pk[l]), free(t->pv[l]), free(t->gk[l]), free(t->gv[l]);
+}
+
+/* Samples [first, first + n) of a batch, with gradients to the prefixes unless forward only. */
+static sfp_vit_pass pass_of(batch *t, const sfp_vit_config *c, int mode, int first, int n)
+{
+    size_t at = (size_t)first;
+    sfp_vit_pass p = {.b = n, .x = t->x + at * t->pixels, .feature = t->feature + at * t->D};
+    for (int l = 0; l < c->depth; l += 2) {
+        p.prefix_rows[l] = ROWS;
+        p.prefix_k[l] = t->pk[l] + at * t->piece;
+        p.prefix_v[l] = t->pv[l] + at * t->piece;
+        if (mode) {
+            p.grad_prefix_k[l] = t->gk[l] + at * t->piece;
+            p.grad_prefix_v[l] = t->gv[l] + at * t->piece;
+        }
+    }
+    if (mode) {
+        p.head = loss;
+        p.head_ctx = t;
+    }
+    return p;
+}
+
+static void check(sfp_status s, const sfp_error *err)
+{
+    if (s)
+        fail_msg("%s", err->message);
+}
+
+static sfp_vit *make_vit(const sfp_vit_config *c)
+{
+    sfp_vit *v = NULL;
+    sfp_error err = {0};
+    check(sfp__vit_random(c, 5, 0.25f, &v, &err), &err);
+    return v;
+}
+
+static sfp_pool *make_pool(int threads)
+{
+    sfp_pool *p = NULL;
+    sfp_error err = {0};
+    check(sfp__pool_create(threads, &p, &err), &err);
+    return p;
+}
+
+static sfp_vit_plan *make_plan(sfp_vit *v, sfp_pool *pool, sfp_vit_plan_options opt)
+{
+    sfp_vit_plan *p = NULL;
+    sfp_error err = {0};
+    check(sfp__vit_plan_create(v, pool, &opt, &p, &err), &err);
+    return p;
+}
+
+static void run(sfp_vit_plan *plan, const sfp_vit_pass *pass)
+{
+    sfp_error err = {0};
+    check(sfp__vit_run(plan, pass, &err), &err);
+}
+
+/* Equal gradients of two batches, to the byte or within a tolerance of their largest value. */
+static void compare(const batch *a, const batch *b, double tolerance)
+{
+    size_t n = (size_t)a->b;
+    struct {
+        const char *what;
+        const float *a, *b;
+        size_t count;
+    } const list[] = {{"feature", a->feature, b->feature, n * a->D},     {"keys 0", a->gk[0], b->gk[0], n * a->piece},
+                      {"values 0", a->gv[0], b->gv[0], n * a->piece},    {"keys 2", a->gk[2], b->gk[2], n * a->piece},
+                      {"values 2", a->gv[2], b->gv[2], n * a->piece}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        for (size_t k = 0; k < list[i].count; k++)
+            assert_true(!isnan(list[i].a[k]));
+        if (tolerance > 0)
+            check_near(list[i].what, list[i].a, list[i].b, list[i].count, tolerance);
+        else
+            check_same(list[i].what, list[i].a, list[i].b, list[i].count * sizeof(float));
+    }
+}
+
+/* ------------------------------------------------------------------- tests */
+
+static void any_number_of_threads_gives_the_same_bytes(void **unused)
+{
+    (void)unused;
+    static const int threads[] = {1, 2, 3, 5};
+    sfp_vit *v = make_vit(&small);
+    batch want = make_batch(&small, MOST_B);
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        sfp_pool *pool = make_pool(threads[i]);
+        sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
+        for (int round = 0; round < 3; round++) { /* who takes which piece differs from run to run */
+            batch got = make_batch(&small, MOST_B);
+            sfp_vit_pass p = pass_of(&got, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
+            run(plan, &p);
+            if (i == 0 && round == 0) {
+                free_batch(&want);
+                want = got;
+                continue;
+            }
+            compare(&got, &want, 0);
+            free_batch(&got);
+        }
+        sfp__vit_plan_free(plan);
+        sfp__pool_free(pool);
+    }
+    free_batch(&want);
+    sfp__vit_free(v);
+}
+
+static void a_batch_equals_its_samples_one_by_one(void **unused)
+{
+    (void)unused;
+    sfp_vit *v = make_vit(&small);
+    sfp_pool *pool = make_pool(2);
+    sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
+    batch whole = make_batch(&small, MOST_B), parts = make_batch(&small, MOST_B);
+    sfp_vit_pass p = pass_of(&whole, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
+    run(plan, &p);
+    for (int i = 0; i < MOST_B; i++) {
+        batch one = parts; /* the loss counts samples of the pass */
+        one.direction = parts.direction + (size_t)i * parts.D;
+        p = pass_of(&parts, &small, SFP_VIT_GRAD_PREFIX, i, 1);
+        p.head_ctx = &one;
+        run(plan, &p);
+    }
+    compare(&parts, &whole, 1e-6);
+    free_batch(&whole), free_batch(&parts);
+    sfp__vit_plan_free(plan);
+    sfp__pool_free(pool);
+    sfp__vit_free(v);
+}
+
+static void the_size_of_micro_batches_does_not_matter(void **unused)
+{
+    (void)unused;
+    sfp_vit *v = make_vit(&small);
+    sfp_pool *pool = make_pool(2);
+    batch want = make_batch(&small, MOST_B);
+    for (int unit = 0; unit < 5; unit++) {
+        sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .unit = unit});
+        batch got = make_batch(&small, MOST_B);
+        sfp_vit_pass p = pass_of(unit ? &got : &want, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
+        run(plan, &p);
+        if (unit)
+            compare(&got, &want, 1e-6);
+        free_batch(&got);
+        sfp__vit_plan_free(plan);
+    }
+    free_batch(&want);
+    sfp__pool_free(pool);
+    sfp__vit_free(v);
+}
+
+static float *all_weights(const sfp_vit_config *c, const sfp_vit_weights *w, size_t *count)
+{
+    /* qkv and fc1 of all blocks, patch embedding: products and sums over all samples */
+    size_t D = (size_t)c->dim, q = 3 * D * D, f = (size_t)c->hidden * D, p = D * 3 * (size_t)(c->patch_size * c->patch_size);
+    *count = (size_t)c->depth * (q + f + D) + p;
+    float *out = floats(*count), *at = out;
+    for (int l = 0; l < c->depth; l++) {
+        memcpy(at, w->blocks[l].qkv_w, q * sizeof *at), at += q;
+        memcpy(at, w->blocks[l].fc1_w, f * sizeof *at), at += f;
+        memcpy(at, w->blocks[l].norm1_w, D * sizeof *at), at += D;
+    }
+    memcpy(at, w->patch_w, p * sizeof *at);
+    return out;
+}
+
+static void weight_gradients_repeat_with_the_same_threads(void **unused)
+{
+    (void)unused;
+    static const int threads[] = {1, 2, 3};
+    sfp_vit *v = make_vit(&small);
+    batch t = make_batch(&small, MOST_B);
+    float *serial = NULL;
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        sfp_pool *pool = make_pool(threads[i]);
+        sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_WEIGHTS, .prefix_rows = ROWS});
+        float *first = NULL;
+        size_t n = 0;
+        for (int round = 0; round < 4; round++) {
+            sfp_vit_weights g;
+            sfp_error err = {0};
+            check(sfp__vit_weights_create(&small, &g, &err), &err);
+            sfp_vit_pass p = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
+            p.grad_w = &g;
+            run(plan, &p);
+            float *got = all_weights(&small, &g, &n);
+            if (!first) {
+                first = got;
+            } else {
+                check_same("weight gradients", got, first, n * sizeof *got);
+                free(got);
+            }
+            sfp__vit_weights_done(&small, &g);
+        }
+        if (serial)
+            check_near("other threads", first, serial, n, 1e-5);
+        else
+            serial = copied(first, n);
+        free(first);
+        sfp__vit_plan_free(plan);
+        sfp__pool_free(pool);
+    }
+    free(serial);
+    free_batch(&t);
+    sfp__vit_free(v);
+}
+
+static void a_run_after_the_first_allocates_nothing(void **unused)
+{
+    (void)unused;
+    static const int modes[] = {SFP_VIT_FORWARD, SFP_VIT_GRAD_PREFIX, SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS};
+    sfp_vit *v = make_vit(&small);
+    sfp_pool *pool = make_pool(2);
+    batch t = make_batch(&small, MOST_B);
+    sfp_vit_weights g;
+    sfp_error err = {0};
+    check(sfp__vit_weights_create(&small, &g, &err), &err);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = modes[i], .prefix_rows = ROWS});
+        sfp_vit_pass p = pass_of(&t, &small, modes[i], 0, MOST_B);
+        p.grad_w = modes[i] & SFP_VIT_GRAD_WEIGHTS ? &g : NULL;
+        run(plan, &p);
+        unsigned long before = sfp__mem_count();
+#ifdef COUNTS_MALLOC
+        unsigned long calls = atomic_load(&own_calls);
+        assert_true(calls > 0); /* the counter works: the set-up did allocate */
+#endif
+        for (int round = 0; round < 5; round++)
+            run(plan, &p);
+        assert_int_equal(sfp__mem_count(), before);
+#ifdef COUNTS_MALLOC
+        assert_int_equal(atomic_load(&own_calls), calls);
+#endif
+        sfp__vit_plan_free(plan);
+    }
+    sfp__vit_weights_done(&small, &g);
+    free_batch(&t);
+    sfp__pool_free(pool);
+    sfp__vit_free(v);
+}
+
+static void a_plans_memory_does_not_depend_on_the_batch(void **unused)
+{
+    (void)unused;
+    sfp_vit *v = make_vit(&small);
+    sfp_pool *one = make_pool(1), *two = make_pool(2);
+    sfp_vit_plan_options opt = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS};
+    sfp_vit_plan *plan = make_plan(v, two, opt), *single = make_plan(v, one, opt), *forward = make_plan(v, two, (sfp_vit_plan_options){0});
+    size_t bytes = sfp__vit_plan_bytes(plan);
+    assert_true(bytes > 0 && bytes == 2 * sfp__vit_plan_bytes(single));
+    assert_true(sfp__vit_plan_bytes(forward) < bytes);
+    batch t = make_batch(&small, MOST_B);
+    static const int sizes[] = {1, MOST_B, 0, 5};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        sfp_vit_pass p = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, sizes[i]);
+        run(plan, &p);
+        assert_int_equal(sfp__vit_plan_bytes(plan), bytes);
+    }
+    free_batch(&t);
+    sfp__vit_plan_free(plan), sfp__vit_plan_free(single), sfp__vit_plan_free(forward), sfp__vit_plan_free(NULL);
+    sfp__pool_free(one), sfp__pool_free(two);
+    sfp__vit_free(v);
+}
+
+static void check_refused(sfp_vit_plan *plan, const sfp_vit_pass *p, const char *message)
+{
+    sfp_error err = {0};
+    sfp_status s = sfp__vit_run(plan, p, &err);
+    if (s != SFP_EINVAL || !strstr(err.message, message))
+        fail_msg("got '%s' (%s), expected '%s'", err.message, sfp_status_text(s), message);
+}
+
+static void wrong_passes_are_refused_by_name(void **unused)
+{
+    (void)unused;
+    sfp_vit *v = make_vit(&small);
+    sfp_pool *pool = make_pool(1);
+    sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
+    batch t = make_batch(&small, 2);
+    const sfp_vit_pass good = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, 2);
+    float *tokens = filled(2 * 26 * 24, NAN);
+    sfp_vit_weights g;
+    sfp_error err = {0};
+    check(sfp__vit_weights_create(&small, &g, &err), &err);
+    sfp_vit_pass p = good;
+    p.prefix_rows[2] = ROWS + 1;
+    check_refused(plan, &p, "layer 2: 4 prefix rows, the plan allows 0 to 3");
+    p.prefix_rows[2] = -1;
+    check_refused(plan, &p, "layer 2: -1 prefix rows");
+    p = good;
+    p.prefix_v[0] = NULL;
+    check_refused(plan, &p, "layer 0: prefix keys or values are missing");
+    p = good;
+    p.grad_prefix_k[2] = NULL;
+    check_refused(plan, &p, "layer 2: gradients to prefix keys and values come together");
+    p = good;
+    p.head = NULL;
+    check_refused(plan, &p, "needs a loss");
+    p = good;
+    p.tokens[2] = tokens;
+    check_refused(plan, &p, "all_tokens");
+    p = good;
+    p.grad_w = &g;
+    check_refused(plan, &p, "mode");
+    p = good;
+    p.grad_x = tokens;
+    check_refused(plan, &p, "mode");
+    p = good;
+    p.b = -1;
+    check_refused(plan, &p, "batch of -1");
+    for (size_t i = 0; i < (size_t)t.b * t.D; i++)
+        assert_true(!!isnan(t.feature[i])); /* outputs are untouched on failure */
+    run(plan, &good);
+    sfp_vit_plan *none = NULL;
+    const sfp_vit_plan_options many = {.prefix_rows = 5000};
+    assert_int_equal(sfp__vit_plan_create(v, pool, &many, &none, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "5000"));
+    assert_null(none);
+    sfp__vit_weights_done(&small, &g);
+    free(tokens);
+    free_batch(&t);
+    sfp__vit_plan_free(plan);
+    sfp__pool_free(pool);
+    sfp__vit_free(v);
+}
+
+static void wrong_sizes_make_no_vit(void **unused)
+{
+    (void)unused;
+    static const struct {
+        sfp_vit_config c;
+        const char *message;
+    } wrong[] = {
+        {{.img_size = 20, .patch_size = 6, .channels = 3, .dim = 24, .depth = 1, .heads = 3, .hidden = 8, .ln_eps = 1e-5f, .std = {1, 1, 1}},
+         "image size 20 is not a multiple of patch size 6"},
+        {{.img_size = 20, .patch_size = 4, .channels = 3, .dim = 24, .depth = 1, .heads = 5, .hidden = 8, .ln_eps = 1e-5f, .std = {1, 1, 1}},
+         "width 24 is not a multiple of 5 heads"},
+        {{.img_size = 20, .patch_size = 4, .channels = 3, .dim = 24, .depth = 65, .heads = 3, .hidden = 8, .ln_eps = 1e-5f, .std = {1, 1, 1}},
+         "depth is 65, expected 1 to 64"},
+        {{.img_size = 20, .patch_size = 4, .channels = 1, .dim = 24, .depth = 1, .heads = 3, .hidden = 8, .ln_eps = 1e-5f, .std = {1, 1, 1}},
+         "channels is 1"},
+        {{.img_size = 20, .patch_size = 4, .channels = 3, .dim = 24, .depth = 1, .heads = 3, .hidden = 8, .ln_eps = 1e-5f, .std = {1, 0, 1}},
+         "std"},
+        {{.img_size = 20, .patch_size = 4, .channels = 3, .dim = 24, .depth = 1, .heads = 3, .hidden = 8, .std = {1, 1, 1}}, "eps is 0"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        sfp_vit *v = NULL;
+        sfp_error err = {0};
+        sfp_status s = sfp__vit_random(&wrong[i].c, 0, 0.1f, &v, &err);
+        if (s == SFP_OK || v || !strstr(err.message, wrong[i].message))
+            fail_msg("got '%s', expected '%s'", err.message, wrong[i].message);
+    }
+}
+
+/* ----------------------------------------------------------------- torture */
+
+/* All that allocates on the way to a result; frees everything. `retry`: after a failed run, run again without failing. */
+static sfp_status everything(sfp_pool *pool, int mode, bool all_tokens, batch *t, bool *ran_again, sfp_error *err)
+{
+    sfp_vit *v = NULL;
+    sfp_vit_plan *plan = NULL;
+    sfp_vit_weights g = {0};
+    sfp_vit_plan_options opt = {.mode = mode, .prefix_rows = ROWS, .all_tokens = all_tokens};
+    sfp_status s = sfp__vit_random(&small, 5, 0.25f, &v, err);
+    assert_true(!s == (v != NULL));
+    if (!s)
+        s = sfp__vit_weights_create(&small, &g, err);
+    if (!s) {
+        s = sfp__vit_plan_create(v, pool, &opt, &plan, err);
+        assert_true(!s == (plan != NULL));
+    }
+    if (!s) {
+        sfp_vit_pass p = pass_of(t, &small, SFP_VIT_GRAD_PREFIX, 0, t->b);
+        p.grad_w = mode & SFP_VIT_GRAD_WEIGHTS ? &g : NULL;
+        s = sfp__vit_run(plan, &p, err);
+        if (s) { /* nothing is broken: with memory the same plan works */
+            sfp__mem_fail_at(-1);
+            run(plan, &p);
+            *ran_again = true;
+        }
+    }
+    sfp__vit_plan_free(plan);
+    sfp__vit_weights_done(&small, &g);
+    sfp__vit_free(v);
+    return s;
+}
+
+static void every_allocation_may_fail(void **unused)
+{
+    (void)unused;
+    sfp_pool *pool = make_pool(2);
+    batch want = make_batch(&small, 5), t = make_batch(&small, 5);
+    bool again = false;
+    for (int all = 0; all < 2; all++) {
+        int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_INPUT | (all ? SFP_VIT_GRAD_WEIGHTS : 0);
+        sfp_error err = {0};
+        check(everything(pool, mode, all, &want, &again, &err), &err);
+        sfp_status s = SFP_ENOMEM;
+        long k = 0;
+        for (; s && k < 5000; k++) {
+            err = (sfp_error){0};
+            sfp__mem_fail_at(k);
+            s = everything(pool, mode, all, &t, &again, &err);
+            sfp__mem_fail_at(-1);
+            if (s && (s != SFP_ENOMEM || err.status != s || err.message[0] == 0))
+                fail_msg("allocation %ld: %s, '%s'", k, sfp_status_text(s), err.message);
+        }
+        assert_int_equal(s, SFP_OK);
+        assert_true(k > 50); /* weights, packing, plan, products */
+        compare(&t, &want, 0);
+    }
+    assert_true(again); /* some of them failed in the run itself */
+    free_batch(&want), free_batch(&t);
+    sfp__pool_free(pool);
+}
+
+/* ------------------------------------------------------- plans at the same time */
+
+typedef struct user {
+    sfp_vit *v;
+    pthread_barrier_t *begin;
+    sfp_vit_plan_options opt;
+    batch t;
+    sfp_status status;
+    sfp_error err;
+} user;
+
+static void *use(void *arg)
+{
+    user *u = arg;
+    const sfp_vit_config *c = sfp__vit_config(u->v);
+    sfp_pool *pool = NULL;
+    sfp_vit_plan *plan = NULL;
+    u->status = sfp__pool_create(2, &pool, &u->err);
+    (void)pthread_barrier_wait(u->begin);
+    if (!u->status)
+        u->status = sfp__vit_plan_create(u->v, pool, &u->opt, &plan, &u->err);
+    for (int i = 0; !u->status && i < 5; i++) {
+        sfp_vit_pass p = pass_of(&u->t, c, u->opt.mode, 0, u->t.b);
+        u->status = sfp__vit_run(plan, &p, &u->err);
+    }
+    sfp__vit_plan_free(plan);
+    sfp__pool_free(pool);
+    return NULL;
+}
+
+static void plans_of_one_vit_run_at_the_same_time(void **unused)
+{
+    (void)unused;
+    enum { USERS = 4 };
+    static const sfp_vit_plan_options kinds[USERS] = {{.prefix_rows = ROWS},
+                                                      {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS},
+                                                      {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .all_tokens = true},
+                                                      {.prefix_rows = ROWS, .all_tokens = true}};
+    for (int depth = 1; depth <= 3; depth += 2)
+        for (int round = 0; round < 3; round++) {
+            sfp_vit_config c = small;
+            c.depth = depth;
+            sfp_vit *v = make_vit(&c); /* fresh: packing on demand happens at the same time too */
+            pthread_barrier_t begin;
+            assert_int_equal(pthread_barrier_init(&begin, NULL, USERS), 0);
+            user u[USERS];
+            pthread_t thread[USERS];
+            for (int i = 0; i < USERS; i++) {
+                u[i] = (user){.v = v, .begin = &begin, .opt = kinds[i], .t = make_batch(&c, 9)};
+                assert_int_equal(pthread_create(&thread[i], NULL, use, &u[i]), 0);
+            }
+            for (int i = 0; i < USERS; i++)
+                assert_int_equal(pthread_join(thread[i], NULL), 0);
+            for (int i = 0; i < USERS; i++) {
+                check(u[i].status, &u[i].err);
+                check_near("feature", u[i].t.feature, u[0].t.feature, 9 * u[0].t.D, 1e-5);
+                if (kinds[i].mode)
+                    check_near("keys", u[i].t.gk[0], u[1].t.gk[0], 9 * u[1].t.piece, 1e-4);
+            }
+            for (int i = 0; i < USERS; i++)
+                free_batch(&u[i].t);
+            assert_int_equal(pthread_barrier_destroy(&begin), 0);
+            sfp__vit_free(v);
+        }
+}
+
+/* ------------------------------------------------------------------- FLOPs */
+
+/* D 8, H 2, F 12, two blocks, 2 x 2 patches of 4 x 4: L 4, T 5. Two operations a multiply-add. */
+static void operations_are_counted_exactly(void **unused)
+{
+    (void)unused;
+    const sfp_vit_config c = {.img_size = 8, .patch_size = 4, .channels = 3, .dim = 8, .depth = 2, .heads = 2, .hidden = 12,
+                              .ln_eps = 1e-5f, .std = {1, 1, 1}};
+    const double patch = 2 * 4 * 8 * 48;
+    const double block0 = 2 * 5 * 24 * 8 /* qkv */ + 2 * 2 * 5 * 5 * 8 /* scores, values */ + 2 * 5 * 8 * 8 /* proj */ +
+                          2 * (2 * 5 * 12 * 8) /* mlp */;
+    const double class1 = 2 * 5 * 16 * 8 /* k, v */ + 2 * 8 * 8 /* q */ + 2 * 2 * 1 * 5 * 8 + 2 * 8 * 8 /* proj */ + 2 * (2 * 12 * 8);
+    /* two prefix rows in block 0: two more keys for each of 5 queries */
+    const double prefix0 = 2 * 2 * 5 * 2 * 8;
+    /* backward of the last block: mlp, proj, attention (scores again, dP, dq, dk, dv), k and v, q */
+    const double back1 = 2 * (2 * 12 * 8) + 2 * 8 * 8 + 5 * (2 * 1 * 5 * 8) + 2 * 5 * 8 * 16 + 2 * 8 * 8;
+    /* of block 0, the lowest with a prefix: mlp, proj, scores again and dP over 7 keys, dk and dv of 2 rows */
+    const double back0 = 2 * (2 * 5 * 12 * 8) + 2 * 5 * 8 * 8 + 2 * (2 * 5 * 7 * 8) + 2 * (2 * 5 * 2 * 8);
+    assert_true(patch + block0 + class1 == 10432); /* the sums above, by hand */
+    assert_true(patch + block0 + class1 + prefix0 + back1 + back0 == 17072);
+    sfp_vit *v = make_vit(&c);
+    sfp_pool *pool = make_pool(2);
+    sfp_vit_plan *forward = make_plan(v, pool, (sfp_vit_plan_options){0});
+    sfp_vit_plan *train = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = 2});
+    batch t = make_batch(&c, 9);
+    for (int b = 1; b <= 9; b += 4) {
+        sfp_vit_pass p = {.b = b, .x = t.x};
+        run(forward, &p);
+        assert_true(sfp__vit_plan_flops(forward) == b * (patch + block0 + class1));
+        p.prefix_rows[0] = 2;
+        p.prefix_k[0] = t.pk[0], p.prefix_v[0] = t.pv[0], p.grad_prefix_k[0] = t.gk[0], p.grad_prefix_v[0] = t.gv[0];
+        p.head = loss, p.head_ctx = &t;
+        run(train, &p);
+        assert_true(sfp__vit_plan_flops(train) == b * (patch + block0 + class1 + prefix0 + back1 + back0));
+    }
+    free_batch(&t);
+    sfp__vit_plan_free(forward), sfp__vit_plan_free(train);
+    sfp__pool_free(pool);
+    sfp__vit_free(v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_number_of_threads_gives_the_same_bytes),
+        cmocka_unit_test(a_batch_equals_its_samples_one_by_one),
+        cmocka_unit_test(the_size_of_micro_batches_does_not_matter),
+        cmocka_unit_test(weight_gradients_repeat_with_the_same_threads),
+        cmocka_unit_test(a_run_after_the_first_allocates_nothing),
+        cmocka_unit_test(a_plans_memory_does_not_depend_on_the_batch),
+        cmocka_unit_test(wrong_passes_are_refused_by_name),
+        cmocka_unit_test(wrong_sizes_make_no_vit),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(plans_of_one_vit_run_at_the_same_time),
+        cmocka_unit_test(operations_are_counted_exactly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
