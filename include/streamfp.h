@@ -59,6 +59,107 @@ SFP_API const char *sfp_version(void);
 /* The words for a status; never NULL. */
 SFP_API const char *sfp_status_text(sfp_status status);
 
+/* ------------------------------------------------------------------- engine
+ *
+ * A frozen backbone and the threads that compute with it. Immutable: any number
+ * of learners and predictors may share one, from any thread. It must outlive
+ * them. */
+
+typedef struct sfp_engine sfp_engine;
+
+/* threads 0: as many as the process may run on. */
+SFP_API sfp_status sfp_engine_open(const char *backbone, int threads, sfp_engine **out, sfp_error *err);
+
+/* A tiny seeded random backbone (32 x 32 pixels): for trying things out without a file; it knows nothing. */
+SFP_API sfp_status sfp_engine_open_random(uint64_t seed, int threads, sfp_engine **out, sfp_error *err);
+SFP_API void sfp_engine_close(sfp_engine *e);
+
+/* Pictures go in as (size, size, 3) bytes, RGB. */
+SFP_API int sfp_engine_image_size(const sfp_engine *e);
+SFP_API int sfp_engine_dim(const sfp_engine *e); /* length of a feature */
+
+/* Reads a JPEG, PNG or WebP file into rgb (size * size * 3 bytes), squashed to the input size. */
+SFP_API sfp_status sfp_engine_read_image(const sfp_engine *e, const char *path, uint8_t *rgb, sfp_error *err);
+
+/* ----------------------------------------------------------------- settings
+ *
+ * How to learn, by the keys of the command line: "sigma", "buffer-size",
+ * "tasks", ... An unknown key or a value out of range is refused with a message
+ * that names what is allowed. */
+
+typedef struct sfp_settings sfp_settings;
+
+SFP_API sfp_status sfp_settings_create(sfp_settings **out, sfp_error *err);
+SFP_API void sfp_settings_free(sfp_settings *s);
+SFP_API sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value, sfp_error *err);
+
+/* Setting i of all: key, allowed values, default, help; NULL past the last. */
+typedef struct sfp_setting_info {
+    const char *key, *values, *fallback, *help;
+} sfp_setting_info;
+SFP_API const sfp_setting_info *sfp_settings_info(int i);
+
+/* ------------------------------------------------------------------ learner
+ *
+ * Mutable. One thread at a time calls the functions below on one learner;
+ * predictors of it may run on other threads all the while. */
+
+typedef struct sfp_learner sfp_learner;
+
+typedef struct sfp_sample {
+    const uint8_t *rgb; /* (size, size, 3) */
+    int32_t label;      /* >= 0 */
+    uint64_t id;        /* the caller's own */
+    const void *encoded; /* the original file's bytes, for the setting keep=compressed; may be NULL */
+    size_t encoded_size;
+} sfp_sample;
+
+typedef struct sfp_report {
+    uint64_t timestamp; /* this was the so-many-th batch, from 0 */
+    int offered, trained, replayed, stored, replaced;
+    double loss;    /* of the last step */
+    double seconds; /* select + train + buffer */
+} sfp_report;
+
+/* settings NULL: defaults. */
+SFP_API sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_learner **out, sfp_error *err);
+SFP_API void sfp_learner_free(sfp_learner *l);
+
+/* One timestamp: scores the batch, trains on its coreset and on rehearsed samples, updates the buffer. report may be NULL. */
+SFP_API sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *samples, sfp_report *report, sfp_error *err);
+
+/* Known tasks: the next one begins. */
+SFP_API sfp_status sfp_learner_next_task(sfp_learner *l, sfp_error *err);
+
+SFP_API int sfp_learner_classes(const sfp_learner *l);
+
+/* Learnable state (state.safetensors). */
+SFP_API sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err);
+SFP_API sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err);
+
+/* Everything needed to go on: resuming gives the same bytes as never stopping. `position` is the caller's own text, e.g. where
+ * in the stream it was; resume copies it into `buffer` (cut at `size`, may be NULL). SFP_ENOTFOUND: there is no checkpoint. */
+SFP_API sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err);
+SFP_API sfp_status sfp_learner_resume(sfp_learner *l, const char *path, char *buffer, size_t size, sfp_error *err);
+
+/* ---------------------------------------------------------------- predictor
+ *
+ * Predicts while the learner learns: every answer comes from one consistent
+ * state, that of the last finished timestamp when the call began, and no lock
+ * is held while computing. A predictor belongs to one thread at a time; make
+ * one a thread. Creating and freeing one must not overlap with a call on its
+ * learner; running does. */
+
+typedef struct sfp_predictor sfp_predictor;
+
+SFP_API sfp_status sfp_predictor_create(sfp_learner *l, int threads, int max_batch, sfp_predictor **out, sfp_error *err);
+SFP_API void sfp_predictor_free(sfp_predictor *p);
+
+/* label (count): the best class seen so far, -1 before any. logp: NULL, or (count, classes) log-probabilities. *timestamps (may
+ * be NULL): how many batches the state behind the answers had learned from. */
+SFP_API sfp_status sfp_predictor_run(sfp_predictor *p, int count, const uint8_t *const *rgb, int32_t *label, float *logp, int classes,
+                                     uint64_t *timestamps, sfp_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,7 @@
  * rate (SPEC section 17). Passes and products take turns, so that a noisy
  * machine disturbs both alike; every number is the best of its rounds. */
 #include "cli/bench_gemm.h"
+#include "cli/bench_timestamp.h"
 #include "cli/command.h"
 #include "cli/json_out.h"
 #include "cli/ui.h"
@@ -24,6 +25,7 @@ static const sfp_opt options[] = {
     SFP_ROW_INT("batch", "B", "20", 1, 100000, "Samples in a batch."),
     SFP_ROW_INT("rounds", "N", "5", 1, 1000, "Rounds; the best of each measurement counts."),
     SFP_ROW_FLAG("passes-only", "Leave the plain matrix products out: for memory and for comparisons with other programs."),
+    SFP_ROW_FLAG("timestamp-only", "Measure only whole timestamps of the learner."),
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
 };
@@ -37,6 +39,7 @@ typedef struct bench {
     float *prefix, *grad;      /* (PREFIX_LAYERS, 2, b, PREFIX_ROWS, D) */
     sfp_vit_pass query, train;
     sfp_bench_gemm *gemm;
+    sfp_bench_timestamp stamp; /* rounds 0: not measured */
     double forward_seconds, train_seconds, forward_flops, train_flops;
     size_t rss;
 } bench;
@@ -167,12 +170,23 @@ static void print_json(const bench *t, const char *size)
         sfp__json_real(&j, "forward_over_gemm", forward / best);
         sfp__json_real(&j, "backward_over_gemm", train / best);
     }
-    sfp__json_real(&j, "forward_gflops", forward);
-    sfp__json_real(&j, "backward_gflops", train);
-    sfp__json_real(&j, "forward_seconds", t->forward_seconds);
-    sfp__json_real(&j, "backward_seconds", t->train_seconds);
-    sfp__json_real(&j, "samples_per_second", t->b / t->train_seconds);
-    sfp__json_int(&j, "peak_rss_bytes", (int64_t)t->rss);
+    if (t->forward_seconds > 0) {
+        sfp__json_real(&j, "forward_gflops", forward);
+        sfp__json_real(&j, "backward_gflops", train);
+        sfp__json_real(&j, "forward_seconds", t->forward_seconds);
+        sfp__json_real(&j, "backward_seconds", t->train_seconds);
+        sfp__json_int(&j, "peak_rss_bytes", (int64_t)t->rss);
+    }
+    if (t->stamp.rounds) {
+        sfp__json_real(&j, "timestamp_seconds", t->stamp.total);
+        sfp__json_object(&j, "timestamp_parts");
+        for (int i = 0; i < SFP_BENCH_PARTS; i++)
+            sfp__json_real(&j, sfp__bench_part_names[i], t->stamp.part[i]);
+        sfp__json_end(&j);
+        sfp__json_real(&j, "select_and_buffer_share", (t->stamp.part[SFP_BENCH_SELECT] + t->stamp.part[SFP_BENCH_BUFFER]) / t->stamp.total);
+        sfp__json_real(&j, "samples_per_second", t->b / t->stamp.total);
+        sfp__json_int(&j, "peak_rss_bytes_learner", (int64_t)t->stamp.rss);
+    }
     sfp__json_end_all(&j);
 }
 
@@ -188,13 +202,21 @@ static void print_text(const bench *t, const char *size)
             printf("%-34s %8.1f GFLOP/s\n", sfp__bench_gemm_name(t->gemm, i), sfp__bench_gemm_rate(t->gemm, i));
         printf("\n");
     }
-    printf("%-34s %8.1f GFLOP/s %8.3f s", "forward", forward, t->forward_seconds);
-    if (t->gemm)
-        printf("  %5.2f of the best product", forward / best);
-    printf("\n%-34s %8.1f GFLOP/s %8.3f s", "forward + prefix backward", train, t->train_seconds);
-    if (t->gemm)
-        printf("  %5.2f of the best product", train / best);
-    printf("\n%-34s %8.2f samples/s\n%-34s %8.2f GB\n", "forward + prefix backward", t->b / t->train_seconds, "peak memory", (double)t->rss * 1e-9);
+    if (t->forward_seconds > 0) {
+        printf("%-34s %8.1f GFLOP/s %8.3f s", "forward", forward, t->forward_seconds);
+        if (t->gemm)
+            printf("  %5.2f of the best product", forward / best);
+        printf("\n%-34s %8.1f GFLOP/s %8.3f s", "forward + prefix backward", train, t->train_seconds);
+        if (t->gemm)
+            printf("  %5.2f of the best product", train / best);
+        printf("\n%-34s %8.2f GB\n\n", "peak memory of these", (double)t->rss * 1e-9);
+    }
+    if (!t->stamp.rounds)
+        return;
+    printf("One timestamp: batch %d, coreset %d, replay %d, buffer %d\n", t->b, t->stamp.coreset, t->stamp.replay, t->stamp.slots);
+    for (int i = 0; i < SFP_BENCH_PARTS; i++)
+        printf("  %-32s %8.4f s  %5.1f %%\n", sfp__bench_part_names[i], t->stamp.part[i], 100 * t->stamp.part[i] / t->stamp.total);
+    printf("  %-32s %8.4f s  %8.2f samples/s, peak memory %.2f GB\n", "all", t->stamp.total, t->b / t->stamp.total, (double)t->stamp.rss * 1e-9);
 }
 
 static int run(const sfp_args *args)
@@ -208,10 +230,16 @@ static int run(const sfp_args *args)
                .rounds = (int)sfp__args_int(args, "rounds")};
     sfp_error err;
     sfp_status s = sfp__pool_create((int)sfp__args_int(args, "threads"), &t.pool, &err);
+    if (!s && sfp__args_flag(args, "timestamp-only") && sfp__args_flag(args, "passes-only")) {
+        sfp__pool_free(t.pool);
+        return sfp__say_usage("bench", "--passes-only and --timestamp-only leave nothing to measure");
+    }
     if (!s)
         s = prepare(&t, &err);
-    if (!s)
+    if (!s && !sfp__args_flag(args, "timestamp-only"))
         s = measure(&t, sfp__args_flag(args, "passes-only"), &err);
+    if (!s && !sfp__args_flag(args, "passes-only"))
+        s = sfp__bench_timestamp_run(t.vit, t.pool, t.b, t.rounds, &t.stamp, &err);
     if (!s && sfp__args_flag(args, "json"))
         print_json(&t, sfp__args_text(args, "size"));
     else if (!s)
@@ -231,10 +259,11 @@ static int run(const sfp_args *args)
 
 const sfp_command sfp__cmd_bench = {
     .name = "bench",
-    .summary = "measure the engine against the machine's matrix-product rate",
+    .summary = "measure engine and learner against the machine's matrix-product rate",
     .text = "Runs the forward pass, and the forward pass with prefixes in the first five layers plus the backward pass to them, "
             "and compares their rate with the best plain matrix product of the same run: the packed products of this program "
-            "and every tuned BLAS found on the machine. Operations are those executed.",
+            "and every tuned BLAS found on the machine. Operations are those executed. Then whole timestamps of the learner, split "
+            "into their parts: sigma 0.5, replay 10, a full buffer of 102 whose queries are known, pool 100 for 5 tasks.",
     .examples = "streamfp bench --size tiny\nstreamfp bench --size base --json",
     .run = run,
     SFP_COMMAND_OPTIONS(options),

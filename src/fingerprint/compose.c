@@ -126,6 +126,8 @@ static void prepare_layer(void *ctx, int l, int worker)
 
 sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err)
 {
+    if (f->prepared)
+        return SFP_OK;
     if (f->attune) {
         const float *p[SFP_FP_MAX_LAYERS];
         for (int l = 0; l < f->layers; l++)
@@ -145,6 +147,7 @@ sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err)
         if (f->opt.prefix == SFP_PREFIX_RAW)
             f->view.bias[l] = sfp__vit_weights(f->vit)->blocks[f->layer[l]].qkv_b + f->D;
     }
+    f->prepared = true;
     return SFP_OK;
 }
 

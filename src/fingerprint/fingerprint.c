@@ -108,6 +108,7 @@ static sfp_status open_span(sfp_fp *f, int start, int open, sfp_error *err)
 
 static void set_span(sfp_fp *f, int start, int open)
 {
+    f->prepared = false;
     f->start = start;
     f->open = open;
     for (int l = 0; l < f->layers; l++) {
@@ -342,6 +343,7 @@ sfp_rng *sfp__fp_rng(sfp_fp *f)
 
 void sfp__fp_changed(sfp_fp *f)
 {
+    f->prepared = false;
     if (f->attune)
         sfp__attune_invalidate(f->attune);
 }
@@ -354,6 +356,7 @@ void sfp__fp_zero_grad(sfp_fp *f)
 
 void sfp__fp_step(sfp_fp *f, const sfp_adam *adam)
 {
+    f->prepared = false;
     for (int i = 0; i < f->param_count; i++)
         sfp__adam_step(adam, f->params[i]);
 }

@@ -86,7 +86,7 @@ sfp_rng *sfp__fp_rng(sfp_fp *f);
 /* The values were changed from outside (loading): nothing cached of them holds. */
 void sfp__fp_changed(sfp_fp *f);
 
-/* Attuned pool and view from the values as they are. */
+/* Attuned pool and view from the values as they are; nothing to do when they have not changed. */
 sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err);
 const sfp_fp_view *sfp__fp_view(const sfp_fp *f);
 

@@ -14,6 +14,7 @@ struct sfp_fp {
     int D, layers, max_batch;
     int layer[SFP_FP_MAX_LAYERS];
     int task, start, open, learning_most;
+    bool prepared; /* attuned pool and view are those of the values as they are */
     sfp_rng rng;
     sfp_param p[SFP_FP_MAX_LAYERS], k[SFP_FP_MAX_LAYERS], a[SFP_FP_MAX_LAYERS];
     sfp_param gate_w, gate_b, last_w, last_b;

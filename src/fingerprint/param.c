@@ -80,6 +80,15 @@ sfp_status sfp__param_grow(sfp_param *p, int rows, sfp_error *err)
     return SFP_OK;
 }
 
+void sfp__param_shrink(sfp_param *p, int rows)
+{
+    sfp__param_reset_adam(p, rows, p->rows);
+    memset(p->data + (size_t)rows * p->width, 0, (size_t)(p->rows - rows) * p->width * sizeof *p->data);
+    p->rows = rows;
+    p->hi = rows;
+    p->shape[0] = rows;
+}
+
 void sfp__param_zero_grad(sfp_param *p)
 {
     memset(p->grad, 0, (size_t)p->rows * p->width * sizeof *p->grad);

@@ -35,6 +35,9 @@ void sfp__param_done(sfp_param *p);
 /* More rows, zeroed; what is there stays. */
 sfp_status sfp__param_grow(sfp_param *p, int rows, sfp_error *err);
 
+/* Fewer rows; what is grown again later is zeroed again. */
+void sfp__param_shrink(sfp_param *p, int rows);
+
 void sfp__param_zero_grad(sfp_param *p);
 /* Moments and steps of rows [first, end) back to 0. */
 void sfp__param_reset_adam(sfp_param *p, int first, int end);

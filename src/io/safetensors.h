@@ -5,6 +5,7 @@
 #define SFP_IO_SAFETENSORS_H
 
 #include "io/tensor.h"
+#include "io/text.h"
 
 typedef struct sfp_safetensors sfp_safetensors;
 
@@ -36,5 +37,10 @@ typedef struct sfp_meta {
  * multiples of its element's; on failure nothing is left behind. */
 sfp_status sfp__safetensors_write(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count,
                                   sfp_error *err);
+
+/* Appends what comes before the tensors' bytes in such a file, for writers whose bytes lie in pieces: these follow in the order
+ * given. `data` is only checked for NULL. */
+sfp_status sfp__safetensors_header(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count,
+                                   sfp_text *out, sfp_error *err);
 
 #endif

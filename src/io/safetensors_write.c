@@ -128,15 +128,19 @@ static sfp_status make_header(const char *path, const sfp_tensor *tensors, size_
     return SFP_OK;
 }
 
+sfp_status sfp__safetensors_header(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count,
+                                   sfp_text *out, sfp_error *err)
+{
+    sfp_status status = check_all(path, tensors, count, meta, meta_count, err);
+    return status == SFP_OK ? make_header(path, tensors, count, meta, meta_count, out, err) : status;
+}
+
 sfp_status sfp__safetensors_write(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count,
                                   sfp_error *err)
 {
     sfp_text json = {0};
     sfp_writer w = {.fd = -1};
-    sfp_status status = check_all(path, tensors, count, meta, meta_count, err);
-    if (status != SFP_OK)
-        goto done;
-    status = make_header(path, tensors, count, meta, meta_count, &json, err);
+    sfp_status status = sfp__safetensors_header(path, tensors, count, meta, meta_count, &json, err);
     if (status != SFP_OK)
         goto done;
     status = sfp__writer_open(path, &w, err);

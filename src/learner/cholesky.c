@@ -101,7 +101,8 @@ bool sfp__cholesky(int n, float *a, int lda)
         for (int i = 0; i < nb; i++)
             diagonal[i] = *at(a, lda, j + i, j + i);
         if (j > 0)
-            sfp__gemm_plain(false, true, n - j, nb, j, at(a, lda, j, 0), lda, at(a, lda, j, 0), lda, -1.0f, at(a, lda, j, j), lda);
+            sfp__gemm_plain(false, true, n - j, nb, j, at(a, lda, j, 0), lda, at(a, lda, j, 0), lda, -1.0f, at(a, lda, j, j),
+                            lda);
         if (!factor_block(nb, at(a, lda, j, j), lda, sign, diagonal))
             return false;
         if (below > 0) {
@@ -117,13 +118,11 @@ bool sfp__cholesky_append(int n, int rows, float *a, int lda)
     if (n == 0)
         return sfp__cholesky(rows, a, lda);
     float diagonal[NB];
-    sfp__cholesky_forward(rows, n, a, lda, at(a, lda, n, 0), lda);
-    for (int j = 0; j < rows; j += NB) { /* block row after block row of the new corner */
+    for (int j = 0; j < rows; j += NB) {
         int nb = min(NB, rows - j), r = n + j;
         for (int i = 0; i < nb; i++)
             diagonal[i] = *at(a, lda, r + i, r + i);
-        if (j > 0)
-            sfp__cholesky_forward(nb, r, a, lda, at(a, lda, r, 0), lda);
+        sfp__cholesky_forward(nb, r, a, lda, at(a, lda, r, 0), lda);
         sfp__gemm_plain(false, true, nb, nb, r, at(a, lda, r, 0), lda, at(a, lda, r, 0), lda, -1.0f, at(a, lda, r, r), lda);
         if (!factor_block(nb, at(a, lda, r, r), lda, -1.0f, diagonal))
             return false;
@@ -149,7 +148,8 @@ void sfp__cholesky_backward(int rows, int n, const float *l, int ldl, float *x, 
     for (int j = (n - 1) / NB * NB; j >= 0; j -= NB) {
         int nb = min(NB, n - j), after = j + nb;
         if (after < n)
-            sfp__gemm_plain(false, false, rows, nb, n - after, x + after, ldx, at_const(l, ldl, after, j), ldl, -1.0f, x + j, ldx);
+            sfp__gemm_plain(false, false, rows, nb, n - after, x + after, ldx, at_const(l, ldl, after, j), ldl, -1.0f, x + j,
+                            ldx);
         invert(nb, at_const(l, ldl, j, j), ldl, after < n ? -1.0f : 1.0f, inv);
         apply(rows, nb, inv, false, x + j, ldx);
     }

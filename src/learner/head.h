@@ -3,8 +3,8 @@
  *
  *     update(q, feature, label) -> scores(q, feature) -> save, load
  *
- * A head gives log-probabilities over the classes seen (-INFINITY for others),
- * so that `mix` can add them. Class rows appear on first sight. To add a head:
+ * A head gives log-probabilities over the classes seen (-INFINITY for others; 0
+ * for a single class), so that `mix` can add them. Class rows appear on first sight. To add a head:
  * write head_NAME.c with its `const sfp_head_kind`, and add a row to the table
  * in head.c. */
 #ifndef SFP_LEARNER_HEAD_H
@@ -35,15 +35,18 @@ sfp_status sfp__head_create(const char *kind, const sfp_head_options *opt, sfp_h
 void sfp__head_free(sfp_head *h);
 const char *sfp__head_kind(const sfp_head *h);
 
-/* n samples; query (n, D), feature (n, D; may be NULL when the kind does not use it), label (n) >= 0. */
+/* n samples; query (n, D), feature (n, D; may be NULL when the kind does not use it), label (n) >= 0. All are learned from or,
+ * on failure (a query that is not finite, a label out of range, no memory for new classes), none. */
 sfp_status sfp__head_update(sfp_head *h, int n, const float *query, const float *feature, const int32_t *label, sfp_error *err);
 /* Does the solving that updates put off (ranpac's ridge, slda's inverse); scores calls it when needed. */
 sfp_status sfp__head_refresh(sfp_head *h, sfp_error *err);
-/* log-probabilities (n, classes). */
+/* log-probabilities (n, classes); labels seen that are not below `classes` are left out. */
 sfp_status sfp__head_scores(sfp_head *h, int n, const float *query, const float *feature, int classes, float *out, sfp_error *err);
 int sfp__head_classes(const sfp_head *h); /* highest label seen + 1 */
 
-/* State as named tensors under "PREFIX.": visit calls fn for each (saving), load reads them back by name. */
+/* State as named tensors under "PREFIX.": visit calls fn for each (saving), load reads them back by name. A tensor's name is
+ * valid during the call of fn only, its data until the head changes. A loaded head goes on to the same bytes as the saved one;
+ * a load that fails leaves the head as it was. */
 typedef sfp_status (*sfp_head_tensor_fn)(void *ctx, const sfp_tensor *t, sfp_error *err);
 typedef const sfp_tensor *(*sfp_head_find_fn)(void *ctx, const char *name);
 sfp_status sfp__head_visit(const sfp_head *h, const char *prefix, sfp_head_tensor_fn fn, void *ctx, sfp_error *err);
@@ -55,11 +58,11 @@ sfp_status sfp__head_load(sfp_head *h, const char *prefix, sfp_head_find_fn find
  * that the answer is never much worse than the best expert's. Expert 0 is the learned linear head. */
 #define SFP_MIX_MAX 8
 
-typedef struct sfp_mix {
+typedef struct sfp_mix { /* plain data; loss and count are the state to save */
     int experts;
     double rate;
     double loss[SFP_MIX_MAX]; /* accumulated, discounted */
-    double count;
+    double count;             /* samples, discounted */
 } sfp_mix;
 
 void sfp__mix_init(sfp_mix *m, int experts, double rate);
@@ -67,7 +70,8 @@ void sfp__mix_init(sfp_mix *m, int experts, double rate);
 void sfp__mix_weights(const sfp_mix *m, double *weight);
 /* logp[e] (n, classes) per expert, before these labels were learned from: test-then-train. */
 void sfp__mix_observe(sfp_mix *m, int n, int classes, const float *const *logp, const int32_t *label);
-/* out (n, classes) = log of the weighted mixture, normalised over the classes any expert gives a finite score. */
+/* out (n, classes) = log of the weighted mixture, normalised over the classes any expert gives a finite score; -INFINITY for
+ * the others. head_mix.c says what is mixed and why. */
 void sfp__mix_combine(const sfp_mix *m, int n, int classes, const float *const *logp, float *out);
 
 #endif

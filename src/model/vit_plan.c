@@ -181,34 +181,34 @@ static sfp_status need_ops(sfp_vit_plan *p, int n, sfp_error *err)
     const struct {
         bool wanted;
         sfp_gemm_op **op;
-        const sfp_gemm_weight *like;
+        sfp_gemm_weight *const *like; /* looked at only when wanted: another plan may be packing the others right now */
         int m;
     } list[] = {
-        {true, &o->patch, p->v->patch, patches},
-        {p->opt.mode & SFP_VIT_GRAD_INPUT, &o->patch_t, p->v->patch_t, patches},
-        {whole, &o->qkv, first->qkv, M},
-        {true, &o->proj, first->proj, M},
-        {true, &o->fc1, first->fc1, M},
-        {true, &o->fc2, first->fc2, M},
-        {class_only, &o->kv, last->kv, M},
-        {class_only, &o->q_c, last->q, n},
-        {class_only, &o->proj_c, last->proj, n},
-        {class_only, &o->fc1_c, last->fc1, n},
-        {class_only, &o->fc2_c, last->fc2, n},
-        {backward && whole, &o->qkv_t, first->qkv_t, M},
-        {backward, &o->proj_t, first->proj_t, M},
-        {backward, &o->fc1_t, first->fc1_t, M},
-        {backward, &o->fc2_t, first->fc2_t, M},
-        {backward && class_only, &o->kv_t, last->kv_t, M},
-        {backward && class_only, &o->q_t_c, last->q_t, n},
-        {backward && class_only, &o->proj_t_c, last->proj_t, n},
-        {backward && class_only, &o->fc1_t_c, last->fc1_t, n},
-        {backward && class_only, &o->fc2_t_c, last->fc2_t, n},
+        {true, &o->patch, &p->v->patch, patches},
+        {p->opt.mode & SFP_VIT_GRAD_INPUT, &o->patch_t, &p->v->patch_t, patches},
+        {whole, &o->qkv, &first->qkv, M},
+        {true, &o->proj, &first->proj, M},
+        {true, &o->fc1, &first->fc1, M},
+        {true, &o->fc2, &first->fc2, M},
+        {class_only, &o->kv, &last->kv, M},
+        {class_only, &o->q_c, &last->q, n},
+        {class_only, &o->proj_c, &last->proj, n},
+        {class_only, &o->fc1_c, &last->fc1, n},
+        {class_only, &o->fc2_c, &last->fc2, n},
+        {backward && whole, &o->qkv_t, &first->qkv_t, M},
+        {backward, &o->proj_t, &first->proj_t, M},
+        {backward, &o->fc1_t, &first->fc1_t, M},
+        {backward, &o->fc2_t, &first->fc2_t, M},
+        {backward && class_only, &o->kv_t, &last->kv_t, M},
+        {backward && class_only, &o->q_t_c, &last->q_t, n},
+        {backward && class_only, &o->proj_t_c, &last->proj_t, n},
+        {backward && class_only, &o->fc1_t_c, &last->fc1_t, n},
+        {backward && class_only, &o->fc2_t_c, &last->fc2_t, n},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         if (!list[i].wanted || *list[i].op)
             continue;
-        sfp_status s = sfp__gemm_op_create(list[i].like, list[i].m, p->lanes, list[i].op, err);
+        sfp_status s = sfp__gemm_op_create(*list[i].like, list[i].m, p->lanes, list[i].op, err);
         if (s)
             return s;
     }

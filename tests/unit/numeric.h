@@ -51,8 +51,8 @@ static UNUSED void check_near(const char *what, const float *got, const float *w
         largest = fmax(largest, fabs((double)want[i]));
     for (size_t i = 0; i < n; i++)
         if (!(fabs((double)got[i] - (double)want[i]) <= tolerance * largest))
-            fail_msg("%s: element %zu of %zu is %.9g, expected %.9g within %.2g * %.3g", what, i, n, (double)got[i], (double)want[i],
-                     tolerance, largest);
+            fail_msg("%s: element %zu of %zu is %.9g, expected %.9g within %.2g * %.3g", what, i, n, (double)got[i],
+                     (double)want[i], tolerance, largest);
 }
 
 static UNUSED void check_same(const char *what, const void *got, const void *want, size_t bytes)

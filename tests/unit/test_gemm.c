@@ -63,7 +63,7 @@ static void check_row(const sfp_gemm_weight_desc *d, int m, int r, const float *
 
 static const struct {
     int n, k, align;
-} shapes[] = {{1, 1, 0},     {7, 5, 0},      {44, 12, 11},     {44, 100, 4},    {48, 44, 8},      {192, 768, 0},
+} shapes[] = {{1, 1, 0},      {7, 5, 0},      {44, 12, 11},   {44, 100, 4},    {48, 44, 8},    {192, 768, 0},
               {576, 192, 64}, {1000, 192, 0}, {1537, 200, 0}, {2304, 768, 64}, {768, 3072, 0}, {3072, 768, 0}};
 
 static void packed_products_equal_sums_in_double(void **unused)
@@ -75,8 +75,8 @@ static void packed_products_equal_sums_in_double(void **unused)
         for (int variant = 0; variant < 4; variant++) {
             int n = shapes[s].n, k = shapes[s].k;
             float *w = normals(&rng, (size_t)n * (size_t)k, 1), *bias = normals(&rng, (size_t)n, 3);
-            sfp_gemm_weight_desc d = {.n = n, .k = k, .w = w, .transposed = variant & 1, .bias = variant & 2 ? bias : NULL,
-                                      .align = shapes[s].align};
+            sfp_gemm_weight_desc d = {
+                .n = n, .k = k, .w = w, .transposed = variant & 1, .bias = variant & 2 ? bias : NULL, .align = shapes[s].align};
             sfp_gemm_weight *packed = pack(&d);
             int panel = sfp__gemm_panel(packed);
             assert_true(panel >= 1 && n % panel == 0);
@@ -90,7 +90,7 @@ static void packed_products_equal_sums_in_double(void **unused)
                 for (size_t i = count; i < count + 16; i++)
                     assert_true(y[i] == canary);
                 float *dense = from_panels(y, m, n, panel);
-                for (int i = 0; i < m; i += m > 7 ? 97 : 1) /* all rows are many sums: the first, the last, one between */
+                for (int i = 0; i<m; i += m> 7 ? 97 : 1) /* all rows are many sums: the first, the last, one between */
                     check_row(&d, m, i, x, dense, 1e-6);
                 check_row(&d, m, m - 1, x, dense, 1e-6);
                 free(x), free(y), free(dense);
@@ -135,7 +135,8 @@ static void an_op_runs_any_weight_of_its_sizes_and_keeps_none(void **unused)
     enum { M = 9, N = 40, K = 24 };
     sfp_rng rng = sfp__rng_init(3, 0);
     float *a = normals(&rng, N * K, 1), *b = normals(&rng, N * K, 1), *bias = normals(&rng, N, 1), *x = normals(&rng, M * K, 1);
-    sfp_gemm_weight_desc da = {.n = N, .k = K, .w = a, .bias = bias}, db = {.n = N, .k = K, .w = b, .transposed = true, .bias = bias};
+    sfp_gemm_weight_desc da = {.n = N, .k = K, .w = a, .bias = bias},
+                         db = {.n = N, .k = K, .w = b, .transposed = true, .bias = bias};
     sfp_gemm_weight *wa = pack(&da), *wb = pack(&db);
     float *ka = copied(a, N * K), *kb = copied(b, N * K), *kept = copied(bias, N);
     memset(a, 0, N * K * sizeof *a), memset(b, 0, N * K * sizeof *b), memset(bias, 0, N * sizeof *bias); /* packed is a copy */
@@ -243,8 +244,8 @@ static void plain_products_in_all_transpositions(void **unused)
                     }
                 }
                 if (!(fabs((double)c[r * ldc + j] - want) <= (j < n ? 1e-6 * size : 0)))
-                    fail_msg("ta %d, tb %d, (%d, %d, %d), beta %g: (%d, %d) is %.8g, expected %.8g", ta, tb, m, n, k, (double)beta, r, j,
-                             (double)c[r * ldc + j], want);
+                    fail_msg("ta %d, tb %d, (%d, %d, %d), beta %g: (%d, %d) is %.8g, expected %.8g", ta, tb, m, n, k,
+                             (double)beta, r, j, (double)c[r * ldc + j], want);
             }
         free(a), free(b), free(c), free(before);
     }

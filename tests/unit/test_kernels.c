@@ -83,7 +83,8 @@ static void sum_and_norm_agree_in_place_and_without_norm(void **unused)
             (void)snprintf(sizes, sizeof sizes, "(%d, %d) panels of %d", m, d, w);
             float *x = normals(&rng, n, 1), *dense = normals(&rng, n, 1), *res = to_panels(dense, m, d, w);
             float *gamma = normals(&rng, (size_t)d, 1), *beta = normals(&rng, (size_t)d, 1);
-            float *xo = floats(n), *y = floats(n), *stats = floats(rows), *wxo = floats(n), *wy = floats(n), *wstats = floats(rows);
+            float *xo = floats(n), *y = floats(n), *stats = floats(rows), *wxo = floats(n), *wy = floats(n),
+                  *wstats = floats(rows);
             ref->add_norm_fwd(m, d, x, res, w, gamma, beta, 1e-6f, wxo, wy, wstats);
             for (size_t i = 0; i < n; i++) /* the layout itself */
                 assert_true(wxo[i] == x[i] + dense[i]);
@@ -101,7 +102,8 @@ static void sum_and_norm_agree_in_place_and_without_norm(void **unused)
                 fast[k]->add_norm_fwd(m, d, x, res, w, NULL, NULL, 1e-6f, xo, NULL, NULL);
                 check_same(label(isa, "sum only", sizes), xo, wxo, n * sizeof *xo);
             }
-            free(x), free(dense), free(res), free(gamma), free(beta), free(xo), free(y), free(stats), free(wxo), free(wy), free(wstats);
+            free(x), free(dense), free(res), free(gamma), free(beta), free(xo), free(y), free(stats), free(wxo), free(wy),
+                free(wstats);
         }
 }
 
@@ -118,7 +120,8 @@ static void norm_backward_agrees_with_and_without_weights(void **unused)
             char sizes[64];
             (void)snprintf(sizes, sizeof sizes, "(%d, %d) panels of %d", m, d, w);
             float *x = normals(&rng, n, 1), *dense = normals(&rng, n, 1), *dy = to_panels(dense, m, d, w);
-            float *gamma = normals(&rng, D, 1), *beta = normals(&rng, D, 1), *start = normals(&rng, n, 1), *gstart = normals(&rng, D, 1);
+            float *gamma = normals(&rng, D, 1), *beta = normals(&rng, D, 1), *start = normals(&rng, n, 1),
+                  *gstart = normals(&rng, D, 1);
             float *y = floats(n), *stats = floats(2 * (size_t)m);
             ref->norm_fwd(m, d, x, gamma, beta, 1e-6f, y, stats);
             float *wdx = copied(start, n), *wdg = copied(gstart, D), *wdb = copied(gstart, D), *ddx = copied(start, n);
@@ -257,8 +260,8 @@ static void gelu_is_as_accurate_as_a_float_from_minus_10_to_10(void **unused)
         for (int i = 0; i < N; i++) {
             double x = (double)(float)(-10 + i * 1e-4);
             if (!(fabs((double)y[i] - gelu(x)) <= 3e-7 * fmax(1, fabs(x))) || !(fabs((double)h[i] - gelu_slope(x)) <= 4e-7))
-                fail_msg("%s: gelu(%.6g) is %.9g, slope %.9g; expected %.9g, %.9g", fast[k]->isa, x, (double)y[i], (double)h[i], gelu(x),
-                         gelu_slope(x));
+                fail_msg("%s: gelu(%.6g) is %.9g, slope %.9g; expected %.9g, %.9g", fast[k]->isa, x, (double)y[i], (double)h[i],
+                         gelu(x), gelu_slope(x));
         }
         static const float far[] = {20, 100, 1e4f, -20, -100, -1e4f};
         float in[COUNT(far)], out[COUNT(far)];
@@ -288,8 +291,18 @@ typedef struct result {
 static head make_head(sfp_rng *rng, int nq, int nk, int np, int d, double sd)
 {
     int pad = (int)sfp__rng_below(rng, 3) * 5;
-    head h = {.a = {.nq = nq, .nk = nk, .np = np, .d = d, .scale = 1.0f / sqrtf((float)d), .ldq = d + pad, .ldkv = d + 2 * pad,
-                    .ldp = d + pad, .ldo = d + 3, .lddo = d + pad, .ldd = d + 7, .lddp = d + 2}};
+    head h = {.a = {.nq = nq,
+                    .nk = nk,
+                    .np = np,
+                    .d = d,
+                    .scale = 1.0f / sqrtf((float)d),
+                    .ldq = d + pad,
+                    .ldkv = d + 2 * pad,
+                    .ldp = d + pad,
+                    .ldo = d + 3,
+                    .lddo = d + pad,
+                    .ldd = d + 7,
+                    .lddp = d + 2}};
     h.a.q = h.q = normals(rng, (size_t)(nq * h.a.ldq), sd);
     h.a.k = h.k = normals(rng, (size_t)(nk * h.a.ldkv), sd);
     h.a.v = h.v = normals(rng, (size_t)(nk * h.a.ldkv), 1);
@@ -382,7 +395,8 @@ static void compare_attention(const sfp_kernels *t, const head *h, const result 
 static void attention_agrees_forward_and_backward(void **unused)
 {
     (void)unused;
-    static const int ds[] = {8, 16, 20, 64, 80}, nqs[] = {1, 2, 23, 24, 25, 26, 197}, nps[] = {0, 1, 4, 7}, nks[] = {1, 10, 50, 197};
+    static const int ds[] = {8, 16, 20, 64, 80}, nqs[] = {1, 2, 23, 24, 25, 26, 197}, nps[] = {0, 1, 4, 7},
+                     nks[] = {1, 10, 50, 197};
     sfp_rng rng = sfp__rng_init(6, 0);
     for (size_t i = 0; i < COUNT(ds) * COUNT(nqs) * COUNT(nps) * COUNT(nks); i++) {
         int d = ds[i % COUNT(ds)], nq = nqs[i / COUNT(ds) % COUNT(nqs)], np = nps[i / COUNT(ds) / COUNT(nqs) % COUNT(nps)];
@@ -495,8 +509,8 @@ static void huge_scores_stay_finite_and_within_the_values(void **unused)
                 for (int i = 0; i < a->nq; i++) {
                     float o = r.out[i * a->ldo + c];
                     if (!(o >= low - 1e-4f && o <= high + 1e-4f))
-                        fail_msg("%s: attention of huge scores gives %g, values lie in %g..%g", tables[k]->isa, (double)o, (double)low,
-                                 (double)high);
+                        fail_msg("%s: attention of huge scores gives %g, values lie in %g..%g", tables[k]->isa, (double)o,
+                                 (double)low, (double)high);
                     assert_true(isfinite(r.dq[i * a->ldd + c]));
                 }
                 for (int j = 0; j < a->nk; j++)

@@ -133,10 +133,14 @@ static void every_allocation_is_counted(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_aligned_and_whole),     cmocka_unit_test(nothing_and_too_much_give_null),
-        cmocka_unit_test(calloc_clears),                    cmocka_unit_test(realloc_keeps_what_fits),
-        cmocka_unit_test(strdup_copies_the_end_too),        cmocka_unit_test(overflow_is_told),
-        cmocka_unit_test(the_kth_allocation_fails_and_only_that_one), cmocka_unit_test(every_allocation_is_counted),
+        cmocka_unit_test(blocks_are_aligned_and_whole),
+        cmocka_unit_test(nothing_and_too_much_give_null),
+        cmocka_unit_test(calloc_clears),
+        cmocka_unit_test(realloc_keeps_what_fits),
+        cmocka_unit_test(strdup_copies_the_end_too),
+        cmocka_unit_test(overflow_is_told),
+        cmocka_unit_test(the_kth_allocation_fails_and_only_that_one),
+        cmocka_unit_test(every_allocation_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,15 @@
 
 enum { ROWS = 3, MOST_B = 21 };
 
-static const sfp_vit_config small = {.img_size = 20, .patch_size = 4, .channels = 3, .dim = 24, .depth = 3, .heads = 3, .hidden = 50,
-                                     .ln_eps = 1e-5f, .std = {1, 1, 1}};
+static const sfp_vit_config small = {.img_size = 20,
+                                     .patch_size = 4,
+                                     .channels = 3,
+                                     .dim = 24,
+                                     .depth = 3,
+                                     .heads = 3,
+                                     .hidden = 50,
+                                     .ln_eps = 1e-5f,
+                                     .std = {1, 1, 1}};
 
 /* ------------------------------------------------- counting malloc itself */
 
@@ -26,7 +33,8 @@ static const sfp_vit_config small = {.img_size = 20, .patch_size = 4, .channels 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define COUNTS_MALLOC 1
 
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
+    *__libc_memalign(size_t, size_t);
 extern char __executable_start, etext;
 static atomic_ulong own_calls;
 
@@ -163,8 +171,10 @@ static void compare(const batch *a, const batch *b, double tolerance)
         const char *what;
         const float *a, *b;
         size_t count;
-    } const list[] = {{"feature", a->feature, b->feature, n * a->D},     {"keys 0", a->gk[0], b->gk[0], n * a->piece},
-                      {"values 0", a->gv[0], b->gv[0], n * a->piece},    {"keys 2", a->gk[2], b->gk[2], n * a->piece},
+    } const list[] = {{"feature", a->feature, b->feature, n * a->D},
+                      {"keys 0", a->gk[0], b->gk[0], n * a->piece},
+                      {"values 0", a->gv[0], b->gv[0], n * a->piece},
+                      {"keys 2", a->gk[2], b->gk[2], n * a->piece},
                       {"values 2", a->gv[2], b->gv[2], n * a->piece}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         for (size_t k = 0; k < list[i].count; k++)
@@ -236,7 +246,8 @@ static void the_size_of_micro_batches_does_not_matter(void **unused)
     sfp_pool *pool = make_pool(2);
     batch want = make_batch(&small, MOST_B);
     for (int unit = 0; unit < 5; unit++) {
-        sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .unit = unit});
+        sfp_vit_plan *plan =
+            make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .unit = unit});
         batch got = make_batch(&small, MOST_B);
         sfp_vit_pass p = pass_of(unit ? &got : &want, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
         run(plan, &p);
@@ -346,7 +357,8 @@ static void a_plans_memory_does_not_depend_on_the_batch(void **unused)
     sfp_vit *v = make_vit(&small);
     sfp_pool *one = make_pool(1), *two = make_pool(2);
     sfp_vit_plan_options opt = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS};
-    sfp_vit_plan *plan = make_plan(v, two, opt), *single = make_plan(v, one, opt), *forward = make_plan(v, two, (sfp_vit_plan_options){0});
+    sfp_vit_plan *plan = make_plan(v, two, opt), *single = make_plan(v, one, opt),
+                 *forward = make_plan(v, two, (sfp_vit_plan_options){0});
     size_t bytes = sfp__vit_plan_bytes(plan);
     assert_true(bytes > 0 && bytes == 2 * sfp__vit_plan_bytes(single));
     assert_true(sfp__vit_plan_bytes(forward) < bytes);
@@ -432,17 +444,58 @@ static void wrong_sizes_make_no_vit(void **unused)
         sfp_vit_config c;
         const char *message;
     } wrong[] = {
-        {{.img_size = 20, .patch_size = 6, .channels = 3, .dim = 24, .depth = 1, .heads = 3, .hidden = 8, .ln_eps = 1e-5f, .std = {1, 1, 1}},
+        {{.img_size = 20,
+          .patch_size = 6,
+          .channels = 3,
+          .dim = 24,
+          .depth = 1,
+          .heads = 3,
+          .hidden = 8,
+          .ln_eps = 1e-5f,
+          .std = {1, 1, 1}},
          "image size 20 is not a multiple of patch size 6"},
-        {{.img_size = 20, .patch_size = 4, .channels = 3, .dim = 24, .depth = 1, .heads = 5, .hidden = 8, .ln_eps = 1e-5f, .std = {1, 1, 1}},
+        {{.img_size = 20,
+          .patch_size = 4,
+          .channels = 3,
+          .dim = 24,
+          .depth = 1,
+          .heads = 5,
+          .hidden = 8,
+          .ln_eps = 1e-5f,
+          .std = {1, 1, 1}},
          "width 24 is not a multiple of 5 heads"},
-        {{.img_size = 20, .patch_size = 4, .channels = 3, .dim = 24, .depth = 65, .heads = 3, .hidden = 8, .ln_eps = 1e-5f, .std = {1, 1, 1}},
+        {{.img_size = 20,
+          .patch_size = 4,
+          .channels = 3,
+          .dim = 24,
+          .depth = 65,
+          .heads = 3,
+          .hidden = 8,
+          .ln_eps = 1e-5f,
+          .std = {1, 1, 1}},
          "depth is 65, expected 1 to 64"},
-        {{.img_size = 20, .patch_size = 4, .channels = 1, .dim = 24, .depth = 1, .heads = 3, .hidden = 8, .ln_eps = 1e-5f, .std = {1, 1, 1}},
+        {{.img_size = 20,
+          .patch_size = 4,
+          .channels = 1,
+          .dim = 24,
+          .depth = 1,
+          .heads = 3,
+          .hidden = 8,
+          .ln_eps = 1e-5f,
+          .std = {1, 1, 1}},
          "channels is 1"},
-        {{.img_size = 20, .patch_size = 4, .channels = 3, .dim = 24, .depth = 1, .heads = 3, .hidden = 8, .ln_eps = 1e-5f, .std = {1, 0, 1}},
+        {{.img_size = 20,
+          .patch_size = 4,
+          .channels = 3,
+          .dim = 24,
+          .depth = 1,
+          .heads = 3,
+          .hidden = 8,
+          .ln_eps = 1e-5f,
+          .std = {1, 0, 1}},
          "std"},
-        {{.img_size = 20, .patch_size = 4, .channels = 3, .dim = 24, .depth = 1, .heads = 3, .hidden = 8, .std = {1, 1, 1}}, "eps is 0"},
+        {{.img_size = 20, .patch_size = 4, .channels = 3, .dim = 24, .depth = 1, .heads = 3, .hidden = 8, .std = {1, 1, 1}},
+         "eps is 0"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         sfp_vit *v = NULL;
@@ -587,12 +640,20 @@ static void plans_of_one_vit_run_at_the_same_time(void **unused)
 static void operations_are_counted_exactly(void **unused)
 {
     (void)unused;
-    const sfp_vit_config c = {.img_size = 8, .patch_size = 4, .channels = 3, .dim = 8, .depth = 2, .heads = 2, .hidden = 12,
-                              .ln_eps = 1e-5f, .std = {1, 1, 1}};
+    const sfp_vit_config c = {.img_size = 8,
+                              .patch_size = 4,
+                              .channels = 3,
+                              .dim = 8,
+                              .depth = 2,
+                              .heads = 2,
+                              .hidden = 12,
+                              .ln_eps = 1e-5f,
+                              .std = {1, 1, 1}};
     const double patch = 2 * 4 * 8 * 48;
     const double block0 = 2 * 5 * 24 * 8 /* qkv */ + 2 * 2 * 5 * 5 * 8 /* scores, values */ + 2 * 5 * 8 * 8 /* proj */ +
                           2 * (2 * 5 * 12 * 8) /* mlp */;
-    const double class1 = 2 * 5 * 16 * 8 /* k, v */ + 2 * 8 * 8 /* q */ + 2 * 2 * 1 * 5 * 8 + 2 * 8 * 8 /* proj */ + 2 * (2 * 12 * 8);
+    const double class1 =
+        2 * 5 * 16 * 8 /* k, v */ + 2 * 8 * 8 /* q */ + 2 * 2 * 1 * 5 * 8 + 2 * 8 * 8 /* proj */ + 2 * (2 * 12 * 8);
     /* two prefix rows in block 0: two more keys for each of 5 queries */
     const double prefix0 = 2 * 2 * 5 * 2 * 8;
     /* backward of the last block: mlp, proj, attention (scores again, dP, dq, dk, dv), k and v, q */

@@ -1,0 +1,93 @@
+/* What a closed-form head is made of; only head*.c see this.
+ *
+ * head.c owns what all heads share: checking of input, the table of classes,
+ * growth, log-softmax, saving and loading. A kind adds sums over samples and a
+ * way to score from them. Classes have dense rows in order of first sight, so
+ * that labels that skip numbers cost four bytes, not a row.
+ *
+ * The rules that make a loaded head go on to the same bytes:
+ *   - what is learned (saved) depends only on the samples in their order, never on
+ *     how they were cut in batches;
+ *   - what is derived (solved by refresh) is a function of what is saved. */
+#ifndef SFP_LEARNER_HEAD_KIND_H
+#define SFP_LEARNER_HEAD_KIND_H
+
+#include "learner/head.h"
+
+#define SFP_HEAD_LABEL_MAX (1 << 20) /* labels are below this */
+#define SFP_HEAD_VALUE_MAX 1e12f     /* |query| is below this: squares summed over a stream stay finite in a float */
+#define SFP_HEAD_GRAIN 64            /* samples scored at a time */
+
+typedef struct sfp_head_saver {
+    const char *prefix;
+    sfp_head_tensor_fn fn;
+    void *ctx;
+} sfp_head_saver;
+
+typedef struct sfp_head_loader {
+    const char *prefix, *file;
+    sfp_head_find_fn find;
+    void *ctx;
+} sfp_head_loader;
+
+/* A head's scores as a linear map (head_scorer.c). */
+typedef struct sfp_head_form {
+    int dim, rows, width; /* width: of the features, D or of the projection */
+    const float *project; /* (D, width) R: features are relu(q R); NULL: they are q - centre */
+    double *weight;       /* (width, rows) */
+    double *bias;         /* (rows), zero before */
+    double *centre;       /* (D), zero before */
+} sfp_head_form;
+
+typedef struct sfp_head_kind {
+    const char *name;
+    size_t size; /* of the kind's struct, which begins with sfp_head */
+
+    /* Allocates everything whose size is known; done frees what init and grow left, also after a failed init. */
+    sfp_status (*init)(sfp_head *h, sfp_error *err);
+    void (*done)(sfp_head *h);
+    /* Arrays by class from h->room rows to `room`, new rows zero; on failure nothing has changed. */
+    sfp_status (*grow)(sfp_head *h, int room, sfp_error *err);
+    /* One sample of class `row`; h->n and h->count[row] are those before it. Cannot fail. */
+    void (*learn)(sfp_head *h, const float *q, int row);
+    sfp_status (*refresh)(sfp_head *h, sfp_error *err);
+    /* Unnormalised log-probabilities (n, h->rows), n <= SFP_HEAD_GRAIN, after refresh; cannot fail. */
+    void (*score)(sfp_head *h, int n, const float *q, double *out);
+    /* After refresh: sets width and project; fills weight, bias and centre when weight is not NULL. */
+    void (*form)(const sfp_head *h, sfp_head_form *form);
+    sfp_status (*save)(const sfp_head *h, const sfp_head_saver *s, sfp_error *err);
+    /* Into a new head whose classes are loaded and grown. */
+    sfp_status (*load)(sfp_head *h, const sfp_head_loader *l, sfp_error *err);
+} sfp_head_kind;
+
+struct sfp_head {
+    const sfp_head_kind *kind;
+    sfp_head_options opt;
+    int64_t n;       /* samples learned from */
+    int rows, room;  /* classes seen; room in the arrays by class */
+    int64_t *label;  /* (room): label of a row */
+    int64_t *count;  /* (room): samples of a row */
+    int labels;      /* highest label + 1 */
+    int label_room;
+    int32_t *row_of; /* (label_room): row of a label, -1 when not seen */
+    double *raw;     /* (SFP_HEAD_GRAIN, room) */
+};
+
+extern const sfp_head_kind sfp__head_ncm, sfp__head_slda, sfp__head_ranpac;
+
+/* *p from `old` to `count` elements of `size` bytes, the new ones zero. False, *p as before: out of memory. */
+bool sfp__head_extend(void *p, size_t size, size_t old, size_t count);
+
+/* Normalised over the rows whose label is below `classes`; the other places of out (classes) are left alone. */
+void sfp__head_log_softmax(int rows, const int64_t *label, const double *raw, int classes, float *out);
+
+/* One tensor to the saver; its name is valid during the call, its data as long as the head is not changed. */
+sfp_status sfp__head_put(const sfp_head_saver *s, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape, const void *data,
+                         sfp_error *err);
+/* The tensor of this name; SFP_ENOTFOUND, or SFP_EFORMAT when it is not of `dtype`. */
+sfp_status sfp__head_find(const sfp_head_loader *l, const char *name, sfp_dtype dtype, const sfp_tensor **out, sfp_error *err);
+/* Finds, checks shape and that floating-point values are finite, copies. */
+sfp_status sfp__head_get(const sfp_head_loader *l, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape, void *out,
+                         sfp_error *err);
+
+#endif

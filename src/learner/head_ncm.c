@@ -1,0 +1,155 @@
+/* Nearest class mean of the queries, Euclidean.
+ *
+ * log p(c|q) = log softmax(-|q - mu_c|^2 / (2 tau)): the posterior of Gaussians
+ * with one variance tau in every direction, tau estimated online as the mean
+ * squared distance of a sample to its class mean, a dimension (divided by the
+ * n - classes degrees of freedom). While every class has one sample there is no
+ * such distance: the variance around the mean of all stands in, and 1 when that
+ * is zero too. tau is one number for all classes, so the best class is always
+ * the nearest mean.
+ *
+ * Costs: D operations a sample to learn, classes * D to score; nothing to solve.
+ * Sums are in double, one sample after the other: cuts in batches leave no trace. */
+#include "base/mem.h"
+#include "learner/head_kind.h"
+
+#include <math.h>
+
+typedef struct ncm {
+    sfp_head base;
+    double *mean;      /* (room, D) */
+    double *grand;     /* (D): mean of all */
+    double scatter[2]; /* squared distances to the class means, to the mean of all */
+} ncm;
+
+static sfp_status ncm_init(sfp_head *h, sfp_error *err)
+{
+    ncm *m = (ncm *)h;
+    m->grand = sfp__calloc((size_t)h->opt.dim, sizeof *m->grand);
+    return m->grand ? SFP_OK : sfp__fail_nomem(err, (size_t)h->opt.dim * sizeof *m->grand);
+}
+
+static void ncm_done(sfp_head *h)
+{
+    ncm *m = (ncm *)h;
+    sfp__free(m->mean);
+    sfp__free(m->grand);
+}
+
+static sfp_status ncm_grow(sfp_head *h, int room, sfp_error *err)
+{
+    ncm *m = (ncm *)h;
+    size_t row = (size_t)h->opt.dim * sizeof *m->mean;
+    return sfp__head_extend(&m->mean, row, (size_t)h->room, (size_t)room) ? SFP_OK : sfp__fail_nomem(err, row * (size_t)room);
+}
+
+/* Welford's step: the mean of count + 1 samples, and what the sum of squared distances grows by. */
+static double step(int d, const float *q, int64_t count, double *mean)
+{
+    double sum = 0, weight = 1 / (double)(count + 1);
+    for (int i = 0; i < d; i++) {
+        double before = (double)q[i] - mean[i];
+        mean[i] += before * weight;
+        sum += before * ((double)q[i] - mean[i]);
+    }
+    return sum;
+}
+
+static void ncm_learn(sfp_head *h, const float *q, int row)
+{
+    ncm *m = (ncm *)h;
+    int d = h->opt.dim;
+    m->scatter[0] += step(d, q, h->count[row], m->mean + (size_t)row * (size_t)d);
+    m->scatter[1] += step(d, q, h->n, m->grand);
+}
+
+static sfp_status ncm_refresh(sfp_head *h, sfp_error *err)
+{
+    (void)h;
+    (void)err;
+    return SFP_OK;
+}
+
+static double variance(const ncm *m)
+{
+    const sfp_head *h = &m->base;
+    double within = h->n > h->rows ? m->scatter[0] / ((double)(h->n - h->rows) * h->opt.dim) : 0;
+    double total = m->scatter[1] / ((double)h->n * h->opt.dim);
+    if (within > 1e-30) /* below, a division would only blow up rounding */
+        return within;
+    return total > 1e-30 ? total : 1;
+}
+
+static void ncm_score(sfp_head *h, int n, const float *q, double *out)
+{
+    const ncm *m = (const ncm *)h;
+    size_t d = (size_t)h->opt.dim;
+    double scale = -0.5 / variance(m);
+    for (int i = 0; i < n; i++, q += d)
+        for (int r = 0; r < h->rows; r++) {
+            const double *mean = m->mean + (size_t)r * d;
+            double sum = 0;
+            for (size_t j = 0; j < d; j++) {
+                double x = (double)q[j] - mean[j];
+                sum += x * x;
+            }
+            *out++ = scale * sum;
+        }
+}
+
+/* -|q - mu|^2 / (2 tau) without the part that all classes share, around the mean of all. */
+static void ncm_form(const sfp_head *h, sfp_head_form *f)
+{
+    const ncm *m = (const ncm *)h;
+    size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
+    f->width = h->opt.dim;
+    if (!f->weight)
+        return;
+    double inverse = 1 / variance(m);
+    for (size_t i = 0; i < d; i++) {
+        f->centre[i] = m->grand[i];
+        for (size_t r = 0; r < rows; r++) {
+            double mu = m->mean[r * d + i] - m->grand[i];
+            f->weight[i * rows + r] = mu * inverse;
+            f->bias[r] -= 0.5 * mu * mu * inverse;
+        }
+    }
+}
+
+static sfp_status ncm_save(const sfp_head *h, const sfp_head_saver *s, sfp_error *err)
+{
+    const ncm *m = (const ncm *)h;
+    const int64_t shape[] = {h->rows, h->opt.dim}, two = 2;
+    sfp_status status = sfp__head_put(s, "means", SFP_DTYPE_F64, 2, shape, m->mean, err);
+    if (status == SFP_OK)
+        status = sfp__head_put(s, "grand", SFP_DTYPE_F64, 1, shape + 1, m->grand, err);
+    if (status == SFP_OK)
+        status = sfp__head_put(s, "scatter", SFP_DTYPE_F64, 1, &two, m->scatter, err);
+    return status;
+}
+
+static sfp_status ncm_load(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
+{
+    ncm *m = (ncm *)h;
+    const int64_t shape[] = {h->rows, h->opt.dim}, two = 2;
+    sfp_status status = sfp__head_get(l, "means", SFP_DTYPE_F64, 2, shape, m->mean, err);
+    if (status == SFP_OK)
+        status = sfp__head_get(l, "grand", SFP_DTYPE_F64, 1, shape + 1, m->grand, err);
+    if (status == SFP_OK)
+        status = sfp__head_get(l, "scatter", SFP_DTYPE_F64, 1, &two, m->scatter, err);
+    return status;
+}
+
+const sfp_head_kind sfp__head_ncm = {
+    .name = "ncm",
+    .size = sizeof(ncm),
+    .init = ncm_init,
+    .done = ncm_done,
+    .grow = ncm_grow,
+    .learn = ncm_learn,
+    .refresh = ncm_refresh,
+    .score = ncm_score,
+    .form = ncm_form,
+    .save = ncm_save,
+    .load = ncm_load,
+};

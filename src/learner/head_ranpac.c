@@ -1,0 +1,316 @@
+/* RanPAC (McDonnell et al., NeurIPS 2023): ridge regression from a random ReLU
+ * projection of the query to the one-hot label, solved online and exactly.
+ *
+ *     phi = relu(q R), R (D, M) normal;  W = (Phi^T Phi + lambda I)^-1 Phi^T Y
+ *
+ * A factorisation of the (M, M) system costs M^3/3 (21 GFLOP at M = 4000), so it
+ * is not done for every batch. Samples are kept in two parts:
+ *
+ *     base    folded into G = sum phi^T phi and C = sum phi^T y, with a factor
+ *             G + lambda I = L L^T; empty (L = sqrt(lambda) I) in the beginning
+ *     recent  p samples kept as queries, which correct the base's answer:
+ *
+ *     Z = Phi_recent L^-T                      (p, M)
+ *     I + Z Z^T = F F^T                        (p, p), grows by rows as samples come
+ *     U = C L^-T                               (classes, M)
+ *     W = (U + (Y_recent^T - U Z^T) (I + Z Z^T)^-1 Z) L^-1
+ *
+ * That is Woodbury's identity in residual form: always the exact ridge solution
+ * of all samples. With an empty base it is the dual (kernel) form, so the first
+ * M/2 samples never see an (M, M) matrix. When `recent` is full it is folded and
+ * the factor is made anew, once every M/4 samples.
+ *
+ * lambda: every tenth sample enters a reservoir of 128 (uniform over the stream,
+ * so that under drift old classes have their say). When the number of samples has
+ * doubled, a ridge is fitted without the reservoir for powers of ten around
+ * s = mean |phi|^2 (s 1e-6 .. s 1e3, for usual features about 1e-1 .. 1e8) and
+ * the least squared error on it decides; all of them while that is cheap, else
+ * downhill from the last choice. The answer then learns from the reservoir too: nothing
+ * is lost. Before the first choice (40 samples) lambda is about s/100. A lambda
+ * that a float factor cannot resolve is raised tenfold.
+ * Log-probabilities: softmax(scale * W phi), since regression outputs are near 0
+ * and 1; `scale` is fitted on the same held-out predictions.
+ *
+ * Costs at M = 4000: 2 D M FLOP to project a sample; M^2 FLOP a sample (forward
+ * substitution) and M^2 a class to refresh; every 1000 samples a fold and a factor
+ * (16 + 21 GFLOP); a choice of lambda 3 to 10 factors, at doublings. Memory:
+ * G, L 64 MB each, Z 32 MB, F 16 MB, reserved at once but touched only when used.
+ *
+ * This file holds what is learned, head_ranpac_solve.c what is derived from it.
+ * The derived part is computed in fixed pieces of GRAIN rows, so that it is a
+ * function of the saved part: it does not matter when it was refreshed. Only
+ * lambda and scale depend on when scores were asked for; they are saved. */
+#include "learner/head_ranpac.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "compute/gemm.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { GRAIN = SFP_RANPAC_GRAIN, HELD = SFP_RANPAC_HELD, HELD_EVERY = 10, FIRST_CHOICE = 40 };
+enum { STREAM_PROJECT = 1, STREAM_HELD = 2 }; /* of the generator */
+enum { BLOCK = 512 };                         /* rows of G in a product: leaving out what is above costs half */
+
+static int round_up(int n)
+{
+    return (n + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+static void draw_projection(sfp_ranpac *m)
+{
+    sfp_rng rng = sfp__rng_init((uint64_t)m->setup[SFP_RANPAC_SEED], STREAM_PROJECT);
+    size_t count = (size_t)m->base.opt.dim * (size_t)m->width;
+    for (size_t i = 0; i < count; i++)
+        m->project[i] = (float)sfp__rng_normal(&rng);
+}
+
+static sfp_status ranpac_init(sfp_head *h, sfp_error *err)
+{
+    sfp_ranpac *m = (sfp_ranpac *)h;
+    m->width = h->opt.ranpac_width;
+    m->first = round_up(m->width / 2 > 2 * GRAIN ? m->width / 2 : 2 * GRAIN);
+    m->later = HELD + round_up(m->width / 4 > GRAIN ? m->width / 4 : GRAIN);
+    m->cap = m->first > m->later ? m->first : m->later;
+    m->side = m->width > m->cap ? m->width : m->cap;
+    m->setup[SFP_RANPAC_SEED] = (int64_t)h->opt.seed;
+    m->setup[SFP_RANPAC_WIDTH] = m->width;
+    m->counter[SFP_RANPAC_NEXT_CHOICE] = FIRST_CHOICE;
+    m->strength[SFP_RANPAC_SCALE] = 10;
+    size_t w = (size_t)m->width, d = (size_t)h->opt.dim, cap = (size_t)m->cap, side = (size_t)m->side, f = sizeof(float);
+    if (!(m->project = sfp__malloc(d * w * f)) || !(m->query = sfp__malloc(cap * d * f)) ||
+        !(m->row = sfp__malloc(cap * sizeof *m->row)) || !(m->slot = sfp__malloc(cap * sizeof *m->slot)) ||
+        !(m->gram = sfp__malloc(side * side * f)) || !(m->factor = sfp__malloc(side * side * f)) ||
+        !(m->z = sfp__malloc(cap * w * f)) || !(m->small = sfp__malloc(cap * cap * f)) ||
+        !(m->piece = sfp__malloc(SFP_HEAD_GRAIN * (w > d ? w : d) * f)))
+        return sfp__fail_nomem(err, side * side * f);
+    draw_projection(m);
+    return SFP_OK;
+}
+
+static void ranpac_done(sfp_head *h)
+{
+    sfp_ranpac *m = (sfp_ranpac *)h;
+    void *blocks[] = {m->project, m->query, m->row,   m->slot, m->gram,   m->target, m->factor,
+                      m->start,   m->z,     m->small, m->dual, m->weight, m->piece,  m->answer};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        sfp__free(blocks[i]);
+}
+
+static sfp_status ranpac_grow(sfp_head *h, int room, sfp_error *err)
+{
+    sfp_ranpac *m = (sfp_ranpac *)h;
+    size_t f = sizeof(float), row = (size_t)m->width * f, old = (size_t)h->room, count = (size_t)room;
+    if (!sfp__head_extend(&m->target, row, old, count) || !sfp__head_extend(&m->start, row, old, count) ||
+        !sfp__head_extend(&m->weight, (size_t)m->side * f, old, count) ||
+        !sfp__head_extend(&m->dual, (size_t)m->cap * f, old, count) ||
+        !sfp__head_extend(&m->answer, SFP_HEAD_GRAIN * f, old, count))
+        return sfp__fail_nomem(err, (size_t)m->side * f * count);
+    return SFP_OK;
+}
+
+/* --------------------------------------------------------------- projection */
+
+void sfp__ranpac_project(const sfp_ranpac *m, int n, const float *q, float *phi)
+{
+    int w = m->width, d = m->base.opt.dim;
+    sfp__gemm_plain(false, false, n, w, d, q, d, m->project, w, 0.0f, phi, w);
+    size_t count = (size_t)n * (size_t)w;
+    for (size_t i = 0; i < count; i++)
+        phi[i] = phi[i] > 0 ? phi[i] : 0;
+}
+
+int sfp__ranpac_project_recent(sfp_ranpac *m, bool held, float *phi)
+{
+    size_t d = (size_t)m->base.opt.dim;
+    int n = 0, waiting = 0;
+    for (int i = 0; i < m->recent; i++) {
+        if ((m->slot[i] >= 0) == held)
+            memcpy(m->piece + (size_t)waiting++ * d, m->query + (size_t)i * d, d * sizeof *m->piece);
+        if (waiting == GRAIN || (waiting > 0 && i + 1 == m->recent)) {
+            sfp__ranpac_project(m, waiting, m->piece, phi + (size_t)n * (size_t)m->width);
+            n += waiting;
+            waiting = 0;
+        }
+    }
+    return n;
+}
+
+/* -------------------------------------------------------------------- learn */
+
+void sfp__ranpac_fold(sfp_ranpac *m)
+{
+    int w = m->width, n = sfp__ranpac_project_recent(m, false, m->z), kept = 0;
+    size_t d = (size_t)m->base.opt.dim, width = (size_t)w;
+    if (!sfp__ranpac_has_base(m))
+        memset(m->gram, 0, width * width * sizeof *m->gram);
+    for (int i = 0; n > 0 && i < w; i += BLOCK) {
+        int rows = w - i < BLOCK ? w - i : BLOCK;
+        sfp__gemm_plain(true, false, rows, i + rows, n, m->z + i, w, m->z, w, 1.0f, m->gram + (size_t)i * width, w);
+    }
+    const float *phi = m->z;
+    for (int i = 0; i < m->recent; i++) {
+        if (m->slot[i] >= 0) {
+            memmove(m->query + (size_t)kept * d, m->query + (size_t)i * d, d * sizeof *m->query);
+            m->row[kept] = m->row[i];
+            m->slot[kept++] = m->slot[i];
+            continue;
+        }
+        float *target = m->target + (size_t)m->row[i] * width;
+        for (size_t j = 0; j < width; j++)
+            target[j] += phi[j];
+        phi += width;
+    }
+    m->counter[SFP_RANPAC_FOLDED] += n;
+    m->recent = kept;
+    m->done = 0;
+    m->factored = false;
+}
+
+/* Where sample number n of the stream goes in the reservoir; -1: nowhere. By number, so that no generator has to be saved. */
+static int64_t held_slot(const sfp_ranpac *m, int64_t n)
+{
+    if (n % HELD_EVERY != HELD_EVERY - 1)
+        return -1;
+    int64_t k = n / HELD_EVERY;
+    if (k < HELD)
+        return k;
+    sfp_rng rng = sfp__rng_init((uint64_t)m->setup[SFP_RANPAC_SEED], STREAM_HELD);
+    rng.counter = (uint64_t)k;
+    double slot = floor(sfp__rng_double(&rng) * (double)(k + 1));
+    return slot < HELD ? (int64_t)slot : -1;
+}
+
+static void ranpac_learn(sfp_head *h, const float *q, int row)
+{
+    sfp_ranpac *m = (sfp_ranpac *)h;
+    if (m->recent == (sfp__ranpac_has_base(m) ? m->later : m->first))
+        sfp__ranpac_fold(m);
+    int64_t slot = held_slot(m, h->n);
+    for (int i = 0; slot >= 0 && i < m->recent; i++)
+        if (m->slot[i] == slot)
+            m->slot[i] = -1; /* an ordinary sample now: the next fold takes it */
+    memcpy(m->query + (size_t)m->recent * (size_t)h->opt.dim, q, (size_t)h->opt.dim * sizeof *q);
+    m->row[m->recent] = row;
+    m->slot[m->recent++] = slot;
+}
+
+/* -------------------------------------------------------------------- score */
+
+static sfp_status ranpac_refresh(sfp_head *h, sfp_error *err)
+{
+    sfp_ranpac *m = (sfp_ranpac *)h;
+    return m->solved == h->n ? SFP_OK : sfp__ranpac_solve(m, err);
+}
+
+static void ranpac_score(sfp_head *h, int n, const float *q, double *out)
+{
+    sfp_ranpac *m = (sfp_ranpac *)h;
+    int w = m->width;
+    sfp__ranpac_project(m, n, q, m->piece);
+    sfp__gemm_plain(false, true, n, h->rows, w, m->piece, w, m->weight, m->side, 0.0f, m->answer, h->rows);
+    size_t count = (size_t)n * (size_t)h->rows;
+    for (size_t i = 0; i < count; i++)
+        out[i] = m->strength[SFP_RANPAC_SCALE] * (double)m->answer[i];
+}
+
+static void ranpac_form(const sfp_head *h, sfp_head_form *f)
+{
+    const sfp_ranpac *m = (const sfp_ranpac *)h;
+    f->width = m->width;
+    f->project = m->project;
+    for (int i = 0; f->weight && i < m->width; i++)
+        for (int r = 0; r < h->rows; r++)
+            f->weight[(size_t)i * (size_t)h->rows + (size_t)r] =
+                m->strength[SFP_RANPAC_SCALE] * (double)m->weight[(size_t)r * (size_t)m->side + (size_t)i];
+}
+
+/* --------------------------------------------------------------- save, load */
+
+/* The saved tensors: name, type, dimensions, shape (two numbers; `folded` is 0 while the base is empty), where. */
+#define RANPAC_TENSORS(X)                                       \
+    X("counter", I64, 1, 2, 0, m->counter)                      \
+    X("strength", F64, 1, 2, 0, m->strength)                    \
+    X("query", F32, 2, m->recent, m->base.opt.dim, m->query)    \
+    X("row", I64, 1, m->recent, 0, m->row)                      \
+    X("slot", I64, 1, m->recent, 0, m->slot)                    \
+    X("gram", F32, 2, folded ? m->width : 0, m->width, m->gram) \
+    X("target", F32, 2, folded ? m->base.rows : 0, m->width, m->target)
+
+static sfp_status ranpac_save(const sfp_head *h, const sfp_head_saver *s, sfp_error *err)
+{
+    const sfp_ranpac *m = (const sfp_ranpac *)h;
+    const bool folded = sfp__ranpac_has_base(m);
+    const int64_t two = 2;
+    sfp_status status = sfp__head_put(s, "setup", SFP_DTYPE_I64, 1, &two, m->setup, err);
+#define PUT(name, type, ndim, rows, columns, data)                                 \
+    if (status == SFP_OK) {                                                        \
+        const int64_t shape[] = {rows, columns};                                   \
+        status = sfp__head_put(s, name, SFP_DTYPE_##type, ndim, shape, data, err); \
+    }
+    RANPAC_TENSORS(PUT)
+#undef PUT
+    return status;
+}
+
+/* What no stream could have led to: a file made by hand. */
+static bool plausible(const sfp_ranpac *m)
+{
+    size_t values = (size_t)m->recent * (size_t)m->base.opt.dim;
+    bool fine = m->counter[SFP_RANPAC_FOLDED] == m->base.n - m->recent && m->counter[SFP_RANPAC_NEXT_CHOICE] > 0 &&
+                m->strength[SFP_RANPAC_LAMBDA] >= 0 && m->strength[SFP_RANPAC_SCALE] > 0 && m->strength[SFP_RANPAC_SCALE] < 1e3;
+    for (int i = 0; i < m->recent; i++)
+        fine &= m->row[i] >= 0 && m->row[i] < m->base.rows && m->slot[i] >= -1 && m->slot[i] < HELD;
+    for (size_t i = 0; i < values; i++)
+        fine &= fabsf(m->query[i]) <= SFP_HEAD_VALUE_MAX;
+    return fine;
+}
+
+static sfp_status ranpac_load(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
+{
+    sfp_ranpac *m = (sfp_ranpac *)h;
+    const int64_t two = 2;
+    const sfp_tensor *t = NULL;
+    sfp_status status = sfp__head_get(l, "setup", SFP_DTYPE_I64, 1, &two, m->setup, err);
+    if (status == SFP_OK && m->setup[SFP_RANPAC_WIDTH] != m->width)
+        return sfp__fail(err, SFP_ESHAPE, "%s: '%s' has a projection of width %lld, expected %d", l->file, l->prefix,
+                         (long long)m->setup[SFP_RANPAC_WIDTH], m->width);
+    if (status == SFP_OK)
+        status = sfp__head_find(l, "row", SFP_DTYPE_I64, &t, err);
+    if (status != SFP_OK)
+        return status;
+    if (t->count > (size_t)m->cap)
+        return sfp__fail(err, SFP_EFORMAT, "%s: '%s' has %zu recent samples, expected at most %d", l->file, l->prefix, t->count,
+                         m->cap);
+    m->recent = (int)t->count;
+    const bool folded = h->n > m->recent;
+#define GET(name, type, ndim, rows, columns, data)                                 \
+    if (status == SFP_OK) {                                                        \
+        const int64_t shape[] = {rows, columns};                                   \
+        status = sfp__head_get(l, name, SFP_DTYPE_##type, ndim, shape, data, err); \
+    }
+    RANPAC_TENSORS(GET)
+#undef GET
+    if (status == SFP_OK && !plausible(m))
+        return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counters, classes and samples do not fit together", l->file, l->prefix);
+    if (status == SFP_OK && m->setup[SFP_RANPAC_SEED] != (int64_t)h->opt.seed) {
+        h->opt.seed = (uint64_t)m->setup[SFP_RANPAC_SEED];
+        draw_projection(m);
+    }
+    return status;
+}
+
+const sfp_head_kind sfp__head_ranpac = {
+    .name = "ranpac",
+    .size = sizeof(sfp_ranpac),
+    .init = ranpac_init,
+    .done = ranpac_done,
+    .grow = ranpac_grow,
+    .learn = ranpac_learn,
+    .refresh = ranpac_refresh,
+    .score = ranpac_score,
+    .form = ranpac_form,
+    .save = ranpac_save,
+    .load = ranpac_load,
+};

@@ -1,0 +1,123 @@
+/* Every kind scores by a linear map of the query, or of its random projection:
+ *
+ *     raw_r = bias_r + sum_i weight_ir f_i,   f = q - centre, or relu(q R)
+ *
+ * so one copy of centre, weight and bias serves them all. R never changes and
+ * is not copied: it belongs to the head, which outlives the snapshots. */
+#include "learner/head_scorer.h"
+
+#include "base/mem.h"
+#include "learner/head_kind.h"
+
+#include <math.h>
+#include <string.h>
+
+struct sfp_head_scorer {
+    sfp_head_form form;
+    double *weight, *bias, *centre; /* (width, rows) (rows) (D) */
+    int64_t *label;                 /* (rows) */
+    size_t weight_room, row_room;
+};
+
+void sfp__head_scorer_free(sfp_head_scorer *s)
+{
+    if (!s)
+        return;
+    sfp__free(s->weight);
+    sfp__free(s->bias);
+    sfp__free(s->centre);
+    sfp__free(s->label);
+    sfp__free(s);
+}
+
+static sfp_status reserve(sfp_head_scorer *s, size_t rows, size_t weights, size_t dim, sfp_error *err)
+{
+    if (!s->centre && !(s->centre = sfp__malloc(dim * sizeof *s->centre)))
+        return sfp__fail_nomem(err, dim * sizeof *s->centre);
+    if (weights > s->weight_room) {
+        sfp__free(s->weight);
+        s->weight_room = 0;
+        if (!(s->weight = sfp__malloc(weights * sizeof *s->weight)))
+            return sfp__fail_nomem(err, weights * sizeof *s->weight);
+        s->weight_room = weights;
+    }
+    if (rows > s->row_room) {
+        sfp__free(s->bias);
+        sfp__free(s->label);
+        s->row_room = 0;
+        s->bias = sfp__malloc(rows * sizeof *s->bias);
+        s->label = sfp__malloc(rows * sizeof *s->label);
+        if (!s->bias || !s->label)
+            return sfp__fail_nomem(err, rows * sizeof *s->bias);
+        s->row_room = rows;
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__head_freeze(sfp_head *h, sfp_head_scorer **scorer, sfp_error *err)
+{
+    if (!*scorer && !(*scorer = sfp__calloc(1, sizeof **scorer)))
+        return sfp__fail_nomem(err, sizeof **scorer);
+    sfp_head_scorer *s = *scorer;
+    s->form = (sfp_head_form){.dim = h->opt.dim};
+    sfp_status status = sfp__head_refresh(h, err);
+    if (status || h->rows == 0)
+        return status;
+    s->form.rows = h->rows;
+    h->kind->form(h, &s->form); /* width and R */
+    status = reserve(s, (size_t)h->rows, (size_t)s->form.width * (size_t)h->rows, (size_t)h->opt.dim, err);
+    if (status) {
+        s->form.rows = 0;
+        return status;
+    }
+    s->form.weight = s->weight;
+    s->form.bias = s->bias;
+    s->form.centre = s->centre;
+    memset(s->bias, 0, (size_t)h->rows * sizeof *s->bias);
+    memset(s->centre, 0, (size_t)h->opt.dim * sizeof *s->centre);
+    memcpy(s->label, h->label, (size_t)h->rows * sizeof *s->label);
+    h->kind->form(h, &s->form);
+    return SFP_OK;
+}
+
+size_t sfp__head_scorer_work(const sfp_head_scorer *s)
+{
+    return (size_t)s->form.width + (size_t)s->form.rows;
+}
+
+static void features(const sfp_head_form *f, const float *q, double *out)
+{
+    if (!f->project) {
+        for (int i = 0; i < f->dim; i++)
+            out[i] = (double)q[i] - f->centre[i];
+        return;
+    }
+    memset(out, 0, (size_t)f->width * sizeof *out);
+    for (int i = 0; i < f->dim; i++) {
+        const float *row = f->project + (size_t)i * (size_t)f->width;
+        for (int j = 0; j < f->width; j++)
+            out[j] += (double)q[i] * (double)row[j];
+    }
+    for (int j = 0; j < f->width; j++)
+        out[j] = fmax(out[j], 0);
+}
+
+void sfp__head_scorer_scores(const sfp_head_scorer *s, int n, const float *query, int classes, double *work, float *out)
+{
+    const sfp_head_form *f = &s->form;
+    double *x = work, *raw = work + f->width;
+    for (int i = 0; i < n; i++, query += f->dim, out += classes) {
+        for (int c = 0; c < classes; c++)
+            out[c] = -INFINITY;
+        if (f->rows == 0)
+            continue;
+        features(f, query, x);
+        memcpy(raw, s->bias, (size_t)f->rows * sizeof *raw);
+        for (int k = 0; k < f->width; k++) {
+            const double *w = s->weight + (size_t)k * (size_t)f->rows;
+            for (int r = 0; r < f->rows && x[k] != 0; r++)
+                raw[r] += x[k] * w[r];
+        }
+        sfp__head_log_softmax(f->rows, s->label, raw, classes, out);
+    }
+}

@@ -1,0 +1,195 @@
+/* Streaming linear discriminant analysis (Hayes & Kanan, CVPR-W 2020).
+ *
+ * With t samples seen, x of class y:
+ *     Sigma <- (t Sigma + t/(t+1) d d^T) / (t+1),  d = x - mu_y
+ *     mu_y  <- mu_y + d / (count_y + 1)
+ * kept as the sum S = t Sigma, which the recursion only adds to. The first
+ * sample of a class has no mean to differ from: d = 0 (the authors' code takes
+ * mu = 0 there, which adds x x^T, a direction between classes, not within).
+ *
+ *     Lambda = ((1-e) Sigma + e I)^-1, W_c = Lambda mu_c, b_c = -mu_c . Lambda mu_c / 2
+ * scores W x + b. Here x and mu are taken relative to the mean of all samples:
+ * the scores of all classes change by the same amount, and large features do
+ * not cancel. The log-probabilities are those of Gaussians with this covariance
+ * and equal priors.
+ *
+ * All in double, because e = 1e-4 may lie six and more decades below Sigma's
+ * largest eigenvalue. Costs: D^2 operations a sample to learn; D^3/3 + 2 D^2
+ * classes to solve, put off until scores are asked for; D classes to score.
+ * Memory: two (D, D) of double. */
+#include "base/mem.h"
+#include "learner/cholesky.h"
+#include "learner/head_kind.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct slda {
+    sfp_head base;
+    double *mean;    /* (room, D) */
+    double *scatter; /* (D, D): S, upper triangle */
+    /* derived by refresh, from `solved` samples */
+    int64_t solved;
+    double *factor; /* (D, D) */
+    double *grand;  /* (D) */
+    double *weight; /* (D, rows), in room for (room, D) */
+    double *bias;   /* (room) */
+    double *x;      /* (D): one sample's difference */
+} slda;
+
+static sfp_status slda_init(sfp_head *h, sfp_error *err)
+{
+    slda *m = (slda *)h;
+    size_t d = (size_t)h->opt.dim, square;
+    if (!sfp__mul_size(d, d, &square) || !(m->scatter = sfp__calloc(square, sizeof *m->scatter)) ||
+        !(m->factor = sfp__calloc(square, sizeof *m->factor)) || !(m->grand = sfp__calloc(d, sizeof *m->grand)) ||
+        !(m->x = sfp__calloc(d, sizeof *m->x)))
+        return sfp__fail_nomem(err, d * d * sizeof *m->scatter);
+    return SFP_OK;
+}
+
+static void slda_done(sfp_head *h)
+{
+    slda *m = (slda *)h;
+    sfp__free(m->mean);
+    sfp__free(m->scatter);
+    sfp__free(m->factor);
+    sfp__free(m->grand);
+    sfp__free(m->weight);
+    sfp__free(m->bias);
+    sfp__free(m->x);
+}
+
+static sfp_status slda_grow(sfp_head *h, int room, sfp_error *err)
+{
+    slda *m = (slda *)h;
+    size_t row = (size_t)h->opt.dim * sizeof *m->mean, old = (size_t)h->room, count = (size_t)room;
+    if (!sfp__head_extend(&m->mean, row, old, count) || !sfp__head_extend(&m->weight, row, old, count) ||
+        !sfp__head_extend(&m->bias, sizeof *m->bias, old, count))
+        return sfp__fail_nomem(err, row * count);
+    return SFP_OK;
+}
+
+static void slda_learn(sfp_head *h, const float *q, int row)
+{
+    slda *m = (slda *)h;
+    size_t d = (size_t)h->opt.dim;
+    double *mean = m->mean + (size_t)row * d, t = (double)h->n, share = 1 / (double)(h->count[row] + 1);
+    for (size_t i = 0; i < d; i++) {
+        m->x[i] = (double)q[i] - mean[i];
+        mean[i] += m->x[i] * share;
+    }
+    if (h->count[row] == 0)
+        return;
+    for (size_t i = 0; i < d; i++) {
+        double f = t / (t + 1) * m->x[i], *s = m->scatter + i * d;
+        for (size_t j = i; j < d; j++)
+            s[j] += f * m->x[j];
+    }
+}
+
+/* factor = (1-e) Sigma + e I, factored. Rounding can only make it singular when features are so large that e vanishes beside
+ * them (or e is 0): then the smallest multiple of their mean variance that helps is added. */
+static void factor(slda *m)
+{
+    size_t d = (size_t)m->base.opt.dim;
+    double e = (double)m->base.opt.slda_shrink, f = (1 - e) / (double)m->base.n, trace = 0;
+    for (size_t i = 0; i < d; i++)
+        trace += f * m->scatter[i * d + i];
+    double unit = trace > 0 ? trace / (double)d : 1;
+    double extra = 0;
+    for (int tries = 0; tries<40; tries++, extra = extra> 0 ? extra * 10 : 1e-14 * unit) {
+        for (size_t i = 0; i < d; i++) {
+            for (size_t j = i; j < d; j++)
+                m->factor[i * d + j] = f * m->scatter[i * d + j];
+            m->factor[i * d + i] += e + extra;
+        }
+        if (sfp__cholesky_f64((int)d, m->factor))
+            return;
+    }
+    memset(m->factor, 0,
+           d * d * sizeof *m->factor); /* no covariance at all (a forged state): the identity, so that no NaN is born */
+    for (size_t i = 0; i < d; i++)
+        m->factor[i * d + i] = 1;
+}
+
+static sfp_status slda_refresh(sfp_head *h, sfp_error *err)
+{
+    (void)err;
+    slda *m = (slda *)h;
+    size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
+    if (m->solved == h->n)
+        return SFP_OK;
+    factor(m);
+    memset(m->grand, 0, d * sizeof *m->grand);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = 0; i < d; i++)
+            m->grand[i] += m->mean[r * d + i] * ((double)h->count[r] / (double)h->n);
+    for (size_t i = 0; i < d; i++)
+        for (size_t r = 0; r < rows; r++)
+            m->weight[i * rows + r] = m->mean[r * d + i] - m->grand[i];
+    sfp__cholesky_solve_f64((int)d, m->factor, (int)rows, m->weight);
+    memset(m->bias, 0, rows * sizeof *m->bias);
+    for (size_t i = 0; i < d; i++)
+        for (size_t r = 0; r < rows; r++)
+            m->bias[r] -= 0.5 * m->weight[i * rows + r] * (m->mean[r * d + i] - m->grand[i]);
+    m->solved = h->n;
+    return SFP_OK;
+}
+
+static void slda_score(sfp_head *h, int n, const float *q, double *out)
+{
+    const slda *m = (const slda *)h;
+    size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
+    for (int s = 0; s < n; s++, q += d, out += rows) {
+        memcpy(out, m->bias, rows * sizeof *out);
+        for (size_t i = 0; i < d; i++) {
+            double x = (double)q[i] - m->grand[i];
+            const double *w = m->weight + i * rows;
+            for (size_t r = 0; r < rows; r++)
+                out[r] += x * w[r];
+        }
+    }
+}
+
+static void slda_form(const sfp_head *h, sfp_head_form *f)
+{
+    const slda *m = (const slda *)h;
+    size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
+    f->width = h->opt.dim;
+    if (!f->weight)
+        return;
+    memcpy(f->weight, m->weight, d * rows * sizeof *f->weight);
+    memcpy(f->bias, m->bias, rows * sizeof *f->bias);
+    memcpy(f->centre, m->grand, d * sizeof *f->centre);
+}
+
+static sfp_status slda_save(const sfp_head *h, const sfp_head_saver *s, sfp_error *err)
+{
+    const slda *m = (const slda *)h;
+    const int64_t means[] = {h->rows, h->opt.dim}, square[] = {h->opt.dim, h->opt.dim};
+    sfp_status status = sfp__head_put(s, "means", SFP_DTYPE_F64, 2, means, m->mean, err);
+    return status == SFP_OK ? sfp__head_put(s, "scatter", SFP_DTYPE_F64, 2, square, m->scatter, err) : status;
+}
+
+static sfp_status slda_load(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
+{
+    slda *m = (slda *)h;
+    const int64_t means[] = {h->rows, h->opt.dim}, square[] = {h->opt.dim, h->opt.dim};
+    sfp_status status = sfp__head_get(l, "means", SFP_DTYPE_F64, 2, means, m->mean, err);
+    return status == SFP_OK ? sfp__head_get(l, "scatter", SFP_DTYPE_F64, 2, square, m->scatter, err) : status;
+}
+
+const sfp_head_kind sfp__head_slda = {
+    .name = "slda",
+    .size = sizeof(slda),
+    .init = slda_init,
+    .done = slda_done,
+    .grow = slda_grow,
+    .learn = slda_learn,
+    .refresh = slda_refresh,
+    .score = slda_score,
+    .form = slda_form,
+    .save = slda_save,
+    .load = slda_load,
+};

@@ -1,0 +1,103 @@
+/* The learner (SPEC sections 5-7, 9): one timestamp is one arriving batch:
+ * score, select, K training steps with rehearsal, buffer update.
+ *
+ *     learner = create(vit, pool, options)
+ *     for each batch:  offer(learner, batch, report)
+ *     at a boundary:   next_task(learner, classes)
+ *
+ * One thread offers; predictors (predictor.h) may run on other threads at the
+ * same time. After warm-up a timestamp allocates nothing (but for new classes,
+ * and for pictures kept compressed). */
+#ifndef SFP_LEARNER_LEARNER_H
+#define SFP_LEARNER_LEARNER_H
+
+#include "buffer/buffer.h"
+#include "fingerprint/fingerprint.h"
+#include "io/image.h"
+#include "learner/head.h"
+#include "select/select.h"
+
+typedef enum sfp_head_mode { SFP_HEAD_LINEAR, SFP_HEAD_MIX } sfp_head_mode;
+typedef enum sfp_head_feed { SFP_FEED_CORESET, SFP_FEED_BATCH } sfp_head_feed;
+typedef enum sfp_drift { SFP_DRIFT_OFF, SFP_DRIFT_NEW_CLASS, SFP_DRIFT_PH } sfp_drift;
+
+typedef struct sfp_learner_options {
+    sfp_fp_options fp; /* tasks 0: a free stream */
+    sfp_adam adam;
+    const char *select; /* name of the selector */
+    sfp_select_options coreset;
+    sfp_buffer_options buffer; /* method, slots, rules, budget; sizes are filled in */
+    bool keep_compressed;      /* slots keep the original bytes where these are smaller than the pixels */
+    sfp_resize resize;         /* how kept original bytes become pixels again */
+    int batch;                 /* most samples a timestamp */
+    int steps;                 /* K */
+    int replay;                /* r */
+    sfp_head_mode head;
+    sfp_head_feed feed;
+    sfp_drift drift; /* free streams: what opens new components */
+    bool weighted;   /* the selector's weights enter the loss */
+    float mean[3], std[3];
+    uint64_t seed;
+} sfp_learner_options;
+
+sfp_learner_options sfp__learner_options_defaults(const sfp_vit *vit);
+
+/* What a timestamp did; arrays are the learner's own and hold until the next call. */
+typedef struct sfp_timestamp {
+    uint64_t t;
+    int task, offered, coreset_count, steps;
+    const float *similarity; /* (offered) as selection saw it; NULL when nothing asked for it */
+    const int *coreset;      /* (coreset_count) indices into the batch */
+    const int *replay_count; /* (steps) */
+    const int *replay;       /* (steps, options.replay) slots */
+    const double *loss;      /* (steps) */
+    sfp_buffer_change buffer;
+    bool grew; /* new components opened */
+    struct {
+        double query, select, attune, forward, backward, update, buffer, head, total;
+    } seconds;
+} sfp_timestamp;
+
+/* `threads` and `vit` must outlive the learner. */
+sfp_status sfp__learner_create(sfp_vit *vit, sfp_pool *threads, const sfp_learner_options *opt, sfp_learner **out, sfp_error *err);
+void sfp__learner_free(sfp_learner *l);
+const sfp_learner_options *sfp__learner_options(const sfp_learner *l);
+
+/* One timestamp. On failure before the first step nothing has changed. */
+sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp *report, sfp_error *err);
+
+/* Known tasks: the classes (n labels) that compete in a loss without rehearsal; at the start, and with each next task. */
+sfp_status sfp__learner_set_classes(sfp_learner *l, int n, const int32_t *labels, sfp_error *err);
+sfp_status sfp__learner_next_task(sfp_learner *l, sfp_error *err);
+
+/* Names for the state file; copied. NULL entries are allowed. */
+sfp_status sfp__learner_name_class(sfp_learner *l, int label, const char *name, sfp_error *err);
+const char *sfp__learner_class_name(const sfp_learner *l, int label); /* NULL: none */
+int sfp__learner_classes(const sfp_learner *l);                       /* rows of the classifier */
+bool sfp__learner_seen(const sfp_learner *l, int label);              /* was it ever offered */
+
+/* The rehearsal buffer, to look into; NULL without one. */
+sfp_buffer *sfp__learner_buffer(sfp_learner *l);
+
+/* Counters since the beginning, kept by checkpoints. */
+typedef struct sfp_learner_counts {
+    uint64_t timestamps, offered, scored, trained, replayed;
+} sfp_learner_counts;
+sfp_learner_counts sfp__learner_counts(const sfp_learner *l);
+
+/* ------------------------------------------------------------- state, checkpoint */
+
+/* Learnable state, names as in the golden files. Loading needs the same sizes and the settings the values were learned with; the
+ * message names what differs. On a free stream the file may have more classes. Adam begins anew; buffer, heads, counters and
+ * generators stay. A load or resume that fails changes nothing, with one exception: when there is no memory for what predictors
+ * see (SFP_ENOMEM), they go on with what they had. */
+sfp_status sfp__learner_save_state(sfp_learner *l, const char *path, sfp_error *err);
+sfp_status sfp__learner_load_state(sfp_learner *l, const char *path, sfp_error *err);
+
+/* Everything needed to go on, atomically; the previous one stays beside it as PATH.old. `position` is the caller's own text
+ * (stream position, configuration) and comes back from resume, newly allocated (sfp__free). */
+sfp_status sfp__learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err);
+/* SFP_ENOTFOUND: there is none. A damaged one is passed over for PATH.old; *used_old tells. */
+sfp_status sfp__learner_resume(sfp_learner *l, const char *path, char **position, bool *used_old, sfp_error *err);
+
+#endif

@@ -1,0 +1,85 @@
+/* What the files of `learner` share about a learner. */
+#ifndef SFP_LEARNER_LEARNER_INTERNAL_H
+#define SFP_LEARNER_LEARNER_INTERNAL_H
+
+#include "learner/drift.h"
+#include "learner/learner.h"
+#include "learner/snapshot.h"
+#include "learner/trainer.h"
+
+enum { SFP_LEARNER_MAX_CLASSES = 1 << 20 };
+
+/* Tells whether a file is still the one that was looked at. All 0: none. */
+typedef struct sfp_file_stamp {
+    uint64_t device, inode, size;
+    int64_t seconds, nanoseconds; /* of its last change */
+} sfp_file_stamp;
+
+/* One sample of a step: of the coreset or of the buffer. */
+typedef struct sfp__item {
+    int index; /* into the batch, or a slot */
+    bool replay;
+} sfp__item;
+
+struct sfp_learner {
+    sfp_learner_options opt;
+    sfp_vit *vit;
+    sfp_pool *threads;
+    sfp_trainer *trainer;
+    sfp_fp *fp;
+    const sfp_selector *selector;
+    sfp_buffer *buffer; /* NULL: none */
+    sfp_head *heads[SFP_HEAD_EXPERTS]; /* mix: [1] slda, [2] ranpac; [0] is the trainer's own and stays NULL */
+    sfp_mix mix;
+    sfp_rng select_rng, replay_rng, buffer_rng;
+    sfp_drift_detector detector;
+    sfp_learner_counts counts;
+    sfp_snapshots snapshots;
+    sfp_file_stamp checkpoint; /* the last one that was written or read: known to be whole */
+    /* classes */
+    int class_room;
+    char **names;     /* (class_room) */
+    uint8_t *seen;    /* (class_room) */
+    uint8_t *allowed; /* (class_room) compete in a masked loss */
+    /* sizes */
+    int D, S;
+    size_t rgb_bytes, pixels; /* bytes of a picture, floats of an input */
+    int most;                 /* samples a step */
+    /* workspace of a timestamp; b = options.batch, n = max(b, most) */
+    float *x;             /* (b, 3, S, S) the batch, normalised */
+    float *rx;            /* (replay, 3, S, S) replayed pictures, normalised */
+    const float **xs;     /* (n) */
+    float *mean_embed;    /* (b, D) */
+    float *fingerprint;   /* (D) */
+    float *score;         /* (b) as selection saw it */
+    float *score_after;   /* (b) */
+    float *query;         /* (b, D) */
+    bool *has_query;      /* (b) */
+    int32_t *label;       /* (b) */
+    uint64_t *id;         /* (b) */
+    const uint8_t **image; /* (b) */
+    size_t *image_size;   /* (b) */
+    int *select_work, *coreset; /* (4b) (b) */
+    float *select_weight; /* (b) */
+    sfp__item *items;     /* (n) in the order of the step: unknown queries first */
+    int32_t *step_label;  /* (n) */
+    float *step_weight;   /* (n) */
+    bool *step_masked;    /* (n) */
+    float *step_query;    /* (n, D) */
+    int *replay, *replay_count; /* (steps, replay) (steps) */
+    double *loss;         /* (steps) */
+    float *expert[SFP_HEAD_EXPERTS]; /* (b, class_room) log-probabilities, mix only */
+};
+
+/* Arrays by class for so many; changes nothing else. */
+sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err);
+/* ... and as many rows of the classifier; new ones start at random. On failure there are as many as before. */
+sfp_status sfp__learner_add_classes(sfp_learner *l, int classes, sfp_error *err);
+
+/* New heads of the mix; on failure those made so far are the caller's to free. */
+sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_EXPERTS], sfp_error *err);
+
+/* Makes the present state what predictors see. */
+sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err);
+
+#endif

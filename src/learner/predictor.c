@@ -1,0 +1,306 @@
+#include "learner/predictor.h"
+
+#include "base/mem.h"
+#include "compute/gemm.h"
+#include "learner/learner_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+struct sfp_predictor {
+    sfp_learner *learner;
+    sfp_pool *threads;
+    bool own_pool;
+    int max, D, pool, length;
+    size_t pixels;
+    sfp_vit_plan *plan;
+    float *x;            /* (max, 3, S, S) */
+    const float **xs;    /* (max) */
+    const uint8_t **rgb; /* (max) in the order of the pass */
+    int *order;          /* (max): unknown queries first */
+    float *query, *feature; /* (max, D) */
+    float *alpha, *norm, *square; /* (max, pool) x2, (max, D) */
+    float *token;                 /* query_one: (max, D) */
+    float *prefix[SFP_FP_MAX_LAYERS]; /* (max, Lp*D) */
+    int class_room;
+    float *logits, *expert[SFP_HEAD_EXPERTS]; /* (max, class_room) */
+    double *work;
+    size_t work_room;
+    const sfp_snapshot *snapshot; /* of the run under way */
+};
+
+sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err)
+{
+    pthread_mutex_lock(&l->snapshots.lock);
+    bool looked_at = l->snapshots.predictors > 0;
+    pthread_mutex_unlock(&l->snapshots.lock);
+    if (!looked_at)
+        return SFP_OK;
+    sfp_status s = sfp__fp_prepare(l->fp, err);
+    if (s)
+        return s;
+    const sfp_snapshot_source from = {.t = l->counts.timestamps,
+                                      .view = sfp__fp_view(l->fp),
+                                      .last_w = sfp__fp_last_w(l->fp),
+                                      .last_b = sfp__fp_last_b(l->fp),
+                                      .seen = l->seen,
+                                      .mix = l->opt.head == SFP_HEAD_MIX ? &l->mix : NULL,
+                                      .heads = l->heads};
+    return sfp__snapshots_publish(&l->snapshots, &from, err);
+}
+
+static void *room(size_t count, size_t size, bool *ok)
+{
+    void *p = sfp__calloc(count, size);
+    *ok = *ok && p;
+    return p;
+}
+
+sfp_status sfp__predictor_create(sfp_learner *l, sfp_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err)
+{
+    if (max_batch < 1 || max_batch > 100000)
+        return sfp__fail(err, SFP_EINVAL, "batches of %d pictures, expected 1 to 100000", max_batch);
+    sfp_predictor *p = sfp__calloc(1, sizeof *p);
+    if (!p)
+        return sfp__fail_nomem(err, sizeof *p);
+    const sfp_fp_options *o = sfp__fp_options(l->fp);
+    size_t n = (size_t)max_batch, D = (size_t)l->D, pool = (size_t)o->pool;
+    p->threads = threads;
+    p->max = max_batch;
+    p->D = l->D;
+    p->pool = o->pool;
+    p->length = o->length;
+    p->pixels = l->pixels;
+    bool ok = true;
+    p->x = room(n * l->pixels, sizeof(float), &ok);
+    p->xs = room(n, sizeof *p->xs, &ok);
+    p->rgb = room(n, sizeof *p->rgb, &ok);
+    p->order = room(n, sizeof *p->order, &ok);
+    p->query = room(n * D, sizeof(float), &ok);
+    p->feature = room(n * D, sizeof(float), &ok);
+    p->alpha = room(n * pool, sizeof(float), &ok);
+    p->norm = room(n * pool, sizeof(float), &ok);
+    p->square = room(n * D, sizeof(float), &ok);
+    p->token = room(n * D, sizeof(float), &ok);
+    for (int i = 0; i < o->last_layer - o->first_layer + 1; i++)
+        p->prefix[i] = room(n * (size_t)o->length * D, sizeof(float), &ok);
+    sfp_status s = ok ? SFP_OK : sfp__fail_nomem(err, n * l->pixels * sizeof(float));
+    const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = o->length / 2, .queries = !o->query_one};
+    if (!s)
+        s = sfp__vit_plan_create(l->vit, threads, &plan, &p->plan, err);
+    if (s) {
+        sfp__predictor_free(p);
+        return s;
+    }
+    p->learner = l;
+    pthread_mutex_lock(&l->snapshots.lock);
+    bool first = l->snapshots.predictors++ == 0;
+    pthread_mutex_unlock(&l->snapshots.lock);
+    if (first && (s = sfp__learner_publish(l, err))) {
+        sfp__predictor_free(p);
+        return s;
+    }
+    *out = p;
+    return SFP_OK;
+}
+
+void sfp__predictor_free(sfp_predictor *p)
+{
+    if (!p)
+        return;
+    if (p->learner) {
+        pthread_mutex_lock(&p->learner->snapshots.lock);
+        p->learner->snapshots.predictors--;
+        pthread_mutex_unlock(&p->learner->snapshots.lock);
+    }
+    sfp__vit_plan_free(p->plan);
+    void *all[] = {p->x, (void *)p->xs, (void *)p->rgb, p->order, p->query, p->feature, p->alpha, p->norm, p->square, p->token, p->logits, p->work};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        sfp__free(all[i]);
+    for (int i = 0; i < SFP_FP_MAX_LAYERS; i++)
+        sfp__free(p->prefix[i]);
+    for (int i = 0; i < SFP_HEAD_EXPERTS; i++)
+        sfp__free(p->expert[i]);
+    if (p->own_pool)
+        sfp__pool_free(p->threads);
+    sfp__free(p);
+}
+
+void sfp__predictor_own_pool(sfp_predictor *p)
+{
+    p->own_pool = true;
+}
+
+/* ---------------------------------------------------------------------- passes */
+
+static void compose_one(sfp_predictor *p, int layer, int first, int n, const float *query)
+{
+    size_t at = (size_t)first, pool = (size_t)p->pool, D = (size_t)p->D;
+    sfp__fp_compose(&p->snapshot->view, layer, n, query, p->pool, p->alpha + at * pool, p->norm + at * pool, p->square + at * D,
+                    p->prefix[layer] + at * (size_t)p->length * D);
+}
+
+static void compose(void *ctx, int first, int n, const float *query)
+{
+    sfp_predictor *p = ctx;
+    for (int l = 0; l < p->snapshot->view.layers; l++)
+        compose_one(p, l, first, n, query);
+}
+
+static void compose_layer(void *ctx, int layer, int first, int n, const float *token)
+{
+    sfp_predictor *p = ctx;
+    compose_one(p, layer - p->snapshot->view.layer[0], first, n, token);
+}
+
+static void normalise_piece(void *ctx, int i, int worker)
+{
+    const sfp_predictor *p = ctx;
+    (void)worker;
+    sfp__vit_normalise(p->rgb[i], p->learner->S, p->learner->opt.mean, p->learner->opt.std, p->x + (size_t)i * p->pixels);
+}
+
+static sfp_status class_room(sfp_predictor *p, sfp_error *err)
+{
+    const sfp_snapshot *s = p->snapshot;
+    size_t work = 0;
+    for (int e = 1; s->mixed && e < SFP_HEAD_EXPERTS; e++) {
+        size_t need = sfp__head_scorer_work(s->heads[e]);
+        work = need > work ? need : work;
+    }
+    bool ok = true;
+    if (s->classes > p->class_room) {
+        size_t n = (size_t)p->max * (size_t)s->classes;
+        sfp__free(p->logits);
+        p->logits = room(n, sizeof(float), &ok);
+        for (int e = 0; e < SFP_HEAD_EXPERTS; e++) {
+            sfp__free(p->expert[e]);
+            p->expert[e] = room(n, sizeof(float), &ok);
+        }
+        p->class_room = ok ? s->classes : 0;
+    }
+    if (work > p->work_room) {
+        sfp__free(p->work);
+        p->work = room(work, sizeof *p->work, &ok);
+        p->work_room = ok ? work : 0;
+    }
+    return ok ? SFP_OK : sfp__fail_nomem(err, (size_t)p->max * (size_t)s->classes * sizeof(float));
+}
+
+/* Log-probabilities of row i of the pass over the classes seen; returns the best class. */
+static int32_t answer_row(sfp_predictor *p, int i, float *out)
+{
+    const sfp_snapshot *s = p->snapshot;
+    int C = s->classes;
+    const float *z = p->logits + (size_t)i * (size_t)C;
+    float max = -INFINITY;
+    double sum = 0;
+    int32_t best = -1;
+    for (int c = 0; c < C; c++)
+        if (s->seen[c])
+            max = fmaxf(max, z[c]);
+    for (int c = 0; c < C; c++)
+        sum += s->seen[c] ? exp((double)z[c] - (double)max) : 0;
+    for (int c = 0; c < C; c++)
+        out[c] = s->seen[c] ? (float)((double)z[c] - (double)max - log(sum)) : -INFINITY;
+    if (s->mixed) {
+        const float *experts[SFP_HEAD_EXPERTS] = {out};
+        for (int e = 1; e < SFP_HEAD_EXPERTS; e++) {
+            float *row = p->expert[e] + (size_t)i * (size_t)C;
+            sfp__head_scorer_scores(s->heads[e], 1, p->query + (size_t)i * (size_t)p->D, C, p->work, row);
+            experts[e] = row;
+        }
+        float *mixed = p->expert[0] + (size_t)i * (size_t)C;
+        sfp__mix_combine(&s->mix, 1, C, experts, mixed);
+        memcpy(out, mixed, (size_t)C * sizeof *out);
+    }
+    for (int c = 0; c < C; c++)
+        if (s->seen[c] && (best < 0 || out[c] > out[best]))
+            best = c;
+    return best;
+}
+
+/* At most max pictures. */
+static sfp_status run_part(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
+                           float *logp, int ld, sfp_error *err)
+{
+    const sfp_snapshot *s = p->snapshot;
+    bool one = p->learner->opt.fp.query_one;
+    int D = p->D, C = s->classes, unknown = 0, at = 0;
+    for (int want = 0; want < 2; want++) {
+        for (int i = 0; i < n; i++)
+            if ((has_query && has_query[i]) == (want == 1))
+                p->order[at++] = i;
+        unknown = want == 0 ? at : unknown;
+    }
+    for (int i = 0; i < n; i++) {
+        p->rgb[i] = rgb[p->order[i]];
+        p->xs[i] = p->x + (size_t)i * p->pixels;
+        if (i >= unknown)
+            memcpy(p->query + (size_t)i * (size_t)D, query + (size_t)p->order[i] * (size_t)D, (size_t)D * sizeof *query);
+    }
+    sfp__pool_run(p->threads, n, normalise_piece, p);
+    int half = p->length / 2;
+    sfp_vit_pass pass = {.b = n, .xs = p->xs, .feature = p->feature, .compose_ctx = p, .prefix_stride = (size_t)p->length * (size_t)D};
+    if (one) {
+        pass.compose_layer = compose_layer;
+    } else {
+        pass.query = p->query;
+        pass.queries = unknown;
+        pass.compose = compose;
+    }
+    for (int l = 0; l < s->view.layers; l++) {
+        int layer = s->view.layer[l];
+        pass.prefix_rows[layer] = half;
+        pass.prefix_k[layer] = p->prefix[l];
+        pass.prefix_v[layer] = p->prefix[l] + (size_t)half * (size_t)D;
+    }
+    sfp_status status = sfp__vit_run(p->plan, &pass, err);
+    if (status)
+        return status;
+    for (int i = 0; C > 0 && i < n; i++)
+        memcpy(p->logits + (size_t)i * (size_t)C, s->last_b, (size_t)C * sizeof(float));
+    int token = sfp__gemm_enter();
+    if (C > 0) /* a free stream has no class before its first batch */
+        sfp__gemm_plain(false, true, n, C, D, p->feature, D, s->last_w, D, 1, p->logits, C);
+    for (int i = 0; i < n; i++) {
+        int to = p->order[i];
+        float *row = logp ? logp + (size_t)to * (size_t)ld : p->logits + (size_t)i * (size_t)C; /* in place */
+        label[to] = answer_row(p, i, row);
+        if (query && has_query && !has_query[to] && !one) {
+            memcpy(query + (size_t)to * (size_t)D, p->query + (size_t)i * (size_t)D, (size_t)D * sizeof *query);
+            has_query[to] = true;
+        }
+    }
+    sfp__gemm_leave(token);
+    return SFP_OK;
+}
+
+sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
+                                    float *logp, int ld, sfp_prediction *answer, sfp_error *err)
+{
+    sfp_snapshot *held = sfp__snapshots_hold(&p->learner->snapshots);
+    if (!held)
+        return sfp__fail(err, SFP_ENOTFOUND, "there is nothing to predict with yet");
+    p->snapshot = held;
+    if (answer)
+        *answer = (sfp_prediction){.t = held->t, .classes = held->classes};
+    sfp_status s = class_room(p, err);
+    if (!s && logp && ld < held->classes)
+        s = sfp__fail(err, SFP_ELIMIT, "room for %d classes a row, there are %d", ld, held->classes);
+    for (int i = 0; !s && i < n; i += p->max) {
+        int part = n - i < p->max ? n - i : p->max;
+        size_t at = (size_t)i * (size_t)p->D;
+        s = run_part(p, part, rgb + i, query ? query + at : NULL, has_query ? has_query + i : NULL, label + i,
+                     logp ? logp + (size_t)i * (size_t)ld : NULL, ld, err);
+    }
+    p->snapshot = NULL;
+    sfp__snapshots_release(&p->learner->snapshots, held);
+    return s;
+}
+
+sfp_status sfp__predictor_run(sfp_predictor *p, int n, const uint8_t *const *rgb, int32_t *label, float *logp, int ld,
+                              sfp_prediction *answer, sfp_error *err)
+{
+    return sfp__predictor_run_known(p, n, rgb, NULL, NULL, label, logp, ld, answer, err);
+}

@@ -1,0 +1,31 @@
+/* Prediction, from any thread, while the learner learns: a predictor belongs
+ * to one thread at a time, each answer comes from one consistent snapshot. */
+#ifndef SFP_LEARNER_PREDICTOR_H
+#define SFP_LEARNER_PREDICTOR_H
+
+#include "learner/learner.h"
+
+/* `threads` is the predictor's own pool (another one than the learner's when both run at once). max_batch: most pictures at a
+ * time inside; larger requests are cut. The learner must outlive it. Creating and freeing must not overlap with a call on the
+ * learner. */
+sfp_status sfp__predictor_create(sfp_learner *l, sfp_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err);
+void sfp__predictor_free(sfp_predictor *p);
+/* The pool goes with the predictor. */
+void sfp__predictor_own_pool(sfp_predictor *p);
+
+typedef struct sfp_prediction {
+    uint64_t t;      /* timestamps the snapshot had learned */
+    int classes;     /* its classes: columns of logp */
+} sfp_prediction;
+
+/* n pictures (S, S, 3). label (n): the best class seen, -1 when none was. logp (n, classes) when not NULL: log-probabilities
+ * over the classes seen (-INFINITY for others), row stride `ld` >= classes of the snapshot, else SFP_ELIMIT and
+ * answer->classes tells how many. */
+sfp_status sfp__predictor_run(sfp_predictor *p, int n, const uint8_t *const *rgb, int32_t *label, float *logp, int ld,
+                              sfp_prediction *answer, sfp_error *err);
+
+/* The same with queries known (test sets keep them): query (n, D) is filled where has_query is false and used where true. */
+sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
+                                    float *logp, int ld, sfp_prediction *answer, sfp_error *err);
+
+#endif

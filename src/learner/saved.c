@@ -1,0 +1,327 @@
+#include "learner/saved.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+/* ------------------------------------------------------------------ writing */
+
+void sfp__saved_put(sfp_saved_meta *m, const char *key, const char *value)
+{
+    if (m->failed)
+        return;
+    if (m->count == m->room) {
+        size_t room = m->room ? 2 * m->room : 32;
+        sfp_meta *list = sfp__realloc(m->list, m->count * sizeof *list, room * sizeof *list);
+        if (!list) {
+            m->failed = true;
+            return;
+        }
+        m->list = list;
+        m->room = room;
+    }
+    char *k = sfp__strdup(key), *v = sfp__strdup(value);
+    if (!k || !v) {
+        sfp__free(k);
+        sfp__free(v);
+        m->failed = true;
+        return;
+    }
+    m->list[m->count++] = (sfp_meta){k, v};
+}
+
+void sfp__saved_put_int(sfp_saved_meta *m, const char *key, long long value)
+{
+    char text[24];
+    (void)snprintf(text, sizeof text, "%lld", value);
+    sfp__saved_put(m, key, text);
+}
+
+void sfp__saved_done(sfp_saved_meta *m)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        sfp__free((void *)(uintptr_t)m->list[i].key);
+        sfp__free((void *)(uintptr_t)m->list[i].value);
+    }
+    sfp__free(m->list);
+    *m = (sfp_saved_meta){0};
+}
+
+/* Names come from folders of any encoding; a file's metadata is UTF-8. */
+static void put_name(sfp_text *t, const char *name)
+{
+    char shown[SFP_NAME_MAX];
+    if (name)
+        sfp__text_json(t, sfp__utf8_valid(name) ? name : sfp__printable(name, shown, sizeof shown));
+    else
+        sfp__text_put(t, "null");
+}
+
+void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l)
+{
+    sfp_text names = {0};
+    int count = l->class_room, classes = sfp__learner_classes(l);
+    while (count > classes && !l->names[count - 1])
+        count--;
+    sfp__text_put(&names, "[");
+    for (int i = 0; i < count; i++) {
+        sfp__text_put(&names, i ? "," : "");
+        put_name(&names, l->names[i]);
+    }
+    sfp__text_put(&names, "]");
+    sfp__saved_put_int(m, "task", sfp__fp_task(l->fp));
+    sfp__saved_put_int(m, "start", sfp__fp_start(l->fp));
+    sfp__saved_put_int(m, "open", sfp__fp_open(l->fp));
+    sfp__saved_put_int(m, "timestamps", (long long)l->counts.timestamps);
+    if (names.failed)
+        m->failed = true;
+    else
+        sfp__saved_put(m, "class_names", names.s);
+    sfp__text_done(&names);
+}
+
+/* ----------------------------------------------------------------- settings */
+
+/* Tells backbones of the same sizes apart: the small tensors that every training moves. */
+static unsigned long backbone_sum(const sfp_vit *vit)
+{
+    const sfp_vit_config *c = sfp__vit_config(vit);
+    const sfp_vit_weights *w = sfp__vit_weights(vit);
+    size_t D = (size_t)c->dim * sizeof(float), tokens = (size_t)sfp__vit_tokens(vit);
+    unsigned long sum = crc32_z(0, NULL, 0);
+    const struct {
+        const float *data;
+        size_t bytes;
+    } list[] = {{w->cls, D}, {w->pos, tokens * D}, {w->norm_w, D}, {w->norm_b, D}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i].data)
+            sum = crc32_z(sum, (const unsigned char *)list[i].data, list[i].bytes);
+    for (int b = 0; b < c->depth; b++) {
+        const float *all[] = {w->blocks[b].norm1_w, w->blocks[b].norm2_w, w->blocks[b].proj_b, w->blocks[b].fc2_b, w->blocks[b].qkv_w};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            if (all[i])
+                sum = crc32_z(sum, (const unsigned char *)all[i], D); /* of qkv the first row */
+    }
+    return sum;
+}
+
+static const char *on_off(bool on)
+{
+    return on ? "on" : "off";
+}
+
+int sfp__saved_settings(const sfp_learner *l, sfp_setting *out)
+{
+    const sfp_learner_options *o = &l->opt;
+    const sfp_vit_config *c = sfp__vit_config(l->vit);
+    static const char *const drifts[] = {"off", "new-class", "ph"};
+    bool free_stream = o->fp.tasks == 0;
+    int n = 0;
+#define PUT_IF(condition, k, n_, ...)                                          \
+    if (condition) {                                                           \
+        out[n].kind = SFP_SETTING_##k;                                         \
+        out[n].name = n_;                                                      \
+        (void)snprintf(out[n].value, sizeof out[n].value, __VA_ARGS__);        \
+        n++;                                                                   \
+    }
+#define PUT(k, n_, ...) PUT_IF(true, k, n_, __VA_ARGS__)
+    PUT_IF(!free_stream, STATE, "tasks", "%d", o->fp.tasks)
+    PUT_IF(free_stream, STATE, "tasks", "free")
+    PUT(STATE, "pool", "%d", o->fp.pool)
+    PUT(STATE, "prompt-length", "%d", o->fp.length)
+    PUT(STATE, "prompt-layers", "%d-%d", o->fp.first_layer, o->fp.last_layer)
+    PUT(STATE, "attune", "%s", on_off(o->fp.attune))
+    PUT_IF(o->fp.attune, STATE, "attune-residual", "%s", on_off(o->fp.attune_residual))
+    PUT_IF(o->fp.attune, STATE, "attune-topk", "%d", o->fp.attune_topk)
+    PUT(STATE, "prefix", "%s", o->fp.prefix == SFP_PREFIX_RAW ? "raw" : "projected")
+    PUT(STATE, "query", "%s", o->fp.query_one ? "one" : "two")
+
+    PUT(RUN, "img-size", "%d", c->img_size)
+    PUT(RUN, "patch-size", "%d", c->patch_size)
+    PUT(RUN, "width", "%d", c->dim)
+    PUT(RUN, "depth", "%d", c->depth)
+    PUT(RUN, "heads", "%d", c->heads)
+    PUT(RUN, "hidden", "%d", c->hidden)
+    PUT(RUN, "backbone", "%08lx", backbone_sum(l->vit))
+    PUT(RUN, "seed", "%llu", (unsigned long long)o->seed)
+    PUT(RUN, "batch", "%d", o->batch)
+    PUT(RUN, "steps", "%d", o->steps)
+    PUT(RUN, "replay", "%d", o->replay)
+    PUT(RUN, "select", "%s", o->select)
+    PUT(RUN, "sigma", "%.17g", o->coreset.sigma)
+    PUT(RUN, "coreset", "%s", o->coreset.mode == SFP_CORESET_PAPER ? "paper" : "exact")
+    PUT(RUN, "weighted", "%s", on_off(o->weighted))
+    PUT(RUN, "buffer", "%s", o->buffer.method)
+    PUT_IF(l->buffer, RUN, "buffer-size", "%d", o->buffer.slots)
+    PUT_IF(l->buffer, RUN, "drop-rule", "%s", o->buffer.drop == SFP_DROP_EQ8 ? "eq8" : "alg2")
+    PUT_IF(l->buffer, RUN, "nu", "%s", o->buffer.nu == SFP_NU_RESERVOIR ? "reservoir" : "at-least-one")
+    PUT_IF(l->buffer, RUN, "keep-compressed", "%s", on_off(o->keep_compressed))
+    PUT(RUN, "resize", "%s", o->resize == SFP_RESIZE_CROP ? "crop" : "squash")
+    PUT(RUN, "mean", "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2])
+    PUT(RUN, "std", "%.9g,%.9g,%.9g", (double)o->std[0], (double)o->std[1], (double)o->std[2])
+    PUT(RUN, "lr", "%.9g", (double)o->adam.lr)
+    PUT(RUN, "adam", "%.9g,%.9g,%.9g", (double)o->adam.beta1, (double)o->adam.beta2, (double)o->adam.eps)
+    PUT(RUN, "ortho-mu", "%.9g", (double)o->fp.ortho_mu)
+    PUT(RUN, "classes", "%d", o->fp.classes)
+    PUT_IF(free_stream, RUN, "span", "%d", o->fp.span)
+    PUT_IF(free_stream, RUN, "drift", "%s", drifts[o->drift])
+    PUT(RUN, "head", "%s", o->head == SFP_HEAD_MIX ? "mix" : "linear")
+    PUT_IF(o->head == SFP_HEAD_MIX, RUN, "head-feed", "%s", o->feed == SFP_FEED_BATCH ? "batch" : "coreset")
+#undef PUT
+#undef PUT_IF
+    return n;
+}
+
+/* A checkpoint's settings stand apart from what it holds; a state's are plain, for people who look into the file. */
+static void setting_key(const sfp_setting *s, bool run, char *key, size_t size)
+{
+    (void)snprintf(key, size, "%s%s", run ? "setting." : "", s->name);
+}
+
+void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run)
+{
+    sfp_setting list[SFP_SETTINGS_MAX];
+    int n = sfp__saved_settings(l, list);
+    for (int i = 0; i < n; i++) {
+        char key[64];
+        setting_key(&list[i], run, key, sizeof key);
+        if (run || list[i].kind == SFP_SETTING_STATE)
+            sfp__saved_put(m, key, list[i].value);
+    }
+}
+
+sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors *st, bool run, sfp_error *err)
+{
+    sfp_setting list[SFP_SETTINGS_MAX];
+    int n = sfp__saved_settings(l, list);
+    for (int i = 0; i < n; i++) {
+        char key[64], shown[SFP_NAME_MAX];
+        setting_key(&list[i], run, key, sizeof key);
+        if (!run && list[i].kind != SFP_SETTING_STATE)
+            continue;
+        const char *found = sfp__safetensors_meta(st, key);
+        if (!found && run)
+            return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", sfp__safetensors_path(st), key);
+        if (found && strcmp(found, list[i].value) != 0)
+            return sfp__fail(err, SFP_EINVAL, "%s: was made with %s %s, now it is %s", sfp__safetensors_path(st), list[i].name,
+                             sfp__printable(found, shown, sizeof shown), list[i].value);
+    }
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------ reading */
+
+sfp_status sfp__saved_check_format(const sfp_safetensors *st, const char *format, int version, bool wanted, sfp_error *err)
+{
+    const char *path = sfp__safetensors_path(st), *found = sfp__safetensors_meta(st, "format");
+    char shown[SFP_NAME_MAX];
+    long long v = 0;
+    if (!found && !wanted)
+        return SFP_OK;
+    if (!found || strcmp(found, format) != 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: format is '%s', expected '%s'", path,
+                         sfp__printable(found ? found : "", shown, sizeof shown), format);
+    sfp_status s = sfp__saved_int(st, "version", 1, 1000000, &v, err);
+    if (!s && v != version)
+        s = sfp__fail(err, SFP_EUNSUPPORTED, "%s: is version %lld of %s, this program knows version %d", path, v, format, version);
+    return s;
+}
+
+sfp_status sfp__saved_int(const sfp_safetensors *st, const char *key, long long min, long long max, long long *out, sfp_error *err)
+{
+    const char *text = sfp__safetensors_meta(st, key), *path = sfp__safetensors_path(st);
+    char shown[SFP_NAME_MAX], *end = NULL;
+    if (!text)
+        return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", path, key);
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (end == text || *end || errno || v < min || v > max)
+        return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is '%s', expected a number from %lld to %lld", path, key,
+                         sfp__printable(text, shown, sizeof shown), min, max);
+    *out = v;
+    return SFP_OK;
+}
+
+sfp_status sfp__saved_names_read(const sfp_safetensors *st, int most, sfp_saved_names *out, sfp_error *err)
+{
+    const char *text = sfp__safetensors_meta(st, "class_names"), *path = sfp__safetensors_path(st);
+    *out = (sfp_saved_names){0};
+    if (!text)
+        return SFP_OK;
+    sfp_status s = SFP_OK;
+    json_error_t where;
+    json_t *list = json_loads(text, 0, &where);
+    size_t n = json_array_size(list);
+    if (!json_is_array(list))
+        s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' is no JSON list", path);
+    else if (n > (size_t)most)
+        s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' has %zu names, expected at most %d", path, n, most);
+    else if (n > 0 && !(out->name = sfp__calloc(n, sizeof *out->name)))
+        s = sfp__fail_nomem(err, n * sizeof *out->name);
+    for (size_t i = 0; !s && i < n; i++) {
+        const json_t *v = json_array_get(list, i);
+        if (!json_is_string(v) && !json_is_null(v))
+            s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names': class %zu is neither a string nor null", path, i);
+        else if (json_is_string(v) && !(out->name[i] = sfp__strdup(json_string_value(v))))
+            s = sfp__fail_nomem(err, json_string_length(v) + 1);
+        out->count = (int)i + 1;
+    }
+    out->given = !s;
+    if (s)
+        sfp__saved_names_done(out);
+    json_decref(list);
+    return s;
+}
+
+void sfp__saved_names_done(sfp_saved_names *n)
+{
+    for (int i = 0; i < n->count; i++)
+        sfp__free(n->name[i]);
+    sfp__free(n->name);
+    *n = (sfp_saved_names){0};
+}
+
+void sfp__saved_names_commit(sfp_saved_names *n, sfp_learner *l)
+{
+    for (int i = 0; n->given && i < l->class_room; i++) {
+        sfp__free(l->names[i]);
+        l->names[i] = i < n->count ? n->name[i] : NULL;
+    }
+    if (n->given)
+        n->count = 0; /* they are the learner's now */
+}
+
+sfp_status sfp__saved_classes(sfp_learner *l, const sfp_safetensors *st, int least, int *out, sfp_error *err)
+{
+    const sfp_tensor *t = NULL;
+    const sfp_param *p = sfp__fp_last_w(l->fp);
+    sfp_status s = sfp__safetensors_need(st, p->name, &t, err);
+    if (s)
+        return s;
+    bool fits = t->ndim == 2 && t->shape[1] == p->shape[1] && l->opt.fp.tasks == 0 && t->shape[0] >= least && t->shape[0] <= SFP_LEARNER_MAX_CLASSES;
+    if (!fits && (s = sfp__tensor_expect(sfp__safetensors_path(st), t, p->shape, p->ndim, err)))
+        return s;
+    *out = (int)t->shape[0];
+    return SFP_OK;
+}
+
+sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_span *span, int classes, int names, sfp_error *err)
+{
+    const sfp_saved_span before = {sfp__fp_task(l->fp), sfp__fp_start(l->fp), sfp__fp_open(l->fp)};
+    const sfp_rng rng = *sfp__fp_rng(l->fp);
+    sfp_status s = sfp__fp_restore(l->fp, span->task, span->start, span->open, err);
+    if (s)
+        return sfp__fail_prefix(err, s, "%s", path);
+    s = sfp__learner_class_room(l, names, err);
+    if (!s)
+        s = sfp__learner_add_classes(l, classes, err);
+    if (s)
+        (void)sfp__fp_restore(l->fp, before.task, before.start, before.open, NULL); /* it was so: it fits */
+    *sfp__fp_rng(l->fp) = rng;
+    return s;
+}

@@ -1,0 +1,37 @@
+/* The learner's options by name: one table for the command line, configuration
+ * files and the public interface. A row gives key, type, place, range, default
+ * and help; to add an option, add a row. */
+#ifndef SFP_LEARNER_SETTINGS_H
+#define SFP_LEARNER_SETTINGS_H
+
+#include "learner/learner.h"
+
+typedef enum sfp_setting_type {
+    SFP_SETTING_INT,
+    SFP_SETTING_SIZE,   /* size_t */
+    SFP_SETTING_SEED,   /* uint64_t */
+    SFP_SETTING_REAL,   /* double */
+    SFP_SETTING_FLOAT,
+    SFP_SETTING_CHOICE, /* an enum: index into the words */
+    SFP_SETTING_FLAG,   /* on, off */
+    SFP_SETTING_FLIP,   /* a choice of two words stored as bool: the second is true */
+    SFP_SETTING_NAME,   /* a selector or buffer method */
+    SFP_SETTING_LAYERS, /* "0-4" */
+    SFP_SETTING_TASKS,  /* a number, or "free" */
+    SFP_SETTING_NORM,   /* mean and std: checkpoint, none, imagenet, half */
+} sfp_setting_type;
+
+typedef struct sfp_setting {
+    sfp_setting_info info; /* values: "exact|paper" for choices, "N" or "R" for numbers */
+    sfp_setting_type type;
+    size_t offset; /* into sfp_learner_options */
+    double min, max;
+} sfp_setting;
+
+extern const sfp_setting sfp__settings[];
+extern const int sfp__settings_count;
+
+/* Puts one value into *o. */
+sfp_status sfp__settings_apply(sfp_learner_options *o, const sfp_vit_config *vit, const char *key, const char *value, sfp_error *err);
+
+#endif

@@ -1,0 +1,133 @@
+#include "learner/snapshot.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+void sfp__snapshots_init(sfp_snapshots *s)
+{
+    *s = (sfp_snapshots){0};
+    pthread_mutex_init(&s->lock, NULL);
+}
+
+void sfp__snapshots_done(sfp_snapshots *s)
+{
+    while (s->all) {
+        sfp_snapshot *one = s->all;
+        s->all = one->next;
+        for (int i = 0; i < SFP_HEAD_EXPERTS; i++)
+            sfp__head_scorer_free(one->heads[i]);
+        sfp__free(one->block);
+        sfp__free(one->seen);
+        sfp__free(one);
+    }
+    pthread_mutex_destroy(&s->lock);
+}
+
+sfp_snapshot *sfp__snapshots_hold(sfp_snapshots *s)
+{
+    pthread_mutex_lock(&s->lock);
+    sfp_snapshot *held = s->current;
+    if (held)
+        held->holders++;
+    pthread_mutex_unlock(&s->lock);
+    return held;
+}
+
+void sfp__snapshots_release(sfp_snapshots *s, sfp_snapshot *held)
+{
+    if (!held)
+        return;
+    pthread_mutex_lock(&s->lock);
+    held->holders--;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* One that nobody holds and that is not the current one. Only the publisher takes such, so it stays free without the lock. */
+static sfp_snapshot *free_one(sfp_snapshots *s, sfp_error *err)
+{
+    pthread_mutex_lock(&s->lock);
+    sfp_snapshot *one = s->all;
+    while (one && (one == s->current || one->holders > 0))
+        one = one->next;
+    pthread_mutex_unlock(&s->lock);
+    if (one)
+        return one;
+    if (!(one = sfp__calloc(1, sizeof *one))) {
+        (void)sfp__fail_nomem(err, sizeof *one);
+        return NULL;
+    }
+    pthread_mutex_lock(&s->lock);
+    one->next = s->all;
+    s->all = one;
+    pthread_mutex_unlock(&s->lock);
+    return one;
+}
+
+static const float *append(float **at, const float *from, size_t n)
+{
+    float *to = *at;
+    memcpy(to, from, n * sizeof *to);
+    *at += n;
+    return to;
+}
+
+static sfp_status fill(sfp_snapshot *to, const sfp_snapshot_source *from, sfp_error *err)
+{
+    const sfp_fp_view *v = from->view;
+    size_t D = (size_t)v->dim, open = (size_t)v->open, comp = (size_t)v->length * D, classes = (size_t)from->last_w->rows;
+    size_t floats = (size_t)v->layers * open * (2 * D + comp) + classes * (D + 1);
+    if (floats > to->block_room) {
+        float *block = sfp__malloc(floats * sizeof *block);
+        if (!block)
+            return sfp__fail_nomem(err, floats * sizeof *block);
+        sfp__free(to->block);
+        to->block = block;
+        to->block_room = floats;
+    }
+    if (classes > to->seen_room) {
+        uint8_t *seen = sfp__malloc(classes);
+        if (!seen)
+            return sfp__fail_nomem(err, classes);
+        sfp__free(to->seen);
+        to->seen = seen;
+        to->seen_room = classes;
+    }
+    float *at = to->block;
+    to->view = *v;
+    for (int l = 0; l < v->layers; l++) {
+        to->view.ak[l] = append(&at, v->ak[l], open * D);
+        to->view.a2[l] = append(&at, v->a2[l], open * D);
+        to->view.prefix[l] = append(&at, v->prefix[l], open * comp);
+    }
+    to->last_w = append(&at, from->last_w->data, classes * D);
+    to->last_b = append(&at, from->last_b->data, classes);
+    if (classes > 0)
+        memcpy(to->seen, from->seen, classes);
+    to->classes = (int)classes;
+    to->t = from->t;
+    to->mixed = from->mix != NULL;
+    if (!from->mix)
+        return SFP_OK;
+    to->mix = *from->mix;
+    for (int i = 1; i < SFP_HEAD_EXPERTS; i++) {
+        sfp_status s = sfp__head_freeze(from->heads[i], &to->heads[i], err);
+        if (s)
+            return s;
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__snapshots_publish(sfp_snapshots *s, const sfp_snapshot_source *from, sfp_error *err)
+{
+    sfp_snapshot *one = free_one(s, err);
+    if (!one)
+        return SFP_ENOMEM;
+    sfp_status status = fill(one, from, err);
+    if (status)
+        return status;
+    pthread_mutex_lock(&s->lock);
+    s->current = one;
+    pthread_mutex_unlock(&s->lock);
+    return SFP_OK;
+}

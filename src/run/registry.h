@@ -1,0 +1,27 @@
+/* Every run, in one SQLite file: $STREAMFP_REGISTRY, else $XDG_DATA_HOME/streamfp/runs.db, else ~/.local/share/streamfp/runs.db. */
+#ifndef SFP_RUN_REGISTRY_H
+#define SFP_RUN_REGISTRY_H
+
+#include "run/result.h"
+
+typedef struct sfp_registry sfp_registry;
+
+sfp_status sfp__registry_open(sfp_registry **out, sfp_error *err);
+void sfp__registry_close(sfp_registry *r);
+/* Adds or, for the same directory and start, replaces; the run's number comes back. Several processes may do so at once. */
+sfp_status sfp__registry_put(sfp_registry *r, const char *dir, const sfp_result *result, int64_t *id, sfp_error *err);
+
+typedef struct sfp_registry_row {
+    int64_t id;
+    char dir[1024], started[32], method[64], data[256];
+    uint64_t seed;
+    double average_accuracy, forgetting, prequential_accuracy, samples_per_second, seconds;
+    bool finished;
+} sfp_registry_row;
+
+/* Newest first; fn returns false to stop. */
+sfp_status sfp__registry_list(sfp_registry *r, int limit, bool (*fn)(void *ctx, const sfp_registry_row *row), void *ctx, sfp_error *err);
+/* The stored result.json text of a run (by number, or by directory); sfp__free. */
+sfp_status sfp__registry_json(sfp_registry *r, const char *which, char **out, sfp_error *err);
+
+#endif

@@ -1,0 +1,25 @@
+/* DIR/report.html: self-contained, with plots; no script from elsewhere, readable without any. */
+#ifndef SFP_RUN_REPORT_H
+#define SFP_RUN_REPORT_H
+
+#include "run/result.h"
+
+typedef struct sfp_thumb {
+    int width, height;
+    const uint8_t *rgb;
+    const char *label; /* class name */
+    uint64_t age;      /* timestamps since stored; 0 for batch pictures */
+    bool chosen;       /* coreset: taken or left */
+} sfp_thumb;
+
+typedef struct sfp_report_pictures {
+    int batch_count;
+    const sfp_thumb *batch; /* the last batches: what the coreset took and left */
+    int buffer_count;
+    const sfp_thumb *buffer; /* by class and age */
+} sfp_report_pictures;
+
+/* Accuracy-matrix heat map, prequential curve, rate and lag, loss, time split, confusion matrix, thumbnails as data: PNGs. */
+sfp_status sfp__report_write(const sfp_result *r, const sfp_report_pictures *pictures, const char *path, sfp_error *err);
+
+#endif

@@ -1,0 +1,70 @@
+/* What a run measured (SPEC sections 10 and 17), and the files made of it. */
+#ifndef SFP_RUN_RESULT_H
+#define SFP_RUN_RESULT_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sfp_pair {
+    char *key, *value;
+} sfp_pair;
+
+typedef struct sfp_curve {
+    int count, room;
+    double *x, *y;
+} sfp_curve;
+
+typedef struct sfp_result {
+    /* what was run */
+    int config_count;
+    sfp_pair *config; /* every option with its value as text */
+    uint64_t seed;
+    char cpu[128], kernels[16], gemm[64];
+    int threads;
+    char started[32]; /* ISO 8601, UTC */
+    /* tasks and classes */
+    int tasks, classes;
+    char **task_names, **class_names;
+    int tasks_done; /* evaluated after so many tasks */
+    double *accuracy; /* (tasks, tasks): row i after task i, column j on task j; NAN where not measured */
+    double average_accuracy, forgetting, backward_transfer; /* NAN where not defined */
+    double prequential_accuracy;                            /* NAN when none was measured */
+    uint64_t *confusion; /* (classes, classes): row = truth, last evaluation */
+    /* samples and time */
+    uint64_t offered, scored, trained, replayed, dropped, skipped;
+    double lambda, cs;                  /* NAN: no rate / no paper clock */
+    double lag_mean, lag_max, lag_last; /* seconds behind arrival */
+    double coverage;                    /* classes trained on / classes offered */
+    struct {
+        double decode, select, train, buffer, evaluate, total, waited; /* waited: the learner for data */
+    } seconds;
+    double samples_per_second; /* offered over select + train + buffer */
+    uint64_t peak_rss_bytes;
+    /* curves over offered samples */
+    sfp_curve prequential, loss, rate, lag;
+    bool finished;
+} sfp_result;
+
+sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *err); /* numbers NAN or 0 */
+void sfp__result_done(sfp_result *r);
+sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value, sfp_error *err); /* adds or replaces */
+sfp_status sfp__curve_add(sfp_curve *c, double x, double y, sfp_error *err);
+
+/* From `accuracy` and tasks_done: average, forgetting, backward transfer. */
+void sfp__result_summarise(sfp_result *r);
+
+/* Pure pieces. a: (J, J). */
+double sfp__average_accuracy(int tasks, int done, const double *a);
+double sfp__forgetting(int tasks, int done, const double *a);
+double sfp__backward_transfer(int tasks, int done, const double *a);
+/* Mean and half width of the 95 % Student-t interval of n numbers; half NAN for n < 2. */
+void sfp__mean_interval(int n, const double *x, double *mean, double *half);
+
+/* DIR/result.json, atomically; and back. */
+sfp_status sfp__result_write(const sfp_result *r, const char *path, sfp_error *err);
+sfp_status sfp__result_read(const char *path, sfp_result *out, sfp_error *err);
+
+#endif

@@ -1,0 +1,90 @@
+/* Sources: where labelled pictures come from (SPEC section 15). One file a
+ * kind behind one small interface.
+ *
+ * A data set on disk is indexed: its records (label, domain, task, time) are
+ * all known when it is opened, and picture i is loaded when asked for, from any
+ * thread. A live source (a watched directory, standard input) only has a next
+ * one. Sources know nothing of the learner, and do not decode: they give the
+ * bytes of a picture file, or pixels where the format has nothing else.
+ *
+ * To add one: write source_NAME.c with its `const sfp_source_kind`, and add a
+ * row to the table in source.c. */
+#ifndef SFP_STREAM_SOURCE_H
+#define SFP_STREAM_SOURCE_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sfp_record {
+    int32_t label;  /* into class_names; -1: unlabelled */
+    int32_t domain; /* into domain_names; -1: none */
+    int32_t task;   /* given by the data set itself (manifest column, published scenario); -1: none */
+    double time;    /* given by the data set (year, bucket, seconds); NAN: none */
+} sfp_record;
+
+typedef enum sfp_picture_kind {
+    SFP_PICTURE_ENCODED, /* a JPEG, PNG or WebP file's bytes */
+    SFP_PICTURE_RGB,     /* (height, width, 3) */
+    SFP_PICTURE_GREY,    /* (height, width) */
+} sfp_picture_kind;
+
+typedef struct sfp_picture {
+    sfp_picture_kind kind;
+    int width, height;    /* of pixels; 0 for encoded ones */
+    uint8_t *bytes;       /* sfp__malloc'ed; freed by sfp__picture_done */
+    size_t size;
+    bool has_box;         /* only this part of the picture counts: cut after decoding, before resizing, clipped to the picture */
+    int left, top, right, bottom;
+} sfp_picture;
+
+void sfp__picture_done(sfp_picture *p);
+
+typedef struct sfp_source_options {
+    bool test;      /* the data set's own test part, where it has one (stream51, core50, clear10, clear100, cifar, idx) */
+    uint64_t seed;  /* of what a source draws itself (synthetic; orders that are part of a published protocol) */
+    int order;      /* --order: 0 = natural order of classes; else the seed of the class order (core50: the run) */
+} sfp_source_options;
+
+typedef struct sfp_source sfp_source;
+
+typedef struct sfp_source_kind {
+    const char *name;    /* "folder" */
+    const char *summary; /* one line */
+    bool live;
+    /* Opens PATH; reads all records of an indexed source, nothing of its pictures. On failure frees what it made. */
+    sfp_status (*open)(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
+} sfp_source_kind;
+
+/* The common part; a kind's own struct begins with it. Filled by open, constant afterwards. */
+struct sfp_source {
+    const sfp_source_kind *kind;
+    char *path;
+    int64_t count; /* pictures; -1: not known or without end */
+    int classes;
+    char **class_names; /* (classes) in natural order (by number where names are numbers, else byte order; published order) */
+    int domains;
+    char **domain_names; /* (domains) */
+    bool keeps_order;    /* records come in an order that means something: not shuffled within a task (manifest, tar, clear,
+                            stream51, core50, live) */
+    const char *note;    /* what a user should know, e.g. skipped files, NULL: nothing; owned */
+    uint64_t skipped;    /* broken entries that were passed over when opening, told in note */
+    sfp_status (*record)(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
+    /* Thread-safe. */
+    sfp_status (*load)(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err);
+    /* A name for messages and reports: file name, "train-images[17]"; returns buf. */
+    const char *(*name)(const sfp_source *s, int64_t i, char *buf, size_t size);
+    /* Live: blocks until there is one (or *end; or `stop` becomes true). */
+    sfp_status (*next)(sfp_source *s, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err);
+    void (*close)(sfp_source *s);
+};
+
+/* "KIND:PATH", e.g. "folder:data/pacs/train"; "synthetic:2000". */
+sfp_status sfp__source_open(const char *spec, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
+void sfp__source_close(sfp_source *s);
+
+extern const sfp_source_kind *const sfp__source_kinds[]; /* ends with NULL */
+
+#endif

@@ -1,0 +1,45 @@
+/* How a data set becomes a stream: tasks, the order of classes, the order of
+ * samples within a task (SPEC sections 15 and 17).
+ *
+ *   J              classes (in class order) cut into J tasks as evenly as possible, larger ones first
+ *   SIZES "3,2,2"  classes (in class order) by these counts; they must add up
+ *   domain[:a,b,c] one task a domain, in the order given (default: natural)
+ *   time           one task a time value, ascending
+ *   free           no boundaries: one task with everything, in stream order
+ *   (default)      the tasks the data set itself gives, else free
+ *
+ * `order` 0: natural class order, else classes are shuffled by that seed. */
+#ifndef SFP_STREAM_TASKS_H
+#define SFP_STREAM_TASKS_H
+
+#include "stream/source.h"
+
+typedef struct sfp_task {
+    char *name;        /* "photo", "classes 0-2", "2004" */
+    int classes;
+    int32_t *class_of; /* (classes) stream labels that occur in it, ascending */
+    int64_t count;
+    int64_t *sample;   /* (count) indices into the source, in stream order */
+} sfp_task;
+
+typedef struct sfp_tasks {
+    bool free;
+    int count;
+    sfp_task *task; /* (count) */
+    int classes;
+    int32_t *label_of; /* (source classes): stream label of a source label. By class order, so that tasks have ascending ranges */
+    int32_t *source_label; /* (classes): the other way round */
+} sfp_tasks;
+
+/* spec as above, NULL: default. Samples within a task are shuffled by `seed` unless the source keeps its order. Unlabelled
+ * records are left out (they are counted in *unlabelled when not NULL). */
+sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, uint64_t seed, uint64_t *unlabelled, sfp_tasks *out,
+                             sfp_error *err);
+
+/* The test set cut the same way as `train`: by domain, time or classes, with the same labels (by class name). Samples in natural
+ * order; `limit` > 0: at most so many a task, evenly spread. A class that training does not have is an error that names it. */
+sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *train, const sfp_tasks *like, const char *spec, int64_t limit,
+                                  sfp_tasks *out, sfp_error *err);
+void sfp__tasks_done(sfp_tasks *t);
+
+#endif

@@ -1,0 +1,209 @@
+/* A tiny backbone, seeded pictures and a learner on them, for tests of what is saved. Include after <cmocka.h>. */
+#ifndef SFP_TESTS_LEARNER_WORLD_H
+#define SFP_TESTS_LEARNER_WORLD_H
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "io/file.h"
+#include "io/image.h"
+#include "learner/learner.h"
+#include "model/vit.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SIDE = 32, BATCH = 6, TIMES = 48, SAMPLES = BATCH * TIMES, BYTES = 3 * SIDE * SIDE };
+
+typedef struct picture {
+    uint8_t rgb[BYTES];
+    uint8_t *png;
+    size_t png_size;
+} picture;
+
+static sfp_vit *vit;
+static sfp_pool *threads;
+static picture *pictures; /* (SAMPLES) */
+static char dir[] = "/tmp/sfp_test_XXXXXX";
+
+#define MUST(call)                                                             \
+    do {                                                                       \
+        sfp_error must_err = {0};                                              \
+        sfp_error *err = &must_err;                                            \
+        if ((call) != SFP_OK)                                                  \
+            fail_msg("%s: %s", #call, must_err.message);                       \
+    } while (0)
+
+static inline const char *in_dir(const char *name, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%s/%s", dir, name);
+    return out;
+}
+#define PATH(name) in_dir(name, (char[96]){0}, 96)
+
+/* Smooth, so that a PNG of it is smaller than its pixels; darker late in the stream, so that the scores drift. */
+static void draw(int i, uint8_t *rgb)
+{
+    sfp_rng rng = sfp__rng_init(77, (uint64_t)i);
+    uint32_t base[3], slope[3];
+    for (int c = 0; c < 3; c++) {
+        base[c] = sfp__rng_below(&rng, 100) + (uint32_t)(i % 5) * 20;
+        slope[c] = sfp__rng_below(&rng, 4);
+    }
+    for (int k = 0; k < BYTES; k++)
+        rgb[k] = (uint8_t)((base[k % 3] + slope[k % 3] * (uint32_t)(k / 3 / SIDE)) / (i > SAMPLES * 3 / 4 ? 6 : 1));
+}
+
+static int make_world(void **unused)
+{
+    (void)unused;
+    const sfp_vit_config config = {.img_size = SIDE, .patch_size = 8, .channels = 3, .dim = 32, .depth = 5, .heads = 4, .hidden = 64, .ln_eps = 1e-6f,
+                                   .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f}};
+    if (!mkdtemp(dir) || sfp__vit_random(&config, 3, 0.1f, &vit, NULL) || sfp__pool_create(2, &threads, NULL) ||
+        !(pictures = calloc(SAMPLES, sizeof *pictures)))
+        return -1;
+    for (int i = 0; i < SAMPLES; i++)
+        draw(i, pictures[i].rgb);
+    return 0;
+}
+
+static void remove_files(void)
+{
+    DIR *d = opendir(dir);
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
+        if (e->d_name[0] != '.')
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
+}
+
+static inline int count_files(void)
+{
+    int n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *e = readdir(d); e; e = readdir(d))
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static int free_world(void **unused)
+{
+    (void)unused;
+    remove_files();
+    sfp__pool_free(threads);
+    sfp__vit_free(vit);
+    for (int i = 0; i < SAMPLES; i++)
+        sfp__free(pictures[i].png);
+    free(pictures);
+    return rmdir(dir);
+}
+
+static inline void encode_pictures(void)
+{
+    for (int i = 0; i < SAMPLES && !pictures[i].png; i++) {
+        const sfp_image im = {SIDE, SIDE, pictures[i].rgb};
+        MUST(sfp__image_write_png(PATH("picture"), &im, err));
+        MUST(sfp__file_read(PATH("picture"), 1 << 20, &pictures[i].png, &pictures[i].png_size, err));
+        assert_true(pictures[i].png_size < BYTES);
+    }
+    (void)unlink(PATH("picture"));
+}
+
+/* Small everywhere: three tasks of two classes, ten slots. */
+static sfp_learner_options small_options(void)
+{
+    sfp_learner_options o = sfp__learner_options_defaults(vit);
+    o.fp.pool = 7;
+    o.fp.length = 4;
+    o.fp.last_layer = 1;
+    o.fp.tasks = 3;
+    o.fp.classes = 6;
+    o.batch = BATCH;
+    o.replay = 4;
+    o.buffer.slots = 10;
+    o.seed = 11;
+    return o;
+}
+
+static sfp_learner *make_learner(const sfp_learner_options *o)
+{
+    sfp_learner *l = NULL;
+    MUST(sfp__learner_create(vit, threads, o, &l, err));
+    return l;
+}
+
+/* The classes of the task, on known tasks. */
+static void name_classes(sfp_learner *l, int task)
+{
+    const int32_t labels[] = {2 * task, 2 * task + 1};
+    MUST(sfp__learner_set_classes(l, 2, labels, err));
+    MUST(sfp__learner_name_class(l, 2 * task, task == 1 ? "a \"name\" \xc3\xa9" : "cat", err));
+}
+
+/* Timestamps [from, to). Known tasks: the next one begins at `each`, 2 * `each`, ... (0: never). */
+static void feed(sfp_learner *l, int from, int to, int each)
+{
+    bool known = sfp__learner_options(l)->fp.tasks > 0;
+    for (int t = from; t < to; t++) {
+        int task = known && each > 0 ? t / each : 0;
+        if (known && t == 0)
+            name_classes(l, 0);
+        if (known && each > 0 && t > 0 && t % each == 0) {
+            MUST(sfp__learner_next_task(l, err));
+            name_classes(l, task);
+        }
+        sfp_sample samples[BATCH];
+        int b = t % 4 == 3 ? BATCH - 2 : BATCH; /* short batches too */
+        for (int i = 0; i < b; i++) {
+            const picture *p = &pictures[t * BATCH + i];
+            samples[i] = (sfp_sample){.rgb = p->rgb, .label = known ? 2 * task + i % 2 : (t / 3) + i % 3, .id = (uint64_t)(1000 + t * BATCH + i), .encoded = p->png, .encoded_size = p->png_size};
+        }
+        MUST(sfp__learner_offer(l, b, samples, NULL, err));
+    }
+}
+
+typedef struct bytes {
+    uint8_t *p;
+    size_t n;
+} bytes;
+
+static bytes slurp(const char *path)
+{
+    bytes b = {0};
+    MUST(sfp__file_read(path, 1 << 30, &b.p, &b.n, err));
+    return b;
+}
+
+static void spill(const char *path, const void *p, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(p, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static inline void assert_same_bytes(bytes a, bytes b, const char *what)
+{
+    size_t n = a.n < b.n ? a.n : b.n, at = 0;
+    while (at < n && a.p[at] == b.p[at])
+        at++;
+    if (a.n != b.n || at < n)
+        fail_msg("%s: %zu and %zu bytes, different from byte %zu on", what, a.n, b.n, at);
+}
+
+/* All a learner is, as the bytes of a checkpoint. */
+static bytes image_of(sfp_learner *l)
+{
+    char path[96];
+    MUST(sfp__learner_checkpoint(l, in_dir("image", path, sizeof path), "", err));
+    bytes b = slurp(path);
+    (void)unlink(path);
+    (void)unlink(PATH("image.old"));
+    return b;
+}
+
+#endif

@@ -1,0 +1,527 @@
+/* The buffer as a whole: budget, slots, what an update copies, refusals, restoring, and that nothing is allocated once it is
+ * made. How the draws are distributed: test_buffer_draw.c. */
+#include "buffer/buffer.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "buffer_batch.h"
+
+static void defaults_are_those_of_the_paper(void **unused)
+{
+    (void)unused;
+    sfp_buffer_options opt = sfp__buffer_options_defaults();
+    assert_int_equal(opt.slots, 102);
+    assert_true(opt.drop == SFP_DROP_ALG2 && opt.nu == SFP_NU_AT_LEAST_ONE && opt.budget == 0);
+    assert_string_equal(opt.method, "streamfp");
+    for (const sfp_buffer_method *const *m = sfp__buffer_methods; *m; m++)
+        assert_ptr_equal(sfp__buffer_method_find((*m)->name), *m);
+    assert_null(sfp__buffer_method_find("no such"));
+    assert_null(sfp__buffer_method_find(NULL));
+    assert_true(sfp__buffer_method_find("streamfp")->needs == SFP_NEED_SCORE);
+    assert_true(sfp__buffer_method_find("er")->needs == 0);
+}
+
+/* What takes exactly the budget fits; a byte less does not, and the message says how many slots would: that many then do. */
+static void the_budget_is_held_and_its_message_is_true(void **unused)
+{
+    (void)unused;
+    sfp_buffer_options opt = sfp__buffer_options_defaults();
+    opt.slots = 10;
+    opt.dim = 48;
+    opt.image_bytes = 1000;
+    sfp_buffer *b = NULL;
+    sfp_error err;
+    assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_OK);
+    size_t bytes = sfp__buffer_bytes(b);
+    assert_true(bytes >= 10 * (1000 + 2 * 48 * sizeof(float) + sizeof(sfp_slot)));
+    assert_true(bytes <= 10 * (1000 + 2 * 48 * sizeof(float) + sizeof(sfp_slot) + 3 * 64));
+    sfp__buffer_free(b);
+
+    opt.budget = bytes;
+    assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_OK);
+    assert_true(sfp__buffer_bytes(b) <= opt.budget);
+    sfp__buffer_free(b);
+
+    b = NULL;
+    opt.budget = bytes - 1;
+    assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_ELIMIT);
+    assert_null(b);
+    char want[200];
+    (void)snprintf(want, sizeof want, "buffer: 10 slots of %zu bytes take %zu, the budget is %zu: 9 slots would fit", bytes / 10,
+                   bytes, bytes - 1);
+    assert_string_equal(err.message, want);
+    opt.slots = 9;
+    assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_OK);
+    sfp__buffer_free(b);
+}
+
+static void options_that_make_no_sense_are_refused(void **unused)
+{
+    (void)unused;
+    sfp_buffer *b = NULL;
+    sfp_error err;
+    sfp_buffer_options good = sfp__buffer_options_defaults();
+    good.dim = 8;
+    good.image_bytes = 12;
+    sfp_buffer_options opt = good;
+    opt.method = "lru";
+    assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_ENOTFOUND);
+    assert_string_equal(err.message, "no buffer method 'lru'");
+    opt.method = NULL;
+    assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_ENOTFOUND);
+    opt = good;
+    opt.slots = -1;
+    assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_EINVAL);
+    opt = good;
+    opt.dim = 0;
+    assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_EINVAL);
+    assert_int_equal(sfp__buffer_create(&good, 0, &b, &err), SFP_EINVAL);
+    static const size_t huge[] = {SIZE_MAX, SIZE_MAX - 100, SIZE_MAX / 2, SIZE_MAX / 102};
+    for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {
+        opt = good;
+        opt.image_bytes = huge[i];
+        assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_ELIMIT);
+    }
+    assert_null(b);
+    sfp__buffer_free(NULL);
+}
+
+static void samples_fill_free_slots_in_order(void **unused)
+{
+    (void)unused;
+    static const char *const names[] = {"streamfp", "er"};
+    for (int k = 0; k < 2; k++) {
+        sfp_buffer *b = buffer_make(names[k], 10, 5, 30, 7);
+        sfp_rng rng = sfp__rng_init(1, 2), untouched = rng;
+        sfp_buffer_change change;
+        for (int t = 0; t < 2; t++) {
+            test_batch batch = batch_make(5, 5, 30, (uint64_t)(100 + 5 * t), (uint64_t)t);
+            assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+            assert_int_equal(change.stored, 5);
+            assert_int_equal(change.nu, 0);
+            assert_int_equal(sfp__buffer_filled(b), 5 * t + 5);
+            assert_int_equal(sfp__buffer_seen(b), 5 * t + 5);
+            batch_free(&batch); /* slots are copies */
+        }
+        for (int i = 0; i < 10; i++)
+            check_slot(b, i, (uint64_t)(100 + i), (uint64_t)(i / 5));
+        assert_true(same_rng(&rng, &untouched)); /* nothing was left to draw for */
+        sfp__buffer_free(b);
+    }
+}
+
+/* sfp__buffer_update is sfp__buffer_plan with: n_left numbers for nu, then nu for the batch, then nu for the slots, and the
+ * slots scored with what was just stored. Every slot holds the sample the plan says, and the generator is where it says. */
+static void an_update_is_the_plan_with_random_numbers_in_the_documented_order(void **unused)
+{
+    (void)unused;
+    enum { MOST = 40 };
+    sfp_rng shape = sfp__rng_init(5, 5);
+    for (int trial = 0; trial < 200; trial++) {
+        int m = 1 + (int)sfp__rng_below(&shape, 30), dim = 1 + (int)sfp__rng_below(&shape, 40);
+        sfp_buffer_options opt = sfp__buffer_options_defaults();
+        opt.slots = m;
+        opt.dim = dim;
+        opt.image_bytes = 17;
+        opt.drop = trial & 1 ? SFP_DROP_ALG2 : SFP_DROP_EQ8;
+        opt.nu = trial & 2 ? SFP_NU_AT_LEAST_ONE : SFP_NU_RESERVOIR;
+        sfp_buffer *b;
+        assert_int_equal(sfp__buffer_create(&opt, MOST, &b, NULL), SFP_OK);
+        sfp_rng rng = sfp__rng_init((uint64_t)trial, 8);
+        uint64_t held[30] = {0}, born[30] = {0}, n_seen = 0;
+        for (uint64_t now = 0; now < 12; now++) {
+            int n = (int)sfp__rng_below(&shape, MOST + 1);
+            test_batch batch = batch_make(n, dim, 17, 1000 * (now + 1), now);
+            int stored = n_seen < (uint64_t)m ? (m - (int)n_seen < n ? m - (int)n_seen : n) : 0, left = n - stored;
+            float slots[30];
+            for (int i = 0; i < m; i++) {
+                if ((uint64_t)i >= n_seen && i < (int)n_seen + stored) {
+                    held[i] = 1000 * (now + 1) + (uint64_t)i - n_seen;
+                    born[i] = now;
+                }
+                double s = 0;
+                for (int k = 0; k < dim; k++)
+                    s += (double)test_value(held[i], k, 1) * (double)batch.fingerprint[k];
+                slots[i] = (float)s;
+            }
+            double u_nu[MOST], u_batch[MOST] = {0}, u_buffer[MOST] = {0}, dwork[MOST];
+            int iwork[MOST], retained[MOST], replaced[MOST];
+            sfp_rng clone = rng;
+            for (int i = 0; i < left; i++)
+                u_nu[i] = sfp__rng_double(&clone);
+            sfp_buffer_plan plan = {0};
+            if (left > 0)
+                plan.nu = sfp__buffer_nu(n_seen + (uint64_t)stored, m, n, left, u_nu, opt.nu);
+            for (int i = 0; i < plan.nu; i++)
+                u_batch[i] = sfp__rng_double(&clone);
+            for (int i = 0; i < plan.nu; i++)
+                u_buffer[i] = sfp__rng_double(&clone);
+            sfp__buffer_plan(n_seen, m, n, batch.score, slots, u_nu, u_batch, u_buffer, opt.drop, opt.nu, iwork, dwork, retained,
+                             replaced, &plan);
+            sfp_buffer_change change;
+            assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+            assert_int_equal(change.stored, stored);
+            assert_int_equal(change.stored, plan.stored);
+            assert_int_equal(change.nu, plan.nu);
+            assert_true(same_rng(&rng, &clone));
+            for (int i = 0; i < plan.nu; i++) {
+                assert_int_equal(change.retained[i], retained[i]);
+                assert_int_equal(change.replaced[i], replaced[i]);
+                held[replaced[i]] = 1000 * (now + 1) + (uint64_t)retained[i];
+                born[replaced[i]] = now;
+            }
+            n_seen += (uint64_t)n;
+            assert_int_equal(sfp__buffer_seen(b), n_seen);
+            assert_int_equal(sfp__buffer_filled(b), n_seen < (uint64_t)m ? (int)n_seen : m);
+            for (int i = 0; i < sfp__buffer_filled(b); i++)
+                check_slot(b, i, held[i], born[i]);
+            batch_free(&batch);
+        }
+        sfp__buffer_free(b);
+    }
+}
+
+/* What er says it changed is what changed. */
+static void er_tells_what_it_did(void **unused)
+{
+    (void)unused;
+    enum { M = 6, B = 9 };
+    sfp_buffer *b = buffer_make("er", M, 3, 5, B);
+    sfp_rng rng = sfp__rng_init(4, 4);
+    uint64_t held[M] = {0}, seen = 0;
+    long replacements = 0;
+    for (uint64_t now = 0; now < 300; now++) {
+        int n = (int)(now % (B + 1));
+        test_batch batch = batch_make(n, 3, 5, seen, now);
+        sfp_buffer_change change;
+        assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+        for (int i = 0; i < change.stored; i++)
+            held[seen + (uint64_t)i] = seen + (uint64_t)i;
+        unsigned once = 0;
+        for (int i = 0; i < change.nu; i++) {
+            assert_in_range(change.replaced[i], 0, M - 1);
+            assert_in_range(change.retained[i], change.stored, n - 1);
+            assert_int_equal(once & 1u << change.replaced[i], 0);
+            once |= 1u << change.replaced[i];
+            held[change.replaced[i]] = seen + (uint64_t)change.retained[i];
+        }
+        seen += (uint64_t)n;
+        replacements += change.nu;
+        assert_int_equal(sfp__buffer_seen(b), seen);
+        for (int i = 0; i < sfp__buffer_filled(b); i++)
+            assert_int_equal(sfp__buffer_slot(b, i)->id, held[i]);
+        batch_free(&batch);
+    }
+    assert_true(replacements > 10);
+    sfp__buffer_free(b);
+}
+
+static void none_counts_and_keeps_nothing(void **unused)
+{
+    (void)unused;
+    sfp_buffer *b = buffer_make("none", 50, 4, 100, 8);
+    test_batch batch = batch_make(8, 4, 100, 0, 0);
+    sfp_rng rng = sfp__rng_init(1, 1), before = rng;
+    sfp_buffer_change change;
+    int slots[5];
+    assert_int_equal(sfp__buffer_bytes(b), 0);
+    assert_int_equal(sfp__buffer_options(b)->slots, 0);
+    assert_string_equal(sfp__buffer_method_of(b)->name, "none");
+    assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+    assert_int_equal(change.stored + change.nu, 0);
+    assert_int_equal(sfp__buffer_seen(b), 8);
+    assert_int_equal(sfp__buffer_filled(b), 0);
+    assert_int_equal(sfp__buffer_draw(b, 5, &rng, slots), 0);
+    assert_true(same_rng(&rng, &before));
+    batch_free(&batch);
+    sfp__buffer_free(b);
+}
+
+static void a_buffer_without_slots_works(void **unused)
+{
+    (void)unused;
+    static const char *const names[] = {"streamfp", "er"};
+    for (int k = 0; k < 2; k++) {
+        sfp_buffer *b = buffer_make(names[k], 0, 4, 100, 8);
+        test_batch batch = batch_make(8, 4, 100, 0, 0);
+        sfp_rng rng = sfp__rng_init(1, 1);
+        sfp_buffer_change change;
+        assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+        assert_int_equal(change.stored + change.nu, 0);
+        assert_int_equal(sfp__buffer_seen(b), 8);
+        batch_free(&batch);
+        sfp__buffer_free(b);
+    }
+}
+
+/* Everything a refused batch must leave alone. */
+static void check_refused(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_status want, const char *message)
+{
+    sfp_rng rng = sfp__rng_init(1, 1), before = rng;
+    sfp_buffer_change change = {.stored = 41, .nu = 42};
+    sfp_error err;
+    int filled = sfp__buffer_filled(b);
+    uint64_t seen = sfp__buffer_seen(b);
+    assert_int_equal(sfp__buffer_update(b, batch, &rng, &change, &err), want);
+    if (message)
+        assert_string_equal(err.message, message);
+    assert_true(same_rng(&rng, &before));
+    assert_int_equal(change.stored, 41);
+    assert_int_equal(change.nu, 42);
+    assert_int_equal(sfp__buffer_filled(b), filled);
+    assert_int_equal(sfp__buffer_seen(b), seen);
+    for (int i = 0; i < filled; i++)
+        check_slot(b, i, (uint64_t)(500 + i), 3);
+}
+
+static void a_refused_batch_changes_nothing(void **unused)
+{
+    (void)unused;
+    sfp_buffer *b = buffer_make("streamfp", 6, 4, 20, 8);
+    test_batch first = batch_make(5, 4, 20, 500, 3), batch = batch_make(8, 4, 20, 900, 4);
+    sfp_rng rng = sfp__rng_init(1, 1);
+    assert_int_equal(sfp__buffer_update(b, &first.view, &rng, NULL, NULL), SFP_OK);
+    sfp_buffer_batch bad = batch.view;
+    bad.b = 9;
+    check_refused(b, &bad, SFP_EINVAL, "buffer 'streamfp': a batch of 9 samples, expected 0 to 8");
+    bad.b = -1;
+    check_refused(b, &bad, SFP_EINVAL, NULL);
+    bad = batch.view;
+    bad.score = NULL;
+    check_refused(b, &bad, SFP_EINVAL,
+                  "buffer 'streamfp' needs scores, mean embeddings and the fingerprint, the batch has not all");
+    bad = batch.view;
+    bad.mean_embed = NULL;
+    check_refused(b, &bad, SFP_EINVAL, NULL);
+    bad = batch.view;
+    bad.fingerprint = NULL;
+    check_refused(b, &bad, SFP_EINVAL, NULL);
+    bad = batch.view;
+    bad.label = NULL;
+    check_refused(b, &bad, SFP_EINVAL, NULL);
+    batch.image_size[7] = 21; /* the last, after others were good */
+    check_refused(b, &batch.view, SFP_ELIMIT,
+                  "buffer 'streamfp': sample 7 of the batch (id 907) is a picture of 21 bytes, at most 20 fit");
+    batch.image_size[7] = 20;
+    free(batch.image[7]);
+    batch.image[7] = NULL;
+    check_refused(b, &batch.view, SFP_EINVAL, "buffer 'streamfp': sample 7 of the batch (id 907) has no picture");
+    batch_free(&first);
+    batch_free(&batch);
+    sfp__buffer_free(b);
+}
+
+static void a_method_without_scores_takes_a_batch_without_them(void **unused)
+{
+    (void)unused;
+    sfp_buffer *b = buffer_make("er", 4, 4, 20, 8);
+    test_batch batch = batch_make(4, 4, 20, 500, 3);
+    sfp_rng rng = sfp__rng_init(1, 1);
+    for (int i = 0; i < 4; i++)
+        sfp__buffer_slot(b, i)->query[0] = sfp__buffer_slot(b, i)->mean_embed[0] = 9;
+    sfp_buffer_batch bare = batch.view;
+    bare.score = bare.mean_embed = bare.fingerprint = bare.query = NULL;
+    bare.has_query = NULL;
+    assert_int_equal(sfp__buffer_update(b, &bare, &rng, NULL, NULL), SFP_OK);
+    for (int i = 0; i < 4; i++) {
+        const sfp_slot *s = sfp__buffer_slot(b, i);
+        assert_false(s->has_query);
+        assert_true(s->query[0] == 0 && s->mean_embed[0] == 0);
+        assert_int_equal(s->id, 500 + i);
+    }
+    batch_free(&batch);
+    sfp__buffer_free(b);
+}
+
+static void an_empty_batch_changes_nothing(void **unused)
+{
+    (void)unused;
+    sfp_buffer *b = buffer_make("streamfp", 4, 4, 20, 8);
+    sfp_buffer_batch empty = {0};
+    sfp_buffer_change change = {.stored = 9, .nu = 9};
+    assert_int_equal(sfp__buffer_update(b, &empty, NULL, &change, NULL), SFP_OK);
+    assert_int_equal(change.stored + change.nu, 0);
+    assert_int_equal(sfp__buffer_seen(b), 0);
+    sfp__buffer_free(b);
+}
+
+/* A buffer restored from another's slots goes on exactly as that one does. */
+static void a_restored_buffer_goes_on_the_same(void **unused)
+{
+    (void)unused;
+    static const char *const names[] = {"streamfp", "er"};
+    for (int k = 0; k < 2; k++) {
+        sfp_buffer *a = buffer_make(names[k], 12, 6, 10, 7), *b = buffer_make(names[k], 12, 6, 10, 7);
+        sfp_rng rng = sfp__rng_init(2, 2);
+        int drawn_a[5], drawn_b[5];
+        uint64_t id = 0;
+        for (uint64_t now = 0; now < 9; now++, id += 7) {
+            test_batch batch = batch_make(7, 6, 10, id, now);
+            assert_int_equal(sfp__buffer_update(a, &batch.view, &rng, NULL, NULL), SFP_OK);
+            (void)sfp__buffer_draw(a, 5, &rng, drawn_a);
+            batch_free(&batch);
+        }
+        for (int i = 0; i < 12; i++) {
+            const sfp_slot *from = sfp__buffer_slot(a, i);
+            sfp_slot *to = sfp__buffer_slot(b, i);
+            to->label = from->label;
+            to->id = from->id;
+            to->born = from->born;
+            to->image_size = from->image_size;
+            to->has_query = from->has_query;
+            memcpy(to->image, from->image, 10);
+            memcpy(to->query, from->query, 6 * sizeof(float));
+            memcpy(to->mean_embed, from->mean_embed, 6 * sizeof(float));
+        }
+        assert_int_equal(sfp__buffer_restore(b, 12, sfp__buffer_seen(a), NULL), SFP_OK);
+        sfp_rng other = rng;
+        for (uint64_t now = 9; now < 40; now++, id += 7) {
+            test_batch batch = batch_make(7, 6, 10, id, now);
+            assert_int_equal(sfp__buffer_update(a, &batch.view, &rng, NULL, NULL), SFP_OK);
+            assert_int_equal(sfp__buffer_update(b, &batch.view, &other, NULL, NULL), SFP_OK);
+            assert_int_equal(sfp__buffer_draw(a, 5, &rng, drawn_a), 5);
+            assert_int_equal(sfp__buffer_draw(b, 5, &other, drawn_b), 5);
+            assert_memory_equal(drawn_a, drawn_b, sizeof drawn_a);
+            batch_free(&batch);
+        }
+        for (int i = 0; i < 12; i++)
+            check_slot(b, i, sfp__buffer_slot(a, i)->id, sfp__buffer_slot(a, i)->born);
+        sfp__buffer_free(a);
+        sfp__buffer_free(b);
+    }
+}
+
+static void a_checkpoint_that_cannot_be_is_refused(void **unused)
+{
+    (void)unused;
+    sfp_buffer *b = buffer_make("streamfp", 5, 4, 20, 8);
+    sfp_error err;
+    assert_int_equal(sfp__buffer_restore(b, 6, 10, &err), SFP_EINVAL);
+    assert_int_equal(sfp__buffer_restore(b, -1, 10, &err), SFP_EINVAL);
+    assert_int_equal(sfp__buffer_restore(b, 3, 2, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "buffer: 3 slots filled of 5, 2 samples seen");
+    sfp__buffer_slot(b, 1)->image_size = 21;
+    assert_int_equal(sfp__buffer_restore(b, 2, 2, &err), SFP_ELIMIT);
+    assert_int_equal(sfp__buffer_filled(b), 0);
+    assert_int_equal(sfp__buffer_restore(b, 1, 2, &err), SFP_OK);
+    assert_int_equal(sfp__buffer_filled(b), 1);
+    assert_int_equal(sfp__buffer_seen(b), 2);
+    sfp__buffer_free(b);
+}
+
+/* <mean_embed, fingerprint> for every length around the width of the sums, against doubles. */
+static void slots_are_scored_by_their_mean_embedding(void **unused)
+{
+    (void)unused;
+    for (int dim = 1; dim <= 70; dim++) {
+        sfp_buffer *b = buffer_make("streamfp", 5, dim, 3, 3);
+        test_batch batch = batch_make(3, dim, 3, 40, 0);
+        sfp_rng rng = sfp__rng_init(1, 1);
+        float score[5] = {0, 0, 0, 55, 55};
+        assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, NULL, NULL), SFP_OK);
+        sfp__buffer_score(b, batch.fingerprint, score);
+        for (int i = 0; i < 3; i++) {
+            double want = 0;
+            for (int k = 0; k < dim; k++)
+                want += (double)test_value((uint64_t)(40 + i), k, 1) * (double)batch.fingerprint[k];
+            assert_true(fabs((double)score[i] - want) < 1e-5);
+        }
+        assert_true(score[3] == 55); /* only what is filled */
+        batch_free(&batch);
+        sfp__buffer_free(b);
+    }
+}
+
+/* Ten thousand updates of every size: the count is right, no slot too many, no byte more, no allocation. */
+static void ten_thousand_updates_hold_the_budget_and_allocate_nothing(void **unused)
+{
+    (void)unused;
+    enum { M = 16, D = 20, BYTES = 60, B = 12, KINDS = 24 };
+    test_batch batch[KINDS];
+    for (int k = 0; k < KINDS; k++)
+        batch[k] = batch_make(k % (B + 1), D, BYTES, (uint64_t)k * 100, 0);
+    for (const sfp_buffer_method *const *method = sfp__buffer_methods; *method; method++) {
+        if ((*method)->needs & ~(unsigned)SFP_NEED_SCORE)
+            continue;
+        sfp_buffer *b = buffer_make((*method)->name, M, D, BYTES, B);
+        sfp_rng rng = sfp__rng_init(6, 6);
+        size_t bytes = sfp__buffer_bytes(b);
+        uint64_t seen = 0;
+        int slots[10];
+        unsigned long before = sfp__mem_count();
+        for (int t = 0; t < 10000; t++) {
+            sfp_buffer_change change;
+            batch[t % KINDS].view.now = (uint64_t)t;
+            if (sfp__buffer_update(b, &batch[t % KINDS].view, &rng, &change, NULL) != SFP_OK)
+                fail_msg("update %d", t);
+            seen += (uint64_t)batch[t % KINDS].view.b;
+            int n = sfp__buffer_draw(b, 10, &rng, slots);
+            assert_true(n == (sfp__buffer_filled(b) < 10 ? sfp__buffer_filled(b) : 10));
+            assert_true(sfp__buffer_filled(b) <= M && sfp__buffer_seen(b) == seen && sfp__buffer_bytes(b) == bytes);
+            assert_true(change.nu <= M);
+        }
+        assert_int_equal(sfp__mem_count(), before);
+        assert_int_equal(sfp__buffer_filled(b), (*method)->keeps_nothing ? 0 : M);
+        sfp__buffer_free(b);
+    }
+    for (int k = 0; k < KINDS; k++)
+        batch_free(&batch[k]);
+}
+
+static void every_failed_allocation_is_told_and_leaks_nothing(void **unused)
+{
+    (void)unused;
+    sfp_buffer_options opt = sfp__buffer_options_defaults();
+    opt.dim = 8;
+    opt.image_bytes = 12;
+    sfp_buffer *b = NULL;
+    int failures = 0;
+    for (long k = 0;; k++) {
+        sfp_error err = {0};
+        sfp__mem_fail_at(k);
+        sfp_status status = sfp__buffer_create(&opt, 20, &b, &err);
+        sfp__mem_fail_at(-1);
+        if (status == SFP_OK)
+            break;
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_int_equal(err.status, SFP_ENOMEM);
+        assert_null(b);
+        failures++;
+    }
+    assert_true(failures >= 3);
+    sfp__buffer_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_those_of_the_paper),
+        cmocka_unit_test(the_budget_is_held_and_its_message_is_true),
+        cmocka_unit_test(options_that_make_no_sense_are_refused),
+        cmocka_unit_test(samples_fill_free_slots_in_order),
+        cmocka_unit_test(an_update_is_the_plan_with_random_numbers_in_the_documented_order),
+        cmocka_unit_test(er_tells_what_it_did),
+        cmocka_unit_test(none_counts_and_keeps_nothing),
+        cmocka_unit_test(a_buffer_without_slots_works),
+        cmocka_unit_test(a_refused_batch_changes_nothing),
+        cmocka_unit_test(a_method_without_scores_takes_a_batch_without_them),
+        cmocka_unit_test(an_empty_batch_changes_nothing),
+        cmocka_unit_test(a_restored_buffer_goes_on_the_same),
+        cmocka_unit_test(a_checkpoint_that_cannot_be_is_refused),
+        cmocka_unit_test(slots_are_scored_by_their_mean_embedding),
+        cmocka_unit_test(ten_thousand_updates_hold_the_budget_and_allocate_nothing),
+        cmocka_unit_test(every_failed_allocation_is_told_and_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

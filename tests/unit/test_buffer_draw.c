@@ -1,0 +1,554 @@
+/* What a buffer draws: nu, the samples that enter, the slots that go, the reservoir and the replay, against their exact
+ * probabilities; and the plan of an update against a second, plain implementation of the reference. */
+#include "buffer/buffer.h"
+
+#include "base/rank.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "buffer_batch.h"
+#include "chi_square.h"
+
+/* ---------------------------------------------------------------- exact values */
+
+/* P[outcome] of every ordered draw of `count` of n by sequential weights; an outcome is its indices as digits to base n.
+ * When no weight is left, the rest is equally likely. */
+static void ordered_probabilities(int n, const double *weight, int count, unsigned taken, int prefix, double p, double *out)
+{
+    if (count == 0) {
+        out[prefix] += p;
+        return;
+    }
+    double total = 0;
+    int left = 0;
+    for (int i = 0; i < n; i++) {
+        if (!(taken & 1u << i)) {
+            total += weight[i];
+            left++;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        double q = total > 0 ? weight[i] / total : 1.0 / left;
+        if (!(taken & 1u << i) && q > 0)
+            ordered_probabilities(n, weight, count - 1, taken | 1u << i, prefix * n + i, p * q, out);
+    }
+}
+
+static int power(int base, int exponent)
+{
+    int p = 1;
+    while (exponent-- > 0)
+        p *= base;
+    return p;
+}
+
+static int as_digits(int n, const int *index, int count)
+{
+    int digits = 0;
+    for (int i = 0; i < count; i++)
+        digits = digits * n + index[i];
+    return digits;
+}
+
+/* Of rank r (from 1) of n: the weight of entering, and of leaving by either rule. */
+static double rank_weight(int r, int n)
+{
+    double sum = 0;
+    for (int k = 1; k <= n; k++)
+        sum += 1.0 / k;
+    return 1 - 1 / (r * sum);
+}
+
+static double binomial(int n, int k, double p)
+{
+    return exp(lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) * pow(p, k) * pow(1 - p, n - k);
+}
+
+/* ------------------------------------------------------------------------- nu */
+
+/* A full buffer at n_seen samples, offered b: nu is min(max(1, b/2), m, hits) of binomially many hits. */
+static void nu_has_its_exact_distribution(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int m, b;
+        uint64_t seen;
+    } cases[] = {{5, 6, 8}, {5, 12, 40}, {5, 1, 7}, {5, 3, 5}, {2, 9, 4}, {5, 12, 20}, {1, 7, 30}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        for (int rule = SFP_NU_AT_LEAST_ONE; rule <= SFP_NU_RESERVOIR; rule++) {
+            int m = cases[c].m, b = cases[c].b, half = b / 2 > 1 ? b / 2 : 1;
+            sfp_buffer_options opt = {.slots = m, .dim = 1, .image_bytes = 1, .nu = (sfp_nu_rule)rule, .method = "streamfp"};
+            sfp_buffer *buffer;
+            assert_int_equal(sfp__buffer_create(&opt, b, &buffer, NULL), SFP_OK);
+            double p[16] = {0};
+            for (int hits = 0; hits <= b; hits++) {
+                int nu = rule == SFP_NU_AT_LEAST_ONE && hits == 0 ? 1 : hits;
+                nu = nu > half ? half : nu;
+                p[nu > m ? m : nu] += binomial(b, hits, (double)m / (double)cases[c].seen);
+            }
+            for (int i = 0; i < 16; i++)
+                p[i] = p[i] < 1e-15 ? 0 : p[i]; /* the case with p = 1 */
+            test_batch batch = batch_make(b, 1, 1, 0, 0);
+            sfp_rng rng = sfp__rng_init(100 + c, (uint64_t)rule);
+            long count[16] = {0};
+            for (int k = 0; k < 40000; k++) {
+                sfp_buffer_change change;
+                assert_int_equal(sfp__buffer_restore(buffer, m, cases[c].seen, NULL), SFP_OK);
+                assert_int_equal(sfp__buffer_update(buffer, &batch.view, &rng, &change, NULL), SFP_OK);
+                count[change.nu]++;
+            }
+            check_distribution("nu", 16, count, p);
+            batch_free(&batch);
+            sfp__buffer_free(buffer);
+        }
+    }
+}
+
+/* n_seen counts what the same batch just stored: 3 of 5 slots filled, 6 arrive, 2 are stored, 4 are left with 5/5. */
+static void nu_counts_what_was_just_stored(void **unused)
+{
+    (void)unused;
+    sfp_buffer *b = buffer_make("streamfp", 5, 1, 1, 6);
+    sfp_rng rng = sfp__rng_init(1, 1);
+    for (int k = 0; k < 2000; k++) {
+        test_batch batch = batch_make(6, 1, 1, 0, 0);
+        sfp_buffer_change change;
+        assert_int_equal(sfp__buffer_restore(b, 3, 3, NULL), SFP_OK);
+        assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+        assert_int_equal(change.stored, 2);
+        assert_int_equal(change.nu, 3); /* half of b, not of what is left */
+        batch_free(&batch);
+    }
+    sfp__buffer_free(b);
+}
+
+/* ------------------------------------------------------------------ the two draws */
+
+/* m slots and b samples with given scores, as many seen as there are slots: every number hits, nu = b/2 each time. Tallies
+ * the ordered draws of samples and of slots and how the first two of them go together. */
+static void check_draws(const char *what, sfp_drop_rule drop, int m, const float *slot_score, int b, const float *batch_score,
+                        int draws, uint64_t seed)
+{
+    int nu = b / 2, batch_cells = power(b, nu), slot_cells = power(m, nu);
+    assert_true(nu <= m && nu >= 1);
+    sfp_buffer_options opt = {.slots = m, .dim = 1, .image_bytes = 1, .drop = drop, .method = "streamfp"};
+    sfp_buffer *buffer;
+    assert_int_equal(sfp__buffer_create(&opt, b, &buffer, NULL), SFP_OK);
+    test_batch batch = batch_make(b, 1, 1, 0, 0);
+    batch.fingerprint[0] = 1;
+    memcpy(batch.score, batch_score, (size_t)b * sizeof(float));
+    long *entered = test_array(batch_cells, sizeof(long)), *left = test_array(slot_cells, sizeof(long)),
+         *both = test_array(b * m, sizeof(long));
+    sfp_rng rng = sfp__rng_init(seed, 0);
+    for (int k = 0; k < draws; k++) {
+        sfp_buffer_change change;
+        for (int i = 0; i < m; i++)
+            sfp__buffer_slot(buffer, i)->mean_embed[0] = slot_score[i];
+        assert_int_equal(sfp__buffer_restore(buffer, m, (uint64_t)m, NULL), SFP_OK);
+        assert_int_equal(sfp__buffer_update(buffer, &batch.view, &rng, &change, NULL), SFP_OK);
+        assert_int_equal(change.nu, nu);
+        entered[as_digits(b, change.retained, nu)]++;
+        left[as_digits(m, change.replaced, nu)]++;
+        both[change.retained[0] * m + change.replaced[0]]++;
+    }
+
+    double weight_in[8], weight_out[8];
+    for (int i = 0; i < b; i++) {
+        int r = 1;
+        for (int j = 0; j < b; j++)
+            r += batch_score[j] > batch_score[i] || (batch_score[j] == batch_score[i] && j < i);
+        weight_in[i] = rank_weight(r, b);
+    }
+    for (int i = 0; i < m; i++) {
+        int r = 1;
+        for (int j = 0; j < m; j++)
+            r += slot_score[j] > slot_score[i] || (slot_score[j] == slot_score[i] && j < i);
+        weight_out[i] = drop == SFP_DROP_ALG2 ? 1 - rank_weight(r, m) : rank_weight(r, m);
+    }
+    double *p_in = test_array(batch_cells, sizeof(double)), *p_out = test_array(slot_cells, sizeof(double)),
+           *p_both = test_array(b * m, sizeof(double)), sum_in = 0, sum_out = 0;
+    ordered_probabilities(b, weight_in, nu, 0, 0, 1, p_in);
+    ordered_probabilities(m, weight_out, nu, 0, 0, 1, p_out);
+    for (int i = 0; i < b; i++)
+        sum_in += weight_in[i];
+    for (int i = 0; i < m; i++)
+        sum_out += weight_out[i];
+    for (int i = 0; i < b * m; i++)
+        p_both[i] = weight_in[i / m] / sum_in * weight_out[i % m] / sum_out;
+    check_distribution(what, batch_cells, entered, p_in);
+    check_distribution(what, slot_cells, left, p_out);
+    check_distribution(what, b * m, both, p_both);
+    free(entered);
+    free(left);
+    free(both);
+    free(p_in);
+    free(p_out);
+    free(p_both);
+    batch_free(&batch);
+    sfp__buffer_free(buffer);
+}
+
+static void both_draws_have_their_exact_distribution(void **unused)
+{
+    (void)unused;
+    const float slots[] = {0.3f, -0.2f, 0.9f, 0.1f, 0.5f}, samples[] = {-1, 2, 0.5f, 7, 3, 1}, equal[] = {1, 1, 1, 1, 1};
+    check_draws("one of 2, of 5 slots, alg2", SFP_DROP_ALG2, 5, slots, 2, samples, 30000, 1);
+    check_draws("one of 3, of 5 slots, eq8", SFP_DROP_EQ8, 5, slots, 3, samples, 30000, 2);
+    check_draws("two of 4, of 5 slots, alg2", SFP_DROP_ALG2, 5, slots, 4, samples, 60000, 3);
+    check_draws("two of 5, of 5 slots, eq8", SFP_DROP_EQ8, 5, slots, 5, samples, 60000, 4);
+    check_draws("three of 6, of 4 slots, alg2", SFP_DROP_ALG2, 4, slots, 6, samples, 120000, 5);
+    check_draws("three of 6, of 5 slots, eq8", SFP_DROP_EQ8, 5, slots, 6, samples, 120000, 6);
+    check_draws("three of 6, of 3 slots: all go", SFP_DROP_ALG2, 3, slots, 6, samples, 60000, 7);
+    check_draws("equal scores go by index", SFP_DROP_ALG2, 5, equal, 4, equal, 60000, 8);
+}
+
+/* Weights as they come, zeros among them: zeros are drawn last, and then equally. */
+static void weighted_draws_have_their_exact_distribution(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int n, count;
+        double weight[5];
+    } cases[] = {
+        {4, 1, {1, 2, 3, 4}},      {4, 3, {1, 2, 3, 4}}, {5, 2, {0.5, 0.1, 0.1, 0.2, 0.1}},
+        {5, 4, {0, 1, 2, 0, 1}},   {4, 2, {0, 0, 0, 0}}, {3, 2, {0, 5, 0}},
+        {5, 3, {0.3, 0, 0, 0, 0}}, {1, 1, {0}},          {4, 4, {1e-3, 2e-3, 1e-3, 4e-3}},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        int n = cases[c].n, count = cases[c].count, cells = power(n, count);
+        long *seen = test_array(cells, sizeof(long));
+        double *p = test_array(cells, sizeof(double));
+        sfp_rng rng = sfp__rng_init(50 + c, 1);
+        for (int k = 0; k < 50000; k++) {
+            double weight[5], u[5];
+            int out[5];
+            memcpy(weight, cases[c].weight, sizeof weight);
+            for (int i = 0; i < count; i++)
+                u[i] = sfp__rng_double(&rng);
+            sfp__weighted_draw(n, weight, count, u, out);
+            seen[as_digits(n, out, count)]++;
+        }
+        ordered_probabilities(n, cases[c].weight, count, 0, 0, 1, p);
+        check_distribution("weighted draw", cells, seen, p);
+        free(seen);
+        free(p);
+    }
+}
+
+/* Where the running weight equals u * total the next one is taken; nothing drawn comes twice, for the largest u below 1 too. */
+static void a_weighted_draw_at_the_edges_of_its_intervals(void **unused)
+{
+    (void)unused;
+    static const struct {
+        double u;
+        int want;
+    } edges[] = {{0, 1}, {0.24999999, 1}, {0.25, 3}, {0.49999999, 3}, {0.5, 4}, {0x1.fffffffffffffp-1, 4}};
+    for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) {
+        double weight[6] = {0, 1, 0, 1, 2, 0};
+        int out;
+        sfp__weighted_draw(6, weight, 1, &edges[i].u, &out);
+        assert_int_equal(out, edges[i].want);
+    }
+    sfp_rng rng = sfp__rng_init(3, 3);
+    for (int k = 0; k < 20000; k++) {
+        double weight[20], u[20];
+        int out[20], n = 1 + (int)sfp__rng_below(&rng, 20);
+        unsigned once = 0;
+        for (int i = 0; i < n; i++) {
+            weight[i] = sfp__rng_below(&rng, 4) ? sfp__rng_double(&rng) * pow(10, (double)sfp__rng_below(&rng, 20) - 10) : 0;
+            u[i] = 0x1.fffffffffffffp-1;
+        }
+        sfp__weighted_draw(n, weight, n, u, out);
+        for (int i = 0; i < n; i++) {
+            assert_in_range(out[i], 0, n - 1);
+            assert_int_equal(once & 1u << out[i], 0);
+            once |= 1u << out[i];
+        }
+    }
+}
+
+static void rank_probabilities_are_those_of_the_formula(void **unused)
+{
+    (void)unused;
+    const float score[] = {0.1f, NAN, 0.7f, 0.1f}; /* ranks 2 4 1 3 */
+    const double rank[] = {2, 4, 1, 3}, sum = 1 + 1.0 / 2 + 1.0 / 3 + 1.0 / 4;
+    int order[4];
+    double pi[4];
+    sfp__rank_probability(4, score, order, pi);
+    for (int i = 0; i < 4; i++)
+        assert_true(fabs(pi[i] - (1 - 1 / rank[i] / sum)) < 1e-15);
+    sfp__rank_probability(1, score, order, pi);
+    assert_true(pi[0] == 0);
+    /* SPEC section 7: the most similar of 102 goes with probability 19 % by alg2 */
+    float many[102];
+    double wide[102];
+    int room[102];
+    for (int i = 0; i < 102; i++)
+        many[i] = (float)-i;
+    sfp__rank_probability(102, many, room, wide);
+    assert_true(fabs(1 - wide[0] - 0.19) < 0.005);
+}
+
+/* ------------------------------------------------------------- reservoir, replay */
+
+/* Six samples in batches of any size through two slots: each of the 15 pairs is what is left equally often. */
+static void the_reservoir_keeps_every_set_equally_often(void **unused)
+{
+    (void)unused;
+    long count[36] = {0};
+    double p[36] = {0};
+    for (int i = 0; i < 6; i++)
+        for (int j = i + 1; j < 6; j++)
+            p[i * 6 + j] = 1.0 / 15;
+    test_batch batch = batch_make(6, 1, 1, 0, 0);
+    sfp_buffer *b = buffer_make("er", 2, 1, 1, 6);
+    sfp_rng rng = sfp__rng_init(8, 8), cut = sfp__rng_init(9, 9);
+    for (int k = 0; k < 45000; k++) {
+        assert_int_equal(sfp__buffer_restore(b, 0, 0, NULL), SFP_OK);
+        for (int at = 0; at < 6;) {
+            int n = 1 + (int)sfp__rng_below(&cut, (uint32_t)(6 - at));
+            sfp_buffer_batch part = batch.view;
+            part.b = n;
+            part.id += at;
+            part.label += at;
+            part.image += at;
+            part.image_size += at;
+            part.score = part.mean_embed = part.query = NULL;
+            part.has_query = NULL;
+            assert_int_equal(sfp__buffer_update(b, &part, &rng, NULL, NULL), SFP_OK);
+            at += n;
+        }
+        int x = (int)sfp__buffer_slot(b, 0)->id, y = (int)sfp__buffer_slot(b, 1)->id;
+        count[x < y ? x * 6 + y : y * 6 + x]++;
+    }
+    check_distribution("reservoir pairs", 36, count, p);
+    batch_free(&batch);
+    sfp__buffer_free(b);
+}
+
+/* Forty samples, seven slots: each position of the stream is left in 7/40 of the runs. Counts of a draw without replacement
+ * are not multinomial: their covariance shrinks the statistic by (n - m)/(n - 1). */
+static void the_reservoir_favours_no_position(void **unused)
+{
+    (void)unused;
+    enum { N = 40, M = 7, RUNS = 20000 };
+    long count[N] = {0};
+    test_batch batch = batch_make(N, 1, 1, 0, 0);
+    sfp_buffer *b = buffer_make("er", M, 1, 1, N);
+    sfp_rng rng = sfp__rng_init(18, 8);
+    for (int k = 0; k < RUNS; k++) {
+        assert_int_equal(sfp__buffer_restore(b, 0, 0, NULL), SFP_OK);
+        assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, NULL, NULL), SFP_OK);
+        for (int i = 0; i < M; i++)
+            count[sfp__buffer_slot(b, i)->id]++;
+    }
+    double expected = (double)RUNS * M / N, statistic = 0;
+    for (int i = 0; i < N; i++)
+        statistic += ((double)count[i] - expected) * ((double)count[i] - expected) / expected;
+    double p = chi_square_tail(N - 1, statistic * (N - 1) / (N - M));
+    if (!(p > 1e-6 && p < 1 - 1e-6))
+        fail_msg("chi-square %.2f, p = %g", statistic, p);
+    batch_free(&batch);
+    sfp__buffer_free(b);
+}
+
+/* After 2^40 samples a slot is hit once in 4e11; a count cut to 32 bits would begin again and hit every time. */
+static void the_reservoir_counts_beyond_32_bits(void **unused)
+{
+    (void)unused;
+    sfp_buffer *b = buffer_make("er", 3, 1, 1, 50);
+    test_batch batch = batch_make(50, 1, 1, 0, 0);
+    sfp_rng rng = sfp__rng_init(2, 3);
+    for (int k = 0; k < 2000; k++) {
+        sfp_buffer_change change;
+        assert_int_equal(sfp__buffer_restore(b, 3, (uint64_t)1 << 40, NULL), SFP_OK);
+        assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+        assert_int_equal(change.nu, 0); /* chance of one in all runs: 3e-7 */
+        assert_int_equal(sfp__buffer_seen(b), ((uint64_t)1 << 40) + 50);
+    }
+    batch_free(&batch);
+    sfp__buffer_free(b);
+}
+
+static void replay_draws_are_uniform_and_without_replacement(void **unused)
+{
+    (void)unused;
+    sfp_buffer *b = buffer_make("streamfp", 8, 1, 1, 8);
+    test_batch batch = batch_make(5, 1, 1, 0, 0);
+    sfp_rng rng = sfp__rng_init(31, 0);
+    int slots[20];
+    assert_int_equal(sfp__buffer_draw(b, 3, &rng, slots), 0); /* empty */
+    assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, NULL, NULL), SFP_OK);
+
+    long pairs[25] = {0};
+    double p[25];
+    for (int i = 0; i < 25; i++)
+        p[i] = i / 5 != i % 5 ? 1.0 / 20 : 0;
+    for (int k = 0; k < 40000; k++) {
+        assert_int_equal(sfp__buffer_draw(b, 2, &rng, slots), 2);
+        pairs[slots[0] * 5 + slots[1]]++;
+    }
+    check_distribution("replay pairs", 25, pairs, p);
+
+    static long whole[3125];
+    static double p_whole[3125];
+    const double equal[] = {1, 1, 1, 1, 1};
+    for (int k = 0; k < 60000; k++) {
+        assert_int_equal(sfp__buffer_draw(b, 20, &rng, slots), 5); /* no more than there are */
+        whole[as_digits(5, slots, 5)]++;
+    }
+    ordered_probabilities(5, equal, 5, 0, 0, 1, p_whole);
+    check_distribution("replay of everything", 3125, whole, p_whole);
+    assert_int_equal(sfp__buffer_draw(b, 0, &rng, slots), 0);
+    assert_int_equal(sfp__buffer_draw(b, -3, &rng, slots), 0);
+    batch_free(&batch);
+    sfp__buffer_free(b);
+}
+
+/* -------------------------------------------------- a second implementation */
+
+enum { MOST = 64 };
+
+static int oracle_before(const float *s, int i, int j)
+{
+    double a = isnan(s[i]) ? -INFINITY : (double)s[i], b = isnan(s[j]) ? -INFINITY : (double)s[j];
+    if (a != b)
+        return a > b;
+    if (isnan(s[i]) != isnan(s[j]))
+        return isnan(s[j]);
+    return i < j;
+}
+
+static void oracle_probability(int n, const float *s, double *pi)
+{
+    double sum = 0;
+    for (int r = 0; r < n; r++)
+        sum += 1.0 / (r + 1);
+    for (int i = 0; i < n; i++) {
+        int before = 0;
+        for (int j = 0; j < n; j++)
+            before += oracle_before(s, j, i);
+        pi[i] = 1 - 1.0 / (before + 1) / sum;
+    }
+}
+
+/* weighted_draw of the reference: cumulative sums, then searchsorted from the right. */
+static void oracle_draw(int n, const double *weight, int count, const double *u, int *out)
+{
+    double w[MOST], total = 0;
+    for (int i = 0; i < n; i++)
+        total += w[i] = weight[i];
+    for (int i = 0; i < n && total == 0; i++)
+        w[i] = 1;
+    for (int d = 0; d < count; d++) {
+        double cumulated[MOST];
+        for (int i = 0; i < n; i++)
+            cumulated[i] = (i ? cumulated[i - 1] : 0) + w[i];
+        double target = u[d] * cumulated[n - 1];
+        int low = 0, high = n; /* the first element above target */
+        while (low < high) {
+            int middle = (low + high) / 2;
+            if (target < cumulated[middle])
+                high = middle;
+            else
+                low = middle + 1;
+        }
+        out[d] = low;
+        w[low] = 0;
+        total = 0;
+        for (int i = 0; i < n; i++)
+            total += w[i];
+        if (total == 0) {
+            for (int i = 0; i < n; i++) {
+                w[i] = 1;
+                for (int k = 0; k <= d; k++)
+                    w[i] = out[k] == i ? 0 : w[i];
+            }
+        }
+    }
+}
+
+/* Integer scores make ties and equal scores; u takes round values too, which meet the edges of intervals. */
+static void the_plan_is_the_reference_s_on_random_cases(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(77, 0);
+    long replaced_in_all = 0;
+    for (int k = 0; k < 20000; k++) {
+        int m = (int)sfp__rng_below(&rng, MOST), b = (int)sfp__rng_below(&rng, MOST), kind = k % 4;
+        uint64_t n_seen = sfp__rng_below(&rng, (uint32_t)(k % 3 ? 2 * MOST : 5000));
+        float batch[MOST], slots[MOST];
+        double u[3][MOST], dwork[MOST];
+        int iwork[MOST], retained[MOST], replaced[MOST];
+        for (int i = 0; i < MOST; i++) {
+            batch[i] = kind == 0 ? (float)sfp__rng_normal(&rng) : (float)sfp__rng_below(&rng, kind == 1 ? 1 : 5);
+            slots[i] = kind == 0 ? (float)sfp__rng_normal(&rng) : (float)sfp__rng_below(&rng, kind == 1 ? 1 : 5);
+            if (kind == 3 && sfp__rng_below(&rng, 4) == 0)
+                batch[i] = slots[i] = NAN;
+            for (int j = 0; j < 3; j++)
+                u[j][i] = k % 5 ? sfp__rng_double(&rng) : (double)sfp__rng_below(&rng, 8) / 8;
+        }
+        sfp_drop_rule drop = sfp__rng_below(&rng, 2) ? SFP_DROP_ALG2 : SFP_DROP_EQ8;
+        sfp_nu_rule rule = sfp__rng_below(&rng, 2) ? SFP_NU_AT_LEAST_ONE : SFP_NU_RESERVOIR;
+
+        int stored = n_seen >= (uint64_t)m ? 0 : m - (int)n_seen, nu = 0, want_in[MOST], want_out[MOST];
+        stored = stored > b ? b : stored;
+        int left = b - stored, hits = 0;
+        if (left > 0) {
+            for (int i = 0; i < left; i++)
+                hits += u[0][i] * (double)(n_seen + (uint64_t)stored) < m;
+            if (rule == SFP_NU_AT_LEAST_ONE && hits == 0)
+                hits = 1;
+            nu = b >= 2 ? b / 2 : 1;
+            nu = nu > left ? left : nu;
+            nu = nu > m ? m : nu;
+            nu = nu > hits ? hits : nu;
+            double pi[MOST];
+            if (nu > 0) {
+                oracle_probability(left, batch + stored, pi);
+                oracle_draw(left, pi, nu, u[1], want_in);
+                oracle_probability(m, slots, pi);
+                for (int i = 0; i < m && drop == SFP_DROP_ALG2; i++)
+                    pi[i] = 1 - pi[i];
+                oracle_draw(m, pi, nu, u[2], want_out);
+            }
+        }
+
+        sfp_buffer_plan plan;
+        sfp__buffer_plan(n_seen, m, b, batch, slots, u[0], u[1], u[2], drop, rule, iwork, dwork, retained, replaced, &plan);
+        if (plan.stored != stored || plan.nu != nu)
+            fail_msg("case %d: stored %d, nu %d, expected %d, %d", k, plan.stored, plan.nu, stored, nu);
+        for (int i = 0; i < nu; i++)
+            if (retained[i] != stored + want_in[i] || replaced[i] != want_out[i])
+                fail_msg("case %d (n_seen %d, m %d, b %d): draw %d is %d -> %d, expected %d -> %d", k, (int)n_seen, m, b, i,
+                         retained[i], replaced[i], stored + want_in[i], want_out[i]);
+        replaced_in_all += nu;
+    }
+    assert_true(replaced_in_all > 50000); /* the cases are not all empty */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nu_has_its_exact_distribution),
+        cmocka_unit_test(nu_counts_what_was_just_stored),
+        cmocka_unit_test(both_draws_have_their_exact_distribution),
+        cmocka_unit_test(weighted_draws_have_their_exact_distribution),
+        cmocka_unit_test(a_weighted_draw_at_the_edges_of_its_intervals),
+        cmocka_unit_test(rank_probabilities_are_those_of_the_formula),
+        cmocka_unit_test(the_reservoir_keeps_every_set_equally_often),
+        cmocka_unit_test(the_reservoir_favours_no_position),
+        cmocka_unit_test(the_reservoir_counts_beyond_32_bits),
+        cmocka_unit_test(replay_draws_are_uniform_and_without_replacement),
+        cmocka_unit_test(the_plan_is_the_reference_s_on_random_cases),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

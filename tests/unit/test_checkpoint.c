@@ -1,0 +1,509 @@
+/* Checkpoints: going on from one gives the bytes of never having stopped; a damaged one is always told; the last good one
+ * survives whatever happens to the writing of the next. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "learner_world.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+/* ------------------------------------------------------- the same as never stopping */
+
+typedef struct scenario {
+    sfp_learner_options o;
+    int stop, times, each;
+} scenario;
+
+static void same_as_never_stopping(const scenario *s)
+{
+    char ckpt[96];
+    sfp_learner *a = make_learner(&s->o), *b = make_learner(&s->o);
+    feed(a, 0, s->stop, s->each);
+    MUST(sfp__learner_checkpoint(a, in_dir("c", ckpt, sizeof ckpt), "timestamp five\n\x01 \xe2\x82\xac", err));
+    feed(a, s->stop, s->times, s->each);
+
+    char *position = NULL;
+    bool old = true;
+    feed(b, 0, 1, s->each); /* what it had learned is gone after resuming */
+    MUST(sfp__learner_resume(b, ckpt, &position, &old, err));
+    assert_false(old);
+    assert_string_equal(position, "timestamp five\n\x01 \xe2\x82\xac");
+    sfp__free(position);
+    bytes first = slurp(ckpt), again;
+    MUST(sfp__learner_checkpoint(b, PATH("d"), "timestamp five\n\x01 \xe2\x82\xac", err));
+    again = slurp(PATH("d"));
+    assert_same_bytes(first, again, "a checkpoint of what was resumed");
+    feed(b, s->stop, s->times, s->each);
+
+    MUST(sfp__learner_save_state(a, PATH("a"), err));
+    MUST(sfp__learner_save_state(b, PATH("b"), err));
+    bytes sa = slurp(PATH("a")), sb = slurp(PATH("b")), ca = image_of(a), cb = image_of(b);
+    assert_same_bytes(sa, sb, "states at the end");
+    assert_same_bytes(ca, cb, "checkpoints at the end");
+    assert_true(first.n != ca.n || memcmp(first.p, ca.p, ca.n) != 0);
+    bytes all[] = {first, again, sa, sb, ca, cb};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        sfp__free(all[i].p);
+    sfp__learner_free(a);
+    sfp__learner_free(b);
+    remove_files();
+}
+
+static void goes_on_with_the_defaults(void **unused)
+{
+    (void)unused;
+    const scenario s = {small_options(), 5, 12, 0};
+    same_as_never_stopping(&s);
+}
+
+static void goes_on_before_the_buffer_is_full_and_from_the_start(void **unused)
+{
+    (void)unused;
+    scenario s = {small_options(), 1, 4, 0};
+    same_as_never_stopping(&s);
+    s.stop = 0;
+    s.o.fp.attune = false;
+    s.o.select = "random";
+    same_as_never_stopping(&s);
+}
+
+static void goes_on_with_three_steps_and_all_the_switches(void **unused)
+{
+    (void)unused;
+    scenario s = {small_options(), 5, 12, 4};
+    s.o.steps = 3;
+    s.o.fp.attune_residual = true;
+    s.o.fp.attune_topk = 2;
+    s.o.fp.ortho_mu = 0.5f;
+    s.o.fp.prefix = SFP_PREFIX_RAW;
+    s.o.buffer.drop = SFP_DROP_EQ8;
+    s.o.buffer.nu = SFP_NU_RESERVOIR;
+    same_as_never_stopping(&s);
+}
+
+static void goes_on_over_a_task_boundary_without_a_buffer(void **unused)
+{
+    (void)unused;
+    scenario s = {small_options(), 5, 12, 4};
+    s.o.buffer.method = "none";
+    for (s.stop = 4; s.stop <= 9; s.stop++) /* right before a boundary (4, 8), right after it, in between */
+        same_as_never_stopping(&s);
+}
+
+static void goes_on_with_a_free_stream_that_grows(void **unused)
+{
+    (void)unused;
+    scenario s = {small_options(), 20, 47, 0};
+    s.o.fp.tasks = 0;
+    s.o.fp.span = 1;
+    s.o.fp.classes = 0;
+    s.o.drift = SFP_DRIFT_PH;
+    same_as_never_stopping(&s);
+    s.o.drift = SFP_DRIFT_NEW_CLASS;
+    s.times = 26;
+    same_as_never_stopping(&s);
+}
+
+static void goes_on_with_a_reservoir(void **unused)
+{
+    (void)unused;
+    scenario s = {small_options(), 5, 12, 0};
+    s.o.buffer.method = "er";
+    same_as_never_stopping(&s);
+}
+
+static void goes_on_with_compressed_pictures(void **unused)
+{
+    (void)unused;
+    scenario s = {small_options(), 5, 12, 0};
+    encode_pictures();
+    s.o.keep_compressed = true;
+    same_as_never_stopping(&s);
+}
+
+static void goes_on_with_the_class_token_as_query(void **unused)
+{
+    (void)unused;
+    scenario s = {small_options(), 5, 12, 0};
+    s.o.fp.query_one = true;
+    same_as_never_stopping(&s);
+}
+
+static void goes_on_with_mixed_heads(void **unused)
+{
+    (void)unused;
+    scenario s = {small_options(), 3, 6, 2};
+    s.o.head = SFP_HEAD_MIX;
+    same_as_never_stopping(&s);
+}
+
+/* ----------------------------------------------------------------------- damage */
+
+/* A learner with a checkpoint "c" of its third timestamp. */
+static sfp_learner *with_checkpoint(const sfp_learner_options *o)
+{
+    sfp_learner *l = make_learner(o);
+    feed(l, 0, 3, 0);
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "three", err));
+    return l;
+}
+
+static sfp_status resume(sfp_learner *l, bool *old, char *message)
+{
+    char *position = NULL;
+    sfp_error err = {0};
+    sfp_status s = sfp__learner_resume(l, PATH("c"), &position, old, &err);
+    if (message)
+        (void)snprintf(message, SFP_ERROR_MAX, "%s", err.message);
+    assert_true((s == SFP_OK) == (position != NULL));
+    sfp__free(position);
+    return s;
+}
+
+static void every_flipped_byte_is_found(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = small_options();
+    sfp_learner *l = with_checkpoint(&o);
+    bytes good = slurp(PATH("c")), before = image_of(l);
+    uint64_t header;
+    memcpy(&header, good.p, sizeof header);
+    const uint8_t flips[] = {1, 0x20, 0x80, 0xff, 0x2a /* a space to a line feed */};
+    for (size_t at = 0; at < good.n; at += at < header + 8 || at + 64 > good.n ? 1 : 13) {
+        uint8_t kept = good.p[at];
+        good.p[at] ^= flips[at % sizeof flips];
+        spill(PATH("c"), good.p, good.n);
+        good.p[at] = kept;
+        if (resume(l, NULL, NULL) != SFP_EFORMAT)
+            fail_msg("byte %zu of %zu flipped: not found", at, good.n);
+    }
+    bytes after = image_of(l);
+    assert_same_bytes(before, after, "a learner that resumed from nothing good");
+    spill(PATH("c"), good.p, good.n);
+    assert_int_equal(resume(l, NULL, NULL), SFP_OK);
+    sfp__free(good.p);
+    sfp__free(before.p);
+    sfp__free(after.p);
+    sfp__learner_free(l);
+    remove_files();
+}
+
+static void every_truncation_is_found(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = small_options();
+    sfp_learner *l = with_checkpoint(&o);
+    bytes good = slurp(PATH("c"));
+    for (size_t n = 0; n < good.n; n += n < 40 || n + 40 > good.n ? 1 : 101) {
+        spill(PATH("c"), good.p, n);
+        if (resume(l, NULL, NULL) != SFP_EFORMAT)
+            fail_msg("cut to %zu bytes of %zu: not found", n, good.n);
+    }
+    sfp__free(good.p);
+    sfp__learner_free(l);
+    remove_files();
+}
+
+/* A file whose checksum holds, with contents that do not. */
+static void forged_contents_are_refused(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = small_options();
+    sfp_learner *l = with_checkpoint(&o);
+    bytes good = slurp(PATH("c")), before = image_of(l);
+    uint64_t header;
+    memcpy(&header, good.p, sizeof header);
+    int accepted = 0, refused = 0;
+    for (size_t at = 0; at + 4 < good.n; at += at < header + 8 ? 1 : 5) { /* any byte, with a fresh checksum: no crash, all or nothing */
+        uint8_t kept = good.p[at];
+        good.p[at] ^= (uint8_t)(1u << at % 8);
+        uint32_t sum = (uint32_t)crc32(0, good.p, (unsigned)good.n - 4), right;
+        memcpy(&right, good.p + good.n - 4, 4);
+        memcpy(good.p + good.n - 4, &sum, 4);
+        spill(PATH("c"), good.p, good.n);
+        good.p[at] = kept;
+        memcpy(good.p + good.n - 4, &right, 4);
+        sfp_status s = resume(l, NULL, NULL);
+        accepted += s == SFP_OK;
+        refused += s != SFP_OK;
+        if (s == SFP_OK) { /* values of pictures and weights: fine, but put the learner back */
+            spill(PATH("c"), good.p, good.n);
+            assert_int_equal(resume(l, NULL, NULL), SFP_OK);
+        }
+    }
+    assert_true(accepted > 100 && refused > (int)header / 2);
+    bytes after = image_of(l);
+    assert_same_bytes(before, after, "a learner that forged files were offered to");
+    sfp__free(good.p);
+    sfp__free(before.p);
+    sfp__free(after.p);
+    sfp__learner_free(l);
+    remove_files();
+}
+
+static void the_one_before_serves_when_the_last_is_damaged_or_gone(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = small_options();
+    sfp_learner *l = with_checkpoint(&o);
+    bytes third = slurp(PATH("c")), then, old;
+    bool used_old = true;
+    feed(l, 3, 4, 0);
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "four", err));
+    assert_int_equal(count_files(), 2);
+    old = slurp(PATH("c.old"));
+    assert_same_bytes(third, old, "PATH.old");
+    sfp__free(old.p);
+    assert_int_equal(resume(l, &used_old, NULL), SFP_OK);
+    assert_false(used_old);
+    assert_int_equal(sfp__learner_counts(l).timestamps, 4);
+
+    spill(PATH("c"), third.p, third.n / 2);
+    assert_int_equal(resume(l, &used_old, NULL), SFP_OK);
+    assert_true(used_old);
+    assert_int_equal(sfp__learner_counts(l).timestamps, 3);
+
+    /* the damaged one does not push out the good one */
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "three", err));
+    old = slurp(PATH("c.old"));
+    then = slurp(PATH("c"));
+    assert_same_bytes(third, old, "PATH.old beside a damaged PATH");
+    assert_same_bytes(third, then, "PATH");
+    sfp__free(old.p);
+    sfp__free(then.p);
+
+    (void)unlink(PATH("c"));
+    assert_int_equal(resume(l, &used_old, NULL), SFP_OK);
+    assert_true(used_old);
+
+    char message[SFP_ERROR_MAX];
+    spill(PATH("c"), "short", 5);
+    spill(PATH("c.old"), third.p, third.n - 1);
+    used_old = false;
+    assert_int_equal(resume(l, &used_old, message), SFP_EFORMAT);
+    assert_false(used_old);
+    assert_non_null(strstr(message, "/c: has 5 bytes"));
+    assert_non_null(strstr(message, "/c.old: is damaged"));
+    (void)unlink(PATH("c"));
+    assert_int_equal(resume(l, &used_old, message), SFP_EFORMAT);
+    (void)unlink(PATH("c.old"));
+    assert_int_equal(resume(l, &used_old, message), SFP_ENOTFOUND);
+    sfp__free(third.p);
+    sfp__learner_free(l);
+    remove_files();
+}
+
+static void leftovers_of_killed_writers_go(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = small_options();
+    sfp_learner *l = with_checkpoint(&o);
+    char own[64];
+    spill(PATH("c.tmp.999999999"), "x", 1); /* above the largest process number there is */
+    (void)snprintf(own, sizeof own, "c.tmp.%ld", (long)getpid());
+    spill(PATH(own), "x", 1);
+    spill(PATH("c.tmp.1"), "x", 1); /* lives */
+    spill(PATH("c.tmp.note"), "x", 1);
+    spill(PATH("c.old.tmp"), "x", 1);
+    assert_int_equal(resume(l, NULL, NULL), SFP_OK);
+    assert_int_equal(count_files(), 4);
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "", err));
+    assert_int_equal(access(PATH("c.old.tmp"), F_OK), -1);
+    assert_int_equal(count_files(), 4);
+    sfp__learner_free(l);
+    remove_files();
+}
+
+/* ---------------------------------------------------------------- other settings */
+
+static void other_settings_are_told_by_name(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = small_options();
+    sfp_learner *l = with_checkpoint(&o);
+    sfp__learner_free(l);
+    const struct {
+        const char *words;
+        sfp_learner_options o;
+    } list[] = {
+#define WITH(words, change) {words, ({ sfp_learner_options x = small_options(); change; x; })}
+        WITH("batch 6, now it is 5", x.batch = 5),
+        WITH("steps 1, now it is 2", x.steps = 2),
+        WITH("replay 4, now it is 3", x.replay = 3),
+        WITH("sigma 0.5, now it is 0.25", x.coreset.sigma = 0.25),
+        WITH("coreset exact, now it is paper", x.coreset.mode = SFP_CORESET_PAPER),
+        WITH("select streamfp, now it is random", x.select = "random"),
+        WITH("buffer streamfp, now it is er", x.buffer.method = "er"),
+        WITH("buffer streamfp, now it is none", x.buffer.method = "none"),
+        WITH("buffer-size 10, now it is 9", x.buffer.slots = 9),
+        WITH("drop-rule alg2, now it is eq8", x.buffer.drop = SFP_DROP_EQ8),
+        WITH("nu at-least-one, now it is reservoir", x.buffer.nu = SFP_NU_RESERVOIR),
+        WITH("keep-compressed off, now it is on", x.keep_compressed = true),
+        WITH("seed 11, now it is 12", x.seed = 12),
+        WITH("pool 7, now it is 8", x.fp.pool = 8),
+        WITH("prompt-length 4, now it is 2", x.fp.length = 2),
+        WITH("prompt-layers 0-1, now it is 0-2", x.fp.last_layer = 2),
+        WITH("tasks 3, now it is free", x.fp.tasks = 0),
+        WITH("attune on, now it is off", x.fp.attune = false),
+        WITH("attune-residual off, now it is on", x.fp.attune_residual = true),
+        WITH("attune-topk 3, now it is 1", x.fp.attune_topk = 1),
+        WITH("prefix projected, now it is raw", x.fp.prefix = SFP_PREFIX_RAW),
+        WITH("query two, now it is one", x.fp.query_one = true),
+        WITH("lr 0.00100000005, now it is 0.5", x.adam.lr = 0.5f),
+        WITH("classes 6, now it is 7", x.fp.classes = 7),
+        WITH("mean 0.5,0.5,0.5, now it is 0.5,0,0.5", x.mean[1] = 0),
+        WITH("ortho-mu 0, now it is 1", x.fp.ortho_mu = 1),
+#undef WITH
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        char message[SFP_ERROR_MAX];
+        l = make_learner(&list[i].o);
+        assert_int_equal(resume(l, NULL, message), SFP_EINVAL);
+        if (!strstr(message, list[i].words))
+            fail_msg("expected '%s' in '%s'", list[i].words, message);
+        sfp__learner_free(l);
+    }
+    remove_files();
+}
+
+/* ------------------------------------------------------------- memory, full disk */
+
+static void checkpoint_and_resume_survive_every_failing_allocation(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = small_options();
+    o.fp.tasks = 0;
+    o.fp.classes = 0;
+    sfp_learner *l = make_learner(&o), *fresh = make_learner(&o);
+    feed(l, 0, TIMES, 0); /* more classes than a new learner has room for */
+    MUST(sfp__learner_name_class(l, 2, "two", err));
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "x", err));
+    bytes good = slurp(PATH("c")), empty = image_of(fresh), now;
+    for (long k = 0, done = 0; !done; k++) {
+        unsigned long before = sfp__mem_count();
+        sfp__mem_fail_at(k);
+        sfp_status s = sfp__learner_checkpoint(l, PATH("c"), "x", NULL);
+        sfp__mem_fail_at(-1);
+        done = sfp__mem_count() - before <= (unsigned long)k;
+        assert_int_equal(s, done ? SFP_OK : SFP_ENOMEM);
+        now = slurp(PATH("c"));
+        assert_same_bytes(good, now, "PATH");
+        sfp__free(now.p);
+        assert_int_equal(count_files(), done ? 2 : 1);
+    }
+    int failures = 0;
+    for (long k = 0, done = 0; !done; k++) {
+        unsigned long before = sfp__mem_count();
+        char *position = NULL;
+        sfp__mem_fail_at(k);
+        sfp_status s = sfp__learner_resume(fresh, PATH("c"), &position, NULL, NULL);
+        sfp__mem_fail_at(-1);
+        done = sfp__mem_count() - before <= (unsigned long)k;
+        if (s != SFP_OK) {
+            failures++;
+            assert_int_equal(s, SFP_ENOMEM);
+            assert_null(position);
+            now = image_of(fresh);
+            assert_same_bytes(empty, now, "a learner after a failed resume");
+            sfp__free(now.p);
+        } else {
+            assert_true(done || k < 3); /* looking for leftovers is done without, when there is no memory */
+        }
+        sfp__free(position);
+        if (s == SFP_OK && !done) {
+            sfp__learner_free(fresh);
+            fresh = make_learner(&o);
+        }
+    }
+    assert_true(failures > 6);
+    now = image_of(fresh);
+    bytes same = image_of(l);
+    assert_same_bytes(same, now, "the resumed learner");
+    bytes all[] = {good, empty, now, same};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        sfp__free(all[i].p);
+    sfp__learner_free(l);
+    sfp__learner_free(fresh);
+    remove_files();
+}
+
+static void a_full_disk_leaves_the_last_good_one(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = small_options();
+    sfp_learner *l = with_checkpoint(&o);
+    feed(l, 3, 4, 0);
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "four", err));
+    bytes last = slurp(PATH("c")), old = slurp(PATH("c.old")), now;
+    struct rlimit limit, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    feed(l, 4, 5, 0);
+    for (size_t n = 0; n < last.n; n += last.n / 7) {
+        sfp_error err = {0};
+        small = (struct rlimit){.rlim_cur = n, .rlim_max = limit.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        sfp_status s = sfp__learner_checkpoint(l, PATH("c"), "five", &err);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        assert_int_equal(s, SFP_EIO);
+        assert_non_null(strstr(err.message, "/c: cannot write"));
+        now = slurp(PATH("c"));
+        assert_same_bytes(last, now, "PATH");
+        sfp__free(now.p);
+        now = slurp(PATH("c.old"));
+        assert_same_bytes(old, now, "PATH.old");
+        sfp__free(now.p);
+        assert_int_equal(count_files(), 2);
+    }
+    (void)signal(SIGXFSZ, handler);
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "five", err));
+    sfp__free(last.p);
+    sfp__free(old.p);
+    sfp__learner_free(l);
+    remove_files();
+}
+
+static void paths_that_cannot_be_written_are_told(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = small_options();
+    sfp_learner *l = with_checkpoint(&o);
+    sfp_error err = {0};
+    assert_int_equal(sfp__learner_checkpoint(l, PATH("nowhere/c"), "", &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__learner_checkpoint(l, dir, "", &err), SFP_EINVAL);
+    assert_int_equal(sfp__learner_checkpoint(l, PATH("c"), "not UTF-8: \xff", &err), SFP_EINVAL);
+    assert_int_equal(resume(l, NULL, NULL), SFP_OK);
+    sfp__learner_free(l);
+    remove_files();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(goes_on_with_the_defaults),
+        cmocka_unit_test(goes_on_before_the_buffer_is_full_and_from_the_start),
+        cmocka_unit_test(goes_on_with_three_steps_and_all_the_switches),
+        cmocka_unit_test(goes_on_over_a_task_boundary_without_a_buffer),
+        cmocka_unit_test(goes_on_with_a_free_stream_that_grows),
+        cmocka_unit_test(goes_on_with_a_reservoir),
+        cmocka_unit_test(goes_on_with_compressed_pictures),
+        cmocka_unit_test(goes_on_with_the_class_token_as_query),
+        cmocka_unit_test(goes_on_with_mixed_heads),
+        cmocka_unit_test(every_flipped_byte_is_found),
+        cmocka_unit_test(every_truncation_is_found),
+        cmocka_unit_test(forged_contents_are_refused),
+        cmocka_unit_test(the_one_before_serves_when_the_last_is_damaged_or_gone),
+        cmocka_unit_test(leftovers_of_killed_writers_go),
+        cmocka_unit_test(other_settings_are_told_by_name),
+        cmocka_unit_test(checkpoint_and_resume_survive_every_failing_allocation),
+        cmocka_unit_test(a_full_disk_leaves_the_last_good_one),
+        cmocka_unit_test(paths_that_cannot_be_written_are_told),
+    };
+    return cmocka_run_group_tests(tests, make_world, free_world);
+}

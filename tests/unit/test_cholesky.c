@@ -1,0 +1,205 @@
+/* Factors and solves against their definitions in double. */
+#include "learner/cholesky.h"
+
+#include "compute/gemm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "numeric.h"
+
+/* A = B B^T / k + ridge I, (n, n) with row stride ld; what lies above the diagonal is not to be read. */
+static float *make_spd(sfp_rng *rng, int n, int ld, double ridge)
+{
+    int k = n + 3;
+    float *b = normals(rng, (size_t)n * (size_t)k, 1), *a = filled((size_t)n * (size_t)ld, NAN);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++)
+            a[i * ld + j] = (float)(dot(b + i * k, b + j * k, (size_t)k) / k + (i == j ? ridge : 0));
+    free(b);
+    return a;
+}
+
+static double lower(const float *a, int ld, int i, int j)
+{
+    return (double)(i >= j ? a[i * ld + j] : a[j * ld + i]);
+}
+
+/* L L^T = A within float rounding. */
+static void check_factor(const float *l, const float *a, int n, int ld)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++) {
+            double s = dot(l + i * ld, l + j * ld, (size_t)j + 1);
+            if (!(fabs(s - (double)a[i * ld + j]) < 2e-5))
+                fail_msg("n %d: (L L^T)[%d][%d] is %g, expected %g", n, i, j, s, (double)a[i * ld + j]);
+        }
+}
+
+static const int sizes[] = {1, 2, 5, 63, 64, 65, 130, 200};
+
+static void the_factor_times_its_transpose_is_the_matrix(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(1, 0);
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (int pad = 0; pad < 8; pad += 7) {
+            int n = sizes[k], ld = n + pad;
+            float *a = make_spd(&rng, n, ld, 0.1), *l = copied(a, (size_t)n * (size_t)ld);
+            assert_true(sfp__cholesky(n, l, ld));
+            check_factor(l, a, n, ld);
+            free(a);
+            free(l);
+        }
+}
+
+static void appending_rows_gives_the_same_factor(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(2, 0);
+    const int steps[] = {1, 7, 32, 64, 100};
+    for (size_t k = 0; k < sizeof steps / sizeof *steps; k++) {
+        int n = 150, ld = 160;
+        float *a = make_spd(&rng, n, ld, 0.1), *l = copied(a, (size_t)n * (size_t)ld);
+        for (int done = 0; done < n; done += steps[k])
+            assert_true(sfp__cholesky_append(done, n - done < steps[k] ? n - done : steps[k], l, ld));
+        check_factor(l, a, n, ld);
+        free(a);
+        free(l);
+    }
+}
+
+static void forward_then_backward_solves(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(3, 0);
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (int rows = 1; rows <= 70; rows += 23) {
+            int n = sizes[k], ld = n + 3, ldx = n + 5;
+            float *a = make_spd(&rng, n, ld, 0.5), *l = copied(a, (size_t)n * (size_t)ld);
+            float *b = normals(&rng, (size_t)rows * (size_t)ldx, 1), *x = copied(b, (size_t)rows * (size_t)ldx);
+            assert_true(sfp__cholesky(n, l, ld));
+            sfp__cholesky_forward(rows, n, l, ld, x, ldx);
+            for (int r = 0; r < rows; r++) /* x L^T = b */
+                for (int i = 0; i < n; i++)
+                    assert_true(fabs(dot(x + r * ldx, l + i * ld, (size_t)i + 1) - (double)b[r * ldx + i]) < 1e-4);
+            sfp__cholesky_backward(rows, n, l, ld, x, ldx);
+            for (int r = 0; r < rows; r++) {
+                for (int i = 0; i < n; i++) { /* x A = b */
+                    double s = 0;
+                    for (int j = 0; j < n; j++)
+                        s += (double)x[r * ldx + j] * lower(a, ld, i, j);
+                    if (!(fabs(s - (double)b[r * ldx + i]) < 2e-4))
+                        fail_msg("n %d, rows %d: (x A)[%d] is %g, expected %g", n, rows, i, s, (double)b[r * ldx + i]);
+                }
+                check_same("beyond the row", x + r * ldx + n, b + r * ldx + n, 5 * sizeof *x);
+            }
+            free(a);
+            free(l);
+            free(b);
+            free(x);
+        }
+}
+
+static void what_has_no_factor_is_told(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(4, 0);
+    const int bad[] = {0, 40, 64, 99};
+    for (size_t k = 0; k < 4; k++)
+        for (int how = 0; how < 4; how++) {
+            int n = 100, i = bad[k];
+            float *a = make_spd(&rng, n, n, 0.1);
+            if (how == 3) /* an exact copy of another row: rank n - 1 */
+                for (int j = 0; j < n; j++) {
+                    float v = (float)lower(a, n, i == 99 ? 3 : 99, j == i ? (i == 99 ? 3 : 99) : j);
+                    a[(i > j ? i : j) * n + (i > j ? j : i)] = v;
+                }
+            else
+                a[i * n + i] = how == 0 ? -1.0f : how == 1 ? NAN : 0.0f;
+            assert_false(sfp__cholesky(n, a, n));
+            free(a);
+        }
+    float pair[] = {1, 0, 2, 1}; /* indefinite, found by append */
+    assert_true(sfp__cholesky_append(0, 1, pair, 2));
+    assert_false(sfp__cholesky_append(1, 1, pair, 2));
+}
+
+static void the_same_input_gives_the_same_bytes(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(5, 0);
+    int n = 150;
+    float *a = make_spd(&rng, n, n, 0.1), *l = copied(a, (size_t)n * (size_t)n);
+    assert_true(sfp__cholesky(n, a, n) && sfp__cholesky(n, l, n));
+    for (int i = 0; i < n; i++)
+        check_same("row", a + i * n, l + i * n, ((size_t)i + 1) * sizeof *a);
+    free(a);
+    free(l);
+}
+
+static void double_factors_solve_ill_conditioned_systems(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(6, 0);
+    for (int n = 1; n <= 40; n += 13) {
+        size_t count = (size_t)n * (size_t)n;
+        int columns = 3;
+        double *a = malloc(count * sizeof *a), *u = malloc(count * sizeof *u), *x = malloc((size_t)(n * columns) * sizeof *x);
+        float *v = normals(&rng, (size_t)n, 1000);
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < n; j++) /* one direction of 1e6 n, the others 1e-3 */
+                u[i * n + j] = a[i * n + j] = (double)v[i] * (double)v[j] + (i == j ? 1e-3 : 0);
+        for (int i = 0; i < n * columns; i++)
+            x[i] = sfp__rng_normal(&rng);
+        double *b = malloc((size_t)(n * columns) * sizeof *b);
+        memcpy(b, x, (size_t)(n * columns) * sizeof *b);
+        assert_true(sfp__cholesky_f64(n, u));
+        sfp__cholesky_solve_f64(n, u, columns, x);
+        for (int i = 0; i < n; i++)
+            for (int c = 0; c < columns; c++) {
+                double s = 0;
+                for (int j = 0; j < n; j++)
+                    s += a[i * n + j] * x[j * columns + c];
+                assert_true(fabs(s - b[i * columns + c]) < 1e-3);
+            }
+        free(a);
+        free(u);
+        free(x);
+        free(b);
+        free(v);
+    }
+    double singular[] = {1, 1, 1, 1};
+    assert_false(sfp__cholesky_f64(2, singular));
+}
+
+static int enter(void **state)
+{
+    static int token;
+    token = sfp__gemm_enter();
+    *state = &token;
+    return 0;
+}
+
+static int leave(void **state)
+{
+    sfp__gemm_leave(*(int *)*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_factor_times_its_transpose_is_the_matrix),
+        cmocka_unit_test(appending_rows_gives_the_same_factor),
+        cmocka_unit_test(forward_then_backward_solves),
+        cmocka_unit_test(what_has_no_factor_is_told),
+        cmocka_unit_test(the_same_input_gives_the_same_bytes),
+        cmocka_unit_test(double_factors_solve_ill_conditioned_systems),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}

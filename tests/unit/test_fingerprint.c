@@ -1,0 +1,603 @@
+/* The fingerprint pool (SPEC sections 2-4) against naive loops in double: starting values, spans, prefixes, attunement,
+ * similarity. Gradients are in test_trainer_gradient.c. */
+#include "fingerprint/fingerprint.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "learner/trainer.h"
+
+#include "test_trainer_oracle.h"
+
+enum { B = 7 };
+
+typedef struct fixture {
+    sfp_vit *vit;
+    sfp_pool *pool;
+    sfp_fp *fp;
+    sfp_rng rng;
+} fixture;
+
+static sfp_vit *small_vit(int S, int D, int depth)
+{
+    const sfp_vit_config c = {.img_size = S, .patch_size = 8, .channels = 3, .dim = D, .depth = depth, .heads = 2, .hidden = D,
+                              .ln_eps = 1e-6f, .std = {1, 1, 1}};
+    sfp_error err = {0};
+    sfp_vit *vit = NULL;
+    if (sfp__vit_random(&c, 5, 0.2f, &vit, &err))
+        fail_msg("%s", err.message);
+    return vit;
+}
+
+static sfp_fp_options options(int pool, int tasks, int length)
+{
+    sfp_fp_options o = sfp__fp_options_defaults();
+    o.pool = pool;
+    o.tasks = tasks;
+    o.length = length;
+    o.last_layer = 2;
+    o.classes = 5;
+    o.seed = 77;
+    return o;
+}
+
+static void set_up(fixture *f, int D, const sfp_fp_options *o)
+{
+    sfp_error err = {0};
+    *f = (fixture){.vit = small_vit(16, D, 4), .rng = sfp__rng_init(9, 9)};
+    if (sfp__pool_create(2, &f->pool, &err) || sfp__fp_create(f->vit, f->pool, o, B, &f->fp, &err))
+        fail_msg("%s", err.message);
+}
+
+static void tear_down(fixture *f)
+{
+    sfp__fp_free(f->fp);
+    sfp__vit_free(f->vit);
+    sfp__pool_free(f->pool);
+}
+
+static sfp_param *param(const fixture *f, const char *name)
+{
+    int count;
+    sfp_param **all = sfp__fp_params(f->fp, &count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(all[i]->name, name) == 0)
+            return all[i];
+    fail_msg("there is no %s", name);
+    return NULL;
+}
+
+/* Training moves rows anywhere: here by as much as their length. */
+static void shake_learning_rows(fixture *f)
+{
+    int count;
+    sfp_param **all = sfp__fp_params(f->fp, &count);
+    for (int i = 0; i < count; i++)
+        for (size_t k = (size_t)all[i]->lo * all[i]->width; k < (size_t)all[i]->hi * all[i]->width; k++)
+            all[i]->data[k] += (float)(sfp__rng_normal(&f->rng) / sqrt((double)all[i]->width));
+    sfp__fp_changed(f->fp);
+}
+
+static void next_task(fixture *f)
+{
+    sfp_error err = {0};
+    if (sfp__fp_next_task(f->fp, &err))
+        fail_msg("%s", err.message);
+}
+
+static bool is_pool(const sfp_param *p)
+{
+    return strncmp(p->name, "prompt.e_", 9) == 0;
+}
+
+static double row_dot(const sfp_param *p, int i, int j)
+{
+    return dot(p->data + (size_t)i * p->width, p->data + (size_t)j * p->width, p->width);
+}
+
+/* ---------------------------------------------------------- starting values */
+
+static void new_components_are_orthogonal_to_all_trained_ones(void **unused)
+{
+    (void)unused;
+    fixture f;
+    sfp_fp_options o = options(30, 3, 4); /* 30 < 32: there is room for all */
+    set_up(&f, 32, &o);
+    double worst = 0, not_orthogonal = 0;
+    for (int task = 0; task < 3; task++) {
+        int count, s = sfp__fp_start(f.fp), open = sfp__fp_open(f.fp);
+        sfp_param **all = sfp__fp_params(f.fp, &count);
+        for (int i = 0; i < count; i++)
+            for (int k = 0; is_pool(all[i]) && k < open; k++)
+                for (int j = 0; j < k; j++) {
+                    double cos = row_dot(all[i], k, j) / sqrt(row_dot(all[i], k, k) * row_dot(all[i], j, j));
+                    if (k >= s)
+                        worst = fmax(worst, fabs(cos));
+                    else
+                        not_orthogonal = fmax(not_orthogonal, fabs(cos));
+                    if (k >= s && !(fabs(cos) < 1e-5))
+                        fail_msg("task %d, %s: rows %d and %d: cos %.3g", task, all[i]->name, k, j, cos);
+                }
+        for (int i = 0; i < count; i++)
+            for (int k = s; is_pool(all[i]) && k < open; k++)
+                assert_true(fabs(sqrt(row_dot(all[i], k, k)) - 1) < 1e-6);
+        shake_learning_rows(&f);
+        if (task < 2)
+            next_task(&f);
+    }
+    assert_true(not_orthogonal > 0.05); /* the trained ones are not orthogonal any more: the projection had work to do */
+    assert_true(worst > 0);
+    tear_down(&f);
+}
+
+/* The naive way: each row's draw from the generator, minus its part in the span of the rows before it (an orthonormal basis
+ * of the stored values), unit length; where the span is everything, the draw itself, unit length. */
+static void check_start(const fixture *f, int start, int open, sfp_rng *rng)
+{
+    int count;
+    sfp_param **all = sfp__fp_params(f->fp, &count);
+    for (int i = 0; i < count; i++) {
+        if (!is_pool(all[i]))
+            continue;
+        size_t n = all[i]->width;
+        double *basis = doubles((size_t)open * n), *y = doubles(n), *draw = doubles(n);
+        int have = 0;
+        for (int k = 0; k < open; k++) {
+            const float *row = all[i]->data + (size_t)k * n;
+            for (size_t j = 0; j < n; j++)
+                y[j] = draw[j] = k < start ? (double)row[j] : sfp__rng_normal(rng);
+            bool full = (size_t)have >= n;
+            for (int twice = 0; twice < 2 && !full; twice++)
+                for (int e = 0; e < have; e++) {
+                    double s = 0;
+                    for (size_t j = 0; j < n; j++)
+                        s += basis[(size_t)e * n + j] * y[j];
+                    for (size_t j = 0; j < n; j++)
+                        y[j] -= s * basis[(size_t)e * n + j];
+                }
+            double length = 0;
+            for (size_t j = 0; j < n; j++)
+                length += full ? draw[j] * draw[j] : y[j] * y[j];
+            length = sqrt(length);
+            for (size_t j = 0; j < n; j++)
+                y[j] = (full ? draw[j] : y[j]) / length;
+            for (size_t j = 0; k >= start && j < n; j++)
+                if (!(fabs(y[j] - (double)row[j]) < 2e-6))
+                    fail_msg("%s: row %d, column %zu is %.9g, expected %.9g", all[i]->name, k, j, (double)row[j], y[j]);
+            if (!full)
+                memcpy(basis + (size_t)have++ * n, y, n * sizeof *y);
+        }
+        free(basis), free(y), free(draw);
+    }
+}
+
+static void starts_are_the_draws_with_earlier_components_projected_out(void **unused)
+{
+    (void)unused;
+    const struct {
+        int D, pool, tasks, length;
+    } cases[] = {{32, 12, 3, 4}, {32, 11, 3, 2}, {16, 40, 2, 2}, {16, 50, 5, 4}}; /* the last two: more components than D */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fixture f;
+        sfp_fp_options o = options(cases[i].pool, cases[i].tasks, cases[i].length);
+        set_up(&f, cases[i].D, &o);
+        sfp_rng rng = sfp__rng_init(o.seed, 1);
+        int each = o.pool / o.tasks;
+        for (int task = 0; task < o.tasks; task++) {
+            check_start(&f, task * each, (task + 1) * each, &rng);
+            /* gate and classifier come after the first task's components */
+            for (int k = 0; task == 0 && k < (3 + o.classes) * (cases[i].D + 1); k++)
+                (void)sfp__rng_double(&rng);
+            shake_learning_rows(&f);
+            if (task + 1 < o.tasks)
+                next_task(&f);
+        }
+        tear_down(&f);
+    }
+}
+
+static void gate_and_classifier_start_uniform(void **unused)
+{
+    (void)unused;
+    fixture f;
+    sfp_fp_options o = options(6, 1, 2);
+    o.classes = 200;
+    set_up(&f, 64, &o);
+    const char *const names[] = {"prompt.attune.gate.weight", "prompt.attune.gate.bias", "last.weight", "last.bias"};
+    for (int i = 0; i < 4; i++) {
+        const sfp_param *p = param(&f, names[i]);
+        size_t n = (size_t)p->rows * p->width;
+        double bound = 1.0 / 8, mean = 0, square = 0;
+        for (size_t k = 0; k < n; k++) {
+            assert_true(fabs((double)p->data[k]) <= bound);
+            mean += (double)p->data[k] / (double)n;
+            square += (double)p->data[k] * (double)p->data[k] / (double)n;
+        }
+        if (n >= 192) { /* six standard errors */
+            assert_true(fabs(mean) < 6 * bound / sqrt(3.0 * (double)n));
+            assert_true(fabs(square - bound * bound / 3) < 6 * bound * bound * sqrt(4 / 45.0 / (double)n));
+        }
+    }
+    tear_down(&f);
+}
+
+/* -------------------------------------------------------------------- spans */
+
+static void a_remainder_stays_unused_and_zero(void **unused)
+{
+    (void)unused;
+    fixture f;
+    sfp_fp_options o = options(11, 3, 2);
+    set_up(&f, 32, &o);
+    sfp_error err = {0};
+    for (int task = 0; task < 3; task++) {
+        int count;
+        sfp_param **all = sfp__fp_params(f.fp, &count);
+        assert_int_equal(sfp__fp_task(f.fp), task);
+        assert_int_equal(sfp__fp_start(f.fp), 3 * task);
+        assert_int_equal(sfp__fp_open(f.fp), 3 * task + 3);
+        for (int i = 0; i < count; i++)
+            for (size_t k = (size_t)(3 * task + 3) * all[i]->width; is_pool(all[i]) && k < (size_t)all[i]->rows * all[i]->width; k++)
+                assert_true(all[i]->data[k] == 0);
+        shake_learning_rows(&f);
+        if (task < 2)
+            next_task(&f);
+    }
+    assert_int_equal(sfp__fp_next_task(f.fp, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "task 4 of 3: there is no further one");
+    assert_int_equal(sfp__fp_open(f.fp), 9);
+    tear_down(&f);
+}
+
+static void a_boundary_freezes_and_resets_adam(void **unused)
+{
+    (void)unused;
+    fixture f;
+    sfp_fp_options o = options(6, 2, 2);
+    sfp_adam adam = sfp__adam_defaults();
+    set_up(&f, 32, &o);
+    int count;
+    sfp_param **all = sfp__fp_params(f.fp, &count);
+    for (int i = 0; i < count; i++)
+        for (size_t k = 0; k < (size_t)all[i]->rows * all[i]->width; k++)
+            all[i]->grad[k] = 1;
+    sfp__fp_step(f.fp, &adam);
+    float *kept[32];
+    for (int i = 0; i < count; i++)
+        kept[i] = copied(all[i]->data, (size_t)all[i]->rows * all[i]->width);
+    next_task(&f);
+    for (int i = 0; i < count; i++) {
+        const sfp_param *p = all[i];
+        int frozen = is_pool(p) ? 3 : p->rows; /* gate and classifier go on from where they are */
+        check_same(p->name, p->data, kept[i], (size_t)frozen * p->width * sizeof(float));
+        for (int r = 0; r < p->rows; r++)
+            assert_int_equal(p->steps[r], 0);
+        for (size_t k = 0; k < (size_t)p->rows * p->width; k++)
+            assert_true(p->m[k] == 0 && p->v[k] == 0);
+    }
+    sfp__fp_step(f.fp, &adam); /* gradients are still those of before: frozen rows do not read them */
+    for (int i = 0; i < count; i++) {
+        if (is_pool(all[i]))
+            check_same(all[i]->name, all[i]->data, kept[i], 3 * all[i]->width * sizeof(float));
+        free(kept[i]);
+    }
+    tear_down(&f);
+}
+
+static void sizes_that_cannot_be_are_refused(void **unused)
+{
+    (void)unused;
+    fixture f;
+    sfp_fp_options good = options(6, 2, 2), bad;
+    sfp_fp *fp = NULL;
+    sfp_error err = {0};
+    set_up(&f, 32, &good);
+#define REFUSED(field, value, text)                                            \
+    bad = good;                                                                \
+    bad.field = value;                                                         \
+    assert_int_equal(sfp__fp_create(f.vit, f.pool, &bad, B, &fp, &err), SFP_EINVAL); \
+    assert_null(fp);                                                           \
+    if (!strstr(err.message, text))                                            \
+        fail_msg("%s", err.message);
+    REFUSED(tasks, 7, "7 tasks with a pool of 6 components")
+    REFUSED(tasks, -1, "tasks")
+    REFUSED(length, 3, "prompt-length is 3")
+    REFUSED(length, 0, "prompt-length is 0")
+    REFUSED(pool, 0, "pool is 0")
+    REFUSED(last_layer, 4, "prompt-layers 0-4")
+    REFUSED(first_layer, -1, "prompt-layers")
+    REFUSED(attune_topk, 0, "attune-topk is 0")
+    REFUSED(attune_topk, 4, "attune-topk is 4")
+    REFUSED(ortho_mu, NAN, "ortho-mu")
+    REFUSED(span, 9, "span is 9")
+#undef REFUSED
+    tear_down(&f);
+}
+
+static void free_streams_grow_by_spans_until_full_then_all_learn(void **unused)
+{
+    (void)unused;
+    fixture f;
+    sfp_fp_options o = options(10, 0, 2);
+    o.span = 4;
+    sfp_adam adam = sfp__adam_defaults();
+    sfp_error err = {0};
+    set_up(&f, 32, &o);
+    const int spans[][2] = {{0, 4}, {4, 8}, {8, 10}, {0, 10}, {0, 10}};
+    const sfp_param *p = param(&f, "prompt.e_p_1"), *gate = param(&f, "prompt.attune.gate.weight");
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(sfp__fp_start(f.fp), spans[i][0]);
+        assert_int_equal(sfp__fp_open(f.fp), spans[i][1]);
+        int count;
+        sfp_param **all = sfp__fp_params(f.fp, &count);
+        for (int k = 0; k < count; k++)
+            for (size_t j = 0; j < (size_t)all[k]->rows * all[k]->width; j++)
+                all[k]->grad[j] = 1;
+        sfp__fp_step(f.fp, &adam);
+        /* the gate never begins anew; components count the steps in which they learned */
+        assert_int_equal(gate->steps[0], i + 1);
+        assert_int_equal(p->steps[0], i < 3 ? 1 : i - 1);
+        assert_int_equal(p->steps[9], i < 2 ? 0 : i - 1);
+        float *before = copied(p->data, (size_t)spans[i][1] * p->width);
+        assert_int_equal(sfp__fp_grow(f.fp, &err), SFP_OK);
+        check_same("what was open", p->data, before, (size_t)spans[i][1] * p->width * sizeof(float));
+        free(before);
+        assert_int_equal(sfp__fp_next_task(f.fp, &err), SFP_EINVAL); /* there are no known tasks */
+    }
+    tear_down(&f);
+}
+
+static void new_classes_leave_the_others_alone(void **unused)
+{
+    (void)unused;
+    fixture f;
+    sfp_fp_options o = options(6, 0, 2);
+    o.classes = 0;
+    sfp_error err = {0};
+    set_up(&f, 64, &o);
+    for (int classes = 1; classes < 60; classes += 7) {
+        int before = sfp__fp_last_w(f.fp)->rows;
+        float *w = copied(sfp__fp_last_w(f.fp)->data, (size_t)before * 64);
+        assert_int_equal(sfp__fp_add_classes(f.fp, classes, &err), SFP_OK);
+        assert_int_equal(sfp__fp_last_w(f.fp)->rows, classes);
+        assert_int_equal(sfp__fp_last_b(f.fp)->rows, classes);
+        check_same("last.weight", sfp__fp_last_w(f.fp)->data, w, (size_t)before * 64 * sizeof *w);
+        for (int c = before; c < classes; c++) {
+            double largest = 0;
+            for (int k = 0; k < 64; k++)
+                largest = fmax(largest, fabs((double)sfp__fp_last_w(f.fp)->data[c * 64 + k]));
+            assert_true(largest > 0.8 / 8 && largest <= 1.0 / 8);
+        }
+        free(w);
+    }
+    tear_down(&f);
+}
+
+static void spans_that_do_not_fit_are_not_restored(void **unused)
+{
+    (void)unused;
+    fixture f;
+    sfp_fp_options o = options(6, 2, 2);
+    sfp_error err = {0};
+    set_up(&f, 32, &o);
+    const int bad[][3] = {{-1, 0, 3}, {2, 0, 3}, {0, -1, 3}, {0, 4, 3}, {1, 3, 7}, {0, 0, 6}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(sfp__fp_restore(f.fp, bad[i][0], bad[i][1], bad[i][2], &err), SFP_EFORMAT);
+    assert_int_equal(sfp__fp_open(f.fp), 3);
+    assert_int_equal(sfp__fp_restore(f.fp, 1, 3, 6, &err), SFP_OK);
+    assert_int_equal(sfp__fp_start(f.fp), 3);
+    tear_down(&f);
+}
+
+/* -------------------------------------------------- attunement and prefixes */
+
+static void check_pool(const fixture *f, oracle *o, const char *what)
+{
+    sfp_error err = {0};
+    if (sfp__fp_prepare(f->fp, &err))
+        fail_msg("%s", err.message);
+    const sfp_fp_view *v = sfp__fp_view(f->fp);
+    int comp = o->fp.length * o->c.dim;
+    oracle_take(o, f->fp);
+    oracle_attune(o);
+    assert_int_equal(v->open, o->open);
+    assert_int_equal(v->layers, o->layers);
+    for (int l = 0; l < o->layers; l++)
+        for (int i = 0; i < o->open * comp; i++)
+            if (!(fabs((double)v->prefix[l][i] - o->attuned[l][i]) < 1e-5))
+                fail_msg("%s: layer %d, component %d, element %d: %.9g, expected %.9g", what, l, i / comp, i % comp,
+                         (double)v->prefix[l][i], o->attuned[l][i]);
+}
+
+static void attunement_equals_the_formula(void **unused)
+{
+    (void)unused;
+    for (int attune = 0; attune < 2; attune++)
+        for (int residual = 0; residual < 2; residual++)
+            for (int topk = 1; topk <= 3; topk++) {
+                fixture f;
+                oracle o;
+                sfp_fp_options opt = options(57, 3, 2); /* 19 a task: chunks of 16 and 3, frozen and learning */
+                opt.attune = attune;
+                opt.attune_residual = residual;
+                opt.attune_topk = topk;
+                opt.last_layer = 1;
+                set_up(&f, 32, &opt);
+                oracle_init(&o, f.vit, f.fp);
+                check_pool(&f, &o, "task 0");
+                shake_learning_rows(&f);
+                check_pool(&f, &o, "values set from outside");
+                sfp_adam adam = {.lr = 0.3f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
+                for (int task = 1; task < 3; task++) {
+                    next_task(&f);
+                    check_pool(&f, &o, "after a boundary");
+                    for (int k = 0; k < 2; k++) { /* the gate moves: frozen components change through it alone */
+                        int count;
+                        sfp_param **all = sfp__fp_params(f.fp, &count);
+                        for (int i = 0; i < count; i++)
+                            for (size_t j = 0; j < (size_t)all[i]->rows * all[i]->width; j++)
+                                all[i]->grad[j] = (float)sfp__rng_normal(&f.rng);
+                        sfp__fp_step(f.fp, &adam);
+                        check_pool(&f, &o, "after a step");
+                    }
+                }
+                oracle_done(&o);
+                tear_down(&f);
+            }
+}
+
+/* A gate of zeros likes all maps the same: the lower indices are kept. */
+static void ties_of_the_gate_keep_the_lower_index(void **unused)
+{
+    (void)unused;
+    for (int topk = 1; topk <= 2; topk++) {
+        fixture f;
+        oracle o;
+        sfp_fp_options opt = options(4, 1, 2);
+        opt.attune_topk = topk;
+        set_up(&f, 32, &opt);
+        sfp_param *w = param(&f, "prompt.attune.gate.weight"), *b = param(&f, "prompt.attune.gate.bias");
+        memset(w->data, 0, 3 * w->width * sizeof(float));
+        memset(b->data, 0, 3 * sizeof(float));
+        sfp__fp_changed(f.fp);
+        oracle_init(&o, f.vit, f.fp);
+        check_pool(&f, &o, "all equal");
+        for (int r = 0; r < 3; r++)
+            b->data[r] = r < topk ? 50 : -50; /* what a tie must amount to */
+        float *tied = copied(sfp__fp_view(f.fp)->prefix[0], 4 * 2 * 32);
+        sfp__fp_changed(f.fp);
+        check_pool(&f, &o, "the first ones");
+        check_near("kept by a tie", tied, sfp__fp_view(f.fp)->prefix[0], 4 * 2 * 32, 1e-6);
+        free(tied);
+        oracle_done(&o);
+        tear_down(&f);
+    }
+}
+
+static void prefixes_equal_the_formula(void **unused)
+{
+    (void)unused;
+    for (int raw = 0; raw < 2; raw++)
+        for (int attune = 0; attune < 2; attune++) {
+            fixture f;
+            oracle o;
+            sfp_fp_options opt = options(12, 2, 4);
+            opt.first_layer = 1;
+            opt.attune = attune;
+            opt.prefix = raw ? SFP_PREFIX_RAW : SFP_PREFIX_PROJECTED;
+            set_up(&f, 40, &opt);
+            shake_learning_rows(&f);
+            next_task(&f);
+            oracle_init(&o, f.vit, f.fp);
+            oracle_attune(&o);
+            sfp_error err = {0};
+            assert_int_equal(sfp__fp_prepare(f.fp, &err), SFP_OK);
+            int D = 40, comp = 4 * D, ld = 12;
+            float *q = normals(&f.rng, B * 40, 1.5), *alpha = filled((size_t)(B * ld), NAN), *norm = filled((size_t)(B * ld), NAN);
+            float *work = floats((size_t)(B * D)), *e = filled((size_t)(B * comp), NAN);
+            double *dq = to_doubles(q, B * 40), *want = doubles((size_t)comp);
+            for (int l = 0; l < o.layers; l++) {
+                assert_int_equal(sfp__fp_view(f.fp)->layer[l], 1 + l);
+                sfp__fp_compose(sfp__fp_view(f.fp), l, B, q, ld, alpha, norm, work, e);
+                for (int i = 0; i < B; i++) {
+                    for (int k = 0; k < o.open; k++)
+                        assert_true(fabs((double)alpha[i * ld + k] - oracle_alpha(&o, l, k, dq + i * D)) < 2e-6);
+                    oracle_compose(&o, l, dq + i * D, want);
+                    for (int k = 0; k < comp; k++)
+                        if (!(fabs((double)e[i * comp + k] - want[k]) < 1e-5))
+                            fail_msg("raw %d, layer %d, sample %d, element %d: %.9g, expected %.9g", raw, l, i, k,
+                                     (double)e[i * comp + k], want[k]);
+                }
+            }
+            free(q), free(alpha), free(norm), free(work), free(e), free(dq), free(want);
+            oracle_done(&o);
+            tear_down(&f);
+        }
+}
+
+/* --------------------------------------------------------------- similarity */
+
+/* The product of two means is the mean over all tokens and fingerprints of their cosines. */
+static void similarity_is_the_mean_of_all_cosines(void **unused)
+{
+    (void)unused;
+    enum { S = 32, D = 48, L = 16 };
+    sfp_vit *vit = small_vit(S, D, 3);
+    sfp_pool *pool = NULL;
+    sfp_trainer *trainer = NULL;
+    sfp_error err = {0};
+    sfp_trainer_options t = {.fp = options(14, 2, 4), .adam = sfp__adam_defaults(), .max_batch = B};
+    if (sfp__pool_create(2, &pool, &err) || sfp__trainer_create(vit, pool, &t, &trainer, &err))
+        fail_msg("%s", err.message);
+    fixture f = {.fp = sfp__trainer_fp(trainer), .rng = sfp__rng_init(3, 3)};
+    oracle o;
+    oracle_init(&o, vit, f.fp);
+    float *x[B], *mean = floats((size_t)(B * D)), unit[D];
+    const float *xs[B];
+    for (int i = 0; i < B; i++)
+        xs[i] = x[i] = normals(&f.rng, 3 * (size_t)(S * S), 1);
+    assert_int_equal(sfp__trainer_embed(trainer, B, xs, mean, &err), SFP_OK);
+    for (int task = 0; task < 2; task++) {
+        sfp__fp_mean_unit(f.fp, unit);
+        oracle_take(&o, f.fp);
+        for (int i = 0; i < B; i++) {
+            double *embed = doubles((size_t)(L * D)), feature[D], want = 0;
+            oracle_forward(&o, x[i], 0, false, feature, embed);
+            for (int l = 0; l < o.layers; l++)
+                for (int k = 0; k < o.open; k++) {
+                    double p[D] = {0}, pp = 0;
+                    for (int r = 0; r < 4; r++)
+                        for (int c = 0; c < D; c++)
+                            p[c] += o.value[3 * l][(k * 4 + r) * D + c]; /* raw, not attuned */
+                    for (int c = 0; c < D; c++)
+                        pp += p[c] * p[c];
+                    for (int j = 0; j < L; j++) {
+                        double ep = 0, ee = 0;
+                        for (int c = 0; c < D; c++) {
+                            ep += embed[j * D + c] * p[c];
+                            ee += embed[j * D + c] * embed[j * D + c];
+                        }
+                        want += ep / sqrt(ee * pp) / (L * o.layers * o.open);
+                    }
+                }
+            double got = dot(mean + i * D, unit, D);
+            if (!(fabs(got - want) < 2e-7))
+                fail_msg("task %d, image %d: %.9g, expected %.9g", task, i, got, want);
+            assert_true(fabs(want) > 1e-5); /* there was something to get wrong */
+            free(embed);
+        }
+        shake_learning_rows(&f);
+        if (task == 0)
+            next_task(&f);
+    }
+    for (int i = 0; i < B; i++)
+        free(x[i]);
+    free(mean);
+    oracle_done(&o);
+    sfp__trainer_free(trainer);
+    sfp__vit_free(vit);
+    sfp__pool_free(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(new_components_are_orthogonal_to_all_trained_ones),
+        cmocka_unit_test(starts_are_the_draws_with_earlier_components_projected_out),
+        cmocka_unit_test(gate_and_classifier_start_uniform),
+        cmocka_unit_test(a_remainder_stays_unused_and_zero),
+        cmocka_unit_test(a_boundary_freezes_and_resets_adam),
+        cmocka_unit_test(sizes_that_cannot_be_are_refused),
+        cmocka_unit_test(free_streams_grow_by_spans_until_full_then_all_learn),
+        cmocka_unit_test(new_classes_leave_the_others_alone),
+        cmocka_unit_test(spans_that_do_not_fit_are_not_restored),
+        cmocka_unit_test(attunement_equals_the_formula),
+        cmocka_unit_test(ties_of_the_gate_keep_the_lower_index),
+        cmocka_unit_test(prefixes_equal_the_formula),
+        cmocka_unit_test(similarity_is_the_mean_of_all_cosines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

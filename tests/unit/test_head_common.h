@@ -1,0 +1,373 @@
+/* What the tests of the heads share: a random stream, a saved state in memory, and the checks that every head must pass.
+ * Include after <cmocka.h>. */
+#ifndef SFP_TESTS_HEAD_COMMON_H
+#define SFP_TESTS_HEAD_COMMON_H
+
+#include "base/mem.h"
+#include "learner/head.h"
+
+#include "numeric.h"
+
+#include <stdio.h>
+
+/* ------------------------------------------------------------------- stream */
+
+typedef struct stream {
+    int n, d;
+    float *x;       /* (n, d) */
+    int32_t *label; /* (n) */
+} stream;
+
+/* Gaussian clusters around random means, at `offset` from the origin; label[k] is the label of cluster k. */
+static UNUSED stream make_stream(uint64_t seed, int n, int d, int clusters, const int32_t *label, double spread, double offset)
+{
+    sfp_rng rng = sfp__rng_init(seed, 7);
+    stream s = {.n = n, .d = d, .x = floats((size_t)n * (size_t)d), .label = malloc((size_t)n * sizeof *s.label)};
+    float *mean = normals(&rng, (size_t)clusters * (size_t)d, 1);
+    for (int i = 0; i < n; i++) {
+        int k = (int)sfp__rng_below(&rng, (uint32_t)clusters);
+        s.label[i] = label ? label[k] : k;
+        for (int j = 0; j < d; j++)
+            s.x[i * d + j] = (float)(offset + (double)mean[k * d + j] + spread * sfp__rng_normal(&rng));
+    }
+    free(mean);
+    return s;
+}
+
+static UNUSED void free_stream(stream *s)
+{
+    free(s->x);
+    free(s->label);
+}
+
+static UNUSED sfp_head *make_head(const char *kind, int d, int width)
+{
+    sfp_head_options opt = sfp__head_options_defaults(d, 2);
+    opt.ranpac_width = width;
+    opt.seed = 11;
+    sfp_head *h = NULL;
+    sfp_error err = {0};
+    if (sfp__head_create(kind, &opt, &h, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    return h;
+}
+
+static UNUSED void learn(sfp_head *h, const stream *s, int from, int to)
+{
+    sfp_error err = {0};
+    if (to > from && sfp__head_update(h, to - from, s->x + from * s->d, NULL, s->label + from, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+}
+
+static UNUSED float *score(sfp_head *h, const stream *s, int n, int classes)
+{
+    sfp_error err = {0};
+    float *out = filled((size_t)n * (size_t)classes, NAN);
+    if (sfp__head_scores(h, n, s->x, NULL, classes, out, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    return out;
+}
+
+static UNUSED int best_of(const float *x, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        best = x[i] > x[best] ? i : best;
+    return best;
+}
+
+/* Each row is a distribution over the labels of the stream's first n samples, and -INFINITY elsewhere; never NaN. */
+static UNUSED void check_distributions(const float *logp, int rows, int classes, const int32_t *label, int n)
+{
+    for (int r = 0; r < rows; r++) {
+        double sum = 0;
+        for (int c = 0; c < classes; c++) {
+            bool seen = false;
+            for (int i = 0; i < n; i++)
+                seen |= label[i] == c;
+            float v = logp[r * classes + c];
+            if (seen ? !isfinite(v) : v != -INFINITY)
+                fail_msg("row %d, class %d (%s) is %g", r, c, seen ? "seen" : "not seen", (double)v);
+            sum += exp((double)v);
+        }
+        if (!(fabs(sum - 1) < 1e-5))
+            fail_msg("row %d sums to %g", r, sum);
+    }
+}
+
+/* -------------------------------------------------------------------- state */
+
+enum { STATE_MAX = 16 };
+
+typedef struct state {
+    int count;
+    sfp_tensor t[STATE_MAX]; /* names and data are copies */
+} state;
+
+static UNUSED sfp_status keep(void *ctx, const sfp_tensor *t, sfp_error *err)
+{
+    (void)err;
+    state *s = ctx;
+    assert_true(s->count < STATE_MAX);
+    sfp_tensor *to = &s->t[s->count++];
+    *to = *t;
+    to->name = strdup(t->name);
+    to->data = malloc(t->bytes ? t->bytes : 1);
+    memcpy((void *)(uintptr_t)to->data, t->data ? t->data : "", t->bytes);
+    return SFP_OK;
+}
+
+static UNUSED const sfp_tensor *find(void *ctx, const char *name)
+{
+    state *s = ctx;
+    for (int i = 0; i < s->count; i++)
+        if (strcmp(s->t[i].name, name) == 0)
+            return &s->t[i];
+    return NULL;
+}
+
+static UNUSED state save(const sfp_head *h)
+{
+    state s = {0};
+    sfp_error err = {0};
+    if (sfp__head_visit(h, "head.x", keep, &s, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    return s;
+}
+
+static UNUSED void free_state(state *s)
+{
+    for (int i = 0; i < s->count; i++) {
+        free((void *)(uintptr_t)s->t[i].name);
+        free((void *)(uintptr_t)s->t[i].data);
+    }
+    s->count = 0;
+}
+
+static UNUSED void check_same_state(const state *a, const state *b)
+{
+    assert_int_equal(a->count, b->count);
+    for (int i = 0; i < a->count; i++) {
+        assert_string_equal(a->t[i].name, b->t[i].name);
+        assert_int_equal(a->t[i].bytes, b->t[i].bytes);
+        check_same(a->t[i].name, a->t[i].data, b->t[i].data, a->t[i].bytes);
+    }
+}
+
+/* ----------------------------------------------------- checks for every head */
+
+/* Samples one by one, in one batch, in odd pieces, with scores asked for at the same moments: the same bytes. */
+static UNUSED void check_cuts(const char *kind, int width, const stream *s, int classes)
+{
+    state first = {0};
+    float *first_scores = NULL;
+    const int cuts[] = {1, 7, 64};
+    for (size_t k = 0; k < 3; k++) {
+        sfp_head *h = make_head(kind, s->d, width);
+        for (int half = 0; half < 2; half++) {
+            int from = half ? s->n / 2 : 0, to = half ? s->n : s->n / 2;
+            for (int i = from; i < to; i += cuts[k])
+                learn(h, s, i, i + cuts[k] < to ? i + cuts[k] : to);
+            assert_int_equal(sfp__head_refresh(h, NULL), SFP_OK);
+        }
+        float *scores = score(h, s, 20, classes);
+        state now = save(h);
+        if (k == 0) {
+            first = now;
+            first_scores = scores;
+        } else {
+            check_same_state(&first, &now);
+            check_same("scores", scores, first_scores, 20 * (size_t)classes * sizeof *scores);
+            free_state(&now);
+            free(scores);
+        }
+        sfp__head_free(h);
+    }
+    free_state(&first);
+    free(first_scores);
+}
+
+/* A head saved after `at` samples and loaded into a new one goes on to the same bytes. */
+static UNUSED void check_resume(const char *kind, int width, const stream *s, int at, int classes)
+{
+    sfp_head *a = make_head(kind, s->d, width), *b = make_head(kind, s->d, width);
+    sfp_error err = {0};
+    for (int i = 0; i < at; i += 20) { /* scores in between: what they derive must not be needed */
+        learn(a, s, i, i + 20 < at ? i + 20 : at);
+        free(score(a, s, 1, classes));
+    }
+    learn(b, s, 0, s->n < 5 ? s->n : 5); /* is forgotten by the load */
+    state saved = save(a);
+    if (sfp__head_load(b, "head.x", find, &saved, "file", &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(sfp__head_classes(a), sfp__head_classes(b));
+    for (int i = at; i <= s->n; i += 20) {
+        float *x = score(a, s, 20, classes), *y = score(b, s, 20, classes);
+        check_same("scores after loading", y, x, 20 * (size_t)classes * sizeof *x);
+        free(x);
+        free(y);
+        if (i < s->n) {
+            learn(a, s, i, i + 20 < s->n ? i + 20 : s->n);
+            learn(b, s, i, i + 20 < s->n ? i + 20 : s->n);
+        }
+    }
+    state x = save(a), y = save(b);
+    check_same_state(&x, &y);
+    free_state(&saved);
+    free_state(&x);
+    free_state(&y);
+    sfp__head_free(a);
+    sfp__head_free(b);
+}
+
+/* Every tensor missing, of another type, of another shape, or not finite: told by name, and the head stays as it was. */
+static UNUSED void check_bad_states(const char *kind, int width, const stream *s)
+{
+    sfp_head *h = make_head(kind, s->d, width);
+    learn(h, s, 0, s->n);
+    state good = save(h);
+    for (int i = 0; i < good.count; i++)
+        for (int how = 0; how < 4; how++) {
+            sfp_tensor *t = &good.t[i], before = *t;
+            sfp_error err = {0};
+            uint64_t word = 0;
+            if (how == 0)
+                t->name = "other";
+            if (how == 1)
+                t->dtype = SFP_DTYPE_U8;
+            if (how == 2)
+                t->shape[t->ndim++] = 1;
+            if (how == 3) { /* NaN, or a number that fits nothing */
+                if (t->bytes < 8)
+                    continue;
+                memcpy(&word, t->data, 8);
+                memset((void *)(uintptr_t)t->data, 0xff, 8);
+                if (t->dtype == SFP_DTYPE_I64 && strstr(t->name, "setup"))
+                    memcpy((void *)(uintptr_t)t->data, &word, 8); /* any seed is a seed */
+                if (t->dtype == SFP_DTYPE_I64 && strstr(t->name, "slot"))
+                    memset((void *)(uintptr_t)t->data, 0x7f, 8);
+            }
+            bool harmless = how == 3 && strstr(t->name, "setup");
+            sfp_status status = sfp__head_load(h, "head.x", find, &good, "some.safetensors", &err);
+            if (how == 3)
+                memcpy((void *)(uintptr_t)t->data, &word, 8);
+            *t = before;
+            if (!harmless && (status == SFP_OK || !strstr(err.message, "some.safetensors") || !strstr(err.message, "head.x")))
+                fail_msg("%s, change %d: status %d, '%s'", t->name, how, (int)status, err.message);
+            state now = save(h);
+            check_same_state(&good, &now);
+            free_state(&now);
+        }
+    free_state(&good);
+    sfp__head_free(h);
+}
+
+/* Each allocation fails in turn: told, nothing lost, and the same call succeeds afterwards. */
+static UNUSED void check_torture(const char *kind, int width, const stream *s, int classes)
+{
+    sfp_head_options opt = sfp__head_options_defaults(s->d, 1);
+    opt.ranpac_width = width;
+    sfp_head *h = NULL, *reference = NULL;
+    float *out = floats((size_t)classes), *expected;
+    int step = 0, failures = 0;
+    assert_int_equal(sfp__head_create(kind, &opt, &reference, NULL), SFP_OK);
+    learn(reference, s, 0, s->n);
+    expected = score(reference, s, 1, classes);
+    state saved = save(reference);
+    for (long k = 0; step < 4;) {
+        sfp_error err = {0};
+        sfp_status status;
+        sfp__mem_fail_at(k);
+        if (step == 0)
+            status = sfp__head_create(kind, &opt, &h, &err);
+        else if (step == 1)
+            status = sfp__head_update(h, s->n, s->x, NULL, s->label, &err);
+        else if (step == 2)
+            status = sfp__head_scores(h, 1, s->x, NULL, classes, out, &err);
+        else
+            status = sfp__head_load(h, "head.x", find, &saved, "file", &err);
+        sfp__mem_fail_at(-1);
+        if (status == SFP_OK) {
+            step++;
+            k = 0;
+            continue;
+        }
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_true(strlen(err.message) > 0);
+        assert_true(step != 0 || h == NULL);
+        assert_true(step != 1 || sfp__head_classes(h) == 0);
+        failures++;
+        k++;
+    }
+    assert_true(failures > 4);
+    check_same("scores", out, expected, (size_t)classes * sizeof *out);
+    state now = save(h);
+    check_same_state(&saved, &now);
+    free_state(&now);
+    free_state(&saved);
+    free(out);
+    free(expected);
+    sfp__head_free(h);
+    sfp__head_free(reference);
+}
+
+/* One sample, one class, constant and zero features, huge and tiny ones, labels that skip numbers, nothing at all. */
+static UNUSED void check_degenerate(const char *kind, int width)
+{
+    enum { D = 6, N = 90, CLASSES = 50 };
+    const int32_t skipping[] = {3, 40, 7}, one[] = {5};
+    sfp_error err = {0};
+    float out[CLASSES], x[D] = {0};
+
+    sfp_head *h = make_head(kind, D, width); /* nothing learned */
+    assert_int_equal(sfp__head_classes(h), 0);
+    assert_int_equal(sfp__head_refresh(h, NULL), SFP_OK);
+    assert_int_equal(sfp__head_scores(h, 1, x, NULL, CLASSES, out, NULL), SFP_OK);
+    for (int c = 0; c < CLASSES; c++)
+        assert_true(out[c] == -INFINITY);
+    state empty = save(h); /* can be saved and loaded too */
+    assert_int_equal(sfp__head_load(h, "head.x", find, &empty, "file", &err), SFP_OK);
+    free_state(&empty);
+
+    int32_t bad = -1; /* refused, named, nothing changed */
+    assert_int_equal(sfp__head_update(h, 1, x, NULL, &bad, &err), SFP_EINVAL);
+    bad = INT32_MAX;
+    assert_int_equal(sfp__head_update(h, 1, x, NULL, &bad, &err), SFP_EINVAL);
+    x[2] = NAN;
+    bad = 0;
+    assert_int_equal(sfp__head_update(h, 1, x, NULL, &bad, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "value 2 of query 0"));
+    assert_int_equal(sfp__head_scores(h, 1, x, NULL, CLASSES, out, &err), SFP_EINVAL);
+    assert_int_equal(sfp__head_update(h, 0, NULL, NULL, NULL, &err), SFP_OK);
+    assert_int_equal(sfp__head_classes(h), 0);
+    sfp__head_free(h);
+
+    const double scales[] = {0, 1e-20, 1e-3, 1, 1e5, 1e11}; /* of features; 0: all the same */
+    for (int many = 0; many < 2; many++)
+        for (size_t k = 0; k < sizeof scales / sizeof *scales; k++)
+            for (int constant = 0; constant < 2; constant++) {
+                stream s = make_stream(k, N, D, many ? 3 : 1, many ? skipping : one, 0.3, 0);
+                for (int i = 0; i < N * D; i++)
+                    s.x[i] = constant ? (float)scales[k] : s.x[i] * (float)scales[k];
+                h = make_head(kind, D, width);
+                for (int i = 0; i < N; i++) {
+                    learn(h, &s, i, i + 1);
+                    if (i > 4 && i % 20 != 0)
+                        continue;
+                    float *p = score(h, &s, 10, CLASSES);
+                    check_distributions(p, 10, CLASSES, s.label, i + 1);
+                    if (!many)
+                        assert_true(p[5] == 0);
+                    free(p);
+                }
+                float *few = score(h, &s, 10, 8); /* asked for fewer classes than there are */
+                for (int i = 0; i < 10 * 8; i++)
+                    assert_true(!isnan(few[i]));
+                free(few);
+                assert_int_equal(sfp__head_classes(h), many ? 41 : 6);
+                sfp__head_free(h);
+                free_stream(&s);
+            }
+}
+
+#endif

@@ -1,0 +1,743 @@
+/* Timestamps of the learner (SPEC sections 5-7 and 9): what must hold whatever the numbers are, and the numbers of one
+ * timestamp done by hand. */
+#include "learner/learner.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+#include <spng.h>
+
+#include "base/mem.h"
+
+#include "test_learner_fixture.h"
+
+/* ------------------------------------------------------------------- spans */
+
+static void frozen_components_are_bit_identical_after_training(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    sfp_learner_options o = small_options(&m, 3, 6);
+    o.adam.lr = 0.05f;
+    o.fp.ortho_mu = 0.1f;
+    o.steps = 2;
+    sfp_learner *l = make_learner(&m, &o);
+    sfp_error err = {0};
+    int count;
+    sfp_param **p = sfp__fp_params(l->fp, &count);
+    float *kept[MOST_PARAMS] = {NULL};
+    for (int task = 0; task < 3; task++) {
+        assert_int_equal(sfp__fp_start(l->fp), 4 * task);
+        assert_int_equal(sfp__fp_open(l->fp), 4 * task + 4);
+        for (int i = 0; i < count; i++) {
+            free(kept[i]);
+            kept[i] = copied(p[i]->data, (size_t)p[i]->rows * p[i]->width);
+        }
+        for (uint64_t t = 0; t < 4; t++) {
+            sfp_timestamp r = offer(l, 2 * task, 2 * task + 2, (uint64_t)task * 10 + t);
+            assert_int_equal(r.task, task);
+            assert_int_equal(r.t, task * 4 + (int)t);
+        }
+        for (int i = 0; i < count; i++)
+            for (int row = 0; row < p[i]->rows; row++) {
+                bool pooled = strncmp(p[i]->name, "prompt.e_", 9) == 0, learns = !pooled || (row >= 4 * task && row < 4 * task + 4);
+                size_t at = (size_t)row * p[i]->width;
+                bool same = memcmp(p[i]->data + at, kept[i] + at, p[i]->width * sizeof(float)) == 0;
+                if (same == learns)
+                    fail_msg("task %d: row %d of %s %s", task, row, p[i]->name, same ? "did not learn" : "moved");
+            }
+        if (task < 2)
+            must(sfp__learner_next_task(l, &err), &err);
+    }
+    assert_int_equal(sfp__learner_next_task(l, &err), SFP_EINVAL);
+    assert_int_equal(sfp__fp_open(l->fp), 12);
+    for (int i = 0; i < count; i++)
+        free(kept[i]);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+static void options_that_cannot_be_are_refused(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options good = small_options(&m, 3, 6), bad;
+    sfp_error err = {0};
+    sfp_learner *l = NULL;
+#define REFUSED(field, value, text)                                            \
+    bad = good;                                                                \
+    bad.field = value;                                                         \
+    assert_true(sfp__learner_create(m.vit, m.pool, &bad, &l, &err) != SFP_OK); \
+    assert_null(l);                                                            \
+    if (!strstr(err.message, text))                                            \
+        fail_msg("%s", err.message);
+    REFUSED(fp.tasks, 13, "13 tasks with a pool of 12 components")
+    REFUSED(batch, 0, "batch is 0")
+    REFUSED(steps, 0, "steps is 0")
+    REFUSED(replay, -1, "replay is -1")
+    REFUSED(coreset.sigma, 0, "sigma")
+    REFUSED(coreset.sigma, (double)NAN, "sigma")
+    REFUSED(adam.lr, -1, "lr")
+    REFUSED(adam.lr, INFINITY, "lr")
+    REFUSED(select, "nothing", "selector 'nothing'")
+    REFUSED(buffer.method, "nothing", "buffer method 'nothing'")
+    REFUSED(buffer.budget, 100, "budget")
+#undef REFUSED
+    free_model(&m);
+}
+
+/* ------------------------------------------------------------ repeatability */
+
+static values train_six(int threads, uint64_t seed, const sfp_learner_options *like)
+{
+    model m = tiny_model(threads);
+    sfp_learner_options o = *like;
+    sfp_error err = {0};
+    o.seed = seed;
+    sfp_learner *l = make_learner(&m, &o);
+    for (uint64_t t = 0; t < 6; t++) {
+        if (t == 3 && o.fp.tasks)
+            must(sfp__learner_next_task(l, &err), &err);
+        (void)offer(l, 0, t < 3 ? 3 : 6, t);
+    }
+    values v = take_values(l);
+    sfp__learner_free(l);
+    free_model(&m);
+    return v;
+}
+
+static void the_same_seed_gives_the_same_bytes_at_any_thread_count(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options all[4];
+    for (int i = 0; i < 4; i++)
+        all[i] = small_options(&m, 2, 6);
+    all[1].fp.tasks = 0; /* free */
+    all[1].fp.classes = 0;
+    all[1].steps = 2;
+    all[1].fp.prefix = SFP_PREFIX_RAW;
+    all[2].fp.query_one = true;
+    all[2].select = "random";
+    all[2].buffer.method = "er";
+    all[2].fp.ortho_mu = 0.1f;
+    all[3].head = SFP_HEAD_MIX;
+    all[3].fp.attune_residual = true;
+    for (int i = 0; i < 4; i++) {
+        values one = train_six(1, 5, &all[i]);
+        for (int threads = 1; threads <= 3; threads++) {
+            values other = train_six(threads, 5, &all[i]);
+            if (!same_values(&one, &other))
+                fail_msg("options %d: %d threads give another state", i, threads);
+            free_values(&other);
+        }
+        values other = train_six(1, 6, &all[i]);
+        assert_false(same_values(&one, &other));
+        free_values(&other);
+        free_values(&one);
+    }
+    free_model(&m);
+}
+
+static void a_timestamp_allocates_nothing_after_warm_up(void **unused)
+{
+    (void)unused;
+    for (int watched = 0; watched < 2; watched++) { /* without and with somebody who predicts */
+        model m = tiny_model(2);
+        sfp_learner_options o = sfp__learner_options_defaults(m.vit);
+        o.fp.last_layer = 2; /* the model has three blocks */
+        o.fp.classes = 10;
+        sfp_learner *l = make_learner(&m, &o);
+        sfp_predictor *p = NULL;
+        sfp_error err = {0};
+        if (watched)
+            must(sfp__predictor_create(l, m.pool, 4, &p, &err), &err);
+        for (uint64_t t = 0; t < 8; t++)
+            (void)offer(l, 0, 10, t);
+        unsigned long before = sfp__mem_count();
+        for (uint64_t t = 8; t < 13; t++)
+            (void)offer(l, 0, 10, t);
+        assert_int_equal(sfp__mem_count() - before, 0);
+        assert_int_equal(sfp__buffer_filled(l->buffer), 102);
+        sfp__predictor_free(p);
+        sfp__learner_free(l);
+        free_model(&m);
+    }
+}
+
+/* ------------------------------------------------------- a timestamp by hand */
+
+/* Three timestamps of two steps each, done again on a trainer of its own from what the report says was drawn. */
+static void a_timestamp_is_what_the_report_says(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    sfp_learner_options o = small_options(&m, 1, 5);
+    o.steps = 2;
+    o.coreset.sigma = 0.4; /* 3 of 8 */
+    o.adam.lr = 0.01f;
+    sfp_learner *l = make_learner(&m, &o);
+    sfp_error err = {0};
+    sfp_trainer *trainer = NULL;
+    sfp_trainer_options to = {.fp = sfp__learner_options(l)->fp, .adam = o.adam, .max_batch = 16};
+    must(sfp__trainer_create(m.vit, m.pool, &to, &trainer, &err), &err);
+    sfp_fp *fp = sfp__trainer_fp(trainer);
+    size_t pixels = 3 * 8 * 8, D = 16;
+    float *x = floats(16 * pixels), *mean = floats(16 * D), *query = floats(16 * D), unit[16];
+    const float *xs[16];
+    uint8_t stored[20][3 * 8 * 8];
+    int32_t stored_label[20];
+    uint64_t stored_id[20];
+    for (uint64_t t = 0; t < 5; t++) {
+        batch b = make_batch(8, 8, 0, 5, t);
+        for (int i = 0; i < 8; i++) {
+            xs[i] = x + (size_t)i * pixels;
+            sfp__vit_normalise(b.sample[i].rgb, 8, o.mean, o.std, x + (size_t)i * pixels);
+        }
+        must(sfp__trainer_embed(trainer, 8, xs, mean, &err), &err);
+        sfp__fp_mean_unit(fp, unit);
+        int before = sfp__buffer_filled(l->buffer);
+        sfp_timestamp r = {0};
+        must(sfp__learner_offer(l, 8, b.sample, &r, &err), &err);
+        /* similarity, and the middle of its ranking */
+        float want[8];
+        int rank[8] = {0};
+        for (int i = 0; i < 8; i++)
+            want[i] = (float)dot(mean + (size_t)i * D, unit, D);
+        check_near("similarity", r.similarity, want, 8, 1e-4);
+        for (int i = 0; i < 8; i++)
+            for (int j = 0; j < 8; j++)
+                rank[i] += r.similarity[j] > r.similarity[i] || (r.similarity[j] == r.similarity[i] && j < i);
+        assert_int_equal(r.coreset_count, 3);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(rank[r.coreset[i]], 8 / 2 - 3 / 2 + i);
+        /* the steps */
+        assert_int_equal(r.steps, 2);
+        for (int k = 0; k < 2; k++) {
+            int n = r.replay_count[k];
+            const int *slots = r.replay + k * o.replay;
+            assert_int_equal(n, before < 4 ? before : 4);
+            int32_t label[16];
+            float weight[16];
+            for (int i = 0; i < 3 + n; i++) {
+                const uint8_t *rgb = i < 3 ? b.sample[r.coreset[i]].rgb : stored[slots[i - 3]];
+                sfp__vit_normalise(rgb, 8, o.mean, o.std, x + (size_t)i * pixels);
+                label[i] = i < 3 ? b.sample[r.coreset[i]].label : stored_label[slots[i - 3]];
+                weight[i] = i < 3 ? 1 / 3.0f : 1 / (float)n;
+                for (int j = 3; j < i; j++)
+                    assert_true(slots[j - 3] != slots[i - 3]);
+            }
+            sfp_train_batch step = {.n = 3 + n, .x = xs, .label = label, .weight = weight, .query = query, .queries = 3 + n,
+                                    .terms = n ? 2 : 1};
+            for (int i = 0; i < 3 + n; i++)
+                xs[i] = x + (size_t)i * pixels;
+            sfp_train_result result = {0};
+            must(sfp__trainer_step(trainer, &step, &result, &err), &err);
+            if (!(fabs(result.loss - r.loss[k]) <= 1e-4 * result.loss))
+                fail_msg("timestamp %d, step %d: loss %.7g, expected %.7g", (int)t, k, r.loss[k], result.loss);
+        }
+        /* the buffer: in order while there is room, then as drawn */
+        for (int i = 0; i < r.buffer.stored + r.buffer.nu; i++) {
+            int to_slot = i < r.buffer.stored ? before + i : r.buffer.replaced[i - r.buffer.stored];
+            int from = i < r.buffer.stored ? i : r.buffer.retained[i - r.buffer.stored];
+            memcpy(stored[to_slot], b.sample[from].rgb, pixels);
+            stored_label[to_slot] = b.sample[from].label;
+            stored_id[to_slot] = b.sample[from].id;
+        }
+        for (int i = 0; i < sfp__buffer_filled(l->buffer); i++) {
+            const sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+            check_same("a slot", slot->image, stored[i], pixels);
+            assert_int_equal(slot->label, stored_label[i]);
+            assert_int_equal(slot->id, stored_id[i]);
+        }
+        free_batch(&b);
+    }
+    int count;
+    sfp_param **a = sfp__fp_params(l->fp, &count), **b = sfp__fp_params(fp, &count);
+    for (int i = 0; i < count; i++) /* sums in another order, which Adam magnifies: a tenth of one step of ten */
+        check_near(a[i]->name, a[i]->data, b[i]->data, (size_t)a[i]->rows * a[i]->width, 2e-3);
+    sfp_learner_counts counts = sfp__learner_counts(l);
+    assert_int_equal(counts.timestamps, 5);
+    assert_int_equal(counts.offered, 40);
+    assert_int_equal(counts.trained, 30);
+    assert_int_equal(counts.replayed, 4 * 2 * 4);
+    free(x), free(mean), free(query);
+    sfp__trainer_free(trainer);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+static void more_steps_learn_more(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    sfp_learner_options o = small_options(&m, 1, 3);
+    o.steps = 30;
+    o.adam.lr = 0.02f;
+    sfp_learner *l = make_learner(&m, &o);
+    sfp_timestamp r = offer(l, 0, 3, 1);
+    assert_true(r.loss[29] < 0.5 * r.loss[0]);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+/* ------------------------------------------------------------------ queries */
+
+/* A slot's query: computed at its first replay (or when its sample was trained on), right, and never again: one that is
+ * overwritten by hand stays so through later replays. */
+static void a_replayed_picture_never_pays_its_query_twice(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    sfp_learner_options o = small_options(&m, 1, 4);
+    o.batch = 16;
+    o.replay = 6;
+    o.buffer.slots = 16;
+    sfp_learner *l = make_learner(&m, &o);
+    sfp_error err = {0};
+    sfp_timestamp r = offer(l, 0, 4, 0);
+    int known = 0, late = 0, again = 0;
+    for (int i = 0; i < 16; i++)
+        known += sfp__buffer_slot(l->buffer, i)->has_query;
+    assert_int_equal(known, r.coreset_count); /* the coreset's are known when they are stored */
+    float *x = floats(3 * 8 * 8), q[16];
+    const float *xs[1] = {x};
+    for (uint64_t t = 1; t < 12; t++) {
+        bool had[16];
+        uint64_t id[16];
+        float marker[16];
+        for (int i = 0; i < 16; i++) {
+            sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+            had[i] = slot->has_query;
+            id[i] = slot->id;
+            if (had[i])
+                slot->query[0] += 0.25f; /* wrong on purpose */
+            marker[i] = slot->query[0];
+        }
+        r = offer(l, 0, 4, t);
+        for (int k = 0; k < r.replay_count[0]; k++) {
+            int i = r.replay[k];
+            const sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+            if (slot->id != id[i])
+                continue; /* replaced after it was replayed */
+            assert_true(slot->has_query);
+            if (had[i]) {
+                assert_true(slot->query[0] == marker[i]);
+                again++;
+                continue;
+            }
+            sfp__vit_normalise(slot->image, 8, o.mean, o.std, x);
+            must(sfp__trainer_queries(l->trainer, 1, xs, q, &err), &err);
+            check_near("the query of a replayed picture", slot->query, q, 16, 1e-5);
+            late++;
+        }
+        for (int i = 0; i < 16; i++) {
+            sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+            if (had[i] && slot->id == id[i])
+                slot->query[0] -= 0.25f;
+        }
+    }
+    assert_true(late > 3 && again > 10); /* both happened */
+    free(x);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+/* With no replay nothing may look at the slots' pixels: decisions and state are the same when these are garbage. */
+static void scoring_the_buffer_touches_no_pixels(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = small_options(&m, 1, 4);
+    o.replay = 0;
+    sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
+    float score[2][20];
+    int replaced = 0;
+    for (uint64_t t = 0; t < 10; t++) {
+        for (int i = 0; i < sfp__buffer_filled(b->buffer); i++)
+            memset(sfp__buffer_slot(b->buffer, i)->image, (int)t * 17, 3 * 8 * 8);
+        sfp_timestamp ra = offer(a, 0, 4, t);
+        sfp_timestamp rb = offer(b, 0, 4, t);
+        assert_int_equal(ra.buffer.nu, rb.buffer.nu);
+        for (int i = 0; i < ra.buffer.nu; i++) {
+            assert_int_equal(ra.buffer.retained[i], rb.buffer.retained[i]);
+            assert_int_equal(ra.buffer.replaced[i], rb.buffer.replaced[i]);
+        }
+        replaced += ra.buffer.nu;
+        sfp__buffer_score(a->buffer, a->fingerprint, score[0]);
+        sfp__buffer_score(b->buffer, b->fingerprint, score[1]);
+        check_same("scores", score[1], score[0], (size_t)sfp__buffer_filled(a->buffer) * sizeof(float));
+    }
+    assert_true(replaced > 5);
+    values va = take_values(a), vb = take_values(b);
+    assert_true(same_values(&va, &vb));
+    free_values(&va), free_values(&vb);
+    sfp__learner_free(a), sfp__learner_free(b);
+    free_model(&m);
+}
+
+/* ----------------------------------------------------------------- failures */
+
+static void expect_refused(sfp_learner *l, int b, const sfp_sample *samples, const char *text)
+{
+    values before = take_values(l);
+    sfp_error err = {0};
+    sfp_timestamp r = {.t = 99};
+    int filled_slots = l->buffer ? sfp__buffer_filled(l->buffer) : 0;
+    sfp_learner_counts counts = sfp__learner_counts(l);
+    assert_true(sfp__learner_offer(l, b, samples, &r, &err) != SFP_OK);
+    if (!strstr(err.message, text))
+        fail_msg("'%s' does not say '%s'", err.message, text);
+    values after = take_values(l);
+    assert_int_equal(before.n, after.n);
+    check_same("values", after.x, before.x, before.n * sizeof(float)); /* byte by byte: NaN too */
+    assert_int_equal(r.t, 99);
+    assert_int_equal(l->buffer ? sfp__buffer_filled(l->buffer) : 0, filled_slots);
+    assert_int_equal(sfp__learner_counts(l).timestamps, counts.timestamps);
+    free_values(&before), free_values(&after);
+}
+
+static void bad_batches_change_nothing(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = small_options(&m, 2, 4);
+    sfp_learner *l = make_learner(&m, &o);
+    (void)offer(l, 0, 4, 0);
+    batch b = make_batch(8, 8, 0, 4, 1);
+    const int32_t wrong[] = {-1, 4, INT32_MIN, INT32_MAX};
+    for (int i = 0; i < 4; i++) {
+        int32_t right = b.sample[5].label;
+        b.sample[5].label = wrong[i];
+        expect_refused(l, 8, b.sample, "label");
+        b.sample[5].label = right;
+    }
+    expect_refused(l, 0, b.sample, "batch of 0");
+    expect_refused(l, 9, b.sample, "batch of 9");
+    (void)offer(l, 0, 4, 1);
+    free_batch(&b);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+static void a_loss_that_is_not_finite_changes_nothing(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = small_options(&m, 1, 4);
+    const char *const names[] = {"last.weight", "last.bias", "prompt.e_p_1", "prompt.e_k_0", "prompt.attune.gate.weight"};
+    for (int i = 0; i < 5; i++) {
+        sfp_learner *l = make_learner(&m, &o);
+        (void)offer(l, 0, 4, 0);
+        int count;
+        sfp_param **p = sfp__fp_params(l->fp, &count);
+        for (int k = 0; k < count; k++)
+            if (strcmp(p[k]->name, names[i]) == 0)
+                p[k]->data[2] = NAN;
+        sfp__fp_changed(l->fp);
+        batch b = make_batch(8, 8, 0, 4, 1);
+        expect_refused(l, 8, b.sample, "the loss is");
+        expect_refused(l, 8, b.sample, "nothing was changed");
+        free_batch(&b);
+        sfp__learner_free(l);
+    }
+    o.adam.lr = 3e38f; /* the first step is finite, what it leads to is not */
+    sfp_learner *l = make_learner(&m, &o);
+    (void)offer(l, 0, 4, 0);
+    batch b = make_batch(8, 8, 0, 4, 1);
+    expect_refused(l, 8, b.sample, "learning rate");
+    free_batch(&b);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+/* ------------------------------------------------------------- free streams */
+
+static void free_streams_open_components_on_new_classes(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = small_options(&m, 0, 0);
+    o.fp.span = 5; /* of 12 */
+    sfp_learner *l = make_learner(&m, &o);
+    assert_int_equal(sfp__learner_classes(l), 0);
+    const struct {
+        int lo, hi, start, open, classes;
+        bool grew;
+    } steps[] = {
+        {0, 2, 0, 5, 2, false},  /* the first batch has its components */
+        {0, 2, 0, 5, 2, false},  /* nothing new */
+        {2, 6, 5, 10, 6, true},  /* several new classes: once */
+        {0, 6, 5, 10, 6, false},
+        {6, 7, 10, 12, 7, true}, /* what is left */
+        {0, 7, 10, 12, 7, false},
+        {7, 8, 0, 12, 8, false}, /* full: all learn */
+        {8, 9, 0, 12, 9, false},
+        {0, 9, 0, 12, 9, false},
+    };
+    for (int i = 0; i < 9; i++) {
+        int before = sfp__learner_classes(l);
+        sfp_error err = {0};
+        sfp_timestamp r = {0};
+        batch b = make_batch(8, 8, steps[i].lo, steps[i].hi, (uint64_t)i);
+        b.sample[3].label = steps[i].hi - 1; /* the highest is there */
+        must(sfp__learner_offer(l, 8, b.sample, &r, &err), &err);
+        assert_int_equal(r.grew, steps[i].grew);
+        assert_int_equal(sfp__fp_start(l->fp), steps[i].start);
+        assert_int_equal(sfp__fp_open(l->fp), steps[i].open);
+        assert_int_equal(sfp__learner_classes(l), steps[i].classes);
+        assert_true(sfp__learner_classes(l) >= before);
+        assert_true(sfp__learner_seen(l, steps[i].hi - 1));
+        assert_false(sfp__learner_seen(l, steps[i].classes));
+        free_batch(&b);
+    }
+    /* all components moved in the last two: also the first ones, which had been frozen */
+    values before = take_values(l);
+    (void)offer(l, 0, 9, 50);
+    values after = take_values(l);
+    size_t width = 4 * 16;
+    for (int k = 0; k < 12; k++) /* prompt.e_p_0 is the first tensor */
+        assert_true(memcmp(before.x + (size_t)k * width, after.x + (size_t)k * width, width * sizeof(float)) != 0);
+    free_values(&before), free_values(&after);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+static void drift_switches_decide_what_opens_components(void **unused)
+{
+    (void)unused;
+    for (int kind = SFP_DRIFT_OFF; kind <= SFP_DRIFT_PH; kind++) {
+        model m = tiny_model(1);
+        sfp_learner_options o = small_options(&m, 0, 4);
+        o.fp.span = 2;
+        o.drift = (sfp_drift)kind;
+        o.adam.lr = 0; /* fingerprints stay: only the pictures can shift */
+        sfp_learner *l = make_learner(&m, &o);
+        int grew[2] = {0, 0};
+        for (uint64_t t = 0; t < 90; t++) {
+            batch b = make_batch(8, 8, 0, 4, t);
+            sfp_error err = {0};
+            sfp_timestamp r = {0};
+            for (int k = 0; t >= 50 && k < 8 * 8 * 8 * 3; k++) /* all pictures become dark blue */
+                b.rgb[k] = (uint8_t)(k % 3 == 2 ? 128 + b.rgb[k] / 4 : b.rgb[k] / 8);
+            b.sample[0].label = t == 0 ? 0 : b.sample[0].label;
+            for (int i = 0; t == 0 && i < 8; i++)
+                b.sample[i].label = i % 4; /* all classes at once: none is new later */
+            must(sfp__learner_offer(l, 8, b.sample, &r, &err), &err);
+            grew[t >= 50] += r.grew;
+            free_batch(&b);
+        }
+        assert_int_equal(grew[0], 0);
+        assert_int_equal(grew[1] > 0, kind == SFP_DRIFT_PH);
+        sfp__learner_free(l);
+        free_model(&m);
+    }
+}
+
+/* ------------------------------------------------------ selectors and buffers */
+
+static void without_a_buffer_only_the_tasks_classes_compete(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = small_options(&m, 2, 6);
+    o.buffer.method = "none";
+    sfp_learner *l = make_learner(&m, &o);
+    sfp_error err = {0};
+    batch b = make_batch(8, 8, 1, 3, 0);
+    expect_refused(l, 8, b.sample, "not of the current task"); /* which are the task's was not said */
+    const int32_t classes[] = {1, 2}, wrong[] = {1, 6};
+    assert_int_equal(sfp__learner_set_classes(l, 2, wrong, &err), SFP_EINVAL);
+    must(sfp__learner_set_classes(l, 2, classes, &err), &err);
+    const sfp_param *w = sfp__fp_last_w(l->fp);
+    float *before = copied(w->data, 6 * 16);
+    for (uint64_t t = 0; t < 4; t++) {
+        sfp_timestamp r = offer(l, 1, 3, t);
+        assert_int_equal(r.replay_count[0], 0);
+        assert_int_equal(r.buffer.stored + r.buffer.nu, 0);
+    }
+    for (int c = 0; c < 6; c++)
+        assert_int_equal(memcmp(before + c * 16, w->data + c * 16, 16 * sizeof(float)) == 0, c != 1 && c != 2);
+    free(before);
+    /* a free stream has no tasks: all rows */
+    sfp_learner_options open = o;
+    open.fp.tasks = 0;
+    sfp_learner *f = make_learner(&m, &open);
+    before = copied(sfp__fp_last_w(f->fp)->data, 6 * 16);
+    (void)offer(f, 1, 3, 0);
+    for (int c = 0; c < 6; c++)
+        assert_true(memcmp(before + c * 16, sfp__fp_last_w(f->fp)->data + c * 16, 16 * sizeof(float)) != 0);
+    free(before);
+    free_batch(&b);
+    sfp__learner_free(l), sfp__learner_free(f);
+    free_model(&m);
+}
+
+static void every_selector_and_buffer_runs(void **unused)
+{
+    (void)unused;
+    const char *const selectors[] = {"streamfp", "none", "random"}, *const buffers[] = {"streamfp", "er", "none"};
+    model m = tiny_model(2);
+    for (int s = 0; s < 3; s++)
+        for (int k = 0; k < 3; k++) {
+            sfp_learner_options o = small_options(&m, 1, 4);
+            sfp_error err = {0};
+            const int32_t classes[] = {0, 1, 2, 3};
+            o.select = selectors[s];
+            o.buffer.method = buffers[k];
+            sfp_learner *l = make_learner(&m, &o);
+            must(sfp__learner_set_classes(l, 4, classes, &err), &err);
+            int moved = 0, last[8] = {-1};
+            for (uint64_t t = 0; t < 8; t++) {
+                sfp_timestamp r = offer(l, 0, 4, t);
+                assert_int_equal(r.coreset_count, s == 1 ? 8 : 4);
+                int seen[8] = {0};
+                for (int i = 0; i < r.coreset_count; i++) {
+                    assert_in_range(r.coreset[i], 0, 7);
+                    assert_int_equal(seen[r.coreset[i]]++, 0);
+                }
+                moved += t > 0 && memcmp(last, r.coreset, 4 * sizeof(int)) != 0;
+                memcpy(last, r.coreset, (size_t)r.coreset_count * sizeof(int));
+                if (s == 1)
+                    for (int i = 0; i < 8; i++)
+                        assert_int_equal(r.coreset[i], i);
+                assert_int_equal(r.replay_count[0], k == 2 || t == 0 ? 0 : 4);
+                if (k < 2) {
+                    assert_int_equal(sfp__buffer_filled(l->buffer), t < 2 ? 8 * (t + 1) : 20);
+                    assert_int_equal(sfp__buffer_seen(l->buffer), 8 * (t + 1));
+                }
+            }
+            assert_int_equal(moved > 0, s != 1);
+            sfp__learner_free(l);
+        }
+    free_model(&m);
+}
+
+/* This selector's weights are equal: letting them into the loss changes nothing. */
+static void equal_weights_are_no_weights(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = small_options(&m, 2, 6);
+    values plain = train_six(1, 5, &o);
+    o.weighted = true;
+    values weighted = train_six(1, 5, &o);
+    assert_true(same_values(&plain, &weighted));
+    free_values(&plain), free_values(&weighted);
+    free_model(&m);
+}
+
+/* A picture of stripes in rows, as PNG: smaller than its pixels, and lossless. */
+static void *png_of(const uint8_t *rgb, int S, size_t *size)
+{
+    spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
+    struct spng_ihdr ihdr = {.width = (uint32_t)S, .height = (uint32_t)S, .bit_depth = 8, .color_type = SPNG_COLOR_TYPE_TRUECOLOR};
+    int code = 0;
+    assert_non_null(ctx);
+    assert_int_equal(spng_set_option(ctx, SPNG_ENCODE_TO_BUFFER, 1), 0);
+    assert_int_equal(spng_set_ihdr(ctx, &ihdr), 0);
+    assert_int_equal(spng_encode_image(ctx, rgb, (size_t)(S * S * 3), SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE), 0);
+    void *png = spng_get_png_buffer(ctx, size, &code);
+    spng_ctx_free(ctx);
+    assert_non_null(png);
+    return png;
+}
+
+static void pictures_kept_compressed_replay_the_same(void **unused)
+{
+    (void)unused;
+    enum { S = 32 };
+    model m = make_model(S, 8, 16, 3, 1);
+    values v[2];
+    for (int keep = 0; keep < 2; keep++) {
+        sfp_learner_options o = small_options(&m, 1, 4);
+        o.keep_compressed = keep;
+        sfp_learner *l = make_learner(&m, &o);
+        sfp_error err = {0};
+        int compressed = 0, raw = 0, broken = 0;
+        for (uint64_t t = 0; t < 6; t++) {
+            batch b = make_batch(S, 8, 0, 4, t);
+            void *png[8];
+            for (int i = 0; i < 8; i++) {
+                uint8_t *rgb = b.rgb + (size_t)(i * S * S * 3);
+                for (int k = 0; i % 4 && k < S * S * 3; k++) /* some are noise, which does not get smaller */
+                    rgb[k] = rgb[k / (3 * S) * 3 * S + k % 3];
+                png[i] = png_of(rgb, S, &b.sample[i].encoded_size);
+                b.sample[i].encoded = png[i];
+            }
+            must(sfp__learner_offer(l, 8, b.sample, NULL, &err), &err);
+            for (int i = 0; i < 8; i++)
+                free(png[i]);
+            free_batch(&b);
+        }
+        for (int i = 0; i < sfp__buffer_filled(l->buffer); i++) {
+            const sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+            compressed += slot->image_size < S * S * 3 && memcmp(slot->image, "\x89PNG", 4) == 0;
+            raw += slot->image_size == S * S * 3;
+        }
+        assert_int_equal(compressed + raw, 20);
+        assert_int_equal(compressed > 0, keep);
+        v[keep] = take_values(l);
+        if (keep) { /* damaged bytes are an error that says where, and nothing is learned from them */
+            for (int i = 0; i < sfp__buffer_filled(l->buffer); i++) {
+                sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+                if (slot->image_size < S * S * 3)
+                    slot->image[20] ^= 0xff, broken++;
+            }
+            assert_true(broken > 10);
+            batch b = make_batch(S, 8, 0, 4, 9);
+            expect_refused(l, 8, b.sample, "a picture of the buffer");
+            free_batch(&b);
+        }
+        sfp__learner_free(l);
+    }
+    assert_true(same_values(&v[0], &v[1]));
+    free_values(&v[0]), free_values(&v[1]);
+    free_model(&m);
+}
+
+static void classes_have_names(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = small_options(&m, 1, 4);
+    sfp_learner *l = make_learner(&m, &o);
+    sfp_error err = {0};
+    assert_int_equal(sfp__learner_classes(l), 4); /* not more rows than there are classes */
+    must(sfp__learner_name_class(l, 2, "cat", &err), &err);
+    must(sfp__learner_name_class(l, 2, "dog", &err), &err);
+    assert_string_equal(sfp__learner_class_name(l, 2), "dog");
+    assert_null(sfp__learner_class_name(l, 1));
+    assert_null(sfp__learner_class_name(l, -1));
+    assert_int_equal(sfp__learner_name_class(l, 4, "none", &err), SFP_EINVAL);
+    assert_int_equal(sfp__learner_name_class(l, -1, "none", &err), SFP_EINVAL);
+    assert_int_equal(sfp__learner_classes(l), 4);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frozen_components_are_bit_identical_after_training),
+        cmocka_unit_test(options_that_cannot_be_are_refused),
+        cmocka_unit_test(the_same_seed_gives_the_same_bytes_at_any_thread_count),
+        cmocka_unit_test(a_timestamp_allocates_nothing_after_warm_up),
+        cmocka_unit_test(a_timestamp_is_what_the_report_says),
+        cmocka_unit_test(more_steps_learn_more),
+        cmocka_unit_test(a_replayed_picture_never_pays_its_query_twice),
+        cmocka_unit_test(scoring_the_buffer_touches_no_pixels),
+        cmocka_unit_test(bad_batches_change_nothing),
+        cmocka_unit_test(a_loss_that_is_not_finite_changes_nothing),
+        cmocka_unit_test(free_streams_open_components_on_new_classes),
+        cmocka_unit_test(drift_switches_decide_what_opens_components),
+        cmocka_unit_test(without_a_buffer_only_the_tasks_classes_compete),
+        cmocka_unit_test(every_selector_and_buffer_runs),
+        cmocka_unit_test(equal_weights_are_no_weights),
+        cmocka_unit_test(pictures_kept_compressed_replay_the_same),
+        cmocka_unit_test(classes_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,155 @@
+/* What the learner's tests share: a small vit, pictures of classes that can be told apart, a learner. Include after
+ * <cmocka.h>. */
+#ifndef SFP_TESTS_LEARNER_FIXTURE_H
+#define SFP_TESTS_LEARNER_FIXTURE_H
+
+#include "learner/learner_internal.h"
+#include "learner/predictor.h"
+
+#include <stdio.h>
+
+#include "numeric.h"
+
+enum { MOST_BATCH = 64, MOST_PARAMS = 32 };
+
+typedef struct model {
+    sfp_vit *vit;
+    sfp_pool *pool;
+    int S;
+} model;
+
+typedef struct batch {
+    int b;
+    uint8_t *rgb; /* (b, S, S, 3) */
+    sfp_sample sample[MOST_BATCH];
+} batch;
+
+static UNUSED void must(sfp_status status, const sfp_error *err)
+{
+    if (status != SFP_OK)
+        fail_msg("%s", err->message);
+}
+
+static UNUSED model make_model(int S, int patch, int D, int depth, int threads)
+{
+    const sfp_vit_config c = {.img_size = S, .patch_size = patch, .channels = 3, .dim = D, .depth = depth, .heads = 2, .hidden = 2 * D,
+                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+    sfp_error err = {0};
+    model m = {.S = S};
+    must(sfp__vit_random(&c, 3, 0.2f, &m.vit, &err), &err);
+    must(sfp__pool_create(threads, &m.pool, &err), &err);
+    return m;
+}
+
+static UNUSED model tiny_model(int threads)
+{
+    return make_model(8, 4, 16, 3, threads);
+}
+
+static UNUSED void free_model(model *m)
+{
+    sfp__vit_free(m->vit);
+    sfp__pool_free(m->pool);
+}
+
+static UNUSED sfp_learner_options small_options(const model *m, int tasks, int classes)
+{
+    sfp_learner_options o = sfp__learner_options_defaults(m->vit);
+    o.fp.pool = 12;
+    o.fp.length = 4;
+    o.fp.last_layer = 2;
+    o.fp.tasks = tasks;
+    o.fp.classes = classes;
+    o.batch = 8;
+    o.replay = 4;
+    o.buffer.slots = 20;
+    o.seed = 11;
+    return o;
+}
+
+static UNUSED sfp_learner *make_learner(const model *m, const sfp_learner_options *o)
+{
+    sfp_learner *l = NULL;
+    sfp_error err = {0};
+    must(sfp__learner_create(m->vit, m->pool, o, &l, &err), &err);
+    return l;
+}
+
+/* b pictures with labels of [lo, hi): a colour a class, stripes by the picture, noise. The same t gives the same pictures. */
+static UNUSED batch make_batch(int S, int b, int lo, int hi, uint64_t t)
+{
+    batch x = {.b = b, .rgb = malloc((size_t)(b * S * S * 3))};
+    assert_non_null(x.rgb);
+    sfp_rng rng = sfp__rng_init(500, t);
+    for (int i = 0; i < b; i++) {
+        int y = lo + (int)sfp__rng_below(&rng, (uint32_t)(hi - lo)), period = 2 + (int)sfp__rng_below(&rng, 4);
+        uint8_t *to = x.rgb + (size_t)(i * S * S * 3);
+        for (int k = 0; k < S * S * 3; k++) {
+            int colour = (y * (k % 3 + 1) * 67 + 40 * (k % 3)) % 200, stripe = (k / 3 % S) % period ? 0 : 30;
+            to[k] = (uint8_t)(colour + stripe + (int)sfp__rng_below(&rng, 25));
+        }
+        x.sample[i] = (sfp_sample){.rgb = to, .label = y, .id = t * 1000 + (uint64_t)i};
+    }
+    return x;
+}
+
+static UNUSED void free_batch(batch *x)
+{
+    free(x->rgb);
+}
+
+/* One timestamp on make_batch(t). */
+static UNUSED sfp_timestamp offer(sfp_learner *l, int lo, int hi, uint64_t t)
+{
+    sfp_error err = {0};
+    sfp_timestamp r = {0};
+    batch x = make_batch(l->S, l->opt.batch, lo, hi, t);
+    must(sfp__learner_offer(l, x.b, x.sample, &r, &err), &err);
+    free_batch(&x);
+    return r;
+}
+
+/* All values of the learnable state, one after the other. */
+typedef struct values {
+    size_t n;
+    float *x;
+} values;
+
+static UNUSED values take_values(sfp_learner *l)
+{
+    int count;
+    sfp_param **p = sfp__fp_params(l->fp, &count);
+    values v = {0};
+    for (int i = 0; i < count; i++)
+        v.n += (size_t)p[i]->rows * p[i]->width;
+    v.x = floats(v.n);
+    for (size_t at = 0, i = 0; i < (size_t)count; i++) {
+        memcpy(v.x + at, p[i]->data, (size_t)p[i]->rows * p[i]->width * sizeof *v.x);
+        at += (size_t)p[i]->rows * p[i]->width;
+    }
+    return v;
+}
+
+static UNUSED bool same_values(const values *a, const values *b)
+{
+    return a->n == b->n && memcmp(a->x, b->x, a->n * sizeof *a->x) == 0;
+}
+
+static UNUSED void free_values(values *v)
+{
+    free(v->x);
+}
+
+/* Long runs: `make check-long` sets SFP_LONG. */
+static UNUSED bool long_tests(void)
+{
+    const char *names[] = {"SFP_LONG", "STREAMFP_LONG"};
+    for (int i = 0; i < 2; i++) {
+        const char *v = getenv(names[i]);
+        if (v && strcmp(v, "1") == 0)
+            return true;
+    }
+    return false;
+}
+
+#endif

@@ -1,0 +1,498 @@
+/* Gradients of the training step, every learnable tensor, against central differences (SPEC sections 2, 3 and 6).
+ *
+ * The differences are those of an oracle in double (test_trainer_oracle.h): float noise is then the engine's alone and the
+ * tolerance can be tight. The oracle's loss must equal the engine's, and differences of the engine's own loss along each
+ * gradient must give its length (as far as float can tell), so the two are tied together.
+ *
+ * What is differentiated: queries are constants (SPEC section 2: "no gradient"). In the two-pass form they depend on no
+ * parameter, so nothing has to be held. With `query one` the query of a layer is the class token that enters it, which
+ * earlier layers' prefixes move: the right gradient is the one with these tokens held at their values, so the differences
+ * hold them, and a test shows that differences which let them move are another number. */
+#include "learner/trainer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "test_trainer_oracle.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+enum { CLASSES = 6, MOST = 9 };
+
+typedef struct shape {
+    const char *name;
+    int S, D, H, depth;
+    int pool, tasks, length, first, last;
+    bool attune, residual;
+    int topk;
+    float mu;
+    sfp_prefix_kind prefix;
+    bool one;
+    int task;     /* boundaries crossed, with training before each */
+    int c, r;     /* samples of the coreset and of the replay */
+    bool masked;  /* the coreset's loss sees the first classes only */
+    bool uneven;  /* another weight for each sample */
+    int steps;    /* gradients are checked at each of this many */
+} shape;
+
+static const shape shapes[] = {
+    /* name                          S   D  H dep pool J Lp f l  att    res  k  mu    prefix                one task c r masked uneven steps */
+    {"plain",                        16, 32, 2, 3, 6, 1, 4, 0, 2, false, false, 3, 0, SFP_PREFIX_PROJECTED, false, 0, 4, 0, false, false, 1},
+    {"attuned, replay, three steps", 16, 32, 2, 3, 6, 1, 4, 0, 2, true, false, 3, 0, SFP_PREFIX_PROJECTED, false, 0, 3, 2, false, false, 3},
+    {"residual, topk 2, task 1",     16, 32, 4, 4, 7, 3, 4, 0, 1, true, true, 2, 0, SFP_PREFIX_PROJECTED, false, 1, 3, 2, false, false, 2},
+    {"topk 1, layers 1 and 2",       24, 36, 3, 4, 6, 2, 2, 1, 2, true, false, 1, 0, SFP_PREFIX_PROJECTED, false, 1, 3, 0, true, false, 2},
+    {"penalty in one term, task 2",  16, 40, 4, 3, 9, 3, 4, 0, 2, true, false, 3, 0.1f, SFP_PREFIX_PROJECTED, false, 2, 4, 0, true, false, 1},
+    {"penalty in two terms, task 1", 16, 48, 3, 3, 8, 2, 4, 0, 2, true, true, 3, 0.3f, SFP_PREFIX_PROJECTED, false, 1, 3, 3, false, true, 2},
+    {"penalty without attunement",   16, 32, 2, 3, 8, 2, 6, 0, 1, false, false, 3, 0.2f, SFP_PREFIX_PROJECTED, false, 1, 3, 2, false, true, 2},
+    {"raw prefix, attuned, task 1",  16, 32, 2, 3, 8, 2, 4, 1, 2, true, false, 3, 0.1f, SFP_PREFIX_RAW, false, 1, 3, 2, false, false, 2},
+    {"raw prefix, not attuned",      32, 32, 4, 3, 4, 1, 4, 0, 2, false, false, 3, 0, SFP_PREFIX_RAW, false, 0, 2, 1, false, true, 1},
+    {"query one, attuned, task 1",   16, 32, 2, 4, 8, 2, 4, 0, 3, true, false, 3, 0, SFP_PREFIX_PROJECTED, true, 1, 3, 2, false, false, 2},
+    {"query one, raw, layers 1 on",  16, 40, 2, 5, 6, 1, 2, 1, 4, true, true, 2, 0.1f, SFP_PREFIX_RAW, true, 0, 4, 0, true, true, 1},
+    {"more components than chunks",  16, 32, 2, 3, 74, 2, 2, 2, 2, true, false, 3, 0.05f, SFP_PREFIX_PROJECTED, false, 1, 4, 5, false, true, 1},
+};
+
+typedef struct fixture {
+    const shape *s;
+    sfp_vit *vit;
+    sfp_pool *pool;
+    sfp_trainer *trainer;
+    sfp_fp *fp;
+    oracle o;
+    float *image[MOST], *query;
+    const float *x[MOST];
+    int32_t label[MOST];
+    float weight[MOST];
+    bool masked[MOST];
+    uint8_t allowed[CLASSES];
+    sfp_train_batch batch;
+    sfp_rng rng;
+} fixture;
+
+static void ok(const shape *s, sfp_status status, const sfp_error *err)
+{
+    if (status != SFP_OK)
+        fail_msg("%s: %s", s->name, err->message);
+}
+
+static void set_up(fixture *f, const shape *s, uint64_t seed)
+{
+    *f = (fixture){.s = s, .rng = sfp__rng_init(seed, 1)};
+    const sfp_vit_config c = {.img_size = s->S, .patch_size = 8, .channels = 3, .dim = s->D, .depth = s->depth, .heads = s->H,
+                              .hidden = 2 * s->D, .ln_eps = 1e-6f, .std = {1, 1, 1}};
+    sfp_error err = {0};
+    sfp_trainer_options t = {.fp = sfp__fp_options_defaults(), .adam = sfp__adam_defaults(), .max_batch = MOST};
+    t.fp.pool = s->pool;
+    t.fp.tasks = s->tasks;
+    t.fp.length = s->length;
+    t.fp.first_layer = s->first;
+    t.fp.last_layer = s->last;
+    t.fp.attune = s->attune;
+    t.fp.attune_residual = s->residual;
+    t.fp.attune_topk = s->topk;
+    t.fp.ortho_mu = s->mu;
+    t.fp.prefix = s->prefix;
+    t.fp.query_one = s->one;
+    t.fp.classes = CLASSES;
+    t.fp.seed = seed;
+    t.adam.lr = 0.02f; /* steps that move the values far enough to matter */
+    /* weights of about 1/sqrt(D) make every part matter: attention is neither flat nor one-hot */
+    ok(s, sfp__vit_random(&c, seed, 0.2f, &f->vit, &err), &err);
+    ok(s, sfp__pool_create(2, &f->pool, &err), &err);
+    ok(s, sfp__trainer_create(f->vit, f->pool, &t, &f->trainer, &err), &err);
+    f->fp = sfp__trainer_fp(f->trainer);
+    int n = s->c + s->r;
+    for (int i = 0; i < n; i++) {
+        f->x[i] = f->image[i] = normals(&f->rng, 3 * (size_t)(s->S * s->S), 1);
+        f->masked[i] = s->masked && i < s->c;
+        f->label[i] = (int32_t)sfp__rng_below(&f->rng, f->masked[i] ? CLASSES / 2 : CLASSES);
+        f->weight[i] = i < s->c ? 1 / (float)s->c : 1 / (float)s->r;
+        if (s->uneven)
+            f->weight[i] *= (float)(0.3 + sfp__rng_double(&f->rng));
+    }
+    memset(f->allowed, 1, CLASSES / 2);
+    f->query = filled((size_t)(MOST * s->D), NAN);
+    f->batch = (sfp_train_batch){.n = n, .x = f->x, .label = f->label, .weight = f->weight, .masked = f->masked,
+                                 .allowed = f->allowed, .query = f->query, .queries = s->one ? 0 : n, .terms = s->r ? 2 : 1};
+    oracle_init(&f->o, f->vit, f->fp);
+    oracle_batch(&f->o, n, f->x);
+    f->o.label = f->label;
+    f->o.weight = f->weight;
+    f->o.masked = f->masked;
+    f->o.allowed = f->allowed;
+    f->o.terms = f->batch.terms;
+}
+
+static void tear_down(fixture *f)
+{
+    oracle_done(&f->o);
+    for (int i = 0; i < MOST; i++)
+        free(f->image[i]);
+    free(f->query);
+    sfp__trainer_free(f->trainer);
+    sfp__vit_free(f->vit);
+    sfp__pool_free(f->pool);
+}
+
+static sfp_train_result gradients(fixture *f)
+{
+    sfp_error err = {0};
+    sfp_train_result result = {0};
+    ok(f->s, sfp__trainer_gradients(f->trainer, &f->batch, &result, &err), &err);
+    return result;
+}
+
+static void step(fixture *f)
+{
+    sfp_error err = {0};
+    sfp_train_result result = {0};
+    ok(f->s, sfp__trainer_step(f->trainer, &f->batch, &result, &err), &err);
+    f->batch.queries = 0; /* they are known now */
+}
+
+/* ------------------------------------------------------------- differences */
+
+/* Central difference of the oracle's loss when parameter i moves along d; queries held, or not. */
+static double difference(oracle *o, int i, const double *d, double h, bool live)
+{
+    double loss[2], *kept = doubles(o->count[i]), *held = NULL;
+    size_t tokens = (size_t)(o->layers * o->n * o->c.dim);
+    memcpy(kept, o->value[i], o->count[i] * sizeof *kept);
+    if (live && o->fp.query_one) {
+        held = doubles(tokens);
+        memcpy(held, o->token, tokens * sizeof *held);
+    }
+    o->live = live;
+    for (int side = 0; side < 2; side++) {
+        for (size_t k = 0; k < o->count[i]; k++)
+            o->value[i][k] = kept[k] + (side ? h : -h) * d[k];
+        if (i >= o->params - 2) { /* the classifier: features stay */
+            loss[side] = oracle_head_loss(o);
+        } else {
+            loss[side] = oracle_loss(o);
+        }
+    }
+    o->live = false;
+    memcpy(o->value[i], kept, o->count[i] * sizeof *kept);
+    if (held)
+        memcpy(o->token, held, tokens * sizeof *held);
+    free(kept), free(held);
+    return (loss[1] - loss[0]) / (2 * h);
+}
+
+enum { ALONG, RANDOM_1, RANDOM_2, LARGEST, ANY, DIRECTIONS };
+
+static double length_of(const float *x, size_t n)
+{
+    return sqrt(dot(x, x, n));
+}
+
+static double worst; /* of all checks: error over what a float is allowed */
+
+static void check_param(fixture *f, int i)
+{
+    int count;
+    const sfp_param *p = sfp__fp_params(f->fp, &count)[i];
+    size_t first = (size_t)p->lo * p->width, end = (size_t)p->hi * p->width, n = end - first;
+    double length = length_of(p->grad, f->o.count[i]), *d = doubles(f->o.count[i]);
+    bool gate = strncmp(p->name, "prompt.attune.gate", 18) == 0;
+    if ((length > 1e-9) == (gate && f->s->topk == 1)) /* the softmax of one is 1, whatever the gate says */
+        fail_msg("%s: %s: the gradient's length is %.3g", f->s->name, p->name, length);
+    length = fmax(length, 1e-9);
+    size_t largest = first;
+    for (size_t k = first; k < end; k++)
+        largest = fabsf(p->grad[k]) > fabsf(p->grad[largest]) ? k : largest;
+    for (int kind = 0; kind < DIRECTIONS; kind++) {
+        double size = kind == ALONG ? length : length / sqrt((double)n);
+        memset(d, 0, f->o.count[i] * sizeof *d);
+        size_t one = kind == LARGEST ? largest : first + sfp__rng_below(&f->rng, (uint32_t)n);
+        if (kind == LARGEST || kind == ANY) {
+            d[one] = 1;
+            size = fmax(size, fabs((double)p->grad[one]));
+        }
+        for (size_t k = first; k < end && kind <= RANDOM_2; k++)
+            d[k] = kind == ALONG ? (double)p->grad[k] / length : sfp__rng_normal(&f->rng) / sqrt((double)n);
+        double got = 0;
+        for (size_t k = 0; k < f->o.count[i]; k++)
+            got += d[k] * (double)p->grad[k];
+        double want = difference(&f->o, i, d, 1e-4, false), error = fabs(got - want), allowed = 5e-5 * size + 2e-10;
+        worst = fmax(worst, error / allowed);
+        if (!(error <= allowed))
+            fail_msg("%s: %s, direction %d: the gradient gives %.9g, the central difference %.9g (size %.3g)", f->s->name, p->name,
+                     kind, got, want, size);
+    }
+    free(d);
+}
+
+/* Frozen and unused rows have no gradient at all; the rows that learn all have one. */
+static void check_rows(const fixture *f, const sfp_param *p)
+{
+    for (int r = 0; r < p->rows; r++) {
+        bool any = false;
+        for (size_t k = 0; k < p->width; k++)
+            any = any || p->grad[(size_t)r * p->width + k] != 0;
+        if (any != (r >= p->lo && r < p->hi))
+            fail_msg("%s: %s: row %d of [%d, %d) %s a gradient", f->s->name, p->name, r, p->lo, p->hi, any ? "has" : "has not");
+    }
+}
+
+/* The engine's own loss, moved along the gradient: its slope is the gradient's length. */
+static void check_own_slope(fixture *f, int i)
+{
+    int count;
+    sfp_param *p = sfp__fp_params(f->fp, &count)[i];
+    size_t n = (size_t)p->rows * p->width;
+    float *kept = copied(p->data, n), *g = copied(p->grad, n);
+    double length = length_of(g, n), h = fmin(0.02, 0.005 / length), loss[2];
+    for (int side = 0; side < 2; side++) {
+        for (size_t k = 0; k < n; k++)
+            p->data[k] = (float)((double)kept[k] + (side ? h : -h) * (double)g[k] / length);
+        sfp__fp_changed(f->fp);
+        loss[side] = gradients(f).loss;
+    }
+    memcpy(p->data, kept, n * sizeof *kept);
+    sfp__fp_changed(f->fp);
+    (void)gradients(f);
+    check_same(p->name, p->grad, g, n * sizeof *g);
+    double slope = (loss[1] - loss[0]) / (2 * h);
+    if (!(fabs(slope - length) <= 5e-3 * length + 1e-6 / h))
+        fail_msg("%s: %s: the loss rises by %.6g along the gradient, whose length is %.6g", f->s->name, p->name, slope, length);
+    free(kept), free(g);
+}
+
+/* ------------------------------------------------------------------- tests */
+
+/* Crosses the boundaries of the case, training before each. */
+static void reach_task(fixture *f)
+{
+    sfp_error err = {0};
+    for (int t = 0; t < f->s->task; t++) {
+        step(f);
+        step(f);
+        ok(f->s, sfp__fp_next_task(f->fp, &err), &err);
+    }
+}
+
+/* Gradients at the values as they are, and the oracle at the same. */
+static double take_gradients(fixture *f)
+{
+    double got = gradients(f).loss;
+    oracle_take(&f->o, f->fp);
+    f->o.live = true;
+    double want = oracle_loss(&f->o);
+    f->o.live = false;
+    if (!(fabs(got - want) <= 1e-5 * fabs(want)))
+        fail_msg("%s: the loss is %.9g, the oracle's %.9g", f->s->name, got, want);
+    return got;
+}
+
+static void gradients_equal_central_differences(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        fixture f;
+        set_up(&f, &shapes[i], 700 + i);
+        reach_task(&f);
+        int each = f.s->pool / f.s->tasks;
+        assert_int_equal(sfp__fp_start(f.fp), f.s->task * each);
+        assert_int_equal(sfp__fp_open(f.fp), (f.s->task + 1) * each);
+        for (int k = 0; k < f.s->steps; k++) {
+            (void)take_gradients(&f);
+            int count;
+            sfp_param **params = sfp__fp_params(f.fp, &count);
+            assert_int_equal(count, 3 * f.o.layers + (f.s->attune ? 4 : 2));
+            for (int p = 0; p < count; p++) {
+                if (p < 3 * f.o.layers)
+                    check_rows(&f, params[p]);
+                check_param(&f, p);
+            }
+            /* not where the loss jumps between kept gates, nor where its tokens would move */
+            for (int p = 0; p < count && f.s->topk == 3 && !f.s->one; p++)
+                check_own_slope(&f, p);
+            step(&f);
+        }
+        tear_down(&f);
+    }
+    print_message("worst error: %.2f of what is allowed\n", worst);
+}
+
+/* Masked samples say nothing about classes that do not compete; the others do. */
+static void classes_that_do_not_compete_get_no_gradient(void **unused)
+{
+    (void)unused;
+    fixture f;
+    set_up(&f, &shapes[3], 40);
+    assert_true(f.s->masked && f.s->r == 0);
+    (void)take_gradients(&f);
+    const sfp_param *w = sfp__fp_last_w(f.fp), *b = sfp__fp_last_b(f.fp);
+    for (int c = 0; c < CLASSES; c++) {
+        assert_int_equal(b->grad[c] != 0, c < CLASSES / 2);
+        assert_int_equal(length_of(w->grad + (size_t)c * w->width, w->width) > 0, c < CLASSES / 2);
+    }
+    f.label[1] = CLASSES - 1; /* not of the task: refused, not learned as minus infinity */
+    sfp_error err = {0};
+    sfp_train_result result;
+    assert_int_equal(sfp__trainer_gradients(f.trainer, &f.batch, &result, &err), SFP_EINVAL);
+    tear_down(&f);
+}
+
+/* A gate that saw only the learning components would have another gradient. */
+static void the_gate_learns_from_frozen_components_too(void **unused)
+{
+    (void)unused;
+    fixture f;
+    set_up(&f, &shapes[2], 41);
+    reach_task(&f);
+    (void)take_gradients(&f);
+    int gate = 3 * f.o.layers, count;
+    const sfp_param *p = sfp__fp_params(f.fp, &count)[gate];
+    double length = length_of(p->grad, f.o.count[gate]), *d = to_doubles(p->grad, f.o.count[gate]);
+    for (size_t k = 0; k < f.o.count[gate]; k++)
+        d[k] /= length;
+    double all = difference(&f.o, gate, d, 1e-4, false);
+    double *w = doubles(f.o.count[gate]), *b = doubles(3);
+    memcpy(w, f.o.value[gate], f.o.count[gate] * sizeof *w);
+    memcpy(b, f.o.value[gate + 1], 3 * sizeof *b);
+    f.o.frozen_gate_w = w;
+    f.o.frozen_gate_b = b;
+    double learning_only = difference(&f.o, gate, d, 1e-4, false);
+    assert_true(fabs(all - length) < 1e-4 * length);
+    if (fabs(learning_only - length) < 0.02 * length)
+        fail_msg("frozen components make no difference: %.9g and %.9g", learning_only, length);
+    free(w), free(b), free(d);
+    tear_down(&f);
+}
+
+/* The engine follows the differences with tokens held; letting them move gives another number, except for the last prompted
+ * layer, behind which there is no token left to move. */
+static void query_one_has_no_gradient_through_the_tokens(void **unused)
+{
+    (void)unused;
+    fixture f;
+    set_up(&f, &shapes[9], 42);
+    (void)take_gradients(&f);
+    for (int l = 0; l < f.o.layers; l += f.o.layers - 1) {
+        int count;
+        const sfp_param *p = sfp__fp_params(f.fp, &count)[3 * l];
+        double length = length_of(p->grad, f.o.count[3 * l]), *d = to_doubles(p->grad, f.o.count[3 * l]);
+        for (size_t k = 0; k < f.o.count[3 * l]; k++)
+            d[k] /= length;
+        double held = difference(&f.o, 3 * l, d, 1e-4, false), live = difference(&f.o, 3 * l, d, 1e-4, true);
+        assert_true(fabs(held - length) < 1e-4 * length);
+        if ((fabs(live - length) > 1e-3 * length) != (l == 0))
+            fail_msg("layer %d: held %.9g, moving %.9g, the gradient's length %.9g", l, held, live, length);
+        free(d);
+    }
+    tear_down(&f);
+}
+
+/* One sum with a weight a sample is the sum of two mean losses: gradients add. */
+static void the_two_losses_add(void **unused)
+{
+    (void)unused;
+    fixture f;
+    set_up(&f, &shapes[5], 43); /* with the penalty in each */
+    int count, c = f.s->c, r = f.s->r;
+    sfp_param **params = sfp__fp_params(f.fp, &count);
+    sfp_train_result both = gradients(&f);
+    float *sum[ORACLE_PARAMS];
+    for (int i = 0; i < count; i++)
+        sum[i] = copied(params[i]->grad, f.o.count[i]);
+    double loss = 0;
+    for (int part = 0; part < 2; part++) {
+        int at = part ? c : 0;
+        f.batch.n = part ? r : c;
+        f.batch.x = f.x + at;
+        f.batch.label = f.label + at;
+        f.batch.weight = f.weight + at;
+        f.batch.masked = f.masked + at;
+        f.batch.query = f.query + at * f.s->D;
+        f.batch.queries = 0;
+        f.batch.terms = 1;
+        loss += gradients(&f).loss;
+        for (int i = 0; i < count; i++)
+            for (size_t k = 0; k < f.o.count[i]; k++)
+                sum[i][k] -= params[i]->grad[k];
+    }
+    assert_true(fabs(loss - both.loss) <= 1e-6 * both.loss);
+    f.batch.n = c + r;
+    for (int i = 0; i < count; i++) {
+        double left = length_of(sum[i], f.o.count[i]), last = length_of(params[i]->grad, f.o.count[i]);
+        if (!(left <= 2e-6 * last + 1e-9))
+            fail_msg("%s: %.3g is left of %.3g", params[i]->name, left, last);
+        free(sum[i]);
+    }
+    tear_down(&f);
+}
+
+/* Values, loss and features of a step do not depend on which queries it computed itself, nor on the threads. */
+static void given_queries_and_threads_change_nothing(void **unused)
+{
+    (void)unused;
+    for (int threads = 1; threads <= 3; threads += 2) {
+        fixture a, b;
+        set_up(&a, &shapes[1], 44);
+        set_up(&b, &shapes[1], 44);
+        sfp_error err = {0};
+        sfp_pool *pool = NULL;
+        ok(b.s, sfp__pool_create(threads, &pool, &err), &err);
+        sfp_trainer_options t = {.fp = *sfp__fp_options(b.fp), .adam = sfp__adam_defaults(), .max_batch = MOST};
+        sfp__trainer_free(b.trainer);
+        ok(b.s, sfp__trainer_create(b.vit, pool, &t, &b.trainer, &err), &err);
+        b.fp = sfp__trainer_fp(b.trainer);
+        sfp_train_result first = gradients(&a), second = gradients(&b);
+        assert_true(first.loss == second.loss);
+        int count;
+        sfp_param **pa = sfp__fp_params(a.fp, &count), **pb = sfp__fp_params(b.fp, &count);
+        for (int i = 0; i < count; i++)
+            check_same(pa[i]->name, pb[i]->grad, pa[i]->grad, a.o.count[i] * sizeof(float));
+        b.batch.queries = 2; /* of 5: the rest are given */
+        second = gradients(&b);
+        assert_true(fabs(first.loss - second.loss) <= 1e-6 * first.loss);
+        for (int i = 0; i < count; i++)
+            check_near(pa[i]->name, pb[i]->grad, pa[i]->grad, a.o.count[i], 1e-4);
+        tear_down(&a);
+        sfp__trainer_free(b.trainer);
+        b.trainer = NULL;
+        tear_down(&b);
+        sfp__pool_free(pool);
+    }
+}
+
+static void bad_batches_are_refused(void **unused)
+{
+    (void)unused;
+    fixture f;
+    set_up(&f, &shapes[1], 45);
+    sfp_error err = {0};
+    sfp_train_result result;
+    const int32_t wrong[] = {-1, CLASSES, INT32_MAX};
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        int32_t right = f.label[2];
+        f.label[2] = wrong[i];
+        assert_int_equal(sfp__trainer_step(f.trainer, &f.batch, &result, &err), SFP_EINVAL);
+        assert_non_null(strstr(err.message, "sample 2"));
+        f.label[2] = right;
+    }
+    f.batch.n = MOST + 1;
+    assert_int_equal(sfp__trainer_step(f.trainer, &f.batch, &result, &err), SFP_EINVAL);
+    f.batch.n = 0;
+    assert_int_equal(sfp__trainer_step(f.trainer, &f.batch, &result, &err), SFP_EINVAL);
+    tear_down(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_equal_central_differences),
+        cmocka_unit_test(classes_that_do_not_compete_get_no_gradient),
+        cmocka_unit_test(the_gate_learns_from_frozen_components_too),
+        cmocka_unit_test(query_one_has_no_gradient_through_the_tokens),
+        cmocka_unit_test(the_two_losses_add),
+        cmocka_unit_test(given_queries_and_threads_change_nothing),
+        cmocka_unit_test(bad_batches_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,567 @@
+/* Loading a checkpoint: files written here with the weights of a random vit, right ones and every wrong kind. */
+#include "model/vit.h"
+
+#include "base/mem.h"
+#include "io/safetensors.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "numeric.h"
+
+enum { MOST = 64, CLASSES = 5 };
+
+static char dir[64], weights[96], config[96], config_of_stem[96];
+
+static const sfp_vit_config sizes = {.img_size = 12,
+                                     .patch_size = 4,
+                                     .channels = 3,
+                                     .dim = 24,
+                                     .depth = 2,
+                                     .heads = 3,
+                                     .hidden = 40,
+                                     .classes = CLASSES,
+                                     .ln_eps = 1e-6f,
+                                     .std = {1, 1, 1}};
+
+/* ----------------------------------------------------------- making a file */
+
+/* A checkpoint about to be written: tests change it first. */
+typedef struct checkpoint {
+    sfp_vit *vit; /* where the weights come from */
+    sfp_tensor tensors[MOST];
+    char names[MOST][64];
+    void *owned[MOST];
+    size_t count;
+} checkpoint;
+
+static void add(checkpoint *p, const char *name, const float *data, int ndim, const int64_t *shape)
+{
+    assert_true(p->count < MOST);
+    (void)snprintf(p->names[p->count], sizeof *p->names, "%s", name);
+    sfp_tensor *t = &p->tensors[p->count];
+    *t = (sfp_tensor){.name = p->names[p->count], .dtype = SFP_DTYPE_F32, .ndim = ndim, .data = data};
+    memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
+    assert_true(sfp__shape_count(shape, ndim, SFP_DTYPE_F32, &t->count, &t->bytes));
+    p->count++;
+}
+
+static void begin(checkpoint *p, const sfp_vit_config *c)
+{
+    *p = (checkpoint){0};
+    sfp_error err = {0};
+    if (sfp__vit_random(c, 9, 0.2f, &p->vit, &err))
+        fail_msg("%s", err.message);
+    const sfp_vit_weights *w = sfp__vit_weights(p->vit);
+#define ADD(field, name, ndim, ...) add(p, name, w->field, ndim, (const int64_t[]){__VA_ARGS__});
+    SFP_VIT_GLOBAL_LIST(ADD)
+    if (c->classes) {
+        SFP_VIT_HEAD_LIST(ADD)
+    }
+#undef ADD
+    for (int l = 0; l < c->depth; l++) {
+        char full[64];
+#define ADD(field, name, ndim, ...)                             \
+    (void)snprintf(full, sizeof full, "blocks.%d.%s", l, name); \
+    add(p, full, w->blocks[l].field, ndim, (const int64_t[]){__VA_ARGS__});
+        SFP_VIT_BLOCK_LIST(ADD)
+#undef ADD
+    }
+}
+
+static size_t place(const checkpoint *p, const char *name)
+{
+    for (size_t i = 0; i < p->count; i++)
+        if (strcmp(p->names[i], name) == 0)
+            return i;
+    fail_msg("no tensor '%s'", name);
+    return 0;
+}
+
+static void drop(checkpoint *p, const char *name)
+{
+    size_t i = place(p, name);
+    free(p->owned[i]);
+    p->count--;
+    for (; i < p->count; i++) {
+        p->tensors[i] = p->tensors[i + 1];
+        p->owned[i] = p->owned[i + 1];
+        memcpy(p->names[i], p->names[i + 1], sizeof p->names[i]);
+        p->tensors[i].name = p->names[i];
+    }
+}
+
+/* Another shape for a tensor, filled with 0.5. */
+static void reshape(checkpoint *p, const char *name, int ndim, const int64_t *shape)
+{
+    size_t i = place(p, name);
+    sfp_tensor *t = &p->tensors[i];
+    t->ndim = ndim;
+    memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
+    assert_true(sfp__shape_count(shape, ndim, SFP_DTYPE_F32, &t->count, &t->bytes));
+    free(p->owned[i]);
+    t->data = p->owned[i] = filled(t->count, 0.5f);
+}
+
+static void poison(checkpoint *p, const char *name, size_t at, float value)
+{
+    size_t i = place(p, name);
+    float *copy = copied(p->tensors[i].data, p->tensors[i].count);
+    copy[at] = value;
+    free(p->owned[i]);
+    p->tensors[i].data = p->owned[i] = copy;
+}
+
+static void convert(checkpoint *p, const char *name, sfp_dtype to)
+{
+    size_t i = place(p, name);
+    sfp_tensor *t = &p->tensors[i];
+    const float *from = t->data;
+    char *out = malloc(t->count * sfp__dtype_size(to));
+    assert_non_null(out);
+    for (size_t k = 0; k < t->count; k++) {
+        double wide = (double)from[k];
+        uint16_t half = to == SFP_DTYPE_F16 ? sfp__f32_to_f16(from[k]) : sfp__f32_to_bf16(from[k]);
+        memcpy(out + k * sfp__dtype_size(to), to == SFP_DTYPE_F64 ? (void *)&wide : (void *)&half, sfp__dtype_size(to));
+    }
+    t->dtype = to;
+    t->bytes = t->count * sfp__dtype_size(to);
+    t->data = p->owned[i] = out;
+}
+
+static void write_file(const checkpoint *p)
+{
+    sfp_error err = {0};
+    if (sfp__safetensors_write(weights, p->tensors, p->count, NULL, 0, &err))
+        fail_msg("%s", err.message);
+}
+
+static void done(checkpoint *p)
+{
+    for (size_t i = 0; i < p->count; i++)
+        free(p->owned[i]);
+    sfp__vit_free(p->vit);
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int clean(void **unused)
+{
+    (void)unused;
+    (void)unlink(weights);
+    (void)unlink(config);
+    (void)unlink(config_of_stem);
+    return 0;
+}
+
+static sfp_vit *load(void)
+{
+    sfp_vit *v = NULL;
+    sfp_error err = {0};
+    if (sfp__vit_load(weights, NULL, &v, &err))
+        fail_msg("%s", err.message);
+    return v;
+}
+
+/* Loading must fail with this status; the message names the file and each text (NULL at the end). */
+static void check_refused(sfp_status status, ...)
+{
+    sfp_vit *v = NULL;
+    sfp_error err = {0};
+    sfp_status s = sfp__vit_load(weights, NULL, &v, &err);
+    if (s != status)
+        fail_msg("got %s ('%s'), expected %s", sfp_status_text(s), err.message, sfp_status_text(status));
+    assert_null(v);
+    assert_int_equal(err.status, status);
+    va_list ap;
+    va_start(ap, status);
+    for (const char *text; (text = va_arg(ap, const char *));)
+        if (!strstr(err.message, text))
+            fail_msg("message is '%s', expected '%s' in it", err.message, text);
+    va_end(ap);
+}
+
+/* ------------------------------------------------------------ right files */
+
+static void features_of(sfp_vit *v, float *feature)
+{
+    sfp_pool *pool = NULL;
+    sfp_vit_plan *plan = NULL;
+    sfp_error err = {0};
+    sfp_rng rng = sfp__rng_init(3, 3);
+    float *x = normals(&rng, 2 * 3 * 12 * 12, 1);
+    const sfp_vit_plan_options opt = {0};
+    const sfp_vit_pass pass = {.b = 2, .x = x, .feature = feature};
+    if (sfp__pool_create(1, &pool, &err) || sfp__vit_plan_create(v, pool, &opt, &plan, &err) || sfp__vit_run(plan, &pass, &err))
+        fail_msg("%s", err.message);
+    sfp__vit_plan_free(plan);
+    sfp__pool_free(pool);
+    free(x);
+}
+
+static void a_written_vit_loads_and_computes_the_same(void **unused)
+{
+    (void)unused;
+    checkpoint p;
+    begin(&p, &sizes);
+    write_file(&p);
+    write_text(config, "{\"num_heads\": 3, \"mean\": [0.1, 0.2, 0.3], \"std\": [0.5, 0.6, 0.7], \"layer_norm_eps\": 1e-6,"
+                       " \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
+    sfp_vit *v = load();
+    const sfp_vit_config *c = sfp__vit_config(v);
+    assert_int_equal(c->img_size, 12);
+    assert_int_equal(c->patch_size, 4);
+    assert_int_equal(c->channels, 3);
+    assert_int_equal(c->dim, 24);
+    assert_int_equal(c->depth, 2);
+    assert_int_equal(c->heads, 3);
+    assert_int_equal(c->hidden, 40);
+    assert_int_equal(c->classes, CLASSES);
+    assert_int_equal(sfp__vit_tokens(v), 10);
+    assert_true(c->ln_eps == 1e-6f);
+    assert_true(c->mean[0] == 0.1f && c->mean[1] == 0.2f && c->mean[2] == 0.3f);
+    assert_true(c->std[0] == 0.5f && c->std[1] == 0.6f && c->std[2] == 0.7f);
+    assert_non_null(c->class_names);
+    assert_string_equal(c->class_names[4], "e");
+    assert_int_equal(sfp__vit_parameters(v), sfp__vit_parameters(p.vit));
+    assert_int_equal(sfp__vit_parameters(v),
+                     24 * 48 + 24 + 24 + 10 * 24 + 2 * 24 /* outside blocks */ +
+                         2 * (4 * 24 + 3 * 24 * 24 + 3 * 24 + 24 * 24 + 24 + 40 * 24 + 40 + 24 * 40 + 24));
+    assert_non_null(strstr(sfp__vit_recognised(v), "plain ViT"));
+    float got[2 * 24], want[2 * 24];
+    features_of(v, got);
+    features_of(p.vit, want);
+    check_same("features", got, want, sizeof got);
+    sfp__vit_free(v);
+    done(&p);
+}
+
+static void other_number_types_convert(void **unused)
+{
+    (void)unused;
+    checkpoint p;
+    begin(&p, &sizes);
+    const sfp_vit_weights *from = sfp__vit_weights(p.vit);
+    convert(&p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16);
+    convert(&p, "blocks.1.mlp.fc1.weight", SFP_DTYPE_BF16);
+    convert(&p, "pos_embed", SFP_DTYPE_F64);
+    write_file(&p);
+    write_text(config, "{\"num_heads\": 3}");
+    sfp_vit *v = load();
+    const sfp_vit_weights *w = sfp__vit_weights(v);
+    for (size_t i = 0; i < 3 * 24 * 24; i++)
+        assert_true(w->blocks[0].qkv_w[i] == sfp__f16_to_f32(sfp__f32_to_f16(from->blocks[0].qkv_w[i])));
+    for (size_t i = 0; i < 40 * 24; i++)
+        assert_true(w->blocks[1].fc1_w[i] == sfp__bf16_to_f32(sfp__f32_to_bf16(from->blocks[1].fc1_w[i])));
+    check_same("pos_embed", w->pos, from->pos, 10 * 24 * sizeof(float));
+    float got[2 * 24], want[2 * 24];
+    features_of(v, got);
+    features_of(p.vit, want);
+    check_near("features", got, want, 2 * 24, 0.05);
+    sfp__vit_free(v);
+    done(&p);
+}
+
+static void the_stems_config_goes_before_config_json(void **unused)
+{
+    (void)unused;
+    checkpoint p;
+    begin(&p, &sizes);
+    write_file(&p);
+    write_text(config, "{\"num_heads\": 4}");
+    write_text(config_of_stem, "{\"num_heads\": 2}");
+    sfp_vit *v = load();
+    assert_int_equal(sfp__vit_config(v)->heads, 2);
+    sfp__vit_free(v);
+    assert_int_equal(unlink(config_of_stem), 0);
+    v = load();
+    assert_int_equal(sfp__vit_config(v)->heads, 4);
+    sfp__vit_free(v);
+    done(&p);
+}
+
+static void without_a_config_heads_are_64_wide_and_pixels_imagenets(void **unused)
+{
+    (void)unused;
+    sfp_vit_config c = sizes;
+    c.dim = 128, c.heads = 2, c.depth = 1;
+    checkpoint p;
+    begin(&p, &c);
+    write_file(&p);
+    sfp_vit *v = load();
+    assert_int_equal(sfp__vit_config(v)->heads, 2);
+    assert_true(sfp__vit_config(v)->ln_eps == 1e-6f);
+    assert_true(sfp__vit_config(v)->mean[0] == 0.485f && sfp__vit_config(v)->std[2] == 0.225f);
+    assert_null(sfp__vit_config(v)->class_names);
+    sfp__vit_free(v);
+    done(&p);
+    c.dim = 72; /* no multiple of 64 */
+    begin(&p, &c);
+    write_file(&p);
+    check_refused(SFP_EINVAL, weights, "width 72", "num_heads", "config.json", NULL);
+    write_text(config, "{\"num_heads\": 5}");
+    check_refused(SFP_ESHAPE, weights, "width 72", "5 heads", NULL);
+    write_text(config, "{\"num_heads\": \"three\"}");
+    check_refused(SFP_EFORMAT, config, "num_heads", NULL);
+    done(&p);
+}
+
+static void names_of_another_number_of_classes_are_left_out(void **unused)
+{
+    (void)unused;
+    checkpoint p;
+    begin(&p, &sizes);
+    write_file(&p);
+    write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\"]}");
+    sfp_vit *v = load();
+    assert_null(sfp__vit_config(v)->class_names);
+    sfp__vit_free(v);
+    done(&p);
+}
+
+static void logits_are_the_head_of_the_features(void **unused)
+{
+    (void)unused;
+    checkpoint p;
+    begin(&p, &sizes);
+    const sfp_vit_weights *w = sfp__vit_weights(p.vit);
+    sfp_rng rng = sfp__rng_init(4, 4);
+    float *feature = normals(&rng, 3 * 24, 1), logits[3 * CLASSES], want[3 * CLASSES];
+    sfp_error err = {0};
+    assert_int_equal(sfp__vit_head(p.vit, 3, feature, logits, &err), SFP_OK);
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = 0; k < CLASSES; k++)
+            want[i * CLASSES + k] = (float)(dot(feature + i * 24, w->head_w + k * 24, 24) + (double)w->head_b[k]);
+    check_near("logits", logits, want, 3 * CLASSES, 1e-6);
+    drop(&p, "head.weight");
+    drop(&p, "head.bias");
+    write_file(&p);
+    write_text(config, "{\"num_heads\": 3}");
+    sfp_vit *v = load();
+    assert_int_equal(sfp__vit_config(v)->classes, 0);
+    assert_int_equal(sfp__vit_head(v, 3, feature, logits, &err), SFP_ENOTFOUND);
+    assert_non_null(strstr(err.message, weights));
+    assert_non_null(strstr(err.message, "head.weight"));
+    sfp__vit_free(v);
+    free(feature);
+    done(&p);
+}
+
+static void pixels_are_normalised_channel_by_channel(void **unused)
+{
+    (void)unused;
+    enum { S = 5 };
+    uint8_t rgb[S * S * 3];
+    float out[3 * S * S];
+    const float mean[3] = {0.5f, 0.25f, 0.1f}, std[3] = {0.5f, 2, 0.1f};
+    for (int i = 0; i < S * S * 3; i++)
+        rgb[i] = (uint8_t)(i * 37);
+    sfp__vit_normalise(rgb, S, mean, std, out);
+    for (int ch = 0; ch < 3; ch++)
+        for (int i = 0; i < S * S; i++) {
+            double want = ((double)rgb[3 * i + ch] / 255 - (double)mean[ch]) / (double)std[ch];
+            assert_true(fabs((double)out[ch * S * S + i] - want) <= 1e-6 * (1 + fabs(want)));
+        }
+}
+
+/* ------------------------------------------------------------ wrong files */
+
+static void every_missing_tensor_is_named(void **unused)
+{
+    (void)unused;
+    checkpoint p;
+    begin(&p, &sizes);
+    write_text(config, "{\"num_heads\": 3}");
+    for (size_t i = 0; i < p.count; i++) {
+        if (strcmp(p.names[i], "head.weight") == 0)
+            continue; /* without it there is no head, and head.bias is not looked at */
+        sfp_tensor rest[MOST];
+        size_t n = 0;
+        for (size_t k = 0; k < p.count; k++)
+            if (k != i)
+                rest[n++] = p.tensors[k];
+        sfp_error err = {0};
+        assert_int_equal(sfp__safetensors_write(weights, rest, n, NULL, 0, &err), SFP_OK);
+        check_refused(SFP_ENOTFOUND, weights, p.names[i], NULL);
+    }
+    done(&p);
+}
+
+static void every_wrong_shape_is_named_with_the_expected_one(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *name;
+        int ndim;
+        int64_t shape[4];
+        const char *found, *expected;
+    } wrong[] = {
+        {"blocks.1.attn.qkv.weight", 2, {72, 20}, "(72, 20)", "(72, 24)"},
+        {"blocks.0.attn.qkv.bias", 1, {24}, "(24,)", "(72,)"},
+        {"blocks.1.mlp.fc2.weight", 2, {40, 24}, "(40, 24)", "(24, 40)"},
+        {"blocks.1.mlp.fc1.weight", 2, {41, 24}, "(41, 24)", "(40, 24)"},
+        {"norm.weight", 2, {1, 24}, "(1, 24)", "(24,)"},
+        {"patch_embed.proj.weight", 4, {24, 3, 4, 5}, "(24, 3, 4, 5)", "(24, 3, 4, 4)"},
+        {"head.bias", 1, {6}, "(6,)", "(5,)"},
+        {"head.weight", 1, {24}, "(24,)", "2 dimensions"},
+        {"cls_token", 2, {1, 24}, "(1, 24)", "3 dimensions"},
+        {"pos_embed", 3, {1, 10, 23}, "(1, 10, 23)", "(1, 10, 24)"},
+        {"pos_embed", 3, {1, 0, 24}, "(1, 0, 24)", "sizes from 1"},
+    };
+    write_text(config, "{\"num_heads\": 3}");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        checkpoint p;
+        begin(&p, &sizes);
+        reshape(&p, wrong[i].name, wrong[i].ndim, wrong[i].shape);
+        write_file(&p);
+        check_refused(SFP_ESHAPE, weights, wrong[i].name, wrong[i].found, wrong[i].expected, NULL);
+        done(&p);
+    }
+}
+
+static void positions_must_be_one_and_a_square(void **unused)
+{
+    (void)unused;
+    static const int64_t tokens[] = {1, 3, 9, 11};
+    static const char *const text[] = {"1 tokens", "3 tokens", "9 tokens", "11 tokens"};
+    write_text(config, "{\"num_heads\": 3}");
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        checkpoint p;
+        begin(&p, &sizes);
+        reshape(&p, "pos_embed", 3, (const int64_t[]){1, tokens[i], 24});
+        write_file(&p);
+        check_refused(SFP_ESHAPE, weights, "pos_embed", text[i], "1 + a square", NULL);
+        done(&p);
+    }
+}
+
+static void numbers_must_be_finite(void **unused)
+{
+    (void)unused;
+    write_text(config, "{\"num_heads\": 3}");
+    checkpoint p;
+    begin(&p, &sizes);
+    poison(&p, "blocks.1.attn.proj.weight", 17, NAN);
+    write_file(&p);
+    check_refused(SFP_EFORMAT, weights, "blocks.1.attn.proj.weight", "NaN", "element 17", NULL);
+    done(&p);
+    begin(&p, &sizes);
+    poison(&p, "cls_token", 23, -INFINITY);
+    write_file(&p);
+    check_refused(SFP_EFORMAT, weights, "cls_token", "infinity", "element 23", NULL);
+    done(&p);
+    begin(&p, &sizes); /* fits a double, not a float */
+    convert(&p, "norm.bias", SFP_DTYPE_F64);
+    size_t i = place(&p, "norm.bias");
+    memcpy((char *)p.owned[i] + 8 * 5, &(double){1e300}, 8);
+    write_file(&p);
+    check_refused(SFP_EFORMAT, weights, "norm.bias", "element 5", NULL);
+    done(&p);
+}
+
+static void a_distilled_vit_is_refused_by_its_token(void **unused)
+{
+    (void)unused;
+    checkpoint p;
+    begin(&p, &sizes);
+    add(&p, "dist_token", sfp__vit_weights(p.vit)->cls, 3, (const int64_t[]){1, 1, 24});
+    write_file(&p);
+    write_text(config, "{\"num_heads\": 3}");
+    check_refused(SFP_EUNSUPPORTED, weights, "dist_token", NULL);
+    done(&p);
+}
+
+static void too_many_blocks_are_refused(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *name, *message;
+    } wrong[] = {{"blocks.64.norm1.weight", "depth is 65, expected 1 to 64"},
+                 {"blocks.99999999999999999999.norm1.weight", "depth is"},
+                 {"blocks.3.extra", "blocks.2.norm1.weight"}};
+    write_text(config, "{\"num_heads\": 3}");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        checkpoint p;
+        begin(&p, &sizes);
+        add(&p, wrong[i].name, sfp__vit_weights(p.vit)->norm_w, 1, (const int64_t[]){24});
+        write_file(&p);
+        check_refused(i < 2 ? SFP_ESHAPE : SFP_ENOTFOUND, weights, wrong[i].message, NULL);
+        done(&p);
+    }
+}
+
+static void a_missing_file_is_named(void **unused)
+{
+    (void)unused;
+    check_refused(SFP_ENOTFOUND, weights, NULL);
+}
+
+static void loading_without_memory_fails_cleanly(void **unused)
+{
+    (void)unused;
+    checkpoint p;
+    begin(&p, &sizes);
+    convert(&p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16); /* needs room of its own */
+    write_file(&p);
+    write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
+    sfp_vit *v = NULL;
+    sfp_status s = SFP_ENOMEM;
+    long k = 0;
+    for (; s && k < 2000; k++) {
+        sfp_error err = {0};
+        sfp__mem_fail_at(k);
+        s = sfp__vit_load(weights, NULL, &v, &err);
+        sfp__mem_fail_at(-1);
+        if (s && (s != SFP_ENOMEM || err.status != s))
+            fail_msg("allocation %ld: %s, '%s'", k, sfp_status_text(s), err.message);
+        assert_true(!s == (v != NULL));
+    }
+    assert_true(k > 10);
+    assert_string_equal(sfp__vit_config(v)->class_names[0], "a");
+    sfp__vit_free(v);
+    done(&p);
+}
+
+int main(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    (void)snprintf(dir, sizeof dir, "%s/sfp_vit_load_XXXXXX", tmp && strlen(tmp) < 32 ? tmp : "/tmp");
+    if (!mkdtemp(dir)) {
+        perror(dir);
+        return 1;
+    }
+    (void)snprintf(weights, sizeof weights, "%s/w.safetensors", dir);
+    (void)snprintf(config, sizeof config, "%s/config.json", dir);
+    (void)snprintf(config_of_stem, sizeof config_of_stem, "%s/w.json", dir);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_written_vit_loads_and_computes_the_same, clean),
+        cmocka_unit_test_teardown(other_number_types_convert, clean),
+        cmocka_unit_test_teardown(the_stems_config_goes_before_config_json, clean),
+        cmocka_unit_test_teardown(without_a_config_heads_are_64_wide_and_pixels_imagenets, clean),
+        cmocka_unit_test_teardown(names_of_another_number_of_classes_are_left_out, clean),
+        cmocka_unit_test_teardown(logits_are_the_head_of_the_features, clean),
+        cmocka_unit_test_teardown(pixels_are_normalised_channel_by_channel, clean),
+        cmocka_unit_test_teardown(every_missing_tensor_is_named, clean),
+        cmocka_unit_test_teardown(every_wrong_shape_is_named_with_the_expected_one, clean),
+        cmocka_unit_test_teardown(positions_must_be_one_and_a_square, clean),
+        cmocka_unit_test_teardown(numbers_must_be_finite, clean),
+        cmocka_unit_test_teardown(a_distilled_vit_is_refused_by_its_token, clean),
+        cmocka_unit_test_teardown(too_many_blocks_are_refused, clean),
+        cmocka_unit_test_teardown(a_missing_file_is_named, clean),
+        cmocka_unit_test_teardown(loading_without_memory_fails_cleanly, clean),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)rmdir(dir);
+    return failed;
+}
