@@ -3,7 +3,7 @@
 #   make              set-up when something is missing, then build/release/streamfp
 #   make demo         generated pictures, a tiny seeded model
 #   make check        what CI runs: minutes
-#   make check-long   the tests with SFP_LONG=1 (larger matrices), then SFP_FUZZ_SECONDS (300) a fuzz target
+#   make check-long   the tests with SFP_LONG=1 (larger matrices, 50 kills), then SFP_FUZZ_SECONDS (300) a fuzz target
 #   make install      DESTDIR= PREFIX=/usr/local
 #   make uninstall    with the same DESTDIR and PREFIX; leaves nothing
 #   make format       clang-format over the sources

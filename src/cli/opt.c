@@ -160,6 +160,7 @@ static sfp_status convert(const sfp_opt *o, const char *text, const char *origin
             return sfp__fail(err, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, o->arg);
         break;
     case SFP_OPT_STRING:
+    case SFP_OPT_PAIR:
         if (text[0] == '\0')
             return sfp__fail(err, SFP_EINVAL, "%s is empty, expected %s", origin, o->arg);
         break;
@@ -281,13 +282,18 @@ static sfp_status long_option(sfp_args *a, const char *arg, const char *next, bo
     if (!o)
         return unknown(a, "option", "--", name, err);
     if (value)
-        return assign(a, o, value + 1, SFP_RANK_COMMAND_LINE, origin, err);
-    if (o->type == SFP_OPT_FLAG)
-        return assign(a, o, "on", SFP_RANK_COMMAND_LINE, origin, err);
-    if (!next)
+        value++;
+    else if (o->type == SFP_OPT_FLAG && (!next || (strcmp(next, "on") != 0 && strcmp(next, "off") != 0)))
+        value = "on";
+    else if (!next)
         return sfp__fail(err, SFP_EINVAL, "%s needs %s", origin, o->arg);
-    *used = true;
-    return assign(a, o, next, SFP_RANK_COMMAND_LINE, origin, err);
+    else
+        *used = true;
+    if (*used)
+        value = next;
+    if (o->type == SFP_OPT_PAIR)
+        return sfp__args_set_pair(a, value, SFP_RANK_COMMAND_LINE, err);
+    return assign(a, o, value, SFP_RANK_COMMAND_LINE, origin, err);
 }
 
 sfp_status sfp__args_parse(sfp_args *a, int argc, char **argv, sfp_error *err)

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum sfp_opt_type { SFP_OPT_FLAG, SFP_OPT_INT, SFP_OPT_REAL, SFP_OPT_STRING, SFP_OPT_CHOICE } sfp_opt_type;
+typedef enum sfp_opt_type { SFP_OPT_FLAG, SFP_OPT_INT, SFP_OPT_REAL, SFP_OPT_STRING, SFP_OPT_CHOICE, SFP_OPT_PAIR } sfp_opt_type;
 
 typedef struct sfp_opt {
     const char *name; /* "batch-size": the long option and the key; '_' equals '-' in keys */
@@ -88,7 +88,7 @@ typedef struct sfp_args {
 sfp_status sfp__args_init(sfp_args *a, const char *command, const sfp_opt *opts, size_t count, sfp_error *err);
 void sfp__args_done(sfp_args *a);
 
-/* `--name value`, `--name=value`, `--flag`, `--no-flag`, `--` ends options; options and operands may mix. argv[0] is the first
+/* `--name value`, `--name=value`, `--flag`, `--flag on|off`, `--no-flag`, `--set key=value` (type PAIR; may be repeated), `--` ends options; options and operands may mix. argv[0] is the first
  * argument, not the program. Stops at --help. */
 sfp_status sfp__args_parse(sfp_args *a, int argc, char **argv, sfp_error *err);
 

@@ -72,8 +72,8 @@ static sfp_status add_tensor(content *c, const sfp_tensor *t, place where, sfp_e
     return SFP_OK;
 }
 
-static sfp_status add(content *c, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape, place where, const void *data,
-                      sfp_error *err)
+static sfp_status add(content *c, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape, place where,
+                      const void *data, sfp_error *err)
 {
     sfp_tensor t = {.name = name, .dtype = dtype, .ndim = ndim, .data = data};
     memcpy(t.shape, shape, (size_t)ndim * sizeof *shape);
@@ -94,8 +94,8 @@ static void gather_numbers(content *c)
     const sfp_drift_detector *d = &l->detector;
     sfp_rng *rngs[SFP_CHECKPOINT_RNGS];
     memcpy(c->counters,
-           (const int64_t[]){(int64_t)n->timestamps, (int64_t)n->offered, (int64_t)n->scored, (int64_t)n->trained, (int64_t)n->replayed,
-                             l->buffer ? (int64_t)sfp__buffer_seen(l->buffer) : 0},
+           (const int64_t[]){(int64_t)n->timestamps, (int64_t)n->offered, (int64_t)n->scored, (int64_t)n->trained,
+                             (int64_t)n->replayed, l->buffer ? (int64_t)sfp__buffer_seen(l->buffer) : 0},
            sizeof c->counters);
     memcpy(c->drift, (const double[]){d->count, d->mean, d->m2, d->up, d->up_min, d->down, d->down_max}, sizeof c->drift);
     sfp__checkpoint_rngs(l, rngs);
@@ -154,8 +154,8 @@ static sfp_status add_params(content *c, sfp_error *err)
 
 static sfp_status add_everything(content *c, sfp_error *err)
 {
-    static const int64_t six = SFP_CHECKPOINT_COUNTERS, rngs[] = {SFP_CHECKPOINT_RNGS, SFP_CHECKPOINT_RNG}, seven = SFP_CHECKPOINT_DRIFT, one = 1,
-                         experts = 1 + SFP_HEAD_EXPERTS;
+    static const int64_t six = SFP_CHECKPOINT_COUNTERS, rngs[] = {SFP_CHECKPOINT_RNGS, SFP_CHECKPOINT_RNG},
+                         seven = SFP_CHECKPOINT_DRIFT, one = 1, experts = 1 + SFP_HEAD_EXPERTS;
     static const uint8_t checksum[4] = {0}; /* its bytes are written by hand */
     sfp_learner *l = c->l;
     bool mix = l->opt.head == SFP_HEAD_MIX;
@@ -255,7 +255,8 @@ static bool stamp_of(const char *path, sfp_file_stamp *out)
     struct stat st;
     if (stat(path, &st) != 0)
         return false;
-    *out = (sfp_file_stamp){(uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
+    *out =
+        (sfp_file_stamp){(uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
     return true;
 }
 
@@ -371,7 +372,8 @@ sfp_status sfp__learner_resume(sfp_learner *l, const char *path, char **position
         if (why == SFP_ENOTFOUND && s == SFP_ENOTFOUND)
             s = sfp__fail(err, SFP_ENOTFOUND, "%s: there is no checkpoint", path);
         else if (is_damage(s))
-            s = sfp__fail(err, SFP_EFORMAT, "%.*s; %.*s", SFP_ERROR_MAX / 2 - 2, first.message, SFP_ERROR_MAX / 2 - 2, second.message);
+            s = sfp__fail(err, SFP_EFORMAT, "%.*s; %.*s", SFP_ERROR_MAX / 2 - 2, first.message, SFP_ERROR_MAX / 2 - 2,
+                          second.message);
         else if (s)
             s = sfp__fail(err, s, "%s", second.message);
     } else if (s) {

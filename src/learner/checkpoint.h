@@ -22,7 +22,13 @@
 #include "learner/saved.h"
 
 #define SFP_CHECKPOINT_FORMAT "streamfp-checkpoint"
-enum { SFP_CHECKPOINT_VERSION = 1, SFP_CHECKPOINT_COUNTERS = 6, SFP_CHECKPOINT_RNGS = 4, SFP_CHECKPOINT_RNG = 8, SFP_CHECKPOINT_DRIFT = 7 };
+enum {
+    SFP_CHECKPOINT_VERSION = 1,
+    SFP_CHECKPOINT_COUNTERS = 6,
+    SFP_CHECKPOINT_RNGS = 4,
+    SFP_CHECKPOINT_RNG = 8,
+    SFP_CHECKPOINT_DRIFT = 7
+};
 
 /* The generators in the order of the file. */
 static inline void sfp__checkpoint_rngs(sfp_learner *l, sfp_rng *out[SFP_CHECKPOINT_RNGS])

@@ -72,7 +72,8 @@ static sfp_status find(const loaded *f, const char *name, sfp_dtype dtype, int n
     const sfp_tensor *t = NULL;
     sfp_status s = sfp__safetensors_need(f->st, name, &t, err);
     if (!s && t->dtype != dtype)
-        s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is %s, expected %s", f->path, name, sfp__dtype_name(t->dtype), sfp__dtype_name(dtype));
+        s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is %s, expected %s", f->path, name, sfp__dtype_name(t->dtype),
+                      sfp__dtype_name(dtype));
     if (!s)
         s = sfp__tensor_expect(f->path, t, shape, ndim, err);
     if (!s)
@@ -81,7 +82,8 @@ static sfp_status find(const loaded *f, const char *name, sfp_dtype dtype, int n
 }
 
 /* ... and copies it. */
-static sfp_status get(const loaded *f, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape, void *out, sfp_error *err)
+static sfp_status get(const loaded *f, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape, void *out,
+                      sfp_error *err)
 {
     const sfp_tensor *t = NULL;
     sfp_status s = find(f, name, dtype, ndim, shape, &t, err);
@@ -111,7 +113,8 @@ static sfp_status check_rngs(loaded *f, sfp_error *err)
     sfp_status s = get(f, "rng", SFP_DTYPE_I64, 2, shape, v, err);
     for (int i = 0; !s && i < SFP_CHECKPOINT_RNGS; i++) {
         sfp_rng *r = &f->rng[i];
-        *r = (sfp_rng){.key = (uint64_t)v[i][0], .stream = (uint64_t)v[i][1], .counter = (uint64_t)v[i][2], .left = (uint32_t)v[i][7]};
+        *r = (sfp_rng){
+            .key = (uint64_t)v[i][0], .stream = (uint64_t)v[i][1], .counter = (uint64_t)v[i][2], .left = (uint32_t)v[i][7]};
         bool fine = v[i][7] >= 0 && v[i][7] <= 4;
         for (int k = 0; k < 4; k++) {
             fine = fine && v[i][3 + k] >= 0 && v[i][3 + k] <= UINT32_MAX;
@@ -131,14 +134,16 @@ static sfp_status check_numbers(loaded *f, sfp_error *err)
     sfp_status s;
     if ((s = get(f, "counters", SFP_DTYPE_I64, 1, &counters, f->counters, err)) ||
         (s = get(f, "drift", SFP_DTYPE_F64, 1, &drift, f->drift, err)) ||
-        (f->l->opt.head == SFP_HEAD_MIX && (s = get(f, "mix", SFP_DTYPE_F64, 1, &mix, f->mix, err))) || (s = check_rngs(f, err)) ||
-        (s = sfp__saved_int(f->st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err)) ||
-        (s = sfp__saved_int(f->st, "open", 1, o->pool, &open, err)) || (s = sfp__saved_int(f->st, "start", 0, open - 1, &start, err)))
+        (f->l->opt.head == SFP_HEAD_MIX && (s = get(f, "mix", SFP_DTYPE_F64, 1, &mix, f->mix, err))) ||
+        (s = check_rngs(f, err)) || (s = sfp__saved_int(f->st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err)) ||
+        (s = sfp__saved_int(f->st, "open", 1, o->pool, &open, err)) ||
+        (s = sfp__saved_int(f->st, "start", 0, open - 1, &start, err)))
         return s;
     f->span = (sfp_saved_span){(int)task, (int)start, (int)open};
     for (int i = 0; i < SFP_CHECKPOINT_COUNTERS; i++)
         if (f->counters[i] < 0)
-            return sfp__fail(err, SFP_EFORMAT, "%s: tensor 'counters' has %lld as element %d", f->path, (long long)f->counters[i], i);
+            return sfp__fail(err, SFP_EFORMAT, "%s: tensor 'counters' has %lld as element %d", f->path, (long long)f->counters[i],
+                             i);
     return SFP_OK;
 }
 
@@ -192,10 +197,12 @@ static sfp_status check_slots(const loaded *f, size_t most, int64_t *total, sfp_
         int32_t label = i32_at(f->label, i);
         uint8_t has = ((const uint8_t *)f->has_query->data)[i];
         if (size < 0 || (uint64_t)size > most || label < 0 || label >= f->classes || has > 1)
-            return sfp__fail(err, SFP_EFORMAT, "%s: slot %d has a picture of %lld bytes and label %d, expected at most %zu and a label below %d",
+            return sfp__fail(err, SFP_EFORMAT,
+                             "%s: slot %d has a picture of %lld bytes and label %d, expected at most %zu and a label below %d",
                              f->path, i, (long long)size, label, most, f->classes);
         if (!f->l->opt.keep_compressed && (uint64_t)size != most)
-            return sfp__fail(err, SFP_EFORMAT, "%s: slot %d has a picture of %lld bytes, expected %zu", f->path, i, (long long)size, most);
+            return sfp__fail(err, SFP_EFORMAT, "%s: slot %d has a picture of %lld bytes, expected %zu", f->path, i,
+                             (long long)size, most);
         *total += size; /* both factors are small: at most slots * image_bytes, which fits memory */
     }
     return SFP_OK;
@@ -215,7 +222,8 @@ static sfp_status check_buffer(loaded *f, sfp_error *err)
     f->filled = (int)label->shape[0];
     const int64_t n = f->filled, vectors[] = {n, f->l->D};
     int64_t total = 0;
-    if ((s = find(f, "buffer.label", SFP_DTYPE_I32, 1, &n, &f->label, err)) || (s = find(f, "buffer.id", SFP_DTYPE_I64, 1, &n, &f->id, err)) ||
+    if ((s = find(f, "buffer.label", SFP_DTYPE_I32, 1, &n, &f->label, err)) ||
+        (s = find(f, "buffer.id", SFP_DTYPE_I64, 1, &n, &f->id, err)) ||
         (s = find(f, "buffer.born", SFP_DTYPE_I64, 1, &n, &f->born, err)) ||
         (s = find(f, "buffer.image_size", SFP_DTYPE_I64, 1, &n, &f->image_size, err)) ||
         (s = find(f, "buffer.has_query", SFP_DTYPE_U8, 1, &n, &f->has_query, err)) ||

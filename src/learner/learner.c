@@ -150,7 +150,11 @@ static sfp_status make(sfp_learner *l, sfp_error *err)
     if (l->selector->needs & ~(unsigned)SFP_NEED_SCORE)
         return sfp__fail(err, SFP_EUNSUPPORTED, "selector '%s' needs more than scores, which this learner does not compute", o->select);
     int c = sfp__coreset_size(o->batch, o->coreset.sigma);
-    l->most = (o->coreset.sigma >= 1 || strcmp(o->select, "none") == 0 ? o->batch : c) + o->replay;
+    if (o->coreset.sigma >= 1 || strcmp(o->select, "none") == 0)
+        c = o->batch;
+    if (o->coreset_most > 0 && c > o->coreset_most)
+        c = o->coreset_most;
+    l->most = c + o->replay;
     o->fp.seed = o->seed;
     sfp_trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->most > o->batch ? l->most : o->batch};
     sfp_status s = sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err);
@@ -284,6 +288,13 @@ sfp_status sfp__learner_set_classes(sfp_learner *l, int n, const int32_t *labels
     return SFP_OK;
 }
 
+void sfp__learner_limit(sfp_learner *l, int coreset, int replay, int steps)
+{
+    l->limit_coreset = coreset;
+    l->limit_replay = replay;
+    l->limit_steps = steps;
+}
+
 sfp_status sfp__learner_next_task(sfp_learner *l, sfp_error *err)
 {
     return sfp__fp_next_task(l->fp, err);
@@ -364,8 +375,16 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
         r->grew = sfp__fp_open(l->fp) > open; /* a full pool learns as a whole, but opens nothing */
         score(l, b, l->score);
     }
+    sfp_select_options coreset = l->opt.coreset;
+    int most = l->most - l->opt.replay, c = sfp__coreset_size(b, coreset.sigma);
+    if (l->limit_coreset > 0 && l->limit_coreset < most)
+        most = l->limit_coreset;
+    if (c > most) /* the same window, narrower */
+        coreset.sigma = (double)most / b;
     const sfp_select_batch batch = {.b = b, .label = l->label, .score = l->score, .dim = l->D, .classes = sfp__learner_classes(l)};
-    s = l->selector->pick(&batch, &l->opt.coreset, &l->select_rng, l->select_work, l->coreset, l->select_weight, &r->coreset_count, err);
+    s = l->selector->pick(&batch, &coreset, &l->select_rng, l->select_work, l->coreset, l->select_weight, &r->coreset_count, err);
+    if (!s && r->coreset_count > most) /* a selector that takes all, whatever sigma is */
+        r->coreset_count = most;
     r->similarity = l->score;
     r->coreset = l->coreset;
     return s;
@@ -523,12 +542,30 @@ static sfp_status feed_heads(sfp_learner *l, int b, int c, const float *logits, 
 
 /* ------------------------------------------------------------------- the steps */
 
+/* Test, then train: the answers of before the step to the coreset's samples, by the linear head. */
+static void judge(const sfp_learner *l, int n, const float *logits, sfp_timestamp *r)
+{
+    int classes = sfp__learner_classes(l);
+    for (int i = 0; i < n; i++) {
+        if (l->items[i].replay)
+            continue;
+        const float *z = logits + (size_t)i * (size_t)classes;
+        int best = -1;
+        for (int c = 0; c < classes; c++)
+            if (l->seen[c] && (best < 0 || z[c] > z[best]))
+                best = c;
+        r->judged++;
+        r->right += best == l->step_label[i];
+    }
+}
+
 static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
 {
     int c = r->coreset_count, room = l->opt.replay ? l->opt.replay : 1;
-    for (int k = 0; k < l->opt.steps; k++) {
+    int want = l->limit_replay > 0 && l->limit_replay < l->opt.replay ? l->limit_replay : l->opt.replay;
+    for (int k = 0; k < r->steps; k++) {
         int *slots = l->replay + k * room;
-        int drawn = l->buffer ? sfp__buffer_draw(l->buffer, l->opt.replay, &l->replay_rng, slots) : 0;
+        int drawn = l->buffer ? sfp__buffer_draw(l->buffer, want, &l->replay_rng, slots) : 0;
         int unknown = order_items(l, c, slots, drawn);
         sfp_status s = fill_step(l, c, slots, drawn, err);
         if (s)
@@ -549,6 +586,8 @@ static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
         r->seconds.forward += result.forward_seconds;
         r->seconds.backward += result.backward_seconds;
         r->seconds.update += result.update_seconds;
+        if (k == 0)
+            judge(l, c + drawn, result.logits, r);
         if (k == 0 && l->opt.head == SFP_HEAD_MIX) {
             double begin = sfp__now();
             if ((s = feed_heads(l, b, c, result.logits, err)))
@@ -581,6 +620,8 @@ static sfp_status update_buffer(sfp_learner *l, int b, sfp_timestamp *r, sfp_err
 sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp *report, sfp_error *err)
 {
     sfp_timestamp r = {.t = l->counts.timestamps, .task = sfp__fp_task(l->fp), .offered = b, .steps = l->opt.steps};
+    if (l->limit_steps > 0 && l->limit_steps < r.steps)
+        r.steps = l->limit_steps;
     bool new_class = false;
     double begin = sfp__now();
     sfp_status s = take_batch(l, b, samples, &new_class, err);

@@ -30,6 +30,7 @@ typedef struct sfp_learner_options {
     bool keep_compressed;      /* slots keep the original bytes where these are smaller than the pixels */
     sfp_resize resize;         /* how kept original bytes become pixels again */
     int batch;                 /* most samples a timestamp */
+    int coreset_most;          /* most samples of a batch that are trained on; 0: sigma alone decides */
     int steps;                 /* K */
     int replay;                /* r */
     sfp_head_mode head;
@@ -52,7 +53,8 @@ typedef struct sfp_timestamp {
     const int *replay;       /* (steps, options.replay) slots */
     const double *loss;      /* (steps) */
     sfp_buffer_change buffer;
-    bool grew; /* new components opened */
+    bool grew;         /* new components opened */
+    int judged, right; /* test-then-train on the coreset: answers before the first step, and right ones */
     struct {
         double query, select, attune, forward, backward, update, buffer, head, total;
     } seconds;
@@ -65,6 +67,9 @@ const sfp_learner_options *sfp__learner_options(const sfp_learner *l);
 
 /* One timestamp. On failure before the first step nothing has changed. */
 sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp *report, sfp_error *err);
+
+/* From now on at most so much a timestamp (within the options): how a controller follows the load. 0: as the options say. */
+void sfp__learner_limit(sfp_learner *l, int coreset, int replay, int steps);
 
 /* Known tasks: the classes (n labels) that compete in a loss without rehearsal; at the start, and with each next task. */
 sfp_status sfp__learner_set_classes(sfp_learner *l, int n, const int32_t *labels, sfp_error *err);

@@ -34,6 +34,7 @@ struct sfp_learner {
     sfp_rng select_rng, replay_rng, buffer_rng;
     sfp_drift_detector detector;
     sfp_learner_counts counts;
+    int limit_coreset, limit_replay, limit_steps; /* 0: none */
     sfp_snapshots snapshots;
     sfp_file_stamp checkpoint; /* the last one that was written or read: known to be whole */
     /* classes */

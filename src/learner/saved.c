@@ -155,6 +155,7 @@ int sfp__saved_settings(const sfp_learner *l, sfp_setting *out)
     PUT(RUN, "select", "%s", o->select)
     PUT(RUN, "sigma", "%.17g", o->coreset.sigma)
     PUT(RUN, "coreset", "%s", o->coreset.mode == SFP_CORESET_PAPER ? "paper" : "exact")
+    PUT(RUN, "coreset-most", "%d", o->coreset_most)
     PUT(RUN, "weighted", "%s", on_off(o->weighted))
     PUT(RUN, "buffer", "%s", o->buffer.method)
     PUT_IF(l->buffer, RUN, "buffer-size", "%d", o->buffer.slots)
@@ -303,7 +304,8 @@ sfp_status sfp__saved_classes(sfp_learner *l, const sfp_safetensors *st, int lea
     sfp_status s = sfp__safetensors_need(st, p->name, &t, err);
     if (s)
         return s;
-    bool fits = t->ndim == 2 && t->shape[1] == p->shape[1] && l->opt.fp.tasks == 0 && t->shape[0] >= least && t->shape[0] <= SFP_LEARNER_MAX_CLASSES;
+    bool fits = l->opt.fp.tasks == 0 && t->ndim == 2 && t->shape[1] == p->shape[1] && t->shape[0] >= least &&
+                t->shape[0] <= SFP_LEARNER_MAX_CLASSES;
     if (!fits && (s = sfp__tensor_expect(sfp__safetensors_path(st), t, p->shape, p->ndim, err)))
         return s;
     *out = (int)t->shape[0];

@@ -51,7 +51,8 @@ sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors
 sfp_status sfp__saved_check_format(const sfp_safetensors *st, const char *format, int version, bool wanted, sfp_error *err);
 
 /* A number of the metadata; SFP_EFORMAT when it is missing or out of range. */
-sfp_status sfp__saved_int(const sfp_safetensors *st, const char *key, long long min, long long max, long long *out, sfp_error *err);
+sfp_status sfp__saved_int(const sfp_safetensors *st, const char *key, long long min, long long max, long long *out,
+                          sfp_error *err);
 
 typedef struct sfp_saved_names {
     bool given; /* the file has a list */
@@ -73,6 +74,7 @@ typedef struct sfp_saved_span {
 
 /* Everything of a commit that can fail: the span, then rows and room for classes and names. On failure all is as before. The
  * classifier may have more rows than `classes` afterwards. No random number is drawn. */
-sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_span *span, int classes, int names, sfp_error *err);
+sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_span *span, int classes, int names,
+                              sfp_error *err);
 
 #endif

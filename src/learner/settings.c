@@ -1,5 +1,7 @@
 #include "learner/settings.h"
 
+#include "learner/settings_list.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -10,38 +12,9 @@
 #define AT(field) offsetof(sfp_learner_options, field)
 
 const sfp_setting sfp__settings[] = {
-    {{"select", "NAME", "streamfp", "Which part of a batch is trained on."}, SFP_SETTING_NAME, AT(select), 0, 0},
-    {{"sigma", "R", "0.5", "Coreset ratio; 1 and more: the whole batch."}, SFP_SETTING_REAL, AT(coreset.sigma), 1e-9, 1e9},
-    {{"coreset", "exact|paper", "exact", "How an odd coreset is cut."}, SFP_SETTING_CHOICE, AT(coreset.mode), 0, 0},
-    {{"buffer", "NAME", "streamfp", "What the rehearsal buffer keeps and drops."}, SFP_SETTING_NAME, AT(buffer.method), 0, 0},
-    {{"buffer-size", "M", "102", "Slots of the buffer."}, SFP_SETTING_INT, AT(buffer.slots), 1, 1 << 24},
-    {{"buffer-bytes", "N", "0", "Bytes the buffer may take; 0: no limit."}, SFP_SETTING_SIZE, AT(buffer.budget), 0, 1e15},
-    {{"keep", "pixels|compressed", "pixels", "What a slot keeps of a picture."}, SFP_SETTING_FLIP, AT(keep_compressed), 0, 0},
-    {{"resize", "squash|crop", "squash", "How pictures are brought to the input size."}, SFP_SETTING_CHOICE, AT(resize), 0, 0},
-    {{"replay", "R", "10", "Rehearsed samples a step."}, SFP_SETTING_INT, AT(replay), 0, 100000},
-    {{"drop-rule", "alg2|eq8", "alg2", "Weights of the slots to drop: Algorithm 2 or Equation 8."}, SFP_SETTING_CHOICE, AT(buffer.drop), 0, 0},
-    {{"nu", "at-least-one|reservoir", "at-least-one", "Least replacements a batch."}, SFP_SETTING_CHOICE, AT(buffer.nu), 0, 0},
-    {{"batch", "B", "20", "Most samples a timestamp."}, SFP_SETTING_INT, AT(batch), 1, 100000},
-    {{"steps", "K", "1", "Gradient steps a timestamp."}, SFP_SETTING_INT, AT(steps), 1, 1000},
-    {{"lr", "R", "0.001", "Adam's learning rate."}, SFP_SETTING_FLOAT, AT(adam.lr), 0, 1e6},
-    {{"pool", "N", "100", "Fingerprint components a layer."}, SFP_SETTING_INT, AT(fp.pool), 1, 65536},
-    {{"prompt-length", "N", "8", "Rows a component; even."}, SFP_SETTING_INT, AT(fp.length), 2, 256},
-    {{"prompt-layers", "A-B", "0-4", "Layers that get prefixes."}, SFP_SETTING_LAYERS, AT(fp.first_layer), 0, SFP_VIT_MAX_DEPTH - 1},
-    {{"ortho-mu", "R", "0", "Weight of the orthogonality penalty."}, SFP_SETTING_FLOAT, AT(fp.ortho_mu), 0, 1e6},
-    {{"attune", "on|off", "on", "Attunement of the fingerprints."}, SFP_SETTING_FLAG, AT(fp.attune), 0, 0},
-    {{"attune-topk", "N", "3", "Gate outputs that are kept."}, SFP_SETTING_INT, AT(fp.attune_topk), 1, 3},
-    {{"attune-residual", "on|off", "off", "Attunement adds the fingerprint itself."}, SFP_SETTING_FLAG, AT(fp.attune_residual), 0, 0},
-    {{"prefix", "projected|raw", "projected", "Prefixes after the projections, or before."}, SFP_SETTING_CHOICE, AT(fp.prefix), 0, 0},
-    {{"query", "two|one", "two", "Queries by a pass of their own, or the class token of the prompted one."}, SFP_SETTING_FLIP, AT(fp.query_one), 0, 0},
-    {{"head", "linear|mix", "linear", "The classifier."}, SFP_SETTING_CHOICE, AT(head), 0, 0},
-    {{"head-feed", "coreset|batch", "batch", "Which queries the mixed heads learn from."}, SFP_SETTING_CHOICE, AT(feed), 0, 0},
-    {{"weighted", "on|off", "off", "The selector's weights enter the loss."}, SFP_SETTING_FLAG, AT(weighted), 0, 0},
-    {{"tasks", "J|free", "free", "Known tasks, or a stream without boundaries."}, SFP_SETTING_TASKS, AT(fp.tasks), 1, 65536},
-    {{"classes", "C", "0", "Classes known from the start (needed with known tasks)."}, SFP_SETTING_INT, AT(fp.classes), 0, 1 << 20},
-    {{"drift", "off|new-class|ph", "new-class", "Free streams: what opens new components."}, SFP_SETTING_CHOICE, AT(drift), 0, 0},
-    {{"span", "N", "0", "Free streams: components opened at a time; 0: a tenth of the pool."}, SFP_SETTING_INT, AT(fp.span), 0, 65536},
-    {{"normalise", "checkpoint|none|imagenet|half", "checkpoint", "Mean and deviation taken from pictures."}, SFP_SETTING_NORM, AT(mean), 0, 0},
-    {{"seed", "N", "0", "Seed of all random numbers."}, SFP_SETTING_SEED, AT(seed), 0, 0},
+#define ROW(type, key, values, fallback, help, place, least, most) {{key, values, fallback, help}, SFP_SETTING_##type, AT(place), least, most},
+    SFP_SETTINGS_LIST(ROW)
+#undef ROW
 };
 const int sfp__settings_count = sizeof sfp__settings / sizeof *sfp__settings;
 

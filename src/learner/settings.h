@@ -1,6 +1,6 @@
 /* The learner's options by name: one table for the command line, configuration
  * files and the public interface. A row gives key, type, place, range, default
- * and help; to add an option, add a row. */
+ * and help; to add an option, add a row to settings_list.h. */
 #ifndef SFP_LEARNER_SETTINGS_H
 #define SFP_LEARNER_SETTINGS_H
 

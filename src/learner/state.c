@@ -45,7 +45,8 @@ sfp_status sfp__learner_save_state(sfp_learner *l, const char *path, sfp_error *
     for (int i = 0; i < count; i++) {
         const sfp_param *p = params[i];
         size_t n = (size_t)p->rows * p->width;
-        tensors[i] = (sfp_tensor){.name = p->name, .dtype = SFP_DTYPE_F32, .ndim = p->ndim, .count = n, .bytes = n * sizeof(float), .data = p->data};
+        tensors[i] = (sfp_tensor){
+            .name = p->name, .dtype = SFP_DTYPE_F32, .ndim = p->ndim, .count = n, .bytes = n * sizeof(float), .data = p->data};
         memcpy(tensors[i].shape, p->shape, (size_t)p->ndim * sizeof *p->shape);
     }
     sfp__saved_put(&meta, "format", FORMAT);
@@ -139,7 +140,8 @@ static sfp_status read_span(loaded *f, sfp_error *err)
     if (o->tasks > 0 && !sfp__safetensors_meta(f->st, "open")) {
         start = task * (o->pool / o->tasks);
         open = start + o->pool / o->tasks;
-    } else if ((s = sfp__saved_int(f->st, "open", 1, o->pool, &open, err)) || (s = sfp__saved_int(f->st, "start", 0, open - 1, &start, err))) {
+    } else if ((s = sfp__saved_int(f->st, "open", 1, o->pool, &open, err)) ||
+               (s = sfp__saved_int(f->st, "start", 0, open - 1, &start, err))) {
         return s;
     }
     f->span = (sfp_saved_span){(int)task, (int)start, (int)open};
@@ -162,7 +164,8 @@ static sfp_status read_seen(loaded *f, sfp_error *err)
         const json_t *v = json_array_get(list, i);
         long long label = json_is_integer(v) ? json_integer_value(v) : -1;
         if (label < 0 || label >= f->classes)
-            s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen': entry %zu is no class from 0 to %d", f->path, i, f->classes - 1);
+            s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen': entry %zu is no class from 0 to %d", f->path, i,
+                          f->classes - 1);
         else
             f->seen[label] = 1;
     }

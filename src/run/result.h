@@ -8,8 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SFP_RESULT_TASKS_MAX 4096
+#define SFP_RESULT_CLASSES_MAX (1 << 20)
+#define SFP_CONFUSION_MAX 4096
+
 typedef struct sfp_pair {
     char *key, *value;
+    char *fallback; /* the option's default; NULL: not known */
 } sfp_pair;
 
 typedef struct sfp_curve {
@@ -32,7 +37,7 @@ typedef struct sfp_result {
     double *accuracy; /* (tasks, tasks): row i after task i, column j on task j; NAN where not measured */
     double average_accuracy, forgetting, backward_transfer; /* NAN where not defined */
     double prequential_accuracy;                            /* NAN when none was measured */
-    uint64_t *confusion; /* (classes, classes): row = truth, last evaluation */
+    uint64_t *confusion; /* (classes, classes): row = truth, last evaluation; NULL with more than SFP_CONFUSION_MAX classes */
     /* samples and time */
     uint64_t offered, scored, trained, replayed, dropped, skipped;
     double lambda, cs;                  /* NAN: no rate / no paper clock */
@@ -51,6 +56,13 @@ typedef struct sfp_result {
 sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *err); /* numbers NAN or 0 */
 void sfp__result_done(sfp_result *r);
 sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value, sfp_error *err); /* adds or replaces */
+/* The default of an option that is there, so that a report can say what differs; without it the learner's own table is asked. */
+sfp_status sfp__result_default(sfp_result *r, const char *key, const char *fallback, sfp_error *err);
+const char *sfp__result_value(const sfp_result *r, const char *key); /* NULL: no such option */
+/* In a few words: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer). */
+void sfp__result_method(const sfp_result *r, char *buf, size_t size);
+/* Fraction of right answers of class c in the last evaluation; NAN without test samples. *tested may be NULL. */
+double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested);
 sfp_status sfp__curve_add(sfp_curve *c, double x, double y, sfp_error *err);
 
 /* From `accuracy` and tasks_done: average, forgetting, backward transfer. */
@@ -63,7 +75,10 @@ double sfp__backward_transfer(int tasks, int done, const double *a);
 /* Mean and half width of the 95 % Student-t interval of n numbers; half NAN for n < 2. */
 void sfp__mean_interval(int n, const double *x, double *mean, double *half);
 
-/* DIR/result.json, atomically; and back. */
+/* The same as text, on one line or laid out for people; sfp__free. `label` names the source in messages. */
+sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_error *err);
+sfp_status sfp__result_parse(const char *label, const char *text, size_t size, sfp_result *out, sfp_error *err);
+/* DIR/result.json, atomically; and back. Everything read is checked: the file may come from anywhere. */
 sfp_status sfp__result_write(const sfp_result *r, const char *path, sfp_error *err);
 sfp_status sfp__result_read(const char *path, sfp_result *out, sfp_error *err);
 

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -76,7 +77,9 @@ struct sfp_source {
     sfp_status (*load)(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err);
     /* A name for messages and reports: file name, "train-images[17]"; returns buf. */
     const char *(*name)(const sfp_source *s, int64_t i, char *buf, size_t size);
-    /* Live: blocks until there is one (or *end; or `stop` becomes true). */
+    /* Live: blocks until there is one. *end (then there is no picture): it has ended, or *stop became true, which is looked at
+     * at least every 100 ms. */
+    const atomic_bool *stop; /* set by the caller before the first next; NULL: never */
     sfp_status (*next)(sfp_source *s, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err);
     void (*close)(sfp_source *s);
 };

@@ -14,7 +14,12 @@
 #define SFP_RECORDS_MAX INT64_C(100000000)  /* pictures of one data set */
 #define SFP_CLASS_NAME_MAX 1024             /* bytes of a class or domain name */
 #define SFP_PICTURE_BYTES_MAX ((size_t)256 << 20) /* of one picture file */
+#define SFP_PATH_BYTES_MAX 4096                   /* of a path that a file gives */
 #define SFP_LIST_BYTES_MAX ((size_t)4 << 30)      /* of a manifest, a JSON list, a pickle */
+
+extern const sfp_source_kind sfp__source_folder, sfp__source_manifest, sfp__source_idx, sfp__source_cifar, sfp__source_tar,
+    sfp__source_stdin, sfp__source_synthetic, sfp__source_dir, sfp__source_stream51, sfp__source_core50, sfp__source_clear10,
+    sfp__source_clear100;
 
 /* ------------------------------------------------------------------- order */
 
@@ -22,7 +27,7 @@
 int sfp__natural_compare(const char *a, const char *b);
 /* Names that are whole numbers first, by number; then the others in byte order. For classes and domains. */
 int sfp__name_compare(const char *a, const char *b);
-/* A permutation of 0..n-1 drawn by Fisher and Yates from (seed, stream); n up to SFP_RECORDS_MAX. */
+/* Shuffles by Fisher and Yates, drawn from (seed, stream); n up to SFP_RECORDS_MAX. */
 void sfp__shuffle(int64_t *a, int64_t n, uint64_t seed, uint64_t stream);
 
 /* ------------------------------------------------------------------- names */
@@ -36,8 +41,8 @@ typedef struct sfp_names {
     size_t slots;    /* a power of two */
 } sfp_names;
 
-/* The number of the name of n bytes; a new one gets the next number. Empty, longer than SFP_CLASS_NAME_MAX, with a NUL byte or
- * more than SFP_CLASSES_MAX of them: an error (without a file's name: use sfp__fail_prefix). */
+/* The number of the name of n bytes; a new one gets the next number. Empty, longer than SFP_CLASS_NAME_MAX, not UTF-8, with a
+ * NUL byte or more than SFP_CLASSES_MAX of them: an error (without a file's name: use sfp__fail_prefix). */
 sfp_status sfp__names_add(sfp_names *t, const char *s, size_t n, int32_t *out, sfp_error *err);
 int32_t sfp__names_find(const sfp_names *t, const char *s, size_t n); /* -1: not there */
 /* Renumbers in the order of sfp__name_compare; *new_of (count, sfp__malloc'ed; NULL when there are none): new number of an old one. */
@@ -122,7 +127,16 @@ char *sfp__path_dir(const char *path);
 bool sfp__path_is_dir(const char *path);
 /* A picture file's bytes, at most SFP_PICTURE_BYTES_MAX; the message names the file. */
 sfp_status sfp__picture_read(const char *path, sfp_picture *out, sfp_error *err);
-/* true when i is a picture of s; else a message */
+/* SFP_OK when i is a picture of s; else a message */
 sfp_status sfp__source_check_index(const sfp_source *s, int64_t i, sfp_error *err);
+
+/* ------------------------------------------------- for tests and fuzz targets */
+
+/* A manifest in memory; `path` is for messages, and its folder is where pictures are looked for. */
+sfp_status sfp__manifest_open_memory(const char *path, const void *bytes, size_t size, sfp_source **out, sfp_error *err);
+/* What follows the header of an IDX file (plain or gzipped), sfp__malloc'ed; dims (ndim) are the sizes in the header. */
+sfp_status sfp__idx_read(const char *path, int ndim, int64_t *dims, uint8_t **bytes, sfp_error *err);
+/* A tar read from an open file as it comes; the file stays open when it is closed. classes: file of class names or "". */
+sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, sfp_error *err);
 
 #endif

@@ -28,12 +28,12 @@ static sfp_pool *threads;
 static picture *pictures; /* (SAMPLES) */
 static char dir[] = "/tmp/sfp_test_XXXXXX";
 
-#define MUST(call)                                                             \
-    do {                                                                       \
-        sfp_error must_err = {0};                                              \
-        sfp_error *err = &must_err;                                            \
-        if ((call) != SFP_OK)                                                  \
-            fail_msg("%s: %s", #call, must_err.message);                       \
+#define MUST(call)                                       \
+    do {                                                 \
+        sfp_error must_err = {0};                        \
+        sfp_error *err = &must_err;                      \
+        if ((call) != SFP_OK)                            \
+            fail_msg("%s: %s", #call, must_err.message); \
     } while (0)
 
 static inline const char *in_dir(const char *name, char *out, size_t size)
@@ -59,8 +59,16 @@ static void draw(int i, uint8_t *rgb)
 static int make_world(void **unused)
 {
     (void)unused;
-    const sfp_vit_config config = {.img_size = SIDE, .patch_size = 8, .channels = 3, .dim = 32, .depth = 5, .heads = 4, .hidden = 64, .ln_eps = 1e-6f,
-                                   .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f}};
+    const sfp_vit_config config = {.img_size = SIDE,
+                                   .patch_size = 8,
+                                   .channels = 3,
+                                   .dim = 32,
+                                   .depth = 5,
+                                   .heads = 4,
+                                   .hidden = 64,
+                                   .ln_eps = 1e-6f,
+                                   .mean = {0.5f, 0.5f, 0.5f},
+                                   .std = {0.5f, 0.5f, 0.5f}};
     if (!mkdtemp(dir) || sfp__vit_random(&config, 3, 0.1f, &vit, NULL) || sfp__pool_create(2, &threads, NULL) ||
         !(pictures = calloc(SAMPLES, sizeof *pictures)))
         return -1;
@@ -160,7 +168,11 @@ static void feed(sfp_learner *l, int from, int to, int each)
         int b = t % 4 == 3 ? BATCH - 2 : BATCH; /* short batches too */
         for (int i = 0; i < b; i++) {
             const picture *p = &pictures[t * BATCH + i];
-            samples[i] = (sfp_sample){.rgb = p->rgb, .label = known ? 2 * task + i % 2 : (t / 3) + i % 3, .id = (uint64_t)(1000 + t * BATCH + i), .encoded = p->png, .encoded_size = p->png_size};
+            samples[i] = (sfp_sample){.rgb = p->rgb,
+                                      .label = known ? 2 * task + i % 2 : (t / 3) + i % 3,
+                                      .id = (uint64_t)(1000 + t * BATCH + i),
+                                      .encoded = p->png,
+                                      .encoded_size = p->png_size};
         }
         MUST(sfp__learner_offer(l, b, samples, NULL, err));
     }
@@ -178,7 +190,7 @@ static bytes slurp(const char *path)
     return b;
 }
 
-static void spill(const char *path, const void *p, size_t n)
+static inline void spill(const char *path, const void *p, size_t n)
 {
     FILE *f = fopen(path, "wb");
     assert_non_null(f);

@@ -412,6 +412,16 @@ static void check_pool(const fixture *f, oracle *o, const char *what)
                          (double)v->prefix[l][i], o->attuned[l][i]);
 }
 
+static void random_step(fixture *f, const sfp_adam *adam)
+{
+    int count;
+    sfp_param **all = sfp__fp_params(f->fp, &count);
+    for (int i = 0; i < count; i++)
+        for (size_t j = 0; j < (size_t)all[i]->rows * all[i]->width; j++)
+            all[i]->grad[j] = (float)sfp__rng_normal(&f->rng);
+    sfp__fp_step(f->fp, adam);
+}
+
 static void attunement_equals_the_formula(void **unused)
 {
     (void)unused;
@@ -432,15 +442,11 @@ static void attunement_equals_the_formula(void **unused)
                 check_pool(&f, &o, "values set from outside");
                 sfp_adam adam = {.lr = 0.3f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
                 for (int task = 1; task < 3; task++) {
+                    random_step(&f, &adam); /* right before the boundary, and not prepared: what freezes are the new values */
                     next_task(&f);
                     check_pool(&f, &o, "after a boundary");
                     for (int k = 0; k < 2; k++) { /* the gate moves: frozen components change through it alone */
-                        int count;
-                        sfp_param **all = sfp__fp_params(f.fp, &count);
-                        for (int i = 0; i < count; i++)
-                            for (size_t j = 0; j < (size_t)all[i]->rows * all[i]->width; j++)
-                                all[i]->grad[j] = (float)sfp__rng_normal(&f.rng);
-                        sfp__fp_step(f.fp, &adam);
+                        random_step(&f, &adam);
                         check_pool(&f, &o, "after a step");
                     }
                 }

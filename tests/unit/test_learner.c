@@ -141,8 +141,11 @@ static void the_same_seed_gives_the_same_bytes_at_any_thread_count(void **unused
     free_model(&m);
 }
 
+/* Warm: the buffer is full, and every size of a micro-batch has come once (the backbone prepares its products for one when it
+ * first comes; which come depends on how many of the replayed pictures have their query). */
 static void a_timestamp_allocates_nothing_after_warm_up(void **unused)
 {
+    enum { WARM = 40, COUNTED = 10 };
     (void)unused;
     for (int watched = 0; watched < 2; watched++) { /* without and with somebody who predicts */
         model m = tiny_model(2);
@@ -154,10 +157,10 @@ static void a_timestamp_allocates_nothing_after_warm_up(void **unused)
         sfp_error err = {0};
         if (watched)
             must(sfp__predictor_create(l, m.pool, 4, &p, &err), &err);
-        for (uint64_t t = 0; t < 8; t++)
+        for (uint64_t t = 0; t < WARM; t++)
             (void)offer(l, 0, 10, t);
         unsigned long before = sfp__mem_count();
-        for (uint64_t t = 8; t < 13; t++)
+        for (uint64_t t = WARM; t < WARM + COUNTED; t++)
             (void)offer(l, 0, 10, t);
         assert_int_equal(sfp__mem_count() - before, 0);
         assert_int_equal(sfp__buffer_filled(l->buffer), 102);
@@ -178,6 +181,7 @@ static void a_timestamp_is_what_the_report_says(void **unused)
     o.steps = 2;
     o.coreset.sigma = 0.4; /* 3 of 8 */
     o.adam.lr = 0.01f;
+    o.fp.ortho_mu = 0.1f; /* counted once a loss term: the first timestamp has one, the others two */
     sfp_learner *l = make_learner(&m, &o);
     sfp_error err = {0};
     sfp_trainer *trainer = NULL;
@@ -238,7 +242,16 @@ static void a_timestamp_is_what_the_report_says(void **unused)
             if (!(fabs(result.loss - r.loss[k]) <= 1e-4 * result.loss))
                 fail_msg("timestamp %d, step %d: loss %.7g, expected %.7g", (int)t, k, r.loss[k], result.loss);
         }
-        /* the buffer: in order while there is room, then as drawn */
+        /* the buffer sees the fingerprints as they are after the steps */
+        float after[8], moved = 0;
+        sfp__fp_mean_unit(fp, unit);
+        for (int i = 0; i < 8; i++) {
+            after[i] = (float)dot(mean + (size_t)i * D, unit, D);
+            moved = fmaxf(moved, fabsf(after[i] - want[i]));
+        }
+        check_near("similarity after the steps", l->score_after, after, 8, 5e-3);
+        assert_true(moved > 0.02f * fabsf(want[0]));
+        /* in order while there is room, then as drawn */
         for (int i = 0; i < r.buffer.stored + r.buffer.nu; i++) {
             int to_slot = i < r.buffer.stored ? before + i : r.buffer.replaced[i - r.buffer.stored];
             int from = i < r.buffer.stored ? i : r.buffer.retained[i - r.buffer.stored];
@@ -475,14 +488,15 @@ static void free_streams_open_components_on_new_classes(void **unused)
         {0, 7, 10, 12, 7, false},
         {7, 8, 0, 12, 8, false}, /* full: all learn */
         {8, 9, 0, 12, 9, false},
-        {0, 9, 0, 12, 9, false},
+        {1, 9, 0, 12, 9, false},
     };
     for (int i = 0; i < 9; i++) {
         int before = sfp__learner_classes(l);
         sfp_error err = {0};
         sfp_timestamp r = {0};
         batch b = make_batch(8, 8, steps[i].lo, steps[i].hi, (uint64_t)i);
-        b.sample[3].label = steps[i].hi - 1; /* the highest is there */
+        for (int k = 0; k < 8; k++) /* all of them are there */
+            b.sample[k].label = steps[i].lo + k % (steps[i].hi - steps[i].lo);
         must(sfp__learner_offer(l, 8, b.sample, &r, &err), &err);
         assert_int_equal(r.grew, steps[i].grew);
         assert_int_equal(sfp__fp_start(l->fp), steps[i].start);

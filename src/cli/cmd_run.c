@@ -1,0 +1,338 @@
+/* streamfp run: learn from a stream. The learner's options come from the one list in learner/settings_list.h; those of the
+ * stream, the clock and the outputs are added here. */
+#include "cli/command.h"
+#include "cli/ui.h"
+#include "cli/yaml_config.h"
+
+#include "base/mem.h"
+#include "learner/settings.h"
+#include "learner/settings_list.h"
+#include "run/run.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FASHION "/usr/share/datasets/fashion-mnist"
+
+/* How a setting's type looks on the command line; the learner checks the value itself. */
+#define ROW_INT(k, v, d, h) {.name = k, .type = SFP_OPT_STRING, .arg = v, .fallback = d, .help = h}
+#define ROW_SIZE ROW_INT
+#define ROW_SEED ROW_INT
+#define ROW_REAL ROW_INT
+#define ROW_FLOAT ROW_INT
+#define ROW_NAME ROW_INT
+#define ROW_LAYERS ROW_INT
+#define ROW_TASKS(k, v, d, h)                                                  \
+    {.name = k, .type = SFP_OPT_STRING, .arg = "J|SIZES|domain[:a,b]|time|free", \
+     .help = "How the stream is cut into tasks: J equal parts or SIZES (3,2,2) of the classes, by domain, by time, or not at all. " \
+             "Default: the data set's own tasks, else free."}
+#define ROW_CHOICE(k, v, d, h) {.name = k, .type = SFP_OPT_CHOICE, .arg = v, .fallback = d, .help = h}
+#define ROW_FLIP ROW_CHOICE
+#define ROW_NORM ROW_CHOICE
+#define ROW_FLAG(k, v, d, h) {.name = k, .type = SFP_OPT_FLAG, .fallback = d, .help = h}
+#define SETTING_ROW(type, key, values, fallback, help, place, least, most) ROW_##type(key, values, fallback, help),
+
+static const sfp_opt options[] = {
+    SFP_ROW_STRING("backbone", "FILE", "builtin", "Pretrained ViT; 'builtin' is a seeded random stand-in until the program carries one."),
+    SFP_ROW_STRING("data", "KIND:PATH", "idx:" FASHION, "The stream. Kinds: see 'streamfp data'."),
+    SFP_ROW_STRING("test", "KIND:PATH", NULL, "The test set; default: the data set's own, where it has one."),
+    SFP_SETTINGS_LIST(SETTING_ROW)
+    SFP_ROW_INT("order", "SEED", "0", 0, INT32_MAX, "Order of the classes: 0 natural, else shuffled by this seed."),
+    SFP_ROW_STRING("method", "NAME", NULL, "A closed-form head on its own instead of select + train + buffer: ncm, slda, ranpac."),
+    SFP_ROW_STRING("rate", "LAMBDA|max", "max", "Samples that arrive a second, whatever the learner does."),
+    SFP_ROW_CHOICE("clock", "paper|virtual|real|off", NULL, "What happens to data the learner has no time for; default: off without a rate, else virtual."),
+    SFP_ROW_INT("calibrate", "N", "20", 1, 100000, "Clock paper: batches measured (after 3) on a discarded copy."),
+    SFP_ROW_STRING("costs", "FILE", NULL, "Seconds a timestamp, one a line, used in turn instead of measured ones: repeatable."),
+    SFP_ROW_INT("queue", "N", "0", 0, 100000, "Batches that may wait while the learner is busy."),
+    SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest", "What a full queue does."),
+    SFP_ROW_FLAG("triage", "Score everything that arrives and train on the best of all, instead of dropping batches unseen."),
+    SFP_ROW_FLAG("controller", "Coreset, replay and steps follow the load, so that lag stays bounded."),
+    SFP_ROW_STRING("eval-every", "task|N", "task", "Evaluate after each task, or also every N timestamps."),
+    SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Test samples a task at most; 0: all."),
+    SFP_ROW_STRING("init-state", "FILE", NULL, "Start from this state.safetensors."),
+    SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Of the matrix products; bf16 where the CPU has it."),
+    SFP_ROW_CHOICE("preset", "default|paper|best", "default", "paper: as the paper ran it; best: the best settings known."),
+    SFP_ROW_STRING("out", "DIR", NULL, "Where results go: result.json, events.jsonl, state.safetensors, checkpoint, report.html. Default: "
+                                       "runs/N in this directory."),
+    SFP_ROW_FLAG("resume", "Go on from DIR/checkpoint; from the beginning when there is none; nothing to do when it has ended."),
+    SFP_ROW_STRING("config", "FILE", NULL, "YAML file of these options; the command line wins."),
+    {.name = "set", .type = SFP_OPT_PAIR, .arg = "KEY=VALUE", .help = "The same as --KEY VALUE; may be repeated."},
+    SFP_ROW_THREADS,
+    SFP_ROW_JSON,
+};
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number)
+{
+    if (stop)
+        _exit(128 + number); /* the second one leaves at once; the last checkpoint is whole */
+    stop = 1;
+}
+
+/* --------------------------------------------------------------- what is seen */
+
+typedef struct talk {
+    sfp_progress bar;
+    bool terminal, json;
+    double last;
+} talk;
+
+static void on_progress(void *ctx, const sfp_run_progress *p)
+{
+    talk *t = ctx;
+    double now = p->seconds, every = t->terminal ? 0.2 : 10;
+    if (now - t->last < every)
+        return;
+    t->last = now;
+    double done = p->total ? (double)p->offered / (double)p->total : 0, eta = done > 0 ? now / done - now : 0;
+    char loss[24] = "", lag[24] = "", accuracy[32] = "";
+    if (isfinite(p->loss))
+        (void)snprintf(loss, sizeof loss, "  loss %.3f", p->loss);
+    if (isfinite(p->lag))
+        (void)snprintf(lag, sizeof lag, "  lag %.2f s", p->lag);
+    if (isfinite(p->accuracy))
+        (void)snprintf(accuracy, sizeof accuracy, "  accuracy %.3f", p->accuracy);
+    (void)fprintf(stderr, "%stask %d/%d %.24s  %llu/%llu  %.1f/s%s%s%s  ETA %d:%02d%s", t->terminal ? "\r\033[K" : "", p->task + 1, p->tasks,
+                  p->task_name, (unsigned long long)p->offered, (unsigned long long)p->total, p->rate, lag, loss, accuracy, (int)eta / 60,
+                  (int)eta % 60, t->terminal ? "" : "\n");
+}
+
+static void on_say(void *ctx, const char *message)
+{
+    talk *t = ctx;
+    if (t->terminal)
+        (void)fputs("\r\033[K", stderr);
+    sfp__say("%s", message);
+}
+
+static void print_number(const char *name, double x, const char *unit)
+{
+    if (isfinite(x))
+        (void)printf("  %-24s %10.4f%s\n", name, x, unit);
+}
+
+static void print_table(const sfp_result *r, const char *out)
+{
+    if (r->tasks_done > 0 && isfinite(r->accuracy[0])) {
+        (void)printf("accuracy after task (rows) on task (columns)\n");
+        for (int i = 0; i < r->tasks && r->tasks <= 20; i++) {
+            (void)printf("  ");
+            sfp__put_text(stdout, r->task_names[i], 22);
+            for (int j = 0; j <= i; j++)
+                (void)printf(" %6.3f", r->accuracy[i * r->tasks + j]);
+            (void)printf("\n");
+        }
+    }
+    print_number("average accuracy", r->average_accuracy, "");
+    print_number("forgetting", r->forgetting, "");
+    print_number("backward transfer", r->backward_transfer, "");
+    print_number("prequential accuracy", r->prequential_accuracy, "");
+    (void)printf("  %-24s %10llu offered, %llu dropped, %llu trained, %llu replayed\n", "samples", (unsigned long long)r->offered,
+                 (unsigned long long)r->dropped, (unsigned long long)r->trained, (unsigned long long)r->replayed);
+    print_number("class coverage", r->coverage, "");
+    print_number("C_S", r->cs, "");
+    print_number("lag, mean", r->lag_mean, " s");
+    print_number("lag, largest", r->lag_max, " s");
+    print_number("speed", r->samples_per_second, " samples/s");
+    (void)printf("  %-24s %10.2f s: select %.2f, train %.2f, buffer %.2f, evaluate %.2f; decode %.2f beside, waited for %.2f\n", "time",
+                 r->seconds.total, r->seconds.select, r->seconds.train, r->seconds.buffer, r->seconds.evaluate, r->seconds.decode,
+                 r->seconds.waited);
+    if (out)
+        (void)printf("  report: %s/report.html\n", out);
+}
+
+/* ------------------------------------------------------------------ preparing */
+
+static sfp_status preset(sfp_args *a, sfp_error *err)
+{
+    static const struct {
+        int preset;
+        const char *key, *value;
+    } list[] = {{1, "coreset", "paper"}, {1, "normalise", "none"}, {1, "head", "linear"}, {2, "attune-residual", "on"}, {2, "head", "mix"}};
+    int which = sfp__args_choice(a, "preset");
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        sfp_status s = list[i].preset == which ? sfp__args_set(a, list[i].key, list[i].value, SFP_RANK_PRESET, "preset", err) : SFP_OK;
+        if (s)
+            return s;
+    }
+    return SFP_OK;
+}
+
+/* runs/1, runs/2, ...: the first that is not there. */
+static sfp_status fresh_dir(char *buf, size_t size, sfp_error *err)
+{
+    if (mkdir("runs", 0777) != 0 && errno != EEXIST)
+        return sfp__fail_errno(err, SFP_EIO, "runs: cannot make the directory");
+    for (int i = 1; i < 1000000; i++) {
+        (void)snprintf(buf, size, "runs/%d", i);
+        if (mkdir(buf, 0777) == 0)
+            return SFP_OK;
+        if (errno != EEXIST)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", buf);
+    }
+    return sfp__fail(err, SFP_ELIMIT, "runs: there are too many");
+}
+
+static sfp_status load_backbone(const sfp_args *a, sfp_vit **out, sfp_error *err)
+{
+    const char *file = sfp__args_string(a, "backbone");
+    sfp_vit_options o = {.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32};
+    if (strcmp(file, "builtin") != 0)
+        return sfp__vit_load(file, &o, out, err);
+    sfp__say("backbone: a seeded random ViT stands in (nothing is pretrained); give --backbone FILE for a real one");
+    const sfp_vit_config c = {.img_size = 32, .patch_size = 8, .channels = 3, .dim = 128, .depth = 6, .heads = 4, .hidden = 512,
+                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+    return sfp__vit_random(&c, 1, 0.08f, out, err);
+}
+
+static sfp_status learner_settings(const sfp_args *a, sfp_run_options *o, sfp_error *err)
+{
+    for (int i = 0; i < sfp__settings_count; i++) {
+        const sfp_setting *s = &sfp__settings[i];
+        const char *value = sfp__args_text(a, s->info.key);
+        if (!value || s->type == SFP_SETTING_TASKS)
+            continue; /* tasks are the stream's matter */
+        if (s->type == SFP_SETTING_FLAG)
+            value = sfp__args_flag(a, s->info.key) ? "on" : "off";
+        sfp_status status = sfp__settings_apply(&o->learner, sfp__vit_config(o->vit), s->info.key, value, err);
+        if (status)
+            return status;
+    }
+    return SFP_OK;
+}
+
+static sfp_status run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *err)
+{
+    const char *rate = sfp__args_string(a, "rate"), *every = sfp__args_string(a, "eval-every");
+    int64_t n = 0;
+    o->data = sfp__args_string(a, "data");
+    o->test = sfp__args_string(a, "test");
+    o->tasks = sfp__args_string(a, "tasks");
+    if (!o->tasks && sfp__args_rank(a, "data") <= SFP_RANK_DEFAULT)
+        o->tasks = "5";
+    o->order = (int)sfp__args_int(a, "order");
+    o->method = sfp__args_string(a, "method");
+    if (o->method && strcmp(o->method, "ncm") != 0 && strcmp(o->method, "slda") != 0 && strcmp(o->method, "ranpac") != 0)
+        return sfp__fail(err, SFP_EINVAL, "method is '%s', expected ncm, slda or ranpac", o->method);
+    if (strcmp(rate, "max") != 0 && (!sfp__parse_real(rate, &o->rate) || !(o->rate > 0)))
+        return sfp__fail(err, SFP_EINVAL, "rate is '%s', expected samples a second, or max", rate);
+    int clock = sfp__args_choice(a, "clock");
+    o->clock = o->rate <= 0 && clock < 0 ? SFP_CLOCK_OFF : clock < 0 ? SFP_CLOCK_VIRTUAL : (sfp_clock_kind)clock;
+    if (o->rate <= 0 && strcmp(rate, "max") == 0 && clock >= 0 && o->clock != SFP_CLOCK_OFF && sfp__args_rank(a, "rate") > SFP_RANK_DEFAULT)
+        o->clock = SFP_CLOCK_OFF; /* --rate max = off */
+    o->calibrate = (int)sfp__args_int(a, "calibrate");
+    o->costs = sfp__args_string(a, "costs");
+    o->queue = (int)sfp__args_int(a, "queue");
+    o->policy = (sfp_queue_policy)sfp__args_choice(a, "queue-policy");
+    o->triage = sfp__args_flag(a, "triage");
+    o->controller = sfp__args_flag(a, "controller");
+    if (strcmp(every, "task") != 0 && (!sfp__parse_int(every, &n) || n < 1 || n > INT_MAX))
+        return sfp__fail(err, SFP_EINVAL, "eval-every is '%s', expected task, or a number of timestamps", every);
+    o->eval_every = (int)n;
+    o->eval_limit = sfp__args_int(a, "eval-limit");
+    o->resume = sfp__args_flag(a, "resume");
+    o->drop_short = sfp__args_choice(a, "preset") == 1;
+    o->init_state = sfp__args_string(a, "init-state");
+    return learner_settings(a, o, err);
+}
+
+/* Every option with its value, for result.json. */
+static sfp_status note_config(void *ctx, sfp_result *r, sfp_error *err)
+{
+    const sfp_args *a = ctx;
+    for (size_t i = 0; i < a->count; i++) {
+        const char *name = a->opts[i].name, *value = sfp__args_text(a, name);
+        if (strcmp(name, "set") == 0 || strcmp(name, "json") == 0 || strcmp(name, "out") == 0 || strcmp(name, "resume") == 0 ||
+            strcmp(name, "config") == 0)
+            continue;
+        if (a->opts[i].type == SFP_OPT_FLAG)
+            value = sfp__args_flag(a, name) ? "on" : "off";
+        sfp_status s = value ? sfp__result_config(r, name, value, err) : SFP_OK;
+        if (s)
+            return s;
+    }
+    return SFP_OK;
+}
+
+static int run(const sfp_args *given)
+{
+    sfp_args a = *given; /* its values may be added to */
+    sfp_error err = {0};
+    char dir[PATH_MAX];
+    const char *config = sfp__args_string(&a, "config");
+    if ((config && sfp__yaml_config(config, &a, &err)) || preset(&a, &err))
+        return sfp__say_usage("run", "%s", err.message);
+    sfp_pool *pool = NULL;
+    sfp_vit *vit = NULL;
+    sfp_result result = {0};
+    talk t = {.terminal = isatty(STDERR_FILENO) != 0, .json = sfp__args_flag(&a, "json")};
+    sfp_run_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = &stop, .config = note_config, .config_ctx = &a};
+    int code = SFP_EXIT_FAILED;
+    const char *out = sfp__args_string(&a, "out");
+    sfp_status s = sfp__pool_create((int)sfp__args_int(&a, "threads"), &pool, &err);
+    if (!s)
+        s = load_backbone(&a, &vit, &err);
+    if (s)
+        goto done;
+    sfp_run_options o = sfp__run_options_defaults(vit, pool);
+    if ((s = run_settings(&a, &o, &err))) {
+        code = sfp__say_usage("run", "%s", err.message);
+        goto freed;
+    }
+    if (!out && !(s = fresh_dir(dir, sizeof dir, &err)))
+        out = dir;
+    else if (out && mkdir(out, 0777) != 0 && errno != EEXIST)
+        s = sfp__fail_errno(&err, SFP_EIO, "%s: cannot make the directory", out);
+    if (s)
+        goto done;
+    o.out = out;
+    struct sigaction action = {.sa_handler = on_signal};
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    s = sfp__run(&o, &hooks, &result, &err);
+    if (t.terminal)
+        (void)fputs("\r\033[K", stderr);
+    if (s)
+        goto done;
+    if (!result.finished)
+        sfp__say("stopped; go on with --resume --out %s", out);
+    if (t.json) {
+        char *text = NULL;
+        if ((s = sfp__result_text(&result, true, &text, &err)))
+            goto done;
+        (void)puts(text);
+        sfp__free(text);
+    } else if (result.finished) {
+        print_table(&result, out);
+    }
+    code = result.finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;
+done:
+    if (s)
+        code = sfp__say_error(&err);
+freed:
+    if (result.tasks > 0)
+        sfp__result_done(&result);
+    sfp__vit_free(vit);
+    sfp__pool_free(pool);
+    return code;
+}
+
+const sfp_command sfp__cmd_run = {
+    .name = "run",
+    .summary = "learn from a stream",
+    .text = "Learns from a stream of labelled pictures at the rate they arrive: scores each batch, trains on its coreset and on rehearsed "
+            "samples, updates the rehearsal buffer, and evaluates after each task.\n\n"
+            "Ctrl-C finishes the step and writes a checkpoint; a second one leaves at once. The exit code is 0 when the stream ended.",
+    .examples = "  streamfp run --backbone deit_tiny.safetensors --data folder:pacs/train --test folder:pacs/test --tasks domain\n"
+                "  streamfp run --data synthetic:2000 --rate 100 --triage\n"
+                "  streamfp run --config pacs.yaml --set seed=3 --out runs/pacs-3 --resume\n",
+    SFP_COMMAND_OPTIONS(options),
+    .run = run,
+};

@@ -1,0 +1,133 @@
+#include "run/clock.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+double sfp__clock_cs(double cost, int64_t batches, int64_t samples, double lambda)
+{
+    return cost * (double)batches / ((double)samples / lambda);
+}
+
+int64_t sfp__clock_keep(int64_t n, double cs)
+{
+    if (n == 0 || !(cs > 1))
+        return n;
+    int64_t keep = (int64_t)floor((double)n / cs);
+    return keep < 1 ? 1 : keep;
+}
+
+int64_t sfp__clock_kept_at(int64_t i, int64_t n, int64_t keep)
+{
+    return (int64_t)((__int128)i * n / keep);
+}
+
+sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t batches, const int64_t *arrived, sfp_error *err)
+{
+    if (!(opt->lambda > 0) || !isfinite(opt->lambda))
+        return sfp__fail(err, SFP_EINVAL, "rate is %g samples a second, expected more than 0", opt->lambda);
+    int room = opt->pool ? opt->pool_most : opt->queue + 1;
+    if (room < 1 || room > 1 << 20)
+        return sfp__fail(err, SFP_EINVAL, "a queue of %d batches, expected 0 to %d", room - 1, (1 << 20) - 1);
+    *c = (sfp_clock){.opt = *opt, .batches = batches, .arrived = arrived, .room = room, .began = sfp__now()};
+    c->queue = sfp__calloc((size_t)room, sizeof *c->queue);
+    c->taken = sfp__calloc((size_t)room, sizeof *c->taken);
+    if (!c->queue || !c->taken) {
+        sfp__clock_done(c);
+        return sfp__fail_nomem(err, (size_t)room * sizeof *c->queue);
+    }
+    return SFP_OK;
+}
+
+void sfp__clock_done(sfp_clock *c)
+{
+    sfp__free(c->queue);
+    sfp__free(c->taken);
+    c->queue = c->taken = NULL;
+}
+
+void sfp__clock_restart(sfp_clock *c)
+{
+    c->began = sfp__now() - c->now;
+}
+
+/* When batch i is complete. */
+static double arrival(const sfp_clock *c, int64_t i)
+{
+    return (double)c->arrived[i] / c->opt.lambda + c->blocked;
+}
+
+static void pop(sfp_clock *c, int n)
+{
+    memmove(c->queue, c->queue + n, (size_t)(c->waiting - n) * sizeof *c->queue);
+    c->waiting -= n;
+}
+
+/* Takes in what has arrived up to now. `idle`: the learner is free, so one batch needs no place in the queue. */
+static void take_in(sfp_clock *c, bool idle)
+{
+    while (c->next < c->batches && arrival(c, c->next) <= c->now) {
+        int room = c->opt.pool ? c->opt.pool_most : c->opt.queue + (idle && c->waiting == 0);
+        if (c->waiting >= room && c->opt.policy == SFP_QUEUE_BLOCK && !c->opt.pool) {
+            c->held = true;
+            return;
+        }
+        if (c->held) { /* there is room again: what was held back arrives now, and all that follows as much later */
+            c->blocked += c->now - arrival(c, c->next);
+            c->held = false;
+        }
+        if (c->waiting >= room && room > 0 && (c->opt.pool || c->opt.policy == SFP_QUEUE_DROP_OLDEST)) {
+            pop(c, 1);
+            c->dropped++;
+        }
+        if (c->waiting < room)
+            c->queue[c->waiting++] = c->next;
+        else
+            c->dropped++;
+        c->next++;
+    }
+}
+
+static void wait_until(sfp_clock *c, double at)
+{
+    double wait = at - c->now;
+    if (wait <= 0)
+        return;
+    if (c->opt.kind != SFP_CLOCK_REAL) {
+        c->now = at;
+        return;
+    }
+    struct timespec pause = {.tv_sec = (time_t)wait, .tv_nsec = (long)((wait - floor(wait)) * 1e9)};
+    (void)nanosleep(&pause, NULL);
+    c->now = sfp__now() - c->began;
+}
+
+const int64_t *sfp__clock_next(sfp_clock *c, int *count)
+{
+    if (c->opt.kind == SFP_CLOCK_REAL)
+        c->now = sfp__now() - c->began;
+    take_in(c, true);
+    while (c->waiting == 0) {
+        if (c->next >= c->batches)
+            return NULL;
+        wait_until(c, arrival(c, c->next));
+        take_in(c, true);
+    }
+    *count = c->opt.pool ? c->waiting : 1;
+    memcpy(c->taken, c->queue, (size_t)*count * sizeof *c->taken);
+    pop(c, *count);
+    c->lag_last = fmax(0, c->now - arrival(c, c->taken[0]));
+    c->lag_sum += c->lag_last;
+    c->lag_max = fmax(c->lag_max, c->lag_last);
+    c->served += (uint64_t)*count;
+    return c->taken;
+}
+
+void sfp__clock_spent(sfp_clock *c, double seconds)
+{
+    c->now = c->opt.kind == SFP_CLOCK_REAL ? sfp__now() - c->began : c->now + seconds;
+    take_in(c, false);
+}

@@ -1,0 +1,65 @@
+/* The arrival clock (SPEC section 8): data comes at lambda samples a second
+ * whatever the learner does; what it has no time for is lost, late or pooled.
+ *
+ *   off      every batch, no rate
+ *   paper    a task keeps n_keep = max(1, floor(n / C_S)) of its n batches, at floor(i n / n_keep)
+ *   virtual  the learner's cost advances a simulated clock
+ *   real     the wall clock
+ *
+ * virtual and real share one rule: while the learner is busy, arriving batches
+ * go to a bounded queue. The caller asks for the next batch, learns, and tells
+ * what it cost. */
+#ifndef SFP_RUN_CLOCK_H
+#define SFP_RUN_CLOCK_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum sfp_clock_kind { SFP_CLOCK_PAPER, SFP_CLOCK_VIRTUAL, SFP_CLOCK_REAL, SFP_CLOCK_OFF } sfp_clock_kind;
+typedef enum sfp_queue_policy { SFP_QUEUE_DROP_OLDEST, SFP_QUEUE_DROP_NEWEST, SFP_QUEUE_BLOCK } sfp_queue_policy;
+
+/* C_S = cost * batches / (samples / lambda). */
+double sfp__clock_cs(double cost, int64_t batches, int64_t samples, double lambda);
+/* How many of n batches are kept, and which one the i-th kept is. */
+int64_t sfp__clock_keep(int64_t n, double cs);
+int64_t sfp__clock_kept_at(int64_t i, int64_t n, int64_t keep);
+
+typedef struct sfp_clock_options {
+    sfp_clock_kind kind; /* VIRTUAL or REAL */
+    double lambda;       /* samples a second */
+    int queue;           /* batches that may wait; 0: what arrives while the learner is busy is dropped */
+    sfp_queue_policy policy;
+    bool pool; /* triage: everything that waits is taken at once (the queue is then not a limit) */
+    int pool_most; /* triage: most batches taken at once; older ones are dropped */
+} sfp_clock_options;
+
+typedef struct sfp_clock {
+    sfp_clock_options opt;
+    int64_t batches;        /* of the stream */
+    const int64_t *arrived; /* (batches) samples that have arrived when batch i is complete */
+    double now;             /* seconds since the stream began */
+    double blocked;         /* seconds the stream was held back (policy block) */
+    bool held;              /* it is being held back now */
+    int64_t next;           /* first batch that has not arrived yet */
+    int waiting, room;
+    int64_t *queue;   /* (room) batches that wait, oldest first */
+    int64_t *taken;   /* (room) what the last next gave */
+    uint64_t dropped; /* batches */
+    uint64_t served;  /* batches given */
+    double lag_sum, lag_max, lag_last;
+    double began; /* real: wall clock at 0 */
+} sfp_clock;
+
+sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t batches, const int64_t *arrived, sfp_error *err);
+void sfp__clock_done(sfp_clock *c);
+
+/* The batches to learn from now, one (triage: all that wait); NULL: the stream has ended. REAL waits for them. */
+const int64_t *sfp__clock_next(sfp_clock *c, int *count);
+/* Learning took `seconds` (REAL: the wall clock knows better and ignores it). */
+void sfp__clock_spent(sfp_clock *c, double seconds);
+/* REAL, resumed: the stream goes on where it was. */
+void sfp__clock_restart(sfp_clock *c);
+
+#endif

@@ -1,0 +1,141 @@
+#include "run/evaluate.h"
+
+#include "base/mem.h"
+#include "run/picture.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { CHUNK = 64 };
+static const size_t picture_memory = (size_t)1 << 30; /* decoded test pictures are kept up to this many bytes */
+
+struct sfp_evaluator {
+    const sfp_source *test;
+    const sfp_tasks *tasks;
+    int size, dim;
+    sfp_resize resize;
+    size_t bytes;      /* of a picture */
+    int64_t total, *at; /* (tasks + 1): first sample of a task */
+    uint8_t *rgb;      /* (total) pictures, or (CHUNK) when they do not fit */
+    bool all;
+    uint8_t *state;    /* (total): 0 not read yet, 1 read (and kept when all), 2 broken */
+    float *query;      /* (total, D) */
+    bool *has_query;   /* (total) */
+    uint64_t skipped;
+};
+
+sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim,
+                                 sfp_evaluator **out, sfp_error *err)
+{
+    sfp_evaluator *e = sfp__calloc(1, sizeof *e);
+    if (!e)
+        return sfp__fail_nomem(err, sizeof *e);
+    *e = (sfp_evaluator){.test = test, .tasks = tasks, .size = size, .dim = dim, .resize = resize};
+    e->bytes = 3 * (size_t)size * (size_t)size;
+    e->at = sfp__calloc((size_t)tasks->count + 1, sizeof *e->at);
+    for (int t = 0; e->at && t < tasks->count; t++)
+        e->at[t + 1] = e->total += tasks->task[t].count;
+    size_t n = (size_t)(e->total ? e->total : 1);
+    e->all = n * e->bytes <= picture_memory;
+    e->rgb = sfp__malloc((e->all ? n : CHUNK) * e->bytes);
+    e->state = sfp__calloc(n, 1);
+    e->query = sfp__malloc(n * (size_t)dim * sizeof *e->query);
+    e->has_query = sfp__calloc(n, sizeof *e->has_query);
+    if (!e->at || !e->rgb || !e->state || !e->query || !e->has_query) {
+        sfp__evaluator_free(e);
+        return sfp__fail_nomem(err, n * (size_t)dim * sizeof(float));
+    }
+    *out = e;
+    return SFP_OK;
+}
+
+void sfp__evaluator_free(sfp_evaluator *e)
+{
+    if (!e)
+        return;
+    sfp__free(e->at);
+    sfp__free(e->rgb);
+    sfp__free(e->state);
+    sfp__free(e->query);
+    sfp__free(e->has_query);
+    sfp__free(e);
+}
+
+uint64_t sfp__evaluator_skipped(const sfp_evaluator *e)
+{
+    return e->skipped;
+}
+
+/* Picture `k` of the whole test set, which is sample i of the source; NULL: broken. */
+static const uint8_t *picture(sfp_evaluator *e, int64_t k, int64_t i, int place)
+{
+    uint8_t *rgb = e->rgb + (e->all ? (size_t)k : (size_t)place) * e->bytes;
+    sfp_error err;
+    if (e->state[k] == 2)
+        return NULL;
+    if (e->state[k] == 1 && e->all)
+        return rgb;
+    if (sfp__picture_read(e->test, i, e->size, e->resize, rgb, NULL, &err)) {
+        e->state[k] = 2;
+        e->skipped++;
+        return NULL;
+    }
+    e->state[k] = 1;
+    return rgb;
+}
+
+static sfp_status run_task(sfp_evaluator *e, sfp_system *s, int t, double *accuracy, int classes, uint64_t *confusion, sfp_error *err)
+{
+    const sfp_task *task = &e->tasks->task[t];
+    const uint8_t *rgb[CHUNK];
+    int32_t truth[CHUNK], label[CHUNK];
+    uint64_t right = 0, asked = 0;
+    for (int64_t from = 0; from < task->count; from += CHUNK) {
+        int64_t end = from + CHUNK < task->count ? from + CHUNK : task->count, first = e->at[t] + from;
+        int n = 0;
+        /* broken pictures must not shift the queries: a run ends before one */
+        for (int64_t i = from; i < end || n; i++) {
+            const uint8_t *p = NULL;
+            if (i < end) {
+                sfp_record record;
+                sfp_status status = e->test->record(e->test, task->sample[i], &record, err);
+                if (status)
+                    return status;
+                p = picture(e, e->at[t] + i, task->sample[i], n);
+                if (p) {
+                    if (n == 0)
+                        first = e->at[t] + i;
+                    truth[n] = e->tasks->label_of[record.label];
+                    rgb[n++] = p;
+                    continue;
+                }
+            }
+            if (n == 0)
+                continue;
+            sfp_status status = sfp__system_predict(s, n, rgb, e->query + (size_t)first * (size_t)e->dim, e->has_query + first, label, err);
+            if (status)
+                return status;
+            for (int k = 0; k < n; k++) {
+                right += label[k] == truth[k];
+                asked++;
+                if (confusion && label[k] >= 0 && label[k] < classes && truth[k] >= 0 && truth[k] < classes)
+                    confusion[(size_t)truth[k] * (size_t)classes + (size_t)label[k]]++;
+            }
+            n = 0;
+        }
+    }
+    *accuracy = asked ? (double)right / (double)asked : NAN;
+    return SFP_OK;
+}
+
+sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_system *s, int upto, double *accuracy, int classes, uint64_t *confusion, sfp_error *err)
+{
+    if (confusion)
+        memset(confusion, 0, (size_t)classes * (size_t)classes * sizeof *confusion);
+    for (int t = 0; t <= upto && t < e->tasks->count; t++) {
+        sfp_status status = run_task(e, s, t, &accuracy[t], classes, confusion, err);
+        if (status)
+            return status;
+    }
+    return SFP_OK;
+}

@@ -1,0 +1,20 @@
+/* Accuracy on the test sets: pictures are decoded once where they fit in memory, queries are computed once. */
+#ifndef SFP_RUN_EVALUATE_H
+#define SFP_RUN_EVALUATE_H
+
+#include "run/system.h"
+#include "stream/source.h"
+#include "stream/tasks.h"
+
+typedef struct sfp_evaluator sfp_evaluator;
+
+sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim,
+                                 sfp_evaluator **out, sfp_error *err);
+void sfp__evaluator_free(sfp_evaluator *e);
+
+/* Accuracy on tasks [0, upto] into accuracy (tasks); confusion (classes, classes) is written over when not NULL. Pictures that
+ * cannot be read are left out and counted. */
+sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_system *s, int upto, double *accuracy, int classes, uint64_t *confusion, sfp_error *err);
+uint64_t sfp__evaluator_skipped(const sfp_evaluator *e);
+
+#endif

@@ -1,0 +1,248 @@
+#include "run/feed.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "run/picture.h"
+
+#include <pthread.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------- batches */
+
+sfp_status sfp__batches_create(const sfp_tasks *tasks, int b, bool whole, sfp_batches *out, sfp_error *err)
+{
+    sfp_batches r = {0};
+    int64_t samples = 0;
+    for (int t = 0; t < tasks->count; t++) {
+        int64_t n = tasks->task[t].count, full = n / b;
+        samples += n;
+        r.count += whole && full > 0 ? full : (n + b - 1) / b;
+    }
+    r.first = sfp__calloc((size_t)r.count + 1, sizeof *r.first);
+    r.order = sfp__calloc((size_t)samples + 1, sizeof *r.order);
+    r.task = sfp__calloc((size_t)r.count + 1, sizeof *r.task);
+    r.arrived = sfp__calloc((size_t)r.count + 1, sizeof *r.arrived);
+    if (!r.first || !r.order || !r.task || !r.arrived) {
+        sfp__batches_done(&r);
+        return sfp__fail_nomem(err, (size_t)samples * sizeof *r.order);
+    }
+    int64_t k = 0, at = 0, arrived = 0;
+    for (int t = 0; t < tasks->count; t++) {
+        const sfp_task *task = &tasks->task[t];
+        int64_t end = whole && task->count >= b ? task->count / b * b : task->count;
+        for (int64_t i = 0; i < end; i += b) {
+            int n = (int)(end - i < b ? end - i : b);
+            memcpy(r.order + at, task->sample + i, (size_t)n * sizeof *r.order);
+            at += n;
+            r.most = n > r.most ? n : r.most;
+            r.task[k] = t;
+            r.arrived[k] = arrived + i + n;
+            r.first[++k] = at;
+        }
+        arrived += task->count;
+    }
+    *out = r;
+    return SFP_OK;
+}
+
+void sfp__batches_done(sfp_batches *b)
+{
+    sfp__free(b->first);
+    sfp__free(b->order);
+    sfp__free(b->task);
+    sfp__free(b->arrived);
+    *b = (sfp_batches){0};
+}
+
+/* ---------------------------------------------------------------------- ring */
+
+typedef struct slot {
+    int64_t batch; /* -1: empty */
+    int count;
+    uint8_t *rgb;        /* (most, S, S, 3) */
+    sfp_sample *sample;  /* (most) */
+    sfp_picture *kept;   /* (most) encoded originals */
+} slot;
+
+struct sfp_feed {
+    const sfp_source *source;
+    const sfp_tasks *tasks;
+    const sfp_batches *batches;
+    sfp_feed_options opt;
+    size_t bytes;
+    slot *ring; /* (depth) */
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int64_t next;   /* the batch being decoded */
+    int64_t lowest; /* batches below are not needed */
+    bool stop;
+    sfp_feed_stats stats;
+};
+
+static void empty(slot *s)
+{
+    for (int i = 0; i < s->count; i++)
+        sfp__picture_done(&s->kept[i]);
+    s->count = 0;
+    s->batch = -1;
+}
+
+static void note_skip(sfp_feed *f, const sfp_error *err)
+{
+    pthread_mutex_lock(&f->lock);
+    if (f->stats.skipped++ == 0)
+        memcpy(f->stats.first_error, err->message, sizeof f->stats.first_error);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void fill(sfp_feed *f, slot *s, int64_t k)
+{
+    const sfp_batches *b = f->batches;
+    double begin = sfp__now();
+    for (int64_t i = b->first[k]; i < b->first[k + 1]; i++) {
+        int64_t index = b->order[i];
+        uint8_t *rgb = s->rgb + (size_t)s->count * f->bytes;
+        sfp_picture *kept = &s->kept[s->count];
+        sfp_record record;
+        sfp_error err = {0};
+        *kept = (sfp_picture){0};
+        sfp_status status = f->source->record(f->source, index, &record, &err);
+        if (!status)
+            status = sfp__picture_read(f->source, index, f->opt.size, f->opt.resize, rgb, f->opt.keep_encoded ? kept : NULL, &err);
+        if (status) {
+            note_skip(f, &err);
+            continue;
+        }
+        s->sample[s->count++] = (sfp_sample){.rgb = rgb, .label = f->tasks->label_of[record.label], .id = (uint64_t)index,
+                                             .encoded = kept->bytes, .encoded_size = kept->size};
+    }
+    pthread_mutex_lock(&f->lock);
+    f->stats.decode += sfp__now() - begin;
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void *work(void *arg)
+{
+    sfp_feed *f = arg;
+    pthread_mutex_lock(&f->lock);
+    for (;;) {
+        if (f->next < f->lowest)
+            f->next = f->lowest;
+        int64_t k = f->next;
+        slot *s = &f->ring[k % f->opt.depth];
+        bool done = k >= f->batches->count, full = k >= f->lowest + f->opt.depth;
+        if (f->stop)
+            break;
+        if (done || full) {
+            pthread_cond_wait(&f->changed, &f->lock);
+            continue;
+        }
+        empty(s); /* under the lock: a taker may already look at it */
+        pthread_mutex_unlock(&f->lock);
+        fill(f, s, k);
+        pthread_mutex_lock(&f->lock);
+        s->batch = k;
+        f->next = k + 1;
+        pthread_cond_broadcast(&f->changed);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return NULL;
+}
+
+sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const sfp_batches *batches, const sfp_feed_options *opt,
+                            int64_t start, sfp_feed **out, sfp_error *err)
+{
+    sfp_feed *f = sfp__calloc(1, sizeof *f);
+    if (!f)
+        return sfp__fail_nomem(err, sizeof *f);
+    f->source = s;
+    f->tasks = tasks;
+    f->batches = batches;
+    f->opt = *opt;
+    f->bytes = 3 * (size_t)opt->size * (size_t)opt->size;
+    f->next = f->lowest = start;
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->changed, NULL);
+    size_t most = (size_t)(batches->most ? batches->most : 1), depth = (size_t)opt->depth;
+    f->ring = sfp__calloc(depth, sizeof *f->ring);
+    bool ok = f->ring != NULL;
+    for (size_t i = 0; ok && i < depth; i++) {
+        f->ring[i].batch = -1;
+        ok = (f->ring[i].rgb = sfp__malloc(most * f->bytes)) && (f->ring[i].sample = sfp__calloc(most, sizeof(sfp_sample))) &&
+             (f->ring[i].kept = sfp__calloc(most, sizeof(sfp_picture)));
+    }
+    sfp_status status = ok ? SFP_OK : sfp__fail_nomem(err, depth * most * f->bytes);
+    if (!status) {
+        f->started = pthread_create(&f->thread, NULL, work, f) == 0;
+        if (!f->started)
+            status = sfp__fail(err, SFP_ELIMIT, "cannot start the decoding thread");
+    }
+    if (status)
+        sfp__feed_free(f);
+    else
+        *out = f;
+    return status;
+}
+
+void sfp__feed_free(sfp_feed *f)
+{
+    if (!f)
+        return;
+    pthread_mutex_lock(&f->lock);
+    f->stop = true;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+    if (f->started)
+        pthread_join(f->thread, NULL);
+    for (int i = 0; f->ring && i < f->opt.depth; i++) {
+        empty(&f->ring[i]);
+        sfp__free(f->ring[i].rgb);
+        sfp__free(f->ring[i].sample);
+        sfp__free(f->ring[i].kept);
+    }
+    sfp__free(f->ring);
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->lock);
+    sfp__free(f);
+}
+
+sfp_status sfp__feed_take(sfp_feed *f, int64_t k, int *count, const sfp_sample **samples, sfp_error *err)
+{
+    pthread_mutex_lock(&f->lock);
+    if (k < f->lowest || k >= f->lowest + f->opt.depth || k >= f->batches->count) {
+        int64_t lowest = f->lowest;
+        pthread_mutex_unlock(&f->lock);
+        return sfp__fail(err, SFP_EINVAL, "batch %lld is not among the %d from %lld on", (long long)k, f->opt.depth, (long long)lowest);
+    }
+    const slot *s = &f->ring[k % f->opt.depth];
+    double begin = sfp__now();
+    bool waited = s->batch != k;
+    while (s->batch != k)
+        pthread_cond_wait(&f->changed, &f->lock);
+    if (waited)
+        f->stats.waited += sfp__now() - begin;
+    *count = s->count;
+    *samples = s->sample;
+    pthread_mutex_unlock(&f->lock);
+    return SFP_OK;
+}
+
+void sfp__feed_release(sfp_feed *f, int64_t k)
+{
+    pthread_mutex_lock(&f->lock);
+    if (k > f->lowest) {
+        f->lowest = k;
+        pthread_cond_broadcast(&f->changed);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+sfp_feed_stats sfp__feed_stats(sfp_feed *f)
+{
+    pthread_mutex_lock(&f->lock);
+    sfp_feed_stats s = f->stats;
+    pthread_mutex_unlock(&f->lock);
+    return s;
+}

@@ -1,0 +1,57 @@
+/* From files to a finished run: stream, clock, learner, evaluation, outputs. */
+#ifndef SFP_RUN_RUN_H
+#define SFP_RUN_RUN_H
+
+#include "learner/learner.h"
+#include "run/clock.h"
+#include "run/result.h"
+
+#include <signal.h>
+
+typedef struct sfp_run_options {
+    sfp_vit *vit;
+    sfp_pool *pool;
+    const char *data, *test;  /* KIND:PATH; test NULL: the data set's own test part where it has one, else none */
+    const char *tasks;        /* NULL: the data set's own, else free */
+    int order;
+    const char *method;       /* NULL: the learner; ncm, slda, ranpac */
+    sfp_learner_options learner;
+    bool drop_short;          /* a short last batch of a task is left out */
+    sfp_clock_kind clock;
+    double rate;              /* lambda; 0: none */
+    int calibrate;            /* paper: batches measured after 3 */
+    const char *costs;        /* file of seconds a timestamp, one a line, used in turn; NULL: measured */
+    int queue;
+    sfp_queue_policy policy;
+    bool triage, controller;
+    int eval_every;           /* timestamps between evaluations; 0: after each task */
+    int64_t eval_limit;       /* test samples a task; 0: all */
+    const char *out;          /* directory; NULL: no files */
+    const char *init_state;   /* state.safetensors to begin with; NULL: fresh */
+    bool resume;
+    double checkpoint_seconds; /* of training between checkpoints */
+} sfp_run_options;
+
+sfp_run_options sfp__run_options_defaults(sfp_vit *vit, sfp_pool *pool);
+
+typedef struct sfp_run_progress {
+    int task, tasks;
+    const char *task_name;
+    uint64_t offered, total; /* samples */
+    double rate, lag, loss, accuracy, seconds; /* samples/s; NAN: not known */
+} sfp_run_progress;
+
+typedef struct sfp_run_hooks {
+    void *ctx;
+    void (*progress)(void *ctx, const sfp_run_progress *p);
+    void (*say)(void *ctx, const char *message); /* notes and warnings */
+    sfp_status (*config)(void *ctx, sfp_result *r, sfp_error *err); /* notes the options in a new result */
+    void *config_ctx;
+    const volatile sig_atomic_t *stop;           /* not 0: finish the step, write a checkpoint, return */
+} sfp_run_hooks;
+
+/* result is initialised here; the caller ends it with sfp__result_done also after a failure (when result->tasks > 0).
+ * result->finished tells whether the stream ended or it was stopped. */
+sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_result *result, sfp_error *err);
+
+#endif

@@ -1,0 +1,242 @@
+/* The files of a run: checkpoints and how they are found again, and what is
+ * left when it has ended.
+ *
+ * A checkpoint's position says where in the stream it stands and holds the
+ * result so far, so one file is all that is needed to go on. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "run/registry.h"
+#include "run/report.h"
+#include "run/run_internal.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+sfp_status sfp__run_path(const sfp__run_state *s, const char *name, char *buf, size_t size, sfp_error *err)
+{
+    int need = snprintf(buf, size, "%s/%s", s->opt->out, name);
+    if (need < 0 || (size_t)need >= size)
+        return sfp__fail(err, SFP_ELIMIT, "%s/%s: the path is too long", s->opt->out, name);
+    return SFP_OK;
+}
+
+/* ---------------------------------------------------------------- checkpoint */
+
+static json_t *clock_json(const sfp_clock *c)
+{
+    json_t *queue = json_array();
+    for (int i = 0; i < c->waiting; i++)
+        (void)json_array_append_new(queue, json_integer(c->queue[i]));
+    return json_pack("{s:f,s:f,s:b,s:I,s:o,s:I,s:I,s:f,s:f,s:f}", "now", c->now, "blocked", c->blocked, "held", c->held, "next",
+                     (json_int_t)c->next, "queue", queue, "dropped", (json_int_t)c->dropped, "served", (json_int_t)c->served, "lag_sum",
+                     c->lag_sum, "lag_max", c->lag_max, "lag_last", c->lag_last);
+}
+
+static sfp_status position_text(const sfp__run_state *s, char **out, sfp_error *err)
+{
+    char *result = NULL;
+    sfp_status status = sfp__result_text(s->r, true, &result, err);
+    if (status)
+        return status;
+    json_t *trained = json_array();
+    for (int c = 0; c < s->tasks.classes; c++)
+        (void)json_array_append_new(trained, json_integer(s->trained_class[c]));
+    json_t *root = json_pack("{s:I,s:I,s:i,s:I,s:I,s:o,s:b,s:s}", "next", (json_int_t)s->next, "stamps", (json_int_t)s->stamps, "task",
+                             s->task, "judged", (json_int_t)s->judged, "right", (json_int_t)s->right, "trained", trained, "finished",
+                             s->r->finished, "result", result);
+    sfp__free(result);
+    if (root && s->clocked)
+        (void)json_object_set_new(root, "clock", clock_json(&s->clock));
+    json_t *kept = root && s->kept ? json_array() : NULL;
+    for (int64_t i = 0; kept && i < s->kept_count; i++)
+        (void)json_array_append_new(kept, json_integer(s->kept[i]));
+    if (kept)
+        (void)json_object_set_new(root, "kept", kept);
+    *out = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(root);
+    return *out ? SFP_OK : sfp__fail_nomem(err, 4096);
+}
+
+sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err)
+{
+    char path[PATH_MAX], *position = NULL;
+    double begin = sfp__now();
+    sfp_status status = sfp__run_path(s, "checkpoint", path, sizeof path, err);
+    if (!status && s->events)
+        status = sfp__events_flush(s->events, err);
+    if (!status)
+        status = position_text(s, &position, err);
+    if (!status)
+        status = sfp__system_checkpoint(&s->system, path, position, err);
+    free(position); /* jansson's */
+    s->since = 0;
+    s->last_cost = sfp__now() - begin;
+    return status;
+}
+
+/* -------------------------------------------------------------------- resume */
+
+static bool whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out)
+{
+    json_t *v = json_object_get(root, key);
+    if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
+        return false;
+    *out = json_integer_value(v);
+    return true;
+}
+
+static bool read_clock(json_t *j, sfp_clock *c)
+{
+    int64_t next, dropped, served;
+    json_t *queue = json_object_get(j, "queue");
+    if (!whole(j, "next", 0, c->batches, &next) || !whole(j, "dropped", 0, INT64_MAX, &dropped) || !whole(j, "served", 0, INT64_MAX, &served) ||
+        !json_is_array(queue) || json_array_size(queue) > (size_t)c->room)
+        return false;
+    for (size_t i = 0; i < json_array_size(queue); i++) {
+        json_int_t k = json_integer_value(json_array_get(queue, i));
+        if (k < 0 || k >= next)
+            return false;
+        c->queue[i] = k;
+    }
+    c->waiting = (int)json_array_size(queue);
+    c->next = next;
+    c->dropped = (uint64_t)dropped;
+    c->served = (uint64_t)served;
+    c->now = json_number_value(json_object_get(j, "now"));
+    c->blocked = json_number_value(json_object_get(j, "blocked"));
+    c->held = json_is_true(json_object_get(j, "held"));
+    c->lag_sum = json_number_value(json_object_get(j, "lag_sum"));
+    c->lag_max = json_number_value(json_object_get(j, "lag_max"));
+    c->lag_last = json_number_value(json_object_get(j, "lag_last"));
+    sfp__clock_restart(c);
+    return true;
+}
+
+static bool read_position(sfp__run_state *s, json_t *root)
+{
+    int64_t next, stamps, task, judged, right;
+    json_t *trained = json_object_get(root, "trained"), *kept = json_object_get(root, "kept"), *clock = json_object_get(root, "clock");
+    if (!whole(root, "next", 0, s->batches.count, &next) || !whole(root, "stamps", 0, INT64_MAX, &stamps) ||
+        !whole(root, "task", 0, s->tasks.count - 1, &task) || !whole(root, "judged", 0, INT64_MAX, &judged) ||
+        !whole(root, "right", 0, judged, &right) || json_array_size(trained) != (size_t)s->tasks.classes)
+        return false;
+    if (s->clocked != (clock != NULL) || (clock && !read_clock(clock, &s->clock)))
+        return false;
+    if ((s->kept != NULL) != (kept != NULL) || json_array_size(kept) > (size_t)s->batches.count)
+        return false;
+    for (size_t i = 0; i < json_array_size(kept); i++) { /* what was measured then holds, not what was measured now */
+        json_int_t k = json_integer_value(json_array_get(kept, i));
+        if (k < 0 || k >= s->batches.count)
+            return false;
+        s->kept[i] = k;
+    }
+    if (kept)
+        s->kept_count = (int64_t)json_array_size(kept);
+    for (int c = 0; c < s->tasks.classes; c++)
+        s->trained_class[c] = json_integer_value(json_array_get(trained, (size_t)c)) != 0;
+    s->next = next;
+    s->stamps = stamps;
+    s->task = (int)task;
+    s->judged = (uint64_t)judged;
+    s->right = (uint64_t)right;
+    return true;
+}
+
+static sfp_status read_result(sfp__run_state *s, const char *path, json_t *root, sfp_error *err)
+{
+    sfp_result r;
+    const char *text = json_string_value(json_object_get(root, "result"));
+    sfp_status status = text ? sfp__result_parse(path, text, strlen(text), &r, err) : sfp__fail(err, SFP_EFORMAT, "%s: no result in it", path);
+    if (status)
+        return status;
+    if (r.tasks != s->r->tasks || r.classes != s->r->classes) {
+        status = sfp__fail(err, SFP_EFORMAT, "%s: %d tasks and %d classes, expected %d and %d", path, r.tasks, r.classes, s->r->tasks,
+                           s->r->classes);
+        sfp__result_done(&r);
+        return status;
+    }
+    sfp__result_done(s->r);
+    *s->r = r;
+    return SFP_OK;
+}
+
+sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp_error *err)
+{
+    char path[PATH_MAX], *text = NULL;
+    bool used_old = false;
+    *resumed = *finished = false;
+    if (!s->opt->out)
+        return sfp__fail(err, SFP_EINVAL, "--resume needs the directory of the run (--out)");
+    sfp_status status = sfp__run_path(s, "checkpoint", path, sizeof path, err);
+    if (status)
+        return status;
+    status = sfp__system_resume(&s->system, path, &text, &used_old, err);
+    if (status == SFP_ENOTFOUND)
+        return SFP_OK; /* nothing there: from the beginning */
+    if (status)
+        return status;
+    json_error_t where;
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+    sfp__free(text);
+    if (!root || !read_position(s, root))
+        status = sfp__fail(err, SFP_EFORMAT, "%s: its position does not fit this stream: were data, tasks or clock changed?", path);
+    else
+        status = read_result(s, path, root, err);
+    *resumed = !status;
+    *finished = !status && json_is_true(json_object_get(root, "finished"));
+    json_decref(root);
+    if (*resumed && s->hooks->say)
+        s->hooks->say(s->hooks->ctx, *finished ? "this run has ended already: nothing to do"
+                                     : used_old ? "the last checkpoint is damaged: going on from the one before"
+                                                : "going on from the last checkpoint");
+    if (*resumed && !*finished && s->system.learner && !s->tasks.free)
+        status = sfp__learner_set_classes(s->system.learner, s->tasks.task[s->task].classes, s->tasks.task[s->task].class_of, err);
+    return status;
+}
+
+/* ------------------------------------------------------------------- outputs */
+
+static sfp_status write_report(sfp__run_state *s, const char *path, sfp_error *err)
+{
+    sfp_report_pictures pictures = {0};
+    sfp_buffer *buffer = s->system.learner ? sfp__learner_buffer(s->system.learner) : NULL;
+    int n = buffer ? sfp__buffer_filled(buffer) : 0, size = sfp__vit_config(s->opt->vit)->img_size;
+    sfp_thumb *thumbs = n ? sfp__calloc((size_t)n, sizeof *thumbs) : NULL;
+    uint64_t now = sfp__system_counts(&s->system).timestamps;
+    size_t bytes = 3 * (size_t)size * (size_t)size;
+    for (int i = 0; thumbs && i < n; i++) {
+        const sfp_slot *slot = sfp__buffer_slot(buffer, i);
+        if (slot->image_size != bytes)
+            continue; /* kept compressed */
+        thumbs[pictures.buffer_count++] = (sfp_thumb){.width = size, .height = size, .rgb = slot->image,
+                                                      .label = s->r->class_names[slot->label], .age = now - slot->born};
+    }
+    pictures.buffer = thumbs;
+    sfp_status status = sfp__report_write(s->r, &pictures, path, err);
+    sfp__free(thumbs);
+    return status;
+}
+
+sfp_status sfp__run_outputs(sfp__run_state *s, sfp_error *err)
+{
+    char path[PATH_MAX];
+    sfp_status status;
+    if ((status = sfp__run_path(s, "state.safetensors", path, sizeof path, err)) || (status = sfp__system_save(&s->system, path, err)) ||
+        (status = sfp__run_path(s, "report.html", path, sizeof path, err)) || (status = write_report(s, path, err)) ||
+        (status = sfp__run_path(s, "result.json", path, sizeof path, err)) || (status = sfp__result_write(s->r, path, err)) ||
+        (status = sfp__run_checkpoint(s, err)))
+        return status;
+    sfp_registry *registry = NULL;
+    sfp_error why;
+    int64_t id;
+    if (sfp__registry_open(&registry, &why) || sfp__registry_put(registry, s->opt->out, s->r, &id, &why)) {
+        if (s->hooks->say) /* the run itself is safe: not a failure */
+            s->hooks->say(s->hooks->ctx, why.message);
+    }
+    sfp__registry_close(registry);
+    return SFP_OK;
+}

@@ -1,0 +1,208 @@
+/* The tree of a pickle's values: how it is kept, and how it is asked.
+ *
+ * An integer is its own word; so a list of a million of them is a block of
+ * eight million bytes. */
+#include "stream/pickle_internal.h"
+
+#include "base/mem.h"
+#include "io/file.h"
+
+#include <math.h>
+#include <string.h>
+
+#define CHUNK ((size_t)64 << 10)
+
+sfp_status sfp__pickle_grow(void **array, size_t size, size_t used, size_t wanted, size_t *room, sfp_error *err)
+{
+    if (wanted <= *room)
+        return SFP_OK;
+    size_t more = *room < 8 ? 16 : *room * 2, bytes; /* rooms are far below SIZE_MAX / 2: they were allocated */
+    if (more < wanted)
+        more = wanted;
+    void *p = sfp__mul_size(more, size, &bytes) ? sfp__realloc(*array, used * size, bytes) : NULL;
+    if (!p)
+        return sfp__fail_nomem(err, more * size);
+    *array = p;
+    *room = more;
+    return SFP_OK;
+}
+
+sfp_status sfp__pickle_new_node(sfp_pickle *p, sfp_pickle_type type, sfp_pickle_value *out, sfp_error *err)
+{
+    sfp_status status = sfp__pickle_grow((void **)&p->nodes, sizeof *p->nodes, p->count, p->count + 1, &p->room, err);
+    if (status != SFP_OK)
+        return status;
+    p->nodes[p->count] = (sfp_pickle_node){.type = (uint8_t)type};
+    *out = 2 * (uint64_t)p->count++;
+    return SFP_OK;
+}
+
+char *sfp__pickle_new_text(sfp_pickle *p, size_t n)
+{
+    sfp_pickle_chunk *c = p->chunks;
+    size_t wanted, bytes;
+    if (!sfp__add_size(n, 1, &wanted))
+        return NULL;
+    if (!c || c->size - c->used < wanted) {
+        size_t size = wanted > CHUNK ? wanted : CHUNK;
+        if (!sfp__add_size(sizeof *c, size, &bytes) || !(c = sfp__malloc(bytes)))
+            return NULL;
+        *c = (sfp_pickle_chunk){.next = p->chunks, .size = size};
+        p->chunks = c;
+    }
+    char *s = c->bytes + c->used;
+    c->used += wanted;
+    s[n] = '\0';
+    return s;
+}
+
+sfp_pickle_limits sfp__pickle_limits_defaults(void)
+{
+    return (sfp_pickle_limits){.bytes = (size_t)512 << 20, .items = 100000000, .memo = 16000000, .depth = 64};
+}
+
+sfp_status sfp__pickle_create(sfp_pickle **out, sfp_error *err)
+{
+    static const uint8_t constants[] = {SFP_PICKLE_NONE, SFP_PICKLE_BOOL, SFP_PICKLE_BOOL};
+    sfp_pickle *p = sfp__calloc(1, sizeof *p);
+    sfp_pickle_value v = 0;
+    sfp_status status = p ? SFP_OK : sfp__fail_nomem(err, sizeof *p);
+    for (size_t i = 0; i < sizeof constants && status == SFP_OK; i++) {
+        status = sfp__pickle_new_node(p, (sfp_pickle_type)constants[i], &v, err);
+        if (status == SFP_OK)
+            p->nodes[i].integer = i == SFP_PICKLE_NODE_TRUE;
+    }
+    if (status != SFP_OK) {
+        sfp__pickle_free(p);
+        return status;
+    }
+    *out = p;
+    return SFP_OK;
+}
+
+void sfp__pickle_free(sfp_pickle *p)
+{
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->count; i++)
+        if (p->nodes[i].type >= SFP_PICKLE_LIST)
+            sfp__free(p->nodes[i].item);
+    sfp__free(p->nodes);
+    for (sfp_pickle_chunk *c = p->chunks, *next; c; c = next) {
+        next = c->next;
+        sfp__free(c);
+    }
+    sfp__free(p);
+}
+
+sfp_status sfp__pickle_read(const char *path, const sfp_pickle_limits *limits, sfp_pickle **out, sfp_error *err)
+{
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    sfp_status status = sfp__file_read(path, limits ? limits->bytes : sfp__pickle_limits_defaults().bytes, &bytes, &size, err);
+    if (status != SFP_OK)
+        return status;
+    status = sfp__pickle_parse(path, bytes, size, limits, out, err);
+    sfp__free(bytes);
+    return status;
+}
+
+sfp_pickle_value sfp__pickle_root(const sfp_pickle *p)
+{
+    return p->root;
+}
+
+sfp_pickle_type sfp__pickle_type(const sfp_pickle *p, sfp_pickle_value v)
+{
+    return sfp__pickle_is_small(v) ? SFP_PICKLE_INT : (sfp_pickle_type)sfp__pickle_node_of(p, v)->type;
+}
+
+const char *sfp__pickle_type_name(sfp_pickle_type type)
+{
+    static const char *const names[] = {"None",  "a boolean", "an integer", "a float", "a string",
+                                        "bytes", "a list",    "a tuple",    "a dict"};
+    return names[type];
+}
+
+int64_t sfp__pickle_int(const sfp_pickle *p, sfp_pickle_value v)
+{
+    if (sfp__pickle_is_small(v))
+        return (int64_t)v >> 1;
+    sfp_pickle_type type = sfp__pickle_type(p, v);
+    return type == SFP_PICKLE_INT || type == SFP_PICKLE_BOOL ? sfp__pickle_node_of(p, v)->integer : 0;
+}
+
+double sfp__pickle_float(const sfp_pickle *p, sfp_pickle_value v)
+{
+    switch (sfp__pickle_type(p, v)) {
+    case SFP_PICKLE_FLOAT:
+        return sfp__pickle_node_of(p, v)->number;
+    case SFP_PICKLE_INT:
+    case SFP_PICKLE_BOOL:
+        return (double)sfp__pickle_int(p, v);
+    default:
+        return (double)NAN;
+    }
+}
+
+const char *sfp__pickle_text(const sfp_pickle *p, sfp_pickle_value v, size_t *length)
+{
+    sfp_pickle_type type = sfp__pickle_type(p, v);
+    if (type != SFP_PICKLE_TEXT && type != SFP_PICKLE_BYTES)
+        return NULL;
+    if (length)
+        *length = sfp__pickle_node_of(p, v)->count;
+    return sfp__pickle_node_of(p, v)->text;
+}
+
+size_t sfp__pickle_count(const sfp_pickle *p, sfp_pickle_value v)
+{
+    switch (sfp__pickle_type(p, v)) {
+    case SFP_PICKLE_LIST:
+    case SFP_PICKLE_TUPLE:
+        return sfp__pickle_node_of(p, v)->count;
+    case SFP_PICKLE_DICT:
+        return sfp__pickle_node_of(p, v)->count / 2;
+    default:
+        return 0;
+    }
+}
+
+sfp_pickle_value sfp__pickle_item(const sfp_pickle *p, sfp_pickle_value v, size_t i)
+{
+    const sfp_pickle_node *n = sfp__pickle_node_of(p, v);
+    return n->type == SFP_PICKLE_DICT ? n->item[2 * i + 1] : n->item[i];
+}
+
+sfp_pickle_value sfp__pickle_key(const sfp_pickle *p, sfp_pickle_value dict, size_t i)
+{
+    return sfp__pickle_node_of(p, dict)->item[2 * i];
+}
+
+bool sfp__pickle_get(const sfp_pickle *p, sfp_pickle_value dict, const char *key, sfp_pickle_value *out)
+{
+    if (sfp__pickle_type(p, dict) != SFP_PICKLE_DICT)
+        return false;
+    for (size_t i = sfp__pickle_count(p, dict), length; i-- > 0;) {
+        const char *text = sfp__pickle_text(p, sfp__pickle_key(p, dict, i), &length);
+        if (text && length == strlen(key) && memcmp(text, key, length) == 0) {
+            *out = sfp__pickle_item(p, dict, i);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sfp__pickle_get_int(const sfp_pickle *p, sfp_pickle_value dict, int64_t key, sfp_pickle_value *out)
+{
+    if (sfp__pickle_type(p, dict) != SFP_PICKLE_DICT)
+        return false;
+    for (size_t i = sfp__pickle_count(p, dict); i-- > 0;) {
+        sfp_pickle_value k = sfp__pickle_key(p, dict, i);
+        if (sfp__pickle_type(p, k) == SFP_PICKLE_INT && sfp__pickle_int(p, k) == key) {
+            *out = sfp__pickle_item(p, dict, i);
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,71 @@
+/* A restricted reader of Python pickles, for data only.
+ *
+ * A pickle is a program for a small stack machine. This one knows the opcodes
+ * that build None, booleans, numbers, strings, bytes, lists, tuples and dicts,
+ * of protocols 0 to 5; those that name, make or change objects (GLOBAL, REDUCE,
+ * BUILD, ...) are refused by name with their offset. Nothing is ever executed.
+ *
+ * A value is one machine word: an integer itself, or the number of a node. What
+ * a pickle memoised is shared, not copied, so a value can be reached by several
+ * ways, and a list can even hold itself: whoever walks without knowing the
+ * shape must bound the depth. */
+#ifndef SFP_STREAM_PICKLE_H
+#define SFP_STREAM_PICKLE_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sfp_pickle sfp_pickle;
+typedef uint64_t sfp_pickle_value; /* of one sfp_pickle; valid until it is freed */
+
+typedef enum sfp_pickle_type {
+    SFP_PICKLE_NONE,
+    SFP_PICKLE_BOOL,
+    SFP_PICKLE_INT,
+    SFP_PICKLE_FLOAT,
+    SFP_PICKLE_TEXT, /* str of Python 2 or 3, unicode */
+    SFP_PICKLE_BYTES,
+    SFP_PICKLE_LIST,
+    SFP_PICKLE_TUPLE,
+    SFP_PICKLE_DICT,
+} sfp_pickle_type;
+
+typedef struct sfp_pickle_limits {
+    size_t bytes; /* of the file (default 512 MiB) */
+    size_t items; /* values made or put into containers (default 100 million) */
+    size_t memo;  /* memoised values (default 16 million) */
+    int depth;    /* nesting of containers, and marks open at once (default 64) */
+} sfp_pickle_limits;
+
+sfp_pickle_limits sfp__pickle_limits_defaults(void);
+
+/* limits NULL: defaults. The bytes are not needed afterwards. A message begins with `label` (the path). */
+sfp_status sfp__pickle_parse(const char *label, const void *bytes, size_t size, const sfp_pickle_limits *limits, sfp_pickle **out,
+                             sfp_error *err);
+sfp_status sfp__pickle_read(const char *path, const sfp_pickle_limits *limits, sfp_pickle **out, sfp_error *err);
+void sfp__pickle_free(sfp_pickle *p);
+
+sfp_pickle_value sfp__pickle_root(const sfp_pickle *p);
+sfp_pickle_type sfp__pickle_type(const sfp_pickle *p, sfp_pickle_value v);
+/* "a list", for messages */
+const char *sfp__pickle_type_name(sfp_pickle_type type);
+
+/* Integers and booleans; 0 for anything else. */
+int64_t sfp__pickle_int(const sfp_pickle *p, sfp_pickle_value v);
+/* Numbers; NAN for anything else. */
+double sfp__pickle_float(const sfp_pickle *p, sfp_pickle_value v);
+/* Text and bytes, terminated (NUL bytes may come before); NULL for anything else. length may be NULL. */
+const char *sfp__pickle_text(const sfp_pickle *p, sfp_pickle_value v, size_t *length);
+/* Items of a list or tuple, pairs of a dict; 0 for anything else. */
+size_t sfp__pickle_count(const sfp_pickle *p, sfp_pickle_value v);
+/* Item i < count of a list or tuple; value i of a dict, in the order of the file. */
+sfp_pickle_value sfp__pickle_item(const sfp_pickle *p, sfp_pickle_value v, size_t i);
+sfp_pickle_value sfp__pickle_key(const sfp_pickle *p, sfp_pickle_value dict, size_t i);
+/* The value of a dict under a text key or an integer key (the last one, as in Python); false: not there, or no dict. */
+bool sfp__pickle_get(const sfp_pickle *p, sfp_pickle_value dict, const char *key, sfp_pickle_value *out);
+bool sfp__pickle_get_int(const sfp_pickle *p, sfp_pickle_value dict, int64_t key, sfp_pickle_value *out);
+
+#endif

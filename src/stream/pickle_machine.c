@@ -1,0 +1,790 @@
+/* The stack machine of a pickle, for data only.
+ *
+ * One table says of every opcode what it is called, what operand follows it and
+ * what to do; what has no row is unknown, what makes objects goes to refuse(),
+ * the one place where an allow-list of names would be asked. The machine does
+ * not recurse. Memory is bounded by the input: every opcode pushes at most one
+ * value, and a memo number must be below the number of bytes. */
+#include "stream/pickle_internal.h"
+
+#include "base/mem.h"
+#include "io/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SMALL_MAX (INT64_MAX >> 1) /* largest integer that fits a value */
+#define LINE_MAX_SHOWN 40
+
+struct machine {
+    sfp_pickle *p;
+    const char *label;
+    sfp_error *err;
+    sfp_pickle_limits limits;
+    const uint8_t *bytes, *at, *end;
+    size_t offset; /* of the opcode being done */
+    sfp_pickle_value *stack;
+    size_t depth, stack_room;
+    size_t *marks; /* (limits.depth) heights of the stack */
+    int mark_count;
+    sfp_pickle_value *memo;       /* UNSET: not there */
+    size_t memo_count, memo_room; /* entries set; room */
+    size_t items;
+};
+
+#define UNSET UINT64_MAX
+
+/* ------------------------------------------------------------------ opcodes */
+
+typedef enum operand {
+    NO_OPERAND,
+    INT_1, /* so many bytes, little-endian */
+    INT_2,
+    INT_4,
+    INT_8,
+    LINE,   /* up to '\n' */
+    DATA_1, /* a length of so many bytes, then the bytes */
+    DATA_4,
+    DATA_8,
+} operand;
+
+typedef struct argument {
+    uint64_t integer;
+    const uint8_t *data;
+    size_t size;
+} argument;
+
+typedef struct opcode {
+    const char *name;
+    operand operand;
+    sfp_status (*run)(struct machine *m, const struct opcode *op, const argument *a);
+    int variant; /* what tells apart the opcodes of one function */
+} opcode;
+
+static const opcode opcodes[256];
+
+static const char *op_name(const struct machine *m)
+{
+    return opcodes[m->bytes[m->offset]].name;
+}
+
+/* "FILE: byte 17: APPEND: MESSAGE" */
+#define FAIL(m, status, ...) fail_at(m, sfp__fail((m)->err, status, __VA_ARGS__))
+static sfp_status fail_at(const struct machine *m, sfp_status status)
+{
+    return sfp__fail_prefix(m->err, status, "%s: pickle, byte %zu: %s", m->label, m->offset, op_name(m));
+}
+
+/* ---------------------------------------------------------------- the stack */
+
+static sfp_status count_items(struct machine *m, size_t n)
+{
+    if (n > m->limits.items - m->items)
+        return FAIL(m, SFP_ELIMIT, "more than %zu values", m->limits.items);
+    m->items += n;
+    return SFP_OK;
+}
+
+static sfp_status push(struct machine *m, sfp_pickle_value v)
+{
+    sfp_status status = count_items(m, 1);
+    if (status == SFP_OK)
+        status = sfp__pickle_grow((void **)&m->stack, sizeof *m->stack, m->depth, m->depth + 1, &m->stack_room, m->err);
+    if (status == SFP_OK)
+        m->stack[m->depth++] = v;
+    return status;
+}
+
+/* Values above the last mark (or at all). */
+static size_t available(const struct machine *m)
+{
+    return m->depth - (m->mark_count ? m->marks[m->mark_count - 1] : 0);
+}
+
+static sfp_status need(struct machine *m, size_t n)
+{
+    if (available(m) < n)
+        return FAIL(m, SFP_EFORMAT, "needs %zu value%s on the stack, found %zu", n, n == 1 ? "" : "s", available(m));
+    return SFP_OK;
+}
+
+/* Takes the last mark away; *first is where its values begin. */
+static sfp_status take_mark(struct machine *m, size_t *first)
+{
+    if (m->mark_count == 0)
+        return FAIL(m, SFP_EFORMAT, "there is no MARK");
+    *first = m->marks[--m->mark_count];
+    return SFP_OK;
+}
+
+/* Text of n bytes; text NULL: the caller fills *storage and may then shorten it. */
+static sfp_status push_text(struct machine *m, sfp_pickle_type type, const void *text, size_t n, char **storage)
+{
+    sfp_pickle_value v = 0;
+    char *s = sfp__pickle_new_text(m->p, n);
+    if (!s)
+        return sfp__fail_nomem(m->err, n);
+    sfp_status status = sfp__pickle_new_node(m->p, type, &v, m->err);
+    if (status != SFP_OK)
+        return status;
+    if (text && n)
+        memcpy(s, text, n);
+    sfp__pickle_node_of(m->p, v)->text = s;
+    sfp__pickle_node_of(m->p, v)->count = n;
+    if (storage)
+        *storage = s;
+    return push(m, v);
+}
+
+static sfp_status push_int(struct machine *m, int64_t n)
+{
+    if (n >= -SMALL_MAX - 1 && n <= SMALL_MAX)
+        return push(m, (uint64_t)n * 2 + 1);
+    sfp_pickle_value v = 0;
+    sfp_status status = sfp__pickle_new_node(m->p, SFP_PICKLE_INT, &v, m->err);
+    if (status != SFP_OK)
+        return status;
+    sfp__pickle_node_of(m->p, v)->integer = n;
+    return push(m, v);
+}
+
+/* Puts n values from the stack into a container. */
+static sfp_status put_items(struct machine *m, sfp_pickle_value container, const size_t first, size_t n)
+{
+    sfp_status status = count_items(m, n);
+    sfp_pickle_node *c = sfp__pickle_node_of(m->p, container);
+    if (status == SFP_OK)
+        status = sfp__pickle_grow((void **)&c->item, sizeof *c->item, c->count, c->count + n, &c->room, m->err);
+    if (status != SFP_OK)
+        return status;
+    for (size_t i = 0; i < n; i++) {
+        sfp_pickle_value v = m->stack[first + i];
+        int level = sfp__pickle_is_small(v) ? 0 : sfp__pickle_node_of(m->p, v)->level + 1;
+        if (level > m->limits.depth)
+            return FAIL(m, SFP_ELIMIT, "nested deeper than %d", m->limits.depth);
+        if (level > c->level)
+            c->level = (uint8_t)level;
+        c->item[c->count++] = v;
+    }
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------ actions */
+
+static sfp_status refuse(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)op;
+    (void)a;
+    return FAIL(m, SFP_EUNSUPPORTED, "is not allowed: the pickle makes or calls Python objects, expected plain data only");
+}
+
+static sfp_status unsupported(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)op;
+    (void)a;
+    return FAIL(m, SFP_EUNSUPPORTED, "is not supported, expected lists, tuples, dicts, strings and numbers");
+}
+
+static sfp_status do_proto(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)op;
+    if (a->integer > 5)
+        return FAIL(m, SFP_EUNSUPPORTED, "protocol is %llu, expected 0 to 5", (unsigned long long)a->integer);
+    return SFP_OK;
+}
+
+/* A frame is only a hint to read ahead; it must lie in the file. */
+static sfp_status do_frame(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)op;
+    if (a->integer > (uint64_t)(m->end - m->at))
+        return FAIL(m, SFP_EFORMAT, "frame is %llu bytes, found %zu", (unsigned long long)a->integer, (size_t)(m->end - m->at));
+    return SFP_OK;
+}
+
+static sfp_status do_mark(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)op;
+    (void)a;
+    if (m->mark_count == m->limits.depth)
+        return FAIL(m, SFP_ELIMIT, "nested deeper than %d", m->limits.depth);
+    m->marks[m->mark_count++] = m->depth;
+    return SFP_OK;
+}
+
+static sfp_status do_pop(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)op;
+    (void)a;
+    if (available(m) == 0 && m->mark_count > 0) { /* Python's POP takes a mark too */
+        m->mark_count--;
+        return SFP_OK;
+    }
+    sfp_status status = need(m, 1);
+    if (status == SFP_OK)
+        m->depth--;
+    return status;
+}
+
+static sfp_status do_pop_mark(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)op;
+    (void)a;
+    return take_mark(m, &m->depth);
+}
+
+static sfp_status do_dup(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)op;
+    (void)a;
+    sfp_status status = need(m, 1);
+    return status == SFP_OK ? push(m, m->stack[m->depth - 1]) : status;
+}
+
+static sfp_status do_constant(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)a;
+    return push(m, 2 * (uint64_t)op->variant);
+}
+
+/* variant: 4 for a signed one */
+static sfp_status do_int(struct machine *m, const opcode *op, const argument *a)
+{
+    return push_int(m, op->variant == 4 ? (int64_t)(int32_t)(uint32_t)a->integer : (int64_t)a->integer);
+}
+
+/* A line, terminated, in buf. */
+static sfp_status number_line(struct machine *m, const argument *a, char *buf, size_t size)
+{
+    if (a->size == 0 || a->size >= size || memchr(a->data, '\0', a->size))
+        return FAIL(m, SFP_EFORMAT, "expected a number on a line of at most %zu bytes", size - 1);
+    memcpy(buf, a->data, a->size);
+    buf[a->size] = '\0';
+    return SFP_OK;
+}
+
+static sfp_status bad_number(struct machine *m, const char *text)
+{
+    char shown[LINE_MAX_SHOWN];
+    return FAIL(m, SFP_EFORMAT, "expected a number, found '%s'", sfp__printable(text, shown, sizeof shown));
+}
+
+/* "12", "-3", Python 2's "3L"; INT has "00" and "01" for False and True. variant: 1 for LONG */
+static sfp_status do_int_line(struct machine *m, const opcode *op, const argument *a)
+{
+    char text[64], *end;
+    sfp_status status = number_line(m, a, text, sizeof text);
+    if (status != SFP_OK)
+        return status;
+    if (!op->variant && (strcmp(text, "00") == 0 || strcmp(text, "01") == 0))
+        return push(m, 2 * (text[1] == '1' ? SFP_PICKLE_NODE_TRUE : SFP_PICKLE_NODE_FALSE));
+    if (text[0] != '-' && (text[0] < '0' || text[0] > '9'))
+        return bad_number(m, text);
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    if (end > text && op->variant && *end == 'L')
+        end++;
+    if (end == text || *end != '\0')
+        return bad_number(m, text);
+    if (errno == ERANGE)
+        return FAIL(m, SFP_ELIMIT, "the number does not fit 64 bits");
+    return push_int(m, n);
+}
+
+/* Two's complement, little-endian, any length: what fits 64 bits is taken. */
+static sfp_status do_long(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)op;
+    uint8_t sign = a->size && a->data[a->size - 1] & 0x80 ? 0xff : 0;
+    uint64_t n = sign ? UINT64_MAX : 0;
+    for (size_t i = 8; i < a->size; i++)
+        if (a->data[i] != sign)
+            return FAIL(m, SFP_ELIMIT, "the number does not fit 64 bits");
+    for (size_t i = a->size < 8 ? a->size : 8; i-- > 0;)
+        n = n << 8 | a->data[i];
+    if (a->size > 8 && (n >> 63) != (sign & 1))
+        return FAIL(m, SFP_ELIMIT, "the number does not fit 64 bits");
+    return push_int(m, (int64_t)n);
+}
+
+static sfp_status push_float(struct machine *m, double x)
+{
+    sfp_pickle_value v = 0;
+    sfp_status status = sfp__pickle_new_node(m->p, SFP_PICKLE_FLOAT, &v, m->err);
+    if (status != SFP_OK)
+        return status;
+    sfp__pickle_node_of(m->p, v)->number = x;
+    return push(m, v);
+}
+
+static sfp_status do_float_line(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)op;
+    char text[64], *end;
+    sfp_status status = number_line(m, a, text, sizeof text);
+    if (status != SFP_OK)
+        return status;
+    double x = strtod(text, &end);
+    if (end == text || *end != '\0')
+        return bad_number(m, text);
+    return push_float(m, x);
+}
+
+/* The one big-endian operand. */
+static sfp_status do_float(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)op;
+    uint64_t bits = __builtin_bswap64(a->integer);
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return push_float(m, x);
+}
+
+/* variant: the type */
+static sfp_status do_data(struct machine *m, const opcode *op, const argument *a)
+{
+    return push_text(m, (sfp_pickle_type)op->variant, a->data, a->size, NULL);
+}
+
+static int hex_digit(uint8_t c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* n hexadecimal digits at s */
+static bool hex(const uint8_t *s, const uint8_t *end, int n, uint32_t *out)
+{
+    uint32_t v = 0;
+    if (end - s < n)
+        return false;
+    for (int i = 0; i < n; i++) {
+        int d = hex_digit(s[i]);
+        if (d < 0)
+            return false;
+        v = v << 4 | (uint32_t)d;
+    }
+    *out = v;
+    return true;
+}
+
+/* Protocol 0's 'text' as repr() wrote it. Names need only the plain escapes. */
+static sfp_status do_string_line(struct machine *m, const opcode *op, const argument *a)
+{
+    static const char escapes[] = "\\\\''\"\"n\nt\tr\ra\ab\bf\fv\v";
+    const uint8_t *s = a->data, *end = a->data + a->size;
+    char *out;
+    (void)op;
+    if (a->size < 2 || (s[0] != '\'' && s[0] != '"') || end[-1] != s[0])
+        return FAIL(m, SFP_EFORMAT, "expected a quoted string on one line");
+    sfp_status status = push_text(m, SFP_PICKLE_TEXT, NULL, a->size - 2, &out);
+    if (status != SFP_OK)
+        return status;
+    size_t n = 0;
+    for (s++, end--; s < end; s++) {
+        uint32_t code;
+        if (*s != '\\') {
+            out[n++] = (char)*s;
+            continue;
+        }
+        if (++s < end && *s == 'x' && hex(s + 1, end, 2, &code)) {
+            out[n++] = (char)code;
+            s += 2;
+            continue;
+        }
+        const char *e = escapes;
+        while (s < end && *e && (uint8_t)e[0] != *s)
+            e += 2;
+        if (s >= end || !*e)
+            return FAIL(m, SFP_EFORMAT, "the string has an escape that is not known");
+        out[n++] = e[1];
+    }
+    out[n] = '\0';
+    sfp__pickle_node_of(m->p, m->stack[m->depth - 1])->count = n;
+    return SFP_OK;
+}
+
+/* UTF-8 of a code point; at most 4 bytes */
+static size_t put_utf8(uint32_t c, char *out)
+{
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    for (int i = more; i > 0; i--, c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3f));
+    out[0] = (char)((0xf00 >> more & 0xff) | c);
+    return (size_t)more + 1;
+}
+
+/* Protocol 0's unicode: Latin-1 with \uXXXX and \UXXXXXXXX. A byte becomes at most two, an escape of six at most three. */
+static sfp_status do_unicode_line(struct machine *m, const opcode *op, const argument *a)
+{
+    const uint8_t *s = a->data, *end = a->data + a->size;
+    char *out;
+    size_t n = 0;
+    (void)op;
+    sfp_status status = push_text(m, SFP_PICKLE_TEXT, NULL, 2 * a->size, &out);
+    if (status != SFP_OK)
+        return status;
+    while (s < end) {
+        uint32_t code = *s;
+        int digits = *s == '\\' && end - s > 1 ? (s[1] == 'u' ? 4 : s[1] == 'U' ? 8 : 0) : 0;
+        if (digits && (!hex(s + 2, end, digits, &code) || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)))
+            return FAIL(m, SFP_EFORMAT, "the string has a \\u escape that is no character");
+        s += digits ? 2 + digits : 1;
+        n += put_utf8(code, out + n);
+    }
+    out[n] = '\0';
+    sfp__pickle_node_of(m->p, m->stack[m->depth - 1])->count = n;
+    return SFP_OK;
+}
+
+/* variant: the type */
+static sfp_status do_empty(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)a;
+    sfp_pickle_value v = 0;
+    sfp_status status = sfp__pickle_new_node(m->p, (sfp_pickle_type)op->variant, &v, m->err);
+    return status == SFP_OK ? push(m, v) : status;
+}
+
+/* A container of the values from `first` on, in their place. */
+static sfp_status collect(struct machine *m, sfp_pickle_type type, size_t first)
+{
+    size_t n = m->depth - first;
+    sfp_pickle_value v = 0;
+    if (type == SFP_PICKLE_DICT && n % 2)
+        return FAIL(m, SFP_EFORMAT, "a key has no value");
+    sfp_status status = sfp__pickle_new_node(m->p, type, &v, m->err);
+    if (status == SFP_OK)
+        status = put_items(m, v, first, n);
+    if (status != SFP_OK)
+        return status;
+    m->depth = first;
+    return push(m, v);
+}
+
+/* LIST, TUPLE, DICT: what lies above the mark. variant: the type */
+static sfp_status do_collect(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)a;
+    size_t first = 0;
+    sfp_status status = take_mark(m, &first);
+    return status == SFP_OK ? collect(m, (sfp_pickle_type)op->variant, first) : status;
+}
+
+/* variant: how many */
+static sfp_status do_tuple(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)a;
+    size_t n = (size_t)op->variant;
+    sfp_status status = need(m, n);
+    return status == SFP_OK ? collect(m, SFP_PICKLE_TUPLE, m->depth - n) : status;
+}
+
+/* Puts what is above `first` into the container below it. */
+static sfp_status extend(struct machine *m, sfp_pickle_type type, size_t first)
+{
+    size_t n = m->depth - first;
+    size_t base = m->mark_count ? m->marks[m->mark_count - 1] : 0;
+    if (first <= base)
+        return FAIL(m, SFP_EFORMAT, "there is no container on the stack");
+    sfp_pickle_value c = m->stack[first - 1];
+    sfp_pickle_type found = sfp__pickle_type(m->p, c);
+    if (found != type)
+        return FAIL(m, SFP_EFORMAT, "expected %s on the stack, found %s", sfp__pickle_type_name(type),
+                    sfp__pickle_type_name(found));
+    if (type == SFP_PICKLE_DICT && n % 2)
+        return FAIL(m, SFP_EFORMAT, "a key has no value");
+    sfp_status status = put_items(m, c, first, n);
+    if (status == SFP_OK)
+        m->depth = first;
+    return status;
+}
+
+/* APPEND, SETITEM. variant: the type */
+static sfp_status do_put_one(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)a;
+    size_t n = op->variant == SFP_PICKLE_DICT ? 2 : 1;
+    sfp_status status = need(m, n + 1);
+    return status == SFP_OK ? extend(m, (sfp_pickle_type)op->variant, m->depth - n) : status;
+}
+
+/* APPENDS, SETITEMS. variant: the type */
+static sfp_status do_put_many(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)a;
+    size_t first = 0;
+    sfp_status status = take_mark(m, &first);
+    return status == SFP_OK ? extend(m, (sfp_pickle_type)op->variant, first) : status;
+}
+
+/* --------------------------------------------------------------------- memo */
+
+static sfp_status memo_put(struct machine *m, uint64_t key)
+{
+    size_t size = (size_t)(m->end - m->bytes);
+    sfp_status status = need(m, 1);
+    if (status != SFP_OK)
+        return status;
+    if (key >= size || key >= m->limits.memo) /* Python counts from 0 up, so no honest number is that large */
+        return FAIL(m, SFP_ELIMIT, "memo number is %llu, expected one below %zu", (unsigned long long)key,
+                    size < m->limits.memo ? size : m->limits.memo);
+    size_t had = m->memo_room;
+    status = sfp__pickle_grow((void **)&m->memo, sizeof *m->memo, had, (size_t)key + 1, &m->memo_room, m->err);
+    if (status != SFP_OK)
+        return status;
+    for (size_t i = had; i < m->memo_room; i++)
+        m->memo[i] = UNSET;
+    m->memo_count += m->memo[key] == UNSET;
+    m->memo[key] = m->stack[m->depth - 1];
+    return SFP_OK;
+}
+
+static sfp_status memo_get(struct machine *m, uint64_t key)
+{
+    if (key >= m->memo_room || m->memo[key] == UNSET)
+        return FAIL(m, SFP_EFORMAT, "memo number %llu was never put", (unsigned long long)key);
+    return push(m, m->memo[key]);
+}
+
+/* variant: 1 to put, 0 to get */
+static sfp_status do_memo(struct machine *m, const opcode *op, const argument *a)
+{
+    return op->variant ? memo_put(m, a->integer) : memo_get(m, a->integer);
+}
+
+static sfp_status do_memo_line(struct machine *m, const opcode *op, const argument *a)
+{
+    char text[24], *end;
+    sfp_status status = number_line(m, a, text, sizeof text);
+    if (status != SFP_OK)
+        return status;
+    errno = 0;
+    unsigned long long key = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno == ERANGE)
+        return bad_number(m, text);
+    return op->variant ? memo_put(m, key) : memo_get(m, key);
+}
+
+/* The next number, which is how many there are. */
+static sfp_status do_memoize(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)op;
+    (void)a;
+    return memo_put(m, m->memo_count);
+}
+
+/* -------------------------------------------------------------------- table */
+
+static sfp_status do_stop(struct machine *m, const opcode *op, const argument *a)
+{
+    (void)op;
+    (void)a;
+    if (m->mark_count || m->depth != 1)
+        return FAIL(m, SFP_EFORMAT, "expected one value on the stack, found %zu%s", m->depth, m->mark_count ? " and a MARK" : "");
+    m->p->root = m->stack[0];
+    return SFP_OK;
+}
+
+static const opcode opcodes[256] = {
+    ['('] = {"MARK", NO_OPERAND, do_mark, 0},
+    ['.'] = {"STOP", NO_OPERAND, do_stop, 0},
+    ['0'] = {"POP", NO_OPERAND, do_pop, 0},
+    ['1'] = {"POP_MARK", NO_OPERAND, do_pop_mark, 0},
+    ['2'] = {"DUP", NO_OPERAND, do_dup, 0},
+    [0x80] = {"PROTO", INT_1, do_proto, 0},
+    [0x95] = {"FRAME", INT_8, do_frame, 0},
+
+    ['N'] = {"NONE", NO_OPERAND, do_constant, SFP_PICKLE_NODE_NONE},
+    [0x88] = {"NEWTRUE", NO_OPERAND, do_constant, SFP_PICKLE_NODE_TRUE},
+    [0x89] = {"NEWFALSE", NO_OPERAND, do_constant, SFP_PICKLE_NODE_FALSE},
+
+    ['I'] = {"INT", LINE, do_int_line, 0},
+    ['L'] = {"LONG", LINE, do_int_line, 1},
+    ['K'] = {"BININT1", INT_1, do_int, 1},
+    ['M'] = {"BININT2", INT_2, do_int, 2},
+    ['J'] = {"BININT", INT_4, do_int, 4},
+    [0x8a] = {"LONG1", DATA_1, do_long, 0},
+    [0x8b] = {"LONG4", DATA_4, do_long, 0},
+    ['F'] = {"FLOAT", LINE, do_float_line, 0},
+    ['G'] = {"BINFLOAT", INT_8, do_float, 0},
+
+    ['S'] = {"STRING", LINE, do_string_line, 0},
+    ['V'] = {"UNICODE", LINE, do_unicode_line, 0},
+    ['U'] = {"SHORT_BINSTRING", DATA_1, do_data, SFP_PICKLE_TEXT},
+    ['T'] = {"BINSTRING", DATA_4, do_data, SFP_PICKLE_TEXT},
+    [0x8c] = {"SHORT_BINUNICODE", DATA_1, do_data, SFP_PICKLE_TEXT},
+    ['X'] = {"BINUNICODE", DATA_4, do_data, SFP_PICKLE_TEXT},
+    [0x8d] = {"BINUNICODE8", DATA_8, do_data, SFP_PICKLE_TEXT},
+    ['C'] = {"SHORT_BINBYTES", DATA_1, do_data, SFP_PICKLE_BYTES},
+    ['B'] = {"BINBYTES", DATA_4, do_data, SFP_PICKLE_BYTES},
+    [0x8e] = {"BINBYTES8", DATA_8, do_data, SFP_PICKLE_BYTES},
+    [0x96] = {"BYTEARRAY8", DATA_8, do_data, SFP_PICKLE_BYTES},
+
+    [']'] = {"EMPTY_LIST", NO_OPERAND, do_empty, SFP_PICKLE_LIST},
+    [')'] = {"EMPTY_TUPLE", NO_OPERAND, do_empty, SFP_PICKLE_TUPLE},
+    ['}'] = {"EMPTY_DICT", NO_OPERAND, do_empty, SFP_PICKLE_DICT},
+    ['l'] = {"LIST", NO_OPERAND, do_collect, SFP_PICKLE_LIST},
+    ['t'] = {"TUPLE", NO_OPERAND, do_collect, SFP_PICKLE_TUPLE},
+    ['d'] = {"DICT", NO_OPERAND, do_collect, SFP_PICKLE_DICT},
+    [0x85] = {"TUPLE1", NO_OPERAND, do_tuple, 1},
+    [0x86] = {"TUPLE2", NO_OPERAND, do_tuple, 2},
+    [0x87] = {"TUPLE3", NO_OPERAND, do_tuple, 3},
+    ['a'] = {"APPEND", NO_OPERAND, do_put_one, SFP_PICKLE_LIST},
+    ['e'] = {"APPENDS", NO_OPERAND, do_put_many, SFP_PICKLE_LIST},
+    ['s'] = {"SETITEM", NO_OPERAND, do_put_one, SFP_PICKLE_DICT},
+    ['u'] = {"SETITEMS", NO_OPERAND, do_put_many, SFP_PICKLE_DICT},
+
+    ['p'] = {"PUT", LINE, do_memo_line, 1},
+    ['q'] = {"BINPUT", INT_1, do_memo, 1},
+    ['r'] = {"LONG_BINPUT", INT_4, do_memo, 1},
+    ['g'] = {"GET", LINE, do_memo_line, 0},
+    ['h'] = {"BINGET", INT_1, do_memo, 0},
+    ['j'] = {"LONG_BINGET", INT_4, do_memo, 0},
+    [0x94] = {"MEMOIZE", NO_OPERAND, do_memoize, 0},
+
+    [0x8f] = {"EMPTY_SET", NO_OPERAND, unsupported, 0},
+    [0x90] = {"ADDITEMS", NO_OPERAND, unsupported, 0},
+    [0x91] = {"FROZENSET", NO_OPERAND, unsupported, 0},
+    [0x97] = {"NEXT_BUFFER", NO_OPERAND, unsupported, 0},
+    [0x98] = {"READONLY_BUFFER", NO_OPERAND, unsupported, 0},
+
+    ['c'] = {"GLOBAL", NO_OPERAND, refuse, 0},
+    [0x93] = {"STACK_GLOBAL", NO_OPERAND, refuse, 0},
+    ['R'] = {"REDUCE", NO_OPERAND, refuse, 0},
+    ['b'] = {"BUILD", NO_OPERAND, refuse, 0},
+    ['i'] = {"INST", NO_OPERAND, refuse, 0},
+    ['o'] = {"OBJ", NO_OPERAND, refuse, 0},
+    [0x81] = {"NEWOBJ", NO_OPERAND, refuse, 0},
+    [0x92] = {"NEWOBJ_EX", NO_OPERAND, refuse, 0},
+    [0x82] = {"EXT1", NO_OPERAND, refuse, 0},
+    [0x83] = {"EXT2", NO_OPERAND, refuse, 0},
+    [0x84] = {"EXT4", NO_OPERAND, refuse, 0},
+    ['P'] = {"PERSID", NO_OPERAND, refuse, 0},
+    ['Q'] = {"BINPERSID", NO_OPERAND, refuse, 0},
+};
+
+/* n bytes, little-endian */
+static bool take_int(struct machine *m, int n, uint64_t *out)
+{
+    uint64_t v = 0;
+    if (m->end - m->at < n)
+        return false;
+    for (int i = n; i-- > 0;)
+        v = v << 8 | m->at[i];
+    m->at += n;
+    *out = v;
+    return true;
+}
+
+static bool take_data(struct machine *m, int length_bytes, argument *out)
+{
+    uint64_t n = 0;
+    if (!take_int(m, length_bytes, &n) || n > (uint64_t)(m->end - m->at))
+        return false;
+    out->data = m->at;
+    out->size = (size_t)n;
+    m->at += n;
+    return true;
+}
+
+static sfp_status take_operand(struct machine *m, operand kind, argument *out)
+{
+    bool ok = true;
+    switch (kind) {
+    case NO_OPERAND:
+        break;
+    case INT_1:
+        ok = take_int(m, 1, &out->integer);
+        break;
+    case INT_2:
+        ok = take_int(m, 2, &out->integer);
+        break;
+    case INT_4:
+        ok = take_int(m, 4, &out->integer);
+        break;
+    case INT_8:
+        ok = take_int(m, 8, &out->integer);
+        break;
+    case DATA_1:
+        ok = take_data(m, 1, out);
+        break;
+    case DATA_4:
+        ok = take_data(m, 4, out);
+        break;
+    case DATA_8:
+        ok = take_data(m, 8, out);
+        break;
+    case LINE: {
+        const uint8_t *stop = m->at < m->end ? memchr(m->at, '\n', (size_t)(m->end - m->at)) : NULL;
+        ok = stop != NULL;
+        if (ok) {
+            out->data = m->at;
+            out->size = (size_t)(stop - m->at);
+            m->at = stop + 1;
+            if (out->size && out->data[out->size - 1] == '\r') /* written in text mode */
+                out->size--;
+        }
+    }
+    }
+    return ok ? SFP_OK : FAIL(m, SFP_EFORMAT, "the file ends within it");
+}
+
+static sfp_status run(struct machine *m)
+{
+    sfp_status status = SFP_OK;
+    for (uint8_t code = 0; status == SFP_OK && code != '.';) {
+        if (m->at == m->end)
+            return sfp__fail(m->err, SFP_EFORMAT, "%s: pickle ends without STOP, after %zu bytes", m->label,
+                             (size_t)(m->end - m->bytes));
+        m->offset = (size_t)(m->at - m->bytes);
+        code = *m->at++;
+        const opcode *op = &opcodes[code];
+        if (!op->run)
+            return sfp__fail(m->err, SFP_EFORMAT, "%s: pickle, byte %zu: opcode 0x%02x is not known: no pickle, or a damaged one",
+                             m->label, m->offset, code);
+        argument a = {0};
+        status = take_operand(m, op->operand, &a);
+        if (status == SFP_OK)
+            status = op->run(m, op, &a);
+    }
+    return status;
+}
+
+sfp_status sfp__pickle_parse(const char *label, const void *bytes, size_t size, const sfp_pickle_limits *limits, sfp_pickle **out,
+                             sfp_error *err)
+{
+    struct machine m = {
+        .label = label, .err = err, .bytes = bytes, .at = bytes, .limits = limits ? *limits : sfp__pickle_limits_defaults()};
+    sfp_status status = SFP_OK;
+    m.end = m.at + size;
+    if (m.limits.depth < 1 || m.limits.depth > 200) /* a level is kept in a byte */
+        return sfp__fail(err, SFP_EINVAL, "%s: limit of nesting is %d, expected 1..200", label, m.limits.depth);
+    if (size == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is empty, expected a pickle", label);
+    if (size > m.limits.bytes)
+        return sfp__fail(err, SFP_ELIMIT, "%s: pickle is %zu bytes, expected at most %zu", label, size, m.limits.bytes);
+    m.marks = sfp__calloc((size_t)m.limits.depth, sizeof *m.marks);
+    if (!m.marks)
+        status = sfp__fail_nomem(err, (size_t)m.limits.depth * sizeof *m.marks);
+    if (status == SFP_OK)
+        status = sfp__pickle_create(&m.p, err);
+    if (status == SFP_OK)
+        status = run(&m);
+    sfp__free(m.stack);
+    sfp__free(m.marks);
+    sfp__free(m.memo);
+    if (status != SFP_OK) {
+        sfp__pickle_free(m.p);
+        return status;
+    }
+    *out = m.p;
+    return SFP_OK;
+}

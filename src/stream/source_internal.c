@@ -1,0 +1,464 @@
+#include "stream/source_internal.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "io/file.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ------------------------------------------------------------------- order */
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Two runs of digits as numbers of any length; moves both behind their run. */
+static int compare_runs(const char **a, const char **b)
+{
+    const char *x = *a, *y = *b;
+    while (*x == '0')
+        x++;
+    while (*y == '0')
+        y++;
+    int first = 0;
+    while (is_digit(*x) && is_digit(*y)) {
+        if (first == 0)
+            first = *x - *y;
+        x++;
+        y++;
+    }
+    int order = is_digit(*x) ? 1 : is_digit(*y) ? -1 : first;
+    *a = x;
+    *b = y;
+    return order;
+}
+
+int sfp__natural_compare(const char *a, const char *b)
+{
+    const char *x = a, *y = b;
+    while (*x && *y) {
+        if (is_digit(*x) && is_digit(*y)) {
+            int order = compare_runs(&x, &y);
+            if (order != 0)
+                return order;
+        } else if (*x != *y) {
+            break;
+        } else {
+            x++;
+            y++;
+        }
+    }
+    int order = (int)(unsigned char)*x - (int)(unsigned char)*y;
+    return order != 0 ? order : strcmp(a, b); /* "a01" and "a1" */
+}
+
+static bool is_number(const char *s)
+{
+    return *s && s[strspn(s, "0123456789")] == '\0';
+}
+
+int sfp__name_compare(const char *a, const char *b)
+{
+    bool x = is_number(a), y = is_number(b);
+    if (x != y)
+        return x ? -1 : 1;
+    return x ? sfp__natural_compare(a, b) : strcmp(a, b);
+}
+
+void sfp__shuffle(int64_t *a, int64_t n, uint64_t seed, uint64_t stream)
+{
+    sfp_rng rng = sfp__rng_init(seed, stream);
+    for (int64_t i = n - 1; i > 0; i--) {
+        int64_t j = sfp__rng_below(&rng, (uint32_t)i + 1), t = a[i];
+        a[i] = a[j];
+        a[j] = t;
+    }
+}
+
+/* ------------------------------------------------------------------- names */
+
+static uint64_t hash(const char *s, size_t n)
+{
+    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)s[i]) * UINT64_C(1099511628211);
+    return h ^ h >> 32;
+}
+
+/* The slot of the name, or the free one where it belongs; slots > 0. */
+static size_t find_slot(const sfp_names *t, const char *s, size_t n)
+{
+    size_t at = (size_t)hash(s, n) & (t->slots - 1);
+    while (t->slot[at]) {
+        const char *name = t->name[t->slot[at] - 1];
+        if (strlen(name) == n && memcmp(name, s, n) == 0)
+            break;
+        at = (at + 1) & (t->slots - 1);
+    }
+    return at;
+}
+
+int32_t sfp__names_find(const sfp_names *t, const char *s, size_t n)
+{
+    return t->slots ? t->slot[find_slot(t, s, n)] - 1 : -1;
+}
+
+static void fill_slots(sfp_names *t)
+{
+    memset(t->slot, 0, t->slots * sizeof *t->slot);
+    for (int i = 0; i < t->count; i++)
+        t->slot[find_slot(t, t->name[i], strlen(t->name[i]))] = i + 1;
+}
+
+/* Room for one more name, the table at most half full. */
+static bool grow_names(sfp_names *t)
+{
+    if (t->count == t->room) {
+        int room = t->room ? 2 * t->room : 16;
+        char **name = sfp__realloc(t->name, (size_t)t->count * sizeof *name, (size_t)room * sizeof *name);
+        if (!name)
+            return false;
+        t->name = name;
+        t->room = room;
+    }
+    if ((size_t)t->room * 2 > t->slots) {
+        int32_t *slot = sfp__calloc((size_t)t->room * 2, sizeof *slot);
+        if (!slot)
+            return false;
+        sfp__free(t->slot);
+        t->slot = slot;
+        t->slots = (size_t)t->room * 2;
+        fill_slots(t);
+    }
+    return true;
+}
+
+sfp_status sfp__names_add(sfp_names *t, const char *s, size_t n, int32_t *out, sfp_error *err)
+{
+    if (n == 0)
+        return sfp__fail(err, SFP_EFORMAT, "a name is empty");
+    if (n > SFP_CLASS_NAME_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "a name has %zu bytes, expected at most %d", n, SFP_CLASS_NAME_MAX);
+    if (memchr(s, 0, n))
+        return sfp__fail(err, SFP_EFORMAT, "a name has a NUL byte");
+    int32_t found = sfp__names_find(t, s, n);
+    if (found >= 0) {
+        *out = found;
+        return SFP_OK;
+    }
+    if (t->count >= SFP_CLASSES_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "more than %d different names", SFP_CLASSES_MAX);
+    char *name = grow_names(t) ? sfp__malloc(n + 1) : NULL;
+    if (!name)
+        return sfp__fail_nomem(err, n + 1);
+    memcpy(name, s, n);
+    name[n] = '\0';
+    if (!sfp__utf8_valid(name)) { /* it goes to JSON files */
+        char text[SFP_NAME_MAX];
+        sfp_status status = sfp__fail(err, SFP_EFORMAT, "the name '%s' is not UTF-8", sfp__printable(name, text, sizeof text));
+        sfp__free(name);
+        return status;
+    }
+    t->slot[find_slot(t, s, n)] = t->count + 1;
+    t->name[t->count] = name;
+    *out = t->count++;
+    return SFP_OK;
+}
+
+typedef struct numbered {
+    char *name;
+    int32_t number;
+} numbered;
+
+static int compare_numbered(const void *a, const void *b)
+{
+    return sfp__name_compare(((const numbered *)a)->name, ((const numbered *)b)->name);
+}
+
+sfp_status sfp__names_sort(sfp_names *t, int32_t **new_of, sfp_error *err)
+{
+    size_t n = (size_t)t->count;
+    if (n == 0) {
+        *new_of = NULL;
+        return SFP_OK;
+    }
+    numbered *list = sfp__malloc(n * sizeof *list);
+    int32_t *map = sfp__malloc(n * sizeof *map);
+    if (!list || !map) {
+        sfp__free(list);
+        sfp__free(map);
+        return sfp__fail_nomem(err, n * sizeof *list);
+    }
+    for (size_t i = 0; i < n; i++)
+        list[i] = (numbered){t->name[i], (int32_t)i};
+    qsort(list, n, sizeof *list, compare_numbered);
+    for (size_t i = 0; i < n; i++) {
+        t->name[i] = list[i].name;
+        map[list[i].number] = (int32_t)i;
+    }
+    fill_slots(t);
+    sfp__free(list);
+    *new_of = map;
+    return SFP_OK;
+}
+
+void sfp__names_give(sfp_names *t, char ***names, int *count)
+{
+    *names = t->name;
+    *count = t->count;
+    sfp__free(t->slot);
+    *t = (sfp_names){0};
+}
+
+static void free_names(char **name, int count)
+{
+    for (int i = 0; i < count; i++)
+        sfp__free(name[i]);
+    sfp__free(name);
+}
+
+void sfp__names_done(sfp_names *t)
+{
+    free_names(t->name, t->count);
+    sfp__free(t->slot);
+    *t = (sfp_names){0};
+}
+
+sfp_status sfp__names_read(const char *path, sfp_names *out, sfp_error *err)
+{
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    sfp_names names = {0};
+    sfp_status status = sfp__file_read(path, (size_t)SFP_CLASSES_MAX * SFP_CLASS_NAME_MAX, &bytes, &size, err);
+    if (status != SFP_OK)
+        return status;
+    const char *at = (const char *)bytes, *end = at + size;
+    for (size_t line = 1; at < end && status == SFP_OK; line++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        const char *next = stop ? stop + 1 : end;
+        stop = stop ? stop : end;
+        while (stop > at && (stop[-1] == '\r' || stop[-1] == ' ' || stop[-1] == '\t'))
+            stop--;
+        size_t n = (size_t)(stop - at);
+        int32_t id = 0;
+        if (n > 0 && sfp__names_find(&names, at, n) >= 0)
+            status = sfp__fail(err, SFP_EFORMAT, "%s:%zu: this name comes twice", path, line);
+        else if (n > 0 && (status = sfp__names_add(&names, at, n, &id, err)) != SFP_OK)
+            status = sfp__fail_prefix(err, status, "%s:%zu", path, line);
+        at = next;
+    }
+    sfp__free(bytes);
+    if (status != SFP_OK) {
+        sfp__names_done(&names);
+        return status;
+    }
+    *out = names;
+    return SFP_OK;
+}
+
+/* ----------------------------------------------------------------- entries */
+
+sfp_status sfp__entries_add(sfp_entries *l, sfp_entry entry, const char *path, size_t n, sfp_error *err)
+{
+    if (l->count >= SFP_RECORDS_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "more than %lld pictures", (long long)SFP_RECORDS_MAX);
+    if (l->count == l->room) {
+        int64_t room = l->room ? 2 * l->room : 256;
+        sfp_entry *at = sfp__realloc(l->at, (size_t)l->count * sizeof *at, (size_t)room * sizeof *at);
+        if (!at)
+            return sfp__fail_nomem(err, (size_t)room * sizeof *at);
+        l->at = at;
+        l->room = room;
+    }
+    if (path) {
+        entry.text = l->text.length;
+        sfp__text_putn(&l->text, path, n);
+        sfp__text_putn(&l->text, "", 1);
+        if (l->text.failed)
+            return sfp__fail_nomem(err, l->text.length + n);
+    }
+    l->at[l->count++] = entry;
+    return SFP_OK;
+}
+
+void sfp__entries_relabel(sfp_entries *l, const int32_t *new_of)
+{
+    for (int64_t i = 0; new_of && i < l->count; i++) {
+        if (l->at[i].record.label >= 0)
+            l->at[i].record.label = new_of[l->at[i].record.label];
+    }
+}
+
+void sfp__entries_redomain(sfp_entries *l, const int32_t *new_of)
+{
+    for (int64_t i = 0; new_of && i < l->count; i++) {
+        if (l->at[i].record.domain >= 0)
+            l->at[i].record.domain = new_of[l->at[i].record.domain];
+    }
+}
+
+void sfp__entries_done(sfp_entries *l)
+{
+    sfp__free(l->at);
+    sfp__text_done(&l->text);
+    *l = (sfp_entries){0};
+}
+
+/* ----------------------------------------------------------------- sources */
+
+sfp_status sfp__source_init(sfp_source *s, const sfp_source_kind *kind, const char *path, sfp_error *err)
+{
+    *s = (sfp_source){.kind = kind, .count = -1, .path = sfp__strdup(path)};
+    return s->path ? SFP_OK : sfp__fail_nomem(err, strlen(path) + 1);
+}
+
+void sfp__source_done(sfp_source *s)
+{
+    sfp__free(s->path);
+    free_names(s->class_names, s->classes);
+    free_names(s->domain_names, s->domains);
+    sfp__free((void *)(uintptr_t)s->note);
+    *s = (sfp_source){0};
+}
+
+sfp_status sfp__source_note(sfp_source *s, sfp_error *err, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    char *note = sfp__strdup(text);
+    if (!note)
+        return sfp__fail_nomem(err, strlen(text) + 1);
+    sfp__free((void *)(uintptr_t)s->note);
+    s->note = note;
+    return SFP_OK;
+}
+
+sfp_status sfp__source_check_index(const sfp_source *s, int64_t i, sfp_error *err)
+{
+    if (i < 0 || i >= s->count)
+        return sfp__fail(err, SFP_EINVAL, "%s: picture %lld of %lld", s->path, (long long)i, (long long)s->count);
+    return SFP_OK;
+}
+
+sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, const char *path, const char *root, sfp_file_source **out,
+                                   sfp_error *err)
+{
+    sfp_file_source *s = sfp__calloc(1, size);
+    if (!s)
+        return sfp__fail_nomem(err, size);
+    sfp_status status = sfp__source_init(&s->base, kind, path, err);
+    if (status == SFP_OK && !(s->root = sfp__strdup(root)))
+        status = sfp__fail_nomem(err, strlen(root) + 1);
+    if (status != SFP_OK) {
+        sfp__source_done(&s->base);
+        sfp__free(s);
+        return status;
+    }
+    s->base.record = sfp__file_source_record;
+    s->base.load = sfp__file_source_load;
+    s->base.name = sfp__file_source_name;
+    s->base.close = sfp__file_source_close;
+    *out = s;
+    return SFP_OK;
+}
+
+void sfp__file_source_finish(sfp_file_source *s, sfp_names *classes, sfp_names *domains)
+{
+    sfp__names_give(classes, &s->base.class_names, &s->base.classes);
+    sfp__names_give(domains, &s->base.domain_names, &s->base.domains);
+    s->base.count = s->entries.count;
+}
+
+void sfp__file_source_close(sfp_source *base)
+{
+    if (!base)
+        return;
+    sfp_file_source *s = (sfp_file_source *)base;
+    sfp__entries_done(&s->entries);
+    sfp__free(s->root);
+    sfp__source_done(base);
+    sfp__free(s);
+}
+
+sfp_status sfp__file_source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err)
+{
+    sfp_status status = sfp__source_check_index(s, i, err);
+    if (status == SFP_OK)
+        *out = ((const sfp_file_source *)s)->entries.at[i].record;
+    return status;
+}
+
+char *sfp__file_source_path(const sfp_file_source *s, int64_t i)
+{
+    return sfp__path_join(s->root, sfp__entries_path(&s->entries, i));
+}
+
+sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
+{
+    sfp_status status = sfp__source_check_index(s, i, err);
+    if (status != SFP_OK)
+        return status;
+    char *path = sfp__file_source_path((const sfp_file_source *)s, i);
+    if (!path)
+        return sfp__fail_nomem(err, 1);
+    status = sfp__picture_read(path, out, err);
+    sfp__free(path);
+    return status;
+}
+
+const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, size_t size)
+{
+    if (sfp__source_check_index(s, i, NULL) != SFP_OK)
+        return sfp__printable("?", buf, size);
+    return sfp__printable(sfp__entries_path(&((const sfp_file_source *)s)->entries, i), buf, size);
+}
+
+/* ------------------------------------------------------------------- files */
+
+char *sfp__path_join(const char *dir, const char *name)
+{
+    size_t n = strlen(dir), room = n + strlen(name) + 2;
+    if (*name == '/' || n == 0)
+        return sfp__strdup(name);
+    char *path = sfp__malloc(room);
+    if (path)
+        (void)snprintf(path, room, "%s%s%s", dir, dir[n - 1] == '/' ? "" : "/", name);
+    return path;
+}
+
+char *sfp__path_dir(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return sfp__strdup(".");
+    size_t n = slash == path ? 1 : (size_t)(slash - path);
+    char *dir = sfp__malloc(n + 1);
+    if (dir) {
+        memcpy(dir, path, n);
+        dir[n] = '\0';
+    }
+    return dir;
+}
+
+bool sfp__path_is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+sfp_status sfp__picture_read(const char *path, sfp_picture *out, sfp_error *err)
+{
+    sfp_picture p = {.kind = SFP_PICTURE_ENCODED};
+    sfp_status status = sfp__file_read(path, SFP_PICTURE_BYTES_MAX, &p.bytes, &p.size, err);
+    if (status == SFP_OK)
+        *out = p;
+    return status;
+}

@@ -1,0 +1,390 @@
+/* A list of pictures: CSV, or JSONL when its first character is '{'.
+ *
+ *   path,label[,task[,time]]      {"path": "a.jpg", "label": "cat", "task": 0, "time": 2004}
+ *
+ * A CSV whose first record has a field "path" begins with a header, which may
+ * name the columns in any order, also `domain`; other columns are ignored.
+ * Labels are names, numbers too; an empty one (or null) is a picture without
+ * label. Paths are relative to the list. Only the list is read: a missing
+ * picture shows when it is loaded, with the line that names it. */
+#include "base/mem.h"
+#include "io/file.h"
+#include "stream/source_internal.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define LINE_MAX_BYTES 65536 /* of a record; a quote that never ends is found here */
+#define FIELDS_MAX 64
+#define TASK_MAX 1000000
+
+enum { PATH, LABEL, TASK, TIME, DOMAIN, COLUMNS };
+static const char *const column_name[COLUMNS] = {"path", "label", "task", "time", "domain"};
+
+typedef struct field {
+    const char *s;
+    size_t n;
+} field;
+
+typedef struct reader {
+    const char *file; /* for messages */
+    const char *at, *end;
+    uint64_t line; /* of `at`, from 1 */
+    int column[COLUMNS]; /* field of a column; -1: none */
+    int fields;          /* in every record; 0: not known yet */
+    field f[FIELDS_MAX];
+    char scratch[LINE_MAX_BYTES + FIELDS_MAX]; /* what fields point to, each with a NUL */
+    sfp_entries *entries;
+    sfp_names classes, domains;
+} reader;
+
+/* ------------------------------------------------------------------ values */
+
+static bool parse_task(const char *s, int32_t *out)
+{
+    char *end;
+    long v = s[0] >= '0' && s[0] <= '9' ? strtol(s, &end, 10) : -1;
+    if (v < 0 || v > TASK_MAX || *end)
+        return false;
+    *out = (int32_t)v;
+    return true;
+}
+
+static bool parse_time(const char *s, double *out)
+{
+    char *end;
+    double v = strtod(s, &end);
+    if (end == s || *end || !isfinite(v))
+        return false;
+    *out = v;
+    return true;
+}
+
+static sfp_status bad_value(const reader *r, uint64_t line, int column, const char *value, const char *expected, sfp_error *err)
+{
+    char text[SFP_NAME_MAX];
+    return sfp__fail(err, SFP_EFORMAT, "%s:%llu: %s is '%s', expected %s", r->file, (unsigned long long)line, column_name[column],
+                     sfp__printable(value, text, sizeof text), expected);
+}
+
+/* value[] may be empty or NULL where a column is not there. */
+static sfp_status add_entry(reader *r, uint64_t line, const field value[COLUMNS], sfp_error *err)
+{
+    sfp_entry e = {.record = sfp__record_none(), .place = line};
+    sfp_status status = SFP_OK;
+    if (value[PATH].n == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has no path, expected path,label[,task[,time]]", r->file, (unsigned long long)line);
+    if (value[PATH].n > SFP_PATH_BYTES_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s:%llu: the path has %zu bytes, expected at most %d", r->file, (unsigned long long)line,
+                         value[PATH].n, SFP_PATH_BYTES_MAX);
+    if (memchr(value[PATH].s, 0, value[PATH].n))
+        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: the path has a NUL byte", r->file, (unsigned long long)line);
+    if (value[TASK].n && !parse_task(value[TASK].s, &e.record.task))
+        return bad_value(r, line, TASK, value[TASK].s, "a whole number from 0", err);
+    if (value[TIME].n && !parse_time(value[TIME].s, &e.record.time))
+        return bad_value(r, line, TIME, value[TIME].s, "a number", err);
+    if (value[LABEL].n)
+        status = sfp__names_add(&r->classes, value[LABEL].s, value[LABEL].n, &e.record.label, err);
+    if (status == SFP_OK && value[DOMAIN].n)
+        status = sfp__names_add(&r->domains, value[DOMAIN].s, value[DOMAIN].n, &e.record.domain, err);
+    if (status == SFP_OK)
+        status = sfp__entries_add(r->entries, e, value[PATH].s, value[PATH].n, err);
+    return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s:%llu", r->file, (unsigned long long)line);
+}
+
+/* --------------------------------------------------------------------- CSV */
+
+static sfp_status csv_fail(const reader *r, uint64_t line, const char *what, sfp_error *err)
+{
+    return sfp__fail(err, SFP_EFORMAT, "%s:%llu: %s", r->file, (unsigned long long)line, what);
+}
+
+/* A quoted field behind its first quote; r->at ends on the ',' or line end that follows. */
+static sfp_status quoted_field(reader *r, char **to, const char *limit, sfp_error *err)
+{
+    uint64_t line = r->line;
+    for (;; r->at++) {
+        if (r->at == r->end)
+            return csv_fail(r, line, "a quoted field does not end, expected '\"'", err);
+        if (r->at == limit)
+            return csv_fail(r, line, "a quoted field does not end within 65536 bytes, expected '\"'", err);
+        if (*r->at == '"') {
+            r->at++;
+            if (r->at == r->end || *r->at != '"')
+                break;
+        }
+        if (*r->at == '\n')
+            r->line++;
+        *(*to)++ = *r->at;
+    }
+    while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\r'))
+        r->at++;
+    if (r->at < r->end && *r->at != ',' && *r->at != '\n')
+        return csv_fail(r, r->line, "text behind a quoted field, expected ',' or the end of the line (a quote inside is written \"\")", err);
+    return SFP_OK;
+}
+
+static sfp_status plain_field(reader *r, char **to, const char *limit, sfp_error *err)
+{
+    const char *from = r->at;
+    while (r->at < r->end && *r->at != ',' && *r->at != '\n') {
+        if (r->at == limit)
+            return csv_fail(r, r->line, "is longer than 65536 bytes", err);
+        if (*r->at == '"')
+            return csv_fail(r, r->line, "a quote inside a field that does not begin with one, expected \"...\" around the field", err);
+        r->at++;
+    }
+    const char *stop = r->at;
+    while (stop > from && (stop[-1] == ' ' || stop[-1] == '\t' || stop[-1] == '\r'))
+        stop--;
+    memcpy(*to, from, (size_t)(stop - from));
+    *to += stop - from;
+    return SFP_OK;
+}
+
+/* The next record to r->f; *n fields, 0 for a blank line. r->at ends behind it. */
+static sfp_status csv_record(reader *r, int *n, sfp_error *err)
+{
+    char *to = r->scratch;
+    const char *begin = r->at;
+    const char *limit = r->end - begin > LINE_MAX_BYTES ? begin + LINE_MAX_BYTES : r->end;
+    int count = 0;
+    for (;;) {
+        while (r->at < limit && (*r->at == ' ' || *r->at == '\t'))
+            r->at++;
+        if (count == FIELDS_MAX)
+            return csv_fail(r, r->line, "has more than 64 fields", err);
+        field *f = &r->f[count++];
+        bool quoted = r->at < limit && *r->at == '"';
+        f->s = to;
+        r->at += quoted;
+        sfp_status status = quoted ? quoted_field(r, &to, limit, err) : plain_field(r, &to, limit, err);
+        if (status != SFP_OK)
+            return status;
+        f->n = (size_t)(to - f->s);
+        *to++ = '\0';
+        if (r->at == r->end || *r->at == '\n') {
+            *n = count == 1 && f->n == 0 && !quoted ? 0 : count;
+            r->at += r->at < r->end;
+            return SFP_OK;
+        }
+        r->at++; /* ',' */
+    }
+}
+
+/* Is it a header? Then the columns are set. */
+static bool csv_header(reader *r, int n)
+{
+    int column[COLUMNS];
+    for (int c = 0; c < COLUMNS; c++) {
+        column[c] = -1;
+        for (int i = 0; i < n && column[c] < 0; i++) {
+            if (strcasecmp(r->f[i].s, column_name[c]) == 0)
+                column[c] = i;
+        }
+    }
+    if (column[PATH] < 0)
+        return false;
+    memcpy(r->column, column, sizeof column);
+    return true;
+}
+
+static sfp_status read_csv(reader *r, sfp_error *err)
+{
+    for (int c = 0; c < COLUMNS; c++)
+        r->column[c] = c < DOMAIN ? c : -1;
+    while (r->at < r->end) {
+        uint64_t line = r->line;
+        int n = 0;
+        sfp_status status = csv_record(r, &n, err);
+        r->line++;
+        if (status != SFP_OK)
+            return status;
+        if (n == 0)
+            continue;
+        if (r->fields == 0) {
+            bool header = csv_header(r, n);
+            if (header ? r->column[LABEL] < 0 : n < 2 || n > 4)
+                return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has %d field%s%s, expected path,label[,task[,time]]", r->file,
+                                 (unsigned long long)line, n, n == 1 ? "" : "s", header ? " and no column 'label'" : "");
+            r->fields = n;
+            if (header)
+                continue;
+        }
+        if (n != r->fields)
+            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has %d field%s, expected %d as in the first line", r->file,
+                             (unsigned long long)line, n, n == 1 ? "" : "s", r->fields);
+        field value[COLUMNS] = {{0}};
+        for (int c = 0; c < COLUMNS; c++) {
+            if (r->column[c] >= 0 && r->column[c] < n)
+                value[c] = r->f[r->column[c]];
+        }
+        status = add_entry(r, line, value, err);
+        if (status != SFP_OK)
+            return status;
+    }
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------- JSONL */
+
+static const char *type_name(const json_t *j)
+{
+    static const char *const name[] = {"an object", "an array", "a string", "a number", "a number", "true", "false", "null"};
+    return name[json_typeof(j)];
+}
+
+/* A value as text in `buf`, or the string itself. */
+static sfp_status json_field(const reader *r, const json_t *object, int column, char *buf, size_t size, field *out, sfp_error *err)
+{
+    const json_t *j = json_object_get(object, column_name[column]);
+    if (!j || json_is_null(j))
+        return SFP_OK;
+    bool number = json_is_integer(j) || (column == TIME && json_is_real(j));
+    bool text = json_is_string(j);
+    if (column == PATH ? !text : !number && !text) {
+        static const char *const expected[COLUMNS] = {"a string", "a name", "a whole number", "a number", "a name"};
+        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: key '%s' is %s, expected %s", r->file, (unsigned long long)r->line, column_name[column],
+                         type_name(j), expected[column]);
+    }
+    if (text) {
+        *out = (field){json_string_value(j), json_string_length(j)};
+        return SFP_OK;
+    }
+    int n = json_is_integer(j) ? snprintf(buf, size, "%lld", (long long)json_integer_value(j)) : snprintf(buf, size, "%.17g", json_real_value(j));
+    *out = (field){buf, (size_t)n};
+    return SFP_OK;
+}
+
+static sfp_status json_line(reader *r, size_t n, sfp_error *err)
+{
+    json_error_t bad;
+    json_t *object = json_loadb(r->at, n, JSON_REJECT_DUPLICATES, &bad);
+    if (!object)
+        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: column %d: %s", r->file, (unsigned long long)r->line, bad.column, bad.text);
+    sfp_status status = SFP_OK;
+    field value[COLUMNS] = {{0}};
+    char buf[COLUMNS][32];
+    if (!json_is_object(object))
+        status = sfp__fail(err, SFP_EFORMAT, "%s:%llu: is %s, expected an object {\"path\": ..., \"label\": ...}", r->file,
+                           (unsigned long long)r->line, type_name(object));
+    for (int c = 0; c < COLUMNS && status == SFP_OK; c++)
+        status = json_field(r, object, c, buf[c], sizeof buf[c], &value[c], err);
+    if (status == SFP_OK)
+        status = add_entry(r, r->line, value, err);
+    json_decref(object);
+    return status;
+}
+
+static sfp_status read_jsonl(reader *r, sfp_error *err)
+{
+    for (; r->at < r->end; r->line++) {
+        const char *stop = memchr(r->at, '\n', (size_t)(r->end - r->at));
+        const char *next = stop ? stop + 1 : r->end;
+        size_t n = (size_t)((stop ? stop : r->end) - r->at);
+        if (n > LINE_MAX_BYTES)
+            return sfp__fail(err, SFP_ELIMIT, "%s:%llu: has %zu bytes, expected at most %d", r->file, (unsigned long long)r->line, n,
+                             LINE_MAX_BYTES);
+        size_t blank = 0;
+        while (blank < n && strchr(" \t\r", r->at[blank]) && r->at[blank])
+            blank++;
+        sfp_status status = blank == n ? SFP_OK : json_line(r, n, err);
+        if (status != SFP_OK)
+            return status;
+        r->at = next;
+    }
+    return SFP_OK;
+}
+
+/* ----------------------------------------------------------------- opening */
+
+static sfp_status load_line(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
+{
+    sfp_status status = sfp__file_source_load(s, i, out, err);
+    if (status != SFP_OK && i >= 0 && i < s->count)
+        status = sfp__fail_prefix(err, status, "%s:%llu", s->path, (unsigned long long)((const sfp_file_source *)s)->entries.at[i].place);
+    return status;
+}
+
+static sfp_status sort_classes(reader *r, sfp_error *err)
+{
+    int32_t *label = NULL, *domain = NULL;
+    sfp_status status = sfp__names_sort(&r->classes, &label, err);
+    if (status == SFP_OK)
+        status = sfp__names_sort(&r->domains, &domain, err);
+    if (status == SFP_OK) {
+        sfp__entries_relabel(r->entries, label);
+        sfp__entries_redomain(r->entries, domain);
+    }
+    sfp__free(label);
+    sfp__free(domain);
+    return status;
+}
+
+static sfp_status read_list(reader *r, const void *bytes, size_t size, sfp_error *err)
+{
+    r->at = bytes;
+    r->end = r->at + size;
+    r->line = 1;
+    if (size >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0)
+        r->at += 3; /* a byte order mark, as spreadsheets write it */
+    const char *first = r->at;
+    while (first < r->end && (*first == ' ' || *first == '\t' || *first == '\r' || *first == '\n'))
+        first++;
+    sfp_status status = first < r->end && *first == '{' ? read_jsonl(r, err) : read_csv(r, err);
+    if (status == SFP_OK && r->entries->count == 0)
+        status = sfp__fail(err, SFP_EFORMAT, "%s: lists no pictures, expected lines of path,label[,task[,time]]", r->file);
+    return status;
+}
+
+sfp_status sfp__manifest_open_memory(const char *path, const void *bytes, size_t size, sfp_source **out, sfp_error *err)
+{
+    sfp_file_source *s = NULL;
+    char *dir = sfp__path_dir(path);
+    reader *r = sfp__calloc(1, sizeof *r);
+    sfp_status status = dir && r ? sfp__file_source_create(sizeof *s, &sfp__source_manifest, path, dir, &s, err)
+                                 : sfp__fail_nomem(err, sizeof *r);
+    if (status == SFP_OK) {
+        r->file = path;
+        r->entries = &s->entries;
+        status = read_list(r, bytes, size, err);
+    }
+    if (status == SFP_OK)
+        status = sort_classes(r, err);
+    if (status == SFP_OK) {
+        sfp__file_source_finish(s, &r->classes, &r->domains);
+        s->base.keeps_order = true;
+        s->base.load = load_line;
+        *out = &s->base;
+    } else if (s) {
+        sfp__file_source_close(&s->base);
+    }
+    if (r) {
+        sfp__names_done(&r->classes);
+        sfp__names_done(&r->domains);
+    }
+    sfp__free(r);
+    sfp__free(dir);
+    return status;
+}
+
+static sfp_status open_manifest(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+{
+    (void)opt;
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    sfp_status status = sfp__file_read(path, SFP_LIST_BYTES_MAX, &bytes, &size, err);
+    if (status == SFP_OK)
+        status = sfp__manifest_open_memory(path, bytes, size, out, err);
+    sfp__free(bytes);
+    return status;
+}
+
+const sfp_source_kind sfp__source_manifest = {
+    .name = "manifest",
+    .summary = "a CSV or JSONL list: path,label[,task[,time]]",
+    .open = open_manifest,
+};

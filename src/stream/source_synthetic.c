@@ -1,0 +1,172 @@
+/* synthetic:N - N pictures (64 x 64) of ten kinds of rendered objects, without a file.
+ *
+ * Picture i depends on the seed and on i alone, so synthetic:1000 is the
+ * beginning of synthetic:2000, and any thread may draw any picture. The world
+ * drifts with i (stream/render.h), therefore the order is kept. Every ten
+ * pictures have every class once.
+ *
+ * The test set lives in the same world, at moments spread evenly over the same
+ * time, with objects, places and noise drawn from another seed.
+ *
+ * N = 0 has no end: it is live (only a next one, count -1), but record and load
+ * take any index as well; its test set covers the first ENDLESS_SPAN pictures. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "stream/render.h"
+#include "stream/source_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIDE = 64, DEFAULT_COUNT = 2000, TEST_MIN = 100, ENDLESS_SPAN = 8000 };
+
+#define TEST_SEED UINT64_C(0x9e3779b97f4a7c15) /* any number: another key is another sequence */
+
+extern const sfp_source_kind sfp__source_synthetic;
+static sfp_status open_synthetic(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
+
+static const sfp_source_kind endless = {
+    .name = "synthetic",
+    .summary = "rendered objects that drift, without end",
+    .live = true,
+    .open = open_synthetic,
+};
+
+typedef struct synthetic {
+    sfp_source base;
+    uint64_t world; /* how it drifts */
+    uint64_t seed;  /* what is in a picture */
+    double span;    /* test: pictures of the training stream that it covers; 0: this is the training stream */
+    int64_t next;   /* endless */
+} synthetic;
+
+/* Each block of ten is a permutation of the classes. */
+static int32_t label_of(const synthetic *s, int64_t i)
+{
+    int32_t order[SFP_SHAPES];
+    sfp_rng r = sfp__rng_init(s->seed ^ 0x6c6162656c, (uint64_t)(i / SFP_SHAPES));
+    for (int32_t k = 0; k < SFP_SHAPES; k++) {
+        int32_t j = (int32_t)sfp__rng_below(&r, (uint32_t)k + 1);
+        order[k] = order[j];
+        order[j] = k;
+    }
+    return order[i % SFP_SHAPES];
+}
+
+static sfp_status check(const sfp_source *s, int64_t i, sfp_error *err)
+{
+    if (s->count >= 0)
+        return sfp__source_check_index(s, i, err);
+    return i >= 0 ? SFP_OK : sfp__fail(err, SFP_EINVAL, "synthetic: picture %lld", (long long)i);
+}
+
+static sfp_status record(const sfp_source *base, int64_t i, sfp_record *out, sfp_error *err)
+{
+    sfp_status status = check(base, i, err);
+    if (status != SFP_OK)
+        return status;
+    *out = sfp__record_none();
+    out->label = label_of((const synthetic *)base, i);
+    return SFP_OK;
+}
+
+static sfp_status load(const sfp_source *base, int64_t i, sfp_picture *out, sfp_error *err)
+{
+    const synthetic *s = (const synthetic *)base;
+    sfp_status status = check(base, i, err);
+    if (status != SFP_OK)
+        return status;
+    sfp_picture p = {.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .size = SIDE * SIDE * 3};
+    p.bytes = sfp__malloc(p.size);
+    if (!p.bytes)
+        return sfp__fail_nomem(err, p.size);
+    double time = s->span > 0 ? ((double)i + 0.5) * s->span / (double)base->count : (double)i;
+    sfp_scene scene;
+    sfp__scene_make(label_of(s, i), 0, s->world, time, s->seed, (uint64_t)i, &scene);
+    sfp__scene_draw(&scene, SIDE, p.bytes);
+    *out = p;
+    return SFP_OK;
+}
+
+static const char *name(const sfp_source *base, int64_t i, char *buf, size_t size)
+{
+    const synthetic *s = (const synthetic *)base;
+    (void)snprintf(buf, size, "synthetic%s[%lld]", s->span > 0 ? "-test" : "", (long long)i);
+    return buf;
+}
+
+static sfp_status next(sfp_source *base, sfp_record *r, sfp_picture *out, bool *end, sfp_error *err)
+{
+    synthetic *s = (synthetic *)base;
+    *end = base->stop && atomic_load(base->stop);
+    if (*end)
+        return SFP_OK;
+    sfp_status status = load(base, s->next, out, err);
+    if (status == SFP_OK)
+        status = record(base, s->next++, r, err);
+    return status;
+}
+
+static void close_synthetic(sfp_source *base)
+{
+    sfp__source_done(base);
+    sfp__free(base);
+}
+
+static sfp_status parse_count(const char *path, int64_t *out, sfp_error *err)
+{
+    char shown[SFP_NAME_MAX], *end = NULL;
+    if (!*path) {
+        *out = DEFAULT_COUNT;
+        return SFP_OK;
+    }
+    errno = 0;
+    long long n = path[0] >= '0' && path[0] <= '9' ? strtoll(path, &end, 10) : -1;
+    if (n < 0 || *end || errno == ERANGE || n > SFP_RECORDS_MAX)
+        return sfp__fail(err, SFP_EINVAL, "synthetic:%s: expected a number of pictures, 0 (without end) to %lld",
+                         sfp__printable(path, shown, sizeof shown), (long long)SFP_RECORDS_MAX);
+    *out = n;
+    return SFP_OK;
+}
+
+static sfp_status open_synthetic(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+{
+    int64_t n = 0;
+    sfp_names names = {0};
+    sfp_status status = parse_count(path, &n, err);
+    if (status != SFP_OK)
+        return status;
+    synthetic *s = sfp__calloc(1, sizeof *s);
+    if (!s)
+        return sfp__fail_nomem(err, sizeof *s);
+    bool live = n == 0 && !opt->test;
+    status = sfp__source_init(&s->base, live ? &endless : &sfp__source_synthetic, path, err);
+    for (int32_t i = 0, number; i < SFP_SHAPES && status == SFP_OK; i++)
+        status = sfp__names_add(&names, sfp__shape_names[i], strlen(sfp__shape_names[i]), &number, err);
+    if (status != SFP_OK) {
+        sfp__names_done(&names);
+        close_synthetic(&s->base);
+        return status;
+    }
+    sfp__names_give(&names, &s->base.class_names, &s->base.classes);
+    s->world = opt->seed;
+    s->seed = opt->test ? opt->seed ^ TEST_SEED : opt->seed;
+    s->span = !opt->test ? 0 : (double)(n ? n : ENDLESS_SPAN);
+    s->base.count = live ? -1 : !opt->test ? n : n / 5 > TEST_MIN ? n / 5 : TEST_MIN;
+    s->base.keeps_order = true;
+    s->base.record = record;
+    s->base.load = load;
+    s->base.name = name;
+    s->base.next = live ? next : NULL;
+    s->base.close = close_synthetic;
+    *out = &s->base;
+    return SFP_OK;
+}
+
+const sfp_source_kind sfp__source_synthetic = {
+    .name = "synthetic",
+    .summary = "N rendered objects that drift (0: without end), no file needed",
+    .open = open_synthetic,
+};

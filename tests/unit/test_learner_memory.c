@@ -1,0 +1,88 @@
+/* Memory does not grow with the length of a stream: the resident size over thousands of timestamps on a very small model, with
+ * somebody who predicts now and then. 2,000 timestamps; with SFP_LONG=1 (or STREAMFP_LONG=1) 20,000. */
+#include "learner/learner.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include "test_learner_fixture.h"
+
+/* A sanitizer keeps freed memory for itself: its resident size says nothing. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
+static long resident(void)
+{
+    long pages = 0, all = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f)
+        return 0;
+    int found = fscanf(f, "%ld %ld", &all, &pages);
+    (void)fclose(f);
+    return found == 2 ? pages * sysconf(_SC_PAGESIZE) : 0;
+}
+
+static void resident_size_stays_over_a_long_stream(void **unused)
+{
+    (void)unused;
+    enum { WARM = 200, KINDS = 50 };
+    uint64_t timestamps = SANITIZED ? 200 : long_tests() ? 20000 : 2000;
+    model m = tiny_model(2);
+    sfp_learner_options o = small_options(&m, 0, 0);
+    o.fp.pool = 10;
+    o.steps = 2;
+    o.drift = SFP_DRIFT_PH;
+    sfp_learner *l = make_learner(&m, &o);
+    sfp_predictor *p = NULL;
+    sfp_error err = {0};
+    must(sfp__predictor_create(l, m.pool, 2, &p, &err), &err);
+    batch kinds[KINDS]; /* made before: the test itself allocates nothing either */
+    for (uint64_t i = 0; i < KINDS; i++)
+        kinds[i] = make_batch(m.S, o.batch, 0, 10, i);
+    long start = 0, most = 0;
+    unsigned long allocations = 0;
+    double begin = sfp__now();
+    for (uint64_t t = 0; t < WARM + timestamps; t++) {
+        sfp_timestamp r = {0};
+        const batch *b = &kinds[t * 7 % KINDS];
+        must(sfp__learner_offer(l, b->b, b->sample, &r, &err), &err);
+        if (t % 10 == 0) {
+            const uint8_t *rgb[2] = {b->sample[0].rgb, b->sample[1].rgb};
+            int32_t label[2];
+            must(sfp__predictor_run(p, 2, rgb, label, NULL, 0, NULL, &err), &err);
+        }
+        if (t == WARM) {
+            start = most = resident();
+            allocations = sfp__mem_count();
+        }
+        if (t > WARM && t % 100 == 0)
+            most = resident() > most ? resident() : most;
+    }
+    most = resident() > most ? resident() : most;
+    print_message("%d timestamps in %.1f s: resident %ld KiB, at most %ld KiB more later; %lu allocations\n", (int)timestamps,
+                  sfp__now() - begin, start / 1024, (most - start) / 1024, sfp__mem_count() - allocations);
+    assert_true(start > 0);
+    if (!SANITIZED)
+        assert_true(most - start < 1 << 20);
+    for (int i = 0; i < KINDS; i++)
+        free_batch(&kinds[i]);
+    sfp__predictor_free(p);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(resident_size_stays_over_a_long_stream)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,469 @@
+/* Predictions (predictor.h): the right numbers, from one consistent snapshot, whatever the learner does meanwhile. */
+#include "learner/predictor.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include "test_learner_fixture.h"
+#include "test_trainer_oracle.h"
+
+enum { D = 16, S = 8, PIXELS = 3 * S * S, PICTURES = 10 };
+
+static sfp_predictor *make_predictor(sfp_learner *l, sfp_pool *pool, int max)
+{
+    sfp_error err = {0};
+    sfp_predictor *p = NULL;
+    must(sfp__predictor_create(l, pool, max, &p, &err), &err);
+    return p;
+}
+
+static const uint8_t **pictures_of(const batch *b)
+{
+    static const uint8_t *rgb[MOST_BATCH];
+    for (int i = 0; i < b->b; i++)
+        rgb[i] = b->sample[i].rgb;
+    return rgb;
+}
+
+/* ------------------------------------------------------------------ numbers */
+
+/* log-probabilities (n, classes) from the state as it is, in double. */
+static double *by_hand(sfp_learner *l, int n, const uint8_t *const *rgb)
+{
+    oracle o;
+    const float *x[MOST_BATCH];
+    int C = sfp__learner_classes(l);
+    double *logp = doubles((size_t)(n * C));
+    for (int i = 0; i < n; i++) {
+        float *to = floats(PIXELS);
+        for (int k = 0; k < PIXELS; k++) /* (S, S, 3) bytes to (3, S, S) */
+            to[k] = ((float)rgb[i][k % (S * S) * 3 + k / (S * S)] / 255 - l->opt.mean[k / (S * S)]) / l->opt.std[k / (S * S)];
+        x[i] = to;
+    }
+    oracle_init(&o, l->vit, l->fp);
+    oracle_batch(&o, n, x);
+    oracle_attune(&o);
+    o.live = true;
+    for (int i = 0; i < n; i++) {
+        double *z = logp + i * C, sum = 0;
+        oracle_forward(&o, x[i], i, true, o.feature, NULL);
+        oracle_linear(C, D, o.value[o.params - 2], o.value[o.params - 1], o.feature, z);
+        for (int c = 0; c < C; c++)
+            sum += l->seen[c] ? exp(z[c]) : 0;
+        for (int c = 0; c < C; c++)
+            z[c] = l->seen[c] ? z[c] - log(sum) : -INFINITY;
+        free((void *)(uintptr_t)x[i]);
+    }
+    oracle_done(&o);
+    return logp;
+}
+
+static void answers_equal_the_state_worked_out_by_hand(void **unused)
+{
+    (void)unused;
+    for (int kind = 0; kind < 4; kind++) {
+        model m = tiny_model(2);
+        sfp_learner_options o = small_options(&m, kind == 1 ? 0 : 2, kind == 1 ? 0 : 7);
+        o.fp.query_one = kind == 2;
+        o.fp.prefix = kind == 3 ? SFP_PREFIX_RAW : SFP_PREFIX_PROJECTED;
+        o.adam.lr = 0.02f;
+        sfp_learner *l = make_learner(&m, &o);
+        sfp_predictor *p = make_predictor(l, m.pool, 4); /* requests of 10 are cut */
+        sfp_error err = {0};
+        for (uint64_t t = 0; t < 6; t++) {
+            if (t == 3 && kind != 1)
+                must(sfp__learner_next_task(l, &err), &err);
+            (void)offer(l, 1, t < 3 ? 3 : 5, t); /* classes 0, 5 and 6 are never seen */
+            batch b = make_batch(S, PICTURES, 0, 7, 100 + t);
+            int C = sfp__learner_classes(l), ld = C + 3;
+            float *logp = filled((size_t)(PICTURES * ld), NAN);
+            int32_t label[PICTURES];
+            sfp_prediction answer = {0};
+            must(sfp__predictor_run(p, PICTURES, pictures_of(&b), label, logp, ld, &answer, &err), &err);
+            assert_int_equal(answer.t, t + 1);
+            assert_int_equal(answer.classes, C);
+            double *want = by_hand(l, PICTURES, pictures_of(&b));
+            for (int i = 0; i < PICTURES; i++) {
+                int best = -1;
+                for (int c = 0; c < C; c++) {
+                    double w = want[i * C + c];
+                    if (!(isinf(w) ? isinf(logp[i * ld + c]) : fabs((double)logp[i * ld + c] - w) < 1e-4))
+                        fail_msg("kind %d, t %d, picture %d, class %d: %.7g, expected %.7g", kind, (int)t, i, c, (double)logp[i * ld + c], w);
+                    best = sfp__learner_seen(l, c) && (best < 0 || logp[i * ld + c] > logp[i * ld + best]) ? c : best;
+                }
+                assert_true(isnan(logp[i * ld + C])); /* beyond the classes nothing is written */
+                assert_int_equal(label[i], best);
+                assert_true(sfp__learner_seen(l, label[i]));
+            }
+            int32_t alone[PICTURES];
+            must(sfp__predictor_run(p, PICTURES, pictures_of(&b), alone, NULL, 0, NULL, &err), &err);
+            assert_memory_equal(alone, label, sizeof label);
+            free(want), free(logp);
+            free_batch(&b);
+        }
+        sfp__predictor_free(p);
+        sfp__learner_free(l);
+        free_model(&m);
+    }
+}
+
+static void before_anything_was_learned_there_is_no_answer(void **unused)
+{
+    (void)unused;
+    for (int known = 0; known < 2; known++) {
+        model m = tiny_model(1);
+        sfp_learner_options o = small_options(&m, known, known ? 5 : 0);
+        sfp_learner *l = make_learner(&m, &o);
+        sfp_predictor *p = make_predictor(l, m.pool, 4);
+        batch b = make_batch(S, 3, 0, 5, 0);
+        sfp_error err = {0};
+        int32_t label[3] = {7, 7, 7};
+        float logp[3 * 8];
+        sfp_prediction answer;
+        must(sfp__predictor_run(p, 3, pictures_of(&b), label, logp, 8, &answer, &err), &err);
+        assert_int_equal(answer.t, 0);
+        assert_int_equal(answer.classes, known ? 5 : 0);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(label[i], -1);
+            for (int c = 0; c < answer.classes; c++)
+                assert_true(logp[i * 8 + c] == -INFINITY);
+        }
+        free_batch(&b);
+        sfp__predictor_free(p);
+        sfp__learner_free(l);
+        free_model(&m);
+    }
+}
+
+static void only_classes_seen_are_answered(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = small_options(&m, 1, 9);
+    sfp_learner *l = make_learner(&m, &o);
+    (void)offer(l, 2, 4, 0);
+    (void)offer(l, 6, 7, 1);
+    for (int c = 0; c < 9; c++) /* the classifier is sure of what was never seen */
+        sfp__fp_last_b(l->fp)->data[c] += sfp__learner_seen(l, c) ? 0 : 1000;
+    sfp_predictor *p = make_predictor(l, m.pool, 16);
+    batch b = make_batch(S, 16, 0, 9, 5);
+    int32_t label[16];
+    float logp[16 * 9];
+    sfp_error err = {0};
+    must(sfp__predictor_run(p, 16, pictures_of(&b), label, logp, 9, NULL, &err), &err);
+    for (int i = 0; i < 16; i++) {
+        double sum = 0;
+        assert_true(label[i] == 2 || label[i] == 3 || label[i] == 6);
+        for (int c = 0; c < 9; c++)
+            sum += exp((double)logp[i * 9 + c]);
+        assert_true(fabs(sum - 1) < 1e-5);
+    }
+    sfp_prediction answer = {0};
+    assert_int_equal(sfp__predictor_run(p, 16, pictures_of(&b), label, logp, 8, &answer, &err), SFP_ELIMIT);
+    assert_int_equal(answer.classes, 9); /* how much room it takes */
+    free_batch(&b);
+    sfp__predictor_free(p);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+static void queries_that_are_known_are_used(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    sfp_learner_options o = small_options(&m, 1, 4);
+    sfp_learner *l = make_learner(&m, &o);
+    for (uint64_t t = 0; t < 3; t++)
+        (void)offer(l, 0, 4, t);
+    sfp_predictor *p = make_predictor(l, m.pool, 4);
+    batch b = make_batch(S, PICTURES, 0, 4, 7);
+    sfp_error err = {0};
+    int32_t label[2][PICTURES];
+    float logp[2][PICTURES * 4], query[PICTURES * D] = {0}, fresh[PICTURES * D], x[PIXELS];
+    bool has[PICTURES] = {false};
+    const float *xs[1] = {x};
+    must(sfp__predictor_run_known(p, PICTURES, pictures_of(&b), query, has, label[0], logp[0], 4, NULL, &err), &err);
+    for (int i = 0; i < PICTURES; i++) {
+        assert_true(has[i]);
+        sfp__vit_normalise(b.sample[i].rgb, S, o.mean, o.std, x);
+        must(sfp__trainer_queries(l->trainer, 1, xs, fresh + i * D, &err), &err);
+    }
+    check_near("queries", query, fresh, PICTURES * D, 1e-5);
+    for (int i = 0; i < PICTURES; i += 3)
+        has[i] = false; /* some are computed again, the others taken */
+    must(sfp__predictor_run_known(p, PICTURES, pictures_of(&b), query, has, label[1], logp[1], 4, NULL, &err), &err);
+    check_near("answers", logp[1], logp[0], PICTURES * 4, 1e-5);
+    assert_memory_equal(label[0], label[1], sizeof label[0]);
+    for (int i = 0; i < D; i++)
+        query[i] = -query[i] + (float)i; /* a wrong one makes a difference: it is not computed again */
+    must(sfp__predictor_run_known(p, PICTURES, pictures_of(&b), query, has, label[1], logp[1], 4, NULL, &err), &err);
+    double moved = 0;
+    for (int c = 0; c < 4; c++)
+        moved = fmax(moved, fabs((double)logp[1][c] - (double)logp[0][c]));
+    assert_true(moved > 1e-4);
+    check_near("the others", logp[1] + 4, logp[0] + 4, (PICTURES - 1) * 4, 1e-5);
+    free_batch(&b);
+    sfp__predictor_free(p);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+/* The mixture answers the same whether its log-probabilities are asked for or not. */
+static void the_mixed_head_answers_the_same_with_and_without_room(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = small_options(&m, 1, 5);
+    o.head = SFP_HEAD_MIX;
+    sfp_learner *l = make_learner(&m, &o);
+    sfp_predictor *p = make_predictor(l, m.pool, 16);
+    sfp_error err = {0};
+    for (uint64_t t = 0; t < 5; t++) {
+        (void)offer(l, 0, 5, t);
+        /* a linear head that is sure of one class and counts: without it the answer would be another */
+        sfp__fp_last_b(l->fp)->data[t] += 40;
+        for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+            l->mix.loss[e] = e ? 500 : 0;
+        must(sfp__learner_publish(l, &err), &err);
+        batch b = make_batch(S, 16, 0, 5, 50 + t);
+        int32_t with[16], without[16];
+        float logp[16 * 5];
+        must(sfp__predictor_run(p, 16, pictures_of(&b), with, logp, 5, NULL, &err), &err);
+        must(sfp__predictor_run(p, 16, pictures_of(&b), without, NULL, 0, NULL, &err), &err);
+        for (int i = 0; i < 16; i++) {
+            double sum = 0;
+            for (int c = 0; c < 5; c++)
+                sum += exp((double)logp[i * 5 + c]);
+            assert_true(fabs(sum - 1) < 1e-4);
+            assert_int_equal(with[i], (int)t);
+            assert_int_equal(without[i], with[i]);
+        }
+        sfp__fp_last_b(l->fp)->data[t] -= 40;
+        free_batch(&b);
+    }
+    sfp__predictor_free(p);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+static void a_prediction_allocates_nothing_after_the_first(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    sfp_learner_options o = small_options(&m, 1, 4);
+    sfp_learner *l = make_learner(&m, &o);
+    sfp_predictor *p = make_predictor(l, m.pool, 4);
+    batch b = make_batch(S, 7, 0, 4, 7);
+    sfp_error err = {0};
+    int32_t label[7];
+    float logp[7 * 4];
+    (void)offer(l, 0, 4, 0);
+    must(sfp__predictor_run(p, 7, pictures_of(&b), label, logp, 4, NULL, &err), &err);
+    unsigned long before = sfp__mem_count();
+    for (int i = 0; i < 5; i++)
+        must(sfp__predictor_run(p, 7, pictures_of(&b), label, logp, 4, NULL, &err), &err);
+    assert_int_equal(sfp__mem_count() - before, 0);
+    free_batch(&b);
+    sfp__predictor_free(p);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+/* ---------------------------------------------------------------- snapshots */
+
+enum { THREADS = 4, TIMESTAMPS = 40, MOST_CLASSES = 12, RECORDS = 3000, MOST_ASKED = 3 };
+
+typedef struct record {
+    uint64_t t;
+    int first, n, classes;
+    int32_t label[MOST_ASKED];
+    float logp[MOST_ASKED * MOST_CLASSES];
+} record;
+
+typedef struct asker {
+    pthread_t thread;
+    sfp_predictor *p;
+    const uint8_t **rgb; /* (PICTURES) */
+    atomic_bool *stop;
+    atomic_int *answers; /* of all threads */
+    uint64_t seed;
+    record *records; /* (RECORDS) */
+    double *seconds; /* (RECORDS) */
+    int count;
+    sfp_status status;
+    sfp_error err;
+} asker;
+
+static void *ask(void *ctx)
+{
+    asker *a = ctx;
+    sfp_rng rng = sfp__rng_init(a->seed, 0);
+    while (!atomic_load(a->stop) && !a->status) {
+        record *r = &a->records[a->count < RECORDS ? a->count : RECORDS - 1];
+        *r = (record){.n = 1 + (int)sfp__rng_below(&rng, MOST_ASKED)};
+        r->first = (int)sfp__rng_below(&rng, (uint32_t)(PICTURES - r->n));
+        sfp_prediction answer = {0};
+        double begin = sfp__now();
+        a->status = sfp__predictor_run(a->p, r->n, a->rgb + r->first, r->label, r->logp, MOST_CLASSES, &answer, &a->err);
+        a->seconds[a->count < RECORDS ? a->count : RECORDS - 1] = sfp__now() - begin;
+        r->t = answer.t;
+        r->classes = answer.classes;
+        a->count += a->count < RECORDS;
+        atomic_fetch_add(a->answers, 1);
+    }
+    return NULL;
+}
+
+/* The state after timestamp t, as the learner had it. */
+typedef struct copy {
+    values v;
+    int start, open, classes;
+    uint8_t seen[MOST_CLASSES];
+} copy;
+
+static copy take_copy(sfp_learner *l)
+{
+    copy c = {.v = take_values(l), .start = sfp__fp_start(l->fp), .open = sfp__fp_open(l->fp), .classes = sfp__learner_classes(l)};
+    assert_true(c.classes <= MOST_CLASSES);
+    for (int i = 0; i < c.classes; i++)
+        c.seen[i] = sfp__learner_seen(l, i);
+    return c;
+}
+
+/* Another learner, made to be what the first was after timestamp t. */
+static void put_copy(sfp_learner *l, const copy *c, uint64_t t)
+{
+    sfp_error err = {0};
+    int count;
+    must(sfp__learner_add_classes(l, c->classes, &err), &err);
+    sfp_param **p = sfp__fp_params(l->fp, &count);
+    for (size_t at = 0, i = 0; i < (size_t)count; i++) {
+        size_t n = (size_t)p[i]->rows * p[i]->width;
+        memcpy(p[i]->data, c->v.x + at, n * sizeof(float));
+        at += n;
+    }
+    must(sfp__fp_restore(l->fp, 0, c->start, c->open, &err), &err);
+    memcpy(l->seen, c->seen, (size_t)c->classes);
+    l->counts.timestamps = t;
+    must(sfp__learner_publish(l, &err), &err);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Four threads ask while the learner learns, grows and meets new classes. Each answer must be, to the last bit, the one of the
+ * state after the timestamp it names. */
+static void answers_come_from_one_consistent_snapshot(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    sfp_learner_options o = small_options(&m, 0, 0);
+    o.fp.span = 3;
+    o.adam.lr = 0.02f;
+    sfp_learner *l = make_learner(&m, &o), *again = make_learner(&m, &o);
+    batch b = make_batch(S, PICTURES, 0, 8, 999);
+    const uint8_t *rgb[PICTURES];
+    memcpy(rgb, pictures_of(&b), sizeof rgb);
+    atomic_bool stop = false;
+    atomic_int asked = 0;
+    asker askers[THREADS] = {0};
+    sfp_pool *pools[THREADS];
+    sfp_error err = {0};
+    copy copies[TIMESTAMPS + 1];
+    for (int i = 0; i < THREADS; i++) {
+        must(sfp__pool_create(1, &pools[i], &err), &err);
+        askers[i] = (asker){.p = make_predictor(l, pools[i], MOST_ASKED), .rgb = rgb, .stop = &stop, .answers = &asked, .seed = (uint64_t)i,
+                            .records = calloc(RECORDS, sizeof(record)), .seconds = calloc(RECORDS, sizeof(double))};
+        assert_non_null(askers[i].records);
+        assert_non_null(askers[i].seconds);
+    }
+    copies[0] = take_copy(l);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&askers[i].thread, NULL, ask, &askers[i]), 0);
+    for (uint64_t t = 0; t < TIMESTAMPS; t++) {
+        int highest = 2 + (int)t / 5;
+        (void)offer(l, 0, highest < 9 ? highest : 9, t);
+        copies[t + 1] = take_copy(l);
+        /* every other state stays until somebody has asked it, also on a busy machine; the others pass at full speed */
+        int before = atomic_load(&asked);
+        for (double begin = sfp__now(); t % 2 && atomic_load(&asked) < before + 2 * THREADS && sfp__now() < begin + 20;)
+            (void)sched_yield();
+    }
+    atomic_store(&stop, true);
+    int answers = 0, states = 0, used[TIMESTAMPS + 1] = {0};
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(askers[i].thread, NULL), 0);
+        must(askers[i].status, &askers[i].err);
+    }
+    sfp_predictor *p = make_predictor(again, pools[0], MOST_ASKED);
+    for (uint64_t t = 0; t <= TIMESTAMPS; t++) {
+        put_copy(again, &copies[t], t);
+        for (int i = 0; i < THREADS; i++)
+            for (int k = 0; k < askers[i].count; k++) {
+                const record *r = &askers[i].records[k];
+                record want = {0};
+                sfp_prediction answer = {0};
+                assert_true(k == 0 || r->t >= askers[i].records[k - 1].t); /* time does not run backwards */
+                if (r->t != t)
+                    continue;
+                assert_int_equal(r->classes, copies[t].classes);
+                must(sfp__predictor_run(p, r->n, rgb + r->first, want.label, want.logp, MOST_CLASSES, &answer, &err), &err);
+                if (memcmp(want.logp, r->logp, sizeof want.logp) != 0 || memcmp(want.label, r->label, sizeof want.label) != 0)
+                    fail_msg("thread %d, answer %d: not the one of t = %d", i, k, (int)t);
+                for (int q = 0; q < r->n; q++)
+                    assert_true(t == 0 ? r->label[q] == -1 : r->label[q] >= 0 && copies[t].seen[r->label[q]]);
+                answers++;
+                used[t]++;
+            }
+        states += used[t] > 0;
+    }
+    double all[THREADS * RECORDS];
+    int n = 0;
+    for (int i = 0; i < THREADS; i++)
+        for (int k = 0; k < askers[i].count; k++)
+            all[n++] = askers[i].seconds[k];
+    assert_int_equal(n, answers); /* every answer was looked at */
+    qsort(all, (size_t)n, sizeof *all, by_size);
+    if (n)
+        print_message("%d answers from %d of %d states; p50 %.3f ms, p99 %.3f ms\n", n, states, TIMESTAMPS + 1, 1e3 * all[n / 2],
+                      1e3 * all[n * 99 / 100]);
+    assert_true(states >= TIMESTAMPS / 2);
+    for (int t = 0; t <= TIMESTAMPS; t++)
+        free_values(&copies[t].v);
+    for (int i = 0; i < THREADS; i++) {
+        sfp__predictor_free(askers[i].p);
+        free(askers[i].records), free(askers[i].seconds);
+    }
+    sfp__predictor_free(p);
+    for (int i = 0; i < THREADS; i++)
+        sfp__pool_free(pools[i]);
+    free_batch(&b);
+    sfp__learner_free(l), sfp__learner_free(again);
+    free_model(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_equal_the_state_worked_out_by_hand),
+        cmocka_unit_test(before_anything_was_learned_there_is_no_answer),
+        cmocka_unit_test(only_classes_seen_are_answered),
+        cmocka_unit_test(queries_that_are_known_are_used),
+        cmocka_unit_test(the_mixed_head_answers_the_same_with_and_without_room),
+        cmocka_unit_test(a_prediction_allocates_nothing_after_the_first),
+        cmocka_unit_test(answers_come_from_one_consistent_snapshot),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,296 @@
+/* State files: what is saved is loaded, golden files load, what does not fit is told by name and changes nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "learner_world.h"
+#include "model/vit.h"
+
+#include "io/safetensors.h"
+#include "learner/learner_internal.h"
+
+#include <math.h>
+
+static sfp_learner_options free_options(void)
+{
+    sfp_learner_options o = small_options();
+    o.fp.tasks = 0;
+    o.fp.classes = 0;
+    return o;
+}
+
+static void assert_same_values(sfp_learner *a, sfp_learner *b)
+{
+    int n, m;
+    sfp_param **p = sfp__fp_params(a->fp, &n), **q = sfp__fp_params(b->fp, &m);
+    assert_int_equal(n, m);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(p[i]->rows, q[i]->rows);
+        assert_memory_equal(p[i]->data, q[i]->data, (size_t)p[i]->rows * p[i]->width * sizeof(float));
+    }
+    assert_int_equal(sfp__fp_task(a->fp), sfp__fp_task(b->fp));
+    assert_int_equal(sfp__fp_start(a->fp), sfp__fp_start(b->fp));
+    assert_int_equal(sfp__fp_open(a->fp), sfp__fp_open(b->fp));
+}
+
+static void what_is_saved_is_loaded(void **unused)
+{
+    (void)unused;
+    for (int known = 0; known < 2; known++) {
+        sfp_learner_options o = known ? small_options() : free_options();
+        sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+        feed(a, 0, known ? 10 : TIMES, known ? 4 : 0); /* free: more classes than there was room for */
+        feed(b, 0, 2, 0);
+        if (!known) {
+            MUST(sfp__learner_name_class(a, 5, "five \xff", err));    /* of a folder that is not UTF-8 */
+            MUST(sfp__learner_name_class(a, 30, "a later one", err)); /* not seen yet: it has a name, no row */
+            MUST(sfp__learner_name_class(a, 3, "x", err));
+            MUST(sfp__learner_name_class(a, 3, NULL, err));
+        }
+        MUST(sfp__learner_save_state(a, PATH("s"), err));
+        MUST(sfp__learner_load_state(b, PATH("s"), err));
+        assert_same_values(a, b);
+        int rows = sfp__learner_classes(a);
+        assert_int_equal(rows, known ? 6 : (TIMES - 1) / 3 + 3);
+        for (int i = 0; i < rows; i++)
+            assert_int_equal(sfp__learner_seen(a, i), sfp__learner_seen(b, i));
+        if (known) {
+            assert_string_equal(sfp__learner_class_name(b, 2), "a \"name\" \xc3\xa9");
+            assert_null(sfp__learner_class_name(b, 1));
+        } else {
+            assert_string_equal(sfp__learner_class_name(b, 5), "five \\xff");
+            assert_string_equal(sfp__learner_class_name(b, 30), "a later one");
+            assert_null(sfp__learner_class_name(b, 3));
+        }
+        int n;
+        sfp_param **p = sfp__fp_params(b->fp, &n);
+        for (int i = 0; i < n; i++) /* Adam begins anew */
+            for (int r = 0; r < p[i]->rows; r++)
+                assert_int_equal(p[i]->steps[r], 0);
+        MUST(sfp__learner_save_state(b, PATH("t"), err));
+        feed(b, known ? 10 : TIMES - 1, known ? 11 : TIMES, known ? 4 : 0);
+        sfp__learner_free(a);
+        sfp__learner_free(b);
+        remove_files();
+    }
+}
+
+static void a_golden_state_loads(void **unused)
+{
+    (void)unused;
+    const char *shared = getenv("STREAMFP_SHARED");
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/golden/two_tasks/state0.safetensors", shared ? shared : "../shared");
+    if (access(path, R_OK) != 0)
+        skip();
+    const sfp_vit_config config = {.img_size = SIDE,
+                                   .patch_size = 8,
+                                   .channels = 3,
+                                   .dim = 64,
+                                   .depth = 6,
+                                   .heads = 4,
+                                   .hidden = 256,
+                                   .ln_eps = 1e-6f,
+                                   .std = {1, 1, 1}};
+    sfp_vit *v = NULL;
+    sfp_learner *l = NULL;
+    sfp_safetensors *st = NULL;
+    MUST(sfp__vit_random(&config, 1, 0.1f, &v, err));
+    sfp_learner_options o = sfp__learner_options_defaults(v);
+    o.fp.pool = 12;
+    o.fp.length = 4;
+    o.fp.tasks = 3;
+    o.fp.classes = 6;
+    MUST(sfp__learner_create(v, threads, &o, &l, err));
+    MUST(sfp__learner_load_state(l, path, err));
+    assert_int_equal(sfp__fp_task(l->fp), 1);
+    assert_int_equal(sfp__fp_start(l->fp), 4);
+    assert_int_equal(sfp__fp_open(l->fp), 8);
+    MUST(sfp__safetensors_open(path, &st, err));
+    int n;
+    sfp_param **p = sfp__fp_params(l->fp, &n);
+    assert_int_equal(n, sfp__safetensors_count(st));
+    for (int i = 0; i < n; i++)
+        assert_memory_equal(p[i]->data, sfp__safetensors_find(st, p[i]->name)->data,
+                            (size_t)p[i]->rows * p[i]->width * sizeof(float));
+    for (int i = 0; i < 6; i++)
+        assert_false(sfp__learner_seen(l, i));
+    sfp__safetensors_close(st);
+    sfp__learner_free(l);
+    /* without attunement the gate's tensors have no place */
+    sfp_error why = {0};
+    o.fp.attune = false;
+    MUST(sfp__learner_create(v, threads, &o, &l, err));
+    assert_int_equal(sfp__learner_load_state(l, path, &why), SFP_ESHAPE);
+    assert_non_null(strstr(why.message, "tensor 'prompt.attune.gate."));
+    sfp__learner_free(l);
+    sfp__vit_free(v);
+}
+
+/* ------------------------------------------------------------------------ what does not fit */
+
+/* "s" with one tensor or one entry of the metadata changed; goes to "t". */
+static void save_changed(const char *name, const sfp_tensor *tensor, const char *key, const char *value)
+{
+    sfp_safetensors *st = NULL;
+    MUST(sfp__safetensors_open(PATH("s"), &st, err));
+    size_t n = sfp__safetensors_count(st), m = sfp__safetensors_meta_count(st), k = 0;
+    sfp_tensor *tensors = calloc(n, sizeof *tensors);
+    sfp_meta *meta = calloc(m, sizeof *meta);
+    for (size_t i = 0; i < n; i++) {
+        const sfp_tensor *t = sfp__safetensors_at(st, i);
+        tensors[i] = name && strcmp(t->name, name) == 0 ? *tensor : *t;
+    }
+    for (size_t i = 0; i < m; i++) {
+        sfp__safetensors_meta_at(st, i, &meta[k].key, &meta[k].value);
+        if (key && strcmp(meta[k].key, key) == 0)
+            meta[k].value = value;
+        k += meta[k].value != NULL;
+    }
+    MUST(sfp__safetensors_write(PATH("t"), tensors, n, meta, k, err));
+    free(tensors);
+    free(meta);
+    sfp__safetensors_close(st);
+}
+
+static void refused(sfp_learner *l, sfp_status status, const char *words)
+{
+    sfp_error err = {0};
+    bytes before = image_of(l);
+    sfp_status s = sfp__learner_load_state(l, PATH("t"), &err);
+    if (s != status || !strstr(err.message, words) || !strstr(err.message, "/t: "))
+        fail_msg("expected %d '%s', got %d '%s'", status, words, s, err.message);
+    bytes after = image_of(l);
+    assert_same_bytes(before, after, "a learner after a refused state");
+    sfp__free(before.p);
+    sfp__free(after.p);
+}
+
+static void what_does_not_fit_is_told_and_changes_nothing(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = small_options();
+    sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    feed(a, 0, 5, 4);
+    MUST(sfp__learner_save_state(a, PATH("s"), err));
+    float values[7 * 32] = {0};
+    sfp_tensor t = {
+        .name = "prompt.e_k_1", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {6, 32}, .count = 192, .bytes = 768, .data = values};
+    save_changed("prompt.e_k_1", &t, NULL, NULL);
+    refused(b, SFP_ESHAPE, "tensor 'prompt.e_k_1' is (6, 32), expected (7, 32)");
+    t = (sfp_tensor){
+        .name = "prompt.e_k_1", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {7, 32}, .count = 224, .bytes = 896, .data = values};
+    values[9] = NAN;
+    save_changed("prompt.e_k_1", &t, NULL, NULL);
+    refused(b, SFP_EFORMAT, "tensor 'prompt.e_k_1' has nan as element 9");
+    values[9] = -INFINITY;
+    save_changed("prompt.e_k_1", &t, NULL, NULL);
+    refused(b, SFP_EFORMAT, "tensor 'prompt.e_k_1' has -inf as element 9");
+    t.name = "prompt.e_k_9";
+    save_changed("prompt.e_k_1", &t, NULL, NULL);
+    refused(b, SFP_ENOTFOUND, "tensor 'prompt.e_k_1' is missing");
+    t = (sfp_tensor){
+        .name = "last.weight", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {7, 32}, .count = 224, .bytes = 896, .data = values};
+    save_changed("last.weight", &t, NULL, NULL);
+    refused(b, SFP_ESHAPE, "tensor 'last.weight' is (7, 32), expected (6, 32)");
+    const struct {
+        const char *key, *value, *words;
+        sfp_status status;
+    } list[] = {{"task", "3", "metadata 'task' is '3', expected a number from 0 to 2", SFP_EFORMAT},
+                {"task", "x", "metadata 'task' is 'x'", SFP_EFORMAT},
+                {"task", NULL, "metadata 'task' is missing", SFP_EFORMAT},
+                {"open", "8", "metadata 'open' is '8'", SFP_EFORMAT},
+                {"start", "-1", "metadata 'start' is '-1'", SFP_EFORMAT},
+                {"start", "0", "4 components learning, expected at most 2", SFP_EFORMAT},
+                {"seen", "[6]", "metadata 'seen'", SFP_EFORMAT},
+                {"seen", "{}", "metadata 'seen' is no JSON list", SFP_EFORMAT},
+                {"class_names", "[1]", "metadata 'class_names'", SFP_EFORMAT},
+                {"class_names", "[", "metadata 'class_names' is no JSON list", SFP_EFORMAT},
+                {"class_names", "[null,null,null,null,null,null,\"x\"]", "has 7 names, expected at most 6", SFP_EFORMAT},
+                {"version", "2", "is version 2 of streamfp-state, this program knows version 1", SFP_EUNSUPPORTED},
+                {"format", "other", "format is 'other', expected 'streamfp-state'", SFP_EFORMAT},
+                {"attune-residual", "on", "was made with attune-residual on, now it is off", SFP_EINVAL},
+                {"attune-topk", "2", "was made with attune-topk 2, now it is 3", SFP_EINVAL},
+                {"prefix", "raw", "was made with prefix raw, now it is projected", SFP_EINVAL},
+                {"query", "one", "was made with query one, now it is two", SFP_EINVAL},
+                {"tasks", "free", "was made with tasks free, now it is 3", SFP_EINVAL}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        save_changed(NULL, NULL, list[i].key, list[i].value);
+        refused(b, list[i].status, list[i].words);
+    }
+    sfp_error err = {0};
+    assert_int_equal(sfp__learner_load_state(b, PATH("none"), &err), SFP_ENOTFOUND);
+    sfp__learner_free(a);
+    sfp__learner_free(b);
+    remove_files();
+}
+
+static void a_free_stream_keeps_the_classes_it_has(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = free_options();
+    sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    feed(a, 0, 2, 0);
+    feed(b, 0, 8, 0);
+    MUST(sfp__learner_save_state(a, PATH("t"), err));
+    refused(b, SFP_ESHAPE, "tensor 'last.weight' is (3, 32), expected (5, 32)");
+    sfp__learner_free(a);
+    sfp__learner_free(b);
+    remove_files();
+}
+
+/* ------------------------------------------------------------------------ memory */
+
+static void save_and_load_survive_every_failing_allocation(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = free_options();
+    sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    feed(a, 0, TIMES, 0);
+    MUST(sfp__learner_name_class(a, 0, "nought", err));
+    int failures = 0;
+    for (long k = 0, done = 0; !done; k++) {
+        sfp__mem_fail_at(k);
+        sfp_status s = sfp__learner_save_state(a, PATH("s"), NULL);
+        sfp__mem_fail_at(-1);
+        done = s == SFP_OK;
+        assert_true(s == SFP_OK || s == SFP_ENOMEM);
+        assert_int_equal(count_files(), done ? 1 : 0);
+        failures += !done;
+    }
+    assert_true(failures > 30);
+    bytes empty = image_of(b), now;
+    for (long k = 0, done = 0; !done; k++) {
+        sfp__mem_fail_at(k);
+        sfp_status s = sfp__learner_load_state(b, PATH("s"), NULL);
+        sfp__mem_fail_at(-1);
+        done = s == SFP_OK;
+        if (!done) {
+            failures++;
+            assert_int_equal(s, SFP_ENOMEM);
+            now = image_of(b);
+            assert_same_bytes(empty, now, "a learner after a failed load");
+            sfp__free(now.p);
+        }
+    }
+    assert_true(failures > 40);
+    assert_same_values(a, b);
+    sfp__free(empty.p);
+    sfp__learner_free(a);
+    sfp__learner_free(b);
+    remove_files();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_saved_is_loaded),
+        cmocka_unit_test(a_golden_state_loads),
+        cmocka_unit_test(what_does_not_fit_is_told_and_changes_nothing),
+        cmocka_unit_test(a_free_stream_keeps_the_classes_it_has),
+        cmocka_unit_test(save_and_load_survive_every_failing_allocation),
+    };
+    return cmocka_run_group_tests(tests, make_world, free_world);
+}
