@@ -106,7 +106,7 @@ static sfp_status read_names(predictor *p, sfp_error *err)
     int classes = sfp__vit_config(p->vit)->classes;
     if (!path)
         return SFP_OK;
-    sfp_status s = sfp__names_read(path, &p->names, &p->name_count, err);
+    sfp_status s = sfp__class_names_read(path, &p->names, &p->name_count, err);
     if (s == SFP_OK && p->name_count != (size_t)classes)
         s = sfp__fail(err, SFP_EFORMAT, "%s: %zu names, expected %d, as many as the backbone has classes", path, p->name_count, classes);
     return s;

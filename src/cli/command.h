@@ -36,6 +36,8 @@ extern const sfp_command sfp__cmd_demo;
 extern const sfp_command sfp__cmd_help;
 extern const sfp_command sfp__cmd_inspect;
 extern const sfp_command sfp__cmd_predict;
+extern const sfp_command sfp__cmd_run;
+extern const sfp_command sfp__cmd_runs;
 extern const sfp_command sfp__cmd_verify;
 
 /* All commands in the order of --help; ends with NULL. */

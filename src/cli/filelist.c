@@ -240,7 +240,7 @@ done:
 
 /* ------------------------------------------------------------------- names */
 
-sfp_status sfp__names_read(const char *path, char ***names, size_t *count, sfp_error *err)
+sfp_status sfp__class_names_read(const char *path, char ***names, size_t *count, sfp_error *err)
 {
     char **list = NULL, *line = NULL;
     size_t n = 0, room = 0;

@@ -32,7 +32,7 @@ sfp_status sfp__filelist_add_path(sfp_filelist *l, const char *path, sfp_error *
 sfp_status sfp__filelist_add_csv(sfp_filelist *l, const char *path, sfp_error *err);
 
 /* Class names, one a line. *names has *count strings; free with sfp__names_free. */
-sfp_status sfp__names_read(const char *path, char ***names, size_t *count, sfp_error *err);
+sfp_status sfp__class_names_read(const char *path, char ***names, size_t *count, sfp_error *err);
 void sfp__names_free(char **names, size_t count);
 
 #endif

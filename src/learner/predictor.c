@@ -88,6 +88,8 @@ sfp_status sfp__predictor_create(sfp_learner *l, sfp_pool *threads, int max_batc
     const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = o->length / 2, .queries = !o->query_one};
     if (!s)
         s = sfp__vit_plan_create(l->vit, threads, &plan, &p->plan, err);
+    if (!s)
+        s = sfp__vit_plan_prepare(p->plan, max_batch, err);
     if (s) {
         sfp__predictor_free(p);
         return s;

@@ -69,7 +69,11 @@ sfp_status sfp__trainer_create(sfp_vit *vit, sfp_pool *threads, const sfp_traine
     if (!s)
         s = sfp__vit_plan_create(vit, threads, &train, &t->backward, err);
     if (!s)
+        s = sfp__vit_plan_prepare(t->backward, opt->max_batch, err);
+    if (!s)
         s = sfp__vit_plan_create(vit, threads, &plain, &t->forward, err);
+    if (!s)
+        s = sfp__vit_plan_prepare(t->forward, opt->max_batch, err);
     if (s)
         sfp__trainer_free(t);
     else

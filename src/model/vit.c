@@ -374,6 +374,22 @@ static int block_count(const sfp_safetensors *f)
     return count;
 }
 
+/* Tensors that change what a ViT computes: a model that has them would load and be wrong. */
+static sfp_status refuse_unknown_parts(const sfp_safetensors *f, sfp_error *err)
+{
+    static const struct {
+        const char *part, *what;
+    } parts[] = {{"dist_token", "a distilled DeiT with two class tokens"}, {"reg_token", "register tokens"}, {".ls1.", "layer scale"},
+                 {".ls2.", "layer scale"},  {".q_norm.", "normalised queries"}, {".k_norm.", "normalised keys"},
+                 {"norm_pre.", "a norm before the blocks"}, {"fc_norm.", "pooled features"}};
+    for (size_t i = 0; i < sfp__safetensors_count(f); i++)
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+            if (strstr(sfp__safetensors_at(f, i)->name, parts[k].part))
+                return sfp__fail(err, SFP_EUNSUPPORTED, "%s: has '%s' (%s), expected a plain ViT", sfp__safetensors_path(f),
+                                 sfp__safetensors_at(f, i)->name, parts[k].what);
+    return SFP_OK;
+}
+
 /* Sizes from the tensors' shapes, the rest from the config beside the file. */
 static sfp_status read_sizes(const sfp_safetensors *f, const sfp_model_config *beside, sfp_vit_config *c, sfp_error *err)
 {
@@ -388,8 +404,8 @@ static sfp_status read_sizes(const sfp_safetensors *f, const sfp_model_config *b
         s = need_rank(f, "blocks.0.mlp.fc1.weight", 2, &fc1, err);
     if (s)
         return s;
-    if (sfp__safetensors_find(f, "dist_token"))
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: has 'dist_token' (a distilled DeiT with two class tokens), expected a plain ViT", path);
+    if ((s = refuse_unknown_parts(f, err)))
+        return s;
     *c = (sfp_vit_config){.channels = (int)patch->shape[1], .dim = (int)cls->shape[2], .hidden = (int)fc1->shape[0]};
     c->patch_size = (int)patch->shape[2];
     c->depth = block_count(f);

@@ -216,6 +216,21 @@ static sfp_status need_ops(sfp_vit_plan *p, int n, sfp_error *err)
     return SFP_OK;
 }
 
+/* Samples a micro-batch of a batch of b. */
+static int unit_of(const sfp_vit_plan *p, int b)
+{
+    int unit = (b + UNIT_PARTS - 1) / UNIT_PARTS;
+    return unit > p->unit ? p->unit : unit;
+}
+
+sfp_status sfp__vit_plan_prepare(sfp_vit_plan *p, int max_batch, sfp_error *err)
+{
+    sfp_status s = SFP_OK;
+    for (int n = 1; !s && n <= unit_of(p, max_batch); n++)
+        s = need_ops(p, n, err);
+    return s;
+}
+
 /* --------------------------------------------------------------------- run */
 
 static sfp_status check_pass(const sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *err)
@@ -310,8 +325,7 @@ sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *er
     if (s || pass->b == 0)
         return s;
     run_ctx r = {.plan = p, .pass = pass};
-    r.unit = (pass->b + UNIT_PARTS - 1) / UNIT_PARTS;
-    r.unit = r.unit > p->unit ? p->unit : r.unit;
+    r.unit = unit_of(p, pass->b);
     int queries = queries_of(pass), rest = pass->b - queries;
     r.first_units = parts(queries, r.unit);
     r.units = r.first_units + parts(rest, r.unit);

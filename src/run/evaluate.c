@@ -75,7 +75,7 @@ static const uint8_t *picture(sfp_evaluator *e, int64_t k, int64_t i, int place)
         return NULL;
     if (e->state[k] == 1 && e->all)
         return rgb;
-    if (sfp__picture_read(e->test, i, e->size, e->resize, rgb, NULL, &err)) {
+    if (sfp__picture_read_fit(e->test, i, e->size, e->resize, rgb, NULL, &err)) {
         e->state[k] = 2;
         e->skipped++;
         return NULL;

@@ -71,9 +71,9 @@ static void put_line(sfp_text *t, const sfp_timestamp *ts, int replay, const uin
     const struct {
         const char *key;
         double x;
-    } seconds[] = {{"query", ts->seconds.query},       {"select", ts->seconds.select},   {"attune", ts->seconds.attune},
-                   {"forward", ts->seconds.forward},   {"backward", ts->seconds.backward}, {"update", ts->seconds.update},
-                   {"buffer", ts->seconds.buffer},     {"head", ts->seconds.head},       {"total", ts->seconds.total}};
+    } seconds[] = {{"query", ts->seconds.query},     {"select", ts->seconds.select},     {"attune", ts->seconds.attune},
+                   {"forward", ts->seconds.forward}, {"backward", ts->seconds.backward}, {"update", ts->seconds.update},
+                   {"buffer", ts->seconds.buffer},   {"head", ts->seconds.head},         {"total", ts->seconds.total}};
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
         /* a microsecond is more than a clock can tell here */
         sfp__text_printf(t, "%s\"%s\":%.6f", i ? "," : ",\"seconds\":{", seconds[i].key, seconds[i].x);

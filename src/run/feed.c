@@ -110,7 +110,7 @@ static void fill(sfp_feed *f, slot *s, int64_t k)
         *kept = (sfp_picture){0};
         sfp_status status = f->source->record(f->source, index, &record, &err);
         if (!status)
-            status = sfp__picture_read(f->source, index, f->opt.size, f->opt.resize, rgb, f->opt.keep_encoded ? kept : NULL, &err);
+            status = sfp__picture_read_fit(f->source, index, f->opt.size, f->opt.resize, rgb, f->opt.keep_encoded ? kept : NULL, &err);
         if (status) {
             note_skip(f, &err);
             continue;

@@ -56,7 +56,7 @@ sfp_status sfp__picture_fit(const sfp_picture *p, const char *name, int size, sf
     return s;
 }
 
-sfp_status sfp__picture_read(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_picture *kept, sfp_error *err)
+sfp_status sfp__picture_read_fit(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_picture *kept, sfp_error *err)
 {
     sfp_picture p = {0};
     char name[512];

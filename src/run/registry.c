@@ -43,9 +43,9 @@ static const char put_sql[] =
     " ON CONFLICT(dir, started) DO UPDATE SET method = ?3, data = ?4, seed = ?5, average_accuracy = ?6, forgetting = ?7,"
     " prequential_accuracy = ?8, samples_per_second = ?9, seconds = ?10, finished = ?11, json = ?12";
 
-static const char list_sql[] =
-    "SELECT id, dir, started, method, data, seed, average_accuracy, forgetting, prequential_accuracy, samples_per_second, seconds,"
-    " finished FROM runs ORDER BY started DESC, id DESC LIMIT ?1";
+static const char list_sql[] = "SELECT id, dir, started, method, data, seed, average_accuracy, forgetting, prequential_accuracy, "
+                               "samples_per_second, seconds,"
+                               " finished FROM runs ORDER BY started DESC, id DESC LIMIT ?1";
 
 /* ---------------------------------------------------------------------- open */
 
@@ -56,8 +56,8 @@ static sfp_status fail_db(const sfp_registry *r, const char *what, sfp_error *er
     switch (code & 0xff) {
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
-        return sfp__fail(err, SFP_EFORMAT, "%s: is not a registry of runs, or is damaged (%s); move it away to begin a new one", r->path,
-                         why);
+        return sfp__fail(err, SFP_EFORMAT, "%s: is not a registry of runs, or is damaged (%s); move it away to begin a new one",
+                         r->path, why);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return sfp__fail(err, SFP_EIO, "%s: %s: another process holds it", r->path, what);
@@ -79,7 +79,8 @@ static sfp_status find_path(char **out, sfp_error *err)
         rest = "";
     }
     if (!base || !*base)
-        return sfp__fail(err, SFP_EINVAL, "no place for the registry of runs: none of STREAMFP_REGISTRY, XDG_DATA_HOME and HOME is set");
+        return sfp__fail(err, SFP_EINVAL,
+                         "no place for the registry of runs: none of STREAMFP_REGISTRY, XDG_DATA_HOME and HOME is set");
     size_t room = strlen(base) + strlen(rest) + 1;
     char *path = sfp__malloc(room);
     if (!path)
@@ -137,8 +138,8 @@ static sfp_status make_tables(const sfp_registry *r, sfp_error *err)
     if (s == SFP_OK && version == 0)
         s = query_int(r, "SELECT count(*) FROM sqlite_master", &others, err);
     if (s == SFP_OK && (version > SCHEMA || version < 0))
-        s = sfp__fail(err, SFP_EUNSUPPORTED, "%s: has layout %d, this program knows %d: it was written by a newer one", r->path, version,
-                      SCHEMA);
+        s = sfp__fail(err, SFP_EUNSUPPORTED, "%s: has layout %d, this program knows %d: it was written by a newer one", r->path,
+                      version, SCHEMA);
     if (s == SFP_OK && others > 0)
         s = sfp__fail(err, SFP_EFORMAT, "%s: is a database of something else, expected a registry of runs", r->path);
     if (s == SFP_OK && version == 0) {
@@ -287,7 +288,8 @@ static double column_real(sqlite3_stmt *st, int at)
     return sqlite3_column_type(st, at) == SQLITE_NULL ? NAN : sqlite3_column_double(st, at);
 }
 
-sfp_status sfp__registry_list(sfp_registry *r, int limit, bool (*fn)(void *ctx, const sfp_registry_row *row), void *ctx, sfp_error *err)
+sfp_status sfp__registry_list(sfp_registry *r, int limit, bool (*fn)(void *ctx, const sfp_registry_row *row), void *ctx,
+                              sfp_error *err)
 {
     sqlite3_stmt *st = NULL;
     if (sqlite3_prepare_v2(r->db, list_sql, -1, &st, NULL) != SQLITE_OK)

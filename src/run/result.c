@@ -130,7 +130,8 @@ const char *sfp__result_value(const sfp_result *r, const char *key)
 
 void sfp__result_method(const sfp_result *r, char *buf, size_t size)
 {
-    const char *method = sfp__result_value(r, "method"), *select = sfp__result_value(r, "select"), *buffer = sfp__result_value(r, "buffer");
+    const char *method = sfp__result_value(r, "method"), *select = sfp__result_value(r, "select"),
+               *buffer = sfp__result_value(r, "buffer");
     if (method && *method && strcmp(method, "none") != 0)
         (void)snprintf(buf, size, "%s", method);
     else if (select && buffer && strcmp(select, buffer) != 0)
@@ -323,9 +324,10 @@ static void accuracy(json *j, const sfp_result *r)
 static void samples_and_time(json *j, const sfp_result *r)
 {
     member(j, "samples");
-    sfp__text_printf(&j->text, "{\"offered\":%" PRIu64 ",\"scored\":%" PRIu64 ",\"trained\":%" PRIu64, r->offered, r->scored, r->trained);
-    sfp__text_printf(&j->text, ",\"replayed\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"skipped\":%" PRIu64 "}", r->replayed, r->dropped,
-                     r->skipped);
+    sfp__text_printf(&j->text, "{\"offered\":%" PRIu64 ",\"scored\":%" PRIu64 ",\"trained\":%" PRIu64, r->offered, r->scored,
+                     r->trained);
+    sfp__text_printf(&j->text, ",\"replayed\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"skipped\":%" PRIu64 "}", r->replayed,
+                     r->dropped, r->skipped);
     real_member(j, "lambda", r->lambda);
     real_member(j, "cs", r->cs);
     real_object(j, "lag", 3, (const char *[]){"mean", "max", "last"}, (const double[]){r->lag_mean, r->lag_max, r->lag_last});

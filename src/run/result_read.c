@@ -80,7 +80,8 @@ static sfp_status get_text(const reader *in, const json_t *from, const char *key
     const json_t *v = NULL;
     sfp_status s = get(in, from, key, JSON_STRING, &v);
     if (s == SFP_OK && json_string_length(v) >= room)
-        return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' has %zu bytes, expected less than %zu", in->label, key, json_string_length(v), room);
+        return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' has %zu bytes, expected less than %zu", in->label, key,
+                         json_string_length(v), room);
     if (s == SFP_OK)
         memcpy(out, json_string_value(v), json_string_length(v) + 1);
     return s;
@@ -389,7 +390,8 @@ sfp_status sfp__result_parse(const char *label, const char *text, size_t size, s
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
     if (!root) {
         char message[SFP_NAME_MAX];
-        return sfp__fail(err, SFP_EFORMAT, "%s:%d: not JSON: %s", label, why.line, sfp__printable(why.text, message, sizeof message));
+        return sfp__fail(err, SFP_EFORMAT, "%s:%d: not JSON: %s", label, why.line,
+                         sfp__printable(why.text, message, sizeof message));
     }
     sfp_status s = read_root(&in, root, &r);
     json_decref(root);

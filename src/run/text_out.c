@@ -52,7 +52,11 @@ void sfp__put_float(sfp_text *t, float x)
 static int next_char(const char *s, uint32_t *code)
 {
     unsigned char first = (unsigned char)s[0];
-    int more = first < 0x80 ? 0 : first >= 0xc2 && first < 0xe0 ? 1 : first >= 0xe0 && first < 0xf0 ? 2 : first >= 0xf0 && first < 0xf5 ? 3 : -1;
+    int more = first < 0x80                    ? 0
+               : first >= 0xc2 && first < 0xe0 ? 1
+               : first >= 0xe0 && first < 0xf0 ? 2
+               : first >= 0xf0 && first < 0xf5 ? 3
+                                               : -1;
     if (more >= 0) {
         uint32_t c = more == 0 ? first : first & (0x3fu >> more);
         int i = 1;
@@ -105,7 +109,12 @@ void sfp__put_html_cut(sfp_text *t, const char *s, int most)
             sfp__text_put(t, "\xe2\x80\xa6");
             return;
         }
-        const char *name = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : c == '\'' ? "&#39;" : NULL;
+        const char *name = c == '&'    ? "&amp;"
+                           : c == '<'  ? "&lt;"
+                           : c == '>'  ? "&gt;"
+                           : c == '"'  ? "&quot;"
+                           : c == '\'' ? "&#39;"
+                                       : NULL;
         if (name)
             sfp__text_put(t, name);
         else if (is_unsafe(c))

@@ -417,7 +417,7 @@ static size_t put_utf8(uint32_t c, char *out)
     int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
     for (int i = more; i > 0; i--, c >>= 6)
         out[i] = (char)(0x80 | (c & 0x3f));
-    out[0] = (char)((0xf00 >> more & 0xff) | c);
+    out[0] = (char)((0xf00 >> (more + 1) & 0xff) | c);
     return (size_t)more + 1;
 }
 

@@ -1,8 +1,6 @@
 /* The table of sources, and how one is named on the command line. */
 #include "stream/source_internal.h"
 
-#include "base/mem.h"
-
 #include <string.h>
 
 const sfp_source_kind *const sfp__source_kinds[] = {
@@ -46,10 +44,4 @@ void sfp__source_close(sfp_source *s)
 {
     if (s)
         s->close(s);
-}
-
-void sfp__picture_done(sfp_picture *p)
-{
-    sfp__free(p->bytes);
-    *p = (sfp_picture){0};
 }

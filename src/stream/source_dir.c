@@ -26,13 +26,12 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-extern const sfp_source_kind sfp__source_dir;
 
 enum { SEEN_MAX = 1 << 20, POLL_MS = 50, PENDING_MAX = 1 << 24 };
 
@@ -226,7 +225,7 @@ static sfp_status scan(dir_source *s, const watch *w, sfp_error *err)
     return status;
 }
 
-static const watch *find_watch(const dir_source *s, int id)
+static watch *find_watch(const dir_source *s, int id)
 {
     for (int i = 0; i < s->watch_count; i++)
         if (s->watches[i].id == id)
@@ -272,20 +271,27 @@ static sfp_status watch_folder(dir_source *s, const char *name, sfp_error *err)
                                                    : SFP_EIO,
                                  "%s: cannot watch the folder", path);
     sfp__free(path);
-    if (id < 0 || find_watch(s, id)) /* the second: it came both by looking and by an event */
+    if (id < 0)
         return status;
-    watch w = {.id = id, .label = -1, .name = sfp__strdup(name)};
-    if (!w.name)
+    watch *w = find_watch(s, id);
+    if (w && strcmp(w->name, name) == 0) /* it came both by looking and by an event */
+        return SFP_OK;
+    char *copy = sfp__strdup(name);
+    if (!copy)
         return sfp__fail_nomem(err, strlen(name) + 1);
+    if (w) /* the same folder under a new name */
+        sfp__free(w->name);
+    else
+        w = &s->watches[s->watch_count++];
+    *w = (watch){.id = id, .label = -1, .name = copy};
     for (int i = 0; *name && i < s->base.classes; i++)
         if (strcmp(s->base.class_names[i], name) == 0)
-            w.label = i;
-    s->watches[s->watch_count++] = w;
-    return scan(s, &w, err);
+            w->label = i;
+    return scan(s, w, err);
 }
 
-/* Looks at everything again. */
-static sfp_status rescan(dir_source *s, sfp_error *err)
+/* Watches every folder below PATH that is not watched yet; also finds .end. */
+static sfp_status watch_all(dir_source *s, sfp_error *err)
 {
     char **names = NULL;
     size_t n = 0;
@@ -300,6 +306,13 @@ static sfp_status rescan(dir_source *s, sfp_error *err)
         sfp__free(path);
     }
     free_list(names, n);
+    return status;
+}
+
+/* Looks at everything again: events were lost. */
+static sfp_status rescan(dir_source *s, sfp_error *err)
+{
+    sfp_status status = watch_all(s, err);
     for (int i = 0; i < s->watch_count && status == SFP_OK; i++)
         status = scan(s, &s->watches[i], err);
     return status;
@@ -386,6 +399,13 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
     }
 }
 
+static const char *name_of(const sfp_source *s, int64_t i, char *buf, size_t size)
+{
+    char path[SFP_NAME_MAX];
+    (void)snprintf(buf, size, "%s[%lld]", sfp__printable(s->path, path, sizeof path), (long long)i);
+    return buf;
+}
+
 /* -------------------------------------------------------------- opening, closing */
 
 static void close_dir(sfp_source *base)
@@ -463,7 +483,7 @@ static sfp_status open_dir(const char *path, const sfp_source_options *opt, sfp_
     if (status == SFP_OK)
         status = watch_folder(s, "", err);
     if (status == SFP_OK)
-        status = rescan(s, err);
+        status = watch_all(s, err);
     if (status != SFP_OK) {
         close_dir(&s->base);
         return status;
@@ -471,6 +491,7 @@ static sfp_status open_dir(const char *path, const sfp_source_options *opt, sfp_
     if (s->last)
         qsort(s->queue, s->last, sizeof *s->queue, compare_pending);
     s->base.keeps_order = true;
+    s->base.name = name_of;
     s->base.next = next;
     s->base.close = close_dir;
     *out = &s->base;

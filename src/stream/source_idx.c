@@ -240,6 +240,8 @@ static sfp_status find_files(const char *path, bool test, char **images, char **
         sfp_status status = find_in_folder(path, part, "images", 3, images, err);
         return status == SFP_OK ? find_in_folder(path, part, "labels", 1, labels, err) : status;
     }
+    if (access(path, F_OK) != 0)
+        return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
     sfp_status status = test ? replaced(path, "train-", "t10k-", images, err) : SFP_OK;
     if (status == SFP_OK && !*images && !(*images = sfp__strdup(path)))
         status = sfp__fail_nomem(err, strlen(path) + 1);
@@ -310,7 +312,7 @@ static sfp_status name_classes(idx_source *s, const char *images, const char *la
                                names.count);
     }
     for (int d = 0; d < 256 && status == SFP_OK; d++) {
-        char digit[8];
+        char digit[12];
         (void)snprintf(digit, sizeof digit, "%d", d);
         s->label[d] = known && d < names.count ? d : -1;
         if (!known && seen[d])

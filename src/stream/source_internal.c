@@ -462,3 +462,9 @@ sfp_status sfp__picture_read(const char *path, sfp_picture *out, sfp_error *err)
         *out = p;
     return status;
 }
+
+void sfp__picture_done(sfp_picture *p)
+{
+    sfp__free(p->bytes);
+    *p = (sfp_picture){0};
+}

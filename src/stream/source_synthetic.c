@@ -24,7 +24,6 @@ enum { SIDE = 64, DEFAULT_COUNT = 2000, TEST_MIN = 100, ENDLESS_SPAN = 8000 };
 
 #define TEST_SEED UINT64_C(0x9e3779b97f4a7c15) /* any number: another key is another sequence */
 
-extern const sfp_source_kind sfp__source_synthetic;
 static sfp_status open_synthetic(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
 
 static const sfp_source_kind endless = {

@@ -4,9 +4,11 @@
 Needs Pillow for the pictures. Files named found-* come from fuzzing and are
 kept as they are.
 """
+import gzip
 import io
 import json
 import struct
+import tarfile
 import zlib
 from pathlib import Path
 
@@ -124,5 +126,68 @@ def make_image():
     put("image", "animated.webp", saved(rgb, format="WEBP", save_all=True, append_images=[rgb.rotate(90)], duration=10))
 
 
-for make in (make_safetensors, make_npy, make_config, make_image):
+def idx(sizes, data):
+    return bytes([0, 0, 8, len(sizes)]) + b"".join(struct.pack(">I", n) for n in sizes) + data
+
+
+def make_idx():
+    put("idx", "images", idx((2, 3, 4), bytes(range(24))))
+    put("idx", "labels", idx((5,), b"\0\1\2\3\4"))
+    put("idx", "images.gz", gzip.compress(idx((2, 3, 4), bytes(range(24))), mtime=0))
+    put("idx", "labels.gz", gzip.compress(idx((5,), bytes(5)), mtime=0))
+    put("idx", "cut.gz", gzip.compress(idx((2, 3, 4), bytes(range(24))), mtime=0)[:-9])
+    put("idx", "short", idx((2, 3, 4), bytes(23)))
+    put("idx", "long", idx((5,), bytes(6)))
+    put("idx", "many", idx((2**32 - 1, 1, 1), bytes(9)))
+    put("idx", "overflow", idx((2**26, 2**14, 2**14), bytes(9)))
+    put("idx", "none", idx((0,), b""))
+    put("idx", "floats", b"\0\0\x0d\1\0\0\0\1\0\0\0\0")
+
+
+def tar(files, form=tarfile.USTAR_FORMAT, end=True):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as t:
+        for name, data in files:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            t.addfile(entry, io.BytesIO(data))
+    body = out.getvalue()
+    last = sum(512 + (len(data) + 511) // 512 * 512 for _, data in files)
+    return body[:last + 1024] if end else body[:last]
+
+
+def make_tar():
+    files = [("0.jpg", b"picture"), ("0.cls", b"3"), ("a/1.png", b"p" * 600), ("a/1.txt", b"name\n"), ("2.json", b'{"label": 4}'), ("2.webp", b"w")]
+    put("tar", "samples", tar(files))
+    put("tar", "gnu-long-name", tar([("n" * 200 + ".jpg", b"x")], tarfile.GNU_FORMAT) + bytes(2048))
+    put("tar", "pax-name", tar([("\u00e9" * 90 + ".jpg", b"x")], tarfile.PAX_FORMAT) + bytes(2048))
+    put("tar", "packed", gzip.compress(tar(files), mtime=0))
+    put("tar", "no-end", tar(files, end=False))
+    put("tar", "cut", tar(files)[:1300])
+    put("tar", "empty-picture", tar([("0.jpg", b""), ("0.cls", b"1")]))
+    put("tar", "bad-json", tar([("0.jpg", b"x"), ("0.json", b"{")]))
+    put("tar", "two-lines", tar([("0.jpg", b"x"), ("0.txt", b"a\nb")]))
+    huge = bytearray(tar([("0.jpg", b"x")]))
+    huge[124:136] = b"77777777777\0"
+    huge[148:156] = b"        "
+    huge[148:156] = b"%06o\0 " % sum(huge[:512])
+    put("tar", "huge", bytes(huge))
+
+
+def make_csv():
+    put("csv", "plain", b"a.jpg,cat\nb.jpg,dog\n")
+    put("csv", "four", b"a.jpg,cat,0,2004\nb.jpg,,1,2.5e3\r\n\nc.jpg,7,,\n")
+    put("csv", "header", b"time,label,path,domain,x\n1,cat,a.jpg,photo,\n")
+    put("csv", "quotes", b'"a,b.jpg","say ""hi"""\n"two\nlines.jpg", "x" \n')
+    put("csv", "open-quote", b'a.jpg,cat\n"b.jpg,dog\n')
+    put("csv", "inner-quote", b'a"b.jpg,cat\n')
+    put("csv", "mark", b"\xef\xbb\xbfpath,label\na.jpg,1\n")
+    put("csv", "fields", b"a.jpg,cat\nb.jpg\n")
+    put("csv", "bytes", b"a.jpg,\xff\n")
+    put("csv", "lines.jsonl", b'{"path": "a.jpg", "label": "cat", "task": 1, "time": 2.5}\n\n{"path": "b.jpg", "label": 3, "domain": "d"}')
+    put("csv", "broken.jsonl", b'{"path": "a.jpg"}\n{"path"\n')
+    put("csv", "types.jsonl", b'{"path": ["a"], "label": {}}\n')
+
+
+for make in (make_safetensors, make_npy, make_config, make_image, make_idx, make_tar, make_csv):
     make()

@@ -63,7 +63,8 @@ static sfp_status perturb_floats(const char *dir, sfp_tensor *t, void *data, sfp
 {
     float *value = sfp__malloc(t->count * sizeof *value);
     double length = 0;
-    sfp_status s = value ? sfp__tensor_to_f32("expect.safetensors", t, value, err) : sfp__fail_nomem(err, t->count * sizeof *value);
+    sfp_status s =
+        value ? sfp__tensor_to_f32("expect.safetensors", t, value, err) : sfp__fail_nomem(err, t->count * sizeof *value);
     if (!s)
         s = reference_length(dir, t, value, &length, err);
     if (!s && !(length > 0))

@@ -354,6 +354,7 @@ static void other_settings_are_told_by_name(void **unused)
         WITH("sigma 0.5, now it is 0.25", x.coreset.sigma = 0.25),
         WITH("coreset exact, now it is paper", x.coreset.mode = SFP_CORESET_PAPER),
         WITH("select streamfp, now it is random", x.select = "random"),
+        WITH("coreset-most 0, now it is 2", x.coreset_most = 2),
         WITH("buffer streamfp, now it is er", x.buffer.method = "er"),
         WITH("buffer streamfp, now it is none", x.buffer.method = "none"),
         WITH("buffer-size 10, now it is 9", x.buffer.slots = 9),

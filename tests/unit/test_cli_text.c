@@ -207,7 +207,7 @@ static void names_are_lines(void **state)
     char **names = NULL;
     size_t count = 0;
     put("list.csv", "tench\r\ngreat white shark\n\nlast", 30);
-    assert_int_equal(sfp__names_read(in_folder("list.csv"), &names, &count, &err), SFP_OK);
+    assert_int_equal(sfp__class_names_read(in_folder("list.csv"), &names, &count, &err), SFP_OK);
     assert_int_equal(count, 4);
     assert_string_equal(names[0], "tench");
     assert_string_equal(names[2], "");
@@ -227,7 +227,7 @@ static void every_failed_allocation_of_a_list_is_told(void **state)
         sfp__mem_fail_at(k);
         sfp_status s = sfp__filelist_add_csv(&l, path, &err);
         if (s == SFP_OK)
-            s = sfp__names_read(path, &names, &count, &err);
+            s = sfp__class_names_read(path, &names, &count, &err);
         sfp__mem_fail_at(-1);
         sfp__filelist_done(&l);
         sfp__names_free(names, count);

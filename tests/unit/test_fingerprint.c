@@ -23,8 +23,15 @@ typedef struct fixture {
 
 static sfp_vit *small_vit(int S, int D, int depth)
 {
-    const sfp_vit_config c = {.img_size = S, .patch_size = 8, .channels = 3, .dim = D, .depth = depth, .heads = 2, .hidden = D,
-                              .ln_eps = 1e-6f, .std = {1, 1, 1}};
+    const sfp_vit_config c = {.img_size = S,
+                              .patch_size = 8,
+                              .channels = 3,
+                              .dim = D,
+                              .depth = depth,
+                              .heads = 2,
+                              .hidden = D,
+                              .ln_eps = 1e-6f,
+                              .std = {1, 1, 1}};
     sfp_error err = {0};
     sfp_vit *vit = NULL;
     if (sfp__vit_random(&c, 5, 0.2f, &vit, &err))
@@ -240,7 +247,8 @@ static void a_remainder_stays_unused_and_zero(void **unused)
         assert_int_equal(sfp__fp_start(f.fp), 3 * task);
         assert_int_equal(sfp__fp_open(f.fp), 3 * task + 3);
         for (int i = 0; i < count; i++)
-            for (size_t k = (size_t)(3 * task + 3) * all[i]->width; is_pool(all[i]) && k < (size_t)all[i]->rows * all[i]->width; k++)
+            for (size_t k = (size_t)(3 * task + 3) * all[i]->width; is_pool(all[i]) && k < (size_t)all[i]->rows * all[i]->width;
+                 k++)
                 assert_true(all[i]->data[k] == 0);
         shake_learning_rows(&f);
         if (task < 2)
@@ -295,12 +303,12 @@ static void sizes_that_cannot_be_are_refused(void **unused)
     sfp_fp *fp = NULL;
     sfp_error err = {0};
     set_up(&f, 32, &good);
-#define REFUSED(field, value, text)                                            \
-    bad = good;                                                                \
-    bad.field = value;                                                         \
+#define REFUSED(field, value, text)                                                  \
+    bad = good;                                                                      \
+    bad.field = value;                                                               \
     assert_int_equal(sfp__fp_create(f.vit, f.pool, &bad, B, &fp, &err), SFP_EINVAL); \
-    assert_null(fp);                                                           \
-    if (!strstr(err.message, text))                                            \
+    assert_null(fp);                                                                 \
+    if (!strstr(err.message, text))                                                  \
         fail_msg("%s", err.message);
     REFUSED(tasks, 7, "7 tasks with a pool of 6 components")
     REFUSED(tasks, -1, "tasks")
@@ -502,7 +510,8 @@ static void prefixes_equal_the_formula(void **unused)
             sfp_error err = {0};
             assert_int_equal(sfp__fp_prepare(f.fp, &err), SFP_OK);
             int D = 40, comp = 4 * D, ld = 12;
-            float *q = normals(&f.rng, B * 40, 1.5), *alpha = filled((size_t)(B * ld), NAN), *norm = filled((size_t)(B * ld), NAN);
+            float *q = normals(&f.rng, B * 40, 1.5), *alpha = filled((size_t)(B * ld), NAN),
+                  *norm = filled((size_t)(B * ld), NAN);
             float *work = floats((size_t)(B * D)), *e = filled((size_t)(B * comp), NAN);
             double *dq = to_doubles(q, B * 40), *want = doubles((size_t)comp);
             for (int l = 0; l < o.layers; l++) {

@@ -42,7 +42,8 @@ static void frozen_components_are_bit_identical_after_training(void **unused)
         }
         for (int i = 0; i < count; i++)
             for (int row = 0; row < p[i]->rows; row++) {
-                bool pooled = strncmp(p[i]->name, "prompt.e_", 9) == 0, learns = !pooled || (row >= 4 * task && row < 4 * task + 4);
+                bool pooled = strncmp(p[i]->name, "prompt.e_", 9) == 0,
+                     learns = !pooled || (row >= 4 * task && row < 4 * task + 4);
                 size_t at = (size_t)row * p[i]->width;
                 bool same = memcmp(p[i]->data + at, kept[i] + at, p[i]->width * sizeof(float)) == 0;
                 if (same == learns)
@@ -145,7 +146,7 @@ static void the_same_seed_gives_the_same_bytes_at_any_thread_count(void **unused
  * first comes; which come depends on how many of the replayed pictures have their query). */
 static void a_timestamp_allocates_nothing_after_warm_up(void **unused)
 {
-    enum { WARM = 40, COUNTED = 10 };
+    enum { WARM = 8, COUNTED = 10 };
     (void)unused;
     for (int watched = 0; watched < 2; watched++) { /* without and with somebody who predicts */
         model m = tiny_model(2);
@@ -233,8 +234,8 @@ static void a_timestamp_is_what_the_report_says(void **unused)
                 for (int j = 3; j < i; j++)
                     assert_true(slots[j - 3] != slots[i - 3]);
             }
-            sfp_train_batch step = {.n = 3 + n, .x = xs, .label = label, .weight = weight, .query = query, .queries = 3 + n,
-                                    .terms = n ? 2 : 1};
+            sfp_train_batch step = {
+                .n = 3 + n, .x = xs, .label = label, .weight = weight, .query = query, .queries = 3 + n, .terms = n ? 2 : 1};
             for (int i = 0; i < 3 + n; i++)
                 xs[i] = x + (size_t)i * pixels;
             sfp_train_result result = {0};
@@ -480,15 +481,12 @@ static void free_streams_open_components_on_new_classes(void **unused)
         int lo, hi, start, open, classes;
         bool grew;
     } steps[] = {
-        {0, 2, 0, 5, 2, false},  /* the first batch has its components */
-        {0, 2, 0, 5, 2, false},  /* nothing new */
-        {2, 6, 5, 10, 6, true},  /* several new classes: once */
-        {0, 6, 5, 10, 6, false},
-        {6, 7, 10, 12, 7, true}, /* what is left */
-        {0, 7, 10, 12, 7, false},
-        {7, 8, 0, 12, 8, false}, /* full: all learn */
-        {8, 9, 0, 12, 9, false},
-        {1, 9, 0, 12, 9, false},
+        {0, 2, 0, 5, 2, false},                            /* the first batch has its components */
+        {0, 2, 0, 5, 2, false},                            /* nothing new */
+        {2, 6, 5, 10, 6, true},                            /* several new classes: once */
+        {0, 6, 5, 10, 6, false},  {6, 7, 10, 12, 7, true}, /* what is left */
+        {0, 7, 10, 12, 7, false}, {7, 8, 0, 12, 8, false}, /* full: all learn */
+        {8, 9, 0, 12, 9, false},  {1, 9, 0, 12, 9, false},
     };
     for (int i = 0; i < 9; i++) {
         int before = sfp__learner_classes(l);
@@ -647,7 +645,8 @@ static void equal_weights_are_no_weights(void **unused)
 static void *png_of(const uint8_t *rgb, int S, size_t *size)
 {
     spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
-    struct spng_ihdr ihdr = {.width = (uint32_t)S, .height = (uint32_t)S, .bit_depth = 8, .color_type = SPNG_COLOR_TYPE_TRUECOLOR};
+    struct spng_ihdr ihdr = {
+        .width = (uint32_t)S, .height = (uint32_t)S, .bit_depth = 8, .color_type = SPNG_COLOR_TYPE_TRUECOLOR};
     int code = 0;
     assert_non_null(ctx);
     assert_int_equal(spng_set_option(ctx, SPNG_ENCODE_TO_BUFFER, 1), 0);

@@ -32,8 +32,16 @@ static UNUSED void must(sfp_status status, const sfp_error *err)
 
 static UNUSED model make_model(int S, int patch, int D, int depth, int threads)
 {
-    const sfp_vit_config c = {.img_size = S, .patch_size = patch, .channels = 3, .dim = D, .depth = depth, .heads = 2, .hidden = 2 * D,
-                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+    const sfp_vit_config c = {.img_size = S,
+                              .patch_size = patch,
+                              .channels = 3,
+                              .dim = D,
+                              .depth = depth,
+                              .heads = 2,
+                              .hidden = 2 * D,
+                              .ln_eps = 1e-6f,
+                              .mean = {0.5f, 0.5f, 0.5f},
+                              .std = {0.25f, 0.25f, 0.25f}};
     sfp_error err = {0};
     model m = {.S = S};
     must(sfp__vit_random(&c, 3, 0.2f, &m.vit, &err), &err);

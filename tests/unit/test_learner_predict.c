@@ -97,7 +97,8 @@ static void answers_equal_the_state_worked_out_by_hand(void **unused)
                 for (int c = 0; c < C; c++) {
                     double w = want[i * C + c];
                     if (!(isinf(w) ? isinf(logp[i * ld + c]) : fabs((double)logp[i * ld + c] - w) < 1e-4))
-                        fail_msg("kind %d, t %d, picture %d, class %d: %.7g, expected %.7g", kind, (int)t, i, c, (double)logp[i * ld + c], w);
+                        fail_msg("kind %d, t %d, picture %d, class %d: %.7g, expected %.7g", kind, (int)t, i, c,
+                                 (double)logp[i * ld + c], w);
                     best = sfp__learner_seen(l, c) && (best < 0 || logp[i * ld + c] > logp[i * ld + best]) ? c : best;
                 }
                 assert_true(isnan(logp[i * ld + C])); /* beyond the classes nothing is written */
@@ -332,7 +333,8 @@ typedef struct copy {
 
 static copy take_copy(sfp_learner *l)
 {
-    copy c = {.v = take_values(l), .start = sfp__fp_start(l->fp), .open = sfp__fp_open(l->fp), .classes = sfp__learner_classes(l)};
+    copy c = {
+        .v = take_values(l), .start = sfp__fp_start(l->fp), .open = sfp__fp_open(l->fp), .classes = sfp__learner_classes(l)};
     assert_true(c.classes <= MOST_CLASSES);
     for (int i = 0; i < c.classes; i++)
         c.seen[i] = sfp__learner_seen(l, i);
@@ -384,8 +386,13 @@ static void answers_come_from_one_consistent_snapshot(void **unused)
     copy copies[TIMESTAMPS + 1];
     for (int i = 0; i < THREADS; i++) {
         must(sfp__pool_create(1, &pools[i], &err), &err);
-        askers[i] = (asker){.p = make_predictor(l, pools[i], MOST_ASKED), .rgb = rgb, .stop = &stop, .answers = &asked, .seed = (uint64_t)i,
-                            .records = calloc(RECORDS, sizeof(record)), .seconds = calloc(RECORDS, sizeof(double))};
+        askers[i] = (asker){.p = make_predictor(l, pools[i], MOST_ASKED),
+                            .rgb = rgb,
+                            .stop = &stop,
+                            .answers = &asked,
+                            .seed = (uint64_t)i,
+                            .records = calloc(RECORDS, sizeof(record)),
+                            .seconds = calloc(RECORDS, sizeof(double))};
         assert_non_null(askers[i].records);
         assert_non_null(askers[i].seconds);
     }

@@ -31,13 +31,14 @@ typedef struct shape {
     float mu;
     sfp_prefix_kind prefix;
     bool one;
-    int task;     /* boundaries crossed, with training before each */
-    int c, r;     /* samples of the coreset and of the replay */
-    bool masked;  /* the coreset's loss sees the first classes only */
-    bool uneven;  /* another weight for each sample */
-    int steps;    /* gradients are checked at each of this many */
+    int task;    /* boundaries crossed, with training before each */
+    int c, r;    /* samples of the coreset and of the replay */
+    bool masked; /* the coreset's loss sees the first classes only */
+    bool uneven; /* another weight for each sample */
+    int steps;   /* gradients are checked at each of this many */
 } shape;
 
+/* clang-format off */
 static const shape shapes[] = {
     /* name                          S   D  H dep pool J Lp f l  att    res  k  mu    prefix                one task c r masked uneven steps */
     {"plain",                        16, 32, 2, 3, 6, 1, 4, 0, 2, false, false, 3, 0, SFP_PREFIX_PROJECTED, false, 0, 4, 0, false, false, 1},
@@ -53,6 +54,7 @@ static const shape shapes[] = {
     {"query one, raw, layers 1 on",  16, 40, 2, 5, 6, 1, 2, 1, 4, true, true, 2, 0.1f, SFP_PREFIX_RAW, true, 0, 4, 0, true, true, 1},
     {"more components than chunks",  16, 32, 2, 3, 74, 2, 2, 2, 2, true, false, 3, 0.05f, SFP_PREFIX_PROJECTED, false, 1, 4, 5, false, true, 1},
 };
+/* clang-format on */
 
 typedef struct fixture {
     const shape *s;
@@ -80,8 +82,15 @@ static void ok(const shape *s, sfp_status status, const sfp_error *err)
 static void set_up(fixture *f, const shape *s, uint64_t seed)
 {
     *f = (fixture){.s = s, .rng = sfp__rng_init(seed, 1)};
-    const sfp_vit_config c = {.img_size = s->S, .patch_size = 8, .channels = 3, .dim = s->D, .depth = s->depth, .heads = s->H,
-                              .hidden = 2 * s->D, .ln_eps = 1e-6f, .std = {1, 1, 1}};
+    const sfp_vit_config c = {.img_size = s->S,
+                              .patch_size = 8,
+                              .channels = 3,
+                              .dim = s->D,
+                              .depth = s->depth,
+                              .heads = s->H,
+                              .hidden = 2 * s->D,
+                              .ln_eps = 1e-6f,
+                              .std = {1, 1, 1}};
     sfp_error err = {0};
     sfp_trainer_options t = {.fp = sfp__fp_options_defaults(), .adam = sfp__adam_defaults(), .max_batch = MOST};
     t.fp.pool = s->pool;
@@ -114,8 +123,15 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
     }
     memset(f->allowed, 1, CLASSES / 2);
     f->query = filled((size_t)(MOST * s->D), NAN);
-    f->batch = (sfp_train_batch){.n = n, .x = f->x, .label = f->label, .weight = f->weight, .masked = f->masked,
-                                 .allowed = f->allowed, .query = f->query, .queries = s->one ? 0 : n, .terms = s->r ? 2 : 1};
+    f->batch = (sfp_train_batch){.n = n,
+                                 .x = f->x,
+                                 .label = f->label,
+                                 .weight = f->weight,
+                                 .masked = f->masked,
+                                 .allowed = f->allowed,
+                                 .query = f->query,
+                                 .queries = s->one ? 0 : n,
+                                 .terms = s->r ? 2 : 1};
     oracle_init(&f->o, f->vit, f->fp);
     oracle_batch(&f->o, n, f->x);
     f->o.label = f->label;
@@ -220,8 +236,8 @@ static void check_param(fixture *f, int i)
         double want = difference(&f->o, i, d, 1e-4, false), error = fabs(got - want), allowed = 5e-5 * size + 2e-10;
         worst = fmax(worst, error / allowed);
         if (!(error <= allowed))
-            fail_msg("%s: %s, direction %d: the gradient gives %.9g, the central difference %.9g (size %.3g)", f->s->name, p->name,
-                     kind, got, want, size);
+            fail_msg("%s: %s, direction %d: the gradient gives %.9g, the central difference %.9g (size %.3g)", f->s->name,
+                     p->name, kind, got, want, size);
     }
     free(d);
 }

@@ -41,7 +41,7 @@ typedef struct oracle {
     double *query, *token;
     bool live;
     /* out */
-    double *feature; /* (n, D) */
+    double *feature;               /* (n, D) */
     double *attuned[ORACLE_DEPTH]; /* (open, Lp, D) of the last loss */
 } oracle;
 
@@ -241,7 +241,8 @@ static UNUSED void oracle_forward(oracle *o, const float *pixels, int sample, bo
 {
     const sfp_vit_config *c = &o->c;
     int S = c->img_size, P = c->patch_size, side = S / P, T = side * side + 1, D = c->dim, F = c->hidden, Lp = o->fp.length;
-    double *x = doubles((size_t)(T * D)), *y = doubles((size_t)(T * D)), *qkv = doubles((size_t)(T * 3 * D)), *h = doubles((size_t)F);
+    double *x = doubles((size_t)(T * D)), *y = doubles((size_t)(T * D)), *qkv = doubles((size_t)(T * 3 * D)),
+           *h = doubles((size_t)F);
     double *out = doubles((size_t)D), *a = doubles((size_t)D), *prefix = doubles((size_t)(Lp * D));
     for (int i = 0; i < D; i++)
         x[i] = o->cls[i] + o->pos[i];
@@ -251,7 +252,8 @@ static UNUSED void oracle_forward(oracle *o, const float *pixels, int sample, bo
             for (int ch = 0; ch < 3; ch++)
                 for (int v = 0; v < P; v++)
                     for (int u = 0; u < P; u++)
-                        s += o->patch_w[((i * 3 + ch) * P + v) * P + u] * (double)pixels[(ch * S + t / side * P + v) * S + t % side * P + u];
+                        s += o->patch_w[((i * 3 + ch) * P + v) * P + u] *
+                             (double)pixels[(ch * S + t / side * P + v) * S + t % side * P + u];
             if (embed)
                 embed[t * D + i] = s;
             x[(t + 1) * D + i] = s + o->pos[(t + 1) * D + i];

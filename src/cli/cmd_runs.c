@@ -1,0 +1,315 @@
+/* streamfp runs: what was run so far, one run in full, several side by side.
+ *
+ * A run is named by its number in the registry or by its directory; of a directory the result.json in it is read, so that runs
+ * of another machine can be looked at and compared without being in the registry. */
+#include "cli/command.h"
+#include "cli/json_out.h"
+#include "cli/runs_compare.h"
+#include "cli/ui.h"
+
+#include "base/mem.h"
+#include "run/registry.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const sfp_opt options[] = {
+    SFP_ROW_INT("limit", "N", "20", 0, 1000000, "Most runs to list, newest first; 0: all."),
+    SFP_ROW_JSON,
+};
+
+/* ---------------------------------------------------------------------- list */
+
+typedef struct listing {
+    sfp_json_out *json; /* NULL: a table */
+    int count;
+} listing;
+
+static void put_real(double x, int width, int decimals)
+{
+    if (isfinite(x))
+        (void)printf("  %*.*f", width, decimals, x);
+    else
+        (void)printf("  %*s", width, "-");
+}
+
+static void json_seed(sfp_json_out *j, uint64_t seed)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%" PRIu64, seed);
+    if (seed <= INT64_MAX)
+        sfp__json_int(j, "seed", (int64_t)seed);
+    else
+        sfp__json_string(j, "seed", text);
+}
+
+static void list_json(sfp_json_out *j, const sfp_registry_row *row)
+{
+    sfp__json_object(j, NULL);
+    sfp__json_int(j, "id", row->id);
+    sfp__json_string(j, "started", row->started);
+    sfp__json_bool(j, "finished", row->finished);
+    sfp__json_string(j, "method", row->method);
+    sfp__json_string(j, "data", row->data);
+    json_seed(j, row->seed);
+    sfp__json_real(j, "average_accuracy", row->average_accuracy);
+    sfp__json_real(j, "forgetting", row->forgetting);
+    sfp__json_real(j, "prequential_accuracy", row->prequential_accuracy);
+    sfp__json_real(j, "samples_per_second", row->samples_per_second);
+    sfp__json_real(j, "seconds", row->seconds);
+    sfp__json_string(j, "dir", row->dir);
+    sfp__json_end(j);
+}
+
+static bool list_row(void *ctx, const sfp_registry_row *row)
+{
+    listing *l = ctx;
+    if (l->json) {
+        list_json(l->json, row);
+        return true;
+    }
+    if (l->count++ == 0)
+        (void)printf("%5s  %-20s  %-18s  %-28s  %6s  %8s  %8s  %9s  %8s  %s\n", "run", "started", "method", "data", "seed",
+                     "accuracy", "forget", "samples/s", "seconds", "directory");
+    (void)printf("%5" PRId64 "  ", row->id);
+    sfp__put_text(stdout, row->started, 20);
+    (void)printf("  ");
+    sfp__put_text(stdout, row->method, 18);
+    (void)printf("  ");
+    sfp__put_text(stdout, row->data, 28);
+    (void)printf("  %6" PRIu64, row->seed);
+    put_real(row->average_accuracy, 8, 4);
+    put_real(row->forgetting, 8, 4);
+    put_real(row->samples_per_second, 9, 1);
+    put_real(row->seconds, 8, 1);
+    (void)printf("  ");
+    sfp__put_text(stdout, row->dir, 0);
+    (void)printf("%s\n", row->finished ? "" : " (not finished)");
+    return true;
+}
+
+static int list(const sfp_args *args)
+{
+    sfp_error err = {0};
+    sfp_registry *registry = NULL;
+    sfp_json_out j;
+    listing l = {0};
+    if (sfp__registry_open(&registry, &err) != SFP_OK)
+        return sfp__say_error(&err);
+    if (sfp__args_flag(args, "json")) {
+        l.json = &j;
+        sfp__json_begin(&j, stdout);
+        sfp__json_array(&j, "runs");
+    }
+    sfp_status s = sfp__registry_list(registry, (int)sfp__args_int(args, "limit"), list_row, &l, &err);
+    if (l.json)
+        sfp__json_end_all(&j);
+    else if (s == SFP_OK && l.count == 0)
+        sfp__say("no runs yet");
+    sfp__registry_close(registry);
+    return s == SFP_OK ? SFP_EXIT_OK : sfp__say_error(&err);
+}
+
+/* ---------------------------------------------------------------------- load */
+
+static bool is_number(const char *s)
+{
+    return *s && s[strspn(s, "0123456789")] == '\0';
+}
+
+static sfp_status load_registered(const char *which, sfp_result *out, sfp_error *err)
+{
+    sfp_registry *registry = NULL;
+    char *json = NULL, label[96];
+    sfp_status s = sfp__registry_open(&registry, err);
+    if (s == SFP_OK)
+        s = sfp__registry_json(registry, which, &json, err);
+    (void)snprintf(label, sizeof label, "run %.50s of the registry", which);
+    if (s == SFP_OK)
+        s = sfp__result_parse(label, json, strlen(json), out, err);
+    sfp__free(json);
+    sfp__registry_close(registry);
+    return s;
+}
+
+static sfp_status load(const char *which, sfp_result *out, sfp_error *err)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    if (is_number(which))
+        return load_registered(which, out, err);
+    if (snprintf(path, sizeof path, "%s/result.json", which) < (int)sizeof path && stat(path, &st) == 0)
+        return sfp__result_read(path, out, err);
+    if (stat(which, &st) == 0 && S_ISREG(st.st_mode))
+        return sfp__result_read(which, out, err);
+    return load_registered(which, out, err);
+}
+
+/* ---------------------------------------------------------------------- show */
+
+static void put_line(const char *label, const char *value)
+{
+    (void)printf("%-20s  ", label);
+    sfp__put_text(stdout, value, 0);
+    (void)printf("\n");
+}
+
+static void print_matrix(const sfp_result *r)
+{
+    char number[16];
+    (void)printf("\naccuracy on task (columns) after task (rows)\n%-20s", "");
+    for (int j = 0; j < r->tasks; j++)
+        (void)printf("  %6d", j + 1);
+    (void)printf("\n");
+    for (int i = 0; i < r->tasks; i++) {
+        (void)snprintf(number, sizeof number, "%3d", i + 1);
+        const char *name = r->task_names[i] ? r->task_names[i] : "";
+        (void)printf("%s ", number);
+        sfp__put_text(stdout, name, 16);
+        for (int j = 0; j <= i && i < r->tasks_done; j++)
+            put_real(r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)j], 6, 4);
+        (void)printf("\n");
+    }
+}
+
+static void print_run(const sfp_result *r)
+{
+    char text[64];
+    const char *data = sfp__result_value(r, "data");
+    sfp__result_method(r, text, sizeof text);
+    put_line("method", text);
+    put_line("data", data ? data : "");
+    put_line("started", r->started);
+    (void)snprintf(text, sizeof text, "%s, %d of %d tasks evaluated", r->finished ? "yes" : "no", r->tasks_done, r->tasks);
+    put_line("finished", text);
+    (void)snprintf(text, sizeof text, "%" PRIu64, r->seed);
+    put_line("seed", text);
+    put_line("machine", r->cpu);
+    for (const sfp_run_number *n = sfp__run_numbers; n->label; n++) {
+        double x = n->get(r);
+        (void)snprintf(text, sizeof text, isfinite(x) ? "%.*f" : "-", n->decimals, x);
+        put_line(n->label, text);
+    }
+    if (r->tasks > 1)
+        print_matrix(r);
+    (void)printf("\noptions\n");
+    for (int i = 0; i < r->config_count; i++) {
+        (void)printf("  ");
+        sfp__put_text(stdout, r->config[i].key, 18);
+        (void)printf("  ");
+        sfp__put_text(stdout, r->config[i].value, 0);
+        (void)printf("\n");
+    }
+}
+
+static int show(const sfp_args *args)
+{
+    sfp_error err = {0};
+    sfp_result r = {0};
+    if (args->operand_count != 2)
+        return sfp__say_usage("runs", "show needs one run: its number or its directory");
+    sfp_status s = load(args->operands[1], &r, &err);
+    if (s == SFP_OK && sfp__args_flag(args, "json")) {
+        char *text = NULL;
+        s = sfp__result_text(&r, true, &text, &err);
+        if (s == SFP_OK)
+            (void)printf("%s\n", text);
+        sfp__free(text);
+    } else if (s == SFP_OK) {
+        print_run(&r);
+    }
+    sfp__result_done(&r);
+    return s == SFP_OK ? SFP_EXIT_OK : sfp__say_error(&err);
+}
+
+/* ------------------------------------------------------------- compare, add */
+
+static int compare(const sfp_args *args)
+{
+    sfp_error err = {0};
+    sfp_status s = SFP_OK;
+    int n = args->operand_count - 1, loaded = 0;
+    if (n < 2)
+        return sfp__say_usage("runs", "compare needs two runs or more: their numbers or directories");
+    sfp_named_run *runs = sfp__calloc((size_t)n, sizeof *runs);
+    if (!runs)
+        s = sfp__fail_nomem(&err, (size_t)n * sizeof *runs);
+    for (; s == SFP_OK && loaded < n; loaded += s == SFP_OK) {
+        runs[loaded].name = args->operands[loaded + 1];
+        s = load(runs[loaded].name, &runs[loaded].result, &err);
+    }
+    if (s == SFP_OK)
+        s = sfp__runs_compare(n, runs, sfp__args_flag(args, "json"), &err);
+    for (int i = 0; i < loaded; i++)
+        sfp__result_done(&runs[i].result);
+    sfp__free(runs);
+    return s == SFP_OK ? SFP_EXIT_OK : sfp__say_error(&err);
+}
+
+static int add(const sfp_args *args)
+{
+    sfp_error err = {0};
+    sfp_registry *registry = NULL;
+    if (args->operand_count < 2)
+        return sfp__say_usage("runs", "add needs the directories of runs");
+    sfp_status s = sfp__registry_open(&registry, &err);
+    for (int i = 1; s == SFP_OK && i < args->operand_count; i++) {
+        char path[PATH_MAX];
+        int64_t id = 0;
+        sfp_result r = {0};
+        if (snprintf(path, sizeof path, "%s/result.json", args->operands[i]) >= (int)sizeof path)
+            s = sfp__fail(&err, SFP_EINVAL, "the directory's name is too long");
+        if (s == SFP_OK)
+            s = sfp__result_read(path, &r, &err);
+        if (s == SFP_OK)
+            s = sfp__registry_put(registry, args->operands[i], &r, &id, &err);
+        if (s == SFP_OK)
+            sfp__say("%s is run %" PRId64, args->operands[i], id);
+        sfp__result_done(&r);
+    }
+    sfp__registry_close(registry);
+    return s == SFP_OK ? SFP_EXIT_OK : sfp__say_error(&err);
+}
+
+static int run(const sfp_args *args)
+{
+    static const struct {
+        const char *name;
+        int (*run)(const sfp_args *args);
+    } verbs[] = {{"show", show}, {"compare", compare}, {"add", add}};
+    if (args->operand_count == 0)
+        return list(args);
+    const char *names[sizeof verbs / sizeof *verbs];
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        names[i] = verbs[i].name;
+        if (strcmp(verbs[i].name, args->operands[0]) == 0)
+            return verbs[i].run(args);
+    }
+    const char *best = sfp__nearest(args->operands[0], names, sizeof names / sizeof *names);
+    if (best)
+        return sfp__say_usage("runs", "'%s' is neither show, compare nor add, did you mean '%s'?", args->operands[0], best);
+    return sfp__say_usage("runs", "'%s' is neither show, compare nor add", args->operands[0]);
+}
+
+const sfp_command sfp__cmd_runs = {
+    .name = "runs",
+    .summary = "list the runs so far, show one, compare several",
+    .operands = "[show RUN | compare RUN RUN... | add DIR...]",
+    .max_operands = SFP_OPERANDS_ANY,
+    .text = "Without an argument lists the runs that are in the registry, newest first. 'show' prints one run, 'compare' a table "
+            "of the "
+            "options in which runs differ and of their numbers; runs that share all options but the seed are one column, with "
+            "mean and "
+            "95 % Student-t interval. A RUN is a number of the list or a run's directory. 'add' puts directories, say of another "
+            "machine, "
+            "into the registry.\n\n"
+            "The registry is $STREAMFP_REGISTRY, else streamfp/runs.db in $XDG_DATA_HOME or ~/.local/share.",
+    .examples = "  streamfp runs --limit 5\n"
+                "  streamfp runs show 12\n"
+                "  streamfp runs compare 12 13 14 runs/baseline\n",
+    SFP_COMMAND_OPTIONS(options),
+    .run = run,
+};

@@ -1,0 +1,309 @@
+/* Runs side by side: the options in which they differ, then the numbers. Runs that differ in nothing but the seed (and where
+ * they were written) are repetitions: they share a column, with mean and 95 % interval. */
+#include "cli/runs_compare.h"
+
+#include "cli/json_out.h"
+#include "cli/ui.h"
+
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define GET(name, value)                    \
+    static double name(const sfp_result *r) \
+    {                                       \
+        return value;                       \
+    }
+GET(get_average, r->average_accuracy)
+GET(get_forgetting, r->forgetting)
+GET(get_backward, r->backward_transfer)
+GET(get_prequential, r->prequential_accuracy)
+GET(get_coverage, r->coverage)
+GET(get_offered, (double)r->offered)
+GET(get_trained, (double)r->trained)
+GET(get_dropped, (double)r->dropped)
+GET(get_lag, r->lag_max)
+GET(get_speed, r->samples_per_second)
+GET(get_seconds, r->seconds.total)
+GET(get_memory, (double)r->peak_rss_bytes / (1 << 20))
+
+const sfp_run_number sfp__run_numbers[] = {
+    {"average accuracy", "average_accuracy", 4, get_average},
+    {"forgetting", "forgetting", 4, get_forgetting},
+    {"backward transfer", "backward_transfer", 4, get_backward},
+    {"prequential accuracy", "prequential_accuracy", 4, get_prequential},
+    {"class coverage", "coverage", 4, get_coverage},
+    {"offered", "offered", 0, get_offered},
+    {"trained", "trained", 0, get_trained},
+    {"dropped", "dropped", 0, get_dropped},
+    {"largest lag, s", "lag_max", 3, get_lag},
+    {"samples/s", "samples_per_second", 1, get_speed},
+    {"seconds", "seconds", 1, get_seconds},
+    {"peak memory, MiB", "peak_rss_mib", 0, get_memory},
+    {0},
+};
+
+/* -------------------------------------------------------------------- groups */
+
+typedef struct groups {
+    int n, count;
+    const sfp_named_run *runs;
+    int *of;    /* (n) group of a run */
+    int *first; /* (count) its first run */
+    double *x;  /* (n) scratch */
+} groups;
+
+/* No matter of what was computed. */
+static bool passed_over(const char *key)
+{
+    static const char *const keys[] = {"seed", "out", "resume", "json", "config"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+static bool within(const sfp_result *a, const sfp_result *b)
+{
+    for (int i = 0; i < a->config_count; i++) {
+        const char *other = sfp__result_value(b, a->config[i].key);
+        if (!passed_over(a->config[i].key) && (!other || strcmp(other, a->config[i].value) != 0))
+            return false;
+    }
+    return true;
+}
+
+static void make_groups(groups *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        int k = 0;
+        const sfp_result *r = &g->runs[i].result;
+        while (k < g->count && !(within(r, &g->runs[g->first[k]].result) && within(&g->runs[g->first[k]].result, r)))
+            k++;
+        if (k == g->count)
+            g->first[g->count++] = i;
+        g->of[i] = k;
+    }
+}
+
+/* The measured values of group k; returns how many. */
+static int values_of(const groups *g, int k, const sfp_run_number *number)
+{
+    int count = 0;
+    for (int i = 0; i < g->n; i++) {
+        double x = g->of[i] == k ? number->get(&g->runs[i].result) : NAN;
+        if (isfinite(x))
+            g->x[count++] = x;
+    }
+    return count;
+}
+
+/* Calls fn for every option whose value is not the same in all groups, once each. */
+static void for_differing(const groups *g, void (*fn)(const groups *g, const char *key, void *ctx), void *ctx)
+{
+    for (int k = 0; k < g->count; k++) {
+        const sfp_result *r = &g->runs[g->first[k]].result;
+        for (int i = 0; i < r->config_count; i++) {
+            const char *key = r->config[i].key;
+            bool seen = passed_over(key), same = true;
+            for (int m = 0; m < g->count; m++) {
+                const char *other = sfp__result_value(&g->runs[g->first[m]].result, key);
+                seen = seen || (m < k && other);
+                same = same && other && strcmp(other, r->config[i].value) == 0;
+            }
+            if (!seen && !same)
+                fn(g, key, ctx);
+        }
+    }
+}
+
+/* --------------------------------------------------------------------- table */
+
+#define CELL 64
+
+typedef struct table {
+    int columns, rows, room; /* columns: one for the labels, one a group */
+    char (*cell)[CELL];
+    bool failed;
+} table;
+
+static char (*new_row(table *t, const char *label))[CELL]
+{
+    if (t->rows == t->room) {
+        size_t old = (size_t)t->room * (size_t)t->columns * CELL, room = (size_t)t->room * 2 + 32;
+        char(*more)[CELL] = sfp__realloc(t->cell, old, room * (size_t)t->columns * CELL);
+        if (!more) {
+            t->failed = true;
+            return NULL;
+        }
+        t->cell = more;
+        t->room = (int)room;
+    }
+    char(*row)[CELL] = t->cell + (size_t)t->rows++ * (size_t)t->columns;
+    memset(row, 0, (size_t)t->columns * CELL);
+    (void)snprintf(row[0], CELL, "%s", label);
+    return row;
+}
+
+static void add_text(char *cell, const char *text)
+{
+    size_t used = strlen(cell);
+    int n = snprintf(cell + used, CELL - used, "%s%s", used ? ", " : "", text);
+    if (n >= (int)(CELL - used))
+        memcpy(cell + CELL - 4, "...", 4);
+}
+
+static int width_of(const char *s)
+{
+    int n = 0;
+    for (; *s; s++)
+        n += ((unsigned char)*s & 0xc0) != 0x80; /* characters, not bytes */
+    return n;
+}
+
+static void option_row(const groups *g, const char *key, void *ctx)
+{
+    char(*row)[CELL] = new_row(ctx, key);
+    for (int k = 0; row && k < g->count; k++) {
+        const char *value = sfp__result_value(&g->runs[g->first[k]].result, key);
+        add_text(row[k + 1], value && *value ? value : "-");
+    }
+}
+
+static void number_row(const groups *g, const sfp_run_number *number, table *t)
+{
+    char(*row)[CELL] = new_row(t, number->label);
+    for (int k = 0; row && k < g->count; k++) {
+        double mean, half;
+        int n = values_of(g, k, number);
+        sfp__mean_interval(n, g->x, &mean, &half);
+        if (n == 0)
+            (void)snprintf(row[k + 1], CELL, "-");
+        else if (n == 1)
+            (void)snprintf(row[k + 1], CELL, "%.*f", number->decimals, mean);
+        else
+            (void)snprintf(row[k + 1], CELL, "%.*f \xc2\xb1 %.*f", number->decimals, mean, number->decimals, half);
+    }
+}
+
+static void print_table(const table *t)
+{
+    for (int r = 0; r < t->rows; r++) {
+        for (int c = 0; c < t->columns; c++) {
+            int width = 0;
+            for (int k = 0; k < t->rows; k++) {
+                int w = width_of(t->cell[(size_t)k * (size_t)t->columns + (size_t)c]);
+                width = w > width ? w : width;
+            }
+            const char *text = t->cell[(size_t)r * (size_t)t->columns + (size_t)c];
+            sfp__put_text(stdout, text, 0);
+            if (c + 1 < t->columns)
+                (void)printf("%*s", width - width_of(text) + 2, "");
+        }
+        (void)printf("\n");
+    }
+}
+
+static sfp_status print_text(const groups *g, sfp_error *err)
+{
+    table t = {.columns = g->count + 1};
+    char(*names)[CELL] = new_row(&t, "run"), text[32];
+    for (int i = 0; names && i < g->n; i++)
+        add_text(names[g->of[i] + 1], g->runs[i].name);
+    char(*seeds)[CELL] = new_row(&t, "seed");
+    for (int i = 0; seeds && i < g->n; i++) {
+        (void)snprintf(text, sizeof text, "%" PRIu64, g->runs[i].result.seed);
+        add_text(seeds[g->of[i] + 1], text);
+    }
+    for_differing(g, option_row, &t);
+    (void)new_row(&t, "");
+    for (const sfp_run_number *number = sfp__run_numbers; number->label; number++)
+        number_row(g, number, &t);
+    if (!t.failed)
+        print_table(&t);
+    if (!t.failed && g->count < g->n)
+        (void)printf("\nA column of several runs: mean and half the width of the 95 %% Student-t interval.\n");
+    sfp__free(t.cell);
+    return t.failed ? sfp__fail_nomem(err, (size_t)t.columns * 32 * CELL) : SFP_OK;
+}
+
+/* ---------------------------------------------------------------------- json */
+
+static void option_json(const groups *g, const char *key, void *ctx)
+{
+    sfp_json_out *j = ctx;
+    sfp__json_array(j, key);
+    for (int k = 0; k < g->count; k++)
+        sfp__json_string(j, NULL, sfp__result_value(&g->runs[g->first[k]].result, key));
+    sfp__json_end(j);
+}
+
+static void number_json(sfp_json_out *j, const groups *g, int k, const sfp_run_number *number)
+{
+    double mean, half;
+    int n = values_of(g, k, number);
+    sfp__mean_interval(n, g->x, &mean, &half);
+    sfp__json_object(j, number->key);
+    sfp__json_int(j, "n", n);
+    sfp__json_real(j, "mean", mean);
+    sfp__json_real(j, "half", half);
+    sfp__json_end(j);
+}
+
+static void print_json(const groups *g)
+{
+    sfp_json_out j;
+    char seed[32];
+    sfp__json_begin(&j, stdout);
+    sfp__json_object(&j, "options_that_differ");
+    for_differing(g, option_json, &j);
+    sfp__json_end(&j);
+    sfp__json_array(&j, "columns");
+    for (int k = 0; k < g->count; k++) {
+        sfp__json_object(&j, NULL);
+        sfp__json_array(&j, "runs");
+        for (int i = 0; i < g->n; i++)
+            if (g->of[i] == k)
+                sfp__json_string(&j, NULL, g->runs[i].name);
+        sfp__json_end(&j);
+        sfp__json_array(&j, "seeds");
+        for (int i = 0; i < g->n; i++) {
+            uint64_t s = g->runs[i].result.seed;
+            (void)snprintf(seed, sizeof seed, "%" PRIu64, s);
+            if (g->of[i] == k && s <= INT64_MAX)
+                sfp__json_int(&j, NULL, (int64_t)s);
+            else if (g->of[i] == k)
+                sfp__json_string(&j, NULL, seed);
+        }
+        sfp__json_end(&j);
+        for (const sfp_run_number *number = sfp__run_numbers; number->label; number++)
+            number_json(&j, g, k, number);
+        sfp__json_end(&j);
+    }
+    sfp__json_end_all(&j);
+}
+
+sfp_status sfp__runs_compare(int n, const sfp_named_run *runs, bool json, sfp_error *err)
+{
+    groups g = {.n = n, .runs = runs};
+    sfp_status s = SFP_OK;
+    g.of = sfp__calloc((size_t)n, sizeof *g.of);
+    g.first = sfp__calloc((size_t)n, sizeof *g.first);
+    g.x = sfp__calloc((size_t)n, sizeof *g.x);
+    if (!g.of || !g.first || !g.x) {
+        s = sfp__fail_nomem(err, (size_t)n * sizeof *g.x);
+    } else {
+        make_groups(&g);
+        if (json)
+            print_json(&g);
+        else
+            s = print_text(&g, err);
+    }
+    sfp__free(g.of);
+    sfp__free(g.first);
+    sfp__free(g.x);
+    return s;
+}

@@ -1,0 +1,23 @@
+/* The table of `runs compare`. */
+#ifndef SFP_CLI_RUNS_COMPARE_H
+#define SFP_CLI_RUNS_COMPARE_H
+
+#include "run/result.h"
+
+typedef struct sfp_named_run {
+    const char *name; /* as the user gave it: number or directory */
+    sfp_result result;
+} sfp_named_run;
+
+/* On standard output, as a table or as one line of JSON. Runs that share all options but the seed are one column. */
+sfp_status sfp__runs_compare(int n, const sfp_named_run *runs, bool json, sfp_error *err);
+
+/* The numbers of a run that people look at first; ends with a NULL label. */
+typedef struct sfp_run_number {
+    const char *label, *key;
+    int decimals;
+    double (*get)(const sfp_result *r); /* NAN: not measured */
+} sfp_run_number;
+extern const sfp_run_number sfp__run_numbers[];
+
+#endif

@@ -1,0 +1,492 @@
+/* report.html: one page, no file and no script beside it. A policy in its head forbids scripts and anything from elsewhere, so
+ * that a class called <script> is only a strange name even if the escaping failed. */
+#include "run/report_internal.h"
+
+#include "base/mem.h"
+#include "io/file.h"
+#include "learner/settings.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DASH "\xe2\x80\x93"
+
+/* ------------------------------------------------------------ numbers in words */
+
+static const char *dash(char buf[SFP_SHORT])
+{
+    memcpy(buf, DASH, sizeof DASH);
+    return buf;
+}
+
+const char *sfp__say_percent(double x, char buf[SFP_SHORT])
+{
+    if (!isfinite(x))
+        return dash(buf);
+    (void)snprintf(buf, SFP_SHORT, "%.1f %%", 100 * x);
+    return buf;
+}
+
+const char *sfp__say_count(double x, char buf[SFP_SHORT])
+{
+    char digits[32];
+    int at = 0;
+    if (!(x >= 0 && x < 1e18))
+        return isfinite(x) ? sfp__say_compact(x, buf) : dash(buf);
+    int n = snprintf(digits, sizeof digits, "%.0f", x);
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && (n - i) % 3 == 0)
+            buf[at++] = ',';
+        buf[at++] = digits[i];
+    }
+    buf[at] = '\0';
+    return buf;
+}
+
+const char *sfp__say_compact(double x, char buf[SFP_SHORT])
+{
+    double size = fabs(x);
+    if (!isfinite(x))
+        return dash(buf);
+    if (size >= 1e6)
+        (void)snprintf(buf, SFP_SHORT, "%.3gM", x / 1e6);
+    else if (size >= 10000)
+        (void)snprintf(buf, SFP_SHORT, "%.3gk", x / 1e3);
+    else if (size >= 1000)
+        (void)snprintf(buf, SFP_SHORT, "%.0f", x);
+    else
+        (void)snprintf(buf, SFP_SHORT, "%.3g", size < 1e-12 ? 0 : x);
+    return buf;
+}
+
+const char *sfp__say_seconds(double x, char buf[SFP_SHORT])
+{
+    if (!isfinite(x) || fabs(x) > 1e9)
+        return dash(buf);
+    long s = (long)(x + 0.5);
+    if (x < 1)
+        (void)snprintf(buf, SFP_SHORT, "%.3g ms", 1e3 * x);
+    else if (x < 60)
+        (void)snprintf(buf, SFP_SHORT, "%.3g s", x);
+    else if (s < 3600)
+        (void)snprintf(buf, SFP_SHORT, "%ld min %ld s", s / 60, s % 60);
+    else
+        (void)snprintf(buf, SFP_SHORT, "%ld h %ld min", s / 3600, s / 60 % 60);
+    return buf;
+}
+
+const char *sfp__say_bytes(double x, char buf[SFP_SHORT])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int i = 0;
+    for (; x >= 1024 && i < 4; i++)
+        x /= 1024;
+    (void)snprintf(buf, SFP_SHORT, x < 10 && i ? "%.1f %s" : "%.0f %s", x, units[i]);
+    return buf;
+}
+
+const char *sfp__class_name(const sfp_result *r, int c, char buf[SFP_SHORT])
+{
+    if (r->class_names[c] && *r->class_names[c])
+        return r->class_names[c];
+    (void)snprintf(buf, SFP_SHORT, "class %d", c);
+    return buf;
+}
+
+const char *sfp__task_name(const sfp_result *r, int i, char buf[SFP_SHORT])
+{
+    if (r->task_names[i] && *r->task_names[i])
+        return r->task_names[i];
+    (void)snprintf(buf, SFP_SHORT, "task %d", i + 1);
+    return buf;
+}
+
+/* ------------------------------------------------------------------------ style */
+
+/* Okabe and Ito's colours, told apart with any colour vision; lighter ones on dark. */
+static const char light[] =
+    "--page:#f6f6f4;--card:#fff;--ink:#1c1e21;--soft:#5c6167;--rule:#dfe1e3;--grid:#ebecee;--void:#f3f4f5;"
+    "--blue:#0067a3;--heat:#005b94;--on:#fff;--wrong:#c04f00;--sky:#56b4e9;--orange:#e69f00;--green:#009e73;"
+    "--purple:#a8477b;--red:#c04f00;--grey:#9aa0a6;--faint:#d5d8db;--bartext:#fff;color-scheme:light;";
+static const char dark[] =
+    "--page:#15171a;--card:#1e2124;--ink:#e9eaec;--soft:#a4aab1;--rule:#34383d;--grid:#2b2f33;--void:#23272a;"
+    "--blue:#5fb6ee;--heat:#62b8f0;--on:#0d1216;--wrong:#f28a3d;--sky:#9ad4f7;--orange:#f0b63c;--green:#35c79b;"
+    "--purple:#dc8fb8;--red:#f28a3d;--grey:#858c94;--faint:#454a50;--bartext:#0d1216;color-scheme:dark;";
+
+static const char style[] =
+    "*{box-sizing:border-box}"
+    "html{-webkit-print-color-adjust:exact;print-color-adjust:exact}"
+    "body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu "
+    "Sans',sans-serif}"
+    "main{max-width:1120px;margin:0 auto;padding:28px 20px 48px}"
+    "h1{font-size:26px;line-height:1.25;margin:0 0 4px;overflow-wrap:anywhere}h2{font-size:17px;margin:0 0 2px}"
+    "h3{font-size:13px;font-weight:600;margin:14px 0 2px}"
+    ".lead{max-width:78ch;margin:10px 0 "
+    "0;overflow-wrap:anywhere}.soft,.note,.what{color:var(--soft)}.note,.what{font-size:13px;margin:2px 0 8px}"
+    "code{font:13px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}"
+    ".warn{border-left:4px solid var(--wrong);background:var(--card);padding:8px 14px;margin:14px 0}"
+    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(158px,1fr));gap:12px;margin:20px 0}"
+    ".tiles div,.card{background:var(--card);border:1px solid var(--rule);border-radius:8px}"
+    ".tiles div{padding:10px 14px}.tiles dt{font-size:13px;color:var(--soft)}.tiles "
+    "dd{margin:0;font-size:25px;font-weight:650;line-height:1.25;"
+    "font-variant-numeric:tabular-nums}.tiles small{display:block;font-size:12px;font-weight:400;color:var(--soft)}"
+    ".two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(440px,100%),1fr));gap:12px;align-items:start}.card{"
+    "padding:14px 18px 16px;margin:0 0 12px;"
+    "break-inside:avoid}.two .card:last-child{margin:0}.two{margin-bottom:12px}.card .two{margin:0}"
+    "svg{display:block;width:100%;height:auto;font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}"
+    ".tick,.label{fill:var(--soft)}.label{fill:var(--ink)}.value{font-weight:650}.cell{fill:var(--ink);text-anchor:middle}.on{"
+    "fill:var(--on)}"
+    ".grid{stroke:var(--grid)}.axis{stroke:var(--soft);stroke-opacity:.6}.level{stroke:var(--ink);stroke-dasharray:6 4}"
+    ".halo{paint-order:stroke;stroke:var(--card);stroke-width:5px;stroke-linejoin:round}sub{line-height:0}"
+    ".curve{fill:none;stroke-width:2;stroke-linejoin:round}.void{fill:var(--void)}.frame{fill:none;stroke:var(--rule)}"
+    ".bar{display:flex;height:34px;border-radius:5px;overflow:hidden;margin:8px 0}.bar "
+    "span{color:var(--bartext);font-size:12.5px;line-height:34px;padding-left:8px;"
+    "white-space:nowrap;overflow:hidden;min-width:1px}"
+    ".key{list-style:none;margin:0;padding:0;display:flex;flex-wrap:wrap;gap:2px 22px;font-size:13px}.key "
+    "i{display:inline-block;width:11px;height:11px;"
+    "border-radius:2px;margin-right:6px}"
+    ".classes{list-style:none;margin:8px 0 0;padding:0;columns:2 420px;column-gap:36px;font-size:13px}.classes li{display:grid;"
+    "grid-template-columns:minmax(0,130px) 1fr 58px 62px;gap:8px;align-items:center;break-inside:avoid;padding:1px 0}"
+    ".classes b{text-align:right;font-variant-numeric:tabular-nums}.classes small{color:var(--soft)}"
+    ".name{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.track{background:var(--void);height:12px;border-radius:2px}"
+    ".track i{display:block;height:12px;background:var(--blue);border-radius:2px}"
+    ".sheet{list-style:none;margin:4px 0;padding:0;display:flex;flex-wrap:wrap;gap:5px}.sheet li{width:48px}"
+    ".sheet i{display:block;width:48px;height:48px;border-radius:3px}.sheet "
+    "small{display:block;font-size:10px;line-height:1.3;color:var(--soft);overflow:hidden;"
+    "text-overflow:ellipsis;white-space:nowrap}"
+    ".yes li,.no li{width:54px}.yes i,.no i{border:3px "
+    "solid;width:54px;height:54px;background-origin:content-box;background-clip:content-box}"
+    ".yes i{border-color:var(--blue)}.no i{border-color:var(--faint)}.sheet "
+    "u{display:block;height:3px;background:var(--purple);margin-top:2px;min-width:1px}"
+    ".shelf{display:flex;flex-wrap:wrap;gap:8px 26px;font-size:13px}.shelf>div{break-inside:avoid;max-width:100%}.shelf "
+    ".name{max-width:30ch}.shelf small{color:var(--soft)}"
+    "table{border-collapse:collapse;font-size:13px}td,th{padding:3px 18px 3px "
+    "0;text-align:left;vertical-align:top;border-bottom:1px solid var(--grid);"
+    "overflow-wrap:anywhere}summary{cursor:pointer;font-weight:650}details table{margin-top:10px}.changed td{font-weight:650}"
+    "footer{color:var(--soft);font-size:13px;margin-top:18px}"
+    "@media print{body{background:#fff;font-size:12px}main{padding:0;max-width:none}.two{grid-template-columns:1fr "
+    "1fr}h2{break-after:avoid}}";
+
+static void head(sfp_text *t, const sfp_result *r)
+{
+    const char *data = sfp__result_value(r, "data");
+    sfp__text_put(
+        t,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
+        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>streamfp: ");
+    sfp__put_html_cut(t, data && *data ? data : "a run", 80);
+    sfp__text_put(t, "</title><style>:root{");
+    sfp__text_put(t, light);
+    sfp__text_put(t, "}@media screen and (prefers-color-scheme:dark){:root{");
+    sfp__text_put(t, dark);
+    sfp__text_put(t, "}}");
+    sfp__text_put(t, style);
+    sfp__text_put(t, "</style></head><body><main>\n");
+}
+
+/* ------------------------------------------------------------------------ words */
+
+static const char *default_of(const sfp_pair *p)
+{
+    if (p->fallback)
+        return p->fallback;
+    for (int i = 0; i < sfp__settings_count; i++)
+        if (strcmp(sfp__settings[i].info.key, p->key) == 0)
+            return sfp__settings[i].info.fallback;
+    return NULL;
+}
+
+/* false also when the default is not known */
+static bool differs(const sfp_pair *p)
+{
+    const char *fallback = default_of(p);
+    return fallback && strcmp(fallback, p->value) != 0;
+}
+
+/* Said elsewhere on the page, or no matter of what was learned. */
+static bool said_elsewhere(const char *key)
+{
+    static const char *const keys[] = {"data",    "test",   "backbone", "tasks",  "seed",   "out",
+                                       "threads", "resume", "json",     "config", "classes"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+static void code(sfp_text *t, const char *s)
+{
+    sfp__text_put(t, "<code>");
+    sfp__put_html(t, s);
+    sfp__text_put(t, "</code>");
+}
+
+static void options_that_differ(sfp_text *t, const sfp_result *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->config_count; i++) {
+        const sfp_pair *p = &r->config[i];
+        if (!differs(p) || said_elsewhere(p->key))
+            continue;
+        sfp__text_put(t, n++ ? ", <code>" : " Options that differ from the defaults: <code>");
+        sfp__put_html(t, p->key);
+        sfp__text_put(t, " ");
+        sfp__put_html(t, *p->value ? p->value : "(empty)");
+        sfp__text_put(t, "</code>");
+    }
+    sfp__text_put(t, n ? "." : " All other options are at their defaults.");
+}
+
+static void lead(sfp_text *t, const sfp_result *r)
+{
+    char method[64], a[SFP_SHORT];
+    const char *data = sfp__result_value(r, "data"), *test = sfp__result_value(r, "test"),
+               *backbone = sfp__result_value(r, "backbone");
+    sfp__result_method(r, method, sizeof method);
+    sfp__text_put(t, "<header><h1>");
+    sfp__put_html(t, *method ? method : "A run");
+    sfp__text_put(t, " on ");
+    sfp__put_html_cut(t, data && *data ? data : "a stream", 120);
+    sfp__text_put(t, "</h1><div class=\"soft\">started ");
+    sfp__put_html(t, *r->started ? r->started : "at a time not recorded");
+    sfp__text_printf(t, " &#183; seed %" PRIu64 " &#183; streamfp %s</div>\n<p class=\"lead\">", r->seed, sfp_version());
+    sfp__text_printf(t, "A stream of %s samples", sfp__say_count((double)r->offered, a));
+    sfp__text_printf(t, " of %d class%s in %d task%s", r->classes, r->classes == 1 ? "" : "es", r->tasks,
+                     r->tasks == 1 ? "" : "s");
+    if (test && *test) {
+        sfp__text_put(t, ", tested on ");
+        code(t, test);
+    }
+    if (backbone && *backbone) {
+        sfp__text_put(t, ", learned with the frozen backbone ");
+        code(t, backbone);
+    }
+    sfp__text_printf(t, ". It was trained on %s of them", sfp__say_count((double)r->trained, a));
+    sfp__text_printf(t, " and rehearsed %s", sfp__say_count((double)r->replayed, a));
+    if (r->dropped)
+        sfp__text_printf(t, "; %s arrived too fast and were dropped", sfp__say_count((double)r->dropped, a));
+    if (r->skipped)
+        sfp__text_printf(t, "; %s could not be read", sfp__say_count((double)r->skipped, a));
+    sfp__text_printf(t, ". It took %s on ", sfp__say_seconds(r->seconds.total, a));
+    sfp__put_html(t, *r->cpu ? r->cpu : "a machine not recorded");
+    sfp__text_printf(t, " with %d thread%s", r->threads, r->threads == 1 ? "" : "s");
+    if (*r->kernels || *r->gemm) {
+        sfp__text_put(t, " (");
+        sfp__put_html(t, r->kernels);
+        sfp__text_put(t, *r->kernels && *r->gemm ? ", " : "");
+        sfp__put_html(t, r->gemm);
+        sfp__text_put(t, ")");
+    }
+    sfp__text_put(t, ".");
+    options_that_differ(t, r);
+    sfp__text_put(t, "</p></header>\n");
+    if (!r->finished)
+        sfp__text_printf(t, "<p class=\"warn\">This run is not finished: %d of %d tasks were evaluated.</p>\n", r->tasks_done,
+                         r->tasks);
+}
+
+/* ------------------------------------------------------------------------ tiles */
+
+static void tile(sfp_text *t, const char *name, const char *value, const char *note)
+{
+    sfp__text_printf(t, "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>", name, value, note);
+}
+
+static void tiles(sfp_text *t, const sfp_result *r)
+{
+    char a[SFP_SHORT], b[SFP_SHORT], note[128];
+    sfp__text_put(t, "<dl class=\"tiles\">");
+    (void)snprintf(note, sizeof note, "after %d of %d task%s", r->tasks_done, r->tasks, r->tasks == 1 ? "" : "s");
+    tile(t, "Average accuracy", sfp__say_percent(r->average_accuracy, a), note);
+    if (isfinite(r->forgetting)) {
+        (void)snprintf(note, sizeof note, "backward transfer %+.1f points", 100 * r->backward_transfer);
+        tile(t, "Forgetting", sfp__say_percent(r->forgetting, a), note);
+    }
+    if (isfinite(r->prequential_accuracy))
+        tile(t, "Prequential accuracy", sfp__say_percent(r->prequential_accuracy, a), "tested before trained on");
+    (void)snprintf(note, sizeof note, "of %s offered", sfp__say_count((double)r->offered, b));
+    tile(t, "Trained on", sfp__say_count((double)r->trained, a), note);
+    if (isfinite(r->samples_per_second)) {
+        (void)snprintf(note, sizeof note, isfinite(r->lambda) ? "samples/s; %s/s arrive" : "samples/s%s",
+                       isfinite(r->lambda) ? sfp__say_compact(r->lambda, b) : "");
+        tile(t, "Speed", sfp__say_compact(r->samples_per_second, a), note);
+    }
+    if (isfinite(r->lambda)) {
+        (void)snprintf(note, sizeof note, "mean lag %s", sfp__say_seconds(r->lag_mean, b));
+        tile(t, "Largest lag", sfp__say_seconds(r->lag_max, a), note);
+    }
+    if (isfinite(r->cs)) {
+        (void)snprintf(a, sizeof a, "%.3g", r->cs);
+        tile(t, "C<sub>S</sub>", a, "cost over time between arrivals");
+    }
+    if (isfinite(r->coverage))
+        tile(t, "Class coverage", sfp__say_percent(r->coverage, a), "classes trained on, of those offered");
+    tile(t, "Peak memory", sfp__say_bytes((double)r->peak_rss_bytes, a), "of the whole process");
+    sfp__text_put(t, "</dl>\n");
+}
+
+/* --------------------------------------------------------------------- sections */
+
+static void card(sfp_text *t, const char *title, const char *what)
+{
+    sfp__text_printf(t, "<section class=\"card\"><h2>%s</h2>", title);
+    sfp__text_put(t, "<p class=\"what\">");
+    sfp__text_put(t, what);
+    sfp__text_put(t, "</p>");
+}
+
+static void learning(sfp_text *t, const sfp_result *r)
+{
+    card(t, "Learning",
+         "Prequential: each sample is answered before it is trained on. Bands show the range of what a point averages.");
+    bool any = sfp__plot_curve(t, &r->prequential,
+                               &(sfp_plot){.id = "c1",
+                                           .title = "prequential accuracy so far",
+                                           .color = "--blue",
+                                           .fraction = true,
+                                           .buckets = 300,
+                                           .unit = "",
+                                           .line = NAN});
+    any |= sfp__plot_curve(
+        t, &r->loss, &(sfp_plot){.id = "c2", .title = "training loss", .color = "--red", .buckets = 90, .unit = "", .line = NAN});
+    sfp__text_put(t, any ? "</section>\n" : "<p class=\"note\">Nothing was recorded.</p></section>\n");
+}
+
+static void rate_and_lag(sfp_text *t, const sfp_result *r)
+{
+    char label[64], rate[SFP_SHORT];
+    sfp_text part = {0};
+    (void)snprintf(label, sizeof label, "arrival rate %s/s", sfp__say_compact(r->lambda, rate));
+    sfp__text_put(&part, "<div>");
+    bool any = sfp__plot_curve(&part, &r->rate,
+                               &(sfp_plot){.id = "c3",
+                                           .title = "samples learned a second",
+                                           .color = "--green",
+                                           .buckets = 120,
+                                           .unit = "/s",
+                                           .line = r->lambda,
+                                           .line_label = label});
+    sfp__text_put(&part, "</div><div>");
+    any |= sfp__plot_curve(&part, &r->lag,
+                           &(sfp_plot){.id = "c4",
+                                       .title = "lag behind arrival, in seconds",
+                                       .color = "--purple",
+                                       .buckets = 200,
+                                       .unit = " s",
+                                       .line = NAN});
+    if (any) {
+        card(t, "Rate and lag",
+             isfinite(r->lambda)
+                 ? "While the curve is below the dashed line the learner falls behind: lag grows, or samples are dropped."
+                 : "No arrival rate was set: every batch waits for the learner.");
+        sfp__text_put(t, "<div class=\"two\">");
+        sfp__text_putn(t, part.s ? part.s : "", part.length);
+        sfp__text_put(t, "</div></div></section>\n");
+    }
+    t->failed = t->failed || part.failed;
+    sfp__text_done(&part);
+}
+
+static void plots(sfp_text *t, const sfp_result *r)
+{
+    sfp__text_put(t, "<div class=\"two\"><div>");
+    if (r->tasks > 1) {
+        card(t, "Accuracy by task", "A column that fades downwards is a task being forgotten.");
+        sfp__plot_matrix(t, r);
+        sfp__text_put(t, "</section>\n");
+    }
+    card(t, "Where the time went", "Wall-clock seconds of the learner.");
+    sfp__plot_time(t, r);
+    sfp__text_put(t, "</section></div><div>");
+    learning(t, r);
+    sfp__text_put(t, "</div></div>\n");
+    rate_and_lag(t, r);
+}
+
+static sfp_status classes(sfp_text *t, const sfp_result *r, sfp_error *err)
+{
+    sfp_text part = {0};
+    sfp_status s = SFP_OK;
+    if (sfp__plot_confusion(&part, r)) {
+        card(t, "Confusion",
+             "Last evaluation. Each row is one class; the shade, and the number where there is room, is the per cent of its test "
+             "samples. "
+             "Blue is right, orange wrong.");
+        sfp__text_putn(t, part.s ? part.s : "", part.length);
+        sfp__text_put(t, "</section>\n");
+    }
+    part.length = 0;
+    if (sfp__plot_classes(&part, r, err, &s)) {
+        card(t, "Accuracy by class", "Best to worst, with the number of test samples.");
+        sfp__text_putn(t, part.s ? part.s : "", part.length);
+        sfp__text_put(t, "</section>\n");
+    }
+    t->failed = t->failed || part.failed;
+    sfp__text_done(&part);
+    return s;
+}
+
+static sfp_status sheets(sfp_text *t, const sfp_report_pictures *p, sfp_error *err)
+{
+    sfp_status s = SFP_OK;
+    if (p && p->batch_count > 0) {
+        card(t, "What the coreset took", "The last batches: blue frames were trained on, grey ones left out.");
+        s = sfp__sheet_batch(t, p->batch_count, p->batch, err);
+        sfp__text_put(t, "</section>\n");
+    }
+    if (s == SFP_OK && p && p->buffer_count > 0) {
+        card(t, "The rehearsal buffer", "What is kept to be rehearsed, by class and age.");
+        s = sfp__sheet_buffer(t, p->buffer_count, p->buffer, err);
+        sfp__text_put(t, "</section>\n");
+    }
+    return s;
+}
+
+static void config(sfp_text *t, const sfp_result *r)
+{
+    sfp__text_printf(t,
+                     "<section class=\"card\"><details><summary>All %d "
+                     "options</summary><table><tr><th>option</th><th>value</th><th>default</th></tr>",
+                     r->config_count);
+    for (int i = 0; i < r->config_count; i++) {
+        const char *fallback = default_of(&r->config[i]);
+        sfp__text_put(t, differs(&r->config[i]) ? "<tr class=\"changed\"><td>" : "<tr><td>");
+        sfp__put_html(t, r->config[i].key);
+        sfp__text_put(t, "</td><td>");
+        sfp__put_html(t, r->config[i].value);
+        sfp__text_put(t, "</td><td>");
+        sfp__put_html(t, fallback ? fallback : "");
+        sfp__text_put(t, "</td></tr>");
+    }
+    sfp__text_put(t, "</table></details></section>\n");
+}
+
+sfp_status sfp__report_write(const sfp_result *r, const sfp_report_pictures *pictures, const char *path, sfp_error *err)
+{
+    sfp_text t = {0};
+    sfp_writer w = {.fd = -1};
+    head(&t, r);
+    lead(&t, r);
+    tiles(&t, r);
+    plots(&t, r);
+    sfp_status s = classes(&t, r, err);
+    if (s == SFP_OK)
+        s = sheets(&t, pictures, err);
+    config(&t, r);
+    sfp__text_put(&t, "<footer>The same numbers for programs are in result.json, every timestamp in "
+                      "events.jsonl.</footer></main></body></html>\n");
+    if (s == SFP_OK && t.failed)
+        s = sfp__fail_nomem(err, t.room * 2);
+    if (s == SFP_OK)
+        s = sfp__writer_open(path, &w, err);
+    if (s == SFP_OK)
+        s = sfp__writer_put(&w, t.s, t.length, err);
+    if (s == SFP_OK)
+        s = sfp__writer_commit(&w, err);
+    sfp__writer_abort(&w);
+    sfp__text_done(&t);
+    return s;
+}

@@ -1,0 +1,267 @@
+/* The report's plots of numbers over time and tasks, as inline SVG. Colours are variables of the page's style, so that one
+ * drawing serves light, dark and paper; shades are opacities of one colour over the page. Values are written beside what they
+ * belong to: no legend has to be matched by colour. */
+#include "run/report_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_BUCKETS 400
+
+/* --------------------------------------------------------------------- axes */
+
+/* 1, 2 or 5 times a power of ten: about `count` steps up to `range`. */
+static double nice_step(double range, int count)
+{
+    double raw = range / count, power = pow(10, floor(log10(raw))), m = raw / power;
+    return power * (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10);
+}
+
+/* ------------------------------------------------------------------- curves */
+
+enum { WIDTH = 520, HEIGHT = 210, LEFT = 46, RIGHT = 58, TOP = 14, BOTTOM = 36 };
+
+typedef struct bucket {
+    double x, sum, low, high;
+    int n;
+} bucket;
+
+typedef struct frame {
+    double x0, x1, y1; /* y begins at 0 */
+} frame;
+
+static double place_x(const frame *f, double x)
+{
+    return LEFT + (WIDTH - LEFT - RIGHT) * (x - f->x0) / (f->x1 - f->x0);
+}
+
+static double place_y(const frame *f, double y)
+{
+    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y / f->y1;
+}
+
+/* Points to at most p->buckets of equal width; returns how many hold something. */
+static int gather(const sfp_curve *c, const frame *f, int want, bucket *b)
+{
+    int used = 0, last = -1;
+    want = want > MOST_BUCKETS ? MOST_BUCKETS : want;
+    for (int i = 0; i < c->count; i++) {
+        double y = c->y[i];
+        if (!isfinite(y) || !isfinite(c->x[i]))
+            continue;
+        int k = (int)((c->x[i] - f->x0) / (f->x1 - f->x0) * want);
+        k = k >= want ? want - 1 : k < 0 ? 0 : k;
+        if (k != last) {
+            if (used == MOST_BUCKETS)
+                break;
+            b[used++] = (bucket){.low = y, .high = y};
+            last = k;
+        }
+        bucket *now = &b[used - 1];
+        now->n++;
+        now->x += (c->x[i] - now->x) / now->n;
+        now->sum += y;
+        now->low = fmin(now->low, y);
+        now->high = fmax(now->high, y);
+    }
+    return used;
+}
+
+static void axes(sfp_text *t, const frame *f, const sfp_plot *p)
+{
+    char text[SFP_SHORT];
+    double step = p->fraction ? 0.25 : nice_step(f->y1, 4);
+    for (double y = 0; y <= f->y1 * 1.0001; y += step) {
+        double at = place_y(f, y);
+        sfp__text_printf(t, "<line class=\"%s\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", y > 0 ? "grid" : "axis", LEFT,
+                         WIDTH - RIGHT, at, at);
+        if (p->fraction)
+            (void)snprintf(text, sizeof text, "%.0f %%", 100 * y);
+        else
+            (void)sfp__say_compact(y, text);
+        sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>", LEFT - 6, at + 4, text);
+    }
+    step = nice_step(f->x1 - f->x0, 5);
+    for (double x = ceil(f->x0 / step) * step; x <= f->x1 * 1.0001; x += step) {
+        double at = place_x(f, x);
+        sfp__text_printf(t, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>", at, at, HEIGHT - BOTTOM,
+                         HEIGHT - BOTTOM + 4);
+        sfp__text_printf(t, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>", at, HEIGHT - BOTTOM + 17,
+                         f->x1 >= 10 && f->x1 < 1e6 ? sfp__say_count(x, text) : sfp__say_compact(x, text));
+    }
+    sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">samples offered</text>", WIDTH - RIGHT,
+                     HEIGHT - 4);
+}
+
+static void band(sfp_text *t, const frame *f, int n, const bucket *b, const char *color)
+{
+    sfp__text_put(t, "<path d=\"");
+    for (int i = 0; i < n; i++)
+        sfp__text_printf(t, "%s%.1f,%.1f", i ? "L" : "M", place_x(f, b[i].x), place_y(f, b[i].high));
+    for (int i = n - 1; i >= 0; i--)
+        sfp__text_printf(t, "L%.1f,%.1f", place_x(f, b[i].x), place_y(f, b[i].low));
+    sfp__text_printf(t, "Z\" style=\"fill:var(%s);fill-opacity:.16\"/>", color);
+}
+
+static void line_at(sfp_text *t, const frame *f, const sfp_plot *p)
+{
+    double at = place_y(f, p->line);
+    sfp__text_printf(t, "<line class=\"level\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - RIGHT, at, at);
+    sfp__text_printf(t, "<text class=\"tick halo\" x=\"%d\" y=\"%.1f\">", LEFT + 6, at - 7);
+    sfp__put_html(t, p->line_label);
+    sfp__text_put(t, "</text>");
+}
+
+static void end_label(sfp_text *t, const frame *f, const sfp_plot *p, double x, double y)
+{
+    char text[SFP_SHORT];
+    double at = fmin(fmax(place_y(f, y), TOP), HEIGHT - BOTTOM);
+    sfp__text_printf(t, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" style=\"fill:var(%s)\"/>", place_x(f, x), at, p->color);
+    sfp__text_printf(t, "<text class=\"value\" x=\"%.1f\" y=\"%.1f\" style=\"fill:var(%s)\">%s%s</text>", place_x(f, x) + 7,
+                     at + 4, p->color, p->fraction ? sfp__say_percent(y, text) : sfp__say_compact(y, text),
+                     p->fraction ? "" : p->unit);
+}
+
+bool sfp__plot_curve(sfp_text *t, const sfp_curve *c, const sfp_plot *p)
+{
+    bucket b[MOST_BUCKETS];
+    frame f = {.x0 = 0, .x1 = c->count ? c->x[c->count - 1] : 0};
+    double top = isfinite(p->line) ? p->line : 0;
+    bool grouped = false;
+    int n = f.x1 > 1e-9 && c->x[0] >= 0 ? gather(c, &f, p->buckets, b) : 0;
+    if (n < 2)
+        return false;
+    for (int i = 0; i < n; i++) {
+        top = fmax(top, b[i].sum / b[i].n); /* single peaks may leave the frame, the mean may not */
+        grouped = grouped || b[i].n > 1;
+    }
+    f.y1 = p->fraction ? 1 : top > 1e-9 ? top * 1.12 : 1;
+    if (!p->fraction)
+        f.y1 = ceil(f.y1 / nice_step(f.y1, 4)) * nice_step(f.y1, 4);
+    sfp__text_printf(t, "<h3>%s</h3>", p->title);
+    sfp__text_printf(t, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s over samples offered\">", WIDTH, HEIGHT,
+                     p->title);
+    sfp__text_printf(t, "<clipPath id=\"%s\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>", p->id, LEFT,
+                     TOP - 8, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM + 9);
+    axes(t, &f, p);
+    sfp__text_printf(t, "<g clip-path=\"url(#%s)\">", p->id);
+    if (grouped)
+        band(t, &f, n, b, p->color);
+    sfp__text_put(t, "<path class=\"curve\" d=\"");
+    for (int i = 0; i < n; i++)
+        sfp__text_printf(t, "%s%.1f,%.1f", i ? "L" : "M", place_x(&f, b[i].x), place_y(&f, b[i].sum / b[i].n));
+    sfp__text_printf(t, "\" style=\"stroke:var(%s)\"/></g>", p->color);
+    if (isfinite(p->line))
+        line_at(t, &f, p);
+    end_label(t, &f, p, b[n - 1].x, b[n - 1].sum / b[n - 1].n);
+    sfp__text_put(t, "</svg>");
+    return true;
+}
+
+/* ---------------------------------------------------------- accuracy matrix */
+
+static void matrix_cell(sfp_text *t, const sfp_result *r, int i, int j, double x, double y, double cell)
+{
+    char row[SFP_SHORT], column[SFP_SHORT];
+    double a = r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)j];
+    if (isnan(a))
+        return;
+    sfp__text_printf(
+        t,
+        "<g><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\" style=\"fill:var(--heat);fill-opacity:%.3f\"/>",
+        x + 1, y + 1, cell - 2, cell - 2, 0.05 + 0.95 * a);
+    if (cell >= 24)
+        sfp__text_printf(t, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\" font-size=\"%d\">%.*f</text>",
+                         0.05 + 0.95 * a > 0.65 ? "cell on" : "cell", x + cell / 2, y + cell / 2 + 5, cell >= 40 ? 14 : 11,
+                         cell >= 40 ? 1 : 0, 100 * a);
+    sfp__text_put(t, "<title>after ");
+    sfp__put_html_cut(t, sfp__task_name(r, i, row), 60);
+    sfp__text_put(t, ", on ");
+    sfp__put_html_cut(t, sfp__task_name(r, j, column), 60);
+    sfp__text_printf(t, ": %.2f %%</title></g>", 100 * a);
+}
+
+void sfp__plot_matrix(sfp_text *t, const sfp_result *r)
+{
+    char name[SFP_SHORT];
+    int n = r->tasks;
+    double left = 132, cell = fmin(60, (WIDTH - left - 10) / n);
+    bool slanted = cell < 56, labels = cell >= 12;
+    for (int i = 0; i < n; i++)
+        slanted = slanted || strlen(sfp__task_name(r, i, name)) > 8;
+    double top = slanted ? 88 : 42, width = left + cell * n + (slanted ? 60 : 10), height = top + cell * n + 8;
+    sfp__text_printf(t, "<svg viewBox=\"0 0 %.0f %.0f\" style=\"max-width:%.0fpx\" role=\"img\" aria-label=\"accuracy matrix\">",
+                     width, height, width);
+    sfp__text_printf(t, "<text class=\"tick\" x=\"%.0f\" y=\"12\">accuracy in %% on &#8230;</text>", left);
+    sfp__text_printf(t, "<text class=\"tick\" x=\"%.0f\" y=\"%.0f\" text-anchor=\"end\">after learning &#8230;</text>", left - 8,
+                     top - 8);
+    for (int i = 0; i < n; i++) {
+        if (labels) {
+            double x = left + cell * (i + 0.5), y = top + cell * (i + 0.5) + 4;
+            sfp__text_printf(t, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", left - 8, y);
+            sfp__put_html_cut(t, sfp__task_name(r, i, name), 18);
+            if (slanted)
+                sfp__text_printf(t, "</text><text class=\"label\" transform=\"translate(%.1f,%.0f) rotate(-40)\">", x, top - 8);
+            else
+                sfp__text_printf(t, "</text><text class=\"label\" x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\">", x, top - 10);
+            sfp__put_html_cut(t, sfp__task_name(r, i, name), slanted ? 13 : 8);
+            sfp__text_put(t, "</text>");
+        }
+        for (int j = 0; j < n; j++) {
+            if (j > i)
+                sfp__text_printf(t, "<rect class=\"void\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\"/>",
+                                 left + cell * j + 1, top + cell * i + 1, cell - 2, cell - 2);
+            else
+                matrix_cell(t, r, i, j, left + cell * j, top + cell * i, cell);
+        }
+    }
+    sfp__text_put(t, "</svg>");
+}
+
+/* --------------------------------------------------------------- time split */
+
+void sfp__plot_time(sfp_text *t, const sfp_result *r)
+{
+    double total = r->seconds.total, sum = 0;
+    struct {
+        const char *name, *color;
+        double seconds;
+    } part[] = {{"waiting for data", "--grey", r->seconds.waited},
+                {"select", "--sky", r->seconds.select},
+                {"train", "--blue", r->seconds.train},
+                {"buffer", "--orange", r->seconds.buffer},
+                {"evaluate", "--green", r->seconds.evaluate},
+                {"the rest", "--faint", 0}};
+    int n = (int)(sizeof part / sizeof *part);
+    char text[SFP_SHORT], share[SFP_SHORT];
+    for (int i = 0; i < n; i++) {
+        part[i].seconds = part[i].seconds > 0 ? part[i].seconds : 0; /* NAN too */
+        sum += part[i].seconds;
+    }
+    if (total > sum) {
+        part[n - 1].seconds = total - sum;
+        sum = total;
+    }
+    if (!(sum > 0))
+        return;
+    sfp__text_put(t, "<div class=\"bar\" role=\"img\" aria-label=\"where the time went\">");
+    for (int i = 0; i < n; i++) {
+        double width = 100 * part[i].seconds / sum;
+        if (width <= 0)
+            continue;
+        sfp__text_printf(t, "<span style=\"width:%.3f%%;background:var(%s)\" title=\"%s: %s\">%s</span>", width, part[i].color,
+                         part[i].name, sfp__say_seconds(part[i].seconds, text), width > 11 ? part[i].name : "");
+    }
+    sfp__text_put(t, "</div><ul class=\"key\">");
+    for (int i = 0; i < n; i++) {
+        if (part[i].seconds <= 0)
+            continue;
+        sfp__text_printf(t, "<li><i style=\"background:var(%s)\"></i>%s <b>%s</b> %s</li>", part[i].color, part[i].name,
+                         sfp__say_seconds(part[i].seconds, text), sfp__say_percent(part[i].seconds / sum, share));
+    }
+    sfp__text_put(t, "</ul>");
+    if (r->seconds.decode > 0)
+        sfp__text_printf(t, "<p class=\"note\">Decoding pictures took %s, beside this on threads of its own.</p>",
+                         sfp__say_seconds(r->seconds.decode, text));
+}

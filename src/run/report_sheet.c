@@ -1,0 +1,213 @@
+/* Contact sheets. All pictures of a sheet become one PNG, put once into a style rule as a data: address; a thumbnail is an
+ * element that shows its part of it. */
+#include "run/report_internal.h"
+
+#include "base/mem.h"
+#include "io/image.h"
+
+#include <inttypes.h>
+#include <spng.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIDE 48
+#define COLUMNS 24
+#define MOST 360 /* thumbnails a sheet: about a megabyte of photographs */
+
+/* ---------------------------------------------------------------------- sprite */
+
+static void put_base64(sfp_text *t, const uint8_t *bytes, size_t size)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char out[4096];
+    size_t used = 0;
+    for (size_t i = 0; i < size; i += 3) {
+        size_t left = size - i;
+        uint32_t v = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) | (left > 2 ? bytes[i + 2] : 0);
+        out[used++] = digits[v >> 18];
+        out[used++] = digits[v >> 12 & 63];
+        out[used++] = left > 1 ? digits[v >> 6 & 63] : '=';
+        out[used++] = left > 2 ? digits[v & 63] : '=';
+        if (used == sizeof out) {
+            sfp__text_putn(t, out, used);
+            used = 0;
+        }
+    }
+    sfp__text_putn(t, out, used);
+}
+
+static sfp_status put_png(sfp_text *t, const sfp_image *im, sfp_error *err)
+{
+    struct spng_ihdr head = {
+        .width = (uint32_t)im->width, .height = (uint32_t)im->height, .bit_depth = 8, .color_type = SPNG_COLOR_TYPE_TRUECOLOR};
+    size_t size = 0;
+    void *png = NULL;
+    spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
+    int code = ctx ? spng_set_option(ctx, SPNG_ENCODE_TO_BUFFER, 1) : SPNG_EMEM;
+    if (!code)
+        code = spng_set_ihdr(ctx, &head);
+    if (!code)
+        code = spng_encode_image(ctx, im->rgb, (size_t)im->width * (size_t)im->height * 3, SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE);
+    if (!code)
+        png = spng_get_png_buffer(ctx, &size, &code);
+    if (png)
+        put_base64(t, png, size);
+    free(png);
+    spng_ctx_free(ctx);
+    return png ? SFP_OK : sfp__fail(err, code == SPNG_EMEM ? SFP_ENOMEM : SFP_ELIBRARY, "thumbnails: %s", spng_strerror(code));
+}
+
+/* One thumbnail into its place, its sides in proportion. One without pixels stays grey. */
+static sfp_status paste(sfp_image *sheet, int at, const sfp_thumb *from, sfp_error *err)
+{
+    if (!from->rgb || from->width < 1 || from->height < 1)
+        return SFP_OK;
+    sfp_image whole = {from->width, from->height, (uint8_t *)(uintptr_t)from->rgb}, small;
+    int longer = from->width > from->height ? from->width : from->height;
+    int64_t w = (int64_t)from->width * SIDE / longer, h = (int64_t)from->height * SIDE / longer;
+    sfp_status s = sfp__image_resize(&whole, w > 0 ? (int)w : 1, h > 0 ? (int)h : 1, SFP_FILTER_BILINEAR, &small, err);
+    if (s != SFP_OK)
+        return s;
+    size_t left = (size_t)(at % COLUMNS * SIDE + (SIDE - small.width) / 2),
+           top = (size_t)(at / COLUMNS * SIDE + (SIDE - small.height) / 2);
+    size_t row = (size_t)small.width * 3;
+    for (size_t y = 0; y < (size_t)small.height; y++)
+        memcpy(sheet->rgb + ((top + y) * (size_t)sheet->width + left) * 3, small.rgb + y * row, row);
+    sfp__image_done(&small);
+    return SFP_OK;
+}
+
+static sfp_status put_sprite(sfp_text *t, const char *class, int n, const sfp_thumb *const *thumb, sfp_error *err)
+{
+    sfp_image sheet = {.width = COLUMNS * SIDE, .height = (n + COLUMNS - 1) / COLUMNS * SIDE};
+    size_t bytes = (size_t)sheet.width * (size_t)sheet.height * 3;
+    sheet.rgb = sfp__malloc(bytes);
+    if (!sheet.rgb)
+        return sfp__fail_nomem(err, bytes);
+    memset(sheet.rgb, 128, bytes);
+    sfp_status s = SFP_OK;
+    for (int i = 0; s == SFP_OK && i < n; i++)
+        s = paste(&sheet, i, thumb[i], err);
+    sfp__text_printf(t, "<style>.%s i{background-image:url(data:image/png;base64,", class);
+    if (s == SFP_OK)
+        s = put_png(t, &sheet, err);
+    sfp__text_put(t, ")}</style>");
+    sfp__free(sheet.rgb);
+    return s;
+}
+
+static const char *label_of(const sfp_thumb *th)
+{
+    return th->label && *th->label ? th->label : "no name";
+}
+
+/* ---------------------------------------------------------------------- sheets */
+
+/* At most MOST of them, evenly spread; NULL: no memory. */
+static const sfp_thumb **pick(int *count, const sfp_thumb *thumbs, int (*order)(const void *, const void *))
+{
+    const sfp_thumb **all = sfp__malloc((size_t)*count * sizeof *all);
+    if (!all)
+        return NULL;
+    for (int i = 0; i < *count; i++)
+        all[i] = &thumbs[i];
+    qsort(all, (size_t)*count, sizeof *all, order);
+    int n = *count < MOST ? *count : MOST;
+    for (int i = 0; i < n; i++)
+        all[i] = all[(size_t)i * (size_t)*count / (size_t)n];
+    *count = n;
+    return all;
+}
+
+static int taken_first(const void *a, const void *b)
+{
+    const sfp_thumb *x = *(const sfp_thumb *const *)a, *y = *(const sfp_thumb *const *)b;
+    if (x->chosen != y->chosen)
+        return x->chosen ? -1 : 1;
+    return x < y ? -1 : 1; /* in the order given */
+}
+
+static int by_class_and_age(const void *a, const void *b)
+{
+    const sfp_thumb *x = *(const sfp_thumb *const *)a, *y = *(const sfp_thumb *const *)b;
+    int names = strverscmp(label_of(x), label_of(y)); /* "class 2" before "class 10" */
+    if (names)
+        return names;
+    if (x->age != y->age)
+        return x->age > y->age ? -1 : 1;
+    return x < y ? -1 : 1;
+}
+
+static void place(sfp_text *t, int i)
+{
+    sfp__text_printf(t, "<i style=\"background-position:%dpx %dpx\"></i>", -(i % COLUMNS * SIDE), -(i / COLUMNS * SIDE));
+}
+
+static void batch_group(sfp_text *t, const char *class, const char *title, int from, int to, const sfp_thumb *const *thumb)
+{
+    sfp__text_printf(t, "<h3>%s (%d)</h3><ul class=\"sheet took %s\">", title, to - from, class);
+    for (int i = from; i < to; i++) {
+        sfp__text_put(t, "<li title=\"");
+        sfp__put_html(t, label_of(thumb[i]));
+        sfp__text_put(t, "\">");
+        place(t, i);
+        sfp__text_put(t, "<small>");
+        sfp__put_html_cut(t, label_of(thumb[i]), 24);
+        sfp__text_put(t, "</small></li>");
+    }
+    sfp__text_put(t, "</ul>");
+}
+
+sfp_status sfp__sheet_batch(sfp_text *t, int count, const sfp_thumb *thumbs, sfp_error *err)
+{
+    int n = count, taken = 0;
+    const sfp_thumb **thumb = pick(&n, thumbs, taken_first);
+    if (!thumb)
+        return sfp__fail_nomem(err, (size_t)count * sizeof *thumb);
+    sfp_status s = put_sprite(t, "took", n, thumb, err);
+    while (taken < n && thumb[taken]->chosen)
+        taken++;
+    batch_group(t, "yes", "Taken", 0, taken, thumb);
+    batch_group(t, "no", "Left", taken, n, thumb);
+    sfp__free(thumb);
+    return s;
+}
+
+static void buffer_thumb(sfp_text *t, int i, const sfp_thumb *th, uint64_t oldest)
+{
+    sfp__text_printf(t, "<li title=\"%" PRIu64 " timestamps old\">", th->age);
+    place(t, i);
+    sfp__text_printf(t, "<u style=\"width:%.0f%%\"></u></li>", oldest ? 100 * (double)th->age / (double)oldest : 0);
+}
+
+sfp_status sfp__sheet_buffer(sfp_text *t, int count, const sfp_thumb *thumbs, sfp_error *err)
+{
+    int n = count;
+    uint64_t oldest = 0;
+    const sfp_thumb **thumb = pick(&n, thumbs, by_class_and_age);
+    if (!thumb)
+        return sfp__fail_nomem(err, (size_t)count * sizeof *thumb);
+    for (int i = 0; i < n; i++)
+        oldest = thumb[i]->age > oldest ? thumb[i]->age : oldest;
+    sfp_status s = put_sprite(t, "kept", n, thumb, err);
+    sfp__text_printf(t, "<p class=\"note\">%d pictures", count);
+    if (n < count)
+        sfp__text_printf(t, ", of which %d are shown, evenly spread", n);
+    sfp__text_printf(
+        t, "; oldest first, the bar below a picture is its age (full: %" PRIu64 " timestamps).</p><div class=\"shelf\">", oldest);
+    for (int i = 0, end; i < n; i = end) {
+        for (end = i; end < n && strcmp(label_of(thumb[i]), label_of(thumb[end])) == 0;)
+            end++;
+        sfp__text_put(t, "<div><div class=\"name\" title=\"");
+        sfp__put_html(t, label_of(thumb[i]));
+        sfp__text_put(t, "\">");
+        sfp__put_html_cut(t, label_of(thumb[i]), 40);
+        sfp__text_printf(t, " <small>%d</small></div><ul class=\"sheet kept\">", end - i);
+        for (int k = i; k < end; k++)
+            buffer_thumb(t, k, thumb[k], oldest);
+        sfp__text_put(t, "</ul></div>");
+    }
+    sfp__text_put(t, "</div>");
+    sfp__free(thumb);
+    return s;
+}

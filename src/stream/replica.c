@@ -1,0 +1,486 @@
+/* One function a layout, each a list of the files that are in it. Every picture
+ * shows the shape of its class (label % 10), with other colours for every ten
+ * classes more; the world drifts from picture to picture as in the synthetic
+ * source. */
+#include "stream/replica.h"
+
+#include "base/mem.h"
+#include "stream/render.h"
+#include "stream/replica_out.h"
+#include "stream/source_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NAME_ROOM 256
+#define WORLD_STEP 37.0 /* how far the world drifts from one picture of a class to the next */
+
+/* A replica being written. */
+typedef struct maker {
+    sfp_replica_out out;
+    sfp_replica_options opt;
+    sfp_image im; /* the picture at hand */
+} maker;
+
+/* ------------------------------------------------------------------- pictures */
+
+/* Draws picture number `index` of a class into m->im: the middle (height rows) of a square one. */
+static void draw(maker *m, int label, uint64_t index, double time, int width, int height, sfp_scene *scene)
+{
+    size_t square = (size_t)width * (size_t)width * 3, skip = (size_t)(width - height) / 2 * (size_t)width * 3;
+    sfp_scene own;
+    if (m->out.status != SFP_OK)
+        return;
+    sfp__scene_make(label % SFP_SHAPES, label / SFP_SHAPES, m->opt.seed, time, m->opt.seed, (uint64_t)label << 32 | index, &own);
+    if (scene)
+        *scene = own;
+    sfp__image_done(&m->im);
+    m->im.rgb = sfp__malloc(square);
+    if (!m->im.rgb) {
+        m->out.status = sfp__fail_nomem(m->out.err, square);
+        return;
+    }
+    sfp__scene_draw(&own, width, m->im.rgb);
+    memmove(m->im.rgb, m->im.rgb + skip, (size_t)height * (size_t)width * 3);
+    m->im.width = width;
+    m->im.height = height;
+}
+
+static void draw_square(maker *m, int label, uint64_t index, double time)
+{
+    draw(m, label, index, time, m->opt.size, m->opt.size, NULL);
+}
+
+/* The class of a larger set: "star", "star-2". */
+static const char *class_name(int label, char buf[NAME_ROOM])
+{
+    if (label < SFP_SHAPES)
+        (void)snprintf(buf, NAME_ROOM, "%s", sfp__shape_names[label]);
+    else
+        (void)snprintf(buf, NAME_ROOM, "%s-%d", sfp__shape_names[label % SFP_SHAPES], label / SFP_SHAPES + 1);
+    return buf;
+}
+#define CLASS_NAME(label) class_name(label, (char[NAME_ROOM]){0})
+
+/* ------------------------------------------------------------------- stream51 */
+
+enum { STREAM51_CLASSES = 51, STREAM51_NOVEL = 3, STREAM51_VIDEOS = 2 };
+
+/* "[w, h], [x2, x1, y2, y1], path]" of the picture at hand */
+static void put_row_end(const maker *m, const sfp_scene *s, const char *name, sfp_text *rows)
+{
+    float half = (float)m->im.width / 2, x = (s->x + 1) * half, y = (s->y + 1) * half - (float)(m->im.width - m->im.height) / 2;
+    float r = 0.9f * s->radius * half;
+    int x1 = x - r > 0 ? (int)(x - r) : 0, y1 = y - r > 0 ? (int)(y - r) : 0;
+    int x2 = x + r < (float)m->im.width ? (int)(x + r) : m->im.width,
+        y2 = y + r < (float)m->im.height ? (int)(y + r) : m->im.height;
+    sfp__text_printf(rows, "[%d, %d], [%d, %d, %d, %d], ", m->im.width, m->im.height, x2, x1, y2, y1);
+    sfp__text_json(rows, name);
+    sfp__text_put(rows, "]");
+}
+
+static void make_stream51(maker *m)
+{
+    char name[NAME_ROOM];
+    sfp_text train = {0}, test = {0};
+    sfp_scene scene = {0};
+    int width = m->opt.size, height = m->opt.size * 3 / 4;
+    for (int c = 0; c < STREAM51_CLASSES + STREAM51_NOVEL && m->out.status == SFP_OK; c++) {
+        for (int v = 0; v < STREAM51_VIDEOS && c < STREAM51_CLASSES; v++) {
+            for (int f = 0; f < m->opt.each; f++) {
+                draw(m, c, (uint64_t)v << 16, WORLD_STEP * (20 * v + f), width, height, &scene); /* one object, a moving world */
+                (void)snprintf(name, sizeof name, "train/%s/%s_%04d_%03d/%06d.jpg", CLASS_NAME(c), CLASS_NAME(c), v, 0, f);
+                sfp__out_picture(&m->out, name, &m->im);
+                sfp__text_printf(&train, "%s[%d, 0, %d, %d, ", train.length ? ", " : "[", c, v, f);
+                put_row_end(m, &scene, name, &train);
+            }
+        }
+        draw(m, c, 1 << 24, WORLD_STEP * 10, width, height, &scene);
+        (void)snprintf(name, sizeof name, "test/%s/%06d.jpg", CLASS_NAME(c), 0);
+        sfp__out_picture(&m->out, name, &m->im);
+        sfp__text_printf(&test, "%s[%d, ", test.length ? ", " : "[", c);
+        put_row_end(m, &scene, name, &test);
+    }
+    sfp__text_put(&train, "]");
+    sfp__text_put(&test, "]");
+    sfp__out_text(&m->out, "Stream-51_meta_train.json", &train);
+    sfp__out_text(&m->out, "Stream-51_meta_test.json", &test);
+}
+
+/* --------------------------------------------------------------------- core50 */
+
+enum { CORE50_SESSIONS = 11, CORE50_OBJECTS = 50, CORE50_RUNS = 10, CORE50_BATCHES = 9, CORE50_FIRST = 10, CORE50_EACH = 5 };
+
+static bool core50_test_session(int s)
+{
+    return s == 3 || s == 7 || s == 10;
+}
+
+/* Pictures are counted session by session, object by object (both from 1). */
+static int core50_index(const maker *m, int session, int object, int frame)
+{
+    return ((session - 1) * CORE50_OBJECTS + object - 1) * m->opt.each + frame;
+}
+
+/* One batch of one run, as indices or as labels: the objects at places [first, last) of its order. */
+static void put_core50_batch(const maker *m, sfp_text *t, const int64_t *order, int first, int last, bool test, bool labels)
+{
+    sfp__text_put(t, "](");
+    for (int s = 1; s <= CORE50_SESSIONS; s++) {
+        for (int place = first; place < last && core50_test_session(s) == test; place++)
+            for (int f = 0; f < m->opt.each; f++)
+                sfp__out_pickle_int(t, labels ? place : core50_index(m, s, (int)order[place] + 1, f));
+    }
+    sfp__text_put(t, "e");
+}
+
+/* {"nc": [run, ...]}, a run a list of batches, the last the test set. Run 0 has the objects in their own order. */
+static void put_core50_runs(maker *m, const char *name, bool labels)
+{
+    sfp_text t = {0};
+    sfp__text_put(&t, "\x80\x02}");
+    sfp__out_pickle_string(&t, "nc");
+    sfp__text_put(&t, "](");
+    for (int run = 0; run < CORE50_RUNS; run++) {
+        int64_t order[CORE50_OBJECTS];
+        for (int i = 0; i < CORE50_OBJECTS; i++)
+            order[i] = i;
+        if (run > 0)
+            sfp__shuffle(order, CORE50_OBJECTS, m->opt.seed, (uint64_t)run);
+        sfp__text_put(&t, "](");
+        for (int b = 0; b < CORE50_BATCHES; b++) {
+            int first = b == 0 ? 0 : CORE50_FIRST + (b - 1) * CORE50_EACH, last = CORE50_FIRST + b * CORE50_EACH;
+            put_core50_batch(m, &t, order, first, last, false, labels);
+        }
+        put_core50_batch(m, &t, order, 0, CORE50_OBJECTS, true, labels);
+        sfp__text_put(&t, "e");
+    }
+    sfp__text_put(&t, "es.");
+    sfp__out_text(&m->out, name, &t);
+}
+
+static void make_core50(maker *m)
+{
+    char name[NAME_ROOM];
+    sfp_text paths = {0};
+    sfp__text_put(&paths, "\x80\x02](");
+    for (int s = 1; s <= CORE50_SESSIONS; s++) {
+        for (int o = 1; o <= CORE50_OBJECTS; o++) {
+            for (int f = 0; f < m->opt.each && m->out.status == SFP_OK; f++) {
+                (void)snprintf(name, sizeof name, "core50_128x128/s%d/o%d/C_%02d_%02d_%03d.png", s, o, s, o, f);
+                draw_square(m, o - 1, (uint64_t)(s * 1000 + f), 300.0 * s + WORLD_STEP * f);
+                sfp__out_picture(&m->out, name, &m->im);
+                sfp__out_pickle_string(&paths, strchr(name, '/') + 1);
+            }
+        }
+    }
+    sfp__text_put(&paths, "e.");
+    sfp__out_text(&m->out, "paths.pkl", &paths);
+    put_core50_runs(m, "LUP.pkl", false);
+    put_core50_runs(m, "labels.pkl", true);
+}
+
+/* ---------------------------------------------------------------------- clear */
+
+/* The pictures of a class in a bucket, and the list that names them. */
+static void make_clear_list(maker *m, const char *part, int bucket, int label)
+{
+    char name[NAME_ROOM];
+    sfp_text list = {0};
+    bool test = strcmp(part, "test") == 0;
+    for (int i = 0; i < m->opt.each; i++) {
+        (void)snprintf(name, sizeof name, "%s/labeled_images/%d/%s/%05d.jpg", part, bucket, CLASS_NAME(label), i);
+        draw_square(m, label, (uint64_t)(bucket * 1000 + i + 500 * test), 300.0 * bucket + WORLD_STEP * i);
+        sfp__out_picture(&m->out, name, &m->im);
+        sfp__text_printf(&list, "%s\"%d%03d%05d\": {\"IMG_PATH\": ", i ? ", " : "{", bucket, label, i);
+        sfp__text_json(&list, strchr(name, '/') + 1);
+        sfp__text_put(&list, "}");
+    }
+    sfp__text_put(&list, m->opt.each ? "}" : "{}");
+    (void)snprintf(name, sizeof name, "%s/labeled_metadata/%d/%s.json", part, bucket, CLASS_NAME(label));
+    sfp__out_text(&m->out, name, &list);
+}
+
+/* One part with all its buckets. */
+static void make_clear_part(maker *m, const char *part, int classes, int first_bucket)
+{
+    char name[NAME_ROOM];
+    sfp_text meta = {0}, names = {0};
+    for (int b = first_bucket; b <= 10; b++) {
+        sfp__text_printf(&meta, "%s\"%d\": {", b > first_bucket ? ", " : "{", b);
+        for (int c = 0; c < classes && m->out.status == SFP_OK; c++) {
+            make_clear_list(m, part, b, c);
+            (void)snprintf(name, sizeof name, "labeled_metadata/%d/%s.json", b, CLASS_NAME(c));
+            sfp__text_put(&meta, c ? ", " : "");
+            sfp__text_json(&meta, CLASS_NAME(c));
+            sfp__text_put(&meta, ": ");
+            sfp__text_json(&meta, name);
+        }
+        sfp__text_put(&meta, "}");
+    }
+    sfp__text_put(&meta, "}");
+    for (int c = 0; c < classes; c++)
+        sfp__text_printf(&names, "%s%s", c ? "\n" : "", CLASS_NAME(c)); /* as published: no newline at the end */
+    (void)snprintf(name, sizeof name, "%s/labeled_metadata.json", part);
+    sfp__out_text(&m->out, name, &meta);
+    (void)snprintf(name, sizeof name, "%s/class_names.txt", part);
+    sfp__out_text(&m->out, name, &names);
+}
+
+static void make_clear10(maker *m)
+{
+    make_clear_part(m, "train", 11, 0);
+    make_clear_part(m, "test", 11, 0);
+}
+
+static void make_clear100(maker *m)
+{
+    make_clear_part(m, "train", 100, 1);
+    make_clear_part(m, "test", 100, 1);
+}
+
+/* --------------------------------------------------------- folders, manifests */
+
+static void make_folder(maker *m)
+{
+    char name[NAME_ROOM];
+    for (int c = 0; c < SFP_SHAPES; c++) {
+        for (int i = 0; i < m->opt.each && m->out.status == SFP_OK; i++) {
+            (void)snprintf(name, sizeof name, "%s/%04d.jpg", CLASS_NAME(c), i);
+            draw_square(m, c, (uint64_t)i, WORLD_STEP * i);
+            sfp__out_picture(&m->out, name, &m->im);
+        }
+    }
+}
+
+static void make_domain(maker *m)
+{
+    static const char *const domains[] = {"autumn", "spring", "winter"};
+    char name[NAME_ROOM];
+    for (int d = 0; d < 3; d++) {
+        for (int c = 0; c < SFP_SHAPES; c++) {
+            for (int i = 0; i < m->opt.each && m->out.status == SFP_OK; i++) {
+                (void)snprintf(name, sizeof name, "%s/%s/%04d.jpg", domains[d], CLASS_NAME(c), i);
+                draw_square(m, c, (uint64_t)(d * 1000 + i), 1500.0 * d + WORLD_STEP * i);
+                sfp__out_picture(&m->out, name, &m->im);
+            }
+        }
+    }
+}
+
+/* Two tasks: the first five classes, the last five; time counts up. */
+static void make_manifest(maker *m)
+{
+    char name[NAME_ROOM];
+    sfp_text list = {0};
+    sfp__text_put(&list, "path,label,task,time\n");
+    for (int task = 0, time = 0; task < 2; task++) {
+        for (int i = 0; i < m->opt.each; i++) {
+            for (int c = 5 * task; c < 5 * task + 5 && m->out.status == SFP_OK; c++, time++) {
+                (void)snprintf(name, sizeof name, "pictures/%06d.png", time);
+                draw_square(m, c, (uint64_t)i, WORLD_STEP * time);
+                sfp__out_picture(&m->out, name, &m->im);
+                sfp__text_printf(&list, "%s,%s,%d,%d\n", name, CLASS_NAME(c), task, time);
+            }
+        }
+    }
+    sfp__out_text(&m->out, "manifest.csv", &list);
+}
+
+/* ------------------------------------------------------------ idx, cifar, tar */
+
+static void put_be32(sfp_text *t, int v)
+{
+    char b[4] = {(char)(v >> 24), (char)(v >> 16), (char)(v >> 8), (char)v};
+    sfp__text_putn(t, b, 4);
+}
+
+static void make_idx_part(maker *m, const char *part, int each, uint64_t first)
+{
+    enum { SIDE = 28 };
+    char name[NAME_ROOM];
+    sfp_text images = {0}, labels = {0};
+    put_be32(&images, 0x803);
+    put_be32(&images, each * SFP_SHAPES);
+    put_be32(&images, SIDE);
+    put_be32(&images, SIDE);
+    put_be32(&labels, 0x801);
+    put_be32(&labels, each * SFP_SHAPES);
+    for (int i = 0; i < each; i++) {
+        for (int c = 0; c < SFP_SHAPES && m->out.status == SFP_OK; c++) {
+            char grey[SIDE * SIDE], label = (char)c;
+            draw(m, c, first + (uint64_t)i, WORLD_STEP * i, SIDE, SIDE, NULL);
+            for (int p = 0; p < SIDE * SIDE && m->out.status == SFP_OK; p++)
+                grey[p] = (char)((m->im.rgb[3 * p] * 77 + m->im.rgb[3 * p + 1] * 150 + m->im.rgb[3 * p + 2] * 29) >> 8);
+            sfp__text_putn(&images, grey, sizeof grey);
+            sfp__text_putn(&labels, &label, 1);
+        }
+    }
+    (void)snprintf(name, sizeof name, "%s-images-idx3-ubyte", part);
+    sfp__out_text(&m->out, name, &images);
+    (void)snprintf(name, sizeof name, "%s-labels-idx1-ubyte", part);
+    sfp__out_text(&m->out, name, &labels);
+}
+
+static void make_idx(maker *m)
+{
+    make_idx_part(m, "train", m->opt.each, 0);
+    make_idx_part(m, "t10k", 1, 1 << 20);
+}
+
+static void make_cifar_batch(maker *m, const char *name, uint64_t first, int each)
+{
+    enum { SIDE = 32 };
+    sfp_text t = {0};
+    for (int i = 0; i < each; i++) {
+        for (int c = 0; c < SFP_SHAPES && m->out.status == SFP_OK; c++) {
+            char planes[1 + 3 * SIDE * SIDE] = {(char)c};
+            draw(m, c, first + (uint64_t)i, WORLD_STEP * i, SIDE, SIDE, NULL);
+            for (int p = 0; p < 3 * SIDE * SIDE && m->out.status == SFP_OK; p++)
+                planes[1 + p] = (char)m->im.rgb[p % (SIDE * SIDE) * 3 + p / (SIDE * SIDE)];
+            sfp__text_putn(&t, planes, sizeof planes);
+        }
+    }
+    sfp__out_text(&m->out, name, &t);
+}
+
+static void put_names(maker *m, const char *file)
+{
+    sfp_text names = {0};
+    for (int c = 0; c < SFP_SHAPES; c++)
+        sfp__text_printf(&names, "%s\n", CLASS_NAME(c));
+    sfp__out_text(&m->out, file, &names);
+}
+
+static void make_cifar(maker *m)
+{
+    char name[NAME_ROOM];
+    for (int b = 1; b <= 5; b++) {
+        (void)snprintf(name, sizeof name, "data_batch_%d.bin", b);
+        make_cifar_batch(m, name, (uint64_t)b << 16, m->opt.each);
+    }
+    make_cifar_batch(m, "test_batch.bin", 1 << 20, 1);
+    put_names(m, "batches.meta.txt");
+}
+
+/* An entry of a ustar file. */
+static void put_tar(sfp_text *t, const char *name, const char *bytes, size_t size)
+{
+    char h[512] = {0};
+    unsigned sum = 0;
+    (void)snprintf(h, 100, "%s", name);
+    (void)snprintf(h + 100, 8, "%07o", 0644u);
+    (void)snprintf(h + 108, 8, "%07o", 0u);
+    (void)snprintf(h + 116, 8, "%07o", 0u);
+    (void)snprintf(h + 124, 12, "%011zo", size);
+    (void)snprintf(h + 136, 12, "%011o", 0u);
+    memset(h + 148, ' ', 8);
+    h[156] = '0';
+    memcpy(h + 257,
+           "ustar\0"
+           "00",
+           8);
+    for (size_t i = 0; i < sizeof h; i++)
+        sum += (unsigned char)h[i];
+    (void)snprintf(h + 148, 7, "%06o", sum);
+    sfp__text_putn(t, h, sizeof h);
+    sfp__text_putn(t, bytes, size);
+    sfp__text_fill(t, '\0', (512 - size % 512) % 512);
+}
+
+static void make_tar(maker *m)
+{
+    char name[NAME_ROOM];
+    for (int shard = 0; shard < 2; shard++) {
+        sfp_text t = {0};
+        for (int i = 0; i < m->opt.each; i++) {
+            for (int c = 0; c < SFP_SHAPES && m->out.status == SFP_OK; c++) {
+                int key = (shard * m->opt.each + i) * SFP_SHAPES + c;
+                sfp_text jpeg = {0};
+                draw_square(m, c, (uint64_t)key, WORLD_STEP * key);
+                sfp__out_jpeg(&m->out, &m->im, &jpeg);
+                (void)snprintf(name, sizeof name, "%06d.jpg", key);
+                put_tar(&t, name, jpeg.s ? jpeg.s : "", jpeg.length);
+                t.failed |= jpeg.failed;
+                sfp__text_done(&jpeg);
+                char digit[8];
+                int n = snprintf(digit, sizeof digit, "%d", c);
+                (void)snprintf(name, sizeof name, "%06d.cls", key);
+                put_tar(&t, name, digit, (size_t)n);
+            }
+        }
+        sfp__text_fill(&t, '\0', 1024);
+        (void)snprintf(name, sizeof name, "shard-%06d.tar", shard);
+        sfp__out_text(&m->out, name, &t);
+    }
+    put_names(m, "classes.txt");
+}
+
+/* --------------------------------------------------------------------- public */
+
+static const struct {
+    sfp_replica_kind kind;
+    void (*make)(maker *m);
+} kinds[] = {
+    {{"stream51", "stream51:", "Stream-51: 51 classes, two videos each, boxes, and novelty classes in the test"}, make_stream51},
+    {{"core50", "core50:", "CORe50: 50 objects, 11 sessions, with its three pickles"}, make_core50},
+    {{"clear10", "clear10:", "CLEAR-10: 11 classes, buckets 0 to 10"}, make_clear10},
+    {{"clear100", "clear100:", "CLEAR-100: 100 classes, buckets 1 to 10"}, make_clear100},
+    {{"folder", "folder:", "a folder a class"}, make_folder},
+    {{"domain", "folder:", "domain/class folders"}, make_domain},
+    {{"manifest", "manifest:/manifest.csv", "a CSV with tasks and times"}, make_manifest},
+    {{"idx", "idx:", "MNIST files, not packed"}, make_idx},
+    {{"cifar", "cifar:", "CIFAR-10 binary files"}, make_cifar},
+    {{"tar", "tar:", "two WebDataset shards with numbers for classes"}, make_tar},
+};
+
+const sfp_replica_kind *sfp__replica_kind(int i)
+{
+    return i >= 0 && (size_t)i < sizeof kinds / sizeof *kinds ? &kinds[i].kind : NULL;
+}
+
+sfp_replica_options sfp__replica_options_defaults(void)
+{
+    return (sfp_replica_options){.each = 2, .size = 48, .seed = 1};
+}
+
+/* Nothing there is overwritten. */
+static sfp_status check_empty(const char *path, sfp_error *err)
+{
+    DIR *dir = opendir(path);
+    bool empty = true;
+    if (!dir)
+        return errno == ENOENT ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot open the folder", path);
+    for (struct dirent *e; empty && (e = readdir(dir));)
+        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+    (void)closedir(dir);
+    return empty ? SFP_OK : sfp__fail(err, SFP_EINVAL, "%s: is not empty, expected an empty or a new folder", path);
+}
+
+sfp_status sfp__replica_make(const char *kind, const char *path, const sfp_replica_options *opt, uint64_t *files, sfp_error *err)
+{
+    maker m = {.out = {.root = path, .err = err}, .opt = opt ? *opt : sfp__replica_options_defaults()};
+    sfp_text list = {0};
+    if (m.opt.each < 1 || m.opt.each > 10000 || m.opt.size < 16 || m.opt.size > 1024)
+        return sfp__fail(err, SFP_EINVAL, "replica: %d pictures of %d pixels, expected 1..10000 of 16..1024", m.opt.each,
+                         m.opt.size);
+    sfp_status status = check_empty(path, err);
+    if (status != SFP_OK)
+        return status;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(kinds[i].kind.name, kind) == 0) {
+            kinds[i].make(&m);
+            sfp__image_done(&m.im);
+            if (m.out.status == SFP_OK && files)
+                *files = m.out.files;
+            return m.out.status;
+        }
+        sfp__text_printf(&list, "%s%s", i ? ", " : "", kinds[i].kind.name);
+    }
+    status = sfp__fail(err, SFP_EINVAL, "replica '%s': expected one of %s",
+                       sfp__printable(kind, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), list.failed ? "..." : list.s);
+    sfp__text_done(&list);
+    return status;
+}

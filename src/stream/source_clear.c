@@ -1,0 +1,298 @@
+/* clear10:PATH, clear100:PATH - CLEAR (Lin et al. 2021) as published.
+ *
+ *   train/, test/  class_names.txt         a name a line
+ *                  labeled_metadata.json   {bucket: {class: file}}
+ *                  file                    {id: {"IMG_PATH": path, ...}}
+ *
+ * Paths are below train/ or test/. Buckets are years in order; bucket 0 of
+ * CLEAR-10 is for pretraining and left out. Training order: class by class (by
+ * the class order), buckets ascending, pictures of a bucket shuffled by the seed.
+ * Tasks: 11 classes as 3 + 2 x 4, 100 as 10 x 10; a record's time is its bucket,
+ * so that tasks by time follow the years. */
+#include "base/mem.h"
+#include "stream/published.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define META_FILE "labeled_metadata.json"
+#define NAMES_FILE "class_names.txt"
+#define BUCKETS_MAX 4096
+
+typedef struct layout {
+    const sfp_source_kind *kind;
+    bool skip_first; /* bucket 0 */
+    int first, each; /* classes of the tasks */
+} layout;
+
+typedef struct bucket {
+    int64_t number;
+    const json_t *files; /* {class: file} */
+} bucket;
+
+typedef struct reader {
+    sfp_file_source *s;
+    const sfp_source_options *opt;
+    char *root; /* PATH/train */
+    char *meta; /* PATH/train/labeled_metadata.json, for messages */
+    sfp_names classes;
+    bucket *buckets;
+    size_t count;
+    uint64_t absent; /* classes that a bucket does not have */
+    sfp_error *err;
+} reader;
+
+static const char *shown(const char *s, char buf[SFP_NAME_MAX])
+{
+    return sfp__printable(s, buf, SFP_NAME_MAX);
+}
+#define SHOWN(s) shown(s, (char[SFP_NAME_MAX]){0})
+
+/* --------------------------------------------------------------------- buckets */
+
+static int compare_buckets(const void *a, const void *b)
+{
+    const bucket *x = a, *y = b;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static sfp_status bucket_number(const reader *r, const char *name, int64_t *out)
+{
+    size_t digits = strspn(name, "0123456789");
+    if (digits == 0 || digits > 9 || name[digits])
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s' is no number", r->meta, SHOWN(name));
+    *out = strtol(name, NULL, 10);
+    return SFP_OK;
+}
+
+/* Every class that a bucket lists must be known. */
+static sfp_status check_bucket(const reader *r, const char *name, json_t *files)
+{
+    const char *class;
+    json_t *file;
+    if (!json_is_object(files))
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s' is %s, expected an object {class: file}", r->meta, SHOWN(name),
+                         sfp__json_type_name(files));
+    json_object_foreach(files, class, file)
+    {
+        if (sfp__names_find(&r->classes, class, strlen(class)) < 0)
+            return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s' has class '%s', which is not in " NAMES_FILE, r->meta,
+                             SHOWN(name), SHOWN(class));
+        if (!json_is_string(file) || json_string_length(file) == 0 || json_string_length(file) > SFP_PATH_BYTES_MAX)
+            return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s', class '%s' is %s, expected the name of a file", r->meta,
+                             SHOWN(name), SHOWN(class), sfp__json_type_name(file));
+    }
+    return SFP_OK;
+}
+
+static sfp_status find_buckets(reader *r, json_t *meta, bool skip_first)
+{
+    if (!json_is_object(meta))
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: is %s, expected an object {bucket: {class: file}}", r->meta,
+                         sfp__json_type_name(meta));
+    size_t n = json_object_size(meta);
+    if (n > BUCKETS_MAX)
+        return sfp__fail(r->err, SFP_ELIMIT, "%s: has %zu buckets, expected at most %d", r->meta, n, BUCKETS_MAX);
+    r->buckets = sfp__calloc(n + 1, sizeof *r->buckets);
+    if (!r->buckets)
+        return sfp__fail_nomem(r->err, (n + 1) * sizeof *r->buckets);
+    const char *name;
+    json_t *files;
+    json_object_foreach(meta, name, files)
+    {
+        int64_t number = 0;
+        sfp_status status = bucket_number(r, name, &number);
+        if (status == SFP_OK)
+            status = check_bucket(r, name, files);
+        if (status != SFP_OK)
+            return status;
+        if (number > 0 || !skip_first)
+            r->buckets[r->count++] = (bucket){number, files};
+    }
+    qsort(r->buckets, r->count, sizeof *r->buckets, compare_buckets);
+    for (size_t i = 1; i < r->count; i++)
+        if (r->buckets[i].number == r->buckets[i - 1].number)
+            return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket %lld comes twice", r->meta, (long long)r->buckets[i].number);
+    return SFP_OK;
+}
+
+/* -------------------------------------------------------------------- pictures */
+
+/* The pictures of one class in one bucket, in the order of their file. */
+static sfp_status add_file(reader *r, const char *path, json_t *list, sfp_record record)
+{
+    const char *id;
+    json_t *v;
+    if (!json_is_object(list))
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: is %s, expected an object {id: {\"IMG_PATH\": path}}", path,
+                         sfp__json_type_name(list));
+    json_object_foreach(list, id, v)
+    {
+        const json_t *image = json_object_get(v, "IMG_PATH");
+        size_t n = json_string_length(image);
+        if (!json_is_string(image) || n == 0 || n > SFP_PATH_BYTES_MAX)
+            return sfp__fail(r->err, SFP_EFORMAT, "%s: picture '%s': IMG_PATH is %s, expected a path", path, SHOWN(id),
+                             json_is_string(image) ? "empty or too long" : sfp__json_type_name(image));
+        sfp_status status = sfp__entries_add(&r->s->entries, (sfp_entry){.record = record}, json_string_value(image), n, r->err);
+        if (status != SFP_OK)
+            return sfp__fail_prefix(r->err, status, "%s", path);
+    }
+    return SFP_OK;
+}
+
+/* Shuffles the entries from `first` on. */
+static sfp_status shuffle_entries(sfp_entries *l, int64_t first, uint64_t seed, uint64_t stream, sfp_error *err)
+{
+    int64_t n = l->count - first;
+    int64_t *turn = sfp__malloc(((size_t)n + 1) * sizeof *turn);
+    sfp_entry *copy = sfp__malloc(((size_t)n + 1) * sizeof *copy);
+    if (turn && copy) {
+        memcpy(copy, l->at + first, (size_t)n * sizeof *copy);
+        for (int64_t i = 0; i < n; i++)
+            turn[i] = i;
+        sfp__shuffle(turn, n, seed, stream);
+        for (int64_t i = 0; i < n; i++)
+            l->at[first + i] = copy[turn[i]];
+    }
+    sfp_status status = turn && copy ? SFP_OK : sfp__fail_nomem(err, (size_t)n * sizeof *copy);
+    sfp__free(turn);
+    sfp__free(copy);
+    return status;
+}
+
+static sfp_status add_class_bucket(reader *r, const bucket *b, sfp_record record)
+{
+    const char *file = json_string_value(json_object_get(b->files, r->classes.name[record.label]));
+    int64_t first = r->s->entries.count;
+    json_t *list = NULL;
+    if (!file) {
+        r->absent++;
+        return SFP_OK;
+    }
+    char *path = sfp__path_join(r->root, file);
+    if (!path)
+        return sfp__fail_nomem(r->err, strlen(file));
+    sfp_status status = sfp__json_read(path, &list, r->err);
+    if (status == SFP_OK)
+        status = add_file(r, path, list, record);
+    if (status == SFP_OK && !r->opt->test && r->s->entries.count > first)
+        status = shuffle_entries(&r->s->entries, first, r->opt->seed, (uint64_t)record.label << 32 | (uint64_t)b->number, r->err);
+    json_decref(list);
+    sfp__free(path);
+    return status;
+}
+
+static sfp_status add_all(reader *r, const layout *l)
+{
+    int64_t *class_at = NULL;
+    sfp_status status = sfp__class_order(r->classes.count, r->opt->order, &class_at, r->err);
+    for (int place = 0; place < r->classes.count && status == SFP_OK; place++) {
+        sfp_record record = sfp__record_none();
+        record.label = (int32_t)class_at[place];
+        record.task = sfp__task_of_place(place, l->first, l->each);
+        for (size_t b = 0; b < r->count && status == SFP_OK; b++) {
+            record.time = (double)r->buckets[b].number;
+            status = add_class_bucket(r, &r->buckets[b], record);
+        }
+    }
+    sfp__free(class_at);
+    if (status == SFP_OK && r->s->entries.count == 0)
+        status = sfp__fail(r->err, SFP_EFORMAT, "%s: lists no pictures", r->meta);
+    return status;
+}
+
+/* --------------------------------------------------------------------- opening */
+
+/* Beside the pictures; older copies have it one folder up. */
+static sfp_status read_names(reader *r, const char *path)
+{
+    sfp_error why = {0};
+    char *file = sfp__path_join(r->root, NAMES_FILE), *above = sfp__path_join(path, NAMES_FILE);
+    sfp_status status = file && above ? sfp__names_read(file, &r->classes, &why) : sfp__fail_nomem(&why, 1);
+    if (status == SFP_ENOTFOUND) {
+        sfp_error ignored = {0};
+        sfp_status second = sfp__names_read(above, &r->classes, &ignored);
+        if (second != SFP_ENOTFOUND) {
+            status = second;
+            why = ignored;
+        }
+    }
+    if (status == SFP_OK && r->classes.count == 0)
+        status = sfp__fail(&why, SFP_EFORMAT, "%s: has no names", file);
+    if (status != SFP_OK && r->err)
+        *r->err = why;
+    sfp__free(file);
+    sfp__free(above);
+    return status;
+}
+
+static sfp_status make_note(reader *r, bool left_out)
+{
+    char absent[96] = "";
+    if (r->absent)
+        (void)snprintf(absent, sizeof absent, "%s%llu lists of a class in a bucket are not there", left_out ? "; " : "",
+                       (unsigned long long)r->absent);
+    if (!left_out && !r->absent)
+        return SFP_OK;
+    return sfp__source_note(&r->s->base, r->err, "%s%s", left_out ? "left out: bucket 0 (published protocol)" : "", absent);
+}
+
+static sfp_status open_clear(const layout *l, const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+{
+    reader r = {.opt = opt, .err = err};
+    json_t *meta = NULL;
+    sfp_names domains = {0};
+    sfp_status status = SFP_OK;
+    r.root = sfp__path_join(path, opt->test ? "test" : "train");
+    r.meta = r.root ? sfp__path_join(r.root, META_FILE) : NULL;
+    if (!r.meta)
+        status = sfp__fail_nomem(err, strlen(path));
+    if (status == SFP_OK)
+        status = sfp__file_source_create(sizeof *r.s, l->kind, path, r.root, &r.s, err);
+    if (status == SFP_OK)
+        status = sfp__json_read(r.meta, &meta, err);
+    if (status == SFP_OK)
+        status = read_names(&r, path);
+    if (status == SFP_OK)
+        status = find_buckets(&r, meta, l->skip_first);
+    if (status == SFP_OK)
+        status = add_all(&r, l);
+    if (status == SFP_OK)
+        status = make_note(&r, r.count < json_object_size(meta));
+    if (status == SFP_OK) {
+        sfp__file_source_finish(r.s, &r.classes, &domains);
+        r.s->base.keeps_order = true;
+        *out = &r.s->base;
+    } else if (r.s) {
+        sfp__file_source_close(&r.s->base);
+    }
+    json_decref(meta);
+    sfp__names_done(&r.classes);
+    sfp__free(r.buckets);
+    sfp__free(r.meta);
+    sfp__free(r.root);
+    return status;
+}
+
+static sfp_status open_clear10(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+{
+    return open_clear(&(layout){&sfp__source_clear10, true, 3, 2}, path, opt, out, err);
+}
+
+static sfp_status open_clear100(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+{
+    return open_clear(&(layout){&sfp__source_clear100, false, 10, 10}, path, opt, out, err);
+}
+
+const sfp_source_kind sfp__source_clear10 = {
+    .name = "clear10",
+    .summary = "CLEAR-10: eleven classes over ten years",
+    .open = open_clear10,
+};
+
+const sfp_source_kind sfp__source_clear100 = {
+    .name = "clear100",
+    .summary = "CLEAR-100: a hundred classes over ten years",
+    .open = open_clear100,
+};

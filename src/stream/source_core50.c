@@ -1,0 +1,445 @@
+/* core50:PATH - CORe50 (Lomonaco and Maltoni 2017), scenario "new classes".
+ *
+ *   PATH/core50_128x128/sX/oY/C_XX_YY_ZZZ.png   session, object, frame; or PATH/sX/...
+ *   PATH/paths.pkl    list of "sX/oY/C_XX_YY_ZZZ.png"
+ *   PATH/LUP.pkl      {scenario: runs: batches: indices into paths}; the last batch is the test set
+ *   PATH/labels.pkl   the same with labels
+ *
+ * With the three pickles a run (the order) is as published: its batches are the
+ * tasks, in their own order. A run has its own numbers for the objects; classes
+ * here are counted in the order of tasks and called by their object's folder.
+ *
+ * Without them the folders say everything: sessions 3, 7 and 10 are the test
+ * set, objects come in natural order (shuffled by an order that is not 0), 10 in
+ * the first task and 5 in each other; within an object by session and frame. */
+#include "base/mem.h"
+#include "io/image.h"
+#include "stream/pickle.h"
+#include "stream/published.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { FIRST_TASK = 10, EACH_TASK = 5, NUMBER_MAX = 9999 };
+
+#define SCENARIO "nc"
+#define PICTURES "core50_128x128"
+
+static const char *const pickle_names[3] = {"paths.pkl", "LUP.pkl", "labels.pkl"};
+enum { PATHS, LUP, LABELS };
+
+/* "o12" -> 12; -1: not such a name */
+static int numbered(const char *s, size_t n, char letter)
+{
+    int v = 0;
+    if (n < 2 || n > 5 || s[0] != letter)
+        return -1;
+    for (size_t i = 1; i < n; i++) {
+        if (s[i] < '0' || s[i] > '9')
+            return -1;
+        v = 10 * v + (s[i] - '0');
+    }
+    return v;
+}
+
+/* ------------------------------------------------------------------ by pickles */
+
+typedef struct tables {
+    char *file[3]; /* for messages */
+    sfp_pickle *pickle[3];
+    sfp_pickle_value lup, labels; /* of the run: lists of batches */
+    size_t batches;               /* the test set is the last */
+    int run;
+    sfp_error *err;
+} tables;
+
+static bool is_list(const sfp_pickle *p, sfp_pickle_value v)
+{
+    sfp_pickle_type type = sfp__pickle_type(p, v);
+    return type == SFP_PICKLE_LIST || type == SFP_PICKLE_TUPLE;
+}
+
+/* Batches of the run: under the scenario, item `run` of a list or of a dict of numbers. */
+static sfp_status find_run(const tables *t, int which, sfp_pickle_value *out)
+{
+    const sfp_pickle *p = t->pickle[which];
+    const char *file = t->file[which];
+    sfp_pickle_value root = sfp__pickle_root(p), runs, run;
+    if (sfp__pickle_type(p, root) != SFP_PICKLE_DICT)
+        return sfp__fail(t->err, SFP_EFORMAT, "%s: is %s, expected a dict of scenarios", file,
+                         sfp__pickle_type_name(sfp__pickle_type(p, root)));
+    if (!sfp__pickle_get(p, root, SCENARIO, &runs))
+        return sfp__fail(t->err, SFP_EFORMAT, "%s: has no scenario '" SCENARIO "'", file);
+    size_t n = sfp__pickle_count(p, runs);
+    bool found = sfp__pickle_get_int(p, runs, t->run, &run);
+    if (is_list(p, runs) && t->run >= 0 && (size_t)t->run < n) {
+        run = sfp__pickle_item(p, runs, (size_t)t->run);
+        found = true;
+    }
+    if (!found)
+        return sfp__fail(t->err, SFP_EINVAL, "%s: scenario '" SCENARIO "' has no run %d (--order), expected 0 to %zu", file,
+                         t->run, n ? n - 1 : 0);
+    if (!is_list(p, run) || sfp__pickle_count(p, run) < 2)
+        return sfp__fail(t->err, SFP_EFORMAT,
+                         "%s: scenario '" SCENARIO "', run %d is %s of %zu, expected a list of batches, the last for test", file,
+                         t->run, sfp__pickle_type_name(sfp__pickle_type(p, run)), sfp__pickle_count(p, run));
+    *out = run;
+    return SFP_OK;
+}
+
+/* Picture k of batch b: its path and its label. */
+static sfp_status get_picture(const tables *t, size_t b, size_t k, const char **path, size_t *length, int64_t *label)
+{
+    sfp_pickle_value paths = sfp__pickle_root(t->pickle[PATHS]);
+    sfp_pickle_value index = sfp__pickle_item(t->pickle[LUP], sfp__pickle_item(t->pickle[LUP], t->lup, b), k);
+    sfp_pickle_value class = sfp__pickle_item(t->pickle[LABELS], sfp__pickle_item(t->pickle[LABELS], t->labels, b), k);
+    size_t count = sfp__pickle_count(t->pickle[PATHS], paths);
+    int64_t i = sfp__pickle_int(t->pickle[LUP], index);
+    if (sfp__pickle_type(t->pickle[LUP], index) != SFP_PICKLE_INT || i < 0 || (uint64_t)i >= count)
+        return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d, batch %zu, item %zu is %s %lld, expected a number below %zu (paths)",
+                         t->file[LUP], t->run, b, k, sfp__pickle_type_name(sfp__pickle_type(t->pickle[LUP], index)), (long long)i,
+                         count);
+    *label = sfp__pickle_int(t->pickle[LABELS], class);
+    if (sfp__pickle_type(t->pickle[LABELS], class) != SFP_PICKLE_INT || *label < 0 || *label >= SFP_CLASSES_MAX)
+        return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d, batch %zu, item %zu is %s %lld, expected a class below %d",
+                         t->file[LABELS], t->run, b, k, sfp__pickle_type_name(sfp__pickle_type(t->pickle[LABELS], class)),
+                         (long long)*label, SFP_CLASSES_MAX);
+    *path = sfp__pickle_text(t->pickle[PATHS], sfp__pickle_item(t->pickle[PATHS], paths, (size_t)i), length);
+    if (!*path || *length == 0 || *length > SFP_PATH_BYTES_MAX || memchr(*path, '\0', *length))
+        return sfp__fail(t->err, SFP_EFORMAT, "%s: item %lld is no path", t->file[PATHS], (long long)i);
+    return SFP_OK;
+}
+
+static sfp_status check_batches(tables *t)
+{
+    const sfp_pickle *p = t->pickle[LUP], *q = t->pickle[LABELS];
+    if (!is_list(t->pickle[PATHS], sfp__pickle_root(t->pickle[PATHS])))
+        return sfp__fail(t->err, SFP_EFORMAT, "%s: is %s, expected a list of paths", t->file[PATHS],
+                         sfp__pickle_type_name(sfp__pickle_type(t->pickle[PATHS], sfp__pickle_root(t->pickle[PATHS]))));
+    sfp_status status = find_run(t, LUP, &t->lup);
+    if (status == SFP_OK)
+        status = find_run(t, LABELS, &t->labels);
+    if (status != SFP_OK)
+        return status;
+    t->batches = sfp__pickle_count(p, t->lup);
+    if (t->batches != sfp__pickle_count(q, t->labels))
+        return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d has %zu batches, expected %zu as in LUP.pkl", t->file[LABELS], t->run,
+                         sfp__pickle_count(q, t->labels), t->batches);
+    for (size_t b = 0; b < t->batches; b++) {
+        sfp_pickle_value x = sfp__pickle_item(p, t->lup, b), y = sfp__pickle_item(q, t->labels, b);
+        if (!is_list(p, x) || !is_list(q, y) || sfp__pickle_count(p, x) != sfp__pickle_count(q, y))
+            return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d, batch %zu is %s of %zu, expected a list of %zu as in LUP.pkl",
+                             t->file[LABELS], t->run, b, sfp__pickle_type_name(sfp__pickle_type(q, y)), sfp__pickle_count(q, y),
+                             sfp__pickle_count(p, x));
+    }
+    return SFP_OK;
+}
+
+/* What is known of a published label. */
+typedef struct label_info {
+    int32_t task;   /* first batch that has it; the test set does not count; -1: none */
+    int32_t object; /* of its paths; 0: not seen, -1: several */
+    int32_t class;
+} label_info;
+
+/* The object's number in "sX/oY/...". */
+static int object_of(const char *path)
+{
+    for (const char *s = path; *s;) {
+        size_t n = strcspn(s, "/");
+        int v = numbered(s, n, 'o');
+        if (v >= 1)
+            return v;
+        s += n + (s[n] == '/');
+    }
+    return -1;
+}
+
+static sfp_status survey(const tables *t, label_info *info, int64_t *labels)
+{
+    int64_t top = 0;
+    for (size_t b = 0; b < t->batches; b++) {
+        size_t n = sfp__pickle_count(t->pickle[LUP], sfp__pickle_item(t->pickle[LUP], t->lup, b)), length;
+        for (size_t k = 0; k < n; k++) {
+            const char *path;
+            int64_t label = 0;
+            sfp_status status = get_picture(t, b, k, &path, &length, &label);
+            if (status != SFP_OK)
+                return status;
+            label_info *i = &info[label];
+            int object = object_of(path);
+            if (b + 1 < t->batches && i->task < 0)
+                i->task = (int32_t)b;
+            i->object = i->object == 0 || i->object == object ? object : -1;
+            top = label >= top ? label + 1 : top;
+        }
+    }
+    *labels = top;
+    return SFP_OK;
+}
+
+/* Counts classes by task, then by label; names them. A label of the test set that no task has is an error. */
+static sfp_status number_classes(const tables *t, label_info *info, int64_t labels, sfp_names *names)
+{
+    bool by_object = true;
+    sfp_status status = SFP_OK;
+    for (int64_t i = 0; i < labels; i++) {
+        if (info[i].object != 0 && info[i].task < 0)
+            return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d: label %lld is in the test set and in no batch", t->file[LABELS],
+                             t->run, (long long)i);
+        by_object = by_object && info[i].object >= 0;
+    }
+    for (int32_t task = 0; (size_t)task + 1 < t->batches; task++) {
+        for (int64_t i = 0; i < labels && status == SFP_OK; i++) {
+            char name[24];
+            if (info[i].object == 0 || info[i].task != task)
+                continue;
+            int n = by_object ? snprintf(name, sizeof name, "o%d", info[i].object)
+                              : snprintf(name, sizeof name, "%lld", (long long)i);
+            int before = names->count;
+            status = sfp__names_add(names, name, (size_t)n, &info[i].class, t->err);
+            if (status == SFP_OK && names->count == before) /* one object under two labels */
+                status = sfp__fail(t->err, SFP_EFORMAT, "%s: run %d: object %s has two labels", t->file[LABELS], t->run, name);
+        }
+    }
+    return status;
+}
+
+static sfp_status add_batches(sfp_file_source *s, const tables *t, const label_info *info, bool test)
+{
+    size_t first = test ? t->batches - 1 : 0, last = test ? t->batches : t->batches - 1;
+    sfp_status status = SFP_OK;
+    for (size_t b = first; b < last && status == SFP_OK; b++) {
+        size_t n = sfp__pickle_count(t->pickle[LUP], sfp__pickle_item(t->pickle[LUP], t->lup, b)), length = 0;
+        for (size_t k = 0; k < n && status == SFP_OK; k++) {
+            const char *path = NULL;
+            int64_t label = 0;
+            status = get_picture(t, b, k, &path, &length, &label);
+            if (status != SFP_OK)
+                break;
+            sfp_entry e = {.record = sfp__record_none()};
+            e.record.label = info[label].class;
+            e.record.task = test ? info[label].task : (int32_t)b;
+            status = sfp__entries_add(&s->entries, e, path, length, t->err);
+        }
+    }
+    return status;
+}
+
+static sfp_status fill_by_pickles(sfp_file_source *s, tables *t, bool test, sfp_names *names)
+{
+    sfp_status status = SFP_OK;
+    int64_t labels = 0;
+    for (int i = 0; i < 3 && status == SFP_OK; i++)
+        status = sfp__pickle_read(t->file[i], NULL, &t->pickle[i], t->err);
+    if (status == SFP_OK)
+        status = check_batches(t);
+    if (status != SFP_OK)
+        return status;
+    label_info *info = sfp__calloc(SFP_CLASSES_MAX, sizeof *info);
+    if (!info)
+        return sfp__fail_nomem(t->err, SFP_CLASSES_MAX * sizeof *info);
+    for (int i = 0; i < SFP_CLASSES_MAX; i++)
+        info[i].task = -1;
+    status = survey(t, info, &labels);
+    if (status == SFP_OK)
+        status = number_classes(t, info, labels, names);
+    if (status == SFP_OK)
+        status = add_batches(s, t, info, test);
+    sfp__free(info);
+    return status;
+}
+
+/* ------------------------------------------------------------------ by folders */
+
+typedef struct folders {
+    sfp_file_source *s;
+    bool test;
+    bool seen[NUMBER_MAX + 1]; /* objects of either part: both must agree on classes */
+    sfp_error *err;
+} folders;
+
+/* Calls visit(name) for what is in a folder. A folder of pictures that is not there is no error of its own. */
+static sfp_status each_name(folders *f, const char *path,
+                            sfp_status (*visit)(folders *f, const char *path, const char *name, int session, int object),
+                            int session, int object)
+{
+    DIR *dir = opendir(path);
+    sfp_status status = SFP_OK;
+    if (!dir)
+        return sfp__fail_errno(f->err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the folder", path);
+    for (struct dirent *e; status == SFP_OK && (e = readdir(dir));)
+        status = visit(f, path, e->d_name, session, object);
+    (void)closedir(dir);
+    return status;
+}
+
+static bool is_test_session(int session)
+{
+    return session == 3 || session == 7 || session == 10;
+}
+
+static sfp_status visit_file(folders *f, const char *path, const char *name, int session, int object)
+{
+    (void)path;
+    if (name[0] == '.' || !sfp__image_name(name))
+        return SFP_OK;
+    f->seen[object] = true;
+    if (is_test_session(session) != f->test)
+        return SFP_OK;
+    char relative[SFP_PATH_BYTES_MAX];
+    int n = snprintf(relative, sizeof relative, "s%d/o%d/%s", session, object, name);
+    sfp_entry e = {.record = sfp__record_none(), .place = (uint64_t)session};
+    e.record.label = object; /* its class follows when all are known */
+    return sfp__entries_add(&f->s->entries, e, relative, (size_t)n, f->err);
+}
+
+static sfp_status visit_object(folders *f, const char *path, const char *name, int session, int object)
+{
+    object = numbered(name, strlen(name), 'o');
+    if (object < 1 || name[1] == '0')
+        return SFP_OK;
+    char *inner = sfp__path_join(path, name);
+    if (!inner)
+        return sfp__fail_nomem(f->err, strlen(name));
+    sfp_status status = each_name(f, inner, visit_file, session, object);
+    sfp__free(inner);
+    return status;
+}
+
+static sfp_status visit_session(folders *f, const char *path, const char *name, int session, int object)
+{
+    session = numbered(name, strlen(name), 's');
+    if (session < 1 || name[1] == '0')
+        return SFP_OK;
+    char *inner = sfp__path_join(path, name);
+    if (!inner)
+        return sfp__fail_nomem(f->err, strlen(name));
+    sfp_status status = each_name(f, inner, visit_object, session, object);
+    sfp__free(inner);
+    return status;
+}
+
+/* By place of the object, session, frame. `label` holds the place here. */
+static int compare_entries(const void *a, const void *b, void *text)
+{
+    const sfp_entry *x = a, *y = b;
+    if (x->record.label != y->record.label)
+        return x->record.label < y->record.label ? -1 : 1;
+    if (x->place != y->place)
+        return x->place < y->place ? -1 : 1;
+    return sfp__natural_compare((const char *)text + x->text, (const char *)text + y->text);
+}
+
+static sfp_status fill_by_folders(sfp_file_source *s, int order, bool test, sfp_names *names, sfp_error *err)
+{
+    folders *f = sfp__calloc(1, sizeof *f);
+    int32_t place_of[NUMBER_MAX + 1] = {0}, object_at[NUMBER_MAX + 1] = {0};
+    int64_t *class_at = NULL;
+    int objects = 0;
+    if (!f)
+        return sfp__fail_nomem(err, sizeof *f);
+    *f = (folders){.s = s, .test = test, .err = err};
+    sfp_status status = each_name(f, s->root, visit_session, 0, 0);
+    for (int i = 1; i <= NUMBER_MAX; i++)
+        if (f->seen[i])
+            object_at[objects++] = i;
+    sfp__free(f);
+    if (status == SFP_OK)
+        status = sfp__class_order(objects, order, &class_at, err);
+    for (int32_t i = 0, number; i < objects && status == SFP_OK; i++) {
+        char name[16];
+        int n = snprintf(name, sizeof name, "o%d", object_at[i]);
+        status = sfp__names_add(names, name, (size_t)n, &number, err);
+        place_of[class_at[i]] = i;
+    }
+    if (status == SFP_OK && s->entries.count > 0) {
+        int32_t class_of[NUMBER_MAX + 1] = {0};
+        for (int i = 0; i < objects; i++)
+            class_of[object_at[i]] = i;
+        for (int64_t i = 0; i < s->entries.count; i++)
+            s->entries.at[i].record.label = place_of[class_of[s->entries.at[i].record.label]];
+        qsort_r(s->entries.at, (size_t)s->entries.count, sizeof *s->entries.at, compare_entries, s->entries.text.s);
+        for (int64_t i = 0; i < s->entries.count; i++) {
+            sfp_record *r = &s->entries.at[i].record;
+            r->task = sfp__task_of_place(r->label, FIRST_TASK, EACH_TASK);
+            r->label = (int32_t)class_at[r->label];
+        }
+    }
+    sfp__free(class_at);
+    return status;
+}
+
+/* --------------------------------------------------------------------- opening */
+
+static bool exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+/* All three pickles or none. */
+static sfp_status find_pickles(const char *path, tables *t, bool *found)
+{
+    int have = 0, absent = 0;
+    for (int i = 0; i < 3; i++) {
+        t->file[i] = sfp__path_join(path, pickle_names[i]);
+        if (!t->file[i])
+            return sfp__fail_nomem(t->err, strlen(path));
+        if (exists(t->file[i]))
+            have++;
+        else
+            absent = i;
+    }
+    if (have > 0 && have < 3)
+        return sfp__fail(t->err, SFP_ENOTFOUND, "%s: is not there, expected paths.pkl, LUP.pkl and labels.pkl, or none of them",
+                         t->file[absent]);
+    *found = have == 3;
+    return SFP_OK;
+}
+
+static sfp_status open_core50(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+{
+    sfp_file_source *s = NULL;
+    tables t = {.run = opt->order, .err = err};
+    sfp_names names = {0}, domains = {0};
+    bool pickles = false;
+    char *root = sfp__path_join(path, PICTURES);
+    sfp_status status = root ? SFP_OK : sfp__fail_nomem(err, strlen(path));
+    if (status == SFP_OK)
+        status = sfp__file_source_create(sizeof *s, &sfp__source_core50, path, sfp__path_is_dir(root) ? root : path, &s, err);
+    if (status == SFP_OK)
+        status = find_pickles(path, &t, &pickles);
+    if (status == SFP_OK)
+        status = pickles ? fill_by_pickles(s, &t, opt->test, &names) : fill_by_folders(s, opt->order, opt->test, &names, err);
+    if (status == SFP_OK && s->entries.count == 0)
+        status =
+            sfp__fail(err, SFP_EFORMAT, "%s: has no pictures of CORe50's %s part, expected " PICTURES "/sX/oY/C_XX_YY_ZZZ.png",
+                      path, opt->test ? "test" : "training");
+    if (status == SFP_OK && !pickles)
+        status = sfp__source_note(&s->base, err, "no pickles: tasks from the folder names");
+    if (status == SFP_OK) {
+        sfp__file_source_finish(s, &names, &domains);
+        s->base.keeps_order = true;
+        *out = &s->base;
+    } else if (s) {
+        sfp__file_source_close(&s->base);
+    }
+    for (int i = 0; i < 3; i++) {
+        sfp__free(t.file[i]);
+        sfp__pickle_free(t.pickle[i]);
+    }
+    sfp__names_done(&names);
+    sfp__free(root);
+    return status;
+}
+
+const sfp_source_kind sfp__source_core50 = {
+    .name = "core50",
+    .summary = "CORe50 128x128: 50 objects in 11 sessions, new classes",
+    .open = open_core50,
+};

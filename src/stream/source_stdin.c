@@ -1,0 +1,222 @@
+/* WebDataset samples from standard input as they come: a live source.
+ *
+ * The tar may be packed (gzip, bzip2, xz, zstd). A sample is given as soon as it
+ * has picture and label. Classes are those of the list in stdin:FILE, then labels are
+ * its numbers or names; without one each new label is a new class: `classes`
+ * grows with next, and class_names never moves. */
+#include "base/mem.h"
+#include "io/image.h"
+#include "stream/tar_sample.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#define POLL_MS 100
+
+typedef struct tar_stream {
+    sfp_source base;
+    int fd;
+    struct archive *archive;
+    sfp_tar_labels labels;
+    sfp_tar_sample now;
+    char done_key[SFP_PATH_BYTES_MAX + 1]; /* the sample given last: what follows of it is passed over */
+    bool opened; /* only by the first next: it reads, and by then `stop` is set */
+    bool stopped, ended;
+    struct archive_entry *entry; /* read but not looked at yet */
+    uint8_t buffer[SFP_TAR_READ_BYTES];
+} tar_stream;
+
+/* libarchive's read, that looks at `stop` while it waits. */
+static la_ssize_t read_stream(struct archive *a, void *data, const void **bytes)
+{
+    tar_stream *s = data;
+    *bytes = s->buffer;
+    for (;;) {
+        struct pollfd p = {.fd = s->fd, .events = POLLIN};
+        if (s->base.stop && atomic_load(s->base.stop)) {
+            s->stopped = true;
+            archive_set_error(a, EINTR, "stopped");
+            return -1;
+        }
+        int ready = poll(&p, 1, POLL_MS);
+        if (ready == 0 || (ready < 0 && errno == EINTR))
+            continue;
+        ssize_t n = read(s->fd, s->buffer, sizeof s->buffer);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (n < 0)
+            archive_set_error(a, errno, "cannot read");
+        return n;
+    }
+}
+
+/* Looks at one entry: *found when the sfp_tar_sample now has a picture and a label. */
+static sfp_status stream_entry(tar_stream *s, const char *name, int64_t size, bool *found, sfp_error *err)
+{
+    sfp_status status = SFP_OK;
+    if (!sfp__image_name(name)) {
+        status = sfp__tar_read_label(s->archive, s->base.path, name, size, &s->now, err);
+    } else if (!s->now.has_picture && (status = sfp__tar_check_picture(s->base.path, name, size, err)) == SFP_OK) {
+        if (size > 0 && !(s->now.bytes = sfp__malloc((size_t)size)))
+            return sfp__fail_nomem(err, (size_t)size);
+        status = sfp__tar_read_entry(s->archive, s->base.path, name, size, s->now.bytes, err);
+        s->now.has_picture = true;
+        s->now.size = size;
+        memcpy(s->now.name, name, strlen(name) + 1);
+    }
+    *found = s->now.has_picture && s->now.label_kind != SFP_TAR_UNLABELLED;
+    return status;
+}
+
+/* Reads entries until a sample is whole: it has picture and label, or another begins, or the stream ends. */
+static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
+{
+    *found = false;
+    if (!s->opened && archive_read_open(s->archive, s, NULL, read_stream, NULL) != ARCHIVE_OK)
+        return sfp__tar_fail(s->archive, s->base.path, err);
+    s->opened = true;
+    while (!*found && !s->ended) {
+        if (!s->entry) {
+            int code = archive_read_next_header(s->archive, &s->entry);
+            if (code != ARCHIVE_OK && code != ARCHIVE_WARN && code != ARCHIVE_EOF)
+                return sfp__tar_fail(s->archive, s->base.path, err);
+            if (code == ARCHIVE_EOF) {
+                s->entry = NULL;
+                s->ended = true;
+                break;
+            }
+        }
+        const char *name = sfp__tar_entry_name(s->entry);
+        size_t n = name ? sfp__tar_key_length(name) : 0;
+        bool passed = !name || (strlen(s->done_key) == n && memcmp(s->done_key, name, n) == 0);
+        if (!passed && (strlen(s->now.key) != n || memcmp(s->now.key, name, n) != 0)) {
+            if (s->now.has_picture)
+                break; /* the entry stays for the next sfp_tar_sample */
+            s->base.skipped += s->now.key[0] != '\0';
+            sfp__tar_sample_clear(&s->now);
+            memcpy(s->now.key, name, n);
+            s->now.key[n] = '\0';
+        }
+        sfp_status status = passed ? SFP_OK : stream_entry(s, name, archive_entry_size(s->entry), found, err);
+        s->entry = NULL;
+        if (status != SFP_OK)
+            return status;
+    }
+    *found = s->now.has_picture;
+    return SFP_OK;
+}
+
+static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err)
+{
+    tar_stream *s = (tar_stream *)base;
+    bool found = false;
+    char text[SFP_NAME_MAX];
+    if (s->ended && !s->now.has_picture) {
+        *end = true;
+        return SFP_OK;
+    }
+    sfp_status status = read_sample(s, &found, err);
+    if (s->stopped) {
+        s->ended = true;
+        sfp__tar_sample_clear(&s->now);
+        *end = true;
+        return SFP_OK;
+    }
+    int32_t label = -1;
+    const char *name = sfp__printable(s->now.name, text, sizeof text);
+    if (status == SFP_OK && found && s->now.size == 0)
+        status = sfp__fail(err, SFP_EFORMAT, "%s: %s: is empty", base->path, name);
+    if (status == SFP_OK && found && (status = sfp__tar_class_of(&s->labels, s->now.label, &label, err)) != SFP_OK)
+        status = sfp__fail_prefix(err, status, "%s: %s", base->path, name);
+    if (!s->labels.listed) { /* the lists of names never move: see open */
+        base->classes = s->labels.names.count;
+    }
+    memcpy(s->done_key, s->now.key, sizeof s->done_key);
+    if (status == SFP_OK && found) {
+        *record = sfp__record_none();
+        record->label = label;
+        *out = (sfp_picture){.kind = SFP_PICTURE_ENCODED, .bytes = s->now.bytes, .size = (size_t)s->now.size};
+        s->now.bytes = NULL;
+    }
+    sfp__tar_sample_clear(&s->now);
+    *end = status == SFP_OK && !found;
+    return status;
+}
+
+static void close_stream(sfp_source *base)
+{
+    tar_stream *s = (tar_stream *)base;
+    if (s->archive)
+        (void)archive_read_free(s->archive);
+    sfp__tar_sample_clear(&s->now);
+    base->class_names = NULL; /* they are those of labels */
+    base->classes = 0;
+    sfp__tar_labels_done(&s->labels);
+    sfp__source_done(base);
+    sfp__free(s);
+}
+
+static const char *name_stream(const sfp_source *base, int64_t i, char *buf, size_t size)
+{
+    (void)i; /* a stream has no numbers: the one given last */
+    return sfp__printable(((const tar_stream *)base)->done_key, buf, size);
+}
+
+/* Room for all names at once, so that class_names stays where it is while another thread reads it. */
+static sfp_status reserve_names(sfp_names *t, sfp_error *err)
+{
+    if (t->room >= SFP_CLASSES_MAX)
+        return SFP_OK;
+    size_t bytes = SFP_CLASSES_MAX * sizeof *t->name;
+    char **name = sfp__realloc(t->name, (size_t)t->count * sizeof *name, bytes);
+    if (!name)
+        return sfp__fail_nomem(err, bytes);
+    t->name = name;
+    t->room = SFP_CLASSES_MAX;
+    return SFP_OK;
+}
+
+sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, sfp_error *err)
+{
+    tar_stream *s = sfp__calloc(1, sizeof *s);
+    if (!s)
+        return sfp__fail_nomem(err, sizeof *s);
+    s->fd = fd;
+    sfp__tar_sample_clear(&s->now);
+    sfp_status status = sfp__source_init(&s->base, &sfp__source_stdin, "stdin", err);
+    s->base.keeps_order = true;
+    s->base.name = name_stream;
+    s->base.next = next_stream;
+    s->base.close = close_stream;
+    if (status == SFP_OK && *classes) {
+        char *path = sfp__strdup(classes);
+        status = path ? sfp__tar_labels_read(&s->labels, path, true, err) : sfp__fail_nomem(err, strlen(classes));
+    }
+    if (status == SFP_OK)
+        status = reserve_names(&s->labels.names, err);
+    if (status == SFP_OK && !(s->archive = sfp__tar_new_archive()))
+        status = sfp__fail_nomem(err, 1);
+    if (status != SFP_OK) {
+        close_stream(&s->base);
+        return status;
+    }
+    s->base.class_names = s->labels.names.name;
+    s->base.classes = s->labels.names.count;
+    *out = &s->base;
+    return SFP_OK;
+}
+
+static sfp_status open_stdin(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+{
+    (void)opt;
+    return sfp__tar_stream_open(STDIN_FILENO, strcmp(path, "-") == 0 ? "" : path, out, err);
+}
+
+const sfp_source_kind sfp__source_stdin = {
+    .name = "stdin",
+    .summary = "WebDataset tar from standard input; stdin:classes.txt names the classes",
+    .live = true,
+    .open = open_stdin,
+};

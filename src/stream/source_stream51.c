@@ -1,0 +1,394 @@
+/* stream51:PATH - Stream-51 (Roady et al. 2020) as published.
+ *
+ *   Stream-51_meta_train.json  rows [class, clip, video, frame, [w, h], [x2, x1, y2, y1], path]
+ *   Stream-51_meta_test.json   rows [class, [w, h], [x2, x1, y2, y1], path]
+ *
+ * A picture is cut to its object's box, grown 1.10 times around its centre, as
+ * the data set's own loader does it: the centre and each side are truncated to
+ * integers, then clipped to the picture.
+ *
+ * Training order: class by class (by the class order), within a class the videos
+ * shuffled by the seed, the frames of a video as they come. A video begins at
+ * frame 0, as in the data set's loader, or where clip or video change. Tasks: 11
+ * classes, then tens. Test rows of classes from 51 on are for novelty detection:
+ * left out and counted. */
+#include "base/mem.h"
+#include "stream/published.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CLASSES = 51, FIRST_TASK = 11, EACH_TASK = 10, TRAIN_FIELDS = 7, TEST_FIELDS = 4, SIDE_MAX = 1 << 20 };
+
+#define RATIO 1.10
+#define VIDEO_STREAM UINT64_C(0x766964656f000000) /* of the random numbers: one a class from here on */
+
+/* One row as it is wanted. */
+typedef struct row {
+    int64_t label, clip, video, frame;
+    int box[4]; /* left, top, right, bottom */
+    const char *path;
+} row;
+
+typedef struct reader {
+    const char *file;
+    const json_t *rows;
+    bool test;
+    sfp_error *err;
+} reader;
+
+/* ----------------------------------------------------------------------- rows */
+
+static sfp_status row_error(const reader *r, size_t i, const char *what, const char *expected, const json_t *found)
+{
+    return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: %s is %s, expected %s", r->file, i, what, sfp__json_type_name(found),
+                     expected);
+}
+
+static sfp_status get_int(const reader *r, size_t i, const json_t *v, const char *what, int64_t *out)
+{
+    if (!json_is_integer(v))
+        return row_error(r, i, what, "an integer", v);
+    *out = json_integer_value(v);
+    return SFP_OK;
+}
+
+/* n finite numbers */
+static sfp_status get_numbers(const reader *r, size_t i, const json_t *v, const char *what, size_t n, double *out)
+{
+    if (!json_is_array(v) || json_array_size(v) < n)
+        return row_error(r, i, what, n == 2 ? "[width, height]" : "[x2, x1, y2, y1]", v);
+    for (size_t k = 0; k < n; k++) {
+        const json_t *x = json_array_get(v, k);
+        if (!json_is_number(x))
+            return row_error(r, i, what, "numbers", x);
+        out[k] = json_number_value(x);
+        if (!(fabs(out[k]) <= SIDE_MAX))
+            return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: %s has %g, expected at most %d", r->file, i, what, out[k],
+                             SIDE_MAX);
+    }
+    return SFP_OK;
+}
+
+/* Grown, truncated, clipped, in this order. */
+static void crop(const double b[4], const double size[2], int out[4])
+{
+    double w = b[0] - b[1], h = b[2] - b[3];
+    int x = (int)(b[1] + w / 2), y = (int)(b[3] + h / 2);
+    int left = (int)(x - w * RATIO / 2), top = (int)(y - h * RATIO / 2);
+    int right = (int)(x + w * RATIO / 2), bottom = (int)(y + h * RATIO / 2);
+    out[0] = left > 0 ? left : 0;
+    out[1] = top > 0 ? top : 0;
+    out[2] = right < (int)size[0] ? right : (int)size[0];
+    out[3] = bottom < (int)size[1] ? bottom : (int)size[1];
+}
+
+static sfp_status get_path(const reader *r, size_t i, const json_t *v, const char **out)
+{
+    const char *path = json_string_value(v);
+    if (!path)
+        return row_error(r, i, "path", "a string", v);
+    if (!*path || json_string_length(v) > SFP_PATH_BYTES_MAX)
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: path has %zu bytes, expected 1 to %d", r->file, i,
+                         json_string_length(v), SFP_PATH_BYTES_MAX);
+    *out = path;
+    return SFP_OK;
+}
+
+static sfp_status get_row(const reader *r, size_t i, row *out)
+{
+    const json_t *v = json_array_get(r->rows, i);
+    size_t fields = r->test ? TEST_FIELDS : TRAIN_FIELDS;
+    double size[2] = {0}, box[4] = {0};
+    *out = (row){0};
+    if (!json_is_array(v))
+        return row_error(r, i, "it", "an array", v);
+    if (json_array_size(v) != fields)
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu has %zu fields, expected %zu", r->file, i, json_array_size(v), fields);
+    sfp_status status = get_int(r, i, json_array_get(v, 0), "class", &out->label);
+    if (status == SFP_OK && (out->label < 0 || (!r->test && out->label >= CLASSES)))
+        status = sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: class is %lld, expected 0 to %d", r->file, i, (long long)out->label,
+                           CLASSES - 1);
+    if (status == SFP_OK && !r->test) {
+        status = get_int(r, i, json_array_get(v, 1), "clip", &out->clip);
+        if (status == SFP_OK)
+            status = get_int(r, i, json_array_get(v, 2), "video", &out->video);
+        if (status == SFP_OK)
+            status = get_int(r, i, json_array_get(v, 3), "frame", &out->frame);
+    }
+    if (status == SFP_OK)
+        status = get_numbers(r, i, json_array_get(v, fields - 3), "size", 2, size);
+    if (status == SFP_OK)
+        status = get_numbers(r, i, json_array_get(v, fields - 2), "box", 4, box);
+    if (status == SFP_OK)
+        status = get_path(r, i, json_array_get(v, fields - 1), &out->path);
+    if (status == SFP_OK)
+        crop(box, size, out->box);
+    return status;
+}
+
+/* ---------------------------------------------------------------------- names */
+
+/* Folder k of a path: where it begins, *n its bytes; NULL: there is none (the last part is the file). */
+static const char *folder_at(const char *path, int k, size_t *n)
+{
+    for (;; k--) {
+        const char *slash = strchr(path, '/');
+        if (!slash)
+            return NULL;
+        if (k == 0) {
+            *n = (size_t)(slash - path);
+            return path;
+        }
+        path = slash + 1;
+    }
+}
+
+/* Are the classes told apart by folder k of their paths: one each, all different? Then they are in names, in order. */
+static bool names_at(const json_t *rows, int k, sfp_names *names)
+{
+    const char *of[CLASSES] = {0};
+    size_t length[CLASSES] = {0}, n = 0;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *v = json_array_get(rows, i);
+        json_int_t label = json_integer_value(json_array_get(v, 0));
+        const char *path = json_string_value(json_array_get(v, TRAIN_FIELDS - 1)), *folder = path ? folder_at(path, k, &n) : NULL;
+        if (!folder || n == 0 || label < 0 || label >= CLASSES)
+            return false;
+        if (of[label] && (length[label] != n || memcmp(of[label], folder, n) != 0))
+            return false;
+        of[label] = folder;
+        length[label] = n;
+    }
+    for (int32_t i = 0, number; i < CLASSES; i++)
+        if (!of[i] || sfp__names_add(names, of[i], length[i], &number, NULL) != SFP_OK || number != i)
+            return false;
+    return true;
+}
+
+/* The rows have numbers only; the training paths usually name the class. Both parts take their names from there, so that
+ * they agree; without it classes are called by their numbers. */
+static sfp_status name_classes(const json_t *train, sfp_names *names, sfp_error *err)
+{
+    for (int k = 0; train && k < 4; k++) {
+        if (names_at(train, k, names))
+            return SFP_OK;
+        sfp__names_done(names);
+    }
+    sfp_status status = SFP_OK;
+    for (int32_t i = 0, number; i < CLASSES && status == SFP_OK; i++) {
+        char text[16];
+        int n = snprintf(text, sizeof text, "%d", i);
+        status = sfp__names_add(names, text, (size_t)n, &number, err);
+    }
+    return status;
+}
+
+/* ---------------------------------------------------------------------- order */
+
+/* Where an entry belongs in the stream: class place, video's turn, place in the file. */
+typedef struct key {
+    int32_t place;
+    int64_t turn, entry;
+} key;
+
+static int compare_keys(const void *a, const void *b)
+{
+    const key *x = a, *y = b;
+    if (x->place != y->place)
+        return x->place < y->place ? -1 : 1;
+    if (x->turn != y->turn)
+        return x->turn < y->turn ? -1 : 1;
+    return x->entry < y->entry ? -1 : x->entry > y->entry;
+}
+
+/* The turn (count) of each video of a class. */
+static sfp_status draw_turns(int64_t count, int label, uint64_t seed, int64_t **out, sfp_error *err)
+{
+    size_t bytes = ((size_t)count + 1) * sizeof **out;
+    int64_t *list = sfp__malloc(bytes), *turn = sfp__malloc(bytes);
+    if (!list || !turn) {
+        sfp__free(list);
+        sfp__free(turn);
+        return sfp__fail_nomem(err, bytes);
+    }
+    for (int64_t i = 0; i < count; i++)
+        list[i] = i;
+    sfp__shuffle(list, count, seed, VIDEO_STREAM + (uint64_t)label);
+    for (int64_t i = 0; i < count; i++)
+        turn[list[i]] = i;
+    sfp__free(list);
+    *out = turn;
+    return SFP_OK;
+}
+
+/* Entries from the order of the file into the order of the stream; `video` (entries.count) numbers each one's within its class.
+ */
+static sfp_status order_entries(sfp_file_source *s, const int32_t place[CLASSES], const int64_t *video,
+                                const int64_t videos[CLASSES], uint64_t seed, sfp_error *err)
+{
+    size_t n = (size_t)s->entries.count;
+    int64_t *turn[CLASSES] = {0};
+    key *keys = sfp__malloc((n + 1) * sizeof *keys);
+    sfp_entry *sorted = sfp__malloc((n + 1) * sizeof *sorted);
+    sfp_status status = keys && sorted ? SFP_OK : sfp__fail_nomem(err, (n + 1) * sizeof *sorted);
+    for (int c = 0; c < CLASSES && status == SFP_OK; c++)
+        status = draw_turns(videos[c], c, seed, &turn[c], err);
+    if (status == SFP_OK) {
+        for (size_t i = 0; i < n; i++) {
+            int32_t label = s->entries.at[i].record.label;
+            keys[i] = (key){.place = place[label], .turn = turn[label][video[i]], .entry = (int64_t)i};
+        }
+        qsort(keys, n, sizeof *keys, compare_keys);
+        for (size_t i = 0; i < n; i++)
+            sorted[i] = s->entries.at[keys[i].entry];
+        memcpy(s->entries.at, sorted, n * sizeof *sorted);
+    }
+    for (int c = 0; c < CLASSES; c++)
+        sfp__free(turn[c]);
+    sfp__free(keys);
+    sfp__free(sorted);
+    return status;
+}
+
+/* -------------------------------------------------------------------- opening */
+
+/* A box in the two free words of an entry. */
+static sfp_entry pack(const row *r, int32_t task)
+{
+    sfp_entry e = {.record = sfp__record_none()};
+    e.record.label = (int32_t)r->label;
+    e.record.task = task;
+    e.place = (uint64_t)(uint32_t)r->box[0] << 32 | (uint32_t)r->box[1];
+    e.size = (uint64_t)(uint32_t)r->box[2] << 32 | (uint32_t)r->box[3];
+    return e;
+}
+
+static sfp_status load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
+{
+    sfp_status status = sfp__file_source_load(s, i, out, err);
+    if (status != SFP_OK)
+        return status;
+    const sfp_entry *e = &((const sfp_file_source *)s)->entries.at[i];
+    out->has_box = true;
+    out->left = (int)(e->place >> 32);
+    out->top = (int)(uint32_t)e->place;
+    out->right = (int)(e->size >> 32);
+    out->bottom = (int)(uint32_t)e->size;
+    return SFP_OK;
+}
+
+static sfp_status read_rows(sfp_file_source *s, const reader *r, const int32_t place[CLASSES], uint64_t seed)
+{
+    size_t n = json_array_size(r->rows);
+    int64_t videos[CLASSES] = {0}, *video = sfp__malloc((n + 1) * sizeof *video);
+    row last[CLASSES] = {0};
+    uint64_t novel = 0, empty = 0;
+    sfp_status status = video ? SFP_OK : sfp__fail_nomem(r->err, (n + 1) * sizeof *video);
+    for (size_t i = 0; i < n && status == SFP_OK; i++) {
+        row now;
+        status = get_row(r, i, &now);
+        if (status != SFP_OK)
+            break;
+        if (now.label >= CLASSES || now.box[0] >= now.box[2] || now.box[1] >= now.box[3]) {
+            if (now.label >= CLASSES)
+                novel++;
+            else
+                empty++;
+            continue;
+        }
+        const row *before = &last[now.label];
+        if (videos[now.label] == 0 || now.frame == 0 || before->clip != now.clip || before->video != now.video)
+            videos[now.label]++;
+        last[now.label] = now;
+        video[s->entries.count] = videos[now.label] - 1;
+        status = sfp__entries_add(&s->entries, pack(&now, sfp__task_of_place(place[now.label], FIRST_TASK, EACH_TASK)), now.path,
+                                  strlen(now.path), r->err);
+        if (status != SFP_OK)
+            status = sfp__fail_prefix(r->err, status, "%s", r->file);
+    }
+    if (status == SFP_OK && s->entries.count == 0)
+        status = sfp__fail(r->err, SFP_EFORMAT, "%s: has no pictures", r->file);
+    if (status == SFP_OK && !r->test)
+        status = order_entries(s, place, video, videos, seed, r->err);
+    sfp__free(video);
+    s->base.skipped = empty;
+    if (status == SFP_OK && (novel || empty))
+        status = sfp__source_note(&s->base, r->err, "left out: %llu pictures of novelty classes, %llu with an empty box",
+                                  (unsigned long long)novel, (unsigned long long)empty);
+    return status;
+}
+
+static sfp_status read_list(const char *path, json_t **out, sfp_error *err)
+{
+    json_t *list = NULL;
+    sfp_status status = sfp__json_read(path, &list, err);
+    if (status == SFP_OK && !json_is_array(list)) {
+        status = sfp__fail(err, SFP_EFORMAT, "%s: is %s, expected an array of rows", path, sfp__json_type_name(list));
+        json_decref(list);
+        return status;
+    }
+    *out = list;
+    return status;
+}
+
+/* Everything of one part; `train` is wanted for its names when that is the test part. */
+static sfp_status fill(sfp_file_source *s, const char *file, const json_t *rows, const json_t *train,
+                       const sfp_source_options *opt, sfp_error *err)
+{
+    int64_t *class_at = NULL;
+    int32_t place[CLASSES];
+    sfp_names classes = {0}, domains = {0};
+    sfp_status status = sfp__class_order(CLASSES, opt->order, &class_at, err);
+    if (status == SFP_OK) {
+        for (int i = 0; i < CLASSES; i++)
+            place[class_at[i]] = i;
+        sfp__free(class_at);
+        status = read_rows(s, &(reader){.file = file, .rows = rows, .test = opt->test, .err = err}, place, opt->seed);
+    }
+    if (status == SFP_OK)
+        status = name_classes(train, &classes, err);
+    if (status == SFP_OK) {
+        sfp__file_source_finish(s, &classes, &domains);
+        s->base.keeps_order = true;
+        s->base.load = load;
+    }
+    sfp__names_done(&classes);
+    return status;
+}
+
+static sfp_status open_stream51(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+{
+    sfp_file_source *s = NULL;
+    json_t *train = NULL, *test = NULL;
+    sfp_error why = {0};
+    char *train_file = sfp__path_join(path, "Stream-51_meta_train.json"),
+         *test_file = sfp__path_join(path, "Stream-51_meta_test.json");
+    sfp_status status = train_file && test_file ? SFP_OK : sfp__fail_nomem(err, strlen(path));
+    if (status == SFP_OK)
+        status = sfp__file_source_create(sizeof *s, &sfp__source_stream51, path, path, &s, err);
+    if (status == SFP_OK && opt->test) {
+        status = read_list(test_file, &test, err);
+        (void)read_list(train_file, &train, &why); /* without it classes are called by their numbers */
+    } else if (status == SFP_OK) {
+        status = read_list(train_file, &train, err);
+    }
+    if (status == SFP_OK)
+        status = fill(s, opt->test ? test_file : train_file, opt->test ? test : train, train, opt, err);
+    if (status == SFP_OK)
+        *out = &s->base;
+    else if (s)
+        sfp__file_source_close(&s->base);
+    json_decref(train);
+    json_decref(test);
+    sfp__free(train_file);
+    sfp__free(test_file);
+    return status;
+}
+
+const sfp_source_kind sfp__source_stream51 = {
+    .name = "stream51",
+    .summary = "Stream-51: videos of 51 classes, cut to the object",
+    .open = open_stream51,
+};

@@ -1,0 +1,251 @@
+#include "stream/tar_sample.h"
+
+#include "base/mem.h"
+#include "io/file.h"
+#include "io/image.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define LABEL_BYTES_MAX 65536
+
+void sfp__tar_sample_clear(sfp_tar_sample *s)
+{
+    sfp__free(s->bytes);
+    s->bytes = NULL;
+    s->key[0] = s->label[0] = s->name[0] = '\0';
+    s->label_kind = SFP_TAR_UNLABELLED;
+    s->has_picture = false;
+    s->size = 0;
+}
+
+/* Bytes of `name` up to the first '.' of its last part. */
+size_t sfp__tar_key_length(const char *name)
+{
+    const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name, *dot = strchr(base, '.');
+    return dot ? (size_t)(dot - name) : strlen(name);
+}
+
+static int label_kind_of(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    static const char *const suffix[] = {".cls", ".txt", ".json"};
+    for (int k = 0; dot && k < SFP_TAR_UNLABELLED; k++) {
+        if (strcasecmp(dot, suffix[k]) == 0)
+            return k;
+    }
+    return SFP_TAR_UNLABELLED;
+}
+
+/* A label's text without the blanks around it; *n is 0 for none. */
+static sfp_status take_label(sfp_tar_sample *s, int kind, const char *bytes, size_t n, sfp_error *err)
+{
+    char number[32];
+    json_t *json = NULL;
+    json_error_t bad;
+    sfp_status status = SFP_OK;
+    if (kind == SFP_TAR_JSON) {
+        json = json_loadb(bytes, n, JSON_DECODE_ANY, &bad);
+        if (!json)
+            return sfp__fail(err, SFP_EFORMAT, "line %d: %s", bad.line, bad.text);
+        const json_t *v = json;
+        static const char *const keys[] = {"label", "cls", "class"};
+        for (int k = 0; k < 3 && json_is_object(v); k++)
+            v = json_object_get(json, keys[k]) ? json_object_get(json, keys[k]) : v;
+        n = 0;
+        if (json_is_string(v)) {
+            bytes = json_string_value(v);
+            n = json_string_length(v);
+        } else if (json_is_integer(v)) {
+            n = (size_t)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
+            bytes = number;
+        } else if (!json_is_object(v) && !json_is_null(v)) {
+            status = sfp__fail(err, SFP_EFORMAT, "the label is neither a name nor a whole number");
+        }
+    }
+    while (n > 0 && strchr(" \t\r\n", bytes[n - 1]))
+        n--;
+    for (; n > 0 && strchr(" \t\r\n", *bytes); n--)
+        bytes++;
+    if (status == SFP_OK && n > SFP_CLASS_NAME_MAX)
+        status = sfp__fail(err, SFP_ELIMIT, "the label has %zu bytes, expected at most %d", n, SFP_CLASS_NAME_MAX);
+    else if (status == SFP_OK && (memchr(bytes, 0, n) || memchr(bytes, '\n', n)))
+        status = sfp__fail(err, SFP_EFORMAT, "the label is not one line of text");
+    if (status == SFP_OK && n > 0) {
+        memcpy(s->label, bytes, n);
+        s->label[n] = '\0';
+        s->label_kind = kind;
+    }
+    json_decref(json);
+    return status;
+}
+
+/* ------------------------------------------------------------------ labels */
+
+void sfp__tar_labels_done(sfp_tar_labels *t)
+{
+    sfp__names_done(&t->names);
+    sfp__free(t->path);
+    *t = (sfp_tar_labels){0};
+}
+
+/* One line of a list: "12<tab>n02510455<tab>giant panda" is class 12 "giant panda"; without a tab the line is the name. */
+static sfp_status add_listed(sfp_tar_labels *t, const char *line, size_t n, size_t number, sfp_error *err)
+{
+    const char *tab = memchr(line, '\t', n), *last = line, *end = line + n;
+    char name[SFP_CLASS_NAME_MAX + 1];
+    int32_t id;
+    for (const char *p = tab; p; p = memchr(p + 1, '\t', (size_t)(end - p - 1)))
+        last = p + 1;
+    size_t length = (size_t)(end - last);
+    if (tab) {
+        char *stop;
+        long k = line[0] >= '0' && line[0] <= '9' ? strtol(line, &stop, 10) : -1;
+        if (k != t->names.count || stop != tab)
+            return sfp__fail(err, SFP_EFORMAT, "%s:%zu: expected %d<tab>NAME", t->path, number, t->names.count);
+    }
+    if (length > SFP_CLASS_NAME_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s:%zu: the name has %zu bytes, expected at most %d", t->path, number, length, SFP_CLASS_NAME_MAX);
+    memcpy(name, last, length);
+    name[length] = '\0';
+    if (sfp__names_find(&t->names, name, length) >= 0) { /* ImageNet has two cranes */
+        size_t more = (size_t)snprintf(name + length, sizeof name - length, " (%d)", t->names.count);
+        if (length + more >= sizeof name || sfp__names_find(&t->names, name, length + more) >= 0)
+            return sfp__fail(err, SFP_EFORMAT, "%s:%zu: this name comes twice", t->path, number);
+        length += more;
+    }
+    sfp_status status = sfp__names_add(&t->names, name, length, &id, err);
+    return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s:%zu", t->path, number);
+}
+
+/* Takes path over. No such file: no list, unless `wanted`. */
+sfp_status sfp__tar_labels_read(sfp_tar_labels *t, char *path, bool wanted, sfp_error *err)
+{
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    t->path = path;
+    sfp_status status = sfp__file_read(path, (size_t)SFP_CLASSES_MAX * SFP_CLASS_NAME_MAX, &bytes, &size, err);
+    if (status == SFP_ENOTFOUND && !wanted)
+        return SFP_OK;
+    const char *at = (const char *)bytes, *end = at + size;
+    for (size_t number = 1; status == SFP_OK && at < end; number++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at)), *next = stop ? stop + 1 : end;
+        stop = stop ? stop : end;
+        while (stop > at && (stop[-1] == '\r' || stop[-1] == ' '))
+            stop--;
+        if (stop > at)
+            status = add_listed(t, at, (size_t)(stop - at), number, err);
+        at = next;
+    }
+    sfp__free(bytes);
+    t->listed = t->names.count > 0;
+    return status;
+}
+
+/* The class of a label's text; -1 for an empty one. */
+sfp_status sfp__tar_class_of(sfp_tar_labels *t, const char *label, int32_t *out, sfp_error *err)
+{
+    size_t n = strlen(label);
+    *out = -1;
+    if (n == 0)
+        return SFP_OK;
+    if (!t->listed)
+        return sfp__names_add(&t->names, label, n, out, err);
+    if (label[strspn(label, "0123456789")] == '\0') {
+        long k = n > 9 ? SFP_CLASSES_MAX : strtol(label, NULL, 10);
+        if (k >= t->names.count)
+            return sfp__fail(err, SFP_EFORMAT, "label is %s, expected 0..%d as in %s", label, t->names.count - 1, t->path);
+        *out = (int32_t)k;
+        return SFP_OK;
+    }
+    *out = sfp__names_find(&t->names, label, n);
+    char text[SFP_NAME_MAX];
+    if (*out < 0)
+        return sfp__fail(err, SFP_EFORMAT, "label '%s' is not in %s", sfp__printable(label, text, sizeof text), t->path);
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------ entries */
+
+/* The name of a regular file to look at; NULL for anything else. */
+const char *sfp__tar_entry_name(struct archive_entry *e)
+{
+    const char *name = archive_entry_pathname(e);
+    if (!name)
+        name = archive_entry_pathname_utf8(e); /* names beyond ASCII in the C locale */
+    if (!name || archive_entry_filetype(e) != AE_IFREG || archive_entry_hardlink(e) || archive_entry_sparse_count(e) > 0)
+        return NULL;
+    return strlen(name) <= SFP_PATH_BYTES_MAX && (sfp__image_name(name) || label_kind_of(name) != SFP_TAR_UNLABELLED) ? name : NULL;
+}
+
+/* What is wrong with the archive at this place. */
+sfp_status sfp__tar_fail(struct archive *a, const char *file, sfp_error *err)
+{
+    char text[SFP_NAME_MAX];
+    const char *why = archive_error_string(a);
+    int64_t at = archive_filter_bytes(a, 0); /* the header's position is lost by a fatal error */
+    return sfp__fail(err, archive_errno(a) == ENOMEM ? SFP_ENOMEM : SFP_EFORMAT, "%s: at byte %lld: %s", file,
+                     at > 0 ? (long long)at : 0LL, why ? sfp__printable(why, text, sizeof text) : "is not a tar file");
+}
+
+/* The bytes of the current entry, all of them. */
+sfp_status sfp__tar_read_entry(struct archive *a, const char *file, const char *name, int64_t size, uint8_t *bytes, sfp_error *err)
+{
+    char text[SFP_NAME_MAX];
+    for (int64_t done = 0; done < size;) {
+        la_ssize_t n = archive_read_data(a, bytes + done, (size_t)(size - done));
+        if (n < 0)
+            return sfp__tar_fail(a, file, err);
+        if (n == 0)
+            return sfp__fail(err, SFP_EFORMAT, "%s: %s: ends after %lld of %lld bytes (the entry begins at byte %lld)", file,
+                             sfp__printable(name, text, sizeof text), (long long)done, (long long)size,
+                             (long long)archive_read_header_position(a));
+        done += n;
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *name, int64_t size, sfp_tar_sample *s, sfp_error *err)
+{
+    int kind = label_kind_of(name);
+    char text[SFP_NAME_MAX], bytes[LABEL_BYTES_MAX];
+    if (kind >= s->label_kind || size == 0)
+        return SFP_OK;
+    if (size > LABEL_BYTES_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s: %s: the label has %lld bytes, expected at most %d", file,
+                         sfp__printable(name, text, sizeof text), (long long)size, LABEL_BYTES_MAX);
+    sfp_status status = sfp__tar_read_entry(a, file, name, size, (uint8_t *)bytes, err);
+    if (status != SFP_OK)
+        return status;
+    status = take_label(s, kind, bytes, (size_t)size, err);
+    return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s: %s", file, sfp__printable(name, text, sizeof text));
+}
+
+sfp_status sfp__tar_check_picture(const char *file, const char *name, int64_t size, sfp_error *err)
+{
+    char text[SFP_NAME_MAX];
+    if (size < 0 || size > (int64_t)SFP_PICTURE_BYTES_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s: %s: has %lld bytes, expected at most %zu", file, sfp__printable(name, text, sizeof text),
+                         (long long)size, SFP_PICTURE_BYTES_MAX);
+    return SFP_OK;
+}
+
+struct archive *sfp__tar_new_archive(void)
+{
+    struct archive *a = archive_read_new();
+    if (a && archive_read_support_format_tar(a) != ARCHIVE_OK) {
+        archive_read_free(a);
+        a = NULL;
+    }
+    if (a) { /* filters inside the library: those that start programs are left out */
+        (void)archive_read_support_filter_gzip(a);
+        (void)archive_read_support_filter_bzip2(a);
+        (void)archive_read_support_filter_xz(a);
+        (void)archive_read_support_filter_zstd(a);
+    }
+    return a;
+}

@@ -1,0 +1,8 @@
+# one number of one tensor is wrong: that tensor alone fails (tests/golden/perturb tries all of them)
+need_shared
+mkdir real
+cp "$SHARED"/golden/plain/* real
+chmod -R u+w real
+mkfile nan real/expect.safetensors new grad_replay.prompt.e_a_3 && mv new real/expect.safetensors
+streamfp verify real | awk '$NF == "FAIL" || $NF == "hold"{ print $1, $NF }'
+echo "exit ${PIPESTATUS[0]}"

@@ -1,0 +1,29 @@
+/* Any bytes as a manifest (CSV or JSONL): refused with a message, or every record has a path and a label that is a class. */
+#include "fuzz.h"
+#include "stream/source_internal.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    sfp_status status = sfp__manifest_open_memory("fuzz", bytes, size, &s, &err);
+    if (status != SFP_OK) {
+        require_error(status, &err);
+        REQUIRE(s == NULL);
+        return 0;
+    }
+    REQUIRE(s->count > 0);
+    for (int64_t i = 0; i < s->count; i++) {
+        sfp_record r;
+        char name[64];
+        REQUIRE(s->record(s, i, &r, &err) == SFP_OK);
+        REQUIRE(r.label >= -1 && r.label < s->classes && r.domain >= -1 && r.domain < s->domains && r.task >= -1 && !isinf(r.time));
+        REQUIRE(s->name(s, i, name, sizeof name)[0] != '\0');
+    }
+    for (int k = 1; k < s->classes; k++)
+        REQUIRE(sfp__name_compare(s->class_names[k - 1], s->class_names[k]) < 0);
+    s->close(s);
+    return 0;
+}

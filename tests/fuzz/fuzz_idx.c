@@ -1,0 +1,26 @@
+/* Any bytes as an IDX file, packed or not: refused with a message, or as many bytes as its sizes say. */
+#include "base/mem.h"
+#include "fuzz_file.h"
+#include "stream/source_internal.h"
+
+static volatile unsigned sink;
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    char path[32];
+    int fd = file_of(bytes, size, path);
+    for (int ndim = 1; ndim <= 3; ndim += 2) {
+        int64_t dims[3] = {1, 1, 1};
+        uint8_t *body = NULL;
+        sfp_error err = {0};
+        sfp_status status = sfp__idx_read(path, ndim, dims, &body, &err);
+        if (status == SFP_OK)
+            sink += touch(body, (size_t)(dims[0] * dims[1] * dims[2]));
+        else
+            require_error(status, &err);
+        REQUIRE(status == SFP_OK || body == NULL);
+        sfp__free(body);
+    }
+    (void)close(fd);
+    return 0;
+}

@@ -1,0 +1,71 @@
+/* Any bytes as a WebDataset shard, from a file and as a stream: refused with a message, or every picture can be read. */
+#include "fuzz_file.h"
+#include "stream/source_internal.h"
+
+static volatile unsigned sink;
+
+static void check_label(const sfp_source *s, const sfp_record *r)
+{
+    REQUIRE(r->label >= -1 && r->label < s->classes);
+    if (r->label >= 0)
+        REQUIRE(s->class_names[r->label][0] != '\0');
+}
+
+static void read_indexed(const char *path)
+{
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    sfp_source_options opt = {0};
+    sfp_status status = sfp__source_tar.open(path, &opt, &s, &err);
+    if (status != SFP_OK) {
+        require_error(status, &err);
+        return;
+    }
+    REQUIRE(s->count > 0);
+    for (int64_t i = 0; i < s->count; i++) {
+        sfp_record r;
+        sfp_picture p = {0};
+        char name[64];
+        REQUIRE(s->record(s, i, &r, &err) == SFP_OK && s->name(s, i, name, sizeof name) == name);
+        check_label(s, &r);
+        status = s->load(s, i, &p, &err);
+        if (status == SFP_OK)
+            sink += touch(p.bytes, p.size);
+        else
+            require_error(status, &err);
+        sfp__picture_done(&p);
+    }
+    s->close(s);
+}
+
+static void read_stream(int fd)
+{
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    REQUIRE(sfp__tar_stream_open(fd, "", &s, &err) == SFP_OK);
+    for (bool end = false; !end;) {
+        sfp_record r;
+        sfp_picture p = {0};
+        sfp_status status = s->next(s, &r, &p, &end, &err);
+        if (status != SFP_OK) {
+            require_error(status, &err);
+            break;
+        }
+        if (!end) {
+            check_label(s, &r);
+            sink += touch(p.bytes, p.size);
+        }
+        sfp__picture_done(&p);
+    }
+    s->close(s);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    char path[32];
+    int fd = file_of(bytes, size, path);
+    read_indexed(path);
+    read_stream(fd);
+    (void)close(fd);
+    return 0;
+}

@@ -1,0 +1,98 @@
+/* A result with something in every field, for the tests of what is made of it. Include after <cmocka.h>. */
+#ifndef SFP_TESTS_RUN_RESULT_H
+#define SFP_TESTS_RUN_RESULT_H
+
+#include "base/mem.h"
+#include "run/result.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static inline void result_option(sfp_result *r, const char *key, const char *value)
+{
+    assert_int_equal(sfp__result_config(r, key, value, NULL), SFP_OK);
+}
+
+static inline sfp_result result_make(int tasks, int classes)
+{
+    sfp_result r;
+    char name[64];
+    assert_int_equal(sfp__result_init(&r, tasks, classes, NULL), SFP_OK);
+    for (int i = 0; i < tasks; i++) {
+        (void)snprintf(name, sizeof name, "task %d", i);
+        r.task_names[i] = sfp__strdup(name);
+        for (int j = 0; j <= i; j++)
+            r.accuracy[i * tasks + j] = 1.0 / (1 + i - j) - 0.1 / 3;
+    }
+    for (int c = 0; c < classes; c++) {
+        (void)snprintf(name, sizeof name, "class %d", c);
+        r.class_names[c] = c == 1 ? NULL : sfp__strdup(name);
+        for (int k = 0; r.confusion && k < classes; k++)
+            r.confusion[c * classes + k] = c == 0 ? 0 : c == k ? 90 : k == 0 ? 10 : 0; /* class 0 has no test samples */
+    }
+    r.tasks_done = tasks;
+    sfp__result_summarise(&r);
+    r.prequential_accuracy = 2.0 / 3;
+    r.offered = 1000;
+    r.scored = 900;
+    r.trained = 500;
+    r.replayed = 480;
+    r.dropped = 100;
+    r.skipped = 3;
+    r.lambda = 150;
+    r.lag_mean = 0.25;
+    r.lag_max = 1.5;
+    r.coverage = 1;
+    r.seconds.decode = 1;
+    r.seconds.select = 2;
+    r.seconds.train = 3;
+    r.seconds.buffer = 0.5;
+    r.seconds.evaluate = 1.25;
+    r.seconds.total = 8;
+    r.samples_per_second = 181.8;
+    r.peak_rss_bytes = 123456789;
+    r.seed = 7;
+    r.threads = 2;
+    r.finished = true;
+    (void)snprintf(r.cpu, sizeof r.cpu, "A processor");
+    (void)snprintf(r.kernels, sizeof r.kernels, "avx2");
+    (void)snprintf(r.gemm, sizeof r.gemm, "oneDNN");
+    (void)snprintf(r.started, sizeof r.started, "2025-01-02T03:04:05Z");
+    result_option(&r, "data", "synthetic:1000");
+    result_option(&r, "select", "random");
+    result_option(&r, "buffer", "er");
+    result_option(&r, "sigma", "0.3");
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(sfp__curve_add(&r.prequential, 20 * (i + 1), i == 3 ? NAN : 0.01 * i, NULL), SFP_OK);
+        assert_int_equal(sfp__curve_add(&r.loss, 20 * (i + 1), 2 - 0.03 * i, NULL), SFP_OK);
+        assert_int_equal(sfp__curve_add(&r.rate, 20 * (i + 1), 150 + i % 5, NULL), SFP_OK);
+        assert_int_equal(sfp__curve_add(&r.lag, 20 * (i + 1), 0.1 * i, NULL), SFP_OK);
+    }
+    return r;
+}
+
+/* Not inlined: gcc 12 then sees dangling pointers where there are none. */
+__attribute__((noinline, unused)) static char *result_text(const sfp_result *r)
+{
+    char *text = NULL;
+    assert_int_equal(sfp__result_text(r, true, &text, NULL), SFP_OK);
+    return text;
+}
+
+/* A file's text; free. */
+static inline char *file_text(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    size_t room = 1 << 22;
+    char *text = malloc(room);
+    assert_non_null(text);
+    text[fread(text, 1, room - 1, f)] = '\0';
+    (void)fclose(f);
+    return text;
+}
+
+#endif

@@ -1,0 +1,168 @@
+/* A folder of its own for each test of a source, and files in it. */
+#ifndef TEST_SOURCE_FILES_H
+#define TEST_SOURCE_FILES_H
+
+#include "stream/source_internal.h"
+
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[64];
+
+static inline int make_folder(void **unused)
+{
+    (void)unused;
+    (void)snprintf(folder, sizeof folder, "/tmp/sfp-source-XXXXXX");
+    return mkdtemp(folder) ? 0 : 1;
+}
+
+static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+static inline int remove_folder(void **unused)
+{
+    (void)unused;
+    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* FOLDER/name, in one of a few buffers. */
+static inline const char *in_folder(const char *name)
+{
+    static char path[4][4500];
+    static int turn;
+    turn = (turn + 1) % 4;
+    (void)snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    return path[turn];
+}
+
+/* Writes FOLDER/name and makes the folders on the way. */
+static inline void put_bytes(const char *name, const void *bytes, size_t size)
+{
+    char path[4500];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (char *p = path + strlen(folder) + 1; *p; p++) {
+        if (*p == '/') {
+            *p = '\0';
+            (void)mkdir(path, 0777);
+            *p = '/';
+        }
+    }
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+}
+
+static inline void put_text(const char *name, const char *text)
+{
+    put_bytes(name, text, strlen(text));
+}
+
+static inline sfp_source *open_part(const sfp_source_kind *kind, const char *name, bool test)
+{
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    sfp_source_options opt = {.test = test};
+    if (kind->open(in_folder(name), &opt, &s, &err) != SFP_OK)
+        fail_msg("%s: %s", name, err.message);
+    assert_ptr_equal(s->kind, kind);
+    return s;
+}
+
+static inline sfp_source *open_source(const sfp_source_kind *kind, const char *name)
+{
+    return open_part(kind, name, false);
+}
+
+/* Opening fails with this status and a message with both texts in it. */
+static inline void check_refused_part(const sfp_source_kind *kind, const char *name, bool test, sfp_status status, const char *a, const char *b)
+{
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    sfp_source_options opt = {.test = test};
+    sfp_status got = kind->open(in_folder(name), &opt, &s, &err);
+    if (got != status || !strstr(err.message, a) || !strstr(err.message, b))
+        fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s', '%s'", name, sfp_status_text(got), err.message, sfp_status_text(status), a, b);
+    assert_null(s);
+}
+
+static inline void check_refused(const sfp_source_kind *kind, const char *name, sfp_status status, const char *a, const char *b)
+{
+    check_refused_part(kind, name, false, status, a, b);
+}
+
+static inline sfp_record record_of(const sfp_source *s, int64_t i)
+{
+    sfp_record r = {0};
+    sfp_error err = {0};
+    if (s->record(s, i, &r, &err) != SFP_OK)
+        fail_msg("record %lld: %s", (long long)i, err.message);
+    return r;
+}
+
+/* "class" or "domain/class" or "-" */
+static inline const char *label_text(const sfp_source *s, int64_t i)
+{
+    static char text[2100];
+    sfp_record r = record_of(s, i);
+    (void)snprintf(text, sizeof text, "%s%s%s", r.domain < 0 ? "" : s->domain_names[r.domain], r.domain < 0 ? "" : "/",
+                   r.label < 0 ? "-" : s->class_names[r.label]);
+    return text;
+}
+
+/* Picture i is encoded and has these bytes. */
+static inline void check_bytes(const sfp_source *s, int64_t i, const void *bytes, size_t size)
+{
+    sfp_picture p = {0};
+    sfp_error err = {0};
+    if (s->load(s, i, &p, &err) != SFP_OK)
+        fail_msg("picture %lld: %s", (long long)i, err.message);
+    assert_int_equal(p.kind, SFP_PICTURE_ENCODED);
+    assert_int_equal(p.size, size);
+    assert_memory_equal(p.bytes, bytes, size);
+    sfp__picture_done(&p);
+}
+
+static inline void check_not_loaded(const sfp_source *s, int64_t i, sfp_status status, const char *a, const char *b)
+{
+    sfp_picture p = {0};
+    sfp_error err = {0};
+    sfp_status got = s->load(s, i, &p, &err);
+    if (got != status || !strstr(err.message, a) || !strstr(err.message, b))
+        fail_msg("picture %lld: got %s, '%s', expected %s, '%s', '%s'", (long long)i, sfp_status_text(got), err.message,
+                 sfp_status_text(status), a, b);
+    assert_null(p.bytes);
+}
+
+/* A picture beyond the last is told, not read. */
+static inline void check_bounds(const sfp_source *s)
+{
+    sfp_record r;
+    sfp_picture p;
+    sfp_error err = {0};
+    char name[32];
+    int64_t outside[] = {-1, s->count, INT64_MAX};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(s->record(s, outside[i], &r, &err), SFP_EINVAL);
+        assert_int_equal(s->load(s, outside[i], &p, &err), SFP_EINVAL);
+    }
+    assert_ptr_equal(s->name(s, 0, name, sizeof name), name);
+}
+
+#endif

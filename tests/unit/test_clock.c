@@ -1,0 +1,239 @@
+/* The arrival clock: what is kept, dropped and how late, against hand-worked cases and an independent simulation. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "run/clock.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { MOST = 200 };
+
+static void paper_keeps_what_the_formula_says(void **state)
+{
+    (void)state;
+    /* 0.5 s a batch of 20 at 100 samples/s: C_S = 0.5 * 10 / (200 / 100) = 2.5; 10 batches keep 4: 0, 2, 5, 7 */
+    double cs = sfp__clock_cs(0.5, 10, 200, 100);
+    assert_true(fabs(cs - 2.5) < 1e-12);
+    int64_t keep = sfp__clock_keep(10, cs);
+    assert_int_equal(keep, 4);
+    const int64_t want[] = {0, 2, 5, 7};
+    for (int64_t i = 0; i < keep; i++)
+        assert_int_equal(sfp__clock_kept_at(i, 10, keep), want[i]);
+    assert_int_equal(sfp__clock_keep(10, 0.7), 10);
+    assert_int_equal(sfp__clock_keep(10, 1.0), 10);
+    assert_int_equal(sfp__clock_keep(3, 100), 1);
+    assert_int_equal(sfp__clock_keep(0, 2), 0);
+}
+
+typedef struct outcome {
+    int served[MOST], count;
+    uint64_t dropped;
+    double lag_max;
+} outcome;
+
+static outcome drive(const sfp_clock_options *o, int n, int b, const double *cost)
+{
+    int64_t arrived[MOST];
+    sfp_clock c;
+    outcome r = {0};
+    for (int i = 0; i < n; i++)
+        arrived[i] = (int64_t)(i + 1) * b;
+    assert_int_equal(sfp__clock_init(&c, o, n, arrived, NULL), SFP_OK);
+    int count;
+    const int64_t *batch;
+    while ((batch = sfp__clock_next(&c, &count))) {
+        for (int i = 0; i < count; i++)
+            r.served[r.count++] = (int)batch[i];
+        sfp__clock_spent(&c, cost[r.count % MOST]);
+    }
+    r.dropped = c.dropped;
+    r.lag_max = c.lag_max;
+    assert_int_equal(c.served + c.dropped, n);
+    sfp__clock_done(&c);
+    return r;
+}
+
+static void without_a_queue_what_arrives_while_busy_is_dropped(void **state)
+{
+    (void)state;
+    /* a batch of 10 a second; learning takes 2.5 s: 0 (1 s to 3.5 s), 1 and 2 are lost, 3 arrives at 4 s, ... */
+    const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
+    double cost[MOST];
+    for (int i = 0; i < MOST; i++)
+        cost[i] = 2.5;
+    outcome r = drive(&o, 10, 10, cost);
+    const int want[] = {0, 3, 6, 9};
+    assert_int_equal(r.count, 4);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(r.served[i], want[i]);
+    assert_int_equal(r.dropped, 6);
+    assert_true(r.lag_max < 1e-9);
+}
+
+static void a_learner_that_keeps_up_loses_nothing(void **state)
+{
+    (void)state;
+    const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
+    double cost[MOST];
+    for (int i = 0; i < MOST; i++)
+        cost[i] = 0.99;
+    outcome r = drive(&o, 50, 10, cost);
+    assert_int_equal(r.count, 50);
+    assert_int_equal(r.dropped, 0);
+}
+
+static void blocking_loses_nothing_and_triage_pools_what_waits(void **state)
+{
+    (void)state;
+    double cost[MOST];
+    for (int i = 0; i < MOST; i++)
+        cost[i] = 3.5;
+    const sfp_clock_options block = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP_QUEUE_BLOCK};
+    outcome r = drive(&block, 40, 10, cost);
+    assert_int_equal(r.count, 40);
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(r.served[i], i);
+    const sfp_clock_options pool = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 16};
+    r = drive(&pool, 40, 10, cost);
+    assert_int_equal(r.count, 40); /* every batch is seen, several at a time */
+    assert_int_equal(r.dropped, 0);
+}
+
+/* Another way to the same answer: time goes from event to event, the queue is a list. */
+static outcome simulate(const sfp_clock_options *o, int n, int b, const double *cost)
+{
+    outcome r = {0};
+    int queue[MOST], waiting = 0, next = 0;
+    double now = 0, shift = 0, busy_until = 0;
+    for (;;) {
+        /* arrivals up to `now` */
+        while (next < n) {
+            double at = (double)(next + 1) * b / o->lambda + shift;
+            bool idle = busy_until <= at && waiting == 0;
+            if (at > now)
+                break;
+            int room = o->queue + (idle ? 1 : 0);
+            if (busy_until <= now && waiting == 0)
+                room = o->queue + 1;
+            if (waiting < room) {
+                queue[waiting++] = next++;
+            } else if (o->policy == SFP_QUEUE_BLOCK) {
+                break;
+            } else if (o->policy == SFP_QUEUE_DROP_OLDEST && room > 0) {
+                memmove(queue, queue + 1, (size_t)(waiting - 1) * sizeof *queue);
+                queue[waiting - 1] = next++;
+                r.dropped++;
+            } else {
+                next++;
+                r.dropped++;
+            }
+        }
+        if (waiting == 0) {
+            if (next >= n)
+                return r;
+            now = (double)(next + 1) * b / o->lambda + shift;
+            continue;
+        }
+        r.served[r.count++] = queue[0];
+        memmove(queue, queue + 1, (size_t)(--waiting) * sizeof *queue);
+        double end = now + cost[r.count % MOST];
+        /* what arrives while busy, in order */
+        busy_until = end;
+        while (next < n) {
+            double at = (double)(next + 1) * b / o->lambda + shift;
+            if (at > end)
+                break;
+            if (waiting < o->queue) {
+                queue[waiting++] = next++;
+            } else if (o->policy == SFP_QUEUE_BLOCK) {
+                break;
+            } else if (o->policy == SFP_QUEUE_DROP_OLDEST && o->queue > 0) {
+                memmove(queue, queue + 1, (size_t)(waiting - 1) * sizeof *queue);
+                queue[waiting - 1] = next++;
+                r.dropped++;
+            } else {
+                next++;
+                r.dropped++;
+            }
+        }
+        now = end;
+    }
+}
+
+static void served_batches_equal_an_independent_simulation(void **state)
+{
+    (void)state;
+    sfp_rng rng = sfp__rng_init(5, 0);
+    for (int round = 0; round < 2000; round++) {
+        const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL,
+                                     .lambda = 5 + sfp__rng_double(&rng) * 100,
+                                     .queue = (int)sfp__rng_below(&rng, 5),
+                                     .policy = sfp__rng_below(&rng, 2) ? SFP_QUEUE_DROP_OLDEST : SFP_QUEUE_DROP_NEWEST};
+        int n = 1 + (int)sfp__rng_below(&rng, 100), b = 1 + (int)sfp__rng_below(&rng, 30);
+        double cost[MOST], scale = b / o.lambda * (0.2 + 4 * sfp__rng_double(&rng));
+        for (int i = 0; i < MOST; i++)
+            cost[i] = scale * sfp__rng_double(&rng) * 2;
+        outcome a = drive(&o, n, b, cost), w = simulate(&o, n, b, cost);
+        assert_int_equal(a.count, w.count);
+        assert_int_equal(a.dropped, w.dropped);
+        assert_memory_equal(a.served, w.served, (size_t)a.count * sizeof *a.served);
+    }
+}
+
+static void a_rate_or_queue_out_of_range_is_refused(void **state)
+{
+    (void)state;
+    sfp_clock c;
+    sfp_error err;
+    const int64_t arrived[1] = {1};
+    sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 0};
+    assert_int_equal(sfp__clock_init(&c, &o, 1, arrived, &err), SFP_EINVAL);
+    o = (sfp_clock_options){.kind = SFP_CLOCK_VIRTUAL, .lambda = 1, .queue = -1};
+    assert_int_equal(sfp__clock_init(&c, &o, 1, arrived, &err), SFP_EINVAL);
+    o.queue = 3;
+    sfp__mem_fail_at(0);
+    assert_int_equal(sfp__clock_init(&c, &o, 1, arrived, &err), SFP_ENOMEM);
+    sfp__mem_fail_at(-1);
+}
+
+static void the_real_clock_drops_at_overload_and_counts_add_up(void **state)
+{
+    (void)state;
+    /* 30 batches of 10 at 1,000 a second: one every 10 ms, each needs 30 ms */
+    int64_t arrived[30];
+    for (int i = 0; i < 30; i++)
+        arrived[i] = (i + 1) * 10;
+    const sfp_clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1000, .queue = 1, .policy = SFP_QUEUE_DROP_OLDEST};
+    sfp_clock c;
+    assert_int_equal(sfp__clock_init(&c, &o, 30, arrived, NULL), SFP_OK);
+    int count;
+    while (sfp__clock_next(&c, &count)) {
+        nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+        sfp__clock_spent(&c, 0);
+    }
+    assert_int_equal(c.served + c.dropped, 30);
+    assert_true(c.dropped >= 10);
+    assert_true(c.lag_max < 0.5); /* one waits at most: lag is bounded however long the overload lasts */
+    sfp__clock_done(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(paper_keeps_what_the_formula_says),
+        cmocka_unit_test(without_a_queue_what_arrives_while_busy_is_dropped),
+        cmocka_unit_test(a_learner_that_keeps_up_loses_nothing),
+        cmocka_unit_test(blocking_loses_nothing_and_triage_pools_what_waits),
+        cmocka_unit_test(served_batches_equal_an_independent_simulation),
+        cmocka_unit_test(a_rate_or_queue_out_of_range_is_refused),
+        cmocka_unit_test(the_real_clock_drops_at_overload_and_counts_add_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

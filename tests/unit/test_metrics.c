@@ -1,0 +1,132 @@
+#include "run/metrics.h"
+#include "run/result.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void near(double got, double want, double tolerance)
+{
+    if (!(fabs(got - want) <= tolerance * fmax(1, fabs(want))))
+        fail_msg("got %.17g, expected %.17g", got, want);
+}
+
+/* Three tasks; the second one rises before it falls, so that the maximum matters. */
+static const double a[9] = {0.9, NAN, NAN, 0.7, 0.6, NAN, 0.5, 0.8, 0.95};
+
+static void the_average_is_that_of_the_last_row(void **unused)
+{
+    (void)unused;
+    near(sfp__average_accuracy(3, 3, a), (0.5 + 0.8 + 0.95) / 3, 1e-15);
+    near(sfp__average_accuracy(3, 2, a), (0.7 + 0.6) / 2, 1e-15);
+    near(sfp__average_accuracy(3, 1, a), 0.9, 1e-15);
+    assert_true(isnan(sfp__average_accuracy(3, 0, a)));
+}
+
+static void forgetting_is_the_best_before_minus_the_last(void **unused)
+{
+    (void)unused;
+    /* task 1: best of 0.9, 0.7; task 2: only 0.6 counts, the last row is not among the candidates */
+    near(sfp__forgetting(3, 3, a), ((0.9 - 0.5) + (0.6 - 0.8)) / 2, 1e-15);
+    near(sfp__forgetting(3, 2, a), 0.2, 1e-15);
+    assert_true(isnan(sfp__forgetting(3, 1, a)));
+    const double b[9] = {0.5, NAN, NAN, 0.9, 0.6, NAN, 0.4, 0.6, 0.9};
+    near(sfp__forgetting(3, 3, b), ((0.9 - 0.4) + 0) / 2, 1e-15);
+}
+
+static void backward_transfer_compares_with_the_diagonal(void **unused)
+{
+    (void)unused;
+    near(sfp__backward_transfer(3, 3, a), ((0.5 - 0.9) + (0.8 - 0.6)) / 2, 1e-15);
+    assert_true(isnan(sfp__backward_transfer(3, 1, a)));
+}
+
+static void a_task_without_test_samples_is_left_out(void **unused)
+{
+    (void)unused;
+    const double b[9] = {NAN, NAN, NAN, NAN, 0.6, NAN, NAN, 0.5, 0.9};
+    near(sfp__average_accuracy(3, 3, b), 0.7, 1e-15);
+    near(sfp__forgetting(3, 3, b), 0.1, 1e-14);
+    near(sfp__backward_transfer(3, 3, b), -0.1, 1e-14);
+}
+
+static void summarise_fills_the_result(void **unused)
+{
+    (void)unused;
+    sfp_result r;
+    assert_int_equal(sfp__result_init(&r, 3, 0, NULL), SFP_OK);
+    for (int i = 0; i < 9; i++)
+        r.accuracy[i] = a[i];
+    sfp__result_summarise(&r);
+    assert_true(isnan(r.average_accuracy));
+    r.tasks_done = 3;
+    sfp__result_summarise(&r);
+    near(r.average_accuracy, 0.75, 1e-15);
+    near(r.forgetting, 0.1, 1e-14);
+    near(r.backward_transfer, -0.1, 1e-14);
+    sfp__result_done(&r);
+}
+
+static void incomplete_beta_has_its_known_values(void **unused)
+{
+    (void)unused;
+    assert_true(sfp__incomplete_beta(2, 3, 0) == 0 && sfp__incomplete_beta(2, 3, 1) == 1);
+    near(sfp__incomplete_beta(1, 1, 0.3), 0.3, 1e-14);
+    near(sfp__incomplete_beta(2, 3, 0.4), 0.5248, 1e-13); /* a polynomial: 6x^2 - 8x^3 + 3x^4 */
+    near(sfp__incomplete_beta(3, 2, 0.6), 1 - 0.5248, 1e-13);
+    near(sfp__incomplete_beta(0.5, 0.5, 0.25), 2 / acos(-1) * asin(0.5), 1e-13); /* the arcsine law */
+}
+
+static void student_quantiles_are_those_of_the_tables(void **unused)
+{
+    (void)unused;
+    const double pi = acos(-1);
+    near(sfp__student_t(0.975, 1), tan(pi * 0.475), 1e-12);                    /* one degree: Cauchy */
+    near(sfp__student_t(0.975, 2), 0.95 * sqrt(2 / (1 - 0.95 * 0.95)), 1e-12); /* two: closed form */
+    /* by mpmath with 40 digits */
+    const double table[][2] = {{3, 3.1824463052837095927},
+                               {4, 2.7764451051977943578},
+                               {9, 2.2621571627982055426},
+                               {29, 2.0452296421327042982},
+                               {120, 1.9799304050824408467}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        near(sfp__student_t(0.975, table[i][0]), table[i][1], 1e-13);
+    near(sfp__student_t(0.995, 5), 4.0321429835552280784, 1e-13);
+    near(sfp__student_t(0.975, 1e7), 1.959964, 1e-6); /* the normal one */
+    near(sfp__student_t(0.025, 4), -sfp__student_t(0.975, 4), 1e-14);
+    assert_true(sfp__student_t(0.5, 3) == 0);
+    assert_true(isnan(sfp__student_t(0, 3)) && isnan(sfp__student_t(1, 3)) && isnan(sfp__student_t(0.9, 0)));
+}
+
+static void an_interval_needs_two_numbers(void **unused)
+{
+    (void)unused;
+    double mean, half;
+    sfp__mean_interval(0, NULL, &mean, &half);
+    assert_true(isnan(mean) && isnan(half));
+    sfp__mean_interval(1, (double[]){0.5}, &mean, &half);
+    assert_true(mean == 0.5 && isnan(half));
+    sfp__mean_interval(3, (double[]){0.70, 0.72, 0.77}, &mean, &half);
+    near(mean, 0.73, 1e-14);
+    near(half, 4.3026527297494638523 * sqrt(0.0013 / 3), 1e-13); /* s^2 = (0.0009 + 0.0001 + 0.0016)/2 */
+    sfp__mean_interval(2, (double[]){1, 1}, &mean, &half);
+    assert_true(mean == 1 && half == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_average_is_that_of_the_last_row),
+        cmocka_unit_test(forgetting_is_the_best_before_minus_the_last),
+        cmocka_unit_test(backward_transfer_compares_with_the_diagonal),
+        cmocka_unit_test(a_task_without_test_samples_is_left_out),
+        cmocka_unit_test(summarise_fills_the_result),
+        cmocka_unit_test(incomplete_beta_has_its_known_values),
+        cmocka_unit_test(student_quantiles_are_those_of_the_tables),
+        cmocka_unit_test(an_interval_needs_two_numbers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,435 @@
+#include "stream/pickle.h"
+
+#include "base/mem.h"
+#include "io/text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* As Python's repr() shows it, to a depth of 6. */
+static void show(const sfp_pickle *p, sfp_pickle_value v, int depth, sfp_text *out)
+{
+    sfp_pickle_type type = sfp__pickle_type(p, v);
+    size_t n = sfp__pickle_count(p, v), length = 0;
+    const char *text = sfp__pickle_text(p, v, &length);
+    switch (type) {
+    case SFP_PICKLE_NONE:
+        sfp__text_put(out, "None");
+        return;
+    case SFP_PICKLE_BOOL:
+        sfp__text_put(out, sfp__pickle_int(p, v) ? "True" : "False");
+        return;
+    case SFP_PICKLE_INT:
+        sfp__text_printf(out, "%" PRId64, sfp__pickle_int(p, v));
+        return;
+    case SFP_PICKLE_FLOAT:
+        sfp__text_printf(out, "%g", sfp__pickle_float(p, v));
+        return;
+    case SFP_PICKLE_TEXT:
+    case SFP_PICKLE_BYTES:
+        sfp__text_printf(out, "%s'", type == SFP_PICKLE_BYTES ? "b" : "");
+        sfp__text_putn(out, text, length);
+        sfp__text_put(out, "'");
+        return;
+    default:
+        break;
+    }
+    if (depth == 0) {
+        sfp__text_put(out, "...");
+        return;
+    }
+    sfp__text_put(out, type == SFP_PICKLE_LIST ? "[" : type == SFP_PICKLE_TUPLE ? "(" : "{");
+    for (size_t i = 0; i < n; i++) {
+        sfp__text_put(out, i ? ", " : "");
+        if (type == SFP_PICKLE_DICT) {
+            show(p, sfp__pickle_key(p, v, i), depth - 1, out);
+            sfp__text_put(out, ": ");
+        }
+        show(p, sfp__pickle_item(p, v, i), depth - 1, out);
+    }
+    sfp__text_put(out, type == SFP_PICKLE_LIST ? "]" : type == SFP_PICKLE_TUPLE ? n == 1 ? ",)" : ")" : "}");
+}
+
+/* to the byte, so that a sanitizer sees a read beyond */
+static sfp_status parse(const char *bytes, size_t size, const sfp_pickle_limits *limits, sfp_pickle **out, sfp_error *err)
+{
+    char *copy = malloc(size ? size : 1);
+    assert_non_null(copy);
+    memcpy(copy, bytes, size);
+    sfp_status status = sfp__pickle_parse("x.pkl", copy, size, limits, out, err);
+    free(copy);
+    return status;
+}
+
+static void check_taken(const char *bytes, size_t size, const char *expected)
+{
+    sfp_pickle *p = NULL;
+    sfp_error err = {0};
+    sfp_text text = {0};
+    if (parse(bytes, size, NULL, &p, &err) != SFP_OK)
+        fail_msg("%s: %s", expected, err.message);
+    show(p, sfp__pickle_root(p), 6, &text);
+    assert_false(text.failed);
+    assert_string_equal(text.s, expected);
+    sfp__text_done(&text);
+    sfp__pickle_free(p);
+}
+#define TAKEN(literal, expected) check_taken(literal, sizeof(literal) - 1, expected)
+
+static void check_refused(const char *bytes, size_t size, const sfp_pickle_limits *limits, sfp_status status, const char *message)
+{
+    sfp_pickle *p = NULL;
+    sfp_error err = {0};
+    sfp_status got = parse(bytes, size, limits, &p, &err);
+    if (got != status || !strstr(err.message, message))
+        fail_msg("got %s, '%s'\n  expected %s, '%s'", sfp_status_text(got), err.message, sfp_status_text(status), message);
+    assert_int_equal(strncmp(err.message, "x.pkl: ", 7), 0);
+    assert_null(p);
+}
+#define REFUSED(literal, status, message) check_refused(literal, sizeof(literal) - 1, NULL, status, message)
+
+/* What pickle.dumps of Python 3 makes of one object, protocols 0 to 5. */
+#define DUMPED                                                                                                       \
+    "{'nc': [[[0, 1, 300, 70000, -5], [2]], ()], 'x': (1.5, None, True, False), '\xc3\xa9': ['a', 'a'], 7: {'big': " \
+    "1099511627776}}"
+
+static const struct {
+    const char *bytes;
+    size_t size;
+} dumps[] = {
+    {"\050\144\160\060\012\126\156\143\012\160\061\012\050\154\160\062\012\050\154\160\063\012\050\154\160\064\012\111\060\012"
+     "\141\111"
+     "\061\012\141\111\063\060\060\012\141\111\067\060\060\060\060\012\141\111\055\065\012\141\141\050\154\160\065\012\111\062"
+     "\012\141"
+     "\141\141\050\164\141\163\126\170\012\160\066\012\050\106\061\056\065\012\116\111\060\061\012\111\060\060\012\164\160\067"
+     "\012\163"
+     "\126\351\012\160\070\012\050\154\160\071\012\126\141\012\160\061\060\012\141\147\061\060\012\141\163\111\067\012\050\144"
+     "\160\061"
+     "\061\012\126\142\151\147\012\160\061\062\012\114\061\060\071\071\065\061\061\066\062\067\067\067\066\114\012\163\163\056",
+     158},
+    {"\175\161\000\050\130\002\000\000\000\156\143\161\001\135\161\002\050\135\161\003\050\135\161\004\050\113\000\113\001\115"
+     "\054\001"
+     "\112\160\021\001\000\112\373\377\377\377\145\135\161\005\113\002\141\145\051\145\130\001\000\000\000\170\161\006\050\107"
+     "\077\370"
+     "\000\000\000\000\000\000\116\111\060\061\012\111\060\060\012\164\161\007\130\002\000\000\000\303\251\161\010\135\161\011"
+     "\050\130"
+     "\001\000\000\000\141\161\012\150\012\145\113\007\175\161\013\130\003\000\000\000\142\151\147\161\014\114\061\060\071\071"
+     "\065\061"
+     "\061\066\062\067\067\067\066\114\012\163\165\056",
+     140},
+    {"\200\002\175\161\000\050\130\002\000\000\000\156\143\161\001\135\161\002\050\135\161\003\050\135\161\004\050\113\000\113"
+     "\001\115"
+     "\054\001\112\160\021\001\000\112\373\377\377\377\145\135\161\005\113\002\141\145\051\145\130\001\000\000\000\170\161\006"
+     "\050\107"
+     "\077\370\000\000\000\000\000\000\116\210\211\164\161\007\130\002\000\000\000\303\251\161\010\135\161\011\050\130\001\000"
+     "\000\000"
+     "\141\161\012\150\012\145\113\007\175\161\013\130\003\000\000\000\142\151\147\161\014\212\006\000\000\000\000\000\001\163"
+     "\165\056",
+     128},
+    {"\200\003\175\161\000\050\130\002\000\000\000\156\143\161\001\135\161\002\050\135\161\003\050\135\161\004\050\113\000\113"
+     "\001\115"
+     "\054\001\112\160\021\001\000\112\373\377\377\377\145\135\161\005\113\002\141\145\051\145\130\001\000\000\000\170\161\006"
+     "\050\107"
+     "\077\370\000\000\000\000\000\000\116\210\211\164\161\007\130\002\000\000\000\303\251\161\010\135\161\011\050\130\001\000"
+     "\000\000"
+     "\141\161\012\150\012\145\113\007\175\161\013\130\003\000\000\000\142\151\147\161\014\212\006\000\000\000\000\000\001\163"
+     "\165\056",
+     128},
+    {"\200\004\225\142\000\000\000\000\000\000\000\175\224\050\214\002\156\143\224\135\224\050\135\224\050\135\224\050\113\000"
+     "\113\001"
+     "\115\054\001\112\160\021\001\000\112\373\377\377\377\145\135\224\113\002\141\145\051\145\214\001\170\224\050\107\077\370"
+     "\000\000"
+     "\000\000\000\000\116\210\211\164\224\214\002\303\251\224\135\224\050\214\001\141\224\150\012\145\113\007\175\224\214\003"
+     "\142\151"
+     "\147\224\212\006\000\000\000\000\000\001\163\165\056",
+     109},
+    {"\200\005\225\142\000\000\000\000\000\000\000\175\224\050\214\002\156\143\224\135\224\050\135\224\050\135\224\050\113\000"
+     "\113\001"
+     "\115\054\001\112\160\021\001\000\112\373\377\377\377\145\135\224\113\002\141\145\051\145\214\001\170\224\050\107\077\370"
+     "\000\000"
+     "\000\000\000\000\116\210\211\164\224\214\002\303\251\224\135\224\050\214\001\141\224\150\012\145\113\007\175\224\214\003"
+     "\142\151"
+     "\147\224\212\006\000\000\000\000\000\001\163\165\056",
+     109},
+};
+
+static void every_protocol_gives_the_same_values(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < sizeof dumps / sizeof *dumps; i++)
+        check_taken(dumps[i].bytes, dumps[i].size, DUMPED);
+}
+
+static void what_python_2_wrote_is_taken(void **unused)
+{
+    (void)unused;
+    /* protocol 0: str, unicode, long, dict and list by MARK, memo by lines */
+    TAKEN("(dp0\nS'nc'\np1\n(lp2\n(lp3\nI0\naI12\naL5L\naasS'a\\'b\\\\\\x41\\n'\np4\nVd\\u00e9\\U0001f600\np5\nsS\"q\"\nI01\nsF1."
+          "5\nNs.",
+          "{'nc': [[0, 12, 5]], 'a'b\\A\n': 'd\xc3\xa9\xf0\x9f\x98\x80', 'q': True, 1.5: None}");
+    /* the same written on Windows in text mode */
+    TAKEN("(lp0\r\nI7\r\naS'x'\r\na.", "[7, 'x']");
+    /* protocol 2 */
+    TAKEN("\x80\x02}q\x00U\x02ncq\x01]q\x02(K\x01M,\x01J\x70\x11\x01\x00J\xff\xff\xff\xff\x8a\x01\x05"
+          "es.",
+          "{'nc': [1, 300, 70000, -1, 5]}");
+    TAKEN("(T\x03\x00\x00\x00"
+          "abcX\x02\x00\x00\x00\xc3\xa9t.",
+          "('abc', '\xc3\xa9')");
+}
+
+static void integers_keep_their_value(void **unused)
+{
+    (void)unused;
+    TAKEN("]\x8a\x00"
+          "a\x8a\x01\x80"
+          "a\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f"
+          "a\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80"
+          "a.",
+          "[0, -128, 9223372036854775807, -9223372036854775808]");
+    TAKEN("]\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x3f"
+          "a\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x40"
+          "a\x8a\x08\x00\x00\x00\x00\x00\x00\x00\xc0"
+          "a.",
+          "[4611686018427387903, 4611686018427387904, -4611686018427387904]");
+    TAKEN("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\xff.", "-1");
+    TAKEN("\x8b\x02\x00\x00\x00\x34\x12.", "4660");
+    TAKEN("I-12\n.", "-12");
+    REFUSED("\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x80\x00.", SFP_ELIMIT, "LONG1: the number does not fit 64 bits");
+    REFUSED("\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01.", SFP_ELIMIT, "64 bits");
+    REFUSED("I9223372036854775808\n.", SFP_ELIMIT, "INT: the number does not fit 64 bits");
+    REFUSED("I12x\n.", SFP_EFORMAT, "byte 0: INT: expected a number, found '12x'");
+    REFUSED("I\n.", SFP_EFORMAT, "expected a number");
+    REFUSED("I+1\n.", SFP_EFORMAT, "expected a number");
+    REFUSED("F\x1b[2J\n.", SFP_EFORMAT, "found '\\x1b[2J'");
+}
+
+static void opcodes_that_make_objects_are_refused_by_name(void **unused)
+{
+    (void)unused;
+    REFUSED("cos\nsystem\n(S'ls'\ntR.", SFP_EUNSUPPORTED, "pickle, byte 0: GLOBAL: is not allowed");
+    REFUSED("\x80\x04\x8c\x02os\x8c\x06system\x93.", SFP_EUNSUPPORTED, "byte 14: STACK_GLOBAL");
+    REFUSED("NNR.", SFP_EUNSUPPORTED, "byte 2: REDUCE");
+    REFUSED("NNb.", SFP_EUNSUPPORTED, "byte 2: BUILD");
+    REFUSED("(ios\nsystem\n.", SFP_EUNSUPPORTED, "byte 1: INST");
+    REFUSED("(No.", SFP_EUNSUPPORTED, "byte 2: OBJ");
+    REFUSED("N)\x81.", SFP_EUNSUPPORTED, "byte 2: NEWOBJ");
+    REFUSED("N)}\x92.", SFP_EUNSUPPORTED, "byte 3: NEWOBJ_EX");
+    REFUSED("\x82\x01.", SFP_EUNSUPPORTED, "byte 0: EXT1");
+    REFUSED("\x83\x01\x00.", SFP_EUNSUPPORTED, "byte 0: EXT2");
+    REFUSED("\x84\x01\x00\x00\x00.", SFP_EUNSUPPORTED, "byte 0: EXT4");
+    REFUSED("P1\n.", SFP_EUNSUPPORTED, "byte 0: PERSID");
+    REFUSED("NQ.", SFP_EUNSUPPORTED, "byte 1: BINPERSID");
+    REFUSED("\x8f.", SFP_EUNSUPPORTED, "byte 0: EMPTY_SET: is not supported");
+    REFUSED("\x97.", SFP_EUNSUPPORTED, "NEXT_BUFFER");
+    REFUSED("\x80\x06N.", SFP_EUNSUPPORTED, "protocol is 6, expected 0 to 5");
+}
+
+static void what_is_no_pickle_is_refused_with_its_place(void **unused)
+{
+    (void)unused;
+    REFUSED("", SFP_EFORMAT, "is empty");
+    REFUSED("\x89PNG", SFP_EUNSUPPORTED, "byte 1: PERSID"); /* NEWFALSE before it is fine */
+    REFUSED("\xff", SFP_EFORMAT, "byte 0: opcode 0xff is not known");
+    REFUSED("N", SFP_EFORMAT, "ends without STOP, after 1 bytes");
+    REFUSED(".", SFP_EFORMAT, "STOP: expected one value on the stack, found 0");
+    REFUSED("NN.", SFP_EFORMAT, "expected one value on the stack, found 2");
+    REFUSED("N(.", SFP_EFORMAT, "and a MARK");
+    REFUSED("a", SFP_EFORMAT, "APPEND: needs 2 values on the stack, found 0");
+    REFUSED("(NNa", SFP_EFORMAT, "expected a list on the stack, found None");
+    REFUSED("](Na", SFP_EFORMAT, "needs 2 values on the stack, found 1");
+    REFUSED("}(NNNu.", SFP_EFORMAT, "SETITEMS: a key has no value");
+    REFUSED("(Nd.", SFP_EFORMAT, "DICT: a key has no value");
+    REFUSED("]NNs.", SFP_EFORMAT, "expected a dict on the stack, found a list");
+    REFUSED("Nt.", SFP_EFORMAT, "TUPLE: there is no MARK");
+    REFUSED("(e.", SFP_EFORMAT, "there is no container");
+    REFUSED("((Ne.", SFP_EFORMAT, "there is no container");
+    REFUSED("h\x05.", SFP_EFORMAT, "BINGET: memo number 5 was never put");
+    REFUSED("g-1\n.", SFP_EFORMAT, "GET: expected a number");
+    REFUSED("Nr\xff\xff\xff\xff.", SFP_ELIMIT, "memo number is 4294967295");
+    REFUSED("q\x00.", SFP_EFORMAT, "BINPUT: needs 1 value");
+    REFUSED("S'a\n.", SFP_EFORMAT, "STRING: expected a quoted string");
+    REFUSED("S'a\\q'\n.", SFP_EFORMAT, "escape that is not known");
+    REFUSED("S'a\\'\n.", SFP_EFORMAT, "escape that is not known");
+    REFUSED("V\\u12\n.", SFP_EFORMAT, "no character");
+    REFUSED("V\\ud800\n.", SFP_EFORMAT, "no character");
+    REFUSED("X\x05\x00\x00\x00"
+            "ab.",
+            SFP_EFORMAT, "BINUNICODE: the file ends within it");
+    REFUSED("\x8e\xff\xff\xff\xff\xff\xff\xff\xff.", SFP_EFORMAT, "BINBYTES8: the file ends within it");
+    REFUSED("\x95\xff\xff\xff\xff\xff\xff\xff\xffN.", SFP_EFORMAT, "FRAME: frame is");
+    REFUSED("0.", SFP_EFORMAT, "POP: needs 1 value");
+    REFUSED("1.", SFP_EFORMAT, "POP_MARK: there is no MARK");
+}
+
+static void stack_and_memo_work_as_in_python(void **unused)
+{
+    (void)unused;
+    TAKEN("NI5\n0.", "None");
+    TAKEN("](N1.", "[]");
+    TAKEN("K\x07(0.", "7"); /* POP takes a mark */
+    TAKEN("K\x07"
+          "2\x86.",
+          "(7, 7)");
+    TAKEN("]q\x03K\x01"
+          "ah\x03\x86.",
+          "([1], [1])"); /* shared */
+    TAKEN("]\x94K\x01\x94"
+          "ah\x01\x86.",
+          "([1], 1)");                       /* MEMOIZE counts */
+    TAKEN("]p1\ng1\na.", "[[[[[[...]]]]]]"); /* a list that holds itself */
+    TAKEN("}K\x01NsK\x01K\x02s.", "{1: None, 1: 2}");
+    TAKEN(")\x85.", "((),)");
+}
+
+static void limits_hold(void **unused)
+{
+    (void)unused;
+    char deep[400];
+    sfp_pickle_limits limits = sfp__pickle_limits_defaults();
+    memset(deep, '(', sizeof deep);
+    check_refused(deep, sizeof deep, NULL, SFP_ELIMIT, "byte 64: MARK: nested deeper than 64");
+    memset(deep, 0, sizeof deep);
+    memset(deep, ']', 100); /* [[[...]]] closed from within */
+    memset(deep + 100, 'a', 99);
+    deep[199] = '.';
+    check_refused(deep, 200, NULL, SFP_ELIMIT, "APPEND: nested deeper than 64");
+    limits.depth = 120;
+    sfp_pickle *p = NULL;
+    assert_int_equal(parse(deep, 200, &limits, &p, NULL), SFP_OK);
+    sfp__pickle_free(p);
+    limits = (sfp_pickle_limits){.bytes = 100, .items = 3, .memo = 2, .depth = 5};
+    check_refused("NNNN", 4, &limits, SFP_ELIMIT, "more than 3 values");
+    check_refused("](NNe.", 6, &limits, SFP_ELIMIT, "APPENDS: more than 3 values");
+    check_refused("Nq\x02.", 4, &limits, SFP_ELIMIT, "memo number is 2, expected one below 2");
+    check_refused(deep, 200, &limits, SFP_ELIMIT, "pickle is 200 bytes, expected at most 100");
+}
+
+static void values_are_found_by_key(void **unused)
+{
+    (void)unused;
+    const char bytes[] = "}(U\x01"
+                         "aK\x01X\x01\x00\x00\x00"
+                         "bK\x02K\x07K\x03U\x01"
+                         "aK\x04u.";
+    sfp_pickle *p = NULL;
+    sfp_pickle_value v = 0;
+    assert_int_equal(parse(bytes, sizeof bytes - 1, NULL, &p, NULL), SFP_OK);
+    sfp_pickle_value root = sfp__pickle_root(p);
+    assert_int_equal(sfp__pickle_count(p, root), 4);
+    assert_true(sfp__pickle_get(p, root, "a", &v));
+    assert_int_equal(sfp__pickle_int(p, v), 4); /* the last one counts */
+    assert_true(sfp__pickle_get(p, root, "b", &v));
+    assert_int_equal(sfp__pickle_int(p, v), 2);
+    assert_true(sfp__pickle_get_int(p, root, 7, &v));
+    assert_int_equal(sfp__pickle_int(p, v), 3);
+    assert_false(sfp__pickle_get(p, root, "c", &v));
+    assert_false(sfp__pickle_get_int(p, root, 1, &v));
+    assert_false(sfp__pickle_get(p, v, "c", &v)); /* no dict */
+    assert_null(sfp__pickle_text(p, root, NULL));
+    assert_true(isnan(sfp__pickle_float(p, root)));
+    assert_int_equal(sfp__pickle_int(p, root), 0);
+    sfp__pickle_free(p);
+}
+
+static void every_truncation_is_refused(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < sizeof dumps / sizeof *dumps; i++) {
+        for (size_t n = 0; n < dumps[i].size; n++) {
+            sfp_pickle *p = NULL;
+            sfp_error err = {0};
+            if (parse(dumps[i].bytes, n, NULL, &p, &err) == SFP_OK)
+                fail_msg("protocol %zu: the first %zu bytes are taken", i, n);
+            assert_true(err.message[0] != '\0');
+        }
+    }
+}
+
+static void a_failed_allocation_leaves_nothing_behind(void **unused)
+{
+    (void)unused;
+    for (long k = 0;; k++) {
+        sfp_pickle *p = NULL;
+        sfp_error err = {0};
+        sfp__mem_fail_at(k);
+        sfp_status status = sfp__pickle_parse("x.pkl", dumps[4].bytes, dumps[4].size, NULL, &p, &err);
+        sfp__mem_fail_at(-1);
+        if (status == SFP_OK) {
+            sfp__pickle_free(p);
+            assert_true(k > 3);
+            break;
+        }
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_null(p);
+    }
+}
+
+static void a_million_integers_take_eight_bytes_each(void **unused)
+{
+    (void)unused;
+    enum { N = 1000000 };
+    char *bytes = malloc(3 * N + 16), *at = bytes;
+    assert_non_null(bytes);
+    *at++ = ']';
+    *at++ = '(';
+    for (int i = 0; i < N; i++) {
+        *at++ = 'M';
+        *at++ = (char)i;
+        *at++ = (char)(i >> 8);
+    }
+    *at++ = 'e';
+    *at++ = '.';
+    sfp_pickle *p = NULL;
+    unsigned long before = sfp__mem_count();
+    assert_int_equal(sfp__pickle_parse("x.pkl", bytes, (size_t)(at - bytes), NULL, &p, NULL), SFP_OK);
+    assert_true(sfp__mem_count() - before < 64); /* one block a doubling, not one an integer */
+    free(bytes);
+    assert_int_equal(sfp__pickle_count(p, sfp__pickle_root(p)), N);
+    assert_int_equal(sfp__pickle_int(p, sfp__pickle_item(p, sfp__pickle_root(p), 65537)), 1);
+    sfp__pickle_free(p);
+}
+
+static void files_are_read_and_missing_ones_named(void **unused)
+{
+    (void)unused;
+    char name[] = "/tmp/sfp-pickle-XXXXXX";
+    sfp_pickle *p = NULL;
+    sfp_error err = {0};
+    int fd = mkstemp(name);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "N.", 2), 2);
+    (void)close(fd);
+    assert_int_equal(sfp__pickle_read(name, NULL, &p, &err), SFP_OK);
+    sfp__pickle_free(p);
+    (void)unlink(name);
+    assert_int_equal(sfp__pickle_read(name, NULL, &p, &err), SFP_ENOTFOUND);
+    assert_non_null(strstr(err.message, name));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_protocol_gives_the_same_values),
+        cmocka_unit_test(what_python_2_wrote_is_taken),
+        cmocka_unit_test(integers_keep_their_value),
+        cmocka_unit_test(opcodes_that_make_objects_are_refused_by_name),
+        cmocka_unit_test(what_is_no_pickle_is_refused_with_its_place),
+        cmocka_unit_test(stack_and_memo_work_as_in_python),
+        cmocka_unit_test(limits_hold),
+        cmocka_unit_test(values_are_found_by_key),
+        cmocka_unit_test(every_truncation_is_refused),
+        cmocka_unit_test(a_failed_allocation_leaves_nothing_behind),
+        cmocka_unit_test(a_million_integers_take_eight_bytes_each),
+        cmocka_unit_test(files_are_read_and_missing_ones_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,283 @@
+#include "run/registry.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "run_result.h"
+
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static char dir[64], db[128];
+
+static int make_dir(void **unused)
+{
+    (void)unused;
+    (void)snprintf(dir, sizeof dir, "/tmp/sfp_registry_XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    (void)snprintf(db, sizeof db, "%s/a/b/runs.db", dir);
+    return setenv("STREAMFP_REGISTRY", db, 1);
+}
+
+static int drop_dir(void **unused)
+{
+    (void)unused;
+    char command[128];
+    (void)snprintf(command, sizeof command, "rm -r '%s'", dir);
+    return system(command);
+}
+
+static sfp_registry *open_registry(void)
+{
+    sfp_registry *r = NULL;
+    sfp_error err = {0};
+    if (sfp__registry_open(&r, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    return r;
+}
+
+static int64_t put(sfp_registry *r, const char *where, const sfp_result *result)
+{
+    int64_t id = -1;
+    sfp_error err = {0};
+    if (sfp__registry_put(r, where, result, &id, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    return id;
+}
+
+typedef struct rows {
+    int count, stop_after;
+    sfp_registry_row row[100];
+} rows;
+
+static bool gather(void *ctx, const sfp_registry_row *row)
+{
+    rows *r = ctx;
+    assert_true(r->count < 100);
+    r->row[r->count++] = *row;
+    return r->count != r->stop_after;
+}
+
+static void a_run_is_found_by_number_and_directory(void **unused)
+{
+    (void)unused;
+    sfp_result result = result_make(2, 2);
+    result.seed = UINT64_MAX;
+    sfp_registry *r = open_registry();
+    int64_t id = put(r, dir, &result);
+    char number[32], *json = NULL, *text = result_text(&result);
+    (void)snprintf(number, sizeof number, "%d", (int)id);
+    const char *names[] = {number, dir, NULL};
+    char roundabout[96];
+    (void)snprintf(roundabout, sizeof roundabout, "%s/a/..", dir);
+    names[2] = roundabout;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(sfp__registry_json(r, names[i], &json, NULL), SFP_OK);
+        assert_string_equal(json, text);
+        sfp__free(json);
+        json = NULL;
+    }
+    sfp_error err = {0};
+    assert_int_equal(sfp__registry_json(r, "999", &json, &err), SFP_ENOTFOUND);
+    assert_non_null(strstr(err.message, "999"));
+    assert_int_equal(sfp__registry_json(r, "/nowhere", &json, &err), SFP_ENOTFOUND);
+    assert_null(json);
+    sfp__registry_close(r);
+    sfp__free(text);
+    sfp__result_done(&result);
+}
+
+static void rows_come_newest_first(void **unused)
+{
+    (void)unused;
+    sfp_result result = result_make(2, 2);
+    sfp_registry *r = open_registry();
+    for (int i = 0; i < 5; i++) {
+        (void)snprintf(result.started, sizeof result.started, "2025-01-0%dT00:00:00Z", 1 + (i * 3) % 5);
+        (void)put(r, dir, &result);
+    }
+    rows all = {0}, two = {0}, one = {.stop_after = 1};
+    assert_int_equal(sfp__registry_list(r, 0, gather, &all, NULL), SFP_OK);
+    assert_int_equal(all.count, 5);
+    for (int i = 1; i < 5; i++)
+        assert_true(strcmp(all.row[i - 1].started, all.row[i].started) > 0);
+    assert_int_equal(sfp__registry_list(r, 2, gather, &two, NULL), SFP_OK);
+    assert_int_equal(two.count, 2);
+    assert_int_equal(sfp__registry_list(r, 0, gather, &one, NULL), SFP_OK);
+    assert_int_equal(one.count, 1);
+    const sfp_registry_row *row = &all.row[0];
+    assert_string_equal(row->method, "random+er");
+    assert_string_equal(row->data, "synthetic:1000");
+    assert_true(row->seed == 7 && row->finished && row->average_accuracy == result.average_accuracy && row->seconds == 8);
+    sfp__registry_close(r);
+    sfp__result_done(&result);
+}
+
+static void the_same_run_is_replaced(void **unused)
+{
+    (void)unused;
+    sfp_result result = result_make(2, 2);
+    result.finished = false;
+    result.average_accuracy = NAN;
+    sfp_registry *r = open_registry();
+    int64_t first = put(r, dir, &result);
+    rows now = {0};
+    assert_int_equal(sfp__registry_list(r, 0, gather, &now, NULL), SFP_OK);
+    assert_true(isnan(now.row[0].average_accuracy) && !now.row[0].finished);
+    sfp__registry_close(r);
+    r = open_registry(); /* what another process would see */
+    result.finished = true;
+    result.average_accuracy = 0.5;
+    assert_true(put(r, dir, &result) == first);
+    now.count = 0;
+    assert_int_equal(sfp__registry_list(r, 0, gather, &now, NULL), SFP_OK);
+    assert_true(now.count == 1 && now.row[0].finished && now.row[0].average_accuracy == 0.5);
+    sfp__registry_close(r);
+    sfp__result_done(&result);
+}
+
+static void processes_write_at_the_same_time(void **unused)
+{
+    (void)unused;
+    enum { PROCESSES = 4, RUNS = 15 };
+    pid_t child[PROCESSES];
+    for (int p = 0; p < PROCESSES; p++) {
+        child[p] = fork();
+        assert_true(child[p] >= 0);
+        if (child[p] == 0) { /* opening races too: the file is not there yet */
+            int bad = 0;
+            sfp_registry *r = NULL;
+            sfp_result result = result_make(2, 2);
+            bad += sfp__registry_open(&r, NULL) != SFP_OK;
+            for (int i = 0; i < RUNS && !bad; i++) {
+                int64_t id;
+                (void)snprintf(result.started, sizeof result.started, "%d-%d", p, i);
+                bad += sfp__registry_put(r, dir, &result, &id, NULL) != SFP_OK;
+            }
+            sfp__registry_close(r);
+            sfp__result_done(&result);
+            _exit(bad != 0);
+        }
+    }
+    for (int p = 0; p < PROCESSES; p++) {
+        int status = -1;
+        assert_true(waitpid(child[p], &status, 0) == child[p]);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    sfp_registry *r = open_registry();
+    rows all = {0};
+    assert_int_equal(sfp__registry_list(r, 0, gather, &all, NULL), SFP_OK);
+    assert_int_equal(all.count, PROCESSES * RUNS);
+    for (int i = 0; i < all.count; i++)
+        for (int k = 0; k < i; k++)
+            assert_true(all.row[i].id != all.row[k].id);
+    sfp__registry_close(r);
+}
+
+static void write_db(const char *bytes, size_t n)
+{
+    FILE *f = fopen(db, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    (void)fclose(f);
+}
+
+static void refused(sfp_status status, const char *message)
+{
+    sfp_registry *r = NULL;
+    sfp_error err = {0};
+    sfp_status s = sfp__registry_open(&r, &err);
+    if (s != status || !strstr(err.message, message) || !strstr(err.message, status == SFP_EINVAL ? "" : "runs.db"))
+        fail_msg("got %s, '%s', expected '%s'", sfp_status_text(s), err.message, message);
+    assert_null(r);
+}
+
+static void sql(const char *text)
+{
+    sqlite3 *d = NULL;
+    assert_int_equal(sqlite3_open(db, &d), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(d, text, NULL, NULL, NULL), SQLITE_OK);
+    (void)sqlite3_close(d);
+}
+
+static void what_is_no_registry_is_refused(void **unused)
+{
+    (void)unused;
+    sfp__registry_close(open_registry());
+    sql("PRAGMA user_version = 7");
+    refused(SFP_EUNSUPPORTED, "layout 7, this program knows 1");
+    assert_int_equal(unlink(db), 0);
+    sql("CREATE TABLE songs(name)");
+    refused(SFP_EFORMAT, "a database of something else");
+    char garbage[5000];
+    memset(garbage, 'x', sizeof garbage);
+    write_db(garbage, sizeof garbage);
+    refused(SFP_EFORMAT, "not a registry of runs, or is damaged");
+    assert_int_equal(unlink(db), 0);
+    assert_int_equal(mkdir(db, 0777), 0);
+    refused(SFP_EIO, "cannot open");
+}
+
+static void a_damaged_registry_is_told(void **unused)
+{
+    (void)unused;
+    sfp_result result = result_make(2, 2);
+    sfp_registry *r = open_registry();
+    for (int i = 0; i < 40; i++) {
+        (void)snprintf(result.started, sizeof result.started, "%d", i);
+        (void)put(r, dir, &result);
+    }
+    sfp__registry_close(r);
+    FILE *f = fopen(db, "r+");
+    assert_non_null(f);
+    for (long at = 4096; at < 40960; at += 64) { /* all pages but the first */
+        assert_int_equal(fseek(f, at, SEEK_SET), 0);
+        (void)fputs("damage damage damage damage", f);
+    }
+    (void)fclose(f);
+    sfp_error err = {0};
+    rows all = {0};
+    sfp_status s = sfp__registry_open(&r, &err);
+    if (s == SFP_OK) {
+        s = sfp__registry_list(r, 0, gather, &all, &err);
+        sfp__registry_close(r);
+    }
+    assert_int_equal(s, SFP_EFORMAT);
+    assert_non_null(strstr(err.message, "damaged"));
+    sfp__result_done(&result);
+}
+
+static void the_place_follows_the_environment(void **unused)
+{
+    (void)unused;
+    char path[128];
+    struct stat st;
+    assert_int_equal(unsetenv("STREAMFP_REGISTRY") | setenv("XDG_DATA_HOME", dir, 1) | setenv("HOME", dir, 1), 0);
+    sfp__registry_close(open_registry());
+    (void)snprintf(path, sizeof path, "%s/streamfp/runs.db", dir);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(setenv("XDG_DATA_HOME", "relative", 1), 0); /* does not count */
+    sfp__registry_close(open_registry());
+    (void)snprintf(path, sizeof path, "%s/.local/share/streamfp/runs.db", dir);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(unsetenv("XDG_DATA_HOME") | unsetenv("HOME"), 0);
+    refused(SFP_EINVAL, "STREAMFP_REGISTRY");
+    assert_int_equal(setenv("STREAMFP_REGISTRY", "/dev/null/runs.db", 1), 0);
+    refused(SFP_EIO, "cannot open");
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
+    const struct CMUnitTest tests[] = {
+        TEST(a_run_is_found_by_number_and_directory), TEST(rows_come_newest_first),         TEST(the_same_run_is_replaced),
+        TEST(processes_write_at_the_same_time),       TEST(what_is_no_registry_is_refused), TEST(a_damaged_registry_is_told),
+        TEST(the_place_follows_the_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

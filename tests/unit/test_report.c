@@ -1,0 +1,335 @@
+#include "run/report.h"
+
+#include "run/text_out.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "run_result.h"
+
+#include "io/image.h"
+
+static char dir[64], path[96];
+
+static int make_dir(void **unused)
+{
+    (void)unused;
+    (void)snprintf(dir, sizeof dir, "/tmp/sfp_report_XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    (void)snprintf(path, sizeof path, "%s/report.html", dir);
+    return 0;
+}
+
+static int drop_dir(void **unused)
+{
+    (void)unused;
+    (void)unlink(path);
+    return rmdir(dir);
+}
+
+static char *report(const sfp_result *r, const sfp_report_pictures *p)
+{
+    sfp_error err = {0};
+    if (sfp__report_write(r, p, path, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    return file_text(path);
+}
+
+static int count(const char *text, const char *what)
+{
+    int n = 0;
+    for (; (text = strstr(text, what)); text++)
+        n++;
+    return n;
+}
+
+/* Elements that are opened are closed, in order; attributes are quoted. What a browser would have to guess is a defect. */
+static void check_nesting(const char *text)
+{
+    static const char *const empty[] = {"meta", "rect", "line", "circle", "path", "!DOCTYPE"};
+    char open[64][16];
+    int depth = 0;
+    for (const char *p = text; (p = strchr(p, '<')); p++) {
+        char name[16];
+        bool closing = p[1] == '/', alone = false;
+        size_t n = strcspn(p + 1 + closing, " >/\n");
+        const char *end = p;
+        for (bool quoted = false; *end && (quoted || *end != '>'); end++)
+            quoted = quoted != (*end == '"');
+        if (n == 0 || n >= sizeof name || !*end)
+            fail_msg("a tag that is none: %.60s", p);
+        (void)snprintf(name, sizeof name, "%.*s", (int)n, p + 1 + closing);
+        for (size_t i = 0; i < sizeof empty / sizeof *empty; i++)
+            alone = alone || (strcmp(name, empty[i]) == 0);
+        if (alone && (end[-1] == '/' || name[0] == '!' || strcmp(name, "meta") == 0)) {
+            p = end;
+            continue;
+        }
+        if (!closing) {
+            assert_true(depth < 64);
+            (void)snprintf(open[depth++], sizeof open[0], "%s", name);
+        } else if (depth == 0 || strcmp(open[--depth], name) != 0) {
+            fail_msg("</%s> closes <%s>: %.80s", name, open[depth], p);
+        }
+        p = end;
+    }
+    assert_int_equal(depth, 0);
+}
+
+static void a_report_has_its_parts(void **unused)
+{
+    (void)unused;
+    sfp_result r = result_make(3, 4);
+    char *text = report(&r, NULL);
+    static const char *const parts[] = {"<!DOCTYPE html>",
+                                        "random+er on synthetic:1000",
+                                        "Average accuracy",
+                                        "Accuracy by task",
+                                        "prequential accuracy so far",
+                                        "training loss",
+                                        "lag behind arrival",
+                                        "arrival rate 150/s",
+                                        "Where the time went",
+                                        "Confusion",
+                                        "Accuracy by class",
+                                        "class 1",
+                                        "sigma 0.3",
+                                        "All 4 options",
+                                        "prefers-color-scheme:dark",
+                                        "@media print",
+                                        "A processor"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strstr(text, parts[i]))
+            fail_msg("no '%s'", parts[i]);
+    static const char *const never[] = {"<script", "http:", "https:", "src=", "@import", "not finished", "nan", "inf "};
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        if (strstr(text, never[i]))
+            fail_msg("'%s' in it: %.80s", never[i], strstr(text, never[i]));
+    check_nesting(text);
+    free(text);
+    sfp__result_done(&r);
+}
+
+static void an_empty_run_gives_a_report_too(void **unused)
+{
+    (void)unused;
+    sfp_result r;
+    for (int classes = 0; classes < 3; classes++) {
+        assert_int_equal(sfp__result_init(&r, 1, classes, NULL), SFP_OK);
+        char *text = report(&r, &(sfp_report_pictures){0});
+        assert_non_null(strstr(text, "This run is not finished: 0 of 1 tasks"));
+        assert_null(strstr(text, "Confusion"));
+        assert_null(strstr(text, "nan"));
+        check_nesting(text);
+        free(text);
+        sfp__result_done(&r);
+    }
+}
+
+static void names_cannot_leave_their_place(void **unused)
+{
+    (void)unused;
+    static const char evil[] = "</title></style><script>alert('1')</script>\"' onload=\"x\"&amp;\xff\x1b\xe2\x80\xae";
+    sfp_result r = result_make(3, 4);
+    sfp_thumb thumb = {.label = evil, .chosen = true};
+    sfp_report_pictures p = {1, &thumb, 1, &thumb};
+    for (int i = 0; i < 3; i++) {
+        sfp__free(r.task_names[i]);
+        r.task_names[i] = sfp__strdup(evil);
+        sfp__free(r.class_names[i]);
+        r.class_names[i] = sfp__strdup(evil);
+    }
+    (void)snprintf(r.cpu, sizeof r.cpu, "%s", evil);
+    (void)snprintf(r.started, sizeof r.started, "<script>");
+    static const char *const keys[] = {"data", "test", "backbone", "sigma", "method", "<script>\"'"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        result_option(&r, keys[i], evil);
+    char *text = report(&r, &p);
+    assert_null(strstr(text, "<script"));
+    assert_null(strstr(text, "onload=\""));
+    assert_null(strstr(text, "\x1b"));
+    assert_null(strstr(text, "\xe2\x80\xae")); /* turns the writing direction */
+    assert_null(strstr(text, "\xff"));
+    assert_int_equal(count(text, "</title>"), count(text, "<title>"));
+    assert_int_equal(count(text, "</style>"), count(text, "<style>"));
+    assert_true(count(text, "&lt;script&gt;") > 5);
+    check_nesting(text);
+    free(text);
+    sfp__result_done(&r);
+}
+
+static void many_classes_and_tasks_still_fit(void **unused)
+{
+    (void)unused;
+    const int sizes[][2] = {{2, 30}, {20, 100}, {70, 101}, {1, 1000}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        sfp_result r = result_make(sizes[i][0], sizes[i][1]);
+        char *text = report(&r, NULL);
+        assert_int_equal(strstr(text, "aria-label=\"confusion matrix\"") != NULL, sizes[i][1] <= 100);
+        assert_int_equal(strstr(text, "The lowest") != NULL, sizes[i][1] > 61);
+        assert_non_null(strstr(text, "Mixed up most"));
+        check_nesting(text);
+        free(text);
+        sfp__result_done(&r);
+    }
+}
+
+static void strange_curves_are_drawn_or_left_out(void **unused)
+{
+    (void)unused;
+    const double ys[][3] = {{0, 0, 0}, {1e300, 1e-300, 0}, {NAN, NAN, NAN}, {-1, -2, -3}, {1e-300, 1e-300, 1e-300}};
+    const double xs[][3] = {{0, 0, 0}, {1, 2, 3}, {1e-300, 1e-299, 1e-299}, {1e300, 1e300, 1e300}, {-3, -2, -1}};
+    for (size_t i = 0; i < 25; i++) {
+        sfp_result r;
+        assert_int_equal(sfp__result_init(&r, 1, 1, NULL), SFP_OK);
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(sfp__curve_add(&r.loss, xs[i / 5][k], ys[i % 5][k], NULL), SFP_OK);
+        char *text = report(&r, NULL);
+        assert_null(strstr(text, "nan"));
+        check_nesting(text);
+        free(text);
+        sfp__result_done(&r);
+    }
+}
+
+static unsigned digit(char c)
+{
+    return c == '+'   ? 62
+           : c == '/' ? 63
+           : c >= 'a' ? (unsigned)(c - 'a') + 26
+           : c >= 'A' ? (unsigned)(c - 'A')
+                      : (unsigned)(c - '0') + 52;
+}
+
+/* The n-th data: picture of the page. */
+static sfp_image sprite(const char *text, int n)
+{
+    static const char mark[] = "data:image/png;base64,";
+    for (; n >= 0; n--) {
+        text = strstr(text, mark);
+        assert_non_null(text);
+        text += sizeof mark - 1;
+    }
+    size_t length = strcspn(text, ")"), size = 0;
+    uint8_t *bytes = malloc(length);
+    assert_non_null(bytes);
+    assert_int_equal(length % 4, 0);
+    for (size_t i = 0; i < length; i += 4) {
+        unsigned v = 0;
+        int pads = 0;
+        for (size_t k = 0; k < 4; k++) {
+            pads += text[i + k] == '=';
+            v = v << 6 | (text[i + k] == '=' ? 0 : digit(text[i + k]));
+        }
+        for (int k = 0; k < 3 - pads; k++)
+            bytes[size++] = (uint8_t)(v >> (16 - 8 * k));
+    }
+    sfp_image im;
+    sfp_error err = {0};
+    if (sfp__image_decode("sprite", bytes, size, NULL, &im, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    free(bytes);
+    return im;
+}
+
+static void check_pixel(const sfp_image *im, int x, int y, int r, int g, int b)
+{
+    const uint8_t *p = im->rgb + ((size_t)y * (size_t)im->width + (size_t)x) * 3;
+    if (p[0] != r || p[1] != g || p[2] != b)
+        fail_msg("pixel %d,%d is %d %d %d, expected %d %d %d", x, y, p[0], p[1], p[2], r, g, b);
+}
+
+static void thumbnails_are_one_picture_a_sheet(void **unused)
+{
+    (void)unused;
+    uint8_t red[12] = {200, 0, 0, 200, 0, 0, 200, 0, 0, 200, 0, 0}, wide[6] = {0, 0, 99, 0, 0, 99};
+    sfp_thumb batch[3] = {{2, 2, red, "left one", 0, false}, {2, 1, wide, "taken one", 0, true}, {0, 0, NULL, NULL, 0, false}};
+    sfp_thumb *kept = calloc(500, sizeof *kept);
+    assert_non_null(kept);
+    for (int i = 0; i < 500; i++)
+        kept[i] = (sfp_thumb){2, 2, red, i % 2 ? "class 10" : "class 2", (uint64_t)i, false};
+    sfp_report_pictures p = {3, batch, 500, kept};
+    sfp_result r = result_make(1, 2);
+    char *text = report(&r, &p);
+    sfp_image first = sprite(text, 0), second = sprite(text, 1);
+    assert_int_equal(first.width, 24 * 48);
+    assert_int_equal(first.height, 48);
+    check_pixel(&first, 24, 24, 0, 0, 99); /* the taken one comes first, half as high as wide */
+    check_pixel(&first, 24, 2, 128, 128, 128);
+    check_pixel(&first, 48 + 24, 2, 200, 0, 0);
+    check_pixel(&first, 96 + 24, 24, 128, 128, 128); /* one without pixels */
+    assert_int_equal(second.height, 15 * 48);
+    assert_non_null(strstr(text, "Taken (1)"));
+    assert_non_null(strstr(text, "Left (2)"));
+    assert_non_null(strstr(text, "500 pictures, of which 360 are shown"));
+    assert_true(strstr(text, "class 2 <small>") < strstr(text, "class 10 <small>"));
+    assert_int_equal(count(text, "data:image/png"), 2);
+    check_nesting(text);
+    sfp__image_done(&first);
+    sfp__image_done(&second);
+    free(text);
+    free(kept);
+    sfp__result_done(&r);
+}
+
+static void no_memory_is_told_and_leaves_no_file(void **unused)
+{
+    (void)unused;
+    uint8_t red[12] = {200};
+    sfp_thumb thumb = {2, 2, red, "x", 1, true};
+    sfp_report_pictures p = {1, &thumb, 1, &thumb};
+    sfp_result r = result_make(2, 3);
+    sfp_status s = SFP_ENOMEM;
+    long k = 0;
+    for (; s != SFP_OK; k++) {
+        sfp__mem_fail_at(k);
+        s = sfp__report_write(&r, &p, path, NULL);
+        sfp__mem_fail_at(-1);
+        assert_true(s == SFP_OK || s == SFP_ENOMEM);
+        assert_int_equal(access(path, F_OK) == 0, s == SFP_OK);
+    }
+    assert_true(k > 10);
+    assert_int_equal(sfp__report_write(&r, NULL, "/tmp/sfp_no_such_folder/r.html", NULL), SFP_ENOTFOUND);
+    sfp__result_done(&r);
+}
+
+static void numbers_are_written_in_their_shortest_form(void **unused)
+{
+    (void)unused;
+    sfp_text t = {0};
+    const double x[] = {0.1, 1.0 / 3, 5e-324, -0.0, 1e22, NAN, INFINITY};
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
+        sfp__put_real(&t, x[i]);
+        sfp__text_put(&t, " ");
+    }
+    sfp__put_float(&t, 0.1f);
+    sfp__text_put(&t, " ");
+    sfp__put_float(&t, 16777217.0f);
+    assert_string_equal(t.s, "0.1 0.3333333333333333 4.94065645841247e-324 -0 1e+22 null null 0.1 16777216");
+    t.length = 0;
+    sfp__put_html_cut(&t, "\xc3\xa9\xc3\xa9\xc3\xa9<", 4);
+    sfp__text_put(&t, " ");
+    sfp__put_html_cut(&t, "\xc3\xa9\xc3\xa9\xc3\xa9<", 3);
+    assert_string_equal(t.s, "\xc3\xa9\xc3\xa9\xc3\xa9&lt; \xc3\xa9\xc3\xa9\xe2\x80\xa6");
+    sfp__text_done(&t);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
+    const struct CMUnitTest tests[] = {
+        TEST(a_report_has_its_parts),
+        TEST(an_empty_run_gives_a_report_too),
+        TEST(names_cannot_leave_their_place),
+        TEST(many_classes_and_tasks_still_fit),
+        TEST(strange_curves_are_drawn_or_left_out),
+        TEST(thumbnails_are_one_picture_a_sheet),
+        TEST(no_memory_is_told_and_leaves_no_file),
+        cmocka_unit_test(numbers_are_written_in_their_shortest_form),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

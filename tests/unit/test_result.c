@@ -1,0 +1,293 @@
+#include "run/result.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "run_result.h"
+
+#include <jansson.h>
+
+static char dir[64], path[96];
+
+static int make_dir(void **unused)
+{
+    (void)unused;
+    (void)snprintf(dir, sizeof dir, "/tmp/sfp_result_XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    (void)snprintf(path, sizeof path, "%s/result.json", dir);
+    return 0;
+}
+
+static int drop_dir(void **unused)
+{
+    (void)unused;
+    (void)unlink(path);
+    return rmdir(dir); /* also shows that no temporary file stayed */
+}
+
+static void every_key_of_the_specification_is_there(void **unused)
+{
+    (void)unused;
+    static const char *const keys[] = {"config",
+                                       "seed",
+                                       "version",
+                                       "machine",
+                                       "accuracy_matrix",
+                                       "average_accuracy",
+                                       "forgetting",
+                                       "backward_transfer",
+                                       "prequential_accuracy",
+                                       "per_class",
+                                       "samples",
+                                       "lambda",
+                                       "cs",
+                                       "lag",
+                                       "coverage",
+                                       "seconds",
+                                       "samples_per_second",
+                                       "peak_rss_bytes"};
+    static const char *const samples[] = {"offered", "scored", "trained", "replayed", "dropped"};
+    static const char *const seconds[] = {"decode", "select", "train", "buffer", "evaluate", "total"};
+    sfp_result r = result_make(3, 4);
+    assert_int_equal(sfp__result_write(&r, path, NULL), SFP_OK);
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(root);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!json_object_get(root, keys[i]))
+            fail_msg("no %s", keys[i]);
+    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
+        assert_true(json_is_integer(json_object_get(json_object_get(root, "samples"), samples[i])));
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
+        assert_true(json_is_number(json_object_get(json_object_get(root, "seconds"), seconds[i])));
+    assert_string_equal(json_string_value(json_object_get(json_object_get(root, "config"), "sigma")), "0.3");
+    json_t *matrix = json_object_get(root, "accuracy_matrix");
+    for (size_t i = 0; i < 3; i++)
+        for (size_t j = 0; j < 3; j++)
+            assert_int_equal(json_is_null(json_array_get(json_array_get(matrix, i), j)), j > i);
+    assert_true(json_is_null(json_object_get(root, "cs"))); /* NAN */
+    json_t *per_class = json_object_get(root, "per_class");
+    assert_true(json_is_null(json_array_get(per_class, 0)));
+    assert_true(json_number_value(json_array_get(per_class, 2)) == 0.9);
+    json_decref(root);
+    sfp__result_done(&r);
+}
+
+static void what_is_written_reads_back_the_same(void **unused)
+{
+    (void)unused;
+    const int sizes[][2] = {{1, 0}, {1, 1}, {3, 4}, {12, 201}}; /* 201: the confusion matrix goes as cells */
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        sfp_result r = result_make(sizes[i][0], sizes[i][1]), back;
+        sfp_error err = {0};
+        r.seed = i == 2 ? UINT64_MAX : 7;
+        assert_int_equal(sfp__result_default(&r, "sigma", "0.5", NULL), SFP_OK);
+        assert_int_equal(sfp__result_write(&r, path, &err), SFP_OK);
+        if (sfp__result_read(path, &back, &err) != SFP_OK)
+            fail_msg("%s", err.message);
+        char *a = result_text(&r), *b = result_text(&back);
+        assert_string_equal(a, b);
+        assert_true(back.seed == r.seed && back.prequential_accuracy == r.prequential_accuracy && back.finished);
+        assert_string_equal(back.config[3].fallback, "0.5");
+        sfp__free(a);
+        sfp__free(b);
+        sfp__result_done(&r);
+        sfp__result_done(&back);
+    }
+}
+
+static void names_that_are_no_text_become_text(void **unused)
+{
+    (void)unused;
+    sfp_result r = result_make(1, 2), back;
+    sfp__free(r.class_names[0]);
+    r.class_names[0] = sfp__strdup("a\"\\\n\x01\xff\xc3\xa9\xed\xa0\x80");
+    assert_int_equal(sfp__result_write(&r, path, NULL), SFP_OK);
+    assert_int_equal(sfp__result_read(path, &back, NULL), SFP_OK);
+    assert_string_equal(back.class_names[0], "a\"\\\n\x01\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+    sfp__result_done(&r);
+    sfp__result_done(&back);
+}
+
+static void options_are_replaced_and_named(void **unused)
+{
+    (void)unused;
+    sfp_result r = result_make(1, 1);
+    char method[64], key[32];
+    sfp__result_method(&r, method, sizeof method);
+    assert_string_equal(method, "random+er");
+    result_option(&r, "buffer", "random");
+    sfp__result_method(&r, method, sizeof method);
+    assert_string_equal(method, "random");
+    result_option(&r, "method", "ranpac");
+    sfp__result_method(&r, method, sizeof method);
+    assert_string_equal(method, "ranpac");
+    assert_null(sfp__result_value(&r, "nothing"));
+    assert_int_equal(sfp__result_default(&r, "nothing", "x", NULL), SFP_EINVAL);
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(key, sizeof key, "k%d", i);
+        result_option(&r, key, key);
+    }
+    assert_string_equal(sfp__result_value(&r, "k57"), "k57");
+    assert_int_equal(r.config_count, 105);
+    sfp__result_done(&r);
+}
+
+static void sizes_out_of_range_are_refused(void **unused)
+{
+    (void)unused;
+    sfp_result r;
+    assert_int_equal(sfp__result_init(&r, 0, 1, NULL), SFP_EINVAL);
+    assert_int_equal(sfp__result_init(&r, 1, -1, NULL), SFP_EINVAL);
+    assert_int_equal(sfp__result_init(&r, SFP_RESULT_TASKS_MAX + 1, 1, NULL), SFP_EINVAL);
+    assert_int_equal(sfp__result_init(&r, 1, SFP_CONFUSION_MAX + 1, NULL), SFP_OK);
+    assert_null(r.confusion);
+    assert_true(isnan(sfp__result_class_accuracy(&r, 0, NULL)));
+    sfp__result_done(&r);
+}
+
+/* The text of a good result with `from` replaced by `to`, which must be refused. */
+static void check_refused(const char *good, const char *from, const char *to, const char *message)
+{
+    const char *found = strstr(good, from);
+    assert_non_null(found);
+    size_t at = (size_t)(found - good);
+    size_t room = strlen(good) + strlen(to) + 1;
+    char *text = malloc(room);
+    assert_non_null(text);
+    (void)snprintf(text, room, "%.*s%s%s", (int)at, good, to, good + at + strlen(from));
+    sfp_result r, untouched;
+    sfp_error err = {0};
+    memset(&r, 0x5a, sizeof r);
+    untouched = r;
+    sfp_status s = sfp__result_parse("r.json", text, strlen(text), &r, &err);
+    if (s != SFP_EFORMAT || !strstr(err.message, message))
+        fail_msg("%s -> %s: got %s, '%s', expected '%s'", from, to, sfp_status_text(s), err.message, message);
+    assert_memory_equal(&r, &untouched, sizeof r);
+    free(text);
+}
+
+static void hostile_files_are_refused_with_a_reason(void **unused)
+{
+    (void)unused;
+    static const char *const cases[][3] = {
+        {"{", "[{", "not JSON"},
+        {"\"seed\":7", "\"seed\":-7", "'seed' is not 0 or more"},
+        {"\"seed\":7", "\"seed\":\"99999999999999999999\"", "'seed' is not a whole number"},
+        {"\"seed\":7", "\"seed\":7,\"seed\":8", "not JSON"},
+        {"\"started\":\"2025", "\"started\":\"2025 and so on and on and on and on and on\",\"x\":\"", "'started' has"},
+        {"\"finished\":true", "\"finished\":1", "'finished'"},
+        {"\"threads\":2", "\"threads\":1e9", "'threads'"},
+        {"\"cpu\":", "\"cpus\":", "key 'cpu' is missing"},
+        {"\"sigma\":\"0.3\"", "\"sigma\":0.3", "'sigma' is not a string"},
+        {"\"tasks_done\":2", "\"tasks_done\":3", "'tasks_done'"},
+        {"\"task 0\",\"task 1\"", "", "'task_names' has 0 entries"},
+        {"\"task 0\",", "", "'tasks_done' is not at most"},
+        {"\"task 0\",", "\"task\",\"task\",", "'accuracy_matrix' has 2 entries, expected 3"},
+        {"\"accuracy_matrix\":[[", "\"accuracy_matrix\":[[1,", "a square"},
+        {"\"accuracy_matrix\":[[", "\"accuracy_matrix\":[[2],[", "'accuracy_matrix' has 3"},
+        {",null],[", ",0.5],[", "null above the diagonal"},
+        {"\"average_accuracy\":", "\"average_accuracy\":1.5,\"x\":", "'average_accuracy' is 1.5, expected 0 to 1"},
+        {"\"average_accuracy\":", "\"average_accuracy\":\"1\",\"x\":", "a number or null"},
+        {"\"class 0\",", "\"class 0\",5,", "a list of strings"},
+        {"\"class 0\",", "\"class 0\",\"more\",", "'per_class' has 3 entries, expected 4"},
+        {"\"offered\":1000", "\"offered\":1e3", "'offered' is not a whole number"},
+        {"\"total\":8", "\"total\":[]", "'total' is not a number"},
+        {"\"confusion\":[[0", "\"confusion\":[[-1", "'confusion'"},
+        {"\"confusion\":[[0", "\"confusion\":[[9999999999999", "'confusion'"},
+        {"\"confusion\":[[0", "\"confusion\":[[0,0", "a square of counts"},
+        {"\"confusion\":[", "\"confusion_cells\":[[0,3,1]],\"x\":[", "'confusion_cells'"},
+        {"\"confusion\":[", "\"confusion_cells\":[7],\"x\":[", "'confusion_cells'"},
+        {"\"curves\":{", "\"curves\":[],\"x\":{", "'curves' is not an object"},
+        {"\"x\":[20,40", "\"x\":[20,10", "x must not fall"},
+        {"\"x\":[20,40", "\"x\":[20,20,40", "'y' has 50 entries, expected 51"},
+        {"\"x\":[20,40", "\"x\":[null,40", "x must not fall"},
+    };
+    sfp_result r = result_make(2, 3);
+    char *good = result_text(&r);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_refused(good, cases[i][0], cases[i][1], cases[i][2]);
+    sfp__free(good);
+    sfp__result_done(&r);
+}
+
+/* A text cut anywhere, or with any byte turned, is refused or read, and never more. */
+static void damaged_text_does_no_harm(void **unused)
+{
+    (void)unused;
+    sfp_result r = result_make(2, 3), back;
+    char *good = result_text(&r);
+    size_t n = strlen(good);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_not_equal(sfp__result_parse("r", good, i, &back, NULL), SFP_OK);
+        char kept = good[i];
+        good[i] = (char)(kept ^ (1 << (i % 7)));
+        if (sfp__result_parse("r", good, n, &back, NULL) == SFP_OK)
+            sfp__result_done(&back);
+        good[i] = kept;
+    }
+    sfp__free(good);
+    sfp__result_done(&r);
+}
+
+static void no_memory_is_told_and_leaks_nothing(void **unused)
+{
+    (void)unused;
+    sfp_result r = result_make(2, 3), back, fresh;
+    char *good = result_text(&r), *text = NULL;
+    sfp_status s;
+    long k = 0;
+    for (s = SFP_ENOMEM; s != SFP_OK; k++) {
+        sfp__mem_fail_at(k);
+        s = sfp__result_parse("r", good, strlen(good), &back, NULL);
+        sfp__mem_fail_at(-1);
+        assert_true(s == SFP_OK || s == SFP_ENOMEM);
+    }
+    assert_true(k > 20);
+    sfp__result_done(&back);
+    for (s = SFP_ENOMEM, k = 0; s != SFP_OK; k++) {
+        sfp__mem_fail_at(k);
+        s = sfp__result_text(&r, false, &text, NULL);
+        sfp__mem_fail_at(-1);
+        assert_true(s == SFP_OK || s == SFP_ENOMEM);
+    }
+    sfp__free(text);
+    for (s = SFP_ENOMEM, k = 0; s != SFP_OK; k++) {
+        sfp__mem_fail_at(k);
+        s = sfp__result_init(&fresh, 2, 3, NULL);
+        sfp__mem_fail_at(-1);
+    }
+    sfp__result_done(&fresh);
+    sfp__result_done(&fresh); /* twice does no harm */
+    sfp__free(good);
+    sfp__result_done(&r);
+}
+
+static void a_missing_place_is_an_error(void **unused)
+{
+    (void)unused;
+    sfp_result r = result_make(1, 1), back;
+    sfp_error err = {0};
+    assert_int_equal(sfp__result_write(&r, "/tmp/sfp_no_such_folder/result.json", &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__result_read("/tmp/sfp_no_such_folder/result.json", &back, &err), SFP_ENOTFOUND);
+    sfp__result_done(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_key_of_the_specification_is_there, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(what_is_written_reads_back_the_same, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(names_that_are_no_text_become_text, make_dir, drop_dir),
+        cmocka_unit_test(options_are_replaced_and_named),
+        cmocka_unit_test(sizes_out_of_range_are_refused),
+        cmocka_unit_test(hostile_files_are_refused_with_a_reason),
+        cmocka_unit_test(damaged_text_does_no_harm),
+        cmocka_unit_test(no_memory_is_told_and_leaks_nothing),
+        cmocka_unit_test(a_missing_place_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,239 @@
+/* CIFAR batches: binary of 10 and 100 classes, PNG rows with JSON labels. */
+#include "source_files.h"
+
+#include "base/mem.h"
+#include "io/image.h"
+#include "test_image_encode.h"
+
+#include <pthread.h>
+
+static const sfp_source_kind *const kind = &sfp__source_cifar;
+enum { PIXELS = 1024, BYTES = 3072 };
+
+/* pixel p, channel c of picture i */
+static uint8_t colour(int i, int p, int c)
+{
+    return (uint8_t)(i * 31 + p * 7 + c * 85 + p / 32);
+}
+
+/* `header` label bytes (the last one counts), then planes */
+static void put_binary(const char *name, int header, const char *labels, int first)
+{
+    size_t n = strlen(labels), record = (size_t)header + BYTES;
+    uint8_t *b = calloc(n, record);
+    for (size_t i = 0; i < n; i++) {
+        uint8_t *at = b + i * record;
+        at[0] = 19;
+        at[header - 1] = (uint8_t)(labels[i] - '0');
+        for (int p = 0; p < BYTES; p++)
+            at[header + p] = colour(first + (int)i, p % PIXELS, p / PIXELS);
+    }
+    put_bytes(name, b, n * record);
+    free(b);
+}
+
+static void put_rows(const char *name, int count, int first, int width)
+{
+    size_t size = (size_t)count * (size_t)width * 3;
+    uint8_t *rgb = malloc(size);
+    for (size_t k = 0; k < size; k++)
+        rgb[k] = colour(first + (int)(k / ((size_t)width * 3)), (int)(k / 3 % (size_t)width), (int)(k % 3));
+    blob b = encode_png(rgb, size, width, count, (png_how){.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8});
+    put_bytes(name, b.bytes, b.size);
+    free(b.bytes);
+    free(rgb);
+}
+
+static void check_picture(const sfp_source *s, int64_t i, int number)
+{
+    sfp_picture p = {0};
+    sfp_error err = {0};
+    if (s->load(s, i, &p, &err) != SFP_OK)
+        fail_msg("picture %lld: %s", (long long)i, err.message);
+    assert_int_equal(p.kind, SFP_PICTURE_RGB);
+    assert_int_equal(p.width, 32);
+    assert_int_equal(p.height, 32);
+    assert_int_equal(p.size, BYTES);
+    for (int k = 0; k < BYTES; k++)
+        assert_int_equal(p.bytes[k], colour(number, k / 3, k % 3));
+    sfp__picture_done(&p);
+}
+
+static void binary_batches_of_ten_classes(void **unused)
+{
+    (void)unused;
+    put_binary("d/data_batch_1.bin", 1, "390", 0);
+    put_binary("d/data_batch_2.bin", 1, "1", 3);
+    put_binary("d/test_batch.bin", 1, "72", 10);
+    sfp_source *s = open_source(kind, "d");
+    assert_int_equal(s->count, 4);
+    assert_int_equal(s->classes, 10);
+    static const char *const labels[] = {"cat", "truck", "airplane", "automobile"};
+    char name[64];
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(label_text(s, i), labels[i]);
+        check_picture(s, i, i);
+    }
+    assert_string_equal(s->name(s, 3, name, sizeof name), "data_batch_2.bin[0]");
+    check_bounds(s);
+    sfp__source_close(s);
+    s = open_part(kind, "d", true);
+    assert_int_equal(s->count, 2);
+    check_picture(s, 1, 11);
+    sfp__source_close(s);
+    s = open_source(kind, "d/test_batch.bin");
+    assert_int_equal(s->count, 2);
+    sfp__source_close(s);
+    put_text("d/batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
+    s = open_source(kind, "d");
+    assert_string_equal(label_text(s, 0), "d");
+    sfp__source_close(s);
+}
+
+static void fine_labels_of_a_hundred_classes(void **unused)
+{
+    (void)unused;
+    put_binary("d/train.bin", 2, "5\x90", 0); /* 0x90 - '0' = 96 */
+    put_binary("d/test.bin", 2, "1", 7);
+    sfp_source *s = open_source(kind, "d");
+    assert_int_equal(s->classes, 100);
+    assert_string_equal(label_text(s, 0), "5");
+    assert_string_equal(label_text(s, 1), "96");
+    check_picture(s, 1, 1);
+    sfp__source_close(s);
+    s = open_part(kind, "d/test.bin", true);
+    check_picture(s, 0, 7);
+    sfp__source_close(s);
+    put_binary("d/train.bin", 2, "5\x94", 0);
+    check_refused(kind, "d", SFP_EFORMAT, "train.bin[1]: label is 100", "0..99");
+}
+
+typedef struct loader {
+    const sfp_source *s;
+    int failed;
+} loader;
+
+static void *load_all(void *context)
+{
+    loader *l = context;
+    for (int64_t i = 0; i < l->s->count; i++) {
+        sfp_picture p = {0};
+        sfp_error err;
+        l->failed += l->s->load(l->s, i, &p, &err) != SFP_OK || p.bytes[5] != colour((int)i, 1, 2);
+        sfp__picture_done(&p);
+    }
+    return NULL;
+}
+
+static void png_rows_with_json_labels(void **unused)
+{
+    (void)unused;
+    put_rows("d/data_batch_1.png", 3, 0, 1024);
+    put_rows("d/data_batch_2.png", 2, 3, 1024);
+    put_rows("d/test_batch.png", 1, 9, 1024);
+    put_text("d/train_lables.json", "[3, 9, 0, 1, 1]");
+    put_text("d/test_labels.json", "[4]");
+    sfp_source *s = open_source(kind, "d");
+    assert_int_equal(s->count, 5);
+    assert_string_equal(label_text(s, 1), "truck");
+    pthread_t thread[3];
+    loader l[3];
+    for (int t = 0; t < 3; t++) { /* the batches are decoded by whoever comes first */
+        l[t] = (loader){s, 0};
+        assert_int_equal(pthread_create(&thread[t], NULL, load_all, &l[t]), 0);
+    }
+    for (int t = 0; t < 3; t++) {
+        assert_int_equal(pthread_join(thread[t], NULL), 0);
+        assert_int_equal(l[t].failed, 0);
+    }
+    for (int i = 4; i >= 0; i--)
+        check_picture(s, i, i);
+    check_bounds(s);
+    sfp__source_close(s);
+    s = open_part(kind, "d", true);
+    check_picture(s, 0, 9);
+    assert_string_equal(label_text(s, 0), "deer");
+    sfp__source_close(s);
+}
+
+static void damage_is_told(void **unused)
+{
+    (void)unused;
+    check_refused(kind, "none", SFP_ENOTFOUND, "none", "cannot open");
+    put_text("e/readme", "x");
+    check_refused(kind, "e", SFP_ENOTFOUND, "/e", "has no CIFAR files");
+    put_text("d/data_batch_1.bin", "short");
+    check_refused(kind, "d", SFP_EFORMAT, "data_batch_1.bin: has 5 bytes", "multiple of 3073");
+    put_text("d/data_batch_1.bin", "");
+    check_refused(kind, "d", SFP_EFORMAT, "data_batch_1.bin: has 0 bytes", "multiple of 3073");
+    put_binary("d/data_batch_1.bin", 1, "1:", 0);
+    check_refused(kind, "d", SFP_EFORMAT, "data_batch_1.bin[1]: label is 10", "0..9");
+    check_refused_part(kind, "d", true, SFP_ENOTFOUND, "test_batch.bin", "cannot open");
+    put_binary("d/data_batch_1.bin", 1, "11", 0);
+    put_binary("d/data_batch_3.bin", 1, "11", 0);
+    check_refused(kind, "d", SFP_ENOTFOUND, "data_batch_2.bin", "cannot open");
+    put_text("n/batches.meta.txt", "a\nb\n");
+    put_binary("n/data_batch_1.bin", 1, "1", 0);
+    check_refused(kind, "n", SFP_EFORMAT, "batches.meta.txt", "2 names, expected 10");
+
+    put_binary("s/data_batch_1.bin", 1, "11", 0);
+    sfp_source *s = open_source(kind, "s");
+    assert_int_equal(truncate(in_folder("s/data_batch_1.bin"), 4000), 0); /* while it is open */
+    check_picture(s, 0, 0);
+    check_not_loaded(s, 1, SFP_EIO, "data_batch_1.bin", "ends before");
+    sfp__source_close(s);
+
+    put_rows("p/data_batch_1.png", 2, 0, 512);
+    check_refused(kind, "p", SFP_EFORMAT, "data_batch_1.png: is 512x2", "1024");
+    put_rows("p/data_batch_1.png", 2, 0, 1024);
+    check_refused(kind, "p", SFP_ENOTFOUND, "train_lables.json", "cannot open");
+    static const char *const labels[][2] = {{"[1]", "has 1 labels, expected 2"}, {"[1, 2, 3]", "has 3 labels"}, {"[1, ", "train_lables.json:1"},
+                                            {"{}", "not an array"}, {"[1, -1]", "label 1"}, {"[1, \"2\"]", "label 1"}, {"[1, 10]", "label is 10"}};
+    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
+        put_text("p/train_lables.json", labels[i][0]);
+        check_refused(kind, "p", SFP_EFORMAT, labels[i][1], "");
+    }
+    put_text("p/train_lables.json", "[1, 2]");
+    s = open_source(kind, "p");
+    assert_int_equal(truncate(in_folder("p/data_batch_1.png"), 60), 0);
+    check_not_loaded(s, 1, SFP_EFORMAT, "data_batch_1.png", "");
+    sfp__source_close(s);
+    put_text("p/data_batch_1.png", "not a png, but long enough for a header");
+    check_refused(kind, "p", SFP_EFORMAT, "data_batch_1.png", "not a PNG");
+}
+
+static void every_allocation_may_fail(void **unused)
+{
+    (void)unused;
+    put_binary("d/data_batch_1.bin", 1, "11", 0);
+    for (long k = 0;; k++) {
+        sfp_source *s = NULL;
+        sfp_error err = {0};
+        sfp_source_options opt = {0};
+        sfp__mem_fail_at(k);
+        sfp_status status = kind->open(in_folder("d"), &opt, &s, &err);
+        sfp__mem_fail_at(-1);
+        if (status == SFP_OK) {
+            assert_true(k > 5);
+            sfp__source_close(s);
+            break;
+        }
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_null(s);
+        assert_true(k < 200);
+    }
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(binary_batches_of_ten_classes),
+        IN_FOLDER(fine_labels_of_a_hundred_classes),
+        IN_FOLDER(png_rows_with_json_labels),
+        IN_FOLDER(damage_is_told),
+        IN_FOLDER(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

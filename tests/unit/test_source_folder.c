@@ -1,0 +1,208 @@
+/* Folders of classes: layouts, order, links, and what is no picture. */
+#include "base/mem.h"
+#include "source_files.h"
+
+#include <sys/stat.h>
+
+static const sfp_source_kind *const kind = &sfp__source_folder;
+
+static void folders_are_classes(void **unused)
+{
+    (void)unused;
+    put_text("d/dog/b.jpg", "D");
+    put_text("d/cat/img10.png", "C10");
+    put_text("d/cat/img9.PNG", "C9");
+    put_text("d/cat/more/deep/x.webp", "CX");
+    put_text("d/10/a.jpeg", "T");
+    put_text("d/9/a.jpg", "N");
+    sfp_source *s = open_source(kind, "d");
+    assert_int_equal(s->count, 6);
+    assert_int_equal(s->classes, 4);
+    static const char *const names[] = {"9", "10", "cat", "dog"}; /* numbers by value, then bytes */
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(s->class_names[i], names[i]);
+    assert_int_equal(s->domains, 0);
+    assert_false(s->keeps_order);
+    assert_null(s->note);
+    static const char *const labels[] = {"9", "10", "cat", "cat", "cat", "dog"};
+    for (int i = 0; i < 6; i++)
+        assert_string_equal(label_text(s, i), labels[i]);
+    check_bytes(s, 2, "C9", 2); /* 9 before 10 */
+    check_bytes(s, 3, "C10", 3);
+    check_bytes(s, 4, "CX", 2);
+    char name[64];
+    assert_string_equal(s->name(s, 4, name, sizeof name), "cat/more/deep/x.webp");
+    sfp_record r = record_of(s, 0);
+    assert_int_equal(r.task, -1);
+    assert_true(isnan(r.time));
+    check_bounds(s);
+    sfp__source_close(s);
+}
+
+static void folders_of_folders_are_domains(void **unused)
+{
+    (void)unused;
+    put_text("d/sketch/dog/1.jpg", "a");
+    put_text("d/photo/dog/1.jpg", "b");
+    put_text("d/photo/cat/2.jpg", "c");
+    put_text("d/photo/readme.txt", "not a picture");
+    sfp_source *s = open_source(kind, "d");
+    assert_int_equal(s->count, 3);
+    assert_int_equal(s->classes, 2);
+    assert_int_equal(s->domains, 2);
+    assert_string_equal(label_text(s, 0), "photo/cat");
+    assert_string_equal(label_text(s, 1), "photo/dog");
+    assert_string_equal(label_text(s, 2), "sketch/dog");
+    assert_int_equal(s->skipped, 1);
+    assert_non_null(strstr(s->note, "1 files"));
+    sfp__source_close(s);
+    put_text("d/photo/loose.jpg", "x"); /* now photo is a class, and what is below it belongs to it */
+    s = open_source(kind, "d");
+    assert_int_equal(s->domains, 0);
+    assert_int_equal(s->count, 4);
+    assert_string_equal(label_text(s, 0), "photo");
+    sfp__source_close(s);
+}
+
+static void links_are_followed_but_not_in_circles(void **unused)
+{
+    (void)unused;
+    put_text("d/a/1.jpg", "1");
+    put_text("far/2.jpg", "2");
+    assert_int_equal(symlink("../../far", in_folder("d/a/linked")), 0);
+    assert_int_equal(symlink("..", in_folder("d/a/up")), 0);
+    assert_int_equal(symlink("../..", in_folder("far/top")), 0);
+    assert_int_equal(symlink("nowhere.jpg", in_folder("d/a/broken.jpg")), 0);
+    assert_int_equal(symlink("1.jpg", in_folder("d/a/3.jpg")), 0);
+    sfp_source *s = open_source(kind, "d");
+    assert_true(s->count >= 3 && s->count < 100);
+    check_bytes(s, 0, "1", 1);
+    check_bytes(s, 1, "1", 1); /* the link to a file */
+    sfp__source_close(s);
+}
+
+static void what_is_missing_is_named(void **unused)
+{
+    (void)unused;
+    check_refused(kind, "nothing", SFP_ENOTFOUND, folder, "cannot open the folder");
+    assert_int_equal(mkdir(in_folder("empty"), 0777), 0);
+    check_refused(kind, "empty", SFP_EFORMAT, "empty", "has no pictures");
+    put_text("texts/a/x.txt", "t");
+    check_refused(kind, "texts", SFP_EFORMAT, "texts", "has no pictures");
+    put_text("loose/x.jpg", "t");
+    check_refused(kind, "loose", SFP_EFORMAT, "loose", "no class folders");
+    put_text("file", "t");
+    check_refused(kind, "file", SFP_EIO, "file", "Not a directory");
+    put_text("bad/\xff\xfe/x.jpg", "t");
+    check_refused(kind, "bad", SFP_EFORMAT, "\\xff\\xfe", "UTF-8");
+    put_text("long/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z/1/2/3/4/5/6/7/8/x.jpg", "t");
+    check_refused(kind, "long", SFP_ELIMIT, "long", "nested too deep");
+}
+
+static void a_picture_that_cannot_be_read_is_named(void **unused)
+{
+    (void)unused;
+    put_text("d/a/1.jpg", "");
+    put_text("d/a/2.jpg", "x");
+    put_text("d/a/3.jpg", "x");
+    sfp_source *s = open_source(kind, "d");
+    check_not_loaded(s, 0, SFP_EFORMAT, "d/a/1.jpg", "is empty");
+    assert_int_equal(unlink(in_folder("d/a/2.jpg")), 0);
+    check_not_loaded(s, 1, SFP_ENOTFOUND, "d/a/2.jpg", "No such file");
+    check_bytes(s, 2, "x", 1);
+    sfp__source_close(s);
+}
+
+static void every_allocation_may_fail(void **unused)
+{
+    (void)unused;
+    put_text("d/x/a/1.jpg", "1");
+    put_text("d/y/b/2.jpg", "2");
+    put_text("d/note.txt", "2");
+    for (long k = 0;; k++) {
+        sfp_source *s = NULL;
+        sfp_error err = {0};
+        sfp_source_options opt = {0};
+        sfp__mem_fail_at(k);
+        sfp_status status = kind->open(in_folder("d"), &opt, &s, &err);
+        sfp__mem_fail_at(-1);
+        if (status == SFP_OK) {
+            assert_true(k > 8);
+            sfp__source_close(s);
+            break;
+        }
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_null(s);
+        assert_true(k < 200);
+    }
+}
+
+static void numbers_in_names_compare_as_numbers(void **unused)
+{
+    (void)unused;
+    static const char *const sorted[] = {"", "1", "01", "2", "10", "99999999999999999999", "100000000000000000000", "a", "a1b2", "a1b10", "a10", "b"};
+    int n = (int)(sizeof sorted / sizeof *sorted);
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < n; j++) {
+            int order = sfp__natural_compare(sorted[i], sorted[j]);
+            if (strcmp(sorted[i], "1") == 0 && strcmp(sorted[j], "01") == 0)
+                assert_int_not_equal(order, 0);
+            else if (!(strcmp(sorted[i], "01") == 0 && strcmp(sorted[j], "1") == 0))
+                assert_int_equal((order > 0) - (order < 0), (i > j) - (i < j));
+            assert_int_equal(sfp__natural_compare(sorted[j], sorted[i]) > 0, order < 0);
+        }
+    }
+    assert_true(sfp__name_compare("2", "10") < 0);
+    assert_true(sfp__name_compare("a2", "a10") > 0); /* bytes */
+    assert_true(sfp__name_compare("10", "1a") < 0);
+}
+
+static void many_names_keep_their_numbers(void **unused)
+{
+    (void)unused;
+    sfp_names t = {0};
+    sfp_error err;
+    int32_t id, *new_of = NULL;
+    char name[16];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 5000; i++) {
+            (void)snprintf(name, sizeof name, "n%d", i * 7919 % 5000);
+            assert_int_equal(sfp__names_add(&t, name, strlen(name), &id, &err), SFP_OK);
+            assert_int_equal(id, i);
+        }
+    }
+    assert_int_equal(sfp__names_sort(&t, &new_of, &err), SFP_OK);
+    for (int i = 0; i < 5000; i++) {
+        (void)snprintf(name, sizeof name, "n%d", i * 7919 % 5000);
+        assert_int_equal(sfp__names_find(&t, name, strlen(name)), new_of[i]);
+        if (i > 0)
+            assert_true(strcmp(t.name[i - 1], t.name[i]) < 0);
+    }
+    assert_int_equal(sfp__names_find(&t, "n", 1), -1);
+    assert_int_equal(sfp__names_add(&t, "", 0, &id, &err), SFP_EFORMAT);
+    assert_int_equal(sfp__names_add(&t, "a\0b", 3, &id, &err), SFP_EFORMAT);
+    for (int i = 5000; i < SFP_CLASSES_MAX; i++) {
+        (void)snprintf(name, sizeof name, "m%d", i);
+        assert_int_equal(sfp__names_add(&t, name, strlen(name), &id, &err), SFP_OK);
+    }
+    assert_int_equal(sfp__names_add(&t, "one more", 8, &id, &err), SFP_ELIMIT);
+    sfp__free(new_of);
+    sfp__names_done(&t);
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(folders_are_classes),
+        IN_FOLDER(folders_of_folders_are_domains),
+        IN_FOLDER(links_are_followed_but_not_in_circles),
+        IN_FOLDER(what_is_missing_is_named),
+        IN_FOLDER(a_picture_that_cannot_be_read_is_named),
+        IN_FOLDER(every_allocation_may_fail),
+        cmocka_unit_test(numbers_in_names_compare_as_numbers),
+        cmocka_unit_test(many_names_keep_their_numbers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

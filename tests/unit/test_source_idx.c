@@ -1,0 +1,263 @@
+/* IDX files, gzipped or not: what is taken, and headers that lie. */
+#include "base/mem.h"
+#include "source_files.h"
+
+#include <zlib.h>
+
+static const sfp_source_kind *const kind = &sfp__source_idx;
+
+typedef struct bytes {
+    uint8_t b[4096];
+    size_t n;
+} bytes;
+
+static void put_be(bytes *to, uint32_t v)
+{
+    for (int i = 3; i >= 0; i--)
+        to->b[to->n++] = (uint8_t)(v >> (8 * i));
+}
+
+/* count pictures of 2 x 3 whose pixels count on */
+static bytes make_images(uint32_t count)
+{
+    bytes x = {{0, 0, 8, 3}, 4};
+    put_be(&x, count);
+    put_be(&x, 2);
+    put_be(&x, 3);
+    for (uint32_t i = 0; i < count * 6; i++)
+        x.b[x.n++] = (uint8_t)(i + 1);
+    return x;
+}
+
+static bytes make_labels(const char *digits)
+{
+    bytes x = {{0, 0, 8, 1}, 4};
+    put_be(&x, (uint32_t)strlen(digits));
+    for (; *digits; digits++)
+        x.b[x.n++] = (uint8_t)(*digits - '0');
+    return x;
+}
+
+static void put(const char *name, bytes x)
+{
+    put_bytes(name, x.b, x.n);
+}
+
+static void put_gz(const char *name, bytes x, size_t cut)
+{
+    uint8_t packed[8192];
+    z_stream z = {.next_in = x.b, .avail_in = (uInt)x.n, .next_out = packed, .avail_out = sizeof packed};
+    assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    size_t n = sizeof packed - z.avail_out;
+    assert_int_equal(deflateEnd(&z), Z_OK);
+    put_bytes(name, packed, n - cut);
+}
+
+static void check_pixels(const sfp_source *s, int64_t i, uint8_t first)
+{
+    sfp_picture p = {0};
+    sfp_error err = {0};
+    assert_int_equal(s->load(s, i, &p, &err), SFP_OK);
+    assert_int_equal(p.kind, SFP_PICTURE_GREY);
+    assert_int_equal(p.width, 3);
+    assert_int_equal(p.height, 2);
+    assert_int_equal(p.size, 6);
+    for (int k = 0; k < 6; k++)
+        assert_int_equal(p.bytes[k], first + k);
+    sfp__picture_done(&p);
+}
+
+static void a_folder_has_a_training_and_a_test_part(void **unused)
+{
+    (void)unused;
+    put("d/train-images-idx3-ubyte", make_images(4));
+    put("d/train-labels-idx1-ubyte", make_labels("1731"));
+    put_gz("d/t10k-images.idx3-ubyte.gz", make_images(2), 0);
+    put_gz("d/t10k-labels.idx1-ubyte.gz", make_labels("73"), 0);
+    sfp_source *s = open_source(kind, "d");
+    assert_int_equal(s->count, 4);
+    assert_int_equal(s->classes, 3); /* those that occur */
+    assert_false(s->keeps_order);
+    static const char *const labels[] = {"1", "7", "3", "1"};
+    char name[32];
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(label_text(s, i), labels[i]);
+        check_pixels(s, i, (uint8_t)(6 * i + 1));
+    }
+    assert_string_equal(s->name(s, 3, name, sizeof name), "train-images[3]");
+    check_bounds(s);
+    sfp__source_close(s);
+    s = open_part(kind, "d", true);
+    assert_int_equal(s->count, 2);
+    assert_string_equal(label_text(s, 0), "7");
+    check_pixels(s, 1, 7);
+    assert_string_equal(s->name(s, 0, name, sizeof name), "t10k-images[0]");
+    sfp__source_close(s);
+    s = open_part(kind, "d/train-images-idx3-ubyte", false);
+    assert_int_equal(s->count, 4);
+    sfp__source_close(s);
+}
+
+static void a_file_finds_its_labels(void **unused)
+{
+    (void)unused;
+    put_gz("my-train-images.idx3-ubyte.gz", make_images(1), 0);
+    put("my-train-labels.idx1-ubyte", make_labels("2")); /* one packed, one not */
+    sfp_source *s = open_source(kind, "my-train-images.idx3-ubyte.gz");
+    assert_int_equal(s->count, 1);
+    sfp__source_close(s);
+    put("my-t10k-images.idx3-ubyte.gz", make_images(2));
+    put("my-t10k-labels.idx1-ubyte.gz", make_labels("22"));
+    s = open_part(kind, "my-train-images.idx3-ubyte.gz", true);
+    assert_int_equal(s->count, 2);
+    sfp__source_close(s);
+    put("lonely-images", make_images(1));
+    check_refused(kind, "lonely-images", SFP_ENOTFOUND, "lonely-images: its labels are not there", "lonely-labels");
+    put("x", make_images(1));
+    check_refused(kind, "x", SFP_EINVAL, "x: ", "'images'");
+}
+
+static void known_classes_have_names_and_bounds(void **unused)
+{
+    (void)unused;
+    put("Fashion/train-images-idx3-ubyte", make_images(2));
+    put("Fashion/train-labels-idx1-ubyte", make_labels("09"));
+    sfp_source *s = open_source(kind, "Fashion");
+    assert_int_equal(s->classes, 10);
+    assert_string_equal(label_text(s, 0), "T-shirt/top");
+    assert_string_equal(label_text(s, 1), "Ankle boot");
+    sfp__source_close(s);
+    put("Fashion/train-labels-idx1-ubyte", make_labels("0:"));
+    check_refused(kind, "Fashion", SFP_EFORMAT, "train-labels-idx1-ubyte: label 1 is 10", "10 classes");
+    put_text("Fashion/classes.txt", "hat\r\nshoe\n\n");
+    put("Fashion/train-labels-idx1-ubyte", make_labels("01"));
+    s = open_source(kind, "Fashion");
+    assert_int_equal(s->classes, 2);
+    assert_string_equal(label_text(s, 1), "shoe");
+    sfp__source_close(s);
+    put_text("Fashion/classes.txt", "hat\nhat\n");
+    check_refused(kind, "Fashion", SFP_EFORMAT, "classes.txt:2: ", "twice");
+}
+
+static void damage_is_told(void **unused)
+{
+    (void)unused;
+    const char *images = "d/train-images-idx3-ubyte";
+    check_refused(kind, "d", SFP_ENOTFOUND, "/d", "cannot open"); /* not there at all: neither folder nor file */
+    put("d/train-labels-idx1-ubyte", make_labels("01"));
+    check_refused(kind, "d", SFP_ENOTFOUND, "has no train-images-idx3-ubyte", ".gz");
+    check_refused_part(kind, "d", true, SFP_ENOTFOUND, "has no t10k-images", "");
+    bytes good = make_images(2), x;
+    for (size_t n = 0; n < good.n; n++) { /* every truncation */
+        x = good;
+        x.n = n;
+        put(images, x);
+        check_refused(kind, "d", SFP_EFORMAT, "train-images-idx3-ubyte: ", n == 0 ? "is empty" : n < 4 ? "IDX" : n < 16 ? "header of 16" : "that its header says");
+    }
+    x = good;
+    x.b[x.n++] = 0;
+    put(images, x);
+    check_refused(kind, "d", SFP_EFORMAT, "train-images", "goes on behind");
+    x = good;
+    x.b[2] = 13;
+    put(images, x);
+    check_refused(kind, "d", SFP_EUNSUPPORTED, "train-images", "type 13");
+    x = good;
+    x.b[3] = 1;
+    put(images, x);
+    check_refused(kind, "d", SFP_EUNSUPPORTED, "train-images", "1 dimensions");
+    x = good;
+    memset(x.b + 4, 0xff, 12);
+    put(images, x);
+    check_refused(kind, "d", SFP_EFORMAT, "train-images", "dimension 0 is 4294967295");
+    x = good;
+    memcpy(x.b + 4, "\x05\0\0\0\0\0\x40\0\0\0\x40\0", 12); /* 84 million pictures of 16384 x 16384 */
+    put(images, x);
+    check_refused(kind, "d", SFP_ELIMIT, "train-images", "more than");
+    x = good;
+    memset(x.b + 8, 0, 4);
+    put(images, x);
+    check_refused(kind, "d", SFP_EFORMAT, "train-images", "dimension 1 is 0");
+    x = good;
+    memcpy(x.b + 4, "\0\x10\0\0", 4); /* says a million, has two */
+    put(images, x);
+    check_refused(kind, "d", SFP_EFORMAT, "train-images", "ends after 12 of");
+    put(images, make_images(3));
+    check_refused(kind, "d", SFP_EFORMAT, "train-labels", "has 2 labels, expected 3");
+}
+
+static void a_cut_gzip_is_told(void **unused)
+{
+    (void)unused;
+    put("d/train-labels-idx1-ubyte", make_labels("01"));
+    for (size_t cut = 1; cut < 30; cut++) {
+        put_gz("d/train-images-idx3-ubyte.gz", make_images(2), cut);
+        check_refused(kind, "d", SFP_EFORMAT, "train-images-idx3-ubyte.gz: ", "");
+    }
+}
+
+static void every_allocation_may_fail(void **unused)
+{
+    (void)unused;
+    put("d/train-images-idx3-ubyte", make_images(2));
+    put("d/train-labels-idx1-ubyte", make_labels("01"));
+    for (long k = 0;; k++) {
+        sfp_source *s = NULL;
+        sfp_error err = {0};
+        sfp_source_options opt = {0};
+        sfp__mem_fail_at(k);
+        sfp_status status = kind->open(in_folder("d"), &opt, &s, &err);
+        sfp__mem_fail_at(-1);
+        if (status == SFP_OK) {
+            assert_true(k > 5);
+            sfp__source_close(s);
+            break;
+        }
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_null(s);
+        assert_true(k < 200);
+    }
+}
+
+static void debians_fashion_mnist_is_read(void **unused)
+{
+    (void)unused;
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    sfp_source_options opt = {.test = true};
+    sfp_status status = kind->open("/usr/share/datasets/fashion-mnist", &opt, &s, &err);
+    if (status == SFP_ENOTFOUND)
+        skip();
+    if (status != SFP_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(s->count, 10000);
+    assert_int_equal(s->classes, 10);
+    int counts[10] = {0};
+    for (int64_t i = 0; i < s->count; i++)
+        counts[record_of(s, i).label]++;
+    for (int k = 0; k < 10; k++)
+        assert_int_equal(counts[k], 1000);
+    sfp_picture p;
+    assert_int_equal(s->load(s, 0, &p, &err), SFP_OK);
+    assert_int_equal(p.width * p.height, 784);
+    sfp__picture_done(&p);
+    assert_string_equal(label_text(s, 0), "Ankle boot");
+    sfp__source_close(s);
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(a_folder_has_a_training_and_a_test_part),
+        IN_FOLDER(a_file_finds_its_labels),
+        IN_FOLDER(known_classes_have_names_and_bounds),
+        IN_FOLDER(damage_is_told),
+        IN_FOLDER(a_cut_gzip_is_told),
+        IN_FOLDER(every_allocation_may_fail),
+        cmocka_unit_test(debians_fashion_mnist_is_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,206 @@
+/* Manifests: CSV and JSONL, headers, quoting, and errors that name the line. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "io/text.h"
+#include "source_files.h"
+
+static const sfp_source_kind *const kind = &sfp__source_manifest;
+
+static sfp_source *open_text(const char *text)
+{
+    put_text("sub/m.csv", text);
+    return open_source(kind, "sub/m.csv");
+}
+
+static void refused(const char *text, sfp_status status, const char *a, const char *b)
+{
+    put_text("m.csv", text);
+    check_refused(kind, "m.csv", status, a, b);
+}
+
+static void a_plain_list_keeps_its_order(void **unused)
+{
+    (void)unused;
+    put_text("sub/pics/b.jpg", "B");
+    sfp_source *s = open_text("pics/b.jpg,dog\na.jpg,cat\r\n\n  \nc.jpg, 7 \n/x/d.jpg,\nb.jpg,dog");
+    assert_int_equal(s->count, 5);
+    assert_true(s->keeps_order);
+    assert_int_equal(s->classes, 3);
+    assert_string_equal(s->class_names[0], "7");
+    static const char *const labels[] = {"dog", "cat", "7", "-", "dog"};
+    for (int i = 0; i < 5; i++)
+        assert_string_equal(label_text(s, i), labels[i]);
+    check_bytes(s, 0, "B", 1); /* relative to the list */
+    char name[32];
+    assert_string_equal(s->name(s, 3, name, sizeof name), "/x/d.jpg");
+    check_bounds(s);
+    sfp__source_close(s);
+}
+
+static void four_columns_and_a_header_in_any_order(void **unused)
+{
+    (void)unused;
+    sfp_source *s = open_text("a.jpg,x,0,2004.5\nb.jpg,y,3,-1e3\nc.jpg,x,,\n");
+    sfp_record r = record_of(s, 1);
+    assert_int_equal(r.task, 3);
+    assert_true(r.time == -1000);
+    r = record_of(s, 2);
+    assert_int_equal(r.task, -1);
+    assert_true(isnan(r.time));
+    sfp__source_close(s);
+    s = open_text("\xef\xbb\xbfTime,weight,LABEL,path,domain\n1,0.5,cat,a.jpg,photo\n2,0.1,dog,b.jpg,sketch\n");
+    assert_int_equal(s->count, 2);
+    assert_string_equal(label_text(s, 0), "photo/cat");
+    assert_string_equal(label_text(s, 1), "sketch/dog");
+    r = record_of(s, 1);
+    assert_true(r.time == 2);
+    assert_int_equal(r.task, -1);
+    sfp__source_close(s);
+}
+
+static void quoted_fields_may_hold_anything(void **unused)
+{
+    (void)unused;
+    sfp_source *s = open_text("\"a,b.jpg\",\"say \"\"hi\"\"\"\n\"two\nlines.jpg\", \"x\" \nc.jpg,\"\"\nd.jpg,x\n");
+    char name[64];
+    assert_int_equal(s->count, 4);
+    assert_string_equal(s->name(s, 0, name, sizeof name), "a,b.jpg");
+    assert_string_equal(label_text(s, 0), "say \"hi\"");
+    assert_string_equal(s->name(s, 1, name, sizeof name), "two\\x0alines.jpg");
+    assert_string_equal(label_text(s, 1), "x");
+    assert_string_equal(label_text(s, 2), "-");
+    check_not_loaded(s, 3, SFP_ENOTFOUND, "m.csv:5: ", "d.jpg: cannot open"); /* the quoted newline counts */
+    sfp__source_close(s);
+}
+
+static void json_lines_are_the_same(void **unused)
+{
+    (void)unused;
+    sfp_source *s = open_text("\n{\"path\": \"a.jpg\", \"label\": \"cat\", \"task\": 1, \"time\": 2.5}\n"
+                              "{\"label\": 12, \"path\": \"b.jpg\", \"extra\": [1]}\r\n\n{\"path\": \"c.jpg\", \"label\": null, \"domain\": \"d\"}");
+    assert_int_equal(s->count, 3);
+    assert_string_equal(label_text(s, 0), "cat");
+    assert_string_equal(label_text(s, 1), "12");
+    assert_string_equal(label_text(s, 2), "d/-");
+    sfp_record r = record_of(s, 0);
+    assert_int_equal(r.task, 1);
+    assert_true(r.time == 2.5);
+    check_not_loaded(s, 1, SFP_ENOTFOUND, "m.csv:3: ", "b.jpg");
+    sfp__source_close(s);
+}
+
+static void errors_name_the_line_and_what_was_expected(void **unused)
+{
+    (void)unused;
+    refused("", SFP_EFORMAT, "m.csv", "is empty");
+    refused("\n\n", SFP_EFORMAT, "m.csv", "lists no pictures");
+    refused("path,label\n", SFP_EFORMAT, "m.csv", "lists no pictures");
+    refused("a.jpg\n", SFP_EFORMAT, "m.csv:1: ", "expected path,label");
+    refused("a,b,1,2,3\n", SFP_EFORMAT, "m.csv:1: ", "5 fields, expected path,label");
+    refused("path,class\n", SFP_EFORMAT, "m.csv:1: ", "no column 'label'");
+    refused("a.jpg,x\nb.jpg\n", SFP_EFORMAT, "m.csv:2: ", "has 1 field, expected 2");
+    refused("a.jpg,x\n,x\n", SFP_EFORMAT, "m.csv:2: ", "has no path");
+    refused("a.jpg,x\n\"b.jpg,x\n", SFP_EFORMAT, "m.csv:2: ", "does not end");
+    refused("a.jpg,x\n\"b.jpg\"z,x\n", SFP_EFORMAT, "m.csv:2: ", "behind a quoted field");
+    refused("a.jpg,x\nb\"c.jpg,x\n", SFP_EFORMAT, "m.csv:2: ", "a quote inside");
+    refused("a.jpg,x,one\n", SFP_EFORMAT, "m.csv:1: task is 'one'", "whole number");
+    refused("a.jpg,x,-1\n", SFP_EFORMAT, "m.csv:1: task", "whole number");
+    refused("a.jpg,x,99999999999\n", SFP_EFORMAT, "m.csv:1: task", "whole number");
+    refused("a.jpg,x,1,nan\n", SFP_EFORMAT, "m.csv:1: time is 'nan'", "a number");
+    refused("a.jpg,x,1,2\x1b[0m\n", SFP_EFORMAT, "m.csv:1: time is '2\\x1b", "a number");
+    refused("a.jpg,\xff\n", SFP_EFORMAT, "m.csv:1: ", "UTF-8");
+    refused("{\"path\": \"a.jpg\"\n", SFP_EFORMAT, "m.csv:1: ", "expected");
+    refused("{\"path\": \"a.jpg\"}\n[1]\n", SFP_EFORMAT, "m.csv:2: is an array", "expected an object");
+    refused("{\"path\": 5}\n", SFP_EFORMAT, "m.csv:1: key 'path' is a number", "expected a string");
+    refused("{\"path\": \"a\", \"label\": [1]}\n", SFP_EFORMAT, "key 'label' is an array", "expected a name");
+    refused("{\"label\": \"a\"}\n", SFP_EFORMAT, "m.csv:1: ", "has no path");
+    refused("{\"path\": \"a\", \"task\": 1.5}\n", SFP_EFORMAT, "key 'task'", "whole number");
+    check_refused(kind, "not there.csv", SFP_ENOTFOUND, "not there.csv", "cannot open");
+    put_bytes("nul.csv", "a\0b.jpg,x\n", 10);
+    check_refused(kind, "nul.csv", SFP_EFORMAT, "nul.csv:1: ", "NUL");
+}
+
+static void a_line_without_end_is_refused(void **unused)
+{
+    (void)unused;
+    size_t n = 200000;
+    char *text = malloc(n + 1);
+    memset(text, 'a', n);
+    text[n] = '\0';
+    refused(text, SFP_EFORMAT, "m.csv:1: ", "longer than 65536");
+    text[0] = '"';
+    refused(text, SFP_EFORMAT, "m.csv:1: ", "within 65536");
+    text[0] = '{';
+    refused(text, SFP_ELIMIT, "m.csv:1: ", "200000 bytes");
+    memcpy(text, "a,b\n", 4);
+    memset(text + 4, ',', n - 4);
+    refused(text, SFP_EFORMAT, "m.csv:2: ", "more than 64 fields");
+    text[5000] = '\0';
+    memset(text, 'p', 4990);
+    memcpy(text + 4990, ",label\n", 8);
+    refused(text, SFP_ELIMIT, "m.csv:1: ", "4990 bytes");
+    free(text);
+}
+
+static void every_allocation_may_fail(void **unused)
+{
+    (void)unused;
+    put_text("m.csv", "path,label,domain\na.jpg,cat,x\nb.jpg,dog,y\n");
+    for (long k = 0;; k++) {
+        sfp_source *s = NULL;
+        sfp_error err = {0};
+        sfp_source_options opt = {0};
+        sfp__mem_fail_at(k);
+        sfp_status status = kind->open(in_folder("m.csv"), &opt, &s, &err);
+        sfp__mem_fail_at(-1);
+        if (status == SFP_OK) {
+            assert_true(k > 8);
+            sfp__source_close(s);
+            break;
+        }
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_null(s);
+        assert_true(k < 200);
+    }
+}
+
+/* A sanitised build on a busy machine is far slower: the bound is for a stray stat() a line or a quadratic step. */
+static void a_hundred_thousand_lines_open_at_once(void **unused)
+{
+    (void)unused;
+    sfp_text t = {0};
+    for (int i = 0; i < 100000; i++)
+        sfp__text_printf(&t, "pictures/class_%d/picture_%06d.jpg,class_%d,%d,%d\n", i % 1000, i, i % 1000, i / 10000, 2000 + i / 10000);
+    put_text("m.csv", t.s);
+    sfp__text_done(&t);
+    double start = sfp__now();
+    sfp_source *s = open_source(kind, "m.csv");
+    double seconds = sfp__now() - start;
+    print_message("100,000 lines: %.3f s\n", seconds);
+    assert_int_equal(s->count, 100000);
+    assert_int_equal(s->classes, 1000);
+    for (int64_t i = 0; i < s->count; i += 997) {
+        char want[32];
+        (void)snprintf(want, sizeof want, "class_%d", (int)(i % 1000));
+        assert_string_equal(label_text(s, i), want);
+    }
+    assert_true(seconds < 5);
+    sfp__source_close(s);
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(a_plain_list_keeps_its_order),
+        IN_FOLDER(four_columns_and_a_header_in_any_order),
+        IN_FOLDER(quoted_fields_may_hold_anything),
+        IN_FOLDER(json_lines_are_the_same),
+        IN_FOLDER(errors_name_the_line_and_what_was_expected),
+        IN_FOLDER(a_line_without_end_is_refused),
+        IN_FOLDER(every_allocation_may_fail),
+        IN_FOLDER(a_hundred_thousand_lines_open_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,515 @@
+/* WebDataset shards and the same from a pipe: grouping, labels, places, damage. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "source_files.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <zlib.h>
+
+static const sfp_source_kind *const kind = &sfp__source_tar;
+
+typedef struct tar {
+    uint8_t b[1 << 17];
+    size_t n;
+} tar;
+
+static tar now; /* being written */
+
+static void tar_header(const char *name, size_t size, char type)
+{
+    uint8_t *h = now.b + now.n;
+    memset(h, 0, 512);
+    (void)snprintf((char *)h, 100, "%s", name);
+    memcpy(h + 100, "0000644\0000000000\0000000000\0", 24);
+    (void)snprintf((char *)h + 124, 12, "%011lo", (unsigned long)size);
+    memcpy(h + 136, "00000000000\0        ", 20);
+    h[156] = (uint8_t)type;
+    memcpy(h + 257, "ustar\00000", 8);
+    unsigned sum = 0;
+    for (int i = 0; i < 512; i++)
+        sum += h[i];
+    (void)snprintf((char *)h + 148, 8, "%06o", sum);
+    h[155] = ' ';
+    now.n += 512;
+}
+
+static void tar_bytes(const char *name, const void *bytes, size_t size, char type)
+{
+    tar_header(name, size, type);
+    memset(now.b + now.n, 0, (size + 511) / 512 * 512);
+    memcpy(now.b + now.n, bytes, size);
+    now.n += (size + 511) / 512 * 512;
+}
+
+static void tar_file(const char *name, const char *text)
+{
+    tar_bytes(name, text, strlen(text), '0');
+}
+
+static void tar_end(const char *name)
+{
+    memset(now.b + now.n, 0, 1024);
+    now.n += 1024;
+    if (name)
+        put_bytes(name, now.b, now.n);
+}
+
+static void three_samples(const char *name)
+{
+    now.n = 0;
+    tar_file("000.jpg", "first picture");
+    tar_file("000.cls", "10\n");
+    tar_file("001.cls", "9");
+    tar_file("001.png", "second");
+    tar_file("x/002.input.webp", "third");
+    tar_end(name);
+}
+
+static void samples_are_grouped_by_key(void **unused)
+{
+    (void)unused;
+    now.n = 0;
+    tar_bytes("a/", "", 0, '5');
+    tar_file("a/1.jpg", "one");
+    tar_file("a/1.json", "{\"label\": \"from json\", \"other\": [1]}");
+    tar_file("a/1.txt", "from txt\n");
+    tar_file("a/2.json", "{\"caption\": \"no label\"}");
+    tar_file("a/2.jpeg", "two");
+    tar_file("a/2.mask.png", "not the picture");
+    tar_file("b/2.cls", "lonely label");
+    tar_file("a/3.md", "ignored");
+    tar_file("a/3.json", "7");
+    tar_file("a/3.cls", " cls wins ");
+    tar_file("a/3.txt", "from txt");
+    tar_file("a/3.jpg", "three");
+    tar_file("a/4.jpg", "");
+    tar_end("t.tar");
+    sfp_source *s = open_source(kind, "t.tar");
+    assert_int_equal(s->count, 4);
+    assert_true(s->keeps_order);
+    assert_string_equal(label_text(s, 0), "from txt");
+    assert_string_equal(label_text(s, 1), "-");
+    assert_string_equal(label_text(s, 2), "cls wins");
+    assert_string_equal(label_text(s, 3), "-");
+    check_bytes(s, 0, "one", 3);
+    check_bytes(s, 1, "two", 3);
+    check_bytes(s, 2, "three", 5);
+    check_not_loaded(s, 3, SFP_EFORMAT, "t.tar: a/4.jpg", "is empty");
+    assert_int_equal(s->skipped, 1);
+    assert_non_null(strstr(s->note, "1 samples without a picture"));
+    char name[32];
+    assert_string_equal(s->name(s, 1, name, sizeof name), "a/2.jpeg");
+    check_bounds(s);
+    sfp__source_close(s);
+}
+
+static void numbers_sort_and_lists_name_them(void **unused)
+{
+    (void)unused;
+    three_samples("t.tar");
+    sfp_source *s = open_source(kind, "t.tar");
+    assert_int_equal(s->classes, 2);
+    assert_string_equal(s->class_names[0], "9");
+    assert_string_equal(label_text(s, 0), "10");
+    sfp__source_close(s);
+    put_text("classes.txt", "0\tid0\tzero, nought\n1\tid1\tcrane\n2\tid2\tcrane\n3\ta\n4\tb\n5\tc\n6\td\n7\te\n8\tf\n9\tnine\n10\tten\n");
+    s = open_source(kind, "t.tar");
+    assert_int_equal(s->classes, 11);
+    assert_string_equal(s->class_names[0], "zero, nought");
+    assert_string_equal(s->class_names[2], "crane (2)");
+    assert_string_equal(label_text(s, 0), "ten");
+    assert_string_equal(label_text(s, 1), "nine");
+    sfp__source_close(s);
+    put_text("classes.txt", "a\nb\n");
+    check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: 000.jpg: label is 10, expected 0..1", "classes.txt");
+    put_text("classes.txt", "1\ta\n");
+    check_refused(kind, "t.tar", SFP_EFORMAT, "classes.txt:1: ", "expected 0<tab>NAME");
+}
+
+static void shards_follow_each_other(void **unused)
+{
+    (void)unused;
+    for (int i = 8; i <= 12; i++) {
+        char name[40], text[32];
+        now.n = 0;
+        for (int k = 0; k < i - 7; k++) {
+            (void)snprintf(name, sizeof name, "%d.jpg", k);
+            (void)snprintf(text, sizeof text, "%d-%d", i, k);
+            tar_file(name, text);
+        }
+        (void)snprintf(name, sizeof name, "d/s-%d.tar", i);
+        tar_end(name);
+    }
+    static const char *const ways[] = {"d", "d/s-{8..12}.tar"};
+    for (int way = 0; way < 2; way++) {
+        sfp_source *s = open_source(kind, ways[way]);
+        assert_int_equal(s->count, 15);
+        int64_t at = 0;
+        for (int i = 8; i <= 12; i++) {
+            for (int k = 0; k < i - 7; k++) {
+                char text[32];
+                (void)snprintf(text, sizeof text, "%d-%d", i, k);
+                check_bytes(s, at++, text, strlen(text));
+            }
+        }
+        sfp__source_close(s);
+    }
+    three_samples("e/s-099.tar");
+    three_samples("e/s-100.tar");
+    sfp_source *s = open_source(kind, "e/s-{099..100}.tar"); /* zeros are kept */
+    assert_int_equal(s->count, 6);
+    sfp__source_close(s);
+    check_refused(kind, "e/s-{099..101}.tar", SFP_ENOTFOUND, "s-101.tar", "cannot open");
+    static const char *const bad[] = {"e/s-{9..8}.tar", "e/s-{a..b}.tar", "e/s-{1..2.tar", "e/s-{1.2}.tar", "e/s-{0..999999999}.tar", "e/{}"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        check_refused(kind, bad[i], SFP_EINVAL, "is not a range", "{000..003}");
+}
+
+static void a_folder_has_a_training_and_a_test_part(void **unused)
+{
+    (void)unused;
+    three_samples("d/train-0.tar");
+    check_refused_part(kind, "d", true, SFP_ENOTFOUND, "no val*.tar", "");
+    three_samples("d/train-1.tar");
+    three_samples("d/val-0.tar");
+    sfp_source *s = open_source(kind, "d");
+    assert_int_equal(s->count, 6);
+    sfp__source_close(s);
+    s = open_part(kind, "d", true);
+    assert_int_equal(s->count, 3);
+    sfp__source_close(s);
+    put_text("none/x.txt", "x");
+    check_refused(kind, "none", SFP_ENOTFOUND, "none", "has no *.tar");
+}
+
+static void long_and_foreign_names_are_read(void **unused)
+{
+    (void)unused;
+    char name[300], pax[400];
+    memset(name, 'n', sizeof name);
+    memcpy(name + 290, ".jpg", 5);
+    now.n = 0;
+    tar_bytes("././@LongLink", name, 295, 'L');
+    tar_file("cut.jpg", "long");
+    int n = snprintf(pax, sizeof pax, "22 path=pax/\xc3\xa9\xc3\xa9.jpg\n");
+    pax[0] = (char)('0' + n / 10);
+    pax[1] = (char)('0' + n % 10);
+    tar_bytes("PaxHeader", pax, (size_t)n, 'x');
+    tar_file("other.jpg", "pax");
+    tar_end("t.tar");
+    sfp_source *s = open_source(kind, "t.tar");
+    assert_int_equal(s->count, 2);
+    check_bytes(s, 0, "long", 4);
+    check_bytes(s, 1, "pax", 3);
+    char text[400];
+    assert_string_equal(s->name(s, 0, text, sizeof text), name);
+    assert_string_equal(s->name(s, 1, text, sizeof text), "pax/\\xc3\\xa9\\xc3\\xa9.jpg");
+    sfp__source_close(s);
+}
+
+static void a_cut_tar_is_told_wherever_it_ends(void **unused)
+{
+    (void)unused;
+    three_samples("t.tar");
+    size_t whole = now.n;
+    for (size_t n = 1; n < whole - 1024 + 512; n += 37) {
+        put_bytes("t.tar", now.b, n);
+        check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: ", n >= 512 ? "byte" : "");
+    }
+    put_bytes("t.tar", now.b, 5 * 1024); /* between two entries */
+    check_refused(kind, "t.tar", SFP_EFORMAT, "ends at byte 5120", "it is cut");
+    put_bytes("t.tar", now.b, 512 + 5);
+    check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: at byte 517: ", "runcated");
+    now.n = 0;
+    tar_header("big.jpg", 20 << 20, '0'); /* larger than any buffer: not all of it is read */
+    memset(now.b + 512, 'x', sizeof now.b - 512);
+    put_bytes("t.tar", now.b, sizeof now.b);
+    check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: ", "byte 131072");
+    three_samples(NULL);
+    put_bytes("t.tar", now.b, 2 * 512 + 512 + 1); /* inside the label */
+    check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: at byte 1536: ", "runcated");
+    put_bytes("t.tar", now.b, 2 * 512 + 100); /* inside a header */
+    check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: at byte 1024: ", "runcated");
+}
+
+static void damage_is_told(void **unused)
+{
+    (void)unused;
+    check_refused(kind, "no.tar", SFP_ENOTFOUND, "no.tar", "cannot open");
+    put_text("e.tar", "");
+    check_refused(kind, "e.tar", SFP_EFORMAT, "e.tar", "is empty");
+    put_text("x.tar", "this is no tar file at all, not even a little");
+    check_refused(kind, "x.tar", SFP_EFORMAT, "x.tar: at byte 0", "");
+    now.n = 0;
+    tar_end("z.tar");
+    check_refused(kind, "z.tar", SFP_EFORMAT, "z.tar", "");
+    now.n = 0;
+    tar_file("1.jpg", "x");
+    tar_file("1.json", "{\"label\": ");
+    tar_end("j.tar");
+    check_refused(kind, "j.tar", SFP_EFORMAT, "j.tar: 1.json: ", "line 1");
+    now.n = 0;
+    tar_file("1.txt", "two\nlines");
+    tar_end("l.tar");
+    check_refused(kind, "l.tar", SFP_EFORMAT, "l.tar: 1.txt: ", "one line");
+    now.n = 0;
+    tar_file("1.json", "[1]");
+    tar_end("a.tar");
+    check_refused(kind, "a.tar", SFP_EFORMAT, "a.tar: 1.json: ", "neither a name nor");
+    now.n = 0;
+    tar_header("huge.jpg", 07777777777, '0');
+    tar_end("h.tar");
+    check_refused(kind, "h.tar", SFP_ELIMIT, "h.tar: huge.jpg: ", "at most");
+    now.n = 0;
+    tar_header("huge.cls", 07777777777, '0');
+    tar_end("h.tar");
+    check_refused(kind, "h.tar", SFP_ELIMIT, "h.tar: huge.cls: ", "at most");
+    three_samples("t.tar");
+    now.b[0] ^= 1; /* the checksum no longer holds */
+    put_bytes("t.tar", now.b, now.n);
+    check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: at byte 0", "");
+    three_samples("s.tar");
+    sfp_source *s = open_source(kind, "s.tar");
+    assert_int_equal(truncate(in_folder("s.tar"), 600), 0);
+    check_bytes(s, 0, "first picture", 13);
+    check_not_loaded(s, 1, SFP_EIO, "s.tar: 001.png", "ends inside");
+    sfp__source_close(s);
+}
+
+static size_t pack(uint8_t *packed, size_t room)
+{
+    z_stream z = {.next_in = now.b, .avail_in = (uInt)now.n, .next_out = packed, .avail_out = (uInt)room};
+    assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    assert_int_equal(deflateEnd(&z), Z_OK);
+    return room - z.avail_out;
+}
+
+static void a_packed_tar_is_refused(void **unused)
+{
+    (void)unused;
+    static uint8_t packed[65536];
+    three_samples(NULL);
+    size_t n = pack(packed, sizeof packed);
+    put_bytes("t.tar", packed, n);
+    check_refused(kind, "t.tar", SFP_EUNSUPPORTED, "t.tar: is compressed (gzip)", "stdin");
+}
+
+static void every_allocation_may_fail(void **unused)
+{
+    (void)unused;
+    three_samples("t.tar");
+    for (long k = 0;; k++) {
+        sfp_source *s = NULL;
+        sfp_error err = {0};
+        sfp_source_options opt = {0};
+        sfp__mem_fail_at(k);
+        sfp_status status = kind->open(in_folder("t.tar"), &opt, &s, &err);
+        sfp__mem_fail_at(-1);
+        if (status == SFP_OK) {
+            assert_true(k > 8);
+            sfp__source_close(s);
+            break;
+        }
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_null(s);
+        assert_true(k < 200);
+    }
+}
+
+/* -------------------------------------------------------------------- stdin */
+
+static sfp_source *open_stream(const char *name, const char *classes, int *fd)
+{
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    *fd = open(in_folder(name), O_RDONLY);
+    assert_true(*fd >= 0);
+    if (sfp__tar_stream_open(*fd, *classes ? in_folder(classes) : "", &s, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    return s;
+}
+
+static void check_next(sfp_source *s, const char *label, const char *bytes)
+{
+    sfp_record r;
+    sfp_picture p = {0};
+    sfp_error err = {0};
+    bool end = true;
+    if (s->next(s, &r, &p, &end, &err) != SFP_OK)
+        fail_msg("next: %s", err.message);
+    assert_false(end);
+    assert_string_equal(r.label < 0 ? "-" : s->class_names[r.label], label);
+    assert_true(r.label < s->classes);
+    assert_int_equal(p.size, strlen(bytes));
+    assert_memory_equal(p.bytes, bytes, p.size);
+    sfp__picture_done(&p);
+}
+
+static void check_end(sfp_source *s)
+{
+    sfp_record r;
+    sfp_picture p = {0};
+    sfp_error err = {0};
+    for (int i = 0; i < 2; i++) { /* and it stays at the end */
+        bool end = false;
+        assert_int_equal(s->next(s, &r, &p, &end, &err), SFP_OK);
+        assert_true(end);
+        assert_null(p.bytes);
+    }
+}
+
+static void a_stream_gives_the_same_samples(void **unused)
+{
+    (void)unused;
+    static uint8_t packed[65536];
+    three_samples("t.tar");
+    put_bytes("t.tar.gz", packed, pack(packed, sizeof packed));
+    put_text("names.txt", "0\n1\n2\n3\n4\n5\n6\n7\n8\nnine\nten\n");
+    for (int way = 0; way < 3; way++) {
+        int fd;
+        sfp_source *s = open_stream(way == 1 ? "t.tar.gz" : "t.tar", way == 2 ? "names.txt" : "", &fd);
+        assert_int_equal(s->count, -1);
+        assert_int_equal(s->classes, way == 2 ? 11 : 0);
+        char **names = s->class_names;
+        check_next(s, way == 2 ? "ten" : "10", "first picture");
+        check_next(s, way == 2 ? "nine" : "9", "second");
+        check_next(s, "-", "third");
+        check_end(s);
+        assert_ptr_equal(s->class_names, names);
+        assert_int_equal(s->classes, way == 2 ? 11 : 2);
+        sfp__source_close(s);
+        close(fd);
+    }
+}
+
+static void a_broken_stream_gives_what_it_has_and_then_an_error(void **unused)
+{
+    (void)unused;
+    three_samples(NULL);
+    put_bytes("t.tar", now.b, 4 * 512 + 3 * 512 + 2);
+    int fd;
+    sfp_record r;
+    sfp_picture p = {0};
+    sfp_error err = {0};
+    bool end = false;
+    sfp_source *s = open_stream("t.tar", "", &fd);
+    check_next(s, "10", "first picture");
+    sfp_status status = s->next(s, &r, &p, &end, &err);
+    assert_int_equal(status, SFP_EFORMAT);
+    assert_non_null(strstr(err.message, "stdin: "));
+    assert_non_null(strstr(err.message, "byte"));
+    sfp__source_close(s);
+    close(fd);
+    now.n = 0;
+    tar_file("a.jpg", "");
+    tar_file("a.cls", "x");
+    tar_file("b.jpg", "b");
+    tar_end("t.tar");
+    s = open_stream("t.tar", "", &fd);
+    assert_int_equal(s->next(s, &r, &p, &end, &err), SFP_EFORMAT);
+    assert_string_equal(err.message, "stdin: a.jpg: is empty");
+    check_next(s, "-", "b"); /* the caller may go on */
+    check_end(s);
+    sfp__source_close(s);
+    close(fd);
+    check_refused(&sfp__source_stdin, "missing.txt", SFP_ENOTFOUND, "missing.txt", "cannot open");
+}
+
+typedef struct waiter {
+    sfp_source *s;
+    bool end;
+    sfp_status status;
+} waiter;
+
+static void *wait_next(void *context)
+{
+    waiter *w = context;
+    sfp_record r;
+    sfp_picture p = {0};
+    sfp_error err;
+    w->status = w->s->next(w->s, &r, &p, &w->end, &err);
+    sfp__picture_done(&p);
+    return NULL;
+}
+
+static void a_stream_comes_sample_by_sample_and_can_be_stopped(void **unused)
+{
+    (void)unused;
+    int pipes[2];
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(sfp__tar_stream_open(pipes[0], "", &s, &err), SFP_OK);
+    atomic_bool stop = false;
+    s->stop = &stop;
+    now.n = 0;
+    tar_file("1.jpg", "one");
+    tar_file("1.cls", "x");
+    assert_int_equal(write(pipes[1], now.b, now.n), now.n);
+    check_next(s, "x", "one"); /* though nothing follows yet */
+    waiter w = {.s = s};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, wait_next, &w), 0);
+    usleep(20000);
+    double start = sfp__now();
+    atomic_store(&stop, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(w.status, SFP_OK);
+    assert_true(w.end);
+    assert_true(sfp__now() - start < 5);
+    check_end(s);
+    sfp__source_close(s);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+static void the_shared_shards_are_read(void **unused)
+{
+    (void)unused;
+    char path[512];
+    const char *shared = getenv("STREAMFP_SHARED");
+    (void)snprintf(path, sizeof path, "%s/data/tiny-imagenet-24k", shared ? shared : "../shared");
+    if (!sfp__path_is_dir(path))
+        skip();
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    sfp_source_options opt = {.test = true};
+    if (kind->open(path, &opt, &s, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(s->classes, 200);
+    assert_string_equal(s->class_names[0], "goldfish, Carassius auratus");
+    for (int64_t i = 0; i < s->count; i += 101) { /* every picture begins as a JPEG does */
+        sfp_picture p = {0};
+        assert_int_equal(s->load(s, i, &p, &err), SFP_OK);
+        assert_true(p.size > 4);
+        assert_memory_equal(p.bytes, "\xff\xd8\xff", 3);
+        assert_memory_equal(p.bytes + p.size - 2, "\xff\xd9", 2);
+        sfp__picture_done(&p);
+        assert_true(record_of(s, i).label >= 0);
+    }
+    sfp__source_close(s);
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(samples_are_grouped_by_key),
+        IN_FOLDER(numbers_sort_and_lists_name_them),
+        IN_FOLDER(shards_follow_each_other),
+        IN_FOLDER(a_folder_has_a_training_and_a_test_part),
+        IN_FOLDER(long_and_foreign_names_are_read),
+        IN_FOLDER(a_cut_tar_is_told_wherever_it_ends),
+        IN_FOLDER(damage_is_told),
+        IN_FOLDER(a_packed_tar_is_refused),
+        IN_FOLDER(every_allocation_may_fail),
+        IN_FOLDER(a_stream_gives_the_same_samples),
+        IN_FOLDER(a_broken_stream_gives_what_it_has_and_then_an_error),
+        IN_FOLDER(a_stream_comes_sample_by_sample_and_can_be_stopped),
+        cmocka_unit_test(the_shared_shards_are_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,457 @@
+/* Tasks: cuts by number, sizes, domain, time and as given; orders; the test set cut the same way. */
+#include "stream/tasks.h"
+
+#include "base/mem.h"
+#include "source_files.h"
+
+typedef struct list_source {
+    sfp_source base;
+    const sfp_record *r;
+} list_source;
+
+static sfp_status list_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err)
+{
+    (void)err;
+    *out = ((const list_source *)s)->r[i];
+    return SFP_OK;
+}
+
+static const char *list_name(const sfp_source *s, int64_t i, char *buf, size_t size)
+{
+    (void)s;
+    (void)snprintf(buf, size, "picture-%lld", (long long)i);
+    return buf;
+}
+
+static const sfp_source_kind list_kind = {.name = "list"};
+static char path_text[] = "here";
+
+/* Names are "a", "b", ... ; domains "X", "Y", ... */
+static char *letters[26], *capitals[26], letter_text[26][2], capital_text[26][2];
+
+static list_source make(const sfp_record *r, int64_t count, int classes, int domains)
+{
+    for (int i = 0; i < 26; i++) {
+        letter_text[i][0] = (char)('a' + i);
+        capital_text[i][0] = (char)('A' + i);
+        letters[i] = letter_text[i];
+        capitals[i] = capital_text[i];
+    }
+    return (list_source){.base = {.kind = &list_kind, .path = path_text, .count = count, .classes = classes, .class_names = letters,
+                                  .domains = domains, .domain_names = capitals, .record = list_record, .name = list_name},
+                         .r = r};
+}
+
+/* n records, label i % classes, domain i % 3, time 2000 + i % 4 */
+static sfp_record *make_records(int n, int classes)
+{
+    sfp_record *r = calloc((size_t)n, sizeof *r);
+    for (int i = 0; i < n; i++)
+        r[i] = (sfp_record){i % classes, i % 3, -1, 2000 + i % 4};
+    return r;
+}
+
+static sfp_tasks cut(const list_source *s, const char *spec, int order, uint64_t seed)
+{
+    sfp_tasks t = {0};
+    sfp_error err = {0};
+    if (sfp__tasks_create(&s->base, spec, order, seed, NULL, &t, &err) != SFP_OK)
+        fail_msg("'%s': %s", spec ? spec : "-", err.message);
+    return t;
+}
+
+static void refused(const list_source *s, const char *spec, const char *a, const char *b)
+{
+    sfp_tasks t = {0};
+    sfp_error err = {0};
+    sfp_status status = sfp__tasks_create(&s->base, spec, 0, 1, NULL, &t, &err);
+    if (status == SFP_OK || !strstr(err.message, a) || !strstr(err.message, b))
+        fail_msg("'%s': got '%s', expected '%s', '%s'", spec ? spec : "-", err.message, a, b);
+    assert_null(t.task);
+}
+
+/* Whatever the cut: labels are a permutation, each labelled sample is in one task, classes of a task are those of its samples. */
+static void check_whole(const list_source *s, const sfp_tasks *t, int64_t expected)
+{
+    int64_t sum = 0;
+    bool *seen = calloc((size_t)s->base.count, 1);
+    assert_int_equal(t->classes, s->base.classes);
+    for (int k = 0; k < t->classes; k++)
+        assert_int_equal(t->label_of[t->source_label[k]], k);
+    for (int i = 0; i < t->count; i++) {
+        const sfp_task *task = &t->task[i];
+        bool has[26] = {false};
+        for (int64_t n = 0; n < task->count; n++) {
+            assert_false(seen[task->sample[n]]);
+            seen[task->sample[n]] = true;
+            has[t->label_of[s->r[task->sample[n]].label]] = true;
+        }
+        for (int k = 0; k < task->classes; k++) {
+            assert_true(has[task->class_of[k]]);
+            has[task->class_of[k]] = false;
+            assert_true(k == 0 || task->class_of[k] > task->class_of[k - 1]);
+        }
+        for (int k = 0; k < 26; k++)
+            assert_false(has[k]);
+        sum += task->count;
+        assert_non_null(task->name);
+    }
+    assert_int_equal(sum, expected);
+    free(seen);
+}
+
+static void a_number_cuts_evenly_and_larger_ones_come_first(void **unused)
+{
+    (void)unused;
+    sfp_record *r = make_records(100, 10);
+    list_source s = make(r, 100, 10, 3);
+    for (int j = 1; j <= 10; j++) {
+        char spec[12];
+        (void)snprintf(spec, sizeof spec, "%d", j);
+        sfp_tasks t = cut(&s, spec, 0, 1);
+        assert_int_equal(t.count, j);
+        assert_false(t.free);
+        check_whole(&s, &t, 100);
+        int next = 0;
+        for (int i = 0; i < j; i++) {
+            assert_int_equal(t.task[i].classes, 10 / j + (i < 10 % j));
+            for (int k = 0; k < t.task[i].classes; k++)
+                assert_int_equal(t.task[i].class_of[k], next++); /* ascending ranges */
+        }
+        sfp__tasks_done(&t);
+    }
+    sfp_tasks t = cut(&s, "3", 0, 1);
+    assert_string_equal(t.task[0].name, "classes 0-3");
+    assert_string_equal(t.task[2].name, "classes 7-9");
+    sfp__tasks_done(&t);
+    refused(&s, "11", "more than the 10 classes", "list:here");
+    refused(&s, "0", "expected a number of tasks", "");
+    free(r);
+}
+
+static void sizes_cut_as_they_say(void **unused)
+{
+    (void)unused;
+    sfp_record *r = make_records(70, 7);
+    list_source s = make(r, 70, 7, 3);
+    sfp_tasks t = cut(&s, "3,1,3", 0, 1);
+    check_whole(&s, &t, 70);
+    assert_int_equal(t.count, 3);
+    assert_int_equal(t.task[0].count, 30);
+    assert_int_equal(t.task[1].count, 10);
+    assert_string_equal(t.task[1].name, "class 3");
+    sfp__tasks_done(&t);
+    refused(&s, "3,2,3", "adds up to 8 classes, expected the 7", "list:here");
+    refused(&s, "3,,4", "3,2,2", "3,,4");
+    refused(&s, "3,4,", "3,2,2", "3,4,");
+    refused(&s, "0,7", "3,2,2", "0,7");
+    refused(&s, "9999999999", "3,2,2", "");
+    refused(&s, "dom", "domain[:a,b]", "dom");
+    refused(&s, "", "domain[:a,b]", "''");
+    free(r);
+}
+
+static void the_order_of_classes_is_drawn_from_its_seed(void **unused)
+{
+    (void)unused;
+    sfp_record *r = make_records(100, 10);
+    list_source s = make(r, 100, 10, 3);
+    sfp_tasks natural = cut(&s, "5", 0, 1), a = cut(&s, "5", 7, 1), b = cut(&s, "5", 7, 2), c = cut(&s, "5", 8, 1);
+    for (int k = 0; k < 10; k++)
+        assert_int_equal(natural.label_of[k], k);
+    assert_memory_equal(a.label_of, b.label_of, 10 * sizeof *a.label_of); /* --seed does not matter */
+    assert_memory_not_equal(a.label_of, natural.label_of, 10 * sizeof *a.label_of);
+    assert_memory_not_equal(a.label_of, c.label_of, 10 * sizeof *a.label_of);
+    check_whole(&s, &a, 100);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(a.task[i].class_of[0], 2 * i);
+    sfp__tasks_done(&natural);
+    sfp__tasks_done(&a);
+    sfp__tasks_done(&b);
+    sfp__tasks_done(&c);
+    free(r);
+}
+
+static void samples_are_shuffled_by_the_seed_unless_their_order_means_something(void **unused)
+{
+    (void)unused;
+    sfp_record *r = make_records(1000, 10);
+    list_source s = make(r, 1000, 10, 3);
+    sfp_tasks a = cut(&s, "2", 0, 1), b = cut(&s, "2", 0, 1), c = cut(&s, "2", 0, 2);
+    for (int t = 0; t < 2; t++) {
+        size_t bytes = 500 * sizeof *a.task[t].sample;
+        assert_int_equal(a.task[t].count, 500);
+        assert_memory_equal(a.task[t].sample, b.task[t].sample, bytes);
+        assert_memory_not_equal(a.task[t].sample, c.task[t].sample, bytes);
+    }
+    check_whole(&s, &a, 1000);
+    int64_t early = 0; /* a shuffle, not a rotation: half of the first half comes from the first half */
+    for (int i = 0; i < 250; i++)
+        early += a.task[0].sample[i] < 500;
+    assert_true(early > 80 && early < 170);
+    sfp__tasks_done(&a);
+    sfp__tasks_done(&b);
+    sfp__tasks_done(&c);
+    s.base.keeps_order = true;
+    a = cut(&s, "2", 0, 1);
+    for (int i = 1; i < 500; i++)
+        assert_true(a.task[1].sample[i - 1] < a.task[1].sample[i]);
+    sfp__tasks_done(&a);
+    a = cut(&s, "free", 0, 1);
+    assert_true(a.free);
+    assert_int_equal(a.count, 1);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(a.task[0].sample[i], i);
+    sfp__tasks_done(&a);
+    a = cut(&s, NULL, 0, 1); /* gives no tasks itself: free */
+    assert_true(a.free);
+    sfp__tasks_done(&a);
+    free(r);
+}
+
+static void domains_come_in_the_order_given(void **unused)
+{
+    (void)unused;
+    sfp_record *r = make_records(90, 6);
+    list_source s = make(r, 90, 6, 3);
+    sfp_tasks t = cut(&s, "domain", 0, 1);
+    check_whole(&s, &t, 90);
+    assert_int_equal(t.count, 3);
+    assert_string_equal(t.task[0].name, "A");
+    assert_int_equal(t.task[0].count, 30);
+    assert_int_equal(t.task[0].classes, 2); /* labels 0 and 3 */
+    assert_int_equal(t.task[0].class_of[1], 3);
+    sfp__tasks_done(&t);
+    t = cut(&s, "domain:C,A", 0, 1);
+    assert_int_equal(t.count, 2);
+    assert_string_equal(t.task[0].name, "C");
+    for (int i = 0; i < 30; i++)
+        assert_int_equal(t.task[0].sample[i] % 3, 2);
+    sfp__tasks_done(&t);
+    refused(&s, "domain:A,Z", "domain 'Z' is not in list:here", "A, B, C");
+    refused(&s, "domain:A,B,A", "'A' comes twice", "");
+    refused(&s, "domain:A,", "domain ''", "");
+    r[17].domain = -1;
+    refused(&s, "domain", "picture-17", "has no domain");
+    s.base.domains = 0;
+    for (int i = 0; i < 90; i++)
+        r[i].domain = -1;
+    refused(&s, "domain", "has no domains", "list:here");
+    free(r);
+}
+
+static void times_ascend(void **unused)
+{
+    (void)unused;
+    sfp_record r[] = {{0, -1, -1, 2005}, {1, -1, -1, 1999.5}, {0, -1, -1, 2005}, {-1, -1, -1, NAN}, {1, -1, -1, -3}};
+    list_source s = make(r, 5, 2, 0);
+    uint64_t unlabelled = 99;
+    sfp_tasks t = {0};
+    sfp_error err;
+    assert_int_equal(sfp__tasks_create(&s.base, "time", 0, 1, &unlabelled, &t, &err), SFP_OK);
+    assert_int_equal(unlabelled, 1);
+    check_whole(&s, &t, 4);
+    assert_int_equal(t.count, 3);
+    assert_string_equal(t.task[0].name, "-3");
+    assert_string_equal(t.task[1].name, "1999.5");
+    assert_string_equal(t.task[2].name, "2005");
+    assert_int_equal(t.task[2].count, 2);
+    sfp__tasks_done(&t);
+    r[2].time = NAN;
+    refused(&s, "time", "picture-2", "has no time");
+}
+
+static void tasks_of_the_data_set_itself(void **unused)
+{
+    (void)unused;
+    sfp_record r[] = {{0, -1, 20, NAN}, {1, -1, 3, NAN}, {2, -1, 20, NAN}, {-1, -1, 7, NAN}, {3, -1, 3, NAN}, {1, -1, 20, NAN}};
+    list_source s = make(r, 6, 4, 0);
+    s.base.keeps_order = true;
+    sfp_tasks t = cut(&s, NULL, 0, 1);
+    check_whole(&s, &t, 5);
+    assert_int_equal(t.count, 2);
+    assert_string_equal(t.task[0].name, "task 3");
+    assert_int_equal(t.task[0].classes, 2);
+    assert_int_equal(t.task[0].class_of[0], 0); /* labels by the task where a class is first seen */
+    assert_int_equal(t.task[0].class_of[1], 1);
+    assert_int_equal(t.source_label[0], 1);
+    assert_int_equal(t.source_label[1], 3);
+    assert_int_equal(t.task[1].sample[0], 0);
+    assert_int_equal(t.task[1].sample[2], 5);
+    sfp__tasks_done(&t);
+    t = cut(&s, "free", 0, 1); /* unless something else is asked for */
+    assert_int_equal(t.count, 1);
+    sfp__tasks_done(&t);
+    r[4].task = -1;
+    refused(&s, NULL, "picture-4", "has no task");
+}
+
+static void what_cannot_be_cut_is_told(void **unused)
+{
+    (void)unused;
+    sfp_record r[] = {{-1, -1, -1, NAN}, {-1, -1, -1, NAN}};
+    list_source s = make(r, 2, 2, 0);
+    refused(&s, NULL, "no labelled pictures", "list:here");
+    r[0].label = 0;
+    refused(&s, "2", "task 'class 1' has no labelled pictures", "");
+    r[0].label = 2; /* a label without a class */
+    refused(&s, NULL, "picture 0 has label 2", "at most 1");
+    s.base.count = -1;
+    refused(&s, NULL, "has no end", "");
+}
+
+/* ------------------------------------------------------------------ the test set */
+
+static sfp_tasks cut_test(const list_source *test, const list_source *train, const sfp_tasks *like, const char *spec, int64_t limit)
+{
+    sfp_tasks t = {0};
+    sfp_error err = {0};
+    if (sfp__tasks_create_test(&test->base, &train->base, like, spec, limit, &t, &err) != SFP_OK)
+        fail_msg("'%s': %s", spec ? spec : "-", err.message);
+    return t;
+}
+
+static void the_test_set_is_cut_like_the_training_set(void **unused)
+{
+    (void)unused;
+    sfp_record *r = make_records(120, 12), *q = make_records(60, 12);
+    list_source train = make(r, 120, 12, 3), test = make(q, 60, 12, 3);
+    /* the same names in another order, and one that does not occur: numbers differ, names count */
+    char *turned[13], *domains[3] = {capitals[2], capitals[0], capitals[1]}, extra[] = "unused";
+    for (int k = 0; k < 12; k++)
+        turned[k] = letters[11 - k];
+    turned[12] = extra;
+    test.base.class_names = turned;
+    test.base.classes = 13;
+    test.base.domain_names = domains;
+    for (int i = 0; i < 60; i++)
+        q[i].label = 11 - q[i].label;
+    for (int i = 0; i < 60; i++)
+        q[i].domain = (q[i].domain + 1) % 3;
+    static const char *const specs[] = {"5", "4,4,4", "domain:B,C,A", "time", "free", NULL};
+    for (int order = 0; order < 3; order++) {
+        for (int k = 0; k < 6; k++) {
+            sfp_tasks a = cut(&train, specs[k], order, 1), b = cut_test(&test, &train, &a, specs[k], 0);
+            assert_int_equal(a.count, b.count);
+            assert_int_equal(a.classes, b.classes);
+            assert_int_equal(a.free, b.free);
+            int64_t sum = 0;
+            for (int t = 0; t < a.count; t++) {
+                assert_string_equal(a.task[t].name, b.task[t].name);
+                assert_int_equal(a.task[t].classes, b.task[t].classes);
+                assert_memory_equal(a.task[t].class_of, b.task[t].class_of, (size_t)a.task[t].classes * sizeof(int32_t));
+                assert_int_equal(a.task[t].count, 2 * b.task[t].count);
+                sum += b.task[t].count;
+                for (int64_t i = 1; i < b.task[t].count; i++)
+                    assert_true(b.task[t].sample[i - 1] < b.task[t].sample[i]); /* natural order */
+            }
+            assert_int_equal(sum, 60);
+            for (int c = 0; c < 12; c++)
+                assert_string_equal(test.base.class_names[b.source_label[c]], train.base.class_names[a.source_label[c]]);
+            assert_int_equal(b.label_of[12], -1);
+            sfp__tasks_done(&b);
+            b = cut_test(&test, &train, &a, specs[k], 5);
+            for (int t = 0; t < b.count; t++) {
+                assert_true(b.task[t].count <= 5 && b.task[t].count > 0);
+                if (specs[k] && strcmp(specs[k], "free") == 0) {
+                    for (int i = 0; i < 5; i++)
+                        assert_int_equal(b.task[t].sample[i], 12 * i); /* evenly spread */
+                }
+            }
+            sfp__tasks_done(&b);
+            sfp__tasks_done(&a);
+        }
+    }
+    free(r);
+    free(q);
+}
+
+static void classes_that_training_does_not_have_are_named(void **unused)
+{
+    (void)unused;
+    sfp_record *r = make_records(30, 5), *q = make_records(30, 6);
+    list_source train = make(r, 30, 5, 3), test = make(q, 30, 6, 3);
+    sfp_tasks a = cut(&train, "5", 0, 1), b = {0};
+    sfp_error err = {0};
+    assert_int_equal(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "list:here: class 'f' is not in the training set list:here");
+    for (int i = 0; i < 30; i++)
+        q[i].label = 0; /* no pictures of the other tasks */
+    assert_int_equal(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "no labelled pictures for task 'class 1'"));
+    assert_null(b.task);
+    sfp__tasks_done(&a);
+    free(r);
+    free(q);
+}
+
+static void a_test_set_without_tasks_goes_by_class(void **unused)
+{
+    (void)unused;
+    sfp_record r[] = {{0, -1, 0, NAN}, {1, -1, 0, NAN}, {1, -1, 1, NAN}, {2, -1, 1, NAN}};
+    sfp_record q[] = {{0, -1, -1, NAN}, {1, -1, -1, NAN}, {2, -1, -1, NAN}, {2, -1, -1, NAN}};
+    list_source train = make(r, 4, 3, 0), test = make(q, 4, 3, 0);
+    sfp_tasks a = cut(&train, NULL, 0, 1), b = cut_test(&test, &train, &a, NULL, 0);
+    assert_int_equal(b.task[0].count, 2); /* 0 and 1 */
+    assert_int_equal(b.task[1].count, 3); /* 1 and both 2 */
+    sfp__tasks_done(&b);
+    for (int i = 0; i < 4; i++)
+        q[i].task = i / 2; /* with tasks of its own it goes by them */
+    b = cut_test(&test, &train, &a, NULL, 0);
+    assert_int_equal(b.task[0].count, 2);
+    assert_int_equal(b.task[1].count, 2);
+    sfp__tasks_done(&b);
+    sfp__tasks_done(&a);
+}
+
+static void every_allocation_may_fail(void **unused)
+{
+    (void)unused;
+    sfp_record *r = make_records(30, 5);
+    for (int i = 0; i < 30; i++)
+        r[i].task = i % 5 / 2;
+    list_source s = make(r, 30, 5, 3);
+    static const char *const specs[] = {"3", "domain:A,B", "time", "free", NULL};
+    for (int k = 0; k < 5; k++) {
+        sfp_tasks like = cut(&s, specs[k], 3, 1);
+        for (int test = 0; test < 2; test++) {
+            for (long at = 0;; at++) {
+                sfp_tasks t = {0};
+                sfp_error err = {0};
+                sfp__mem_fail_at(at);
+                sfp_status status = test ? sfp__tasks_create_test(&s.base, &s.base, &like, specs[k], 0, &t, &err)
+                                         : sfp__tasks_create(&s.base, specs[k], 3, 1, NULL, &t, &err);
+                sfp__mem_fail_at(-1);
+                if (status == SFP_OK) {
+                    assert_true(at > 5);
+                    sfp__tasks_done(&t);
+                    break;
+                }
+                assert_int_equal(status, SFP_ENOMEM);
+                assert_null(t.task);
+                assert_true(at < 300);
+            }
+        }
+        sfp__tasks_done(&like);
+    }
+    free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_number_cuts_evenly_and_larger_ones_come_first),
+        cmocka_unit_test(sizes_cut_as_they_say),
+        cmocka_unit_test(the_order_of_classes_is_drawn_from_its_seed),
+        cmocka_unit_test(samples_are_shuffled_by_the_seed_unless_their_order_means_something),
+        cmocka_unit_test(domains_come_in_the_order_given),
+        cmocka_unit_test(times_ascend),
+        cmocka_unit_test(tasks_of_the_data_set_itself),
+        cmocka_unit_test(what_cannot_be_cut_is_told),
+        cmocka_unit_test(the_test_set_is_cut_like_the_training_set),
+        cmocka_unit_test(classes_that_training_does_not_have_are_named),
+        cmocka_unit_test(a_test_set_without_tasks_goes_by_class),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
