@@ -1,7 +1,7 @@
 # The front door. CMake and Ninja do the work; see CMakePresets.json for the builds.
 #
 #   make              set-up when something is missing, then build/release/streamfp
-#   make demo         generated pictures, a tiny seeded model
+#   make demo         a stream of Fashion-MNIST at 3,000 pictures a second (installs Debian's dataset-fashion-mnist)
 #   make check        what CI runs: minutes
 #   make check-long   the tests with SFP_LONG=1 (larger matrices, 50 kills), then SFP_FUZZ_SECONDS (300) a fuzz target
 #   make install      DESTDIR= PREFIX=/usr/local
@@ -37,7 +37,9 @@ fuzz:
 	@cmake --build build/$@ -j $(JOBS)
 
 demo: release
-	@build/release/streamfp demo --out build/streamfp-demo.png
+	@scripts/setup demo
+	@rm -rf build/demo
+	@build/release/streamfp run --rate 3000 --preset best --eval-limit 200 --out build/demo
 
 check-rules:
 	@scripts/check-layers --self-test

@@ -200,7 +200,7 @@ static void print_table(const table *t)
             }
             const char *text = t->cell[(size_t)r * (size_t)t->columns + (size_t)c];
             sfp__put_text(stdout, text, 0);
-            if (c + 1 < t->columns)
+            if (c + 1 < t->columns && *text)
                 (void)printf("%*s", width - width_of(text) + 2, "");
         }
         (void)printf("\n");

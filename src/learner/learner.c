@@ -22,7 +22,7 @@ sfp_learner_options sfp__learner_options_defaults(const sfp_vit *vit)
                              .batch = 20,
                              .steps = 1,
                              .replay = 10,
-                             .feed = SFP_FEED_BATCH,
+                             .feed = SFP_FEED_AUTO,
                              .drift = SFP_DRIFT_NEW_CLASS};
     memcpy(o.mean, c->mean, sizeof o.mean);
     memcpy(o.std, c->std, sizeof o.std);
@@ -105,16 +105,19 @@ sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err)
     size_t old = (size_t)l->class_room, n = (size_t)room, b = (size_t)l->opt.batch;
     char **names = sfp__calloc(n, sizeof *names);
     uint8_t *seen = sfp__calloc(n, 1), *allowed = sfp__calloc(n, 1);
-    float *expert[SFP_HEAD_EXPERTS] = {NULL};
+    float *expert[SFP_HEAD_EXPERTS] = {NULL}, *mixed = NULL;
     bool ok = names && seen && allowed;
     for (int i = 0; i < SFP_HEAD_EXPERTS && l->opt.head == SFP_HEAD_MIX; i++)
         ok = (expert[i] = sfp__malloc(b * n * sizeof(float))) && ok;
+    if (l->opt.head == SFP_HEAD_MIX)
+        ok = (mixed = sfp__malloc(n * sizeof(float))) && ok;
     if (!ok) {
         sfp__free(names);
         sfp__free(seen);
         sfp__free(allowed);
         for (int i = 0; i < SFP_HEAD_EXPERTS; i++)
             sfp__free(expert[i]);
+        sfp__free(mixed);
         return sfp__fail_nomem(err, b * n * sizeof(float));
     }
     if (old) {
@@ -132,6 +135,8 @@ sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err)
         sfp__free(l->expert[i]);
         l->expert[i] = expert[i];
     }
+    sfp__free(l->mixed);
+    l->mixed = mixed;
     l->class_room = room;
     return SFP_OK;
 }
@@ -218,7 +223,7 @@ void sfp__learner_free(sfp_learner *l)
     void *all[] = {l->x,          l->rx,         (void *)l->xs, l->mean_embed,    l->fingerprint, l->score,       l->score_after,
                    l->query,      l->has_query,  l->label,      l->id,            (void *)l->image, l->image_size, l->select_work,
                    l->coreset,    l->select_weight, l->items,   l->step_label,    l->step_weight, l->step_masked, l->step_query,
-                   l->replay,     l->replay_count, l->loss,     (void *)l->names, l->seen,        l->allowed};
+                   l->mixed,      l->replay,     l->replay_count, l->loss,     (void *)l->names, l->seen,        l->allowed};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__free(all[i]);
     sfp__free(l);
@@ -286,6 +291,11 @@ sfp_status sfp__learner_set_classes(sfp_learner *l, int n, const int32_t *labels
     for (int i = 0; i < n; i++)
         l->allowed[labels[i]] = 1;
     return SFP_OK;
+}
+
+void sfp__learner_slack(sfp_learner *l, bool slack)
+{
+    l->no_slack = !slack;
 }
 
 void sfp__learner_limit(sfp_learner *l, int coreset, int replay, int steps)
@@ -514,9 +524,41 @@ static sfp_status missing_queries(sfp_learner *l, int b, sfp_error *err)
     return s;
 }
 
+static void count_answer(const sfp_learner *l, int classes, const float *score, int32_t truth, sfp_timestamp *r)
+{
+    int best = -1;
+    for (int c = 0; c < classes; c++)
+        if (l->seen[c] && (best < 0 || score[c] > score[best]))
+            best = c;
+    r->judged++;
+    r->right += best == truth;
+}
+
+/* Test, then train: the answers of before the step to the coreset's samples, by the linear head. */
+static void judge(const sfp_learner *l, int n, const float *logits, sfp_timestamp *r)
+{
+    int classes = sfp__learner_classes(l);
+    for (int i = 0; i < n; i++)
+        if (!l->items[i].replay)
+            count_answer(l, classes, logits + (size_t)i * (size_t)classes, l->step_label[i], r);
+}
+
+/* The same by the mixed heads, from the experts' log-probabilities of the first c. */
+static void judge_mixed(const sfp_learner *l, int c, sfp_timestamp *r)
+{
+    int classes = sfp__learner_classes(l);
+    for (int i = 0; i < c; i++) {
+        const float *row[SFP_HEAD_EXPERTS];
+        for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+            row[e] = l->expert[e] + (size_t)i * (size_t)classes;
+        sfp__mix_combine(&l->mix, 1, classes, row, l->mixed);
+        count_answer(l, classes, l->mixed, l->step_label[i], r);
+    }
+}
+
 /* Test, then train: the experts are judged on the coreset's samples (the first c of the step, whose queries were unknown) with
  * the logits of before the first step, then learn from every query at hand. */
-static sfp_status feed_heads(sfp_learner *l, int b, int c, const float *logits, sfp_error *err)
+static sfp_status feed_heads(sfp_learner *l, int b, int c, const float *logits, sfp_timestamp *r, sfp_error *err)
 {
     int classes = sfp__learner_classes(l), n = 0;
     sfp_status s = SFP_OK;
@@ -526,8 +568,9 @@ static sfp_status feed_heads(sfp_learner *l, int b, int c, const float *logits, 
         s = sfp__head_scores(l->heads[e], c, l->step_query, NULL, classes, l->expert[e], err);
     if (s)
         return s;
+    judge_mixed(l, c, r);
     sfp__mix_observe(&l->mix, c, classes, (const float *const *)l->expert, l->step_label);
-    if (l->opt.feed == SFP_FEED_BATCH && (s = missing_queries(l, b, err)))
+    if ((l->opt.feed == SFP_FEED_BATCH || (l->opt.feed == SFP_FEED_AUTO && !l->no_slack)) && (s = missing_queries(l, b, err)))
         return s;
     for (int i = 0; i < b; i++) {
         if (!l->has_query[i])
@@ -541,23 +584,6 @@ static sfp_status feed_heads(sfp_learner *l, int b, int c, const float *logits, 
 }
 
 /* ------------------------------------------------------------------- the steps */
-
-/* Test, then train: the answers of before the step to the coreset's samples, by the linear head. */
-static void judge(const sfp_learner *l, int n, const float *logits, sfp_timestamp *r)
-{
-    int classes = sfp__learner_classes(l);
-    for (int i = 0; i < n; i++) {
-        if (l->items[i].replay)
-            continue;
-        const float *z = logits + (size_t)i * (size_t)classes;
-        int best = -1;
-        for (int c = 0; c < classes; c++)
-            if (l->seen[c] && (best < 0 || z[c] > z[best]))
-                best = c;
-        r->judged++;
-        r->right += best == l->step_label[i];
-    }
-}
 
 static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
 {
@@ -586,11 +612,11 @@ static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
         r->seconds.forward += result.forward_seconds;
         r->seconds.backward += result.backward_seconds;
         r->seconds.update += result.update_seconds;
-        if (k == 0)
+        if (k == 0 && l->opt.head == SFP_HEAD_LINEAR)
             judge(l, c + drawn, result.logits, r);
         if (k == 0 && l->opt.head == SFP_HEAD_MIX) {
             double begin = sfp__now();
-            if ((s = feed_heads(l, b, c, result.logits, err)))
+            if ((s = feed_heads(l, b, c, result.logits, r, err)))
                 return s;
             r->seconds.head = sfp__now() - begin;
         }

@@ -18,7 +18,7 @@
 #include "select/select.h"
 
 typedef enum sfp_head_mode { SFP_HEAD_LINEAR, SFP_HEAD_MIX } sfp_head_mode;
-typedef enum sfp_head_feed { SFP_FEED_CORESET, SFP_FEED_BATCH } sfp_head_feed;
+typedef enum sfp_head_feed { SFP_FEED_CORESET, SFP_FEED_BATCH, SFP_FEED_AUTO } sfp_head_feed; /* auto: batch while there is slack */
 typedef enum sfp_drift { SFP_DRIFT_OFF, SFP_DRIFT_NEW_CLASS, SFP_DRIFT_PH } sfp_drift;
 
 typedef struct sfp_learner_options {
@@ -67,6 +67,9 @@ const sfp_learner_options *sfp__learner_options(const sfp_learner *l);
 
 /* One timestamp. On failure before the first step nothing has changed. */
 sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp *report, sfp_error *err);
+
+/* Is there time to spare (feed auto)? Yes until told otherwise. */
+void sfp__learner_slack(sfp_learner *l, bool slack);
 
 /* From now on at most so much a timestamp (within the options): how a controller follows the load. 0: as the options say. */
 void sfp__learner_limit(sfp_learner *l, int coreset, int replay, int steps);

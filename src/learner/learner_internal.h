@@ -34,6 +34,7 @@ struct sfp_learner {
     sfp_rng select_rng, replay_rng, buffer_rng;
     sfp_drift_detector detector;
     sfp_learner_counts counts;
+    bool no_slack;
     int limit_coreset, limit_replay, limit_steps; /* 0: none */
     sfp_snapshots snapshots;
     sfp_file_stamp checkpoint; /* the last one that was written or read: known to be whole */
@@ -70,6 +71,7 @@ struct sfp_learner {
     int *replay, *replay_count; /* (steps, replay) (steps) */
     double *loss;         /* (steps) */
     float *expert[SFP_HEAD_EXPERTS]; /* (b, class_room) log-probabilities, mix only */
+    float *mixed;                    /* (class_room) of one sample, mix only */
 };
 
 /* Arrays by class for so many; changes nothing else. */

@@ -172,7 +172,7 @@ int sfp__saved_settings(const sfp_learner *l, sfp_setting *out)
     PUT_IF(free_stream, RUN, "span", "%d", o->fp.span)
     PUT_IF(free_stream, RUN, "drift", "%s", drifts[o->drift])
     PUT(RUN, "head", "%s", o->head == SFP_HEAD_MIX ? "mix" : "linear")
-    PUT_IF(o->head == SFP_HEAD_MIX, RUN, "head-feed", "%s", o->feed == SFP_FEED_BATCH ? "batch" : "coreset")
+    PUT_IF(o->head == SFP_HEAD_MIX, RUN, "head-feed", "%s", ((const char *const[]){"coreset", "batch", "auto"})[o->feed])
 #undef PUT
 #undef PUT_IF
     return n;

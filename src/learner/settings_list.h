@@ -28,7 +28,7 @@
     X(CHOICE, "prefix", "projected|raw", "projected", "Prefixes after the projections, or before.", fp.prefix, 0, 0) \
     X(FLIP, "query", "two|one", "two", "Queries by a pass of their own, or the class token of the prompted one.", fp.query_one, 0, 0) \
     X(CHOICE, "head", "linear|mix", "linear", "The classifier.", head, 0, 0) \
-    X(CHOICE, "head-feed", "coreset|batch", "batch", "Which queries the mixed heads learn from.", feed, 0, 0) \
+    X(CHOICE, "head-feed", "coreset|batch|auto", "auto", "Which queries the mixed heads learn from; auto: the whole batch while there is time.", feed, 0, 0) \
     X(FLAG, "weighted", "on|off", "off", "The selector's weights enter the loss.", weighted, 0, 0) \
     X(TASKS, "tasks", "J|free", "free", "Known tasks, or a stream without boundaries.", fp.tasks, 1, 65536) \
     X(INT, "classes", "C", "0", "Classes known from the start (needed with known tasks).", fp.classes, 0, 1 << 20) \

@@ -402,8 +402,12 @@ static void plots(sfp_text *t, const sfp_result *r)
     sfp__plot_time(t, r);
     sfp__text_put(t, "</section></div><div>");
     learning(t, r);
+    bool narrow = r->lag.count < 2; /* one plot fits below the others, two need the whole width */
+    if (narrow)
+        rate_and_lag(t, r);
     sfp__text_put(t, "</div></div>\n");
-    rate_and_lag(t, r);
+    if (!narrow)
+        rate_and_lag(t, r);
 }
 
 static sfp_status classes(sfp_text *t, const sfp_result *r, sfp_error *err)

@@ -305,7 +305,7 @@ static void tell(sfp__run_state *s, const sfp_timestamp *t)
     const sfp_run_progress p = {.task = s->task,
                                 .tasks = s->tasks.count,
                                 .task_name = s->tasks.task[s->task].name,
-                                .offered = s->r->offered + s->r->dropped,
+                                .offered = (uint64_t)s->arrived,
                                 .total = (uint64_t)s->batches.arrived[s->batches.count - 1],
                                 .rate = t->seconds.total > 0 ? t->offered / t->seconds.total : NAN,
                                 .lag = s->clocked ? s->clock.lag_last : NAN,
@@ -318,7 +318,7 @@ static void tell(sfp__run_state *s, const sfp_timestamp *t)
 static sfp_status record(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t, sfp_error *err)
 {
     sfp_result *r = s->r;
-    double x = (double)(r->offered + r->dropped);
+    double x = (double)s->arrived;
     bool learner = s->system.learner != NULL;
     r->offered += (uint64_t)n;
     s->judged += (uint64_t)t->judged;
@@ -390,6 +390,7 @@ static sfp_status offer(sfp__run_state *s, int count, const int64_t *batch, doub
     if (!status && count > 1)
         samples = s->pooled;
     *cost = 0;
+    s->arrived = s->batches.arrived[batch[count - 1]];
     if (!status && n > 0) {
         sfp_timestamp t;
         status = sfp__system_offer(&s->system, n, samples, &t, err);
@@ -398,6 +399,8 @@ static sfp_status offer(sfp__run_state *s, int count, const int64_t *batch, doub
         if (!status) {
             *cost = s->cost_count ? s->costs[(s->stamps - 1) % s->cost_count] : t.seconds.total;
             control(s, n, &t);
+            if (s->system.learner && s->opt->clock != SFP_CLOCK_OFF) /* half the time that a batch gives must be left over */
+                sfp__learner_slack(s->system.learner, *cost < 0.5 * n / s->opt->rate);
         }
     }
     if (!status)

@@ -29,6 +29,7 @@ typedef struct sfp__run_state {
     int64_t next;    /* off: batch; paper: index into kept */
     int64_t stamps;  /* timestamps so far */
     int task;        /* the task at hand */
+    int64_t arrived; /* samples of the stream up to the last batch learned from */
     uint64_t judged, right;
     uint8_t *trained_class; /* (classes) */
     /* checkpoint pace */

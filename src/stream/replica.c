@@ -459,10 +459,21 @@ static sfp_status check_empty(const char *path, sfp_error *err)
     return empty ? SFP_OK : sfp__fail(err, SFP_EINVAL, "%s: is not empty, expected an empty or a new folder", path);
 }
 
+static sfp_status unknown_kind(const char *kind, sfp_error *err)
+{
+    char shown[SFP_NAME_MAX];
+    sfp_text list = {0};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        sfp__text_printf(&list, "%s%s", i ? ", " : "", kinds[i].kind.name);
+    sfp_status status = sfp__fail(err, SFP_EINVAL, "replica '%s': expected one of %s", sfp__printable(kind, shown, sizeof shown),
+                                  list.failed ? "..." : list.s);
+    sfp__text_done(&list);
+    return status;
+}
+
 sfp_status sfp__replica_make(const char *kind, const char *path, const sfp_replica_options *opt, uint64_t *files, sfp_error *err)
 {
     maker m = {.out = {.root = path, .err = err}, .opt = opt ? *opt : sfp__replica_options_defaults()};
-    sfp_text list = {0};
     if (m.opt.each < 1 || m.opt.each > 10000 || m.opt.size < 16 || m.opt.size > 1024)
         return sfp__fail(err, SFP_EINVAL, "replica: %d pictures of %d pixels, expected 1..10000 of 16..1024", m.opt.each,
                          m.opt.size);
@@ -470,17 +481,13 @@ sfp_status sfp__replica_make(const char *kind, const char *path, const sfp_repli
     if (status != SFP_OK)
         return status;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(kinds[i].kind.name, kind) == 0) {
-            kinds[i].make(&m);
-            sfp__image_done(&m.im);
-            if (m.out.status == SFP_OK && files)
-                *files = m.out.files;
-            return m.out.status;
-        }
-        sfp__text_printf(&list, "%s%s", i ? ", " : "", kinds[i].kind.name);
+        if (strcmp(kinds[i].kind.name, kind) != 0)
+            continue;
+        kinds[i].make(&m);
+        sfp__image_done(&m.im);
+        if (m.out.status == SFP_OK && files)
+            *files = m.out.files;
+        return m.out.status;
     }
-    status = sfp__fail(err, SFP_EINVAL, "replica '%s': expected one of %s",
-                       sfp__printable(kind, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), list.failed ? "..." : list.s);
-    sfp__text_done(&list);
-    return status;
+    return unknown_kind(kind, err);
 }

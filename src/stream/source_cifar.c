@@ -104,8 +104,8 @@ static sfp_status load_row(const cifar_source *s, int64_t i, uint8_t *rgb, sfp_e
         sfp_image rows = {0};
         status = sfp__image_load(b->path, NULL, &rows, err);
         if (status == SFP_OK && (rows.width != PIXELS || rows.height != b->count)) {
-            status = sfp__fail(err, SFP_EFORMAT, "%s: is %dx%d, expected %dx%lld as when it was opened", b->path, rows.width, rows.height,
-                               PIXELS, (long long)b->count);
+            status = sfp__fail(err, SFP_EFORMAT, "%s: is %dx%d, expected %dx%lld as when it was opened", b->path, rows.width,
+                               rows.height, PIXELS, (long long)b->count);
             sfp__image_done(&rows);
         }
         if (status == SFP_OK)
@@ -180,17 +180,20 @@ static sfp_status add_batch(cifar_source *s, char *path, sfp_error *err)
         return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", path);
     if (s->png) {
         uint8_t h[24];
-        if (st.st_size < (off_t)sizeof h || read_at(b, h, sizeof h, 0, NULL) != SFP_OK || memcmp(h, "\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16) != 0)
+        if (st.st_size < (off_t)sizeof h || read_at(b, h, sizeof h, 0, NULL) != SFP_OK ||
+            memcmp(h, "\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16) != 0)
             return sfp__fail(err, SFP_EFORMAT, "%s: is not a PNG file", path);
         uint32_t width = (uint32_t)h[16] << 24 | (uint32_t)h[17] << 16 | (uint32_t)h[18] << 8 | h[19];
         uint32_t height = (uint32_t)h[20] << 24 | (uint32_t)h[21] << 16 | (uint32_t)h[22] << 8 | h[23];
         if (width != PIXELS || height < 1 || height > 100000)
-            return sfp__fail(err, SFP_EFORMAT, "%s: is %ux%u, expected a width of %d (a row is a picture)", path, width, height, PIXELS);
+            return sfp__fail(err, SFP_EFORMAT, "%s: is %ux%u, expected a width of %d (a row is a picture)", path, width, height,
+                             PIXELS);
         b->count = height;
     } else {
         int record = s->header + BYTES;
         if (st.st_size == 0 || st.st_size % record != 0)
-            return sfp__fail(err, SFP_EFORMAT, "%s: has %lld bytes, expected a multiple of %d", path, (long long)st.st_size, record);
+            return sfp__fail(err, SFP_EFORMAT, "%s: has %lld bytes, expected a multiple of %d", path, (long long)st.st_size,
+                             record);
         b->count = st.st_size / record;
     }
     if (b->count > SFP_RECORDS_MAX - b->first)
@@ -249,7 +252,8 @@ static sfp_status find_batches(cifar_source *s, const char *path, bool test, int
     s->png = true;
     if (has_file(path, "data_batch_1.png") || has_file(path, "test_batch.png"))
         return test ? add_named(s, path, "test_batch.png", err) : add_training(s, path, "png", err);
-    return sfp__fail(err, SFP_ENOTFOUND, "%s: has no CIFAR files, expected data_batch_1.bin, train.bin or data_batch_1.png", path);
+    return sfp__fail(err, SFP_ENOTFOUND, "%s: has no CIFAR files, expected data_batch_1.bin, train.bin or data_batch_1.png",
+                     path);
 }
 
 /* Labels stand between the pictures: reading them reads the file, in pieces. */
@@ -286,8 +290,8 @@ static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, 
     else if (!json_is_array(list))
         status = sfp__fail(err, SFP_EFORMAT, "%s: is not an array, expected [6, 9, ...]", path);
     else if (json_array_size(list) != (size_t)s->base.count)
-        status = sfp__fail(err, SFP_EFORMAT, "%s: has %zu labels, expected %lld as the batches have pictures", path, json_array_size(list),
-                           (long long)s->base.count);
+        status = sfp__fail(err, SFP_EFORMAT, "%s: has %zu labels, expected %lld as the batches have pictures", path,
+                           json_array_size(list), (long long)s->base.count);
     for (int64_t i = 0; i < s->base.count && status == SFP_OK; i++) {
         const json_t *v = json_array_get(list, (size_t)i);
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > 255)
@@ -332,8 +336,8 @@ static sfp_status check_labels(const cifar_source *s, sfp_error *err)
     char name[SFP_NAME_MAX];
     for (int64_t i = 0; i < s->base.count; i++) {
         if (s->label[i] >= s->base.classes)
-            return sfp__fail(err, SFP_EFORMAT, "%s: %s: label is %d, expected 0..%d", s->base.path, name_cifar(&s->base, i, name, sizeof name),
-                             s->label[i], s->base.classes - 1);
+            return sfp__fail(err, SFP_EFORMAT, "%s: %s: label is %d, expected 0..%d", s->base.path,
+                             name_cifar(&s->base, i, name, sizeof name), s->label[i], s->base.classes - 1);
     }
     return SFP_OK;
 }

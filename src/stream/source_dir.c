@@ -446,6 +446,8 @@ static sfp_status find_classes(dir_source *s, sfp_error *err)
             status = sfp__fail_nomem(err, strlen(list[i]));
         else if (list[i][0] != '.' && sfp__path_is_dir(path))
             status = sfp__names_add(&found, list[i], strlen(list[i]), &number, err);
+        if (status != SFP_OK)
+            (void)sfp__fail_prefix(err, status, "%s", s->base.path);
         sfp__free(path);
     }
     if (status == SFP_OK)

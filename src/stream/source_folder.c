@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define DEPTH_MAX 32
+#define FOLDERS_MAX 1000000 /* links between folders can make endless ways without a circle */
 
 typedef struct folder_id {
     dev_t device;
@@ -28,6 +29,7 @@ typedef struct scan {
     sfp_file_source *source;
     sfp_text path; /* of the folder being read, relative to the root, "" or ending in '/' */
     folder_id above[DEPTH_MAX];
+    int folders;
     uint64_t loose;   /* pictures beside the class folders */
     uint64_t foreign; /* files that are no pictures */
     bool classes;     /* a picture right inside a folder of the first level was seen */
@@ -38,8 +40,8 @@ static sfp_status scan_folder(scan *s, int fd, int depth, sfp_error *err);
 static sfp_status fail_at(const scan *s, sfp_status status, const char *what, sfp_error *err)
 {
     char text[SFP_NAME_MAX * 2];
-    return sfp__fail_errno(err, status, "%s: %s: %s", s->source->base.path, s->path.s ? sfp__printable(s->path.s, text, sizeof text) : "",
-                           what);
+    return sfp__fail_errno(err, status, "%s: %s: %s", s->source->base.path,
+                           s->path.s ? sfp__printable(s->path.s, text, sizeof text) : "", what);
 }
 
 /* 'd' a folder, 'f' a file, 0 anything else (a broken link too). */
@@ -103,6 +105,11 @@ static sfp_status scan_folder(scan *s, int fd, int depth, sfp_error *err)
     if (depth >= DEPTH_MAX) {
         errno = ELOOP;
         status = fail_at(s, SFP_ELIMIT, "folders are nested too deep", err);
+        goto done;
+    }
+    if (++s->folders > FOLDERS_MAX) {
+        status =
+            sfp__fail(err, SFP_ELIMIT, "%s: more than %d folders, counting each way to one", s->source->base.path, FOLDERS_MAX);
         goto done;
     }
     if (fstat(fd, &st) != 0 || !(dir = fdopendir(fd))) {
@@ -196,12 +203,15 @@ static sfp_status make_note(sfp_file_source *s, const scan *found, sfp_error *er
 {
     s->base.skipped = found->loose + found->foreign;
     if (found->loose && found->foreign)
-        return sfp__source_note(&s->base, err, "left out: %llu pictures outside a class folder, %llu files that are not JPEG, PNG or WebP",
+        return sfp__source_note(&s->base, err,
+                                "left out: %llu pictures outside a class folder, %llu files that are not JPEG, PNG or WebP",
                                 (unsigned long long)found->loose, (unsigned long long)found->foreign);
     if (found->loose)
-        return sfp__source_note(&s->base, err, "left out: %llu pictures outside a class folder", (unsigned long long)found->loose);
+        return sfp__source_note(&s->base, err, "left out: %llu pictures outside a class folder",
+                                (unsigned long long)found->loose);
     if (found->foreign)
-        return sfp__source_note(&s->base, err, "left out: %llu files that are not JPEG, PNG or WebP", (unsigned long long)found->foreign);
+        return sfp__source_note(&s->base, err, "left out: %llu files that are not JPEG, PNG or WebP",
+                                (unsigned long long)found->foreign);
     return SFP_OK;
 }
 

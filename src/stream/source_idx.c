@@ -23,13 +23,14 @@
 typedef struct idx_source {
     sfp_source base;
     int64_t height, width;
-    uint8_t *pixels;   /* (count, height, width) */
-    uint8_t *digits;   /* (count) as in the file */
+    uint8_t *pixels;    /* (count, height, width) */
+    uint8_t *digits;    /* (count) as in the file */
     int32_t label[256]; /* class of a digit */
-    char *name;        /* "train-images" */
+    char *name;         /* "train-images" */
 } idx_source;
 
-static const char *const fashion[] = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"};
+static const char *const fashion[] = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+                                      "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
 
 /* ------------------------------------------------------------------ reading */
 
@@ -62,7 +63,8 @@ static sfp_status read_gz(const char *path, gzFile f, void *bytes, size_t n, siz
         int code = Z_OK;
         if (have < 0) {
             const char *text = gzerror(f, &code);
-            return sfp__fail(err, code == Z_ERRNO ? SFP_EIO : SFP_EFORMAT, "%s: cannot read behind byte %zu: %s", path, done, text);
+            return sfp__fail(err, code == Z_ERRNO ? SFP_EIO : SFP_EFORMAT, "%s: cannot read behind byte %zu: %s", path, done,
+                             text);
         }
         done += (size_t)have;
         if (have == 0)
@@ -83,7 +85,8 @@ static sfp_status read_header(const char *path, gzFile f, int ndim, int64_t *dim
     if (got < 4 || h[0] != 0 || h[1] != 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: is not an IDX file, expected bytes 0 0 8 %d", path, ndim);
     if (h[2] != 8 || h[3] != ndim)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: has type %d and %d dimensions, expected type 8 (bytes) and %d", path, h[2], h[3], ndim);
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: has type %d and %d dimensions, expected type 8 (bytes) and %d", path, h[2],
+                         h[3], ndim);
     if (got < n)
         return sfp__fail(err, SFP_EFORMAT, "%s: ends after %zu bytes, expected a header of %zu", path, got, n);
     *size = 1;
@@ -116,7 +119,8 @@ static sfp_status read_body(const char *path, gzFile f, size_t size, uint8_t **b
         room = more;
         status = read_gz(path, f, block + have, room - have, &got, err);
         if (status == SFP_OK && got < room - have)
-            status = sfp__fail(err, SFP_EFORMAT, "%s: ends after %zu of the %zu bytes that its header says", path, have + got, size);
+            status =
+                sfp__fail(err, SFP_EFORMAT, "%s: ends after %zu of the %zu bytes that its header says", path, have + got, size);
         have = room;
     }
     if (status == SFP_OK)
@@ -171,7 +175,8 @@ static sfp_status find_in_folder(const char *dir, const char *part, const char *
         }
         sfp__free(path);
     }
-    return sfp__fail(err, SFP_ENOTFOUND, "%s: has no %s-%s-idx%d-ubyte or %s-%s-idx%d-ubyte.gz", dir, part, what, ndim, part, what, ndim);
+    return sfp__fail(err, SFP_ENOTFOUND, "%s: has no %s-%s-idx%d-ubyte or %s-%s-idx%d-ubyte.gz", dir, part, what, ndim, part,
+                     what, ndim);
 }
 
 /* A copy of `path` with the last `from` in its file name replaced; *out is NULL when it has none. */
@@ -278,7 +283,8 @@ static sfp_status load_idx(const sfp_source *base, int64_t i, sfp_picture *out, 
     if (status != SFP_OK)
         return status;
     size_t n = (size_t)(s->height * s->width);
-    sfp_picture p = {.kind = SFP_PICTURE_GREY, .width = (int)s->width, .height = (int)s->height, .size = n, .bytes = sfp__malloc(n)};
+    sfp_picture p = {
+        .kind = SFP_PICTURE_GREY, .width = (int)s->width, .height = (int)s->height, .size = n, .bytes = sfp__malloc(n)};
     if (!p.bytes)
         return sfp__fail_nomem(err, n);
     memcpy(p.bytes, s->pixels + (size_t)i * n, n);
@@ -308,8 +314,8 @@ static sfp_status name_classes(idx_source *s, const char *images, const char *la
     for (int64_t i = 0; i < s->base.count && status == SFP_OK; i++) {
         seen[s->digits[i]] = true;
         if (known && s->digits[i] >= names.count)
-            status = sfp__fail(err, SFP_EFORMAT, "%s: label %lld is %d, expected one of %d classes", labels, (long long)i, s->digits[i],
-                               names.count);
+            status = sfp__fail(err, SFP_EFORMAT, "%s: label %lld is %d, expected one of %d classes", labels, (long long)i,
+                               s->digits[i], names.count);
     }
     for (int d = 0; d < 256 && status == SFP_OK; d++) {
         char digit[12];

@@ -348,8 +348,8 @@ sfp_status sfp__source_check_index(const sfp_source *s, int64_t i, sfp_error *er
     return SFP_OK;
 }
 
-sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, const char *path, const char *root, sfp_file_source **out,
-                                   sfp_error *err)
+sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, const char *path, const char *root,
+                                   sfp_file_source **out, sfp_error *err)
 {
     sfp_file_source *s = sfp__calloc(1, size);
     if (!s)

@@ -10,9 +10,9 @@
 
 #include <math.h>
 
-#define SFP_CLASSES_MAX 65536               /* also domains */
-#define SFP_RECORDS_MAX INT64_C(100000000)  /* pictures of one data set */
-#define SFP_CLASS_NAME_MAX 1024             /* bytes of a class or domain name */
+#define SFP_CLASSES_MAX 65536                     /* also domains */
+#define SFP_RECORDS_MAX INT64_C(100000000)        /* pictures of one data set */
+#define SFP_CLASS_NAME_MAX 1024                   /* bytes of a class or domain name */
 #define SFP_PICTURE_BYTES_MAX ((size_t)256 << 20) /* of one picture file */
 #define SFP_PATH_BYTES_MAX 4096                   /* of a path that a file gives */
 #define SFP_LIST_BYTES_MAX ((size_t)4 << 30)      /* of a manifest, a JSON list, a pickle */
@@ -35,17 +35,18 @@ void sfp__shuffle(int64_t *a, int64_t n, uint64_t seed, uint64_t stream);
 /* Names to numbers, by a hash table. Zero-initialised is empty. */
 typedef struct sfp_names {
     int count;
-    char **name;     /* (count) */
+    char **name; /* (count) */
     int room;
-    int32_t *slot;   /* (slots) number + 1; 0: free */
-    size_t slots;    /* a power of two */
+    int32_t *slot; /* (slots) number + 1; 0: free */
+    size_t slots;  /* a power of two */
 } sfp_names;
 
 /* The number of the name of n bytes; a new one gets the next number. Empty, longer than SFP_CLASS_NAME_MAX, not UTF-8, with a
  * NUL byte or more than SFP_CLASSES_MAX of them: an error (without a file's name: use sfp__fail_prefix). */
 sfp_status sfp__names_add(sfp_names *t, const char *s, size_t n, int32_t *out, sfp_error *err);
 int32_t sfp__names_find(const sfp_names *t, const char *s, size_t n); /* -1: not there */
-/* Renumbers in the order of sfp__name_compare; *new_of (count, sfp__malloc'ed; NULL when there are none): new number of an old one. */
+/* Renumbers in the order of sfp__name_compare; *new_of (count, sfp__malloc'ed; NULL when there are none): new number of an old
+ * one. */
 sfp_status sfp__names_sort(sfp_names *t, int32_t **new_of, sfp_error *err);
 /* Gives the list away (to class_names, domain_names); t is empty afterwards. */
 void sfp__names_give(sfp_names *t, char ***names, int *count);
@@ -101,14 +102,14 @@ sfp_status sfp__source_note(sfp_source *s, sfp_error *err, const char *fmt, ...)
  * that needs more begins its struct with this one. */
 typedef struct sfp_file_source {
     sfp_source base;
-    char *root;          /* paths of entries that do not begin with '/' are below it; owned */
+    char *root; /* paths of entries that do not begin with '/' are below it; owned */
     sfp_entries entries;
 } sfp_file_source;
 
 /* base as sfp__source_init with record, load, name, close and root set; `size` is of the kind's whole struct. *out is to be
  * freed by sfp__file_source_close also when a later step of opening fails. */
-sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, const char *path, const char *root, sfp_file_source **out,
-                                   sfp_error *err);
+sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, const char *path, const char *root,
+                                   sfp_file_source **out, sfp_error *err);
 /* The last step of opening: sorts nothing, takes the names, sets count. */
 void sfp__file_source_finish(sfp_file_source *s, sfp_names *classes, sfp_names *domains);
 void sfp__file_source_close(sfp_source *s);

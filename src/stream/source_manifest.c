@@ -32,7 +32,7 @@ typedef struct field {
 typedef struct reader {
     const char *file; /* for messages */
     const char *at, *end;
-    uint64_t line; /* of `at`, from 1 */
+    uint64_t line;       /* of `at`, from 1 */
     int column[COLUMNS]; /* field of a column; -1: none */
     int fields;          /* in every record; 0: not known yet */
     field f[FIELDS_MAX];
@@ -76,10 +76,11 @@ static sfp_status add_entry(reader *r, uint64_t line, const field value[COLUMNS]
     sfp_entry e = {.record = sfp__record_none(), .place = line};
     sfp_status status = SFP_OK;
     if (value[PATH].n == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has no path, expected path,label[,task[,time]]", r->file, (unsigned long long)line);
+        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has no path, expected path,label[,task[,time]]", r->file,
+                         (unsigned long long)line);
     if (value[PATH].n > SFP_PATH_BYTES_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s:%llu: the path has %zu bytes, expected at most %d", r->file, (unsigned long long)line,
-                         value[PATH].n, SFP_PATH_BYTES_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s:%llu: the path has %zu bytes, expected at most %d", r->file,
+                         (unsigned long long)line, value[PATH].n, SFP_PATH_BYTES_MAX);
     if (memchr(value[PATH].s, 0, value[PATH].n))
         return sfp__fail(err, SFP_EFORMAT, "%s:%llu: the path has a NUL byte", r->file, (unsigned long long)line);
     if (value[TASK].n && !parse_task(value[TASK].s, &e.record.task))
@@ -123,7 +124,8 @@ static sfp_status quoted_field(reader *r, char **to, const char *limit, sfp_erro
     while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\r'))
         r->at++;
     if (r->at < r->end && *r->at != ',' && *r->at != '\n')
-        return csv_fail(r, r->line, "text behind a quoted field, expected ',' or the end of the line (a quote inside is written \"\")", err);
+        return csv_fail(r, r->line,
+                        "text behind a quoted field, expected ',' or the end of the line (a quote inside is written \"\")", err);
     return SFP_OK;
 }
 
@@ -134,7 +136,8 @@ static sfp_status plain_field(reader *r, char **to, const char *limit, sfp_error
         if (r->at == limit)
             return csv_fail(r, r->line, "is longer than 65536 bytes", err);
         if (*r->at == '"')
-            return csv_fail(r, r->line, "a quote inside a field that does not begin with one, expected \"...\" around the field", err);
+            return csv_fail(r, r->line, "a quote inside a field that does not begin with one, expected \"...\" around the field",
+                            err);
         r->at++;
     }
     const char *stop = r->at;
@@ -238,7 +241,8 @@ static const char *type_name(const json_t *j)
 }
 
 /* A value as text in `buf`, or the string itself. */
-static sfp_status json_field(const reader *r, const json_t *object, int column, char *buf, size_t size, field *out, sfp_error *err)
+static sfp_status json_field(const reader *r, const json_t *object, int column, char *buf, size_t size, field *out,
+                             sfp_error *err)
 {
     const json_t *j = json_object_get(object, column_name[column]);
     if (!j || json_is_null(j))
@@ -247,14 +251,15 @@ static sfp_status json_field(const reader *r, const json_t *object, int column, 
     bool text = json_is_string(j);
     if (column == PATH ? !text : !number && !text) {
         static const char *const expected[COLUMNS] = {"a string", "a name", "a whole number", "a number", "a name"};
-        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: key '%s' is %s, expected %s", r->file, (unsigned long long)r->line, column_name[column],
-                         type_name(j), expected[column]);
+        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: key '%s' is %s, expected %s", r->file, (unsigned long long)r->line,
+                         column_name[column], type_name(j), expected[column]);
     }
     if (text) {
         *out = (field){json_string_value(j), json_string_length(j)};
         return SFP_OK;
     }
-    int n = json_is_integer(j) ? snprintf(buf, size, "%lld", (long long)json_integer_value(j)) : snprintf(buf, size, "%.17g", json_real_value(j));
+    int n = json_is_integer(j) ? snprintf(buf, size, "%lld", (long long)json_integer_value(j))
+                               : snprintf(buf, size, "%.17g", json_real_value(j));
     *out = (field){buf, (size_t)n};
     return SFP_OK;
 }
@@ -286,8 +291,8 @@ static sfp_status read_jsonl(reader *r, sfp_error *err)
         const char *next = stop ? stop + 1 : r->end;
         size_t n = (size_t)((stop ? stop : r->end) - r->at);
         if (n > LINE_MAX_BYTES)
-            return sfp__fail(err, SFP_ELIMIT, "%s:%llu: has %zu bytes, expected at most %d", r->file, (unsigned long long)r->line, n,
-                             LINE_MAX_BYTES);
+            return sfp__fail(err, SFP_ELIMIT, "%s:%llu: has %zu bytes, expected at most %d", r->file, (unsigned long long)r->line,
+                             n, LINE_MAX_BYTES);
         size_t blank = 0;
         while (blank < n && strchr(" \t\r", r->at[blank]) && r->at[blank])
             blank++;
@@ -305,7 +310,8 @@ static sfp_status load_line(const sfp_source *s, int64_t i, sfp_picture *out, sf
 {
     sfp_status status = sfp__file_source_load(s, i, out, err);
     if (status != SFP_OK && i >= 0 && i < s->count)
-        status = sfp__fail_prefix(err, status, "%s:%llu", s->path, (unsigned long long)((const sfp_file_source *)s)->entries.at[i].place);
+        status = sfp__fail_prefix(err, status, "%s:%llu", s->path,
+                                  (unsigned long long)((const sfp_file_source *)s)->entries.at[i].place);
     return status;
 }
 

@@ -22,7 +22,7 @@ typedef struct tar_stream {
     sfp_tar_labels labels;
     sfp_tar_sample now;
     char done_key[SFP_PATH_BYTES_MAX + 1]; /* the sample given last: what follows of it is passed over */
-    bool opened; /* only by the first next: it reads, and by then `stop` is set */
+    bool opened;                           /* only by the first next: it reads, and by then `stop` is set */
     bool stopped, ended;
     struct archive_entry *entry; /* read but not looked at yet */
     uint8_t buffer[SFP_TAR_READ_BYTES];

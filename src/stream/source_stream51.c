@@ -145,38 +145,48 @@ static const char *folder_at(const char *path, int k, size_t *n)
     }
 }
 
-/* Are the classes told apart by folder k of their paths: one each, all different? Then they are in names, in order. */
-static bool names_at(const json_t *rows, int k, sfp_names *names)
+/* Are the classes told apart by folder k of their paths: one each, all different? Then *found, and names has them in order. */
+static sfp_status names_at(const json_t *rows, int k, sfp_names *names, bool *found, sfp_error *err)
 {
     const char *of[CLASSES] = {0};
     size_t length[CLASSES] = {0}, n = 0;
+    *found = false;
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *v = json_array_get(rows, i);
         json_int_t label = json_integer_value(json_array_get(v, 0));
         const char *path = json_string_value(json_array_get(v, TRAIN_FIELDS - 1)), *folder = path ? folder_at(path, k, &n) : NULL;
-        if (!folder || n == 0 || label < 0 || label >= CLASSES)
-            return false;
+        if (!folder || n == 0 || n > SFP_CLASS_NAME_MAX || label < 0 || label >= CLASSES)
+            return SFP_OK;
         if (of[label] && (length[label] != n || memcmp(of[label], folder, n) != 0))
-            return false;
+            return SFP_OK;
         of[label] = folder;
         length[label] = n;
     }
-    for (int32_t i = 0, number; i < CLASSES; i++)
-        if (!of[i] || sfp__names_add(names, of[i], length[i], &number, NULL) != SFP_OK || number != i)
-            return false;
-    return true;
+    for (int32_t i = 0, number = 0; i < CLASSES; i++) {
+        if (!of[i])
+            return SFP_OK;
+        sfp_status status = sfp__names_add(names, of[i], length[i], &number, err);
+        if (status != SFP_OK)
+            return status;
+        if (number != i)
+            return SFP_OK;
+    }
+    *found = true;
+    return SFP_OK;
 }
 
 /* The rows have numbers only; the training paths usually name the class. Both parts take their names from there, so that
  * they agree; without it classes are called by their numbers. */
 static sfp_status name_classes(const json_t *train, sfp_names *names, sfp_error *err)
 {
+    sfp_status status = SFP_OK;
     for (int k = 0; train && k < 4; k++) {
-        if (names_at(train, k, names))
-            return SFP_OK;
+        bool found = false;
+        status = names_at(train, k, names, &found, err);
+        if (found || status != SFP_OK)
+            return status;
         sfp__names_done(names);
     }
-    sfp_status status = SFP_OK;
     for (int32_t i = 0, number; i < CLASSES && status == SFP_OK; i++) {
         char text[16];
         int n = snprintf(text, sizeof text, "%d", i);
@@ -370,7 +380,12 @@ static sfp_status open_stream51(const char *path, const sfp_source_options *opt,
         status = sfp__file_source_create(sizeof *s, &sfp__source_stream51, path, path, &s, err);
     if (status == SFP_OK && opt->test) {
         status = read_list(test_file, &test, err);
-        (void)read_list(train_file, &train, &why); /* without it classes are called by their numbers */
+        sfp_status names = status == SFP_OK ? read_list(train_file, &train, &why) : SFP_OK;
+        if (names != SFP_OK && names != SFP_ENOTFOUND) {
+            status = names;
+            if (err)
+                *err = why;
+        }
     } else if (status == SFP_OK) {
         status = read_list(train_file, &train, err);
     }

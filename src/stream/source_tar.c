@@ -123,8 +123,8 @@ static sfp_status list_range(tar_source *s, const char *path, const char *open, 
     unsigned long from = 0, to = 0;
     int width = (int)strspn(open + 1, "0123456789"), length = 0;
     size_t room = strlen(path) + 32;
-    if (!close || width == 0 || width > 9 || sscanf(open, "{%9lu..%9lu}%n", &from, &to, &length) != 2 || open + length != close + 1 ||
-        from > to || to - from >= SHARDS_MAX)
+    if (!close || width == 0 || width > 9 || sscanf(open, "{%9lu..%9lu}%n", &from, &to, &length) != 2 ||
+        open + length != close + 1 || from > to || to - from >= SHARDS_MAX)
         return sfp__fail(err, SFP_EINVAL, "%s: is not a range, expected {FIRST..LAST}, e.g. shard-{000..003}.tar", path);
     sfp_status status = SFP_OK;
     for (unsigned long k = from; k <= to && status == SFP_OK; k++) {
@@ -172,12 +172,14 @@ static sfp_status place_picture(const char *file, sfp_tar_sample *now, int64_t n
     char text[SFP_NAME_MAX];
     now->offset = next_header - (now->size + BLOCK - 1) / BLOCK * BLOCK;
     if (now->offset + now->size > file_size)
-        return sfp__fail(err, SFP_EFORMAT, "%s: ends at byte %lld inside %s, expected %lld bytes from byte %lld", file, (long long)file_size,
-                         sfp__printable(now->name, text, sizeof text), (long long)now->size, (long long)now->offset);
+        return sfp__fail(err, SFP_EFORMAT, "%s: ends at byte %lld inside %s, expected %lld bytes from byte %lld", file,
+                         (long long)file_size, sfp__printable(now->name, text, sizeof text), (long long)now->size,
+                         (long long)now->offset);
     return SFP_OK;
 }
 
-static sfp_status scan_entries(tar_source *s, struct archive *a, const char *file, int64_t file_size, sfp_tar_sample *now, sfp_error *err)
+static sfp_status scan_entries(tar_source *s, struct archive *a, const char *file, int64_t file_size, sfp_tar_sample *now,
+                               sfp_error *err)
 {
     bool unplaced = false; /* the entry before was this sample's picture */
     for (;;) {
@@ -191,15 +193,17 @@ static sfp_status scan_entries(tar_source *s, struct archive *a, const char *fil
         unplaced = false;
         if (status == SFP_OK && code == ARCHIVE_EOF) {
             if (here + BLOCK > file_size)
-                return sfp__fail(err, SFP_EFORMAT, "%s: ends at byte %lld without an end mark, expected blocks of zeros: it is cut", file,
+                return sfp__fail(err, SFP_EFORMAT,
+                                 "%s: ends at byte %lld without an end mark, expected blocks of zeros: it is cut", file,
                                  (long long)file_size);
             return end_sample(s, file, now, err);
         }
         if (status == SFP_OK && broken)
             status = sfp__tar_fail(a, file, err);
         if (status == SFP_OK && archive_filter_code(a, 0) != ARCHIVE_FILTER_NONE)
-            status = sfp__fail(err, SFP_EUNSUPPORTED, "%s: is compressed (%s), expected a plain tar: unpack it, or use stdin:", file,
-                               archive_filter_name(a, 0));
+            status =
+                sfp__fail(err, SFP_EUNSUPPORTED, "%s: is compressed (%s), expected a plain tar: unpack it, or use stdin:", file,
+                          archive_filter_name(a, 0));
         const char *name = status == SFP_OK ? sfp__tar_entry_name(e) : NULL;
         if (status != SFP_OK)
             return status;
@@ -263,7 +267,8 @@ static sfp_status scan_shards(tar_source *s, sfp_error *err)
     if (status == SFP_OK && s->files.entries.count == 0)
         status = sfp__fail(err, SFP_EFORMAT, "%s: has no pictures, expected KEY.jpg and KEY.cls", s->files.base.path);
     if (status == SFP_OK && s->files.base.skipped)
-        status = sfp__source_note(&s->files.base, err, "left out: %llu samples without a picture", (unsigned long long)s->files.base.skipped);
+        status = sfp__source_note(&s->files.base, err, "left out: %llu samples without a picture",
+                                  (unsigned long long)s->files.base.skipped);
     return status;
 }
 
@@ -321,7 +326,8 @@ static sfp_status open_tar(const char *path, const sfp_source_options *opt, sfp_
     sfp_file_source *files = NULL;
     sfp_names none = {0};
     int32_t *new_of = NULL;
-    char *dir = sfp__path_is_dir(path) ? sfp__strdup(path) : sfp__path_dir(path), *list = dir ? sfp__path_join(dir, "classes.txt") : NULL;
+    char *dir = sfp__path_is_dir(path) ? sfp__strdup(path) : sfp__path_dir(path),
+         *list = dir ? sfp__path_join(dir, "classes.txt") : NULL;
     sfp_status status = list ? sfp__file_source_create(sizeof(tar_source), &sfp__source_tar, path, dir, &files, err)
                              : sfp__fail_nomem(err, strlen(path));
     sfp__free(dir);

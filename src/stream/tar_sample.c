@@ -109,7 +109,8 @@ static sfp_status add_listed(sfp_tar_labels *t, const char *line, size_t n, size
             return sfp__fail(err, SFP_EFORMAT, "%s:%zu: expected %d<tab>NAME", t->path, number, t->names.count);
     }
     if (length > SFP_CLASS_NAME_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s:%zu: the name has %zu bytes, expected at most %d", t->path, number, length, SFP_CLASS_NAME_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s:%zu: the name has %zu bytes, expected at most %d", t->path, number, length,
+                         SFP_CLASS_NAME_MAX);
     memcpy(name, last, length);
     name[length] = '\0';
     if (sfp__names_find(&t->names, name, length) >= 0) { /* ImageNet has two cranes */
@@ -179,7 +180,8 @@ const char *sfp__tar_entry_name(struct archive_entry *e)
         name = archive_entry_pathname_utf8(e); /* names beyond ASCII in the C locale */
     if (!name || archive_entry_filetype(e) != AE_IFREG || archive_entry_hardlink(e) || archive_entry_sparse_count(e) > 0)
         return NULL;
-    return strlen(name) <= SFP_PATH_BYTES_MAX && (sfp__image_name(name) || label_kind_of(name) != SFP_TAR_UNLABELLED) ? name : NULL;
+    return strlen(name) <= SFP_PATH_BYTES_MAX && (sfp__image_name(name) || label_kind_of(name) != SFP_TAR_UNLABELLED) ? name
+                                                                                                                      : NULL;
 }
 
 /* What is wrong with the archive at this place. */
@@ -193,7 +195,8 @@ sfp_status sfp__tar_fail(struct archive *a, const char *file, sfp_error *err)
 }
 
 /* The bytes of the current entry, all of them. */
-sfp_status sfp__tar_read_entry(struct archive *a, const char *file, const char *name, int64_t size, uint8_t *bytes, sfp_error *err)
+sfp_status sfp__tar_read_entry(struct archive *a, const char *file, const char *name, int64_t size, uint8_t *bytes,
+                               sfp_error *err)
 {
     char text[SFP_NAME_MAX];
     for (int64_t done = 0; done < size;) {
@@ -209,7 +212,8 @@ sfp_status sfp__tar_read_entry(struct archive *a, const char *file, const char *
     return SFP_OK;
 }
 
-sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *name, int64_t size, sfp_tar_sample *s, sfp_error *err)
+sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *name, int64_t size, sfp_tar_sample *s,
+                               sfp_error *err)
 {
     int kind = label_kind_of(name);
     char text[SFP_NAME_MAX], bytes[LABEL_BYTES_MAX];
@@ -229,8 +233,8 @@ sfp_status sfp__tar_check_picture(const char *file, const char *name, int64_t si
 {
     char text[SFP_NAME_MAX];
     if (size < 0 || size > (int64_t)SFP_PICTURE_BYTES_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s: %s: has %lld bytes, expected at most %zu", file, sfp__printable(name, text, sizeof text),
-                         (long long)size, SFP_PICTURE_BYTES_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s: %s: has %lld bytes, expected at most %zu", file,
+                         sfp__printable(name, text, sizeof text), (long long)size, SFP_PICTURE_BYTES_MAX);
     return SFP_OK;
 }
 

@@ -52,9 +52,11 @@ sfp_status sfp__tar_fail(struct archive *a, const char *file, sfp_error *err);
 /* The name of a picture or label, a regular file; NULL for anything else. */
 const char *sfp__tar_entry_name(struct archive_entry *e);
 /* The bytes of the current entry, all of them. */
-sfp_status sfp__tar_read_entry(struct archive *a, const char *file, const char *name, int64_t size, uint8_t *bytes, sfp_error *err);
+sfp_status sfp__tar_read_entry(struct archive *a, const char *file, const char *name, int64_t size, uint8_t *bytes,
+                               sfp_error *err);
 /* The label in the current entry, when it is preferred to what the sample has. */
-sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *name, int64_t size, sfp_tar_sample *s, sfp_error *err);
+sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *name, int64_t size, sfp_tar_sample *s,
+                               sfp_error *err);
 sfp_status sfp__tar_check_picture(const char *file, const char *name, int64_t size, sfp_error *err);
 
 #endif

@@ -54,8 +54,8 @@ static sfp_status read_records(const sfp_source *s, sfp_record **out, sfp_error 
     for (int64_t i = 0; i < s->count && status == SFP_OK; i++) {
         status = s->record(s, i, &r[i], err);
         if (status == SFP_OK && (r[i].label < -1 || r[i].label >= s->classes || r[i].domain < -1 || r[i].domain >= s->domains))
-            status = sfp__fail(err, SFP_EFORMAT, "%s:%s: picture %lld has label %d and domain %d, expected at most %d and %d", s->kind->name,
-                               s->path, (long long)i, r[i].label, r[i].domain, s->classes - 1, s->domains - 1);
+            status = sfp__fail(err, SFP_EFORMAT, "%s:%s: picture %lld has label %d and domain %d, expected at most %d and %d",
+                               s->kind->name, s->path, (long long)i, r[i].label, r[i].domain, s->classes - 1, s->domains - 1);
     }
     if (status != SFP_OK) {
         sfp__free(r);
@@ -85,7 +85,8 @@ static sfp_status parse_numbers(const char *spec, int **out, int *count, sfp_err
         char *stop;
         long v = *at >= '0' && *at <= '9' ? strtol(at, &stop, 10) : 0;
         if (v < 1 || v > SFP_CLASSES_MAX) {
-            status = sfp__fail(err, SFP_EINVAL, "tasks '%.60s': expected a number of tasks, or numbers of classes like 3,2,2", spec);
+            status =
+                sfp__fail(err, SFP_EINVAL, "tasks '%.60s': expected a number of tasks, or numbers of classes like 3,2,2", spec);
             break;
         }
         list[(*count)++] = (int)v;
@@ -106,13 +107,14 @@ static sfp_status cut_classes(const sfp_source *s, const char *spec, int *sizes,
     sfp_status status = SFP_OK;
     int tasks = count == 1 ? sizes[0] : count;
     if (count == 1 && tasks > s->classes)
-        return sfp__fail(err, SFP_EINVAL, "tasks '%.60s': more than the %d classes of %s:%s", spec, s->classes, s->kind->name, s->path);
+        return sfp__fail(err, SFP_EINVAL, "tasks '%.60s': more than the %d classes of %s:%s", spec, s->classes, s->kind->name,
+                         s->path);
     int64_t sum = 0;
     for (int t = 0; t < count && count > 1; t++)
         sum += sizes[t];
     if (count > 1 && sum != s->classes)
-        return sfp__fail(err, SFP_EINVAL, "tasks '%.60s': adds up to %lld classes, expected the %d of %s:%s", spec, (long long)sum, s->classes,
-                         s->kind->name, s->path);
+        return sfp__fail(err, SFP_EINVAL, "tasks '%.60s': adds up to %lld classes, expected the %d of %s:%s", spec,
+                         (long long)sum, s->classes, s->kind->name, s->path);
     int *end = need((size_t)tasks, sizeof *end, &status, err);
     if (!end)
         return status;
@@ -141,8 +143,8 @@ static sfp_status unknown_domain(const sfp_source *s, const char *name, size_t n
         sfp__text_put(&list, i ? ", " : "");
         sfp__text_put(&list, sfp__printable(s->domain_names[i], text, sizeof text));
     }
-    sfp_status status = sfp__fail(err, SFP_EINVAL, "tasks: domain '%.*s' is not in %s:%s, expected some of %s", (int)(n < 60 ? n : 60), name,
-                                  s->kind->name, s->path, list.failed || !list.s ? "..." : list.s);
+    sfp_status status = sfp__fail(err, SFP_EINVAL, "tasks: domain '%.*s' is not in %s:%s, expected some of %s",
+                                  (int)(n < 60 ? n : 60), name, s->kind->name, s->path, list.failed || !list.s ? "..." : list.s);
     sfp__text_done(&list);
     return status;
 }
@@ -204,7 +206,8 @@ static sfp_status cut_values(const sfp_source *s, const sfp_record *r, cut_kind 
             continue;
         value[n] = value_of(&r[i], kind);
         if (isnan(value[n++]))
-            status = picture_fail(s, i, kind == CUT_TIME ? "has no time, expected one for --tasks time" : "has no task, but others have one", err);
+            status = picture_fail(
+                s, i, kind == CUT_TIME ? "has no time, expected one for --tasks time" : "has no task, but others have one", err);
     }
     if (status == SFP_OK) {
         qsort(value, n, sizeof *value, compare_doubles);
@@ -213,8 +216,8 @@ static sfp_status cut_values(const sfp_source *s, const sfp_record *r, cut_kind 
                 value[distinct++] = value[i];
         }
         if (distinct > TASKS_MAX)
-            status = sfp__fail(err, SFP_ELIMIT, "%s:%s: has %zu different %s, expected at most %d (use --tasks free)", s->kind->name, s->path,
-                               distinct, kind == CUT_TIME ? "times" : "tasks", TASKS_MAX);
+            status = sfp__fail(err, SFP_ELIMIT, "%s:%s: has %zu different %s, expected at most %d (use --tasks free)",
+                               s->kind->name, s->path, distinct, kind == CUT_TIME ? "times" : "tasks", TASKS_MAX);
     }
     if (status != SFP_OK) {
         sfp__free(value);
@@ -248,7 +251,8 @@ static sfp_status make_cut(const sfp_source *s, const sfp_record *r, const char 
         return cut_domains(s, spec[6] ? spec + 7 : "", c, err);
     sfp_status status = parse_numbers(spec, &sizes, &count, err);
     if (status == SFP_OK && count == 0)
-        status = sfp__fail(err, SFP_EINVAL, "tasks '%.60s': expected a number, sizes like 3,2,2, domain[:a,b], time or free", spec);
+        status =
+            sfp__fail(err, SFP_EINVAL, "tasks '%.60s': expected a number, sizes like 3,2,2, domain[:a,b], time or free", spec);
     else if (status == SFP_OK)
         status = cut_classes(s, spec, sizes, count, c, err);
     sfp__free(sizes);
@@ -398,7 +402,8 @@ static sfp_status create_tasks(int count, sfp_tasks *out, sfp_error *err)
     return status;
 }
 
-static sfp_status fill_training(const sfp_source *s, const sfp_record *r, const cut *c, uint64_t seed, sfp_tasks *out, sfp_error *err)
+static sfp_status fill_training(const sfp_source *s, const sfp_record *r, const cut *c, uint64_t seed, sfp_tasks *out,
+                                sfp_error *err)
 {
     sfp_status status = create_tasks(c->tasks, out, err);
     for (int t = 0; t < out->count && status == SFP_OK; t++) {
@@ -434,8 +439,8 @@ static sfp_status fill_training(const sfp_source *s, const sfp_record *r, const 
     return status == SFP_OK ? list_classes(r, out, err) : status;
 }
 
-sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, uint64_t seed, uint64_t *unlabelled, sfp_tasks *out,
-                             sfp_error *err)
+sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, uint64_t seed, uint64_t *unlabelled,
+                             sfp_tasks *out, sfp_error *err)
 {
     sfp_record *r = NULL;
     cut c = {0};
@@ -489,8 +494,8 @@ static sfp_status match_names(char **from, int count, char **to, int to_count, i
 }
 
 /* Labels of the test set by class name. */
-static sfp_status match_classes(const sfp_source *test, const sfp_source *train, const sfp_record *r, const sfp_tasks *like, sfp_tasks *out,
-                                sfp_error *err)
+static sfp_status match_classes(const sfp_source *test, const sfp_source *train, const sfp_record *r, const sfp_tasks *like,
+                                sfp_tasks *out, sfp_error *err)
 {
     char name[SFP_NAME_MAX];
     sfp_status status = match_names(test->class_names, test->classes, train->class_names, train->classes, &out->label_of, err);
@@ -508,8 +513,9 @@ static sfp_status match_classes(const sfp_source *test, const sfp_source *train,
     }
     for (int64_t i = 0; i < test->count && status == SFP_OK; i++) {
         if (r[i].label >= 0 && out->label_of[r[i].label] < 0)
-            status = sfp__fail(err, SFP_EINVAL, "%s:%s: class '%s' is not in the training set %s:%s", test->kind->name, test->path,
-                               sfp__printable(test->class_names[r[i].label], name, sizeof name), train->kind->name, train->path);
+            status =
+                sfp__fail(err, SFP_EINVAL, "%s:%s: class '%s' is not in the training set %s:%s", test->kind->name, test->path,
+                          sfp__printable(test->class_names[r[i].label], name, sizeof name), train->kind->name, train->path);
     }
     return status;
 }
@@ -542,7 +548,8 @@ typedef struct test_cut {
     bool by_class;            /* every task that has the class */
 } test_cut;
 
-static sfp_status fill_test(const sfp_source *test, const sfp_record *r, const test_cut *c, int64_t limit, sfp_tasks *out, sfp_error *err)
+static sfp_status fill_test(const sfp_source *test, const sfp_record *r, const test_cut *c, int64_t limit, sfp_tasks *out,
+                            sfp_error *err)
 {
     char name[SFP_NAME_MAX];
     sfp_status status = create_tasks(c->like->count, out, err);
@@ -582,8 +589,8 @@ static sfp_status fill_test(const sfp_source *test, const sfp_record *r, const t
     return status == SFP_OK ? list_classes(r, out, err) : status;
 }
 
-sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *train, const sfp_tasks *like, const char *spec, int64_t limit,
-                                  sfp_tasks *out, sfp_error *err)
+sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *train, const sfp_tasks *like, const char *spec,
+                                  int64_t limit, sfp_tasks *out, sfp_error *err)
 {
     sfp_record *r = NULL, *train_r = NULL;
     cut c = {0};
@@ -596,7 +603,8 @@ sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *trai
     if (status == SFP_OK)
         status = make_cut(train, train_r, spec, &c, err);
     if (status == SFP_OK && c.tasks != like->count)
-        status = sfp__fail(err, SFP_EINVAL, "%s:%s: the training set has %d tasks, expected %d", train->kind->name, train->path, like->count, c.tasks);
+        status = sfp__fail(err, SFP_EINVAL, "%s:%s: the training set has %d tasks, expected %d", train->kind->name, train->path,
+                           like->count, c.tasks);
     if (status == SFP_OK)
         status = match_classes(test, train, r, like, &made, err);
     if (status == SFP_OK)

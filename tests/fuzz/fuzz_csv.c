@@ -19,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         sfp_record r;
         char name[64];
         REQUIRE(s->record(s, i, &r, &err) == SFP_OK);
-        REQUIRE(r.label >= -1 && r.label < s->classes && r.domain >= -1 && r.domain < s->domains && r.task >= -1 && !isinf(r.time));
+        REQUIRE(r.label >= -1 && r.label < s->classes && r.domain >= -1 && r.domain < s->domains && r.task >= -1 &&
+                !isinf(r.time));
         REQUIRE(s->name(s, i, name, sizeof name)[0] != '\0');
     }
     for (int k = 1; k < s->classes; k++)

@@ -7,6 +7,7 @@ kept as they are.
 import gzip
 import io
 import json
+import pickle
 import struct
 import tarfile
 import zlib
@@ -189,5 +190,27 @@ def make_csv():
     put("csv", "types.jsonl", b'{"path": ["a"], "label": {}}\n')
 
 
-for make in (make_safetensors, make_npy, make_config, make_image, make_idx, make_tar, make_csv):
+def make_pickle():
+    plain = {"nc": [[[0, 1, 300, 70000, -5], [2]], ()], "x": (1.5, None, True, False), "é": ["a", "a"], 7: {"big": 2**40}}
+    for protocol in range(6):
+        put("pickle", f"protocol-{protocol}", pickle.dumps(plain if protocol < 3 else {**plain, "b": b"\0\xff"}, protocol))
+    put("pickle", "python-2", b"(dp0\nS'nc'\np1\n(lp2\n(lp3\nI0\naI12\naL5L\naasS'a\\'b\\\\\\x41\\n'\np4\n"
+                              b"Vd\\u00e9\\U0001f600\np5\nsS\"q\"\nI01\nsF1.5\nNs.")
+    put("pickle", "lup", pickle.dumps({"nc": [[[0, 1], [2, 3], [4]]], "ni": []}, 2))
+    put("pickle", "paths", pickle.dumps(["s1/o1/C_01_01_000.png", "s1/o2/C_01_02_000.png"], 2))
+    put("pickle", "global", b"cos\nsystem\n(S'ls'\ntR.")
+    put("pickle", "stack-global", b"\x80\x04\x8c\x02os\x8c\x06system\x93.")
+    own = []
+    own.append(own)
+    put("pickle", "holds-itself", pickle.dumps(own, 2))
+    put("pickle", "deep", b"]" * 100 + b"a" * 99 + b".")
+    put("pickle", "marks", b"(" * 100)
+    put("pickle", "long-memo", b"Nr\xff\xff\xff\xff.")
+    put("pickle", "long-text", b"\x8e" + b"\xff" * 8 + b".")
+    put("pickle", "big-numbers", b"]\x8a\x08" + b"\xff" * 7 + b"\x7fa\x8a\x09" + b"\0" * 8 + b"\x01a.")
+    put("pickle", "dup-pop", b"](K\x012e(01K\x070.")
+    put("pickle", "bytearray", pickle.dumps([bytearray(b"abc")], 5))
+
+
+for make in (make_safetensors, make_npy, make_config, make_image, make_idx, make_tar, make_csv, make_pickle):
     make()

@@ -91,14 +91,16 @@ static inline sfp_source *open_source(const sfp_source_kind *kind, const char *n
 }
 
 /* Opening fails with this status and a message with both texts in it. */
-static inline void check_refused_part(const sfp_source_kind *kind, const char *name, bool test, sfp_status status, const char *a, const char *b)
+static inline void check_refused_part(const sfp_source_kind *kind, const char *name, bool test, sfp_status status, const char *a,
+                                      const char *b)
 {
     sfp_source *s = NULL;
     sfp_error err = {0};
     sfp_source_options opt = {.test = test};
     sfp_status got = kind->open(in_folder(name), &opt, &s, &err);
     if (got != status || !strstr(err.message, a) || !strstr(err.message, b))
-        fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s', '%s'", name, sfp_status_text(got), err.message, sfp_status_text(status), a, b);
+        fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s', '%s'", name, sfp_status_text(got), err.message,
+                 sfp_status_text(status), a, b);
     assert_null(s);
 }
 

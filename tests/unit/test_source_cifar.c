@@ -187,8 +187,13 @@ static void damage_is_told(void **unused)
     check_refused(kind, "p", SFP_EFORMAT, "data_batch_1.png: is 512x2", "1024");
     put_rows("p/data_batch_1.png", 2, 0, 1024);
     check_refused(kind, "p", SFP_ENOTFOUND, "train_lables.json", "cannot open");
-    static const char *const labels[][2] = {{"[1]", "has 1 labels, expected 2"}, {"[1, 2, 3]", "has 3 labels"}, {"[1, ", "train_lables.json:1"},
-                                            {"{}", "not an array"}, {"[1, -1]", "label 1"}, {"[1, \"2\"]", "label 1"}, {"[1, 10]", "label is 10"}};
+    static const char *const labels[][2] = {{"[1]", "has 1 labels, expected 2"},
+                                            {"[1, 2, 3]", "has 3 labels"},
+                                            {"[1, ", "train_lables.json:1"},
+                                            {"{}", "not an array"},
+                                            {"[1, -1]", "label 1"},
+                                            {"[1, \"2\"]", "label 1"},
+                                            {"[1, 10]", "label is 10"}};
     for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
         put_text("p/train_lables.json", labels[i][0]);
         check_refused(kind, "p", SFP_EFORMAT, labels[i][1], "");
@@ -229,10 +234,8 @@ static void every_allocation_may_fail(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(binary_batches_of_ten_classes),
-        IN_FOLDER(fine_labels_of_a_hundred_classes),
-        IN_FOLDER(png_rows_with_json_labels),
-        IN_FOLDER(damage_is_told),
+        IN_FOLDER(binary_batches_of_ten_classes), IN_FOLDER(fine_labels_of_a_hundred_classes),
+        IN_FOLDER(png_rows_with_json_labels),     IN_FOLDER(damage_is_told),
         IN_FOLDER(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,13 +71,14 @@ static void links_are_followed_but_not_in_circles(void **unused)
     put_text("far/2.jpg", "2");
     assert_int_equal(symlink("../../far", in_folder("d/a/linked")), 0);
     assert_int_equal(symlink("..", in_folder("d/a/up")), 0);
-    assert_int_equal(symlink("../..", in_folder("far/top")), 0);
+    assert_int_equal(symlink("..", in_folder("far/top")), 0);
     assert_int_equal(symlink("nowhere.jpg", in_folder("d/a/broken.jpg")), 0);
     assert_int_equal(symlink("1.jpg", in_folder("d/a/3.jpg")), 0);
     sfp_source *s = open_source(kind, "d");
-    assert_true(s->count >= 3 && s->count < 100);
+    assert_int_equal(s->count, 3);
     check_bytes(s, 0, "1", 1);
     check_bytes(s, 1, "1", 1); /* the link to a file */
+    check_bytes(s, 2, "2", 1); /* behind the link to a folder */
     sfp__source_close(s);
 }
 
@@ -140,7 +141,8 @@ static void every_allocation_may_fail(void **unused)
 static void numbers_in_names_compare_as_numbers(void **unused)
 {
     (void)unused;
-    static const char *const sorted[] = {"", "1", "01", "2", "10", "99999999999999999999", "100000000000000000000", "a", "a1b2", "a1b10", "a10", "b"};
+    static const char *const sorted[] = {"",  "1",    "01",    "2",   "10", "99999999999999999999", "100000000000000000000",
+                                         "a", "a1b2", "a1b10", "a10", "b"};
     int n = (int)(sizeof sorted / sizeof *sorted);
     for (int i = 0; i < n; i++) {
         for (int j = 0; j < n; j++) {

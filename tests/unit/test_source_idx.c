@@ -153,7 +153,11 @@ static void damage_is_told(void **unused)
         x = good;
         x.n = n;
         put(images, x);
-        check_refused(kind, "d", SFP_EFORMAT, "train-images-idx3-ubyte: ", n == 0 ? "is empty" : n < 4 ? "IDX" : n < 16 ? "header of 16" : "that its header says");
+        check_refused(kind, "d", SFP_EFORMAT, "train-images-idx3-ubyte: ",
+                      n == 0   ? "is empty"
+                      : n < 4  ? "IDX"
+                      : n < 16 ? "header of 16"
+                               : "that its header says");
     }
     x = good;
     x.b[x.n++] = 0;

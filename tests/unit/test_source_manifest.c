@@ -76,8 +76,9 @@ static void quoted_fields_may_hold_anything(void **unused)
 static void json_lines_are_the_same(void **unused)
 {
     (void)unused;
-    sfp_source *s = open_text("\n{\"path\": \"a.jpg\", \"label\": \"cat\", \"task\": 1, \"time\": 2.5}\n"
-                              "{\"label\": 12, \"path\": \"b.jpg\", \"extra\": [1]}\r\n\n{\"path\": \"c.jpg\", \"label\": null, \"domain\": \"d\"}");
+    sfp_source *s = open_text(
+        "\n{\"path\": \"a.jpg\", \"label\": \"cat\", \"task\": 1, \"time\": 2.5}\n"
+        "{\"label\": 12, \"path\": \"b.jpg\", \"extra\": [1]}\r\n\n{\"path\": \"c.jpg\", \"label\": null, \"domain\": \"d\"}");
     assert_int_equal(s->count, 3);
     assert_string_equal(label_text(s, 0), "cat");
     assert_string_equal(label_text(s, 1), "12");
@@ -170,7 +171,8 @@ static void a_hundred_thousand_lines_open_at_once(void **unused)
     (void)unused;
     sfp_text t = {0};
     for (int i = 0; i < 100000; i++)
-        sfp__text_printf(&t, "pictures/class_%d/picture_%06d.jpg,class_%d,%d,%d\n", i % 1000, i, i % 1000, i / 10000, 2000 + i / 10000);
+        sfp__text_printf(&t, "pictures/class_%d/picture_%06d.jpg,class_%d,%d,%d\n", i % 1000, i, i % 1000, i / 10000,
+                         2000 + i / 10000);
     put_text("m.csv", t.s);
     sfp__text_done(&t);
     double start = sfp__now();

@@ -37,8 +37,15 @@ static list_source make(const sfp_record *r, int64_t count, int classes, int dom
         letters[i] = letter_text[i];
         capitals[i] = capital_text[i];
     }
-    return (list_source){.base = {.kind = &list_kind, .path = path_text, .count = count, .classes = classes, .class_names = letters,
-                                  .domains = domains, .domain_names = capitals, .record = list_record, .name = list_name},
+    return (list_source){.base = {.kind = &list_kind,
+                                  .path = path_text,
+                                  .count = count,
+                                  .classes = classes,
+                                  .class_names = letters,
+                                  .domains = domains,
+                                  .domain_names = capitals,
+                                  .record = list_record,
+                                  .name = list_name},
                          .r = r};
 }
 
@@ -302,7 +309,8 @@ static void what_cannot_be_cut_is_told(void **unused)
 
 /* ------------------------------------------------------------------ the test set */
 
-static sfp_tasks cut_test(const list_source *test, const list_source *train, const sfp_tasks *like, const char *spec, int64_t limit)
+static sfp_tasks cut_test(const list_source *test, const list_source *train, const sfp_tasks *like, const char *spec,
+                          int64_t limit)
 {
     sfp_tasks t = {0};
     sfp_error err = {0};

@@ -1,0 +1,44 @@
+/* Any bytes as a pickle: refused with a message, or a tree whose every value can be asked for. */
+#include "fuzz.h"
+#include "stream/pickle.h"
+
+static volatile unsigned sink;
+static unsigned budget; /* shared values are reached by many ways: so many visits are enough */
+
+static void walk(const sfp_pickle *p, sfp_pickle_value v, int depth)
+{
+    size_t length = 0, n = sfp__pickle_count(p, v);
+    sfp_pickle_type type = sfp__pickle_type(p, v);
+    const char *text = sfp__pickle_text(p, v, &length);
+    REQUIRE(sfp__pickle_type_name(type) != NULL);
+    if (text) {
+        REQUIRE(text[length] == '\0');
+        sink += touch(text, length);
+    }
+    sink += (unsigned)sfp__pickle_int(p, v);
+    sink += sfp__pickle_float(p, v) > 0;
+    sfp_pickle_value found = 0;
+    if (sfp__pickle_get(p, v, "nc", &found) || sfp__pickle_get_int(p, v, 0, &found))
+        REQUIRE(type == SFP_PICKLE_DICT && n > 0);
+    for (size_t i = 0; i < n && depth > 0 && budget > 0; i++, budget--) {
+        if (type == SFP_PICKLE_DICT)
+            walk(p, sfp__pickle_key(p, v, i), depth - 1);
+        walk(p, sfp__pickle_item(p, v, i), depth - 1);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    sfp_pickle *p = NULL;
+    sfp_error err = {0};
+    sfp_status status = sfp__pickle_parse("fuzz", bytes, size, NULL, &p, &err);
+    if (status != SFP_OK) {
+        require_error(status, &err);
+        REQUIRE(p == NULL);
+        return 0;
+    }
+    budget = 10000;
+    walk(p, sfp__pickle_root(p), 70);
+    sfp__pickle_free(p);
+    return 0;
+}

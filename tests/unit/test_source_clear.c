@@ -1,0 +1,211 @@
+/* CLEAR-10 and CLEAR-100: counts, buckets, order, tasks; what is wrong with the lists. */
+#include "base/mem.h"
+#include "source_files.h"
+#include "stream/replica.h"
+
+static sfp_source *open_with(const sfp_source_kind *kind, bool test, uint64_t seed, int order)
+{
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    if (kind->open(in_folder("c"), &(sfp_source_options){.test = test, .seed = seed, .order = order}, &s, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    return s;
+}
+
+static void make_replica(const char *name, int each)
+{
+    sfp_error err = {0};
+    if (sfp__replica_make(name, in_folder("c"), &(sfp_replica_options){.each = each, .size = 16, .seed = 1}, NULL, &err) !=
+        SFP_OK)
+        fail_msg("%s", err.message);
+}
+
+static void clear10_leaves_bucket_0_out_and_has_five_tasks(void **unused)
+{
+    (void)unused;
+    make_replica("clear10", 2);
+    for (int test = 0; test < 2; test++) {
+        sfp_source *s = open_with(&sfp__source_clear10, test, 1, 0);
+        assert_int_equal(s->count, 11 * 10 * 2);
+        assert_int_equal(s->classes, 11);
+        assert_string_equal(s->class_names[10], "disc-2");
+        assert_true(s->keeps_order);
+        assert_non_null(strstr(s->note, "bucket 0"));
+        for (int64_t i = 0; i < s->count; i++) {
+            sfp_record r = record_of(s, i);
+            assert_int_equal(r.label, i / 20); /* class by class, then by bucket */
+            assert_true(r.time == (double)(i / 2 % 10 + 1));
+            assert_int_equal(r.task, r.label < 3 ? 0 : 1 + (r.label - 3) / 2);
+            char name[128], part[64];
+            (void)snprintf(part, sizeof part, "labeled_images/%d/%s/", (int)r.time, s->class_names[r.label]);
+            assert_non_null(strstr(s->name(s, i, name, sizeof name), part));
+        }
+        sfp_picture p = {0};
+        assert_int_equal(s->load(s, 219, &p, NULL), SFP_OK);
+        assert_memory_equal(p.bytes, "\xff\xd8", 2);
+        sfp__picture_done(&p);
+        check_bounds(s);
+        sfp__source_close(s);
+    }
+}
+
+static void clear100_has_ten_tasks_of_ten(void **unused)
+{
+    (void)unused;
+    make_replica("clear100", 1);
+    sfp_source *s = open_with(&sfp__source_clear100, false, 1, 0), *t = open_with(&sfp__source_clear100, true, 1, 0);
+    assert_int_equal(s->count, 1000);
+    assert_int_equal(t->count, 1000);
+    assert_int_equal(s->classes, 100);
+    assert_null(s->note);
+    for (int64_t i = 0; i < s->count; i++)
+        assert_int_equal(record_of(s, i).task, i / 100);
+    sfp__source_close(s);
+    sfp__source_close(t);
+}
+
+static void a_bucket_is_shuffled_by_the_seed(void **unused)
+{
+    (void)unused;
+    make_replica("clear10", 5);
+    sfp_source *a = open_with(&sfp__source_clear10, false, 1, 0), *same = open_with(&sfp__source_clear10, false, 1, 0),
+               *b = open_with(&sfp__source_clear10, false, 2, 0), *test = open_with(&sfp__source_clear10, true, 1, 0);
+    int differ = 0, unsorted = 0;
+    for (int64_t i = 0; i < a->count; i += 5) {
+        int seen = 0;
+        for (int k = 0; k < 5; k++) {
+            char x[128], y[128];
+            (void)a->name(a, i + k, x, sizeof x);
+            assert_string_equal(x, same->name(same, i + k, y, sizeof y));
+            differ += strcmp(x, b->name(b, i + k, y, sizeof y)) != 0;
+            int number = x[strlen(x) - 5] - '0';
+            unsorted += number != k;
+            seen |= 1 << number;
+            (void)test->name(test, i + k, y, sizeof y); /* test: as listed */
+            assert_int_equal(y[strlen(y) - 5] - '0', k);
+        }
+        assert_int_equal(seen, 31); /* all five, of this bucket */
+    }
+    assert_true(differ > 200 && unsorted > 200);
+    sfp__source_close(a);
+    sfp__source_close(same);
+    sfp__source_close(b);
+    sfp__source_close(test);
+}
+
+static void an_order_shuffles_classes(void **unused)
+{
+    (void)unused;
+    make_replica("clear10", 1);
+    sfp_source *s = open_with(&sfp__source_clear10, false, 1, 3);
+    int moved = 0;
+    for (int64_t i = 0; i < s->count; i++) {
+        sfp_record r = record_of(s, i);
+        int64_t place = i / 10;
+        assert_int_equal(r.task, place < 3 ? 0 : 1 + (place - 3) / 2);
+        moved += r.label != place;
+    }
+    assert_true(moved > 30);
+    assert_string_equal(s->class_names[0], "disc");
+    sfp__source_close(s);
+}
+
+#define META "c/train/labeled_metadata.json"
+#define NAMES "c/train/class_names.txt"
+
+static void buckets_go_by_number_and_names_may_be_above(void **unused)
+{
+    (void)unused;
+    put_text("c/class_names.txt", "cat\r\ndog\r\n");
+    put_text(META, "{\"10\": {\"cat\": \"a.json\"}, \"9\": {\"cat\": \"b.json\", \"dog\": \"c.json\"}}");
+    put_text("c/train/a.json", "{\"x\": {\"IMG_PATH\": \"ten.jpg\", \"other\": 1}}");
+    put_text("c/train/b.json", "{\"x\": {\"IMG_PATH\": \"nine.jpg\"}}");
+    put_text("c/train/c.json", "{\"x\": {\"IMG_PATH\": \"dog.jpg\"}}");
+    put_text("c/train/nine.jpg", "9");
+    sfp_source *s = open_with(&sfp__source_clear10, false, 1, 0);
+    assert_int_equal(s->count, 3);
+    check_bytes(s, 0, "9", 1);
+    assert_true(record_of(s, 1).time == 10);
+    assert_string_equal(label_text(s, 2), "dog");
+    assert_non_null(strstr(s->note, "1 lists of a class in a bucket are not there"));
+    check_not_loaded(s, 1, SFP_ENOTFOUND, "train/ten.jpg", "");
+    sfp__source_close(s);
+}
+
+static void broken_lists_are_refused_with_their_file(void **unused)
+{
+    (void)unused;
+    const sfp_source_kind *kind = &sfp__source_clear10;
+    check_refused(kind, "c", SFP_ENOTFOUND, META, "");
+    put_text(META, "{\"1\": {\"cat\": \"a.json\"}}");
+    check_refused(kind, "c", SFP_ENOTFOUND, NAMES, "");
+    put_text(NAMES, "\n\n");
+    check_refused(kind, "c", SFP_EFORMAT, NAMES, "has no names");
+    put_text(NAMES, "dog\n");
+    check_refused(kind, "c", SFP_EFORMAT, META, "bucket '1' has class 'cat', which is not in class_names.txt");
+    put_text(NAMES, "cat\n");
+    check_refused(kind, "c", SFP_ENOTFOUND, "c/train/a.json", "");
+    put_text("c/train/a.json", "{\"x\": {\"IMG_PATH\": \"a.jpg\"}");
+    check_refused(kind, "c", SFP_EFORMAT, "c/train/a.json: line 1, column", "");
+    put_text("c/train/a.json", "[]");
+    check_refused(kind, "c", SFP_EFORMAT, "c/train/a.json", "is an array, expected an object {id: {\"IMG_PATH\": path}}");
+    put_text("c/train/a.json", "{\"x\": {}}");
+    check_refused(kind, "c", SFP_EFORMAT, "c/train/a.json: picture 'x'", "IMG_PATH is nothing");
+    put_text("c/train/a.json", "{\"x\": {\"IMG_PATH\": 5}}");
+    check_refused(kind, "c", SFP_EFORMAT, "picture 'x'", "IMG_PATH is an integer");
+    put_text("c/train/a.json", "{\"\\u001b\": {\"IMG_PATH\": \"\"}}");
+    check_refused(kind, "c", SFP_EFORMAT, "picture '\\x1b'", "empty");
+    put_text("c/train/a.json", "{}");
+    check_refused(kind, "c", SFP_EFORMAT, META, "lists no pictures");
+    put_text(META, "[]");
+    check_refused(kind, "c", SFP_EFORMAT, META, "is an array, expected an object {bucket");
+    put_text(META, "{\"one\": {}}");
+    check_refused(kind, "c", SFP_EFORMAT, META, "bucket 'one' is no number");
+    put_text(META, "{\"1\": {}, \"01\": {}}");
+    check_refused(kind, "c", SFP_EFORMAT, META, "bucket 1 comes twice");
+    put_text(META, "{\"1\": 3}");
+    check_refused(kind, "c", SFP_EFORMAT, META, "bucket '1' is an integer");
+    put_text(META, "{\"1\": {\"cat\": null}}");
+    check_refused(kind, "c", SFP_EFORMAT, META, "bucket '1', class 'cat' is null");
+    put_text(META, "{\"1\": {\"cat\": \"a.json\"},}");
+    check_refused(kind, "c", SFP_EFORMAT, META, "line 1, column");
+    check_refused_part(kind, "c", true, SFP_ENOTFOUND, "c/test/labeled_metadata.json", "");
+}
+
+static void a_failed_allocation_leaves_nothing_behind(void **unused)
+{
+    (void)unused;
+    put_text(NAMES, "cat\ndog");
+    put_text(META, "{\"0\": {}, \"1\": {\"cat\": \"a.json\", \"dog\": \"a.json\"}}");
+    put_text("c/train/a.json", "{\"x\": {\"IMG_PATH\": \"a.jpg\"}}");
+    for (long k = 0;; k++) {
+        sfp_source *s = NULL;
+        sfp_error err = {0};
+        sfp__mem_fail_at(k);
+        sfp_status status = sfp__source_clear10.open(in_folder("c"), &(sfp_source_options){0}, &s, &err);
+        sfp__mem_fail_at(-1);
+        if (status == SFP_OK) {
+            sfp__source_close(s);
+            assert_true(k > 15);
+            break;
+        }
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_null(s);
+    }
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(clear10_leaves_bucket_0_out_and_has_five_tasks),
+        IN_FOLDER(clear100_has_ten_tasks_of_ten),
+        IN_FOLDER(a_bucket_is_shuffled_by_the_seed),
+        IN_FOLDER(an_order_shuffles_classes),
+        IN_FOLDER(buckets_go_by_number_and_names_may_be_above),
+        IN_FOLDER(broken_lists_are_refused_with_their_file),
+        IN_FOLDER(a_failed_allocation_leaves_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

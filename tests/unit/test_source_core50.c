@@ -1,0 +1,291 @@
+/* CORe50: by its pickles and by its folders; what is wrong with them. */
+#include "base/mem.h"
+#include "source_files.h"
+#include "stream/replica.h"
+
+static const sfp_source_kind *const kind = &sfp__source_core50;
+
+static sfp_source *open_with(bool test, int order)
+{
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    if (kind->open(in_folder("c"), &(sfp_source_options){.test = test, .order = order}, &s, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    return s;
+}
+
+static void make_replica(void)
+{
+    sfp_error err = {0};
+    if (sfp__replica_make("core50", in_folder("c"), &(sfp_replica_options){.each = 1, .size = 16, .seed = 1}, NULL, &err) !=
+        SFP_OK)
+        fail_msg("%s", err.message);
+}
+
+static void remove_pickles(void)
+{
+    assert_int_equal(remove(in_folder("c/paths.pkl")), 0);
+    assert_int_equal(remove(in_folder("c/LUP.pkl")), 0);
+    assert_int_equal(remove(in_folder("c/labels.pkl")), 0);
+}
+
+/* Counts, tasks of 10 and 8 x 5 classes, names as the folders, sessions apart. */
+static void check_layout(const sfp_source *s, const sfp_source *t)
+{
+    int32_t task_of[50];
+    int classes_of_task[9] = {0}, last = 0;
+    assert_int_equal(s->count, 8 * 50);
+    assert_int_equal(t->count, 3 * 50);
+    assert_int_equal(s->classes, 50);
+    assert_int_equal(t->classes, 50);
+    assert_true(s->keeps_order);
+    for (int c = 0; c < 50; c++) {
+        task_of[c] = -1;
+        assert_string_equal(s->class_names[c], t->class_names[c]);
+    }
+    for (int64_t i = 0; i < s->count; i++) {
+        sfp_record r = record_of(s, i);
+        char name[64], object[16];
+        (void)s->name(s, i, name, sizeof name);
+        (void)snprintf(object, sizeof object, "/%s/", s->class_names[r.label]);
+        assert_non_null(strstr(name, object));
+        assert_true(strncmp(name, "s3/", 3) != 0 && strncmp(name, "s7/", 3) != 0 && strncmp(name, "s10/", 4) != 0);
+        assert_true(r.task >= last);
+        last = r.task;
+        if (task_of[r.label] < 0)
+            classes_of_task[r.task]++;
+        assert_true(task_of[r.label] < 0 || task_of[r.label] == r.task);
+        task_of[r.label] = r.task;
+    }
+    for (int k = 0; k < 9; k++)
+        assert_int_equal(classes_of_task[k], k == 0 ? 10 : 5);
+    for (int64_t i = 0; i < t->count; i++) {
+        sfp_record r = record_of(t, i);
+        char name[64];
+        (void)t->name(t, i, name, sizeof name);
+        assert_true(strncmp(name, "s3/", 3) == 0 || strncmp(name, "s7/", 3) == 0 || strncmp(name, "s10/", 4) == 0);
+        assert_int_equal(r.task, task_of[r.label]);
+    }
+}
+
+static void runs_are_as_the_pickles_say(void **unused)
+{
+    (void)unused;
+    make_replica();
+    char first[10][16];
+    for (int run = 0; run < 10; run += 3) {
+        sfp_source *s = open_with(false, run), *t = open_with(true, run);
+        check_layout(s, t);
+        assert_null(s->note);
+        for (int c = 0; c < 50; c++) /* classes count up along the tasks */
+            assert_true(c == 0 || record_of(s, 0).label < 10);
+        (void)snprintf(first[run], sizeof first[run], "%s", s->class_names[0]);
+        sfp_picture p = {0};
+        assert_int_equal(s->load(s, 399, &p, NULL), SFP_OK);
+        assert_memory_equal(p.bytes, "\x89PNG", 4);
+        assert_false(p.has_box);
+        sfp__picture_done(&p);
+        check_bounds(t);
+        sfp__source_close(s);
+        sfp__source_close(t);
+    }
+    assert_string_equal(first[0], "o1");
+    assert_true(strcmp(first[3], first[6]) != 0 || strcmp(first[3], first[9]) != 0);
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    assert_int_equal(kind->open(in_folder("c"), &(sfp_source_options){.order = 10}, &s, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "LUP.pkl"));
+    assert_non_null(strstr(err.message, "has no run 10 (--order), expected 0 to 9"));
+    assert_int_equal(kind->open(in_folder("c"), &(sfp_source_options){.order = -1}, &s, &err), SFP_EINVAL);
+}
+
+static void folders_alone_say_everything(void **unused)
+{
+    (void)unused;
+    make_replica();
+    remove_pickles();
+    sfp_source *s = open_with(false, 0), *t = open_with(true, 0);
+    check_layout(s, t);
+    char name[64];
+    assert_string_equal(s->name(s, 0, name, sizeof name), "s1/o1/C_01_01_000.png");
+    assert_string_equal(s->name(s, 1, name, sizeof name), "s2/o1/C_02_01_000.png");
+    assert_string_equal(s->name(s, 7, name, sizeof name), "s11/o1/C_11_01_000.png");
+    assert_string_equal(s->name(s, 8, name, sizeof name), "s1/o2/C_01_02_000.png");
+    assert_string_equal(s->class_names[49], "o50");
+    assert_non_null(strstr(s->note, "no pickles"));
+    sfp__source_close(s);
+    sfp__source_close(t);
+    s = open_with(false, 4); /* an order shuffles the objects */
+    t = open_with(true, 4);
+    check_layout(s, t);
+    assert_string_equal(s->class_names[49], "o50");
+    assert_true(strstr(s->name(s, 0, name, sizeof name), "/o1/") == NULL ||
+                strstr(s->name(s, 8, name, sizeof name), "/o2/") == NULL);
+    sfp__source_close(s);
+    sfp__source_close(t);
+    assert_int_equal(rename(in_folder("c/core50_128x128"), in_folder("d")), 0); /* the folder of pictures itself */
+    s = open_source(kind, "d");
+    assert_int_equal(s->count, 400);
+    check_bounds(s);
+    sfp__source_close(s);
+}
+
+/* paths (2), and one run of two batches and a test set */
+#define PATHS "(lp0\nS's1/o7/a.png'\naS's3/o7/b.png'\naS's1/o2/c.png'\na."
+#define LUP                \
+    "(dS'nc'\n(l(l(lI0\na" \
+    "a(lI2\na"             \
+    "a(lI1\na"             \
+    "aas."
+#define LABELS             \
+    "(dS'nc'\n(l(l(lI5\na" \
+    "a(lI3\na"             \
+    "a(lI5\na"             \
+    "aas."
+
+static void put_pickles(const char *paths, const char *lup, const char *labels)
+{
+    put_text("c/paths.pkl", paths);
+    put_text("c/LUP.pkl", lup);
+    put_text("c/labels.pkl", labels);
+}
+
+static void labels_count_along_the_tasks_and_are_named_by_their_object(void **unused)
+{
+    (void)unused;
+    put_pickles(PATHS, LUP, LABELS);
+    sfp_source *s = open_with(false, 0), *t = open_with(true, 0);
+    assert_int_equal(s->count, 2);
+    assert_int_equal(s->classes, 2);
+    assert_string_equal(s->class_names[0], "o7");
+    assert_string_equal(s->class_names[1], "o2");
+    assert_int_equal(record_of(s, 0).label, 0);
+    assert_int_equal(record_of(s, 0).task, 0);
+    assert_int_equal(record_of(s, 1).label, 1);
+    assert_int_equal(record_of(s, 1).task, 1);
+    assert_int_equal(t->count, 1);
+    assert_int_equal(record_of(t, 0).label, 0);
+    assert_int_equal(record_of(t, 0).task, 0);
+    check_not_loaded(s, 0, SFP_ENOTFOUND, "s1/o7/a.png", "");
+    sfp__source_close(s);
+    sfp__source_close(t);
+    /* two objects under one label: called by numbers */
+    put_pickles("(lS's1/o7/a.png'\naS's3/o8/b.png'\naS's1/o2/c.png'\na.", LUP, LABELS);
+    s = open_with(false, 0);
+    assert_string_equal(s->class_names[0], "5");
+    assert_string_equal(s->class_names[1], "3");
+    sfp__source_close(s);
+}
+
+static void broken_pickles_are_refused_with_their_file(void **unused)
+{
+    (void)unused;
+    put_text("c/LUP.pkl", LUP);
+    check_refused(kind, "c", SFP_ENOTFOUND, "c/labels.pkl", "is not there, expected paths.pkl, LUP.pkl and labels.pkl");
+    put_pickles("cos\nsystem\n(S'true'\ntR.", LUP, LABELS);
+    check_refused(kind, "c", SFP_EUNSUPPORTED, "c/paths.pkl: pickle, byte 0: GLOBAL", "not allowed");
+    put_pickles(PATHS, "(dS'nc'\n(lI1\n", LABELS);
+    check_refused(kind, "c", SFP_EFORMAT, "c/LUP.pkl", "ends without STOP");
+    put_pickles("N.", LUP, LABELS);
+    check_refused(kind, "c", SFP_EFORMAT, "c/paths.pkl", "is None, expected a list of paths");
+    put_pickles(PATHS, "(l.", LABELS);
+    check_refused(kind, "c", SFP_EFORMAT, "c/LUP.pkl", "is a list, expected a dict of scenarios");
+    put_pickles(PATHS, "(dS'ni'\n(ls.", LABELS);
+    check_refused(kind, "c", SFP_EFORMAT, "c/LUP.pkl", "has no scenario 'nc'");
+    put_pickles(PATHS, LUP,
+                "(dS'nc'\n(l(l(lI5\na"
+                "aas.");
+    check_refused(kind, "c", SFP_EFORMAT, "c/labels.pkl", "is a list of 1, expected a list of batches");
+    put_pickles(PATHS, LUP,
+                "(dS'nc'\n(l(l(lI5\na"
+                "a(lI3\na"
+                "aas.");
+    check_refused(kind, "c", SFP_EFORMAT, "c/labels.pkl", "has 2 batches, expected 3");
+    put_pickles(PATHS, LUP,
+                "(dS'nc'\n(l(l(lI5\naI5\na"
+                "a(lI3\na"
+                "a(lI5\na"
+                "aas.");
+    check_refused(kind, "c", SFP_EFORMAT, "c/labels.pkl", "batch 0 is a list of 2, expected a list of 1");
+    put_pickles(PATHS,
+                "(dS'nc'\n(l(l(lI3\na"
+                "a(lI2\na"
+                "a(lI1\na"
+                "aas.",
+                LABELS);
+    check_refused(kind, "c", SFP_EFORMAT, "c/LUP.pkl: run 0, batch 0, item 0 is an integer 3", "below 3");
+    put_pickles(PATHS, LUP,
+                "(dS'nc'\n(l(l(lI-5\na"
+                "a(lI3\na"
+                "a(lI5\na"
+                "aas.");
+    check_refused(kind, "c", SFP_EFORMAT, "c/labels.pkl: run 0, batch 0, item 0", "expected a class below");
+    put_pickles(PATHS, LUP,
+                "(dS'nc'\n(l(l(lS'cat'\na"
+                "a(lI3\na"
+                "a(lI5\na"
+                "aas.");
+    check_refused(kind, "c", SFP_EFORMAT, "is a string", "expected a class below");
+    put_pickles("(lI1\naI2\naI3\na.", LUP, LABELS);
+    check_refused(kind, "c", SFP_EFORMAT, "c/paths.pkl", "item 0 is no path");
+    put_pickles(PATHS, LUP,
+                "(dS'nc'\n(l(l(lI5\na"
+                "a(lI3\na"
+                "a(lI9\na"
+                "aas.");
+    check_refused(kind, "c", SFP_EFORMAT, "label 9 is in the test set", "in no batch");
+    put_pickles("(lS's1/o7/a.png'\naS's3/o7/b.png'\naS's1/o7/c.png'\na.", LUP, LABELS);
+    check_refused(kind, "c", SFP_EFORMAT, "object o7 has two labels", "labels.pkl");
+}
+
+static void folders_without_pictures_are_refused(void **unused)
+{
+    (void)unused;
+    check_refused(kind, "nothing", SFP_ENOTFOUND, "nothing", "cannot open");
+    put_text("c/s1/readme.txt", "x");
+    put_text("c/other/o1/x.png", "x");
+    assert_int_equal(remove(in_folder("c/s1/readme.txt")), 0);
+    check_refused(kind, "c", SFP_EFORMAT, "has no pictures of CORe50's training part", "sX/oY");
+    put_text("c/s3/o1/x.png", "x");
+    check_refused(kind, "c", SFP_EFORMAT, "has no pictures of CORe50's training part", "sX/oY");
+}
+
+static void a_failed_allocation_leaves_nothing_behind(void **unused)
+{
+    (void)unused;
+    put_pickles(PATHS, LUP, LABELS);
+    put_text("c/s1/o1/x.png", "x");
+    for (int folders = 0; folders < 2; folders++) {
+        for (long k = 0;; k++) {
+            sfp_source *s = NULL;
+            sfp_error err = {0};
+            sfp__mem_fail_at(k);
+            sfp_status status = kind->open(in_folder("c"), &(sfp_source_options){0}, &s, &err);
+            sfp__mem_fail_at(-1);
+            if (status == SFP_OK) {
+                sfp__source_close(s);
+                assert_true(k > 10);
+                break;
+            }
+            assert_int_equal(status, SFP_ENOMEM);
+            assert_null(s);
+        }
+        if (!folders)
+            remove_pickles();
+    }
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(runs_are_as_the_pickles_say),
+        IN_FOLDER(folders_alone_say_everything),
+        IN_FOLDER(labels_count_along_the_tasks_and_are_named_by_their_object),
+        IN_FOLDER(broken_pickles_are_refused_with_their_file),
+        IN_FOLDER(folders_without_pictures_are_refused),
+        IN_FOLDER(a_failed_allocation_leaves_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

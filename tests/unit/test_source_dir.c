@@ -1,0 +1,282 @@
+/* A watched folder: what is there, what comes, what is passed over, how it ends. */
+#include "base/mem.h"
+#include "source_files.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+static sfp_source *open_dir(const char *name)
+{
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    if (sfp__source_dir.open(in_folder(name), &(sfp_source_options){0}, &s, &err) != SFP_OK)
+        fail_msg("%s: %s", name, err.message);
+    return s;
+}
+
+/* The next picture has this label (a class name or "-") and these bytes. */
+static void check_next(sfp_source *s, const char *label, const char *bytes)
+{
+    sfp_record r = {0};
+    sfp_picture p = {0};
+    sfp_error err = {0};
+    bool end = false;
+    if (s->next(s, &r, &p, &end, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    assert_false(end);
+    assert_int_equal(p.kind, SFP_PICTURE_ENCODED);
+    assert_int_equal(p.size, strlen(bytes));
+    assert_memory_equal(p.bytes, bytes, p.size);
+    assert_string_equal(r.label < 0 ? "-" : s->class_names[r.label], label);
+    sfp__picture_done(&p);
+}
+
+static void check_end(sfp_source *s)
+{
+    sfp_record r;
+    sfp_picture p;
+    bool end = false;
+    assert_int_equal(s->next(s, &r, &p, &end, NULL), SFP_OK);
+    assert_true(end);
+}
+
+static void move(const char *from, const char *to)
+{
+    assert_int_equal(rename(in_folder(from), in_folder(to)), 0);
+}
+
+static void what_is_there_comes_first_in_natural_order(void **unused)
+{
+    (void)unused;
+    put_text("w/dog/10.jpg", "d10");
+    put_text("w/dog/9.jpg", "d9");
+    put_text("w/cat/1.png", "c1");
+    put_text("w/loose.jpg", "l");
+    put_text("w/dog/notes.txt", "no picture");
+    put_text("w/dog/.hidden.jpg", "not yet");
+    put_text("w/.secret/x.jpg", "no");
+    put_text("w/.end", "");
+    sfp_source *s = open_dir("w");
+    assert_int_equal(s->count, -1);
+    assert_true(s->kind->live && s->keeps_order);
+    assert_int_equal(s->classes, 2);
+    assert_string_equal(s->class_names[0], "cat");
+    check_next(s, "cat", "c1");
+    check_next(s, "dog", "d9");
+    check_next(s, "dog", "d10");
+    check_next(s, "-", "l");
+    check_end(s);
+    check_end(s); /* and stays there */
+    sfp__source_close(s);
+}
+
+static void files_come_when_closed_or_moved_in(void **unused)
+{
+    (void)unused;
+    put_text("w/cat/1.jpg", "c1");
+    sfp_source *s = open_dir("w");
+    check_next(s, "cat", "c1");
+    put_text("w/cat/2.jpg", "c2");
+    put_text("w/cat/.tmp3", "c3");
+    move("w/cat/.tmp3", "w/cat/3.jpg");
+    put_text("w/4.jpg", "l4");
+    put_text("w/cat/2.jpg", "again"); /* written anew: a new picture; what it was before is gone */
+    put_text("w/.end", "");
+    put_text("w/cat/5.jpg", "too late");
+    check_next(s, "cat", "again");
+    check_next(s, "cat", "c3");
+    check_next(s, "-", "l4");
+    check_end(s);
+    sfp__source_close(s);
+}
+
+static void a_file_being_written_waits_until_it_is_closed(void **unused)
+{
+    (void)unused;
+    put_text("w/cat/0.jpg", "x");
+    sfp_source *s = open_dir("w");
+    check_next(s, "cat", "x");
+    FILE *f = fopen(in_folder("w/cat/1.jpg"), "wb");
+    assert_non_null(f);
+    assert_int_equal(fputs("first", f) >= 0, 1);
+    assert_int_equal(fflush(f), 0);
+    put_text("w/cat/2.jpg", "second");
+    check_next(s, "cat", "second");
+    assert_int_equal(fclose(f), 0);
+    check_next(s, "cat", "first");
+    sfp__source_close(s);
+}
+
+static void later_folders_are_watched(void **unused)
+{
+    (void)unused;
+    put_text("w/classes.txt", "zebra\ncat\n");
+    put_text("w/dog/1.jpg", "d1");
+    sfp_source *s = open_dir("w");
+    assert_int_equal(s->classes, 3); /* the list, then what else is there */
+    assert_string_equal(s->class_names[0], "zebra");
+    assert_string_equal(s->class_names[2], "dog");
+    check_next(s, "dog", "d1");
+    put_text("w/zebra/1.jpg", "z1"); /* the picture may be there before the folder is watched */
+    check_next(s, "zebra", "z1");
+    put_text("w/zebra/2.jpg", "z2");
+    check_next(s, "zebra", "z2");
+    put_text("w/new/1.jpg", "n1"); /* no class of this name: without label */
+    check_next(s, "-", "n1");
+    move("w/new", "w/cat"); /* the same folder, now with a name that is known */
+    check_next(s, "cat", "n1");
+    put_text("w/cat/2.jpg", "c2");
+    check_next(s, "cat", "c2");
+    put_text(".ready/3.jpg", "c3"); /* a folder moved in with what it holds */
+    assert_int_equal(remove(in_folder("w/dog/1.jpg")), 0);
+    assert_int_equal(rmdir(in_folder("w/dog")), 0);
+    move(".ready", "w/dog");
+    check_next(s, "dog", "c3");
+    assert_int_equal(s->classes, 3);
+    put_text("w/.end", "");
+    check_end(s);
+    sfp__source_close(s);
+}
+
+static void what_cannot_be_read_is_passed_over_and_counted(void **unused)
+{
+    (void)unused;
+    put_text("w/cat/1.jpg", "");
+    put_text("w/cat/2.jpg", "gone soon");
+    put_text("w/cat/3.jpg", "good");
+    put_text("w/.end", "");
+    sfp_source *s = open_dir("w");
+    assert_int_equal(remove(in_folder("w/cat/2.jpg")), 0);
+    check_next(s, "cat", "good");
+    check_end(s);
+    assert_int_equal(s->skipped, 2);
+    sfp__source_close(s);
+}
+
+static void it_ends_when_the_folder_goes_away(void **unused)
+{
+    (void)unused;
+    put_text("w/cat/1.jpg", "c1");
+    sfp_source *s = open_dir("w");
+    check_next(s, "cat", "c1");
+    move("w", "v");
+    check_end(s);
+    sfp__source_close(s);
+}
+
+static void *raise_later(void *flag)
+{
+    (void)usleep(60000);
+    atomic_store((atomic_bool *)flag, true);
+    return NULL;
+}
+
+static void stop_ends_the_wait(void **unused)
+{
+    (void)unused;
+    atomic_bool stop = false;
+    pthread_t thread;
+    put_text("w/cat/1.jpg", "c1");
+    sfp_source *s = open_dir("w");
+    s->stop = &stop;
+    check_next(s, "cat", "c1");
+    assert_int_equal(pthread_create(&thread, NULL, raise_later, &stop), 0);
+    check_end(s);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    sfp__source_close(s);
+}
+
+static void *write_many(void *unused)
+{
+    for (int i = 0; i < 300; i++) {
+        char name[64], text[32];
+        (void)snprintf(name, sizeof name, "w/c%d/%d.jpg", i % 7, i);
+        (void)snprintf(text, sizeof text, "%d", i);
+        put_text(name, text);
+    }
+    put_text("w/.end", "");
+    return unused;
+}
+
+static void no_file_is_missed_and_none_comes_twice(void **unused)
+{
+    (void)unused;
+    pthread_t thread;
+    int seen[300] = {0}, count = 0;
+    put_text("w/c0/.keep", "");
+    sfp_source *s = open_dir("w");
+    assert_int_equal(pthread_create(&thread, NULL, write_many, NULL), 0);
+    for (bool end = false;;) {
+        sfp_record r = {0};
+        sfp_picture p = {0};
+        assert_int_equal(s->next(s, &r, &p, &end, NULL), SFP_OK);
+        if (end)
+            break;
+        char text[32] = "";
+        assert_true(p.size < sizeof text);
+        memcpy(text, p.bytes, p.size);
+        long i = strtol(text, NULL, 10);
+        assert_in_range(i, 0, 299);
+        assert_int_equal(r.label, i % 7 == 0 ? 0 : -1);
+        seen[i]++;
+        count++;
+        sfp__picture_done(&p);
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(count >= 300);
+    for (int i = 0; i < 300; i++) /* in a folder just found, a file caught between creation and writing may come twice */
+        assert_true(i % 7 == 0 ? seen[i] == 1 : seen[i] >= 1);
+    sfp__source_close(s);
+}
+
+static void what_is_no_folder_is_refused(void **unused)
+{
+    (void)unused;
+    put_text("file", "x");
+    put_text("w/classes.txt", "a\na\n");
+    check_refused(&sfp__source_dir, "nothing", SFP_ENOTFOUND, "nothing", "is no folder");
+    check_refused(&sfp__source_dir, "file", SFP_ENOTFOUND, "file", "is no folder");
+    check_refused(&sfp__source_dir, "w", SFP_EFORMAT, "classes.txt:2", "twice");
+}
+
+static void a_failed_allocation_leaves_nothing_behind(void **unused)
+{
+    (void)unused;
+    put_text("w/cat/1.jpg", "1");
+    put_text("w/dog/1.jpg", "2");
+    for (long k = 0;; k++) {
+        sfp_source *s = NULL;
+        sfp_error err = {0};
+        sfp__mem_fail_at(k);
+        sfp_status status = sfp__source_dir.open(in_folder("w"), &(sfp_source_options){0}, &s, &err);
+        sfp__mem_fail_at(-1);
+        if (status == SFP_OK) {
+            check_next(s, "cat", "1");
+            check_next(s, "dog", "2");
+            sfp__source_close(s);
+            assert_true(k > 20);
+            break;
+        }
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_null(s);
+    }
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(what_is_there_comes_first_in_natural_order),
+        IN_FOLDER(files_come_when_closed_or_moved_in),
+        IN_FOLDER(a_file_being_written_waits_until_it_is_closed),
+        IN_FOLDER(later_folders_are_watched),
+        IN_FOLDER(what_cannot_be_read_is_passed_over_and_counted),
+        IN_FOLDER(it_ends_when_the_folder_goes_away),
+        IN_FOLDER(stop_ends_the_wait),
+        IN_FOLDER(no_file_is_missed_and_none_comes_twice),
+        IN_FOLDER(what_is_no_folder_is_refused),
+        IN_FOLDER(a_failed_allocation_leaves_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

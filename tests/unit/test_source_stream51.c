@@ -1,0 +1,254 @@
+/* Stream-51: counts, crops, order, tasks, and what is wrong with a list. */
+#include "base/mem.h"
+#include "io/image.h"
+#include "source_files.h"
+#include "stream/replica.h"
+
+#define TRAIN "s/Stream-51_meta_train.json"
+#define TEST "s/Stream-51_meta_test.json"
+
+static const sfp_source_kind *const kind = &sfp__source_stream51;
+
+static sfp_source *open_with(bool test, uint64_t seed, int order)
+{
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    if (kind->open(in_folder("s"), &(sfp_source_options){.test = test, .seed = seed, .order = order}, &s, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    return s;
+}
+
+static void make_replica(int each)
+{
+    sfp_error err = {0};
+    if (sfp__replica_make("stream51", in_folder("s"), &(sfp_replica_options){.each = each, .size = 32, .seed = 1}, NULL, &err) !=
+        SFP_OK)
+        fail_msg("%s", err.message);
+}
+
+static void a_miniature_has_the_published_counts_and_tasks(void **unused)
+{
+    (void)unused;
+    make_replica(3);
+    sfp_source *s = open_with(false, 1, 0), *t = open_with(true, 1, 0);
+    assert_int_equal(s->count, 51 * 2 * 3);
+    assert_int_equal(t->count, 51);
+    assert_int_equal(s->classes, 51);
+    assert_int_equal(t->classes, 51);
+    assert_true(s->keeps_order);
+    assert_null(s->note);
+    assert_non_null(strstr(t->note, "3 pictures of novelty classes"));
+    int of_task[6] = {0};
+    for (int c = 0; c < 51; c++)
+        assert_string_equal(s->class_names[c], t->class_names[c]);
+    assert_string_equal(s->class_names[3], "star");
+    assert_string_equal(s->class_names[50], "disc-6");
+    for (int64_t i = 0; i < s->count; i++) {
+        sfp_record r = record_of(s, i);
+        assert_int_equal(r.label, i / 6); /* natural order: class by class */
+        assert_int_equal(r.task, r.label < 11 ? 0 : 1 + (r.label - 11) / 10);
+        of_task[r.task]++;
+    }
+    assert_int_equal(of_task[0], 66);
+    for (int k = 1; k < 5; k++)
+        assert_int_equal(of_task[k], 60);
+    for (int64_t i = 0; i < t->count; i++)
+        assert_int_equal(record_of(t, i).task, record_of(s, 6 * i).task);
+    sfp_picture p = {0};
+    sfp_image im = {0};
+    sfp_error err = {0};
+    assert_int_equal(s->load(s, 100, &p, &err), SFP_OK);
+    assert_int_equal(sfp__image_decode("x", p.bytes, p.size, NULL, &im, &err), SFP_OK);
+    assert_int_equal(im.width, 32);
+    assert_int_equal(im.height, 24);
+    assert_true(p.has_box && p.left >= 0 && p.top >= 0 && p.left < p.right && p.top < p.bottom && p.right <= 32 &&
+                p.bottom <= 24);
+    sfp__image_done(&im);
+    sfp__picture_done(&p);
+    check_bounds(s);
+    sfp__source_close(s);
+    sfp__source_close(t);
+}
+
+static void videos_are_shuffled_and_frames_are_not(void **unused)
+{
+    (void)unused;
+    char name[128];
+    make_replica(3);
+    int swapped = 0, different = 0;
+    sfp_source *a = open_with(false, 1, 0), *b = open_with(false, 2, 0), *again = open_with(false, 1, 0);
+    for (int64_t i = 0; i < a->count; i += 3) {
+        char first[128], second[128];
+        (void)a->name(a, i, first, sizeof first);
+        assert_string_equal(again->name(again, i, name, sizeof name), first);
+        for (int f = 0; f < 3; f++) { /* frames 0, 1, 2 of one video stay together */
+            (void)a->name(a, i + f, second, sizeof second);
+            assert_int_equal(strncmp(first, second, strlen(first) - 5), 0);
+            assert_int_equal(second[strlen(second) - 5], '0' + f);
+        }
+        swapped += i % 6 == 0 && strstr(first, "_0001_") != NULL;
+        different += strcmp(first, b->name(b, i, name, sizeof name)) != 0;
+    }
+    assert_in_range(swapped, 10, 41); /* of 51: half of them */
+    assert_true(different > 10);
+    sfp__source_close(a);
+    sfp__source_close(b);
+    sfp__source_close(again);
+}
+
+static void an_order_shuffles_classes_and_cuts_tasks_along_it(void **unused)
+{
+    (void)unused;
+    make_replica(1);
+    sfp_source *s = open_with(false, 1, 5), *t = open_with(true, 1, 5), *natural = open_with(false, 1, 0);
+    int32_t task_of[51], moved = 0;
+    bool seen[51] = {false};
+    for (int64_t i = 0; i < s->count; i++) {
+        sfp_record r = record_of(s, i);
+        int64_t place = i / 2;
+        assert_int_equal(seen[r.label], i % 2 == 1); /* both videos in a row */
+        seen[r.label] = true;
+        assert_int_equal(r.task, place < 11 ? 0 : 1 + (place - 11) / 10);
+        task_of[r.label] = r.task;
+        moved += r.label != place;
+    }
+    assert_true(moved > 40);
+    for (int64_t i = 0; i < t->count; i++)
+        assert_int_equal(record_of(t, i).task, task_of[record_of(t, i).label]);
+    for (int c = 0; c < 51; c++)
+        assert_string_equal(s->class_names[c], natural->class_names[c]);
+    sfp__source_close(s);
+    sfp__source_close(t);
+    sfp__source_close(natural);
+}
+
+static void check_box(const sfp_source *s, int64_t i, int left, int top, int right, int bottom)
+{
+    sfp_picture p = {0};
+    assert_int_equal(s->load(s, i, &p, NULL), SFP_OK);
+    assert_true(p.has_box);
+    assert_int_equal(p.left, left);
+    assert_int_equal(p.top, top);
+    assert_int_equal(p.right, right);
+    assert_int_equal(p.bottom, bottom);
+    sfp__picture_done(&p);
+}
+
+/* The expected numbers are those of the data set's own Python code. */
+static void boxes_grow_truncate_and_clip(void **unused)
+{
+    (void)unused;
+    put_text("s/a.jpg", "x");
+    put_text(TEST, "[[0, [200, 100], [60, 20, 80, 40], \"a.jpg\"],"       /* 40 x 40 around (40, 60): 44 x 44 */
+                   " [1, [200, 100], [61, 20, 81, 40], \"a.jpg\"],"       /* 41 x 41: centre (40.5, 60.5) -> (40, 60), +- 22.55 */
+                   " [2, [200, 100], [200, 0, 100, 0], \"a.jpg\"],"       /* clipped on all sides */
+                   " [3, [200, 100], [33.7, 10.2, 50, 20.9], \"a.jpg\"]," /* fractions */
+                   " [4, [200, 100], [30, 30, 50, 20], \"a.jpg\"],"       /* no width: left out */
+                   " [77, [200, 100], [30, 20, 50, 20], \"a.jpg\"]]");
+    sfp_source *s = open_with(true, 0, 0);
+    assert_int_equal(s->count, 4);
+    check_box(s, 0, 18, 38, 62, 82);
+    check_box(s, 1, 17, 37, 62, 82);
+    check_box(s, 2, 0, 0, 200, 100);
+    check_box(s, 3, 8, 18, 33, 51);
+    assert_int_equal(s->skipped, 1);
+    assert_non_null(strstr(s->note, "1 pictures of novelty classes, 1 with an empty box"));
+    assert_string_equal(s->class_names[4], "4"); /* no training list to name them */
+    sfp__source_close(s);
+}
+
+static void a_video_begins_at_frame_0_or_where_clip_or_video_change(void **unused)
+{
+    (void)unused;
+    put_text("s/x", "x");
+    put_text(TRAIN, "[[0,0,0,0,[9,9],[5,1,5,1],\"a0\"],[0,0,0,1,[9,9],[5,1,5,1],\"a1\"],"
+                    "[1,0,0,0,[9,9],[5,1,5,1],\"other class between\"],"
+                    "[0,0,0,2,[9,9],[5,1,5,1],\"a2\"],[0,0,0,0,[9,9],[5,1,5,1],\"b0\"],"
+                    "[0,1,0,1,[9,9],[5,1,5,1],\"c1\"],[0,1,2,2,[9,9],[5,1,5,1],\"d2\"],[0,1,2,3,[9,9],[5,1,5,1],\"d3\"]]");
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        sfp_source *s = open_with(false, seed, 0);
+        char all[64] = "", name[16];
+        assert_int_equal(s->count, 8);
+        for (int64_t i = 0; i < 7; i++)
+            (void)strncat(all, s->name(s, i, name, sizeof name), sizeof all - strlen(all) - 1);
+        if (!strstr(all, "a0a1a2") || !strstr(all, "b0") || !strstr(all, "c1") || !strstr(all, "d2d3"))
+            fail_msg("frames of a video are apart: %s", all);
+        sfp__source_close(s);
+    }
+}
+
+static void broken_lists_are_refused_with_file_and_row(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *text, *message;
+        sfp_status status;
+    } bad[] = {
+        {"[[0,0,0,0,[9,9],[5,1,5,1],\"a\"]", "line 1, column", SFP_EFORMAT},
+        {"{}", "is an object, expected an array of rows", SFP_EFORMAT},
+        {"[]", "has no pictures", SFP_EFORMAT},
+        {"[5]", "row 0: it is an integer, expected an array", SFP_EFORMAT},
+        {"[[0,0,0,0,[9,9],[5,1,5,1]]]", "row 0 has 6 fields, expected 7", SFP_EFORMAT},
+        {"[[51,0,0,0,[9,9],[5,1,5,1],\"a\"]]", "row 0: class is 51, expected 0 to 50", SFP_EFORMAT},
+        {"[[-1,0,0,0,[9,9],[5,1,5,1],\"a\"]]", "class is -1", SFP_EFORMAT},
+        {"[[\"cat\",0,0,0,[9,9],[5,1,5,1],\"a\"]]", "class is a string, expected an integer", SFP_EFORMAT},
+        {"[[0,0,0,null,[9,9],[5,1,5,1],\"a\"]]", "frame is null, expected an integer", SFP_EFORMAT},
+        {"[[0,0,0,0,[9],[5,1,5,1],\"a\"]]", "size is an array, expected [width, height]", SFP_EFORMAT},
+        {"[[0,0,0,0,[9,9],[5,1,5,true],\"a\"]]", "box is a boolean, expected numbers", SFP_EFORMAT},
+        {"[[0,0,0,0,[9,9],[5,1,1e99,1],\"a\"]]", "box has 1e+99", SFP_EFORMAT},
+        {"[[0,0,0,0,[9,9],[5,1,5,1],[]]]", "path is an array, expected a string", SFP_EFORMAT},
+        {"[[0,0,0,0,[9,9],[5,1,5,1],\"\"]]", "path has 0 bytes", SFP_EFORMAT},
+        {"[[0,0,0,0,[9,9],[5,5,5,1],\"a\"]]", "has no pictures", SFP_EFORMAT},
+    };
+    put_text("s/x", "");
+    check_refused(kind, "s", SFP_ENOTFOUND, TRAIN, "");
+    check_refused_part(kind, "s", true, SFP_ENOTFOUND, TEST, "");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put_text(TRAIN, bad[i].text);
+        check_refused(kind, "s", bad[i].status, TRAIN, bad[i].message);
+    }
+    put_text(TRAIN, "[[0,0,0,0,[9,9],[5,1,5,1],\"gone.jpg\"]]");
+    sfp_source *s = open_with(false, 0, 0);
+    check_not_loaded(s, 0, SFP_ENOTFOUND, "s/gone.jpg", "");
+    put_text("s/gone.jpg", "");
+    check_not_loaded(s, 0, SFP_EFORMAT, "s/gone.jpg", "empty");
+    sfp__source_close(s);
+}
+
+static void a_failed_allocation_leaves_nothing_behind(void **unused)
+{
+    (void)unused;
+    make_replica(1);
+    for (int test = 0; test < 2; test++) {
+        for (long k = 0;; k++) {
+            sfp_source *s = NULL;
+            sfp_error err = {0};
+            sfp__mem_fail_at(k);
+            sfp_status status = kind->open(in_folder("s"), &(sfp_source_options){.test = test}, &s, &err);
+            sfp__mem_fail_at(-1);
+            if (status == SFP_OK) {
+                sfp__source_close(s);
+                assert_true(k > 20);
+                break;
+            }
+            assert_int_equal(status, SFP_ENOMEM);
+            assert_null(s);
+        }
+    }
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(a_miniature_has_the_published_counts_and_tasks),
+        IN_FOLDER(videos_are_shuffled_and_frames_are_not),
+        IN_FOLDER(an_order_shuffles_classes_and_cuts_tasks_along_it),
+        IN_FOLDER(boxes_grow_truncate_and_clip),
+        IN_FOLDER(a_video_begins_at_frame_0_or_where_clip_or_video_change),
+        IN_FOLDER(broken_lists_are_refused_with_file_and_row),
+        IN_FOLDER(a_failed_allocation_leaves_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

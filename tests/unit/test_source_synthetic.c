@@ -1,0 +1,326 @@
+/* Rendered pictures: the same everywhere and always, balanced, drifting, learnable, cheap. */
+#include "base/mem.h"
+#include "source_files.h"
+#include "stream/render.h"
+
+#include <pthread.h>
+
+static sfp_source *open_synthetic(const char *path, uint64_t seed, bool test)
+{
+    sfp_source *s = NULL;
+    sfp_error err = {0};
+    sfp_source_options opt = {.test = test, .seed = seed};
+    if (sfp__source_synthetic.open(path, &opt, &s, &err) != SFP_OK)
+        fail_msg("%s: %s", path, err.message);
+    return s;
+}
+
+static sfp_picture picture_of(const sfp_source *s, int64_t i)
+{
+    sfp_picture p = {0};
+    sfp_error err = {0};
+    if (s->load(s, i, &p, &err) != SFP_OK)
+        fail_msg("%lld: %s", (long long)i, err.message);
+    assert_int_equal(p.kind, SFP_PICTURE_RGB);
+    assert_int_equal(p.width, 64);
+    assert_int_equal(p.height, 64);
+    assert_int_equal(p.size, 64 * 64 * 3);
+    assert_false(p.has_box);
+    return p;
+}
+
+/* Mean absolute difference of two pictures. */
+static double distance(const sfp_source *a, int64_t i, const sfp_source *b, int64_t j)
+{
+    sfp_picture p = picture_of(a, i), q = picture_of(b, j);
+    double sum = 0;
+    for (size_t k = 0; k < p.size; k++)
+        sum += abs(p.bytes[k] - q.bytes[k]);
+    sum /= (double)p.size;
+    sfp__picture_done(&p);
+    sfp__picture_done(&q);
+    return sum;
+}
+
+static void counts_classes_and_names_are_as_documented(void **unused)
+{
+    (void)unused;
+    sfp_source *s = open_synthetic("250", 1, false), *t = open_synthetic("250", 1, true), *big = open_synthetic("1000", 1, true);
+    char name[64];
+    assert_int_equal(s->count, 250);
+    assert_int_equal(t->count, 100);
+    assert_int_equal(big->count, 200);
+    assert_int_equal(s->classes, 10);
+    assert_string_equal(s->class_names[0], "disc");
+    assert_string_equal(s->class_names[9], "arrow");
+    assert_true(s->keeps_order);
+    assert_null(s->next);
+    assert_false(s->kind->live);
+    int counts[10] = {0};
+    for (int64_t i = 0; i < s->count; i++) {
+        sfp_record r = record_of(s, i);
+        assert_true(r.label >= 0 && r.label < 10 && r.task == -1 && r.domain == -1 && isnan(r.time));
+        counts[r.label]++;
+    }
+    for (int c = 0; c < 10; c++)
+        assert_int_equal(counts[c], 25);
+    assert_string_equal(s->name(s, 17, name, sizeof name), "synthetic[17]");
+    check_bounds(s);
+    check_bounds(t);
+    sfp__source_close(s);
+    sfp__source_close(t);
+    sfp__source_close(big);
+    s = open_synthetic("", 1, false);
+    assert_int_equal(s->count, 2000);
+    sfp__source_close(s);
+}
+
+static void a_picture_depends_on_seed_and_index_alone(void **unused)
+{
+    (void)unused;
+    sfp_source *a = open_synthetic("100", 7, false), *b = open_synthetic("5000", 7, false),
+               *other = open_synthetic("100", 8, false);
+    int same_labels = 0;
+    for (int64_t i = 0; i < 100; i += 9) {
+        assert_int_equal(record_of(a, i).label, record_of(b, i).label);
+        assert_true(distance(a, i, b, i) == 0);
+        assert_true(distance(a, i, other, i) > 5);
+    }
+    for (int64_t i = 0; i < 100; i++)
+        same_labels += record_of(a, i).label == record_of(other, i).label;
+    assert_true(same_labels < 40);
+    sfp__source_close(a);
+    sfp__source_close(b);
+    sfp__source_close(other);
+}
+
+static void the_test_set_is_of_the_same_world_with_other_pictures(void **unused)
+{
+    (void)unused;
+    sfp_source *s = open_synthetic("1000", 3, false), *t = open_synthetic("1000", 3, true);
+    double nearest = 1e9;
+    for (int64_t i = 0; i < t->count; i += 10)
+        for (int64_t j = 0; j < s->count; j += 7)
+            nearest = fmin(nearest, distance(t, i, s, j));
+    assert_true(nearest > 1); /* none is a copy */
+    sfp__source_close(s);
+    sfp__source_close(t);
+}
+
+/* Mean colour of a stretch of the stream. */
+static void mean_colour(const sfp_source *s, int64_t first, double out[3])
+{
+    out[0] = out[1] = out[2] = 0;
+    for (int64_t i = first; i < first + 60; i++) {
+        sfp_picture p = picture_of(s, i);
+        for (size_t k = 0; k < p.size; k++)
+            out[k % 3] += p.bytes[k] / (60.0 * 64 * 64);
+        sfp__picture_done(&p);
+    }
+}
+
+static void the_world_drifts_slowly(void **unused)
+{
+    (void)unused;
+    sfp_source *s = open_synthetic("3000", 1, false);
+    double a[3], b[3], near = 0, far = 0;
+    for (int64_t at = 0; at < 2400; at += 400) {
+        mean_colour(s, at, a);
+        mean_colour(s, at + 60, b);
+        near += fabs(a[0] - b[0]) + fabs(a[1] - b[1]) + fabs(a[2] - b[2]);
+        mean_colour(s, at + 500, b);
+        far += fabs(a[0] - b[0]) + fabs(a[1] - b[1]) + fabs(a[2] - b[2]);
+    }
+    assert_true(far > 1.5 * near);
+    sfp__source_close(s);
+}
+
+/* Outlines alone tell classes apart: nearest class mean of edge maps in object coordinates is far too simple for the posed
+ * pictures, yet must be above chance; and must be far from perfect, or the set would be trivial. */
+static void classes_are_neither_hidden_nor_trivial(void **unused)
+{
+    (void)unused;
+    enum { SIDE = 16, N = 1500, T = 300 };
+    sfp_source *s = open_synthetic("1500", 5, false), *t = open_synthetic("1500", 5, true);
+    static double mean[10][SIDE * SIDE];
+    static double x[SIDE * SIDE];
+    memset(mean, 0, sizeof mean);
+    int right = 0;
+    for (int64_t i = 0; i < N + T; i++) {
+        const sfp_source *from = i < N ? s : t;
+        int64_t k = i < N ? i : i - N;
+        sfp_picture p = picture_of(from, k);
+        memset(x, 0, sizeof x);
+        for (int v = 1; v < 63; v++)
+            for (int u = 1; u < 63; u++)
+                for (int c = 0; c < 3; c++) {
+                    int at = (v * 64 + u) * 3 + c;
+                    x[v / 4 * SIDE + u / 4] +=
+                        abs(p.bytes[at + 3] - p.bytes[at - 3]) + abs(p.bytes[at + 192] - p.bytes[at - 192]);
+                }
+        sfp__picture_done(&p);
+        double norm = 0;
+        for (int j = 0; j < SIDE * SIDE; j++)
+            norm += x[j] * x[j];
+        int32_t label = record_of(from, k).label;
+        if (i < N) {
+            for (int j = 0; j < SIDE * SIDE; j++)
+                mean[label][j] += x[j] / sqrt(norm) / (N / 10.0);
+            continue;
+        }
+        int best = 0;
+        double best_score = -1e9;
+        for (int c = 0; c < 10; c++) {
+            double dot = 0, length = 0;
+            for (int j = 0; j < SIDE * SIDE; j++) {
+                dot += mean[c][j] * x[j];
+                length += mean[c][j] * mean[c][j];
+            }
+            if (dot / sqrt(length) > best_score) {
+                best_score = dot / sqrt(length);
+                best = c;
+            }
+        }
+        right += best == label;
+    }
+    double accuracy = (double)right / T;
+    print_message("nearest mean of edges: %.3f\n", accuracy);
+    assert_true(accuracy > 0.15 && accuracy < 0.8);
+    sfp__source_close(s);
+    sfp__source_close(t);
+}
+
+static void without_end_it_is_live_and_still_indexed(void **unused)
+{
+    (void)unused;
+    atomic_bool stop = false;
+    sfp_source *s = open_synthetic("0", 2, false), *finite = open_synthetic("50", 2, false), *t = open_synthetic("0", 2, true);
+    assert_int_equal(s->count, -1);
+    assert_true(s->kind->live);
+    assert_string_equal(s->kind->name, "synthetic");
+    assert_int_equal(t->count, 100);
+    assert_false(t->kind->live);
+    s->stop = &stop;
+    for (int64_t i = 0; i < 30; i++) {
+        sfp_record r;
+        sfp_picture p = {0}, q = picture_of(finite, i);
+        bool end = true;
+        assert_int_equal(s->next(s, &r, &p, &end, NULL), SFP_OK);
+        assert_false(end);
+        assert_int_equal(r.label, record_of(finite, i).label);
+        assert_memory_equal(p.bytes, q.bytes, q.size);
+        sfp__picture_done(&p);
+        sfp__picture_done(&q);
+    }
+    sfp_picture p = picture_of(s, INT64_MAX / 2);
+    sfp__picture_done(&p);
+    sfp_record r;
+    bool end = false;
+    assert_int_equal(s->record(s, -1, &r, NULL), SFP_EINVAL);
+    stop = true;
+    assert_int_equal(s->next(s, &r, &p, &end, NULL), SFP_OK);
+    assert_true(end);
+    sfp__source_close(s);
+    sfp__source_close(finite);
+    sfp__source_close(t);
+}
+
+typedef struct job {
+    const sfp_source *s;
+    int64_t first;
+    uint32_t sum;
+} job;
+
+static void *load_many(void *arg)
+{
+    job *j = arg;
+    for (int64_t i = 0; i < 40; i++) {
+        sfp_picture p = {0};
+        if (j->s->load(j->s, (j->first + i) % 40, &p, NULL) != SFP_OK)
+            return NULL;
+        for (size_t k = 0; k < p.size; k++)
+            j->sum += p.bytes[k];
+        sfp__picture_done(&p);
+    }
+    return NULL;
+}
+
+static void threads_may_load_at_once(void **unused)
+{
+    (void)unused;
+    sfp_source *s = open_synthetic("40", 4, false);
+    pthread_t thread[4];
+    job jobs[4];
+    for (int i = 0; i < 4; i++) {
+        jobs[i] = (job){s, 10 * i, 0};
+        assert_int_equal(pthread_create(&thread[i], NULL, load_many, &jobs[i]), 0);
+    }
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+    for (int i = 1; i < 4; i++)
+        assert_int_equal(jobs[i].sum, jobs[0].sum);
+    sfp__source_close(s);
+}
+
+static void any_size_is_drawn_within_its_bytes(void **unused)
+{
+    (void)unused;
+    for (int size = 1; size < 70; size += 17) {
+        sfp_scene scene;
+        uint8_t *rgb = malloc((size_t)(size * size * 3)); /* to the byte */
+        assert_non_null(rgb);
+        for (int shape = 0; shape < SFP_SHAPES; shape++) {
+            sfp__scene_make(shape, shape, 1, 1e9, 2, (uint64_t)shape, &scene);
+            sfp__scene_draw(&scene, size, rgb);
+        }
+        free(rgb);
+    }
+}
+
+static void numbers_that_are_none_are_refused(void **unused)
+{
+    (void)unused;
+    static const char *const bad[] = {"x", "-1", "10x", "99999999999999999999", " 5", "1e3"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        sfp_source *s = NULL;
+        sfp_error err = {0};
+        assert_int_equal(sfp__source_synthetic.open(bad[i], &(sfp_source_options){0}, &s, &err), SFP_EINVAL);
+        assert_non_null(strstr(err.message, "expected a number of pictures"));
+        assert_null(s);
+    }
+}
+
+static void a_failed_allocation_leaves_nothing_behind(void **unused)
+{
+    (void)unused;
+    for (long k = 0;; k++) {
+        sfp_source *s = NULL;
+        sfp__mem_fail_at(k);
+        sfp_status status = sfp__source_synthetic.open("10", &(sfp_source_options){0}, &s, NULL);
+        sfp__mem_fail_at(-1);
+        if (status == SFP_OK) {
+            sfp__source_close(s);
+            assert_true(k > 5);
+            break;
+        }
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_null(s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_classes_and_names_are_as_documented),
+        cmocka_unit_test(a_picture_depends_on_seed_and_index_alone),
+        cmocka_unit_test(the_test_set_is_of_the_same_world_with_other_pictures),
+        cmocka_unit_test(the_world_drifts_slowly),
+        cmocka_unit_test(classes_are_neither_hidden_nor_trivial),
+        cmocka_unit_test(without_end_it_is_live_and_still_indexed),
+        cmocka_unit_test(threads_may_load_at_once),
+        cmocka_unit_test(any_size_is_drawn_within_its_bytes),
+        cmocka_unit_test(numbers_that_are_none_are_refused),
+        cmocka_unit_test(a_failed_allocation_leaves_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
