@@ -238,6 +238,8 @@ static sfp_status run_settings(const sfp_args *a, sfp_run_options *o, sfp_error 
     o->eval_every = (int)n;
     o->eval_limit = sfp__args_int(a, "eval-limit");
     o->resume = sfp__args_flag(a, "resume");
+    if (o->resume && !sfp__args_string(a, "out"))
+        return sfp__fail(err, SFP_EINVAL, "--resume needs the directory of the run (--out DIR)");
     o->drop_short = sfp__args_choice(a, "preset") == 1;
     o->init_state = sfp__args_string(a, "init-state");
     return learner_settings(a, o, err);
@@ -293,7 +295,7 @@ static int run(const sfp_args *given)
     if (s)
         goto done;
     o.out = out;
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}; /* a file half read is no broken picture */
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     s = sfp__run(&o, &hooks, &result, &err);

@@ -32,6 +32,7 @@ typedef struct sfp_command {
 #define SFP_COMMAND_OPTIONS(table) .opts = (table), .opt_count = sizeof(table) / sizeof *(table)
 
 extern const sfp_command sfp__cmd_bench;
+extern const sfp_command sfp__cmd_data;
 extern const sfp_command sfp__cmd_help;
 extern const sfp_command sfp__cmd_inspect;
 extern const sfp_command sfp__cmd_predict;

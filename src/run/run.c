@@ -197,14 +197,17 @@ static sfp_status calibrate(sfp__run_state *s, double *cost, sfp_error *err)
     status = sfp__feed_create(s->source, &s->tasks, &s->batches, &fo, 0, &feed, err);
     double sum = 0;
     int measured = 0;
-    for (int64_t k = 0; !status && k < s->batches.count && s->batches.task[k] == 0 && k < 3 + s->opt->calibrate && !stopped(s); k++) {
+    int64_t count = 0;
+    while (count < s->batches.count && count < 3 + s->opt->calibrate && s->batches.task[count] == s->batches.task[0])
+        count++;
+    for (int64_t k = 0; !status && k < count && !stopped(s); k++) {
         int n;
         const sfp_sample *samples;
         sfp_timestamp t;
         status = sfp__feed_take(feed, k, &n, &samples, err);
         if (!status && n > 0)
             status = sfp__system_offer(&copy, n, samples, &t, err);
-        if (!status && n > 0 && (k >= 3 || s->batches.count <= 3)) {
+        if (!status && n > 0 && (k >= 3 || count <= 3)) {
             sum += t.seconds.total;
             measured++;
         }
@@ -270,7 +273,10 @@ static sfp_status evaluate(sfp__run_state *s, int row, sfp_error *err)
     sfp_result *r = s->r;
     sfp_status status = sfp__evaluator_run(s->evaluator, &s->system, row, r->accuracy + (size_t)row * (size_t)r->tasks, r->classes,
                                            r->confusion, err);
-    r->seconds.evaluate += sfp__now() - begin;
+    double took = sfp__now() - begin;
+    r->seconds.evaluate += took;
+    if (s->clocked)
+        s->clock.began += took; /* the real one: what arrives meanwhile is not lost to a test */
     return status;
 }
 
@@ -382,10 +388,12 @@ static sfp_status offer(sfp__run_state *s, int count, const int64_t *batch, doub
     for (int i = 0; !status && i < count; i++) {
         int m;
         status = sfp__feed_take(s->feed, batch[i], &m, &samples, err);
-        if (!status && count > 1) {
+        if (status)
+            break;
+        if (count > 1)
             memcpy(s->pooled + n, samples, (size_t)m * sizeof *samples);
-        }
-        n += status ? 0 : m;
+        s->r->skipped += (uint64_t)(s->batches.first[batch[i] + 1] - s->batches.first[batch[i]] - m);
+        n += m;
     }
     if (!status && count > 1)
         samples = s->pooled;
@@ -459,8 +467,7 @@ static sfp_status loop(sfp__run_state *s, sfp_error *err)
     sfp_status status = SFP_OK;
     while (!status && !stopped(s) && (batch = next_batches(s, &one, &count))) {
         double cost;
-        if (s->clocked)
-            sfp__feed_release(s->feed, batch[0]);
+        sfp__feed_release(s->feed, batch[0]); /* what the clock left out need not be decoded */
         status = offer_cut_by_task(s, count, batch, &cost, err);
         if (!status && s->clocked)
             sfp__clock_spent(&s->clock, cost);
@@ -474,11 +481,27 @@ static sfp_status loop(sfp__run_state *s, sfp_error *err)
 
 /* ------------------------------------------------------------------------ run */
 
+/* So many pictures were left out; the first of them, where this process saw it. */
+static void say_skipped(const sfp__run_state *s)
+{
+    char text[SFP_ERROR_MAX + 96];
+    sfp_feed_stats feed = sfp__feed_stats(s->feed);
+    uint64_t tests = s->evaluator ? sfp__evaluator_skipped(s->evaluator) : 0;
+    if (s->r->skipped) {
+        (void)snprintf(text, sizeof text, "%llu pictures could not be read and were left out%s%s", (unsigned long long)s->r->skipped,
+                       feed.first_error[0] ? "; the first: " : "", feed.first_error);
+        say(s, text);
+    }
+    if (tests) {
+        (void)snprintf(text, sizeof text, "%llu test pictures could not be read and were left out", (unsigned long long)tests);
+        say(s, text);
+    }
+}
+
 static void finish_numbers(sfp__run_state *s)
 {
     sfp_result *r = s->r;
     sfp_learner_counts counts = sfp__system_counts(&s->system);
-    sfp_feed_stats feed = sfp__feed_stats(s->feed);
     int trained = 0;
     for (int c = 0; c < s->tasks.classes; c++)
         trained += s->trained_class[c];
@@ -486,9 +509,8 @@ static void finish_numbers(sfp__run_state *s)
     r->scored = counts.scored;
     r->trained = counts.trained;
     r->replayed = counts.replayed;
-    r->skipped = feed.skipped;
     if (r->finished) {
-        r->dropped = all - r->offered - feed.skipped;
+        r->dropped = all - r->offered - r->skipped;
         r->offered = all;
     }
     r->coverage = s->tasks.classes ? (double)trained / s->tasks.classes : NAN;
@@ -498,9 +520,7 @@ static void finish_numbers(sfp__run_state *s)
         r->lag_max = s->clock.lag_max;
         r->lag_last = s->clock.lag_last;
     }
-    r->seconds.decode = feed.decode;
-    r->seconds.waited = feed.waited;
-    r->seconds.total = sfp__now() - s->began;
+    sfp__run_times(s);
     double work = r->seconds.select + r->seconds.train + r->seconds.buffer;
     r->samples_per_second = work > 0 ? (double)(r->offered - r->dropped) / work : NAN;
     struct rusage u;
@@ -535,7 +555,9 @@ static sfp_status run(sfp__run_state *s, sfp_error *err)
         status = sfp__run_resume(s, &resumed, &finished, err);
     if (status || finished)
         return status;
-    if (o->out && s->system.learner)
+    if (o->out && !resumed)
+        status = sfp__run_forget(s, err);
+    if (!status && o->out && s->system.learner)
         status = sfp__events_open(o->out, (uint64_t)s->stamps, 64u << 20, 8, &s->events, err);
     const sfp_feed_options fo = {.size = size, .resize = o->learner.resize, .keep_encoded = o->learner.keep_compressed,
                                  .depth = FEED_AHEAD + (o->triage ? POOL_MOST : o->queue)};
@@ -549,19 +571,13 @@ static sfp_status run(sfp__run_state *s, sfp_error *err)
         return status;
     if (stopped(s)) {
         finish_numbers(s);
-        return o->out ? sfp__run_checkpoint(s, err) : SFP_OK;
+        return o->out && s->stamps > 0 ? sfp__run_checkpoint(s, err) : SFP_OK; /* before the first there is nothing to go on from */
     }
     while (!status && s->r->tasks_done < s->tasks.count)
         status = end_task(s, err);
     s->r->finished = true;
     finish_numbers(s);
-    sfp_feed_stats feed = sfp__feed_stats(s->feed);
-    if (feed.skipped) {
-        char text[SFP_ERROR_MAX + 96];
-        (void)snprintf(text, sizeof text, "%llu pictures could not be read and were left out; the first: %s", (unsigned long long)feed.skipped,
-                       feed.first_error);
-        say(s, text);
-    }
+    say_skipped(s);
     return status || !o->out ? status : sfp__run_outputs(s, err);
 }
 

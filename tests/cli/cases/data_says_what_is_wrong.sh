@@ -1,0 +1,25 @@
+try() {
+    streamfp data "$@"
+    echo "exit $?" >&2
+}
+try descirbe folder:x
+try nothing
+try describe
+try describe nowhere
+try describe folder:nowhere
+try describe synthetic:0
+try describe synthetic:20 --tasks 3,3
+try describe synthetic:20 --out x
+try describe synthetic:20 --sheet nowhere/x.png
+try fetch
+try fetch cifra10
+try fetch imagenet
+try fetch fashion-mnist --out x
+try replica folder
+try replica stream52 x
+try replica nothing x
+mkdir full
+: >full/file
+try replica folder full
+try replica folder x --each 0
+try list more

@@ -1,0 +1,271 @@
+/* Batches of a stream and the thread that decodes them ahead. */
+#include "base/mem.h"
+#include "run/feed.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { SIDE = 4, CLASSES = 4 };
+
+/* 4 classes in turn; picture i is all of the value i; those in `broken` cannot be read. */
+typedef struct fake {
+    sfp_source s;
+    int64_t broken_every; /* 0: none */
+    long pause;           /* ns a picture */
+} fake;
+
+static sfp_status fake_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err)
+{
+    (void)s;
+    (void)err;
+    *out = (sfp_record){.label = (int32_t)(i % CLASSES), .domain = -1, .task = -1};
+    return SFP_OK;
+}
+
+static sfp_status fake_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
+{
+    const fake *f = (const fake *)s;
+    if (f->pause) {
+        const struct timespec t = {.tv_nsec = f->pause};
+        (void)nanosleep(&t, NULL);
+    }
+    if (f->broken_every && i % f->broken_every == 0)
+        return sfp__fail(err, SFP_EFORMAT, "picture %lld: broken", (long long)i);
+    uint8_t *bytes = sfp__malloc((size_t)3 * SIDE * SIDE);
+    if (!bytes)
+        return sfp__fail_nomem(err, (size_t)3 * SIDE * SIDE);
+    memset(bytes, (int)(i % 251), (size_t)3 * SIDE * SIDE);
+    *out = (sfp_picture){.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .bytes = bytes, .size = (size_t)3 * SIDE * SIDE};
+    return SFP_OK;
+}
+
+static const char *fake_name(const sfp_source *s, int64_t i, char *buf, size_t size)
+{
+    (void)s;
+    (void)snprintf(buf, size, "picture %lld", (long long)i);
+    return buf;
+}
+
+static const sfp_source_kind kind = {.name = "fake", .summary = "for tests"};
+
+static fake make_source(int64_t count)
+{
+    static char a[] = "a", b[] = "b", c[] = "c", d[] = "d", path[] = "fake";
+    static char *names[CLASSES] = {a, b, c, d};
+    return (fake){.s = {.kind = &kind, .path = path, .count = count, .classes = CLASSES, .class_names = names, .keeps_order = true,
+                        .record = fake_record, .load = fake_load, .name = fake_name}};
+}
+
+static sfp_tasks cut(const fake *f, const char *spec)
+{
+    sfp_tasks t;
+    sfp_error err = {0};
+    if (sfp__tasks_create(&f->s, spec, 0, 0, NULL, &t, &err))
+        fail_msg("%s", err.message);
+    return t;
+}
+
+static sfp_batches batch(const sfp_tasks *t, int b, bool whole)
+{
+    sfp_batches out;
+    assert_int_equal(sfp__batches_create(t, b, whole, &out, NULL), SFP_OK);
+    return out;
+}
+
+static const sfp_feed_options four_ahead = {.size = SIDE, .depth = 4};
+
+static sfp_feed *feed_of(const fake *f, const sfp_tasks *t, const sfp_batches *b, int64_t start)
+{
+    sfp_feed *out = NULL;
+    assert_int_equal(sfp__feed_create(&f->s, t, b, &four_ahead, start, &out, NULL), SFP_OK);
+    return out;
+}
+
+static void batches_never_cross_tasks_and_keep_a_short_last_one(void **unused)
+{
+    (void)unused;
+    fake f = make_source(52); /* two tasks of 26 */
+    sfp_tasks t = cut(&f, "2");
+    sfp_batches b = batch(&t, 10, false);
+    static const int sizes[] = {10, 10, 6, 10, 10, 6};
+    assert_int_equal(b.count, 6);
+    assert_int_equal(b.most, 10);
+    for (int64_t k = 0, sum = 0; k < b.count; k++) {
+        assert_int_equal(b.first[k + 1] - b.first[k], sizes[k]);
+        assert_int_equal(b.task[k], k / 3);
+        assert_int_equal(b.arrived[k], sum += sizes[k]);
+        for (int64_t i = b.first[k]; i < b.first[k + 1]; i++)
+            assert_int_equal(b.order[i] % CLASSES / 2, b.task[k]);
+    }
+    sfp__batches_done(&b);
+    sfp__tasks_done(&t);
+}
+
+static void short_last_batches_can_be_left_out_but_still_take_time(void **unused)
+{
+    (void)unused;
+    fake f = make_source(52);
+    sfp_tasks t = cut(&f, "2");
+    sfp_batches b = batch(&t, 10, true);
+    static const int64_t arrived[] = {10, 20, 36, 46};
+    assert_int_equal(b.count, 4);
+    assert_int_equal(b.first[4], 40);
+    for (int k = 0; k < 4; k++)
+        assert_int_equal(b.arrived[k], arrived[k]);
+    sfp__batches_done(&b);
+    b = batch(&t, 100, true); /* the only one of a task stays */
+    assert_int_equal(b.count, 2);
+    assert_int_equal(b.most, 26);
+    sfp__batches_done(&b);
+    sfp__tasks_done(&t);
+}
+
+static void every_batch_comes_in_order_with_its_pictures(void **unused)
+{
+    (void)unused;
+    fake f = make_source(230);
+    sfp_tasks t = cut(&f, "2");
+    sfp_batches b = batch(&t, 7, false);
+    sfp_feed *feed = feed_of(&f, &t, &b, 0);
+    for (int64_t k = 0; k < b.count; k++) {
+        int n;
+        const sfp_sample *s;
+        assert_int_equal(sfp__feed_take(feed, k, &n, &s, NULL), SFP_OK);
+        assert_int_equal(n, b.first[k + 1] - b.first[k]);
+        for (int i = 0; i < n; i++) {
+            assert_int_equal(s[i].id, b.order[b.first[k] + i]);
+            assert_int_equal(s[i].label, t.label_of[s[i].id % CLASSES]);
+            assert_int_equal(s[i].rgb[0], s[i].id % 251);
+            assert_int_equal(s[i].rgb[3 * SIDE * SIDE - 1], s[i].id % 251);
+        }
+        sfp__feed_release(feed, k + 1);
+    }
+    assert_int_equal(sfp__feed_stats(feed).skipped, 0);
+    assert_string_equal(sfp__feed_stats(feed).first_error, "");
+    sfp__feed_free(feed);
+    sfp__batches_done(&b);
+    sfp__tasks_done(&t);
+}
+
+static void pictures_that_cannot_be_read_are_left_out_and_counted(void **unused)
+{
+    (void)unused;
+    fake f = make_source(60);
+    f.broken_every = 6;
+    sfp_tasks t = cut(&f, "free");
+    sfp_batches b = batch(&t, 12, false);
+    sfp_feed *feed = feed_of(&f, &t, &b, 0);
+    for (int64_t k = 0; k < b.count; k++) {
+        int n;
+        const sfp_sample *s;
+        assert_int_equal(sfp__feed_take(feed, k, &n, &s, NULL), SFP_OK);
+        assert_int_equal(n, 10);
+        for (int i = 0; i < n; i++) {
+            assert_int_not_equal(s[i].id % 6, 0);
+            assert_int_equal(s[i].rgb[0], s[i].id);
+        }
+        sfp__feed_release(feed, k + 1);
+    }
+    assert_int_equal(sfp__feed_stats(feed).skipped, 10);
+    assert_string_equal(sfp__feed_stats(feed).first_error, "picture 0: broken");
+    sfp__feed_free(feed);
+    f.broken_every = 1; /* not one is left: empty batches, no waiting for ever */
+    feed = feed_of(&f, &t, &b, 0);
+    int n = -1;
+    const sfp_sample *s;
+    assert_int_equal(sfp__feed_take(feed, 0, &n, &s, NULL), SFP_OK);
+    assert_int_equal(n, 0);
+    sfp__feed_free(feed);
+    sfp__batches_done(&b);
+    sfp__tasks_done(&t);
+}
+
+static void it_jumps_ahead_and_several_can_be_held(void **unused)
+{
+    (void)unused;
+    fake f = make_source(400);
+    f.pause = 100000;
+    sfp_tasks t = cut(&f, "free");
+    sfp_batches b = batch(&t, 4, false);
+    sfp_feed *feed = feed_of(&f, &t, &b, 3);
+    static const int64_t jumps[] = {3, 4, 40, 41, 45, 80, 97};
+    int n;
+    const sfp_sample *held[3];
+    for (size_t j = 0; j < sizeof jumps / sizeof *jumps; j++) {
+        sfp__feed_release(feed, jumps[j]);
+        for (int h = 0; h < 3; h++) /* three batches at once stay valid, as triage takes them */
+            assert_int_equal(sfp__feed_take(feed, jumps[j] + h, &n, &held[h], NULL), SFP_OK);
+        for (int h = 0; h < 3; h++)
+            for (int i = 0; i < n; i++) {
+                assert_int_equal(held[h][i].id, 4 * (jumps[j] + h) + i);
+                assert_int_equal(held[h][i].rgb[5], held[h][i].id % 251);
+            }
+    }
+    sfp__feed_free(feed);
+    sfp__batches_done(&b);
+    sfp__tasks_done(&t);
+}
+
+static void what_is_not_at_hand_is_refused(void **unused)
+{
+    (void)unused;
+    fake f = make_source(40);
+    sfp_tasks t = cut(&f, "free");
+    sfp_batches b = batch(&t, 4, false);
+    sfp_feed *feed = feed_of(&f, &t, &b, 2);
+    int n;
+    const sfp_sample *s;
+    sfp_error err = {0};
+    assert_int_equal(sfp__feed_take(feed, 1, &n, &s, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "batch 1 is not among the 4 from 2 on");
+    assert_int_equal(sfp__feed_take(feed, 6, &n, &s, &err), SFP_EINVAL);
+    sfp__feed_release(feed, 10);
+    assert_int_equal(sfp__feed_take(feed, 10, &n, &s, &err), SFP_EINVAL); /* there are 10: 0 to 9 */
+    sfp__feed_free(feed);
+    sfp__batches_done(&b);
+    sfp__tasks_done(&t);
+}
+
+static void it_can_be_ended_at_any_time(void **unused)
+{
+    (void)unused;
+    fake f = make_source(4000);
+    sfp_tasks t = cut(&f, "free");
+    sfp_batches b = batch(&t, 16, false);
+    for (int round = 0; round < 60; round++) {
+        f.pause = round % 3 ? 0 : 10000;
+        sfp_feed *feed = feed_of(&f, &t, &b, round);
+        for (int64_t k = round; k < 2 * round; k++) {
+            int n;
+            const sfp_sample *s;
+            assert_int_equal(sfp__feed_take(feed, k, &n, &s, NULL), SFP_OK);
+            sfp__feed_release(feed, k + 1);
+        }
+        sfp__feed_free(feed);
+    }
+    sfp_feed *feed = feed_of(&f, &t, &b, b.count); /* nothing left to give */
+    sfp__feed_free(feed);
+    sfp__feed_free(NULL);
+    sfp__batches_done(&b);
+    sfp__tasks_done(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_never_cross_tasks_and_keep_a_short_last_one),
+        cmocka_unit_test(short_last_batches_can_be_left_out_but_still_take_time),
+        cmocka_unit_test(every_batch_comes_in_order_with_its_pictures),
+        cmocka_unit_test(pictures_that_cannot_be_read_are_left_out_and_counted),
+        cmocka_unit_test(it_jumps_ahead_and_several_can_be_held),
+        cmocka_unit_test(what_is_not_at_hand_is_refused),
+        cmocka_unit_test(it_can_be_ended_at_any_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
