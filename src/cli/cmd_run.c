@@ -227,6 +227,8 @@ static sfp_status run_settings(const sfp_args *a, sfp_run_options *o, sfp_error 
     o->clock = o->rate <= 0 && clock < 0 ? SFP_CLOCK_OFF : clock < 0 ? SFP_CLOCK_VIRTUAL : (sfp_clock_kind)clock;
     if (o->rate <= 0 && strcmp(rate, "max") == 0 && clock >= 0 && o->clock != SFP_CLOCK_OFF && sfp__args_rank(a, "rate") > SFP_RANK_DEFAULT)
         o->clock = SFP_CLOCK_OFF; /* --rate max = off */
+    if (o->clock != SFP_CLOCK_OFF && !(o->rate > 0))
+        return sfp__fail(err, SFP_EINVAL, "this clock needs a rate (--rate samples/s)");
     o->calibrate = (int)sfp__args_int(a, "calibrate");
     o->costs = sfp__args_string(a, "costs");
     o->queue = (int)sfp__args_int(a, "queue");
@@ -277,7 +279,7 @@ static int run(const sfp_args *given)
     talk t = {.terminal = isatty(STDERR_FILENO) != 0, .json = sfp__args_flag(&a, "json")};
     sfp_run_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = &stop, .config = note_config, .config_ctx = &a};
     int code = SFP_EXIT_FAILED;
-    const char *out = sfp__args_string(&a, "out");
+    const char *out = sfp__args_string(&a, "out"), *made = NULL;
     sfp_status s = sfp__pool_create((int)sfp__args_int(&a, "threads"), &pool, &err);
     if (!s)
         s = load_backbone(&a, &vit, &err);
@@ -288,10 +290,15 @@ static int run(const sfp_args *given)
         code = sfp__say_usage("run", "%s", err.message);
         goto freed;
     }
-    if (!out && !(s = fresh_dir(dir, sizeof dir, &err)))
+    if (!out) {
+        s = fresh_dir(dir, sizeof dir, &err);
+        made = s ? NULL : dir;
         out = dir;
-    else if (out && mkdir(out, 0777) != 0 && errno != EEXIST)
+    } else if (mkdir(out, 0777) == 0) {
+        made = out;
+    } else if (errno != EEXIST) {
         s = sfp__fail_errno(&err, SFP_EIO, "%s: cannot make the directory", out);
+    }
     if (s)
         goto done;
     o.out = out;
@@ -318,6 +325,8 @@ static int run(const sfp_args *given)
 done:
     if (s)
         code = sfp__say_error(&err);
+    if (s && made && rmdir(made) == 0 && made == dir) /* it failed before there was anything to keep: only empty ones go */
+        (void)rmdir("runs");
 freed:
     if (result.tasks > 0)
         sfp__result_done(&result);

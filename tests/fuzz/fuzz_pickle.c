@@ -20,7 +20,8 @@ static void walk(const sfp_pickle *p, sfp_pickle_value v, int depth)
     sfp_pickle_value found = 0;
     if (sfp__pickle_get(p, v, "nc", &found) || sfp__pickle_get_int(p, v, 0, &found))
         REQUIRE(type == SFP_PICKLE_DICT && n > 0);
-    for (size_t i = 0; i < n && depth > 0 && budget > 0; i++, budget--) {
+    for (size_t i = 0; i < n && depth > 0 && budget > 0; i++) {
+        budget--;
         if (type == SFP_PICKLE_DICT)
             walk(p, sfp__pickle_key(p, v, i), depth - 1);
         walk(p, sfp__pickle_item(p, v, i), depth - 1);

@@ -22,7 +22,7 @@ static sfp_pool *threads;
 
 static int make_world(void **state)
 {
-    const sfp_vit_config c = {.img_size = 16, .patch_size = 8, .channels = 3, .dim = 32, .depth = 2, .heads = 2, .hidden = 64,
+    const sfp_vit_config c = {.img_size = 16, .patch_size = 8, .channels = 3, .dim = 32, .depth = 3, .heads = 2, .hidden = 64,
                               .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
     if (make_folder(state) || sfp__vit_random(&c, 1, 0.08f, &vit, NULL) || sfp__pool_create(1, &threads, NULL))
         return 1;

@@ -1,0 +1,26 @@
+# each ends at once, says what is wrong, and leaves no folder behind
+export STREAMFP_REGISTRY=$PWD/runs.db
+try() {
+    streamfp run --threads 1 "$@" 2>&1 | grep -v 'stands in' >&2
+    echo "exit ${PIPESTATUS[0]}" >&2
+}
+try --data camera:0
+try --data folder:nowhere --out out
+try --data synthetic:60 --sigma 0
+try --data synthetic:60 --tasks 11 --out out
+try --data synthetic:60 --tasks 3,3 --out out
+try --data synthetic:60 --method knn
+try --data synthetic:60 --rate fast
+try --data synthetic:60 --clock virtual --out out
+try --data synthetic:60 --eval-every never
+try --data synthetic:60 --resume
+try --data synthetic:60 --set batch
+try --data synthetic:60 --set bacth=3
+try --data synthetic:60 --costs nowhere --rate 10 --out out
+printf 'data: synthetic:60\nbatch: [\nsigma: 0.5\n' >broken.yaml
+try --config broken.yaml
+printf 'data: synthetic:60\n\nbacth: 10\n' >unknown.yaml
+try --config unknown.yaml
+try --config nowhere.yaml
+try --data synthetic:60 --out no/such/folder
+ls

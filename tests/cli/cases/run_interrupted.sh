@@ -1,0 +1,23 @@
+# the first Ctrl-C finishes the step, writes a checkpoint and says how to go on
+export STREAMFP_REGISTRY=$PWD/runs.db
+args=(run --data synthetic:400 --tasks 2 --eval-limit 2 --threads 1 --out out)
+set -m # a job of its own: otherwise a background process ignores SIGINT
+streamfp "${args[@]}" >stdout 2>stderr &
+pid=$!
+for ((i = 0; i < 2000; i++)); do # begun: its events file is there
+    if [ -e out/events.jsonl ]; then break; fi
+    sleep 0.01
+done
+sleep 0.3
+kill -INT $pid
+wait $pid
+echo "exit $?"
+cat stdout stderr
+[ -s out/checkpoint ] || echo "no checkpoint"
+[ ! -e out/result.json ] || echo "a result already"
+streamfp "${args[@]}" --resume >stdout 2>stderr
+echo "exit $?"
+grep -c 'average accuracy' stdout
+cat stderr
+sed 's/^{"t":\([0-9]*\),.*/\1/' out/events.jsonl | tr '\n' ' '
+echo

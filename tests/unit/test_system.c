@@ -1,0 +1,146 @@
+/* Closed-form heads behind the interface of the learner. */
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/rng.h"
+#include "model/vit.h"
+#include "run/system.h"
+
+#include <stdio.h>
+
+#include "source_files.h"
+
+enum { S = 16, D = 32, CLASSES = 3, N = 12, BATCH = 5, BYTES = 3 * S * S };
+
+static sfp_vit *vit;
+static sfp_pool *threads;
+static uint8_t pixels[N][BYTES];
+static sfp_sample samples[N];
+static const uint8_t *rgb[N];
+static const char *const methods[] = {"ncm", "slda", "ranpac"};
+
+static int make_world(void **state)
+{
+    const sfp_vit_config c = {.img_size = S, .patch_size = 8, .channels = 3, .dim = D, .depth = 3, .heads = 2, .hidden = 64,
+                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+    sfp_rng rng = sfp__rng_init(5, 1);
+    for (int i = 0; i < N; i++) {
+        for (int k = 0; k < BYTES; k++)
+            pixels[i][k] = (uint8_t)(70 * (i % CLASSES) + (int)sfp__rng_below(&rng, 40));
+        rgb[i] = pixels[i];
+        samples[i] = (sfp_sample){.rgb = pixels[i], .label = i % CLASSES, .id = (uint64_t)i};
+    }
+    return make_folder(state) || sfp__vit_random(&c, 1, 0.08f, &vit, NULL) || sfp__pool_create(1, &threads, NULL);
+}
+
+static int end_world(void **state)
+{
+    sfp__vit_free(vit);
+    sfp__pool_free(threads);
+    return remove_folder(state);
+}
+
+static sfp_system make(const char *method)
+{
+    sfp_system s;
+    sfp_error err = {0};
+    sfp_learner_options o = sfp__learner_options_defaults(vit);
+    o.batch = BATCH;
+    if (sfp__system_init(&s, vit, threads, &o, method, CLASSES, &err))
+        fail_msg("%s: %s", method, err.message);
+    return s;
+}
+
+static void offer(sfp_system *s, int from, int n)
+{
+    sfp_timestamp t;
+    assert_int_equal(sfp__system_offer(s, n, samples + from, &t, NULL), SFP_OK);
+    assert_int_equal(t.offered, n);
+    assert_int_equal(t.judged, n);
+    assert_true(t.right >= 0 && t.right <= n);
+}
+
+static void known_queries_change_no_answer(void **unused)
+{
+    (void)unused;
+    for (int m = 0; m < 3; m++) {
+        sfp_system s = make(methods[m]);
+        static float query[N * D];
+        bool has[N] = {false};
+        int32_t first[N], again[N];
+        assert_int_equal(sfp__system_predict(&s, N, rgb, query, has, first, NULL), SFP_OK);
+        for (int i = 0; i < N; i++)
+            assert_int_equal(first[i], -1); /* no class was seen */
+        offer(&s, 0, BATCH);
+        offer(&s, BATCH, BATCH);
+        assert_int_equal(sfp__system_predict(&s, N, rgb, query, has, first, NULL), SFP_OK);
+        for (int i = 0; i < N; i++)
+            has[i] = i % 4 == 1; /* gaps: runs of unknown ones between known ones */
+        assert_int_equal(sfp__system_predict(&s, N, rgb, query, has, again, NULL), SFP_OK);
+        for (int i = 0; i < N; i++) {
+            assert_true(has[i]);
+            assert_int_equal(first[i], again[i]);
+            assert_in_range(first[i], 0, CLASSES - 1);
+        }
+        sfp__system_done(&s);
+    }
+}
+
+static void a_resumed_head_goes_on_alike(void **unused)
+{
+    (void)unused;
+    char path[4600];
+    (void)snprintf(path, sizeof path, "%s", in_folder("checkpoint"));
+    for (int m = 0; m < 3; m++) {
+        sfp_system a = make(methods[m]), b = make(methods[m]);
+        char *position = NULL;
+        bool used_old;
+        float query[N * D];
+        bool has[N] = {false};
+        int32_t one[N], two[N];
+        offer(&a, 0, BATCH);
+        assert_int_equal(sfp__system_checkpoint(&a, path, "here", NULL), SFP_OK);
+        assert_int_equal(sfp__system_resume(&b, path, &position, &used_old, NULL), SFP_OK);
+        assert_string_equal(position, "here");
+        sfp__free(position);
+        assert_int_equal(sfp__system_counts(&b).trained, BATCH);
+        offer(&a, BATCH, 3);
+        offer(&b, BATCH, 3);
+        assert_int_equal(sfp__system_predict(&a, N, rgb, query, has, one, NULL), SFP_OK);
+        assert_int_equal(sfp__system_predict(&b, N, rgb, query, has, two, NULL), SFP_OK);
+        assert_memory_equal(one, two, sizeof one);
+        sfp__system_done(&a);
+        sfp__system_done(&b);
+    }
+}
+
+static void what_does_not_fit_is_refused(void **unused)
+{
+    (void)unused;
+    sfp_system s = make("ncm");
+    sfp_timestamp t;
+    sfp_error err = {0};
+    char *position = NULL, path[4600];
+    bool used_old;
+    assert_int_equal(sfp__system_offer(&s, BATCH + 1, samples, &t, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "a batch of 6 samples, expected 1 to 5");
+    sfp_sample odd = samples[7];
+    odd.label = CLASSES;
+    assert_int_equal(sfp__system_offer(&s, 1, &odd, &t, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "sample 7 has label 3, expected 0 to 2");
+    (void)snprintf(path, sizeof path, "%s", in_folder("nowhere"));
+    assert_int_equal(sfp__system_resume(&s, path, &position, &used_old, &err), SFP_ENOTFOUND);
+    put_text("torn", "half a file");
+    (void)snprintf(path, sizeof path, "%s", in_folder("torn"));
+    assert_int_equal(sfp__system_resume(&s, path, &position, &used_old, &err), SFP_EFORMAT);
+    sfp__system_done(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_queries_change_no_answer),
+        cmocka_unit_test(a_resumed_head_goes_on_alike),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_world, end_world);
+}
