@@ -47,7 +47,7 @@ static sfp_status take_mapping(const char *path, yaml_document_t *doc, const yam
         (void)snprintf(origin, sizeof origin, "%s:%zu: %.200s", path, line, (const char *)key->data.scalar.value);
         sfp_status s = sfp__args_set(args, (const char *)key->data.scalar.value, text, SFP_RANK_FILE, origin, err);
         if (s)
-            return s;
+            return strncmp(err->message, path, strlen(path)) == 0 ? s : sfp__fail_prefix(err, s, "%s:%zu", path, line);
     }
     return SFP_OK;
 }

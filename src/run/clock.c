@@ -120,7 +120,7 @@ const int64_t *sfp__clock_next(sfp_clock *c, int *count)
     memcpy(c->taken, c->queue, (size_t)*count * sizeof *c->taken);
     pop(c, *count);
     c->lag_last = fmax(0, c->now - arrival(c, c->taken[0]));
-    c->lag_sum += c->lag_last;
+    c->lag_sum += c->lag_last * *count;
     c->lag_max = fmax(c->lag_max, c->lag_last);
     c->served += (uint64_t)*count;
     return c->taken;

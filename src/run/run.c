@@ -573,6 +573,9 @@ static sfp_status run(sfp__run_state *s, sfp_error *err)
         finish_numbers(s);
         return o->out && s->stamps > 0 ? sfp__run_checkpoint(s, err) : SFP_OK; /* before the first there is nothing to go on from */
     }
+    if (s->stamps == 0 && s->r->skipped > 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", o->data,
+                         (unsigned long long)s->r->skipped, sfp__feed_stats(s->feed).first_error);
     while (!status && s->r->tasks_done < s->tasks.count)
         status = end_task(s, err);
     s->r->finished = true;
