@@ -138,8 +138,10 @@ static void print_table(const sfp_result *r, const char *out)
                  (unsigned long long)r->dropped, (unsigned long long)r->trained, (unsigned long long)r->replayed);
     print_number("class coverage", r->coverage, "");
     print_number("C_S", r->cs, "");
-    print_number("lag, mean", r->lag_mean, " s");
-    print_number("lag, largest", r->lag_max, " s");
+    if (isfinite(r->lambda) && !isfinite(r->cs)) { /* a clock that lets the learner fall behind */
+        print_number("lag, mean", r->lag_mean, " s");
+        print_number("lag, largest", r->lag_max, " s");
+    }
     print_number("speed", r->samples_per_second, " samples/s");
     (void)printf("  %-24s %10.2f s: select %.2f, train %.2f, buffer %.2f, evaluate %.2f; decode %.2f beside, waited for %.2f\n", "time",
                  r->seconds.total, r->seconds.select, r->seconds.train, r->seconds.buffer, r->seconds.evaluate, r->seconds.decode,
