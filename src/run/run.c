@@ -321,6 +321,21 @@ static void tell(sfp__run_state *s, const sfp_timestamp *t)
     s->hooks->progress(s->hooks->ctx, &p);
 }
 
+/* Keeps the pictures of a batch for the report. */
+static void show(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t)
+{
+    size_t size = (size_t)sfp__vit_config(s->opt->vit)->img_size, bytes = 3 * size * size;
+    s->shown = n < SFP__RUN_SHOWN ? n : SFP__RUN_SHOWN;
+    for (int i = 0; i < s->shown; i++) {
+        memcpy(s->shown_rgb + (size_t)i * bytes, samples[i].rgb, bytes);
+        s->shown_label[i] = samples[i].label;
+        s->shown_taken[i] = false;
+    }
+    for (int i = 0; i < t->coreset_count; i++)
+        if (t->coreset[i] < s->shown)
+            s->shown_taken[t->coreset[i]] = true;
+}
+
 static sfp_status record(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t, sfp_error *err)
 {
     sfp_result *r = s->r;
@@ -334,6 +349,8 @@ static sfp_status record(sfp__run_state *s, int n, const sfp_sample *samples, co
         if (!learner)
             s->trained_class[samples[i].label] = 1;
     }
+    if (learner && s->opt->out)
+        show(s, n, samples, t);
     for (int i = 0; learner && i < t->coreset_count; i++)
         s->trained_class[samples[t->coreset[i]].label] = 1;
     double train = t->seconds.query + t->seconds.attune + t->seconds.forward + t->seconds.backward + t->seconds.update + t->seconds.head;
@@ -545,7 +562,8 @@ static sfp_status run(sfp__run_state *s, sfp_error *err)
     s->trained_class = sfp__calloc(classes, 1);
     s->pooled = sfp__calloc(most, sizeof *s->pooled);
     s->ids = sfp__calloc(most, sizeof *s->ids);
-    if (!status && (!s->trained_class || !s->pooled || !s->ids))
+    s->shown_rgb = sfp__malloc(SFP__RUN_SHOWN * 3 * (size_t)size * (size_t)size);
+    if (!status && (!s->trained_class || !s->pooled || !s->ids || !s->shown_rgb))
         status = sfp__fail_nomem(err, most * sizeof *s->pooled);
     if (!status)
         status = start_clock(s, err);
@@ -605,5 +623,6 @@ sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_
     sfp__free(s.trained_class);
     sfp__free(s.pooled);
     sfp__free(s.ids);
+    sfp__free(s.shown_rgb);
     return status;
 }

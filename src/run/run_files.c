@@ -244,6 +244,12 @@ static sfp_status write_report(sfp__run_state *s, const char *path, sfp_error *e
                                                       .label = s->r->class_names[slot->label], .age = now - slot->born};
     }
     pictures.buffer = thumbs;
+    sfp_thumb batch[SFP__RUN_SHOWN];
+    for (int i = 0; i < s->shown; i++)
+        batch[i] = (sfp_thumb){.width = size, .height = size, .rgb = s->shown_rgb + (size_t)i * bytes,
+                               .label = s->r->class_names[s->shown_label[i]], .chosen = s->shown_taken[i]};
+    pictures.batch = batch;
+    pictures.batch_count = s->shown;
     sfp_status status = sfp__report_write(s->r, &pictures, path, err);
     sfp__free(thumbs);
     return status;

@@ -8,6 +8,8 @@
 #include "run/run.h"
 #include "run/system.h"
 
+enum { SFP__RUN_SHOWN = 40 };
+
 typedef struct sfp__run_state {
     const sfp_run_options *opt;
     const sfp_run_hooks *hooks;
@@ -40,6 +42,11 @@ typedef struct sfp__run_state {
     } before; /* seconds of the processes before this one */
     sfp_sample *pooled; /* (learner.batch) triage: samples of several batches */
     uint64_t *ids;      /* (learner.batch) */
+    /* the last batch, for the report: what the coreset took and left */
+    int shown;
+    uint8_t *shown_rgb; /* (SFP__RUN_SHOWN, S, S, 3) */
+    int32_t shown_label[SFP__RUN_SHOWN];
+    bool shown_taken[SFP__RUN_SHOWN];
 } sfp__run_state;
 
 /* Brings the result's decode, waited and total seconds up to now. */
