@@ -1,6 +1,6 @@
 /* streamfp inspect: what a weights file holds, and what it would be loaded as.
  *
- * Any safetensors or .npy file can be looked into; when it is not a ViT the reason is the loader's own message, so that
+ * Any file of tensors can be looked into; when it is not a ViT the reason is the loader's own message, so that
  * inspect never claims something that predict would not accept. */
 #include "cli/command.h"
 #include "cli/json_out.h"
@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "io/npy.h"
-#include "io/safetensors.h"
+#include "io/tensor_file.h"
 #include "model/vit.h"
 
 #include <inttypes.h>
@@ -19,12 +19,13 @@
 static const sfp_opt options[] = {
     SFP_ROW_FLAG("stats", "Read every tensor and add its minimum, maximum, mean and count of NaN."),
     SFP_ROW_FLAG("brief", "Leave the table of tensors out."),
+    SFP_ROW_IMG_SIZE,
     SFP_ROW_JSON,
 };
 
 typedef struct inspected {
     const char *path, *format;
-    sfp_safetensors *st; /* one of these two */
+    sfp_tensor_file *set; /* one of these two */
     sfp_npy *npy;
     sfp_vit *vit; /* NULL: not one, and why */
     char why_not[SFP_ERROR_MAX];
@@ -37,20 +38,20 @@ typedef struct tensor_stats {
 
 static size_t tensor_count(const inspected *in)
 {
-    return in->st ? sfp__safetensors_count(in->st) : 1;
+    return in->set ? sfp__tensor_file_count(in->set) : 1;
 }
 
 static const sfp_tensor *tensor_at(const inspected *in, size_t i)
 {
-    return in->st ? sfp__safetensors_at(in->st, i) : sfp__npy_tensor(in->npy);
+    return in->set ? sfp__tensor_file_at(in->set, i) : sfp__npy_tensor(in->npy);
 }
 
 static const char *tensor_name(const inspected *in, const sfp_tensor *t)
 {
-    return in->st ? t->name : "array";
+    return in->set ? t->name : "array";
 }
 
-static sfp_status open_file(inspected *in, const char *path, sfp_error *err)
+static sfp_status open_file(inspected *in, const char *path, int img_size, sfp_error *err)
 {
     unsigned char magic[6] = {0};
     FILE *f = fopen(path, "re");
@@ -64,14 +65,13 @@ static sfp_status open_file(inspected *in, const char *path, sfp_error *err)
         (void)snprintf(in->why_not, sizeof in->why_not, "a single array, expected a set of named tensors");
         return sfp__npy_open(path, &in->npy, err);
     }
-    if (n >= 4 && memcmp(magic, "PK\x03\x04", 4) == 0)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: found a zip archive (.npz or PyTorch), expected safetensors or .npy", path);
-    in->format = "safetensors";
-    sfp_status s = sfp__safetensors_open(path, &in->st, err);
+    sfp_status s = sfp__tensor_file_open(path, &in->set, err);
     if (s != SFP_OK)
         return s;
+    in->format = sfp__tensor_file_format(in->set);
     sfp_error why = {0};
-    if (sfp__vit_load(path, NULL, &in->vit, &why) != SFP_OK) {
+    const sfp_vit_options o = {.img_size = img_size};
+    if (sfp__vit_load(path, &o, &in->vit, &why) != SFP_OK) {
         if (why.status == SFP_ENOMEM)
             return sfp__fail(err, why.status, "%s", why.message);
         (void)memcpy(in->why_not, why.message, sizeof in->why_not);
@@ -82,10 +82,8 @@ static sfp_status open_file(inspected *in, const char *path, sfp_error *err)
 static void close_file(inspected *in)
 {
     sfp__vit_free(in->vit);
-    if (in->st)
-        sfp__safetensors_close(in->st);
-    if (in->npy)
-        sfp__npy_close(in->npy);
+    sfp__tensor_file_close(in->set);
+    sfp__npy_close(in->npy);
 }
 
 /* ------------------------------------------------------------------- stats */
@@ -156,6 +154,8 @@ static void print_head(const inspected *in)
     }
     const sfp_vit_config *c = sfp__vit_config(in->vit);
     (void)printf("recognised    %s\n", sfp__vit_recognised(in->vit));
+    if (sfp__vit_ignored(in->vit)[0])
+        (void)printf("ignored       %s\n", sfp__vit_ignored(in->vit));
     (void)printf("architecture  S %d, P %d, D %d, depth %d, H %d, F %d\n", c->img_size, c->patch_size, c->dim, c->depth, c->heads,
                  c->hidden);
     (void)printf("tokens        %d (class token and %d patches)\n", sfp__vit_tokens(in->vit), sfp__vit_tokens(in->vit) - 1);
@@ -165,6 +165,7 @@ static void print_head(const inspected *in)
         (void)printf("classes       none: no head\n");
     (void)printf("parameters    %zu without the head\n", sfp__vit_parameters(in->vit));
     (void)printf("ln_eps        %g\n", (double)c->ln_eps);
+    (void)printf("activation    %s\n", c->quick_gelu ? "quick_gelu" : "gelu");
     (void)printf("mean, std     %g %g %g, %g %g %g\n", (double)c->mean[0], (double)c->mean[1], (double)c->mean[2], (double)c->std[0],
                  (double)c->std[1], (double)c->std[2]);
 }
@@ -202,12 +203,12 @@ static sfp_status print_tensors(const inspected *in, bool stats, sfp_error *err)
 
 static void print_meta(const inspected *in)
 {
-    size_t n = in->st ? sfp__safetensors_meta_count(in->st) : 0;
+    size_t n = in->set ? sfp__tensor_file_meta_count(in->set) : 0;
     if (n > 0)
         (void)printf("\nmetadata\n");
     for (size_t i = 0; i < n; i++) {
         const char *key, *value;
-        sfp__safetensors_meta_at(in->st, i, &key, &value);
+        sfp__tensor_file_meta_at(in->set, i, &key, &value);
         (void)printf("  ");
         sfp__put_text(stdout, key, 0);
         (void)printf(": ");
@@ -235,6 +236,7 @@ static void json_vit(sfp_json_out *j, const inspected *in)
     }
     const sfp_vit_config *c = sfp__vit_config(in->vit);
     sfp__json_string(j, "recognised", sfp__vit_recognised(in->vit));
+    sfp__json_string(j, "ignored", sfp__vit_ignored(in->vit));
     sfp__json_object(j, "architecture");
     sfp__json_int(j, "img_size", c->img_size);
     sfp__json_int(j, "patch_size", c->patch_size);
@@ -245,6 +247,8 @@ static void json_vit(sfp_json_out *j, const inspected *in)
     sfp__json_int(j, "classes", c->classes);
     sfp__json_int(j, "tokens", sfp__vit_tokens(in->vit));
     sfp__json_float(j, "ln_eps", c->ln_eps);
+    sfp__json_string(j, "activation", c->quick_gelu ? "quick_gelu" : "gelu");
+    sfp__json_bool(j, "pre_norm", c->pre_norm);
     triple(j, "mean", c->mean);
     triple(j, "std", c->std);
     sfp__json_end(j);
@@ -289,11 +293,11 @@ static sfp_status print_json(const inspected *in, bool tensors, bool stats, sfp_
     sfp__json_string(&j, "format", in->format);
     json_vit(&j, in);
     sfp__json_int(&j, "tensor_count", (int64_t)tensor_count(in));
-    if (in->st) {
+    if (in->set && strcmp(in->format, "safetensors") == 0) {
         sfp__json_object(&j, "metadata");
-        for (size_t i = 0; i < sfp__safetensors_meta_count(in->st); i++) {
+        for (size_t i = 0; i < sfp__tensor_file_meta_count(in->set); i++) {
             const char *key, *value;
-            sfp__safetensors_meta_at(in->st, i, &key, &value);
+            sfp__tensor_file_meta_at(in->set, i, &key, &value);
             sfp__json_string(&j, key, value);
         }
         sfp__json_end(&j);
@@ -309,7 +313,7 @@ static int run(const sfp_args *args)
     inspected in = {0};
     sfp_error err = {0};
     bool stats = sfp__args_flag(args, "stats"), tensors = !sfp__args_flag(args, "brief");
-    sfp_status s = open_file(&in, args->operands[0], &err);
+    sfp_status s = open_file(&in, args->operands[0], (int)sfp__args_int(args, "img-size"), &err);
     if (s == SFP_OK && sfp__args_flag(args, "json")) {
         s = print_json(&in, tensors, stats, &err);
     } else if (s == SFP_OK) {
@@ -328,8 +332,8 @@ const sfp_command sfp__cmd_inspect = {
     .operands = "FILE",
     .min_operands = 1,
     .max_operands = 1,
-    .text = "Reads a .safetensors or .npy file, checks all of it and prints the architecture (S input side, P patch side, D width, "
-            "H heads, F hidden width), the parameters, the tensors and the metadata. A file that is no ViT is shown too, with the "
+    .text = "Reads a .safetensors, PyTorch (.pth, .pt, .bin), .npz or .npy file, checks all of it and prints the architecture (S input side, P patch side, D width, "
+            "H heads, F hidden width), what it was recognised as and why, the parameters, the tensors and the metadata. A file that is no ViT is shown too, with the "
             "reason why it is none.",
     .examples = "  streamfp inspect deit_tiny_patch16_224.safetensors --brief\n"
                 "  streamfp inspect state.safetensors --stats --json\n",

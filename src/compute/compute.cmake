@@ -4,7 +4,8 @@ set(SFP_COMPUTE
     compute/gemm.c
     compute/kernels.c
     compute/kernels_ref.c
-    compute/kernels_generic.c)
+    compute/kernels_generic.c
+    compute/param.c)
 list(TRANSFORM SFP_COMPUTE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
 
 set(simd_flags -O3 -ffp-contract=fast -fno-trapping-math -fno-signed-zeros)

@@ -36,6 +36,8 @@ typedef struct sfp_gemm_weight_desc {
 } sfp_gemm_weight_desc;
 
 sfp_status sfp__gemm_weight_create(const sfp_gemm_weight_desc *desc, sfp_gemm_weight **out, sfp_error *err);
+/* New numbers for a weight made from a description of the same sizes: packed in place. No run may read it meanwhile. */
+sfp_status sfp__gemm_weight_update(sfp_gemm_weight *w, const sfp_gemm_weight_desc *desc, sfp_error *err);
 void sfp__gemm_weight_free(sfp_gemm_weight *w);
 int sfp__gemm_panel(const sfp_gemm_weight *w);
 

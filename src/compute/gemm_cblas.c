@@ -83,6 +83,15 @@ sfp_status sfp__gemm_weight_create(const sfp_gemm_weight_desc *d, sfp_gemm_weigh
     return SFP_OK;
 }
 
+sfp_status sfp__gemm_weight_update(sfp_gemm_weight *w, const sfp_gemm_weight_desc *d, sfp_error *err)
+{
+    (void)err;
+    memcpy(w->w, d->w, (size_t)d->n * (size_t)d->k * sizeof *w->w);
+    if (d->bias)
+        memcpy(w->bias, d->bias, (size_t)d->n * sizeof *w->bias);
+    return SFP_OK;
+}
+
 void sfp__gemm_weight_free(sfp_gemm_weight *w)
 {
     if (!w)

@@ -217,6 +217,18 @@ done:
     return status;
 }
 
+sfp_status sfp__gemm_weight_update(sfp_gemm_weight *w, const sfp_gemm_weight_desc *d, sfp_error *err)
+{
+    int token = sfp__gemm_enter();
+    dnnl_status_t s = pack(w, d->w, d->transposed);
+    sfp__gemm_leave(token);
+    if (s != dnnl_success)
+        return fail(err, s, "packing weights");
+    if (d->bias)
+        memcpy(w->bias, d->bias, (size_t)d->n * sizeof *w->bias);
+    return SFP_OK;
+}
+
 void sfp__gemm_weight_free(sfp_gemm_weight *w)
 {
     if (!w)

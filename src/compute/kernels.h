@@ -55,6 +55,9 @@ typedef struct sfp_kernels {
     /* y (dense) = gelu(h), h in panels of w; with `save` h becomes the derivative, ready for gelu_bwd. */
     void (*gelu_fwd)(int m, int n, float *h, int w, bool save, float *y);
 
+    /* The same with QuickGELU, h * sigmoid(1.702 h). */
+    void (*quick_gelu_fwd)(int m, int n, float *h, int w, bool save, float *y);
+
     /* dh (dense) = dy * derivative, both in panels of w. */
     void (*gelu_bwd)(int m, int n, const float *dy, const float *derivative, int w, float *dh);
 

@@ -71,6 +71,17 @@ static void gelu_fwd(int m, int n, float *h, int w, bool save, float *y)
         }
 }
 
+static void quick_gelu_fwd(int m, int n, float *h, int w, bool save, float *y)
+{
+    for (int r = 0; r < m; r++)
+        for (int c = 0; c < n; c++) {
+            double x = (double)h[at(m, w, r, c)], s = 1 / (1 + exp(-1.702 * x));
+            y[(size_t)r * (size_t)n + (size_t)c] = (float)(x * s);
+            if (save)
+                h[at(m, w, r, c)] = (float)(s + 1.702 * x * s * (1 - s));
+        }
+}
+
 static void gelu_bwd(int m, int n, const float *dy, const float *derivative, int w, float *dh)
 {
     for (int r = 0; r < m; r++)
@@ -172,6 +183,7 @@ const sfp_kernels sfp__kernels_ref = {
     .add_norm_fwd = add_norm_fwd,
     .norm_bwd = norm_bwd,
     .gelu_fwd = gelu_fwd,
+    .quick_gelu_fwd = quick_gelu_fwd,
     .gelu_bwd = gelu_bwd,
     .attn_scratch = attn_scratch,
     .attn_fwd = attn_fwd,

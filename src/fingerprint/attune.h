@@ -10,7 +10,7 @@
 #define SFP_FINGERPRINT_ATTUNE_H
 
 #include "base/pool.h"
-#include "fingerprint/param.h"
+#include "compute/param.h"
 #include "model/vit.h"
 
 #include <stdbool.h>

@@ -16,7 +16,7 @@
 
 #include "base/pool.h"
 #include "base/rng.h"
-#include "fingerprint/param.h"
+#include "compute/param.h"
 #include "model/vit.h"
 
 #include <stdbool.h>

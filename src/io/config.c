@@ -19,6 +19,7 @@
 
 #define FILE_MAX ((size_t)16 << 20)
 #define CLASSES_MAX 1000000
+#define PREPROCESSOR "preprocessor_config.json"
 
 /* The objects looked into, in this order: the file's own, CLIP's image tower, timm's. */
 static const char *const sections[] = {"vision_config", "model_args", "pretrained_cfg"};
@@ -257,30 +258,75 @@ sfp_status sfp__model_config_read(const char *path, sfp_model_config *out, sfp_e
     return status;
 }
 
-sfp_status sfp__model_config_beside(const char *weights_path, sfp_model_config *out, bool *found, sfp_error *err)
+/* As read, but a file that is not there is no error: *found tells. */
+static sfp_status read_if_there(const char *path, sfp_model_config *out, bool *found, sfp_error *err)
+{
+    sfp_error why; /* the caller's record stays as it is */
+    sfp_status status = sfp__model_config_read(path, out, &why);
+    *found = status == SFP_OK;
+    if (status == SFP_ENOTFOUND)
+        return SFP_OK;
+    if (status != SFP_OK && err)
+        *err = why;
+    return status;
+}
+
+/* mean and std where config.json, at `path` with its name from `dir` on, has none. */
+static sfp_status add_preprocessor(char *path, size_t dir, sfp_model_config *c, const char **from, sfp_error *err)
+{
+    sfp_model_config more = {0};
+    bool found = false;
+    if (c->has_mean && c->has_std)
+        return SFP_OK;
+    memcpy(path + dir, PREPROCESSOR, sizeof PREPROCESSOR);
+    sfp_status status = read_if_there(path, &more, &found, err);
+    if (status != SFP_OK || !found)
+        return status;
+    if (!c->has_mean && more.has_mean)
+        memcpy(c->mean, more.mean, sizeof c->mean);
+    if (!c->has_std && more.has_std)
+        memcpy(c->std, more.std, sizeof c->std);
+    c->has_mean |= more.has_mean;
+    c->has_std |= more.has_std;
+    *from = "config.json and " PREPROCESSOR " beside it";
+    sfp__model_config_done(&more);
+    return SFP_OK;
+}
+
+sfp_status sfp__model_config_find(const char *weights_path, const char *inside, sfp_model_config *out, const char **from, sfp_error *err)
 {
     const char *slash = strrchr(weights_path, '/'), *name = slash ? slash + 1 : weights_path, *dot = strrchr(name, '.');
     size_t dir = (size_t)(name - weights_path), stem = dot && dot != name ? (size_t)(dot - weights_path) : strlen(weights_path);
-    size_t room = strlen(weights_path) + sizeof "config.json";
+    size_t room = strlen(weights_path) + sizeof PREPROCESSOR;
     char *path = sfp__malloc(room);
     if (!path)
         return sfp__fail_nomem(err, room);
+    sfp_model_config c = {0};
+    bool found = false;
+    const char *where = "the config beside it";
     memcpy(path, weights_path, stem);
     memcpy(path + stem, ".json", sizeof ".json");
-    sfp_error why; /* not finding a file is no error: the caller's record stays as it is */
-    sfp_status status = sfp__model_config_read(path, out, &why);
-    if (status == SFP_ENOTFOUND) {
-        memcpy(path + dir, "config.json", sizeof "config.json");
-        status = sfp__model_config_read(path, out, &why);
+    sfp_status status = read_if_there(path, &c, &found, err);
+    if (status == SFP_OK && !found && inside) {
+        where = "the config in its metadata";
+        status = sfp__model_config_parse(weights_path, inside, strlen(inside), &c, err);
+        found = status == SFP_OK;
     }
-    if (status == SFP_OK || status == SFP_ENOTFOUND) {
-        *found = status == SFP_OK;
-        status = SFP_OK;
-    } else if (err) {
-        *err = why;
+    if (status == SFP_OK && !found) {
+        memcpy(path + dir, "config.json", sizeof "config.json");
+        status = read_if_there(path, &c, &found, err);
+        if (status == SFP_OK && found)
+            status = add_preprocessor(path, dir, &c, &where, err);
     }
     sfp__free(path);
-    return status;
+    if (status != SFP_OK) {
+        sfp__model_config_done(&c);
+        return status;
+    }
+    if (found)
+        *out = c;
+    *from = found ? where : NULL;
+    return SFP_OK;
 }
 
 void sfp__model_config_done(sfp_model_config *c)

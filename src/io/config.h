@@ -11,6 +11,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Under this key a safetensors file carries such a JSON in its metadata. */
+#define SFP_CONFIG_META "streamfp.config"
+
 typedef struct sfp_model_config {
     int heads;    /* 0: not given */
     int img_size; /* 0: not given */
@@ -26,8 +29,10 @@ typedef struct sfp_model_config {
 /* Reads one JSON file. Unknown keys are ignored; known ones of a wrong type or range fail with their name. */
 sfp_status sfp__model_config_read(const char *path, sfp_model_config *out, sfp_error *err);
 sfp_status sfp__model_config_parse(const char *label, const char *text, size_t size, sfp_model_config *out, sfp_error *err);
-/* Looks beside a weights file for STEM.json, then config.json; *found tells. Not finding one is no error. */
-sfp_status sfp__model_config_beside(const char *weights_path, sfp_model_config *out, bool *found, sfp_error *err);
+/* The config of a weights file: STEM.json beside it; else `inside`, the text that the file itself carries (NULL: none); else
+ * config.json beside it, where mean and std may also stand in Hugging Face's preprocessor_config.json. *from says which, in words;
+ * NULL: there is none, which is no error. */
+sfp_status sfp__model_config_find(const char *weights_path, const char *inside, sfp_model_config *out, const char **from, sfp_error *err);
 void sfp__model_config_done(sfp_model_config *c);
 
 #endif

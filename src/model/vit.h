@@ -10,12 +10,14 @@
 #include "base/error.h"
 #include "base/pool.h"
 #include "compute/gemm.h"
+#include "io/safetensors.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define SFP_VIT_MAX_DEPTH 64
+#define SFP_VIT_MAX_CLASSES (1 << 20)
 
 typedef struct sfp_vit_config {
     int img_size;   /* S */
@@ -27,6 +29,9 @@ typedef struct sfp_vit_config {
     int hidden; /* F */
     int classes; /* rows of head.weight; 0: no head */
     float ln_eps;
+    bool quick_gelu;    /* x * sigmoid(1.702 x) instead of GELU */
+    bool pre_norm;      /* a norm before the blocks (CLIP) */
+    bool no_patch_bias; /* the patch embedding has none */
     float mean[3], std[3];
     char **class_names; /* NULL or `classes` names; owned by the vit */
 } sfp_vit_config;
@@ -55,6 +60,11 @@ typedef struct sfp_vit_config {
     X(fc2_w, "mlp.fc2.weight", 2, c->dim, c->hidden)                           \
     X(fc2_b, "mlp.fc2.bias", 1, c->dim)
 
+/* With pre_norm. */
+#define SFP_VIT_PRE_LIST(X)                                                    \
+    X(pre_w, "norm_pre.weight", 1, c->dim)                                     \
+    X(pre_b, "norm_pre.bias", 1, c->dim)
+
 /* Optional: present together or not at all. */
 #define SFP_VIT_HEAD_LIST(X)                                                   \
     X(head_w, "head.weight", 2, c->classes, c->dim)                            \
@@ -67,7 +77,8 @@ typedef struct sfp_vit_block_weights {
 
 /* All weights as plain float arrays; used for the raw weights and, with the same shapes, for their gradients. */
 typedef struct sfp_vit_weights {
-    SFP_VIT_GLOBAL_LIST(SFP_VIT_FIELD)
+    SFP_VIT_GLOBAL_LIST(SFP_VIT_FIELD) /* patch_b NULL with no_patch_bias */
+    SFP_VIT_PRE_LIST(SFP_VIT_FIELD)
     SFP_VIT_HEAD_LIST(SFP_VIT_FIELD)
 #undef SFP_VIT_FIELD
     sfp_vit_block_weights *blocks; /* (depth) */
@@ -77,9 +88,11 @@ typedef struct sfp_vit sfp_vit;
 
 typedef struct sfp_vit_options {
     sfp_precision precision; /* of the matrix products; bf16 where the CPU has it */
+    int img_size;            /* side of the input; position embeddings are resized when the file's is another. 0: the file's */
 } sfp_vit_options;
 
-/* Reads a checkpoint; heads, mean and std come from a config beside the file, else D/64 and ImageNet's. opt may be NULL. */
+/* Reads a checkpoint of any format and layout that is known (io/tensor_file.h, vit_names.c); heads, mean and std come from a config
+ * (io/config.h), else D/64 and ImageNet's. opt may be NULL. */
 sfp_status sfp__vit_load(const char *path, const sfp_vit_options *opt, sfp_vit **out, sfp_error *err);
 /* Seeded random weights with the shapes of `config` (normal, `scale`; norms near 1): demo, bench, tests. */
 sfp_status sfp__vit_random(const sfp_vit_config *config, uint64_t seed, float scale, sfp_vit **out, sfp_error *err);
@@ -91,6 +104,15 @@ size_t sfp__vit_parameters(const sfp_vit *v); /* without the head */
 int sfp__vit_tokens(const sfp_vit *v);        /* T */
 /* "timm ViT (DeiT, ImageNet-1k): ..." - what the file was recognised as, and why. */
 const char *sfp__vit_recognised(const sfp_vit *v);
+/* "2 tensors: ...": what the file holds that no pass reads; "": nothing. */
+const char *sfp__vit_ignored(const sfp_vit *v);
+/* The file it was loaded from; NULL: random weights. */
+const char *sfp__vit_path(const sfp_vit *v);
+
+/* Writes safetensors with timm's names, numbers of `dtype` (F32, F16, BF16), and the config in the metadata, beside `meta`: loading
+ * it gives the same network. */
+sfp_status sfp__vit_save(const sfp_vit_config *c, const sfp_vit_weights *w, sfp_dtype dtype, const sfp_meta *meta, size_t meta_count,
+                         const char *path, sfp_error *err);
 
 /* logits (b, classes) of features (b, D) by the checkpoint's own head; SFP_ENOTFOUND without one. */
 sfp_status sfp__vit_head(const sfp_vit *v, int b, const float *feature, float *logits, sfp_error *err);
@@ -112,6 +134,7 @@ typedef struct sfp_vit_plan_options {
     int prefix_rows; /* the most prefix rows a layer may get */
     int unit;        /* most samples a micro-batch; 0: chosen from the sizes alone */
     bool all_tokens; /* compute every token in the last block too (needed by the tap of the last block) */
+    bool token_head; /* the loss sees all normalised tokens (sfp_vit_pass.token_head); implies all_tokens */
     bool queries;    /* passes may compute queries before they are prompted (SPEC section 2) */
 } sfp_vit_plan_options;
 
@@ -127,6 +150,10 @@ size_t sfp__vit_plan_bytes(const sfp_vit_plan *p);
 /* Called for each micro-batch of samples [first, first+n) with their features (n, D); writes the loss gradient to them.
  * Runs on a pool thread, at most once a sample, for different samples at the same time. */
 typedef void (*sfp_vit_head_fn)(void *ctx, int first, int n, const float *feature, float *grad_feature);
+
+/* The same with all tokens after the final norm: (n, T, D) in, their gradient out. Lane < the pool's threads; for given
+ * samples it is always the same one, and it sees them in ascending order: sums a lane are repeatable. */
+typedef void (*sfp_vit_token_head_fn)(void *ctx, int lane, int first, int n, const float *tokens, float *grad_tokens);
 
 /* Called for samples [first, first+n) when their queries (n, D) are known and before their prompted pass: fills their prefixes.
  * Runs on a pool thread, like sfp_vit_head_fn. */
@@ -153,8 +180,10 @@ typedef struct sfp_vit_pass {
     float *embed;                                 /* (b, L, D) out: patch embeddings, no position; or NULL */
     float *mean_embed;                            /* (b, D) out: mean over tokens of unit patch embeddings (SPEC section 4); or NULL */
     float *tokens[SFP_VIT_MAX_DEPTH];             /* (b, T, D) out: tokens after block l; or NULL */
+    float *normed;                                /* (b, T, D) out: tokens after the final norm, a plan with token_head; or NULL */
     float *class_attention;                       /* (b, H, T) out: last block, class token's row, prefix left out; or NULL */
     sfp_vit_head_fn head;                         /* backward modes: the loss */
+    sfp_vit_token_head_fn token_head;             /* ... or, in a plan with that option, the loss over all tokens */
     void *head_ctx;
     float *grad_prefix_k[SFP_VIT_MAX_DEPTH];      /* (b, rows, D) out; NULL where no prefix or not wanted */
     float *grad_prefix_v[SFP_VIT_MAX_DEPTH];
@@ -172,6 +201,10 @@ typedef struct sfp_vit_seconds {
     double query, forward, backward;
 } sfp_vit_seconds;
 sfp_vit_seconds sfp__vit_plan_seconds(const sfp_vit_plan *p);
+
+/* Calls fn for every weight of `w` with its full name and shape, in the order of the lists above; ends at the first failure. */
+typedef sfp_status (*sfp_vit_weight_fn)(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err);
+sfp_status sfp__vit_each_weight(const sfp_vit_config *c, sfp_vit_weights *w, sfp_vit_weight_fn fn, void *ctx, sfp_error *err);
 
 /* Room for a full set of weights (for gradients), zeroed. */
 sfp_status sfp__vit_weights_create(const sfp_vit_config *config, sfp_vit_weights *out, sfp_error *err);

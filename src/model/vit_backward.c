@@ -8,12 +8,12 @@
 
 #include <string.h>
 
-/* dW (n, k) += dy^T x with dy (m, n), x (m, k); db (n) += column sums of dy. */
+/* dW (n, k) += dy^T x with dy (m, n), x (m, k); db (n) += column sums of dy, unless it is NULL. */
 static void weight_grad(const sfp__vit_unit *u, int m, int n, int k, const float *dy, const float *x, float *dw, float *db)
 {
     sfp__gemm_plain(true, false, n, k, m, dy, n, x, k, 1.0f, dw, k);
     u->lane->flops += 2.0 * m * n * k;
-    for (int r = 0; r < m; r++)
+    for (int r = 0; db && r < m; r++)
         for (int c = 0; c < n; c++)
             db[c] += dy[(size_t)r * (size_t)n + (size_t)c];
 }
@@ -162,6 +162,19 @@ static void place_patches(const sfp__vit_unit *u, int i, float *from, int w, flo
                         *sfp__vit_panel_at(from, u->n * L, w, i * L + t, (ch * P + y) * P + k);
 }
 
+/* The norm before the blocks: dx through it. */
+static void pre_norm_backward(const sfp__vit_unit *u)
+{
+    const sfp_vit *v = u->plan->v;
+    sfp__vit_lane *lane = u->lane;
+    int D = v->config.dim, M = u->n * v->tokens;
+    size_t bytes = (size_t)M * (size_t)D * sizeof(float);
+    memcpy(lane->y, lane->dx, bytes);
+    memset(lane->dx, 0, bytes);
+    u->plan->kernels->norm_bwd(M, D, lane->y, D, lane->xpre, lane->stpre, v->weights.pre_w, lane->dx, u->grad ? u->grad->pre_w : NULL,
+                               u->grad ? u->grad->pre_b : NULL);
+}
+
 /* Positions, class token, patch embedding, pixels. */
 static void embed_backward(const sfp__vit_unit *u)
 {
@@ -170,6 +183,8 @@ static void embed_backward(const sfp__vit_unit *u)
     sfp__vit_lane *lane = u->lane;
     int D = c->dim, L = v->patches, T = v->tokens, in = c->channels * c->patch_size * c->patch_size;
     float *dpatch = lane->emb; /* (n*L, D) dense: dx without the class rows */
+    if (c->pre_norm)
+        pre_norm_backward(u);
     for (int i = 0; i < u->n; i++) {
         const float *dx = lane->dx + (size_t)i * (size_t)T * (size_t)D;
         memcpy(dpatch + (size_t)i * (size_t)L * (size_t)D, dx + D, (size_t)L * (size_t)D * sizeof *dx);
@@ -188,6 +203,15 @@ static void embed_backward(const sfp__vit_unit *u)
         place_patches(u, i, lane->patch, sfp__gemm_panel(v->patch_t), u->pass->grad_x + (size_t)(u->first + i) * pixels);
 }
 
+/* Block l and those below it, from dx down to where the backward ends. */
+static void blocks_backward(const sfp__vit_unit *u, int l)
+{
+    for (; l >= u->lowest; l--)
+        block_backward(u, l);
+    if (u->plan->opt.mode & (SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT))
+        embed_backward(u);
+}
+
 void sfp__vit_backward(const sfp__vit_unit *u)
 {
     const sfp_vit *v = u->plan->v;
@@ -196,6 +220,15 @@ void sfp__vit_backward(const sfp__vit_unit *u)
     int D = c->dim, last = c->depth - 1;
     size_t rows = (size_t)u->n * (size_t)D;
     bool all = u->plan->opt.all_tokens;
+    if (u->plan->opt.token_head) {
+        int M = u->n * v->tokens;
+        u->pass->token_head(u->pass->head_ctx, u->lane_index, u->first, u->n, lane->feature, lane->dfeature);
+        memset(lane->dx, 0, (size_t)M * (size_t)D * sizeof(float));
+        u->plan->kernels->norm_bwd(M, D, lane->dfeature, D, lane->xout, lane->stf, v->weights.norm_w, lane->dx,
+                                   u->grad ? u->grad->norm_w : NULL, u->grad ? u->grad->norm_b : NULL);
+        blocks_backward(u, last);
+        return;
+    }
     u->pass->head(u->pass->head_ctx, u->first, u->n, lane->feature, lane->dfeature);
     if (u->lowest > last)
         return;
@@ -206,12 +239,9 @@ void sfp__vit_backward(const sfp__vit_unit *u)
         memset(lane->dx, 0, (size_t)u->n * (size_t)v->tokens * (size_t)D * sizeof(float));
         for (int i = 0; i < u->n; i++)
             memcpy(lane->dx + (size_t)i * (size_t)v->tokens * (size_t)D, lane->dxc + (size_t)i * (size_t)D, (size_t)D * sizeof(float));
-        block_backward(u, last);
+        blocks_backward(u, last);
     } else {
         class_block_backward(u, last);
+        blocks_backward(u, last - 1);
     }
-    for (int l = last - 1; l >= u->lowest; l--)
-        block_backward(u, l);
-    if (u->plan->opt.mode & (SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT))
-        embed_backward(u);
 }

@@ -47,7 +47,13 @@ static void mean_embed(const sfp__vit_unit *u, int w)
     }
 }
 
-/* Patch embedding, class token, positions: the first block's input. */
+static void activate(const sfp__vit_unit *u, int m, float *h, int w, bool save, float *y)
+{
+    const sfp_vit_config *c = &u->plan->v->config;
+    (c->quick_gelu ? u->plan->kernels->quick_gelu_fwd : u->plan->kernels->gelu_fwd)(m, c->hidden, h, w, save, y);
+}
+
+/* Patch embedding, class token, positions, and where there is one the norm after them: the first block's input. */
 static void embed(const sfp__vit_unit *u)
 {
     const sfp_vit *v = u->plan->v;
@@ -61,7 +67,7 @@ static void embed(const sfp__vit_unit *u)
     if (u->pass->mean_embed)
         mean_embed(u, w);
     for (int i = 0; i < u->n; i++) {
-        float *x = l->saved[0].xin + (size_t)i * (size_t)T * (size_t)D;
+        float *x = (c->pre_norm ? l->xpre : l->saved[0].xin) + (size_t)i * (size_t)T * (size_t)D;
         for (int k = 0; k < D; k++)
             x[k] = v->weights.cls[k] + v->weights.pos[k];
         for (int t = 0; t < L; t++) {
@@ -77,6 +83,8 @@ static void embed(const sfp__vit_unit *u)
             }
         }
     }
+    if (c->pre_norm)
+        u->plan->kernels->norm_fwd(u->n * T, D, l->xpre, v->weights.pre_w, v->weights.pre_b, c->ln_eps, l->saved[0].xin, l->stpre);
 }
 
 sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h, bool prompted)
@@ -167,7 +175,7 @@ static void block(const sfp__vit_unit *u, int l, bool prompted)
     sfp__vit_product(u, u->ops->proj, M, D, D, w->proj, s->att, lane->y);
     k->add_norm_fwd(M, D, s->xin, lane->y, sfp__gemm_panel(w->proj), b->norm2_w, b->norm2_b, c->ln_eps, s->xmid, lane->a, s->st2);
     sfp__vit_product(u, u->ops->fc1, M, F, D, w->fc1, lane->a, s->h);
-    k->gelu_fwd(M, F, s->h, sfp__gemm_panel(w->fc1), keep, s->g);
+    activate(u, M, s->h, sfp__gemm_panel(w->fc1), keep, s->g);
     sfp__vit_product(u, u->ops->fc2, M, D, F, w->fc2, s->g, lane->y);
     float *xout = last ? lane->xout : lane->saved[l + 1].xin;
     const sfp_vit_block_weights *next = last ? NULL : &v->weights.blocks[l + 1];
@@ -199,7 +207,7 @@ static void class_block(const sfp__vit_unit *u, int l, bool prompted)
     float *xmid = backward ? s->xmid : lane->xc;
     k->add_norm_fwd(n, D, lane->xc, lane->yc, sfp__gemm_panel(w->proj), b->norm2_w, b->norm2_b, c->ln_eps, xmid, a, s->st2);
     sfp__vit_product(u, u->ops->fc1_c, n, F, D, w->fc1, a, s->h);
-    k->gelu_fwd(n, F, s->h, sfp__gemm_panel(w->fc1), keep, s->g);
+    activate(u, n, s->h, sfp__gemm_panel(w->fc1), keep, s->g);
     sfp__vit_product(u, u->ops->fc2_c, n, D, F, w->fc2, s->g, lane->yc);
     k->add_norm_fwd(n, D, xmid, lane->yc, sfp__gemm_panel(w->fc2), v->weights.norm_w, v->weights.norm_b, c->ln_eps, lane->xout,
                     lane->feature, lane->stf);
@@ -224,6 +232,11 @@ static void blocks(const sfp__vit_unit *u, bool prompted)
     if (last > 0)
         block_qkv(u, last);
     block(u, last, prompted);
+    if (u->plan->opt.token_head) {
+        u->plan->kernels->norm_fwd(u->n * v->tokens, c->dim, lane->xout, v->weights.norm_w, v->weights.norm_b, c->ln_eps, lane->feature,
+                                   lane->stf);
+        return;
+    }
     class_rows(u, lane->xout, lane->xc);
     u->plan->kernels->norm_fwd(u->n, c->dim, lane->xc, v->weights.norm_w, v->weights.norm_b, c->ln_eps, lane->feature, lane->stf);
 }
@@ -254,7 +267,11 @@ void sfp__vit_forward(const sfp__vit_unit *u)
     if (pass->compose)
         pass->compose(pass->compose_ctx, u->first, u->n, pass->query + at);
     blocks(u, true);
-    if (pass->feature)
+    if (pass->normed)
+        memcpy(pass->normed + at * (size_t)v->tokens, lane->feature, bytes * (size_t)v->tokens);
+    if (pass->feature && u->plan->opt.token_head)
+        class_rows(u, lane->feature, pass->feature + at);
+    else if (pass->feature)
         memcpy(pass->feature + at, lane->feature, bytes);
     lane->seconds.forward += sfp__now() - begin;
 }

@@ -33,12 +33,14 @@ typedef struct sfp__vit_lane {
     sfp__vit_saved saved[SFP_VIT_MAX_DEPTH];
     float *patch;   /* (n*L, C*P*P) */
     float *emb;     /* (n*L, D) panels; backward: dense */
+    float *xpre;    /* (M, D) tokens before the norm that comes before the blocks; pre_norm only */
+    float *stpre;   /* (M, 2) */
     float *xout;    /* (M, D) output of the last block; class-only: (n, D) */
     float *xc;      /* (n, D) class rows of the last block's input */
     float *qc;      /* (n, D) class query, panels; backward: its gradient, dense */
-    float *feature; /* (n, D) */
+    float *feature; /* (n, D); with a token head all normalised tokens (M, D) */
     float *dfeature;
-    float *stf;     /* (n, 2) */
+    float *stf;     /* (n, 2) or (M, 2) */
     float *a;       /* (M, D) dense input of a product */
     float *y;       /* (M, D) panels: result of a product */
     float *yc;      /* (n, D) panels */

@@ -60,16 +60,19 @@ static size_t lay_out(const sfp_vit_plan *p, char *base, sfp__vit_lane *out)
     }
     l.patch = take(&a, n * L * patch_in);
     l.emb = take(&a, n * L * (D > patch_in ? D : patch_in));
+    l.xpre = c->pre_norm ? take(&a, M * D) : NULL;
+    l.stpre = c->pre_norm ? take(&a, M * 2) : NULL;
     l.xout = take(&a, (p->opt.all_tokens ? M : n) * D);
     l.xc = take(&a, n * D);
     l.qc = take(&a, n * D);
-    l.feature = take(&a, n * D);
-    l.stf = take(&a, n * 2);
+    size_t normed = p->opt.token_head ? M : n; /* rows of the final norm */
+    l.feature = take(&a, normed * D);
+    l.stf = take(&a, normed * 2);
     l.a = take(&a, M * D);
     l.y = take(&a, M * D);
     l.yc = take(&a, n * D);
     if (backward) {
-        l.dfeature = take(&a, n * D);
+        l.dfeature = take(&a, normed * D);
         l.dx = take(&a, M * D);
         l.dxc = take(&a, n * D);
         l.dqkv = take(&a, M * 3 * D);
@@ -89,7 +92,10 @@ sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_pool *pool, const sfp_vit_plan_o
 {
     if (opt->prefix_rows < 0 || opt->prefix_rows > 4096)
         return sfp__fail(err, SFP_EINVAL, "%d prefix rows, expected 0 to 4096", opt->prefix_rows);
-    sfp_status s = sfp__vit_pack(v, opt->mode, opt->all_tokens, err);
+    if (opt->token_head && opt->queries)
+        return sfp__fail(err, SFP_EINVAL, "a plan has a token head or computes queries, not both");
+    bool all_tokens = opt->all_tokens || opt->token_head;
+    sfp_status s = sfp__vit_pack(v, opt->mode, all_tokens, err);
     if (s)
         return s;
     sfp_vit_plan *p = sfp__calloc(1, sizeof *p);
@@ -99,6 +105,7 @@ sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_pool *pool, const sfp_vit_plan_o
     p->pool = pool;
     p->kernels = sfp__kernels();
     p->opt = *opt;
+    p->opt.all_tokens = all_tokens;
     p->unit = opt->unit > 0 ? opt->unit : UNIT_ROWS / v->tokens;
     p->unit = p->unit < 1 ? 1 : p->unit > MAX_UNIT ? MAX_UNIT : p->unit;
     int lanes = sfp__pool_threads(pool);
@@ -249,13 +256,15 @@ static sfp_status check_pass(const sfp_vit_plan *p, const sfp_vit_pass *pass, sf
         if (pass->tokens[l] && l == c->depth - 1 && !p->opt.all_tokens)
             return sfp__fail(err, SFP_EINVAL, "tokens of the last block need a plan with all_tokens");
     }
+    if (pass->normed && !p->opt.token_head)
+        return sfp__fail(err, SFP_EINVAL, "tokens after the final norm need a plan with token_head");
     if (!pass->x && !pass->xs)
         return sfp__fail(err, SFP_EINVAL, "a pass without input");
     if (pass->query && (pass->queries < 0 || pass->queries > pass->b))
         return sfp__fail(err, SFP_EINVAL, "%d queries to compute in a batch of %d", pass->queries, pass->b);
     if (pass->query && pass->queries > 0 && !p->opt.queries)
         return sfp__fail(err, SFP_EINVAL, "computing queries needs a plan with that option");
-    if (p->opt.mode != SFP_VIT_FORWARD && !pass->head && !pass->embed_only)
+    if (p->opt.mode != SFP_VIT_FORWARD && !(p->opt.token_head ? pass->token_head != NULL : pass->head != NULL) && !pass->embed_only)
         return sfp__fail(err, SFP_EINVAL, "a backward pass needs a loss");
     if ((pass->grad_w && !(p->opt.mode & SFP_VIT_GRAD_WEIGHTS)) || (pass->grad_x && !(p->opt.mode & SFP_VIT_GRAD_INPUT)))
         return sfp__fail(err, SFP_EINVAL, "gradients to weights or input need a plan with that mode");

@@ -1,6 +1,6 @@
 /* Any bytes as a pickle: refused with a message, or a tree whose every value can be asked for. */
 #include "fuzz.h"
-#include "stream/pickle.h"
+#include "io/pickle.h"
 
 static volatile unsigned sink;
 static unsigned budget; /* shared values are reached by many ways: so many visits are enough */
@@ -28,18 +28,29 @@ static void walk(const sfp_pickle *p, sfp_pickle_value v, int depth)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+static void read_pickle(const uint8_t *bytes, size_t size, const sfp_pickle_limits *limits)
 {
     sfp_pickle *p = NULL;
     sfp_error err = {0};
-    sfp_status status = sfp__pickle_parse("fuzz", bytes, size, NULL, &p, &err);
+    sfp_status status = sfp__pickle_parse("fuzz", bytes, size, limits, &p, &err);
     if (status != SFP_OK) {
         require_error(status, &err);
         REQUIRE(p == NULL);
-        return 0;
+        return;
     }
+    REQUIRE(sfp__pickle_used(p) <= size);
     budget = 10000;
     walk(p, sfp__pickle_root(p), 70);
     sfp__pickle_free(p);
+}
+
+/* As data alone, and with objects of any name. */
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    static const char *const all[] = {"*", NULL};
+    sfp_pickle_limits limits = sfp__pickle_limits_defaults();
+    read_pickle(bytes, size, NULL);
+    limits.globals = all;
+    read_pickle(bytes, size, &limits);
     return 0;
 }

@@ -10,6 +10,7 @@ import json
 import pickle
 import struct
 import tarfile
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -212,5 +213,93 @@ def make_pickle():
     put("pickle", "bytearray", pickle.dumps([bytearray(b"abc")], 5))
 
 
-for make in (make_safetensors, make_npy, make_config, make_image, make_idx, make_tar, make_csv, make_pickle):
+def make_yaml():
+    put("yaml", "plain", b"# a run\ndata: synthetic:60\ntasks: 2\nbatch: 5\nsigma: 0.4\nattune-residual: yes\nhead: mix\n")
+    put("yaml", "lists", b"tasks: [3, 2, 2]\ndata: 'folder:a b'\nprompt_layers: [0-4]\n")
+    put("yaml", "flow", b'{batch: 10, "seed": "7", triage: true, queue-policy: block}')
+    put("yaml", "blocks", b"data: |\n  synthetic:60\ntest: >-\n  folder:\n  x\ntasks:\n- 1\n- 2\n")
+    put("yaml", "aliases", b"batch: &b 10\nreplay: *b\ntasks: &t [1, 1]\n")
+    put("yaml", "alias-of-nothing", b"batch: *b\n")
+    put("yaml", "holds-itself", b"&a tasks: &b [*b]\n")
+    put("yaml", "laughs", b"a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\ntasks: [*c, *c]\n")
+    put("yaml", "deep", b"[" * 300)
+    put("yaml", "nested", b"run:\n  batch: 5\n")
+    put("yaml", "unknown", b"batch: 5\nbacth: 6\n")
+    put("yaml", "range", b"eval-limit: -1\n")
+    put("yaml", "twice", b"batch: 5\nbatch: 6\n")
+    put("yaml", "two-documents", b"batch: 5\n---\nbatch: 6\n")
+    put("yaml", "no-key", b"? [1, 2]\n: 3\n? {a: b}\n")
+    put("yaml", "scalar", b"batch")
+    put("yaml", "tags", b"%YAML 1.1\n%TAG !e! tag:e,2000:\n--- !e!x\nbatch: !!int '5'\nseed: !!binary AA==\n")
+    put("yaml", "zero-bytes", b'"bat\\0ch": 5\ntasks: ["1\\0", 2]\ndata: "a\\0b"\n')
+    put("yaml", "escapes", b'data: "\\e[31m"\n"\\e[2J": 1\n')
+    put("yaml", "utf-16", "batch: 5\n".encode("utf-16"))
+    put("yaml", "not-utf-8", b"data: \xff\xfe\x00\n")
+    put("yaml", "empty", b"")
+    put("yaml", "open-list", b"data: synthetic:60\nbatch: [\nsigma: 0.5\n")
+    put("yaml", "tab", b"batch:\t5\n\tseed: 1\n")
+    put("yaml", "files", b"set: batch=3\nconfig: other.yaml\n")
+
+
+def archive(members, how=zipfile.ZIP_STORED):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", how) as z:
+        for name, data in members.items():
+            z.writestr(zipfile.ZipInfo(name), data, how)
+    return out.getvalue()
+
+
+def torch_text(s):
+    return b"X" + struct.pack("<I", len(s)) + s
+
+
+def torch_tensor(shape, stride, elements, key=b"0", kind=b"FloatStorage", offset=0):
+    """What torch.save writes for one tensor, without torch."""
+    def tuple_of(numbers):
+        return b"(" + b"".join(b"K" + bytes([n]) for n in numbers) + b"t"
+    return (b"ctorch._utils\n_rebuild_tensor_v2\n((" + torch_text(b"storage") + b"ctorch\n" + kind + b"\n" + torch_text(key) + torch_text(b"cpu") +
+            b"K" + bytes([elements]) + b"tQK" + bytes([offset]) + tuple_of(shape) + tuple_of(stride) + b"\x89ccollections\nOrderedDict\n)RtR")
+
+
+def torch_dict(**values):
+    return b"ccollections\nOrderedDict\n)R(" + b"".join(torch_text(k.encode()) + v for k, v in values.items()) + b"u"
+
+
+def make_pth():
+    one = torch_tensor([2, 3], [3, 1], 24)
+    views = torch_dict(a=one, t=torch_tensor([3, 2], [1, 3], 24), s=torch_tensor([], [], 24, offset=5), h=torch_tensor([4], [1], 8, b"1", b"HalfStorage"),
+                       p=b"ctorch._utils\n_rebuild_parameter\n(" + one + b"\x88ccollections\nOrderedDict\n)RtR")
+    programs = {
+        "dict": b"\x80\x02" + views + b".",
+        "nested": b"\x80\x02}(" + torch_text(b"model") + torch_dict(a=one) + torch_text(b"epoch") + b"K\x07" + torch_text(b"args") +
+                  b"cargparse\nNamespace\n)\x81}" + torch_text(b"lr") + b"G?\xb9\x99\x99\x99\x99\x99\x9asbu.",
+        "module": b"\x80\x02c__torch__.m\nNet\n)\x81}(" + torch_text(b"w") + one + torch_text(b"training") + b"\x89ub.",
+        "system": b"\x80\x02cos\nsystem\n" + torch_text(b"ls") + b"\x85R.",
+        "itself": b"\x80\x02}q\x00" + torch_text(b"a") + b"h\x00s.",
+        "state-twice": b"\x80\x02cargparse\nNamespace\n)\x81}b}b.",
+        "beyond": b"\x80\x02" + torch_dict(a=torch_tensor([5, 5], [5, 1], 24)) + b".",
+        "tensor": b"\x80\x02" + one + b".",
+    }
+    for name, program in programs.items():
+        put("pth", name + ".pkl", program)  # the target wraps it
+    put("pth", "zip", archive({"archive/data.pkl": programs["dict"], "archive/data/0": bytes(96), "archive/data/1": bytes(16), "archive/version": b"3\n"}))
+    old = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}."
+    put("pth", "before-1.6", old + programs["dict"] + b"\x80\x02](" + torch_text(b"0") + torch_text(b"1") + b"e." + struct.pack("<q", 24) + bytes(96) +
+        struct.pack("<q", 8) + bytes(16))
+
+
+def make_npz():
+    def array(descr, shape, data):
+        return npy(f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}", data)
+    members = {"a.npy": array("<f4", "(2, 3)", bytes(24)), "layer/b.npy": array("<i8", "()", bytes(8))}
+    put("npz", "stored", archive(members))
+    put("npz", "deflated", archive(members, zipfile.ZIP_DEFLATED))
+    put("npz", "empty", archive({}))
+    put("npz", "object", archive({"a.npy": array("|O", "(1,)", b"x")}))
+    put("npz", "climbs", archive({"../a.npy": members["a.npy"]}))
+    put("npz", "crc", archive(members).replace(bytes(24), bytes(23) + b"\1"))
+    put("npz", "two-arrays", members["a.npy"] * 2)  # the target wraps the halves
+
+
+for make in (make_safetensors, make_npy, make_config, make_image, make_idx, make_tar, make_csv, make_pickle, make_yaml, make_pth, make_npz):
     make()

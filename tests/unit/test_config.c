@@ -180,27 +180,69 @@ static void the_file_beside_the_weights_is_found(void **unused)
     (void)unused;
     sfp_model_config c = {0};
     sfp_error err = {0};
-    bool found = true;
+    const char *found = "";
     char weights[64];
     (void)snprintf(weights, sizeof weights, "%s", in_dir("net.v1.safetensors"));
-    assert_int_equal(sfp__model_config_beside(weights, &c, &found, &err), SFP_OK);
-    assert_false(found);
+    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_OK);
+    assert_null(found);
     assert_int_equal(strlen(err.message), 0);
     put("config.json", "{\"num_heads\":3}");
-    assert_int_equal(sfp__model_config_beside(weights, &c, &found, &err), SFP_OK);
+    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_OK);
     assert_true(found && c.heads == 3);
     put("net.v1.json", "{\"num_heads\":6}");
-    assert_int_equal(sfp__model_config_beside(weights, &c, &found, &err), SFP_OK);
+    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_OK);
     assert_true(found && c.heads == 6);
     put("net.v1.json", "{");
-    assert_int_equal(sfp__model_config_beside(weights, &c, &found, &err), SFP_EFORMAT);
+    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_EFORMAT);
     assert_non_null(strstr(err.message, "net.v1.json: line 1"));
     assert_int_equal(c.heads, 6);
     (void)unlink(in_dir("net.v1.json"));
     assert_int_equal(mkdir(in_dir("net.v1.json"), 0700), 0);
-    assert_int_equal(sfp__model_config_beside(weights, &c, &found, &err), SFP_EINVAL);
+    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_EINVAL);
     assert_non_null(strstr(err.message, "is a directory"));
     (void)rmdir(in_dir("net.v1.json"));
+    (void)unlink(in_dir("config.json"));
+}
+
+static void what_the_file_carries_comes_after_its_own_and_before_the_folders(void **unused)
+{
+    (void)unused;
+    sfp_model_config c = {0};
+    sfp_error err = {0};
+    const char *from = "", *inside = "{\"num_heads\":4}";
+    char weights[64];
+    (void)snprintf(weights, sizeof weights, "%s", in_dir("net.safetensors"));
+    put("config.json", "{\"num_heads\":3}");
+    assert_int_equal(sfp__model_config_find(weights, inside, &c, &from, &err), SFP_OK);
+    assert_true(c.heads == 4 && strstr(from, "metadata"));
+    assert_int_equal(sfp__model_config_find(weights, "{", &c, &from, &err), SFP_EFORMAT);
+    assert_non_null(strstr(err.message, "net.safetensors: line 1"));
+    put("net.json", "{\"num_heads\":6}");
+    assert_int_equal(sfp__model_config_find(weights, inside, &c, &from, &err), SFP_OK);
+    assert_true(c.heads == 6 && strstr(from, "beside"));
+    (void)unlink(in_dir("net.json"));
+    (void)unlink(in_dir("config.json"));
+}
+
+static void mean_and_std_may_stand_in_a_file_of_their_own(void **unused)
+{
+    (void)unused;
+    sfp_model_config c = {0};
+    sfp_error err = {0};
+    const char *from = "";
+    char weights[64];
+    (void)snprintf(weights, sizeof weights, "%s", in_dir("model.safetensors"));
+    put("preprocessor_config.json", "{\"image_mean\":[0.5,0.4,0.3],\"image_std\":[0.1,0.2,0.3],\"size\":{\"height\":224}}");
+    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &from, &err), SFP_OK);
+    assert_null(from); /* alone it is not a model's */
+    put("config.json", "{\"num_attention_heads\":3,\"image_std\":[1,1,1]}");
+    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &from, &err), SFP_OK);
+    assert_true(c.heads == 3 && c.has_mean && c.mean[1] == 0.4f && c.has_std && c.std[0] == 1);
+    assert_non_null(strstr(from, "preprocessor_config.json"));
+    put("preprocessor_config.json", "{\"image_mean\":[0.5]}");
+    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &from, &err), SFP_EFORMAT);
+    assert_non_null(strstr(err.message, "preprocessor_config.json: 'image_mean'"));
+    (void)unlink(in_dir("preprocessor_config.json"));
     (void)unlink(in_dir("config.json"));
 }
 
@@ -208,15 +250,15 @@ static void names_without_folder_or_ending_work_too(void **unused)
 {
     (void)unused;
     sfp_model_config c = {0};
-    bool found = true;
+    const char *found = "";
     char old[4096];
     assert_non_null(getcwd(old, sizeof old));
     assert_int_equal(chdir(dir), 0);
     put("net.json", "{\"num_heads\":5}");
-    assert_int_equal(sfp__model_config_beside("net", &c, &found, NULL), SFP_OK);
+    assert_int_equal(sfp__model_config_find("net", NULL, &c, &found, NULL), SFP_OK);
     assert_true(found && c.heads == 5);
-    assert_int_equal(sfp__model_config_beside(".hidden", &c, &found, NULL), SFP_OK);
-    assert_false(found);
+    assert_int_equal(sfp__model_config_find(".hidden", NULL, &c, &found, NULL), SFP_OK);
+    assert_null(found);
     (void)unlink(in_dir("net.json"));
     assert_int_equal(chdir(old), 0);
 }
@@ -229,10 +271,10 @@ static void each_failing_allocation_is_reported(void **unused)
     sfp_status status = SFP_ENOMEM;
     for (k = 0; status != SFP_OK; k++) {
         sfp_model_config c;
-        bool found;
+        const char *found;
         sfp_error err = {0};
         sfp__mem_fail_at(k);
-        status = sfp__model_config_beside(in_dir("net.bin"), &c, &found, &err);
+        status = sfp__model_config_find(in_dir("net.bin"), NULL, &c, &found, &err);
         sfp__mem_fail_at(-1);
         assert_true(status == SFP_OK || (status == SFP_ENOMEM && err.message[0] && k < 50));
         if (status == SFP_OK)
@@ -252,6 +294,8 @@ int main(void)
         cmocka_unit_test(absent_and_null_keys_stay_unset),
         cmocka_unit_test(known_keys_of_a_wrong_kind_are_named),
         cmocka_unit_test(the_file_beside_the_weights_is_found),
+        cmocka_unit_test(what_the_file_carries_comes_after_its_own_and_before_the_folders),
+        cmocka_unit_test(mean_and_std_may_stand_in_a_file_of_their_own),
         cmocka_unit_test(names_without_folder_or_ending_work_too),
         cmocka_unit_test(each_failing_allocation_is_reported),
     };

@@ -207,72 +207,107 @@ static double gelu_slope(double x)
     return 0.5 * erfc(-x / sqrt(2.0)) + x * exp(-x * x / 2) / sqrt(2 * acos(-1.0));
 }
 
+static double quick_gelu(double x)
+{
+    return x / (1 + exp(-1.702 * x));
+}
+
+static double quick_gelu_slope(double x)
+{
+    double s = 1 / (1 + exp(-1.702 * x));
+    return s + 1.702 * x * s * (1 - s);
+}
+
+/* The activations of a table, with the formulas they must follow. */
+typedef void activation_fn(int m, int n, float *h, int w, bool save, float *y);
+
+static activation_fn *activation_of(const sfp_kernels *k, int which)
+{
+    return which ? k->quick_gelu_fwd : k->gelu_fwd;
+}
+
+static const struct {
+    const char *name;
+    double (*value)(double), (*slope)(double);
+} activations[] = {{"gelu", gelu, gelu_slope}, {"quick gelu", quick_gelu, quick_gelu_slope}};
+
 static const struct {
     int m, n, w;
 } gelu_sizes[] = {{1, 1, 1}, {1, 7, 7}, {3, 20, 10}, {5, 44, 22}, {2, 44, 44}, {7, 64, 16}, {13, 200, 40}, {25, 768, 384}};
 
-static void gelu_agrees_in_panels_saved_or_not(void **unused)
+static void check_activation(int which, int m, int n, int w, sfp_rng *rng)
+{
+    size_t count = (size_t)m * (size_t)n;
+    char sizes[64];
+    (void)snprintf(sizes, sizeof sizes, "%s (%d, %d) panels of %d", activations[which].name, m, n, w);
+    float *dense = normals(rng, count, 3), *in = to_panels(dense, m, n, w), *dy = normals(rng, count, 1);
+    float *wh = copied(in, count), *wy = floats(count), *wdh = floats(count);
+    activation_of(ref, which)(m, n, wh, w, true, wy);
+    ref->gelu_bwd(m, n, dy, wh, w, wdh);
+    for (int r = 0; r < m; r++)
+        for (int c = 0; c < n; c++) { /* the layouts: y and dh dense, the derivative where h was */
+            size_t at = (size_t)r * (size_t)n + (size_t)c, panel = panel_at(m, w, r, c);
+            double x = (double)dense[at];
+            assert_true(fabs((double)wy[at] - activations[which].value(x)) < 1e-6 * (1 + fabs(x)));
+            assert_true(fabs((double)wh[panel] - activations[which].slope(x)) < 1e-6);
+            assert_true(wdh[at] == dy[panel] * wh[panel]);
+        }
+    for (size_t k = 0; k < fast_count; k++) {
+        const char *isa = fast[k]->isa;
+        activation_fn *fwd = activation_of(fast[k], which);
+        float *h = copied(in, count), *y = floats(count), *dh = floats(count);
+        fwd(m, n, h, w, false, y);
+        check_near(label(isa, "value", sizes), y, wy, count, 1e-6);
+        check_same(label(isa, "leaves h", sizes), h, in, count * sizeof *h);
+        fwd(m, n, h, w, true, y);
+        check_near(label(isa, "saved", sizes), y, wy, count, 1e-6);
+        check_near(label(isa, "derivative", sizes), h, wh, count, 1e-6);
+        fast[k]->gelu_bwd(m, n, dy, wh, w, dh);
+        check_same(label(isa, "backward", sizes), dh, wdh, count * sizeof *dh);
+        free(h), free(y), free(dh);
+    }
+    free(dense), free(in), free(dy), free(wh), free(wy), free(wdh);
+}
+
+static void gelus_agree_in_panels_saved_or_not(void **unused)
 {
     (void)unused;
     sfp_rng rng = sfp__rng_init(5, 0);
-    for (size_t s = 0; s < COUNT(gelu_sizes); s++) {
-        int m = gelu_sizes[s].m, n = gelu_sizes[s].n, w = gelu_sizes[s].w;
-        size_t count = (size_t)m * (size_t)n;
-        char sizes[64];
-        (void)snprintf(sizes, sizeof sizes, "(%d, %d) panels of %d", m, n, w);
-        float *dense = normals(&rng, count, 3), *in = to_panels(dense, m, n, w), *dy = normals(&rng, count, 1);
-        float *wh = copied(in, count), *wy = floats(count), *wdh = floats(count);
-        ref->gelu_fwd(m, n, wh, w, true, wy);
-        ref->gelu_bwd(m, n, dy, wh, w, wdh);
-        for (int r = 0; r < m; r++)
-            for (int c = 0; c < n; c++) { /* the layouts: y and dh dense, the derivative where h was */
-                size_t at = (size_t)r * (size_t)n + (size_t)c, panel = panel_at(m, w, r, c);
-                assert_true(fabs((double)wy[at] - gelu((double)dense[at])) < 1e-6 * (1 + fabs((double)dense[at])));
-                assert_true(fabs((double)wh[panel] - gelu_slope((double)dense[at])) < 1e-6);
-                assert_true(wdh[at] == dy[panel] * wh[panel]);
-            }
-        for (size_t k = 0; k < fast_count; k++) {
-            const char *isa = fast[k]->isa;
-            float *h = copied(in, count), *y = floats(count), *dh = floats(count);
-            fast[k]->gelu_fwd(m, n, h, w, false, y);
-            check_near(label(isa, "gelu", sizes), y, wy, count, 1e-6);
-            check_same(label(isa, "gelu leaves h", sizes), h, in, count * sizeof *h);
-            fast[k]->gelu_fwd(m, n, h, w, true, y);
-            check_near(label(isa, "gelu saved", sizes), y, wy, count, 1e-6);
-            check_near(label(isa, "gelu derivative", sizes), h, wh, count, 1e-6);
-            fast[k]->gelu_bwd(m, n, dy, wh, w, dh);
-            check_same(label(isa, "gelu backward", sizes), dh, wdh, count * sizeof *dh);
-            free(h), free(y), free(dh);
-        }
-        free(dense), free(in), free(dy), free(wh), free(wy), free(wdh);
-    }
+    for (int which = 0; which < 2; which++)
+        for (size_t s = 0; s < COUNT(gelu_sizes); s++)
+            check_activation(which, gelu_sizes[s].m, gelu_sizes[s].n, gelu_sizes[s].w, &rng);
 }
 
-static void gelu_is_as_accurate_as_a_float_from_minus_10_to_10(void **unused)
+static void check_accuracy(const sfp_kernels *k, int which)
 {
-    (void)unused;
     enum { N = 200001 };
     float *h = floats(N), *y = floats(N);
-    for (size_t k = 0; k < fast_count; k++) {
-        for (int i = 0; i < N; i++)
-            h[i] = (float)(-10 + i * 1e-4);
-        fast[k]->gelu_fwd(1, N, h, N, true, y);
-        for (int i = 0; i < N; i++) {
-            double x = (double)(float)(-10 + i * 1e-4);
-            if (!(fabs((double)y[i] - gelu(x)) <= 3e-7 * fmax(1, fabs(x))) || !(fabs((double)h[i] - gelu_slope(x)) <= 4e-7))
-                fail_msg("%s: gelu(%.6g) is %.9g, slope %.9g; expected %.9g, %.9g", fast[k]->isa, x, (double)y[i], (double)h[i],
-                         gelu(x), gelu_slope(x));
-        }
-        static const float far[] = {20, 100, 1e4f, -20, -100, -1e4f};
-        float in[COUNT(far)], out[COUNT(far)];
-        memcpy(in, far, sizeof in);
-        fast[k]->gelu_fwd(1, COUNT(far), in, COUNT(far), true, out);
-        for (size_t i = 0; i < COUNT(far); i++) {
-            assert_true(fabsf(out[i] - fmaxf(far[i], 0)) <= 2e-7f * fabsf(far[i]));
-            assert_true(fabsf(in[i] - (far[i] > 0)) <= 1e-6f);
-        }
+    for (int i = 0; i < N; i++)
+        h[i] = (float)(-10 + i * 1e-4);
+    activation_of(k, which)(1, N, h, N, true, y);
+    for (int i = 0; i < N; i++) {
+        double x = (double)(float)(-10 + i * 1e-4), value = activations[which].value(x), slope = activations[which].slope(x);
+        if (!(fabs((double)y[i] - value) <= 3e-7 * fmax(1, fabs(x))) || !(fabs((double)h[i] - slope) <= 4e-7))
+            fail_msg("%s: %s(%.6g) is %.9g, slope %.9g; expected %.9g, %.9g", k->isa, activations[which].name, x, (double)y[i],
+                     (double)h[i], value, slope);
+    }
+    static const float far[] = {20, 100, 1e4f, -20, -100, -1e4f};
+    float in[COUNT(far)], out[COUNT(far)];
+    memcpy(in, far, sizeof in);
+    activation_of(k, which)(1, COUNT(far), in, COUNT(far), true, out);
+    for (size_t i = 0; i < COUNT(far); i++) {
+        assert_true(fabsf(out[i] - fmaxf(far[i], 0)) <= 2e-7f * fabsf(far[i]));
+        assert_true(fabsf(in[i] - (far[i] > 0)) <= 1e-6f);
     }
     free(h), free(y);
+}
+
+static void gelus_are_as_accurate_as_a_float_from_minus_10_to_10(void **unused)
+{
+    (void)unused;
+    for (int which = 0; which < 2; which++)
+        for (size_t k = 0; k < fast_count; k++)
+            check_accuracy(fast[k], which);
 }
 
 /* -------------------------------------------------------------- attention */
@@ -559,7 +594,9 @@ static void a_nan_in_norm_or_gelu_comes_out(void **unused)
             float *wh = copied(x, M * D);
             float y[M * D], stats[2 * M], wy[M * D], wstats[2 * M], g[M * D], wg[M * D];
             ref->norm_fwd(M, D, x, gamma, beta, 1e-6f, wy, wstats);
+            float *wq = copied(x, M * D), wqg[M * D];
             ref->gelu_fwd(M, D, wh, D, true, wg);
+            ref->quick_gelu_fwd(M, D, wq, D, true, wqg);
             for (size_t k = 0; k < fast_count; k++) {
                 float *fh = copied(x, M * D);
                 fast[k]->norm_fwd(M, D, x, gamma, beta, 1e-6f, y, stats);
@@ -567,9 +604,13 @@ static void a_nan_in_norm_or_gelu_comes_out(void **unused)
                 fast[k]->gelu_fwd(M, D, fh, D, true, g);
                 check_nan_kept(label(fast[k]->isa, "gelu", ""), g, wg, M * D, true);
                 check_nan_kept(label(fast[k]->isa, "gelu slope", ""), fh, wh, M * D, true);
+                memcpy(fh, x, M * D * sizeof *fh);
+                fast[k]->quick_gelu_fwd(M, D, fh, D, true, g);
+                check_nan_kept(label(fast[k]->isa, "quick gelu", ""), g, wqg, M * D, true);
+                check_nan_kept(label(fast[k]->isa, "quick gelu slope", ""), fh, wq, M * D, true);
                 free(fh);
             }
-            free(x), free(wh);
+            free(x), free(wh), free(wq);
         }
     free(gamma), free(beta);
 }
@@ -618,8 +659,8 @@ int main(void)
         cmocka_unit_test(sum_and_norm_agree_in_place_and_without_norm),
         cmocka_unit_test(norm_backward_agrees_with_and_without_weights),
         cmocka_unit_test(norm_backward_equals_central_differences),
-        cmocka_unit_test(gelu_agrees_in_panels_saved_or_not),
-        cmocka_unit_test(gelu_is_as_accurate_as_a_float_from_minus_10_to_10),
+        cmocka_unit_test(gelus_agree_in_panels_saved_or_not),
+        cmocka_unit_test(gelus_are_as_accurate_as_a_float_from_minus_10_to_10),
         cmocka_unit_test(attention_agrees_forward_and_backward),
         cmocka_unit_test(attention_backward_equals_central_differences),
         cmocka_unit_test(huge_scores_stay_finite_and_within_the_values),

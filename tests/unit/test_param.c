@@ -1,5 +1,5 @@
 /* Learnable tensors and Adam, against PyTorch's formula written out for one number in double. */
-#include "fingerprint/param.h"
+#include "compute/param.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

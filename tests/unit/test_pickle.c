@@ -1,4 +1,4 @@
-#include "stream/pickle.h"
+#include "io/pickle.h"
 
 #include "base/mem.h"
 #include "io/text.h"

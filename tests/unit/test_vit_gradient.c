@@ -13,7 +13,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-enum { B = 3, MOST_TENSORS = 8 + 12 * 8, MOST_DEPTH = 4, MOST_ROWS = 5 };
+enum { B = 3, MOST_TENSORS = 10 + 12 * 8, MOST_DEPTH = 4, MOST_ROWS = 5 };
 
 /* ----------------------------------------------------------------- oracle */
 
@@ -25,13 +25,14 @@ typedef struct oracle_block {
 typedef struct oracle {
     const sfp_vit_config *c;
     SFP_VIT_GLOBAL_LIST(FIELD)
+    SFP_VIT_PRE_LIST(FIELD)
 #undef FIELD
     oracle_block blocks[MOST_DEPTH];
     int rows[MOST_DEPTH];
     const double *pk[MOST_DEPTH], *pv[MOST_DEPTH]; /* (B, rows, D) */
     const double *x;                               /* (B, 3, S, S) */
     /* outputs, NULL: not wanted */
-    double *feature, *embed, *tokens[MOST_DEPTH], *class_attention;
+    double *feature, *embed, *tokens[MOST_DEPTH], *class_attention, *normed;
 } oracle;
 
 static double *doubles(size_t n)
@@ -113,7 +114,7 @@ static void oracle_sample(const oracle *o, int sample)
         x[i] = o->cls[i] + o->pos[i];
     for (int t = 0; t < T - 1; t++)
         for (int i = 0; i < D; i++) {
-            double s = o->patch_b[i];
+            double s = c->no_patch_bias ? 0 : o->patch_b[i];
             for (int ch = 0; ch < 3; ch++)
                 for (int v = 0; v < P; v++)
                     for (int u = 0; u < P; u++)
@@ -123,6 +124,10 @@ static void oracle_sample(const oracle *o, int sample)
                 o->embed[(sample * (T - 1) + t) * D + i] = s;
             x[(t + 1) * D + i] = s + o->pos[(t + 1) * D + i];
         }
+    for (int t = 0; c->pre_norm && t < T; t++) {
+        oracle_norm(D, (double)c->ln_eps, x + t * D, o->pre_w, o->pre_b, a);
+        memcpy(x + t * D, a, (size_t)D * sizeof *x);
+    }
     for (int l = 0; l < c->depth; l++) {
         const oracle_block *b = &o->blocks[l];
         for (int t = 0; t < T; t++) {
@@ -137,7 +142,7 @@ static void oracle_sample(const oracle *o, int sample)
             oracle_norm(D, (double)c->ln_eps, x + t * D, b->norm2_w, b->norm2_b, a);
             oracle_linear(F, D, b->fc1_w, b->fc1_b, a, h);
             for (int i = 0; i < F; i++)
-                h[i] *= 0.5 * erfc(-h[i] / sqrt(2.0));
+                h[i] *= c->quick_gelu ? 1 / (1 + exp(-1.702 * h[i])) : 0.5 * erfc(-h[i] / sqrt(2.0));
             oracle_linear(D, F, b->fc2_w, b->fc2_b, h, out);
             for (int i = 0; i < D; i++)
                 x[t * D + i] += out[i];
@@ -146,6 +151,8 @@ static void oracle_sample(const oracle *o, int sample)
             memcpy(o->tokens[l] + sample * T * D, x, (size_t)(T * D) * sizeof *x);
     }
     oracle_norm(D, (double)c->ln_eps, x, o->norm_w, o->norm_b, o->feature + sample * D);
+    for (int t = 0; o->normed && t < T; t++)
+        oracle_norm(D, (double)c->ln_eps, x + t * D, o->norm_w, o->norm_b, o->normed + (sample * T + t) * D);
     free(x), free(y), free(qkv), free(h), free(out), free(a);
 }
 
@@ -164,23 +171,26 @@ typedef struct shape {
     int S, P, D, H, F, depth;
     int rows[MOST_DEPTH];
     bool all_directions; /* each tensor by itself; else all of a kind at once (large models) */
+    bool clip;           /* QuickGELU, a norm before the blocks, no patch bias */
 } shape;
 
 static const shape shapes[] = {
-    {"one block, one head", 12, 4, 12, 1, 20, 1, {2}, true},
-    {"two blocks, prefix in the last alone", 16, 8, 16, 2, 40, 2, {0, 5}, true},
-    {"three blocks, different rows", 20, 4, 24, 3, 50, 3, {1, 0, 4}, true},
-    {"four blocks, narrow MLP", 24, 8, 40, 4, 18, 4, {0, 3, 1, 0}, true},
-    {"no prefix", 8, 8, 20, 2, 80, 2, {0, 0}, true},
-    {"50 tokens, heads of 16", 28, 4, 32, 2, 64, 2, {4, 4}, false},
-    {"weights wider than a panel", 16, 8, 384, 6, 1536, 2, {4, 2}, false},
+    {"one block, one head", 12, 4, 12, 1, 20, 1, {2}, true, false},
+    {"two blocks, prefix in the last alone", 16, 8, 16, 2, 40, 2, {0, 5}, true, false},
+    {"three blocks, different rows", 20, 4, 24, 3, 50, 3, {1, 0, 4}, true, false},
+    {"four blocks, narrow MLP", 24, 8, 40, 4, 18, 4, {0, 3, 1, 0}, true, false},
+    {"no prefix", 8, 8, 20, 2, 80, 2, {0, 0}, true, false},
+    {"as CLIP, one block", 12, 4, 12, 1, 20, 1, {2}, true, true},
+    {"as CLIP, three blocks", 16, 8, 24, 3, 50, 3, {1, 0, 4}, true, true},
+    {"50 tokens, heads of 16", 28, 4, 32, 2, 64, 2, {4, 4}, false, false},
+    {"weights wider than a panel", 16, 8, 384, 6, 1536, 2, {4, 2}, false, false},
 };
 
 typedef struct fixture {
     sfp_vit_config config;
     sfp_vit *vit;
     sfp_pool *pool;
-    float *x, *pk[MOST_DEPTH], *pv[MOST_DEPTH], *direction; /* direction (B, D): of the loss */
+    float *x, *pk[MOST_DEPTH], *pv[MOST_DEPTH], *direction; /* direction (B, T, D): of the loss; (B, D) of it when it sees features */
     oracle o;
     tensor tensors[MOST_TENSORS];
     int count, weights; /* tensors [0, weights) are weights */
@@ -218,6 +228,9 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
                               .hidden = s->F,
                               .classes = 5,
                               .ln_eps = 1e-3f,
+                              .quick_gelu = s->clip,
+                              .pre_norm = s->clip,
+                              .no_patch_bias = s->clip,
                               .std = {1, 1, 1}}};
     const sfp_vit_config *c = &f->config;
     sfp_error err = {0};
@@ -229,8 +242,12 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
     const sfp_vit_weights *w = sfp__vit_weights(f->vit);
     f->o.c = c;
 #define TAKE(field, name, ndim, ...) \
-    f->o.field = add_tensor(f, name, w->field, product(ndim, (const int[]){__VA_ARGS__}), f->grad.field)->value;
+    if (w->field)                    \
+        f->o.field = add_tensor(f, name, w->field, product(ndim, (const int[]){__VA_ARGS__}), f->grad.field)->value;
     SFP_VIT_GLOBAL_LIST(TAKE)
+    if (c->pre_norm) {
+        SFP_VIT_PRE_LIST(TAKE)
+    }
 #undef TAKE
     for (int l = 0; l < s->depth; l++) {
         char full[64];
@@ -259,7 +276,7 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
         (void)snprintf(name, sizeof name, "prefix values %d", l);
         f->o.pv[l] = add_tensor(f, name, f->pv[l], n, filled(n, NAN))->value;
     }
-    f->direction = normals(&rng, (size_t)(B * s->D), 1);
+    f->direction = normals(&rng, (size_t)(B * (s->S / s->P * (s->S / s->P) + 1) * s->D), 1);
     f->o.feature = doubles((size_t)(B * s->D));
 }
 
@@ -273,12 +290,12 @@ static void tear_down(fixture *f)
     sfp__vit_weights_done(&f->config, &f->grad);
     for (int l = 0; l < MOST_DEPTH; l++)
         free(f->pk[l]), free(f->pv[l]), free(f->o.tokens[l]);
-    free(f->x), free(f->direction), free(f->o.feature), free(f->o.embed), free(f->o.class_attention);
+    free(f->x), free(f->direction), free(f->o.feature), free(f->o.embed), free(f->o.class_attention), free(f->o.normed);
     sfp__vit_free(f->vit);
     sfp__pool_free(f->pool);
 }
 
-/* The loss of a sample's feature: r.f, or sin(r.f) + |f|^2 / 2; gradient where wanted. */
+/* The loss of a sample's feature (or of one of its tokens): r.f, or sin(r.f) + |f|^2 / 2; gradient where wanted. */
 static double loss_of(const fixture *f, const double *feature, int sample, double *grad)
 {
     int D = f->config.dim;
@@ -298,8 +315,11 @@ static double oracle_loss(fixture *f)
     double loss = 0;
     for (int i = 0; i < B; i++) {
         oracle_sample(&f->o, i);
-        loss += loss_of(f, f->o.feature + i * f->config.dim, i, NULL);
+        if (!f->o.normed)
+            loss += loss_of(f, f->o.feature + i * f->config.dim, i, NULL);
     }
+    for (int i = 0; f->o.normed && i < B * sfp__vit_tokens(f->vit); i++)
+        loss += loss_of(f, f->o.normed + i * f->config.dim, i, NULL);
     return loss;
 }
 
@@ -315,6 +335,14 @@ static void head(void *ctx, int first, int n, const float *feature, float *grad)
         for (int k = 0; k < D; k++)
             grad[i * D + k] = (float)g[k];
     }
+}
+
+static void token_head(void *ctx, int lane, int first, int n, const float *tokens, float *grad)
+{
+    const fixture *f = ctx;
+    int T = sfp__vit_tokens(f->vit);
+    assert_true(lane >= 0 && lane < sfp__pool_threads(f->pool));
+    head(ctx, first * T, n * T, tokens, grad);
 }
 
 static const tensor *find(const fixture *f, const char *name)
@@ -353,6 +381,7 @@ static sfp_vit_pass make_pass(fixture *f, int mode)
 static void run(fixture *f, const sfp_vit_pass *pass, int mode, bool all_tokens, int unit)
 {
     sfp_vit_plan_options opt = {.mode = mode, .prefix_rows = MOST_ROWS, .unit = unit, .all_tokens = all_tokens};
+    opt.token_head = pass->token_head || pass->normed;
     sfp_vit_plan *plan = NULL;
     sfp_error err = {0};
     if (sfp__vit_plan_create(f->vit, f->pool, &opt, &plan, &err) || sfp__vit_run(plan, pass, &err))
@@ -476,6 +505,33 @@ static void gradients_equal_central_differences_of_the_oracle(void **unused)
         }
 }
 
+static void a_loss_over_all_tokens_has_the_oracles_gradients(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        const shape *s = &shapes[i];
+        fixture f;
+        sfp_rng rng = sfp__rng_init(250 + i, 2);
+        set_up(&f, s, 250 + i);
+        f.bent = true;
+        int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
+        size_t nt = (size_t)(B * sfp__vit_tokens(f.vit) * s->D), nf = (size_t)(B * s->D);
+        sfp_vit_pass p = make_pass(&f, mode);
+        p.token_head = token_head;
+        p.normed = floats(nt);
+        p.feature = floats(nf);
+        f.o.normed = doubles(nt);
+        run(&f, &p, mode, false, i % 2 ? 1 : 2);
+        (void)oracle_loss(&f);
+        check_oracle(s, "normed", p.normed, f.o.normed, nt);
+        check_oracle(s, "feature", p.feature, f.o.feature, nf);
+        check_gradients(&f, s, 0, f.weights, &rng);
+        check_gradients(&f, s, f.weights, f.count, &rng);
+        free(p.normed), free(p.feature);
+        tear_down(&f);
+    }
+}
+
 /* The learner's path: prefixes alone, of all layers and of some; it must equal what the full backward gives. */
 static void prefix_gradients_do_not_depend_on_what_else_is_asked_for(void **unused)
 {
@@ -559,6 +615,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_equal_the_oracle),
         cmocka_unit_test(gradients_equal_central_differences_of_the_oracle),
+        cmocka_unit_test(a_loss_over_all_tokens_has_the_oracles_gradients),
         cmocka_unit_test(prefix_gradients_do_not_depend_on_what_else_is_asked_for),
         cmocka_unit_test(all_tokens_or_class_only_give_the_same),
         cmocka_unit_test(weight_gradients_are_added_to_what_is_there),

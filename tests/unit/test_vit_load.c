@@ -35,7 +35,7 @@ static const sfp_vit_config sizes = {.img_size = 12,
 typedef struct checkpoint {
     sfp_vit *vit; /* where the weights come from */
     sfp_tensor tensors[MOST];
-    char names[MOST][64];
+    char names[MOST][80];
     void *owned[MOST];
     size_t count;
 } checkpoint;
@@ -375,6 +375,177 @@ static void pixels_are_normalised_channel_by_channel(void **unused)
         }
 }
 
+/* ---------------------------------------------------------- other layouts */
+
+static const sfp_vit_config clip_sizes = {.img_size = 12,
+                                          .patch_size = 4,
+                                          .channels = 3,
+                                          .dim = 24,
+                                          .depth = 2,
+                                          .heads = 3,
+                                          .hidden = 40,
+                                          .ln_eps = 1e-5f,
+                                          .quick_gelu = true,
+                                          .pre_norm = true,
+                                          .no_patch_bias = true,
+                                          .mean = {0.1f, 0.2f, 0.3f},
+                                          .std = {1, 0.5f, 0.25f}};
+
+/* The file's features are those of `p`'s vit, to the bit. */
+static void check_features(const checkpoint *p)
+{
+    sfp_vit *v = load();
+    float got[2 * 24], want[2 * 24];
+    features_of(v, got);
+    features_of(p->vit, want);
+    check_same("features", got, want, sizeof got);
+    sfp__vit_free(v);
+}
+
+static void clips_names_shapes_and_switches_are_known(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *timm, *clip;
+    } names[] = {{"norm1.", "ln_1."}, {"attn.qkv.weight", "attn.in_proj_weight"}, {"attn.qkv.bias", "attn.in_proj_bias"},
+                 {"attn.proj.", "attn.out_proj."}, {"norm2.", "ln_2."}, {"mlp.fc1.", "mlp.c_fc."}, {"mlp.fc2.", "mlp.c_proj."}};
+    checkpoint p = {0};
+    sfp_error err = {0};
+    if (sfp__vit_random(&clip_sizes, 9, 0.2f, &p.vit, &err))
+        fail_msg("%s", err.message);
+    const sfp_vit_weights *w = sfp__vit_weights(p.vit);
+    assert_null(w->patch_b);
+    const sfp_vit_config *c = &clip_sizes;
+    add(&p, "visual.conv1.weight", w->patch_w, 4, (const int64_t[]){24, 3, 4, 4});
+    add(&p, "visual.class_embedding", w->cls, 1, (const int64_t[]){24});
+    add(&p, "visual.positional_embedding", w->pos, 2, (const int64_t[]){10, 24});
+    add(&p, "visual.ln_pre.weight", w->pre_w, 1, (const int64_t[]){24});
+    add(&p, "visual.ln_pre.bias", w->pre_b, 1, (const int64_t[]){24});
+    add(&p, "visual.ln_post.weight", w->norm_w, 1, (const int64_t[]){24});
+    add(&p, "visual.ln_post.bias", w->norm_b, 1, (const int64_t[]){24});
+    add(&p, "visual.proj", w->pos, 2, (const int64_t[]){24, 4});
+    add(&p, "transformer.resblocks.5.ln_1.weight", w->norm_w, 1, (const int64_t[]){24}); /* the text tower */
+    for (int l = 0; l < c->depth; l++) {
+#define ADD(field, name, ndim, ...)                                                                          \
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)                                                \
+        if (strncmp(name, names[k].timm, strlen(names[k].timm)) == 0) {                                      \
+            char full[64];                                                                                   \
+            (void)snprintf(full, sizeof full, "visual.transformer.resblocks.%d.%s%s", l, names[k].clip,      \
+                           &(name)[strlen(names[k].timm)]);                                                  \
+            add(&p, full, w->blocks[l].field, ndim, (const int64_t[]){__VA_ARGS__});                         \
+        }
+        SFP_VIT_BLOCK_LIST(ADD)
+#undef ADD
+    }
+    write_file(&p);
+    write_text(config, "{\"vision_config\": {\"num_attention_heads\": 3}, \"text_config\": {}}");
+    check_features(&p);
+    sfp_vit *v = load();
+    assert_int_equal(sfp__vit_config(v)->depth, 2);
+    assert_true(sfp__vit_config(v)->quick_gelu && sfp__vit_config(v)->pre_norm && sfp__vit_config(v)->no_patch_bias);
+    assert_true(sfp__vit_config(v)->ln_eps == 1e-5f);
+    assert_non_null(strstr(sfp__vit_recognised(v), "CLIP image tower"));
+    assert_non_null(strstr(sfp__vit_recognised(v), "under 'visual.'"));
+    assert_non_null(strstr(sfp__vit_ignored(v), "2 tensors: "));
+    assert_non_null(strstr(sfp__vit_ignored(v), "visual.proj"));
+    sfp__vit_free(v);
+    drop(&p, "visual.transformer.resblocks.1.ln_2.bias");
+    write_file(&p);
+    check_refused(SFP_ENOTFOUND, weights, "visual.transformer.resblocks.1.ln_2.bias", NULL);
+    done(&p);
+}
+
+static void the_teacher_is_taken_and_not_the_student(void **unused)
+{
+    (void)unused;
+    checkpoint p, other;
+    begin(&p, &sizes);
+    begin(&other, &sizes);
+    for (size_t i = 0; i < p.count; i++) {
+        char full[64];
+        (void)snprintf(full, sizeof full, "teacher.backbone.%.40s", p.names[i]);
+        (void)snprintf(p.names[i], sizeof *p.names, "%s", full);
+    }
+    static const float patch[24 * 48];
+    add(&p, "student.backbone.patch_embed.proj.weight", patch, 4, (const int64_t[]){24, 3, 4, 4});
+    write_file(&p);
+    write_text(config, "{\"num_heads\": 3}");
+    check_features(&other);
+    sfp_vit *v = load();
+    assert_non_null(strstr(sfp__vit_recognised(v), "under 'teacher.backbone.'"));
+    assert_non_null(strstr(sfp__vit_recognised(v), "1 more ViT in the file not taken"));
+    sfp__vit_free(v);
+    done(&p);
+    done(&other);
+}
+
+static void what_is_saved_loads_as_the_same_network(void **unused)
+{
+    (void)unused;
+    const sfp_vit_config *const all[] = {&sizes, &clip_sizes};
+    for (size_t i = 0; i < 2; i++) {
+        checkpoint p = {0};
+        sfp_error err = {0};
+        if (sfp__vit_random(all[i], 9, 0.2f, &p.vit, &err) ||
+            sfp__vit_save(all[i], sfp__vit_weights(p.vit), SFP_DTYPE_F32, NULL, 0, weights, &err))
+            fail_msg("%s", err.message);
+        check_features(&p);
+        sfp_vit *v = load();
+        const sfp_vit_config *c = sfp__vit_config(v);
+        assert_true(c->heads == 3 && c->ln_eps == all[i]->ln_eps && c->quick_gelu == all[i]->quick_gelu && c->pre_norm == all[i]->pre_norm);
+        assert_memory_equal(c->mean, all[i]->mean, sizeof c->mean);
+        assert_memory_equal(c->std, all[i]->std, sizeof c->std);
+        sfp__vit_free(v);
+        done(&p);
+    }
+}
+
+static void numbers_that_do_not_fit_16_bits_are_not_saved(void **unused)
+{
+    (void)unused;
+    checkpoint p = {0};
+    sfp_error err = {0};
+    assert_int_equal(sfp__vit_random(&sizes, 9, 1e5f, &p.vit, &err), SFP_OK);
+    assert_int_equal(sfp__vit_save(&sizes, sfp__vit_weights(p.vit), SFP_DTYPE_F16, NULL, 0, weights, &err), SFP_ELIMIT);
+    assert_non_null(strstr(err.message, "does not fit F16"));
+    assert_int_not_equal(access(weights, F_OK), 0);
+    done(&p);
+}
+
+static void another_input_size_resizes_the_positions(void **unused)
+{
+    (void)unused;
+    checkpoint p;
+    begin(&p, &sizes);
+    write_file(&p);
+    write_text(config, "{\"num_heads\": 3}");
+    const float *grid = sfp__vit_weights(p.vit)->pos;
+    static const int sides[] = {6, 9, 3, 2}; /* twice, three times, the same, smaller */
+    for (size_t i = 0; i < 4; i++) {
+        sfp_vit *v = NULL;
+        sfp_error err = {0};
+        const sfp_vit_options o = {.img_size = 4 * sides[i]};
+        if (sfp__vit_load(weights, &o, &v, &err))
+            fail_msg("%s", err.message);
+        assert_int_equal(sfp__vit_config(v)->img_size, 4 * sides[i]);
+        assert_int_equal(sfp__vit_tokens(v), 1 + sides[i] * sides[i]);
+        const float *pos = sfp__vit_weights(v)->pos;
+        check_same("class token", pos, grid, 24 * sizeof *pos);
+        if (sides[i] == 9) /* the centre of every third cell is the centre of an old one */
+            for (int r = 0; r < 3; r++)
+                for (int c = 0; c < 3; c++)
+                    check_near("cell", pos + 24 * (1 + (3 * r + 1) * 9 + 3 * c + 1), grid + 24 * (1 + 3 * r + c), 24, 1e-6);
+        if (sides[i] == 3)
+            check_same("positions", pos, grid, 10 * 24 * sizeof *pos);
+        sfp__vit_free(v);
+    }
+    sfp_vit *v = NULL;
+    sfp_error err = {0};
+    assert_int_equal(sfp__vit_load(weights, &(sfp_vit_options){.img_size = 13}, &v, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "multiple of its patch size 4"));
+    done(&p);
+}
+
 /* ------------------------------------------------------------ wrong files */
 
 static void every_missing_tensor_is_named(void **unused)
@@ -552,6 +723,11 @@ int main(void)
         cmocka_unit_test_teardown(names_of_another_number_of_classes_are_left_out, clean),
         cmocka_unit_test_teardown(logits_are_the_head_of_the_features, clean),
         cmocka_unit_test_teardown(pixels_are_normalised_channel_by_channel, clean),
+        cmocka_unit_test_teardown(clips_names_shapes_and_switches_are_known, clean),
+        cmocka_unit_test_teardown(the_teacher_is_taken_and_not_the_student, clean),
+        cmocka_unit_test_teardown(what_is_saved_loads_as_the_same_network, clean),
+        cmocka_unit_test_teardown(numbers_that_do_not_fit_16_bits_are_not_saved, clean),
+        cmocka_unit_test_teardown(another_input_size_resizes_the_positions, clean),
         cmocka_unit_test_teardown(every_missing_tensor_is_named, clean),
         cmocka_unit_test_teardown(every_wrong_shape_is_named_with_the_expected_one, clean),
         cmocka_unit_test_teardown(positions_must_be_one_and_a_square, clean),

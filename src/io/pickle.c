@@ -2,7 +2,7 @@
  *
  * An integer is its own word; so a list of a million of them is a block of
  * eight million bytes. */
-#include "stream/pickle_internal.h"
+#include "io/pickle_internal.h"
 
 #include "base/mem.h"
 #include "io/file.h"
@@ -107,9 +107,24 @@ sfp_status sfp__pickle_read(const char *path, const sfp_pickle_limits *limits, s
     return status;
 }
 
+size_t sfp__pickle_used(const sfp_pickle *p)
+{
+    return p->used;
+}
+
 sfp_pickle_value sfp__pickle_root(const sfp_pickle *p)
 {
     return p->root;
+}
+
+bool sfp__pickle_next(const sfp_pickle *p, sfp_pickle_type type, sfp_pickle_value *at)
+{
+    for (size_t i = *at / 2 + 1; i < p->count; i++) /* node 0 is None */
+        if (p->nodes[i].type == type) {
+            *at = 2 * (uint64_t)i;
+            return true;
+        }
+    return false;
 }
 
 sfp_pickle_type sfp__pickle_type(const sfp_pickle *p, sfp_pickle_value v)
@@ -120,7 +135,8 @@ sfp_pickle_type sfp__pickle_type(const sfp_pickle *p, sfp_pickle_value v)
 const char *sfp__pickle_type_name(sfp_pickle_type type)
 {
     static const char *const names[] = {"None",  "a boolean", "an integer", "a float", "a string",
-                                        "bytes", "a list",    "a tuple",    "a dict"};
+                                        "bytes", "a class or function", "a list", "a tuple", "a dict", "an object",
+                                        "a persistent value"};
     return names[type];
 }
 
@@ -155,11 +171,18 @@ const char *sfp__pickle_text(const sfp_pickle *p, sfp_pickle_value v, size_t *le
     return sfp__pickle_node_of(p, v)->text;
 }
 
+const char *sfp__pickle_global(const sfp_pickle *p, sfp_pickle_value v)
+{
+    return sfp__pickle_type(p, v) == SFP_PICKLE_GLOBAL ? sfp__pickle_node_of(p, v)->text : NULL;
+}
+
 size_t sfp__pickle_count(const sfp_pickle *p, sfp_pickle_value v)
 {
     switch (sfp__pickle_type(p, v)) {
     case SFP_PICKLE_LIST:
     case SFP_PICKLE_TUPLE:
+    case SFP_PICKLE_OBJECT:
+    case SFP_PICKLE_PERSISTENT:
         return sfp__pickle_node_of(p, v)->count;
     case SFP_PICKLE_DICT:
         return sfp__pickle_node_of(p, v)->count / 2;

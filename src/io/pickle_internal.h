@@ -1,8 +1,8 @@
-/* The tree that a pickle becomes: pickle.c keeps it, pickle_machine.c builds it. */
-#ifndef SFP_STREAM_PICKLE_INTERNAL_H
-#define SFP_STREAM_PICKLE_INTERNAL_H
+/* The tree that a pickle becomes: pickle.c keeps it, pickle_machine.c and pickle_object.c build it. */
+#ifndef SFP_IO_PICKLE_INTERNAL_H
+#define SFP_IO_PICKLE_INTERNAL_H
 
-#include "stream/pickle.h"
+#include "io/pickle.h"
 
 typedef struct sfp_pickle_node {
     uint8_t type;
@@ -29,6 +29,7 @@ struct sfp_pickle {
     size_t count, room;
     sfp_pickle_chunk *chunks;
     sfp_pickle_value root;
+    size_t used; /* bytes of the program */
 };
 
 /* Nodes that always exist. */

@@ -1,11 +1,11 @@
-/* The stack machine of a pickle, for data only.
+/* The stack machine of a pickle.
  *
  * One table says of every opcode what it is called, what operand follows it and
- * what to do; what has no row is unknown, what makes objects goes to refuse(),
- * the one place where an allow-list of names would be asked. The machine does
- * not recurse. Memory is bounded by the input: every opcode pushes at most one
- * value, and a memo number must be below the number of bytes. */
-#include "stream/pickle_internal.h"
+ * what to do; what has no row is unknown. Opcodes that name or make objects are
+ * in pickle_object.c, which asks the allow-list. The machine does not recurse
+ * and runs nothing. Memory is bounded by the input: every opcode pushes at most
+ * one value, and a memo number must be below the number of bytes. */
+#include "io/pickle_machine.h"
 
 #include "base/mem.h"
 #include "io/text.h"
@@ -16,69 +16,24 @@
 
 #define SMALL_MAX (INT64_MAX >> 1) /* largest integer that fits a value */
 #define LINE_MAX_SHOWN 40
-
-struct machine {
-    sfp_pickle *p;
-    const char *label;
-    sfp_error *err;
-    sfp_pickle_limits limits;
-    const uint8_t *bytes, *at, *end;
-    size_t offset; /* of the opcode being done */
-    sfp_pickle_value *stack;
-    size_t depth, stack_room;
-    size_t *marks; /* (limits.depth) heights of the stack */
-    int mark_count;
-    sfp_pickle_value *memo;       /* UNSET: not there */
-    size_t memo_count, memo_room; /* entries set; room */
-    size_t items;
-};
-
 #define UNSET UINT64_MAX
 
-/* ------------------------------------------------------------------ opcodes */
+static const sfp__pickle_opcode opcodes[256];
 
-typedef enum operand {
-    NO_OPERAND,
-    INT_1, /* so many bytes, little-endian */
-    INT_2,
-    INT_4,
-    INT_8,
-    LINE,   /* up to '\n' */
-    DATA_1, /* a length of so many bytes, then the bytes */
-    DATA_4,
-    DATA_8,
-} operand;
-
-typedef struct argument {
-    uint64_t integer;
-    const uint8_t *data;
-    size_t size;
-} argument;
-
-typedef struct opcode {
-    const char *name;
-    operand operand;
-    sfp_status (*run)(struct machine *m, const struct opcode *op, const argument *a);
-    int variant; /* what tells apart the opcodes of one function */
-} opcode;
-
-static const opcode opcodes[256];
-
-static const char *op_name(const struct machine *m)
+static const char *op_name(const sfp__pickle_machine *m)
 {
     return opcodes[m->bytes[m->offset]].name;
 }
 
 /* "FILE: byte 17: APPEND: MESSAGE" */
-#define FAIL(m, status, ...) fail_at(m, sfp__fail((m)->err, status, __VA_ARGS__))
-static sfp_status fail_at(const struct machine *m, sfp_status status)
+sfp_status sfp__pickle_fail_at(const sfp__pickle_machine *m, sfp_status status)
 {
     return sfp__fail_prefix(m->err, status, "%s: pickle, byte %zu: %s", m->label, m->offset, op_name(m));
 }
 
 /* ---------------------------------------------------------------- the stack */
 
-static sfp_status count_items(struct machine *m, size_t n)
+static sfp_status count_items(sfp__pickle_machine *m, size_t n)
 {
     if (n > m->limits.items - m->items)
         return FAIL(m, SFP_ELIMIT, "more than %zu values", m->limits.items);
@@ -86,7 +41,7 @@ static sfp_status count_items(struct machine *m, size_t n)
     return SFP_OK;
 }
 
-static sfp_status push(struct machine *m, sfp_pickle_value v)
+sfp_status sfp__pickle_push(sfp__pickle_machine *m, sfp_pickle_value v)
 {
     sfp_status status = count_items(m, 1);
     if (status == SFP_OK)
@@ -97,12 +52,12 @@ static sfp_status push(struct machine *m, sfp_pickle_value v)
 }
 
 /* Values above the last mark (or at all). */
-static size_t available(const struct machine *m)
+static size_t available(const sfp__pickle_machine *m)
 {
     return m->depth - (m->mark_count ? m->marks[m->mark_count - 1] : 0);
 }
 
-static sfp_status need(struct machine *m, size_t n)
+sfp_status sfp__pickle_need(sfp__pickle_machine *m, size_t n)
 {
     if (available(m) < n)
         return FAIL(m, SFP_EFORMAT, "needs %zu value%s on the stack, found %zu", n, n == 1 ? "" : "s", available(m));
@@ -110,7 +65,7 @@ static sfp_status need(struct machine *m, size_t n)
 }
 
 /* Takes the last mark away; *first is where its values begin. */
-static sfp_status take_mark(struct machine *m, size_t *first)
+static sfp_status take_mark(sfp__pickle_machine *m, size_t *first)
 {
     if (m->mark_count == 0)
         return FAIL(m, SFP_EFORMAT, "there is no MARK");
@@ -119,7 +74,7 @@ static sfp_status take_mark(struct machine *m, size_t *first)
 }
 
 /* Text of n bytes; text NULL: the caller fills *storage and may then shorten it. */
-static sfp_status push_text(struct machine *m, sfp_pickle_type type, const void *text, size_t n, char **storage)
+static sfp_status push_text(sfp__pickle_machine *m, sfp_pickle_type type, const void *text, size_t n, char **storage)
 {
     sfp_pickle_value v = 0;
     char *s = sfp__pickle_new_text(m->p, n);
@@ -134,23 +89,23 @@ static sfp_status push_text(struct machine *m, sfp_pickle_type type, const void 
     sfp__pickle_node_of(m->p, v)->count = n;
     if (storage)
         *storage = s;
-    return push(m, v);
+    return sfp__pickle_push(m, v);
 }
 
-static sfp_status push_int(struct machine *m, int64_t n)
+static sfp_status push_int(sfp__pickle_machine *m, int64_t n)
 {
     if (n >= -SMALL_MAX - 1 && n <= SMALL_MAX)
-        return push(m, (uint64_t)n * 2 + 1);
+        return sfp__pickle_push(m, (uint64_t)n * 2 + 1);
     sfp_pickle_value v = 0;
     sfp_status status = sfp__pickle_new_node(m->p, SFP_PICKLE_INT, &v, m->err);
     if (status != SFP_OK)
         return status;
     sfp__pickle_node_of(m->p, v)->integer = n;
-    return push(m, v);
+    return sfp__pickle_push(m, v);
 }
 
 /* Puts n values from the stack into a container. */
-static sfp_status put_items(struct machine *m, sfp_pickle_value container, const size_t first, size_t n)
+sfp_status sfp__pickle_put_items(sfp__pickle_machine *m, sfp_pickle_value container, const size_t first, size_t n)
 {
     sfp_status status = count_items(m, n);
     sfp_pickle_node *c = sfp__pickle_node_of(m->p, container);
@@ -172,21 +127,14 @@ static sfp_status put_items(struct machine *m, sfp_pickle_value container, const
 
 /* ------------------------------------------------------------------ actions */
 
-static sfp_status refuse(struct machine *m, const opcode *op, const argument *a)
-{
-    (void)op;
-    (void)a;
-    return FAIL(m, SFP_EUNSUPPORTED, "is not allowed: the pickle makes or calls Python objects, expected plain data only");
-}
-
-static sfp_status unsupported(struct machine *m, const opcode *op, const argument *a)
+static sfp_status unsupported(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)op;
     (void)a;
     return FAIL(m, SFP_EUNSUPPORTED, "is not supported, expected lists, tuples, dicts, strings and numbers");
 }
 
-static sfp_status do_proto(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_proto(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)op;
     if (a->integer > 5)
@@ -195,7 +143,7 @@ static sfp_status do_proto(struct machine *m, const opcode *op, const argument *
 }
 
 /* A frame is only a hint to read ahead; it must lie in the file. */
-static sfp_status do_frame(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_frame(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)op;
     if (a->integer > (uint64_t)(m->end - m->at))
@@ -203,7 +151,7 @@ static sfp_status do_frame(struct machine *m, const opcode *op, const argument *
     return SFP_OK;
 }
 
-static sfp_status do_mark(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_mark(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)op;
     (void)a;
@@ -213,7 +161,7 @@ static sfp_status do_mark(struct machine *m, const opcode *op, const argument *a
     return SFP_OK;
 }
 
-static sfp_status do_pop(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_pop(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)op;
     (void)a;
@@ -221,41 +169,41 @@ static sfp_status do_pop(struct machine *m, const opcode *op, const argument *a)
         m->mark_count--;
         return SFP_OK;
     }
-    sfp_status status = need(m, 1);
+    sfp_status status = sfp__pickle_need(m, 1);
     if (status == SFP_OK)
         m->depth--;
     return status;
 }
 
-static sfp_status do_pop_mark(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_pop_mark(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)op;
     (void)a;
     return take_mark(m, &m->depth);
 }
 
-static sfp_status do_dup(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_dup(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)op;
     (void)a;
-    sfp_status status = need(m, 1);
-    return status == SFP_OK ? push(m, m->stack[m->depth - 1]) : status;
+    sfp_status status = sfp__pickle_need(m, 1);
+    return status == SFP_OK ? sfp__pickle_push(m, m->stack[m->depth - 1]) : status;
 }
 
-static sfp_status do_constant(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_constant(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)a;
-    return push(m, 2 * (uint64_t)op->variant);
+    return sfp__pickle_push(m, 2 * (uint64_t)op->variant);
 }
 
 /* variant: 4 for a signed one */
-static sfp_status do_int(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_int(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     return push_int(m, op->variant == 4 ? (int64_t)(int32_t)(uint32_t)a->integer : (int64_t)a->integer);
 }
 
 /* A line, terminated, in buf. */
-static sfp_status number_line(struct machine *m, const argument *a, char *buf, size_t size)
+static sfp_status number_line(sfp__pickle_machine *m, const sfp__pickle_argument *a, char *buf, size_t size)
 {
     if (a->size == 0 || a->size >= size || memchr(a->data, '\0', a->size))
         return FAIL(m, SFP_EFORMAT, "expected a number on a line of at most %zu bytes", size - 1);
@@ -264,21 +212,21 @@ static sfp_status number_line(struct machine *m, const argument *a, char *buf, s
     return SFP_OK;
 }
 
-static sfp_status bad_number(struct machine *m, const char *text)
+static sfp_status bad_number(sfp__pickle_machine *m, const char *text)
 {
     char shown[LINE_MAX_SHOWN];
     return FAIL(m, SFP_EFORMAT, "expected a number, found '%s'", sfp__printable(text, shown, sizeof shown));
 }
 
 /* "12", "-3", Python 2's "3L"; INT has "00" and "01" for False and True. variant: 1 for LONG */
-static sfp_status do_int_line(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_int_line(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     char text[64], *end;
     sfp_status status = number_line(m, a, text, sizeof text);
     if (status != SFP_OK)
         return status;
     if (!op->variant && (strcmp(text, "00") == 0 || strcmp(text, "01") == 0))
-        return push(m, 2 * (text[1] == '1' ? SFP_PICKLE_NODE_TRUE : SFP_PICKLE_NODE_FALSE));
+        return sfp__pickle_push(m, 2 * (text[1] == '1' ? SFP_PICKLE_NODE_TRUE : SFP_PICKLE_NODE_FALSE));
     if (text[0] != '-' && (text[0] < '0' || text[0] > '9'))
         return bad_number(m, text);
     errno = 0;
@@ -293,7 +241,7 @@ static sfp_status do_int_line(struct machine *m, const opcode *op, const argumen
 }
 
 /* Two's complement, little-endian, any length: what fits 64 bits is taken. */
-static sfp_status do_long(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_long(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)op;
     uint8_t sign = a->size && a->data[a->size - 1] & 0x80 ? 0xff : 0;
@@ -308,17 +256,17 @@ static sfp_status do_long(struct machine *m, const opcode *op, const argument *a
     return push_int(m, (int64_t)n);
 }
 
-static sfp_status push_float(struct machine *m, double x)
+static sfp_status push_float(sfp__pickle_machine *m, double x)
 {
     sfp_pickle_value v = 0;
     sfp_status status = sfp__pickle_new_node(m->p, SFP_PICKLE_FLOAT, &v, m->err);
     if (status != SFP_OK)
         return status;
     sfp__pickle_node_of(m->p, v)->number = x;
-    return push(m, v);
+    return sfp__pickle_push(m, v);
 }
 
-static sfp_status do_float_line(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_float_line(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)op;
     char text[64], *end;
@@ -332,7 +280,7 @@ static sfp_status do_float_line(struct machine *m, const opcode *op, const argum
 }
 
 /* The one big-endian operand. */
-static sfp_status do_float(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_float(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)op;
     uint64_t bits = __builtin_bswap64(a->integer);
@@ -342,7 +290,7 @@ static sfp_status do_float(struct machine *m, const opcode *op, const argument *
 }
 
 /* variant: the type */
-static sfp_status do_data(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_data(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     return push_text(m, (sfp_pickle_type)op->variant, a->data, a->size, NULL);
 }
@@ -372,7 +320,7 @@ static bool hex(const uint8_t *s, const uint8_t *end, int n, uint32_t *out)
 }
 
 /* Protocol 0's 'text' as repr() wrote it. Names need only the plain escapes. */
-static sfp_status do_string_line(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_string_line(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     static const char escapes[] = "\\\\''\"\"n\nt\tr\ra\ab\bf\fv\v";
     const uint8_t *s = a->data, *end = a->data + a->size;
@@ -422,7 +370,7 @@ static size_t put_utf8(uint32_t c, char *out)
 }
 
 /* Protocol 0's unicode: Latin-1 with \uXXXX and \UXXXXXXXX. A byte becomes at most two, an escape of six at most three. */
-static sfp_status do_unicode_line(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_unicode_line(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     const uint8_t *s = a->data, *end = a->data + a->size;
     char *out;
@@ -445,16 +393,16 @@ static sfp_status do_unicode_line(struct machine *m, const opcode *op, const arg
 }
 
 /* variant: the type */
-static sfp_status do_empty(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_empty(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)a;
     sfp_pickle_value v = 0;
     sfp_status status = sfp__pickle_new_node(m->p, (sfp_pickle_type)op->variant, &v, m->err);
-    return status == SFP_OK ? push(m, v) : status;
+    return status == SFP_OK ? sfp__pickle_push(m, v) : status;
 }
 
 /* A container of the values from `first` on, in their place. */
-static sfp_status collect(struct machine *m, sfp_pickle_type type, size_t first)
+static sfp_status collect(sfp__pickle_machine *m, sfp_pickle_type type, size_t first)
 {
     size_t n = m->depth - first;
     sfp_pickle_value v = 0;
@@ -462,15 +410,15 @@ static sfp_status collect(struct machine *m, sfp_pickle_type type, size_t first)
         return FAIL(m, SFP_EFORMAT, "a key has no value");
     sfp_status status = sfp__pickle_new_node(m->p, type, &v, m->err);
     if (status == SFP_OK)
-        status = put_items(m, v, first, n);
+        status = sfp__pickle_put_items(m, v, first, n);
     if (status != SFP_OK)
         return status;
     m->depth = first;
-    return push(m, v);
+    return sfp__pickle_push(m, v);
 }
 
 /* LIST, TUPLE, DICT: what lies above the mark. variant: the type */
-static sfp_status do_collect(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_collect(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)a;
     size_t first = 0;
@@ -479,16 +427,16 @@ static sfp_status do_collect(struct machine *m, const opcode *op, const argument
 }
 
 /* variant: how many */
-static sfp_status do_tuple(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_tuple(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)a;
     size_t n = (size_t)op->variant;
-    sfp_status status = need(m, n);
+    sfp_status status = sfp__pickle_need(m, n);
     return status == SFP_OK ? collect(m, SFP_PICKLE_TUPLE, m->depth - n) : status;
 }
 
 /* Puts what is above `first` into the container below it. */
-static sfp_status extend(struct machine *m, sfp_pickle_type type, size_t first)
+static sfp_status extend(sfp__pickle_machine *m, sfp_pickle_type type, size_t first)
 {
     size_t n = m->depth - first;
     size_t base = m->mark_count ? m->marks[m->mark_count - 1] : 0;
@@ -501,23 +449,23 @@ static sfp_status extend(struct machine *m, sfp_pickle_type type, size_t first)
                     sfp__pickle_type_name(found));
     if (type == SFP_PICKLE_DICT && n % 2)
         return FAIL(m, SFP_EFORMAT, "a key has no value");
-    sfp_status status = put_items(m, c, first, n);
+    sfp_status status = sfp__pickle_put_items(m, c, first, n);
     if (status == SFP_OK)
         m->depth = first;
     return status;
 }
 
 /* APPEND, SETITEM. variant: the type */
-static sfp_status do_put_one(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_put_one(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)a;
     size_t n = op->variant == SFP_PICKLE_DICT ? 2 : 1;
-    sfp_status status = need(m, n + 1);
+    sfp_status status = sfp__pickle_need(m, n + 1);
     return status == SFP_OK ? extend(m, (sfp_pickle_type)op->variant, m->depth - n) : status;
 }
 
 /* APPENDS, SETITEMS. variant: the type */
-static sfp_status do_put_many(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_put_many(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)a;
     size_t first = 0;
@@ -527,10 +475,10 @@ static sfp_status do_put_many(struct machine *m, const opcode *op, const argumen
 
 /* --------------------------------------------------------------------- memo */
 
-static sfp_status memo_put(struct machine *m, uint64_t key)
+static sfp_status memo_put(sfp__pickle_machine *m, uint64_t key)
 {
     size_t size = (size_t)(m->end - m->bytes);
-    sfp_status status = need(m, 1);
+    sfp_status status = sfp__pickle_need(m, 1);
     if (status != SFP_OK)
         return status;
     if (key >= size || key >= m->limits.memo) /* Python counts from 0 up, so no honest number is that large */
@@ -547,20 +495,20 @@ static sfp_status memo_put(struct machine *m, uint64_t key)
     return SFP_OK;
 }
 
-static sfp_status memo_get(struct machine *m, uint64_t key)
+static sfp_status memo_get(sfp__pickle_machine *m, uint64_t key)
 {
     if (key >= m->memo_room || m->memo[key] == UNSET)
         return FAIL(m, SFP_EFORMAT, "memo number %llu was never put", (unsigned long long)key);
-    return push(m, m->memo[key]);
+    return sfp__pickle_push(m, m->memo[key]);
 }
 
 /* variant: 1 to put, 0 to get */
-static sfp_status do_memo(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_memo(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     return op->variant ? memo_put(m, a->integer) : memo_get(m, a->integer);
 }
 
-static sfp_status do_memo_line(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_memo_line(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     char text[24], *end;
     sfp_status status = number_line(m, a, text, sizeof text);
@@ -574,7 +522,7 @@ static sfp_status do_memo_line(struct machine *m, const opcode *op, const argume
 }
 
 /* The next number, which is how many there are. */
-static sfp_status do_memoize(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_memoize(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)op;
     (void)a;
@@ -583,17 +531,18 @@ static sfp_status do_memoize(struct machine *m, const opcode *op, const argument
 
 /* -------------------------------------------------------------------- table */
 
-static sfp_status do_stop(struct machine *m, const opcode *op, const argument *a)
+static sfp_status do_stop(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
     (void)op;
     (void)a;
     if (m->mark_count || m->depth != 1)
         return FAIL(m, SFP_EFORMAT, "expected one value on the stack, found %zu%s", m->depth, m->mark_count ? " and a MARK" : "");
     m->p->root = m->stack[0];
+    m->p->used = (size_t)(m->at - m->bytes);
     return SFP_OK;
 }
 
-static const opcode opcodes[256] = {
+static const sfp__pickle_opcode opcodes[256] = {
     ['('] = {"MARK", NO_OPERAND, do_mark, 0},
     ['.'] = {"STOP", NO_OPERAND, do_stop, 0},
     ['0'] = {"POP", NO_OPERAND, do_pop, 0},
@@ -656,23 +605,23 @@ static const opcode opcodes[256] = {
     [0x97] = {"NEXT_BUFFER", NO_OPERAND, unsupported, 0},
     [0x98] = {"READONLY_BUFFER", NO_OPERAND, unsupported, 0},
 
-    ['c'] = {"GLOBAL", NO_OPERAND, refuse, 0},
-    [0x93] = {"STACK_GLOBAL", NO_OPERAND, refuse, 0},
-    ['R'] = {"REDUCE", NO_OPERAND, refuse, 0},
-    ['b'] = {"BUILD", NO_OPERAND, refuse, 0},
-    ['i'] = {"INST", NO_OPERAND, refuse, 0},
-    ['o'] = {"OBJ", NO_OPERAND, refuse, 0},
-    [0x81] = {"NEWOBJ", NO_OPERAND, refuse, 0},
-    [0x92] = {"NEWOBJ_EX", NO_OPERAND, refuse, 0},
-    [0x82] = {"EXT1", NO_OPERAND, refuse, 0},
-    [0x83] = {"EXT2", NO_OPERAND, refuse, 0},
-    [0x84] = {"EXT4", NO_OPERAND, refuse, 0},
-    ['P'] = {"PERSID", NO_OPERAND, refuse, 0},
-    ['Q'] = {"BINPERSID", NO_OPERAND, refuse, 0},
+    ['c'] = {"GLOBAL", LINES_2, sfp__pickle_do_global, 0},
+    [0x93] = {"STACK_GLOBAL", NO_OPERAND, sfp__pickle_do_global, 1},
+    ['R'] = {"REDUCE", NO_OPERAND, sfp__pickle_do_object, 0},
+    [0x81] = {"NEWOBJ", NO_OPERAND, sfp__pickle_do_object, 0},
+    ['b'] = {"BUILD", NO_OPERAND, sfp__pickle_do_build, 0},
+    ['Q'] = {"BINPERSID", NO_OPERAND, sfp__pickle_do_persistent, 0},
+    ['P'] = {"PERSID", NO_OPERAND, sfp__pickle_refuse, 0},
+    ['i'] = {"INST", NO_OPERAND, sfp__pickle_refuse, 0},
+    ['o'] = {"OBJ", NO_OPERAND, sfp__pickle_refuse, 0},
+    [0x92] = {"NEWOBJ_EX", NO_OPERAND, sfp__pickle_refuse, 0},
+    [0x82] = {"EXT1", NO_OPERAND, sfp__pickle_refuse, 0},
+    [0x83] = {"EXT2", NO_OPERAND, sfp__pickle_refuse, 0},
+    [0x84] = {"EXT4", NO_OPERAND, sfp__pickle_refuse, 0},
 };
 
 /* n bytes, little-endian */
-static bool take_int(struct machine *m, int n, uint64_t *out)
+static bool take_int(sfp__pickle_machine *m, int n, uint64_t *out)
 {
     uint64_t v = 0;
     if (m->end - m->at < n)
@@ -684,7 +633,7 @@ static bool take_int(struct machine *m, int n, uint64_t *out)
     return true;
 }
 
-static bool take_data(struct machine *m, int length_bytes, argument *out)
+static bool take_data(sfp__pickle_machine *m, int length_bytes, sfp__pickle_argument *out)
 {
     uint64_t n = 0;
     if (!take_int(m, length_bytes, &n) || n > (uint64_t)(m->end - m->at))
@@ -695,7 +644,20 @@ static bool take_data(struct machine *m, int length_bytes, argument *out)
     return true;
 }
 
-static sfp_status take_operand(struct machine *m, operand kind, argument *out)
+static bool take_line(sfp__pickle_machine *m, const uint8_t **data, size_t *size)
+{
+    const uint8_t *stop = m->at < m->end ? memchr(m->at, '\n', (size_t)(m->end - m->at)) : NULL;
+    if (!stop)
+        return false;
+    *data = m->at;
+    *size = (size_t)(stop - m->at);
+    m->at = stop + 1;
+    if (*size && (*data)[*size - 1] == '\r') /* written in text mode */
+        --*size;
+    return true;
+}
+
+static sfp_status take_operand(sfp__pickle_machine *m, operand kind, sfp__pickle_argument *out)
 {
     bool ok = true;
     switch (kind) {
@@ -722,22 +684,17 @@ static sfp_status take_operand(struct machine *m, operand kind, argument *out)
     case DATA_8:
         ok = take_data(m, 8, out);
         break;
-    case LINE: {
-        const uint8_t *stop = m->at < m->end ? memchr(m->at, '\n', (size_t)(m->end - m->at)) : NULL;
-        ok = stop != NULL;
-        if (ok) {
-            out->data = m->at;
-            out->size = (size_t)(stop - m->at);
-            m->at = stop + 1;
-            if (out->size && out->data[out->size - 1] == '\r') /* written in text mode */
-                out->size--;
-        }
-    }
+    case LINE:
+        ok = take_line(m, &out->data, &out->size);
+        break;
+    case LINES_2:
+        ok = take_line(m, &out->data, &out->size) && take_line(m, &out->second, &out->second_size);
+        break;
     }
     return ok ? SFP_OK : FAIL(m, SFP_EFORMAT, "the file ends within it");
 }
 
-static sfp_status run(struct machine *m)
+static sfp_status run(sfp__pickle_machine *m)
 {
     sfp_status status = SFP_OK;
     for (uint8_t code = 0; status == SFP_OK && code != '.';) {
@@ -746,11 +703,11 @@ static sfp_status run(struct machine *m)
                              (size_t)(m->end - m->bytes));
         m->offset = (size_t)(m->at - m->bytes);
         code = *m->at++;
-        const opcode *op = &opcodes[code];
+        const sfp__pickle_opcode *op = &opcodes[code];
         if (!op->run)
             return sfp__fail(m->err, SFP_EFORMAT, "%s: pickle, byte %zu: opcode 0x%02x is not known: no pickle, or a damaged one",
                              m->label, m->offset, code);
-        argument a = {0};
+        sfp__pickle_argument a = {0};
         status = take_operand(m, op->operand, &a);
         if (status == SFP_OK)
             status = op->run(m, op, &a);
@@ -761,7 +718,7 @@ static sfp_status run(struct machine *m)
 sfp_status sfp__pickle_parse(const char *label, const void *bytes, size_t size, const sfp_pickle_limits *limits, sfp_pickle **out,
                              sfp_error *err)
 {
-    struct machine m = {
+    sfp__pickle_machine m = {
         .label = label, .err = err, .bytes = bytes, .at = bytes, .limits = limits ? *limits : sfp__pickle_limits_defaults()};
     sfp_status status = SFP_OK;
     m.end = m.at + size;

@@ -1,4 +1,4 @@
-#include "fingerprint/param.h"
+#include "compute/param.h"
 
 #include "base/mem.h"
 

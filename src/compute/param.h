@@ -3,8 +3,8 @@
  * Rows outside [lo, hi) are frozen: no function here moves them. Adam counts
  * steps a row, so that rows that begin later (new components, new classes)
  * begin like the first ones did. */
-#ifndef SFP_FINGERPRINT_PARAM_H
-#define SFP_FINGERPRINT_PARAM_H
+#ifndef SFP_COMPUTE_PARAM_H
+#define SFP_COMPUTE_PARAM_H
 
 #include "base/error.h"
 

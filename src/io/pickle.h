@@ -1,16 +1,18 @@
-/* A restricted reader of Python pickles, for data only.
+/* A restricted reader of Python pickles.
  *
  * A pickle is a program for a small stack machine. This one knows the opcodes
  * that build None, booleans, numbers, strings, bytes, lists, tuples and dicts,
- * of protocols 0 to 5; those that name, make or change objects (GLOBAL, REDUCE,
- * BUILD, ...) are refused by name with their offset. Nothing is ever executed.
+ * of protocols 0 to 5. Those that name, make or change objects (GLOBAL, REDUCE,
+ * BUILD, ...) are refused by name with their offset, unless the caller gives a
+ * list of names that may occur; then they become values that tell which name
+ * was to be called with what. Nothing is ever executed.
  *
  * A value is one machine word: an integer itself, or the number of a node. What
  * a pickle memoised is shared, not copied, so a value can be reached by several
  * ways, and a list can even hold itself: whoever walks without knowing the
  * shape must bound the depth. */
-#ifndef SFP_STREAM_PICKLE_H
-#define SFP_STREAM_PICKLE_H
+#ifndef SFP_IO_PICKLE_H
+#define SFP_IO_PICKLE_H
 
 #include "base/error.h"
 
@@ -28,9 +30,12 @@ typedef enum sfp_pickle_type {
     SFP_PICKLE_FLOAT,
     SFP_PICKLE_TEXT, /* str of Python 2 or 3, unicode */
     SFP_PICKLE_BYTES,
+    SFP_PICKLE_GLOBAL, /* a class or function of the list; from here on those that hold values: */
     SFP_PICKLE_LIST,
     SFP_PICKLE_TUPLE,
-    SFP_PICKLE_DICT,
+    SFP_PICKLE_DICT,       /* also OrderedDict */
+    SFP_PICKLE_OBJECT,     /* a global, its tuple of arguments and, when it was given one, its state: 2 or 3 items */
+    SFP_PICKLE_PERSISTENT, /* something outside of the pickle: 1 item tells what */
 } sfp_pickle_type;
 
 typedef struct sfp_pickle_limits {
@@ -38,6 +43,7 @@ typedef struct sfp_pickle_limits {
     size_t items; /* values made or put into containers (default 100 million) */
     size_t memo;  /* memoised values (default 16 million) */
     int depth;    /* nesting of containers, and marks open at once (default 64) */
+    const char *const *globals; /* names "module.name" that may occur, "prefix.*" for many; NULL at the end; NULL: none at all */
 } sfp_pickle_limits;
 
 sfp_pickle_limits sfp__pickle_limits_defaults(void);
@@ -48,7 +54,12 @@ sfp_status sfp__pickle_parse(const char *label, const void *bytes, size_t size, 
 sfp_status sfp__pickle_read(const char *path, const sfp_pickle_limits *limits, sfp_pickle **out, sfp_error *err);
 void sfp__pickle_free(sfp_pickle *p);
 
+/* Bytes up to and with the STOP: more may follow. */
+size_t sfp__pickle_used(const sfp_pickle *p);
 sfp_pickle_value sfp__pickle_root(const sfp_pickle *p);
+/* The next value of that type after *at, in the order they were made (*at 0: from the beginning); false: there is none. Only for
+ * types that are never small: globals, containers, objects, persistent values. */
+bool sfp__pickle_next(const sfp_pickle *p, sfp_pickle_type type, sfp_pickle_value *at);
 sfp_pickle_type sfp__pickle_type(const sfp_pickle *p, sfp_pickle_value v);
 /* "a list", for messages */
 const char *sfp__pickle_type_name(sfp_pickle_type type);
@@ -59,9 +70,11 @@ int64_t sfp__pickle_int(const sfp_pickle *p, sfp_pickle_value v);
 double sfp__pickle_float(const sfp_pickle *p, sfp_pickle_value v);
 /* Text and bytes, terminated (NUL bytes may come before); NULL for anything else. length may be NULL. */
 const char *sfp__pickle_text(const sfp_pickle *p, sfp_pickle_value v, size_t *length);
-/* Items of a list or tuple, pairs of a dict; 0 for anything else. */
+/* "module.name" of a class or function; NULL for anything else. */
+const char *sfp__pickle_global(const sfp_pickle *p, sfp_pickle_value v);
+/* Items of a list, tuple, object or persistent value, pairs of a dict; 0 for anything else. */
 size_t sfp__pickle_count(const sfp_pickle *p, sfp_pickle_value v);
-/* Item i < count of a list or tuple; value i of a dict, in the order of the file. */
+/* Item i < count; value i of a dict, in the order of the file. */
 sfp_pickle_value sfp__pickle_item(const sfp_pickle *p, sfp_pickle_value v, size_t i);
 sfp_pickle_value sfp__pickle_key(const sfp_pickle *p, sfp_pickle_value dict, size_t i);
 /* The value of a dict under a text key or an integer key (the last one, as in Python); false: not there, or no dict. */

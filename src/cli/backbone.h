@@ -1,0 +1,14 @@
+/* --backbone of the commands that run on one: a file, or "builtin". */
+#ifndef SFP_CLI_BACKBONE_H
+#define SFP_CLI_BACKBONE_H
+
+#include "cli/opt.h"
+#include "model/vit.h"
+
+/* By the options --backbone, --precision and --img-size. */
+sfp_status sfp__backbone_open(const sfp_args *a, sfp_vit **out, sfp_error *err);
+
+/* The state file that --state names: FILE itself, or DIR/state.safetensors of a run's folder. */
+sfp_status sfp__state_file(const char *given, char *buf, size_t size, sfp_error *err);
+
+#endif

@@ -1,0 +1,69 @@
+/* streamfp convert: any weights that can be read, as safetensors with timm's names.
+ *
+ * What is written is what was loaded: names, joined q, k, v, resized positions and the config are settled once, so that the file
+ * needs nothing beside it and opens without a copy. */
+#include "cli/command.h"
+#include "cli/json_out.h"
+#include "cli/ui.h"
+
+#include "model/vit.h"
+
+#include <string.h>
+
+static const sfp_opt options[] = {
+    SFP_ROW_CHOICE("dtype", "f32|f16|bf16", "f32", "Type of the numbers written; 16 bits halve the file and round the weights."),
+    SFP_ROW_IMG_SIZE,
+    SFP_ROW_JSON,
+};
+
+static int run(const sfp_args *args)
+{
+    static const sfp_dtype types[] = {SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_BF16};
+    const char *from = args->operands[0], *to = args->operands[1], *name = strrchr(from, '/');
+    sfp_dtype dtype = types[sfp__args_choice(args, "dtype")];
+    sfp_vit_options o = {.img_size = (int)sfp__args_int(args, "img-size")};
+    sfp_vit *v = NULL;
+    sfp_error err = {0};
+    sfp_status s = sfp__vit_load(from, &o, &v, &err);
+    if (!s) {
+        const sfp_meta meta[] = {{"format", "pt"}, {"source", name ? name + 1 : from}, {"recognised", sfp__vit_recognised(v)}};
+        s = sfp__vit_save(sfp__vit_config(v), sfp__vit_weights(v), dtype, meta, sizeof meta / sizeof *meta, to, &err);
+    }
+    if (!s && sfp__args_flag(args, "json")) {
+        sfp_json_out j;
+        sfp__json_begin(&j, stdout);
+        sfp__json_string(&j, "from", from);
+        sfp__json_string(&j, "to", to);
+        sfp__json_string(&j, "dtype", sfp__dtype_name(dtype));
+        sfp__json_string(&j, "recognised", sfp__vit_recognised(v));
+        sfp__json_string(&j, "ignored", sfp__vit_ignored(v));
+        sfp__json_int(&j, "parameters", (int64_t)sfp__vit_parameters(v));
+        sfp__json_end_all(&j);
+    } else if (!s) {
+        (void)printf("read     %s\n", sfp__vit_recognised(v));
+        if (sfp__vit_ignored(v)[0])
+            (void)printf("ignored  %s\n", sfp__vit_ignored(v));
+        (void)printf("wrote    ");
+        sfp__put_text(stdout, to, 0);
+        (void)printf(", %zu parameters as %s\n", sfp__vit_parameters(v), sfp__dtype_name(dtype));
+    }
+    sfp__vit_free(v);
+    return s ? sfp__say_error(&err) : SFP_EXIT_OK;
+}
+
+const sfp_command sfp__cmd_convert = {
+    .name = "convert",
+    .summary = "write weights of any known layout as safetensors with timm names",
+    .operands = "IN OUT.safetensors",
+    .min_operands = 2,
+    .max_operands = 2,
+    .text = "Reads a ViT from safetensors, PyTorch (.pth, .pt, .bin) or NumPy (.npz) with the names of timm, DeiT, DINO, iBOT, MoCo v3, CLIP's "
+            "image tower, Hugging Face or Google's JAX code, and writes it as safetensors with timm names; heads, layer-norm eps, "
+            "activation, mean, std and class names go into its metadata. The features stay the same.\n\n"
+            "Pickles are read by a reader that runs nothing: a file that names anything but tensors is refused.",
+    .examples = "  streamfp convert dino_deitsmall16_pretrain.pth dino_small.safetensors\n"
+                "  streamfp convert ViT-B-16.pt clip_b16.safetensors --dtype f16\n"
+                "  streamfp convert deit_tiny.pth deit_tiny_96.safetensors --img-size 96\n",
+    SFP_COMMAND_OPTIONS(options),
+    .run = run,
+};

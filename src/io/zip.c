@@ -1,0 +1,331 @@
+/* The zip reader (APPNOTE 6.3, with the 64-bit extension).
+ *
+ * The directory at the end is the truth; a member's own header must agree with
+ * it in name and method. Every number is checked before it is used. */
+#include "io/zip.h"
+
+#include "base/mem.h"
+#include "io/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+enum {
+    LOCAL_SIZE = 30,
+    ENTRY_SIZE = 46,
+    END_SIZE = 22,
+    LOCATOR_SIZE = 20,
+    END64_SIZE = 56,
+    COMMENT_MAX = 65535,
+    STORED = 0,
+    DEFLATED = 8
+};
+
+/* Weights hardly shrink: what unpacks to so much more is made to fill the memory. */
+#define RATIO_MAX 20
+#define SLACK ((size_t)16 << 20)
+
+struct sfp_zip {
+    char *label;
+    char *names; /* one block */
+    sfp_zip_member *members;
+    const sfp_zip_member **by_name;
+    size_t count;
+};
+
+/* Where the directory is, as the end of the archive tells. */
+typedef struct directory {
+    uint64_t offset, size, count;
+} directory;
+
+static uint64_t get(const uint8_t *p, int bytes)
+{
+    uint64_t v = 0;
+    for (int i = bytes; i-- > 0;)
+        v = v << 8 | p[i];
+    return v;
+}
+
+static bool is_signature(const uint8_t *p, const char *two)
+{
+    return p[0] == 'P' && p[1] == 'K' && p[2] == (uint8_t)two[0] && p[3] == (uint8_t)two[1];
+}
+
+bool sfp__zip_is(const void *bytes, size_t size)
+{
+    return size >= 4 && (is_signature(bytes, "\x03\x04") || is_signature(bytes, "\x05\x06"));
+}
+
+#define FAIL_MEMBER(status, fmt, ...)                                          \
+    sfp__fail(err, status, "%s: zip member '%s' " fmt, z->label, sfp__printable(m->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), __VA_ARGS__)
+
+/* ---------------------------------------------------------------- directory */
+
+static sfp_status find_directory(const char *label, const uint8_t *bytes, size_t size, directory *out, sfp_error *err)
+{
+    size_t back = END_SIZE;
+    while (back <= size && back <= END_SIZE + COMMENT_MAX &&
+           !(is_signature(bytes + size - back, "\x05\x06") && get(bytes + size - back + 20, 2) == back - END_SIZE))
+        back++;
+    if (back > size || back > END_SIZE + COMMENT_MAX)
+        return sfp__fail(err, SFP_EFORMAT, "%s: the zip archive has no directory at its end: is the file complete?", label);
+    const uint8_t *end = bytes + size - back;
+    directory d = {.offset = get(end + 16, 4), .size = get(end + 12, 4), .count = get(end + 10, 2)};
+    size_t before = size - back;
+    if (before >= LOCATOR_SIZE && is_signature(end - LOCATOR_SIZE, "\x06\x07")) {
+        uint64_t at = get(end - LOCATOR_SIZE + 8, 8);
+        if (before < LOCATOR_SIZE + END64_SIZE || at > before - LOCATOR_SIZE - END64_SIZE || !is_signature(bytes + at, "\x06\x06"))
+            return sfp__fail(err, SFP_EFORMAT, "%s: the zip archive's 64-bit directory is at byte %llu, where none is", label,
+                             (unsigned long long)at);
+        d = (directory){.offset = get(bytes + at + 48, 8), .size = get(bytes + at + 40, 8), .count = get(bytes + at + 32, 8)};
+    }
+    if (d.offset > before || d.size > before - d.offset)
+        return sfp__fail(err, SFP_EFORMAT, "%s: the zip directory is %llu bytes at %llu, but the archive has %zu before its end", label,
+                         (unsigned long long)d.size, (unsigned long long)d.offset, before);
+    if (d.count > d.size / ENTRY_SIZE)
+        return sfp__fail(err, SFP_EFORMAT, "%s: the zip directory tells %llu members, which do not fit its %llu bytes", label,
+                         (unsigned long long)d.count, (unsigned long long)d.size);
+    *out = d;
+    return SFP_OK;
+}
+
+/* The numbers that did not fit 32 bits stand in an extra field, in this order. */
+static bool read_wide(const uint8_t *extra, size_t length, uint64_t *size, uint64_t *packed, uint64_t *offset)
+{
+    uint64_t *const wanted[] = {size, packed, offset};
+    while (length >= 4) {
+        size_t id = (size_t)get(extra, 2), n = (size_t)get(extra + 2, 2);
+        if (n > length - 4)
+            return false;
+        if (id == 1) {
+            const uint8_t *at = extra + 4, *end = at + n;
+            for (size_t i = 0; i < 3; i++)
+                if (*wanted[i] == UINT32_MAX) {
+                    if (end - at < 8)
+                        return false;
+                    *wanted[i] = get(at, 8);
+                    at += 8;
+                }
+            return true;
+        }
+        extra += 4 + n;
+        length -= 4 + n;
+    }
+    return true;
+}
+
+/* Names are only compared, but one that climbs out of a folder is a trick on somebody. */
+static bool name_is_plain(const char *name, size_t length)
+{
+    if (length == 0 || strlen(name) != length || name[0] == '/' || strchr(name, '\\'))
+        return false;
+    for (const char *part = name; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
+        if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || part[2] == '\0'))
+            return false;
+    return true;
+}
+
+/* The member's own header: its data begins after it. */
+static sfp_status find_data(const sfp_zip *z, const uint8_t *bytes, uint64_t room, uint64_t offset, int method, sfp_zip_member *m,
+                            sfp_error *err)
+{
+    size_t length = strlen(m->name);
+    if (room < LOCAL_SIZE || offset > room - LOCAL_SIZE || !is_signature(bytes + offset, "\x03\x04"))
+        return FAIL_MEMBER(SFP_EFORMAT, "is at byte %llu, where no member begins", (unsigned long long)offset);
+    const uint8_t *p = bytes + offset;
+    uint64_t head = LOCAL_SIZE + get(p + 26, 2) + get(p + 28, 2);
+    if (head > room - offset || m->packed > room - offset - head)
+        return FAIL_MEMBER(SFP_EFORMAT, "has %zu bytes at %llu, which do not fit the file", m->packed, (unsigned long long)offset);
+    if (get(p + 26, 2) != length || memcmp(p + LOCAL_SIZE, m->name, length) != 0 || get(p + 8, 2) != (uint64_t)method)
+        return FAIL_MEMBER(SFP_EFORMAT, "has another name or method in its own header, at byte %llu, than in the directory",
+                           (unsigned long long)offset);
+    m->data = p + head;
+    return SFP_OK;
+}
+
+/* One entry at p with `left` bytes of directory; *used: its length. `names` has room for its name. */
+static sfp_status read_entry(const sfp_zip *z, const uint8_t *bytes, uint64_t room, const uint8_t *p, size_t left, char *names,
+                             sfp_zip_member *m, size_t *used, sfp_error *err)
+{
+    size_t length = left >= ENTRY_SIZE ? (size_t)get(p + 28, 2) : 0, extra = left >= ENTRY_SIZE ? (size_t)get(p + 30, 2) : 0;
+    size_t whole = ENTRY_SIZE + length + extra + (left >= ENTRY_SIZE ? (size_t)get(p + 32, 2) : 0);
+    if (whole > left || !is_signature(p, "\x01\x02"))
+        return sfp__fail(err, SFP_EFORMAT, "%s: the zip directory is damaged at its member %zu", z->label, z->count);
+    memcpy(names, p + ENTRY_SIZE, length);
+    names[length] = '\0';
+    *m = (sfp_zip_member){.name = names, .crc = (uint32_t)get(p + 16, 4)};
+    if (!name_is_plain(names, length))
+        return FAIL_MEMBER(SFP_EFORMAT, "has a name that is no relative path%s", "");
+    int flags = (int)get(p + 8, 2), method = (int)get(p + 10, 2);
+    uint64_t packed = get(p + 20, 4), size = get(p + 24, 4), offset = get(p + 42, 4);
+    if (flags & 1)
+        return FAIL_MEMBER(SFP_EUNSUPPORTED, "is encrypted%s", "");
+    if (method != STORED && method != DEFLATED)
+        return FAIL_MEMBER(SFP_EUNSUPPORTED, "is packed by method %d, expected 0 (stored) or 8 (deflated)", method);
+    if (!read_wide(p + ENTRY_SIZE + length, extra, &size, &packed, &offset) || size > PTRDIFF_MAX || packed > PTRDIFF_MAX)
+        return FAIL_MEMBER(SFP_EFORMAT, "has sizes that are damaged%s", "");
+    if (method == STORED && packed != size)
+        return FAIL_MEMBER(SFP_EFORMAT, "is stored in %llu bytes, expected its size of %llu", (unsigned long long)packed,
+                           (unsigned long long)size);
+    m->packed = (size_t)packed;
+    m->size = (size_t)size;
+    m->deflated = method == DEFLATED;
+    *used = whole;
+    return find_data(z, bytes, room, offset, method, m, err);
+}
+
+static int compare_name(const void *pa, const void *pb)
+{
+    const sfp_zip_member *const *a = pa, *const *b = pb;
+    return strcmp((*a)->name, (*b)->name);
+}
+
+/* Members that share bytes or unpack to far more than the archive holds are there to fill the memory. */
+static sfp_status check_sizes(const sfp_zip *z, size_t room, sfp_error *err)
+{
+    size_t packed = 0, size = 0, limit = room < SIZE_MAX / RATIO_MAX - SLACK ? room * RATIO_MAX + SLACK : SIZE_MAX;
+    for (size_t i = 0; i < z->count; i++)
+        if (!sfp__add_size(packed, z->members[i].packed, &packed) || packed > room)
+            return sfp__fail(err, SFP_EFORMAT, "%s: zip members hold more bytes than the file: they overlap", z->label);
+    for (size_t i = 0; i < z->count; i++)
+        if (!sfp__add_size(size, z->members[i].size, &size) || size > limit)
+            return sfp__fail(err, SFP_ELIMIT, "%s: %zu bytes of zip unpack to more than %zu, expected weights", z->label, room, limit);
+    return SFP_OK;
+}
+
+static sfp_status read_directory(sfp_zip *z, const uint8_t *bytes, size_t size, sfp_error *err)
+{
+    directory d = {0};
+    sfp_status status = find_directory(z->label, bytes, size, &d, err);
+    if (status != SFP_OK || d.count == 0)
+        return status;
+    size_t left = (size_t)d.size, names = 0;
+    z->members = sfp__calloc((size_t)d.count, sizeof *z->members);
+    z->by_name = sfp__calloc((size_t)d.count, sizeof(sfp_zip_member *));
+    z->names = sfp__malloc(left); /* an entry is longer than its name and a terminator */
+    if (!z->members || !z->by_name || !z->names)
+        return sfp__fail_nomem(err, (size_t)d.count * sizeof *z->members);
+    for (const uint8_t *p = bytes + d.offset; z->count < d.count;) {
+        sfp_zip_member *m = &z->members[z->count];
+        size_t used = 0;
+        status = read_entry(z, bytes, d.offset, p, left, z->names + names, m, &used, err);
+        if (status != SFP_OK)
+            return status;
+        names += strlen(m->name) + 1;
+        z->by_name[z->count++] = m;
+        p += used;
+        left -= used;
+    }
+    qsort(z->by_name, z->count, sizeof *z->by_name, compare_name);
+    for (size_t i = 1; i < z->count; i++) {
+        const sfp_zip_member *m = z->by_name[i];
+        if (strcmp(z->by_name[i - 1]->name, m->name) == 0)
+            return FAIL_MEMBER(SFP_EFORMAT, "is there twice%s", "");
+    }
+    return check_sizes(z, size, err);
+}
+
+sfp_status sfp__zip_open(const char *label, const void *bytes, size_t size, sfp_zip **out, sfp_error *err)
+{
+    sfp_zip *z = sfp__calloc(1, sizeof *z);
+    if (!z)
+        return sfp__fail_nomem(err, sizeof *z);
+    z->label = sfp__strdup(label);
+    sfp_status status = z->label ? read_directory(z, bytes, size, err) : sfp__fail_nomem(err, strlen(label) + 1);
+    if (status != SFP_OK)
+        sfp__zip_close(z);
+    else
+        *out = z;
+    return status;
+}
+
+void sfp__zip_close(sfp_zip *z)
+{
+    if (!z)
+        return;
+    sfp__free(z->label);
+    sfp__free(z->names);
+    sfp__free(z->members);
+    sfp__free(z->by_name);
+    sfp__free(z);
+}
+
+size_t sfp__zip_count(const sfp_zip *z)
+{
+    return z->count;
+}
+
+const sfp_zip_member *sfp__zip_at(const sfp_zip *z, size_t i)
+{
+    return &z->members[i];
+}
+
+const sfp_zip_member *sfp__zip_find(const sfp_zip *z, const char *name)
+{
+    size_t low = 0, high = z->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(name, z->by_name[middle]->name);
+        if (order == 0)
+            return z->by_name[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------- bytes */
+
+static sfp_status unpack(const sfp_zip *z, const sfp_zip_member *m, uint8_t *out, sfp_error *err)
+{
+    z_stream s = {0};
+    if (inflateInit2(&s, -MAX_WBITS) != Z_OK)
+        return sfp__fail_nomem(err, (size_t)1 << MAX_WBITS);
+    size_t in = 0, done = 0;
+    int code = Z_OK;
+    while (code == Z_OK) { /* zlib counts in 32 bits: piece by piece */
+        size_t give = m->packed - in < UINT32_MAX ? m->packed - in : UINT32_MAX, room = m->size - done < UINT32_MAX ? m->size - done : UINT32_MAX;
+        s.next_in = (z_const Bytef *)(uintptr_t)(m->data + in);
+        s.avail_in = (uInt)give;
+        s.next_out = out + done;
+        s.avail_out = (uInt)room;
+        code = inflate(&s, Z_NO_FLUSH);
+        in += give - s.avail_in;
+        done += room - s.avail_out;
+    }
+    (void)inflateEnd(&s);
+    if (code == Z_MEM_ERROR)
+        return sfp__fail_nomem(err, (size_t)1 << MAX_WBITS);
+    if (code != Z_STREAM_END || done != m->size)
+        return FAIL_MEMBER(SFP_EFORMAT, "unpacks to %zu bytes%s, expected %zu", done, code == Z_STREAM_END ? "" : " and more or is damaged",
+                           m->size);
+    return SFP_OK;
+}
+
+sfp_status sfp__zip_bytes(const sfp_zip *z, const sfp_zip_member *m, const uint8_t **bytes, uint8_t **owned, sfp_error *err)
+{
+    uint8_t *block = NULL;
+    sfp_status status = SFP_OK;
+    if (m->deflated) {
+        block = sfp__malloc(m->size ? m->size : 1);
+        if (!block)
+            return sfp__fail_nomem(err, m->size);
+        status = unpack(z, m, block, err);
+    }
+    const uint8_t *at = block ? block : m->data;
+    if (status == SFP_OK) {
+        uint32_t crc = (uint32_t)crc32_z(crc32_z(0, NULL, 0), at, m->size);
+        if (crc != m->crc)
+            status = FAIL_MEMBER(SFP_EFORMAT, "has CRC %08x, expected %08x: the file is damaged", (unsigned)crc, (unsigned)m->crc);
+    }
+    if (status != SFP_OK) {
+        sfp__free(block);
+        return status;
+    }
+    *bytes = at;
+    *owned = block;
+    return SFP_OK;
+}

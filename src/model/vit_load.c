@@ -1,0 +1,397 @@
+/* A vit from a file of weights: whose names it has (vit_names.c), sizes from the tensors' shapes, what no shape tells from a
+ * config; then every weight, as it lies in the file where that is possible, else converted, joined, transposed or resized. */
+#include "model/vit.h"
+
+#include "base/mem.h"
+#include "io/config.h"
+#include "io/text.h"
+#include "model/vit_internal.h"
+#include "model/vit_names.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const float imagenet_mean[3] = {0.485f, 0.456f, 0.406f}, imagenet_std[3] = {0.229f, 0.224f, 0.225f};
+
+typedef struct loading {
+    const sfp_tensor_file *file;
+    const char *path;
+    sfp__vit_names names;
+    sfp_model_config config;
+    const char *config_from; /* NULL: none */
+    int side;                /* patches a side that the file's positions are for */
+    sfp_vit *v;
+    bool *used; /* (tensors of the file) */
+} loading;
+
+/* ------------------------------------------------------------------- sizes */
+
+/* A weight outside of blocks (block -1) or in one, as the file has it; NULL: it has not. */
+static const sfp_tensor *find(const loading *l, int block, const char *timm, int part, char name[SFP_VIT_NAME_MAX], sfp__vit_order *order)
+{
+    return sfp__vit_names_of(&l->names, block, timm, part, name, order) ? sfp__tensor_file_find(l->file, name) : NULL;
+}
+
+static sfp_status need(const loading *l, int block, const char *timm, int part, const sfp_tensor **out, sfp__vit_order *order, sfp_error *err)
+{
+    char name[SFP_VIT_NAME_MAX] = "";
+    *out = find(l, block, timm, part, name, order);
+    return *out ? SFP_OK : sfp__tensor_file_need(l->file, name, out, err);
+}
+
+static bool has(const loading *l, const char *timm)
+{
+    char name[SFP_VIT_NAME_MAX];
+    sfp__vit_order order;
+    return find(l, -1, timm, 0, name, &order) != NULL;
+}
+
+/* A weight's sizes as timm has them, of `ndim` dimensions: axes put in order, and in loose layouts leading ones added. */
+static sfp_status need_shape(const loading *l, int block, const char *timm, int ndim, int64_t *shape, sfp_error *err)
+{
+    const sfp_tensor *t;
+    sfp__vit_order order;
+    char text[SFP_SHAPE_MAX];
+    sfp_status s = need(l, block, timm, 0, &t, &order, err);
+    if (s)
+        return s;
+    int missing = l->names.layout->loose && t->ndim < ndim ? ndim - t->ndim : 0;
+    for (int i = 0; i < missing; i++)
+        shape[i] = 1;
+    if (t->ndim + missing != ndim)
+        return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected %d dimensions", l->path, t->name,
+                         sfp__shape_text(t->shape, t->ndim, text, sizeof text), ndim);
+    static const int hwio[] = {3, 2, 0, 1};
+    for (int i = missing; i < ndim; i++) {
+        shape[i] = t->shape[order == SFP__VIT_HWIO ? hwio[i] : order == SFP__VIT_SAME ? i - missing : ndim - 1 - i];
+        if (shape[i] < 1 || shape[i] > SFP_VIT_MAX_CLASSES)
+            return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected sizes from 1 to %d", l->path, t->name,
+                             sfp__shape_text(t->shape, t->ndim, text, sizeof text), (int)SFP_VIT_MAX_CLASSES);
+    }
+    return SFP_OK;
+}
+
+/* Tensors that change what a ViT computes: a model that has them would load and be wrong. */
+static sfp_status refuse_unknown_parts(const loading *l, sfp_error *err)
+{
+    static const struct {
+        const char *part, *what;
+    } parts[] = {{"dist_token", "a distilled DeiT with two class tokens"},
+                 {"distillation_token", "a distilled DeiT with two class tokens"},
+                 {"reg_token", "register tokens"},
+                 {"register_tokens", "register tokens"},
+                 {".ls1.", "layer scale"},
+                 {".ls2.", "layer scale"},
+                 {".gamma_1", "layer scale"},
+                 {"layer_scale", "layer scale"},
+                 {".q_norm.", "normalised queries"},
+                 {".k_norm.", "normalised keys"},
+                 {"relative_position", "relative positions"},
+                 {"fc_norm.", "pooled features"}};
+    for (size_t i = 0; i < sfp__tensor_file_count(l->file); i++)
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+            const char *name = sfp__tensor_file_at(l->file, i)->name;
+            if (strncmp(name, l->names.prefix, strlen(l->names.prefix)) == 0 && strstr(name, parts[k].part))
+                return sfp__fail(err, SFP_EUNSUPPORTED, "%s: has '%s' (%s), expected a plain ViT", l->path,
+                                 sfp__printable(name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), parts[k].what);
+        }
+    return SFP_OK;
+}
+
+static sfp_status read_heads(const loading *l, sfp_vit_config *c, sfp_error *err)
+{
+    char name[SFP_VIT_NAME_MAX];
+    sfp__vit_order order;
+    const sfp_tensor *q = find(l, 0, "attn.qkv.weight", 0, name, &order);
+    c->heads = l->config.heads;
+    if (!c->heads && q && q->ndim == 3 && order == SFP__VIT_INPUT_FIRST && q->shape[1] <= c->dim) /* (D, H, D/H) */
+        c->heads = (int)q->shape[1];
+    if (!c->heads && c->dim % 64 == 0)
+        c->heads = c->dim / 64;
+    if (!c->heads)
+        return sfp__fail(err, SFP_EINVAL, "%s: width %d does not tell the number of heads (D/64), expected num_heads in a config.json beside it",
+                         l->path, c->dim);
+    return SFP_OK;
+}
+
+/* The side of the input: that of the file's positions, or another one to which they are resized. */
+static sfp_status read_side(loading *l, int64_t tokens, int wanted, sfp_vit_config *c, sfp_error *err)
+{
+    l->side = (int)lround(sqrt((double)(tokens - 1)));
+    if (l->side < 1 || (int64_t)l->side * l->side != tokens - 1)
+        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'pos_embed' has %lld tokens, expected 1 + a square", l->path, (long long)tokens);
+    c->img_size = wanted ? wanted : l->side * c->patch_size;
+    if (wanted % c->patch_size != 0)
+        return sfp__fail(err, SFP_EINVAL, "%s: wanted input size is %d, expected a multiple of its patch size %d", l->path, wanted,
+                         c->patch_size);
+    return SFP_OK;
+}
+
+/* Sizes from the tensors' shapes, the rest from the config. */
+static sfp_status read_config(loading *l, int wanted_side, sfp_vit_config *c, sfp_error *err)
+{
+    int64_t cls[3], patch[4], pos[3], fc1[2], head[2] = {0, 0};
+    sfp_status s = need_shape(l, -1, "cls_token", 3, cls, err);
+    if (!s)
+        s = need_shape(l, -1, "patch_embed.proj.weight", 4, patch, err);
+    if (!s)
+        s = need_shape(l, -1, "pos_embed", 3, pos, err);
+    if (!s)
+        s = need_shape(l, 0, "mlp.fc1.weight", 2, fc1, err);
+    if (!s)
+        s = refuse_unknown_parts(l, err);
+    if (!s && has(l, "head.weight") && !has(l, "pre_logits/kernel")) /* a layer before the head: its scores are out of reach */
+        s = need_shape(l, -1, "head.weight", 2, head, err);
+    if (s)
+        return s;
+    const sfp_model_config *beside = &l->config;
+    *c = (sfp_vit_config){.channels = (int)patch[1], .dim = (int)cls[2], .hidden = (int)fc1[0], .patch_size = (int)patch[2]};
+    c->depth = sfp__vit_names_depth(&l->names, l->file);
+    c->classes = (int)head[0];
+    c->pre_norm = has(l, "norm_pre.weight");
+    c->no_patch_bias = c->pre_norm && !has(l, "patch_embed.proj.bias");
+    c->quick_gelu = beside->activation[0] ? strcmp(beside->activation, "quick_gelu") == 0 : l->names.layout->quick_gelu;
+    float eps = l->names.layout->ln_eps;
+    c->ln_eps = beside->ln_eps > 0 ? beside->ln_eps : eps > 0 ? eps : c->pre_norm ? 1e-5f : 1e-6f;
+    memcpy(c->mean, beside->has_mean ? beside->mean : imagenet_mean, sizeof c->mean);
+    memcpy(c->std, beside->has_std ? beside->std : imagenet_std, sizeof c->std);
+    if ((s = read_side(l, pos[1], wanted_side, c, err)) || (s = read_heads(l, c, err)))
+        return s;
+    return sfp__vit_check_config(l->path, c, err);
+}
+
+/* ----------------------------------------------------------------- numbers */
+
+static sfp_status own(sfp_vit *v, size_t count, float **out, sfp_error *err)
+{
+    *out = sfp__malloc(count * sizeof **out);
+    if (!*out)
+        return sfp__fail_nomem(err, count * sizeof **out);
+    v->owned[v->owned_count++] = *out;
+    return SFP_OK;
+}
+
+/* (rows, columns) to (columns, rows) */
+static void transpose(const float *from, size_t rows, size_t columns, float *to)
+{
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++)
+            to[c * rows + r] = from[r * columns + c];
+}
+
+/* (D, H*W, C) to (D, C, H*W): what is left of (H, W, C, D) after the transpose. */
+static void channels_first(const float *from, size_t dim, size_t pixels, size_t channels, float *to)
+{
+    for (size_t d = 0; d < dim; d++)
+        transpose(from + d * pixels * channels, pixels, channels, to + d * pixels * channels);
+}
+
+/* One part's numbers into `out`, axes as in timm; `rows` is the first of them. */
+static sfp_status take_part(const loading *l, const sfp_tensor *t, sfp__vit_order order, size_t rows, float *out, sfp_error *err)
+{
+    if (order == SFP__VIT_SAME)
+        return sfp__tensor_to_f32(l->path, t, out, err);
+    float *raw = sfp__malloc(t->bytes ? t->count * sizeof *raw : 1), *turned = NULL;
+    sfp_status s = raw ? sfp__tensor_to_f32(l->path, t, raw, err) : sfp__fail_nomem(err, t->count * sizeof *raw);
+    if (!s && order != SFP__VIT_HWIO)
+        transpose(raw, t->count / rows, rows, out);
+    if (!s && order == SFP__VIT_HWIO) {
+        turned = sfp__malloc(t->count * sizeof *turned);
+        size_t channels = (size_t)t->shape[2];
+        if (turned) {
+            transpose(raw, t->count / rows, rows, turned);
+            channels_first(turned, rows, t->count / rows / channels, channels, out);
+        } else {
+            s = sfp__fail_nomem(err, t->count * sizeof *turned);
+        }
+    }
+    sfp__free(raw);
+    sfp__free(turned);
+    return s;
+}
+
+static sfp_status check_finite(const loading *l, const char *name, const float *x, size_t n, sfp_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %s at element %zu, expected finite numbers", l->path, name,
+                             isnan(x[i]) ? "NaN" : "an infinity", i);
+    return SFP_OK;
+}
+
+/* The tensor has the shape of the weight, or of a third of its rows (q, k, v apart). */
+static sfp_status expect(const loading *l, const sfp_tensor *t, sfp__vit_order order, int parts, const int64_t *shape, int ndim, sfp_error *err)
+{
+    int64_t want[SFP_MAX_DIMS];
+    memcpy(want, shape, (size_t)ndim * sizeof *want);
+    want[0] /= parts;
+    bool folded = l->names.layout->loose && t->count == sfp__vit_count(want, ndim);
+    if (order == SFP__VIT_INPUT_FIRST)
+        folded = folded && t->ndim >= 2 && t->shape[0] == want[1];
+    else if (order == SFP__VIT_OUTPUT_LAST)
+        folded = folded && t->ndim >= 2 && t->shape[t->ndim - 1] == want[0];
+    else if (order == SFP__VIT_HWIO)
+        folded = folded && t->ndim == 4 && t->shape[2] == want[1] && t->shape[3] == want[0] && t->shape[0] == want[2];
+    else if (l->names.layout->loose && ndim > 1)
+        folded = folded && t->ndim >= 1 && t->shape[t->ndim - 1] == want[ndim - 1];
+    return folded ? SFP_OK : sfp__tensor_expect(l->path, t, want, ndim, err);
+}
+
+/* One weight, by the block and the short name in its full one. */
+static sfp_status take_weight(void *ctx, const char *full, const int64_t *shape, int ndim, float **field, sfp_error *err)
+{
+    loading *l = ctx;
+    int block = -1;
+    const char *timm = full;
+    if (strncmp(full, "blocks.", 7) == 0) {
+        char *end;
+        block = (int)strtol(full + 7, &end, 10);
+        timm = end + 1;
+    }
+    const sfp_tensor *t[3] = {0};
+    sfp__vit_order order = SFP__VIT_SAME;
+    char name[SFP_VIT_NAME_MAX];
+    int parts = 1;
+    while (parts < 3 && sfp__vit_names_of(&l->names, block, timm, parts, name, &order))
+        parts++;
+    int64_t wanted[SFP_MAX_DIMS];
+    memcpy(wanted, shape, (size_t)ndim * sizeof *shape);
+    bool resized = strcmp(full, "pos_embed") == 0 && l->side != l->v->config.img_size / l->v->config.patch_size;
+    if (resized)
+        wanted[1] = 1 + (int64_t)l->side * l->side;
+    size_t count = sfp__vit_count(wanted, ndim), rows = (size_t)wanted[0] / (size_t)parts, at = 0;
+    for (int i = 0; i < parts; i++) {
+        sfp_status s = need(l, block, timm, i, &t[i], &order, err);
+        if (!s)
+            s = expect(l, t[i], order, parts, wanted, ndim, err);
+        if (s)
+            return s;
+        l->used[t[i] - sfp__tensor_file_at(l->file, 0)] = true;
+    }
+    union {
+        const void *in;
+        float *out; /* the mapping is read-only; frozen weights are only read */
+    } data = {.in = t[0]->data};
+    bool in_place = parts == 1 && order == SFP__VIT_SAME && t[0]->dtype == SFP_DTYPE_F32 && (uintptr_t)data.in % sizeof(float) == 0;
+    float *x = data.out;
+    sfp_status s = in_place ? SFP_OK : own(l->v, count, &x, err);
+    for (int i = 0; !s && !in_place && i < parts; at += t[i++]->count)
+        s = take_part(l, t[i], order, rows, x + at, err);
+    for (int i = 0; !s && i < parts; i++)
+        s = check_finite(l, t[i]->name, x + (size_t)i * (count / (size_t)parts), count / (size_t)parts, err);
+    float *fit = x;
+    if (!s && resized && !(s = own(l->v, sfp__vit_count(shape, ndim), &fit, err)))
+        sfp__vit_resize_positions(l->v->config.dim, l->side, x, l->v->config.img_size / l->v->config.patch_size, fit);
+    if (!s)
+        *field = fit;
+    return s;
+}
+
+static sfp_status take_names(sfp_vit *v, const sfp_model_config *beside, sfp_error *err)
+{
+    if (!beside->class_names || beside->class_count != (size_t)v->config.classes || v->config.classes == 0)
+        return SFP_OK;
+    v->config.class_names = sfp__calloc(beside->class_count, sizeof *v->config.class_names);
+    if (!v->config.class_names)
+        return sfp__fail_nomem(err, beside->class_count * sizeof *v->config.class_names);
+    for (size_t i = 0; i < beside->class_count; i++)
+        if (!(v->config.class_names[i] = sfp__strdup(beside->class_names[i])))
+            return sfp__fail_nomem(err, strlen(beside->class_names[i]) + 1);
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------- words */
+
+/* What it was taken for, and why. */
+static void describe(const loading *l)
+{
+    const sfp__vit_names *n = &l->names;
+    const sfp_vit_config *c = &l->v->config;
+    char prefix[SFP_NAME_MAX];
+    char *out = l->v->recognised;
+    size_t room = sizeof l->v->recognised, at = 0;
+#define SAY(...) at += at < room ? (size_t)snprintf(out + at, room - at, __VA_ARGS__) : 0
+    SAY("%s (%s)", n->layout->name, n->layout->why);
+    if (n->prefix[0])
+        SAY(", under '%s'", sfp__printable(n->prefix, prefix, sizeof prefix));
+    if (n->family != n->layout->name && strcmp(n->family, "timm") != 0)
+        SAY(": %s", n->family);
+    if (n->others)
+        SAY("; %d more ViT%s in the file not taken", n->others, n->others > 1 ? "s" : "");
+    if (c->pre_norm)
+        SAY("; norm before the blocks%s", c->no_patch_bias ? ", no patch bias" : "");
+    if (c->quick_gelu)
+        SAY("; QuickGELU");
+    if (l->side * c->patch_size != c->img_size)
+        SAY("; positions resized from %d x %d (bicubic)", l->side, l->side);
+    if (l->config_from)
+        SAY("; heads, mean, std from %s", l->config_from);
+    if (n->layout->note && !l->config.has_mean)
+        SAY("; note: %s", n->layout->note);
+    if (n->family_note && !l->config.heads)
+        SAY("; note: %s", n->family_note);
+#undef SAY
+}
+
+/* The tensors that nothing of the vit reads: how many, and the first of them. */
+static void describe_ignored(const loading *l)
+{
+    size_t total = sfp__tensor_file_count(l->file), ignored = 0, at = 0, room = sizeof l->v->ignored;
+    for (size_t i = 0; i < total; i++)
+        ignored += !l->used[i];
+    if (ignored == 0)
+        return;
+    at += (size_t)snprintf(l->v->ignored, room, "%zu tensor%s: ", ignored, ignored == 1 ? "" : "s");
+    for (size_t i = 0, shown = 0; i < total && shown < 4 && at < room; i++)
+        if (!l->used[i]) {
+            char name[64];
+            (void)sfp__printable(sfp__tensor_file_at(l->file, i)->name, name, sizeof name);
+            at += (size_t)snprintf(l->v->ignored + at, room - at, "%s%s", shown ? ", " : "", shown == 3 && ignored > 4 ? "..." : name);
+            shown++;
+        }
+}
+
+/* -------------------------------------------------------------------- load */
+
+sfp_status sfp__vit_load(const char *path, const sfp_vit_options *opt, sfp_vit **out, sfp_error *err)
+{
+    sfp_tensor_file *file = NULL;
+    loading l = {.path = path};
+    sfp_vit_config config;
+    sfp_status s = sfp__tensor_file_open(path, &file, err);
+    if (s)
+        return s;
+    l.file = file;
+    s = sfp__model_config_find(path, sfp__tensor_file_meta(file, SFP_CONFIG_META), &l.config, &l.config_from, err);
+    if (!s)
+        s = sfp__vit_names_find(file, &l.names, err);
+    if (!s)
+        s = read_config(&l, opt ? opt->img_size : 0, &config, err);
+    if (!s && !(l.used = sfp__calloc(sfp__tensor_file_count(file), sizeof *l.used)))
+        s = sfp__fail_nomem(err, sfp__tensor_file_count(file));
+    if (!s)
+        s = sfp__vit_new(&config, &l.v, err);
+    if (s)
+        goto done;
+    l.v->precision = opt ? opt->precision : SFP_PRECISION_F32;
+    l.v->file = file;
+    file = NULL;
+    s = take_names(l.v, &l.config, err);
+    if (!s)
+        s = sfp__vit_each_weight(&l.v->config, &l.v->weights, take_weight, &l, err);
+    if (!s) {
+        describe(&l);
+        describe_ignored(&l);
+    }
+done:
+    sfp__model_config_done(&l.config);
+    sfp__tensor_file_close(file);
+    sfp__free(l.used);
+    if (s)
+        sfp__vit_free(l.v);
+    else
+        *out = l.v;
+    return s;
+}

@@ -1,0 +1,125 @@
+/* A vit as safetensors with timm's names. What shapes do not tell (heads, eps, activation, mean, std, class names) goes into the
+ * metadata as the JSON that io/config.h reads, so that the file is whole by itself. */
+#include "model/vit.h"
+
+#include "base/mem.h"
+#include "io/config.h"
+#include "io/file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_TENSORS = 16 + 12 * SFP_VIT_MAX_DEPTH, NAME_ROOM = 64, CHUNK = 65536 };
+
+typedef struct saving {
+    sfp_tensor tensors[MOST_TENSORS]; /* data: the floats, whatever the dtype */
+    char names[MOST_TENSORS][NAME_ROOM];
+    size_t count;
+    sfp_dtype dtype;
+    uint16_t half[CHUNK];
+} saving;
+
+static sfp_status list_weight(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+{
+    saving *s = ctx;
+    (void)err;
+    sfp_tensor *t = &s->tensors[s->count];
+    (void)snprintf(s->names[s->count], NAME_ROOM, "%s", name);
+    *t = (sfp_tensor){.name = s->names[s->count], .dtype = s->dtype, .ndim = ndim, .data = *field};
+    memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
+    (void)sfp__shape_count(shape, ndim, s->dtype, &t->count, &t->bytes); /* they were allocated: it fits */
+    s->count++;
+    return SFP_OK;
+}
+
+/* As few digits as give the same float. */
+static void put_float(sfp_text *t, float x)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.6g", (double)x);
+    if (strtof(text, NULL) != x)
+        (void)snprintf(text, sizeof text, "%.9g", (double)x);
+    sfp__text_put(t, text);
+}
+
+static void put_config(const sfp_vit_config *c, sfp_text *t)
+{
+    sfp__text_printf(t, "{\"num_heads\": %d, \"img_size\": %d, \"patch_size\": %d, \"activation\": \"%s\", \"ln_eps\": ", c->heads,
+                     c->img_size, c->patch_size, c->quick_gelu ? "quick_gelu" : "gelu");
+    put_float(t, c->ln_eps);
+    for (int i = 0; i < 6; i++) {
+        sfp__text_put(t, i == 0 ? ", \"mean\": [" : i == 3 ? "], \"std\": [" : ", ");
+        put_float(t, i < 3 ? c->mean[i] : c->std[i - 3]);
+    }
+    sfp__text_put(t, "]");
+    for (int i = 0; c->class_names && i < c->classes; i++) {
+        sfp__text_put(t, i ? ", " : ", \"class_names\": [");
+        sfp__text_json(t, c->class_names[i]);
+    }
+    sfp__text_put(t, c->class_names && c->classes ? "]}" : "}");
+}
+
+/* A tensor's numbers in the wanted type, a piece at a time. */
+static sfp_status put_numbers(saving *s, const sfp_tensor *t, sfp_writer *w, sfp_error *err)
+{
+    const float *x = t->data;
+    if (s->dtype == SFP_DTYPE_F32)
+        return sfp__writer_put(w, x, t->bytes, err);
+    for (size_t at = 0; at < t->count; at += CHUNK) {
+        size_t n = t->count - at < CHUNK ? t->count - at : CHUNK;
+        for (size_t i = 0; i < n; i++) {
+            bool f16 = s->dtype == SFP_DTYPE_F16;
+            s->half[i] = f16 ? sfp__f32_to_f16(x[at + i]) : sfp__f32_to_bf16(x[at + i]);
+            if (!isfinite(f16 ? sfp__f16_to_f32(s->half[i]) : sfp__bf16_to_f32(s->half[i])))
+                return sfp__fail(err, SFP_ELIMIT, "%s: element %zu of tensor '%s' is %g, which does not fit %s", w->path, at + i, t->name,
+                                 (double)x[at + i], sfp__dtype_name(s->dtype));
+        }
+        sfp_status status = sfp__writer_put(w, s->half, n * sizeof *s->half, err);
+        if (status)
+            return status;
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__vit_save(const sfp_vit_config *c, const sfp_vit_weights *weights, sfp_dtype dtype, const sfp_meta *meta, size_t meta_count,
+                         const char *path, sfp_error *err)
+{
+    if (dtype != SFP_DTYPE_F32 && dtype != SFP_DTYPE_F16 && dtype != SFP_DTYPE_BF16)
+        return sfp__fail(err, SFP_EINVAL, "%s: weights as %s, expected F32, F16 or BF16", path, sfp__dtype_name(dtype));
+    sfp_text config = {0}, header = {0};
+    sfp_writer w = {.fd = -1};
+    saving *s = sfp__calloc(1, sizeof *s);
+    sfp_meta *all = sfp__calloc(meta_count + 1, sizeof *all);
+    sfp_vit_weights view = *weights;
+    sfp_status status = s && all ? SFP_OK : sfp__fail_nomem(err, sizeof *s);
+    if (status)
+        goto done;
+    s->dtype = dtype;
+    status = sfp__vit_each_weight(c, &view, list_weight, s, err);
+    put_config(c, &config);
+    if (!status && config.failed)
+        status = sfp__fail_nomem(err, config.room);
+    if (status)
+        goto done;
+    if (meta_count)
+        memcpy(all, meta, meta_count * sizeof *all);
+    all[meta_count] = (sfp_meta){SFP_CONFIG_META, config.s};
+    status = sfp__safetensors_header(path, s->tensors, s->count, all, meta_count + 1, &header, err);
+    if (!status)
+        status = sfp__writer_open(path, &w, err);
+    if (!status)
+        status = sfp__writer_put(&w, header.s, header.length, err);
+    for (size_t i = 0; !status && i < s->count; i++)
+        status = put_numbers(s, &s->tensors[i], &w, err);
+    if (!status)
+        status = sfp__writer_commit(&w, err);
+done:
+    sfp__writer_abort(&w);
+    sfp__text_done(&header);
+    sfp__text_done(&config);
+    sfp__free(all);
+    sfp__free(s);
+    return status;
+}

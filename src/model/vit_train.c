@@ -1,0 +1,150 @@
+#include "model/vit_train.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "model/vit_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LONGEST_WAVE 100.0 /* of positions, in patches over 2 pi */
+#define POSITION_SIZE 0.5
+
+typedef struct placing {
+    float *block; /* NULL: only counted */
+    size_t used;
+} placing;
+
+static sfp_status place(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+{
+    (void)name;
+    (void)err;
+    placing *p = ctx;
+    if (p->block)
+        *field = p->block + p->used;
+    p->used += (sfp__vit_count(shape, ndim) + 15) / 16 * 16;
+    return SFP_OK;
+}
+
+size_t sfp__vit_flat_count(const sfp_vit_config *c)
+{
+    sfp_vit_block_weights blocks[SFP_VIT_MAX_DEPTH] = {0};
+    sfp_vit_weights none = {.blocks = blocks};
+    placing p = {0};
+    (void)sfp__vit_each_weight(c, &none, place, &p, NULL);
+    return p.used;
+}
+
+sfp_status sfp__vit_flat_view(const sfp_vit_config *c, float *block, sfp_vit_weights *out, sfp_error *err)
+{
+    sfp_vit_weights w = {.blocks = sfp__calloc((size_t)c->depth, sizeof *w.blocks)};
+    if (!w.blocks)
+        return sfp__fail_nomem(err, (size_t)c->depth * sizeof *w.blocks);
+    placing p = {.block = block};
+    (void)sfp__vit_each_weight(c, &w, place, &p, NULL);
+    *out = w;
+    return SFP_OK;
+}
+
+void sfp__vit_flat_view_done(sfp_vit_weights *view)
+{
+    sfp__free(view->blocks);
+    *view = (sfp_vit_weights){0};
+}
+
+typedef struct starting {
+    sfp_rng rng;
+    const sfp_vit_config *c;
+} starting;
+
+/* Sines and cosines of a patch's row and column: from the first step on tokens know where they are. */
+static void start_positions(const sfp_vit_config *c, float *pos)
+{
+    int side = c->img_size / c->patch_size, D = c->dim, waves = D / 4;
+    memset(pos, 0, (size_t)(1 + side * side) * (size_t)D * sizeof *pos);
+    for (int y = 0; y < side; y++)
+        for (int x = 0; x < side; x++) {
+            float *row = pos + (size_t)(1 + y * side + x) * (size_t)D;
+            for (int k = 0; k < waves; k++) {
+                double speed = pow(LONGEST_WAVE, -(double)k / waves);
+                row[k] = (float)(POSITION_SIZE * sin(speed * x));
+                row[waves + k] = (float)(POSITION_SIZE * cos(speed * x));
+                row[2 * waves + k] = (float)(POSITION_SIZE * sin(speed * y));
+                row[3 * waves + k] = (float)(POSITION_SIZE * cos(speed * y));
+            }
+        }
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static sfp_status start_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+{
+    (void)err;
+    starting *s = ctx;
+    size_t n = sfp__vit_count(shape, ndim);
+    if (strcmp(name, "pos_embed") == 0) {
+        start_positions(s->c, *field);
+    } else if (strcmp(name, "cls_token") == 0) {
+        for (size_t i = 0; i < n; i++)
+            (*field)[i] = (float)(0.02 * sfp__rng_normal(&s->rng));
+    } else if (ndim == 1) {
+        for (size_t i = 0; i < n; i++)
+            (*field)[i] = ends_with(name, ".weight") ? 1.0f : 0.0f; /* norms; biases */
+    } else {
+        double in = (double)(n / (size_t)shape[0]), edge = sqrt(6 / (in + (double)shape[0]));
+        if (ends_with(name, "attn.proj.weight") || ends_with(name, "fc2.weight"))
+            edge /= sqrt(2.0 * s->c->depth);
+        for (size_t i = 0; i < n; i++)
+            (*field)[i] = (float)(edge * (2 * sfp__rng_double(&s->rng) - 1));
+        size_t square = (size_t)s->c->dim * (size_t)s->c->dim;
+        if (ends_with(name, "attn.qkv.weight"))
+            memcpy(*field + square, *field, square * sizeof **field);
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__vit_flat_init(const sfp_vit_config *c, uint64_t seed, sfp_vit_weights *view, sfp_error *err)
+{
+    starting s = {.rng = sfp__rng_init(seed, 0), .c = c};
+    return sfp__vit_each_weight(c, view, start_one, &s, err);
+}
+
+typedef struct copying {
+    float *const *from; /* the list of source arrays, in the same order */
+} copying;
+
+static sfp_status list_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+{
+    (void)name;
+    (void)shape;
+    (void)ndim;
+    (void)err;
+    float ***at = ctx;
+    *(*at)++ = *field;
+    return SFP_OK;
+}
+
+static sfp_status copy_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+{
+    (void)name;
+    (void)err;
+    copying *c = ctx;
+    memcpy(*field, *c->from++, sfp__vit_count(shape, ndim) * sizeof **field);
+    return SFP_OK;
+}
+
+sfp_status sfp__vit_set_weights(sfp_vit *v, const sfp_vit_weights *from, sfp_error *err)
+{
+    if (v->file)
+        return sfp__fail(err, SFP_EINVAL, "%s: weights of a file do not change", sfp__vit_path(v));
+    float *list[16 + 12 * SFP_VIT_MAX_DEPTH], **at = list;
+    sfp_vit_weights view = *from;
+    (void)sfp__vit_each_weight(&v->config, &view, list_one, &at, NULL);
+    copying c = {.from = list};
+    (void)sfp__vit_each_weight(&v->config, &v->weights, copy_one, &c, NULL);
+    return sfp__vit_repack(v, err);
+}

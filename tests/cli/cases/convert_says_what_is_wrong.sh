@@ -1,0 +1,18 @@
+# nothing is written when something is wrong
+mkfile vit tiny.safetensors 1 10
+try() {
+    streamfp convert "$@"
+    echo "exit $?" >&2
+}
+try tiny.safetensors
+try tiny.safetensors out.safetensors --img-size 33
+try tiny.safetensors out.safetensors --dtype f8
+try missing.pth out.safetensors
+try tiny.safetensors nowhere/out.safetensors
+mkdir folder
+try tiny.safetensors folder
+mkfile raw other.safetensors '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' 8
+try other.safetensors out.safetensors
+printf 'PK\003\004rest' >cut.pth
+try cut.pth out.safetensors
+ls

@@ -1,0 +1,45 @@
+/* Any bytes as the file of `run --config`: refused with a message that names the file, or every value that it set is one that
+ * its option takes. */
+#include "cli/command.h"
+#include "cli/yaml_config.h"
+#include "fuzz_file.h"
+
+#include <string.h>
+
+static volatile size_t sink;
+
+/* What a value was read as follows from its text, whatever way it came. */
+static void check(const sfp_args *args, const sfp_opt *o, const sfp_value *v)
+{
+    sfp_args again;
+    sfp_error err = {0};
+    REQUIRE(v->text && memchr(v->text, 0, 4096));
+    sink += strlen(v->text);
+    REQUIRE(sfp__args_init(&again, args->command, args->opts, args->count, &err) == SFP_OK);
+    REQUIRE(sfp__args_set(&again, o->name, v->text, SFP_RANK_COMMAND_LINE, o->name, &err) == SFP_OK);
+    sfp__args_done(&again);
+    REQUIRE(o->type != SFP_OPT_INT || (v->integer >= o->int_min && v->integer <= o->int_max));
+    REQUIRE(o->type != SFP_OPT_REAL || (v->real >= o->real_min && v->real <= o->real_max));
+    REQUIRE(o->type != SFP_OPT_CHOICE || v->choice >= 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    const sfp_command *run = &sfp__cmd_run;
+    sfp_args args;
+    sfp_error err = {0};
+    char path[32];
+    int fd = file_of(bytes, size, path);
+    REQUIRE(sfp__args_init(&args, run->name, run->opts, run->opt_count, &err) == SFP_OK);
+    sfp_status status = sfp__yaml_config(path, &args, &err);
+    if (status != SFP_OK) {
+        require_error(status, &err);
+        REQUIRE(strncmp(err.message, path, strlen(path)) == 0);
+    }
+    for (size_t i = 0; i < args.count; i++)
+        if (args.values[i].rank == SFP_RANK_FILE)
+            check(&args, &args.opts[i], &args.values[i]);
+    sfp__args_done(&args);
+    (void)close(fd);
+    return 0;
+}

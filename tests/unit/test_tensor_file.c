@@ -1,0 +1,510 @@
+/* Files of weights in all formats, made by hand: what is in them comes out, and everything wrong is refused by name. */
+#include "io/tensor_file.h"
+
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "zip_make.h"
+
+/* ------------------------------------------------------------------ pickles */
+
+static void text(made *m, const char *s)
+{
+    put(m, "X", 1);
+    put_number(m, strlen(s), 4);
+    put(m, s, strlen(s));
+}
+
+static void integer(made *m, int64_t v)
+{
+    put(m, "\x8a\x08", 2);
+    put_number(m, (uint64_t)v, 8);
+}
+
+static void words(made *m, const char *s)
+{
+    put(m, s, strlen(s));
+}
+
+typedef struct view {
+    const char *kind, *key;
+    int64_t elements, offset;
+    int ndim;
+    int64_t shape[3], stride[3];
+} view;
+
+static void tensor(made *m, const view *v)
+{
+    words(m, "ctorch._utils\n_rebuild_tensor_v2\n((");
+    text(m, "storage");
+    words(m, "ctorch\n");
+    words(m, v->kind);
+    words(m, "\n");
+    text(m, v->key);
+    text(m, "cpu");
+    integer(m, v->elements);
+    words(m, "tQ");
+    integer(m, v->offset);
+    for (int k = 0; k < 2; k++) {
+        words(m, "(");
+        for (int i = 0; i < v->ndim; i++)
+            integer(m, k ? v->stride[i] : v->shape[i]);
+        words(m, "t");
+    }
+    words(m, "\x89" "ccollections\nOrderedDict\n)RtR");
+}
+
+static const view plain = {"FloatStorage", "0", 6, 0, 2, {2, 3}, {3, 1}};
+static const float numbers[6] = {0, 1, 2, 3, 4, 5};
+
+/* {"a": plain, "model": {"t": transposed, "p": parameter, 7: scalar}, "epoch": 3, "args": Namespace} */
+static made good_program(void)
+{
+    made m = {0};
+    put(&m, "\x80\x02}(", 4);
+    text(&m, "a");
+    tensor(&m, &plain);
+    text(&m, "model");
+    words(&m, "ccollections\nOrderedDict\n)R(");
+    text(&m, "t");
+    tensor(&m, &(view){"FloatStorage", "0", 6, 0, 2, {3, 2}, {1, 3}});
+    text(&m, "p");
+    words(&m, "ctorch._utils\n_rebuild_parameter\n(");
+    tensor(&m, &plain);
+    words(&m, "\x88" "ccollections\nOrderedDict\n)RtR");
+    put(&m, "K\x07", 2);
+    tensor(&m, &(view){"FloatStorage", "0", 6, 4, 0, {0}, {0}});
+    words(&m, "u}");
+    text(&m, "_metadata");
+    words(&m, "Nsb");
+    text(&m, "epoch");
+    put(&m, "K\x03", 2);
+    text(&m, "args");
+    words(&m, "cargparse\nNamespace\n)\x81}b");
+    words(&m, "u.");
+    return m;
+}
+
+static made one_tensor(const view *v)
+{
+    made m = {0};
+    put(&m, "\x80\x02}", 3);
+    text(&m, "w");
+    tensor(&m, v);
+    words(&m, "s.");
+    return m;
+}
+
+/* A PyTorch file around a program and one storage. */
+static zip_made torch_file(const made *program, const void *storage, size_t size, bool deflated)
+{
+    zip_made z = {0};
+    zip_add(&z, "net/data.pkl", program->bytes, program->size, deflated);
+    zip_add(&z, "net/data/0", storage, size, deflated);
+    zip_add(&z, "net/version", "3\n", 2, false);
+    zip_end(&z);
+    return z;
+}
+
+/* ------------------------------------------------------------------- checks */
+
+/* to the byte, so that a sanitizer sees a read beyond */
+static sfp_status open_copy(const void *bytes, size_t size, void **copy, sfp_tensor_file **f, sfp_error *err)
+{
+    *copy = malloc(size ? size : 1);
+    assert_non_null(*copy);
+    memcpy(*copy, bytes, size);
+    return sfp__tensor_file_open_memory("w.pth", *copy, size, f, err);
+}
+
+static void check_values(const sfp_tensor_file *f, const char *name, const char *shape, const float *want)
+{
+    const sfp_tensor *t = NULL;
+    sfp_error err = {0};
+    char found[SFP_SHAPE_MAX];
+    float x[16];
+    if (sfp__tensor_file_need(f, name, &t, &err))
+        fail_msg("%s", err.message);
+    assert_string_equal(sfp__shape_text(t->shape, t->ndim, found, sizeof found), shape);
+    assert_int_equal(sfp__tensor_to_f32("w", t, x, &err), SFP_OK);
+    for (size_t i = 0; i < t->count; i++)
+        if (x[i] != want[i])
+            fail_msg("%s[%zu] is %g, expected %g", name, i, (double)x[i], (double)want[i]);
+}
+
+static void check_refused(const void *bytes, size_t size, sfp_status status, const char *message)
+{
+    void *copy;
+    sfp_tensor_file *f = NULL;
+    sfp_error err = {0};
+    sfp_status got = open_copy(bytes, size, &copy, &f, &err);
+    if (got != status || !strstr(err.message, message) || strncmp(err.message, "w.pth: ", 7) != 0)
+        fail_msg("got %s, '%s'\n  expected %s, '%s'", sfp_status_text(got), err.message, sfp_status_text(status), message);
+    assert_null(f);
+    free(copy);
+}
+
+static void refuse_program(made program, size_t storage, sfp_status status, const char *message)
+{
+    static const uint8_t zeros[64];
+    zip_made z = torch_file(&program, zeros, storage, false);
+    check_refused(z.file.bytes, z.file.size, status, message);
+    zip_free(&z);
+    free(program.bytes);
+}
+
+static void refuse_view(view v, size_t storage, const char *message)
+{
+    refuse_program(one_tensor(&v), storage, SFP_EFORMAT, message);
+}
+
+/* -------------------------------------------------------------------- tests */
+
+static void check_good(const sfp_tensor_file *f)
+{
+    static const float turned[6] = {0, 3, 1, 4, 2, 5}, four[1] = {4};
+    assert_int_equal(sfp__tensor_file_count(f), 4);
+    check_values(f, "a", "(2, 3)", numbers);
+    check_values(f, "model.t", "(3, 2)", turned);
+    check_values(f, "model.p", "(2, 3)", numbers);
+    check_values(f, "model.7", "()", four);
+    assert_null(sfp__tensor_file_find(f, "epoch"));
+    assert_int_equal(sfp__tensor_file_meta_count(f), 0);
+}
+
+static void a_pytorch_file_gives_the_tensors_of_its_dicts(void **unused)
+{
+    (void)unused;
+    made program = good_program();
+    for (int deflated = 0; deflated < 2; deflated++) {
+        zip_made z = torch_file(&program, numbers, sizeof numbers, deflated);
+        void *copy;
+        sfp_tensor_file *f = NULL;
+        sfp_error err = {0};
+        if (open_copy(z.file.bytes, z.file.size, &copy, &f, &err))
+            fail_msg("%s", err.message);
+        assert_string_equal(sfp__tensor_file_format(f), "PyTorch");
+        check_good(f);
+        sfp__tensor_file_close(f);
+        free(copy);
+        zip_free(&z);
+    }
+    free(program.bytes);
+}
+
+static made old_file(const made *program, const char *key, uint64_t elements)
+{
+    made m = {0};
+    put(&m, "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.", 15);
+    put(&m, "\x80\x02M\xe9\x03.\x80\x02}.", 10);
+    put(&m, program->bytes, program->size);
+    put(&m, "\x80\x02]", 3);
+    text(&m, key);
+    words(&m, "a.");
+    put_number(&m, elements, 8);
+    put(&m, numbers, sizeof numbers);
+    return m;
+}
+
+static void a_file_from_before_the_zip_gives_the_same(void **unused)
+{
+    (void)unused;
+    made program = good_program(), m = old_file(&program, "0", 6);
+    void *copy;
+    sfp_tensor_file *f = NULL;
+    sfp_error err = {0};
+    if (open_copy(m.bytes, m.size, &copy, &f, &err))
+        fail_msg("%s", err.message);
+    assert_string_equal(sfp__tensor_file_format(f), "PyTorch before 1.6");
+    check_good(f);
+    sfp__tensor_file_close(f);
+    free(copy);
+    check_refused(m.bytes, m.size - 1, SFP_EFORMAT, "storage '0' is 6 elements of F32, but only 23 bytes follow");
+    check_refused(m.bytes, m.size - 30, SFP_EFORMAT, "storage '0'");
+    check_refused(m.bytes, 20, SFP_EFORMAT, "pickle");
+    free(m.bytes);
+    m = old_file(&program, "1", 6);
+    check_refused(m.bytes, m.size, SFP_EFORMAT, "storage '1' belongs to no tensor");
+    free(m.bytes);
+    m = old_file(&program, "0", 5);
+    check_refused(m.bytes, m.size, SFP_EFORMAT, "has 5 elements, expected 6");
+    free(m.bytes);
+    m = old_file(&program, "0", UINT64_MAX / 2);
+    check_refused(m.bytes, m.size, SFP_EFORMAT, "but only 24 bytes follow");
+    free(m.bytes), free(program.bytes);
+}
+
+static void tensors_must_lie_in_their_storage(void **unused)
+{
+    (void)unused;
+    refuse_view((view){"FloatStorage", "0", 6, 1, 2, {2, 3}, {3, 1}}, 24, "is (2, 3) at element 1, but its storage '0' has 6 elements");
+    refuse_view((view){"FloatStorage", "0", 6, 0, 2, {2, 3}, {4, 1}}, 24, "has 6 elements");
+    refuse_view((view){"FloatStorage", "0", 6, -1, 1, {2}, {1}}, 24, "size, stride or offset");
+    refuse_view((view){"FloatStorage", "0", 6, 0, 1, {-2}, {1}}, 24, "size, stride or offset");
+    refuse_view((view){"FloatStorage", "0", 6, 0, 1, {2}, {-1}}, 24, "size, stride or offset");
+    refuse_view((view){"FloatStorage", "0", 6, 0, 2, {1 << 20, 1 << 20}, {0, 0}}, 24, "has 6 elements");
+    refuse_view((view){"FloatStorage", "0", 6, 0, 2, {INT64_MAX, INT64_MAX}, {1, 1}}, 24, "has 6 elements");
+    refuse_view((view){"FloatStorage", "0", 6, 0, 2, {2, 2}, {INT64_MAX, INT64_MAX}}, 24, "has 6 elements");
+    refuse_view((view){"FloatStorage", "0", 6, 0, 1, {6}, {1}}, 20, "storage 'net/data/0' has 20 bytes, expected 6 elements of F32");
+    refuse_view((view){"FloatStorage", "0", INT64_MAX, 0, 1, {6}, {1}}, 24, "has 24 bytes, expected 9223372036854775807 elements");
+    refuse_view((view){"FloatStorage", "9", 6, 0, 1, {6}, {1}}, 24, "storage 'net/data/9' is missing");
+    refuse_program(one_tensor(&(view){"CharStorage", "0", 6, 0, 1, {6}, {1}}), 24, SFP_EUNSUPPORTED, "of type 'torch.CharStorage'");
+}
+
+#define PROGRAM(literal) ((made){.bytes = memcpy(malloc(sizeof(literal)), literal, sizeof(literal)), .size = sizeof(literal) - 1})
+
+static void what_is_no_tensor_is_refused_by_name(void **unused)
+{
+    (void)unused;
+    refuse_program(PROGRAM("cos\nsystem\n(S'true'\ntR."), 8, SFP_EUNSUPPORTED, "byte 0: GLOBAL: 'os.system' is not allowed");
+    refuse_program(PROGRAM("\x80\x04\x8c\x02os\x8c\x06system\x93."), 8, SFP_EUNSUPPORTED, "STACK_GLOBAL: 'os.system' is not allowed");
+    refuse_program(PROGRAM("c__torch_\nx\n."), 8, SFP_EUNSUPPORTED, "'__torch_.x' is not allowed");
+    refuse_program(PROGRAM("ctorch.FloatStorage\n\n."), 8, SFP_EUNSUPPORTED, "is not allowed");
+    refuse_program(PROGRAM("c\x1b[2J\nx\n."), 8, SFP_EUNSUPPORTED, "'\\x1b[2J.x' is not allowed");
+    refuse_program(PROGRAM("K\x01)R."), 8, SFP_EUNSUPPORTED, "REDUCE: calls an integer");
+    refuse_program(PROGRAM("ctorch\nSize\nNR."), 8, SFP_EFORMAT, "has None as arguments");
+    refuse_program(PROGRAM("]}b."), 8, SFP_EFORMAT, "BUILD: gives a state to a list");
+    refuse_program(PROGRAM("Q."), 8, SFP_EFORMAT, "BINPERSID");
+    refuse_program(PROGRAM("NQ."), 8, SFP_EFORMAT, "no storage of a tensor");
+    refuse_program(PROGRAM("(ios\nsystem\n."), 8, SFP_EUNSUPPORTED, "INST: is not allowed");
+    refuse_program(PROGRAM("N."), 8, SFP_EFORMAT, "holds None, expected a dict of tensors");
+    refuse_program(PROGRAM("}q\0U\4selfh\0s."), 8, SFP_ELIMIT, "in a circle");
+    refuse_program(PROGRAM("}U\1actorch._utils\n_rebuild_tensor_v2\n)Rs."), 8, SFP_EFORMAT, "tensor 'a' has no storage");
+}
+
+static void sharing_and_names_are_bounded(void **unused)
+{
+    (void)unused;
+    made m = {0};
+    put(&m, "\x80\x02}(", 4);
+    for (int i = 0; i < 60; i++) { /* 60 tensors of one storage of 64 KB: more than twice the file and some slack */
+        char name[16];
+        (void)snprintf(name, sizeof name, "%d", i);
+        text(&m, name);
+        tensor(&m, &(view){"FloatStorage", "0", 16384, 0, 1, {16384}, {1}});
+    }
+    words(&m, "u.");
+    uint8_t *zeros = calloc(65536, 1);
+    assert_non_null(zeros);
+    zip_made z = torch_file(&m, zeros, 65536, false);
+    check_refused(z.file.bytes, z.file.size, SFP_ELIMIT, "more than twice as large as the file");
+    zip_free(&z);
+    free(zeros), free(m.bytes);
+    m = (made){0};
+    put(&m, "\x80\x02}X\x01\x04\x00\x00", 8);
+    for (int i = 0; i < 1025; i++)
+        put(&m, "x", 1);
+    words(&m, "Ns.");
+    refuse_program(m, 8, SFP_ELIMIT, "a name in the pickle is 1025 bytes");
+    m = (made){0};
+    put(&m, "\x80\x02}(", 4);
+    for (int i = 0; i < 2; i++) {
+        text(&m, "w");
+        tensor(&m, &plain);
+    }
+    words(&m, "u.");
+    refuse_program(m, 24, SFP_EFORMAT, "tensor 'w' is there twice");
+}
+
+/* ------------------------------------------------------------------- archives */
+
+static void change(const zip_made *z, size_t at, uint8_t value, sfp_status status, const char *message)
+{
+    uint8_t *copy = malloc(z->file.size);
+    assert_non_null(copy);
+    memcpy(copy, z->file.bytes, z->file.size);
+    copy[at] = value;
+    check_refused(copy, z->file.size, status, message);
+    free(copy);
+}
+
+static void a_damaged_archive_is_refused(void **unused)
+{
+    (void)unused;
+    made program = good_program();
+    zip_made z = torch_file(&program, numbers, sizeof numbers, false);
+    size_t n = z.file.size, end = n - 22, entry = end - z.directory.size;
+    for (size_t cut = 4; cut < n; cut += cut < 100 ? 1 : 37) {
+        sfp_tensor_file *f = NULL;
+        sfp_error err = {0};
+        void *copy;
+        assert_int_not_equal(open_copy(z.file.bytes, cut, &copy, &f, &err), SFP_OK);
+        free(copy);
+    }
+    change(&z, end + 10, 99, SFP_EFORMAT, "tells 99 members");
+    change(&z, end + 19, 0x7f, SFP_EFORMAT, "zip directory is");
+    change(&z, entry, 'X', SFP_EFORMAT, "damaged at its member 0");
+    change(&z, entry + 8, 1, SFP_EUNSUPPORTED, "is encrypted");
+    change(&z, entry + 10, 12, SFP_EUNSUPPORTED, "packed by method 12");
+    change(&z, entry + 24, 1, SFP_EFORMAT, "is stored in");
+    change(&z, entry + 42, 9, SFP_EFORMAT, "where no member begins");
+    change(&z, entry + 46, 'm', SFP_EFORMAT, "another name");
+    change(&z, entry + 46, '/', SFP_EFORMAT, "no relative path");
+    change(&z, entry + 46, 0, SFP_EFORMAT, "no relative path");
+    change(&z, 60, 0xff, SFP_EFORMAT, "CRC");
+    zip_free(&z);
+    free(program.bytes);
+}
+
+/* An archive of one member whose sizes and places stand in the 64-bit fields, as in files above 4 GB. */
+static made wide_archive(const char *name, const void *data, size_t size, size_t extra)
+{
+    zip_made z = {0};
+    zip_add(&z, name, data, size, false);
+    memset(z.directory.bytes + 20, 0xff, 8); /* packed, size */
+    memset(z.directory.bytes + 42, 0xff, 4); /* place */
+    z.directory.bytes[30] = (uint8_t)(4 + extra);
+    put_number(&z.directory, 1, 2);
+    put_number(&z.directory, extra, 2);
+    put_number(&z.directory, size, 8);
+    put_number(&z.directory, size, 8);
+    put_number(&z.directory, 0, extra - 16);
+    made m = z.file;
+    size_t at = m.size, end = at + z.directory.size;
+    put(&m, z.directory.bytes, z.directory.size);
+    put(&m, "PK\6\6", 4);
+    put_number(&m, 44, 8);
+    put_number(&m, 0, 12);
+    put_number(&m, 1, 8);
+    put_number(&m, 1, 8);
+    put_number(&m, z.directory.size, 8);
+    put_number(&m, at, 8);
+    put(&m, "PK\6\7", 4);
+    put_number(&m, 0, 4);
+    put_number(&m, end, 8);
+    put_number(&m, 1, 4);
+    put(&m, "PK\5\6", 4);
+    put_number(&m, UINT64_MAX, 8);
+    put_number(&m, UINT64_MAX, 8);
+    put_number(&m, 0, 2);
+    free(z.directory.bytes);
+    return m;
+}
+
+static void numbers_of_64_bits_are_read_and_checked(void **unused)
+{
+    (void)unused;
+    made m = wide_archive("net/data.pkl", "}.", 2, 24);
+    void *copy;
+    sfp_tensor_file *f = NULL;
+    sfp_error err = {0};
+    if (open_copy(m.bytes, m.size, &copy, &f, &err))
+        fail_msg("%s", err.message);
+    assert_int_equal(sfp__tensor_file_count(f), 0);
+    sfp__tensor_file_close(f);
+    free(copy);
+    size_t locator = m.size - 22 - 20;
+    m.bytes[locator + 8]++;
+    check_refused(m.bytes, m.size, SFP_EFORMAT, "64-bit directory is at byte");
+    free(m.bytes);
+    m = wide_archive("net/data.pkl", "}.", 2, 17); /* no room for the place */
+    check_refused(m.bytes, m.size, SFP_EFORMAT, "has sizes that are damaged");
+    free(m.bytes);
+}
+
+static void a_small_archive_must_not_unpack_to_a_large_one(void **unused)
+{
+    (void)unused;
+    enum { SIZE = 32 << 20 };
+    uint8_t *zeros = calloc(SIZE, 1);
+    assert_non_null(zeros);
+    zip_made z = {0};
+    zip_add(&z, "a.npy", zeros, SIZE, true);
+    zip_end(&z);
+    check_refused(z.file.bytes, z.file.size, SFP_ELIMIT, "unpack to more than");
+    zip_free(&z);
+    zip_add(&z, "a.npy", zeros, 4096, true); /* tells half of what it unpacks to */
+    zip_end(&z);
+    size_t entry = z.file.size - 22 - z.directory.size;
+    change(&z, entry + 25, 8, SFP_EFORMAT, "expected 2048");
+    zip_free(&z);
+    free(zeros);
+}
+
+static void an_npz_gives_its_arrays_by_name(void **unused)
+{
+    (void)unused;
+    static const char npy[] = "\x93NUMPY\x01\x00\x40\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}";
+    made m = {0};
+    put(&m, npy, sizeof npy - 1);
+    while (m.size < 10 + 0x40)
+        put(&m, " ", 1);
+    put(&m, numbers, sizeof numbers);
+    zip_made z = {0};
+    zip_add(&z, "layer/a.npy", m.bytes, m.size, false);
+    zip_add(&z, "b.npy", m.bytes, m.size, true);
+    zip_end(&z);
+    void *copy;
+    sfp_tensor_file *f = NULL;
+    sfp_error err = {0};
+    if (open_copy(z.file.bytes, z.file.size, &copy, &f, &err))
+        fail_msg("%s", err.message);
+    assert_string_equal(sfp__tensor_file_format(f), "NumPy npz");
+    assert_int_equal(sfp__tensor_file_count(f), 2);
+    check_values(f, "layer/a", "(2, 3)", numbers);
+    check_values(f, "b", "(2, 3)", numbers);
+    sfp__tensor_file_close(f);
+    free(copy);
+    zip_free(&z);
+    zip_add(&z, "a.npy", m.bytes, m.size - 1, false);
+    zip_end(&z);
+    check_refused(z.file.bytes, z.file.size, SFP_EFORMAT, "a.npy: npy holds 23 bytes");
+    zip_free(&z);
+    zip_add(&z, "a.npy", m.bytes, m.size, false);
+    zip_add(&z, "readme", "x", 1, false);
+    zip_end(&z);
+    check_refused(z.file.bytes, z.file.size, SFP_EFORMAT, "'readme' is no .npy file");
+    zip_free(&z);
+    zip_add(&z, "readme", "x", 1, false);
+    zip_end(&z);
+    check_refused(z.file.bytes, z.file.size, SFP_EUNSUPPORTED, "neither PyTorch's data.pkl nor .npy");
+    zip_free(&z);
+    free(m.bytes);
+}
+
+static void each_failing_allocation_is_reported(void **unused)
+{
+    (void)unused;
+    made program = good_program();
+    for (int deflated = 0; deflated < 2; deflated++) {
+        zip_made z = torch_file(&program, numbers, sizeof numbers, deflated);
+        sfp_status s = SFP_ENOMEM;
+        long k = 0;
+        for (; s && k < 500; k++) {
+            sfp_tensor_file *f = NULL;
+            sfp_error err = {0};
+            sfp__mem_fail_at(k);
+            s = sfp__tensor_file_open_memory("w.pth", z.file.bytes, z.file.size, &f, &err);
+            sfp__mem_fail_at(-1);
+            if (s && (s != SFP_ENOMEM || err.status != s))
+                fail_msg("allocation %ld: %s, '%s'", k, sfp_status_text(s), err.message);
+            assert_true(!s == (f != NULL));
+            sfp__tensor_file_close(f);
+        }
+        assert_true(k > 10 && !s);
+        zip_free(&z);
+    }
+    free(program.bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pytorch_file_gives_the_tensors_of_its_dicts),
+        cmocka_unit_test(a_file_from_before_the_zip_gives_the_same),
+        cmocka_unit_test(tensors_must_lie_in_their_storage),
+        cmocka_unit_test(what_is_no_tensor_is_refused_by_name),
+        cmocka_unit_test(sharing_and_names_are_bounded),
+        cmocka_unit_test(a_damaged_archive_is_refused),
+        cmocka_unit_test(numbers_of_64_bits_are_read_and_checked),
+        cmocka_unit_test(a_small_archive_must_not_unpack_to_a_large_one),
+        cmocka_unit_test(an_npz_gives_its_arrays_by_name),
+        cmocka_unit_test(each_failing_allocation_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

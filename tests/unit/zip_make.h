@@ -1,0 +1,107 @@
+/* Zip archives and pickles of tensors made by hand, for tests of their readers. */
+#ifndef SFP_TESTS_ZIP_MAKE_H
+#define SFP_TESTS_ZIP_MAKE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+/* Bytes that grow. */
+typedef struct made {
+    uint8_t *bytes;
+    size_t size, room;
+} made;
+
+static inline void put(made *m, const void *data, size_t n)
+{
+    if (m->size + n > m->room) {
+        m->room = 2 * (m->size + n) + 256;
+        m->bytes = realloc(m->bytes, m->room);
+        if (!m->bytes)
+            abort();
+    }
+    if (n)
+        memcpy(m->bytes + m->size, data, n);
+    m->size += n;
+}
+
+static inline void put_number(made *m, uint64_t v, size_t n)
+{
+    for (size_t i = 0; i < n; i++, v >>= 8)
+        put(m, &(uint8_t){(uint8_t)v}, 1);
+}
+
+/* An archive: members, then the directory. */
+typedef struct zip_made {
+    made file, directory;
+    unsigned count;
+} zip_made;
+
+static inline void zip_add(zip_made *z, const char *name, const void *data, size_t size, bool deflated)
+{
+    uLongf packed = size;
+    Bytef *out = NULL;
+    if (deflated) {
+        z_stream s = {0};
+        if (deflateInit2(&s, 9, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY) != Z_OK)
+            abort();
+        packed = deflateBound(&s, size);
+        out = malloc(packed);
+        if (!out)
+            abort();
+        s.next_in = (z_const Bytef *)(uintptr_t)data;
+        s.avail_in = (uInt)size;
+        s.next_out = out;
+        s.avail_out = (uInt)packed;
+        if (deflate(&s, Z_FINISH) != Z_STREAM_END)
+            abort();
+        packed -= s.avail_out;
+        (void)deflateEnd(&s);
+    }
+    size_t at = z->file.size, length = strlen(name);
+    uLong crc = crc32_z(crc32_z(0, NULL, 0), data, size);
+    for (int entry = 0; entry < 2; entry++) { /* the member's own header, then the directory's entry: nearly the same */
+        made *m = entry ? &z->directory : &z->file;
+        put(m, entry ? "PK\1\2" : "PK\3\4", 4);
+        put_number(m, 20, entry ? 2 : 0);
+        put_number(m, 20, 2);
+        put_number(m, 0, 2);
+        put_number(m, deflated ? 8 : 0, 2);
+        put_number(m, 0, 4);
+        put_number(m, crc, 4);
+        put_number(m, packed, 4);
+        put_number(m, size, 4);
+        put_number(m, length, 2);
+        put_number(m, 0, entry ? 12 : 2);
+        put_number(m, at, entry ? 4 : 0);
+        put(m, name, length);
+    }
+    put(&z->file, deflated ? out : data, packed);
+    free(out);
+    z->count++;
+}
+
+/* The directory goes to the end; the whole is z->file. */
+static inline void zip_end(zip_made *z)
+{
+    size_t at = z->file.size;
+    put(&z->file, z->directory.bytes, z->directory.size);
+    put(&z->file, "PK\5\6", 4);
+    put_number(&z->file, 0, 4);
+    put_number(&z->file, z->count, 2);
+    put_number(&z->file, z->count, 2);
+    put_number(&z->file, z->directory.size, 4);
+    put_number(&z->file, at, 4);
+    put_number(&z->file, 0, 2);
+}
+
+static inline void zip_free(zip_made *z)
+{
+    free(z->file.bytes);
+    free(z->directory.bytes);
+    *z = (zip_made){0};
+}
+
+#endif
