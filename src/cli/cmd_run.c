@@ -1,5 +1,6 @@
 /* streamfp run: learn from a stream. The learner's options come from the one list in learner/settings_list.h; those of the
  * stream, the clock and the outputs are added here. */
+#include "cli/backbone.h"
 #include "cli/command.h"
 #include "cli/ui.h"
 #include "cli/yaml_config.h"
@@ -46,16 +47,19 @@ static const sfp_opt options[] = {
     SFP_ROW_INT("order", "SEED", "0", 0, INT32_MAX, "Order of the classes: 0 natural, else shuffled by this seed."),
     SFP_ROW_STRING("method", "NAME", NULL, "A closed-form head on its own instead of select + train + buffer: ncm, slda, ranpac."),
     SFP_ROW_STRING("rate", "LAMBDA|max", "max", "Samples that arrive a second, whatever the learner does."),
-    SFP_ROW_CHOICE("clock", "paper|virtual|real|off", NULL, "What happens to data the learner has no time for; default: off without a rate, else virtual."),
+    SFP_ROW_CHOICE("clock", "paper|virtual|real|off", NULL, "What happens to data the learner has no time for; default: off without a rate, else virtual "
+                                                            "(live streams: real). A live stream on clock real needs no rate: pictures come when they come."),
     SFP_ROW_INT("calibrate", "N", "20", 1, 100000, "Clock paper: batches measured (after 3) on a discarded copy."),
     SFP_ROW_STRING("costs", "FILE", NULL, "Seconds a timestamp, one a line, used in turn instead of measured ones: repeatable."),
     SFP_ROW_INT("queue", "N", "0", 0, 100000, "Batches that may wait while the learner is busy."),
     SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest", "What a full queue does."),
     SFP_ROW_FLAG("triage", "Score everything that arrives and train on the best of all, instead of dropping batches unseen."),
     SFP_ROW_FLAG("controller", "Coreset, replay and steps follow the load, so that lag stays bounded."),
+    SFP_ROW_INT("pending", "N", "1000", 0, 1000000, "Live streams: pictures that wait for their label at most; the oldest goes."),
     SFP_ROW_STRING("eval-every", "task|N", "task", "Evaluate after each task, or also every N timestamps."),
     SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Test samples a task at most; 0: all."),
     SFP_ROW_STRING("init-state", "FILE", NULL, "Start from this state.safetensors."),
+    SFP_ROW_IMG_SIZE,
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Of the matrix products; bf16 where the CPU has it."),
     SFP_ROW_CHOICE("preset", "default|paper|best", "default", "paper: as the paper ran it; best: the best settings known."),
     SFP_ROW_STRING("out", "DIR", NULL, "Where results go: result.json, events.jsonl, state.safetensors, checkpoint, report.html. Default: "
@@ -99,9 +103,13 @@ static void on_progress(void *ctx, const sfp_run_progress *p)
         (void)snprintf(lag, sizeof lag, "  lag %.2f s", p->lag);
     if (isfinite(p->accuracy))
         (void)snprintf(accuracy, sizeof accuracy, "  accuracy %.3f", p->accuracy);
-    (void)fprintf(stderr, "%stask %d/%d %.24s  %llu/%llu  %.1f/s%s%s%s  ETA %d:%02d%s", t->terminal ? "\r\033[K" : "", p->task + 1, p->tasks,
-                  p->task_name, (unsigned long long)p->offered, (unsigned long long)p->total, p->rate, lag, loss, accuracy, (int)eta / 60,
-                  (int)eta % 60, t->terminal ? "" : "\n");
+    const char *begin = t->terminal ? "\r\033[K" : "", *end = t->terminal ? "" : "\n";
+    if (!p->total) { /* a live stream: nobody knows how much is to come */
+        (void)fprintf(stderr, "%s%llu samples  %.1f/s%s%s%s%s", begin, (unsigned long long)p->offered, p->rate, lag, loss, accuracy, end);
+        return;
+    }
+    (void)fprintf(stderr, "%stask %d/%d %.24s  %llu/%llu  %.1f/s%s%s%s  ETA %d:%02d%s", begin, p->task + 1, p->tasks, p->task_name,
+                  (unsigned long long)p->offered, (unsigned long long)p->total, p->rate, lag, loss, accuracy, (int)eta / 60, (int)eta % 60, end);
 }
 
 static void on_say(void *ctx, const char *message)
@@ -136,6 +144,10 @@ static void print_table(const sfp_result *r, const char *out)
     print_number("prequential accuracy", r->prequential_accuracy, "");
     (void)printf("  %-24s %10llu offered, %llu dropped, %llu trained, %llu replayed\n", "samples", (unsigned long long)r->offered,
                  (unsigned long long)r->dropped, (unsigned long long)r->trained, (unsigned long long)r->replayed);
+    if (r->labels.unlabelled)
+        (void)printf("  %-24s %10llu predicted, %llu labelled late, %llu given up, %llu waiting\n", "without a label",
+                     (unsigned long long)r->labels.unlabelled, (unsigned long long)r->labels.late, (unsigned long long)r->labels.expired,
+                     (unsigned long long)r->labels.waiting);
     print_number("class coverage", r->coverage, "");
     print_number("C_S", r->cs, "");
     if (isfinite(r->lambda) && !isfinite(r->cs)) { /* a clock that lets the learner fall behind */
@@ -182,18 +194,6 @@ static sfp_status fresh_dir(char *buf, size_t size, sfp_error *err)
     return sfp__fail(err, SFP_ELIMIT, "runs: there are too many");
 }
 
-static sfp_status load_backbone(const sfp_args *a, sfp_vit **out, sfp_error *err)
-{
-    const char *file = sfp__args_string(a, "backbone");
-    sfp_vit_options o = {.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32};
-    if (strcmp(file, "builtin") != 0)
-        return sfp__vit_load(file, &o, out, err);
-    sfp__say("backbone: a seeded random ViT stands in (nothing is pretrained); give --backbone FILE for a real one");
-    const sfp_vit_config c = {.img_size = 32, .patch_size = 8, .channels = 3, .dim = 128, .depth = 6, .heads = 4, .hidden = 512,
-                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
-    return sfp__vit_random(&c, 1, 0.08f, out, err);
-}
-
 static sfp_status learner_settings(const sfp_args *a, sfp_run_options *o, sfp_error *err)
 {
     for (int i = 0; i < sfp__settings_count; i++) {
@@ -226,10 +226,10 @@ static sfp_status run_settings(const sfp_args *a, sfp_run_options *o, sfp_error 
     if (strcmp(rate, "max") != 0 && (!sfp__parse_real(rate, &o->rate) || !(o->rate > 0)))
         return sfp__fail(err, SFP_EINVAL, "rate is '%s', expected samples a second, or max", rate);
     int clock = sfp__args_choice(a, "clock");
-    o->clock = o->rate <= 0 && clock < 0 ? SFP_CLOCK_OFF : clock < 0 ? SFP_CLOCK_VIRTUAL : (sfp_clock_kind)clock;
+    o->clock = clock < 0 ? SFP_CLOCK_DEFAULT : (sfp_clock_kind)clock;
     if (o->rate <= 0 && strcmp(rate, "max") == 0 && clock >= 0 && o->clock != SFP_CLOCK_OFF && sfp__args_rank(a, "rate") > SFP_RANK_DEFAULT)
         o->clock = SFP_CLOCK_OFF; /* --rate max = off */
-    if (o->clock != SFP_CLOCK_OFF && !(o->rate > 0))
+    if ((o->clock == SFP_CLOCK_PAPER || o->clock == SFP_CLOCK_VIRTUAL) && !(o->rate > 0))
         return sfp__fail(err, SFP_EINVAL, "this clock needs a rate (--rate samples/s)");
     o->calibrate = (int)sfp__args_int(a, "calibrate");
     o->costs = sfp__args_string(a, "costs");
@@ -237,6 +237,7 @@ static sfp_status run_settings(const sfp_args *a, sfp_run_options *o, sfp_error 
     o->policy = (sfp_queue_policy)sfp__args_choice(a, "queue-policy");
     o->triage = sfp__args_flag(a, "triage");
     o->controller = sfp__args_flag(a, "controller");
+    o->pending = (int)sfp__args_int(a, "pending");
     if (strcmp(every, "task") != 0 && (!sfp__parse_int(every, &n) || n < 1 || n > INT_MAX))
         return sfp__fail(err, SFP_EINVAL, "eval-every is '%s', expected task, or a number of timestamps", every);
     o->eval_every = (int)n;
@@ -284,7 +285,7 @@ static int run(const sfp_args *given)
     const char *out = sfp__args_string(&a, "out"), *made = NULL;
     sfp_status s = sfp__pool_create((int)sfp__args_int(&a, "threads"), &pool, &err);
     if (!s)
-        s = load_backbone(&a, &vit, &err);
+        s = sfp__backbone_open(&a, &vit, &err);
     if (s)
         goto done;
     sfp_run_options o = sfp__run_options_defaults(vit, pool);
@@ -342,9 +343,14 @@ const sfp_command sfp__cmd_run = {
     .summary = "learn from a stream",
     .text = "Learns from a stream of labelled pictures at the rate they arrive: scores each batch, trains on its coreset and on rehearsed "
             "samples, updates the rehearsal buffer, and evaluates after each task.\n\n"
+            "A live stream (dir:PATH, stdin, synthetic:0) has no tasks and its classes appear; it is learned from until it ends or Ctrl-C. "
+            "Pictures without a label are predicted (predictions.jsonl in --out) and wait for one: moved or linked into the folder of a "
+            "class, or named by a line NAME,LABEL of PATH/labels.csv; on standard input a .cls of the same key, alone. --resume goes on "
+            "with what was learned; of a watched folder only what is new is taken.\n\n"
             "Ctrl-C finishes the step and writes a checkpoint; a second one leaves at once. The exit code is 0 when the stream ended.",
     .examples = "  streamfp run --backbone deit_tiny.safetensors --data folder:pacs/train --test folder:pacs/test --tasks domain\n"
                 "  streamfp run --data synthetic:2000 --rate 100 --triage\n"
+                "  streamfp run --data dir:incoming --clock real --queue 2 --out runs/live --resume\n"
                 "  streamfp run --config pacs.yaml --set seed=3 --out runs/pacs-3 --resume\n",
     SFP_COMMAND_OPTIONS(options),
     .run = run,

@@ -66,10 +66,19 @@ static void pop(sfp_clock *c, int n)
     c->waiting -= n;
 }
 
-/* Takes in what has arrived up to now. `idle`: the learner is free, so one batch needs no place in the queue. */
+void sfp__lag_add(sfp_lag *l, double seconds, int batches)
+{
+    l->last = seconds > 0 ? seconds : 0;
+    l->sum += l->last * batches;
+    l->max = fmax(l->max, l->last);
+    l->served += (uint64_t)batches;
+}
+
+/* Takes in what has arrived up to now. `idle`: the learner is free, so one batch needs no place in the queue; a batch that is
+ * complete just when it becomes free is left to that moment, within a nanosecond: rounding must not drop it. */
 static void take_in(sfp_clock *c, bool idle)
 {
-    while (c->next < c->batches && arrival(c, c->next) <= c->now) {
+    while (c->next < c->batches && arrival(c, c->next) <= c->now - (idle ? 0 : 1e-9)) {
         int room = c->opt.pool ? c->opt.pool_most : c->opt.queue + (idle && c->waiting == 0);
         if (c->waiting >= room && c->opt.policy == SFP_QUEUE_BLOCK && !c->opt.pool) {
             c->held = true;
@@ -119,10 +128,7 @@ const int64_t *sfp__clock_next(sfp_clock *c, int *count)
     *count = c->opt.pool ? c->waiting : 1;
     memcpy(c->taken, c->queue, (size_t)*count * sizeof *c->taken);
     pop(c, *count);
-    c->lag_last = fmax(0, c->now - arrival(c, c->taken[0]));
-    c->lag_sum += c->lag_last * *count;
-    c->lag_max = fmax(c->lag_max, c->lag_last);
-    c->served += (uint64_t)*count;
+    sfp__lag_add(&c->lag, c->now - arrival(c, c->taken[0]), *count);
     return c->taken;
 }
 

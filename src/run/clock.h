@@ -17,7 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum sfp_clock_kind { SFP_CLOCK_PAPER, SFP_CLOCK_VIRTUAL, SFP_CLOCK_REAL, SFP_CLOCK_OFF } sfp_clock_kind;
+/* DEFAULT: off without a rate; else virtual, for live streams real. */
+typedef enum sfp_clock_kind { SFP_CLOCK_PAPER, SFP_CLOCK_VIRTUAL, SFP_CLOCK_REAL, SFP_CLOCK_OFF, SFP_CLOCK_DEFAULT } sfp_clock_kind;
 typedef enum sfp_queue_policy { SFP_QUEUE_DROP_OLDEST, SFP_QUEUE_DROP_NEWEST, SFP_QUEUE_BLOCK } sfp_queue_policy;
 
 /* C_S = cost * batches / (samples / lambda). */
@@ -25,6 +26,14 @@ double sfp__clock_cs(double cost, int64_t batches, int64_t samples, double lambd
 /* How many of n batches are kept, and which one the i-th kept is. */
 int64_t sfp__clock_keep(int64_t n, double cs);
 int64_t sfp__clock_kept_at(int64_t i, int64_t n, int64_t keep);
+
+/* How late batches were when their turn came. */
+typedef struct sfp_lag {
+    double sum, max, last; /* seconds */
+    uint64_t served;       /* batches */
+} sfp_lag;
+
+void sfp__lag_add(sfp_lag *l, double seconds, int batches);
 
 typedef struct sfp_clock_options {
     sfp_clock_kind kind; /* VIRTUAL or REAL */
@@ -47,8 +56,7 @@ typedef struct sfp_clock {
     int64_t *queue;   /* (room) batches that wait, oldest first */
     int64_t *taken;   /* (room) what the last next gave */
     uint64_t dropped; /* batches */
-    uint64_t served;  /* batches given */
-    double lag_sum, lag_max, lag_last;
+    sfp_lag lag;      /* of the batches given */
     double began; /* real: wall clock at 0 */
 } sfp_clock;
 

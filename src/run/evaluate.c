@@ -1,7 +1,7 @@
 #include "run/evaluate.h"
 
 #include "base/mem.h"
-#include "run/picture.h"
+#include "stream/picture.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,6 +22,10 @@ struct sfp_evaluator {
     float *query;      /* (total, D) */
     bool *has_query;   /* (total) */
     uint64_t skipped;
+    uint64_t *asked; /* (tasks) */
+    sfp_evaluator_fn tell; /* NULL: nobody listens */
+    void *tell_ctx;
+    uint64_t done;
 };
 
 sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim,
@@ -33,6 +37,7 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks,
     *e = (sfp_evaluator){.test = test, .tasks = tasks, .size = size, .dim = dim, .resize = resize};
     e->bytes = 3 * (size_t)size * (size_t)size;
     e->at = sfp__calloc((size_t)tasks->count + 1, sizeof *e->at);
+    e->asked = sfp__calloc((size_t)tasks->count + 1, sizeof *e->asked);
     for (int t = 0; e->at && t < tasks->count; t++)
         e->at[t + 1] = e->total += tasks->task[t].count;
     size_t n = (size_t)(e->total ? e->total : 1);
@@ -41,7 +46,7 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks,
     e->state = sfp__calloc(n, 1);
     e->query = sfp__malloc(n * (size_t)dim * sizeof *e->query);
     e->has_query = sfp__calloc(n, sizeof *e->has_query);
-    if (!e->at || !e->rgb || !e->state || !e->query || !e->has_query) {
+    if (!e->at || !e->asked || !e->rgb || !e->state || !e->query || !e->has_query) {
         sfp__evaluator_free(e);
         return sfp__fail_nomem(err, n * (size_t)dim * sizeof(float));
     }
@@ -54,6 +59,7 @@ void sfp__evaluator_free(sfp_evaluator *e)
     if (!e)
         return;
     sfp__free(e->at);
+    sfp__free(e->asked);
     sfp__free(e->rgb);
     sfp__free(e->state);
     sfp__free(e->query);
@@ -64,6 +70,17 @@ void sfp__evaluator_free(sfp_evaluator *e)
 uint64_t sfp__evaluator_skipped(const sfp_evaluator *e)
 {
     return e->skipped;
+}
+
+uint64_t sfp__evaluator_asked(const sfp_evaluator *e, int task)
+{
+    return e->asked[task];
+}
+
+void sfp__evaluator_tell(sfp_evaluator *e, sfp_evaluator_fn fn, void *ctx)
+{
+    e->tell = fn;
+    e->tell_ctx = ctx;
 }
 
 /* Picture `k` of the whole test set, which is sample i of the source; NULL: broken. */
@@ -112,24 +129,29 @@ static sfp_status run_task(sfp_evaluator *e, sfp_system *s, int t, double *accur
             }
             if (n == 0)
                 continue;
-            sfp_status status = sfp__system_predict(s, n, rgb, e->query + (size_t)first * (size_t)e->dim, e->has_query + first, label, err);
+            sfp_status status = sfp__system_predict(s, n, rgb, e->query + (size_t)first * (size_t)e->dim, e->has_query + first, label, NULL, err);
             if (status)
                 return status;
             for (int k = 0; k < n; k++) {
-                right += label[k] == truth[k];
+                right += truth[k] >= 0 && label[k] == truth[k]; /* a class that the stream never had is never right */
                 asked++;
                 if (confusion && label[k] >= 0 && label[k] < classes && truth[k] >= 0 && truth[k] < classes)
                     confusion[(size_t)truth[k] * (size_t)classes + (size_t)label[k]]++;
             }
+            e->done += (uint64_t)n;
             n = 0;
+            if (e->tell)
+                e->tell(e->tell_ctx, e->done);
         }
     }
+    e->asked[t] = asked;
     *accuracy = asked ? (double)right / (double)asked : NAN;
     return SFP_OK;
 }
 
 sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_system *s, int upto, double *accuracy, int classes, uint64_t *confusion, sfp_error *err)
 {
+    e->done = 0;
     if (confusion)
         memset(confusion, 0, (size_t)classes * (size_t)classes * sizeof *confusion);
     for (int t = 0; t <= upto && t < e->tasks->count; t++) {

@@ -16,5 +16,10 @@ void sfp__evaluator_free(sfp_evaluator *e);
  * cannot be read are left out and counted. */
 sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_system *s, int upto, double *accuracy, int classes, uint64_t *confusion, sfp_error *err);
 uint64_t sfp__evaluator_skipped(const sfp_evaluator *e);
+uint64_t sfp__evaluator_asked(const sfp_evaluator *e, int task); /* pictures of a task that the last run answered */
+
+/* Told every few pictures how many of this run are done. */
+typedef void (*sfp_evaluator_fn)(void *ctx, uint64_t done);
+void sfp__evaluator_tell(sfp_evaluator *e, sfp_evaluator_fn fn, void *ctx);
 
 #endif

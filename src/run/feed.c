@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "run/picture.h"
+#include "stream/picture.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -270,6 +270,10 @@ static void lead(sfp_text *t, const sfp_result *r)
         sfp__text_printf(t, "; %s arrived too fast and were dropped", sfp__say_count((double)r->dropped, a));
     if (r->skipped)
         sfp__text_printf(t, "; %s could not be read", sfp__say_count((double)r->skipped, a));
+    if (r->labels.unlabelled)
+        sfp__text_printf(t, "; %s came without a label", sfp__say_count((double)r->labels.unlabelled, a));
+    if (r->labels.late)
+        sfp__text_printf(t, ", %s of which got one later", sfp__say_count((double)r->labels.late, a));
     sfp__text_printf(t, ". It took %s on ", sfp__say_seconds(r->seconds.total, a));
     sfp__put_html(t, *r->cpu ? r->cpu : "a machine not recorded");
     sfp__text_printf(t, " with %d thread%s", r->threads, r->threads == 1 ? "" : "s");
@@ -338,6 +342,27 @@ static void card(sfp_text *t, const char *title, const char *what)
     sfp__text_put(t, "</p>");
 }
 
+/* The evaluations as a curve: the mean over the tasks so far. */
+static bool tested(sfp_text *t, const sfp_result *r)
+{
+    sfp_curve c = {0};
+    bool ok = true;
+    for (int i = 0; ok && i < r->evaluation_count; i++)
+        ok = sfp__curve_add(&c, (double)r->evaluations[i].offered, r->evaluations[i].average, NULL) == SFP_OK;
+    bool drawn = ok && sfp__plot_curve(t, &c,
+                                       &(sfp_plot){.id = "c5",
+                                                   .title = "accuracy on the test set, mean of the tasks so far",
+                                                   .color = "--blue",
+                                                   .fraction = true,
+                                                   .buckets = 300,
+                                                   .unit = "",
+                                                   .line = NAN});
+    t->failed = t->failed || !ok;
+    sfp__free(c.x);
+    sfp__free(c.y);
+    return drawn;
+}
+
 static void learning(sfp_text *t, const sfp_result *r)
 {
     card(t, "Learning",
@@ -350,6 +375,7 @@ static void learning(sfp_text *t, const sfp_result *r)
                                            .buckets = 300,
                                            .unit = "",
                                            .line = NAN});
+    any |= tested(t, r);
     any |= sfp__plot_curve(
         t, &r->loss, &(sfp_plot){.id = "c2", .title = "training loss", .color = "--red", .buckets = 90, .unit = "", .line = NAN});
     sfp__text_put(t, any ? "</section>\n" : "<p class=\"note\">Nothing was recorded.</p></section>\n");

@@ -21,7 +21,7 @@ sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *er
         return sfp__fail(err, SFP_EINVAL, "a result of %d tasks, expected 1 to %d", tasks, SFP_RESULT_TASKS_MAX);
     if (classes < 0 || classes > SFP_RESULT_CLASSES_MAX)
         return sfp__fail(err, SFP_EINVAL, "a result of %d classes, expected 0 to %d", classes, SFP_RESULT_CLASSES_MAX);
-    sfp_result n = {.tasks = tasks, .classes = classes};
+    sfp_result n = {.tasks = tasks, .classes = classes, .class_room = classes};
     size_t j = (size_t)tasks, c = (size_t)classes;
     bool matrix = classes > 0 && classes <= SFP_CONFUSION_MAX;
     n.accuracy = sfp__malloc(j * j * sizeof *n.accuracy);
@@ -64,6 +64,9 @@ void sfp__result_done(sfp_result *r)
     sfp__free(r->class_names);
     sfp__free(r->accuracy);
     sfp__free(r->confusion);
+    for (int i = 0; i < r->evaluation_count; i++)
+        sfp__free(r->evaluations[i].accuracy);
+    sfp__free(r->evaluations);
     curve_done(&r->prequential);
     curve_done(&r->loss);
     curve_done(&r->rate);
@@ -168,6 +171,96 @@ sfp_status sfp__curve_add(sfp_curve *c, double x, double y, sfp_error *err)
     }
     c->x[c->count] = x;
     c->y[c->count++] = y;
+    return SFP_OK;
+}
+
+void sfp__curve_thin(sfp_curve *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->count; i += 2, n++) {
+        c->x[n] = c->x[i];
+        c->y[n] = c->y[i];
+    }
+    c->count = n;
+}
+
+sfp_status sfp__result_add_class(sfp_result *r, const char *name, sfp_error *err)
+{
+    if (r->classes >= SFP_RESULT_CLASSES_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "more than %d classes", SFP_RESULT_CLASSES_MAX);
+    if (r->classes == r->class_room) {
+        int room = r->class_room ? 2 * r->class_room : 16;
+        char **more = sfp__realloc(r->class_names, (size_t)r->classes * sizeof *more, (size_t)room * sizeof *more);
+        if (!more)
+            return sfp__fail_nomem(err, (size_t)room * sizeof *more);
+        r->class_names = more;
+        r->class_room = room;
+    }
+    char *copy = NULL;
+    sfp_status s = replace(&copy, name, err);
+    if (s != SFP_OK)
+        return s;
+    r->class_names[r->classes++] = copy;
+    sfp__free(r->confusion);
+    r->confusion = NULL;
+    return SFP_OK;
+}
+
+sfp_status sfp__result_confusion(sfp_result *r, sfp_error *err)
+{
+    size_t n = (size_t)r->classes;
+    sfp__free(r->confusion);
+    r->confusion = NULL;
+    if (n == 0 || n > SFP_CONFUSION_MAX)
+        return SFP_OK;
+    r->confusion = sfp__calloc(n * n, sizeof *r->confusion);
+    return r->confusion ? SFP_OK : sfp__fail_nomem(err, n * n * sizeof *r->confusion);
+}
+
+static void thin_evaluations(sfp_result *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->evaluation_count; i++) {
+        if (i % 2)
+            sfp__free(r->evaluations[i].accuracy);
+        else
+            r->evaluations[n++] = r->evaluations[i];
+    }
+    r->evaluation_count = n;
+}
+
+/* Of what was measured. */
+static double mean(int n, const double *x)
+{
+    double sum = 0;
+    int measured = 0;
+    for (int i = 0; i < n; i++)
+        if (!isnan(x[i])) {
+            sum += x[i];
+            measured++;
+        }
+    return measured ? sum / measured : NAN;
+}
+
+sfp_status sfp__result_evaluated(sfp_result *r, uint64_t offered, int task, const double *accuracy, sfp_error *err)
+{
+    size_t bytes = ((size_t)task + 1) * sizeof *accuracy;
+    if (!r->evaluations && !(r->evaluations = sfp__calloc(SFP_EVALUATIONS_MAX, sizeof *r->evaluations)))
+        return sfp__fail_nomem(err, SFP_EVALUATIONS_MAX * sizeof *r->evaluations);
+    sfp_evaluation add = {.offered = offered, .task = task, .accuracy = sfp__malloc(bytes)};
+    if (!add.accuracy)
+        return sfp__fail_nomem(err, bytes);
+    memcpy(add.accuracy, accuracy, bytes);
+    add.average = mean(task + 1, accuracy);
+    sfp_evaluation *last = r->evaluation_count ? &r->evaluations[r->evaluation_count - 1] : NULL;
+    if (last && last->offered == offered && last->task == task) {
+        sfp__free(last->accuracy);
+        *last = add;
+        return SFP_OK;
+    }
+    if (r->evaluation_count == SFP_EVALUATIONS_MAX)
+        thin_evaluations(r);
+    r->evaluations[r->evaluation_count++] = add;
     return SFP_OK;
 }
 
@@ -321,6 +414,22 @@ static void accuracy(json *j, const sfp_result *r)
     sfp__text_put(&j->text, "]");
 }
 
+static void evaluations(json *j, const sfp_result *r)
+{
+    member(j, "evaluations");
+    sfp__text_put(&j->text, "[");
+    for (int i = 0; i < r->evaluation_count; i++) {
+        const sfp_evaluation *e = &r->evaluations[i];
+        separator(j, i == 0, true);
+        sfp__text_printf(&j->text, "{\"offered\":%" PRIu64 ",\"task\":%d,\"accuracy\":", e->offered, e->task);
+        numbers(j, e->task + 1, e->accuracy);
+        sfp__text_put(&j->text, ",\"average\":");
+        sfp__put_real(&j->text, e->average);
+        sfp__text_put(&j->text, "}");
+    }
+    sfp__text_put(&j->text, "]");
+}
+
 static void samples_and_time(json *j, const sfp_result *r)
 {
     member(j, "samples");
@@ -328,6 +437,9 @@ static void samples_and_time(json *j, const sfp_result *r)
                      r->trained);
     sfp__text_printf(&j->text, ",\"replayed\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"skipped\":%" PRIu64 "}", r->replayed,
                      r->dropped, r->skipped);
+    member(j, "labels");
+    sfp__text_printf(&j->text, "{\"unlabelled\":%" PRIu64 ",\"late\":%" PRIu64 ",\"expired\":%" PRIu64 ",\"waiting\":%" PRIu64 "}",
+                     r->labels.unlabelled, r->labels.late, r->labels.expired, r->labels.waiting);
     real_member(j, "lambda", r->lambda);
     real_member(j, "cs", r->cs);
     real_object(j, "lag", 3, (const char *[]){"mean", "max", "last"}, (const double[]){r->lag_mean, r->lag_max, r->lag_last});
@@ -387,6 +499,7 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
     sfp__text_put(&j.text, "{");
     what_was_run(&j, r);
     accuracy(&j, r);
+    evaluations(&j, r);
     samples_and_time(&j, r);
     member(&j, "curves");
     sfp__text_put(&j.text, "{");

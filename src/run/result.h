@@ -22,6 +22,16 @@ typedef struct sfp_curve {
     double *x, *y;
 } sfp_curve;
 
+/* One look at the test sets. */
+typedef struct sfp_evaluation {
+    uint64_t offered; /* samples of the stream until then */
+    int task;         /* the task at hand */
+    double *accuracy; /* (task + 1) on each task so far; NAN: not measured */
+    double average;   /* of these; NAN: none was */
+} sfp_evaluation;
+
+#define SFP_EVALUATIONS_MAX 1000
+
 typedef struct sfp_result {
     /* what was run */
     int config_count;
@@ -33,13 +43,19 @@ typedef struct sfp_result {
     /* tasks and classes */
     int tasks, classes;
     char **task_names, **class_names;
+    int class_room; /* of class_names */
     int tasks_done; /* evaluated after so many tasks */
     double *accuracy; /* (tasks, tasks): row i after task i, column j on task j; NAN where not measured */
     double average_accuracy, forgetting, backward_transfer; /* NAN where not defined */
     double prequential_accuracy;                            /* NAN when none was measured */
     uint64_t *confusion; /* (classes, classes): row = truth, last evaluation; NULL with more than SFP_CONFUSION_MAX classes */
+    int evaluation_count;
+    sfp_evaluation *evaluations; /* (SFP_EVALUATIONS_MAX) in order; when there are too many every second one goes; NULL: none */
     /* samples and time */
     uint64_t offered, scored, trained, replayed, dropped, skipped;
+    struct {
+        uint64_t unlabelled, late, expired, waiting; /* pictures that came without a label: all, labelled later, given up, waiting */
+    } labels;                                        /* live streams */
     double lambda, cs;                  /* NAN: no rate / no paper clock */
     double lag_mean, lag_max, lag_last; /* seconds behind arrival */
     double coverage;                    /* classes trained on / classes offered */
@@ -64,6 +80,14 @@ void sfp__result_method(const sfp_result *r, char *buf, size_t size);
 /* Fraction of right answers of class c in the last evaluation; NAN without test samples. *tested may be NULL. */
 double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested);
 sfp_status sfp__curve_add(sfp_curve *c, double x, double y, sfp_error *err);
+/* Every second point goes: how a curve over a stream without end stays small. */
+void sfp__curve_thin(sfp_curve *c);
+/* A class of a stream whose classes appear; its number is classes - 1. Clears the confusion matrix: sfp__result_confusion. */
+sfp_status sfp__result_add_class(sfp_result *r, const char *name, sfp_error *err);
+/* A cleared confusion matrix for the classes as they are, unless there are too many. */
+sfp_status sfp__result_confusion(sfp_result *r, sfp_error *err);
+/* Notes an evaluation of tasks [0, task], accuracy (task + 1) and their mean; one at the same place is replaced. */
+sfp_status sfp__result_evaluated(sfp_result *r, uint64_t offered, int task, const double *accuracy, sfp_error *err);
 
 /* From `accuracy` and tasks_done: average, forgetting, backward transfer. */
 void sfp__result_summarise(sfp_result *r);

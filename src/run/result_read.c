@@ -222,6 +222,39 @@ static sfp_status read_accuracy(const reader *in, const json_t *root, sfp_result
     return s;
 }
 
+static sfp_status read_evaluations(const reader *in, const json_t *root, sfp_result *r)
+{
+    const json_t *list = NULL;
+    if (!json_object_get(root, "evaluations")) /* of an older version */
+        return SFP_OK;
+    sfp_status s = get_array(in, root, "evaluations", 0, SFP_EVALUATIONS_MAX, &list);
+    for (size_t i = 0; s == SFP_OK && i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i), *accuracy = NULL;
+        uint64_t offered = 0, task = 0;
+        double average = NAN;
+        s = json_is_object(v) ? get_count(in, v, "offered", &offered) : bad(in, "evaluations", "a list of objects");
+        if (s == SFP_OK)
+            s = get_count(in, v, "task", &task);
+        if (s == SFP_OK && r->evaluation_count && offered < r->evaluations[r->evaluation_count - 1].offered)
+            return bad(in, "evaluations", "in order");
+        if (s == SFP_OK && task >= (uint64_t)r->tasks)
+            return bad(in, "task", "below the number of tasks");
+        if (s == SFP_OK)
+            s = get_array(in, v, "accuracy", task + 1, task + 1, &accuracy);
+        if (s == SFP_OK)
+            s = get_real(in, v, "average", 0, 1, &average);
+        double *row = s == SFP_OK ? sfp__malloc((task + 1) * sizeof *row) : NULL;
+        if (s == SFP_OK && !row)
+            s = sfp__fail_nomem(in->err, (task + 1) * sizeof *row);
+        for (size_t k = 0; s == SFP_OK && k <= task; k++)
+            s = to_real(in, json_array_get(accuracy, k), "accuracy", 0, 1, &row[k]);
+        if (s == SFP_OK)
+            s = sfp__result_evaluated(r, offered, (int)task, row, in->err); /* the average follows from the rest */
+        sfp__free(row);
+    }
+    return s;
+}
+
 static sfp_status to_cell(const reader *in, const json_t *v, const char *key, json_int_t limit, uint64_t *out)
 {
     if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= limit)
@@ -263,21 +296,32 @@ static sfp_status read_confusion(const reader *in, const json_t *root, sfp_resul
 
 static sfp_status read_samples_and_time(const reader *in, const json_t *root, sfp_result *r)
 {
-    const json_t *samples = NULL, *lag = NULL, *seconds = NULL;
+    const json_t *samples = NULL, *lag = NULL, *seconds = NULL, *labels = json_object_get(root, "labels");
     sfp_status s = get(in, root, "samples", JSON_OBJECT, &samples);
     if (s == SFP_OK)
         s = get(in, root, "lag", JSON_OBJECT, &lag);
     if (s == SFP_OK)
         s = get(in, root, "seconds", JSON_OBJECT, &seconds);
+    if (s == SFP_OK && labels && !json_is_object(labels))
+        s = bad(in, "labels", "an object");
     const struct {
+        const json_t *from;
         const char *key;
         uint64_t *to;
         bool may_lack;
-    } counts[] = {{"offered", &r->offered, false},   {"scored", &r->scored, false},   {"trained", &r->trained, false},
-                  {"replayed", &r->replayed, false}, {"dropped", &r->dropped, false}, {"skipped", &r->skipped, true}};
+    } counts[] = {{samples, "offered", &r->offered, false},
+                  {samples, "scored", &r->scored, false},
+                  {samples, "trained", &r->trained, false},
+                  {samples, "replayed", &r->replayed, false},
+                  {samples, "dropped", &r->dropped, false},
+                  {samples, "skipped", &r->skipped, true},
+                  {labels, "unlabelled", &r->labels.unlabelled, true},
+                  {labels, "late", &r->labels.late, true},
+                  {labels, "expired", &r->labels.expired, true},
+                  {labels, "waiting", &r->labels.waiting, true}};
     for (size_t i = 0; s == SFP_OK && i < sizeof counts / sizeof *counts; i++)
-        if (!counts[i].may_lack || json_object_get(samples, counts[i].key))
-            s = get_count(in, samples, counts[i].key, counts[i].to);
+        if (!counts[i].may_lack || json_object_get(counts[i].from, counts[i].key))
+            s = get_count(in, counts[i].from, counts[i].key, counts[i].to);
     const struct {
         const json_t *from;
         const char *key;
@@ -317,7 +361,7 @@ static sfp_status read_curve(const reader *in, const json_t *curves, const char 
     if (s == SFP_OK)
         s = get_array(in, v, "y", json_array_size(x), json_array_size(x), &y);
     for (size_t i = 0; s == SFP_OK && i < json_array_size(x); i++) {
-        double px, py = NAN;
+        double px = NAN, py = NAN;
         s = to_real(in, json_array_get(x, i), "x", -1e300, 1e300, &px);
         if (s == SFP_OK && (isnan(px) || (i > 0 && px < c->x[i - 1])))
             s = bad(in, key, "a curve: x must not fall");
@@ -373,6 +417,8 @@ static sfp_status read_root(const reader *in, const json_t *root, sfp_result *r)
         s = read_config(in, root, r);
     if (s == SFP_OK)
         s = read_accuracy(in, root, r);
+    if (s == SFP_OK)
+        s = read_evaluations(in, root, r);
     if (s == SFP_OK)
         s = read_samples_and_time(in, root, r);
     if (s == SFP_OK)

@@ -1,4 +1,10 @@
-/* From files to a finished run: stream, clock, learner, evaluation, outputs. */
+/* From files to a finished run: stream, clock, learner, evaluation, outputs.
+ *
+ * A live stream (a watched folder, standard input, synthetic:0) has no tasks; its classes appear. It ends when its source does, or
+ * when it is stopped, and both are a normal end. Pictures without a label are predicted (DIR/predictions.jsonl, a line each) and
+ * wait for one in a bounded set. --resume goes on with the learner as it was, also after an end: a watched folder gives what was
+ * not learned from, dropped or given up yet (the last 65,536 files are known one by one, older ones by the time they changed);
+ * pictures that waited come again. */
 #ifndef SFP_RUN_RUN_H
 #define SFP_RUN_RUN_H
 
@@ -12,7 +18,7 @@ typedef struct sfp_run_options {
     sfp_vit *vit;
     sfp_pool *pool;
     const char *data, *test;  /* KIND:PATH; test NULL: the data set's own test part where it has one, else none */
-    const char *tasks;        /* NULL: the data set's own, else free */
+    const char *tasks;        /* NULL: the data set's own, else free; live streams: free */
     int order;
     const char *method;       /* NULL: the learner; ncm, slda, ranpac */
     sfp_learner_options learner;
@@ -24,6 +30,7 @@ typedef struct sfp_run_options {
     int queue;
     sfp_queue_policy policy;
     bool triage, controller;
+    int pending;              /* live: pictures that wait for their label at most */
     int eval_every;           /* timestamps between evaluations; 0: after each task */
     int64_t eval_limit;       /* test samples a task; 0: all */
     const char *out;          /* directory; NULL: no files */
@@ -37,7 +44,7 @@ sfp_run_options sfp__run_options_defaults(sfp_vit *vit, sfp_pool *pool);
 typedef struct sfp_run_progress {
     int task, tasks;
     const char *task_name;
-    uint64_t offered, total; /* samples */
+    uint64_t offered, total; /* samples; total 0: not known */
     double rate, lag, loss, accuracy, seconds; /* samples/s; NAN: not known */
 } sfp_run_progress;
 

@@ -10,7 +10,6 @@
 #include "run/run_internal.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,14 +27,18 @@ sfp_status sfp__run_path(const sfp__run_state *s, const char *name, char *buf, s
 
 /* ---------------------------------------------------------------- checkpoint */
 
+json_t *sfp__run_lag_json(const sfp_lag *l)
+{
+    return json_pack("{s:f,s:f,s:f,s:I}", "sum", l->sum, "max", l->max, "last", l->last, "served", (json_int_t)l->served);
+}
+
 static json_t *clock_json(const sfp_clock *c)
 {
     json_t *queue = json_array();
     for (int i = 0; i < c->waiting; i++)
         (void)json_array_append_new(queue, json_integer(c->queue[i]));
-    return json_pack("{s:f,s:f,s:b,s:I,s:o,s:I,s:I,s:f,s:f,s:f}", "now", c->now, "blocked", c->blocked, "held", c->held, "next",
-                     (json_int_t)c->next, "queue", queue, "dropped", (json_int_t)c->dropped, "served", (json_int_t)c->served, "lag_sum",
-                     c->lag_sum, "lag_max", c->lag_max, "lag_last", c->lag_last);
+    return json_pack("{s:f,s:f,s:b,s:I,s:o,s:I,s:o}", "now", c->now, "blocked", c->blocked, "held", c->held, "next",
+                     (json_int_t)c->next, "queue", queue, "dropped", (json_int_t)c->dropped, "lag", sfp__run_lag_json(&c->lag));
 }
 
 static sfp_status position_text(const sfp__run_state *s, char **out, sfp_error *err)
@@ -45,12 +48,15 @@ static sfp_status position_text(const sfp__run_state *s, char **out, sfp_error *
     if (status)
         return status;
     json_t *trained = json_array();
-    for (int c = 0; c < s->tasks.classes; c++)
+    for (int c = 0; c < s->classes; c++)
         (void)json_array_append_new(trained, json_integer(s->trained_class[c]));
-    json_t *root = json_pack("{s:I,s:I,s:i,s:I,s:I,s:o,s:b,s:s}", "next", (json_int_t)s->next, "stamps", (json_int_t)s->stamps, "task",
-                             s->task, "judged", (json_int_t)s->judged, "right", (json_int_t)s->right, "trained", trained, "finished",
-                             s->r->finished, "result", result);
+    json_t *root =
+        json_pack("{s:I,s:I,s:I,s:i,s:I,s:I,s:o,s:b,s:s}", "next", (json_int_t)s->next, "stamps", (json_int_t)s->stamps,
+                  "arrived", (json_int_t)s->arrived, "task", s->task, "judged", (json_int_t)s->judged, "right",
+                  (json_int_t)s->right, "trained", trained, "finished", s->r->finished, "result", result);
     sfp__free(result);
+    if (root && s->live)
+        (void)json_object_set_new(root, "live", sfp__live_position(s));
     if (root && s->clocked)
         (void)json_object_set_new(root, "clock", clock_json(&s->clock));
     json_t *kept = root && s->kept ? json_array() : NULL;
@@ -61,14 +67,6 @@ static sfp_status position_text(const sfp__run_state *s, char **out, sfp_error *
     *out = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
     return *out ? SFP_OK : sfp__fail_nomem(err, 4096);
-}
-
-void sfp__run_times(sfp__run_state *s)
-{
-    sfp_feed_stats feed = sfp__feed_stats(s->feed);
-    s->r->seconds.decode = s->before.decode + feed.decode;
-    s->r->seconds.waited = s->before.waited + feed.waited;
-    s->r->seconds.total = s->before.total + sfp__now() - s->began;
 }
 
 sfp_status sfp__run_forget(const sfp__run_state *s, sfp_error *err)
@@ -91,7 +89,7 @@ sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err)
     double begin = sfp__now();
     sfp_status status = sfp__run_path(s, "checkpoint", path, sizeof path, err);
     if (!status && s->events)
-        status = sfp__events_flush(s->events, err);
+        status = sfp__line_log_flush(s->events, err);
     sfp__run_times(s);
     if (!status)
         status = position_text(s, &position, err);
@@ -105,7 +103,7 @@ sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err)
 
 /* -------------------------------------------------------------------- resume */
 
-static bool whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out)
+bool sfp__run_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out)
 {
     json_t *v = json_object_get(root, key);
     if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
@@ -114,12 +112,27 @@ static bool whole(json_t *root, const char *key, int64_t min, int64_t max, int64
     return true;
 }
 
+bool sfp__run_read_lag(json_t *j, sfp_lag *l)
+{
+    int64_t served;
+    const json_t *sum = json_object_get(j, "sum"), *max = json_object_get(j, "max"), *last = json_object_get(j, "last");
+    if (!sfp__run_whole(j, "served", 0, INT64_MAX, &served) || !json_is_number(sum) || !json_is_number(max) ||
+        !json_is_number(last))
+        return false;
+    *l = (sfp_lag){.sum = json_number_value(sum),
+                   .max = json_number_value(max),
+                   .last = json_number_value(last),
+                   .served = (uint64_t)served};
+    return true;
+}
+
 static bool read_clock(json_t *j, sfp_clock *c)
 {
-    int64_t next, dropped, served;
+    int64_t next, dropped;
     json_t *queue = json_object_get(j, "queue");
-    if (!whole(j, "next", 0, c->batches, &next) || !whole(j, "dropped", 0, INT64_MAX, &dropped) || !whole(j, "served", 0, INT64_MAX, &served) ||
-        !json_is_array(queue) || json_array_size(queue) > (size_t)c->room)
+    if (!sfp__run_whole(j, "next", 0, c->batches, &next) || !sfp__run_whole(j, "dropped", 0, INT64_MAX, &dropped) ||
+        !sfp__run_read_lag(json_object_get(j, "lag"), &c->lag) || !json_is_array(queue) ||
+        json_array_size(queue) > (size_t)c->room)
         return false;
     for (size_t i = 0; i < json_array_size(queue); i++) {
         json_int_t k = json_integer_value(json_array_get(queue, i));
@@ -130,24 +143,37 @@ static bool read_clock(json_t *j, sfp_clock *c)
     c->waiting = (int)json_array_size(queue);
     c->next = next;
     c->dropped = (uint64_t)dropped;
-    c->served = (uint64_t)served;
     c->now = json_number_value(json_object_get(j, "now"));
     c->blocked = json_number_value(json_object_get(j, "blocked"));
     c->held = json_is_true(json_object_get(j, "held"));
-    c->lag_sum = json_number_value(json_object_get(j, "lag_sum"));
-    c->lag_max = json_number_value(json_object_get(j, "lag_max"));
-    c->lag_last = json_number_value(json_object_get(j, "lag_last"));
     sfp__clock_restart(c);
+    return true;
+}
+
+/* The classes that were trained on; a live stream's are as many as there were. */
+static bool read_trained(sfp__run_state *s, const json_t *trained)
+{
+    size_t n = json_array_size(trained);
+    if (!json_is_array(trained) || n > SFP_RESULT_CLASSES_MAX || (!s->live && n != (size_t)s->classes))
+        return false;
+    if (s->live && !sfp__live_trained_room(s, (int)n))
+        return false;
+    for (size_t c = 0; c < n; c++)
+        s->trained_class[c] = json_integer_value(json_array_get(trained, c)) != 0;
     return true;
 }
 
 static bool read_position(sfp__run_state *s, json_t *root)
 {
-    int64_t next, stamps, task, judged, right;
-    json_t *trained = json_object_get(root, "trained"), *kept = json_object_get(root, "kept"), *clock = json_object_get(root, "clock");
-    if (!whole(root, "next", 0, s->batches.count, &next) || !whole(root, "stamps", 0, INT64_MAX, &stamps) ||
-        !whole(root, "task", 0, s->tasks.count - 1, &task) || !whole(root, "judged", 0, INT64_MAX, &judged) ||
-        !whole(root, "right", 0, judged, &right) || json_array_size(trained) != (size_t)s->tasks.classes)
+    int64_t next, stamps, arrived, task, judged, right;
+    json_t *trained = json_object_get(root, "trained"), *kept = json_object_get(root, "kept"),
+           *clock = json_object_get(root, "clock"), *live = json_object_get(root, "live");
+    if (!sfp__run_whole(root, "next", 0, s->batches.count, &next) || !sfp__run_whole(root, "stamps", 0, INT64_MAX, &stamps) ||
+        !sfp__run_whole(root, "arrived", 0, INT64_MAX, &arrived) || !sfp__run_whole(root, "task", 0, s->tasks.count - 1, &task) ||
+        !sfp__run_whole(root, "judged", 0, INT64_MAX, &judged) || !sfp__run_whole(root, "right", 0, judged, &right) ||
+        !read_trained(s, trained))
+        return false;
+    if ((s->live != NULL) != (live != NULL) || (live && !sfp__live_read_position(s, live)))
         return false;
     if (s->clocked != (clock != NULL) || (clock && !read_clock(clock, &s->clock)))
         return false;
@@ -161,10 +187,9 @@ static bool read_position(sfp__run_state *s, json_t *root)
     }
     if (kept)
         s->kept_count = (int64_t)json_array_size(kept);
-    for (int c = 0; c < s->tasks.classes; c++)
-        s->trained_class[c] = json_integer_value(json_array_get(trained, (size_t)c)) != 0;
     s->next = next;
     s->stamps = stamps;
+    s->arrived = arrived;
     s->task = (int)task;
     s->judged = (uint64_t)judged;
     s->right = (uint64_t)right;
@@ -175,12 +200,13 @@ static sfp_status read_result(sfp__run_state *s, const char *path, json_t *root,
 {
     sfp_result r;
     const char *text = json_string_value(json_object_get(root, "result"));
-    sfp_status status = text ? sfp__result_parse(path, text, strlen(text), &r, err) : sfp__fail(err, SFP_EFORMAT, "%s: no result in it", path);
+    sfp_status status =
+        text ? sfp__result_parse(path, text, strlen(text), &r, err) : sfp__fail(err, SFP_EFORMAT, "%s: no result in it", path);
     if (status)
         return status;
-    if (r.tasks != s->r->tasks || r.classes != s->r->classes) {
-        status = sfp__fail(err, SFP_EFORMAT, "%s: %d tasks and %d classes, expected %d and %d", path, r.tasks, r.classes, s->r->tasks,
-                           s->r->classes);
+    if (r.tasks != s->r->tasks || (!s->live && r.classes != s->r->classes)) {
+        status = sfp__fail(err, SFP_EFORMAT, "%s: %d tasks and %d classes, expected %d and %d", path, r.tasks, r.classes,
+                           s->r->tasks, s->r->classes);
         sfp__result_done(&r);
         return status;
     }
@@ -189,7 +215,7 @@ static sfp_status read_result(sfp__run_state *s, const char *path, json_t *root,
     s->before.decode = r.seconds.decode;
     s->before.waited = r.seconds.waited;
     s->before.total = r.seconds.total;
-    return SFP_OK;
+    return s->live ? sfp__live_resumed(s, err) : SFP_OK;
 }
 
 sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp_error *err)
@@ -211,18 +237,20 @@ sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &where);
     sfp__free(text);
     if (!root || !read_position(s, root))
-        status = sfp__fail(err, SFP_EFORMAT, "%s: its position does not fit this stream: were data, tasks or clock changed?", path);
+        status =
+            sfp__fail(err, SFP_EFORMAT, "%s: its position does not fit this stream: were data, tasks or clock changed?", path);
     else
         status = read_result(s, path, root, err);
     *resumed = !status;
     *finished = !status && json_is_true(json_object_get(root, "finished"));
     json_decref(root);
     if (*resumed && s->hooks->say)
-        s->hooks->say(s->hooks->ctx, *finished ? "this run has ended already: nothing to do"
-                                     : used_old ? "the last checkpoint is damaged: going on from the one before"
-                                                : "going on from the last checkpoint");
+        s->hooks->say(s->hooks->ctx, *finished && !s->live ? "this run has ended already: nothing to do"
+                                     : used_old            ? "the last checkpoint is damaged: going on from the one before"
+                                                           : "going on from the last checkpoint");
     if (*resumed && !*finished && s->system.learner && !s->tasks.free)
-        status = sfp__learner_set_classes(s->system.learner, s->tasks.task[s->task].classes, s->tasks.task[s->task].class_of, err);
+        status =
+            sfp__learner_set_classes(s->system.learner, s->tasks.task[s->task].classes, s->tasks.task[s->task].class_of, err);
     return status;
 }
 
@@ -240,14 +268,17 @@ static sfp_status write_report(sfp__run_state *s, const char *path, sfp_error *e
         const sfp_slot *slot = sfp__buffer_slot(buffer, i);
         if (slot->image_size != bytes)
             continue; /* kept compressed */
-        thumbs[pictures.buffer_count++] = (sfp_thumb){.width = size, .height = size, .rgb = slot->image,
-                                                      .label = s->r->class_names[slot->label], .age = now - slot->born};
+        thumbs[pictures.buffer_count++] = (sfp_thumb){
+            .width = size, .height = size, .rgb = slot->image, .label = s->r->class_names[slot->label], .age = now - slot->born};
     }
     pictures.buffer = thumbs;
     sfp_thumb batch[SFP__RUN_SHOWN];
     for (int i = 0; i < s->shown; i++)
-        batch[i] = (sfp_thumb){.width = size, .height = size, .rgb = s->shown_rgb + (size_t)i * bytes,
-                               .label = s->r->class_names[s->shown_label[i]], .chosen = s->shown_taken[i]};
+        batch[i] = (sfp_thumb){.width = size,
+                               .height = size,
+                               .rgb = s->shown_rgb + (size_t)i * bytes,
+                               .label = s->r->class_names[s->shown_label[i]],
+                               .chosen = s->shown_taken[i]};
     pictures.batch = batch;
     pictures.batch_count = s->shown;
     sfp_status status = sfp__report_write(s->r, &pictures, path, err);
@@ -259,7 +290,8 @@ sfp_status sfp__run_outputs(sfp__run_state *s, sfp_error *err)
 {
     char path[PATH_MAX];
     sfp_status status;
-    if ((status = sfp__run_path(s, "state.safetensors", path, sizeof path, err)) || (status = sfp__system_save(&s->system, path, err)) ||
+    if ((status = sfp__run_path(s, "state.safetensors", path, sizeof path, err)) ||
+        (status = sfp__system_save(&s->system, path, err)) ||
         (status = sfp__run_path(s, "report.html", path, sizeof path, err)) || (status = write_report(s, path, err)) ||
         (status = sfp__run_path(s, "result.json", path, sizeof path, err)) || (status = sfp__result_write(s->r, path, err)) ||
         (status = sfp__run_checkpoint(s, err)))

@@ -1,4 +1,10 @@
-/* The state of a run, shared by run.c and run_files.c. */
+/* The state of a run, shared by the run_*.c files and run.c:
+ *
+ *   run.c         the order of things; the loop over an indexed stream
+ *   run_live.c    the loop over a live one
+ *   run_clock.c   costs, and which batches the paper's clock keeps
+ *   run_record.c  what is noted of a timestamp, evaluation, the controller
+ *   run_files.c   checkpoints, and what is left in the end */
 #ifndef SFP_RUN_RUN_INTERNAL_H
 #define SFP_RUN_RUN_INTERNAL_H
 
@@ -8,22 +14,33 @@
 #include "run/run.h"
 #include "run/system.h"
 
-enum { SFP__RUN_SHOWN = 40 };
+#include <jansson.h>
+
+enum { SFP__RUN_SHOWN = 40, SFP__RUN_AHEAD = 4, SFP__RUN_POOL = 16 }; /* pictures shown, batches decoded ahead, batches pooled */
+
+#define SFP__RUN_LOG_BYTES ((size_t)64 << 20) /* of events.jsonl and predictions.jsonl, before they are rotated */
+enum { SFP__RUN_LOGS = 8 };
+
+typedef struct sfp__live sfp__live;
 
 typedef struct sfp__run_state {
     const sfp_run_options *opt;
     const sfp_run_hooks *hooks;
+    sfp_clock_kind clock_kind; /* never DEFAULT */
     sfp_result *r;
     sfp_source *source, *test;
     sfp_tasks tasks, test_tasks;
     sfp_batches batches;
     sfp_system system;
     sfp_feed *feed;
+    sfp__live *live; /* NULL: an indexed stream */
     sfp_evaluator *evaluator;
-    sfp_events *events;
+    sfp_line_log *events;
     sfp_clock clock;
-    bool clocked;    /* the virtual or the real one */
-    int64_t *kept;   /* paper: the batches that are kept, in order; NULL: all */
+    bool clocked;      /* the virtual or the real one */
+    const sfp_lag *lag; /* NULL: nothing can be late */
+    double spacing;    /* seconds from sample to sample; NAN: no rate */
+    int64_t *kept;     /* paper: the batches that are kept, in order; NULL: all */
     int64_t kept_count;
     double *costs;
     int64_t cost_count;
@@ -33,7 +50,8 @@ typedef struct sfp__run_state {
     int task;        /* the task at hand */
     int64_t arrived; /* samples of the stream up to the last batch learned from */
     uint64_t judged, right;
-    uint8_t *trained_class; /* (classes) */
+    int classes;            /* of the stream; a live one's appear */
+    uint8_t *trained_class; /* (classes, at least) */
     /* checkpoint pace */
     double since, last_cost; /* training seconds since the last one; what the last one took */
     double began;
@@ -49,8 +67,28 @@ typedef struct sfp__run_state {
     bool shown_taken[SFP__RUN_SHOWN];
 } sfp__run_state;
 
+/* run.c */
+void sfp__run_say(const sfp__run_state *s, const char *message);
+bool sfp__run_stopped(const sfp__run_state *s);
+sfp_status sfp__run_make_system(sfp__run_state *s, sfp_system *out, sfp_error *err);
+
+/* run_clock.c */
+sfp_status sfp__run_start_clock(sfp__run_state *s, sfp_error *err);
+
+/* run_record.c */
+/* Notes a timestamp, lets the controller follow it; *cost (may be NULL): what the clock is to count. */
+sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t, double *cost, sfp_error *err);
+sfp_status sfp__run_evaluate(sfp__run_state *s, int row, sfp_error *err);
+/* Evaluation and checkpoint after a timestamp, where they are due. */
+sfp_status sfp__run_between(sfp__run_state *s, sfp_error *err);
+/* Task `s->task` has ended: evaluation, state. */
+sfp_status sfp__run_end_task(sfp__run_state *s, sfp_error *err);
+void sfp__run_say_skipped(const sfp__run_state *s);
+void sfp__run_finish_numbers(sfp__run_state *s);
 /* Brings the result's decode, waited and total seconds up to now. */
 void sfp__run_times(sfp__run_state *s);
+
+/* run_files.c */
 /* Removes the checkpoints of an earlier run in the same directory: --resume must not find them. */
 sfp_status sfp__run_forget(const sfp__run_state *s, sfp_error *err);
 sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err);
@@ -60,5 +98,32 @@ sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp
 sfp_status sfp__run_outputs(sfp__run_state *s, sfp_error *err);
 /* DIR/NAME into buf. */
 sfp_status sfp__run_path(const sfp__run_state *s, const char *name, char *buf, size_t size, sfp_error *err);
+/* A whole number of a position, within a range. */
+bool sfp__run_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out);
+json_t *sfp__run_lag_json(const sfp_lag *l);
+bool sfp__run_read_lag(json_t *j, sfp_lag *l);
+
+/* run_live.c */
+/* After the source was opened: refuses what a live stream cannot have. */
+sfp_status sfp__live_create(sfp__run_state *s, sfp_error *err);
+/* The test set as one task; its classes get labels when they appear in the stream. */
+sfp_status sfp__live_cut_test(sfp__run_state *s, sfp_error *err);
+void sfp__live_free(sfp__live *v);
+/* Until the source ends, or the run is stopped: a live stream has no other end. */
+sfp_status sfp__live_learn(sfp__run_state *s, sfp_error *err);
+/* Why the source ended early; what was learned is saved by then. */
+sfp_status sfp__live_failure(const sfp__run_state *s, sfp_error *err);
+/* Gives the test set the labels that its classes have in the stream by now. */
+sfp_status sfp__live_match(sfp__run_state *s, sfp_error *err);
+/* The classes that a state brought. */
+sfp_status sfp__live_take_classes(sfp__run_state *s, sfp_error *err);
+/* Position and result were read: takes the classes of both, and counts the pictures that waited. */
+sfp_status sfp__live_resumed(sfp__run_state *s, sfp_error *err);
+bool sfp__live_trained_room(sfp__run_state *s, int classes); /* false: no memory */
+json_t *sfp__live_position(const sfp__run_state *s);
+bool sfp__live_read_position(sfp__run_state *s, json_t *j);
+void sfp__live_numbers(sfp__run_state *s);
+/* Seconds decoding and waiting, and the message of the first picture that could not be read. */
+sfp_feed_stats sfp__live_stats(const sfp__run_state *s);
 
 #endif

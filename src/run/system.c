@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "io/safetensors.h"
+#include "learner/state.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@ sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const s
                             sfp_error *err)
 {
     const sfp_vit_config *c = sfp__vit_config(vit);
-    *s = (sfp_system){.vit = vit, .pool = pool, .D = c->dim, .S = c->img_size, .batch = opt->batch, .classes = classes};
+    *s = (sfp_system){.vit = vit, .pool = pool, .D = c->dim, .S = c->img_size, .batch = opt->batch, .grows = classes == 0, .opt = *opt};
     memcpy(s->mean, opt->mean, sizeof s->mean);
     memcpy(s->std, opt->std, sizeof s->std);
     sfp_status status;
@@ -20,31 +21,49 @@ sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const s
         status = sfp__learner_create(vit, pool, opt, &s->learner, err);
         if (!status)
             status = sfp__predictor_create(s->learner, pool, opt->batch > 20 ? opt->batch : 20, &s->predictor, err);
+        if (!status)
+            status = sfp__system_classes(s, classes, err);
         if (status)
             sfp__system_done(s);
+        else
+            sfp__predictor_on_demand(s->predictor); /* one thread offers and asks in turn */
         return status;
     }
     sfp_head_options h = sfp__head_options_defaults(s->D, classes);
     const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD};
-    size_t b = (size_t)s->batch, C = (size_t)(classes ? classes : 1);
+    size_t b = (size_t)s->batch;
     h.seed = opt->seed;
     status = sfp__head_create(method, &h, &s->head, err);
     if (!status)
         status = sfp__vit_plan_create(vit, pool, &plan, &s->plan, err);
     s->x = sfp__malloc(b * 3 * (size_t)s->S * (size_t)s->S * sizeof(float));
     s->query = sfp__malloc(b * (size_t)s->D * sizeof(float));
-    s->score = sfp__malloc(b * C * sizeof(float));
     s->label = sfp__malloc(b * sizeof *s->label);
-    s->seen = sfp__calloc(C, 1);
-    if (!status && (!s->x || !s->query || !s->score || !s->label || !s->seen))
+    if (!status && (!s->x || !s->query || !s->label))
         status = sfp__fail_nomem(err, b * 3 * (size_t)s->S * (size_t)s->S * sizeof(float));
+    if (!status)
+        status = sfp__system_classes(s, classes, err);
     if (status)
         sfp__system_done(s);
     return status;
 }
 
+sfp_status sfp__system_open(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const char *state, sfp_error *err)
+{
+    const sfp_vit_config *c = sfp__vit_config(vit);
+    sfp_predictor *p = NULL;
+    sfp_status status = sfp__predictor_open(vit, pool, state, 0, &p, err);
+    if (!status)
+        *s = (sfp_system){.vit = vit, .pool = pool, .D = c->dim, .S = c->img_size, .predictor = p, .opt = *sfp__predictor_options(p),
+                          .classes = sfp__predictor_classes(p)};
+    return status;
+}
+
 void sfp__system_done(sfp_system *s)
 {
+    for (int i = 0; i < s->name_room; i++)
+        sfp__free(s->names[i]);
+    sfp__free(s->names);
     sfp__predictor_free(s->predictor);
     sfp__learner_free(s->learner);
     sfp__vit_plan_free(s->plan);
@@ -54,7 +73,32 @@ void sfp__system_done(sfp_system *s)
     sfp__free(s->score);
     sfp__free(s->label);
     sfp__free(s->seen);
+    sfp__free(s->logp);
     *s = (sfp_system){0};
+}
+
+sfp_status sfp__system_classes(sfp_system *s, int classes, sfp_error *err)
+{
+    if (!s->learner && (classes > s->class_room || !s->seen)) {
+        int room = classes > 2 * s->class_room ? classes : 2 * s->class_room;
+        size_t n = (size_t)(room ? room : 1);
+        float *score = sfp__malloc((size_t)s->batch * n * sizeof *score);
+        uint8_t *seen = sfp__calloc(n, 1);
+        if (!score || !seen) {
+            sfp__free(score);
+            sfp__free(seen);
+            return sfp__fail_nomem(err, (size_t)s->batch * n * sizeof *score);
+        }
+        if (s->seen)
+            memcpy(seen, s->seen, (size_t)s->classes);
+        sfp__free(s->score);
+        sfp__free(s->seen);
+        s->score = score;
+        s->seen = seen;
+        s->class_room = (int)n;
+    }
+    s->classes = classes > s->classes ? classes : s->classes;
+    return SFP_OK;
 }
 
 /* Picture i of the next pass. */
@@ -129,10 +173,35 @@ sfp_learner_counts sfp__system_counts(const sfp_system *s)
     return s->learner ? sfp__learner_counts(s->learner) : s->counts;
 }
 
-sfp_status sfp__system_predict(sfp_system *s, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label, sfp_error *err)
+static float chance(const float *logp, int32_t label)
 {
-    if (s->learner)
-        return sfp__predictor_run_known(s->predictor, n, rgb, query, has_query, label, NULL, 0, NULL, err);
+    return label < 0 ? NAN : expf(logp[label]);
+}
+
+static sfp_status ask_predictor(sfp_system *s, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
+                                  float *probability, sfp_error *err)
+{
+    int classes = sfp__predictor_classes(s->predictor);
+    size_t need = (size_t)n * (size_t)(classes ? classes : 1);
+    if (probability && need > s->logp_room) {
+        float *logp = sfp__malloc(need * sizeof *logp);
+        if (!logp)
+            return sfp__fail_nomem(err, need * sizeof *logp);
+        sfp__free(s->logp);
+        s->logp = logp;
+        s->logp_room = need;
+    }
+    sfp_status status = sfp__predictor_run_known(s->predictor, n, rgb, query, has_query, label, probability ? s->logp : NULL, classes, NULL, err);
+    for (int i = 0; !status && probability && i < n; i++)
+        probability[i] = chance(s->logp + (size_t)i * (size_t)classes, label[i]);
+    return status;
+}
+
+sfp_status sfp__system_predict(sfp_system *s, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
+                               float *probability, sfp_error *err)
+{
+    if (s->predictor)
+        return ask_predictor(s, n, rgb, query, has_query, label, probability, err);
     sfp_status status = SFP_OK;
     for (int i = 0; !status && i < n; i++) {
         float *q = query + (size_t)i * (size_t)s->D;
@@ -150,66 +219,72 @@ sfp_status sfp__system_predict(sfp_system *s, int n, const uint8_t *const *rgb, 
     for (int i = 0; !status && i < n; i += s->batch) {
         int m = n - i < s->batch ? n - i : s->batch;
         status = sfp__head_scores(s->head, m, query + (size_t)i * (size_t)s->D, NULL, s->classes, s->score, err);
-        for (int k = 0; !status && k < m; k++)
-            label[i + k] = best_of(s, s->score + (size_t)k * (size_t)s->classes);
+        for (int k = 0; !status && k < m; k++) {
+            const float *row = s->score + (size_t)k * (size_t)s->classes;
+            label[i + k] = best_of(s, row);
+            if (probability)
+                probability[i + k] = chance(row, label[i + k]);
+        }
     }
     return status;
 }
 
 /* ---------------------------------------------------------- heads on their own */
 
-typedef struct gather {
-    sfp_tensor *list;
-    size_t count, room;
-} gather;
-
-static sfp_status add_tensor(void *ctx, const sfp_tensor *t, sfp_error *err)
+sfp_status sfp__system_name_class(sfp_system *s, int label, const char *name, sfp_error *err)
 {
-    gather *g = ctx;
-    if (g->count == g->room) {
-        size_t room = g->room ? 2 * g->room : 16;
-        sfp_tensor *list = sfp__realloc(g->list, g->count * sizeof *list, room * sizeof *list);
-        if (!list)
-            return sfp__fail_nomem(err, room * sizeof *list);
-        g->list = list;
-        g->room = room;
+    if (s->learner)
+        return sfp__learner_name_class(s->learner, label, name, err);
+    if (label >= s->name_room) {
+        int room = label + 1 > 2 * s->name_room ? label + 1 : 2 * s->name_room;
+        size_t old = (size_t)s->name_room, n = (size_t)room;
+        char **names = sfp__realloc(s->names, old * sizeof *names, n * sizeof *names);
+        if (!names)
+            return sfp__fail_nomem(err, n * sizeof *names);
+        memset(names + old, 0, (n - old) * sizeof *names);
+        s->names = names;
+        s->name_room = room;
     }
-    g->list[g->count] = *t;
-    if (!(g->list[g->count].name = sfp__strdup(t->name)))
-        return sfp__fail_nomem(err, strlen(t->name) + 1);
-    g->count++;
+    char *copy = name ? sfp__strdup(name) : NULL;
+    if (name && !copy)
+        return sfp__fail_nomem(err, strlen(name) + 1);
+    sfp__free(s->names[label]);
+    s->names[label] = copy;
     return SFP_OK;
 }
 
-static sfp_status head_write(sfp_system *s, const char *path, const char *position, sfp_error *err)
+/* Everything the head needs to go on learning. */
+static sfp_status head_checkpoint(sfp_system *s, const char *path, const char *position, sfp_error *err)
 {
-    gather g = {0};
+    sfp_saved_tensors all = {0};
     char timestamps[32], offered[32];
     (void)snprintf(timestamps, sizeof timestamps, "%llu", (unsigned long long)s->counts.timestamps);
     (void)snprintf(offered, sizeof offered, "%llu", (unsigned long long)s->counts.offered);
     const sfp_meta meta[] = {{"kind", sfp__head_kind(s->head)}, {"timestamps", timestamps}, {"offered", offered}, {"position", position}};
     sfp_tensor seen = {.name = "seen", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {s->classes}, .count = (size_t)s->classes,
                        .bytes = (size_t)s->classes, .data = s->seen};
-    sfp_status status = sfp__head_visit(s->head, "head", add_tensor, &g, err);
+    sfp_status status = sfp__head_visit(s->head, "head", sfp__saved_add_tensor, &all, err);
     if (!status)
-        status = add_tensor(&g, &seen, err);
+        status = sfp__saved_add_tensor(&all, &seen, err);
     if (!status)
-        status = sfp__safetensors_write(path, g.list, g.count, meta, sizeof meta / sizeof *meta, err);
-    for (size_t i = 0; i < g.count; i++) {
-        union {
-            const char *in;
-            char *out;
-        } name = {.in = g.list[i].name};
-        sfp__free(name.out);
-    }
-    sfp__free(g.list);
+        status = sfp__safetensors_write(path, all.list, all.count, meta, sizeof meta / sizeof *meta, err);
+    sfp__saved_tensors_done(&all);
     return status;
 }
 
-static const sfp_tensor *find_tensor(void *ctx, const char *name)
+/* What it needs to answer. */
+static sfp_status head_save(sfp_system *s, const char *path, sfp_error *err)
 {
-    return sfp__safetensors_find(ctx, name);
+    /* an entry for each, also for those that nobody named */
+    sfp_status status = s->classes > s->name_room ? sfp__system_name_class(s, s->classes - 1, NULL, err) : SFP_OK;
+    if (status)
+        return status;
+    const sfp_state_method from = {.head = s->head, .vit = s->vit, .opt = &s->opt, .classes = s->classes, .seen = s->seen,
+                                   .names = s->names, .timestamps = s->counts.timestamps};
+    return sfp__state_save_method(&from, path, err);
 }
+
+enum { HEAD_CLASSES_MAX = 1 << 20 };
 
 static sfp_status head_resume(sfp_system *s, const char *path, char **position, sfp_error *err)
 {
@@ -220,14 +295,19 @@ static sfp_status head_resume(sfp_system *s, const char *path, char **position, 
     (void)fclose(f);
     sfp_status status = sfp__safetensors_open(path, &st, err);
     const sfp_tensor *seen = NULL;
+    const char *kind = status ? NULL : sfp__safetensors_meta(st, "kind");
+    if (!status && (!kind || strcmp(kind, sfp__head_kind(s->head)) != 0)) /* "not found" would mean: begin anew, over it */
+        status = sfp__fail(err, SFP_EINVAL, "%s: is of another method, expected one of %s", path, sfp__head_kind(s->head));
     if (!status)
         status = sfp__safetensors_need(st, "seen", &seen, err);
+    if (!status && s->grows && seen->ndim == 1 && seen->shape[0] >= s->classes && seen->shape[0] <= HEAD_CLASSES_MAX)
+        status = sfp__system_classes(s, (int)seen->shape[0], err);
     if (!status)
         status = sfp__tensor_expect(path, seen, (int64_t[]){s->classes}, 1, err);
     if (!status && (seen->dtype != SFP_DTYPE_U8 || !sfp__safetensors_meta(st, "position")))
         status = sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint of a head", path);
     if (!status)
-        status = sfp__head_load(s->head, "head", find_tensor, st, path, err);
+        status = sfp__head_load(s->head, "head", sfp__saved_find, st, path, err);
     if (!status && !(*position = sfp__strdup(sfp__safetensors_meta(st, "position"))))
         status = sfp__fail_nomem(err, 1);
     if (!status) {
@@ -244,12 +324,12 @@ static sfp_status head_resume(sfp_system *s, const char *path, char **position, 
 
 sfp_status sfp__system_save(sfp_system *s, const char *path, sfp_error *err)
 {
-    return s->learner ? sfp__learner_save_state(s->learner, path, err) : head_write(s, path, "", err);
+    return s->learner ? sfp__learner_save_state(s->learner, path, err) : head_save(s, path, err);
 }
 
 sfp_status sfp__system_checkpoint(sfp_system *s, const char *path, const char *position, sfp_error *err)
 {
-    return s->learner ? sfp__learner_checkpoint(s->learner, path, position, err) : head_write(s, path, position, err);
+    return s->learner ? sfp__learner_checkpoint(s->learner, path, position, err) : head_checkpoint(s, path, position, err);
 }
 
 sfp_status sfp__system_resume(sfp_system *s, const char *path, char **position, bool *used_old, sfp_error *err)

@@ -51,6 +51,14 @@ typedef struct sfp_source_options {
 
 typedef struct sfp_source sfp_source;
 
+/* Where a picture of a live source comes from. */
+typedef struct sfp_origin {
+    const char *name;  /* what a label that comes later calls it; holds until the next call */
+    uint64_t identity; /* of the picture, whatever its name and label: a label may come by moving it; 0: none */
+    uint64_t mark;     /* of the picture with its label: what was taken once is known by it; 0: none */
+    int64_t changed;   /* when it got there, in ns of the file system's clock; 0: not known */
+} sfp_origin;
+
 typedef struct sfp_source_kind {
     const char *name;    /* "folder" */
     const char *summary; /* one line */
@@ -72,15 +80,25 @@ struct sfp_source {
                             stream51, core50, live) */
     const char *note;    /* what a user should know, e.g. skipped files, NULL: nothing; owned */
     uint64_t skipped;    /* broken entries that were passed over when opening, told in note */
+    bool test_part;      /* opened with options.test, and it has a test part: these pictures are not those of the training part */
     sfp_status (*record)(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
     /* Thread-safe. */
     sfp_status (*load)(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err);
     /* A name for messages and reports: file name, "train-images[17]"; returns buf. */
     const char *(*name)(const sfp_source *s, int64_t i, char *buf, size_t size);
     /* Live: blocks until there is one. *end (then there is no picture): it has ended, or *stop became true, which is looked at
-     * at least every 100 ms. */
+     * at least every 100 ms. A record without a picture (no bytes) is a label that came late, for the picture of that name.
+     * Classes may grow, class_names never moves. */
     const atomic_bool *stop; /* set by the caller before the first next; NULL: never */
     sfp_status (*next)(sfp_source *s, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err);
+    void (*origin)(const sfp_source *s, sfp_origin *out); /* live: of what next gave last */
+    bool on_demand; /* live: pictures are made when asked for; they do not arrive by themselves */
+    double pause;   /* live: seconds without an arrival after which nobody waits for a batch to be full; 0: always wait */
+    /* Live, to go on after a break: of the last `marks` pictures that are done with, the caller keeps the marks, and gives them
+     * back before the first next; so those are not given again, nor those that did not change after `until` (the latest change
+     * of those whose marks were not kept). marks 0, leave_out NULL: the source cannot go back anyway. */
+    size_t marks;
+    sfp_status (*leave_out)(sfp_source *s, size_t n, const uint64_t *marks, int64_t until, sfp_error *err);
     void (*close)(sfp_source *s);
 };
 

@@ -356,6 +356,7 @@ static sfp_status open_cifar(const char *path, const sfp_source_options *opt, sf
     s->base.load = load_cifar;
     s->base.name = name_cifar;
     s->base.close = close_cifar;
+    s->base.test_part = opt->test && sfp__path_is_dir(path);
     if (status == SFP_OK)
         status = find_batches(s, path, opt->test, &classes, err);
     if (status == SFP_OK && !(s->label = sfp__malloc((size_t)s->base.count)))

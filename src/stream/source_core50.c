@@ -14,7 +14,7 @@
  * the first task and 5 in each other; within an object by session and frame. */
 #include "base/mem.h"
 #include "io/image.h"
-#include "stream/pickle.h"
+#include "io/pickle.h"
 #include "stream/published.h"
 
 #include <dirent.h>
@@ -425,6 +425,7 @@ static sfp_status open_core50(const char *path, const sfp_source_options *opt, s
     if (status == SFP_OK) {
         sfp__file_source_finish(s, &names, &domains);
         s->base.keeps_order = true;
+        s->base.test_part = opt->test;
         *out = &s->base;
     } else if (s) {
         sfp__file_source_close(&s->base);

@@ -6,20 +6,27 @@
  * .hidden ones, as programs write before they rename) are passed over. It ends
  * when a file named .end appears in PATH, or PATH goes away.
  *
- * Classes are constant: the folders there at the beginning and those named in
- * PATH/classes.txt, a line each, in its order. A folder that appears later under
- * another name is watched too, but its pictures have no label.
+ * Classes: those named in PATH/classes.txt, a line each, in its order, then the
+ * folders there at the beginning; a folder that appears later under another name
+ * becomes a class with its first picture.
+ *
+ * A label may come after its picture (or before it): a line NAME,LABEL in
+ * PATH/labels.csv (dir_labels.h) labels PATH/NAME; and an unlabelled picture that
+ * is moved or linked into the folder of a class comes again, with that label and
+ * the same identity (device, inode, time, size).
  *
  * A file that cannot be read when its turn comes (taken away again, empty) is
  * passed over and counted in `skipped`: what others do in the folder must not
  * end a run.
  *
- * What was taken is remembered by a 64-bit mark of path, inode, time and size,
- * so that looking through a folder again (a new one, or after the kernel dropped
- * events) takes nothing twice. At most SEEN_MAX marks are kept; then they are
- * forgotten all at once. */
+ * What was taken is remembered by a 64-bit mark of its folder and identity, so
+ * that looking through a folder again (a new one, or after the kernel dropped
+ * events) takes nothing twice (mark_set.h). The same marks serve to go on after a
+ * break. */
 #include "base/mem.h"
 #include "io/image.h"
+#include "stream/dir_labels.h"
+#include "stream/mark_set.h"
 #include "stream/source_internal.h"
 
 #include <dirent.h>
@@ -33,7 +40,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SEEN_MAX = 1 << 20, POLL_MS = 50, PENDING_MAX = 1 << 24 };
+enum { MARKS_KEPT = 1 << 16, POLL_MS = 50, PENDING_MAX = 1 << 24 };
 
 #define END_NAME ".end"
 #define FILE_EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO)
@@ -41,14 +48,15 @@ enum { SEEN_MAX = 1 << 20, POLL_MS = 50, PENDING_MAX = 1 << 24 };
 /* A watched folder: PATH itself has name "". */
 typedef struct watch {
     int id;
-    int32_t label;
     char *name;
 } watch;
 
-/* A file waiting for its turn. */
+/* A file, or the label of one, waiting for its turn. */
 typedef struct pending {
-    char *path; /* below PATH */
-    int32_t label;
+    char *path;    /* below PATH */
+    int32_t label; /* >= 0: a label alone */
+    uint64_t identity, mark;
+    int64_t changed;
 } pending;
 
 typedef struct dir_source {
@@ -58,19 +66,20 @@ typedef struct dir_source {
     int watch_count, watch_room;
     pending *queue; /* [first, last) */
     size_t first, last, room;
-    uint64_t *seen; /* (seen_room) 0: free */
-    size_t seen_count, seen_room;
-    bool ended; /* nothing comes behind what is in the queue */
+    sfp_mark_set seen;
+    bool ended;        /* nothing comes behind what is in the queue */
+    sfp_names classes; /* reserved: other threads read the list */
+    sfp_dir_labels labels;
+    pending given; /* what came last */
 } dir_source;
 
 /* --------------------------------------------------------------- what was taken */
 
-static uint64_t mark_of(const char *path, const struct stat *st)
+static uint64_t identity_of(const struct stat *st)
 {
-    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a */
-    uint64_t parts[] = {(uint64_t)st->st_ino, (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec, (uint64_t)st->st_size};
-    for (const char *p = path; *p; p++)
-        h = (h ^ (unsigned char)*p) * UINT64_C(1099511628211);
+    uint64_t h = UINT64_C(14695981039346656037);
+    uint64_t parts[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
+                        (uint64_t)st->st_size};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         h = (h ^ parts[i]) * UINT64_C(0x9e3779b97f4a7c15);
         h ^= h >> 29;
@@ -78,48 +87,20 @@ static uint64_t mark_of(const char *path, const struct stat *st)
     return h ? h : 1;
 }
 
-static size_t seen_slot(const dir_source *s, uint64_t mark)
+static uint64_t mark_of(const char *folder, uint64_t identity)
 {
-    size_t at = (size_t)mark & (s->seen_room - 1);
-    while (s->seen[at] && s->seen[at] != mark)
-        at = (at + 1) & (s->seen_room - 1);
-    return at;
-}
-
-static bool seen_grow(dir_source *s)
-{
-    size_t room = s->seen_room ? 2 * s->seen_room : 1024, had = s->seen_room;
-    uint64_t *old = s->seen, *fresh = sfp__calloc(room, sizeof *fresh);
-    if (!fresh)
-        return false;
-    s->seen = fresh;
-    s->seen_room = room;
-    for (size_t i = 0; i < had; i++)
-        if (old[i])
-            s->seen[seen_slot(s, old[i])] = old[i];
-    sfp__free(old);
-    return true;
-}
-
-/* *fresh: it was not there yet. */
-static sfp_status remember(dir_source *s, uint64_t mark, bool *fresh, sfp_error *err)
-{
-    if (s->seen_count >= SEEN_MAX) {
-        memset(s->seen, 0, s->seen_room * sizeof *s->seen);
-        s->seen_count = 0;
+    uint64_t h = identity;
+    for (const char *p = folder; *p; p++) {
+        h = (h ^ (unsigned char)*p) * UINT64_C(1099511628211); /* FNV-1a */
+        h ^= h >> 31;
     }
-    if (2 * (s->seen_count + 1) > s->seen_room && !seen_grow(s))
-        return sfp__fail_nomem(err, s->seen_room * sizeof *s->seen);
-    size_t at = seen_slot(s, mark);
-    *fresh = s->seen[at] == 0;
-    s->seen[at] = mark;
-    s->seen_count += *fresh;
-    return SFP_OK;
+    return h ? h : 1;
 }
 
 /* ------------------------------------------------------------------- the queue */
 
-static sfp_status queue_put(dir_source *s, char *path, int32_t label, sfp_error *err)
+/* Takes p.path over when there is room. */
+static sfp_status queue_put(dir_source *s, pending p, sfp_error *err)
 {
     if (s->first == s->last)
         s->first = s->last = 0;
@@ -133,7 +114,7 @@ static sfp_status queue_put(dir_source *s, char *path, int32_t label, sfp_error 
         s->queue = queue;
         s->room = room;
     }
-    s->queue[s->last++] = (pending){path, label};
+    s->queue[s->last++] = p;
     return SFP_OK;
 }
 
@@ -146,10 +127,15 @@ static sfp_status offer(dir_source *s, const watch *w, const char *name, sfp_err
         return SFP_OK;
     char *path = sfp__path_join(w->name, name), *full = path ? sfp__path_join(s->base.path, path) : NULL;
     sfp_status status = full ? SFP_OK : sfp__fail_nomem(err, strlen(name));
-    if (status == SFP_OK && stat(full, &st) == 0 && S_ISREG(st.st_mode))
-        status = remember(s, mark_of(path, &st), &fresh, err);
+    pending p = {.path = path, .label = -1};
+    if (status == SFP_OK && stat(full, &st) == 0 && S_ISREG(st.st_mode)) {
+        p.identity = identity_of(&st);
+        p.mark = mark_of(w->name, p.identity);
+        p.changed = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
+        status = sfp__mark_set_add(&s->seen, p.mark, &fresh, err);
+    }
     if (status == SFP_OK && fresh)
-        status = queue_put(s, path, w->label, err);
+        status = queue_put(s, p, err);
     if (status != SFP_OK || !fresh)
         sfp__free(path);
     sfp__free(full);
@@ -283,10 +269,7 @@ static sfp_status watch_folder(dir_source *s, const char *name, sfp_error *err)
         sfp__free(w->name);
     else
         w = &s->watches[s->watch_count++];
-    *w = (watch){.id = id, .label = -1, .name = copy};
-    for (int i = 0; *name && i < s->base.classes; i++)
-        if (strcmp(s->base.class_names[i], name) == 0)
-            w->label = i;
+    *w = (watch){.id = id, .name = copy};
     return scan(s, w, err);
 }
 
@@ -362,6 +345,57 @@ static sfp_status read_events(dir_source *s, sfp_error *err)
     return status;
 }
 
+static sfp_status late_label(void *ctx, const char *name, int32_t label, sfp_error *err)
+{
+    char *path = sfp__strdup(name);
+    sfp_status status =
+        path ? queue_put(ctx, (pending){.path = path, .label = label}, err) : sfp__fail_nomem(err, strlen(name) + 1);
+    if (status != SFP_OK)
+        sfp__free(path);
+    return status;
+}
+
+/* The class of the file at `path`: its folder, or what labels.csv says; -1: none, also when its folder cannot name one. */
+static sfp_status class_of(dir_source *s, const char *path, int32_t *out, sfp_error *err)
+{
+    const char *slash = strchr(path, '/');
+    sfp_error why;
+    *out = -1;
+    if (!slash) {
+        *out = sfp__dir_labels_find(&s->labels, path);
+        return SFP_OK;
+    }
+    sfp_status status = sfp__names_add(&s->classes, path, (size_t)(slash - path), out, &why);
+    if (status == SFP_ENOMEM)
+        return sfp__fail(err, status, "%s", why.message);
+    s->base.classes = s->classes.count;
+    return SFP_OK;
+}
+
+/* The next of the queue; *found is false when it was a file that is not there any more. */
+static sfp_status take(dir_source *s, sfp_record *record, sfp_picture *out, bool *found, sfp_error *err)
+{
+    sfp__free(s->given.path);
+    s->given = s->queue[s->first++];
+    *found = true;
+    *record = sfp__record_none();
+    record->label = s->given.label;
+    if (s->given.label >= 0) {
+        *out = (sfp_picture){0};
+        return SFP_OK;
+    }
+    char *path = sfp__path_join(s->base.path, s->given.path);
+    sfp_status status = path ? sfp__picture_read(path, out, err) : sfp__fail_nomem(err, strlen(s->given.path));
+    sfp__free(path);
+    if (status == SFP_OK && (status = class_of(s, s->given.path, &record->label, err)) != SFP_OK)
+        sfp__picture_done(out);
+    if (status == SFP_OK || status == SFP_ENOMEM)
+        return status;
+    *found = false;
+    s->base.skipped++;
+    return SFP_OK;
+}
+
 static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err)
 {
     dir_source *s = (dir_source *)base;
@@ -369,22 +403,15 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
         *end = base->stop && atomic_load(base->stop);
         if (*end)
             return SFP_OK;
-        if (s->first < s->last) {
-            pending p = s->queue[s->first++];
-            char *path = sfp__path_join(base->path, p.path);
-            sfp_status status = path ? sfp__picture_read(path, out, err) : sfp__fail_nomem(err, strlen(p.path));
-            sfp__free(path);
-            sfp__free(p.path);
-            if (status == SFP_OK) {
-                *record = sfp__record_none();
-                record->label = p.label;
-                return SFP_OK;
-            }
-            if (status == SFP_ENOMEM)
-                return status;
-            base->skipped++;
+        sfp_status status = sfp__dir_labels_read(&s->labels, &s->classes, late_label, s, err);
+        base->classes = s->classes.count;
+        bool found = false;
+        if (status == SFP_OK && s->first < s->last)
+            status = take(s, record, out, &found, err);
+        if (status != SFP_OK || found)
+            return status;
+        if (s->first < s->last)
             continue;
-        }
         if (s->ended) {
             *end = true;
             return SFP_OK;
@@ -393,17 +420,51 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
         int ready = poll(&wait, 1, POLL_MS);
         if (ready < 0 && errno != EINTR)
             return sfp__fail_errno(err, SFP_EIO, "%s: cannot watch the folder", base->path);
-        sfp_status status = ready > 0 ? read_events(s, err) : SFP_OK;
+        status = ready > 0 ? read_events(s, err) : SFP_OK;
         if (status != SFP_OK)
             return status;
     }
 }
 
+static void origin(const sfp_source *base, sfp_origin *out)
+{
+    const pending *p = &((const dir_source *)base)->given;
+    *out = (sfp_origin){.name = p->path, .identity = p->identity, .mark = p->mark, .changed = p->changed};
+}
+
+static int compare_marks(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static sfp_status leave_out(sfp_source *base, size_t n, const uint64_t *marks, int64_t until, sfp_error *err)
+{
+    dir_source *s = (dir_source *)base;
+    size_t kept = s->first;
+    uint64_t *sorted = sfp__malloc((n + 1) * sizeof *sorted);
+    if (!sorted)
+        return sfp__fail_nomem(err, (n + 1) * sizeof *sorted);
+    if (n)
+        memcpy(sorted, marks, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare_marks);
+    for (size_t i = s->first; i < s->last; i++) {
+        pending *p = &s->queue[i];
+        if (p->changed <= until || bsearch(&p->mark, sorted, n, sizeof *sorted, compare_marks))
+            sfp__free(p->path);
+        else
+            s->queue[kept++] = *p;
+    }
+    s->last = kept;
+    sfp__free(sorted);
+    return SFP_OK;
+}
+
 static const char *name_of(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
-    char path[SFP_NAME_MAX];
-    (void)snprintf(buf, size, "%s[%lld]", sfp__printable(s->path, path, sizeof path), (long long)i);
-    return buf;
+    const pending *given = &((const dir_source *)s)->given;
+    (void)i; /* a stream has no numbers: the one given last */
+    return sfp__printable(given->path ? given->path : s->path, buf, size);
 }
 
 /* -------------------------------------------------------------- opening, closing */
@@ -419,7 +480,12 @@ static void close_dir(sfp_source *base)
     for (size_t i = s->first; i < s->last; i++)
         sfp__free(s->queue[i].path);
     sfp__free(s->queue);
-    sfp__free(s->seen);
+    sfp__mark_set_done(&s->seen);
+    sfp__free(s->given.path);
+    sfp__dir_labels_done(&s->labels);
+    base->class_names = NULL; /* they are those of s->classes */
+    base->classes = 0;
+    sfp__names_done(&s->classes);
     sfp__source_done(base);
     sfp__free(s);
 }
@@ -455,7 +521,13 @@ static sfp_status find_classes(dir_source *s, sfp_error *err)
     for (int i = 0; i < found.count && status == SFP_OK; i++)
         status = sfp__names_add(&names, found.name[i], strlen(found.name[i]), &number, err);
     if (status == SFP_OK)
-        sfp__names_give(&names, &s->base.class_names, &s->base.classes);
+        status = sfp__names_reserve(&names, err);
+    if (status == SFP_OK) {
+        s->classes = names;
+        names = (sfp_names){0};
+        s->base.class_names = s->classes.name;
+        s->base.classes = s->classes.count;
+    }
     sfp__free(new_of);
     sfp__names_done(&names);
     sfp__names_done(&found);
@@ -480,6 +552,10 @@ static sfp_status open_dir(const char *path, const sfp_source_options *opt, sfp_
         status = sfp__fail(err, SFP_ENOTFOUND, "%s: is no folder, expected one to watch", path);
     if (status == SFP_OK)
         status = find_classes(s, err);
+    if (status == SFP_OK)
+        status = sfp__dir_labels_init(&s->labels, path, err);
+    if (status == SFP_OK) /* nothing came yet that these would be late for */
+        status = sfp__dir_labels_read(&s->labels, &s->classes, NULL, NULL, err);
     if (status == SFP_OK && (s->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) < 0)
         status = sfp__fail_errno(err, errno == EMFILE ? SFP_ELIMIT : SFP_EIO, "%s: cannot watch the folder", path);
     if (status == SFP_OK)
@@ -495,6 +571,10 @@ static sfp_status open_dir(const char *path, const sfp_source_options *opt, sfp_
     s->base.keeps_order = true;
     s->base.name = name_of;
     s->base.next = next;
+    s->base.origin = origin;
+    s->base.leave_out = leave_out;
+    s->base.marks = MARKS_KEPT;
+    s->base.pause = 1;
     s->base.close = close_dir;
     *out = &s->base;
     return SFP_OK;

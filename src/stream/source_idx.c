@@ -375,6 +375,7 @@ static sfp_status open_idx(const char *path, const sfp_source_options *opt, sfp_
         status = find_files(path, opt->test, &images, &labels, err);
     if (status == SFP_OK)
         status = read_files(s, images, labels, err);
+    s->base.test_part = status == SFP_OK && opt->test && strcmp(images, path) != 0;
     if (status == SFP_OK)
         *out = &s->base;
     else

@@ -6,13 +6,12 @@
 #define SFP_STREAM_SOURCE_INTERNAL_H
 
 #include "io/text.h"
+#include "stream/names.h"
 #include "stream/source.h"
 
 #include <math.h>
 
-#define SFP_CLASSES_MAX 65536                     /* also domains */
 #define SFP_RECORDS_MAX INT64_C(100000000)        /* pictures of one data set */
-#define SFP_CLASS_NAME_MAX 1024                   /* bytes of a class or domain name */
 #define SFP_PICTURE_BYTES_MAX ((size_t)256 << 20) /* of one picture file */
 #define SFP_PATH_BYTES_MAX 4096                   /* of a path that a file gives */
 #define SFP_LIST_BYTES_MAX ((size_t)4 << 30)      /* of a manifest, a JSON list, a pickle */
@@ -25,35 +24,8 @@ extern const sfp_source_kind sfp__source_folder, sfp__source_manifest, sfp__sour
 
 /* Runs of digits compare as numbers, all else as bytes: "a2" < "a10"; equal only when the same bytes. For file names. */
 int sfp__natural_compare(const char *a, const char *b);
-/* Names that are whole numbers first, by number; then the others in byte order. For classes and domains. */
-int sfp__name_compare(const char *a, const char *b);
 /* Shuffles by Fisher and Yates, drawn from (seed, stream); n up to SFP_RECORDS_MAX. */
 void sfp__shuffle(int64_t *a, int64_t n, uint64_t seed, uint64_t stream);
-
-/* ------------------------------------------------------------------- names */
-
-/* Names to numbers, by a hash table. Zero-initialised is empty. */
-typedef struct sfp_names {
-    int count;
-    char **name; /* (count) */
-    int room;
-    int32_t *slot; /* (slots) number + 1; 0: free */
-    size_t slots;  /* a power of two */
-} sfp_names;
-
-/* The number of the name of n bytes; a new one gets the next number. Empty, longer than SFP_CLASS_NAME_MAX, not UTF-8, with a
- * NUL byte or more than SFP_CLASSES_MAX of them: an error (without a file's name: use sfp__fail_prefix). */
-sfp_status sfp__names_add(sfp_names *t, const char *s, size_t n, int32_t *out, sfp_error *err);
-int32_t sfp__names_find(const sfp_names *t, const char *s, size_t n); /* -1: not there */
-/* Renumbers in the order of sfp__name_compare; *new_of (count, sfp__malloc'ed; NULL when there are none): new number of an old
- * one. */
-sfp_status sfp__names_sort(sfp_names *t, int32_t **new_of, sfp_error *err);
-/* Gives the list away (to class_names, domain_names); t is empty afterwards. */
-void sfp__names_give(sfp_names *t, char ***names, int *count);
-void sfp__names_done(sfp_names *t);
-/* Lines of a text file (class_names.txt and the like) as names, in their order; blank lines and '\r' are dropped; a name that
- * comes twice is an error. SFP_ENOTFOUND when there is no such file. */
-sfp_status sfp__names_read(const char *path, sfp_names *out, sfp_error *err);
 
 /* ----------------------------------------------------------------- entries */
 

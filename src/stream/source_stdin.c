@@ -1,7 +1,9 @@
 /* WebDataset samples from standard input as they come: a live source.
  *
  * The tar may be packed (gzip, bzip2, xz, zstd). A sample is given as soon as it
- * has picture and label. Classes are those of the list in stdin:FILE, then labels are
+ * has picture and label. A picture whose label does not follow is given without one;
+ * when KEY.cls (.txt, .json) comes later, alone, it is given as the label of that
+ * picture. Classes are those of the list in stdin:FILE, then labels are
  * its numbers or names; without one each new label is a new class: `classes`
  * grows with next, and class_names never moves. */
 #include "base/mem.h"
@@ -21,7 +23,8 @@ typedef struct tar_stream {
     struct archive *archive;
     sfp_tar_labels labels;
     sfp_tar_sample now;
-    char done_key[SFP_PATH_BYTES_MAX + 1]; /* the sample given last: what follows of it is passed over */
+    char done_key[SFP_PATH_BYTES_MAX + 1]; /* the sample given last */
+    bool done_labelled;                    /* and what follows of it is passed over */
     bool opened;                           /* only by the first next: it reads, and by then `stop` is set */
     bool stopped, ended;
     struct archive_entry *entry; /* read but not looked at yet */
@@ -52,6 +55,11 @@ static la_ssize_t read_stream(struct archive *a, void *data, const void **bytes)
     }
 }
 
+static bool has_something(const sfp_tar_sample *s)
+{
+    return s->has_picture || s->label_kind != SFP_TAR_UNLABELLED;
+}
+
 /* Looks at one entry: *found when the sfp_tar_sample now has a picture and a label. */
 static sfp_status stream_entry(tar_stream *s, const char *name, int64_t size, bool *found, sfp_error *err)
 {
@@ -70,7 +78,7 @@ static sfp_status stream_entry(tar_stream *s, const char *name, int64_t size, bo
     return status;
 }
 
-/* Reads entries until a sample is whole: it has picture and label, or another begins, or the stream ends. */
+/* Reads entries until a sample is whole: it has picture and label, or one of them and another begins, or the stream ends. */
 static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
 {
     *found = false;
@@ -90,11 +98,11 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
         }
         const char *name = sfp__tar_entry_name(s->entry);
         size_t n = name ? sfp__tar_key_length(name) : 0;
-        bool passed = !name || (strlen(s->done_key) == n && memcmp(s->done_key, name, n) == 0);
+        bool passed = !name || (s->done_labelled && strlen(s->done_key) == n && memcmp(s->done_key, name, n) == 0);
         if (!passed && (strlen(s->now.key) != n || memcmp(s->now.key, name, n) != 0)) {
-            if (s->now.has_picture)
+            if (has_something(&s->now))
                 break; /* the entry stays for the next sfp_tar_sample */
-            s->base.skipped += s->now.key[0] != '\0';
+            s->base.skipped += s->now.key[0] != '\0'; /* an empty label */
             sfp__tar_sample_clear(&s->now);
             memcpy(s->now.key, name, n);
             s->now.key[n] = '\0';
@@ -104,7 +112,7 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
         if (status != SFP_OK)
             return status;
     }
-    *found = s->now.has_picture;
+    *found = has_something(&s->now);
     return SFP_OK;
 }
 
@@ -113,7 +121,7 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture 
     tar_stream *s = (tar_stream *)base;
     bool found = false;
     char text[SFP_NAME_MAX];
-    if (s->ended && !s->now.has_picture) {
+    if (s->ended && !has_something(&s->now)) {
         *end = true;
         return SFP_OK;
     }
@@ -125,8 +133,8 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture 
         return SFP_OK;
     }
     int32_t label = -1;
-    const char *name = sfp__printable(s->now.name, text, sizeof text);
-    if (status == SFP_OK && found && s->now.size == 0)
+    const char *name = sfp__printable(s->now.has_picture ? s->now.name : s->now.key, text, sizeof text);
+    if (status == SFP_OK && found && s->now.has_picture && s->now.size == 0)
         status = sfp__fail(err, SFP_EFORMAT, "%s: %s: is empty", base->path, name);
     if (status == SFP_OK && found && (status = sfp__tar_class_of(&s->labels, s->now.label, &label, err)) != SFP_OK)
         status = sfp__fail_prefix(err, status, "%s: %s", base->path, name);
@@ -134,10 +142,11 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture 
         base->classes = s->labels.names.count;
     }
     memcpy(s->done_key, s->now.key, sizeof s->done_key);
+    s->done_labelled = s->now.label_kind != SFP_TAR_UNLABELLED;
     if (status == SFP_OK && found) {
         *record = sfp__record_none();
         record->label = label;
-        *out = (sfp_picture){.kind = SFP_PICTURE_ENCODED, .bytes = s->now.bytes, .size = (size_t)s->now.size};
+        *out = (sfp_picture){.kind = SFP_PICTURE_ENCODED, .bytes = s->now.bytes, .size = (size_t)s->now.size}; /* or none */
         s->now.bytes = NULL;
     }
     sfp__tar_sample_clear(&s->now);
@@ -164,18 +173,9 @@ static const char *name_stream(const sfp_source *base, int64_t i, char *buf, siz
     return sfp__printable(((const tar_stream *)base)->done_key, buf, size);
 }
 
-/* Room for all names at once, so that class_names stays where it is while another thread reads it. */
-static sfp_status reserve_names(sfp_names *t, sfp_error *err)
+static void origin_stream(const sfp_source *base, sfp_origin *out)
 {
-    if (t->room >= SFP_CLASSES_MAX)
-        return SFP_OK;
-    size_t bytes = SFP_CLASSES_MAX * sizeof *t->name;
-    char **name = sfp__realloc(t->name, (size_t)t->count * sizeof *name, bytes);
-    if (!name)
-        return sfp__fail_nomem(err, bytes);
-    t->name = name;
-    t->room = SFP_CLASSES_MAX;
-    return SFP_OK;
+    *out = (sfp_origin){.name = ((const tar_stream *)base)->done_key};
 }
 
 sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, sfp_error *err)
@@ -189,13 +189,14 @@ sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, s
     s->base.keeps_order = true;
     s->base.name = name_stream;
     s->base.next = next_stream;
+    s->base.origin = origin_stream;
     s->base.close = close_stream;
     if (status == SFP_OK && *classes) {
         char *path = sfp__strdup(classes);
         status = path ? sfp__tar_labels_read(&s->labels, path, true, err) : sfp__fail_nomem(err, strlen(classes));
     }
     if (status == SFP_OK)
-        status = reserve_names(&s->labels.names, err);
+        status = sfp__names_reserve(&s->labels.names, err);
     if (status == SFP_OK && !(s->archive = sfp__tar_new_archive()))
         status = sfp__fail_nomem(err, 1);
     if (status != SFP_OK) {

@@ -9,7 +9,8 @@
  * time, with objects, places and noise drawn from another seed.
  *
  * N = 0 has no end: it is live (only a next one, count -1), but record and load
- * take any index as well; its test set covers the first ENDLESS_SPAN pictures. */
+ * take any index as well; its test set covers the first ENDLESS_SPAN pictures.
+ * A picture's mark is its number from 1 on: the last one says where to go on. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "stream/render.h"
@@ -39,6 +40,7 @@ typedef struct synthetic {
     uint64_t seed;  /* what is in a picture */
     double span;    /* test: pictures of the training stream that it covers; 0: this is the training stream */
     int64_t next;   /* endless */
+    char given[48]; /* name of the last one */
 } synthetic;
 
 /* Each block of ten is a permutation of the classes. */
@@ -108,6 +110,25 @@ static sfp_status next(sfp_source *base, sfp_record *r, sfp_picture *out, bool *
     return status;
 }
 
+static void origin(const sfp_source *base, sfp_origin *out)
+{
+    synthetic *s = (synthetic *)(uintptr_t)base; /* the name is a part of it that only this fills */
+    *out = (sfp_origin){.name = name(base, s->next - 1, s->given, sizeof s->given), .mark = (uint64_t)s->next};
+}
+
+static sfp_status leave_out(sfp_source *base, size_t n, const uint64_t *marks, int64_t until, sfp_error *err)
+{
+    synthetic *s = (synthetic *)base;
+    (void)until;
+    for (size_t i = 0; i < n; i++) {
+        if (marks[i] > (uint64_t)SFP_RECORDS_MAX * SFP_RECORDS_MAX)
+            return sfp__fail(err, SFP_EFORMAT, "synthetic: has no picture %llu", (unsigned long long)marks[i]);
+        if ((int64_t)marks[i] > s->next)
+            s->next = (int64_t)marks[i];
+    }
+    return SFP_OK;
+}
+
 static void close_synthetic(sfp_source *base)
 {
     sfp__source_done(base);
@@ -155,10 +176,15 @@ static sfp_status open_synthetic(const char *path, const sfp_source_options *opt
     s->span = !opt->test ? 0 : (double)(n ? n : ENDLESS_SPAN);
     s->base.count = live ? -1 : !opt->test ? n : n / 5 > TEST_MIN ? n / 5 : TEST_MIN;
     s->base.keeps_order = true;
+    s->base.test_part = opt->test;
     s->base.record = record;
     s->base.load = load;
     s->base.name = name;
     s->base.next = live ? next : NULL;
+    s->base.origin = live ? origin : NULL;
+    s->base.leave_out = live ? leave_out : NULL;
+    s->base.marks = live;
+    s->base.on_demand = live;
     s->base.close = close_synthetic;
     *out = &s->base;
     return SFP_OK;

@@ -86,6 +86,7 @@ static sfp_status pick_part(tar_source *s, bool test, sfp_error *err)
         parts |= begins_with(s->shard[i], "train");
     if (!parts)
         return SFP_OK;
+    s->files.base.test_part = test;
     for (int i = 0; i < s->shards; i++) {
         if (test ? begins_with(s->shard[i], "val") || begins_with(s->shard[i], "test") : begins_with(s->shard[i], "train"))
             s->shard[kept++] = s->shard[i];

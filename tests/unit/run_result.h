@@ -71,6 +71,12 @@ static inline sfp_result result_make(int tasks, int classes)
         assert_int_equal(sfp__curve_add(&r.rate, 20 * (i + 1), 150 + i % 5, NULL), SFP_OK);
         assert_int_equal(sfp__curve_add(&r.lag, 20 * (i + 1), 0.1 * i, NULL), SFP_OK);
     }
+    for (int i = 0; i < tasks; i++)
+        assert_int_equal(sfp__result_evaluated(&r, 1000 * (uint64_t)(i + 1) / (uint64_t)tasks, i, r.accuracy + i * tasks, NULL), SFP_OK);
+    r.labels.unlabelled = 9;
+    r.labels.late = 4;
+    r.labels.expired = 3;
+    r.labels.waiting = 2;
     return r;
 }
 

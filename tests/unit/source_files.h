@@ -2,6 +2,7 @@
 #ifndef TEST_SOURCE_FILES_H
 #define TEST_SOURCE_FILES_H
 
+#include "base/mem.h"
 #include "stream/source_internal.h"
 
 #include <ftw.h>
@@ -88,6 +89,22 @@ static inline sfp_source *open_part(const sfp_source_kind *kind, const char *nam
 static inline sfp_source *open_source(const sfp_source_kind *kind, const char *name)
 {
     return open_part(kind, name, false);
+}
+
+/* Opens PATH with each allocation failing in turn: told as such, and nothing comes out; then it opens, after more than `least`
+ * failures. */
+static inline sfp_source *open_tortured(const sfp_source_kind *kind, const char *path, bool test, long least)
+{
+    const sfp_source_options opt = {.test = test};
+    sfp_source *s = NULL;
+    for (long k = 0; !s; k++) {
+        sfp__mem_fail_at(k);
+        sfp_status status = kind->open(path, &opt, &s, NULL);
+        sfp__mem_fail_at(-1);
+        assert_int_equal(status, s ? SFP_OK : SFP_ENOMEM);
+        assert_true(s ? k > least : k < 10000);
+    }
+    return s;
 }
 
 /* Opening fails with this status and a message with both texts in it. */

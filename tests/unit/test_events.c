@@ -65,16 +65,16 @@ static void append(const char *text)
     (void)fclose(f);
 }
 
-static sfp_events *open_events(uint64_t from, size_t max_bytes, int keep)
+static sfp_line_log *open_events(uint64_t from, size_t max_bytes, int keep)
 {
-    sfp_events *e = NULL;
+    sfp_line_log *e = NULL;
     sfp_error err = {0};
-    if (sfp__events_open(dir, from, max_bytes, keep, &e, &err) != SFP_OK)
+    if (sfp__line_log_open(dir, SFP_EVENTS_FILE, from, max_bytes, keep, &e, &err) != SFP_OK)
         fail_msg("%s", err.message);
     return e;
 }
 
-static sfp_status write_one(sfp_events *e, uint64_t t, sfp_error *err)
+static sfp_status write_one(sfp_line_log *e, uint64_t t, sfp_error *err)
 {
     static const uint64_t ids[3] = {10, UINT64_MAX, 12};
     static const float similarity[3] = {0.1f, NAN, -0.25f};
@@ -96,19 +96,19 @@ static sfp_status write_one(sfp_events *e, uint64_t t, sfp_error *err)
     return sfp__events_write(e, &ts, 4, ids, err);
 }
 
-static void write_range(sfp_events *e, uint64_t from, uint64_t to)
+static void write_range(sfp_line_log *e, uint64_t from, uint64_t to)
 {
     for (uint64_t t = from; t < to; t++)
         assert_int_equal(write_one(e, t, NULL), SFP_OK);
-    assert_int_equal(sfp__events_flush(e, NULL), SFP_OK);
+    assert_int_equal(sfp__line_log_flush(e, NULL), SFP_OK);
 }
 
 static void a_line_has_what_the_specification_says(void **unused)
 {
     (void)unused;
-    sfp_events *e = open_events(0, 0, 0);
+    sfp_line_log *e = open_events(0, 0, 0);
     write_range(e, 5, 6);
-    sfp__events_close(e);
+    sfp__line_log_close(e);
     const char *text = text_of(0);
     assert_true(strchr(text, '\n') == text + strlen(text) - 1);
     char *start = strstr(text, ",\"seconds\"");
@@ -128,10 +128,10 @@ static void a_line_has_what_the_specification_says(void **unused)
 static void without_scores_similarity_is_null(void **unused)
 {
     (void)unused;
-    sfp_events *e = open_events(0, 0, 0);
+    sfp_line_log *e = open_events(0, 0, 0);
     sfp_timestamp ts = {.t = 0};
     assert_int_equal(sfp__events_write(e, &ts, 0, NULL, NULL), SFP_OK);
-    sfp__events_close(e);
+    sfp__line_log_close(e);
     json_error_t why;
     json_t *line = json_loads(text_of(0), 0, &why);
     assert_non_null(line);
@@ -144,19 +144,19 @@ static void a_resumed_run_writes_the_same_file(void **unused)
 {
     (void)unused;
     static char whole[ROOM];
-    sfp_events *e = open_events(0, 0, 0);
+    sfp_line_log *e = open_events(0, 0, 0);
     write_range(e, 0, 30);
-    sfp__events_close(e);
+    sfp__line_log_close(e);
     (void)snprintf(whole, sizeof whole, "%s", text_of(0));
     for (uint64_t from = 1; from <= 30; from += 7) {
         append("{\"t\":30,\"task\":1,\"off"); /* torn by a kill */
         e = open_events(from, 0, 0);
         write_range(e, from, 30);
-        sfp__events_close(e);
+        sfp__line_log_close(e);
         assert_string_equal(text_of(0), whole);
     }
     e = open_events(0, 0, 0); /* a new run in an old directory */
-    sfp__events_close(e);
+    sfp__line_log_close(e);
     assert_string_equal(text_of(0), "");
 }
 
@@ -165,9 +165,9 @@ static void a_resumed_run_takes_rotated_files_back(void **unused)
     (void)unused;
     static char whole[4][ROOM];
     for (int keep = 0; keep <= 3; keep += 3) {
-        sfp_events *e = open_events(0, 2000, keep);
+        sfp_line_log *e = open_events(0, 2000, keep);
         write_range(e, 0, 23);
-        sfp__events_close(e);
+        sfp__line_log_close(e);
         for (int i = 0; i < 4; i++) {
             (void)snprintf(whole[i], ROOM, "%s", text_of(i));
             assert_true(strlen(whole[i]) <= 2000);
@@ -176,11 +176,11 @@ static void a_resumed_run_takes_rotated_files_back(void **unused)
         /* from 16 on is in two files; what rotation has dropped for good stays away */
         e = open_events(keep ? 16 : 22, 2000, keep);
         write_range(e, keep ? 16 : 22, 23);
-        sfp__events_close(e);
+        sfp__line_log_close(e);
         for (int i = 0; i < 3; i++)
             assert_string_equal(text_of(i), whole[i]);
         e = open_events(0, 2000, keep);
-        sfp__events_close(e);
+        sfp__line_log_close(e);
         assert_true(access(name(1), F_OK) != 0 && access(name(0), F_OK) == 0);
     }
 }
@@ -188,15 +188,15 @@ static void a_resumed_run_takes_rotated_files_back(void **unused)
 static void a_rotation_cut_short_is_mended(void **unused)
 {
     (void)unused;
-    sfp_events *e = open_events(0, 1 << 20, 2);
+    sfp_line_log *e = open_events(0, 1 << 20, 2);
     write_range(e, 0, 6);
-    sfp__events_close(e);
+    sfp__line_log_close(e);
     char from[96];
     (void)snprintf(from, sizeof from, "%s", name(0));
     assert_int_equal(rename(from, name(1)), 0); /* killed after the rename, before the new file */
     e = open_events(4, 1 << 20, 2);
     write_range(e, 4, 5);
-    sfp__events_close(e);
+    sfp__line_log_close(e);
     assert_non_null(strstr(text_of(0), "{\"t\":0,"));
     assert_non_null(strstr(text_of(0), "\n{\"t\":4,"));
     assert_null(strstr(text_of(0), "{\"t\":5,"));
@@ -208,24 +208,24 @@ static void a_file_that_is_no_log_is_refused(void **unused)
     (void)unused;
     static const char *const bad[] = {
         "hello\n", "{\"t\":}\n", "{\"t\":1\n", "{\"t\":-1,}\n", "{\"t\":99999999999999999999999,}\n", "\n"};
-    sfp_events *e = NULL;
+    sfp_line_log *e = NULL;
     sfp_error err = {0};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         (void)unlink(name(0));
         append("{\"t\":0,\"x\":{}}\n");
         append(bad[i]);
-        assert_int_equal(sfp__events_open(dir, 5, 0, 0, &e, &err), SFP_EFORMAT);
+        assert_int_equal(sfp__line_log_open(dir, SFP_EVENTS_FILE, 5, 0, 0, &e, &err), SFP_EFORMAT);
         assert_non_null(strstr(err.message, "events.jsonl:2: is not a line"));
     }
     (void)unlink(name(0));
     assert_int_equal(mkdir(name(0), 0777), 0);
-    assert_int_not_equal(sfp__events_open(dir, 5, 0, 0, &e, &err), SFP_OK);
-    assert_int_not_equal(sfp__events_open(dir, 0, 0, 0, &e, &err), SFP_OK);
+    assert_int_not_equal(sfp__line_log_open(dir, SFP_EVENTS_FILE, 5, 0, 0, &e, &err), SFP_OK);
+    assert_int_not_equal(sfp__line_log_open(dir, SFP_EVENTS_FILE, 0, 0, 0, &e, &err), SFP_OK);
     assert_int_equal(rmdir(name(0)), 0);
     assert_int_equal(mkfifo(name(0), 0666), 0); /* must not wait for a writer */
-    assert_int_equal(sfp__events_open(dir, 5, 0, 0, &e, &err), SFP_EINVAL);
-    assert_int_equal(sfp__events_open("/tmp/sfp_no_such_folder", 0, 0, 0, &e, &err), SFP_ENOTFOUND);
-    assert_int_equal(sfp__events_open(dir, 0, 0, -1, &e, &err), SFP_EINVAL);
+    assert_int_equal(sfp__line_log_open(dir, SFP_EVENTS_FILE, 5, 0, 0, &e, &err), SFP_EINVAL);
+    assert_int_equal(sfp__line_log_open("/tmp/sfp_no_such_folder", SFP_EVENTS_FILE, 0, 0, 0, &e, &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__line_log_open(dir, SFP_EVENTS_FILE, 0, 0, -1, &e, &err), SFP_EINVAL);
     assert_null(e);
 }
 
@@ -233,7 +233,7 @@ static void a_full_disk_is_told_and_leaves_whole_lines(void **unused)
 {
     (void)unused;
     struct rlimit old, tight = {3000, 3000};
-    sfp_events *e = open_events(0, 0, 0);
+    sfp_line_log *e = open_events(0, 0, 0);
     write_range(e, 0, 3);
     size_t before = strlen(text_of(0));
     sfp_error err = {0};
@@ -243,12 +243,12 @@ static void a_full_disk_is_told_and_leaves_whole_lines(void **unused)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
     for (uint64_t t = 3; t < 20; t++)
         assert_int_equal(write_one(e, t, &err), SFP_OK); /* only gathered */
-    assert_int_equal(sfp__events_flush(e, &err), SFP_EIO);
+    assert_int_equal(sfp__line_log_flush(e, &err), SFP_EIO);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_non_null(strstr(err.message, "cannot write: File too large"));
     assert_int_equal(strlen(text_of(0)), before);
-    assert_int_equal(sfp__events_flush(e, &err), SFP_OK); /* room again: nothing was lost */
-    sfp__events_close(e);
+    assert_int_equal(sfp__line_log_flush(e, &err), SFP_OK); /* room again: nothing was lost */
+    sfp__line_log_close(e);
     int lines = 0;
     for (const char *p = text_of(0); *p; p++)
         lines += *p == '\n';
@@ -259,14 +259,14 @@ static void a_full_disk_is_told_and_leaves_whole_lines(void **unused)
 static void long_runs_are_written_without_a_flush_and_without_memory(void **unused)
 {
     (void)unused;
-    sfp_events *e = open_events(0, 100000, 2);
+    sfp_line_log *e = open_events(0, 100000, 2);
     for (uint64_t t = 0; t < 1000; t++)
         assert_int_equal(write_one(e, t, NULL), SFP_OK);
     unsigned long allocations = sfp__mem_count();
     for (uint64_t t = 1000; t < 3000; t++)
         assert_int_equal(write_one(e, t, NULL), SFP_OK);
     assert_true(sfp__mem_count() == allocations);
-    sfp__events_close(e);
+    sfp__line_log_close(e);
     struct stat st;
     for (int i = 0; i <= 2; i++)
         assert_true(stat(name(i), &st) == 0 && st.st_size <= 100000);
@@ -278,14 +278,14 @@ static void no_memory_is_told(void **unused)
     (void)unused;
     sfp_status s = SFP_ENOMEM;
     for (long k = 0; s != SFP_OK; k++) {
-        sfp_events *e = NULL;
+        sfp_line_log *e = NULL;
         sfp__mem_fail_at(k);
-        s = sfp__events_open(dir, 0, 0, 0, &e, NULL);
+        s = sfp__line_log_open(dir, SFP_EVENTS_FILE, 0, 0, 0, &e, NULL);
         if (s == SFP_OK)
             s = write_one(e, 0, NULL);
         sfp__mem_fail_at(-1);
         assert_true(s == SFP_OK || s == SFP_ENOMEM);
-        sfp__events_close(e);
+        sfp__line_log_close(e);
     }
 }
 

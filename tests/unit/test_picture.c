@@ -1,5 +1,5 @@
 /* From a source's picture to the network's input. */
-#include "run/picture.h"
+#include "stream/picture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -91,6 +91,8 @@ static void a_report_has_its_parts(void **unused)
                                         "Accuracy by task",
                                         "prequential accuracy so far",
                                         "training loss",
+                                        "accuracy on the test set, mean of the tasks so far",
+                                        "9 came without a label, 4 of which got one later",
                                         "lag behind arrival",
                                         "arrival rate 150/s",
                                         "Where the time went",

@@ -99,6 +99,72 @@ static void what_is_written_reads_back_the_same(void **unused)
     }
 }
 
+static void evaluations_stay_few(void **unused)
+{
+    (void)unused;
+    sfp_result r;
+    const double accuracy[2] = {0.5, NAN};
+    assert_int_equal(sfp__result_init(&r, 2, 0, NULL), SFP_OK);
+    for (uint64_t i = 0; i < 5000; i++) {
+        assert_int_equal(sfp__result_evaluated(&r, i, 1, accuracy, NULL), SFP_OK);
+        assert_true(r.evaluation_count <= SFP_EVALUATIONS_MAX);
+    }
+    assert_true(r.evaluation_count > SFP_EVALUATIONS_MAX / 2);
+    for (int i = 1; i < r.evaluation_count; i++)
+        assert_true(r.evaluations[i].offered > r.evaluations[i - 1].offered);
+    assert_int_equal(r.evaluations[0].offered, 0);
+    assert_int_equal(r.evaluations[r.evaluation_count - 1].offered, 4999);
+    assert_true(r.evaluations[0].average == 0.5); /* of what was measured */
+    int count = r.evaluation_count;
+    const double again[2] = {0.25, 0.75};
+    assert_int_equal(sfp__result_evaluated(&r, 4999, 1, again, NULL), SFP_OK); /* the same place: replaced */
+    assert_int_equal(r.evaluation_count, count);
+    assert_true(r.evaluations[count - 1].average == 0.5 && r.evaluations[count - 1].accuracy[1] == 0.75);
+    sfp__result_done(&r);
+}
+
+static void classes_may_appear(void **unused)
+{
+    (void)unused;
+    sfp_result r;
+    assert_int_equal(sfp__result_init(&r, 1, 0, NULL), SFP_OK);
+    for (int i = 0; i < 100; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "c%d", i);
+        assert_int_equal(sfp__result_add_class(&r, name, NULL), SFP_OK);
+        assert_null(r.confusion); /* of fewer classes */
+        if (i % 10 == 0) {
+            assert_int_equal(sfp__result_confusion(&r, NULL), SFP_OK);
+            r.confusion[(size_t)i * (size_t)r.classes + (size_t)i] = 3;
+            uint64_t tested;
+            assert_true(sfp__result_class_accuracy(&r, i, &tested) == 1 && tested == 3);
+        }
+    }
+    assert_int_equal(r.classes, 100);
+    assert_string_equal(r.class_names[99], "c99");
+    char *text = result_text(&r);
+    sfp_result back;
+    assert_int_equal(sfp__result_parse("text", text, strlen(text), &back, NULL), SFP_OK);
+    assert_string_equal(back.class_names[99], "c99");
+    sfp__free(text);
+    sfp__result_done(&back);
+    sfp__result_done(&r);
+}
+
+static void a_curve_is_thinned_out_evenly(void **unused)
+{
+    (void)unused;
+    sfp_curve c = {0};
+    for (int i = 0; i < 7; i++)
+        assert_int_equal(sfp__curve_add(&c, i, 10 * i, NULL), SFP_OK);
+    sfp__curve_thin(&c);
+    assert_int_equal(c.count, 4);
+    for (int i = 0; i < 4; i++)
+        assert_true(c.x[i] == 2 * i && c.y[i] == 20 * i);
+    sfp__free(c.x);
+    sfp__free(c.y);
+}
+
 static void names_that_are_no_text_become_text(void **unused)
 {
     (void)unused;
@@ -201,6 +267,12 @@ static void hostile_files_are_refused_with_a_reason(void **unused)
         {"\"confusion\":[[0", "\"confusion\":[[0,0", "a square of counts"},
         {"\"confusion\":[", "\"confusion_cells\":[[0,3,1]],\"x\":[", "'confusion_cells'"},
         {"\"confusion\":[", "\"confusion_cells\":[7],\"x\":[", "'confusion_cells'"},
+        {"\"evaluations\":[", "\"evaluations\":[7,", "'evaluations' is not a list of objects"},
+        {"\"offered\":500", "\"offered\":5000", "'evaluations' is not in order"},
+        {"\"task\":0", "\"task\":2", "'task' is not below the number of tasks"},
+        {"\"task\":0", "\"task\":1", "'accuracy' has 1 entries, expected 2"},
+        {"\"task\":0,\"accuracy\":[", "\"task\":0,\"accuracy\":[[],", "'accuracy' has 2 entries, expected 1"},
+        {"\"labels\":{", "\"labels\":[],\"x\":{", "'labels' is not an object"},
         {"\"curves\":{", "\"curves\":[],\"x\":{", "'curves' is not an object"},
         {"\"x\":[20,40", "\"x\":[20,10", "x must not fall"},
         {"\"x\":[20,40", "\"x\":[20,20,40", "'y' has 50 entries, expected 51"},
@@ -282,6 +354,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_key_of_the_specification_is_there, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(what_is_written_reads_back_the_same, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(names_that_are_no_text_become_text, make_dir, drop_dir),
+        cmocka_unit_test(evaluations_stay_few),
+        cmocka_unit_test(classes_may_appear),
+        cmocka_unit_test(a_curve_is_thinned_out_evenly),
         cmocka_unit_test(options_are_replaced_and_named),
         cmocka_unit_test(sizes_out_of_range_are_refused),
         cmocka_unit_test(hostile_files_are_refused_with_a_reason),

@@ -1,120 +1,8 @@
 /* A run stopped after every few timestamps and resumed ends with the bytes of one that was left alone, for every method, clock
- * and kind of stream; and the counts add up in odd corners. */
-#include "base/mem.h"
-#include "base/pool.h"
-#include "io/image.h"
+ * and kind of stream; and the counts add up in odd corners. (Threads: sfp__pool_create is in run_world.h.) */
 #include "model/vit.h"
-#include "run/run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "source_files.h"
-
-static sfp_vit *vit;
-static sfp_pool *threads;
-
-static int make_world(void **state)
-{
-    const sfp_vit_config c = {.img_size = 16, .patch_size = 8, .channels = 3, .dim = 32, .depth = 3, .heads = 2, .hidden = 64,
-                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
-    if (make_folder(state) || sfp__vit_random(&c, 1, 0.08f, &vit, NULL) || sfp__pool_create(1, &threads, NULL))
-        return 1;
-    put_text("costs", "0.3\n0.05\n# a remark\n\n0.2\n");
-    return setenv("STREAMFP_REGISTRY", in_folder("runs.db"), 1);
-}
-
-static int end_world(void **state)
-{
-    sfp__vit_free(vit);
-    sfp__pool_free(threads);
-    return remove_folder(state);
-}
-
-static sfp_run_options options(const char *data, const char *tasks)
-{
-    sfp_run_options o = sfp__run_options_defaults(vit, threads);
-    o.data = data;
-    o.tasks = tasks;
-    o.learner.batch = 10;
-    o.learner.buffer.slots = 20;
-    o.learner.seed = 3;
-    o.eval_limit = 4;
-    return o;
-}
-
-typedef struct stopper {
-    volatile sig_atomic_t stop;
-    int after;
-    char said[SFP_ERROR_MAX];
-} stopper;
-
-static void count_down(void *ctx, const sfp_run_progress *p)
-{
-    stopper *s = ctx;
-    assert_true(p->offered <= p->total);
-    if (s->after > 0 && --s->after == 0)
-        s->stop = 1;
-}
-
-static void listen(void *ctx, const char *message)
-{
-    stopper *s = ctx;
-    (void)snprintf(s->said, sizeof s->said, "%s", message);
-}
-
-/* after > 0: stops after so many timestamps. */
-static sfp_result run_once(sfp_run_options *o, const char *name, int after, char *said)
-{
-    char out[4600];
-    stopper s = {.after = after};
-    sfp_run_hooks hooks = {.ctx = &s, .progress = count_down, .say = listen, .stop = &s.stop};
-    sfp_result r;
-    sfp_error err = {0};
-    (void)snprintf(out, sizeof out, "%s", in_folder(name));
-    (void)mkdir(out, 0777);
-    o->out = out;
-    if (sfp__run(o, &hooks, &r, &err))
-        fail_msg("%s: %s", name, err.message);
-    if (said)
-        memcpy(said, s.said, sizeof s.said);
-    return r;
-}
-
-static void same_file(const char *a, const char *b)
-{
-    char command[9600];
-    (void)snprintf(command, sizeof command, "cmp '%s' '%s'", in_folder(a), in_folder(b));
-    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): paths of our own making */
-}
-
-static void same_result(const sfp_result *a, const sfp_result *b)
-{
-    assert_int_equal(a->offered, b->offered);
-    assert_int_equal(a->scored, b->scored);
-    assert_int_equal(a->trained, b->trained);
-    assert_int_equal(a->replayed, b->replayed);
-    assert_int_equal(a->dropped, b->dropped);
-    assert_int_equal(a->skipped, b->skipped);
-    assert_int_equal(a->tasks_done, b->tasks_done);
-    assert_memory_equal(&a->prequential_accuracy, &b->prequential_accuracy, sizeof(double));
-    assert_true(a->coverage == b->coverage);
-    assert_true(a->lag_mean == b->lag_mean && a->lag_max == b->lag_max);
-    for (int i = 0; i < a->tasks; i++)
-        for (int j = 0; j <= i; j++) {
-            double x = a->accuracy[i * a->tasks + j], y = b->accuracy[i * b->tasks + j];
-            assert_true(x == y || (x != x && y != y));
-        }
-    assert_int_equal(a->prequential.count, b->prequential.count);
-    for (int i = 0; i < a->prequential.count; i++)
-        assert_true(a->prequential.x[i] == b->prequential.x[i] && a->prequential.y[i] == b->prequential.y[i]);
-}
+#include "run_world.h"
 
 static void stopped_is_as_left_alone(sfp_run_options o, int every)
 {
@@ -180,6 +68,25 @@ static void virtual_clock_with_a_queue(void **unused)
     }
 }
 
+/* What follows from the load (whose queries feed the heads; how much is trained on) is as it was when it was stopped. */
+static void what_follows_the_load_goes_on(void **unused)
+{
+    (void)unused;
+    char costs[4600];
+    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
+    for (int controller = 0; controller < 2; controller++) {
+        sfp_run_options o = options("synthetic:250", "5");
+        o.clock = SFP_CLOCK_VIRTUAL;
+        o.rate = 100;
+        o.costs = costs;
+        o.queue = 2;
+        o.controller = controller;
+        o.learner.head = controller ? SFP_HEAD_LINEAR : SFP_HEAD_MIX;
+        o.learner.fp.attune_residual = true;
+        stopped_is_as_left_alone(o, 3);
+    }
+}
+
 static void paper_clock_with_costs(void **unused)
 {
     (void)unused;
@@ -205,6 +112,99 @@ static void triage_pools_across_tasks(void **unused)
     stopped_is_as_left_alone(o, 2);
     o.method = "ncm";
     stopped_is_as_left_alone(o, 1);
+}
+
+static void the_controller_goes_on_as_it_was(void **unused)
+{
+    (void)unused;
+    char costs[4600];
+    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
+    sfp_run_options o = options("synthetic:250", "2");
+    o.clock = SFP_CLOCK_VIRTUAL;
+    o.rate = 100;
+    o.costs = costs;
+    o.queue = 3;
+    o.learner.steps = 2;
+    o.learner.head = SFP_HEAD_MIX; /* feed auto asks whether there is slack */
+    o.controller = true;
+    stopped_is_as_left_alone(o, 1);
+    sfp_result with = run_once(&o, "controlled", 0, NULL);
+    o.controller = false;
+    sfp_result without = run_once(&o, "uncontrolled", 0, NULL);
+    assert_true(with.trained < without.trained);
+    sfp__result_done(&with);
+    sfp__result_done(&without);
+}
+
+static void evaluations_are_noted_and_survive_a_stop(void **unused)
+{
+    (void)unused;
+    sfp_run_options o = options("synthetic:130", "2"); /* 7 batches of 10 a task, the last of 5 */
+    o.eval_every = 3;
+    sfp_result want = run_once(&o, "evaluated", 0, NULL), r;
+    const struct {
+        uint64_t offered;
+        int task;
+    } places[] = {{30, 0}, {60, 0}, {65, 0}, {85, 1}, {115, 1}, {130, 1}};
+    assert_int_equal(want.evaluation_count, 6);
+    for (int i = 0; i < 6; i++) {
+        const sfp_evaluation *e = &want.evaluations[i];
+        assert_int_equal(e->offered, places[i].offered);
+        assert_int_equal(e->task, places[i].task);
+        double sum = 0;
+        for (int k = 0; k <= e->task; k++)
+            sum += e->accuracy[k];
+        assert_true(e->average == sum / (e->task + 1));
+    }
+    assert_true(want.evaluations[5].average == want.average_accuracy);
+    assert_true(want.evaluations[2].accuracy[0] == want.accuracy[0]);
+    o.resume = true;
+    for (;;) {
+        r = run_once(&o, "evaluated_cut", 2, NULL);
+        if (r.finished)
+            break;
+        sfp__result_done(&r);
+    }
+    assert_int_equal(r.evaluation_count, want.evaluation_count);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(r.evaluations[i].offered, want.evaluations[i].offered);
+        assert_true(r.evaluations[i].average == want.evaluations[i].average);
+    }
+    sfp__result_done(&want);
+    sfp__result_done(&r);
+}
+
+static void put_idx(const char *part, int count, int shade)
+{
+    char name[64];
+    uint8_t images[16 + 12 * 64] = {0, 0, 8, 3, 0, 0, 0, (uint8_t)count, 0, 0, 0, 8, 0, 0, 0, 8},
+            labels[8 + 12] = {0, 0, 8, 1, 0, 0, 0, (uint8_t)count};
+    for (int i = 0; i < count; i++) {
+        memset(images + 16 + i * 64, shade + 40 * (i % 2), 64);
+        labels[8 + i] = (uint8_t)(i % 2);
+    }
+    (void)snprintf(name, sizeof name, "idx/%s-images-idx3-ubyte", part);
+    put_bytes(name, images, 16 + (size_t)count * 64);
+    (void)snprintf(name, sizeof name, "idx/%s-labels-idx1-ubyte", part);
+    put_bytes(name, labels, 8 + (size_t)count);
+}
+
+/* A test part is known by being one, not by its size. */
+static void a_test_part_as_large_as_the_training_part_is_used(void **unused)
+{
+    (void)unused;
+    char data[4700];
+    put_idx("train", 12, 10);
+    put_idx("t10k", 12, 100);
+    (void)snprintf(data, sizeof data, "idx:%s", in_folder("idx"));
+    sfp_run_options o = options(data, "1");
+    o.eval_limit = 0;
+    sfp_result r = run_once(&o, "same_size", 0, NULL);
+    uint64_t tested = 0;
+    assert_true(r.average_accuracy >= 0);
+    (void)sfp__result_class_accuracy(&r, 0, &tested);
+    assert_int_equal(tested, 6);
+    sfp__result_done(&r);
 }
 
 static void evaluation_in_between_changes_nothing(void **unused)
@@ -252,23 +252,6 @@ static void a_new_run_in_an_old_folder_forgets_its_checkpoint(void **unused)
     r = run_once(&o, "again", 0, said);
     assert_string_equal(said, "this run has ended already: nothing to do");
     sfp__result_done(&r);
-}
-
-/* A folder of 2 classes with 12 pictures each, every fourth of which is broken. */
-static void put_pictures(const char *top, int classes, bool broken)
-{
-    for (int c = 0; c < classes; c++)
-        for (int i = 0; i < 12; i++) {
-            uint8_t rgb[16 * 16 * 3];
-            char name[64], path[4600];
-            memset(rgb, 20 * i + 9 * c, sizeof rgb);
-            (void)snprintf(name, sizeof name, "%s/c%d/%02d.png", top, c, i);
-            put_text(name, "not a picture");
-            (void)snprintf(path, sizeof path, "%s", in_folder(name));
-            sfp_image im = {.width = 16, .height = 16, .rgb = rgb};
-            if (!broken || i % 4 != 1)
-                assert_int_equal(sfp__image_write_png(path, &im, NULL), SFP_OK);
-        }
 }
 
 static void broken_pictures_are_counted_once_however_often_it_is_resumed(void **unused)
@@ -367,8 +350,12 @@ int main(void)
         cmocka_unit_test(run_without_boundaries),
         cmocka_unit_test(closed_form_heads),
         cmocka_unit_test(virtual_clock_with_a_queue),
+        cmocka_unit_test(what_follows_the_load_goes_on),
         cmocka_unit_test(paper_clock_with_costs),
         cmocka_unit_test(triage_pools_across_tasks),
+        cmocka_unit_test(the_controller_goes_on_as_it_was),
+        cmocka_unit_test(evaluations_are_noted_and_survive_a_stop),
+        cmocka_unit_test(a_test_part_as_large_as_the_training_part_is_used),
         cmocka_unit_test(evaluation_in_between_changes_nothing),
         cmocka_unit_test(paper_clock_measures_a_first_task_of_few_batches),
         cmocka_unit_test(a_new_run_in_an_old_folder_forgets_its_checkpoint),

@@ -178,20 +178,7 @@ static void a_failed_allocation_leaves_nothing_behind(void **unused)
     put_text(NAMES, "cat\ndog");
     put_text(META, "{\"0\": {}, \"1\": {\"cat\": \"a.json\", \"dog\": \"a.json\"}}");
     put_text("c/train/a.json", "{\"x\": {\"IMG_PATH\": \"a.jpg\"}}");
-    for (long k = 0;; k++) {
-        sfp_source *s = NULL;
-        sfp_error err = {0};
-        sfp__mem_fail_at(k);
-        sfp_status status = sfp__source_clear10.open(in_folder("c"), &(sfp_source_options){0}, &s, &err);
-        sfp__mem_fail_at(-1);
-        if (status == SFP_OK) {
-            sfp__source_close(s);
-            assert_true(k > 15);
-            break;
-        }
-        assert_int_equal(status, SFP_ENOMEM);
-        assert_null(s);
-    }
+    sfp__source_close(open_tortured(&sfp__source_clear10, in_folder("c"), false, 15));
 }
 
 #define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)

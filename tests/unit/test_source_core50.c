@@ -256,20 +256,7 @@ static void a_failed_allocation_leaves_nothing_behind(void **unused)
     put_pickles(PATHS, LUP, LABELS);
     put_text("c/s1/o1/x.png", "x");
     for (int folders = 0; folders < 2; folders++) {
-        for (long k = 0;; k++) {
-            sfp_source *s = NULL;
-            sfp_error err = {0};
-            sfp__mem_fail_at(k);
-            sfp_status status = kind->open(in_folder("c"), &(sfp_source_options){0}, &s, &err);
-            sfp__mem_fail_at(-1);
-            if (status == SFP_OK) {
-                sfp__source_close(s);
-                assert_true(k > 10);
-                break;
-            }
-            assert_int_equal(status, SFP_ENOMEM);
-            assert_null(s);
-        }
+        sfp__source_close(open_tortured(kind, in_folder("c"), false, 10));
         if (!folders)
             remove_pickles();
     }

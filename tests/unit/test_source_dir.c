@@ -121,9 +121,11 @@ static void later_folders_are_watched(void **unused)
     check_next(s, "zebra", "z1");
     put_text("w/zebra/2.jpg", "z2");
     check_next(s, "zebra", "z2");
-    put_text("w/new/1.jpg", "n1"); /* no class of this name: without label */
-    check_next(s, "-", "n1");
-    move("w/new", "w/cat"); /* the same folder, now with a name that is known */
+    char **names = s->class_names;
+    put_text("w/new/1.jpg", "n1"); /* a class that nobody knew of */
+    check_next(s, "new", "n1");
+    assert_int_equal(s->classes, 4);
+    move("w/new", "w/cat"); /* the same folder under another name */
     check_next(s, "cat", "n1");
     put_text("w/cat/2.jpg", "c2");
     check_next(s, "cat", "c2");
@@ -132,7 +134,8 @@ static void later_folders_are_watched(void **unused)
     assert_int_equal(rmdir(in_folder("w/dog")), 0);
     move(".ready", "w/dog");
     check_next(s, "dog", "c3");
-    assert_int_equal(s->classes, 3);
+    assert_int_equal(s->classes, 4);
+    assert_ptr_equal(s->class_names, names); /* others may read it meanwhile */
     put_text("w/.end", "");
     check_end(s);
     sfp__source_close(s);
@@ -160,6 +163,115 @@ static void it_ends_when_the_folder_goes_away(void **unused)
     sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
     move("w", "v");
+    check_end(s);
+    sfp__source_close(s);
+}
+
+/* The next thing is the label of this picture. */
+static void check_label(sfp_source *s, const char *name, const char *label)
+{
+    sfp_record r = {0};
+    sfp_picture p = {0};
+    sfp_origin origin = {0};
+    sfp_error err = {0};
+    bool end = false;
+    if (s->next(s, &r, &p, &end, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    assert_false(end);
+    assert_null(p.bytes);
+    assert_true(r.label >= 0);
+    assert_string_equal(s->class_names[r.label], label);
+    s->origin(s, &origin);
+    assert_string_equal(origin.name, name);
+}
+
+static sfp_origin origin_of(const sfp_source *s)
+{
+    sfp_origin o = {0};
+    s->origin(s, &o);
+    return o;
+}
+
+static void labels_of_a_list_come_before_and_after_their_pictures(void **unused)
+{
+    (void)unused;
+    put_text("w/labels.csv", "name,label\nearly.jpg,cat\n, \nno comma\nlater.jpg,cat\n");
+    put_text("w/1.jpg", "1");
+    put_text("w/early.jpg", "e");
+    sfp_source *s = open_dir("w");
+    check_next(s, "-", "1");
+    check_next(s, "cat", "e");
+    put_text("w/later.jpg", "l");
+    check_next(s, "cat", "l");
+    FILE *f = fopen(in_folder("w/labels.csv"), "ab");
+    assert_non_null(f);
+    assert_true(fputs("1.jpg , a dog\r\nx,y.jpg,cat\nhalf", f) >= 0);
+    assert_int_equal(fflush(f), 0);
+    check_label(s, "1.jpg", "a dog");
+    check_label(s, "x,y.jpg", "cat");
+    assert_true(fputs(".jpg,a dog\n", f) >= 0);
+    assert_int_equal(fclose(f), 0);
+    check_label(s, "half.jpg", "a dog"); /* when its line is whole */
+    assert_int_equal(remove(in_folder("w/labels.csv")), 0);
+    put_text("w/labels.csv", "1.jpg,cat\n"); /* another file: from its beginning */
+    check_label(s, "1.jpg", "cat");
+    put_text("w/.end", "");
+    check_end(s);
+    sfp__source_close(s);
+}
+
+static void a_picture_moved_or_linked_into_a_class_keeps_its_identity(void **unused)
+{
+    (void)unused;
+    put_text("w/cat/.keep", "");
+    put_text("w/1.jpg", "1");
+    put_text("w/2.jpg", "2");
+    sfp_source *s = open_dir("w");
+    check_next(s, "-", "1");
+    sfp_origin first = origin_of(s);
+    assert_string_equal(first.name, "1.jpg");
+    check_next(s, "-", "2");
+    sfp_origin second = origin_of(s);
+    assert_true(first.identity != second.identity && first.mark != second.mark);
+    move("w/1.jpg", "w/cat/renamed.jpg");
+    check_next(s, "cat", "1");
+    assert_true(origin_of(s).identity == first.identity);
+    assert_true(origin_of(s).mark != first.mark);
+    assert_int_equal(link(in_folder("w/2.jpg"), in_folder("w/cat/.2")), 0);
+    move("w/cat/.2", "w/cat/2.jpg");
+    check_next(s, "cat", "2");
+    assert_true(origin_of(s).identity == second.identity);
+    sfp__source_close(s);
+}
+
+static void what_was_done_with_is_left_out_after_a_break(void **unused)
+{
+    (void)unused;
+    uint64_t marks[2];
+    put_text("w/cat/1.jpg", "1");
+    put_text("w/cat/2.jpg", "2");
+    put_text("w/3.jpg", "3");
+    sfp_source *s = open_dir("w");
+    assert_true(s->marks >= 1000 && s->pause > 0);
+    check_next(s, "-", "3");
+    marks[0] = origin_of(s).mark;
+    check_next(s, "cat", "1");
+    marks[1] = origin_of(s).mark;
+    sfp__source_close(s);
+    put_text("w/cat/4.jpg", "4");
+    s = open_dir("w");
+    assert_int_equal(s->leave_out(s, 2, marks, INT64_MIN, NULL), SFP_OK);
+    check_next(s, "cat", "2");
+    check_next(s, "cat", "4");
+    int64_t changed = origin_of(s).changed;
+    (void)usleep(20000);                /* a file system's clock may be slow */
+    put_text("w/cat/1.jpg", "another"); /* what is written anew is new */
+    check_next(s, "cat", "another");
+    sfp__source_close(s);
+    s = open_dir("w");
+    assert_int_equal(s->leave_out(s, 0, NULL, changed, NULL), SFP_OK); /* and what did not change since then */
+    check_next(s, "cat", "another");
+    put_text("w/.end", "");
     check_end(s);
     sfp__source_close(s);
 }
@@ -217,7 +329,8 @@ static void no_file_is_missed_and_none_comes_twice(void **unused)
         memcpy(text, p.bytes, p.size);
         long i = strtol(text, NULL, 10);
         assert_in_range(i, 0, 299);
-        assert_int_equal(r.label, i % 7 == 0 ? 0 : -1);
+        (void)snprintf(text, sizeof text, "c%ld", i % 7);
+        assert_string_equal(s->class_names[r.label], text);
         seen[i]++;
         count++;
         sfp__picture_done(&p);
@@ -244,22 +357,10 @@ static void a_failed_allocation_leaves_nothing_behind(void **unused)
     (void)unused;
     put_text("w/cat/1.jpg", "1");
     put_text("w/dog/1.jpg", "2");
-    for (long k = 0;; k++) {
-        sfp_source *s = NULL;
-        sfp_error err = {0};
-        sfp__mem_fail_at(k);
-        sfp_status status = sfp__source_dir.open(in_folder("w"), &(sfp_source_options){0}, &s, &err);
-        sfp__mem_fail_at(-1);
-        if (status == SFP_OK) {
-            check_next(s, "cat", "1");
-            check_next(s, "dog", "2");
-            sfp__source_close(s);
-            assert_true(k > 20);
-            break;
-        }
-        assert_int_equal(status, SFP_ENOMEM);
-        assert_null(s);
-    }
+    sfp_source *s = open_tortured(&sfp__source_dir, in_folder("w"), false, 20);
+    check_next(s, "cat", "1");
+    check_next(s, "dog", "2");
+    sfp__source_close(s);
 }
 
 #define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
@@ -271,6 +372,9 @@ int main(void)
         IN_FOLDER(files_come_when_closed_or_moved_in),
         IN_FOLDER(a_file_being_written_waits_until_it_is_closed),
         IN_FOLDER(later_folders_are_watched),
+        IN_FOLDER(labels_of_a_list_come_before_and_after_their_pictures),
+        IN_FOLDER(a_picture_moved_or_linked_into_a_class_keeps_its_identity),
+        IN_FOLDER(what_was_done_with_is_left_out_after_a_break),
         IN_FOLDER(what_cannot_be_read_is_passed_over_and_counted),
         IN_FOLDER(it_ends_when_the_folder_goes_away),
         IN_FOLDER(stop_ends_the_wait),

@@ -220,20 +220,7 @@ static void a_failed_allocation_leaves_nothing_behind(void **unused)
     (void)unused;
     make_replica(1);
     for (int test = 0; test < 2; test++) {
-        for (long k = 0;; k++) {
-            sfp_source *s = NULL;
-            sfp_error err = {0};
-            sfp__mem_fail_at(k);
-            sfp_status status = kind->open(in_folder("s"), &(sfp_source_options){.test = test}, &s, &err);
-            sfp__mem_fail_at(-1);
-            if (status == SFP_OK) {
-                sfp__source_close(s);
-                assert_true(k > 20);
-                break;
-            }
-            assert_int_equal(status, SFP_ENOMEM);
-            assert_null(s);
-        }
+        sfp__source_close(open_tortured(kind, in_folder("s"), test, 20));
     }
 }
 

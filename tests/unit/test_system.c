@@ -67,15 +67,15 @@ static void known_queries_change_no_answer(void **unused)
         static float query[N * D];
         bool has[N] = {false};
         int32_t first[N], again[N];
-        assert_int_equal(sfp__system_predict(&s, N, rgb, query, has, first, NULL), SFP_OK);
+        assert_int_equal(sfp__system_predict(&s, N, rgb, query, has, first, NULL, NULL), SFP_OK);
         for (int i = 0; i < N; i++)
             assert_int_equal(first[i], -1); /* no class was seen */
         offer(&s, 0, BATCH);
         offer(&s, BATCH, BATCH);
-        assert_int_equal(sfp__system_predict(&s, N, rgb, query, has, first, NULL), SFP_OK);
+        assert_int_equal(sfp__system_predict(&s, N, rgb, query, has, first, NULL, NULL), SFP_OK);
         for (int i = 0; i < N; i++)
             has[i] = i % 4 == 1; /* gaps: runs of unknown ones between known ones */
-        assert_int_equal(sfp__system_predict(&s, N, rgb, query, has, again, NULL), SFP_OK);
+        assert_int_equal(sfp__system_predict(&s, N, rgb, query, has, again, NULL, NULL), SFP_OK);
         for (int i = 0; i < N; i++) {
             assert_true(has[i]);
             assert_int_equal(first[i], again[i]);
@@ -105,8 +105,8 @@ static void a_resumed_head_goes_on_alike(void **unused)
         assert_int_equal(sfp__system_counts(&b).trained, BATCH);
         offer(&a, BATCH, 3);
         offer(&b, BATCH, 3);
-        assert_int_equal(sfp__system_predict(&a, N, rgb, query, has, one, NULL), SFP_OK);
-        assert_int_equal(sfp__system_predict(&b, N, rgb, query, has, two, NULL), SFP_OK);
+        assert_int_equal(sfp__system_predict(&a, N, rgb, query, has, one, NULL, NULL), SFP_OK);
+        assert_int_equal(sfp__system_predict(&b, N, rgb, query, has, two, NULL, NULL), SFP_OK);
         assert_memory_equal(one, two, sizeof one);
         sfp__system_done(&a);
         sfp__system_done(&b);

@@ -1,4 +1,4 @@
-#include "run/picture.h"
+#include "stream/picture.h"
 
 #include "base/mem.h"
 

@@ -1,6 +1,6 @@
 /* From a source's picture to the network's input: decode, cut, resize. */
-#ifndef SFP_RUN_PICTURE_H
-#define SFP_RUN_PICTURE_H
+#ifndef SFP_STREAM_PICTURE_H
+#define SFP_STREAM_PICTURE_H
 
 #include "io/image.h"
 #include "stream/source.h"

@@ -1,0 +1,383 @@
+#include "run/inbox.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "io/text.h"
+#include "stream/picture.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ERRORS_MAX = 3 };        /* that follow each other: a broken stream does not get better */
+static const double look = 0.1; /* seconds between looks at stop */
+
+struct sfp_inbox {
+    sfp_source *source;
+    sfp_inbox_options opt;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    atomic_bool stop;
+    bool idle, ended; /* the learner waits; the source has ended */
+    sfp_arrivals labelled, others, gone;
+    double last_at; /* of the last arrival */
+    double rate_at; /* of the last complete batch */
+    sfp_inbox_stats stats;
+};
+
+/* --------------------------------------------------------------------- lists */
+
+void sfp__arrival_free(sfp_arrival *a)
+{
+    if (!a)
+        return;
+    sfp__free(a->name);
+    sfp__free(a->rgb);
+    sfp__picture_done(&a->kept);
+    sfp__free(a);
+}
+
+void sfp__arrivals_put(sfp_arrivals *l, sfp_arrival *a)
+{
+    a->next = NULL;
+    if (l->last)
+        l->last->next = a;
+    else
+        l->first = a;
+    l->last = a;
+    l->count++;
+}
+
+sfp_arrival *sfp__arrivals_take(sfp_arrivals *l)
+{
+    sfp_arrival *a = l->first;
+    if (!a)
+        return NULL;
+    l->first = a->next;
+    if (!l->first)
+        l->last = NULL;
+    l->count--;
+    a->next = NULL;
+    return a;
+}
+
+void sfp__arrivals_done(sfp_arrivals *l)
+{
+    for (sfp_arrival *a; (a = sfp__arrivals_take(l));)
+        sfp__arrival_free(a);
+}
+
+static void move_first(sfp_arrivals *from, int n, sfp_arrivals *to)
+{
+    for (int i = 0; i < n; i++)
+        sfp__arrivals_put(to, sfp__arrivals_take(from));
+}
+
+/* ------------------------------------------------- what the queues do (locked) */
+
+static void let_go(sfp_inbox *b, sfp_arrival *a, sfp_fate fate)
+{
+    sfp__free(a->rgb);
+    a->rgb = NULL;
+    sfp__picture_done(&a->kept);
+    a->fate = fate;
+    sfp__arrivals_put(&b->gone, a);
+}
+
+static int complete(const sfp_inbox *b)
+{
+    return b->labelled.count / b->opt.batch;
+}
+
+/* Batches that may be there now. */
+static int room(const sfp_inbox *b)
+{
+    return b->opt.pool ? b->opt.pool : b->opt.queue + (b->idle ? 1 : 0);
+}
+
+static void wait_a_little(sfp_inbox *b, double seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    double at = (double)until.tv_nsec * 1e-9 + seconds;
+    until.tv_sec += (time_t)at;
+    until.tv_nsec = (long)((at - floor(at)) * 1e9);
+    (void)pthread_cond_timedwait(&b->changed, &b->lock, &until);
+}
+
+/* The last `batch` of the labelled go. */
+static void drop_newest(sfp_inbox *b)
+{
+    sfp_arrivals kept = {0};
+    move_first(&b->labelled, b->labelled.count - b->opt.batch, &kept);
+    for (sfp_arrival *a; (a = sfp__arrivals_take(&b->labelled));)
+        let_go(b, a, SFP_FATE_DROPPED);
+    b->labelled = kept;
+}
+
+/* A batch may just have become complete: when it is one too many the policy says which goes, or that the source has to wait. */
+static void make_room(sfp_inbox *b, bool may_wait)
+{
+    if (!b->opt.pool && b->opt.policy == SFP_QUEUE_BLOCK) {
+        while (may_wait && complete(b) > room(b) && !atomic_load(&b->stop))
+            wait_a_little(b, look);
+        return;
+    }
+    while (complete(b) > room(b)) {
+        if (b->opt.pool || (b->opt.policy == SFP_QUEUE_DROP_OLDEST && room(b) > 0)) {
+            for (int i = 0; i < b->opt.batch; i++)
+                let_go(b, sfp__arrivals_take(&b->labelled), SFP_FATE_DROPPED);
+        } else {
+            drop_newest(b);
+        }
+    }
+}
+
+/* How fast batches become complete, averaged over the last few. */
+static void note_rate(sfp_inbox *b, double now)
+{
+    double took = now - b->rate_at, rate = b->opt.batch / (took > 1e-9 ? took : 1e-9);
+    b->stats.rate = isnan(b->stats.rate) ? rate : 0.7 * b->stats.rate + 0.3 * rate;
+    b->rate_at = now;
+}
+
+static void put_labelled(sfp_inbox *b, sfp_arrival *a, bool may_wait)
+{
+    double at = a->at;
+    sfp__arrivals_put(&b->labelled, a);
+    b->last_at = at;
+    pthread_cond_broadcast(&b->changed);
+    if (b->labelled.count % b->opt.batch == 0) {
+        note_rate(b, at);
+        make_room(b, may_wait);
+    }
+}
+
+static void put_other(sfp_inbox *b, sfp_arrival *a)
+{
+    bool hold = !b->opt.pool && b->opt.policy == SFP_QUEUE_BLOCK;
+    while (hold && b->others.count >= b->opt.others && !atomic_load(&b->stop))
+        wait_a_little(b, look);
+    if (!hold && b->others.count >= b->opt.others) {
+        sfp_arrival *oldest = sfp__arrivals_take(&b->others);
+        if (oldest->rgb)
+            let_go(b, oldest, SFP_FATE_EXPIRED);
+        else
+            sfp__arrival_free(oldest); /* a label that nobody looked at */
+    }
+    sfp__arrivals_put(&b->others, a);
+    pthread_cond_broadcast(&b->changed);
+}
+
+/* ---------------------------------------------------------------- the reader */
+
+static void note_error(sfp_inbox *b, const sfp_error *err)
+{
+    if (!b->stats.first_error[0])
+        memcpy(b->stats.first_error, err->message, sizeof b->stats.first_error);
+    memcpy(b->stats.last_error, err->message, sizeof b->stats.last_error);
+}
+
+/* What next gave, decoded; a picture that cannot be is gone from the beginning. Takes *p over. */
+static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_picture *p, double at, sfp_error *err)
+{
+    sfp_origin origin = {0};
+    size_t bytes = 3 * (size_t)b->opt.size * (size_t)b->opt.size;
+    b->source->origin(b->source, &origin);
+    sfp_arrival *a = sfp__calloc(1, sizeof *a);
+    if (!a || !(a->name = sfp__strdup(origin.name)) || (p->bytes && !(a->rgb = sfp__malloc(bytes)))) {
+        (void)sfp__fail_nomem(err, bytes);
+        sfp__picture_done(p);
+        sfp__arrival_free(a);
+        return NULL;
+    }
+    a->identity = origin.identity;
+    a->mark = origin.mark;
+    a->changed = origin.changed;
+    a->at = at;
+    a->label = record->label;
+    a->class_name = record->label >= 0 ? b->source->class_names[record->label] : NULL;
+    if (p->bytes) {
+        char name[SFP_NAME_MAX];
+        if (sfp__picture_fit(p, b->source->name(b->source, -1, name, sizeof name), b->opt.size, b->opt.resize, a->rgb, err))
+            a->fate = SFP_FATE_SKIPPED;
+        else if (b->opt.keep_encoded && p->kind == SFP_PICTURE_ENCODED && !p->has_box) {
+            a->kept = *p;
+            *p = (sfp_picture){0};
+        }
+    }
+    sfp__picture_done(p);
+    return a;
+}
+
+static void put(sfp_inbox *b, sfp_arrival *a)
+{
+    if (a->rgb)
+        a->id = b->stats.next_id++;
+    if (a->fate != SFP_FATE_NONE)
+        let_go(b, a, a->fate);
+    else if (a->rgb && a->label >= 0)
+        put_labelled(b, a, true);
+    else
+        put_other(b, a);
+}
+
+/* Sleeps until the next picture is due. One that was held back, or took long to make, puts off those that follow. */
+static void keep_pace(sfp_inbox *b, double *due)
+{
+    if (!(b->opt.pace > 0))
+        return;
+    double now = sfp__now();
+    *due = fmax(*due + 1 / b->opt.pace, now - 1); /* a second is made up for, not more */
+    for (; now < *due && !atomic_load(&b->stop); now = sfp__now()) {
+        double wait = fmin(*due - now, look);
+        struct timespec pause = {.tv_nsec = (long)(wait * 1e9)};
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+static void *work(void *arg)
+{
+    sfp_inbox *b = arg;
+    double due = sfp__now();
+    sfp_status status = SFP_OK;
+    for (int errors = 0; errors < ERRORS_MAX && status != SFP_ENOMEM && !atomic_load(&b->stop);) {
+        sfp_record record = {0};
+        sfp_picture p = {0};
+        sfp_error err = {0};
+        bool end = false;
+        sfp_arrival *a = NULL;
+        keep_pace(b, &due);
+        status = b->source->next(b->source, &record, &p, &end, &err);
+        double came = sfp__now();
+        if (!status && end)
+            break;
+        if (!status && !(a = make_arrival(b, &record, &p, came, &err)))
+            status = SFP_ENOMEM;
+        double decoded = sfp__now();
+        pthread_mutex_lock(&b->lock);
+        b->stats.decode += decoded - came;
+        if (status || a->fate != SFP_FATE_NONE)
+            note_error(b, &err);
+        if (!status)
+            put(b, a);
+        pthread_mutex_unlock(&b->lock);
+        errors = status ? errors + 1 : 0;
+    }
+    pthread_mutex_lock(&b->lock);
+    b->ended = true;
+    b->stats.status = status;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+/* ----------------------------------------------------------------- the taker */
+
+/* How many labelled pictures to take now; 0: not yet. */
+static int ready(const sfp_inbox *b)
+{
+    int n = complete(b);
+    bool paused = b->source->pause > 0 && sfp__now() - b->last_at >= b->source->pause;
+    if (n > 0)
+        return b->opt.batch * (b->opt.pool ? n < b->opt.pool ? n : b->opt.pool : 1);
+    bool last = b->ended && b->others.count == 0; /* a label among the others may bring one more */
+    return last || paused ? b->labelled.count : 0;
+}
+
+void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, sfp_delivery *out)
+{
+    double begin = sfp__now();
+    int n;
+    *out = (sfp_delivery){0};
+    pthread_mutex_lock(&b->lock);
+    b->idle = true;
+    pthread_cond_broadcast(&b->changed); /* there is room for one more */
+    while (!(n = ready(b)) && b->others.count == 0 && !b->ended && !(stop && *stop))
+        wait_a_little(b, look);
+    b->idle = false;
+    if (stop && *stop)
+        n = 0;
+    move_first(&b->labelled, n, &out->batch);
+    out->batches = (n + b->opt.batch - 1) / b->opt.batch;
+    sfp_arrival *last = out->batch.first; /* of the oldest batch */
+    for (int i = 1; last && last->next && i < b->opt.batch; i++)
+        last = last->next;
+    out->lag = last ? fmax(0, sfp__now() - last->at) : 0;
+    out->others = b->others;
+    b->others = (sfp_arrivals){0};
+    out->gone = b->gone;
+    b->gone = (sfp_arrivals){0};
+    out->end = b->ended && b->labelled.count == 0;
+    b->stats.waited += sfp__now() - begin;
+    pthread_cond_broadcast(&b->changed); /* a source that is held back */
+    pthread_mutex_unlock(&b->lock);
+}
+
+void sfp__inbox_join(sfp_inbox *b, sfp_arrival *a)
+{
+    pthread_mutex_lock(&b->lock);
+    a->at = sfp__now();
+    b->idle = true; /* it is the learner who asks: it has time for a batch */
+    put_labelled(b, a, false);
+    b->idle = false;
+    pthread_mutex_unlock(&b->lock);
+}
+
+sfp_inbox_stats sfp__inbox_stats(sfp_inbox *b)
+{
+    pthread_mutex_lock(&b->lock);
+    sfp_inbox_stats s = b->stats;
+    pthread_mutex_unlock(&b->lock);
+    return s;
+}
+
+/* ------------------------------------------------------------ making, freeing */
+
+sfp_status sfp__inbox_create(sfp_source *s, const sfp_inbox_options *opt, sfp_inbox **out, sfp_error *err)
+{
+    sfp_inbox *b = sfp__calloc(1, sizeof *b);
+    if (!b)
+        return sfp__fail_nomem(err, sizeof *b);
+    pthread_condattr_t monotonic;
+    b->source = s;
+    b->opt = *opt;
+    b->stats.rate = NAN;
+    b->stats.next_id = opt->first_id;
+    b->last_at = b->rate_at = sfp__now();
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&b->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    s->stop = &b->stop;
+    b->started = pthread_create(&b->thread, NULL, work, b) == 0;
+    if (!b->started) {
+        sfp__inbox_free(b);
+        return sfp__fail(err, SFP_ELIMIT, "cannot start the reading thread");
+    }
+    *out = b;
+    return SFP_OK;
+}
+
+void sfp__inbox_free(sfp_inbox *b)
+{
+    if (!b)
+        return;
+    atomic_store(&b->stop, true);
+    pthread_mutex_lock(&b->lock);
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+    if (b->started)
+        pthread_join(b->thread, NULL);
+    b->source->stop = NULL;
+    sfp__arrivals_done(&b->labelled);
+    sfp__arrivals_done(&b->others);
+    sfp__arrivals_done(&b->gone);
+    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->lock);
+    sfp__free(b);
+}

@@ -1,0 +1,88 @@
+/* Pictures of a live source on their way to the learner: a thread of its own takes them as they come, decodes them and puts them
+ * into bounded queues.
+ *
+ * Labelled ones make batches of b in the order of their arrival. A batch that is complete while the learner is busy waits among
+ * `queue` others; what a full queue does is the policy's matter, as with the clock of an indexed stream (clock.h): dropped, or
+ * the source is held back. Pictures without a label, and labels that came late, go beside them.
+ *
+ * Everything that came leaves by one way, so that counts add up: learned from (batch), without a label (others), or gone. */
+#ifndef SFP_RUN_INBOX_H
+#define SFP_RUN_INBOX_H
+
+#include "io/image.h"
+#include "run/clock.h"
+#include "stream/source.h"
+
+#include <signal.h>
+
+typedef enum sfp_fate { SFP_FATE_NONE, SFP_FATE_DROPPED, SFP_FATE_SKIPPED, SFP_FATE_EXPIRED } sfp_fate; /* of what is gone */
+
+typedef struct sfp_arrival {
+    struct sfp_arrival *next;
+    char *name;
+    uint64_t id; /* pictures are numbered as they come */
+    uint64_t identity, mark;
+    int64_t changed;        /* as sfp_origin */
+    double at;              /* sfp__now() when it came */
+    int32_t label;          /* of the source; -1: none */
+    const char *class_name; /* of the label; the source's */
+    uint8_t *rgb;           /* (S, S, 3); NULL: a label alone, or gone */
+    sfp_picture kept;       /* the encoded original, where it is kept */
+    sfp_fate fate;
+} sfp_arrival;
+
+/* A list, oldest first. */
+typedef struct sfp_arrivals {
+    sfp_arrival *first, *last;
+    int count;
+} sfp_arrivals;
+
+void sfp__arrivals_put(sfp_arrivals *l, sfp_arrival *a);
+sfp_arrival *sfp__arrivals_take(sfp_arrivals *l); /* the oldest; NULL: none */
+void sfp__arrivals_done(sfp_arrivals *l);
+void sfp__arrival_free(sfp_arrival *a);
+
+typedef struct sfp_inbox_options {
+    int size; /* S */
+    sfp_resize resize;
+    bool keep_encoded;
+    int batch;
+    int queue; /* batches that may wait */
+    sfp_queue_policy policy;
+    int pool;          /* triage: most batches that wait and are taken at once, whatever queue is; 0: one at a time */
+    int others;        /* pictures without a label (and labels) that may wait to be looked at; more are held back, or expire */
+    double pace;       /* samples a second that are asked for; 0: as they come */
+    uint64_t first_id; /* number of the first picture */
+} sfp_inbox_options;
+
+typedef struct sfp_inbox sfp_inbox;
+
+/* The source must outlive it and is its own from now on. */
+sfp_status sfp__inbox_create(sfp_source *s, const sfp_inbox_options *opt, sfp_inbox **out, sfp_error *err);
+void sfp__inbox_free(sfp_inbox *b);
+
+typedef struct sfp_delivery {
+    sfp_arrivals batch; /* labelled pictures to learn from; triage: of several batches */
+    double lag;         /* seconds since the oldest of these batches was complete */
+    int batches;
+    sfp_arrivals others; /* without a label, and labels alone */
+    sfp_arrivals gone;   /* what will never be learned from */
+    bool end;            /* nothing comes any more */
+} sfp_delivery;
+
+/* Waits for a batch or others; a last batch may be short, also one after the source's pause. With *stop set (looked at ten times
+ * a second) it comes back at once, perhaps with nothing. The lists are the caller's. */
+void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, sfp_delivery *out);
+/* A picture without a label that has one now: joins the labelled ones as if it came now. */
+void sfp__inbox_join(sfp_inbox *b, sfp_arrival *a);
+
+typedef struct sfp_inbox_stats {
+    double decode, waited; /* seconds decoding; seconds the taker waited */
+    double rate;           /* labelled pictures a second lately; NAN: not known yet */
+    uint64_t next_id;
+    sfp_status status; /* why the source ended early */
+    char first_error[SFP_ERROR_MAX], last_error[SFP_ERROR_MAX];
+} sfp_inbox_stats;
+sfp_inbox_stats sfp__inbox_stats(sfp_inbox *b);
+
+#endif

@@ -1,0 +1,302 @@
+/* The files behind a line log.
+ *
+ * Every line begins with {"t":N, - which is all that a resumed run has to read to find the place from which lines are written
+ * again. Files that were rotated away after the checkpoint come back first, so that a run that was killed and resumed leaves
+ * the same set of files as one that was not.
+ *
+ * A file always ends with a whole line: bytes of a write that failed half-way are cut off again. */
+#include "run/line_log.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PENDING_MAX ((size_t)256 << 10) /* lines are handed over when they take more */
+
+struct sfp_line_log {
+    char *path, *old, *older; /* old and older: room for PATH.N */
+    int fd;
+    int keep;
+    size_t size, max_bytes; /* of what is in the file */
+    sfp_text pending;       /* whole lines */
+    sfp_text line;
+};
+
+static const char *old_name(const sfp_line_log *e, int i, char *to)
+{
+    if (i == 0)
+        return e->path;
+    (void)snprintf(to, strlen(e->path) + 16, "%s.%d", e->path, i);
+    return to;
+}
+
+static sfp_status open_file(const char *path, int flags, int *out, sfp_error *err)
+{
+    struct stat st;
+    int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (fd < 0)
+        return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        (void)close(fd);
+        return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", path);
+    }
+    *out = fd;
+    return SFP_OK;
+}
+
+/* Where lines from `from` on begin (or a torn line, or the end), and how many whole lines come before. */
+typedef struct place {
+    size_t offset, size;
+    bool found; /* a line from `from` on is there */
+} place;
+
+/* A line is known by its first bytes and its last. */
+typedef struct line_scan {
+    char head[32];
+    size_t length;
+    char last;
+} line_scan;
+
+static bool parse_head(const line_scan *l, uint64_t *t)
+{
+    static const char begin[] = "{\"t\":";
+    size_t n = l->length < sizeof l->head ? l->length : sizeof l->head, i = sizeof begin - 1;
+    uint64_t x = 0;
+    if (n <= i || memcmp(l->head, begin, i) != 0 || l->last != '}')
+        return false;
+    size_t first = i;
+    for (; i < n && l->head[i] >= '0' && l->head[i] <= '9'; i++)
+        if (__builtin_mul_overflow(x, 10u, &x) || __builtin_add_overflow(x, (unsigned)(l->head[i] - '0'), &x))
+            return false;
+    *t = x;
+    return i > first && i < n && l->head[i] == ',';
+}
+
+static sfp_status scan(const char *path, int fd, uint64_t from, place *out, sfp_error *err)
+{
+    char block[16384];
+    line_scan line = {0};
+    place p = {0};
+    size_t number = 0;
+    for (;;) {
+        ssize_t n = pread(fd, block, sizeof block, (off_t)p.size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+        if (n == 0)
+            break;
+        for (ssize_t i = 0; i < n; i++) {
+            p.size++;
+            if (block[i] != '\n') {
+                if (line.length < sizeof line.head)
+                    line.head[line.length] = block[i];
+                line.length++;
+                line.last = block[i];
+                continue;
+            }
+            uint64_t t;
+            number++;
+            if (!parse_head(&line, &t))
+                return sfp__fail(err, SFP_EFORMAT, "%s:%zu: is not a line of an event log", path, number);
+            if (t >= from) {
+                p.found = true;
+                *out = p;
+                return SFP_OK;
+            }
+            line = (line_scan){0};
+            p.offset = p.size;
+        }
+    }
+    *out = p;
+    return SFP_OK;
+}
+
+/* Looks into one file; one that is not there is empty. */
+static sfp_status scan_path(const char *path, uint64_t from, place *out, sfp_error *err)
+{
+    int fd = -1;
+    sfp_error why;
+    sfp_status s = open_file(path, O_RDONLY, &fd, &why);
+    *out = (place){0};
+    if (s == SFP_ENOTFOUND)
+        return SFP_OK;
+    if (s != SFP_OK)
+        return sfp__fail(err, s, "%s", why.message);
+    s = scan(path, fd, from, out, err);
+    (void)close(fd);
+    return s;
+}
+
+static sfp_status move(const char *from, const char *to, sfp_error *err)
+{
+    if (rename(from, to) != 0 && errno != ENOENT)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot rename to %s", from, to);
+    return SFP_OK;
+}
+
+/* .1 becomes the file, .2 becomes .1, ... */
+static sfp_status unrotate(sfp_line_log *e, sfp_error *err)
+{
+    for (int i = 1;; i++) {
+        if (access(old_name(e, i, e->old), F_OK) != 0)
+            return SFP_OK;
+        sfp_status s = move(e->old, old_name(e, i - 1, e->older), err);
+        if (s != SFP_OK)
+            return s;
+    }
+}
+
+static sfp_status forget_all(sfp_line_log *e, sfp_error *err)
+{
+    for (int i = 1; i <= e->keep || access(old_name(e, i, e->old), F_OK) == 0; i++)
+        if (unlink(old_name(e, i, e->old)) != 0 && errno != ENOENT)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot remove", e->old);
+    return SFP_OK;
+}
+
+/* Leaves the file, and the ones before it, with the lines before `from`; *keep_bytes: what stays of the file. */
+static sfp_status find_cut(sfp_line_log *e, uint64_t from, size_t *keep_bytes, sfp_error *err)
+{
+    place now, before;
+    if (from == 0) {
+        *keep_bytes = 0;
+        return forget_all(e, err);
+    }
+    for (;;) {
+        sfp_status s = scan_path(e->path, from, &now, err);
+        if (s == SFP_OK && now.offset == 0) /* nothing to keep here: does the one before have lines to cut too? */
+            s = scan_path(old_name(e, 1, e->old), from, &before, err);
+        if (s != SFP_OK)
+            return s;
+        if (now.offset > 0 || !before.found) {
+            *keep_bytes = now.offset;
+            return SFP_OK;
+        }
+        s = unrotate(e, err);
+        if (s != SFP_OK)
+            return s;
+    }
+}
+
+sfp_status sfp__line_log_open(const char *dir, const char *name, uint64_t from, size_t max_bytes, int keep, sfp_line_log **out,
+                              sfp_error *err)
+{
+    size_t room = strlen(dir) + strlen(name) + 64, stay = 0;
+    sfp_status s = SFP_OK;
+    if (keep < 0 || keep > 1000)
+        return sfp__fail(err, SFP_EINVAL, "%d old logs to keep, expected 0 to 1000", keep);
+    sfp_line_log *e = sfp__calloc(1, sizeof *e);
+    if (!e)
+        return sfp__fail_nomem(err, sizeof *e);
+    *e = (sfp_line_log){.fd = -1, .keep = keep, .max_bytes = max_bytes};
+    e->path = sfp__malloc(room);
+    e->old = sfp__malloc(room);
+    e->older = sfp__malloc(room);
+    if (!e->path || !e->old || !e->older) {
+        s = sfp__fail_nomem(err, room);
+        goto done;
+    }
+    (void)snprintf(e->path, room, "%s/%s", dir, name);
+    s = find_cut(e, from, &stay, err);
+    if (s == SFP_OK)
+        s = open_file(e->path, O_RDWR | O_CREAT, &e->fd, err);
+    if (s == SFP_OK && (ftruncate(e->fd, (off_t)stay) != 0 || lseek(e->fd, 0, SEEK_END) < 0))
+        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot cut to %zu bytes", e->path, stay);
+    e->size = stay;
+done:
+    if (s == SFP_OK)
+        *out = e;
+    else
+        sfp__line_log_close(e);
+    return s;
+}
+
+static sfp_status rotate(sfp_line_log *e, sfp_error *err)
+{
+    sfp_status s = SFP_OK;
+    for (int i = e->keep; s == SFP_OK && i >= 1; i--) /* the oldest is overwritten */
+        s = move(old_name(e, i - 1, e->old), old_name(e, i, e->older), err);
+    if (s != SFP_OK)
+        return s;
+    int fd = -1;
+    s = open_file(e->path, O_RDWR | O_CREAT | O_TRUNC, &fd, err);
+    if (s != SFP_OK)
+        return s;
+    (void)close(e->fd);
+    e->fd = fd;
+    e->size = 0;
+    return SFP_OK;
+}
+
+sfp_status sfp__line_log_flush(sfp_line_log *e, sfp_error *err)
+{
+    for (size_t done = 0; done < e->pending.length;) {
+        ssize_t n = write(e->fd, e->pending.s + done, e->pending.length - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            sfp_status s = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", e->path);
+            if (ftruncate(e->fd, (off_t)e->size) == 0) /* back to the last whole line */
+                (void)lseek(e->fd, (off_t)e->size, SEEK_SET);
+            return s;
+        }
+        done += (size_t)n;
+    }
+    e->size += e->pending.length;
+    e->pending.length = 0;
+    return SFP_OK;
+}
+
+sfp_text *sfp__line_log_begin(sfp_line_log *e)
+{
+    e->line.length = 0;
+    return &e->line;
+}
+
+sfp_status sfp__line_log_add(sfp_line_log *e, sfp_error *err)
+{
+    sfp_status s = SFP_OK;
+    if (e->line.failed) {
+        size_t room = e->line.room;
+        sfp__text_done(&e->line);
+        return sfp__fail_nomem(err, room * 2);
+    }
+    size_t held = e->size + e->pending.length;
+    if (e->max_bytes && held > 0 && held + e->line.length > e->max_bytes) {
+        s = sfp__line_log_flush(e, err);
+        if (s == SFP_OK)
+            s = rotate(e, err);
+    } else if (e->pending.length > 0 && e->pending.length + e->line.length > PENDING_MAX) {
+        s = sfp__line_log_flush(e, err);
+    }
+    if (s != SFP_OK)
+        return s;
+    sfp__text_putn(&e->pending, e->line.s, e->line.length);
+    if (e->pending.failed) {
+        e->pending.failed = false; /* the lines before this one are still there */
+        return sfp__fail_nomem(err, e->pending.room * 2);
+    }
+    return SFP_OK;
+}
+
+void sfp__line_log_close(sfp_line_log *e)
+{
+    if (!e)
+        return;
+    if (e->fd >= 0) {
+        (void)sfp__line_log_flush(e, NULL);
+        (void)close(e->fd);
+    }
+    sfp__text_done(&e->pending);
+    sfp__text_done(&e->line);
+    sfp__free(e->path);
+    sfp__free(e->old);
+    sfp__free(e->older);
+    sfp__free(e);
+}

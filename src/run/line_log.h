@@ -1,0 +1,26 @@
+/* Lines of JSON that a run leaves: {"t":N,...} each, N never falling, in a file rotated by size, cut back when a run is resumed.
+ */
+#ifndef SFP_RUN_LINE_LOG_H
+#define SFP_RUN_LINE_LOG_H
+
+#include "io/text.h"
+
+#include <stdint.h>
+
+typedef struct sfp_line_log sfp_line_log;
+
+/* DIR/NAME. Lines from timestamp `from` on that a resumed run would write again are cut off first, in rotated files too; so is a
+ * last line that was torn by a crash. from 0: all of them go. max_bytes: a file that would grow beyond becomes NAME.1, that one
+ * .2, ... up to `keep` old ones; 0: never. */
+sfp_status sfp__line_log_open(const char *dir, const char *name, uint64_t from, size_t max_bytes, int keep, sfp_line_log **out,
+                              sfp_error *err);
+/* An empty text for the next line, to be filled, newline included, and added. Lines gather in memory; after warm-up nothing is
+ * allocated. */
+sfp_text *sfp__line_log_begin(sfp_line_log *e);
+sfp_status sfp__line_log_add(sfp_line_log *e, sfp_error *err);
+/* Hands the lines to the system: a process that is killed afterwards loses none. A disk that is full: SFP_EIO, and the file ends
+ * with a whole line; the lines are kept for another try. */
+sfp_status sfp__line_log_flush(sfp_line_log *e, sfp_error *err);
+void sfp__line_log_close(sfp_line_log *e); /* flush first to hear of errors */
+
+#endif

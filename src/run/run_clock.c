@@ -1,0 +1,136 @@
+/* The clock of a run on an indexed stream: what a batch costs, and what that means for which batches are learned from. */
+#include "base/mem.h"
+#include "run/run_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static sfp_status read_costs(sfp__run_state *s, sfp_error *err)
+{
+    FILE *f = fopen(s->opt->costs, "re");
+    if (!f)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", s->opt->costs);
+    char line[128];
+    int64_t number = 0, room = 0;
+    sfp_status status = SFP_OK;
+    while (!status && fgets(line, sizeof line, f)) {
+        char *end;
+        double x = strtod(line, &end);
+        number++;
+        if (line[0] == '#' || line[0] == '\n')
+            continue;
+        if (end == line || (*end != '\n' && *end) || !isfinite(x) || x < 0) {
+            status = sfp__fail(err, SFP_EFORMAT, "%s:%lld: expected seconds from 0", s->opt->costs, (long long)number);
+            break;
+        }
+        if (s->cost_count == room) {
+            int64_t more = room ? 2 * room : 64;
+            double *costs = sfp__realloc(s->costs, (size_t)room * sizeof *costs, (size_t)more * sizeof *costs);
+            if (!costs) {
+                status = sfp__fail_nomem(err, (size_t)more * sizeof *costs);
+                break;
+            }
+            s->costs = costs;
+            room = more;
+        }
+        s->costs[s->cost_count++] = x;
+    }
+    (void)fclose(f);
+    if (!status && s->cost_count == 0)
+        status = sfp__fail(err, SFP_EFORMAT, "%s: no costs, expected seconds, one a line", s->opt->costs);
+    return status;
+}
+
+/* Cost of a batch on a copy of the learner that is thrown away: the mean of `calibrate` batches after 3. */
+static sfp_status calibrate(sfp__run_state *s, double *cost, sfp_error *err)
+{
+    if (s->cost_count) {
+        *cost = 0;
+        for (int64_t i = 0; i < s->cost_count; i++)
+            *cost += s->costs[i] / (double)s->cost_count;
+        return SFP_OK;
+    }
+    sfp_system copy;
+    sfp_feed *feed = NULL;
+    const sfp_feed_options fo = {.size = sfp__vit_config(s->opt->vit)->img_size,
+                                 .resize = s->opt->learner.resize,
+                                 .keep_encoded = s->opt->learner.keep_compressed,
+                                 .depth = SFP__RUN_AHEAD};
+    sfp_status status = sfp__run_make_system(s, &copy, err);
+    if (status)
+        return status;
+    status = sfp__feed_create(s->source, &s->tasks, &s->batches, &fo, 0, &feed, err);
+    double sum = 0;
+    int measured = 0;
+    int64_t count = 0;
+    while (count < s->batches.count && count < 3 + s->opt->calibrate && s->batches.task[count] == s->batches.task[0])
+        count++;
+    for (int64_t k = 0; !status && k < count && !sfp__run_stopped(s); k++) {
+        int n;
+        const sfp_sample *samples;
+        sfp_timestamp t;
+        status = sfp__feed_take(feed, k, &n, &samples, err);
+        if (!status && n > 0)
+            status = sfp__system_offer(&copy, n, samples, &t, err);
+        if (!status && n > 0 && (k >= 3 || count <= 3)) {
+            sum += t.seconds.total;
+            measured++;
+        }
+        sfp__feed_release(feed, k + 1);
+    }
+    sfp__feed_free(feed);
+    sfp__system_done(&copy);
+    *cost = measured ? sum / measured : 0;
+    return status;
+}
+
+/* Which batches of each task the paper's clock keeps. */
+static sfp_status keep_batches(sfp__run_state *s, sfp_error *err)
+{
+    double cost;
+    sfp_status status = calibrate(s, &cost, err);
+    if (status)
+        return status;
+    int64_t samples = s->batches.arrived[s->batches.count - 1];
+    s->r->cs = sfp__clock_cs(cost, s->batches.count, samples, s->opt->rate);
+    if (!(s->kept = sfp__calloc((size_t)s->batches.count, sizeof *s->kept)))
+        return sfp__fail_nomem(err, (size_t)s->batches.count * sizeof *s->kept);
+    for (int64_t first = 0; first < s->batches.count;) {
+        int64_t n = 1;
+        while (first + n < s->batches.count && s->batches.task[first + n] == s->batches.task[first])
+            n++;
+        int64_t keep = sfp__clock_keep(n, s->r->cs);
+        for (int64_t i = 0; i < keep; i++)
+            s->kept[s->kept_count++] = first + sfp__clock_kept_at(i, n, keep);
+        first += n;
+    }
+    char text[160];
+    (void)snprintf(text, sizeof text, "clock paper: %.4f s a batch, C_S %.2f: %lld of %lld batches are kept", cost, s->r->cs,
+                   (long long)s->kept_count, (long long)s->batches.count);
+    sfp__run_say(s, text);
+    return SFP_OK;
+}
+
+sfp_status sfp__run_start_clock(sfp__run_state *s, sfp_error *err)
+{
+    const sfp_run_options *o = s->opt;
+    s->r->lambda = o->rate > 0 ? o->rate : NAN;
+    sfp_status status = o->costs ? read_costs(s, err) : SFP_OK;
+    if (status || s->clock_kind == SFP_CLOCK_OFF)
+        return status;
+    if (!(o->rate > 0))
+        return sfp__fail(err, SFP_EINVAL, "this clock needs a rate (--rate samples/s)");
+    s->spacing = 1 / o->rate;
+    if (s->clock_kind == SFP_CLOCK_PAPER)
+        return keep_batches(s, err);
+    const sfp_clock_options co = {.kind = s->clock_kind,
+                                  .lambda = o->rate,
+                                  .queue = o->queue,
+                                  .policy = o->policy,
+                                  .pool = o->triage,
+                                  .pool_most = SFP__RUN_POOL};
+    s->clocked = true;
+    s->lag = &s->clock.lag;
+    return sfp__clock_init(&s->clock, &co, s->batches.count, s->batches.arrived, err);
+}

@@ -1,0 +1,503 @@
+/* The loop over a live stream (run.h). Classes are numbered as they come; names tie them to those of the source, of a test set
+ * and of an earlier process.
+ *
+ * Every picture ends in one of these ways, and its mark is kept then, so that --resume does not take it again: learned from,
+ * dropped, not readable, given up without a label. Pictures in queues and those that wait for a label have no such end yet. */
+#include "base/mem.h"
+#include "run/inbox.h"
+#include "run/pending.h"
+#include "run/run_internal.h"
+#include "run/text_out.h"
+#include "stream/names.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { GROUP = 32 }; /* pictures predicted at once */
+
+/* Marks of the last pictures that are done with, a ring. */
+typedef struct marks {
+    uint64_t *mark;   /* (room) */
+    int64_t *changed; /* (room) */
+    size_t room, count, next;
+    int64_t until; /* the latest change of those that were overwritten */
+} marks;
+
+struct sfp__live {
+    sfp_inbox *inbox;
+    sfp_pending pending;
+    sfp_line_log *predictions;
+    sfp_names classes;
+    int32_t *label_of; /* (label_room) stream label of a source's, -1: not seen yet */
+    int label_room, trained_room;
+    marks done;
+    uint64_t next_id; /* of the pictures that come after a break */
+    sfp_lag lag;
+    int unseen;      /* classes of the test set, as told last */
+    uint64_t waited; /* pictures that waited for a label when the checkpoint was written */
+    float *query;    /* (GROUP, D) */
+};
+
+/* ---------------------------------------------------------------------- making */
+
+static sfp_status refuse(const sfp__run_state *s, sfp_error *err)
+{
+    const sfp_run_options *o = s->opt;
+    if (o->tasks && strcmp(o->tasks, "free") != 0)
+        return sfp__fail(err, SFP_EINVAL, "%s: a live stream has no tasks: tasks is '%s', expected free", o->data, o->tasks);
+    if (s->clock_kind == SFP_CLOCK_PAPER || s->clock_kind == SFP_CLOCK_VIRTUAL)
+        return sfp__fail(err, SFP_EINVAL, "%s: clock %s needs a stream that is known beforehand, expected real or off", o->data,
+                         s->clock_kind == SFP_CLOCK_PAPER ? "paper" : "virtual");
+    if (o->costs)
+        return sfp__fail(err, SFP_EINVAL, "%s: a live stream costs what it costs, expected no file of costs", o->data);
+    if (o->rate > 0 && !s->source->on_demand)
+        return sfp__fail(err, SFP_EINVAL, "%s: these pictures come at their own rate, expected no rate", o->data);
+    if (s->clock_kind == SFP_CLOCK_REAL && s->source->on_demand && !(o->rate > 0))
+        return sfp__fail(err, SFP_EINVAL, "%s: this clock needs a rate (--rate samples/s)", o->data);
+    if (o->pending < 0 || o->pending > 1000000)
+        return sfp__fail(err, SFP_EINVAL, "%d pictures may wait for a label, expected 0 to 1000000", o->pending);
+    return SFP_OK;
+}
+
+sfp_status sfp__live_create(sfp__run_state *s, sfp_error *err)
+{
+    sfp_status status = refuse(s, err);
+    if (status)
+        return status;
+    size_t room = s->source->marks;
+    sfp__live *v = s->live = sfp__calloc(1, sizeof *v);
+    if (!v)
+        return sfp__fail_nomem(err, sizeof *v);
+    v->pending.most = s->opt->pending;
+    v->unseen = -1;
+    v->done = (marks){.room = room, .until = INT64_MIN};
+    v->done.mark = room ? sfp__calloc(room, sizeof *v->done.mark) : NULL;
+    v->done.changed = room ? sfp__calloc(room, sizeof *v->done.changed) : NULL;
+    v->query = sfp__malloc(GROUP * (size_t)sfp__vit_config(s->opt->vit)->dim * sizeof *v->query);
+    s->tasks.task = sfp__calloc(1, sizeof *s->tasks.task);
+    if ((room && (!v->done.mark || !v->done.changed)) || !v->query || !s->tasks.task)
+        return sfp__fail_nomem(err, room * sizeof *v->done.mark);
+    s->tasks.count = 1;
+    s->tasks.free = true;
+    if (!(s->tasks.task[0].name = sfp__strdup("all")))
+        return sfp__fail_nomem(err, 4);
+    if (s->clock_kind == SFP_CLOCK_REAL)
+        s->lag = &v->lag;
+    return SFP_OK;
+}
+
+void sfp__live_free(sfp__live *v)
+{
+    if (!v)
+        return;
+    sfp__inbox_free(v->inbox);
+    sfp__arrivals_done(&v->pending.list);
+    sfp__line_log_close(v->predictions);
+    sfp__names_done(&v->classes);
+    sfp__free(v->label_of);
+    sfp__free(v->done.mark);
+    sfp__free(v->done.changed);
+    sfp__free(v->query);
+    sfp__free(v);
+}
+
+/* --------------------------------------------------------------------- classes */
+
+bool sfp__live_trained_room(sfp__run_state *s, int classes)
+{
+    sfp__live *v = s->live;
+    if (classes <= v->trained_room)
+        return true;
+    int room = classes > 2 * v->trained_room ? classes + 64 : 2 * v->trained_room;
+    uint8_t *trained = sfp__calloc((size_t)room, 1);
+    if (!trained)
+        return false;
+    memcpy(trained, s->trained_class, (size_t)v->trained_room);
+    sfp__free(s->trained_class);
+    s->trained_class = trained;
+    v->trained_room = room;
+    return true;
+}
+
+/* One more class, with the next number. */
+static sfp_status add_class(sfp__run_state *s, const char *name, sfp_error *err)
+{
+    if (!sfp__live_trained_room(s, s->classes + 1))
+        return sfp__fail_nomem(err, (size_t)s->classes + 1);
+    sfp_status status =
+        s->classes < s->r->classes ? SFP_OK : sfp__result_add_class(s->r, name, err); /* a checkpoint brought it */
+    if (!status)
+        status = sfp__system_classes(&s->system, s->classes + 1, err);
+    if (!status)
+        status = sfp__system_name_class(&s->system, s->classes, name, err);
+    if (!status)
+        s->classes++;
+    return status;
+}
+
+/* The number of a class by its name. */
+static sfp_status class_number(sfp__run_state *s, const char *name, int32_t *out, sfp_error *err)
+{
+    int before = s->live->classes.count;
+    sfp_status status = sfp__names_add(&s->live->classes, name, strlen(name), out, err);
+    return status || *out < before ? status : add_class(s, name, err);
+}
+
+sfp_status sfp__live_take_classes(sfp__run_state *s, sfp_error *err)
+{
+    const sfp_learner *l = s->system.learner;
+    int count = l ? sfp__learner_classes(l) : s->r->classes;
+    for (int c = s->classes; c < count; c++) {
+        char number[32];
+        int32_t got;
+        const char *name = c < s->r->classes ? s->r->class_names[c] : l ? sfp__learner_class_name(l, c) : NULL;
+        (void)snprintf(number, sizeof number, "class %d", c);
+        sfp_status status = class_number(s, name ? name : number, &got, err);
+        if (!status && got != c) /* of a file */
+            status = sfp__fail(err, SFP_EFORMAT, "%s: classes %d and %d have the same name", s->opt->data, got, c);
+        if (status)
+            return status;
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__live_resumed(sfp__run_state *s, sfp_error *err)
+{
+    sfp_result *r = s->r;
+    uint64_t waited = s->live->waited < r->labels.unlabelled ? s->live->waited : r->labels.unlabelled;
+    if (s->source->leave_out)
+        r->labels.unlabelled -= waited; /* they come again */
+    else
+        r->labels.expired += waited;
+    r->labels.waiting = 0;
+    return sfp__live_take_classes(s, err);
+}
+
+/* The stream's label of a picture; a class that is new gets the next one. */
+static sfp_status stream_label(sfp__run_state *s, const sfp_arrival *a, int32_t *out, sfp_error *err)
+{
+    sfp__live *v = s->live;
+    if (a->label >= v->label_room) {
+        int room = a->label + 64;
+        int32_t *more = sfp__realloc(v->label_of, (size_t)v->label_room * sizeof *more, (size_t)room * sizeof *more);
+        if (!more)
+            return sfp__fail_nomem(err, (size_t)room * sizeof *more);
+        for (int i = v->label_room; i < room; i++)
+            more[i] = -1;
+        v->label_of = more;
+        v->label_room = room;
+    }
+    sfp_status status = v->label_of[a->label] >= 0 ? SFP_OK : class_number(s, a->class_name, &v->label_of[a->label], err);
+    *out = v->label_of[a->label];
+    return status;
+}
+
+/* -------------------------------------------------------------------- test set */
+
+sfp_status sfp__live_cut_test(sfp__run_state *s, sfp_error *err)
+{
+    sfp_tasks like = {0};
+    sfp_status status = sfp__tasks_create(s->test, "free", 0, 0, NULL, &like, err);
+    if (!status)
+        status = sfp__tasks_create_test(s->test, s->test, &like, "free", s->opt->eval_limit, &s->test_tasks, err);
+    sfp__tasks_done(&like);
+    return status;
+}
+
+sfp_status sfp__live_match(sfp__run_state *s, sfp_error *err)
+{
+    int unseen = 0, classes = s->test->classes;
+    for (int k = 0; k < classes; k++) {
+        const char *name = s->test->class_names[k];
+        s->test_tasks.label_of[k] = sfp__names_find(&s->live->classes, name, strlen(name));
+        unseen += s->test_tasks.label_of[k] < 0;
+    }
+    if (unseen != s->live->unseen && (unseen || s->live->unseen > 0)) {
+        char text[128];
+        (void)snprintf(text, sizeof text, "%d of the %d classes of the test set did not come yet: their pictures count as wrong",
+                       unseen, classes);
+        sfp__run_say(s, text);
+    }
+    s->live->unseen = unseen;
+    return sfp__result_confusion(s->r, err);
+}
+
+/* -------------------------------------------------------------- what is done with */
+
+static void keep_mark(sfp__live *v, const sfp_arrival *a)
+{
+    marks *m = &v->done;
+    if (a->rgb || a->fate != SFP_FATE_NONE)
+        v->next_id = a->id + 1 > v->next_id ? a->id + 1 : v->next_id;
+    if (!a->mark || !m->room)
+        return;
+    if (m->count == m->room && m->changed[m->next] > m->until)
+        m->until = m->changed[m->next];
+    m->mark[m->next] = a->mark;
+    m->changed[m->next] = a->changed;
+    m->next = (m->next + 1) % m->room;
+    m->count += m->count < m->room;
+}
+
+/* Its mark is kept, and it is no more. */
+static void finish(sfp__live *v, sfp_arrival *a)
+{
+    keep_mark(v, a);
+    sfp__arrival_free(a);
+}
+
+static void take_gone(sfp__run_state *s, sfp_arrivals *gone)
+{
+    sfp_result *r = s->r;
+    for (sfp_arrival *a; (a = sfp__arrivals_take(gone));) {
+        if (a->fate == SFP_FATE_EXPIRED) {
+            r->labels.unlabelled++;
+            r->labels.expired++;
+        } else {
+            r->offered++;
+            r->dropped += a->fate == SFP_FATE_DROPPED;
+            r->skipped += a->fate == SFP_FATE_SKIPPED;
+        }
+        finish(s->live, a);
+    }
+}
+
+/* --------------------------------------------------------------- without a label */
+
+static sfp_status write_prediction(sfp__run_state *s, const sfp_arrival *a, int32_t label, float probability, sfp_error *err)
+{
+    if (!s->live->predictions)
+        return SFP_OK;
+    sfp_text *t = sfp__line_log_begin(s->live->predictions);
+    sfp__text_printf(t, "{\"t\":%" PRId64 ",\"id\":%" PRIu64 ",\"name\":", s->stamps, a->id);
+    sfp__put_json(t, a->name);
+    sfp__text_put(t, ",\"class\":");
+    if (label >= 0 && label < s->classes)
+        sfp__put_json(t, s->r->class_names[label]);
+    else
+        sfp__text_put(t, "null");
+    sfp__text_put(t, ",\"probability\":");
+    sfp__put_float(t, probability);
+    sfp__text_put(t, "}\n");
+    return sfp__line_log_add(s->live->predictions, err);
+}
+
+/* Predicts what came without a label, then lets it wait. */
+static sfp_status predict(sfp__run_state *s, sfp_arrivals *group, sfp_error *err)
+{
+    sfp__live *v = s->live;
+    const uint8_t *rgb[GROUP] = {NULL};
+    bool has_query[GROUP] = {false};
+    int32_t label[GROUP];
+    float probability[GROUP];
+    int n = 0;
+    if (group->count == 0)
+        return SFP_OK;
+    for (const sfp_arrival *a = group->first; a; a = a->next)
+        rgb[n++] = a->rgb;
+    sfp_status status = sfp__system_predict(&s->system, n, rgb, v->query, has_query, label, probability, err);
+    for (int i = 0; !status && i < n; i++) {
+        sfp_arrival *a = sfp__arrivals_take(group);
+        status = write_prediction(s, a, label[i], probability[i], err);
+        s->r->labels.unlabelled++;
+        sfp_arrival *out = sfp__pending_put(&v->pending, a);
+        if (out) {
+            s->r->labels.expired++;
+            finish(v, out);
+        }
+    }
+    return status;
+}
+
+/* A label that came late: its picture, if it still waits, joins the stream. */
+static void take_label(sfp__run_state *s, sfp_arrival *a)
+{
+    sfp_arrival *picture = sfp__pending_named(&s->live->pending, a->name);
+    if (picture) {
+        picture->label = a->label;
+        picture->class_name = a->class_name;
+        s->r->labels.late++;
+        sfp__inbox_join(s->live->inbox, picture);
+    }
+    sfp__arrival_free(a);
+}
+
+static sfp_status take_others(sfp__run_state *s, sfp_arrivals *others, sfp_error *err)
+{
+    sfp_arrivals group = {0};
+    sfp_status status = SFP_OK;
+    for (sfp_arrival *a; !status && (a = sfp__arrivals_take(others));) {
+        if (a->rgb) {
+            sfp__arrivals_put(&group, a);
+            if (group.count == GROUP)
+                status = predict(s, &group, err);
+        } else if (!(status = predict(s, &group, err))) {
+            take_label(s, a);
+        } else {
+            sfp__arrival_free(a);
+        }
+    }
+    if (!status)
+        status = predict(s, &group, err);
+    if (!status && s->live->predictions) /* people wait for these */
+        status = sfp__line_log_flush(s->live->predictions, err);
+    sfp__arrivals_done(&group);
+    return status;
+}
+
+/* -------------------------------------------------------------------- the loop */
+
+static sfp_status offer(sfp__run_state *s, const sfp_delivery *d, sfp_error *err)
+{
+    int n = 0;
+    sfp_status status = SFP_OK;
+    for (const sfp_arrival *a = d->batch.first; !status && a; a = a->next) {
+        sfp_arrival *same = sfp__pending_identical(&s->live->pending, a->identity);
+        if (same) { /* it came before, and was put into the folder of its class since */
+            s->r->labels.late++;
+            finish(s->live, same);
+        }
+        s->pooled[n] = (sfp_sample){.rgb = a->rgb, .id = a->id, .encoded = a->kept.bytes, .encoded_size = a->kept.size};
+        status = stream_label(s, a, &s->pooled[n++].label, err);
+    }
+    sfp_timestamp t;
+    if (!status)
+        status = sfp__system_offer(&s->system, n, s->pooled, &t, err);
+    double rate = sfp__inbox_stats(s->live->inbox).rate;
+    if (s->lag)
+        s->spacing = s->opt->rate > 0 ? 1 / s->opt->rate : 1 / rate;
+    return status ? status : sfp__run_record(s, n, s->pooled, &t, NULL, err);
+}
+
+static sfp_status learn(sfp__run_state *s, sfp_delivery *d, sfp_error *err)
+{
+    if (d->batch.count == 0)
+        return SFP_OK;
+    if (s->lag)
+        sfp__lag_add(&s->live->lag, d->lag, d->batches);
+    sfp_status status = offer(s, d, err);
+    for (sfp_arrival *a; !status && (a = sfp__arrivals_take(&d->batch));)
+        finish(s->live, a);
+    return status ? status : sfp__run_between(s, err);
+}
+
+static sfp_status start(sfp__run_state *s, sfp_error *err)
+{
+    const sfp_run_options *o = s->opt;
+    sfp__live *v = s->live;
+    bool real = s->clock_kind == SFP_CLOCK_REAL;
+    sfp_status status = SFP_OK;
+    if (v->done.count && s->source->leave_out)
+        status = s->source->leave_out(s->source, v->done.count, v->done.mark, v->done.until, err);
+    if (!status && o->out)
+        status = sfp__line_log_open(o->out, "predictions.jsonl", s->stamps ? (uint64_t)s->stamps + 1 : 0, SFP__RUN_LOG_BYTES,
+                                    SFP__RUN_LOGS, &v->predictions, err);
+    s->r->lambda = real && o->rate > 0 ? o->rate : NAN;
+    const sfp_inbox_options io = {.size = sfp__vit_config(o->vit)->img_size,
+                                  .resize = o->learner.resize,
+                                  .keep_encoded = o->learner.keep_compressed,
+                                  .batch = o->learner.batch,
+                                  .queue = real ? o->queue : SFP__RUN_AHEAD,
+                                  .policy = real ? o->policy : SFP_QUEUE_BLOCK,
+                                  .pool = real && o->triage ? SFP__RUN_POOL : 0,
+                                  .others = o->pending > GROUP ? o->pending : GROUP,
+                                  .pace = real ? o->rate : 0,
+                                  .first_id = v->next_id};
+    return status ? status : sfp__inbox_create(s->source, &io, &v->inbox, err);
+}
+
+static void delivery_done(sfp_delivery *d)
+{
+    sfp__arrivals_done(&d->batch);
+    sfp__arrivals_done(&d->others);
+    sfp__arrivals_done(&d->gone);
+}
+
+sfp_status sfp__live_learn(sfp__run_state *s, sfp_error *err)
+{
+    sfp_status status = start(s, err);
+    for (bool end = false; !status && !end && !sfp__run_stopped(s);) {
+        sfp_delivery d;
+        sfp__inbox_take(s->live->inbox, s->hooks->stop, &d);
+        end = d.end && d.others.count == 0; /* a label among the others may bring a picture back */
+        take_gone(s, &d.gone);
+        status = take_others(s, &d.others, err);
+        if (!status)
+            status = learn(s, &d, err);
+        delivery_done(&d);
+    }
+    if (!status && s->stamps == 0 && s->r->skipped > 0)
+        status = sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", s->opt->data,
+                           (unsigned long long)s->r->skipped, sfp__live_stats(s).first_error);
+    return status ? status : sfp__run_end_task(s, err);
+}
+
+sfp_status sfp__live_failure(const sfp__run_state *s, sfp_error *err)
+{
+    sfp_inbox_stats stats = sfp__inbox_stats(s->live->inbox);
+    return stats.status ? sfp__fail(err, stats.status, "%s", stats.last_error) : SFP_OK;
+}
+
+/* -------------------------------------------------------------- numbers, position */
+
+sfp_feed_stats sfp__live_stats(const sfp__run_state *s)
+{
+    sfp_feed_stats out = {0};
+    if (!s->live->inbox)
+        return out;
+    sfp_inbox_stats stats = sfp__inbox_stats(s->live->inbox);
+    out.decode = stats.decode;
+    out.waited = stats.waited;
+    memcpy(out.first_error, stats.first_error, sizeof out.first_error);
+    return out;
+}
+
+void sfp__live_numbers(sfp__run_state *s)
+{
+    sfp_result *r = s->r;
+    r->labels.waiting = (uint64_t)s->live->pending.list.count;
+    sfp__run_times(s);
+    if (s->lag && !(s->opt->rate > 0) && r->seconds.total > 0)
+        r->lambda = (double)r->offered / r->seconds.total; /* as it turned out */
+}
+
+json_t *sfp__live_position(const sfp__run_state *s)
+{
+    const marks *m = &s->live->done;
+    json_t *list = json_array();
+    for (size_t i = 0; i < m->count; i++) { /* oldest first */
+        size_t at = (m->next + m->room - m->count + i) % m->room;
+        (void)json_array_append_new(list, json_integer((json_int_t)m->mark[at]));
+        (void)json_array_append_new(list, json_integer(m->changed[at]));
+    }
+    return json_pack("{s:I,s:o,s:I,s:I,s:o}", "next_id", (json_int_t)s->live->next_id, "marks", list, "until",
+                     (json_int_t)m->until, "waiting", (json_int_t)s->live->pending.list.count, "lag",
+                     sfp__run_lag_json(&s->live->lag));
+}
+
+bool sfp__live_read_position(sfp__run_state *s, json_t *j)
+{
+    sfp__live *v = s->live;
+    marks *m = &v->done;
+    const json_t *list = json_object_get(j, "marks");
+    int64_t next_id, until, waited;
+    if (!sfp__run_whole(j, "next_id", 0, INT64_MAX, &next_id) || !sfp__run_whole(j, "until", INT64_MIN, INT64_MAX, &until) ||
+        !sfp__run_whole(j, "waiting", 0, INT64_MAX, &waited) || !json_is_array(list) || json_array_size(list) > 2 * m->room ||
+        json_array_size(list) % 2 != 0 || !sfp__run_read_lag(json_object_get(j, "lag"), &v->lag))
+        return false;
+    for (size_t i = 0; i < json_array_size(list) / 2; i++) {
+        const json_t *mark = json_array_get(list, 2 * i), *changed = json_array_get(list, 2 * i + 1);
+        if (!json_is_integer(mark) || !json_is_integer(changed))
+            return false;
+        m->mark[i] = (uint64_t)json_integer_value(mark);
+        m->changed[i] = json_integer_value(changed);
+    }
+    m->count = json_array_size(list) / 2;
+    m->next = m->room ? m->count % m->room : 0;
+    m->until = until;
+    v->next_id = (uint64_t)next_id;
+    v->waited = (uint64_t)waited;
+    return true;
+}

@@ -1,0 +1,241 @@
+/* What a run notes of a timestamp, for all kinds of streams: counts, curves, events, progress; how the controller follows; and
+ * evaluation. */
+#include "base/clock.h"
+#include "run/run_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { CURVE_POINTS = 2000 };
+
+/* ----------------------------------------------------------------- evaluation */
+
+sfp_status sfp__run_evaluate(sfp__run_state *s, int row, sfp_error *err)
+{
+    if (!s->evaluator)
+        return SFP_OK;
+    double begin = sfp__now();
+    sfp_result *r = s->r;
+    double *accuracy = r->accuracy + (size_t)row * (size_t)r->tasks;
+    sfp_status status = s->live ? sfp__live_match(s, err) : SFP_OK;
+    if (!status)
+        status = sfp__evaluator_run(s->evaluator, &s->system, row, accuracy, r->classes, r->confusion, err);
+    if (!status)
+        status = sfp__result_evaluated(r, (uint64_t)s->arrived, row, accuracy, err);
+    double took = sfp__now() - begin;
+    r->seconds.evaluate += took;
+    if (s->clocked)
+        s->clock.began += took; /* the real one: what arrives meanwhile is not lost to a test */
+    return status;
+}
+
+sfp_status sfp__run_end_task(sfp__run_state *s, sfp_error *err)
+{
+    sfp_status status = sfp__run_evaluate(s, s->task, err);
+    if (status)
+        return status;
+    s->r->tasks_done = s->task + 1;
+    sfp__result_summarise(s->r);
+    if (s->opt->out) {
+        char name[64], path[4096];
+        (void)snprintf(name, sizeof name, "state-task-%d.safetensors", s->task + 1);
+        if (!(status = sfp__run_path(s, name, path, sizeof path, err)))
+            status = sfp__system_save(&s->system, path, err);
+    }
+    return status;
+}
+
+sfp_status sfp__run_between(sfp__run_state *s, sfp_error *err)
+{
+    sfp_status status = SFP_OK;
+    if (s->opt->eval_every > 0 && s->stamps % s->opt->eval_every == 0)
+        status = sfp__run_evaluate(s, s->task, err);
+    if (!status && s->opt->out && s->since >= s->opt->checkpoint_seconds && s->since >= 50 * s->last_cost)
+        status = sfp__run_checkpoint(s, err);
+    return status;
+}
+
+/* ---------------------------------------------------------------- a timestamp */
+
+static double accuracy_so_far(const sfp__run_state *s)
+{
+    return s->judged ? (double)s->right / (double)s->judged : NAN;
+}
+
+static void tell(sfp__run_state *s, const sfp_timestamp *t)
+{
+    if (!s->hooks->progress)
+        return;
+    const sfp_run_progress p = {.task = s->task,
+                                .tasks = s->tasks.count,
+                                .task_name = s->tasks.task[s->task].name,
+                                .offered = (uint64_t)s->arrived,
+                                .total = s->live ? 0 : (uint64_t)s->batches.arrived[s->batches.count - 1],
+                                .rate = t->seconds.total > 0 ? t->offered / t->seconds.total : NAN,
+                                .lag = s->lag ? s->lag->last : NAN,
+                                .loss = t->loss ? t->loss[t->steps - 1] : NAN,
+                                .accuracy = accuracy_so_far(s),
+                                .seconds = sfp__now() - s->began};
+    s->hooks->progress(s->hooks->ctx, &p);
+}
+
+/* Keeps the pictures of a batch for the report. */
+static void show(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t)
+{
+    size_t size = (size_t)sfp__vit_config(s->opt->vit)->img_size, bytes = 3 * size * size;
+    s->shown = n < SFP__RUN_SHOWN ? n : SFP__RUN_SHOWN;
+    for (int i = 0; i < s->shown; i++) {
+        memcpy(s->shown_rgb + (size_t)i * bytes, samples[i].rgb, bytes);
+        s->shown_label[i] = samples[i].label;
+        s->shown_taken[i] = false;
+    }
+    for (int i = 0; i < t->coreset_count; i++)
+        if (t->coreset[i] < s->shown)
+            s->shown_taken[t->coreset[i]] = true;
+}
+
+/* A point of a curve; one over a stream whose end is not known is thinned out when it has too many. */
+static sfp_status draw(const sfp__run_state *s, sfp_curve *c, double x, double y, sfp_error *err)
+{
+    if (s->live && c->count >= 2 * CURVE_POINTS)
+        sfp__curve_thin(c);
+    return sfp__curve_add(c, x, y, err);
+}
+
+static sfp_status draw_all(sfp__run_state *s, int n, const sfp_timestamp *t, sfp_error *err)
+{
+    sfp_result *r = s->r;
+    double x = (double)s->arrived;
+    sfp_status status = draw(s, &r->prequential, x, accuracy_so_far(s), err);
+    if (!status && t->loss)
+        status = draw(s, &r->loss, x, t->loss[t->steps - 1], err);
+    if (!status)
+        status = draw(s, &r->rate, x, n / t->seconds.total, err);
+    if (!status && s->lag)
+        status = draw(s, &r->lag, x, s->lag->last, err);
+    return status;
+}
+
+static void count_times(sfp__run_state *s, const sfp_timestamp *t)
+{
+    sfp_result *r = s->r;
+    r->seconds.select += t->seconds.select;
+    r->seconds.train +=
+        t->seconds.query + t->seconds.attune + t->seconds.forward + t->seconds.backward + t->seconds.update + t->seconds.head;
+    r->seconds.buffer += t->seconds.buffer;
+    s->since += t->seconds.total;
+}
+
+/* The controller (ours): what a batch may cost is the time in which it arrives; how many samples that buys follows from what they
+ * cost lately. Given costs are taken whole: they do not say what part scoring has. */
+static void control(sfp__run_state *s, int n, const sfp_timestamp *t, double cost)
+{
+    const sfp_learner_options *o = &s->opt->learner;
+    int trained = 0;
+    for (int k = 0; k < t->steps; k++)
+        trained += t->coreset_count + t->replay_count[k];
+    if (trained == 0)
+        return;
+    double fixed = s->cost_count ? 0 : t->seconds.select + t->seconds.buffer, each = (cost - fixed) / trained;
+    double budget = n * s->spacing - fixed - 0.5 * s->lag->last; /* a part of the lag is worked off with every batch */
+    int full = sfp__coreset_size(o->batch, o->coreset.sigma), most = (full + o->replay) * o->steps;
+    int samples = each > 0 && budget / each < most ? (int)floor(budget / each) : most;
+    samples = samples < 2 ? 2 : samples;
+    int replay = samples / 2 < o->replay ? samples / 2 : o->replay, coreset = samples - replay;
+    int steps = coreset > full && o->steps > 1 ? coreset / full : 1;
+    sfp__learner_limit(s->system.learner, coreset < full ? coreset : full, replay < 1 ? 1 : replay,
+                       steps < o->steps ? steps : o->steps);
+}
+
+sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t, double *cost,
+                           sfp_error *err)
+{
+    bool learner = s->system.learner != NULL;
+    s->r->offered += (uint64_t)n;
+    if (s->live)
+        s->arrived = (int64_t)s->r->offered;
+    s->judged += (uint64_t)t->judged;
+    s->right += (uint64_t)t->right;
+    for (int i = 0; i < n; i++) {
+        s->ids[i] = samples[i].id;
+        if (!learner)
+            s->trained_class[samples[i].label] = 1;
+    }
+    if (learner && s->opt->out)
+        show(s, n, samples, t);
+    for (int i = 0; learner && i < t->coreset_count; i++)
+        s->trained_class[samples[t->coreset[i]].label] = 1;
+    count_times(s, t);
+    sfp_status status = s->stamps % (s->batches.count / CURVE_POINTS + 1) == 0 ? draw_all(s, n, t, err) : SFP_OK;
+    if (!status && s->events && learner)
+        status = sfp__events_write(s->events, t, s->opt->learner.replay ? s->opt->learner.replay : 1, s->ids, err);
+    double spent = s->cost_count ? s->costs[s->stamps % s->cost_count] : t->seconds.total;
+    s->stamps++;
+    if (!status && learner && s->opt->controller && s->lag && isfinite(s->spacing))
+        control(s, n, t, spent);
+    if (!status && learner && isfinite(s->spacing)) /* half the time that a batch gives must be left over */
+        sfp__learner_slack(s->system.learner, spent < 0.5 * n * s->spacing);
+    if (cost)
+        *cost = spent;
+    tell(s, t);
+    return status;
+}
+
+/* -------------------------------------------------------------------- the end */
+
+void sfp__run_times(sfp__run_state *s)
+{
+    sfp_feed_stats stats = s->live ? sfp__live_stats(s) : sfp__feed_stats(s->feed);
+    s->r->seconds.decode = s->before.decode + stats.decode;
+    s->r->seconds.waited = s->before.waited + stats.waited;
+    s->r->seconds.total = s->before.total + sfp__now() - s->began;
+}
+
+void sfp__run_say_skipped(const sfp__run_state *s)
+{
+    char text[SFP_ERROR_MAX + 96];
+    sfp_feed_stats stats = s->live ? sfp__live_stats(s) : sfp__feed_stats(s->feed);
+    uint64_t tests = s->evaluator ? sfp__evaluator_skipped(s->evaluator) : 0;
+    if (s->r->skipped) {
+        (void)snprintf(text, sizeof text, "%llu pictures could not be read and were left out%s%s",
+                       (unsigned long long)s->r->skipped, stats.first_error[0] ? "; the first: " : "", stats.first_error);
+        sfp__run_say(s, text);
+    }
+    if (tests) {
+        (void)snprintf(text, sizeof text, "%llu test pictures could not be read and were left out", (unsigned long long)tests);
+        sfp__run_say(s, text);
+    }
+}
+
+void sfp__run_finish_numbers(sfp__run_state *s)
+{
+    sfp_result *r = s->r;
+    sfp_learner_counts counts = sfp__system_counts(&s->system);
+    int trained = 0;
+    for (int c = 0; c < s->classes; c++)
+        trained += s->trained_class[c];
+    r->scored = counts.scored;
+    r->trained = counts.trained;
+    r->replayed = counts.replayed;
+    if (s->live) {
+        sfp__live_numbers(s);
+    } else if (r->finished) {
+        uint64_t all = (uint64_t)s->batches.first[s->batches.count];
+        r->dropped = all - r->offered - r->skipped;
+        r->offered = all;
+    }
+    r->coverage = s->classes ? (double)trained / s->classes : NAN;
+    r->prequential_accuracy = accuracy_so_far(s);
+    if (s->lag && s->lag->served) {
+        r->lag_mean = s->lag->sum / (double)s->lag->served;
+        r->lag_max = s->lag->max;
+        r->lag_last = s->lag->last;
+    }
+    sfp__run_times(s);
+    double work = r->seconds.select + r->seconds.train + r->seconds.buffer;
+    r->samples_per_second = work > 0 ? (double)(r->offered - r->dropped) / work : NAN;
+    struct rusage u;
+    r->peak_rss_bytes = getrusage(RUSAGE_SELF, &u) == 0 ? (uint64_t)u.ru_maxrss * 1024 : 0;
+}

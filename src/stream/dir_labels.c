@@ -1,0 +1,128 @@
+#include "stream/dir_labels.h"
+
+#include "base/mem.h"
+#include "stream/source_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PIECE = 65536 };
+
+sfp_status sfp__dir_labels_init(sfp_dir_labels *l, const char *dir, sfp_error *err)
+{
+    *l = (sfp_dir_labels){.path = sfp__path_join(dir, "labels.csv"), .label = sfp__malloc(SFP_CLASSES_MAX * sizeof *l->label)};
+    if (l->path && l->label)
+        return SFP_OK;
+    sfp__dir_labels_done(l);
+    return sfp__fail_nomem(err, SFP_CLASSES_MAX * sizeof *l->label);
+}
+
+void sfp__dir_labels_done(sfp_dir_labels *l)
+{
+    sfp__free(l->path);
+    sfp__free(l->label);
+    sfp__names_done(&l->pictures);
+    *l = (sfp_dir_labels){0};
+}
+
+int32_t sfp__dir_labels_find(const sfp_dir_labels *l, const char *name)
+{
+    int32_t i = sfp__names_find(&l->pictures, name, strlen(name));
+    return i < 0 ? -1 : l->label[i];
+}
+
+static size_t trimmed(const char **s, size_t n)
+{
+    while (n > 0 && strchr(" \t\r", (*s)[n - 1]))
+        n--;
+    for (; n > 0 && strchr(" \t", **s); n--)
+        (*s)++;
+    return n;
+}
+
+static bool is_heading(const char *name, size_t n, const char *label, size_t m)
+{
+    return n == 4 && (memcmp(name, "name", 4) == 0 || memcmp(name, "path", 4) == 0) && m == 5 && memcmp(label, "label", 5) == 0;
+}
+
+/* A line that is none is no failure; only memory is. */
+static sfp_status take_line(sfp_dir_labels *l, const char *line, size_t length, bool first, sfp_names *classes,
+                            sfp_dir_label_fn fn, void *ctx, sfp_error *err)
+{
+    const char *comma = memrchr(line, ',', length), *name = line, *label = comma ? comma + 1 : line;
+    size_t n = comma ? trimmed(&name, (size_t)(comma - line)) : 0,
+           m = comma ? trimmed(&label, length - (size_t)(label - line)) : 0;
+    if ((!comma && trimmed(&name, length) == 0) || (first && is_heading(name, n, label, m)))
+        return SFP_OK;
+    int32_t class = -1, picture = -1;
+    sfp_error why;
+    if (l->pictures.count >= SFP_CLASSES_MAX && sfp__names_find(&l->pictures, name, n) < 0)
+        sfp__names_done(&l->pictures);
+    sfp_status status = sfp__names_add(classes, label, m, &class, &why);
+    if (status == SFP_OK)
+        status = sfp__names_add(&l->pictures, name, n, &picture, &why);
+    if (status == SFP_ENOMEM)
+        return sfp__fail(err, status, "%s", why.message);
+    if (status != SFP_OK) {
+        l->skipped++;
+        return SFP_OK;
+    }
+    l->label[picture] = class;
+    return fn ? fn(ctx, l->pictures.name[picture], class, err) : SFP_OK;
+}
+
+/* The whole lines among n bytes; *used: how far they go. */
+static sfp_status take_lines(sfp_dir_labels *l, const char *bytes, size_t n, sfp_names *classes, sfp_dir_label_fn fn, void *ctx,
+                             size_t *used, sfp_error *err)
+{
+    sfp_status status = SFP_OK;
+    const char *at = bytes, *stop;
+    while (status == SFP_OK && (stop = memchr(at, '\n', n - (size_t)(at - bytes)))) {
+        status = take_line(l, at, (size_t)(stop - at), l->offset == 0 && at == bytes, classes, fn, ctx, err);
+        at = stop + 1;
+    }
+    *used = (size_t)(at - bytes);
+    if (*used == 0 && n == PIECE) { /* a line without end */
+        l->skipped++;
+        *used = n;
+    }
+    return status;
+}
+
+sfp_status sfp__dir_labels_read(sfp_dir_labels *l, sfp_names *classes, sfp_dir_label_fn fn, void *ctx, sfp_error *err)
+{
+    struct stat st;
+    if (stat(l->path, &st) != 0 || !S_ISREG(st.st_mode))
+        return SFP_OK;
+    if (l->device != (uint64_t)st.st_dev || l->inode != (uint64_t)st.st_ino || (uint64_t)st.st_size < l->offset) {
+        l->device = (uint64_t)st.st_dev;
+        l->inode = (uint64_t)st.st_ino;
+        l->offset = 0;
+    }
+    if ((uint64_t)st.st_size == l->offset)
+        return SFP_OK;
+    int fd = open(l->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) /* taken away again, or not ours to read: what others do in the folder must not end a run */
+        return SFP_OK;
+    char *bytes = sfp__malloc(PIECE);
+    sfp_status status = bytes ? SFP_OK : sfp__fail_nomem(err, PIECE);
+    while (status == SFP_OK) {
+        size_t used = 0;
+        ssize_t n = pread(fd, bytes, PIECE, (off_t)l->offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        status = take_lines(l, bytes, (size_t)n, classes, fn, ctx, &used, err);
+        if (used == 0)
+            break;
+        l->offset += used;
+    }
+    sfp__free(bytes);
+    (void)close(fd);
+    return status;
+}

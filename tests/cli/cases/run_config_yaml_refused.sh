@@ -1,0 +1,18 @@
+# what a file of options cannot say is refused with its line
+try() {
+    printf '%b' "$1" >options.yaml
+    streamfp run --config options.yaml 2>&1 >/dev/null | head -n 1
+}
+try '- batch\n- 5\n'
+try 'batch: 5\neval-limit: many\n'
+try 'batch: {of: 5}\n'
+try 'tasks: [[1], 2]\n'
+try '? [batch]\n: 5\n'
+try '"batch\\0": 5\n'
+try 'data: "folder:a\\0b"\n'
+try 'tasks: [1, "2\\0"]\n'
+try 'set: batch=5\n'
+try 'batch: 5\nconfig: other.yaml\n'
+try '"\\e[31m": 5\n'
+try 'batch: *five\n'
+try 'data: \0377\n'

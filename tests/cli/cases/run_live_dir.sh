@@ -1,0 +1,40 @@
+# a watched folder until Ctrl-C, which is a normal end; then only what is new
+export STREAMFP_REGISTRY=$PWD/runs.db
+table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /without a label/p' stdout; } # how many were trained on depends on the moment
+mkdir -p in/cat
+for i in 1 2 3 4 5; do mkfile picture "in/cat/$i.png" 32 32 "$i"; done
+mkfile picture in/who.png 32 32 9
+args=(run --data dir:in --batch 4 --threads 1 --out out)
+events() { # N: waits for so many timestamps, and until nothing waits to be written
+    for ((i = 0; i < 1000; i++)); do
+        if [ -e out/predictions.jsonl ] && [ "$(wc -l <out/predictions.jsonl)" -ge "$1" ]; then return; fi
+        sleep 0.02
+    done
+    echo "nothing was predicted"
+}
+set -m # a job of its own: otherwise a background process ignores SIGINT
+streamfp "${args[@]}" >stdout 2>stderr &
+pid=$!
+events 1
+mkdir in/dog
+for i in 1 2 3; do
+    mkfile picture "in/dog/.$i" 32 32 "1$i"
+    mv "in/dog/.$i" "in/dog/$i.png"
+done
+echo 'who.png,dog' >in/labels.csv
+mkfile picture in/other.png 32 32 10
+events 2
+sleep 1.5 # a pause: the last ones are learned from, though they are no full batch
+kill -INT $pid
+wait $pid
+echo "exit $?"
+grep -v 'stands in' stderr
+table
+grep report stdout
+sed 's/{"t":[0-9]*,//; s/,"class":.*,"probability":.*//' out/predictions.jsonl
+mkfile picture in/dog/4.png 32 32 14
+touch in/.end
+streamfp "${args[@]}" --resume >stdout 2>stderr
+echo "exit $?"
+grep -v 'stands in' stderr
+table

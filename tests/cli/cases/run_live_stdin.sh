@@ -1,0 +1,41 @@
+# a tar on standard input: classes appear; a picture without a label is predicted, and learned from when its label comes
+export STREAMFP_REGISTRY=$PWD/runs.db
+table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /without a label/p' stdout; } # how many were trained on depends on the moment
+mkdir in
+sample() { # KEY SEED [LABEL]
+    mkfile picture "in/$1.png" 32 32 "$2"
+    if [ $# -gt 2 ]; then printf '%s' "$3" >"in/$1.cls"; fi
+}
+for i in 1 2 3 4 5 6; do sample "a$i" "$i" cat; done
+for i in 1 2 3 4; do sample "b$i" "3$i" dog; done
+sample u1 21
+sample u2 22
+mkdir later
+printf dog >later/u1.cls
+tar -C in -cf first.tar a1.png a1.cls a2.png a2.cls a3.png a3.cls a4.png a4.cls u1.png a5.png a5.cls u2.png b1.png b1.cls \
+    -C ../later u1.cls -C ../in a6.png a6.cls
+args=(run --data stdin --batch 4 --threads 1 --out out)
+streamfp "${args[@]}" <first.tar >stdout 2>stderr
+echo "exit $?"
+grep -v 'stands in' stderr
+table
+sed 's/{"t":[0-9]*,//; s/,"class":.*,"probability":.*//' out/predictions.jsonl
+grep '"class_names"' out/result.json
+wc -l <out/events.jsonl
+# another stream, the same learner
+tar -C in -cf second.tar b2.png b2.cls b3.png b3.cls b4.png b4.cls
+streamfp "${args[@]}" --resume <second.tar >stdout 2>stderr
+echo "exit $?"
+grep -v 'stands in' stderr
+table
+# a broken one: what came is kept, and it is told
+head -c 7000 second.tar | streamfp run --data stdin --batch 4 --threads 1 --out broken >stdout 2>stderr
+echo "exit $?"
+grep -v 'stands in' stderr
+if [ -s broken/result.json ] && [ -s broken/checkpoint ]; then echo kept; fi
+# what a live stream cannot have
+for bad in '--tasks 5' '--clock virtual --rate 10' '--clock paper --rate 10' '--rate 10' '--costs nowhere' '--pending -1'; do
+    # shellcheck disable=SC2086  # two words
+    streamfp run --data stdin --threads 1 --out none $bad </dev/null 2>&1 | grep -v 'stands in'
+done
+ls

@@ -1,0 +1,129 @@
+/* A tiny backbone and small runs in a folder of their own. */
+#ifndef TEST_RUN_WORLD_H
+#define TEST_RUN_WORLD_H
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "io/image.h"
+#include "model/vit.h"
+#include "run/run.h"
+
+#include "source_files.h"
+
+static sfp_vit *vit;
+static sfp_pool *threads;
+
+static inline int make_world(void **state)
+{
+    const sfp_vit_config c = {.img_size = 16, .patch_size = 8, .channels = 3, .dim = 32, .depth = 3, .heads = 2, .hidden = 64,
+                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+    if (make_folder(state) || sfp__vit_random(&c, 1, 0.08f, &vit, NULL) || sfp__pool_create(1, &threads, NULL))
+        return 1;
+    put_text("costs", "0.3\n0.05\n# a remark\n\n0.2\n");
+    return setenv("STREAMFP_REGISTRY", in_folder("runs.db"), 1);
+}
+
+static inline int end_world(void **state)
+{
+    sfp__vit_free(vit);
+    sfp__pool_free(threads);
+    return remove_folder(state);
+}
+
+static inline sfp_run_options options(const char *data, const char *tasks)
+{
+    sfp_run_options o = sfp__run_options_defaults(vit, threads);
+    o.data = data;
+    o.tasks = tasks;
+    o.learner.batch = 10;
+    o.learner.buffer.slots = 20;
+    o.learner.seed = 3;
+    o.eval_limit = 4;
+    return o;
+}
+
+typedef struct stopper {
+    volatile sig_atomic_t stop;
+    int after;
+    char said[SFP_ERROR_MAX];
+} stopper;
+
+static inline void count_down(void *ctx, const sfp_run_progress *p)
+{
+    stopper *s = ctx;
+    assert_true(p->total == 0 || p->offered <= p->total);
+    if (s->after > 0 && --s->after == 0)
+        s->stop = 1;
+}
+
+static inline void listen(void *ctx, const char *message)
+{
+    stopper *s = ctx;
+    (void)snprintf(s->said, sizeof s->said, "%s", message);
+}
+
+/* after > 0: stops after so many timestamps. */
+static inline sfp_result run_once(sfp_run_options *o, const char *name, int after, char *said)
+{
+    char out[4600];
+    stopper s = {.after = after};
+    sfp_run_hooks hooks = {.ctx = &s, .progress = count_down, .say = listen, .stop = &s.stop};
+    sfp_result r;
+    sfp_error err = {0};
+    (void)snprintf(out, sizeof out, "%s", in_folder(name));
+    (void)mkdir(out, 0777);
+    o->out = out;
+    if (sfp__run(o, &hooks, &r, &err))
+        fail_msg("%s: %s", name, err.message);
+    if (said)
+        memcpy(said, s.said, sizeof s.said);
+    return r;
+}
+
+static inline void same_file(const char *a, const char *b)
+{
+    char command[9600];
+    (void)snprintf(command, sizeof command, "cmp '%s' '%s'", in_folder(a), in_folder(b));
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): paths of our own making */
+}
+
+static inline void same_result(const sfp_result *a, const sfp_result *b)
+{
+    assert_int_equal(a->offered, b->offered);
+    assert_int_equal(a->scored, b->scored);
+    assert_int_equal(a->trained, b->trained);
+    assert_int_equal(a->replayed, b->replayed);
+    assert_int_equal(a->dropped, b->dropped);
+    assert_int_equal(a->skipped, b->skipped);
+    assert_int_equal(a->tasks_done, b->tasks_done);
+    assert_memory_equal(&a->prequential_accuracy, &b->prequential_accuracy, sizeof(double));
+    assert_true(a->coverage == b->coverage);
+    assert_true(a->lag_mean == b->lag_mean && a->lag_max == b->lag_max);
+    for (int i = 0; i < a->tasks; i++)
+        for (int j = 0; j <= i; j++) {
+            double x = a->accuracy[i * a->tasks + j], y = b->accuracy[i * b->tasks + j];
+            assert_true(x == y || (x != x && y != y));
+        }
+    assert_int_equal(a->prequential.count, b->prequential.count);
+    for (int i = 0; i < a->prequential.count; i++)
+        assert_true(a->prequential.x[i] == b->prequential.x[i] && a->prequential.y[i] == b->prequential.y[i]);
+}
+
+/* A folder of classes with 12 pictures each, every fourth of which may be broken. */
+static inline void put_pictures(const char *top, int classes, bool broken)
+{
+    for (int c = 0; c < classes; c++)
+        for (int i = 0; i < 12; i++) {
+            uint8_t rgb[16 * 16 * 3];
+            char name[64], path[4600];
+            memset(rgb, 20 * i + 9 * c, sizeof rgb);
+            (void)snprintf(name, sizeof name, "%s/c%d/%02d.png", top, c, i);
+            put_text(name, "not a picture");
+            (void)snprintf(path, sizeof path, "%s", in_folder(name));
+            sfp_image im = {.width = 16, .height = 16, .rgb = rgb};
+            if (!broken || i % 4 != 1)
+                assert_int_equal(sfp__image_write_png(path, &im, NULL), SFP_OK);
+        }
+}
+
+#endif

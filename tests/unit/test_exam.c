@@ -1,0 +1,279 @@
+/* A saved state measured on a data set gives the very numbers of the run that saved it, whatever it is made of; classes are
+ * matched by name, and what the state does not know is counted, not guessed. */
+#include "base/mem.h"
+#include "base/pool.h"
+#include "model/vit.h"
+#include "run/exam.h"
+#include "run/run.h"
+#include "stream/known.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "source_files.h"
+
+static sfp_vit *vit;
+static sfp_pool *threads;
+
+static int make_world(void **state)
+{
+    const sfp_vit_config c = {.img_size = 16, .patch_size = 8, .channels = 3, .dim = 32, .depth = 3, .heads = 2, .hidden = 64,
+                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+    if (make_folder(state) || sfp__vit_random(&c, 1, 0.08f, &vit, NULL) || sfp__pool_create(1, &threads, NULL))
+        return 1;
+    return setenv("STREAMFP_REGISTRY", in_folder("runs.db"), 1);
+}
+
+static int end_world(void **state)
+{
+    sfp__vit_free(vit);
+    sfp__pool_free(threads);
+    return remove_folder(state);
+}
+
+static sfp_run_options options(const char *tasks)
+{
+    sfp_run_options o = sfp__run_options_defaults(vit, threads);
+    o.data = "synthetic:200";
+    o.tasks = tasks;
+    o.learner.batch = 10;
+    o.learner.buffer.slots = 20;
+    o.learner.fp.pool = 10;
+    o.learner.seed = 3;
+    o.eval_limit = 9;
+    return o;
+}
+
+static sfp_result run_into(sfp_run_options *o, const char *name)
+{
+    static char out[4600];
+    const sfp_run_hooks hooks = {0};
+    sfp_result r;
+    sfp_error err = {0};
+    (void)snprintf(out, sizeof out, "%s", in_folder(name));
+    (void)mkdir(out, 0777);
+    o->out = out;
+    if (sfp__run(o, &hooks, &r, &err))
+        fail_msg("%s: %s", name, err.message);
+    return r;
+}
+
+static sfp_exam_options exam_options(const char *state, const char *tasks)
+{
+    return (sfp_exam_options){.vit = vit, .pool = threads, .state = state, .data = "synthetic:200", .tasks = tasks, .limit = 9};
+}
+
+static sfp_exam examine(const sfp_exam_options *o)
+{
+    sfp_exam e;
+    sfp_error err = {0};
+    if (sfp__exam(o, &e, &err))
+        fail_msg("%s: %s", o->state, err.message);
+    return e;
+}
+
+/* Row `row` of the run's matrix, and with `last` all the run says of its last evaluation. */
+static void assert_same_numbers(const sfp_result *r, int row, const sfp_exam *e, bool last)
+{
+    assert_int_equal(e->tasks, r->tasks);
+    assert_int_equal(e->classes, r->classes);
+    for (int t = 0; t < r->tasks; t++) {
+        assert_string_equal(e->task_names[t], r->task_names[t]);
+        if (t <= row)
+            assert_true(e->accuracy[t] == r->accuracy[row * r->tasks + t]);
+        else
+            assert_true(e->asked[t] == 0 && isnan(e->accuracy[t]));
+    }
+    for (int c = 0; c < r->classes; c++)
+        assert_string_equal(e->class_names[c], r->class_names[c]);
+    if (!last)
+        return;
+    assert_true(e->average == r->average_accuracy);
+    assert_memory_equal(e->confusion, r->confusion, (size_t)r->classes * (size_t)r->classes * sizeof *r->confusion);
+    assert_int_equal(e->unknown_count, 0);
+}
+
+static void check_run(sfp_run_options o, const char *name)
+{
+    sfp_result r = run_into(&o, name);
+    for (int t = 0; t < r.tasks; t++) {
+        char path[4700];
+        (void)snprintf(path, sizeof path, "%s/state-task-%d.safetensors", o.out, t + 1);
+        sfp_exam_options eo = exam_options(path, o.tasks);
+        sfp_exam e = examine(&eo);
+        assert_same_numbers(&r, t, &e, t + 1 == r.tasks);
+        uint64_t asked = 0;
+        for (int k = 0; k < e.tasks; k++)
+            asked += e.asked[k];
+        assert_int_equal(e.pictures, asked);
+        assert_int_equal(e.pictures + e.unknown_pictures, 9 * (uint64_t)r.tasks);
+        assert_int_equal(e.unknown_count, 10 - 10 / r.tasks * (t + 1));
+        sfp__exam_done(&e);
+    }
+    sfp__result_done(&r);
+}
+
+static void a_state_gives_the_numbers_of_its_run(void **unused)
+{
+    (void)unused;
+    sfp_run_options o = options("5");
+    check_run(o, "linear");
+    o.learner.head = SFP_HEAD_MIX;
+    check_run(o, "mix");
+    o = options("2");
+    o.learner.fp.query_one = true;
+    o.learner.fp.prefix = SFP_PREFIX_RAW;
+    o.learner.resize = SFP_RESIZE_CROP;
+    check_run(o, "one");
+    o = options("5");
+    o.order = 7; /* labels in an order that the data set does not have */
+    check_run(o, "order");
+    static const char *const methods[] = {"ncm", "slda", "ranpac"};
+    for (int m = 0; m < 3; m++) {
+        o = options("5");
+        o.learner.batch = 7; /* the last bit depends on how pictures are cut */
+        o.method = methods[m];
+        check_run(o, methods[m]);
+    }
+}
+
+static void what_the_state_does_not_know_is_counted(void **unused)
+{
+    (void)unused;
+    sfp_run_options o = options("free");
+    static const char *const names[] = {"cat", "dog", "emu"};
+    char path[4700], data[4700], wide[4700];
+    for (int c = 0; c < 3; c++)
+        for (int i = 0; i < 4; i++) {
+            char name[64];
+            uint8_t rgb[3 * 16 * 16];
+            memset(rgb, 40 + 60 * c + i, sizeof rgb);
+            const sfp_image im = {16, 16, rgb};
+            (void)snprintf(name, sizeof name, "all/%s/%d.png", names[c], i);
+            put_text(name, ""); /* makes the folders */
+            assert_int_equal(sfp__image_write_png(in_folder(name), &im, NULL), SFP_OK);
+            (void)snprintf(name, sizeof name, "two/%s/%d.png", names[c], i);
+            if (c == 1)
+                continue;
+            put_text(name, "");
+            assert_int_equal(sfp__image_write_png(in_folder(name), &im, NULL), SFP_OK);
+        }
+    put_text("all/cat/9.png", "no picture");
+    (void)snprintf(data, sizeof data, "folder:%s", in_folder("two"));
+    o.data = data;
+    sfp_result r = run_into(&o, "beasts");
+    sfp__result_done(&r);
+    (void)snprintf(path, sizeof path, "%s/state.safetensors", in_folder("beasts"));
+    (void)snprintf(wide, sizeof wide, "folder:%s", in_folder("all"));
+    sfp_exam_options eo = exam_options(path, NULL);
+    eo.data = wide;
+    eo.limit = 0;
+    sfp_exam e = examine(&eo);
+    assert_int_equal(e.tasks, 1);
+    assert_int_equal(e.classes, 2);
+    assert_int_equal(e.pictures, 8);
+    assert_int_equal(e.skipped, 1);
+    assert_int_equal(e.unknown_count, 1);
+    assert_string_equal(e.unknown[0].name, "dog");
+    assert_int_equal(e.unknown_pictures, 4);
+    uint64_t right = e.confusion[0] + e.confusion[3];
+    assert_int_equal(e.right, right);
+    assert_int_equal(right + e.confusion[1] + e.confusion[2], 8);
+    sfp__exam_done(&e);
+    sfp_error err = {0};
+    eo.data = "synthetic:200"; /* none of its classes */
+    assert_int_equal(sfp__exam(&eo, &e, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "synthetic:200: no picture of a class that "));
+    eo.data = "nothing:here";
+    assert_int_not_equal(sfp__exam(&eo, &e, &err), SFP_OK);
+}
+
+static void a_source_through_a_list_has_its_numbers(void **unused)
+{
+    (void)unused;
+    const sfp_source_options so = {.seed = 5};
+    const char *const names[] = {"star", NULL, "disc"}, *const twice[] = {"star", "star"}, *const number[] = {NULL, "0"};
+    sfp_source *inner = NULL;
+    sfp_known_source *k = NULL;
+    sfp_error err = {0};
+    assert_int_equal(sfp__source_open("synthetic:0", &so, &inner, NULL), SFP_OK);
+    assert_int_equal(sfp__known_open(inner, 3, names, &k, &err), SFP_EUNSUPPORTED);
+    assert_string_equal(err.message, "synthetic:0: has no end, expected a data set");
+    sfp__source_close(inner);
+    assert_int_equal(sfp__source_open("synthetic:100", &so, &inner, NULL), SFP_OK);
+    assert_int_equal(sfp__known_open(inner, 2, twice, &k, &err), SFP_EFORMAT);
+    assert_string_equal(err.message, "classes 0 and 1 are both called 'star'");
+    assert_int_equal(sfp__known_open(inner, 2, number, &k, &err), SFP_EFORMAT);
+    for (long f = 0, done = 0; !done; f++) {
+        sfp__mem_fail_at(f);
+        sfp_status s = sfp__known_open(inner, 3, names, &k, NULL);
+        sfp__mem_fail_at(-1);
+        assert_true(s == SFP_OK || (s == SFP_ENOMEM && !k));
+        done = s == SFP_OK;
+    }
+    assert_int_equal(k->base.classes, 3);
+    assert_string_equal(k->base.class_names[1], "1");
+    uint64_t foreign = 0;
+    for (int c = 0; c < inner->classes; c++) {
+        bool listed = strcmp(inner->class_names[c], "star") == 0 || strcmp(inner->class_names[c], "disc") == 0;
+        assert_true(listed == (k->foreign[c] == 0));
+        foreign += k->foreign[c];
+    }
+    assert_int_equal(foreign + (uint64_t)k->base.count, 100);
+    for (int64_t i = 0; i < k->base.count; i++) {
+        sfp_record r, of;
+        char a[64], b[64];
+        assert_int_equal(k->base.record(&k->base, i, &r, NULL), SFP_OK);
+        assert_int_equal(inner->record(inner, k->index[i], &of, NULL), SFP_OK);
+        assert_string_equal(k->base.class_names[r.label], inner->class_names[of.label]);
+        assert_string_equal(k->base.name(&k->base, i, a, sizeof a), inner->name(inner, k->index[i], b, sizeof b));
+    }
+    sfp_record r;
+    assert_int_equal(k->base.record(&k->base, k->base.count, &r, &err), SFP_EINVAL);
+    sfp__source_close(&k->base);
+}
+
+static void every_failing_allocation_is_told(void **unused)
+{
+    (void)unused;
+    sfp_run_options o = options("2");
+    o.data = "synthetic:40";
+    o.method = "ncm";
+    sfp_result r = run_into(&o, "small");
+    sfp__result_done(&r);
+    char path[4700];
+    (void)snprintf(path, sizeof path, "%s/state.safetensors", in_folder("small"));
+    sfp_exam_options eo = exam_options(path, "2");
+    eo.limit = 2;
+    int failures = 0;
+    for (long k = 0, done = 0; !done; k += 1 + k / 8) {
+        sfp_exam e;
+        sfp__mem_fail_at(k);
+        sfp_status s = sfp__exam(&eo, &e, NULL);
+        sfp__mem_fail_at(-1);
+        done = s == SFP_OK;
+        failures += !done;
+        assert_true(done || s == SFP_ENOMEM || s == SFP_EFORMAT); /* a picture that finds no memory is one that cannot be read */
+        if (done)
+            sfp__exam_done(&e);
+    }
+    assert_true(failures > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_state_gives_the_numbers_of_its_run),
+        cmocka_unit_test(what_the_state_does_not_know_is_counted),
+        cmocka_unit_test(a_source_through_a_list_has_its_numbers),
+        cmocka_unit_test(every_failing_allocation_is_told),
+    };
+    return cmocka_run_group_tests(tests, make_world, end_world);
+}

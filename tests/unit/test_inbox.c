@@ -1,0 +1,369 @@
+/* A live source's pictures on their way: order, batches, what a full queue does, what came without a label; counts add up. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "run/inbox.h"
+#include "run/pending.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "source_files.h"
+
+enum { S = 4, BATCH = 5 };
+
+/* A source that gives what it is told: labels of `script`, 'u' a picture without one, 'l' a label alone, '!' a broken picture,
+ * 'e' an error. */
+typedef struct scripted {
+    sfp_source base;
+    const char *script;
+    int next;
+    atomic_int allowed; /* so many characters */
+    char name[16];
+} scripted;
+
+static char *names[] = {"0", "1", "2"};
+
+static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err)
+{
+    scripted *s = (scripted *)base;
+    for (;;) {
+        *end = (base->stop && atomic_load(base->stop)) || !s->script[s->next];
+        if (*end)
+            return SFP_OK;
+        if (s->next < atomic_load(&s->allowed))
+            break;
+        (void)usleep(500);
+    }
+    char c = s->script[s->next++];
+    (void)snprintf(s->name, sizeof s->name, "p%d", s->next - 1);
+    *record = sfp__record_none();
+    if (c == 'e')
+        return sfp__fail(err, SFP_EFORMAT, "scripted error");
+    record->label = c >= '0' && c <= '2' ? c - '0' : c == 'l' ? 2 : -1;
+    if (c == 'l') {
+        (void)snprintf(s->name, sizeof s->name, "p0");
+        return SFP_OK;
+    }
+    *out = (sfp_picture){.kind = SFP_PICTURE_RGB, .width = S, .height = S, .size = c == '!' ? 1 : 3 * S * S};
+    out->bytes = sfp__calloc(1, 3 * S * S);
+    assert_non_null(out->bytes);
+    out->bytes[0] = (uint8_t)(s->next - 1);
+    return SFP_OK;
+}
+
+static void origin(const sfp_source *base, sfp_origin *out)
+{
+    const scripted *s = (const scripted *)base;
+    *out = (sfp_origin){.name = s->name, .mark = (uint64_t)s->next, .identity = (uint64_t)s->next};
+}
+
+static const char *name_of(const sfp_source *base, int64_t i, char *buf, size_t size)
+{
+    (void)i;
+    (void)snprintf(buf, size, "%s", ((const scripted *)base)->name);
+    return buf;
+}
+
+static scripted make_source(const char *script, int allowed)
+{
+    scripted s = {.base = {.next = next, .origin = origin, .name = name_of, .class_names = names, .classes = 3}, .script = script};
+    atomic_init(&s.allowed, allowed);
+    return s;
+}
+
+static sfp_inbox *make(scripted *s, int queue, sfp_queue_policy policy, int pool)
+{
+    const sfp_inbox_options o = {.size = S, .batch = BATCH, .queue = queue, .policy = policy, .pool = pool, .others = 4, .first_id = 100};
+    sfp_inbox *b = NULL;
+    sfp_error err = {0};
+    if (sfp__inbox_create(&s->base, &o, &b, &err))
+        fail_msg("%s", err.message);
+    return b;
+}
+
+/* The numbers of the pictures of a list; frees it. */
+static int drain(sfp_arrivals *l, int *out)
+{
+    int n = 0;
+    for (sfp_arrival *a; (a = sfp__arrivals_take(l)); sfp__arrival_free(a))
+        if (out)
+            out[n++] = (int)(a->mark - 1);
+        else
+            n++;
+    return n;
+}
+
+static void settle(sfp_inbox *b, uint64_t id)
+{
+    for (double begin = sfp__now(); sfp__inbox_stats(b).next_id < id && sfp__now() < begin + 20;)
+        (void)usleep(500);
+    assert_int_equal(sfp__inbox_stats(b).next_id, id);
+}
+
+static void batches_come_in_order_and_the_last_is_short(void **unused)
+{
+    (void)unused;
+    scripted s = make_source("0120120120120", 100);
+    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
+    int seen = 0;
+    for (bool end = false; !end;) {
+        sfp_delivery d;
+        int number[BATCH];
+        sfp__inbox_take(b, NULL, &d);
+        if (d.batch.count) {
+            const sfp_arrival *a = d.batch.first;
+            assert_int_equal(a->id, 100 + seen);
+            assert_string_equal(a->class_name, names[seen % 3]);
+            assert_int_equal(a->rgb[0], seen);
+        }
+        assert_int_equal(d.gone.count + d.others.count, 0);
+        int n = drain(&d.batch, number);
+        assert_int_equal(n, seen < 10 ? BATCH : seen < 13 ? 3 : 0);
+        for (int i = 0; i < n; i++)
+            assert_int_equal(number[i], seen++);
+        end = d.end;
+    }
+    assert_int_equal(seen, 13);
+    sfp__inbox_free(b);
+}
+
+/* While the learner is busy 30 pictures come: 6 batches. Which of them wait? */
+static void a_full_queue_does_what_its_policy_says(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int queue;
+        sfp_queue_policy policy;
+        int pool;
+        int first[6], count, together;
+    } cases[] = {{0, SFP_QUEUE_DROP_OLDEST, 0, {0}, 0, 1},        {2, SFP_QUEUE_DROP_OLDEST, 0, {4, 5}, 2, 1},
+                 {2, SFP_QUEUE_DROP_NEWEST, 0, {0, 1}, 2, 1},     {0, SFP_QUEUE_DROP_NEWEST, 0, {0}, 0, 1},
+                 {9, SFP_QUEUE_DROP_OLDEST, 0, {0, 1, 2, 3, 4, 5}, 6, 1}, {0, SFP_QUEUE_DROP_OLDEST, 4, {2, 3, 4, 5}, 4, 4}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        scripted s = make_source("000000000000000000000000000000", 30);
+        sfp_inbox *b = make(&s, cases[k].queue, cases[k].policy, cases[k].pool);
+        settle(b, 130);
+        int got = 0, gone = 0, number[6 * BATCH];
+        for (bool end = false; !end;) {
+            sfp_delivery d;
+            sfp__inbox_take(b, NULL, &d);
+            if (d.batch.count) {
+                assert_int_equal(d.batch.count, cases[k].together * BATCH);
+                assert_int_equal(d.batches, cases[k].together);
+                assert_true(d.lag >= 0 && d.lag < 30);
+            }
+            for (const sfp_arrival *a = d.gone.first; a; a = a->next) {
+                assert_int_equal(a->fate, SFP_FATE_DROPPED);
+                assert_null(a->rgb);
+            }
+            gone += drain(&d.gone, NULL);
+            got += drain(&d.batch, number + got);
+            end = d.end;
+        }
+        assert_int_equal(got, cases[k].count * BATCH);
+        assert_int_equal(got + gone, 30);
+        for (int i = 0; i < got; i++)
+            assert_int_equal(number[i], cases[k].first[i / BATCH] * BATCH + i % BATCH);
+        sfp__inbox_free(b);
+    }
+}
+
+static void a_source_is_held_back_and_nothing_is_lost(void **unused)
+{
+    (void)unused;
+    scripted s = make_source("000000000000000000000000000000", 30);
+    sfp_inbox *b = make(&s, 1, SFP_QUEUE_BLOCK, 0);
+    settle(b, 110); /* one waits, one more is complete and held back */
+    (void)usleep(20000);
+    assert_int_equal(sfp__inbox_stats(b).next_id, 110);
+    int got = 0;
+    for (bool end = false; !end;) {
+        sfp_delivery d;
+        sfp__inbox_take(b, NULL, &d);
+        got += drain(&d.batch, NULL);
+        assert_int_equal(d.gone.count, 0);
+        end = d.end;
+    }
+    assert_int_equal(got, 30);
+    sfp__inbox_free(b);
+}
+
+static void *allow_later(void *source)
+{
+    (void)usleep(30000);
+    atomic_store(&((scripted *)source)->allowed, BATCH);
+    return NULL;
+}
+
+static void a_batch_complete_while_the_learner_waits_is_taken(void **unused)
+{
+    (void)unused;
+    scripted s = make_source("00000", 3);
+    sfp_inbox *b = make(&s, 0, SFP_QUEUE_DROP_OLDEST, 0); /* no place in the queue */
+    pthread_t thread;
+    sfp_delivery d;
+    assert_int_equal(pthread_create(&thread, NULL, allow_later, &s), 0);
+    sfp__inbox_take(b, NULL, &d);
+    assert_int_equal(drain(&d.batch, NULL), BATCH);
+    assert_int_equal(d.gone.count, 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    sfp__inbox_free(b);
+}
+
+static void a_pause_ends_the_wait_for_a_full_batch(void **unused)
+{
+    (void)unused;
+    scripted s = make_source("00000000", 3);
+    s.base.pause = 0.05;
+    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp_delivery d;
+    sfp__inbox_take(b, NULL, &d);
+    assert_int_equal(drain(&d.batch, NULL), 3);
+    assert_false(d.end);
+    atomic_store(&s.allowed, 8);
+    sfp__inbox_take(b, NULL, &d);
+    assert_int_equal(drain(&d.batch, NULL), 5);
+    sfp__inbox_free(b);
+}
+
+static void what_has_no_label_goes_beside_and_joins_with_one(void **unused)
+{
+    (void)unused;
+    scripted s = make_source("u0uul0", 100);
+    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp_pending p = {.most = 10};
+    int unlabelled = 0, labels = 0, got = 0;
+    for (bool end = false; !end;) {
+        sfp_delivery d;
+        sfp__inbox_take(b, NULL, &d);
+        end = d.end && d.others.count == 0;
+        for (sfp_arrival *a; (a = sfp__arrivals_take(&d.others));) {
+            if (a->rgb) {
+                unlabelled++;
+                assert_int_equal(a->label, -1);
+                assert_null(sfp__pending_put(&p, a));
+                continue;
+            }
+            labels++;
+            assert_string_equal(a->name, "p0");
+            sfp_arrival *picture = sfp__pending_named(&p, a->name);
+            assert_non_null(picture);
+            picture->label = a->label;
+            sfp__inbox_join(b, picture);
+            sfp__arrival_free(a);
+        }
+        got += drain(&d.batch, NULL);
+    }
+    assert_int_equal(unlabelled, 3);
+    assert_int_equal(labels, 1);
+    assert_int_equal(got, 3);
+    assert_int_equal(p.list.count, 2);
+    sfp__arrivals_done(&p.list);
+    sfp__inbox_free(b);
+}
+
+static void too_many_without_a_label_expire_where_nothing_is_held_back(void **unused)
+{
+    (void)unused;
+    scripted s = make_source("uuuuuuuuuu", 100);
+    sfp_inbox *b = make(&s, 0, SFP_QUEUE_DROP_OLDEST, 0);
+    settle(b, 110);
+    sfp_delivery d;
+    int gone[16], others[16];
+    (void)usleep(2000);
+    sfp__inbox_take(b, NULL, &d);
+    assert_int_equal(d.gone.first->fate, SFP_FATE_EXPIRED);
+    assert_int_equal(drain(&d.gone, gone), 6);
+    assert_int_equal(gone[0], 0); /* the oldest go */
+    assert_int_equal(drain(&d.others, others), 4);
+    assert_int_equal(others[0], 6);
+    sfp__inbox_free(b);
+}
+
+static void broken_pictures_are_gone_and_three_errors_in_a_row_end_it(void **unused)
+{
+    (void)unused;
+    scripted s = make_source("0!0e0eee0000", 100);
+    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp_delivery d;
+    int got = 0, skipped = 0;
+    for (bool end = false; !end;) {
+        sfp__inbox_take(b, NULL, &d);
+        for (const sfp_arrival *a = d.gone.first; a; a = a->next)
+            assert_int_equal(a->fate, SFP_FATE_SKIPPED);
+        got += drain(&d.batch, NULL);
+        skipped += drain(&d.gone, NULL);
+        end = d.end;
+    }
+    assert_int_equal(got, 3);
+    assert_int_equal(skipped, 1);
+    sfp_inbox_stats stats = sfp__inbox_stats(b);
+    assert_int_equal(stats.status, SFP_EFORMAT);
+    assert_non_null(strstr(stats.first_error, "p1: 4 x 4 pixels"));
+    assert_string_equal(stats.last_error, "scripted error");
+    sfp__inbox_free(b);
+}
+
+static void it_is_freed_while_the_source_waits_or_is_held_back(void **unused)
+{
+    (void)unused;
+    for (int held = 0; held < 2; held++) {
+        scripted s = make_source("000000000000000000000000000000", held ? 30 : 2);
+        sfp_inbox *b = make(&s, 0, SFP_QUEUE_BLOCK, 0);
+        settle(b, held ? 105 : 102);
+        volatile sig_atomic_t stop = 1;
+        sfp_delivery d;
+        sfp__inbox_take(b, &stop, &d); /* comes back with nothing */
+        assert_int_equal(d.batch.count, 0);
+        sfp__inbox_free(b);
+        assert_null(s.base.stop);
+    }
+}
+
+static void the_pending_set_is_bounded(void **unused)
+{
+    (void)unused;
+    sfp_pending p = {.most = 2}, none = {0};
+    sfp_arrival *a[4];
+    for (int i = 0; i < 4; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "n%d", i);
+        a[i] = sfp__calloc(1, sizeof **a);
+        assert_non_null(a[i]);
+        a[i]->name = sfp__strdup(name);
+        a[i]->identity = (uint64_t)(10 + i);
+    }
+    assert_ptr_equal(sfp__pending_put(&none, a[0]), a[0]);
+    assert_int_equal(none.list.count, 0);
+    assert_null(sfp__pending_put(&p, a[0]));
+    assert_null(sfp__pending_put(&p, a[1]));
+    assert_ptr_equal(sfp__pending_put(&p, a[2]), a[0]);
+    assert_null(sfp__pending_named(&p, "n0"));
+    assert_null(sfp__pending_identical(&p, 0));
+    assert_ptr_equal(sfp__pending_identical(&p, 12), a[2]); /* the last one: the list's end moves */
+    assert_null(sfp__pending_put(&p, a[3]));
+    assert_ptr_equal(sfp__pending_named(&p, "n1"), a[1]);
+    assert_ptr_equal(sfp__pending_named(&p, "n3"), a[3]);
+    assert_int_equal(p.list.count, 0);
+    assert_null(p.list.first);
+    for (int i = 0; i < 4; i++)
+        sfp__arrival_free(a[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_come_in_order_and_the_last_is_short),
+        cmocka_unit_test(a_full_queue_does_what_its_policy_says),
+        cmocka_unit_test(a_source_is_held_back_and_nothing_is_lost),
+        cmocka_unit_test(a_batch_complete_while_the_learner_waits_is_taken),
+        cmocka_unit_test(a_pause_ends_the_wait_for_a_full_batch),
+        cmocka_unit_test(what_has_no_label_goes_beside_and_joins_with_one),
+        cmocka_unit_test(too_many_without_a_label_expire_where_nothing_is_held_back),
+        cmocka_unit_test(broken_pictures_are_gone_and_three_errors_in_a_row_end_it),
+        cmocka_unit_test(it_is_freed_while_the_source_waits_or_is_held_back),
+        cmocka_unit_test(the_pending_set_is_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

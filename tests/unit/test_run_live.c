@@ -1,0 +1,373 @@
+/* Runs on live streams: they learn from what comes, end when told to, go on where they were, and every picture is counted once.
+ * Also the real clock under overload. (Threads: sfp__pool_create is in run_world.h.) */
+#include "model/vit.h"
+
+#include "run_world.h"
+
+#include <pthread.h>
+
+/* --------------------------------------------------------------------- synthetic:0 */
+
+static void a_stream_without_end_goes_on_as_if_never_stopped(void **unused)
+{
+    (void)unused;
+    static const char *const methods[] = {NULL, "ncm", "slda"};
+    for (int m = 0; m < 3; m++) {
+        char whole[32], cut[32], a[64], b[64], said[SFP_ERROR_MAX];
+        sfp_run_options o = options("synthetic:0", m ? NULL : "free");
+        (void)snprintf(whole, sizeof whole, "endless%d", m);
+        (void)snprintf(cut, sizeof cut, "endless_cut%d", m);
+        o.method = methods[m];
+        sfp_result want = run_once(&o, whole, 12, NULL);
+        assert_true(want.finished);
+        assert_int_equal(want.offered, 120);
+        assert_int_equal(want.classes, 10);
+        assert_true(want.coverage == 1);
+        assert_true(want.average_accuracy >= 0); /* its own test set */
+        sfp_result part = run_once(&o, cut, 5, NULL);
+        assert_int_equal(part.offered, 50);
+        sfp__result_done(&part);
+        o.resume = true;
+        sfp_result r = run_once(&o, cut, 7, said);
+        assert_string_equal(said, "going on from the last checkpoint");
+        assert_int_equal(r.offered, 120);
+        assert_int_equal(r.classes, 10);
+        for (int c = 0; c < 10; c++)
+            assert_string_equal(r.class_names[c], want.class_names[c]);
+        same_result(&want, &r);
+        (void)snprintf(a, sizeof a, "%s/state.safetensors", whole);
+        (void)snprintf(b, sizeof b, "%s/state.safetensors", cut);
+        same_file(a, b);
+        sfp__result_done(&want);
+        sfp__result_done(&r);
+    }
+}
+
+/* ------------------------------------------------------------------ a watched folder */
+
+static void put_picture(const char *name, int shade)
+{
+    uint8_t rgb[16 * 16 * 3];
+    char path[4600];
+    for (size_t i = 0; i < sizeof rgb; i++)
+        rgb[i] = (uint8_t)(shade + (int)(i % 7));
+    (void)snprintf(path, sizeof path, "%s", in_folder(name));
+    for (char *p = strchr(path + strlen(folder) + 1, '/'); p; p = strchr(p + 1, '/')) {
+        *p = '\0';
+        (void)mkdir(path, 0777);
+        *p = '/';
+    }
+    sfp_image im = {.width = 16, .height = 16, .rgb = rgb};
+    assert_int_equal(sfp__image_write_png(path, &im, NULL), SFP_OK);
+}
+
+static sfp_run_options watch(const char *name)
+{
+    static char data[4700];
+    (void)snprintf(data, sizeof data, "dir:%s", in_folder(name));
+    sfp_run_options o = options(data, NULL);
+    o.learner.batch = 5;
+    return o;
+}
+
+static int lines_of(const char *name, const char *with)
+{
+    char line[4096];
+    int n = 0;
+    FILE *f = fopen(in_folder(name), "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        n += strstr(line, with) != NULL;
+    assert_int_equal(fclose(f), 0);
+    return n;
+}
+
+static void check_labels(const sfp_result *r, uint64_t unlabelled, uint64_t late, uint64_t expired, uint64_t waiting)
+{
+    assert_int_equal(r->labels.unlabelled, unlabelled);
+    assert_int_equal(r->labels.late, late);
+    assert_int_equal(r->labels.expired, expired);
+    assert_int_equal(r->labels.waiting, waiting);
+    assert_int_equal(late + expired + waiting, unlabelled);
+}
+
+static void a_folder_is_learned_from_and_only_what_is_new_later(void **unused)
+{
+    (void)unused;
+    char name[64];
+    for (int i = 0; i < 12; i++) {
+        (void)snprintf(name, sizeof name, "in/c%d/%d.png", i % 2, i);
+        put_picture(name, 100 * (i % 2) + i);
+    }
+    put_text("in/c0/broken.png", "no picture");
+    put_text("in/.end", "");
+    sfp_run_options o = watch("in");
+    sfp_result r = run_once(&o, "folder", 0, NULL);
+    assert_true(r.finished);
+    assert_int_equal(r.offered, 13);
+    assert_int_equal(r.scored, 12);
+    assert_int_equal(r.skipped, 1);
+    assert_int_equal(r.dropped, 0);
+    assert_int_equal(r.classes, 2);
+    check_labels(&r, 0, 0, 0, 0);
+    assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 3); /* 5, 5 and 2 */
+    sfp__result_done(&r);
+    put_picture("in/a/new.png", 50); /* sorts before the classes that are known: numbers must not change */
+    put_picture("in/c1/12.png", 112);
+    o.resume = true;
+    r = run_once(&o, "folder", 0, NULL);
+    assert_int_equal(r.offered, 15);
+    assert_int_equal(r.scored, 14);
+    assert_int_equal(r.skipped, 1);
+    assert_int_equal(r.classes, 3);
+    assert_string_equal(r.class_names[0], "c0");
+    assert_string_equal(r.class_names[2], "a");
+    assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 4);
+    sfp__result_done(&r);
+    r = run_once(&o, "folder", 0, NULL); /* nothing is new */
+    assert_int_equal(r.offered, 15);
+    assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 4);
+    sfp__result_done(&r);
+}
+
+/* What is put into the folder when so many timestamps are done. */
+typedef struct script {
+    volatile sig_atomic_t stop;
+    int done;
+    void (*act)(int done);
+} script;
+
+static void follow(void *ctx, const sfp_run_progress *p)
+{
+    script *s = ctx;
+    assert_int_equal(p->total, 0);
+    s->act(++s->done);
+}
+
+static sfp_result run_script(sfp_run_options *o, const char *name, void (*act)(int done))
+{
+    char out[4600];
+    script s = {.act = act};
+    sfp_run_hooks hooks = {.ctx = &s, .progress = follow, .stop = &s.stop};
+    sfp_result r;
+    sfp_error err = {0};
+    (void)snprintf(out, sizeof out, "%s", in_folder(name));
+    (void)mkdir(out, 0777);
+    o->out = out;
+    if (sfp__run(o, &hooks, &r, &err))
+        fail_msg("%s: %s", name, err.message);
+    return r;
+}
+
+static void put_five(const char *class, int from)
+{
+    for (int i = from; i < from + 5; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "late/%s/%d.png", class, i);
+        put_picture(name, i);
+    }
+}
+
+static void move(const char *from, const char *to)
+{
+    assert_int_equal(rename(in_folder(from), in_folder(to)), 0);
+}
+
+static void label_later(int done)
+{
+    if (done == 1) { /* two without a label, one of which gets one by a list, one by moving it */
+        put_picture("late/u1.png", 201);
+        put_picture("late/u2.png", 202);
+        put_picture("late/u3.png", 203);
+        put_five("cat", 10);
+    } else if (done == 2) {
+        put_text("late/labels.csv", "u1.png,cat\nnobody.png,cat\n");
+        move("late/u2.png", "late/cat/moved.png"); /* with u1 and a pause: a short batch */
+    } else if (done == 3 || done == 4) {
+        if (done == 3)
+            put_five("dog", 20);
+        put_text("late/.end", "");
+    }
+}
+
+static void labels_that_come_late_are_learned_from(void **unused)
+{
+    (void)unused;
+    put_five("cat", 0);
+    sfp_run_options o = watch("late");
+    sfp_result r = run_script(&o, "late_out", label_later);
+    check_labels(&r, 3, 2, 0, 1);
+    assert_int_equal(r.scored, r.offered);
+    assert_true(r.offered == 12 || r.offered == 17); /* .end may come before the dogs are looked at */
+    assert_int_equal(lines_of("late_out/predictions.jsonl", "\"class\":\"cat\""), 3);
+    assert_int_equal(lines_of("late_out/predictions.jsonl", "\"name\":\"u3.png\""), 1);
+    sfp__result_done(&r);
+    o.resume = true; /* the one that waited comes again, and is counted once */
+    r = run_once(&o, "late_out", 0, NULL);
+    check_labels(&r, 3, 2, 0, 1);
+    sfp__result_done(&r);
+    o.resume = false;
+    o.pending = 0;
+    r = run_once(&o, "late_none", 0, NULL); /* all that is there now; nothing may wait */
+    check_labels(&r, 1, 0, 1, 0);
+    sfp__result_done(&r);
+}
+
+static void end_after_two(int done)
+{
+    if (done == 1)
+        put_picture("pause/dog/1.png", 90);
+    else
+        put_text("pause/.end", "");
+}
+
+static void a_short_batch_is_learned_after_a_pause(void **unused)
+{
+    (void)unused;
+    put_picture("pause/cat/1.png", 10);
+    put_picture("pause/cat/2.png", 20);
+    sfp_run_options o = watch("pause");
+    sfp_result r = run_script(&o, "pause_out", end_after_two);
+    assert_int_equal(r.offered, 3);
+    assert_int_equal(lines_of("pause_out/events.jsonl", "{\"t\":"), 2);
+    sfp__result_done(&r);
+}
+
+static void the_test_set_is_matched_by_name(void **unused)
+{
+    (void)unused;
+    char test[4700], said[SFP_ERROR_MAX];
+    for (int i = 0; i < 6; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "in2/zebra/%d.png", i);
+        put_picture(name, 10 + i);
+        (void)snprintf(name, sizeof name, "test2/zebra/%d.png", i);
+        put_picture(name, 12 + i);
+        (void)snprintf(name, sizeof name, "test2/ant/%d.png", i); /* never comes */
+        put_picture(name, 12 + i);
+    }
+    put_text("in2/.end", "");
+    (void)snprintf(test, sizeof test, "folder:%s", in_folder("test2"));
+    sfp_run_options o = watch("in2");
+    o.test = test;
+    o.eval_limit = 0;
+    o.eval_every = 1;
+    sfp_result r = run_once(&o, "by_name", 0, said);
+    assert_non_null(strstr(said, "1 of the 2 classes of the test set did not come yet"));
+    assert_true(r.average_accuracy == 0.5); /* all zebras, no ant */
+    assert_int_equal(r.classes, 1);
+    assert_int_equal(r.confusion[0], 6);
+    assert_int_equal(r.evaluation_count, 2);
+    sfp__result_done(&r);
+}
+
+/* --------------------------------------------------------------------- the real clock */
+
+/* Slow enough for the pictures to be drawn in time. */
+static void slow(sfp_run_options *o)
+{
+    o->learner.batch = 20;
+    o->learner.steps = 24;
+}
+
+/* Seconds a timestamp takes here. */
+static double measure(void)
+{
+    sfp_run_options o = options("synthetic:300", NULL);
+    slow(&o);
+    sfp_result r = run_once(&o, "cost", 0, NULL);
+    double cost = (r.seconds.select + r.seconds.train + r.seconds.buffer) / (300.0 / o.learner.batch);
+    sfp__result_done(&r);
+    return cost;
+}
+
+static void overload(const char *data, double cost, bool triage, bool controller)
+{
+    sfp_run_options o = options(data, NULL);
+    bool live = strcmp(data, "synthetic:0") == 0;
+    slow(&o);
+    double seconds = 1;
+    o.clock = SFP_CLOCK_REAL;
+    o.rate = 3 * o.learner.batch / cost;
+    o.queue = 2;
+    o.triage = triage;
+    o.controller = controller;
+    char sized[64];
+    (void)snprintf(sized, sizeof sized, "synthetic:%d", (int)(o.rate * seconds));
+    o.data = live ? data : sized;
+    sfp_result r = run_once(&o, "overload", live ? (int)(seconds / cost / 2) + 3 : 0, NULL);
+    assert_true(r.finished);
+    assert_int_equal(r.scored + r.dropped + r.skipped, r.offered); /* every sample is scored, or dropped */
+    assert_int_equal(r.skipped, 0);
+    if (!live)
+        assert_int_equal(r.offered, (int)(o.rate * seconds));
+    if (!triage && !controller)
+        assert_true(r.dropped > 0);
+    /* what waits is at most the queue, and the batch at hand has to be finished: far from what piles up at 3x */
+    double bound = (o.queue + 1 + (triage ? 16 : 0)) * 4 * cost + 0.4;
+    if (!(r.lag_max < bound))
+        fail_msg("%s: largest lag %.3f s at %.4f s a batch, expected less than %.3f", data, r.lag_max, cost, bound);
+    assert_true(r.lag_mean <= r.lag_max);
+    sfp__result_done(&r);
+}
+
+static void lag_is_bounded_and_counts_add_up_at_three_times_the_load(void **unused)
+{
+    (void)unused;
+    static const char *const data[] = {"synthetic", "synthetic:0"};
+    double cost = measure();
+    for (int i = 0; i < 2; i++) {
+        overload(data[i], cost, false, false);
+        overload(data[i], cost, true, false);
+        overload(data[i], cost, false, true);
+    }
+}
+
+static void refused(sfp_run_options o, const char *message)
+{
+    sfp_run_hooks hooks = {0};
+    sfp_result r;
+    sfp_error err = {0};
+    assert_true(sfp__run(&o, &hooks, &r, &err) != SFP_OK);
+    if (!strstr(err.message, message))
+        fail_msg("'%s', expected '%s'", err.message, message);
+    if (r.tasks > 0)
+        sfp__result_done(&r);
+}
+
+static void what_a_live_stream_cannot_have_is_refused(void **unused)
+{
+    (void)unused;
+    refused(options("synthetic:0", "5"), "synthetic:0: a live stream has no tasks: tasks is '5', expected free");
+    sfp_run_options o = options("synthetic:0", NULL);
+    o.clock = SFP_CLOCK_PAPER;
+    o.rate = 10;
+    refused(o, "clock paper needs a stream that is known beforehand");
+    o.clock = SFP_CLOCK_VIRTUAL;
+    refused(o, "clock virtual needs a stream that is known beforehand");
+    o.clock = SFP_CLOCK_REAL;
+    o.rate = 0;
+    refused(o, "this clock needs a rate");
+    o = options("synthetic:60", NULL);
+    (void)mkdir(in_folder("empty"), 0777);
+    o.test = watch("empty").data;
+    refused(o, "a test set has an end, expected no live source");
+    o = watch("empty");
+    o.rate = 5;
+    o.clock = SFP_CLOCK_DEFAULT;
+    refused(o, "these pictures come at their own rate");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stream_without_end_goes_on_as_if_never_stopped),
+        cmocka_unit_test(a_folder_is_learned_from_and_only_what_is_new_later),
+        cmocka_unit_test(labels_that_come_late_are_learned_from),
+        cmocka_unit_test(a_short_batch_is_learned_after_a_pause),
+        cmocka_unit_test(the_test_set_is_matched_by_name),
+        cmocka_unit_test(lag_is_bounded_and_counts_add_up_at_three_times_the_load),
+        cmocka_unit_test(what_a_live_stream_cannot_have_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_world, end_world);
+}
