@@ -1,13 +1,12 @@
-/* The table of selectors, and what they share: the size of a coreset and the window of SPEC section 5. */
+/* The table of selectors, and what they share: the size of a coreset, the window of SPEC section 5, who can be chosen. */
 #include "select/select_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 const sfp_selector *const sfp__selectors[] = {
-    &sfp__selector_streamfp,
-    &sfp__selector_none,
-    &sfp__selector_random,
-    NULL,
+    &sfp__selector_streamfp, &sfp__selector_none,      &sfp__selector_random,  &sfp__selector_kcenter,   &sfp__selector_camel,
+    &sfp__selector_craig,    &sfp__selector_gradmatch, &sfp__selector_freesel, &sfp__selector_learnloss, NULL,
 };
 
 const sfp_selector *sfp__selector_find(const char *name)
@@ -50,6 +49,8 @@ int sfp__coreset_window(int b, const int *order, const sfp_select_options *opt, 
     return n;
 }
 
+/* ------------------------------------------------------------------- checking */
+
 sfp_status sfp__select_check(const sfp_selector *s, const sfp_select_batch *batch, sfp_error *err)
 {
     const struct {
@@ -59,15 +60,29 @@ sfp_status sfp__select_check(const sfp_selector *s, const sfp_select_batch *batc
     } inputs[] = {
         {SFP_NEED_SCORE, batch->score, "scores"},
         {SFP_NEED_FEATURES, batch->features, "features"},
+        {SFP_NEED_QUERY, batch->query, "features of the unprompted backbone"},
         {SFP_NEED_LOGITS, batch->logits, "logits"},
         {SFP_NEED_PROBS, batch->probs, "probabilities"},
         {SFP_NEED_ATTENTION, batch->pooled, "pooled patch tokens"},
+        {SFP_NEED_TAPS, batch->taps, "token means"},
+        {SFP_NEED_GRADIENTS, batch->gradients, "gradients"},
     };
     if (batch->b < 0)
         return sfp__fail(err, SFP_EINVAL, "selector '%s': a batch of %d samples", s->name, batch->b);
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         if (batch->b > 0 && (s->needs & inputs[i].need) && !inputs[i].there)
             return sfp__fail(err, SFP_EINVAL, "selector '%s' needs %s, the batch has none", s->name, inputs[i].name);
+    return SFP_OK;
+}
+
+sfp_status sfp__select_check_labels(const sfp_selector *s, const sfp_select_batch *batch, sfp_error *err)
+{
+    if (batch->b > 0 && !batch->label)
+        return sfp__fail(err, SFP_EINVAL, "selector '%s' needs labels, the batch has none", s->name);
+    for (int i = 0; i < batch->b; i++)
+        if (batch->label[i] < 0 || batch->label[i] >= batch->classes)
+            return sfp__fail(err, SFP_EINVAL, "selector '%s': sample %d has label %d, expected 0 to %d", s->name, i, batch->label[i],
+                             batch->classes - 1);
     return SFP_OK;
 }
 
@@ -83,4 +98,129 @@ void sfp__select_whole(int b, int *out, float *weight, int *count)
         out[i] = i;
     sfp__select_equal_weights(b, weight);
     *count = b;
+}
+
+/* ----------------------------------------------------------------- candidates */
+
+static bool finite_row(const sfp_matrix *m, int i)
+{
+    const float *x = m->data + (size_t)i * (size_t)m->width;
+    float sum = 0; /* of zeros and NaNs: 0 * infinity is NaN too */
+    for (int k = 0; k < m->width; k++)
+        sum += 0.0f * x[k];
+    return sum == 0.0f;
+}
+
+sfp_status sfp__select_begin(const sfp_selector *s, const sfp_select_batch *batch, const sfp_select_options *opt,
+                             const sfp_select_env *env, int matrices, const sfp_matrix *matrix, sfp_candidates *to, bool *all,
+                             int *out, float *weight, int *count, sfp_error *err)
+{
+    sfp_status status = sfp__select_check(s, batch, err);
+    if (status != SFP_OK)
+        return status;
+    int b = batch->b, c = sfp__coreset_size(b, opt->sigma);
+    *all = c >= b;
+    if (*all) {
+        sfp__select_whole(b, out, weight, count);
+        return SFP_OK;
+    }
+    sfp__arena_reset(env->arena);
+    int *id = sfp__arena_take(env->arena, (size_t)b, sizeof *id), n = 0, last = b;
+    if (!id)
+        return sfp__fail_nomem(err, (size_t)b * sizeof *id);
+    for (int i = 0; i < b; i++) {
+        bool finite = true;
+        for (int m = 0; m < matrices && finite; m++)
+            finite = finite_row(&matrix[m], i);
+        if (finite)
+            id[n++] = i;
+        else
+            id[--last] = i; /* descending for now */
+    }
+    for (int i = n, j = b - 1; i < j; i++, j--) {
+        int swap = id[i];
+        id[i] = id[j];
+        id[j] = swap;
+    }
+    *to = (sfp_candidates){.b = b, .c = c, .n = n, .id = id};
+    return SFP_OK;
+}
+
+void sfp__select_end(const sfp_candidates *from, int got, const int *picked, int *out, float *weight, int *count)
+{
+    for (int i = 0; i < got; i++)
+        out[i] = from->id[picked[i]];
+    for (int i = got; i < from->c; i++) { /* got < c only when there are no more candidates */
+        out[i] = from->id[from->n + i - got];
+        if (weight)
+            weight[i] = 1;
+    }
+    *count = from->c;
+}
+
+void sfp__select_gather(const sfp_candidates *from, const sfp_matrix *m, float *out)
+{
+    size_t width = (size_t)m->width;
+    for (int i = 0; i < from->n; i++)
+        memcpy(out + (size_t)i * width, m->data + (size_t)from->id[i] * width, width * sizeof *out);
+}
+
+/* -------------------------------------------------------------------- the rest */
+
+sfp_status sfp__select_take(const sfp_select_env *env, size_t n, const sfp_want *list, sfp_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *p = sfp__arena_take(env->arena, list[i].count, list[i].size);
+        if (!p)
+            return sfp__fail_nomem(err, list[i].count * list[i].size);
+        memcpy(list[i].to, &p, sizeof p);
+    }
+    return SFP_OK;
+}
+
+void sfp__select_each(const sfp_select_env *env, int pieces, sfp_pool_fn fn, void *ctx)
+{
+    if (env->threads) {
+        sfp__pool_run(env->threads, pieces, fn, ctx);
+        return;
+    }
+    for (int i = 0; i < pieces; i++)
+        fn(ctx, i, 0);
+}
+
+int sfp__select_workers(const sfp_select_env *env)
+{
+    return env->threads ? sfp__pool_threads(env->threads) : 1;
+}
+
+void sfp__select_tell(const sfp_select_env *env, const char *what, int64_t done, int64_t total)
+{
+    if (env->tell)
+        env->tell(env->tell_ctx, what, (uint64_t)done, (uint64_t)total);
+}
+
+double sfp__dot_f64(int n, const float *a, const float *b)
+{
+    double s[4] = {0};
+    int i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int j = 0; j < 4; j++)
+            s[j] += (double)a[i + j] * (double)b[i + j];
+    for (; i < n; i++)
+        s[0] += (double)a[i] * (double)b[i];
+    return (s[0] + s[1]) + (s[2] + s[3]);
+}
+
+double sfp__distance2_f64(int n, const float *a, const float *b)
+{
+    double s[4] = {0};
+    int i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int j = 0; j < 4; j++) {
+            double d = (double)a[i + j] - (double)b[i + j];
+            s[j] += d * d;
+        }
+    for (; i < n; i++)
+        s[0] += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+    return (s[0] + s[1]) + (s[2] + s[3]);
 }

@@ -4,7 +4,8 @@
 
 #include "select/select.h"
 
-extern const sfp_selector sfp__selector_streamfp, sfp__selector_none, sfp__selector_random;
+extern const sfp_selector sfp__selector_streamfp, sfp__selector_none, sfp__selector_random, sfp__selector_kcenter,
+    sfp__selector_camel, sfp__selector_craig, sfp__selector_gradmatch, sfp__selector_freesel, sfp__selector_learnloss;
 
 /* b is not negative and what the selector needs is there. */
 sfp_status sfp__select_check(const sfp_selector *s, const sfp_select_batch *batch, sfp_error *err);
@@ -12,5 +13,49 @@ sfp_status sfp__select_check(const sfp_selector *s, const sfp_select_batch *batc
 void sfp__select_whole(int b, int *out, float *weight, int *count);
 /* n weights of 1; nothing when `weight` is NULL. */
 void sfp__select_equal_weights(int n, float *weight);
+/* Every label is in [0, classes). */
+sfp_status sfp__select_check_labels(const sfp_selector *s, const sfp_select_batch *batch, sfp_error *err);
+
+/* The samples that a selector chooses among: those whose rows are finite in all matrices. */
+typedef struct sfp_matrix {
+    const float *data; /* (b, width) */
+    int width;
+} sfp_matrix;
+
+typedef struct sfp_candidates {
+    int b, c; /* of the batch; to choose */
+    int n;    /* finite ones */
+    int *id;  /* (b): the finite ones ascending, then the others ascending; the arena's */
+} sfp_candidates;
+
+/* What every selector begins with: the check, the whole batch (then *all is set and out, weight and count are written), a reset
+ * arena, the candidates. */
+sfp_status sfp__select_begin(const sfp_selector *s, const sfp_select_batch *batch, const sfp_select_options *opt,
+                             const sfp_select_env *env, int matrices, const sfp_matrix *matrix, sfp_candidates *to, bool *all,
+                             int *out, float *weight, int *count, sfp_error *err);
+/* ... and ends with: `picked` (got of them, positions among the candidates) as indices into the batch; when the candidates did
+ * not suffice, the others by index with weight 1. picked may be out; weight is filled already for the first `got`. */
+void sfp__select_end(const sfp_candidates *from, int got, const int *picked, int *out, float *weight, int *count);
+
+/* The rows of the candidates one below the other: (n, width). */
+void sfp__select_gather(const sfp_candidates *from, const sfp_matrix *m, float *out);
+
+/* Several arrays of the arena at once: their addresses go to *to. */
+typedef struct sfp_want {
+    void *to; /* of a pointer */
+    size_t count, size;
+} sfp_want;
+sfp_status sfp__select_take(const sfp_select_env *env, size_t n, const sfp_want *list, sfp_error *err);
+#define SFP_SELECT_TAKE(env, list, err) sfp__select_take(env, sizeof(list) / sizeof *(list), list, err)
+
+/* fn for each piece, on the pool when there is one. */
+void sfp__select_each(const sfp_select_env *env, int pieces, sfp_pool_fn fn, void *ctx);
+int sfp__select_workers(const sfp_select_env *env);
+void sfp__select_tell(const sfp_select_env *env, const char *what, int64_t done, int64_t total);
+
+/* <a, b> in double: the same bits for (a, b) and (b, a). */
+double sfp__dot_f64(int n, const float *a, const float *b);
+/* |a - b|^2 in double */
+double sfp__distance2_f64(int n, const float *a, const float *b);
 
 #endif

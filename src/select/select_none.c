@@ -1,12 +1,11 @@
 /* No selection: the whole batch, whatever sigma is. */
 #include "select/select_internal.h"
 
-static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, sfp_rng *rng, int *work, int *out,
+static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
     (void)opt;
-    (void)rng;
-    (void)work;
+    (void)env;
     sfp_status status = sfp__select_check(&sfp__selector_none, batch, err);
     if (status == SFP_OK)
         sfp__select_whole(batch->b, out, weight, count);

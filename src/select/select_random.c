@@ -2,26 +2,22 @@
  * (sigma >= 1) is taken in its own order and draws nothing. */
 #include "select/select_internal.h"
 
-static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, sfp_rng *rng, int *work, int *out,
+static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
-    sfp_status status = sfp__select_check(&sfp__selector_random, batch, err);
-    if (status != SFP_OK)
+    sfp_candidates all;
+    bool whole = false;
+    sfp_status status = sfp__select_begin(&sfp__selector_random, batch, opt, env, 0, NULL, &all, &whole, out, weight, count, err);
+    if (status != SFP_OK || whole)
         return status;
-    int b = batch->b, c = sfp__coreset_size(b, opt->sigma);
-    if (opt->sigma >= 1) {
-        sfp__select_whole(b, out, weight, count);
-        return SFP_OK;
+    int *deck = all.id;
+    for (int i = 0; i < all.c; i++) {
+        int k = i + (int)sfp__rng_below(env->rng, (uint32_t)(all.b - i));
+        out[i] = deck[k];
+        deck[k] = deck[i];
     }
-    for (int i = 0; i < b; i++)
-        work[i] = i;
-    for (int i = 0; i < c; i++) {
-        int k = i + (int)sfp__rng_below(rng, (uint32_t)(b - i));
-        out[i] = work[k];
-        work[k] = work[i];
-    }
-    sfp__select_equal_weights(c, weight);
-    *count = c;
+    sfp__select_equal_weights(all.c, weight);
+    *count = all.c;
     return SFP_OK;
 }
 

@@ -2,15 +2,18 @@
  * fingerprints: neither what they know already nor what is far from all of them. Draws no random number. */
 #include "select/select_internal.h"
 
-static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, sfp_rng *rng, int *work, int *out,
+static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
-    (void)rng;
     sfp_status status = sfp__select_check(&sfp__selector_streamfp, batch, err);
     if (status != SFP_OK)
         return status;
-    sfp__rank_descending(batch->b, batch->score, work);
-    *count = sfp__coreset_window(batch->b, work, opt, out);
+    sfp__arena_reset(env->arena);
+    int *order = sfp__arena_take(env->arena, (size_t)batch->b, sizeof *order);
+    if (!order)
+        return sfp__fail_nomem(err, (size_t)batch->b * sizeof *order);
+    sfp__rank_descending(batch->b, batch->score, order);
+    *count = sfp__coreset_window(batch->b, order, opt, out);
     sfp__select_equal_weights(*count, weight);
     return SFP_OK;
 }

@@ -1,4 +1,4 @@
-/* Selectors: the size of a coreset, its window in the ranking, determinism, and that random is uniform. */
+/* Selectors: the size of a coreset, its window in the ranking, that random is uniform, and what holds for all of them. */
 #include "select/select.h"
 
 #include "base/mem.h"
@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "chi_square.h"
+#include "select_case.h"
 
 /* One pick into arrays of exactly the promised sizes; returns the count, `out` is the caller's to free. */
 static int pick(const char *name, int b, const float *score, double sigma, sfp_coreset_mode mode, sfp_rng *rng, int **out)
@@ -22,16 +23,18 @@ static int pick(const char *name, int b, const float *score, double sigma, sfp_c
     assert_non_null(s);
     sfp_select_options opt = {.sigma = sigma, .mode = mode};
     sfp_select_batch batch = {.b = b, .score = score};
-    int *work = malloc((size_t)b * 4 * sizeof *work + 1), count = -1;
+    sfp_arena arena = {0};
+    const sfp_select_env env = {.rng = rng, .arena = &arena};
+    int count = -1;
     float *weight = malloc((size_t)b * sizeof *weight + 1);
     sfp_error err;
     *out = malloc((size_t)b * sizeof **out + 1);
-    assert_int_equal(s->pick(&batch, &opt, rng, work, *out, weight, &count, &err), SFP_OK);
+    assert_int_equal(s->pick(&batch, &opt, &env, *out, weight, &count, &err), SFP_OK);
     assert_in_range(count, 0, b);
     for (int i = 0; i < count; i++)
         assert_true(weight[i] == 1);
-    free(work);
     free(weight);
+    sfp__arena_done(&arena);
     return count;
 }
 
@@ -192,17 +195,102 @@ static void the_chi_square_tail_is_right(void **unused)
 static void what_is_missing_is_named(void **unused)
 {
     (void)unused;
-    const sfp_selector *s = sfp__selector_find("streamfp");
-    sfp_select_options opt = sfp__select_options_defaults();
-    sfp_select_batch batch = {.b = 4};
-    int work[16], out[4] = {7, 7, 7, 7}, count = 77;
-    sfp_error err;
-    assert_int_equal(s->pick(&batch, &opt, NULL, work, out, NULL, &count, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "selector 'streamfp' needs scores, the batch has none");
-    assert_int_equal(count, 77);
-    assert_int_equal(out[0], 7);
-    batch.b = -1;
-    assert_int_equal(s->pick(&batch, &opt, NULL, work, out, NULL, &count, &err), SFP_EINVAL);
+    static const struct {
+        const char *name, *message;
+    } cases[] = {{"streamfp", "selector 'streamfp' needs scores, the batch has none"},
+                 {"kcenter", "selector 'kcenter' needs logits, the batch has none"},
+                 {"camel", "selector 'camel' needs features of the unprompted backbone, the batch has none"},
+                 {"craig", "selector 'craig' needs features, the batch has none"},
+                 {"gradmatch", "selector 'gradmatch' needs features, the batch has none"},
+                 {"freesel", "selector 'freesel' needs pooled patch tokens, the batch has none"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sfp_selector *s = sfp__selector_find(cases[i].name);
+        sfp_select_options opt = sfp__select_options_defaults();
+        const int32_t label[4] = {0};
+        sfp_select_batch batch = {.b = 4, .label = label, .classes = 1};
+        sfp_arena arena = {0};
+        sfp_select_env env = {.arena = &arena};
+        int out[4] = {7, 7, 7, 7}, count = 77;
+        sfp_error err;
+        assert_int_equal(s->pick(&batch, &opt, &env, out, NULL, &count, &err), SFP_EINVAL);
+        assert_string_equal(err.message, cases[i].message);
+        assert_int_equal(count, 77);
+        assert_int_equal(out[0], 7);
+        batch.b = -1;
+        assert_int_equal(s->pick(&batch, &opt, &env, out, NULL, &count, &err), SFP_EINVAL);
+        sfp__arena_done(&arena);
+    }
+}
+
+/* For every selector: whatever the numbers, c different indices in range; the same again; everything at sigma 1; rows that are
+ * not finite only when the others are used up; nothing allocated once warm. */
+static void what_holds_for_every_selector(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(31, 0);
+    for (int round = 0; round < 60; round++) {
+        int b = 1 + (int)sfp__rng_below(&rng, 40), classes = 1 + (int)sfp__rng_below(&rng, 5), bad = (int)sfp__rng_below(&rng, (uint32_t)b + 1);
+        double sigma = sfp__rng_double(&rng) * 1.2;
+        select_case c = make_case(&rng, b, 6, classes, (case_kind)(round % 3));
+        for (int i = 0; i < bad && round % 2; i++) {
+            float no = i % 2 ? NAN : INFINITY;
+            c.score[i] = NAN;
+            c.query[i * 6] = c.features[i * 6 + 1] = c.pooled[i * 6 + 5] = c.logits[i * classes] = c.taps[i * 24 + 9] = no;
+        }
+        for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
+            int n = sfp__coreset_size(b, sigma), out[2][40], want = strcmp((*s)->name, "none") == 0 || n == b ? b : n;
+            float weight[2][40];
+            sfp_arena arena = {0};
+            for (int again = 0; again < 2; again++) {
+                sfp_rng draw = sfp__rng_init(5, (uint64_t)round);
+                assert_int_equal(case_pick((*s)->name, &c.batch, sigma, &draw, &arena, NULL, out[again], weight[again]), want);
+            }
+            assert_memory_equal(out[0], out[1], (size_t)want * sizeof(int));
+            assert_memory_equal(weight[0], weight[1], (size_t)want * sizeof(float));
+            bool seen[40] = {false};
+            int not_finite = 0;
+            for (int i = 0; i < want; i++) {
+                assert_in_range(out[0][i], 0, b - 1);
+                assert_false(seen[out[0][i]]);
+                assert_true(weight[0][i] >= 0 && isfinite(weight[0][i]));
+                seen[out[0][i]] = true;
+                not_finite += round % 2 && out[0][i] < bad;
+            }
+            if (want < b && (*s)->needs & ~(unsigned)SFP_NEED_SCORE && not_finite != (want > b - bad && round % 2 ? want - (b - bad) : 0))
+                fail_msg("%s took %d rows of %d that are not finite, %d of %d samples chosen", (*s)->name, not_finite, bad, want, b);
+            unsigned long before = sfp__mem_count();
+            if (!(*s)->open) {
+                sfp_rng draw = sfp__rng_init(5, (uint64_t)round);
+                assert_int_equal(case_pick((*s)->name, &c.batch, sigma, &draw, &arena, NULL, out[1], weight[1]), want);
+                assert_int_equal(sfp__mem_count(), before);
+            }
+            sfp__arena_done(&arena);
+        }
+        free_case(&c);
+    }
+}
+
+/* Every allocation of every selector fails in turn: an error, and the outputs untouched. */
+static void no_memory_is_an_error(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(32, 0);
+    select_case c = make_case(&rng, 12, 4, 3, CASE_NORMAL);
+    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
+        for (long k = 0;; k++) {
+            sfp_arena arena = {0};
+            int out[12] = {77};
+            sfp_rng draw = sfp__rng_init(1, 1);
+            sfp__mem_fail_at(k);
+            int got = case_pick((*s)->name, &c.batch, 0.5, &draw, &arena, NULL, out, NULL);
+            sfp__mem_fail_at(-1);
+            sfp__arena_done(&arena);
+            assert_true(got >= 0 || out[0] == 77);
+            if (got >= 0)
+                break;
+        }
+    }
+    free_case(&c);
 }
 
 static void the_table_has_every_selector_once(void **unused)
@@ -220,27 +308,6 @@ static void the_table_has_every_selector_once(void **unused)
     assert_true(opt.sigma == 0.5 && opt.mode == SFP_CORESET_EXACT);
 }
 
-static void picking_allocates_nothing(void **unused)
-{
-    (void)unused;
-    enum { B = 600 };
-    static float score[B], weight[B];
-    static int work[4 * B], out[B];
-    sfp_rng rng = sfp__rng_init(1, 1);
-    for (int i = 0; i < B; i++)
-        score[i] = (float)sfp__rng_normal(&rng);
-    sfp_select_options opt = sfp__select_options_defaults();
-    sfp_select_batch batch = {.b = B, .score = score};
-    unsigned long before = sfp__mem_count();
-    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
-        int count;
-        if ((*s)->needs & ~(unsigned)SFP_NEED_SCORE)
-            continue;
-        assert_int_equal((*s)->pick(&batch, &opt, &rng, work, out, weight, &count, NULL), SFP_OK);
-    }
-    assert_int_equal(sfp__mem_count(), before);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,7 +321,8 @@ int main(void)
         cmocka_unit_test(the_chi_square_tail_is_right),
         cmocka_unit_test(what_is_missing_is_named),
         cmocka_unit_test(the_table_has_every_selector_once),
-        cmocka_unit_test(picking_allocates_nothing),
+        cmocka_unit_test(what_holds_for_every_selector),
+        cmocka_unit_test(no_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,175 @@
+/* streamfp select: a coreset of any feature matrix, by the selectors that `run` uses (SPEC sections 11 and 17).
+ *
+ * The files take the place of what a learner would compute: features are kcenter's logits, camel's and freesel's features, and
+ * with labels and probabilities the last-layer gradients of craig and gradmatch. */
+#include "cli/command.h"
+#include "cli/json_out.h"
+#include "cli/matrix.h"
+#include "cli/ui.h"
+
+#include "base/mem.h"
+#include "select/select.h"
+
+static const sfp_opt options[] = {
+    SFP_ROW_CHOICE("method", "random|kcenter|camel|craig|gradmatch|d2", NULL, "How to choose (needed)."),
+    SFP_ROW_STRING("features", "FILE", NULL, "Features, a row a sample (needed)."),
+    SFP_ROW_STRING("labels", "FILE", NULL, "Labels from 0; camel, craig and gradmatch need them."),
+    SFP_ROW_STRING("probs", "FILE", NULL, "Predicted probabilities, a row a sample; craig and gradmatch need them."),
+    SFP_ROW_REAL("ratio", "R", NULL, 1e-9, 1e9, "Which part of the samples is chosen (needed); 1 and more: all."),
+    SFP_ROW_CHOICE("distance", "cosine|euclidean", "cosine", "d2: the distance whose square weighs a sample."),
+    SFP_ROW_INT("seed", "N", "0", 0, INT64_MAX, "Seed of the random numbers (random, gradmatch, d2)."),
+    SFP_ROW_JSON,
+    SFP_ROW_THREADS,
+};
+
+/* In the order of --method's words. */
+typedef enum method { RANDOM, KCENTER, CAMEL, CRAIG, GRADMATCH, D2 } method;
+static const char *const names[] = {"random", "kcenter", "camel", "craig", "gradmatch", "d2"};
+
+typedef struct job {
+    method method;
+    double ratio;
+    sfp_table features, probs;
+    int32_t *label;
+    sfp_pool *pool;
+    sfp_arena arena;
+    sfp_progress progress;
+    sfp_select_env env;
+    int count, *index;
+    float *weight;
+} job;
+
+/* ---------------------------------------------------------------------- input */
+
+static sfp_status same_rows(const job *j, const char *path, int rows, sfp_error *err)
+{
+    if (rows == j->features.rows)
+        return SFP_OK;
+    return sfp__fail(err, SFP_ESHAPE, "%s: has %d rows, expected %d, as many as the features", path, rows, j->features.rows);
+}
+
+static sfp_status load(job *j, const sfp_args *args, sfp_error *err)
+{
+    const char *labels = sfp__args_string(args, "labels"), *probs = sfp__args_string(args, "probs");
+    int rows = 0;
+    sfp_status s = sfp__table_load(sfp__args_string(args, "features"), &j->features, err);
+    if (!s && labels && !(s = sfp__labels_load(labels, &rows, &j->label, err)))
+        s = same_rows(j, labels, rows, err);
+    if (!s && probs && !(s = sfp__table_load(probs, &j->probs, err)))
+        s = same_rows(j, probs, j->probs.rows, err);
+    return s;
+}
+
+/* What a method cannot do without; NULL: nothing is missing. */
+static const char *missing(const sfp_args *args, method m)
+{
+    static const char *const always[] = {"method", "features", "ratio"};
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+        if (sfp__args_rank(args, always[i]) == SFP_RANK_UNSET)
+            return always[i];
+    if ((m == CAMEL || m == CRAIG || m == GRADMATCH) && !sfp__args_string(args, "labels"))
+        return "labels";
+    return (m == CRAIG || m == GRADMATCH) && !sfp__args_string(args, "probs") ? "probs" : NULL;
+}
+
+/* ------------------------------------------------------------------- choosing */
+
+static void tell(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    sfp_progress *p = ctx;
+    p->what = what;
+    p->total = total;
+    sfp__progress_tell(p, done);
+}
+
+/* D^2 sampling is freesel on features as they are. */
+static sfp_status choose(job *j, bool euclidean, sfp_error *err)
+{
+    const sfp_table *x = &j->features;
+    const sfp_select_options opt = {.sigma = j->ratio, .euclidean = euclidean};
+    sfp_select_batch batch = {.b = x->rows, .label = j->label, .dim = x->columns, .features = x->x, .query = x->x, .pooled = x->x};
+    batch.classes = j->method == KCENTER ? x->columns : j->probs.columns;
+    batch.logits = x->x;
+    batch.probs = j->probs.x;
+    const sfp_selector *s = sfp__selector_find(j->method == D2 ? "freesel" : names[j->method]);
+    return s->pick(&batch, &opt, &j->env, j->index, j->weight, &j->count, err);
+}
+
+static sfp_status work(job *j, const sfp_args *args, sfp_error *err)
+{
+    sfp_rng rng = sfp__rng_init((uint64_t)sfp__args_int(args, "seed"), 2);
+    sfp_status s = load(j, args, err);
+    if (s || (s = sfp__pool_create((int)sfp__args_int(args, "threads"), &j->pool, err)))
+        return s;
+    size_t n = (size_t)j->features.rows;
+    j->index = sfp__malloc(n * sizeof *j->index);
+    j->weight = sfp__malloc(n * sizeof *j->weight);
+    if (!j->index || !j->weight)
+        return sfp__fail_nomem(err, n * sizeof *j->index);
+    sfp__progress_init(&j->progress, "picks", 0);
+    j->env = (sfp_select_env){.rng = &rng, .arena = &j->arena, .threads = j->pool, .tell = tell, .tell_ctx = &j->progress};
+    s = choose(j, sfp__args_choice(args, "distance") == 1, err);
+    sfp__progress_done(&j->progress);
+    return s;
+}
+
+/* --------------------------------------------------------------------- output */
+
+static void print(const job *j, bool json)
+{
+    if (!json) {
+        for (int i = 0; i < j->count; i++)
+            (void)printf("%d\t%.9g\n", j->index[i], (double)j->weight[i]);
+        return;
+    }
+    sfp_json_out out;
+    sfp__json_begin(&out, stdout);
+    sfp__json_array(&out, "indices");
+    for (int i = 0; i < j->count; i++)
+        sfp__json_int(&out, NULL, j->index[i]);
+    sfp__json_end(&out);
+    sfp__json_array(&out, "weights");
+    for (int i = 0; i < j->count; i++)
+        sfp__json_float(&out, NULL, j->weight[i]);
+    sfp__json_end_all(&out);
+}
+
+static int run(const sfp_args *args)
+{
+    job j = {.method = (method)sfp__args_choice(args, "method")};
+    sfp_error err = {0};
+    const char *lacks = missing(args, j.method);
+    if (lacks)
+        return sfp__say_usage("select", "%s%sneeds --%s", sfp__args_text(args, "method") ? sfp__args_text(args, "method") : "",
+                              sfp__args_text(args, "method") ? " " : "", lacks);
+    j.ratio = sfp__args_real(args, "ratio");
+    int code = SFP_EXIT_OK;
+    if (work(&j, args, &err) == SFP_OK)
+        print(&j, sfp__args_flag(args, "json"));
+    else
+        code = sfp__say_error(&err);
+    sfp__arena_done(&j.arena);
+    sfp__pool_free(j.pool);
+    sfp__table_done(&j.features);
+    sfp__table_done(&j.probs);
+    sfp__free(j.label);
+    sfp__free(j.index);
+    sfp__free(j.weight);
+    return code;
+}
+
+const sfp_command sfp__cmd_select = {
+    .name = "select",
+    .summary = "choose a coreset of a feature matrix",
+    .text =
+        "Prints the chosen rows in order of choice, each with its weight. kcenter: farthest first from row 0; camel: covers each "
+        "class, on features of unit length; craig: covers the last-layer gradients, weights are cluster sizes; gradmatch: few "
+        "weighted gradients that add up to all; d2: D^2 sampling, as freesel does it; random: uniformly.\n\n"
+        "Files: .npy; .safetensors, .npz and .pth with one array, or FILE:NAME; anything else is text, numbers separated by "
+        "commas, semicolons or blanks, a line a row, with or without a heading. Rows that are not finite are chosen last.",
+    .examples = "  streamfp select --method kcenter --features f.npy --ratio 0.1\n"
+                "  streamfp select --method gradmatch --features f.npy --labels y.npy --probs p.npy --ratio 0.1 --json\n"
+                "  streamfp select --method camel --features all.safetensors:features --labels y.csv --ratio 0.2 > chosen.tsv\n",
+    SFP_COMMAND_OPTIONS(options),
+    .run = run,
+};

@@ -1,0 +1,251 @@
+#include "cli/matrix.h"
+
+#include "base/mem.h"
+#include "io/file.h"
+#include "io/npy.h"
+#include "io/tensor_file.h"
+#include "io/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS_MAX = 1 << 28, COLUMNS_MAX = 1 << 24 };
+#define TEXT_MAX ((size_t)8 << 30)
+
+/* Does the name end like that of a file of arrays? */
+static bool is_tensors(const char *path, size_t n)
+{
+    static const char *const ends[] = {".npy", ".npz", ".safetensors", ".pth", ".pt", ".bin"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t m = strlen(ends[i]);
+        if (n >= m && memcmp(path + n - m, ends[i], m) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* FILE:NAME is cut at its last colon when FILE is one of arrays and the whole is not; NULL: no name. */
+static const char *name_in(const char *path)
+{
+    const char *colon = strrchr(path, ':');
+    return colon && is_tensors(path, (size_t)(colon - path)) && !is_tensors(path, strlen(path)) ? colon + 1 : NULL;
+}
+
+/* -------------------------------------------------------------------- tensors */
+
+static sfp_status from_tensor(const char *path, const sfp_tensor *t, sfp_table *out, sfp_error *err)
+{
+    char shape[SFP_SHAPE_MAX];
+    int64_t rows = t->ndim > 0 ? t->shape[0] : 0, columns = t->ndim == 2 ? t->shape[1] : 1;
+    if (t->ndim < 1 || t->ndim > 2 || rows < 1 || rows > ROWS_MAX || columns < 1 || columns > COLUMNS_MAX)
+        return sfp__fail(err, SFP_ESHAPE, "%s: the array is %s, expected (rows, columns) or (rows,)", path,
+                         sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
+    float *x = sfp__malloc(t->count * sizeof *x);
+    if (!x)
+        return sfp__fail_nomem(err, t->count * sizeof *x);
+    sfp_status s = sfp__tensor_to_f32(path, t, x, err);
+    if (s)
+        sfp__free(x);
+    else
+        *out = (sfp_table){(int)rows, (int)columns, x};
+    return s;
+}
+
+/* The tensor called `name`; with NULL the only one. */
+static sfp_status tensor_of(const char *path, const char *name, const sfp_tensor_file *f, const sfp_tensor **out, sfp_error *err)
+{
+    char shown[SFP_NAME_MAX];
+    if (name && (*out = sfp__tensor_file_find(f, name)))
+        return SFP_OK;
+    if (name)
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: has no tensor '%s'", path, sfp__printable(name, shown, sizeof shown));
+    if (sfp__tensor_file_count(f) != 1)
+        return sfp__fail(err, SFP_EINVAL, "%s: has %zu tensors, expected one, or FILE:NAME", path, sfp__tensor_file_count(f));
+    *out = sfp__tensor_file_at(f, 0);
+    return SFP_OK;
+}
+
+typedef sfp_status (*tensor_fn)(const char *path, const sfp_tensor *t, void *out, sfp_error *err);
+
+/* fn on the array of a .npy or of a file of tensors. */
+static sfp_status with_tensor(const char *path, tensor_fn fn, void *out, sfp_error *err)
+{
+    const char *name = name_in(path);
+    size_t n = name ? (size_t)(name - path) - 1 : strlen(path);
+    if (n >= 4 && memcmp(path + n - 4, ".npy", 4) == 0 && !name) {
+        sfp_npy *npy = NULL;
+        sfp_status s = sfp__npy_open(path, &npy, err);
+        if (!s)
+            s = fn(path, sfp__npy_tensor(npy), out, err);
+        sfp__npy_close(npy);
+        return s;
+    }
+    sfp_tensor_file *f = NULL;
+    const sfp_tensor *t = NULL;
+    char *file = sfp__strdup(path);
+    if (!file)
+        return sfp__fail_nomem(err, n + 1);
+    file[n] = '\0';
+    sfp_status s = sfp__tensor_file_open(file, &f, err);
+    if (!s)
+        s = tensor_of(file, name, f, &t, err);
+    if (!s)
+        s = fn(file, t, out, err);
+    sfp__tensor_file_close(f);
+    sfp__free(file);
+    return s;
+}
+
+/* ----------------------------------------------------------------------- text */
+
+typedef struct reader {
+    const char *path, *at; /* the rest, terminated */
+    int line;
+    float *x;
+    size_t used, room;
+    int rows, columns;
+} reader;
+
+static bool between(char c)
+{
+    return c == ',' || c == ';' || c == ' ' || c == '\t' || c == '\r';
+}
+
+static sfp_status keep(reader *r, float value, sfp_error *err)
+{
+    if (r->used == r->room) {
+        size_t room = r->room ? 2 * r->room : 4096;
+        float *x = sfp__realloc(r->x, r->used * sizeof *x, room * sizeof *x);
+        if (!x)
+            return sfp__fail_nomem(err, room * sizeof *x);
+        r->x = x;
+        r->room = room;
+    }
+    r->x[r->used++] = value;
+    return SFP_OK;
+}
+
+/* Numbers up to the end of the line. A word that is none: *heading on the first line, else an error. */
+static sfp_status read_line(reader *r, int *columns, bool *heading, sfp_error *err)
+{
+    *columns = 0;
+    for (;;) {
+        while (between(*r->at))
+            r->at++;
+        if (*r->at == '\n' || *r->at == '\0')
+            return SFP_OK;
+        char *end = NULL, word[24], shown[100];
+        float value = strtof(r->at, &end);
+        if (end == r->at || (!between(*end) && *end != '\n' && *end != '\0')) {
+            if (r->rows == 0 && r->line == 1) {
+                *heading = true;
+                return SFP_OK;
+            }
+            (void)snprintf(word, sizeof word, "%.20s", r->at);
+            word[strcspn(word, ",; \t\r\n")] = '\0';
+            return sfp__fail(err, SFP_EFORMAT, "%s:%d: '%s' is no number", r->path, r->line, sfp__printable(word, shown, sizeof shown));
+        }
+        r->at = end;
+        sfp_status s = keep(r, value, err);
+        if (s)
+            return s;
+        if (++*columns > COLUMNS_MAX)
+            return sfp__fail(err, SFP_ELIMIT, "%s:%d: more than %d columns", r->path, r->line, COLUMNS_MAX);
+    }
+}
+
+static sfp_status read_rows(reader *r, sfp_error *err)
+{
+    for (; *r->at; r->line++) {
+        int columns = 0;
+        bool heading = false;
+        size_t before = r->used;
+        sfp_status s = read_line(r, &columns, &heading, err);
+        if (s)
+            return s;
+        if (heading)
+            r->used = before;
+        else if (columns > 0 && r->rows > 0 && columns != r->columns)
+            return sfp__fail(err, SFP_EFORMAT, "%s:%d: the row has %d numbers, expected %d", r->path, r->line, columns, r->columns);
+        else if (columns > 0) {
+            if (++r->rows > ROWS_MAX)
+                return sfp__fail(err, SFP_ELIMIT, "%s: more than %d rows", r->path, ROWS_MAX);
+            r->columns = columns;
+        }
+        r->at += strcspn(r->at, "\n");
+        r->at += *r->at == '\n';
+    }
+    return r->rows > 0 ? SFP_OK : sfp__fail(err, SFP_EFORMAT, "%s: has no row of numbers", r->path);
+}
+
+static sfp_status from_text(const char *path, sfp_table *out, sfp_error *err)
+{
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    sfp_status s = sfp__file_read(path, TEXT_MAX, &bytes, &size, err);
+    if (s)
+        return s;
+    char *text = sfp__realloc(bytes, size, size + 1);
+    if (!text) {
+        sfp__free(bytes);
+        return sfp__fail_nomem(err, size + 1);
+    }
+    text[size] = '\0';
+    reader r = {.path = path, .at = text, .line = 1};
+    s = memchr(text, '\0', size) ? sfp__fail(err, SFP_EFORMAT, "%s: is not text, and its name ends in no format of arrays", path)
+                                 : read_rows(&r, err);
+    sfp__free(text);
+    if (s)
+        sfp__free(r.x);
+    else
+        *out = (sfp_table){r.rows, r.columns, r.x};
+    return s;
+}
+
+/* --------------------------------------------------------------------- public */
+
+static sfp_status table_fn(const char *path, const sfp_tensor *t, void *out, sfp_error *err)
+{
+    return from_tensor(path, t, out, err);
+}
+
+sfp_status sfp__table_load(const char *path, sfp_table *out, sfp_error *err)
+{
+    return name_in(path) || is_tensors(path, strlen(path)) ? with_tensor(path, table_fn, out, err) : from_text(path, out, err);
+}
+
+void sfp__table_done(sfp_table *t)
+{
+    sfp__free(t->x);
+    *t = (sfp_table){0};
+}
+
+sfp_status sfp__labels_load(const char *path, int *rows, int32_t **label, sfp_error *err)
+{
+    sfp_table t = {0};
+    sfp_status s = sfp__table_load(path, &t, err);
+    if (s)
+        return s;
+    int32_t *y = NULL;
+    if (t.columns != 1)
+        s = sfp__fail(err, SFP_ESHAPE, "%s: has %d columns, expected labels, one a row", path, t.columns);
+    else if (!(y = sfp__malloc((size_t)t.rows * sizeof *y)))
+        s = sfp__fail_nomem(err, (size_t)t.rows * sizeof *y);
+    for (int i = 0; !s && i < t.rows; i++) {
+        float v = t.x[i];
+        if (!(v >= 0 && v <= 1 << 24) || v != floorf(v)) /* whole numbers up to here are exact in a float */
+            s = sfp__fail(err, SFP_EFORMAT, "%s: label %d is %g, expected a whole number from 0 to %d", path, i, (double)v, 1 << 24);
+        else
+            y[i] = (int32_t)v;
+    }
+    if (s) {
+        sfp__free(y);
+    } else {
+        *rows = t.rows;
+        *label = y;
+    }
+    sfp__table_done(&t);
+    return s;
+}

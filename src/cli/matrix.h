@@ -1,0 +1,23 @@
+/* Matrices and labels that a user gives as files: .npy, a file of tensors (.safetensors, .npz, .pth: the only tensor, or
+ * FILE:NAME), else text, numbers separated by commas, semicolons or blanks, a line a row; a first line that is not numbers is a
+ * heading. */
+#ifndef SFP_CLI_MATRIX_H
+#define SFP_CLI_MATRIX_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sfp_table {
+    int rows, columns; /* one dimension is one column */
+    float *x;          /* (rows, columns) */
+} sfp_table;
+
+sfp_status sfp__table_load(const char *path, sfp_table *out, sfp_error *err);
+void sfp__table_done(sfp_table *t);
+
+/* One whole number a row, as any of these files has it. `label` is of sfp__malloc. */
+sfp_status sfp__labels_load(const char *path, int *rows, int32_t **label, sfp_error *err);
+
+#endif

@@ -1,0 +1,42 @@
+/* What selectors and buffer methods ask for (base/need.h), computed from the backbone: they declare, this looks.
+ *
+ * Two passes at most, each a few samples at a time so that tokens take little memory: the unprompted one for queries and freesel's
+ * pooled tokens, the prompted one for features, logits, probabilities and token means. Either leaves the queries, which the step
+ * then need not compute. */
+#ifndef SFP_LEARNER_LOOK_H
+#define SFP_LEARNER_LOOK_H
+
+#include "base/need.h"
+#include "learner/trainer.h"
+
+#include <stdint.h>
+
+typedef struct sfp_look {
+    unsigned needs;
+    sfp_vit *vit;
+    sfp_fp *fp;
+    int max_batch, D;
+    sfp_vit_plan *plain, *prompted; /* NULL where not needed */
+    float *features;                /* (max_batch, D) */
+    int class_room;
+    float *logits, *probs; /* (max_batch, C) */
+    float *pooled;         /* (max_batch, D) */
+    float *taps;           /* (max_batch, SFP_TAPS, D) */
+    float *tokens;         /* (CHUNK, T, D) for each tap; what is not asked for is NULL */
+    float *attention;      /* (CHUNK, H, T) */
+    float *stats, *mass;   /* (T, 2) (T) */
+    int *order;            /* (T) */
+} sfp_look;
+
+/* Bits that a look serves; one with none of them costs nothing. */
+#define SFP_LOOK_NEEDS                                                                                                             \
+    (SFP_NEED_FEATURES | SFP_NEED_LOGITS | SFP_NEED_PROBS | SFP_NEED_ATTENTION | SFP_NEED_QUERY | SFP_NEED_TAPS)
+
+sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_pool *threads, sfp_fp *fp, unsigned needs, int max_batch, sfp_error *err);
+void sfp__look_done(sfp_look *k);
+
+/* Samples x (n) into the arrays above, their queries to query (n, D). Probabilities are the softmax over the classes in `allowed`
+ * (NULL: all), as the loss would see them. Allocates only when there are more classes than ever before. */
+sfp_status sfp__look(sfp_look *k, int n, const float *const *x, const uint8_t *allowed, float *query, sfp_error *err);
+
+#endif

@@ -1,0 +1,101 @@
+#include "select/distance.h"
+
+#include "compute/gemm.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { B = SFP_DISTANCE_BLOCK };
+
+static const float *row(const float *x, int width, int i)
+{
+    return x + (size_t)i * (size_t)width;
+}
+
+double sfp__metric_product(const sfp_metric *m, const sfp_points *a, int i, const sfp_points *b, int j)
+{
+    double k = sfp__dot_f64(m->dim, row(a->h, m->dim, i), row(b->h, m->dim, j));
+    return m->r ? sfp__dot_f64(m->classes, row(a->r, m->classes, i), row(b->r, m->classes, j)) * (1 + k) : k;
+}
+
+sfp_points sfp__metric_points(const sfp_metric *m, int first, int n)
+{
+    return (sfp_points){.n = n,
+                        .h = row(m->h, m->dim, first),
+                        .r = m->r ? row(m->r, m->classes, first) : NULL,
+                        .self = m->self + first,
+                        .first = first};
+}
+
+sfp_points sfp__metric_gather(const sfp_metric *m, int n, const int *which, float *h, float *r, double *self)
+{
+    for (int i = 0; i < n; i++) {
+        memcpy(h + (size_t)i * (size_t)m->dim, row(m->h, m->dim, which[i]), (size_t)m->dim * sizeof *h);
+        if (m->r)
+            memcpy(r + (size_t)i * (size_t)m->classes, row(m->r, m->classes, which[i]), (size_t)m->classes * sizeof *r);
+        self[i] = m->self[which[i]];
+    }
+    return (sfp_points){.n = n, .h = h, .r = m->r ? r : NULL, .self = self, .which = which};
+}
+
+sfp_status sfp__metric_init(sfp_metric *m, const sfp_select_env *env, int n, int dim, const float *h, int classes, const float *r,
+                            sfp_error *err)
+{
+    *m = (sfp_metric){.n = n, .dim = dim, .h = h, .classes = classes, .r = r, .precise = n <= SFP_DISTANCE_PRECISE};
+    if (!(m->self = sfp__arena_take(env->arena, (size_t)n, sizeof *m->self)))
+        return sfp__fail_nomem(err, (size_t)n * sizeof *m->self);
+    sfp_points all = sfp__metric_points(m, 0, n);
+    double most = 0;
+    for (int i = 0; i < n; i++) {
+        m->self[i] = sfp__metric_product(m, &all, i, &all, i);
+        most = fmax(most, m->self[i]);
+    }
+    m->scale = most > 0 && isfinite(most) ? SFP_DISTANCE_ONE / (2 * sqrt(most)) : 0; /* |a - b| <= |a| + |b| */
+    return SFP_OK;
+}
+
+static void precise_block(const sfp_metric *m, const sfp_points *a, const sfp_points *b, int32_t *q)
+{
+    for (int i = 0; i < a->n; i++)
+        for (int j = 0; j < b->n; j++) {
+            double d2 = m->r ? a->self[i] + b->self[j] - 2 * sfp__metric_product(m, a, i, b, j)
+                             : sfp__distance2_f64(m->dim, row(a->h, m->dim, i), row(b->h, m->dim, j));
+            q[i * B + j] = (int32_t)lrint(sqrt(fmax(d2, 0)) * m->scale);
+        }
+}
+
+static void fast_block(const sfp_metric *m, const sfp_points *a, const sfp_points *b, float *work, int32_t *q)
+{
+    float *k = work, *rr = work + (size_t)B * B, scale = (float)m->scale, self[B];
+    int token = sfp__gemm_enter();
+    sfp__gemm_plain(false, true, a->n, b->n, m->dim, a->h, m->dim, b->h, m->dim, 0, k, B);
+    if (m->r)
+        sfp__gemm_plain(false, true, a->n, b->n, m->classes, a->r, m->classes, b->r, m->classes, 0, rr, B);
+    sfp__gemm_leave(token);
+    for (int j = 0; j < b->n; j++)
+        self[j] = (float)b->self[j];
+    for (int i = 0; i < a->n; i++) {
+        float *line = k + (size_t)i * B, own = (float)a->self[i];
+        int32_t *to = q + (size_t)i * B;
+        if (m->r)
+            for (int j = 0; j < b->n; j++)
+                line[j] = rr[(size_t)i * B + (size_t)j] * (1 + line[j]);
+        for (int j = 0; j < b->n; j++) {
+            float d2 = own + self[j] - 2 * line[j];
+            to[j] = (int32_t)(sqrtf(d2 > 0 ? d2 : 0) * scale);
+        }
+    }
+}
+
+void sfp__metric_block(const sfp_metric *m, const sfp_points *a, const sfp_points *b, float *work, int32_t *q)
+{
+    if (m->precise)
+        precise_block(m, a, b, q);
+    else
+        fast_block(m, a, b, work, q);
+    for (int i = 0; i < a->n; i++) {
+        int j = (a->which ? a->which[i] : a->first + i) - b->first;
+        if (!b->which && j >= 0 && j < b->n)
+            q[i * B + j] = 0;
+    }
+}

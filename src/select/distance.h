@@ -1,0 +1,52 @@
+/* Distances between many points, a block at a time, as whole numbers.
+ *
+ * A distance is counted in units of U / 2^30, U an upper bound of all of them: sums and differences of whole numbers are exact in
+ * any order, so that gains do not depend on threads, blocks or the order of updates, and what ties on paper ties here.
+ *
+ * Two metrics: Euclidean on rows h (n, D); and, with residuals r (n, C), the distance of last-layer gradients g = r (x) (h, 1),
+ * |g_i - g_j|^2 = k_ii + k_jj - 2 k_ij, k_ij = (r_i.r_j)(1 + h_i.h_j), without ever forming one of the C*(D+1) numbers.
+ *
+ * Up to SFP_DISTANCE_PRECISE points in double; above by float matrix products, six digits. */
+#ifndef SFP_SELECT_DISTANCE_H
+#define SFP_SELECT_DISTANCE_H
+
+#include "select/select_internal.h"
+
+enum { SFP_DISTANCE_PRECISE = 1024, SFP_DISTANCE_BLOCK = 256, SFP_DISTANCE_ONE = 1 << 30 };
+
+typedef struct sfp_metric {
+    int n;
+    int dim;
+    const float *h; /* (n, D) */
+    int classes;
+    const float *r; /* (n, C); NULL: Euclidean */
+    double *self;   /* (n) k_ii */
+    double scale;   /* 2^30 / U; 0 when all points are one */
+    bool precise;
+} sfp_metric;
+
+/* Some of the points: rows one below the other, and which they are. */
+typedef struct sfp_points {
+    int n;
+    const float *h, *r;
+    const double *self;
+    const int *which; /* (n); NULL: first, first + 1, ... */
+    int first;
+} sfp_points;
+
+/* The arena's memory for `self`; h and r must stay. */
+sfp_status sfp__metric_init(sfp_metric *m, const sfp_select_env *env, int n, int dim, const float *h, int classes, const float *r,
+                            sfp_error *err);
+sfp_points sfp__metric_points(const sfp_metric *m, int first, int n);
+
+/* k_ij in double */
+double sfp__metric_product(const sfp_metric *m, const sfp_points *a, int i, const sfp_points *b, int j);
+
+/* q (a->n, b->n), row stride SFP_DISTANCE_BLOCK, both at most that long; `work` has room for 2 * BLOCK^2 floats. A point is at
+ * distance 0 from itself. */
+void sfp__metric_block(const sfp_metric *m, const sfp_points *a, const sfp_points *b, float *work, int32_t *q);
+
+/* Rows which[] (n) of the metric copied together: h (n, D), r (n, C), self (n). */
+sfp_points sfp__metric_gather(const sfp_metric *m, int n, const int *which, float *h, float *r, double *self);
+
+#endif

@@ -1,0 +1,393 @@
+#include "select/facility.h"
+
+#include "select/heap.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum { B = SFP_DISTANCE_BLOCK };
+
+typedef struct near_point {
+    int32_t i, q; /* a point and its distance */
+} near_point;
+
+/* The columns of a block: points of one group. */
+typedef struct column {
+    int first, n, group;
+} column;
+
+typedef struct greedy {
+    const sfp_facility *f;
+    int n, picked;
+    int columns;
+    column *column;           /* every point in one of them, in order */
+    _Atomic int64_t *gain;    /* (n) */
+    int64_t *pairs;           /* (n) points that j would serve better, as far as they are counted */
+    int32_t *cur;             /* (n) */
+    int *group_of;            /* (n) */
+    bool *taken;              /* (n) */
+    float *work;              /* (workers, 2 B^2) */
+    int32_t *block;           /* (workers, B^2) */
+    _Atomic int32_t furthest; /* d_max */
+    _Atomic int64_t compared; /* pairs so far */
+    /* dense */
+    int32_t *row;             /* (n) distances to the last pick */
+    int moved;                /* points that it serves better */
+    int *which;               /* (n) these */
+    int32_t *before, *after;  /* (n) their cur */
+    float *moved_h, *moved_r;
+    double *moved_self;
+    sfp_points mover;
+    int first_column;
+    /* sparse */
+    size_t *at, *room;   /* (n) list of j: near[at[j] .. at[j] + length[j]), room for room[j] */
+    int *length;         /* (n) */
+    near_point *near;
+    int *evaluated;      /* (n) picks when the gain was computed */
+} greedy;
+
+static int last_of(const greedy *g, int j)
+{
+    return g->f->group[g->group_of[j] + 1];
+}
+
+static int min(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* --------------------------------------------------------------------- memory */
+
+static sfp_status begin(greedy *g, const sfp_facility *f, sfp_error *err)
+{
+    size_t n = (size_t)f->metric->n, workers = (size_t)sfp__select_workers(f->env);
+    *g = (greedy){.f = f, .n = f->metric->n};
+    for (int k = 0; k < f->groups; k++)
+        g->columns += (f->group[k + 1] - f->group[k] + B - 1) / B;
+    const sfp_want list[] = {{&g->column, (size_t)g->columns, sizeof *g->column}, {&g->gain, n, sizeof *g->gain},
+                         {&g->pairs, n, sizeof *g->pairs},                    {&g->cur, n, sizeof *g->cur},
+                         {&g->group_of, n, sizeof *g->group_of},              {&g->taken, n, sizeof *g->taken},
+                         {&g->work, workers * 2 * B * B, sizeof *g->work},    {&g->block, workers * B * B, sizeof *g->block}};
+    sfp_status s = SFP_SELECT_TAKE(f->env, list, err);
+    if (s)
+        return s;
+    for (int k = 0, c = 0; k < f->groups; k++) {
+        int first = f->group[k], end = f->group[k + 1];
+        for (int i = first; i < end; i++) {
+            g->group_of[i] = k;
+            g->pairs[i] = end - first;
+            g->taken[i] = false;
+            atomic_init(&g->gain[i], 0);
+        }
+        for (int i = first; i < end; i += B)
+            g->column[c++] = (column){i, min(B, end - i), k};
+    }
+    atomic_init(&g->furthest, 0);
+    atomic_init(&g->compared, 0);
+    return SFP_OK;
+}
+
+static int32_t *block_of(greedy *g, int worker, const sfp_points *a, const sfp_points *b)
+{
+    int32_t *q = g->block + (size_t)worker * B * B;
+    sfp__metric_block(g->f->metric, a, b, g->work + (size_t)worker * 2 * B * B, q);
+    int64_t pairs = atomic_fetch_add_explicit(&g->compared, a->n * b->n, memory_order_relaxed);
+    if (worker == 0)
+        sfp__select_tell(g->f->env, "million distances", pairs / 1000000, 0); /* how many more is not known */
+    return q;
+}
+
+/* ------------------------------------------------- d_max and sums of distances */
+
+static int32_t largest(int n, const int32_t *q)
+{
+    int32_t most = 0;
+    for (int j = 0; j < n; j++)
+        most = q[j] > most ? q[j] : most;
+    return most;
+}
+
+static int64_t add_up(int n, const int32_t *q, int64_t *by_column)
+{
+    int64_t sum = 0;
+    for (int j = 0; j < n; j++) {
+        by_column[j] += q[j];
+        sum += q[j];
+    }
+    return sum;
+}
+
+/* Blocks I <= J of all points: the largest distance, and for pairs of one group the sums, in gain[]. */
+static void sum_piece(void *ctx, int piece, int worker)
+{
+    greedy *g = ctx;
+    int I = 0, blocks = (g->n + B - 1) / B;
+    for (; piece >= blocks - I; I++)
+        piece -= blocks - I;
+    int J = I + piece;
+    sfp_points a = sfp__metric_points(g->f->metric, I * B, min(B, g->n - I * B));
+    sfp_points b = sfp__metric_points(g->f->metric, J * B, min(B, g->n - J * B));
+    const int32_t *q = block_of(g, worker, &a, &b);
+    int64_t by_column[B] = {0};
+    int32_t most = 0, was = atomic_load(&g->furthest);
+    for (int i = 0; i < a.n; i++) {
+        int32_t far = largest(b.n, q + (size_t)i * B);
+        most = far > most ? far : most;
+        int end = min(last_of(g, a.first + i), b.first + b.n) - b.first, from = g->f->group[g->group_of[a.first + i]] - b.first;
+        from = from < 0 ? 0 : from;
+        if (from < end)
+            atomic_fetch_add(&g->gain[a.first + i], add_up(end - from, q + (size_t)i * B + from, by_column + from));
+    }
+    for (int j = 0; j < b.n && I != J; j++)
+        atomic_fetch_add(&g->gain[b.first + j], by_column[j]);
+    while (most > was && !atomic_compare_exchange_weak(&g->furthest, &was, most))
+        ;
+}
+
+static void first_gains(greedy *g)
+{
+    int blocks = (g->n + B - 1) / B;
+    sfp__select_each(g->f->env, blocks * (blocks + 1) / 2, sum_piece, g);
+    int64_t furthest = atomic_load(&g->furthest);
+    for (int j = 0; j < g->n; j++) {
+        atomic_store(&g->gain[j], g->pairs[j] * furthest - atomic_load(&g->gain[j]));
+        g->cur[j] = (int32_t)furthest;
+    }
+}
+
+/* ---------------------------------------------------------------------- dense */
+
+static void row_piece(void *ctx, int piece, int worker)
+{
+    greedy *g = ctx;
+    const column *c = &g->column[g->first_column + piece];
+    sfp_points b = sfp__metric_points(g->f->metric, c->first, c->n);
+    memcpy(g->row + c->first, block_of(g, worker, &g->mover, &b), (size_t)c->n * sizeof *g->row);
+}
+
+/* What one moved point takes from the gains of n others: max(0, before - q) - max(0, after - q), and 1 where it counts no more. */
+static void lower_line(int n, const int32_t *q, int32_t before, int32_t after, int64_t *loss, int32_t *fewer)
+{
+    for (int j = 0; j < n; j++) {
+        int32_t x = q[j] < before ? q[j] : before;
+        x = x > after ? x : after;
+        loss[j] += before - x;
+        fewer[j] += (q[j] < before) - (q[j] < after);
+    }
+}
+
+static void lower_piece(void *ctx, int piece, int worker)
+{
+    greedy *g = ctx;
+    const column *c = &g->column[g->first_column + piece];
+    sfp_points b = sfp__metric_points(g->f->metric, c->first, c->n);
+    int64_t loss[B] = {0};
+    int32_t fewer[B] = {0};
+    for (int at = 0; at < g->moved; at += B) {
+        size_t skip = (size_t)at;
+        sfp_points a = g->mover;
+        a.n = min(B, g->moved - at);
+        a.h += skip * (size_t)g->f->metric->dim;
+        a.r = a.r ? a.r + skip * (size_t)g->f->metric->classes : NULL;
+        a.self += skip;
+        a.which += skip;
+        const int32_t *q = block_of(g, worker, &a, &b);
+        for (int i = 0; i < a.n; i++)
+            lower_line(c->n, q + (size_t)i * B, g->before[at + i], g->after[at + i], loss, fewer);
+    }
+    for (int j = 0; j < c->n; j++) {
+        atomic_fetch_sub(&g->gain[c->first + j], loss[j]);
+        g->pairs[c->first + j] -= fewer[j];
+    }
+}
+
+static bool better(const greedy *g, int i, int j)
+{
+    int64_t a = atomic_load_explicit(&g->gain[i], memory_order_relaxed), b = atomic_load_explicit(&g->gain[j], memory_order_relaxed);
+    return a > b || (a == b && g->f->id[i] < g->f->id[j]);
+}
+
+static int best_left(const greedy *g)
+{
+    int best = -1;
+    for (int j = 0; j < g->n; j++)
+        if (!g->taken[j] && (best < 0 || better(g, j, best)))
+            best = j;
+    return best;
+}
+
+/* Chooses s: the points it serves better move to it, and all gains of its group follow. */
+static void dense_pick(greedy *g, int s)
+{
+    const sfp_facility *f = g->f;
+    int first = f->group[g->group_of[s]], end = last_of(g, s), columns = (end - first + B - 1) / B;
+    g->first_column = 0;
+    while (g->column[g->first_column].first != first)
+        g->first_column++;
+    g->mover = sfp__metric_points(f->metric, s, 1);
+    sfp__select_each(f->env, columns, row_piece, g);
+    g->moved = 0;
+    for (int i = first; i < end; i++) {
+        if (g->row[i] >= g->cur[i])
+            continue;
+        g->which[g->moved] = i;
+        g->before[g->moved] = g->cur[i];
+        g->after[g->moved++] = g->cur[i] = g->row[i];
+    }
+    g->mover = sfp__metric_gather(f->metric, g->moved, g->which, g->moved_h, g->moved_r, g->moved_self);
+    sfp__select_each(f->env, columns, lower_piece, g);
+}
+
+static size_t all_pairs(const greedy *g)
+{
+    int64_t sum = 0;
+    for (int j = 0; j < g->n; j++)
+        sum += g->pairs[j];
+    return sum > 0 ? (size_t)sum : 0;
+}
+
+static sfp_status dense(greedy *g, int count, int *out, sfp_error *err)
+{
+    if (all_pairs(g) <= g->f->pairs)
+        return SFP_OK;
+    const sfp_metric *m = g->f->metric;
+    size_t n = (size_t)g->n;
+    const sfp_want list[] = {{&g->row, n, sizeof *g->row},
+                         {&g->which, n, sizeof *g->which},
+                         {&g->before, n, sizeof *g->before},
+                         {&g->after, n, sizeof *g->after},
+                         {&g->moved_h, n * (size_t)m->dim, sizeof *g->moved_h},
+                         {&g->moved_r, m->r ? n * (size_t)m->classes : 1, sizeof *g->moved_r},
+                         {&g->moved_self, n, sizeof *g->moved_self}};
+    sfp_status s = SFP_SELECT_TAKE(g->f->env, list, err);
+    while (!s && g->picked < count && all_pairs(g) > g->f->pairs) {
+        int best = best_left(g);
+        g->taken[best] = true;
+        out[g->picked++] = best;
+        dense_pick(g, best);
+    }
+    return s;
+}
+
+/* --------------------------------------------------------------------- sparse */
+
+/* Lists of the points of one column; length[j] counts also what finds no room. */
+static void list_piece(void *ctx, int piece, int worker)
+{
+    greedy *g = ctx;
+    const column *c = &g->column[piece];
+    sfp_points a = sfp__metric_points(g->f->metric, c->first, c->n);
+    int end = g->f->group[c->group + 1];
+    for (int j = 0; j < c->n; j++)
+        g->length[c->first + j] = 0;
+    for (int first = g->f->group[c->group]; first < end; first += B) {
+        sfp_points b = sfp__metric_points(g->f->metric, first, min(B, end - first));
+        const int32_t *q = block_of(g, worker, &a, &b);
+        for (int j = 0; j < a.n; j++) {
+            int to = c->first + j, length = g->length[to];
+            near_point *list = g->near + g->at[to];
+            for (int i = 0; i < b.n; i++) {
+                if (q[j * B + i] >= g->cur[first + i])
+                    continue;
+                if ((size_t)length < g->room[to])
+                    list[length] = (near_point){first + i, q[j * B + i]};
+                length++;
+            }
+            g->length[to] = length;
+        }
+    }
+}
+
+static sfp_status make_lists(greedy *g, sfp_error *err)
+{
+    size_t n = (size_t)g->n, total = 0;
+    const sfp_want list[] = {{&g->at, n, sizeof *g->at},
+                         {&g->room, n, sizeof *g->room},
+                         {&g->length, n, sizeof *g->length},
+                         {&g->evaluated, n, sizeof *g->evaluated}};
+    sfp_status s = SFP_SELECT_TAKE(g->f->env, list, err);
+    for (int j = 0; !s && j < g->n; j++)
+        g->room[j] = g->pairs[j] > 0 ? (size_t)g->pairs[j] : 0;
+    /* A product may round a distance differently than the one that counted the pair: then all are counted now, and the second
+     * round, which computes the same, has room for them. */
+    for (bool fits = false; !s && !fits;) {
+        total = 0;
+        for (int j = 0; j < g->n; j++) {
+            g->at[j] = total;
+            total += g->room[j];
+        }
+        const sfp_want near = {&g->near, total, sizeof *g->near};
+        if ((s = sfp__select_take(g->f->env, 1, &near, err)))
+            return s;
+        sfp__select_each(g->f->env, g->columns, list_piece, g);
+        fits = true;
+        for (int j = 0; j < g->n; j++) {
+            fits = fits && (size_t)g->length[j] <= g->room[j];
+            g->room[j] = (size_t)g->length[j];
+        }
+    }
+    return s;
+}
+
+static void evaluate(greedy *g, int j)
+{
+    int64_t gain = 0;
+    const near_point *list = g->near + g->at[j];
+    for (int k = 0; k < g->length[j]; k++) {
+        int32_t less = g->cur[list[k].i] - list[k].q;
+        gain += less > 0 ? less : 0;
+    }
+    atomic_store_explicit(&g->gain[j], gain, memory_order_relaxed);
+    g->evaluated[j] = g->picked;
+}
+
+static bool before(const void *ctx, int i, int j)
+{
+    return better(ctx, i, j);
+}
+
+static sfp_status sparse(greedy *g, int count, int *out, sfp_error *err)
+{
+    if (g->picked == count)
+        return SFP_OK;
+    sfp_heap heap = {.before = before, .ctx = g};
+    const sfp_want order = {&heap.at, (size_t)g->n, sizeof *heap.at};
+    sfp_status s = make_lists(g, err);
+    if (s || (s = sfp__select_take(g->f->env, 1, &order, err)))
+        return s;
+    for (int j = 0; j < g->n; j++) {
+        if (g->taken[j])
+            continue;
+        evaluate(g, j);
+        heap.at[heap.n++] = j;
+    }
+    sfp__heap_make(&heap);
+    while (g->picked < count) {
+        int top = heap.at[0];
+        if (g->evaluated[top] != g->picked) {
+            evaluate(g, top);
+            sfp__heap_sink(&heap, 0);
+            continue;
+        }
+        out[g->picked++] = sfp__heap_pop(&heap);
+        const near_point *list = g->near + g->at[top];
+        for (int k = 0; k < g->length[top]; k++)
+            g->cur[list[k].i] = min(g->cur[list[k].i], list[k].q);
+        sfp__select_tell(g->f->env, "picks", g->picked, count);
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__facility_greedy(const sfp_facility *f, int count, int *out, sfp_error *err)
+{
+    greedy g;
+    if (count < 1)
+        return SFP_OK;
+    sfp_status s = begin(&g, f, err);
+    if (s)
+        return s;
+    first_gains(&g);
+    if ((s = dense(&g, count, out, err)))
+        return s;
+    return sparse(&g, count, out, err);
+}

@@ -1,0 +1,31 @@
+/* A small network that predicts a sample's loss from the token means after each quarter of the blocks (Yoo and Kweon, "Learning
+ * Loss for Active Learning", CVPR 2019, with vectors in place of pooled maps): each mean -> 128, ReLU; the four joined -> 1.
+ *
+ * Trained by ranking: of n samples, i and n-1-i are a pair, and the one with the larger loss shall be predicted larger by 1:
+ * L = mean over pairs of max(0, 1 - s (p_i - p_j)), s = 1 when l_i > l_j, else -1. */
+#ifndef SFP_SELECT_LOSSNET_H
+#define SFP_SELECT_LOSSNET_H
+
+#include "base/need.h"
+#include "base/rng.h"
+#include "compute/param.h"
+
+enum { SFP_LOSSNET_WIDTH = 128, SFP_LOSSNET_JOINED = SFP_TAPS * SFP_LOSSNET_WIDTH, SFP_LOSSNET_PARAMS = 2 * SFP_TAPS + 2 };
+
+typedef struct sfp_lossnet {
+    int dim;
+    sfp_param param[SFP_LOSSNET_PARAMS]; /* w0 (128, D), b0 (128), ..., w (1, 512), b (1) */
+} sfp_lossnet;
+
+/* Weights and biases uniform in +-1/sqrt(inputs). */
+sfp_status sfp__lossnet_init(sfp_lossnet *net, int dim, sfp_rng *rng, sfp_error *err);
+void sfp__lossnet_done(sfp_lossnet *net);
+
+/* taps (n, SFP_TAPS, D) -> hidden (n, 512) after ReLU -> predicted (n) */
+void sfp__lossnet_fwd(const sfp_lossnet *net, int n, const float *taps, float *hidden, float *predicted);
+/* Gradients += from those of the predictions; hidden as fwd left it, and destroyed. */
+void sfp__lossnet_bwd(sfp_lossnet *net, int n, const float *taps, float *hidden, const float *grad);
+/* L and its gradient to the predictions. 0 for fewer than two. */
+double sfp__lossnet_rank(int n, const float *predicted, const float *loss, float *grad);
+
+#endif

@@ -1,0 +1,302 @@
+#include "select/omp.h"
+
+#include "compute/gemm.h"
+#include "compute/vec.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { GRAIN = 512, COLUMNS = 64, REFRESH = 64 };
+
+typedef struct pursuit {
+    const sfp_select_env *env;
+    const sfp_metric *m;
+    int n, C, D, most;
+    int picked;
+    int *pick;         /* (most): their positions; a column of the fit is an index into it */
+    int *column_of;    /* (n) -1: not picked */
+    int *refused;      /* (most) picks when the fit did without it although it came in */
+    double *corr;      /* (n) <g_i, residual> */
+    double *gram_line; /* (most) */
+    double *target;    /* (C, D+1) sum of all gradients */
+    sfp_nnls fit;
+    /* gram */
+    bool keep;
+    double *start; /* (n) correlations before the first pick */
+    double *gram;  /* (most, n): products of a pick with everything */
+    /* factored */
+    double *base;      /* (C, D+1) residual at the weights `then` */
+    double *then;      /* (most) */
+    int refreshed;     /* picks at that time */
+    float *member_h;   /* (most, D+1) features of the picks, each with its 1 */
+    float *scaled_r;   /* (most, C) residuals of the picks times the change of their weights */
+    float *residual;   /* (C, D) now */
+    float *bias;       /* (C) its last column */
+    float *change;     /* (C, D+1) */
+    float *product;    /* (workers, GRAIN, C) */
+} pursuit;
+
+static const float *h_of(const pursuit *p, int i)
+{
+    return p->m->h + (size_t)i * (size_t)p->D;
+}
+
+static const float *r_of(const pursuit *p, int i)
+{
+    return p->m->r + (size_t)i * (size_t)p->C;
+}
+
+/* --------------------------------------------------------------------- memory */
+
+static sfp_status begin(pursuit *p, sfp_error *err)
+{
+    size_t n = (size_t)p->n, c = (size_t)p->most, C = (size_t)p->C, D = (size_t)p->D, workers = (size_t)sfp__select_workers(p->env);
+    const sfp_want both[] = {{&p->pick, c, sizeof *p->pick},           {&p->refused, c, sizeof *p->refused},
+                             {&p->column_of, n, sizeof *p->column_of},
+                             {&p->corr, n, sizeof *p->corr},           {&p->gram_line, c, sizeof *p->gram_line},
+                             {&p->target, C * (D + 1), sizeof(double)}};
+    const sfp_want kept[] = {{&p->start, n, sizeof *p->start}, {&p->gram, c * n, sizeof *p->gram}};
+    const sfp_want factored[] = {{&p->base, C * (D + 1), sizeof *p->base},         {&p->then, c, sizeof *p->then},
+                                 {&p->member_h, c * (D + 1), sizeof(float)},       {&p->scaled_r, c * C, sizeof(float)},
+                                 {&p->residual, C * D, sizeof(float)},             {&p->bias, C, sizeof(float)},
+                                 {&p->change, C * (D + 1), sizeof(float)},         {&p->product, workers * GRAIN * C, sizeof(float)}};
+    sfp_status s = SFP_SELECT_TAKE(p->env, both, err);
+    if (!s)
+        s = p->keep ? SFP_SELECT_TAKE(p->env, kept, err) : SFP_SELECT_TAKE(p->env, factored, err);
+    if (!s)
+        s = sfp__nnls_init(&p->fit, p->env, p->most, SFP_OMP_RIDGE, err);
+    for (int i = 0; !s && i < p->n; i++)
+        p->column_of[i] = -1;
+    return s;
+}
+
+/* --------------------------------------------------------- sums of gradients */
+
+/* to += f * r_c * (h, 1): row c of the gradient of sample i. */
+static void add_row(const pursuit *p, int i, int c, double f, double *to)
+{
+    const float *h = h_of(p, i);
+    double part = f * (double)r_of(p, i)[c];
+    for (int k = 0; k < p->D; k++)
+        to[k] += part * (double)h[k];
+    to[p->D] += part;
+}
+
+static void target_piece(void *ctx, int c, int worker)
+{
+    pursuit *p = ctx;
+    double *row = p->target + (size_t)c * (size_t)(p->D + 1);
+    (void)worker;
+    memset(row, 0, (size_t)(p->D + 1) * sizeof *row);
+    for (int i = 0; i < p->n; i++)
+        add_row(p, i, c, 1, row);
+}
+
+static void base_piece(void *ctx, int c, int worker)
+{
+    pursuit *p = ctx;
+    size_t width = (size_t)(p->D + 1);
+    double *row = p->base + (size_t)c * width;
+    (void)worker;
+    memcpy(row, p->target + (size_t)c * width, width * sizeof *row);
+    for (int k = 0; k < p->picked; k++)
+        if (p->then[k] > 0)
+            add_row(p, p->pick[k], c, -p->then[k], row);
+}
+
+/* <g_i, target> in double */
+static double with_target(const pursuit *p, int i)
+{
+    const float *h = h_of(p, i), *r = r_of(p, i);
+    double sum = 0;
+    for (int c = 0; c < p->C; c++) {
+        const double *row = p->target + (size_t)c * (size_t)(p->D + 1);
+        double part = row[p->D];
+        for (int k = 0; k < p->D; k++)
+            part += row[k] * (double)h[k];
+        sum += (double)r[c] * part;
+    }
+    return sum;
+}
+
+/* ---------------------------------------------------------------- correlations */
+
+static void gram_correlations(pursuit *p)
+{
+    size_t n = (size_t)p->n;
+    memcpy(p->corr, p->start, n * sizeof *p->corr);
+    for (int k = 0; k < p->picked; k++) {
+        const double *line = p->gram + (size_t)k * n;
+        double w = p->fit.w[k];
+        for (size_t i = 0; w > 0 && i < n; i++)
+            p->corr[i] -= w * line[i];
+    }
+}
+
+static void change_piece(void *ctx, int piece, int worker)
+{
+    pursuit *p = ctx;
+    int first = piece * COLUMNS, width = p->D + 1, n = width - first < COLUMNS ? width - first : COLUMNS;
+    (void)worker;
+    int token = sfp__gemm_enter();
+    sfp__gemm_plain(true, false, p->C, n, p->picked, p->scaled_r, p->C, p->member_h + first, width, 0, p->change + first, width);
+    sfp__gemm_leave(token);
+}
+
+static void correlation_piece(void *ctx, int piece, int worker)
+{
+    pursuit *p = ctx;
+    int first = piece * GRAIN, rows = p->n - first < GRAIN ? p->n - first : GRAIN;
+    float *product = p->product + (size_t)worker * GRAIN * (size_t)p->C;
+    int token = sfp__gemm_enter();
+    for (int i = 0; i < rows; i++)
+        memcpy(product + (size_t)i * (size_t)p->C, p->bias, (size_t)p->C * sizeof *product);
+    sfp__gemm_plain(false, true, rows, p->C, p->D, h_of(p, first), p->D, p->residual, p->D, 1, product, p->C);
+    sfp__gemm_leave(token);
+    for (int i = 0; i < rows; i++)
+        p->corr[first + i] = (double)sfp__dot(p->C, r_of(p, first + i), product + (size_t)i * (size_t)p->C);
+}
+
+/* The residual at the present weights: from `base` by what the weights changed since. */
+static void update_residual(pursuit *p)
+{
+    size_t width = (size_t)(p->D + 1), C = (size_t)p->C;
+    if (p->picked == 0 || p->picked - p->refreshed >= REFRESH) {
+        memcpy(p->then, p->fit.w, (size_t)p->picked * sizeof *p->then);
+        p->refreshed = p->picked;
+        sfp__select_each(p->env, p->C, base_piece, p);
+        memset(p->change, 0, C * width * sizeof *p->change);
+    } else {
+        for (int k = 0; k < p->picked; k++) {
+            float *to = p->scaled_r + (size_t)k * C;
+            const float *r = r_of(p, p->pick[k]);
+            float f = (float)(p->fit.w[k] - (k < p->refreshed ? p->then[k] : 0));
+            for (size_t c = 0; c < C; c++)
+                to[c] = f * r[c];
+        }
+        sfp__select_each(p->env, (p->D + COLUMNS) / COLUMNS, change_piece, p);
+    }
+    for (size_t c = 0; c < C; c++) {
+        const double *base = p->base + c * width;
+        const float *change = p->change + c * width;
+        for (size_t k = 0; k + 1 < width; k++)
+            p->residual[c * (width - 1) + k] = (float)(base[k] - (double)change[k]);
+        p->bias[c] = (float)(base[width - 1] - (double)change[width - 1]);
+    }
+}
+
+static void correlations(pursuit *p)
+{
+    if (p->keep) {
+        gram_correlations(p);
+        return;
+    }
+    update_residual(p);
+    sfp__select_each(p->env, (p->n + GRAIN - 1) / GRAIN, correlation_piece, p);
+}
+
+/* ----------------------------------------------------------------------- steps */
+
+/* A sample that was never picked becomes column `picked` of the fit. */
+static void new_column(pursuit *p, int i)
+{
+    int k = p->picked++;
+    p->pick[k] = i;
+    p->column_of[i] = k;
+    p->refused[k] = 0;
+    p->fit.rhs[k] = p->keep ? p->start[i] : with_target(p, i);
+    if (p->keep) {
+        sfp_points all = sfp__metric_points(p->m, 0, p->n);
+        for (int j = 0; j < p->n; j++)
+            p->gram[(size_t)k * (size_t)p->n + (size_t)j] = sfp__metric_product(p->m, &all, i, &all, j);
+    } else {
+        float *h = p->member_h + (size_t)k * (size_t)(p->D + 1);
+        memcpy(h, h_of(p, i), (size_t)p->D * sizeof *h);
+        h[p->D] = 1;
+    }
+}
+
+static void gram_piece(void *ctx, int piece, int worker)
+{
+    pursuit *p = ctx;
+    sfp_points all = sfp__metric_points(p->m, 0, p->n);
+    int end = (piece + 1) * GRAIN < p->fit.passive ? (piece + 1) * GRAIN : p->fit.passive, i = p->pick[p->fit.column[p->fit.passive]];
+    (void)worker;
+    for (int t = piece * GRAIN; t < end; t++)
+        p->gram_line[t] = sfp__metric_product(p->m, &all, i, &all, p->pick[p->fit.column[t]]);
+}
+
+/* Column k of the fit comes in (again). */
+static void enter(pursuit *p, int k)
+{
+    if (p->keep) {
+        for (int t = 0; t < p->fit.passive; t++)
+            p->gram_line[t] = p->gram[(size_t)k * (size_t)p->n + (size_t)p->pick[p->fit.column[t]]];
+    } else {
+        p->fit.column[p->fit.passive] = k; /* where gram_piece looks for it, and add puts it */
+        sfp__select_each(p->env, (p->fit.passive + GRAIN - 1) / GRAIN, gram_piece, p);
+    }
+    sfp__nnls_add(&p->fit, k, p->gram_line, p->m->self[p->pick[k]]);
+    correlations(p);
+}
+
+/* Picks that a fit left at 0 and that the residual wants back, most wanted first. A correlation counts when it is above its
+ * rounding noise, and a pick that the fit refuses is not tried again in this step. */
+static void let_back(pursuit *p)
+{
+    double noise = p->keep ? 1e-10 : 1e-5;
+    for (int tries = 0; tries < 2 * p->picked; tries++) {
+        int best = -1;
+        double most = 0, largest = 0;
+        for (int k = 0; k < p->picked; k++) {
+            double corr = p->corr[p->pick[k]];
+            largest = fmax(largest, fabs(corr));
+            if (!sfp__nnls_holds(&p->fit, k) && p->refused[k] != p->picked && corr > most) {
+                most = corr;
+                best = k;
+            }
+        }
+        if (best < 0 || most <= noise * largest)
+            return;
+        enter(p, best);
+        p->refused[best] = sfp__nnls_holds(&p->fit, best) ? 0 : p->picked;
+    }
+}
+
+static int most_correlated(const pursuit *p)
+{
+    int best = -1;
+    for (int i = 0; i < p->n; i++)
+        if (p->column_of[i] < 0 && p->corr[i] > (best < 0 ? 0 : p->corr[best]))
+            best = i;
+    return best;
+}
+
+sfp_status sfp__omp(const sfp_select_env *env, const sfp_metric *m, size_t gram, int count, int *out, double *weight, int *got,
+                    sfp_error *err)
+{
+    pursuit p = {.env = env, .m = m, .n = m->n, .C = m->classes, .D = m->dim, .most = count};
+    p.keep = (size_t)m->n * (size_t)count <= gram;
+    *got = 0;
+    if (count < 1)
+        return SFP_OK;
+    sfp_status s = begin(&p, err);
+    if (s)
+        return s;
+    sfp__select_each(env, p.C, target_piece, &p);
+    for (int i = 0; p.keep && i < p.n; i++)
+        p.start[i] = with_target(&p, i);
+    correlations(&p);
+    for (int best; p.picked < count && (best = most_correlated(&p)) >= 0;) {
+        new_column(&p, best);
+        enter(&p, p.picked - 1);
+        let_back(&p);
+        sfp__select_tell(env, "picks", p.picked, count);
+    }
+    for (int k = 0; k < p.picked; k++) {
+        out[k] = p.pick[k];
+        weight[k] = p.fit.w[k];
+    }
+    *got = p.picked;
+    return SFP_OK;
+}

@@ -1,0 +1,86 @@
+/* Camel's coreset (Li, Shen and Chen, "Camel: Managing Data for Efficient Stream Learning", SIGMOD 2022; SPEC section 11): greedy
+ * on F(S) = sum_i (d_max - min_{j in S, y_j = y_i} |x_i - x_j|) on features of unit length, a sample whose class has no chosen
+ * one counting 0. Draws no random number.
+ *
+ * The features are those of the unprompted backbone: the method is rule-based and knows no model state, and a step needs them
+ * anyway as queries. Cost beside them: one blocked pass over all pairs for d_max (n^2*D/2 multiplications), then facility.h
+ * within each class.
+ *
+ * From the authors: their code takes distances of raw pixels for pictures and the similarity 1 - d / max(d); the order of gains
+ * is the same. */
+#include "select/cover.h"
+#include "select/facility.h"
+#include "select/heap.h"
+
+#include <string.h>
+
+typedef struct sorting {
+    const int32_t *label;
+    const int *id;
+} sorting;
+
+/* By class, then by index. */
+static bool after(const void *ctx, int i, int j)
+{
+    const sorting *s = ctx;
+    int32_t a = s->label[s->id[i]], b = s->label[s->id[j]];
+    return a > b || (a == b && i > j);
+}
+
+/* Candidates in order of class; group[] gets where each class begins, and n. Returns how many classes. */
+static int group_by_class(const sfp_candidates *from, const int32_t *label, int *order, int *id, int *group)
+{
+    int groups = 0;
+    for (int i = 0; i < from->n; i++)
+        order[i] = i;
+    sfp__heap_sort(from->n, order, after, &(sorting){label, from->id});
+    for (int i = 0; i < from->n; i++) {
+        id[i] = from->id[order[i]];
+        if (i == 0 || label[id[i]] != label[id[i - 1]])
+            group[groups++] = i;
+    }
+    group[groups] = from->n;
+    return groups;
+}
+
+static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
+                       float *weight, int *count, sfp_error *err)
+{
+    const sfp_matrix features = {batch->query, batch->dim};
+    sfp_candidates from;
+    bool whole = false;
+    if (batch->b > 0 && !batch->label)
+        return sfp__fail(err, SFP_EINVAL, "selector 'camel' needs labels, the batch has none");
+    sfp_status status = sfp__select_begin(&sfp__selector_camel, batch, opt, env, 1, &features, &from, &whole, out, weight, count, err);
+    if (status != SFP_OK || whole)
+        return status;
+    size_t n = (size_t)from.n;
+    int got = from.c < from.n ? from.c : from.n, *order, *id, *group, *picked;
+    float *x;
+    const sfp_want list[] = {{&order, n, sizeof *order},
+                             {&id, n, sizeof *id},
+                             {&group, n + 1, sizeof *group},
+                             {&picked, n, sizeof *picked},
+                             {&x, n * (size_t)features.width, sizeof *x}};
+    if ((status = SFP_SELECT_TAKE(env, list, err)))
+        return status;
+    sfp_metric metric;
+    sfp_facility f = {.env = env, .metric = &metric, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
+    f.groups = group_by_class(&from, batch->label, order, id, group);
+    memcpy(from.id, id, n * sizeof *id); /* candidates in the same order from here on */
+    sfp__select_gather(&from, &features, x);
+    sfp__unit_rows(from.n, features.width, x);
+    if ((status = sfp__metric_init(&metric, env, from.n, features.width, x, 0, NULL, err)) ||
+        (status = sfp__facility_greedy(&f, got, picked, err)))
+        return status;
+    sfp__select_equal_weights(got, weight);
+    sfp__select_end(&from, got, picked, out, weight, count);
+    return SFP_OK;
+}
+
+const sfp_selector sfp__selector_camel = {
+    .name = "camel",
+    .summary = "covers each class, greedily on distances of features",
+    .needs = SFP_NEED_QUERY,
+    .pick = pick,
+};

@@ -1,0 +1,65 @@
+/* FreeSel (Xie et al., "Towards Free Data Selection with General-Purpose Models", NeurIPS 2023; SPEC section 11): one vector an
+ * image from the patch tokens that the class token attends to, then D^2 sampling on cosine distance.
+ *
+ * Cost: one pass of the unprompted backbone, whose queries the step keeps; then n*c*D multiplications in matrix products
+ * (cover.h). Random numbers as cover.h says.
+ *
+ * From the authors: they cluster the kept tokens of an image into several patterns by spectral clustering and sample patterns;
+ * here an image has one pattern, their mean, as SPEC says. Attention is summed over heads; the kept tokens are the fewest, by
+ * attention descending, whose mass reaches half of the patches'. */
+#include "select/cover.h"
+
+#include "compute/vec.h"
+
+#include <string.h>
+
+void sfp__freesel_pool(int T, int D, int H, const float *tokens, const float *attention, int *order, float *mass, float *out)
+{
+    int L = T - 1, kept = 0;
+    double total = 0, sum = 0;
+    memset(mass, 0, (size_t)T * sizeof *mass);
+    for (int h = 0; h < H; h++)
+        sfp__axpy(L, 1, attention + (size_t)h * (size_t)T + 1, mass);
+    for (int t = 0; t < L; t++)
+        total += (double)mass[t];
+    sfp__rank_descending(L, mass, order);
+    memset(out, 0, (size_t)D * sizeof *out);
+    while (kept < L && (kept == 0 || sum < 0.5 * total)) {
+        sum += (double)mass[order[kept]];
+        sfp__axpy(D, 1, tokens + (size_t)(order[kept++] + 1) * (size_t)D, out);
+    }
+    for (int k = 0; k < D; k++)
+        out[k] /= (float)(kept ? kept : 1);
+}
+
+static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
+                       float *weight, int *count, sfp_error *err)
+{
+    const sfp_matrix pooled = {batch->pooled, batch->dim};
+    sfp_candidates from;
+    bool whole = false;
+    sfp_status status = sfp__select_begin(&sfp__selector_freesel, batch, opt, env, 1, &pooled, &from, &whole, out, weight, count, err);
+    if (status != SFP_OK || whole)
+        return status;
+    int got = from.c < from.n ? from.c : from.n;
+    float *x;
+    int *picked;
+    const sfp_want list[] = {{&x, (size_t)from.n * (size_t)pooled.width, sizeof *x}, {&picked, (size_t)from.n, sizeof *picked}};
+    if ((status = SFP_SELECT_TAKE(env, list, err)))
+        return status;
+    sfp__select_gather(&from, &pooled, x);
+    if (!opt->euclidean)
+        sfp__unit_rows(from.n, pooled.width, x);
+    if ((status = sfp__d2_sample(env, from.n, pooled.width, x, !opt->euclidean, got, picked, err)))
+        return status;
+    sfp__select_equal_weights(got, weight);
+    sfp__select_end(&from, got, picked, out, weight, count);
+    return SFP_OK;
+}
+
+const sfp_selector sfp__selector_freesel = {
+    .name = "freesel",
+    .summary = "D^2 sampling on what the class token attends to",
+    .needs = SFP_NEED_ATTENTION,
+    .pick = pick,
+};

@@ -1,0 +1,87 @@
+/* What the tests of selectors share: an environment, random batches, one pick. Everything a batch may hold is made, so that any
+ * selector of the table can run on it. */
+#ifndef SFP_TESTS_SELECT_CASE_H
+#define SFP_TESTS_SELECT_CASE_H
+
+#include "select/select.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct select_case {
+    sfp_select_batch batch;
+    int32_t *label;
+    float *score, *query, *features, *logits, *probs, *pooled, *taps;
+} select_case;
+
+typedef enum case_kind { CASE_NORMAL, CASE_GRID, CASE_TWINS } case_kind; /* grid: small whole numbers, many ties; twins: some rows equal */
+
+static inline float *case_rows(sfp_rng *rng, int n, int width, case_kind kind)
+{
+    float *x = malloc((size_t)n * (size_t)width * sizeof *x + 1);
+    for (int i = 0; i < n * width; i++)
+        x[i] = kind == CASE_GRID ? (float)((int)sfp__rng_below(rng, 4) - 1) : (float)sfp__rng_normal(rng);
+    for (int i = 1; kind == CASE_TWINS && i < n; i++)
+        if (sfp__rng_below(rng, 3) == 0) {
+            int from = (int)sfp__rng_below(rng, (uint32_t)i);
+            for (int k = 0; k < width; k++)
+                x[i * width + k] = x[from * width + k];
+        }
+    return x;
+}
+
+static inline select_case make_case(sfp_rng *rng, int b, int dim, int classes, case_kind kind)
+{
+    select_case c = {.label = malloc((size_t)b * sizeof(int32_t) + 1)};
+    for (int i = 0; i < b; i++)
+        c.label[i] = (int32_t)sfp__rng_below(rng, (uint32_t)classes);
+    c.score = case_rows(rng, b, 1, kind);
+    c.query = case_rows(rng, b, dim, kind);
+    c.features = case_rows(rng, b, dim, kind);
+    c.logits = case_rows(rng, b, classes, kind);
+    c.pooled = case_rows(rng, b, dim, kind);
+    c.taps = case_rows(rng, b, SFP_TAPS * dim, kind);
+    c.probs = malloc((size_t)b * (size_t)classes * sizeof(float) + 1);
+    for (int i = 0; i < b; i++) {
+        double sum = 0;
+        for (int k = 0; k < classes; k++)
+            sum += exp((double)c.logits[i * classes + k]);
+        for (int k = 0; k < classes; k++)
+            c.probs[i * classes + k] = (float)(exp((double)c.logits[i * classes + k]) / sum);
+    }
+    c.batch = (sfp_select_batch){.b = b,           .label = c.label,   .score = c.score, .dim = dim,         .query = c.query,
+                                 .features = c.features, .classes = classes, .logits = c.logits, .probs = c.probs, .pooled = c.pooled,
+                                 .taps = c.taps};
+    return c;
+}
+
+static inline void free_case(select_case *c)
+{
+    free(c->label);
+    free(c->score);
+    free(c->query);
+    free(c->features);
+    free(c->logits);
+    free(c->probs);
+    free(c->pooled);
+    free(c->taps);
+}
+
+/* One pick by name into arrays of exactly b; returns the count. */
+static inline int case_pick(const char *name, const sfp_select_batch *batch, double sigma, sfp_rng *rng, sfp_arena *arena, sfp_pool *pool,
+                            int *out, float *weight)
+{
+    const sfp_selector *s = sfp__selector_find(name);
+    const sfp_select_options opt = {.sigma = sigma};
+    sfp_select_env env = {.rng = rng, .arena = arena, .threads = pool};
+    sfp_error err = {0};
+    int count = -1;
+    if (s->open && s->open(batch->dim, batch->b > 0 ? batch->b : 1, 7, &env.state, &err))
+        return -1;
+    sfp_status status = s->pick(batch, &opt, &env, out, weight, &count, &err);
+    if (s->close)
+        s->close(env.state);
+    return status ? -1 : count;
+}
+
+#endif

@@ -1,0 +1,59 @@
+/* The arena: pieces do not overlap, a second round allocates nothing, what cannot be had is NULL. */
+#include "base/arena.h"
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void pieces_are_aligned_and_apart(void **unused)
+{
+    (void)unused;
+    sfp_arena a = {0};
+    for (int round = 0; round < 3; round++) {
+        unsigned char *piece[40];
+        unsigned long before = sfp__mem_count();
+        sfp__arena_reset(&a);
+        for (int i = 0; i < 40; i++) {
+            piece[i] = sfp__arena_take(&a, (size_t)i, 7);
+            assert_non_null(piece[i]);
+            assert_int_equal((uintptr_t)piece[i] % SFP_ALIGN, 0);
+            memset(piece[i], i, (size_t)i * 7);
+        }
+        for (int i = 0; i < 40; i++)
+            for (int k = 0; k < i * 7; k++)
+                assert_int_equal(piece[i][k], i);
+        if (round == 2)
+            assert_int_equal(sfp__mem_count(), before);
+    }
+    sfp__arena_done(&a);
+    sfp__arena_done(&a);
+}
+
+static void what_cannot_be_had_is_null(void **unused)
+{
+    (void)unused;
+    sfp_arena a = {0};
+    assert_null(sfp__arena_take(&a, SIZE_MAX, 2));
+    assert_null(sfp__arena_take(&a, SIZE_MAX, 1));
+    sfp__mem_fail_at(0);
+    assert_null(sfp__arena_take(&a, 10, 10));
+    sfp__mem_fail_at(-1);
+    assert_non_null(sfp__arena_take(&a, 10, 10));
+    assert_non_null(sfp__arena_take(&a, 1000, 10));
+    sfp__mem_fail_at(0); /* joining fails: the next take tries again */
+    sfp__arena_reset(&a);
+    sfp__mem_fail_at(-1);
+    assert_non_null(sfp__arena_take(&a, 10, 10));
+    sfp__arena_done(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_are_aligned_and_apart), cmocka_unit_test(what_cannot_be_had_is_null)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

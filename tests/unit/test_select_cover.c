@@ -1,0 +1,220 @@
+/* kcenter and D^2 sampling against their definitions; freesel's feature. */
+#include "select/cover.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "chi_square.h"
+#include "select_case.h"
+
+static double distance2(int dim, const float *a, const float *b)
+{
+    double s = 0;
+    for (int k = 0; k < dim; k++)
+        s += ((double)a[k] - (double)b[k]) * ((double)a[k] - (double)b[k]);
+    return s;
+}
+
+/* Farthest first, every distance anew: the definition. A tie on paper may be off by a rounding. */
+static void brute_kcenter(int n, int dim, const float *x, int c, int *out)
+{
+    out[0] = 0;
+    for (int k = 1; k < c; k++) {
+        double best = -1;
+        for (int i = 0; i < n; i++) {
+            double near = INFINITY;
+            bool taken = false;
+            for (int j = 0; j < k; j++) {
+                near = fmin(near, distance2(dim, x + (size_t)i * (size_t)dim, x + (size_t)out[j] * (size_t)dim));
+                taken = taken || out[j] == i;
+            }
+            if (!taken && near > best * (1 + 1e-14)) {
+                best = near;
+                out[k] = i;
+            }
+        }
+    }
+}
+
+static void kcenter_is_farthest_first(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(1, 0);
+    sfp_arena arena = {0};
+    sfp_pool *pool = NULL;
+    assert_int_equal(sfp__pool_create(3, &pool, NULL), SFP_OK);
+    for (int round = 0; round < 3000; round++) {
+        int big = round % 100 == 0, b = 2 + (int)sfp__rng_below(&rng, big ? 600 : 30), classes = 1 + (int)sfp__rng_below(&rng, 9), want[632], out[632];
+        select_case c = make_case(&rng, b, 1, classes, (case_kind)(round % 3));
+        double sigma = sfp__rng_double(&rng);
+        int n = sfp__coreset_size(b, sigma);
+        assert_int_equal(case_pick("kcenter", &c.batch, sigma, NULL, &arena, round % 2 ? pool : NULL, out, NULL), n);
+        brute_kcenter(b, classes, c.logits, n, want);
+        if (n < b && memcmp(out, want, (size_t)n * sizeof *out) != 0)
+            fail_msg("round %d: %d of %d points with %d numbers are not the farthest ones", round, n, b, classes);
+        free_case(&c);
+    }
+    sfp__pool_free(pool);
+    sfp__arena_done(&arena);
+}
+
+/* Numbers whose squares do not fit a float, and points that differ in their last digits: the filter must not decide. */
+static void kcenter_does_not_trust_a_product(void **unused)
+{
+    (void)unused;
+    enum { N = 200, D = 5 };
+    static float x[N * D];
+    int out[N], want[N];
+    sfp_arena arena = {0};
+    for (int huge = 0; huge < 2; huge++) {
+        sfp_rng rng = sfp__rng_init(2, (uint64_t)huge);
+        for (int i = 0; i < N * D; i++)
+            x[i] = huge ? (float)sfp__rng_normal(&rng) * 1e30f : 1000 + (float)sfp__rng_below(&rng, 64) * 0.0625f / 16;
+        sfp_select_batch batch = {.b = N, .classes = D, .logits = x};
+        assert_int_equal(case_pick("kcenter", &batch, 0.8, NULL, &arena, NULL, out, NULL), 160);
+        brute_kcenter(N, D, x, 160, want);
+        assert_memory_equal(out, want, 160 * sizeof *out);
+    }
+    sfp__arena_done(&arena);
+}
+
+/* Probability of drawing a, b, c in this order. */
+static double d2_probability(int n, int dim, const float *x, bool cosine, const int *order, int k)
+{
+    double p = 1.0 / n;
+    for (int step = 1; step < k; step++) {
+        double total = 0, mine = 0;
+        for (int i = 0; i < n; i++) {
+            double near = INFINITY;
+            for (int j = 0; j < step; j++) {
+                const float *a = x + i * dim, *b = x + order[j] * dim;
+                double d = sqrt(distance2(dim, a, b));
+                if (cosine)
+                    d = 1 - sfp__dot_f64(dim, a, b) / sqrt(sfp__dot_f64(dim, a, a) * sfp__dot_f64(dim, b, b));
+                near = fmin(near, d * d);
+            }
+            for (int j = 0; j < step; j++)
+                near = order[j] == i ? 0 : near;
+            total += near;
+            mine = i == order[step] ? near : mine;
+        }
+        p *= mine / total;
+    }
+    return p;
+}
+
+static void d2_sampling_has_the_distribution_of_its_definition(void **unused)
+{
+    (void)unused;
+    enum { N = 5, D = 3, DRAWS = 150000 };
+    for (int cosine = 0; cosine < 2; cosine++) {
+        sfp_rng rng = sfp__rng_init(3, (uint64_t)cosine);
+        float *x = case_rows(&rng, N, D, CASE_NORMAL), unit[N * D];
+        long count[N * N * N] = {0};
+        double p[N * N * N];
+        memcpy(unit, x, sizeof unit);
+        sfp__unit_rows(N, D, unit);
+        for (int i = 0; i < N * N * N; i++) {
+            const int order[] = {i / 25, i / 5 % 5, i % 5};
+            bool apart = order[0] != order[1] && order[1] != order[2] && order[0] != order[2];
+            p[i] = apart ? d2_probability(N, D, x, cosine, order, 3) : 0;
+        }
+        sfp_arena arena = {0};
+        const sfp_select_env env = {.rng = &rng, .arena = &arena};
+        for (int k = 0; k < DRAWS; k++) {
+            int out[3];
+            sfp__arena_reset(&arena);
+            assert_int_equal(sfp__d2_sample(&env, N, D, cosine ? unit : x, cosine, 3, out, NULL), SFP_OK);
+            count[out[0] * 25 + out[1] * 5 + out[2]]++;
+        }
+        check_distribution(cosine ? "D^2 on cosine distance" : "D^2", N * N * N, count, p);
+        sfp__arena_done(&arena);
+        free(x);
+    }
+}
+
+/* After many lazy updates too a point equal to a chosen one has weight 0: it never comes before one that is not. */
+static void d2_sampling_takes_equal_points_last(void **unused)
+{
+    (void)unused;
+    enum { N = 400, KINDS = 150, D = 4 };
+    sfp_rng rng = sfp__rng_init(4, 0);
+    sfp_arena arena = {0};
+    const sfp_select_env env = {.rng = &rng, .arena = &arena};
+    for (int round = 0; round < 20; round++) {
+        float *kinds = case_rows(&rng, KINDS, D, CASE_NORMAL), x[N * D];
+        int kind[N], out[N];
+        for (int i = 0; i < N; i++) {
+            kind[i] = i < KINDS ? i : (int)sfp__rng_below(&rng, KINDS);
+            memcpy(x + i * D, kinds + kind[i] * D, D * sizeof *x);
+        }
+        sfp__arena_reset(&arena);
+        assert_int_equal(sfp__d2_sample(&env, N, D, x, false, N, out, NULL), SFP_OK);
+        bool seen[KINDS] = {false}, taken[N] = {false};
+        for (int i = 0; i < N; i++) {
+            assert_false(taken[out[i]]);
+            taken[out[i]] = true;
+            assert_true(i >= KINDS || !seen[kind[out[i]]]);
+            seen[kind[out[i]]] = true;
+        }
+        free(kinds);
+    }
+    sfp__arena_done(&arena);
+}
+
+/* The definition, by the slowest way: the least t such that the tokens with attention >= t hold half the mass. */
+static void freesel_pools_the_tokens_with_half_the_attention(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(5, 0);
+    for (int round = 0; round < 3000; round++) {
+        int T = 2 + (int)sfp__rng_below(&rng, 20), D = 1 + (int)sfp__rng_below(&rng, 6), H = 1 + (int)sfp__rng_below(&rng, 4), order[32];
+        float *tokens = case_rows(&rng, T, D, CASE_NORMAL), *attention = case_rows(&rng, H, T, CASE_NORMAL), mass[32], out[8];
+        double mean[32] = {0}, total = 0, want[8] = {0}, sum = 0;
+        for (int i = 0; i < H * T; i++)
+            attention[i] = round % 2 ? expf(attention[i]) : (float)(1 << sfp__rng_below(&rng, 3)); /* with many ties */
+        for (int t = 1; t < T; t++) {
+            for (int h = 0; h < H; h++)
+                mean[t] += (double)attention[h * T + t] / H;
+            total += mean[t];
+        }
+        bool in[32] = {false};
+        int kept = 0;
+        while (sum < 0.5 * total * (1 - 1e-6)) { /* at exactly a half nothing more is needed */
+            int best = 0;
+            for (int t = 1; t < T; t++)
+                if (!in[t] && (best == 0 || mean[t] > mean[best] * (1 + 1e-6)))
+                    best = t;
+            in[best] = true;
+            sum += mean[best];
+            kept++;
+            for (int k = 0; k < D; k++)
+                want[k] += (double)tokens[best * D + k];
+        }
+        sfp__freesel_pool(T, D, H, tokens, attention, order, mass, out);
+        for (int k = 0; k < D; k++)
+            if (fabs((double)out[k] - want[k] / kept) > 1e-5)
+                fail_msg("round %d: number %d is %g, expected %g of %d tokens", round, k, (double)out[k], want[k] / kept, kept);
+        free(tokens);
+        free(attention);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kcenter_is_farthest_first),
+        cmocka_unit_test(kcenter_does_not_trust_a_product),
+        cmocka_unit_test(d2_sampling_has_the_distribution_of_its_definition),
+        cmocka_unit_test(d2_sampling_takes_equal_points_last),
+        cmocka_unit_test(freesel_pools_the_tokens_with_half_the_attention),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

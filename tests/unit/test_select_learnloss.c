@@ -1,0 +1,194 @@
+/* The loss-prediction network: its loss by definition, its gradients by central differences, that it learns to rank, its state. */
+#include "select/lossnet.h"
+#include "select/select.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "select_case.h"
+
+static void the_ranking_loss_is_its_definition(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(1, 0);
+    for (int round = 0; round < 3000; round++) {
+        int n = (int)sfp__rng_below(&rng, 12);
+        float p[12], l[12], grad[12];
+        double want = 0, slope[12] = {0};
+        for (int i = 0; i < n; i++) {
+            p[i] = (float)sfp__rng_normal(&rng);
+            l[i] = (float)sfp__rng_below(&rng, 5);
+        }
+        for (int i = 0; i < n / 2; i++) {
+            int larger = l[i] > l[n - 1 - i] ? i : n - 1 - i, smaller = n - 1 - larger;
+            double margin = 1 - ((double)p[larger] - (double)p[smaller]);
+            want += fmax(0, margin) / (n / 2);
+            slope[larger] = margin > 0 ? -1.0 / (n / 2) : 0;
+            slope[smaller] = -slope[larger];
+        }
+        assert_true(fabs(sfp__lossnet_rank(n, p, l, grad) - want) < 1e-5);
+        for (int i = 0; i < n; i++)
+            assert_true(fabs((double)grad[i] - slope[i]) < 1e-6);
+    }
+}
+
+static double loss_of(const sfp_lossnet *net, int n, const float *taps, const float *loss)
+{
+    static float hidden[16 * SFP_LOSSNET_JOINED], predicted[16], grad[16];
+    sfp__lossnet_fwd(net, n, taps, hidden, predicted);
+    return sfp__lossnet_rank(n, predicted, loss, grad);
+}
+
+static void gradients_are_central_differences(void **unused)
+{
+    (void)unused;
+    enum { N = 9, D = 5 };
+    sfp_rng rng = sfp__rng_init(2, 0);
+    sfp_lossnet net;
+    assert_int_equal(sfp__lossnet_init(&net, D, &rng, NULL), SFP_OK);
+    float *taps = case_rows(&rng, N, SFP_TAPS * D, CASE_NORMAL), *loss = case_rows(&rng, N, 1, CASE_NORMAL);
+    static float hidden[N * SFP_LOSSNET_JOINED], predicted[N], grad[N];
+    sfp__lossnet_fwd(&net, N, taps, hidden, predicted);
+    (void)sfp__lossnet_rank(N, predicted, loss, grad);
+    sfp__lossnet_bwd(&net, N, taps, hidden, grad);
+    int checked = 0, kinks = 0;
+    for (int k = 0; k < SFP_LOSSNET_PARAMS; k++) {
+        sfp_param *p = &net.param[k];
+        for (size_t i = 0; i < (size_t)p->rows * p->width; i += 1 + (size_t)sfp__rng_below(&rng, 7)) {
+            float was = p->data[i], step = 1e-2f;
+            p->data[i] = was + step;
+            double above = loss_of(&net, N, taps, loss);
+            p->data[i] = was - step;
+            double below = loss_of(&net, N, taps, loss);
+            p->data[i] = was;
+            double middle = loss_of(&net, N, taps, loss), slope = (above - below) / (2 * (double)step);
+            checked++;
+            if (fabs(above + below - 2 * middle) > 1e-6) { /* piecewise linear: a bend inside the step */
+                kinks++;
+                continue;
+            }
+            if (fabs(slope - (double)p->grad[i]) > 2e-4)
+                fail_msg("gradient of %s[%zu] is %g, expected %g", p->name, i, (double)p->grad[i], slope);
+        }
+    }
+    print_message("%d numbers, %d of them at a bend\n", checked, kinks);
+    assert_true(checked > 500 && kinks < checked / 5);
+    free(taps);
+    free(loss);
+    sfp__lossnet_done(&net);
+}
+
+/* The loss is a function of the token means: after some steps the order of the predictions is that of the losses. */
+static void it_learns_to_rank_and_takes_the_highest(void **unused)
+{
+    (void)unused;
+    enum { B = 16, D = 6 };
+    const sfp_selector *s = sfp__selector_find("learnloss");
+    sfp_rng rng = sfp__rng_init(3, 0);
+    sfp_arena arena = {0};
+    sfp_select_env env = {.rng = &rng, .arena = &arena};
+    assert_int_equal(s->open(D, B, 5, &env.state, NULL), SFP_OK);
+    int out[B], count = 0, right[2] = {0}, order[B];
+    float loss[B];
+    for (int step = 0; step < 3000; step++) {
+        select_case c = make_case(&rng, B, D, 2, CASE_NORMAL);
+        for (int i = 0; i < B; i++) {
+            loss[i] = c.taps[i * SFP_TAPS * D] + 0.5f * c.taps[i * SFP_TAPS * D + 2 * D];
+            order[i] = i;
+        }
+        if (step < 2900) {
+            s->learn(env.state, &c.batch, B, order, loss);
+        } else {
+            for (int lowest = 0; lowest < 2; lowest++) {
+                const sfp_select_options opt = {.sigma = 0.25, .lowest = lowest};
+                assert_int_equal(s->pick(&c.batch, &opt, &env, out, NULL, &count, NULL), SFP_OK);
+                assert_int_equal(count, B / 4);
+                int above = 0;
+                for (int i = 0; i < B; i++)
+                    above += loss[i] > loss[out[0]];
+                right[lowest] += lowest ? above >= B - 3 : above < 3;
+            }
+        }
+        free_case(&c);
+    }
+    print_message("the first pick is among the three highest in %d, the three lowest in %d of 100\n", right[0], right[1]);
+    assert_true(right[0] > 80 && right[1] > 80);
+
+    /* samples that are not finite are learned from as little as chosen */
+    float bad[B], before[SFP_LOSSNET_JOINED];
+    sfp_part part;
+    int parts = s->parts(env.state, 0, &part);
+    assert_int_equal(parts, 4 * SFP_LOSSNET_PARAMS);
+    for (int i = 0; i < B; i++)
+        bad[i] = i ? NAN : 1;
+    select_case c = make_case(&rng, B, D, 2, CASE_NORMAL);
+    memcpy(before, part.data, sizeof(float) * 8);
+    s->learn(env.state, &c.batch, B, order, bad);
+    assert_memory_equal(before, part.data, sizeof(float) * 8);
+    free_case(&c);
+    s->close(env.state);
+    sfp__arena_done(&arena);
+}
+
+static void the_state_is_all_of_it(void **unused)
+{
+    (void)unused;
+    enum { B = 10, D = 3 };
+    const sfp_selector *s = sfp__selector_find("learnloss");
+    void *a = NULL, *b = NULL;
+    sfp_rng rng = sfp__rng_init(4, 0);
+    assert_int_equal(s->open(D, B, 1, &a, NULL), SFP_OK);
+    assert_int_equal(s->open(D, B, 2, &b, NULL), SFP_OK);
+    int order[B], parts = 0;
+    float *loss = case_rows(&rng, B, 1, CASE_NORMAL);
+    for (int i = 0; i < B; i++)
+        order[i] = i;
+    select_case c = make_case(&rng, B, D, 2, CASE_NORMAL);
+    s->learn(a, &c.batch, B, order, loss);
+    for (int k = 0; k == 0 || k < parts; k++) {
+        sfp_part from, to;
+        parts = s->parts(a, k, &from);
+        (void)s->parts(b, k, &to);
+        assert_string_equal(from.name, to.name);
+        size_t n = 4;
+        for (int i = 0; i < from.ndim; i++)
+            n *= (size_t)from.shape[i];
+        memcpy(to.data, from.data, n);
+    }
+    for (int step = 0; step < 3; step++) {
+        s->learn(a, &c.batch, B, order, loss);
+        s->learn(b, &c.batch, B, order, loss);
+    }
+    for (int k = 0; k < parts; k++) {
+        sfp_part one, two;
+        (void)s->parts(a, k, &one);
+        (void)s->parts(b, k, &two);
+        size_t n = 4;
+        for (int i = 0; i < one.ndim; i++)
+            n *= (size_t)one.shape[i];
+        assert_memory_equal(one.data, two.data, n);
+    }
+    free(loss);
+    free_case(&c);
+    s->close(a);
+    s->close(b);
+    s->close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_ranking_loss_is_its_definition),
+        cmocka_unit_test(gradients_are_central_differences),
+        cmocka_unit_test(it_learns_to_rank_and_takes_the_highest),
+        cmocka_unit_test(the_state_is_all_of_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
