@@ -1,7 +1,8 @@
 /* Learn from a stream and predict from another thread at the same time, with nothing but streamfp.h:
- *     cc learn.c $(pkg-config --cflags --libs streamfp) -lpthread && ./a.out [BACKBONE.safetensors]
+ *     cc learn.c $(pkg-config --cflags --libs streamfp) -lpthread && ./a.out [BACKBONE.safetensors|random [STATE.safetensors]]
  *
- * The stream is made here: pictures of four colours of stripes. Without a backbone file a tiny random one is used. */
+ * The stream is made here: pictures of four colours of stripes. Without a backbone file a tiny random one is used. What was learned
+ * is saved where the second argument says; predict.c answers from it. */
 #include <streamfp.h>
 
 #include <pthread.h>
@@ -9,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { CLASSES = 4, BATCH = 20, TIMESTAMPS = 30 };
 
@@ -66,13 +68,16 @@ int main(int argc, char **argv)
     sfp_engine *engine;
     sfp_settings *settings;
     sfp_learner *learner;
-    check(argc > 1 ? sfp_engine_open(argv[1], 0, &engine, &err) : sfp_engine_open_random(1, 0, &engine, &err), &err);
+    check(argc > 1 && strcmp(argv[1], "random") ? sfp_engine_open(argv[1], 0, &engine, &err) : sfp_engine_open_random(1, 0, &engine, &err), &err);
     side = sfp_engine_image_size(engine);
     check(sfp_settings_create(&settings, &err), &err);
     check(sfp_settings_set(settings, "batch", "20", &err), &err);
     check(sfp_settings_set(settings, "buffer-size", "40", &err), &err);
     check(sfp_settings_set(settings, "lr", "0.01", &err), &err);
     check(sfp_learner_create(engine, settings, &learner, &err), &err);
+    static const char *const names[CLASSES] = {"red", "green", "blue", "yellow"};
+    for (int i = 0; i < CLASSES; i++)
+        check(sfp_learner_name_class(learner, i, names[i], &err), &err);
 
     watcher w = {0};
     pthread_t thread;
@@ -111,6 +116,8 @@ int main(int argc, char **argv)
         right += label == (int32_t)(n % CLASSES);
     }
     printf("%u answers while learning; afterwards %u of 100 right\n", w.asked, right);
+    if (argc > 2)
+        check(sfp_learner_save(learner, argv[2], &err), &err);
     sfp_predictor_free(w.predictor);
     sfp_learner_free(learner);
     sfp_settings_free(settings);

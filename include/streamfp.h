@@ -133,7 +133,11 @@ SFP_API sfp_status sfp_learner_next_task(sfp_learner *l, sfp_error *err);
 
 SFP_API int sfp_learner_classes(const sfp_learner *l);
 
-/* Learnable state (state.safetensors). */
+/* What a class is called in state files; NULL: nothing. */
+SFP_API sfp_status sfp_learner_name_class(sfp_learner *l, int32_t label, const char *name, sfp_error *err);
+
+/* Learnable state (state.safetensors). What is saved is enough to predict with (sfp_predictor_open); loading takes the
+ * fingerprints and the classifier over, so that a learner of the same settings goes on from there. */
 SFP_API sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err);
 SFP_API sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err);
 
@@ -153,7 +157,18 @@ SFP_API sfp_status sfp_learner_resume(sfp_learner *l, const char *path, char *bu
 typedef struct sfp_predictor sfp_predictor;
 
 SFP_API sfp_status sfp_predictor_create(sfp_learner *l, int threads, int max_batch, sfp_predictor **out, sfp_error *err);
+
+/* A predictor without a learner, from a state file: the settings come from the file, which names its backbone; another one is
+ * refused. */
+SFP_API sfp_status sfp_predictor_open(sfp_engine *e, const char *state, int threads, int max_batch, sfp_predictor **out, sfp_error *err);
 SFP_API void sfp_predictor_free(sfp_predictor *p);
+
+/* Of a learner's predictor: not while the learner learns. */
+SFP_API int sfp_predictor_classes(const sfp_predictor *p);
+SFP_API const char *sfp_predictor_class_name(const sfp_predictor *p, int32_t label); /* NULL: it has none */
+
+/* Reads a JPEG, PNG or WebP file into rgb (size * size * 3 bytes), brought to the input size as when it was learned. */
+SFP_API sfp_status sfp_predictor_read_image(const sfp_predictor *p, const char *path, uint8_t *rgb, sfp_error *err);
 
 /* label (count): the best class seen so far, -1 before any. logp: NULL, or (count, classes) log-probabilities. *timestamps (may
  * be NULL): how many batches the state behind the answers had learned from. */

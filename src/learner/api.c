@@ -73,18 +73,22 @@ int sfp_engine_dim(const sfp_engine *e)
     return sfp__vit_config(e->vit)->dim;
 }
 
-sfp_status sfp_engine_read_image(const sfp_engine *e, const char *path, uint8_t *rgb, sfp_error *err)
+static sfp_status read_image(const char *path, int size, sfp_resize how, uint8_t *rgb, sfp_error *err)
 {
     sfp_image whole = {0}, fit = {0};
-    int size = sfp_engine_image_size(e);
     sfp_status s = sfp__image_load(path, NULL, &whole, err);
     if (!s)
-        s = sfp__image_fit(&whole, size, SFP_RESIZE_SQUASH, &fit, err);
+        s = sfp__image_fit(&whole, size, how, &fit, err);
     if (!s)
         memcpy(rgb, fit.rgb, 3 * (size_t)size * (size_t)size);
     sfp__image_done(&whole);
     sfp__image_done(&fit);
     return s;
+}
+
+sfp_status sfp_engine_read_image(const sfp_engine *e, const char *path, uint8_t *rgb, sfp_error *err)
+{
+    return read_image(path, sfp_engine_image_size(e), SFP_RESIZE_SQUASH, rgb, err);
 }
 
 /* ------------------------------------------------------------------ settings */
@@ -196,6 +200,11 @@ int sfp_learner_classes(const sfp_learner *l)
     return sfp__learner_classes(l);
 }
 
+sfp_status sfp_learner_name_class(sfp_learner *l, int32_t label, const char *name, sfp_error *err)
+{
+    return sfp__learner_name_class(l, label, name, err);
+}
+
 sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err)
 {
     return sfp__learner_save_state(l, path, err);
@@ -235,6 +244,34 @@ sfp_status sfp_predictor_create(sfp_learner *l, int threads, int max_batch, sfp_
     else
         sfp__predictor_own_pool(*out);
     return s;
+}
+
+sfp_status sfp_predictor_open(sfp_engine *e, const char *state, int threads, int max_batch, sfp_predictor **out, sfp_error *err)
+{
+    sfp_pool *pool = NULL;
+    sfp_status s = sfp__pool_create(threads, &pool, err);
+    if (s)
+        return s;
+    if ((s = sfp__predictor_open(e->vit, pool, state, max_batch, out, err)))
+        sfp__pool_free(pool);
+    else
+        sfp__predictor_own_pool(*out);
+    return s;
+}
+
+int sfp_predictor_classes(const sfp_predictor *p)
+{
+    return sfp__predictor_classes(p);
+}
+
+const char *sfp_predictor_class_name(const sfp_predictor *p, int32_t label)
+{
+    return sfp__predictor_class_name(p, label);
+}
+
+sfp_status sfp_predictor_read_image(const sfp_predictor *p, const char *path, uint8_t *rgb, sfp_error *err)
+{
+    return read_image(path, sfp__predictor_image_size(p), sfp__predictor_options(p)->resize, rgb, err);
 }
 
 void sfp_predictor_free(sfp_predictor *p)

@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "io/file.h"
+#include "learner/parts.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -82,7 +83,7 @@ static sfp_status add(content *c, const char *name, sfp_dtype dtype, int ndim, c
     return add_tensor(c, &t, where, err);
 }
 
-static sfp_status add_head_tensor(void *ctx, const sfp_tensor *t, sfp_error *err)
+static sfp_status add_whole_tensor(void *ctx, const sfp_tensor *t, sfp_error *err)
 {
     return add_tensor(ctx, t, WHOLE, err);
 }
@@ -95,7 +96,8 @@ static void gather_numbers(content *c)
     sfp_rng *rngs[SFP_CHECKPOINT_RNGS];
     memcpy(c->counters,
            (const int64_t[]){(int64_t)n->timestamps, (int64_t)n->offered, (int64_t)n->scored, (int64_t)n->trained,
-                             (int64_t)n->replayed, l->buffer ? (int64_t)sfp__buffer_seen(l->buffer) : 0},
+                             (int64_t)n->replayed, l->buffer ? (int64_t)sfp__buffer_seen(l->buffer) : 0, l->limit_coreset,
+                             l->limit_replay, l->limit_steps, l->no_slack},
            sizeof c->counters);
     memcpy(c->drift, (const double[]){d->count, d->mean, d->m2, d->up, d->up_min, d->down, d->down_max}, sizeof c->drift);
     sfp__checkpoint_rngs(l, rngs);
@@ -154,7 +156,7 @@ static sfp_status add_params(content *c, sfp_error *err)
 
 static sfp_status add_everything(content *c, sfp_error *err)
 {
-    static const int64_t six = SFP_CHECKPOINT_COUNTERS, rngs[] = {SFP_CHECKPOINT_RNGS, SFP_CHECKPOINT_RNG},
+    static const int64_t counters = SFP_CHECKPOINT_COUNTERS, rngs[] = {SFP_CHECKPOINT_RNGS, SFP_CHECKPOINT_RNG},
                          seven = SFP_CHECKPOINT_DRIFT, one = 1, experts = 1 + SFP_HEAD_EXPERTS;
     static const uint8_t checksum[4] = {0}; /* its bytes are written by hand */
     sfp_learner *l = c->l;
@@ -167,7 +169,7 @@ static sfp_status add_everything(content *c, sfp_error *err)
         return s;
     const int64_t image_bytes = (int64_t)c->image_bytes;
     const sfp_slot *first = filled > 0 ? sfp__buffer_slot(l->buffer, 0) : NULL;
-    if ((s = add(c, "counters", SFP_DTYPE_I64, 1, &six, WHOLE, c->counters, err)) ||
+    if ((s = add(c, "counters", SFP_DTYPE_I64, 1, &counters, WHOLE, c->counters, err)) ||
         (s = add(c, "rng", SFP_DTYPE_I64, 2, rngs, WHOLE, c->rng, err)) ||
         (s = add(c, "drift", SFP_DTYPE_F64, 1, &seven, WHOLE, c->drift, err)) ||
         (s = add(c, "buffer.id", SFP_DTYPE_I64, 1, &n, WHOLE, c->id, err)) ||
@@ -185,9 +187,11 @@ static sfp_status add_everything(content *c, sfp_error *err)
     for (int i = 1; mix && i < SFP_HEAD_EXPERTS; i++) {
         char prefix[32];
         (void)snprintf(prefix, sizeof prefix, "head.%s", sfp__head_kind(l->heads[i]));
-        if ((s = sfp__head_visit(l->heads[i], prefix, add_head_tensor, c, err)))
+        if ((s = sfp__head_visit(l->heads[i], prefix, add_whole_tensor, c, err)))
             return s;
     }
+    if ((s = sfp__parts_visit("select", l->selector->parts, l->select_state, add_whole_tensor, c, err)))
+        return s;
     return add(c, "checksum", SFP_DTYPE_I32, 1, &one, WHOLE, checksum, err);
 }
 

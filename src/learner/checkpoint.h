@@ -4,7 +4,8 @@
  * A safetensors file whose last tensor, "checksum", is the CRC-32 of all bytes
  * before it, header and metadata too. Tensors, n = slots filled, C = classes:
  *
- *     counters           I64 (6)     timestamps, offered, scored, trained, replayed, n_seen
+ *     counters           I64 (10)    timestamps, offered, scored, trained, replayed, n_seen; what a controller said last: most of
+ *                                    coreset, replay and steps (0: no limit), 1 when there is no time to spare
  *     rng                I64 (4, 8)  fingerprints, select, replay, buffer: key, stream, counter, block[4], left
  *     drift              F64 (7)     the detector's fields in order
  *     buffer.id .born .image_size    I64 (n)
@@ -15,6 +16,7 @@
  *     buffer.has_query   U8 (n), buffer.image U8 (sum of image_size), one after another
  *     seen, allowed      U8 (C)
  *     head.KIND.*        mix only: as the heads save themselves
+ *     select.NAME        the parts of a selector that learns (base/parts.h)
  *     checksum           I32 (1) */
 #ifndef SFP_LEARNER_CHECKPOINT_H
 #define SFP_LEARNER_CHECKPOINT_H
@@ -23,8 +25,8 @@
 
 #define SFP_CHECKPOINT_FORMAT "streamfp-checkpoint"
 enum {
-    SFP_CHECKPOINT_VERSION = 1,
-    SFP_CHECKPOINT_COUNTERS = 6,
+    SFP_CHECKPOINT_VERSION = 2,
+    SFP_CHECKPOINT_COUNTERS = 10,
     SFP_CHECKPOINT_RNGS = 4,
     SFP_CHECKPOINT_RNG = 8,
     SFP_CHECKPOINT_DRIFT = 7

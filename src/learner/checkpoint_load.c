@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "io/file.h"
+#include "learner/parts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -144,6 +145,10 @@ static sfp_status check_numbers(loaded *f, sfp_error *err)
         if (f->counters[i] < 0)
             return sfp__fail(err, SFP_EFORMAT, "%s: tensor 'counters' has %lld as element %d", f->path, (long long)f->counters[i],
                              i);
+    for (int i = 6; i < SFP_CHECKPOINT_COUNTERS; i++)
+        if (f->counters[i] > INT32_MAX)
+            return sfp__fail(err, SFP_EFORMAT, "%s: tensor 'counters' has %lld as element %d, expected a limit", f->path,
+                             (long long)f->counters[i], i);
     return SFP_OK;
 }
 
@@ -234,11 +239,6 @@ static sfp_status check_buffer(loaded *f, sfp_error *err)
     return find(f, "buffer.image", SFP_DTYPE_U8, 1, &total, &f->image, err);
 }
 
-static const sfp_tensor *find_for_head(void *ctx, const char *name)
-{
-    return sfp__safetensors_find(ctx, name);
-}
-
 static sfp_status load_heads(loaded *f, sfp_error *err)
 {
     if (f->l->opt.head != SFP_HEAD_MIX)
@@ -247,7 +247,7 @@ static sfp_status load_heads(loaded *f, sfp_error *err)
     for (int i = 1; !s && i < SFP_HEAD_EXPERTS; i++) {
         char prefix[32];
         (void)snprintf(prefix, sizeof prefix, "head.%s", sfp__head_kind(f->heads[i]));
-        s = sfp__head_load(f->heads[i], prefix, find_for_head, f->st, f->path, err);
+        s = sfp__head_load(f->heads[i], prefix, sfp__saved_find, f->st, f->path, err);
     }
     return s;
 }
@@ -262,7 +262,8 @@ static sfp_status check_all(loaded *f, sfp_error *err)
     if ((s = find(f, "seen", SFP_DTYPE_U8, 1, &classes, &f->seen, err)) ||
         (s = find(f, "allowed", SFP_DTYPE_U8, 1, &classes, &f->allowed, err)) ||
         (s = sfp__saved_names_read(f->st, f->l->opt.fp.tasks > 0 ? f->classes : SFP_LEARNER_MAX_CLASSES, &f->names, err)) ||
-        (s = load_heads(f, err)))
+        (s = load_heads(f, err)) ||
+        (s = sfp__parts_check("select", f->l->selector->parts, f->l->select_state, f->st, err)))
         return s;
     if (!(f->position = sfp__strdup(position ? position : "")))
         return sfp__fail_nomem(err, 1);
@@ -322,11 +323,14 @@ static void commit(loaded *f)
     sfp_rng *rngs[SFP_CHECKPOINT_RNGS];
     commit_params(f);
     commit_buffer(f);
+    sfp__parts_load("select", l->selector->parts, l->select_state, f->st);
     sfp__checkpoint_rngs(l, rngs);
     for (int i = 0; i < SFP_CHECKPOINT_RNGS; i++)
         *rngs[i] = f->rng[i];
     const int64_t *c = f->counters;
     l->counts = (sfp_learner_counts){(uint64_t)c[0], (uint64_t)c[1], (uint64_t)c[2], (uint64_t)c[3], (uint64_t)c[4]};
+    sfp__learner_limit(l, (int)c[6], (int)c[7], (int)c[8]);
+    sfp__learner_slack(l, c[9] == 0);
     const double *d = f->drift;
     l->detector = (sfp_drift_detector){d[0], d[1], d[2], d[3], d[4], d[5], d[6]};
     for (int i = 1; i < SFP_HEAD_EXPERTS && l->opt.head == SFP_HEAD_MIX; i++) {

@@ -173,6 +173,8 @@ int sfp__head_classes(const sfp_head *h)
 sfp_status sfp__head_update(sfp_head *h, int n, const float *query, const float *feature, const int32_t *label, sfp_error *err)
 {
     (void)feature; /* no kind learns from the prompted feature: it moves as the fingerprints learn, sums over it would be stale */
+    if (h->answers)
+        return sfp__fail(err, SFP_EUNSUPPORTED, "head %s was loaded to answer: what learning needs was not saved", h->kind->name);
     sfp_status s = check_queries(h, n, query, err);
     if (s == SFP_OK)
         s = reserve(h, n, label, err);
@@ -268,16 +270,16 @@ sfp_status sfp__head_find(const sfp_head_loader *l, const char *name, sfp_dtype 
     return SFP_OK;
 }
 
-static bool all_finite(sfp_dtype dtype, size_t count, const void *data)
+/* The first value that is no finite number; `count`: there is none. */
+static size_t first_not_finite(sfp_dtype dtype, size_t count, const void *data, double *value)
 {
-    bool fine = true;
-    if (dtype == SFP_DTYPE_F32)
-        for (size_t i = 0; i < count; i++)
-            fine &= isfinite(((const float *)data)[i]) != 0;
-    if (dtype == SFP_DTYPE_F64)
-        for (size_t i = 0; i < count; i++)
-            fine &= isfinite(((const double *)data)[i]) != 0;
-    return fine;
+    bool f32 = dtype == SFP_DTYPE_F32;
+    for (size_t i = 0; (f32 || dtype == SFP_DTYPE_F64) && i < count; i++) {
+        *value = f32 ? (double)((const float *)data)[i] : ((const double *)data)[i];
+        if (!isfinite(*value))
+            return i;
+    }
+    return count;
 }
 
 sfp_status sfp__head_get(const sfp_head_loader *l, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape, void *out,
@@ -290,19 +292,37 @@ sfp_status sfp__head_get(const sfp_head_loader *l, const char *name, sfp_dtype d
     if (s != SFP_OK || t->bytes == 0)
         return s;
     memcpy(out, t->data, t->bytes);
-    if (!all_finite(dtype, t->count, out))
-        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.%s' has values that are not finite", l->file, l->prefix, name);
+    double value = 0;
+    size_t at = first_not_finite(dtype, t->count, out, &value);
+    if (at < t->count)
+        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.%s' has %g as element %zu, expected a finite number", l->file, l->prefix, name,
+                         value, at);
     return SFP_OK;
+}
+
+static sfp_status put_classes(const sfp_head *h, const sfp_head_saver *saver, sfp_error *err)
+{
+    const int64_t rows = h->rows;
+    sfp_status s = sfp__head_put(saver, "labels", SFP_DTYPE_I64, 1, &rows, h->label, err);
+    return s == SFP_OK ? sfp__head_put(saver, "counts", SFP_DTYPE_I64, 1, &rows, h->count, err) : s;
 }
 
 sfp_status sfp__head_visit(const sfp_head *h, const char *prefix, sfp_head_tensor_fn fn, void *ctx, sfp_error *err)
 {
     const sfp_head_saver saver = {.prefix = prefix, .fn = fn, .ctx = ctx};
-    const int64_t rows = h->rows;
-    sfp_status s = sfp__head_put(&saver, "labels", SFP_DTYPE_I64, 1, &rows, h->label, err);
-    if (s == SFP_OK)
-        s = sfp__head_put(&saver, "counts", SFP_DTYPE_I64, 1, &rows, h->count, err);
+    sfp_status s = put_classes(h, &saver, err);
     return s == SFP_OK ? h->kind->save(h, &saver, err) : s;
+}
+
+sfp_status sfp__head_visit_answer(sfp_head *h, const char *prefix, sfp_head_tensor_fn fn, void *ctx, sfp_error *err)
+{
+    const sfp_head_saver saver = {.prefix = prefix, .fn = fn, .ctx = ctx};
+    sfp_status s = sfp__head_refresh(h, err);
+    if (s == SFP_OK)
+        s = put_classes(h, &saver, err);
+    if (s != SFP_OK)
+        return s;
+    return h->kind->save_answer ? h->kind->save_answer(h, &saver, err) : h->kind->save(h, &saver, err);
 }
 
 static sfp_status load_classes(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
@@ -332,16 +352,16 @@ static sfp_status load_classes(sfp_head *h, const sfp_head_loader *l, sfp_error 
     return s;
 }
 
-sfp_status sfp__head_load(sfp_head *h, const char *prefix, sfp_head_find_fn find, void *ctx, const char *file, sfp_error *err)
+static sfp_status load(sfp_head *h, const sfp_head_loader *loader, bool answers, sfp_error *err)
 {
-    const sfp_head_loader loader = {.prefix = prefix, .file = file, .find = find, .ctx = ctx};
     sfp_head *fresh = NULL; /* a failed load leaves h as it was */
     sfp_status s = sfp__head_create(h->kind->name, &h->opt, &fresh, err);
     if (s == SFP_OK)
-        s = load_classes(fresh, &loader, err);
+        s = load_classes(fresh, loader, err);
     if (s == SFP_OK)
-        s = h->kind->load(fresh, &loader, err);
+        s = answers && h->kind->load_answer ? h->kind->load_answer(fresh, loader, err) : h->kind->load(fresh, loader, err);
     if (s == SFP_OK) {
+        fresh->answers = answers;
         char *a = (char *)h, *b = (char *)fresh;
         for (size_t i = 0; i < h->kind->size; i++) {
             char c = a[i];
@@ -351,4 +371,16 @@ sfp_status sfp__head_load(sfp_head *h, const char *prefix, sfp_head_find_fn find
     }
     sfp__head_free(fresh);
     return s;
+}
+
+sfp_status sfp__head_load(sfp_head *h, const char *prefix, sfp_head_find_fn find, void *ctx, const char *file, sfp_error *err)
+{
+    const sfp_head_loader loader = {.prefix = prefix, .file = file, .find = find, .ctx = ctx};
+    return load(h, &loader, false, err);
+}
+
+sfp_status sfp__head_load_answer(sfp_head *h, const char *prefix, sfp_head_find_fn find, void *ctx, const char *file, sfp_error *err)
+{
+    const sfp_head_loader loader = {.prefix = prefix, .file = file, .find = find, .ctx = ctx};
+    return load(h, &loader, true, err);
 }

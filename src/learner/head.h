@@ -52,6 +52,11 @@ typedef const sfp_tensor *(*sfp_head_find_fn)(void *ctx, const char *name);
 sfp_status sfp__head_visit(const sfp_head *h, const char *prefix, sfp_head_tensor_fn fn, void *ctx, sfp_error *err);
 sfp_status sfp__head_load(sfp_head *h, const char *prefix, sfp_head_find_fn find, void *ctx, const char *file, sfp_error *err);
 
+/* The same for scores alone: what refresh has solved instead of the sums it was solved from (ranpac: a matrix of classes, not
+ * of M x M). A head loaded so gives the bytes of the saved one and learns nothing more: update fails with SFP_EUNSUPPORTED. */
+sfp_status sfp__head_visit_answer(sfp_head *h, const char *prefix, sfp_head_tensor_fn fn, void *ctx, sfp_error *err);
+sfp_status sfp__head_load_answer(sfp_head *h, const char *prefix, sfp_head_find_fn find, void *ctx, const char *file, sfp_error *err);
+
 /* ---------------------------------------------------------------------- mix */
 
 /* Log-probabilities of several experts added with weights that follow each one's prequential loss: exponential weights, so

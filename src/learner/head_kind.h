@@ -58,11 +58,15 @@ typedef struct sfp_head_kind {
     sfp_status (*save)(const sfp_head *h, const sfp_head_saver *s, sfp_error *err);
     /* Into a new head whose classes are loaded and grown. */
     sfp_status (*load)(sfp_head *h, const sfp_head_loader *l, sfp_error *err);
+    /* What score and form read, after refresh, and back; NULL: save and load are no more than that. */
+    sfp_status (*save_answer)(sfp_head *h, const sfp_head_saver *s, sfp_error *err);
+    sfp_status (*load_answer)(sfp_head *h, const sfp_head_loader *l, sfp_error *err);
 } sfp_head_kind;
 
 struct sfp_head {
     const sfp_head_kind *kind;
     sfp_head_options opt;
+    bool answers;    /* loaded for scores alone */
     int64_t n;       /* samples learned from */
     int rows, room;  /* classes seen; room in the arrays by class */
     int64_t *label;  /* (room): label of a row */

@@ -93,7 +93,7 @@ static void ranpac_done(sfp_head *h)
 {
     sfp_ranpac *m = (sfp_ranpac *)h;
     void *blocks[] = {m->project, m->query, m->row,   m->slot, m->gram,   m->target, m->factor,
-                      m->start,   m->z,     m->small, m->dual, m->weight, m->piece,  m->answer};
+                      m->start,   m->z,     m->small, m->dual, m->weight, m->piece,  m->answer, m->plain};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         sfp__free(blocks[i]);
 }
@@ -267,15 +267,30 @@ static bool plausible(const sfp_ranpac *m)
     return fine;
 }
 
-static sfp_status ranpac_load(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
+static sfp_status load_setup(sfp_ranpac *m, const sfp_head_loader *l, sfp_error *err)
 {
-    sfp_ranpac *m = (sfp_ranpac *)h;
     const int64_t two = 2;
-    const sfp_tensor *t = NULL;
     sfp_status status = sfp__head_get(l, "setup", SFP_DTYPE_I64, 1, &two, m->setup, err);
     if (status == SFP_OK && m->setup[SFP_RANPAC_WIDTH] != m->width)
         return sfp__fail(err, SFP_ESHAPE, "%s: '%s' has a projection of width %lld, expected %d", l->file, l->prefix,
                          (long long)m->setup[SFP_RANPAC_WIDTH], m->width);
+    return status;
+}
+
+/* The projection that belongs to the loaded setup. */
+static void take_seed(sfp_ranpac *m)
+{
+    if (m->setup[SFP_RANPAC_SEED] == (int64_t)m->base.opt.seed)
+        return;
+    m->base.opt.seed = (uint64_t)m->setup[SFP_RANPAC_SEED];
+    draw_projection(m);
+}
+
+static sfp_status ranpac_load(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
+{
+    sfp_ranpac *m = (sfp_ranpac *)h;
+    const sfp_tensor *t = NULL;
+    sfp_status status = load_setup(m, l, err);
     if (status == SFP_OK)
         status = sfp__head_find(l, "row", SFP_DTYPE_I64, &t, err);
     if (status != SFP_OK)
@@ -294,11 +309,57 @@ static sfp_status ranpac_load(sfp_head *h, const sfp_head_loader *l, sfp_error *
 #undef GET
     if (status == SFP_OK && !plausible(m))
         return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counters, classes and samples do not fit together", l->file, l->prefix);
-    if (status == SFP_OK && m->setup[SFP_RANPAC_SEED] != (int64_t)h->opt.seed) {
-        h->opt.seed = (uint64_t)m->setup[SFP_RANPAC_SEED];
-        draw_projection(m);
-    }
+    if (status == SFP_OK)
+        take_seed(m);
     return status;
+}
+
+/* m->plain for the rows there are. */
+static sfp_status make_plain(sfp_ranpac *m, sfp_error *err)
+{
+    size_t floats = (size_t)m->width * (size_t)(m->base.rows > 0 ? m->base.rows : 1);
+    float *plain = sfp__malloc(floats * sizeof *plain);
+    if (!plain)
+        return sfp__fail_nomem(err, floats * sizeof *plain);
+    sfp__free(m->plain);
+    m->plain = plain;
+    return SFP_OK;
+}
+
+static sfp_status ranpac_save_answer(sfp_head *h, const sfp_head_saver *s, sfp_error *err)
+{
+    sfp_ranpac *m = (sfp_ranpac *)h;
+    const int64_t two = 2, shape[] = {h->rows, m->width};
+    size_t width = (size_t)m->width;
+    sfp_status status = make_plain(m, err);
+    for (size_t r = 0; status == SFP_OK && r < (size_t)h->rows; r++)
+        memcpy(m->plain + r * width, m->weight + r * (size_t)m->side, width * sizeof *m->plain);
+    if (status == SFP_OK)
+        status = sfp__head_put(s, "setup", SFP_DTYPE_I64, 1, &two, m->setup, err);
+    if (status == SFP_OK)
+        status = sfp__head_put(s, "strength", SFP_DTYPE_F64, 1, &two, m->strength, err);
+    return status == SFP_OK ? sfp__head_put(s, "weight", SFP_DTYPE_F32, 2, shape, m->plain, err) : status;
+}
+
+static sfp_status ranpac_load_answer(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
+{
+    sfp_ranpac *m = (sfp_ranpac *)h;
+    const int64_t two = 2, shape[] = {h->rows, m->width};
+    size_t width = (size_t)m->width;
+    sfp_status status = load_setup(m, l, err);
+    if (status == SFP_OK)
+        status = sfp__head_get(l, "strength", SFP_DTYPE_F64, 1, &two, m->strength, err);
+    if (status == SFP_OK)
+        status = make_plain(m, err);
+    if (status == SFP_OK)
+        status = sfp__head_get(l, "weight", SFP_DTYPE_F32, 2, shape, m->plain, err);
+    if (status != SFP_OK)
+        return status;
+    for (size_t r = 0; r < (size_t)h->rows; r++)
+        memcpy(m->weight + r * (size_t)m->side, m->plain + r * width, width * sizeof *m->weight);
+    m->solved = h->n;
+    take_seed(m);
+    return SFP_OK;
 }
 
 const sfp_head_kind sfp__head_ranpac = {
@@ -313,4 +374,6 @@ const sfp_head_kind sfp__head_ranpac = {
     .form = ranpac_form,
     .save = ranpac_save,
     .load = ranpac_load,
+    .save_answer = ranpac_save_answer,
+    .load_answer = ranpac_load_answer,
 };

@@ -38,6 +38,7 @@ typedef struct sfp_ranpac {
     float *weight;  /* (room, side): W */
     float *piece;   /* (SFP_HEAD_GRAIN, max(M, D)): projections of a piece, or its queries */
     float *answer;  /* (SFP_HEAD_GRAIN, room) */
+    float *plain;   /* (rows, M): W without gaps, as it is saved; NULL before */
 } sfp_ranpac;
 
 static inline bool sfp__ranpac_has_base(const sfp_ranpac *m)

@@ -180,6 +180,29 @@ static sfp_status slda_load(sfp_head *h, const sfp_head_loader *l, sfp_error *er
     return status == SFP_OK ? sfp__head_get(l, "scatter", SFP_DTYPE_F64, 2, square, m->scatter, err) : status;
 }
 
+static sfp_status slda_save_answer(sfp_head *h, const sfp_head_saver *s, sfp_error *err)
+{
+    const slda *m = (const slda *)h;
+    const int64_t weight[] = {h->opt.dim, h->rows};
+    sfp_status status = sfp__head_put(s, "weight", SFP_DTYPE_F64, 2, weight, m->weight, err);
+    if (status == SFP_OK)
+        status = sfp__head_put(s, "bias", SFP_DTYPE_F64, 1, weight + 1, m->bias, err);
+    return status == SFP_OK ? sfp__head_put(s, "centre", SFP_DTYPE_F64, 1, weight, m->grand, err) : status;
+}
+
+static sfp_status slda_load_answer(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
+{
+    slda *m = (slda *)h;
+    const int64_t weight[] = {h->opt.dim, h->rows};
+    sfp_status status = sfp__head_get(l, "weight", SFP_DTYPE_F64, 2, weight, m->weight, err);
+    if (status == SFP_OK)
+        status = sfp__head_get(l, "bias", SFP_DTYPE_F64, 1, weight + 1, m->bias, err);
+    if (status == SFP_OK)
+        status = sfp__head_get(l, "centre", SFP_DTYPE_F64, 1, weight, m->grand, err);
+    m->solved = h->n;
+    return status;
+}
+
 const sfp_head_kind sfp__head_slda = {
     .name = "slda",
     .size = sizeof(slda),
@@ -192,4 +215,6 @@ const sfp_head_kind sfp__head_slda = {
     .form = slda_form,
     .save = slda_save,
     .load = slda_load,
+    .save_answer = slda_save_answer,
+    .load_answer = slda_load_answer,
 };

@@ -69,9 +69,9 @@ static sfp_status make_workspace(sfp_learner *l, sfp_error *err)
                 {(void **)&l->id, b * sizeof *l->id},
                 {(void **)&l->image, b * sizeof *l->image},
                 {(void **)&l->image_size, b * sizeof *l->image_size},
-                {(void **)&l->select_work, 4 * b * sizeof(int)},
                 {(void **)&l->coreset, b * sizeof(int)},
                 {(void **)&l->select_weight, b * sizeof(float)},
+                {(void **)&l->sample_loss, 2 * b * sizeof(float)},
                 {(void **)&l->items, n * sizeof *l->items},
                 {(void **)&l->step_label, n * sizeof *l->step_label},
                 {(void **)&l->step_weight, n * sizeof(float)},
@@ -86,14 +86,15 @@ static sfp_status make_workspace(sfp_learner *l, sfp_error *err)
     return SFP_OK;
 }
 
+const char *const sfp__learner_experts[SFP_HEAD_EXPERTS] = {NULL, "slda", "ranpac"};
+
 sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_EXPERTS], sfp_error *err)
 {
-    static const char *const kinds[SFP_HEAD_EXPERTS] = {NULL, "slda", "ranpac"};
     sfp_head_options o = sfp__head_options_defaults(l->D, l->opt.fp.classes > 16 ? l->opt.fp.classes : 16);
     o.seed = l->opt.seed;
     sfp_status s = SFP_OK;
     for (int i = 1; !s && i < SFP_HEAD_EXPERTS; i++)
-        s = sfp__head_create(kinds[i], &o, &heads[i], err);
+        s = sfp__head_create(sfp__learner_experts[i], &o, &heads[i], err);
     return s;
 }
 
@@ -152,8 +153,6 @@ static sfp_status make(sfp_learner *l, sfp_error *err)
     sfp_learner_options *o = &l->opt;
     if (!(l->selector = sfp__selector_find(o->select)))
         return sfp__fail(err, SFP_EINVAL, "there is no selector '%s'", o->select);
-    if (l->selector->needs & ~(unsigned)SFP_NEED_SCORE)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "selector '%s' needs more than scores, which this learner does not compute", o->select);
     int c = sfp__coreset_size(o->batch, o->coreset.sigma);
     if (o->coreset.sigma >= 1 || strcmp(o->select, "none") == 0)
         c = o->batch;
@@ -170,6 +169,9 @@ static sfp_status make(sfp_learner *l, sfp_error *err)
     o->buffer.dim = l->D;
     o->buffer.image_bytes = l->rgb_bytes;
     if (strcmp(o->buffer.method, "none") != 0 && (s = sfp__buffer_create(&o->buffer, o->batch, &l->buffer, err)))
+        return s;
+    if ((s = sfp__look_init(&l->look, l->vit, l->threads, l->fp, l->selector->needs, o->batch, err)) ||
+        (l->selector->open && (s = l->selector->open(l->D, o->batch, o->seed, &l->select_state, err))))
         return s;
     if ((s = make_workspace(l, err)) || (s = sfp__learner_class_room(l, o->fp.classes > 16 ? o->fp.classes : 16, err)))
         return s;
@@ -217,12 +219,16 @@ void sfp__learner_free(sfp_learner *l)
         sfp__free(l->expert[i]);
     }
     sfp__buffer_free(l->buffer);
+    if (l->selector && l->selector->close)
+        l->selector->close(l->select_state);
+    sfp__arena_done(&l->select_arena);
+    sfp__look_done(&l->look);
     sfp__trainer_free(l->trainer);
     for (int i = 0; i < l->class_room; i++)
         sfp__free(l->names[i]);
     void *all[] = {l->x,          l->rx,         (void *)l->xs, l->mean_embed,    l->fingerprint, l->score,       l->score_after,
-                   l->query,      l->has_query,  l->label,      l->id,            (void *)l->image, l->image_size, l->select_work,
-                   l->coreset,    l->select_weight, l->items,   l->step_label,    l->step_weight, l->step_masked, l->step_query,
+                   l->query,      l->has_query,  l->label,      l->id,            (void *)l->image, l->image_size,
+                   l->coreset,    l->select_weight, l->sample_loss, l->items,   l->step_label,    l->step_weight, l->step_masked, l->step_query,
                    l->mixed,      l->replay,     l->replay_count, l->loss,     (void *)l->names, l->seen,        l->allowed};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__free(all[i]);
@@ -364,6 +370,24 @@ static void score(const sfp_learner *l, int b, float *out)
         out[i] = sfp__dot(l->D, l->mean_embed + (size_t)i * (size_t)l->D, l->fingerprint);
 }
 
+/* Only the current task's classes compete in the loss of the batch (SPEC section 6). */
+static bool masked(const sfp_learner *l)
+{
+    return !l->buffer && known_tasks(l);
+}
+
+/* What the selector asked for beside scores. Queries come with it, and the step need not compute them. */
+static sfp_status look(sfp_learner *l, int b, sfp_error *err)
+{
+    if (!l->look.needs)
+        return SFP_OK;
+    sfp_status s = sfp__look(&l->look, b, l->xs, masked(l) ? l->allowed : NULL, l->query, err);
+    bool queries = l->look.plain || !l->opt.fp.query_one;
+    for (int i = 0; !s && i < b && queries; i++)
+        l->has_query[i] = true;
+    return s;
+}
+
 /* Scores, drift, coreset. */
 static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_timestamp *r, sfp_error *err)
 {
@@ -391,8 +415,24 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
         most = l->limit_coreset;
     if (c > most) /* the same window, narrower */
         coreset.sigma = (double)most / b;
-    const sfp_select_batch batch = {.b = b, .label = l->label, .score = l->score, .dim = l->D, .classes = sfp__learner_classes(l)};
-    s = l->selector->pick(&batch, &coreset, &l->select_rng, l->select_work, l->coreset, l->select_weight, &r->coreset_count, err);
+    if ((s = look(l, b, err)))
+        return s;
+    const sfp_gradients gradients = {sfp__learner_gradient_length(l), sfp__learner_gradient, l};
+    l->select_batch = (sfp_select_batch){.b = b,
+                                         .label = l->label,
+                                         .score = l->score,
+                                         .dim = l->D,
+                                         .query = l->query,
+                                         .features = l->look.features,
+                                         .classes = sfp__learner_classes(l),
+                                         .logits = l->look.logits,
+                                         .probs = l->look.probs,
+                                         .pooled = l->look.pooled,
+                                         .taps = l->look.taps};
+    sfp_select_batch batch = l->select_batch;
+    batch.gradients = &gradients;
+    const sfp_select_env env = {.rng = &l->select_rng, .arena = &l->select_arena, .threads = l->threads, .state = l->select_state};
+    s = l->selector->pick(&batch, &coreset, &env, l->coreset, l->select_weight, &r->coreset_count, err);
     if (!s && r->coreset_count > most) /* a selector that takes all, whatever sigma is */
         r->coreset_count = most;
     r->similarity = l->score;
@@ -468,7 +508,7 @@ static sfp_status fill_step(sfp_learner *l, int c, const int *slots, int r, sfp_
             l->xs[i] = l->x + (size_t)item->index * l->pixels;
             l->step_label[i] = l->label[item->index];
             l->step_weight[i] = l->opt.weighted && weight_sum > 0 ? l->select_weight[k] / weight_sum : 1.0f / (float)c;
-            l->step_masked[i] = !l->buffer && known_tasks(l);
+            l->step_masked[i] = masked(l);
             query = l->query + (size_t)item->index * (size_t)l->D;
         }
         memcpy(l->step_query + (size_t)i * (size_t)l->D, query, (size_t)l->D * sizeof *query);
@@ -585,6 +625,33 @@ static sfp_status feed_heads(sfp_learner *l, int b, int c, const float *logits, 
 
 /* ------------------------------------------------------------------- the steps */
 
+static float cross_entropy(const sfp_learner *l, int classes, const float *z, int label)
+{
+    const uint8_t *allowed = masked(l) ? l->allowed : NULL;
+    float max = -INFINITY;
+    double sum = 0;
+    for (int c = 0; c < classes; c++)
+        max = !allowed || allowed[c] ? fmaxf(max, z[c]) : max;
+    for (int c = 0; c < classes; c++)
+        sum += !allowed || allowed[c] ? exp((double)z[c] - (double)max) : 0;
+    return (float)(log(sum) + (double)max - (double)z[label]);
+}
+
+/* A selector that learns sees the losses of the coreset before the step. */
+static void teach_selector(sfp_learner *l, int n, int c, const float *logits)
+{
+    if (!l->selector->learn)
+        return;
+    int classes = sfp__learner_classes(l);
+    float *by_index = l->sample_loss, *by_choice = l->sample_loss + l->opt.batch;
+    for (int i = 0; i < n; i++)
+        if (!l->items[i].replay)
+            by_index[l->items[i].index] = cross_entropy(l, classes, logits + (size_t)i * (size_t)classes, l->step_label[i]);
+    for (int i = 0; i < c; i++)
+        by_choice[i] = by_index[l->coreset[i]];
+    l->selector->learn(l->select_state, &l->select_batch, c, l->coreset, by_choice);
+}
+
 static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
 {
     int c = r->coreset_count, room = l->opt.replay ? l->opt.replay : 1;
@@ -603,6 +670,7 @@ static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
         if ((s = sfp__trainer_step(l->trainer, &batch, &result, err)))
             return s;
         keep_queries(l, l->opt.fp.query_one ? 0 : unknown);
+        teach_selector(l, c + drawn, c, result.logits);
         l->loss[k] = result.loss;
         l->replay_count[k] = drawn;
         l->counts.trained += (uint64_t)c;
@@ -655,11 +723,11 @@ sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, 
         s = select_coreset(l, b, new_class, &r, err);
     if (s)
         return s;
-    for (int i = 0; i < b; i++)
-        l->seen[l->label[i]] = 1;
     double selected = sfp__now();
     if ((s = train(l, b, &r, err)))
         return s;
+    for (int i = 0; i < b; i++) /* only now: answers of before the step cannot name a class that is new in it */
+        l->seen[l->label[i]] = 1;
     double trained = sfp__now();
     if ((s = update_buffer(l, b, &r, err)))
         return s;

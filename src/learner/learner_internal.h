@@ -4,6 +4,7 @@
 
 #include "learner/drift.h"
 #include "learner/learner.h"
+#include "learner/look.h"
 #include "learner/snapshot.h"
 #include "learner/trainer.h"
 
@@ -28,6 +29,8 @@ struct sfp_learner {
     sfp_trainer *trainer;
     sfp_fp *fp;
     const sfp_selector *selector;
+    void *select_state; /* of a selector that learns, else NULL */
+    sfp_look look;      /* what the selector asks for */
     sfp_buffer *buffer; /* NULL: none */
     sfp_head *heads[SFP_HEAD_EXPERTS]; /* mix: [1] slda, [2] ranpac; [0] is the trainer's own and stays NULL */
     sfp_mix mix;
@@ -61,8 +64,11 @@ struct sfp_learner {
     uint64_t *id;         /* (b) */
     const uint8_t **image; /* (b) */
     size_t *image_size;   /* (b) */
-    int *select_work, *coreset; /* (4b) (b) */
+    sfp_arena select_arena;
+    sfp_select_batch select_batch; /* as selection saw it */
+    int *coreset;         /* (b) */
     float *select_weight; /* (b) */
+    float *sample_loss;   /* (2, b) of the coreset, by index and in order of choice */
     sfp__item *items;     /* (n) in the order of the step: unknown queries first */
     int32_t *step_label;  /* (n) */
     float *step_weight;   /* (n) */
@@ -79,8 +85,16 @@ sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err);
 /* ... and as many rows of the classifier; new ones start at random. On failure there are as many as before. */
 sfp_status sfp__learner_add_classes(sfp_learner *l, int classes, sfp_error *err);
 
+/* Kinds of the mix's heads; [0] NULL: the trainer's own. */
+extern const char *const sfp__learner_experts[SFP_HEAD_EXPERTS];
+
 /* New heads of the mix; on failure those made so far are the caller's to free. */
 sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_EXPERTS], sfp_error *err);
+
+/* base/need.h's gradients of samples of the batch, while it is selected from: the loss as a step has it, rows that learn one
+ * parameter after another. */
+size_t sfp__learner_gradient_length(const sfp_learner *l);
+sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *out, sfp_error *err);
 
 /* Makes the present state what predictors see. */
 sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err);

@@ -3,15 +3,20 @@
 #include "base/mem.h"
 #include "compute/gemm.h"
 #include "learner/learner_internal.h"
+#include "learner/restored.h"
 
 #include <math.h>
 #include <string.h>
 
 struct sfp_predictor {
-    sfp_learner *learner;
+    sfp_learner *learner; /* or */
+    sfp_restored *restored; /* a saved state, its own */
+    sfp_head *head;         /* ... which is a closed-form head alone; else NULL */
+    const sfp_learner_options *opt;
     sfp_pool *threads;
     bool own_pool;
-    int max, D, pool, length;
+    bool on_demand; /* not among the learner's predictors: asks for a copy itself */
+    int max, D, S, pool, length;
     size_t pixels;
     sfp_vit_plan *plan;
     float *x;            /* (max, 3, S, S) */
@@ -20,7 +25,6 @@ struct sfp_predictor {
     int *order;          /* (max): unknown queries first */
     float *query, *feature; /* (max, D) */
     float *alpha, *norm, *square; /* (max, pool) x2, (max, D) */
-    float *token;                 /* query_one: (max, D) */
     float *prefix[SFP_FP_MAX_LAYERS]; /* (max, Lp*D) */
     int class_room;
     float *logits, *expert[SFP_HEAD_EXPERTS]; /* (max, class_room) */
@@ -29,13 +33,8 @@ struct sfp_predictor {
     const sfp_snapshot *snapshot; /* of the run under way */
 };
 
-sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err)
+static sfp_status publish(sfp_learner *l, sfp_error *err)
 {
-    pthread_mutex_lock(&l->snapshots.lock);
-    bool looked_at = l->snapshots.predictors > 0;
-    pthread_mutex_unlock(&l->snapshots.lock);
-    if (!looked_at)
-        return SFP_OK;
     sfp_status s = sfp__fp_prepare(l->fp, err);
     if (s)
         return s;
@@ -49,6 +48,15 @@ sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err)
     return sfp__snapshots_publish(&l->snapshots, &from, err);
 }
 
+sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err)
+{
+    pthread_mutex_lock(&l->snapshots.lock);
+    bool looked_at = l->snapshots.predictors > 0;
+    pthread_mutex_unlock(&l->snapshots.lock);
+    l->snapshots.stale = true;
+    return looked_at ? publish(l, err) : SFP_OK;
+}
+
 static void *room(size_t count, size_t size, bool *ok)
 {
     void *p = sfp__calloc(count, size);
@@ -56,41 +64,60 @@ static void *room(size_t count, size_t size, bool *ok)
     return p;
 }
 
-sfp_status sfp__predictor_create(sfp_learner *l, sfp_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err)
+/* Workspace and plan for `max_batch` pictures; p->opt, p->head, D and S are set. */
+static sfp_status make(sfp_predictor *p, sfp_vit *vit, const sfp_fp_options *o, int max_batch, sfp_error *err)
 {
     if (max_batch < 1 || max_batch > 100000)
         return sfp__fail(err, SFP_EINVAL, "batches of %d pictures, expected 1 to 100000", max_batch);
-    sfp_predictor *p = sfp__calloc(1, sizeof *p);
-    if (!p)
-        return sfp__fail_nomem(err, sizeof *p);
-    const sfp_fp_options *o = sfp__fp_options(l->fp);
-    size_t n = (size_t)max_batch, D = (size_t)l->D, pool = (size_t)o->pool;
-    p->threads = threads;
+    bool prompted = !p->head;
+    size_t n = (size_t)max_batch, D = (size_t)p->D, pool = (size_t)o->pool;
     p->max = max_batch;
-    p->D = l->D;
     p->pool = o->pool;
     p->length = o->length;
-    p->pixels = l->pixels;
+    p->pixels = 3 * (size_t)p->S * (size_t)p->S;
     bool ok = true;
-    p->x = room(n * l->pixels, sizeof(float), &ok);
+    p->x = room(n * p->pixels, sizeof(float), &ok);
     p->xs = room(n, sizeof *p->xs, &ok);
     p->rgb = room(n, sizeof *p->rgb, &ok);
     p->order = room(n, sizeof *p->order, &ok);
     p->query = room(n * D, sizeof(float), &ok);
-    p->feature = room(n * D, sizeof(float), &ok);
-    p->alpha = room(n * pool, sizeof(float), &ok);
-    p->norm = room(n * pool, sizeof(float), &ok);
-    p->square = room(n * D, sizeof(float), &ok);
-    p->token = room(n * D, sizeof(float), &ok);
-    for (int i = 0; i < o->last_layer - o->first_layer + 1; i++)
-        p->prefix[i] = room(n * (size_t)o->length * D, sizeof(float), &ok);
-    sfp_status s = ok ? SFP_OK : sfp__fail_nomem(err, n * l->pixels * sizeof(float));
-    const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = o->length / 2, .queries = !o->query_one};
-    if (!s)
-        s = sfp__vit_plan_create(l->vit, threads, &plan, &p->plan, err);
-    if (!s)
-        s = sfp__vit_plan_prepare(p->plan, max_batch, err);
-    if (s) {
+    if (prompted) {
+        p->feature = room(n * D, sizeof(float), &ok);
+        p->alpha = room(n * pool, sizeof(float), &ok);
+        p->norm = room(n * pool, sizeof(float), &ok);
+        p->square = room(n * D, sizeof(float), &ok);
+        for (int i = 0; i < o->last_layer - o->first_layer + 1; i++)
+            p->prefix[i] = room(n * (size_t)o->length * D, sizeof(float), &ok);
+    }
+    if (!ok)
+        return sfp__fail_nomem(err, n * p->pixels * sizeof(float));
+    const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = prompted ? o->length / 2 : 0,
+                                       .queries = prompted && !o->query_one};
+    sfp_status s = sfp__vit_plan_create(vit, p->threads, &plan, &p->plan, err);
+    return s ? s : sfp__vit_plan_prepare(p->plan, max_batch, err);
+}
+
+static sfp_status begin(sfp_vit *vit, sfp_pool *threads, sfp_predictor **out, sfp_error *err)
+{
+    sfp_predictor *p = sfp__calloc(1, sizeof *p);
+    if (!p)
+        return sfp__fail_nomem(err, sizeof *p);
+    const sfp_vit_config *c = sfp__vit_config(vit);
+    p->threads = threads;
+    p->D = c->dim;
+    p->S = c->img_size;
+    *out = p;
+    return SFP_OK;
+}
+
+sfp_status sfp__predictor_create(sfp_learner *l, sfp_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err)
+{
+    sfp_predictor *p = NULL;
+    sfp_status s = begin(l->vit, threads, &p, err);
+    if (s)
+        return s;
+    p->opt = &l->opt;
+    if ((s = make(p, l->vit, sfp__fp_options(l->fp), max_batch, err))) {
         sfp__predictor_free(p);
         return s;
     }
@@ -106,31 +133,97 @@ sfp_status sfp__predictor_create(sfp_learner *l, sfp_pool *threads, int max_batc
     return SFP_OK;
 }
 
+/* The last bit of a product may depend on how many rows it has: pictures are cut as the run that learned cut them when it
+ * evaluated (run/system.c), so that the same question gets the same answer. It never asked for more than 64 at once. */
+static int cut_of_the_run(const sfp_predictor *p)
+{
+    int least = p->head ? 1 : 20, batch = p->opt->batch;
+    return batch < least ? least : batch > 64 ? 64 : batch;
+}
+
+sfp_status sfp__predictor_open(sfp_vit *vit, sfp_pool *threads, const char *path, int max_batch, sfp_predictor **out, sfp_error *err)
+{
+    sfp_predictor *p = NULL;
+    sfp_status s = begin(vit, threads, &p, err);
+    if (!s && !(s = sfp__restored_load(vit, threads, path, &p->restored, err))) {
+        p->opt = &p->restored->opt;
+        p->head = p->restored->method ? p->restored->heads[0] : NULL;
+        if (max_batch == 0)
+            max_batch = cut_of_the_run(p);
+        s = make(p, vit, &p->opt->fp, max_batch, err);
+    }
+    if (s)
+        sfp__predictor_free(p);
+    else
+        *out = p;
+    return s;
+}
+
 void sfp__predictor_free(sfp_predictor *p)
 {
     if (!p)
         return;
-    if (p->learner) {
+    if (p->learner && !p->on_demand) {
         pthread_mutex_lock(&p->learner->snapshots.lock);
         p->learner->snapshots.predictors--;
         pthread_mutex_unlock(&p->learner->snapshots.lock);
     }
     sfp__vit_plan_free(p->plan);
-    void *all[] = {p->x, (void *)p->xs, (void *)p->rgb, p->order, p->query, p->feature, p->alpha, p->norm, p->square, p->token, p->logits, p->work};
+    void *all[] = {p->x, (void *)p->xs, (void *)p->rgb, p->order, p->query, p->feature, p->alpha, p->norm, p->square, p->logits, p->work};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__free(all[i]);
     for (int i = 0; i < SFP_FP_MAX_LAYERS; i++)
         sfp__free(p->prefix[i]);
     for (int i = 0; i < SFP_HEAD_EXPERTS; i++)
         sfp__free(p->expert[i]);
+    sfp__restored_free(p->restored);
     if (p->own_pool)
         sfp__pool_free(p->threads);
     sfp__free(p);
 }
 
+void sfp__predictor_on_demand(sfp_predictor *p)
+{
+    if (!p->learner || p->on_demand)
+        return;
+    p->on_demand = true;
+    pthread_mutex_lock(&p->learner->snapshots.lock);
+    p->learner->snapshots.predictors--;
+    pthread_mutex_unlock(&p->learner->snapshots.lock);
+}
+
 void sfp__predictor_own_pool(sfp_predictor *p)
 {
     p->own_pool = true;
+}
+
+int sfp__predictor_classes(const sfp_predictor *p)
+{
+    return p->restored ? p->restored->snapshot.classes : sfp__learner_classes(p->learner);
+}
+
+const char *sfp__predictor_class_name(const sfp_predictor *p, int label)
+{
+    if (!p->restored)
+        return sfp__learner_class_name(p->learner, label);
+    return label >= 0 && label < p->restored->names.count ? p->restored->names.name[label] : NULL;
+}
+
+bool sfp__predictor_seen(const sfp_predictor *p, int label)
+{
+    if (!p->restored)
+        return sfp__learner_seen(p->learner, label);
+    return label >= 0 && label < p->restored->snapshot.classes && p->restored->snapshot.seen[label];
+}
+
+int sfp__predictor_image_size(const sfp_predictor *p)
+{
+    return p->S;
+}
+
+const sfp_learner_options *sfp__predictor_options(const sfp_predictor *p)
+{
+    return p->opt;
 }
 
 /* ---------------------------------------------------------------------- passes */
@@ -159,7 +252,7 @@ static void normalise_piece(void *ctx, int i, int worker)
 {
     const sfp_predictor *p = ctx;
     (void)worker;
-    sfp__vit_normalise(p->rgb[i], p->learner->S, p->learner->opt.mean, p->learner->opt.std, p->x + (size_t)i * p->pixels);
+    sfp__vit_normalise(p->rgb[i], p->S, p->opt->mean, p->opt->std, p->x + (size_t)i * p->pixels);
 }
 
 static sfp_status class_room(sfp_predictor *p, sfp_error *err)
@@ -189,15 +282,12 @@ static sfp_status class_room(sfp_predictor *p, sfp_error *err)
     return ok ? SFP_OK : sfp__fail_nomem(err, (size_t)p->max * (size_t)s->classes * sizeof(float));
 }
 
-/* Log-probabilities of row i of the pass over the classes seen; returns the best class. */
-static int32_t answer_row(sfp_predictor *p, int i, float *out)
+/* Log-softmax over the classes seen; z and out may be the same. */
+static void log_softmax(const sfp_snapshot *s, const float *z, float *out)
 {
-    const sfp_snapshot *s = p->snapshot;
     int C = s->classes;
-    const float *z = p->logits + (size_t)i * (size_t)C;
     float max = -INFINITY;
     double sum = 0;
-    int32_t best = -1;
     for (int c = 0; c < C; c++)
         if (s->seen[c])
             max = fmaxf(max, z[c]);
@@ -205,6 +295,19 @@ static int32_t answer_row(sfp_predictor *p, int i, float *out)
         sum += s->seen[c] ? exp((double)z[c] - (double)max) : 0;
     for (int c = 0; c < C; c++)
         out[c] = s->seen[c] ? (float)((double)z[c] - (double)max - log(sum)) : -INFINITY;
+}
+
+/* Log-probabilities of row i of the pass over the classes seen; returns the best class. */
+static int32_t answer_row(sfp_predictor *p, int i, float *out)
+{
+    const sfp_snapshot *s = p->snapshot;
+    int C = s->classes;
+    const float *z = p->logits + (size_t)i * (size_t)C;
+    int32_t best = -1;
+    if (!p->head)
+        log_softmax(s, z, out);
+    else if (out != z) /* they are log-probabilities already */
+        memcpy(out, z, (size_t)C * sizeof *out);
     if (s->mixed) {
         const float *experts[SFP_HEAD_EXPERTS] = {out};
         for (int e = 1; e < SFP_HEAD_EXPERTS; e++) {
@@ -222,13 +325,11 @@ static int32_t answer_row(sfp_predictor *p, int i, float *out)
     return best;
 }
 
-/* At most max pictures. */
-static sfp_status run_part(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
-                           float *logp, int ld, sfp_error *err)
+/* Pictures in the order of the pass, those without a known query first; returns how many of these. */
+static int order_pictures(sfp_predictor *p, int n, const uint8_t *const *rgb, const float *query, const bool *has_query)
 {
-    const sfp_snapshot *s = p->snapshot;
-    bool one = p->learner->opt.fp.query_one;
-    int D = p->D, C = s->classes, unknown = 0, at = 0;
+    int unknown = 0, at = 0;
+    size_t D = (size_t)p->D;
     for (int want = 0; want < 2; want++) {
         for (int i = 0; i < n; i++)
             if ((has_query && has_query[i]) == (want == 1))
@@ -239,12 +340,19 @@ static sfp_status run_part(sfp_predictor *p, int n, const uint8_t *const *rgb, f
         p->rgb[i] = rgb[p->order[i]];
         p->xs[i] = p->x + (size_t)i * p->pixels;
         if (i >= unknown)
-            memcpy(p->query + (size_t)i * (size_t)D, query + (size_t)p->order[i] * (size_t)D, (size_t)D * sizeof *query);
+            memcpy(p->query + (size_t)i * D, query + (size_t)p->order[i] * D, D * sizeof *query);
     }
+    return unknown;
+}
+
+/* The prompted pass and the linear head's logits. */
+static sfp_status run_prompted(sfp_predictor *p, int n, int unknown, sfp_error *err)
+{
+    const sfp_snapshot *s = p->snapshot;
+    int D = p->D, C = s->classes, half = p->length / 2;
     sfp__pool_run(p->threads, n, normalise_piece, p);
-    int half = p->length / 2;
     sfp_vit_pass pass = {.b = n, .xs = p->xs, .feature = p->feature, .compose_ctx = p, .prefix_stride = (size_t)p->length * (size_t)D};
-    if (one) {
+    if (p->opt->fp.query_one) {
         pass.compose_layer = compose_layer;
     } else {
         pass.query = p->query;
@@ -262,32 +370,62 @@ static sfp_status run_part(sfp_predictor *p, int n, const uint8_t *const *rgb, f
         return status;
     for (int i = 0; C > 0 && i < n; i++)
         memcpy(p->logits + (size_t)i * (size_t)C, s->last_b, (size_t)C * sizeof(float));
-    int token = sfp__gemm_enter();
-    if (C > 0) /* a free stream has no class before its first batch */
+    if (C > 0) { /* a free stream has no class before its first batch */
+        int token = sfp__gemm_enter();
         sfp__gemm_plain(false, true, n, C, D, p->feature, D, s->last_w, D, 1, p->logits, C);
+        sfp__gemm_leave(token);
+    }
+    return SFP_OK;
+}
+
+/* A closed-form head alone: the queries that are missing, and its log-probabilities as logits. */
+static sfp_status run_head(sfp_predictor *p, int n, int unknown, sfp_error *err)
+{
+    sfp_status status = SFP_OK;
+    if (unknown > 0) {
+        sfp__pool_run(p->threads, unknown, normalise_piece, p);
+        const sfp_vit_pass pass = {.b = unknown, .xs = p->xs, .feature = p->query};
+        status = sfp__vit_run(p->plan, &pass, err);
+    }
+    if (!status && p->snapshot->classes > 0)
+        status = sfp__head_scores(p->head, n, p->query, NULL, p->snapshot->classes, p->logits, err);
+    return status;
+}
+
+/* At most max pictures. */
+static sfp_status run_part(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
+                           float *logp, int ld, sfp_error *err)
+{
+    bool has_queries = p->head || !p->opt->fp.query_one;
+    size_t D = (size_t)p->D, C = (size_t)p->snapshot->classes;
+    int unknown = order_pictures(p, n, rgb, query, has_query);
+    sfp_status status = p->head ? run_head(p, n, unknown, err) : run_prompted(p, n, unknown, err);
+    if (status)
+        return status;
     for (int i = 0; i < n; i++) {
         int to = p->order[i];
-        float *row = logp ? logp + (size_t)to * (size_t)ld : p->logits + (size_t)i * (size_t)C; /* in place */
-        label[to] = answer_row(p, i, row);
-        if (query && has_query && !has_query[to] && !one) {
-            memcpy(query + (size_t)to * (size_t)D, p->query + (size_t)i * (size_t)D, (size_t)D * sizeof *query);
+        label[to] = answer_row(p, i, logp ? logp + (size_t)to * (size_t)ld : p->logits + (size_t)i * C /* in place */);
+        if (query && has_query && !has_query[to] && has_queries) {
+            memcpy(query + (size_t)to * D, p->query + (size_t)i * D, D * sizeof *query);
             has_query[to] = true;
         }
     }
-    sfp__gemm_leave(token);
     return SFP_OK;
 }
 
 sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
                                     float *logp, int ld, sfp_prediction *answer, sfp_error *err)
 {
-    sfp_snapshot *held = sfp__snapshots_hold(&p->learner->snapshots);
+    sfp_status s = p->on_demand && p->learner->snapshots.stale ? publish(p->learner, err) : SFP_OK;
+    if (s)
+        return s;
+    sfp_snapshot *held = p->learner ? sfp__snapshots_hold(&p->learner->snapshots) : &p->restored->snapshot;
     if (!held)
         return sfp__fail(err, SFP_ENOTFOUND, "there is nothing to predict with yet");
     p->snapshot = held;
     if (answer)
         *answer = (sfp_prediction){.t = held->t, .classes = held->classes};
-    sfp_status s = class_room(p, err);
+    s = class_room(p, err);
     if (!s && logp && ld < held->classes)
         s = sfp__fail(err, SFP_ELIMIT, "room for %d classes a row, there are %d", ld, held->classes);
     for (int i = 0; !s && i < n; i += p->max) {
@@ -297,7 +435,8 @@ sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *cons
                      logp ? logp + (size_t)i * (size_t)ld : NULL, ld, err);
     }
     p->snapshot = NULL;
-    sfp__snapshots_release(&p->learner->snapshots, held);
+    if (p->learner)
+        sfp__snapshots_release(&p->learner->snapshots, held);
     return s;
 }
 

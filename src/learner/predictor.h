@@ -9,9 +9,23 @@
  * time inside; larger requests are cut. The learner must outlive it. Creating and freeing must not overlap with a call on the
  * learner. */
 sfp_status sfp__predictor_create(sfp_learner *l, sfp_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err);
+/* Its calls never overlap with those on the learner: from now on a copy of the state is made when it asks, not after every
+ * timestamp. */
+void sfp__predictor_on_demand(sfp_predictor *p);
 void sfp__predictor_free(sfp_predictor *p);
 /* The pool goes with the predictor. */
 void sfp__predictor_own_pool(sfp_predictor *p);
+
+/* A predictor of a saved state (state.h): fingerprints with a linear or mixed head, or a closed-form head alone. max_batch 0: as
+ * many at a time as the run that learned it took. */
+sfp_status sfp__predictor_open(sfp_vit *vit, sfp_pool *threads, const char *path, int max_batch, sfp_predictor **out, sfp_error *err);
+
+/* What it answers with. Of a learner's predictor: not while the learner learns. */
+int sfp__predictor_classes(const sfp_predictor *p);
+const char *sfp__predictor_class_name(const sfp_predictor *p, int label); /* NULL: none */
+bool sfp__predictor_seen(const sfp_predictor *p, int label);
+int sfp__predictor_image_size(const sfp_predictor *p);
+const sfp_learner_options *sfp__predictor_options(const sfp_predictor *p); /* resize, mean, std, seed */
 
 typedef struct sfp_prediction {
     uint64_t t;      /* timestamps the snapshot had learned */

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 /* ------------------------------------------------------------------ writing */
 
@@ -62,74 +61,96 @@ static void put_name(sfp_text *t, const char *name)
         sfp__text_put(t, "null");
 }
 
+void sfp__saved_put_names(sfp_saved_meta *m, int count, char *const *names)
+{
+    sfp_text list = {0};
+    sfp__text_put(&list, "[");
+    for (int i = 0; i < count; i++) {
+        sfp__text_put(&list, i ? "," : "");
+        put_name(&list, names ? names[i] : NULL);
+    }
+    sfp__text_put(&list, "]");
+    if (list.failed)
+        m->failed = true;
+    else
+        sfp__saved_put(m, "class_names", list.s);
+    sfp__text_done(&list);
+}
+
 void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l)
 {
-    sfp_text names = {0};
     int count = l->class_room, classes = sfp__learner_classes(l);
     while (count > classes && !l->names[count - 1])
         count--;
-    sfp__text_put(&names, "[");
-    for (int i = 0; i < count; i++) {
-        sfp__text_put(&names, i ? "," : "");
-        put_name(&names, l->names[i]);
-    }
-    sfp__text_put(&names, "]");
     sfp__saved_put_int(m, "task", sfp__fp_task(l->fp));
     sfp__saved_put_int(m, "start", sfp__fp_start(l->fp));
     sfp__saved_put_int(m, "open", sfp__fp_open(l->fp));
     sfp__saved_put_int(m, "timestamps", (long long)l->counts.timestamps);
-    if (names.failed)
-        m->failed = true;
-    else
-        sfp__saved_put(m, "class_names", names.s);
-    sfp__text_done(&names);
+    sfp__saved_put_names(m, count, l->names);
+}
+
+sfp_status sfp__saved_add_tensor(void *to, const sfp_tensor *t, sfp_error *err)
+{
+    sfp_saved_tensors *all = to;
+    if (all->count == all->room) {
+        size_t room = all->room ? 2 * all->room : 32;
+        sfp_tensor *list = sfp__realloc(all->list, all->count * sizeof *list, room * sizeof *list);
+        if (!list)
+            return sfp__fail_nomem(err, room * sizeof *list);
+        all->list = list;
+        all->room = room;
+    }
+    char *name = sfp__strdup(t->name);
+    if (!name)
+        return sfp__fail_nomem(err, strlen(t->name) + 1);
+    all->list[all->count] = *t;
+    all->list[all->count++].name = name;
+    return SFP_OK;
+}
+
+void sfp__saved_tensors_done(sfp_saved_tensors *t)
+{
+    for (size_t i = 0; i < t->count; i++)
+        sfp__free((void *)(uintptr_t)t->list[i].name);
+    sfp__free(t->list);
+    *t = (sfp_saved_tensors){0};
 }
 
 /* ----------------------------------------------------------------- settings */
-
-/* Tells backbones of the same sizes apart: the small tensors that every training moves. */
-static unsigned long backbone_sum(const sfp_vit *vit)
-{
-    const sfp_vit_config *c = sfp__vit_config(vit);
-    const sfp_vit_weights *w = sfp__vit_weights(vit);
-    size_t D = (size_t)c->dim * sizeof(float), tokens = (size_t)sfp__vit_tokens(vit);
-    unsigned long sum = crc32_z(0, NULL, 0);
-    const struct {
-        const float *data;
-        size_t bytes;
-    } list[] = {{w->cls, D}, {w->pos, tokens * D}, {w->norm_w, D}, {w->norm_b, D}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (list[i].data)
-            sum = crc32_z(sum, (const unsigned char *)list[i].data, list[i].bytes);
-    for (int b = 0; b < c->depth; b++) {
-        const float *all[] = {w->blocks[b].norm1_w, w->blocks[b].norm2_w, w->blocks[b].proj_b, w->blocks[b].fc2_b, w->blocks[b].qkv_w};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            if (all[i])
-                sum = crc32_z(sum, (const unsigned char *)all[i], D); /* of qkv the first row */
-    }
-    return sum;
-}
 
 static const char *on_off(bool on)
 {
     return on ? "on" : "off";
 }
 
-int sfp__saved_settings(const sfp_learner *l, sfp_setting *out)
+#define PUT_IF(condition, k, n_, ...)                                          \
+    if (condition) {                                                           \
+        out[n].kind = SFP_SAVED_##k;                                           \
+        out[n].name = n_;                                                      \
+        (void)snprintf(out[n].value, sizeof out[n].value, __VA_ARGS__);        \
+        n++;                                                                   \
+    }
+#define PUT(k, n_, ...) PUT_IF(true, k, n_, __VA_ARGS__)
+
+int sfp__saved_answer_settings(const sfp_learner_options *o, sfp_saved_setting *out)
+{
+    int n = 0;
+    PUT(ANSWER, "seed", "%llu", (unsigned long long)o->seed)
+    PUT(ANSWER, "batch", "%d", o->batch)
+    PUT(ANSWER, "head", "%s", o->head == SFP_HEAD_MIX ? "mix" : "linear")
+    PUT(ANSWER, "resize", "%s", o->resize == SFP_RESIZE_CROP ? "crop" : "squash")
+    PUT(ANSWER, "mean", "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2])
+    PUT(ANSWER, "std", "%.9g,%.9g,%.9g", (double)o->std[0], (double)o->std[1], (double)o->std[2])
+    return n;
+}
+
+int sfp__saved_settings(const sfp_learner *l, sfp_saved_setting *out)
 {
     const sfp_learner_options *o = &l->opt;
     const sfp_vit_config *c = sfp__vit_config(l->vit);
     static const char *const drifts[] = {"off", "new-class", "ph"};
     bool free_stream = o->fp.tasks == 0;
     int n = 0;
-#define PUT_IF(condition, k, n_, ...)                                          \
-    if (condition) {                                                           \
-        out[n].kind = SFP_SETTING_##k;                                         \
-        out[n].name = n_;                                                      \
-        (void)snprintf(out[n].value, sizeof out[n].value, __VA_ARGS__);        \
-        n++;                                                                   \
-    }
-#define PUT(k, n_, ...) PUT_IF(true, k, n_, __VA_ARGS__)
     PUT_IF(!free_stream, STATE, "tasks", "%d", o->fp.tasks)
     PUT_IF(free_stream, STATE, "tasks", "free")
     PUT(STATE, "pool", "%d", o->fp.pool)
@@ -147,14 +168,13 @@ int sfp__saved_settings(const sfp_learner *l, sfp_setting *out)
     PUT(RUN, "depth", "%d", c->depth)
     PUT(RUN, "heads", "%d", c->heads)
     PUT(RUN, "hidden", "%d", c->hidden)
-    PUT(RUN, "backbone", "%08lx", backbone_sum(l->vit))
-    PUT(RUN, "seed", "%llu", (unsigned long long)o->seed)
-    PUT(RUN, "batch", "%d", o->batch)
+    PUT(RUN, "backbone", "%08lx", sfp__saved_backbone_sum(l->vit))
     PUT(RUN, "steps", "%d", o->steps)
     PUT(RUN, "replay", "%d", o->replay)
     PUT(RUN, "select", "%s", o->select)
     PUT(RUN, "sigma", "%.17g", o->coreset.sigma)
     PUT(RUN, "coreset", "%s", o->coreset.mode == SFP_CORESET_PAPER ? "paper" : "exact")
+    PUT_IF(strcmp(o->select, "learnloss") == 0, RUN, "learnloss-order", "%s", o->coreset.lowest ? "low" : "high")
     PUT(RUN, "coreset-most", "%d", o->coreset_most)
     PUT(RUN, "weighted", "%s", on_off(o->weighted))
     PUT(RUN, "buffer", "%s", o->buffer.method)
@@ -162,48 +182,44 @@ int sfp__saved_settings(const sfp_learner *l, sfp_setting *out)
     PUT_IF(l->buffer, RUN, "drop-rule", "%s", o->buffer.drop == SFP_DROP_EQ8 ? "eq8" : "alg2")
     PUT_IF(l->buffer, RUN, "nu", "%s", o->buffer.nu == SFP_NU_RESERVOIR ? "reservoir" : "at-least-one")
     PUT_IF(l->buffer, RUN, "keep-compressed", "%s", on_off(o->keep_compressed))
-    PUT(RUN, "resize", "%s", o->resize == SFP_RESIZE_CROP ? "crop" : "squash")
-    PUT(RUN, "mean", "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2])
-    PUT(RUN, "std", "%.9g,%.9g,%.9g", (double)o->std[0], (double)o->std[1], (double)o->std[2])
     PUT(RUN, "lr", "%.9g", (double)o->adam.lr)
     PUT(RUN, "adam", "%.9g,%.9g,%.9g", (double)o->adam.beta1, (double)o->adam.beta2, (double)o->adam.eps)
     PUT(RUN, "ortho-mu", "%.9g", (double)o->fp.ortho_mu)
     PUT(RUN, "classes", "%d", o->fp.classes)
     PUT_IF(free_stream, RUN, "span", "%d", o->fp.span)
     PUT_IF(free_stream, RUN, "drift", "%s", drifts[o->drift])
-    PUT(RUN, "head", "%s", o->head == SFP_HEAD_MIX ? "mix" : "linear")
     PUT_IF(o->head == SFP_HEAD_MIX, RUN, "head-feed", "%s", ((const char *const[]){"coreset", "batch", "auto"})[o->feed])
+    return n + sfp__saved_answer_settings(o, out + n);
+}
 #undef PUT
 #undef PUT_IF
-    return n;
-}
 
 /* A checkpoint's settings stand apart from what it holds; a state's are plain, for people who look into the file. */
-static void setting_key(const sfp_setting *s, bool run, char *key, size_t size)
+static void setting_key(const sfp_saved_setting *s, bool run, char *key, size_t size)
 {
     (void)snprintf(key, size, "%s%s", run ? "setting." : "", s->name);
 }
 
 void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run)
 {
-    sfp_setting list[SFP_SETTINGS_MAX];
+    sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
     int n = sfp__saved_settings(l, list);
     for (int i = 0; i < n; i++) {
         char key[64];
         setting_key(&list[i], run, key, sizeof key);
-        if (run || list[i].kind == SFP_SETTING_STATE)
+        if (run || list[i].kind != SFP_SAVED_RUN)
             sfp__saved_put(m, key, list[i].value);
     }
 }
 
 sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors *st, bool run, sfp_error *err)
 {
-    sfp_setting list[SFP_SETTINGS_MAX];
+    sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
     int n = sfp__saved_settings(l, list);
     for (int i = 0; i < n; i++) {
         char key[64], shown[SFP_NAME_MAX];
         setting_key(&list[i], run, key, sizeof key);
-        if (!run && list[i].kind != SFP_SETTING_STATE)
+        if (!run && list[i].kind != SFP_SAVED_STATE)
             continue;
         const char *found = sfp__safetensors_meta(st, key);
         if (!found && run)
@@ -231,6 +247,11 @@ sfp_status sfp__saved_check_format(const sfp_safetensors *st, const char *format
     if (!s && v != version)
         s = sfp__fail(err, SFP_EUNSUPPORTED, "%s: is version %lld of %s, this program knows version %d", path, v, format, version);
     return s;
+}
+
+const sfp_tensor *sfp__saved_find(void *st, const char *name)
+{
+    return sfp__safetensors_find(st, name);
 }
 
 sfp_status sfp__saved_int(const sfp_safetensors *st, const char *key, long long min, long long max, long long *out, sfp_error *err)

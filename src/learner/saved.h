@@ -1,5 +1,5 @@
 /* What state files and checkpoints share: metadata, the settings a file was
- * made with, spans and class names. Reading checks everything and changes
+ * made with, the backbone it belongs to, spans and class names. Reading checks everything and changes
  * nothing; what was read is committed when all of it is good. */
 #ifndef SFP_LEARNER_SAVED_H
 #define SFP_LEARNER_SAVED_H
@@ -22,33 +22,62 @@ void sfp__saved_done(sfp_saved_meta *m);
 
 /* task, start, open, timestamps and class_names, a JSON list in which a class without a name is null. */
 void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l);
+/* class_names alone. */
+void sfp__saved_put_names(sfp_saved_meta *m, int count, char *const *names);
+
+/* Tensors to write; names are copied, data is not. */
+typedef struct sfp_saved_tensors {
+    sfp_tensor *list;
+    size_t count, room;
+} sfp_saved_tensors;
+
+/* `to` is an sfp_saved_tensors: an sfp_head_tensor_fn. */
+sfp_status sfp__saved_add_tensor(void *to, const sfp_tensor *t, sfp_error *err);
+void sfp__saved_tensors_done(sfp_saved_tensors *t);
 
 /* ----------------------------------------------------------------- settings */
 
-typedef enum sfp_setting_kind {
-    SFP_SETTING_STATE, /* gives the values of a state their meaning */
-    SFP_SETTING_RUN,   /* decides how a run goes on */
-} sfp_setting_kind;
+typedef enum sfp_saved_kind {
+    SFP_SAVED_STATE,  /* gives the values of a state their meaning */
+    SFP_SAVED_ANSWER, /* what answering from a state needs besides; going on from it may differ */
+    SFP_SAVED_RUN,    /* decides how a run goes on */
+} sfp_saved_kind;
 
-typedef struct sfp_setting {
-    sfp_setting_kind kind;
+typedef struct sfp_saved_setting {
+    sfp_saved_kind kind;
     const char *name; /* as the program's option, where there is one */
     char value[72];
-} sfp_setting;
+} sfp_saved_setting;
 
-enum { SFP_SETTINGS_MAX = 64 };
+enum { SFP_SAVED_SETTINGS_MAX = 64 };
 
 /* The learner's settings that bear on what it computes; returns how many. */
-int sfp__saved_settings(const sfp_learner *l, sfp_setting *out);
+int sfp__saved_settings(const sfp_learner *l, sfp_saved_setting *out);
+/* Those of SFP_SAVED_ANSWER, which need no learner: how pictures become input, head, batch, seed. */
+int sfp__saved_answer_settings(const sfp_learner_options *o, sfp_saved_setting *out);
 
+/* A state's (all but SFP_SAVED_RUN), or with `run` a checkpoint's. */
 void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run);
-/* Fails with SFP_EINVAL and both values where the file's differ. `run`: those of SFP_SETTING_RUN too, and none may be missing. */
+/* Fails with SFP_EINVAL and both values where the file's differ. `run`: those of SFP_SAVED_RUN too, and none may be missing. */
 sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors *st, bool run, sfp_error *err);
+
+/* ----------------------------------------------------------------- backbone */
+
+/* Tells backbones of the same sizes apart: the small tensors that every training moves. */
+unsigned long sfp__saved_backbone_sum(const sfp_vit *vit);
+
+/* backbone-file, backbone-sizes, backbone: whose queries and features the values were learned on. */
+void sfp__saved_put_backbone(sfp_saved_meta *m, const sfp_vit *vit);
+/* SFP_EINVAL and both by name when it is another one. A file that does not tell is taken. */
+sfp_status sfp__saved_check_backbone(const sfp_safetensors *st, const sfp_vit *vit, sfp_error *err);
 
 /* ------------------------------------------------------------------ reading */
 
 /* SFP_EFORMAT for another format, SFP_EUNSUPPORTED for another version. `wanted`: the file must name its format. */
 sfp_status sfp__saved_check_format(const sfp_safetensors *st, const char *format, int version, bool wanted, sfp_error *err);
+
+/* An sfp_head_find_fn; `st` is an sfp_safetensors. */
+const sfp_tensor *sfp__saved_find(void *st, const char *name);
 
 /* A number of the metadata; SFP_EFORMAT when it is missing or out of range. */
 sfp_status sfp__saved_int(const sfp_safetensors *st, const char *key, long long min, long long max, long long *out,

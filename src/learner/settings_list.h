@@ -7,6 +7,7 @@
     X(NAME, "select", "NAME", "streamfp", "Which part of a batch is trained on.", select, 0, 0) \
     X(REAL, "sigma", "R", "0.5", "Coreset ratio; 1 and more: the whole batch.", coreset.sigma, 1e-9, 1e9) \
     X(CHOICE, "coreset", "exact|paper", "exact", "How an odd coreset is cut.", coreset.mode, 0, 0) \
+    X(FLIP, "learnloss-order", "high|low", "high", "learnloss: the highest predicted losses, or, as its authors' code, the lowest.", coreset.lowest, 0, 0) \
     X(NAME, "buffer", "NAME", "streamfp", "What the rehearsal buffer keeps and drops.", buffer.method, 0, 0) \
     X(INT, "buffer-size", "M", "102", "Slots of the buffer.", buffer.slots, 1, 1 << 24) \
     X(SIZE, "buffer-bytes", "N", "0", "Bytes the buffer may take; 0: no limit.", buffer.budget, 0, 1e15) \

@@ -6,7 +6,7 @@
 
 void sfp__snapshots_init(sfp_snapshots *s)
 {
-    *s = (sfp_snapshots){0};
+    *s = (sfp_snapshots){.stale = true};
     pthread_mutex_init(&s->lock, NULL);
 }
 
@@ -129,5 +129,6 @@ sfp_status sfp__snapshots_publish(sfp_snapshots *s, const sfp_snapshot_source *f
     pthread_mutex_lock(&s->lock);
     s->current = one;
     pthread_mutex_unlock(&s->lock);
+    s->stale = false;
     return SFP_OK;
 }

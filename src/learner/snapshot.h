@@ -33,7 +33,8 @@ typedef struct sfp_snapshot {
 typedef struct sfp_snapshots {
     pthread_mutex_t lock;
     sfp_snapshot *all, *current;
-    int predictors; /* none: nothing is copied */
+    int predictors; /* that ask at any moment: a copy is made after every timestamp; none: nothing is copied unasked */
+    bool stale;     /* the current copy is not of the last timestamp; only the learner's own thread looks at it */
 } sfp_snapshots;
 
 void sfp__snapshots_init(sfp_snapshots *s);

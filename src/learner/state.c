@@ -1,28 +1,22 @@
-/* state.safetensors: what was learned, under the names of the golden files, so
- * that any program that reads safetensors can use it. The metadata says which
- * components are open, what the classes are called, which were seen, and the
- * settings without which the values mean nothing. */
-#include "learner/saved.h"
+/* Writing state files, and reading them into a learner (state.h says what they
+ * hold). */
+#include "learner/state.h"
 
 #include "base/mem.h"
 
-#include <jansson.h>
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
-
-#define FORMAT "streamfp-state"
-enum { VERSION = 1 };
 
 /* -------------------------------------------------------------------- saving */
 
 /* The labels of the classes seen, as a JSON list. */
-static void put_seen(sfp_saved_meta *m, sfp_learner *l)
+static void put_seen(sfp_saved_meta *m, int classes, const uint8_t *seen)
 {
     sfp_text t = {0};
     const char *comma = "";
     sfp__text_put(&t, "[");
-    for (int i = 0; i < sfp__learner_classes(l); i++)
-        if (l->seen[i]) {
+    for (int i = 0; i < classes; i++)
+        if (seen[i]) {
             sfp__text_printf(&t, "%s%d", comma, i);
             comma = ",";
         }
@@ -34,31 +28,95 @@ static void put_seen(sfp_saved_meta *m, sfp_learner *l)
     sfp__text_done(&t);
 }
 
-sfp_status sfp__learner_save_state(sfp_learner *l, const char *path, sfp_error *err)
+/* What every state has. */
+static void put_head_of_file(sfp_saved_meta *m, int classes, const uint8_t *seen, const sfp_vit *vit)
+{
+    sfp__saved_put(m, "format", SFP_STATE_FORMAT);
+    sfp__saved_put_int(m, "version", SFP_STATE_VERSION);
+    sfp__saved_put_int(m, "classes", classes);
+    put_seen(m, classes, seen);
+    sfp__saved_put_backbone(m, vit);
+}
+
+static sfp_status write_state(const char *path, const sfp_saved_tensors *tensors, const sfp_saved_meta *meta, sfp_error *err)
+{
+    if (meta->failed)
+        return sfp__fail_nomem(err, sizeof(sfp_meta) * 2 * (meta->room + 1));
+    return sfp__safetensors_write(path, tensors->list, tensors->count, meta->list, meta->count, err);
+}
+
+static sfp_status add_head(sfp_saved_tensors *to, sfp_head *h, sfp_error *err)
+{
+    char prefix[32];
+    (void)snprintf(prefix, sizeof prefix, SFP_STATE_HEAD "%s", sfp__head_kind(h));
+    return sfp__head_visit_answer(h, prefix, sfp__saved_add_tensor, to, err);
+}
+
+/* The heads of a mix and its weights; `mix` (SFP_STATE_MIX) must outlive the tensors. */
+static sfp_status add_mix(sfp_saved_tensors *to, sfp_learner *l, double *mix, sfp_error *err)
+{
+    sfp_tensor t = {.name = SFP_STATE_HEAD "mix", .dtype = SFP_DTYPE_F64, .ndim = 1, .shape = {SFP_STATE_MIX}, .count = SFP_STATE_MIX,
+                    .bytes = SFP_STATE_MIX * sizeof *mix, .data = mix};
+    mix[0] = l->mix.count;
+    memcpy(mix + 1, l->mix.loss, SFP_HEAD_EXPERTS * sizeof *mix);
+    sfp_status s = sfp__saved_add_tensor(to, &t, err);
+    for (int i = 1; !s && i < SFP_HEAD_EXPERTS; i++)
+        s = add_head(to, l->heads[i], err);
+    return s;
+}
+
+static sfp_status add_params(sfp_saved_tensors *to, sfp_fp *fp, sfp_error *err)
 {
     int count = 0;
-    sfp_param **params = sfp__fp_params(l->fp, &count);
-    sfp_saved_meta meta = {0};
-    sfp_tensor *tensors = sfp__calloc((size_t)count, sizeof *tensors);
-    if (!tensors)
-        return sfp__fail_nomem(err, (size_t)count * sizeof *tensors);
-    for (int i = 0; i < count; i++) {
+    sfp_param **params = sfp__fp_params(fp, &count);
+    sfp_status s = SFP_OK;
+    for (int i = 0; !s && i < count; i++) {
         const sfp_param *p = params[i];
         size_t n = (size_t)p->rows * p->width;
-        tensors[i] = (sfp_tensor){
-            .name = p->name, .dtype = SFP_DTYPE_F32, .ndim = p->ndim, .count = n, .bytes = n * sizeof(float), .data = p->data};
-        memcpy(tensors[i].shape, p->shape, (size_t)p->ndim * sizeof *p->shape);
+        sfp_tensor t = {.name = p->name, .dtype = SFP_DTYPE_F32, .ndim = p->ndim, .count = n, .bytes = n * sizeof(float), .data = p->data};
+        memcpy(t.shape, p->shape, (size_t)p->ndim * sizeof *p->shape);
+        s = sfp__saved_add_tensor(to, &t, err);
     }
-    sfp__saved_put(&meta, "format", FORMAT);
-    sfp__saved_put_int(&meta, "version", VERSION);
-    sfp__saved_put_common(&meta, l);
-    sfp__saved_put_int(&meta, "classes", sfp__learner_classes(l));
-    put_seen(&meta, l);
-    sfp__saved_put_settings(&meta, l, false);
-    sfp_status s = meta.failed ? sfp__fail_nomem(err, sizeof(sfp_meta) * 2 * (meta.room + 1))
-                               : sfp__safetensors_write(path, tensors, (size_t)count, meta.list, meta.count, err);
+    return s;
+}
+
+sfp_status sfp__learner_save_state(sfp_learner *l, const char *path, sfp_error *err)
+{
+    sfp_saved_tensors tensors = {0};
+    sfp_saved_meta meta = {0};
+    double mix[SFP_STATE_MIX];
+    /* the wider types first: then each tensor is aligned */
+    sfp_status s = l->opt.head == SFP_HEAD_MIX ? add_mix(&tensors, l, mix, err) : SFP_OK;
+    if (!s)
+        s = add_params(&tensors, l->fp, err);
+    if (!s) {
+        put_head_of_file(&meta, sfp__learner_classes(l), l->seen, l->vit);
+        sfp__saved_put_common(&meta, l);
+        sfp__saved_put_settings(&meta, l, false);
+        s = write_state(path, &tensors, &meta, err);
+    }
     sfp__saved_done(&meta);
-    sfp__free(tensors);
+    sfp__saved_tensors_done(&tensors);
+    return s;
+}
+
+sfp_status sfp__state_save_method(const sfp_state_method *from, const char *path, sfp_error *err)
+{
+    sfp_saved_tensors tensors = {0};
+    sfp_saved_meta meta = {0};
+    sfp_status s = add_head(&tensors, from->head, err);
+    if (!s) {
+        sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
+        put_head_of_file(&meta, from->classes, from->seen, from->vit);
+        sfp__saved_put(&meta, "method", sfp__head_kind(from->head));
+        sfp__saved_put_int(&meta, "timestamps", (long long)from->timestamps);
+        sfp__saved_put_names(&meta, from->classes, from->names);
+        for (int i = 0, n = sfp__saved_answer_settings(from->opt, list); i < n; i++)
+            sfp__saved_put(&meta, list[i].name, list[i].value);
+        s = write_state(path, &tensors, &meta, err);
+    }
+    sfp__saved_done(&meta);
+    sfp__saved_tensors_done(&tensors);
     return s;
 }
 
@@ -75,123 +133,32 @@ typedef struct loaded {
     sfp_saved_names names;
 } loaded;
 
-/* The shape a parameter has in the file: as here, but for the rows of the classifier. */
-static size_t file_shape(const loaded *f, const sfp_param *p, int64_t *shape)
+static sfp_status check_kind(const loaded *f, sfp_error *err)
 {
-    bool by_class = p == sfp__fp_last_w(f->l->fp) || p == sfp__fp_last_b(f->l->fp);
-    memcpy(shape, p->shape, sizeof p->shape);
-    shape[0] = by_class ? f->classes : p->shape[0];
-    return (size_t)shape[0] * p->width;
-}
-
-/* A tensor that this learner has no use for means that the file is of another kind of learner. */
-static sfp_status check_known(const loaded *f, sfp_param **params, int count, sfp_error *err)
-{
-    for (size_t k = 0; k < sfp__safetensors_count(f->st); k++) {
-        const sfp_tensor *t = sfp__safetensors_at(f->st, k);
-        bool known = false;
-        for (int i = 0; i < count && !known; i++)
-            known = strcmp(params[i]->name, t->name) == 0;
-        char name[SFP_NAME_MAX], shape[SFP_SHAPE_MAX];
-        if (!known)
-            return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected none of that name with these settings", f->path,
-                             sfp__printable(t->name, name, sizeof name), sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
-    }
-    return SFP_OK;
+    const char *method = sfp__safetensors_meta(f->st, "method");
+    char name[SFP_NAME_MAX];
+    sfp_status s = sfp__saved_check_format(f->st, SFP_STATE_FORMAT, SFP_STATE_VERSION, false, err);
+    if (!s && method)
+        s = sfp__fail(err, SFP_EINVAL, "%s: is the state of method %s, expected one of fingerprints", f->path,
+                      sfp__printable(method, name, sizeof name));
+    return s ? s : sfp__saved_check_backbone(f->st, f->l->vit, err);
 }
 
 static sfp_status read_values(loaded *f, sfp_error *err)
 {
-    int count = 0;
-    sfp_param **params = sfp__fp_params(f->l->fp, &count);
-    int64_t shape[3];
-    size_t total = 0, at = 0;
     sfp_status s = sfp__saved_classes(f->l, f->st, sfp__learner_classes(f->l), &f->classes, err);
-    for (int i = 0; !s && i < count; i++) { /* sizes first: a forged one takes no memory */
-        const sfp_tensor *t = NULL;
-        total += file_shape(f, params[i], shape);
-        if (!(s = sfp__safetensors_need(f->st, params[i]->name, &t, err)))
-            s = sfp__tensor_expect(f->path, t, shape, params[i]->ndim, err);
-    }
-    if (!s)
-        s = check_known(f, params, count, err);
-    if (!s && !(f->values = sfp__malloc(total * sizeof *f->values)))
-        s = sfp__fail_nomem(err, total * sizeof *f->values);
-    for (int i = 0; !s && i < count; i++) {
-        const sfp_tensor *t = sfp__safetensors_find(f->st, params[i]->name);
-        s = sfp__tensor_to_f32(f->path, t, f->values + at, err);
-        for (size_t k = 0; !s && k < t->count; k++)
-            if (!isfinite(f->values[at + k]))
-                s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %g as element %zu, expected a finite number", f->path,
-                              params[i]->name, (double)f->values[at + k], k);
-        at += t->count;
-    }
-    return s;
-}
-
-/* Which components learn. Files of the reference name only the task. */
-static sfp_status read_span(loaded *f, sfp_error *err)
-{
-    const sfp_fp_options *o = sfp__fp_options(f->l->fp);
-    long long task = 0, start = 0, open = 0;
-    sfp_status s = sfp__saved_int(f->st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err);
-    if (s)
-        return s;
-    if (o->tasks > 0 && !sfp__safetensors_meta(f->st, "open")) {
-        start = task * (o->pool / o->tasks);
-        open = start + o->pool / o->tasks;
-    } else if ((s = sfp__saved_int(f->st, "open", 1, o->pool, &open, err)) ||
-               (s = sfp__saved_int(f->st, "start", 0, open - 1, &start, err))) {
-        return s;
-    }
-    f->span = (sfp_saved_span){(int)task, (int)start, (int)open};
-    return SFP_OK;
-}
-
-static sfp_status read_seen(loaded *f, sfp_error *err)
-{
-    const char *text = sfp__safetensors_meta(f->st, "seen");
-    if (f->classes > 0 && !(f->seen = sfp__calloc((size_t)f->classes, 1)))
-        return sfp__fail_nomem(err, (size_t)f->classes);
-    if (!text)
-        return SFP_OK;
-    sfp_status s = SFP_OK;
-    json_error_t where;
-    json_t *list = json_loads(text, 0, &where);
-    if (!json_is_array(list))
-        s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen' is no JSON list", f->path);
-    for (size_t i = 0; !s && i < json_array_size(list); i++) {
-        const json_t *v = json_array_get(list, i);
-        long long label = json_is_integer(v) ? json_integer_value(v) : -1;
-        if (label < 0 || label >= f->classes)
-            s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen': entry %zu is no class from 0 to %d", f->path, i,
-                          f->classes - 1);
-        else
-            f->seen[label] = 1;
-    }
-    json_decref(list);
-    return s;
+    return s ? s : sfp__state_values(f->l->fp, f->st, f->classes, &f->values, err);
 }
 
 /* Cannot fail. */
 static void commit(loaded *f)
 {
     sfp_learner *l = f->l;
-    const float *from = f->values;
-    int count = 0;
-    sfp_param **params = sfp__fp_params(l->fp, &count);
-    for (int i = 0; i < count; i++) {
-        size_t n = (size_t)params[i]->rows * params[i]->width;
-        if (n > 0)
-            memcpy(params[i]->data, from, n * sizeof *from);
-        sfp__param_reset_adam(params[i], 0, params[i]->rows);
-        from += n;
-    }
+    sfp__state_put_values(l->fp, f->values);
     memset(l->seen, 0, (size_t)l->class_room);
     if (f->classes > 0)
         memcpy(l->seen, f->seen, (size_t)f->classes);
     sfp__saved_names_commit(&f->names, l);
-    sfp__fp_changed(l->fp);
 }
 
 sfp_status sfp__learner_load_state(sfp_learner *l, const char *path, sfp_error *err)
@@ -200,8 +167,9 @@ sfp_status sfp__learner_load_state(sfp_learner *l, const char *path, sfp_error *
     sfp_status s = sfp__safetensors_open(path, &f.st, err);
     if (s)
         return s;
-    if ((s = sfp__saved_check_format(f.st, FORMAT, VERSION, false, err)) || (s = read_values(&f, err)) ||
-        (s = sfp__saved_check_settings(l, f.st, false, err)) || (s = read_span(&f, err)) || (s = read_seen(&f, err)) ||
+    if ((s = check_kind(&f, err)) || (s = read_values(&f, err)) || (s = sfp__saved_check_settings(l, f.st, false, err)) ||
+        (s = sfp__state_span(sfp__fp_options(l->fp), f.st, &f.span, err)) ||
+        (s = sfp__state_seen(f.st, f.classes, false, &f.seen, err)) ||
         (s = sfp__saved_names_read(f.st, l->opt.fp.tasks > 0 ? f.classes : SFP_LEARNER_MAX_CLASSES, &f.names, err)) ||
         (s = sfp__saved_prepare(l, path, &f.span, f.classes, f.names.count, err)))
         goto done;

@@ -208,7 +208,7 @@ static inline void assert_same_bytes(bytes a, bytes b, const char *what)
 }
 
 /* All a learner is, as the bytes of a checkpoint. */
-static bytes image_of(sfp_learner *l)
+static inline bytes image_of(sfp_learner *l)
 {
     char path[96];
     MUST(sfp__learner_checkpoint(l, in_dir("image", path, sizeof path), "", err));

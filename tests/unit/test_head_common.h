@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "learner/head.h"
+#include "learner/head_scorer.h"
 
 #include "numeric.h"
 
@@ -260,6 +261,85 @@ static UNUSED void check_bad_states(const char *kind, int width, const stream *s
         }
     free_state(&good);
     sfp__head_free(h);
+}
+
+static UNUSED state save_answer(sfp_head *h)
+{
+    state s = {0};
+    sfp_error err = {0};
+    if (sfp__head_visit_answer(h, "head.x", keep, &s, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    return s;
+}
+
+/* Scores of the head itself and of its frozen copy, (20, classes) each. */
+static UNUSED void both_scores(sfp_head *h, const stream *s, int classes, float **own, float **frozen)
+{
+    sfp_head_scorer *scorer = NULL;
+    assert_int_equal(sfp__head_freeze(h, &scorer, NULL), SFP_OK);
+    size_t work = sfp__head_scorer_work(scorer);
+    double *room = calloc(work ? work : 1, sizeof *room);
+    *own = score(h, s, 20, classes);
+    *frozen = floats(20 * (size_t)classes);
+    sfp__head_scorer_scores(scorer, 20, s->x, classes, room, *frozen);
+    free(room);
+    sfp__head_scorer_free(scorer);
+}
+
+/* What is saved for answers alone answers to the same bytes, whatever the head was before, and learns no more; every tensor that
+ * is missing or not finite is told by name, every allocation that fails is told, and the head stays as it was. */
+static UNUSED void check_answers(const char *kind, int width, const stream *s, int classes)
+{
+    for (int learned = 0; learned <= s->n; learned += s->n) {
+        sfp_head *a = make_head(kind, s->d, width), *b = NULL;
+        sfp_head_options opt = sfp__head_options_defaults(s->d, 1);
+        opt.ranpac_width = width;
+        opt.seed = 999;
+        assert_int_equal(sfp__head_create(kind, &opt, &b, NULL), SFP_OK);
+        learn(a, s, 0, learned);
+        learn(b, s, 0, 3);
+        state saved = save_answer(a), untouched = save(b);
+        for (int i = 0; i < saved.count; i++) {
+            sfp_error err = {0};
+            sfp_tensor *t = &saved.t[i], before = *t;
+            t->name = "other";
+            assert_int_equal(sfp__head_load_answer(b, "head.x", find, &saved, "some.file", &err), SFP_ENOTFOUND);
+            *t = before;
+            assert_non_null(strstr(err.message, "some.file: tensor 'head.x."));
+            if (t->dtype == SFP_DTYPE_I64 || t->bytes == 0)
+                continue;
+            uint64_t word;
+            memcpy(&word, t->data, 8);
+            memset((void *)(uintptr_t)t->data, 0xff, 8);
+            assert_int_equal(sfp__head_load_answer(b, "head.x", find, &saved, "some.file", &err), SFP_EFORMAT);
+            memcpy((void *)(uintptr_t)t->data, &word, 8);
+            assert_non_null(strstr(err.message, "as element 0, expected a finite number"));
+        }
+        sfp_status status = SFP_ENOMEM;
+        for (long k = 0; status != SFP_OK; k++) {
+            state now = save(b);
+            check_same_state(&untouched, &now);
+            free_state(&now);
+            sfp__mem_fail_at(k);
+            status = sfp__head_load_answer(b, "head.x", find, &saved, "file", NULL);
+            sfp__mem_fail_at(-1);
+            assert_true(status == SFP_OK || status == SFP_ENOMEM);
+        }
+        float *x, *y, *frozen_x, *frozen_y;
+        both_scores(a, s, classes, &x, &frozen_x);
+        both_scores(b, s, classes, &y, &frozen_y);
+        check_same("scores of what was loaded to answer", y, x, 20 * (size_t)classes * sizeof *x);
+        check_same("... and of its copy", frozen_y, frozen_x, 20 * (size_t)classes * sizeof *x);
+        sfp_error err = {0};
+        assert_int_equal(sfp__head_update(b, 1, s->x, NULL, s->label, &err), SFP_EUNSUPPORTED);
+        assert_non_null(strstr(err.message, "loaded to answer"));
+        state again = save_answer(b); /* it can be saved again */
+        check_same_state(&saved, &again);
+        free(x), free(y), free(frozen_x), free(frozen_y);
+        free_state(&saved), free_state(&untouched), free_state(&again);
+        sfp__head_free(a);
+        sfp__head_free(b);
+    }
 }
 
 /* Each allocation fails in turn: told, nothing lost, and the same call succeeds afterwards. */

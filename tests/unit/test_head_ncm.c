@@ -79,6 +79,7 @@ static void a_loaded_head_goes_on_to_the_same_bytes(void **unused)
     check_resume("ncm", 8, &s, 20, 34);
     check_resume("ncm", 8, &s, 113, 34);
     check_bad_states("ncm", 8, &s);
+    check_answers("ncm", 8, &s, 34);
     free_stream(&s);
 }
 

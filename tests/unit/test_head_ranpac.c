@@ -281,6 +281,7 @@ static void a_loaded_head_goes_on_to_the_same_bytes(void **unused)
         check_resume("ranpac", 24, &s, at[k], 34);
     check_bad_states("ranpac", 24, &s);
     s.n = 50; /* nothing folded yet */
+    check_answers("ranpac", 24, &s, 34);
     check_bad_states("ranpac", 24, &s);
     free_stream(&s);
 }

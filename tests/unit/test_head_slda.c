@@ -154,6 +154,7 @@ static void a_loaded_head_goes_on_to_the_same_bytes(void **unused)
     check_resume("slda", 8, &s, 20, 34);
     check_resume("slda", 8, &s, 113, 34);
     check_bad_states("slda", 8, &s);
+    check_answers("slda", 8, &s, 34);
     free_stream(&s);
 }
 

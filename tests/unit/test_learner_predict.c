@@ -279,6 +279,45 @@ static void a_prediction_allocates_nothing_after_the_first(void **unused)
     free_model(&m);
 }
 
+/* A predictor that asks in turn with the learner costs no copy unless it asks, and then sees the last timestamp. */
+static void on_demand_a_copy_is_made_when_asked_for(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = small_options(&m, 0, 0);
+    sfp_learner *l = make_learner(&m, &o);
+    sfp_predictor *lazy = make_predictor(l, m.pool, 4), *eager = NULL;
+    batch b = make_batch(S, 4, 0, 3, 9);
+    sfp_error err = {0};
+    int32_t label[4], again[4];
+    sfp_prediction answer = {0};
+    sfp__predictor_on_demand(lazy);
+    sfp__predictor_on_demand(lazy); /* once is enough */
+    for (uint64_t t = 0; t < 6; t++) {
+        (void)offer(l, 0, 3, t);
+        assert_int_equal(l->snapshots.current->t, t >= 4 ? 4 : t & ~(uint64_t)1); /* as of the last question */
+        if (t % 2 && t < 4) {
+            must(sfp__predictor_run(lazy, 4, pictures_of(&b), label, NULL, 0, &answer, &err), &err);
+            assert_int_equal(answer.t, t + 1);
+        }
+    }
+    must(sfp__predictor_create(l, m.pool, 4, &eager, &err), &err); /* sees the present, whoever asked before */
+    must(sfp__predictor_run(eager, 4, pictures_of(&b), again, NULL, 0, &answer, &err), &err);
+    assert_int_equal(answer.t, 6);
+    must(sfp__predictor_run(lazy, 4, pictures_of(&b), label, NULL, 0, &answer, &err), &err);
+    assert_int_equal(answer.t, 6);
+    assert_memory_equal(label, again, sizeof label);
+    (void)offer(l, 0, 3, 6);
+    assert_int_equal(l->snapshots.current->t, 7); /* somebody may ask at any moment */
+    sfp__predictor_free(eager);
+    (void)offer(l, 0, 3, 7);
+    assert_int_equal(l->snapshots.current->t, 7);
+    sfp__predictor_free(lazy);
+    free_batch(&b);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
 /* ---------------------------------------------------------------- snapshots */
 
 enum { THREADS = 4, TIMESTAMPS = 40, MOST_CLASSES = 12, RECORDS = 3000, MOST_ASKED = 3 };
@@ -470,6 +509,7 @@ int main(void)
         cmocka_unit_test(queries_that_are_known_are_used),
         cmocka_unit_test(the_mixed_head_answers_the_same_with_and_without_room),
         cmocka_unit_test(a_prediction_allocates_nothing_after_the_first),
+        cmocka_unit_test(on_demand_a_copy_is_made_when_asked_for),
         cmocka_unit_test(answers_come_from_one_consistent_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,92 @@
+#include "cli/predict.h"
+
+#include "cli/ui.h"
+
+enum { EVAL_TOP = 5 };
+
+static int shown(const sfp_predict *p, int i)
+{
+    return p->topk < p->top_count[i] ? p->topk : p->top_count[i];
+}
+
+static const char *file_of(const sfp_predict *p, int i)
+{
+    return sfp__filelist_path(&p->files, p->first + (size_t)p->slot_of[i]);
+}
+
+static void print_text(const sfp_predict *p, int i)
+{
+    const int32_t *top = p->top + (size_t)i * SFP_PREDICT_TOP_MAX;
+    const float *top_p = p->top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
+    sfp__put_text(stdout, file_of(p, i), 0);
+    for (int k = 0; k < shown(p, i); k++) {
+        const char *name = sfp__predict_class_name(p, top[k]);
+        (void)fputs(k == 0 ? ": " : ", ", stdout);
+        if (name)
+            sfp__put_text(stdout, name, 0);
+        else
+            (void)printf("%d", top[k]);
+        (void)printf(" %.1f %%", 100.0 * (double)top_p[k]);
+    }
+    (void)fputc('\n', stdout);
+}
+
+static void print_json(sfp_predict *p, int i)
+{
+    const int32_t *top = p->top + (size_t)i * SFP_PREDICT_TOP_MAX;
+    const float *top_p = p->top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
+    sfp__json_object(&p->out, NULL);
+    sfp__json_string(&p->out, "file", file_of(p, i));
+    sfp__json_array(&p->out, "top");
+    for (int k = 0; k < shown(p, i); k++) {
+        sfp__json_object(&p->out, NULL);
+        sfp__json_int(&p->out, "class", top[k]);
+        if (sfp__predict_class_name(p, top[k]))
+            sfp__json_string(&p->out, "name", sfp__predict_class_name(p, top[k]));
+        sfp__json_float(&p->out, "probability", top_p[k]);
+        sfp__json_end(&p->out);
+    }
+    sfp__json_end(&p->out);
+    sfp__json_end(&p->out);
+}
+
+static void count_right(sfp_predict *p, int i)
+{
+    const int32_t *top = p->top + (size_t)i * SFP_PREDICT_TOP_MAX;
+    int32_t label = p->labels[p->first + (size_t)p->slot_of[i]];
+    for (int k = 0; k < EVAL_TOP && k < p->top_count[i]; k++) {
+        p->top1 += k == 0 && top[k] == label;
+        p->top5 += top[k] == label;
+    }
+}
+
+void sfp__predict_tell(sfp_predict *p, int i)
+{
+    if (p->eval)
+        count_right(p, i);
+    else if (p->json)
+        print_json(p, i);
+    else
+        print_text(p, i);
+}
+
+void sfp__predict_summary(sfp_predict *p)
+{
+    double rate = p->seconds > 0 ? (double)p->count / p->seconds : 0;
+    if (p->json) {
+        if (p->eval) {
+            sfp__json_int(&p->out, "top1_count", (int64_t)p->top1);
+            sfp__json_int(&p->out, "top5_count", (int64_t)p->top5);
+        }
+        sfp__json_int(&p->out, "count", (int64_t)p->count);
+        sfp__json_int(&p->out, "failed", (int64_t)p->failed);
+        sfp__json_real(&p->out, "seconds", p->seconds);
+        sfp__json_real(&p->out, "images_per_second", rate);
+    } else if (p->eval) {
+        double n = p->count ? (double)p->count : 1;
+        (void)printf("top-1 %zu of %zu (%.1f %%), top-%d %zu of %zu (%.1f %%), %.1f images/s\n", p->top1, p->count,
+                     100.0 * (double)p->top1 / n, EVAL_TOP, p->top5, p->count, 100.0 * (double)p->top5 / n, rate);
+    }
+    if (p->failed)
+        sfp__say("%zu of %zu pictures could not be decoded", p->failed, p->failed + p->count);
+}

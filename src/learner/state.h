@@ -1,0 +1,51 @@
+/* state.safetensors: what was learned, under the names of the golden files, so
+ * that any program that reads safetensors can use it, and what answering from
+ * it needs. Optional parts stand beside the fingerprints, so that files without
+ * them and readers that know nothing of them go on working:
+ *
+ *     prompt.*, last.*    F32       the fingerprints and the classifier
+ *     head.KIND.*                   closed-form heads (head mix, or a method alone): what scores need
+ *     head.mix            F64 (4)   mix: count, then the loss of each expert
+ *
+ * Metadata: format, version, classes, class_names, seen, timestamps; with fingerprints task, start, open and the settings that
+ * give them their meaning; method (a closed-form head alone); resize, mean, std, head, batch, seed; the backbone
+ * (backbone-file, backbone-sizes, backbone: its checksum). */
+#ifndef SFP_LEARNER_STATE_H
+#define SFP_LEARNER_STATE_H
+
+#include "learner/saved.h"
+
+#define SFP_STATE_FORMAT "streamfp-state"
+enum { SFP_STATE_VERSION = 1, SFP_STATE_MIX = 1 + SFP_HEAD_EXPERTS };
+#define SFP_STATE_HEAD "head." /* what tensors of heads begin with */
+
+/* ------------------------------------------------------------------ writing */
+
+/* A closed-form head on its own (--method). */
+typedef struct sfp_state_method {
+    sfp_head *head;
+    const sfp_vit *vit;
+    const sfp_learner_options *opt; /* seed, batch, resize, mean, std */
+    int classes;
+    const uint8_t *seen; /* (classes) */
+    char *const *names;  /* (classes), entries may be NULL */
+    uint64_t timestamps;
+} sfp_state_method;
+
+sfp_status sfp__state_save_method(const sfp_state_method *from, const char *path, sfp_error *err);
+
+/* ------------------------------------------------------------------ reading */
+
+/* All parameters of fp in the order of sfp__fp_params, one after another, newly allocated; the classifier has `classes` rows.
+ * Every tensor must be there, of the right shape and finite, and none that such fingerprints do not have. */
+sfp_status sfp__state_values(sfp_fp *fp, const sfp_safetensors *st, int classes, float **out, sfp_error *err);
+/* Puts them in; the classifier has that many rows. Adam begins anew. Cannot fail. */
+void sfp__state_put_values(sfp_fp *fp, const float *values);
+
+/* Which components learn. Files of the reference name only the task. */
+sfp_status sfp__state_span(const sfp_fp_options *o, const sfp_safetensors *st, sfp_saved_span *out, sfp_error *err);
+
+/* (classes) newly allocated, NULL for 0 classes; `otherwise` where the file does not tell. */
+sfp_status sfp__state_seen(const sfp_safetensors *st, int classes, bool otherwise, uint8_t **out, sfp_error *err);
+
+#endif

@@ -1,0 +1,136 @@
+/* The parts of a state file, read and checked; whoever asks for them decides
+ * where they go: into a learner (state.c), or into what only answers
+ * (restored.c). */
+#include "learner/state.h"
+
+#include "base/mem.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+/* The shape a parameter has in the file: as here, but for the rows of the classifier. */
+static size_t file_shape(sfp_fp *fp, int classes, const sfp_param *p, int64_t *shape)
+{
+    bool by_class = p == sfp__fp_last_w(fp) || p == sfp__fp_last_b(fp);
+    memcpy(shape, p->shape, sizeof p->shape);
+    shape[0] = by_class ? classes : p->shape[0];
+    return (size_t)shape[0] * p->width;
+}
+
+/* A tensor that these fingerprints have no use for means that the file is of another kind of learner. */
+static sfp_status check_known(const sfp_safetensors *st, sfp_param **params, int count, sfp_error *err)
+{
+    for (size_t k = 0; k < sfp__safetensors_count(st); k++) {
+        const sfp_tensor *t = sfp__safetensors_at(st, k);
+        bool known = strncmp(t->name, SFP_STATE_HEAD, strlen(SFP_STATE_HEAD)) == 0;
+        for (int i = 0; i < count && !known; i++)
+            known = strcmp(params[i]->name, t->name) == 0;
+        char name[SFP_NAME_MAX], shape[SFP_SHAPE_MAX];
+        if (!known)
+            return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected none of that name with these settings",
+                             sfp__safetensors_path(st), sfp__printable(t->name, name, sizeof name),
+                             sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
+    }
+    return SFP_OK;
+}
+
+static sfp_status read_tensor(const sfp_safetensors *st, const char *name, float *to, size_t *count, sfp_error *err)
+{
+    const char *path = sfp__safetensors_path(st);
+    const sfp_tensor *t = sfp__safetensors_find(st, name);
+    sfp_status s = sfp__tensor_to_f32(path, t, to, err);
+    for (size_t k = 0; !s && k < t->count; k++)
+        if (!isfinite(to[k]))
+            s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %g as element %zu, expected a finite number", path, name,
+                          (double)to[k], k);
+    *count = t->count;
+    return s;
+}
+
+sfp_status sfp__state_values(sfp_fp *fp, const sfp_safetensors *st, int classes, float **out, sfp_error *err)
+{
+    int count = 0;
+    sfp_param **params = sfp__fp_params(fp, &count);
+    int64_t shape[3];
+    size_t total = 0, at = 0, n = 0;
+    sfp_status s = SFP_OK;
+    for (int i = 0; !s && i < count; i++) { /* sizes first: a forged one takes no memory */
+        const sfp_tensor *t = NULL;
+        total += file_shape(fp, classes, params[i], shape);
+        if (!(s = sfp__safetensors_need(st, params[i]->name, &t, err)))
+            s = sfp__tensor_expect(sfp__safetensors_path(st), t, shape, params[i]->ndim, err);
+    }
+    if (!s)
+        s = check_known(st, params, count, err);
+    float *values = s ? NULL : sfp__malloc(total * sizeof *values);
+    if (!s && !values)
+        s = sfp__fail_nomem(err, total * sizeof *values);
+    for (int i = 0; !s && i < count; i++, at += n)
+        s = read_tensor(st, params[i]->name, values + at, &n, err);
+    if (s)
+        sfp__free(values);
+    else
+        *out = values;
+    return s;
+}
+
+void sfp__state_put_values(sfp_fp *fp, const float *values)
+{
+    int count = 0;
+    sfp_param **params = sfp__fp_params(fp, &count);
+    for (int i = 0; i < count; i++) {
+        size_t n = (size_t)params[i]->rows * params[i]->width;
+        if (n > 0)
+            memcpy(params[i]->data, values, n * sizeof *values);
+        sfp__param_reset_adam(params[i], 0, params[i]->rows);
+        values += n;
+    }
+    sfp__fp_changed(fp);
+}
+
+sfp_status sfp__state_span(const sfp_fp_options *o, const sfp_safetensors *st, sfp_saved_span *out, sfp_error *err)
+{
+    long long task = 0, start = 0, open = 0;
+    sfp_status s = sfp__saved_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err);
+    if (s)
+        return s;
+    if (o->tasks > 0 && !sfp__safetensors_meta(st, "open")) {
+        start = task * (o->pool / o->tasks);
+        open = start + o->pool / o->tasks;
+    } else if ((s = sfp__saved_int(st, "open", 1, o->pool, &open, err)) ||
+               (s = sfp__saved_int(st, "start", 0, open - 1, &start, err))) {
+        return s;
+    }
+    *out = (sfp_saved_span){(int)task, (int)start, (int)open};
+    return SFP_OK;
+}
+
+sfp_status sfp__state_seen(const sfp_safetensors *st, int classes, bool otherwise, uint8_t **out, sfp_error *err)
+{
+    const char *text = sfp__safetensors_meta(st, "seen"), *path = sfp__safetensors_path(st);
+    uint8_t *seen = classes > 0 ? sfp__calloc((size_t)classes, 1) : NULL;
+    if (classes > 0 && !seen)
+        return sfp__fail_nomem(err, (size_t)classes);
+    if (!text && seen)
+        memset(seen, otherwise, (size_t)classes);
+    sfp_status s = SFP_OK;
+    json_error_t where;
+    json_t *list = text ? json_loads(text, 0, &where) : NULL;
+    if (text && !json_is_array(list))
+        s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen' is no JSON list", path);
+    for (size_t i = 0; !s && i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        long long label = json_is_integer(v) ? json_integer_value(v) : -1;
+        if (label < 0 || label >= classes)
+            s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen': entry %zu is no class from 0 to %d", path, i, classes - 1);
+        else
+            seen[label] = 1;
+    }
+    json_decref(list);
+    if (s)
+        sfp__free(seen);
+    else
+        *out = seen;
+    return s;
+}

@@ -1,0 +1,33 @@
+# another backbone, a file that is no state, a part of one, a NaN in it, data without a class that it knows, wrong words
+export STREAMFP_REGISTRY=$PWD/runs.db
+mkfile vit one.safetensors 1 0
+mkfile vit two.safetensors 2 0
+mkdir -p p/cat p/dog q/emu
+for i in 1 2 3; do
+    mkfile picture "p/cat/$i.png" 40 30 "$i"
+    mkfile picture "p/dog/$i.png" 30 40 "$((i + 9))"
+done
+mkfile picture q/emu/1.png 30 30 5
+streamfp run --backbone one.safetensors --data folder:p --head mix --attune off --out run --json >/dev/null 2>&1 || echo no run
+try() {
+    streamfp eval "$@"
+    echo "exit $?" >&2
+}
+try --state run --backbone two.safetensors --data folder:p
+try --state run --backbone one.safetensors --data folder:q
+try --state run --backbone one.safetensors --data folder:p --tasks 3
+try --state one.safetensors --backbone one.safetensors --data folder:p
+try --state p --backbone one.safetensors --data folder:p
+try --state nowhere --backbone one.safetensors --data folder:p
+head -c 100000 run/state.safetensors >cut.safetensors
+try --state cut.safetensors --backbone one.safetensors --data folder:p
+for tensor in prompt.e_k_1 last.weight head.slda.weight head.ranpac.weight head.mix; do
+    mkfile nan run/state.safetensors nan.safetensors $tensor
+    try --state nan.safetensors --backbone one.safetensors --data folder:p
+done
+try --state run
+try --data folder:p
+echo half >p/cat/9.png
+mkfile picture p/emu.png 9 9 9
+mkdir p/emu && mv p/emu.png p/emu/1.png
+streamfp eval --state run --backbone one.safetensors --data folder:p --json | grep -oE '"(pictures|skipped|unknown_classes)":(\[[^]]*\]|[0-9]+),"r?[a-z]+' | head -3

@@ -1,0 +1,59 @@
+/* Test, then train, when classes are new: nobody could know them, so nobody is blamed or praised for them. */
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "test_learner_fixture.h"
+
+/* Classes one after the other, one a batch: no head had a chance, so no weight moves; when a class comes again, they do. */
+static void a_new_class_moves_no_weight_of_the_mixed_heads(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = small_options(&m, 0, 0);
+    o.head = SFP_HEAD_MIX;
+    o.buffer.method = "none";
+    sfp_learner *l = make_learner(&m, &o);
+    for (int c = 0; c < 5; c++) {
+        sfp_timestamp t = offer(l, c, c + 1, (uint64_t)c);
+        assert_true(t.judged > 0);
+        assert_int_equal(t.right, 0);
+        assert_true(sfp__learner_seen(l, c));
+        for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+            assert_true(l->mix.loss[e] == 0);
+    }
+    (void)offer(l, 3, 5, 9);
+    for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+        assert_true(l->mix.loss[e] > 0);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+static void the_linear_head_cannot_name_a_class_before_it_came(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = small_options(&m, 1, 2);
+    sfp_learner *l = make_learner(&m, &o);
+    assert_int_equal(offer(l, 0, 2, 0).right, 0);
+    int right = 0;
+    for (uint64_t t = 1; t < 20; t++)
+        right += offer(l, 0, 2, t).right;
+    assert_true(right > 0);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_new_class_moves_no_weight_of_the_mixed_heads),
+        cmocka_unit_test(the_linear_head_cannot_name_a_class_before_it_came),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

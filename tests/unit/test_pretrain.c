@@ -1,0 +1,448 @@
+/* The pieces of pretraining: views, batches, AdamW, flat weights, checkpoints, the log, the teacher's cache. */
+#include "pretrain/adamw.h"
+#include "pretrain/batches.h"
+#include "pretrain/log.h"
+#include "pretrain/score.h"
+#include "pretrain/state.h"
+#include "pretrain/teacher.h"
+#include "pretrain/views.h"
+
+#include "base/mem.h"
+#include "io/tensor.h"
+#include "model/vit_train.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "numeric.h"
+
+enum { SIZE = 16, PICTURES = 37 };
+
+static sfp_pool *pool;
+
+static sfp_pictures noise_pictures(void)
+{
+    sfp_pictures p = {.size = SIZE, .count = PICTURES, .classes = 3};
+    size_t n = PICTURES * 3 * SIZE * SIZE;
+    sfp_rng r = sfp__rng_init(5, 0);
+    p.rgb = sfp__malloc(n);
+    p.label = sfp__calloc(PICTURES, sizeof *p.label);
+    for (size_t i = 0; i < n; i++)
+        p.rgb[i] = (uint8_t)sfp__rng_u32(&r);
+    for (int i = 0; i < PICTURES; i++)
+        p.label[i] = i % 3;
+    return p;
+}
+
+/* ------------------------------------------------------------------- views */
+
+static void views_lie_inside_and_depend_on_seed_picture_and_view_alone(void **unused)
+{
+    (void)unused;
+    int differ = 0, flips = 0;
+    for (uint64_t i = 0; i < 500; i++) {
+        sfp_view a = sfp__view(1, i, 2, 64, 0.3), b = sfp__view(1, i, 2, 64, 0.3), c = sfp__view(1, i, 3, 64, 0.3);
+        assert_memory_equal(&a.left, &b.left, 4 * sizeof a.left);
+        assert_true(a.left >= 0 && a.top >= 0 && a.left + a.width <= 64 && a.top + a.height <= 64);
+        assert_true(a.width * a.height >= 0.2 * 64 * 64);
+        differ += a.left != c.left || a.width != c.width;
+        flips += a.flip;
+    }
+    assert_true(differ > 450);
+    assert_in_range(flips, 180, 320);
+}
+
+static void a_whole_view_is_the_picture_and_its_flip_the_mirror(void **unused)
+{
+    (void)unused;
+    sfp_pictures p = noise_pictures();
+    uint8_t out[3 * SIZE * SIZE];
+    sfp_view v = {.width = SIZE, .height = SIZE};
+    assert_int_equal(sfp__view_render(p.rgb, SIZE, &v, SIZE, out, NULL), SFP_OK);
+    assert_memory_equal(out, p.rgb, sizeof out);
+    v.flip = true;
+    assert_int_equal(sfp__view_render(p.rgb, SIZE, &v, SIZE, out, NULL), SFP_OK);
+    for (int y = 0; y < SIZE; y++)
+        for (int x = 0; x < SIZE; x++)
+            assert_memory_equal(out + 3 * (y * SIZE + x), p.rgb + 3 * (y * SIZE + SIZE - 1 - x), 3);
+    sfp__pictures_done(&p);
+}
+
+static void no_strength_leaves_colours_alone(void **unused)
+{
+    (void)unused;
+    sfp_pictures p = noise_pictures();
+    uint8_t out[3 * SIZE * SIZE];
+    sfp_rng r = sfp__rng_init(1, 1);
+    memcpy(out, p.rgb, sizeof out);
+    sfp__view_colour(&r, 0, SIZE, out);
+    for (size_t i = 0; i < sizeof out; i++)
+        assert_in_range(out[i] + 1, p.rgb[i], p.rgb[i] + 2); /* one step of rounding */
+    sfp__view_colour(&r, 0.8, SIZE, out);
+    assert_memory_not_equal(out, p.rgb, sizeof out);
+    sfp__pictures_done(&p);
+}
+
+/* ----------------------------------------------------------------- batches */
+
+static void epochs_show_every_picture_once_and_batches_depend_on_the_step_alone(void **unused)
+{
+    (void)unused;
+    sfp_pictures p = noise_pictures();
+    const sfp_batches_options o = {.batch = 4, .views = 2, .seed = 9, .crop_least = 0.5, .jitter = 0.3, .mixup = 0.4, .std = {1, 1, 1}};
+    sfp_batch_feed *a = NULL, *b = NULL;
+    sfp_error err = {0};
+    size_t floats_of = 4 * 3 * SIZE * SIZE;
+    assert_int_equal(sfp__batch_feed_epoch_steps(&p, 4), 9);
+    assert_int_equal(sfp__batch_feed_create(&p, &o, 0, &a, &err), SFP_OK);
+    assert_int_equal(sfp__batch_feed_create(&p, &o, 12, &b, &err), SFP_OK);
+    int seen[PICTURES] = {0};
+    for (uint64_t step = 0; step < 20; step++) {
+        const sfp_batch_made *m = NULL, *n = NULL;
+        assert_int_equal(sfp__batch_feed_take(a, &m, &err), SFP_OK);
+        assert_int_equal(m->step, step);
+        assert_true(m->part >= 0.5f && m->part <= 1);
+        for (int i = 0; step < 9 && i < 4; i++)
+            seen[m->picture[i]]++;
+        if (step < 12)
+            continue;
+        assert_int_equal(sfp__batch_feed_take(b, &n, &err), SFP_OK);
+        assert_memory_equal(m->x, n->x, floats_of * sizeof(float));
+        assert_memory_equal(m->picture, n->picture, 4 * sizeof *m->picture);
+        assert_memory_equal(m->view, n->view, 4 * sizeof *m->view);
+    }
+    int once = 0;
+    for (int i = 0; i < PICTURES; i++) {
+        assert_true(seen[i] <= 1);
+        once += seen[i];
+    }
+    assert_int_equal(once, 36);
+    sfp__batch_feed_free(a);
+    sfp__batch_feed_free(b);
+    sfp__pictures_done(&p);
+}
+
+/* ------------------------------------------------------------------- AdamW */
+
+/* The formulas once more, one number at a time, in double. */
+static void adamw_equals_the_formulas(void **unused)
+{
+    (void)unused;
+    enum { N = 1000 };
+    sfp_rng r = sfp__rng_init(3, 0);
+    float *x = normals(&r, N, 1), *g = normals(&r, N, 1), *m = filled(N, 0), *v = filled(N, 0), *ema = copied(x, N);
+    double X[N], M[N] = {0}, V[N] = {0}, E[N];
+    uint8_t decays[N];
+    for (int i = 0; i < N; i++) {
+        X[i] = E[i] = (double)x[i];
+        decays[i] = (uint8_t)(i % 2);
+    }
+    const sfp_adamw a = {.count = N, .x = x, .g = g, .m = m, .v = v, .ema = ema, .decays = decays};
+    for (uint64_t t = 1; t <= 5; t++) {
+        sfp_adamw_step s = {.t = t, .lr = 0.01, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8, .clip = 3, .ema = 0.9};
+        double norm = 0;
+        for (int i = 0; i < N; i++)
+            norm += (double)g[i] * (double)g[i];
+        norm = sqrt(norm);
+        assert_true(fabs(sfp__adamw_step(pool, &a, &s) - norm) < 1e-6 * norm);
+        for (int i = 0; i < N; i++) {
+            double grad = (double)g[i] * 3 / norm;
+            M[i] = 0.9 * M[i] + 0.1 * grad;
+            V[i] = 0.98 * V[i] + 0.02 * grad * grad;
+            X[i] = X[i] * (decays[i] ? 1 - 0.01 * 0.1 : 1) -
+                   0.01 * (M[i] / (1 - pow(0.9, (double)t))) / (sqrt(V[i] / (1 - pow(0.98, (double)t))) + 1e-8);
+            E[i] = 0.9 * E[i] + 0.1 * X[i];
+            assert_true(fabs((double)x[i] - X[i]) < 1e-5 * (1 + fabs(X[i])));
+            assert_true(fabs((double)ema[i] - E[i]) < 1e-5 * (1 + fabs(E[i])));
+        }
+        for (int i = 0; i < N; i++)
+            g[i] = (float)sfp__rng_normal(&r);
+    }
+    float *before = copied(x, N);
+    g[17] = NAN;
+    sfp_adamw_step s = {.t = 6, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8};
+    assert_false(isfinite(sfp__adamw_step(pool, &a, &s)));
+    check_same("weights after a gradient that is not finite", x, before, (size_t)N * sizeof *x);
+    free(before), free(x), free(g), free(m), free(v), free(ema);
+}
+
+/* ------------------------------------------------------------- flat weights */
+
+static const sfp_vit_config small = {.img_size = SIZE, .patch_size = 8, .channels = 3, .dim = 16, .depth = 2, .heads = 2, .hidden = 24,
+                                     .ln_eps = 1e-6f, .std = {1, 1, 1}};
+
+static float *features_of(sfp_vit *v, const float *x)
+{
+    sfp_vit_plan *plan = NULL;
+    sfp_error err = {0};
+    float *f = floats(4 * 16);
+    const sfp_vit_plan_options po = {.mode = SFP_VIT_FORWARD};
+    const sfp_vit_pass pass = {.b = 4, .x = x, .feature = f};
+    if (sfp__vit_plan_create(v, pool, &po, &plan, &err) || sfp__vit_run(plan, &pass, &err))
+        fail_msg("%s", err.message);
+    sfp__vit_plan_free(plan);
+    return f;
+}
+
+/* Plans made before a change must see it: everything packed follows. */
+static void new_weights_reach_every_packed_copy(void **unused)
+{
+    (void)unused;
+    sfp_vit *a = NULL, *b = NULL;
+    sfp_vit_plan *plan = NULL;
+    sfp_error err = {0};
+    sfp_rng r = sfp__rng_init(4, 0);
+    float *x = normals(&r, 4 * 3 * SIZE * SIZE, 1);
+    const sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT, .token_head = true};
+    assert_int_equal(sfp__vit_random(&small, 1, 0.2f, &a, &err), SFP_OK);
+    assert_int_equal(sfp__vit_random(&small, 2, 0.2f, &b, &err), SFP_OK);
+    assert_int_equal(sfp__vit_plan_create(a, pool, &po, &plan, &err), SFP_OK); /* packs all there is */
+    float *other = features_of(a, x);                                          /* and the class-only copies */
+    assert_int_equal(sfp__vit_set_weights(a, sfp__vit_weights(b), &err), SFP_OK);
+    float *want = features_of(b, x), *got = features_of(a, x);
+    check_same("features after the change", got, want, 4 * 16 * sizeof *got);
+    assert_memory_not_equal(other, got, 4 * 16 * sizeof *got);
+    sfp__vit_plan_free(plan);
+    sfp__vit_free(a);
+    sfp__vit_free(b);
+    free(x), free(other), free(want), free(got);
+}
+
+static void decay_spares_norms_biases_positions_and_the_class_token(void **unused)
+{
+    (void)unused;
+    sfp_pretrain_state s;
+    sfp_error err = {0};
+    assert_int_equal(sfp__pretrain_state_init(&s, &small, 32, &err), SFP_OK);
+    size_t decayed = 0, matrices = 16 * 3 * 64 + 2 * (3 * 16 * 16 + 16 * 16 + 2 * 24 * 16);
+    for (size_t i = 0; i < s.vit_count; i++)
+        decayed += s.decays[i];
+    assert_int_equal(decayed, matrices);
+    assert_int_equal(s.decays[s.weights.pos - s.adam.x], 0);
+    assert_int_equal(s.decays[s.weights.cls - s.adam.x], 0);
+    assert_int_equal(s.decays[s.weights.blocks[1].norm2_w - s.adam.x], 0);
+    assert_int_equal(s.decays[s.weights.blocks[1].fc2_w - s.adam.x], 1);
+    sfp__pretrain_state_done(&s);
+}
+
+/* ------------------------------------------------------------- checkpoint, log */
+
+static void a_checkpoint_brings_everything_back_and_is_of_its_training_alone(void **unused)
+{
+    (void)unused;
+    sfp_pretrain_state a, b;
+    sfp_error err = {0};
+    bool found = true;
+    const char *path = "pretrain-test.safetensors";
+    assert_int_equal(sfp__pretrain_state_init(&a, &small, 32, &err), SFP_OK);
+    assert_int_equal(sfp__pretrain_state_init(&b, &small, 32, &err), SFP_OK);
+    (void)unlink(path);
+    assert_int_equal(sfp__pretrain_state_load(&b, path, &found, &err), SFP_OK);
+    assert_false(found);
+    for (size_t i = 0; i < a.adam.count; i++) {
+        a.adam.x[i] = (float)i;
+        a.adam.m[i] = -(float)i;
+        a.adam.v[i] = 0.5f * (float)i;
+        a.adam.ema[i] = 3;
+    }
+    a.step = 12345678901;
+    a.seconds = 0.1;
+    a.key = b.key = 77;
+    assert_int_equal(sfp__pretrain_state_save(&a, path, &err), SFP_OK);
+    assert_int_equal(sfp__pretrain_state_load(&b, path, &found, &err), SFP_OK);
+    assert_true(found && b.step == a.step && b.seconds == a.seconds);
+    check_same("weights", b.adam.x, a.adam.x, a.adam.count * sizeof(float));
+    check_same("first moments", b.adam.m, a.adam.m, a.adam.count * sizeof(float));
+    check_same("second moments", b.adam.v, a.adam.v, a.adam.count * sizeof(float));
+    check_same("average", b.adam.ema, a.adam.ema, a.adam.count * sizeof(float));
+    b.key = 78;
+    assert_int_equal(sfp__pretrain_state_load(&b, path, &found, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "other options or data"));
+    sfp__pretrain_state_done(&b);
+    assert_int_equal(sfp__pretrain_state_init(&b, &small, 64, &err), SFP_OK);
+    b.key = 77;
+    assert_int_equal(sfp__pretrain_state_load(&b, path, &found, &err), SFP_ESHAPE);
+    (void)unlink(path);
+    sfp__pretrain_state_done(&a);
+    sfp__pretrain_state_done(&b);
+}
+
+static void a_log_goes_on_after_the_step_of_the_checkpoint(void **unused)
+{
+    (void)unused;
+    const char *path = "pretrain-test.jsonl";
+    sfp_log l;
+    sfp_error err = {0};
+    assert_int_equal(sfp__log_open(path, 0, &l, &err), SFP_OK);
+    for (uint64_t step = 10; step <= 50; step += 10) {
+        sfp_log_point p = {.step = step, .epoch = 0.5, .seconds = 1, .loss = {1, NAN, NAN, 2}, .ncm = NAN, .knn = NAN};
+        assert_int_equal(sfp__log_add(&l, &p, &err), SFP_OK);
+    }
+    (void)fputs("{\"step\": 55, \"epo", l.file); /* a line that a kill cut */
+    sfp__log_close(&l);
+    assert_int_equal(sfp__log_open(path, 30, &l, &err), SFP_OK);
+    assert_int_equal(l.count, 3);
+    assert_int_equal(l.point[2].step, 30);
+    assert_true(l.point[2].loss[0] == 1 && isnan(l.point[2].loss[1]) && isnan(l.point[2].ncm));
+    sfp__log_close(&l);
+    assert_int_equal(sfp__log_open(path, 100, &l, &err), SFP_OK);
+    assert_int_equal(l.count, 3);
+    sfp__log_close(&l);
+    (void)unlink(path);
+}
+
+/* ------------------------------------------------------------------ teacher */
+
+static void write_teacher(const char *path, uint64_t seed)
+{
+    const sfp_vit_config c = {.img_size = 24, .patch_size = 8, .channels = 3, .dim = 16, .depth = 1, .heads = 2, .hidden = 24, .classes = 4,
+                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+    sfp_vit *v = NULL;
+    sfp_error err = {0};
+    if (sfp__vit_random(&c, seed, 0.3f, &v, &err) || sfp__vit_save(&c, sfp__vit_weights(v), SFP_DTYPE_F32, NULL, 0, path, &err))
+        fail_msg("%s", err.message);
+    sfp__vit_free(v);
+}
+
+static void count_say(void *ctx, const char *message)
+{
+    (void)message;
+    ++*(int *)ctx;
+}
+
+static void teacher_outputs_are_kept_extended_and_made_again_when_they_must(void **unused)
+{
+    (void)unused;
+    const char *weights = "pretrain-test-teacher.safetensors", *cache = "pretrain-test.cache";
+    sfp_pictures p = noise_pictures();
+    sfp_teacher t;
+    sfp_error err = {0};
+    int said = 0;
+    const sfp_pretrain_hooks hooks = {.ctx = &said, .say = count_say};
+    sfp_teacher_options o = {.weights = weights, .cache = cache, .views = 1, .side = 2, .seed = 1, .crop_least = 0.5};
+    (void)unlink(cache);
+    write_teacher(weights, 1);
+    assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_OK);
+    assert_int_equal(t.dim, 16);
+    assert_int_equal(t.classes, 4);
+    size_t one = (size_t)PICTURES * 5 * 16;
+    uint16_t *first = malloc(one * sizeof *first);
+    memcpy(first, t.entries, one * sizeof *first);
+    /* standardised: mean 0, deviation 1 over all entries */
+    double sum = 0, squares = 0;
+    for (int i = 0; i < PICTURES; i++) {
+        float out[5 * 16] = {0};
+        sfp__teacher_add(&t, 0, i, false, 1, out);
+        for (int k = 16; k < 5 * 16; k++) {
+            sum += (double)out[k];
+            squares += (double)out[k] * (double)out[k];
+        }
+    }
+    assert_true(fabs(sum / (PICTURES * 64)) < 1e-3 && fabs(squares / (PICTURES * 64) - 1) < 0.02);
+    sfp__teacher_done(&t);
+    o.views = 2; /* the first view stays, the second follows */
+    assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_OK);
+    assert_memory_equal(t.entries, first, one * sizeof *first);
+    assert_memory_not_equal(t.entries + one, first, one * sizeof *first);
+    assert_int_equal(said, 0);
+    sfp__teacher_done(&t);
+    write_teacher(weights, 2); /* another teacher */
+    o.views = 1;
+    assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_OK);
+    assert_int_equal(said, 1);
+    assert_memory_not_equal(t.entries, first, one * sizeof *first);
+    sfp__teacher_done(&t);
+    FILE *f = fopen(cache, "w");
+    (void)fputs("something of somebody", f);
+    (void)fclose(f);
+    assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_EFORMAT);
+    assert_non_null(strstr(err.message, "left alone"));
+    free(first);
+    (void)unlink(cache);
+    (void)unlink(weights);
+    sfp__pictures_done(&p);
+}
+
+/* -------------------------------------------------------------------- score */
+
+static void features_that_tell_classes_apart_score_full(void **unused)
+{
+    (void)unused;
+    sfp_pictures known = noise_pictures(), held = noise_pictures();
+    sfp_vit *v = NULL;
+    sfp_error err = {0};
+    sfp_score score;
+    size_t bytes = 3 * SIZE * SIZE;
+    for (int i = 0; i < PICTURES; i++) { /* one colour a class */
+        memset(known.rgb + (size_t)i * bytes, 60 + 70 * (i % 3), bytes);
+        memset(held.rgb + (size_t)i * bytes, 62 + 70 * (i % 3), bytes);
+    }
+    assert_int_equal(sfp__vit_random(&small, 1, 0.2f, &v, &err), SFP_OK);
+    assert_int_equal(sfp__score(v, pool, &known, &held, 30, &score, &err), SFP_OK);
+    assert_true(score.ncm == 1 && score.knn == 1 && score.scored == 30);
+    for (int i = 0; i < PICTURES; i++)
+        held.label[i] = -1;
+    assert_int_equal(sfp__score(v, pool, &known, &held, 30, &score, &err), SFP_OK);
+    assert_true(isnan(score.ncm) && isnan(score.knn));
+    sfp__vit_free(v);
+    sfp__pictures_done(&known);
+    sfp__pictures_done(&held);
+}
+
+static void held_out_pictures_leave_the_others_in_order(void **unused)
+{
+    (void)unused;
+    sfp_pictures p = noise_pictures(), held;
+    sfp_error err = {0};
+    for (int i = 0; i < PICTURES; i++) {
+        p.label[i] = i;
+        p.rgb[(size_t)i * 3 * SIZE * SIZE] = (uint8_t)i;
+    }
+    assert_int_equal(sfp__pictures_hold_out(&p, 5, &held, &err), SFP_OK);
+    assert_int_equal(held.count, 7);
+    assert_int_equal(p.count, 30);
+    for (int i = 0; i < 30; i++)
+        assert_int_equal(p.label[i], i / 4 * 5 + i % 4);
+    for (int i = 0; i < 7; i++)
+        assert_int_equal(*sfp__pictures_at(&held, i), 5 * i + 4);
+    assert_int_equal(*sfp__pictures_at(&p, 29), 36);
+    sfp__pictures_done(&p);
+    sfp__pictures_done(&held);
+}
+
+static int make_pool(void **unused)
+{
+    (void)unused;
+    return sfp__pool_create(2, &pool, NULL);
+}
+
+static int free_pool(void **unused)
+{
+    (void)unused;
+    sfp__pool_free(pool);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(views_lie_inside_and_depend_on_seed_picture_and_view_alone),
+        cmocka_unit_test(a_whole_view_is_the_picture_and_its_flip_the_mirror),
+        cmocka_unit_test(no_strength_leaves_colours_alone),
+        cmocka_unit_test(epochs_show_every_picture_once_and_batches_depend_on_the_step_alone),
+        cmocka_unit_test(adamw_equals_the_formulas),
+        cmocka_unit_test(new_weights_reach_every_packed_copy),
+        cmocka_unit_test(decay_spares_norms_biases_positions_and_the_class_token),
+        cmocka_unit_test(a_checkpoint_brings_everything_back_and_is_of_its_training_alone),
+        cmocka_unit_test(a_log_goes_on_after_the_step_of_the_checkpoint),
+        cmocka_unit_test(teacher_outputs_are_kept_extended_and_made_again_when_they_must),
+        cmocka_unit_test(features_that_tell_classes_apart_score_full),
+        cmocka_unit_test(held_out_pictures_leave_the_others_in_order),
+    };
+    return cmocka_run_group_tests(tests, make_pool, free_pool);
+}

@@ -1,0 +1,180 @@
+/* The loss of pretraining: its gradients to tokens and to its own layers against central differences of its value, for
+ * every term alone and all together, mixed and not, with the teacher's width and another one. */
+#include "pretrain/loss.h"
+
+#include "base/mem.h"
+#include "io/tensor.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "numeric.h"
+
+enum { BATCH = 5, UNIT = 2, LANES = 2, SIDE = 3, PATCHES = SIDE * SIDE, TOKENS = 1 + PATCHES, DIM = 12, CLASSES = 4, PICTURES = 7, VIEWS = 2 };
+
+typedef struct world {
+    sfp_pictures pictures;
+    sfp_teacher teacher;
+    sfp_batch_made batch;
+    sfp_loss *loss;
+    sfp_loss_options opt;
+    uint16_t *entries;
+    float *tokens, *params, *grad_tokens, *grad_params;
+    size_t token_count, param_count;
+} world;
+
+static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, float part)
+{
+    static int32_t label[PICTURES] = {0, 1, 2, 3, -1, 1, 0};
+    static int64_t picture[BATCH] = {6, 4, 1, 2, 3};
+    static int view[BATCH] = {0, 1, 1, 0, 1};
+    static bool mirrored[BATCH] = {true, false, false, true, false};
+    sfp_rng rng = sfp__rng_init(7, 0);
+    sfp_error err = {0};
+    *w = (world){.pictures = {.count = PICTURES, .label = label, .classes = CLASSES},
+                 .batch = {.part = part, .picture = picture, .view = view, .mirrored = mirrored},
+                 .opt = {.smoothing = 0.1, .temperature = 2}};
+    memcpy(w->opt.weight, weight, sizeof w->opt.weight);
+    size_t n = (size_t)(VIEWS * PICTURES * TOKENS * teacher_dim);
+    w->entries = malloc(n * sizeof *w->entries);
+    for (size_t i = 0; i < n; i++)
+        w->entries[i] = sfp__f32_to_f16((float)sfp__rng_normal(&rng));
+    const sfp_vit_config tc = {.img_size = 8, .patch_size = 8, .channels = 3, .dim = teacher_dim, .depth = 1, .heads = 1, .hidden = 8,
+                               .classes = 6, .ln_eps = 1e-6f, .std = {1, 1, 1}};
+    w->teacher = (sfp_teacher){.dim = teacher_dim, .classes = 6, .side = SIDE, .patches = PATCHES, .views = VIEWS, .pictures = PICTURES,
+                               .entries = w->entries, .mean = normals(&rng, 2 * (size_t)teacher_dim, 0.1),
+                               .scale = filled(2 * (size_t)teacher_dim, 0.7f)};
+    const sfp_vit_config sc = {.img_size = SIDE * 4, .patch_size = 4, .dim = DIM};
+    if (sfp__vit_random(&tc, 3, 0.5f, &w->teacher.vit, &err) ||
+        sfp__loss_create(&w->opt, &sc, &w->pictures, &w->teacher, LANES, UNIT, &w->loss, &err))
+        fail_msg("%s", err.message);
+    w->token_count = (size_t)(BATCH * TOKENS * DIM);
+    w->param_count = sfp__loss_count(w->loss);
+    w->tokens = normals(&rng, w->token_count, 1);
+    w->params = normals(&rng, w->param_count ? w->param_count : 1, 0.4);
+    w->grad_tokens = filled(w->token_count, NAN);
+    w->grad_params = filled(w->param_count ? w->param_count : 1, NAN);
+}
+
+static void tear_down(world *w)
+{
+    sfp__loss_free(w->loss);
+    sfp__vit_free(w->teacher.vit);
+    free(w->teacher.mean), free(w->teacher.scale), free(w->entries);
+    free(w->tokens), free(w->params), free(w->grad_tokens), free(w->grad_params);
+}
+
+/* As a pass does it: units in turn on the lanes. */
+static double evaluate(world *w, const float *tokens, const float *params, float *grad_tokens, float *grad_params)
+{
+    double value[SFP_TERMS], sum = 0;
+    sfp__loss_begin(w->loss, &w->batch, BATCH, params);
+    for (int first = 0, unit = 0; first < BATCH; first += UNIT, unit++) {
+        int n = BATCH - first < UNIT ? BATCH - first : UNIT;
+        sfp__loss_tokens(w->loss, unit % LANES, first, n, tokens + (size_t)(first * TOKENS * DIM), grad_tokens + (size_t)(first * TOKENS * DIM));
+    }
+    sfp__loss_end(w->loss, value, grad_params);
+    for (int i = 0; i < SFP_TERMS; i++) {
+        assert_true(isfinite(value[i]) == (w->opt.weight[i] > 0));
+        sum += w->opt.weight[i] > 0 ? w->opt.weight[i] * value[i] : 0;
+    }
+    return sum;
+}
+
+static void check_along(world *w, const char *name, bool of_tokens, uint64_t seed)
+{
+    const float h = 4e-3f;
+    size_t n = of_tokens ? w->token_count : w->param_count;
+    sfp_rng rng = sfp__rng_init(seed, 1);
+    float *direction = normals(&rng, n, 1), *at = copied(of_tokens ? w->tokens : w->params, n);
+    float *gt = floats(w->token_count), *gp = floats(w->param_count ? w->param_count : 1);
+    double got = dot(direction, of_tokens ? w->grad_tokens : w->grad_params, n), value[2];
+    for (int side = 0; side < 2; side++) {
+        float *moved = copied(at, n);
+        for (size_t i = 0; i < n; i++)
+            moved[i] += (side ? h : -h) * direction[i];
+        value[side] = evaluate(w, of_tokens ? moved : w->tokens, of_tokens ? w->params : moved, gt, gp);
+        free(moved);
+    }
+    double want = (value[1] - value[0]) / (2 * (double)h);
+    if (!(fabs(got - want) <= 4e-3 * (fabs(want) + 0.05)))
+        fail_msg("%s: along %s the gradient gives %.7g, the central difference %.7g", name, of_tokens ? "tokens" : "parameters", got, want);
+    free(direction), free(at), free(gt), free(gp);
+}
+
+static void gradients_equal_central_differences(void **unused)
+{
+    (void)unused;
+    static const double weights[][SFP_TERMS] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}, {0.5, 2, 3, 0.7}};
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+        for (int other = 0; other < 2; other++)
+            for (int mixed = 0; mixed < 2; mixed++) {
+                world w;
+                char name[64];
+                (void)snprintf(name, sizeof name, "weights %zu, %s width, %s", i, other ? "another" : "the same", mixed ? "mixed" : "plain");
+                set_up(&w, weights[i], other ? 10 : DIM, mixed ? 0.7f : 1.0f);
+                (void)evaluate(&w, w.tokens, w.params, w.grad_tokens, w.grad_params);
+                for (uint64_t seed = 0; seed < 4; seed++) {
+                    check_along(&w, name, true, seed);
+                    if (w.param_count)
+                        check_along(&w, name, false, seed);
+                }
+                tear_down(&w);
+            }
+}
+
+static void a_student_that_equals_the_teacher_has_no_loss(void **unused)
+{
+    (void)unused;
+    world w;
+    set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
+    memset(w.tokens, 0, w.token_count * sizeof *w.tokens);
+    for (int i = 0; i < BATCH; i++)
+        sfp__teacher_add(&w.teacher, w.batch.view[i], w.batch.picture[i], w.batch.mirrored[i], 1, w.tokens + (size_t)(i * TOKENS * DIM));
+    assert_true(evaluate(&w, w.tokens, w.params, w.grad_tokens, w.grad_params) < 1e-12);
+    for (size_t i = 0; i < w.token_count; i++)
+        assert_true(w.grad_tokens[i] == 0);
+    tear_down(&w);
+}
+
+static void mirrored_targets_are_the_rows_the_other_way_round(void **unused)
+{
+    (void)unused;
+    world w;
+    set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
+    float plain[TOKENS][DIM] = {0}, mirrored[TOKENS][DIM] = {0};
+    sfp__teacher_add(&w.teacher, 1, 3, false, 1, plain[0]);
+    sfp__teacher_add(&w.teacher, 1, 3, true, 1, mirrored[0]);
+    assert_memory_equal(plain[0], mirrored[0], sizeof plain[0]);
+    for (int y = 0; y < SIDE; y++)
+        for (int x = 0; x < SIDE; x++)
+            assert_memory_equal(plain[1 + y * SIDE + x], mirrored[1 + y * SIDE + SIDE - 1 - x], sizeof plain[0]);
+    tear_down(&w);
+}
+
+static void nothing_to_learn_from_is_refused(void **unused)
+{
+    (void)unused;
+    sfp_error err = {0};
+    sfp_loss *l = NULL;
+    const sfp_vit_config c = {.img_size = 8, .patch_size = 4, .dim = DIM};
+    const sfp_pictures p = {.classes = 1};
+    const sfp_loss_options o = {.weight = {1, 1, 1, 1}};
+    assert_int_equal(sfp__loss_create(&o, &c, &p, NULL, 1, 1, &l, &err), SFP_EINVAL);
+    assert_null(l);
+    assert_non_null(strstr(err.message, "nothing to learn from"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_equal_central_differences),
+        cmocka_unit_test(a_student_that_equals_the_teacher_has_no_loss),
+        cmocka_unit_test(mirrored_targets_are_the_rows_the_other_way_round),
+        cmocka_unit_test(nothing_to_learn_from_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

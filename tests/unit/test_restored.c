@@ -1,0 +1,353 @@
+/* States opened to answer: the bytes of the learner that saved them, settings from the file alone; what does not fit is told
+ * by name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "learner_world.h"
+
+#include "io/safetensors.h"
+#include "learner/learner_internal.h"
+#include "learner/predictor.h"
+#include "learner/state.h"
+
+#include <math.h>
+
+enum { ASKED = 9, CLASSES = 40 };
+
+static const uint8_t *asked[ASKED];
+
+static void choose_pictures(void)
+{
+    for (int i = 0; i < ASKED; i++)
+        asked[i] = pictures[i * 13].rgb;
+}
+
+typedef struct answers {
+    int32_t label[ASKED];
+    float logp[ASKED * CLASSES];
+    sfp_prediction about;
+} answers;
+
+static answers ask(sfp_predictor *p)
+{
+    answers a = {0};
+    MUST(sfp__predictor_run(p, ASKED, asked, a.label, a.logp, CLASSES, &a.about, err));
+    return a;
+}
+
+static void assert_same_answers(const answers *x, const answers *y)
+{
+    assert_int_equal(x->about.classes, y->about.classes);
+    assert_int_equal(x->about.t, y->about.t);
+    assert_memory_equal(x->label, y->label, sizeof x->label);
+    for (int i = 0; i < ASKED; i++)
+        assert_memory_equal(x->logp + i * CLASSES, y->logp + i * CLASSES, (size_t)x->about.classes * sizeof(float));
+}
+
+/* Of one learner: the answers of its own predictor and of what was saved. */
+static void check_kind(const sfp_learner_options *o)
+{
+    sfp_learner *l = make_learner(o);
+    sfp_predictor *own = NULL, *opened = NULL;
+    bool known = o->fp.tasks > 0;
+    feed(l, 0, known ? 10 : 30, known ? 4 : 0);
+    MUST(sfp__predictor_create(l, threads, 20, &own, err));
+    MUST(sfp__learner_save_state(l, PATH("s"), err));
+    MUST(sfp__predictor_open(vit, threads, PATH("s"), 0, &opened, err));
+    answers x = ask(own), y = ask(opened);
+    assert_same_answers(&x, &y);
+    assert_int_equal(sfp__predictor_classes(opened), sfp__learner_classes(l));
+    for (int c = -1; c <= sfp__learner_classes(l); c++) {
+        const char *a = sfp__learner_class_name(l, c), *b = sfp__predictor_class_name(opened, c);
+        assert_true((!a && !b) || strcmp(a, b) == 0);
+        assert_int_equal(sfp__learner_seen(l, c), sfp__predictor_seen(opened, c));
+    }
+    const sfp_learner_options *had = sfp__predictor_options(opened);
+    assert_int_equal(had->resize, o->resize);
+    assert_int_equal(had->seed, o->seed);
+    assert_memory_equal(had->mean, o->mean, sizeof o->mean);
+    assert_memory_equal(had->std, o->std, sizeof o->std);
+    sfp__predictor_free(opened);
+    sfp__predictor_free(own);
+    sfp__learner_free(l);
+    remove_files();
+}
+
+static void answers_are_those_of_the_learner_that_saved(void **unused)
+{
+    (void)unused;
+    choose_pictures();
+    for (int mix = 0; mix < 2; mix++)
+        for (int free_stream = 0; free_stream < 2; free_stream++) {
+            sfp_learner_options o = small_options();
+            o.head = mix ? SFP_HEAD_MIX : SFP_HEAD_LINEAR;
+            if (free_stream)
+                o.fp.tasks = o.fp.classes = 0;
+            check_kind(&o);
+        }
+    sfp_learner_options o = small_options();
+    o.fp.prefix = SFP_PREFIX_RAW;
+    o.fp.attune_residual = true;
+    o.fp.attune_topk = 2;
+    o.fp.first_layer = 1;
+    o.fp.last_layer = 3;
+    o.resize = SFP_RESIZE_CROP;
+    memcpy(o.mean, (float[]){0.1f, 0.2f, 0.3f}, sizeof o.mean);
+    memcpy(o.std, (float[]){0.7f, 1.0f / 3, 0.9f}, sizeof o.std);
+    check_kind(&o);
+    o = small_options();
+    o.fp.attune = false;
+    o.fp.query_one = true;
+    check_kind(&o);
+}
+
+/* A closed-form head alone. */
+static void save_method(const char *kind, sfp_head **out)
+{
+    sfp_head_options h = sfp__head_options_defaults(32, 3);
+    sfp_learner_options o = small_options();
+    static char name[] = "one";
+    char *names[] = {NULL, name, NULL};
+    const uint8_t seen[] = {1, 1, 0};
+    float query[40 * 32];
+    int32_t label[40];
+    sfp_rng rng = sfp__rng_init(4, 4);
+    for (int i = 0; i < 40 * 32; i++)
+        query[i] = (float)sfp__rng_normal(&rng);
+    for (int i = 0; i < 40; i++)
+        label[i] = i % 2;
+    h.seed = 77;
+    MUST(sfp__head_create(kind, &h, out, err));
+    MUST(sfp__head_update(*out, 40, query, NULL, label, err));
+    const sfp_state_method from = {.head = *out, .vit = vit, .opt = &o, .classes = 3, .seen = seen, .names = names, .timestamps = 9};
+    MUST(sfp__state_save_method(&from, PATH("s"), err));
+}
+
+static void a_head_alone_answers_too(void **unused)
+{
+    (void)unused;
+    choose_pictures();
+    static const char *const kinds[] = {"ncm", "slda", "ranpac"};
+    for (int k = 0; k < 3; k++) {
+        sfp_head *h = NULL;
+        sfp_predictor *p = NULL;
+        sfp_error why = {0};
+        save_method(kinds[k], &h);
+        MUST(sfp__predictor_open(vit, threads, PATH("s"), 4, &p, err)); /* 9 are cut in three */
+        answers a = ask(p), again;
+        assert_int_equal(a.about.t, 9);
+        assert_string_equal(sfp__predictor_class_name(p, 1), "one");
+        assert_null(sfp__predictor_class_name(p, 2));
+        float query[ASKED * 32], want[ASKED * 3];
+        bool has[ASKED] = {false};
+        int32_t label[ASKED];
+        MUST(sfp__predictor_run_known(p, ASKED, asked, query, has, label, NULL, 0, NULL, err));
+        for (int i = 0; i < ASKED; i += 4)
+            MUST(sfp__head_scores(h, ASKED - i < 4 ? ASKED - i : 4, query + i * 32, NULL, 3, want + i * 3, err));
+        for (int i = 0; i < ASKED; i++) {
+            assert_true(has[i]);
+            assert_memory_equal(a.logp + i * CLASSES, want + i * 3, 2 * sizeof(float));
+            assert_true(a.logp[i * CLASSES + 2] == -INFINITY);
+            assert_int_equal(label[i], want[i * 3 + 1] > want[i * 3] ? 1 : 0);
+        }
+        has[2] = has[5] = false; /* known queries are used, others computed anew */
+        again = a;
+        MUST(sfp__predictor_run_known(p, ASKED, asked, query, has, again.label, again.logp, CLASSES, NULL, err));
+        assert_same_answers(&a, &again);
+        sfp_learner_options o = small_options();
+        sfp_learner *l = make_learner(&o);
+        assert_int_equal(sfp__learner_load_state(l, PATH("s"), &why), SFP_EINVAL);
+        assert_non_null(strstr(why.message, "is the state of method "));
+        sfp__learner_free(l);
+        sfp__predictor_free(p);
+        sfp__head_free(h);
+        remove_files();
+    }
+}
+
+/* ------------------------------------------------------------------------ what does not fit */
+
+static void refused(sfp_vit *on, const char *file, sfp_status status, const char *words)
+{
+    sfp_predictor *p = NULL;
+    sfp_error err = {0};
+    sfp_status s = sfp__predictor_open(on, threads, PATH(file), 0, &p, &err);
+    if (s != status || !strstr(err.message, words) || !strstr(err.message, file))
+        fail_msg("expected %d '%s', got %d '%s'", status, words, s, err.message);
+    assert_null(p);
+}
+
+/* "s" without tensor `drop`, with a NaN at the end of tensor `spoil`, and with key = value in its metadata (NULL: without), as "t". */
+static void save_changed(const char *drop, const char *spoil, const char *key, const char *value)
+{
+    sfp_safetensors *st = NULL;
+    MUST(sfp__safetensors_open(PATH("s"), &st, err));
+    size_t n = sfp__safetensors_count(st), m = sfp__safetensors_meta_count(st), tensors = 0, metas = 0;
+    sfp_tensor *list = calloc(n, sizeof *list);
+    sfp_meta *meta = calloc(m, sizeof *meta);
+    void *spoiled = NULL;
+    for (size_t i = 0; i < n; i++) {
+        sfp_tensor t = *sfp__safetensors_at(st, i);
+        if (drop && strcmp(t.name, drop) == 0)
+            continue;
+        if (spoil && strcmp(t.name, spoil) == 0) {
+            size_t size = sfp__dtype_size(t.dtype);
+            spoiled = malloc(t.bytes);
+            memcpy(spoiled, t.data, t.bytes);
+            memset((char *)spoiled + t.bytes - size, 0xff, size);
+            t.data = spoiled;
+        }
+        list[tensors++] = t;
+    }
+    for (size_t i = 0; i < m; i++) {
+        sfp__safetensors_meta_at(st, i, &meta[metas].key, &meta[metas].value);
+        if (key && strcmp(meta[metas].key, key) == 0)
+            meta[metas].value = value;
+        metas += meta[metas].value != NULL;
+    }
+    MUST(sfp__safetensors_write(PATH("t"), list, tensors, meta, metas, err));
+    free(list);
+    free(meta);
+    free(spoiled);
+    sfp__safetensors_close(st);
+}
+
+static void save_mix(void)
+{
+    sfp_learner_options o = small_options();
+    o.head = SFP_HEAD_MIX;
+    sfp_learner *l = make_learner(&o);
+    feed(l, 0, 5, 4);
+    MUST(sfp__learner_save_state(l, PATH("s"), err));
+    sfp__learner_free(l);
+}
+
+static void every_tensor_is_needed_and_finite(void **unused)
+{
+    (void)unused;
+    save_mix();
+    sfp_safetensors *st = NULL;
+    MUST(sfp__safetensors_open(PATH("s"), &st, err));
+    size_t n = sfp__safetensors_count(st);
+    assert_true(n > 18);
+    for (size_t i = 0; i < n; i++) {
+        const sfp_tensor *t = sfp__safetensors_at(st, i);
+        char words[128];
+        save_changed(t->name, NULL, NULL, NULL);
+        (void)snprintf(words, sizeof words, "tensor '%s' is missing", t->name);
+        refused(vit, "t", SFP_ENOTFOUND, words);
+        if (t->dtype == SFP_DTYPE_I64)
+            continue;
+        save_changed(NULL, t->name, NULL, NULL);
+        (void)snprintf(words, sizeof words, "tensor '%s' has -nan as element %zu, expected a finite number", t->name, t->count - 1);
+        refused(vit, "t", SFP_EFORMAT, words);
+    }
+    sfp__safetensors_close(st);
+    remove_files();
+}
+
+static void what_does_not_fit_is_told(void **unused)
+{
+    (void)unused;
+    save_mix();
+    const struct {
+        const char *key, *value, *words;
+        sfp_status status;
+    } list[] = {{"format", NULL, "format is '', expected 'streamfp-state'", SFP_EFORMAT},
+                {"version", "2", "is version 2 of streamfp-state, this program knows version 1", SFP_EUNSUPPORTED},
+                {"pool", NULL, "metadata 'pool' is missing", SFP_EFORMAT},
+                {"pool", "8", "tensor 'prompt.e_p_0' is (7, 4, 32), expected (8, 4, 32)", SFP_ESHAPE},
+                {"pool", "70000", "metadata: pool is '70000', expected a whole number from 1 to 65536", SFP_EINVAL},
+                {"prompt-length", "\033[2J", "metadata: prompt-length is '\\x1b[2J'", SFP_EINVAL},
+                {"prompt-layers", "0-9", "prompt-layers 0-9", SFP_EINVAL},
+                {"prompt-layers", "0-2", "tensor 'prompt.e_p_2' is missing", SFP_ENOTFOUND},
+                {"prompt-layers", "0-0", "expected none of that name with these settings", SFP_ESHAPE},
+                {"attune", "off", "tensor 'prompt.attune.gate.", SFP_ESHAPE},
+                {"query", "three", "metadata: query is 'three', expected two|one", SFP_EINVAL},
+                {"mean", "1,2", "metadata 'mean' is '1,2', expected three numbers", SFP_EFORMAT},
+                {"std", "1,0,1", "metadata 'std' is '1,0,1', expected three numbers above 0", SFP_EFORMAT},
+                {"open", "8", "metadata 'open' is '8', expected a number from 1 to 7", SFP_EFORMAT},
+                {"seen", "[6]", "metadata 'seen': entry 0 is no class from 0 to 5", SFP_EFORMAT},
+                {"class_names", "[", "metadata 'class_names' is no JSON list", SFP_EFORMAT},
+                {"timestamps", "-1", "metadata 'timestamps' is '-1'", SFP_EFORMAT},
+                {"backbone", "00000000", "was learned on backbone 'random' (img 32, patch 8, width 32, depth 5, heads 4, hidden 64; checksum 00000000), "
+                                         "this one is 'random' (img 32,", SFP_EINVAL}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        save_changed(NULL, NULL, list[i].key, list[i].value);
+        refused(vit, "t", list[i].status, list[i].words);
+    }
+    bytes whole = slurp(PATH("s")); /* cut anywhere */
+    for (size_t n = 1; n < whole.n; n += 1 + whole.n / 40) {
+        spill(PATH("t"), whole.p, n);
+        refused(vit, "t", SFP_EFORMAT, "");
+    }
+    sfp__free(whole.p);
+    refused(vit, "none", SFP_ENOTFOUND, "");
+    remove_files();
+}
+
+static void another_backbone_is_refused_by_name(void **unused)
+{
+    (void)unused;
+    sfp_vit_config config = *sfp__vit_config(vit);
+    sfp_vit *other = NULL;
+    sfp_head *h = NULL;
+    MUST(sfp__vit_random(&config, 4, 0.1f, &other, err));
+    save_mix();
+    refused(other, "s", SFP_EINVAL, "was learned on backbone 'random'");
+    sfp_learner_options o = small_options();
+    sfp_learner *l = NULL;
+    sfp_error why = {0};
+    MUST(sfp__learner_create(other, threads, &o, &l, err));
+    assert_int_equal(sfp__learner_load_state(l, PATH("s"), &why), SFP_EINVAL);
+    assert_non_null(strstr(why.message, "was learned on backbone 'random'"));
+    save_changed(NULL, NULL, "backbone", NULL); /* a file that does not tell is taken */
+    MUST(sfp__learner_load_state(l, PATH("t"), err));
+    sfp__learner_free(l);
+    sfp__vit_free(other);
+    config.depth = 4;
+    MUST(sfp__vit_random(&config, 3, 0.1f, &other, err));
+    save_method("ncm", &h);
+    refused(other, "s", SFP_EINVAL, "depth 5, heads 4, hidden 64; checksum ");
+    sfp__head_free(h);
+    sfp__vit_free(other);
+    remove_files();
+}
+
+static void every_failing_allocation_is_told(void **unused)
+{
+    (void)unused;
+    save_mix();
+    int failures = 0;
+    for (long k = 0, done = 0; !done; k++) {
+        sfp_predictor *p = NULL;
+        sfp__mem_fail_at(k);
+        sfp_status s = sfp__predictor_open(vit, threads, PATH("s"), 0, &p, NULL);
+        sfp__mem_fail_at(-1);
+        done = s == SFP_OK;
+        if (!done) {
+            assert_int_equal(s, SFP_ENOMEM);
+            assert_null(p);
+        }
+        failures += !done;
+        sfp__predictor_free(p);
+    }
+    assert_true(failures > 60);
+    remove_files();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_are_those_of_the_learner_that_saved),
+        cmocka_unit_test(a_head_alone_answers_too),
+        cmocka_unit_test(every_tensor_is_needed_and_finite),
+        cmocka_unit_test(what_does_not_fit_is_told),
+        cmocka_unit_test(another_backbone_is_refused_by_name),
+        cmocka_unit_test(every_failing_allocation_is_told),
+    };
+    return cmocka_run_group_tests(tests, make_world, free_world);
+}
