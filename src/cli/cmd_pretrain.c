@@ -1,0 +1,254 @@
+/* streamfp pretrain: train a ViT on pictures, from their labels, from a teacher backbone, or both. */
+#include "cli/command.h"
+#include "cli/json_out.h"
+#include "cli/ui.h"
+
+#include "base/mem.h"
+#include "io/text.h"
+#include "pretrain/pretrain.h"
+
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static const sfp_opt options[] = {
+    SFP_ROW_STRING("data", "KIND:PATH", NULL, "The pictures to learn from. Kinds: see 'streamfp data'."),
+    SFP_ROW_STRING("test", "KIND:PATH", NULL, "The pictures to score on; default: the data set's own test part, else every 20th picture."),
+    SFP_ROW_STRING("teacher", "FILE", NULL, "A backbone to learn from: its class token, patch tokens and logits for fixed views."),
+    SFP_ROW_STRING("teacher-cache", "FILE", NULL, "Where the teacher's outputs are kept; default: OUT/teacher.cache."),
+    SFP_ROW_INT("img-size", "N", "64", 4, 1024, "Side of the input in pixels."),
+    SFP_ROW_INT("patch", "N", "8", 1, 256, "Side of a patch in pixels."),
+    SFP_ROW_INT("dim", "N", "192", 8, 4096, "Width of the ViT."),
+    SFP_ROW_INT("depth", "N", "8", 1, 64, "Blocks."),
+    SFP_ROW_INT("heads", "N", "0", 0, 256, "Attention heads; 0: width / 64, at least 1."),
+    SFP_ROW_INT("hidden", "N", "0", 0, 65536, "Hidden width of the MLPs; 0: 4 times the width."),
+    SFP_ROW_INT("epochs", "N", "20", 1, 100000, "Times every picture is seen."),
+    SFP_ROW_REAL("seconds", "S", "0", 0, 1e9, "Train for so many seconds instead of --epochs: the schedule follows the time spent."),
+    SFP_ROW_INT("batch", "N", "64", 1, 65536, "Pictures a step."),
+    SFP_ROW_REAL("lr", "X", "1e-3", 1e-9, 10, "The largest learning rate: after the warm-up, before the cosine."),
+    SFP_ROW_REAL("weight-decay", "X", "0.05", 0, 10, "Decoupled, on matrices only."),
+    SFP_ROW_REAL("warmup", "F", "0.05", 0, 0.9, "Part of the training in which the learning rate rises."),
+    SFP_ROW_REAL("clip", "X", "1", 0, 1e9, "The most the gradient's norm may be; 0: any."),
+    SFP_ROW_REAL("beta2", "X", "0.98", 0.5, 0.99999, "AdamW's second moment keeps so much."),
+    SFP_ROW_REAL("ema", "X", "0.998", 0, 0.999999, "The average of the weights, which is what is written, keeps so much a step."),
+    SFP_ROW_INT("views", "V", "2", 1, 1000, "Fixed views a picture that the teacher sees; without a teacher every epoch has new ones."),
+    SFP_ROW_REAL("crop", "F", "0.35", 0.01, 1, "The least part of a picture's area that a view shows."),
+    SFP_ROW_REAL("jitter", "X", "0.3", 0, 1, "Brightness, contrast and saturation change by a factor in 1 +- X."),
+    SFP_ROW_REAL("mixup", "A", "0", 0, 10, "Pictures are mixed in pairs by a part from Beta(A, A); 0: not."),
+    SFP_ROW_REAL("smoothing", "F", "0.1", 0, 0.9, "Label smoothing."),
+    SFP_ROW_REAL("weight-label", "X", "0.5", 0, 1e6, "Weight of the cross-entropy with the labels."),
+    SFP_ROW_REAL("weight-class", "X", "1", 0, 1e6, "Weight of the distance to the teacher's class token."),
+    SFP_ROW_REAL("weight-patch", "X", "1", 0, 1e6, "Weight of the distance to the teacher's patch tokens."),
+    SFP_ROW_REAL("weight-logits", "X", "1", 0, 1e6, "Weight of the divergence from the teacher's class probabilities."),
+    SFP_ROW_REAL("temperature", "X", "1", 0.01, 100, "Logits of teacher and student are divided by it."),
+    SFP_ROW_INT("seed", "N", "1", 0, INT64_MAX, "Of everything that is drawn."),
+    SFP_ROW_CHOICE("dtype", "f16|f32", "f16", "Of the model's file."),
+    SFP_ROW_REAL("checkpoint-every", "S", "60", 0, 1e9, "Seconds of training between checkpoints."),
+    SFP_ROW_REAL("score-every", "S", "300", 0, 1e9, "Seconds of training between scores; 0: at the end only."),
+    SFP_ROW_INT("score-pictures", "N", "2000", 1, 1000000, "The most pictures scored, and the most that class means come from."),
+    SFP_ROW_STRING("out", "DIR", NULL, "Where the model goes: model.safetensors, config.json, log.jsonl, report.html, checkpoint.safetensors."),
+    SFP_ROW_FLAG("resume", "Go on from the checkpoint in OUT; from the beginning when there is none."),
+    SFP_ROW_THREADS,
+    SFP_ROW_JSON,
+};
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number)
+{
+    if (stop)
+        _exit(128 + number); /* the second one leaves at once; the last checkpoint is whole */
+    stop = 1;
+}
+
+typedef struct talk {
+    bool terminal, shown;
+    double last;
+    const char *phase;
+} talk;
+
+static void on_progress(void *ctx, const sfp_pretrain_progress *p)
+{
+    talk *t = ctx;
+    double every = t->terminal ? 0.5 : 10;
+    bool fresh = t->phase != p->phase;
+    if (fresh ? p->seconds < 1 : p->seconds - t->last < every)
+        return;
+    t->phase = p->phase;
+    t->last = p->seconds;
+    t->shown = true;
+    double eta = p->fraction > 0 ? p->seconds / p->fraction - p->seconds : 0;
+    (void)fprintf(stderr, "%s%s %5.1f %%", t->terminal ? "\r\033[K" : "", p->phase, 100 * p->fraction);
+    if (strcmp(p->phase, "train") == 0) {
+        (void)fprintf(stderr, "  epoch %.2f", p->epoch);
+        for (int i = 0; i < SFP_TERMS; i++)
+            if (isfinite(p->loss[i]))
+                (void)fprintf(stderr, "  %s %.4f", sfp__pretrain_term_name(i), p->loss[i]);
+        if (isfinite(p->ncm))
+            (void)fprintf(stderr, "  ncm %.3f knn %.3f", p->ncm, p->knn);
+    }
+    if (p->images_per_second > 0)
+        (void)fprintf(stderr, "  %.1f img/s", p->images_per_second);
+    (void)fprintf(stderr, "  ETA %d:%02d%s", (int)eta / 60, (int)eta % 60, t->terminal ? "" : "\n");
+}
+
+static void wipe(const talk *t)
+{
+    if (t->terminal && t->shown)
+        (void)fputs("\r\033[K", stderr);
+}
+
+static void on_say(void *ctx, const char *message)
+{
+    wipe(ctx);
+    sfp__say("%s", message);
+}
+
+/* The options as given: what makes the same model again. */
+static char *command_of(const sfp_args *a)
+{
+    sfp_text t = {0};
+    sfp__text_put(&t, "streamfp pretrain");
+    for (size_t i = 0; i < a->count; i++) {
+        const char *name = a->opts[i].name, *value = sfp__args_text(a, name);
+        if (sfp__args_rank(a, name) <= SFP_RANK_DEFAULT || strcmp(name, "json") == 0 || strcmp(name, "resume") == 0)
+            continue;
+        sfp__text_printf(&t, " --%s %s", name, value ? value : "");
+    }
+    if (t.failed)
+        sfp__text_done(&t);
+    return t.s;
+}
+
+static sfp_status read_options(const sfp_args *a, sfp_pretrain_options *o, sfp_error *err)
+{
+    *o = sfp__pretrain_defaults();
+    o->data = sfp__args_string(a, "data");
+    o->test = sfp__args_string(a, "test");
+    o->teacher = sfp__args_string(a, "teacher");
+    o->teacher_cache = sfp__args_string(a, "teacher-cache");
+    o->out = sfp__args_string(a, "out");
+    if (!o->data || !o->out)
+        return sfp__fail(err, SFP_EINVAL, "--%s is missing", o->data ? "out DIR" : "data KIND:PATH");
+    o->img_size = (int)sfp__args_int(a, "img-size");
+    o->patch_size = (int)sfp__args_int(a, "patch");
+    o->dim = (int)sfp__args_int(a, "dim");
+    o->depth = (int)sfp__args_int(a, "depth");
+    o->heads = (int)sfp__args_int(a, "heads");
+    if (!o->heads)
+        o->heads = o->dim >= 64 ? o->dim / 64 : 1;
+    o->hidden = (int)sfp__args_int(a, "hidden");
+    if (!o->hidden)
+        o->hidden = 4 * o->dim;
+    if (o->img_size % o->patch_size != 0)
+        return sfp__fail(err, SFP_EINVAL, "--img-size %d is not a multiple of --patch %d", o->img_size, o->patch_size);
+    if (o->dim % o->heads != 0)
+        return sfp__fail(err, SFP_EINVAL, "--dim %d is not a multiple of %d heads", o->dim, o->heads);
+    o->epochs = (int)sfp__args_int(a, "epochs");
+    o->seconds = sfp__args_real(a, "seconds");
+    o->batch = (int)sfp__args_int(a, "batch");
+    o->lr = sfp__args_real(a, "lr");
+    o->weight_decay = sfp__args_real(a, "weight-decay");
+    o->warmup = sfp__args_real(a, "warmup");
+    o->clip = sfp__args_real(a, "clip");
+    o->beta2 = sfp__args_real(a, "beta2");
+    o->ema = sfp__args_real(a, "ema");
+    o->views = (int)sfp__args_int(a, "views");
+    o->crop_least = sfp__args_real(a, "crop");
+    o->jitter = sfp__args_real(a, "jitter");
+    o->mixup = sfp__args_real(a, "mixup");
+    o->smoothing = sfp__args_real(a, "smoothing");
+    o->weight_label = sfp__args_real(a, "weight-label");
+    o->weight_class = sfp__args_real(a, "weight-class");
+    o->weight_patch = sfp__args_real(a, "weight-patch");
+    o->weight_logits = sfp__args_real(a, "weight-logits");
+    o->temperature = sfp__args_real(a, "temperature");
+    o->seed = (uint64_t)sfp__args_int(a, "seed");
+    o->half = sfp__args_choice(a, "dtype") == 0;
+    o->checkpoint_seconds = sfp__args_real(a, "checkpoint-every");
+    o->score_seconds = sfp__args_real(a, "score-every");
+    o->score_pictures = (int)sfp__args_int(a, "score-pictures");
+    o->resume = sfp__args_flag(a, "resume");
+    return SFP_OK;
+}
+
+static void print_json(const sfp_pretrain_result *r)
+{
+    sfp_json_out j;
+    sfp__json_begin(&j, stdout);
+    sfp__json_bool(&j, "finished", r->finished);
+    sfp__json_int(&j, "steps", (int64_t)r->steps);
+    sfp__json_real(&j, "epochs", r->epochs);
+    sfp__json_int(&j, "pictures", (int64_t)r->pictures);
+    sfp__json_int(&j, "parameters", (int64_t)r->parameters);
+    sfp__json_real(&j, "seconds", r->seconds);
+    sfp__json_real(&j, "images_per_second", r->images_per_second);
+    sfp__json_object(&j, "loss");
+    for (int i = 0; i < SFP_TERMS; i++)
+        sfp__json_real(&j, sfp__pretrain_term_name(i), r->loss[i]);
+    sfp__json_end(&j);
+    sfp__json_real(&j, "ncm", r->ncm);
+    sfp__json_real(&j, "knn", r->knn);
+    sfp__json_end_all(&j);
+}
+
+static void print_table(const sfp_pretrain_result *r, const char *out)
+{
+    (void)printf("  %-24s %10llu (%.2f epochs of %llu pictures)\n", "steps", (unsigned long long)r->steps, r->epochs,
+                 (unsigned long long)r->pictures);
+    (void)printf("  %-24s %10.1f s, %.1f img/s\n", "time", r->seconds, r->images_per_second);
+    for (int i = 0; i < SFP_TERMS; i++)
+        if (isfinite(r->loss[i]))
+            (void)printf("  loss, %-18s %10.4f\n", sfp__pretrain_term_name(i), r->loss[i]);
+    if (isfinite(r->ncm))
+        (void)printf("  %-24s %9.1f %%\n  %-24s %9.1f %%\n", "nearest class mean", 100 * r->ncm, "nearest neighbours", 100 * r->knn);
+    (void)printf("  %-24s %s/model.safetensors (%.2f million weights)\n", "model", out, 1e-6 * (double)r->parameters);
+}
+
+static int run(const sfp_args *a)
+{
+    sfp_error err = {0};
+    sfp_pretrain_options o;
+    if (read_options(a, &o, &err))
+        return sfp__say_usage("pretrain", "%s", err.message);
+    sfp_pool *pool = NULL;
+    sfp_pretrain_result r = {0};
+    talk t = {.terminal = isatty(STDERR_FILENO) != 0};
+    const sfp_pretrain_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = &stop};
+    char *command = command_of(a);
+    o.command = command;
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    sfp_status s = sfp__pool_create((int)sfp__args_int(a, "threads"), &pool, &err);
+    if (!s)
+        s = sfp__pretrain(&o, pool, &hooks, &r, &err);
+    wipe(&t);
+    int code = s ? sfp__say_error(&err) : r.finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;
+    if (!s && !r.finished)
+        sfp__say("stopped; go on with --resume --out %s", o.out);
+    if (!s && sfp__args_flag(a, "json"))
+        print_json(&r);
+    else if (!s)
+        print_table(&r, o.out);
+    sfp__pool_free(pool);
+    sfp__free(command);
+    return code;
+}
+
+const sfp_command sfp__cmd_pretrain = {
+    .name = "pretrain",
+    .summary = "train a backbone on pictures, from labels or from a teacher",
+    .text = "Trains all weights of a ViT with AdamW on flips, crops and colour changes of labelled or unlabelled pictures. With --teacher it "
+            "learns to reproduce that backbone's class token, patch tokens and class probabilities; what the teacher says of a fixed number "
+            "of views a picture is computed once and kept in a file. The model that is written is an average of the weights over time.\n\n"
+            "Ctrl-C finishes the step and writes a checkpoint; --resume goes on from it and ends in the same bytes as a training that was "
+            "never interrupted. The exit code is 0 when the training ended.",
+    .examples = "  streamfp pretrain --data folder:photos --out mine\n"
+                "  streamfp pretrain --data tar:tiny-imagenet --teacher deit_tiny.safetensors --seconds 3600 --out small\n"
+                "  streamfp pretrain --data folder:photos --out mine --resume\n",
+    SFP_COMMAND_OPTIONS(options),
+    .run = run,
+};

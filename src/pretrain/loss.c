@@ -1,0 +1,387 @@
+#include "pretrain/loss.h"
+
+#include "base/mem.h"
+#include "compute/gemm.h"
+#include "compute/vec.h"
+#include "pretrain/views.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct lane {
+    float *grad;   /* (count) of the parameters */
+    double sum[SFP_TERMS];
+    float *cls;    /* (n, D) class tokens */
+    float *dcls;   /* (n, D) */
+    float *patch;  /* (n*L, D) patch tokens */
+    float *dpatch; /* (n*L, D) */
+    float *pred;   /* (n*L, Dt) what a layer gives; then its gradient */
+    float *target; /* (n, 1 + L, Dt) */
+    float *tcls;   /* (n, Dt) the teacher's class token, not standardised */
+    float *logits; /* (n, most classes) */
+    float *tlogits;
+} lane;
+
+struct sfp_loss {
+    sfp_loss_options opt;
+    const sfp_pictures *pictures;
+    const sfp_teacher *teacher;
+    int D, T, L, Dt, classes;
+    sfp_loss_layer label, logits, to_class, to_patch;
+    size_t count;
+    int lanes;
+    lane *lane;
+    /* of the pass at hand */
+    const sfp_batch_made *batch;
+    int b;
+    const float *params;
+};
+
+const char *sfp__pretrain_term_name(int term)
+{
+    static const char *const names[SFP_TERMS] = {"label", "class", "patch", "logits"};
+    return names[term];
+}
+
+/* ------------------------------------------------------------------ layers */
+
+static sfp_loss_layer add_layer(sfp_loss *l, int out)
+{
+    sfp_loss_layer a = {.out = out, .w = l->count};
+    a.b = a.w + ((size_t)out * (size_t)l->D + 15) / 16 * 16;
+    l->count = a.b + ((size_t)out + 15) / 16 * 16;
+    return a;
+}
+
+static sfp_status lane_init(const sfp_loss *l, size_t n, lane *a, sfp_error *err)
+{
+    size_t D = (size_t)l->D, L = (size_t)l->L, Dt = (size_t)l->Dt;
+    size_t most = (size_t)(l->label.out > l->logits.out ? l->label.out : l->logits.out);
+    const struct {
+        float **p;
+        size_t floats;
+    } list[] = {{&a->grad, l->count},     {&a->cls, n * D},     {&a->dcls, n * D},           {&a->patch, n * L * D}, {&a->dpatch, n * L * D},
+                {&a->pred, n * L * Dt},   {&a->target, n * (1 + L) * Dt}, {&a->tcls, n * Dt}, {&a->logits, n * most},
+                {&a->tlogits, n * most}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (!(*list[i].p = sfp__calloc(list[i].floats ? list[i].floats : 1, sizeof(float))))
+            return sfp__fail_nomem(err, list[i].floats * sizeof(float));
+    return SFP_OK;
+}
+
+sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *student, const sfp_pictures *pictures,
+                            const sfp_teacher *teacher, int lanes, int most_samples, sfp_loss **out, sfp_error *err)
+{
+    sfp_loss *l = sfp__calloc(1, sizeof *l);
+    if (!l)
+        return sfp__fail_nomem(err, sizeof *l);
+    int side = student->img_size / student->patch_size;
+    *l = (sfp_loss){.opt = *o, .pictures = pictures, .teacher = teacher, .D = student->dim, .L = side * side, .T = side * side + 1};
+    l->Dt = teacher ? teacher->dim : 0;
+    double *w = l->opt.weight;
+    if (!teacher)
+        w[SFP_TERM_CLASS] = w[SFP_TERM_PATCH] = 0;
+    if (!teacher || !teacher->classes)
+        w[SFP_TERM_LOGITS] = 0;
+    if (pictures->classes < 2)
+        w[SFP_TERM_LABEL] = 0;
+    if (w[SFP_TERM_LABEL] > 0)
+        l->label = add_layer(l, pictures->classes);
+    if (w[SFP_TERM_LOGITS] > 0)
+        l->logits = add_layer(l, teacher->classes);
+    if (w[SFP_TERM_CLASS] > 0 && l->Dt != l->D)
+        l->to_class = add_layer(l, l->Dt);
+    if (w[SFP_TERM_PATCH] > 0)
+        l->to_patch = add_layer(l, l->Dt);
+    sfp_status s = SFP_OK;
+    double sum = w[SFP_TERM_LABEL] + w[SFP_TERM_CLASS] + w[SFP_TERM_PATCH] + w[SFP_TERM_LOGITS];
+    if (!(sum > 0))
+        s = sfp__fail(err, SFP_EINVAL, "nothing to learn from: no teacher and no labels, or all weights of the loss are 0");
+    l->lane = s ? NULL : sfp__calloc((size_t)lanes, sizeof *l->lane);
+    if (!s && !l->lane)
+        s = sfp__fail_nomem(err, (size_t)lanes * sizeof *l->lane);
+    l->lanes = s ? 0 : lanes;
+    for (int i = 0; !s && i < lanes; i++)
+        s = lane_init(l, (size_t)most_samples, &l->lane[i], err);
+    if (s)
+        sfp__loss_free(l);
+    else
+        *out = l;
+    return s;
+}
+
+void sfp__loss_free(sfp_loss *l)
+{
+    if (!l)
+        return;
+    for (int i = 0; i < l->lanes; i++) {
+        lane *a = &l->lane[i];
+        float *all[] = {a->grad, a->cls, a->dcls, a->patch, a->dpatch, a->pred, a->target, a->tcls, a->logits, a->tlogits};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+            sfp__free(all[k]);
+    }
+    sfp__free(l->lane);
+    sfp__free(l);
+}
+
+size_t sfp__loss_count(const sfp_loss *l)
+{
+    return l->count;
+}
+
+void sfp__loss_init(const sfp_loss *l, uint64_t seed, float *params)
+{
+    const sfp_loss_layer *layers[] = {&l->label, &l->logits, &l->to_class, &l->to_patch};
+    memset(params, 0, l->count * sizeof *params);
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        sfp_rng r = sfp__draw(seed, SFP_DRAW_WEIGHTS, i, 0);
+        double edge = sqrt(6.0 / (l->D + layers[i]->out));
+        for (size_t k = 0; k < (size_t)layers[i]->out * (size_t)l->D; k++)
+            params[layers[i]->w + k] = (float)(edge * (2 * sfp__rng_double(&r) - 1));
+    }
+}
+
+void sfp__loss_decays(const sfp_loss *l, uint8_t *decays)
+{
+    const sfp_loss_layer *layers[] = {&l->label, &l->logits, &l->to_class, &l->to_patch};
+    memset(decays, 0, l->count);
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        memset(decays + layers[i]->w, 1, (size_t)layers[i]->out * (size_t)l->D);
+}
+
+bool sfp__loss_in_use(const sfp_loss *l, int term)
+{
+    return l->opt.weight[term] > 0;
+}
+
+const float *sfp__loss_label_head(const sfp_loss *l, const float *params, const float **bias)
+{
+    *bias = l->label.out ? params + l->label.b : NULL;
+    return l->label.out ? params + l->label.w : NULL;
+}
+
+/* y (m, out) = x W^T + b */
+static void layer_fwd(const sfp_loss *l, const sfp_loss_layer *a, int m, const float *x, float *y)
+{
+    for (int i = 0; i < m; i++)
+        memcpy(y + (size_t)i * (size_t)a->out, l->params + a->b, (size_t)a->out * sizeof *y);
+    sfp__gemm_plain(false, true, m, a->out, l->D, x, l->D, l->params + a->w, l->D, 1.0f, y, a->out);
+}
+
+/* dx (m, D) = dy W + beta dx; the layer's gradients to the lane. */
+static void layer_bwd(const sfp_loss *l, lane *n, const sfp_loss_layer *a, int m, const float *x, const float *dy, float beta, float *dx)
+{
+    sfp__gemm_plain(true, false, a->out, l->D, m, dy, a->out, x, l->D, 1.0f, n->grad + a->w, l->D);
+    for (int i = 0; i < m; i++)
+        for (int k = 0; k < a->out; k++)
+            n->grad[a->b + (size_t)k] += dy[(size_t)i * (size_t)a->out + (size_t)k];
+    sfp__gemm_plain(false, false, m, l->D, a->out, dy, a->out, l->params + a->w, l->D, beta, dx, l->D);
+}
+
+/* ------------------------------------------------------------------- terms */
+
+/* Softmax of z / temperature in place; returns log of the sum and the maximum that was taken off. */
+static double softmax(int n, float *z, double temperature, double *top)
+{
+    double max = -INFINITY, sum = 0;
+    for (int k = 0; k < n; k++)
+        max = fmax(max, (double)z[k] / temperature);
+    for (int k = 0; k < n; k++)
+        sum += (double)(z[k] = (float)exp((double)z[k] / temperature - max));
+    for (int k = 0; k < n; k++)
+        z[k] = (float)((double)z[k] / sum);
+    *top = max;
+    return log(sum);
+}
+
+/* Adds `part` of a picture's smoothed label to t (classes) and returns how much that was. */
+static double add_label(const sfp_loss *l, int64_t picture, double part, float *t)
+{
+    int32_t label = l->pictures->label[picture];
+    int C = l->label.out;
+    if (label < 0 || part <= 0)
+        return 0;
+    for (int k = 0; k < C; k++)
+        t[k] += (float)(part * l->opt.smoothing / C);
+    t[label] += (float)(part * (1 - l->opt.smoothing));
+    return part;
+}
+
+/* Cross-entropy against t, whose sum is `mass`: leaves the gradient in z. */
+static double cross_entropy(int n, float *z, const float *t, double mass, double temperature, double scale)
+{
+    double linear = 0, top, sum;
+    for (int k = 0; k < n; k++)
+        linear += (double)t[k] * (double)z[k] / temperature;
+    sum = softmax(n, z, temperature, &top);
+    for (int k = 0; k < n; k++)
+        z[k] = (float)(scale * (mass * (double)z[k] - (double)t[k]));
+    return mass * (sum + top) - linear;
+}
+
+static void label_term(const sfp_loss *l, lane *a, int first, int n)
+{
+    const sfp_batch_made *m = l->batch;
+    int C = l->label.out;
+    layer_fwd(l, &l->label, n, a->cls, a->logits);
+    for (int i = 0; i < n; i++) {
+        float *z = a->logits + (size_t)i * (size_t)C, *t = a->tlogits;
+        memset(t, 0, (size_t)C * sizeof *t);
+        double mass = add_label(l, m->picture[first + i], (double)m->part, t) +
+                      add_label(l, m->picture[l->b - 1 - first - i], 1 - (double)m->part, t);
+        a->sum[SFP_TERM_LABEL] += cross_entropy(C, z, t, mass, 1, l->opt.weight[SFP_TERM_LABEL] / l->b);
+    }
+    layer_bwd(l, a, &l->label, n, a->cls, a->logits, 1.0f, a->dcls);
+}
+
+/* The teacher's logits of a mixed sample are those of the mixed class token: its head is linear. */
+static void logits_term(const sfp_loss *l, lane *a, int first, int n)
+{
+    const sfp_batch_made *m = l->batch;
+    double heat = l->opt.temperature;
+    int C = l->logits.out, Dt = l->Dt;
+    for (int i = 0; i < n; i++) {
+        float *own = a->tcls + (size_t)i * (size_t)Dt, *mate = a->pred;
+        int k = l->b - 1 - first - i;
+        sfp__teacher_class(l->teacher, m->view[first + i], m->picture[first + i], own);
+        if (m->part >= 1)
+            continue;
+        sfp__teacher_class(l->teacher, m->view[k], m->picture[k], mate);
+        for (int c = 0; c < Dt; c++)
+            own[c] = m->part * own[c] + (1 - m->part) * mate[c];
+    }
+    (void)sfp__vit_head(l->teacher->vit, n, a->tcls, a->tlogits, NULL); /* it has a head, or the term were off */
+    layer_fwd(l, &l->logits, n, a->cls, a->logits);
+    for (int i = 0; i < n; i++) {
+        float *z = a->logits + (size_t)i * (size_t)C, *t = a->tlogits + (size_t)i * (size_t)C;
+        double top, entropy = 0;
+        (void)softmax(C, t, heat, &top);
+        for (int k = 0; k < C; k++)
+            entropy -= t[k] > 0 ? (double)t[k] * log((double)t[k]) : 0;
+        double value = cross_entropy(C, z, t, 1, heat, heat * l->opt.weight[SFP_TERM_LOGITS] / l->b) - entropy;
+        a->sum[SFP_TERM_LOGITS] += heat * heat * value;
+    }
+    layer_bwd(l, a, &l->logits, n, a->cls, a->logits, 1.0f, a->dcls);
+}
+
+/* Smooth L1 (quadratic below 1) of x against t, n numbers: its sum; the gradient times scale replaces x. */
+static double smooth_l1(size_t n, float *x, const float *t, float scale)
+{
+    float sum = 0;
+    for (size_t k = 0; k < n; k++) {
+        float d = x[k] - t[k], size = fabsf(d);
+        sum += size < 1 ? 0.5f * d * d : size - 0.5f;
+        x[k] = scale * (d > 1 ? 1 : d < -1 ? -1 : d);
+    }
+    return (double)sum;
+}
+
+/* 1 - cos(x, t), n numbers; the gradient times scale replaces x. */
+static double cosine_distance(int n, float *x, const float *t, double scale)
+{
+    double xx = (double)sfp__dot(n, x, x), tt = (double)sfp__dot(n, t, t), xt = (double)sfp__dot(n, x, t);
+    double size = sqrt(fmax(xx * tt, 1e-12)), cosine = xt / size;
+    float own = (float)(scale * cosine / fmax(xx, 1e-12)), other = (float)(-scale / size);
+    for (int k = 0; k < n; k++)
+        x[k] = own * x[k] + other * t[k];
+    return 1 - cosine;
+}
+
+static void class_term(const sfp_loss *l, lane *a, int n)
+{
+    int D = l->D, Dt = l->Dt;
+    double scale = l->opt.weight[SFP_TERM_CLASS] / l->b;
+    float *pred = a->pred;
+    if (l->to_class.out)
+        layer_fwd(l, &l->to_class, n, a->cls, pred);
+    else
+        memcpy(pred, a->cls, (size_t)n * (size_t)D * sizeof *pred);
+    for (int i = 0; i < n; i++)
+        a->sum[SFP_TERM_CLASS] +=
+            cosine_distance(Dt, pred + (size_t)i * (size_t)Dt, a->target + (size_t)i * (size_t)l->T * (size_t)Dt, scale);
+    if (l->to_class.out)
+        layer_bwd(l, a, &l->to_class, n, a->cls, pred, 1.0f, a->dcls);
+    else
+        for (size_t k = 0; k < (size_t)n * (size_t)D; k++)
+            a->dcls[k] += pred[k];
+}
+
+/* Writes the gradient of the patch tokens into grad (n, T, D). */
+static void patch_term(const sfp_loss *l, lane *a, int n, float *grad)
+{
+    size_t Dt = (size_t)l->Dt, L = (size_t)l->L, D = (size_t)l->D;
+    float scale = (float)(l->opt.weight[SFP_TERM_PATCH] / (l->b * (double)(L * Dt)));
+    layer_fwd(l, &l->to_patch, n * l->L, a->patch, a->pred);
+    for (size_t i = 0; i < (size_t)n; i++)
+        for (size_t t = 0; t < L; t++)
+            a->sum[SFP_TERM_PATCH] += smooth_l1(Dt, a->pred + (i * L + t) * Dt, a->target + (i * (1 + L) + 1 + t) * Dt, scale) / (double)(L * Dt);
+    layer_bwd(l, a, &l->to_patch, n * l->L, a->patch, a->pred, 0.0f, a->dpatch);
+    for (size_t i = 0; i < (size_t)n; i++)
+        memcpy(grad + (i * (1 + L) + 1) * D, a->dpatch + i * L * D, L * D * sizeof *grad);
+}
+
+/* -------------------------------------------------------------------- pass */
+
+void sfp__loss_begin(sfp_loss *l, const sfp_batch_made *batch, int b, const float *params)
+{
+    l->batch = batch;
+    l->b = b;
+    l->params = params;
+    for (int i = 0; i < l->lanes; i++) {
+        memset(l->lane[i].grad, 0, l->count * sizeof(float));
+        memset(l->lane[i].sum, 0, sizeof l->lane[i].sum);
+    }
+}
+
+static void make_targets(const sfp_loss *l, lane *a, int first, int n)
+{
+    const sfp_batch_made *m = l->batch;
+    size_t floats = (size_t)l->T * (size_t)l->Dt;
+    memset(a->target, 0, (size_t)n * floats * sizeof *a->target);
+    for (int i = 0; i < n; i++) {
+        float *t = a->target + (size_t)i * floats;
+        int k = l->b - 1 - first - i;
+        sfp__teacher_add(l->teacher, m->view[first + i], m->picture[first + i], m->mirrored[first + i], m->part, t);
+        if (m->part < 1)
+            sfp__teacher_add(l->teacher, m->view[k], m->picture[k], m->mirrored[k], 1 - m->part, t);
+    }
+}
+
+void sfp__loss_tokens(void *loss, int lane_index, int first, int n, const float *tokens, float *grad)
+{
+    const sfp_loss *l = loss;
+    lane *a = &l->lane[lane_index];
+    size_t D = (size_t)l->D, T = (size_t)l->T;
+    memset(grad, 0, (size_t)n * T * D * sizeof *grad);
+    memset(a->dcls, 0, (size_t)n * D * sizeof *a->dcls);
+    for (size_t i = 0; i < (size_t)n; i++) {
+        memcpy(a->cls + i * D, tokens + i * T * D, D * sizeof *tokens);
+        memcpy(a->patch + i * (T - 1) * D, tokens + (i * T + 1) * D, (T - 1) * D * sizeof *tokens);
+    }
+    if (sfp__loss_in_use(l, SFP_TERM_LABEL))
+        label_term(l, a, first, n);
+    if (sfp__loss_in_use(l, SFP_TERM_LOGITS))
+        logits_term(l, a, first, n);
+    if (sfp__loss_in_use(l, SFP_TERM_CLASS) || sfp__loss_in_use(l, SFP_TERM_PATCH))
+        make_targets(l, a, first, n);
+    if (sfp__loss_in_use(l, SFP_TERM_CLASS))
+        class_term(l, a, n);
+    if (sfp__loss_in_use(l, SFP_TERM_PATCH))
+        patch_term(l, a, n, grad);
+    for (size_t i = 0; i < (size_t)n; i++)
+        memcpy(grad + i * T * D, a->dcls + i * D, D * sizeof *grad);
+}
+
+void sfp__loss_end(const sfp_loss *l, double value[SFP_TERMS], float *grad)
+{
+    for (int t = 0; t < SFP_TERMS; t++) {
+        value[t] = sfp__loss_in_use(l, t) ? 0 : NAN;
+        for (int i = 0; i < l->lanes; i++)
+            value[t] += l->lane[i].sum[t] / l->b;
+    }
+    for (size_t k = 0; k < l->count; k++) {
+        grad[k] = 0;
+        for (int i = 0; i < l->lanes; i++)
+            grad[k] += l->lane[i].grad[k];
+    }
+}

@@ -1,0 +1,208 @@
+#include "pretrain/pictures.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "pretrain/hash.h"
+#include "stream/picture.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { GRAIN = 256 };
+
+typedef struct loading {
+    const sfp_source *source;
+    sfp_pictures *to;
+    int64_t of;        /* pictures of the source, of which to->count are taken */
+    int64_t first, n;  /* the pieces at hand */
+    bool *broken;      /* (count) */
+    pthread_mutex_t lock;
+} loading;
+
+static int64_t taken_at(const loading *l, int64_t i)
+{
+    return (int64_t)((double)i * (double)l->of / (double)l->to->count);
+}
+
+static void load_one(void *ctx, int piece, int worker)
+{
+    (void)worker;
+    loading *l = ctx;
+    sfp_pictures *p = l->to;
+    int64_t i = l->first + piece;
+    size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
+    sfp_error err = {0};
+    sfp_record record;
+    sfp_status s = l->source->record(l->source, taken_at(l, i), &record, &err);
+    if (!s)
+        s = sfp__picture_read_fit(l->source, taken_at(l, i), p->size, SFP_RESIZE_SQUASH, p->rgb + (size_t)i * bytes, NULL, &err);
+    p->label[i] = s ? -1 : record.label;
+    l->broken[i] = s != SFP_OK;
+    if (!s)
+        return;
+    pthread_mutex_lock(&l->lock);
+    if (p->skipped++ == 0)
+        (void)snprintf(p->first_error, sizeof p->first_error, "%.*s", (int)sizeof p->first_error - 1, err.message);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* Broken pictures go, the others move up. */
+static void drop_broken(sfp_pictures *p, const bool *broken)
+{
+    size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < p->count; i++) {
+        if (broken[i])
+            continue;
+        if (kept != i) {
+            memcpy(p->rgb + (size_t)kept * bytes, p->rgb + (size_t)i * bytes, bytes);
+            p->label[kept] = p->label[i];
+        }
+        kept++;
+    }
+    p->count = kept;
+}
+
+static sfp_status copy_names(const sfp_source *source, sfp_pictures *p, sfp_error *err)
+{
+    p->class_names = sfp__calloc((size_t)(source->classes ? source->classes : 1), sizeof *p->class_names);
+    if (!p->class_names)
+        return sfp__fail_nomem(err, (size_t)source->classes * sizeof *p->class_names);
+    p->classes = source->classes;
+    for (int i = 0; i < p->classes; i++)
+        if (!(p->class_names[i] = sfp__strdup(source->class_names[i])))
+            return sfp__fail_nomem(err, strlen(source->class_names[i]) + 1);
+    return SFP_OK;
+}
+
+/* Labels of another set's classes, by name. */
+static sfp_status relabel(sfp_pictures *p, const sfp_pictures *like, sfp_error *err)
+{
+    int32_t *to = sfp__malloc((size_t)(p->classes ? p->classes : 1) * sizeof *to);
+    if (!to)
+        return sfp__fail_nomem(err, (size_t)p->classes * sizeof *to);
+    for (int i = 0; i < p->classes; i++) {
+        to[i] = -1;
+        for (int k = 0; k < like->classes && to[i] < 0; k++)
+            if (strcmp(p->class_names[i], like->class_names[k]) == 0)
+                to[i] = k;
+    }
+    for (int64_t i = 0; i < p->count; i++)
+        p->label[i] = p->label[i] >= 0 ? to[p->label[i]] : -1;
+    sfp__free(to);
+    return SFP_OK;
+}
+
+static sfp_status read_all(loading *l, sfp_pool *pool, const sfp_pretrain_hooks *hooks, sfp_error *err)
+{
+    double begin = sfp__now();
+    for (l->first = 0; l->first < l->to->count; l->first += l->n) {
+        if (hooks && hooks->stop && *hooks->stop)
+            return sfp__fail(err, SFP_EINVAL, "%s: stopped while reading pictures", l->source->path);
+        l->n = l->to->count - l->first < GRAIN ? l->to->count - l->first : GRAIN;
+        sfp__pool_run(pool, (int)l->n, load_one, l);
+        if (hooks && hooks->progress)
+            hooks->progress(hooks->ctx, &(sfp_pretrain_progress){.phase = "pictures",
+                                                                 .done = (uint64_t)(l->first + l->n),
+                                                                 .total = (uint64_t)l->to->count,
+                                                                 .fraction = (double)(l->first + l->n) / (double)l->to->count,
+                                                                 .seconds = sfp__now() - begin});
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__pictures_load(const char *spec, const sfp_pictures_options *opt, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
+                              sfp_pictures *out, sfp_error *err)
+{
+    sfp_source *source = NULL;
+    sfp_pictures p = {.size = opt->size};
+    loading l = {.to = &p};
+    pthread_mutex_init(&l.lock, NULL);
+    const sfp_source_options so = {.test = opt->test};
+    sfp_status s = sfp__source_open(spec, &so, &source, err);
+    if (s)
+        goto done;
+    if (source->kind->live || source->count < 1) {
+        s = sfp__fail(err, SFP_EINVAL, "%s: has %s, expected a data set on disk", spec,
+                      source->kind->live ? "no end" : "no pictures");
+        goto done;
+    }
+    l.source = source;
+    l.of = source->count;
+    p.count = opt->limit > 0 && opt->limit < source->count ? opt->limit : source->count;
+    size_t bytes = 3 * (size_t)p.size * (size_t)p.size, all;
+    if (!sfp__mul_size((size_t)p.count, bytes, &all)) {
+        s = sfp__fail(err, SFP_ELIMIT, "%s: %lld pictures of %d x %d do not fit into memory", spec, (long long)p.count, p.size, p.size);
+        goto done;
+    }
+    p.rgb = sfp__malloc(all);
+    p.label = sfp__malloc((size_t)p.count * sizeof *p.label);
+    l.broken = sfp__calloc((size_t)p.count, sizeof *l.broken);
+    if (!p.rgb || !p.label || !l.broken) {
+        s = sfp__fail_nomem(err, all);
+        goto done;
+    }
+    s = copy_names(source, &p, err);
+    if (!s)
+        s = read_all(&l, pool, hooks, err);
+    if (s)
+        goto done;
+    drop_broken(&p, l.broken);
+    if (p.count == 0)
+        s = sfp__fail(err, SFP_EFORMAT, "%s: no picture could be read; the first: %s", spec, p.first_error);
+    else if (opt->like)
+        s = relabel(&p, opt->like, err);
+done:
+    sfp__free(l.broken);
+    pthread_mutex_destroy(&l.lock);
+    sfp__source_close(source);
+    if (s)
+        sfp__pictures_done(&p);
+    else
+        *out = p;
+    return s;
+}
+
+sfp_status sfp__pictures_hold_out(sfp_pictures *from, int nth, sfp_pictures *out, sfp_error *err)
+{
+    size_t bytes = 3 * (size_t)from->size * (size_t)from->size;
+    sfp_pictures p = {.size = from->size};
+    int64_t taken = from->count / nth, kept = 0;
+    if (taken > 0) {
+        p.rgb = sfp__malloc((size_t)taken * bytes);
+        p.label = sfp__malloc((size_t)taken * sizeof *p.label);
+        if (!p.rgb || !p.label) {
+            sfp__pictures_done(&p);
+            return sfp__fail_nomem(err, (size_t)taken * bytes);
+        }
+    }
+    for (int64_t i = 0; i < from->count; i++) {
+        bool take = i % nth == nth - 1;
+        uint8_t *to = take ? p.rgb + (size_t)p.count * bytes : from->rgb + (size_t)kept * bytes;
+        if (take)
+            p.label[p.count++] = from->label[i];
+        else
+            from->label[kept++] = from->label[i];
+        if (to != from->rgb + (size_t)i * bytes)
+            memcpy(to, from->rgb + (size_t)i * bytes, bytes);
+    }
+    from->count = kept;
+    *out = p;
+    return SFP_OK;
+}
+
+void sfp__pictures_done(sfp_pictures *p)
+{
+    sfp__free(p->rgb);
+    sfp__free(p->label);
+    for (int i = 0; p->class_names && i < p->classes; i++)
+        sfp__free(p->class_names[i]);
+    sfp__free(p->class_names);
+    *p = (sfp_pictures){0};
+}
+
+uint64_t sfp__pictures_hash(const sfp_pictures *p)
+{
+    return sfp__hash(SFP_HASH_START, p->rgb, (size_t)p->count * 3 * (size_t)p->size * (size_t)p->size);
+}

@@ -1,0 +1,41 @@
+/* All pictures of a data set in memory, small enough for the student: decoded once, read at every step. */
+#ifndef SFP_PRETRAIN_PICTURES_H
+#define SFP_PRETRAIN_PICTURES_H
+
+#include "base/pool.h"
+#include "pretrain/pretrain.h"
+#include "stream/source.h"
+
+typedef struct sfp_pictures {
+    int size; /* S */
+    int64_t count;
+    uint8_t *rgb;    /* (count, S, S, 3) */
+    int32_t *label;  /* (count); -1: none */
+    int classes;
+    char **class_names; /* (classes) */
+    uint64_t skipped;   /* broken ones */
+    char first_error[256];
+} sfp_pictures;
+
+typedef struct sfp_pictures_options {
+    bool test;     /* the data set's own test part */
+    int size;
+    int64_t limit; /* at most so many, evenly spread; 0: all */
+    const sfp_pictures *like; /* labels by this set's class names (unknown classes: -1); NULL: the source's own */
+} sfp_pictures_options;
+
+sfp_status sfp__pictures_load(const char *spec, const sfp_pictures_options *opt, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
+                              sfp_pictures *out, sfp_error *err);
+/* Moves every nth picture of `from` to `out`. */
+sfp_status sfp__pictures_hold_out(sfp_pictures *from, int nth, sfp_pictures *out, sfp_error *err);
+void sfp__pictures_done(sfp_pictures *p);
+
+static inline const uint8_t *sfp__pictures_at(const sfp_pictures *p, int64_t i)
+{
+    return p->rgb + (size_t)i * 3 * (size_t)p->size * (size_t)p->size;
+}
+
+/* A number that changes with any pixel or the count. */
+uint64_t sfp__pictures_hash(const sfp_pictures *p);
+
+#endif

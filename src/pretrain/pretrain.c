@@ -1,0 +1,426 @@
+/* The training itself: what is made once, the steps, and what is written meanwhile. */
+#include "pretrain/pretrain.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "model/vit_train.h"
+#include "pretrain/batches.h"
+#include "pretrain/hash.h"
+#include "pretrain/log.h"
+#include "pretrain/loss.h"
+#include "pretrain/output.h"
+#include "pretrain/report.h"
+#include "pretrain/score.h"
+#include "pretrain/state.h"
+#include "pretrain/teacher.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { HELD_OUT = 20, UNIT = 8 };
+#define LOG_SECONDS 10.0
+#define LEAST_LR 0.01 /* of the largest, at the end */
+
+typedef struct training {
+    const sfp_pretrain_options *o;
+    const sfp_pretrain_hooks *hooks;
+    sfp_pool *pool;
+    sfp_pictures pictures, held;
+    sfp_teacher teacher;
+    bool taught;
+    sfp_vit *student;
+    sfp_vit_plan *plan;
+    sfp_loss *loss;
+    sfp_pretrain_state state;
+    sfp_batch_feed *feed;
+    sfp_log log;
+    uint64_t epoch_steps;
+    char path[PATH_MAX]; /* OUT/..., of the file being handled */
+    /* since the last point of the log */
+    double sum[SFP_TERMS], since_seconds;
+    uint64_t since_steps;
+    double grad_norm, lr;
+    sfp_score score;         /* the last one */
+    double score_at, saved_at; /* state.seconds */
+    uint64_t saved_step;
+    double began;            /* of this call's training */
+    uint64_t began_step;
+} training;
+
+sfp_pretrain_options sfp__pretrain_defaults(void)
+{
+    return (sfp_pretrain_options){.img_size = 64, .patch_size = 8, .dim = 192, .depth = 8, .heads = 3, .hidden = 768,
+                                  .batch = 64, .epochs = 20, .lr = 1e-3, .weight_decay = 0.05, .warmup = 0.05, .clip = 1, .ema = 0.998,
+                                  .beta2 = 0.98, .views = 2, .crop_least = 0.35, .jitter = 0.3, .mixup = 0, .smoothing = 0.1,
+                                  .weight_label = 0.5, .weight_class = 1, .weight_patch = 1, .weight_logits = 1, .temperature = 1,
+                                  .seed = 1, .half = true, .checkpoint_seconds = 60, .score_seconds = 300, .score_pictures = 2000};
+}
+
+static const char *path_of(training *t, const char *name)
+{
+    (void)snprintf(t->path, sizeof t->path, "%s/%s", t->o->out, name);
+    return t->path;
+}
+
+static void say(const training *t, const char *text)
+{
+    if (t->hooks && t->hooks->say)
+        t->hooks->say(t->hooks->ctx, text);
+}
+
+static bool stopped(const training *t)
+{
+    return t->hooks && t->hooks->stop && *t->hooks->stop;
+}
+
+/* ------------------------------------------------------------- preparation */
+
+static void say_skipped(const training *t, const char *spec, const sfp_pictures *p)
+{
+    char text[700];
+    if (!p->skipped)
+        return;
+    (void)snprintf(text, sizeof text, "%.200s: %llu pictures could not be read and were left out; the first: %.300s", spec,
+                   (unsigned long long)p->skipped, p->first_error);
+    say(t, text);
+}
+
+/* The pictures to learn from, and those to score on. */
+static sfp_status load_pictures(training *t, sfp_error *err)
+{
+    const sfp_pretrain_options *o = t->o;
+    sfp_pictures_options po = {.size = o->img_size};
+    sfp_status s = sfp__pictures_load(o->data, &po, t->pool, t->hooks, &t->pictures, err);
+    if (s)
+        return s;
+    say_skipped(t, o->data, &t->pictures);
+    po.like = &t->pictures;
+    po.limit = o->score_pictures;
+    po.test = !o->test || strcmp(o->test, o->data) == 0;
+    sfp_error none = {0};
+    s = sfp__pictures_load(o->test ? o->test : o->data, &po, t->pool, NULL, &t->held, o->test ? err : &none);
+    if (o->test)
+        return s;
+    /* a kind without a test part of its own gives the same again */
+    bool own = !s && t->held.count > 0 &&
+               !(t->held.count <= t->pictures.count &&
+                 memcmp(t->held.rgb, t->pictures.rgb, 3 * (size_t)o->img_size * (size_t)o->img_size) == 0);
+    if (own)
+        return SFP_OK;
+    sfp__pictures_done(&t->held);
+    return sfp__pictures_hold_out(&t->pictures, HELD_OUT, &t->held, err);
+}
+
+static sfp_status open_teacher(training *t, sfp_error *err)
+{
+    const sfp_pretrain_options *o = t->o;
+    if (!o->teacher)
+        return SFP_OK;
+    char cache[PATH_MAX];
+    (void)snprintf(cache, sizeof cache, "%s", o->teacher_cache ? o->teacher_cache : path_of(t, "teacher.cache"));
+    const sfp_teacher_options to = {.weights = o->teacher, .cache = cache, .views = o->views, .side = o->img_size / o->patch_size,
+                                    .seed = o->seed, .crop_least = o->crop_least};
+    sfp_status s = sfp__teacher_open(&to, &t->pictures, t->pool, t->hooks, &t->teacher, err);
+    t->taught = !s;
+    return s;
+}
+
+/* Everything that decides what a step does; the length of the plan may change. */
+static uint64_t key_of(const training *t)
+{
+    const sfp_pretrain_options *o = t->o;
+    const double reals[] = {o->lr, o->weight_decay, o->warmup, o->clip, o->ema, o->beta2, o->crop_least, o->jitter, o->mixup, o->smoothing,
+                            o->weight_label, o->weight_class, o->weight_patch, o->weight_logits, o->temperature};
+    const int64_t whole[] = {o->img_size, o->patch_size, o->dim, o->depth, o->heads, o->hidden, o->batch, t->taught ? o->views : 0,
+                             (int64_t)o->seed, t->taught ? t->teacher.dim : 0};
+    uint64_t h = sfp__hash(sfp__pictures_hash(&t->pictures), reals, sizeof reals);
+    h = sfp__hash(h, whole, sizeof whole);
+    return t->taught ? sfp__hash(h, t->teacher.mean, 2 * (size_t)t->teacher.dim * sizeof(float)) : h;
+}
+
+static sfp_status make_student(training *t, sfp_error *err)
+{
+    const sfp_pretrain_options *o = t->o;
+    const sfp_vit_config c = {.img_size = o->img_size, .patch_size = o->patch_size, .channels = 3, .dim = o->dim, .depth = o->depth,
+                              .heads = o->heads, .hidden = o->hidden, .ln_eps = 1e-6f, .mean = {0.485f, 0.456f, 0.406f},
+                              .std = {0.229f, 0.224f, 0.225f}};
+    const sfp_loss_options lo = {.weight = {o->weight_label, o->weight_class, o->weight_patch, o->weight_logits},
+                                 .smoothing = o->smoothing, .temperature = o->temperature};
+    const sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .unit = UNIT};
+    sfp_status s = sfp__vit_random(&c, o->seed, 0.02f, &t->student, err);
+    if (!s)
+        s = sfp__vit_plan_create(t->student, t->pool, &po, &t->plan, err);
+    if (!s)
+        s = sfp__vit_plan_prepare(t->plan, o->batch, err);
+    if (!s)
+        s = sfp__loss_create(&lo, &c, &t->pictures, t->taught ? &t->teacher : NULL, sfp__pool_threads(t->pool), UNIT, &t->loss, err);
+    if (!s)
+        s = sfp__pretrain_state_init(&t->state, &c, sfp__loss_count(t->loss), err);
+    if (s)
+        return s;
+    t->state.key = key_of(t);
+    s = sfp__vit_flat_init(&c, o->seed, &t->state.weights, err);
+    sfp__loss_init(t->loss, o->seed, t->state.adam.x + t->state.vit_count);
+    sfp__loss_decays(t->loss, t->state.decays + t->state.vit_count);
+    memcpy(t->state.adam.ema, t->state.adam.x, t->state.adam.count * sizeof(float));
+    return s;
+}
+
+static sfp_status prepare(training *t, sfp_error *err)
+{
+    const sfp_pretrain_options *o = t->o;
+    if (mkdir(o->out, 0777) != 0 && errno != EEXIST)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", o->out);
+    sfp_status s = load_pictures(t, err);
+    if (!s && t->pictures.count < o->batch)
+        s = sfp__fail(err, SFP_EINVAL, "%s: has %lld pictures to learn from, expected at least a batch of %d", o->data,
+                      (long long)t->pictures.count, o->batch);
+    if (!s)
+        s = open_teacher(t, err);
+    if (!s)
+        s = make_student(t, err);
+    bool found = false;
+    if (!s && o->resume)
+        s = sfp__pretrain_state_load(&t->state, path_of(t, "checkpoint.safetensors"), &found, err);
+    if (!s)
+        s = sfp__vit_set_weights(t->student, &t->state.weights, err);
+    if (!s)
+        s = sfp__log_open(path_of(t, "log.jsonl"), t->state.step, &t->log, err);
+    if (s)
+        return s;
+    t->epoch_steps = sfp__batch_feed_epoch_steps(&t->pictures, o->batch);
+    sfp_batches_options bo = {.batch = o->batch, .views = t->taught ? o->views : 0, .seed = o->seed, .crop_least = o->crop_least,
+                              .jitter = o->jitter, .mixup = o->mixup};
+    memcpy(bo.mean, t->state.config.mean, sizeof bo.mean);
+    memcpy(bo.std, t->state.config.std, sizeof bo.std);
+    return sfp__batch_feed_create(&t->pictures, &bo, t->state.step, &t->feed, err);
+}
+
+/* ------------------------------------------------------------------- steps */
+
+static uint64_t total_steps(const training *t)
+{
+    return t->epoch_steps * (uint64_t)t->o->epochs;
+}
+
+/* How much of the plan is done, 0..1. */
+static double fraction(const training *t)
+{
+    double f = t->o->seconds > 0 ? t->state.seconds / t->o->seconds : (double)t->state.step / (double)total_steps(t);
+    return f < 1 ? f : 1;
+}
+
+static bool ended(const training *t)
+{
+    return t->o->seconds > 0 ? t->state.seconds >= t->o->seconds : t->state.step >= total_steps(t);
+}
+
+/* Linear warm-up, then half a cosine. */
+static double rate_at(const sfp_pretrain_options *o, double f)
+{
+    if (f < o->warmup)
+        return o->lr * (0.02 + 0.98 * f / o->warmup);
+    double x = (f - o->warmup) / (1 - o->warmup);
+    return o->lr * (LEAST_LR + (1 - LEAST_LR) * 0.5 * (1 + cos(x * 3.14159265358979323846)));
+}
+
+static sfp_status step(training *t, sfp_error *err)
+{
+    sfp_pretrain_state *st = &t->state;
+    const sfp_pretrain_options *o = t->o;
+    const sfp_batch_made *batch = NULL;
+    double value[SFP_TERMS], begin = sfp__now();
+    sfp_status s = sfp__batch_feed_take(t->feed, &batch, err);
+    if (s)
+        return s;
+    memset(st->adam.g, 0, st->vit_count * sizeof(float));
+    sfp__loss_begin(t->loss, batch, o->batch, st->adam.x + st->vit_count);
+    const sfp_vit_pass pass = {.b = o->batch, .x = batch->x, .token_head = sfp__loss_tokens, .head_ctx = t->loss, .grad_w = &st->grads};
+    if ((s = sfp__vit_run(t->plan, &pass, err)))
+        return s;
+    sfp__loss_end(t->loss, value, st->adam.g + st->vit_count);
+    double n = (double)st->step;
+    t->lr = rate_at(o, fraction(t));
+    const sfp_adamw_step a = {.t = st->step + 1, .lr = t->lr, .weight_decay = o->weight_decay, .beta1 = 0.9, .beta2 = o->beta2,
+                              .eps = 1e-8, .clip = o->clip, .ema = fmin(o->ema, (1 + n) / (10 + n))};
+    t->grad_norm = sfp__adamw_step(t->pool, &st->adam, &a);
+    if (!isfinite(t->grad_norm))
+        return sfp__fail(err, SFP_EINVAL, "step %llu: the gradient is not finite; a smaller --lr may help", (unsigned long long)st->step);
+    if ((s = sfp__vit_set_weights(t->student, &st->weights, err)))
+        return s;
+    for (int i = 0; i < SFP_TERMS; i++)
+        t->sum[i] += value[i];
+    double took = sfp__now() - begin;
+    st->step++;
+    st->seconds += took;
+    t->since_steps++;
+    t->since_seconds += took;
+    return SFP_OK;
+}
+
+/* ---------------------------------------------------------------- meanwhile */
+
+static double images_per_second(const training *t)
+{
+    return t->since_seconds > 0 ? (double)t->since_steps * t->o->batch / t->since_seconds : NAN;
+}
+
+static void tell(const training *t)
+{
+    if (!t->hooks || !t->hooks->progress)
+        return;
+    sfp_pretrain_progress p = {.phase = "train", .done = t->state.step, .total = t->o->seconds > 0 ? 0 : total_steps(t),
+                               .fraction = fraction(t), .seconds = sfp__now() - t->began, .ncm = t->score.ncm, .knn = t->score.knn,
+                               .epoch = (double)t->state.step / (double)t->epoch_steps, .images_per_second = images_per_second(t)};
+    for (int i = 0; i < SFP_TERMS; i++)
+        p.loss[i] = t->since_steps ? t->sum[i] / (double)t->since_steps : NAN;
+    t->hooks->progress(t->hooks->ctx, &p);
+}
+
+static sfp_log_point point_of(const training *t, const sfp_score *score)
+{
+    sfp_log_point p = {.step = t->state.step, .epoch = (double)t->state.step / (double)t->epoch_steps, .seconds = t->state.seconds,
+                       .lr = t->lr, .grad_norm = t->grad_norm, .images_per_second = images_per_second(t),
+                       .ncm = score ? score->ncm : NAN, .knn = score ? score->knn : NAN};
+    for (int i = 0; i < SFP_TERMS; i++)
+        p.loss[i] = t->since_steps ? t->sum[i] / (double)t->since_steps : NAN;
+    return p;
+}
+
+static sfp_status note(training *t, const sfp_score *score, sfp_error *err)
+{
+    sfp_log_point p = point_of(t, score);
+    sfp_status s = sfp__log_add(&t->log, &p, err);
+    memset(t->sum, 0, sizeof t->sum);
+    t->since_steps = 0;
+    t->since_seconds = 0;
+    return s;
+}
+
+/* The averaged weights, in a vit of their own for as long as it takes. */
+static sfp_status score_now(training *t, sfp_error *err)
+{
+    sfp_vit *v = NULL;
+    sfp_status s = sfp__vit_random(&t->state.config, 0, 0.02f, &v, err);
+    if (!s)
+        s = sfp__vit_set_weights(v, &t->state.average, err);
+    if (!s)
+        s = sfp__score(v, t->pool, &t->pictures, &t->held, t->o->score_pictures, &t->score, err);
+    sfp__vit_free(v);
+    t->score_at = t->state.seconds;
+    return s;
+}
+
+static sfp_status save(training *t, sfp_error *err)
+{
+    t->saved_at = t->state.seconds;
+    t->saved_step = t->state.step;
+    return sfp__pretrain_state_save(&t->state, path_of(t, "checkpoint.safetensors"), err);
+}
+
+static sfp_status train(training *t, sfp_error *err)
+{
+    sfp_status s = SFP_OK;
+    t->began = sfp__now();
+    t->began_step = t->state.step;
+    t->saved_at = t->score_at = t->state.seconds;
+    t->saved_step = t->state.step;
+    t->score = (sfp_score){.ncm = NAN, .knn = NAN};
+    while (!s && !ended(t) && !stopped(t)) {
+        if ((s = step(t, err)))
+            break;
+        tell(t);
+        bool score = t->o->score_seconds > 0 && t->state.seconds - t->score_at >= t->o->score_seconds;
+        if (score)
+            s = score_now(t, err);
+        if (!s && (score || t->since_seconds >= LOG_SECONDS))
+            s = note(t, score ? &t->score : NULL, err);
+        if (!s && score)
+            s = sfp__pretrain_report(path_of(t, "report.html"), &t->log, err);
+        if (!s && t->state.seconds - t->saved_at >= t->o->checkpoint_seconds)
+            s = save(t, err);
+    }
+    if (!s && t->state.step > t->saved_step)
+        s = save(t, err);
+    return s;
+}
+
+/* ------------------------------------------------------------------- the end */
+
+/* The average, with the label head where there is one; *c becomes its config. */
+static sfp_status write_model(training *t, sfp_vit_config *c, sfp_error *err)
+{
+    sfp_vit_weights w = t->state.average;
+    const float *bias = NULL, *head = sfp__loss_label_head(t->loss, t->state.adam.ema + t->state.vit_count, &bias);
+    union {
+        const float *in;
+        float *out; /* only written to a file */
+    } hw = {.in = head}, hb = {.in = bias};
+    *c = t->state.config;
+    if (head) {
+        c->classes = t->pictures.classes;
+        c->class_names = t->pictures.class_names;
+        w.head_w = hw.out;
+        w.head_b = hb.out;
+    }
+    return sfp__vit_save(c, &w, t->o->half ? SFP_DTYPE_F16 : SFP_DTYPE_F32, NULL, 0, path_of(t, "model.safetensors"), err);
+}
+
+static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
+{
+    *r = (sfp_pretrain_result){.finished = ended(t), .steps = t->state.step, .pictures = (uint64_t)t->pictures.count, .seconds = t->state.seconds,
+                               .epochs = (double)t->state.step / (double)t->epoch_steps, .parameters = sfp__vit_parameters(t->student)};
+    r->images_per_second = (double)t->state.step * t->o->batch / t->state.seconds;
+    for (int i = 0; i < SFP_TERMS; i++)
+        r->loss[i] = t->log.count ? t->log.point[t->log.count - 1].loss[i] : NAN;
+    sfp_status s = score_now(t, err);
+    if (!s && t->since_steps) {
+        for (int i = 0; i < SFP_TERMS; i++)
+            r->loss[i] = t->sum[i] / (double)t->since_steps;
+        s = note(t, &t->score, err);
+    }
+    r->ncm = t->score.ncm;
+    r->knn = t->score.knn;
+    sfp_vit_config c;
+    if (!s)
+        s = write_model(t, &c, err);
+    if (!s)
+        s = sfp__pretrain_write_config(path_of(t, "config.json"), t->o, &c, (int64_t)t->pictures.count, r, err);
+    if (!s)
+        s = sfp__pretrain_report(path_of(t, "report.html"), &t->log, err);
+    return s;
+}
+
+sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_pool *pool, const sfp_pretrain_hooks *hooks, sfp_pretrain_result *out, sfp_error *err)
+{
+    training *t = sfp__calloc(1, sizeof *t);
+    if (!t)
+        return sfp__fail_nomem(err, sizeof *t);
+    t->o = o;
+    t->hooks = hooks;
+    t->pool = pool;
+    sfp_pretrain_result r = {0};
+    sfp_status s = prepare(t, err);
+    if (!s)
+        s = train(t, err);
+    if (!s)
+        s = finish(t, &r, err);
+    sfp__batch_feed_free(t->feed);
+    sfp__log_close(&t->log);
+    sfp__loss_free(t->loss);
+    sfp__vit_plan_free(t->plan);
+    sfp__vit_free(t->student);
+    if (t->taught)
+        sfp__teacher_done(&t->teacher);
+    sfp__pretrain_state_done(&t->state);
+    sfp__pictures_done(&t->pictures);
+    sfp__pictures_done(&t->held);
+    sfp__free(t);
+    if (!s)
+        *out = r;
+    return s;
+}

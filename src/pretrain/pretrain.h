@@ -1,0 +1,74 @@
+/* Pretraining: a ViT learns all its weights from pictures on disk - from their labels, from a teacher backbone, or both.
+ *
+ * What a step sees depends on (seed, step) alone, and sums have a fixed order for a given number of threads; everything
+ * else that a step reads is in the checkpoint. So a training that was interrupted ends in the same bytes. */
+#ifndef SFP_PRETRAIN_PRETRAIN_H
+#define SFP_PRETRAIN_PRETRAIN_H
+
+#include "base/error.h"
+#include "base/pool.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct sfp_pretrain_options {
+    const char *data; /* KIND:PATH */
+    const char *test; /* KIND:PATH; NULL: the data set's own test part, else every 20th picture */
+    const char *teacher;       /* weights file, or NULL */
+    const char *teacher_cache; /* file of its outputs; NULL: OUT/teacher.cache */
+    const char *out;
+    const char *command;       /* how it was called, for the config beside the model; NULL: not told */
+    int img_size, patch_size, dim, depth, heads, hidden;
+    int batch, epochs;
+    double seconds; /* > 0: the schedule follows the seconds spent in training instead of epochs */
+    double lr, weight_decay, warmup, clip, ema;
+    double beta2;
+    int views; /* fixed views a picture, with a teacher */
+    double crop_least, jitter, mixup, smoothing;
+    double weight_label, weight_class, weight_patch, weight_logits, temperature;
+    uint64_t seed;
+    bool half;                 /* the model's file is F16 */
+    bool resume;
+    double checkpoint_seconds; /* between checkpoints */
+    double score_seconds;      /* between scores; 0: at the end only */
+    int score_pictures;        /* most pictures scored */
+} sfp_pretrain_options;
+
+sfp_pretrain_options sfp__pretrain_defaults(void);
+
+/* The parts of the loss, in this order everywhere. */
+typedef enum sfp_pretrain_term { SFP_TERM_LABEL, SFP_TERM_CLASS, SFP_TERM_PATCH, SFP_TERM_LOGITS, SFP_TERMS } sfp_pretrain_term;
+const char *sfp__pretrain_term_name(int term);
+
+typedef struct sfp_pretrain_progress {
+    const char *phase; /* "pictures", "teacher", "train" */
+    uint64_t done, total; /* of the phase; training by epochs: steps */
+    double fraction;      /* of the phase, 0..1 */
+    double seconds;       /* in this phase, of this call */
+    double epoch;
+    double images_per_second;
+    double loss[SFP_TERMS]; /* NAN: not in use */
+    double ncm, knn;        /* the last score; NAN: none yet */
+} sfp_pretrain_progress;
+
+typedef struct sfp_pretrain_hooks {
+    void *ctx;
+    void (*progress)(void *ctx, const sfp_pretrain_progress *p);
+    void (*say)(void *ctx, const char *message);
+    const volatile sig_atomic_t *stop;
+} sfp_pretrain_hooks;
+
+typedef struct sfp_pretrain_result {
+    bool finished;
+    uint64_t steps, pictures;
+    double seconds, images_per_second, epochs;
+    double loss[SFP_TERMS];
+    double ncm, knn; /* of the written model; NAN without labels */
+    size_t parameters;
+} sfp_pretrain_result;
+
+sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_pool *pool, const sfp_pretrain_hooks *hooks, sfp_pretrain_result *out,
+                         sfp_error *err);
+
+#endif

@@ -1,0 +1,142 @@
+#include "pretrain/state.h"
+
+#include "base/mem.h"
+#include "io/safetensors.h"
+#include "model/vit_train.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static sfp_status note_decay(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+{
+    (void)err;
+    sfp_pretrain_state *s = ctx;
+    size_t n = 1;
+    for (int i = 0; i < ndim; i++)
+        n *= (size_t)shape[i];
+    /* matrices decay; norms, biases, positions and the class token do not */
+    bool decays = ndim > 1 && strcmp(name, "cls_token") != 0 && strcmp(name, "pos_embed") != 0;
+    memset(s->decays + (*field - s->adam.x), decays, n);
+    return SFP_OK;
+}
+
+sfp_status sfp__pretrain_state_init(sfp_pretrain_state *out, const sfp_vit_config *c, size_t loss_count, sfp_error *err)
+{
+    sfp_pretrain_state s = {.config = *c, .vit_count = sfp__vit_flat_count(c)};
+    sfp_adamw *a = &s.adam;
+    a->count = s.vit_count + loss_count;
+    a->x = sfp__calloc(a->count, sizeof(float));
+    a->g = sfp__calloc(a->count, sizeof(float));
+    a->m = sfp__calloc(a->count, sizeof(float));
+    a->v = sfp__calloc(a->count, sizeof(float));
+    a->ema = sfp__calloc(a->count, sizeof(float));
+    a->decays = s.decays = sfp__calloc(a->count, 1);
+    sfp_status status = a->x && a->g && a->m && a->v && a->ema && s.decays ? SFP_OK : sfp__fail_nomem(err, a->count * sizeof(float));
+    if (!status)
+        status = sfp__vit_flat_view(c, a->x, &s.weights, err);
+    if (!status)
+        status = sfp__vit_flat_view(c, a->g, &s.grads, err);
+    if (!status)
+        status = sfp__vit_flat_view(c, a->ema, &s.average, err);
+    if (status) {
+        sfp__pretrain_state_done(&s);
+        return status;
+    }
+    (void)sfp__vit_each_weight(c, &s.weights, note_decay, &s, NULL);
+    *out = s;
+    return SFP_OK;
+}
+
+void sfp__pretrain_state_done(sfp_pretrain_state *s)
+{
+    sfp__free(s->adam.x);
+    sfp__free(s->adam.g);
+    sfp__free(s->adam.m);
+    sfp__free(s->adam.v);
+    sfp__free(s->adam.ema);
+    sfp__free(s->decays);
+    sfp__vit_flat_view_done(&s->weights);
+    sfp__vit_flat_view_done(&s->grads);
+    sfp__vit_flat_view_done(&s->average);
+    *s = (sfp_pretrain_state){0};
+}
+
+static sfp_tensor block(const char *name, size_t count, const float *data)
+{
+    return (sfp_tensor){.name = name, .dtype = SFP_DTYPE_F32, .ndim = 1, .shape = {(int64_t)count}, .count = count,
+                        .bytes = count * sizeof *data, .data = data};
+}
+
+sfp_status sfp__pretrain_state_save(const sfp_pretrain_state *s, const char *path, sfp_error *err)
+{
+    const sfp_adamw *a = &s->adam;
+    const sfp_tensor tensors[] = {block("weights", a->count, a->x), block("moment1", a->count, a->m), block("moment2", a->count, a->v),
+                                  block("average", a->count, a->ema)};
+    char step[24], seconds[40], key[24];
+    (void)snprintf(step, sizeof step, "%" PRIu64, s->step);
+    (void)snprintf(seconds, sizeof seconds, "%a", s->seconds);
+    (void)snprintf(key, sizeof key, "%016" PRIx64, s->key);
+    const sfp_meta meta[] = {{"kind", "streamfp pretrain checkpoint"}, {"step", step}, {"seconds", seconds}, {"key", key}};
+    return sfp__safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, meta, sizeof meta / sizeof *meta, err);
+}
+
+static sfp_status need_meta(const sfp_safetensors *f, const char *key, const char **out, sfp_error *err)
+{
+    *out = sfp__safetensors_meta(f, key);
+    return *out ? SFP_OK : sfp__fail(err, SFP_EFORMAT, "%s: has no '%s', expected a checkpoint of pretraining", sfp__safetensors_path(f), key);
+}
+
+static sfp_status read_blocks(const sfp_safetensors *f, sfp_pretrain_state *s, sfp_error *err)
+{
+    const struct {
+        const char *name;
+        float *to;
+    } list[] = {{"weights", s->adam.x}, {"moment1", s->adam.m}, {"moment2", s->adam.v}, {"average", s->adam.ema}};
+    const int64_t shape[] = {(int64_t)s->adam.count};
+    sfp_status status = SFP_OK;
+    for (int copy = 0; copy < 2; copy++) /* all are looked at before the first is changed */
+        for (size_t i = 0; !status && i < sizeof list / sizeof *list; i++) {
+            const sfp_tensor *t = NULL;
+            status = sfp__safetensors_need(f, list[i].name, &t, err);
+            if (!status)
+                status = sfp__tensor_expect(sfp__safetensors_path(f), t, shape, 1, err);
+            if (!status && copy)
+                status = sfp__tensor_to_f32(sfp__safetensors_path(f), t, list[i].to, err);
+        }
+    return status;
+}
+
+sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const char *path, bool *found, sfp_error *err)
+{
+    sfp_safetensors *f = NULL;
+    const char *step, *seconds, *key;
+    sfp_error why = {0};
+    sfp_status status = sfp__safetensors_open(path, &f, &why);
+    if (status == SFP_ENOTFOUND) {
+        *found = false;
+        return SFP_OK;
+    }
+    if (status) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    status = need_meta(f, "step", &step, err);
+    if (!status)
+        status = need_meta(f, "seconds", &seconds, err);
+    if (!status)
+        status = need_meta(f, "key", &key, err);
+    if (!status && strtoull(key, NULL, 16) != s->key)
+        status = sfp__fail(err, SFP_EINVAL, "%s: was made with other options or data; give the same ones, or another --out", path);
+    if (!status)
+        status = read_blocks(f, s, err);
+    if (!status) {
+        s->step = strtoull(step, NULL, 10);
+        s->seconds = strtod(seconds, NULL);
+        *found = true;
+    }
+    sfp__safetensors_close(f);
+    return status;
+}

@@ -1,0 +1,356 @@
+#include "pretrain/teacher.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "io/tensor.h"
+#include "pretrain/hash.h"
+#include "pretrain/views.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CHUNK = 64, STAT_ENTRIES = 4096 };
+
+/* The file: one block that says what it is and how far it got, then the entries. */
+#define HEADER_BYTES 4096
+#define MAGIC "streamfp teacher"
+
+typedef struct header {
+    char magic[16]; /* MAGIC without its end */
+    uint64_t key;   /* of everything the entries depend on */
+    uint64_t total; /* entries wanted: view after view, so a cache of fewer views is the beginning of one of more */
+    uint64_t entry_bytes;
+    uint64_t done; /* the first so many are there */
+} header;
+
+typedef struct making {
+    const sfp_teacher_options *o;
+    const sfp_pictures *pictures;
+    sfp_teacher *t;
+    int size;         /* of the teacher's input */
+    int grid, tokens; /* patches along the teacher's side; its T */
+    float *pool_w;    /* (side, grid) weights of averaging along one axis */
+    float *x;         /* (CHUNK, 3, size, size) */
+    uint8_t *rgb;     /* (CHUNK, size, size, 3) */
+    float *normed;    /* (CHUNK, T, Dt) */
+    uint16_t *entry;  /* (CHUNK, 1 + L, Dt) */
+    uint64_t first;   /* the entries at hand */
+    sfp_status *status; /* (CHUNK) */
+} making;
+
+static size_t entry_floats(const sfp_teacher *t)
+{
+    return (size_t)(1 + t->patches) * (size_t)t->dim;
+}
+
+static sfp_status file_hash(const char *path, uint64_t *h, sfp_error *err)
+{
+    sfp_map m;
+    sfp_status s = sfp__map_open(path, &m, err);
+    if (s)
+        return s;
+    *h = sfp__hash(*h, m.bytes, m.size);
+    sfp__map_close(&m);
+    return SFP_OK;
+}
+
+static sfp_status key_of(const sfp_teacher_options *o, const sfp_pictures *p, uint64_t *out, sfp_error *err)
+{
+    const uint64_t numbers[] = {1 /* how entries are made */, sfp__pictures_hash(p), (uint64_t)p->count, (uint64_t)p->size,
+                                (uint64_t)o->side, o->seed};
+    uint64_t h = sfp__hash(SFP_HASH_START, numbers, sizeof numbers);
+    h = sfp__hash(h, &o->crop_least, sizeof o->crop_least);
+    sfp_status s = file_hash(o->weights, &h, err);
+    if (!s)
+        *out = h;
+    return s;
+}
+
+/* Rows of weights that average `grid` cells into `side`, by the length they share. */
+static void average_weights(int side, int grid, float *w)
+{
+    for (int i = 0; i < side; i++)
+        for (int k = 0; k < grid; k++) {
+            double low = (double)i / side, high = (double)(i + 1) / side, a = (double)k / grid, b = (double)(k + 1) / grid;
+            double shared = fmin(high, b) - fmax(low, a);
+            w[i * grid + k] = shared > 1e-12 ? (float)(shared * side) : 0.0f;
+        }
+}
+
+static void make_input(void *ctx, int piece, int worker)
+{
+    (void)worker;
+    making *m = ctx;
+    uint64_t entry = m->first + (uint64_t)piece;
+    uint64_t picture = entry % (uint64_t)m->pictures->count, view = entry / (uint64_t)m->pictures->count;
+    size_t pixels = (size_t)m->size * (size_t)m->size;
+    int S = m->pictures->size;
+    uint8_t *rgb = m->rgb + (size_t)piece * 3 * pixels;
+    sfp_view v = sfp__view(m->o->seed, picture, view, S, m->o->crop_least);
+    const sfp_vit_config *c = sfp__vit_config(m->t->vit);
+    m->status[piece] = sfp__view_render(sfp__pictures_at(m->pictures, (int64_t)picture), S, &v, m->size, rgb, NULL);
+    if (!m->status[piece])
+        sfp__vit_normalise(rgb, m->size, c->mean, c->std, m->x + (size_t)piece * 3 * pixels);
+}
+
+/* One teacher output (T, Dt) to an entry. */
+static void make_entry(void *ctx, int piece, int worker)
+{
+    (void)worker;
+    making *m = ctx;
+    int D = m->t->dim, side = m->o->side, grid = m->grid;
+    const float *tokens = m->normed + (size_t)piece * (size_t)m->tokens * (size_t)D;
+    uint16_t *out = m->entry + (size_t)piece * entry_floats(m->t);
+    for (int k = 0; k < D; k++)
+        *out++ = sfp__f32_to_f16(tokens[k]);
+    for (int y = 0; y < side; y++)
+        for (int x = 0; x < side; x++)
+            for (int k = 0; k < D; k++) {
+                float sum = 0;
+                for (int gy = 0; gy < grid; gy++) {
+                    float wy = m->pool_w[y * grid + gy];
+                    for (int gx = 0; wy != 0 && gx < grid; gx++)
+                        sum += wy * m->pool_w[x * grid + gx] * tokens[(size_t)(1 + gy * grid + gx) * (size_t)D + (size_t)k];
+                }
+                *out++ = sfp__f32_to_f16(sum);
+            }
+}
+
+static sfp_status write_at(int fd, const char *path, const void *bytes, size_t n, off_t at, sfp_error *err)
+{
+    const char *p = bytes;
+    while (n) {
+        ssize_t done = pwrite(fd, p, n, at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", path);
+        p += done;
+        n -= (size_t)done;
+        at += done;
+    }
+    return SFP_OK;
+}
+
+/* Opens the cache to go on with it, or begins it. */
+static sfp_status open_cache(const sfp_teacher_options *o, header *h, int *fd, const sfp_pretrain_hooks *hooks, sfp_error *err)
+{
+    header old = {0};
+    struct stat st;
+    int f = open(o->cache, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (f < 0 || fstat(f, &st) != 0 || !S_ISREG(st.st_mode)) {
+        sfp_status s = f < 0 ? sfp__fail_errno(err, SFP_EIO, "%s: cannot open", o->cache)
+                             : sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", o->cache);
+        if (f >= 0)
+            (void)close(f);
+        return s;
+    }
+    bool ours = pread(f, &old, sizeof old, 0) == (ssize_t)sizeof old && memcmp(old.magic, h->magic, sizeof old.magic) == 0;
+    if (st.st_size > 0 && !ours) {
+        (void)close(f);
+        return sfp__fail(err, SFP_EFORMAT, "%s: is no file of teacher outputs; it is left alone", o->cache);
+    }
+    bool same = ours && old.key == h->key && old.entry_bytes == h->entry_bytes && old.entry_bytes > 0 && st.st_size >= HEADER_BYTES &&
+                ((uint64_t)st.st_size - HEADER_BYTES) / old.entry_bytes >= old.done;
+    if (ours && !same && hooks && hooks->say) {
+        char text[600];
+        (void)snprintf(text, sizeof text, "%.400s: was made for another teacher, data or views; made again", o->cache);
+        hooks->say(hooks->ctx, text);
+    }
+    h->done = same ? old.done : 0; /* more views than before: they follow */
+    char block[HEADER_BYTES] = {0};
+    memcpy(block, h, sizeof *h);
+    sfp_status s = write_at(f, o->cache, block, sizeof block, 0, err);
+    if (s)
+        (void)close(f);
+    else
+        *fd = f;
+    return s;
+}
+
+static sfp_status run_chunk(making *m, sfp_vit_plan *plan, sfp_pool *pool, int n, sfp_error *err)
+{
+    sfp__pool_run(pool, n, make_input, m);
+    for (int i = 0; i < n; i++)
+        if (m->status[i])
+            return sfp__fail(err, m->status[i], "cannot make a view of %d x %d pixels", m->size, m->size);
+    const sfp_vit_pass pass = {.b = n, .x = m->x, .normed = m->normed};
+    sfp_status s = sfp__vit_run(plan, &pass, err);
+    if (!s)
+        sfp__pool_run(pool, n, make_entry, m);
+    return s;
+}
+
+static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, sfp_pool *pool, const sfp_pretrain_hooks *hooks, sfp_error *err)
+{
+    sfp_status s = SFP_OK;
+    double begin = sfp__now();
+    uint64_t start = h->done;
+    while (!s && h->done < h->total) {
+        if (hooks && hooks->stop && *hooks->stop)
+            return sfp__fail(err, SFP_EINVAL, "%s: stopped after %llu of %llu entries; the same command goes on", m->o->cache,
+                             (unsigned long long)h->done, (unsigned long long)h->total);
+        int n = h->total - h->done < CHUNK ? (int)(h->total - h->done) : CHUNK;
+        m->first = h->done;
+        s = run_chunk(m, plan, pool, n, err);
+        if (!s)
+            s = write_at(fd, m->o->cache, m->entry, (size_t)n * h->entry_bytes, (off_t)(HEADER_BYTES + h->done * h->entry_bytes), err);
+        if (s)
+            break;
+        h->done += (uint64_t)n;
+        s = write_at(fd, m->o->cache, h, sizeof *h, 0, err);
+        double now = sfp__now() - begin;
+        if (!s && hooks && hooks->progress)
+            hooks->progress(hooks->ctx, &(sfp_pretrain_progress){.phase = "teacher",
+                                                                 .done = h->done,
+                                                                 .total = h->total,
+                                                                 .fraction = (double)h->done / (double)h->total,
+                                                                 .images_per_second = (double)(h->done - start) / now,
+                                                                 .seconds = now});
+    }
+    if (!s && h->done > start && fdatasync(fd) != 0)
+        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", m->o->cache);
+    return s;
+}
+
+static sfp_status make_cache(const sfp_teacher_options *o, const sfp_pictures *p, sfp_teacher *t, sfp_pool *pool,
+                             const sfp_pretrain_hooks *hooks, sfp_error *err)
+{
+    const sfp_vit_config *c = sfp__vit_config(t->vit);
+    making m = {.o = o, .pictures = p, .t = t, .size = c->img_size, .grid = c->img_size / c->patch_size, .tokens = sfp__vit_tokens(t->vit)};
+    header h = {.magic = MAGIC, .total = (uint64_t)o->views * (uint64_t)p->count, .entry_bytes = entry_floats(t) * sizeof(uint16_t)};
+    sfp_vit_plan *plan = NULL;
+    int fd = -1;
+    size_t pixels = (size_t)CHUNK * 3 * (size_t)m.size * (size_t)m.size;
+    sfp_status s = key_of(o, p, &h.key, err);
+    if (!s)
+        s = open_cache(o, &h, &fd, hooks, err);
+    if (s || h.done >= h.total)
+        goto done;
+    m.pool_w = sfp__malloc((size_t)o->side * (size_t)m.grid * sizeof *m.pool_w);
+    m.x = sfp__malloc(pixels * sizeof *m.x);
+    m.rgb = sfp__malloc(pixels);
+    m.normed = sfp__malloc((size_t)CHUNK * (size_t)m.tokens * (size_t)t->dim * sizeof *m.normed);
+    m.entry = sfp__malloc(CHUNK * h.entry_bytes);
+    m.status = sfp__calloc(CHUNK, sizeof *m.status);
+    if (!m.pool_w || !m.x || !m.rgb || !m.normed || !m.entry || !m.status) {
+        s = sfp__fail_nomem(err, pixels * sizeof *m.x);
+        goto done;
+    }
+    average_weights(o->side, m.grid, m.pool_w);
+    const sfp_vit_plan_options po = {.mode = SFP_VIT_FORWARD, .token_head = true};
+    s = sfp__vit_plan_create(t->vit, pool, &po, &plan, err);
+    if (!s)
+        s = fill_cache(&m, &h, fd, plan, pool, hooks, err);
+done:
+    if (fd >= 0)
+        (void)close(fd);
+    sfp__vit_plan_free(plan);
+    sfp__free(m.pool_w);
+    sfp__free(m.x);
+    sfp__free(m.rgb);
+    sfp__free(m.normed);
+    sfp__free(m.entry);
+    sfp__free(m.status);
+    return s;
+}
+
+static const uint16_t *entry_at(const sfp_teacher *t, int view, int64_t picture)
+{
+    return t->entries + ((size_t)view * (size_t)t->pictures + (size_t)picture) * entry_floats(t);
+}
+
+/* Mean and deviation of each channel, of class tokens and of patch tokens, over entries evenly spread. */
+static sfp_status measure(sfp_teacher *t, sfp_error *err)
+{
+    size_t D = (size_t)t->dim;
+    double *sum = sfp__calloc(4 * D, sizeof *sum);
+    t->mean = sfp__malloc(2 * D * sizeof *t->mean);
+    t->scale = sfp__malloc(2 * D * sizeof *t->scale);
+    if (!sum || !t->mean || !t->scale) {
+        sfp__free(sum);
+        return sfp__fail_nomem(err, 4 * D * sizeof *sum);
+    }
+    int64_t total = t->pictures * t->views, n = total < STAT_ENTRIES ? total : STAT_ENTRIES;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = i * total / n;
+        const uint16_t *e = entry_at(t, (int)(at / t->pictures), at % t->pictures);
+        for (int row = 0; row <= t->patches; row++)
+            for (size_t k = 0; k < D; k++) {
+                double x = (double)sfp__f16_to_f32(*e++);
+                sum[(row ? 2 : 0) * D + k] += x;
+                sum[(row ? 3 : 1) * D + k] += x * x;
+            }
+    }
+    for (size_t part = 0; part < 2; part++)
+        for (size_t k = 0; k < D; k++) {
+            double rows = (double)n * (part ? t->patches : 1), mean = sum[2 * part * D + k] / rows;
+            double var = sum[(2 * part + 1) * D + k] / rows - mean * mean;
+            t->mean[part * D + k] = (float)mean;
+            t->scale[part * D + k] = (float)(1 / sqrt(fmax(var, 1e-6)));
+        }
+    sfp__free(sum);
+    return SFP_OK;
+}
+
+sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_pictures *p, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
+                             sfp_teacher *out, sfp_error *err)
+{
+    sfp_teacher t = {.views = o->views, .pictures = p->count, .side = o->side, .patches = o->side * o->side};
+    sfp_status s = sfp__vit_load(o->weights, NULL, &t.vit, err);
+    if (s)
+        return s;
+    t.dim = sfp__vit_config(t.vit)->dim;
+    t.classes = sfp__vit_config(t.vit)->classes;
+    s = make_cache(o, p, &t, pool, hooks, err);
+    if (!s)
+        s = sfp__map_open(o->cache, &t.map, err);
+    size_t want = HEADER_BYTES + (size_t)t.views * (size_t)t.pictures * entry_floats(&t) * sizeof(uint16_t);
+    if (!s && t.map.size < want)
+        s = sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, expected %zu", o->cache, t.map.size, want);
+    if (!s) {
+        t.entries = (const uint16_t *)(const void *)(t.map.bytes + HEADER_BYTES);
+        s = measure(&t, err);
+    }
+    if (s)
+        sfp__teacher_done(&t);
+    else
+        *out = t;
+    return s;
+}
+
+void sfp__teacher_done(sfp_teacher *t)
+{
+    if (t->map.bytes)
+        sfp__map_close(&t->map);
+    sfp__vit_free(t->vit);
+    sfp__free(t->mean);
+    sfp__free(t->scale);
+    *t = (sfp_teacher){0};
+}
+
+void sfp__teacher_add(const sfp_teacher *t, int view, int64_t picture, bool mirrored, float f, float *out)
+{
+    const uint16_t *e = entry_at(t, view, picture);
+    int D = t->dim, side = t->side;
+    for (int row = 0; row <= t->patches; row++) {
+        const float *mean = t->mean + (row ? D : 0), *scale = t->scale + (row ? D : 0);
+        int from = row, column = (row - 1) % side;
+        if (mirrored && row)
+            from = row - column + (side - 1 - column);
+        for (int k = 0; k < D; k++)
+            *out++ += f * (sfp__f16_to_f32(e[(size_t)from * (size_t)D + (size_t)k]) - mean[k]) * scale[k];
+    }
+}
+
+void sfp__teacher_class(const sfp_teacher *t, int view, int64_t picture, float *out)
+{
+    const uint16_t *e = entry_at(t, view, picture);
+    for (int k = 0; k < t->dim; k++)
+        out[k] = sfp__f16_to_f32(e[k]);
+}

@@ -1,0 +1,42 @@
+/* A teacher's outputs for fixed views, computed once and kept in a file.
+ *
+ * An entry is what the student is asked to reproduce: the teacher's class token and its patch tokens, both after the final
+ * norm, the latter averaged from its grid to the student's; F16. The file names what it depends on (teacher, pictures,
+ * views, sizes): one made for anything else is made again. It is filled in order and can be gone on with. */
+#ifndef SFP_PRETRAIN_TEACHER_H
+#define SFP_PRETRAIN_TEACHER_H
+
+#include "io/file.h"
+#include "model/vit.h"
+#include "pretrain/pictures.h"
+
+typedef struct sfp_teacher {
+    sfp_vit *vit;
+    int dim;     /* Dt */
+    int classes; /* of its head; 0: none */
+    int side, patches; /* of the student: L = side^2 */
+    int views;
+    int64_t pictures;
+    sfp_map map;
+    const uint16_t *entries; /* (views, pictures, 1 + L, Dt), F16 */
+    float *mean, *scale;     /* (2, Dt) of class token and patch tokens: standardised = (x - mean) * scale */
+} sfp_teacher;
+
+typedef struct sfp_teacher_options {
+    const char *weights, *cache;
+    int views, side; /* fixed views a picture; patches along the student's side */
+    uint64_t seed;
+    double crop_least;
+} sfp_teacher_options;
+
+sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_pictures *p, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
+                             sfp_teacher *out, sfp_error *err);
+void sfp__teacher_done(sfp_teacher *t);
+
+/* Adds f times the standardised outputs for a view of a picture: (1 + L, Dt). Mirrored: what the teacher would say of the
+ * mirrored view, very nearly - the same class token, the patch tokens of a row the other way round. */
+void sfp__teacher_add(const sfp_teacher *t, int view, int64_t picture, bool mirrored, float f, float *out);
+/* The class token as the teacher gives it (Dt), for its head. */
+void sfp__teacher_class(const sfp_teacher *t, int view, int64_t picture, float *out);
+
+#endif
