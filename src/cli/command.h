@@ -32,12 +32,16 @@ typedef struct sfp_command {
 #define SFP_COMMAND_OPTIONS(table) .opts = (table), .opt_count = sizeof(table) / sizeof *(table)
 
 extern const sfp_command sfp__cmd_bench;
+extern const sfp_command sfp__cmd_convert;
 extern const sfp_command sfp__cmd_data;
+extern const sfp_command sfp__cmd_eval;
 extern const sfp_command sfp__cmd_help;
 extern const sfp_command sfp__cmd_inspect;
 extern const sfp_command sfp__cmd_predict;
+extern const sfp_command sfp__cmd_pretrain;
 extern const sfp_command sfp__cmd_run;
 extern const sfp_command sfp__cmd_runs;
+extern const sfp_command sfp__cmd_select;
 extern const sfp_command sfp__cmd_verify;
 
 /* All commands in the order of --help; ends with NULL. */

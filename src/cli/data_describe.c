@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "io/image.h"
-#include "run/picture.h"
+#include "stream/picture.h"
 #include "stream/tasks.h"
 
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "io/image.h"
-#include "run/picture.h"
+#include "stream/picture.h"
 
 #include <stdio.h>
 #include <string.h>

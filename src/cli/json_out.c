@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Bytes of the UTF-8 sequence at s, 0 when it is none: file names may hold anything. */
@@ -124,6 +125,18 @@ static void put_real(sfp_json_out *j, const char *key, double value, int digits)
 void sfp__json_real(sfp_json_out *j, const char *key, double value)
 {
     put_real(j, key, value, 9);
+}
+
+void sfp__json_exact(sfp_json_out *j, const char *key, double value)
+{
+    char text[32];
+    int digits = 15;
+    for (; digits < 17; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    put_real(j, key, value, digits);
 }
 
 void sfp__json_float(sfp_json_out *j, const char *key, float value)

@@ -28,6 +28,8 @@ void sfp__json_end(sfp_json_out *j); /* of the innermost object or array */
 void sfp__json_string(sfp_json_out *j, const char *key, const char *value); /* NULL: null */
 void sfp__json_int(sfp_json_out *j, const char *key, int64_t value);
 void sfp__json_real(sfp_json_out *j, const char *key, double value); /* NaN and infinities: null */
+/* The shortest digits that read back as the same number. */
+void sfp__json_exact(sfp_json_out *j, const char *key, double value);
 void sfp__json_float(sfp_json_out *j, const char *key, float value); /* with the digits a float has: 0.485, not 0.485000014 */
 void sfp__json_bool(sfp_json_out *j, const char *key, bool value);
 

@@ -228,7 +228,7 @@ static sfp_status unknown(const sfp_args *a, const char *what, const char *dashe
     const char **names = sfp__calloc(a->count + 1, sizeof *names);
     if (names) {
         for (size_t i = 0; i < a->count; i++)
-            names[i] = a->opts[i].name;
+            names[i] = !*dashes && a->opts[i].type == SFP_OPT_PAIR ? NULL : a->opts[i].name;
         names[a->count] = *dashes ? "help" : NULL;
         best = sfp__nearest(name, names, a->count + 1);
         sfp__free(names);
@@ -241,7 +241,7 @@ static sfp_status unknown(const sfp_args *a, const char *what, const char *dashe
 sfp_status sfp__args_set(sfp_args *a, const char *key, const char *text, sfp_opt_rank rank, const char *origin, sfp_error *err)
 {
     const sfp_opt *o = find(a, key);
-    return o ? assign(a, o, text, rank, origin, err) : unknown(a, "key", "", key, err);
+    return o && o->type != SFP_OPT_PAIR ? assign(a, o, text, rank, origin, err) : unknown(a, "key", "", key, err);
 }
 
 sfp_status sfp__args_set_pair(sfp_args *a, const char *pair, sfp_opt_rank rank, sfp_error *err)

@@ -54,6 +54,10 @@ typedef struct sfp_opt {
 #define SFP_ROW_THREADS                                                        \
     SFP_ROW_INT("threads", "N", "0", 0, 1024, "Threads to compute with; 0: as many as the process may run on.")
 
+#define SFP_ROW_IMG_SIZE                                                       \
+    SFP_ROW_INT("img-size", "N", "0", 0, 65280,                                \
+                "Side of the backbone's input; its position embeddings are resized (bicubic). 0: as in its file.")
+
 /* Who gave a value; a higher rank wins. */
 typedef enum sfp_opt_rank {
     SFP_RANK_UNSET,

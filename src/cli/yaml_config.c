@@ -6,29 +6,30 @@
 
 enum { VALUE_MAX = 4096 };
 
+/* The text of a scalar; NULL when it is none, or has a zero byte, behind which nothing would be read. */
+static const char *scalar_text(const yaml_node_t *node)
+{
+    if (!node || node->type != YAML_SCALAR_NODE || memchr(node->data.scalar.value, 0, node->data.scalar.length))
+        return NULL;
+    return (const char *)node->data.scalar.value;
+}
+
 /* A scalar as it is; a list of scalars joined by commas. */
 static bool value_text(yaml_document_t *doc, const yaml_node_t *node, char *buf, size_t size)
 {
-    if (node->type == YAML_SCALAR_NODE) {
-        size_t n = node->data.scalar.length;
-        if (n >= size || memchr(node->data.scalar.value, 0, n))
-            return false;
-        memcpy(buf, node->data.scalar.value, n);
-        buf[n] = 0;
-        return true;
-    }
+    const char *text = scalar_text(node);
+    if (text)
+        return (size_t)snprintf(buf, size, "%s", text) < size;
     if (node->type != YAML_SEQUENCE_NODE)
         return false;
     size_t used = 0;
     buf[0] = 0;
     for (const yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++) {
-        const yaml_node_t *item = yaml_document_get_node(doc, *i);
-        if (!item || item->type != YAML_SCALAR_NODE)
+        if (!(text = scalar_text(yaml_document_get_node(doc, *i))))
             return false;
-        int n = snprintf(buf + used, size - used, "%s%s", used ? "," : "", (const char *)item->data.scalar.value);
-        if (n < 0 || (size_t)n >= size - used)
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", i > node->data.sequence.items.start ? "," : "", text);
+        if (used >= size)
             return false;
-        used += (size_t)n;
     }
     return true;
 }
@@ -37,15 +38,17 @@ static sfp_status take_mapping(const char *path, yaml_document_t *doc, const yam
 {
     for (const yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top; p++) {
         const yaml_node_t *key = yaml_document_get_node(doc, p->key), *value = yaml_document_get_node(doc, p->value);
+        const char *name = scalar_text(key);
         size_t line = key ? key->start_mark.line + 1 : 0;
         char text[VALUE_MAX], origin[VALUE_MAX];
-        if (!key || !value || key->type != YAML_SCALAR_NODE)
+        if (!name || !value)
             return sfp__fail(err, SFP_EFORMAT, "%s:%zu: expected 'option: value'", path, line);
         if (!value_text(doc, value, text, sizeof text))
-            return sfp__fail(err, SFP_EFORMAT, "%s:%zu: '%s' is neither a value nor a list of values", path, line,
-                             (const char *)key->data.scalar.value);
-        (void)snprintf(origin, sizeof origin, "%s:%zu: %.200s", path, line, (const char *)key->data.scalar.value);
-        sfp_status s = sfp__args_set(args, (const char *)key->data.scalar.value, text, SFP_RANK_FILE, origin, err);
+            return sfp__fail(err, SFP_EFORMAT, "%s:%zu: '%.200s' is neither a value nor a list of values", path, line, name);
+        if (strcmp(name, "config") == 0)
+            return sfp__fail(err, SFP_EINVAL, "%s:%zu: a file of options cannot name another one", path, line);
+        (void)snprintf(origin, sizeof origin, "%s:%zu: %.200s", path, line, name);
+        sfp_status s = sfp__args_set(args, name, text, SFP_RANK_FILE, origin, err);
         if (s)
             return strncmp(err->message, path, strlen(path)) == 0 ? s : sfp__fail_prefix(err, s, "%s:%zu", path, line);
     }

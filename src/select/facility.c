@@ -91,7 +91,7 @@ static int32_t *block_of(greedy *g, int worker, const sfp_points *a, const sfp_p
 {
     int32_t *q = g->block + (size_t)worker * B * B;
     sfp__metric_block(g->f->metric, a, b, g->work + (size_t)worker * 2 * B * B, q);
-    int64_t pairs = atomic_fetch_add_explicit(&g->compared, a->n * b->n, memory_order_relaxed);
+    int64_t pairs = atomic_fetch_add_explicit(&g->compared, (int64_t)a->n * b->n, memory_order_relaxed);
     if (worker == 0)
         sfp__select_tell(g->f->env, "million distances", pairs / 1000000, 0); /* how many more is not known */
     return q;

@@ -353,8 +353,9 @@ static int change_copy(const char *from, const char *to, long flip, const char *
             return fail(err->message);
         const sfp_tensor *t = sfp__safetensors_find(st, nan_name);
         float nan = __builtin_nanf("");
+        double wide = __builtin_nan("");
         if (t)
-            memcpy(bytes + ((const char *)t->data - bytes), &nan, sizeof nan);
+            memcpy(bytes + ((const char *)t->data - bytes), t->dtype == SFP_DTYPE_F64 ? (void *)&wide : &nan, t->dtype == SFP_DTYPE_F64 ? sizeof wide : sizeof nan);
         sfp__safetensors_close(st);
         if (!t)
             return fail(nan_name);

@@ -408,7 +408,7 @@ static void check_pool(const fixture *f, oracle *o, const char *what)
     if (sfp__fp_prepare(f->fp, &err))
         fail_msg("%s", err.message);
     const sfp_fp_view *v = sfp__fp_view(f->fp);
-    int comp = o->fp.length * o->c.dim;
+    int comp = o->fp.length * o->vit.c.dim;
     oracle_take(o, f->fp);
     oracle_attune(o);
     assert_int_equal(v->open, o->open);

@@ -289,6 +289,40 @@ static void what_does_not_fit_is_told(void **unused)
     remove_files();
 }
 
+/* Any byte turned: it opens or is refused, and what opens answers. */
+static void turned_bytes_never_crash(void **unused)
+{
+    (void)unused;
+    choose_pictures();
+    sfp_head *h = NULL;
+    for (int method = 0; method < 2; method++) {
+        if (method)
+            save_method("slda", &h);
+        else
+            save_mix();
+        bytes whole = slurp(PATH("s"));
+        sfp_rng rng = sfp__rng_init(8, 8);
+        for (int i = 0; i < 300; i++) {
+            size_t at = sfp__rng_below(&rng, (uint32_t)(i % 3 ? 4000 : whole.n)); /* the header more often */
+            sfp_predictor *p = NULL;
+            uint8_t before = whole.p[at % whole.n];
+            whole.p[at % whole.n] ^= (uint8_t)(1u << (i % 8));
+            spill(PATH("t"), whole.p, whole.n);
+            whole.p[at % whole.n] = before;
+            if (sfp__predictor_open(vit, threads, PATH("t"), 0, &p, NULL) == SFP_OK) {
+                int32_t label[ASKED];
+                MUST(sfp__predictor_run(p, ASKED, asked, label, NULL, 0, NULL, err));
+                for (int k = 0; k < ASKED; k++)
+                    assert_in_range(label[k] + 1, 0, sfp__predictor_classes(p));
+            }
+            sfp__predictor_free(p);
+        }
+        sfp__free(whole.p);
+    }
+    sfp__head_free(h);
+    remove_files();
+}
+
 static void another_backbone_is_refused_by_name(void **unused)
 {
     (void)unused;
@@ -346,6 +380,7 @@ int main(void)
         cmocka_unit_test(a_head_alone_answers_too),
         cmocka_unit_test(every_tensor_is_needed_and_finite),
         cmocka_unit_test(what_does_not_fit_is_told),
+        cmocka_unit_test(turned_bytes_never_crash),
         cmocka_unit_test(another_backbone_is_refused_by_name),
         cmocka_unit_test(every_failing_allocation_is_told),
     };

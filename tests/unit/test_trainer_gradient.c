@@ -174,7 +174,7 @@ static void step(fixture *f)
 static double difference(oracle *o, int i, const double *d, double h, bool live)
 {
     double loss[2], *kept = doubles(o->count[i]), *held = NULL;
-    size_t tokens = (size_t)(o->layers * o->n * o->c.dim);
+    size_t tokens = (size_t)(o->layers * o->n * o->vit.c.dim);
     memcpy(kept, o->value[i], o->count[i] * sizeof *kept);
     if (live && o->fp.query_one) {
         held = doubles(tokens);

@@ -1,4 +1,4 @@
-/* The ViT against an oracle of its own: a forward in double, written as direct loops over the formulas (SPEC section 1).
+/* The ViT against its oracle (vit_oracle.h): a forward in double, written as direct loops over the formulas (SPEC section 1).
  * The engine's outputs must equal the oracle's; its gradients must equal central differences of the oracle along random
  * directions, tensor by tensor. */
 #include "model/vit.h"
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "numeric.h"
+#include "vit_oracle.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
@@ -17,143 +17,49 @@ enum { B = 3, MOST_TENSORS = 10 + 12 * 8, MOST_DEPTH = 4, MOST_ROWS = 5 };
 
 /* ----------------------------------------------------------------- oracle */
 
-typedef struct oracle_block {
-#define FIELD(field, ...) const double *field;
-    SFP_VIT_BLOCK_LIST(FIELD)
-} oracle_block;
-
+/* A batch of B images. */
 typedef struct oracle {
-    const sfp_vit_config *c;
-    SFP_VIT_GLOBAL_LIST(FIELD)
-    SFP_VIT_PRE_LIST(FIELD)
-#undef FIELD
-    oracle_block blocks[MOST_DEPTH];
+    vit_oracle vit;
     int rows[MOST_DEPTH];
     const double *pk[MOST_DEPTH], *pv[MOST_DEPTH]; /* (B, rows, D) */
     const double *x;                               /* (B, 3, S, S) */
+    int sample;                                    /* of the pass under way */
     /* outputs, NULL: not wanted */
     double *feature, *embed, *tokens[MOST_DEPTH], *class_attention, *normed;
 } oracle;
 
-static double *doubles(size_t n)
+static int prefix_of(void *ctx, int l, const double *tokens, const double **k, const double **v)
 {
-    double *p = calloc(n ? n : 1, sizeof *p);
-    assert_non_null(p);
-    return p;
-}
-
-static double *to_doubles(const float *x, size_t n)
-{
-    double *p = doubles(n);
-    for (size_t i = 0; i < n; i++)
-        p[i] = (double)x[i];
-    return p;
-}
-
-static void oracle_norm(int d, double eps, const double *x, const double *gamma, const double *beta, double *y)
-{
-    double mean = 0, var = 0;
-    for (int i = 0; i < d; i++)
-        mean += x[i] / d;
-    for (int i = 0; i < d; i++)
-        var += (x[i] - mean) * (x[i] - mean) / d;
-    for (int i = 0; i < d; i++)
-        y[i] = (x[i] - mean) / sqrt(var + eps) * gamma[i] + beta[i];
-}
-
-/* y (n) = W (n, k) x + b */
-static void oracle_linear(int n, int k, const double *w, const double *b, const double *x, double *y)
-{
-    for (int i = 0; i < n; i++) {
-        double s = b[i];
-        for (int j = 0; j < k; j++)
-            s += w[(size_t)i * (size_t)k + (size_t)j] * x[j];
-        y[i] = s;
+    const oracle *o = ctx;
+    size_t at = (size_t)(o->sample * o->rows[l] * o->vit.c.dim);
+    (void)tokens;
+    if (o->rows[l]) {
+        *k = o->pk[l] + at;
+        *v = o->pv[l] + at;
     }
+    return o->rows[l];
 }
 
-static void oracle_attention(const oracle *o, int l, int sample, int T, const double *qkv, double *out)
+static double *row_of(double *x, int sample, int floats_)
 {
-    int D = o->c->dim, H = o->c->heads, d = D / H, P = o->rows[l];
-    double *p = doubles((size_t)(P + T));
-    for (int h = 0; h < H; h++)
-        for (int i = 0; i < T; i++) {
-            double max = -INFINITY, sum = 0;
-            for (int j = 0; j < P + T; j++) {
-                const double *key = j < P ? o->pk[l] + (sample * P + j) * D + h * d : qkv + (j - P) * 3 * D + D + h * d;
-                p[j] = 0;
-                for (int c = 0; c < d; c++)
-                    p[j] += qkv[i * 3 * D + h * d + c] * key[c] / sqrt((double)d);
-                max = fmax(max, p[j]);
-            }
-            for (int j = 0; j < P + T; j++)
-                sum += p[j] = exp(p[j] - max);
-            for (int c = 0; c < d; c++) {
-                double s = 0;
-                for (int j = 0; j < P + T; j++) {
-                    const double *value = j < P ? o->pv[l] + (sample * P + j) * D + h * d : qkv + (j - P) * 3 * D + 2 * D + h * d;
-                    s += p[j] / sum * value[c];
-                }
-                out[i * D + h * d + c] = s;
-            }
-            for (int j = 0; i == 0 && l == o->c->depth - 1 && o->class_attention && j < T; j++)
-                o->class_attention[(sample * H + h) * T + j] = p[P + j] / sum;
-        }
-    free(p);
+    return x ? x + (size_t)sample * (size_t)floats_ : NULL;
 }
 
-static void oracle_sample(const oracle *o, int sample)
+static void oracle_sample(oracle *o, int sample)
 {
-    const sfp_vit_config *c = o->c;
-    int S = c->img_size, P = c->patch_size, side = S / P, T = side * side + 1, D = c->dim, F = c->hidden;
-    const double *pixels = o->x + (size_t)sample * 3 * (size_t)(S * S);
-    double *x = doubles((size_t)(T * D)), *y = doubles((size_t)(T * D)), *qkv = doubles((size_t)(T * 3 * D)),
-           *h = doubles((size_t)F);
-    double *out = doubles((size_t)D), *a = doubles((size_t)D);
-    for (int i = 0; i < D; i++)
-        x[i] = o->cls[i] + o->pos[i];
-    for (int t = 0; t < T - 1; t++)
-        for (int i = 0; i < D; i++) {
-            double s = c->no_patch_bias ? 0 : o->patch_b[i];
-            for (int ch = 0; ch < 3; ch++)
-                for (int v = 0; v < P; v++)
-                    for (int u = 0; u < P; u++)
-                        s += o->patch_w[((i * 3 + ch) * P + v) * P + u] *
-                             pixels[(ch * S + t / side * P + v) * S + t % side * P + u];
-            if (o->embed)
-                o->embed[(sample * (T - 1) + t) * D + i] = s;
-            x[(t + 1) * D + i] = s + o->pos[(t + 1) * D + i];
-        }
-    for (int t = 0; c->pre_norm && t < T; t++) {
-        oracle_norm(D, (double)c->ln_eps, x + t * D, o->pre_w, o->pre_b, a);
-        memcpy(x + t * D, a, (size_t)D * sizeof *x);
-    }
-    for (int l = 0; l < c->depth; l++) {
-        const oracle_block *b = &o->blocks[l];
-        for (int t = 0; t < T; t++) {
-            oracle_norm(D, (double)c->ln_eps, x + t * D, b->norm1_w, b->norm1_b, a);
-            oracle_linear(3 * D, D, b->qkv_w, b->qkv_b, a, qkv + t * 3 * D);
-        }
-        oracle_attention(o, l, sample, T, qkv, y);
-        for (int t = 0; t < T; t++) {
-            oracle_linear(D, D, b->proj_w, b->proj_b, y + t * D, out);
-            for (int i = 0; i < D; i++)
-                x[t * D + i] += out[i];
-            oracle_norm(D, (double)c->ln_eps, x + t * D, b->norm2_w, b->norm2_b, a);
-            oracle_linear(F, D, b->fc1_w, b->fc1_b, a, h);
-            for (int i = 0; i < F; i++)
-                h[i] *= c->quick_gelu ? 1 / (1 + exp(-1.702 * h[i])) : 0.5 * erfc(-h[i] / sqrt(2.0));
-            oracle_linear(D, F, b->fc2_w, b->fc2_b, h, out);
-            for (int i = 0; i < D; i++)
-                x[t * D + i] += out[i];
-        }
-        if (o->tokens[l])
-            memcpy(o->tokens[l] + sample * T * D, x, (size_t)(T * D) * sizeof *x);
-    }
-    oracle_norm(D, (double)c->ln_eps, x, o->norm_w, o->norm_b, o->feature + sample * D);
-    for (int t = 0; o->normed && t < T; t++)
-        oracle_norm(D, (double)c->ln_eps, x + t * D, o->norm_w, o->norm_b, o->normed + (sample * T + t) * D);
-    free(x), free(y), free(qkv), free(h), free(out), free(a);
+    const sfp_vit_config *c = &o->vit.c;
+    int side = c->img_size / c->patch_size, T = side * side + 1, D = c->dim;
+    vit_oracle_pass pass = {.x = o->x + (size_t)sample * 3 * (size_t)(c->img_size * c->img_size),
+                            .prefix = prefix_of,
+                            .ctx = o,
+                            .feature = row_of(o->feature, sample, D),
+                            .embed = row_of(o->embed, sample, (T - 1) * D),
+                            .class_attention = row_of(o->class_attention, sample, c->heads * T),
+                            .normed = row_of(o->normed, sample, T * D)};
+    for (int l = 0; l < c->depth; l++)
+        pass.tokens[l] = row_of(o->tokens[l], sample, T * D);
+    o->sample = sample;
+    vit_oracle_forward(&o->vit, &pass);
 }
 
 /* ------------------------------------------------------------------- cases */
@@ -209,14 +115,6 @@ static tensor *add_tensor(fixture *f, const char *name, const float *value, size
     return t;
 }
 
-static size_t product(int ndim, const int *dims)
-{
-    size_t n = 1;
-    for (int i = 0; i < ndim; i++)
-        n *= (size_t)dims[i];
-    return n;
-}
-
 static void set_up(fixture *f, const shape *s, uint64_t seed)
 {
     *f = (fixture){.config = {.img_size = s->S,
@@ -240,10 +138,10 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
         sfp__vit_weights_create(c, &f->grad, &err))
         fail_msg("%s", err.message);
     const sfp_vit_weights *w = sfp__vit_weights(f->vit);
-    f->o.c = c;
+    f->o.vit.c = *c;
 #define TAKE(field, name, ndim, ...) \
     if (w->field)                    \
-        f->o.field = add_tensor(f, name, w->field, product(ndim, (const int[]){__VA_ARGS__}), f->grad.field)->value;
+        f->o.vit.field = add_tensor(f, name, w->field, oracle_product(ndim, (const int[]){__VA_ARGS__}), f->grad.field)->value;
     SFP_VIT_GLOBAL_LIST(TAKE)
     if (c->pre_norm) {
         SFP_VIT_PRE_LIST(TAKE)
@@ -253,8 +151,8 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
         char full[64];
 #define TAKE(field, name, ndim, ...)                            \
     (void)snprintf(full, sizeof full, "blocks.%d.%s", l, name); \
-    f->o.blocks[l].field =                                      \
-        add_tensor(f, full, w->blocks[l].field, product(ndim, (const int[]){__VA_ARGS__}), f->grad.blocks[l].field)->value;
+    f->o.vit.blocks[l].field =                                  \
+        add_tensor(f, full, w->blocks[l].field, oracle_product(ndim, (const int[]){__VA_ARGS__}), f->grad.blocks[l].field)->value;
         SFP_VIT_BLOCK_LIST(TAKE)
 #undef TAKE
     }

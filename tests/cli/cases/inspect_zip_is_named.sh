@@ -1,2 +1,0 @@
-printf 'PK\003\004rest' >weights.pth
-streamfp inspect weights.pth

@@ -1,0 +1,176 @@
+/* One full step of pretraining, laid open: everything that goes in and comes out, as safetensors.
+ *
+ *   pretrain_step OUT.safetensors
+ *
+ * Small pictures and a small random teacher of another width; the batch is mixed, so every term of the loss is at work.
+ * tests/python/pretrain_step.py does the same step with PyTorch and compares. */
+#include "base/mem.h"
+#include "io/safetensors.h"
+#include "model/vit_train.h"
+#include "pretrain/adamw.h"
+#include "pretrain/loss.h"
+#include "pretrain/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SIZE = 32, PATCH = 8, BATCH = 8, PICTURES = 24, UNIT = 2, MOST = 400 };
+
+static const sfp_vit_config student = {.img_size = SIZE, .patch_size = PATCH, .channels = 3, .dim = 48, .depth = 3, .heads = 3, .hidden = 96,
+                                       .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+static const sfp_vit_config taught = {.img_size = 40, .patch_size = 8, .channels = 3, .dim = 32, .depth = 2, .heads = 2, .hidden = 64, .classes = 7,
+                                      .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+
+typedef struct dump {
+    sfp_tensor t[MOST];
+    char name[MOST][80];
+    size_t count;
+    const char *prefix;
+} dump;
+
+static void add(dump *d, const char *name, const void *data, sfp_dtype dtype, int ndim, const int64_t *shape)
+{
+    sfp_tensor *t = &d->t[d->count];
+    (void)snprintf(d->name[d->count], sizeof d->name[0], "%s%s", d->prefix ? d->prefix : "", name);
+    *t = (sfp_tensor){.name = d->name[d->count++], .dtype = dtype, .ndim = ndim};
+    memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
+    (void)sfp__shape_count(shape, ndim, dtype, &t->count, &t->bytes);
+    void *copy = malloc(t->bytes);
+    if (copy)
+        memcpy(copy, data, t->bytes);
+    t->data = copy;
+}
+
+static sfp_status add_weight(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+{
+    (void)err;
+    add(ctx, name, *field, SFP_DTYPE_F32, ndim, shape);
+    return SFP_OK;
+}
+
+static void add_state(dump *d, const char *prefix, sfp_vit_weights *w, const float *layers, size_t count)
+{
+    d->prefix = prefix;
+    (void)sfp__vit_each_weight(&student, w, add_weight, d, NULL);
+    add(d, "layers", layers, SFP_DTYPE_F32, 1, (const int64_t[]){(int64_t)count});
+    d->prefix = NULL;
+}
+
+static sfp_status make_teacher(const char *path, sfp_error *err)
+{
+    sfp_vit *v = NULL;
+    sfp_status s = sfp__vit_random(&taught, 2, 0.2f, &v, err);
+    if (!s)
+        s = sfp__vit_save(&taught, sfp__vit_weights(v), SFP_DTYPE_F32, NULL, 0, path, err);
+    sfp__vit_free(v);
+    return s;
+}
+
+static sfp_status run(const char *out, const char *weights, const char *cache, sfp_error *err)
+{
+    static dump d;
+    sfp_pool *pool = NULL;
+    sfp_pictures p = {0};
+    sfp_teacher t = {0};
+    sfp_vit *v = NULL;
+    sfp_vit_plan *plan = NULL;
+    sfp_loss *loss = NULL;
+    sfp_batch_feed *feed = NULL;
+    sfp_pretrain_state st = {0};
+    const sfp_batch_made *m = NULL;
+    double value[SFP_TERMS];
+    const sfp_pictures_options po = {.size = SIZE};
+    const sfp_teacher_options to = {.weights = weights, .cache = cache, .views = 2, .side = SIZE / PATCH, .seed = 1, .crop_least = 0.5};
+    const sfp_loss_options lo = {.weight = {0.5, 2, 3, 0.7}, .smoothing = 0.1, .temperature = 2};
+    const sfp_batches_options bo = {.batch = BATCH, .views = 2, .seed = 1, .crop_least = 0.5, .jitter = 0.3, .mixup = 0.8,
+                                    .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+    const sfp_vit_plan_options plo = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .unit = UNIT};
+    sfp_status s = sfp__pool_create(2, &pool, err);
+    if (!s)
+        s = make_teacher(weights, err);
+    if (!s)
+        s = sfp__pictures_load("synthetic:24", &po, pool, NULL, &p, err);
+    if (!s)
+        s = sfp__teacher_open(&to, &p, pool, NULL, &t, err);
+    if (!s)
+        s = sfp__vit_random(&student, 1, 0.02f, &v, err);
+    if (!s)
+        s = sfp__vit_plan_create(v, pool, &plo, &plan, err);
+    if (!s)
+        s = sfp__loss_create(&lo, &student, &p, &t, 2, UNIT, &loss, err);
+    if (!s)
+        s = sfp__pretrain_state_init(&st, &student, loss ? sfp__loss_count(loss) : 0, err);
+    if (!s)
+        s = sfp__vit_flat_init(&student, 1, &st.weights, err);
+    if (!s)
+        s = sfp__batch_feed_create(&p, &bo, 1, &feed, err);
+    if (s)
+        goto done;
+    float *layers = st.adam.x + st.vit_count;
+    size_t layer_count = st.adam.count - st.vit_count;
+    sfp__loss_init(loss, 1, layers);
+    sfp__loss_decays(loss, st.decays + st.vit_count);
+    memcpy(st.adam.ema, st.adam.x, st.adam.count * sizeof(float));
+    add_state(&d, "before.", &st.weights, layers, layer_count);
+    if ((s = sfp__vit_set_weights(v, &st.weights, err)) || (s = sfp__batch_feed_take(feed, &m, err)))
+        goto done;
+    sfp__loss_begin(loss, m, BATCH, layers);
+    const sfp_vit_pass pass = {.b = BATCH, .x = m->x, .token_head = sfp__loss_tokens, .head_ctx = loss, .grad_w = &st.grads};
+    if ((s = sfp__vit_run(plan, &pass, err)))
+        goto done;
+    sfp__loss_end(loss, value, st.adam.g + st.vit_count);
+    add_state(&d, "grad.", &st.grads, st.adam.g + st.vit_count, layer_count);
+    const sfp_adamw_step a = {.t = 1, .lr = 1e-3, .weight_decay = 0.05, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8, .clip = 0.5, .ema = 0.9};
+    double norm = sfp__adamw_step(pool, &st.adam, &a);
+    add_state(&d, "after.", &st.weights, layers, layer_count);
+    add_state(&d, "average.", &st.average, st.adam.ema + st.vit_count, layer_count);
+    /* what the loss compared with, for the picture itself and its mate */
+    float target[BATCH][17 * 32] = {0}, cls[BATCH][32], numbers[6] = {m->part, (float)norm};
+    int64_t label[BATCH];
+    for (int i = 0; i < BATCH; i++) {
+        sfp__teacher_add(&t, m->view[i], m->picture[i], m->mirrored[i], 1, target[i]);
+        sfp__teacher_class(&t, m->view[i], m->picture[i], cls[i]);
+        label[i] = p.label[m->picture[i]];
+    }
+    for (int i = 0; i < SFP_TERMS; i++)
+        numbers[2 + i] = (float)value[i];
+    add(&d, "x", m->x, SFP_DTYPE_F32, 4, (const int64_t[]){BATCH, 3, SIZE, SIZE});
+    add(&d, "target", target, SFP_DTYPE_F32, 3, (const int64_t[]){BATCH, 17, 32});
+    add(&d, "teacher_class", cls, SFP_DTYPE_F32, 2, (const int64_t[]){BATCH, 32});
+    add(&d, "teacher_head_w", sfp__vit_weights(t.vit)->head_w, SFP_DTYPE_F32, 2, (const int64_t[]){7, 32});
+    add(&d, "teacher_head_b", sfp__vit_weights(t.vit)->head_b, SFP_DTYPE_F32, 1, (const int64_t[]){7});
+    add(&d, "label", label, SFP_DTYPE_I64, 1, (const int64_t[]){BATCH});
+    add(&d, "numbers", numbers, SFP_DTYPE_F32, 1, (const int64_t[]){6});
+    s = sfp__safetensors_write(out, d.t, d.count, NULL, 0, err);
+done:
+    sfp__batch_feed_free(feed);
+    sfp__loss_free(loss);
+    sfp__vit_plan_free(plan);
+    sfp__vit_free(v);
+    if (t.vit)
+        sfp__teacher_done(&t);
+    sfp__pretrain_state_done(&st);
+    sfp__pictures_done(&p);
+    sfp__pool_free(pool);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    char weights[512], cache[512];
+    sfp_error err = {0};
+    if (argc != 2) {
+        (void)fprintf(stderr, "usage: pretrain_step OUT.safetensors\n");
+        return 2;
+    }
+    (void)snprintf(weights, sizeof weights, "%s.teacher", argv[1]);
+    (void)snprintf(cache, sizeof cache, "%s.cache", argv[1]);
+    sfp_status s = run(argv[1], weights, cache, &err);
+    (void)unlink(weights);
+    (void)unlink(cache);
+    if (s)
+        (void)fprintf(stderr, "pretrain_step: %s\n", err.message);
+    return s != SFP_OK;
+}

@@ -1,0 +1,363 @@
+/* Every selector in a learner: it gets what it asked for, the steps are the same on any number of threads and after a resume,
+ * nothing is allocated once warm, any buffer and head goes with it. */
+#include "learner/learner.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "compute/kernels.h"
+
+#include "test_learner_fixture.h"
+
+enum { BATCH = 20, TIMES = 5 };
+
+static sfp_learner_options options_of(const model *m, const char *select, const char *buffer, bool known, sfp_head_mode head)
+{
+    sfp_learner_options o = small_options(m, known ? 2 : 0, known ? 6 : 0);
+    o.batch = BATCH;
+    o.select = select;
+    o.buffer.method = buffer;
+    o.head = head;
+    o.steps = 2;
+    o.coreset.sigma = 0.4;
+    return o;
+}
+
+static sfp_learner *learner_of(const model *m, const sfp_learner_options *o)
+{
+    sfp_learner *l = make_learner(m, o);
+    sfp_error err = {0};
+    if (o->fp.tasks)
+        must(sfp__learner_set_classes(l, 6, (const int32_t[]){0, 1, 2, 3, 4, 5}, &err), &err);
+    return l;
+}
+
+static void check_coreset(const sfp_timestamp *r, const char *select)
+{
+    int want = strcmp(select, "none") == 0 ? BATCH : 8;
+    assert_int_equal(r->coreset_count, want);
+    bool seen[BATCH] = {false};
+    for (int i = 0; i < want; i++) {
+        assert_in_range(r->coreset[i], 0, BATCH - 1);
+        assert_false(seen[r->coreset[i]]);
+        seen[r->coreset[i]] = true;
+    }
+    for (int k = 0; k < r->steps; k++)
+        assert_true(isfinite(r->loss[k]));
+}
+
+static void every_selector_goes_with_every_buffer_and_head(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    for (const sfp_selector *const *s = sfp__selectors; *s; s++)
+        for (int b = 0; sfp__buffer_methods[b]; b++)
+            for (int known = 0; known < 2; known++)
+                for (int head = 0; head < 2; head++) {
+                    sfp_learner_options o = options_of(&m, (*s)->name, sfp__buffer_methods[b]->name, known, (sfp_head_mode)head);
+                    sfp_learner *l = learner_of(&m, &o);
+                    for (uint64_t t = 0; t < TIMES; t++) {
+                        sfp_timestamp r = offer(l, 0, 6, t);
+                        check_coreset(&r, (*s)->name);
+                        assert_int_equal(r.judged, r.coreset_count);
+                    }
+                    sfp__learner_free(l);
+                }
+    free_model(&m);
+}
+
+static void threads_and_repetition_change_nothing(void **unused)
+{
+    (void)unused;
+    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
+        values v[2] = {{0}};
+        for (int i = 0; i < 2; i++) {
+            model m = tiny_model(i ? 3 : 1);
+            sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
+            o.weighted = true;
+            sfp_learner *l = learner_of(&m, &o);
+            for (uint64_t t = 0; t < TIMES; t++)
+                (void)offer(l, 0, 6, t);
+            v[i] = take_values(l);
+            sfp__learner_free(l);
+            free_model(&m);
+        }
+        if (!same_values(&v[0], &v[1]))
+            fail_msg("selector '%s': one thread and three learn different values", (*s)->name);
+        free_values(&v[0]);
+        free_values(&v[1]);
+    }
+}
+
+static void nothing_is_allocated_once_warm(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
+        sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", true, SFP_HEAD_LINEAR);
+        sfp_learner *l = learner_of(&m, &o);
+        for (uint64_t t = 0; t < 4; t++)
+            (void)offer(l, 0, 6, t);
+        batch x = make_batch(l->S, BATCH, 0, 6, 77);
+        unsigned long before = sfp__mem_count();
+        sfp_error err = {0};
+        must(sfp__learner_offer(l, x.b, x.sample, NULL, &err), &err);
+        if (sfp__mem_count() != before)
+            fail_msg("selector '%s': %lu allocations in a warm timestamp", (*s)->name, sfp__mem_count() - before);
+        free_batch(&x);
+        sfp__learner_free(l);
+    }
+    free_model(&m);
+}
+
+static void a_resumed_learner_chooses_the_same(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    char path[64];
+    (void)snprintf(path, sizeof path, "/tmp/sfp_test_select_%d", (int)getpid());
+    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
+        sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
+        sfp_learner *a = learner_of(&m, &o), *b = learner_of(&m, &o);
+        sfp_error err = {0};
+        for (uint64_t t = 0; t < TIMES; t++)
+            (void)offer(a, 0, 6, t);
+        must(sfp__learner_checkpoint(a, path, "here", &err), &err);
+        must(sfp__learner_resume(b, path, NULL, NULL, &err), &err);
+        for (uint64_t t = TIMES; t < TIMES + 4; t++) {
+            sfp_timestamp one = offer(a, 0, 6, t), two = offer(b, 0, 6, t);
+            assert_int_equal(one.coreset_count, two.coreset_count);
+            if (memcmp(one.coreset, two.coreset, (size_t)one.coreset_count * sizeof(int)) != 0)
+                fail_msg("selector '%s': other picks after a resume", (*s)->name);
+        }
+        values v = take_values(a), w = take_values(b);
+        assert_true(same_values(&v, &w));
+        free_values(&v);
+        free_values(&w);
+        sfp__learner_free(a);
+        sfp__learner_free(b);
+    }
+    (void)unlink(path);
+    free_model(&m);
+}
+
+/* A checkpoint that lacks the state of its selector is told; nothing changes. */
+static void a_checkpoint_of_another_selector_is_refused(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    char path[64];
+    (void)snprintf(path, sizeof path, "/tmp/sfp_test_select_%d", (int)getpid());
+    sfp_learner_options o = options_of(&m, "random", "streamfp", false, SFP_HEAD_LINEAR);
+    sfp_learner *a = learner_of(&m, &o);
+    o.select = "learnloss";
+    sfp_learner *b = learner_of(&m, &o);
+    sfp_error err = {0};
+    (void)offer(a, 0, 6, 0);
+    must(sfp__learner_checkpoint(a, path, "", &err), &err);
+    assert_int_equal(sfp__learner_resume(b, path, NULL, NULL, &err), SFP_EINVAL);
+    sfp__learner_free(a);
+    sfp__learner_free(b);
+    (void)unlink(path);
+    free_model(&m);
+}
+
+/* ----------------------------------------------------------- what a look computes */
+
+static void close_to(const char *what, size_t n, const float *got, const float *want, double limit)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - (double)want[i]) <= limit * (1 + fabs((double)want[i]))))
+            fail_msg("%s: number %zu is %g, expected %g", what, i, (double)got[i], (double)want[i]);
+}
+
+/* Features and logits of the prompted pass are those that a training step sees. */
+static void a_look_sees_what_a_step_sees(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    for (int one = 0; one < 2; one++) {
+        sfp_learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
+        o.fp.query_one = one;
+        sfp_learner *l = learner_of(&m, &o);
+        for (uint64_t t = 0; t < 3; t++)
+            (void)offer(l, 0, 6, t);
+        sfp_error err = {0};
+        int32_t label[BATCH] = {0};
+        float weight[BATCH], *query = floats((size_t)(BATCH * l->D));
+        for (int i = 0; i < BATCH; i++)
+            weight[i] = 1.0f / BATCH;
+        for (int i = 0; i < BATCH; i++)
+            l->xs[i] = l->x + (size_t)i * l->pixels;
+        must(sfp__look(&l->look, BATCH, l->xs, NULL, l->query, &err), &err);
+        const sfp_train_batch b = {.n = BATCH, .x = l->xs, .label = label, .weight = weight, .query = query, .queries = BATCH, .terms = 1};
+        sfp_train_result r = {0};
+        must(sfp__trainer_gradients(l->trainer, &b, &r, &err), &err);
+        int C = sfp__learner_classes(l);
+        close_to("features", (size_t)(BATCH * l->D), l->look.features, r.feature, 1e-5);
+        for (int i = 0; i < BATCH; i++) {
+            double sum = 0;
+            for (int c = 0; c < C; c++)
+                sum += exp((double)r.logits[i * C + c]);
+            for (int c = 0; c < C; c++)
+                assert_true(fabs((double)l->look.probs[i * C + c] - exp((double)r.logits[i * C + c]) / sum) < 1e-5);
+        }
+        if (!one)
+            close_to("queries", (size_t)(BATCH * l->D), l->query, query, 1e-5);
+        free(query);
+        sfp__learner_free(l);
+    }
+    free_model(&m);
+}
+
+/* Token means after each quarter, and freesel's features, from taps of a pass over everything at once. */
+static void token_means_and_pooled_tokens_are_those_of_a_pass(void **unused)
+{
+    (void)unused;
+    for (int depth = 2; depth <= 8; depth += 3) {
+        model m = make_model(8, 4, 16, depth, 2);
+        const sfp_vit_config *c = sfp__vit_config(m.vit);
+        int T = sfp__vit_tokens(m.vit), D = c->dim;
+        size_t n = (size_t)(BATCH * T * D);
+        sfp_error err = {0};
+        float *taps[8], *attention = floats((size_t)(BATCH * c->heads * T));
+        sfp_vit_plan *plan = NULL;
+        const sfp_vit_plan_options po = {.all_tokens = true};
+        must(sfp__vit_plan_create(m.vit, m.pool, &po, &plan, &err), &err);
+        sfp_learner_options o = options_of(&m, "freesel", "none", true, SFP_HEAD_LINEAR);
+        o.fp.last_layer = 0;
+        o.fp.attune = depth > 2;
+        sfp_learner *l = learner_of(&m, &o);
+        (void)offer(l, 0, 6, 5);
+        sfp_vit_pass pass = {.b = BATCH, .x = l->x, .class_attention = attention};
+        for (int i = 0; i < depth; i++)
+            pass.tokens[i] = taps[i] = floats(n);
+        must(sfp__vit_run(plan, &pass, &err), &err);
+        float *normed = floats((size_t)(T * D)), *stats = floats((size_t)(2 * T)), *mass = floats((size_t)T), want[16];
+        int order[64];
+        for (int i = 0; i < BATCH; i++) {
+            sfp__kernels()->norm_fwd(T, D, taps[depth - 2] + i * T * D, sfp__vit_weights(m.vit)->norm_w, sfp__vit_weights(m.vit)->norm_b,
+                                     c->ln_eps, normed, stats);
+            sfp__freesel_pool(T, D, c->heads, normed, attention + i * c->heads * T, order, mass, want);
+            close_to("pooled", (size_t)D, l->look.pooled + i * D, want, 1e-4);
+        }
+        sfp_look look;
+        must(sfp__look_init(&look, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err), &err);
+        float *query = floats((size_t)(BATCH * D));
+        for (int i = 0; i < BATCH; i++) /* the step has put them in its own order */
+            l->xs[i] = l->x + (size_t)i * l->pixels;
+        must(sfp__look(&look, BATCH, l->xs, NULL, query, &err), &err);
+        sfp_vit_plan *prompted = NULL;
+        const sfp_vit_plan_options qo = {.all_tokens = true, .prefix_rows = o.fp.length / 2, .queries = true};
+        must(sfp__vit_plan_create(m.vit, m.pool, &qo, &prompted, &err), &err);
+        sfp_vit_pass again = {.b = BATCH, .x = l->x, .query = query, .queries = BATCH};
+        for (int i = 0; i < depth; i++)
+            again.tokens[i] = taps[i];
+        sfp__fp_attach(l->fp, &again, false);
+        must(sfp__vit_run(prompted, &again, &err), &err);
+        for (int i = 0; i < BATCH; i++)
+            for (int q = 0; q < SFP_TAPS; q++) {
+                int block = (int)ceil(depth * (q + 1) / 4.0) - 1;
+                for (int k = 0; k < D; k++) {
+                    double mean = 0;
+                    for (int t = 0; t < T; t++)
+                        mean += (double)taps[block][(i * T + t) * D + k] / T;
+                    want[k] = (float)mean;
+                }
+                close_to("token means", (size_t)D, look.taps + (i * SFP_TAPS + q) * D, want, 1e-4);
+            }
+        sfp__look_done(&look);
+        sfp__vit_plan_free(plan);
+        sfp__vit_plan_free(prompted);
+        for (int i = 0; i < depth; i++)
+            free(taps[i]);
+        free(attention);
+        free(normed);
+        free(stats);
+        free(mass);
+        free(query);
+        sfp__learner_free(l);
+        free_model(&m);
+    }
+}
+
+/* The gradient of several samples is the mean of theirs, and the one a step would take. */
+static void gradients_by_callback_are_those_of_a_step(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    sfp_learner_options o = options_of(&m, "streamfp", "none", true, SFP_HEAD_LINEAR);
+    sfp_learner *l = learner_of(&m, &o);
+    (void)offer(l, 0, 6, 1);
+    batch x = make_batch(l->S, BATCH, 0, 6, 2);
+    sfp_error err = {0};
+    must(sfp__learner_offer(l, x.b, x.sample, NULL, &err), &err);
+    size_t n = sfp__learner_gradient_length(l);
+    assert_true(n > 100);
+    float *both = floats(n), *one = floats(n), *two = floats(n);
+    values before = take_values(l);
+    must(sfp__learner_gradient(l, 2, (const int[]){3, 17}, both, &err), &err);
+    must(sfp__learner_gradient(l, 1, (const int[]){3}, one, &err), &err);
+    must(sfp__learner_gradient(l, 1, (const int[]){17}, two, &err), &err);
+    double size = 0;
+    for (size_t i = 0; i < n; i++) {
+        one[i] = 0.5f * (one[i] + two[i]);
+        size = fmax(size, fabs((double)both[i]));
+    }
+    assert_true(size > 1e-4);
+    for (size_t i = 0; i < n; i++)
+        assert_true(fabs((double)both[i] - (double)one[i]) <= 1e-4 * size);
+    values after = take_values(l);
+    assert_true(same_values(&before, &after));
+    assert_int_equal(sfp__learner_gradient(l, 1, (const int[]){BATCH}, one, &err), SFP_EINVAL);
+    assert_int_equal(sfp__learner_gradient(l, 0, NULL, one, &err), SFP_EINVAL);
+    free_values(&before);
+    free_values(&after);
+    free(both);
+    free(one);
+    free(two);
+    free_batch(&x);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+static void weights_enter_the_loss_only_when_asked(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    double loss[2];
+    for (int weighted = 0; weighted < 2; weighted++) {
+        sfp_learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
+        o.weighted = weighted;
+        sfp_learner *l = learner_of(&m, &o);
+        loss[weighted] = offer(l, 0, 6, 0).loss[0];
+        sfp__learner_free(l);
+    }
+    assert_true(loss[0] != loss[1]);
+    free_model(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_selector_goes_with_every_buffer_and_head),
+        cmocka_unit_test(threads_and_repetition_change_nothing),
+        cmocka_unit_test(nothing_is_allocated_once_warm),
+        cmocka_unit_test(a_resumed_learner_chooses_the_same),
+        cmocka_unit_test(a_checkpoint_of_another_selector_is_refused),
+        cmocka_unit_test(a_look_sees_what_a_step_sees),
+        cmocka_unit_test(token_means_and_pooled_tokens_are_those_of_a_pass),
+        cmocka_unit_test(gradients_by_callback_are_those_of_a_step),
+        cmocka_unit_test(weights_enter_the_loss_only_when_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
