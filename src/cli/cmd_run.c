@@ -139,6 +139,11 @@ static void print_table(const sfp_result *r, const char *out)
         }
     }
     print_number("average accuracy", r->average_accuracy, "");
+    for (int h = 0; r->heads && h < SFP_RESULT_HEADS; h++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "  %s alone", sfp__result_head_names[h]);
+        print_number(name, sfp__average_accuracy(r->tasks, r->tasks_done, r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks), "");
+    }
     print_number("forgetting", r->forgetting, "");
     print_number("backward transfer", r->backward_transfer, "");
     print_number("prequential accuracy", r->prequential_accuracy, "");

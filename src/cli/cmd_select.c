@@ -87,7 +87,8 @@ static sfp_status choose(job *j, bool euclidean, sfp_error *err)
 {
     const sfp_table *x = &j->features;
     const sfp_select_options opt = {.sigma = j->ratio, .euclidean = euclidean};
-    sfp_select_batch batch = {.b = x->rows, .label = j->label, .dim = x->columns, .features = x->x, .query = x->x, .pooled = x->x};
+    sfp_select_batch batch = {
+        .b = x->rows, .label = j->label, .dim = x->columns, .features = x->x, .query = x->x, .pooled = x->x};
     batch.classes = j->method == KCENTER ? x->columns : j->probs.columns;
     batch.logits = x->x;
     batch.probs = j->probs.x;

@@ -145,7 +145,8 @@ static sfp_status read_line(reader *r, int *columns, bool *heading, sfp_error *e
             }
             (void)snprintf(word, sizeof word, "%.20s", r->at);
             word[strcspn(word, ",; \t\r\n")] = '\0';
-            return sfp__fail(err, SFP_EFORMAT, "%s:%d: '%s' is no number", r->path, r->line, sfp__printable(word, shown, sizeof shown));
+            return sfp__fail(err, SFP_EFORMAT, "%s:%d: '%s' is no number", r->path, r->line,
+                             sfp__printable(word, shown, sizeof shown));
         }
         r->at = end;
         sfp_status s = keep(r, value, err);
@@ -168,7 +169,8 @@ static sfp_status read_rows(reader *r, sfp_error *err)
         if (heading)
             r->used = before;
         else if (columns > 0 && r->rows > 0 && columns != r->columns)
-            return sfp__fail(err, SFP_EFORMAT, "%s:%d: the row has %d numbers, expected %d", r->path, r->line, columns, r->columns);
+            return sfp__fail(err, SFP_EFORMAT, "%s:%d: the row has %d numbers, expected %d", r->path, r->line, columns,
+                             r->columns);
         else if (columns > 0) {
             if (++r->rows > ROWS_MAX)
                 return sfp__fail(err, SFP_ELIMIT, "%s: more than %d rows", r->path, ROWS_MAX);
@@ -236,7 +238,8 @@ sfp_status sfp__labels_load(const char *path, int *rows, int32_t **label, sfp_er
     for (int i = 0; !s && i < t.rows; i++) {
         float v = t.x[i];
         if (!(v >= 0 && v <= 1 << 24) || v != floorf(v)) /* whole numbers up to here are exact in a float */
-            s = sfp__fail(err, SFP_EFORMAT, "%s: label %d is %g, expected a whole number from 0 to %d", path, i, (double)v, 1 << 24);
+            s = sfp__fail(err, SFP_EFORMAT, "%s: label %d is %g, expected a whole number from 0 to %d", path, i, (double)v,
+                          1 << 24);
         else
             y[i] = (int32_t)v;
     }

@@ -62,6 +62,7 @@ sfp_status sfp__head_load_answer(sfp_head *h, const char *prefix, sfp_head_find_
 /* Log-probabilities of several experts added with weights that follow each one's prequential loss: exponential weights, so
  * that the answer is never much worse than the best expert's. Expert 0 is the learned linear head. */
 #define SFP_MIX_MAX 8
+enum { SFP_HEAD_EXPERTS = 3 }; /* of the learner's: linear, slda, ranpac */
 
 typedef struct sfp_mix { /* plain data; loss and count are the state to save */
     int experts;

@@ -27,10 +27,8 @@ static sfp_status make_plans(sfp_look *k, sfp_pool *threads, sfp_error *err)
 {
     const sfp_fp_options *o = sfp__fp_options(k->fp);
     const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
-    const sfp_vit_plan_options prompted = {.mode = SFP_VIT_FORWARD,
-                                           .prefix_rows = o->length / 2,
-                                           .queries = !o->query_one,
-                                           .all_tokens = wants(k, SFP_NEED_TAPS)};
+    const sfp_vit_plan_options prompted = {
+        .mode = SFP_VIT_FORWARD, .prefix_rows = o->length / 2, .queries = !o->query_one, .all_tokens = wants(k, SFP_NEED_TAPS)};
     int most = k->max_batch < CHUNK ? k->max_batch : CHUNK;
     sfp_status s = SFP_OK;
     if (wants(k, SFP_NEED_QUERY | SFP_NEED_ATTENTION) && !(s = sfp__vit_plan_create(k->vit, threads, &plain, &k->plain, err)))
@@ -59,8 +57,8 @@ sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_pool *threads, sfp_fp *
     if (!s && taps)
         s = take(&k->tokens, taps * CHUNK * T * D, err);
     if (!s && wants(k, SFP_NEED_ATTENTION)) {
-        if ((s = take(&k->pooled, b * D, err)) || (s = take(&k->attention, CHUNK * H * T, err)) || (s = take(&k->stats, 2 * T, err)) ||
-            (s = take(&k->mass, T, err)))
+        if ((s = take(&k->pooled, b * D, err)) || (s = take(&k->attention, CHUNK * H * T, err)) ||
+            (s = take(&k->stats, 2 * T, err)) || (s = take(&k->mass, T, err)))
             return s;
         if (!(k->order = sfp__malloc(T * sizeof *k->order)))
             s = sfp__fail_nomem(err, T * sizeof *k->order);

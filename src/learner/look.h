@@ -1,8 +1,8 @@
 /* What selectors and buffer methods ask for (base/need.h), computed from the backbone: they declare, this looks.
  *
- * Two passes at most, each a few samples at a time so that tokens take little memory: the unprompted one for queries and freesel's
- * pooled tokens, the prompted one for features, logits, probabilities and token means. Either leaves the queries, which the step
- * then need not compute. */
+ * Two passes at most, each a few samples at a time so that tokens take little memory: the unprompted one for queries and
+ * freesel's pooled tokens, the prompted one for features, logits, probabilities and token means. Either leaves the queries, which
+ * the step then need not compute. */
 #ifndef SFP_LEARNER_LOOK_H
 #define SFP_LEARNER_LOOK_H
 
@@ -29,10 +29,11 @@ typedef struct sfp_look {
 } sfp_look;
 
 /* Bits that a look serves; one with none of them costs nothing. */
-#define SFP_LOOK_NEEDS                                                                                                             \
+#define SFP_LOOK_NEEDS \
     (SFP_NEED_FEATURES | SFP_NEED_LOGITS | SFP_NEED_PROBS | SFP_NEED_ATTENTION | SFP_NEED_QUERY | SFP_NEED_TAPS)
 
-sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_pool *threads, sfp_fp *fp, unsigned needs, int max_batch, sfp_error *err);
+sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_pool *threads, sfp_fp *fp, unsigned needs, int max_batch,
+                          sfp_error *err);
 void sfp__look_done(sfp_look *k);
 
 /* Samples x (n) into the arrays above, their queries to query (n, D). Probabilities are the softmax over the classes in `allowed`

@@ -30,6 +30,9 @@ struct sfp_predictor {
     float *logits, *expert[SFP_HEAD_EXPERTS]; /* (max, class_room) */
     double *work;
     size_t work_room;
+    int32_t *alone; /* (SFP_HEAD_EXPERTS, alone_room): each expert's own answer to the pictures of the last run */
+    int alone_room;
+    bool alone_known;
     const sfp_snapshot *snapshot; /* of the run under way */
 };
 
@@ -169,7 +172,7 @@ void sfp__predictor_free(sfp_predictor *p)
         pthread_mutex_unlock(&p->learner->snapshots.lock);
     }
     sfp__vit_plan_free(p->plan);
-    void *all[] = {p->x, (void *)p->xs, (void *)p->rgb, p->order, p->query, p->feature, p->alpha, p->norm, p->square, p->logits, p->work};
+    void *all[] = {p->x, (void *)p->xs, (void *)p->rgb, p->order, p->query, p->feature, p->alpha, p->norm, p->square, p->logits, p->work, p->alone};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__free(all[i]);
     for (int i = 0; i < SFP_FP_MAX_LAYERS; i++)
@@ -297,13 +300,22 @@ static void log_softmax(const sfp_snapshot *s, const float *z, float *out)
         out[c] = s->seen[c] ? (float)((double)z[c] - (double)max - log(sum)) : -INFINITY;
 }
 
-/* Log-probabilities of row i of the pass over the classes seen; returns the best class. */
-static int32_t answer_row(sfp_predictor *p, int i, float *out)
+/* The best class seen; -1: none was. */
+static int32_t best_class(const sfp_snapshot *s, const float *logp)
+{
+    int32_t best = -1;
+    for (int c = 0; c < s->classes; c++)
+        if (s->seen[c] && (best < 0 || logp[c] > logp[best]))
+            best = c;
+    return best;
+}
+
+/* Log-probabilities of row i of the pass, picture `to` of the run, over the classes seen; returns the best class. */
+static int32_t answer_row(sfp_predictor *p, int i, int to, float *out)
 {
     const sfp_snapshot *s = p->snapshot;
     int C = s->classes;
     const float *z = p->logits + (size_t)i * (size_t)C;
-    int32_t best = -1;
     if (!p->head)
         log_softmax(s, z, out);
     else if (out != z) /* they are log-probabilities already */
@@ -315,14 +327,13 @@ static int32_t answer_row(sfp_predictor *p, int i, float *out)
             sfp__head_scorer_scores(s->heads[e], 1, p->query + (size_t)i * (size_t)p->D, C, p->work, row);
             experts[e] = row;
         }
+        for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+            p->alone[(size_t)e * (size_t)p->alone_room + (size_t)to] = best_class(s, experts[e]);
         float *mixed = p->expert[0] + (size_t)i * (size_t)C;
         sfp__mix_combine(&s->mix, 1, C, experts, mixed);
         memcpy(out, mixed, (size_t)C * sizeof *out);
     }
-    for (int c = 0; c < C; c++)
-        if (s->seen[c] && (best < 0 || out[c] > out[best]))
-            best = c;
-    return best;
+    return best_class(s, out);
 }
 
 /* Pictures in the order of the pass, those without a known query first; returns how many of these. */
@@ -392,8 +403,8 @@ static sfp_status run_head(sfp_predictor *p, int n, int unknown, sfp_error *err)
     return status;
 }
 
-/* At most max pictures. */
-static sfp_status run_part(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
+/* At most max pictures, the run's from `first` on. */
+static sfp_status run_part(sfp_predictor *p, int first, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
                            float *logp, int ld, sfp_error *err)
 {
     bool has_queries = p->head || !p->opt->fp.query_one;
@@ -404,13 +415,28 @@ static sfp_status run_part(sfp_predictor *p, int n, const uint8_t *const *rgb, f
         return status;
     for (int i = 0; i < n; i++) {
         int to = p->order[i];
-        label[to] = answer_row(p, i, logp ? logp + (size_t)to * (size_t)ld : p->logits + (size_t)i * C /* in place */);
+        label[to] = answer_row(p, i, first + to, logp ? logp + (size_t)to * (size_t)ld : p->logits + (size_t)i * C /* in place */);
         if (query && has_query && !has_query[to] && has_queries) {
             memcpy(query + (size_t)to * D, p->query + (size_t)i * D, D * sizeof *query);
             has_query[to] = true;
         }
     }
     return SFP_OK;
+}
+
+static sfp_status alone_room(sfp_predictor *p, int n, sfp_error *err)
+{
+    if (n <= p->alone_room)
+        return SFP_OK;
+    sfp__free(p->alone);
+    p->alone = sfp__calloc((size_t)n * SFP_HEAD_EXPERTS, sizeof *p->alone);
+    p->alone_room = p->alone ? n : 0;
+    return p->alone ? SFP_OK : sfp__fail_nomem(err, (size_t)n * SFP_HEAD_EXPERTS * sizeof *p->alone);
+}
+
+const int32_t *sfp__predictor_alone(const sfp_predictor *p, int e)
+{
+    return p->alone_known ? p->alone + (size_t)e * (size_t)p->alone_room : NULL;
 }
 
 sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
@@ -426,12 +452,15 @@ sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *cons
     if (answer)
         *answer = (sfp_prediction){.t = held->t, .classes = held->classes};
     s = class_room(p, err);
+    if (!s && held->mixed)
+        s = alone_room(p, n, err);
+    p->alone_known = !s && held->mixed;
     if (!s && logp && ld < held->classes)
         s = sfp__fail(err, SFP_ELIMIT, "room for %d classes a row, there are %d", ld, held->classes);
     for (int i = 0; !s && i < n; i += p->max) {
         int part = n - i < p->max ? n - i : p->max;
         size_t at = (size_t)i * (size_t)p->D;
-        s = run_part(p, part, rgb + i, query ? query + at : NULL, has_query ? has_query + i : NULL, label + i,
+        s = run_part(p, i, part, rgb + i, query ? query + at : NULL, has_query ? has_query + i : NULL, label + i,
                      logp ? logp + (size_t)i * (size_t)ld : NULL, ld, err);
     }
     p->snapshot = NULL;

@@ -42,4 +42,8 @@ sfp_status sfp__predictor_run(sfp_predictor *p, int n, const uint8_t *const *rgb
 sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
                                     float *logp, int ld, sfp_prediction *answer, sfp_error *err);
 
+/* What expert e of a mixed head (SFP_HEAD_EXPERTS of them) alone said in the last run, by picture; NULL: the head is not mixed.
+ * Holds until the next run. */
+const int32_t *sfp__predictor_alone(const sfp_predictor *p, int e);
+
 #endif

@@ -13,8 +13,6 @@
 
 #include <pthread.h>
 
-enum { SFP_HEAD_EXPERTS = 3 }; /* mix: linear, slda, ranpac */
-
 typedef struct sfp_snapshot {
     struct sfp_snapshot *next; /* in the list of all */
     int holders;

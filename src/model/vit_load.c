@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "io/config.h"
 #include "io/text.h"
+#include "model/vit_builtin.h"
 #include "model/vit_internal.h"
 #include "model/vit_names.h"
 
@@ -355,16 +356,31 @@ static void describe_ignored(const loading *l)
 
 /* -------------------------------------------------------------------- load */
 
+/* The tensors and the config that belongs to them. */
+static sfp_status open_file(const char *path, sfp_tensor_file **file, loading *l, sfp_error *err)
+{
+    bool builtin = strcmp(path, SFP_VIT_BUILTIN) == 0;
+    sfp_status s = builtin ? sfp__vit_builtin_open(file, err) : sfp__tensor_file_open(path, file, err);
+    if (s)
+        return s;
+    const char *inside = sfp__tensor_file_meta(*file, SFP_CONFIG_META);
+    if (!builtin)
+        return sfp__model_config_find(path, inside, &l->config, &l->config_from, err);
+    l->config_from = "its metadata"; /* nothing beside the program belongs to it */
+    return inside ? sfp__model_config_parse(path, inside, strlen(inside), &l->config, err) : SFP_OK;
+}
+
 sfp_status sfp__vit_load(const char *path, const sfp_vit_options *opt, sfp_vit **out, sfp_error *err)
 {
     sfp_tensor_file *file = NULL;
     loading l = {.path = path};
     sfp_vit_config config;
-    sfp_status s = sfp__tensor_file_open(path, &file, err);
-    if (s)
+    sfp_status s = open_file(path, &file, &l, err);
+    if (s) {
+        sfp__tensor_file_close(file);
         return s;
+    }
     l.file = file;
-    s = sfp__model_config_find(path, sfp__tensor_file_meta(file, SFP_CONFIG_META), &l.config, &l.config_from, err);
     if (!s)
         s = sfp__vit_names_find(file, &l.names, err);
     if (!s)

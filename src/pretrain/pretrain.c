@@ -254,7 +254,9 @@ static sfp_status step(training *t, sfp_error *err)
         return s;
     for (int i = 0; i < SFP_TERMS; i++)
         t->sum[i] += value[i];
-    double took = sfp__now() - begin;
+    double took = sfp__now() - begin, usual = st->step ? st->seconds / (double)st->step : took;
+    if (st->step >= 10 && took > 20 * usual)
+        took = usual; /* the process or the machine stood still: no time of training */
     st->step++;
     st->seconds += took;
     t->since_steps++;

@@ -26,6 +26,7 @@ struct sfp_evaluator {
     sfp_evaluator_fn tell; /* NULL: nobody listens */
     void *tell_ctx;
     uint64_t done;
+    double *alone; /* (SFP_HEAD_EXPERTS, tasks) accuracy of each expert of a mixed head in the last run */
 };
 
 sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim,
@@ -41,12 +42,13 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks,
     for (int t = 0; e->at && t < tasks->count; t++)
         e->at[t + 1] = e->total += tasks->task[t].count;
     size_t n = (size_t)(e->total ? e->total : 1);
+    e->alone = sfp__calloc(((size_t)tasks->count + 1) * SFP_HEAD_EXPERTS, sizeof *e->alone);
     e->all = n * e->bytes <= picture_memory;
     e->rgb = sfp__malloc((e->all ? n : CHUNK) * e->bytes);
     e->state = sfp__calloc(n, 1);
     e->query = sfp__malloc(n * (size_t)dim * sizeof *e->query);
     e->has_query = sfp__calloc(n, sizeof *e->has_query);
-    if (!e->at || !e->asked || !e->rgb || !e->state || !e->query || !e->has_query) {
+    if (!e->at || !e->alone || !e->asked || !e->rgb || !e->state || !e->query || !e->has_query) {
         sfp__evaluator_free(e);
         return sfp__fail_nomem(err, n * (size_t)dim * sizeof(float));
     }
@@ -64,7 +66,13 @@ void sfp__evaluator_free(sfp_evaluator *e)
     sfp__free(e->state);
     sfp__free(e->query);
     sfp__free(e->has_query);
+    sfp__free(e->alone);
     sfp__free(e);
+}
+
+double sfp__evaluator_alone(const sfp_evaluator *e, int expert, int task)
+{
+    return e->alone[(size_t)expert * (size_t)e->tasks->count + (size_t)task];
 }
 
 uint64_t sfp__evaluator_skipped(const sfp_evaluator *e)
@@ -106,7 +114,8 @@ static sfp_status run_task(sfp_evaluator *e, sfp_system *s, int t, double *accur
     const sfp_task *task = &e->tasks->task[t];
     const uint8_t *rgb[CHUNK];
     int32_t truth[CHUNK], label[CHUNK];
-    uint64_t right = 0, asked = 0;
+    uint64_t right = 0, asked = 0, right_alone[SFP_HEAD_EXPERTS] = {0};
+    bool mixed = false;
     for (int64_t from = 0; from < task->count; from += CHUNK) {
         int64_t end = from + CHUNK < task->count ? from + CHUNK : task->count, first = e->at[t] + from;
         int n = 0;
@@ -132,6 +141,12 @@ static sfp_status run_task(sfp_evaluator *e, sfp_system *s, int t, double *accur
             sfp_status status = sfp__system_predict(s, n, rgb, e->query + (size_t)first * (size_t)e->dim, e->has_query + first, label, NULL, err);
             if (status)
                 return status;
+            for (int h = 0; h < SFP_HEAD_EXPERTS; h++) {
+                const int32_t *said = s->predictor ? sfp__predictor_alone(s->predictor, h) : NULL;
+                mixed = said != NULL;
+                for (int k = 0; said && k < n; k++)
+                    right_alone[h] += truth[k] >= 0 && said[k] == truth[k];
+            }
             for (int k = 0; k < n; k++) {
                 right += truth[k] >= 0 && label[k] == truth[k]; /* a class that the stream never had is never right */
                 asked++;
@@ -146,6 +161,8 @@ static sfp_status run_task(sfp_evaluator *e, sfp_system *s, int t, double *accur
     }
     e->asked[t] = asked;
     *accuracy = asked ? (double)right / (double)asked : NAN;
+    for (int h = 0; h < SFP_HEAD_EXPERTS; h++)
+        e->alone[(size_t)h * (size_t)e->tasks->count + (size_t)t] = asked && mixed ? (double)right_alone[h] / (double)asked : NAN;
     return SFP_OK;
 }
 

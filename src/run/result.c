@@ -40,6 +40,17 @@ sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *er
     return SFP_OK;
 }
 
+const char *const sfp__result_head_names[SFP_RESULT_HEADS] = {"linear", "slda", "ranpac"};
+
+double *sfp__result_head(sfp_result *r, int h)
+{
+    size_t square = (size_t)r->tasks * (size_t)r->tasks;
+    if (!r->heads && (r->heads = sfp__malloc(SFP_RESULT_HEADS * square * sizeof *r->heads)))
+        for (size_t i = 0; i < SFP_RESULT_HEADS * square; i++)
+            r->heads[i] = NAN;
+    return r->heads ? r->heads + (size_t)h * square : NULL;
+}
+
 static void curve_done(sfp_curve *c)
 {
     sfp__free(c->x);
@@ -63,6 +74,7 @@ void sfp__result_done(sfp_result *r)
     sfp__free(r->task_names);
     sfp__free(r->class_names);
     sfp__free(r->accuracy);
+    sfp__free(r->heads);
     sfp__free(r->confusion);
     for (int i = 0; i < r->evaluation_count; i++)
         sfp__free(r->evaluations[i].accuracy);
@@ -385,26 +397,54 @@ static void what_was_run(json *j, const sfp_result *r)
     names(j, "class_names", r->classes, r->class_names);
 }
 
+static void matrix(json *j, int tasks, const double *a)
+{
+    sfp__text_put(&j->text, "[");
+    for (int i = 0; i < tasks; i++) {
+        separator(j, i == 0, true);
+        sfp__text_put(&j->text, "[");
+        for (int k = 0; k < tasks; k++) {
+            separator(j, k == 0, false);
+            sfp__put_real(&j->text, k > i ? NAN : a[(size_t)i * (size_t)tasks + (size_t)k]);
+        }
+        sfp__text_put(&j->text, "]");
+    }
+    sfp__text_put(&j->text, "]");
+}
+
+/* What each head of a mixed one would have reached alone. */
+static void heads(json *j, const sfp_result *r)
+{
+    if (!r->heads)
+        return;
+    member(j, "heads");
+    sfp__text_put(&j->text, "{");
+    for (int h = 0; h < SFP_RESULT_HEADS; h++) {
+        const double *a = r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks;
+        separator(j, h == 0, true);
+        sfp__put_json(&j->text, sfp__result_head_names[h]);
+        sfp__text_put(&j->text, ":{\"average_accuracy\":");
+        sfp__put_real(&j->text, sfp__average_accuracy(r->tasks, r->tasks_done, a));
+        sfp__text_put(&j->text, ",\"forgetting\":");
+        sfp__put_real(&j->text, sfp__forgetting(r->tasks, r->tasks_done, a));
+        sfp__text_put(&j->text, ",\"accuracy_matrix\":");
+        matrix(j, r->tasks, a);
+        sfp__text_put(&j->text, "}");
+    }
+    sfp__text_put(&j->text, "}");
+}
+
 static void accuracy(json *j, const sfp_result *r)
 {
     member(j, "tasks_done");
     sfp__text_printf(&j->text, "%d", r->tasks_done);
     member(j, "accuracy_matrix");
-    sfp__text_put(&j->text, "[");
-    for (int i = 0; i < r->tasks; i++) {
-        separator(j, i == 0, true);
-        sfp__text_put(&j->text, "[");
-        for (int k = 0; k < r->tasks; k++) {
-            separator(j, k == 0, false);
-            sfp__put_real(&j->text, k > i ? NAN : r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)k]);
-        }
-        sfp__text_put(&j->text, "]");
-    }
-    sfp__text_put(&j->text, "]");
+    matrix(j, r->tasks, r->accuracy);
     real_member(j, "average_accuracy", r->average_accuracy);
     real_member(j, "forgetting", r->forgetting);
     real_member(j, "backward_transfer", r->backward_transfer);
     real_member(j, "prequential_accuracy", r->prequential_accuracy);
+    heads(j, r);
     member(j, "per_class");
     sfp__text_put(&j->text, "[");
     for (int c = 0; c < r->classes; c++) {

@@ -11,6 +11,7 @@
 #define SFP_RESULT_TASKS_MAX 4096
 #define SFP_RESULT_CLASSES_MAX (1 << 20)
 #define SFP_CONFUSION_MAX 4096
+#define SFP_RESULT_HEADS 3 /* of a mixed one: linear, slda, ranpac */
 
 typedef struct sfp_pair {
     char *key, *value;
@@ -47,6 +48,7 @@ typedef struct sfp_result {
     int tasks_done; /* evaluated after so many tasks */
     double *accuracy; /* (tasks, tasks): row i after task i, column j on task j; NAN where not measured */
     double average_accuracy, forgetting, backward_transfer; /* NAN where not defined */
+    double *heads; /* (SFP_RESULT_HEADS, tasks, tasks) as accuracy, of each head of a mixed one alone; NULL: not mixed */
     double prequential_accuracy;                            /* NAN when none was measured */
     uint64_t *confusion; /* (classes, classes): row = truth, last evaluation; NULL with more than SFP_CONFUSION_MAX classes */
     int evaluation_count;
@@ -68,6 +70,10 @@ typedef struct sfp_result {
     sfp_curve prequential, loss, rate, lag;
     bool finished;
 } sfp_result;
+
+/* Accuracies of head h of a mixed one, as r->accuracy; made on first use. NULL: no memory. */
+double *sfp__result_head(sfp_result *r, int h);
+extern const char *const sfp__result_head_names[SFP_RESULT_HEADS];
 
 sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *err); /* numbers NAN or 0 */
 void sfp__result_done(sfp_result *r);

@@ -177,20 +177,36 @@ static sfp_status read_machine(const reader *in, const json_t *root, sfp_result 
     return s;
 }
 
-static sfp_status read_matrix(const reader *in, const json_t *root, sfp_result *r)
+static sfp_status read_matrix(const reader *in, const json_t *root, int tasks, double *a)
 {
     const json_t *rows = NULL;
-    size_t n = (size_t)r->tasks;
+    size_t n = (size_t)tasks;
     sfp_status s = get_array(in, root, "accuracy_matrix", n, n, &rows);
     for (size_t i = 0; s == SFP_OK && i < n; i++) {
         const json_t *row = json_array_get(rows, i);
         if (!json_is_array(row) || json_array_size(row) != n)
             return bad(in, "accuracy_matrix", "a square of numbers, as many as tasks");
         for (size_t j = 0; s == SFP_OK && j < n; j++) {
-            s = to_real(in, json_array_get(row, j), "accuracy_matrix", 0, 1, &r->accuracy[i * n + j]);
-            if (s == SFP_OK && j > i && !isnan(r->accuracy[i * n + j]))
+            s = to_real(in, json_array_get(row, j), "accuracy_matrix", 0, 1, &a[i * n + j]);
+            if (s == SFP_OK && j > i && !isnan(a[i * n + j]))
                 return bad(in, "accuracy_matrix", "null above the diagonal");
         }
+    }
+    return s;
+}
+
+static sfp_status read_heads(const reader *in, const json_t *root, sfp_result *r)
+{
+    const json_t *heads = json_object_get(root, "heads");
+    sfp_status s = SFP_OK;
+    if (!heads)
+        return SFP_OK;
+    for (int h = 0; s == SFP_OK && h < SFP_RESULT_HEADS; h++) {
+        const json_t *head = json_object_get(heads, sfp__result_head_names[h]);
+        double *a = sfp__result_head(r, h);
+        if (!json_is_object(head))
+            return bad(in, "heads", "an object a head: linear, slda, ranpac");
+        s = a ? read_matrix(in, head, r->tasks, a) : sfp__fail_nomem(in->err, sizeof *a);
     }
     return s;
 }
@@ -204,7 +220,9 @@ static sfp_status read_accuracy(const reader *in, const json_t *root, sfp_result
         return bad(in, "tasks_done", "at most the number of tasks");
     r->tasks_done = (int)done;
     if (s == SFP_OK)
-        s = read_matrix(in, root, r);
+        s = read_matrix(in, root, r->tasks, r->accuracy);
+    if (s == SFP_OK)
+        s = read_heads(in, root, r);
     if (s == SFP_OK)
         s = get_real(in, root, "average_accuracy", 0, 1, &r->average_accuracy);
     if (s == SFP_OK)

@@ -12,6 +12,20 @@ enum { CURVE_POINTS = 2000 };
 
 /* ----------------------------------------------------------------- evaluation */
 
+/* What each head of a mixed one would have said alone. */
+static sfp_status record_heads(sfp__run_state *s, int row, sfp_error *err)
+{
+    sfp_result *r = s->r;
+    for (int h = 0; h < SFP_RESULT_HEADS && !isnan(sfp__evaluator_alone(s->evaluator, h, 0)); h++) {
+        double *a = sfp__result_head(r, h);
+        if (!a)
+            return sfp__fail_nomem(err, SFP_RESULT_HEADS * (size_t)r->tasks * (size_t)r->tasks * sizeof *a);
+        for (int j = 0; j <= row; j++)
+            a[(size_t)row * (size_t)r->tasks + (size_t)j] = sfp__evaluator_alone(s->evaluator, h, j);
+    }
+    return SFP_OK;
+}
+
 sfp_status sfp__run_evaluate(sfp__run_state *s, int row, sfp_error *err)
 {
     if (!s->evaluator)
@@ -22,6 +36,8 @@ sfp_status sfp__run_evaluate(sfp__run_state *s, int row, sfp_error *err)
     sfp_status status = s->live ? sfp__live_match(s, err) : SFP_OK;
     if (!status)
         status = sfp__evaluator_run(s->evaluator, &s->system, row, accuracy, r->classes, r->confusion, err);
+    if (!status)
+        status = record_heads(s, row, err);
     if (!status)
         status = sfp__result_evaluated(r, (uint64_t)s->arrived, row, accuracy, err);
     double took = sfp__now() - begin;

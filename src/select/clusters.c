@@ -62,13 +62,13 @@ sfp_status sfp__facility_clusters(const sfp_facility *f, int count, const int *c
     float *h, *r;
     double *self;
     const sfp_want list[] = {{&order, k, sizeof *order},
-                         {&which, k, sizeof *which},
-                         {&h, k * (size_t)m->dim, sizeof *h},
-                         {&r, m->r ? k * (size_t)m->classes : 1, sizeof *r},
-                         {&self, k, sizeof *self},
-                         {&c.work, workers * 2 * B * B, sizeof *c.work},
-                         {&c.block, workers * B * B, sizeof *c.block},
-                         {&c.nearest, (size_t)m->n, sizeof *c.nearest}};
+                             {&which, k, sizeof *which},
+                             {&h, k * (size_t)m->dim, sizeof *h},
+                             {&r, m->r ? k * (size_t)m->classes : 1, sizeof *r},
+                             {&self, k, sizeof *self},
+                             {&c.work, workers * 2 * B * B, sizeof *c.work},
+                             {&c.block, workers * B * B, sizeof *c.block},
+                             {&c.nearest, (size_t)m->n, sizeof *c.nearest}};
     sfp_status s = SFP_SELECT_TAKE(f->env, list, err);
     if (s)
         return s;

@@ -13,11 +13,11 @@ sfp_status sfp__cover_init(sfp_cover *c, const sfp_select_env *env, int n, int d
     size_t rows = (size_t)n, workers = (size_t)sfp__select_workers(env);
     *c = (sfp_cover){.env = env, .n = n, .dim = dim, .x = x, .most = most};
     const sfp_want list[] = {{&c->near2, rows, sizeof *c->near2},
-                {&c->applied, rows, sizeof *c->applied},
-                {&c->chosen, (size_t)most, sizeof *c->chosen},
-                {&c->square, rows, sizeof *c->square},
-                {&c->recent, BLOCK * (size_t)dim, sizeof *c->recent},
-                {&c->product, workers * GRAIN * BLOCK, sizeof *c->product}};
+                             {&c->applied, rows, sizeof *c->applied},
+                             {&c->chosen, (size_t)most, sizeof *c->chosen},
+                             {&c->square, rows, sizeof *c->square},
+                             {&c->recent, BLOCK * (size_t)dim, sizeof *c->recent},
+                             {&c->product, workers * GRAIN * BLOCK, sizeof *c->product}};
     sfp_status s = SFP_SELECT_TAKE(env, list, err);
     if (s)
         return s;
@@ -47,8 +47,8 @@ static void refresh_piece(void *ctx, int piece, int worker)
     float *product = c->product + (size_t)worker * GRAIN * BLOCK;
     float slack = (float)(c->dim + 8) * 1.2e-7f; /* a float sum of D products is off by at most D units of 6e-8, twice over */
     int token = sfp__gemm_enter();
-    sfp__gemm_plain(false, true, rows, pending, c->dim, c->x + (size_t)first * (size_t)c->dim, c->dim, c->recent, c->dim, 0, product,
-                    BLOCK);
+    sfp__gemm_plain(false, true, rows, pending, c->dim, c->x + (size_t)first * (size_t)c->dim, c->dim, c->recent, c->dim, 0,
+                    product, BLOCK);
     sfp__gemm_leave(token);
     for (int r = 0; r < rows; r++) {
         int i = first + r;
@@ -74,7 +74,8 @@ void sfp__cover_refresh(sfp_cover *c)
 
 bool sfp__cover_add(sfp_cover *c, int i)
 {
-    memcpy(c->recent + (size_t)(c->count - c->base) * (size_t)c->dim, c->x + (size_t)i * (size_t)c->dim, (size_t)c->dim * sizeof(float));
+    memcpy(c->recent + (size_t)(c->count - c->base) * (size_t)c->dim, c->x + (size_t)i * (size_t)c->dim,
+           (size_t)c->dim * sizeof(float));
     c->chosen[c->count++] = i;
     if (c->count - c->base < BLOCK)
         return false;

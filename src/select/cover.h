@@ -5,7 +5,8 @@
  * of D numbers cost n*c*D multiplications at the speed of a matrix product instead of c passes over all memory, and n numbers.
  *
  * The product only filters: where its value, minus its rounding error, does not rule a change out, the distance is computed
- * again in double from the difference of the rows. What is stored is therefore the same on every machine, and 0 for equal rows. */
+ * again in double from the difference of the rows. What is stored is therefore the same on every machine, and 0 for equal rows.
+ */
 #ifndef SFP_SELECT_COVER_H
 #define SFP_SELECT_COVER_H
 
@@ -16,15 +17,15 @@ enum { SFP_COVER_BLOCK = 64 };
 typedef struct sfp_cover {
     const sfp_select_env *env;
     int n, dim;
-    const float *x;   /* (n, D) finite */
-    double *near2;    /* (n) squared distance to the nearest of the first applied[i] chosen; INFINITY: none */
-    int *applied;     /* (n) */
-    int *chosen;      /* in order */
-    int most;         /* picks to come in all */
-    int count, base;  /* chosen; of these compared with all points */
-    float *square;    /* (n) |x|^2 */
-    float *recent;    /* (BLOCK, D) chosen[base..count) */
-    float *product;   /* (workers, GRAIN, BLOCK) */
+    const float *x;  /* (n, D) finite */
+    double *near2;   /* (n) squared distance to the nearest of the first applied[i] chosen; INFINITY: none */
+    int *applied;    /* (n) */
+    int *chosen;     /* in order */
+    int most;        /* picks to come in all */
+    int count, base; /* chosen; of these compared with all points */
+    float *square;   /* (n) |x|^2 */
+    float *recent;   /* (BLOCK, D) chosen[base..count) */
+    float *product;  /* (workers, GRAIN, BLOCK) */
 } sfp_cover;
 
 /* For at most `most` picks; memory is the arena's. */
@@ -43,7 +44,8 @@ void sfp__cover_refresh(sfp_cover *c);
  * Exact although distances are lazy: a point is proposed with the weight it had (an upper bound) and taken with probability
  * weight now / weight then. Random numbers: one bounded draw for the first, two doubles a proposal, one bounded draw where all
  * weights are 0. */
-sfp_status sfp__d2_sample(const sfp_select_env *env, int n, int dim, const float *x, bool cosine, int count, int *out, sfp_error *err);
+sfp_status sfp__d2_sample(const sfp_select_env *env, int n, int dim, const float *x, bool cosine, int count, int *out,
+                          sfp_error *err);
 
 /* Rows to unit length; a row of zeros stays. */
 void sfp__unit_rows(int n, int dim, float *x);

@@ -65,7 +65,8 @@ static int draw(sampler *s, sfp_rng *rng)
     }
 }
 
-sfp_status sfp__d2_sample(const sfp_select_env *env, int n, int dim, const float *x, bool cosine, int count, int *out, sfp_error *err)
+sfp_status sfp__d2_sample(const sfp_select_env *env, int n, int dim, const float *x, bool cosine, int count, int *out,
+                          sfp_error *err)
 {
     if (count < 1)
         return SFP_OK;

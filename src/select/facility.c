@@ -31,19 +31,19 @@ typedef struct greedy {
     _Atomic int32_t furthest; /* d_max */
     _Atomic int64_t compared; /* pairs so far */
     /* dense */
-    int32_t *row;             /* (n) distances to the last pick */
-    int moved;                /* points that it serves better */
-    int *which;               /* (n) these */
-    int32_t *before, *after;  /* (n) their cur */
+    int32_t *row;            /* (n) distances to the last pick */
+    int moved;               /* points that it serves better */
+    int *which;              /* (n) these */
+    int32_t *before, *after; /* (n) their cur */
     float *moved_h, *moved_r;
     double *moved_self;
     sfp_points mover;
     int first_column;
     /* sparse */
-    size_t *at, *room;   /* (n) list of j: near[at[j] .. at[j] + length[j]), room for room[j] */
-    int *length;         /* (n) */
+    size_t *at, *room; /* (n) list of j: near[at[j] .. at[j] + length[j]), room for room[j] */
+    int *length;       /* (n) */
     near_point *near;
-    int *evaluated;      /* (n) picks when the gain was computed */
+    int *evaluated; /* (n) picks when the gain was computed */
 } greedy;
 
 static int last_of(const greedy *g, int j)
@@ -64,10 +64,14 @@ static sfp_status begin(greedy *g, const sfp_facility *f, sfp_error *err)
     *g = (greedy){.f = f, .n = f->metric->n};
     for (int k = 0; k < f->groups; k++)
         g->columns += (f->group[k + 1] - f->group[k] + B - 1) / B;
-    const sfp_want list[] = {{&g->column, (size_t)g->columns, sizeof *g->column}, {&g->gain, n, sizeof *g->gain},
-                         {&g->pairs, n, sizeof *g->pairs},                    {&g->cur, n, sizeof *g->cur},
-                         {&g->group_of, n, sizeof *g->group_of},              {&g->taken, n, sizeof *g->taken},
-                         {&g->work, workers * 2 * B * B, sizeof *g->work},    {&g->block, workers * B * B, sizeof *g->block}};
+    const sfp_want list[] = {{&g->column, (size_t)g->columns, sizeof *g->column},
+                             {&g->gain, n, sizeof *g->gain},
+                             {&g->pairs, n, sizeof *g->pairs},
+                             {&g->cur, n, sizeof *g->cur},
+                             {&g->group_of, n, sizeof *g->group_of},
+                             {&g->taken, n, sizeof *g->taken},
+                             {&g->work, workers * 2 * B * B, sizeof *g->work},
+                             {&g->block, workers * B * B, sizeof *g->block}};
     sfp_status s = SFP_SELECT_TAKE(f->env, list, err);
     if (s)
         return s;
@@ -165,7 +169,8 @@ static void row_piece(void *ctx, int piece, int worker)
     memcpy(g->row + c->first, block_of(g, worker, &g->mover, &b), (size_t)c->n * sizeof *g->row);
 }
 
-/* What one moved point takes from the gains of n others: max(0, before - q) - max(0, after - q), and 1 where it counts no more. */
+/* What one moved point takes from the gains of n others: max(0, before - q) - max(0, after - q), and 1 where it counts no more.
+ */
 static void lower_line(int n, const int32_t *q, int32_t before, int32_t after, int64_t *loss, int32_t *fewer)
 {
     for (int j = 0; j < n; j++) {
@@ -203,7 +208,8 @@ static void lower_piece(void *ctx, int piece, int worker)
 
 static bool better(const greedy *g, int i, int j)
 {
-    int64_t a = atomic_load_explicit(&g->gain[i], memory_order_relaxed), b = atomic_load_explicit(&g->gain[j], memory_order_relaxed);
+    int64_t a = atomic_load_explicit(&g->gain[i], memory_order_relaxed),
+            b = atomic_load_explicit(&g->gain[j], memory_order_relaxed);
     return a > b || (a == b && g->f->id[i] < g->f->id[j]);
 }
 
@@ -253,12 +259,12 @@ static sfp_status dense(greedy *g, int count, int *out, sfp_error *err)
     const sfp_metric *m = g->f->metric;
     size_t n = (size_t)g->n;
     const sfp_want list[] = {{&g->row, n, sizeof *g->row},
-                         {&g->which, n, sizeof *g->which},
-                         {&g->before, n, sizeof *g->before},
-                         {&g->after, n, sizeof *g->after},
-                         {&g->moved_h, n * (size_t)m->dim, sizeof *g->moved_h},
-                         {&g->moved_r, m->r ? n * (size_t)m->classes : 1, sizeof *g->moved_r},
-                         {&g->moved_self, n, sizeof *g->moved_self}};
+                             {&g->which, n, sizeof *g->which},
+                             {&g->before, n, sizeof *g->before},
+                             {&g->after, n, sizeof *g->after},
+                             {&g->moved_h, n * (size_t)m->dim, sizeof *g->moved_h},
+                             {&g->moved_r, m->r ? n * (size_t)m->classes : 1, sizeof *g->moved_r},
+                             {&g->moved_self, n, sizeof *g->moved_self}};
     sfp_status s = SFP_SELECT_TAKE(g->f->env, list, err);
     while (!s && g->picked < count && all_pairs(g) > g->f->pairs) {
         int best = best_left(g);
@@ -302,9 +308,9 @@ static sfp_status make_lists(greedy *g, sfp_error *err)
 {
     size_t n = (size_t)g->n, total = 0;
     const sfp_want list[] = {{&g->at, n, sizeof *g->at},
-                         {&g->room, n, sizeof *g->room},
-                         {&g->length, n, sizeof *g->length},
-                         {&g->evaluated, n, sizeof *g->evaluated}};
+                             {&g->room, n, sizeof *g->room},
+                             {&g->length, n, sizeof *g->length},
+                             {&g->evaluated, n, sizeof *g->evaluated}};
     sfp_status s = SFP_SELECT_TAKE(g->f->env, list, err);
     for (int j = 0; !s && j < g->n; j++)
         g->room[j] = g->pairs[j] > 0 ? (size_t)g->pairs[j] : 0;

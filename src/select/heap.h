@@ -7,7 +7,7 @@
 
 typedef struct sfp_heap {
     int n;
-    int *at;                                         /* (n) */
+    int *at;                                       /* (n) */
     bool (*before)(const void *ctx, int i, int j); /* a strict order: no two indices are equal */
     const void *ctx;
 } sfp_heap;

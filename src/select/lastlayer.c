@@ -9,7 +9,8 @@ sfp_status sfp__lastlayer_begin(const sfp_selector *s, const sfp_select_batch *b
     sfp_status status = sfp__select_check_labels(s, batch, err);
     if (status || (status = sfp__select_begin(s, batch, opt, env, 2, matrix, from, all, out, weight, count, err)) || *all)
         return status;
-    const sfp_want list[] = {{&h, (size_t)from->n * (size_t)batch->dim, sizeof *h}, {&r, (size_t)from->n * (size_t)batch->classes, sizeof *r}};
+    const sfp_want list[] = {{&h, (size_t)from->n * (size_t)batch->dim, sizeof *h},
+                             {&r, (size_t)from->n * (size_t)batch->classes, sizeof *r}};
     if ((status = SFP_SELECT_TAKE(env, list, err)))
         return status;
     sfp__select_gather(from, &matrix[0], h);

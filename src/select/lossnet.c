@@ -47,8 +47,8 @@ void sfp__lossnet_fwd(const sfp_lossnet *net, int n, const float *taps, float *h
         float *to = hidden + (size_t)k * WIDTH;
         for (int i = 0; i < n; i++)
             memcpy(to + (size_t)i * JOINED, net->param[2 * k + 1].data, WIDTH * sizeof *to);
-        sfp__gemm_plain(false, true, n, WIDTH, net->dim, taps + (size_t)k * (size_t)net->dim, SFP_TAPS * net->dim, net->param[2 * k].data,
-                        net->dim, 1, to, JOINED);
+        sfp__gemm_plain(false, true, n, WIDTH, net->dim, taps + (size_t)k * (size_t)net->dim, SFP_TAPS * net->dim,
+                        net->param[2 * k].data, net->dim, 1, to, JOINED);
     }
     sfp__gemm_leave(token);
     for (int i = 0; i < n; i++) {

@@ -7,8 +7,8 @@ sfp_status sfp__nnls_init(sfp_nnls *s, const sfp_select_env *env, int most, doub
 {
     size_t n = (size_t)most;
     *s = (sfp_nnls){.ridge = ridge};
-    const sfp_want list[] = {{&s->column, n, sizeof *s->column}, {&s->rhs, n, sizeof *s->rhs}, {&s->w, n, sizeof *s->w},
-                             {&s->l, n * (n + 1) / 2, sizeof *s->l}, {&s->y, n, sizeof *s->y},   {&s->z, n, sizeof *s->z},
+    const sfp_want list[] = {{&s->column, n, sizeof *s->column},     {&s->rhs, n, sizeof *s->rhs}, {&s->w, n, sizeof *s->w},
+                             {&s->l, n * (n + 1) / 2, sizeof *s->l}, {&s->y, n, sizeof *s->y},     {&s->z, n, sizeof *s->z},
                              {&s->line, n, sizeof *s->line}};
     sfp_status status = SFP_SELECT_TAKE(env, list, err);
     for (int i = 0; !status && i < most; i++)

@@ -13,14 +13,14 @@
 
 typedef struct sfp_nnls {
     double ridge;
-    int passive;   /* p columns in the factor */
-    int *column;   /* (most) which, in order of rows */
-    double *rhs;   /* (most) <g, b> by column, the caller's to fill */
-    double *w;     /* (most) by column; 0 for those not in the factor */
-    double *l;     /* p(p+1)/2: rows of the lower triangle one after another */
-    double *y;     /* (most) L y = rhs */
-    double *z;     /* (most) solution before it is cut to w >= 0; cosines of rotations */
-    double *line;  /* (most) a row that comes; sines of rotations */
+    int passive;  /* p columns in the factor */
+    int *column;  /* (most) which, in order of rows */
+    double *rhs;  /* (most) <g, b> by column, the caller's to fill */
+    double *w;    /* (most) by column; 0 for those not in the factor */
+    double *l;    /* p(p+1)/2: rows of the lower triangle one after another */
+    double *y;    /* (most) L y = rhs */
+    double *z;    /* (most) solution before it is cut to w >= 0; cosines of rotations */
+    double *line; /* (most) a row that comes; sines of rotations */
 } sfp_nnls;
 
 /* Room for `most` columns: most^2 / 2 doubles and a few vectors of the arena. */

@@ -25,15 +25,15 @@ typedef struct pursuit {
     double *start; /* (n) correlations before the first pick */
     double *gram;  /* (most, n): products of a pick with everything */
     /* factored */
-    double *base;      /* (C, D+1) residual at the weights `then` */
-    double *then;      /* (most) */
-    int refreshed;     /* picks at that time */
-    float *member_h;   /* (most, D+1) features of the picks, each with its 1 */
-    float *scaled_r;   /* (most, C) residuals of the picks times the change of their weights */
-    float *residual;   /* (C, D) now */
-    float *bias;       /* (C) its last column */
-    float *change;     /* (C, D+1) */
-    float *product;    /* (workers, GRAIN, C) */
+    double *base;    /* (C, D+1) residual at the weights `then` */
+    double *then;    /* (most) */
+    int refreshed;   /* picks at that time */
+    float *member_h; /* (most, D+1) features of the picks, each with its 1 */
+    float *scaled_r; /* (most, C) residuals of the picks times the change of their weights */
+    float *residual; /* (C, D) now */
+    float *bias;     /* (C) its last column */
+    float *change;   /* (C, D+1) */
+    float *product;  /* (workers, GRAIN, C) */
 } pursuit;
 
 static const float *h_of(const pursuit *p, int i)
@@ -50,16 +50,16 @@ static const float *r_of(const pursuit *p, int i)
 
 static sfp_status begin(pursuit *p, sfp_error *err)
 {
-    size_t n = (size_t)p->n, c = (size_t)p->most, C = (size_t)p->C, D = (size_t)p->D, workers = (size_t)sfp__select_workers(p->env);
+    size_t n = (size_t)p->n, c = (size_t)p->most, C = (size_t)p->C, D = (size_t)p->D,
+           workers = (size_t)sfp__select_workers(p->env);
     const sfp_want both[] = {{&p->pick, c, sizeof *p->pick},           {&p->refused, c, sizeof *p->refused},
-                             {&p->column_of, n, sizeof *p->column_of},
-                             {&p->corr, n, sizeof *p->corr},           {&p->gram_line, c, sizeof *p->gram_line},
-                             {&p->target, C * (D + 1), sizeof(double)}};
+                             {&p->column_of, n, sizeof *p->column_of}, {&p->corr, n, sizeof *p->corr},
+                             {&p->gram_line, c, sizeof *p->gram_line}, {&p->target, C * (D + 1), sizeof(double)}};
     const sfp_want kept[] = {{&p->start, n, sizeof *p->start}, {&p->gram, c * n, sizeof *p->gram}};
-    const sfp_want factored[] = {{&p->base, C * (D + 1), sizeof *p->base},         {&p->then, c, sizeof *p->then},
-                                 {&p->member_h, c * (D + 1), sizeof(float)},       {&p->scaled_r, c * C, sizeof(float)},
-                                 {&p->residual, C * D, sizeof(float)},             {&p->bias, C, sizeof(float)},
-                                 {&p->change, C * (D + 1), sizeof(float)},         {&p->product, workers * GRAIN * C, sizeof(float)}};
+    const sfp_want factored[] = {{&p->base, C * (D + 1), sizeof *p->base},   {&p->then, c, sizeof *p->then},
+                                 {&p->member_h, c * (D + 1), sizeof(float)}, {&p->scaled_r, c * C, sizeof(float)},
+                                 {&p->residual, C * D, sizeof(float)},       {&p->bias, C, sizeof(float)},
+                                 {&p->change, C * (D + 1), sizeof(float)},   {&p->product, workers * GRAIN * C, sizeof(float)}};
     sfp_status s = SFP_SELECT_TAKE(p->env, both, err);
     if (!s)
         s = p->keep ? SFP_SELECT_TAKE(p->env, kept, err) : SFP_SELECT_TAKE(p->env, factored, err);
@@ -220,7 +220,8 @@ static void gram_piece(void *ctx, int piece, int worker)
 {
     pursuit *p = ctx;
     sfp_points all = sfp__metric_points(p->m, 0, p->n);
-    int end = (piece + 1) * GRAIN < p->fit.passive ? (piece + 1) * GRAIN : p->fit.passive, i = p->pick[p->fit.column[p->fit.passive]];
+    int end = (piece + 1) * GRAIN < p->fit.passive ? (piece + 1) * GRAIN : p->fit.passive,
+        i = p->pick[p->fit.column[p->fit.passive]];
     (void)worker;
     for (int t = piece * GRAIN; t < end; t++)
         p->gram_line[t] = sfp__metric_product(p->m, &all, i, &all, p->pick[p->fit.column[t]]);

@@ -81,8 +81,8 @@ sfp_status sfp__select_check_labels(const sfp_selector *s, const sfp_select_batc
         return sfp__fail(err, SFP_EINVAL, "selector '%s' needs labels, the batch has none", s->name);
     for (int i = 0; i < batch->b; i++)
         if (batch->label[i] < 0 || batch->label[i] >= batch->classes)
-            return sfp__fail(err, SFP_EINVAL, "selector '%s': sample %d has label %d, expected 0 to %d", s->name, i, batch->label[i],
-                             batch->classes - 1);
+            return sfp__fail(err, SFP_EINVAL, "selector '%s': sample %d has label %d, expected 0 to %d", s->name, i,
+                             batch->label[i], batch->classes - 1);
     return SFP_OK;
 }
 

@@ -51,7 +51,8 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     bool whole = false;
     if (batch->b > 0 && !batch->label)
         return sfp__fail(err, SFP_EINVAL, "selector 'camel' needs labels, the batch has none");
-    sfp_status status = sfp__select_begin(&sfp__selector_camel, batch, opt, env, 1, &features, &from, &whole, out, weight, count, err);
+    sfp_status status =
+        sfp__select_begin(&sfp__selector_camel, batch, opt, env, 1, &features, &from, &whole, out, weight, count, err);
     if (status != SFP_OK || whole)
         return status;
     size_t n = (size_t)from.n;

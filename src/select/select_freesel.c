@@ -38,7 +38,8 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     const sfp_matrix pooled = {batch->pooled, batch->dim};
     sfp_candidates from;
     bool whole = false;
-    sfp_status status = sfp__select_begin(&sfp__selector_freesel, batch, opt, env, 1, &pooled, &from, &whole, out, weight, count, err);
+    sfp_status status =
+        sfp__select_begin(&sfp__selector_freesel, batch, opt, env, 1, &pooled, &from, &whole, out, weight, count, err);
     if (status != SFP_OK || whole)
         return status;
     int got = from.c < from.n ? from.c : from.n;

@@ -33,7 +33,8 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     const sfp_matrix logits = {batch->logits, batch->classes};
     sfp_candidates from;
     bool whole = false;
-    sfp_status status = sfp__select_begin(&sfp__selector_kcenter, batch, opt, env, 1, &logits, &from, &whole, out, weight, count, err);
+    sfp_status status =
+        sfp__select_begin(&sfp__selector_kcenter, batch, opt, env, 1, &logits, &from, &whole, out, weight, count, err);
     if (status != SFP_OK || whole)
         return status;
     int got = from.c < from.n ? from.c : from.n;

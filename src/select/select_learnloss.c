@@ -1,6 +1,6 @@
-/* Learning loss (Yoo and Kweon, CVPR 2019; SPEC section 11): the samples with the highest predicted loss, by a network that learns
- * beside the learner (lossnet.h): after each training step one of Adam, rate 1e-4, on the losses of the coreset before that step.
- * `lowest` takes the lowest, as the code this is compared with does. Draws no random number but for the first weights.
+/* Learning loss (Yoo and Kweon, CVPR 2019; SPEC section 11): the samples with the highest predicted loss, by a network that
+ * learns beside the learner (lossnet.h): after each training step one of Adam, rate 1e-4, on the losses of the coreset before
+ * that step. `lowest` takes the lowest, as the code this is compared with does. Draws no random number but for the first weights.
  *
  * Cost: one prompted pass over the batch with all tokens of the last block, then 4*128*D multiplications a sample.
  *
@@ -75,9 +75,11 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     bool whole = false;
     int *order;
     if (!s || batch->b > s->max_batch || batch->dim != s->net.dim)
-        return sfp__fail(err, SFP_EINVAL, "selector 'learnloss': a batch of %d samples of width %d, expected at most %d of width %d",
-                         batch->b, batch->dim, s ? s->max_batch : 0, s ? s->net.dim : 0);
-    sfp_status status = sfp__select_begin(&sfp__selector_learnloss, batch, opt, env, 1, &taps, &from, &whole, out, weight, count, err);
+        return sfp__fail(err, SFP_EINVAL,
+                         "selector 'learnloss': a batch of %d samples of width %d, expected at most %d of width %d", batch->b,
+                         batch->dim, s ? s->max_batch : 0, s ? s->net.dim : 0);
+    sfp_status status =
+        sfp__select_begin(&sfp__selector_learnloss, batch, opt, env, 1, &taps, &from, &whole, out, weight, count, err);
     if (status != SFP_OK || whole)
         return status;
     const sfp_want want = {&order, (size_t)from.n, sizeof *order};

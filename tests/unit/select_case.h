@@ -14,7 +14,11 @@ typedef struct select_case {
     float *score, *query, *features, *logits, *probs, *pooled, *taps;
 } select_case;
 
-typedef enum case_kind { CASE_NORMAL, CASE_GRID, CASE_TWINS } case_kind; /* grid: small whole numbers, many ties; twins: some rows equal */
+typedef enum case_kind {
+    CASE_NORMAL,
+    CASE_GRID,
+    CASE_TWINS
+} case_kind; /* grid: small whole numbers, many ties; twins: some rows equal */
 
 static inline float *case_rows(sfp_rng *rng, int n, int width, case_kind kind)
 {
@@ -49,8 +53,16 @@ static inline select_case make_case(sfp_rng *rng, int b, int dim, int classes, c
         for (int k = 0; k < classes; k++)
             c.probs[i * classes + k] = (float)(exp((double)c.logits[i * classes + k]) / sum);
     }
-    c.batch = (sfp_select_batch){.b = b,           .label = c.label,   .score = c.score, .dim = dim,         .query = c.query,
-                                 .features = c.features, .classes = classes, .logits = c.logits, .probs = c.probs, .pooled = c.pooled,
+    c.batch = (sfp_select_batch){.b = b,
+                                 .label = c.label,
+                                 .score = c.score,
+                                 .dim = dim,
+                                 .query = c.query,
+                                 .features = c.features,
+                                 .classes = classes,
+                                 .logits = c.logits,
+                                 .probs = c.probs,
+                                 .pooled = c.pooled,
                                  .taps = c.taps};
     return c;
 }
@@ -68,8 +80,8 @@ static inline void free_case(select_case *c)
 }
 
 /* One pick by name into arrays of exactly b; returns the count. */
-static inline int case_pick(const char *name, const sfp_select_batch *batch, double sigma, sfp_rng *rng, sfp_arena *arena, sfp_pool *pool,
-                            int *out, float *weight)
+static inline int case_pick(const char *name, const sfp_select_batch *batch, double sigma, sfp_rng *rng, sfp_arena *arena,
+                            sfp_pool *pool, int *out, float *weight)
 {
     const sfp_selector *s = sfp__selector_find(name);
     const sfp_select_options opt = {.sigma = sigma};

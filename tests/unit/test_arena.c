@@ -54,6 +54,7 @@ static void what_cannot_be_had_is_null(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_are_aligned_and_apart), cmocka_unit_test(what_cannot_be_had_is_null)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_are_aligned_and_apart),
+                                       cmocka_unit_test(what_cannot_be_had_is_null)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

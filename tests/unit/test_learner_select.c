@@ -199,7 +199,8 @@ static void a_look_sees_what_a_step_sees(void **unused)
         for (int i = 0; i < BATCH; i++)
             l->xs[i] = l->x + (size_t)i * l->pixels;
         must(sfp__look(&l->look, BATCH, l->xs, NULL, l->query, &err), &err);
-        const sfp_train_batch b = {.n = BATCH, .x = l->xs, .label = label, .weight = weight, .query = query, .queries = BATCH, .terms = 1};
+        const sfp_train_batch b = {
+            .n = BATCH, .x = l->xs, .label = label, .weight = weight, .query = query, .queries = BATCH, .terms = 1};
         sfp_train_result r = {0};
         must(sfp__trainer_gradients(l->trainer, &b, &r, &err), &err);
         int C = sfp__learner_classes(l);
@@ -245,8 +246,8 @@ static void token_means_and_pooled_tokens_are_those_of_a_pass(void **unused)
         float *normed = floats((size_t)(T * D)), *stats = floats((size_t)(2 * T)), *mass = floats((size_t)T), want[16];
         int order[64];
         for (int i = 0; i < BATCH; i++) {
-            sfp__kernels()->norm_fwd(T, D, taps[depth - 2] + i * T * D, sfp__vit_weights(m.vit)->norm_w, sfp__vit_weights(m.vit)->norm_b,
-                                     c->ln_eps, normed, stats);
+            sfp__kernels()->norm_fwd(T, D, taps[depth - 2] + i * T * D, sfp__vit_weights(m.vit)->norm_w,
+                                     sfp__vit_weights(m.vit)->norm_b, c->ln_eps, normed, stats);
             sfp__freesel_pool(T, D, c->heads, normed, attention + i * c->heads * T, order, mass, want);
             close_to("pooled", (size_t)D, l->look.pooled + i * D, want, 1e-4);
         }

@@ -229,7 +229,8 @@ static void what_holds_for_every_selector(void **unused)
     (void)unused;
     sfp_rng rng = sfp__rng_init(31, 0);
     for (int round = 0; round < 60; round++) {
-        int b = 1 + (int)sfp__rng_below(&rng, 40), classes = 1 + (int)sfp__rng_below(&rng, 5), bad = (int)sfp__rng_below(&rng, (uint32_t)b + 1);
+        int b = 1 + (int)sfp__rng_below(&rng, 40), classes = 1 + (int)sfp__rng_below(&rng, 5),
+            bad = (int)sfp__rng_below(&rng, (uint32_t)b + 1);
         double sigma = sfp__rng_double(&rng) * 1.2;
         select_case c = make_case(&rng, b, 6, classes, (case_kind)(round % 3));
         for (int i = 0; i < bad && round % 2; i++) {
@@ -256,8 +257,10 @@ static void what_holds_for_every_selector(void **unused)
                 seen[out[0][i]] = true;
                 not_finite += round % 2 && out[0][i] < bad;
             }
-            if (want < b && (*s)->needs & ~(unsigned)SFP_NEED_SCORE && not_finite != (want > b - bad && round % 2 ? want - (b - bad) : 0))
-                fail_msg("%s took %d rows of %d that are not finite, %d of %d samples chosen", (*s)->name, not_finite, bad, want, b);
+            if (want < b && (*s)->needs & ~(unsigned)SFP_NEED_SCORE &&
+                not_finite != (want > b - bad && round % 2 ? want - (b - bad) : 0))
+                fail_msg("%s took %d rows of %d that are not finite, %d of %d samples chosen", (*s)->name, not_finite, bad, want,
+                         b);
             unsigned long before = sfp__mem_count();
             if (!(*s)->open) {
                 sfp_rng draw = sfp__rng_init(5, (uint64_t)round);

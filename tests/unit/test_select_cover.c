@@ -51,7 +51,8 @@ static void kcenter_is_farthest_first(void **unused)
     sfp_pool *pool = NULL;
     assert_int_equal(sfp__pool_create(3, &pool, NULL), SFP_OK);
     for (int round = 0; round < 3000; round++) {
-        int big = round % 100 == 0, b = 2 + (int)sfp__rng_below(&rng, big ? 600 : 30), classes = 1 + (int)sfp__rng_below(&rng, 9), want[632], out[632];
+        int big = round % 100 == 0, b = 2 + (int)sfp__rng_below(&rng, big ? 600 : 30), classes = 1 + (int)sfp__rng_below(&rng, 9),
+            want[632], out[632];
         select_case c = make_case(&rng, b, 1, classes, (case_kind)(round % 3));
         double sigma = sfp__rng_double(&rng);
         int n = sfp__coreset_size(b, sigma);
@@ -175,7 +176,8 @@ static void freesel_pools_the_tokens_with_half_the_attention(void **unused)
     (void)unused;
     sfp_rng rng = sfp__rng_init(5, 0);
     for (int round = 0; round < 3000; round++) {
-        int T = 2 + (int)sfp__rng_below(&rng, 20), D = 1 + (int)sfp__rng_below(&rng, 6), H = 1 + (int)sfp__rng_below(&rng, 4), order[32];
+        int T = 2 + (int)sfp__rng_below(&rng, 20), D = 1 + (int)sfp__rng_below(&rng, 6), H = 1 + (int)sfp__rng_below(&rng, 4),
+            order[32];
         float *tokens = case_rows(&rng, T, D, CASE_NORMAL), *attention = case_rows(&rng, H, T, CASE_NORMAL), mass[32], out[8];
         double mean[32] = {0}, total = 0, want[8] = {0}, sum = 0;
         for (int i = 0; i < H * T; i++)

@@ -64,7 +64,8 @@ static void check_greedy(const char *what, const world *w, int k, const int *cho
         if (first == chosen[step])
             continue;
         if (mine < best - 1e-8 * unit || fabs(mine - best) <= 1e-12 * unit)
-            fail_msg("%s: pick %d of %d is %d with F = %.15g, expected %d with %.15g", what, step, k, chosen[step], mine, first, best);
+            fail_msg("%s: pick %d of %d is %d with F = %.15g, expected %d with %.15g", what, step, k, chosen[step], mine, first,
+                     best);
         near_ties++;
     }
 }

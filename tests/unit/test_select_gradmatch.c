@@ -126,7 +126,8 @@ static int check_pursuit(const world *w, int count, const int *chosen)
         if (first < 0)
             return step;
         if (first != chosen[step] && fabs(mine - best) > 100 * noise)
-            fail_msg("pick %d of %d is %d with correlation %.12g, expected %d with %.12g", step, count, chosen[step], mine, first, best);
+            fail_msg("pick %d of %d is %d with correlation %.12g, expected %d with %.12g", step, count, chosen[step], mine, first,
+                     best);
     }
     return count;
 }
@@ -138,8 +139,10 @@ static void gradmatch_is_orthogonal_matching_pursuit(void **unused)
     sfp_arena arena = {0};
     int cut = 0, zeros = 0;
     for (int round = 0; round < 4000; round++) {
-        int b = 2 + (int)sfp__rng_below(&rng, MOST - 2), out[MOST], k = 1 + (int)sfp__rng_below(&rng, PICKS < b ? PICKS : (uint32_t)b - 1);
-        select_case c = make_case(&rng, b, 1 + (int)sfp__rng_below(&rng, 5), 1 + (int)sfp__rng_below(&rng, 5), (case_kind)(round % 3));
+        int b = 2 + (int)sfp__rng_below(&rng, MOST - 2), out[MOST],
+            k = 1 + (int)sfp__rng_below(&rng, PICKS < b ? PICKS : (uint32_t)b - 1);
+        select_case c =
+            make_case(&rng, b, 1 + (int)sfp__rng_below(&rng, 5), 1 + (int)sfp__rng_below(&rng, 5), (case_kind)(round % 3));
         float weight[MOST];
         double want[PICKS];
         for (int i = 0; i < b && round % 4 == 0; i++) { /* gradients of very different lengths: weights that go to 0 */

@@ -1,4 +1,5 @@
-/* The loss-prediction network: its loss by definition, its gradients by central differences, that it learns to rank, its state. */
+/* The loss-prediction network: its loss by definition, its gradients by central differences, that it learns to rank, its state.
+ */
 #include "select/lossnet.h"
 #include "select/select.h"
 

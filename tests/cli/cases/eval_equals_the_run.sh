@@ -8,12 +8,15 @@ for how in '--head linear' '--head mix' '--method slda'; do
     streamfp run "${data[@]}" "${words[@]}" --attune off --batch 10 --seed 4 --out "$out" --json >run.json 2>talk || cat talk
     streamfp eval --state "$out" "${data[@]}" --json >eval.json 2>talk || cat talk
     wc -l <eval.json
-    [ "$(grep -oE '"average_accuracy":[^,]*' run.json)" = "$(grep -oE '"average_accuracy":[^,]*' eval.json)" ] || echo average differs
-    row=$(grep -oE '"accuracy_matrix":\[.*\]\],"av' run.json | grep -oE '\[[^][]*\]\],"av' | grep -oE '[0-9.e-]+' | tr '\n' ' ')
+    [ "$(grep -oE '"average_accuracy":[^,]*' run.json | head -n 1)" = "$(grep -oE '"average_accuracy":[^,]*' eval.json)" ] || echo average differs
+    row=$(sed 's/"heads".*//' run.json | grep -oE '"accuracy_matrix":\[.*\]\],"av' | grep -oE '\[[^][]*\]\],"av' | grep -oE '[0-9.e-]+' | tr '\n' ' ')
     tasks=$(grep -oE '"tasks":\[[^]]*\]' eval.json | grep -oE '"accuracy":[^,]*' | cut -d: -f2 | tr '\n' ' ')
     [ "$row" = "$tasks" ] || echo "row '$row', eval '$tasks'"
     wc -w <<<"$row"
 done
+# the linear head of a mixed one learns as it does alone
+alone=$(tr -d '\n ' <mix/result.json | grep -oE '"linear":\{"average_accuracy":[^,]*' | grep -oE '[0-9.e-]+$')
+[ "$alone" = "$(tr -d '\n ' <linear/result.json | sed -E 's/.*"average_accuracy":([^,]*).*/\1/')" ] || echo "linear head alone: '$alone'"
 # numbers aside, which are this machine's
 streamfp eval --state slda/state-task-2.safetensors "${data[@]}" 2>talk |
     sed -nE '/^most confused/q; s/[0-9]+\.[0-9]+/N/g; s/ [0-9]+ of / N of /; p'

@@ -1,0 +1,40 @@
+#include "model/vit_builtin.h"
+
+#ifdef SFP_BUILTIN_FILE
+
+/* The assembler reads the file: no generated source of 30 MB, and the loader maps it like any other page of the binary. */
+__asm__(".pushsection .rodata.sfp_builtin, \"a\"\n"
+        ".balign 64\n"
+        ".local sfp_builtin_begin\n"
+        "sfp_builtin_begin:\n"
+        ".incbin \"" SFP_BUILTIN_FILE "\"\n"
+        ".local sfp_builtin_end\n"
+        "sfp_builtin_end:\n"
+        ".popsection\n");
+extern const uint8_t sfp_builtin_begin[] __attribute__((visibility("hidden"))), sfp_builtin_end[] __attribute__((visibility("hidden")));
+
+bool sfp__vit_has_builtin(void)
+{
+    return true;
+}
+
+sfp_status sfp__vit_builtin_open(sfp_tensor_file **out, sfp_error *err)
+{
+    return sfp__tensor_file_open_memory(SFP_VIT_BUILTIN, sfp_builtin_begin, (size_t)(sfp_builtin_end - sfp_builtin_begin), out, err);
+}
+
+#else
+
+bool sfp__vit_has_builtin(void)
+{
+    return false;
+}
+
+sfp_status sfp__vit_builtin_open(sfp_tensor_file **out, sfp_error *err)
+{
+    (void)out;
+    return sfp__fail(err, SFP_ENOTFOUND, "builtin: models/builtin.safetensors was not there when this was built, so the program carries no "
+                                         "backbone; give a file");
+}
+
+#endif
