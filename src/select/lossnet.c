@@ -14,7 +14,7 @@ sfp_status sfp__lossnet_init(sfp_lossnet *net, int dim, sfp_rng *rng, sfp_error 
     sfp_status s = SFP_OK;
     *net = (sfp_lossnet){.dim = dim};
     for (int k = 0; !s && k <= SFP_TAPS; k++) {
-        char w[8] = "w", b[8] = "b";
+        char w[16] = "w", b[16] = "b";
         if (k < SFP_TAPS) {
             (void)snprintf(w, sizeof w, "w%d", k);
             (void)snprintf(b, sizeof b, "b%d", k);

@@ -3,18 +3,28 @@
 #include <math.h>
 #include <string.h>
 
-sfp_status sfp__nnls_init(sfp_nnls *s, const sfp_select_env *env, int most, double ridge, sfp_error *err)
+enum { TOGETHER = SFP_NNLS_TOGETHER, PATIENCE = 3, ROUNDS = 200 };
+
+sfp_status sfp__nnls_init(sfp_nnls *s, const sfp_select_env *env, const sfp_columns *columns, int most, double ridge, sfp_error *err)
 {
     size_t n = (size_t)most;
-    *s = (sfp_nnls){.ridge = ridge};
-    const sfp_want list[] = {{&s->column, n, sizeof *s->column},     {&s->rhs, n, sizeof *s->rhs}, {&s->w, n, sizeof *s->w},
-                             {&s->l, n * (n + 1) / 2, sizeof *s->l}, {&s->y, n, sizeof *s->y},     {&s->z, n, sizeof *s->z},
-                             {&s->line, n, sizeof *s->line}};
-    sfp_status status = SFP_SELECT_TAKE(env, list, err);
-    for (int i = 0; !status && i < most; i++)
-        s->w[i] = s->rhs[i] = 0;
-    return status;
+    *s = (sfp_nnls){.columns = *columns, .ridge = ridge};
+    const sfp_want list[] = {{&s->column, n, sizeof *s->column},
+                             {&s->place, n, sizeof *s->place},
+                             {&s->rhs, n, sizeof *s->rhs},
+                             {&s->w, n, sizeof *s->w},
+                             {&s->l, n * (n + 1) / 2, sizeof *s->l},
+                             {&s->y, n, sizeof *s->y},
+                             {&s->z, n, sizeof *s->z},
+                             {&s->line, n, sizeof *s->line},
+                             {&s->corr, n, sizeof *s->corr},
+                             {&s->fresh, n, sizeof *s->fresh},
+                             {&s->out, n, sizeof *s->out},
+                             {&s->in, n, sizeof *s->in}};
+    return SFP_SELECT_TAKE(env, list, err);
 }
+
+/* ----------------------------------------------------------------- the factor */
 
 static double *row(const sfp_nnls *s, int i)
 {
@@ -34,20 +44,33 @@ static double dot(int n, const double *a, const double *b)
     return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
-static void append(sfp_nnls *s, int c, const double *gram, double self)
+/* n columns into the factor: each row of it is read once for all of them. */
+static void append(sfp_nnls *s, int n, const int *columns)
 {
+    double *fresh[TOGETHER], self[TOGETHER];
     int p = s->passive;
-    double *to = row(s, p);
+    for (int r = 0; r < n; r++) {
+        int c = columns[r];
+        fresh[r] = row(s, p + r); /* the products first; solved in place */
+        s->column[p + r] = c;
+        s->place[c] = p + r;
+        s->columns.gram(s->columns.ctx, c, p + r + 1, s->column, s->fresh); /* those that come before it, then itself */
+        memcpy(fresh[r], s->fresh, (size_t)(p + r) * sizeof *s->fresh);
+        self[r] = s->fresh[p + r];
+    }
     for (int i = 0; i < p; i++) {
         const double *l = row(s, i);
-        s->line[i] = (gram[i] - dot(i, l, s->line)) / l[i];
+        for (int r = 0; r < n; r++)
+            fresh[r][i] = (fresh[r][i] - dot(i, l, fresh[r])) / l[i];
     }
-    double pivot = self + s->ridge - dot(p, s->line, s->line);
-    memcpy(to, s->line, (size_t)p * sizeof *to);
-    to[p] = sqrt(fmax(pivot, 1e-6 * s->ridge)); /* at least the ridge but for rounding */
-    s->y[p] = (s->rhs[c] - dot(p, to, s->y)) / to[p];
-    s->column[p] = c;
-    s->passive++;
+    for (int r = 0; r < n; r++) {
+        for (int i = p; i < p + r; i++)
+            fresh[r][i] = (fresh[r][i] - dot(i, row(s, i), fresh[r])) / row(s, i)[i];
+        double pivot = self[r] + s->ridge - dot(p + r, fresh[r], fresh[r]);
+        fresh[r][p + r] = sqrt(fmax(pivot, 1e-6 * s->ridge)); /* at least the ridge but for rounding */
+        s->y[p + r] = (s->rhs[columns[r]] - dot(p + r, fresh[r], s->y)) / fresh[r][p + r];
+    }
+    s->passive += n;
 }
 
 /* Row t out of the factor. The rows below have one number too many: rotations of neighbouring columns bring each to its length,
@@ -56,6 +79,7 @@ static void take_out(sfp_nnls *s, int t)
 {
     double *cosine = s->z, *sine = s->line;
     int p = s->passive;
+    s->place[s->column[t]] = -1;
     for (int i = t + 1; i < p; i++) {
         double *l = row(s, i), carry = l[t];
         for (int m = t; m < i - 1; m++) {
@@ -69,6 +93,7 @@ static void take_out(sfp_nnls *s, int t)
         l[i - 1] = length;
         memmove(row(s, i - 1), l, (size_t)i * sizeof *l);
         s->column[i - 1] = s->column[i];
+        s->place[s->column[i]] = i - 1;
     }
     double carry = s->y[t];
     for (int m = t; m < p - 1; m++) {
@@ -79,52 +104,86 @@ static void take_out(sfp_nnls *s, int t)
     s->passive--;
 }
 
-/* z: the weights of the factor's columns without the constraint. */
+/* The weights of the factor's columns without the constraint; 0 for the others. */
 static void solve(sfp_nnls *s)
 {
-    memcpy(s->z, s->y, (size_t)s->passive * sizeof *s->z);
+    double *z = s->z;
+    memcpy(z, s->y, (size_t)s->passive * sizeof *z);
     for (int i = s->passive - 1; i >= 0; i--) {
         const double *l = row(s, i);
-        double z = s->z[i] /= l[i];
+        double x = z[i] /= l[i];
         for (int j = 0; j < i; j++)
-            s->z[j] -= l[j] * z;
+            z[j] -= l[j] * x;
     }
+    for (int c = 0; c < s->known; c++)
+        s->w[c] = s->place[c] < 0 ? 0 : z[s->place[c]];
 }
 
-/* From w towards z as far as all stay >= 0; those that reach 0 leave. False: z was reached. */
-static bool walk(sfp_nnls *s)
+/* ------------------------------------------------------------------- pivoting */
+
+/* Who is on the wrong side: negative weights to out[], wanted ones to in[]; the number of each. */
+static void find_wrong(sfp_nnls *s, int *outs, int *ins)
 {
-    double part = 1;
-    int stop = -1;
-    for (int t = 0; t < s->passive; t++) {
-        double w = s->w[s->column[t]], reach = s->z[t] > 0 ? 1 : w / (w - s->z[t]);
-        if (s->z[t] <= 0 && (stop < 0 || reach < part)) {
-            part = isfinite(reach) ? reach : 0; /* 0 / 0: at 0, and to stay there */
-            stop = t;
+    int idle = 0;
+    *outs = *ins = 0;
+    for (int c = 0; c < s->known; c++) {
+        if (s->place[c] < 0)
+            s->in[idle++] = c;
+        else if (s->w[c] < 0)
+            s->out[(*outs)++] = c;
+    }
+    if (idle == 0)
+        return;
+    double noise = s->columns.correlate(s->columns.ctx, s, idle, s->in, s->corr);
+    for (int i = 0; i < idle; i++)
+        if (s->corr[i] > noise)
+            s->in[(*ins)++] = s->in[i];
+}
+
+static void exchange(sfp_nnls *s, int outs, int ins)
+{
+    for (int i = 0; i < outs; i++)
+        take_out(s, s->place[s->out[i]]);
+    for (int i = 0; i < ins; i += TOGETHER)
+        append(s, ins - i < TOGETHER ? ins - i : TOGETHER, s->in + i);
+    solve(s);
+}
+
+/* Only the last of the wrong ones. */
+static void keep_last(sfp_nnls *s, int *outs, int *ins)
+{
+    int last_out = *outs ? s->out[*outs - 1] : -1, last_in = *ins ? s->in[*ins - 1] : -1;
+    *outs = last_out > last_in;
+    *ins = !*outs;
+    if (*outs)
+        s->out[0] = last_out;
+    else
+        s->in[0] = last_in;
+}
+
+void sfp__nnls_add(sfp_nnls *s, double rhs)
+{
+    int c = s->known++, outs = 0, ins = 0, fewest = c + 2, patience = PATIENCE;
+    s->rhs[c] = rhs;
+    append(s, 1, &c);
+    solve(s);
+    for (int round = 0; round < ROUNDS; round++) {
+        find_wrong(s, &outs, &ins);
+        if (outs + ins == 0)
+            return;
+        if (outs + ins < fewest) {
+            fewest = outs + ins;
+            patience = PATIENCE;
+        } else if (patience-- <= 0) {
+            keep_last(s, &outs, &ins);
         }
+        exchange(s, outs, ins);
     }
-    for (int t = 0; t < s->passive; t++) {
-        double *w = &s->w[s->column[t]];
-        *w = stop < 0 ? s->z[t] : fmax(*w + part * (s->z[t] - *w), 0);
-    }
-    if (stop < 0)
-        return false;
-    s->w[s->column[stop]] = 0;
-    for (int t = s->passive - 1; t >= 0; t--)
-        if (s->w[s->column[t]] == 0)
-            take_out(s, t);
-    return true;
-}
-
-void sfp__nnls_add(sfp_nnls *s, int c, const double *gram, double self)
-{
-    append(s, c, gram, self);
-    do
-        solve(s);
-    while (s->passive > 0 && walk(s));
-}
-
-bool sfp__nnls_holds(const sfp_nnls *s, int c)
-{
-    return s->w[c] > 0;
+    do { /* numbers so close to 0 that rounding moves them to and fro: feasible, and as good as the minimum */
+        outs = 0;
+        for (int k = 0; k < s->known; k++)
+            if (s->place[k] >= 0 && s->w[k] < 0)
+                s->out[outs++] = k;
+        exchange(s, outs, 0);
+    } while (outs > 0);
 }

@@ -6,19 +6,17 @@
 #include <math.h>
 #include <string.h>
 
-enum { GRAIN = 512, COLUMNS = 64, REFRESH = 64 };
+enum { GRAIN = 512, GRAM_GRAIN = 1024, REFRESH = 64 };
 
 typedef struct pursuit {
     const sfp_select_env *env;
     const sfp_metric *m;
     int n, C, D, most;
     int picked;
-    int *pick;         /* (most): their positions; a column of the fit is an index into it */
-    int *column_of;    /* (n) -1: not picked */
-    int *refused;      /* (most) picks when the fit did without it although it came in */
-    double *corr;      /* (n) <g_i, residual> */
-    double *gram_line; /* (most) */
-    double *target;    /* (C, D+1) sum of all gradients */
+    int *pick;      /* (most): their positions; a column of the fit is an index into it */
+    bool *is_pick;  /* (n) */
+    double *corr;   /* (n) <g_i, residual> */
+    double *target; /* (C, D+1) sum of all gradients */
     sfp_nnls fit;
     /* gram */
     bool keep;
@@ -34,6 +32,10 @@ typedef struct pursuit {
     float *bias;     /* (C) its last column */
     float *change;   /* (C, D+1) */
     float *product;  /* (workers, GRAIN, C) */
+    int gram_of;     /* the column whose products are computed */
+    const int *gram_with;
+    int gram_count;
+    double *gram_out;
 } pursuit;
 
 static const float *h_of(const pursuit *p, int i)
@@ -48,25 +50,30 @@ static const float *r_of(const pursuit *p, int i)
 
 /* --------------------------------------------------------------------- memory */
 
-static sfp_status begin(pursuit *p, sfp_error *err)
+static sfp_status begin(pursuit *p, const sfp_columns *columns, sfp_error *err)
 {
-    size_t n = (size_t)p->n, c = (size_t)p->most, C = (size_t)p->C, D = (size_t)p->D,
-           workers = (size_t)sfp__select_workers(p->env);
-    const sfp_want both[] = {{&p->pick, c, sizeof *p->pick},           {&p->refused, c, sizeof *p->refused},
-                             {&p->column_of, n, sizeof *p->column_of}, {&p->corr, n, sizeof *p->corr},
-                             {&p->gram_line, c, sizeof *p->gram_line}, {&p->target, C * (D + 1), sizeof(double)}};
+    size_t n = (size_t)p->n, c = (size_t)p->most, C = (size_t)p->C, D = (size_t)p->D;
+    size_t workers = (size_t)sfp__select_workers(p->env);
+    const sfp_want both[] = {{&p->pick, c, sizeof *p->pick},
+                             {&p->is_pick, n, sizeof *p->is_pick},
+                             {&p->corr, n, sizeof *p->corr},
+                             {&p->target, C * (D + 1), sizeof *p->target}};
     const sfp_want kept[] = {{&p->start, n, sizeof *p->start}, {&p->gram, c * n, sizeof *p->gram}};
-    const sfp_want factored[] = {{&p->base, C * (D + 1), sizeof *p->base},   {&p->then, c, sizeof *p->then},
-                                 {&p->member_h, c * (D + 1), sizeof(float)}, {&p->scaled_r, c * C, sizeof(float)},
-                                 {&p->residual, C * D, sizeof(float)},       {&p->bias, C, sizeof(float)},
-                                 {&p->change, C * (D + 1), sizeof(float)},   {&p->product, workers * GRAIN * C, sizeof(float)}};
+    const sfp_want factored[] = {{&p->base, C * (D + 1), sizeof *p->base},
+                                 {&p->then, c, sizeof *p->then},
+                                 {&p->member_h, c * (D + 1), sizeof *p->member_h},
+                                 {&p->scaled_r, c * C, sizeof *p->scaled_r},
+                                 {&p->residual, C * D, sizeof *p->residual},
+                                 {&p->bias, C, sizeof *p->bias},
+                                 {&p->change, C * (D + 1), sizeof *p->change},
+                                 {&p->product, workers * GRAIN * C, sizeof *p->product}};
     sfp_status s = SFP_SELECT_TAKE(p->env, both, err);
     if (!s)
         s = p->keep ? SFP_SELECT_TAKE(p->env, kept, err) : SFP_SELECT_TAKE(p->env, factored, err);
     if (!s)
-        s = sfp__nnls_init(&p->fit, p->env, p->most, SFP_OMP_RIDGE, err);
+        s = sfp__nnls_init(&p->fit, p->env, columns, p->most, SFP_OMP_RIDGE, err);
     for (int i = 0; !s && i < p->n; i++)
-        p->column_of[i] = -1;
+        p->is_pick[i] = false;
     return s;
 }
 
@@ -100,7 +107,7 @@ static void base_piece(void *ctx, int c, int worker)
     (void)worker;
     memcpy(row, p->target + (size_t)c * width, width * sizeof *row);
     for (int k = 0; k < p->picked; k++)
-        if (p->then[k] > 0)
+        if (p->then[k] != 0)
             add_row(p, p->pick[k], c, -p->then[k], row);
 }
 
@@ -128,19 +135,9 @@ static void gram_correlations(pursuit *p)
     for (int k = 0; k < p->picked; k++) {
         const double *line = p->gram + (size_t)k * n;
         double w = p->fit.w[k];
-        for (size_t i = 0; w > 0 && i < n; i++)
+        for (size_t i = 0; w != 0 && i < n; i++)
             p->corr[i] -= w * line[i];
     }
-}
-
-static void change_piece(void *ctx, int piece, int worker)
-{
-    pursuit *p = ctx;
-    int first = piece * COLUMNS, width = p->D + 1, n = width - first < COLUMNS ? width - first : COLUMNS;
-    (void)worker;
-    int token = sfp__gemm_enter();
-    sfp__gemm_plain(true, false, p->C, n, p->picked, p->scaled_r, p->C, p->member_h + first, width, 0, p->change + first, width);
-    sfp__gemm_leave(token);
 }
 
 static void correlation_piece(void *ctx, int piece, int worker)
@@ -174,7 +171,9 @@ static void update_residual(pursuit *p)
             for (size_t c = 0; c < C; c++)
                 to[c] = f * r[c];
         }
-        sfp__select_each(p->env, (p->D + COLUMNS) / COLUMNS, change_piece, p);
+        int token = sfp__gemm_enter();
+        sfp__gemm_plain(true, false, p->C, (int)width, p->picked, p->scaled_r, p->C, p->member_h, (int)width, 0, p->change, (int)width);
+        sfp__gemm_leave(token);
     }
     for (size_t c = 0; c < C; c++) {
         const double *base = p->base + c * width;
@@ -185,6 +184,7 @@ static void update_residual(pursuit *p)
     }
 }
 
+/* Of everything with the residual. */
 static void correlations(pursuit *p)
 {
     if (p->keep) {
@@ -195,16 +195,71 @@ static void correlations(pursuit *p)
     sfp__select_each(p->env, (p->n + GRAIN - 1) / GRAIN, correlation_piece, p);
 }
 
+/* ------------------------------------------------------------ what the fit asks */
+
+static void gram_piece(void *ctx, int piece, int worker)
+{
+    pursuit *p = ctx;
+    sfp_points all = sfp__metric_points(p->m, 0, p->n);
+    int end = (piece + 1) * GRAM_GRAIN < p->gram_count ? (piece + 1) * GRAM_GRAIN : p->gram_count;
+    (void)worker;
+    for (int t = piece * GRAM_GRAIN; t < end; t++)
+        p->gram_out[t] = sfp__metric_product(p->m, &all, p->pick[p->gram_of], &all, p->pick[p->gram_with[t]]);
+}
+
+static void gram_with(void *ctx, int c, int n, const int *others, double *out)
+{
+    pursuit *p = ctx;
+    for (int t = 0; p->keep && t < n; t++)
+        out[t] = p->gram[(size_t)c * (size_t)p->n + (size_t)p->pick[others[t]]];
+    if (p->keep)
+        return;
+    p->gram_of = c;
+    p->gram_with = others;
+    p->gram_count = n;
+    p->gram_out = out;
+    sfp__select_each(p->env, (n + GRAM_GRAIN - 1) / GRAM_GRAIN, gram_piece, p);
+}
+
+/* A column in the factor has correlation ridge * w: what is small beside the largest of these is noise. */
+static double noise_of(const pursuit *p, const sfp_nnls *fit)
+{
+    double largest = 0;
+    for (int k = 0; k < fit->known; k++)
+        largest = fmax(largest, fabs(fit->w[k]));
+    return (p->keep ? 1e-10 : 1e-5) * fit->ridge * largest;
+}
+
+static double correlate(void *ctx, const sfp_nnls *fit, int n, const int *which, double *out)
+{
+    pursuit *p = ctx;
+    if (!p->keep)
+        update_residual(p);
+    for (int i = 0; i < n; i++) {
+        int at = p->pick[which[i]];
+        if (p->keep) {
+            out[i] = p->start[at];
+            for (int k = 0; k < fit->known; k++)
+                out[i] -= fit->w[k] * p->gram[(size_t)which[i] * (size_t)p->n + (size_t)p->pick[k]];
+        } else {
+            double sum = 0;
+            for (int c = 0; c < p->C; c++)
+                sum += (double)r_of(p, at)[c] *
+                       ((double)p->bias[c] + (double)sfp__dot(p->D, h_of(p, at), p->residual + (size_t)c * (size_t)p->D));
+            out[i] = sum;
+        }
+    }
+    return noise_of(p, fit);
+}
+
 /* ----------------------------------------------------------------------- steps */
 
-/* A sample that was never picked becomes column `picked` of the fit. */
-static void new_column(pursuit *p, int i)
+/* Sample i becomes column `picked` of the fit. */
+static void add_pick(pursuit *p, int i)
 {
     int k = p->picked++;
     p->pick[k] = i;
-    p->column_of[i] = k;
-    p->refused[k] = 0;
-    p->fit.rhs[k] = p->keep ? p->start[i] : with_target(p, i);
+    p->is_pick[i] = true;
     if (p->keep) {
         sfp_points all = sfp__metric_points(p->m, 0, p->n);
         for (int j = 0; j < p->n; j++)
@@ -214,61 +269,14 @@ static void new_column(pursuit *p, int i)
         memcpy(h, h_of(p, i), (size_t)p->D * sizeof *h);
         h[p->D] = 1;
     }
-}
-
-static void gram_piece(void *ctx, int piece, int worker)
-{
-    pursuit *p = ctx;
-    sfp_points all = sfp__metric_points(p->m, 0, p->n);
-    int end = (piece + 1) * GRAIN < p->fit.passive ? (piece + 1) * GRAIN : p->fit.passive,
-        i = p->pick[p->fit.column[p->fit.passive]];
-    (void)worker;
-    for (int t = piece * GRAIN; t < end; t++)
-        p->gram_line[t] = sfp__metric_product(p->m, &all, i, &all, p->pick[p->fit.column[t]]);
-}
-
-/* Column k of the fit comes in (again). */
-static void enter(pursuit *p, int k)
-{
-    if (p->keep) {
-        for (int t = 0; t < p->fit.passive; t++)
-            p->gram_line[t] = p->gram[(size_t)k * (size_t)p->n + (size_t)p->pick[p->fit.column[t]]];
-    } else {
-        p->fit.column[p->fit.passive] = k; /* where gram_piece looks for it, and add puts it */
-        sfp__select_each(p->env, (p->fit.passive + GRAIN - 1) / GRAIN, gram_piece, p);
-    }
-    sfp__nnls_add(&p->fit, k, p->gram_line, p->m->self[p->pick[k]]);
-    correlations(p);
-}
-
-/* Picks that a fit left at 0 and that the residual wants back, most wanted first. A correlation counts when it is above its
- * rounding noise, and a pick that the fit refuses is not tried again in this step. */
-static void let_back(pursuit *p)
-{
-    double noise = p->keep ? 1e-10 : 1e-5;
-    for (int tries = 0; tries < 2 * p->picked; tries++) {
-        int best = -1;
-        double most = 0, largest = 0;
-        for (int k = 0; k < p->picked; k++) {
-            double corr = p->corr[p->pick[k]];
-            largest = fmax(largest, fabs(corr));
-            if (!sfp__nnls_holds(&p->fit, k) && p->refused[k] != p->picked && corr > most) {
-                most = corr;
-                best = k;
-            }
-        }
-        if (best < 0 || most <= noise * largest)
-            return;
-        enter(p, best);
-        p->refused[best] = sfp__nnls_holds(&p->fit, best) ? 0 : p->picked;
-    }
+    sfp__nnls_add(&p->fit, p->keep ? p->start[i] : with_target(p, i));
 }
 
 static int most_correlated(const pursuit *p)
 {
     int best = -1;
     for (int i = 0; i < p->n; i++)
-        if (p->column_of[i] < 0 && p->corr[i] > (best < 0 ? 0 : p->corr[best]))
+        if (!p->is_pick[i] && p->corr[i] > (best < 0 ? 0 : p->corr[best]))
             best = i;
     return best;
 }
@@ -281,17 +289,19 @@ sfp_status sfp__omp(const sfp_select_env *env, const sfp_metric *m, size_t gram,
     *got = 0;
     if (count < 1)
         return SFP_OK;
-    sfp_status s = begin(&p, err);
+    const sfp_columns columns = {.ctx = &p, .gram = gram_with, .correlate = correlate};
+    sfp_status s = begin(&p, &columns, err);
     if (s)
         return s;
     sfp__select_each(env, p.C, target_piece, &p);
     for (int i = 0; p.keep && i < p.n; i++)
         p.start[i] = with_target(&p, i);
-    correlations(&p);
-    for (int best; p.picked < count && (best = most_correlated(&p)) >= 0;) {
-        new_column(&p, best);
-        enter(&p, p.picked - 1);
-        let_back(&p);
+    while (p.picked < count) {
+        correlations(&p);
+        int best = most_correlated(&p);
+        if (best < 0)
+            break;
+        add_pick(&p, best);
         sfp__select_tell(env, "picks", p.picked, count);
     }
     for (int k = 0; k < p.picked; k++) {

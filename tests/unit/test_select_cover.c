@@ -48,21 +48,18 @@ static void kcenter_is_farthest_first(void **unused)
     (void)unused;
     sfp_rng rng = sfp__rng_init(1, 0);
     sfp_arena arena = {0};
-    sfp_pool *pool = NULL;
-    assert_int_equal(sfp__pool_create(3, &pool, NULL), SFP_OK);
     for (int round = 0; round < 3000; round++) {
         int big = round % 100 == 0, b = 2 + (int)sfp__rng_below(&rng, big ? 600 : 30), classes = 1 + (int)sfp__rng_below(&rng, 9),
             want[632], out[632];
         select_case c = make_case(&rng, b, 1, classes, (case_kind)(round % 3));
         double sigma = sfp__rng_double(&rng);
         int n = sfp__coreset_size(b, sigma);
-        assert_int_equal(case_pick("kcenter", &c.batch, sigma, NULL, &arena, round % 2 ? pool : NULL, out, NULL), n);
+        assert_int_equal(case_pick("kcenter", &c.batch, sigma, NULL, &arena, NULL, out, NULL), n);
         brute_kcenter(b, classes, c.logits, n, want);
         if (n < b && memcmp(out, want, (size_t)n * sizeof *out) != 0)
             fail_msg("round %d: %d of %d points with %d numbers are not the farthest ones", round, n, b, classes);
         free_case(&c);
     }
-    sfp__pool_free(pool);
     sfp__arena_done(&arena);
 }
 

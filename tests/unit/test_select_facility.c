@@ -238,19 +238,18 @@ static void greedy_is_within_1_minus_1_over_e_of_the_optimum(void **unused)
 
 /* ------------------------------------------------------------------- two phases */
 
-static void greedy_of(const select_case *c, size_t pairs, bool precise, int classes, sfp_pool *pool, int count, int *out)
+static void greedy_of(const select_case *c, size_t pairs, bool precise, int classes, int count, int *out)
 {
     sfp_arena arena = {0};
-    const sfp_select_env env = {.arena = &arena, .threads = pool};
+    const sfp_select_env env = {.arena = &arena};
     sfp_metric m;
     int n = c->batch.b, *id = malloc((size_t)n * sizeof *id), group[4] = {0, n / 3, n / 2, n};
     for (int i = 0; i < n; i++)
         id[i] = (i * 7 + 3) % n; /* any order, when 7 does not divide n */
     assert_int_equal(sfp__metric_init(&m, &env, n, c->batch.dim, c->features, classes, classes ? c->probs : NULL, NULL), SFP_OK);
     m.precise = precise;
-    if (classes) {
+    if (classes)
         group[1] = n;
-    }
     const sfp_facility f = {.env = &env, .metric = &m, .groups = classes ? 1 : 3, .group = group, .id = id, .pairs = pairs};
     assert_int_equal(sfp__facility_greedy(&f, count, out, NULL), SFP_OK);
     free(id);
@@ -263,42 +262,35 @@ static void few_pairs_in_memory_choose_the_same(void **unused)
     enum { N = 700 };
     static int all[N], some[N];
     sfp_rng rng = sfp__rng_init(4, 0);
-    sfp_pool *pool = NULL;
-    assert_int_equal(sfp__pool_create(3, &pool, NULL), SFP_OK);
     for (int round = 0; round < 12; round++) {
         int n = round % 2 ? 60 + (int)sfp__rng_below(&rng, 40) : 600 + (int)sfp__rng_below(&rng, 100), count = n / 3;
         n += n % 7 == 0;
         select_case c = make_case(&rng, n, 5, 3, (case_kind)(round % 3));
         for (int classes = 0; classes <= 3; classes += 3) {
-            greedy_of(&c, SIZE_MAX, true, classes, NULL, count, all);
+            greedy_of(&c, SIZE_MAX, true, classes, count, all);
             for (size_t pairs = 0; pairs <= (size_t)n * 40; pairs += (size_t)n * 10) {
-                greedy_of(&c, pairs, true, classes, pairs % 20 ? pool : NULL, count, some);
+                greedy_of(&c, pairs, true, classes, count, some);
                 assert_memory_equal(all, some, (size_t)count * sizeof *all);
             }
         }
         free_case(&c);
     }
-    sfp__pool_free(pool);
 }
 
-/* In float the picks differ only where gains agree to some six digits; the number of threads changes nothing at all. */
+/* In float the picks differ only where gains agree to some six digits. */
 static void float_distances_choose_almost_the_same(void **unused)
 {
     (void)unused;
     enum { N = 600, COUNT = 60 };
-    static int exact[COUNT], fast[COUNT], threads[COUNT];
+    static int exact[COUNT], fast[COUNT];
     sfp_rng rng = sfp__rng_init(5, 0);
-    sfp_pool *pool = NULL;
-    assert_int_equal(sfp__pool_create(3, &pool, NULL), SFP_OK);
     int differ = 0;
     for (int round = 0; round < 6; round++) {
         select_case c = make_case(&rng, N + round, 16, 5, CASE_NORMAL);
         size_t pairs = round % 2 ? SIZE_MAX : 20 * N;
         for (int classes = 0; classes <= 5; classes += 5) {
-            greedy_of(&c, pairs, true, classes, NULL, COUNT, exact);
-            greedy_of(&c, pairs, false, classes, NULL, COUNT, fast);
-            greedy_of(&c, pairs, false, classes, pool, COUNT, threads);
-            assert_memory_equal(fast, threads, sizeof fast);
+            greedy_of(&c, pairs, true, classes, COUNT, exact);
+            greedy_of(&c, pairs, false, classes, COUNT, fast);
             for (int i = 0; i < COUNT; i++)
                 differ += exact[i] != fast[i];
         }
@@ -306,7 +298,6 @@ static void float_distances_choose_almost_the_same(void **unused)
     }
     print_message("%d of %d picks differ\n", differ, 6 * 2 * COUNT);
     assert_true(differ < 6 * 2 * COUNT / 20);
-    sfp__pool_free(pool);
 }
 
 int main(void)

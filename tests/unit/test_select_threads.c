@@ -1,0 +1,84 @@
+/* The number of threads changes no pick and no weight: every selector on enough samples that all its pieces of work are cut, both
+ * phases of the covers, both ways of the pursuit. Small, as it also runs where every access is checked for races. */
+#include "select/facility.h"
+#include "select/omp.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "select_case.h"
+
+static sfp_pool *pool;
+
+static void every_selector_picks_the_same(void **unused)
+{
+    (void)unused;
+    enum { B = 1300, DIM = 8 }; /* more than distances in double are taken for */
+    static int out[2][B];
+    static float weight[2][B];
+    sfp_rng rng = sfp__rng_init(1, 0);
+    select_case c = make_case(&rng, B, DIM, 4, CASE_NORMAL);
+    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
+        int count[2];
+        for (int i = 0; i < 2; i++) {
+            sfp_arena arena = {0};
+            sfp_rng draw = sfp__rng_init(2, 2);
+            count[i] = case_pick((*s)->name, &c.batch, 0.1, &draw, &arena, i ? pool : NULL, out[i], weight[i]);
+            sfp__arena_done(&arena);
+        }
+        assert_int_equal(count[0], count[1]);
+        assert_true(count[0] > 0);
+        if (memcmp(out[0], out[1], (size_t)count[0] * sizeof(int)) != 0 || memcmp(weight[0], weight[1], (size_t)count[0] * sizeof(float)) != 0)
+            fail_msg("selector '%s': three threads choose otherwise than one", (*s)->name);
+    }
+    free_case(&c);
+}
+
+static void both_phases_and_both_ways_pick_the_same(void **unused)
+{
+    (void)unused;
+    enum { N = 1100, DIM = 6, C = 3, COUNT = 40 };
+    static int id[N];
+    sfp_rng rng = sfp__rng_init(3, 0);
+    select_case c = make_case(&rng, N, DIM, C, CASE_NORMAL);
+    const int group[] = {0, N};
+    for (int i = 0; i < N; i++)
+        id[i] = i;
+    int cover[2][COUNT], pursuit[2][COUNT];
+    double weight[2][COUNT];
+    for (int i = 0; i < 2; i++) {
+        sfp_arena arena = {0};
+        const sfp_select_env env = {.arena = &arena, .threads = i ? pool : NULL};
+        sfp_metric m;
+        int got = 0;
+        assert_int_equal(sfp__metric_init(&m, &env, N, DIM, c.features, C, c.probs, NULL), SFP_OK);
+        const sfp_facility f = {.env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .pairs = (size_t)N * 30};
+        assert_int_equal(sfp__facility_greedy(&f, COUNT, cover[i], NULL), SFP_OK);
+        assert_int_equal(sfp__omp(&env, &m, 0, COUNT, pursuit[i], weight[i], &got, NULL), SFP_OK);
+        assert_int_equal(got, COUNT);
+        sfp__arena_done(&arena);
+    }
+    assert_memory_equal(cover[0], cover[1], sizeof cover[0]);
+    assert_memory_equal(pursuit[0], pursuit[1], sizeof pursuit[0]);
+    assert_memory_equal(weight[0], weight[1], sizeof weight[0]);
+    free_case(&c);
+}
+
+int main(void)
+{
+    if (sfp__pool_create(3, &pool, NULL) != SFP_OK)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_selector_picks_the_same),
+        cmocka_unit_test(both_phases_and_both_ways_pick_the_same),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sfp__pool_free(pool);
+    return failed;
+}
