@@ -24,6 +24,10 @@ static const sfp_opt options[] = {
     SFP_ROW_INT("depth", "N", "8", 1, 64, "Blocks."),
     SFP_ROW_INT("heads", "N", "0", 0, 256, "Attention heads; 0: width / 64, at least 1."),
     SFP_ROW_INT("hidden", "N", "0", 0, 65536, "Hidden width of the MLPs; 0: 4 times the width."),
+    SFP_ROW_STRING("init", "FILE|builtin", NULL, "Start from these weights instead of random ones; positions are resized to --img-size."),
+    SFP_ROW_INT("picture-size", "N", "0", 0, 4096, "Side of the pictures that views are cut from; 0: as --img-size."),
+    SFP_ROW_INT("teacher-grid", "N", "0", 0, 255, "Patch tokens of the teacher kept along a side, a multiple of the student's: one cache for students "
+                                                   "of several sizes. 0: as many as the student has."),
     SFP_ROW_INT("epochs", "N", "20", 1, 100000, "Times every picture is seen."),
     SFP_ROW_REAL("seconds", "S", "0", 0, 1e9, "Train for so many seconds instead of --epochs: the schedule follows the time spent."),
     SFP_ROW_INT("batch", "N", "64", 1, 65536, "Pictures a step."),
@@ -129,6 +133,7 @@ static sfp_status read_options(const sfp_args *a, sfp_pretrain_options *o, sfp_e
     o->test = sfp__args_string(a, "test");
     o->teacher = sfp__args_string(a, "teacher");
     o->teacher_cache = sfp__args_string(a, "teacher-cache");
+    o->init = sfp__args_string(a, "init");
     o->out = sfp__args_string(a, "out");
     if (!o->data || !o->out)
         return sfp__fail(err, SFP_EINVAL, "--%s is missing", o->data ? "out DIR" : "data KIND:PATH");
@@ -146,6 +151,8 @@ static sfp_status read_options(const sfp_args *a, sfp_pretrain_options *o, sfp_e
         return sfp__fail(err, SFP_EINVAL, "--img-size %d is not a multiple of --patch %d", o->img_size, o->patch_size);
     if (o->dim % o->heads != 0)
         return sfp__fail(err, SFP_EINVAL, "--dim %d is not a multiple of %d heads", o->dim, o->heads);
+    o->picture_size = (int)sfp__args_int(a, "picture-size");
+    o->teacher_grid = (int)sfp__args_int(a, "teacher-grid");
     o->epochs = (int)sfp__args_int(a, "epochs");
     o->seconds = sfp__args_real(a, "seconds");
     o->batch = (int)sfp__args_int(a, "batch");

@@ -183,7 +183,8 @@ typedef struct sfp_vit_pass {
     float *normed;                                /* (b, T, D) out: tokens after the final norm, a plan with token_head; or NULL */
     float *class_attention;                       /* (b, H, T) out: last block, class token's row, prefix left out; or NULL */
     sfp_vit_head_fn head;                         /* backward modes: the loss */
-    sfp_vit_token_head_fn token_head;             /* ... or, in a plan with that option, the loss over all tokens */
+    sfp_vit_token_head_fn token_head;             /* ... or, in a plan with that option, the loss over all tokens; in another one over
+                                                     class tokens alone, (n, 1, D) */
     void *head_ctx;
     float *grad_prefix_k[SFP_VIT_MAX_DEPTH];      /* (b, rows, D) out; NULL where no prefix or not wanted */
     float *grad_prefix_v[SFP_VIT_MAX_DEPTH];

@@ -229,7 +229,10 @@ void sfp__vit_backward(const sfp__vit_unit *u)
         blocks_backward(u, last);
         return;
     }
-    u->pass->head(u->pass->head_ctx, u->first, u->n, lane->feature, lane->dfeature);
+    if (u->pass->token_head)
+        u->pass->token_head(u->pass->head_ctx, u->lane_index, u->first, u->n, lane->feature, lane->dfeature);
+    else
+        u->pass->head(u->pass->head_ctx, u->first, u->n, lane->feature, lane->dfeature);
     if (u->lowest > last)
         return;
     memset(lane->dxc, 0, rows * sizeof(float));

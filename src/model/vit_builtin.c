@@ -11,7 +11,8 @@ __asm__(".pushsection .rodata.sfp_builtin, \"a\"\n"
         ".local sfp_builtin_end\n"
         "sfp_builtin_end:\n"
         ".popsection\n");
-extern const uint8_t sfp_builtin_begin[] __attribute__((visibility("hidden"))), sfp_builtin_end[] __attribute__((visibility("hidden")));
+extern const uint8_t sfp_builtin_begin[] __attribute__((visibility("hidden"))),
+    sfp_builtin_end[] __attribute__((visibility("hidden")));
 
 bool sfp__vit_has_builtin(void)
 {
@@ -20,7 +21,8 @@ bool sfp__vit_has_builtin(void)
 
 sfp_status sfp__vit_builtin_open(sfp_tensor_file **out, sfp_error *err)
 {
-    return sfp__tensor_file_open_memory(SFP_VIT_BUILTIN, sfp_builtin_begin, (size_t)(sfp_builtin_end - sfp_builtin_begin), out, err);
+    return sfp__tensor_file_open_memory(SFP_VIT_BUILTIN, sfp_builtin_begin, (size_t)(sfp_builtin_end - sfp_builtin_begin), out,
+                                        err);
 }
 
 #else
@@ -33,8 +35,9 @@ bool sfp__vit_has_builtin(void)
 sfp_status sfp__vit_builtin_open(sfp_tensor_file **out, sfp_error *err)
 {
     (void)out;
-    return sfp__fail(err, SFP_ENOTFOUND, "builtin: models/builtin.safetensors was not there when this was built, so the program carries no "
-                                         "backbone; give a file");
+    return sfp__fail(err, SFP_ENOTFOUND,
+                     "builtin: models/builtin.safetensors was not there when this was built, so the program carries no "
+                     "backbone; give a file");
 }
 
 #endif

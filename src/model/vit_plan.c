@@ -264,7 +264,7 @@ static sfp_status check_pass(const sfp_vit_plan *p, const sfp_vit_pass *pass, sf
         return sfp__fail(err, SFP_EINVAL, "%d queries to compute in a batch of %d", pass->queries, pass->b);
     if (pass->query && pass->queries > 0 && !p->opt.queries)
         return sfp__fail(err, SFP_EINVAL, "computing queries needs a plan with that option");
-    if (p->opt.mode != SFP_VIT_FORWARD && !(p->opt.token_head ? pass->token_head != NULL : pass->head != NULL) && !pass->embed_only)
+    if (p->opt.mode != SFP_VIT_FORWARD && !pass->token_head && (p->opt.token_head || !pass->head) && !pass->embed_only)
         return sfp__fail(err, SFP_EINVAL, "a backward pass needs a loss");
     if ((pass->grad_w && !(p->opt.mode & SFP_VIT_GRAD_WEIGHTS)) || (pass->grad_x && !(p->opt.mode & SFP_VIT_GRAD_INPUT)))
         return sfp__fail(err, SFP_EINVAL, "gradients to weights or input need a plan with that mode");

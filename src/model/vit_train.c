@@ -137,14 +137,19 @@ static sfp_status copy_one(void *ctx, const char *name, const int64_t *shape, in
     return SFP_OK;
 }
 
+void sfp__vit_weights_copy(const sfp_vit_config *c, sfp_vit_weights *to, const sfp_vit_weights *from)
+{
+    float *list[16 + 12 * SFP_VIT_MAX_DEPTH], **at = list;
+    sfp_vit_weights view = *from;
+    (void)sfp__vit_each_weight(c, &view, list_one, &at, NULL);
+    copying copy = {.from = list};
+    (void)sfp__vit_each_weight(c, to, copy_one, &copy, NULL);
+}
+
 sfp_status sfp__vit_set_weights(sfp_vit *v, const sfp_vit_weights *from, sfp_error *err)
 {
     if (v->file)
         return sfp__fail(err, SFP_EINVAL, "%s: weights of a file do not change", sfp__vit_path(v));
-    float *list[16 + 12 * SFP_VIT_MAX_DEPTH], **at = list;
-    sfp_vit_weights view = *from;
-    (void)sfp__vit_each_weight(&v->config, &view, list_one, &at, NULL);
-    copying c = {.from = list};
-    (void)sfp__vit_each_weight(&v->config, &v->weights, copy_one, &c, NULL);
+    sfp__vit_weights_copy(&v->config, &v->weights, from);
     return sfp__vit_repack(v, err);
 }

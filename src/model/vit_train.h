@@ -18,6 +18,9 @@ void sfp__vit_flat_view_done(sfp_vit_weights *view);
  * them and near them. */
 sfp_status sfp__vit_flat_init(const sfp_vit_config *c, uint64_t seed, sfp_vit_weights *view, sfp_error *err);
 
+/* Of two sets of the same sizes; `c` says whether there is a head. */
+void sfp__vit_weights_copy(const sfp_vit_config *c, sfp_vit_weights *to, const sfp_vit_weights *from);
+
 /* Copies the weights into a vit made by sfp__vit_random and packs them again. No pass may run meanwhile. */
 sfp_status sfp__vit_set_weights(sfp_vit *v, const sfp_vit_weights *from, sfp_error *err);
 

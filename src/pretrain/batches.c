@@ -16,11 +16,11 @@ struct sfp_batch_feed {
     sfp_batches_options opt;
     uint64_t epoch_steps;
     sfp_batch_made ring[DEPTH];
-    int64_t *order;      /* (count) of `order_epoch` */
+    int64_t *order; /* (count) of `order_epoch` */
     uint64_t order_epoch;
     bool ordered;
-    uint8_t *rgb;        /* (S, S, 3) the view at hand */
-    float *plain;        /* (b, 3, S, S) before mixing */
+    uint8_t *rgb;         /* (S, S, 3) the view at hand */
+    float *plain;         /* (b, 3, S, S) before mixing */
     uint64_t made, taken; /* the next step to make, to take */
     double waited;
     bool stop, started;
@@ -86,19 +86,19 @@ static sfp_status make_sample(sfp_batch_feed *f, sfp_batch_made *m, int i, float
     m->view[i] = o->views > 0 ? (int)view : 0;
     m->mirrored[i] = sfp__rng_u32(&r) & 1;
     v.flip ^= m->mirrored[i];
-    sfp_status s = sfp__view_render(sfp__pictures_at(p, picture), p->size, &v, p->size, f->rgb, &m->err);
+    sfp_status s = sfp__view_render(sfp__pictures_at(p, picture), p->size, &v, o->size, f->rgb, &m->err);
     if (s)
         return s;
     if (o->jitter > 0)
-        sfp__view_colour(&r, o->jitter, p->size, f->rgb);
-    sfp__vit_normalise(f->rgb, p->size, o->mean, o->std, x);
+        sfp__view_colour(&r, o->jitter, o->size, f->rgb);
+    sfp__vit_normalise(f->rgb, o->size, o->mean, o->std, x);
     return SFP_OK;
 }
 
 static void make(sfp_batch_feed *f, sfp_batch_made *m, uint64_t step)
 {
     int b = f->opt.batch;
-    size_t pixels = 3 * (size_t)f->pictures->size * (size_t)f->pictures->size;
+    size_t pixels = 3 * (size_t)f->opt.size * (size_t)f->opt.size;
     m->step = step;
     m->part = draw_part(&f->opt, step);
     m->status = SFP_OK;
@@ -144,7 +144,7 @@ sfp_status sfp__batch_feed_create(const sfp_pictures *p, const sfp_batches_optio
     f->epoch_steps = sfp__batch_feed_epoch_steps(p, o->batch);
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
-    size_t pixels = 3 * (size_t)p->size * (size_t)p->size, b = (size_t)o->batch;
+    size_t pixels = 3 * (size_t)o->size * (size_t)o->size, b = (size_t)o->batch;
     f->order = sfp__malloc((size_t)p->count * sizeof *f->order);
     f->rgb = sfp__malloc(pixels);
     f->plain = sfp__malloc(b * pixels * sizeof *f->plain);

@@ -11,6 +11,7 @@
 
 typedef struct sfp_batches_options {
     int batch;
+    int size;  /* S, of the input */
     int views; /* fixed views a picture; 0: a new one every epoch */
     uint64_t seed;
     double crop_least, jitter;
@@ -21,11 +22,11 @@ typedef struct sfp_batches_options {
 /* Sample i is `part` of picture[i] and 1 - part of picture[mate(i)], mate(i) = b - 1 - i. */
 typedef struct sfp_batch_made {
     uint64_t step;
-    float part;       /* 1: not mixed */
-    float *x;         /* (b, 3, S, S) */
-    int64_t *picture; /* (b) */
-    int *view;        /* (b) */
-    bool *mirrored;   /* (b) against the fixed view */
+    float part;        /* 1: not mixed */
+    float *x;          /* (b, 3, S, S) */
+    int64_t *picture;  /* (b) */
+    int *view;         /* (b) */
+    bool *mirrored;    /* (b) against the fixed view */
     sfp_status status; /* of making it */
     sfp_error err;
 } sfp_batch_made;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct lane {
-    float *grad;   /* (count) of the parameters */
+    float *grad; /* (count) of the parameters */
     double sum[SFP_TERMS];
     float *cls;    /* (n, D) class tokens */
     float *dcls;   /* (n, D) */
@@ -60,8 +60,9 @@ static sfp_status lane_init(const sfp_loss *l, size_t n, lane *a, sfp_error *err
     const struct {
         float **p;
         size_t floats;
-    } list[] = {{&a->grad, l->count},     {&a->cls, n * D},     {&a->dcls, n * D},           {&a->patch, n * L * D}, {&a->dpatch, n * L * D},
-                {&a->pred, n * L * Dt},   {&a->target, n * (1 + L) * Dt}, {&a->tcls, n * Dt}, {&a->logits, n * most},
+    } list[] = {{&a->grad, l->count},           {&a->cls, n * D},        {&a->dcls, n * D},
+                {&a->patch, n * L * D},         {&a->dpatch, n * L * D}, {&a->pred, n * L * Dt},
+                {&a->target, n * (1 + L) * Dt}, {&a->tcls, n * Dt},      {&a->logits, n * most},
                 {&a->tlogits, n * most}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (!(*list[i].p = sfp__calloc(list[i].floats ? list[i].floats : 1, sizeof(float))))
@@ -76,7 +77,8 @@ sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *stu
     if (!l)
         return sfp__fail_nomem(err, sizeof *l);
     int side = student->img_size / student->patch_size;
-    *l = (sfp_loss){.opt = *o, .pictures = pictures, .teacher = teacher, .D = student->dim, .L = side * side, .T = side * side + 1};
+    *l = (sfp_loss){
+        .opt = *o, .pictures = pictures, .teacher = teacher, .D = student->dim, .L = side * side, .T = side * side + 1};
     l->Dt = teacher ? teacher->dim : 0;
     double *w = l->opt.weight;
     if (!teacher)
@@ -149,6 +151,11 @@ void sfp__loss_decays(const sfp_loss *l, uint8_t *decays)
         memset(decays + layers[i]->w, 1, (size_t)layers[i]->out * (size_t)l->D);
 }
 
+bool sfp__loss_all_tokens(const sfp_loss *l)
+{
+    return sfp__loss_in_use(l, SFP_TERM_PATCH);
+}
+
 bool sfp__loss_in_use(const sfp_loss *l, int term)
 {
     return l->opt.weight[term] > 0;
@@ -169,7 +176,8 @@ static void layer_fwd(const sfp_loss *l, const sfp_loss_layer *a, int m, const f
 }
 
 /* dx (m, D) = dy W + beta dx; the layer's gradients to the lane. */
-static void layer_bwd(const sfp_loss *l, lane *n, const sfp_loss_layer *a, int m, const float *x, const float *dy, float beta, float *dx)
+static void layer_bwd(const sfp_loss *l, lane *n, const sfp_loss_layer *a, int m, const float *x, const float *dy, float beta,
+                      float *dx)
 {
     sfp__gemm_plain(true, false, a->out, l->D, m, dy, a->out, x, l->D, 1.0f, n->grad + a->w, l->D);
     for (int i = 0; i < m; i++)
@@ -314,7 +322,8 @@ static void patch_term(const sfp_loss *l, lane *a, int n, float *grad)
     layer_fwd(l, &l->to_patch, n * l->L, a->patch, a->pred);
     for (size_t i = 0; i < (size_t)n; i++)
         for (size_t t = 0; t < L; t++)
-            a->sum[SFP_TERM_PATCH] += smooth_l1(Dt, a->pred + (i * L + t) * Dt, a->target + (i * (1 + L) + 1 + t) * Dt, scale) / (double)(L * Dt);
+            a->sum[SFP_TERM_PATCH] +=
+                smooth_l1(Dt, a->pred + (i * L + t) * Dt, a->target + (i * (1 + L) + 1 + t) * Dt, scale) / (double)(L * Dt);
     layer_bwd(l, a, &l->to_patch, n * l->L, a->patch, a->pred, 0.0f, a->dpatch);
     for (size_t i = 0; i < (size_t)n; i++)
         memcpy(grad + (i * (1 + L) + 1) * D, a->dpatch + i * L * D, L * D * sizeof *grad);
@@ -351,7 +360,7 @@ void sfp__loss_tokens(void *loss, int lane_index, int first, int n, const float 
 {
     const sfp_loss *l = loss;
     lane *a = &l->lane[lane_index];
-    size_t D = (size_t)l->D, T = (size_t)l->T;
+    size_t D = (size_t)l->D, T = sfp__loss_all_tokens(l) ? (size_t)l->T : 1;
     memset(grad, 0, (size_t)n * T * D * sizeof *grad);
     memset(a->dcls, 0, (size_t)n * D * sizeof *a->dcls);
     for (size_t i = 0; i < (size_t)n; i++) {

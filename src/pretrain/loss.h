@@ -37,6 +37,8 @@ void sfp__loss_init(const sfp_loss *l, uint64_t seed, float *params);
 /* 1 for each float that weight decay applies to. */
 void sfp__loss_decays(const sfp_loss *l, uint8_t *decays);
 bool sfp__loss_in_use(const sfp_loss *l, int term);
+/* Whether it sees all tokens (n, T, D); else class tokens alone (n, 1, D), and the last block need compute no others. */
+bool sfp__loss_all_tokens(const sfp_loss *l);
 /* The label head's W (classes, D) and b (classes) in the parameters; NULL without one. */
 const float *sfp__loss_label_head(const sfp_loss *l, const float *params, const float **bias);
 

@@ -14,9 +14,9 @@ enum { GRAIN = 256 };
 typedef struct loading {
     const sfp_source *source;
     sfp_pictures *to;
-    int64_t of;        /* pictures of the source, of which to->count are taken */
-    int64_t first, n;  /* the pieces at hand */
-    bool *broken;      /* (count) */
+    int64_t of;       /* pictures of the source, of which to->count are taken */
+    int64_t first, n; /* the pieces at hand */
+    bool *broken;     /* (count) */
     pthread_mutex_t lock;
 } loading;
 
@@ -133,7 +133,8 @@ sfp_status sfp__pictures_load(const char *spec, const sfp_pictures_options *opt,
     p.count = opt->limit > 0 && opt->limit < source->count ? opt->limit : source->count;
     size_t bytes = 3 * (size_t)p.size * (size_t)p.size, all;
     if (!sfp__mul_size((size_t)p.count, bytes, &all)) {
-        s = sfp__fail(err, SFP_ELIMIT, "%s: %lld pictures of %d x %d do not fit into memory", spec, (long long)p.count, p.size, p.size);
+        s = sfp__fail(err, SFP_ELIMIT, "%s: %lld pictures of %d x %d do not fit into memory", spec, (long long)p.count, p.size,
+                      p.size);
         goto done;
     }
     p.rgb = sfp__malloc(all);

@@ -9,8 +9,8 @@
 typedef struct sfp_pictures {
     int size; /* S */
     int64_t count;
-    uint8_t *rgb;    /* (count, S, S, 3) */
-    int32_t *label;  /* (count); -1: none */
+    uint8_t *rgb;   /* (count, S, S, 3) */
+    int32_t *label; /* (count); -1: none */
     int classes;
     char **class_names; /* (classes) */
     uint64_t skipped;   /* broken ones */
@@ -18,9 +18,9 @@ typedef struct sfp_pictures {
 } sfp_pictures;
 
 typedef struct sfp_pictures_options {
-    bool test;     /* the data set's own test part */
+    bool test; /* the data set's own test part */
     int size;
-    int64_t limit; /* at most so many, evenly spread; 0: all */
+    int64_t limit;            /* at most so many, evenly spread; 0: all */
     const sfp_pictures *like; /* labels by this set's class names (unknown classes: -1); NULL: the source's own */
 } sfp_pictures_options;
 

@@ -44,20 +44,44 @@ typedef struct training {
     double sum[SFP_TERMS], since_seconds;
     uint64_t since_steps;
     double grad_norm, lr;
-    sfp_score score;         /* the last one */
+    sfp_score score;           /* the last one */
     double score_at, saved_at; /* state.seconds */
     uint64_t saved_step;
-    double began;            /* of this call's training */
+    double began; /* of this call's training */
     uint64_t began_step;
 } training;
 
 sfp_pretrain_options sfp__pretrain_defaults(void)
 {
-    return (sfp_pretrain_options){.img_size = 64, .patch_size = 8, .dim = 192, .depth = 8, .heads = 3, .hidden = 768,
-                                  .batch = 64, .epochs = 20, .lr = 1e-3, .weight_decay = 0.05, .warmup = 0.05, .clip = 1, .ema = 0.998,
-                                  .beta2 = 0.98, .views = 2, .crop_least = 0.35, .jitter = 0.3, .mixup = 0, .smoothing = 0.1,
-                                  .weight_label = 0.5, .weight_class = 1, .weight_patch = 1, .weight_logits = 1, .temperature = 1,
-                                  .seed = 1, .half = true, .checkpoint_seconds = 60, .score_seconds = 300, .score_pictures = 2000};
+    return (sfp_pretrain_options){.img_size = 64,
+                                  .patch_size = 8,
+                                  .dim = 192,
+                                  .depth = 8,
+                                  .heads = 3,
+                                  .hidden = 768,
+                                  .batch = 64,
+                                  .epochs = 20,
+                                  .lr = 1e-3,
+                                  .weight_decay = 0.05,
+                                  .warmup = 0.05,
+                                  .clip = 1,
+                                  .ema = 0.998,
+                                  .beta2 = 0.98,
+                                  .views = 2,
+                                  .crop_least = 0.35,
+                                  .jitter = 0.3,
+                                  .mixup = 0,
+                                  .smoothing = 0.1,
+                                  .weight_label = 0.5,
+                                  .weight_class = 1,
+                                  .weight_patch = 1,
+                                  .weight_logits = 1,
+                                  .temperature = 1,
+                                  .seed = 1,
+                                  .half = true,
+                                  .checkpoint_seconds = 60,
+                                  .score_seconds = 300,
+                                  .score_pictures = 2000};
 }
 
 static const char *path_of(training *t, const char *name)
@@ -93,7 +117,7 @@ static void say_skipped(const training *t, const char *spec, const sfp_pictures 
 static sfp_status load_pictures(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
-    sfp_pictures_options po = {.size = o->img_size};
+    sfp_pictures_options po = {.size = o->picture_size ? o->picture_size : o->img_size};
     sfp_status s = sfp__pictures_load(o->data, &po, t->pool, t->hooks, &t->pictures, err);
     if (s)
         return s;
@@ -106,9 +130,9 @@ static sfp_status load_pictures(training *t, sfp_error *err)
     if (o->test)
         return s;
     /* a kind without a test part of its own gives the same again */
-    bool own = !s && t->held.count > 0 &&
-               !(t->held.count <= t->pictures.count &&
-                 memcmp(t->held.rgb, t->pictures.rgb, 3 * (size_t)o->img_size * (size_t)o->img_size) == 0);
+    bool own =
+        !s && t->held.count > 0 &&
+        !(t->held.count <= t->pictures.count && memcmp(t->held.rgb, t->pictures.rgb, 3 * (size_t)po.size * (size_t)po.size) == 0);
     if (own)
         return SFP_OK;
     sfp__pictures_done(&t->held);
@@ -122,8 +146,13 @@ static sfp_status open_teacher(training *t, sfp_error *err)
         return SFP_OK;
     char cache[PATH_MAX];
     (void)snprintf(cache, sizeof cache, "%s", o->teacher_cache ? o->teacher_cache : path_of(t, "teacher.cache"));
-    const sfp_teacher_options to = {.weights = o->teacher, .cache = cache, .views = o->views, .side = o->img_size / o->patch_size,
-                                    .seed = o->seed, .crop_least = o->crop_least};
+    const sfp_teacher_options to = {.weights = o->teacher,
+                                    .cache = cache,
+                                    .views = o->views,
+                                    .side = o->img_size / o->patch_size,
+                                    .grid = o->teacher_grid,
+                                    .seed = o->seed,
+                                    .crop_least = o->crop_least};
     sfp_status s = sfp__teacher_open(&to, &t->pictures, t->pool, t->hooks, &t->teacher, err);
     t->taught = !s;
     return s;
@@ -133,37 +162,72 @@ static sfp_status open_teacher(training *t, sfp_error *err)
 static uint64_t key_of(const training *t)
 {
     const sfp_pretrain_options *o = t->o;
-    const double reals[] = {o->lr, o->weight_decay, o->warmup, o->clip, o->ema, o->beta2, o->crop_least, o->jitter, o->mixup, o->smoothing,
+    const double reals[] = {o->lr,           o->weight_decay, o->warmup,       o->clip,          o->ema,
+                            o->beta2,        o->crop_least,   o->jitter,       o->mixup,         o->smoothing,
                             o->weight_label, o->weight_class, o->weight_patch, o->weight_logits, o->temperature};
-    const int64_t whole[] = {o->img_size, o->patch_size, o->dim, o->depth, o->heads, o->hidden, o->batch, t->taught ? o->views : 0,
-                             (int64_t)o->seed, t->taught ? t->teacher.dim : 0};
+    const int64_t whole[] = {o->img_size,     o->patch_size,   o->dim,           o->depth,
+                             o->heads,        o->hidden,       o->batch,         t->taught ? o->views : 0,
+                             o->picture_size, o->teacher_grid, (int64_t)o->seed, t->taught ? t->teacher.dim : 0};
     uint64_t h = sfp__hash(sfp__pictures_hash(&t->pictures), reals, sizeof reals);
     h = sfp__hash(h, whole, sizeof whole);
+    h = sfp__hash(h, o->init ? o->init : "", o->init ? strlen(o->init) : 0);
     return t->taught ? sfp__hash(h, t->teacher.mean, 2 * (size_t)t->teacher.dim * sizeof(float)) : h;
+}
+
+/* Weights of a file with the student's sizes. */
+static sfp_status start_from(training *t, const sfp_vit_config *c, sfp_error *err)
+{
+    sfp_vit *v = NULL;
+    const sfp_vit_options opt = {.img_size = c->img_size};
+    sfp_status s = sfp__vit_load(t->o->init, &opt, &v, err);
+    if (s)
+        return s;
+    const sfp_vit_config *f = sfp__vit_config(v);
+    if (f->patch_size != c->patch_size || f->dim != c->dim || f->depth != c->depth || f->heads != c->heads ||
+        f->hidden != c->hidden || f->pre_norm || f->no_patch_bias || f->quick_gelu)
+        s = sfp__fail(err, SFP_EINVAL,
+                      "%s: is a ViT of patch %d, width %d, %d blocks, %d heads, hidden %d%s, expected %d, %d, %d, %d, %d",
+                      t->o->init, f->patch_size, f->dim, f->depth, f->heads, f->hidden,
+                      f->pre_norm || f->no_patch_bias || f->quick_gelu ? " with CLIP's changes" : "", c->patch_size, c->dim,
+                      c->depth, c->heads, c->hidden);
+    else
+        sfp__vit_weights_copy(c, &t->state.weights, sfp__vit_weights(v));
+    sfp__vit_free(v);
+    return s;
 }
 
 static sfp_status make_student(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
-    const sfp_vit_config c = {.img_size = o->img_size, .patch_size = o->patch_size, .channels = 3, .dim = o->dim, .depth = o->depth,
-                              .heads = o->heads, .hidden = o->hidden, .ln_eps = 1e-6f, .mean = {0.485f, 0.456f, 0.406f},
+    const sfp_vit_config c = {.img_size = o->img_size,
+                              .patch_size = o->patch_size,
+                              .channels = 3,
+                              .dim = o->dim,
+                              .depth = o->depth,
+                              .heads = o->heads,
+                              .hidden = o->hidden,
+                              .ln_eps = 1e-6f,
+                              .mean = {0.485f, 0.456f, 0.406f},
                               .std = {0.229f, 0.224f, 0.225f}};
     const sfp_loss_options lo = {.weight = {o->weight_label, o->weight_class, o->weight_patch, o->weight_logits},
-                                 .smoothing = o->smoothing, .temperature = o->temperature};
-    const sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .unit = UNIT};
+                                 .smoothing = o->smoothing,
+                                 .temperature = o->temperature};
+    sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .unit = UNIT};
     sfp_status s = sfp__vit_random(&c, o->seed, 0.02f, &t->student, err);
+    if (!s)
+        s = sfp__loss_create(&lo, &c, &t->pictures, t->taught ? &t->teacher : NULL, sfp__pool_threads(t->pool), UNIT, &t->loss,
+                             err);
+    po.token_head = !s && sfp__loss_all_tokens(t->loss);
     if (!s)
         s = sfp__vit_plan_create(t->student, t->pool, &po, &t->plan, err);
     if (!s)
         s = sfp__vit_plan_prepare(t->plan, o->batch, err);
     if (!s)
-        s = sfp__loss_create(&lo, &c, &t->pictures, t->taught ? &t->teacher : NULL, sfp__pool_threads(t->pool), UNIT, &t->loss, err);
-    if (!s)
         s = sfp__pretrain_state_init(&t->state, &c, sfp__loss_count(t->loss), err);
     if (s)
         return s;
     t->state.key = key_of(t);
-    s = sfp__vit_flat_init(&c, o->seed, &t->state.weights, err);
+    s = o->init ? start_from(t, &c, err) : sfp__vit_flat_init(&c, o->seed, &t->state.weights, err);
     sfp__loss_init(t->loss, o->seed, t->state.adam.x + t->state.vit_count);
     sfp__loss_decays(t->loss, t->state.decays + t->state.vit_count);
     memcpy(t->state.adam.ema, t->state.adam.x, t->state.adam.count * sizeof(float));
@@ -193,8 +257,13 @@ static sfp_status prepare(training *t, sfp_error *err)
     if (s)
         return s;
     t->epoch_steps = sfp__batch_feed_epoch_steps(&t->pictures, o->batch);
-    sfp_batches_options bo = {.batch = o->batch, .views = t->taught ? o->views : 0, .seed = o->seed, .crop_least = o->crop_least,
-                              .jitter = o->jitter, .mixup = o->mixup};
+    sfp_batches_options bo = {.batch = o->batch,
+                              .size = o->img_size,
+                              .views = t->taught ? o->views : 0,
+                              .seed = o->seed,
+                              .crop_least = o->crop_least,
+                              .jitter = o->jitter,
+                              .mixup = o->mixup};
     memcpy(bo.mean, t->state.config.mean, sizeof bo.mean);
     memcpy(bo.std, t->state.config.std, sizeof bo.std);
     return sfp__batch_feed_create(&t->pictures, &bo, t->state.step, &t->feed, err);
@@ -239,17 +308,25 @@ static sfp_status step(training *t, sfp_error *err)
         return s;
     memset(st->adam.g, 0, st->vit_count * sizeof(float));
     sfp__loss_begin(t->loss, batch, o->batch, st->adam.x + st->vit_count);
-    const sfp_vit_pass pass = {.b = o->batch, .x = batch->x, .token_head = sfp__loss_tokens, .head_ctx = t->loss, .grad_w = &st->grads};
+    const sfp_vit_pass pass = {
+        .b = o->batch, .x = batch->x, .token_head = sfp__loss_tokens, .head_ctx = t->loss, .grad_w = &st->grads};
     if ((s = sfp__vit_run(t->plan, &pass, err)))
         return s;
     sfp__loss_end(t->loss, value, st->adam.g + st->vit_count);
     double n = (double)st->step;
     t->lr = rate_at(o, fraction(t));
-    const sfp_adamw_step a = {.t = st->step + 1, .lr = t->lr, .weight_decay = o->weight_decay, .beta1 = 0.9, .beta2 = o->beta2,
-                              .eps = 1e-8, .clip = o->clip, .ema = fmin(o->ema, (1 + n) / (10 + n))};
+    const sfp_adamw_step a = {.t = st->step + 1,
+                              .lr = t->lr,
+                              .weight_decay = o->weight_decay,
+                              .beta1 = 0.9,
+                              .beta2 = o->beta2,
+                              .eps = 1e-8,
+                              .clip = o->clip,
+                              .ema = fmin(o->ema, (1 + n) / (10 + n))};
     t->grad_norm = sfp__adamw_step(t->pool, &st->adam, &a);
     if (!isfinite(t->grad_norm))
-        return sfp__fail(err, SFP_EINVAL, "step %llu: the gradient is not finite; a smaller --lr may help", (unsigned long long)st->step);
+        return sfp__fail(err, SFP_EINVAL, "step %llu: the gradient is not finite; a smaller --lr may help",
+                         (unsigned long long)st->step);
     if ((s = sfp__vit_set_weights(t->student, &st->weights, err)))
         return s;
     for (int i = 0; i < SFP_TERMS; i++)
@@ -275,9 +352,15 @@ static void tell(const training *t)
 {
     if (!t->hooks || !t->hooks->progress)
         return;
-    sfp_pretrain_progress p = {.phase = "train", .done = t->state.step, .total = t->o->seconds > 0 ? 0 : total_steps(t),
-                               .fraction = fraction(t), .seconds = sfp__now() - t->began, .ncm = t->score.ncm, .knn = t->score.knn,
-                               .epoch = (double)t->state.step / (double)t->epoch_steps, .images_per_second = images_per_second(t)};
+    sfp_pretrain_progress p = {.phase = "train",
+                               .done = t->state.step,
+                               .total = t->o->seconds > 0 ? 0 : total_steps(t),
+                               .fraction = fraction(t),
+                               .seconds = sfp__now() - t->began,
+                               .ncm = t->score.ncm,
+                               .knn = t->score.knn,
+                               .epoch = (double)t->state.step / (double)t->epoch_steps,
+                               .images_per_second = images_per_second(t)};
     for (int i = 0; i < SFP_TERMS; i++)
         p.loss[i] = t->since_steps ? t->sum[i] / (double)t->since_steps : NAN;
     t->hooks->progress(t->hooks->ctx, &p);
@@ -285,9 +368,14 @@ static void tell(const training *t)
 
 static sfp_log_point point_of(const training *t, const sfp_score *score)
 {
-    sfp_log_point p = {.step = t->state.step, .epoch = (double)t->state.step / (double)t->epoch_steps, .seconds = t->state.seconds,
-                       .lr = t->lr, .grad_norm = t->grad_norm, .images_per_second = images_per_second(t),
-                       .ncm = score ? score->ncm : NAN, .knn = score ? score->knn : NAN};
+    sfp_log_point p = {.step = t->state.step,
+                       .epoch = (double)t->state.step / (double)t->epoch_steps,
+                       .seconds = t->state.seconds,
+                       .lr = t->lr,
+                       .grad_norm = t->grad_norm,
+                       .images_per_second = images_per_second(t),
+                       .ncm = score ? score->ncm : NAN,
+                       .knn = score ? score->knn : NAN};
     for (int i = 0; i < SFP_TERMS; i++)
         p.loss[i] = t->since_steps ? t->sum[i] / (double)t->since_steps : NAN;
     return p;
@@ -374,8 +462,12 @@ static sfp_status write_model(training *t, sfp_vit_config *c, sfp_error *err)
 
 static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
 {
-    *r = (sfp_pretrain_result){.finished = ended(t), .steps = t->state.step, .pictures = (uint64_t)t->pictures.count, .seconds = t->state.seconds,
-                               .epochs = (double)t->state.step / (double)t->epoch_steps, .parameters = sfp__vit_parameters(t->student)};
+    *r = (sfp_pretrain_result){.finished = ended(t),
+                               .steps = t->state.step,
+                               .pictures = (uint64_t)t->pictures.count,
+                               .seconds = t->state.seconds,
+                               .epochs = (double)t->state.step / (double)t->epoch_steps,
+                               .parameters = sfp__vit_parameters(t->student)};
     r->images_per_second = (double)t->state.step * t->o->batch / t->state.seconds;
     for (int i = 0; i < SFP_TERMS; i++)
         r->loss[i] = t->log.count ? t->log.point[t->log.count - 1].loss[i] : NAN;
@@ -397,7 +489,8 @@ static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
     return s;
 }
 
-sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_pool *pool, const sfp_pretrain_hooks *hooks, sfp_pretrain_result *out, sfp_error *err)
+sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_pool *pool, const sfp_pretrain_hooks *hooks, sfp_pretrain_result *out,
+                         sfp_error *err)
 {
     training *t = sfp__calloc(1, sizeof *t);
     if (!t)

@@ -13,13 +13,16 @@
 #include <stdint.h>
 
 typedef struct sfp_pretrain_options {
-    const char *data; /* KIND:PATH */
-    const char *test; /* KIND:PATH; NULL: the data set's own test part, else every 20th picture */
+    const char *data;          /* KIND:PATH */
+    const char *test;          /* KIND:PATH; NULL: the data set's own test part, else every 20th picture */
     const char *teacher;       /* weights file, or NULL */
     const char *teacher_cache; /* file of its outputs; NULL: OUT/teacher.cache */
+    const char *init;          /* weights to start from (positions are resized), or NULL: random ones */
     const char *out;
-    const char *command;       /* how it was called, for the config beside the model; NULL: not told */
+    const char *command; /* how it was called, for the config beside the model; NULL: not told */
     int img_size, patch_size, dim, depth, heads, hidden;
+    int picture_size; /* side of the pictures that views are cut from; 0: img_size */
+    int teacher_grid; /* patch tokens of the teacher kept along a side, a multiple of the student's; 0: the student's */
     int batch, epochs;
     double seconds; /* > 0: the schedule follows the seconds spent in training instead of epochs */
     double lr, weight_decay, warmup, clip, ema;
@@ -28,7 +31,7 @@ typedef struct sfp_pretrain_options {
     double crop_least, jitter, mixup, smoothing;
     double weight_label, weight_class, weight_patch, weight_logits, temperature;
     uint64_t seed;
-    bool half;                 /* the model's file is F16 */
+    bool half; /* the model's file is F16 */
     bool resume;
     double checkpoint_seconds; /* between checkpoints */
     double score_seconds;      /* between scores; 0: at the end only */
@@ -42,7 +45,7 @@ typedef enum sfp_pretrain_term { SFP_TERM_LABEL, SFP_TERM_CLASS, SFP_TERM_PATCH,
 const char *sfp__pretrain_term_name(int term);
 
 typedef struct sfp_pretrain_progress {
-    const char *phase; /* "pictures", "teacher", "train" */
+    const char *phase;    /* "pictures", "teacher", "train" */
     uint64_t done, total; /* of the phase; training by epochs: steps */
     double fraction;      /* of the phase, 0..1 */
     double seconds;       /* in this phase, of this call */

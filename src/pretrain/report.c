@@ -59,7 +59,8 @@ static void put_axes(sfp_text *t, const frame *f)
                          LEFT, WIDTH - RIGHT, place_y(f, y), place_y(f, y), LEFT - 6, place_y(f, y) + 4, y);
     step = nice_step(f->x1, 5);
     for (double x = 0; x <= f->x1 * 1.0001; x += step)
-        sfp__text_printf(t, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.4g</text>", place_x(f, x), HEIGHT - BOTTOM + 17, x);
+        sfp__text_printf(t, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.4g</text>", place_x(f, x), HEIGHT - BOTTOM + 17,
+                         x);
     sfp__text_printf(t, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">epochs</text>", WIDTH - RIGHT, HEIGHT - 3);
 }
 
@@ -93,8 +94,8 @@ static void put_plot(sfp_text *t, const sfp_log *log, const plot *p)
         }
     if (!(f.x1 > 0) || !(f.y1 > 0))
         return; /* nothing was noted */
-    sfp__text_printf(t, "<h2>%s</h2><svg viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" aria-label=\"%s\">", p->title, WIDTH, HEIGHT, WIDTH,
-                     p->title);
+    sfp__text_printf(t, "<h2>%s</h2><svg viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" aria-label=\"%s\">", p->title, WIDTH,
+                     HEIGHT, WIDTH, p->title);
     put_axes(t, &f);
     for (int k = 0; k < p->count; k++)
         put_curve(t, &f, log, p, &p->curves[k], colors[k]);
@@ -104,7 +105,10 @@ static void put_plot(sfp_text *t, const sfp_log *log, const plot *p)
 sfp_status sfp__pretrain_report(const char *path, const sfp_log *log, sfp_error *err)
 {
     static const plot plots[] = {
-        {"Score on pictures kept apart, %", 100, 2, {{"ncm", offsetof(sfp_log_point, ncm)}, {"knn", offsetof(sfp_log_point, knn)}}},
+        {"Score on pictures kept apart, %",
+         100,
+         2,
+         {{"ncm", offsetof(sfp_log_point, ncm)}, {"knn", offsetof(sfp_log_point, knn)}}},
         {"Loss, class probabilities and labels",
          1,
          2,
@@ -117,13 +121,16 @@ sfp_status sfp__pretrain_report(const char *path, const sfp_log *log, sfp_error 
         {"Pictures a second", 1, 1, {{"img/s", offsetof(sfp_log_point, images_per_second)}}},
     };
     sfp_text t = {0};
-    sfp__text_put(&t, "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
-                      "<title>streamfp pretrain</title><style>body{font:15px system-ui,sans-serif;margin:2em auto;max-width:42em;"
-                      "padding:0 1em;color-scheme:light dark}h2{font-size:1em;margin:1.6em 0 .2em}svg{max-width:100%}svg text{font-size:11px;"
-                      "fill:currentColor}.grid{stroke:currentColor;stroke-opacity:.15}</style><h1>Pretraining</h1>\n");
+    sfp__text_put(
+        &t,
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
+        "<title>streamfp pretrain</title><style>body{font:15px system-ui,sans-serif;margin:2em auto;max-width:42em;"
+        "padding:0 1em;color-scheme:light dark}h2{font-size:1em;margin:1.6em 0 .2em}svg{max-width:100%}svg text{font-size:11px;"
+        "fill:currentColor}.grid{stroke:currentColor;stroke-opacity:.15}</style><h1>Pretraining</h1>\n");
     if (log->count) {
         const sfp_log_point *p = &log->point[log->count - 1];
-        sfp__text_printf(&t, "<p>%llu steps, %.2f epochs, %.0f seconds.</p>\n", (unsigned long long)p->step, p->epoch, p->seconds);
+        sfp__text_printf(&t, "<p>%llu steps, %.2f epochs, %.0f seconds.</p>\n", (unsigned long long)p->step, p->epoch,
+                         p->seconds);
     }
     for (size_t i = 0; i < sizeof plots / sizeof *plots; i++)
         put_plot(&t, log, &plots[i]);

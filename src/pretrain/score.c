@@ -4,6 +4,7 @@
 #include "base/rank.h"
 #include "compute/gemm.h"
 #include "compute/vec.h"
+#include "pretrain/views.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,29 +23,42 @@ typedef struct normalising {
     const int64_t *which;
     const sfp_vit_config *c;
     float *x;
+    sfp_status *status; /* (CHUNK) */
 } normalising;
 
 static void normalise_one(void *ctx, int piece, int worker)
 {
     (void)worker;
     normalising *n = ctx;
-    size_t pixels = 3 * (size_t)n->p->size * (size_t)n->p->size;
-    sfp__vit_normalise(sfp__pictures_at(n->p, n->which[piece]), n->p->size, n->c->mean, n->c->std, n->x + (size_t)piece * pixels);
+    int S = n->c->img_size;
+    size_t pixels = 3 * (size_t)S * (size_t)S;
+    const uint8_t *rgb = sfp__pictures_at(n->p, n->which[piece]);
+    uint8_t *fit = n->p->size != S ? sfp__malloc(pixels) : NULL;
+    const sfp_view whole = {.width = n->p->size, .height = n->p->size};
+    n->status[piece] = n->p->size == S ? SFP_OK : !fit ? SFP_ENOMEM : sfp__view_render(rgb, n->p->size, &whole, S, fit, NULL);
+    if (!n->status[piece])
+        sfp__vit_normalise(fit ? fit : rgb, S, n->c->mean, n->c->std, n->x + (size_t)piece * pixels);
+    sfp__free(fit);
 }
 
-static sfp_status run_features(const sfp_vit *v, sfp_vit_plan *plan, sfp_pool *pool, const sfp_pictures *p, const int64_t *which, sheet *s,
-                               sfp_error *err)
+static sfp_status run_features(const sfp_vit *v, sfp_vit_plan *plan, sfp_pool *pool, const sfp_pictures *p, const int64_t *which,
+                               sheet *s, sfp_error *err)
 {
     const sfp_vit_config *c = sfp__vit_config(v);
-    size_t pixels = 3 * (size_t)p->size * (size_t)p->size;
+    size_t pixels = 3 * (size_t)c->img_size * (size_t)c->img_size;
+    sfp_status made[CHUNK];
     float *x = sfp__malloc(CHUNK * pixels * sizeof *x);
     if (!x)
         return sfp__fail_nomem(err, CHUNK * pixels * sizeof *x);
     sfp_status status = SFP_OK;
     for (int first = 0; !status && first < s->n; first += CHUNK) {
         int n = s->n - first < CHUNK ? s->n - first : CHUNK;
-        normalising ctx = {.p = p, .which = which + first, .c = c, .x = x};
+        normalising ctx = {.p = p, .which = which + first, .c = c, .x = x, .status = made};
         sfp__pool_run(pool, n, normalise_one, &ctx);
+        for (int i = 0; !status && i < n; i++)
+            status = made[i] ? sfp__fail(err, made[i], "cannot make a view of %d x %d pixels", c->img_size, c->img_size) : SFP_OK;
+        if (status)
+            break;
         const sfp_vit_pass pass = {.b = n, .x = x, .feature = s->feature + (size_t)first * (size_t)c->dim};
         status = sfp__vit_run(plan, &pass, err);
     }
@@ -52,7 +66,8 @@ static sfp_status run_features(const sfp_vit *v, sfp_vit_plan *plan, sfp_pool *p
     return status;
 }
 
-static sfp_status make_sheet(const sfp_vit *v, sfp_vit_plan *plan, sfp_pool *pool, const sfp_pictures *p, int most, sheet *out, sfp_error *err)
+static sfp_status make_sheet(const sfp_vit *v, sfp_vit_plan *plan, sfp_pool *pool, const sfp_pictures *p, int most, sheet *out,
+                             sfp_error *err)
 {
     int64_t n = p->count < most ? p->count : most;
     sheet s = {0};
@@ -141,7 +156,8 @@ static sfp_status neighbours(sheet *known, sheet *held, int classes, int D, doub
     int right = 0, token = sfp__gemm_enter();
     for (int i = 0; i < held->n; i++) {
         int best = 0;
-        sfp__gemm_plain(false, true, 1, known->n, D, held->feature + (size_t)i * (size_t)D, D, known->feature, D, 0.0f, likeness, known->n);
+        sfp__gemm_plain(false, true, 1, known->n, D, held->feature + (size_t)i * (size_t)D, D, known->feature, D, 0.0f, likeness,
+                        known->n);
         sfp__rank_descending(known->n, likeness, order);
         memset(votes, 0, (size_t)classes * sizeof *votes);
         for (int k = 0; k < NEIGHBOURS && k < known->n; k++)
@@ -159,7 +175,8 @@ static sfp_status neighbours(sheet *known, sheet *held, int classes, int D, doub
     return SFP_OK;
 }
 
-sfp_status sfp__score(sfp_vit *v, sfp_pool *pool, const sfp_pictures *known, const sfp_pictures *held, int most, sfp_score *out, sfp_error *err)
+sfp_status sfp__score(sfp_vit *v, sfp_pool *pool, const sfp_pictures *known, const sfp_pictures *held, int most, sfp_score *out,
+                      sfp_error *err)
 {
     sfp_score r = {.ncm = NAN, .knn = NAN};
     sheet a = {0}, b = {0};

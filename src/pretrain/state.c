@@ -33,7 +33,8 @@ sfp_status sfp__pretrain_state_init(sfp_pretrain_state *out, const sfp_vit_confi
     a->v = sfp__calloc(a->count, sizeof(float));
     a->ema = sfp__calloc(a->count, sizeof(float));
     a->decays = s.decays = sfp__calloc(a->count, 1);
-    sfp_status status = a->x && a->g && a->m && a->v && a->ema && s.decays ? SFP_OK : sfp__fail_nomem(err, a->count * sizeof(float));
+    sfp_status status =
+        a->x && a->g && a->m && a->v && a->ema && s.decays ? SFP_OK : sfp__fail_nomem(err, a->count * sizeof(float));
     if (!status)
         status = sfp__vit_flat_view(c, a->x, &s.weights, err);
     if (!status)
@@ -65,15 +66,20 @@ void sfp__pretrain_state_done(sfp_pretrain_state *s)
 
 static sfp_tensor block(const char *name, size_t count, const float *data)
 {
-    return (sfp_tensor){.name = name, .dtype = SFP_DTYPE_F32, .ndim = 1, .shape = {(int64_t)count}, .count = count,
-                        .bytes = count * sizeof *data, .data = data};
+    return (sfp_tensor){.name = name,
+                        .dtype = SFP_DTYPE_F32,
+                        .ndim = 1,
+                        .shape = {(int64_t)count},
+                        .count = count,
+                        .bytes = count * sizeof *data,
+                        .data = data};
 }
 
 sfp_status sfp__pretrain_state_save(const sfp_pretrain_state *s, const char *path, sfp_error *err)
 {
     const sfp_adamw *a = &s->adam;
-    const sfp_tensor tensors[] = {block("weights", a->count, a->x), block("moment1", a->count, a->m), block("moment2", a->count, a->v),
-                                  block("average", a->count, a->ema)};
+    const sfp_tensor tensors[] = {block("weights", a->count, a->x), block("moment1", a->count, a->m),
+                                  block("moment2", a->count, a->v), block("average", a->count, a->ema)};
     char step[24], seconds[40], key[24];
     (void)snprintf(step, sizeof step, "%" PRIu64, s->step);
     (void)snprintf(seconds, sizeof seconds, "%a", s->seconds);
@@ -85,7 +91,9 @@ sfp_status sfp__pretrain_state_save(const sfp_pretrain_state *s, const char *pat
 static sfp_status need_meta(const sfp_safetensors *f, const char *key, const char **out, sfp_error *err)
 {
     *out = sfp__safetensors_meta(f, key);
-    return *out ? SFP_OK : sfp__fail(err, SFP_EFORMAT, "%s: has no '%s', expected a checkpoint of pretraining", sfp__safetensors_path(f), key);
+    return *out ? SFP_OK
+                : sfp__fail(err, SFP_EFORMAT, "%s: has no '%s', expected a checkpoint of pretraining", sfp__safetensors_path(f),
+                            key);
 }
 
 static sfp_status read_blocks(const sfp_safetensors *f, sfp_pretrain_state *s, sfp_error *err)
@@ -129,7 +137,8 @@ sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const char *path, boo
     if (!status)
         status = need_meta(f, "key", &key, err);
     if (!status && strtoull(key, NULL, 16) != s->key)
-        status = sfp__fail(err, SFP_EINVAL, "%s: was made with other options or data; give the same ones, or another --out", path);
+        status =
+            sfp__fail(err, SFP_EINVAL, "%s: was made with other options or data; give the same ones, or another --out", path);
     if (!status)
         status = read_blocks(f, s, err);
     if (!status) {

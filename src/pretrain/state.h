@@ -8,9 +8,9 @@
 
 typedef struct sfp_pretrain_state {
     sfp_vit_config config;
-    size_t vit_count;   /* floats of the vit; the loss's own follow */
-    sfp_adamw adam;     /* x, g, m, v, ema: (count) each */
-    uint8_t *decays;    /* (count) */
+    size_t vit_count;                        /* floats of the vit; the loss's own follow */
+    sfp_adamw adam;                          /* x, g, m, v, ema: (count) each */
+    uint8_t *decays;                         /* (count) */
     sfp_vit_weights weights, grads, average; /* views of x, g, ema */
     uint64_t step;
     double seconds; /* in training */

@@ -32,20 +32,25 @@ typedef struct making {
     const sfp_teacher_options *o;
     const sfp_pictures *pictures;
     sfp_teacher *t;
-    int size;         /* of the teacher's input */
-    int grid, tokens; /* patches along the teacher's side; its T */
-    float *pool_w;    /* (side, grid) weights of averaging along one axis */
-    float *x;         /* (CHUNK, 3, size, size) */
-    uint8_t *rgb;     /* (CHUNK, size, size, 3) */
-    float *normed;    /* (CHUNK, T, Dt) */
-    uint16_t *entry;  /* (CHUNK, 1 + L, Dt) */
-    uint64_t first;   /* the entries at hand */
+    int size;           /* of the teacher's input */
+    int grid, tokens;   /* patches along the teacher's side; its T */
+    float *pool_w;      /* (entry grid, grid) weights of averaging along one axis */
+    float *x;           /* (CHUNK, 3, size, size) */
+    uint8_t *rgb;       /* (CHUNK, size, size, 3) */
+    float *normed;      /* (CHUNK, T, Dt) */
+    uint16_t *entry;    /* (CHUNK, 1 + entry grid^2, Dt) */
+    uint64_t first;     /* the entries at hand */
     sfp_status *status; /* (CHUNK) */
 } making;
 
 static size_t entry_floats(const sfp_teacher *t)
 {
-    return (size_t)(1 + t->patches) * (size_t)t->dim;
+    return (size_t)(1 + t->grid * t->grid) * (size_t)t->dim;
+}
+
+static int grid_of(const sfp_teacher_options *o)
+{
+    return o->grid ? o->grid : o->side;
 }
 
 static sfp_status file_hash(const char *path, uint64_t *h, sfp_error *err)
@@ -61,8 +66,9 @@ static sfp_status file_hash(const char *path, uint64_t *h, sfp_error *err)
 
 static sfp_status key_of(const sfp_teacher_options *o, const sfp_pictures *p, uint64_t *out, sfp_error *err)
 {
-    const uint64_t numbers[] = {1 /* how entries are made */, sfp__pictures_hash(p), (uint64_t)p->count, (uint64_t)p->size,
-                                (uint64_t)o->side, o->seed};
+    const uint64_t numbers[] = {1 /* how entries are made */, sfp__pictures_hash(p),
+                                (uint64_t)p->count,           (uint64_t)p->size,
+                                (uint64_t)grid_of(o),         o->seed};
     uint64_t h = sfp__hash(SFP_HASH_START, numbers, sizeof numbers);
     h = sfp__hash(h, &o->crop_least, sizeof o->crop_least);
     sfp_status s = file_hash(o->weights, &h, err);
@@ -103,7 +109,7 @@ static void make_entry(void *ctx, int piece, int worker)
 {
     (void)worker;
     making *m = ctx;
-    int D = m->t->dim, side = m->o->side, grid = m->grid;
+    int D = m->t->dim, side = m->t->grid, grid = m->grid;
     const float *tokens = m->normed + (size_t)piece * (size_t)m->tokens * (size_t)D;
     uint16_t *out = m->entry + (size_t)piece * entry_floats(m->t);
     for (int k = 0; k < D; k++)
@@ -155,8 +161,8 @@ static sfp_status open_cache(const sfp_teacher_options *o, header *h, int *fd, c
         (void)close(f);
         return sfp__fail(err, SFP_EFORMAT, "%s: is no file of teacher outputs; it is left alone", o->cache);
     }
-    bool same = ours && old.key == h->key && old.entry_bytes == h->entry_bytes && old.entry_bytes > 0 && st.st_size >= HEADER_BYTES &&
-                ((uint64_t)st.st_size - HEADER_BYTES) / old.entry_bytes >= old.done;
+    bool same = ours && old.key == h->key && old.entry_bytes == h->entry_bytes && old.entry_bytes > 0 &&
+                st.st_size >= HEADER_BYTES && ((uint64_t)st.st_size - HEADER_BYTES) / old.entry_bytes >= old.done;
     if (ours && !same && hooks && hooks->say) {
         char text[600];
         (void)snprintf(text, sizeof text, "%.400s: was made for another teacher, data or views; made again", o->cache);
@@ -186,7 +192,8 @@ static sfp_status run_chunk(making *m, sfp_vit_plan *plan, sfp_pool *pool, int n
     return s;
 }
 
-static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, sfp_pool *pool, const sfp_pretrain_hooks *hooks, sfp_error *err)
+static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
+                             sfp_error *err)
 {
     sfp_status s = SFP_OK;
     double begin = sfp__now();
@@ -199,7 +206,8 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
         m->first = h->done;
         s = run_chunk(m, plan, pool, n, err);
         if (!s)
-            s = write_at(fd, m->o->cache, m->entry, (size_t)n * h->entry_bytes, (off_t)(HEADER_BYTES + h->done * h->entry_bytes), err);
+            s = write_at(fd, m->o->cache, m->entry, (size_t)n * h->entry_bytes, (off_t)(HEADER_BYTES + h->done * h->entry_bytes),
+                         err);
         if (s)
             break;
         h->done += (uint64_t)n;
@@ -222,8 +230,14 @@ static sfp_status make_cache(const sfp_teacher_options *o, const sfp_pictures *p
                              const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
     const sfp_vit_config *c = sfp__vit_config(t->vit);
-    making m = {.o = o, .pictures = p, .t = t, .size = c->img_size, .grid = c->img_size / c->patch_size, .tokens = sfp__vit_tokens(t->vit)};
-    header h = {.magic = MAGIC, .total = (uint64_t)o->views * (uint64_t)p->count, .entry_bytes = entry_floats(t) * sizeof(uint16_t)};
+    making m = {.o = o,
+                .pictures = p,
+                .t = t,
+                .size = c->img_size,
+                .grid = c->img_size / c->patch_size,
+                .tokens = sfp__vit_tokens(t->vit)};
+    header h = {
+        .magic = MAGIC, .total = (uint64_t)o->views * (uint64_t)p->count, .entry_bytes = entry_floats(t) * sizeof(uint16_t)};
     sfp_vit_plan *plan = NULL;
     int fd = -1;
     size_t pixels = (size_t)CHUNK * 3 * (size_t)m.size * (size_t)m.size;
@@ -232,7 +246,7 @@ static sfp_status make_cache(const sfp_teacher_options *o, const sfp_pictures *p
         s = open_cache(o, &h, &fd, hooks, err);
     if (s || h.done >= h.total)
         goto done;
-    m.pool_w = sfp__malloc((size_t)o->side * (size_t)m.grid * sizeof *m.pool_w);
+    m.pool_w = sfp__malloc((size_t)t->grid * (size_t)m.grid * sizeof *m.pool_w);
     m.x = sfp__malloc(pixels * sizeof *m.x);
     m.rgb = sfp__malloc(pixels);
     m.normed = sfp__malloc((size_t)CHUNK * (size_t)m.tokens * (size_t)t->dim * sizeof *m.normed);
@@ -242,7 +256,7 @@ static sfp_status make_cache(const sfp_teacher_options *o, const sfp_pictures *p
         s = sfp__fail_nomem(err, pixels * sizeof *m.x);
         goto done;
     }
-    average_weights(o->side, m.grid, m.pool_w);
+    average_weights(t->grid, m.grid, m.pool_w);
     const sfp_vit_plan_options po = {.mode = SFP_VIT_FORWARD, .token_head = true};
     s = sfp__vit_plan_create(t->vit, pool, &po, &plan, err);
     if (!s)
@@ -280,7 +294,7 @@ static sfp_status measure(sfp_teacher *t, sfp_error *err)
     for (int64_t i = 0; i < n; i++) {
         int64_t at = i * total / n;
         const uint16_t *e = entry_at(t, (int)(at / t->pictures), at % t->pictures);
-        for (int row = 0; row <= t->patches; row++)
+        for (int row = 0; row <= t->grid * t->grid; row++)
             for (size_t k = 0; k < D; k++) {
                 double x = (double)sfp__f16_to_f32(*e++);
                 sum[(row ? 2 : 0) * D + k] += x;
@@ -289,7 +303,7 @@ static sfp_status measure(sfp_teacher *t, sfp_error *err)
     }
     for (size_t part = 0; part < 2; part++)
         for (size_t k = 0; k < D; k++) {
-            double rows = (double)n * (part ? t->patches : 1), mean = sum[2 * part * D + k] / rows;
+            double rows = (double)n * (part ? t->grid * t->grid : 1), mean = sum[2 * part * D + k] / rows;
             double var = sum[(2 * part + 1) * D + k] / rows - mean * mean;
             t->mean[part * D + k] = (float)mean;
             t->scale[part * D + k] = (float)(1 / sqrt(fmax(var, 1e-6)));
@@ -301,7 +315,10 @@ static sfp_status measure(sfp_teacher *t, sfp_error *err)
 sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_pictures *p, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
                              sfp_teacher *out, sfp_error *err)
 {
-    sfp_teacher t = {.views = o->views, .pictures = p->count, .side = o->side, .patches = o->side * o->side};
+    sfp_teacher t = {.views = o->views, .pictures = p->count, .side = o->side, .patches = o->side * o->side, .grid = grid_of(o)};
+    if (t.grid < 1 || t.grid > 255 || t.grid % o->side != 0)
+        return sfp__fail(err, SFP_EINVAL, "%d x %d teacher tokens are kept, expected a multiple of the student's %d x %d", t.grid,
+                         t.grid, o->side, o->side);
     sfp_status s = sfp__vit_load(o->weights, NULL, &t.vit, err);
     if (s)
         return s;
@@ -334,18 +351,24 @@ void sfp__teacher_done(sfp_teacher *t)
     *t = (sfp_teacher){0};
 }
 
+/* out (D) += f * (row - mean) * scale */
+static void add_row(const sfp_teacher *t, const uint16_t *row, bool patch, float f, float *out)
+{
+    const float *mean = t->mean + (patch ? t->dim : 0), *scale = t->scale + (patch ? t->dim : 0);
+    for (int k = 0; k < t->dim; k++)
+        out[k] += f * (sfp__f16_to_f32(row[k]) - mean[k]) * scale[k];
+}
+
 void sfp__teacher_add(const sfp_teacher *t, int view, int64_t picture, bool mirrored, float f, float *out)
 {
     const uint16_t *e = entry_at(t, view, picture);
-    int D = t->dim, side = t->side;
-    for (int row = 0; row <= t->patches; row++) {
-        const float *mean = t->mean + (row ? D : 0), *scale = t->scale + (row ? D : 0);
-        int from = row, column = (row - 1) % side;
-        if (mirrored && row)
-            from = row - column + (side - 1 - column);
-        for (int k = 0; k < D; k++)
-            *out++ += f * (sfp__f16_to_f32(e[(size_t)from * (size_t)D + (size_t)k]) - mean[k]) * scale[k];
-    }
+    int D = t->dim, side = t->side, grid = t->grid, cell = grid / side;
+    add_row(t, e, false, f, out);
+    for (int y = 0; y < grid; y++)
+        for (int x = 0; x < grid; x++) {
+            int to_x = mirrored ? grid - 1 - x : x, to = 1 + y / cell * side + to_x / cell;
+            add_row(t, e + (size_t)(1 + y * grid + x) * (size_t)D, true, f / (float)(cell * cell), out + (size_t)to * (size_t)D);
+        }
 }
 
 void sfp__teacher_class(const sfp_teacher *t, int view, int64_t picture, float *out)

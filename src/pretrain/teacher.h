@@ -1,8 +1,9 @@
 /* A teacher's outputs for fixed views, computed once and kept in a file.
  *
  * An entry is what the student is asked to reproduce: the teacher's class token and its patch tokens, both after the final
- * norm, the latter averaged from its grid to the student's; F16. The file names what it depends on (teacher, pictures,
- * views, sizes): one made for anything else is made again. It is filled in order and can be gone on with. */
+ * norm, the latter averaged from its grid to the student's (or a finer one, averaged on when read); F16. The file names what it
+ * depends on (teacher, pictures, views, sizes): one made for anything else is made again. It is filled in order and can be gone
+ * on with. */
 #ifndef SFP_PRETRAIN_TEACHER_H
 #define SFP_PRETRAIN_TEACHER_H
 
@@ -12,19 +13,21 @@
 
 typedef struct sfp_teacher {
     sfp_vit *vit;
-    int dim;     /* Dt */
-    int classes; /* of its head; 0: none */
+    int dim;           /* Dt */
+    int classes;       /* of its head; 0: none */
     int side, patches; /* of the student: L = side^2 */
+    int grid;          /* of the entries: a multiple of side */
     int views;
     int64_t pictures;
     sfp_map map;
-    const uint16_t *entries; /* (views, pictures, 1 + L, Dt), F16 */
+    const uint16_t *entries; /* (views, pictures, 1 + grid^2, Dt), F16 */
     float *mean, *scale;     /* (2, Dt) of class token and patch tokens: standardised = (x - mean) * scale */
 } sfp_teacher;
 
 typedef struct sfp_teacher_options {
     const char *weights, *cache;
     int views, side; /* fixed views a picture; patches along the student's side */
+    int grid;        /* of the entries, a multiple of side: one file for students of several sizes. 0: side */
     uint64_t seed;
     double crop_least;
 } sfp_teacher_options;

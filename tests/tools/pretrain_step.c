@@ -18,10 +18,27 @@
 
 enum { SIZE = 32, PATCH = 8, BATCH = 8, PICTURES = 24, UNIT = 2, MOST = 400 };
 
-static const sfp_vit_config student = {.img_size = SIZE, .patch_size = PATCH, .channels = 3, .dim = 48, .depth = 3, .heads = 3, .hidden = 96,
-                                       .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
-static const sfp_vit_config taught = {.img_size = 40, .patch_size = 8, .channels = 3, .dim = 32, .depth = 2, .heads = 2, .hidden = 64, .classes = 7,
-                                      .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+static const sfp_vit_config student = {.img_size = SIZE,
+                                       .patch_size = PATCH,
+                                       .channels = 3,
+                                       .dim = 48,
+                                       .depth = 3,
+                                       .heads = 3,
+                                       .hidden = 96,
+                                       .ln_eps = 1e-6f,
+                                       .mean = {0.5f, 0.5f, 0.5f},
+                                       .std = {0.25f, 0.25f, 0.25f}};
+static const sfp_vit_config taught = {.img_size = 40,
+                                      .patch_size = 8,
+                                      .channels = 3,
+                                      .dim = 32,
+                                      .depth = 2,
+                                      .heads = 2,
+                                      .hidden = 64,
+                                      .classes = 7,
+                                      .ln_eps = 1e-6f,
+                                      .mean = {0.5f, 0.5f, 0.5f},
+                                      .std = {0.25f, 0.25f, 0.25f}};
 
 typedef struct dump {
     sfp_tensor t[MOST];
@@ -82,10 +99,18 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     const sfp_batch_made *m = NULL;
     double value[SFP_TERMS];
     const sfp_pictures_options po = {.size = SIZE};
-    const sfp_teacher_options to = {.weights = weights, .cache = cache, .views = 2, .side = SIZE / PATCH, .seed = 1, .crop_least = 0.5};
+    const sfp_teacher_options to = {
+        .weights = weights, .cache = cache, .views = 2, .side = SIZE / PATCH, .seed = 1, .crop_least = 0.5};
     const sfp_loss_options lo = {.weight = {0.5, 2, 3, 0.7}, .smoothing = 0.1, .temperature = 2};
-    const sfp_batches_options bo = {.batch = BATCH, .views = 2, .seed = 1, .crop_least = 0.5, .jitter = 0.3, .mixup = 0.8,
-                                    .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+    const sfp_batches_options bo = {.batch = BATCH,
+                                    .size = SIZE,
+                                    .views = 2,
+                                    .seed = 1,
+                                    .crop_least = 0.5,
+                                    .jitter = 0.3,
+                                    .mixup = 0.8,
+                                    .mean = {0.5f, 0.5f, 0.5f},
+                                    .std = {0.25f, 0.25f, 0.25f}};
     const sfp_vit_plan_options plo = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .unit = UNIT};
     sfp_status s = sfp__pool_create(2, &pool, err);
     if (!s)
@@ -122,7 +147,8 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
         goto done;
     sfp__loss_end(loss, value, st.adam.g + st.vit_count);
     add_state(&d, "grad.", &st.grads, st.adam.g + st.vit_count, layer_count);
-    const sfp_adamw_step a = {.t = 1, .lr = 1e-3, .weight_decay = 0.05, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8, .clip = 0.5, .ema = 0.9};
+    const sfp_adamw_step a = {
+        .t = 1, .lr = 1e-3, .weight_decay = 0.05, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8, .clip = 0.5, .ema = 0.9};
     double norm = sfp__adamw_step(pool, &st.adam, &a);
     add_state(&d, "after.", &st.weights, layers, layer_count);
     add_state(&d, "average.", &st.average, st.adam.ema + st.vit_count, layer_count);

@@ -95,7 +95,8 @@ static void epochs_show_every_picture_once_and_batches_depend_on_the_step_alone(
 {
     (void)unused;
     sfp_pictures p = noise_pictures();
-    const sfp_batches_options o = {.batch = 4, .views = 2, .seed = 9, .crop_least = 0.5, .jitter = 0.3, .mixup = 0.4, .std = {1, 1, 1}};
+    const sfp_batches_options o = {
+        .batch = 4, .size = SIZE, .views = 2, .seed = 9, .crop_least = 0.5, .jitter = 0.3, .mixup = 0.4, .std = {1, 1, 1}};
     sfp_batch_feed *a = NULL, *b = NULL;
     sfp_error err = {0};
     size_t floats_of = 4 * 3 * SIZE * SIZE;
@@ -145,7 +146,8 @@ static void adamw_equals_the_formulas(void **unused)
     }
     const sfp_adamw a = {.count = N, .x = x, .g = g, .m = m, .v = v, .ema = ema, .decays = decays};
     for (uint64_t t = 1; t <= 5; t++) {
-        sfp_adamw_step s = {.t = t, .lr = 0.01, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8, .clip = 3, .ema = 0.9};
+        sfp_adamw_step s = {
+            .t = t, .lr = 0.01, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8, .clip = 3, .ema = 0.9};
         double norm = 0;
         for (int i = 0; i < N; i++)
             norm += (double)g[i] * (double)g[i];
@@ -174,8 +176,15 @@ static void adamw_equals_the_formulas(void **unused)
 
 /* ------------------------------------------------------------- flat weights */
 
-static const sfp_vit_config small = {.img_size = SIZE, .patch_size = 8, .channels = 3, .dim = 16, .depth = 2, .heads = 2, .hidden = 24,
-                                     .ln_eps = 1e-6f, .std = {1, 1, 1}};
+static const sfp_vit_config small = {.img_size = SIZE,
+                                     .patch_size = 8,
+                                     .channels = 3,
+                                     .dim = 16,
+                                     .depth = 2,
+                                     .heads = 2,
+                                     .hidden = 24,
+                                     .ln_eps = 1e-6f,
+                                     .std = {1, 1, 1}};
 
 static float *features_of(sfp_vit *v, const float *x)
 {
@@ -301,8 +310,17 @@ static void a_log_goes_on_after_the_step_of_the_checkpoint(void **unused)
 
 static void write_teacher(const char *path, uint64_t seed)
 {
-    const sfp_vit_config c = {.img_size = 24, .patch_size = 8, .channels = 3, .dim = 16, .depth = 1, .heads = 2, .hidden = 24, .classes = 4,
-                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+    const sfp_vit_config c = {.img_size = 24,
+                              .patch_size = 8,
+                              .channels = 3,
+                              .dim = 16,
+                              .depth = 1,
+                              .heads = 2,
+                              .hidden = 24,
+                              .classes = 4,
+                              .ln_eps = 1e-6f,
+                              .mean = {0.5f, 0.5f, 0.5f},
+                              .std = {0.25f, 0.25f, 0.25f}};
     sfp_vit *v = NULL;
     sfp_error err = {0};
     if (sfp__vit_random(&c, seed, 0.3f, &v, &err) || sfp__vit_save(&c, sfp__vit_weights(v), SFP_DTYPE_F32, NULL, 0, path, &err))
@@ -351,7 +369,24 @@ static void teacher_outputs_are_kept_extended_and_made_again_when_they_must(void
     assert_memory_equal(t.entries, first, one * sizeof *first);
     assert_memory_not_equal(t.entries + one, first, one * sizeof *first);
     assert_int_equal(said, 0);
+    float fine[5 * 16] = {0}, coarse[2 * 16] = {0};
+    sfp__teacher_add(&t, 1, 7, true, 0.5f, fine);
     sfp__teacher_done(&t);
+    o.side = 1; /* a smaller student on the same file sees the averages */
+    o.grid = 2;
+    assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_OK);
+    assert_int_equal(said, 0);
+    sfp__teacher_add(&t, 1, 7, true, 0.5f, coarse);
+    for (int k = 0; k < 16; k++) {
+        assert_true(fabsf(coarse[k] - fine[k]) < 1e-5f);
+        float mean = (fine[16 + k] + fine[32 + k] + fine[48 + k] + fine[64 + k]) / 4;
+        assert_true(fabsf(coarse[16 + k] - mean) < 1e-5f);
+    }
+    sfp__teacher_done(&t);
+    o.side = 2;
+    o.grid = 3;
+    assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_EINVAL);
+    o.grid = 0;
     write_teacher(weights, 2); /* another teacher */
     o.views = 1;
     assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_OK);

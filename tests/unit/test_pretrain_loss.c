@@ -13,7 +13,18 @@
 
 #include "numeric.h"
 
-enum { BATCH = 5, UNIT = 2, LANES = 2, SIDE = 3, PATCHES = SIDE * SIDE, TOKENS = 1 + PATCHES, DIM = 12, CLASSES = 4, PICTURES = 7, VIEWS = 2 };
+enum {
+    BATCH = 5,
+    UNIT = 2,
+    LANES = 2,
+    SIDE = 3,
+    PATCHES = SIDE * SIDE,
+    TOKENS = 1 + PATCHES,
+    DIM = 12,
+    CLASSES = 4,
+    PICTURES = 7,
+    VIEWS = 2
+};
 
 typedef struct world {
     sfp_pictures pictures;
@@ -42,10 +53,25 @@ static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, fl
     w->entries = malloc(n * sizeof *w->entries);
     for (size_t i = 0; i < n; i++)
         w->entries[i] = sfp__f32_to_f16((float)sfp__rng_normal(&rng));
-    const sfp_vit_config tc = {.img_size = 8, .patch_size = 8, .channels = 3, .dim = teacher_dim, .depth = 1, .heads = 1, .hidden = 8,
-                               .classes = 6, .ln_eps = 1e-6f, .std = {1, 1, 1}};
-    w->teacher = (sfp_teacher){.dim = teacher_dim, .classes = 6, .side = SIDE, .patches = PATCHES, .views = VIEWS, .pictures = PICTURES,
-                               .entries = w->entries, .mean = normals(&rng, 2 * (size_t)teacher_dim, 0.1),
+    const sfp_vit_config tc = {.img_size = 8,
+                               .patch_size = 8,
+                               .channels = 3,
+                               .dim = teacher_dim,
+                               .depth = 1,
+                               .heads = 1,
+                               .hidden = 8,
+                               .classes = 6,
+                               .ln_eps = 1e-6f,
+                               .std = {1, 1, 1}};
+    w->teacher = (sfp_teacher){.dim = teacher_dim,
+                               .classes = 6,
+                               .side = SIDE,
+                               .grid = SIDE,
+                               .patches = PATCHES,
+                               .views = VIEWS,
+                               .pictures = PICTURES,
+                               .entries = w->entries,
+                               .mean = normals(&rng, 2 * (size_t)teacher_dim, 0.1),
                                .scale = filled(2 * (size_t)teacher_dim, 0.7f)};
     const sfp_vit_config sc = {.img_size = SIDE * 4, .patch_size = 4, .dim = DIM};
     if (sfp__vit_random(&tc, 3, 0.5f, &w->teacher.vit, &err) ||
@@ -74,7 +100,8 @@ static double evaluate(world *w, const float *tokens, const float *params, float
     sfp__loss_begin(w->loss, &w->batch, BATCH, params);
     for (int first = 0, unit = 0; first < BATCH; first += UNIT, unit++) {
         int n = BATCH - first < UNIT ? BATCH - first : UNIT;
-        sfp__loss_tokens(w->loss, unit % LANES, first, n, tokens + (size_t)(first * TOKENS * DIM), grad_tokens + (size_t)(first * TOKENS * DIM));
+        sfp__loss_tokens(w->loss, unit % LANES, first, n, tokens + (size_t)(first * TOKENS * DIM),
+                         grad_tokens + (size_t)(first * TOKENS * DIM));
     }
     sfp__loss_end(w->loss, value, grad_params);
     for (int i = 0; i < SFP_TERMS; i++) {
@@ -101,7 +128,8 @@ static void check_along(world *w, const char *name, bool of_tokens, uint64_t see
     }
     double want = (value[1] - value[0]) / (2 * (double)h);
     if (!(fabs(got - want) <= 4e-3 * (fabs(want) + 0.05)))
-        fail_msg("%s: along %s the gradient gives %.7g, the central difference %.7g", name, of_tokens ? "tokens" : "parameters", got, want);
+        fail_msg("%s: along %s the gradient gives %.7g, the central difference %.7g", name, of_tokens ? "tokens" : "parameters",
+                 got, want);
     free(direction), free(at), free(gt), free(gp);
 }
 
@@ -114,7 +142,8 @@ static void gradients_equal_central_differences(void **unused)
             for (int mixed = 0; mixed < 2; mixed++) {
                 world w;
                 char name[64];
-                (void)snprintf(name, sizeof name, "weights %zu, %s width, %s", i, other ? "another" : "the same", mixed ? "mixed" : "plain");
+                (void)snprintf(name, sizeof name, "weights %zu, %s width, %s", i, other ? "another" : "the same",
+                               mixed ? "mixed" : "plain");
                 set_up(&w, weights[i], other ? 10 : DIM, mixed ? 0.7f : 1.0f);
                 (void)evaluate(&w, w.tokens, w.params, w.grad_tokens, w.grad_params);
                 for (uint64_t seed = 0; seed < 4; seed++) {
@@ -133,7 +162,8 @@ static void a_student_that_equals_the_teacher_has_no_loss(void **unused)
     set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
     memset(w.tokens, 0, w.token_count * sizeof *w.tokens);
     for (int i = 0; i < BATCH; i++)
-        sfp__teacher_add(&w.teacher, w.batch.view[i], w.batch.picture[i], w.batch.mirrored[i], 1, w.tokens + (size_t)(i * TOKENS * DIM));
+        sfp__teacher_add(&w.teacher, w.batch.view[i], w.batch.picture[i], w.batch.mirrored[i], 1,
+                         w.tokens + (size_t)(i * TOKENS * DIM));
     assert_true(evaluate(&w, w.tokens, w.params, w.grad_tokens, w.grad_params) < 1e-12);
     for (size_t i = 0; i < w.token_count; i++)
         assert_true(w.grad_tokens[i] == 0);

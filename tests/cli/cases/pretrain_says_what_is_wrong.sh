@@ -17,6 +17,9 @@ try --data synthetic:40 --out o --bach 8
     try --data synthetic:40 --teacher nowhere.safetensors --out o $small
     try --data synthetic:40 --out nowhere/o $small
     try --data synthetic:40 --weight-label 0 --out o $small
+    mkfile vit other.safetensors 1 3
+    try --data synthetic:40 --init other.safetensors --out o $small
+    try --data synthetic:40 --teacher other.safetensors --teacher-grid 3 --out o $small
     echo no cache >cache
     mkfile vit tiny.safetensors 1 3
     try --data synthetic:40 --teacher tiny.safetensors --teacher-cache cache --out o $small
