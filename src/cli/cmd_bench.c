@@ -264,7 +264,8 @@ const sfp_command sfp__cmd_bench = {
             "and compares their rate with the best plain matrix product of the same run: the packed products of this program "
             "and every tuned BLAS found on the machine. Operations are those executed. Then whole timestamps of the learner, split "
             "into their parts: sigma 0.5, replay 10, a full buffer of 102 whose queries are known, pool 100 for 5 tasks.",
-    .examples = "streamfp bench --size tiny\nstreamfp bench --size base --json",
+    .examples = "  streamfp bench --size tiny\n"
+                "  streamfp bench --size base --json\n",
     .run = run,
     SFP_COMMAND_OPTIONS(options),
 };

@@ -72,19 +72,30 @@ static int worst_pairs(const sfp_exam *e, pair *out, int most)
 
 /* --------------------------------------------------------------------- output */
 
+static const char *plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static const char *was(uint64_t n)
+{
+    return n == 1 ? "was" : "were";
+}
+
 static void print_name(const char *name)
 {
     (void)printf("  ");
-    sfp__put_text(stdout, name, 24);
+    sfp__put_cell(stdout, name, 24);
 }
 
 static void print_text(const sfp_exam *e)
 {
-    (void)printf("  %-24s %8.4f   %llu of %llu pictures, %.1f pictures/s\n", "accuracy", fraction(e->right, e->pictures),
-                 (unsigned long long)e->right, (unsigned long long)e->pictures, e->seconds > 0 ? (double)e->pictures / e->seconds : 0);
+    (void)printf("  %-24s %8.4f   %llu of %llu picture%s, %.1f pictures/s\n", "accuracy", fraction(e->right, e->pictures),
+                 (unsigned long long)e->right, (unsigned long long)e->pictures, plural(e->pictures), e->seconds > 0 ? (double)e->pictures / e->seconds : 0);
     if (e->unknown_count)
-        (void)printf("  %-24s %8.4f   when the %llu pictures of unknown classes count as wrong\n", "",
-                     fraction(e->right, e->pictures + e->unknown_pictures), (unsigned long long)e->unknown_pictures);
+        (void)printf("  %-24s %8.4f   when the %llu picture%s of unknown classes count%s as wrong\n", "",
+                     fraction(e->right, e->pictures + e->unknown_pictures), (unsigned long long)e->unknown_pictures,
+                     plural(e->unknown_pictures), e->unknown_pictures == 1 ? "s" : "");
     if (e->tasks > 1) {
         (void)printf("  %-24s %8.4f   mean over tasks\n", "average accuracy", e->average);
         (void)printf("tasks\n");
@@ -92,7 +103,7 @@ static void print_text(const sfp_exam *e)
     for (int t = 0; e->tasks > 1 && t < e->tasks; t++) {
         print_name(e->task_names[t]);
         if (e->asked[t])
-            (void)printf(" %8.4f   %llu pictures\n", e->accuracy[t], (unsigned long long)e->asked[t]);
+            (void)printf(" %8.4f   %llu picture%s\n", e->accuracy[t], (unsigned long long)e->asked[t], plural(e->asked[t]));
         else
             (void)printf("        -   none of a known class\n");
     }
@@ -111,7 +122,7 @@ static void print_text(const sfp_exam *e)
         uint64_t right, n = tested(e, worst[i].truth, &right);
         print_name(e->class_names[worst[i].truth]);
         (void)printf(" as ");
-        sfp__put_text(stdout, e->class_names[worst[i].answer], 24);
+        sfp__put_cell(stdout, e->class_names[worst[i].answer], 24);
         (void)printf(" %llu of %llu\n", (unsigned long long)worst[i].count, (unsigned long long)n);
     }
 }
@@ -119,19 +130,19 @@ static void print_text(const sfp_exam *e)
 static void say_left_out(const sfp_exam *e)
 {
     if (e->unknown_count)
-        sfp__say("%llu pictures of %d classes that the state does not know were left out:", (unsigned long long)e->unknown_pictures,
-                 e->unknown_count);
+        sfp__say("%llu picture%s of %d class%s that the state does not know %s left out:", (unsigned long long)e->unknown_pictures,
+                 plural(e->unknown_pictures), e->unknown_count, e->unknown_count == 1 ? "" : "es", was(e->unknown_pictures));
     for (int i = 0; i < e->unknown_count && i < UNKNOWN_SHOWN; i++) {
         (void)fprintf(stderr, "  ");
-        sfp__put_text(stderr, e->unknown[i].name, 24);
+        sfp__put_cell(stderr, e->unknown[i].name, 24);
         (void)fprintf(stderr, " %llu\n", (unsigned long long)e->unknown[i].pictures);
     }
     if (e->unknown_count > UNKNOWN_SHOWN)
         (void)fprintf(stderr, "  and %d more\n", e->unknown_count - UNKNOWN_SHOWN);
     if (e->unlabelled)
-        sfp__say("%llu pictures without a label were left out", (unsigned long long)e->unlabelled);
+        sfp__say("%llu picture%s without a label %s left out", (unsigned long long)e->unlabelled, plural(e->unlabelled), was(e->unlabelled));
     if (e->skipped)
-        sfp__say("%llu pictures could not be read and were left out", (unsigned long long)e->skipped);
+        sfp__say("%llu picture%s could not be read and %s left out", (unsigned long long)e->skipped, plural(e->skipped), was(e->skipped));
 }
 
 static void json_tasks(sfp_json_out *j, const sfp_exam *e)

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "io/npy.h"
 #include "io/tensor_file.h"
+#include "model/vit_builtin.h"
 #include "model/vit.h"
 
 #include <inttypes.h>
@@ -53,19 +54,21 @@ static const char *tensor_name(const inspected *in, const sfp_tensor *t)
 
 static sfp_status open_file(inspected *in, const char *path, int img_size, sfp_error *err)
 {
+    bool builtin = strcmp(path, SFP_VIT_BUILTIN) == 0;
     unsigned char magic[6] = {0};
-    FILE *f = fopen(path, "re");
-    if (!f)
+    FILE *f = builtin ? NULL : fopen(path, "re");
+    if (!f && !builtin)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
-    size_t n = fread(magic, 1, sizeof magic, f);
-    (void)fclose(f);
+    size_t n = f ? fread(magic, 1, sizeof magic, f) : 0;
+    if (f)
+        (void)fclose(f);
     in->path = path;
     if (n == sizeof magic && memcmp(magic, "\x93NUMPY", 6) == 0) {
         in->format = "npy";
         (void)snprintf(in->why_not, sizeof in->why_not, "a single array, expected a set of named tensors");
         return sfp__npy_open(path, &in->npy, err);
     }
-    sfp_status s = sfp__tensor_file_open(path, &in->set, err);
+    sfp_status s = builtin ? sfp__vit_builtin_open(&in->set, err) : sfp__tensor_file_open(path, &in->set, err);
     if (s != SFP_OK)
         return s;
     in->format = sfp__tensor_file_format(in->set);

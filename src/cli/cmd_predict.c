@@ -15,7 +15,7 @@
 #define CHUNK_MAX 128
 
 static const sfp_opt options[] = {
-    SFP_ROW_STRING("backbone", "FILE", NULL, "Weights of the ViT: safetensors, PyTorch (.pth, .bin) or .npz; or builtin."),
+    SFP_ROW_STRING("backbone", "FILE|builtin", "builtin", "Weights of the ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the one in the box."),
     SFP_ROW_STRING("state", "FILE|DIR", NULL, "Answer from what a run has learned: a state.safetensors, or the folder of a run that has one; "
                                               "else by the backbone's own head."),
     SFP_ROW_INT("topk", "K", "5", 1, SFP_PREDICT_TOP_MAX, "Classes to print for a picture."),
@@ -239,8 +239,6 @@ static int run(const sfp_args *args)
 {
     sfp_predict p = {.args = args};
     sfp_error err = {0};
-    if (!sfp__args_string(args, "backbone"))
-        return sfp__say_usage(args->command, "needs --backbone FILE");
     if (sfp__args_string(args, "eval") && args->operand_count > 0)
         return sfp__say_usage(args->command, "'%s': --eval names the pictures, expected no others", args->operands[0]);
     if (!sfp__args_string(args, "eval") && args->operand_count == 0)

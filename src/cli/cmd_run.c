@@ -2,6 +2,7 @@
  * stream, the clock and the outputs are added here. */
 #include "cli/backbone.h"
 #include "cli/command.h"
+#include "cli/run_settings.h"
 #include "cli/ui.h"
 #include "cli/yaml_config.h"
 
@@ -22,53 +23,76 @@
 #define FASHION "/usr/share/datasets/fashion-mnist"
 
 /* How a setting's type looks on the command line; the learner checks the value itself. */
-#define ROW_INT(k, v, d, h) {.name = k, .type = SFP_OPT_STRING, .arg = v, .fallback = d, .help = h}
+#define ROW_INT(k, v, d, h) {.name = k, .type = SFP_OPT_STRING, .arg = v, .fallback = d, .help = h},
 #define ROW_SIZE ROW_INT
 #define ROW_SEED ROW_INT
 #define ROW_REAL ROW_INT
 #define ROW_FLOAT ROW_INT
-#define ROW_NAME ROW_INT
 #define ROW_LAYERS ROW_INT
+#define ROW_SELECTOR(k, v, d, h) {.name = k, .type = SFP_OPT_STRING, .arg = v, .fallback = d, .help = h, .word = sfp__selector_name},
+#define ROW_BUFFER(k, v, d, h) {.name = k, .type = SFP_OPT_STRING, .arg = v, .fallback = d, .help = h, .word = sfp__buffer_method_name},
 #define ROW_TASKS(k, v, d, h)                                                  \
     {.name = k, .type = SFP_OPT_STRING, .arg = "J|SIZES|domain[:a,b]|time|free", \
      .help = "How the stream is cut into tasks: J equal parts or SIZES (3,2,2) of the classes, by domain, by time, or not at all. " \
-             "Default: the data set's own tasks, else free."}
-#define ROW_CHOICE(k, v, d, h) {.name = k, .type = SFP_OPT_CHOICE, .arg = v, .fallback = d, .help = h}
+             "Default: the data set's own tasks, else free."},
+#define ROW_CLASSES(k, v, d, h) /* the stream tells */
+#define ROW_CHOICE(k, v, d, h) {.name = k, .type = SFP_OPT_CHOICE, .arg = v, .fallback = d, .help = h},
 #define ROW_FLIP ROW_CHOICE
 #define ROW_NORM ROW_CHOICE
-#define ROW_FLAG(k, v, d, h) {.name = k, .type = SFP_OPT_FLAG, .fallback = d, .help = h}
-#define SETTING_ROW(type, key, values, fallback, help, place, least, most) ROW_##type(key, values, fallback, help),
+#define ROW_FLAG(k, v, d, h) {.name = k, .type = SFP_OPT_FLAG, .fallback = d, .help = h},
+#define SETTING_ROW(type, key, values, fallback, help, place, least, most) ROW_##type(key, values, fallback, help)
 
 static const sfp_opt options[] = {
-    SFP_ROW_STRING("backbone", "FILE", "builtin", "Pretrained ViT; 'builtin' is a seeded random stand-in until the program carries one."),
+    SFP_ROW_GROUP("Data"),
     SFP_ROW_STRING("data", "KIND:PATH", "idx:" FASHION, "The stream. Kinds: see 'streamfp data'."),
     SFP_ROW_STRING("test", "KIND:PATH", NULL, "The test set; default: the data set's own, where it has one."),
-    SFP_SETTINGS_LIST(SETTING_ROW)
+    SFP_SETTINGS_STREAM(SETTING_ROW)
     SFP_ROW_INT("order", "SEED", "0", 0, INT32_MAX, "Order of the classes: 0 natural, else shuffled by this seed."),
-    SFP_ROW_STRING("method", "NAME", NULL, "A closed-form head on its own instead of select + train + buffer: ncm, slda, ranpac."),
+    SFP_SETTINGS_INPUT(SETTING_ROW)
+    SFP_ROW_GROUP("Backbone"),
+    SFP_ROW_STRING("backbone", "FILE|builtin", "builtin", "Pretrained ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the one in the box."),
+    SFP_ROW_IMG_SIZE,
+    SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Of the matrix products; bf16 where the CPU has it."),
+    SFP_ROW_GROUP("Clock"),
     SFP_ROW_STRING("rate", "LAMBDA|max", "max", "Samples that arrive a second, whatever the learner does."),
     SFP_ROW_CHOICE("clock", "paper|virtual|real|off", NULL, "What happens to data the learner has no time for; default: off without a rate, else virtual "
                                                             "(live streams: real). A live stream on clock real needs no rate: pictures come when they come."),
     SFP_ROW_INT("calibrate", "N", "20", 1, 100000, "Clock paper: batches measured (after 3) on a discarded copy."),
-    SFP_ROW_STRING("costs", "FILE", NULL, "Seconds a timestamp, one a line, used in turn instead of measured ones: repeatable."),
-    SFP_ROW_INT("queue", "N", "0", 0, 100000, "Batches that may wait while the learner is busy."),
+    SFP_ROW_STRING("costs", "FILE", NULL, "Clock paper or virtual: seconds a timestamp, one a line, used in turn instead of measured ones: repeatable."),
+    SFP_ROW_INT("queue", "N", "0", 0, 100000, "Clock virtual or real: batches that may wait while the learner is busy."),
     SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest", "What a full queue does."),
-    SFP_ROW_FLAG("triage", "Score everything that arrives and train on the best of all, instead of dropping batches unseen."),
-    SFP_ROW_FLAG("controller", "Coreset, replay and steps follow the load, so that lag stays bounded."),
+    {.name = "triage", .type = SFP_OPT_FLAG, .fallback = "off",
+     .help = "Clock virtual or real: score everything that arrives and train on the best of all, instead of dropping batches unseen."},
+    {.name = "controller", .type = SFP_OPT_FLAG, .fallback = "off",
+     .help = "Clock virtual or real: coreset, replay and steps follow the load, so that lag stays bounded."},
     SFP_ROW_INT("pending", "N", "1000", 0, 1000000, "Live streams: pictures that wait for their label at most; the oldest goes."),
-    SFP_ROW_STRING("eval-every", "task|N", "task", "Evaluate after each task, or also every N timestamps."),
-    SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Test samples a task at most; 0: all."),
-    SFP_ROW_STRING("init-state", "FILE", NULL, "Start from this state.safetensors."),
-    SFP_ROW_IMG_SIZE,
-    SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Of the matrix products; bf16 where the CPU has it."),
+    SFP_ROW_GROUP("Learner"),
     SFP_ROW_CHOICE("preset", "default|paper|best", "default", "paper: as the paper ran it; best: the best settings known."),
+    SFP_SETTINGS_TRAIN(SETTING_ROW)
+    SFP_ROW_STRING("init-state", "FILE", NULL, "Start from this state.safetensors."),
+    SFP_ROW_GROUP("Coreset"),
+    SFP_SETTINGS_SELECT(SETTING_ROW)
+    SFP_ROW_GROUP("Buffer"),
+    SFP_SETTINGS_BUFFER(SETTING_ROW)
+    SFP_ROW_GROUP("Fingerprints"),
+    SFP_SETTINGS_FINGERPRINT(SETTING_ROW)
+    SFP_ROW_GROUP("Head"),
+    SFP_SETTINGS_HEAD(SETTING_ROW)
+    {.name = "method", .type = SFP_OPT_STRING, .arg = "NAME", .word = sfp__head_name,
+     .help = "A closed-form head on its own instead of select + train + buffer."},
+    SFP_ROW_GROUP("Evaluation and output"),
+    SFP_ROW_STRING("eval-every", "task|N", "task", "Evaluate after each task, or also every N timestamps."),
+    SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Test samples of each task at most (without tasks: of the whole test set); 0: all."),
     SFP_ROW_STRING("out", "DIR", NULL, "Where results go: result.json, events.jsonl, state.safetensors, checkpoint, report.html. Default: "
                                        "runs/N in this directory."),
-    SFP_ROW_FLAG("resume", "Go on from DIR/checkpoint; from the beginning when there is none; nothing to do when it has ended."),
+    SFP_ROW_FLAG("resume", "Go on from DIR/checkpoint; from the beginning when there is none; nothing to do when it has ended. The options must "
+                           "be as they were, but for threads, eval-every, pending, and on live streams rate, clock, queue, queue-policy, test "
+                           "and eval-limit."),
+    SFP_ROW_JSON,
+    SFP_ROW_GROUP("Program"),
     SFP_ROW_STRING("config", "FILE", NULL, "YAML file of these options; the command line wins."),
     {.name = "set", .type = SFP_OPT_PAIR, .arg = "KEY=VALUE", .help = "The same as --KEY VALUE; may be repeated."},
     SFP_ROW_THREADS,
-    SFP_ROW_JSON,
 };
 
 static volatile sig_atomic_t stop;
@@ -108,7 +132,10 @@ static void on_progress(void *ctx, const sfp_run_progress *p)
         (void)fprintf(stderr, "%s%llu samples  %.1f/s%s%s%s%s", begin, (unsigned long long)p->offered, p->rate, lag, loss, accuracy, end);
         return;
     }
-    (void)fprintf(stderr, "%stask %d/%d %.24s  %llu/%llu  %.1f/s%s%s%s  ETA %d:%02d%s", begin, p->task + 1, p->tasks, p->task_name,
+    char name[40] = "";
+    if (strncmp(p->task_name, "task ", 5) != 0) /* a number of the data set's own, maybe from 0, beside ours would only confuse */
+        (void)snprintf(name, sizeof name, " (%.24s)", p->task_name);
+    (void)fprintf(stderr, "%stask %d of %d%s  %llu/%llu  %.1f/s%s%s%s  ETA %d:%02d%s", begin, p->task + 1, p->tasks, name,
                   (unsigned long long)p->offered, (unsigned long long)p->total, p->rate, lag, loss, accuracy, (int)eta / 60, (int)eta % 60, end);
 }
 
@@ -132,7 +159,7 @@ static void print_table(const sfp_result *r, const char *out)
         (void)printf("accuracy after task (rows) on task (columns)\n");
         for (int i = 0; i < r->tasks && r->tasks <= 20; i++) {
             (void)printf("  ");
-            sfp__put_text(stdout, r->task_names[i], 22);
+            sfp__put_cell(stdout, r->task_names[i], 22);
             for (int j = 0; j <= i; j++)
                 (void)printf(" %6.3f", r->accuracy[i * r->tasks + j]);
             (void)printf("\n");
@@ -169,21 +196,6 @@ static void print_table(const sfp_result *r, const char *out)
 
 /* ------------------------------------------------------------------ preparing */
 
-static sfp_status preset(sfp_args *a, sfp_error *err)
-{
-    static const struct {
-        int preset;
-        const char *key, *value;
-    } list[] = {{1, "coreset", "paper"}, {1, "normalise", "none"}, {1, "head", "linear"}, {2, "attune-residual", "on"}, {2, "head", "mix"}};
-    int which = sfp__args_choice(a, "preset");
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        sfp_status s = list[i].preset == which ? sfp__args_set(a, list[i].key, list[i].value, SFP_RANK_PRESET, "preset", err) : SFP_OK;
-        if (s)
-            return s;
-    }
-    return SFP_OK;
-}
-
 /* runs/1, runs/2, ...: the first that is not there. */
 static sfp_status fresh_dir(char *buf, size_t size, sfp_error *err)
 {
@@ -199,93 +211,20 @@ static sfp_status fresh_dir(char *buf, size_t size, sfp_error *err)
     return sfp__fail(err, SFP_ELIMIT, "runs: there are too many");
 }
 
-static sfp_status learner_settings(const sfp_args *a, sfp_run_options *o, sfp_error *err)
-{
-    for (int i = 0; i < sfp__settings_count; i++) {
-        const sfp_setting *s = &sfp__settings[i];
-        const char *value = sfp__args_text(a, s->info.key);
-        if (!value || s->type == SFP_SETTING_TASKS)
-            continue; /* tasks are the stream's matter */
-        if (s->type == SFP_SETTING_FLAG)
-            value = sfp__args_flag(a, s->info.key) ? "on" : "off";
-        sfp_status status = sfp__settings_apply(&o->learner, sfp__vit_config(o->vit), s->info.key, value, err);
-        if (status)
-            return status;
-    }
-    return SFP_OK;
-}
-
-static sfp_status run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *err)
-{
-    const char *rate = sfp__args_string(a, "rate"), *every = sfp__args_string(a, "eval-every");
-    int64_t n = 0;
-    o->data = sfp__args_string(a, "data");
-    o->test = sfp__args_string(a, "test");
-    o->tasks = sfp__args_string(a, "tasks");
-    if (!o->tasks && sfp__args_rank(a, "data") <= SFP_RANK_DEFAULT)
-        o->tasks = "5";
-    o->order = (int)sfp__args_int(a, "order");
-    o->method = sfp__args_string(a, "method");
-    if (o->method && strcmp(o->method, "ncm") != 0 && strcmp(o->method, "slda") != 0 && strcmp(o->method, "ranpac") != 0)
-        return sfp__fail(err, SFP_EINVAL, "method is '%s', expected ncm, slda or ranpac", o->method);
-    if (strcmp(rate, "max") != 0 && (!sfp__parse_real(rate, &o->rate) || !(o->rate > 0)))
-        return sfp__fail(err, SFP_EINVAL, "rate is '%s', expected samples a second, or max", rate);
-    int clock = sfp__args_choice(a, "clock");
-    o->clock = clock < 0 ? SFP_CLOCK_DEFAULT : (sfp_clock_kind)clock;
-    if (o->rate <= 0 && strcmp(rate, "max") == 0 && clock >= 0 && o->clock != SFP_CLOCK_OFF && sfp__args_rank(a, "rate") > SFP_RANK_DEFAULT)
-        o->clock = SFP_CLOCK_OFF; /* --rate max = off */
-    if ((o->clock == SFP_CLOCK_PAPER || o->clock == SFP_CLOCK_VIRTUAL) && !(o->rate > 0))
-        return sfp__fail(err, SFP_EINVAL, "this clock needs a rate (--rate samples/s)");
-    o->calibrate = (int)sfp__args_int(a, "calibrate");
-    o->costs = sfp__args_string(a, "costs");
-    o->queue = (int)sfp__args_int(a, "queue");
-    o->policy = (sfp_queue_policy)sfp__args_choice(a, "queue-policy");
-    o->triage = sfp__args_flag(a, "triage");
-    o->controller = sfp__args_flag(a, "controller");
-    o->pending = (int)sfp__args_int(a, "pending");
-    if (strcmp(every, "task") != 0 && (!sfp__parse_int(every, &n) || n < 1 || n > INT_MAX))
-        return sfp__fail(err, SFP_EINVAL, "eval-every is '%s', expected task, or a number of timestamps", every);
-    o->eval_every = (int)n;
-    o->eval_limit = sfp__args_int(a, "eval-limit");
-    o->resume = sfp__args_flag(a, "resume");
-    if (o->resume && !sfp__args_string(a, "out"))
-        return sfp__fail(err, SFP_EINVAL, "--resume needs the directory of the run (--out DIR)");
-    o->drop_short = sfp__args_choice(a, "preset") == 1;
-    o->init_state = sfp__args_string(a, "init-state");
-    return learner_settings(a, o, err);
-}
-
-/* Every option with its value, for result.json. */
-static sfp_status note_config(void *ctx, sfp_result *r, sfp_error *err)
-{
-    const sfp_args *a = ctx;
-    for (size_t i = 0; i < a->count; i++) {
-        const char *name = a->opts[i].name, *value = sfp__args_text(a, name);
-        if (strcmp(name, "set") == 0 || strcmp(name, "json") == 0 || strcmp(name, "out") == 0 || strcmp(name, "resume") == 0 ||
-            strcmp(name, "config") == 0)
-            continue;
-        if (a->opts[i].type == SFP_OPT_FLAG)
-            value = sfp__args_flag(a, name) ? "on" : "off";
-        sfp_status s = value ? sfp__result_config(r, name, value, err) : SFP_OK;
-        if (s)
-            return s;
-    }
-    return SFP_OK;
-}
-
 static int run(const sfp_args *given)
 {
     sfp_args a = *given; /* its values may be added to */
     sfp_error err = {0};
     char dir[PATH_MAX];
     const char *config = sfp__args_string(&a, "config");
-    if ((config && sfp__yaml_config(config, &a, &err)) || preset(&a, &err))
+    if ((config && sfp__yaml_config(config, &a, &err)) || sfp__run_preset(&a, &err))
         return sfp__say_usage("run", "%s", err.message);
     sfp_pool *pool = NULL;
     sfp_vit *vit = NULL;
     sfp_result result = {0};
     talk t = {.terminal = isatty(STDERR_FILENO) != 0, .json = sfp__args_flag(&a, "json")};
-    sfp_run_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = &stop, .config = note_config, .config_ctx = &a};
+    sfp_run_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = &stop,
+                           .config = sfp__run_note_config, .same_config = sfp__run_same_config, .config_ctx = &a};
     int code = SFP_EXIT_FAILED;
     const char *out = sfp__args_string(&a, "out"), *made = NULL;
     sfp_status s = sfp__pool_create((int)sfp__args_int(&a, "threads"), &pool, &err);
@@ -294,7 +233,7 @@ static int run(const sfp_args *given)
     if (s)
         goto done;
     sfp_run_options o = sfp__run_options_defaults(vit, pool);
-    if ((s = run_settings(&a, &o, &err))) {
+    if ((s = sfp__run_settings(&a, &o, &err))) {
         code = sfp__say_usage("run", "%s", err.message);
         goto freed;
     }

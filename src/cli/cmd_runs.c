@@ -77,9 +77,9 @@ static bool list_row(void *ctx, const sfp_registry_row *row)
     (void)printf("%5" PRId64 "  ", row->id);
     sfp__put_text(stdout, row->started, 20);
     (void)printf("  ");
-    sfp__put_text(stdout, row->method, 18);
+    sfp__put_cell(stdout, row->method, 18);
     (void)printf("  ");
-    sfp__put_text(stdout, row->data, 28);
+    sfp__put_cell(stdout, row->data, 28);
     (void)printf("  %6" PRIu64, row->seed);
     put_real(row->average_accuracy, 8, 4);
     put_real(row->forgetting, 8, 4);
@@ -168,7 +168,7 @@ static void print_matrix(const sfp_result *r)
         (void)snprintf(number, sizeof number, "%3d", i + 1);
         const char *name = r->task_names[i] ? r->task_names[i] : "";
         (void)printf("%s ", number);
-        sfp__put_text(stdout, name, 16);
+        sfp__put_cell(stdout, name, 16);
         for (int j = 0; j <= i && i < r->tasks_done; j++)
             put_real(r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)j], 6, 4);
         (void)printf("\n");

@@ -6,6 +6,7 @@
  * Error of a tensor: |found - expected| / |expected|, Euclidean over all elements; a NaN anywhere fails. Tolerances are those
  * of the reference: 1e-3 for gradients, 1e-2 for updates, indices exact, 1e-4 for the rest. */
 #include "cli/command.h"
+#include "cli/filelist.h"
 #include "cli/ui.h"
 #include "cli/verify.h"
 
@@ -207,7 +208,7 @@ void sfp__verify_line(sfp_verify *r, const char *name, double error, double tole
         sfp__json_real(&r->out, "tolerance", tolerance);
         sfp__json_bool(&r->out, "ok", ok);
         sfp__json_end(&r->out);
-    } else {
+    } else if (!ok || !r->brief) {
         (void)printf("  %-40s  %9.2e  %7.0e  %s%s%s\n", name, error, tolerance,
                      ok ? sfp__color_good(stdout) : sfp__color_bad(stdout), ok ? "ok" : "FAIL", sfp__color_off(stdout));
     }
@@ -246,6 +247,8 @@ static size_t family(const char *name)
 static void list_unchecked(sfp_verify *r, const sfp_golden *g)
 {
     size_t total = sfp__safetensors_count(g->expect), column = 0;
+    if (r->brief && !r->json)
+        return;
     if (r->json)
         sfp__json_array(&r->out, "not_checked");
     for (size_t i = 0; i < total; i++) {
@@ -286,6 +289,14 @@ static void list_unchecked(sfp_verify *r, const sfp_golden *g)
         (void)fputc('\n', stdout);
 }
 
+static void begin_case(const sfp_verify *r, const char *path)
+{
+    if (r->brief)
+        return;
+    sfp__put_text(stdout, path, 0);
+    (void)fputc('\n', stdout);
+}
+
 /* Prints the case; *ok tells whether all tensors held. */
 static sfp_status verify_folder(sfp_verify *r, const char *dir, sfp_error *err)
 {
@@ -295,7 +306,7 @@ static sfp_status verify_folder(sfp_verify *r, const char *dir, sfp_error *err)
         if (r->json)
             sfp__json_array(&r->out, "tensors");
         else
-            (void)printf("%s\n", dir);
+            begin_case(r, dir);
         s = sfp__verify_backbone(r, &g, err);
         if (s == SFP_OK)
             s = sfp__verify_learner(r, &g, err);
@@ -313,7 +324,7 @@ static sfp_status verify_file(sfp_verify *r, const char *path, sfp_error *err)
     if (r->json)
         sfp__json_array(&r->out, "tensors");
     else
-        (void)printf("%s\n", path);
+        begin_case(r, path);
     sfp_status s = sfp__verify_buffer(r, path, err);
     if (r->json)
         sfp__json_end(&r->out);
@@ -328,9 +339,65 @@ static sfp_status verify_case(sfp_verify *r, const char *path, bool *ok, sfp_err
         return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
     sfp_status s = S_ISDIR(st.st_mode) ? verify_folder(r, path, err) : verify_file(r, path, err);
     *ok = s == SFP_OK && r->failures == 0 && r->tensors > 0;
-    if (s == SFP_OK && !r->json)
-        (void)printf("  %d of %d hold\n", r->tensors - r->failures, r->tensors);
+    if (s == SFP_OK && !r->json) {
+        sfp__put_text(stdout, r->brief ? path : " ", 0);
+        (void)printf("%s %d of %d hold\n", r->brief ? ":" : "", r->tensors - r->failures, r->tensors);
+    }
     return s;
+}
+
+/* One case with all that is said of it; true when all of it held. */
+static bool verify_one(sfp_verify *r, const char *path)
+{
+    bool ok = false;
+    sfp_error err = {0};
+    if (r->json) {
+        sfp__json_object(&r->out, NULL);
+        sfp__json_string(&r->out, "case", path);
+    }
+    if (verify_case(r, path, &ok, &err) != SFP_OK) {
+        (void)sfp__say_error(&err);
+        if (r->json)
+            sfp__json_string(&r->out, "error", err.message);
+    }
+    if (r->json) {
+        sfp__json_bool(&r->out, "ok", ok);
+        sfp__json_end(&r->out);
+    }
+    return ok;
+}
+
+/* A folder with a config.json, or a list of buffer updates by its usual name. */
+static bool is_case(const char *path)
+{
+    char config[PATH_MAX];
+    struct stat st;
+    sfp_error unused;
+    const char *slash = strrchr(path, '/');
+    if (slash && strcmp(slash, "/buffer.json") == 0)
+        return true;
+    return path_in(path, "config.json", config, sizeof config, &unused) == SFP_OK && stat(config, &st) == 0;
+}
+
+/* A case, or all those in a folder that is none itself. */
+static bool verify_operand(sfp_verify *r, const char *path)
+{
+    sfp_filelist cases = {0};
+    sfp_error err = {0};
+    struct stat st;
+    bool all = true, folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode) && !is_case(path);
+    if (folder && sfp__filelist_add_entries(&cases, path, is_case, &err) != SFP_OK) {
+        (void)sfp__say_error(&err);
+        all = false;
+    } else if (cases.count == 0) {
+        all = verify_one(r, path);
+    }
+    r->brief = true;
+    for (size_t i = 0; i < cases.count; i++)
+        all = verify_one(r, sfp__filelist_path(&cases, i)) && all;
+    r->brief = false;
+    sfp__filelist_done(&cases);
+    return all;
 }
 
 static int run(const sfp_args *args)
@@ -344,24 +411,8 @@ static int run(const sfp_args *args)
         sfp__json_begin(&r.out, stdout);
         sfp__json_array(&r.out, "cases");
     }
-    for (int i = 0; i < args->operand_count; i++) {
-        bool ok = false;
-        if (r.json) {
-            sfp__json_object(&r.out, NULL);
-            sfp__json_string(&r.out, "case", args->operands[i]);
-        }
-        memset(&err, 0, sizeof err);
-        if (verify_case(&r, args->operands[i], &ok, &err) != SFP_OK) {
-            (void)sfp__say_error(&err);
-            if (r.json)
-                sfp__json_string(&r.out, "error", err.message);
-        }
-        if (r.json) {
-            sfp__json_bool(&r.out, "ok", ok);
-            sfp__json_end(&r.out);
-        }
-        all = all && ok;
-    }
+    for (int i = 0; i < args->operand_count; i++)
+        all = verify_operand(&r, args->operands[i]) && all;
     if (r.json) {
         sfp__json_end(&r.out);
         sfp__json_bool(&r.out, "ok", all);
@@ -381,8 +432,10 @@ const sfp_command sfp__cmd_verify = {
             "learner's prefixes, similarity, coreset, losses, every gradient and the state after training steps. A file is a list "
             "of buffer updates (buffer.json). One line a tensor: name, relative error (Euclidean), tolerance, ok or FAIL. Tensors "
             "that are not checked are named.\n\n"
+            "Of a folder that holds cases all are recomputed, in one line each and a line for each tensor that fails.\n\n"
             "The exit code is 0 when all hold.",
-    .examples = "  streamfp verify golden/plain golden/buffer.json\n",
+    .examples = "  streamfp verify golden/plain golden/buffer.json\n"
+                "  streamfp verify golden\n",
     SFP_COMMAND_OPTIONS(options),
     .run = run,
 };

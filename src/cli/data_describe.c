@@ -19,6 +19,7 @@
 
 #define SAMPLE 200
 #define BROKEN_SHOWN 5
+#define NAME_MOST 40 /* columns of a name */
 #define CHECK_SIDE 8 /* to see whether a picture can be cut and resized, any side will do */
 
 typedef struct span {
@@ -186,10 +187,10 @@ static void put_head(const char *label, const char *value)
 static int name_width(int n, char *const *names, int least)
 {
     for (int i = 0; i < n; i++) {
-        int length = (int)strnlen(names[i], 40);
+        int length = sfp__text_width(names[i]);
         least = length > least ? length : least;
     }
-    return least;
+    return least < NAME_MOST ? least : NAME_MOST;
 }
 
 static void print_classes(const description *d)
@@ -201,7 +202,7 @@ static void print_classes(const description *d)
     for (int k = 0; k <= s->classes; k++) {
         if (k == s->classes && d->class_count[k] == 0)
             break;
-        sfp__put_text(stdout, k < s->classes ? s->class_names[k] : "(unlabelled)", width);
+        sfp__put_cell(stdout, k < s->classes ? s->class_names[k] : "(unlabelled)", width);
         (void)printf("  %9" PRId64, d->class_count[k]);
         if (d->sheet_path)
             (void)printf("  %s", sfp__sheet_where(&d->sheet, k, where, sizeof where));
@@ -219,7 +220,7 @@ static void print_domains(const description *d)
     for (int k = 0; k <= s->domains; k++) {
         if (k == s->domains && d->domain_count[k] == 0)
             break;
-        sfp__put_text(stdout, k < s->domains ? s->domain_names[k] : "(none)", width);
+        sfp__put_cell(stdout, k < s->domains ? s->domain_names[k] : "(none)", width);
         (void)printf("  %9" PRId64 "\n", d->domain_count[k]);
     }
 }
@@ -231,7 +232,7 @@ static void print_tasks(const description *d)
         width = name_width(1, &d->tasks.task[t].name, width);
     (void)printf("\n%-*s  %9s  %9s\n", width, "task", "classes", "pictures");
     for (int t = 0; t < d->tasks.count; t++) {
-        sfp__put_text(stdout, d->tasks.task[t].name, width);
+        sfp__put_cell(stdout, d->tasks.task[t].name, width);
         (void)printf("  %9d  %9" PRId64 "\n", d->tasks.task[t].classes, d->tasks.task[t].count);
     }
 }
@@ -266,7 +267,8 @@ static void print_text(const description *d)
     if (d->sheet_path) {
         (void)printf("sheet     ");
         sfp__put_text(stdout, d->sheet_path, 0);
-        (void)printf(": %d rows, up to %d pictures each", d->sheet.rows, d->sheet.across);
+        (void)printf(": %d row%s, up to %d picture%s each", d->sheet.rows, d->sheet.rows == 1 ? "" : "s", d->sheet.across,
+                     d->sheet.across == 1 ? "" : "s");
         if (d->sheet.broken)
             (void)printf(", %d broken ones red", d->sheet.broken);
         (void)printf("\n");

@@ -103,6 +103,24 @@ static sfp_status add_folder(sfp_filelist *l, const char *folder, int depth, sfp
     return s;
 }
 
+sfp_status sfp__filelist_add_entries(sfp_filelist *l, const char *folder, bool (*keep)(const char *path), sfp_error *err)
+{
+    struct dirent **entries = NULL;
+    int n = scandir(folder, &entries, not_hidden, by_name);
+    if (n < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot list", folder);
+    sfp_status s = SFP_OK;
+    for (int i = 0; i < n; i++) {
+        char path[PATH_MAX];
+        int need = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+        if (s == SFP_OK && need > 0 && (size_t)need < sizeof path && keep(path))
+            s = sfp__filelist_add(l, path, "", err);
+        free(entries[i]);
+    }
+    free(entries);
+    return s;
+}
+
 static bool has_suffix(const char *path, const char *suffix)
 {
     size_t n = strlen(path), m = strlen(suffix);

@@ -6,6 +6,33 @@
 #define COLUMNS 100
 #define SUMMARY_COLUMN 12
 #define HELP_COLUMN 30
+#define HELP_MAX 1024
+
+/* A flag that has a default can be meant to be off. */
+static bool is_switch(const sfp_opt *o)
+{
+    return o->type == SFP_OPT_FLAG && o->fallback;
+}
+
+static const char switches[] = "An option with [on|off] alone means on; --NAME off and --no-NAME turn it off.";
+
+/* NULL: it takes none. */
+static const char *argument(const sfp_opt *o)
+{
+    return is_switch(o) ? "[on|off]" : o->type == SFP_OPT_FLAG ? NULL : o->arg;
+}
+
+/* The help text and the words that another part of the program lists; returns its length. */
+static size_t help_text(const sfp_opt *o, char *buf, size_t size)
+{
+    size_t used = (size_t)snprintf(buf, size, "%s%s", o->help, o->word ? " One of " : "");
+    const char *word;
+    for (int i = 0; o->word && (word = o->word(i)) && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? ", " : "", word);
+    if (o->word && used < size)
+        used += (size_t)snprintf(buf + used, size - used, ".");
+    return used;
+}
 
 /* ---------------------------------------------------------------- terminal */
 
@@ -40,16 +67,40 @@ static void wrapped(FILE *to, const char *text, int indent, int at)
     (void)fputc('\n', to);
 }
 
-static void option_row(FILE *to, const char *name, const char *arg, const char *help, const char *fallback)
+static void option_row(FILE *to, const sfp_opt *o)
 {
-    int at = fprintf(to, "  --%s%s%s", name, arg ? " " : "", arg ? arg : "");
+    char text[HELP_MAX];
+    const char *arg = argument(o);
+    int at = fprintf(to, "  --%s%s%s", o->name, arg ? " " : "", arg ? arg : "");
     if (at > HELP_COLUMN - 2) {
         (void)fputc('\n', to);
         at = 0;
     }
-    char text[1024];
-    (void)snprintf(text, sizeof text, "%s%s%s%s", help, fallback ? " [" : "", fallback ? fallback : "", fallback ? "]" : "");
+    size_t used = help_text(o, text, sizeof text);
+    if (o->fallback && used < sizeof text)
+        (void)snprintf(text + used, sizeof text - used, " [%s]", o->fallback);
     wrapped(to, text, HELP_COLUMN, at);
+}
+
+static void option_rows(FILE *to, const sfp_command *c)
+{
+    static const sfp_opt help = SFP_ROW_FLAG("help", "Print this text.");
+    bool two_ways = false;
+    if (c->opt_count == 0 || c->opts[0].type != SFP_OPT_GROUP)
+        (void)fputs("\nOptions:\n", to);
+    for (size_t i = 0; i < c->opt_count; i++) {
+        const sfp_opt *o = &c->opts[i];
+        two_ways = two_ways || is_switch(o);
+        if (o->type == SFP_OPT_GROUP)
+            (void)fprintf(to, "\n%s:\n", o->help);
+        else
+            option_row(to, o);
+    }
+    option_row(to, &help);
+    if (two_ways) {
+        (void)fputc('\n', to);
+        wrapped(to, switches, 0, 0);
+    }
 }
 
 static void usage_line(FILE *to, const sfp_command *c)
@@ -79,12 +130,7 @@ void sfp__help_command(FILE *to, const sfp_command *c)
         (void)fputc('\n', to);
         wrapped(to, c->text, 0, 0);
     }
-    (void)fputs("\nOptions:\n", to);
-    for (size_t i = 0; i < c->opt_count; i++) {
-        const sfp_opt *o = &c->opts[i];
-        option_row(to, o->name, o->type == SFP_OPT_FLAG ? NULL : o->arg, o->help, o->fallback);
-    }
-    option_row(to, "help", NULL, "Print this text.", NULL);
+    option_rows(to, c);
     if (c->examples)
         (void)fprintf(to, "\nExamples:\n%s", c->examples);
 }
@@ -114,16 +160,25 @@ static void roff(FILE *to, const char *text)
 
 static void roff_option(FILE *to, const sfp_opt *o)
 {
+    char text[HELP_MAX];
+    if (o->type == SFP_OPT_GROUP) {
+        (void)fputs(".PP\n\\fB", to);
+        roff(to, o->help);
+        (void)fputs("\\fR\n", to);
+        return;
+    }
     (void)fputs(".TP\n\\fB\\-\\-", to);
     roff(to, o->name);
     (void)fputs("\\fR", to);
-    if (o->type != SFP_OPT_FLAG) {
-        (void)fputs(o->type == SFP_OPT_CHOICE ? " " : " \\fI", to);
-        roff(to, o->arg);
-        (void)fputs(o->type == SFP_OPT_CHOICE ? "" : "\\fR", to);
+    if (argument(o)) {
+        bool words = o->type == SFP_OPT_CHOICE || o->type == SFP_OPT_FLAG;
+        (void)fputs(words ? " " : " \\fI", to);
+        roff(to, argument(o));
+        (void)fputs(words ? "" : "\\fR", to);
     }
     (void)fputc('\n', to);
-    roff(to, o->help);
+    (void)help_text(o, text, sizeof text);
+    roff(to, text);
     if (o->fallback) {
         (void)fputs(" Default: ", to);
         roff(to, o->fallback);
@@ -138,9 +193,10 @@ void sfp__help_man(FILE *to)
     (void)fputs(".SH NAME\nstreamfp \\- real\\-time stream learning for vision transformers\n"
                 ".SH SYNOPSIS\n.B streamfp\n.I COMMAND\n[\\fIOPTION\\fR...] [\\fIARGUMENT\\fR...]\n.br\n"
                 ".B streamfp \\-\\-version\n"
-                ".SH DESCRIPTION\nOne program with a command for each job. Data goes to standard output, talk to standard error.\n"
-                ".SH COMMANDS\n",
+                ".SH DESCRIPTION\nOne program with a command for each job. Data goes to standard output, talk to standard error.\n",
                 to);
+    roff(to, switches);
+    (void)fputs("\n.SH COMMANDS\n", to);
     for (size_t i = 0; sfp__commands[i]; i++) {
         const sfp_command *c = sfp__commands[i];
         (void)fputs(".SS \"", to);
@@ -195,10 +251,14 @@ void sfp__help_bash(FILE *to)
         const sfp_command *c = sfp__commands[i];
         for (size_t k = 0; k < c->opt_count; k++) {
             const sfp_opt *o = &c->opts[k];
-            if (o->type == SFP_OPT_CHOICE) {
+            if (o->type == SFP_OPT_GROUP)
+                continue;
+            if (o->type == SFP_OPT_CHOICE || o->word) {
                 (void)fprintf(to, "    %s:--%s) words='", c->name, o->name);
-                for (const char *w = o->arg; *w; w++)
+                for (const char *w = o->arg; !o->word && *w; w++)
                     (void)fputc(*w == '|' ? ' ' : *w, to);
+                for (int w = 0; o->word && o->word(w); w++)
+                    (void)fprintf(to, "%s%s", w ? " " : "", o->word(w));
                 (void)fputs("' ;;\n", to);
             } else if (o->type == SFP_OPT_STRING) {
                 (void)fprintf(to, "    %s:--%s) mapfile -t COMPREPLY < <(compgen %s -- \"$cur\"); return ;;\n", c->name, o->name,
@@ -224,7 +284,8 @@ void sfp__help_bash(FILE *to)
         const sfp_command *c = sfp__commands[i];
         (void)fprintf(to, "        %s) words='--help", c->name);
         for (size_t k = 0; k < c->opt_count; k++)
-            (void)fprintf(to, " --%s", c->opts[k].name);
+            if (c->opts[k].type != SFP_OPT_GROUP)
+                (void)fprintf(to, " --%s", c->opts[k].name);
         if (strcmp(c->name, "help") == 0)
             for (size_t k = 0; sfp__commands[k]; k++)
                 (void)fprintf(to, " %s", sfp__commands[k]->name);

@@ -91,7 +91,7 @@ const char *sfp__nearest(const char *word, const char *const *names, size_t coun
 
 /* ------------------------------------------------------------------ values */
 
-static bool same_key(const char *a, const char *b)
+bool sfp__same_key(const char *a, const char *b)
 {
     for (; *a && *b; a++, b++) {
         char x = *a == '_' ? '-' : *a, y = *b == '_' ? '-' : *b;
@@ -104,7 +104,7 @@ static bool same_key(const char *a, const char *b)
 static const sfp_opt *find(const sfp_args *a, const char *key)
 {
     for (size_t i = 0; i < a->count; i++)
-        if (same_key(a->opts[i].name, key))
+        if (a->opts[i].type != SFP_OPT_GROUP && sfp__same_key(a->opts[i].name, key))
             return &a->opts[i];
     return NULL;
 }
@@ -135,6 +135,21 @@ static bool flag_value(const char *text, bool *out)
     return false;
 }
 
+/* One of the words that another part of the program lists. */
+static sfp_status known_word(const sfp_opt *o, const char *text, const char *origin, sfp_error *err)
+{
+    char all[512] = "";
+    size_t used = 0;
+    const char *word;
+    for (int i = 0; (word = o->word(i)); i++) {
+        if (strcmp(word, text) == 0)
+            return SFP_OK;
+        if (used < sizeof all)
+            used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", word);
+    }
+    return sfp__fail(err, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, all);
+}
+
 static sfp_status convert(const sfp_opt *o, const char *text, const char *origin, sfp_value *v, sfp_error *err)
 {
     switch (o->type) {
@@ -163,6 +178,10 @@ static sfp_status convert(const sfp_opt *o, const char *text, const char *origin
     case SFP_OPT_PAIR:
         if (text[0] == '\0')
             return sfp__fail(err, SFP_EINVAL, "%s is empty, expected %s", origin, o->arg);
+        if (o->word)
+            return known_word(o, text, origin, err);
+        break;
+    case SFP_OPT_GROUP:
         break;
     }
     return SFP_OK;
@@ -178,9 +197,14 @@ static sfp_status assign(sfp_args *a, const sfp_opt *o, const char *text, sfp_op
     if (rank < v->rank)
         return SFP_OK;
     fresh.text = sfp__strdup(text);
-    if (!fresh.text)
-        return sfp__fail_nomem(err, strlen(text) + 1);
+    fresh.origin = rank > SFP_RANK_DEFAULT ? sfp__strdup(origin) : NULL;
+    if (!fresh.text || (rank > SFP_RANK_DEFAULT && !fresh.origin)) {
+        sfp__free(fresh.text);
+        sfp__free(fresh.origin);
+        return sfp__fail_nomem(err, strlen(text) + strlen(origin) + 2);
+    }
     sfp__free(v->text);
+    sfp__free(v->origin);
     *v = fresh;
     return SFP_OK;
 }
@@ -214,8 +238,10 @@ void sfp__args_done(sfp_args *a)
 {
     if (!a)
         return;
-    for (size_t i = 0; a->values && i < a->count; i++)
+    for (size_t i = 0; a->values && i < a->count; i++) {
         sfp__free(a->values[i].text);
+        sfp__free(a->values[i].origin);
+    }
     sfp__free(a->values);
     sfp__free(a->operands);
     memset(a, 0, sizeof *a);
@@ -228,7 +254,7 @@ static sfp_status unknown(const sfp_args *a, const char *what, const char *dashe
     const char **names = sfp__calloc(a->count + 1, sizeof *names);
     if (names) {
         for (size_t i = 0; i < a->count; i++)
-            names[i] = !*dashes && a->opts[i].type == SFP_OPT_PAIR ? NULL : a->opts[i].name;
+            names[i] = a->opts[i].type == SFP_OPT_GROUP || (!*dashes && a->opts[i].type == SFP_OPT_PAIR) ? NULL : a->opts[i].name;
         names[a->count] = *dashes ? "help" : NULL;
         best = sfp__nearest(name, names, a->count + 1);
         sfp__free(names);
@@ -370,4 +396,15 @@ const char *sfp__args_text(const sfp_args *a, const char *key)
 sfp_opt_rank sfp__args_rank(const sfp_args *a, const char *key)
 {
     return get(a, key, -1)->rank;
+}
+
+sfp_status sfp__args_blame(const sfp_args *a, const char *key, sfp_error *err)
+{
+    const char *origin = get(a, key, -1)->origin;
+    size_t n = strlen(key);
+    char message[SFP_ERROR_MAX];
+    if (!origin || strncmp(err->message, key, n) != 0)
+        return err->status;
+    memcpy(message, err->message, sizeof message);
+    return sfp__fail(err, err->status, "%s%s", origin, message + n);
 }

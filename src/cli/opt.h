@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum sfp_opt_type { SFP_OPT_FLAG, SFP_OPT_INT, SFP_OPT_REAL, SFP_OPT_STRING, SFP_OPT_CHOICE, SFP_OPT_PAIR } sfp_opt_type;
+typedef enum sfp_opt_type { SFP_OPT_FLAG, SFP_OPT_INT, SFP_OPT_REAL, SFP_OPT_STRING, SFP_OPT_CHOICE, SFP_OPT_PAIR, SFP_OPT_GROUP } sfp_opt_type;
 
 typedef struct sfp_opt {
     const char *name; /* "batch-size": the long option and the key; '_' equals '-' in keys */
@@ -24,7 +24,9 @@ typedef struct sfp_opt {
     const char *fallback; /* the default as text, parsed like any value; NULL: unset (FLAG: off) */
     int64_t int_min, int_max;
     double real_min, real_max;
-    const char *help; /* one sentence or two; wrapped by the printer */
+    const char *help; /* one sentence or two; wrapped by the printer. GROUP: the heading of the rows that follow */
+    /* STRING: the words it takes where another part of the program has the list of them; from 0 until NULL. NULL: any text. */
+    const char *(*word)(int i);
 } sfp_opt;
 
 /* Rows. Designated initialisers keep unused fields zero. */
@@ -47,6 +49,12 @@ typedef struct sfp_opt {
 #define SFP_ROW_CHOICE(n, words, d, h)                                         \
     {                                                                          \
         .name = n, .type = SFP_OPT_CHOICE, .arg = words, .fallback = d, .help = h \
+    }
+
+/* A heading; its name is that of no option. */
+#define SFP_ROW_GROUP(h)                                                       \
+    {                                                                          \
+        .name = "", .type = SFP_OPT_GROUP, .help = h                           \
     }
 
 /* Rows that several commands share. */
@@ -76,6 +84,7 @@ typedef struct sfp_value {
         int choice; /* index into the words */
     };
     sfp_opt_rank rank;
+    char *origin; /* who gave it, as in messages; NULL: unset, or its default */
 } sfp_value;
 
 typedef struct sfp_args {
@@ -110,6 +119,13 @@ const char *sfp__args_string(const sfp_args *a, const char *key); /* NULL: unset
 int sfp__args_choice(const sfp_args *a, const char *key);         /* index into the words; -1: unset */
 const char *sfp__args_text(const sfp_args *a, const char *key);   /* any type, as given; NULL: unset */
 sfp_opt_rank sfp__args_rank(const sfp_args *a, const char *key);
+
+/* For values that are checked later than they arrive: where the message in `err` begins with the key, it now begins with who gave
+ * the value ("run.yaml:3: sigma is ..."). Returns the status in it. */
+sfp_status sfp__args_blame(const sfp_args *a, const char *key, sfp_error *err);
+
+/* '_' equals '-'. */
+bool sfp__same_key(const char *a, const char *b);
 
 /* The word among `names` (count; NULLs are passed over) that `word` was probably meant to be, or NULL. */
 const char *sfp__nearest(const char *word, const char *const *names, size_t count);

@@ -156,14 +156,6 @@ static void add_text(char *cell, const char *text)
         memcpy(cell + CELL - 4, "...", 4);
 }
 
-static int width_of(const char *s)
-{
-    int n = 0;
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xc0) != 0x80; /* characters, not bytes */
-    return n;
-}
-
 static void option_row(const groups *g, const char *key, void *ctx)
 {
     char(*row)[CELL] = new_row(ctx, key);
@@ -195,13 +187,13 @@ static void print_table(const table *t)
         for (int c = 0; c < t->columns; c++) {
             int width = 0;
             for (int k = 0; k < t->rows; k++) {
-                int w = width_of(t->cell[(size_t)k * (size_t)t->columns + (size_t)c]);
+                int w = sfp__text_width(t->cell[(size_t)k * (size_t)t->columns + (size_t)c]);
                 width = w > width ? w : width;
             }
             const char *text = t->cell[(size_t)r * (size_t)t->columns + (size_t)c];
             sfp__put_text(stdout, text, 0);
             if (c + 1 < t->columns && *text)
-                (void)printf("%*s", width - width_of(text) + 2, "");
+                (void)printf("%*s", width - sfp__text_width(text) + 2, "");
         }
         (void)printf("\n");
     }

@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,15 +23,49 @@ static void wipe(void)
     line_open = false;
 }
 
+static bool begins_character(char c)
+{
+    return ((unsigned char)c & 0xc0) != 0x80;
+}
+
+int sfp__text_width(const char *text)
+{
+    int n = 0;
+    for (; *text; text++)
+        n += begins_character(*text);
+    return n;
+}
+
+/* Characters [from, to) of a text. */
+static void put_characters(FILE *out, const char *text, int from, int to)
+{
+    int at = -1;
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        at += begins_character(*text);
+        if (at >= from && at < to)
+            (void)fputc(c < 0x20 || c == 0x7f ? '?' : c, out);
+    }
+}
+
 void sfp__put_text(FILE *to, const char *text, int width)
 {
-    int at = 0;
-    for (; text[at]; at++) {
-        unsigned char c = (unsigned char)text[at];
-        (void)fputc(c < 0x20 || c == 0x7f ? '?' : c, to);
+    int n = sfp__text_width(text);
+    put_characters(to, text, -1, INT_MAX);
+    if (n < width)
+        (void)fprintf(to, "%*s", width - n, "");
+}
+
+void sfp__put_cell(FILE *to, const char *text, int width)
+{
+    int n = sfp__text_width(text), head = (width - 3) / 2, tail = width - 3 - head;
+    if (n <= width) {
+        sfp__put_text(to, text, width);
+        return;
     }
-    if (at < width)
-        (void)fprintf(to, "%*s", width - at, "");
+    put_characters(to, text, -1, head);
+    (void)fputs("...", to);
+    put_characters(to, text, n - tail, INT_MAX);
 }
 
 /* Messages name files and tensors, so they are text from a file too. */

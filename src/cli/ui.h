@@ -17,6 +17,10 @@ int sfp__say_usage(const char *command, const char *fmt, ...) __attribute__((for
 
 /* Text that came from a file: control bytes become '?', so that it cannot steer a terminal; padded to `width` columns. */
 void sfp__put_text(FILE *to, const char *text, int width);
+/* The same in exactly `width` columns: of a longer one beginning and end are shown. */
+void sfp__put_cell(FILE *to, const char *text, int width);
+/* Characters, not bytes. */
+int sfp__text_width(const char *text);
 
 /* Colour only on a terminal and without NO_COLOR; both return "" otherwise. */
 const char *sfp__color_good(FILE *to);

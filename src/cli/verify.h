@@ -19,6 +19,7 @@
 typedef struct sfp_verify {
     sfp_pool *pool;
     bool json;
+    bool brief; /* of a case: one line, and those of the tensors that fail */
     sfp_json_out out;
     int tensors, failures; /* of the case at hand */
 } sfp_verify;

@@ -6,6 +6,11 @@
 
 enum { VALUE_MAX = 4096 };
 
+static sfp_status not_yaml(const char *path, const yaml_parser_t *parser, sfp_error *err)
+{
+    return sfp__fail(err, SFP_EFORMAT, "%s:%zu: %s", path, parser->problem_mark.line + 1, parser->problem ? parser->problem : "not YAML");
+}
+
 /* The text of a scalar; NULL when it is none, or has a zero byte, behind which nothing would be read. */
 static const char *scalar_text(const yaml_node_t *node)
 {
@@ -34,6 +39,17 @@ static bool value_text(yaml_document_t *doc, const yaml_node_t *node, char *buf,
     return true;
 }
 
+/* The line of an earlier pair with that key; 0: none. */
+static size_t earlier_line(yaml_document_t *doc, const yaml_node_pair_t *first, const yaml_node_pair_t *pair, const char *name)
+{
+    for (const yaml_node_pair_t *p = first; p < pair; p++) {
+        const yaml_node_t *key = yaml_document_get_node(doc, p->key);
+        if (sfp__same_key(scalar_text(key), name)) /* those before were taken: they are scalars */
+            return key->start_mark.line + 1;
+    }
+    return 0;
+}
+
 static sfp_status take_mapping(const char *path, yaml_document_t *doc, const yaml_node_t *root, sfp_args *args, sfp_error *err)
 {
     for (const yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top; p++) {
@@ -43,6 +59,9 @@ static sfp_status take_mapping(const char *path, yaml_document_t *doc, const yam
         char text[VALUE_MAX], origin[VALUE_MAX];
         if (!name || !value)
             return sfp__fail(err, SFP_EFORMAT, "%s:%zu: expected 'option: value'", path, line);
+        size_t earlier = earlier_line(doc, root->data.mapping.pairs.start, p, name);
+        if (earlier)
+            return sfp__fail(err, SFP_EINVAL, "%s:%zu: '%.200s' was given in line %zu already", path, line, name, earlier);
         if (!value_text(doc, value, text, sizeof text))
             return sfp__fail(err, SFP_EFORMAT, "%s:%zu: '%.200s' is neither a value nor a list of values", path, line, name);
         if (strcmp(name, "config") == 0)
@@ -53,6 +72,20 @@ static sfp_status take_mapping(const char *path, yaml_document_t *doc, const yam
             return strncmp(err->message, path, strlen(path)) == 0 ? s : sfp__fail_prefix(err, s, "%s:%zu", path, line);
     }
     return SFP_OK;
+}
+
+/* What is left after the first document must be nothing. */
+static sfp_status expect_end(const char *path, yaml_parser_t *parser, sfp_error *err)
+{
+    yaml_document_t doc;
+    if (!yaml_parser_load(parser, &doc))
+        return not_yaml(path, parser, err);
+    const yaml_node_t *root = yaml_document_get_root_node(&doc);
+    sfp_status s = root ? sfp__fail(err, SFP_EFORMAT, "%s:%zu: a second document begins here, expected one", path,
+                                    root->start_mark.line + 1)
+                        : SFP_OK;
+    yaml_document_delete(&doc);
+    return s;
 }
 
 sfp_status sfp__yaml_config(const char *path, sfp_args *args, sfp_error *err)
@@ -69,14 +102,14 @@ sfp_status sfp__yaml_config(const char *path, sfp_args *args, sfp_error *err)
     yaml_parser_set_input_file(&parser, f);
     sfp_status s;
     if (!yaml_parser_load(&parser, &doc)) {
-        s = sfp__fail(err, SFP_EFORMAT, "%s:%zu: %s", path, parser.problem_mark.line + 1, parser.problem ? parser.problem : "not YAML");
+        s = not_yaml(path, &parser, err);
     } else {
         const yaml_node_t *root = yaml_document_get_root_node(&doc);
         if (!root)
             s = SFP_OK; /* an empty file sets nothing */
         else if (root->type != YAML_MAPPING_NODE)
             s = sfp__fail(err, SFP_EFORMAT, "%s: expected a mapping of options to values", path);
-        else
+        else if (!(s = expect_end(path, &parser, err)))
             s = take_mapping(path, &doc, root, args, err);
         yaml_document_delete(&doc);
     }

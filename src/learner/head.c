@@ -165,6 +165,11 @@ const char *sfp__head_kind(const sfp_head *h)
     return h->kind->name;
 }
 
+const char *sfp__head_name(int i)
+{
+    return i >= 0 && (size_t)i < sizeof kinds / sizeof *kinds ? kinds[i]->name : NULL;
+}
+
 int sfp__head_classes(const sfp_head *h)
 {
     return h->labels;

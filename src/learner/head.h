@@ -34,6 +34,8 @@ sfp_head_options sfp__head_options_defaults(int dim, int classes);
 sfp_status sfp__head_create(const char *kind, const sfp_head_options *opt, sfp_head **out, sfp_error *err);
 void sfp__head_free(sfp_head *h);
 const char *sfp__head_kind(const sfp_head *h);
+/* Names of the kinds, from 0 until NULL. */
+const char *sfp__head_name(int i);
 
 /* n samples; query (n, D), feature (n, D; may be NULL when the kind does not use it), label (n) >= 0. All are learned from or,
  * on failure (a query that is not finite, a label out of range, no memory for new classes), none. */

@@ -48,24 +48,26 @@ static int word_of(const char *words, const char *value)
     return -1;
 }
 
-static sfp_status set_name(const sfp_setting *s, const char *value, const char **to, sfp_error *err)
+const char *sfp__selector_name(int i)
+{
+    return sfp__selectors[i] ? sfp__selectors[i]->name : NULL;
+}
+
+const char *sfp__buffer_method_name(int i)
+{
+    return sfp__buffer_methods[i] ? sfp__buffer_methods[i]->name : NULL;
+}
+
+static sfp_status set_name(const sfp_setting *s, const char *value, const char *(*name)(int i), const char **to, sfp_error *err)
 {
     char known[256] = "one of:";
-    for (int i = 0; strcmp(s->info.key, "select") == 0 && sfp__selectors[i]; i++) {
-        if (strcmp(sfp__selectors[i]->name, value) == 0) {
-            *to = sfp__selectors[i]->name;
+    for (int i = 0; name(i); i++) {
+        if (strcmp(name(i), value) == 0) {
+            *to = name(i);
             return SFP_OK;
         }
         size_t used = strlen(known);
-        (void)snprintf(known + used, sizeof known - used, " %s", sfp__selectors[i]->name);
-    }
-    for (int i = 0; strcmp(s->info.key, "buffer") == 0 && sfp__buffer_methods[i]; i++) {
-        if (strcmp(sfp__buffer_methods[i]->name, value) == 0) {
-            *to = sfp__buffer_methods[i]->name;
-            return SFP_OK;
-        }
-        size_t used = strlen(known);
-        (void)snprintf(known + used, sizeof known - used, " %s", sfp__buffer_methods[i]->name);
+        (void)snprintf(known + used, sizeof known - used, " %s", name(i));
     }
     return bad(s, value, known, err);
 }
@@ -108,6 +110,7 @@ static sfp_status apply(const sfp_setting *s, sfp_learner_options *o, const sfp_
     int word = word_of(s->info.values, value);
     switch (s->type) {
     case SFP_SETTING_INT:
+    case SFP_SETTING_CLASSES:
         if (!(status = number(s, value, true, &x, err)))
             *(int *)at = (int)x;
         return status;
@@ -125,8 +128,10 @@ static sfp_status apply(const sfp_setting *s, sfp_learner_options *o, const sfp_
         if (!(status = number(s, value, false, &x, err)))
             *(float *)at = (float)x;
         return status;
-    case SFP_SETTING_NAME:
-        return set_name(s, value, at, err);
+    case SFP_SETTING_SELECTOR:
+        return set_name(s, value, sfp__selector_name, at, err);
+    case SFP_SETTING_BUFFER:
+        return set_name(s, value, sfp__buffer_method_name, at, err);
     case SFP_SETTING_LAYERS:
         return set_layers(s, value, &o->fp, err);
     case SFP_SETTING_TASKS:

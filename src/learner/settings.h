@@ -15,9 +15,11 @@ typedef enum sfp_setting_type {
     SFP_SETTING_CHOICE, /* an enum: index into the words */
     SFP_SETTING_FLAG,   /* on, off */
     SFP_SETTING_FLIP,   /* a choice of two words stored as bool: the second is true */
-    SFP_SETTING_NAME,   /* a selector or buffer method */
+    SFP_SETTING_SELECTOR,
+    SFP_SETTING_BUFFER, /* a buffer method */
     SFP_SETTING_LAYERS, /* "0-4" */
     SFP_SETTING_TASKS,  /* a number, or "free" */
+    SFP_SETTING_CLASSES, /* a number that a program which reads a stream counts itself */
     SFP_SETTING_NORM,   /* mean and std: checkpoint, none, imagenet, half */
 } sfp_setting_type;
 
@@ -30,6 +32,10 @@ typedef struct sfp_setting {
 
 extern const sfp_setting sfp__settings[];
 extern const int sfp__settings_count;
+
+/* Names of the selectors and of the buffer methods, from 0 until NULL. */
+const char *sfp__selector_name(int i);
+const char *sfp__buffer_method_name(int i);
 
 /* Puts one value into *o. */
 sfp_status sfp__settings_apply(sfp_learner_options *o, const sfp_vit_config *vit, const char *key, const char *value, sfp_error *err);

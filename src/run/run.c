@@ -89,7 +89,8 @@ static sfp_status cut_stream(sfp__run_state *s, sfp_error *err)
     sfp_status status = sfp__tasks_create(s->source, o->tasks, o->order, o->learner.seed, &unlabelled, &s->tasks, err);
     if (!status && unlabelled) {
         char text[96];
-        (void)snprintf(text, sizeof text, "%llu pictures have no label and were left out", (unsigned long long)unlabelled);
+        (void)snprintf(text, sizeof text, "%llu picture%s no label and %s left out", (unsigned long long)unlabelled,
+                       unlabelled == 1 ? " has" : "s have", unlabelled == 1 ? "was" : "were");
         sfp__run_say(s, text);
     }
     if (!status)
@@ -313,6 +314,8 @@ static sfp_status prepare(sfp__run_state *s, sfp_error *err)
 {
     const sfp_run_options *o = s->opt;
     sfp_status status = open_source(s, err);
+    if (!status && o->resume)
+        status = sfp__run_may_resume(s, err);
     if (!status && s->source->kind->live) {
         if (!(status = sfp__live_create(s, err)) && !(status = open_test(s, err)) && s->test)
             status = sfp__live_cut_test(s, err);
@@ -349,6 +352,8 @@ static sfp_status run(sfp__run_state *s, sfp_error *err)
     if (status || (finished && !s->live))
         return status;
     s->r->finished = false;
+    if (!s->test && !s->live) /* a live one is judged by what comes */
+        sfp__run_say(s, "no test set: accuracy is not measured; give --test KIND:PATH");
     if (o->out && !resumed)
         status = sfp__run_forget(s, err);
     if (!status && o->out && s->system.learner)

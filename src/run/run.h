@@ -53,6 +53,8 @@ typedef struct sfp_run_hooks {
     void (*progress)(void *ctx, const sfp_run_progress *p);
     void (*say)(void *ctx, const char *message); /* notes and warnings */
     sfp_status (*config)(void *ctx, sfp_result *r, sfp_error *err); /* notes the options in a new result */
+    /* Refuses (SFP_EINVAL) a run that is to go on when the options noted in it are not those of now: "was made with ..." */
+    sfp_status (*same_config)(void *ctx, const sfp_result *then, bool live, sfp_error *err);
     void *config_ctx;
     const volatile sig_atomic_t *stop;           /* not 0: finish the step, write a checkpoint, return */
 } sfp_run_hooks;

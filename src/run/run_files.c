@@ -5,6 +5,7 @@
  * result so far, so one file is all that is needed to go on. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "io/text.h"
 #include "run/registry.h"
 #include "run/report.h"
 #include "run/run_internal.h"
@@ -216,6 +217,45 @@ static sfp_status read_result(sfp__run_state *s, const char *path, json_t *root,
     s->before.waited = r.seconds.waited;
     s->before.total = r.seconds.total;
     return s->live ? sfp__live_resumed(s, err) : SFP_OK;
+}
+
+/* The options in the result of a position. One that cannot be read is told when it is taken. */
+static sfp_status check_config(const sfp__run_state *s, const char *path, const char *position, sfp_error *err)
+{
+    sfp_result then;
+    sfp_error unused;
+    json_t *root = json_loads(position, JSON_REJECT_DUPLICATES, NULL);
+    const char *text = json_string_value(json_object_get(root, "result"));
+    sfp_status status = SFP_OK;
+    if (text && sfp__result_parse(path, text, strlen(text), &then, &unused) == SFP_OK) {
+        status = s->hooks->same_config(s->hooks->config_ctx, &then, s->source->kind->live, err);
+        sfp__result_done(&then);
+    }
+    json_decref(root);
+    return status ? sfp__fail_prefix(err, status, "%s", path) : SFP_OK;
+}
+
+sfp_status sfp__run_may_resume(const sfp__run_state *s, sfp_error *err)
+{
+    static const char *const names[] = {"checkpoint", "checkpoint.old"};
+    const char *now = s->opt->method ? s->opt->method : "";
+    for (size_t i = 0; s->opt->out && i < sizeof names / sizeof *names; i++) {
+        char path[PATH_MAX], method[SFP_NAME_MAX], *position = NULL;
+        sfp_error unused;
+        sfp_status status = sfp__run_path(s, names[i], path, sizeof path, err);
+        if (status)
+            return status;
+        if (sfp__system_look(path, method, sizeof method, &position, &unused) != SFP_OK)
+            continue;
+        if (strcmp(method, now) != 0)
+            status = sfp__fail(err, SFP_EINVAL, "%s: was made %s%s, expected one made %s%s", path, *method ? "by --method " : "without --method",
+                               method, *now ? "by --method " : "without --method", now);
+        else if (s->hooks->same_config)
+            status = check_config(s, path, position, err);
+        sfp__free(position);
+        return status;
+    }
+    return SFP_OK;
 }
 
 sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp_error *err)

@@ -92,6 +92,9 @@ void sfp__run_times(sfp__run_state *s);
 /* Removes the checkpoints of an earlier run in the same directory: --resume must not find them. */
 sfp_status sfp__run_forget(const sfp__run_state *s, sfp_error *err);
 sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err);
+/* Before anything is made or measured: is what is there to go on from of this method, and of these options? Nothing there, or damaged:
+ * sfp__run_resume will tell. */
+sfp_status sfp__run_may_resume(const sfp__run_state *s, sfp_error *err);
 /* *resumed: there was a checkpoint; *finished: and the run had ended. */
 sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp_error *err);
 /* result.json, state, report, registry. */

@@ -215,12 +215,14 @@ void sfp__run_say_skipped(const sfp__run_state *s)
     sfp_feed_stats stats = s->live ? sfp__live_stats(s) : sfp__feed_stats(s->feed);
     uint64_t tests = s->evaluator ? sfp__evaluator_skipped(s->evaluator) : 0;
     if (s->r->skipped) {
-        (void)snprintf(text, sizeof text, "%llu pictures could not be read and were left out%s%s",
-                       (unsigned long long)s->r->skipped, stats.first_error[0] ? "; the first: " : "", stats.first_error);
+        (void)snprintf(text, sizeof text, "%llu picture%s could not be read and %s left out%s%s",
+                       (unsigned long long)s->r->skipped, s->r->skipped == 1 ? "" : "s", s->r->skipped == 1 ? "was" : "were",
+                       stats.first_error[0] ? "; the first: " : "", stats.first_error);
         sfp__run_say(s, text);
     }
     if (tests) {
-        (void)snprintf(text, sizeof text, "%llu test pictures could not be read and were left out", (unsigned long long)tests);
+        (void)snprintf(text, sizeof text, "%llu test picture%s could not be read and %s left out", (unsigned long long)tests,
+                       tests == 1 ? "" : "s", tests == 1 ? "was" : "were");
         sfp__run_say(s, text);
     }
 }

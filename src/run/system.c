@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "io/safetensors.h"
+#include "io/text.h"
+#include "learner/checkpoint.h"
 #include "learner/state.h"
 
 #include <math.h>
@@ -297,7 +299,7 @@ static sfp_status head_resume(sfp_system *s, const char *path, char **position, 
     const sfp_tensor *seen = NULL;
     const char *kind = status ? NULL : sfp__safetensors_meta(st, "kind");
     if (!status && (!kind || strcmp(kind, sfp__head_kind(s->head)) != 0)) /* "not found" would mean: begin anew, over it */
-        status = sfp__fail(err, SFP_EINVAL, "%s: is of another method, expected one of %s", path, sfp__head_kind(s->head));
+        status = sfp__fail(err, SFP_EINVAL, "%s: was not made by --method %s", path, sfp__head_kind(s->head));
     if (!status)
         status = sfp__safetensors_need(st, "seen", &seen, err);
     if (!status && s->grows && seen->ndim == 1 && seen->shape[0] >= s->classes && seen->shape[0] <= HEAD_CLASSES_MAX)
@@ -317,6 +319,28 @@ static sfp_status head_resume(sfp_system *s, const char *path, char **position, 
         (void)sscanf(o ? o : "0", "%llu", &offered);
         s->counts = (sfp_learner_counts){.timestamps = timestamps, .offered = offered, .trained = offered};
         memcpy(s->seen, seen->data, (size_t)s->classes);
+    }
+    sfp__safetensors_close(st);
+    return status;
+}
+
+sfp_status sfp__system_look(const char *path, char *method, size_t size, char **position, sfp_error *err)
+{
+    sfp_safetensors *st = NULL;
+    sfp_status status = sfp__safetensors_open(path, &st, err);
+    if (status)
+        return status;
+    const char *kind = sfp__safetensors_meta(st, "kind"), *text = sfp__safetensors_meta(st, "position");
+    char *copy = NULL;
+    if (!text)
+        status = sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint", path);
+    if (!status && !kind)
+        status = sfp__checkpoint_check(path, err);
+    if (!status && !(copy = sfp__strdup(text)))
+        status = sfp__fail_nomem(err, strlen(text) + 1);
+    if (!status) {
+        (void)sfp__printable(kind ? kind : "", method, size);
+        *position = copy;
     }
     sfp__safetensors_close(st);
     return status;

@@ -56,6 +56,9 @@ sfp_status sfp__system_predict(sfp_system *s, int n, const uint8_t *const *rgb, 
 /* What a class is called in state files; copied. */
 sfp_status sfp__system_name_class(sfp_system *s, int label, const char *name, sfp_error *err);
 
+/* What a checkpoint that is whole says of itself: the head that made it ("" for the learner), and its position, newly allocated. */
+sfp_status sfp__system_look(const char *path, char *method, size_t size, char **position, sfp_error *err);
+
 /* DIR/state.safetensors; checkpoint and resume as the learner's. */
 sfp_status sfp__system_save(sfp_system *s, const char *path, sfp_error *err);
 sfp_status sfp__system_checkpoint(sfp_system *s, const char *path, const char *position, sfp_error *err);

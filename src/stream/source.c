@@ -1,7 +1,10 @@
 /* The table of sources, and how one is named on the command line. */
 #include "stream/source_internal.h"
 
+#include "base/mem.h"
+
 #include <string.h>
+#include <sys/stat.h>
 
 const sfp_source_kind *const sfp__source_kinds[] = {
     &sfp__source_folder,
@@ -19,9 +22,43 @@ const sfp_source_kind *const sfp__source_kinds[] = {
     NULL,
 };
 
+/* The kind that a path without one is probably of; NULL: there is nothing at it. */
+static const char *likely_kind(const char *path)
+{
+    static const struct {
+        const char *inside, *kind; /* a file that tells */
+    } marks[] = {{"Stream-51_meta_train.json", "stream51"}, {"core50_128x128", "core50"},
+                 {"train/labeled_metadata.json", "clear10"}, {"data_batch_1.bin", "cifar"},
+                 {"data_batch_1.png", "cifar"}, {"train.bin", "cifar"},
+                 {"train-images-idx3-ubyte", "idx"}, {"train-images-idx3-ubyte.gz", "idx"}};
+    static const struct {
+        const char *suffix, *kind;
+    } files[] = {{".csv", "manifest"}, {".jsonl", "manifest"}, {".tar", "tar"}};
+    struct stat st;
+    size_t n = strlen(path);
+    if (stat(path, &st) != 0)
+        return NULL;
+    for (size_t i = 0; !S_ISDIR(st.st_mode) && i < sizeof files / sizeof *files; i++)
+        if (n > strlen(files[i].suffix) && strcmp(path + n - strlen(files[i].suffix), files[i].suffix) == 0)
+            return files[i].kind;
+    if (!S_ISDIR(st.st_mode))
+        return NULL;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        char *inside = sfp__path_join(path, marks[i].inside);
+        bool there = inside && stat(inside, &st) == 0;
+        sfp__free(inside);
+        if (there)
+            return marks[i].kind;
+    }
+    return "folder";
+}
+
 static sfp_status unknown_kind(const char *spec, sfp_error *err)
 {
     char name[SFP_NAME_MAX];
+    const char *kind = likely_kind(spec);
+    if (kind)
+        return sfp__fail(err, SFP_EINVAL, "data '%s': has no kind, did you mean %s:%s?", sfp__printable(spec, name, sizeof name), kind, name);
     sfp_text list = {0};
     for (size_t i = 0; sfp__source_kinds[i]; i++) {
         sfp__text_put(&list, i == 0 ? "" : ", ");

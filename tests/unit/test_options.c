@@ -10,7 +10,14 @@
 
 #include <cmocka.h>
 
+static const char *animal(int i)
+{
+    static const char *const names[] = {"ape", "bee", NULL};
+    return names[i];
+}
+
 static const sfp_opt table[] = {
+    SFP_ROW_GROUP("Sizes"),
     SFP_ROW_INT("batch-size", "B", "20", 1, 1000, "Samples a batch."),
     SFP_ROW_REAL("sigma", "R", "0.5", 0.0, 1.0, "Ratio."),
     SFP_ROW_STRING("out", "DIR", NULL, "Folder."),
@@ -18,6 +25,8 @@ static const sfp_opt table[] = {
     SFP_ROW_CHOICE("drift", "off|ph", NULL, "No default."),
     SFP_ROW_FLAG("weighted", "Flag."),
     SFP_ROW_INT("seed", "N", "0", 0, INT64_MAX, "Seed."),
+    SFP_ROW_GROUP("Beings"),
+    {.name = "animal", .type = SFP_OPT_STRING, .arg = "NAME", .help = "Being.", .word = animal},
 };
 #define ROWS (sizeof table / sizeof *table)
 
@@ -192,6 +201,41 @@ static void pairs_set_values_by_key(void **state)
     assert_string_equal(err.message, "unknown key 'clok', did you mean 'clock'?");
 }
 
+static void words_of_another_table_are_checked(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE("--animal", "bee"), SFP_OK);
+    assert_string_equal(sfp__args_string(&args, "animal"), "bee");
+    assert_int_equal(PARSE("--animal=be"), SFP_EINVAL);
+    assert_string_equal(err.message, "--animal is 'be', expected one of ape, bee");
+    assert_string_equal(sfp__args_string(&args, "animal"), "bee");
+}
+
+static void a_heading_is_no_option(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE("--=x"), SFP_EINVAL);
+    assert_int_equal(sfp__args_set(&args, "", "x", SFP_RANK_FILE, "run.yaml:1: ", &err), SFP_EINVAL);
+    assert_string_equal(err.message, "unknown key ''");
+}
+
+/* For what is checked later than it arrives. */
+static void a_message_can_name_who_gave_the_value(void **state)
+{
+    (void)state;
+    assert_int_equal(sfp__args_set(&args, "out", "x", SFP_RANK_FILE, "run.yaml:3: out", &err), SFP_OK);
+    (void)sfp__fail(&err, SFP_EINVAL, "out is 'x', expected y");
+    assert_int_equal(sfp__args_blame(&args, "out", &err), SFP_EINVAL);
+    assert_string_equal(err.message, "run.yaml:3: out is 'x', expected y");
+    assert_int_equal(PARSE("--out", "z"), SFP_OK);
+    (void)sfp__fail(&err, SFP_EIO, "out is 'z', expected y");
+    assert_int_equal(sfp__args_blame(&args, "out", &err), SFP_EIO);
+    assert_string_equal(err.message, "--out is 'z', expected y");
+    (void)sfp__fail(&err, SFP_EINVAL, "seed is 0"); /* a default: nobody gave it */
+    (void)sfp__args_blame(&args, "seed", &err);
+    assert_string_equal(err.message, "seed is 0");
+}
+
 static void every_failed_allocation_is_told(void **state)
 {
     (void)state;
@@ -229,6 +273,12 @@ static void every_command_has_a_sound_table(void **state)
         for (size_t k = 0; k < c->opt_count; k++) {
             const sfp_opt *o = &c->opts[k];
             assert_non_null(o->help);
+            if (o->type == SFP_OPT_GROUP) {
+                assert_true(k + 1 < c->opt_count && c->opts[k + 1].type != SFP_OPT_GROUP); /* a heading of something */
+                assert_true(c->opts[0].type == SFP_OPT_GROUP);                           /* none stands above the first */
+                continue;
+            }
+            assert_true(o->name[0] && (!o->word || o->word(0)));
             assert_true(o->help[strlen(o->help) - 1] == '.');
             assert_true(o->type == SFP_OPT_FLAG || o->arg);
             assert_true(o->type != SFP_OPT_INT || o->int_min < o->int_max);
@@ -270,6 +320,9 @@ int main(void)
         WITH_ARGS(a_very_long_option_is_refused),
         WITH_ARGS(the_command_line_beats_a_file_in_any_order),
         WITH_ARGS(pairs_set_values_by_key),
+        WITH_ARGS(words_of_another_table_are_checked),
+        WITH_ARGS(a_heading_is_no_option),
+        WITH_ARGS(a_message_can_name_who_gave_the_value),
         cmocka_unit_test(every_failed_allocation_is_told),
         cmocka_unit_test(every_command_has_a_sound_table),
         cmocka_unit_test(suggestions_are_near),

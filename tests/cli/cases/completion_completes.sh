@@ -12,3 +12,5 @@ try streamfp predict --backbone we
 try streamfp predict --topk ''
 try streamfp inspect we
 try streamfp help ver
+try streamfp run --buffer e
+try streamfp run --method ''

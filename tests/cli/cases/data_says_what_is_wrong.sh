@@ -6,6 +6,14 @@ try descirbe folder:x
 try nothing
 try describe
 try describe nowhere
+mkdir -p pictures/cat digits
+: >digits/train-images-idx3-ubyte.gz
+: >list.csv
+: >what.bin
+try describe pictures
+try describe digits # of a kind that a file in it tells
+try describe list.csv
+try describe what.bin
 try describe folder:nowhere
 try describe synthetic:0
 try describe synthetic:20 --tasks 3,3

@@ -1,7 +1,7 @@
 # what a file of options cannot say is refused with its line
 try() {
     printf '%b' "$1" >options.yaml
-    streamfp run --config options.yaml 2>&1 >/dev/null | head -n 1
+    streamfp run --config options.yaml --out nowhere/x 2>&1 >/dev/null | grep -v 'stands in' | head -n 1
 }
 try '- batch\n- 5\n'
 try 'batch: 5\neval-limit: many\n'
@@ -16,3 +16,10 @@ try 'batch: 5\nconfig: other.yaml\n'
 try '"\\e[31m": 5\n'
 try 'batch: *five\n'
 try 'data: \0377\n'
+try 'batch: 5\nsigma: half\n'
+try 'rate: fast\n'
+try 'select: best\n'
+try 'batch: 5\nsigma: 0.5\nbatch: 6\n'
+try 'eval-limit: 5\neval_limit: 6\n'
+try 'batch: 5\n---\nbatch: 6\n'
+try 'batch: 5\n...\n]\n'

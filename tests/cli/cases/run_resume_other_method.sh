@@ -6,5 +6,5 @@ run --out head --method ncm
 for name in learner head; do cp -r $name $name.before; done
 run --out learner --resume --method ncm
 run --out head --resume --method slda
-run --out head --resume | grep -o '^streamfp: head/checkpoint: '
+run --out head --resume
 for name in learner head; do diff -r $name $name.before && echo "$name as before"; done

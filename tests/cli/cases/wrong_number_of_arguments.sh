@@ -2,7 +2,7 @@ streamfp inspect
 echo "exit $?" >&2
 streamfp inspect a b
 echo "exit $?" >&2
-streamfp predict x.png
+streamfp predict
 echo "exit $?" >&2
 streamfp predict --backbone x
 echo "exit $?" >&2

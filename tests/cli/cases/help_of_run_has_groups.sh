@@ -1,0 +1,6 @@
+# headings, the names that options take, and how a switch is turned off
+streamfp run --help | grep '^[A-Z][A-Za-z ]*:$'
+streamfp run --help | grep -A 1 -e '--select NAME' -e '--method NAME' -e '--attune \[on' -e '--triage'
+streamfp run --help | grep 'turn it off'
+streamfp run --no-attune --no-such 2>&1 | head -n 1
+streamfp bench --help | tail -n 2

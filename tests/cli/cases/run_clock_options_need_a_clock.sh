@@ -1,0 +1,20 @@
+# what the clock at hand would ignore is refused; what says no more than the default is not
+try() {
+    streamfp run --data synthetic:20 --threads 1 --out out "$@" 2>&1 | grep -v 'stands in' >&2
+    echo "exit ${PIPESTATUS[0]}" >&2
+}
+try --triage
+try --controller --rate max
+try --queue 2 --clock off
+try --queue-policy block --clock paper --rate 10
+try --costs nowhere
+try --costs nowhere --clock real --rate 10
+try --calibrate 30
+try --calibrate 30 --rate 10
+try --set queue=3
+printf 'sigma: 0.5\ntriage: yes\n' >asks.yaml
+try --config asks.yaml
+ls
+export STREAMFP_REGISTRY=$PWD/runs.db
+printf 'triage: off\nqueue: 0\ncalibrate: 20\n' >defaults.yaml
+streamfp run --data synthetic:20 --threads 1 --out out --config defaults.yaml --no-triage --controller off 2>&1 | grep -c 'samples  '
