@@ -15,7 +15,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum sfp_opt_type { SFP_OPT_FLAG, SFP_OPT_INT, SFP_OPT_REAL, SFP_OPT_STRING, SFP_OPT_CHOICE, SFP_OPT_PAIR, SFP_OPT_GROUP } sfp_opt_type;
+typedef enum sfp_opt_type {
+    SFP_OPT_FLAG,
+    SFP_OPT_INT,
+    SFP_OPT_REAL,
+    SFP_OPT_STRING,
+    SFP_OPT_CHOICE,
+    SFP_OPT_PAIR,
+    SFP_OPT_GROUP
+} sfp_opt_type;
 
 typedef struct sfp_opt {
     const char *name; /* "batch-size": the long option and the key; '_' equals '-' in keys */

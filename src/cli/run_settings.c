@@ -12,14 +12,25 @@ sfp_status sfp__run_preset(sfp_args *a, sfp_error *err)
     static const struct {
         int preset;
         const char *key, *value;
-    } list[] = {{1, "coreset", "paper"}, {1, "normalise", "none"}, {1, "head", "linear"}, {2, "attune-residual", "on"}, {2, "head", "mix"}};
+    } list[] = {{1, "coreset", "paper"}, {1, "normalise", "none"}, {1, "head", "linear"},
+                {2, "attune-residual", "on"}, {2, "head", "mix"}};
     int which = sfp__args_choice(a, "preset");
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        sfp_status s = list[i].preset == which ? sfp__args_set(a, list[i].key, list[i].value, SFP_RANK_PRESET, "preset", err) : SFP_OK;
+        if (list[i].preset != which)
+            continue;
+        sfp_status s = sfp__args_set(a, list[i].key, list[i].value, SFP_RANK_PRESET, "preset", err);
         if (s)
             return s;
     }
     return SFP_OK;
+}
+
+static const sfp_opt *option_of(const sfp_args *a, const char *key)
+{
+    size_t i = 0;
+    while (i + 1 < a->count && strcmp(a->opts[i].name, key) != 0) /* it is in the table */
+        i++;
+    return &a->opts[i];
 }
 
 /* As the learner and result.json spell it; NULL: unset. */
@@ -35,12 +46,8 @@ static const char *default_of(const sfp_opt *o)
 
 static bool is_default(const sfp_args *a, const char *key)
 {
-    for (size_t i = 0; i < a->count; i++) {
-        const char *value = strcmp(a->opts[i].name, key) == 0 ? value_of(a, &a->opts[i]) : NULL;
-        if (value)
-            return default_of(&a->opts[i]) && strcmp(value, default_of(&a->opts[i])) == 0;
-    }
-    return true;
+    const char *value = value_of(a, option_of(a, key)), *fallback = default_of(option_of(a, key));
+    return value && fallback ? strcmp(value, fallback) == 0 : value == fallback;
 }
 
 static bool is_among(const char *name, const char *const *list)
@@ -59,7 +66,7 @@ static sfp_status learner_settings(const sfp_args *a, sfp_run_options *o, sfp_er
         const sfp_setting *s = &sfp__settings[i];
         if (s->type == SFP_SETTING_TASKS || s->type == SFP_SETTING_CLASSES)
             continue; /* the stream's matter */
-        const char *value = s->type == SFP_SETTING_FLAG ? (sfp__args_flag(a, s->info.key) ? "on" : "off") : sfp__args_text(a, s->info.key);
+        const char *value = value_of(a, option_of(a, s->info.key));
         if (value && sfp__settings_apply(&o->learner, sfp__vit_config(o->vit), s->info.key, value, err))
             return sfp__args_blame(a, s->info.key, err);
     }

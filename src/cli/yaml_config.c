@@ -8,7 +8,8 @@ enum { VALUE_MAX = 4096 };
 
 static sfp_status not_yaml(const char *path, const yaml_parser_t *parser, sfp_error *err)
 {
-    return sfp__fail(err, SFP_EFORMAT, "%s:%zu: %s", path, parser->problem_mark.line + 1, parser->problem ? parser->problem : "not YAML");
+    return sfp__fail(err, SFP_EFORMAT, "%s:%zu: %s", path, parser->problem_mark.line + 1,
+                     parser->problem ? parser->problem : "not YAML");
 }
 
 /* The text of a scalar; NULL when it is none, or has a zero byte, behind which nothing would be read. */

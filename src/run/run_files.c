@@ -248,8 +248,8 @@ sfp_status sfp__run_may_resume(const sfp__run_state *s, sfp_error *err)
         if (sfp__system_look(path, method, sizeof method, &position, &unused) != SFP_OK)
             continue;
         if (strcmp(method, now) != 0)
-            status = sfp__fail(err, SFP_EINVAL, "%s: was made %s%s, expected one made %s%s", path, *method ? "by --method " : "without --method",
-                               method, *now ? "by --method " : "without --method", now);
+            status = sfp__fail(err, SFP_EINVAL, "%s: was made %s%s, expected one made %s%s", path,
+                               *method ? "by --method " : "without --method", method, *now ? "by --method " : "without --method", now);
         else if (s->hooks->same_config)
             status = check_config(s, path, position, err);
         sfp__free(position);

@@ -5,22 +5,16 @@
 
 enum { TOGETHER = SFP_NNLS_TOGETHER, PATIENCE = 3, ROUNDS = 200 };
 
-sfp_status sfp__nnls_init(sfp_nnls *s, const sfp_select_env *env, const sfp_columns *columns, int most, double ridge, sfp_error *err)
+sfp_status sfp__nnls_init(sfp_nnls *s, const sfp_select_env *env, const sfp_columns *columns, int most, double ridge,
+                          sfp_error *err)
 {
     size_t n = (size_t)most;
     *s = (sfp_nnls){.columns = *columns, .ridge = ridge};
-    const sfp_want list[] = {{&s->column, n, sizeof *s->column},
-                             {&s->place, n, sizeof *s->place},
-                             {&s->rhs, n, sizeof *s->rhs},
-                             {&s->w, n, sizeof *s->w},
-                             {&s->l, n * (n + 1) / 2, sizeof *s->l},
-                             {&s->y, n, sizeof *s->y},
-                             {&s->z, n, sizeof *s->z},
-                             {&s->line, n, sizeof *s->line},
-                             {&s->corr, n, sizeof *s->corr},
-                             {&s->fresh, n, sizeof *s->fresh},
-                             {&s->out, n, sizeof *s->out},
-                             {&s->in, n, sizeof *s->in}};
+    const sfp_want list[] = {
+        {&s->column, n, sizeof *s->column}, {&s->place, n, sizeof *s->place},       {&s->rhs, n, sizeof *s->rhs},
+        {&s->w, n, sizeof *s->w},           {&s->l, n * (n + 1) / 2, sizeof *s->l}, {&s->y, n, sizeof *s->y},
+        {&s->z, n, sizeof *s->z},           {&s->line, n, sizeof *s->line},         {&s->corr, n, sizeof *s->corr},
+        {&s->fresh, n, sizeof *s->fresh},   {&s->out, n, sizeof *s->out},           {&s->in, n, sizeof *s->in}};
     return SFP_SELECT_TAKE(env, list, err);
 }
 

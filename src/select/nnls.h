@@ -6,8 +6,8 @@
  *
  * Which columns are positive is found by block principal pivoting (Portugal, Judice and Vicente 1994; Kim and Park 2011): solve
  * without the constraint, send all negative ones out and all that the residual wants in, at once, as long as the number of wrong
- * ones falls; when it does not for three rounds, only the last wrong one, which cannot go round for ever. The minimum is unique: it
- * does not matter how it is found. */
+ * ones falls; when it does not for three rounds, only the last wrong one, which cannot go round for ever. The minimum is unique:
+ * it does not matter how it is found. */
 #ifndef SFP_SELECT_NNLS_H
 #define SFP_SELECT_NNLS_H
 
@@ -45,7 +45,8 @@ struct sfp_nnls {
 };
 
 /* Room for `most` columns: most^2 / 2 doubles and some vectors of the arena. */
-sfp_status sfp__nnls_init(sfp_nnls *s, const sfp_select_env *env, const sfp_columns *columns, int most, double ridge, sfp_error *err);
+sfp_status sfp__nnls_init(sfp_nnls *s, const sfp_select_env *env, const sfp_columns *columns, int most, double ridge,
+                          sfp_error *err);
 
 /* Column `known` joins, with its product with b; then w is the minimum over all that are known. */
 void sfp__nnls_add(sfp_nnls *s, double rhs);

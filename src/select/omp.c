@@ -59,14 +59,11 @@ static sfp_status begin(pursuit *p, const sfp_columns *columns, sfp_error *err)
                              {&p->corr, n, sizeof *p->corr},
                              {&p->target, C * (D + 1), sizeof *p->target}};
     const sfp_want kept[] = {{&p->start, n, sizeof *p->start}, {&p->gram, c * n, sizeof *p->gram}};
-    const sfp_want factored[] = {{&p->base, C * (D + 1), sizeof *p->base},
-                                 {&p->then, c, sizeof *p->then},
-                                 {&p->member_h, c * (D + 1), sizeof *p->member_h},
-                                 {&p->scaled_r, c * C, sizeof *p->scaled_r},
-                                 {&p->residual, C * D, sizeof *p->residual},
-                                 {&p->bias, C, sizeof *p->bias},
-                                 {&p->change, C * (D + 1), sizeof *p->change},
-                                 {&p->product, workers * GRAIN * C, sizeof *p->product}};
+    const sfp_want factored[] = {
+        {&p->base, C * (D + 1), sizeof *p->base},         {&p->then, c, sizeof *p->then},
+        {&p->member_h, c * (D + 1), sizeof *p->member_h}, {&p->scaled_r, c * C, sizeof *p->scaled_r},
+        {&p->residual, C * D, sizeof *p->residual},       {&p->bias, C, sizeof *p->bias},
+        {&p->change, C * (D + 1), sizeof *p->change},     {&p->product, workers * GRAIN * C, sizeof *p->product}};
     sfp_status s = SFP_SELECT_TAKE(p->env, both, err);
     if (!s)
         s = p->keep ? SFP_SELECT_TAKE(p->env, kept, err) : SFP_SELECT_TAKE(p->env, factored, err);
@@ -172,7 +169,8 @@ static void update_residual(pursuit *p)
                 to[c] = f * r[c];
         }
         int token = sfp__gemm_enter();
-        sfp__gemm_plain(true, false, p->C, (int)width, p->picked, p->scaled_r, p->C, p->member_h, (int)width, 0, p->change, (int)width);
+        sfp__gemm_plain(true, false, p->C, (int)width, p->picked, p->scaled_r, p->C, p->member_h, (int)width, 0, p->change,
+                        (int)width);
         sfp__gemm_leave(token);
     }
     for (size_t c = 0; c < C; c++) {

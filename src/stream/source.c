@@ -58,7 +58,8 @@ static sfp_status unknown_kind(const char *spec, sfp_error *err)
     char name[SFP_NAME_MAX];
     const char *kind = likely_kind(spec);
     if (kind)
-        return sfp__fail(err, SFP_EINVAL, "data '%s': has no kind, did you mean %s:%s?", sfp__printable(spec, name, sizeof name), kind, name);
+        return sfp__fail(err, SFP_EINVAL, "data '%s': has no kind, did you mean %s:%s?", sfp__printable(spec, name, sizeof name), kind,
+                         name);
     sfp_text list = {0};
     for (size_t i = 0; sfp__source_kinds[i]; i++) {
         sfp__text_put(&list, i == 0 ? "" : ", ");

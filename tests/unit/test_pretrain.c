@@ -223,6 +223,46 @@ static void new_weights_reach_every_packed_copy(void **unused)
     free(x), free(other), free(want), free(got);
 }
 
+static void plain_head(void *ctx, int first, int n, const float *feature, float *grad)
+{
+    (void)ctx;
+    for (int i = 0; i < n * 16; i++)
+        grad[i] = sinf(feature[i]) * (float)(first * 16 + i + 1);
+}
+
+static void lane_head(void *ctx, int lane, int first, int n, const float *tokens, float *grad)
+{
+    assert_in_range(lane, 0, 1);
+    plain_head(ctx, first, n, tokens, grad);
+}
+
+/* A loss that asks for its lane sees class tokens alone in a plan that computes no others. */
+static void both_kinds_of_head_give_the_same_gradients(void **unused)
+{
+    (void)unused;
+    sfp_vit *v = NULL;
+    sfp_error err = {0};
+    sfp_rng r = sfp__rng_init(6, 0);
+    size_t n = sfp__vit_flat_count(&small);
+    float *x = normals(&r, 4 * 3 * SIZE * SIZE, 1), *g[2] = {filled(n, 0), filled(n, 0)};
+    assert_int_equal(sfp__vit_random(&small, 1, 0.2f, &v, &err), SFP_OK);
+    for (int k = 0; k < 2; k++) {
+        sfp_vit_plan *plan = NULL;
+        sfp_vit_weights view;
+        const sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS};
+        assert_int_equal(sfp__vit_flat_view(&small, g[k], &view, &err), SFP_OK);
+        const sfp_vit_pass pass = {.b = 4, .x = x, .head = k ? NULL : plain_head, .token_head = k ? lane_head : NULL, .grad_w = &view};
+        assert_int_equal(sfp__vit_plan_create(v, pool, &po, &plan, &err), SFP_OK);
+        assert_int_equal(sfp__vit_run(plan, &pass, &err), SFP_OK);
+        sfp__vit_plan_free(plan);
+        sfp__vit_flat_view_done(&view);
+    }
+    check_same("gradients", g[1], g[0], n * sizeof(float));
+    assert_true(dot(g[0], g[0], n) > 0);
+    sfp__vit_free(v);
+    free(x), free(g[0]), free(g[1]);
+}
+
 static void decay_spares_norms_biases_positions_and_the_class_token(void **unused)
 {
     (void)unused;
@@ -489,6 +529,7 @@ int main(void)
         cmocka_unit_test(epochs_show_every_picture_once_and_batches_depend_on_the_step_alone),
         cmocka_unit_test(adamw_equals_the_formulas),
         cmocka_unit_test(new_weights_reach_every_packed_copy),
+        cmocka_unit_test(both_kinds_of_head_give_the_same_gradients),
         cmocka_unit_test(decay_spares_norms_biases_positions_and_the_class_token),
         cmocka_unit_test(a_checkpoint_brings_everything_back_and_is_of_its_training_alone),
         cmocka_unit_test(a_log_goes_on_after_the_step_of_the_checkpoint),

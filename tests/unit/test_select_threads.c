@@ -34,7 +34,8 @@ static void every_selector_picks_the_same(void **unused)
         }
         assert_int_equal(count[0], count[1]);
         assert_true(count[0] > 0);
-        if (memcmp(out[0], out[1], (size_t)count[0] * sizeof(int)) != 0 || memcmp(weight[0], weight[1], (size_t)count[0] * sizeof(float)) != 0)
+        if (memcmp(out[0], out[1], (size_t)count[0] * sizeof(int)) != 0 ||
+            memcmp(weight[0], weight[1], (size_t)count[0] * sizeof(float)) != 0)
             fail_msg("selector '%s': three threads choose otherwise than one", (*s)->name);
     }
     free_case(&c);
