@@ -24,6 +24,8 @@ static sfp_status fill_buffer(sfp_learner *l, int dim, size_t bytes, sfp_rng *rn
 {
     enum { SEEN = 10000 };
     sfp_buffer *buffer = sfp__learner_buffer(l);
+    if (!buffer)
+        return SFP_OK;
     int m = sfp__learner_options(l)->buffer.slots;
     for (int i = 0; i < m; i++) {
         sfp_slot *s = sfp__buffer_slot(buffer, i);
@@ -42,6 +44,7 @@ static sfp_status fill_buffer(sfp_learner *l, int dim, size_t bytes, sfp_rng *rn
 
 static void keep_best(const sfp_timestamp *t, sfp_bench_timestamp *out)
 {
+    out->mean += (t->seconds.total - out->mean) / (out->rounds + 1);
     if (out->rounds++ > 0 && t->seconds.total >= out->total)
         return;
     const double part[SFP_BENCH_PARTS] = {t->seconds.query,    t->seconds.select, t->seconds.attune, t->seconds.forward,
@@ -52,7 +55,8 @@ static void keep_best(const sfp_timestamp *t, sfp_bench_timestamp *out)
     out->replay = t->replay_count[0];
 }
 
-sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_pool *pool, int b, int rounds, sfp_bench_timestamp *out, sfp_error *err)
+sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_pool *pool, int b, int rounds, const char *select, const char *buffer,
+                                    sfp_bench_timestamp *out, sfp_error *err)
 {
     const sfp_vit_config *c = sfp__vit_config(vit);
     size_t bytes = 3 * (size_t)c->img_size * (size_t)c->img_size, n = (size_t)b;
@@ -62,6 +66,8 @@ sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_pool *pool, int b, int rou
     o.fp.tasks = TASKS;
     o.fp.classes = CLASSES;
     o.batch = b;
+    o.select = select;
+    o.buffer.method = buffer;
     uint8_t *rgb = sfp__malloc(n * bytes);
     sfp_sample *samples = sfp__calloc(n, sizeof *samples);
     sfp_status s = rgb && samples ? SFP_OK : sfp__fail_nomem(err, n * bytes);
@@ -80,7 +86,7 @@ sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_pool *pool, int b, int rou
     }
     struct rusage u;
     out->rss = getrusage(RUSAGE_SELF, &u) == 0 ? (size_t)u.ru_maxrss * 1024 : 0;
-    out->slots = o.buffer.slots;
+    out->slots = l && sfp__learner_buffer(l) ? o.buffer.slots : 0;
     sfp__learner_free(l);
     sfp__free(samples);
     sfp__free(rgb);

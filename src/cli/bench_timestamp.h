@@ -21,10 +21,13 @@ extern const char *const sfp__bench_part_names[SFP_BENCH_PARTS];
 typedef struct sfp_bench_timestamp {
     int rounds, coreset, replay, slots;
     double total;                 /* of the best round */
+    double mean;                  /* over all rounds: what a method that works every few timestamps costs */
     double part[SFP_BENCH_PARTS]; /* of the same round */
     size_t rss;
 } sfp_bench_timestamp;
 
-sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_pool *pool, int b, int rounds, sfp_bench_timestamp *out, sfp_error *err);
+/* With this selector and buffer method. */
+sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_pool *pool, int b, int rounds, const char *select, const char *buffer,
+                                    sfp_bench_timestamp *out, sfp_error *err);
 
 #endif

@@ -26,6 +26,8 @@ static const sfp_opt options[] = {
     SFP_ROW_INT("rounds", "N", "5", 1, 1000, "Rounds; the best of each measurement counts."),
     SFP_ROW_FLAG("passes-only", "Leave the plain matrix products out: for memory and for comparisons with other programs."),
     SFP_ROW_FLAG("timestamp-only", "Measure only whole timestamps of the learner."),
+    SFP_ROW_STRING("select", "NAME", "streamfp", "The learner's selector."),
+    SFP_ROW_STRING("buffer", "NAME", "streamfp", "The learner's buffer method."),
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
 };
@@ -179,6 +181,7 @@ static void print_json(const bench *t, const char *size)
     }
     if (t->stamp.rounds) {
         sfp__json_real(&j, "timestamp_seconds", t->stamp.total);
+        sfp__json_real(&j, "timestamp_mean_seconds", t->stamp.mean);
         sfp__json_object(&j, "timestamp_parts");
         for (int i = 0; i < SFP_BENCH_PARTS; i++)
             sfp__json_real(&j, sfp__bench_part_names[i], t->stamp.part[i]);
@@ -239,7 +242,7 @@ static int run(const sfp_args *args)
     if (!s && !sfp__args_flag(args, "timestamp-only"))
         s = measure(&t, sfp__args_flag(args, "passes-only"), &err);
     if (!s && !sfp__args_flag(args, "passes-only"))
-        s = sfp__bench_timestamp_run(t.vit, t.pool, t.b, t.rounds, &t.stamp, &err);
+        s = sfp__bench_timestamp_run(t.vit, t.pool, t.b, t.rounds, sfp__args_text(args, "select"), sfp__args_text(args, "buffer"), &t.stamp, &err);
     if (!s && sfp__args_flag(args, "json"))
         print_json(&t, sfp__args_text(args, "size"));
     else if (!s)
