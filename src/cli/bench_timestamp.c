@@ -19,6 +19,15 @@ static void noise(uint8_t *to, size_t n, sfp_rng *rng)
         to[i] = (uint8_t)sfp__rng_u32(rng);
 }
 
+/* All classes are of the task: without a buffer only those compete. */
+static sfp_status set_classes(sfp_learner *l, sfp_error *err)
+{
+    int32_t all[CLASSES];
+    for (int i = 0; i < CLASSES; i++)
+        all[i] = i;
+    return sfp__learner_set_classes(l, CLASSES, all, err);
+}
+
 /* Every slot filled, with a query; many samples seen before. */
 static sfp_status fill_buffer(sfp_learner *l, int dim, size_t bytes, sfp_rng *rng, sfp_error *err)
 {
@@ -73,6 +82,8 @@ sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_pool *pool, int b, int rou
     sfp_status s = rgb && samples ? SFP_OK : sfp__fail_nomem(err, n * bytes);
     if (!s)
         s = sfp__learner_create(vit, pool, &o, &l, err);
+    if (!s)
+        s = set_classes(l, err);
     if (!s)
         s = fill_buffer(l, c->dim, bytes, &rng, err);
     for (int i = 0; !s && i < WARM_UP + rounds; i++) {
