@@ -16,6 +16,11 @@ typedef struct worker {
     float *h, *g, *y; /* (CHUNK*Lp, D) each */
 } worker;
 
+/* How [0, open) is cut: first the frozen part, then the learning part. */
+typedef struct cut {
+    int start, open, frozen_chunks, chunks;
+} cut;
+
 struct sfp_attune {
     sfp_attune_options opt;
     int D;
@@ -27,7 +32,8 @@ struct sfp_attune {
     float *der;   /* (layers, learning, MAPS, Lp, D) panels a chunk: derivatives of GELU */
     float *gate;  /* (layers, pool, Lp, MAPS) */
     float *part;  /* (layers, chunks, MAPS*D + MAPS): partial sums of the gate's gradient */
-    int valid;    /* maps of components [0, valid) are those of frozen values */
+    int *valid;   /* (layers): maps of components [0, valid) are those of frozen values */
+    cut *cuts;    /* (layers) of the call under way */
     int chunks;   /* a layer, at most */
     worker *workers;
 };
@@ -60,8 +66,10 @@ static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
         a->der = sfp__calloc(layers * (size_t)a->opt.learning * MAPS * Lp * D, sizeof(float));
         a->gate = sfp__calloc(layers * pool * Lp * MAPS, sizeof(float));
         a->part = sfp__calloc(layers * (size_t)a->chunks * (MAPS * D + MAPS), sizeof(float));
+        a->valid = sfp__calloc(layers, sizeof *a->valid);
+        a->cuts = sfp__calloc(layers, sizeof *a->cuts);
         a->workers = sfp__calloc((size_t)threads, sizeof *a->workers);
-        if (!a->map || !a->der || !a->gate || !a->part || !a->workers)
+        if (!a->map || !a->der || !a->gate || !a->part || !a->valid || !a->cuts || !a->workers)
             s = sfp__fail_nomem(err, layers * pool * MAPS * Lp * D * sizeof(float));
     }
     for (int i = 0; !s && i < threads; i++) {
@@ -123,12 +131,14 @@ void sfp__attune_free(sfp_attune *a)
     sfp__free(a->der);
     sfp__free(a->gate);
     sfp__free(a->part);
+    sfp__free(a->valid);
+    sfp__free(a->cuts);
     sfp__free(a);
 }
 
 void sfp__attune_invalidate(sfp_attune *a)
 {
-    a->valid = 0;
+    memset(a->valid, 0, (size_t)a->opt.layers * sizeof *a->valid);
 }
 
 static sfp_status need_ops(sfp_attune *a, int comps, sfp_error *err)
@@ -148,16 +158,16 @@ static sfp_status need_ops(sfp_attune *a, int comps, sfp_error *err)
 
 /* -------------------------------------------------------------------- chunks */
 
-/* How [0, open) is cut: first the frozen part, then the learning part. */
-typedef struct cut {
-    int start, open, frozen_chunks, chunks;
-} cut;
-
-static cut cut_of(int start, int open)
+/* Cuts every layer; returns the most chunks a layer has. */
+static int cut_layers(sfp_attune *a, const sfp_attune_span *spans)
 {
-    cut c = {.start = start, .open = open, .frozen_chunks = (start + CHUNK - 1) / CHUNK};
-    c.chunks = c.frozen_chunks + (open - start + CHUNK - 1) / CHUNK;
-    return c;
+    int most = 0;
+    for (int l = 0; l < a->opt.layers; l++) {
+        int start = spans[l].start, open = spans[l].open, frozen = (start + CHUNK - 1) / CHUNK;
+        a->cuts[l] = (cut){start, open, frozen, frozen + (open - start + CHUNK - 1) / CHUNK};
+        most = a->cuts[l].chunks > most ? a->cuts[l].chunks : most;
+    }
+    return most;
 }
 
 static void chunk_at(const cut *c, int i, int *first, int *n, bool *learns)
@@ -210,7 +220,7 @@ static void gate_row(const sfp_attune *a, const float *p, const float *w, const 
 
 typedef struct job {
     sfp_attune *a;
-    cut cut;
+    int chunks; /* pieces a layer; some have fewer */
     const float *const *p;
     const float *gate_w, *gate_b;
     float *const *out;
@@ -243,12 +253,15 @@ static void forward_piece(void *ctx, int piece, int lane)
 {
     const job *j = ctx;
     sfp_attune *a = j->a;
-    int layer = piece / j->cut.chunks, first, n, D = a->D, Lp = a->opt.length;
+    int layer = piece / j->chunks, first, n, D = a->D, Lp = a->opt.length;
+    const cut *c = &a->cuts[layer];
     bool learns;
-    chunk_at(&j->cut, piece % j->cut.chunks, &first, &n, &learns);
+    if (piece % j->chunks >= c->chunks)
+        return;
+    chunk_at(c, piece % j->chunks, &first, &n, &learns);
     int token = sfp__gemm_enter();
-    if (learns || first + n > a->valid)
-        run_maps(j, layer, first, n, learns ? first - j->cut.start : -1, lane);
+    if (learns || first + n > a->valid[layer])
+        run_maps(j, layer, first, n, learns ? first - c->start : -1, lane);
     sfp__gemm_leave(token);
     for (int k = first; k < first + n; k++)
         for (int i = 0; i < Lp; i++) {
@@ -259,23 +272,27 @@ static void forward_piece(void *ctx, int piece, int lane)
             gate_row(a, p, j->gate_w, j->gate_b, g);
             for (int r = 0; r < MAPS; r++)
                 y[r] = map_at(a, layer, k, r) + (size_t)i * (size_t)D;
-            for (int c = 0; c < D; c++)
-                out[c] = (a->opt.residual ? p[c] : 0) + g[0] * y[0][c] + g[1] * y[1][c] + g[2] * y[2][c];
+            for (int d = 0; d < D; d++)
+                out[d] = (a->opt.residual ? p[d] : 0) + g[0] * y[0][d] + g[1] * y[1][d] + g[2] * y[2][d];
         }
 }
 
-sfp_status sfp__attune_fwd(sfp_attune *a, int start, int open, const float *const *p, const sfp_param *gate_w, const sfp_param *gate_b,
-                           float *const *out, sfp_error *err)
+sfp_status sfp__attune_fwd(sfp_attune *a, const sfp_attune_span *spans, const float *const *p, const sfp_param *gate_w,
+                           const sfp_param *gate_b, float *const *out, sfp_error *err)
 {
-    job j = {.a = a, .cut = cut_of(start, open), .p = p, .gate_w = gate_w->data, .gate_b = gate_b->data, .out = out};
-    const int sizes[] = {CHUNK, start % CHUNK, (open - start) % CHUNK};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        sfp_status s = sizes[i] ? need_ops(a, sizes[i], err) : SFP_OK;
-        if (s)
-            return s;
+    job j = {.a = a, .chunks = cut_layers(a, spans), .p = p, .gate_w = gate_w->data, .gate_b = gate_b->data, .out = out};
+    for (int l = 0; l < a->opt.layers; l++) {
+        int start = spans[l].start, learning = spans[l].open - start;
+        const int sizes[] = {CHUNK, start % CHUNK, learning % CHUNK};
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            sfp_status s = sizes[i] ? need_ops(a, sizes[i], err) : SFP_OK;
+            if (s)
+                return s;
+        }
     }
-    sfp__pool_run(a->threads, a->opt.layers * j.cut.chunks, forward_piece, &j);
-    a->valid = start;
+    sfp__pool_run(a->threads, a->opt.layers * j.chunks, forward_piece, &j);
+    for (int l = 0; l < a->opt.layers; l++)
+        a->valid[l] = spans[l].start;
     return SFP_OK;
 }
 
@@ -295,7 +312,7 @@ static void maps_backward(const job *j, int layer, int first, int n, int lane)
             for (int c = 0; c < D; c++)
                 w->g[row * D + c] = dout[row * D + c] * g[row * MAPS + r];
         sfp__gemm_run(a->op_v_t[n], lane, a->v_t[r], w->g, w->h);
-        a->kernels->gelu_bwd(m, D, w->h, der_at(a, layer, first - j->cut.start, n, r), sfp__gemm_panel(a->v_t[r]), w->g);
+        a->kernels->gelu_bwd(m, D, w->h, der_at(a, layer, first - a->cuts[layer].start, n, r), sfp__gemm_panel(a->v_t[r]), w->g);
         sfp__gemm_run(a->op_k_t[n], lane, a->k_t[r], w->g, w->y);
         int pw = sfp__gemm_panel(a->k_t[r]);
         for (int c0 = 0; c0 < D; c0 += pw)
@@ -311,9 +328,11 @@ static void backward_piece(void *ctx, int piece, int lane)
 {
     const job *j = ctx;
     sfp_attune *a = j->a;
-    int layer = piece / j->cut.chunks, chunk = piece % j->cut.chunks, first, n, D = a->D, Lp = a->opt.length;
+    int layer = piece / j->chunks, chunk = piece % j->chunks, first, n, D = a->D, Lp = a->opt.length;
     bool learns;
-    chunk_at(&j->cut, chunk, &first, &n, &learns);
+    if (chunk >= a->cuts[layer].chunks)
+        return;
+    chunk_at(&a->cuts[layer], chunk, &first, &n, &learns);
     float *dw = a->part + ((size_t)layer * (size_t)a->chunks + (size_t)chunk) * (size_t)(MAPS * D + MAPS), *db = dw + MAPS * D;
     memset(dw, 0, (size_t)(MAPS * D + MAPS) * sizeof *dw);
     if (learns) {
@@ -340,13 +359,13 @@ static void backward_piece(void *ctx, int piece, int lane)
         }
 }
 
-void sfp__attune_bwd(sfp_attune *a, int start, int open, const float *const *p, const float *const *dout, float *const *dp,
+void sfp__attune_bwd(sfp_attune *a, const sfp_attune_span *spans, const float *const *p, const float *const *dout, float *const *dp,
                      sfp_param *gate_w, sfp_param *gate_b)
 {
-    job j = {.a = a, .cut = cut_of(start, open), .p = p, .gate_w = gate_w->data, .gate_b = gate_b->data, .dout = dout, .dp = dp};
-    sfp__pool_run(a->threads, a->opt.layers * j.cut.chunks, backward_piece, &j);
+    job j = {.a = a, .chunks = cut_layers(a, spans), .p = p, .gate_w = gate_w->data, .gate_b = gate_b->data, .dout = dout, .dp = dp};
+    sfp__pool_run(a->threads, a->opt.layers * j.chunks, backward_piece, &j);
     for (int layer = 0; layer < a->opt.layers; layer++) /* in order: the same sum whatever the threads */
-        for (int chunk = 0; chunk < j.cut.chunks; chunk++) {
+        for (int chunk = 0; chunk < a->cuts[layer].chunks; chunk++) {
             const float *part = a->part + ((size_t)layer * (size_t)a->chunks + (size_t)chunk) * (size_t)(MAPS * a->D + MAPS);
             for (int i = 0; i < MAPS * a->D; i++)
                 gate_w->grad[i] += part[i];

@@ -26,6 +26,11 @@ typedef struct sfp_attune_options {
     bool residual;  /* add p */
 } sfp_attune_options;
 
+/* Components of a layer: [0, open) are there, [start, open) learn. */
+typedef struct sfp_attune_span {
+    int start, open;
+} sfp_attune_span;
+
 typedef struct sfp_attune sfp_attune;
 
 sfp_status sfp__attune_create(sfp_vit *vit, sfp_pool *threads, const sfp_attune_options *opt, sfp_attune **out, sfp_error *err);
@@ -34,12 +39,12 @@ void sfp__attune_free(sfp_attune *a);
 /* The maps of components [first, end) are computed anew by the next forward, even when frozen. */
 void sfp__attune_invalidate(sfp_attune *a);
 
-/* out[l] (open, length*D) from p[l] (open, length*D) for every layer; components [start, open) learn. */
-sfp_status sfp__attune_fwd(sfp_attune *a, int start, int open, const float *const *p, const sfp_param *gate_w, const sfp_param *gate_b,
-                           float *const *out, sfp_error *err);
+/* out[l] (open, length*D) from p[l] (open, length*D) for every layer; spans (layers). */
+sfp_status sfp__attune_fwd(sfp_attune *a, const sfp_attune_span *spans, const float *const *p, const sfp_param *gate_w,
+                           const sfp_param *gate_b, float *const *out, sfp_error *err);
 
-/* From the gradient of out[l] (all open components): adds to dp[l] of components [start, open), and to the gate's gradients. */
-void sfp__attune_bwd(sfp_attune *a, int start, int open, const float *const *p, const float *const *dout, float *const *dp,
+/* From the gradient of out[l] (all open components): adds to dp[l] of the components that learn, and to the gate's gradients. */
+void sfp__attune_bwd(sfp_attune *a, const sfp_attune_span *spans, const float *const *p, const float *const *dout, float *const *dp,
                      sfp_param *gate_w, sfp_param *gate_b);
 
 #endif

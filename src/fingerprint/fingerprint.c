@@ -1,9 +1,9 @@
-/* Pools, spans and values; composing and gradients are in compose.c. */
+/* Pools, spans and values; composing and gradients are in compose.c, what kinds of pool do their own way in pool_*.c. */
 #include "fingerprint/fingerprint.h"
 
 #include "base/mem.h"
 #include "compute/vec.h"
-#include "fingerprint/fp_internal.h"
+#include "fingerprint/pool_kind.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +12,60 @@
 sfp_fp_options sfp__fp_options_defaults(void)
 {
     return (sfp_fp_options){.pool = 100, .length = 8, .first_layer = 0, .last_layer = 4, .tasks = 1, .attune = true, .attune_topk = 3};
+}
+
+/* ---------------------------------------------------------------------- kinds */
+
+static const sfp__pool_kind *const kinds[] = {
+    [SFP_FP_CODA] = &sfp__pool_coda, [SFP_FP_L2P] = &sfp__pool_l2p, [SFP_FP_DUALPROMPT] = &sfp__pool_dualprompt};
+
+const char *sfp__fp_kind_name(sfp_fp_kind kind)
+{
+    return kinds[kind]->name;
+}
+
+/* Components put together in a prefix: no more than there are. */
+static int parts_of(const sfp_fp_options *o)
+{
+    int parts = kinds[o->kind]->parts;
+    return parts < o->pool ? parts : o->pool;
+}
+
+int sfp__fp_prefix_rows(const sfp_fp_options *o)
+{
+    return parts_of(o) * (o->length / 2);
+}
+
+int sfp__fp_pool_layer(const sfp_fp_options *o)
+{
+    return o->first_layer + kinds[o->kind]->shared_layers;
+}
+
+void sfp__fp_task_span(const sfp_fp_options *o, int task, int *start, int *open)
+{
+    int each = kinds[o->kind]->whole ? o->pool : o->pool / o->tasks;
+    *start = kinds[o->kind]->whole ? 0 : task * each;
+    *open = *start + each;
+}
+
+static bool shared(const sfp_fp *f, int l)
+{
+    return l < f->kind->shared_layers;
+}
+
+int sfp__fp_layer_rows(const sfp_fp *f, int l)
+{
+    return shared(f, l) ? 1 : f->opt.pool;
+}
+
+int sfp__fp_layer_start(const sfp_fp *f, int l)
+{
+    return shared(f, l) ? 0 : f->start;
+}
+
+int sfp__fp_layer_open(const sfp_fp *f, int l)
+{
+    return shared(f, l) ? 1 : f->open;
 }
 
 /* ------------------------------------------------------------ starting values */
@@ -95,13 +149,26 @@ static void uniform_rows(sfp_param *p, int first, int end, int dim, sfp_rng *rng
         p->data[i] = (float)((2 * sfp__rng_double(rng) - 1) * scale);
 }
 
+/* The tensors of layer number l that have a row a component; returns how many. */
+static int components_of(sfp_fp *f, int l, sfp_param *out[3])
+{
+    sfp_param *all[] = {&f->p[l], &f->k[l], &f->a[l]};
+    int n = 0;
+    for (int i = 0; i < 3; i++)
+        if (all[i]->data)
+            out[n++] = all[i];
+    return n;
+}
+
+/* Values of components [start, open); what all samples share starts once, with the first. */
 static sfp_status open_span(sfp_fp *f, int start, int open, sfp_error *err)
 {
     sfp_status s = SFP_OK;
     for (int l = 0; !s && l < f->layers; l++) {
-        sfp_param *all[] = {&f->p[l], &f->k[l], &f->a[l]};
-        for (int i = 0; !s && i < 3; i++)
-            s = start_rows(all[i], start, open, &f->rng, err);
+        sfp_param *all[3];
+        int n = shared(f, l) && start > 0 ? 0 : components_of(f, l, all);
+        for (int i = 0; !s && i < n; i++)
+            s = start_rows(all[i], start, shared(f, l) ? 1 : open, &f->rng, err);
     }
     return s;
 }
@@ -112,10 +179,10 @@ static void set_span(sfp_fp *f, int start, int open)
     f->start = start;
     f->open = open;
     for (int l = 0; l < f->layers; l++) {
-        sfp_param *all[] = {&f->p[l], &f->k[l], &f->a[l]};
-        for (int i = 0; i < 3; i++) {
-            all[i]->lo = start;
-            all[i]->hi = open;
+        sfp_param *all[3];
+        for (int i = 0, n = components_of(f, l, all); i < n; i++) {
+            all[i]->lo = sfp__fp_layer_start(f, l);
+            all[i]->hi = sfp__fp_layer_open(f, l);
         }
     }
 }
@@ -124,6 +191,12 @@ static void set_span(sfp_fp *f, int start, int open)
 
 static sfp_status check(const sfp_vit_config *c, sfp_fp_options *o, sfp_error *err)
 {
+    if ((unsigned)o->kind >= sizeof kinds / sizeof *kinds)
+        return sfp__fail(err, SFP_EINVAL, "pool-kind is number %d, expected 0 to %zu", (int)o->kind, sizeof kinds / sizeof *kinds - 1);
+    const sfp__pool_kind *kind = kinds[o->kind];
+    sfp_status s = kind->check ? kind->check(o, err) : SFP_OK;
+    if (s)
+        return s;
     if (o->length < 2 || o->length % 2 || o->length > 256)
         return sfp__fail(err, SFP_EINVAL, "prompt-length is %d, expected an even number from 2 to 256", o->length);
     if (o->pool < 1 || o->pool > 65536)
@@ -132,7 +205,7 @@ static sfp_status check(const sfp_vit_config *c, sfp_fp_options *o, sfp_error *e
         o->last_layer - o->first_layer >= SFP_FP_MAX_LAYERS)
         return sfp__fail(err, SFP_EINVAL, "prompt-layers %d-%d, expected at most %d layers within 0-%d", o->first_layer, o->last_layer,
                          SFP_FP_MAX_LAYERS, c->depth - 1);
-    if (o->tasks < 0 || o->tasks > o->pool)
+    if (o->tasks < 0 || (o->tasks > o->pool && !kind->whole))
         return sfp__fail(err, SFP_EINVAL, "%d tasks with a pool of %d components: each task needs at least one (--pool)", o->tasks, o->pool);
     if (o->span < 0 || o->span > o->pool)
         return sfp__fail(err, SFP_EINVAL, "span is %d, expected 1 to the pool's %d components", o->span, o->pool);
@@ -150,15 +223,21 @@ static sfp_status make_params(sfp_fp *f, sfp_error *err)
     const sfp_fp_options *o = &f->opt;
     sfp_status s = SFP_OK;
     for (int l = 0; !s && l < f->layers; l++) {
+        int rows = sfp__fp_layer_rows(f, l);
         const struct {
+            bool wanted;
             sfp_param *p;
             char c;
             int ndim;
             int64_t shape[3];
-        } list[] = {{&f->p[l], 'p', 3, {o->pool, o->length, f->D}}, {&f->k[l], 'k', 2, {o->pool, f->D}}, {&f->a[l], 'a', 2, {o->pool, f->D}}};
+        } list[] = {{true, &f->p[l], 'p', 3, {rows, o->length, f->D}},
+                    {!shared(f, l), &f->k[l], 'k', 2, {rows, f->D}},
+                    {f->kind->attention, &f->a[l], 'a', 2, {rows, f->D}}};
         for (int i = 0; !s && i < 3; i++) {
             char name[40];
-            (void)snprintf(name, sizeof name, "prompt.e_%c_%d", list[i].c, f->layer[l]);
+            if (!list[i].wanted)
+                continue;
+            (void)snprintf(name, sizeof name, "prompt.%c_%c_%d", shared(f, l) ? 'g' : 'e', list[i].c, f->layer[l]);
             s = sfp__param_init(list[i].p, name, list[i].ndim, list[i].shape, err);
             f->params[f->param_count++] = list[i].p;
         }
@@ -193,6 +272,8 @@ sfp_status sfp__fp_create(sfp_vit *vit, sfp_pool *threads, const sfp_fp_options 
     if (!f)
         return sfp__fail_nomem(err, sizeof *f);
     f->opt = o;
+    f->kind = kinds[o.kind];
+    f->parts = parts_of(&o);
     f->vit = vit;
     f->threads = threads;
     f->D = c->dim;
@@ -201,11 +282,13 @@ sfp_status sfp__fp_create(sfp_vit *vit, sfp_pool *threads, const sfp_fp_options 
     for (int l = o.first_layer; l <= o.last_layer; l++)
         f->layer[f->layers++] = l;
     s = make_params(f, err);
-    int each = o.tasks ? o.pool / o.tasks : o.span;
+    int start = 0, open = f->kind->whole ? o.pool : o.span;
+    if (o.tasks)
+        sfp__fp_task_span(&o, 0, &start, &open);
     if (!s)
-        s = open_span(f, 0, each, err);
+        s = open_span(f, start, open, err);
     if (!s) {
-        set_span(f, 0, each);
+        set_span(f, start, open);
         if (o.attune) {
             uniform_rows(&f->gate_w, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
             uniform_rows(&f->gate_b, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
@@ -235,14 +318,15 @@ void sfp__fp_free(sfp_fp *f)
 
 sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err)
 {
-    int each = f->opt.tasks ? f->opt.pool / f->opt.tasks : 0;
+    int start = 0, open = 0;
     if (f->task + 1 >= f->opt.tasks)
         return sfp__fail(err, SFP_EINVAL, "task %d of %d: there is no further one", f->task + 2, f->opt.tasks);
-    sfp_status s = open_span(f, (f->task + 1) * each, (f->task + 2) * each, err);
+    sfp__fp_task_span(&f->opt, f->task + 1, &start, &open);
+    sfp_status s = open > f->open ? open_span(f, start, open, err) : SFP_OK;
     if (s)
         return s;
     f->task++;
-    set_span(f, f->task * each, (f->task + 1) * each);
+    set_span(f, start, open);
     for (int i = 0; i < f->param_count; i++)
         sfp__param_reset_adam(f->params[i], 0, f->params[i]->rows);
     return SFP_OK;
@@ -258,10 +342,10 @@ sfp_status sfp__fp_grow(sfp_fp *f, sfp_error *err)
     sfp_status s = open_span(f, f->open, open, err);
     if (s)
         return s;
-    for (int l = 0; l < f->layers; l++) {
-        sfp__param_reset_adam(&f->p[l], f->open, open);
-        sfp__param_reset_adam(&f->k[l], f->open, open);
-        sfp__param_reset_adam(&f->a[l], f->open, open);
+    for (int l = f->kind->shared_layers; l < f->layers; l++) {
+        sfp_param *all[3];
+        for (int i = 0, n = components_of(f, l, all); i < n; i++)
+            sfp__param_reset_adam(all[i], f->open, open);
     }
     set_span(f, f->open, open);
     return SFP_OK;
@@ -274,6 +358,8 @@ sfp_status sfp__fp_restore(sfp_fp *f, int task, int start, int open, sfp_error *
                          open, f->opt.pool, f->opt.tasks);
     if (f->opt.attune && open - start > f->learning_most)
         return sfp__fail(err, SFP_EFORMAT, "%d components learning, expected at most %d", open - start, f->learning_most);
+    if (f->kind->whole && (start != 0 || open != f->opt.pool))
+        return sfp__fail(err, SFP_EFORMAT, "components %d to %d learning, expected all %d", start, open, f->opt.pool);
     f->task = task;
     set_span(f, start, open);
     sfp__fp_changed(f);
@@ -348,6 +434,11 @@ void sfp__fp_changed(sfp_fp *f)
         sfp__attune_invalidate(f->attune);
 }
 
+void sfp__fp_moved(sfp_fp *f)
+{
+    f->prepared = false;
+}
+
 void sfp__fp_zero_grad(sfp_fp *f)
 {
     for (int i = 0; i < f->param_count; i++)
@@ -363,16 +454,18 @@ void sfp__fp_step(sfp_fp *f, const sfp_adam *adam)
 
 void sfp__fp_mean_unit(const sfp_fp *f, float *out)
 {
-    int D = f->D, Lp = f->opt.length;
+    int D = f->D, Lp = f->opt.length, count = 0;
     memset(out, 0, (size_t)D * sizeof *out);
+    for (int l = 0; l < f->layers; l++)
+        count += sfp__fp_layer_open(f, l);
     float *sum = f->row; /* (D) */
     for (int l = 0; l < f->layers; l++)
-        for (int k = 0; k < f->open; k++) {
+        for (int k = 0; k < sfp__fp_layer_open(f, l); k++) {
             const float *p = f->p[l].data + (size_t)k * f->p[l].width;
             memcpy(sum, p, (size_t)D * sizeof *sum);
             for (int i = 1; i < Lp; i++)
                 sfp__axpy(D, 1, p + (size_t)i * (size_t)D, sum);
-            float length = fmaxf(sqrtf(sfp__dot(D, sum, sum)), 1e-12f);
-            sfp__axpy(D, 1 / (length * (float)(f->layers * f->open)), sum, out);
+            float length = fmaxf(sqrtf(sfp__dot(D, sum, sum)), SFP_FP_TINY);
+            sfp__axpy(D, 1 / (length * (float)count), sum, out);
         }
 }

@@ -28,7 +28,15 @@ typedef enum sfp_prefix_kind {
     SFP_PREFIX_RAW,       /* the paper's formula: they are projected like tokens */
 } sfp_prefix_kind;
 
+/* What prefixes are made of a pool (pool_kind.h). */
+typedef enum sfp_fp_kind {
+    SFP_FP_CODA,       /* section 2: a sum of all components, weighted by the query */
+    SFP_FP_L2P,        /* section 13: the five with the nearest keys */
+    SFP_FP_DUALPROMPT, /* section 13: general prompts, and an expert a task */
+} sfp_fp_kind;
+
 typedef struct sfp_fp_options {
+    sfp_fp_kind kind;
     int pool, length;         /* components a layer (100), rows a component Lp (8, even) */
     int first_layer, last_layer; /* prompted layers: 0 to 4 */
     int tasks;                /* J known tasks; 0: free */
@@ -44,17 +52,31 @@ typedef struct sfp_fp_options {
 
 sfp_fp_options sfp__fp_options_defaults(void);
 
-/* What composing prefixes needs, for components [0, open). */
+/* "coda", "l2p", "dualprompt" */
+const char *sfp__fp_kind_name(sfp_fp_kind kind);
+/* Rows of a layer's prefix keys (and of its values), once created: Lp/2 times the components put one after another. */
+int sfp__fp_prefix_rows(const sfp_fp_options *o);
+/* The first layer that has a pool of components, not one that all samples share. */
+int sfp__fp_pool_layer(const sfp_fp_options *o);
+/* Components that learn in a known task: [start, open). */
+void sfp__fp_task_span(const sfp_fp_options *o, int task, int *start, int *open);
+
+/* What composing prefixes needs. */
 typedef struct sfp_fp_view {
-    int layers, open, length, dim;
+    const struct sfp__pool_kind *kind;
+    int layers, length, dim;
+    int start;                              /* components [0, start) are frozen */
+    int parts;                              /* components that a prefix is put together of */
     int layer[SFP_FP_MAX_LAYERS];
-    const float *ak[SFP_FP_MAX_LAYERS];     /* (open, D): A * K / |K| */
-    const float *a2[SFP_FP_MAX_LAYERS];     /* (open, D): A^2 */
+    int open[SFP_FP_MAX_LAYERS];            /* components in use */
+    const float *ak[SFP_FP_MAX_LAYERS];     /* (open, D): A * K / |K|, A = 1 in kinds without; NULL: no keys */
+    const float *a2[SFP_FP_MAX_LAYERS];     /* (open, D): A^2; NULL in kinds without */
     const float *prefix[SFP_FP_MAX_LAYERS]; /* (open, Lp*D): attuned (and, raw, projected) components */
     const float *bias[SFP_FP_MAX_LAYERS];   /* raw: (2*D) biases of the key and the value projection; else NULL */
 } sfp_fp_view;
 
-/* E (n, Lp*D) of one layer from queries (n, D). alpha and norm (n, ld) are kept for the backward; work (n, D). */
+/* E (n, parts*Lp*D) of one layer from queries (n, D), as a test has it: all its keys, then all its values. alpha and norm (n, ld)
+ * and work (n, D) are room. */
 void sfp__fp_compose(const sfp_fp_view *v, int layer, int n, const float *query, int ld, float *alpha, float *norm, float *work,
                      float *prefix);
 
@@ -68,7 +90,7 @@ const sfp_fp_options *sfp__fp_options(const sfp_fp *f);
 int sfp__fp_start(const sfp_fp *f);
 int sfp__fp_open(const sfp_fp *f);
 int sfp__fp_task(const sfp_fp *f);
-/* The next known task: its components open, earlier ones freeze, Adam begins anew everywhere. */
+/* The next known task: its components open, earlier ones freeze (but for kinds that learn as a whole), Adam begins anew everywhere. */
 sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err);
 /* Free streams: opens `span` more; when the pool is full all learn from then on. */
 sfp_status sfp__fp_grow(sfp_fp *f, sfp_error *err);
@@ -85,23 +107,31 @@ sfp_rng *sfp__fp_rng(sfp_fp *f);
 
 /* The values were changed from outside (loading): nothing cached of them holds. */
 void sfp__fp_changed(sfp_fp *f);
+/* ... those of rows that learn alone: what is kept of the others does. */
+void sfp__fp_moved(sfp_fp *f);
 
 /* Attuned pool and view from the values as they are; nothing to do when they have not changed. */
 sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err);
 const sfp_fp_view *sfp__fp_view(const sfp_fp *f);
 
-/* Points a pass at the step's prefix buffers (and, with `gradients`, their gradients), with compose as its callback.
- * b <= max_batch. */
-void sfp__fp_attach(sfp_fp *f, sfp_vit_pass *pass, bool gradients);
+/* What is known of the samples of a pass; must last until sfp__fp_gradients. */
+typedef struct sfp_fp_samples {
+    const float *weight;   /* (b) factor of each sample's loss; NULL: no gradients are wanted */
+    const bool *rehearsed; /* (b) or NULL: none. Those may be of any task so far, the others are of the present one */
+} sfp_fp_samples;
 
-/* After a backward pass over b samples: adds the gradients of P, K, A and the gate. `terms`: loss terms that carry the ortho
- * penalty; its value (once) goes to *penalty. */
-sfp_status sfp__fp_gradients(sfp_fp *f, int b, int terms, double *penalty, sfp_error *err);
+/* Points a pass at the step's prefix buffers (and, with weights, their gradients), with compose as its callback. b <= max_batch.
+ * samples NULL: no gradients, all are of the present task. */
+void sfp__fp_attach(sfp_fp *f, sfp_vit_pass *pass, const sfp_fp_samples *samples);
+
+/* After a backward pass over b samples attached with weights: adds the gradients of P, K, A and the gate. `terms`: loss terms that
+ * carry the ortho penalty. *loss is what pool and penalty add to the loss. */
+sfp_status sfp__fp_gradients(sfp_fp *f, int b, int terms, double *loss, sfp_error *err);
 
 void sfp__fp_zero_grad(sfp_fp *f);
 void sfp__fp_step(sfp_fp *f, const sfp_adam *adam);
 
-/* mean over fingerprints of p / |p|, p = rows of raw P summed over Lp, all layers, components [0, open): (D) (SPEC section 4). */
+/* mean over fingerprints of p / |p|, p = rows of raw P summed over Lp, all layers stacked, components in use: (D) (SPEC section 4). */
 void sfp__fp_mean_unit(const sfp_fp *f, float *out);
 
 #endif

@@ -1,0 +1,105 @@
+/* CODA-Prompt (Smith et al. 2023, section 4.1; SPEC section 2): a prefix is the
+ * sum of all components in use, each weighted by how well the query, seen
+ * through the component's attention, fits its key:
+ *
+ *     E = sum_k alpha_k P'_k,  alpha_k = cos(q * A_k, K_k)
+ *
+ * Written as matrix products, since <q * A_k, K_k> = <q, A_k * K_k> and
+ * |q * A_k|^2 = <q^2, A_k^2>. With Kh = K / |K|, u = |q * A| and d = the
+ * gradient of alpha:
+ *
+ *     dK_k = (A_k * sum_b (d/u) q_b - Kh_k sum_b d alpha) / |K_k|
+ *     dA_k = Kh_k * sum_b (d/u) q_b - A_k * sum_b (d alpha / u^2) q_b^2
+ *
+ * so the backward is matrix products too.
+ *
+ * Cost a layer: 2 b N (2 D + Lp D) operations forward, about three times that
+ * backward. Like the authors' code, but that frozen components are not passed
+ * through detach: they have no gradient to begin with. */
+#include "compute/gemm.h"
+#include "compute/vec.h"
+#include "fingerprint/pool_kind.h"
+
+#include <math.h>
+#include <string.h>
+
+static void prepare(sfp_fp *f, int l)
+{
+    int D = f->D;
+    for (int k = 0; k < f->open; k++) {
+        const float *K = f->k[l].data + (size_t)k * (size_t)D, *A = f->a[l].data + (size_t)k * (size_t)D;
+        float *ak = f->ak[l] + (size_t)k * (size_t)D, *a2 = f->a2[l] + (size_t)k * (size_t)D;
+        float length = fmaxf(sqrtf(sfp__dot(D, K, K)), SFP_FP_TINY), inv = 1 / length;
+        f->knorm[l][k] = length;
+        for (int c = 0; c < D; c++) {
+            ak[c] = A[c] * K[c] * inv;
+            a2[c] = A[c] * A[c];
+        }
+    }
+}
+
+static void compose(const sfp_fp_view *v, int l, const sfp__composing *c)
+{
+    int D = v->dim, N = v->open[l], n = c->n, ld = c->ld, comp = v->length * D;
+    for (int i = 0; i < n * D; i++)
+        c->work[i] = c->query[i] * c->query[i];
+    sfp__gemm_plain(false, true, n, N, D, c->query, D, v->ak[l], D, 0, c->alpha, ld);
+    sfp__gemm_plain(false, true, n, N, D, c->work, D, v->a2[l], D, 0, c->norm, ld);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < N; k++) {
+            float *u = &c->norm[i * ld + k];
+            *u = fmaxf(sqrtf(*u), SFP_FP_TINY);
+            c->alpha[i * ld + k] /= *u;
+        }
+    for (int i = 0; i < n && v->bias[l]; i++)
+        for (int r = 0; r < v->length; r++)
+            memcpy(c->prefix + (size_t)i * (size_t)comp + (size_t)r * (size_t)D, v->bias[l] + (r < v->length / 2 ? 0 : D),
+                   (size_t)D * sizeof *c->prefix);
+    sfp__gemm_plain(false, false, n, comp, N, c->alpha, ld, v->prefix[l], comp, v->bias[l] ? 1 : 0, c->prefix, comp);
+}
+
+/* dK and dA of the learning components from the gradient of alpha. */
+static void cosine_backward(sfp_fp *f, int l, int b, const float *dalpha, float *c, float *cq, float *eq)
+{
+    int D = f->D, s = f->start, n = f->open - s, ld = f->opt.pool;
+    const float *alpha = f->alpha[l], *norm = f->norm[l];
+    /* c = d / u; cq = c^T q (n, D) */
+    for (int i = 0; i < b; i++)
+        for (int k = 0; k < n; k++)
+            c[i * n + k] = dalpha[i * ld + s + k] / norm[i * ld + s + k];
+    sfp__gemm_plain(true, false, n, D, b, c, n, f->query[l], D, 0, cq, D);
+    /* c = d alpha / u^2; eq = c^T q^2 (n, D) */
+    for (int i = 0; i < b; i++)
+        for (int k = 0; k < n; k++)
+            c[i * n + k] *= alpha[i * ld + s + k] / norm[i * ld + s + k];
+    sfp__gemm_plain(true, false, n, D, b, c, n, f->square[l], D, 0, eq, D);
+    for (int k = 0; k < n; k++) {
+        size_t at = (size_t)(s + k) * (size_t)D;
+        const float *K = f->k[l].data + at, *A = f->a[l].data + at, *q1 = cq + (size_t)k * (size_t)D,
+                    *q2 = eq + (size_t)k * (size_t)D;
+        float *dk = f->k[l].grad + at, *da = f->a[l].grad + at, inv = 1 / f->knorm[l][s + k], sum = 0;
+        for (int i = 0; i < b; i++)
+            sum += dalpha[i * ld + s + k] * alpha[i * ld + s + k];
+        for (int j = 0; j < D; j++) {
+            float kh = K[j] * inv;
+            dk[j] += (A[j] * q1[j] - kh * sum) * inv;
+            da[j] += kh * q1[j] - A[j] * q2[j];
+        }
+    }
+}
+
+static double backward(sfp_fp *f, int l, int b, float *dprefix)
+{
+    int D = f->D, N = f->open, comp = f->opt.length * D, ld = f->opt.pool;
+    size_t pool = (size_t)f->opt.pool;
+    float *dalpha = f->work[l], *c = dalpha + (size_t)f->max_batch * pool, *cq = c + (size_t)f->max_batch * pool,
+          *eq = cq + pool * (size_t)D;
+    sfp__gemm_plain(false, true, b, N, comp, f->de[l], comp, f->view.prefix[l], comp, 0, dalpha, ld);
+    cosine_backward(f, l, b, dalpha, c, cq, eq);
+    /* frozen components have no gradient of their own, but attunement's gate sees them */
+    sfp__gemm_plain(true, false, N, comp, b, f->alpha[l], ld, f->de[l], comp, 0, dprefix, comp);
+    return 0;
+}
+
+const sfp__pool_kind sfp__pool_coda = {
+    .name = "coda", .parts = 1, .attention = true, .prepare = prepare, .compose = compose, .backward = backward};

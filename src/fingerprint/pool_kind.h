@@ -1,0 +1,49 @@
+/* A kind of pool (--pool-kind): how a sample's prefix is put together of the
+ * components of a layer, and the gradients on the way back. One file a kind,
+ * one row in fingerprint.c.
+ *
+ * All else is shared (fingerprint.c, compose.c): components P, attunement, the
+ * raw projection, spans, starting values, the ortho penalty over whatever
+ * tensors there are, Adam, state. A kind sees components as they go into
+ * attention (view.prefix), and gives back their gradient. */
+#ifndef SFP_FINGERPRINT_POOL_KIND_H
+#define SFP_FINGERPRINT_POOL_KIND_H
+
+#include "fingerprint/fp_internal.h"
+
+/* Prefixes of n samples of one layer. */
+typedef struct sfp__composing {
+    int n;
+    const float *query;    /* (n, D) */
+    bool test;             /* as in a test; else a step, and */
+    const bool *rehearsed; /* (n) or NULL: which samples are not of the present task */
+    int ld;
+    float *alpha, *norm;   /* (n, ld) kept for the backward */
+    float *work;           /* (n, D) kept for the backward */
+    float *prefix;         /* (n, parts*Lp*D) out */
+} sfp__composing;
+
+struct sfp__pool_kind {
+    const char *name;
+    int parts;         /* components put one after another in a prefix, at most */
+    int shared_layers; /* the first prompted layers have one component that always learns, and no key */
+    bool attention;    /* keys come with A */
+    bool whole;        /* all components learn from the beginning to the end */
+    /* What the kind asks of the options; it may narrow them. Runs before the checks that all kinds share. */
+    sfp_status (*check)(sfp_fp_options *o, sfp_error *err);
+    /* The view's tables of layer number l. */
+    void (*prepare)(sfp_fp *f, int l);
+    void (*compose)(const sfp_fp_view *v, int l, const sfp__composing *c);
+    /* From f->de, the gradient of the prefixes of b samples: writes that of view.prefix (all components in use) to dprefix, adds
+     * those of K and A for the components that learn, returns what the kind itself adds to the loss. */
+    double (*backward)(sfp_fp *f, int l, int b, float *dprefix);
+};
+
+extern const struct sfp__pool_kind sfp__pool_coda, sfp__pool_l2p, sfp__pool_dualprompt;
+
+/* What kinds share that choose components by the nearest keys (pool_choose.c). */
+void sfp__choose_prepare(sfp_fp *f, int l);
+void sfp__choose_compose(const sfp_fp_view *v, int l, const sfp__composing *c);
+double sfp__choose_backward(sfp_fp *f, int l, int b, float *dprefix);
+
+#endif

@@ -1,0 +1,413 @@
+/* Pools that a sample chooses from (SPEC section 13: l2p, dualprompt): what they hold, what a sample takes, what learns when.
+ * Their gradients are in test_trainer_gradient.c, checkpoints and states in test_checkpoint.c and test_restored.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "compute/vec.h"
+#include "test_learner_fixture.h"
+
+enum { D = 16, LP = 4, COMP = LP * D, PARTS = 5 }; /* of tiny_model and small_options */
+
+static sfp_learner_options options(const model *m, sfp_fp_kind kind, int tasks)
+{
+    sfp_learner_options o = small_options(m, tasks, tasks ? 6 : 0);
+    o.fp.kind = kind;
+    o.adam.lr = 0.02f;
+    return o;
+}
+
+static sfp_param *param(sfp_learner *l, const char *name)
+{
+    int count;
+    sfp_param **p = sfp__fp_params(l->fp, &count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(p[i]->name, name) == 0)
+            return p[i];
+    fail_msg("there is no %s", name);
+    return NULL;
+}
+
+static void next_task(sfp_learner *l)
+{
+    sfp_error err = {0};
+    must(sfp__learner_next_task(l, &err), &err);
+}
+
+/* ------------------------------------------------------------------ tensors */
+
+static void tensors_have_names_and_shapes_of_their_kind(void **unused)
+{
+    (void)unused;
+    static const struct {
+        sfp_fp_kind kind;
+        int tasks, count;
+        const char *name[8];
+        int rows[8];
+    } list[] = {
+        {SFP_FP_L2P, 3, 4, {"prompt.e_p_0", "prompt.e_k_0", "last.weight", "last.bias"}, {12, 12, 6, 6}},
+        {SFP_FP_L2P,
+         20,
+         4,
+         {"prompt.e_p_0", "prompt.e_k_0", "last.weight", "last.bias"},
+         {12, 12, 6, 6}}, /* tasks do not matter */
+        {SFP_FP_DUALPROMPT,
+         3,
+         6,
+         {"prompt.g_p_0", "prompt.g_p_1", "prompt.e_p_2", "prompt.e_k_2", "last.weight", "last.bias"},
+         {1, 1, 3, 3, 6, 6}},
+        {SFP_FP_DUALPROMPT,
+         0,
+         6,
+         {"prompt.g_p_0", "prompt.g_p_1", "prompt.e_p_2", "prompt.e_k_2", "last.weight", "last.bias"},
+         {1, 1, 12, 12, 0, 0}},
+    };
+    model m = tiny_model(1);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        sfp_learner_options o = options(&m, list[i].kind, list[i].tasks);
+        o.fp.attune = false;
+        sfp_learner *l = make_learner(&m, &o);
+        int count;
+        sfp_param **p = sfp__fp_params(l->fp, &count);
+        assert_int_equal(count, list[i].count);
+        for (int k = 0; k < count; k++) {
+            assert_string_equal(p[k]->name, list[i].name[k]);
+            assert_int_equal(p[k]->rows, list[i].rows[k]);
+        }
+        sfp__learner_free(l);
+    }
+    free_model(&m);
+}
+
+static void what_a_kind_cannot_do_is_told(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner *l = NULL;
+    sfp_error err = {0};
+    sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
+    o.fp.first_layer = 1;
+    assert_int_equal(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "prompt-layers 1-2 with pool-kind dualprompt, expected 3 layers or more"));
+    o = options(&m, SFP_FP_L2P, 3);
+    o.fp.query_one = true;
+    assert_int_equal(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "l2p chooses by the query"));
+    o.fp.first_layer = 1; /* what enters the second layer has seen the image */
+    must(sfp__learner_create(m.vit, m.pool, &o, &l, &err), &err);
+    (void)offer(l, 0, 6, 0);
+    sfp__learner_free(l);
+    o = options(&m, (sfp_fp_kind)3, 3);
+    assert_int_equal(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL);
+    free_model(&m);
+}
+
+static void making_one_survives_every_failing_allocation(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
+        sfp_fp_options o = options(&m, (sfp_fp_kind)kind, 3).fp;
+        sfp_status s = SFP_ENOMEM;
+        for (long k = 0; s; k++) {
+            sfp_fp *fp = NULL;
+            sfp_error err = {0};
+            sfp__mem_fail_at(k);
+            s = sfp__fp_create(m.vit, m.pool, &o, 8, &fp, &err);
+            sfp__mem_fail_at(-1);
+            assert_int_equal(s != SFP_OK, fp == NULL);
+            assert_true(s == SFP_OK || s == SFP_ENOMEM);
+            sfp__fp_free(fp);
+        }
+    }
+    free_model(&m);
+}
+
+/* -------------------------------------------------------------- what is taken */
+
+/* Components of [0, open) by falling cosine with q, ties by lower index: the first `n`. */
+static void nearest(const float *keys, int open, const float *q, int n, int *out)
+{
+    bool taken[64] = {false};
+    for (int j = 0; j < n; j++) {
+        double best = -2;
+        for (int k = 0; k < open; k++) {
+            const float *K = keys + k * D;
+            double cosine = dot(q, K, D) / sqrt(dot(q, q, D) * dot(K, K, D));
+            if (!taken[k] && cosine > best + 1e-6) {
+                best = cosine;
+                out[j] = k;
+            }
+        }
+        taken[out[j]] = true;
+    }
+}
+
+/* The prefixes of an answer, of one layer, against the definition. */
+static void check_answer(sfp_learner *l, int layer, const char *p_name, const char *k_name, int parts, sfp_rng *rng)
+{
+    enum { N = 7 };
+    sfp_error err = {0};
+    must(sfp__fp_prepare(l->fp, &err), &err);
+    int ld = sfp__fp_options(l->fp)->pool, open = sfp__fp_open(l->fp), pick[PARTS] = {0};
+    const sfp_param *p = param(l, p_name), *k = k_name ? param(l, k_name) : NULL;
+    float *q = normals(rng, N * D, 3), *alpha = floats((size_t)(N * ld)), *norm = floats((size_t)(N * ld)), *work = floats(N * D);
+    float *e = filled((size_t)(N * PARTS * COMP), NAN);
+    for (int c = 0; k && c < D; c++) /* one of them is nearest to the last key */
+        q[3 * D + c] = k->data[(open - 1) * D + c] + 0.02f * q[3 * D + c];
+    sfp__fp_compose(sfp__fp_view(l->fp), layer, N, q, ld, alpha, norm, work, e);
+    for (int i = 0; i < N; i++) {
+        if (k)
+            nearest(k->data, open, q + i * D, parts, pick);
+        if (k && i == 3)
+            assert_int_equal(pick[0], open - 1);
+        for (int h = 0; h < 2; h++)
+            for (int j = 0; j < parts; j++)
+                check_same("a part", e + i * parts * COMP + (h * parts + j) * COMP / 2, p->data + pick[j] * COMP + h * COMP / 2,
+                           COMP / 2 * sizeof *e);
+    }
+    free(q), free(alpha), free(norm), free(work), free(e);
+}
+
+static void an_answer_takes_the_nearest_keys(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_rng rng = sfp__rng_init(8, 8);
+    for (int pool = 3; pool <= 12; pool += 3) {
+        sfp_learner_options o = options(&m, SFP_FP_L2P, 3);
+        o.fp.attune = false;
+        o.fp.pool = pool;
+        sfp_learner *l = make_learner(&m, &o);
+        for (int t = 0; t < 20; t++)
+            check_answer(l, 0, "prompt.e_p_0", "prompt.e_k_0", pool < PARTS ? pool : PARTS, &rng);
+        sfp_param *k = param(l, "prompt.e_k_0");
+        memcpy(k->data + D, k->data, D * sizeof(float)); /* a tie */
+        sfp__fp_changed(l->fp);
+        check_answer(l, 0, "prompt.e_p_0", "prompt.e_k_0", pool < PARTS ? pool : PARTS, &rng);
+        sfp__learner_free(l);
+    }
+    sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
+    o.fp.attune = false;
+    sfp_learner *l = make_learner(&m, &o);
+    for (int task = 0; task < 3; task++) {
+        for (int t = 0; t < 20; t++)
+            check_answer(l, 2, "prompt.e_p_2", "prompt.e_k_2", 1, &rng);
+        check_answer(l, 0, "prompt.g_p_0", NULL, 1, &rng);
+        check_answer(l, 1, "prompt.g_p_1", NULL, 1, &rng);
+        if (task < 2)
+            next_task(l);
+    }
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+/* A query that is no number still takes components that exist. */
+static void a_query_of_nan_takes_something(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
+        sfp_learner_options o = options(&m, (sfp_fp_kind)kind, 3);
+        sfp_learner *l = make_learner(&m, &o);
+        sfp_error err = {0};
+        must(sfp__fp_prepare(l->fp, &err), &err);
+        float *q = filled(D, NAN), alpha[12], norm[12], work[D], *e = filled(PARTS * COMP, NAN);
+        sfp__fp_compose(sfp__fp_view(l->fp), sfp__fp_view(l->fp)->layers - 1, 1, q, 12, alpha, norm, work, e);
+        for (int i = 0; i < 2 * D * sfp__fp_prefix_rows(&l->opt.fp); i++)
+            assert_true(isfinite(e[i]));
+        free(q), free(e);
+        sfp__learner_free(l);
+    }
+    free_model(&m);
+}
+
+/* ----------------------------------------------------------------- similarity */
+
+/* SPEC section 4 over whatever components a kind has in use, of all layers, each counted once. */
+static void similarity_is_of_the_components_in_use(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
+        sfp_learner_options o = options(&m, (sfp_fp_kind)kind, 3);
+        sfp_learner *l = make_learner(&m, &o);
+        (void)offer(l, 0, 2, 0);
+        next_task(l);
+        (void)offer(l, 2, 4, 1);
+        int count, open = sfp__fp_open(l->fp), fingerprints = 0;
+        sfp_param **p = sfp__fp_params(l->fp, &count);
+        double want[D] = {0};
+        float got[D];
+        for (int i = 0; i < count; i++)
+            for (int k = 0; k < (p[i]->rows < open ? p[i]->rows : open) && p[i]->ndim == 3; k++, fingerprints++) {
+                double sum[D] = {0}, length = 0;
+                for (int c = 0; c < COMP; c++)
+                    sum[c % D] += (double)p[i]->data[k * COMP + c];
+                for (int c = 0; c < D; c++)
+                    length += sum[c] * sum[c];
+                for (int c = 0; c < D; c++)
+                    want[c] += sum[c] / sqrt(length);
+            }
+        assert_int_equal(fingerprints, kind == SFP_FP_L2P ? 12 : 1 + 1 + 2);
+        sfp__fp_mean_unit(l->fp, got);
+        for (int c = 0; c < D; c++)
+            assert_true(fabs((double)got[c] - want[c] / fingerprints) < 1e-6);
+        sfp__learner_free(l);
+    }
+    free_model(&m);
+}
+
+/* ------------------------------------------------------------- what learns when */
+
+static bool same_row(const sfp_param *p, const float *before, int row)
+{
+    return memcmp(p->data + (size_t)row * p->width, before + (size_t)row * p->width, p->width * sizeof(float)) == 0;
+}
+
+static void general_prompts_learn_always_experts_in_their_task(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
+    sfp_learner *l = make_learner(&m, &o);
+    const char *names[] = {"prompt.g_p_0", "prompt.g_p_1", "prompt.e_p_2", "prompt.e_k_2"};
+    for (int task = 0; task < 3; task++) {
+        float *before[4];
+        for (int i = 0; i < 4; i++) {
+            const sfp_param *p = param(l, names[i]);
+            before[i] = copied(p->data, (size_t)p->rows * p->width);
+        }
+        for (int t = 0; t < 4; t++) /* with rehearsal of earlier tasks */
+            (void)offer(l, 2 * task, 2 * task + 2, (uint64_t)(10 * task + t));
+        for (int i = 0; i < 4; i++) {
+            const sfp_param *p = param(l, names[i]);
+            for (int r = 0; r < p->rows; r++)
+                if (same_row(p, before[i], r) != (i >= 2 && r != task))
+                    fail_msg("task %d: row %d of %s", task, r, names[i]);
+            free(before[i]);
+        }
+        if (task < 2)
+            next_task(l);
+        for (int i = 0; i < 4; i++) /* Adam begins anew */
+            assert_int_equal(param(l, names[i])->steps[i < 2 ? 0 : task], task < 2 ? 0 : 4);
+    }
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+static void l2p_learns_as_a_whole(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    for (int tasks = 0; tasks <= 3; tasks += 3) {
+        sfp_learner_options o = options(&m, SFP_FP_L2P, tasks);
+        o.fp.pool = PARTS; /* then each is chosen */
+        sfp_learner *l = make_learner(&m, &o);
+        for (int task = 0; task < 3; task++) {
+            const sfp_param *p = param(l, "prompt.e_p_0"), *k = param(l, "prompt.e_k_0");
+            float *p0 = copied(p->data, (size_t)p->rows * p->width), *k0 = copied(k->data, (size_t)k->rows * k->width);
+            sfp_timestamp r = offer(l, 2 * task, 2 * task + 2, (uint64_t)task); /* free: with new classes */
+            assert_false(r.grew);
+            for (int i = 0; i < PARTS; i++)
+                assert_false(same_row(p, p0, i) || same_row(k, k0, i));
+            assert_int_equal(sfp__fp_start(l->fp), 0);
+            assert_int_equal(sfp__fp_open(l->fp), PARTS);
+            free(p0), free(k0);
+            if (tasks && task < 2)
+                next_task(l);
+        }
+        sfp__learner_free(l);
+    }
+    free_model(&m);
+}
+
+/* SPEC section 9, an expert where coda opens a span; when all are open and more is asked for, all learn. */
+static void a_free_stream_opens_an_expert_at_a_time(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 0);
+    o.fp.pool = 3;
+    o.fp.span = 2; /* does not matter */
+    sfp_learner *l = make_learner(&m, &o);
+    static const struct {
+        int lo, hi, start, open;
+        bool grew;
+    } steps[] = {{0, 1, 0, 1, false}, {0, 1, 0, 1, false}, {1, 2, 1, 2, true}, {2, 3, 2, 3, true},
+                 {0, 3, 2, 3, false}, {3, 4, 0, 3, false}, {0, 4, 0, 3, false}};
+    for (int i = 0; i < 7; i++) {
+        sfp_timestamp r = offer(l, steps[i].lo, steps[i].hi, (uint64_t)i);
+        assert_int_equal(r.grew, steps[i].grew);
+        assert_int_equal(sfp__fp_start(l->fp), steps[i].start);
+        assert_int_equal(sfp__fp_open(l->fp), steps[i].open);
+    }
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+/* The term of the keys does its work: the key of a task points where the task's queries do on the whole, which no direction can
+ * do better than their mean. */
+static void keys_come_to_the_queries_of_their_task(void **unused)
+{
+    (void)unused;
+    enum { N = 24 };
+    model m = tiny_model(1);
+    sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
+    o.buffer.method = "none";
+    sfp_learner *l = make_learner(&m, &o);
+    float *x = floats(N * l->pixels), query[N * D];
+    const float *xs[N];
+    for (int task = 0; task < 3; task++) {
+        sfp_error err = {0};
+        const int32_t classes[] = {2 * task, 2 * task + 1};
+        must(sfp__learner_set_classes(l, 2, classes, &err), &err);
+        for (int t = 0; t < 60; t++)
+            (void)offer(l, 2 * task, 2 * task + 2, (uint64_t)(100 * task + t));
+        batch b = make_batch(l->S, N, 2 * task, 2 * task + 2, (uint64_t)(900 + task)); /* new ones */
+        for (int i = 0; i < N; i++) {
+            sfp__vit_normalise(b.sample[i].rgb, l->S, l->opt.mean, l->opt.std, x + (size_t)i * l->pixels);
+            xs[i] = x + (size_t)i * l->pixels;
+        }
+        for (int i = 0; i < N; i += l->opt.batch)
+            must(sfp__trainer_queries(l->trainer, l->opt.batch, xs + i, query + i * D, &err), &err);
+        const float *k = param(l, "prompt.e_k_2")->data + task * D;
+        double cosine = 0, mean[D] = {0}, best = 0;
+        for (int i = 0; i < N; i++) {
+            const float *q = query + i * D;
+            cosine += dot(q, k, D) / sqrt(dot(q, q, D) * dot(k, k, D)) / N;
+            for (int c = 0; c < D; c++)
+                mean[c] += (double)q[c] / sqrt(dot(q, q, D)) / N;
+        }
+        for (int c = 0; c < D; c++)
+            best += mean[c] * mean[c];
+        if (cosine < 0.98 * sqrt(best))
+            fail_msg("task %d: the mean cosine is %.3f of at most %.3f", task, cosine, sqrt(best));
+        free_batch(&b);
+        if (task < 2)
+            next_task(l);
+    }
+    free(x);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensors_have_names_and_shapes_of_their_kind),
+        cmocka_unit_test(what_a_kind_cannot_do_is_told),
+        cmocka_unit_test(making_one_survives_every_failing_allocation),
+        cmocka_unit_test(an_answer_takes_the_nearest_keys),
+        cmocka_unit_test(a_query_of_nan_takes_something),
+        cmocka_unit_test(similarity_is_of_the_components_in_use),
+        cmocka_unit_test(general_prompts_learn_always_experts_in_their_task),
+        cmocka_unit_test(l2p_learns_as_a_whole),
+        cmocka_unit_test(a_free_stream_opens_an_expert_at_a_time),
+        cmocka_unit_test(keys_come_to_the_queries_of_their_task),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
