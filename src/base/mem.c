@@ -55,6 +55,22 @@ void *sfp__realloc(void *p, size_t old, size_t size)
     return q;
 }
 
+bool sfp__grow(void *array, size_t size, size_t used, size_t wanted, size_t *room)
+{
+    if (wanted <= *room)
+        return true;
+    size_t more = *room < 8 ? 16 : *room * 2, bytes; /* rooms are far below SIZE_MAX / 2: they were allocated */
+    if (more < wanted)
+        more = wanted;
+    void *p;
+    memcpy(&p, array, sizeof p); /* a pointer of whatever type */
+    if (!sfp__mul_size(more, size, &bytes) || !(p = sfp__realloc(p, used * size, bytes)))
+        return false;
+    memcpy(array, &p, sizeof p);
+    *room = more;
+    return true;
+}
+
 char *sfp__strdup(const char *s)
 {
     size_t n = strlen(s) + 1;

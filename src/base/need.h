@@ -15,7 +15,11 @@ enum {
     SFP_NEED_GRADIENTS = 32, /* gradients of the learnable parameters, by callback */
     SFP_NEED_QUERY = 64,     /* (b, D) features of the unprompted backbone: they know nothing of what was learned */
     SFP_NEED_TAPS = 128,     /* (b, SFP_TAPS, D) means over the tokens after each quarter of the blocks, prompted */
+    SFP_NEED_PIXELS = 256,   /* buffers alone: gradients to pixels; pictures of a batch then are pixels, never compressed */
 };
+
+/* For a buffer FEATURES and GRADIENTS are not arrays but what it may ask for (base/ask.h); with QUERY all queries of a batch are
+ * known when it is offered. */
 
 enum { SFP_TAPS = 4 };
 

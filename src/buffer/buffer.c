@@ -1,7 +1,7 @@
 /* The slots of a buffer, its table of methods, and the uniform draw for replay.
  *
- * All memory is taken by sfp__buffer_create, and written once, so that neither the heap nor the resident size grows while
- * a stream runs. Invariants: 0 <= filled <= slots and filled <= n_seen. */
+ * All memory of the slots is taken by sfp__buffer_create, and written once, so that neither the heap nor the resident size grows
+ * while a stream runs. Invariants: 0 <= filled <= slots and filled <= n_seen. */
 #include "buffer/buffer_internal.h"
 
 #include "base/mem.h"
@@ -12,6 +12,10 @@ const sfp_buffer_method *const sfp__buffer_methods[] = {
     &sfp__buffer_streamfp,
     &sfp__buffer_none,
     &sfp__buffer_er,
+    &sfp__buffer_aser,
+    &sfp__buffer_camel,
+    &sfp__buffer_gss,
+    &sfp__buffer_ssd,
     NULL,
 };
 
@@ -52,6 +56,30 @@ static bool measure_slot(const sfp_buffer_options *opt, slot_size *s)
            sfp__add_size(s->image, 2 * s->vector, &s->stored) && sfp__add_size(s->stored, sizeof(sfp_slot), &s->whole);
 }
 
+/* Bytes of so many slots and what the method keeps beside them; false: they do not fit a size_t. */
+static bool measure(const sfp_buffer_options *opt, const sfp_buffer_method *method, int max_batch, int slots, size_t *bytes)
+{
+    sfp_buffer_options o = *opt;
+    slot_size each;
+    o.slots = slots;
+    return measure_slot(&o, &each) && sfp__mul_size((size_t)slots, each.whole, bytes) &&
+           sfp__add_size(*bytes, method->bytes ? method->bytes(&o, max_batch) : 0, bytes);
+}
+
+/* The most slots that the budget allows, fewer than the options' own. */
+static int fitting(const sfp_buffer_options *opt, const sfp_buffer_method *method, int max_batch)
+{
+    int fits = 0, does_not = opt->slots;
+    while (does_not - fits > 1) {
+        int half = fits + (does_not - fits) / 2;
+        size_t bytes = 0;
+        bool ok = measure(opt, method, max_batch, half, &bytes) && bytes <= opt->budget;
+        fits = ok ? half : fits;
+        does_not = ok ? does_not : half;
+    }
+    return fits;
+}
+
 /* Cuts the workspace into its pieces; with base NULL it only measures. Its size fits: ints times some bytes. */
 static size_t layout(sfp_buffer *b, char *base)
 {
@@ -85,12 +113,12 @@ sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_
 
     size_t m = method->keeps_nothing ? 0 : (size_t)opt->slots, bytes = 0;
     slot_size each;
-    if (!measure_slot(opt, &each) || !sfp__mul_size(m, each.whole, &bytes))
+    if (!measure_slot(opt, &each) || !measure(opt, method, max_batch, (int)m, &bytes))
         return sfp__fail(err, SFP_ELIMIT, "buffer: %d slots with pictures of %zu bytes do not fit the address space", opt->slots,
                          opt->image_bytes);
     if (opt->budget && bytes > opt->budget)
-        return sfp__fail(err, SFP_ELIMIT, "buffer: %d slots of %zu bytes take %zu, the budget is %zu: %zu slots would fit",
-                         opt->slots, each.whole, bytes, opt->budget, opt->budget / each.whole);
+        return sfp__fail(err, SFP_ELIMIT, "buffer: %d slots of %zu bytes take %zu, the budget is %zu: %d slots would fit",
+                         opt->slots, bytes / (m ? m : 1), bytes, opt->budget, fitting(opt, method, max_batch));
 
     sfp_status status = SFP_OK;
     size_t wanted = sizeof(sfp_buffer);
@@ -125,11 +153,14 @@ sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_
         b->slot[i].query = (float *)(void *)(query + i * each.vector);
         b->slot[i].mean_embed = (float *)(void *)(query + (m + i) * each.vector);
     }
+    if (method->open && (status = method->open(&b->opt, max_batch, &b->state, err)) != SFP_OK)
+        goto failed;
     *out = b;
     return SFP_OK;
 
 nomem:
     status = sfp__fail_nomem(err, wanted);
+failed:
     sfp__buffer_free(b);
     return status;
 }
@@ -138,6 +169,8 @@ void sfp__buffer_free(sfp_buffer *b)
 {
     if (!b)
         return;
+    if (b->method->close)
+        b->method->close(b->state);
     sfp__free(b->store);
     sfp__free(b->slot);
     sfp__free(b->work);
@@ -154,6 +187,11 @@ const sfp_buffer_options *sfp__buffer_options(const sfp_buffer *b)
 const sfp_buffer_method *sfp__buffer_method_of(const sfp_buffer *b)
 {
     return b->method;
+}
+
+void *sfp__buffer_state(const sfp_buffer *b)
+{
+    return b->state;
 }
 
 int sfp__buffer_filled(const sfp_buffer *b)
@@ -240,6 +278,47 @@ int sfp__buffer_fill(sfp_buffer *b, const sfp_buffer_batch *batch)
     return stored;
 }
 
+int sfp__buffer_fits(const sfp_buffer *b, const sfp_buffer_batch *batch)
+{
+    int room = b->opt.slots - b->filled;
+    return batch->b < room ? batch->b : room;
+}
+
+int sfp__buffer_who(const sfp_buffer *b, const sfp_buffer_batch *batch, int p)
+{
+    return p < b->filled ? batch->b + p : p - b->filled;
+}
+
+int32_t sfp__buffer_label(const sfp_buffer *b, const sfp_buffer_batch *batch, int who)
+{
+    return who < batch->b ? batch->label[who] : b->slot[who - batch->b].label;
+}
+
+void sfp__buffer_commit(sfp_buffer *b, const sfp_buffer_batch *batch, int nu, sfp_buffer_change *change)
+{
+    change->stored = sfp__buffer_fill(b, batch);
+    change->nu = nu;
+    for (int i = 0; i < nu; i++)
+        sfp__buffer_put(b, b->replaced[i], batch, b->retained[i]);
+    b->seen += (uint64_t)(batch->b - change->stored);
+}
+
+static sfp_status check_needs(const sfp_buffer *b, const sfp_buffer_batch *batch, sfp_error *err)
+{
+    const char *name = b->method->name;
+    unsigned needs = b->method->needs;
+    if ((needs & SFP_NEED_SCORE) && (!batch->score || !batch->mean_embed || !batch->fingerprint))
+        return sfp__fail(err, SFP_EINVAL, "buffer '%s' needs scores, mean embeddings and the fingerprint, the batch has not all",
+                         name);
+    if ((needs & (SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS)) && !batch->ask)
+        return sfp__fail(err, SFP_EINVAL, "buffer '%s' asks for features or gradients, and there is nobody to ask", name);
+    for (int i = 0; i < batch->b && (needs & SFP_NEED_QUERY); i++)
+        if (!batch->query || !batch->has_query || !batch->has_query[i])
+            return sfp__fail(err, SFP_EINVAL, "buffer '%s' needs all queries, sample %d of the batch (id %llu) has none", name, i,
+                             (unsigned long long)batch->id[i]);
+    return SFP_OK;
+}
+
 static sfp_status check_batch(const sfp_buffer *b, const sfp_buffer_batch *batch, sfp_error *err)
 {
     const char *name = b->method->name;
@@ -249,9 +328,6 @@ static sfp_status check_batch(const sfp_buffer *b, const sfp_buffer_batch *batch
         return SFP_OK;
     if (!batch->label || !batch->id || !batch->image || !batch->image_size)
         return sfp__fail(err, SFP_EINVAL, "buffer '%s': a batch without labels, ids, pictures or their sizes", name);
-    if ((b->method->needs & SFP_NEED_SCORE) && (!batch->score || !batch->mean_embed || !batch->fingerprint))
-        return sfp__fail(err, SFP_EINVAL, "buffer '%s' needs scores, mean embeddings and the fingerprint, the batch has not all",
-                         name);
     for (int i = 0; i < batch->b; i++) {
         if (batch->image_size[i] > b->opt.image_bytes)
             return sfp__fail(err, SFP_ELIMIT,
@@ -261,16 +337,19 @@ static sfp_status check_batch(const sfp_buffer *b, const sfp_buffer_batch *batch
             return sfp__fail(err, SFP_EINVAL, "buffer '%s': sample %d of the batch (id %llu) has no picture", name, i,
                              (unsigned long long)batch->id[i]);
     }
-    return SFP_OK;
+    return check_needs(b, batch, err);
 }
 
 sfp_status sfp__buffer_update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change,
                               sfp_error *err)
 {
     sfp_buffer_change what = {.retained = b->retained, .replaced = b->replaced};
+    sfp_rng drawn = rng ? *rng : (sfp_rng){0};
     sfp_status status = check_batch(b, batch, err);
     if (status == SFP_OK && batch->b > 0)
-        status = b->method->update(b, batch, rng, &what, err);
+        status = b->method->update(b, batch, rng ? &drawn : NULL, &what, err);
+    if (status == SFP_OK && rng)
+        *rng = drawn;
     if (status == SFP_OK && change)
         *change = what;
     return status;

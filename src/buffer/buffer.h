@@ -11,8 +11,11 @@
 #ifndef SFP_BUFFER_BUFFER_H
 #define SFP_BUFFER_BUFFER_H
 
+#include "base/ask.h"
 #include "base/error.h"
 #include "base/need.h"
+#include "base/parts.h"
+#include "base/pool.h"
 #include "base/rng.h"
 
 #include <stdbool.h>
@@ -31,7 +34,8 @@ typedef struct sfp_buffer_options {
     size_t budget;      /* bytes the slots may take together; 0: no limit but their number */
     sfp_drop_rule drop;
     sfp_nu_rule nu;
-    const char *method; /* "streamfp", "er", "none", ... */
+    const char *method;    /* "streamfp", "er", "none", ... */
+    float mean[3], std[3]; /* how pictures are normalised: a model's pixel is (byte / 255 - mean) / std */
 } sfp_buffer_options;
 
 sfp_buffer_options sfp__buffer_options_defaults(void); /* streamfp, 102 slots, alg2, at least one; dim and image_bytes are 0 */
@@ -62,6 +66,8 @@ typedef struct sfp_buffer_batch {
     const bool *has_query;       /* (b) */
     const float *score;          /* (b) similarity S(x), fingerprints after the steps */
     const float *fingerprint;    /* (D) mean unit fingerprint: scores the slots, <mean_embed, fingerprint> */
+    const sfp_ask *ask;          /* for a method that needs FEATURES, GRADIENTS or PIXELS; else NULL */
+    sfp_pool *threads;           /* NULL: the calling thread alone */
 } sfp_buffer_batch;
 
 /* What an update did, for the event log. Arrays are the buffer's own and hold until the next update. */
@@ -79,6 +85,13 @@ typedef struct sfp_buffer_method {
     bool keeps_nothing; /* no slots are made, whatever the options say */
     /* The batch has been checked. On failure the buffer is as before. */
     sfp_status (*update)(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err);
+
+    /* A method with state or scratch of its own, which `update` finds as b->state; all NULL for one without. */
+    sfp_status (*open)(const sfp_buffer_options *opt, int max_batch, void **state, sfp_error *err);
+    void (*close)(void *state); /* takes NULL */
+    size_t (*bytes)(const sfp_buffer_options *opt,
+                    int max_batch); /* what it keeps beside the slots: the budget counts it; NULL: 0 */
+    sfp_parts_fn parts;             /* what a checkpoint keeps */
 } sfp_buffer_method;
 
 /* By name; NULL: unknown. All of them end with NULL. */
@@ -86,16 +99,17 @@ const sfp_buffer_method *sfp__buffer_method_find(const char *name);
 extern const sfp_buffer_method *const sfp__buffer_methods[];
 
 /* Fails when the slots do not fit the budget, or the method is unknown. max_batch: the largest b that will be offered. All
- * memory, workspace too, is taken here. */
+ * memory, workspace too, is taken here, but for a method's scratch, which may grow during its first updates. */
 sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_buffer **out, sfp_error *err);
 void sfp__buffer_free(sfp_buffer *b);
 const sfp_buffer_options *sfp__buffer_options(const sfp_buffer *b); /* as in force: with "none", no slots */
 const sfp_buffer_method *sfp__buffer_method_of(const sfp_buffer *b);
+void *sfp__buffer_state(const sfp_buffer *b); /* of the method: what its `parts` reads; NULL: none */
 
 int sfp__buffer_filled(const sfp_buffer *b);    /* slots in use: 0..filled-1 */
 uint64_t sfp__buffer_seen(const sfp_buffer *b); /* n_seen */
 sfp_slot *sfp__buffer_slot(sfp_buffer *b, int i);
-size_t sfp__buffer_bytes(const sfp_buffer *b); /* of the slots, what the budget counts; the same for ever */
+size_t sfp__buffer_bytes(const sfp_buffer *b); /* what the budget counts; the same for ever */
 /* For loading a checkpoint, once slots 0..filled-1 have been written: n_seen as given. */
 sfp_status sfp__buffer_restore(sfp_buffer *b, int filled, uint64_t seen, sfp_error *err);
 
@@ -103,12 +117,20 @@ sfp_status sfp__buffer_restore(sfp_buffer *b, int filled, uint64_t seen, sfp_err
  * bounded draw (sfp__rng_below) a slot. */
 int sfp__buffer_draw(sfp_buffer *b, int r, sfp_rng *rng, int *slots);
 
-/* The method's update from an arriving batch; `change` may be NULL. No allocation. A batch that is refused changes nothing.
+/* The method's update from an arriving batch; `change` may be NULL. No allocation once warm. On failure nothing has changed,
+ * the generator neither.
  *
  * Random numbers, in this order for ever (a checkpoint resumes in the middle of the sequence):
  *   streamfp  nothing when all samples fit; else n_left doubles (u_nu), nu doubles (u_batch), nu doubles (u_buffer)
  *   er        one bounded draw for each sample that does not fit
- *   none      nothing */
+ *   aser      nothing when all samples fit; else one double (the threshold of rare classes), one bounded draw for each class in
+ *             the buffer, ascending (evaluation), one for each buffer sample that competes
+ *   camel     nothing
+ *   gss       nothing while it is empty; else as sfp__buffer_draw for all groups together; then, full and the batch's similarity
+ *             negative, min(b, m) doubles (slots) and as many doubles (whether to replace)
+ *   ssd       every sixth batch, for each class of the batch with synthetic pictures, in order of appearance, one bounded draw
+ * for each picture of an older class that is looked at, at most 10; then one for each sample that does not fit none      nothing
+ */
 sfp_status sfp__buffer_update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change,
                               sfp_error *err);
 

@@ -15,21 +15,30 @@ static uint64_t below(sfp_rng *rng, uint64_t n)
     return x % n;
 }
 
+int sfp__reservoir_slot(sfp_buffer *b, sfp_rng *rng)
+{
+    uint64_t j = below(rng, ++b->seen);
+    return j < (uint64_t)b->opt.slots ? (int)j : -1;
+}
+
+void sfp__buffer_note(sfp_buffer *b, int slot, int k, int *nu)
+{
+    int at = 0;
+    while (at < *nu && b->replaced[at] != slot)
+        at++;
+    b->replaced[at] = slot;
+    b->retained[at] = k;
+    *nu += at == *nu;
+}
+
 static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
 {
     (void)err;
     int nu = 0, stored = sfp__buffer_fill(b, batch);
     for (int i = stored; i < batch->b; i++) {
-        uint64_t j = below(rng, ++b->seen);
-        if (j >= (uint64_t)b->opt.slots)
-            continue;
-        int at = 0; /* a later sample of the batch can push out an earlier one: only the last is told, and copied */
-        while (at < nu && b->replaced[at] != (int)j)
-            at++;
-        b->replaced[at] = (int)j;
-        b->retained[at] = i;
-        if (at == nu)
-            nu++;
+        int slot = sfp__reservoir_slot(b, rng);
+        if (slot >= 0)
+            sfp__buffer_note(b, slot, i, &nu);
     }
     for (int i = 0; i < nu; i++)
         sfp__buffer_put(b, b->replaced[i], batch, b->retained[i]);

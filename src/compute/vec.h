@@ -23,4 +23,32 @@ static inline void sfp__axpy(int n, float f, const float *restrict x, float *res
         y[i] += f * x[i];
 }
 
+/* <a, b> in double: the same bits for (a, b) and (b, a). */
+static inline double sfp__dot_f64(int n, const float *a, const float *b)
+{
+    double s[4] = {0};
+    int i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int j = 0; j < 4; j++)
+            s[j] += (double)a[i + j] * (double)b[i + j];
+    for (; i < n; i++)
+        s[0] += (double)a[i] * (double)b[i];
+    return (s[0] + s[1]) + (s[2] + s[3]);
+}
+
+/* |a - b|^2 in double */
+static inline double sfp__distance2_f64(int n, const float *a, const float *b)
+{
+    double s[4] = {0};
+    int i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int j = 0; j < 4; j++) {
+            double d = (double)a[i + j] - (double)b[i + j];
+            s[j] += d * d;
+        }
+    for (; i < n; i++)
+        s[0] += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+    return (s[0] + s[1]) + (s[2] + s[3]);
+}
+
 #endif

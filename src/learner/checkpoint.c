@@ -190,7 +190,8 @@ static sfp_status add_everything(content *c, sfp_error *err)
         if ((s = sfp__head_visit(l->heads[i], prefix, add_whole_tensor, c, err)))
             return s;
     }
-    if ((s = sfp__parts_visit("select", l->selector->parts, l->select_state, add_whole_tensor, c, err)))
+    if ((s = sfp__parts_visit("select", l->selector->parts, l->select_state, add_whole_tensor, c, err)) ||
+        (s = sfp__parts_visit_buffer(l->buffer, add_whole_tensor, c, err)))
         return s;
     return add(c, "checksum", SFP_DTYPE_I32, 1, &one, WHOLE, checksum, err);
 }

@@ -263,7 +263,8 @@ static sfp_status check_all(loaded *f, sfp_error *err)
         (s = find(f, "allowed", SFP_DTYPE_U8, 1, &classes, &f->allowed, err)) ||
         (s = sfp__saved_names_read(f->st, f->l->opt.fp.tasks > 0 ? f->classes : SFP_LEARNER_MAX_CLASSES, &f->names, err)) ||
         (s = load_heads(f, err)) ||
-        (s = sfp__parts_check("select", f->l->selector->parts, f->l->select_state, f->st, err)))
+        (s = sfp__parts_check("select", f->l->selector->parts, f->l->select_state, f->st, err)) ||
+        (s = sfp__parts_check_buffer(f->l->buffer, f->st, err)))
         return s;
     if (!(f->position = sfp__strdup(position ? position : "")))
         return sfp__fail_nomem(err, 1);
@@ -324,6 +325,7 @@ static void commit(loaded *f)
     commit_params(f);
     commit_buffer(f);
     sfp__parts_load("select", l->selector->parts, l->select_state, f->st);
+    sfp__parts_load_buffer(l->buffer, f->st);
     sfp__checkpoint_rngs(l, rngs);
     for (int i = 0; i < SFP_CHECKPOINT_RNGS; i++)
         *rngs[i] = f->rng[i];

@@ -76,6 +76,7 @@ static sfp_status make_workspace(sfp_learner *l, sfp_error *err)
                 {(void **)&l->step_label, n * sizeof *l->step_label},
                 {(void **)&l->step_weight, n * sizeof(float)},
                 {(void **)&l->step_masked, n * sizeof(bool)},
+                {(void **)&l->step_rehearsed, n * sizeof(bool)},
                 {(void **)&l->step_query, n * D * sizeof(float)},
                 {(void **)&l->replay, k * r * sizeof(int)},
                 {(void **)&l->replay_count, k * sizeof(int)},
@@ -168,12 +169,15 @@ static sfp_status make(sfp_learner *l, sfp_error *err)
     o->fp = *sfp__fp_options(l->fp);
     o->buffer.dim = l->D;
     o->buffer.image_bytes = l->rgb_bytes;
+    memcpy(o->buffer.mean, o->mean, sizeof o->mean);
+    memcpy(o->buffer.std, o->std, sizeof o->std);
     if (strcmp(o->buffer.method, "none") != 0 && (s = sfp__buffer_create(&o->buffer, o->batch, &l->buffer, err)))
         return s;
     if ((s = sfp__look_init(&l->look, l->vit, l->threads, l->fp, l->selector->needs, o->batch, err)) ||
         (l->selector->open && (s = l->selector->open(l->D, o->batch, o->seed, &l->select_state, err))))
         return s;
-    if ((s = make_workspace(l, err)) || (s = sfp__learner_class_room(l, o->fp.classes > 16 ? o->fp.classes : 16, err)))
+    if ((s = sfp__learner_ask_init(l, err)) || (s = make_workspace(l, err)) ||
+        (s = sfp__learner_class_room(l, o->fp.classes > 16 ? o->fp.classes : 16, err)))
         return s;
     if (o->head != SFP_HEAD_MIX)
         return SFP_OK;
@@ -222,13 +226,15 @@ void sfp__learner_free(sfp_learner *l)
     if (l->selector && l->selector->close)
         l->selector->close(l->select_state);
     sfp__arena_done(&l->select_arena);
+    sfp__learner_ask_done(l);
+    sfp__arena_done(&l->pixels_arena);
     sfp__look_done(&l->look);
     sfp__trainer_free(l->trainer);
     for (int i = 0; i < l->class_room; i++)
         sfp__free(l->names[i]);
     void *all[] = {l->x,          l->rx,         (void *)l->xs, l->mean_embed,    l->fingerprint, l->score,       l->score_after,
                    l->query,      l->has_query,  l->label,      l->id,            (void *)l->image, l->image_size,
-                   l->coreset,    l->select_weight, l->sample_loss, l->items,   l->step_label,    l->step_weight, l->step_masked, l->step_query,
+                   l->coreset,    l->select_weight, l->sample_loss, l->items,   l->step_label,    l->step_weight, l->step_masked, l->step_rehearsed, l->step_query,
                    l->mixed,      l->replay,     l->replay_count, l->loss,     (void *)l->names, l->seen,        l->allowed};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__free(all[i]);
@@ -346,12 +352,13 @@ static sfp_status take_batch(sfp_learner *l, int b, const sfp_sample *samples, b
         if (s)
             return s;
     }
+    bool needs_pixels = sfp__learner_buffer_needs(l) & SFP_NEED_PIXELS;
     *new_class = false;
     for (int i = 0; i < b; i++) {
         const sfp_sample *s = &samples[i];
         l->label[i] = s->label;
         l->id[i] = s->id;
-        bool compressed = l->opt.keep_compressed && s->encoded && s->encoded_size < l->rgb_bytes;
+        bool compressed = l->opt.keep_compressed && !needs_pixels && s->encoded && s->encoded_size < l->rgb_bytes;
         l->image[i] = compressed ? s->encoded : s->rgb;
         l->image_size[i] = compressed ? s->encoded_size : l->rgb_bytes;
         l->has_query[i] = false;
@@ -440,31 +447,6 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
     return s;
 }
 
-/* The picture of a slot, as pixels, normalised. */
-static sfp_status replay_input(sfp_learner *l, const sfp_slot *slot, float *out, sfp_error *err)
-{
-    if (slot->image_size == l->rgb_bytes) {
-        sfp__vit_normalise(slot->image, l->S, l->opt.mean, l->opt.std, out);
-        return SFP_OK;
-    }
-    sfp_image whole = {0}, fit = {0};
-    sfp_status s = sfp__image_decode("a picture of the buffer", slot->image, slot->image_size, NULL, &whole, err);
-    if (!s)
-        s = sfp__image_fit(&whole, l->S, l->opt.resize, &fit, err);
-    if (!s)
-        sfp__vit_normalise(fit.rgb, l->S, l->opt.mean, l->opt.std, out);
-    sfp__image_done(&whole);
-    sfp__image_done(&fit);
-    return s;
-}
-
-static bool query_known(sfp_learner *l, const sfp__item *item)
-{
-    if (l->opt.fp.query_one)
-        return true;
-    return item->replay ? sfp__buffer_slot(l->buffer, item->index)->has_query : l->has_query[item->index];
-}
-
 /* Puts the samples of a step in order, unknown queries first; returns how many of these. */
 static int order_items(sfp_learner *l, int c, const int *slots, int r)
 {
@@ -472,7 +454,7 @@ static int order_items(sfp_learner *l, int c, const int *slots, int r)
     for (int want = 0; want < 2; want++) {
         for (int i = 0; i < c + r; i++) {
             sfp__item item = {.index = i < c ? l->coreset[i] : slots[i - c], .replay = i >= c};
-            if (query_known(l, &item) == (want == 1))
+            if (sfp__learner_query_known(l, &item) == (want == 1))
                 l->items[n++] = item;
         }
         unknown = want == 0 ? n : unknown;
@@ -489,6 +471,7 @@ static sfp_status fill_step(sfp_learner *l, int c, const int *slots, int r, sfp_
         const sfp__item *item = &l->items[i];
         const float *query;
         l->step_masked[i] = false;
+        l->step_rehearsed[i] = item->replay;
         if (item->replay) {
             const sfp_slot *slot = sfp__buffer_slot(l->buffer, item->index);
             int k = 0;
@@ -498,7 +481,7 @@ static sfp_status fill_step(sfp_learner *l, int c, const int *slots, int r, sfp_
             l->step_label[i] = slot->label;
             l->step_weight[i] = 1.0f / (float)r;
             query = slot->query;
-            sfp_status s = replay_input(l, slot, l->rx + (size_t)k * l->pixels, err);
+            sfp_status s = sfp__learner_slot_input(l, slot, l->rx + (size_t)k * l->pixels, err);
             if (s)
                 return s;
         } else {
@@ -514,21 +497,6 @@ static sfp_status fill_step(sfp_learner *l, int c, const int *slots, int r, sfp_
         memcpy(l->step_query + (size_t)i * (size_t)l->D, query, (size_t)l->D * sizeof *query);
     }
     return SFP_OK;
-}
-
-/* Queries that the pass computed go back to where they belong. */
-static void keep_queries(sfp_learner *l, int unknown)
-{
-    for (int i = 0; i < unknown; i++) {
-        const sfp__item *item = &l->items[i];
-        sfp_slot *slot = item->replay ? sfp__buffer_slot(l->buffer, item->index) : NULL;
-        float *to = slot ? slot->query : l->query + (size_t)item->index * (size_t)l->D;
-        memcpy(to, l->step_query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *to);
-        if (slot)
-            slot->has_query = true;
-        else
-            l->has_query[item->index] = true;
-    }
 }
 
 /* ---------------------------------------------------------------- mixed heads */
@@ -664,12 +632,12 @@ static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
         if (s)
             return s;
         const sfp_train_batch batch = {.n = c + drawn, .x = l->xs, .label = l->step_label, .weight = l->step_weight,
-                                       .masked = l->step_masked, .allowed = l->allowed, .query = l->step_query, .queries = unknown,
-                                       .terms = drawn ? 2 : 1};
+                                       .masked = l->step_masked, .allowed = l->allowed, .rehearsed = l->step_rehearsed,
+                                       .query = l->step_query, .queries = unknown, .terms = drawn ? 2 : 1};
         sfp_train_result result = {0};
         if ((s = sfp__trainer_step(l->trainer, &batch, &result, err)))
             return s;
-        keep_queries(l, l->opt.fp.query_one ? 0 : unknown);
+        sfp__learner_keep_queries(l, l->opt.fp.query_one ? 0 : unknown);
         teach_selector(l, c + drawn, c, result.logits);
         l->loss[k] = result.loss;
         l->replay_count[k] = drawn;
@@ -696,6 +664,9 @@ static sfp_status update_buffer(sfp_learner *l, int b, sfp_timestamp *r, sfp_err
 {
     if (!l->buffer)
         return SFP_OK;
+    sfp_status s = sfp__learner_buffer_needs(l) & SFP_NEED_QUERY ? missing_queries(l, b, err) : SFP_OK;
+    if (s)
+        return s;
     score(l, b, l->score_after);
     const sfp_buffer_batch batch = {.b = b,
                                     .now = l->counts.timestamps,
@@ -707,7 +678,9 @@ static sfp_status update_buffer(sfp_learner *l, int b, sfp_timestamp *r, sfp_err
                                     .query = l->query,
                                     .has_query = l->has_query,
                                     .score = l->score_after,
-                                    .fingerprint = l->fingerprint};
+                                    .fingerprint = l->fingerprint,
+                                    .ask = sfp__learner_ask(l),
+                                    .threads = l->threads};
     return sfp__buffer_update(l->buffer, &batch, &l->buffer_rng, &r->buffer, err);
 }
 

@@ -2,6 +2,7 @@
 #ifndef SFP_LEARNER_LEARNER_INTERNAL_H
 #define SFP_LEARNER_LEARNER_INTERNAL_H
 
+#include "base/ask.h"
 #include "learner/drift.h"
 #include "learner/learner.h"
 #include "learner/look.h"
@@ -18,8 +19,9 @@ typedef struct sfp_file_stamp {
 
 /* One sample of a step: of the coreset or of the buffer. */
 typedef struct sfp__item {
-    int index; /* into the batch, or a slot */
+    int index; /* into the batch, or a slot; -1: a picture that is neither (ask.c) */
     bool replay;
+    int row; /* which of those asked for (ask.c) */
 } sfp__item;
 
 struct sfp_learner {
@@ -32,6 +34,9 @@ struct sfp_learner {
     void *select_state; /* of a selector that learns, else NULL */
     sfp_look look;      /* what the selector asks for */
     sfp_buffer *buffer; /* NULL: none */
+    sfp_ask ask;        /* what its method may ask for */
+    sfp_look ask_look;  /* features that it asks for */
+    float *ask_x;       /* (SFP_ASK_SLOTS, 3, S, S) pictures of slots, normalised; NULL: it asks for nothing */
     sfp_head *heads[SFP_HEAD_EXPERTS]; /* mix: [1] slda, [2] ranpac; [0] is the trainer's own and stays NULL */
     sfp_mix mix;
     sfp_rng select_rng, replay_rng, buffer_rng;
@@ -65,6 +70,7 @@ struct sfp_learner {
     const uint8_t **image; /* (b) */
     size_t *image_size;   /* (b) */
     sfp_arena select_arena;
+    sfp_arena pixels_arena; /* of sfp__ask_pixels */
     sfp_select_batch select_batch; /* as selection saw it */
     int *coreset;         /* (b) */
     float *select_weight; /* (b) */
@@ -73,6 +79,7 @@ struct sfp_learner {
     int32_t *step_label;  /* (n) */
     float *step_weight;   /* (n) */
     bool *step_masked;    /* (n) */
+    bool *step_rehearsed; /* (n) */
     float *step_query;    /* (n, D) */
     int *replay, *replay_count; /* (steps, replay) (steps) */
     double *loss;         /* (steps) */
@@ -91,10 +98,30 @@ extern const char *const sfp__learner_experts[SFP_HEAD_EXPERTS];
 /* New heads of the mix; on failure those made so far are the caller's to free. */
 sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_EXPERTS], sfp_error *err);
 
-/* base/need.h's gradients of samples of the batch, while it is selected from: the loss as a step has it, rows that learn one
- * parameter after another. */
+/* samples.c: the picture of a slot as the network's input (3, S, S); whether the query of a sample need not be computed; and those
+ * that a pass has computed, the first `unknown` of step_query, back to where items[] come from. */
+sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, float *out, sfp_error *err);
+bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item);
+void sfp__learner_keep_queries(sfp_learner *l, int unknown);
+
+/* ask.c: base/need.h's gradients of samples of the batch, while it is selected from: the loss as a step has it, rows that learn
+ * one parameter after another. */
 size_t sfp__learner_gradient_length(const sfp_learner *l);
 sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *out, sfp_error *err);
+
+/* What the buffer method declared; 0: no buffer. */
+unsigned sfp__learner_buffer_needs(const sfp_learner *l);
+enum { SFP_ASK_SLOTS = 16 }; /* pictures of slots in memory at a time */
+sfp_status sfp__learner_ask_init(sfp_learner *l, sfp_error *err);
+void sfp__learner_ask_done(sfp_learner *l);
+/* For an update of the buffer; NULL: its method asks for nothing. */
+const sfp_ask *sfp__learner_ask(sfp_learner *l);
+
+/* base/ask.h's calls of the same names, while the buffer is updated; the learner is their ctx. They use the arrays of a step. */
+sfp_status sfp__ask_pixels(void *learner, int n, const float *const *x, const int32_t *label, const float *v, float h, float *dx,
+                           sfp_error *err);
+sfp_status sfp__ask_feature_pixels(void *learner, int n, const float *const *x, const float *dfeature, float *dx, sfp_error *err);
+sfp_status sfp__ask_embed_at(void *learner, int n, const float *const *x, float *out, sfp_error *err);
 
 /* Makes the present state what predictors see. */
 sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err);

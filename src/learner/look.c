@@ -28,7 +28,7 @@ static sfp_status make_plans(sfp_look *k, sfp_pool *threads, sfp_error *err)
     const sfp_fp_options *o = sfp__fp_options(k->fp);
     const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
     const sfp_vit_plan_options prompted = {
-        .mode = SFP_VIT_FORWARD, .prefix_rows = o->length / 2, .queries = !o->query_one, .all_tokens = wants(k, SFP_NEED_TAPS)};
+        .mode = SFP_VIT_FORWARD, .prefix_rows = sfp__fp_prefix_rows(o), .queries = !o->query_one, .all_tokens = wants(k, SFP_NEED_TAPS)};
     int most = k->max_batch < CHUNK ? k->max_batch : CHUNK;
     sfp_status s = SFP_OK;
     if (wants(k, SFP_NEED_QUERY | SFP_NEED_ATTENTION) && !(s = sfp__vit_plan_create(k->vit, threads, &plain, &k->plain, err)))
@@ -135,7 +135,8 @@ static void mean_tokens(sfp_look *k, int first, int n)
         }
 }
 
-static sfp_status look_prompted(sfp_look *k, int n, const float *const *x, float *query, sfp_error *err)
+sfp_status sfp__look_features(sfp_look *k, int n, const float *const *x, int unknown, const bool *rehearsed, float *query,
+                              sfp_error *err)
 {
     const sfp_fp_options *o = sfp__fp_options(k->fp);
     int depth = sfp__vit_config(k->vit)->depth;
@@ -146,11 +147,12 @@ static sfp_status look_prompted(sfp_look *k, int n, const float *const *x, float
         sfp_vit_pass pass = {.b = count, .xs = x + first, .feature = k->features + (size_t)first * (size_t)k->D};
         if (!o->query_one) {
             pass.query = query + (size_t)first * (size_t)k->D;
-            pass.queries = k->plain ? 0 : count; /* the unprompted pass has left them already */
+            pass.queries = unknown <= first ? 0 : unknown - first < count ? unknown - first : count;
         }
         for (int q = SFP_TAPS - 1; q >= 0 && wants(k, SFP_NEED_TAPS); q--)
             pass.tokens[quarter(depth, q)] = k->tokens + (size_t)q * token_floats;
-        sfp__fp_attach(k->fp, &pass, false);
+        const sfp_fp_samples samples = {.rehearsed = rehearsed ? rehearsed + first : NULL};
+        sfp__fp_attach(k->fp, &pass, &samples);
         s = sfp__vit_run(k->prompted, &pass, err);
         if (!s && wants(k, SFP_NEED_TAPS))
             mean_tokens(k, first, count);
@@ -212,7 +214,7 @@ sfp_status sfp__look(sfp_look *k, int n, const float *const *x, const uint8_t *a
     if (k->plain)
         s = look_plain(k, n, x, query, err);
     if (!s && k->prompted)
-        s = look_prompted(k, n, x, query, err);
+        s = sfp__look_features(k, n, x, k->plain ? 0 : n, NULL, query, err); /* the unprompted pass has left the queries already */
     if (!s && wants(k, SFP_NEED_LOGITS | SFP_NEED_PROBS))
         s = classify(k, n, allowed, err);
     return s;

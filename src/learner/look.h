@@ -40,4 +40,9 @@ void sfp__look_done(sfp_look *k);
  * (NULL: all), as the loss would see them. Allocates only when there are more classes than ever before. */
 sfp_status sfp__look(sfp_look *k, int n, const float *const *x, const uint8_t *allowed, float *query, sfp_error *err);
 
+/* The prompted pass alone, which must have been asked for (features are), of n <= max_batch samples whose first `unknown` queries
+ * are computed and the others given; rehearsed (n) or NULL as in sfp_train_batch. */
+sfp_status sfp__look_features(sfp_look *k, int n, const float *const *x, int unknown, const bool *rehearsed, float *query,
+                              sfp_error *err);
+
 #endif

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME = 96 };
+enum { NAME = 96, PREFIX = 40 };
 
 /* Part `index` as a tensor whose name lies in `name`; returns how many there are. */
 static int tensor_of(const char *prefix, sfp_parts_fn parts, void *state, int index, char name[NAME], sfp_tensor *t, void **data)
@@ -63,4 +63,36 @@ void sfp__parts_load(const char *prefix, sfp_parts_fn parts, void *state, const 
     void *data;
     for (int i = 0; parts && i < tensor_of(prefix, parts, state, i, name, &t, &data); i++)
         memcpy(data, sfp__safetensors_find(st, name)->data, t.bytes);
+}
+
+/* ------------------------------------------------------------------ of a buffer */
+
+static sfp_parts_fn parts_of(const sfp_buffer *b, char prefix[PREFIX])
+{
+    const sfp_buffer_method *method = b ? sfp__buffer_method_of(b) : NULL;
+    (void)snprintf(prefix, PREFIX, "buffer.%s", method ? method->name : "");
+    return method ? method->parts : NULL;
+}
+
+sfp_status sfp__parts_visit_buffer(const sfp_buffer *b, sfp_status (*fn)(void *ctx, const sfp_tensor *t, sfp_error *err),
+                                   void *ctx, sfp_error *err)
+{
+    char prefix[PREFIX];
+    sfp_parts_fn parts = parts_of(b, prefix);
+    return parts ? sfp__parts_visit(prefix, parts, sfp__buffer_state(b), fn, ctx, err) : SFP_OK;
+}
+
+sfp_status sfp__parts_check_buffer(const sfp_buffer *b, const sfp_safetensors *st, sfp_error *err)
+{
+    char prefix[PREFIX];
+    sfp_parts_fn parts = parts_of(b, prefix);
+    return parts ? sfp__parts_check(prefix, parts, sfp__buffer_state(b), st, err) : SFP_OK;
+}
+
+void sfp__parts_load_buffer(const sfp_buffer *b, const sfp_safetensors *st)
+{
+    char prefix[PREFIX];
+    sfp_parts_fn parts = parts_of(b, prefix);
+    if (parts)
+        sfp__parts_load(prefix, parts, sfp__buffer_state(b), st);
 }

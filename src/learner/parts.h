@@ -3,6 +3,7 @@
 #define SFP_LEARNER_PARTS_H
 
 #include "base/parts.h"
+#include "buffer/buffer.h"
 #include "io/safetensors.h"
 
 /* fn with every part as a tensor; names and shapes hold during the call, data as long as the state. */
@@ -12,5 +13,11 @@ sfp_status sfp__parts_visit(const char *prefix, sfp_parts_fn parts, void *state,
 sfp_status sfp__parts_check(const char *prefix, sfp_parts_fn parts, void *state, const sfp_safetensors *st, sfp_error *err);
 /* After a check; cannot fail. */
 void sfp__parts_load(const char *prefix, sfp_parts_fn parts, void *state, const sfp_safetensors *st);
+
+/* The same for the state of a buffer's method, PREFIX is buffer.METHOD; nothing for NULL. */
+sfp_status sfp__parts_visit_buffer(const sfp_buffer *b, sfp_status (*fn)(void *ctx, const sfp_tensor *t, sfp_error *err),
+                                   void *ctx, sfp_error *err);
+sfp_status sfp__parts_check_buffer(const sfp_buffer *b, const sfp_safetensors *st, sfp_error *err);
+void sfp__parts_load_buffer(const sfp_buffer *b, const sfp_safetensors *st);
 
 #endif

@@ -16,7 +16,7 @@ struct sfp_predictor {
     sfp_pool *threads;
     bool own_pool;
     bool on_demand; /* not among the learner's predictors: asks for a copy itself */
-    int max, D, S, pool, length;
+    int max, D, S, pool, rows; /* rows of a layer's prefix keys */
     size_t pixels;
     sfp_vit_plan *plan;
     float *x;            /* (max, 3, S, S) */
@@ -25,7 +25,7 @@ struct sfp_predictor {
     int *order;          /* (max): unknown queries first */
     float *query, *feature; /* (max, D) */
     float *alpha, *norm, *square; /* (max, pool) x2, (max, D) */
-    float *prefix[SFP_FP_MAX_LAYERS]; /* (max, Lp*D) */
+    float *prefix[SFP_FP_MAX_LAYERS]; /* (max, 2*rows*D) */
     int class_room;
     float *logits, *expert[SFP_HEAD_EXPERTS]; /* (max, class_room) */
     double *work;
@@ -76,7 +76,7 @@ static sfp_status make(sfp_predictor *p, sfp_vit *vit, const sfp_fp_options *o, 
     size_t n = (size_t)max_batch, D = (size_t)p->D, pool = (size_t)o->pool;
     p->max = max_batch;
     p->pool = o->pool;
-    p->length = o->length;
+    p->rows = prompted ? sfp__fp_prefix_rows(o) : 0;
     p->pixels = 3 * (size_t)p->S * (size_t)p->S;
     bool ok = true;
     p->x = room(n * p->pixels, sizeof(float), &ok);
@@ -90,11 +90,11 @@ static sfp_status make(sfp_predictor *p, sfp_vit *vit, const sfp_fp_options *o, 
         p->norm = room(n * pool, sizeof(float), &ok);
         p->square = room(n * D, sizeof(float), &ok);
         for (int i = 0; i < o->last_layer - o->first_layer + 1; i++)
-            p->prefix[i] = room(n * (size_t)o->length * D, sizeof(float), &ok);
+            p->prefix[i] = room(n * 2 * (size_t)p->rows * D, sizeof(float), &ok);
     }
     if (!ok)
         return sfp__fail_nomem(err, n * p->pixels * sizeof(float));
-    const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = prompted ? o->length / 2 : 0,
+    const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = p->rows,
                                        .queries = prompted && !o->query_one};
     sfp_status s = sfp__vit_plan_create(vit, p->threads, &plan, &p->plan, err);
     return s ? s : sfp__vit_plan_prepare(p->plan, max_batch, err);
@@ -235,7 +235,7 @@ static void compose_one(sfp_predictor *p, int layer, int first, int n, const flo
 {
     size_t at = (size_t)first, pool = (size_t)p->pool, D = (size_t)p->D;
     sfp__fp_compose(&p->snapshot->view, layer, n, query, p->pool, p->alpha + at * pool, p->norm + at * pool, p->square + at * D,
-                    p->prefix[layer] + at * (size_t)p->length * D);
+                    p->prefix[layer] + at * 2 * (size_t)p->rows * D);
 }
 
 static void compose(void *ctx, int first, int n, const float *query)
@@ -360,9 +360,9 @@ static int order_pictures(sfp_predictor *p, int n, const uint8_t *const *rgb, co
 static sfp_status run_prompted(sfp_predictor *p, int n, int unknown, sfp_error *err)
 {
     const sfp_snapshot *s = p->snapshot;
-    int D = p->D, C = s->classes, half = p->length / 2;
+    int D = p->D, C = s->classes;
     sfp__pool_run(p->threads, n, normalise_piece, p);
-    sfp_vit_pass pass = {.b = n, .xs = p->xs, .feature = p->feature, .compose_ctx = p, .prefix_stride = (size_t)p->length * (size_t)D};
+    sfp_vit_pass pass = {.b = n, .xs = p->xs, .feature = p->feature, .compose_ctx = p, .prefix_stride = 2 * (size_t)p->rows * (size_t)D};
     if (p->opt->fp.query_one) {
         pass.compose_layer = compose_layer;
     } else {
@@ -372,9 +372,9 @@ static sfp_status run_prompted(sfp_predictor *p, int n, int unknown, sfp_error *
     }
     for (int l = 0; l < s->view.layers; l++) {
         int layer = s->view.layer[l];
-        pass.prefix_rows[layer] = half;
+        pass.prefix_rows[layer] = p->rows;
         pass.prefix_k[layer] = p->prefix[l];
-        pass.prefix_v[layer] = p->prefix[l] + (size_t)half * (size_t)D;
+        pass.prefix_v[layer] = p->prefix[l] + (size_t)p->rows * (size_t)D;
     }
     sfp_status status = sfp__vit_run(p->plan, &pass, err);
     if (status)

@@ -53,7 +53,8 @@ static sfp_status read_settings(reading *f, sfp_error *err)
     static const struct {
         const char *key;
         bool of_fingerprints, wanted;
-    } list[] = {{"pool", true, true},         {"prompt-length", true, true},    {"prompt-layers", true, true}, {"attune", true, false},
+    } list[] = {{"pool-kind", true, false},
+                {"pool", true, true},         {"prompt-length", true, true},    {"prompt-layers", true, true}, {"attune", true, false},
                 {"attune-topk", true, false}, {"attune-residual", true, false}, {"prefix", true, false},       {"query", true, false},
                 {"head", true, false},        {"resize", false, false},         {"batch", false, false},       {"seed", false, false}};
     sfp_status s = SFP_OK;
@@ -121,7 +122,7 @@ static sfp_status check_sizes(reading *f, sfp_error *err)
     const int64_t D = sfp__vit_config(f->vit)->dim, pool[] = {o->pool, o->length, D};
     const sfp_tensor *t = NULL;
     char name[40];
-    (void)snprintf(name, sizeof name, "prompt.e_p_%d", o->first_layer);
+    (void)snprintf(name, sizeof name, "prompt.e_p_%d", sfp__fp_pool_layer(o));
     sfp_status s = sfp__safetensors_need(f->st, name, &t, err);
     if (!s)
         s = sfp__tensor_expect(f->path, t, pool, 3, err);
@@ -147,6 +148,7 @@ static sfp_status load_fingerprints(reading *f, sfp_error *err)
     r->opt.fp.classes = f->classes;
     if ((s = sfp__fp_create(f->vit, f->threads, &r->opt.fp, 1, &r->fp, err)))
         return sfp__fail_prefix(err, s, "%s", f->path);
+    r->opt.fp = *sfp__fp_options(r->fp);
     if ((s = sfp__state_values(r->fp, f->st, f->classes, &values, err)))
         return s;
     sfp__state_put_values(r->fp, values);

@@ -153,6 +153,7 @@ int sfp__saved_settings(const sfp_learner *l, sfp_saved_setting *out)
     int n = 0;
     PUT_IF(!free_stream, STATE, "tasks", "%d", o->fp.tasks)
     PUT_IF(free_stream, STATE, "tasks", "free")
+    PUT(STATE, "pool-kind", "%s", sfp__fp_kind_name(o->fp.kind))
     PUT(STATE, "pool", "%d", o->fp.pool)
     PUT(STATE, "prompt-length", "%d", o->fp.length)
     PUT(STATE, "prompt-layers", "%d-%d", o->fp.first_layer, o->fp.last_layer)

@@ -84,10 +84,9 @@ static sfp_status set_layers(const sfp_setting *s, const char *value, sfp_fp_opt
 
 static void set_norm(sfp_learner_options *o, const sfp_vit_config *vit, int which)
 {
-    static const float imagenet[2][3] = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
     for (int i = 0; i < 3; i++) {
-        o->mean[i] = which == 0 ? vit->mean[i] : which == 1 ? 0 : which == 2 ? imagenet[0][i] : 0.5f;
-        o->std[i] = which == 0 ? vit->std[i] : which == 1 ? 1 : which == 2 ? imagenet[1][i] : 0.5f;
+        o->mean[i] = which == 0 ? vit->mean[i] : which == 1 ? 0 : which == 2 ? sfp__imagenet_mean[i] : 0.5f;
+        o->std[i] = which == 0 ? vit->std[i] : which == 1 ? 1 : which == 2 ? sfp__imagenet_std[i] : 0.5f;
     }
 }
 

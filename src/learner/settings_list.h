@@ -30,6 +30,7 @@
 
 /* What is learned beside the classifier */
 #define SFP_SETTINGS_FINGERPRINT(X) \
+    X(CHOICE, "pool-kind", "coda|l2p|dualprompt", "coda", "How prefixes are made of it: a weighted sum, the five with the nearest keys, general prompts and an expert a task.", fp.kind, 0, 0) \
     X(INT, "pool", "N", "100", "Fingerprint components a layer.", fp.pool, 1, 65536) \
     X(INT, "prompt-length", "N", "8", "Rows a component; even.", fp.length, 2, 256) \
     X(LAYERS, "prompt-layers", "A-B", "0-4", "Layers that get prefixes.", fp.first_layer, 0, SFP_VIT_MAX_DEPTH - 1) \

@@ -75,8 +75,9 @@ static const float *append(float **at, const float *from, size_t n)
 static sfp_status fill(sfp_snapshot *to, const sfp_snapshot_source *from, sfp_error *err)
 {
     const sfp_fp_view *v = from->view;
-    size_t D = (size_t)v->dim, open = (size_t)v->open, comp = (size_t)v->length * D, classes = (size_t)from->last_w->rows;
-    size_t floats = (size_t)v->layers * open * (2 * D + comp) + classes * (D + 1);
+    size_t D = (size_t)v->dim, comp = (size_t)v->length * D, classes = (size_t)from->last_w->rows, floats = classes * (D + 1);
+    for (int l = 0; l < v->layers; l++)
+        floats += (size_t)v->open[l] * (2 * D + comp);
     if (floats > to->block_room) {
         float *block = sfp__malloc(floats * sizeof *block);
         if (!block)
@@ -96,8 +97,9 @@ static sfp_status fill(sfp_snapshot *to, const sfp_snapshot_source *from, sfp_er
     float *at = to->block;
     to->view = *v;
     for (int l = 0; l < v->layers; l++) {
-        to->view.ak[l] = append(&at, v->ak[l], open * D);
-        to->view.a2[l] = append(&at, v->a2[l], open * D);
+        size_t open = (size_t)v->open[l];
+        to->view.ak[l] = v->ak[l] ? append(&at, v->ak[l], open * D) : NULL;
+        to->view.a2[l] = v->a2[l] ? append(&at, v->a2[l], open * D) : NULL;
         to->view.prefix[l] = append(&at, v->prefix[l], open * comp);
     }
     to->last_w = append(&at, from->last_w->data, classes * D);

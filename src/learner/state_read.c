@@ -92,12 +92,14 @@ void sfp__state_put_values(sfp_fp *fp, const float *values)
 sfp_status sfp__state_span(const sfp_fp_options *o, const sfp_safetensors *st, sfp_saved_span *out, sfp_error *err)
 {
     long long task = 0, start = 0, open = 0;
+    int first = 0, end = 0;
     sfp_status s = sfp__saved_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err);
     if (s)
         return s;
     if (o->tasks > 0 && !sfp__safetensors_meta(st, "open")) {
-        start = task * (o->pool / o->tasks);
-        open = start + o->pool / o->tasks;
+        sfp__fp_task_span(o, (int)task, &first, &end);
+        start = first;
+        open = end;
     } else if ((s = sfp__saved_int(st, "open", 1, o->pool, &open, err)) ||
                (s = sfp__saved_int(st, "start", 0, open - 1, &start, err))) {
         return s;

@@ -17,15 +17,18 @@
 struct sfp_trainer {
     sfp_trainer_options opt;
     sfp_vit *vit;
+    sfp_pool *threads;
     sfp_fp *fp;
     int D;
     sfp_vit_plan *backward, *forward;
+    sfp_vit_plan *pixels; /* NULL: not prepared */
     float *feature;  /* (max_batch, D) */
     int classes;     /* room for this many below */
     float *logits;   /* (max_batch, classes) */
     float *residual; /* (max_batch, classes): gradient of the loss to the logits */
     double *loss;    /* (max_batch) */
     const sfp_train_batch *batch;
+    const float *dfeature; /* (n, D) of a pass to pixels without a loss */
 };
 
 static sfp_status class_room(sfp_trainer *t, int classes, sfp_error *err)
@@ -55,6 +58,7 @@ sfp_status sfp__trainer_create(sfp_vit *vit, sfp_pool *threads, const sfp_traine
         return sfp__fail_nomem(err, sizeof *t);
     t->opt = *opt;
     t->vit = vit;
+    t->threads = threads;
     t->D = sfp__vit_config(vit)->dim;
     size_t b = (size_t)opt->max_batch;
     sfp_status s = sfp__fp_create(vit, threads, &opt->fp, opt->max_batch, &t->fp, err);
@@ -62,8 +66,10 @@ sfp_status sfp__trainer_create(sfp_vit *vit, sfp_pool *threads, const sfp_traine
     t->loss = sfp__malloc(b * sizeof(double));
     if (!s && (!t->feature || !t->loss))
         s = sfp__fail_nomem(err, b * (size_t)t->D * sizeof(float));
-    const sfp_vit_plan_options train = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = opt->fp.length / 2, .queries = !opt->fp.query_one};
     const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
+    sfp_vit_plan_options train = {.mode = SFP_VIT_GRAD_PREFIX, .queries = !opt->fp.query_one};
+    if (!s)
+        train.prefix_rows = sfp__fp_prefix_rows(sfp__fp_options(t->fp));
     if (!s)
         s = class_room(t, opt->fp.classes > 16 ? opt->fp.classes : 16, err);
     if (!s)
@@ -87,6 +93,7 @@ void sfp__trainer_free(sfp_trainer *t)
         return;
     sfp__vit_plan_free(t->forward);
     sfp__vit_plan_free(t->backward);
+    sfp__vit_plan_free(t->pixels);
     sfp__fp_free(t->fp);
     sfp__free(t->feature);
     sfp__free(t->logits);
@@ -168,10 +175,11 @@ sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *b, sfp_
         pass.query = b->query;
         pass.queries = b->queries;
     }
-    sfp__fp_attach(t->fp, &pass, true);
+    const sfp_fp_samples samples = {.weight = b->weight, .rehearsed = b->rehearsed};
+    sfp__fp_attach(t->fp, &pass, &samples);
     if ((s = sfp__vit_run(t->backward, &pass, err)))
         return s;
-    double ran = sfp__now(), penalty = 0;
+    double ran = sfp__now(), loss = 0;
     sfp_param *w = sfp__fp_last_w(t->fp), *bias = sfp__fp_last_b(t->fp);
     int C = w->rows;
     int token = sfp__gemm_enter();
@@ -179,9 +187,9 @@ sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *b, sfp_
     sfp__gemm_leave(token);
     for (int i = 0; i < b->n; i++)
         sfp__axpy(C, 1, t->residual + (size_t)i * (size_t)C, bias->grad);
-    if ((s = sfp__fp_gradients(t->fp, b->n, b->terms, &penalty, err)))
+    if ((s = sfp__fp_gradients(t->fp, b->n, b->terms, &loss, err)))
         return s;
-    result->loss = b->terms * penalty;
+    result->loss = loss;
     for (int i = 0; i < b->n; i++)
         result->loss += t->loss[i];
     result->feature = t->feature;
@@ -208,6 +216,56 @@ sfp_status sfp__trainer_step(sfp_trainer *t, const sfp_train_batch *batch, sfp_t
     sfp__fp_step(t->fp, &t->opt.adam);
     result->update_seconds += sfp__now() - begin;
     return SFP_OK;
+}
+
+/* --------------------------------------------------------------- to the pixels */
+
+sfp_status sfp__trainer_prepare_pixels(sfp_trainer *t, sfp_error *err)
+{
+    const sfp_vit_plan_options o = {.mode = SFP_VIT_GRAD_INPUT, .prefix_rows = sfp__fp_prefix_rows(sfp__fp_options(t->fp)),
+                                    .queries = !t->opt.fp.query_one};
+    if (t->pixels)
+        return SFP_OK;
+    sfp_status s = sfp__vit_plan_create(t->vit, t->threads, &o, &t->pixels, err);
+    return s ? s : sfp__vit_plan_prepare(t->pixels, t->opt.max_batch, err);
+}
+
+static sfp_status run_to_pixels(sfp_trainer *t, const sfp_train_batch *b, sfp_vit_head_fn loss, float *dx, sfp_error *err)
+{
+    sfp_status s = sfp__trainer_prepare_pixels(t, err);
+    if (s || (s = sfp__fp_prepare(t->fp, err)))
+        return s;
+    sfp_vit_pass pass = {.b = b->n, .xs = b->x, .head = loss, .head_ctx = t, .grad_x = dx};
+    if (!t->opt.fp.query_one) {
+        pass.query = b->query;
+        pass.queries = b->queries;
+    }
+    const sfp_fp_samples samples = {.rehearsed = b->rehearsed};
+    sfp__fp_attach(t->fp, &pass, &samples);
+    t->batch = b;
+    return sfp__vit_run(t->pixels, &pass, err);
+}
+
+sfp_status sfp__trainer_pixels(sfp_trainer *t, const sfp_train_batch *batch, float *dx, sfp_error *err)
+{
+    sfp_status s = check_labels(t, batch, err);
+    return s ? s : run_to_pixels(t, batch, head, dx, err);
+}
+
+static void given_head(void *ctx, int first, int n, const float *feature, float *grad)
+{
+    const sfp_trainer *t = ctx;
+    (void)feature;
+    memcpy(grad, t->dfeature + (size_t)first * (size_t)t->D, (size_t)n * (size_t)t->D * sizeof *grad);
+}
+
+sfp_status sfp__trainer_feature_pixels(sfp_trainer *t, const sfp_train_batch *batch, const float *dfeature, float *dx,
+                                       sfp_error *err)
+{
+    if (batch->n < 1 || batch->n > t->opt.max_batch)
+        return sfp__fail(err, SFP_EINVAL, "gradients to the pixels of %d samples, expected 1 to %d", batch->n, t->opt.max_batch);
+    t->dfeature = dfeature;
+    return run_to_pixels(t, batch, given_head, dx, err);
 }
 
 sfp_status sfp__trainer_embed(sfp_trainer *t, int n, const float *const *x, float *mean_embed, sfp_error *err)

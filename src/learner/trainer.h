@@ -22,6 +22,7 @@ typedef struct sfp_train_batch {
     const float *weight;        /* (n) factor of each sample's cross-entropy: 1/c or 1/r */
     const bool *masked;         /* (n) or NULL: only classes in `allowed` compete for this sample */
     const uint8_t *allowed;     /* (classes) */
+    const bool *rehearsed;      /* (n) or NULL: samples of the buffer, of any task so far */
     float *query;               /* (n, D): the first `queries` are computed, the others given */
     int queries;
     int terms;                  /* loss terms that carry the ortho penalty */
@@ -45,6 +46,15 @@ sfp_status sfp__trainer_add_classes(sfp_trainer *t, int classes, sfp_error *err)
 sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *batch, sfp_train_result *result, sfp_error *err);
 /* Gradients and one Adam step. */
 sfp_status sfp__trainer_step(sfp_trainer *t, const sfp_train_batch *batch, sfp_train_result *result, sfp_error *err);
+
+/* Gradient to pixels, dx (n, 3, S, S); those of the parameters are left alone. Queries are constants here, as they are in a
+ * step (SPEC section 2). `prepare` makes what the two need, which then allocate nothing. */
+sfp_status sfp__trainer_prepare_pixels(sfp_trainer *t, sfp_error *err);
+/* ... of the batch's loss without the penalty; */
+sfp_status sfp__trainer_pixels(sfp_trainer *t, const sfp_train_batch *batch, float *dx, sfp_error *err);
+/* ... of the sum of <dfeature, feature>, dfeature (n, D). Of the batch it reads the images and their queries. */
+sfp_status sfp__trainer_feature_pixels(sfp_trainer *t, const sfp_train_batch *batch, const float *dfeature, float *dx,
+                                       sfp_error *err);
 
 /* Mean unit embeddings (n, D) of images: what scoring needs. */
 sfp_status sfp__trainer_embed(sfp_trainer *t, int n, const float *const *x, float *mean_embed, sfp_error *err);

@@ -1,0 +1,113 @@
+#include "base/ahead.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+struct sfp_ahead {
+    sfp_ahead_options opt;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    int64_t *made;  /* (depth) the thing that a slot holds; -1: none */
+    int64_t next;   /* the one being made, or to be made next */
+    int64_t lowest; /* those below are released */
+    bool stop;
+};
+
+static void *work(void *arg)
+{
+    sfp_ahead *a = arg;
+    pthread_mutex_lock(&a->lock);
+    while (!a->stop) {
+        if (a->next < a->lowest)
+            a->next = a->lowest;
+        int64_t k = a->next;
+        if (k >= a->opt.end || k - a->lowest >= a->opt.depth) {
+            pthread_cond_wait(&a->changed, &a->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&a->lock);
+        a->opt.make(a->opt.ctx, k);
+        pthread_mutex_lock(&a->lock);
+        a->made[k % a->opt.depth] = k;
+        a->next = k + 1;
+        pthread_cond_broadcast(&a->changed);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return NULL;
+}
+
+sfp_status sfp__ahead_create(const sfp_ahead_options *o, sfp_ahead **out, sfp_error *err)
+{
+    sfp_ahead *a = sfp__calloc(1, sizeof *a);
+    if (!a)
+        return sfp__fail_nomem(err, sizeof *a);
+    a->opt = *o;
+    a->next = a->lowest = o->first;
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->changed, NULL);
+    a->made = sfp__malloc((size_t)o->depth * sizeof *a->made);
+    sfp_status s = a->made ? SFP_OK : sfp__fail_nomem(err, (size_t)o->depth * sizeof *a->made);
+    for (int i = 0; !s && i < o->depth; i++)
+        a->made[i] = -1;
+    if (!s) {
+        a->started = pthread_create(&a->thread, NULL, work, a) == 0;
+        if (!a->started)
+            s = sfp__fail(err, SFP_ELIMIT, "cannot start the thread that makes each %s ahead", o->what);
+    }
+    if (s)
+        sfp__ahead_free(a);
+    else
+        *out = a;
+    return s;
+}
+
+void sfp__ahead_free(sfp_ahead *a)
+{
+    if (!a)
+        return;
+    pthread_mutex_lock(&a->lock);
+    a->stop = true;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    if (a->started)
+        pthread_join(a->thread, NULL);
+    pthread_cond_destroy(&a->changed);
+    pthread_mutex_destroy(&a->lock);
+    sfp__free(a->made);
+    sfp__free(a);
+}
+
+sfp_status sfp__ahead_take(sfp_ahead *a, int64_t thing, double *waited, sfp_error *err)
+{
+    pthread_mutex_lock(&a->lock);
+    if (thing < a->lowest || thing - a->lowest >= a->opt.depth || thing >= a->opt.end) {
+        int64_t lowest = a->lowest;
+        pthread_mutex_unlock(&a->lock);
+        return sfp__fail(err, SFP_EINVAL, "%s %lld is not among the %d from %lld on", a->opt.what, (long long)thing, a->opt.depth,
+                         (long long)lowest);
+    }
+    const int64_t *made = &a->made[thing % a->opt.depth];
+    if (*made != thing) {
+        double begin = sfp__now();
+        while (*made != thing)
+            pthread_cond_wait(&a->changed, &a->lock);
+        *waited += sfp__now() - begin;
+    }
+    pthread_mutex_unlock(&a->lock);
+    return SFP_OK;
+}
+
+void sfp__ahead_release(sfp_ahead *a, int64_t thing)
+{
+    pthread_mutex_lock(&a->lock);
+    if (thing > a->lowest) {
+        a->lowest = thing;
+        pthread_cond_broadcast(&a->changed);
+    }
+    pthread_mutex_unlock(&a->lock);
+}

@@ -1,0 +1,107 @@
+/* Camel's buffer (Li, Shen and Chen, "Camel: Managing Data for Efficient Stream Learning", SIGMOD 2022; SPEC section 12): batch
+ * and buffer are merged, and camel's coreset of the m of them that cover each class best stays (select_camel.c, whose greedy this
+ * calls). In the merged set slots come before the batch: ties go to what is there. Draws no random number.
+ *
+ * Cost: the query pass of the samples of the batch that the step left out (slots keep theirs for ever), then the selector's on
+ * n = m + b points: n^2*D/2 multiplications for d_max, and its greedy.
+ *
+ * From the authors: what is kept counts once in the loss, as in every buffer here; no weights are kept with it. Distances are
+ * those of the selector, which says where it departs. */
+#include "base/arena.h"
+#include "base/mem.h"
+#include "buffer/buffer_internal.h"
+#include "select/select.h"
+
+#include <string.h>
+
+typedef struct camel {
+    const sfp_selector *selector;
+    sfp_arena arena; /* the selector's */
+    float *query;    /* (m + max_batch, D) of the merged set */
+    int32_t *label;  /* (m + max_batch) */
+    int *picked;     /* (m + max_batch) */
+    bool *stays;     /* (m + max_batch) */
+} camel;
+
+static void close_state(void *state)
+{
+    camel *s = state;
+    if (!s)
+        return;
+    sfp__arena_done(&s->arena);
+    sfp__free(s->query);
+    sfp__free(s->label);
+    sfp__free(s->picked);
+    sfp__free(s->stays);
+    sfp__free(s);
+}
+
+static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void **state, sfp_error *err)
+{
+    camel *s = sfp__calloc(1, sizeof *s);
+    if (!s)
+        return sfp__fail_nomem(err, sizeof *s);
+    size_t n = (size_t)opt->slots + (size_t)max_batch, row = (size_t)opt->dim * sizeof *s->query;
+    s->selector = sfp__selector_find("camel");
+    s->query = sfp__calloc(n, row);
+    s->label = sfp__calloc(n, sizeof *s->label);
+    s->picked = sfp__calloc(n, sizeof *s->picked);
+    s->stays = sfp__calloc(n, sizeof *s->stays);
+    if (!s->query || !s->label || !s->picked || !s->stays) {
+        close_state(s);
+        return sfp__fail_nomem(err, n * row);
+    }
+    *state = s;
+    return SFP_OK;
+}
+
+/* The first m are the slots as they will be once the batch has filled them, then comes what is left. */
+static void merge(const sfp_buffer *b, const sfp_buffer_batch *batch, camel *s)
+{
+    size_t D = (size_t)b->opt.dim;
+    for (int i = 0; i < b->filled + batch->b; i++) {
+        int who = sfp__buffer_who(b, batch, i);
+        const float *query = who < batch->b ? batch->query + (size_t)who * D : b->slot[who - batch->b].query;
+        memcpy(s->query + (size_t)i * D, query, D * sizeof *query);
+        s->label[i] = sfp__buffer_label(b, batch, who);
+    }
+}
+
+static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
+{
+    (void)rng;
+    camel *s = b->state;
+    int m = b->opt.slots, n = b->filled + batch->b, count = 0, in = 0, out = 0;
+    if (n <= m || m == 0) {
+        sfp__buffer_commit(b, batch, 0, change);
+        return SFP_OK;
+    }
+    merge(b, batch, s);
+    const sfp_select_batch merged = {.b = n, .label = s->label, .dim = b->opt.dim, .query = s->query};
+    const sfp_select_env env = {.arena = &s->arena, .threads = batch->threads};
+    sfp_select_options opt = sfp__select_options_defaults();
+    opt.sigma = (double)m / n;
+    sfp_status status = s->selector->pick(&merged, &opt, &env, s->picked, NULL, &count, err);
+    if (status != SFP_OK)
+        return status;
+    memset(s->stays, 0, (size_t)n * sizeof *s->stays);
+    for (int i = 0; i < count; i++) {
+        s->stays[s->picked[i]] = true;
+        if (s->picked[i] >= m)
+            b->retained[in++] = s->picked[i] - b->filled;
+    }
+    for (int i = 0; i < m && out < in; i++)
+        if (!s->stays[i])
+            b->replaced[out++] = i;
+    sfp__buffer_commit(b, batch, out, change);
+    return SFP_OK;
+}
+
+const sfp_buffer_method sfp__buffer_camel = {
+    .name = "camel",
+    .summary = "what covers each class of buffer and batch together, by camel's selector",
+    .needs = SFP_NEED_QUERY,
+    .update = update,
+    .open = open_state,
+    .close = close_state,
+};

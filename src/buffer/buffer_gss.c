@@ -1,0 +1,201 @@
+/* Gradient-based sample selection, the greedy variant (Aljundi, Lin, Goujaud and Bengio, "Gradient based sample selection for
+ * online continual learning", NeurIPS 2019, Algorithm 2; SPEC section 12): samples whose gradients point where others' do are
+ * replaced first.
+ *
+ * The score of a sample is the largest cosine of its gradient to those of up to 20 random groups of 10 buffer samples, no sample
+ * in two groups, kept from when it was stored. While there are free slots samples are stored with their scores (0.1 when the
+ * buffer is empty: the authors' code), and what does not fit then is left out. Full, and the similarity of the whole batch's
+ * gradient negative: min(b, m) slots are drawn by normalised score without replacement, and sample i takes the i-th with
+ * probability (s_slot + 1) / ((s_slot + 1) + (s_i + 1)). Gradients are those of the parameters that learn, P of them, at this
+ * moment.
+ *
+ * Cost: a forward and backward pass over up to 200 buffer samples and the batch, and, when samples are stored or the similarity
+ * is negative, over each sample of the batch on its own, which is why it is the slowest of the buffers; 20*P floats of memory.
+ *
+ * From the authors: with more samples than slots theirs fails, here the first m of the batch compete. Zero weights left over are
+ * drawn from equally (theirs fails). Scores that are not finite count as 1. */
+#include "buffer/gss_score.h"
+
+#include "base/arena.h"
+#include "base/mem.h"
+#include "buffer/buffer_internal.h"
+
+#include <string.h>
+
+#define FIRST_SCORE 0.1f
+
+typedef struct gss {
+    int slots;
+    float *score;    /* (m) of the samples in the slots */
+    float *fresh;    /* (max_batch) of the batch */
+    sfp_arena arena; /* groups' gradients and one more */
+} gss;
+
+static void close_state(void *state)
+{
+    gss *s = state;
+    if (!s)
+        return;
+    sfp__arena_done(&s->arena);
+    sfp__free(s->score);
+    sfp__free(s->fresh);
+    sfp__free(s);
+}
+
+static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void **state, sfp_error *err)
+{
+    gss *s = sfp__calloc(1, sizeof *s);
+    if (!s)
+        return sfp__fail_nomem(err, sizeof *s);
+    size_t m = opt->slots > 0 ? (size_t)opt->slots : 1, b = (size_t)max_batch;
+    s->slots = opt->slots;
+    s->score = sfp__calloc(m, sizeof *s->score);
+    s->fresh = sfp__calloc(b, sizeof *s->fresh);
+    if (!s->score || !s->fresh) {
+        close_state(s);
+        return sfp__fail_nomem(err, (m > b ? m : b) * sizeof *s->score);
+    }
+    *state = s;
+    return SFP_OK;
+}
+
+static size_t state_bytes(const sfp_buffer_options *opt, int max_batch)
+{
+    (void)max_batch;
+    return (size_t)opt->slots * sizeof(float);
+}
+
+static int parts(void *state, int index, sfp_part *out)
+{
+    gss *s = state;
+    if (index == 0)
+        *out = (sfp_part){.name = "score", .type = SFP_PART_F32, .ndim = 1, .shape = {s->slots}, .data = s->score};
+    return 1;
+}
+
+/* ---------------------------------------------------------------- gradients */
+
+typedef struct gradients {
+    int groups;
+    size_t n;
+    float *group; /* (groups, n) unit length */
+    float *one;   /* (n) */
+} gradients;
+
+/* Gradients of random groups of the buffer, and room for one more. */
+static sfp_status of_groups(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, gradients *g, sfp_error *err)
+{
+    gss *s = b->state;
+    const sfp_ask *ask = batch->ask;
+    int size = sfp__gss_group_size(b->filled), most = sfp__gss_groups(b->opt.slots), slots[SFP_GSS_GROUPS * SFP_GSS_GROUP];
+    *g = (gradients){.groups = sfp__gss_groups(b->filled), .n = ask->params};
+    sfp__arena_reset(&s->arena);
+    g->one = sfp__arena_take(&s->arena, ask->params, sizeof *g->one);
+    g->group = sfp__arena_take(&s->arena, ask->params * (size_t)most, sizeof *g->group); /* once and for all */
+    if (!g->one || !g->group)
+        return sfp__fail_nomem(err, ask->params * (size_t)most * sizeof *g->group);
+    int count = sfp__buffer_draw(b, g->groups * size, rng, slots);
+    for (int i = 0; i < count; i++)
+        slots[i] += batch->b;
+    sfp_status status = SFP_OK;
+    for (int i = 0; status == SFP_OK && i < g->groups; i++) {
+        status = ask->gradient(ask->ctx, size, slots + i * size, g->group + (size_t)i * g->n, err);
+        if (status == SFP_OK)
+            sfp__gss_unit(g->n, g->group + (size_t)i * g->n);
+    }
+    return status;
+}
+
+/* Scores of the first n samples of the batch to s->fresh. */
+static sfp_status score_samples(const sfp_buffer *b, const sfp_buffer_batch *batch, const gradients *g, int n, sfp_error *err)
+{
+    gss *s = b->state;
+    sfp_status status = SFP_OK;
+    for (int i = 0; status == SFP_OK && i < n; i++) {
+        status = batch->ask->gradient(batch->ask->ctx, 1, &i, g->one, err);
+        if (status == SFP_OK)
+            s->fresh[i] = sfp__gss_score(g->n, g->groups, g->group, g->one, batch->threads);
+    }
+    return status;
+}
+
+/* The score of the whole batch, as one gradient. */
+static sfp_status score_batch(const sfp_buffer *b, const sfp_buffer_batch *batch, const gradients *g, float *out, sfp_error *err)
+{
+    int *all = b->order; /* (max(max_batch, m)) */
+    for (int i = 0; i < batch->b; i++)
+        all[i] = i;
+    sfp_status status = batch->ask->gradient(batch->ask->ctx, batch->b, all, g->one, err);
+    if (status == SFP_OK)
+        *out = sfp__gss_score(g->n, g->groups, g->group, g->one, batch->threads);
+    return status;
+}
+
+/* ------------------------------------------------------------------- update */
+
+static sfp_status store(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
+{
+    gss *s = b->state;
+    int first = b->filled, n = sfp__buffer_fits(b, batch);
+    sfp_status status = SFP_OK;
+    if (first == 0) {
+        for (int i = 0; i < n; i++)
+            s->fresh[i] = FIRST_SCORE;
+    } else {
+        gradients g;
+        if ((status = of_groups(b, batch, rng, &g, err)) || (status = score_samples(b, batch, &g, n, err)))
+            return status;
+    }
+    sfp__buffer_commit(b, batch, 0, change);
+    memcpy(s->score + first, s->fresh, (size_t)n * sizeof *s->score);
+    return SFP_OK;
+}
+
+static sfp_status replace(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
+{
+    gss *s = b->state;
+    gradients g;
+    float similarity = 1;
+    int m = b->opt.slots, n = batch->b < m ? batch->b : m, nu = 0;
+    sfp_status status = of_groups(b, batch, rng, &g, err);
+    if (status || (status = score_batch(b, batch, &g, &similarity, err)))
+        return status;
+    if (similarity < 0) {
+        if ((status = score_samples(b, batch, &g, n, err)))
+            return status;
+        for (int i = 0; i < n; i++)
+            b->u_batch[i] = sfp__rng_double(rng);
+        sfp__gss_weights(m, s->score, b->weight);
+        sfp__weighted_draw(m, b->weight, n, b->u_batch, b->order);
+        for (int i = 0; i < n; i++) {
+            int slot = b->order[i];
+            if (sfp__rng_double(rng) >= sfp__gss_replace(s->score[slot], s->fresh[i]))
+                continue;
+            s->score[slot] = s->fresh[i];
+            b->retained[nu] = i;
+            b->replaced[nu++] = slot;
+        }
+    }
+    sfp__buffer_commit(b, batch, nu, change);
+    return SFP_OK;
+}
+
+static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
+{
+    if (b->opt.slots == 0) {
+        sfp__buffer_commit(b, batch, 0, change);
+        return SFP_OK;
+    }
+    return b->filled < b->opt.slots ? store(b, batch, rng, change, err) : replace(b, batch, rng, change, err);
+}
+
+const sfp_buffer_method sfp__buffer_gss = {
+    .name = "gss",
+    .summary = "samples whose gradients differ from those of the others",
+    .needs = SFP_NEED_GRADIENTS,
+    .update = update,
+    .open = open_state,
+    .close = close_state,
+    .bytes = state_bytes,
+    .parts = parts,
+};

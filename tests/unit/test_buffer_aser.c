@@ -1,0 +1,372 @@
+/* KNN-Shapley values against their two definitions (weighted subsets, orders of arrival), and aser's update against brute force
+ * over the sets it drew; the sets themselves by distribution. */
+#include "buffer/buffer_internal.h"
+#include "buffer/knn_shapley.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "buffer_ask.h"
+#include "chi_square.h"
+
+enum { MOST = 12 };
+
+/* v(S), S a set of positions by distance. */
+static double worth(unsigned set, int n, int k, const bool *same)
+{
+    int taken = 0, right = 0;
+    for (int i = 0; i < n && taken < k; i++) {
+        if (!(set >> i & 1))
+            continue;
+        taken++;
+        right += same[i];
+    }
+    return (double)right / k;
+}
+
+static double factorial(int n)
+{
+    return n < 2 ? 1 : n * factorial(n - 1);
+}
+
+/* sum over sets without i of |S|! (n-|S|-1)! / n! (v(S + i) - v(S)) */
+static void by_subsets(int n, int k, const bool *same, double *value)
+{
+    for (int i = 0; i < n; i++) {
+        value[i] = 0;
+        for (unsigned set = 0; set < 1u << n; set++) {
+            if (set >> i & 1)
+                continue;
+            int size = __builtin_popcount(set);
+            double weight = factorial(size) * factorial(n - size - 1) / factorial(n);
+            value[i] += weight * (worth(set | 1u << i, n, k, same) - worth(set, n, k, same));
+        }
+    }
+}
+
+/* What each adds when it comes, over all orders that begin with those of `set`. */
+static void arrive(unsigned set, int n, int k, const bool *same, double *gain)
+{
+    for (int i = 0; i < n; i++) {
+        if (set >> i & 1)
+            continue;
+        int later = n - __builtin_popcount(set) - 1;
+        gain[i] += factorial(later) * (worth(set | 1u << i, n, k, same) - worth(set, n, k, same));
+        arrive(set | 1u << i, n, k, same, gain);
+    }
+}
+
+static void values_are_those_of_the_definitions(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(1, 1);
+    for (int round = 0; round < 4000; round++) {
+        int n = 1 + (int)sfp__rng_below(&rng, 9), k = 1 + (int)sfp__rng_below(&rng, 5);
+        bool same[MOST];
+        double got[MOST], want[MOST], gain[MOST] = {0}, sum = 0;
+        for (int i = 0; i < n; i++)
+            same[i] = sfp__rng_below(&rng, 2);
+        sfp__knn_shapley(n, k, same, got);
+        by_subsets(n, k, same, want);
+        if (n <= 5)
+            arrive(0, n, k, same, gain);
+        for (int i = 0; i < n; i++) {
+            assert_true(fabs(got[i] - want[i]) < 1e-12);
+            assert_true(n > 5 || fabs(got[i] - gain[i] / factorial(n)) < 1e-12);
+            sum += got[i];
+        }
+        assert_true(fabs(sum - worth((1u << n) - 1, n, k, same)) < 1e-12);
+    }
+}
+
+/* ------------------------------------------------------------------------ sums */
+
+/* Distances of small integers are exact, ties are real. */
+static void sum_by_definition(int k, int dim, const float *x, const int32_t *label, int n, int tests, const int *test,
+                              double *sum)
+{
+    int play[MOST], players = 0;
+    for (int i = 0; i < n; i++) {
+        bool finite = true;
+        for (int d = 0; d < dim; d++)
+            finite = finite && isfinite(x[i * dim + d]);
+        sum[i] = finite ? 0 : -INFINITY;
+        if (finite)
+            play[players++] = i;
+    }
+    for (int t = 0; t < tests; t++) {
+        double far[MOST] = {0};
+        bool finite = true, same[MOST];
+        int order[MOST], done = 0;
+        for (int i = 0; i < players; i++)
+            for (int d = 0; d < dim; d++) {
+                finite = finite && isfinite(x[test[t] * dim + d]);
+                far[i] += pow((double)x[play[i] * dim + d] - (double)x[test[t] * dim + d], 2);
+            }
+        if (!finite)
+            continue;
+        for (int i = 0; i < players; i++) { /* insertion: stable, so ties go to the lower index */
+            int at = done++;
+            for (; at > 0 && far[order[at - 1]] > far[i]; at--)
+                order[at] = order[at - 1];
+            order[at] = i;
+        }
+        double value[MOST];
+        for (int i = 0; i < players; i++)
+            same[i] = label[play[order[i]]] == label[test[t]];
+        by_subsets(players, k, same, value);
+        for (int i = 0; i < players; i++)
+            sum[play[order[i]]] += value[i];
+    }
+}
+
+static void shapley_sum(int k, int dim, const float *x, const int32_t *label, int n, int tests, const int *test, double *sum)
+{
+    int finite[MOST], order[MOST];
+    float near[MOST];
+    bool same[MOST];
+    double value[MOST];
+    const sfp_shapley_game g = {.k = k,
+                                .dim = dim,
+                                .x = x,
+                                .label = label,
+                                .n = n,
+                                .tests = tests,
+                                .test = test,
+                                .finite = finite,
+                                .order = order,
+                                .near = near,
+                                .same = same,
+                                .value = value};
+    sfp__knn_shapley_sum(&g, sum);
+}
+
+static void sums_are_those_of_the_definition(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(2, 1);
+    for (int round = 0; round < 2000; round++) {
+        int n = 1 + (int)sfp__rng_below(&rng, 6), rows = n + (int)sfp__rng_below(&rng, 4), dim = 1 + (int)sfp__rng_below(&rng, 3);
+        int tests = 1 + (int)sfp__rng_below(&rng, 4), test[MOST];
+        float x[MOST * 3];
+        int32_t label[MOST];
+        double got[MOST], want[MOST];
+        for (int i = 0; i < rows * dim; i++)
+            x[i] = sfp__rng_below(&rng, 40) ? (float)sfp__rng_below(&rng, 5) : round % 2 ? NAN : -INFINITY;
+        for (int i = 0; i < rows; i++)
+            label[i] = (int32_t)sfp__rng_below(&rng, 3);
+        for (int i = 0; i < tests; i++)
+            test[i] = (int)sfp__rng_below(&rng, (uint32_t)rows);
+        shapley_sum(3, dim, x, label, n, tests, test, got);
+        sum_by_definition(3, dim, x, label, n, tests, test, want);
+        for (int i = 0; i < n; i++)
+            assert_true(isinf(want[i]) ? got[i] == want[i] : fabs(got[i] - want[i]) < 1e-12);
+    }
+}
+
+/* ---------------------------------------------------------------------- update */
+
+static void small_integers(uint64_t id, int n, float *out)
+{
+    sfp_rng rng = sfp__rng_init(id, 77);
+    for (int i = 0; i < n; i++)
+        out[i] = id % 17 == 5 ? NAN : (float)sfp__rng_below(&rng, 6);
+}
+
+static test_batch random_batch(sfp_rng *rng, int b, int dim, int classes, uint64_t first)
+{
+    test_batch x = batch_make(b, dim, 4, first, first);
+    for (int i = 0; i < b; i++)
+        x.label[i] = (int32_t)sfp__rng_below(rng, (uint32_t)classes);
+    return x;
+}
+
+/* What was asked for says which sets were drawn; these must be right, and so must what is made of them. */
+static void check_update(sfp_buffer *b, test_batch *x, int classes, sfp_rng *rng)
+{
+    int m = sfp__buffer_options(b)->slots, dim = sfp__buffer_options(b)->dim, filled = sfp__buffer_filled(b), n = x->view.b;
+    test_ask t = {.ask = {.dim = dim, .classes = classes}, .row = small_integers, .fail_at = -1};
+    sfp_rng before_rng = *rng, first = *rng;
+    buffer_picture before = picture_of(b);
+    sfp_buffer_change c = {0};
+    sfp_error err = {0};
+    int stored = n < m - filled ? n : m - filled, left = n - stored, label_count[64] = {0}, present = 0;
+    int32_t slot_label[MOST * 4];
+    for (int i = 0; i < filled; i++)
+        slot_label[i] = sfp__buffer_slot(b, i)->label;
+    for (int i = 0; i < stored; i++)
+        slot_label[filled + i] = x->label[i];
+    ask_begin(&t, b, x);
+    if (sfp__buffer_update(b, &x->view, rng, &c, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    check_change(&before, x, &c, b);
+    assert_int_equal(c.stored, stored);
+    if (left == 0) {
+        assert_int_equal(t.calls, 0);
+        assert_int_equal(c.nu, 0);
+        assert_true(same_rng(rng, &before_rng));
+        return;
+    }
+    for (int i = 0; i < m; i++)
+        present += label_count[slot_label[i]]++ == 0;
+    int judges = present, competing = 3 * classes / 2 < m - judges ? 3 * classes / 2 : m - judges, tests = 0, test[MOST * 4];
+    assert_int_equal(t.calls, 1);
+    assert_int_equal(t.asked, competing + left + judges);
+    double threshold = sfp__rng_double(&first) / classes;
+    int slot[MOST * 4], last_label = -1;
+    bool used[MOST * 4] = {false};
+    float row[MOST * 4 * 3];
+    int32_t label[MOST * 4];
+    for (int i = 0; i < t.asked; i++) {
+        int who = t.who[i], place = who >= n ? who - n : who < stored ? filled + who : -1;
+        slot[i] = place;
+        if (i >= competing && i < competing + left) {
+            assert_int_equal(who, stored + i - competing);
+            label[i] = x->label[who];
+            if ((double)label_count[label[i]] / m < threshold)
+                test[tests++] = i;
+        } else {
+            assert_true(place >= 0 && !used[place]); /* nobody twice: what competes is outside the evaluation set */
+            used[place] = true;
+            label[i] = slot_label[place];
+        }
+        if (i >= competing + left) {
+            assert_true(label[i] > last_label); /* one a class, ascending */
+            last_label = label[i];
+            test[tests++] = i;
+        }
+        uint64_t id = place < 0 || who < n ? x->id[who] : before.id[place];
+        small_integers(id, dim, row + i * dim);
+    }
+    int candidates = competing + left;
+    if (candidates > 10)
+        return; /* brute force tries all sets */
+    double sum[MOST];
+    sum_by_definition(3, dim, row, label, candidates, tests, test, sum);
+    bool stays[MOST] = {false};
+    for (int k = 0; k < competing; k++) { /* the largest sums, the lower index where equal */
+        int best = -1;
+        for (int i = 0; i < candidates; i++)
+            if (!stays[i] && (best < 0 || sum[i] > sum[best] + 1e-9))
+                best = i;
+        stays[best] = true;
+    }
+    int in = 0;
+    for (int i = 0; i < candidates; i++) {
+        bool there = false;
+        for (int k = 0; k < c.nu; k++)
+            there = there || (i < competing ? c.replaced[k] == slot[i] : c.retained[k] == stored + i - competing);
+        assert_int_equal(there, i < competing ? !stays[i] : stays[i]);
+        in += i >= competing && stays[i];
+    }
+    assert_int_equal(c.nu, in);
+}
+
+static void the_largest_sums_stay(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(3, 1);
+    for (int round = 0; round < 400; round++) {
+        int m = 1 + (int)sfp__rng_below(&rng, 9), most = 1 + (int)sfp__rng_below(&rng, 5),
+            classes = 1 + (int)sfp__rng_below(&rng, 5);
+        int dim = 1 + (int)sfp__rng_below(&rng, 3);
+        sfp_buffer *b = buffer_make("aser", m, dim, 4, most);
+        uint64_t next = (uint64_t)round * 1000;
+        for (int t = 0; t < 6; t++) {
+            test_batch x = random_batch(&rng, 1 + (int)sfp__rng_below(&rng, (uint32_t)most), dim, classes, next);
+            next += (uint64_t)x.view.b;
+            check_update(b, &x, classes, &rng);
+            batch_free(&x);
+        }
+        sfp__buffer_free(b);
+    }
+}
+
+/* A full buffer of 2 classes, 3 and 6 slots: every slot of a class is as likely to judge, the others to compete. */
+static void sets_are_drawn_uniformly(void **unused)
+{
+    (void)unused;
+    enum { M = 9, ROUNDS = 6000 };
+    long judge[2][M] = {{0}}, competes[M] = {0};
+    double third[3], sixth[6], other[M];
+    sfp_buffer *b = buffer_make("aser", M, 2, 4, M);
+    test_batch fill = batch_make(M, 2, 4, 100, 0), x = batch_make(1, 2, 4, 5, 0);
+    for (int i = 0; i < M; i++)
+        fill.label[i] = i % 3 == 0;
+    x.label[0] = 0;
+    test_ask t = {.ask = {.dim = 2, .classes = 2}, .row = small_integers, .fail_at = -1};
+    sfp_rng rng = sfp__rng_init(4, 4);
+    for (int round = 0; round < ROUNDS; round++) {
+        ask_begin(&t, b, &fill);
+        assert_int_equal(sfp__buffer_restore(b, 0, 0, NULL), SFP_OK);
+        assert_int_equal(sfp__buffer_update(b, &fill.view, &rng, NULL, NULL), SFP_OK);
+        ask_begin(&t, b, &x);
+        assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, NULL), SFP_OK);
+        assert_int_equal(t.asked, 3 + 1 + 2); /* floor(1.5 * 2) compete */
+        for (int i = 0; i < 3; i++)
+            competes[t.who[i] - 1]++;
+        judge[0][t.who[4] - 1]++;
+        judge[1][t.who[5] - 1]++;
+    }
+    long by_class[2][6];
+    int n[2] = {0};
+    for (int i = 0; i < M; i++) {
+        assert_int_equal(judge[i % 3 != 0][i], 0);
+        by_class[i % 3 == 0][n[i % 3 == 0]++] = judge[i % 3 == 0][i];
+        /* not a judge, then 3 of the 7 others; of all 3 * ROUNDS places */
+        other[i] = (i % 3 == 0 ? 2.0 / 3 : 5.0 / 6) / 7;
+    }
+    for (int i = 0; i < 6; i++)
+        sixth[i] = 1.0 / 6;
+    for (int i = 0; i < 3; i++)
+        third[i] = 1.0 / 3;
+    check_distribution("judges of class 0", 6, by_class[0], sixth);
+    check_distribution("judges of class 1", 3, by_class[1], third);
+    check_distribution("who competes", M, competes, other);
+    batch_free(&fill);
+    batch_free(&x);
+    sfp__buffer_free(b);
+}
+
+static void failures_change_nothing(void **unused)
+{
+    (void)unused;
+    sfp_buffer *b = buffer_make("aser", 10, 3, 4, 8);
+    sfp_rng rng = sfp__rng_init(5, 5), same;
+    test_batch x = random_batch(&rng, 8, 3, 4, 0), y = random_batch(&rng, 8, 3, 4, 50);
+    test_ask t = {.ask = {.dim = 3, .classes = 4}, .row = small_integers, .fail_at = 0};
+    sfp_error err = {0};
+    assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, &err), SFP_EINVAL); /* nobody to ask */
+    ask_begin(&t, b, &x);
+    assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, &err), SFP_OK);
+    ask_begin(&t, b, &y);
+    buffer_picture before = picture_of(b);
+    same = rng;
+    assert_int_equal(sfp__buffer_update(b, &y.view, &rng, NULL, &err), SFP_EIO);
+    check_same_picture(&before, b);
+    assert_true(same_rng(&rng, &same));
+    t.fail_at = -1;
+    check_failed_allocations(b, &y, &t);
+    batch_free(&x);
+    batch_free(&y);
+    sfp__buffer_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_are_those_of_the_definitions),
+        cmocka_unit_test(sums_are_those_of_the_definition),
+        cmocka_unit_test(the_largest_sums_stay),
+        cmocka_unit_test(sets_are_drawn_uniformly),
+        cmocka_unit_test(failures_change_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

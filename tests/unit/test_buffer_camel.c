@@ -1,0 +1,205 @@
+/* Camel's buffer keeps what the definition of camel keeps of buffer and batch together. */
+#include "buffer/buffer_internal.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "buffer_ask.h"
+
+enum { MOST = 32, DIM = 4 };
+
+typedef struct merged {
+    int n;
+    uint64_t id[MOST];
+    int32_t label[MOST];
+    double x[MOST][DIM]; /* unit length */
+} merged;
+
+static void merge_one(merged *m, uint64_t id, int32_t label, const float *query)
+{
+    double length = 0;
+    for (int k = 0; k < DIM; k++)
+        length += (double)query[k] * (double)query[k];
+    m->id[m->n] = id;
+    m->label[m->n] = label;
+    for (int k = 0; k < DIM; k++)
+        m->x[m->n][k] = (double)query[k] / sqrt(length);
+    m->n++;
+}
+
+static double distance(const merged *m, int i, int j)
+{
+    double s = 0;
+    for (int k = 0; k < DIM; k++)
+        s += pow(m->x[i][k] - m->x[j][k], 2);
+    return sqrt(s);
+}
+
+/* F(S) = sum_i (d_max - min_{j in S, y_j = y_i} |x_i - x_j|), uncovered i counting 0 */
+static double value(const merged *m, const bool *in, double most)
+{
+    double sum = 0;
+    for (int i = 0; i < m->n; i++) {
+        double near = INFINITY;
+        for (int j = 0; j < m->n; j++)
+            if (in[j] && m->label[j] == m->label[i])
+                near = fmin(near, distance(m, i, j));
+        sum += isinf(near) ? 0 : most - near;
+    }
+    return sum;
+}
+
+static void greedy(const merged *m, int count, bool *in)
+{
+    double most = 0;
+    for (int i = 0; i < m->n; i++)
+        for (int j = 0; j < i; j++)
+            most = fmax(most, distance(m, i, j));
+    memset(in, 0, (size_t)m->n * sizeof *in);
+    for (int k = 0; k < count; k++) {
+        double best = -INFINITY;
+        int pick = -1;
+        for (int j = 0; j < m->n; j++) {
+            if (in[j])
+                continue;
+            in[j] = true;
+            double f = value(m, in, most);
+            in[j] = false;
+            if (f > best + 1e-9) { /* the two of a class of two are equal: the lower index */
+                best = f;
+                pick = j;
+            }
+        }
+        in[pick] = true;
+    }
+}
+
+/* All queries known, normal numbers: no two sets are equal. */
+static test_batch random_batch(sfp_rng *rng, int b, int classes, uint64_t first)
+{
+    test_batch x = batch_make(b, DIM, 4, first, first);
+    for (int i = 0; i < b; i++) {
+        x.label[i] = (int32_t)sfp__rng_below(rng, (uint32_t)classes);
+        x.has_query[i] = true;
+        for (int k = 0; k < DIM; k++)
+            x.query[i * DIM + k] = (float)sfp__rng_normal(rng);
+    }
+    return x;
+}
+
+static void the_merged_set_is_reduced_by_the_definition(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(1, 1);
+    for (int round = 0; round < 500; round++) {
+        int m = 1 + (int)sfp__rng_below(&rng, 10), most = 1 + (int)sfp__rng_below(&rng, 12),
+            classes = 1 + (int)sfp__rng_below(&rng, 4);
+        sfp_buffer *b = buffer_make("camel", m, DIM, 4, most);
+        uint64_t next = 1;
+        for (int t = 0; t < 4; t++) {
+            test_batch x = random_batch(&rng, 1 + (int)sfp__rng_below(&rng, (uint32_t)most), classes, next);
+            next += (uint64_t)x.view.b;
+            merged all = {0};
+            bool in[MOST];
+            for (int i = 0; i < sfp__buffer_filled(b); i++)
+                merge_one(&all, sfp__buffer_slot(b, i)->id, sfp__buffer_slot(b, i)->label, sfp__buffer_slot(b, i)->query);
+            for (int i = 0; i < x.view.b; i++)
+                merge_one(&all, x.id[i], x.label[i], x.query + i * DIM);
+            greedy(&all, all.n < m ? all.n : m, in);
+            buffer_picture before = picture_of(b);
+            sfp_buffer_change c = {0};
+            assert_int_equal(sfp__buffer_update(b, &x.view, NULL, &c, NULL), SFP_OK); /* no random number */
+            check_change(&before, &x, &c, b);
+            for (int i = 0; i < all.n; i++) {
+                bool there = false;
+                for (int s = 0; s < sfp__buffer_filled(b); s++)
+                    there = there || sfp__buffer_slot(b, s)->id == all.id[i];
+                if (there != in[i])
+                    fail_msg("round %d, batch %d: sample %d of %d is %s, expected otherwise", round, t, i, all.n,
+                             there ? "in" : "out");
+            }
+            batch_free(&x);
+        }
+        sfp__buffer_free(b);
+    }
+}
+
+/* Of equal samples those that are there stay. */
+static void ties_go_to_who_is_there(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(2, 1);
+    sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
+    test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 6, 2, 20);
+    memcpy(y.query, x.query, 6 * DIM * sizeof *x.query);
+    memcpy(y.label, x.label, 6 * sizeof *x.label);
+    sfp_buffer_change c = {0};
+    assert_int_equal(sfp__buffer_update(b, &x.view, NULL, &c, NULL), SFP_OK);
+    assert_int_equal(c.stored, 6);
+    assert_int_equal(sfp__buffer_update(b, &y.view, NULL, &c, NULL), SFP_OK);
+    assert_int_equal(c.nu, 0);
+    batch_free(&x);
+    batch_free(&y);
+    sfp__buffer_free(b);
+}
+
+static void queries_that_are_not_finite_leave_first(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(3, 1);
+    sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
+    test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 4, 2, 20);
+    for (int i = 1; i < 5; i++)
+        x.query[i * DIM + i % DIM] = i % 2 ? NAN : INFINITY;
+    y.query[3 * DIM] = NAN;
+    assert_int_equal(sfp__buffer_update(b, &x.view, NULL, NULL, NULL), SFP_OK);
+    assert_int_equal(sfp__buffer_update(b, &y.view, NULL, NULL, NULL), SFP_OK);
+    int bad = 0;
+    for (int i = 0; i < 6; i++) {
+        uint64_t id = sfp__buffer_slot(b, i)->id;
+        bad += (id > 10 && id < 15) || id == 23;
+    }
+    assert_int_equal(bad, 1); /* 2 + 3 are finite, of 6 */
+    batch_free(&x);
+    batch_free(&y);
+    sfp__buffer_free(b);
+}
+
+static void failures_change_nothing(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(4, 1);
+    sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
+    test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 6, 2, 20);
+    test_ask t = {.fail_at = -1};
+    sfp_error err = {0};
+    assert_int_equal(sfp__buffer_update(b, &x.view, NULL, NULL, NULL), SFP_OK);
+    buffer_picture before = picture_of(b);
+    y.has_query[2] = false;
+    assert_int_equal(sfp__buffer_update(b, &y.view, NULL, NULL, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "sample 2"));
+    check_same_picture(&before, b);
+    y.has_query[2] = true;
+    check_failed_allocations(b, &y, &t);
+    batch_free(&x);
+    batch_free(&y);
+    sfp__buffer_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_merged_set_is_reduced_by_the_definition),
+        cmocka_unit_test(ties_go_to_who_is_there),
+        cmocka_unit_test(queries_that_are_not_finite_leave_first),
+        cmocka_unit_test(failures_change_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,314 @@
+/* gss: scores against brute force over the groups it drew, slots and replacements by their exact distribution. */
+#include "buffer/buffer_internal.h"
+#include "buffer/gss_score.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "buffer_ask.h"
+#include "chi_square.h"
+
+enum { PARAMS = 5 };
+
+static double naive_cosine(int n, const float *a, const float *b)
+{
+    double ab = 0, aa = 0, bb = 0;
+    for (int i = 0; i < n; i++) {
+        ab += (double)a[i] * (double)b[i];
+        aa += (double)a[i] * (double)a[i];
+        bb += (double)b[i] * (double)b[i];
+    }
+    return aa == 0 || bb == 0 ? 0 : ab / sqrt(aa) / sqrt(bb);
+}
+
+static void a_score_is_the_largest_cosine(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(1, 1);
+    sfp_pool *pool = NULL;
+    assert_int_equal(sfp__pool_create(3, &pool, NULL), SFP_OK);
+    for (int round = 0; round < 3000; round++) {
+        int n = 1 + (int)sfp__rng_below(&rng, 30), groups = 1 + (int)sfp__rng_below(&rng, SFP_GSS_GROUPS);
+        float group[SFP_GSS_GROUPS * 30], g[30];
+        double want = -INFINITY;
+        for (int k = 0; k < n; k++)
+            g[k] = round % 50 ? (float)sfp__rng_normal(&rng) : 0;
+        for (int i = 0; i < groups; i++) {
+            for (int k = 0; k < n; k++)
+                group[i * n + k] = sfp__rng_below(&rng, 200) ? (float)sfp__rng_normal(&rng) : round % 2 ? NAN : 0;
+            double c = naive_cosine(n, group + i * n, g);
+            want = isnan(c) ? want : fmax(want, c);
+            sfp__gss_unit((size_t)n, group + i * n);
+        }
+        float got = sfp__gss_score((size_t)n, groups, group, g, NULL);
+        assert_true(fabs((double)got - (isinf(want) ? 1 : want)) < 1e-6);
+        assert_true(sfp__gss_score((size_t)n, groups, group, g, pool) == got);
+    }
+    sfp__pool_free(pool);
+}
+
+static void groups_are_as_many_whole_ones_as_there_are(void **unused)
+{
+    (void)unused;
+    const struct {
+        int filled, size, groups;
+    } list[] = {{0, 0, 0},   {1, 1, 1},     {9, 9, 1},     {10, 10, 1},   {19, 10, 1},
+                {20, 10, 2}, {102, 10, 10}, {199, 10, 19}, {5000, 10, 20}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        assert_int_equal(sfp__gss_group_size(list[i].filled), list[i].size);
+        assert_int_equal(sfp__gss_groups(list[i].filled), list[i].groups);
+    }
+}
+
+static void weights_and_probabilities_are_the_formulas(void **unused)
+{
+    (void)unused;
+    double w[4];
+    sfp__gss_weights(4, (const float[]){0.5f, -1, 0, NAN}, w);
+    const double want[] = {1.5 / 2.01, 0, 1 / 2.01, 2 / 2.01};
+    for (int i = 0; i < 4; i++)
+        assert_true(fabs(w[i] - want[i]) < 1e-12);
+    assert_true(fabs(sfp__gss_replace(0.5f, -0.5f) - 0.75) < 1e-12);
+    assert_true(sfp__gss_replace(-1, 0) == 0);
+    assert_true(sfp__gss_replace(0, -1) == 1);
+    assert_true(sfp__gss_replace(-1, -1) == 0.5);
+    assert_true(sfp__gss_replace(INFINITY, 1) == 0.5);
+}
+
+/* ---------------------------------------------------------------------- update */
+
+/* Samples with ids from 100000 on pull the other way. */
+static void slope(uint64_t id, int n, float *out)
+{
+    sfp_rng rng = sfp__rng_init(id, 3);
+    for (int i = 0; i < n; i++)
+        out[i] = (float)(0.3 * sfp__rng_normal(&rng)) + (i ? 0 : id >= 100000 ? -1.0f : 1.0f);
+}
+
+static float *scores_of(sfp_buffer *b)
+{
+    sfp_part p = {0};
+    assert_int_equal(sfp__buffer_method_of(b)->parts(sfp__buffer_state(b), 0, &p), 1);
+    assert_string_equal(p.name, "score");
+    assert_int_equal(p.shape[0], sfp__buffer_options(b)->slots);
+    return p.data;
+}
+
+static test_ask asker(void)
+{
+    return (test_ask){.ask = {.dim = 3, .classes = 5, .params = PARAMS}, .row = slope, .fail_at = -1};
+}
+
+static void mean_slope(const test_ask *t, const uint64_t *slot_id, int n, const int *who, float *out)
+{
+    memset(out, 0, PARAMS * sizeof *out);
+    for (int i = 0; i < n; i++) {
+        float one[PARAMS];
+        slope(who[i] < t->batch->b ? t->batch->id[who[i]] : slot_id[who[i] - t->batch->b], PARAMS, one);
+        for (int k = 0; k < PARAMS; k++)
+            out[k] += one[k] / (float)n;
+    }
+}
+
+/* The groups that were asked for first: whole, of different slots; returns the gradients (groups, PARAMS) and how many. */
+static int check_groups(const test_ask *t, const buffer_picture *before, float *group)
+{
+    int size = sfp__gss_group_size(before->filled), groups = sfp__gss_groups(before->filled);
+    bool used[ASK_MOST] = {false};
+    for (int i = 0; i < groups; i++) {
+        assert_int_equal(t->sizes[i], size);
+        for (int k = 0; k < size; k++) {
+            int slot = t->who[i * size + k] - t->batch->b;
+            assert_in_range(slot, 0, before->filled - 1);
+            assert_false(used[slot]);
+            used[slot] = true;
+        }
+        mean_slope(t, before->id, size, t->who + i * size, group + i * PARAMS);
+    }
+    return groups;
+}
+
+static float best_cosine(int groups, const float *group, const float *g)
+{
+    double best = -INFINITY;
+    for (int i = 0; i < groups; i++)
+        best = fmax(best, naive_cosine(PARAMS, group + i * PARAMS, g));
+    return (float)best;
+}
+
+static void samples_are_stored_and_replaced_with_their_scores(void **unused)
+{
+    (void)unused;
+    int replaced = 0, refused = 0;
+    sfp_rng rng = sfp__rng_init(2, 2);
+    for (int round = 0; round < 60; round++) {
+        int m = round % 3 ? 1 + (int)sfp__rng_below(&rng, 40) : 1 + (int)sfp__rng_below(&rng, 4), most = 8;
+        sfp_buffer *b = buffer_make("gss", m, 3, 4, most);
+        test_ask t = asker();
+        float *score = scores_of(b), was[64];
+        for (int at = 0; at < 16; at++) {
+            int n = 1 + (int)sfp__rng_below(&rng, (uint32_t)most);
+            test_batch x = batch_make(n, 3, 4, (at % 3 ? 100000u : 0u) + (uint64_t)(round * 1000 + at * 10), 0);
+            buffer_picture before = picture_of(b);
+            memcpy(was, score, (size_t)m * sizeof *was);
+            sfp_buffer_change c = {0};
+            ask_begin(&t, b, &x);
+            assert_int_equal(sfp__buffer_update(b, &x.view, &rng, &c, NULL), SFP_OK);
+            check_change(&before, &x, &c, b);
+            float group[SFP_GSS_GROUPS * PARAMS], g[PARAMS];
+            int groups = check_groups(&t, &before, group);
+            if (before.filled < m) {
+                assert_int_equal(c.stored, n < m - before.filled ? n : m - before.filled);
+                assert_int_equal(c.nu, 0);
+                assert_int_equal(t.calls, before.filled ? groups + c.stored : 0);
+                for (int i = 0; i < c.stored; i++) {
+                    mean_slope(&t, before.id, 1, &i, g);
+                    double want = before.filled ? (double)best_cosine(groups, group, g) : 0.1;
+                    assert_true(fabs((double)score[before.filled + i] - want) < 1e-5);
+                }
+            } else {
+                int all[8] = {0, 1, 2, 3, 4, 5, 6, 7}, compete = n < m ? n : m;
+                mean_slope(&t, before.id, n, all, g);
+                bool differs = best_cosine(groups, group, g) < 0;
+                assert_int_equal(t.sizes[groups], n);
+                assert_int_equal(t.calls, groups + 1 + (differs ? compete : 0));
+                assert_true(differs || c.nu == 0);
+                refused += !differs;
+                replaced += c.nu;
+                for (int i = 0; i < c.nu; i++) {
+                    assert_true(c.retained[i] < compete);
+                    mean_slope(&t, before.id, 1, &c.retained[i], g);
+                    was[c.replaced[i]] = best_cosine(groups, group, g);
+                }
+                for (int i = 0; i < m; i++)
+                    assert_true(fabs((double)score[i] - (double)was[i]) < 1e-5);
+            }
+            batch_free(&x);
+        }
+        sfp__buffer_free(b);
+    }
+    assert_true(replaced > 50 && refused > 50); /* both happen, or nothing was tested */
+}
+
+/* Four slots of given scores and two samples: 5 x 5 outcomes, each with its exact probability. One group holds all slots, so that
+ * the samples' scores are the same every time. */
+static void slots_are_drawn_and_replaced_with_the_right_probabilities(void **unused)
+{
+    (void)unused;
+    enum { M = 4, B = 2, ROUNDS = 40000 };
+    static const float given[M] = {0.9f, -0.4f, 0.3f, -0.8f};
+    sfp_buffer *b = buffer_make("gss", M, 3, 4, M);
+    test_batch fill = batch_make(M, 3, 4, 1, 0), x = batch_make(B, 3, 4, 100001, 0);
+    test_ask t = asker();
+    sfp_rng rng = sfp__rng_init(3, 3);
+    long count[(M + 1) * (M + 1)] = {0};
+    for (int round = 0; round < ROUNDS; round++) {
+        assert_int_equal(sfp__buffer_restore(b, 0, 0, NULL), SFP_OK);
+        ask_begin(&t, b, &fill);
+        assert_int_equal(sfp__buffer_update(b, &fill.view, &rng, NULL, NULL), SFP_OK);
+        memcpy(scores_of(b), given, sizeof given);
+        sfp_buffer_change c = {0};
+        ask_begin(&t, b, &x);
+        assert_int_equal(sfp__buffer_update(b, &x.view, &rng, &c, NULL), SFP_OK);
+        int to[B] = {M, M};
+        for (int i = 0; i < c.nu; i++)
+            to[c.retained[i]] = c.replaced[i];
+        count[to[0] * (M + 1) + to[1]]++;
+    }
+    float group[PARAMS], g[PARAMS], fresh[B];
+    mean_slope(&t, fill.id, M, (const int[]){B, B + 1, B + 2, B + 3}, group);
+    for (int i = 0; i < B; i++) {
+        mean_slope(&t, fill.id, 1, &i, g);
+        fresh[i] = best_cosine(1, group, g);
+    }
+    double w[M], total = 0, probability[(M + 1) * (M + 1)] = {0};
+    for (int i = 0; i < M; i++)
+        total += w[i] = ((double)given[i] - (double)given[3]) / ((double)given[0] - (double)given[3] + 0.01);
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < M; j++) {
+            if (i == j || w[i] == 0 || w[j] == 0)
+                continue;
+            double drawn = w[i] / total * w[j] / (total - w[i]);
+            double p = ((double)given[i] + 1) / ((double)given[i] + 1 + (double)fresh[0] + 1);
+            double q = ((double)given[j] + 1) / ((double)given[j] + 1 + (double)fresh[1] + 1);
+            probability[i * (M + 1) + j] += drawn * p * q;
+            probability[i * (M + 1) + M] += drawn * p * (1 - q);
+            probability[M * (M + 1) + j] += drawn * (1 - p) * q;
+            probability[M * (M + 1) + M] += drawn * (1 - p) * (1 - q);
+        }
+    check_distribution("replacements", (M + 1) * (M + 1), count, probability);
+    batch_free(&fill);
+    batch_free(&x);
+    sfp__buffer_free(b);
+}
+
+/* Scores come from checkpoints: any number. */
+static void any_scores_are_survived(void **unused)
+{
+    (void)unused;
+    sfp_buffer *b = buffer_make("gss", 5, 3, 4, 8);
+    test_ask t = asker();
+    sfp_rng rng = sfp__rng_init(4, 4);
+    for (int round = 0; round < 50; round++) {
+        test_batch x = batch_make(6, 3, 4, (round ? 100000u : 0u) + (uint64_t)round * 10, 0);
+        const float odd[] = {NAN, INFINITY, -INFINITY, 1e30f, -1e30f};
+        for (int i = 0; i < 5; i++)
+            scores_of(b)[i] = odd[(round + i * i) % 5];
+        buffer_picture before = picture_of(b);
+        sfp_buffer_change c = {0};
+        ask_begin(&t, b, &x);
+        assert_int_equal(sfp__buffer_update(b, &x.view, &rng, &c, NULL), SFP_OK);
+        check_change(&before, &x, &c, b);
+        batch_free(&x);
+    }
+    sfp__buffer_free(b);
+}
+
+static void failures_change_nothing(void **unused)
+{
+    (void)unused;
+    sfp_buffer *b = buffer_make("gss", 25, 3, 4, 25);
+    test_ask t = asker();
+    sfp_error err = {0};
+    sfp_rng rng = sfp__rng_init(5, 5);
+    test_batch x = batch_make(25, 3, 4, 0, 0), y = batch_make(4, 3, 4, 100000, 0);
+    ask_begin(&t, b, &x);
+    assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, &err), SFP_OK);
+    buffer_picture before = picture_of(b);
+    float was[25];
+    memcpy(was, scores_of(b), sizeof was);
+    for (t.fail_at = 0; t.fail_at < 2 + 1 + 4; t.fail_at++) { /* groups, batch, samples */
+        sfp_rng same = rng;
+        ask_begin(&t, b, &y);
+        assert_int_equal(sfp__buffer_update(b, &y.view, &rng, NULL, &err), SFP_EIO);
+        assert_true(same_rng(&rng, &same));
+        check_same_picture(&before, b);
+        assert_memory_equal(scores_of(b), was, sizeof was);
+    }
+    t.fail_at = -1;
+    check_failed_allocations(b, &y, &t);
+    batch_free(&x);
+    batch_free(&y);
+    sfp__buffer_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_score_is_the_largest_cosine),
+        cmocka_unit_test(groups_are_as_many_whole_ones_as_there_are),
+        cmocka_unit_test(weights_and_probabilities_are_the_formulas),
+        cmocka_unit_test(samples_are_stored_and_replaced_with_their_scores),
+        cmocka_unit_test(slots_are_drawn_and_replaced_with_the_right_probabilities),
+        cmocka_unit_test(any_scores_are_survived),
+        cmocka_unit_test(failures_change_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

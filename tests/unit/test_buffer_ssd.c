@@ -1,0 +1,539 @@
+/* The buffer ssd on a model small enough to write down: whole updates against the definition in double, quotas, what slots hold,
+ * failures, hostile states. The same on a ViT: test_learner_ssd.c. */
+#include "base/mem.h"
+#include "buffer/ssd.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "ssd_world.h"
+
+/* ------------------------------------------------- the definition, in double */
+
+typedef struct matching {
+    const world *w;
+    int32_t label;
+    int n;
+    double x[MOST_SLOTS][N]; /* X_c */
+    int slot[MOST_SLOTS];
+    double gr[P], r[D];
+    int older;
+    double memory[MOST_SLOTS][D]; /* unit */
+} matching;
+
+static void add_unit(const double *f, double share, double *to)
+{
+    double length = 0;
+    for (int d = 0; d < D; d++)
+        length += f[d] * f[d];
+    for (int d = 0; d < D; d++)
+        to[d] += share * f[d] / sqrt(length);
+}
+
+static bool in_window(const world *w, int32_t label, int *count)
+{
+    int n = 0;
+    for (int t = w->t < 15 ? 0 : w->t - 15; t <= w->t; t++)
+        for (int i = 0; i < w->size[t]; i++)
+            n += w->label[t][i] == label;
+    if (count)
+        *count = n;
+    return n > 0;
+}
+
+/* Before the update with batch w->t, which has been drawn. */
+static matching matching_of(const world *w, int32_t label)
+{
+    matching c = {.w = w, .label = label};
+    const uint8_t *synthetic = part_of(w, "synthetic", NULL);
+    const float *x = part_of(w, "pixels", NULL);
+    int reals = 0;
+    (void)in_window(w, label, &reals);
+    for (int i = 0; i < w->b->filled; i++) {
+        int32_t y = w->b->slot[i].label;
+        float picture[N];
+        double wide[N], f[D];
+        if (!synthetic[i])
+            continue;
+        if (y == label) {
+            widen(x + i * N, c.x[c.n]);
+            c.slot[c.n++] = i;
+        } else if (!in_window(w, y, NULL)) {
+            sfp__pixels_normalise(w->b->slot[i].image, S, mean, std_, picture);
+            widen(picture, wide);
+            feature_of(&w->m, wide, f);
+            add_unit(f, 1, c.memory[c.older++]);
+        }
+    }
+    for (int t = w->t < 15 ? 0 : w->t - 15; t <= w->t; t++)
+        for (int i = 0; i < w->size[t]; i++) {
+            float picture[N];
+            double wide[N], f[D];
+            if (w->label[t][i] != label)
+                continue;
+            sfp__pixels_normalise(w->image[t][i], S, mean, std_, picture);
+            widen(picture, wide);
+            add_gradient(&w->m, wide, label, 1.0 / reals, c.gr);
+            feature_of(&w->m, wide, f);
+            add_unit(f, 1.0 / reals, c.r);
+        }
+    return c;
+}
+
+static double distance(const double *a, const double *b)
+{
+    double sum = 0;
+    for (int d = 0; d < D; d++)
+        sum += (a[d] - b[d]) * (a[d] - b[d]);
+    return sqrt(sum);
+}
+
+static double matching_loss(const matching *c)
+{
+    double gs[P] = {0}, s[D] = {0}, f[D], loss = 0;
+    for (int i = 0; i < c->n; i++) {
+        add_gradient(&c->w->m, c->x[i], c->label, 1.0 / c->n, gs);
+        feature_of(&c->w->m, c->x[i], f);
+        add_unit(f, 1.0 / c->n, s);
+    }
+    for (int a = 0; a < P; a++)
+        loss += (gs[a] - c->gr[a]) * (gs[a] - c->gr[a]);
+    for (int j = 0; j < c->older; j++)
+        loss += fabs(distance(s, c->memory[j]) - distance(c->r, c->memory[j]));
+    return loss;
+}
+
+/* The update with the batch that has been drawn moves the class's pictures by SGD along the numeric gradient of the loss; with
+ * relations or not is checked to be as wanted. */
+static void check_step(world *w, int32_t label, bool relations)
+{
+    matching c = matching_of(w, label);
+    float before[2][MOST_SLOTS * N], *x = part_of(w, "pixels", NULL), *u = part_of(w, "momentum", NULL);
+    memcpy(before[0], x, (size_t)(w->slots * N) * sizeof *x);
+    memcpy(before[1], u, (size_t)(w->slots * N) * sizeof *u);
+    assert_true(c.n > 0);
+    assert_true(relations == (c.older > 0));
+    assert_true(c.older <= SFP_SSD_MEMORY); /* all of them are taken: no random number matters */
+    sfp_buffer_change change;
+    sfp_error err = {0};
+    if (try_batch(w, &change, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    double largest = 0, error = 0, picture = 0;
+    for (int i = 0; i < c.n; i++)
+        for (int k = 0; k < N; k++) {
+            double kept = c.x[i][k], side[2], h = 1e-4;
+            for (int s = 0; s < 2; s++) {
+                c.x[i][k] = kept + (s ? h : -h);
+                side[s] = matching_loss(&c);
+            }
+            c.x[i][k] = kept;
+            double g = (side[1] - side[0]) / (2 * h), speed = 0.9 * (double)before[1][c.slot[i] * N + k] + g;
+            largest = fmax(largest, fabs(g));
+            error = fmax(error, fabs((double)u[c.slot[i] * N + k] - speed));
+            picture = fmax(picture, fabs((double)x[c.slot[i] * N + k] - (kept - 4e-3 * (double)u[c.slot[i] * N + k])));
+        }
+    assert_true(largest > 1e-3);
+    if (!(error <= 1e-3 * largest))
+        fail_msg("class %d: the momentum is off by %.3g where the gradient's largest number is %.3g", label, error, largest);
+    assert_true(picture < 1e-6);
+}
+
+static void an_optimisation_is_one_step_down_the_matching_loss(void **unused)
+{
+    (void)unused;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        world *w = make_world(21, 3, seed);    /* 7 a class: several calls of at most 3 pictures */
+        while (w->t < 5 + 6 * (int)(seed % 3)) /* later ones have momentum */
+            (void)offer(w, MOST_B - w->t % 3, 0, 2);
+        draw_batch(w, MOST_B, 0, 2);
+        check_step(w, w->label[w->t][0], false);
+        free_world(w);
+    }
+}
+
+static void older_classes_add_their_relations(void **unused)
+{
+    (void)unused;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        world *w = make_world(21, 3, seed);
+        while (w->t < 12)
+            (void)offer(w, MOST_B, 0, 1);
+        while (w->t < 29) /* class 0 leaves the window */
+            (void)offer(w, MOST_B, 1, 3);
+        draw_batch(w, MOST_B, 1, 3);
+        check_step(w, w->label[w->t][0], true);
+        free_world(w);
+    }
+}
+
+/* The same batch again and again: each time the loss of a class in it falls, in the end by much. */
+static void optimising_lowers_the_matching_loss(void **unused)
+{
+    (void)unused;
+    world *w = make_world(8, 2, 3);
+    double first = 0, last = 0;
+    for (int t = 0; t < MOST_T; t++) {
+        draw_batch(w, MOST_B, 0, 2);
+        memcpy(w->image[w->t], w->image[0], sizeof w->image[0]);
+        memcpy(w->label[w->t], w->label[0], sizeof w->label[0]);
+        if (t > 6 && t % 6 == 0) {
+            matching c = matching_of(w, w->label[0][0]);
+            double loss = matching_loss(&c);
+            assert_true(last == 0 || loss < last);
+            first = last == 0 ? loss : first;
+            last = loss;
+        }
+        sfp_error err = {0};
+        assert_int_equal(try_batch(w, NULL, &err), SFP_OK);
+        w->t++;
+    }
+    if (!(first > 0 && last < 0.75 * first))
+        fail_msg("the loss was %.4g and is %.4g", first, last);
+    free_world(w);
+}
+
+/* ------------------------------------------------------------------ the slots */
+
+static int synthetic_of(const world *w, int32_t label)
+{
+    const uint8_t *synthetic = part_of(w, "synthetic", NULL);
+    int n = 0;
+    for (int i = 0; i < w->slots; i++)
+        n += synthetic[i] && w->b->slot[i].label == label;
+    return n;
+}
+
+static void pictures_begin_as_samples_up_to_the_quota(void **unused)
+{
+    (void)unused;
+    world *w = make_world(10, 4, 1); /* 2 a class */
+    for (int t = 0; t < 5; t++)
+        (void)offer(w, MOST_B, 0, 4);
+    const uint8_t *synthetic = part_of(w, "synthetic", NULL);
+    const float *x = part_of(w, "pixels", NULL);
+    for (int32_t y = 0; y < 4; y++)
+        assert_int_equal(synthetic_of(w, y), 2);
+    for (int i = 0; i < 10; i++) {
+        const sfp_slot *slot = &w->b->slot[i];
+        assert_memory_equal(slot->image, w->image[slot->id / MOST_B][slot->id % MOST_B], N);
+        float want[N] = {0};
+        if (synthetic[i])
+            sfp__pixels_normalise(slot->image, S, mean, std_, want);
+        assert_memory_equal(x + i * N, want, sizeof want);
+    }
+    free_world(w);
+}
+
+/* What changes is told, synthetic pictures are never replaced, and slots hold what pixels say. */
+static void slots_hold_the_pictures_and_changes_are_told(void **unused)
+{
+    (void)unused;
+    world *w = make_world(13, 4, 5); /* 3 a class, one more slot */
+    const uint8_t *synthetic = part_of(w, "synthetic", NULL);
+    const float *x = part_of(w, "pixels", NULL);
+    bool replaced_any = false;
+    for (int t = 0; t < 40; t++) {
+        uint8_t was[MOST_SLOTS];
+        uint64_t id[MOST_SLOTS];
+        memcpy(was, synthetic, 13);
+        for (int i = 0; i < 13; i++)
+            id[i] = w->b->slot[i].id;
+        int filled = w->b->filled;
+        bool optimises = (t + 1) % 6 == 0;
+        sfp_buffer_change c = offer(w, MOST_B, 0, t < 20 ? 2 : 4);
+        assert_int_equal(c.stored, filled + MOST_B <= 13 ? MOST_B : 13 - filled);
+        for (int i = 0; i < c.nu; i++) {
+            assert_in_range(c.retained[i], c.stored, MOST_B - 1);
+            assert_false(was[c.replaced[i]]);
+            assert_int_equal(w->b->slot[c.replaced[i]].id, t * MOST_B + c.retained[i]);
+            id[c.replaced[i]] = w->b->slot[c.replaced[i]].id;
+            for (int k = 0; k < i; k++)
+                assert_int_not_equal(c.replaced[k], c.replaced[i]);
+            replaced_any = true;
+        }
+        for (int i = 0; i < w->b->filled; i++) {
+            const sfp_slot *slot = &w->b->slot[i];
+            if (i < filled)
+                assert_int_equal(slot->id, id[i]); /* nothing else was */
+            if (!synthetic[i])
+                continue;
+            uint8_t rgb[N];
+            sfp__pixels_to_bytes(x + i * N, S, mean, std_, rgb);
+            assert_memory_equal(slot->image, rgb, N);
+            assert_int_equal(slot->image_size, N);
+            assert_false(slot->has_query);
+            if (!optimises || !in_window(w, slot->label, NULL) || !was[i])
+                continue;
+            float picture[N];
+            const float *one = picture;
+            float embed[D];
+            sfp__pixels_normalise(rgb, S, mean, std_, picture);
+            assert_int_equal(embed_at(&w->m, 1, &one, embed, NULL), SFP_OK);
+            bool of_batch = false;
+            for (int k = 0; k < MOST_B; k++)
+                of_batch = of_batch || w->label[t][k] == slot->label;
+            if (of_batch)
+                assert_memory_equal(slot->mean_embed, embed, sizeof embed);
+        }
+    }
+    assert_true(replaced_any);
+    assert_int_equal(sfp__buffer_seen(w->b), 40 * MOST_B);
+    free_world(w);
+}
+
+static void more_classes_shrink_the_quota_and_free_the_surplus(void **unused)
+{
+    (void)unused;
+    world *w = make_world(12, 1, 2);
+    for (int classes = 1; classes <= 14; classes++) {
+        uint8_t picture[12][N];
+        for (int i = 0; i < 12; i++)
+            memcpy(picture[i], w->b->slot[i].image, N);
+        w->ask.classes = classes;
+        sfp_buffer_change c = offer(w, MOST_B, 0, classes);
+        int total = 0;
+        for (int32_t y = 0; y < classes; y++) {
+            assert_true(synthetic_of(w, y) <= 12 / classes);
+            total += synthetic_of(w, y);
+        }
+        if (classes == 1)
+            assert_int_equal(total, MOST_B);
+        if (classes == 3)
+            assert_int_equal(synthetic_of(w, 0), 4);
+        if (classes > 12)
+            assert_int_equal(total, 0);
+        for (int i = 0; i < 12 && w->t % 6 != 0; i++) { /* what was freed stays as it is, unless a sample took its place */
+            bool taken = i >= w->b->filled - c.stored;
+            for (int k = 0; k < c.nu; k++)
+                taken = taken || c.replaced[k] == i;
+            if (!taken)
+                assert_memory_equal(w->b->slot[i].image, picture[i], N);
+        }
+    }
+    free_world(w);
+}
+
+/* ------------------------------------------------------------------- failures */
+
+typedef struct copy {
+    void *part[6];
+    size_t bytes[6];
+    uint8_t image[MOST_SLOTS][N];
+    uint64_t id[MOST_SLOTS], seen;
+    float embed[MOST_SLOTS][D];
+    sfp_rng rng;
+} copy;
+
+static copy copy_of(const world *w)
+{
+    copy c = {.seen = w->b->seen, .rng = w->rng};
+    for (int i = 0; i < 6; i++) {
+        const void *from = part_of(w, part_names[i], &c.bytes[i]);
+        c.part[i] = malloc(c.bytes[i]);
+        assert_non_null(c.part[i]);
+        memcpy(c.part[i], from, c.bytes[i]);
+    }
+    for (int i = 0; i < w->slots; i++) {
+        memcpy(c.image[i], w->b->slot[i].image, N);
+        memcpy(c.embed[i], w->b->slot[i].mean_embed, sizeof c.embed[i]);
+        c.id[i] = w->b->slot[i].id;
+    }
+    return c;
+}
+
+static void free_copy(copy *c)
+{
+    for (int i = 0; i < 6; i++)
+        free(c->part[i]);
+}
+
+static void check_unchanged(const world *w, const copy *c)
+{
+    for (int i = 0; i < 6; i++)
+        assert_memory_equal(part_of(w, part_names[i], NULL), c->part[i], c->bytes[i]);
+    for (int i = 0; i < w->slots; i++) {
+        assert_memory_equal(w->b->slot[i].image, c->image[i], N);
+        assert_memory_equal(w->b->slot[i].mean_embed, c->embed[i], sizeof c->embed[i]);
+        assert_int_equal(w->b->slot[i].id, c->id[i]);
+    }
+    assert_int_equal(w->b->seen, c->seen);
+    assert_int_equal(w->rng.counter, c->rng.counter);
+    assert_int_equal(w->rng.left, c->rng.left);
+}
+
+static void a_failure_of_any_call_changes_nothing(void **unused)
+{
+    (void)unused;
+    world *w = make_world(21, 3, 7);
+    while (w->t < 12)
+        (void)offer(w, MOST_B, 0, 1);
+    while (w->t < 29)
+        (void)offer(w, MOST_B, 1, 3);
+    draw_batch(w, MOST_B, 1, 3);
+    copy c = copy_of(w);
+    sfp_status status;
+    int k = 0;
+    do {
+        sfp_error err = {0};
+        w->m.fail_at = k++;
+        status = try_batch(w, NULL, &err);
+        if (status != SFP_OK) {
+            assert_int_equal(status, SFP_EIO);
+            check_unchanged(w, &c);
+        }
+    } while (status != SFP_OK);
+    assert_true(k > 20); /* calls of every kind */
+    w->m.fail_at = -1;
+    free_copy(&c);
+    free_world(w);
+}
+
+static void a_gradient_that_is_no_number_moves_nothing(void **unused)
+{
+    (void)unused;
+    world *w = make_world(21, 3, 7);
+    while (w->t < 5)
+        (void)offer(w, MOST_B, 0, 2);
+    copy c = copy_of(w);
+    w->m.poison = true;
+    (void)offer(w, MOST_B, 0, 2);
+    const float *was = c.part[1], *x = part_of(w, "pixels", NULL), *u = part_of(w, "momentum", NULL);
+    int moved = 0, stayed = 0;
+    for (int i = 0; i < 21; i++) {
+        bool same = memcmp(x + i * N, was + i * N, N * sizeof *x) == 0;
+        moved += !same;
+        stayed += same && ((const uint8_t *)c.part[0])[i];
+        for (int k = 0; k < N; k++)
+            assert_true(isfinite(x[i * N + k]) && isfinite(u[i * N + k]));
+    }
+    assert_true(moved > 0 && stayed > 0);
+    free_copy(&c);
+    free_world(w);
+}
+
+static void pictures_that_are_not_pixels_are_refused(void **unused)
+{
+    (void)unused;
+    world *w = make_world(4, 2, 1);
+    const uint8_t bytes[N] = {0}, *image = bytes;
+    const int32_t label = 0;
+    const uint64_t id = 77;
+    size_t size = N - 1;
+    sfp_buffer_batch batch = {.b = 1, .label = &label, .id = &id, .image = &image, .image_size = &size, .ask = &w->ask};
+    sfp_error err = {0};
+    assert_int_equal(sfp__buffer_update(w->b, &batch, &w->rng, NULL, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "buffer 'ssd': sample 0 of the batch (id 77) is 11 bytes, expected 12, its pixels");
+    size = N;
+    w->ask.side = 3;
+    assert_int_equal(sfp__buffer_update(w->b, &batch, &w->rng, NULL, &err), SFP_EINVAL);
+    assert_int_equal(sfp__buffer_seen(w->b), 0);
+    free_world(w);
+    sfp_buffer_options o = options(3);
+    sfp_buffer *b = NULL;
+    o.image_bytes = 13;
+    assert_int_equal(sfp__buffer_create(&o, 2, &b, &err), SFP_EINVAL);
+    o.image_bytes = N;
+    o.std[1] = 0;
+    assert_int_equal(sfp__buffer_create(&o, 2, &b, &err), SFP_EINVAL);
+    assert_null(b);
+}
+
+static void any_state_from_a_file_is_survived(void **unused)
+{
+    (void)unused;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        world *w = make_world(9, 3, seed);
+        while (w->t < 4)
+            (void)offer(w, MOST_B, 0, 3);
+        sfp_rng rng = sfp__rng_init(seed, 5);
+        for (int i = 0; i < 6; i++) {
+            size_t bytes = 0;
+            uint8_t *p = part_of(w, part_names[i], &bytes);
+            for (size_t k = 0; k < bytes && (i != 1 || seed % 2); k++)
+                p[k] = (uint8_t)sfp__rng_u32(&rng);
+        }
+        w->ask.classes = 1 + (int)(seed % 4);
+        for (int t = 0; t < 14; t++)
+            (void)offer(w, MOST_B, 0, 3);
+        free_world(w);
+    }
+}
+
+/* --------------------------------------------------------------------- memory */
+
+static void nothing_is_allocated_once_warm(void **unused)
+{
+    (void)unused;
+    world *w = make_world(21, 3, 7);
+    while (w->t < 12)
+        (void)offer(w, MOST_B, 0, 3);
+    unsigned long before = sfp__mem_count();
+    while (w->t < 30)
+        (void)offer(w, MOST_B, 0, 3);
+    assert_int_equal(sfp__mem_count(), before);
+    free_world(w);
+}
+
+static void memory_is_counted_and_may_be_missing(void **unused)
+{
+    (void)unused;
+    sfp_buffer_options o = options(10);
+    sfp_buffer *b = NULL;
+    size_t kept = 10 * (1 + 2 * N * sizeof(float)) + 16 * 4 * (N + sizeof(int32_t));
+    assert_int_equal(sfp__buffer_ssd.bytes(&o, 4), kept);
+    assert_int_equal(sfp__buffer_create(&o, 4, &b, NULL), SFP_OK);
+    assert_true(sfp__buffer_bytes(b) > kept);
+    o.budget = sfp__buffer_bytes(b) - 1;
+    sfp__buffer_free(b);
+    sfp_error err;
+    assert_int_equal(sfp__buffer_create(&o, 4, &b, &err), SFP_ELIMIT);
+    assert_non_null(strstr(err.message, ": 9 slots would fit")); /* recent pictures are a part that does not shrink with them */
+    o.slots = 9;
+    assert_int_equal(sfp__buffer_create(&o, 4, &b, NULL), SFP_OK);
+    sfp__buffer_free(b);
+    o.budget = 16 * 4 * N;
+    assert_int_equal(sfp__buffer_create(&o, 4, &b, &err), SFP_ELIMIT);
+    assert_non_null(strstr(err.message, ": 0 slots would fit"));
+    o.budget = 0;
+    o.slots = 0;
+    assert_int_equal(sfp__buffer_ssd.bytes(&o, 4), 0);
+    assert_int_equal(sfp__buffer_create(&o, 4, &b, NULL), SFP_OK);
+    sfp__buffer_free(b);
+    o.slots = 10;
+    b = NULL;
+    int k = 0;
+    for (sfp_status s = SFP_ENOMEM; s != SFP_OK; k++) {
+        sfp__mem_fail_at(k);
+        s = sfp__buffer_create(&o, 4, &b, NULL);
+        sfp__mem_fail_at(-1);
+        if (s == SFP_OK)
+            sfp__buffer_free(b);
+        else
+            assert_int_equal(s, SFP_ENOMEM);
+    }
+    assert_true(k > 15);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_optimisation_is_one_step_down_the_matching_loss),
+        cmocka_unit_test(older_classes_add_their_relations),
+        cmocka_unit_test(optimising_lowers_the_matching_loss),
+        cmocka_unit_test(pictures_begin_as_samples_up_to_the_quota),
+        cmocka_unit_test(slots_hold_the_pictures_and_changes_are_told),
+        cmocka_unit_test(more_classes_shrink_the_quota_and_free_the_surplus),
+        cmocka_unit_test(a_failure_of_any_call_changes_nothing),
+        cmocka_unit_test(a_gradient_that_is_no_number_moves_nothing),
+        cmocka_unit_test(pictures_that_are_not_pixels_are_refused),
+        cmocka_unit_test(any_state_from_a_file_is_survived),
+        cmocka_unit_test(nothing_is_allocated_once_warm),
+        cmocka_unit_test(memory_is_counted_and_may_be_missing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
