@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "run/exam.h"
+#include "run/result.h"
 
 #include <limits.h>
 #include <math.h>
@@ -43,30 +44,6 @@ static uint64_t tested(const sfp_exam *e, int c, uint64_t *right)
     for (int k = 0; k < e->classes; k++)
         n += row[k];
     *right = row[c];
-    return n;
-}
-
-/* ------------------------------------------------------------------ confusion */
-
-typedef struct pair {
-    int truth, answer;
-    uint64_t count;
-} pair;
-
-/* The most frequent wrong answers, most frequent first, ties in order of truth and answer; returns how many. */
-static int worst_pairs(const sfp_exam *e, pair *out, int most)
-{
-    int n = 0;
-    for (int t = 0; e->confusion && t < e->classes; t++)
-        for (int a = 0; a < e->classes; a++) {
-            uint64_t count = e->confusion[(size_t)t * (size_t)e->classes + (size_t)a];
-            if (a == t || count == 0 || (n == most && count <= out[n - 1].count))
-                continue;
-            int at = n < most ? n++ : n - 1;
-            for (; at > 0 && out[at - 1].count < count; at--)
-                out[at] = out[at - 1];
-            out[at] = (pair){t, a, count};
-        }
     return n;
 }
 
@@ -115,8 +92,8 @@ static void print_text(const sfp_exam *e)
         print_name(e->class_names[c]);
         (void)printf(" %8.4f   %llu of %llu\n", fraction(right, n), (unsigned long long)right, (unsigned long long)n);
     }
-    pair worst[PAIRS_SHOWN];
-    int pairs = worst_pairs(e, worst, PAIRS_SHOWN);
+    sfp_mixup worst[PAIRS_SHOWN];
+    int pairs = sfp__worst_mixups(e->classes, e->confusion, PAIRS_SHOWN, worst);
     (void)printf(pairs ? "most confused\n" : "");
     for (int i = 0; i < pairs; i++) {
         uint64_t right, n = tested(e, worst[i].truth, &right);

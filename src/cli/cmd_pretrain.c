@@ -1,6 +1,7 @@
 /* streamfp pretrain: train a ViT on pictures, from their labels, from a teacher backbone, or both. */
 #include "cli/command.h"
 #include "cli/json_out.h"
+#include "cli/stop.h"
 #include "cli/ui.h"
 
 #include "base/mem.h"
@@ -9,7 +10,7 @@
 
 #include <limits.h>
 #include <math.h>
-#include <signal.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -58,15 +59,6 @@ static const sfp_opt options[] = {
     SFP_ROW_JSON,
 };
 
-static volatile sig_atomic_t stop;
-
-static void on_signal(int number)
-{
-    if (stop)
-        _exit(128 + number); /* the second one leaves at once; the last checkpoint is whole */
-    stop = 1;
-}
-
 typedef struct talk {
     bool terminal, shown;
     double last;
@@ -83,7 +75,7 @@ static void on_progress(void *ctx, const sfp_pretrain_progress *p)
     t->phase = p->phase;
     t->last = p->seconds;
     t->shown = true;
-    double eta = p->fraction > 0 ? p->seconds / p->fraction - p->seconds : 0;
+    double eta = p->fraction > p->from ? fmin(p->seconds * (1 - p->fraction) / (p->fraction - p->from), 1e8) : 0;
     (void)fprintf(stderr, "%s%s %5.1f %%", t->terminal ? "\r\033[K" : "", p->phase, 100 * p->fraction);
     if (strcmp(p->phase, "train") == 0) {
         (void)fprintf(stderr, "  epoch %.2f", p->epoch);
@@ -119,65 +111,65 @@ static char *command_of(const sfp_args *a)
         const char *name = a->opts[i].name, *value = sfp__args_text(a, name);
         if (sfp__args_rank(a, name) <= SFP_RANK_DEFAULT || strcmp(name, "json") == 0 || strcmp(name, "resume") == 0)
             continue;
-        sfp__text_printf(&t, " --%s %s", name, value ? value : "");
+        sfp__text_put(&t, " --");
+        sfp__text_put(&t, name);
+        sfp__text_put(&t, " ");
+        sfp__text_put(&t, value ? value : "");
     }
     if (t.failed)
         sfp__text_done(&t);
     return t.s;
 }
 
+/* Where the numbers of the table above go. */
+#define TO(name, field) {name, offsetof(sfp_pretrain_options, field)}
+typedef struct place {
+    const char *name;
+    size_t offset;
+} place;
+
+static const place whole_numbers[] = {TO("img-size", img_size), TO("patch", patch_size), TO("dim", dim), TO("depth", depth),
+                                      TO("heads", heads), TO("hidden", hidden), TO("picture-size", picture_size),
+                                      TO("teacher-grid", teacher_grid), TO("epochs", epochs), TO("batch", batch), TO("views", views),
+                                      TO("score-pictures", score_pictures)};
+
+static const place reals[] = {TO("seconds", seconds), TO("lr", lr), TO("weight-decay", weight_decay), TO("warmup", warmup), TO("clip", clip),
+                              TO("beta2", beta2), TO("ema", ema), TO("crop", crop_least), TO("jitter", jitter), TO("mixup", mixup),
+                              TO("smoothing", smoothing), TO("weight-label", weight_label), TO("weight-class", weight_class),
+                              TO("weight-patch", weight_patch), TO("weight-logits", weight_logits), TO("temperature", temperature),
+                              TO("checkpoint-every", checkpoint_seconds), TO("score-every", score_seconds)};
+#undef TO
+
+static void read_numbers(const sfp_args *a, sfp_pretrain_options *o)
+{
+    for (size_t i = 0; i < sizeof whole_numbers / sizeof *whole_numbers; i++)
+        *(int *)(void *)((char *)o + whole_numbers[i].offset) = (int)sfp__args_int(a, whole_numbers[i].name);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        *(double *)(void *)((char *)o + reals[i].offset) = sfp__args_real(a, reals[i].name);
+}
+
 static sfp_status read_options(const sfp_args *a, sfp_pretrain_options *o, sfp_error *err)
 {
-    *o = sfp__pretrain_defaults();
-    o->data = sfp__args_string(a, "data");
-    o->test = sfp__args_string(a, "test");
-    o->teacher = sfp__args_string(a, "teacher");
-    o->teacher_cache = sfp__args_string(a, "teacher-cache");
-    o->init = sfp__args_string(a, "init");
-    o->out = sfp__args_string(a, "out");
+    *o = (sfp_pretrain_options){.data = sfp__args_string(a, "data"),
+                                .test = sfp__args_string(a, "test"),
+                                .teacher = sfp__args_string(a, "teacher"),
+                                .teacher_cache = sfp__args_string(a, "teacher-cache"),
+                                .init = sfp__args_string(a, "init"),
+                                .out = sfp__args_string(a, "out"),
+                                .seed = (uint64_t)sfp__args_int(a, "seed"),
+                                .half = sfp__args_choice(a, "dtype") == 0,
+                                .resume = sfp__args_flag(a, "resume")};
     if (!o->data || !o->out)
         return sfp__fail(err, SFP_EINVAL, "--%s is missing", o->data ? "out DIR" : "data KIND:PATH");
-    o->img_size = (int)sfp__args_int(a, "img-size");
-    o->patch_size = (int)sfp__args_int(a, "patch");
-    o->dim = (int)sfp__args_int(a, "dim");
-    o->depth = (int)sfp__args_int(a, "depth");
-    o->heads = (int)sfp__args_int(a, "heads");
+    read_numbers(a, o);
     if (!o->heads)
         o->heads = o->dim >= 64 ? o->dim / 64 : 1;
-    o->hidden = (int)sfp__args_int(a, "hidden");
     if (!o->hidden)
         o->hidden = 4 * o->dim;
     if (o->img_size % o->patch_size != 0)
         return sfp__fail(err, SFP_EINVAL, "--img-size %d is not a multiple of --patch %d", o->img_size, o->patch_size);
     if (o->dim % o->heads != 0)
         return sfp__fail(err, SFP_EINVAL, "--dim %d is not a multiple of %d heads", o->dim, o->heads);
-    o->picture_size = (int)sfp__args_int(a, "picture-size");
-    o->teacher_grid = (int)sfp__args_int(a, "teacher-grid");
-    o->epochs = (int)sfp__args_int(a, "epochs");
-    o->seconds = sfp__args_real(a, "seconds");
-    o->batch = (int)sfp__args_int(a, "batch");
-    o->lr = sfp__args_real(a, "lr");
-    o->weight_decay = sfp__args_real(a, "weight-decay");
-    o->warmup = sfp__args_real(a, "warmup");
-    o->clip = sfp__args_real(a, "clip");
-    o->beta2 = sfp__args_real(a, "beta2");
-    o->ema = sfp__args_real(a, "ema");
-    o->views = (int)sfp__args_int(a, "views");
-    o->crop_least = sfp__args_real(a, "crop");
-    o->jitter = sfp__args_real(a, "jitter");
-    o->mixup = sfp__args_real(a, "mixup");
-    o->smoothing = sfp__args_real(a, "smoothing");
-    o->weight_label = sfp__args_real(a, "weight-label");
-    o->weight_class = sfp__args_real(a, "weight-class");
-    o->weight_patch = sfp__args_real(a, "weight-patch");
-    o->weight_logits = sfp__args_real(a, "weight-logits");
-    o->temperature = sfp__args_real(a, "temperature");
-    o->seed = (uint64_t)sfp__args_int(a, "seed");
-    o->half = sfp__args_choice(a, "dtype") == 0;
-    o->checkpoint_seconds = sfp__args_real(a, "checkpoint-every");
-    o->score_seconds = sfp__args_real(a, "score-every");
-    o->score_pictures = (int)sfp__args_int(a, "score-pictures");
-    o->resume = sfp__args_flag(a, "resume");
     return SFP_OK;
 }
 
@@ -223,12 +215,9 @@ static int run(const sfp_args *a)
     sfp_pool *pool = NULL;
     sfp_pretrain_result r = {0};
     talk t = {.terminal = isatty(STDERR_FILENO) != 0};
-    const sfp_pretrain_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = &stop};
+    const sfp_pretrain_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = sfp__stop_on_signals()};
     char *command = command_of(a);
     o.command = command;
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
     sfp_status s = sfp__pool_create((int)sfp__args_int(a, "threads"), &pool, &err);
     if (!s)
         s = sfp__pretrain(&o, pool, &hooks, &r, &err);
@@ -251,8 +240,8 @@ const sfp_command sfp__cmd_pretrain = {
     .text = "Trains all weights of a ViT with AdamW on flips, crops and colour changes of labelled or unlabelled pictures. With --teacher it "
             "learns to reproduce that backbone's class token, patch tokens and class probabilities; what the teacher says of a fixed number "
             "of views a picture is computed once and kept in a file. The model that is written is an average of the weights over time.\n\n"
-            "Ctrl-C finishes the step and writes a checkpoint; --resume goes on from it and ends in the same bytes as a training that was "
-            "never interrupted. The exit code is 0 when the training ended.",
+            "Ctrl-C finishes the step and writes a checkpoint; --resume goes on from it, and a training by --epochs ends in the same bytes as "
+            "one that was never interrupted. The exit code is 0 when the training ended.",
     .examples = "  streamfp pretrain --data folder:photos --out mine\n"
                 "  streamfp pretrain --data tar:tiny-imagenet --teacher deit_tiny.safetensors --seconds 3600 --out small\n"
                 "  streamfp pretrain --data folder:photos --out mine --resume\n",

@@ -3,6 +3,7 @@
 #include "cli/backbone.h"
 #include "cli/command.h"
 #include "cli/run_settings.h"
+#include "cli/stop.h"
 #include "cli/ui.h"
 #include "cli/yaml_config.h"
 
@@ -14,7 +15,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -95,20 +95,10 @@ static const sfp_opt options[] = {
     SFP_ROW_THREADS,
 };
 
-static volatile sig_atomic_t stop;
-
-static void on_signal(int number)
-{
-    if (stop)
-        _exit(128 + number); /* the second one leaves at once; the last checkpoint is whole */
-    stop = 1;
-}
-
 /* --------------------------------------------------------------- what is seen */
 
 typedef struct talk {
-    sfp_progress bar;
-    bool terminal, json;
+    bool terminal;
     double last;
 } talk;
 
@@ -119,7 +109,7 @@ static void on_progress(void *ctx, const sfp_run_progress *p)
     if (now - t->last < every)
         return;
     t->last = now;
-    double done = p->total ? (double)p->offered / (double)p->total : 0, eta = done > 0 ? now / done - now : 0;
+    double done = p->total ? (double)p->offered / (double)p->total : 0, eta = done > 0 ? fmin(now / done - now, 1e8) : 0;
     char loss[24] = "", lag[24] = "", accuracy[32] = "";
     if (isfinite(p->loss))
         (void)snprintf(loss, sizeof loss, "  loss %.3f", p->loss);
@@ -135,8 +125,8 @@ static void on_progress(void *ctx, const sfp_run_progress *p)
     char name[40] = "";
     if (strncmp(p->task_name, "task ", 5) != 0) /* a number of the data set's own, maybe from 0, beside ours would only confuse */
         (void)snprintf(name, sizeof name, " (%.24s)", p->task_name);
-    (void)fprintf(stderr, "%stask %d of %d%s  %llu/%llu  %.1f/s%s%s%s  ETA %d:%02d%s", begin, p->task + 1, p->tasks, name,
-                  (unsigned long long)p->offered, (unsigned long long)p->total, p->rate, lag, loss, accuracy, (int)eta / 60, (int)eta % 60, end);
+    (void)fprintf(stderr, "%stask %d of %d%s  %llu/%llu  %.1f/s%s%s%s  ETA %ld:%02ld%s", begin, p->task + 1, p->tasks, name,
+                  (unsigned long long)p->offered, (unsigned long long)p->total, p->rate, lag, loss, accuracy, (long)eta / 60, (long)eta % 60, end);
 }
 
 static void on_say(void *ctx, const char *message)
@@ -153,18 +143,25 @@ static void print_number(const char *name, double x, const char *unit)
         (void)printf("  %-24s %10.4f%s\n", name, x, unit);
 }
 
+static void print_matrix(const sfp_result *r)
+{
+    if (!isfinite(r->average_accuracy) || r->tasks > 20)
+        return;
+    (void)printf("accuracy after task (rows) on task (columns)\n");
+    for (int i = 0; i < r->tasks_done; i++) {
+        (void)printf("  ");
+        sfp__put_cell(stdout, r->task_names[i], 22);
+        for (int j = 0; j <= i; j++) {
+            double x = r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)j];
+            (void)printf(isfinite(x) ? " %6.3f" : "      -", x);
+        }
+        (void)printf("\n");
+    }
+}
+
 static void print_table(const sfp_result *r, const char *out)
 {
-    if (r->tasks_done > 0 && isfinite(r->accuracy[0])) {
-        (void)printf("accuracy after task (rows) on task (columns)\n");
-        for (int i = 0; i < r->tasks && r->tasks <= 20; i++) {
-            (void)printf("  ");
-            sfp__put_cell(stdout, r->task_names[i], 22);
-            for (int j = 0; j <= i; j++)
-                (void)printf(" %6.3f", r->accuracy[i * r->tasks + j]);
-            (void)printf("\n");
-        }
-    }
+    print_matrix(r);
     print_number("average accuracy", r->average_accuracy, "");
     for (int h = 0; r->heads && h < SFP_RESULT_HEADS; h++) {
         char name[32];
@@ -211,75 +208,83 @@ static sfp_status fresh_dir(char *buf, size_t size, sfp_error *err)
     return sfp__fail(err, SFP_ELIMIT, "runs: there are too many");
 }
 
+/* --out, made where it is missing, or a fresh one in buf; *made: it was not there before. */
+static sfp_status make_out(const char *given, char *buf, size_t size, const char **out, bool *made, sfp_error *err)
+{
+    *out = given ? given : buf;
+    *made = false;
+    sfp_status s = SFP_OK;
+    if (!given)
+        s = fresh_dir(buf, size, err);
+    else if (mkdir(given, 0777) != 0)
+        return errno == EEXIST ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", given);
+    *made = s == SFP_OK;
+    return s;
+}
+
+static sfp_status print_result(const sfp_result *r, const char *out, bool json, sfp_error *err)
+{
+    char *text = NULL;
+    if (!r->finished)
+        sfp__say("stopped; go on with --resume --out %s", out);
+    sfp_status s = json ? sfp__result_text(r, true, &text, err) : SFP_OK;
+    if (text)
+        (void)puts(text);
+    else if (!s && r->finished)
+        print_table(r, out);
+    sfp__free(text);
+    return s;
+}
+
+static sfp_status learn(sfp_args *a, sfp_run_options *o, bool *finished, sfp_error *err)
+{
+    char dir[PATH_MAX];
+    bool made;
+    sfp_result result = {0};
+    talk t = {.terminal = isatty(STDERR_FILENO) != 0};
+    const sfp_run_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = sfp__stop_on_signals(),
+                                 .config = sfp__run_note_config, .same_config = sfp__run_same_config, .config_ctx = a};
+    sfp_status s = make_out(sfp__args_string(a, "out"), dir, sizeof dir, &o->out, &made, err);
+    if (s)
+        return s;
+    s = sfp__run(o, &hooks, &result, err);
+    if (t.terminal)
+        (void)fputs("\r\033[K", stderr);
+    if (!s)
+        s = print_result(&result, o->out, sfp__args_flag(a, "json"), err);
+    *finished = result.finished;
+    if (s && made && rmdir(o->out) == 0 && o->out == dir) /* it failed before there was anything to keep: only empty ones go */
+        (void)rmdir("runs");
+    if (result.tasks > 0)
+        sfp__result_done(&result);
+    return s;
+}
+
 static int run(const sfp_args *given)
 {
     sfp_args a = *given; /* its values may be added to */
     sfp_error err = {0};
-    char dir[PATH_MAX];
     const char *config = sfp__args_string(&a, "config");
     if ((config && sfp__yaml_config(config, &a, &err)) || sfp__run_preset(&a, &err))
         return sfp__say_usage("run", "%s", err.message);
     sfp_pool *pool = NULL;
     sfp_vit *vit = NULL;
-    sfp_result result = {0};
-    talk t = {.terminal = isatty(STDERR_FILENO) != 0, .json = sfp__args_flag(&a, "json")};
-    sfp_run_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = &stop,
-                           .config = sfp__run_note_config, .same_config = sfp__run_same_config, .config_ctx = &a};
-    int code = SFP_EXIT_FAILED;
-    const char *out = sfp__args_string(&a, "out"), *made = NULL;
+    bool usage = false, finished = false;
     sfp_status s = sfp__pool_create((int)sfp__args_int(&a, "threads"), &pool, &err);
     if (!s)
         s = sfp__backbone_open(&a, &vit, &err);
-    if (s)
-        goto done;
-    sfp_run_options o = sfp__run_options_defaults(vit, pool);
-    if ((s = sfp__run_settings(&a, &o, &err))) {
-        code = sfp__say_usage("run", "%s", err.message);
-        goto freed;
+    if (!s) {
+        sfp_run_options o = sfp__run_options_defaults(vit, pool);
+        s = sfp__run_settings(&a, &o, &err);
+        usage = s != SFP_OK;
+        if (!s)
+            s = learn(&a, &o, &finished, &err);
     }
-    if (!out) {
-        s = fresh_dir(dir, sizeof dir, &err);
-        made = s ? NULL : dir;
-        out = dir;
-    } else if (mkdir(out, 0777) == 0) {
-        made = out;
-    } else if (errno != EEXIST) {
-        s = sfp__fail_errno(&err, SFP_EIO, "%s: cannot make the directory", out);
-    }
-    if (s)
-        goto done;
-    o.out = out;
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}; /* a file half read is no broken picture */
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-    s = sfp__run(&o, &hooks, &result, &err);
-    if (t.terminal)
-        (void)fputs("\r\033[K", stderr);
-    if (s)
-        goto done;
-    if (!result.finished)
-        sfp__say("stopped; go on with --resume --out %s", out);
-    if (t.json) {
-        char *text = NULL;
-        if ((s = sfp__result_text(&result, true, &text, &err)))
-            goto done;
-        (void)puts(text);
-        sfp__free(text);
-    } else if (result.finished) {
-        print_table(&result, out);
-    }
-    code = result.finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;
-done:
-    if (s)
-        code = sfp__say_error(&err);
-    if (s && made && rmdir(made) == 0 && made == dir) /* it failed before there was anything to keep: only empty ones go */
-        (void)rmdir("runs");
-freed:
-    if (result.tasks > 0)
-        sfp__result_done(&result);
     sfp__vit_free(vit);
     sfp__pool_free(pool);
-    return code;
+    if (usage)
+        return sfp__say_usage("run", "%s", err.message);
+    return s ? sfp__say_error(&err) : finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;
 }
 
 const sfp_command sfp__cmd_run = {

@@ -261,7 +261,7 @@ static int add(const sfp_args *args)
         int64_t id = 0;
         sfp_result r = {0};
         if (snprintf(path, sizeof path, "%s/result.json", args->operands[i]) >= (int)sizeof path)
-            s = sfp__fail(&err, SFP_EINVAL, "the directory's name is too long");
+            s = sfp__fail(&err, SFP_ELIMIT, "%s/result.json: the path is too long", args->operands[i]);
         if (s == SFP_OK)
             s = sfp__result_read(path, &r, &err);
         if (s == SFP_OK)
@@ -285,8 +285,11 @@ static int run(const sfp_args *args)
     const char *names[sizeof verbs / sizeof *verbs];
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         names[i] = verbs[i].name;
-        if (strcmp(verbs[i].name, args->operands[0]) == 0)
-            return verbs[i].run(args);
+        if (strcmp(verbs[i].name, args->operands[0]) != 0)
+            continue;
+        if (sfp__args_rank(args, "limit") > SFP_RANK_DEFAULT)
+            return sfp__say_usage("runs", "%s takes no --limit", verbs[i].name);
+        return verbs[i].run(args);
     }
     const char *best = sfp__nearest(args->operands[0], names, sizeof names / sizeof *names);
     if (best)

@@ -48,6 +48,16 @@ static sfp_status same_rows(const job *j, const char *path, int rows, sfp_error 
     return sfp__fail(err, SFP_ESHAPE, "%s: has %d rows, expected %d, as many as the features", path, rows, j->features.rows);
 }
 
+/* A label is a column of the probabilities. */
+static sfp_status check_labels(const job *j, const char *path, const char *probs, sfp_error *err)
+{
+    for (int i = 0; i < j->features.rows; i++)
+        if (j->label[i] >= j->probs.columns)
+            return sfp__fail(err, SFP_EFORMAT, "%s: label %d is %d, expected 0 to %d, a column of %s", path, i, j->label[i],
+                             j->probs.columns - 1, probs);
+    return SFP_OK;
+}
+
 static sfp_status load(job *j, const sfp_args *args, sfp_error *err)
 {
     const char *labels = sfp__args_string(args, "labels"), *probs = sfp__args_string(args, "probs");
@@ -57,7 +67,7 @@ static sfp_status load(job *j, const sfp_args *args, sfp_error *err)
         s = same_rows(j, labels, rows, err);
     if (!s && probs && !(s = sfp__table_load(probs, &j->probs, err)))
         s = same_rows(j, probs, j->probs.rows, err);
-    return s;
+    return !s && labels && probs ? check_labels(j, labels, probs, err) : s;
 }
 
 /* What a method cannot do without; NULL: nothing is missing. */
@@ -143,6 +153,8 @@ static int run(const sfp_args *args)
     if (lacks)
         return sfp__say_usage("select", "%s%sneeds --%s", sfp__args_text(args, "method") ? sfp__args_text(args, "method") : "",
                               sfp__args_text(args, "method") ? " " : "", lacks);
+    if (j.method != D2 && sfp__args_rank(args, "distance") > SFP_RANK_DEFAULT)
+        return sfp__say_usage("select", "--distance has no effect with %s: it is of d2", names[j.method]);
     j.ratio = sfp__args_real(args, "ratio");
     int code = SFP_EXIT_OK;
     if (work(&j, args, &err) == SFP_OK)

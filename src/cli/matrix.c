@@ -110,7 +110,7 @@ typedef struct reader {
 
 static bool between(char c)
 {
-    return c == ',' || c == ';' || c == ' ' || c == '\t' || c == '\r';
+    return c && strchr(",; \t\r\v\f", c); /* all that strtof passes over but the end of a line, which it would too */
 }
 
 static sfp_status keep(reader *r, float value, sfp_error *err)

@@ -14,12 +14,12 @@ enum { EVAL_TOP = 5, NORMALISE_NONE = 1, NORMALISE_IMAGENET, NORMALISE_HALF };
 
 static void choose_normalisation(sfp_predict *p)
 {
-    static const float mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
     const sfp_vit_config *c = sfp__vit_config(p->vit);
     int how = sfp__args_choice(p->args, "normalise");
     for (int i = 0; i < 3; i++) {
-        p->mean[i] = how == NORMALISE_NONE ? 0.0f : how == NORMALISE_IMAGENET ? mean[i] : how == NORMALISE_HALF ? 0.5f : c->mean[i];
-        p->std[i] = how == NORMALISE_NONE ? 1.0f : how == NORMALISE_IMAGENET ? std[i] : how == NORMALISE_HALF ? 0.5f : c->std[i];
+        bool none = how == NORMALISE_NONE, half = how == NORMALISE_HALF, imagenet = how == NORMALISE_IMAGENET;
+        p->mean[i] = none ? 0.0f : half ? 0.5f : imagenet ? sfp__imagenet_mean[i] : c->mean[i];
+        p->std[i] = none ? 1.0f : half ? 0.5f : imagenet ? sfp__imagenet_std[i] : c->std[i];
     }
 }
 

@@ -50,6 +50,12 @@ static bool is_default(const sfp_args *a, const char *key)
     return value && fallback ? strcmp(value, fallback) == 0 : value == fallback;
 }
 
+/* By the user, and something else than the default. */
+static bool was_given(const sfp_args *a, const char *key)
+{
+    return sfp__args_rank(a, key) > SFP_RANK_PRESET && !is_default(a, key);
+}
+
 static bool is_among(const char *name, const char *const *list)
 {
     for (; *list; list++)
@@ -98,9 +104,26 @@ static sfp_status check_clock_options(const sfp_args *a, const sfp_run_options *
     static const char *const clocks[] = {"paper", "virtual", "real", "off"};
     sfp_clock_kind clock = likely_clock(o);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if ((list[i].clocks & 1u << clock) || sfp__args_rank(a, list[i].key) <= SFP_RANK_PRESET || is_default(a, list[i].key))
+        if ((list[i].clocks & 1u << clock) || !was_given(a, list[i].key))
             continue;
         (void)sfp__fail(err, SFP_EINVAL, "%s has no effect with clock %s: it needs %s", list[i].key, clocks[clock], list[i].give);
+        return sfp__args_blame(a, list[i].key, err);
+    }
+    return SFP_OK;
+}
+
+/* Of two options that say different things one would be quietly ignored. */
+static sfp_status check_pairs(const sfp_args *a, sfp_error *err)
+{
+    static const struct {
+        const char *key, *with, *why;
+    } list[] = {{"calibrate", "costs", "what a batch costs is given, so nothing is measured"},
+                {"controller", "method", "a head on its own has no coreset, replay or steps to follow the load"},
+                {"init-state", "method", "a head on its own starts from nothing"}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        if (!was_given(a, list[i].key) || !was_given(a, list[i].with))
+            continue;
+        (void)sfp__fail(err, SFP_EINVAL, "%s has no effect with %s: %s", list[i].key, list[i].with, list[i].why);
         return sfp__args_blame(a, list[i].key, err);
     }
     return SFP_OK;
@@ -155,7 +178,7 @@ sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *e
         return sfp__fail(err, SFP_EINVAL, "--resume needs the directory of the run (--out DIR)");
     o->drop_short = sfp__args_choice(a, "preset") == 1;
     o->init_state = sfp__args_string(a, "init-state");
-    return learner_settings(a, o, err);
+    return (s = check_pairs(a, err)) ? s : learner_settings(a, o, err);
 }
 
 /* ------------------------------------------------------------ the result's config */

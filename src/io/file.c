@@ -230,3 +230,15 @@ void sfp__writer_abort(sfp_writer *w)
     sfp__free(w->tmp);
     *w = (sfp_writer){.fd = -1};
 }
+
+sfp_status sfp__file_write(const char *path, const void *bytes, size_t size, sfp_error *err)
+{
+    sfp_writer w = {.fd = -1};
+    sfp_status status = sfp__writer_open(path, &w, err);
+    if (status == SFP_OK)
+        status = sfp__writer_put(&w, bytes, size, err);
+    if (status == SFP_OK)
+        status = sfp__writer_commit(&w, err);
+    sfp__writer_abort(&w);
+    return status;
+}

@@ -34,4 +34,7 @@ sfp_status sfp__writer_put(sfp_writer *w, const void *bytes, size_t size, sfp_er
 sfp_status sfp__writer_commit(sfp_writer *w, sfp_error *err);
 void sfp__writer_abort(sfp_writer *w); /* a writer that is not open: nothing */
 
+/* All of it: PATH becomes these bytes, or stays as it was. */
+sfp_status sfp__file_write(const char *path, const void *bytes, size_t size, sfp_error *err);
+
 #endif

@@ -41,7 +41,9 @@ static sfp_status add_member(sfp_tensor_file *f, const sfp_zip *zip, const sfp_z
         status = sfp__tensor_file_own(f, owned, err);
     if (status != SFP_OK)
         return status;
-    sfp__text_printf(&label, "%s: %s", f->path, sfp__printable(m->name, shown, sizeof shown));
+    sfp__text_put(&label, f->path);
+    sfp__text_put(&label, ": ");
+    sfp__text_put(&label, sfp__printable(m->name, shown, sizeof shown));
     name = sfp__strdup(m->name);
     if (!name || label.failed) {
         status = sfp__fail_nomem(err, strlen(m->name) + 1);

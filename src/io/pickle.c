@@ -12,26 +12,10 @@
 
 #define CHUNK ((size_t)64 << 10)
 
-sfp_status sfp__pickle_grow(void **array, size_t size, size_t used, size_t wanted, size_t *room, sfp_error *err)
-{
-    if (wanted <= *room)
-        return SFP_OK;
-    size_t more = *room < 8 ? 16 : *room * 2, bytes; /* rooms are far below SIZE_MAX / 2: they were allocated */
-    if (more < wanted)
-        more = wanted;
-    void *p = sfp__mul_size(more, size, &bytes) ? sfp__realloc(*array, used * size, bytes) : NULL;
-    if (!p)
-        return sfp__fail_nomem(err, more * size);
-    *array = p;
-    *room = more;
-    return SFP_OK;
-}
-
 sfp_status sfp__pickle_new_node(sfp_pickle *p, sfp_pickle_type type, sfp_pickle_value *out, sfp_error *err)
 {
-    sfp_status status = sfp__pickle_grow((void **)&p->nodes, sizeof *p->nodes, p->count, p->count + 1, &p->room, err);
-    if (status != SFP_OK)
-        return status;
+    if (!sfp__grow(&p->nodes, sizeof *p->nodes, p->count, p->count + 1, &p->room))
+        return sfp__fail_nomem(err, (p->count + 1) * sizeof *p->nodes);
     p->nodes[p->count] = (sfp_pickle_node){.type = (uint8_t)type};
     *out = 2 * (uint64_t)p->count++;
     return SFP_OK;

@@ -47,8 +47,6 @@ static inline sfp_pickle_node *sfp__pickle_node_of(const sfp_pickle *p, sfp_pick
     return &p->nodes[v / 2];
 }
 
-/* Room for `wanted` elements in a growing array of sfp__malloc. */
-sfp_status sfp__pickle_grow(void **array, size_t size, size_t used, size_t wanted, size_t *room, sfp_error *err);
 sfp_status sfp__pickle_create(sfp_pickle **out, sfp_error *err);
 sfp_status sfp__pickle_new_node(sfp_pickle *p, sfp_pickle_type type, sfp_pickle_value *out, sfp_error *err);
 /* n bytes of text and a terminator, which is set; NULL: no memory */

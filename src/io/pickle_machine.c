@@ -44,11 +44,12 @@ static sfp_status count_items(sfp__pickle_machine *m, size_t n)
 sfp_status sfp__pickle_push(sfp__pickle_machine *m, sfp_pickle_value v)
 {
     sfp_status status = count_items(m, 1);
-    if (status == SFP_OK)
-        status = sfp__pickle_grow((void **)&m->stack, sizeof *m->stack, m->depth, m->depth + 1, &m->stack_room, m->err);
-    if (status == SFP_OK)
-        m->stack[m->depth++] = v;
-    return status;
+    if (status != SFP_OK)
+        return status;
+    if (!sfp__grow(&m->stack, sizeof *m->stack, m->depth, m->depth + 1, &m->stack_room))
+        return sfp__fail_nomem(m->err, (m->depth + 1) * sizeof *m->stack);
+    m->stack[m->depth++] = v;
+    return SFP_OK;
 }
 
 /* Values above the last mark (or at all). */
@@ -109,10 +110,10 @@ sfp_status sfp__pickle_put_items(sfp__pickle_machine *m, sfp_pickle_value contai
 {
     sfp_status status = count_items(m, n);
     sfp_pickle_node *c = sfp__pickle_node_of(m->p, container);
-    if (status == SFP_OK)
-        status = sfp__pickle_grow((void **)&c->item, sizeof *c->item, c->count, c->count + n, &c->room, m->err);
     if (status != SFP_OK)
         return status;
+    if (!sfp__grow(&c->item, sizeof *c->item, c->count, c->count + n, &c->room))
+        return sfp__fail_nomem(m->err, (c->count + n) * sizeof *c->item);
     for (size_t i = 0; i < n; i++) {
         sfp_pickle_value v = m->stack[first + i];
         int level = sfp__pickle_is_small(v) ? 0 : sfp__pickle_node_of(m->p, v)->level + 1;
@@ -485,9 +486,8 @@ static sfp_status memo_put(sfp__pickle_machine *m, uint64_t key)
         return FAIL(m, SFP_ELIMIT, "memo number is %llu, expected one below %zu", (unsigned long long)key,
                     size < m->limits.memo ? size : m->limits.memo);
     size_t had = m->memo_room;
-    status = sfp__pickle_grow((void **)&m->memo, sizeof *m->memo, had, (size_t)key + 1, &m->memo_room, m->err);
-    if (status != SFP_OK)
-        return status;
+    if (!sfp__grow(&m->memo, sizeof *m->memo, had, (size_t)key + 1, &m->memo_room))
+        return sfp__fail_nomem(m->err, ((size_t)key + 1) * sizeof *m->memo);
     for (size_t i = had; i < m->memo_room; i++)
         m->memo[i] = UNSET;
     m->memo_count += m->memo[key] == UNSET;

@@ -92,6 +92,14 @@ static sfp_status wrap(sfp__pickle_machine *m, sfp_pickle_type type, size_t n)
     return sfp__pickle_push(m, v);
 }
 
+static bool is_dict(const char *name)
+{
+    for (size_t i = 0; i < sizeof dicts / sizeof *dicts; i++)
+        if (strcmp(name, dicts[i]) == 0)
+            return true;
+    return false;
+}
+
 /* REDUCE and NEWOBJ: a name and its arguments. */
 sfp_status sfp__pickle_do_object(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
 {
@@ -107,12 +115,14 @@ sfp_status sfp__pickle_do_object(sfp__pickle_machine *m, const sfp__pickle_opcod
     if (sfp__pickle_type(m->p, args) != SFP_PICKLE_TUPLE)
         return FAIL(m, SFP_EFORMAT, "has %s as arguments of '%s', expected a tuple",
                     sfp__pickle_type_name(sfp__pickle_type(m->p, args)), name);
-    for (size_t i = 0; i < sizeof dicts / sizeof *dicts; i++)
-        if (strcmp(name, dicts[i]) == 0) {
-            m->depth -= 2;
-            return wrap(m, SFP_PICKLE_DICT, 0);
-        }
-    return wrap(m, SFP_PICKLE_OBJECT, 2);
+    if (!is_dict(name))
+        return wrap(m, SFP_PICKLE_OBJECT, 2);
+    for (size_t i = 0; i < sfp__pickle_count(m->p, args); i++) /* a defaultdict's function tells nothing, Python 2's pairs would */
+        if (sfp__pickle_type(m->p, sfp__pickle_item(m->p, args, i)) >= SFP_PICKLE_LIST)
+            return FAIL(m, SFP_EUNSUPPORTED, "makes '%s' from %s, expected one that is filled afterwards", name,
+                        sfp__pickle_type_name(sfp__pickle_type(m->p, sfp__pickle_item(m->p, args, i))));
+    m->depth -= 2;
+    return wrap(m, SFP_PICKLE_DICT, 0);
 }
 
 /* The state of the object below it. A dict's own attributes (torch's _metadata) are dropped. */

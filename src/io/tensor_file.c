@@ -36,28 +36,14 @@ static const sfp__tensor_format *const formats[] = {&sfp__format_torch, &sfp__fo
 
 /* --------------------------------------------------------------------- list */
 
-/* Room for one more; the array of sfp__malloc doubles. */
-static sfp_status grow(void **array, size_t size, size_t count, size_t *room, sfp_error *err)
-{
-    if (count < *room)
-        return SFP_OK;
-    size_t more = *room ? 2 * *room : 64;
-    void *p = sfp__realloc(*array, *room * size, more * size);
-    if (!p)
-        return sfp__fail_nomem(err, more * size);
-    *array = p;
-    *room = more;
-    return SFP_OK;
-}
-
 sfp_status sfp__tensor_file_own(sfp_tensor_file *f, void *block, sfp_error *err)
 {
-    sfp_status status = grow((void **)&f->blocks, sizeof *f->blocks, f->block_count, &f->block_room, err);
-    if (status != SFP_OK)
+    if (!sfp__grow(&f->blocks, sizeof *f->blocks, f->block_count, f->block_count + 1, &f->block_room)) {
         sfp__free(block);
-    else
-        f->blocks[f->block_count++] = block;
-    return status;
+        return sfp__fail_nomem(err, (f->block_count + 1) * sizeof *f->blocks);
+    }
+    f->blocks[f->block_count++] = block;
+    return SFP_OK;
 }
 
 sfp_status sfp__tensor_file_add(sfp_tensor_file *f, const sfp_tensor *t, sfp_error *err)
@@ -65,11 +51,10 @@ sfp_status sfp__tensor_file_add(sfp_tensor_file *f, const sfp_tensor *t, sfp_err
     f->name_bytes += strlen(t->name) + 1;
     if (f->count >= TENSORS_MAX || f->name_bytes > NAMES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %zu tensors or %zu MB of names", f->path, TENSORS_MAX, NAMES_MAX >> 20);
-    sfp_status status = grow((void **)&f->tensors, sizeof *f->tensors, f->count, &f->room, err);
-    if (status != SFP_OK)
-        return status;
+    if (!sfp__grow(&f->tensors, sizeof *f->tensors, f->count, f->count + 1, &f->room))
+        return sfp__fail_nomem(err, (f->count + 1) * sizeof *f->tensors);
     char *name = sfp__strdup(t->name);
-    status = name ? sfp__tensor_file_own(f, name, err) : sfp__fail_nomem(err, strlen(t->name) + 1);
+    sfp_status status = name ? sfp__tensor_file_own(f, name, err) : sfp__fail_nomem(err, strlen(t->name) + 1);
     if (status != SFP_OK)
         return status;
     f->tensors[f->count] = *t;

@@ -47,7 +47,8 @@ static sfp_status place_storages(sfp_tensor_file *f, const sfp_zip *zip, const c
         sfp__torch_storage *one = &s->list[i];
         name.length = 0;
         sfp__text_putn(&name, folder, length);
-        sfp__text_printf(&name, "data/%s", one->key);
+        sfp__text_put(&name, "data/");
+        sfp__text_put(&name, one->key);
         if (name.failed) {
             status = sfp__fail_nomem(err, length + strlen(one->key));
             break;

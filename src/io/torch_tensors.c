@@ -51,7 +51,8 @@ static const struct {
              {"torch.DoubleStorage", SFP_DTYPE_F64}, {"torch.LongStorage", SFP_DTYPE_I64},  {"torch.IntStorage", SFP_DTYPE_I32},
              {"torch.ByteStorage", SFP_DTYPE_U8},    {"torch.BoolStorage", SFP_DTYPE_U8}};
 
-/* A persistent value is ('storage', type, key, where it was, elements, ...). */
+/* A persistent value is ('storage', type, key, where it was, elements), in old files also which part of another storage it is: None
+ * since storages are no longer parts of others. */
 static sfp_status read_storage(const char *path, const sfp_pickle *p, sfp_pickle_value v, sfp__torch_storage *out, sfp_error *err)
 {
     sfp_pickle_value id = sfp__pickle_item(p, v, 0);
@@ -64,6 +65,8 @@ static sfp_status read_storage(const char *path, const sfp_pickle *p, sfp_pickle
         key = sfp__pickle_text(p, sfp__pickle_item(p, id, 2), &key_size);
         if (sfp__pickle_type(p, sfp__pickle_item(p, id, 4)) == SFP_PICKLE_INT)
             count = sfp__pickle_int(p, sfp__pickle_item(p, id, 4));
+        if (sfp__pickle_count(p, id) > 5 && sfp__pickle_type(p, sfp__pickle_item(p, id, 5)) != SFP_PICKLE_NONE)
+            return sfp__fail(err, SFP_EUNSUPPORTED, "%s: a storage is part of another one, expected whole storages", path);
     }
     if (!kind || strcmp(kind, "storage") != 0 || !type || !key || key_size > KEY_MAX || strlen(key) != key_size || count < 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: the pickle names something outside of it that is no storage of a tensor", path);

@@ -2,6 +2,7 @@
 #include "model/vit.h"
 
 #include "base/mem.h"
+#include "base/pixels.h"
 #include "base/rng.h"
 #include "model/vit_internal.h"
 
@@ -428,12 +429,5 @@ sfp_status sfp__vit_head(const sfp_vit *v, int b, const float *feature, float *l
 
 void sfp__vit_normalise(const uint8_t *rgb, int size, const float mean[3], const float std[3], float *out)
 {
-    size_t n = (size_t)size * (size_t)size;
-    for (int ch = 0; ch < 3; ch++) {
-        float table[256]; /* (x / 255 - mean) / std for every byte: exact and fast */
-        for (int i = 0; i < 256; i++)
-            table[i] = ((float)i / 255.0f - mean[ch]) / std[ch];
-        for (size_t i = 0; i < n; i++)
-            out[(size_t)ch * n + i] = table[rgb[3 * i + (size_t)ch]];
-    }
+    sfp__pixels_normalise(rgb, size, mean, std, out);
 }

@@ -11,6 +11,7 @@
 #include "base/pool.h"
 #include "compute/gemm.h"
 #include "io/safetensors.h"
+#include "io/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,6 +85,9 @@ typedef struct sfp_vit_weights {
     sfp_vit_block_weights *blocks; /* (depth) */
 } sfp_vit_weights;
 
+/* What pictures are normalised by where nobody says otherwise. */
+extern const float sfp__imagenet_mean[3], sfp__imagenet_std[3];
+
 typedef struct sfp_vit sfp_vit;
 
 typedef struct sfp_vit_options {
@@ -113,6 +117,10 @@ const char *sfp__vit_path(const sfp_vit *v);
  * it gives the same network. */
 sfp_status sfp__vit_save(const sfp_vit_config *c, const sfp_vit_weights *w, sfp_dtype dtype, const sfp_meta *meta, size_t meta_count,
                          const char *path, sfp_error *err);
+
+/* What shapes do not tell (heads, eps, activation, mean, std, class names) as the members of the JSON object that io/config.h
+ * reads, without its braces. */
+void sfp__vit_put_config(const sfp_vit_config *c, sfp_text *t);
 
 /* logits (b, classes) of features (b, D) by the checkpoint's own head; SFP_ENOTFOUND without one. */
 sfp_status sfp__vit_head(const sfp_vit *v, int b, const float *feature, float *logits, sfp_error *err);

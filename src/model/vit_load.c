@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const float imagenet_mean[3] = {0.485f, 0.456f, 0.406f}, imagenet_std[3] = {0.229f, 0.224f, 0.225f};
+const float sfp__imagenet_mean[3] = {0.485f, 0.456f, 0.406f}, sfp__imagenet_std[3] = {0.229f, 0.224f, 0.225f};
 
 typedef struct loading {
     const sfp_tensor_file *file;
@@ -54,7 +54,7 @@ static sfp_status need_shape(const loading *l, int block, const char *timm, int 
 {
     const sfp_tensor *t;
     sfp__vit_order order;
-    char text[SFP_SHAPE_MAX];
+    char shown[SFP_NAME_MAX], text[SFP_SHAPE_MAX];
     sfp_status s = need(l, block, timm, 0, &t, &order, err);
     if (s)
         return s;
@@ -62,14 +62,15 @@ static sfp_status need_shape(const loading *l, int block, const char *timm, int 
     for (int i = 0; i < missing; i++)
         shape[i] = 1;
     if (t->ndim + missing != ndim)
-        return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected %d dimensions", l->path, t->name,
+        return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected %d dimensions", l->path, sfp__printable(t->name, shown, sizeof shown),
                          sfp__shape_text(t->shape, t->ndim, text, sizeof text), ndim);
     static const int hwio[] = {3, 2, 0, 1};
     for (int i = missing; i < ndim; i++) {
         shape[i] = t->shape[order == SFP__VIT_HWIO ? hwio[i] : order == SFP__VIT_SAME ? i - missing : ndim - 1 - i];
         if (shape[i] < 1 || shape[i] > SFP_VIT_MAX_CLASSES)
-            return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected sizes from 1 to %d", l->path, t->name,
-                             sfp__shape_text(t->shape, t->ndim, text, sizeof text), (int)SFP_VIT_MAX_CLASSES);
+            return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected sizes from 1 to %d", l->path,
+                             sfp__printable(t->name, shown, sizeof shown), sfp__shape_text(t->shape, t->ndim, text, sizeof text),
+                             (int)SFP_VIT_MAX_CLASSES);
     }
     return SFP_OK;
 }
@@ -156,8 +157,8 @@ static sfp_status read_config(loading *l, int wanted_side, sfp_vit_config *c, sf
     c->quick_gelu = beside->activation[0] ? strcmp(beside->activation, "quick_gelu") == 0 : l->names.layout->quick_gelu;
     float eps = l->names.layout->ln_eps;
     c->ln_eps = beside->ln_eps > 0 ? beside->ln_eps : eps > 0 ? eps : c->pre_norm ? 1e-5f : 1e-6f;
-    memcpy(c->mean, beside->has_mean ? beside->mean : imagenet_mean, sizeof c->mean);
-    memcpy(c->std, beside->has_std ? beside->std : imagenet_std, sizeof c->std);
+    memcpy(c->mean, beside->has_mean ? beside->mean : sfp__imagenet_mean, sizeof c->mean);
+    memcpy(c->std, beside->has_std ? beside->std : sfp__imagenet_std, sizeof c->std);
     if ((s = read_side(l, pos[1], wanted_side, c, err)) || (s = read_heads(l, c, err)))
         return s;
     return sfp__vit_check_config(l->path, c, err);
@@ -194,7 +195,7 @@ static sfp_status take_part(const loading *l, const sfp_tensor *t, sfp__vit_orde
 {
     if (order == SFP__VIT_SAME)
         return sfp__tensor_to_f32(l->path, t, out, err);
-    float *raw = sfp__malloc(t->bytes ? t->count * sizeof *raw : 1), *turned = NULL;
+    float *raw = sfp__malloc(t->count * sizeof *raw), *turned = NULL; /* no weight is empty */
     sfp_status s = raw ? sfp__tensor_to_f32(l->path, t, raw, err) : sfp__fail_nomem(err, t->count * sizeof *raw);
     if (!s && order != SFP__VIT_HWIO)
         transpose(raw, t->count / rows, rows, out);
@@ -217,8 +218,8 @@ static sfp_status check_finite(const loading *l, const char *name, const float *
 {
     for (size_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
-            return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %s at element %zu, expected finite numbers", l->path, name,
-                             isnan(x[i]) ? "NaN" : "an infinity", i);
+            return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %s at element %zu, expected finite numbers", l->path,
+                             sfp__printable(name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), isnan(x[i]) ? "NaN" : "an infinity", i);
     return SFP_OK;
 }
 
@@ -240,10 +241,16 @@ static sfp_status expect(const loading *l, const sfp_tensor *t, sfp__vit_order o
     return folded ? SFP_OK : sfp__tensor_expect(l->path, t, want, ndim, err);
 }
 
-/* One weight, by the block and the short name in its full one. */
-static sfp_status take_weight(void *ctx, const char *full, const int64_t *shape, int ndim, float **field, sfp_error *err)
+/* A weight as the file holds it: whole, or q, k and v apart. */
+typedef struct stored {
+    const sfp_tensor *part[3];
+    int parts;
+    sfp__vit_order order;
+} stored;
+
+/* By the block and the short name in its full one; every part has its share of the shape. */
+static sfp_status find_stored(loading *l, const char *full, const int64_t *shape, int ndim, stored *out, sfp_error *err)
 {
-    loading *l = ctx;
     int block = -1;
     const char *timm = full;
     if (strncmp(full, "blocks.", 7) == 0) {
@@ -251,42 +258,63 @@ static sfp_status take_weight(void *ctx, const char *full, const int64_t *shape,
         block = (int)strtol(full + 7, &end, 10);
         timm = end + 1;
     }
-    const sfp_tensor *t[3] = {0};
-    sfp__vit_order order = SFP__VIT_SAME;
     char name[SFP_VIT_NAME_MAX];
-    int parts = 1;
-    while (parts < 3 && sfp__vit_names_of(&l->names, block, timm, parts, name, &order))
-        parts++;
-    int64_t wanted[SFP_MAX_DIMS];
-    memcpy(wanted, shape, (size_t)ndim * sizeof *shape);
-    bool resized = strcmp(full, "pos_embed") == 0 && l->side != l->v->config.img_size / l->v->config.patch_size;
-    if (resized)
-        wanted[1] = 1 + (int64_t)l->side * l->side;
-    size_t count = sfp__vit_count(wanted, ndim), rows = (size_t)wanted[0] / (size_t)parts, at = 0;
-    for (int i = 0; i < parts; i++) {
-        sfp_status s = need(l, block, timm, i, &t[i], &order, err);
+    *out = (stored){.parts = 1};
+    while (out->parts < 3 && sfp__vit_names_of(&l->names, block, timm, out->parts, name, &out->order))
+        out->parts++;
+    for (int i = 0; i < out->parts; i++) {
+        sfp_status s = need(l, block, timm, i, &out->part[i], &out->order, err);
         if (!s)
-            s = expect(l, t[i], order, parts, wanted, ndim, err);
+            s = expect(l, out->part[i], out->order, out->parts, shape, ndim, err);
         if (s)
             return s;
-        l->used[t[i] - sfp__tensor_file_at(l->file, 0)] = true;
+        l->used[out->part[i] - sfp__tensor_file_at(l->file, 0)] = true;
     }
+    return SFP_OK;
+}
+
+/* Its numbers: where they lie when nothing has to be done to them, else in a block of the vit's own. */
+static sfp_status read_stored(const loading *l, const stored *w, const int64_t *shape, int ndim, float **out, sfp_error *err)
+{
+    size_t count = sfp__vit_count(shape, ndim), rows = (size_t)shape[0] / (size_t)w->parts, share = count / (size_t)w->parts;
     union {
         const void *in;
         float *out; /* the mapping is read-only; frozen weights are only read */
-    } data = {.in = t[0]->data};
-    bool in_place = parts == 1 && order == SFP__VIT_SAME && t[0]->dtype == SFP_DTYPE_F32 && (uintptr_t)data.in % sizeof(float) == 0;
+    } data = {.in = w->part[0]->data};
+    bool in_place = w->parts == 1 && w->order == SFP__VIT_SAME && w->part[0]->dtype == SFP_DTYPE_F32 &&
+                    (uintptr_t)data.in % sizeof(float) == 0;
     float *x = data.out;
     sfp_status s = in_place ? SFP_OK : own(l->v, count, &x, err);
-    for (int i = 0; !s && !in_place && i < parts; at += t[i++]->count)
-        s = take_part(l, t[i], order, rows, x + at, err);
-    for (int i = 0; !s && i < parts; i++)
-        s = check_finite(l, t[i]->name, x + (size_t)i * (count / (size_t)parts), count / (size_t)parts, err);
-    float *fit = x;
-    if (!s && resized && !(s = own(l->v, sfp__vit_count(shape, ndim), &fit, err)))
-        sfp__vit_resize_positions(l->v->config.dim, l->side, x, l->v->config.img_size / l->v->config.patch_size, fit);
+    for (int i = 0; !s && i < w->parts; i++) {
+        if (!in_place)
+            s = take_part(l, w->part[i], w->order, rows, x + (size_t)i * share, err);
+        if (!s)
+            s = check_finite(l, w->part[i]->name, x + (size_t)i * share, share, err);
+    }
     if (!s)
-        *field = fit;
+        *out = x;
+    return s;
+}
+
+static sfp_status take_weight(void *ctx, const char *full, const int64_t *shape, int ndim, float **field, sfp_error *err)
+{
+    loading *l = ctx;
+    const sfp_vit_config *c = &l->v->config;
+    int side = c->img_size / c->patch_size;
+    bool resized = strcmp(full, "pos_embed") == 0 && l->side != side;
+    int64_t in_file[SFP_MAX_DIMS];
+    memcpy(in_file, shape, (size_t)ndim * sizeof *shape);
+    if (resized)
+        in_file[1] = 1 + (int64_t)l->side * l->side;
+    stored w;
+    float *x = NULL, *fit = NULL;
+    sfp_status s = find_stored(l, full, in_file, ndim, &w, err);
+    if (!s)
+        s = read_stored(l, &w, in_file, ndim, &x, err);
+    if (!s && resized && !(s = own(l->v, sfp__vit_count(shape, ndim), &fit, err)))
+        sfp__vit_resize_positions(c->dim, l->side, x, side, fit);
+    if (!s)
+        *field = resized ? fit : x;
     return s;
 }
 
@@ -381,8 +409,7 @@ sfp_status sfp__vit_load(const char *path, const sfp_vit_options *opt, sfp_vit *
         return s;
     }
     l.file = file;
-    if (!s)
-        s = sfp__vit_names_find(file, &l.names, err);
+    s = sfp__vit_names_find(file, &l.names, err);
     if (!s)
         s = read_config(&l, opt ? opt->img_size : 0, &config, err);
     if (!s && !(l.used = sfp__calloc(sfp__tensor_file_count(file), sizeof *l.used)))

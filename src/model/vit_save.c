@@ -44,9 +44,9 @@ static void put_float(sfp_text *t, float x)
     sfp__text_put(t, text);
 }
 
-static void put_config(const sfp_vit_config *c, sfp_text *t)
+void sfp__vit_put_config(const sfp_vit_config *c, sfp_text *t)
 {
-    sfp__text_printf(t, "{\"num_heads\": %d, \"img_size\": %d, \"patch_size\": %d, \"activation\": \"%s\", \"ln_eps\": ", c->heads,
+    sfp__text_printf(t, "\"num_heads\": %d, \"img_size\": %d, \"patch_size\": %d, \"activation\": \"%s\", \"ln_eps\": ", c->heads,
                      c->img_size, c->patch_size, c->quick_gelu ? "quick_gelu" : "gelu");
     put_float(t, c->ln_eps);
     for (int i = 0; i < 6; i++) {
@@ -58,7 +58,7 @@ static void put_config(const sfp_vit_config *c, sfp_text *t)
         sfp__text_put(t, i ? ", " : ", \"class_names\": [");
         sfp__text_json(t, c->class_names[i]);
     }
-    sfp__text_put(t, c->class_names && c->classes ? "]}" : "}");
+    sfp__text_put(t, c->class_names && c->classes ? "]" : "");
 }
 
 /* A tensor's numbers in the wanted type, a piece at a time. */
@@ -98,7 +98,9 @@ sfp_status sfp__vit_save(const sfp_vit_config *c, const sfp_vit_weights *weights
         goto done;
     s->dtype = dtype;
     status = sfp__vit_each_weight(c, &view, list_weight, s, err);
-    put_config(c, &config);
+    sfp__text_put(&config, "{");
+    sfp__vit_put_config(c, &config);
+    sfp__text_put(&config, "}");
     if (!status && config.failed)
         status = sfp__fail_nomem(err, config.room);
     if (status)

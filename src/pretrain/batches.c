@@ -1,15 +1,13 @@
 #include "pretrain/batches.h"
 
-#include "base/clock.h"
+#include "base/ahead.h"
 #include "base/mem.h"
 #include "model/vit.h"
 #include "pretrain/views.h"
 
 #include <math.h>
-#include <pthread.h>
-#include <string.h>
 
-enum { DEPTH = 3 };
+enum { DEPTH = 3 }; /* one slot is in the learner's hands */
 
 struct sfp_batch_feed {
     const sfp_pictures *pictures;
@@ -19,14 +17,10 @@ struct sfp_batch_feed {
     int64_t *order; /* (count) of `order_epoch` */
     uint64_t order_epoch;
     bool ordered;
-    uint8_t *rgb;         /* (S, S, 3) the view at hand */
-    float *plain;         /* (b, 3, S, S) before mixing */
-    uint64_t made, taken; /* the next step to make, to take */
-    double waited;
-    bool stop, started;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    uint8_t *rgb; /* (S, S, 3) the view at hand */
+    float *plain; /* (b, 3, S, S) before mixing; NULL without */
+    sfp_ahead *ahead;
+    int64_t next; /* step to be taken */
 };
 
 uint64_t sfp__batch_feed_epoch_steps(const sfp_pictures *p, int batch)
@@ -95,43 +89,33 @@ static sfp_status make_sample(sfp_batch_feed *f, sfp_batch_made *m, int i, float
     return SFP_OK;
 }
 
-static void make(sfp_batch_feed *f, sfp_batch_made *m, uint64_t step)
+/* m->x from f->plain */
+static void mix(const sfp_batch_feed *f, sfp_batch_made *m)
 {
     int b = f->opt.batch;
     size_t pixels = 3 * (size_t)f->opt.size * (size_t)f->opt.size;
-    m->step = step;
-    m->part = draw_part(&f->opt, step);
-    m->status = SFP_OK;
-    order_epoch(f, step / f->epoch_steps);
-    float *to = m->part < 1 ? f->plain : m->x;
-    for (int i = 0; i < b && !m->status; i++)
-        m->status = make_sample(f, m, i, to + (size_t)i * pixels);
-    for (int i = 0; i < b && to == f->plain; i++) {
-        const float *own = to + (size_t)i * pixels, *mate = to + (size_t)(b - 1 - i) * pixels;
+    for (int i = 0; i < b; i++) {
+        const float *own = f->plain + (size_t)i * pixels, *mate = f->plain + (size_t)(b - 1 - i) * pixels;
         float *out = m->x + (size_t)i * pixels;
         for (size_t k = 0; k < pixels; k++)
             out[k] = m->part * own[k] + (1 - m->part) * mate[k];
     }
 }
 
-static void *work(void *arg)
+static void make(void *ctx, int64_t step)
 {
-    sfp_batch_feed *f = arg;
-    pthread_mutex_lock(&f->lock);
-    while (!f->stop) {
-        if (f->made >= f->taken + DEPTH - 1) { /* one slot is in the learner's hands */
-            pthread_cond_wait(&f->changed, &f->lock);
-            continue;
-        }
-        uint64_t step = f->made;
-        pthread_mutex_unlock(&f->lock);
-        make(f, &f->ring[step % DEPTH], step);
-        pthread_mutex_lock(&f->lock);
-        f->made = step + 1;
-        pthread_cond_broadcast(&f->changed);
-    }
-    pthread_mutex_unlock(&f->lock);
-    return NULL;
+    sfp_batch_feed *f = ctx;
+    sfp_batch_made *m = &f->ring[step % DEPTH];
+    size_t pixels = 3 * (size_t)f->opt.size * (size_t)f->opt.size;
+    m->step = (uint64_t)step;
+    m->part = draw_part(&f->opt, m->step);
+    m->status = SFP_OK;
+    order_epoch(f, m->step / f->epoch_steps);
+    bool mixed = m->part < 1;
+    for (int i = 0; i < f->opt.batch && !m->status; i++)
+        m->status = make_sample(f, m, i, (mixed ? f->plain : m->x) + (size_t)i * pixels);
+    if (mixed && !m->status)
+        mix(f, m);
 }
 
 sfp_status sfp__batch_feed_create(const sfp_pictures *p, const sfp_batches_options *o, uint64_t first_step, sfp_batch_feed **out,
@@ -140,15 +124,13 @@ sfp_status sfp__batch_feed_create(const sfp_pictures *p, const sfp_batches_optio
     sfp_batch_feed *f = sfp__calloc(1, sizeof *f);
     if (!f)
         return sfp__fail_nomem(err, sizeof *f);
-    *f = (sfp_batch_feed){.pictures = p, .opt = *o, .made = first_step, .taken = first_step};
+    *f = (sfp_batch_feed){.pictures = p, .opt = *o, .next = (int64_t)first_step};
     f->epoch_steps = sfp__batch_feed_epoch_steps(p, o->batch);
-    pthread_mutex_init(&f->lock, NULL);
-    pthread_cond_init(&f->changed, NULL);
     size_t pixels = 3 * (size_t)o->size * (size_t)o->size, b = (size_t)o->batch;
     f->order = sfp__malloc((size_t)p->count * sizeof *f->order);
     f->rgb = sfp__malloc(pixels);
-    f->plain = sfp__malloc(b * pixels * sizeof *f->plain);
-    bool ok = f->order && f->rgb && f->plain;
+    f->plain = o->mixup > 0 ? sfp__malloc(b * pixels * sizeof *f->plain) : NULL;
+    bool ok = f->order && f->rgb && (f->plain || !(o->mixup > 0));
     for (int i = 0; i < DEPTH; i++) {
         sfp_batch_made *m = &f->ring[i];
         m->x = sfp__malloc(b * pixels * sizeof *m->x);
@@ -158,11 +140,9 @@ sfp_status sfp__batch_feed_create(const sfp_pictures *p, const sfp_batches_optio
         ok = ok && m->x && m->picture && m->view && m->mirrored;
     }
     sfp_status s = ok ? SFP_OK : sfp__fail_nomem(err, b * pixels * sizeof(float));
-    if (!s) {
-        f->started = pthread_create(&f->thread, NULL, work, f) == 0;
-        if (!f->started)
-            s = sfp__fail(err, SFP_ELIMIT, "cannot start the thread that makes batches");
-    }
+    const sfp_ahead_options ahead = {.what = "batch", .first = f->next, .end = INT64_MAX, .depth = DEPTH, .make = make, .ctx = f};
+    if (!s)
+        s = sfp__ahead_create(&ahead, &f->ahead, err);
     if (s)
         sfp__batch_feed_free(f);
     else
@@ -174,12 +154,7 @@ void sfp__batch_feed_free(sfp_batch_feed *f)
 {
     if (!f)
         return;
-    pthread_mutex_lock(&f->lock);
-    f->stop = true;
-    pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->lock);
-    if (f->started)
-        pthread_join(f->thread, NULL);
+    sfp__ahead_free(f->ahead);
     for (int i = 0; i < DEPTH; i++) {
         sfp__free(f->ring[i].x);
         sfp__free(f->ring[i].picture);
@@ -189,23 +164,17 @@ void sfp__batch_feed_free(sfp_batch_feed *f)
     sfp__free(f->order);
     sfp__free(f->rgb);
     sfp__free(f->plain);
-    pthread_cond_destroy(&f->changed);
-    pthread_mutex_destroy(&f->lock);
     sfp__free(f);
 }
 
 sfp_status sfp__batch_feed_take(sfp_batch_feed *f, const sfp_batch_made **out, sfp_error *err)
 {
-    pthread_mutex_lock(&f->lock);
-    double begin = sfp__now();
-    uint64_t step = f->taken;
-    while (f->made <= step)
-        pthread_cond_wait(&f->changed, &f->lock);
-    f->waited += sfp__now() - begin;
-    f->taken = step + 1; /* frees the slot of the step before */
-    pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->lock);
-    const sfp_batch_made *m = &f->ring[step % DEPTH];
+    double waited = 0; /* part of the step's own time */
+    sfp__ahead_release(f->ahead, f->next);
+    sfp_status s = sfp__ahead_take(f->ahead, f->next, &waited, err);
+    if (s)
+        return s;
+    const sfp_batch_made *m = &f->ring[f->next++ % DEPTH];
     if (m->status) {
         if (err)
             *err = m->err;
@@ -213,9 +182,4 @@ sfp_status sfp__batch_feed_take(sfp_batch_feed *f, const sfp_batch_made **out, s
     }
     *out = m;
     return SFP_OK;
-}
-
-double sfp__batch_feed_waited(const sfp_batch_feed *f)
-{
-    return f->waited;
 }

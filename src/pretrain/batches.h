@@ -2,8 +2,7 @@
  *
  * Batch k depends on (seed, k) alone. Epoch e shows every picture once, in an order of its own; with fixed views picture i
  * shows view (e + i) mod V, so all views come up equally often and a batch mixes them; half of them are shown mirrored,
- * which the teacher's outputs follow. A batch that does not fill is left
- * out: an epoch has floor(count / b) steps. */
+ * which the teacher's outputs follow. A batch that does not fill is left out: an epoch has floor(count / b) steps. */
 #ifndef SFP_PRETRAIN_BATCHES_H
 #define SFP_PRETRAIN_BATCHES_H
 
@@ -39,6 +38,5 @@ sfp_status sfp__batch_feed_create(const sfp_pictures *p, const sfp_batches_optio
 void sfp__batch_feed_free(sfp_batch_feed *f);
 /* The batch of the next step; it is valid until the next take. */
 sfp_status sfp__batch_feed_take(sfp_batch_feed *f, const sfp_batch_made **out, sfp_error *err);
-double sfp__batch_feed_waited(const sfp_batch_feed *f); /* seconds a take waited, all in all */
 
 #endif

@@ -35,22 +35,18 @@ static sfp_status line_of(const sfp_log_point *p, sfp_text *t, sfp_error *err)
 
 static sfp_status keep(sfp_log *l, const sfp_log_point *p, sfp_error *err)
 {
-    if (l->count == l->room) {
-        size_t room = l->room ? 2 * l->room : 256;
-        sfp_log_point *more = sfp__realloc(l->point, l->room * sizeof *more, room * sizeof *more);
-        if (!more)
-            return sfp__fail_nomem(err, room * sizeof *more);
-        l->point = more;
-        l->room = room;
-    }
+    if (!sfp__grow(&l->point, sizeof *l->point, l->count, l->count + 1, &l->room))
+        return sfp__fail_nomem(err, (l->count + 1) * sizeof *l->point);
     l->point[l->count++] = *p;
     return SFP_OK;
 }
 
+/* Anybody may have written the file: what no training comes to is no number. */
 static double number(const json_t *o, const char *key)
 {
     const json_t *v = json_object_get(o, key);
-    return json_is_number(v) ? json_number_value(v) : NAN;
+    double x = json_is_number(v) ? json_number_value(v) : NAN;
+    return fabs(x) < 1e15 ? x : NAN;
 }
 
 /* A line that is none (the last one of a killed training may be cut) ends what is kept. */
@@ -93,18 +89,26 @@ static sfp_status read_points(const char *path, uint64_t upto, sfp_log *l, sfp_e
     return s;
 }
 
+static sfp_status put_lines(const sfp_log *l, const sfp_text *t, sfp_error *err)
+{
+    if (t->length && (fwrite(t->s, 1, t->length, l->file) != t->length || fflush(l->file) != 0))
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", l->path);
+    return SFP_OK;
+}
+
 sfp_status sfp__log_open(const char *path, uint64_t upto, sfp_log *out, sfp_error *err)
 {
-    sfp_log l = {0};
-    sfp_status s = upto ? read_points(path, upto, &l, err) : SFP_OK;
+    sfp_log l = {.path = sfp__strdup(path)};
+    sfp_status s = l.path ? SFP_OK : sfp__fail_nomem(err, strlen(path) + 1);
+    if (!s && upto)
+        s = read_points(path, upto, &l, err);
     if (!s && !(l.file = fopen(path, "we")))
         s = sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
-    size_t kept = l.count;
     sfp_text t = {0};
-    for (size_t i = 0; !s && i < kept; i++)
+    for (size_t i = 0; !s && i < l.count; i++)
         s = line_of(&l.point[i], &t, err);
-    if (!s && t.length && (fwrite(t.s, 1, t.length, l.file) != t.length || fflush(l.file) != 0))
-        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", path);
+    if (!s)
+        s = put_lines(&l, &t, err);
     sfp__text_done(&t);
     if (s)
         sfp__log_close(&l);
@@ -119,8 +123,8 @@ sfp_status sfp__log_add(sfp_log *l, const sfp_log_point *p, sfp_error *err)
     sfp_status s = keep(l, p, err);
     if (!s)
         s = line_of(p, &t, err);
-    if (!s && (fwrite(t.s, 1, t.length, l->file) != t.length || fflush(l->file) != 0))
-        s = sfp__fail_errno(err, SFP_EIO, "log.jsonl: cannot write");
+    if (!s)
+        s = put_lines(l, &t, err);
     sfp__text_done(&t);
     return s;
 }
@@ -129,6 +133,7 @@ void sfp__log_close(sfp_log *l)
 {
     if (l->file)
         (void)fclose(l->file);
+    sfp__free(l->path);
     sfp__free(l->point);
     *l = (sfp_log){0};
 }

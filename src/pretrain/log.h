@@ -14,6 +14,7 @@ typedef struct sfp_log_point {
 } sfp_log_point;
 
 typedef struct sfp_log {
+    char *path;
     FILE *file;
     sfp_log_point *point; /* (count) */
     size_t count, room;

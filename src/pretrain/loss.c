@@ -22,12 +22,18 @@ typedef struct lane {
     float *tlogits;
 } lane;
 
+/* y = W x + b; offsets into the block of parameters. */
+typedef struct layer {
+    int out; /* 0: the layer is not in use */
+    size_t w, b;
+} layer;
+
 struct sfp_loss {
     sfp_loss_options opt;
     const sfp_pictures *pictures;
     const sfp_teacher *teacher;
     int D, T, L, Dt, classes;
-    sfp_loss_layer label, logits, to_class, to_patch;
+    layer label, logits, to_class, to_patch;
     size_t count;
     int lanes;
     lane *lane;
@@ -45,9 +51,9 @@ const char *sfp__pretrain_term_name(int term)
 
 /* ------------------------------------------------------------------ layers */
 
-static sfp_loss_layer add_layer(sfp_loss *l, int out)
+static layer add_layer(sfp_loss *l, int out)
 {
-    sfp_loss_layer a = {.out = out, .w = l->count};
+    layer a = {.out = out, .w = l->count};
     a.b = a.w + ((size_t)out * (size_t)l->D + 15) / 16 * 16;
     l->count = a.b + ((size_t)out + 15) / 16 * 16;
     return a;
@@ -133,7 +139,7 @@ size_t sfp__loss_count(const sfp_loss *l)
 
 void sfp__loss_init(const sfp_loss *l, uint64_t seed, float *params)
 {
-    const sfp_loss_layer *layers[] = {&l->label, &l->logits, &l->to_class, &l->to_patch};
+    const layer *layers[] = {&l->label, &l->logits, &l->to_class, &l->to_patch};
     memset(params, 0, l->count * sizeof *params);
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         sfp_rng r = sfp__draw(seed, SFP_DRAW_WEIGHTS, i, 0);
@@ -145,20 +151,20 @@ void sfp__loss_init(const sfp_loss *l, uint64_t seed, float *params)
 
 void sfp__loss_decays(const sfp_loss *l, uint8_t *decays)
 {
-    const sfp_loss_layer *layers[] = {&l->label, &l->logits, &l->to_class, &l->to_patch};
+    const layer *layers[] = {&l->label, &l->logits, &l->to_class, &l->to_patch};
     memset(decays, 0, l->count);
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
         memset(decays + layers[i]->w, 1, (size_t)layers[i]->out * (size_t)l->D);
 }
 
-bool sfp__loss_all_tokens(const sfp_loss *l)
-{
-    return sfp__loss_in_use(l, SFP_TERM_PATCH);
-}
-
-bool sfp__loss_in_use(const sfp_loss *l, int term)
+static bool in_use(const sfp_loss *l, int term)
 {
     return l->opt.weight[term] > 0;
+}
+
+bool sfp__loss_all_tokens(const sfp_loss *l)
+{
+    return in_use(l, SFP_TERM_PATCH);
 }
 
 const float *sfp__loss_label_head(const sfp_loss *l, const float *params, const float **bias)
@@ -168,7 +174,7 @@ const float *sfp__loss_label_head(const sfp_loss *l, const float *params, const 
 }
 
 /* y (m, out) = x W^T + b */
-static void layer_fwd(const sfp_loss *l, const sfp_loss_layer *a, int m, const float *x, float *y)
+static void layer_fwd(const sfp_loss *l, const layer *a, int m, const float *x, float *y)
 {
     for (int i = 0; i < m; i++)
         memcpy(y + (size_t)i * (size_t)a->out, l->params + a->b, (size_t)a->out * sizeof *y);
@@ -176,8 +182,7 @@ static void layer_fwd(const sfp_loss *l, const sfp_loss_layer *a, int m, const f
 }
 
 /* dx (m, D) = dy W + beta dx; the layer's gradients to the lane. */
-static void layer_bwd(const sfp_loss *l, lane *n, const sfp_loss_layer *a, int m, const float *x, const float *dy, float beta,
-                      float *dx)
+static void layer_bwd(const sfp_loss *l, lane *n, const layer *a, int m, const float *x, const float *dy, float beta, float *dx)
 {
     sfp__gemm_plain(true, false, a->out, l->D, m, dy, a->out, x, l->D, 1.0f, n->grad + a->w, l->D);
     for (int i = 0; i < m; i++)
@@ -367,15 +372,15 @@ void sfp__loss_tokens(void *loss, int lane_index, int first, int n, const float 
         memcpy(a->cls + i * D, tokens + i * T * D, D * sizeof *tokens);
         memcpy(a->patch + i * (T - 1) * D, tokens + (i * T + 1) * D, (T - 1) * D * sizeof *tokens);
     }
-    if (sfp__loss_in_use(l, SFP_TERM_LABEL))
+    if (in_use(l, SFP_TERM_LABEL))
         label_term(l, a, first, n);
-    if (sfp__loss_in_use(l, SFP_TERM_LOGITS))
+    if (in_use(l, SFP_TERM_LOGITS))
         logits_term(l, a, first, n);
-    if (sfp__loss_in_use(l, SFP_TERM_CLASS) || sfp__loss_in_use(l, SFP_TERM_PATCH))
+    if (in_use(l, SFP_TERM_CLASS) || in_use(l, SFP_TERM_PATCH))
         make_targets(l, a, first, n);
-    if (sfp__loss_in_use(l, SFP_TERM_CLASS))
+    if (in_use(l, SFP_TERM_CLASS))
         class_term(l, a, n);
-    if (sfp__loss_in_use(l, SFP_TERM_PATCH))
+    if (in_use(l, SFP_TERM_PATCH))
         patch_term(l, a, n, grad);
     for (size_t i = 0; i < (size_t)n; i++)
         memcpy(grad + i * T * D, a->dcls + i * D, D * sizeof *grad);
@@ -384,7 +389,7 @@ void sfp__loss_tokens(void *loss, int lane_index, int first, int n, const float 
 void sfp__loss_end(const sfp_loss *l, double value[SFP_TERMS], float *grad)
 {
     for (int t = 0; t < SFP_TERMS; t++) {
-        value[t] = sfp__loss_in_use(l, t) ? 0 : NAN;
+        value[t] = in_use(l, t) ? 0 : NAN;
         for (int i = 0; i < l->lanes; i++)
             value[t] += l->lane[i].sum[t] / l->b;
     }

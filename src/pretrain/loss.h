@@ -19,12 +19,6 @@ typedef struct sfp_loss_options {
     double smoothing, temperature;
 } sfp_loss_options;
 
-/* y = W x + b of one layer; offsets into the block of parameters. */
-typedef struct sfp_loss_layer {
-    int out; /* 0: the layer is not in use */
-    size_t w, b;
-} sfp_loss_layer;
-
 typedef struct sfp_loss sfp_loss;
 
 /* teacher may be NULL; terms that need what is not there get weight 0. lanes: of the passes. */
@@ -36,7 +30,6 @@ size_t sfp__loss_count(const sfp_loss *l); /* floats of parameters */
 void sfp__loss_init(const sfp_loss *l, uint64_t seed, float *params);
 /* 1 for each float that weight decay applies to. */
 void sfp__loss_decays(const sfp_loss *l, uint8_t *decays);
-bool sfp__loss_in_use(const sfp_loss *l, int term);
 /* Whether it sees all tokens (n, T, D); else class tokens alone (n, 1, D), and the last block need compute no others. */
 bool sfp__loss_all_tokens(const sfp_loss *l);
 /* The label head's W (classes, D) and b (classes) in the parameters; NULL without one. */

@@ -57,28 +57,12 @@ sfp_status sfp__pretrain_write_config(const char *path, const sfp_pretrain_optio
                                       const sfp_pretrain_result *r, sfp_error *err)
 {
     sfp_text t = {0};
-    sfp_writer w = {0};
-    sfp__text_printf(&t, "{\n  \"num_heads\": %d, \"img_size\": %d, \"patch_size\": %d, \"ln_eps\": %.9g", c->heads, c->img_size,
-                     c->patch_size, (double)c->ln_eps);
-    for (int k = 0; k < 2; k++) {
-        const float *v = k ? c->std : c->mean;
-        sfp__text_printf(&t, ",\n  \"%s\": [%.9g, %.9g, %.9g]", k ? "std" : "mean", (double)v[0], (double)v[1], (double)v[2]);
-    }
-    for (int i = 0; i < c->classes; i++) {
-        sfp__text_put(&t, i ? ", " : ",\n  \"class_names\": [");
-        sfp__text_json(&t, c->class_names[i]);
-        sfp__text_put(&t, i == c->classes - 1 ? "]" : "");
-    }
+    sfp__text_put(&t, "{");
+    sfp__vit_put_config(c, &t);
     sfp__text_put(&t, ",\n");
     put_training(&t, o, pictures, r);
     sfp__text_put(&t, "\n}\n");
-    sfp_status s = t.failed ? sfp__fail_nomem(err, t.length) : sfp__writer_open(path, &w, err);
-    if (!s)
-        s = sfp__writer_put(&w, t.s, t.length, err);
-    if (!s)
-        s = sfp__writer_commit(&w, err);
-    else
-        sfp__writer_abort(&w);
+    sfp_status s = t.failed ? sfp__fail_nomem(err, t.length) : sfp__file_write(path, t.s, t.length, err);
     sfp__text_done(&t);
     return s;
 }

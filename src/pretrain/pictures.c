@@ -112,6 +112,36 @@ static sfp_status read_all(loading *l, sfp_pool *pool, const sfp_pretrain_hooks 
     return SFP_OK;
 }
 
+static sfp_status open_source(const char *spec, const sfp_pictures_options *opt, sfp_source **out, sfp_error *err)
+{
+    const sfp_source_options so = {.test = opt->test};
+    sfp_status s = sfp__source_open(spec, &so, out, err);
+    if (s)
+        return s;
+    if (opt->or_nothing && !(*out)->test_part)
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: has no test part", spec);
+    if ((*out)->kind->live || (*out)->count < 1)
+        return sfp__fail(err, SFP_EINVAL, "%s: has %s, expected a data set on disk", spec,
+                         (*out)->kind->live ? "no end" : "no pictures");
+    return SFP_OK;
+}
+
+static sfp_status make_room(const char *spec, const sfp_source *source, int64_t limit, loading *l, sfp_error *err)
+{
+    sfp_pictures *p = l->to;
+    size_t bytes = 3 * (size_t)p->size * (size_t)p->size, all;
+    l->source = source;
+    l->of = source->count;
+    p->count = limit > 0 && limit < source->count ? limit : source->count;
+    if (!sfp__mul_size((size_t)p->count, bytes, &all))
+        return sfp__fail(err, SFP_ELIMIT, "%s: %lld pictures of %d x %d do not fit into memory", spec, (long long)p->count,
+                         p->size, p->size);
+    p->rgb = sfp__malloc(all);
+    p->label = sfp__malloc((size_t)p->count * sizeof *p->label);
+    l->broken = sfp__calloc((size_t)p->count, sizeof *l->broken);
+    return p->rgb && p->label && l->broken ? SFP_OK : sfp__fail_nomem(err, all);
+}
+
 sfp_status sfp__pictures_load(const char *spec, const sfp_pictures_options *opt, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
                               sfp_pictures *out, sfp_error *err)
 {
@@ -119,42 +149,19 @@ sfp_status sfp__pictures_load(const char *spec, const sfp_pictures_options *opt,
     sfp_pictures p = {.size = opt->size};
     loading l = {.to = &p};
     pthread_mutex_init(&l.lock, NULL);
-    const sfp_source_options so = {.test = opt->test};
-    sfp_status s = sfp__source_open(spec, &so, &source, err);
-    if (s)
-        goto done;
-    if (source->kind->live || source->count < 1) {
-        s = sfp__fail(err, SFP_EINVAL, "%s: has %s, expected a data set on disk", spec,
-                      source->kind->live ? "no end" : "no pictures");
-        goto done;
-    }
-    l.source = source;
-    l.of = source->count;
-    p.count = opt->limit > 0 && opt->limit < source->count ? opt->limit : source->count;
-    size_t bytes = 3 * (size_t)p.size * (size_t)p.size, all;
-    if (!sfp__mul_size((size_t)p.count, bytes, &all)) {
-        s = sfp__fail(err, SFP_ELIMIT, "%s: %lld pictures of %d x %d do not fit into memory", spec, (long long)p.count, p.size,
-                      p.size);
-        goto done;
-    }
-    p.rgb = sfp__malloc(all);
-    p.label = sfp__malloc((size_t)p.count * sizeof *p.label);
-    l.broken = sfp__calloc((size_t)p.count, sizeof *l.broken);
-    if (!p.rgb || !p.label || !l.broken) {
-        s = sfp__fail_nomem(err, all);
-        goto done;
-    }
-    s = copy_names(source, &p, err);
+    sfp_status s = open_source(spec, opt, &source, err);
+    if (!s)
+        s = make_room(spec, source, opt->limit, &l, err);
+    if (!s)
+        s = copy_names(source, &p, err);
     if (!s)
         s = read_all(&l, pool, hooks, err);
-    if (s)
-        goto done;
-    drop_broken(&p, l.broken);
-    if (p.count == 0)
+    if (!s)
+        drop_broken(&p, l.broken);
+    if (!s && p.count == 0)
         s = sfp__fail(err, SFP_EFORMAT, "%s: no picture could be read; the first: %s", spec, p.first_error);
-    else if (opt->like)
+    if (!s && opt->like)
         s = relabel(&p, opt->like, err);
-done:
     sfp__free(l.broken);
     pthread_mutex_destroy(&l.lock);
     sfp__source_close(source);

@@ -18,7 +18,8 @@ typedef struct sfp_pictures {
 } sfp_pictures;
 
 typedef struct sfp_pictures_options {
-    bool test; /* the data set's own test part */
+    bool test;       /* the data set's own test part, where it has one */
+    bool or_nothing; /* with test: SFP_ENOTFOUND where it has none */
     int size;
     int64_t limit;            /* at most so many, evenly spread; 0: all */
     const sfp_pictures *like; /* labels by this set's class names (unknown classes: -1); NULL: the source's own */

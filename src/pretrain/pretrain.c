@@ -47,42 +47,8 @@ typedef struct training {
     sfp_score score;           /* the last one */
     double score_at, saved_at; /* state.seconds */
     uint64_t saved_step;
-    double began; /* of this call's training */
-    uint64_t began_step;
+    double began, from; /* this call's training: when, and how much of the plan was done */
 } training;
-
-sfp_pretrain_options sfp__pretrain_defaults(void)
-{
-    return (sfp_pretrain_options){.img_size = 64,
-                                  .patch_size = 8,
-                                  .dim = 192,
-                                  .depth = 8,
-                                  .heads = 3,
-                                  .hidden = 768,
-                                  .batch = 64,
-                                  .epochs = 20,
-                                  .lr = 1e-3,
-                                  .weight_decay = 0.05,
-                                  .warmup = 0.05,
-                                  .clip = 1,
-                                  .ema = 0.998,
-                                  .beta2 = 0.98,
-                                  .views = 2,
-                                  .crop_least = 0.35,
-                                  .jitter = 0.3,
-                                  .mixup = 0,
-                                  .smoothing = 0.1,
-                                  .weight_label = 0.5,
-                                  .weight_class = 1,
-                                  .weight_patch = 1,
-                                  .weight_logits = 1,
-                                  .temperature = 1,
-                                  .seed = 1,
-                                  .half = true,
-                                  .checkpoint_seconds = 60,
-                                  .score_seconds = 300,
-                                  .score_pictures = 2000};
-}
 
 static const char *path_of(training *t, const char *name)
 {
@@ -125,18 +91,16 @@ static sfp_status load_pictures(training *t, sfp_error *err)
     po.like = &t->pictures;
     po.limit = o->score_pictures;
     po.test = !o->test || strcmp(o->test, o->data) == 0;
-    sfp_error none = {0};
-    s = sfp__pictures_load(o->test ? o->test : o->data, &po, t->pool, NULL, &t->held, o->test ? err : &none);
-    if (o->test)
-        return s;
-    /* a kind without a test part of its own gives the same again */
-    bool own =
-        !s && t->held.count > 0 &&
-        !(t->held.count <= t->pictures.count && memcmp(t->held.rgb, t->pictures.rgb, 3 * (size_t)po.size * (size_t)po.size) == 0);
-    if (own)
-        return SFP_OK;
-    sfp__pictures_done(&t->held);
-    return sfp__pictures_hold_out(&t->pictures, HELD_OUT, &t->held, err);
+    po.or_nothing = !o->test;
+    sfp_error why = {0};
+    s = sfp__pictures_load(o->test ? o->test : o->data, &po, t->pool, NULL, &t->held, &why);
+    if (!s)
+        say_skipped(t, o->test ? o->test : "test part", &t->held);
+    if (s && !o->test && s != SFP_ENOMEM) /* no test part, or one that is of no use */
+        return sfp__pictures_hold_out(&t->pictures, HELD_OUT, &t->held, err);
+    if (s && err)
+        *err = why;
+    return s;
 }
 
 static sfp_status open_teacher(training *t, sfp_error *err)
@@ -144,10 +108,8 @@ static sfp_status open_teacher(training *t, sfp_error *err)
     const sfp_pretrain_options *o = t->o;
     if (!o->teacher)
         return SFP_OK;
-    char cache[PATH_MAX];
-    (void)snprintf(cache, sizeof cache, "%s", o->teacher_cache ? o->teacher_cache : path_of(t, "teacher.cache"));
     const sfp_teacher_options to = {.weights = o->teacher,
-                                    .cache = cache,
+                                    .cache = o->teacher_cache ? o->teacher_cache : path_of(t, "teacher.cache"),
                                     .views = o->views,
                                     .side = o->img_size / o->patch_size,
                                     .grid = o->teacher_grid,
@@ -169,6 +131,7 @@ static uint64_t key_of(const training *t)
                              o->heads,        o->hidden,       o->batch,         t->taught ? o->views : 0,
                              o->picture_size, o->teacher_grid, (int64_t)o->seed, t->taught ? t->teacher.dim : 0};
     uint64_t h = sfp__hash(sfp__pictures_hash(&t->pictures), reals, sizeof reals);
+    h = sfp__hash(h, t->pictures.label, (size_t)t->pictures.count * sizeof *t->pictures.label);
     h = sfp__hash(h, whole, sizeof whole);
     h = sfp__hash(h, o->init ? o->init : "", o->init ? strlen(o->init) : 0);
     return t->taught ? sfp__hash(h, t->teacher.mean, 2 * (size_t)t->teacher.dim * sizeof(float)) : h;
@@ -199,16 +162,16 @@ static sfp_status start_from(training *t, const sfp_vit_config *c, sfp_error *er
 static sfp_status make_student(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
-    const sfp_vit_config c = {.img_size = o->img_size,
-                              .patch_size = o->patch_size,
-                              .channels = 3,
-                              .dim = o->dim,
-                              .depth = o->depth,
-                              .heads = o->heads,
-                              .hidden = o->hidden,
-                              .ln_eps = 1e-6f,
-                              .mean = {0.485f, 0.456f, 0.406f},
-                              .std = {0.229f, 0.224f, 0.225f}};
+    sfp_vit_config c = {.img_size = o->img_size,
+                        .patch_size = o->patch_size,
+                        .channels = 3,
+                        .dim = o->dim,
+                        .depth = o->depth,
+                        .heads = o->heads,
+                        .hidden = o->hidden,
+                        .ln_eps = 1e-6f};
+    memcpy(c.mean, sfp__imagenet_mean, sizeof c.mean);
+    memcpy(c.std, sfp__imagenet_std, sizeof c.std);
     const sfp_loss_options lo = {.weight = {o->weight_label, o->weight_class, o->weight_patch, o->weight_logits},
                                  .smoothing = o->smoothing,
                                  .temperature = o->temperature};
@@ -237,6 +200,9 @@ static sfp_status make_student(training *t, sfp_error *err)
 static sfp_status prepare(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
+    if (strlen(o->out) > PATH_MAX - 64) /* the longest name of a file in it */
+        return sfp__fail(err, SFP_EINVAL, "%.60s...: is %zu bytes long, expected at most %d", o->out, strlen(o->out),
+                         PATH_MAX - 64);
     if (mkdir(o->out, 0777) != 0 && errno != EEXIST)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", o->out);
     sfp_status s = load_pictures(t, err);
@@ -356,6 +322,7 @@ static void tell(const training *t)
                                .done = t->state.step,
                                .total = t->o->seconds > 0 ? 0 : total_steps(t),
                                .fraction = fraction(t),
+                               .from = t->from,
                                .seconds = sfp__now() - t->began,
                                .ncm = t->score.ncm,
                                .knn = t->score.knn,
@@ -416,7 +383,7 @@ static sfp_status train(training *t, sfp_error *err)
 {
     sfp_status s = SFP_OK;
     t->began = sfp__now();
-    t->began_step = t->state.step;
+    t->from = fraction(t);
     t->saved_at = t->score_at = t->state.seconds;
     t->saved_step = t->state.step;
     t->score = (sfp_score){.ncm = NAN, .knn = NAN};

@@ -1,7 +1,8 @@
 /* Pretraining: a ViT learns all its weights from pictures on disk - from their labels, from a teacher backbone, or both.
  *
  * What a step sees depends on (seed, step) alone, and sums have a fixed order for a given number of threads; everything
- * else that a step reads is in the checkpoint. So a training that was interrupted ends in the same bytes. */
+ * else that a step reads is in the checkpoint. So a training by epochs that was interrupted ends in the same bytes; one by
+ * seconds follows the clock, which never runs twice the same. */
 #ifndef SFP_PRETRAIN_PRETRAIN_H
 #define SFP_PRETRAIN_PRETRAIN_H
 
@@ -38,8 +39,6 @@ typedef struct sfp_pretrain_options {
     int score_pictures;        /* most pictures scored */
 } sfp_pretrain_options;
 
-sfp_pretrain_options sfp__pretrain_defaults(void);
-
 /* The parts of the loss, in this order everywhere. */
 typedef enum sfp_pretrain_term { SFP_TERM_LABEL, SFP_TERM_CLASS, SFP_TERM_PATCH, SFP_TERM_LOGITS, SFP_TERMS } sfp_pretrain_term;
 const char *sfp__pretrain_term_name(int term);
@@ -48,6 +47,7 @@ typedef struct sfp_pretrain_progress {
     const char *phase;    /* "pictures", "teacher", "train" */
     uint64_t done, total; /* of the phase; training by epochs: steps */
     double fraction;      /* of the phase, 0..1 */
+    double from;          /* fraction at which this call began: what an earlier one left */
     double seconds;       /* in this phase, of this call */
     double epoch;
     double images_per_second;

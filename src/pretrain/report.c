@@ -1,5 +1,6 @@
 #include "pretrain/report.h"
 
+#include "base/axis.h"
 #include "io/file.h"
 #include "io/text.h"
 
@@ -42,22 +43,15 @@ static double place_y(const frame *f, double y)
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y / f->y1;
 }
 
-/* 1, 2 or 5 times a power of ten: about `count` steps up to `range`. */
-static double nice_step(double range, int count)
-{
-    double raw = range / count, power = pow(10, floor(log10(raw))), m = raw / power;
-    return power * (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10);
-}
-
 static void put_axes(sfp_text *t, const frame *f)
 {
-    double step = nice_step(f->y1, 4);
+    double step = sfp__nice_step(f->y1, 4);
     for (double y = 0; y <= f->y1 * 1.0001; y += step)
         sfp__text_printf(t,
                          "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>"
                          "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>",
                          LEFT, WIDTH - RIGHT, place_y(f, y), place_y(f, y), LEFT - 6, place_y(f, y) + 4, y);
-    step = nice_step(f->x1, 5);
+    step = sfp__nice_step(f->x1, 5);
     for (double x = 0; x <= f->x1 * 1.0001; x += step)
         sfp__text_printf(t, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.4g</text>", place_x(f, x), HEIGHT - BOTTOM + 17,
                          x);
@@ -92,8 +86,8 @@ static void put_plot(sfp_text *t, const sfp_log *log, const plot *p)
             f.x1 = fmax(f.x1, log->point[i].epoch);
             f.y1 = fmax(f.y1, y);
         }
-    if (!(f.x1 > 0) || !(f.y1 > 0))
-        return; /* nothing was noted */
+    if (!(f.x1 > 1e-30) || !(f.y1 > 1e-30))
+        return; /* nothing was noted, or what no axis has steps for */
     sfp__text_printf(t, "<h2>%s</h2><svg viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\" aria-label=\"%s\">", p->title, WIDTH,
                      HEIGHT, WIDTH, p->title);
     put_axes(t, &f);
@@ -135,14 +129,7 @@ sfp_status sfp__pretrain_report(const char *path, const sfp_log *log, sfp_error 
     for (size_t i = 0; i < sizeof plots / sizeof *plots; i++)
         put_plot(&t, log, &plots[i]);
     sfp__text_put(&t, "</html>\n");
-    sfp_writer w = {0};
-    sfp_status s = t.failed ? sfp__fail_nomem(err, t.length) : sfp__writer_open(path, &w, err);
-    if (!s)
-        s = sfp__writer_put(&w, t.s, t.length, err);
-    if (!s)
-        s = sfp__writer_commit(&w, err);
-    else
-        sfp__writer_abort(&w);
+    sfp_status s = t.failed ? sfp__fail_nomem(err, t.length) : sfp__file_write(path, t.s, t.length, err);
     sfp__text_done(&t);
     return s;
 }

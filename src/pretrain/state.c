@@ -2,9 +2,11 @@
 
 #include "base/mem.h"
 #include "io/safetensors.h"
+#include "io/text.h"
 #include "model/vit_train.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,11 +141,16 @@ sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const char *path, boo
     if (!status && strtoull(key, NULL, 16) != s->key)
         status =
             sfp__fail(err, SFP_EINVAL, "%s: was made with other options or data; give the same ones, or another --out", path);
+    uint64_t steps = status ? 0 : strtoull(step, NULL, 10);
+    double spent = status ? 0 : strtod(seconds, NULL);
+    if (!status && (steps > INT64_MAX || !isfinite(spent) || spent < 0))
+        status = sfp__fail(err, SFP_EFORMAT, "%s: is of step %s after %s seconds, expected numbers of a training", path,
+                           sfp__printable(step, (char[32]){0}, 32), sfp__printable(seconds, (char[48]){0}, 48));
     if (!status)
         status = read_blocks(f, s, err);
     if (!status) {
-        s->step = strtoull(step, NULL, 10);
-        s->seconds = strtod(seconds, NULL);
+        s->step = steps;
+        s->seconds = spent;
         *found = true;
     }
     sfp__safetensors_close(f);

@@ -25,7 +25,8 @@ typedef struct header {
     uint64_t key;   /* of everything the entries depend on */
     uint64_t total; /* entries wanted: view after view, so a cache of fewer views is the beginning of one of more */
     uint64_t entry_bytes;
-    uint64_t done; /* the first so many are there */
+    uint64_t done;   /* the first so many are there */
+    uint64_t config; /* of what a config beside the weights may say; 0: the file is from before this was noted */
 } header;
 
 typedef struct making {
@@ -75,6 +76,15 @@ static sfp_status key_of(const sfp_teacher_options *o, const sfp_pictures *p, ui
     if (!s)
         *out = h;
     return s;
+}
+
+static uint64_t config_hash(const sfp_vit_config *c)
+{
+    const int numbers[] = {c->heads, c->img_size, c->quick_gelu};
+    uint64_t h = sfp__hash(SFP_HASH_START, numbers, sizeof numbers);
+    h = sfp__hash(h, &c->ln_eps, sizeof c->ln_eps);
+    h = sfp__hash(h, c->mean, sizeof c->mean);
+    return sfp__hash(h, c->std, sizeof c->std) | 1; /* never 0 */
 }
 
 /* Rows of weights that average `grid` cells into `side`, by the length they share. */
@@ -161,8 +171,8 @@ static sfp_status open_cache(const sfp_teacher_options *o, header *h, int *fd, c
         (void)close(f);
         return sfp__fail(err, SFP_EFORMAT, "%s: is no file of teacher outputs; it is left alone", o->cache);
     }
-    bool same = ours && old.key == h->key && old.entry_bytes == h->entry_bytes && old.entry_bytes > 0 &&
-                st.st_size >= HEADER_BYTES && ((uint64_t)st.st_size - HEADER_BYTES) / old.entry_bytes >= old.done;
+    bool same = ours && old.key == h->key && (old.config == h->config || old.config == 0) && old.entry_bytes == h->entry_bytes &&
+                st.st_size >= HEADER_BYTES && ((uint64_t)st.st_size - HEADER_BYTES) / h->entry_bytes >= old.done;
     if (ours && !same && hooks && hooks->say) {
         char text[600];
         (void)snprintf(text, sizeof text, "%.400s: was made for another teacher, data or views; made again", o->cache);
@@ -218,6 +228,7 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
                                                                  .done = h->done,
                                                                  .total = h->total,
                                                                  .fraction = (double)h->done / (double)h->total,
+                                                                 .from = (double)start / (double)h->total,
                                                                  .images_per_second = (double)(h->done - start) / now,
                                                                  .seconds = now});
     }
@@ -236,8 +247,10 @@ static sfp_status make_cache(const sfp_teacher_options *o, const sfp_pictures *p
                 .size = c->img_size,
                 .grid = c->img_size / c->patch_size,
                 .tokens = sfp__vit_tokens(t->vit)};
-    header h = {
-        .magic = MAGIC, .total = (uint64_t)o->views * (uint64_t)p->count, .entry_bytes = entry_floats(t) * sizeof(uint16_t)};
+    header h = {.magic = MAGIC,
+                .total = (uint64_t)o->views * (uint64_t)p->count,
+                .entry_bytes = entry_floats(t) * sizeof(uint16_t),
+                .config = config_hash(c)};
     sfp_vit_plan *plan = NULL;
     int fd = -1;
     size_t pixels = (size_t)CHUNK * 3 * (size_t)m.size * (size_t)m.size;
@@ -315,7 +328,7 @@ static sfp_status measure(sfp_teacher *t, sfp_error *err)
 sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_pictures *p, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
                              sfp_teacher *out, sfp_error *err)
 {
-    sfp_teacher t = {.views = o->views, .pictures = p->count, .side = o->side, .patches = o->side * o->side, .grid = grid_of(o)};
+    sfp_teacher t = {.views = o->views, .pictures = p->count, .side = o->side, .grid = grid_of(o)};
     if (t.grid < 1 || t.grid > 255 || t.grid % o->side != 0)
         return sfp__fail(err, SFP_EINVAL, "%d x %d teacher tokens are kept, expected a multiple of the student's %d x %d", t.grid,
                          t.grid, o->side, o->side);

@@ -13,10 +13,10 @@
 
 typedef struct sfp_teacher {
     sfp_vit *vit;
-    int dim;           /* Dt */
-    int classes;       /* of its head; 0: none */
-    int side, patches; /* of the student: L = side^2 */
-    int grid;          /* of the entries: a multiple of side */
+    int dim;     /* Dt */
+    int classes; /* of its head; 0: none */
+    int side;    /* patches along the student's side: L = side^2 */
+    int grid;    /* of the entries: a multiple of side */
     int views;
     int64_t pictures;
     sfp_map map;

@@ -16,7 +16,7 @@ typedef struct sfp_view {
     bool flip;
 } sfp_view;
 
-/* Independent sequences of one seed. */
+/* Sequences of one seed, independent as long as a < 2^34 and b < 2^22; after 4 million steps two may be the same, no more. */
 enum { SFP_DRAW_VIEW = 1, SFP_DRAW_ORDER, SFP_DRAW_COLOUR, SFP_DRAW_MIX, SFP_DRAW_WEIGHTS };
 sfp_rng sfp__draw(uint64_t seed, int what, uint64_t a, uint64_t b);
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+static const double look = 0.1; /* seconds between looks at stop */
+
 double sfp__clock_cs(double cost, int64_t batches, int64_t samples, double lambda)
 {
     return cost * (double)batches / ((double)samples / lambda);
@@ -66,12 +68,20 @@ static void pop(sfp_clock *c, int n)
     c->waiting -= n;
 }
 
-void sfp__lag_add(sfp_lag *l, double seconds, int batches)
+void sfp__lag_add(sfp_lag *l, double seconds)
 {
     l->last = seconds > 0 ? seconds : 0;
-    l->sum += l->last * batches;
+    l->sum += l->last;
     l->max = fmax(l->max, l->last);
-    l->served += (uint64_t)batches;
+    l->served++;
+}
+
+void sfp__lag_join(sfp_lag *l, const sfp_lag *more)
+{
+    l->last = more->last;
+    l->sum += more->sum;
+    l->max = fmax(l->max, more->max);
+    l->served += more->served;
 }
 
 /* Takes in what has arrived up to now. `idle`: the learner is free, so one batch needs no place in the queue; a batch that is
@@ -100,18 +110,22 @@ static void take_in(sfp_clock *c, bool idle)
     }
 }
 
+static bool stopped(const sfp_clock *c)
+{
+    return c->opt.kind == SFP_CLOCK_REAL && c->opt.stop && *c->opt.stop;
+}
+
 static void wait_until(sfp_clock *c, double at)
 {
-    double wait = at - c->now;
-    if (wait <= 0)
-        return;
     if (c->opt.kind != SFP_CLOCK_REAL) {
-        c->now = at;
+        c->now = fmax(c->now, at);
         return;
     }
-    struct timespec pause = {.tv_sec = (time_t)wait, .tv_nsec = (long)((wait - floor(wait)) * 1e9)};
-    (void)nanosleep(&pause, NULL);
-    c->now = sfp__now() - c->began;
+    while (c->now < at && !stopped(c)) { /* in pieces: a signal that comes just before a sleep does not end it */
+        double wait = fmin(at - c->now, look);
+        (void)nanosleep(&(struct timespec){.tv_nsec = (long)(wait * 1e9)}, NULL);
+        c->now = sfp__now() - c->began;
+    }
 }
 
 const int64_t *sfp__clock_next(sfp_clock *c, int *count)
@@ -120,7 +134,7 @@ const int64_t *sfp__clock_next(sfp_clock *c, int *count)
         c->now = sfp__now() - c->began;
     take_in(c, true);
     while (c->waiting == 0) {
-        if (c->next >= c->batches)
+        if (c->next >= c->batches || stopped(c))
             return NULL;
         wait_until(c, arrival(c, c->next));
         take_in(c, true);
@@ -128,7 +142,8 @@ const int64_t *sfp__clock_next(sfp_clock *c, int *count)
     *count = c->opt.pool ? c->waiting : 1;
     memcpy(c->taken, c->queue, (size_t)*count * sizeof *c->taken);
     pop(c, *count);
-    sfp__lag_add(&c->lag, c->now - arrival(c, c->taken[0]), *count);
+    for (int i = *count - 1; i >= 0; i--)
+        sfp__lag_add(&c->lag, c->now - arrival(c, c->taken[i]));
     return c->taken;
 }
 

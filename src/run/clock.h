@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,11 +30,12 @@ int64_t sfp__clock_kept_at(int64_t i, int64_t n, int64_t keep);
 
 /* How late batches were when their turn came. */
 typedef struct sfp_lag {
-    double sum, max, last; /* seconds */
+    double sum, max, last; /* seconds; last: of several taken at once the oldest's */
     uint64_t served;       /* batches */
 } sfp_lag;
 
-void sfp__lag_add(sfp_lag *l, double seconds, int batches);
+void sfp__lag_add(sfp_lag *l, double seconds); /* one batch */
+void sfp__lag_join(sfp_lag *l, const sfp_lag *more);
 
 typedef struct sfp_clock_options {
     sfp_clock_kind kind; /* VIRTUAL or REAL */
@@ -42,6 +44,7 @@ typedef struct sfp_clock_options {
     sfp_queue_policy policy;
     bool pool; /* triage: everything that waits is taken at once (the queue is then not a limit) */
     int pool_most; /* triage: most batches taken at once; older ones are dropped */
+    const volatile sig_atomic_t *stop; /* REAL: not 0 ends the waiting for a batch; NULL: nobody stops it */
 } sfp_clock_options;
 
 typedef struct sfp_clock {
@@ -63,7 +66,7 @@ typedef struct sfp_clock {
 sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t batches, const int64_t *arrived, sfp_error *err);
 void sfp__clock_done(sfp_clock *c);
 
-/* The batches to learn from now, one (triage: all that wait); NULL: the stream has ended. REAL waits for them. */
+/* The batches to learn from now, one (triage: all that wait); NULL: the stream has ended, or the waiting was stopped. */
 const int64_t *sfp__clock_next(sfp_clock *c, int *count);
 /* Learning took `seconds` (REAL: the wall clock knows better and ignores it). */
 void sfp__clock_spent(sfp_clock *c, double seconds);

@@ -109,60 +109,78 @@ static const uint8_t *picture(sfp_evaluator *e, int64_t k, int64_t i, int place)
     return rgb;
 }
 
+/* What was asked of a task so far. */
+typedef struct tally {
+    uint64_t asked, right, alone[SFP_HEAD_EXPERTS]; /* alone: right answers of each expert of a mixed head */
+    bool mixed;
+} tally;
+
+/* Pictures that lie side by side, and so do their queries. */
+typedef struct stretch {
+    int64_t first; /* of the whole test set */
+    int count;
+    const uint8_t *rgb[CHUNK];
+    int32_t truth[CHUNK];
+} stretch;
+
+static sfp_status ask(sfp_evaluator *e, sfp_system *s, stretch *part, tally *sum, int classes, uint64_t *confusion, sfp_error *err)
+{
+    int32_t label[CHUNK];
+    int n = part->count;
+    if (n == 0)
+        return SFP_OK;
+    sfp_status status = sfp__system_predict(s, n, part->rgb, e->query + (size_t)part->first * (size_t)e->dim,
+                                            e->has_query + part->first, label, NULL, err);
+    if (status)
+        return status;
+    for (int h = 0; h < SFP_HEAD_EXPERTS; h++) {
+        const int32_t *said = s->predictor ? sfp__predictor_alone(s->predictor, h) : NULL;
+        sum->mixed = said != NULL;
+        for (int k = 0; said && k < n; k++)
+            sum->alone[h] += part->truth[k] >= 0 && said[k] == part->truth[k];
+    }
+    for (int k = 0; k < n; k++) {
+        int32_t truth = part->truth[k];
+        sum->right += truth >= 0 && label[k] == truth; /* a class that the stream never had is never right */
+        if (confusion && label[k] >= 0 && label[k] < classes && truth >= 0 && truth < classes)
+            confusion[(size_t)truth * (size_t)classes + (size_t)label[k]]++;
+    }
+    sum->asked += (uint64_t)n;
+    e->done += (uint64_t)n;
+    part->count = 0;
+    if (e->tell)
+        e->tell(e->tell_ctx, e->done);
+    return SFP_OK;
+}
+
 static sfp_status run_task(sfp_evaluator *e, sfp_system *s, int t, double *accuracy, int classes, uint64_t *confusion, sfp_error *err)
 {
     const sfp_task *task = &e->tasks->task[t];
-    const uint8_t *rgb[CHUNK];
-    int32_t truth[CHUNK], label[CHUNK];
-    uint64_t right = 0, asked = 0, right_alone[SFP_HEAD_EXPERTS] = {0};
-    bool mixed = false;
-    for (int64_t from = 0; from < task->count; from += CHUNK) {
-        int64_t end = from + CHUNK < task->count ? from + CHUNK : task->count, first = e->at[t] + from;
-        int n = 0;
-        /* broken pictures must not shift the queries: a run ends before one */
-        for (int64_t i = from; i < end || n; i++) {
-            const uint8_t *p = NULL;
-            if (i < end) {
-                sfp_record record;
-                sfp_status status = e->test->record(e->test, task->sample[i], &record, err);
-                if (status)
-                    return status;
-                p = picture(e, e->at[t] + i, task->sample[i], n);
-                if (p) {
-                    if (n == 0)
-                        first = e->at[t] + i;
-                    truth[n] = e->tasks->label_of[record.label];
-                    rgb[n++] = p;
-                    continue;
-                }
-            }
-            if (n == 0)
-                continue;
-            sfp_status status = sfp__system_predict(s, n, rgb, e->query + (size_t)first * (size_t)e->dim, e->has_query + first, label, NULL, err);
-            if (status)
-                return status;
-            for (int h = 0; h < SFP_HEAD_EXPERTS; h++) {
-                const int32_t *said = s->predictor ? sfp__predictor_alone(s->predictor, h) : NULL;
-                mixed = said != NULL;
-                for (int k = 0; said && k < n; k++)
-                    right_alone[h] += truth[k] >= 0 && said[k] == truth[k];
-            }
-            for (int k = 0; k < n; k++) {
-                right += truth[k] >= 0 && label[k] == truth[k]; /* a class that the stream never had is never right */
-                asked++;
-                if (confusion && label[k] >= 0 && label[k] < classes && truth[k] >= 0 && truth[k] < classes)
-                    confusion[(size_t)truth[k] * (size_t)classes + (size_t)label[k]]++;
-            }
-            e->done += (uint64_t)n;
-            n = 0;
-            if (e->tell)
-                e->tell(e->tell_ctx, e->done);
+    tally sum = {0};
+    stretch part = {0};
+    sfp_status status = SFP_OK;
+    for (int64_t i = 0; i < task->count && !status; i++) {
+        sfp_record record;
+        if ((status = e->test->record(e->test, task->sample[i], &record, err)))
+            break;
+        const uint8_t *rgb = picture(e, e->at[t] + i, task->sample[i], part.count);
+        if (rgb) {
+            part.first = part.count ? part.first : e->at[t] + i;
+            part.truth[part.count] = e->tasks->label_of[record.label];
+            part.rgb[part.count++] = rgb;
         }
+        if (!rgb || part.count == CHUNK) /* a broken picture must not shift the queries */
+            status = ask(e, s, &part, &sum, classes, confusion, err);
     }
-    e->asked[t] = asked;
-    *accuracy = asked ? (double)right / (double)asked : NAN;
+    if (!status)
+        status = ask(e, s, &part, &sum, classes, confusion, err);
+    if (status)
+        return status;
+    e->asked[t] = sum.asked;
+    *accuracy = sum.asked ? (double)sum.right / (double)sum.asked : NAN;
     for (int h = 0; h < SFP_HEAD_EXPERTS; h++)
-        e->alone[(size_t)h * (size_t)e->tasks->count + (size_t)t] = asked && mixed ? (double)right_alone[h] / (double)asked : NAN;
+        e->alone[(size_t)h * (size_t)e->tasks->count + (size_t)t] =
+            sum.asked && sum.mixed ? (double)sum.alone[h] / (double)sum.asked : NAN;
     return SFP_OK;
 }
 

@@ -15,7 +15,7 @@ void sfp__evaluator_free(sfp_evaluator *e);
 /* Accuracy on tasks [0, upto] into accuracy (tasks); confusion (classes, classes) is written over when not NULL. Pictures that
  * cannot be read are left out and counted. */
 sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_system *s, int upto, double *accuracy, int classes, uint64_t *confusion, sfp_error *err);
-/* Accuracy of expert e of a mixed head alone on task t in the last run; NAN: the head is not mixed. */
+/* Accuracy of expert e of a mixed head alone on task t in the last run; NAN: the head is not mixed, or no picture was answered. */
 double sfp__evaluator_alone(const sfp_evaluator *e, int expert, int task);
 uint64_t sfp__evaluator_skipped(const sfp_evaluator *e);
 uint64_t sfp__evaluator_asked(const sfp_evaluator *e, int task); /* pictures of a task that the last run answered */

@@ -105,24 +105,17 @@ static sfp_status cut_data(sitting *s, sfp_error *err)
 
 /* --------------------------------------------------------------------- answers */
 
-static sfp_status copy_names(int count, char *const *from, char ***to, sfp_error *err)
-{
-    for (int i = 0; i < count; i++)
-        if (!((*to)[i] = sfp__strdup(from[i])))
-            return sfp__fail_nomem(err, strlen(from[i]) + 1);
-    return SFP_OK;
-}
-
 static sfp_status make_room(sitting *s, sfp_error *err)
 {
     sfp_exam *e = s->e;
-    size_t tasks = (size_t)s->tasks.count, classes = (size_t)s->data->base.classes, one = 1;
-    e->task_names = sfp__calloc(tasks + one, sizeof *e->task_names);
-    e->accuracy = sfp__calloc(tasks + one, sizeof *e->accuracy);
-    e->asked = sfp__calloc(tasks + one, sizeof *e->asked);
-    e->class_names = sfp__calloc(classes + one, sizeof *e->class_names);
+    char *const *class_names = s->data->base.class_names;
+    size_t tasks = (size_t)s->tasks.count, classes = (size_t)s->data->base.classes; /* one at least: there are pictures */
+    e->task_names = sfp__calloc(tasks, sizeof *e->task_names);
+    e->accuracy = sfp__calloc(tasks, sizeof *e->accuracy);
+    e->asked = sfp__calloc(tasks, sizeof *e->asked);
+    e->class_names = sfp__calloc(classes, sizeof *e->class_names);
     bool all = classes <= SFP_CONFUSION_MAX;
-    e->confusion = all ? sfp__calloc(classes * classes + one, sizeof *e->confusion) : NULL;
+    e->confusion = all ? sfp__calloc(classes * classes, sizeof *e->confusion) : NULL;
     if (!e->task_names || !e->accuracy || !e->asked || !e->class_names || (all && !e->confusion))
         return sfp__fail_nomem(err, classes * classes * sizeof *e->confusion);
     e->tasks = s->tasks.count;
@@ -130,7 +123,10 @@ static sfp_status make_room(sitting *s, sfp_error *err)
     for (int t = 0; t < e->tasks; t++)
         if (!(e->task_names[t] = sfp__strdup(s->tasks.task[t].name)))
             return sfp__fail_nomem(err, strlen(s->tasks.task[t].name) + 1);
-    return copy_names(e->classes, s->data->base.class_names, &e->class_names, err);
+    for (int c = 0; c < e->classes; c++)
+        if (!(e->class_names[c] = sfp__strdup(class_names[c])))
+            return sfp__fail_nomem(err, strlen(class_names[c]) + 1);
+    return SFP_OK;
 }
 
 static sfp_status answer(sitting *s, sfp_error *err)

@@ -1,5 +1,6 @@
 #include "run/feed.h"
 
+#include "base/ahead.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "stream/picture.h"
@@ -57,11 +58,10 @@ void sfp__batches_done(sfp_batches *b)
 /* ---------------------------------------------------------------------- ring */
 
 typedef struct slot {
-    int64_t batch; /* -1: empty */
     int count;
-    uint8_t *rgb;        /* (most, S, S, 3) */
-    sfp_sample *sample;  /* (most) */
-    sfp_picture *kept;   /* (most) encoded originals */
+    uint8_t *rgb;       /* (most, S, S, 3) */
+    sfp_sample *sample; /* (most) */
+    sfp_picture *kept;  /* (most) encoded originals */
 } slot;
 
 struct sfp_feed {
@@ -71,13 +71,8 @@ struct sfp_feed {
     sfp_feed_options opt;
     size_t bytes;
     slot *ring; /* (depth) */
-    pthread_t thread;
-    bool started;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    int64_t next;   /* the batch being decoded */
-    int64_t lowest; /* batches below are not needed */
-    bool stop;
+    sfp_ahead *ahead;
+    pthread_mutex_t lock; /* guards the stats */
     sfp_feed_stats stats;
 };
 
@@ -86,7 +81,6 @@ static void empty(slot *s)
     for (int i = 0; i < s->count; i++)
         sfp__picture_done(&s->kept[i]);
     s->count = 0;
-    s->batch = -1;
 }
 
 static void note_skip(sfp_feed *f, const sfp_error *err)
@@ -97,10 +91,13 @@ static void note_skip(sfp_feed *f, const sfp_error *err)
     pthread_mutex_unlock(&f->lock);
 }
 
-static void fill(sfp_feed *f, slot *s, int64_t k)
+static void fill(void *ctx, int64_t k)
 {
+    sfp_feed *f = ctx;
+    slot *s = &f->ring[k % f->opt.depth];
     const sfp_batches *b = f->batches;
     double begin = sfp__now();
+    empty(s);
     for (int64_t i = b->first[k]; i < b->first[k + 1]; i++) {
         int64_t index = b->order[i];
         uint8_t *rgb = s->rgb + (size_t)s->count * f->bytes;
@@ -123,34 +120,6 @@ static void fill(sfp_feed *f, slot *s, int64_t k)
     pthread_mutex_unlock(&f->lock);
 }
 
-static void *work(void *arg)
-{
-    sfp_feed *f = arg;
-    pthread_mutex_lock(&f->lock);
-    for (;;) {
-        if (f->next < f->lowest)
-            f->next = f->lowest;
-        int64_t k = f->next;
-        slot *s = &f->ring[k % f->opt.depth];
-        bool done = k >= f->batches->count, full = k >= f->lowest + f->opt.depth;
-        if (f->stop)
-            break;
-        if (done || full) {
-            pthread_cond_wait(&f->changed, &f->lock);
-            continue;
-        }
-        empty(s); /* under the lock: a taker may already look at it */
-        pthread_mutex_unlock(&f->lock);
-        fill(f, s, k);
-        pthread_mutex_lock(&f->lock);
-        s->batch = k;
-        f->next = k + 1;
-        pthread_cond_broadcast(&f->changed);
-    }
-    pthread_mutex_unlock(&f->lock);
-    return NULL;
-}
-
 sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const sfp_batches *batches, const sfp_feed_options *opt,
                             int64_t start, sfp_feed **out, sfp_error *err)
 {
@@ -162,23 +131,18 @@ sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const s
     f->batches = batches;
     f->opt = *opt;
     f->bytes = 3 * (size_t)opt->size * (size_t)opt->size;
-    f->next = f->lowest = start;
     pthread_mutex_init(&f->lock, NULL);
-    pthread_cond_init(&f->changed, NULL);
     size_t most = (size_t)(batches->most ? batches->most : 1), depth = (size_t)opt->depth;
     f->ring = sfp__calloc(depth, sizeof *f->ring);
     bool ok = f->ring != NULL;
-    for (size_t i = 0; ok && i < depth; i++) {
-        f->ring[i].batch = -1;
+    for (size_t i = 0; ok && i < depth; i++)
         ok = (f->ring[i].rgb = sfp__malloc(most * f->bytes)) && (f->ring[i].sample = sfp__calloc(most, sizeof(sfp_sample))) &&
              (f->ring[i].kept = sfp__calloc(most, sizeof(sfp_picture)));
-    }
     sfp_status status = ok ? SFP_OK : sfp__fail_nomem(err, depth * most * f->bytes);
-    if (!status) {
-        f->started = pthread_create(&f->thread, NULL, work, f) == 0;
-        if (!f->started)
-            status = sfp__fail(err, SFP_ELIMIT, "cannot start the decoding thread");
-    }
+    const sfp_ahead_options ahead = {
+        .what = "batch", .first = start, .end = batches->count, .depth = opt->depth, .make = fill, .ctx = f};
+    if (!status)
+        status = sfp__ahead_create(&ahead, &f->ahead, err);
     if (status)
         sfp__feed_free(f);
     else
@@ -190,12 +154,7 @@ void sfp__feed_free(sfp_feed *f)
 {
     if (!f)
         return;
-    pthread_mutex_lock(&f->lock);
-    f->stop = true;
-    pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->lock);
-    if (f->started)
-        pthread_join(f->thread, NULL);
+    sfp__ahead_free(f->ahead);
     for (int i = 0; f->ring && i < f->opt.depth; i++) {
         empty(&f->ring[i]);
         sfp__free(f->ring[i].rgb);
@@ -203,40 +162,27 @@ void sfp__feed_free(sfp_feed *f)
         sfp__free(f->ring[i].kept);
     }
     sfp__free(f->ring);
-    pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->lock);
     sfp__free(f);
 }
 
 sfp_status sfp__feed_take(sfp_feed *f, int64_t k, int *count, const sfp_sample **samples, sfp_error *err)
 {
+    double waited = 0;
+    sfp_status status = sfp__ahead_take(f->ahead, k, &waited, err);
+    if (status)
+        return status;
     pthread_mutex_lock(&f->lock);
-    if (k < f->lowest || k >= f->lowest + f->opt.depth || k >= f->batches->count) {
-        int64_t lowest = f->lowest;
-        pthread_mutex_unlock(&f->lock);
-        return sfp__fail(err, SFP_EINVAL, "batch %lld is not among the %d from %lld on", (long long)k, f->opt.depth, (long long)lowest);
-    }
-    const slot *s = &f->ring[k % f->opt.depth];
-    double begin = sfp__now();
-    bool waited = s->batch != k;
-    while (s->batch != k)
-        pthread_cond_wait(&f->changed, &f->lock);
-    if (waited)
-        f->stats.waited += sfp__now() - begin;
-    *count = s->count;
-    *samples = s->sample;
+    f->stats.waited += waited;
     pthread_mutex_unlock(&f->lock);
+    *count = f->ring[k % f->opt.depth].count;
+    *samples = f->ring[k % f->opt.depth].sample;
     return SFP_OK;
 }
 
 void sfp__feed_release(sfp_feed *f, int64_t k)
 {
-    pthread_mutex_lock(&f->lock);
-    if (k > f->lowest) {
-        f->lowest = k;
-        pthread_cond_broadcast(&f->changed);
-    }
-    pthread_mutex_unlock(&f->lock);
+    sfp__ahead_release(f->ahead, k);
 }
 
 sfp_feed_stats sfp__feed_stats(sfp_feed *f)

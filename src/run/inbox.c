@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum { ERRORS_MAX = 3 };        /* that follow each other: a broken stream does not get better */
+enum { GONE_MAX = 1024 };       /* with so many the taker is called although there is nothing to learn from */
 static const double look = 0.1; /* seconds between looks at stop */
 
 struct sfp_inbox {
@@ -288,6 +289,21 @@ static int ready(const sfp_inbox *b)
     return last || paused ? b->labelled.count : 0;
 }
 
+/* Of batches that begin with the oldest, the last perhaps short. A batch is as late as its last picture. */
+static sfp_lag lag_of(const sfp_arrivals *list, int batch)
+{
+    sfp_lag lag = {0};
+    double now = sfp__now(), oldest = 0;
+    int i = 0;
+    for (const sfp_arrival *a = list->first; a; a = a->next)
+        if (++i % batch == 0 || !a->next) {
+            sfp__lag_add(&lag, now - a->at);
+            oldest = lag.served == 1 ? lag.last : oldest;
+        }
+    lag.last = oldest;
+    return lag;
+}
+
 void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, sfp_delivery *out)
 {
     double begin = sfp__now();
@@ -296,17 +312,13 @@ void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, sfp_delive
     pthread_mutex_lock(&b->lock);
     b->idle = true;
     pthread_cond_broadcast(&b->changed); /* there is room for one more */
-    while (!(n = ready(b)) && b->others.count == 0 && !b->ended && !(stop && *stop))
+    while (!(n = ready(b)) && b->others.count == 0 && b->gone.count < GONE_MAX && !b->ended && !(stop && *stop))
         wait_a_little(b, look);
     b->idle = false;
     if (stop && *stop)
         n = 0;
     move_first(&b->labelled, n, &out->batch);
-    out->batches = (n + b->opt.batch - 1) / b->opt.batch;
-    sfp_arrival *last = out->batch.first; /* of the oldest batch */
-    for (int i = 1; last && last->next && i < b->opt.batch; i++)
-        last = last->next;
-    out->lag = last ? fmax(0, sfp__now() - last->at) : 0;
+    out->lag = lag_of(&out->batch, b->opt.batch);
     out->others = b->others;
     b->others = (sfp_arrivals){0};
     out->gone = b->gone;

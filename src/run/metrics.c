@@ -1,4 +1,4 @@
-/* SPEC section 10: accuracy, forgetting, backward transfer, intervals.
+/* SPEC section 10: accuracy, forgetting, backward transfer, confusion, intervals.
  *
  * a is (tasks, tasks), row i after task i. Only the first `done` rows count, and of those what was measured: a task without
  * test samples is NAN in its column and is left out of the means, here and there alike. */
@@ -59,6 +59,22 @@ void sfp__result_summarise(sfp_result *r)
     r->average_accuracy = sfp__average_accuracy(r->tasks, r->tasks_done, r->accuracy);
     r->forgetting = sfp__forgetting(r->tasks, r->tasks_done, r->accuracy);
     r->backward_transfer = sfp__backward_transfer(r->tasks, r->tasks_done, r->accuracy);
+}
+
+int sfp__worst_mixups(int classes, const uint64_t *confusion, int most, sfp_mixup *out)
+{
+    int found = 0;
+    for (int t = 0; confusion && t < classes; t++)
+        for (int a = 0; a < classes; a++) {
+            uint64_t count = confusion[(size_t)t * (size_t)classes + (size_t)a];
+            if (a == t || count == 0 || (found == most && count <= out[found - 1].count))
+                continue;
+            int at = found < most ? found++ : found - 1;
+            for (; at > 0 && out[at - 1].count < count; at--)
+                out[at] = out[at - 1];
+            out[at] = (sfp_mixup){t, a, count};
+        }
+    return found;
 }
 
 /* ----------------------------------------------------------------- Student's t */

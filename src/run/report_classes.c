@@ -54,24 +54,8 @@ static void cell(sfp_text *t, const sfp_result *r, int i, int k, double tested, 
 /* The pairs that are mixed up most, in words. */
 static void worst_pairs(sfp_text *t, const sfp_result *r)
 {
-    struct pair {
-        int truth, answer;
-        uint64_t n, tested;
-    } worst[WORST_PAIRS] = {0};
-    int found = 0;
-    for (int i = 0; i < r->classes; i++) {
-        uint64_t tested;
-        (void)sfp__result_class_accuracy(r, i, &tested);
-        for (int k = 0; k < r->classes; k++) {
-            uint64_t n = cell_of(r, i, k);
-            if (i == k || n == 0 || (found == WORST_PAIRS && n <= worst[found - 1].n))
-                continue;
-            int at = found < WORST_PAIRS ? found++ : found - 1;
-            for (; at > 0 && worst[at - 1].n < n; at--)
-                worst[at] = worst[at - 1];
-            worst[at] = (struct pair){i, k, n, tested};
-        }
-    }
+    sfp_mixup worst[WORST_PAIRS];
+    int found = sfp__worst_mixups(r->classes, r->confusion, WORST_PAIRS, worst);
     if (!found)
         return;
     char name[SFP_SHORT], share[SFP_SHORT];
@@ -81,8 +65,10 @@ static void worst_pairs(sfp_text *t, const sfp_result *r)
         sfp__put_html_cut(t, sfp__class_name(r, worst[i].truth, name), 40);
         sfp__text_put(t, "</b> taken for <b>");
         sfp__put_html_cut(t, sfp__class_name(r, worst[i].answer, name), 40);
-        sfp__text_printf(t, "</b> %" PRIu64 " times (%s)", worst[i].n,
-                         sfp__say_percent((double)worst[i].n / (double)worst[i].tested, share));
+        uint64_t tested;
+        (void)sfp__result_class_accuracy(r, worst[i].truth, &tested);
+        sfp__text_printf(t, "</b> %" PRIu64 " times (%s)", worst[i].count,
+                         sfp__say_percent((double)worst[i].count / (double)tested, share));
     }
     sfp__text_put(t, ".</p>");
 }

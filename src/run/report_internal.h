@@ -5,7 +5,7 @@
 #include "run/report.h"
 #include "run/text_out.h"
 
-/* Numbers as people read them; all return buf, and a dash for NAN. */
+/* report_say.c: numbers as people read them; all return buf, and a dash for NAN. */
 #define SFP_SHORT 40
 const char *sfp__say_percent(double x, char buf[SFP_SHORT]); /* 85.3 % */
 const char *sfp__say_count(double x, char buf[SFP_SHORT]);   /* 12,345 */
@@ -33,7 +33,7 @@ bool sfp__plot_curve(sfp_text *t, const sfp_curve *c, const sfp_plot *p);
 void sfp__plot_matrix(sfp_text *t, const sfp_result *r);
 void sfp__plot_time(sfp_text *t, const sfp_result *r);
 
-/* classes.c: false when nothing was tested */
+/* report_classes.c; false: nothing was tested */
 bool sfp__plot_confusion(sfp_text *t, const sfp_result *r);
 bool sfp__plot_classes(sfp_text *t, const sfp_result *r, sfp_error *err, sfp_status *status);
 

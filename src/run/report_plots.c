@@ -3,20 +3,13 @@
  * belong to: no legend has to be matched by colour. */
 #include "run/report_internal.h"
 
+#include "base/axis.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define MOST_BUCKETS 400
-
-/* --------------------------------------------------------------------- axes */
-
-/* 1, 2 or 5 times a power of ten: about `count` steps up to `range`. */
-static double nice_step(double range, int count)
-{
-    double raw = range / count, power = pow(10, floor(log10(raw))), m = raw / power;
-    return power * (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10);
-}
 
 /* ------------------------------------------------------------------- curves */
 
@@ -71,7 +64,7 @@ static int gather(const sfp_curve *c, const frame *f, int want, bucket *b)
 static void axes(sfp_text *t, const frame *f, const sfp_plot *p)
 {
     char text[SFP_SHORT];
-    double step = p->fraction ? 0.25 : nice_step(f->y1, 4);
+    double step = p->fraction ? 0.25 : sfp__nice_step(f->y1, 4);
     for (double y = 0; y <= f->y1 * 1.0001; y += step) {
         double at = place_y(f, y);
         sfp__text_printf(t, "<line class=\"%s\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", y > 0 ? "grid" : "axis", LEFT,
@@ -82,7 +75,7 @@ static void axes(sfp_text *t, const frame *f, const sfp_plot *p)
             (void)sfp__say_compact(y, text);
         sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>", LEFT - 6, at + 4, text);
     }
-    step = nice_step(f->x1 - f->x0, 5);
+    step = sfp__nice_step(f->x1 - f->x0, 5);
     for (double x = ceil(f->x0 / step) * step; x <= f->x1 * 1.0001; x += step) {
         double at = place_x(f, x);
         sfp__text_printf(t, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>", at, at, HEIGHT - BOTTOM,
@@ -138,7 +131,7 @@ bool sfp__plot_curve(sfp_text *t, const sfp_curve *c, const sfp_plot *p)
     }
     f.y1 = p->fraction ? 1 : top > 1e-9 ? top * 1.12 : 1;
     if (!p->fraction)
-        f.y1 = ceil(f.y1 / nice_step(f.y1, 4)) * nice_step(f.y1, 4);
+        f.y1 = ceil(f.y1 / sfp__nice_step(f.y1, 4)) * sfp__nice_step(f.y1, 4);
     sfp__text_printf(t, "<h3>%s</h3>", p->title);
     sfp__text_printf(t, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s over samples offered\">", WIDTH, HEIGHT,
                      p->title);

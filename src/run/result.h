@@ -11,6 +11,7 @@
 #define SFP_RESULT_TASKS_MAX 4096
 #define SFP_RESULT_CLASSES_MAX (1 << 20)
 #define SFP_CONFUSION_MAX 4096
+#define SFP_CURVE_MAX (1 << 24) /* points */
 #define SFP_RESULT_HEADS 3 /* of a mixed one: linear, slda, ranpac */
 
 typedef struct sfp_pair {
@@ -102,6 +103,13 @@ void sfp__result_summarise(sfp_result *r);
 double sfp__average_accuracy(int tasks, int done, const double *a);
 double sfp__forgetting(int tasks, int done, const double *a);
 double sfp__backward_transfer(int tasks, int done, const double *a);
+/* The most frequent wrong answers of a confusion matrix (classes, classes; NULL: none), most frequent first, ties in order of truth
+ * and answer, at most `most`; returns how many. */
+typedef struct sfp_mixup {
+    int truth, answer;
+    uint64_t count;
+} sfp_mixup;
+int sfp__worst_mixups(int classes, const uint64_t *confusion, int most, sfp_mixup *out);
 /* Mean and half width of the 95 % Student-t interval of n numbers; half NAN for n < 2. */
 void sfp__mean_interval(int n, const double *x, double *mean, double *half);
 

@@ -15,7 +15,6 @@
 
 #define FILE_MAX ((size_t)1 << 30)
 #define CONFIG_MAX 10000
-#define CURVE_MAX (1 << 24)
 
 typedef struct reader {
     const char *label;
@@ -375,7 +374,7 @@ static sfp_status read_curve(const reader *in, const json_t *curves, const char 
         return SFP_OK;
     sfp_status s = json_is_object(v) ? SFP_OK : bad(in, key, "an object");
     if (s == SFP_OK)
-        s = get_array(in, v, "x", 0, CURVE_MAX, &x);
+        s = get_array(in, v, "x", 0, SFP_CURVE_MAX, &x);
     if (s == SFP_OK)
         s = get_array(in, v, "y", json_array_size(x), json_array_size(x), &y);
     for (size_t i = 0; s == SFP_OK && i < json_array_size(x); i++) {

@@ -290,7 +290,7 @@ static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
     const sfp_feed_options fo = {.size = sfp__vit_config(o->vit)->img_size,
                                  .resize = o->learner.resize,
                                  .keep_encoded = o->learner.keep_compressed,
-                                 .depth = SFP__RUN_AHEAD + (o->triage ? SFP__RUN_POOL : o->queue)};
+                                 .depth = SFP__RUN_AHEAD + (o->triage ? SFP__RUN_POOL : 0)};
     int64_t start = s->clocked ? (s->clock.waiting ? s->clock.queue[0] : s->clock.next)
                     : s->kept  ? (s->next < s->kept_count ? s->kept[s->next] : s->batches.count)
                                : s->next;
@@ -354,7 +354,9 @@ static sfp_status run(sfp__run_state *s, sfp_error *err)
     s->r->finished = false;
     if (!s->test && !s->live) /* a live one is judged by what comes */
         sfp__run_say(s, "no test set: accuracy is not measured; give --test KIND:PATH");
-    if (o->out && !resumed)
+    if (s->kept && !resumed)
+        status = sfp__run_keep_batches(s, err);
+    if (!status && o->out && !resumed)
         status = sfp__run_forget(s, err);
     if (!status && o->out && s->system.learner)
         status =

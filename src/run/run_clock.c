@@ -1,10 +1,28 @@
 /* The clock of a run on an indexed stream: what a batch costs, and what that means for which batches are learned from. */
 #include "base/mem.h"
+#include "io/text.h"
 #include "run/run_internal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* A line of the file of costs; *seconds is NAN for one that holds none. */
+static sfp_status read_cost(const char *file, int64_t number, char *line, double *seconds, sfp_error *err)
+{
+    char *end, shown[SFP_NAME_MAX];
+    line[strcspn(line, "\r\n")] = '\0';
+    double x = strtod(line, &end);
+    *seconds = NAN;
+    if (line[0] == '#' || line[0] == '\0')
+        return SFP_OK;
+    if (end == line || *end || !isfinite(x) || x < 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s:%lld: is '%s', expected seconds from 0", file, (long long)number,
+                         sfp__printable(line, shown, sizeof shown));
+    *seconds = x;
+    return SFP_OK;
+}
 
 static sfp_status read_costs(sfp__run_state *s, sfp_error *err)
 {
@@ -12,29 +30,17 @@ static sfp_status read_costs(sfp__run_state *s, sfp_error *err)
     if (!f)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", s->opt->costs);
     char line[128];
-    int64_t number = 0, room = 0;
+    size_t room = 0;
     sfp_status status = SFP_OK;
-    while (!status && fgets(line, sizeof line, f)) {
-        char *end;
-        double x = strtod(line, &end);
-        number++;
-        if (line[0] == '#' || line[0] == '\n')
+    for (int64_t number = 1; !status && fgets(line, sizeof line, f); number++) {
+        double seconds;
+        status = read_cost(s->opt->costs, number, line, &seconds, err);
+        if (status || isnan(seconds))
             continue;
-        if (end == line || (*end != '\n' && *end) || !isfinite(x) || x < 0) {
-            status = sfp__fail(err, SFP_EFORMAT, "%s:%lld: expected seconds from 0", s->opt->costs, (long long)number);
-            break;
-        }
-        if (s->cost_count == room) {
-            int64_t more = room ? 2 * room : 64;
-            double *costs = sfp__realloc(s->costs, (size_t)room * sizeof *costs, (size_t)more * sizeof *costs);
-            if (!costs) {
-                status = sfp__fail_nomem(err, (size_t)more * sizeof *costs);
-                break;
-            }
-            s->costs = costs;
-            room = more;
-        }
-        s->costs[s->cost_count++] = x;
+        if (sfp__grow(&s->costs, sizeof *s->costs, (size_t)s->cost_count, (size_t)s->cost_count + 1, &room))
+            s->costs[s->cost_count++] = seconds;
+        else
+            status = sfp__fail_nomem(err, 2 * room * sizeof *s->costs);
     }
     (void)fclose(f);
     if (!status && s->cost_count == 0)
@@ -85,8 +91,7 @@ static sfp_status calibrate(sfp__run_state *s, double *cost, sfp_error *err)
     return status;
 }
 
-/* Which batches of each task the paper's clock keeps. */
-static sfp_status keep_batches(sfp__run_state *s, sfp_error *err)
+sfp_status sfp__run_keep_batches(sfp__run_state *s, sfp_error *err)
 {
     double cost;
     sfp_status status = calibrate(s, &cost, err);
@@ -94,8 +99,6 @@ static sfp_status keep_batches(sfp__run_state *s, sfp_error *err)
         return status;
     int64_t samples = s->batches.arrived[s->batches.count - 1];
     s->r->cs = sfp__clock_cs(cost, s->batches.count, samples, s->opt->rate);
-    if (!(s->kept = sfp__calloc((size_t)s->batches.count, sizeof *s->kept)))
-        return sfp__fail_nomem(err, (size_t)s->batches.count * sizeof *s->kept);
     for (int64_t first = 0; first < s->batches.count;) {
         int64_t n = 1;
         while (first + n < s->batches.count && s->batches.task[first + n] == s->batches.task[first])
@@ -122,14 +125,17 @@ sfp_status sfp__run_start_clock(sfp__run_state *s, sfp_error *err)
     if (!(o->rate > 0))
         return sfp__fail(err, SFP_EINVAL, "this clock needs a rate (--rate samples/s)");
     s->spacing = 1 / o->rate;
-    if (s->clock_kind == SFP_CLOCK_PAPER)
-        return keep_batches(s, err);
+    if (s->clock_kind == SFP_CLOCK_PAPER) {
+        s->kept = sfp__calloc((size_t)s->batches.count, sizeof *s->kept);
+        return s->kept ? SFP_OK : sfp__fail_nomem(err, (size_t)s->batches.count * sizeof *s->kept);
+    }
     const sfp_clock_options co = {.kind = s->clock_kind,
                                   .lambda = o->rate,
                                   .queue = o->queue,
                                   .policy = o->policy,
                                   .pool = o->triage,
-                                  .pool_most = SFP__RUN_POOL};
+                                  .pool_most = SFP__RUN_POOL,
+                                  .stop = s->hooks->stop};
     s->clocked = true;
     s->lag = &s->clock.lag;
     return sfp__clock_init(&s->clock, &co, s->batches.count, s->batches.arrived, err);

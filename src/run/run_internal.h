@@ -58,8 +58,8 @@ typedef struct sfp__run_state {
     struct {
         double decode, waited, total;
     } before; /* seconds of the processes before this one */
-    sfp_sample *pooled; /* (learner.batch) triage: samples of several batches */
-    uint64_t *ids;      /* (learner.batch) */
+    sfp_sample *pooled; /* (batch * SFP__RUN_POOL) triage: samples of several batches; a live stream's batch */
+    uint64_t *ids;      /* (batch * SFP__RUN_POOL) */
     /* the last batch, for the report: what the coreset took and left */
     int shown;
     uint8_t *shown_rgb; /* (SFP__RUN_SHOWN, S, S, 3) */
@@ -74,6 +74,8 @@ sfp_status sfp__run_make_system(sfp__run_state *s, sfp_system *out, sfp_error *e
 
 /* run_clock.c */
 sfp_status sfp__run_start_clock(sfp__run_state *s, sfp_error *err);
+/* Which batches of each task the paper's clock keeps, by measuring; a run that goes on keeps what was measured then. */
+sfp_status sfp__run_keep_batches(sfp__run_state *s, sfp_error *err);
 
 /* run_record.c */
 /* Notes a timestamp, lets the controller follow it; *cost (may be NULL): what the clock is to count. */

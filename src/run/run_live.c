@@ -4,6 +4,7 @@
  * Every picture ends in one of these ways, and its mark is kept then, so that --resume does not take it again: learned from,
  * dropped, not readable, given up without a label. Pictures in queues and those that wait for a label have no such end yet. */
 #include "base/mem.h"
+#include "run/done_marks.h"
 #include "run/inbox.h"
 #include "run/pending.h"
 #include "run/run_internal.h"
@@ -17,14 +18,6 @@
 
 enum { GROUP = 32 }; /* pictures predicted at once */
 
-/* Marks of the last pictures that are done with, a ring. */
-typedef struct marks {
-    uint64_t *mark;   /* (room) */
-    int64_t *changed; /* (room) */
-    size_t room, count, next;
-    int64_t until; /* the latest change of those that were overwritten */
-} marks;
-
 struct sfp__live {
     sfp_inbox *inbox;
     sfp_pending pending;
@@ -32,7 +25,7 @@ struct sfp__live {
     sfp_names classes;
     int32_t *label_of; /* (label_room) stream label of a source's, -1: not seen yet */
     int label_room, trained_room;
-    marks done;
+    sfp_done_marks done;
     uint64_t next_id; /* of the pictures that come after a break */
     sfp_lag lag;
     int unseen;      /* classes of the test set, as told last */
@@ -66,19 +59,18 @@ sfp_status sfp__live_create(sfp__run_state *s, sfp_error *err)
     sfp_status status = refuse(s, err);
     if (status)
         return status;
-    size_t room = s->source->marks;
     sfp__live *v = s->live = sfp__calloc(1, sizeof *v);
     if (!v)
         return sfp__fail_nomem(err, sizeof *v);
     v->pending.most = s->opt->pending;
     v->unseen = -1;
-    v->done = (marks){.room = room, .until = INT64_MIN};
-    v->done.mark = room ? sfp__calloc(room, sizeof *v->done.mark) : NULL;
-    v->done.changed = room ? sfp__calloc(room, sizeof *v->done.changed) : NULL;
-    v->query = sfp__malloc(GROUP * (size_t)sfp__vit_config(s->opt->vit)->dim * sizeof *v->query);
+    if ((status = sfp__done_marks_init(&v->done, s->source->marks, err)))
+        return status;
+    size_t dim = (size_t)sfp__vit_config(s->opt->vit)->dim;
+    v->query = sfp__malloc(GROUP * dim * sizeof *v->query);
     s->tasks.task = sfp__calloc(1, sizeof *s->tasks.task);
-    if ((room && (!v->done.mark || !v->done.changed)) || !v->query || !s->tasks.task)
-        return sfp__fail_nomem(err, room * sizeof *v->done.mark);
+    if (!v->query || !s->tasks.task)
+        return sfp__fail_nomem(err, GROUP * dim * sizeof *v->query);
     s->tasks.count = 1;
     s->tasks.free = true;
     if (!(s->tasks.task[0].name = sfp__strdup("all")))
@@ -97,8 +89,7 @@ void sfp__live_free(sfp__live *v)
     sfp__line_log_close(v->predictions);
     sfp__names_done(&v->classes);
     sfp__free(v->label_of);
-    sfp__free(v->done.mark);
-    sfp__free(v->done.changed);
+    sfp__done_marks_done(&v->done);
     sfp__free(v->query);
     sfp__free(v);
 }
@@ -226,25 +217,13 @@ sfp_status sfp__live_match(sfp__run_state *s, sfp_error *err)
 
 /* -------------------------------------------------------------- what is done with */
 
-static void keep_mark(sfp__live *v, const sfp_arrival *a)
-{
-    marks *m = &v->done;
-    if (a->rgb || a->fate != SFP_FATE_NONE)
-        v->next_id = a->id + 1 > v->next_id ? a->id + 1 : v->next_id;
-    if (!a->mark || !m->room)
-        return;
-    if (m->count == m->room && m->changed[m->next] > m->until)
-        m->until = m->changed[m->next];
-    m->mark[m->next] = a->mark;
-    m->changed[m->next] = a->changed;
-    m->next = (m->next + 1) % m->room;
-    m->count += m->count < m->room;
-}
-
 /* Its mark is kept, and it is no more. */
 static void finish(sfp__live *v, sfp_arrival *a)
 {
-    keep_mark(v, a);
+    if (a->rgb || a->fate != SFP_FATE_NONE)
+        v->next_id = a->id + 1 > v->next_id ? a->id + 1 : v->next_id;
+    if (a->mark)
+        sfp__done_marks_put(&v->done, a->mark, a->changed);
     sfp__arrival_free(a);
 }
 
@@ -376,7 +355,7 @@ static sfp_status learn(sfp__run_state *s, sfp_delivery *d, sfp_error *err)
     if (d->batch.count == 0)
         return SFP_OK;
     if (s->lag)
-        sfp__lag_add(&s->live->lag, d->lag, d->batches);
+        sfp__lag_join(&s->live->lag, &d->lag);
     sfp_status status = offer(s, d, err);
     for (sfp_arrival *a; !status && (a = sfp__arrivals_take(&d->batch));)
         finish(s->live, a);
@@ -465,38 +444,19 @@ void sfp__live_numbers(sfp__run_state *s)
 
 json_t *sfp__live_position(const sfp__run_state *s)
 {
-    const marks *m = &s->live->done;
-    json_t *list = json_array();
-    for (size_t i = 0; i < m->count; i++) { /* oldest first */
-        size_t at = (m->next + m->room - m->count + i) % m->room;
-        (void)json_array_append_new(list, json_integer((json_int_t)m->mark[at]));
-        (void)json_array_append_new(list, json_integer(m->changed[at]));
-    }
-    return json_pack("{s:I,s:o,s:I,s:I,s:o}", "next_id", (json_int_t)s->live->next_id, "marks", list, "until",
-                     (json_int_t)m->until, "waiting", (json_int_t)s->live->pending.list.count, "lag",
-                     sfp__run_lag_json(&s->live->lag));
+    const sfp__live *v = s->live;
+    return json_pack("{s:I,s:o,s:I,s:I,s:o}", "next_id", (json_int_t)v->next_id, "marks", sfp__done_marks_json(&v->done), "until",
+                     (json_int_t)v->done.until, "waiting", (json_int_t)v->pending.list.count, "lag", sfp__run_lag_json(&v->lag));
 }
 
 bool sfp__live_read_position(sfp__run_state *s, json_t *j)
 {
     sfp__live *v = s->live;
-    marks *m = &v->done;
-    const json_t *list = json_object_get(j, "marks");
     int64_t next_id, until, waited;
     if (!sfp__run_whole(j, "next_id", 0, INT64_MAX, &next_id) || !sfp__run_whole(j, "until", INT64_MIN, INT64_MAX, &until) ||
-        !sfp__run_whole(j, "waiting", 0, INT64_MAX, &waited) || !json_is_array(list) || json_array_size(list) > 2 * m->room ||
-        json_array_size(list) % 2 != 0 || !sfp__run_read_lag(json_object_get(j, "lag"), &v->lag))
+        !sfp__run_whole(j, "waiting", 0, INT64_MAX, &waited) || !sfp__run_read_lag(json_object_get(j, "lag"), &v->lag) ||
+        !sfp__done_marks_read(&v->done, json_object_get(j, "marks"), until))
         return false;
-    for (size_t i = 0; i < json_array_size(list) / 2; i++) {
-        const json_t *mark = json_array_get(list, 2 * i), *changed = json_array_get(list, 2 * i + 1);
-        if (!json_is_integer(mark) || !json_is_integer(changed))
-            return false;
-        m->mark[i] = (uint64_t)json_integer_value(mark);
-        m->changed[i] = json_integer_value(changed);
-    }
-    m->count = json_array_size(list) / 2;
-    m->next = m->room ? m->count % m->room : 0;
-    m->until = until;
     v->next_id = (uint64_t)next_id;
     v->waited = (uint64_t)waited;
     return true;

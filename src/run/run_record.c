@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 enum { CURVE_POINTS = 2000 };
+_Static_assert((int)SFP_RESULT_HEADS == (int)SFP_HEAD_EXPERTS, "a result has the accuracy of every expert of a mixed head");
 
 /* ----------------------------------------------------------------- evaluation */
 
@@ -16,13 +17,15 @@ enum { CURVE_POINTS = 2000 };
 static sfp_status record_heads(sfp__run_state *s, int row, sfp_error *err)
 {
     sfp_result *r = s->r;
-    for (int h = 0; h < SFP_RESULT_HEADS && !isnan(sfp__evaluator_alone(s->evaluator, h, 0)); h++) {
-        double *a = sfp__result_head(r, h);
-        if (!a)
-            return sfp__fail_nomem(err, SFP_RESULT_HEADS * (size_t)r->tasks * (size_t)r->tasks * sizeof *a);
-        for (int j = 0; j <= row; j++)
-            a[(size_t)row * (size_t)r->tasks + (size_t)j] = sfp__evaluator_alone(s->evaluator, h, j);
-    }
+    for (int h = 0; h < SFP_RESULT_HEADS; h++)
+        for (int j = 0; j <= row; j++) {
+            double alone = sfp__evaluator_alone(s->evaluator, h, j);
+            double *a = isnan(alone) ? NULL : sfp__result_head(r, h); /* NAN: not mixed, or no picture of this task could be read */
+            if (a)
+                a[(size_t)row * (size_t)r->tasks + (size_t)j] = alone;
+            else if (!isnan(alone))
+                return sfp__fail_nomem(err, SFP_RESULT_HEADS * (size_t)r->tasks * (size_t)r->tasks * sizeof *a);
+        }
     return SFP_OK;
 }
 
@@ -157,7 +160,7 @@ static void control(sfp__run_state *s, int n, const sfp_timestamp *t, double cos
     double fixed = s->cost_count ? 0 : t->seconds.select + t->seconds.buffer, each = (cost - fixed) / trained;
     double budget = n * s->spacing - fixed - 0.5 * s->lag->last; /* a part of the lag is worked off with every batch */
     int full = sfp__coreset_size(o->batch, o->coreset.sigma), most = (full + o->replay) * o->steps;
-    int samples = each > 0 && budget / each < most ? (int)floor(budget / each) : most;
+    int samples = each > 0 && budget / each < most ? (int)fmax(budget / each, 0) : most;
     samples = samples < 2 ? 2 : samples;
     int replay = samples / 2 < o->replay ? samples / 2 : o->replay, coreset = samples - replay;
     int steps = coreset > full && o->steps > 1 ? coreset / full : 1;
@@ -237,6 +240,7 @@ void sfp__run_finish_numbers(sfp__run_state *s)
     r->scored = counts.scored;
     r->trained = counts.trained;
     r->replayed = counts.replayed;
+    uint64_t learned = s->live ? r->offered - r->dropped - r->skipped : r->offered;
     if (s->live) {
         sfp__live_numbers(s);
     } else if (r->finished) {
@@ -253,7 +257,7 @@ void sfp__run_finish_numbers(sfp__run_state *s)
     }
     sfp__run_times(s);
     double work = r->seconds.select + r->seconds.train + r->seconds.buffer;
-    r->samples_per_second = work > 0 ? (double)(r->offered - r->dropped) / work : NAN;
+    r->samples_per_second = work > 0 ? (double)learned / work : NAN;
     struct rusage u;
     r->peak_rss_bytes = getrusage(RUSAGE_SELF, &u) == 0 ? (uint64_t)u.ru_maxrss * 1024 : 0;
 }

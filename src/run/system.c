@@ -7,17 +7,18 @@
 #include "learner/checkpoint.h"
 #include "learner/state.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const sfp_learner_options *opt, const char *method, int classes,
                             sfp_error *err)
 {
     const sfp_vit_config *c = sfp__vit_config(vit);
-    *s = (sfp_system){.vit = vit, .pool = pool, .D = c->dim, .S = c->img_size, .batch = opt->batch, .grows = classes == 0, .opt = *opt};
-    memcpy(s->mean, opt->mean, sizeof s->mean);
-    memcpy(s->std, opt->std, sizeof s->std);
+    *s = (sfp_system){.vit = vit, .pool = pool, .D = c->dim, .S = c->img_size, .grows = classes == 0, .opt = *opt};
     sfp_status status;
     if (!method) {
         status = sfp__learner_create(vit, pool, opt, &s->learner, err);
@@ -33,7 +34,7 @@ sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const s
     }
     sfp_head_options h = sfp__head_options_defaults(s->D, classes);
     const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD};
-    size_t b = (size_t)s->batch;
+    size_t b = (size_t)s->opt.batch;
     h.seed = opt->seed;
     status = sfp__head_create(method, &h, &s->head, err);
     if (!status)
@@ -84,12 +85,12 @@ sfp_status sfp__system_classes(sfp_system *s, int classes, sfp_error *err)
     if (!s->learner && (classes > s->class_room || !s->seen)) {
         int room = classes > 2 * s->class_room ? classes : 2 * s->class_room;
         size_t n = (size_t)(room ? room : 1);
-        float *score = sfp__malloc((size_t)s->batch * n * sizeof *score);
+        float *score = sfp__malloc((size_t)s->opt.batch * n * sizeof *score);
         uint8_t *seen = sfp__calloc(n, 1);
         if (!score || !seen) {
             sfp__free(score);
             sfp__free(seen);
-            return sfp__fail_nomem(err, (size_t)s->batch * n * sizeof *score);
+            return sfp__fail_nomem(err, (size_t)s->opt.batch * n * sizeof *score);
         }
         if (s->seen)
             memcpy(seen, s->seen, (size_t)s->classes);
@@ -106,7 +107,7 @@ sfp_status sfp__system_classes(sfp_system *s, int classes, sfp_error *err)
 /* Picture i of the next pass. */
 static void put_picture(sfp_system *s, int i, const uint8_t *rgb)
 {
-    sfp__vit_normalise(rgb, s->S, s->mean, s->std, s->x + (size_t)i * 3 * (size_t)s->S * (size_t)s->S);
+    sfp__vit_normalise(rgb, s->S, s->opt.mean, s->opt.std, s->x + (size_t)i * 3 * (size_t)s->S * (size_t)s->S);
 }
 
 /* Queries (n, D) of the n pictures put, at most `batch`. */
@@ -128,8 +129,8 @@ static int32_t best_of(const sfp_system *s, const float *score)
 
 static sfp_status head_offer(sfp_system *s, int b, const sfp_sample *samples, sfp_timestamp *t, sfp_error *err)
 {
-    if (b < 1 || b > s->batch)
-        return sfp__fail(err, SFP_EINVAL, "a batch of %d samples, expected 1 to %d", b, s->batch);
+    if (b < 1 || b > s->opt.batch)
+        return sfp__fail(err, SFP_EINVAL, "a batch of %d samples, expected 1 to %d", b, s->opt.batch);
     *t = (sfp_timestamp){.t = s->counts.timestamps, .offered = b, .coreset_count = b, .judged = b};
     for (int i = 0; i < b; i++) {
         s->label[i] = samples[i].label;
@@ -210,7 +211,7 @@ sfp_status sfp__system_predict(sfp_system *s, int n, const uint8_t *const *rgb, 
         if (has_query[i])
             continue;
         int m = 1; /* a run of unknown ones */
-        while (m < s->batch && i + m < n && !has_query[i + m])
+        while (m < s->opt.batch && i + m < n && !has_query[i + m])
             m++;
         for (int k = 0; k < m; k++)
             put_picture(s, k, rgb[i + k]);
@@ -218,8 +219,8 @@ sfp_status sfp__system_predict(sfp_system *s, int n, const uint8_t *const *rgb, 
         for (int k = 0; !status && k < m; k++)
             has_query[i + k] = true;
     }
-    for (int i = 0; !status && i < n; i += s->batch) {
-        int m = n - i < s->batch ? n - i : s->batch;
+    for (int i = 0; !status && i < n; i += s->opt.batch) {
+        int m = n - i < s->opt.batch ? n - i : s->opt.batch;
         status = sfp__head_scores(s->head, m, query + (size_t)i * (size_t)s->D, NULL, s->classes, s->score, err);
         for (int k = 0; !status && k < m; k++) {
             const float *row = s->score + (size_t)k * (size_t)s->classes;
@@ -288,13 +289,23 @@ static sfp_status head_save(sfp_system *s, const char *path, sfp_error *err)
 
 enum { HEAD_CLASSES_MAX = 1 << 20 };
 
+static bool read_count(const sfp_safetensors *st, const char *key, uint64_t *out)
+{
+    const char *text = sfp__safetensors_meta(st, key);
+    char *end;
+    if (!text || *text < '0' || *text > '9')
+        return false;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return *end == '\0' && errno == 0;
+}
+
 static sfp_status head_resume(sfp_system *s, const char *path, char **position, sfp_error *err)
 {
     sfp_safetensors *st = NULL;
-    FILE *f = fopen(path, "re");
-    if (!f)
+    uint64_t timestamps = 0, offered = 0;
+    if (access(path, F_OK) != 0)
         return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
-    (void)fclose(f);
     sfp_status status = sfp__safetensors_open(path, &st, err);
     const sfp_tensor *seen = NULL;
     const char *kind = status ? NULL : sfp__safetensors_meta(st, "kind");
@@ -306,17 +317,14 @@ static sfp_status head_resume(sfp_system *s, const char *path, char **position, 
         status = sfp__system_classes(s, (int)seen->shape[0], err);
     if (!status)
         status = sfp__tensor_expect(path, seen, (int64_t[]){s->classes}, 1, err);
-    if (!status && (seen->dtype != SFP_DTYPE_U8 || !sfp__safetensors_meta(st, "position")))
+    if (!status && (seen->dtype != SFP_DTYPE_U8 || !sfp__safetensors_meta(st, "position") ||
+                    !read_count(st, "timestamps", &timestamps) || !read_count(st, "offered", &offered)))
         status = sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint of a head", path);
     if (!status)
         status = sfp__head_load(s->head, "head", sfp__saved_find, st, path, err);
     if (!status && !(*position = sfp__strdup(sfp__safetensors_meta(st, "position"))))
         status = sfp__fail_nomem(err, 1);
     if (!status) {
-        unsigned long long timestamps = 0, offered = 0;
-        const char *t = sfp__safetensors_meta(st, "timestamps"), *o = sfp__safetensors_meta(st, "offered");
-        (void)sscanf(t ? t : "0", "%llu", &timestamps);
-        (void)sscanf(o ? o : "0", "%llu", &offered);
         s->counts = (sfp_learner_counts){.timestamps = timestamps, .offered = offered, .trained = offered};
         memcpy(s->seen, seen->data, (size_t)s->classes);
     }

@@ -18,10 +18,8 @@ typedef struct sfp_system {
     sfp_head *head;
     sfp_vit_plan *plan;
     sfp_learner_options opt; /* as given */
-    float mean[3], std[3];
-    int batch;
-    float *x, *query, *score; /* (batch, 3, S, S) (batch, D) (batch, class_room) */
-    int32_t *label;           /* (batch) */
+    float *x, *query, *score; /* (opt.batch, 3, S, S) (opt.batch, D) (opt.batch, class_room) */
+    int32_t *label;           /* (opt.batch) */
     int classes;
     bool grows;    /* classes were not known: labels appear */
     int class_room;

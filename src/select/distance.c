@@ -1,6 +1,7 @@
 #include "select/distance.h"
 
 #include "compute/gemm.h"
+#include "compute/vec.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,7 +42,7 @@ sfp_points sfp__metric_gather(const sfp_metric *m, int n, const int *which, floa
 sfp_status sfp__metric_init(sfp_metric *m, const sfp_select_env *env, int n, int dim, const float *h, int classes, const float *r,
                             sfp_error *err)
 {
-    *m = (sfp_metric){.n = n, .dim = dim, .h = h, .classes = classes, .r = r, .precise = n <= SFP_DISTANCE_PRECISE};
+    *m = (sfp_metric){.n = n, .dim = dim, .h = h, .classes = classes, .r = r};
     if (!(m->self = sfp__arena_take(env->arena, (size_t)n, sizeof *m->self)))
         return sfp__fail_nomem(err, (size_t)n * sizeof *m->self);
     sfp_points all = sfp__metric_points(m, 0, n);
@@ -50,6 +51,8 @@ sfp_status sfp__metric_init(sfp_metric *m, const sfp_select_env *env, int n, int
         m->self[i] = sfp__metric_product(m, &all, i, &all, i);
         most = fmax(most, m->self[i]);
     }
+    bool float_holds = most <= 0 || (most > 1e-30 && most < 1e37); /* squares of distances and 2^30 / U, with room to spare */
+    m->precise = n <= SFP_DISTANCE_PRECISE || !float_holds;
     m->scale = most > 0 && isfinite(most) ? SFP_DISTANCE_ONE / (2 * sqrt(most)) : 0; /* |a - b| <= |a| + |b| */
     return SFP_OK;
 }

@@ -6,7 +6,8 @@
  * Two metrics: Euclidean on rows h (n, D); and, with residuals r (n, C), the distance of last-layer gradients g = r (x) (h, 1),
  * |g_i - g_j|^2 = k_ii + k_jj - 2 k_ij, k_ij = (r_i.r_j)(1 + h_i.h_j), without ever forming one of the C*(D+1) numbers.
  *
- * Up to SFP_DISTANCE_PRECISE points in double; above by float matrix products, six digits. */
+ * Up to SFP_DISTANCE_PRECISE points in double; above by float matrix products, six digits, unless numbers are so large or small
+ * that a float does not hold their squares. */
 #ifndef SFP_SELECT_DISTANCE_H
 #define SFP_SELECT_DISTANCE_H
 

@@ -198,29 +198,3 @@ void sfp__select_tell(const sfp_select_env *env, const char *what, int64_t done,
     if (env->tell)
         env->tell(env->tell_ctx, what, (uint64_t)done, (uint64_t)total);
 }
-
-double sfp__dot_f64(int n, const float *a, const float *b)
-{
-    double s[4] = {0};
-    int i = 0;
-    for (; i + 4 <= n; i += 4)
-        for (int j = 0; j < 4; j++)
-            s[j] += (double)a[i + j] * (double)b[i + j];
-    for (; i < n; i++)
-        s[0] += (double)a[i] * (double)b[i];
-    return (s[0] + s[1]) + (s[2] + s[3]);
-}
-
-double sfp__distance2_f64(int n, const float *a, const float *b)
-{
-    double s[4] = {0};
-    int i = 0;
-    for (; i + 4 <= n; i += 4)
-        for (int j = 0; j < 4; j++) {
-            double d = (double)a[i + j] - (double)b[i + j];
-            s[j] += d * d;
-        }
-    for (; i < n; i++)
-        s[0] += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-    return (s[0] + s[1]) + (s[2] + s[3]);
-}

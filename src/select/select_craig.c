@@ -10,28 +10,26 @@
 #include "select/facility.h"
 #include "select/lastlayer.h"
 
+static sfp_status choose(const sfp_select_env *env, const sfp_metric *m, const int *id, int want, int *picked, double *weight,
+                         sfp_error *err)
+{
+    int *size;
+    const int group[] = {0, m->n};
+    const sfp_want list[] = {{&size, (size_t)want, sizeof *size}};
+    const sfp_facility f = {.env = env, .metric = m, .groups = 1, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
+    sfp_status status = SFP_SELECT_TAKE(env, list, err);
+    if (status || (status = sfp__facility_greedy(&f, want, picked, err)) ||
+        (status = sfp__facility_clusters(&f, want, picked, size, err)))
+        return status;
+    for (int i = 0; i < want; i++)
+        weight[i] = size[i];
+    return SFP_OK;
+}
+
 static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
-    sfp_candidates from;
-    sfp_metric metric;
-    bool whole = false;
-    sfp_status status =
-        sfp__lastlayer_begin(&sfp__selector_craig, batch, opt, env, &from, &metric, &whole, out, weight, count, err);
-    if (status != SFP_OK || whole)
-        return status;
-    int got = from.c < from.n ? from.c : from.n, *picked, *size;
-    const int group[] = {0, from.n};
-    const sfp_want list[] = {{&picked, (size_t)from.n, sizeof *picked}, {&size, (size_t)from.n, sizeof *size}};
-    const sfp_facility f = {
-        .env = env, .metric = &metric, .groups = from.n > 0, .group = group, .id = from.id, .pairs = SFP_FACILITY_PAIRS};
-    if ((status = SFP_SELECT_TAKE(env, list, err)) || (status = sfp__facility_greedy(&f, got, picked, err)) ||
-        (got > 0 && (status = sfp__facility_clusters(&f, got, picked, size, err))))
-        return status;
-    for (int i = 0; weight && i < got; i++)
-        weight[i] = (float)size[i];
-    sfp__select_end(&from, got, picked, out, weight, count);
-    return SFP_OK;
+    return sfp__lastlayer_pick(&sfp__selector_craig, choose, batch, opt, env, out, weight, count, err);
 }
 
 const sfp_selector sfp__selector_craig = {

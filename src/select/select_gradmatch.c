@@ -9,15 +9,15 @@
 #include "select/lastlayer.h"
 #include "select/omp.h"
 
-/* The deck of candidates not in picked[0..got), then draws until c. */
-static int fill_up(const sfp_candidates *from, sfp_rng *rng, int got, int want, int *picked, int *deck)
+/* The deck of those of n that are not in picked[0..got), then draws until there are `want`. */
+static void fill_up(sfp_rng *rng, int n, int got, int want, int *picked, int *deck)
 {
     int left = 0;
-    for (int i = 0; i < from->n; i++)
+    for (int i = 0; i < n; i++)
         deck[i] = 1;
     for (int i = 0; i < got; i++)
         deck[picked[i]] = 0;
-    for (int i = 0; i < from->n; i++)
+    for (int i = 0; i < n; i++)
         if (deck[i])
             deck[left++] = i;
     for (; got < want; got++) {
@@ -25,30 +25,27 @@ static int fill_up(const sfp_candidates *from, sfp_rng *rng, int got, int want, 
         picked[got] = deck[k];
         deck[k] = deck[--left];
     }
-    return got;
+}
+
+static sfp_status choose(const sfp_select_env *env, const sfp_metric *m, const int *id, int want, int *picked, double *weight,
+                         sfp_error *err)
+{
+    int got = 0, *deck;
+    const sfp_want list[] = {{&deck, (size_t)m->n, sizeof *deck}};
+    (void)id; /* candidates are in the order of the batch: a lower position is a lower index */
+    sfp_status status = SFP_SELECT_TAKE(env, list, err);
+    if (status || (status = sfp__omp(env, m, SFP_OMP_GRAM, want, picked, weight, &got, err)))
+        return status;
+    for (int i = got; i < want; i++)
+        weight[i] = 1;
+    fill_up(env->rng, m->n, got, want, picked, deck);
+    return SFP_OK;
 }
 
 static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
-    sfp_candidates from;
-    sfp_metric metric;
-    bool whole = false;
-    sfp_status status =
-        sfp__lastlayer_begin(&sfp__selector_gradmatch, batch, opt, env, &from, &metric, &whole, out, weight, count, err);
-    if (status != SFP_OK || whole)
-        return status;
-    int want = from.c < from.n ? from.c : from.n, got = 0, *picked, *deck;
-    double *w;
-    const sfp_want list[] = {
-        {&picked, (size_t)from.n, sizeof *picked}, {&deck, (size_t)from.n, sizeof *deck}, {&w, (size_t)from.n, sizeof *w}};
-    if ((status = SFP_SELECT_TAKE(env, list, err)) || (status = sfp__omp(env, &metric, SFP_OMP_GRAM, want, picked, w, &got, err)))
-        return status;
-    for (int i = 0; weight && i < want; i++)
-        weight[i] = i < got ? (float)w[i] : 1;
-    got = fill_up(&from, env->rng, got, want, picked, deck);
-    sfp__select_end(&from, got, picked, out, weight, count);
-    return SFP_OK;
+    return sfp__lastlayer_pick(&sfp__selector_gradmatch, choose, batch, opt, env, out, weight, count, err);
 }
 
 const sfp_selector sfp__selector_gradmatch = {

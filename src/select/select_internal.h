@@ -53,9 +53,4 @@ void sfp__select_each(const sfp_select_env *env, int pieces, sfp_pool_fn fn, voi
 int sfp__select_workers(const sfp_select_env *env);
 void sfp__select_tell(const sfp_select_env *env, const char *what, int64_t done, int64_t total);
 
-/* <a, b> in double: the same bits for (a, b) and (b, a). */
-double sfp__dot_f64(int n, const float *a, const float *b);
-/* |a - b|^2 in double */
-double sfp__distance2_f64(int n, const float *a, const float *b);
-
 #endif

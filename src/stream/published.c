@@ -4,7 +4,7 @@
 #include "io/file.h"
 
 #define JSON_BYTES_MAX ((size_t)1 << 30)
-#define CLASS_STREAM (UINT64_C(0x636c6173) << 32) /* as in tasks.c: labels then count up along the tasks */
+#define CLASS_STREAM (UINT64_C(0x636c6173) << 32) /* shuffles of different purpose draw from different sequences of a seed */
 
 sfp_status sfp__json_read(const char *path, json_t **out, sfp_error *err)
 {

@@ -14,11 +14,10 @@
 #include "base/mem.h"
 #include "io/file.h"
 #include "io/image.h"
-#include "stream/source_internal.h"
+#include "stream/published.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +28,6 @@
 #define PIXELS (SIDE * SIDE)
 #define BYTES (3 * PIXELS)
 #define BATCHES_MAX 5
-#define LABELS_BYTES_MAX ((size_t)16 << 20)
 
 typedef struct batch {
     char *path;
@@ -277,19 +275,11 @@ static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, 
 {
     const char *names[] = {test ? "test_lables.json" : "train_lables.json", test ? "test_labels.json" : "train_labels.json"};
     char *path = sfp__path_join(dir, names[!has_file(dir, names[0]) && has_file(dir, names[1])]);
-    uint8_t *bytes = NULL;
-    size_t size = 0;
     json_t *list = NULL;
-    json_error_t bad;
-    sfp_status status = path ? sfp__file_read(path, LABELS_BYTES_MAX, &bytes, &size, err) : sfp__fail_nomem(err, 1);
-    if (status != SFP_OK)
-        goto done;
-    list = json_loadb((const char *)bytes, size, 0, &bad);
-    if (!list)
-        status = sfp__fail(err, SFP_EFORMAT, "%s:%d: %s", path, bad.line, bad.text);
-    else if (!json_is_array(list))
+    sfp_status status = path ? sfp__json_read(path, &list, err) : sfp__fail_nomem(err, 1);
+    if (status == SFP_OK && !json_is_array(list))
         status = sfp__fail(err, SFP_EFORMAT, "%s: is not an array, expected [6, 9, ...]", path);
-    else if (json_array_size(list) != (size_t)s->base.count)
+    else if (status == SFP_OK && json_array_size(list) != (size_t)s->base.count)
         status = sfp__fail(err, SFP_EFORMAT, "%s: has %zu labels, expected %lld as the batches have pictures", path,
                            json_array_size(list), (long long)s->base.count);
     for (int64_t i = 0; i < s->base.count && status == SFP_OK; i++) {
@@ -299,9 +289,7 @@ static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, 
         else
             s->label[i] = (uint8_t)json_integer_value(v);
     }
-done:
     json_decref(list);
-    sfp__free(bytes);
     sfp__free(path);
     return status;
 }

@@ -266,10 +266,12 @@ static sfp_status json_field(const reader *r, const json_t *object, int column, 
 
 static sfp_status json_line(reader *r, size_t n, sfp_error *err)
 {
+    char text[SFP_NAME_MAX];
     json_error_t bad;
     json_t *object = json_loadb(r->at, n, JSON_REJECT_DUPLICATES, &bad);
     if (!object)
-        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: column %d: %s", r->file, (unsigned long long)r->line, bad.column, bad.text);
+        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: column %d: %s", r->file, (unsigned long long)r->line, bad.column,
+                         sfp__printable(bad.text, text, sizeof text));
     sfp_status status = SFP_OK;
     field value[COLUMNS] = {{0}};
     char buf[COLUMNS][32];

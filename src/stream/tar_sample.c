@@ -44,14 +44,14 @@ static int label_kind_of(const char *name)
 /* A label's text without the blanks around it; *n is 0 for none. */
 static sfp_status take_label(sfp_tar_sample *s, int kind, const char *bytes, size_t n, sfp_error *err)
 {
-    char number[32];
+    char number[32], text[SFP_NAME_MAX];
     json_t *json = NULL;
     json_error_t bad;
     sfp_status status = SFP_OK;
     if (kind == SFP_TAR_JSON) {
         json = json_loadb(bytes, n, JSON_DECODE_ANY, &bad);
         if (!json)
-            return sfp__fail(err, SFP_EFORMAT, "line %d: %s", bad.line, bad.text);
+            return sfp__fail(err, SFP_EFORMAT, "line %d: %s", bad.line, sfp__printable(bad.text, text, sizeof text));
         const json_t *v = json;
         static const char *const keys[] = {"label", "cls", "class"};
         for (int k = 0; k < 3 && json_is_object(v); k++)

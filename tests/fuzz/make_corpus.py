@@ -301,5 +301,27 @@ def make_npz():
     put("npz", "two-arrays", members["a.npy"] * 2)  # the target wraps the halves
 
 
-for make in (make_safetensors, make_npy, make_config, make_image, make_idx, make_tar, make_csv, make_pickle, make_yaml, make_pth, make_npz):
+def make_matrix():
+    for name, text in {
+        "commas": b"1,2,3\n4,5,6\n",
+        "labels": b"label\n0\n3\n16777216\n",
+        "blanks": b"  1 \t2;3 \r\n\n4 5,6",
+        "spaces": b"1\v\n2\f3\n",  # strtof passes over both, and over the end of a line
+        "not-finite": b"nan,inf\n-inf,1e999\n1e-999,-0\n",
+        "hexadecimal": b"0x1p3,1e+2,.5,+7.\n",
+        "heading": b"a,b\n1,2\n",
+        "only-heading": b"a,b\n",
+        "two-headings": b"a\nb\n1\n",
+        "ragged": b"1,2\n3\n",
+        "word": b"1,2\n3,f\x1b\xffur\n",
+        "glued": b"1,2x\n",
+        "zero-byte": b"1,2\n\0\n",
+        "fraction": b"0\n1.5\n",
+        "separators": b",;,;\n",
+        "empty": b"",
+    }.items():
+        put("matrix", name, text)
+
+
+for make in (make_safetensors, make_npy, make_config, make_image, make_idx, make_tar, make_csv, make_pickle, make_yaml, make_pth, make_npz, make_matrix):
     make()

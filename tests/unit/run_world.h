@@ -62,22 +62,41 @@ static inline void listen(void *ctx, const char *message)
     (void)snprintf(s->said, sizeof s->said, "%s", message);
 }
 
-/* after > 0: stops after so many timestamps. */
-static inline sfp_result run_once(sfp_run_options *o, const char *name, int after, char *said)
+/* Runs into folder `name`; o->out is good until the next. */
+static inline sfp_result run_with(sfp_run_options *o, const char *name, const sfp_run_hooks *hooks)
 {
-    char out[4600];
-    stopper s = {.after = after};
-    sfp_run_hooks hooks = {.ctx = &s, .progress = count_down, .say = listen, .stop = &s.stop};
+    static char out[4600];
     sfp_result r;
     sfp_error err = {0};
     (void)snprintf(out, sizeof out, "%s", in_folder(name));
     (void)mkdir(out, 0777);
     o->out = out;
-    if (sfp__run(o, &hooks, &r, &err))
+    if (sfp__run(o, hooks, &r, &err))
         fail_msg("%s: %s", name, err.message);
+    return r;
+}
+
+/* after > 0: stops after so many timestamps. */
+static inline sfp_result run_once(sfp_run_options *o, const char *name, int after, char *said)
+{
+    stopper s = {.after = after};
+    const sfp_run_hooks hooks = {.ctx = &s, .progress = count_down, .say = listen, .stop = &s.stop};
+    sfp_result r = run_with(o, name, &hooks);
     if (said)
         memcpy(said, s.said, sizeof s.said);
     return r;
+}
+
+static inline void refused(sfp_run_options o, const char *message)
+{
+    sfp_run_hooks hooks = {0};
+    sfp_result r;
+    sfp_error err = {0};
+    assert_true(sfp__run(&o, &hooks, &r, &err) != SFP_OK);
+    if (!strstr(err.message, message))
+        fail_msg("'%s', expected '%s'", err.message, message);
+    if (r.tasks > 0)
+        sfp__result_done(&r);
 }
 
 static inline void same_file(const char *a, const char *b)

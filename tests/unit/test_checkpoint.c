@@ -137,6 +137,21 @@ static void goes_on_with_the_class_token_as_query(void **unused)
     same_as_never_stopping(&s);
 }
 
+static void goes_on_with_other_kinds_of_pool(void **unused)
+{
+    (void)unused;
+    for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
+        scenario s = {small_options(), 5, 12, 4};
+        s.o.fp.kind = (sfp_fp_kind)kind;
+        s.o.fp.last_layer = 3;
+        same_as_never_stopping(&s);
+        s = (scenario){s.o, 10, 20, 0};
+        s.o.fp.tasks = s.o.fp.classes = 0; /* new experts open */
+        s.o.fp.pool = 6;
+        same_as_never_stopping(&s);
+    }
+}
+
 static void goes_on_with_mixed_heads(void **unused)
 {
     (void)unused;
@@ -363,6 +378,7 @@ static void other_settings_are_told_by_name(void **unused)
         WITH("keep-compressed off, now it is on", x.keep_compressed = true),
         WITH("seed 11, now it is 12", x.seed = 12),
         WITH("pool 7, now it is 8", x.fp.pool = 8),
+        WITH("pool-kind coda, now it is l2p", x.fp.kind = SFP_FP_L2P),
         WITH("prompt-length 4, now it is 2", x.fp.length = 2),
         WITH("prompt-layers 0-1, now it is 0-2", x.fp.last_layer = 2),
         WITH("tasks 3, now it is free", x.fp.tasks = 0),
@@ -510,6 +526,7 @@ int main(void)
         cmocka_unit_test(goes_on_with_a_reservoir),
         cmocka_unit_test(goes_on_with_compressed_pictures),
         cmocka_unit_test(goes_on_with_the_class_token_as_query),
+        cmocka_unit_test(goes_on_with_other_kinds_of_pool),
         cmocka_unit_test(goes_on_with_mixed_heads),
         cmocka_unit_test(every_flipped_byte_is_found),
         cmocka_unit_test(every_truncation_is_found),

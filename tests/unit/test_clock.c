@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -237,6 +238,49 @@ static void the_real_clock_drops_at_overload_and_counts_add_up(void **state)
     sfp__clock_done(&c);
 }
 
+static void each_batch_of_a_pool_has_its_own_lag(void **state)
+{
+    (void)state;
+    /* a batch a second; learning from the first takes 3.5 s, and three wait by then: 2.5, 1.5 and 0.5 s */
+    const int64_t arrived[] = {10, 20, 30, 40};
+    const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 8};
+    sfp_clock c;
+    int count;
+    assert_int_equal(sfp__clock_init(&c, &o, 4, arrived, NULL), SFP_OK);
+    assert_non_null(sfp__clock_next(&c, &count));
+    sfp__clock_spent(&c, 3.5);
+    assert_non_null(sfp__clock_next(&c, &count));
+    assert_int_equal(count, 3);
+    assert_int_equal(c.lag.served, 4);
+    assert_true(fabs(c.lag.sum - 4.5) < 1e-9 && fabs(c.lag.last - 2.5) < 1e-9 && fabs(c.lag.max - 2.5) < 1e-9);
+    sfp__clock_done(&c);
+}
+
+static volatile sig_atomic_t stop;
+
+static void set_stop(int number)
+{
+    (void)number;
+    stop = 1;
+}
+
+static void waiting_for_a_real_batch_ends_when_stopped(void **state)
+{
+    (void)state;
+    const int64_t arrived[] = {1};
+    const sfp_clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1e-3, .stop = &stop}; /* it would take a quarter of an hour */
+    sfp_clock c;
+    int count;
+    const struct sigaction action = {.sa_handler = set_stop};
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_int_equal(sfp__clock_init(&c, &o, 1, arrived, NULL), SFP_OK);
+    (void)alarm(1);
+    assert_null(sfp__clock_next(&c, &count));
+    assert_int_equal(stop, 1);
+    assert_int_equal(c.next, 0); /* nothing is lost */
+    sfp__clock_done(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +292,8 @@ int main(void)
         cmocka_unit_test(served_batches_equal_an_independent_simulation),
         cmocka_unit_test(a_rate_or_queue_out_of_range_is_refused),
         cmocka_unit_test(the_real_clock_drops_at_overload_and_counts_add_up),
+        cmocka_unit_test(each_batch_of_a_pool_has_its_own_lag),
+        cmocka_unit_test(waiting_for_a_real_batch_ends_when_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

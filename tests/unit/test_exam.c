@@ -17,52 +17,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "source_files.h"
+#include "run_world.h"
 
-static sfp_vit *vit;
-static sfp_pool *threads;
-
-static int make_world(void **state)
+static sfp_run_options run_options(const char *tasks)
 {
-    const sfp_vit_config c = {.img_size = 16, .patch_size = 8, .channels = 3, .dim = 32, .depth = 3, .heads = 2, .hidden = 64,
-                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
-    if (make_folder(state) || sfp__vit_random(&c, 1, 0.08f, &vit, NULL) || sfp__pool_create(1, &threads, NULL))
-        return 1;
-    return setenv("STREAMFP_REGISTRY", in_folder("runs.db"), 1);
-}
-
-static int end_world(void **state)
-{
-    sfp__vit_free(vit);
-    sfp__pool_free(threads);
-    return remove_folder(state);
-}
-
-static sfp_run_options options(const char *tasks)
-{
-    sfp_run_options o = sfp__run_options_defaults(vit, threads);
-    o.data = "synthetic:200";
-    o.tasks = tasks;
-    o.learner.batch = 10;
-    o.learner.buffer.slots = 20;
+    sfp_run_options o = options("synthetic:200", tasks);
     o.learner.fp.pool = 10;
-    o.learner.seed = 3;
     o.eval_limit = 9;
     return o;
 }
 
 static sfp_result run_into(sfp_run_options *o, const char *name)
 {
-    static char out[4600];
     const sfp_run_hooks hooks = {0};
-    sfp_result r;
-    sfp_error err = {0};
-    (void)snprintf(out, sizeof out, "%s", in_folder(name));
-    (void)mkdir(out, 0777);
-    o->out = out;
-    if (sfp__run(o, &hooks, &r, &err))
-        fail_msg("%s: %s", name, err.message);
-    return r;
+    return run_with(o, name, &hooks);
 }
 
 static sfp_exam_options exam_options(const char *state, const char *tasks)
@@ -123,21 +91,21 @@ static void check_run(sfp_run_options o, const char *name)
 static void a_state_gives_the_numbers_of_its_run(void **unused)
 {
     (void)unused;
-    sfp_run_options o = options("5");
+    sfp_run_options o = run_options("5");
     check_run(o, "linear");
     o.learner.head = SFP_HEAD_MIX;
     check_run(o, "mix");
-    o = options("2");
+    o = run_options("2");
     o.learner.fp.query_one = true;
     o.learner.fp.prefix = SFP_PREFIX_RAW;
     o.learner.resize = SFP_RESIZE_CROP;
     check_run(o, "one");
-    o = options("5");
+    o = run_options("5");
     o.order = 7; /* labels in an order that the data set does not have */
     check_run(o, "order");
     static const char *const methods[] = {"ncm", "slda", "ranpac"};
     for (int m = 0; m < 3; m++) {
-        o = options("5");
+        o = run_options("5");
         o.learner.batch = 7; /* the last bit depends on how pictures are cut */
         o.method = methods[m];
         check_run(o, methods[m]);
@@ -147,7 +115,7 @@ static void a_state_gives_the_numbers_of_its_run(void **unused)
 static void what_the_state_does_not_know_is_counted(void **unused)
 {
     (void)unused;
-    sfp_run_options o = options("free");
+    sfp_run_options o = run_options("free");
     static const char *const names[] = {"cat", "dog", "emu"};
     char path[4700], data[4700], wide[4700];
     for (int c = 0; c < 3; c++)
@@ -243,7 +211,7 @@ static void a_source_through_a_list_has_its_numbers(void **unused)
 static void every_failing_allocation_is_told(void **unused)
 {
     (void)unused;
-    sfp_run_options o = options("2");
+    sfp_run_options o = run_options("2");
     o.data = "synthetic:40";
     o.method = "ncm";
     sfp_result r = run_into(&o, "small");

@@ -411,7 +411,7 @@ static void check_pool(const fixture *f, oracle *o, const char *what)
     int comp = o->fp.length * o->vit.c.dim;
     oracle_take(o, f->fp);
     oracle_attune(o);
-    assert_int_equal(v->open, o->open);
+    assert_int_equal(v->open[0], o->open);
     assert_int_equal(v->layers, o->layers);
     for (int l = 0; l < o->layers; l++)
         for (int i = 0; i < o->open * comp; i++)

@@ -150,8 +150,8 @@ static void a_full_queue_does_what_its_policy_says(void **unused)
             sfp__inbox_take(b, NULL, &d);
             if (d.batch.count) {
                 assert_int_equal(d.batch.count, cases[k].together * BATCH);
-                assert_int_equal(d.batches, cases[k].together);
-                assert_true(d.lag >= 0 && d.lag < 30);
+                assert_int_equal(d.lag.served, cases[k].together);
+                assert_true(d.lag.last >= 0 && d.lag.max < 30 && d.lag.sum <= d.lag.max * cases[k].together);
             }
             for (const sfp_arrival *a = d.gone.first; a; a = a->next) {
                 assert_int_equal(a->fate, SFP_FATE_DROPPED);
@@ -305,6 +305,24 @@ static void broken_pictures_are_gone_and_three_errors_in_a_row_end_it(void **unu
     sfp__inbox_free(b);
 }
 
+/* A stream of nothing but broken pictures: they are told before it ends, and do not pile up. */
+static void many_that_are_gone_are_delivered_while_the_source_goes_on(void **unused)
+{
+    (void)unused;
+    enum { MANY = 1500 };
+    static char script[MANY + 2];
+    memset(script, '!', MANY);
+    script[MANY] = '0'; /* is never allowed: the source waits */
+    scripted s = make_source(script, MANY);
+    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp_delivery d;
+    sfp__inbox_take(b, NULL, &d);
+    assert_false(d.end);
+    assert_int_equal(d.batch.count, 0);
+    assert_true(drain(&d.gone, NULL) >= 1024);
+    sfp__inbox_free(b);
+}
+
 static void it_is_freed_while_the_source_waits_or_is_held_back(void **unused)
 {
     (void)unused;
@@ -362,6 +380,7 @@ int main(void)
         cmocka_unit_test(what_has_no_label_goes_beside_and_joins_with_one),
         cmocka_unit_test(too_many_without_a_label_expire_where_nothing_is_held_back),
         cmocka_unit_test(broken_pictures_are_gone_and_three_errors_in_a_row_end_it),
+        cmocka_unit_test(many_that_are_gone_are_delivered_while_the_source_goes_on),
         cmocka_unit_test(it_is_freed_while_the_source_waits_or_is_held_back),
         cmocka_unit_test(the_pending_set_is_bounded),
     };

@@ -148,9 +148,11 @@ static void a_timestamp_allocates_nothing_after_warm_up(void **unused)
 {
     enum { WARM = 8, COUNTED = 10 };
     (void)unused;
-    for (int watched = 0; watched < 2; watched++) { /* without and with somebody who predicts */
+    for (int i = 0; i < 6; i++) {
+        bool watched = i % 2; /* without and with somebody who predicts */
         model m = tiny_model(2);
         sfp_learner_options o = sfp__learner_options_defaults(m.vit);
+        o.fp.kind = (sfp_fp_kind)(i / 2);
         o.fp.last_layer = 2; /* the model has three blocks */
         o.fp.classes = 10;
         sfp_learner *l = make_learner(&m, &o);

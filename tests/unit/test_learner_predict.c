@@ -406,11 +406,11 @@ static int by_size(const void *a, const void *b)
 
 /* Four threads ask while the learner learns, grows and meets new classes. Each answer must be, to the last bit, the one of the
  * state after the timestamp it names. */
-static void answers_come_from_one_consistent_snapshot(void **unused)
+static void check_snapshots(sfp_fp_kind kind, int times)
 {
-    (void)unused;
     model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 0, 0);
+    o.fp.kind = kind;
     o.fp.span = 3;
     o.adam.lr = 0.02f;
     sfp_learner *l = make_learner(&m, &o), *again = make_learner(&m, &o);
@@ -438,7 +438,7 @@ static void answers_come_from_one_consistent_snapshot(void **unused)
     copies[0] = take_copy(l);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&askers[i].thread, NULL, ask, &askers[i]), 0);
-    for (uint64_t t = 0; t < TIMESTAMPS; t++) {
+    for (uint64_t t = 0; t < (uint64_t)times; t++) {
         int highest = 2 + (int)t / 5;
         (void)offer(l, 0, highest < 9 ? highest : 9, t);
         copies[t + 1] = take_copy(l);
@@ -454,7 +454,7 @@ static void answers_come_from_one_consistent_snapshot(void **unused)
         must(askers[i].status, &askers[i].err);
     }
     sfp_predictor *p = make_predictor(again, pools[0], MOST_ASKED);
-    for (uint64_t t = 0; t <= TIMESTAMPS; t++) {
+    for (uint64_t t = 0; t <= (uint64_t)times; t++) {
         put_copy(again, &copies[t], t);
         for (int i = 0; i < THREADS; i++)
             for (int k = 0; k < askers[i].count; k++) {
@@ -483,10 +483,10 @@ static void answers_come_from_one_consistent_snapshot(void **unused)
     assert_int_equal(n, answers); /* every answer was looked at */
     qsort(all, (size_t)n, sizeof *all, by_size);
     if (n)
-        print_message("%d answers from %d of %d states; p50 %.3f ms, p99 %.3f ms\n", n, states, TIMESTAMPS + 1, 1e3 * all[n / 2],
+        print_message("%d answers from %d of %d states; p50 %.3f ms, p99 %.3f ms\n", n, states, times + 1, 1e3 * all[n / 2],
                       1e3 * all[n * 99 / 100]);
-    assert_true(states >= TIMESTAMPS / 2);
-    for (int t = 0; t <= TIMESTAMPS; t++)
+    assert_true(states >= times / 2);
+    for (int t = 0; t <= times; t++)
         free_values(&copies[t].v);
     for (int i = 0; i < THREADS; i++) {
         sfp__predictor_free(askers[i].p);
@@ -498,6 +498,14 @@ static void answers_come_from_one_consistent_snapshot(void **unused)
     free_batch(&b);
     sfp__learner_free(l), sfp__learner_free(again);
     free_model(&m);
+}
+
+static void answers_come_from_one_consistent_snapshot(void **unused)
+{
+    (void)unused;
+    check_snapshots(SFP_FP_CODA, TIMESTAMPS);
+    check_snapshots(SFP_FP_L2P, 12);
+    check_snapshots(SFP_FP_DUALPROMPT, 12);
 }
 
 int main(void)

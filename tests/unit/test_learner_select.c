@@ -263,7 +263,7 @@ static void token_means_and_pooled_tokens_are_those_of_a_pass(void **unused)
         sfp_vit_pass again = {.b = BATCH, .x = l->x, .query = query, .queries = BATCH};
         for (int i = 0; i < depth; i++)
             again.tokens[i] = taps[i];
-        sfp__fp_attach(l->fp, &again, false);
+        sfp__fp_attach(l->fp, &again, NULL);
         must(sfp__vit_run(prompted, &again, &err), &err);
         for (int i = 0; i < BATCH; i++)
             for (int q = 0; q < SFP_TAPS; q++) {

@@ -72,6 +72,34 @@ static void realloc_keeps_what_fits(void **unused)
     sfp__free(p);
 }
 
+static void a_growing_array_keeps_what_is_used(void **unused)
+{
+    (void)unused;
+    int *array = NULL;
+    size_t room = 0;
+    unsigned long before = sfp__mem_count();
+    assert_true(sfp__grow(&array, sizeof *array, 0, 0, &room));
+    assert_null(array);
+    for (int i = 0; i < 1000; i++) {
+        assert_true(sfp__grow(&array, sizeof *array, (size_t)i, (size_t)i + 1, &room));
+        array[i] = i;
+    }
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(array[i], i);
+    assert_true(sfp__mem_count() - before < 10); /* it doubles */
+    assert_true(sfp__grow(&array, sizeof *array, 1000, 100000, &room));
+    assert_int_equal(room, 100000);
+    int *same = array;
+    assert_false(sfp__grow(&array, sizeof *array, 1000, SIZE_MAX / 2, &room)); /* its bytes do not fit a size_t */
+    sfp__mem_fail_at(0);
+    assert_false(sfp__grow(&array, sizeof *array, 1000, 100001, &room));
+    sfp__mem_fail_at(-1);
+    assert_ptr_equal(array, same);
+    assert_int_equal(room, 100000);
+    assert_int_equal(array[999], 999);
+    sfp__free(array);
+}
+
 static void strdup_copies_the_end_too(void **unused)
 {
     (void)unused;
@@ -137,6 +165,7 @@ int main(void)
         cmocka_unit_test(nothing_and_too_much_give_null),
         cmocka_unit_test(calloc_clears),
         cmocka_unit_test(realloc_keeps_what_fits),
+        cmocka_unit_test(a_growing_array_keeps_what_is_used),
         cmocka_unit_test(strdup_copies_the_end_too),
         cmocka_unit_test(overflow_is_told),
         cmocka_unit_test(the_kth_allocation_fails_and_only_that_one),

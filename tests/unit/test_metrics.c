@@ -116,6 +116,26 @@ static void an_interval_needs_two_numbers(void **unused)
     assert_true(mean == 1 && half == 0);
 }
 
+static void the_most_frequent_wrong_answers_come_first(void **unused)
+{
+    (void)unused;
+    const uint64_t confusion[] = {9, 2, 0, 5, 0, 2, 1, 7, 30};
+    static const struct {
+        int truth, answer, count;
+    } want[] = {{2, 1, 7}, {1, 0, 5}, {0, 1, 2}, {1, 2, 2}, {2, 0, 1}};
+    for (int most = 1; most <= 6; most++) {
+        sfp_mixup got[6];
+        int n = sfp__worst_mixups(3, confusion, most, got);
+        assert_int_equal(n, most < 5 ? most : 5);
+        for (int i = 0; i < n; i++) {
+            assert_int_equal(got[i].truth, want[i].truth);
+            assert_int_equal(got[i].answer, want[i].answer);
+            assert_int_equal(got[i].count, want[i].count);
+        }
+    }
+    assert_int_equal(sfp__worst_mixups(3, NULL, 5, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +147,7 @@ int main(void)
         cmocka_unit_test(incomplete_beta_has_its_known_values),
         cmocka_unit_test(student_quantiles_are_those_of_the_tables),
         cmocka_unit_test(an_interval_needs_two_numbers),
+        cmocka_unit_test(the_most_frequent_wrong_answers_come_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,14 @@
 #include "pretrain/adamw.h"
 #include "pretrain/batches.h"
 #include "pretrain/log.h"
+#include "pretrain/report.h"
 #include "pretrain/score.h"
 #include "pretrain/state.h"
 #include "pretrain/teacher.h"
 #include "pretrain/views.h"
 
 #include "base/mem.h"
+#include "io/file.h"
 #include "io/tensor.h"
 #include "model/vit_builtin.h"
 #include "model/vit_train.h"
@@ -38,6 +40,13 @@ static sfp_pictures noise_pictures(void)
     for (int i = 0; i < PICTURES; i++)
         p.label[i] = i % 3;
     return p;
+}
+
+static void write_text(const char *path, const char *text)
+{
+    sfp_error err = {0};
+    if (sfp__file_write(path, text, strlen(text), &err))
+        fail_msg("%s", err.message);
 }
 
 /* ------------------------------------------------------------------- views */
@@ -317,6 +326,10 @@ static void a_checkpoint_brings_everything_back_and_is_of_its_training_alone(voi
     assert_int_equal(sfp__pretrain_state_init(&b, &small, 64, &err), SFP_OK);
     b.key = 77;
     assert_int_equal(sfp__pretrain_state_load(&b, path, &found, &err), SFP_ESHAPE);
+    a.seconds = NAN; /* a training by the clock would never end */
+    assert_int_equal(sfp__pretrain_state_save(&a, path, &err), SFP_OK);
+    assert_int_equal(sfp__pretrain_state_load(&b, path, &found, &err), SFP_EFORMAT);
+    assert_non_null(strstr(err.message, "after nan seconds"));
     (void)unlink(path);
     sfp__pretrain_state_done(&a);
     sfp__pretrain_state_done(&b);
@@ -344,6 +357,51 @@ static void a_log_goes_on_after_the_step_of_the_checkpoint(void **unused)
     assert_int_equal(l.count, 3);
     sfp__log_close(&l);
     (void)unlink(path);
+}
+
+static void whatever_is_in_a_log_the_report_ends(void **unused)
+{
+    (void)unused;
+    static const char *const most[] = {"1e-320", "4.9e-324", "1e308", "-1e308", "\"x\"", "12"};
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+        char line[200];
+        sfp_log log;
+        uint8_t *bytes = NULL;
+        size_t size = 0;
+        sfp_error err = {0};
+        (void)snprintf(line, sizeof line, "{\"step\": 1, \"epoch\": %s, \"seconds\": %s, \"lr\": %s}\n", most[i], most[i], most[i]);
+        write_text("pretrain-test.jsonl", line);
+        if (sfp__log_open("pretrain-test.jsonl", 1, &log, &err) || sfp__pretrain_report("pretrain-test.html", &log, &err) ||
+            sfp__file_read("pretrain-test.html", 1 << 20, &bytes, &size, &err))
+            fail_msg("%s: %s", most[i], err.message);
+        assert_int_equal(log.count, 1);
+        assert_int_equal(memmem(bytes, size, "<svg", 4) != NULL, strcmp(most[i], "12") == 0);
+        sfp__free(bytes);
+        sfp__log_close(&log);
+    }
+    (void)unlink("pretrain-test.jsonl");
+    (void)unlink("pretrain-test.html");
+}
+
+/* ----------------------------------------------------------------- pictures */
+
+static void a_test_part_is_taken_where_there_is_one(void **unused)
+{
+    (void)unused;
+    sfp_pictures p = {0};
+    sfp_error err = {0};
+    sfp_pictures_options o = {.size = SIZE, .test = true, .or_nothing = true, .limit = 7};
+    assert_int_equal(sfp__pictures_load("synthetic:40", &o, pool, NULL, &p, &err), SFP_OK);
+    assert_int_equal(p.count, 7);
+    sfp__pictures_done(&p);
+    write_text("pretrain-test.csv", "nowhere.png,a\n");
+    assert_int_equal(sfp__pictures_load("manifest:pretrain-test.csv", &o, pool, NULL, &p, &err), SFP_ENOTFOUND);
+    assert_non_null(strstr(err.message, "has no test part")); /* and no picture was looked at */
+    o.or_nothing = false;
+    assert_int_equal(sfp__pictures_load("manifest:pretrain-test.csv", &o, pool, NULL, &p, &err), SFP_EFORMAT);
+    assert_non_null(strstr(err.message, "no picture could be read"));
+    assert_null(p.rgb);
+    (void)unlink("pretrain-test.csv");
 }
 
 /* ------------------------------------------------------------------ teacher */
@@ -377,7 +435,7 @@ static void count_say(void *ctx, const char *message)
 static void teacher_outputs_are_kept_extended_and_made_again_when_they_must(void **unused)
 {
     (void)unused;
-    const char *weights = "pretrain-test-teacher.safetensors", *cache = "pretrain-test.cache";
+    const char *weights = "pretrain-test-teacher.safetensors", *config = "pretrain-test-teacher.json", *cache = "pretrain-test.cache";
     sfp_pictures p = noise_pictures();
     sfp_teacher t;
     sfp_error err = {0};
@@ -432,10 +490,15 @@ static void teacher_outputs_are_kept_extended_and_made_again_when_they_must(void
     assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_OK);
     assert_int_equal(said, 1);
     assert_memory_not_equal(t.entries, first, one * sizeof *first);
+    memcpy(first, t.entries, one * sizeof *first);
     sfp__teacher_done(&t);
-    FILE *f = fopen(cache, "w");
-    (void)fputs("something of somebody", f);
-    (void)fclose(f);
+    write_text(config, "{\"num_heads\": 2, \"mean\": [0, 0, 0]}"); /* the same weights see other pixels */
+    assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_OK);
+    assert_int_equal(said, 2);
+    assert_memory_not_equal(t.entries, first, one * sizeof *first);
+    sfp__teacher_done(&t);
+    (void)unlink(config);
+    write_text(cache, "something of somebody");
     assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_EFORMAT);
     assert_non_null(strstr(err.message, "left alone"));
     free(first);
@@ -533,6 +596,8 @@ int main(void)
         cmocka_unit_test(decay_spares_norms_biases_positions_and_the_class_token),
         cmocka_unit_test(a_checkpoint_brings_everything_back_and_is_of_its_training_alone),
         cmocka_unit_test(a_log_goes_on_after_the_step_of_the_checkpoint),
+        cmocka_unit_test(whatever_is_in_a_log_the_report_ends),
+        cmocka_unit_test(a_test_part_is_taken_where_there_is_one),
         cmocka_unit_test(teacher_outputs_are_kept_extended_and_made_again_when_they_must),
         cmocka_unit_test(features_that_tell_classes_apart_score_full),
         cmocka_unit_test(held_out_pictures_leave_the_others_in_order),

@@ -68,7 +68,6 @@ static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, fl
                                .classes = 6,
                                .side = SIDE,
                                .grid = SIDE,
-                               .patches = PATCHES,
                                .views = VIEWS,
                                .pictures = PICTURES,
                                .entries = w->entries,

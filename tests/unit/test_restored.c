@@ -102,6 +102,15 @@ static void answers_are_those_of_the_learner_that_saved(void **unused)
     o.fp.attune = false;
     o.fp.query_one = true;
     check_kind(&o);
+    for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++)
+        for (int free_stream = 0; free_stream < 2; free_stream++) {
+            o = small_options();
+            o.fp.kind = (sfp_fp_kind)kind;
+            o.fp.last_layer = 3;
+            if (free_stream)
+                o.fp.tasks = o.fp.classes = 0;
+            check_kind(&o);
+        }
 }
 
 /* A closed-form head alone. */
@@ -260,6 +269,9 @@ static void what_does_not_fit_is_told(void **unused)
                 {"version", "2", "is version 2 of streamfp-state, this program knows version 1", SFP_EUNSUPPORTED},
                 {"pool", NULL, "metadata 'pool' is missing", SFP_EFORMAT},
                 {"pool", "8", "tensor 'prompt.e_p_0' is (7, 4, 32), expected (8, 4, 32)", SFP_ESHAPE},
+                {"pool-kind", "l3p", "metadata: pool-kind is 'l3p', expected coda|l2p|dualprompt", SFP_EINVAL},
+                {"pool-kind", "l2p", "expected none of that name with these settings", SFP_ESHAPE},
+                {"pool-kind", "dualprompt", "is missing", SFP_ENOTFOUND},
                 {"pool", "70000", "metadata: pool is '70000', expected a whole number from 1 to 65536", SFP_EINVAL},
                 {"prompt-length", "\033[2J", "metadata: prompt-length is '\\x1b[2J'", SFP_EINVAL},
                 {"prompt-layers", "0-9", "prompt-layers 0-9", SFP_EINVAL},

@@ -311,17 +311,6 @@ static void stopping_before_the_first_timestamp_leaves_no_checkpoint(void **unus
     sfp__result_done(&r);
 }
 
-static void refused(sfp_run_options o, const char *message)
-{
-    sfp_run_hooks hooks = {0};
-    sfp_result r;
-    sfp_error err = {0};
-    assert_true(sfp__run(&o, &hooks, &r, &err) != SFP_OK);
-    assert_non_null(strstr(err.message, message));
-    if (r.tasks > 0)
-        sfp__result_done(&r);
-}
-
 static void what_cannot_be_run_is_said(void **unused)
 {
     (void)unused;
@@ -332,7 +321,7 @@ static void what_cannot_be_run_is_said(void **unused)
     (void)snprintf(costs, sizeof costs, "%s", in_folder("empty"));
     sfp_run_options o = options("synthetic:60", "2");
     o.costs = bad;
-    refused(o, "bad:2: expected seconds from 0");
+    refused(o, "bad:2: is 'fast', expected seconds from 0");
     o.costs = costs;
     refused(o, "empty: no costs, expected seconds, one a line");
     o = options("synthetic:60", "2");

@@ -146,17 +146,9 @@ static void follow(void *ctx, const sfp_run_progress *p)
 
 static sfp_result run_script(sfp_run_options *o, const char *name, void (*act)(int done))
 {
-    char out[4600];
     script s = {.act = act};
-    sfp_run_hooks hooks = {.ctx = &s, .progress = follow, .stop = &s.stop};
-    sfp_result r;
-    sfp_error err = {0};
-    (void)snprintf(out, sizeof out, "%s", in_folder(name));
-    (void)mkdir(out, 0777);
-    o->out = out;
-    if (sfp__run(o, &hooks, &r, &err))
-        fail_msg("%s: %s", name, err.message);
-    return r;
+    const sfp_run_hooks hooks = {.ctx = &s, .progress = follow, .stop = &s.stop};
+    return run_with(o, name, &hooks);
 }
 
 static void put_five(const char *class, int from)
@@ -321,18 +313,6 @@ static void lag_is_bounded_and_counts_add_up_at_three_times_the_load(void **unus
         overload(data[i], cost, true, false);
         overload(data[i], cost, false, true);
     }
-}
-
-static void refused(sfp_run_options o, const char *message)
-{
-    sfp_run_hooks hooks = {0};
-    sfp_result r;
-    sfp_error err = {0};
-    assert_true(sfp__run(&o, &hooks, &r, &err) != SFP_OK);
-    if (!strstr(err.message, message))
-        fail_msg("'%s', expected '%s'", err.message, message);
-    if (r.tasks > 0)
-        sfp__result_done(&r);
 }
 
 static void what_a_live_stream_cannot_have_is_refused(void **unused)

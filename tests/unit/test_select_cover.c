@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "compute/vec.h"
+
 #include "chi_square.h"
 #include "select_case.h"
 

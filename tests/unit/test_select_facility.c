@@ -300,6 +300,36 @@ static void float_distances_choose_almost_the_same(void **unused)
     assert_true(differ < 6 * 2 * COUNT / 20);
 }
 
+/* A distance is scaled by the largest, so the picks stay when all points grow or shrink, also where a float cannot hold squares. */
+static void huge_and_tiny_points_choose_the_same(void **unused)
+{
+    (void)unused;
+    enum { N = SFP_DISTANCE_PRECISE + 26, DIM = 3, COUNT = 20 };
+    static const float scale[] = {1, 0x1p80f, 0x1p-80f};
+    static int id[N], chosen[3][COUNT];
+    static float x[N * DIM];
+    const int group[] = {0, N};
+    sfp_rng rng = sfp__rng_init(6, 0);
+    float *rows = case_rows(&rng, N, DIM, CASE_NORMAL);
+    for (int i = 0; i < N; i++)
+        id[i] = i;
+    for (int k = 0; k < 3; k++) {
+        sfp_arena arena = {0};
+        const sfp_select_env env = {.arena = &arena};
+        sfp_metric m;
+        for (int i = 0; i < N * DIM; i++)
+            x[i] = rows[i] * scale[k];
+        assert_int_equal(sfp__metric_init(&m, &env, N, DIM, x, 0, NULL, NULL), SFP_OK);
+        assert_int_equal(m.precise, k > 0);
+        m.precise = true; /* for the first too: what is compared with */
+        const sfp_facility f = {.env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
+        assert_int_equal(sfp__facility_greedy(&f, COUNT, chosen[k], NULL), SFP_OK);
+        assert_memory_equal(chosen[k], chosen[0], sizeof chosen[0]);
+        sfp__arena_done(&arena);
+    }
+    free(rows);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +338,7 @@ int main(void)
         cmocka_unit_test(greedy_is_within_1_minus_1_over_e_of_the_optimum),
         cmocka_unit_test(few_pairs_in_memory_choose_the_same),
         cmocka_unit_test(float_distances_choose_almost_the_same),
+        cmocka_unit_test(huge_and_tiny_points_choose_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,7 +189,7 @@ static void damage_is_told(void **unused)
     check_refused(kind, "p", SFP_ENOTFOUND, "train_lables.json", "cannot open");
     static const char *const labels[][2] = {{"[1]", "has 1 labels, expected 2"},
                                             {"[1, 2, 3]", "has 3 labels"},
-                                            {"[1, ", "train_lables.json:1"},
+                                            {"[1, ", "train_lables.json: line 1"},
                                             {"{}", "not an array"},
                                             {"[1, -1]", "label 1"},
                                             {"[1, \"2\"]", "label 1"},

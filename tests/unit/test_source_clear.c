@@ -132,44 +132,41 @@ static void buckets_go_by_number_and_names_may_be_above(void **unused)
     sfp__source_close(s);
 }
 
+#define LIST "c/train/a.json"
+
+/* A file is put, and what opening then says. */
 static void broken_lists_are_refused_with_their_file(void **unused)
 {
     (void)unused;
-    const sfp_source_kind *kind = &sfp__source_clear10;
-    check_refused(kind, "c", SFP_ENOTFOUND, META, "");
-    put_text(META, "{\"1\": {\"cat\": \"a.json\"}}");
-    check_refused(kind, "c", SFP_ENOTFOUND, NAMES, "");
-    put_text(NAMES, "\n\n");
-    check_refused(kind, "c", SFP_EFORMAT, NAMES, "has no names");
-    put_text(NAMES, "dog\n");
-    check_refused(kind, "c", SFP_EFORMAT, META, "bucket '1' has class 'cat', which is not in class_names.txt");
-    put_text(NAMES, "cat\n");
-    check_refused(kind, "c", SFP_ENOTFOUND, "c/train/a.json", "");
-    put_text("c/train/a.json", "{\"x\": {\"IMG_PATH\": \"a.jpg\"}");
-    check_refused(kind, "c", SFP_EFORMAT, "c/train/a.json: line 1, column", "");
-    put_text("c/train/a.json", "[]");
-    check_refused(kind, "c", SFP_EFORMAT, "c/train/a.json", "is an array, expected an object {id: {\"IMG_PATH\": path}}");
-    put_text("c/train/a.json", "{\"x\": {}}");
-    check_refused(kind, "c", SFP_EFORMAT, "c/train/a.json: picture 'x'", "IMG_PATH is nothing");
-    put_text("c/train/a.json", "{\"x\": {\"IMG_PATH\": 5}}");
-    check_refused(kind, "c", SFP_EFORMAT, "picture 'x'", "IMG_PATH is an integer");
-    put_text("c/train/a.json", "{\"\\u001b\": {\"IMG_PATH\": \"\"}}");
-    check_refused(kind, "c", SFP_EFORMAT, "picture '\\x1b'", "empty");
-    put_text("c/train/a.json", "{}");
-    check_refused(kind, "c", SFP_EFORMAT, META, "lists no pictures");
-    put_text(META, "[]");
-    check_refused(kind, "c", SFP_EFORMAT, META, "is an array, expected an object {bucket");
-    put_text(META, "{\"one\": {}}");
-    check_refused(kind, "c", SFP_EFORMAT, META, "bucket 'one' is no number");
-    put_text(META, "{\"1\": {}, \"01\": {}}");
-    check_refused(kind, "c", SFP_EFORMAT, META, "bucket 1 comes twice");
-    put_text(META, "{\"1\": 3}");
-    check_refused(kind, "c", SFP_EFORMAT, META, "bucket '1' is an integer");
-    put_text(META, "{\"1\": {\"cat\": null}}");
-    check_refused(kind, "c", SFP_EFORMAT, META, "bucket '1', class 'cat' is null");
-    put_text(META, "{\"1\": {\"cat\": \"a.json\"},}");
-    check_refused(kind, "c", SFP_EFORMAT, META, "line 1, column");
-    check_refused_part(kind, "c", true, SFP_ENOTFOUND, "c/test/labeled_metadata.json", "");
+    static const struct {
+        const char *file, *text; /* NULL: as before */
+        sfp_status status;
+        const char *place, *what;
+    } steps[] = {
+        {NULL, NULL, SFP_ENOTFOUND, META, ""},
+        {META, "{\"1\": {\"cat\": \"a.json\"}}", SFP_ENOTFOUND, NAMES, ""},
+        {NAMES, "\n\n", SFP_EFORMAT, NAMES, "has no names"},
+        {NAMES, "dog\n", SFP_EFORMAT, META, "bucket '1' has class 'cat', which is not in class_names.txt"},
+        {NAMES, "cat\n", SFP_ENOTFOUND, LIST, ""},
+        {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}", SFP_EFORMAT, LIST ": line 1, column", ""},
+        {LIST, "[]", SFP_EFORMAT, LIST, "is an array, expected an object {id: {\"IMG_PATH\": path}}"},
+        {LIST, "{\"x\": {}}", SFP_EFORMAT, LIST ": picture 'x'", "IMG_PATH is nothing"},
+        {LIST, "{\"x\": {\"IMG_PATH\": 5}}", SFP_EFORMAT, "picture 'x'", "IMG_PATH is an integer"},
+        {LIST, "{\"\\u001b\": {\"IMG_PATH\": \"\"}}", SFP_EFORMAT, "picture '\\x1b'", "empty"},
+        {LIST, "{}", SFP_EFORMAT, META, "lists no pictures"},
+        {META, "[]", SFP_EFORMAT, META, "is an array, expected an object {bucket"},
+        {META, "{\"one\": {}}", SFP_EFORMAT, META, "bucket 'one' is no number"},
+        {META, "{\"1\": {}, \"01\": {}}", SFP_EFORMAT, META, "bucket 1 comes twice"},
+        {META, "{\"1\": 3}", SFP_EFORMAT, META, "bucket '1' is an integer"},
+        {META, "{\"1\": {\"cat\": null}}", SFP_EFORMAT, META, "bucket '1', class 'cat' is null"},
+        {META, "{\"1\": {\"cat\": \"a.json\"},}", SFP_EFORMAT, META, "line 1, column"},
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        if (steps[i].file)
+            put_text(steps[i].file, steps[i].text);
+        check_refused(&sfp__source_clear10, "c", steps[i].status, steps[i].place, steps[i].what);
+    }
+    check_refused_part(&sfp__source_clear10, "c", true, SFP_ENOTFOUND, "c/test/labeled_metadata.json", "");
 }
 
 static void a_failed_allocation_leaves_nothing_behind(void **unused)

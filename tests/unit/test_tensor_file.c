@@ -274,6 +274,10 @@ static void what_is_no_tensor_is_refused_by_name(void **unused)
     refuse_program(PROGRAM("(ios\nsystem\n."), 8, SFP_EUNSUPPORTED, "INST: is not allowed");
     refuse_program(PROGRAM("N."), 8, SFP_EFORMAT, "holds None, expected a dict of tensors");
     refuse_program(PROGRAM("}q\0U\4selfh\0s."), 8, SFP_ELIMIT, "in a circle");
+    refuse_program(PROGRAM("ccollections\nOrderedDict\n(((U\1aK\1tltR."), 8, SFP_EUNSUPPORTED,
+                   "REDUCE: makes 'collections.OrderedDict' from a list, expected one that is filled afterwards");
+    refuse_program(PROGRAM("(U\7storagectorch\nFloatStorage\nU\0010U\3cpuK\6(U\0011K\0K\6ttQ."), 24, SFP_EUNSUPPORTED,
+                   "a storage is part of another one");
     refuse_program(PROGRAM("}U\1actorch._utils\n_rebuild_tensor_v2\n)Rs."), 8, SFP_EFORMAT, "tensor 'a' has no storage");
 }
 
@@ -450,6 +454,11 @@ static void an_npz_gives_its_arrays_by_name(void **unused)
     check_values(f, "b", "(2, 3)", numbers);
     sfp__tensor_file_close(f);
     free(copy);
+    char deep[1000]; /* a path of any length */
+    memset(deep, 'd', sizeof deep - 1);
+    deep[sizeof deep - 1] = '\0';
+    assert_int_equal(sfp__tensor_file_open_memory(deep, z.file.bytes, z.file.size, &f, &err), SFP_OK);
+    sfp__tensor_file_close(f);
     zip_free(&z);
     zip_add(&z, "a.npy", m.bytes, m.size - 1, false);
     zip_end(&z);

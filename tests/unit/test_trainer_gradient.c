@@ -36,23 +36,30 @@ typedef struct shape {
     bool masked; /* the coreset's loss sees the first classes only */
     bool uneven; /* another weight for each sample */
     int steps;   /* gradients are checked at each of this many */
+    sfp_fp_kind kind;
 } shape;
 
 /* clang-format off */
 static const shape shapes[] = {
-    /* name                          S   D  H dep pool J Lp f l  att    res  k  mu    prefix                one task c r masked uneven steps */
-    {"plain",                        16, 32, 2, 3, 6, 1, 4, 0, 2, false, false, 3, 0, SFP_PREFIX_PROJECTED, false, 0, 4, 0, false, false, 1},
-    {"attuned, replay, three steps", 16, 32, 2, 3, 6, 1, 4, 0, 2, true, false, 3, 0, SFP_PREFIX_PROJECTED, false, 0, 3, 2, false, false, 3},
-    {"residual, topk 2, task 1",     16, 32, 4, 4, 7, 3, 4, 0, 1, true, true, 2, 0, SFP_PREFIX_PROJECTED, false, 1, 3, 2, false, false, 2},
-    {"topk 1, layers 1 and 2",       24, 36, 3, 4, 6, 2, 2, 1, 2, true, false, 1, 0, SFP_PREFIX_PROJECTED, false, 1, 3, 0, true, false, 2},
-    {"penalty in one term, task 2",  16, 40, 4, 3, 9, 3, 4, 0, 2, true, false, 3, 0.1f, SFP_PREFIX_PROJECTED, false, 2, 4, 0, true, false, 1},
-    {"penalty in two terms, task 1", 16, 48, 3, 3, 8, 2, 4, 0, 2, true, true, 3, 0.3f, SFP_PREFIX_PROJECTED, false, 1, 3, 3, false, true, 2},
-    {"penalty without attunement",   16, 32, 2, 3, 8, 2, 6, 0, 1, false, false, 3, 0.2f, SFP_PREFIX_PROJECTED, false, 1, 3, 2, false, true, 2},
-    {"raw prefix, attuned, task 1",  16, 32, 2, 3, 8, 2, 4, 1, 2, true, false, 3, 0.1f, SFP_PREFIX_RAW, false, 1, 3, 2, false, false, 2},
-    {"raw prefix, not attuned",      32, 32, 4, 3, 4, 1, 4, 0, 2, false, false, 3, 0, SFP_PREFIX_RAW, false, 0, 2, 1, false, true, 1},
-    {"query one, attuned, task 1",   16, 32, 2, 4, 8, 2, 4, 0, 3, true, false, 3, 0, SFP_PREFIX_PROJECTED, true, 1, 3, 2, false, false, 2},
-    {"query one, raw, layers 1 on",  16, 40, 2, 5, 6, 1, 2, 1, 4, true, true, 2, 0.1f, SFP_PREFIX_RAW, true, 0, 4, 0, true, true, 1},
-    {"more components than chunks",  16, 32, 2, 3, 74, 2, 2, 2, 2, true, false, 3, 0.05f, SFP_PREFIX_PROJECTED, false, 1, 4, 5, false, true, 1},
+    /* name                          S   D  H dep pool J Lp f l  att    res  k  mu    prefix                one task c r masked uneven steps kind */
+    {"plain",                        16, 32, 2, 3, 6, 1, 4, 0, 2, false, false, 3, 0, SFP_PREFIX_PROJECTED, false, 0, 4, 0, false, false, 1, SFP_FP_CODA},
+    {"attuned, replay, three steps", 16, 32, 2, 3, 6, 1, 4, 0, 2, true, false, 3, 0, SFP_PREFIX_PROJECTED, false, 0, 3, 2, false, false, 3, SFP_FP_CODA},
+    {"residual, topk 2, task 1",     16, 32, 4, 4, 7, 3, 4, 0, 1, true, true, 2, 0, SFP_PREFIX_PROJECTED, false, 1, 3, 2, false, false, 2, SFP_FP_CODA},
+    {"topk 1, layers 1 and 2",       24, 36, 3, 4, 6, 2, 2, 1, 2, true, false, 1, 0, SFP_PREFIX_PROJECTED, false, 1, 3, 0, true, false, 2, SFP_FP_CODA},
+    {"penalty in one term, task 2",  16, 40, 4, 3, 9, 3, 4, 0, 2, true, false, 3, 0.1f, SFP_PREFIX_PROJECTED, false, 2, 4, 0, true, false, 1, SFP_FP_CODA},
+    {"penalty in two terms, task 1", 16, 48, 3, 3, 8, 2, 4, 0, 2, true, true, 3, 0.3f, SFP_PREFIX_PROJECTED, false, 1, 3, 3, false, true, 2, SFP_FP_CODA},
+    {"penalty without attunement",   16, 32, 2, 3, 8, 2, 6, 0, 1, false, false, 3, 0.2f, SFP_PREFIX_PROJECTED, false, 1, 3, 2, false, true, 2, SFP_FP_CODA},
+    {"raw prefix, attuned, task 1",  16, 32, 2, 3, 8, 2, 4, 1, 2, true, false, 3, 0.1f, SFP_PREFIX_RAW, false, 1, 3, 2, false, false, 2, SFP_FP_CODA},
+    {"raw prefix, not attuned",      32, 32, 4, 3, 4, 1, 4, 0, 2, false, false, 3, 0, SFP_PREFIX_RAW, false, 0, 2, 1, false, true, 1, SFP_FP_CODA},
+    {"query one, attuned, task 1",   16, 32, 2, 4, 8, 2, 4, 0, 3, true, false, 3, 0, SFP_PREFIX_PROJECTED, true, 1, 3, 2, false, false, 2, SFP_FP_CODA},
+    {"query one, raw, layers 1 on",  16, 40, 2, 5, 6, 1, 2, 1, 4, true, true, 2, 0.1f, SFP_PREFIX_RAW, true, 0, 4, 0, true, true, 1, SFP_FP_CODA},
+    {"more components than chunks",  16, 32, 2, 3, 74, 2, 2, 2, 2, true, false, 3, 0.05f, SFP_PREFIX_PROJECTED, false, 1, 4, 5, false, true, 1, SFP_FP_CODA},
+    {"l2p, attuned, task 1",         16, 32, 2, 3, 9, 2, 4, 0, 2, true, false, 3, 0, SFP_PREFIX_PROJECTED, false, 1, 3, 2, false, true, 2, SFP_FP_L2P},
+    {"l2p of three, raw, penalty",   16, 40, 4, 3, 3, 1, 4, 0, 0, false, false, 3, 0.1f, SFP_PREFIX_RAW, false, 0, 4, 0, true, false, 1, SFP_FP_L2P},
+    {"l2p, query one, layer 1",      16, 32, 2, 3, 8, 1, 2, 1, 2, true, true, 3, 0.2f, SFP_PREFIX_PROJECTED, true, 0, 3, 2, false, true, 1, SFP_FP_L2P},
+    {"dualprompt, task 2",           16, 32, 2, 4, 50, 3, 4, 0, 3, false, false, 3, 0, SFP_PREFIX_PROJECTED, false, 2, 3, 4, false, true, 1, SFP_FP_DUALPROMPT},
+    {"dualprompt, attuned, penalty", 16, 32, 4, 4, 50, 3, 4, 1, 3, true, true, 3, 0.1f, SFP_PREFIX_PROJECTED, false, 1, 3, 3, false, false, 2, SFP_FP_DUALPROMPT},
+    {"dualprompt, raw, query one",   16, 40, 2, 4, 50, 2, 2, 0, 3, true, false, 3, 0, SFP_PREFIX_RAW, true, 1, 3, 3, false, true, 1, SFP_FP_DUALPROMPT},
 };
 /* clang-format on */
 
@@ -67,7 +74,7 @@ typedef struct fixture {
     const float *x[MOST];
     int32_t label[MOST];
     float weight[MOST];
-    bool masked[MOST];
+    bool masked[MOST], rehearsed[MOST];
     uint8_t allowed[CLASSES];
     sfp_train_batch batch;
     sfp_rng rng;
@@ -93,6 +100,7 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
                               .std = {1, 1, 1}};
     sfp_error err = {0};
     sfp_trainer_options t = {.fp = sfp__fp_options_defaults(), .adam = sfp__adam_defaults(), .max_batch = MOST};
+    t.fp.kind = s->kind;
     t.fp.pool = s->pool;
     t.fp.tasks = s->tasks;
     t.fp.length = s->length;
@@ -116,6 +124,7 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
     for (int i = 0; i < n; i++) {
         f->x[i] = f->image[i] = normals(&f->rng, 3 * (size_t)(s->S * s->S), 1);
         f->masked[i] = s->masked && i < s->c;
+        f->rehearsed[i] = i >= s->c;
         f->label[i] = (int32_t)sfp__rng_below(&f->rng, f->masked[i] ? CLASSES / 2 : CLASSES);
         f->weight[i] = i < s->c ? 1 / (float)s->c : 1 / (float)s->r;
         if (s->uneven)
@@ -129,6 +138,7 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
                                  .weight = f->weight,
                                  .masked = f->masked,
                                  .allowed = f->allowed,
+                                 .rehearsed = f->rehearsed,
                                  .query = f->query,
                                  .queries = s->one ? 0 : n,
                                  .terms = s->r ? 2 : 1};
@@ -138,6 +148,7 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
     f->o.weight = f->weight;
     f->o.masked = f->masked;
     f->o.allowed = f->allowed;
+    f->o.rehearsed = f->rehearsed;
     f->o.terms = f->batch.terms;
 }
 
@@ -242,14 +253,15 @@ static void check_param(fixture *f, int i)
     free(d);
 }
 
-/* Frozen and unused rows have no gradient at all; the rows that learn all have one. */
+/* Frozen and unused rows have no gradient at all; the rows that learn all have one, but where no sample chose them. */
 static void check_rows(const fixture *f, const sfp_param *p)
 {
     for (int r = 0; r < p->rows; r++) {
         bool any = false;
         for (size_t k = 0; k < p->width; k++)
             any = any || p->grad[(size_t)r * p->width + k] != 0;
-        if (any != (r >= p->lo && r < p->hi))
+        bool learns = r >= p->lo && r < p->hi;
+        if (f->s->kind == SFP_FP_CODA ? any != learns : any && !learns)
             fail_msg("%s: %s: row %d of [%d, %d) %s a gradient", f->s->name, p->name, r, p->lo, p->hi, any ? "has" : "has not");
     }
 }
@@ -311,16 +323,19 @@ static void gradients_equal_central_differences(void **unused)
         fixture f;
         set_up(&f, &shapes[i], 700 + i);
         reach_task(&f);
-        int each = f.s->pool / f.s->tasks;
-        assert_int_equal(sfp__fp_start(f.fp), f.s->task * each);
-        assert_int_equal(sfp__fp_open(f.fp), (f.s->task + 1) * each);
+        bool l2p = f.s->kind == SFP_FP_L2P; /* all learn */
+        int each = f.s->kind == SFP_FP_DUALPROMPT ? 1 : l2p ? f.s->pool : f.s->pool / f.s->tasks;
+        assert_int_equal(sfp__fp_start(f.fp), l2p ? 0 : f.s->task * each);
+        assert_int_equal(sfp__fp_open(f.fp), l2p ? each : (f.s->task + 1) * each);
         for (int k = 0; k < f.s->steps; k++) {
             (void)take_gradients(&f);
             int count;
             sfp_param **params = sfp__fp_params(f.fp, &count);
-            assert_int_equal(count, 3 * f.o.layers + (f.s->attune ? 4 : 2));
+            static const int dropped[] = {[SFP_FP_CODA] = 0, [SFP_FP_L2P] = 1, [SFP_FP_DUALPROMPT] = 1}; /* A */
+            int general = f.s->kind == SFP_FP_DUALPROMPT ? 2 : 0;                                       /* without K */
+            assert_int_equal(count, (3 - dropped[f.s->kind]) * f.o.layers - general + (f.s->attune ? 4 : 2));
             for (int p = 0; p < count; p++) {
-                if (p < 3 * f.o.layers)
+                if (p < count - (f.s->attune ? 4 : 2))
                     check_rows(&f, params[p]);
                 check_param(&f, p);
             }

@@ -1,4 +1,4 @@
-/* The learner's mathematics once more, in double, as direct loops over the formulas (SPEC sections 1-3 and 6): the
+/* The learner's mathematics once more, in double, as direct loops over the formulas (SPEC sections 1-3, 6 and 13): the
  * oracle of test_trainer_gradient.c and test_fingerprint.c. Include after <cmocka.h>.
  *
  * It shares nothing with the engine but the values of weights and parameters. Every learnable tensor has its value here in
@@ -10,7 +10,7 @@
 
 #include "vit_oracle.h"
 
-enum { ORACLE_PARAMS = 3 * VIT_ORACLE_DEPTH + 4 };
+enum { ORACLE_PARAMS = 3 * VIT_ORACLE_DEPTH + 4, ORACLE_PARTS = 5 };
 
 typedef struct oracle {
     vit_oracle vit;
@@ -18,6 +18,8 @@ typedef struct oracle {
     int layers, start, open, classes, params;
     double *value[ORACLE_PARAMS]; /* as sfp__fp_params orders them */
     size_t count[ORACLE_PARAMS];
+    int p[VIT_ORACLE_DEPTH], k[VIT_ORACLE_DEPTH], a[VIT_ORACLE_DEPTH], gate; /* which of them is what of a layer; -1: none */
+    bool shared[VIT_ORACLE_DEPTH];                                           /* one component, of all tasks */
     double *frozen_gate_w, *frozen_gate_b; /* when set, components [0, start) are attuned with these instead */
     /* the batch */
     int n;
@@ -25,6 +27,7 @@ typedef struct oracle {
     const int32_t *label;   /* (n) */
     const float *weight;    /* (n) */
     const bool *masked;     /* (n) or NULL */
+    const bool *rehearsed;  /* (n) or NULL */
     const uint8_t *allowed; /* (classes) */
     int terms;
     /* queries are constants of the loss. Two: (n, D), the unprompted features. One: (layers, n, D), the class tokens that
@@ -40,17 +43,28 @@ typedef struct oracle {
 
 static const double *oracle_p(const oracle *o, int l)
 {
-    return o->value[3 * l];
+    return o->value[o->p[l]];
 }
 
 static const double *oracle_k(const oracle *o, int l)
 {
-    return o->value[3 * l + 1];
+    return o->value[o->k[l]];
 }
 
 static const double *oracle_a(const oracle *o, int l)
 {
-    return o->value[3 * l + 2];
+    return o->value[o->a[l]];
+}
+
+static int oracle_open(const oracle *o, int l)
+{
+    return o->shared[l] ? 1 : o->open;
+}
+
+/* Components in a prefix. */
+static int oracle_parts(const oracle *o)
+{
+    return o->fp.kind != SFP_FP_L2P ? 1 : o->fp.pool < ORACLE_PARTS ? o->fp.pool : ORACLE_PARTS;
 }
 
 /* SPEC section 3 of one row p (D): out = sum_r g_r (W_Vr gelu(W_Kr p + b_Kr) + b_Vr) [+ p] */
@@ -85,13 +99,13 @@ static UNUSED void oracle_attune(oracle *o)
     int D = o->vit.c.dim, Lp = o->fp.length;
     for (int l = 0; l < o->layers; l++) {
         free(o->attuned[l]);
-        o->attuned[l] = doubles((size_t)(o->open * Lp * D));
-        for (int row = 0; row < o->open * Lp; row++) {
+        o->attuned[l] = doubles((size_t)(oracle_open(o, l) * Lp * D));
+        for (int row = 0; row < oracle_open(o, l) * Lp; row++) {
             const double *p = oracle_p(o, l) + row * D;
             bool frozen = o->frozen_gate_w && row / Lp < o->start;
             if (o->fp.attune)
-                oracle_attune_row(o, frozen ? o->frozen_gate_w : o->value[3 * o->layers],
-                                  frozen ? o->frozen_gate_b : o->value[3 * o->layers + 1], p, o->attuned[l] + row * D);
+                oracle_attune_row(o, frozen ? o->frozen_gate_w : o->value[o->gate],
+                                  frozen ? o->frozen_gate_b : o->value[o->gate + 1], p, o->attuned[l] + row * D);
             else
                 memcpy(o->attuned[l] + row * D, p, (size_t)D * sizeof *p);
         }
@@ -112,6 +126,62 @@ static UNUSED double oracle_alpha(const oracle *o, int l, int k, const double *q
     return qk / fmax(sqrt(qq), 1e-12) / fmax(sqrt(kk), 1e-12);
 }
 
+/* cos(q, K) of one component */
+static double oracle_cosine(const oracle *o, int l, int k, const double *q)
+{
+    int D = o->vit.c.dim;
+    const double *K = oracle_k(o, l) + k * D;
+    double qk = 0, qq = 0, kk = 0;
+    for (int i = 0; i < D; i++) {
+        qk += q[i] * K[i];
+        qq += q[i] * q[i];
+        kk += K[i] * K[i];
+    }
+    return qk / sqrt(qq * kk);
+}
+
+/* What sample i takes of layer number l: as many as a prefix has parts, those that fewer others come before. */
+static UNUSED void oracle_pick(const oracle *o, int l, int i, const double *q, int *pick)
+{
+    int from = o->rehearsed && o->rehearsed[i] ? 0 : o->start;
+    pick[0] = 0;
+    for (int k = from; k < o->open && !o->shared[l]; k++) {
+        int before = 0;
+        double cosine = oracle_cosine(o, l, k, q);
+        for (int j = from; j < o->open; j++) {
+            double other = oracle_cosine(o, l, j, q);
+            before += other > cosine || (other == cosine && j < k);
+        }
+        if (before < oracle_parts(o))
+            pick[before] = k;
+    }
+}
+
+/* The paper's formula: the rows of E (rows, D) are projected as tokens are, the first half as keys. */
+static void oracle_project(const oracle *o, int l, int rows, double *e)
+{
+    int D = o->vit.c.dim;
+    const vit_oracle_block *b = &o->vit.blocks[o->fp.first_layer + l];
+    double *y = doubles((size_t)D);
+    for (int r = 0; r < rows && o->fp.prefix == SFP_PREFIX_RAW; r++) {
+        int part = r < rows / 2 ? 1 : 2;
+        oracle_linear(D, D, b->qkv_w + part * D * D, b->qkv_b + part * D, e + r * D, y);
+        memcpy(e + r * D, y, (size_t)D * sizeof *y);
+    }
+    free(y);
+}
+
+/* The same for kinds that choose: keys of all parts, then their values. */
+static UNUSED void oracle_concatenate(const oracle *o, int l, int i, const double *q, double *e)
+{
+    int half = o->fp.length / 2 * o->vit.c.dim, pick[ORACLE_PARTS], parts = oracle_parts(o);
+    oracle_pick(o, l, i, q, pick);
+    for (int j = 0; j < parts; j++)
+        for (int h = 0; h < 2; h++)
+            memcpy(e + (h * parts + j) * half, o->attuned[l] + (2 * pick[j] + h) * half, (size_t)half * sizeof *e);
+    oracle_project(o, l, parts * o->fp.length, e);
+}
+
 /* E (Lp, D) of prompted layer number l from a query (D), as it enters attention. */
 static UNUSED void oracle_compose(const oracle *o, int l, const double *q, double *e)
 {
@@ -122,16 +192,7 @@ static UNUSED void oracle_compose(const oracle *o, int l, const double *q, doubl
         for (int i = 0; i < Lp * D; i++)
             e[i] += alpha * o->attuned[l][k * Lp * D + i];
     }
-    if (o->fp.prefix != SFP_PREFIX_RAW)
-        return;
-    const vit_oracle_block *b = &o->vit.blocks[o->fp.first_layer + l];
-    double *y = doubles((size_t)D);
-    for (int r = 0; r < Lp; r++) { /* the paper's formula: rows are projected as tokens are */
-        int part = r < Lp / 2 ? 1 : 2;
-        oracle_linear(D, D, b->qkv_w + part * D * D, b->qkv_b + part * D, e + r * D, y);
-        memcpy(e + r * D, y, (size_t)D * sizeof *y);
-    }
-    free(y);
+    oracle_project(o, l, Lp, e);
 }
 
 /* mu * mean((T T^t - I)^2) of T (n, w) */
@@ -154,23 +215,30 @@ static double oracle_ortho(double mu, int n, int w, const double *t)
 typedef struct oracle_image {
     oracle *o;
     int sample;
-    double *prefix; /* (Lp, D) */
+    double *prefix; /* (parts*Lp, D) */
 } oracle_image;
+
+/* Where the query of a sample in prompted layer number l is. */
+static double *oracle_query(const oracle *o, int l, int sample)
+{
+    int D = o->vit.c.dim;
+    return o->fp.query_one ? o->token + (l * o->n + sample) * D : o->query + sample * D;
+}
 
 static UNUSED int oracle_prefix(void *ctx, int l, const double *tokens, const double **k, const double **v)
 {
     const oracle_image *image = ctx;
     oracle *o = image->o;
-    int D = o->vit.c.dim, at = l - o->fp.first_layer, rows = o->fp.length / 2;
+    int D = o->vit.c.dim, at = l - o->fp.first_layer, rows = oracle_parts(o) * (o->fp.length / 2);
     if (at < 0 || l > o->fp.last_layer)
         return 0;
-    double *q = o->query + image->sample * D;
-    if (o->fp.query_one) {
-        q = o->token + (at * o->n + image->sample) * D;
-        if (o->live)
-            memcpy(q, tokens, (size_t)D * sizeof *q);
-    }
-    oracle_compose(o, at, q, image->prefix);
+    double *q = oracle_query(o, at, image->sample);
+    if (o->fp.query_one && o->live)
+        memcpy(q, tokens, (size_t)D * sizeof *q);
+    if (o->fp.kind == SFP_FP_CODA)
+        oracle_compose(o, at, q, image->prefix);
+    else
+        oracle_concatenate(o, at, image->sample, q, image->prefix);
     *k = image->prefix;
     *v = image->prefix + rows * D;
     return rows;
@@ -180,7 +248,7 @@ static UNUSED int oracle_prefix(void *ctx, int l, const double *tokens, const do
 static UNUSED void oracle_forward(oracle *o, const float *pixels, int sample, bool prompted, double *feature, double *embed)
 {
     const sfp_vit_config *c = &o->vit.c;
-    oracle_image image = {o, sample, doubles((size_t)(o->fp.length * c->dim))};
+    oracle_image image = {o, sample, doubles((size_t)(ORACLE_PARTS * o->fp.length * c->dim))};
     double *x = to_doubles(pixels, 3 * (size_t)c->img_size * (size_t)c->img_size);
     const vit_oracle_pass pass = {.x = x, .prefix = prompted ? oracle_prefix : NULL, .ctx = &image, .feature = feature, .embed = embed};
     vit_oracle_forward(&o->vit, &pass);
@@ -188,6 +256,23 @@ static UNUSED void oracle_forward(oracle *o, const float *pixels, int sample, bo
 }
 
 /* -------------------------------------------------------------------- loss */
+
+/* mean(1 - cos) of what the samples take, each with its weight. */
+static double oracle_key_loss(const oracle *o)
+{
+    int parts = oracle_parts(o), pick[ORACLE_PARTS], keyed = 0;
+    double loss = 0;
+    for (int l = 0; l < o->layers; l++)
+        keyed += !o->shared[l];
+    for (int l = 0; l < o->layers; l++)
+        for (int i = 0; i < o->n && !o->shared[l]; i++) {
+            const double *q = oracle_query(o, l, i);
+            oracle_pick(o, l, i, q, pick);
+            for (int j = 0; j < parts; j++)
+                loss += (double)o->weight[i] * (1 - oracle_cosine(o, l, pick[j], q)) / (parts * keyed);
+        }
+    return loss;
+}
 
 /* Cross-entropy of the features as they are, each with its weight, and the penalty once a term. */
 static UNUSED double oracle_head_loss(const oracle *o)
@@ -205,10 +290,11 @@ static UNUSED double oracle_head_loss(const oracle *o)
     free(z);
     for (int l = 0; o->fp.ortho_mu > 0 && l < o->layers; l++) {
         double mu = (double)o->fp.ortho_mu * o->terms;
-        loss += oracle_ortho(mu, o->open, D, oracle_k(o, l)) + oracle_ortho(mu, o->open, D, oracle_a(o, l)) +
-                oracle_ortho(mu, o->open, o->fp.length * D, o->attuned[l]);
+        loss += oracle_ortho(mu, oracle_open(o, l), o->fp.length * D, o->attuned[l]);
+        loss += o->k[l] < 0 ? 0 : oracle_ortho(mu, o->open, D, oracle_k(o, l));
+        loss += o->a[l] < 0 ? 0 : oracle_ortho(mu, o->open, D, oracle_a(o, l));
     }
-    return loss;
+    return loss + (o->fp.kind == SFP_FP_CODA ? 0 : oracle_key_loss(o));
 }
 
 static UNUSED double oracle_loss(oracle *o)
@@ -229,7 +315,18 @@ static UNUSED void oracle_take(oracle *o, sfp_fp *fp)
     o->start = sfp__fp_start(fp);
     o->open = sfp__fp_open(fp);
     o->classes = params[o->params - 1]->rows;
+    for (int l = 0; l < o->layers; l++)
+        o->p[l] = o->k[l] = o->a[l] = -1;
     for (int i = 0; i < o->params; i++) {
+        char whose, what;
+        int layer;
+        if (sscanf(params[i]->name, "prompt.%c_%c_%d", &whose, &what, &layer) == 3) {
+            int *at = what == 'p' ? o->p : what == 'k' ? o->k : o->a;
+            at[layer - o->fp.first_layer] = i;
+            o->shared[layer - o->fp.first_layer] = whose == 'g';
+        }
+        if (strcmp(params[i]->name, "prompt.attune.gate.weight") == 0)
+            o->gate = i;
         free(o->value[i]);
         o->count[i] = (size_t)params[i]->rows * params[i]->width;
         o->value[i] = to_doubles(params[i]->data, o->count[i]);

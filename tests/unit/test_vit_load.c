@@ -165,6 +165,23 @@ static int clean(void **unused)
     return 0;
 }
 
+static const char three_heads[] = "{\"num_heads\": 3}";
+
+/* For tests that begin with a good checkpoint. */
+static int make_checkpoint(void **state)
+{
+    static checkpoint p;
+    begin(&p, &sizes);
+    *state = &p;
+    return 0;
+}
+
+static int free_checkpoint(void **state)
+{
+    done(*state);
+    return clean(NULL);
+}
+
 static sfp_vit *load(void)
 {
     sfp_vit *v = NULL;
@@ -172,6 +189,13 @@ static sfp_vit *load(void)
     if (sfp__vit_load(weights, NULL, &v, &err))
         fail_msg("%s", err.message);
     return v;
+}
+
+static sfp_vit *load_with_three_heads(const checkpoint *p)
+{
+    write_file(p);
+    write_text(config, three_heads);
+    return load();
 }
 
 /* Loading must fail with this status; the message names the file and each text (NULL at the end). */
@@ -210,12 +234,22 @@ static void features_of(sfp_vit *v, float *feature)
     free(x);
 }
 
-static void a_written_vit_loads_and_computes_the_same(void **unused)
+/* Both compute the same: to the bit, or to a relative error. */
+static void check_features(sfp_vit *v, sfp_vit *like, double error)
 {
-    (void)unused;
-    checkpoint p;
-    begin(&p, &sizes);
-    write_file(&p);
+    float got[2 * 24], want[2 * 24];
+    features_of(v, got);
+    features_of(like, want);
+    if (error > 0)
+        check_near("features", got, want, 2 * 24, error);
+    else
+        check_same("features", got, want, sizeof got);
+}
+
+static void a_written_vit_loads_and_computes_the_same(void **state)
+{
+    checkpoint *p = *state;
+    write_file(p);
     write_text(config, "{\"num_heads\": 3, \"mean\": [0.1, 0.2, 0.3], \"std\": [0.5, 0.6, 0.7], \"layer_norm_eps\": 1e-6,"
                        " \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
     sfp_vit *v = load();
@@ -234,51 +268,37 @@ static void a_written_vit_loads_and_computes_the_same(void **unused)
     assert_true(c->std[0] == 0.5f && c->std[1] == 0.6f && c->std[2] == 0.7f);
     assert_non_null(c->class_names);
     assert_string_equal(c->class_names[4], "e");
-    assert_int_equal(sfp__vit_parameters(v), sfp__vit_parameters(p.vit));
+    assert_int_equal(sfp__vit_parameters(v), sfp__vit_parameters(p->vit));
     assert_int_equal(sfp__vit_parameters(v),
                      24 * 48 + 24 + 24 + 10 * 24 + 2 * 24 /* outside blocks */ +
                          2 * (4 * 24 + 3 * 24 * 24 + 3 * 24 + 24 * 24 + 24 + 40 * 24 + 40 + 24 * 40 + 24));
     assert_non_null(strstr(sfp__vit_recognised(v), "plain ViT"));
-    float got[2 * 24], want[2 * 24];
-    features_of(v, got);
-    features_of(p.vit, want);
-    check_same("features", got, want, sizeof got);
+    check_features(v, p->vit, 0);
     sfp__vit_free(v);
-    done(&p);
 }
 
-static void other_number_types_convert(void **unused)
+static void other_number_types_convert(void **state)
 {
-    (void)unused;
-    checkpoint p;
-    begin(&p, &sizes);
-    const sfp_vit_weights *from = sfp__vit_weights(p.vit);
-    convert(&p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16);
-    convert(&p, "blocks.1.mlp.fc1.weight", SFP_DTYPE_BF16);
-    convert(&p, "pos_embed", SFP_DTYPE_F64);
-    write_file(&p);
-    write_text(config, "{\"num_heads\": 3}");
-    sfp_vit *v = load();
+    checkpoint *p = *state;
+    const sfp_vit_weights *from = sfp__vit_weights(p->vit);
+    convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16);
+    convert(p, "blocks.1.mlp.fc1.weight", SFP_DTYPE_BF16);
+    convert(p, "pos_embed", SFP_DTYPE_F64);
+    sfp_vit *v = load_with_three_heads(p);
     const sfp_vit_weights *w = sfp__vit_weights(v);
     for (size_t i = 0; i < 3 * 24 * 24; i++)
         assert_true(w->blocks[0].qkv_w[i] == sfp__f16_to_f32(sfp__f32_to_f16(from->blocks[0].qkv_w[i])));
     for (size_t i = 0; i < 40 * 24; i++)
         assert_true(w->blocks[1].fc1_w[i] == sfp__bf16_to_f32(sfp__f32_to_bf16(from->blocks[1].fc1_w[i])));
     check_same("pos_embed", w->pos, from->pos, 10 * 24 * sizeof(float));
-    float got[2 * 24], want[2 * 24];
-    features_of(v, got);
-    features_of(p.vit, want);
-    check_near("features", got, want, 2 * 24, 0.05);
+    check_features(v, p->vit, 0.05);
     sfp__vit_free(v);
-    done(&p);
 }
 
-static void the_stems_config_goes_before_config_json(void **unused)
+static void the_stems_config_goes_before_config_json(void **state)
 {
-    (void)unused;
-    checkpoint p;
-    begin(&p, &sizes);
-    write_file(&p);
+    checkpoint *p = *state;
+    write_file(p);
     write_text(config, "{\"num_heads\": 4}");
     write_text(config_of_stem, "{\"num_heads\": 2}");
     sfp_vit *v = load();
@@ -288,7 +308,6 @@ static void the_stems_config_goes_before_config_json(void **unused)
     v = load();
     assert_int_equal(sfp__vit_config(v)->heads, 4);
     sfp__vit_free(v);
-    done(&p);
 }
 
 static void without_a_config_heads_are_64_wide_and_pixels_imagenets(void **unused)
@@ -317,45 +336,37 @@ static void without_a_config_heads_are_64_wide_and_pixels_imagenets(void **unuse
     done(&p);
 }
 
-static void names_of_another_number_of_classes_are_left_out(void **unused)
+static void names_of_another_number_of_classes_are_left_out(void **state)
 {
-    (void)unused;
-    checkpoint p;
-    begin(&p, &sizes);
-    write_file(&p);
+    checkpoint *p = *state;
+    write_file(p);
     write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\"]}");
     sfp_vit *v = load();
     assert_null(sfp__vit_config(v)->class_names);
     sfp__vit_free(v);
-    done(&p);
 }
 
-static void logits_are_the_head_of_the_features(void **unused)
+static void logits_are_the_head_of_the_features(void **state)
 {
-    (void)unused;
-    checkpoint p;
-    begin(&p, &sizes);
-    const sfp_vit_weights *w = sfp__vit_weights(p.vit);
+    checkpoint *p = *state;
+    const sfp_vit_weights *w = sfp__vit_weights(p->vit);
     sfp_rng rng = sfp__rng_init(4, 4);
     float *feature = normals(&rng, 3 * 24, 1), logits[3 * CLASSES], want[3 * CLASSES];
     sfp_error err = {0};
-    assert_int_equal(sfp__vit_head(p.vit, 3, feature, logits, &err), SFP_OK);
+    assert_int_equal(sfp__vit_head(p->vit, 3, feature, logits, &err), SFP_OK);
     for (size_t i = 0; i < 3; i++)
         for (size_t k = 0; k < CLASSES; k++)
             want[i * CLASSES + k] = (float)(dot(feature + i * 24, w->head_w + k * 24, 24) + (double)w->head_b[k]);
     check_near("logits", logits, want, 3 * CLASSES, 1e-6);
-    drop(&p, "head.weight");
-    drop(&p, "head.bias");
-    write_file(&p);
-    write_text(config, "{\"num_heads\": 3}");
-    sfp_vit *v = load();
+    drop(p, "head.weight");
+    drop(p, "head.bias");
+    sfp_vit *v = load_with_three_heads(p);
     assert_int_equal(sfp__vit_config(v)->classes, 0);
     assert_int_equal(sfp__vit_head(v, 3, feature, logits, &err), SFP_ENOTFOUND);
     assert_non_null(strstr(err.message, weights));
     assert_non_null(strstr(err.message, "head.weight"));
     sfp__vit_free(v);
     free(feature);
-    done(&p);
 }
 
 static void pixels_are_normalised_channel_by_channel(void **unused)
@@ -390,17 +401,6 @@ static const sfp_vit_config clip_sizes = {.img_size = 12,
                                           .no_patch_bias = true,
                                           .mean = {0.1f, 0.2f, 0.3f},
                                           .std = {1, 0.5f, 0.25f}};
-
-/* The file's features are those of `p`'s vit, to the bit. */
-static void check_features(const checkpoint *p)
-{
-    sfp_vit *v = load();
-    float got[2 * 24], want[2 * 24];
-    features_of(v, got);
-    features_of(p->vit, want);
-    check_same("features", got, want, sizeof got);
-    sfp__vit_free(v);
-}
 
 static void clips_names_shapes_and_switches_are_known(void **unused)
 {
@@ -439,8 +439,8 @@ static void clips_names_shapes_and_switches_are_known(void **unused)
     }
     write_file(&p);
     write_text(config, "{\"vision_config\": {\"num_attention_heads\": 3}, \"text_config\": {}}");
-    check_features(&p);
     sfp_vit *v = load();
+    check_features(v, p.vit, 0);
     assert_int_equal(sfp__vit_config(v)->depth, 2);
     assert_true(sfp__vit_config(v)->quick_gelu && sfp__vit_config(v)->pre_norm && sfp__vit_config(v)->no_patch_bias);
     assert_true(sfp__vit_config(v)->ln_eps == 1e-5f);
@@ -468,10 +468,8 @@ static void the_teacher_is_taken_and_not_the_student(void **unused)
     }
     static const float patch[24 * 48];
     add(&p, "student.backbone.patch_embed.proj.weight", patch, 4, (const int64_t[]){24, 3, 4, 4});
-    write_file(&p);
-    write_text(config, "{\"num_heads\": 3}");
-    check_features(&other);
-    sfp_vit *v = load();
+    sfp_vit *v = load_with_three_heads(&p);
+    check_features(v, other.vit, 0);
     assert_non_null(strstr(sfp__vit_recognised(v), "under 'teacher.backbone.'"));
     assert_non_null(strstr(sfp__vit_recognised(v), "1 more ViT in the file not taken"));
     sfp__vit_free(v);
@@ -489,8 +487,8 @@ static void what_is_saved_loads_as_the_same_network(void **unused)
         if (sfp__vit_random(all[i], 9, 0.2f, &p.vit, &err) ||
             sfp__vit_save(all[i], sfp__vit_weights(p.vit), SFP_DTYPE_F32, NULL, 0, weights, &err))
             fail_msg("%s", err.message);
-        check_features(&p);
         sfp_vit *v = load();
+        check_features(v, p.vit, 0);
         const sfp_vit_config *c = sfp__vit_config(v);
         assert_true(c->heads == 3 && c->ln_eps == all[i]->ln_eps && c->quick_gelu == all[i]->quick_gelu && c->pre_norm == all[i]->pre_norm);
         assert_memory_equal(c->mean, all[i]->mean, sizeof c->mean);
@@ -512,14 +510,12 @@ static void numbers_that_do_not_fit_16_bits_are_not_saved(void **unused)
     done(&p);
 }
 
-static void another_input_size_resizes_the_positions(void **unused)
+static void another_input_size_resizes_the_positions(void **state)
 {
-    (void)unused;
-    checkpoint p;
-    begin(&p, &sizes);
-    write_file(&p);
-    write_text(config, "{\"num_heads\": 3}");
-    const float *grid = sfp__vit_weights(p.vit)->pos;
+    checkpoint *p = *state;
+    write_file(p);
+    write_text(config, three_heads);
+    const float *grid = sfp__vit_weights(p->vit)->pos;
     static const int sides[] = {6, 9, 3, 2}; /* twice, three times, the same, smaller */
     for (size_t i = 0; i < 4; i++) {
         sfp_vit *v = NULL;
@@ -543,30 +539,26 @@ static void another_input_size_resizes_the_positions(void **unused)
     sfp_error err = {0};
     assert_int_equal(sfp__vit_load(weights, &(sfp_vit_options){.img_size = 13}, &v, &err), SFP_EINVAL);
     assert_non_null(strstr(err.message, "multiple of its patch size 4"));
-    done(&p);
 }
 
 /* ------------------------------------------------------------ wrong files */
 
-static void every_missing_tensor_is_named(void **unused)
+static void every_missing_tensor_is_named(void **state)
 {
-    (void)unused;
-    checkpoint p;
-    begin(&p, &sizes);
-    write_text(config, "{\"num_heads\": 3}");
-    for (size_t i = 0; i < p.count; i++) {
-        if (strcmp(p.names[i], "head.weight") == 0)
+    checkpoint *p = *state;
+    write_text(config, three_heads);
+    for (size_t i = 0; i < p->count; i++) {
+        if (strcmp(p->names[i], "head.weight") == 0)
             continue; /* without it there is no head, and head.bias is not looked at */
         sfp_tensor rest[MOST];
         size_t n = 0;
-        for (size_t k = 0; k < p.count; k++)
+        for (size_t k = 0; k < p->count; k++)
             if (k != i)
-                rest[n++] = p.tensors[k];
+                rest[n++] = p->tensors[k];
         sfp_error err = {0};
         assert_int_equal(sfp__safetensors_write(weights, rest, n, NULL, 0, &err), SFP_OK);
-        check_refused(SFP_ENOTFOUND, weights, p.names[i], NULL);
+        check_refused(SFP_ENOTFOUND, weights, p->names[i], NULL);
     }
-    done(&p);
 }
 
 static void every_wrong_shape_is_named_with_the_expected_one(void **unused)
@@ -590,7 +582,7 @@ static void every_wrong_shape_is_named_with_the_expected_one(void **unused)
         {"pos_embed", 3, {1, 10, 23}, "(1, 10, 23)", "(1, 10, 24)"},
         {"pos_embed", 3, {1, 0, 24}, "(1, 0, 24)", "sizes from 1"},
     };
-    write_text(config, "{\"num_heads\": 3}");
+    write_text(config, three_heads);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         checkpoint p;
         begin(&p, &sizes);
@@ -606,7 +598,7 @@ static void positions_must_be_one_and_a_square(void **unused)
     (void)unused;
     static const int64_t tokens[] = {1, 3, 9, 11};
     static const char *const text[] = {"1 tokens", "3 tokens", "9 tokens", "11 tokens"};
-    write_text(config, "{\"num_heads\": 3}");
+    write_text(config, three_heads);
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
         checkpoint p;
         begin(&p, &sizes);
@@ -620,7 +612,7 @@ static void positions_must_be_one_and_a_square(void **unused)
 static void numbers_must_be_finite(void **unused)
 {
     (void)unused;
-    write_text(config, "{\"num_heads\": 3}");
+    write_text(config, three_heads);
     checkpoint p;
     begin(&p, &sizes);
     poison(&p, "blocks.1.attn.proj.weight", 17, NAN);
@@ -641,16 +633,13 @@ static void numbers_must_be_finite(void **unused)
     done(&p);
 }
 
-static void a_distilled_vit_is_refused_by_its_token(void **unused)
+static void a_distilled_vit_is_refused_by_its_token(void **state)
 {
-    (void)unused;
-    checkpoint p;
-    begin(&p, &sizes);
-    add(&p, "dist_token", sfp__vit_weights(p.vit)->cls, 3, (const int64_t[]){1, 1, 24});
-    write_file(&p);
-    write_text(config, "{\"num_heads\": 3}");
+    checkpoint *p = *state;
+    add(p, "dist_token", sfp__vit_weights(p->vit)->cls, 3, (const int64_t[]){1, 1, 24});
+    write_file(p);
+    write_text(config, three_heads);
     check_refused(SFP_EUNSUPPORTED, weights, "dist_token", NULL);
-    done(&p);
 }
 
 static void too_many_blocks_are_refused(void **unused)
@@ -661,7 +650,7 @@ static void too_many_blocks_are_refused(void **unused)
     } wrong[] = {{"blocks.64.norm1.weight", "depth is 65, expected 1 to 64"},
                  {"blocks.99999999999999999999.norm1.weight", "depth is"},
                  {"blocks.3.extra", "blocks.2.norm1.weight"}};
-    write_text(config, "{\"num_heads\": 3}");
+    write_text(config, three_heads);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         checkpoint p;
         begin(&p, &sizes);
@@ -678,13 +667,11 @@ static void a_missing_file_is_named(void **unused)
     check_refused(SFP_ENOTFOUND, weights, NULL);
 }
 
-static void loading_without_memory_fails_cleanly(void **unused)
+static void loading_without_memory_fails_cleanly(void **state)
 {
-    (void)unused;
-    checkpoint p;
-    begin(&p, &sizes);
-    convert(&p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16); /* needs room of its own */
-    write_file(&p);
+    checkpoint *p = *state;
+    convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16); /* needs room of its own */
+    write_file(p);
     write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
     sfp_vit *v = NULL;
     sfp_status s = SFP_ENOMEM;
@@ -701,7 +688,6 @@ static void loading_without_memory_fails_cleanly(void **unused)
     assert_true(k > 10);
     assert_string_equal(sfp__vit_config(v)->class_names[0], "a");
     sfp__vit_free(v);
-    done(&p);
 }
 
 int main(void)
@@ -716,26 +702,26 @@ int main(void)
     (void)snprintf(config, sizeof config, "%s/config.json", dir);
     (void)snprintf(config_of_stem, sizeof config_of_stem, "%s/w.json", dir);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_written_vit_loads_and_computes_the_same, clean),
-        cmocka_unit_test_teardown(other_number_types_convert, clean),
-        cmocka_unit_test_teardown(the_stems_config_goes_before_config_json, clean),
+        cmocka_unit_test_setup_teardown(a_written_vit_loads_and_computes_the_same, make_checkpoint, free_checkpoint),
+        cmocka_unit_test_setup_teardown(other_number_types_convert, make_checkpoint, free_checkpoint),
+        cmocka_unit_test_setup_teardown(the_stems_config_goes_before_config_json, make_checkpoint, free_checkpoint),
         cmocka_unit_test_teardown(without_a_config_heads_are_64_wide_and_pixels_imagenets, clean),
-        cmocka_unit_test_teardown(names_of_another_number_of_classes_are_left_out, clean),
-        cmocka_unit_test_teardown(logits_are_the_head_of_the_features, clean),
+        cmocka_unit_test_setup_teardown(names_of_another_number_of_classes_are_left_out, make_checkpoint, free_checkpoint),
+        cmocka_unit_test_setup_teardown(logits_are_the_head_of_the_features, make_checkpoint, free_checkpoint),
         cmocka_unit_test_teardown(pixels_are_normalised_channel_by_channel, clean),
         cmocka_unit_test_teardown(clips_names_shapes_and_switches_are_known, clean),
         cmocka_unit_test_teardown(the_teacher_is_taken_and_not_the_student, clean),
         cmocka_unit_test_teardown(what_is_saved_loads_as_the_same_network, clean),
         cmocka_unit_test_teardown(numbers_that_do_not_fit_16_bits_are_not_saved, clean),
-        cmocka_unit_test_teardown(another_input_size_resizes_the_positions, clean),
-        cmocka_unit_test_teardown(every_missing_tensor_is_named, clean),
+        cmocka_unit_test_setup_teardown(another_input_size_resizes_the_positions, make_checkpoint, free_checkpoint),
+        cmocka_unit_test_setup_teardown(every_missing_tensor_is_named, make_checkpoint, free_checkpoint),
         cmocka_unit_test_teardown(every_wrong_shape_is_named_with_the_expected_one, clean),
         cmocka_unit_test_teardown(positions_must_be_one_and_a_square, clean),
         cmocka_unit_test_teardown(numbers_must_be_finite, clean),
-        cmocka_unit_test_teardown(a_distilled_vit_is_refused_by_its_token, clean),
+        cmocka_unit_test_setup_teardown(a_distilled_vit_is_refused_by_its_token, make_checkpoint, free_checkpoint),
         cmocka_unit_test_teardown(too_many_blocks_are_refused, clean),
         cmocka_unit_test_teardown(a_missing_file_is_named, clean),
-        cmocka_unit_test_teardown(loading_without_memory_fails_cleanly, clean),
+        cmocka_unit_test_setup_teardown(loading_without_memory_fails_cleanly, make_checkpoint, free_checkpoint),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)rmdir(dir);

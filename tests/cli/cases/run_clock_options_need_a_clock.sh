@@ -1,4 +1,4 @@
-# what the clock at hand would ignore is refused; what says no more than the default is not
+# what the clock at hand, or another option, would make mean nothing is refused; what says no more than the default is not
 try() {
     streamfp run --data synthetic:20 --threads 1 --out out "$@" 2>&1 | grep -v 'stands in' >&2
     echo "exit ${PIPESTATUS[0]}" >&2
@@ -12,6 +12,10 @@ try --costs nowhere --clock real --rate 10
 try --calibrate 30
 try --calibrate 30 --rate 10
 try --set queue=3
+echo 0.5 >costs
+try --calibrate 30 --costs costs --clock paper --rate 10
+try --controller --method ncm --rate 10
+try --init-state nowhere --method slda
 printf 'sigma: 0.5\ntriage: yes\n' >asks.yaml
 try --config asks.yaml
 ls

@@ -2,6 +2,7 @@ export STREAMFP_REGISTRY=runs.db
 streamfp runs shwo 1
 streamfp runs show
 streamfp runs compare 1
+streamfp runs show 1 --limit 3
 streamfp runs show 7
 streamfp runs show nowhere
 mkdir a

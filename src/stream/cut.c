@@ -1,0 +1,261 @@
+#include "stream/cut.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TASKS_MAX 10000
+
+void *sfp__room_for(size_t count, size_t size, sfp_status *status, sfp_error *err)
+{
+    void *p = sfp__calloc(count ? count : 1, size);
+    if (!p)
+        *status = sfp__fail_nomem(err, count * size);
+    return p;
+}
+
+void sfp__cut_done(sfp_cut *c)
+{
+    sfp__free(c->end);
+    sfp__free(c->domain);
+    sfp__free(c->value);
+    *c = (sfp_cut){0};
+}
+
+sfp_status sfp__picture_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err)
+{
+    char name[SFP_NAME_MAX];
+    return sfp__fail(err, SFP_EFORMAT, "%s:%s: %s %s", s->kind->name, s->path, s->name(s, i, name, sizeof name), what);
+}
+
+/* ------------------------------------------------------------ specification */
+
+/* "3,2,2" or "5": positive numbers. *count is 0 when it is something else. */
+static sfp_status parse_numbers(const char *spec, int **out, int *count, sfp_error *err)
+{
+    sfp_status status = SFP_OK;
+    *count = 0;
+    if (spec[strspn(spec, "0123456789,")] != '\0' || !*spec)
+        return SFP_OK;
+    int *list = sfp__room_for(strlen(spec), sizeof *list, &status, err);
+    for (const char *at = spec; status == SFP_OK;) {
+        char *stop;
+        long v = *at >= '0' && *at <= '9' ? strtol(at, &stop, 10) : 0;
+        if (v < 1 || v > SFP_CLASSES_MAX) {
+            status =
+                sfp__fail(err, SFP_EINVAL, "tasks '%.60s': expected a number of tasks, or numbers of classes like 3,2,2", spec);
+            break;
+        }
+        list[(*count)++] = (int)v;
+        if (!*stop)
+            break;
+        at = stop + 1;
+    }
+    if (status == SFP_OK)
+        *out = list;
+    else
+        sfp__free(list);
+    return status;
+}
+
+/* One number: so many tasks, the first ones a class larger. Several: as they are. Makes *sizes the ends. */
+static sfp_status cut_classes(const sfp_source *s, const char *spec, int *sizes, int count, sfp_cut *c, sfp_error *err)
+{
+    sfp_status status = SFP_OK;
+    int tasks = count == 1 ? sizes[0] : count;
+    if (count == 1 && tasks > s->classes)
+        return sfp__fail(err, SFP_EINVAL, "tasks '%.60s': more than the %d classes of %s:%s", spec, s->classes, s->kind->name,
+                         s->path);
+    int64_t sum = 0;
+    for (int t = 0; t < count && count > 1; t++)
+        sum += sizes[t];
+    if (count > 1 && sum != s->classes)
+        return sfp__fail(err, SFP_EINVAL, "tasks '%.60s': adds up to %lld classes, expected the %d of %s:%s", spec,
+                         (long long)sum, s->classes, s->kind->name, s->path);
+    int *end = sfp__room_for((size_t)tasks, sizeof *end, &status, err);
+    if (!end)
+        return status;
+    for (int t = 0, at = 0; t < tasks; t++) {
+        at += count > 1 ? sizes[t] : s->classes / tasks + (t < s->classes % tasks);
+        end[t] = at;
+    }
+    *c = (sfp_cut){.kind = SFP_CUT_CLASSES, .tasks = tasks, .end = end};
+    return SFP_OK;
+}
+
+static int32_t find_name(char **names, int count, const char *s, size_t n)
+{
+    for (int i = 0; i < count; i++) {
+        if (strlen(names[i]) == n && memcmp(names[i], s, n) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static sfp_status unknown_domain(const sfp_source *s, const char *name, size_t n, sfp_error *err)
+{
+    char text[SFP_NAME_MAX];
+    sfp_text list = {0};
+    for (int i = 0; i < s->domains && list.length < 300; i++) {
+        sfp__text_put(&list, i ? ", " : "");
+        sfp__text_put(&list, sfp__printable(s->domain_names[i], text, sizeof text));
+    }
+    sfp_status status = sfp__fail(err, SFP_EINVAL, "tasks: domain '%.*s' is not in %s:%s, expected some of %s",
+                                  (int)(n < 60 ? n : 60), name, s->kind->name, s->path, list.failed || !list.s ? "..." : list.s);
+    sfp__text_done(&list);
+    return status;
+}
+
+/* list: "a,b,c", or "" for all in their order. */
+static sfp_status cut_domains(const sfp_source *s, const char *list, sfp_cut *c, sfp_error *err)
+{
+    sfp_status status = SFP_OK;
+    int tasks = 0;
+    if (s->domains == 0)
+        return sfp__fail(err, SFP_EINVAL, "tasks 'domain': %s:%s has no domains", s->kind->name, s->path);
+    int32_t *domain = sfp__room_for((size_t)s->domains, sizeof *domain, &status, err);
+    if (!domain)
+        return status;
+    for (; !*list && tasks < s->domains; tasks++)
+        domain[tasks] = tasks;
+    for (const char *at = list; *list && status == SFP_OK; at++) {
+        size_t n = strcspn(at, ",");
+        int32_t d = find_name(s->domain_names, s->domains, at, n);
+        if (d < 0)
+            status = unknown_domain(s, at, n, err);
+        for (int t = 0; t < tasks && status == SFP_OK; t++) {
+            if (domain[t] == d)
+                status = sfp__fail(err, SFP_EINVAL, "tasks: domain '%.60s' comes twice", s->domain_names[d]);
+        }
+        if (status == SFP_OK)
+            domain[tasks++] = d;
+        at += n;
+        if (!*at)
+            break;
+    }
+    if (status != SFP_OK) {
+        sfp__free(domain);
+        return status;
+    }
+    *c = (sfp_cut){.kind = SFP_CUT_DOMAIN, .tasks = tasks, .domain = domain};
+    return SFP_OK;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double value_of(const sfp_record *r, sfp_cut_kind kind)
+{
+    return kind == SFP_CUT_TIME ? r->time : r->task >= 0 ? (double)r->task : NAN;
+}
+
+/* One task a value of time or given task, of labelled pictures. */
+static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp_cut_kind kind, sfp_cut *c, sfp_error *err)
+{
+    sfp_status status = SFP_OK;
+    double *value = sfp__room_for((size_t)s->count, sizeof *value, &status, err);
+    size_t n = 0, distinct = 0;
+    for (int64_t i = 0; i < s->count && status == SFP_OK; i++) {
+        if (r[i].label < 0)
+            continue;
+        value[n] = value_of(&r[i], kind);
+        if (isnan(value[n++]))
+            status = sfp__picture_blame(
+                s, i, kind == SFP_CUT_TIME ? "has no time, expected one for --tasks time" : "has no task, but others have one",
+                err);
+    }
+    if (status == SFP_OK) {
+        qsort(value, n, sizeof *value, compare_doubles);
+        for (size_t i = 0; i < n; i++) {
+            if (distinct == 0 || value[i] > value[distinct - 1])
+                value[distinct++] = value[i];
+        }
+        if (distinct > TASKS_MAX)
+            status = sfp__fail(err, SFP_ELIMIT, "%s:%s: has %zu different %s, expected at most %d (use --tasks free)",
+                               s->kind->name, s->path, distinct, kind == SFP_CUT_TIME ? "times" : "tasks", TASKS_MAX);
+    }
+    if (status != SFP_OK) {
+        sfp__free(value);
+        return status;
+    }
+    *c = (sfp_cut){.kind = kind, .tasks = (int)distinct, .value = value};
+    return SFP_OK;
+}
+
+bool sfp__gives_tasks(const sfp_source *s, const sfp_record *r)
+{
+    for (int64_t i = 0; i < s->count; i++) {
+        if (r[i].label >= 0 && r[i].task >= 0)
+            return true;
+    }
+    return false;
+}
+
+sfp_status sfp__cut_make(const sfp_source *s, const sfp_record *r, const char *spec, sfp_cut *c, sfp_error *err)
+{
+    int *sizes = NULL, count = 0;
+    if (!spec && sfp__gives_tasks(s, r))
+        return cut_values(s, r, SFP_CUT_GIVEN, c, err);
+    if (!spec || strcmp(spec, "free") == 0) {
+        *c = (sfp_cut){.kind = SFP_CUT_FREE, .tasks = 1};
+        return SFP_OK;
+    }
+    if (strcmp(spec, "time") == 0)
+        return cut_values(s, r, SFP_CUT_TIME, c, err);
+    if (strcmp(spec, "domain") == 0 || strncmp(spec, "domain:", 7) == 0)
+        return cut_domains(s, spec[6] ? spec + 7 : "", c, err);
+    sfp_status status = parse_numbers(spec, &sizes, &count, err);
+    if (status == SFP_OK && count == 0)
+        status =
+            sfp__fail(err, SFP_EINVAL, "tasks '%.60s': expected a number, sizes like 3,2,2, domain[:a,b], time or free", spec);
+    else if (status == SFP_OK)
+        status = cut_classes(s, spec, sizes, count, c, err);
+    sfp__free(sizes);
+    return status;
+}
+
+int sfp__cut_task(const sfp_cut *c, const sfp_record *r, int32_t stream_label, int32_t domain)
+{
+    if (c->kind == SFP_CUT_FREE)
+        return 0;
+    if (c->kind == SFP_CUT_CLASSES || c->kind == SFP_CUT_DOMAIN) {
+        for (int t = 0; t < c->tasks; t++) {
+            if (c->kind == SFP_CUT_CLASSES ? stream_label < c->end[t] : c->domain[t] == domain)
+                return t;
+        }
+        return -1;
+    }
+    double v = value_of(r, c->kind);
+    const double *found = isnan(v) ? NULL : bsearch(&v, c->value, (size_t)c->tasks, sizeof v, compare_doubles);
+    return found ? (int)(found - c->value) : -1;
+}
+
+char *sfp__cut_name(const sfp_source *s, const sfp_cut *c, int t)
+{
+    char text[64];
+    int first = c->kind == SFP_CUT_CLASSES && t > 0 ? c->end[t - 1] : 0;
+    switch (c->kind) {
+    case SFP_CUT_FREE:
+        return sfp__strdup("all");
+    case SFP_CUT_DOMAIN:
+        return sfp__strdup(s->domain_names[c->domain[t]]);
+    case SFP_CUT_CLASSES:
+        if (c->end[t] - first == 1)
+            (void)snprintf(text, sizeof text, "class %d", first);
+        else
+            (void)snprintf(text, sizeof text, "classes %d-%d", first, c->end[t] - 1);
+        break;
+    case SFP_CUT_TIME:
+        (void)snprintf(text, sizeof text, "%.15g", c->value[t]);
+        break;
+    case SFP_CUT_GIVEN:
+        (void)snprintf(text, sizeof text, "task %.0f", c->value[t]);
+        break;
+    }
+    return sfp__strdup(text);
+}

@@ -1,0 +1,379 @@
+#include "stream/dir_watch.h"
+
+#include "base/mem.h"
+#include "io/image.h"
+#include "stream/source_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { POLL_MS = 50, QUEUE_MAX = 1 << 24, NAMES_MAX = 1 << 24 };
+
+#define END_NAME ".end"
+#define FILE_EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO)
+
+/* A watched folder: the one at the top has name "". */
+struct sfp_dir_folder {
+    int id;
+    char *name;
+};
+
+/* ---------------------------------------------------------------- what was found */
+
+static uint64_t identity_of(const struct stat *st)
+{
+    uint64_t h = UINT64_C(14695981039346656037);
+    uint64_t parts[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
+                        (uint64_t)st->st_size};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        h = (h ^ parts[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        h ^= h >> 29;
+    }
+    return h ? h : 1;
+}
+
+static uint64_t mark_of(const char *folder, uint64_t identity)
+{
+    uint64_t h = identity;
+    for (const char *p = folder; *p; p++) {
+        h = (h ^ (unsigned char)*p) * UINT64_C(1099511628211); /* the prime of FNV */
+        h ^= h >> 31;
+    }
+    return h ? h : 1;
+}
+
+/* ------------------------------------------------------------------- the queue */
+
+sfp_status sfp__dir_watch_put(sfp_dir_watch *w, sfp_dir_item item, sfp_error *err)
+{
+    if (w->first == w->last)
+        w->first = w->last = 0;
+    if (w->last == w->room) {
+        size_t room = w->room ? 2 * w->room : 256;
+        if (room > QUEUE_MAX)
+            return sfp__fail(err, SFP_ELIMIT, "%s: more than %d pictures wait", w->path, QUEUE_MAX);
+        sfp_dir_item *queue = sfp__realloc(w->queue, w->room * sizeof *queue, room * sizeof *queue);
+        if (!queue)
+            return sfp__fail_nomem(err, room * sizeof *queue);
+        w->queue = queue;
+        w->room = room;
+    }
+    w->queue[w->last++] = item;
+    return SFP_OK;
+}
+
+bool sfp__dir_watch_take(sfp_dir_watch *w, sfp_dir_item *out)
+{
+    if (w->first == w->last)
+        return false;
+    *out = w->queue[w->first++];
+    return true;
+}
+
+/* A file that is complete, as far as one can know: into the queue if it is a picture that was not found yet. */
+static sfp_status offer(sfp_dir_watch *w, const char *folder, const char *name, sfp_error *err)
+{
+    struct stat st;
+    bool fresh = false;
+    if (name[0] == '.' || !sfp__image_name(name))
+        return SFP_OK;
+    char *path = sfp__path_join(folder, name), *full = path ? sfp__path_join(w->path, path) : NULL;
+    sfp_status status = full ? SFP_OK : sfp__fail_nomem(err, strlen(name));
+    sfp_dir_item item = {.path = path, .label = -1};
+    if (status == SFP_OK && stat(full, &st) == 0 && S_ISREG(st.st_mode)) {
+        item.identity = identity_of(&st);
+        item.mark = mark_of(folder, item.identity);
+        item.changed = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
+        status = sfp__mark_set_add(&w->seen, item.mark, &fresh, err);
+    }
+    if (status == SFP_OK && fresh)
+        status = sfp__dir_watch_put(w, item, err);
+    if (status != SFP_OK || !fresh)
+        sfp__free(path);
+    sfp__free(full);
+    return status;
+}
+
+/* ------------------------------------------------------------------ the folders */
+
+static int compare_strings(const void *a, const void *b)
+{
+    return sfp__natural_compare(*(char *const *)a, *(char *const *)b);
+}
+
+sfp_status sfp__dir_list(const char *path, char ***names, int *count, sfp_error *err)
+{
+    char **list = NULL;
+    int n = 0, room = 0;
+    sfp_status status = SFP_OK;
+    DIR *dir = opendir(path);
+    if (!dir)
+        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the folder", path);
+    for (struct dirent *entry; status == SFP_OK && (entry = readdir(dir));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        if (n == room) {
+            int more = room ? 2 * room : 256;
+            char **grown = more > NAMES_MAX ? NULL : sfp__realloc(list, (size_t)room * sizeof *list, (size_t)more * sizeof *list);
+            if (!grown) {
+                status = more > NAMES_MAX ? sfp__fail(err, SFP_ELIMIT, "%s: more than %d names in the folder", path, NAMES_MAX)
+                                          : sfp__fail_nomem(err, (size_t)more * sizeof *list);
+                break;
+            }
+            list = grown;
+            room = more;
+        }
+        if ((list[n] = sfp__strdup(entry->d_name)))
+            n++;
+        else
+            status = sfp__fail_nomem(err, strlen(entry->d_name) + 1);
+    }
+    (void)closedir(dir);
+    if (n)
+        qsort(list, (size_t)n, sizeof *list, compare_strings);
+    *names = list;
+    *count = n;
+    return status;
+}
+
+static sfp_status scan(sfp_dir_watch *w, const char *folder, sfp_error *err)
+{
+    char **names = NULL, *path = sfp__path_join(w->path, folder);
+    int n = 0;
+    if (!path)
+        return sfp__fail_nomem(err, strlen(folder));
+    sfp_error why = {0};
+    sfp_status status = sfp__dir_list(path, &names, &n, &why);
+    if (status == SFP_ENOTFOUND || status == SFP_EIO) /* taken away again */
+        status = SFP_OK;
+    else if (status != SFP_OK && err)
+        *err = why;
+    for (int i = 0; i < n && status == SFP_OK; i++)
+        status = offer(w, folder, names[i], err);
+    sfp__name_list_free(names, n);
+    sfp__free(path);
+    return status;
+}
+
+static sfp_dir_folder *find_folder(const sfp_dir_watch *w, int id)
+{
+    for (int i = 0; i < w->folder_count; i++)
+        if (w->folders[i].id == id)
+            return &w->folders[i];
+    return NULL;
+}
+
+static void drop_folder(sfp_dir_watch *w, sfp_dir_folder *f)
+{
+    sfp__free(f->name);
+    *f = w->folders[--w->folder_count];
+}
+
+static sfp_status room_for_folder(sfp_dir_watch *w, sfp_error *err)
+{
+    if (w->folder_count < w->folder_room)
+        return SFP_OK;
+    int room = w->folder_room ? 2 * w->folder_room : 16;
+    if (room > SFP_CLASSES_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d folders", w->path, SFP_CLASSES_MAX);
+    sfp_dir_folder *grown = sfp__realloc(w->folders, (size_t)w->folder_room * sizeof *grown, (size_t)room * sizeof *grown);
+    if (!grown)
+        return sfp__fail_nomem(err, (size_t)room * sizeof *grown);
+    w->folders = grown;
+    w->folder_room = room;
+    return SFP_OK;
+}
+
+/* Asks the kernel to tell about folder `name`; *id is negative when one inside is gone already. */
+static sfp_status add_watch(const sfp_dir_watch *w, const char *name, int *id, sfp_error *err)
+{
+    uint32_t mask = FILE_EVENTS | IN_ONLYDIR | (*name ? 0 : IN_CREATE | IN_DELETE_SELF | IN_MOVE_SELF);
+    char *path = sfp__path_join(w->path, name);
+    if (!path)
+        return sfp__fail_nomem(err, strlen(name));
+    *id = inotify_add_watch(w->fd, path, mask);
+    sfp_status status = SFP_OK;
+    if (*id < 0 && (!*name || (errno != ENOENT && errno != ENOTDIR)))
+        status = sfp__fail_errno(err,
+                                 errno == ENOENT   ? SFP_ENOTFOUND
+                                 : errno == ENOSPC ? SFP_ELIMIT
+                                                   : SFP_EIO,
+                                 "%s: cannot watch the folder", path);
+    sfp__free(path);
+    return status;
+}
+
+/* Watches folder `name` ("" for the one at the top), then takes what is in it: in this order nothing is missed. */
+static sfp_status watch_folder(sfp_dir_watch *w, const char *name, sfp_error *err)
+{
+    int id = -1;
+    sfp_status status = room_for_folder(w, err);
+    if (status == SFP_OK)
+        status = add_watch(w, name, &id, err);
+    if (status != SFP_OK || id < 0)
+        return status;
+    sfp_dir_folder *f = find_folder(w, id);
+    if (f && strcmp(f->name, name) == 0) /* it came both by looking and by an event */
+        return SFP_OK;
+    char *copy = sfp__strdup(name);
+    if (!copy)
+        return sfp__fail_nomem(err, strlen(name) + 1);
+    if (f) /* the same folder under a new name */
+        sfp__free(f->name);
+    else
+        f = &w->folders[w->folder_count++];
+    *f = (sfp_dir_folder){.id = id, .name = copy};
+    return scan(w, copy, err);
+}
+
+/* Watches every folder inside that is not watched yet; also finds .end. */
+static sfp_status watch_all(sfp_dir_watch *w, sfp_error *err)
+{
+    char **names = NULL;
+    int n = 0;
+    sfp_status status = sfp__dir_list(w->path, &names, &n, err);
+    for (int i = 0; i < n && status == SFP_OK; i++) {
+        char *path = sfp__path_join(w->path, names[i]);
+        if (!path)
+            status = sfp__fail_nomem(err, strlen(names[i]));
+        else if (names[i][0] != '.' && sfp__path_is_dir(path))
+            status = watch_folder(w, names[i], err);
+        w->ended |= strcmp(names[i], END_NAME) == 0;
+        sfp__free(path);
+    }
+    sfp__name_list_free(names, n);
+    return status;
+}
+
+/* Looks at everything again: events were lost. */
+static sfp_status rescan(sfp_dir_watch *w, sfp_error *err)
+{
+    sfp_status status = watch_all(w, err);
+    for (int i = 0; i < w->folder_count && status == SFP_OK; i++)
+        status = scan(w, w->folders[i].name, err);
+    return status;
+}
+
+/* ------------------------------------------------------------------- the events */
+
+static sfp_status handle(sfp_dir_watch *w, const struct inotify_event *e, sfp_error *err)
+{
+    if (e->mask & IN_Q_OVERFLOW)
+        return rescan(w, err);
+    sfp_dir_folder *f = find_folder(w, e->wd);
+    if (!f)
+        return SFP_OK;
+    bool top = f->name[0] == '\0';
+    if (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT)) {
+        w->ended |= top;
+        if (e->mask & IN_IGNORED)
+            drop_folder(w, f);
+        return SFP_OK;
+    }
+    if (e->len == 0)
+        return SFP_OK;
+    if (e->mask & IN_ISDIR)
+        return top && e->name[0] != '.' ? watch_folder(w, e->name, err) : SFP_OK;
+    if (top && strcmp(e->name, END_NAME) == 0) {
+        w->ended = true;
+        return SFP_OK;
+    }
+    return e->mask & FILE_EVENTS ? offer(w, f->name, e->name, err) : SFP_OK;
+}
+
+/* What the kernel has for us now; what comes behind .end is not looked at. */
+static sfp_status read_events(sfp_dir_watch *w, sfp_error *err)
+{
+    _Alignas(struct inotify_event) char buf[16 * (sizeof(struct inotify_event) + NAME_MAX + 1)];
+    ssize_t got = read(w->fd, buf, sizeof buf);
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot watch the folder", w->path);
+    sfp_status status = SFP_OK;
+    for (const char *at = buf; at < buf + got && status == SFP_OK && !w->ended;) {
+        const struct inotify_event *e = (const void *)at;
+        status = handle(w, e, err);
+        at += sizeof *e + e->len;
+    }
+    return status;
+}
+
+sfp_status sfp__dir_watch_wait(sfp_dir_watch *w, sfp_error *err)
+{
+    struct pollfd wait = {.fd = w->fd, .events = POLLIN};
+    int ready = poll(&wait, 1, POLL_MS);
+    if (ready < 0 && errno != EINTR)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot watch the folder", w->path);
+    return ready > 0 ? read_events(w, err) : SFP_OK;
+}
+
+/* --------------------------------------------------------------- going on, opening */
+
+static int compare_marks(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+sfp_status sfp__dir_watch_leave_out(sfp_dir_watch *w, size_t n, const uint64_t *marks, int64_t until, sfp_error *err)
+{
+    size_t kept = w->first;
+    uint64_t *sorted = sfp__malloc((n + 1) * sizeof *sorted);
+    if (!sorted)
+        return sfp__fail_nomem(err, (n + 1) * sizeof *sorted);
+    if (n)
+        memcpy(sorted, marks, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare_marks);
+    for (size_t i = w->first; i < w->last; i++) {
+        sfp_dir_item *item = &w->queue[i];
+        if (item->changed <= until || bsearch(&item->mark, sorted, n, sizeof *sorted, compare_marks))
+            sfp__free(item->path);
+        else
+            w->queue[kept++] = *item;
+    }
+    w->last = kept;
+    sfp__free(sorted);
+    return SFP_OK;
+}
+
+static int compare_items(const void *a, const void *b)
+{
+    return sfp__natural_compare(((const sfp_dir_item *)a)->path, ((const sfp_dir_item *)b)->path);
+}
+
+sfp_status sfp__dir_watch_open(sfp_dir_watch *w, const char *path, sfp_error *err)
+{
+    *w = (sfp_dir_watch){.path = path, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
+    if (w->fd < 0)
+        return sfp__fail_errno(err, errno == EMFILE ? SFP_ELIMIT : SFP_EIO, "%s: cannot watch the folder", path);
+    sfp_status status = watch_folder(w, "", err);
+    if (status == SFP_OK)
+        status = watch_all(w, err);
+    if (status != SFP_OK)
+        sfp__dir_watch_done(w);
+    else if (w->last)
+        qsort(w->queue, w->last, sizeof *w->queue, compare_items);
+    return status;
+}
+
+void sfp__dir_watch_done(sfp_dir_watch *w)
+{
+    if (!w->path) /* was never opened */
+        return;
+    if (w->fd >= 0)
+        (void)close(w->fd);
+    for (int i = 0; i < w->folder_count; i++)
+        sfp__free(w->folders[i].name);
+    sfp__free(w->folders);
+    for (size_t i = w->first; i < w->last; i++)
+        sfp__free(w->queue[i].path);
+    sfp__free(w->queue);
+    sfp__mark_set_done(&w->seen);
+    *w = (sfp_dir_watch){0};
+}

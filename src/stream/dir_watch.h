@@ -1,0 +1,51 @@
+/* The pictures in a folder and in the folders right below it, as they come: watched by inotify.
+ *
+ * What is there already comes first, in natural order of its path; then every file as it is closed after writing, or moved in.
+ * Names that are no picture's (also .hidden ones, as programs write before they rename) are passed over. It ends when a file
+ * named .end appears, or the folder goes away.
+ *
+ * What was found is remembered by a 64-bit mark of its folder and identity, so that looking through a folder again (a new one, or
+ * after the kernel dropped events) finds nothing twice (mark_set.h). The same marks serve to go on after a break. */
+#ifndef SFP_STREAM_DIR_WATCH_H
+#define SFP_STREAM_DIR_WATCH_H
+
+#include "stream/mark_set.h"
+
+/* A file, or the label of one, waiting for its turn. */
+typedef struct sfp_dir_item {
+    char *path;        /* below the folder; whoever has the item frees it */
+    int32_t label;     /* >= 0: a label alone */
+    uint64_t identity; /* device, inode, time and size: the same after a move, or under a second name */
+    uint64_t mark;     /* identity and folder */
+    int64_t changed;   /* ctime in nanoseconds */
+} sfp_dir_item;
+
+typedef struct sfp_dir_folder sfp_dir_folder;
+
+typedef struct sfp_dir_watch {
+    const char *path; /* the caller's */
+    int fd;
+    sfp_dir_folder *folders;
+    int folder_count, folder_room;
+    sfp_dir_item *queue; /* [first, last) */
+    size_t first, last, room;
+    sfp_mark_set seen;
+    bool ended; /* nothing comes behind what is in the queue */
+} sfp_dir_watch;
+
+/* The queue then has what is there. `path` must stay. After a failure there is nothing to end. */
+sfp_status sfp__dir_watch_open(sfp_dir_watch *w, const char *path, sfp_error *err);
+void sfp__dir_watch_done(sfp_dir_watch *w);
+
+/* Behind all others; takes item.path over, but not on failure. */
+sfp_status sfp__dir_watch_put(sfp_dir_watch *w, sfp_dir_item item, sfp_error *err);
+bool sfp__dir_watch_take(sfp_dir_watch *w, sfp_dir_item *out); /* false: none waits */
+/* Waits a little for something to happen, and takes it in. */
+sfp_status sfp__dir_watch_wait(sfp_dir_watch *w, sfp_error *err);
+/* Takes out of the queue what has one of n marks, or changed at `until` at the latest. */
+sfp_status sfp__dir_watch_leave_out(sfp_dir_watch *w, size_t n, const uint64_t *marks, int64_t until, sfp_error *err);
+
+/* The names in a folder but . and .., in natural order; the list is to be freed by sfp__name_list_free, also after a failure. */
+sfp_status sfp__dir_list(const char *path, char ***names, int *count, sfp_error *err);
+
+#endif

@@ -1,0 +1,137 @@
+/* Somebody to ask (base/ask.h) for the buffer tests: features and gradients that follow from the id of a sample alone, and a note
+ * of what was asked. Include after <cmocka.h>. */
+#ifndef SFP_TESTS_BUFFER_ASK_H
+#define SFP_TESTS_BUFFER_ASK_H
+
+#include "base/ask.h"
+#include "base/mem.h"
+
+#include <math.h>
+
+#include "buffer_batch.h"
+
+enum { ASK_MOST = 4096 };
+
+typedef struct test_ask {
+    sfp_ask ask;
+    sfp_buffer *b;
+    const sfp_buffer_batch *batch;
+    void (*row)(uint64_t id, int n, float *out); /* features (D), or the gradient (params) of one sample */
+    int calls;
+    int asked, who[ASK_MOST]; /* of the last call of features, all calls of gradient */
+    int sizes[ASK_MOST];      /* of the calls of gradient */
+    int fail_at;              /* this call fails; -1: none */
+} test_ask;
+
+static inline uint64_t ask_id(const test_ask *t, int who)
+{
+    assert_in_range(who, 0, t->batch->b + sfp__buffer_filled(t->b) - 1);
+    return who < t->batch->b ? t->batch->id[who] : sfp__buffer_slot(t->b, who - t->batch->b)->id;
+}
+
+static inline sfp_status ask_features(void *ctx, int n, const int *sample, float *out, sfp_error *err)
+{
+    test_ask *t = ctx;
+    if (t->calls++ == t->fail_at)
+        return sfp__fail(err, SFP_EIO, "asked in vain");
+    for (int i = 0; i < n; i++) {
+        t->row(ask_id(t, sample[i]), t->ask.dim, out + (size_t)i * (size_t)t->ask.dim);
+        t->who[i] = sample[i];
+    }
+    t->asked = n;
+    return SFP_OK;
+}
+
+static inline sfp_status ask_gradient(void *ctx, int n, const int *sample, float *out, sfp_error *err)
+{
+    test_ask *t = ctx;
+    int params = (int)t->ask.params;
+    float *one = test_array(params, sizeof *one);
+    memset(out, 0, t->ask.params * sizeof *out);
+    for (int i = 0; i < n; i++) {
+        t->row(ask_id(t, sample[i]), params, one);
+        for (int k = 0; k < params; k++)
+            out[k] += one[k] / (float)n;
+        t->who[t->asked++] = sample[i];
+    }
+    free(one);
+    t->sizes[t->calls] = n;
+    return t->calls++ == t->fail_at ? sfp__fail(err, SFP_EIO, "asked in vain") : SFP_OK;
+}
+
+/* For one update of b with this batch. */
+static inline void ask_begin(test_ask *t, sfp_buffer *b, test_batch *x)
+{
+    t->ask.ctx = t;
+    t->ask.features = ask_features;
+    t->ask.gradient = ask_gradient;
+    t->b = b;
+    t->batch = &x->view;
+    t->calls = t->asked = 0;
+    x->view.ask = &t->ask;
+}
+
+/* Who is in the slots, and all that an update may change. */
+typedef struct buffer_picture {
+    int filled;
+    uint64_t seen;
+    uint64_t id[ASK_MOST];
+} buffer_picture;
+
+static inline buffer_picture picture_of(sfp_buffer *b)
+{
+    buffer_picture p = {.filled = sfp__buffer_filled(b), .seen = sfp__buffer_seen(b)};
+    for (int i = 0; i < p.filled; i++)
+        p.id[i] = sfp__buffer_slot(b, i)->id;
+    return p;
+}
+
+static inline void check_same_picture(const buffer_picture *p, sfp_buffer *b)
+{
+    buffer_picture now = picture_of(b);
+    assert_int_equal(now.filled, p->filled);
+    assert_int_equal(now.seen, p->seen);
+    assert_memory_equal(now.id, p->id, (size_t)p->filled * sizeof *p->id);
+}
+
+/* The slots are what they were, with what the change tells done to them; every retained sample and slot once. */
+static inline void check_change(const buffer_picture *before, const test_batch *x, const sfp_buffer_change *c, sfp_buffer *b)
+{
+    buffer_picture want = *before;
+    assert_in_range(c->stored, 0, x->view.b);
+    for (int i = 0; i < c->stored; i++)
+        want.id[want.filled++] = x->id[i];
+    for (int i = 0; i < c->nu; i++) {
+        assert_in_range(c->retained[i], 0, x->view.b - 1);
+        assert_in_range(c->replaced[i], 0, sfp__buffer_options(b)->slots - 1);
+        for (int k = 0; k < i; k++) {
+            assert_int_not_equal(c->retained[i], c->retained[k]);
+            assert_int_not_equal(c->replaced[i], c->replaced[k]);
+        }
+        want.id[c->replaced[i]] = x->id[c->retained[i]];
+    }
+    want.seen += (uint64_t)x->view.b;
+    check_same_picture(&want, b);
+}
+
+/* Each allocation of an update fails in turn: told, and nothing has changed; then it works. */
+static inline void check_failed_allocations(sfp_buffer *b, test_batch *x, test_ask *t)
+{
+    buffer_picture before = picture_of(b);
+    for (long k = 0;; k++) {
+        sfp_rng rng = sfp__rng_init(9, 9), same = rng;
+        sfp_error err = {0};
+        ask_begin(t, b, x);
+        sfp__mem_fail_at(k);
+        sfp_status status = sfp__buffer_update(b, &x->view, &rng, NULL, &err);
+        sfp__mem_fail_at(-1);
+        if (status == SFP_OK)
+            break;
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_true(same_rng(&rng, &same));
+        check_same_picture(&before, b);
+        assert_in_range(k, 0, 1000);
+    }
+}
+
+#endif

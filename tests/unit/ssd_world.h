@@ -1,0 +1,282 @@
+/* The buffer ssd, somebody it can ask whose every answer is a formula, and a stream of small pictures. Include after <cmocka.h>.
+ */
+#ifndef SFP_TESTS_SSD_WORLD_H
+#define SFP_TESTS_SSD_WORLD_H
+
+#include "base/pixels.h"
+#include "buffer/buffer_internal.h"
+
+#include "numeric.h"
+
+enum { S = 2, N = 3 * S * S, D = 3, P = 5, MOST_SLOTS = 40, MOST_B = 6, MOST_T = 80 };
+
+static const float mean[3] = {0.4f, 0.5f, 0.6f}, std_[3] = {0.2f, 0.25f, 0.3f};
+
+/* ------------------------------------------------------------------ the model */
+
+/* L(theta, x, y) = (1 + y/10) sum_a sin(theta_a z_a), z = W x / 3; feature_d = sin((Q x)_d / 3) + (d + 1) / 5; embedding Q x. */
+typedef struct model {
+    double theta[P], w[P][N], q[D][N];
+    sfp_buffer *b;
+    const sfp_buffer_batch *batch;
+    int calls, fail_at; /* the call of this number fails; negative: none */
+    bool poison;        /* the first picture of each call has a gradient that is no number */
+} model;
+
+static double inner(const double *a, const double *x)
+{
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        sum += a[i] * x[i] / 3;
+    return sum;
+}
+
+static double of_label(int32_t y)
+{
+    return 1 + y / 10.0;
+}
+
+static void add_gradient(const model *m, const double *x, int32_t y, double share, double *g)
+{
+    for (int a = 0; a < P; a++) {
+        double z = inner(m->w[a], x);
+        g[a] += share * of_label(y) * cos(m->theta[a] * z) * z;
+    }
+}
+
+static void feature_of(const model *m, const double *x, double *f)
+{
+    for (int d = 0; d < D; d++)
+        f[d] = sin(inner(m->q[d], x)) + (d + 1) / 5.0;
+}
+
+static sfp_status called(void *ctx, int n, sfp_error *err)
+{
+    model *m = ctx;
+    assert_in_range(n, 1, 3);
+    return m->calls++ == m->fail_at ? sfp__fail(err, SFP_EIO, "call %d", m->fail_at) : SFP_OK;
+}
+
+static void widen(const float *x, double *out)
+{
+    for (int i = 0; i < N; i++)
+        out[i] = (double)x[i];
+}
+
+static void one_feature(const model *m, const float *x, float *out)
+{
+    double f[D], wide[N];
+    widen(x, wide);
+    feature_of(m, wide, f);
+    for (int d = 0; d < D; d++)
+        out[d] = (float)f[d];
+}
+
+static sfp_status gradient_at(void *ctx, int n, const float *const *x, const int32_t *label, float *out, float *feature,
+                              sfp_error *err)
+{
+    double g[P] = {0}, wide[N];
+    for (int i = 0; i < n; i++) {
+        widen(x[i], wide);
+        add_gradient(ctx, wide, label[i], 1.0 / n, g);
+        one_feature(ctx, x[i], feature + i * D);
+    }
+    for (int a = 0; a < P; a++)
+        out[a] = (float)g[a];
+    return called(ctx, n, err);
+}
+
+static sfp_status features(void *ctx, int n, const int *sample, float *out, sfp_error *err)
+{
+    const model *m = ctx;
+    for (int i = 0; i < n; i++) {
+        float x[N];
+        assert_in_range(sample[i], m->batch->b, m->batch->b + m->b->filled - 1);
+        sfp__pixels_normalise(m->b->slot[sample[i] - m->batch->b].image, S, mean, std_, x);
+        one_feature(m, x, out + i * D);
+    }
+    return called(ctx, n, err);
+}
+
+static sfp_status pixels(void *ctx, int n, const float *const *x, const int32_t *label, const float *v, float h, float *dx,
+                         sfp_error *err)
+{
+    const model *m = ctx;
+    for (int i = 0; i < n; i++) {
+        double wide[N], d[N] = {0};
+        widen(x[i], wide);
+        for (int a = 0; a < P; a++) {
+            double theta = m->theta[a] + (double)h * (double)v[a], slope = cos(theta * inner(m->w[a], wide)) * theta;
+            for (int k = 0; k < N; k++)
+                d[k] += slope * m->w[a][k] / 3 * of_label(label[i]) / n;
+        }
+        for (int k = 0; k < N; k++)
+            dx[i * N + k] = m->poison && i == 0 && k == 5 ? NAN : (float)d[k];
+    }
+    return called(ctx, n, err);
+}
+
+static sfp_status feature_pixels(void *ctx, int n, const float *const *x, const float *dfeature, float *dx, sfp_error *err)
+{
+    const model *m = ctx;
+    for (int i = 0; i < n; i++) {
+        double wide[N];
+        widen(x[i], wide);
+        for (int k = 0; k < N; k++) {
+            double sum = 0;
+            for (int d = 0; d < D; d++)
+                sum += (double)dfeature[i * D + d] * cos(inner(m->q[d], wide)) * m->q[d][k] / 3;
+            dx[i * N + k] = (float)sum;
+        }
+    }
+    return called(ctx, n, err);
+}
+
+static sfp_status embed_at(void *ctx, int n, const float *const *x, float *out, sfp_error *err)
+{
+    const model *m = ctx;
+    for (int i = 0; i < n; i++) {
+        double wide[N];
+        widen(x[i], wide);
+        for (int d = 0; d < D; d++)
+            out[i * D + d] = (float)inner(m->q[d], wide);
+    }
+    return called(ctx, n, err);
+}
+
+/* ------------------------------------------------------------------ the world */
+
+typedef struct world {
+    model m;
+    sfp_ask ask;
+    sfp_buffer *b;
+    sfp_rng rng;
+    int slots, t;
+    uint8_t image[MOST_T][MOST_B][N]; /* all batches so far */
+    int32_t label[MOST_T][MOST_B];
+    int size[MOST_T];
+} world;
+
+static sfp_buffer_options options(int slots)
+{
+    sfp_buffer_options o = sfp__buffer_options_defaults();
+    o.method = "ssd";
+    o.slots = slots;
+    o.dim = D;
+    o.image_bytes = N;
+    memcpy(o.mean, mean, sizeof mean);
+    memcpy(o.std, std_, sizeof std_);
+    return o;
+}
+
+static world *make_world(int slots, int classes, uint64_t seed)
+{
+    world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    sfp_rng rng = sfp__rng_init(seed, 9);
+    w->slots = slots;
+    w->rng = sfp__rng_init(seed, 1);
+    w->m.fail_at = -1;
+    for (int a = 0; a < P; a++) {
+        w->m.theta[a] = sfp__rng_normal(&rng);
+        for (int k = 0; k < N; k++)
+            w->m.w[a][k] = sfp__rng_normal(&rng);
+    }
+    for (int d = 0; d < D; d++)
+        for (int k = 0; k < N; k++)
+            w->m.q[d][k] = sfp__rng_normal(&rng);
+    w->ask = (sfp_ask){.ctx = &w->m,
+                       .dim = D,
+                       .classes = classes,
+                       .side = S,
+                       .most = 3,
+                       .params = P,
+                       .features = features,
+                       .gradient_at = gradient_at,
+                       .pixels = pixels,
+                       .feature_pixels = feature_pixels,
+                       .embed_at = embed_at};
+    sfp_buffer_options o = options(slots);
+    sfp_error err = {0};
+    if (sfp__buffer_create(&o, MOST_B, &w->b, &err) != SFP_OK)
+        fail_msg("%s", err.message);
+    w->m.b = w->b;
+    return w;
+}
+
+static void free_world(world *w)
+{
+    sfp__buffer_free(w->b);
+    free(w);
+}
+
+/* Draws the next batch, b samples with labels of [lo, hi); it is in the world, not yet in the buffer. */
+static void draw_batch(world *w, int b, int lo, int hi)
+{
+    sfp_rng rng = sfp__rng_init(300, (uint64_t)w->t);
+    w->size[w->t] = b;
+    for (int i = 0; i < b; i++) {
+        w->label[w->t][i] = lo + (int32_t)sfp__rng_below(&rng, (uint32_t)(hi - lo));
+        for (int k = 0; k < N; k++)
+            w->image[w->t][i][k] = (uint8_t)(60 + sfp__rng_below(&rng, 130));
+    }
+}
+
+static sfp_status try_batch(world *w, sfp_buffer_change *change, sfp_error *err)
+{
+    static const float embed[MOST_B * D];
+    const uint8_t *image[MOST_B];
+    size_t image_size[MOST_B];
+    uint64_t id[MOST_B];
+    for (int i = 0; i < MOST_B; i++) {
+        image[i] = w->image[w->t][i];
+        image_size[i] = N;
+        id[i] = (uint64_t)(w->t * MOST_B + i);
+    }
+    const sfp_buffer_batch batch = {.b = w->size[w->t],
+                                    .now = (uint64_t)w->t,
+                                    .label = w->label[w->t],
+                                    .id = id,
+                                    .image = image,
+                                    .image_size = image_size,
+                                    .mean_embed = embed,
+                                    .ask = &w->ask};
+    w->m.batch = &batch;
+    w->m.calls = 0;
+    return sfp__buffer_update(w->b, &batch, &w->rng, change, err);
+}
+
+static sfp_buffer_change offer(world *w, int b, int lo, int hi)
+{
+    sfp_buffer_change change = {0};
+    sfp_error err = {0};
+    draw_batch(w, b, lo, hi);
+    if (try_batch(w, &change, &err) != SFP_OK)
+        fail_msg("batch %d: %s", w->t, err.message);
+    w->t++;
+    return change;
+}
+
+static void *part_of(const world *w, const char *name, size_t *bytes)
+{
+    static const size_t size[] = {
+        [SFP_PART_F32] = 4, [SFP_PART_F64] = 8, [SFP_PART_I32] = 4, [SFP_PART_I64] = 8, [SFP_PART_U8] = 1};
+    sfp_parts_fn parts = sfp__buffer_method_of(w->b)->parts;
+    void *state = sfp__buffer_state(w->b);
+    sfp_part p = {0};
+    for (int i = 0; i < parts(state, i, &p); i++) {
+        size_t n = size[p.type];
+        for (int k = 0; k < p.ndim; k++)
+            n *= (size_t)p.shape[k];
+        if (bytes)
+            *bytes = n;
+        if (strcmp(p.name, name) == 0)
+            return p.data;
+    }
+    fail_msg("no part '%s'", name);
+    return NULL;
+}
+
+static const char *const part_names[] = {"synthetic", "pixels", "momentum", "recent", "recent.label", "batches"};
+
+#endif

@@ -1,0 +1,412 @@
+/* Gradients to pixels, and the mixed derivative that the buffer ssd takes by them, against an oracle in double
+ * (test_trainer_oracle.h).
+ *
+ * Queries are constants (SPEC section 2), of the picture that is differentiated too: the oracle holds them while pixels move. */
+#include "learner/learner.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "buffer/ssd.h"
+#include "model/vit.h"
+
+#include "test_learner_fixture.h"
+#include "test_trainer_oracle.h"
+
+enum { PICTURES = 3, CLASSES = 6 };
+
+/* ------------------------------------------------------------------ a fixture */
+
+typedef struct kind {
+    const char *name;
+    bool attune, residual, one;
+    int topk, tasks, boundaries;
+    sfp_prefix_kind prefix;
+    sfp_fp_kind pool;
+} kind;
+
+static const kind kinds[] = {
+    {"attuned", true, false, false, 3, 0, 0, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
+    {"plain", false, false, false, 3, 0, 0, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
+    {"residual, second task", true, true, false, 3, 2, 1, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
+    {"raw prefix, topk 2", true, false, false, 2, 0, 0, SFP_PREFIX_RAW, SFP_FP_CODA},
+    {"query one", true, false, true, 3, 0, 0, SFP_PREFIX_PROJECTED, SFP_FP_CODA},
+    {"l2p", false, false, false, 3, 2, 0, SFP_PREFIX_PROJECTED, SFP_FP_L2P},
+    {"dualprompt, second task", false, false, false, 3, 2, 1, SFP_PREFIX_PROJECTED, SFP_FP_DUALPROMPT},
+};
+
+typedef struct scene {
+    const kind *k;
+    model m;
+    sfp_learner *l;
+    const sfp_ask *ask;
+    oracle o;
+    size_t pixels;
+    float *image[PICTURES];
+    const float *x[PICTURES];
+    double *wide[PICTURES];
+    int32_t label[PICTURES];
+    float weight[PICTURES];
+    bool rehearsed[PICTURES];
+    sfp_rng rng;
+} scene;
+
+static sfp_learner_options ssd_options(const model *m, int tasks, int classes)
+{
+    sfp_learner_options o = small_options(m, tasks, classes);
+    o.buffer.method = "ssd";
+    return o;
+}
+
+static void set_up(scene *f, const kind *k)
+{
+    *f = (scene){.k = k, .m = tiny_model(2), .rng = sfp__rng_init(8, 1)};
+    sfp_learner_options o = ssd_options(&f->m, k->tasks, CLASSES);
+    sfp_error err = {0};
+    o.fp.attune = k->attune;
+    o.fp.attune_residual = k->residual;
+    o.fp.attune_topk = k->topk;
+    o.fp.prefix = k->prefix;
+    o.fp.query_one = k->one;
+    o.fp.kind = k->pool;
+    o.adam.lr = 0.02f; /* steps that move the values far enough to matter */
+    f->l = make_learner(&f->m, &o);
+    f->pixels = f->l->pixels;
+    for (uint64_t t = 0; t < 3; t++)
+        (void)offer(f->l, 0, CLASSES, t);
+    for (int i = 0; i < k->boundaries; i++)
+        must(sfp__learner_next_task(f->l, &err), &err);
+    f->ask = sfp__learner_ask(f->l);
+    for (int i = 0; i < PICTURES; i++) {
+        f->x[i] = f->image[i] = normals(&f->rng, f->pixels, 1);
+        f->wide[i] = to_doubles(f->x[i], f->pixels);
+        f->label[i] = (int32_t)i;
+        f->weight[i] = 1.0f / PICTURES;
+        f->rehearsed[i] = true;
+    }
+    oracle_init(&f->o, f->m.vit, f->l->fp);
+    oracle_batch(&f->o, PICTURES, f->x);
+    f->o.label = f->label;
+    f->o.weight = f->weight;
+    f->o.rehearsed = f->rehearsed;
+    f->o.live = true; /* query one: the tokens that are held from now on */
+    (void)oracle_loss(&f->o);
+    f->o.live = false;
+}
+
+static void tear_down(scene *f)
+{
+    oracle_done(&f->o);
+    for (int i = 0; i < PICTURES; i++) {
+        free(f->image[i]);
+        free(f->wide[i]);
+    }
+    sfp__learner_free(f->l);
+    free_model(&f->m);
+}
+
+/* The oracle's loss at the pixels in f->wide. */
+static double loss_at(scene *f)
+{
+    oracle *o = &f->o;
+    int D = o->vit.c.dim;
+    oracle_attune(o);
+    for (int i = 0; i < PICTURES; i++) {
+        oracle_image image = {o, i, doubles((size_t)(ORACLE_PARTS * o->fp.length * D))};
+        const vit_oracle_pass pass = {.x = f->wide[i], .prefix = oracle_prefix, .ctx = &image, .feature = o->feature + i * D};
+        vit_oracle_forward(&o->vit, &pass);
+        free(image.prefix);
+    }
+    return oracle_head_loss(o);
+}
+
+/* All pixels by t * d, d (PICTURES, pixels). */
+static void move_pixels(scene *f, const double *d, double t)
+{
+    for (int i = 0; i < PICTURES; i++)
+        for (size_t k = 0; k < f->pixels; k++)
+            f->wide[i][k] = (double)f->x[i][k] + t * d[(size_t)i * f->pixels + k];
+}
+
+/* The oracle's values that learn to theirs plus t * v, v as base/ask.h flattens it. */
+static void move_values(scene *f, const float *v, double t)
+{
+    int count;
+    sfp_param **p = sfp__fp_params(f->l->fp, &count);
+    for (int i = 0; i < count; i++) {
+        size_t first = (size_t)p[i]->lo * p[i]->width, n = (size_t)(p[i]->hi - p[i]->lo) * p[i]->width;
+        for (size_t k = 0; k < n; k++)
+            f->o.value[i][first + k] = (double)p[i]->data[first + k] + t * (double)*v++;
+    }
+}
+
+static double *unit_direction(scene *f)
+{
+    size_t n = PICTURES * f->pixels;
+    double *d = doubles(n), sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        d[i] = sfp__rng_normal(&f->rng);
+        sum += d[i] * d[i];
+    }
+    for (size_t i = 0; i < n; i++)
+        d[i] /= sqrt(sum);
+    return d;
+}
+
+static double along(const scene *f, const float *dx, const double *d)
+{
+    double sum = 0;
+    for (size_t i = 0; i < PICTURES * f->pixels; i++)
+        sum += (double)dx[i] * d[i];
+    return sum;
+}
+
+/* ------------------------------------------------------------------ to pixels */
+
+enum { DIRECTIONS = 6 };
+
+static void gradients_to_pixels_are_those_of_the_loss(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        scene f;
+        sfp_error err = {0};
+        set_up(&f, &kinds[i]);
+        float *dx = filled(PICTURES * f.pixels, NAN);
+        must(f.ask->pixels(f.ask->ctx, PICTURES, f.x, f.label, NULL, 0, dx, &err), &err);
+        double size = sqrt(dot(dx, dx, PICTURES * f.pixels) / (double)(PICTURES * f.pixels));
+        assert_true(size > 1e-5);
+        for (int k = 0; k < DIRECTIONS; k++) {
+            double *d = unit_direction(&f), side[2];
+            for (int s = 0; s < 2; s++) {
+                move_pixels(&f, d, s ? 1e-4 : -1e-4);
+                side[s] = loss_at(&f);
+            }
+            double want = (side[1] - side[0]) / 2e-4, got = along(&f, dx, d);
+            if (!(fabs(got - want) <= 1e-4 * size))
+                fail_msg("%s: the gradient gives %.9g, the central difference %.9g (size %.3g)", f.k->name, got, want, size);
+            free(d);
+        }
+        free(dx);
+        tear_down(&f);
+    }
+}
+
+static void gradients_of_features_are_those_of_the_features(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        scene f;
+        sfp_error err = {0};
+        set_up(&f, &kinds[i]);
+        size_t D = (size_t)f.l->D;
+        float *dfeature = normals(&f.rng, PICTURES * D, 1), *dx = filled(PICTURES * f.pixels, NAN);
+        must(f.ask->feature_pixels(f.ask->ctx, PICTURES, f.x, dfeature, dx, &err), &err);
+        double size = sqrt(dot(dx, dx, PICTURES * f.pixels) / (double)(PICTURES * f.pixels));
+        for (int k = 0; k < DIRECTIONS; k++) {
+            double *d = unit_direction(&f), side[2] = {0, 0};
+            for (int s = 0; s < 2; s++) {
+                move_pixels(&f, d, s ? 1e-4 : -1e-4);
+                (void)loss_at(&f);
+                for (size_t c = 0; c < PICTURES * D; c++)
+                    side[s] += (double)dfeature[c] * f.o.feature[c];
+            }
+            double want = (side[1] - side[0]) / 2e-4, got = along(&f, dx, d);
+            if (!(fabs(got - want) <= 1e-4 * size))
+                fail_msg("%s: the gradient gives %.9g, the central difference %.9g (size %.3g)", f.k->name, got, want, size);
+            free(d);
+        }
+        free(dfeature), free(dx);
+        tear_down(&f);
+    }
+}
+
+/* ---------------------------------------------------------- the mixed derivative */
+
+/* (grad_x L(theta + hv) - grad_x L(theta - hv)) / 2h with |hv| = reach, as ssd_match.c takes it. */
+static void mixed(const scene *f, const float *v, double reach, float *dx)
+{
+    sfp_error err = {0};
+    size_t n = PICTURES * f->pixels;
+    float *other = floats(n);
+    double h = reach / sqrt(dot(v, v, f->ask->params));
+    must(f->ask->pixels(f->ask->ctx, PICTURES, f->x, f->label, v, (float)h, dx, &err), &err);
+    must(f->ask->pixels(f->ask->ctx, PICTURES, f->x, f->label, v, (float)-h, other, &err), &err);
+    for (size_t i = 0; i < n; i++)
+        dx[i] = (float)((double)(dx[i] - other[i]) / (2 * h));
+    free(other);
+}
+
+/* d/dt d/dh L(x + td, theta + hv) by four losses in double. */
+static double mixed_oracle(scene *f, const float *v, const double *d)
+{
+    double sum = 0, h = 1e-3 / sqrt(dot(v, v, f->ask->params)), t = 1e-3;
+    for (int s = 0; s < 4; s++) {
+        move_values(f, v, s & 1 ? h : -h);
+        move_pixels(f, d, s & 2 ? t : -t);
+        sum += (s == 0 || s == 3 ? 1 : -1) * loss_at(f);
+    }
+    move_values(f, v, 0);
+    return sum / (4 * h * t);
+}
+
+/* Error of the engine's mixed derivative over random directions, as a part of its size, for each reach. */
+static void mixed_errors(scene *f, const float *v, int reaches, const double *reach, double *error)
+{
+    double *d[DIRECTIONS], want[DIRECTIONS];
+    float *dx = floats(PICTURES * f->pixels);
+    for (int k = 0; k < DIRECTIONS; k++) {
+        d[k] = unit_direction(f);
+        want[k] = mixed_oracle(f, v, d[k]);
+    }
+    for (int r = 0; r < reaches; r++) {
+        double sum = 0, size = 0;
+        mixed(f, v, reach[r], dx);
+        for (int k = 0; k < DIRECTIONS; k++) {
+            double got = along(f, dx, d[k]);
+            sum += (got - want[k]) * (got - want[k]);
+            size += want[k] * want[k];
+        }
+        error[r] = sqrt(sum / size);
+    }
+    for (int k = 0; k < DIRECTIONS; k++)
+        free(d[k]);
+    free(dx);
+}
+
+/* v = 2 (gs - gr), as matching has it: of the pictures against three others. */
+static float *matching_v(scene *f)
+{
+    sfp_error err = {0};
+    float *v = floats(f->ask->params), *gr = floats(f->ask->params), *other[PICTURES];
+    const float *x[PICTURES];
+    for (int i = 0; i < PICTURES; i++)
+        x[i] = other[i] = normals(&f->rng, f->pixels, 1);
+    must(f->ask->gradient_at(f->ask->ctx, PICTURES, f->x, f->label, v, NULL, &err), &err);
+    must(f->ask->gradient_at(f->ask->ctx, PICTURES, x, f->label, gr, NULL, &err), &err);
+    assert_true(sfp__ssd_gap(f->ask->params, v, gr, v) > 0);
+    for (int i = 0; i < PICTURES; i++)
+        free(other[i]);
+    free(gr);
+    return v;
+}
+
+/* SFP_SSD_REACH lies where neither float's noise, which grows with 1/reach, nor the curvature, with reach^2, is seen. Measured:
+ *
+ *     reach   1e-5         1e-4          1e-3          1e-2          0.1           1              10
+ *     error   0.008-0.12   4e-4 - 0.02   6e-5 - 2e-3   1e-5 - 2e-4   6e-5 - 5e-4   0.004 - 0.05   0.1 - 0.5 */
+static void the_mixed_derivative_is_right_and_its_step_well_chosen(void **unused)
+{
+    (void)unused;
+    const double reach[] = {1e-5, 1e-4, 1e-3, SFP_SSD_REACH, 1e-1, 1, 10};
+    enum { REACHES = sizeof reach / sizeof *reach, CHOSEN = 3 };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (kinds[i].one) /* its queries move with the parameters: the difference has a part that holding them has not */
+            continue;
+        scene f;
+        double error[REACHES];
+        set_up(&f, &kinds[i]);
+        for (int which = 0; which < 2; which++) {
+            float *v = which ? normals(&f.rng, f.ask->params, 1) : matching_v(&f);
+            mixed_errors(&f, v, REACHES, reach, error);
+            if (!(error[CHOSEN] <= 5e-4))
+                fail_msg("%s, v %d: the mixed derivative is off by %.3g of its size", f.k->name, which, error[CHOSEN]);
+            assert_true(error[0] > 10 * error[CHOSEN]);
+            assert_true(error[REACHES - 1] > 10 * error[CHOSEN]);
+            free(v);
+        }
+        tear_down(&f);
+    }
+}
+
+/* |g(X) - gr|^2 along its own gradient, queries held, on the engine alone: the chain from pixels to the loss as a whole. */
+static void the_matching_loss_falls_along_its_gradient(void **unused)
+{
+    (void)unused;
+    scene f;
+    sfp_error err = {0};
+    set_up(&f, &kinds[0]);
+    size_t n = PICTURES * f.pixels, D = (size_t)f.l->D, params = f.ask->params;
+    float *v = matching_v(&f), *dx = floats(n), *query = floats(PICTURES * D), *g = floats(params), *gr = floats(params);
+    float *moved[PICTURES];
+    mixed(&f, v, SFP_SSD_REACH, dx);
+    must(f.ask->gradient_at(f.ask->ctx, PICTURES, f.x, f.label, g, NULL, &err), &err);
+    for (size_t k = 0; k < params; k++)
+        gr[k] = g[k] - v[k] / 2;
+    must(sfp__trainer_queries(f.l->trainer, PICTURES, f.x, query, &err), &err);
+    for (int i = 0; i < PICTURES; i++)
+        moved[i] = floats(f.pixels);
+    double length = sqrt(dot(dx, dx, n)), t = 0.02, side[2];
+    for (int s = 0; s < 2; s++) {
+        for (int i = 0; i < PICTURES; i++)
+            for (size_t k = 0; k < f.pixels; k++)
+                moved[i][k] = (float)((double)f.x[i][k] + (s ? t : -t) * (double)dx[(size_t)i * f.pixels + k] / length);
+        const sfp_train_batch step = {
+            .n = PICTURES, .x = (const float *const *)moved, .label = f.label, .weight = f.weight, .query = query};
+        sfp_train_result result = {0};
+        must(sfp__trainer_gradients(f.l->trainer, &step, &result, &err), &err);
+        int count;
+        sfp_param **p = sfp__fp_params(f.l->fp, &count);
+        for (size_t at = 0, i = 0; i < (size_t)count; i++) {
+            size_t floats_ = (size_t)(p[i]->hi - p[i]->lo) * p[i]->width;
+            memcpy(g + at, p[i]->grad + (size_t)p[i]->lo * p[i]->width, floats_ * sizeof *g);
+            at += floats_;
+        }
+        side[s] = sfp__ssd_gap(params, g, gr, g);
+    }
+    double slope = (side[1] - side[0]) / (2 * t);
+    if (!(fabs(slope - length) <= 0.01 * length))
+        fail_msg("the loss rises by %.6g along its gradient, whose length is %.6g", slope, length);
+    for (int i = 0; i < PICTURES; i++)
+        free(moved[i]);
+    free(v), free(dx), free(query), free(g), free(gr);
+    tear_down(&f);
+}
+
+static void parameters_are_put_back_to_the_bit(void **unused)
+{
+    (void)unused;
+    scene f;
+    sfp_error err = {0};
+    set_up(&f, &kinds[2]);
+    float *v = normals(&f.rng, f.ask->params, 3), *dx = floats(PICTURES * f.pixels), *again = floats(PICTURES * f.pixels);
+    values before = take_values(f.l);
+    must(f.ask->pixels(f.ask->ctx, PICTURES, f.x, f.label, NULL, 0, dx, &err), &err);
+    must(f.ask->pixels(f.ask->ctx, PICTURES, f.x, f.label, v, 0.37f, again, &err), &err);
+    assert_memory_not_equal(dx, again, PICTURES * f.pixels * sizeof *dx);
+    float *first = copied(again, PICTURES * f.pixels); /* the pool was prepared at theta, and now is not */
+    must(f.ask->pixels(f.ask->ctx, PICTURES, f.x, f.label, v, 0.37f, again, &err), &err);
+    check_same("gradient to pixels along v", again, first, PICTURES * f.pixels * sizeof *dx);
+    free(first);
+    must(f.ask->pixels(f.ask->ctx, PICTURES, f.x, f.label, NULL, 0, again, &err), &err);
+    check_same("gradient to pixels", again, dx, PICTURES * f.pixels * sizeof *dx); /* what is cached of the parameters too */
+    values after = take_values(f.l);
+    assert_true(same_values(&before, &after));
+    const int32_t wrong[PICTURES] = {0, 1, CLASSES};
+    assert_int_equal(f.ask->pixels(f.ask->ctx, PICTURES, f.x, wrong, v, 0.37f, again, &err), SFP_EINVAL);
+    assert_int_equal(f.ask->pixels(f.ask->ctx, 1000, f.x, f.label, v, 0.37f, again, &err), SFP_EINVAL);
+    free_values(&after);
+    after = take_values(f.l);
+    assert_true(same_values(&before, &after));
+    free_values(&before), free_values(&after);
+    free(v), free(dx), free(again);
+    tear_down(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_to_pixels_are_those_of_the_loss),
+        cmocka_unit_test(gradients_of_features_are_those_of_the_features),
+        cmocka_unit_test(the_mixed_derivative_is_right_and_its_step_well_chosen),
+        cmocka_unit_test(the_matching_loss_falls_along_its_gradient),
+        cmocka_unit_test(parameters_are_put_back_to_the_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,373 @@
+/* Every buffer method in a learner: what it asks for is what a step would see, queries are computed once, what is told is what
+ * happened; the same on any number of threads and after a resume; nothing is allocated once warm. */
+#include "learner/learner.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+
+#include "test_learner_fixture.h"
+
+enum { BATCH = 12, TIMES = 5 };
+
+static const char *const methods[] = {"streamfp", "er", "aser", "camel", "gss"};
+static const char *const selectors[] = {"streamfp", "craig", "learnloss"};
+enum { METHODS = sizeof methods / sizeof *methods, SELECTORS = sizeof selectors / sizeof *selectors };
+
+static sfp_learner_options options_of(const model *m, const char *select, const char *buffer, int slots)
+{
+    sfp_learner_options o = small_options(m, 0, 0);
+    o.batch = BATCH;
+    o.select = select;
+    o.coreset.sigma = 0.4;
+    o.buffer.method = buffer;
+    o.buffer.slots = slots;
+    return o;
+}
+
+/* The buffer as bytes: everything that a slot holds. */
+typedef struct shot {
+    int filled;
+    uint64_t id[64], born[64];
+    int32_t label[64];
+    bool has_query[64];
+    float query[64][16];
+} shot;
+
+static shot shot_of(const sfp_learner *l)
+{
+    shot s;
+    memset(&s, 0, sizeof s);
+    s.filled = sfp__buffer_filled(l->buffer);
+    for (int i = 0; i < s.filled; i++) {
+        const sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+        s.id[i] = slot->id;
+        s.born[i] = slot->born;
+        s.label[i] = slot->label;
+        s.has_query[i] = slot->has_query;
+        memcpy(s.query[i], slot->query, (size_t)l->D * sizeof(float));
+    }
+    return s;
+}
+
+static void the_change_is_what_happened(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    for (int slots = 5; slots <= 40; slots += 35) /* fewer than a batch has, and more than fit at once */
+        for (int i = 0; i < METHODS; i++)
+            for (int k = 0; k < SELECTORS; k++) {
+                sfp_learner_options o = options_of(&m, selectors[k], methods[i], slots);
+                sfp_learner *l = make_learner(&m, &o);
+                uint64_t id[64] = {0};
+                int filled = 0, replaced = 0;
+                for (uint64_t t = 0; t < TIMES + 3; t++) {
+                    sfp_timestamp r = offer(l, 0, 6, t);
+                    for (int j = 0; j < r.buffer.stored; j++)
+                        id[filled++] = t * 1000 + (uint64_t)j;
+                    for (int j = 0; j < r.buffer.nu; j++)
+                        id[r.buffer.replaced[j]] = t * 1000 + (uint64_t)r.buffer.retained[j];
+                    shot now = shot_of(l);
+                    assert_int_equal(now.filled, filled);
+                    assert_int_equal(sfp__buffer_seen(l->buffer), (t + 1) * BATCH);
+                    if (memcmp(now.id, id, (size_t)filled * sizeof *id) != 0)
+                        fail_msg("buffer '%s': the slots are not what was told", methods[i]);
+                    replaced += r.buffer.nu;
+                }
+                assert_int_equal(filled, slots);
+                if (replaced == 0 && strcmp(methods[i], "gss") != 0 && slots > 6)
+                    fail_msg("buffer '%s' replaces nothing", methods[i]);
+                sfp__learner_free(l);
+            }
+    free_model(&m);
+}
+
+static void threads_and_repetition_change_nothing(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < METHODS; i++) {
+        values v[2] = {{0}};
+        shot s[2];
+        for (int k = 0; k < 2; k++) {
+            model m = tiny_model(k ? 3 : 1);
+            sfp_learner_options o = options_of(&m, "streamfp", methods[i], 20);
+            sfp_learner *l = make_learner(&m, &o);
+            for (uint64_t t = 0; t < TIMES; t++)
+                (void)offer(l, 0, 6, t);
+            v[k] = take_values(l);
+            s[k] = shot_of(l);
+            sfp__learner_free(l);
+            free_model(&m);
+        }
+        if (!same_values(&v[0], &v[1]) || memcmp(&s[0], &s[1], sizeof s[0]) != 0)
+            fail_msg("buffer '%s': one thread and three end differently", methods[i]);
+        free_values(&v[0]);
+        free_values(&v[1]);
+    }
+}
+
+static void a_resumed_learner_keeps_the_same(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    char path[64];
+    (void)snprintf(path, sizeof path, "/tmp/sfp_test_buffers_%d", (int)getpid());
+    for (int i = 0; i < METHODS; i++) {
+        sfp_learner_options o = options_of(&m, "learnloss", methods[i], 30);
+        sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
+        sfp_error err = {0};
+        for (uint64_t t = 0; t < TIMES; t++)
+            (void)offer(a, 0, 6, t);
+        must(sfp__learner_checkpoint(a, path, "here", &err), &err);
+        must(sfp__learner_resume(b, path, NULL, NULL, &err), &err);
+        for (uint64_t t = TIMES; t < TIMES + 5; t++) {
+            (void)offer(a, 0, 6, t);
+            (void)offer(b, 0, 6, t);
+            shot one = shot_of(a), two = shot_of(b);
+            if (memcmp(&one, &two, sizeof one) != 0)
+                fail_msg("buffer '%s': other samples after a resume", methods[i]);
+        }
+        values v = take_values(a), w = take_values(b);
+        assert_true(same_values(&v, &w));
+        free_values(&v);
+        free_values(&w);
+        sfp__learner_free(a);
+        sfp__learner_free(b);
+    }
+    (void)unlink(path);
+    free_model(&m);
+}
+
+/* gss' scores are part of a checkpoint: a file without them is refused, and they come back. */
+static void the_state_of_a_method_is_saved(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    char path[64];
+    (void)snprintf(path, sizeof path, "/tmp/sfp_test_buffers_%d", (int)getpid());
+    sfp_learner_options o = options_of(&m, "streamfp", "gss", 20);
+    sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
+    sfp_error err = {0};
+    sfp_part p = {0}, q = {0};
+    for (uint64_t t = 0; t < TIMES; t++)
+        (void)offer(a, 0, 6, t);
+    must(sfp__learner_checkpoint(a, path, "", &err), &err);
+    must(sfp__learner_resume(b, path, NULL, NULL, &err), &err);
+    const sfp_buffer_method *gss = sfp__buffer_method_of(a->buffer);
+    assert_int_equal(gss->parts(sfp__buffer_state(a->buffer), 0, &p), 1);
+    assert_int_equal(gss->parts(sfp__buffer_state(b->buffer), 0, &q), 1);
+    assert_memory_equal(p.data, q.data, 20 * sizeof(float));
+    assert_true(((float *)p.data)[19] != 0);
+    sfp__learner_free(a);
+    sfp__learner_free(b);
+    (void)unlink(path);
+    free_model(&m);
+}
+
+static void nothing_is_allocated_once_warm(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    for (int i = 0; i < METHODS; i++)
+        for (int slots = 5; slots <= 20; slots += 15) {
+            sfp_learner_options o = options_of(&m, "streamfp", methods[i], slots);
+            o.fp.tasks = 2;
+            o.fp.classes = 6;
+            sfp_learner *l = make_learner(&m, &o);
+            for (uint64_t t = 0; t < 4; t++)
+                (void)offer(l, 0, 6, t);
+            for (uint64_t t = 4; t < 10; t++) {
+                batch x = make_batch(l->S, BATCH, 0, 6, t);
+                unsigned long before = sfp__mem_count();
+                sfp_error err = {0};
+                must(sfp__learner_offer(l, x.b, x.sample, NULL, &err), &err);
+                if (sfp__mem_count() != before)
+                    fail_msg("buffer '%s': %lu allocations in a warm timestamp", methods[i], sfp__mem_count() - before);
+                free_batch(&x);
+            }
+            sfp__learner_free(l);
+        }
+    free_model(&m);
+}
+
+/* ---------------------------------------------------------------- what is asked */
+
+/* A learner whose buffer is full, some of its queries unknown, in the state in which an update would find it. */
+static sfp_learner *warm(const model *m, const char *buffer, bool query_one, sfp_fp_kind kind)
+{
+    sfp_learner_options o = options_of(m, "streamfp", buffer, 40);
+    o.fp.kind = kind;
+    o.replay = 1; /* and a batch of 12: questions about more samples than a step takes */
+    o.fp.query_one = query_one;
+    sfp_learner *l = make_learner(m, &o);
+    for (uint64_t t = 0; t < TIMES; t++)
+        (void)offer(l, 0, 6, t);
+    for (int i = 0; i < 40; i += 3) {
+        sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+        slot->has_query = false;
+        memset(slot->query, 0, (size_t)l->D * sizeof(float));
+    }
+    return l;
+}
+
+/* Input of a sample as asked for. */
+static void input_of(const sfp_learner *l, int who, float *out)
+{
+    sfp_error err = {0};
+    if (who < BATCH)
+        memcpy(out, l->x + (size_t)who * l->pixels, l->pixels * sizeof *out);
+    else
+        must(sfp__learner_slot_input(l, sfp__buffer_slot(l->buffer, who - BATCH), out, &err), &err);
+}
+
+static void features_are_those_of_a_step(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    for (int turn = 0; turn < 4; turn++) { /* every kind of pool, and one pass instead of two */
+        bool one = turn == 3;
+        sfp_fp_kind kind = one ? SFP_FP_CODA : (sfp_fp_kind)turn;
+        sfp_learner *l = warm(&m, "aser", one, kind);
+        const sfp_ask *ask = sfp__learner_ask(l);
+        sfp_error err = {0};
+        enum { N = BATCH + 40 };
+        int who[N];
+        size_t D = (size_t)l->D;
+        float *got = floats(N * D), *at = floats(N * D), *x = floats(N * l->pixels), *gradient = floats(ask->params);
+        const float *xs[N];
+        const int32_t zeros[N] = {0};
+        for (int i = 0; i < N; i++) {
+            who[i] = (i * 7 + 3) % N; /* a permutation: 7 and 52 have no common divisor */
+            input_of(l, who[i], x + (size_t)i * l->pixels);
+            xs[i] = x + (size_t)i * l->pixels;
+        }
+        values before = take_values(l);
+        must(ask->features(ask->ctx, N, who, got, &err), &err);
+        must(ask->gradient_at(ask->ctx, N, xs, zeros, gradient, at, &err), &err);
+        for (int i = 0; i < N; i++) {
+            int32_t label = 0;
+            float weight = 1, query[16];
+            bool rehearsed = who[i] >= BATCH;
+            if (rehearsed)
+                check_near("features of pictures", at + (size_t)i * D, got + (size_t)i * D, D, 1e-5);
+            const sfp_train_batch b = {
+                .n = 1, .x = &xs[i], .label = &label, .weight = &weight, .rehearsed = &rehearsed, .query = query, .queries = 1};
+            sfp_train_result r = {0};
+            must(sfp__trainer_gradients(l->trainer, &b, &r, &err), &err);
+            check_near("features", got + (size_t)i * D, r.feature, D, 1e-5);
+            if (one)
+                continue;
+            const float *kept =
+                who[i] < BATCH ? l->query + (size_t)who[i] * D : sfp__buffer_slot(l->buffer, who[i] - BATCH)->query;
+            assert_true(who[i] < BATCH ? l->has_query[who[i]] : sfp__buffer_slot(l->buffer, who[i] - BATCH)->has_query);
+            check_near("queries", kept, query, D, 1e-5);
+        }
+        values after = take_values(l);
+        assert_true(same_values(&before, &after));
+        assert_int_equal(ask->features(ask->ctx, 1, (const int[]){N}, got, &err), SFP_EINVAL);
+        assert_int_equal(ask->features(ask->ctx, 1, (const int[]){-1}, got, &err), SFP_EINVAL);
+        assert_int_equal(ask->features(ask->ctx, 0, who, got, &err), SFP_EINVAL);
+        free_values(&before);
+        free_values(&after);
+        free(got);
+        free(at);
+        free(gradient);
+        free(x);
+        sfp__learner_free(l);
+    }
+    free_model(&m);
+}
+
+/* The gradient of many is the mean of those of each, however it is cut; a known query is used as it is. */
+static void gradients_are_means(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    sfp_learner *l = warm(&m, "gss", false, SFP_FP_CODA);
+    const sfp_ask *ask = sfp__learner_ask(l);
+    sfp_error err = {0};
+    enum { N = BATCH + 40 };
+    size_t P = ask->params;
+    assert_int_equal(P, sfp__learner_gradient_length(l));
+    float *all = floats(P), *one = floats(P), *at = floats(P), *mean = filled(P, 0), *x = floats(N * l->pixels);
+    int who[N];
+    int32_t label[N];
+    const float *xs[N];
+    values before = take_values(l);
+    for (int i = 0; i < N; i++)
+        who[i] = (i * 11 + 5) % N;
+    must(ask->gradient(ask->ctx, N, who, all, &err), &err);
+    for (int i = 0; i < N; i++) {
+        must(ask->gradient(ask->ctx, 1, &who[i], one, &err), &err);
+        for (size_t k = 0; k < P; k++)
+            mean[k] += one[k] / N;
+        input_of(l, who[i], x + (size_t)i * l->pixels);
+        xs[i] = x + (size_t)i * l->pixels;
+        label[i] = who[i] < BATCH ? l->label[who[i]] : sfp__buffer_slot(l->buffer, who[i] - BATCH)->label;
+    }
+    check_near("gradient", all, mean, P, 1e-4);
+    must(ask->gradient_at(ask->ctx, N, xs, label, at, NULL, &err), &err);
+    check_near("gradient of pictures", at, all, P, 1e-4);
+    values after = take_values(l);
+    assert_true(same_values(&before, &after));
+    for (int i = 0; i < 40; i++)
+        assert_true(sfp__buffer_slot(l->buffer, i)->has_query);
+    assert_int_equal(ask->gradient(ask->ctx, 1, (const int[]){N}, one, &err), SFP_EINVAL);
+    /* not computed again: a query that is wrong stays, and tells */
+    sfp__buffer_slot(l->buffer, 2)->query[0] += 5;
+    must(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, one, &err), &err);
+    sfp__buffer_slot(l->buffer, 2)->query[0] -= 5;
+    must(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, at, &err), &err);
+    assert_memory_not_equal(one, at, P * sizeof *one);
+    free_values(&before);
+    free_values(&after);
+    free(all);
+    free(one);
+    free(at);
+    free(mean);
+    free(x);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+/* camel asks for queries: all of a full buffer are known, with or without a second pass. */
+static void a_method_that_needs_queries_has_them(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    for (int one = 0; one < 2; one++) {
+        sfp_learner_options o = options_of(&m, "streamfp", "camel", 20);
+        o.fp.query_one = one;
+        sfp_learner *l = make_learner(&m, &o);
+        for (uint64_t t = 0; t < TIMES; t++)
+            (void)offer(l, 0, 6, t);
+        for (int i = 0; i < 20; i++)
+            assert_true(sfp__buffer_slot(l->buffer, i)->has_query);
+        sfp__learner_free(l);
+    }
+    free_model(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_change_is_what_happened),
+        cmocka_unit_test(threads_and_repetition_change_nothing),
+        cmocka_unit_test(a_resumed_learner_keeps_the_same),
+        cmocka_unit_test(the_state_of_a_method_is_saved),
+        cmocka_unit_test(nothing_is_allocated_once_warm),
+        cmocka_unit_test(features_are_those_of_a_step),
+        cmocka_unit_test(gradients_are_means),
+        cmocka_unit_test(a_method_that_needs_queries_has_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,269 @@
+/* The buffer ssd in a learner: that matching lowers its loss; whole runs: what slots hold, threads, resume, allocations. Its
+ * gradients: test_ask_pixels.c. */
+#include "learner/learner.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "buffer/ssd.h"
+#include "model/vit.h"
+
+#include "test_learner_fixture.h"
+
+static sfp_learner_options ssd_options(const model *m, int tasks, int classes)
+{
+    sfp_learner_options o = small_options(m, tasks, classes);
+    o.buffer.method = "ssd";
+    return o;
+}
+
+static void *part_of(const sfp_buffer *b, const char *name)
+{
+    sfp_parts_fn parts = sfp__buffer_method_of(b)->parts;
+    sfp_part p = {0};
+    for (int i = 0; i < parts(sfp__buffer_state(b), i, &p); i++)
+        if (strcmp(p.name, name) == 0)
+            return p.data;
+    fail_msg("no part '%s'", name);
+    return NULL;
+}
+
+/* |g(X_c) - g(R_c)|^2 of class y; R_c are the samples of the batch, in equal numbers of every one. */
+static double matching_loss(sfp_learner *l, const batch *real, int32_t y)
+{
+    const sfp_ask *ask = sfp__learner_ask(l);
+    sfp_error err = {0};
+    const uint8_t *synthetic = part_of(l->buffer, "synthetic");
+    float *pixels = part_of(l->buffer, "pixels"), *in = floats((size_t)real->b * l->pixels), *g[2];
+    const float *x[2][MOST_BATCH];
+    int32_t label[MOST_BATCH];
+    int n[2] = {0, 0};
+    for (int i = 0; i < sfp__buffer_filled(l->buffer); i++)
+        if (synthetic[i] && sfp__buffer_slot(l->buffer, i)->label == y)
+            x[0][n[0]++] = pixels + (size_t)i * l->pixels;
+    for (int i = 0; i < real->b; i++) {
+        sfp__vit_normalise(real->sample[i].rgb, l->S, l->opt.mean, l->opt.std, in + (size_t)i * l->pixels);
+        if (real->sample[i].label == y)
+            x[1][n[1]++] = in + (size_t)i * l->pixels;
+    }
+    for (int i = 0; i < MOST_BATCH; i++)
+        label[i] = y;
+    for (int i = 0; i < 2; i++) {
+        assert_true(n[i] > 0);
+        g[i] = floats(ask->params);
+        must(ask->gradient_at(ask->ctx, n[i], x[i], label, g[i], NULL, &err), &err);
+    }
+    double loss = sfp__ssd_gap(ask->params, g[0], g[1], g[0]);
+    free(g[0]), free(g[1]), free(in);
+    return loss;
+}
+
+/* Parameters that stay and batches that come again: then every optimisation of the buffer lowers the loss. */
+static void optimising_lowers_the_matching_loss(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    sfp_learner_options o = ssd_options(&m, 0, 2);
+    o.buffer.slots = 6;
+    sfp_learner *l = make_learner(&m, &o);
+    for (uint64_t t = 0; t < 3; t++)
+        (void)offer(l, 0, 2, t);
+    batch x = make_batch(l->S, l->opt.batch, 0, 2, 40);
+    const uint8_t *image[MOST_BATCH];
+    size_t size[MOST_BATCH];
+    int32_t label[MOST_BATCH];
+    uint64_t id[MOST_BATCH];
+    for (int i = 0; i < x.b; i++) {
+        image[i] = x.sample[i].rgb;
+        size[i] = l->rgb_bytes;
+        label[i] = x.sample[i].label;
+        id[i] = x.sample[i].id;
+    }
+    const sfp_buffer_batch offered = {
+        .b = x.b, .label = label, .id = id, .image = image, .image_size = size, .ask = sfp__learner_ask(l)};
+    double first = 0, last = 0;
+    for (int t = 3; t < 18 + 6 * 20; t++) {
+        sfp_error err = {0};
+        must(sfp__buffer_update(l->buffer, &offered, &l->buffer_rng, NULL, &err), &err);
+        if (t < 18 || t % 6 != 5) /* from now on all of the window is this batch */
+            continue;
+        double loss = matching_loss(l, &x, label[0]);
+        if (last > 0 && !(loss < last))
+            fail_msg("batch %d: the loss rose from %.9g to %.9g", t, last, loss);
+        first = first > 0 ? first : loss;
+        last = loss;
+    }
+    assert_true(last < 0.85 * first); /* 0.0192 -> 0.0149 */
+    free_batch(&x);
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+/* Embeddings and queries of slots are those of the pictures in them, changed or not; synthetic pictures have changed. */
+static void check_slots(sfp_learner *l)
+{
+    sfp_error err = {0};
+    const uint8_t *synthetic = part_of(l->buffer, "synthetic");
+    const float *pixels = part_of(l->buffer, "pixels");
+    float *x = floats(l->pixels), *got = floats((size_t)l->D);
+    const float *one = x;
+    int changed = 0;
+    for (int i = 0; i < sfp__buffer_filled(l->buffer); i++) {
+        const sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+        sfp__vit_normalise(slot->image, l->S, l->opt.mean, l->opt.std, x);
+        changed += synthetic[i] && memcmp(x, pixels + (size_t)i * l->pixels, l->pixels * sizeof *x) != 0;
+        must(sfp__trainer_embed(l->trainer, 1, &one, got, &err), &err);
+        check_near("mean embedding", slot->mean_embed, got, (size_t)l->D, 1e-5);
+        if (!slot->has_query)
+            continue;
+        must(sfp__trainer_queries(l->trainer, 1, &one, got, &err), &err);
+        check_near("query", slot->query, got, (size_t)l->D, 1e-5);
+    }
+    assert_true(changed > 0);
+    free(x), free(got);
+}
+
+static void runs_with_any_selector_and_slots_stay_true(void **unused)
+{
+    (void)unused;
+    const char *const selectors[] = {"streamfp", "none", "random", "craig", "learnloss"};
+    model m = tiny_model(2);
+    for (int i = 0; i < 5; i++) {
+        sfp_learner_options o = ssd_options(&m, i % 2 ? 2 : 0, i % 2 ? 6 : 0);
+        o.select = selectors[i];
+        o.head = i % 2 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR;
+        o.steps = 1 + i % 3;
+        o.fp.query_one = i == 4;
+        o.fp.kind = i == 1 ? SFP_FP_L2P : i == 3 ? SFP_FP_DUALPROMPT : SFP_FP_CODA;
+        sfp_learner *l = make_learner(&m, &o);
+        for (uint64_t t = 0; t < 30; t++) {
+            sfp_timestamp r = t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t); /* 0 and 1 become old */
+            for (int k = 0; k < r.steps; k++)
+                assert_true(isfinite(r.loss[k]));
+        }
+        check_slots(l);
+        sfp__learner_free(l);
+    }
+    free_model(&m);
+}
+
+static void threads_change_nothing(void **unused)
+{
+    (void)unused;
+    values v[2];
+    uint8_t *image[2];
+    size_t bytes = 0;
+    for (int i = 0; i < 2; i++) {
+        model m = tiny_model(i ? 3 : 1);
+        sfp_learner_options o = ssd_options(&m, 0, 0);
+        sfp_learner *l = make_learner(&m, &o);
+        for (uint64_t t = 0; t < 26; t++)
+            (void)(t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t));
+        v[i] = take_values(l);
+        bytes = l->rgb_bytes * (size_t)sfp__buffer_filled(l->buffer);
+        image[i] = malloc(bytes);
+        assert_non_null(image[i]);
+        for (int k = 0; k < sfp__buffer_filled(l->buffer); k++)
+            memcpy(image[i] + (size_t)k * l->rgb_bytes, sfp__buffer_slot(l->buffer, k)->image, l->rgb_bytes);
+        sfp__learner_free(l);
+        free_model(&m);
+    }
+    assert_true(same_values(&v[0], &v[1]));
+    assert_memory_equal(image[0], image[1], bytes);
+    for (int i = 0; i < 2; i++) {
+        free_values(&v[i]);
+        free(image[i]);
+    }
+}
+
+static long file_bytes(const char *path, uint8_t **out)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    long n = ftell(f);
+    rewind(f);
+    *out = malloc((size_t)n);
+    assert_non_null(*out);
+    assert_int_equal(fread(*out, 1, (size_t)n, f), n);
+    (void)fclose(f);
+    return n;
+}
+
+static void a_resumed_learner_goes_on_to_the_same_bytes(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    char path[2][64];
+    sfp_error err = {0};
+    for (int i = 0; i < 2; i++)
+        (void)snprintf(path[i], sizeof path[i], "/tmp/sfp_test_ssd_%d_%d", (int)getpid(), i);
+    for (int at = 3; at <= 21; at += 9) { /* before the first optimisation, between two, and when classes are old */
+        sfp_learner_options o = ssd_options(&m, 0, 0);
+        sfp_learner *l[2] = {make_learner(&m, &o), make_learner(&m, &o)};
+        for (int t = 0; t < 30; t++) {
+            if (t == at) {
+                must(sfp__learner_checkpoint(l[0], path[0], "", &err), &err);
+                must(sfp__learner_resume(l[1], path[0], NULL, NULL, &err), &err);
+            }
+            for (int i = 0; i < (t < at ? 1 : 2); i++)
+                (void)(t < 4 ? offer(l[i], 0, 2, (uint64_t)t) : offer(l[i], 2, 5, (uint64_t)t));
+        }
+        uint8_t *bytes[2];
+        long n[2];
+        for (int i = 0; i < 2; i++) {
+            must(sfp__learner_checkpoint(l[i], path[i], "", &err), &err);
+            n[i] = file_bytes(path[i], &bytes[i]);
+            sfp__learner_free(l[i]);
+        }
+        assert_int_equal(n[0], n[1]);
+        assert_memory_equal(bytes[0], bytes[1], (size_t)n[0]);
+        free(bytes[0]), free(bytes[1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        char old[80];
+        (void)snprintf(old, sizeof old, "%s.old", path[i]);
+        (void)unlink(path[i]);
+        (void)unlink(old);
+    }
+    free_model(&m);
+}
+
+static void nothing_is_allocated_once_warm(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    sfp_learner_options o = ssd_options(&m, 2, 6);
+    sfp_learner *l = make_learner(&m, &o);
+    uint64_t t = 0;
+    for (; t < 24; t++) /* the first optimisation with older classes is behind */
+        (void)(t < 4 ? offer(l, 0, 2, t) : offer(l, 2, 6, t));
+    for (; t < 37; t++) {
+        unsigned long before = sfp__mem_count();
+        (void)offer(l, 2, 6, t);
+        if (sfp__mem_count() != before)
+            fail_msg("%lu allocations in timestamp %d", sfp__mem_count() - before, (int)t);
+    }
+    sfp__learner_free(l);
+    free_model(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(optimising_lowers_the_matching_loss),
+        cmocka_unit_test(runs_with_any_selector_and_slots_stay_true),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(a_resumed_learner_goes_on_to_the_same_bytes),
+        cmocka_unit_test(nothing_is_allocated_once_warm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,198 @@
+/* The arithmetic of the buffer ssd: relations and their gradient against the formula in double, the gap, the step, and pixels
+ * between bytes and floats. */
+#include "base/pixels.h"
+#include "buffer/ssd.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "numeric.h"
+
+enum { MOST_D = 12, MOST_N = 5, MOST_MEMORY = 10, CASES = 3000 };
+
+typedef struct relation {
+    int n, D, count;
+    double feature[MOST_N * MOST_D], real[MOST_D], memory[MOST_MEMORY * MOST_D];
+} relation;
+
+static double length(const double *x, int D)
+{
+    double sum = 0;
+    for (int i = 0; i < D; i++)
+        sum += x[i] * x[i];
+    return sqrt(sum);
+}
+
+/* Gap j of the formula: |s - m_j| - |r - m_j|. */
+static double gap(const relation *c, int j)
+{
+    double s[MOST_D], r[MOST_D];
+    const double *m = c->memory + j * c->D;
+    for (int k = 0; k < c->D; k++) {
+        double unit = m[k] / length(m, c->D);
+        s[k] = r[k] = -unit;
+        for (int i = 0; i < c->n; i++)
+            s[k] += c->feature[i * c->D + k] / length(c->feature + i * c->D, c->D) / c->n;
+        r[k] += c->real[k];
+    }
+    return length(s, c->D) - length(r, c->D);
+}
+
+static double loss_of(const relation *c)
+{
+    double sum = 0;
+    for (int j = 0; j < c->count; j++)
+        sum += fabs(gap(c, j));
+    return sum;
+}
+
+static relation random_relation(sfp_rng *rng)
+{
+    relation c = {.n = 1 + (int)sfp__rng_below(rng, MOST_N),
+                  .D = 2 + (int)sfp__rng_below(rng, MOST_D - 1),
+                  .count = 1 + (int)sfp__rng_below(rng, MOST_MEMORY)};
+    double sd = exp(2 * sfp__rng_normal(rng));
+    for (int i = 0; i < c.n * c.D; i++)
+        c.feature[i] = (double)(float)(sd * sfp__rng_normal(rng));
+    for (int i = 0; i < c.D; i++)
+        c.real[i] = (double)(float)(sfp__rng_normal(rng) / c.D);
+    for (int i = 0; i < c.count * c.D; i++)
+        c.memory[i] = (double)(float)sfp__rng_normal(rng);
+    return c;
+}
+
+static void to_float(const double *from, int n, float *to)
+{
+    for (int i = 0; i < n; i++)
+        to[i] = (float)from[i];
+}
+
+/* Cases where a gap is so near 0 that a difference would step over the corner of | | are left out. */
+static bool has_corner(const relation *c)
+{
+    for (int j = 0; j < c->count; j++)
+        if (fabs(gap(c, j)) < 1e-3)
+            return true;
+    return false;
+}
+
+static void relations_and_their_gradient_are_those_of_the_formula(void **unused)
+{
+    (void)unused;
+    sfp_rng rng = sfp__rng_init(1, 1);
+    int checked = 0;
+    for (int t = 0; t < CASES; t++) {
+        relation c = random_relation(&rng);
+        if (has_corner(&c))
+            continue;
+        checked++;
+        float feature[MOST_N * MOST_D], real[MOST_D], memory[MOST_MEMORY * MOST_D], work[3 * MOST_D], got[MOST_N * MOST_D];
+        to_float(c.feature, c.n * c.D, feature);
+        to_float(c.real, c.D, real);
+        to_float(c.memory, c.count * c.D, memory);
+        double loss = sfp__ssd_relation(c.n, c.D, feature, real, c.count, memory, work, got), want = loss_of(&c);
+        if (!(fabs(loss - want) <= 2e-6 * c.count))
+            fail_msg("case %d: the relations differ by %.9g, the formula says %.9g", t, loss, want);
+        double largest = 0, error = 0;
+        for (int k = 0; k < c.n * c.D; k++) {
+            double x = c.feature[k], h = 1e-5 * length(c.feature + k / c.D * c.D, c.D), side[2];
+            for (int s = 0; s < 2; s++) {
+                c.feature[k] = x + (s ? h : -h);
+                side[s] = loss_of(&c);
+            }
+            c.feature[k] = x;
+            double slope = (side[1] - side[0]) / (2 * h);
+            largest = fmax(largest, fabs(slope));
+            error = fmax(error, fabs(slope - (double)got[k]));
+        }
+        /* the gradient can vanish by chance: its size without that is count / |f| */
+        double scale = fmax(largest, 0.01 * c.count / (length(c.feature, c.D) * c.n));
+        if (!(error <= 1e-4 * scale))
+            fail_msg("case %d: the gradient is off by %.3g, its largest number is %.3g", t, error, largest);
+    }
+    assert_true(checked > CASES / 2);
+}
+
+static void equal_means_have_no_relation_loss_and_no_gradient(void **unused)
+{
+    (void)unused;
+    const float feature[] = {3, 0, 0, 4}, real[] = {0.5f, 0.5f}, memory[] = {1, 1, -1, 2};
+    float work[6], got[4];
+    assert_true(sfp__ssd_relation(2, 2, feature, real, 2, memory, work, got) == 0);
+    for (int i = 0; i < 4; i++)
+        assert_true(got[i] == 0);
+}
+
+static void features_of_length_zero_give_numbers(void **unused)
+{
+    (void)unused;
+    const float feature[] = {0, 0}, real[] = {1, 0}, memory[] = {0, 0};
+    float work[6], got[2];
+    assert_true(isfinite(sfp__ssd_relation(1, 2, feature, real, 1, memory, work, got)));
+    assert_true(isfinite(got[0]) && isfinite(got[1]));
+}
+
+static void the_gap_is_a_squared_distance_and_v_its_gradient(void **unused)
+{
+    (void)unused;
+    float gs[] = {1, -2, 3}, gr[] = {0.5f, 1, 3}, v[3];
+    assert_true(sfp__ssd_gap(3, gs, gr, v) == 0.25 + 9);
+    assert_true(v[0] == 1 && v[1] == -6 && v[2] == 0);
+    (void)sfp__ssd_gap(3, gs, gr, gs); /* in place */
+    assert_memory_equal(gs, v, sizeof v);
+}
+
+static void a_step_has_momentum_and_stays_in_range(void **unused)
+{
+    (void)unused;
+    const float g[] = {1, -1, 1000, -1000, NAN}, u[] = {2, 0, 0, 0, 0}, x[] = {0, 0, 0, 0, 0};
+    float un[5], xn[5], preview[5];
+    sfp__ssd_step(5, -2, 1.5f, g, u, x, un, xn);
+    assert_true(un[0] == SFP_SSD_MOMENTUM * 2 + 1 && xn[0] == -SFP_SSD_RATE * un[0]);
+    assert_true(un[1] == -1 && xn[1] == SFP_SSD_RATE);
+    assert_true(xn[2] == -2 && xn[3] == 1.5f);
+    assert_true(xn[4] == -2); /* not a number: the least */
+    sfp__ssd_step(4, -2, 1.5f, g, u, x, NULL, preview);
+    assert_memory_equal(preview, xn, 4 * sizeof *xn);
+}
+
+static void bytes_come_back_from_pixels_and_pixels_round(void **unused)
+{
+    (void)unused;
+    enum { S = 10 };
+    const float mean[][3] = {{0.485f, 0.456f, 0.406f}, {0, 0, 0}, {0.5f, 0.5f, 0.5f}};
+    const float std[][3] = {{0.229f, 0.224f, 0.225f}, {1, 1, 1}, {0.5f, 0.25f, 2}};
+    uint8_t rgb[3 * S * S], back[3 * S * S];
+    float x[3 * S * S];
+    for (int i = 0; i < 3 * S * S; i++)
+        rgb[i] = (uint8_t)i;
+    for (int c = 0; c < 3; c++) {
+        sfp__pixels_normalise(rgb, S, mean[c], std[c], x);
+        assert_true(x[S * S + 7] == ((float)rgb[3 * 7 + 1] / 255.0f - mean[c][1]) / std[c][1]); /* planes of rows */
+        sfp__pixels_to_bytes(x, S, mean[c], std[c], back);
+        assert_memory_equal(back, rgb, sizeof rgb);
+    }
+    const float odd[12] = {-0.1f, 1.1f, NAN, 0.499f / 255, 0.501f / 255, 254.6f / 255, INFINITY, -INFINITY};
+    const uint8_t want[] = {0, 255, 0, 0, 1, 255, 255, 0};
+    sfp__pixels_to_bytes(odd, 2, mean[1], std[1], back);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(back[3 * (i % 4) + i / 4], want[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(relations_and_their_gradient_are_those_of_the_formula),
+        cmocka_unit_test(equal_means_have_no_relation_loss_and_no_gradient),
+        cmocka_unit_test(features_of_length_zero_give_numbers),
+        cmocka_unit_test(the_gap_is_a_squared_distance_and_v_its_gradient),
+        cmocka_unit_test(a_step_has_momentum_and_stays_in_range),
+        cmocka_unit_test(bytes_come_back_from_pixels_and_pixels_round),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
