@@ -293,7 +293,9 @@ static void overload(const char *data, double cost, bool triage, bool controller
     assert_int_equal(r.skipped, 0);
     if (!live)
         assert_int_equal(r.offered, (int)(o.rate * seconds));
-    if (!triage && !controller)
+    /* the machine may have become faster since the cost was measured: the load is that of this run */
+    double load = (r.seconds.select + r.seconds.train + r.seconds.buffer) / (double)r.scored * o.rate;
+    if (!triage && !controller && load > 1.5)
         assert_true(r.dropped > 0);
     /* what waits is at most the queue, and the batch at hand has to be finished: far from what piles up at 3x */
     double bound = (o.queue + 1 + (triage ? 16 : 0)) * 4 * cost + 0.4;
