@@ -3,7 +3,8 @@
 #   make              set-up when something is missing, then build/release/streamfp
 #   make demo         a stream of Fashion-MNIST at 3,000 pictures a second (installs Debian's dataset-fashion-mnist)
 #   make check        what CI runs: minutes
-#   make check-long   the tests with SFP_LONG=1 (larger matrices, 50 kills), then SFP_FUZZ_SECONDS (300) a fuzz target
+#   make check-long   the tests with SFP_LONG=1 (larger matrices, 50 kills), every selector with every buffer under asan, then
+#                     SFP_FUZZ_SECONDS (300) a fuzz target
 #   make install      DESTDIR= PREFIX=/usr/local
 #   make uninstall    with the same DESTDIR and PREFIX; leaves nothing
 #   make format       clang-format over the sources
@@ -52,8 +53,10 @@ check: check-rules dev cblas asan tsan release
 	ctest --test-dir build/tsan -L threads -j $(JOBS)
 	ctest --test-dir build/release -j $(JOBS)
 
-check-long: release fuzz
+check-long: release asan fuzz
+	@scripts/setup demo
 	SFP_LONG=1 ctest --test-dir build/release -j $(JOBS)
+	bench/combinations --streamfp build/asan/streamfp --stamps 5 --runs-only
 	scripts/fuzz build/fuzz $(SFP_FUZZ_SECONDS)
 
 install: release

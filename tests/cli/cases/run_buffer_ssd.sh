@@ -1,7 +1,7 @@
 # synthetic pictures in the buffer: a small run with two optimisations, the same bytes again on other threads, what its checkpoint
 # has of them, and the memory that is counted
 export STREAMFP_REGISTRY=$PWD/runs.db
-args=(--data synthetic:140 --tasks 2 --batch 10 --buffer ssd --buffer-size 8 --replay 4 --seed 4 --eval-limit 2 --prompt-layers 0-1)
+args=(--img-size 32 --data synthetic:140 --tasks 2 --batch 10 --buffer ssd --buffer-size 8 --replay 4 --seed 4 --eval-limit 2 --prompt-layers 0-1)
 streamfp run "${args[@]}" --threads 1 --out a --json >a.json 2>talk || cat talk
 streamfp run "${args[@]}" --threads 2 --keep compressed --out b --json >b.json 2>talk || cat talk
 cmp a/state.safetensors b/state.safetensors

@@ -1,7 +1,7 @@
 # buffer methods that ask the learner for features, queries and gradients: small runs, what they told of the buffer, and a resume
 # by another method that is refused
 export STREAMFP_REGISTRY=$PWD/runs.db
-args=(--data synthetic:40 --tasks 2 --batch 10 --buffer-size 8 --replay 4 --seed 4 --eval-limit 2 --threads 1 --prompt-layers 0-1)
+args=(--img-size 32 --data synthetic:40 --tasks 2 --batch 10 --buffer-size 8 --replay 4 --seed 4 --eval-limit 2 --threads 1 --prompt-layers 0-1)
 for method in aser camel gss; do
     streamfp run "${args[@]}" --buffer $method --out $method --json >$method.json 2>talk || cat talk
     echo "$method: $(grep -c '"stored":8,"nu"' $method/events.jsonl) fills the buffer, $(wc -l <$method/events.jsonl) timestamps," \
