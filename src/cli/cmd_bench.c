@@ -12,6 +12,7 @@
 #include "compute/cpu.h"
 #include "compute/gemm.h"
 #include "compute/kernels.h"
+#include "learner/settings.h"
 #include "model/vit.h"
 
 #include <math.h>
@@ -24,15 +25,18 @@ static const sfp_opt options[] = {
     SFP_ROW_CHOICE("size", "tiny|small|base", "base", "The model: ViT-Ti/16, ViT-S/16 or ViT-B/16 at 224 x 224, random weights."),
     SFP_ROW_INT("batch", "B", "20", 1, 100000, "Samples in a batch."),
     SFP_ROW_INT("rounds", "N", "5", 1, 1000, "Rounds; the best of each measurement counts."),
-    SFP_ROW_FLAG("passes-only", "Leave the plain matrix products out: for memory and for comparisons with other programs."),
+    SFP_ROW_FLAG("passes-only", "Only the two passes, without plain matrix products and timestamps: for memory and for comparisons with other "
+                                "programs."),
     SFP_ROW_FLAG("timestamp-only", "Measure only whole timestamps of the learner."),
-    SFP_ROW_STRING("select", "NAME", "streamfp", "The learner's selector."),
-    SFP_ROW_STRING("buffer", "NAME", "streamfp", "The learner's buffer method."),
+    {.name = "select", .type = SFP_OPT_STRING, .arg = "NAME", .fallback = "streamfp", .word = sfp__selector_name, .help = "The learner's selector."},
+    {.name = "buffer", .type = SFP_OPT_STRING, .arg = "NAME", .fallback = "streamfp", .word = sfp__buffer_method_name,
+     .help = "The learner's buffer method."},
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
 };
 
 typedef struct bench {
+    const char *select, *buffer; /* of the timestamps */
     int b, dim, depth, heads, rounds;
     sfp_pool *pool;
     sfp_vit *vit;
@@ -180,6 +184,8 @@ static void print_json(const bench *t, const char *size)
         sfp__json_int(&j, "peak_rss_bytes", (int64_t)t->rss);
     }
     if (t->stamp.rounds) {
+        sfp__json_string(&j, "select", t->select);
+        sfp__json_string(&j, "buffer", t->buffer);
         sfp__json_real(&j, "timestamp_seconds", t->stamp.total);
         sfp__json_real(&j, "timestamp_mean_seconds", t->stamp.mean);
         sfp__json_object(&j, "timestamp_parts");
@@ -216,7 +222,8 @@ static void print_text(const bench *t, const char *size)
     }
     if (!t->stamp.rounds)
         return;
-    printf("One timestamp: batch %d, coreset %d, replay %d, buffer %d\n", t->b, t->stamp.coreset, t->stamp.replay, t->stamp.slots);
+    printf("One timestamp: batch %d, select %s, coreset %d, buffer %s of %d, replay %d\n", t->b, t->select, t->stamp.coreset, t->buffer,
+           t->stamp.slots, t->stamp.replay);
     for (int i = 0; i < SFP_BENCH_PARTS; i++)
         printf("  %-32s %8.4f s  %5.1f %%\n", sfp__bench_part_names[i], t->stamp.part[i], 100 * t->stamp.part[i] / t->stamp.total);
     printf("  %-32s %8.4f s  %8.2f samples/s, peak memory %.2f GB\n", "all", t->stamp.total, t->b / t->stamp.total, (double)t->stamp.rss * 1e-9);
@@ -229,7 +236,7 @@ static int run(const sfp_args *args)
         int dim, depth, heads;
     } sizes[] = {{"Ti", 192, 12, 3}, {"S", 384, 12, 6}, {"B", 768, 12, 12}};
     int size = sfp__args_choice(args, "size");
-    bench t = {.b = (int)sfp__args_int(args, "batch"), .dim = sizes[size].dim, .depth = sizes[size].depth, .heads = sizes[size].heads,
+    bench t = {.select = sfp__args_text(args, "select"), .buffer = sfp__args_text(args, "buffer"), .b = (int)sfp__args_int(args, "batch"), .dim = sizes[size].dim, .depth = sizes[size].depth, .heads = sizes[size].heads,
                .rounds = (int)sfp__args_int(args, "rounds")};
     sfp_error err;
     sfp_status s = sfp__pool_create((int)sfp__args_int(args, "threads"), &t.pool, &err);
@@ -242,7 +249,7 @@ static int run(const sfp_args *args)
     if (!s && !sfp__args_flag(args, "timestamp-only"))
         s = measure(&t, sfp__args_flag(args, "passes-only"), &err);
     if (!s && !sfp__args_flag(args, "passes-only"))
-        s = sfp__bench_timestamp_run(t.vit, t.pool, t.b, t.rounds, sfp__args_text(args, "select"), sfp__args_text(args, "buffer"), &t.stamp, &err);
+        s = sfp__bench_timestamp_run(t.vit, t.pool, t.b, t.rounds, t.select, t.buffer, &t.stamp, &err);
     if (!s && sfp__args_flag(args, "json"))
         print_json(&t, sfp__args_text(args, "size"));
     else if (!s)

@@ -16,6 +16,17 @@ static const sfp_opt options[] = {
     SFP_ROW_JSON,
 };
 
+/* What is written is safetensors: a name that promises another format is a slip. */
+static bool names_other_format(const char *to)
+{
+    static const char *const others[] = {".pth", ".pt", ".bin", ".npz", ".npy", ".onnx"};
+    const char *dot = strrchr(to, '.');
+    for (size_t i = 0; dot && i < sizeof others / sizeof *others; i++)
+        if (strcmp(dot, others[i]) == 0)
+            return true;
+    return false;
+}
+
 static int run(const sfp_args *args)
 {
     static const sfp_dtype types[] = {SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_BF16};
@@ -24,6 +35,8 @@ static int run(const sfp_args *args)
     sfp_vit_options o = {.img_size = (int)sfp__args_int(args, "img-size")};
     sfp_vit *v = NULL;
     sfp_error err = {0};
+    if (names_other_format(to))
+        return sfp__say_usage("convert", "'%s' is to be written, and convert writes safetensors; expected NAME.safetensors", to);
     sfp_status s = sfp__vit_load(from, &o, &v, &err);
     if (!s) {
         const sfp_meta meta[] = {{"format", "pt"}, {"source", name ? name + 1 : from}, {"recognised", sfp__vit_recognised(v)}};

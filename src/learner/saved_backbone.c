@@ -65,7 +65,14 @@ sfp_status sfp__saved_check_backbone(const sfp_safetensors *st, const sfp_vit *v
     identity id = identify(vit);
     if ((!sum || strcmp(sum, id.sum) == 0) && (!sizes || strcmp(sizes, id.sizes) == 0))
         return SFP_OK;
-    char was[3][SFP_NAME_MAX];
+    char was[3][SFP_NAME_MAX], other[sizeof id.sizes];
+    int side = 0;
+    if (sizes && sscanf(sizes, "img %d,", &side) == 1 && side != sfp__vit_config(vit)->img_size) {
+        (void)snprintf(other, sizeof other, "img %d%s", side, strchr(id.sizes, ','));
+        if (strcmp(other, sizes) == 0)
+            return sfp__fail(err, SFP_EINVAL, "%s: was learned at an input size of %d, this backbone is at %d (img-size %d brings it there)",
+                             sfp__safetensors_path(st), side, sfp__vit_config(vit)->img_size, side);
+    }
     return sfp__fail(err, SFP_EINVAL, "%s: was learned on backbone '%s' (%s; checksum %s), this one is '%s' (%s; checksum %s)",
                      sfp__safetensors_path(st), sfp__printable(file ? file : "?", was[0], sizeof was[0]),
                      sfp__printable(sizes ? sizes : "?", was[1], sizeof was[1]), sfp__printable(sum ? sum : "?", was[2], sizeof was[2]),
