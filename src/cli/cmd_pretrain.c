@@ -53,7 +53,8 @@ static const sfp_opt options[] = {
     SFP_ROW_REAL("checkpoint-every", "S", "60", 0, 1e9, "Seconds of training between checkpoints."),
     SFP_ROW_REAL("score-every", "S", "300", 0, 1e9, "Seconds of training between scores; 0: at the end only."),
     SFP_ROW_INT("score-pictures", "N", "2000", 1, 1000000, "The most pictures scored, and the most that class means come from."),
-    SFP_ROW_STRING("out", "DIR", NULL, "Where the model goes: model.safetensors, config.json, log.jsonl, report.html, checkpoint.safetensors."),
+    SFP_ROW_STRING("out", "DIR", NULL, "Where the model goes: model.safetensors, config.json, log.jsonl, report.html, checkpoint.safetensors; a finished "
+                                       "training in it is replaced."),
     SFP_ROW_FLAG("resume", "Go on from the checkpoint in OUT; from the beginning when there is none."),
     SFP_ROW_THREADS,
     SFP_ROW_JSON,

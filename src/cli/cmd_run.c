@@ -83,8 +83,8 @@ static const sfp_opt options[] = {
     SFP_ROW_GROUP("Evaluation and output"),
     SFP_ROW_STRING("eval-every", "task|N", "task", "Evaluate after each task, or also every N timestamps."),
     SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Test samples of each task at most (without tasks: of the whole test set); 0: all."),
-    SFP_ROW_STRING("out", "DIR", NULL, "Where results go: result.json, events.jsonl, state.safetensors, checkpoint, report.html. Default: "
-                                       "runs/N in this directory."),
+    SFP_ROW_STRING("out", "DIR", NULL, "Where results go: result.json, events.jsonl, state.safetensors, checkpoint, report.html; a "
+                                       "finished run in it is replaced. Default: runs/N in this directory."),
     SFP_ROW_FLAG("resume", "Go on from DIR/checkpoint; from the beginning when there is none; nothing to do when it has ended. The options must "
                            "be as they were, but for threads, eval-every, pending, and on live streams rate, clock, queue, queue-policy, test "
                            "and eval-limit."),

@@ -1,12 +1,23 @@
 #include "pretrain/output.h"
 
+#include "base/mem.h"
 #include "io/file.h"
+#include "io/folder.h"
+#include "io/safetensors.h"
 #include "io/text.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+
+#define CONFIG_BYTES_MAX ((size_t)64 << 20)
 
 static void put_number(sfp_text *t, const char *key, double x)
 {
@@ -65,4 +76,76 @@ sfp_status sfp__pretrain_write_config(const char *path, const sfp_pretrain_optio
     sfp_status s = t.failed ? sfp__fail_nomem(err, t.length) : sfp__file_write(path, t.s, t.length, err);
     sfp__text_done(&t);
     return s;
+}
+
+/* ------------------------------------------------------ what an earlier one left */
+
+/* config.json's "pretraining"; NULL: there is none. json_decref. */
+static json_t *read_pretraining(const char *out)
+{
+    char path[PATH_MAX];
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_CONFIG, out);
+    if (sfp__file_read(path, CONFIG_BYTES_MAX, &bytes, &size, NULL) != SFP_OK)
+        return NULL;
+    json_t *root = json_loadb((const char *)bytes, size, 0, NULL), *p = json_object_get(root, "pretraining");
+    sfp__free(bytes);
+    json_incref(p);
+    json_decref(root);
+    return p;
+}
+
+/* The step of the checkpoint; -1: it cannot be read. */
+static int64_t checkpoint_step(const char *out)
+{
+    char path[PATH_MAX];
+    sfp_safetensors *f = NULL;
+    (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_CHECKPOINT, out);
+    if (sfp__safetensors_open(path, &f, NULL) != SFP_OK)
+        return -1;
+    const char *text = sfp__safetensors_meta(f, "step");
+    int64_t step = text ? strtoll(text, NULL, 10) : -1;
+    sfp__safetensors_close(f);
+    return step;
+}
+
+/* A finished one may have been given more epochs and stopped there: then its config is of an earlier step than its checkpoint. */
+static bool is_finished(const char *out)
+{
+    json_t *p = read_pretraining(out), *steps = json_object_get(p, "steps");
+    bool finished = json_is_true(json_object_get(p, "finished")) && json_is_integer(steps) &&
+                    json_integer_value(steps) == checkpoint_step(out);
+    json_decref(p);
+    return finished;
+}
+
+sfp_status sfp__pretrain_take_folder(const sfp_pretrain_options *o, int *lock, sfp_error *err)
+{
+    if (strlen(o->out) > PATH_MAX - 64) /* the longest name of a file in it */
+        return sfp__fail(err, SFP_EINVAL, "%.60s...: is %zu bytes long, expected at most %d", o->out, strlen(o->out),
+                         PATH_MAX - 64);
+    if (mkdir(o->out, 0777) != 0 && errno != EEXIST)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", o->out);
+    sfp_status s = sfp__folder_lock(o->out, lock, err);
+    if (!s && !o->resume && sfp__folder_has(o->out, SFP__PRETRAIN_CHECKPOINT) && !is_finished(o->out))
+        s = sfp__fail(err, SFP_EINVAL, "%s: holds a training that was not finished; give --resume to go on, or another --out", o->out);
+    return s;
+}
+
+sfp_status sfp__pretrain_clear_folder(const sfp_pretrain_options *o, const sfp_pretrain_hooks *hooks, sfp_error *err)
+{
+    static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT, SFP__PRETRAIN_CONFIG, SFP__PRETRAIN_LOG, SFP__PRETRAIN_REPORT,
+                                        SFP__PRETRAIN_MODEL};
+    const char *const keep[] = {o->init, o->teacher}; /* --resume will read them again */
+    char text[PATH_MAX + 64];
+    json_t *p = read_pretraining(o->out);
+    bool there = p || sfp__folder_has(o->out, SFP__PRETRAIN_CHECKPOINT);
+    json_decref(p);
+    if (!there)
+        return SFP_OK; /* whatever is there is no training's */
+    (void)snprintf(text, sizeof text, "%s: replaces the training in it", o->out);
+    if (hooks && hooks->say)
+        hooks->say(hooks->ctx, text);
+    return sfp__folder_remove(o->out, sizeof names / sizeof *names, names, sizeof keep / sizeof *keep, keep, err);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "io/folder.h"
 #include "model/vit_train.h"
 #include "pretrain/batches.h"
 #include "pretrain/hash.h"
@@ -14,12 +15,10 @@
 #include "pretrain/state.h"
 #include "pretrain/teacher.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { HELD_OUT = 20, UNIT = 8 };
 #define LOG_SECONDS 10.0
@@ -28,6 +27,7 @@ enum { HELD_OUT = 20, UNIT = 8 };
 typedef struct training {
     const sfp_pretrain_options *o;
     const sfp_pretrain_hooks *hooks;
+    int lock; /* on OUT */
     sfp_pool *pool;
     sfp_pictures pictures, held;
     sfp_teacher teacher;
@@ -200,12 +200,9 @@ static sfp_status make_student(training *t, sfp_error *err)
 static sfp_status prepare(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
-    if (strlen(o->out) > PATH_MAX - 64) /* the longest name of a file in it */
-        return sfp__fail(err, SFP_EINVAL, "%.60s...: is %zu bytes long, expected at most %d", o->out, strlen(o->out),
-                         PATH_MAX - 64);
-    if (mkdir(o->out, 0777) != 0 && errno != EEXIST)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", o->out);
-    sfp_status s = load_pictures(t, err);
+    sfp_status s = sfp__pretrain_take_folder(o, &t->lock, err);
+    if (!s)
+        s = load_pictures(t, err);
     if (!s && t->pictures.count < o->batch)
         s = sfp__fail(err, SFP_EINVAL, "%s: has %lld pictures to learn from, expected at least a batch of %d", o->data,
                       (long long)t->pictures.count, o->batch);
@@ -215,11 +212,13 @@ static sfp_status prepare(training *t, sfp_error *err)
         s = make_student(t, err);
     bool found = false;
     if (!s && o->resume)
-        s = sfp__pretrain_state_load(&t->state, path_of(t, "checkpoint.safetensors"), &found, err);
+        s = sfp__pretrain_state_load(&t->state, path_of(t, SFP__PRETRAIN_CHECKPOINT), &found, err);
     if (!s)
         s = sfp__vit_set_weights(t->student, &t->state.weights, err);
+    if (!s && !found)
+        s = sfp__pretrain_clear_folder(o, t->hooks, err);
     if (!s)
-        s = sfp__log_open(path_of(t, "log.jsonl"), t->state.step, &t->log, err);
+        s = sfp__log_open(path_of(t, SFP__PRETRAIN_LOG), t->state.step, &t->log, err);
     if (s)
         return s;
     t->epoch_steps = sfp__batch_feed_epoch_steps(&t->pictures, o->batch);
@@ -376,7 +375,7 @@ static sfp_status save(training *t, sfp_error *err)
 {
     t->saved_at = t->state.seconds;
     t->saved_step = t->state.step;
-    return sfp__pretrain_state_save(&t->state, path_of(t, "checkpoint.safetensors"), err);
+    return sfp__pretrain_state_save(&t->state, path_of(t, SFP__PRETRAIN_CHECKPOINT), err);
 }
 
 static sfp_status train(training *t, sfp_error *err)
@@ -397,7 +396,7 @@ static sfp_status train(training *t, sfp_error *err)
         if (!s && (score || t->since_seconds >= LOG_SECONDS))
             s = note(t, score ? &t->score : NULL, err);
         if (!s && score)
-            s = sfp__pretrain_report(path_of(t, "report.html"), &t->log, err);
+            s = sfp__pretrain_report(path_of(t, SFP__PRETRAIN_REPORT), &t->log, err);
         if (!s && t->state.seconds - t->saved_at >= t->o->checkpoint_seconds)
             s = save(t, err);
     }
@@ -424,7 +423,7 @@ static sfp_status write_model(training *t, sfp_vit_config *c, sfp_error *err)
         w.head_w = hw.out;
         w.head_b = hb.out;
     }
-    return sfp__vit_save(c, &w, t->o->half ? SFP_DTYPE_F16 : SFP_DTYPE_F32, NULL, 0, path_of(t, "model.safetensors"), err);
+    return sfp__vit_save(c, &w, t->o->half ? SFP_DTYPE_F16 : SFP_DTYPE_F32, NULL, 0, path_of(t, SFP__PRETRAIN_MODEL), err);
 }
 
 static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
@@ -450,9 +449,9 @@ static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
     if (!s)
         s = write_model(t, &c, err);
     if (!s)
-        s = sfp__pretrain_write_config(path_of(t, "config.json"), t->o, &c, (int64_t)t->pictures.count, r, err);
+        s = sfp__pretrain_write_config(path_of(t, SFP__PRETRAIN_CONFIG), t->o, &c, (int64_t)t->pictures.count, r, err);
     if (!s)
-        s = sfp__pretrain_report(path_of(t, "report.html"), &t->log, err);
+        s = sfp__pretrain_report(path_of(t, SFP__PRETRAIN_REPORT), &t->log, err);
     return s;
 }
 
@@ -464,6 +463,7 @@ sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_pool *pool, const sf
         return sfp__fail_nomem(err, sizeof *t);
     t->o = o;
     t->hooks = hooks;
+    t->lock = -1;
     t->pool = pool;
     sfp_pretrain_result r = {0};
     sfp_status s = prepare(t, err);
@@ -481,6 +481,7 @@ sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_pool *pool, const sf
     sfp__pretrain_state_done(&t->state);
     sfp__pictures_done(&t->pictures);
     sfp__pictures_done(&t->held);
+    sfp__folder_unlock(t->lock);
     sfp__free(t);
     if (!s)
         *out = r;

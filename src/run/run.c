@@ -7,6 +7,7 @@
 #include "compute/cpu.h"
 #include "compute/gemm.h"
 #include "compute/kernels.h"
+#include "io/folder.h"
 #include "run/run_internal.h"
 
 #include <math.h>
@@ -346,7 +347,9 @@ static sfp_status run(sfp__run_state *s, sfp_error *err)
 {
     const sfp_run_options *o = s->opt;
     bool resumed = false, finished = false, ended = true;
-    sfp_status status = prepare(s, err);
+    sfp_status status = o->out ? sfp__run_take_folder(s, err) : SFP_OK;
+    if (!status)
+        status = prepare(s, err);
     if (!status && o->resume)
         status = sfp__run_resume(s, &resumed, &finished, err);
     if (status || (finished && !s->live))
@@ -357,7 +360,7 @@ static sfp_status run(sfp__run_state *s, sfp_error *err)
     if (s->kept && !resumed)
         status = sfp__run_keep_batches(s, err);
     if (!status && o->out && !resumed)
-        status = sfp__run_forget(s, err);
+        status = sfp__run_clear_folder(s, err);
     if (!status && o->out && s->system.learner)
         status =
             sfp__line_log_open(o->out, SFP_EVENTS_FILE, (uint64_t)s->stamps, SFP__RUN_LOG_BYTES, SFP__RUN_LOGS, &s->events, err);
@@ -376,7 +379,7 @@ static sfp_status run(sfp__run_state *s, sfp_error *err)
 
 sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_result *result, sfp_error *err)
 {
-    sfp__run_state s = {.opt = opt, .hooks = hooks, .r = result, .began = sfp__now(), .spacing = NAN};
+    sfp__run_state s = {.opt = opt, .hooks = hooks, .r = result, .lock = -1, .began = sfp__now(), .spacing = NAN};
     memset(result, 0, sizeof *result);
     sfp_status status = run(&s, err);
     sfp__line_log_close(s.events);
@@ -397,5 +400,6 @@ sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_
     sfp__free(s.pooled);
     sfp__free(s.ids);
     sfp__free(s.shown_rgb);
+    sfp__folder_unlock(s.lock);
     return status;
 }

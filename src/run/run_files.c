@@ -1,22 +1,24 @@
-/* The files of a run: checkpoints and how they are found again, and what is
- * left when it has ended.
+/* The files of a run: the folder and what was in it, checkpoints and how they
+ * are found again, and what is left when it has ended.
  *
  * A checkpoint's position says where in the stream it stands and holds the
  * result so far, so one file is all that is needed to go on. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "io/folder.h"
 #include "io/text.h"
 #include "run/registry.h"
 #include "run/report.h"
 #include "run/run_internal.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+/* in the order in which they are looked for */
+static const char *const checkpoints[] = {"checkpoint", "checkpoint.old"};
 
 sfp_status sfp__run_path(const sfp__run_state *s, const char *name, char *buf, size_t size, sfp_error *err)
 {
@@ -24,6 +26,60 @@ sfp_status sfp__run_path(const sfp__run_state *s, const char *name, char *buf, s
     if (need < 0 || (size_t)need >= size)
         return sfp__fail(err, SFP_ELIMIT, "%s/%s: the path is too long", s->opt->out, name);
     return SFP_OK;
+}
+
+/* ---------------------------------------------------------------- the folder */
+
+/* What the last whole checkpoint says; when all are damaged, whether there is a result. A live stream's run has never ended for good. */
+static void look_at_checkpoint(const sfp__run_state *s, bool *unfinished, bool *live)
+{
+    *unfinished = !sfp__folder_has(s->opt->out, "result.json");
+    *live = false;
+    for (size_t i = 0; i < sizeof checkpoints / sizeof *checkpoints; i++) {
+        char path[PATH_MAX], method[SFP_NAME_MAX], *position = NULL;
+        if (sfp__run_path(s, checkpoints[i], path, sizeof path, NULL) != SFP_OK ||
+            sfp__system_look(path, method, sizeof method, &position, NULL) != SFP_OK)
+            continue;
+        json_t *root = json_loads(position, JSON_REJECT_DUPLICATES, NULL);
+        *unfinished = !json_is_true(json_object_get(root, "finished"));
+        *live = json_object_get(root, "live") != NULL;
+        json_decref(root);
+        sfp__free(position);
+        return;
+    }
+}
+
+static bool has_checkpoint(const sfp__run_state *s)
+{
+    return sfp__folder_has(s->opt->out, checkpoints[0]) || sfp__folder_has(s->opt->out, checkpoints[1]);
+}
+
+sfp_status sfp__run_take_folder(sfp__run_state *s, sfp_error *err)
+{
+    bool unfinished, live;
+    sfp_status status = sfp__folder_lock(s->opt->out, &s->lock, err);
+    if (status || s->opt->resume || !has_checkpoint(s))
+        return status;
+    look_at_checkpoint(s, &unfinished, &live);
+    if (unfinished || live)
+        return sfp__fail(err, SFP_EINVAL, "%s: holds %s; give --resume to go on, or another --out", s->opt->out,
+                         unfinished ? "a run that was not finished" : "the run of a live stream");
+    return SFP_OK;
+}
+
+sfp_status sfp__run_clear_folder(const sfp__run_state *s, sfp_error *err)
+{
+    /* the checkpoints first: --resume must not find those of a run of which a part is gone */
+    static const char *const names[] = {"checkpoint.old", "checkpoint", "result.json", "report.html",
+                                        SFP_EVENTS_FILE, SFP_EVENTS_FILE ".#", SFP__RUN_PREDICTIONS, SFP__RUN_PREDICTIONS ".#",
+                                        "state.safetensors", "state-task-#.safetensors"};
+    const char *out = s->opt->out;
+    char text[PATH_MAX + 64];
+    if (!has_checkpoint(s) && !sfp__folder_has(out, "result.json"))
+        return SFP_OK; /* whatever is there is no run's */
+    (void)snprintf(text, sizeof text, "%s: replaces the finished run in it", out);
+    sfp__run_say(s, text);
+    return sfp__folder_remove(out, sizeof names / sizeof *names, names, 1, &s->opt->init_state, err); /* --resume will read it again */
 }
 
 /* ---------------------------------------------------------------- checkpoint */
@@ -68,20 +124,6 @@ static sfp_status position_text(const sfp__run_state *s, char **out, sfp_error *
     *out = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
     return *out ? SFP_OK : sfp__fail_nomem(err, 4096);
-}
-
-sfp_status sfp__run_forget(const sfp__run_state *s, sfp_error *err)
-{
-    static const char *const names[] = {"checkpoint.old", "checkpoint"};
-    char path[PATH_MAX];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        sfp_status status = sfp__run_path(s, names[i], path, sizeof path, err);
-        if (status)
-            return status;
-        if (unlink(path) != 0 && errno != ENOENT)
-            return sfp__fail_errno(err, SFP_EIO, "%s: cannot remove", path);
-    }
-    return SFP_OK;
 }
 
 sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err)
@@ -237,12 +279,11 @@ static sfp_status check_config(const sfp__run_state *s, const char *path, const 
 
 sfp_status sfp__run_may_resume(const sfp__run_state *s, sfp_error *err)
 {
-    static const char *const names[] = {"checkpoint", "checkpoint.old"};
     const char *now = s->opt->method ? s->opt->method : "";
-    for (size_t i = 0; s->opt->out && i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; s->opt->out && i < sizeof checkpoints / sizeof *checkpoints; i++) {
         char path[PATH_MAX], method[SFP_NAME_MAX], *position = NULL;
         sfp_error unused;
-        sfp_status status = sfp__run_path(s, names[i], path, sizeof path, err);
+        sfp_status status = sfp__run_path(s, checkpoints[i], path, sizeof path, err);
         if (status)
             return status;
         if (sfp__system_look(path, method, sizeof method, &position, &unused) != SFP_OK)

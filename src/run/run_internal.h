@@ -4,7 +4,7 @@
  *   run_live.c    the loop over a live one
  *   run_clock.c   costs, and which batches the paper's clock keeps
  *   run_record.c  what is noted of a timestamp, evaluation, the controller
- *   run_files.c   checkpoints, and what is left in the end */
+ *   run_files.c   the folder, checkpoints, and what is left in the end */
 #ifndef SFP_RUN_RUN_INTERNAL_H
 #define SFP_RUN_RUN_INTERNAL_H
 
@@ -20,12 +20,14 @@ enum { SFP__RUN_SHOWN = 40, SFP__RUN_AHEAD = 4, SFP__RUN_POOL = 16 }; /* picture
 
 #define SFP__RUN_LOG_BYTES ((size_t)64 << 20) /* of events.jsonl and predictions.jsonl, before they are rotated */
 enum { SFP__RUN_LOGS = 8 };
+#define SFP__RUN_PREDICTIONS "predictions.jsonl"
 
 typedef struct sfp__live sfp__live;
 
 typedef struct sfp__run_state {
     const sfp_run_options *opt;
     const sfp_run_hooks *hooks;
+    int lock;                  /* on the folder */
     sfp_clock_kind clock_kind; /* never DEFAULT */
     sfp_result *r;
     sfp_source *source, *test;
@@ -91,8 +93,10 @@ void sfp__run_finish_numbers(sfp__run_state *s);
 void sfp__run_times(sfp__run_state *s);
 
 /* run_files.c */
-/* Removes the checkpoints of an earlier run in the same directory: --resume must not find them. */
-sfp_status sfp__run_forget(const sfp__run_state *s, sfp_error *err);
+/* Before anything else: the folder is ours alone from here on. Without --resume one that holds something to go on from is refused. */
+sfp_status sfp__run_take_folder(sfp__run_state *s, sfp_error *err);
+/* A run that begins, when nothing is left that could be wrong: removes the files of the run that was there, and says so. */
+sfp_status sfp__run_clear_folder(const sfp__run_state *s, sfp_error *err);
 sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err);
 /* Before anything is made or measured: is what is there to go on from of this method, and of these options? Nothing there, or damaged:
  * sfp__run_resume will tell. */

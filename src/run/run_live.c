@@ -371,7 +371,7 @@ static sfp_status start(sfp__run_state *s, sfp_error *err)
     if (v->done.count && s->source->leave_out)
         status = s->source->leave_out(s->source, v->done.count, v->done.mark, v->done.until, err);
     if (!status && o->out)
-        status = sfp__line_log_open(o->out, "predictions.jsonl", s->stamps ? (uint64_t)s->stamps + 1 : 0, SFP__RUN_LOG_BYTES,
+        status = sfp__line_log_open(o->out, SFP__RUN_PREDICTIONS, s->stamps ? (uint64_t)s->stamps + 1 : 0, SFP__RUN_LOG_BYTES,
                                     SFP__RUN_LOGS, &v->predictions, err);
     s->r->lambda = real && o->rate > 0 ? o->rate : NAN;
     const sfp_inbox_options io = {.size = sfp__vit_config(o->vit)->img_size,

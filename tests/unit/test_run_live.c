@@ -284,10 +284,11 @@ static void overload(const char *data, double cost, bool triage, bool controller
     o.queue = 2;
     o.triage = triage;
     o.controller = controller;
-    char sized[64];
+    char sized[64], out[64];
+    (void)snprintf(out, sizeof out, "overload_%d%d%d", live, triage, controller); /* a live stream's folder is not written over */
     (void)snprintf(sized, sizeof sized, "synthetic:%d", (int)(o.rate * seconds));
     o.data = live ? data : sized;
-    sfp_result r = run_once(&o, "overload", live ? (int)(seconds / cost / 2) + 3 : 0, NULL);
+    sfp_result r = run_once(&o, out, live ? (int)(seconds / cost / 2) + 3 : 0, NULL);
     assert_true(r.finished);
     assert_int_equal(r.scored + r.dropped + r.skipped, r.offered); /* every sample is scored, or dropped */
     assert_int_equal(r.skipped, 0);

@@ -1,0 +1,102 @@
+/* The lock is on the folder itself (flock): nothing lies about, and the kernel lets go of it however a process ends. */
+#include "io/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static sfp_status open_folder(const char *path, int *fd, sfp_error *err)
+{
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd >= 0)
+        return SFP_OK;
+    struct stat st;
+    if (errno == ENOTDIR && stat(path, &st) == 0)
+        return sfp__fail(err, SFP_EINVAL, "%s: is a file, expected a folder", path);
+    return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the folder", path);
+}
+
+sfp_status sfp__folder_lock(const char *path, int *lock, sfp_error *err)
+{
+    int fd;
+    sfp_status s = open_folder(path, &fd, err);
+    if (s)
+        return s;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        *lock = fd;
+        return SFP_OK;
+    }
+    bool taken = errno == EWOULDBLOCK;
+    (void)close(fd);
+    if (taken)
+        return sfp__fail(err, SFP_EINVAL, "%s: another run is writing there", path);
+    *lock = -1; /* some network file systems lock only what is open for writing, which a folder never is */
+    return SFP_OK;
+}
+
+void sfp__folder_unlock(int lock)
+{
+    if (lock >= 0)
+        (void)close(lock);
+}
+
+bool sfp__folder_has(const char *path, const char *name)
+{
+    int fd;
+    struct stat st;
+    if (open_folder(path, &fd, NULL) != SFP_OK)
+        return false;
+    bool there = fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    (void)close(fd);
+    return there;
+}
+
+static bool matches(const char *name, const char *pattern)
+{
+    const char *hash = strchr(pattern, '#');
+    if (!hash)
+        return strcmp(name, pattern) == 0;
+    size_t before = (size_t)(hash - pattern), digits;
+    if (strncmp(name, pattern, before) != 0)
+        return false;
+    digits = strspn(name + before, "0123456789");
+    return digits > 0 && strcmp(name + before + digits, hash + 1) == 0;
+}
+
+static bool is_one_of(int fd, const char *name, size_t count, const char *const *paths)
+{
+    struct stat it, other;
+    if (fstatat(fd, name, &it, 0) != 0)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (paths[i] && stat(paths[i], &other) == 0 && other.st_dev == it.st_dev && other.st_ino == it.st_ino)
+            return true;
+    return false;
+}
+
+sfp_status sfp__folder_remove(const char *path, size_t count, const char *const *names, size_t kept, const char *const *keep,
+                              sfp_error *err)
+{
+    int fd;
+    sfp_status s = open_folder(path, &fd, err);
+    if (s)
+        return s;
+    DIR *d = fdopendir(fd); /* owns fd */
+    if (!d) {
+        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot read the folder", path);
+        (void)close(fd);
+        return s;
+    }
+    for (size_t i = 0; !s && i < count; i++) {
+        rewinddir(d);
+        for (const struct dirent *e; !s && (e = readdir(d));)
+            if (matches(e->d_name, names[i]) && !is_one_of(fd, e->d_name, kept, keep) && unlinkat(fd, e->d_name, 0) != 0)
+                s = sfp__fail_errno(err, SFP_EIO, "%s/%s: cannot remove", path, e->d_name);
+    }
+    (void)closedir(d);
+    return s;
+}

@@ -1,0 +1,64 @@
+# --out: a run that can go on is refused, a finished one replaced with a word, one at a time writes, and only its own files go
+export STREAMFP_REGISTRY=$PWD/runs.db
+args=(run --img-size 32 --threads 1 --eval-limit 1 --method ncm)
+run() { # what is said, without the table
+    streamfp "${args[@]}" "$@" 2>&1 >/dev/null | grep -Ev 'stands in|no test set|^task '
+    echo "exit ${PIPESTATUS[0]}"
+}
+same() { diff -r "$1" "$1.before" && echo "$1 as before"; }
+
+echo "finished:"
+run --data synthetic:40 --tasks 3,3,4 --out done
+for name in notes.txt state-task-1b.safetensors state-mine.safetensors events.jsonl.old checkpoint.bak; do echo mine >done/$name; done
+touch done/events.jsonl.3 done/predictions.jsonl
+cp -r done done.before
+run --data synthetic:40 --tasks 11 --out done
+run --data folder:nowhere --out done
+run --data synthetic:40 --tasks 2 --out done --costs nowhere --rate 10
+same done
+run --data synthetic:40 --tasks 2 --out done
+ls done
+
+echo "its own state to begin with stays until it is written anew:"
+learner=(run --img-size 32 --threads 1 --eval-limit 1 --data synthetic:40 --tasks 2)
+streamfp "${learner[@]}" --out own >/dev/null 2>&1
+streamfp "${learner[@]}" --out own --init-state ./own/../own/state.safetensors 2>&1 >/dev/null | grep replaces
+
+echo "no run's:"
+mkdir other && echo theirs >other/report.html
+run --data synthetic:40 --tasks 2 --out other
+
+echo "unfinished:"
+set -m # a job of its own: otherwise a background process ignores SIGINT
+learner=(run --img-size 32 --threads 1 --eval-limit 1 --tasks 2 --data synthetic:4000 --out cut)
+streamfp "${learner[@]}" >/dev/null 2>&1 &
+pid=$!
+for ((i = 0; i < 2000; i++)); do # begun: its events file is there
+    if [ -e cut/events.jsonl ]; then break; fi
+    sleep 0.01
+done
+run --data synthetic:40 --out cut
+run --data synthetic:40 --out cut --resume
+kill -INT $pid
+wait $pid
+echo "exit $?"
+cp -r cut cut.before
+run --data synthetic:40 --out cut
+mv cut/checkpoint cut/checkpoint.old
+run --data synthetic:40 --out cut
+mv cut/checkpoint.old cut/checkpoint
+same cut
+
+echo "live:"
+mkdir -p in/cat && for i in 1 2 3 4; do mkfile picture "in/cat/$i.png" 32 32 "$i"; done
+touch in/.end
+run --data dir:in --out live
+cp -r live live.before
+run --data dir:in --out live
+run --data synthetic:40 --out live
+same live
+
+echo "no folder:"
+mkfile picture a.png 8 8 1
+run --data synthetic:40 --out a.png
+run --data synthetic:40 --out a.png/x
