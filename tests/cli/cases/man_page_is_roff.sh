@@ -9,4 +9,4 @@ for command in $(streamfp --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
 done
 if command -v groff >/dev/null; then groff -man -ww -Tutf8 man.1 >/dev/null; fi
 grep -cx '\\fBEvaluation and output\\fR' man.1
-grep -c 'One of streamfp, none, random' man.1
+grep -c 'One of streamfp, none, random' man.1 # run and bench
