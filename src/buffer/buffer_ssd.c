@@ -12,7 +12,7 @@
  * Cost beside a reservoir's: every sixth batch, for each class in it, gradients of its samples of the last 16 batches, and of its
  * synthetic pictures gradients and two passes to pixels, three with older classes; each with a query pass, since no slot has it.
  * At b = 20, when the classes of a batch are those of the last 16, that is 320 real samples every 6 batches, 53 a batch, where a
- * step trains on 20: a timestamp costs about four times what it does with StreamFP's buffer (3.9 on the built-in backbone).
+ * step trains on 20: a timestamp costs about four times what it does with StreamFP's buffer (3.8 at ViT-Ti).
  * Memory, n = 3*S*S: 8*m*n bytes for pixels and momentum and 16*b*n for recent pictures, which the budget counts, and 4*m*n of
  * scratch: 123 + 48 + 61 MB at S = 224, m = 102, b = 20.
  *
