@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+typedef void (*sfp_ask_take)(void *user, int group, const float *gradient);
+
 typedef struct sfp_ask {
     void *ctx;
     int dim, classes, side; /* D, C, S */
@@ -24,7 +26,12 @@ typedef struct sfp_ask {
     /* (params) gradient of the mean cross-entropy of n samples to what learns. SFP_NEED_GRADIENTS. */
     sfp_status (*gradient)(void *ctx, int n, const int *sample, float *out, sfp_error *err);
 
-    /* The same for pictures x (n) of (3, S, S), normalised; their features (n, D) come for nothing, NULL: not wanted. */
+    /* The same of each group of `size` samples in a row (the last may be smaller), one after another in `room` (params), in any
+     * order; `take` gets the group's number. Passes are as full as for one gradient of all. SFP_NEED_GRADIENTS. */
+    sfp_status (*gradient_each)(void *ctx, int n, const int *sample, int size, float *room, sfp_ask_take take, void *user,
+                                sfp_error *err);
+
+    /* `gradient` for pictures x (n) of (3, S, S), normalised; their features (n, D) come for nothing, NULL: not wanted. */
     sfp_status (*gradient_at)(void *ctx, int n, const float *const *x, const int32_t *label, float *out, float *feature,
                               sfp_error *err);
 

@@ -9,8 +9,8 @@
  * probability (s_slot + 1) / ((s_slot + 1) + (s_i + 1)). Gradients are those of the parameters that learn, P of them, at this
  * moment.
  *
- * Cost: a forward and backward pass over up to 200 buffer samples and the batch, and, when samples are stored or the similarity
- * is negative, over each sample of the batch on its own, which is why it is the slowest of the buffers; 20*P floats of memory.
+ * Cost: a forward and backward pass over up to 200 buffer samples and the batch, which is why it is the slowest of the buffers;
+ * 22*P floats of memory. The batch's gradient is the sum of its samples', which one pass gives.
  *
  * From the authors: with more samples than slots theirs fails, here the first m of the batch compete. Zero weights left over are
  * drawn from equally (theirs fails). Scores that are not finite count as 1. */
@@ -28,7 +28,7 @@ typedef struct gss {
     int slots;
     float *score;    /* (m) of the samples in the slots */
     float *fresh;    /* (max_batch) of the batch */
-    sfp_arena arena; /* groups' gradients and one more */
+    sfp_arena arena; /* groups' gradients and two more */
 } gss;
 
 static void close_state(void *state)
@@ -80,55 +80,54 @@ typedef struct gradients {
     size_t n;
     float *group; /* (groups, n) unit length */
     float *one;   /* (n) */
+    float *sum;   /* (n) of the batch's samples scored */
+    float *fresh; /* (max_batch) their scores */
+    sfp_pool *threads;
 } gradients;
 
-/* Gradients of random groups of the buffer, and room for one more. */
+static void take_group(void *user, int i, const float *gradient)
+{
+    const gradients *g = user;
+    float *to = g->group + (size_t)i * g->n;
+    memcpy(to, gradient, g->n * sizeof *to);
+    sfp__gss_unit(g->n, to);
+}
+
+/* Gradients of random groups of the buffer, and room for two more. */
 static sfp_status of_groups(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, gradients *g, sfp_error *err)
 {
     gss *s = b->state;
     const sfp_ask *ask = batch->ask;
     int size = sfp__gss_group_size(b->filled), most = sfp__gss_groups(b->opt.slots), slots[SFP_GSS_GROUPS * SFP_GSS_GROUP];
-    *g = (gradients){.groups = sfp__gss_groups(b->filled), .n = ask->params};
+    *g = (gradients){.groups = sfp__gss_groups(b->filled), .n = ask->params, .fresh = s->fresh, .threads = batch->threads};
     sfp__arena_reset(&s->arena);
     g->one = sfp__arena_take(&s->arena, ask->params, sizeof *g->one);
+    g->sum = sfp__arena_take(&s->arena, ask->params, sizeof *g->sum);
     g->group = sfp__arena_take(&s->arena, ask->params * (size_t)most, sizeof *g->group); /* once and for all */
-    if (!g->one || !g->group)
+    if (!g->one || !g->sum || !g->group)
         return sfp__fail_nomem(err, ask->params * (size_t)most * sizeof *g->group);
     int count = sfp__buffer_draw(b, g->groups * size, rng, slots);
     for (int i = 0; i < count; i++)
         slots[i] += batch->b;
-    sfp_status status = SFP_OK;
-    for (int i = 0; status == SFP_OK && i < g->groups; i++) {
-        status = ask->gradient(ask->ctx, size, slots + i * size, g->group + (size_t)i * g->n, err);
-        if (status == SFP_OK)
-            sfp__gss_unit(g->n, g->group + (size_t)i * g->n);
-    }
-    return status;
+    return ask->gradient_each(ask->ctx, count, slots, size, g->one, take_group, g, err);
 }
 
-/* Scores of the first n samples of the batch to s->fresh. */
-static sfp_status score_samples(const sfp_buffer *b, const sfp_buffer_batch *batch, const gradients *g, int n, sfp_error *err)
+static void take_sample(void *user, int i, const float *gradient)
 {
-    gss *s = b->state;
-    sfp_status status = SFP_OK;
-    for (int i = 0; status == SFP_OK && i < n; i++) {
-        status = batch->ask->gradient(batch->ask->ctx, 1, &i, g->one, err);
-        if (status == SFP_OK)
-            s->fresh[i] = sfp__gss_score(g->n, g->groups, g->group, g->one, batch->threads);
-    }
-    return status;
+    const gradients *g = user;
+    g->fresh[i] = sfp__gss_score(g->n, g->groups, g->group, gradient, g->threads);
+    for (size_t k = 0; k < g->n; k++)
+        g->sum[k] += gradient[k];
 }
 
-/* The score of the whole batch, as one gradient. */
-static sfp_status score_batch(const sfp_buffer *b, const sfp_buffer_batch *batch, const gradients *g, float *out, sfp_error *err)
+/* Scores of the first n samples of the batch to s->fresh, and the sum of their gradients. */
+static sfp_status score_samples(const sfp_buffer *b, const sfp_buffer_batch *batch, gradients *g, int n, sfp_error *err)
 {
-    int *all = b->order; /* (max(max_batch, m)) */
-    for (int i = 0; i < batch->b; i++)
-        all[i] = i;
-    sfp_status status = batch->ask->gradient(batch->ask->ctx, batch->b, all, g->one, err);
-    if (status == SFP_OK)
-        *out = sfp__gss_score(g->n, g->groups, g->group, g->one, batch->threads);
-    return status;
+    int *samples = b->order; /* (max(max_batch, m)) */
+    for (int i = 0; i < n; i++)
+        samples[i] = i;
+    memset(g->sum, 0, g->n * sizeof *g->sum);
+    return batch->ask->gradient_each(batch->ask->ctx, n, samples, 1, g->one, take_sample, g, err);
 }
 
 /* ------------------------------------------------------------------- update */
@@ -155,14 +154,11 @@ static sfp_status replace(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng 
 {
     gss *s = b->state;
     gradients g;
-    float similarity = 1;
     int m = b->opt.slots, n = batch->b < m ? batch->b : m, nu = 0;
     sfp_status status = of_groups(b, batch, rng, &g, err);
-    if (status || (status = score_batch(b, batch, &g, &similarity, err)))
+    if (status || (status = score_samples(b, batch, &g, batch->b, err)))
         return status;
-    if (similarity < 0) {
-        if ((status = score_samples(b, batch, &g, n, err)))
-            return status;
+    if (sfp__gss_score(g.n, g.groups, g.group, g.sum, batch->threads) < 0) {
         for (int i = 0; i < n; i++)
             b->u_batch[i] = sfp__rng_double(rng);
         sfp__gss_weights(m, s->score, b->weight);

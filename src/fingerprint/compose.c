@@ -98,7 +98,7 @@ static void project(const sfp_fp *f, int l, int n, const float *in, bool backwar
 
 typedef struct layer_job {
     sfp_fp *f;
-    int b, terms;
+    int first, n, terms;
 } layer_job;
 
 static void prepare_layer(void *ctx, int l, int worker)
@@ -243,7 +243,7 @@ static void gradients_layer(void *ctx, int l, int worker)
     int D = f->D, start = sfp__fp_layer_start(f, l), N = sfp__fp_layer_open(f, l), comp = f->opt.length * D;
     bool raw = f->opt.prefix == SFP_PREFIX_RAW;
     int token = sfp__gemm_enter();
-    f->own[l] = f->kind->backward(f, l, j->b, raw ? f->unprojected[l] : f->dprefix[l]);
+    f->own[l] = f->kind->backward(f, l, j->first, j->n, raw ? f->unprojected[l] : f->dprefix[l]);
     if (raw)
         project(f, l, N, f->unprojected[l], true, f->dprefix[l]);
     f->penalty[l] = 0;
@@ -263,11 +263,11 @@ static void gradients_layer(void *ctx, int l, int worker)
     sfp__gemm_leave(token);
 }
 
-sfp_status sfp__fp_gradients(sfp_fp *f, int b, int terms, double *loss, sfp_error *err)
+sfp_status sfp__fp_gradients(sfp_fp *f, int first, int n, int terms, double *loss, sfp_error *err)
 {
-    if (b < 1 || b > f->max_batch)
-        return sfp__fail(err, SFP_EINVAL, "gradients of %d samples, expected 1 to %d", b, f->max_batch);
-    layer_job j = {.f = f, .b = b, .terms = terms};
+    if (first < 0 || n < 1 || n > f->max_batch - first)
+        return sfp__fail(err, SFP_EINVAL, "gradients of %d samples from %d on, expected 1 to %d in all", n, first, f->max_batch);
+    layer_job j = {.f = f, .first = first, .n = n, .terms = terms};
     sfp__pool_run(f->threads, f->layers, gradients_layer, &j);
     double penalty = 0, own = 0;
     for (int l = 0; l < f->layers; l++) {

@@ -124,9 +124,10 @@ typedef struct sfp_fp_samples {
  * samples NULL: no gradients, all are of the present task. */
 void sfp__fp_attach(sfp_fp *f, sfp_vit_pass *pass, const sfp_fp_samples *samples);
 
-/* After a backward pass over b samples attached with weights: adds the gradients of P, K, A and the gate. `terms`: loss terms that
- * carry the ortho penalty. *loss is what pool and penalty add to the loss. */
-sfp_status sfp__fp_gradients(sfp_fp *f, int b, int terms, double *loss, sfp_error *err);
+/* After a backward pass over samples attached with weights: adds the gradients of P, K, A and the gate that samples
+ * [first, first + n) of it give; the same pass serves any number of calls. `terms`: loss terms that carry the ortho penalty.
+ * *loss is what pool and penalty add to the loss. */
+sfp_status sfp__fp_gradients(sfp_fp *f, int first, int n, int terms, double *loss, sfp_error *err);
 
 void sfp__fp_zero_grad(sfp_fp *f);
 void sfp__fp_step(sfp_fp *f, const sfp_adam *adam);

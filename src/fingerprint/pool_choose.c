@@ -104,13 +104,13 @@ static double key_backward(sfp_fp *f, int l, int i, int k, float scale)
     return (double)scale * (1 - (double)cosine);
 }
 
-double sfp__choose_backward(sfp_fp *f, int l, int b, float *dprefix)
+double sfp__choose_backward(sfp_fp *f, int l, int first, int n, float *dprefix)
 {
     const sfp_fp_view *v = &f->view;
     int pick[MOST_PARTS], half = v->length / 2 * v->dim, choices = v->parts * (f->layers - f->kind->shared_layers);
     double loss = 0;
     memset(dprefix, 0, (size_t)v->open[l] * 2 * (size_t)half * sizeof *dprefix);
-    for (int i = 0; i < b; i++) {
+    for (int i = first; i < first + n; i++) {
         const float *de = f->de[l] + (size_t)i * 2 * (size_t)half * (size_t)v->parts;
         pick_of(v, l, f->samples.rehearsed && f->samples.rehearsed[i], f->alpha[l] + (size_t)i * (size_t)f->opt.pool, pick);
         for (int j = 0; j < v->parts; j++) {

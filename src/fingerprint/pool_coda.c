@@ -58,21 +58,22 @@ static void compose(const sfp_fp_view *v, int l, const sfp__composing *c)
     sfp__gemm_plain(false, false, n, comp, N, c->alpha, ld, v->prefix[l], comp, v->bias[l] ? 1 : 0, c->prefix, comp);
 }
 
-/* dK and dA of the learning components from the gradient of alpha. */
-static void cosine_backward(sfp_fp *f, int l, int b, const float *dalpha, float *c, float *cq, float *eq)
+/* dK and dA of the learning components from the gradient of alpha of b samples from `first` on. */
+static void cosine_backward(sfp_fp *f, int l, int first, int b, const float *dalpha, float *c, float *cq, float *eq)
 {
     int D = f->D, s = f->start, n = f->open - s, ld = f->opt.pool;
-    const float *alpha = f->alpha[l], *norm = f->norm[l];
+    const float *alpha = f->alpha[l] + (size_t)first * (size_t)ld, *norm = f->norm[l] + (size_t)first * (size_t)ld;
+    size_t row = (size_t)first * (size_t)D;
     /* c = d / u; cq = c^T q (n, D) */
     for (int i = 0; i < b; i++)
         for (int k = 0; k < n; k++)
             c[i * n + k] = dalpha[i * ld + s + k] / norm[i * ld + s + k];
-    sfp__gemm_plain(true, false, n, D, b, c, n, f->query[l], D, 0, cq, D);
+    sfp__gemm_plain(true, false, n, D, b, c, n, f->query[l] + row, D, 0, cq, D);
     /* c = d alpha / u^2; eq = c^T q^2 (n, D) */
     for (int i = 0; i < b; i++)
         for (int k = 0; k < n; k++)
             c[i * n + k] *= alpha[i * ld + s + k] / norm[i * ld + s + k];
-    sfp__gemm_plain(true, false, n, D, b, c, n, f->square[l], D, 0, eq, D);
+    sfp__gemm_plain(true, false, n, D, b, c, n, f->square[l] + row, D, 0, eq, D);
     for (int k = 0; k < n; k++) {
         size_t at = (size_t)(s + k) * (size_t)D;
         const float *K = f->k[l].data + at, *A = f->a[l].data + at, *q1 = cq + (size_t)k * (size_t)D,
@@ -88,16 +89,17 @@ static void cosine_backward(sfp_fp *f, int l, int b, const float *dalpha, float 
     }
 }
 
-static double backward(sfp_fp *f, int l, int b, float *dprefix)
+static double backward(sfp_fp *f, int l, int first, int n, float *dprefix)
 {
     int D = f->D, N = f->open, comp = f->opt.length * D, ld = f->opt.pool;
     size_t pool = (size_t)f->opt.pool;
     float *dalpha = f->work[l], *c = dalpha + (size_t)f->max_batch * pool, *cq = c + (size_t)f->max_batch * pool,
           *eq = cq + pool * (size_t)D;
-    sfp__gemm_plain(false, true, b, N, comp, f->de[l], comp, f->view.prefix[l], comp, 0, dalpha, ld);
-    cosine_backward(f, l, b, dalpha, c, cq, eq);
+    const float *de = f->de[l] + (size_t)first * (size_t)comp;
+    sfp__gemm_plain(false, true, n, N, comp, de, comp, f->view.prefix[l], comp, 0, dalpha, ld);
+    cosine_backward(f, l, first, n, dalpha, c, cq, eq);
     /* frozen components have no gradient of their own, but attunement's gate sees them */
-    sfp__gemm_plain(true, false, N, comp, b, f->alpha[l], ld, f->de[l], comp, 0, dprefix, comp);
+    sfp__gemm_plain(true, false, N, comp, n, f->alpha[l] + (size_t)first * pool, ld, de, comp, 0, dprefix, comp);
     return 0;
 }
 

@@ -34,9 +34,10 @@ struct sfp__pool_kind {
     /* The view's tables of layer number l. */
     void (*prepare)(sfp_fp *f, int l);
     void (*compose)(const sfp_fp_view *v, int l, const sfp__composing *c);
-    /* From f->de, the gradient of the prefixes of b samples: writes that of view.prefix (all components in use) to dprefix, adds
-     * those of K and A for the components that learn, returns what the kind itself adds to the loss. */
-    double (*backward)(sfp_fp *f, int l, int b, float *dprefix);
+    /* From f->de, the gradient of the prefixes, for samples [first, first + n) of the pass: writes that of view.prefix (all
+     * components in use) to dprefix, adds those of K and A for the components that learn, returns what the kind itself adds to
+     * the loss. */
+    double (*backward)(sfp_fp *f, int l, int first, int n, float *dprefix);
 };
 
 extern const struct sfp__pool_kind sfp__pool_coda, sfp__pool_l2p, sfp__pool_dualprompt;
@@ -44,6 +45,6 @@ extern const struct sfp__pool_kind sfp__pool_coda, sfp__pool_l2p, sfp__pool_dual
 /* What kinds share that choose components by the nearest keys (pool_choose.c). */
 void sfp__choose_prepare(sfp_fp *f, int l);
 void sfp__choose_compose(const sfp_fp_view *v, int l, const sfp__composing *c);
-double sfp__choose_backward(sfp_fp *f, int l, int b, float *dprefix);
+double sfp__choose_backward(sfp_fp *f, int l, int first, int n, float *dprefix);
 
 #endif

@@ -140,36 +140,76 @@ static void place(const sfp_learner *l, int n, const float *rows, float *out)
         memcpy(out + (size_t)l->items[i].row * D, rows + (size_t)i * D, D * sizeof *out);
 }
 
+/* A pass over some samples of a question from `first` on, whose losses are means over groups of `size`; how many to *n.
+ * in_order: not those with unknown queries first. */
+static sfp_status pass_over(sfp_learner *l, const asked *a, int first, int size, bool in_order, int *n, sfp_train_result *result,
+                            sfp_error *err)
+{
+    int unknown = 0;
+    *n = count_of(l, a, first, step_most(l));
+    sfp_status s = fill(l, a, first, *n, &unknown, err);
+    if (!s && in_order && unknown > 0 && (s = sfp__trainer_queries(l->trainer, unknown, l->xs, l->step_query, err)) == SFP_OK) {
+        sfp__learner_keep_queries(l, unknown);
+        s = fill(l, a, first, *n, &unknown, err);
+    }
+    if (s)
+        return s;
+    for (int i = 0; i < *n; i++) {
+        int left = a->n - l->items[i].row / size * size; /* the last group may be smaller */
+        l->step_weight[i] = 1.0f / (float)(left < size ? left : size);
+    }
+    l->ask_batch = (sfp_train_batch){.n = *n,
+                                     .x = l->xs,
+                                     .label = l->step_label,
+                                     .weight = l->step_weight,
+                                     .masked = l->step_masked,
+                                     .allowed = l->allowed,
+                                     .rehearsed = l->step_rehearsed,
+                                     .query = l->step_query,
+                                     .queries = unknown};
+    if ((s = sfp__trainer_pass(l->trainer, &l->ask_batch, result, err)) == SFP_OK)
+        sfp__learner_keep_queries(l, unknown);
+    return s;
+}
+
 /* terms: how often the ortho penalty is part of the loss. feature (n, D): what the pass saw, or NULL. */
 static sfp_status gradient_of(sfp_learner *l, const asked *a, int terms, float *out, float *feature, sfp_error *err)
 {
     sfp_status s = SFP_OK;
     for (int first = 0, n; !s && first < a->n; first += n) {
-        int unknown = 0;
-        n = count_of(l, a, first, step_most(l));
-        if ((s = fill(l, a, first, n, &unknown, err)))
+        sfp_train_result result;
+        double loss;
+        if ((s = pass_over(l, a, first, a->n, false, &n, &result, err)) ||
+            (s = sfp__trainer_collect(l->trainer, 0, n, first == 0 ? terms : 0, &loss, err)))
             return s;
-        for (int i = 0; i < n; i++)
-            l->step_weight[i] = 1.0f / (float)a->n;
-        const sfp_train_batch batch = {.n = n,
-                                       .x = l->xs,
-                                       .label = l->step_label,
-                                       .weight = l->step_weight,
-                                       .masked = l->step_masked,
-                                       .allowed = l->allowed,
-                                       .rehearsed = l->step_rehearsed,
-                                       .query = l->step_query,
-                                       .queries = unknown,
-                                       .terms = first == 0 ? terms : 0};
-        sfp_train_result result = {0};
-        if ((s = sfp__trainer_gradients(l->trainer, &batch, &result, err)))
-            return s;
-        sfp__learner_keep_queries(l, unknown);
         collect(l, first > 0, out);
         if (feature)
             place(l, n, result.feature, feature);
     }
     return s;
+}
+
+/* Samples that are known by their numbers: a group is in a row, be it cut by the end of a pass. */
+static sfp_status gradient_each_of(sfp_learner *l, const asked *a, int size, float *room, sfp_ask_take take, void *user,
+                                   sfp_error *err)
+{
+    for (int first = 0, n; first < a->n; first += n) {
+        sfp_train_result result;
+        sfp_status s = pass_over(l, a, first, size, size > 1, &n, &result, err);
+        for (int i = 0, some; !s && i < n; i += some) {
+            double loss;
+            int row = l->items[i].row, of_group = row % size;
+            some = n - i < size - of_group ? n - i : size - of_group;
+            if ((s = sfp__trainer_collect(l->trainer, i, some, 0, &loss, err)))
+                break;
+            collect(l, of_group > 0, room);
+            if (of_group + some == size || row + some == a->n)
+                take(user, row / size, room);
+        }
+        if (s)
+            return s;
+    }
+    return SFP_OK;
 }
 
 sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *out, sfp_error *err)
@@ -188,6 +228,16 @@ static sfp_status gradient(void *learner, int n, const int *sample, float *out, 
     sfp_learner *l = learner;
     sfp_status s = check("a gradient", n, sample, batch_size(l) + sfp__buffer_filled(l->buffer), err);
     return s ? s : gradient_of(l, &(asked){.n = n, .sample = sample}, 0, out, NULL, err);
+}
+
+static sfp_status gradient_each(void *learner, int n, const int *sample, int size, float *room, sfp_ask_take take, void *user,
+                                sfp_error *err)
+{
+    sfp_learner *l = learner;
+    sfp_status s = check("a gradient", n < size ? n : size, NULL, 0, err);
+    if (!s)
+        s = check("a gradient", n, sample, batch_size(l) + sfp__buffer_filled(l->buffer), err);
+    return s ? s : gradient_each_of(l, &(asked){.n = n, .sample = sample}, size, room, take, user, err);
 }
 
 static sfp_status gradient_at(void *learner, int n, const float *const *x, const int32_t *label, float *out, float *feature,
@@ -245,6 +295,7 @@ sfp_status sfp__learner_ask_init(sfp_learner *l, sfp_error *err)
                        .side = l->S,
                        .most = most,
                        .gradient = gradient,
+                       .gradient_each = gradient_each,
                        .gradient_at = gradient_at,
                        .pixels = sfp__ask_pixels,
                        .feature_pixels = sfp__ask_feature_pixels,

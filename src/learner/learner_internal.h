@@ -36,6 +36,7 @@ struct sfp_learner {
     sfp_buffer *buffer; /* NULL: none */
     sfp_ask ask;        /* what its method may ask for */
     sfp_look ask_look;  /* features that it asks for */
+    sfp_train_batch ask_batch; /* of the question under way */
     float *ask_x;       /* (SFP_ASK_SLOTS, 3, S, S) pictures of slots, normalised; NULL: it asks for nothing */
     sfp_head *heads[SFP_HEAD_EXPERTS]; /* mix: [1] slda, [2] ranpac; [0] is the trainer's own and stays NULL */
     sfp_mix mix;

@@ -158,15 +158,13 @@ static sfp_status check_labels(const sfp_trainer *t, const sfp_train_batch *b, s
     return SFP_OK;
 }
 
-sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *b, sfp_train_result *result, sfp_error *err)
+sfp_status sfp__trainer_pass(sfp_trainer *t, const sfp_train_batch *b, sfp_train_result *result, sfp_error *err)
 {
     sfp_status s = check_labels(t, b, err);
     if (s)
         return s;
     double begin = sfp__now();
-    sfp__fp_zero_grad(t->fp);
-    s = sfp__fp_prepare(t->fp, err);
-    if (s)
+    if ((s = sfp__fp_prepare(t->fp, err)))
         return s;
     double attuned = sfp__now();
     t->batch = b;
@@ -179,32 +177,49 @@ sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *b, sfp_
     sfp__fp_attach(t->fp, &pass, &samples);
     if ((s = sfp__vit_run(t->backward, &pass, err)))
         return s;
-    double ran = sfp__now(), loss = 0;
-    sfp_param *w = sfp__fp_last_w(t->fp), *bias = sfp__fp_last_b(t->fp);
-    int C = w->rows;
-    int token = sfp__gemm_enter();
-    sfp__gemm_plain(true, false, C, t->D, b->n, t->residual, C, t->feature, t->D, 1, w->grad, t->D);
-    sfp__gemm_leave(token);
-    for (int i = 0; i < b->n; i++)
-        sfp__axpy(C, 1, t->residual + (size_t)i * (size_t)C, bias->grad);
-    if ((s = sfp__fp_gradients(t->fp, b->n, b->terms, &loss, err)))
-        return s;
-    result->loss = loss;
-    for (int i = 0; i < b->n; i++)
-        result->loss += t->loss[i];
-    result->feature = t->feature;
-    result->logits = t->logits;
+    double ran = sfp__now();
     sfp_vit_seconds lane = sfp__vit_plan_seconds(t->backward);
     double all = lane.query + lane.forward + lane.backward, share = all > 0 ? (ran - attuned) / all : 0;
-    result->attune_seconds = attuned - begin;
-    result->query_seconds = lane.query * share;
-    result->forward_seconds = lane.forward * share;
-    result->backward_seconds = lane.backward * share;
-    result->update_seconds = sfp__now() - ran;
-    if (!isfinite(result->loss))
-        return sfp__fail(err, SFP_EINVAL, "the loss is %g: the images, the weights or the learning rate are not sane; nothing was changed",
-                         result->loss);
+    *result = (sfp_train_result){.feature = t->feature,
+                                 .logits = t->logits,
+                                 .attune_seconds = attuned - begin,
+                                 .query_seconds = lane.query * share,
+                                 .forward_seconds = lane.forward * share,
+                                 .backward_seconds = lane.backward * share};
+    for (int i = 0; i < b->n; i++)
+        result->loss += t->loss[i];
     return SFP_OK;
+}
+
+sfp_status sfp__trainer_collect(sfp_trainer *t, int first, int n, int terms, double *loss, sfp_error *err)
+{
+    sfp_param *w = sfp__fp_last_w(t->fp), *bias = sfp__fp_last_b(t->fp);
+    size_t C = (size_t)w->rows, at = (size_t)first;
+    sfp__fp_zero_grad(t->fp);
+    sfp_status s = sfp__fp_gradients(t->fp, first, n, terms, loss, err);
+    if (s)
+        return s;
+    int token = sfp__gemm_enter();
+    sfp__gemm_plain(true, false, w->rows, t->D, n, t->residual + at * C, w->rows, t->feature + at * (size_t)t->D, t->D, 1, w->grad, t->D);
+    sfp__gemm_leave(token);
+    for (int i = first; i < first + n; i++) {
+        sfp__axpy(w->rows, 1, t->residual + (size_t)i * C, bias->grad);
+        *loss += t->loss[i];
+    }
+    if (!isfinite(*loss))
+        return sfp__fail(err, SFP_EINVAL, "the loss is %g: the images, the weights or the learning rate are not sane; nothing was changed",
+                         *loss);
+    return SFP_OK;
+}
+
+sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *b, sfp_train_result *result, sfp_error *err)
+{
+    sfp_status s = sfp__trainer_pass(t, b, result, err);
+    double ran = sfp__now();
+    if (!s)
+        s = sfp__trainer_collect(t, 0, b->n, b->terms, &result->loss, err);
+    result->update_seconds = sfp__now() - ran;
+    return s;
 }
 
 sfp_status sfp__trainer_step(sfp_trainer *t, const sfp_train_batch *batch, sfp_train_result *result, sfp_error *err)

@@ -42,7 +42,11 @@ sfp_fp *sfp__trainer_fp(sfp_trainer *t);
 /* Room for more classes; no allocation when there is. */
 sfp_status sfp__trainer_add_classes(sfp_trainer *t, int classes, sfp_error *err);
 
-/* Gradients of the loss into the parameters; no step. */
+/* The pass alone: features, logits, and what gradients are made of. `batch` must last as long as those are asked for. */
+sfp_status sfp__trainer_pass(sfp_trainer *t, const sfp_train_batch *batch, sfp_train_result *result, sfp_error *err);
+/* The gradients that samples [first, first + n) of the last pass give, alone into the parameters; the loss is theirs. */
+sfp_status sfp__trainer_collect(sfp_trainer *t, int first, int n, int terms, double *loss, sfp_error *err);
+/* Both, of the whole batch; no step. */
 sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *batch, sfp_train_result *result, sfp_error *err);
 /* Gradients and one Adam step. */
 sfp_status sfp__trainer_step(sfp_trainer *t, const sfp_train_batch *batch, sfp_train_result *result, sfp_error *err);

@@ -287,6 +287,61 @@ static void features_are_those_of_a_step(void **unused)
     free_model(&m);
 }
 
+typedef struct each_seen {
+    size_t params;
+    float *all; /* (n, params) */
+    int *times; /* (n) */
+} each_seen;
+
+static void see(void *user, int i, const float *gradient)
+{
+    each_seen *e = user;
+    memcpy(e->all + (size_t)i * e->params, gradient, e->params * sizeof *gradient);
+    e->times[i]++;
+}
+
+/* Full passes give what a pass for each group gives, with every kind of pool. */
+static void gradients_of_each_are_those_of_one(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(2);
+    for (int turn = 0; turn < 4; turn++) {
+        bool one_pass = turn == 3;
+        sfp_learner *l = warm(&m, "gss", one_pass, one_pass ? SFP_FP_CODA : (sfp_fp_kind)turn);
+        const sfp_ask *ask = sfp__learner_ask(l);
+        sfp_error err = {0};
+        enum { N = BATCH + 40 };
+        int who[N], times[N] = {0};
+        each_seen e = {.params = ask->params, .all = floats(N * ask->params), .times = times};
+        float *room = floats(ask->params), *want = floats(ask->params);
+        for (int i = 0; i < N; i++)
+            who[i] = (i * 11 + 5) % N;
+        values before = take_values(l);
+        for (int size = 1; size <= 21; size += 5) { /* first with unknown queries, last beyond a pass */
+            memset(times, 0, sizeof times);
+            must(ask->gradient_each(ask->ctx, N, who, size, room, see, &e, &err), &err);
+            for (int i = 0; i * size < N; i++) {
+                assert_int_equal(times[i], 1);
+                must(ask->gradient(ask->ctx, N - i * size < size ? N - i * size : size, who + i * size, want, &err), &err);
+                check_near("gradient of each", e.all + (size_t)i * e.params, want, e.params, 1e-4);
+            }
+            for (int i = 0; i < 40; i += 5)
+                sfp__buffer_slot(l->buffer, i)->has_query = one_pass; /* groups with unknown queries, too */
+        }
+        values after = take_values(l);
+        assert_true(same_values(&before, &after));
+        assert_int_equal(ask->gradient_each(ask->ctx, 1, (const int[]){N}, 1, room, see, &e, &err), SFP_EINVAL);
+        assert_int_equal(ask->gradient_each(ask->ctx, 1, who, 0, room, see, &e, &err), SFP_EINVAL);
+        free_values(&before);
+        free_values(&after);
+        free(e.all);
+        free(room);
+        free(want);
+        sfp__learner_free(l);
+    }
+    free_model(&m);
+}
+
 /* The gradient of many is the mean of those of each, however it is cut; a known query is used as it is. */
 static void gradients_are_means(void **unused)
 {
@@ -367,6 +422,7 @@ int main(void)
         cmocka_unit_test(nothing_is_allocated_once_warm),
         cmocka_unit_test(features_are_those_of_a_step),
         cmocka_unit_test(gradients_are_means),
+        cmocka_unit_test(gradients_of_each_are_those_of_one),
         cmocka_unit_test(a_method_that_needs_queries_has_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
