@@ -3,27 +3,37 @@
  *
  * A sample is one int: i < b is sample i of the batch, b + s is slot s, as the batch and the slots are at the moment of the call.
  * Everything is with the parameters as they are after the steps, and they are bit for bit the same when a call returns. Queries
- * that a call had to compute are kept with the batch and the slots, so that none is computed twice; pictures that are neither
- * pay for theirs. On failure `out` is undefined. */
+ * that a call had to compute are kept with the batch, the slots and the pictures, so that none is computed twice. Every call
+ * takes any number. On failure its outputs are undefined, but a query that is said to be known is. */
 #ifndef SFP_BASE_ASK_H
 #define SFP_BASE_ASK_H
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Pictures that are neither of the batch nor in slots. */
+typedef struct sfp_pictures {
+    int n;
+    const float *const *x; /* (n) of (3, S, S), normalised */
+    const int32_t *label;  /* (n) where there is a loss; else NULL */
+    float *const *query;   /* (n) of (D), and */
+    bool *known;           /* (n) whether it is; both NULL: no query is known or wanted. With `query one` nobody looks. */
+} sfp_pictures;
 
 typedef void (*sfp_ask_take)(void *user, int group, const float *gradient);
 
 typedef struct sfp_ask {
     void *ctx;
     int dim, classes, side; /* D, C, S */
-    int most;               /* pictures that `pixels` and the calls below it take at most; those above take any number */
     size_t params;          /* numbers that learn at this moment */
 
     /* (n, D) what the classifier sees: class tokens of the prompted pass. SFP_NEED_FEATURES. */
     sfp_status (*features)(void *ctx, int n, const int *sample, float *out, sfp_error *err);
-    /* (params) gradient of the mean cross-entropy of n samples to what learns. SFP_NEED_GRADIENTS. */
+    /* (params) gradient of the mean loss of n samples to what learns: cross-entropy, and the term of the keys where a pool has one
+     * (l2p, dualprompt). SFP_NEED_GRADIENTS. */
     sfp_status (*gradient)(void *ctx, int n, const int *sample, float *out, sfp_error *err);
 
     /* The same of each group of `size` samples in a row (the last may be smaller), one after another in `room` (params), in any
@@ -31,16 +41,14 @@ typedef struct sfp_ask {
     sfp_status (*gradient_each)(void *ctx, int n, const int *sample, int size, float *room, sfp_ask_take take, void *user,
                                 sfp_error *err);
 
-    /* `gradient` for pictures x (n) of (3, S, S), normalised; their features (n, D) come for nothing, NULL: not wanted. */
-    sfp_status (*gradient_at)(void *ctx, int n, const float *const *x, const int32_t *label, float *out, float *feature,
-                              sfp_error *err);
+    /* `gradient` for pictures; their features (n, D) come for nothing, NULL: not wanted. Keeps queries. */
+    sfp_status (*gradient_at)(void *ctx, const sfp_pictures *p, float *out, float *feature, sfp_error *err);
 
-    /* SFP_NEED_PIXELS. (n, 3, S, S) gradient to the pixels of the mean cross-entropy at the parameters theta + h*v, v (params);
-     * NULL: at theta. */
-    sfp_status (*pixels)(void *ctx, int n, const float *const *x, const int32_t *label, const float *v, float h, float *dx,
-                         sfp_error *err);
-    /* (n, 3, S, S) gradient to the pixels of the sum of <dfeature, feature>, dfeature (n, D). */
-    sfp_status (*feature_pixels)(void *ctx, int n, const float *const *x, const float *dfeature, float *dx, sfp_error *err);
+    /* SFP_NEED_PIXELS. dx (n) of (3, S, S) += scale * the gradient to the pixels of the mean cross-entropy at the parameters
+     * theta + h*v, v (params); NULL: at theta. This and the next use queries when all are known, and keep none. */
+    sfp_status (*pixels)(void *ctx, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx, sfp_error *err);
+    /* dx (n) of (3, S, S) += the gradient to the pixels of the sum of <dfeature, feature>, dfeature (n, D). */
+    sfp_status (*feature_pixels)(void *ctx, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *err);
     /* (n, D) mean unit patch embeddings: what a slot keeps to be scored. No pass through the blocks. */
     sfp_status (*embed_at)(void *ctx, int n, const float *const *x, float *out, sfp_error *err);
 } sfp_ask;

@@ -1,6 +1,6 @@
 /* What a selector or a buffer method may ask for: one bit each, the same for both, so that what a step must compute is the
- * union. What costs a pass: QUERY the unprompted backbone (kept for the step, so that only samples left out cost extra); the
- * four after it one more, the prompted backbone, together. */
+ * union. What costs a pass: QUERY and ATTENTION the unprompted backbone (queries are kept for the step, so that only samples left
+ * out cost extra); FEATURES, LOGITS, PROBS and TAPS together one more, the prompted backbone. */
 #ifndef SFP_BASE_NEED_H
 #define SFP_BASE_NEED_H
 

@@ -8,7 +8,7 @@
  * candidates that are worth most, ties to those who are there. When every slot is the only one of its class nobody competes and
  * nothing changes.
  *
- * Cost: a forward pass over at most 2.5*C + b samples, most of which know their query already; then
+ * Cost: a forward pass over at most min(2.5*C, m) + b samples, most of which know their query already; then
  * (C + b) * (1.5*C + b) * D multiplications.
  *
  * From the authors: their code also draws what is rehearsed by Shapley values; the comparison is of buffers, so rehearsal stays
@@ -190,6 +190,10 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
         return sfp__fail_nomem(err, rows * D * sizeof *x);
 
     draw_sets(&f, rng, slots, &s);
+    if (s.competing == 0) { /* every slot judges */
+        sfp__buffer_commit(b, batch, 0, change);
+        return SFP_OK;
+    }
     sfp_status status = ask->features(ask->ctx, s.rows, s.who, x, err);
     if (status != SFP_OK)
         return status;

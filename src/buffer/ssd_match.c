@@ -13,7 +13,6 @@
  * Everything that can fail comes first and writes to scratch only; then all steps are done. */
 #include "base/pixels.h"
 #include "buffer/ssd_state.h"
-#include "compute/vec.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,7 +24,6 @@ typedef struct job {
     const sfp_buffer_batch *batch;
     const sfp_ask *ask;
     int32_t label;
-    int chunk;              /* pictures a call */
     int deck;               /* pictures of older classes: s->deck */
     int n, older;           /* synthetic pictures of the class: s->mine; the first so many of the deck are looked at */
     float *gs, *gr, *piece; /* (params) */
@@ -36,18 +34,19 @@ static float *row(float *rows, int i, size_t width)
     return rows + (size_t)i * width;
 }
 
-static bool is_recent(const job *j, int32_t label)
+/* Samples of a class in the window. */
+static int count_recent(const sfp__ssd *s, int32_t label)
 {
-    for (int k = 0; k < SFP_SSD_WINDOW * j->s->max_batch; k++)
-        if (sfp__ssd_recent_label(j->s, j->batch, k) == label)
-            return true;
-    return false;
+    int n = 0;
+    for (int k = 0; k < SFP_SSD_WINDOW * s->max_batch; k++)
+        n += s->recent_label[k] == label;
+    return n;
 }
 
 static void find_older(job *j)
 {
     for (int i = 0; i < j->b->filled; i++)
-        if (j->s->synthetic[i] && !is_recent(j, j->b->slot[i].label))
+        if (j->s->synthetic[i] && count_recent(j->s, j->b->slot[i].label) == 0)
             j->s->deck[j->deck++] = i;
 }
 
@@ -71,134 +70,138 @@ static void draw_older(job *j, sfp_rng *rng)
     }
 }
 
-/* The next `chunk` synthetic pictures of the class from `first` on as arguments of a call; returns how many. */
-static int load_synthetic(job *j, int first)
+/* The first n pictures that are loaded. */
+static sfp_pictures loaded(const sfp__ssd *s, int n)
 {
-    sfp__ssd *s = j->s;
-    int n = j->n - first < j->chunk ? j->n - first : j->chunk;
-    for (int i = 0; i < n; i++) {
-        s->xs[i] = row(s->x, s->mine[first + i], s->pixels);
-        s->label[i] = j->label;
-    }
-    return n;
+    return (sfp_pictures){.n = n, .x = s->xs, .label = s->label, .query = s->queries, .known = s->known};
 }
 
-/* The same of recent samples, from *at on, which moves behind the last. */
-static int load_real(job *j, int *at)
+/* The class's synthetic pictures, with no gradient yet and queries that nobody knows: they have moved. */
+static void load_synthetic(const job *j)
+{
+    sfp__ssd *s = j->s;
+    for (int i = 0; i < j->n; i++) {
+        s->xs[i] = row(s->x, s->mine[i], s->pixels);
+        s->label[i] = j->label;
+        s->queries[i] = row(s->query, i, (size_t)s->dim);
+        s->known[i] = false;
+        s->dx[i] = row(s->grad, s->mine[i], s->pixels);
+        memset(s->dx[i], 0, s->pixels * sizeof *s->grad);
+    }
+}
+
+/* A chunk of its recent samples, from place *at of the window on, which moves behind the last; their places to `from`. */
+static int load_real(const job *j, int *at, int from[SFP__SSD_CHUNK])
 {
     sfp__ssd *s = j->s;
     int n = 0;
-    for (; *at < SFP_SSD_WINDOW * s->max_batch && n < j->chunk; ++*at) {
-        if (sfp__ssd_recent_label(s, j->batch, *at) != j->label)
+    for (; *at < SFP_SSD_WINDOW * s->max_batch && n < SFP__SSD_CHUNK; ++*at) {
+        if (s->recent_label[*at] != j->label)
             continue;
         float *to = row(s->in, n, s->pixels);
-        sfp__pixels_normalise(sfp__ssd_recent_picture(s, j->batch, *at), s->side, s->mean, s->std, to);
+        sfp__pixels_normalise(s->recent + (size_t)*at * s->pixels, s->side, s->mean, s->std, to);
+        s->xs[n] = to;
         s->label[n] = j->label;
-        s->xs[n++] = to;
+        s->queries[n] = row(s->recent_query, *at, (size_t)s->dim);
+        s->known[n] = s->recent_known[*at];
+        from[n++] = *at;
     }
     return n;
 }
 
-/* total += share * the mean gradient of the n pictures that are loaded; their features to `feature`. */
-static sfp_status add_gradient(const job *j, int n, float share, float *total, float *feature, sfp_error *err)
-{
-    sfp_status status = j->ask->gradient_at(j->ask->ctx, n, j->s->xs, j->s->label, j->piece, feature, err);
-    for (size_t i = 0; !status && i < j->ask->params; i++)
-        total[i] += share * j->piece[i];
-    return status;
-}
-
 /* g(R_c) and r. */
-static sfp_status match_target(job *j, sfp_error *err)
+static sfp_status match_target(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
-    sfp_status status = SFP_OK;
-    int total = 0, at = 0, n;
-    for (int k = 0; k < SFP_SSD_WINDOW * s->max_batch; k++)
-        total += sfp__ssd_recent_label(s, j->batch, k) == j->label;
+    int total = count_recent(s, j->label), at = 0, n, from[SFP__SSD_CHUNK];
     memset(j->gr, 0, j->ask->params * sizeof *j->gr);
     memset(s->real, 0, (size_t)s->dim * sizeof *s->real);
-    while (!status && (n = load_real(j, &at)) > 0) {
-        if (!(status = add_gradient(j, n, (float)n / (float)total, j->gr, s->out, err)))
-            sfp__ssd_add_units(n, s->dim, s->out, 1 / (float)total, s->real);
+    while ((n = load_real(j, &at, from)) > 0) {
+        const sfp_pictures pictures = loaded(s, n);
+        sfp_status status = j->ask->gradient_at(j->ask->ctx, &pictures, j->piece, s->out, err);
+        for (int i = 0; i < n; i++)
+            s->recent_known[from[i]] = s->known[i];
+        if (status)
+            return status;
+        float share = (float)n / (float)total;
+        for (size_t i = 0; i < j->ask->params; i++)
+            j->gr[i] += share * j->piece[i];
+        sfp__ssd_add_units(n, s->dim, s->out, 1 / (float)total, s->real);
     }
-    return status;
+    return SFP_OK;
 }
 
-/* g(X_c), and the features of X_c. */
-static sfp_status match_source(job *j, sfp_error *err)
+/* g(X_c), and the features of X_c. They stay loaded, their queries known. */
+static sfp_status match_source(const job *j, sfp_error *err)
 {
-    sfp__ssd *s = j->s;
-    sfp_status status = SFP_OK;
-    memset(j->gs, 0, j->ask->params * sizeof *j->gs);
-    for (int first = 0, n; !status && first < j->n; first += n) {
-        n = load_synthetic(j, first);
-        status = add_gradient(j, n, (float)n / (float)j->n, j->gs, row(s->feature, first, (size_t)s->dim), err);
-    }
-    return status;
+    load_synthetic(j);
+    const sfp_pictures pictures = loaded(j->s, j->n);
+    return j->ask->gradient_at(j->ask->ctx, &pictures, j->gs, j->s->feature, err);
 }
 
-/* The first term: grad of each picture's slot = its central difference along v. */
-static sfp_status gradient_term(job *j, sfp_error *err)
+/* The first term: the central difference along v. */
+static sfp_status gradient_term(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
-    sfp_status status = SFP_OK;
+    const sfp_pictures pictures = loaded(s, j->n);
     float *v = j->gs;
     double length = 2 * sqrt(sfp__ssd_gap(j->ask->params, j->gs, j->gr, v)), h = SFP_SSD_REACH / length;
-    bool moves = length > 1e-30 && isfinite(length); /* else they match to the last bit, or are no numbers */
-    for (int i = 0; i < j->n; i++)
-        memset(row(s->grad, s->mine[i], s->pixels), 0, s->pixels * sizeof *s->grad);
-    for (int first = 0, n; !status && moves && first < j->n; first += n) {
-        n = load_synthetic(j, first);
-        float scale = (float)((double)n / (double)j->n / (2 * h));
-        for (int side = 0; !status && side < 2; side++) {
-            status = j->ask->pixels(j->ask->ctx, n, s->xs, s->label, v, (float)(side ? -h : h), s->out, err);
-            for (int i = 0; !status && i < n; i++) {
-                const float *from = row(s->out, i, s->pixels);
-                float *to = row(s->grad, s->mine[first + i], s->pixels);
-                for (size_t k = 0; k < s->pixels; k++)
-                    to[k] = side ? scale * (to[k] - from[k]) : from[k];
-            }
-        }
+    if (!(length > 1e-30) || !isfinite(length)) /* they match to the last bit, or are no numbers */
+        return SFP_OK;
+    for (int sign = 1; sign >= -1; sign -= 2) {
+        sfp_status status = j->ask->pixels(j->ask->ctx, &pictures, v, (float)(sign * h), (float)sign, s->dx, err);
+        if (status)
+            return status;
     }
-    return status;
+    for (int i = 0; i < j->n; i++)
+        for (size_t k = 0; k < s->pixels; k++)
+            s->dx[i][k] *= (float)(1 / (2 * h));
+    return SFP_OK;
+}
+
+/* Features of the older classes' pictures that were drawn, to s->memory; those that a class before drew too are there. */
+static sfp_status look_at_older(const job *j, sfp_error *err)
+{
+    sfp__ssd *s = j->s;
+    size_t D = (size_t)s->dim;
+    int sample[SFP_SSD_MEMORY], n = 0;
+    for (int i = 0; i < j->older; i++)
+        if (!s->looked[s->deck[i]])
+            sample[n++] = j->batch->b + s->deck[i];
+    sfp_status status = n > 0 ? j->ask->features(j->ask->ctx, n, sample, s->memory, err) : SFP_OK;
+    if (status)
+        return status;
+    for (int i = 0; i < n; i++) {
+        int slot = sample[i] - j->batch->b;
+        memcpy(row(s->older, slot, D), row(s->memory, i, D), D * sizeof *s->older);
+        s->looked[slot] = 1;
+    }
+    for (int i = 0; i < j->older; i++)
+        memcpy(row(s->memory, i, D), row(s->older, s->deck[i], D), D * sizeof *s->memory);
+    return SFP_OK;
 }
 
 /* The second term, added. */
-static sfp_status relation_term(job *j, sfp_error *err)
+static sfp_status relation_term(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
-    sfp_status status = SFP_OK;
-    int sample[SFP_SSD_MEMORY];
-    if (!j->older)
-        return SFP_OK;
-    for (int i = 0; i < j->older; i++)
-        sample[i] = j->batch->b + s->deck[i];
-    for (int first = 0; !status && first < j->older; first += j->chunk) {
-        int n = j->older - first < j->chunk ? j->older - first : j->chunk;
-        status = j->ask->features(j->ask->ctx, n, sample + first, row(s->memory, first, (size_t)s->dim), err);
-    }
-    if (status)
+    sfp_status status = j->older > 0 ? look_at_older(j, err) : SFP_OK;
+    if (status || j->older == 0)
         return status;
+    const sfp_pictures pictures = loaded(s, j->n);
     (void)sfp__ssd_relation(j->n, s->dim, s->feature, s->real, j->older, s->memory, s->work, s->dfeature);
-    for (int first = 0, n; !status && first < j->n; first += n) {
-        n = load_synthetic(j, first);
-        status = j->ask->feature_pixels(j->ask->ctx, n, s->xs, row(s->dfeature, first, (size_t)s->dim), s->out, err);
-        for (int i = 0; !status && i < n; i++)
-            sfp__axpy((int)s->pixels, 1, row(s->out, i, s->pixels), row(s->grad, s->mine[first + i], s->pixels));
-    }
-    return status;
+    return j->ask->feature_pixels(j->ask->ctx, &pictures, s->dfeature, s->dx, err);
 }
 
-/* Marks the class's slots that have a gradient. One with a number that is not finite has none: it would stay in the momentum. */
+/* The class's slots that have a gradient move. One with a number that is not finite has none: it would stay in the momentum. */
 static void mark(const job *j)
 {
     for (int i = 0; i < j->n; i++) {
-        const float *g = row(j->s->grad, j->s->mine[i], j->s->pixels);
+        const float *g = j->s->dx[i];
         float zero = 0;
         for (size_t k = 0; k < j->s->pixels; k++)
             zero += 0.0f * g[k];
-        j->s->touched[j->s->mine[i]] = zero == 0.0f;
+        j->s->step[j->s->mine[i]] = zero == 0.0f ? SFP__SSD_MOVES : SFP__SSD_STAYS;
     }
 }
 
@@ -212,29 +215,42 @@ static void step_picture(const sfp__ssd *s, int i, float *u, float *x)
         sfp__ssd_step(plane, s->low[c], s->high[c], s->grad + at, s->u + at, s->x + at, u, x);
 }
 
-/* Mean embeddings, into s->feature by slot, of the pictures as their slots will have them. */
-static sfp_status embed_steps(const job *j, sfp_error *err)
+/* Does the step of slot i change the bytes that are replayed? Then x is the picture as the slot will have it. */
+static bool bytes_change(const job *j, int i, float *x)
+{
+    const sfp__ssd *s = j->s;
+    const sfp_slot *slot = &j->b->slot[i];
+    step_picture(s, i, NULL, x);
+    sfp__pixels_to_bytes(x, s->side, s->mean, s->std, s->rgb);
+    if (slot->image_size == s->pixels && memcmp(s->rgb, slot->image, s->pixels) == 0)
+        return false;
+    sfp__pixels_normalise(s->rgb, s->side, s->mean, s->std, x);
+    return true;
+}
+
+/* Finds the slots whose bytes change, and their mean embeddings, into s->feature by slot. */
+static sfp_status embed_changes(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
-    sfp_status status = SFP_OK;
+    size_t D = (size_t)s->dim;
     int slot[SFP__SSD_CHUNK], n = 0;
-    for (int i = 0; !status && i < j->b->filled; i++) {
-        if (s->touched[i]) {
-            float *x = row(s->in, n, s->pixels);
-            step_picture(s, i, NULL, x);
-            sfp__pixels_to_bytes(x, s->side, s->mean, s->std, s->rgb);
-            sfp__pixels_normalise(s->rgb, s->side, s->mean, s->std, x);
+    for (int i = 0; i < j->b->filled; i++) {
+        float *x = row(s->in, n, s->pixels);
+        if (s->step[i] == SFP__SSD_MOVES && bytes_change(j, i, x)) {
+            s->step[i] = SFP__SSD_CHANGES;
             s->xs[n] = x;
             slot[n++] = i;
         }
-        if (n == 0 || (n < j->chunk && i + 1 < j->b->filled))
+        if (n == 0 || (n < SFP__SSD_CHUNK && i + 1 < j->b->filled))
             continue;
-        status = j->ask->embed_at(j->ask->ctx, n, s->xs, s->out, err);
-        for (int k = 0; !status && k < n; k++)
-            memcpy(row(s->feature, slot[k], (size_t)s->dim), row(s->out, k, (size_t)s->dim), (size_t)s->dim * sizeof *s->out);
+        sfp_status status = j->ask->embed_at(j->ask->ctx, n, s->xs, s->out, err);
+        if (status)
+            return status;
+        for (int k = 0; k < n; k++)
+            memcpy(row(s->feature, slot[k], D), row(s->out, k, D), D * sizeof *s->out);
         n = 0;
     }
-    return status;
+    return SFP_OK;
 }
 
 static void commit_steps(const job *j)
@@ -242,10 +258,12 @@ static void commit_steps(const job *j)
     sfp__ssd *s = j->s;
     size_t bytes = (size_t)s->dim * sizeof(float);
     for (int i = 0; i < j->b->filled; i++) {
-        if (!s->touched[i])
-            continue;
         sfp_slot *slot = &j->b->slot[i];
+        if (s->step[i] == SFP__SSD_STAYS)
+            continue;
         step_picture(s, i, row(s->u, i, s->pixels), row(s->x, i, s->pixels));
+        if (s->step[i] == SFP__SSD_MOVES)
+            continue;
         sfp__pixels_to_bytes(row(s->x, i, s->pixels), s->side, s->mean, s->std, slot->image);
         slot->image_size = s->pixels;
         slot->has_query = false;
@@ -267,15 +285,14 @@ sfp_status sfp__ssd_optimise(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_r
 {
     sfp__ssd *s = b->state;
     const sfp_ask *ask = batch->ask;
-    job j = {.b = b, .s = s, .batch = batch, .ask = ask, .chunk = SFP__SSD_CHUNK};
-    if (j.chunk > ask->most)
-        j.chunk = ask->most > 1 ? ask->most : 1;
+    job j = {.b = b, .s = s, .batch = batch, .ask = ask};
     float **vector[] = {&j.gs, &j.gr, &j.piece};
     sfp__arena_reset(&s->arena);
     for (int i = 0; i < 3; i++)
         if (!(*vector[i] = sfp__arena_take(&s->arena, ask->params, sizeof(float))))
             return sfp__fail_nomem(err, ask->params * sizeof(float));
-    memset(s->touched, 0, (size_t)s->slots);
+    memset(s->step, SFP__SSD_STAYS, (size_t)s->slots);
+    memset(s->looked, 0, (size_t)s->slots);
     find_older(&j);
     sfp_status status = SFP_OK;
     for (int i = 0; !status && i < batch->b; i++) {
@@ -290,7 +307,7 @@ sfp_status sfp__ssd_optimise(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_r
             !(status = relation_term(&j, err)))
             mark(&j);
     }
-    if (!status && !(status = embed_steps(&j, err)))
+    if (!status && !(status = embed_changes(&j, err)))
         commit_steps(&j);
     return status;
 }

@@ -2,16 +2,19 @@
 
 #include "cli/ui.h"
 
+#include "learner/state.h"
 #include "model/vit_builtin.h"
 
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 
-sfp_status sfp__backbone_open(const sfp_args *a, sfp_vit **out, sfp_error *err)
+/* side 0: the file's own. */
+static sfp_status open_at(const sfp_args *a, int side, sfp_vit **out, sfp_error *err)
 {
+    const sfp_vit_options o = {.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32,
+                               .img_size = side};
     const char *file = sfp__args_string(a, "backbone");
-    sfp_vit_options o = {.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32,
-                         .img_size = (int)sfp__args_int(a, "img-size")};
     if (strcmp(file, SFP_VIT_BUILTIN) != 0 || sfp__vit_has_builtin())
         return sfp__vit_load(file, &o, out, err);
     sfp__say("backbone: this program was built without models/builtin.safetensors, so a seeded random ViT stands in (nothing is "
@@ -19,6 +22,37 @@ sfp_status sfp__backbone_open(const sfp_args *a, sfp_vit **out, sfp_error *err)
     const sfp_vit_config c = {.img_size = 32, .patch_size = 8, .channels = 3, .dim = 128, .depth = 6, .heads = 4, .hidden = 512,
                               .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
     return sfp__vit_random(&c, 1, 0.08f, out, err);
+}
+
+sfp_status sfp__backbone_open(const sfp_args *a, sfp_vit **out, sfp_error *err)
+{
+    return open_at(a, (int)sfp__args_int(a, "img-size"), out, err);
+}
+
+/* A size that the backbone cannot have is another backbone's: the state's own check says so. */
+static bool can_have(const sfp_vit *v, int side)
+{
+    return sfp__vit_path(v) && side % sfp__vit_config(v)->patch_size == 0;
+}
+
+sfp_status sfp__backbone_open_for(const sfp_args *a, const char *state, sfp_vit **out, sfp_error *err)
+{
+    char path[PATH_MAX];
+    int side = 0;
+    sfp_vit *v = NULL, *resized = NULL;
+    sfp_status s = sfp__backbone_open(a, &v, err);
+    if (!s && state && sfp__args_int(a, "img-size") == 0 && !(s = sfp__state_file(state, path, sizeof path, err)))
+        s = sfp__state_img_size(path, &side, err);
+    if (!s && side && side != sfp__vit_config(v)->img_size && can_have(v, side) && !(s = open_at(a, side, &resized, err))) {
+        sfp__say("input size %d, at which %s was learned; the backbone's own is %d", side, path, sfp__vit_config(v)->img_size);
+        sfp__vit_free(v);
+        v = resized;
+    }
+    if (s)
+        sfp__vit_free(v);
+    else
+        *out = v;
+    return s;
 }
 
 sfp_status sfp__state_file(const char *given, char *buf, size_t size, sfp_error *err)

@@ -229,6 +229,19 @@ static void print_text(const bench *t, const char *size)
     printf("  %-32s %8.4f s  %8.2f samples/s, peak memory %.2f GB\n", "all", t->stamp.total, t->b / t->stamp.total, (double)t->stamp.rss * 1e-9);
 }
 
+static sfp_status check_options(const sfp_args *args, sfp_error *err)
+{
+    static const char *const of_timestamps[] = {"select", "buffer"};
+    if (!sfp__args_flag(args, "passes-only"))
+        return SFP_OK;
+    if (sfp__args_flag(args, "timestamp-only"))
+        return sfp__fail(err, SFP_EINVAL, "--passes-only and --timestamp-only leave nothing to measure");
+    for (size_t i = 0; i < sizeof of_timestamps / sizeof *of_timestamps; i++)
+        if (sfp__args_given(args, of_timestamps[i]))
+            return sfp__args_no_effect(args, of_timestamps[i], "passes-only", "it is of the timestamps", err);
+    return SFP_OK;
+}
+
 static int run(const sfp_args *args)
 {
     static const struct {
@@ -238,12 +251,10 @@ static int run(const sfp_args *args)
     int size = sfp__args_choice(args, "size");
     bench t = {.select = sfp__args_text(args, "select"), .buffer = sfp__args_text(args, "buffer"), .b = (int)sfp__args_int(args, "batch"), .dim = sizes[size].dim, .depth = sizes[size].depth, .heads = sizes[size].heads,
                .rounds = (int)sfp__args_int(args, "rounds")};
-    sfp_error err;
+    sfp_error err = {0};
+    if (check_options(args, &err))
+        return sfp__say_usage("bench", "%s", err.message);
     sfp_status s = sfp__pool_create((int)sfp__args_int(args, "threads"), &t.pool, &err);
-    if (!s && sfp__args_flag(args, "timestamp-only") && sfp__args_flag(args, "passes-only")) {
-        sfp__pool_free(t.pool);
-        return sfp__say_usage("bench", "--passes-only and --timestamp-only leave nothing to measure");
-    }
     if (!s)
         s = prepare(&t, &err);
     if (!s && !sfp__args_flag(args, "timestamp-only"))

@@ -61,7 +61,7 @@ static int run(const sfp_args *args)
         (void)printf(", %zu parameters as %s\n", sfp__vit_parameters(v), sfp__dtype_name(dtype));
     }
     sfp__vit_free(v);
-    return s ? sfp__say_error(&err) : SFP_EXIT_OK;
+    return s ? sfp__command_failed(args, &err) : SFP_EXIT_OK;
 }
 
 const sfp_command sfp__cmd_convert = {

@@ -17,7 +17,8 @@
 enum { PAIRS_SHOWN = 10, UNKNOWN_SHOWN = 10 };
 
 static const sfp_opt options[] = {
-    SFP_ROW_STRING("state", "FILE|DIR", NULL, "What was learned: a state.safetensors, or the folder of a run that has one."),
+    SFP_ROW_STRING("state", "FILE|DIR", NULL, "What was learned: a state.safetensors, or the folder of a run that has one. The backbone "
+                                              "is brought to the input size of the run."),
     SFP_ROW_STRING("backbone", "FILE|builtin", "builtin", "The backbone it was learned on; another one is refused."),
     SFP_ROW_STRING("data", "KIND:PATH", NULL, "Labelled pictures; of a data set with a test part, that part."),
     SFP_ROW_CHOICE("part", "test|train", "test", "Which part of a data set that has both."),
@@ -119,7 +120,8 @@ static void say_left_out(const sfp_exam *e)
     if (e->unlabelled)
         sfp__say("%llu picture%s without a label %s left out", (unsigned long long)e->unlabelled, plural(e->unlabelled), was(e->unlabelled));
     if (e->skipped)
-        sfp__say("%llu picture%s could not be read and %s left out", (unsigned long long)e->skipped, plural(e->skipped), was(e->skipped));
+        sfp__say("%llu picture%s could not be read and %s left out; the first: %s", (unsigned long long)e->skipped, plural(e->skipped),
+                 was(e->skipped), e->first_error);
 }
 
 static void json_tasks(sfp_json_out *j, const sfp_exam *e)
@@ -218,7 +220,7 @@ static sfp_status examine(const sfp_args *a, sfp_exam *out, char *state, sfp_err
     if (!s)
         s = sfp__pool_create((int)sfp__args_int(a, "threads"), &o.pool, err);
     if (!s)
-        s = sfp__backbone_open(a, &o.vit, err);
+        s = sfp__backbone_open_for(a, state, &o.vit, err);
     if (!s)
         s = sfp__exam(&o, out, err);
     sfp__progress_done(&progress);
@@ -235,7 +237,7 @@ static int run(const sfp_args *a)
     if (!sfp__args_string(a, "state") || !sfp__args_string(a, "data"))
         return sfp__say_usage(a->command, "needs --state FILE|DIR and --data KIND:PATH");
     if (examine(a, &e, state, &err))
-        return sfp__say_error(&err);
+        return sfp__command_failed(a, &err);
     say_left_out(&e);
     if (sfp__args_flag(a, "json"))
         print_json(&e, state, sfp__args_string(a, "data"));

@@ -1,8 +1,10 @@
 /* streamfp inspect: what a weights file holds, and what it would be loaded as.
  *
- * Any file of tensors can be looked into; when it is not a ViT the reason is the loader's own message, so that
- * inspect never claims something that predict would not accept. */
+ * Any file of tensors can be looked into; states and checkpoints are told by what they say of themselves (inspect_saved.c). When
+ * it is not a ViT either the reason is the loader's own message, so that inspect never claims something that predict would not
+ * accept. */
 #include "cli/command.h"
+#include "cli/inspect_saved.h"
 #include "cli/json_out.h"
 #include "cli/ui.h"
 
@@ -28,7 +30,8 @@ typedef struct inspected {
     const char *path, *format;
     sfp_tensor_file *set; /* one of these two */
     sfp_npy *npy;
-    sfp_vit *vit; /* NULL: not one, and why */
+    sfp_inspect_saved saved; /* a state or a checkpoint; or */
+    sfp_vit *vit;            /* a ViT; or why not */
     char why_not[SFP_ERROR_MAX];
 } inspected;
 
@@ -52,6 +55,20 @@ static const char *tensor_name(const inspected *in, const sfp_tensor *t)
     return in->set ? t->name : "array";
 }
 
+/* A ViT at this input size (0: the file's own), or why it is none. One that cannot have that size is an error. */
+static sfp_status load_vit(inspected *in, int img_size, sfp_error *err)
+{
+    sfp_error why = {0};
+    const sfp_vit_options o = {.img_size = img_size}, own = {0};
+    sfp_status s = sfp__vit_load(in->path, &o, &in->vit, &why);
+    if (s == SFP_OK)
+        return SFP_OK;
+    if (s == SFP_ENOMEM || (img_size && sfp__vit_load(in->path, &own, &in->vit, NULL) == SFP_OK))
+        return sfp__fail(err, s, "%s", why.message);
+    (void)memcpy(in->why_not, why.message, sizeof in->why_not);
+    return SFP_OK;
+}
+
 static sfp_status open_file(inspected *in, const char *path, int img_size, sfp_error *err)
 {
     bool builtin = strcmp(path, SFP_VIT_BUILTIN) == 0;
@@ -72,18 +89,14 @@ static sfp_status open_file(inspected *in, const char *path, int img_size, sfp_e
     if (s != SFP_OK)
         return s;
     in->format = sfp__tensor_file_format(in->set);
-    sfp_error why = {0};
-    const sfp_vit_options o = {.img_size = img_size};
-    if (sfp__vit_load(path, &o, &in->vit, &why) != SFP_OK) {
-        if (why.status == SFP_ENOMEM)
-            return sfp__fail(err, why.status, "%s", why.message);
-        (void)memcpy(in->why_not, why.message, sizeof in->why_not);
-    }
-    return SFP_OK;
+    if (!builtin && strcmp(in->format, "safetensors") == 0)
+        s = sfp__inspect_saved_open(path, &in->saved, err);
+    return s || in->saved.what[0] ? s : load_vit(in, img_size, err);
 }
 
 static void close_file(inspected *in)
 {
+    sfp__inspect_saved_close(&in->saved);
     sfp__vit_free(in->vit);
     sfp__tensor_file_close(in->set);
     sfp__npy_close(in->npy);
@@ -92,6 +105,7 @@ static void close_file(inspected *in)
 /* ------------------------------------------------------------------- stats */
 
 #define STATS_CHUNK 65536
+#define VALUE_SHOWN 2000 /* characters of the metadata: a checkpoint has the whole result of its run there */
 
 /* Converts a piece at a time: the largest tensor costs no memory. */
 static sfp_status measure(const inspected *in, const sfp_tensor *t, tensor_stats *out, sfp_error *err)
@@ -149,6 +163,10 @@ static void print_head(const inspected *in)
     (void)printf("file          %s\n", in->path);
     (void)printf("format        %s, %zu tensor%s, %zu elements, %zu bytes\n", in->format, tensor_count(in),
                  tensor_count(in) == 1 ? "" : "s", elements, bytes);
+    if (in->saved.what[0]) {
+        sfp__inspect_saved_text(&in->saved);
+        return;
+    }
     if (!in->vit) {
         (void)printf("recognised    not a ViT: ");
         sfp__put_text(stdout, in->why_not, 0);
@@ -215,7 +233,10 @@ static void print_meta(const inspected *in)
         (void)printf("  ");
         sfp__put_text(stdout, key, 0);
         (void)printf(": ");
-        sfp__put_text(stdout, value, 0);
+        if (sfp__text_width(value) > VALUE_SHOWN)
+            sfp__put_cell(stdout, value, VALUE_SHOWN);
+        else
+            sfp__put_text(stdout, value, 0);
         (void)printf("\n");
     }
 }
@@ -233,6 +254,10 @@ static void triple(sfp_json_out *j, const char *key, const float v[3])
 static void json_vit(sfp_json_out *j, const inspected *in)
 {
     sfp__json_bool(j, "vit", in->vit != NULL);
+    if (in->saved.what[0]) {
+        sfp__inspect_saved_json(j, &in->saved);
+        return;
+    }
     if (!in->vit) {
         sfp__json_string(j, "not_a_vit", in->why_not);
         return;
@@ -326,18 +351,19 @@ static int run(const sfp_args *args)
         print_meta(&in);
     }
     close_file(&in);
-    return s == SFP_OK ? SFP_EXIT_OK : sfp__say_error(&err);
+    return s == SFP_OK ? SFP_EXIT_OK : sfp__command_failed(args, &err);
 }
 
 const sfp_command sfp__cmd_inspect = {
     .name = "inspect",
-    .summary = "show what a weights file holds and what it is recognised as",
+    .summary = "show what a file of weights, a state or a checkpoint holds",
     .operands = "FILE",
     .min_operands = 1,
     .max_operands = 1,
     .text = "Reads a .safetensors, PyTorch (.pth, .pt, .bin), .npz or .npy file, checks all of it and prints the architecture (S input side, P patch side, D width, "
-            "H heads, F hidden width), what it was recognised as and why, the parameters, the tensors and the metadata. A file that is no ViT is shown too, with the "
-            "reason why it is none.",
+            "H heads, F hidden width), what it was recognised as and why, the parameters, the tensors and the metadata. Of a state or a checkpoint "
+            "it says what was learned: fingerprints, tasks, classes and their names. A file that is neither is shown too, with the reason "
+            "why it is no ViT.",
     .examples = "  streamfp inspect deit_tiny_patch16_224.safetensors --brief\n"
                 "  streamfp inspect state.safetensors --stats --json\n",
     SFP_COMMAND_OPTIONS(options),

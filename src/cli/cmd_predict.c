@@ -16,8 +16,8 @@
 
 static const sfp_opt options[] = {
     SFP_ROW_STRING("backbone", "FILE|builtin", "builtin", "Weights of the ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the one in the box."),
-    SFP_ROW_STRING("state", "FILE|DIR", NULL, "Answer from what a run has learned: a state.safetensors, or the folder of a run that has one; "
-                                              "else by the backbone's own head."),
+    SFP_ROW_STRING("state", "FILE|DIR", NULL, "Answer from what a run has learned: a state.safetensors, or the folder of a run that has one, at the input "
+                                              "size of the run; else by the backbone's own head."),
     SFP_ROW_INT("topk", "K", "5", 1, SFP_PREDICT_TOP_MAX, "Classes to print for a picture."),
     SFP_ROW_STRING("names", "FILE", NULL, "Class names, one a line; else those of the state or of the config beside the weights, else numbers."),
     SFP_ROW_STRING("eval", "FILE", NULL, "A CSV list 'file,label' (label: class name or number); counts the right answers instead of "
@@ -119,7 +119,7 @@ static sfp_status set_up(sfp_predict *p, sfp_error *err)
     p->image_options.exif_orientation = sfp__args_flag(a, "exif");
     sfp_status s;
     if ((s = sfp__pool_create((int)sfp__args_int(a, "threads"), &p->pool, err)) != SFP_OK ||
-        (s = sfp__backbone_open(a, &p->vit, err)) != SFP_OK || (s = sfp__predict_open(p, err)) != SFP_OK)
+        (s = sfp__backbone_open_for(a, sfp__args_string(a, "state"), &p->vit, err)) != SFP_OK || (s = sfp__predict_open(p, err)) != SFP_OK)
         return s;
     p->topk = (int)sfp__args_int(a, "topk");
     p->topk = p->topk > p->classes ? p->classes : p->topk;
@@ -248,7 +248,7 @@ static int run(const sfp_args *args)
     sfp_status s = set_up(&p, &err);
     if (s == SFP_OK)
         s = run_all(&p, &err);
-    int code = s != SFP_OK ? sfp__say_error(&err) : p.failed ? SFP_EXIT_FAILED : SFP_EXIT_OK;
+    int code = s != SFP_OK ? sfp__command_failed(args, &err) : p.failed ? SFP_EXIT_FAILED : SFP_EXIT_OK;
     tear_down(&p);
     return code;
 }
@@ -259,7 +259,9 @@ const sfp_command sfp__cmd_predict = {
     .operands = "PATH...",
     .max_operands = SFP_OPERANDS_ANY,
     .text = "A PATH is a picture (JPEG, PNG, WebP), a folder (all pictures in it and below, sorted) or a list (.csv or .txt: a file "
-            "a line, relative to the list). A picture that cannot be decoded is named and left out; the exit code is then 1.",
+            "a line, relative to the list). A picture that cannot be decoded is named and left out; the exit code is then 1.\n\n"
+            "What is printed is a line a picture, in columns separated by tabs: the file, then class and probability of the best classes in "
+            "turn.",
     .examples = "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop photo.jpg holiday/\n"
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --state runs/3 photo.jpg holiday/\n"
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop --eval labels.csv --json\n"

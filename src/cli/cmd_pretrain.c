@@ -6,18 +6,20 @@
 
 #include "base/mem.h"
 #include "io/text.h"
+#include "pretrain/noted.h"
 #include "pretrain/pretrain.h"
 
 #include <limits.h>
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
+
+#define NEEDS_TEACHER "it is about what a teacher says (give --teacher FILE|builtin)"
 
 static const sfp_opt options[] = {
     SFP_ROW_STRING("data", "KIND:PATH", NULL, "The pictures to learn from. Kinds: see 'streamfp data'."),
     SFP_ROW_STRING("test", "KIND:PATH", NULL, "The pictures to score on; default: the data set's own test part, else every 20th picture."),
-    SFP_ROW_STRING("teacher", "FILE", NULL, "A backbone to learn from: its class token, patch tokens and logits for fixed views."),
+    SFP_ROW_STRING("teacher", "FILE|builtin", NULL, "A backbone to learn from: its class token, patch tokens and logits for fixed views."),
     SFP_ROW_STRING("teacher-cache", "FILE", NULL, "Where the teacher's outputs are kept; default: OUT/teacher.cache."),
     SFP_ROW_INT("img-size", "N", "64", 4, 1024, "Side of the input in pixels."),
     SFP_ROW_INT("patch", "N", "8", 1, 256, "Side of a patch in pixels."),
@@ -55,7 +57,8 @@ static const sfp_opt options[] = {
     SFP_ROW_INT("score-pictures", "N", "2000", 1, 1000000, "The most pictures scored, and the most that class means come from."),
     SFP_ROW_STRING("out", "DIR", NULL, "Where the model goes: model.safetensors, config.json, log.jsonl, report.html, checkpoint.safetensors; a finished "
                                        "training in it is replaced."),
-    SFP_ROW_FLAG("resume", "Go on from the checkpoint in OUT; from the beginning when there is none."),
+    SFP_ROW_FLAG("resume", "Go on from the checkpoint in OUT, or the one before it when that is damaged; from the beginning when there is none. What "
+                           "decides a step must be as it was: all options but epochs, seconds, test, init, dtype, threads and those of checkpoints and scores."),
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
 };
@@ -122,31 +125,40 @@ static char *command_of(const sfp_args *a)
     return t.s;
 }
 
-/* Where the numbers of the table above go. */
-#define TO(name, field) {name, offsetof(sfp_pretrain_options, field)}
-typedef struct place {
-    const char *name;
-    size_t offset;
-} place;
-
-static const place whole_numbers[] = {TO("img-size", img_size), TO("patch", patch_size), TO("dim", dim), TO("depth", depth),
-                                      TO("heads", heads), TO("hidden", hidden), TO("picture-size", picture_size),
-                                      TO("teacher-grid", teacher_grid), TO("epochs", epochs), TO("batch", batch), TO("views", views),
-                                      TO("score-pictures", score_pictures)};
-
-static const place reals[] = {TO("seconds", seconds), TO("lr", lr), TO("weight-decay", weight_decay), TO("warmup", warmup), TO("clip", clip),
-                              TO("beta2", beta2), TO("ema", ema), TO("crop", crop_least), TO("jitter", jitter), TO("mixup", mixup),
-                              TO("smoothing", smoothing), TO("weight-label", weight_label), TO("weight-class", weight_class),
-                              TO("weight-patch", weight_patch), TO("weight-logits", weight_logits), TO("temperature", temperature),
-                              TO("checkpoint-every", checkpoint_seconds), TO("score-every", score_seconds)};
-#undef TO
-
 static void read_numbers(const sfp_args *a, sfp_pretrain_options *o)
 {
-    for (size_t i = 0; i < sizeof whole_numbers / sizeof *whole_numbers; i++)
-        *(int *)(void *)((char *)o + whole_numbers[i].offset) = (int)sfp__args_int(a, whole_numbers[i].name);
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        *(double *)(void *)((char *)o + reals[i].offset) = sfp__args_real(a, reals[i].name);
+    for (size_t i = 0; i < sfp__pretrain_number_count; i++) {
+        const sfp_pretrain_number *n = &sfp__pretrain_numbers[i];
+        void *to = (char *)o + n->offset;
+        if (n->real)
+            *(double *)to = sfp__args_real(a, n->name);
+        else
+            *(int *)to = (int)sfp__args_int(a, n->name);
+    }
+}
+
+/* Options that would do nothing beside the others are refused. */
+static sfp_status check_idle(const sfp_args *a, const sfp_pretrain_options *o, sfp_error *err)
+{
+    const bool untaught = !o->teacher, unlabelled = !(o->weight_label > 0), no_logits = !(o->weight_logits > 0);
+    const struct {
+        const char *key;
+        bool idle;
+        const char *with, *why;
+    } list[] = {{"epochs", o->seconds > 0, "seconds", "the training ends when the seconds are over; give one of the two"},
+                {"teacher-cache", untaught, "no teacher", NEEDS_TEACHER},
+                {"teacher-grid", untaught, "no teacher", NEEDS_TEACHER},
+                {"views", untaught, "no teacher", "every epoch has new views; " NEEDS_TEACHER},
+                {"weight-class", untaught, "no teacher", NEEDS_TEACHER},
+                {"weight-patch", untaught, "no teacher", NEEDS_TEACHER},
+                {"weight-logits", untaught, "no teacher", NEEDS_TEACHER},
+                {"temperature", untaught, "no teacher", NEEDS_TEACHER},
+                {"temperature", no_logits, "weight-logits 0", "only logits are divided by it"},
+                {"smoothing", unlabelled, "weight-label 0", "the labels are not learned from"}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i].idle && sfp__args_given(a, list[i].key))
+            return sfp__args_no_effect(a, list[i].key, list[i].with, list[i].why, err);
+    return SFP_OK;
 }
 
 static sfp_status read_options(const sfp_args *a, sfp_pretrain_options *o, sfp_error *err)
@@ -163,6 +175,9 @@ static sfp_status read_options(const sfp_args *a, sfp_pretrain_options *o, sfp_e
     if (!o->data || !o->out)
         return sfp__fail(err, SFP_EINVAL, "--%s is missing", o->data ? "out DIR" : "data KIND:PATH");
     read_numbers(a, o);
+    sfp_status s = check_idle(a, o, err);
+    if (s)
+        return s;
     if (!o->heads)
         o->heads = o->dim >= 64 ? o->dim / 64 : 1;
     if (!o->hidden)
@@ -223,7 +238,7 @@ static int run(const sfp_args *a)
     if (!s)
         s = sfp__pretrain(&o, pool, &hooks, &r, &err);
     wipe(&t);
-    int code = s ? sfp__say_error(&err) : r.finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;
+    int code = s ? sfp__command_failed(a, &err) : r.finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;
     if (!s && !r.finished)
         sfp__say("stopped; go on with --resume --out %s", o.out);
     if (!s && sfp__args_flag(a, "json"))

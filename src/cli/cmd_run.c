@@ -2,6 +2,7 @@
  * stream, the clock and the outputs are added here. */
 #include "cli/backbone.h"
 #include "cli/command.h"
+#include "cli/run_progress.h"
 #include "cli/run_settings.h"
 #include "cli/stop.h"
 #include "cli/ui.h"
@@ -69,7 +70,7 @@ static const sfp_opt options[] = {
     SFP_ROW_GROUP("Learner"),
     SFP_ROW_CHOICE("preset", "default|paper|best", "default", "paper: as the paper ran it; best: the best settings known."),
     SFP_SETTINGS_TRAIN(SETTING_ROW)
-    SFP_ROW_STRING("init-state", "FILE", NULL, "Start from this state.safetensors."),
+    SFP_ROW_STRING("init-state", "FILE|DIR", NULL, "Start from this state.safetensors, or from that of a run's folder."),
     SFP_ROW_GROUP("Coreset"),
     SFP_SETTINGS_SELECT(SETTING_ROW)
     SFP_ROW_GROUP("Buffer"),
@@ -109,24 +110,9 @@ static void on_progress(void *ctx, const sfp_run_progress *p)
     if (now - t->last < every)
         return;
     t->last = now;
-    double done = p->total ? (double)p->offered / (double)p->total : 0, eta = done > 0 ? fmin(now / done - now, 1e8) : 0;
-    char loss[24] = "", lag[24] = "", accuracy[32] = "";
-    if (isfinite(p->loss))
-        (void)snprintf(loss, sizeof loss, "  loss %.3f", p->loss);
-    if (isfinite(p->lag))
-        (void)snprintf(lag, sizeof lag, "  lag %.2f s", p->lag);
-    if (isfinite(p->accuracy))
-        (void)snprintf(accuracy, sizeof accuracy, "  accuracy %.3f", p->accuracy);
-    const char *begin = t->terminal ? "\r\033[K" : "", *end = t->terminal ? "" : "\n";
-    if (!p->total) { /* a live stream: nobody knows how much is to come */
-        (void)fprintf(stderr, "%s%llu samples  %.1f/s%s%s%s%s", begin, (unsigned long long)p->offered, p->rate, lag, loss, accuracy, end);
-        return;
-    }
-    char name[40] = "";
-    if (strncmp(p->task_name, "task ", 5) != 0) /* a number of the data set's own, maybe from 0, beside ours would only confuse */
-        (void)snprintf(name, sizeof name, " (%.24s)", p->task_name);
-    (void)fprintf(stderr, "%stask %d of %d%s  %llu/%llu  %.1f/s%s%s%s  ETA %ld:%02ld%s", begin, p->task + 1, p->tasks, name,
-                  (unsigned long long)p->offered, (unsigned long long)p->total, p->rate, lag, loss, accuracy, (long)eta / 60, (long)eta % 60, end);
+    (void)fputs(t->terminal ? "\r\033[K" : "", stderr);
+    sfp__put_run_progress(stderr, p);
+    (void)fputs(t->terminal ? "" : "\n", stderr);
 }
 
 static void on_say(void *ctx, const char *message)
@@ -225,7 +211,9 @@ static sfp_status make_out(const char *given, char *buf, size_t size, const char
 static sfp_status print_result(const sfp_result *r, const char *out, bool json, sfp_error *err)
 {
     char *text = NULL;
-    if (!r->finished)
+    if (!r->finished && r->offered == 0)
+        sfp__say("stopped before anything was learned");
+    else if (!r->finished)
         sfp__say("stopped; go on with --resume --out %s", out);
     sfp_status s = json ? sfp__result_text(r, true, &text, err) : SFP_OK;
     if (text)
@@ -238,12 +226,19 @@ static sfp_status print_result(const sfp_result *r, const char *out, bool json, 
 
 static sfp_status learn(sfp_args *a, sfp_run_options *o, bool *finished, sfp_error *err)
 {
-    char dir[PATH_MAX];
+    char dir[PATH_MAX], state[PATH_MAX];
     bool made;
     sfp_result result = {0};
     talk t = {.terminal = isatty(STDERR_FILENO) != 0};
     const sfp_run_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = sfp__stop_on_signals(),
-                                 .config = sfp__run_note_config, .same_config = sfp__run_same_config, .config_ctx = a};
+                                 .config = sfp__run_note_config, .same_config = sfp__run_same_config, .opened = sfp__run_opened,
+                                 .config_ctx = a};
+    if (o->init_state) {
+        sfp_status found = sfp__state_file(o->init_state, state, sizeof state, err);
+        if (found)
+            return found;
+        o->init_state = state;
+    }
     sfp_status s = make_out(sfp__args_string(a, "out"), dir, sizeof dir, &o->out, &made, err);
     if (s)
         return s;
@@ -269,22 +264,22 @@ static int run(const sfp_args *given)
         return sfp__say_usage("run", "%s", err.message);
     sfp_pool *pool = NULL;
     sfp_vit *vit = NULL;
-    bool usage = false, finished = false;
+    bool wrong = false, finished = false;
     sfp_status s = sfp__pool_create((int)sfp__args_int(&a, "threads"), &pool, &err);
     if (!s)
         s = sfp__backbone_open(&a, &vit, &err);
     if (!s) {
         sfp_run_options o = sfp__run_options_defaults(vit, pool);
         s = sfp__run_settings(&a, &o, &err);
-        usage = s != SFP_OK;
+        wrong = s == SFP_EINVAL;
         if (!s)
             s = learn(&a, &o, &finished, &err);
     }
     sfp__vit_free(vit);
     sfp__pool_free(pool);
-    if (usage)
+    if (wrong)
         return sfp__say_usage("run", "%s", err.message);
-    return s ? sfp__say_error(&err) : finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;
+    return s ? sfp__command_failed(&a, &err) : finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;
 }
 
 const sfp_command sfp__cmd_run = {
@@ -296,6 +291,7 @@ const sfp_command sfp__cmd_run = {
             "Pictures without a label are predicted (predictions.jsonl in --out) and wait for one: moved or linked into the folder of a "
             "class, or named by a line NAME,LABEL of PATH/labels.csv; on standard input a .cls of the same key, alone. --resume goes on "
             "with what was learned; of a watched folder only what is new is taken.\n\n"
+            "An option that the others make mean nothing is refused, unless it says no more than its default.\n\n"
             "Ctrl-C finishes the step and writes a checkpoint; a second one leaves at once. The exit code is 0 when the stream ended.",
     .examples = "  streamfp run --backbone deit_tiny.safetensors --data folder:pacs/train --test folder:pacs/test --tasks domain\n"
                 "  streamfp run --data synthetic:2000 --rate 100 --triage\n"

@@ -153,8 +153,10 @@ static int run(const sfp_args *args)
     if (lacks)
         return sfp__say_usage("select", "%s%sneeds --%s", sfp__args_text(args, "method") ? sfp__args_text(args, "method") : "",
                               sfp__args_text(args, "method") ? " " : "", lacks);
-    if (j.method != D2 && sfp__args_rank(args, "distance") > SFP_RANK_DEFAULT)
-        return sfp__say_usage("select", "--distance has no effect with %s: it is of d2", names[j.method]);
+    if (j.method != D2 && sfp__args_given(args, "distance")) {
+        (void)sfp__args_no_effect(args, "distance", names[j.method], "it is of d2", &err);
+        return sfp__say_usage("select", "%s", err.message);
+    }
     j.ratio = sfp__args_real(args, "ratio");
     int code = SFP_EXIT_OK;
     if (work(&j, args, &err) == SFP_OK)

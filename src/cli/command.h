@@ -48,6 +48,9 @@ extern const sfp_command sfp__cmd_verify;
 extern const sfp_command *const sfp__commands[];
 
 const sfp_command *sfp__command_find(const char *name);
+/* Says err's message and returns the exit code: SFP_EXIT_USAGE when it is an option's value that is wrong - then who gave it is
+ * named - else SFP_EXIT_FAILED. */
+int sfp__command_failed(const sfp_args *args, sfp_error *err);
 /* Parses argv (its [0] the program), runs; returns the exit code. */
 int sfp__command_main(int argc, char **argv);
 

@@ -39,7 +39,10 @@ static sfp_status from_tensor(const char *path, const sfp_tensor *t, sfp_table *
 {
     char shape[SFP_SHAPE_MAX];
     int64_t rows = t->ndim > 0 ? t->shape[0] : 0, columns = t->ndim == 2 ? t->shape[1] : 1;
-    if (t->ndim < 1 || t->ndim > 2 || rows < 1 || rows > ROWS_MAX || columns < 1 || columns > COLUMNS_MAX)
+    if ((t->ndim == 1 || t->ndim == 2) && t->count == 0)
+        return sfp__fail(err, SFP_ESHAPE, "%s: the array is %s: it has no %s, expected at least one", path,
+                         sfp__shape_text(t->shape, t->ndim, shape, sizeof shape), rows == 0 ? "rows" : "columns");
+    if (t->ndim < 1 || t->ndim > 2 || rows > ROWS_MAX || columns > COLUMNS_MAX)
         return sfp__fail(err, SFP_ESHAPE, "%s: the array is %s, expected (rows, columns) or (rows,)", path,
                          sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
     float *x = sfp__malloc(t->count * sizeof *x);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define WORD_MAX_LENGTH 64 /* longer words are never suggested */
+#define NO_EFFECT " has no effect "
 
 /* ----------------------------------------------------------------- numbers */
 
@@ -41,6 +42,12 @@ bool sfp__parse_real(const char *text, double *out)
         return false;
     *out = value;
     return true;
+}
+
+bool sfp__same_number(const char *a, const char *b)
+{
+    double x, y; /* hold that many digits exactly: longer ones are compared as text */
+    return strlen(a) < 16 && strlen(b) < 16 && sfp__parse_real(a, &x) && sfp__parse_real(b, &y) && !(x < y || x > y);
 }
 
 /* ------------------------------------------------------------- suggestions */
@@ -393,10 +400,32 @@ const char *sfp__args_text(const sfp_args *a, const char *key)
     return get(a, key, -1)->text;
 }
 
+const char *sfp__args_value(const sfp_args *a, const char *key)
+{
+    const sfp_value *v = get(a, key, -1);
+    return a->opts[v - a->values].type == SFP_OPT_FLAG ? (v->flag ? "on" : "off") : v->text;
+}
+
 sfp_opt_rank sfp__args_rank(const sfp_args *a, const char *key)
 {
     return get(a, key, -1)->rank;
 }
+
+const char *sfp__opt_default(const sfp_opt *o)
+{
+    return o->type == SFP_OPT_FLAG && !o->fallback ? "off" : o->fallback;
+}
+
+bool sfp__args_given(const sfp_args *a, const char *key)
+{
+    const sfp_value *v = get(a, key, -1);
+    const char *value = sfp__args_value(a, key), *fallback = sfp__opt_default(&a->opts[v - a->values]);
+    if (v->rank <= SFP_RANK_PRESET)
+        return false;
+    return !fallback || (strcmp(value, fallback) != 0 && !sfp__same_number(value, fallback));
+}
+
+/* ------------------------------------------------------------------- blame */
 
 sfp_status sfp__args_blame(const sfp_args *a, const char *key, sfp_error *err)
 {
@@ -407,4 +436,41 @@ sfp_status sfp__args_blame(const sfp_args *a, const char *key, sfp_error *err)
         return err->status;
     memcpy(message, err->message, sizeof message);
     return sfp__fail(err, err->status, "%s%s", origin, message + n);
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Is the message about the option that `name` stands for: "NAME is 7, ...", "NAME '7': ...", "NAME has no effect ..." or, with the
+ * value 7, "NAME 7 with ..."? */
+static bool is_about(const char *message, const char *name, const char *value)
+{
+    if (!name || !*name || !begins(message, name))
+        return false;
+    const char *rest = message + strlen(name);
+    if (begins(rest, " is ") || begins(rest, " '") || begins(rest, NO_EFFECT))
+        return true;
+    return value && *rest == ' ' && begins(rest + 1, value) && strchr(" ,:", rest[1 + strlen(value)]);
+}
+
+bool sfp__args_blame_any(const sfp_args *a, sfp_error *err)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        const char *key = a->opts[i].name, *value = *key ? sfp__args_value(a, key) : NULL;
+        if (is_about(err->message, a->values[i].origin, value))
+            return true; /* said already */
+        if (!is_about(err->message, key, value))
+            continue;
+        (void)sfp__args_blame(a, key, err);
+        return true;
+    }
+    return false;
+}
+
+sfp_status sfp__args_no_effect(const sfp_args *a, const char *key, const char *with, const char *why, sfp_error *err)
+{
+    (void)sfp__fail(err, SFP_EINVAL, "%s" NO_EFFECT "with %s: %s", key, with, why);
+    return sfp__args_blame(a, key, err);
 }

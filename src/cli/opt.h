@@ -126,11 +126,22 @@ double sfp__args_real(const sfp_args *a, const char *key);
 const char *sfp__args_string(const sfp_args *a, const char *key); /* NULL: unset */
 int sfp__args_choice(const sfp_args *a, const char *key);         /* index into the words; -1: unset */
 const char *sfp__args_text(const sfp_args *a, const char *key);   /* any type, as given; NULL: unset */
+const char *sfp__args_value(const sfp_args *a, const char *key);  /* the same, but a flag is "on" or "off" */
 sfp_opt_rank sfp__args_rank(const sfp_args *a, const char *key);
+
+/* The default as sfp__args_value would give it. */
+const char *sfp__opt_default(const sfp_opt *o);
+/* Did the user give it - on the command line or in a file, no preset - and as something else than the default? */
+bool sfp__args_given(const sfp_args *a, const char *key);
 
 /* For values that are checked later than they arrive: where the message in `err` begins with the key, it now begins with who gave
  * the value ("run.yaml:3: sigma is ..."). Returns the status in it. */
 sfp_status sfp__args_blame(const sfp_args *a, const char *key, sfp_error *err);
+/* The same for a message about whichever option: "KEY is ...", "KEY '...", "KEY has no effect ...", or KEY and its value. False: it
+ * is about none. */
+bool sfp__args_blame_any(const sfp_args *a, sfp_error *err);
+/* SFP_EINVAL: the option is there, but would do nothing. "--drift has no effect with tasks 5: it is for ..." */
+sfp_status sfp__args_no_effect(const sfp_args *a, const char *key, const char *with, const char *why, sfp_error *err);
 
 /* '_' equals '-'. */
 bool sfp__same_key(const char *a, const char *b);
@@ -141,5 +152,7 @@ const char *sfp__nearest(const char *word, const char *const *names, size_t coun
 /* Strict numbers: the whole text, no blanks, finite. False when it is none or out of range of the type. */
 bool sfp__parse_int(const char *text, int64_t *out);
 bool sfp__parse_real(const char *text, double *out);
+/* Are both numbers, and the same: ".5" and "0.50"? */
+bool sfp__same_number(const char *a, const char *b);
 
 #endif

@@ -3,6 +3,7 @@
 #include "cli/backbone.h"
 
 #include "base/mem.h"
+#include "base/pixels.h"
 
 #include <limits.h>
 #include <math.h>
@@ -112,7 +113,7 @@ static void normalise_one(void *ctx, int i, int worker)
     sfp_predict *p = ctx;
     int side = sfp__vit_config(p->vit)->img_size;
     (void)worker;
-    sfp__vit_normalise(p->picture[i], side, p->mean, p->std, p->x + (size_t)i * 3 * (size_t)side * (size_t)side);
+    sfp__pixels_normalise(p->picture[i], side, p->mean, p->std, p->x + (size_t)i * 3 * (size_t)side * (size_t)side);
 }
 
 static sfp_status ask_backbone(sfp_predict *p, sfp_error *err)

@@ -14,6 +14,7 @@ static const char *file_of(const sfp_predict *p, int i)
     return sfp__filelist_path(&p->files, p->first + (size_t)p->slot_of[i]);
 }
 
+/* Columns by tabs, which put_text lets through in no name: names have commas, colons and blanks. */
 static void print_text(const sfp_predict *p, int i)
 {
     const int32_t *top = p->top + (size_t)i * SFP_PREDICT_TOP_MAX;
@@ -21,12 +22,12 @@ static void print_text(const sfp_predict *p, int i)
     sfp__put_text(stdout, file_of(p, i), 0);
     for (int k = 0; k < shown(p, i); k++) {
         const char *name = sfp__predict_class_name(p, top[k]);
-        (void)fputs(k == 0 ? ": " : ", ", stdout);
+        (void)fputc('\t', stdout);
         if (name)
             sfp__put_text(stdout, name, 0);
         else
             (void)printf("%d", top[k]);
-        (void)printf(" %.1f %%", 100.0 * (double)top_p[k]);
+        (void)printf("\t%.1f %%", 100.0 * (double)top_p[k]);
     }
     (void)fputc('\n', stdout);
 }

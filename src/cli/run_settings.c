@@ -1,5 +1,8 @@
 #include "cli/run_settings.h"
 
+#include "cli/run_idle.h"
+#include "cli/ui.h"
+
 #include "learner/settings.h"
 
 #include <limits.h>
@@ -25,37 +28,6 @@ sfp_status sfp__run_preset(sfp_args *a, sfp_error *err)
     return SFP_OK;
 }
 
-static const sfp_opt *option_of(const sfp_args *a, const char *key)
-{
-    size_t i = 0;
-    while (i + 1 < a->count && strcmp(a->opts[i].name, key) != 0) /* it is in the table */
-        i++;
-    return &a->opts[i];
-}
-
-/* As the learner and result.json spell it; NULL: unset. */
-static const char *value_of(const sfp_args *a, const sfp_opt *o)
-{
-    return o->type == SFP_OPT_FLAG ? (sfp__args_flag(a, o->name) ? "on" : "off") : sfp__args_text(a, o->name);
-}
-
-static const char *default_of(const sfp_opt *o)
-{
-    return o->type == SFP_OPT_FLAG && !o->fallback ? "off" : o->fallback;
-}
-
-static bool is_default(const sfp_args *a, const char *key)
-{
-    const char *value = value_of(a, option_of(a, key)), *fallback = default_of(option_of(a, key));
-    return value && fallback ? strcmp(value, fallback) == 0 : value == fallback;
-}
-
-/* By the user, and something else than the default. */
-static bool was_given(const sfp_args *a, const char *key)
-{
-    return sfp__args_rank(a, key) > SFP_RANK_PRESET && !is_default(a, key);
-}
-
 static bool is_among(const char *name, const char *const *list)
 {
     for (; *list; list++)
@@ -66,65 +38,44 @@ static bool is_among(const char *name, const char *const *list)
 
 /* ----------------------------------------------------------------- settings */
 
+/* Layers that the user named must be there; the default is as many of them as the backbone has (sfp__learner_options_defaults). */
+static sfp_status layer_settings(const sfp_args *a, const char *value, sfp_run_options *o, sfp_error *err)
+{
+    const sfp_vit_config *c = sfp__vit_config(o->vit);
+    sfp_fp_options *fp = &o->learner.fp;
+    int last = fp->last_layer; /* of the default, as it fits */
+    sfp_status s = sfp__settings_apply(&o->learner, c, "prompt-layers", value, err);
+    if (s)
+        return s;
+    if (sfp__args_rank(a, "prompt-layers") > SFP_RANK_PRESET && fp->last_layer >= c->depth)
+        return sfp__fail(err, SFP_EINVAL, "prompt-layers is '%s', expected layers up to %d: this backbone has %d blocks", value,
+                         c->depth - 1, c->depth);
+    if (fp->last_layer >= c->depth) {
+        if (!o->method && fp->kind != SFP_FP_L2P)
+            sfp__say("prompt-layers: this backbone has %d blocks, so layers 0-%d get prefixes instead of %s", c->depth, last,
+                     value);
+        fp->last_layer = last;
+    }
+    if (fp->kind == SFP_FP_L2P && sfp__args_given(a, "prompt-layers") && fp->last_layer > fp->first_layer)
+        return sfp__fail(err, SFP_EINVAL, "prompt-layers is '%s', expected one layer (%d-%d) with pool-kind l2p", value,
+                         fp->first_layer, fp->first_layer);
+    return SFP_OK;
+}
+
 static sfp_status learner_settings(const sfp_args *a, sfp_run_options *o, sfp_error *err)
 {
     for (int i = 0; i < sfp__settings_count; i++) {
         const sfp_setting *s = &sfp__settings[i];
         if (s->type == SFP_SETTING_TASKS || s->type == SFP_SETTING_CLASSES)
             continue; /* the stream's matter */
-        const char *value = value_of(a, option_of(a, s->info.key));
-        if (value && sfp__settings_apply(&o->learner, sfp__vit_config(o->vit), s->info.key, value, err))
+        const char *value = sfp__args_value(a, s->info.key);
+        sfp_status status = SFP_OK;
+        if (value && s->type == SFP_SETTING_LAYERS)
+            status = layer_settings(a, value, o, err);
+        else if (value)
+            status = sfp__settings_apply(&o->learner, sfp__vit_config(o->vit), s->info.key, value, err);
+        if (status)
             return sfp__args_blame(a, s->info.key, err);
-    }
-    return SFP_OK;
-}
-
-/* The clock as far as the options tell: a live stream's is real instead of virtual, which use the same. */
-static sfp_clock_kind likely_clock(const sfp_run_options *o)
-{
-    return o->clock != SFP_CLOCK_DEFAULT ? o->clock : o->rate > 0 ? SFP_CLOCK_VIRTUAL : SFP_CLOCK_OFF;
-}
-
-#define ON(clock) (1u << SFP_CLOCK_##clock)
-#define FALLS_BEHIND "clock virtual or real (give --rate LAMBDA; on a live stream --clock real)"
-
-/* An option that the clock at hand would quietly ignore is refused, unless it says no more than its default. */
-static sfp_status check_clock_options(const sfp_args *a, const sfp_run_options *o, sfp_error *err)
-{
-    static const struct {
-        const char *key;
-        unsigned clocks; /* that use it */
-        const char *give;
-    } list[] = {{"triage", ON(VIRTUAL) | ON(REAL), FALLS_BEHIND},
-                {"controller", ON(VIRTUAL) | ON(REAL), FALLS_BEHIND},
-                {"queue", ON(VIRTUAL) | ON(REAL), FALLS_BEHIND},
-                {"queue-policy", ON(VIRTUAL) | ON(REAL), FALLS_BEHIND},
-                {"costs", ON(PAPER) | ON(VIRTUAL), "clock virtual or paper (give --rate LAMBDA; a live stream takes none)"},
-                {"calibrate", ON(PAPER), "clock paper (give --clock paper --rate LAMBDA)"}};
-    static const char *const clocks[] = {"paper", "virtual", "real", "off"};
-    sfp_clock_kind clock = likely_clock(o);
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if ((list[i].clocks & 1u << clock) || !was_given(a, list[i].key))
-            continue;
-        (void)sfp__fail(err, SFP_EINVAL, "%s has no effect with clock %s: it needs %s", list[i].key, clocks[clock], list[i].give);
-        return sfp__args_blame(a, list[i].key, err);
-    }
-    return SFP_OK;
-}
-
-/* Of two options that say different things one would be quietly ignored. */
-static sfp_status check_pairs(const sfp_args *a, sfp_error *err)
-{
-    static const struct {
-        const char *key, *with, *why;
-    } list[] = {{"calibrate", "costs", "what a batch costs is given, so nothing is measured"},
-                {"controller", "method", "a head on its own has no coreset, replay or steps to follow the load"},
-                {"init-state", "method", "a head on its own starts from nothing"}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (!was_given(a, list[i].key) || !was_given(a, list[i].with))
-            continue;
-        (void)sfp__fail(err, SFP_EINVAL, "%s has no effect with %s: %s", list[i].key, list[i].with, list[i].why);
-        return sfp__args_blame(a, list[i].key, err);
     }
     return SFP_OK;
 }
@@ -141,8 +92,10 @@ static sfp_status clock_settings(const sfp_args *a, sfp_run_options *o, sfp_erro
     o->clock = clock < 0 ? SFP_CLOCK_DEFAULT : (sfp_clock_kind)clock;
     if (most && clock >= 0 && sfp__args_rank(a, "rate") > SFP_RANK_DEFAULT)
         o->clock = SFP_CLOCK_OFF; /* --rate max = off */
-    if ((o->clock == SFP_CLOCK_PAPER || o->clock == SFP_CLOCK_VIRTUAL) && !(o->rate > 0))
-        return sfp__fail(err, SFP_EINVAL, "this clock needs a rate (--rate samples/s)");
+    if ((o->clock == SFP_CLOCK_PAPER || o->clock == SFP_CLOCK_VIRTUAL) && !(o->rate > 0)) {
+        (void)sfp__fail(err, SFP_EINVAL, "clock %s: this clock needs a rate (--rate samples/s)", sfp__args_text(a, "clock"));
+        return sfp__args_blame(a, "clock", err);
+    }
     o->calibrate = (int)sfp__args_int(a, "calibrate");
     o->costs = sfp__args_string(a, "costs");
     o->queue = (int)sfp__args_int(a, "queue");
@@ -150,7 +103,7 @@ static sfp_status clock_settings(const sfp_args *a, sfp_run_options *o, sfp_erro
     o->triage = sfp__args_flag(a, "triage");
     o->controller = sfp__args_flag(a, "controller");
     o->pending = (int)sfp__args_int(a, "pending");
-    return check_clock_options(a, o, err);
+    return SFP_OK;
 }
 
 sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *err)
@@ -178,7 +131,12 @@ sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *e
         return sfp__fail(err, SFP_EINVAL, "--resume needs the directory of the run (--out DIR)");
     o->drop_short = sfp__args_choice(a, "preset") == 1;
     o->init_state = sfp__args_string(a, "init-state");
-    return (s = check_pairs(a, err)) ? s : learner_settings(a, o, err);
+    return (s = learner_settings(a, o, err)) ? s : sfp__run_check_idle(a, o, NULL, err);
+}
+
+sfp_status sfp__run_opened(void *ctx, const sfp_run_options *o, const sfp_run_stream *stream, sfp_error *err)
+{
+    return sfp__run_check_idle(ctx, o, stream, err);
 }
 
 /* ------------------------------------------------------------ the result's config */
@@ -200,7 +158,7 @@ sfp_status sfp__run_note_config(void *ctx, sfp_result *r, sfp_error *err)
     const sfp_args *a = ctx;
     sfp_status s = SFP_OK;
     for (size_t i = 0; !s && i < a->count; i++) {
-        const char *value = is_noted(&a->opts[i]) ? value_of(a, &a->opts[i]) : NULL;
+        const char *value = is_noted(&a->opts[i]) ? sfp__args_value(a, a->opts[i].name) : NULL;
         s = value ? sfp__result_config(r, a->opts[i].name, value, err) : SFP_OK;
     }
     return s;
@@ -220,19 +178,13 @@ static bool same_file(const char *was, const char *now)
     return stat(was + kind, &a) != 0 || (a.st_dev == b.st_dev && a.st_ino == b.st_ino);
 }
 
-static bool same_number(const char *was, const char *now)
-{
-    double x, y; /* hold that many digits exactly: longer ones are compared as text */
-    return strlen(was) < 16 && strlen(now) < 16 && sfp__parse_real(was, &x) && sfp__parse_real(now, &y) && !(x < y || x > y);
-}
-
 static bool same_value(const sfp_opt *o, const char *was, const char *now)
 {
     if (!was || !now)
         return was == now;
-    bool file = o->type == SFP_OPT_STRING && (strcmp(o->arg, "FILE") == 0 || strcmp(o->arg, "KIND:PATH") == 0);
+    bool file = o->type == SFP_OPT_STRING && (strncmp(o->arg, "FILE", 4) == 0 || strcmp(o->arg, "KIND:PATH") == 0);
     bool word = o->fallback && strcmp(was, o->fallback) == 0; /* "builtin" is no file that went away */
-    return strcmp(was, now) == 0 || same_number(was, now) || (file && !word && same_file(was, now));
+    return strcmp(was, now) == 0 || sfp__same_number(was, now) || (file && !word && same_file(was, now));
 }
 
 sfp_status sfp__run_same_config(void *ctx, const sfp_result *then, bool live, sfp_error *err)
@@ -242,9 +194,9 @@ sfp_status sfp__run_same_config(void *ctx, const sfp_result *then, bool live, sf
         const sfp_opt *o = &a->opts[i];
         if (!is_noted(o) || is_among(o->name, may_differ) || (live && is_among(o->name, live_may_differ)))
             continue;
-        const char *was = sfp__result_value(then, o->name), *now = value_of(a, o);
+        const char *was = sfp__result_value(then, o->name), *now = sfp__args_value(a, o->name);
         if (!was)
-            was = default_of(o); /* a program that did not have the option yet did as its default says */
+            was = sfp__opt_default(o); /* a program that did not have the option yet did as its default says */
         if (same_value(o, was, now))
             continue;
         if (!was)

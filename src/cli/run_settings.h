@@ -14,5 +14,6 @@ sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *e
 /* Hooks of a run; ctx is the sfp_args. */
 sfp_status sfp__run_note_config(void *ctx, sfp_result *r, sfp_error *err);
 sfp_status sfp__run_same_config(void *ctx, const sfp_result *then, bool live, sfp_error *err);
+sfp_status sfp__run_opened(void *ctx, const sfp_run_options *o, const sfp_run_stream *stream, sfp_error *err);
 
 #endif

@@ -23,35 +23,42 @@ static void wipe(void)
     line_open = false;
 }
 
-static bool begins_character(char c)
+/* Bytes of the character at s; shown: it is UTF-8 and does not steer a terminal, as U+0080 to U+009F do too. */
+static int character(const char *s, bool *shown)
 {
-    return ((unsigned char)c & 0xc0) != 0x80;
+    unsigned char c = (unsigned char)*s;
+    int n = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
+    for (int i = 1; i < n; i++)
+        if (((unsigned char)s[i] & 0xc0) != 0x80) /* the terminator stops here too */
+            n = 0;
+    *shown = n > 0 && c >= 0x20 && c != 0x7f && !(c == 0xc2 && (unsigned char)s[1] < 0xa0);
+    return n ? n : 1;
 }
 
 int sfp__text_width(const char *text)
 {
     int n = 0;
-    for (; *text; text++)
-        n += begins_character(*text);
+    bool shown;
+    for (; *text; text += character(text, &shown))
+        n++;
     return n;
 }
 
 /* Characters [from, to) of a text. */
 static void put_characters(FILE *out, const char *text, int from, int to)
 {
-    int at = -1;
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        at += begins_character(*text);
-        if (at >= from && at < to)
-            (void)fputc(c < 0x20 || c == 0x7f ? '?' : c, out);
+    bool shown;
+    for (int at = 0, n; *text && at < to; at++, text += n) {
+        n = character(text, &shown);
+        if (at >= from)
+            (void)fprintf(out, "%.*s", shown ? n : 1, shown ? text : "?");
     }
 }
 
 void sfp__put_text(FILE *to, const char *text, int width)
 {
     int n = sfp__text_width(text);
-    put_characters(to, text, -1, INT_MAX);
+    put_characters(to, text, 0, INT_MAX);
     if (n < width)
         (void)fprintf(to, "%*s", width - n, "");
 }
@@ -63,7 +70,7 @@ void sfp__put_cell(FILE *to, const char *text, int width)
         sfp__put_text(to, text, width);
         return;
     }
-    put_characters(to, text, -1, head);
+    put_characters(to, text, 0, head);
     (void)fputs("...", to);
     put_characters(to, text, n - tail, INT_MAX);
 }

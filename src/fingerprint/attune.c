@@ -86,7 +86,7 @@ static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
 sfp_status sfp__attune_create(sfp_vit *vit, sfp_pool *threads, const sfp_attune_options *opt, sfp_attune **out, sfp_error *err)
 {
     if (sfp__vit_config(vit)->depth < MAPS)
-        return sfp__fail(err, SFP_EINVAL, "attunement needs a backbone of %d blocks or more, this one has %d (attune off needs none)", MAPS,
+        return sfp__fail(err, SFP_EINVAL, "attune is on, which needs a backbone of %d blocks or more: this one has %d (attune off needs none)", MAPS,
                          sfp__vit_config(vit)->depth);
     if (opt->topk < 1 || opt->topk > MAPS)
         return sfp__fail(err, SFP_EINVAL, "attune-topk is %d, expected 1 to %d", opt->topk, MAPS);

@@ -36,7 +36,7 @@ typedef struct sfp_attune sfp_attune;
 sfp_status sfp__attune_create(sfp_vit *vit, sfp_pool *threads, const sfp_attune_options *opt, sfp_attune **out, sfp_error *err);
 void sfp__attune_free(sfp_attune *a);
 
-/* The maps of components [first, end) are computed anew by the next forward, even when frozen. */
+/* The maps of all components are computed anew by the next forward, even of those that are frozen. */
 void sfp__attune_invalidate(sfp_attune *a);
 
 /* out[l] (open, length*D) from p[l] (open, length*D) for every layer; spans (layers). */

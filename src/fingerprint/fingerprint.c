@@ -206,7 +206,8 @@ static sfp_status check(const sfp_vit_config *c, sfp_fp_options *o, sfp_error *e
         return sfp__fail(err, SFP_EINVAL, "prompt-layers %d-%d, expected at most %d layers within 0-%d", o->first_layer, o->last_layer,
                          SFP_FP_MAX_LAYERS, c->depth - 1);
     if (o->tasks < 0 || (o->tasks > o->pool && !kind->whole))
-        return sfp__fail(err, SFP_EINVAL, "%d tasks with a pool of %d components: each task needs at least one (--pool)", o->tasks, o->pool);
+        return sfp__fail(err, SFP_EINVAL, "pool is %d: %d tasks with a pool of %d components, and each task needs at least one", o->pool,
+                         o->tasks, o->pool);
     if (o->span < 0 || o->span > o->pool)
         return sfp__fail(err, SFP_EINVAL, "span is %d, expected 1 to the pool's %d components", o->span, o->pool);
     if (o->span == 0)

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -229,6 +230,36 @@ void sfp__writer_abort(sfp_writer *w)
     (void)unlink(w->tmp);
     sfp__free(w->tmp);
     *w = (sfp_writer){.fd = -1};
+}
+
+/* A link aside that is renamed: KEPT is never missing once it was there. */
+static sfp_status keep_by_link(const char *path, const char *kept, const char *aside, sfp_error *err)
+{
+    (void)unlink(aside); /* of a process that was killed right here */
+    if (link(path, aside) == 0) {
+        int failed = rename(aside, kept), why = errno;
+        (void)unlink(aside); /* rename leaves it when KEPT is that file already */
+        errno = why;
+        return failed ? sfp__fail_errno(err, SFP_EIO, "%s: cannot replace", kept) : SFP_OK;
+    }
+    bool no_links = errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK;
+    if (!no_links || rename(path, kept) != 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot keep as %s", path, kept);
+    return SFP_OK;
+}
+
+sfp_status sfp__file_keep(const char *path, const char *kept, sfp_error *err)
+{
+    size_t room = strlen(kept) + sizeof ".tmp";
+    if (access(path, F_OK) != 0)
+        return SFP_OK;
+    char *aside = sfp__malloc(room);
+    if (!aside)
+        return sfp__fail_nomem(err, room);
+    (void)snprintf(aside, room, "%s.tmp", kept);
+    sfp_status status = keep_by_link(path, kept, aside, err);
+    sfp__free(aside);
+    return status;
 }
 
 sfp_status sfp__file_write(const char *path, const void *bytes, size_t size, sfp_error *err)

@@ -34,6 +34,10 @@ sfp_status sfp__writer_put(sfp_writer *w, const void *bytes, size_t size, sfp_er
 sfp_status sfp__writer_commit(sfp_writer *w, sfp_error *err);
 void sfp__writer_abort(sfp_writer *w); /* a writer that is not open: nothing */
 
+/* Before PATH is replaced: it becomes KEPT too, in place of what was there. Where the file system has no links it is only KEPT then.
+ * No file at PATH: nothing to keep. */
+sfp_status sfp__file_keep(const char *path, const char *kept, sfp_error *err);
+
 /* All of it: PATH becomes these bytes, or stays as it was. */
 sfp_status sfp__file_write(const char *path, const void *bytes, size_t size, sfp_error *err);
 

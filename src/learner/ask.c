@@ -12,9 +12,8 @@
 /* The samples of one question. */
 typedef struct asked {
     int n;
-    const int *sample;     /* (n) i < b: of the batch, b + s: slot s; or NULL and */
-    const float *const *x; /* (n) pictures */
-    const int32_t *label;  /* (n) of the pictures */
+    const int *sample;           /* (n) i < b: of the batch, b + s: slot s; or NULL and */
+    const sfp_pictures *picture; /* these n */
 } asked;
 
 static int batch_size(const sfp_learner *l)
@@ -63,8 +62,9 @@ static sfp_status fill_one(sfp_learner *l, const asked *a, int at, float *room, 
     l->step_masked[at] = false;
     l->step_rehearsed[at] = item->index < 0 || item->replay; /* pictures can be of any task */
     if (item->index < 0) {
-        l->xs[at] = a->x[item->row];
-        l->step_label[at] = a->label[item->row];
+        l->xs[at] = a->picture->x[item->row];
+        l->step_label[at] = a->picture->label[item->row];
+        query = a->picture->query ? a->picture->query[item->row] : NULL;
     } else if (item->replay) {
         const sfp_slot *slot = sfp__buffer_slot(l->buffer, item->index);
         l->xs[at] = room;
@@ -84,6 +84,22 @@ static sfp_status fill_one(sfp_learner *l, const asked *a, int at, float *room, 
     return SFP_OK;
 }
 
+static bool query_known(const sfp_learner *l, const asked *a, const sfp__item *item)
+{
+    return sfp__learner_query_known(l, item) || (item->index < 0 && a->picture->query && a->picture->known[item->row]);
+}
+
+/* The first `unknown` queries of a pass to where its samples come from. */
+static void keep_queries(sfp_learner *l, const asked *a, int unknown)
+{
+    sfp__learner_keep_queries(l, unknown);
+    for (int i = 0; i < unknown && a->picture && a->picture->query; i++) {
+        int row = l->items[i].row;
+        memcpy(a->picture->query[row], l->step_query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *l->step_query);
+        a->picture->known[row] = true;
+    }
+}
+
 /* Samples [first, first + n) into the arrays of a step, those with unknown queries first; how many of these to *unknown. */
 static sfp_status fill(sfp_learner *l, const asked *a, int first, int n, int *unknown, sfp_error *err)
 {
@@ -91,7 +107,7 @@ static sfp_status fill(sfp_learner *l, const asked *a, int first, int n, int *un
     for (int known = 0; known < 2; known++) {
         for (int i = first; i < first + n; i++) {
             sfp__item item = item_of(l, a, i);
-            if (sfp__learner_query_known(l, &item) != (known == 1))
+            if (query_known(l, a, &item) != (known == 1))
                 continue;
             l->items[at] = item;
             sfp_status s = fill_one(l, a, at++, item.replay ? l->ask_x + (size_t)slots++ * l->pixels : NULL, err);
@@ -149,7 +165,7 @@ static sfp_status pass_over(sfp_learner *l, const asked *a, int first, int size,
     *n = count_of(l, a, first, step_most(l));
     sfp_status s = fill(l, a, first, *n, &unknown, err);
     if (!s && in_order && unknown > 0 && (s = sfp__trainer_queries(l->trainer, unknown, l->xs, l->step_query, err)) == SFP_OK) {
-        sfp__learner_keep_queries(l, unknown);
+        keep_queries(l, a, unknown);
         s = fill(l, a, first, *n, &unknown, err);
     }
     if (s)
@@ -168,7 +184,7 @@ static sfp_status pass_over(sfp_learner *l, const asked *a, int first, int size,
                                      .query = l->step_query,
                                      .queries = unknown};
     if ((s = sfp__trainer_pass(l->trainer, &l->ask_batch, result, err)) == SFP_OK)
-        sfp__learner_keep_queries(l, unknown);
+        keep_queries(l, a, unknown);
     return s;
 }
 
@@ -240,11 +256,10 @@ static sfp_status gradient_each(void *learner, int n, const int *sample, int siz
     return s ? s : gradient_each_of(l, &(asked){.n = n, .sample = sample}, size, room, take, user, err);
 }
 
-static sfp_status gradient_at(void *learner, int n, const float *const *x, const int32_t *label, float *out, float *feature,
-                              sfp_error *err)
+static sfp_status gradient_at(void *learner, const sfp_pictures *p, float *out, float *feature, sfp_error *err)
 {
-    sfp_status s = check("a gradient", n, NULL, 0, err);
-    return s ? s : gradient_of(learner, &(asked){.n = n, .x = x, .label = label}, 0, out, feature, err);
+    sfp_status s = check("a gradient", p->n, NULL, 0, err);
+    return s ? s : gradient_of(learner, &(asked){.n = p->n, .picture = p}, 0, out, feature, err);
 }
 
 /* ----------------------------------------------------------------- features */
@@ -258,7 +273,7 @@ static sfp_status features_of(sfp_learner *l, const asked *a, float *out, sfp_er
         if ((s = fill(l, a, first, n, &unknown, err)) ||
             (s = sfp__look_features(&l->ask_look, n, l->xs, unknown, l->step_rehearsed, l->step_query, err)))
             return s;
-        sfp__learner_keep_queries(l, unknown);
+        keep_queries(l, a, unknown);
         place(l, n, l->ask_look.features, out);
     }
     return s;
@@ -293,7 +308,6 @@ sfp_status sfp__learner_ask_init(sfp_learner *l, sfp_error *err)
     l->ask = (sfp_ask){.ctx = l,
                        .dim = l->D,
                        .side = l->S,
-                       .most = most,
                        .gradient = gradient,
                        .gradient_each = gradient_each,
                        .gradient_at = gradient_at,

@@ -284,7 +284,7 @@ static char *path_with(const char *path, const char *suffix)
 }
 
 /* PATH becomes PATH.old too, when it is whole. */
-static sfp_status keep_previous(const sfp_learner *l, const char *path, const char *old, const char *aside, sfp_error *err)
+static sfp_status keep_previous(const sfp_learner *l, const char *path, const char *old, sfp_error *err)
 {
     sfp_file_stamp now;
     sfp_error unused;
@@ -292,17 +292,7 @@ static sfp_status keep_previous(const sfp_learner *l, const char *path, const ch
         return SFP_OK;
     if (!same_stamp(&now, &l->checkpoint) && sfp__checkpoint_check(path, &unused) != SFP_OK)
         return SFP_OK;
-    (void)unlink(aside); /* of a process that was killed right here */
-    if (link(path, aside) == 0) {
-        int failed = rename(aside, old), why = errno;
-        (void)unlink(aside); /* rename leaves it when PATH.old is that file already */
-        errno = why;
-        return failed ? sfp__fail_errno(err, SFP_EIO, "%s: cannot replace", old) : SFP_OK;
-    }
-    bool no_links = errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK;
-    if (!no_links || rename(path, old) != 0)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot keep as %s", path, old);
-    return SFP_OK;
+    return sfp__file_keep(path, old, err);
 }
 
 sfp_status sfp__learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err)
@@ -310,15 +300,15 @@ sfp_status sfp__learner_checkpoint(sfp_learner *l, const char *path, const char 
     content c = {.l = l};
     summed to = {.w = {.fd = -1}, .sum = crc32_z(0, NULL, 0)};
     sfp_text header = {0};
-    char *old = path_with(path, ".old"), *aside = path_with(path, ".old.tmp");
-    sfp_status s = old && aside ? make_content(&c, position ? position : "", err) : sfp__fail_nomem(err, strlen(path) + 16);
+    char *old = path_with(path, ".old");
+    sfp_status s = old ? make_content(&c, position ? position : "", err) : sfp__fail_nomem(err, strlen(path) + 16);
     if (s || (s = sfp__safetensors_header(path, c.tensors, c.count, c.meta.list, c.meta.count, &header, err)) ||
         (s = sfp__writer_open(path, &to.w, err)) || (s = put(&to, header.s, header.length, err)))
         goto done;
     for (size_t i = 0; !s && i + 1 < c.count; i++)
         s = put_tensor(&to, &c, i, err);
     uint32_t sum = (uint32_t)to.sum;
-    if (s || (s = sfp__writer_put(&to.w, &sum, sizeof sum, err)) || (s = keep_previous(l, path, old, aside, err)))
+    if (s || (s = sfp__writer_put(&to.w, &sum, sizeof sum, err)) || (s = keep_previous(l, path, old, err)))
         goto done;
     s = sfp__writer_commit(&to.w, err);
     if (!s && !stamp_of(path, &l->checkpoint))
@@ -328,7 +318,6 @@ done:
     sfp__text_done(&header);
     content_done(&c);
     sfp__free(old);
-    sfp__free(aside);
     return s;
 }
 

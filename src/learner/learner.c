@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/pixels.h"
 #include "compute/vec.h"
 #include "learner/learner_internal.h"
 
@@ -24,6 +25,8 @@ sfp_learner_options sfp__learner_options_defaults(const sfp_vit *vit)
                              .replay = 10,
                              .feed = SFP_FEED_AUTO,
                              .drift = SFP_DRIFT_NEW_CLASS};
+    if (o.fp.last_layer >= c->depth)
+        o.fp.last_layer = c->depth - 1;
     memcpy(o.mean, c->mean, sizeof o.mean);
     memcpy(o.std, c->std, sizeof o.std);
     return o;
@@ -333,7 +336,7 @@ static void normalise_piece(void *ctx, int i, int worker)
 {
     const normalise_job *j = ctx;
     (void)worker;
-    sfp__vit_normalise(j->samples[i].rgb, j->l->S, j->l->opt.mean, j->l->opt.std, j->l->x + (size_t)i * j->l->pixels);
+    sfp__pixels_normalise(j->samples[i].rgb, j->l->S, j->l->opt.mean, j->l->opt.std, j->l->x + (size_t)i * j->l->pixels);
 }
 
 static sfp_status take_batch(sfp_learner *l, int b, const sfp_sample *samples, bool *new_class, sfp_error *err)
@@ -551,7 +554,7 @@ static void judge(const sfp_learner *l, int n, const float *logits, sfp_timestam
             count_answer(l, classes, logits + (size_t)i * (size_t)classes, l->step_label[i], r);
 }
 
-/* The same by the mixed heads, from the experts' log-probabilities of the first c. */
+/* The same by the mixed heads, from the experts' log-probabilities of c samples. */
 static void judge_mixed(const sfp_learner *l, int c, sfp_timestamp *r)
 {
     int classes = sfp__learner_classes(l);
@@ -564,14 +567,27 @@ static void judge_mixed(const sfp_learner *l, int c, sfp_timestamp *r)
     }
 }
 
-/* Test, then train: the experts are judged on the coreset's samples (the first c of the step, whose queries were unknown) with
- * the logits of before the first step, then learn from every query at hand. */
-static sfp_status feed_heads(sfp_learner *l, int b, int c, const float *logits, sfp_timestamp *r, sfp_error *err)
+/* Of the n samples of a step only those of the coreset, in front: labels, queries, the linear head's log-probabilities. */
+static int keep_coreset(sfp_learner *l, int n, const float *logits)
 {
-    int classes = sfp__learner_classes(l), n = 0;
+    size_t classes = (size_t)sfp__learner_classes(l), D = (size_t)l->D;
+    int c = 0;
+    for (int i = 0; i < n; i++) {
+        if (l->items[i].replay)
+            continue;
+        log_softmax(l, (int)classes, logits + (size_t)i * classes, l->expert[0] + (size_t)c * classes);
+        memmove(l->step_query + (size_t)c * D, l->step_query + (size_t)i * D, D * sizeof *l->step_query);
+        l->step_label[c++] = l->step_label[i];
+    }
+    return c;
+}
+
+/* Test, then train: the experts are judged on the coreset's samples among the `step` of a step, with the logits of before the first
+ * step, then learn from every query at hand. */
+static sfp_status feed_heads(sfp_learner *l, int b, int step, const float *logits, sfp_timestamp *r, sfp_error *err)
+{
+    int classes = sfp__learner_classes(l), c = keep_coreset(l, step, logits), n = 0;
     sfp_status s = SFP_OK;
-    for (int i = 0; i < c; i++)
-        log_softmax(l, classes, logits + (size_t)i * (size_t)classes, l->expert[0] + (size_t)i * (size_t)classes);
     for (int e = 1; !s && e < SFP_HEAD_EXPERTS; e++)
         s = sfp__head_scores(l->heads[e], c, l->step_query, NULL, classes, l->expert[e], err);
     if (s)
@@ -652,7 +668,7 @@ static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
             judge(l, c + drawn, result.logits, r);
         if (k == 0 && l->opt.head == SFP_HEAD_MIX) {
             double begin = sfp__now();
-            if ((s = feed_heads(l, b, c, result.logits, r, err)))
+            if ((s = feed_heads(l, b, c + drawn, result.logits, r, err)))
                 return s;
             r->seconds.head = sfp__now() - begin;
         }

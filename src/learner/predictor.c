@@ -1,6 +1,7 @@
 #include "learner/predictor.h"
 
 #include "base/mem.h"
+#include "base/pixels.h"
 #include "compute/gemm.h"
 #include "learner/learner_internal.h"
 #include "learner/restored.h"
@@ -255,7 +256,7 @@ static void normalise_piece(void *ctx, int i, int worker)
 {
     const sfp_predictor *p = ctx;
     (void)worker;
-    sfp__vit_normalise(p->rgb[i], p->S, p->opt->mean, p->opt->std, p->x + (size_t)i * p->pixels);
+    sfp__pixels_normalise(p->rgb[i], p->S, p->opt->mean, p->opt->std, p->x + (size_t)i * p->pixels);
 }
 
 static sfp_status class_room(sfp_predictor *p, sfp_error *err)

@@ -1,5 +1,6 @@
 /* Where the samples of a step are: pictures and queries of the batch are the learner's, those of slots the buffer's. A query is
  * computed once in the life of a sample, by whichever pass needs it first. */
+#include "base/pixels.h"
 #include "learner/learner_internal.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, float *out, sfp_error *err)
 {
     if (slot->image_size == l->rgb_bytes) {
-        sfp__vit_normalise(slot->image, l->S, l->opt.mean, l->opt.std, out);
+        sfp__pixels_normalise(slot->image, l->S, l->opt.mean, l->opt.std, out);
         return SFP_OK;
     }
     sfp_image whole = {0}, fit = {0};
@@ -15,7 +16,7 @@ sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, f
     if (!s)
         s = sfp__image_fit(&whole, l->S, l->opt.resize, &fit, err);
     if (!s)
-        sfp__vit_normalise(fit.rgb, l->S, l->opt.mean, l->opt.std, out);
+        sfp__pixels_normalise(fit.rgb, l->S, l->opt.mean, l->opt.std, out);
     sfp__image_done(&whole);
     sfp__image_done(&fit);
     return s;

@@ -1,6 +1,7 @@
 #include "learner/saved.h"
 
 #include "base/mem.h"
+#include "learner/settings.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -144,10 +145,10 @@ int sfp__saved_answer_settings(const sfp_learner_options *o, sfp_saved_setting *
     return n;
 }
 
-int sfp__saved_settings(const sfp_learner *l, sfp_saved_setting *out)
+/* `o` as in force on `vit`; `buffer`: there is one. */
+static int list_settings(const sfp_learner_options *o, const sfp_vit *vit, bool buffer, sfp_saved_setting *out)
 {
-    const sfp_learner_options *o = &l->opt;
-    const sfp_vit_config *c = sfp__vit_config(l->vit);
+    const sfp_vit_config *c = sfp__vit_config(vit);
     static const char *const drifts[] = {"off", "new-class", "ph"};
     bool free_stream = o->fp.tasks == 0;
     int n = 0;
@@ -169,7 +170,7 @@ int sfp__saved_settings(const sfp_learner *l, sfp_saved_setting *out)
     PUT(RUN, "depth", "%d", c->depth)
     PUT(RUN, "heads", "%d", c->heads)
     PUT(RUN, "hidden", "%d", c->hidden)
-    PUT(RUN, "backbone", "%08lx", sfp__saved_backbone_sum(l->vit))
+    PUT(RUN, "backbone", "%08lx", sfp__saved_backbone_sum(vit))
     PUT(RUN, "steps", "%d", o->steps)
     PUT(RUN, "replay", "%d", o->replay)
     PUT(RUN, "select", "%s", o->select)
@@ -179,10 +180,10 @@ int sfp__saved_settings(const sfp_learner *l, sfp_saved_setting *out)
     PUT(RUN, "coreset-most", "%d", o->coreset_most)
     PUT(RUN, "weighted", "%s", on_off(o->weighted))
     PUT(RUN, "buffer", "%s", o->buffer.method)
-    PUT_IF(l->buffer, RUN, "buffer-size", "%d", o->buffer.slots)
-    PUT_IF(l->buffer, RUN, "drop-rule", "%s", o->buffer.drop == SFP_DROP_EQ8 ? "eq8" : "alg2")
-    PUT_IF(l->buffer, RUN, "nu", "%s", o->buffer.nu == SFP_NU_RESERVOIR ? "reservoir" : "at-least-one")
-    PUT_IF(l->buffer, RUN, "keep-compressed", "%s", on_off(o->keep_compressed))
+    PUT_IF(buffer, RUN, "buffer-size", "%d", o->buffer.slots)
+    PUT_IF(buffer, RUN, "drop-rule", "%s", o->buffer.drop == SFP_DROP_EQ8 ? "eq8" : "alg2")
+    PUT_IF(buffer, RUN, "nu", "%s", o->buffer.nu == SFP_NU_RESERVOIR ? "reservoir" : "at-least-one")
+    PUT_IF(buffer, RUN, "keep-compressed", "%s", on_off(o->keep_compressed))
     PUT(RUN, "lr", "%.9g", (double)o->adam.lr)
     PUT(RUN, "adam", "%.9g,%.9g,%.9g", (double)o->adam.beta1, (double)o->adam.beta2, (double)o->adam.eps)
     PUT(RUN, "ortho-mu", "%.9g", (double)o->fp.ortho_mu)
@@ -194,6 +195,11 @@ int sfp__saved_settings(const sfp_learner *l, sfp_saved_setting *out)
 }
 #undef PUT
 #undef PUT_IF
+
+int sfp__saved_settings(const sfp_learner *l, sfp_saved_setting *out)
+{
+    return list_settings(&l->opt, l->vit, l->buffer, out);
+}
 
 /* A checkpoint's settings stand apart from what it holds; a state's are plain, for people who look into the file. */
 static void setting_key(const sfp_saved_setting *s, bool run, char *key, size_t size)
@@ -213,6 +219,26 @@ void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run)
     }
 }
 
+/* The default of an option in the words of a file: a program that did not have the option yet did as its default says. False:
+ * `name` is no option, so every file has it. */
+static bool default_setting(const sfp_learner *l, const char *name, sfp_saved_setting *out)
+{
+    sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
+    sfp_learner_options o = l->opt;
+    for (int i = 0; i < sfp__settings_count; i++) {
+        const sfp_setting_info *info = &sfp__settings[i].info;
+        if (strcmp(info->key, name) != 0 || sfp__settings_apply(&o, sfp__vit_config(l->vit), name, info->fallback, NULL))
+            continue;
+        for (int k = 0, n = list_settings(&o, l->vit, l->buffer, list); k < n; k++) {
+            if (strcmp(list[k].name, name) != 0)
+                continue;
+            *out = list[k];
+            return true;
+        }
+    }
+    return false;
+}
+
 sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors *st, bool run, sfp_error *err)
 {
     sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
@@ -222,7 +248,10 @@ sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors
         setting_key(&list[i], run, key, sizeof key);
         if (!run && list[i].kind != SFP_SAVED_STATE)
             continue;
+        sfp_saved_setting older;
         const char *found = sfp__safetensors_meta(st, key);
+        if (!found && run && default_setting(l, list[i].name, &older))
+            found = older.value;
         if (!found && run)
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", sfp__safetensors_path(st), key);
         if (found && strcmp(found, list[i].value) != 0)
@@ -326,10 +355,13 @@ sfp_status sfp__saved_classes(sfp_learner *l, const sfp_safetensors *st, int lea
     sfp_status s = sfp__safetensors_need(st, p->name, &t, err);
     if (s)
         return s;
-    bool fits = l->opt.fp.tasks == 0 && t->ndim == 2 && t->shape[1] == p->shape[1] && t->shape[0] >= least &&
-                t->shape[0] <= SFP_LEARNER_MAX_CLASSES;
-    if (!fits && (s = sfp__tensor_expect(sfp__safetensors_path(st), t, p->shape, p->ndim, err)))
+    bool grows = l->opt.fp.tasks == 0, rows = t->ndim == 2 && t->shape[1] == p->shape[1] && t->shape[0] <= SFP_LEARNER_MAX_CLASSES;
+    int64_t low = grows ? least : p->shape[0], high = grows ? SFP_LEARNER_MAX_CLASSES : p->shape[0];
+    if (!rows && (s = sfp__tensor_expect(sfp__safetensors_path(st), t, p->shape, p->ndim, err)))
         return s;
+    if (t->shape[0] < low || t->shape[0] > high)
+        return sfp__fail(err, SFP_EINVAL, "%s: has %lld classes, expected %s%lld, as many as the stream has", sfp__safetensors_path(st),
+                         (long long)t->shape[0], grows ? "at least " : "", (long long)low);
     *out = (int)t->shape[0];
     return SFP_OK;
 }

@@ -58,7 +58,8 @@ int sfp__saved_answer_settings(const sfp_learner_options *o, sfp_saved_setting *
 
 /* A state's (all but SFP_SAVED_RUN), or with `run` a checkpoint's. */
 void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run);
-/* Fails with SFP_EINVAL and both values where the file's differ. `run`: those of SFP_SAVED_RUN too, and none may be missing. */
+/* Fails with SFP_EINVAL and both values where the file's differ. `run`: those of SFP_SAVED_RUN too; an option that is missing
+ * there was not known yet and counts as its default. */
 sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors *st, bool run, sfp_error *err);
 
 /* ----------------------------------------------------------------- backbone */
@@ -68,6 +69,8 @@ unsigned long sfp__saved_backbone_sum(const sfp_vit *vit);
 
 /* backbone-file, backbone-sizes, backbone: whose queries and features the values were learned on. */
 void sfp__saved_put_backbone(sfp_saved_meta *m, const sfp_vit *vit);
+/* The input size at which the values were learned; 0: the file does not tell. */
+int sfp__saved_img_size(const sfp_safetensors *st);
 /* SFP_EINVAL and both by name when it is another one. A file that does not tell is taken. */
 sfp_status sfp__saved_check_backbone(const sfp_safetensors *st, const sfp_vit *vit, sfp_error *err);
 

@@ -2,7 +2,9 @@
  * one of the same sizes, and nothing would look wrong but the accuracy. */
 #include "learner/saved.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -58,6 +60,16 @@ void sfp__saved_put_backbone(sfp_saved_meta *m, const sfp_vit *vit)
     sfp__saved_put(m, "backbone", id.sum);
 }
 
+int sfp__saved_img_size(const sfp_safetensors *st)
+{
+    const char *sizes = sfp__safetensors_meta(st, "backbone-sizes");
+    char *end = NULL;
+    if (!sizes || strncmp(sizes, "img ", 4) != 0)
+        return 0;
+    long side = strtol(sizes + 4, &end, 10);
+    return *end == ',' && side > 0 && side <= INT_MAX ? (int)side : 0;
+}
+
 sfp_status sfp__saved_check_backbone(const sfp_safetensors *st, const sfp_vit *vit, sfp_error *err)
 {
     const char *sum = sfp__safetensors_meta(st, "backbone"), *sizes = sfp__safetensors_meta(st, "backbone-sizes"),
@@ -66,8 +78,8 @@ sfp_status sfp__saved_check_backbone(const sfp_safetensors *st, const sfp_vit *v
     if ((!sum || strcmp(sum, id.sum) == 0) && (!sizes || strcmp(sizes, id.sizes) == 0))
         return SFP_OK;
     char was[3][SFP_NAME_MAX], other[sizeof id.sizes];
-    int side = 0;
-    if (sizes && sscanf(sizes, "img %d,", &side) == 1 && side != sfp__vit_config(vit)->img_size) {
+    int side = sfp__saved_img_size(st);
+    if (side && side != sfp__vit_config(vit)->img_size) {
         (void)snprintf(other, sizeof other, "img %d%s", side, strchr(id.sizes, ','));
         if (strcmp(other, sizes) == 0)
             return sfp__fail(err, SFP_EINVAL, "%s: was learned at an input size of %d, this backbone is at %d (img-size %d brings it there)",

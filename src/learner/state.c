@@ -146,7 +146,9 @@ static sfp_status check_kind(const loaded *f, sfp_error *err)
 
 static sfp_status read_values(loaded *f, sfp_error *err)
 {
-    sfp_status s = sfp__saved_classes(f->l, f->st, sfp__learner_classes(f->l), &f->classes, err);
+    sfp_status s = sfp__state_check_pool(f->l->fp, f->st, err);
+    if (!s)
+        s = sfp__saved_classes(f->l, f->st, sfp__learner_classes(f->l), &f->classes, err);
     return s ? s : sfp__state_values(f->l->fp, f->st, f->classes, &f->values, err);
 }
 
@@ -167,7 +169,7 @@ sfp_status sfp__learner_load_state(sfp_learner *l, const char *path, sfp_error *
     sfp_status s = sfp__safetensors_open(path, &f.st, err);
     if (s)
         return s;
-    if ((s = check_kind(&f, err)) || (s = read_values(&f, err)) || (s = sfp__saved_check_settings(l, f.st, false, err)) ||
+    if ((s = check_kind(&f, err)) || (s = sfp__saved_check_settings(l, f.st, false, err)) || (s = read_values(&f, err)) ||
         (s = sfp__state_span(sfp__fp_options(l->fp), f.st, &f.span, err)) ||
         (s = sfp__state_seen(f.st, f.classes, false, &f.seen, err)) ||
         (s = sfp__saved_names_read(f.st, l->opt.fp.tasks > 0 ? f.classes : SFP_LEARNER_MAX_CLASSES, &f.names, err)) ||

@@ -36,6 +36,19 @@ sfp_status sfp__state_save_method(const sfp_state_method *from, const char *path
 
 /* ------------------------------------------------------------------ reading */
 
+/* The input size at which a state was learned, before there is a backbone to read it on; 0: the file does not tell. */
+sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err);
+
+/* What the tensors of a pool tell of its making. Files of the reference have no settings that do. */
+typedef struct sfp_state_pool {
+    int64_t pool, length, width; /* components a layer, rows of each, D */
+    int first_layer, last_layer;
+} sfp_state_pool;
+
+bool sfp__state_pool(const sfp_safetensors *st, sfp_state_pool *out); /* false: the file has none */
+/* SFP_EINVAL and both values, by the names of the options, where the file's pool is not as these fingerprints have theirs. */
+sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_safetensors *st, sfp_error *err);
+
 /* All parameters of fp in the order of sfp__fp_params, one after another, newly allocated; the classifier has `classes` rows.
  * Every tensor must be there, of the right shape and finite, and none that such fingerprints do not have. */
 sfp_status sfp__state_values(sfp_fp *fp, const sfp_safetensors *st, int classes, float **out, sfp_error *err);

@@ -7,7 +7,75 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err)
+{
+    sfp_safetensors *st = NULL;
+    sfp_status s = sfp__safetensors_open(path, &st, err);
+    if (!s)
+        *out = sfp__saved_img_size(st);
+    sfp__safetensors_close(st);
+    return s;
+}
+
+/* The layer of "prompt.e_p_N", or of "prompt.g_p_N", which all samples share; -1: another name. */
+static int pool_layer(const char *name, bool *shared)
+{
+    char *end = NULL;
+    *shared = strncmp(name, "prompt.g_p_", 11) == 0;
+    if (!*shared && strncmp(name, "prompt.e_p_", 11) != 0)
+        return -1;
+    long layer = strtol(name + 11, &end, 10);
+    return end > name + 11 && *end == '\0' && layer >= 0 && layer < SFP_VIT_MAX_DEPTH ? (int)layer : -1;
+}
+
+bool sfp__state_pool(const sfp_safetensors *st, sfp_state_pool *out)
+{
+    sfp_state_pool p = {.pool = -1, .first_layer = SFP_VIT_MAX_DEPTH, .last_layer = -1};
+    for (size_t i = 0; i < sfp__safetensors_count(st); i++) {
+        const sfp_tensor *t = sfp__safetensors_at(st, i);
+        bool shared;
+        int layer = pool_layer(t->name, &shared);
+        if (layer < 0 || t->ndim != 3)
+            continue;
+        p.first_layer = layer < p.first_layer ? layer : p.first_layer;
+        p.last_layer = layer > p.last_layer ? layer : p.last_layer;
+        if (shared || p.pool >= 0)
+            continue;
+        p.pool = t->shape[0];
+        p.length = t->shape[1];
+        p.width = t->shape[2];
+    }
+    if (p.pool >= 0)
+        *out = p;
+    return p.pool >= 0;
+}
+
+sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_safetensors *st, sfp_error *err)
+{
+    const sfp_fp_options *o = sfp__fp_options(fp);
+    const char *path = sfp__safetensors_path(st);
+    sfp_state_pool p;
+    if (!sfp__state_pool(st, &p))
+        return SFP_OK; /* the first tensor that is missing will be told */
+    const struct {
+        const char *name;
+        int64_t was, now;
+    } list[] = {{"a backbone of width", p.width, sfp__fp_last_w(fp)->shape[1]},
+                {"pool", p.pool, o->pool},
+                {"prompt-length", p.length, o->length}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i].was != list[i].now)
+            return sfp__fail(err, SFP_EINVAL, "%s: was made with %s %lld, now it is %lld", path, list[i].name,
+                             (long long)list[i].was, (long long)list[i].now);
+    if (p.first_layer != o->first_layer || p.last_layer != o->last_layer)
+        return sfp__fail(err, SFP_EINVAL, "%s: was made with prompt-layers %d-%d, now it is %d-%d", path, p.first_layer,
+                         p.last_layer, o->first_layer, o->last_layer);
+    return SFP_OK;
+}
 
 /* The shape a parameter has in the file: as here, but for the rows of the classifier. */
 static size_t file_shape(sfp_fp *fp, int classes, const sfp_param *p, int64_t *shape)

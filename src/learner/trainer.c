@@ -207,8 +207,7 @@ sfp_status sfp__trainer_collect(sfp_trainer *t, int first, int n, int terms, dou
         *loss += t->loss[i];
     }
     if (!isfinite(*loss))
-        return sfp__fail(err, SFP_EINVAL, "the loss is %g: the images, the weights or the learning rate are not sane; nothing was changed",
-                         *loss);
+        return sfp__fail(err, SFP_EINVAL, "the loss is %g: the images, the weights or the learning rate are not sane", *loss);
     return SFP_OK;
 }
 
@@ -241,8 +240,15 @@ sfp_status sfp__trainer_prepare_pixels(sfp_trainer *t, sfp_error *err)
                                     .queries = !t->opt.fp.query_one};
     if (t->pixels)
         return SFP_OK;
-    sfp_status s = sfp__vit_plan_create(t->vit, t->threads, &o, &t->pixels, err);
-    return s ? s : sfp__vit_plan_prepare(t->pixels, t->opt.max_batch, err);
+    sfp_vit_plan *plan = NULL;
+    sfp_status s = sfp__vit_plan_create(t->vit, t->threads, &o, &plan, err);
+    if (!s)
+        s = sfp__vit_plan_prepare(plan, t->opt.max_batch, err);
+    if (s)
+        sfp__vit_plan_free(plan);
+    else
+        t->pixels = plan;
+    return s;
 }
 
 static sfp_status run_to_pixels(sfp_trainer *t, const sfp_train_batch *b, sfp_vit_head_fn loss, float *dx, sfp_error *err)

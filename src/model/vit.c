@@ -2,7 +2,6 @@
 #include "model/vit.h"
 
 #include "base/mem.h"
-#include "base/pixels.h"
 #include "base/rng.h"
 #include "model/vit_internal.h"
 
@@ -425,9 +424,4 @@ sfp_status sfp__vit_head(const sfp_vit *v, int b, const float *feature, float *l
     sfp__gemm_plain(false, true, b, c->classes, c->dim, feature, c->dim, v->weights.head_w, c->dim, 1.0f, logits, c->classes);
     sfp__gemm_leave(token);
     return SFP_OK;
-}
-
-void sfp__vit_normalise(const uint8_t *rgb, int size, const float mean[3], const float std[3], float *out)
-{
-    sfp__pixels_normalise(rgb, size, mean, std, out);
 }

@@ -125,9 +125,6 @@ void sfp__vit_put_config(const sfp_vit_config *c, sfp_text *t);
 /* logits (b, classes) of features (b, D) by the checkpoint's own head; SFP_ENOTFOUND without one. */
 sfp_status sfp__vit_head(const sfp_vit *v, int b, const float *feature, float *logits, sfp_error *err);
 
-/* RGB bytes (S, S, 3) to the network's input (3, S, S) with the given mean and std. */
-void sfp__vit_normalise(const uint8_t *rgb, int size, const float mean[3], const float std[3], float *out);
-
 /* ------------------------------------------------------------------ passes */
 
 typedef enum sfp_vit_mode {

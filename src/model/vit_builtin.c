@@ -21,8 +21,15 @@ bool sfp__vit_has_builtin(void)
 
 sfp_status sfp__vit_builtin_open(sfp_tensor_file **out, sfp_error *err)
 {
-    return sfp__tensor_file_open_memory(SFP_VIT_BUILTIN, sfp_builtin_begin, (size_t)(sfp_builtin_end - sfp_builtin_begin), out,
-                                        err);
+    size_t size = 0;
+    const uint8_t *bytes = sfp__vit_builtin_bytes(&size);
+    return sfp__tensor_file_open_memory(SFP_VIT_BUILTIN, bytes, size, out, err);
+}
+
+const uint8_t *sfp__vit_builtin_bytes(size_t *size)
+{
+    *size = (size_t)(sfp_builtin_end - sfp_builtin_begin);
+    return sfp_builtin_begin;
 }
 
 #else
@@ -38,6 +45,12 @@ sfp_status sfp__vit_builtin_open(sfp_tensor_file **out, sfp_error *err)
     return sfp__fail(err, SFP_ENOTFOUND,
                      "builtin: models/builtin.safetensors was not there when this was built, so the program carries no "
                      "backbone; give a file");
+}
+
+const uint8_t *sfp__vit_builtin_bytes(size_t *size)
+{
+    (void)size;
+    return NULL;
 }
 
 #endif

@@ -11,5 +11,7 @@
 bool sfp__vit_has_builtin(void);
 /* SFP_ENOTFOUND in a build without it. */
 sfp_status sfp__vit_builtin_open(sfp_tensor_file **out, sfp_error *err);
+/* All of the file as it lies in the binary; NULL in a build without it. */
+const uint8_t *sfp__vit_builtin_bytes(size_t *size);
 
 #endif

@@ -126,8 +126,8 @@ static sfp_status read_side(loading *l, int64_t tokens, int wanted, sfp_vit_conf
         return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'pos_embed' has %lld tokens, expected 1 + a square", l->path, (long long)tokens);
     c->img_size = wanted ? wanted : l->side * c->patch_size;
     if (wanted % c->patch_size != 0)
-        return sfp__fail(err, SFP_EINVAL, "%s: wanted input size is %d, expected a multiple of its patch size %d", l->path, wanted,
-                         c->patch_size);
+        return sfp__fail(err, SFP_EINVAL, "img-size is %d, expected a multiple of %d, the patch size of %s", wanted, c->patch_size,
+                         l->path);
     return SFP_OK;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/ahead.h"
 #include "base/mem.h"
+#include "base/pixels.h"
 #include "model/vit.h"
 #include "pretrain/views.h"
 
@@ -85,7 +86,7 @@ static sfp_status make_sample(sfp_batch_feed *f, sfp_batch_made *m, int i, float
         return s;
     if (o->jitter > 0)
         sfp__view_colour(&r, o->jitter, o->size, f->rgb);
-    sfp__vit_normalise(f->rgb, o->size, o->mean, o->std, x);
+    sfp__pixels_normalise(f->rgb, o->size, o->mean, o->std, x);
     return SFP_OK;
 }
 

@@ -102,14 +102,14 @@ sfp_status sfp__log_open(const char *path, uint64_t upto, sfp_log *out, sfp_erro
     sfp_status s = l.path ? SFP_OK : sfp__fail_nomem(err, strlen(path) + 1);
     if (!s && upto)
         s = read_points(path, upto, &l, err);
-    if (!s && !(l.file = fopen(path, "we")))
-        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
     sfp_text t = {0};
     for (size_t i = 0; !s && i < l.count; i++)
         s = line_of(&l.point[i], &t, err);
     if (!s)
-        s = put_lines(&l, &t, err);
+        s = sfp__file_write(path, t.s, t.length, err); /* in one go: a kill leaves the old lines or the new */
     sfp__text_done(&t);
+    if (!s && !(l.file = fopen(path, "ae")))
+        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
     if (s)
         sfp__log_close(&l);
     else

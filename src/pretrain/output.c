@@ -120,6 +120,11 @@ static bool is_finished(const char *out)
     return finished;
 }
 
+static bool has_checkpoint(const char *out)
+{
+    return sfp__folder_has(out, SFP__PRETRAIN_CHECKPOINT) || sfp__folder_has(out, SFP__PRETRAIN_CHECKPOINT_OLD);
+}
+
 sfp_status sfp__pretrain_take_folder(const sfp_pretrain_options *o, int *lock, sfp_error *err)
 {
     if (strlen(o->out) > PATH_MAX - 64) /* the longest name of a file in it */
@@ -128,19 +133,19 @@ sfp_status sfp__pretrain_take_folder(const sfp_pretrain_options *o, int *lock, s
     if (mkdir(o->out, 0777) != 0 && errno != EEXIST)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", o->out);
     sfp_status s = sfp__folder_lock(o->out, lock, err);
-    if (!s && !o->resume && sfp__folder_has(o->out, SFP__PRETRAIN_CHECKPOINT) && !is_finished(o->out))
+    if (!s && !o->resume && has_checkpoint(o->out) && !is_finished(o->out))
         s = sfp__fail(err, SFP_EINVAL, "%s: holds a training that was not finished; give --resume to go on, or another --out", o->out);
     return s;
 }
 
 sfp_status sfp__pretrain_clear_folder(const sfp_pretrain_options *o, const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
-    static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT, SFP__PRETRAIN_CONFIG, SFP__PRETRAIN_LOG, SFP__PRETRAIN_REPORT,
-                                        SFP__PRETRAIN_MODEL};
+    static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT_OLD, SFP__PRETRAIN_CHECKPOINT, SFP__PRETRAIN_CONFIG, SFP__PRETRAIN_LOG,
+                                        SFP__PRETRAIN_REPORT, SFP__PRETRAIN_MODEL};
     const char *const keep[] = {o->init, o->teacher}; /* --resume will read them again */
     char text[PATH_MAX + 64];
     json_t *p = read_pretraining(o->out);
-    bool there = p || sfp__folder_has(o->out, SFP__PRETRAIN_CHECKPOINT);
+    bool there = p || has_checkpoint(o->out);
     json_decref(p);
     if (!there)
         return SFP_OK; /* whatever is there is no training's */

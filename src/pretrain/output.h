@@ -10,6 +10,7 @@ sfp_status sfp__pretrain_write_config(const char *path, const sfp_pretrain_optio
                                       const sfp_pretrain_result *r, sfp_error *err);
 
 #define SFP__PRETRAIN_CHECKPOINT "checkpoint.safetensors"
+#define SFP__PRETRAIN_CHECKPOINT_OLD SFP__PRETRAIN_CHECKPOINT ".old"
 #define SFP__PRETRAIN_CONFIG "config.json"
 #define SFP__PRETRAIN_LOG "log.jsonl"
 #define SFP__PRETRAIN_MODEL "model.safetensors"

@@ -1,8 +1,8 @@
 #include "pretrain/pictures.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
-#include "pretrain/hash.h"
 #include "stream/picture.h"
 
 #include <pthread.h>

@@ -2,13 +2,15 @@
 #include "pretrain/pretrain.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
+#include "io/file.h"
 #include "io/folder.h"
 #include "model/vit_train.h"
 #include "pretrain/batches.h"
-#include "pretrain/hash.h"
 #include "pretrain/log.h"
 #include "pretrain/loss.h"
+#include "pretrain/noted.h"
 #include "pretrain/output.h"
 #include "pretrain/report.h"
 #include "pretrain/score.h"
@@ -47,6 +49,7 @@ typedef struct training {
     sfp_score score;           /* the last one */
     double score_at, saved_at; /* state.seconds */
     uint64_t saved_step;
+    bool whole;         /* the checkpoint in OUT is good: worth keeping when the next one replaces it */
     double began, from; /* this call's training: when, and how much of the plan was done */
 } training;
 
@@ -123,17 +126,13 @@ static sfp_status open_teacher(training *t, sfp_error *err)
 /* Everything that decides what a step does; the length of the plan may change. */
 static uint64_t key_of(const training *t)
 {
-    const sfp_pretrain_options *o = t->o;
-    const double reals[] = {o->lr,           o->weight_decay, o->warmup,       o->clip,          o->ema,
-                            o->beta2,        o->crop_least,   o->jitter,       o->mixup,         o->smoothing,
-                            o->weight_label, o->weight_class, o->weight_patch, o->weight_logits, o->temperature};
-    const int64_t whole[] = {o->img_size,     o->patch_size,   o->dim,           o->depth,
-                             o->heads,        o->hidden,       o->batch,         t->taught ? o->views : 0,
-                             o->picture_size, o->teacher_grid, (int64_t)o->seed, t->taught ? t->teacher.dim : 0};
-    uint64_t h = sfp__hash(sfp__pictures_hash(&t->pictures), reals, sizeof reals);
+    uint64_t h = sfp__hash(sfp__pictures_hash(&t->pictures), &t->o->seed, sizeof t->o->seed);
+    for (size_t i = 0; i < sfp__pretrain_number_count; i++) {
+        const sfp_pretrain_number *n = &sfp__pretrain_numbers[i];
+        if (n->decides)
+            h = sfp__hash(h, (const char *)t->o + n->offset, n->real ? sizeof(double) : sizeof(int));
+    }
     h = sfp__hash(h, t->pictures.label, (size_t)t->pictures.count * sizeof *t->pictures.label);
-    h = sfp__hash(h, whole, sizeof whole);
-    h = sfp__hash(h, o->init ? o->init : "", o->init ? strlen(o->init) : 0);
     return t->taught ? sfp__hash(h, t->teacher.mean, 2 * (size_t)t->teacher.dim * sizeof(float)) : h;
 }
 
@@ -197,6 +196,24 @@ static sfp_status make_student(training *t, sfp_error *err)
     return s;
 }
 
+/* The last checkpoint, or the one before it when that is damaged. */
+static sfp_status resume(training *t, bool *found, sfp_error *err)
+{
+    sfp_error why = {0}, also = {0};
+    sfp_status first = sfp__pretrain_state_load(&t->state, t->o, path_of(t, SFP__PRETRAIN_CHECKPOINT), found, &why), second;
+    t->whole = !first && *found;
+    if (t->whole)
+        return SFP_OK;
+    bool damaged = first && first != SFP_EINVAL && first != SFP_ENOMEM;
+    if ((first && !damaged) || !sfp__folder_has(t->o->out, SFP__PRETRAIN_CHECKPOINT_OLD))
+        return first ? sfp__fail(err, first, "%s", why.message) : SFP_OK;
+    if ((second = sfp__pretrain_state_load(&t->state, t->o, path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD), found, &also)))
+        return sfp__fail(err, second, "%.*s%s%s", SFP_ERROR_MAX / 2, why.message, damaged ? "; " : "", also.message);
+    say(t, damaged ? "the last checkpoint is damaged: going on from the one before"
+                   : "going on from the last checkpoint but one: the last is not there");
+    return SFP_OK;
+}
+
 static sfp_status prepare(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
@@ -212,7 +229,7 @@ static sfp_status prepare(training *t, sfp_error *err)
         s = make_student(t, err);
     bool found = false;
     if (!s && o->resume)
-        s = sfp__pretrain_state_load(&t->state, path_of(t, SFP__PRETRAIN_CHECKPOINT), &found, err);
+        s = resume(t, &found, err);
     if (!s)
         s = sfp__vit_set_weights(t->student, &t->state.weights, err);
     if (!s && !found)
@@ -375,7 +392,13 @@ static sfp_status save(training *t, sfp_error *err)
 {
     t->saved_at = t->state.seconds;
     t->saved_step = t->state.step;
-    return sfp__pretrain_state_save(&t->state, path_of(t, SFP__PRETRAIN_CHECKPOINT), err);
+    char last[PATH_MAX];
+    (void)snprintf(last, sizeof last, "%s", path_of(t, SFP__PRETRAIN_CHECKPOINT));
+    sfp_status s = t->whole ? sfp__file_keep(last, path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD), err) : SFP_OK;
+    if (!s)
+        s = sfp__pretrain_state_save(&t->state, t->o, last, err);
+    t->whole = !s;
+    return s;
 }
 
 static sfp_status train(training *t, sfp_error *err)

@@ -1,6 +1,7 @@
 #include "pretrain/score.h"
 
 #include "base/mem.h"
+#include "base/pixels.h"
 #include "base/rank.h"
 #include "compute/gemm.h"
 #include "compute/vec.h"
@@ -37,7 +38,7 @@ static void normalise_one(void *ctx, int piece, int worker)
     const sfp_view whole = {.width = n->p->size, .height = n->p->size};
     n->status[piece] = n->p->size == S ? SFP_OK : !fit ? SFP_ENOMEM : sfp__view_render(rgb, n->p->size, &whole, S, fit, NULL);
     if (!n->status[piece])
-        sfp__vit_normalise(fit ? fit : rgb, S, n->c->mean, n->c->std, n->x + (size_t)piece * pixels);
+        sfp__pixels_normalise(fit ? fit : rgb, S, n->c->mean, n->c->std, n->x + (size_t)piece * pixels);
     sfp__free(fit);
 }
 

@@ -4,12 +4,14 @@
 #include "io/safetensors.h"
 #include "io/text.h"
 #include "model/vit_train.h"
+#include "pretrain/noted.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 static sfp_status note_decay(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
 {
@@ -77,17 +79,33 @@ static sfp_tensor block(const char *name, size_t count, const float *data)
                         .data = data};
 }
 
-sfp_status sfp__pretrain_state_save(const sfp_pretrain_state *s, const char *path, sfp_error *err)
+/* Of the bytes of all blocks, as text. */
+static void checksum(const sfp_tensor *const *blocks, size_t count, char out[16])
+{
+    unsigned long sum = crc32_z(0, NULL, 0);
+    for (size_t i = 0; i < count; i++)
+        sum = crc32_z(sum, blocks[i]->data, blocks[i]->bytes);
+    (void)snprintf(out, 16, "%08lx", sum);
+}
+
+sfp_status sfp__pretrain_state_save(const sfp_pretrain_state *s, const sfp_pretrain_options *o, const char *path, sfp_error *err)
 {
     const sfp_adamw *a = &s->adam;
     const sfp_tensor tensors[] = {block("weights", a->count, a->x), block("moment1", a->count, a->m),
                                   block("moment2", a->count, a->v), block("average", a->count, a->ema)};
-    char step[24], seconds[40], key[24];
+    const sfp_tensor *const all[] = {&tensors[0], &tensors[1], &tensors[2], &tensors[3]};
+    sfp_pretrain_note notes[SFP_PRETRAIN_NOTES_MAX];
+    char step[24], seconds[40], key[24], sum[16];
     (void)snprintf(step, sizeof step, "%" PRIu64, s->step);
     (void)snprintf(seconds, sizeof seconds, "%a", s->seconds);
     (void)snprintf(key, sizeof key, "%016" PRIx64, s->key);
-    const sfp_meta meta[] = {{"kind", "streamfp pretrain checkpoint"}, {"step", step}, {"seconds", seconds}, {"key", key}};
-    return sfp__safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, meta, sizeof meta / sizeof *meta, err);
+    checksum(all, sizeof all / sizeof *all, sum);
+    sfp_meta meta[5 + SFP_PRETRAIN_NOTES_MAX] = {
+        {"kind", SFP_PRETRAIN_KIND}, {"step", step}, {"seconds", seconds}, {"key", key}, {"checksum", sum}};
+    size_t n = sfp__pretrain_notes(o, notes);
+    for (size_t i = 0; i < n; i++)
+        meta[5 + i] = (sfp_meta){notes[i].key, notes[i].text ? notes[i].text : notes[i].number};
+    return sfp__safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, meta, 5 + n, err);
 }
 
 static sfp_status need_meta(const sfp_safetensors *f, const char *key, const char **out, sfp_error *err)
@@ -104,21 +122,28 @@ static sfp_status read_blocks(const sfp_safetensors *f, sfp_pretrain_state *s, s
         const char *name;
         float *to;
     } list[] = {{"weights", s->adam.x}, {"moment1", s->adam.m}, {"moment2", s->adam.v}, {"average", s->adam.ema}};
+    enum { BLOCKS = sizeof list / sizeof *list };
     const int64_t shape[] = {(int64_t)s->adam.count};
+    const char *path = sfp__safetensors_path(f), *expected = sfp__safetensors_meta(f, "checksum");
+    const sfp_tensor *t[BLOCKS] = {0};
+    char sum[16], shown[32];
     sfp_status status = SFP_OK;
-    for (int copy = 0; copy < 2; copy++) /* all are looked at before the first is changed */
-        for (size_t i = 0; !status && i < sizeof list / sizeof *list; i++) {
-            const sfp_tensor *t = NULL;
-            status = sfp__safetensors_need(f, list[i].name, &t, err);
-            if (!status)
-                status = sfp__tensor_expect(sfp__safetensors_path(f), t, shape, 1, err);
-            if (!status && copy)
-                status = sfp__tensor_to_f32(sfp__safetensors_path(f), t, list[i].to, err);
-        }
+    for (int i = 0; !status && i < BLOCKS; i++) /* all are looked at before the first is changed */
+        if (!(status = sfp__safetensors_need(f, list[i].name, &t[i], err)))
+            status = sfp__tensor_expect(path, t[i], shape, 1, err);
+    if (!status && expected) { /* files of earlier versions have none */
+        checksum(t, BLOCKS, sum);
+        if (strcmp(sum, expected) != 0)
+            status = sfp__fail(err, SFP_EFORMAT, "%s: is damaged: its checksum is %s, expected %s", path, sum,
+                               sfp__printable(expected, shown, sizeof shown));
+    }
+    for (int i = 0; !status && i < BLOCKS; i++)
+        status = sfp__tensor_to_f32(path, t[i], list[i].to, err);
     return status;
 }
 
-sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const char *path, bool *found, sfp_error *err)
+sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const sfp_pretrain_options *o, const char *path, bool *found,
+                                    sfp_error *err)
 {
     sfp_safetensors *f = NULL;
     const char *step, *seconds, *key;
@@ -139,8 +164,7 @@ sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const char *path, boo
     if (!status)
         status = need_meta(f, "key", &key, err);
     if (!status && strtoull(key, NULL, 16) != s->key)
-        status =
-            sfp__fail(err, SFP_EINVAL, "%s: was made with other options or data; give the same ones, or another --out", path);
+        status = sfp__pretrain_is_other(f, o, err);
     uint64_t steps = status ? 0 : strtoull(step, NULL, 10);
     double spent = status ? 0 : strtod(seconds, NULL);
     if (!status && (steps > INT64_MAX || !isfinite(spent) || spent < 0))

@@ -5,6 +5,9 @@
 
 #include "model/vit.h"
 #include "pretrain/adamw.h"
+#include "pretrain/pretrain.h"
+
+#define SFP_PRETRAIN_KIND "streamfp pretrain checkpoint" /* "kind" in the metadata of one */
 
 typedef struct sfp_pretrain_state {
     sfp_vit_config config;
@@ -20,8 +23,10 @@ typedef struct sfp_pretrain_state {
 sfp_status sfp__pretrain_state_init(sfp_pretrain_state *s, const sfp_vit_config *c, size_t loss_count, sfp_error *err);
 void sfp__pretrain_state_done(sfp_pretrain_state *s);
 
-sfp_status sfp__pretrain_state_save(const sfp_pretrain_state *s, const char *path, sfp_error *err);
-/* *found: there was one. One of another training (other key or sizes) is an error. */
-sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const char *path, bool *found, sfp_error *err);
+/* With the options that it was made with. */
+sfp_status sfp__pretrain_state_save(const sfp_pretrain_state *s, const sfp_pretrain_options *o, const char *path, sfp_error *err);
+/* *found: there was one. SFP_EINVAL: it is of another training; any other failure but SFP_ENOMEM: it is damaged. */
+sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const sfp_pretrain_options *o, const char *path, bool *found,
+                                    sfp_error *err);
 
 #endif

@@ -1,9 +1,11 @@
 #include "pretrain/teacher.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
+#include "base/pixels.h"
 #include "io/tensor.h"
-#include "pretrain/hash.h"
+#include "model/vit_builtin.h"
 #include "pretrain/views.h"
 
 #include <errno.h>
@@ -11,6 +13,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +22,7 @@ enum { CHUNK = 64, STAT_ENTRIES = 4096 };
 /* The file: one block that says what it is and how far it got, then the entries. */
 #define HEADER_BYTES 4096
 #define MAGIC "streamfp teacher"
+#define NOTE_SECONDS 2 /* of entries a power cut may cost */
 
 typedef struct header {
     char magic[16]; /* MAGIC without its end */
@@ -54,9 +58,13 @@ static int grid_of(const sfp_teacher_options *o)
     return o->grid ? o->grid : o->side;
 }
 
-static sfp_status file_hash(const char *path, uint64_t *h, sfp_error *err)
+static sfp_status weights_hash(const char *path, uint64_t *h, sfp_error *err)
 {
-    sfp_map m;
+    sfp_map m = {0};
+    if (strcmp(path, SFP_VIT_BUILTIN) == 0 && (m.bytes = sfp__vit_builtin_bytes(&m.size))) {
+        *h = sfp__hash(*h, m.bytes, m.size);
+        return SFP_OK;
+    }
     sfp_status s = sfp__map_open(path, &m, err);
     if (s)
         return s;
@@ -72,7 +80,7 @@ static sfp_status key_of(const sfp_teacher_options *o, const sfp_pictures *p, ui
                                 (uint64_t)grid_of(o),         o->seed};
     uint64_t h = sfp__hash(SFP_HASH_START, numbers, sizeof numbers);
     h = sfp__hash(h, &o->crop_least, sizeof o->crop_least);
-    sfp_status s = file_hash(o->weights, &h, err);
+    sfp_status s = weights_hash(o->weights, &h, err);
     if (!s)
         *out = h;
     return s;
@@ -111,7 +119,7 @@ static void make_input(void *ctx, int piece, int worker)
     const sfp_vit_config *c = sfp__vit_config(m->t->vit);
     m->status[piece] = sfp__view_render(sfp__pictures_at(m->pictures, (int64_t)picture), S, &v, m->size, rgb, NULL);
     if (!m->status[piece])
-        sfp__vit_normalise(rgb, m->size, c->mean, c->std, m->x + (size_t)piece * 3 * pixels);
+        sfp__pixels_normalise(rgb, m->size, c->mean, c->std, m->x + (size_t)piece * 3 * pixels);
 }
 
 /* One teacher output (T, Dt) to an entry. */
@@ -153,40 +161,55 @@ static sfp_status write_at(int fd, const char *path, const void *bytes, size_t n
     return SFP_OK;
 }
 
-/* Opens the cache to go on with it, or begins it. */
-static sfp_status open_cache(const sfp_teacher_options *o, header *h, int *fd, const sfp_pretrain_hooks *hooks, sfp_error *err)
+/* What is in an open cache: `other` when it was made for something else, h->done when it is the one wanted. */
+static sfp_status read_header(int fd, const char *path, header *h, bool *other, sfp_error *err)
 {
     header old = {0};
     struct stat st;
-    int f = open(o->cache, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (f < 0 || fstat(f, &st) != 0 || !S_ISREG(st.st_mode)) {
-        sfp_status s = f < 0 ? sfp__fail_errno(err, SFP_EIO, "%s: cannot open", o->cache)
-                             : sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", o->cache);
-        if (f >= 0)
-            (void)close(f);
-        return s;
-    }
-    bool ours = pread(f, &old, sizeof old, 0) == (ssize_t)sizeof old && memcmp(old.magic, h->magic, sizeof old.magic) == 0;
-    if (st.st_size > 0 && !ours) {
-        (void)close(f);
-        return sfp__fail(err, SFP_EFORMAT, "%s: is no file of teacher outputs; it is left alone", o->cache);
-    }
+    if (fstat(fd, &st) != 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+    if (!S_ISREG(st.st_mode))
+        return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", path);
+    bool ours = pread(fd, &old, sizeof old, 0) == (ssize_t)sizeof old && memcmp(old.magic, h->magic, sizeof old.magic) == 0;
+    if (st.st_size > 0 && !ours)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is no file of teacher outputs; it is left alone", path);
     bool same = ours && old.key == h->key && (old.config == h->config || old.config == 0) && old.entry_bytes == h->entry_bytes &&
                 st.st_size >= HEADER_BYTES && ((uint64_t)st.st_size - HEADER_BYTES) / h->entry_bytes >= old.done;
-    if (ours && !same && hooks && hooks->say) {
+    h->done = same ? old.done : 0; /* more views than before: they follow */
+    *other = ours && !same;
+    return SFP_OK;
+}
+
+/* Trainings that read a cache share it, one that writes has it alone. A file system without locks lets everybody through. */
+static sfp_status lock_cache(int fd, const char *path, int how, sfp_error *err)
+{
+    if (flock(fd, how | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return sfp__fail(err, SFP_EINVAL, "%s: another training %s; give another --teacher-cache, or wait", path,
+                         how == LOCK_EX ? "reads it, and it is not the one wanted here" : "is writing it");
+    return SFP_OK;
+}
+
+/* Opens the cache, whole, to go on with it, or begun anew. */
+static sfp_status open_cache(const sfp_teacher_options *o, header *h, int *fd, const sfp_pretrain_hooks *hooks, sfp_error *err)
+{
+    bool other = false;
+    int f = open(o->cache, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (f < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", o->cache);
+    *fd = f;
+    sfp_status s = lock_cache(f, o->cache, LOCK_SH, err);
+    if (s || (s = read_header(f, o->cache, h, &other, err)) || h->done >= h->total)
+        return s;
+    if ((s = lock_cache(f, o->cache, LOCK_EX, err)) || (s = read_header(f, o->cache, h, &other, err)))
+        return s;
+    if (other && hooks && hooks->say) {
         char text[600];
         (void)snprintf(text, sizeof text, "%.400s: was made for another teacher, data or views; made again", o->cache);
         hooks->say(hooks->ctx, text);
     }
-    h->done = same ? old.done : 0; /* more views than before: they follow */
     char block[HEADER_BYTES] = {0};
     memcpy(block, h, sizeof *h);
-    sfp_status s = write_at(f, o->cache, block, sizeof block, 0, err);
-    if (s)
-        (void)close(f);
-    else
-        *fd = f;
-    return s;
+    return write_at(f, o->cache, block, sizeof block, 0, err);
 }
 
 static sfp_status run_chunk(making *m, sfp_vit_plan *plan, sfp_pool *pool, int n, sfp_error *err)
@@ -202,16 +225,27 @@ static sfp_status run_chunk(making *m, sfp_vit_plan *plan, sfp_pool *pool, int n
     return s;
 }
 
+/* Says how far the file got, when its entries are where no power cut takes them away. */
+static sfp_status note_done(int fd, const char *path, const header *h, sfp_error *err)
+{
+    if (fdatasync(fd) != 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", path);
+    return write_at(fd, path, h, sizeof *h, 0, err);
+}
+
 static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
                              sfp_error *err)
 {
     sfp_status s = SFP_OK;
-    double begin = sfp__now();
+    double begin = sfp__now(), noted = begin;
     uint64_t start = h->done;
     while (!s && h->done < h->total) {
-        if (hooks && hooks->stop && *hooks->stop)
-            return sfp__fail(err, SFP_EINVAL, "%s: stopped after %llu of %llu entries; the same command goes on", m->o->cache,
-                             (unsigned long long)h->done, (unsigned long long)h->total);
+        if (hooks && hooks->stop && *hooks->stop) {
+            s = note_done(fd, m->o->cache, h, err);
+            return s ? s
+                     : sfp__fail(err, SFP_EINVAL, "%s: stopped after %llu of %llu entries; the same command goes on", m->o->cache,
+                                 (unsigned long long)h->done, (unsigned long long)h->total);
+        }
         int n = h->total - h->done < CHUNK ? (int)(h->total - h->done) : CHUNK;
         m->first = h->done;
         s = run_chunk(m, plan, pool, n, err);
@@ -221,7 +255,10 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
         if (s)
             break;
         h->done += (uint64_t)n;
-        s = write_at(fd, m->o->cache, h, sizeof *h, 0, err);
+        if (h->done == h->total || sfp__now() - noted > NOTE_SECONDS) {
+            s = note_done(fd, m->o->cache, h, err);
+            noted = sfp__now();
+        }
         double now = sfp__now() - begin;
         if (!s && hooks && hooks->progress)
             hooks->progress(hooks->ctx, &(sfp_pretrain_progress){.phase = "teacher",
@@ -234,7 +271,7 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
     }
     if (!s && h->done > start && fdatasync(fd) != 0)
         s = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", m->o->cache);
-    return s;
+    return s ? s : lock_cache(fd, m->o->cache, LOCK_SH, err);
 }
 
 static sfp_status make_cache(const sfp_teacher_options *o, const sfp_pictures *p, sfp_teacher *t, sfp_pool *pool,
@@ -253,6 +290,7 @@ static sfp_status make_cache(const sfp_teacher_options *o, const sfp_pictures *p
                 .config = config_hash(c)};
     sfp_vit_plan *plan = NULL;
     int fd = -1;
+    t->lock = -1;
     size_t pixels = (size_t)CHUNK * 3 * (size_t)m.size * (size_t)m.size;
     sfp_status s = key_of(o, p, &h.key, err);
     if (!s)
@@ -275,8 +313,10 @@ static sfp_status make_cache(const sfp_teacher_options *o, const sfp_pictures *p
     if (!s)
         s = fill_cache(&m, &h, fd, plan, pool, hooks, err);
 done:
-    if (fd >= 0)
+    if (s && fd >= 0)
         (void)close(fd);
+    else
+        t->lock = fd;
     sfp__vit_plan_free(plan);
     sfp__free(m.pool_w);
     sfp__free(m.x);
@@ -358,6 +398,8 @@ void sfp__teacher_done(sfp_teacher *t)
 {
     if (t->map.bytes)
         sfp__map_close(&t->map);
+    if (t->vit && t->lock >= 0) /* without a teacher there is no cache */
+        (void)close(t->lock);
     sfp__vit_free(t->vit);
     sfp__free(t->mean);
     sfp__free(t->scale);

@@ -2,8 +2,8 @@
  *
  * An entry is what the student is asked to reproduce: the teacher's class token and its patch tokens, both after the final
  * norm, the latter averaged from its grid to the student's (or a finer one, averaged on when read); F16. The file names what it
- * depends on (teacher, pictures, views, sizes): one made for anything else is made again. It is filled in order and can be gone
- * on with. */
+ * depends on (teacher, pictures, views, sizes): one made for anything else is made again, but not while another process reads it.
+ * It is filled in order and can be gone on with. */
 #ifndef SFP_PRETRAIN_TEACHER_H
 #define SFP_PRETRAIN_TEACHER_H
 
@@ -20,6 +20,7 @@ typedef struct sfp_teacher {
     int views;
     int64_t pictures;
     sfp_map map;
+    int lock; /* on the cache, as long as it is read; -1: none */
     const uint16_t *entries; /* (views, pictures, 1 + grid^2, Dt), F16 */
     float *mean, *scale;     /* (2, Dt) of class token and patch tokens: standardised = (x - mean) * scale */
 } sfp_teacher;

@@ -9,6 +9,12 @@
 
 static const double look = 0.1; /* seconds between looks at stop */
 
+const char *sfp__clock_name(sfp_clock_kind kind)
+{
+    static const char *const names[] = {"paper", "virtual", "real", "off"};
+    return names[kind];
+}
+
 double sfp__clock_cs(double cost, int64_t batches, int64_t samples, double lambda)
 {
     return cost * (double)batches / ((double)samples / lambda);

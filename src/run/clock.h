@@ -22,6 +22,9 @@
 typedef enum sfp_clock_kind { SFP_CLOCK_PAPER, SFP_CLOCK_VIRTUAL, SFP_CLOCK_REAL, SFP_CLOCK_OFF, SFP_CLOCK_DEFAULT } sfp_clock_kind;
 typedef enum sfp_queue_policy { SFP_QUEUE_DROP_OLDEST, SFP_QUEUE_DROP_NEWEST, SFP_QUEUE_BLOCK } sfp_queue_policy;
 
+/* "virtual"; DEFAULT has none. */
+const char *sfp__clock_name(sfp_clock_kind kind);
+
 /* C_S = cost * batches / (samples / lambda). */
 double sfp__clock_cs(double cost, int64_t batches, int64_t samples, double lambda);
 /* How many of n batches are kept, and which one the i-th kept is. */

@@ -7,7 +7,6 @@
 #include <string.h>
 
 enum { CHUNK = 64 };
-static const size_t picture_memory = (size_t)1 << 30; /* decoded test pictures are kept up to this many bytes */
 
 struct sfp_evaluator {
     const sfp_source *test;
@@ -22,6 +21,7 @@ struct sfp_evaluator {
     float *query;      /* (total, D) */
     bool *has_query;   /* (total) */
     uint64_t skipped;
+    char first_error[SFP_ERROR_MAX]; /* of the skipped; "": none was */
     uint64_t *asked; /* (tasks) */
     sfp_evaluator_fn tell; /* NULL: nobody listens */
     void *tell_ctx;
@@ -29,7 +29,7 @@ struct sfp_evaluator {
     double *alone; /* (SFP_HEAD_EXPERTS, tasks) accuracy of each expert of a mixed head in the last run */
 };
 
-sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim,
+sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim, size_t memory,
                                  sfp_evaluator **out, sfp_error *err)
 {
     sfp_evaluator *e = sfp__calloc(1, sizeof *e);
@@ -43,7 +43,7 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks,
         e->at[t + 1] = e->total += tasks->task[t].count;
     size_t n = (size_t)(e->total ? e->total : 1);
     e->alone = sfp__calloc(((size_t)tasks->count + 1) * SFP_HEAD_EXPERTS, sizeof *e->alone);
-    e->all = n * e->bytes <= picture_memory;
+    e->all = n * e->bytes <= memory;
     e->rgb = sfp__malloc((e->all ? n : CHUNK) * e->bytes);
     e->state = sfp__calloc(n, 1);
     e->query = sfp__malloc(n * (size_t)dim * sizeof *e->query);
@@ -80,6 +80,11 @@ uint64_t sfp__evaluator_skipped(const sfp_evaluator *e)
     return e->skipped;
 }
 
+const char *sfp__evaluator_first_error(const sfp_evaluator *e)
+{
+    return e->first_error;
+}
+
 uint64_t sfp__evaluator_asked(const sfp_evaluator *e, int task)
 {
     return e->asked[task];
@@ -95,14 +100,15 @@ void sfp__evaluator_tell(sfp_evaluator *e, sfp_evaluator_fn fn, void *ctx)
 static const uint8_t *picture(sfp_evaluator *e, int64_t k, int64_t i, int place)
 {
     uint8_t *rgb = e->rgb + (e->all ? (size_t)k : (size_t)place) * e->bytes;
-    sfp_error err;
+    sfp_error err = {0};
     if (e->state[k] == 2)
         return NULL;
     if (e->state[k] == 1 && e->all)
         return rgb;
     if (sfp__picture_read_fit(e->test, i, e->size, e->resize, rgb, NULL, &err)) {
         e->state[k] = 2;
-        e->skipped++;
+        if (e->skipped++ == 0)
+            memcpy(e->first_error, err.message, sizeof e->first_error);
         return NULL;
     }
     e->state[k] = 1;
@@ -119,7 +125,7 @@ typedef struct tally {
 typedef struct stretch {
     int64_t first; /* of the whole test set */
     int count;
-    const uint8_t *rgb[CHUNK];
+    const uint8_t *rgb[CHUNK]; /* NULL: its query is known, and all that is asked for */
     int32_t truth[CHUNK];
 } stretch;
 
@@ -163,13 +169,15 @@ static sfp_status run_task(sfp_evaluator *e, sfp_system *s, int t, double *accur
         sfp_record record;
         if ((status = e->test->record(e->test, task->sample[i], &record, err)))
             break;
-        const uint8_t *rgb = picture(e, e->at[t] + i, task->sample[i], part.count);
-        if (rgb) {
-            part.first = part.count ? part.first : e->at[t] + i;
+        int64_t k = e->at[t] + i;
+        bool known = !s->predictor && e->has_query[k];
+        const uint8_t *rgb = known ? NULL : picture(e, k, task->sample[i], part.count);
+        if (known || rgb) {
+            part.first = part.count ? part.first : k;
             part.truth[part.count] = e->tasks->label_of[record.label];
             part.rgb[part.count++] = rgb;
         }
-        if (!rgb || part.count == CHUNK) /* a broken picture must not shift the queries */
+        if ((!known && !rgb) || part.count == CHUNK) /* a broken picture must not shift the queries */
             status = ask(e, s, &part, &sum, classes, confusion, err);
     }
     if (!status)

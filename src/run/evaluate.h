@@ -1,4 +1,5 @@
-/* Accuracy on the test sets: pictures are decoded once where they fit in memory, queries are computed once. */
+/* Accuracy on the test sets: pictures are decoded once where they fit in memory, queries are computed once (and a head alone, which
+ * asks for nothing else, then needs no picture). */
 #ifndef SFP_RUN_EVALUATE_H
 #define SFP_RUN_EVALUATE_H
 
@@ -8,7 +9,10 @@
 
 typedef struct sfp_evaluator sfp_evaluator;
 
-sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim,
+#define SFP_EVALUATOR_MEMORY ((size_t)1 << 30)
+
+/* memory: decoded pictures are kept when all together take no more bytes. */
+sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim, size_t memory,
                                  sfp_evaluator **out, sfp_error *err);
 void sfp__evaluator_free(sfp_evaluator *e);
 
@@ -18,6 +22,7 @@ sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_system *s, int upto, double 
 /* Accuracy of expert e of a mixed head alone on task t in the last run; NAN: the head is not mixed, or no picture was answered. */
 double sfp__evaluator_alone(const sfp_evaluator *e, int expert, int task);
 uint64_t sfp__evaluator_skipped(const sfp_evaluator *e);
+const char *sfp__evaluator_first_error(const sfp_evaluator *e); /* why the first of them was skipped, with its name; "": none was */
 uint64_t sfp__evaluator_asked(const sfp_evaluator *e, int task); /* pictures of a task that the last run answered */
 
 /* Told every few pictures how many of this run are done. */

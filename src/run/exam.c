@@ -134,7 +134,8 @@ static sfp_status answer(sitting *s, sfp_error *err)
     const sfp_exam_options *o = s->opt;
     sfp_exam *e = s->e;
     uint64_t total = 0;
-    sfp_status status = sfp__evaluator_create(&s->data->base, &s->tasks, s->system.S, s->system.opt.resize, s->system.D, &s->evaluator, err);
+    sfp_status status = sfp__evaluator_create(&s->data->base, &s->tasks, s->system.S, s->system.opt.resize, s->system.D,
+                                              SFP_EVALUATOR_MEMORY, &s->evaluator, err);
     if (status)
         return status;
     for (int t = 0; t < s->tasks.count; t++)
@@ -166,6 +167,7 @@ static void sum_up(sitting *s)
     }
     e->average = n ? sum / n : NAN;
     e->skipped = sfp__evaluator_skipped(s->evaluator);
+    (void)snprintf(e->first_error, sizeof e->first_error, "%s", sfp__evaluator_first_error(s->evaluator));
     e->unlabelled = s->data->unlabelled;
 }
 
@@ -178,7 +180,8 @@ sfp_status sfp__exam(const sfp_exam_options *opt, sfp_exam *out, sfp_error *err)
         !(status = cut_data(&s, err)) && !(status = make_room(&s, err)) && !(status = answer(&s, err)))
         sum_up(&s);
     if (!status && e.pictures == 0)
-        status = sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read", opt->data, (unsigned long long)e.skipped);
+        status = sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", opt->data, (unsigned long long)e.skipped,
+                           e.first_error);
     sfp__evaluator_free(s.evaluator);
     sfp__tasks_done(&s.tasks);
     sfp__source_close(s.data ? &s.data->base : NULL);

@@ -37,6 +37,7 @@ typedef struct sfp_exam {
     uint64_t pictures, right; /* answered */
     double average;     /* mean over the tasks that have pictures: result.json's average_accuracy */
     uint64_t skipped, unlabelled; /* pictures that could not be read, that have no label */
+    char first_error[SFP_ERROR_MAX]; /* of the skipped */
     int unknown_count;
     sfp_exam_class *unknown; /* (unknown_count) classes that the state does not know or has not seen */
     uint64_t unknown_pictures;

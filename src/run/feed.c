@@ -91,11 +91,28 @@ static void note_skip(sfp_feed *f, const sfp_error *err)
     pthread_mutex_unlock(&f->lock);
 }
 
-static void fill(void *ctx, int64_t k)
+/* Batches are made in turn, so they are known by their turn: that of the first from batch k on. */
+static int64_t turn_of(const sfp_feed *f, int64_t k)
+{
+    if (!f->opt.only)
+        return k;
+    int64_t low = 0, high = f->opt.only_count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (f->opt.only[middle] < k)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void fill(void *ctx, int64_t turn)
 {
     sfp_feed *f = ctx;
-    slot *s = &f->ring[k % f->opt.depth];
+    slot *s = &f->ring[turn % f->opt.depth];
     const sfp_batches *b = f->batches;
+    int64_t k = f->opt.only ? f->opt.only[turn] : turn;
     double begin = sfp__now();
     empty(s);
     for (int64_t i = b->first[k]; i < b->first[k + 1]; i++) {
@@ -139,8 +156,12 @@ sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const s
         ok = (f->ring[i].rgb = sfp__malloc(most * f->bytes)) && (f->ring[i].sample = sfp__calloc(most, sizeof(sfp_sample))) &&
              (f->ring[i].kept = sfp__calloc(most, sizeof(sfp_picture)));
     sfp_status status = ok ? SFP_OK : sfp__fail_nomem(err, depth * most * f->bytes);
-    const sfp_ahead_options ahead = {
-        .what = "batch", .first = start, .end = batches->count, .depth = opt->depth, .make = fill, .ctx = f};
+    const sfp_ahead_options ahead = {.what = "batch",
+                                     .first = turn_of(f, start),
+                                     .end = opt->only ? opt->only_count : batches->count,
+                                     .depth = opt->depth,
+                                     .make = fill,
+                                     .ctx = f};
     if (!status)
         status = sfp__ahead_create(&ahead, &f->ahead, err);
     if (status)
@@ -169,20 +190,23 @@ void sfp__feed_free(sfp_feed *f)
 sfp_status sfp__feed_take(sfp_feed *f, int64_t k, int *count, const sfp_sample **samples, sfp_error *err)
 {
     double waited = 0;
-    sfp_status status = sfp__ahead_take(f->ahead, k, &waited, err);
+    int64_t turn = turn_of(f, k);
+    if (f->opt.only && (turn == f->opt.only_count || f->opt.only[turn] != k))
+        return sfp__fail(err, SFP_EINVAL, "batch %lld is not among those to be taken", (long long)k);
+    sfp_status status = sfp__ahead_take(f->ahead, turn, &waited, err);
     if (status)
         return status;
     pthread_mutex_lock(&f->lock);
     f->stats.waited += waited;
     pthread_mutex_unlock(&f->lock);
-    *count = f->ring[k % f->opt.depth].count;
-    *samples = f->ring[k % f->opt.depth].sample;
+    *count = f->ring[turn % f->opt.depth].count;
+    *samples = f->ring[turn % f->opt.depth].sample;
     return SFP_OK;
 }
 
 void sfp__feed_release(sfp_feed *f, int64_t k)
 {
-    sfp__ahead_release(f->ahead, k);
+    sfp__ahead_release(f->ahead, turn_of(f, k));
 }
 
 sfp_feed_stats sfp__feed_stats(sfp_feed *f)

@@ -26,12 +26,14 @@ typedef struct sfp_feed_options {
     int size; /* S */
     sfp_resize resize;
     bool keep_encoded;
-    int depth; /* batches ahead */
+    int depth;           /* batches ahead */
+    const int64_t *only; /* (only_count) the batches that will be taken, ascending; NULL: all. Must outlive the feed. */
+    int64_t only_count;
 } sfp_feed_options;
 
 typedef struct sfp_feed sfp_feed;
 
-/* Source, tasks and batches must outlive it. It begins with batch `start`. */
+/* Source, tasks and batches must outlive it. It begins with batch `start`, or the first behind it. */
 sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const sfp_batches *batches, const sfp_feed_options *opt,
                             int64_t start, sfp_feed **out, sfp_error *err);
 void sfp__feed_free(sfp_feed *f);

@@ -182,7 +182,7 @@ static void note_error(sfp_inbox *b, const sfp_error *err)
     memcpy(b->stats.last_error, err->message, sizeof b->stats.last_error);
 }
 
-/* What next gave, decoded; a picture that cannot be is gone from the beginning. Takes *p over. */
+/* What next gave, decoded; a picture that cannot be, or that the source lost, is gone from the beginning. Takes *p over. */
 static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_picture *p, double at, sfp_error *err)
 {
     sfp_origin origin = {0};
@@ -201,6 +201,8 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_pic
     a->at = at;
     a->label = record->label;
     a->class_name = record->label >= 0 ? b->source->class_names[record->label] : NULL;
+    if (b->source->lost)
+        a->fate = SFP_FATE_SKIPPED;
     if (p->bytes) {
         char name[SFP_NAME_MAX];
         if (sfp__picture_fit(p, b->source->name(b->source, -1, name, sizeof name), b->opt.size, b->opt.resize, a->rgb, err))
@@ -216,7 +218,7 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_pic
 
 static void put(sfp_inbox *b, sfp_arrival *a)
 {
-    if (a->rgb)
+    if (a->rgb || a->fate != SFP_FATE_NONE)
         a->id = b->stats.next_id++;
     if (a->fate != SFP_FATE_NONE)
         let_go(b, a, a->fate);
@@ -256,6 +258,8 @@ static void *work(void *arg)
         double came = sfp__now();
         if (!status && end)
             break;
+        if (status && b->source->lost)
+            status = SFP_OK; /* err says why */
         if (!status && !(a = make_arrival(b, &record, &p, came, &err)))
             status = SFP_ENOMEM;
         double decoded = sfp__now();

@@ -25,6 +25,8 @@ struct sfp_line_log {
     size_t size, max_bytes; /* of what is in the file */
     sfp_text pending;       /* whole lines */
     sfp_text line;
+    bool any;      /* a line was left by opening */
+    uint64_t last; /* timestamp of the last of them */
 };
 
 static const char *old_name(const sfp_line_log *e, int i, char *to)
@@ -49,10 +51,11 @@ static sfp_status open_file(const char *path, int flags, int *out, sfp_error *er
     return SFP_OK;
 }
 
-/* Where lines from `from` on begin (or a torn line, or the end), and how many whole lines come before. */
+/* Where lines from `from` on begin (or a torn line, or the end), and the last line before them. */
 typedef struct place {
     size_t offset, size;
-    bool found; /* a line from `from` on is there */
+    bool found;    /* a line from `from` on is there */
+    uint64_t last; /* timestamp of the line that ends at offset, if offset > 0 */
 } place;
 
 /* A line is known by its first bytes and its last. */
@@ -111,6 +114,7 @@ static sfp_status scan(const char *path, int fd, uint64_t from, place *out, sfp_
             }
             line = (line_scan){0};
             p.offset = p.size;
+            p.last = t;
         }
     }
     *out = p;
@@ -163,7 +167,7 @@ static sfp_status forget_all(sfp_line_log *e, sfp_error *err)
 /* Leaves the file, and the ones before it, with the lines before `from`; *keep_bytes: what stays of the file. */
 static sfp_status find_cut(sfp_line_log *e, uint64_t from, size_t *keep_bytes, sfp_error *err)
 {
-    place now, before;
+    place now, before = {0};
     if (from == 0) {
         *keep_bytes = 0;
         return forget_all(e, err);
@@ -176,6 +180,8 @@ static sfp_status find_cut(sfp_line_log *e, uint64_t from, size_t *keep_bytes, s
             return s;
         if (now.offset > 0 || !before.found) {
             *keep_bytes = now.offset;
+            e->any = now.offset > 0 || before.offset > 0;
+            e->last = now.offset > 0 ? now.last : before.last;
             return SFP_OK;
         }
         s = unrotate(e, err);
@@ -228,6 +234,7 @@ static sfp_status rotate(sfp_line_log *e, sfp_error *err)
     s = open_file(e->path, O_RDWR | O_CREAT | O_TRUNC, &fd, err);
     if (s != SFP_OK)
         return s;
+    (void)fdatasync(e->fd); /* nobody asks for it later; a failure is found when the run is resumed */
     (void)close(e->fd);
     e->fd = fd;
     e->size = 0;
@@ -251,6 +258,21 @@ sfp_status sfp__line_log_flush(sfp_line_log *e, sfp_error *err)
     e->size += e->pending.length;
     e->pending.length = 0;
     return SFP_OK;
+}
+
+sfp_status sfp__line_log_sync(sfp_line_log *e, sfp_error *err)
+{
+    sfp_status s = sfp__line_log_flush(e, err);
+    if (s == SFP_OK && fdatasync(e->fd) != 0 && errno != EINVAL && errno != ENOTSUP) /* some file systems have no such thing */
+        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", e->path);
+    return s;
+}
+
+bool sfp__line_log_last(const sfp_line_log *e, uint64_t *t)
+{
+    if (e->any)
+        *t = e->last;
+    return e->any;
 }
 
 sfp_text *sfp__line_log_begin(sfp_line_log *e)

@@ -71,7 +71,9 @@ static sfp_status open_test(sfp__run_state *s, sfp_error *err)
     if (o->test) {
         sfp_status status = sfp__source_open(o->test, &so, &s->test, err);
         if (!status && s->test->kind->live)
-            status = sfp__fail(err, SFP_EINVAL, "%s: a test set has an end, expected no live source", o->test);
+            status = sfp__fail(err, SFP_EINVAL, "test '%s': a test set has an end, expected no live source", o->test);
+        else if (status && err && strncmp(err->message, "data '", 6) == 0)
+            memcpy(err->message, "test", 4); /* the source is wrong, but it is not that of --data */
         return status;
     }
     if (s->source->kind->live && !s->source->on_demand)
@@ -111,9 +113,6 @@ static sfp_learner_options learner_options(const sfp__run_state *s)
     sfp_learner_options lo = s->opt->learner;
     lo.fp.tasks = s->tasks.free ? 0 : s->tasks.count;
     lo.fp.classes = s->tasks.free ? 0 : s->tasks.classes;
-    int depth = sfp__vit_config(s->opt->vit)->depth;
-    if (lo.fp.last_layer >= depth)
-        lo.fp.last_layer = depth - 1;
     if (s->opt->triage) {
         int c = sfp__coreset_size(lo.batch, lo.coreset.sigma);
         lo.coreset_most = c;
@@ -291,7 +290,9 @@ static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
     const sfp_feed_options fo = {.size = sfp__vit_config(o->vit)->img_size,
                                  .resize = o->learner.resize,
                                  .keep_encoded = o->learner.keep_compressed,
-                                 .depth = SFP__RUN_AHEAD + (o->triage ? SFP__RUN_POOL : 0)};
+                                 .depth = SFP__RUN_AHEAD + (o->triage ? SFP__RUN_POOL : 0),
+                                 .only = s->kept,
+                                 .only_count = s->kept_count};
     int64_t start = s->clocked ? (s->clock.waiting ? s->clock.queue[0] : s->clock.next)
                     : s->kept  ? (s->next < s->kept_count ? s->kept[s->next] : s->batches.count)
                                : s->next;
@@ -323,6 +324,10 @@ static sfp_status prepare(sfp__run_state *s, sfp_error *err)
     } else if (!status) {
         status = cut_stream(s, err);
     }
+    if (!status && s->hooks->opened) {
+        const sfp_run_stream stream = {.live = s->live != NULL, .tasks = !s->tasks.free};
+        status = s->hooks->opened(s->hooks->config_ctx, o, &stream, err);
+    }
     if (!status)
         status = start_result(s, err);
     if (!status)
@@ -339,7 +344,7 @@ static sfp_status prepare(sfp__run_state *s, sfp_error *err)
         status = sfp__run_start_clock(s, err);
     if (!status && s->test)
         status = sfp__evaluator_create(s->test, &s->test_tasks, sfp__vit_config(o->vit)->img_size, o->learner.resize, s->system.D,
-                                       &s->evaluator, err);
+                                       SFP_EVALUATOR_MEMORY, &s->evaluator, err);
     return status;
 }
 
@@ -359,11 +364,13 @@ static sfp_status run(sfp__run_state *s, sfp_error *err)
         sfp__run_say(s, "no test set: accuracy is not measured; give --test KIND:PATH");
     if (s->kept && !resumed)
         status = sfp__run_keep_batches(s, err);
-    if (!status && o->out && !resumed)
+    if (status || (!resumed && sfp__run_stopped(s)))
+        return status; /* nothing was begun: what is in the folder stays */
+    if (o->out && !resumed)
         status = sfp__run_clear_folder(s, err);
     if (!status && o->out && s->system.learner)
-        status =
-            sfp__line_log_open(o->out, SFP_EVENTS_FILE, (uint64_t)s->stamps, SFP__RUN_LOG_BYTES, SFP__RUN_LOGS, &s->events, err);
+        status = sfp__run_open_events(s, err);
+    s->from = s->arrived;
     if (!status)
         status = s->live ? sfp__live_learn(s, err) : learn(s, &ended, err);
     if (status)
@@ -379,7 +386,8 @@ static sfp_status run(sfp__run_state *s, sfp_error *err)
 
 sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_result *result, sfp_error *err)
 {
-    sfp__run_state s = {.opt = opt, .hooks = hooks, .r = result, .lock = -1, .began = sfp__now(), .spacing = NAN};
+    sfp__run_state s = {
+        .opt = opt, .hooks = hooks, .r = result, .lock = -1, .began = sfp__now(), .spacing = NAN, .evaluated.stamps = -1};
     memset(result, 0, sizeof *result);
     sfp_status status = run(&s, err);
     sfp__line_log_close(s.events);

@@ -44,9 +44,14 @@ sfp_run_options sfp__run_options_defaults(sfp_vit *vit, sfp_pool *pool);
 typedef struct sfp_run_progress {
     int task, tasks;
     const char *task_name;
-    uint64_t offered, total; /* samples; total 0: not known */
+    uint64_t from, offered, total; /* samples: before this call, so far, in all (0: not known) */
     double rate, lag, loss, accuracy, seconds; /* samples/s; NAN: not known */
 } sfp_run_progress;
+
+/* What the stream turned out to be. */
+typedef struct sfp_run_stream {
+    bool live, tasks; /* has no end that is known; has boundaries that are */
+} sfp_run_stream;
 
 typedef struct sfp_run_hooks {
     void *ctx;
@@ -55,7 +60,9 @@ typedef struct sfp_run_hooks {
     sfp_status (*config)(void *ctx, sfp_result *r, sfp_error *err); /* notes the options in a new result */
     /* Refuses (SFP_EINVAL) a run that is to go on when the options noted in it are not those of now: "was made with ..." */
     sfp_status (*same_config)(void *ctx, const sfp_result *then, bool live, sfp_error *err);
-    void *config_ctx;
+    /* Refuses (SFP_EINVAL) options that mean nothing on a stream like this one, which has just been opened. */
+    sfp_status (*opened)(void *ctx, const sfp_run_options *opt, const sfp_run_stream *stream, sfp_error *err);
+    void *config_ctx; /* of the last three */
     const volatile sig_atomic_t *stop;           /* not 0: finish the step, write a checkpoint, return */
 } sfp_run_hooks;
 

@@ -95,7 +95,7 @@ sfp_status sfp__run_keep_batches(sfp__run_state *s, sfp_error *err)
 {
     double cost;
     sfp_status status = calibrate(s, &cost, err);
-    if (status)
+    if (status || sfp__run_stopped(s)) /* then too little was measured */
         return status;
     int64_t samples = s->batches.arrived[s->batches.count - 1];
     s->r->cs = sfp__clock_cs(cost, s->batches.count, samples, s->opt->rate);
@@ -123,7 +123,7 @@ sfp_status sfp__run_start_clock(sfp__run_state *s, sfp_error *err)
     if (status || s->clock_kind == SFP_CLOCK_OFF)
         return status;
     if (!(o->rate > 0))
-        return sfp__fail(err, SFP_EINVAL, "this clock needs a rate (--rate samples/s)");
+        return sfp__fail(err, SFP_EINVAL, "clock %s: this clock needs a rate (--rate samples/s)", sfp__clock_name(s->clock_kind));
     s->spacing = 1 / o->rate;
     if (s->clock_kind == SFP_CLOCK_PAPER) {
         s->kept = sfp__calloc((size_t)s->batches.count, sizeof *s->kept);

@@ -30,7 +30,8 @@ sfp_status sfp__run_path(const sfp__run_state *s, const char *name, char *buf, s
 
 /* ---------------------------------------------------------------- the folder */
 
-/* What the last whole checkpoint says; when all are damaged, whether there is a result. A live stream's run has never ended for good. */
+/* What the last whole checkpoint says; when all are damaged, whether there is a result: one that is not a run's was refused before. A
+ * live stream's run has never ended for good. */
 static void look_at_checkpoint(const sfp__run_state *s, bool *unfinished, bool *live)
 {
     *unfinished = !sfp__folder_has(s->opt->out, "result.json");
@@ -54,11 +55,35 @@ static bool has_checkpoint(const sfp__run_state *s)
     return sfp__folder_has(s->opt->out, checkpoints[0]) || sfp__folder_has(s->opt->out, checkpoints[1]);
 }
 
+/* DIR/result.json; SFP_ENOTFOUND: there is none. */
+static sfp_status read_result_file(const sfp__run_state *s, sfp_result *out, sfp_error *err)
+{
+    char path[PATH_MAX];
+    sfp_status status = sfp__run_path(s, "result.json", path, sizeof path, err);
+    return status ? status : sfp__result_read(path, out, err);
+}
+
+/* A result.json that is not a run's belongs to somebody, and so may what lies around it. */
+static sfp_status check_result_file(const sfp__run_state *s, sfp_error *err)
+{
+    sfp_result r;
+    sfp_error why = {0};
+    sfp_status status = read_result_file(s, &r, &why);
+    if (status == SFP_OK)
+        sfp__result_done(&r);
+    if (status == SFP_OK || status == SFP_ENOTFOUND)
+        return SFP_OK;
+    return sfp__fail(err, status == SFP_ENOMEM ? status : SFP_EINVAL, "%s; it is not the result of a run: give another --out", why.message);
+}
+
 sfp_status sfp__run_take_folder(sfp__run_state *s, sfp_error *err)
 {
     bool unfinished, live;
     sfp_status status = sfp__folder_lock(s->opt->out, &s->lock, err);
-    if (status || s->opt->resume || !has_checkpoint(s))
+    bool found = has_checkpoint(s);
+    if (!status && !(s->opt->resume && found))
+        status = check_result_file(s, err);
+    if (status || s->opt->resume || !found)
         return status;
     look_at_checkpoint(s, &unfinished, &live);
     if (unfinished || live)
@@ -80,6 +105,25 @@ sfp_status sfp__run_clear_folder(const sfp__run_state *s, sfp_error *err)
     (void)snprintf(text, sizeof text, "%s: replaces the finished run in it", out);
     sfp__run_say(s, text);
     return sfp__folder_remove(out, sizeof names / sizeof *names, names, 1, &s->opt->init_state, err); /* --resume will read it again */
+}
+
+/* -------------------------------------------------------------------- events */
+
+sfp_status sfp__run_open_events(sfp__run_state *s, sfp_error *err)
+{
+    uint64_t stamps = (uint64_t)s->stamps, last = 0;
+    sfp_status status =
+        sfp__line_log_open(s->opt->out, SFP_EVENTS_FILE, stamps, SFP__RUN_LOG_BYTES, SFP__RUN_LOGS, &s->events, err);
+    if (status || stamps == 0)
+        return status;
+    uint64_t next = sfp__line_log_last(s->events, &last) ? last + 1 : 0;
+    if (next < stamps) {
+        char text[PATH_MAX + 128];
+        (void)snprintf(text, sizeof text, "%s/%s: the last %llu timestamps before the checkpoint are missing", s->opt->out,
+                       SFP_EVENTS_FILE, (unsigned long long)(stamps - next));
+        sfp__run_say(s, text);
+    }
+    return SFP_OK;
 }
 
 /* ---------------------------------------------------------------- checkpoint */
@@ -131,8 +175,8 @@ sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err)
     char path[PATH_MAX], *position = NULL;
     double begin = sfp__now();
     sfp_status status = sfp__run_path(s, "checkpoint", path, sizeof path, err);
-    if (!status && s->events)
-        status = sfp__line_log_flush(s->events, err);
+    if (!status && s->events) /* on the disk before the checkpoint that counts them */
+        status = sfp__line_log_sync(s->events, err);
     sfp__run_times(s);
     if (!status)
         status = position_text(s, &position, err);
@@ -224,7 +268,7 @@ static bool read_position(sfp__run_state *s, json_t *root)
         return false;
     for (size_t i = 0; i < json_array_size(kept); i++) { /* what was measured then holds, not what was measured now */
         json_int_t k = json_integer_value(json_array_get(kept, i));
-        if (k < 0 || k >= s->batches.count)
+        if (k < 0 || k >= s->batches.count || (i > 0 && k <= s->kept[i - 1]))
             return false;
         s->kept[i] = k;
     }
@@ -277,6 +321,22 @@ static sfp_status check_config(const sfp__run_state *s, const char *path, const 
     return status ? sfp__fail_prefix(err, status, "%s", path) : SFP_OK;
 }
 
+/* The same for a run of which no checkpoint but a result is left. */
+static sfp_status may_leave_alone(const sfp__run_state *s, sfp_error *err)
+{
+    sfp_result then;
+    sfp_error why;
+    sfp_status status = read_result_file(s, &then, &why);
+    if (status) /* none, or sfp__run_take_folder told */
+        return SFP_OK;
+    if (s->source->kind->live)
+        status = sfp__fail(err, SFP_EINVAL, "%s: holds a result, but no checkpoint to go on from; give another --out", s->opt->out);
+    else if (s->hooks->same_config && (status = s->hooks->same_config(s->hooks->config_ctx, &then, false, err)))
+        status = sfp__fail_prefix(err, status, "%s/result.json", s->opt->out);
+    sfp__result_done(&then);
+    return status;
+}
+
 sfp_status sfp__run_may_resume(const sfp__run_state *s, sfp_error *err)
 {
     const char *now = s->opt->method ? s->opt->method : "";
@@ -296,6 +356,19 @@ sfp_status sfp__run_may_resume(const sfp__run_state *s, sfp_error *err)
         sfp__free(position);
         return status;
     }
+    return s->opt->out && !has_checkpoint(s) ? may_leave_alone(s, err) : SFP_OK;
+}
+
+/* A finished run whose checkpoint was removed is as finished as before: *s->r is its result. SFP_ENOTFOUND: there is none. */
+static sfp_status take_finished(sfp__run_state *s, sfp_error *err)
+{
+    sfp_result r;
+    sfp_status status = read_result_file(s, &r, err);
+    if (status)
+        return status;
+    sfp__result_done(s->r);
+    *s->r = r;
+    sfp__run_say(s, "this run has ended already: nothing to do");
     return SFP_OK;
 }
 
@@ -310,8 +383,11 @@ sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp
     if (status)
         return status;
     status = sfp__system_resume(&s->system, path, &text, &used_old, err);
-    if (status == SFP_ENOTFOUND)
-        return SFP_OK; /* nothing there: from the beginning */
+    if (status == SFP_ENOTFOUND) {
+        status = take_finished(s, err);
+        *resumed = *finished = status == SFP_OK;
+        return status == SFP_ENOTFOUND ? SFP_OK : status; /* nothing there: from the beginning */
+    }
     if (status)
         return status;
     json_error_t where;

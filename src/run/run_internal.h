@@ -51,6 +51,11 @@ typedef struct sfp__run_state {
     int64_t stamps;  /* timestamps so far */
     int task;        /* the task at hand */
     int64_t arrived; /* samples of the stream up to the last batch learned from */
+    int64_t from;    /* arrived when this process began */
+    struct {
+        int64_t stamps;
+        int task;
+    } evaluated; /* by this process last: the same state is not asked twice; stamps -1: none */
     uint64_t judged, right;
     int classes;            /* of the stream; a live one's appear */
     uint8_t *trained_class; /* (classes, at least) */
@@ -76,7 +81,8 @@ sfp_status sfp__run_make_system(sfp__run_state *s, sfp_system *out, sfp_error *e
 
 /* run_clock.c */
 sfp_status sfp__run_start_clock(sfp__run_state *s, sfp_error *err);
-/* Which batches of each task the paper's clock keeps, by measuring; a run that goes on keeps what was measured then. */
+/* Which batches of each task the paper's clock keeps, by measuring (none when it is stopped meanwhile); a run that goes on keeps what
+ * was measured then. */
 sfp_status sfp__run_keep_batches(sfp__run_state *s, sfp_error *err);
 
 /* run_record.c */
@@ -97,6 +103,8 @@ void sfp__run_times(sfp__run_state *s);
 sfp_status sfp__run_take_folder(sfp__run_state *s, sfp_error *err);
 /* A run that begins, when nothing is left that could be wrong: removes the files of the run that was there, and says so. */
 sfp_status sfp__run_clear_folder(const sfp__run_state *s, sfp_error *err);
+/* DIR/events.jsonl up to the timestamp at hand; says so when lines that the checkpoint counts are not there. */
+sfp_status sfp__run_open_events(sfp__run_state *s, sfp_error *err);
 sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err);
 /* Before anything is made or measured: is what is there to go on from of this method, and of these options? Nothing there, or damaged:
  * sfp__run_resume will tell. */

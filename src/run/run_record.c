@@ -43,6 +43,8 @@ sfp_status sfp__run_evaluate(sfp__run_state *s, int row, sfp_error *err)
         status = record_heads(s, row, err);
     if (!status)
         status = sfp__result_evaluated(r, (uint64_t)s->arrived, row, accuracy, err);
+    s->evaluated.stamps = status ? -1 : s->stamps;
+    s->evaluated.task = row;
     double took = sfp__now() - begin;
     r->seconds.evaluate += took;
     if (s->clocked)
@@ -52,7 +54,8 @@ sfp_status sfp__run_evaluate(sfp__run_state *s, int row, sfp_error *err)
 
 sfp_status sfp__run_end_task(sfp__run_state *s, sfp_error *err)
 {
-    sfp_status status = sfp__run_evaluate(s, s->task, err);
+    bool again = s->evaluated.stamps == s->stamps && s->evaluated.task == s->task; /* --eval-every fell on its last timestamp */
+    sfp_status status = again ? SFP_OK : sfp__run_evaluate(s, s->task, err);
     if (status)
         return status;
     s->r->tasks_done = s->task + 1;
@@ -90,6 +93,7 @@ static void tell(sfp__run_state *s, const sfp_timestamp *t)
     const sfp_run_progress p = {.task = s->task,
                                 .tasks = s->tasks.count,
                                 .task_name = s->tasks.task[s->task].name,
+                                .from = (uint64_t)s->from,
                                 .offered = (uint64_t)s->arrived,
                                 .total = s->live ? 0 : (uint64_t)s->batches.arrived[s->batches.count - 1],
                                 .rate = t->seconds.total > 0 ? t->offered / t->seconds.total : NAN,
@@ -224,8 +228,8 @@ void sfp__run_say_skipped(const sfp__run_state *s)
         sfp__run_say(s, text);
     }
     if (tests) {
-        (void)snprintf(text, sizeof text, "%llu test picture%s could not be read and %s left out", (unsigned long long)tests,
-                       tests == 1 ? "" : "s", tests == 1 ? "was" : "were");
+        (void)snprintf(text, sizeof text, "%llu test picture%s could not be read and %s left out; the first: %s", (unsigned long long)tests,
+                       tests == 1 ? "" : "s", tests == 1 ? "was" : "were", sfp__evaluator_first_error(s->evaluator));
         sfp__run_say(s, text);
     }
 }

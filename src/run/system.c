@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/pixels.h"
 #include "io/safetensors.h"
 #include "io/text.h"
 #include "learner/checkpoint.h"
@@ -107,7 +108,7 @@ sfp_status sfp__system_classes(sfp_system *s, int classes, sfp_error *err)
 /* Picture i of the next pass. */
 static void put_picture(sfp_system *s, int i, const uint8_t *rgb)
 {
-    sfp__vit_normalise(rgb, s->S, s->opt.mean, s->opt.std, s->x + (size_t)i * 3 * (size_t)s->S * (size_t)s->S);
+    sfp__pixels_normalise(rgb, s->S, s->opt.mean, s->opt.std, s->x + (size_t)i * 3 * (size_t)s->S * (size_t)s->S);
 }
 
 /* Queries (n, D) of the n pictures put, at most `batch`. */

@@ -65,6 +65,7 @@ typedef struct sfp_selector {
     const char *name;
     const char *summary;
     unsigned needs; /* SFP_NEED_* */
+    bool weighs;    /* its weights are not always 1 */
     /* Writes at most b indices into `out` in order of choice, their number to *count; weights (or 1s) to `weight` when not
      * NULL. After a call with the same sizes it allocates nothing. */
     sfp_status (*pick)(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,

@@ -36,5 +36,6 @@ const sfp_selector sfp__selector_craig = {
     .name = "craig",
     .summary = "covers the gradients of the last layer; weights are cluster sizes",
     .needs = SFP_NEED_FEATURES | SFP_NEED_PROBS,
+    .weighs = true,
     .pick = pick,
 };

@@ -52,5 +52,6 @@ const sfp_selector sfp__selector_gradmatch = {
     .name = "gradmatch",
     .summary = "few weighted gradients of the last layer that add up to all",
     .needs = SFP_NEED_FEATURES | SFP_NEED_PROBS,
+    .weighs = true,
     .pick = pick,
 };

@@ -8,26 +8,12 @@
 
 #define TASKS_MAX 10000
 
-void *sfp__room_for(size_t count, size_t size, sfp_status *status, sfp_error *err)
-{
-    void *p = sfp__calloc(count ? count : 1, size);
-    if (!p)
-        *status = sfp__fail_nomem(err, count * size);
-    return p;
-}
-
 void sfp__cut_done(sfp_cut *c)
 {
     sfp__free(c->end);
     sfp__free(c->domain);
     sfp__free(c->value);
     *c = (sfp_cut){0};
-}
-
-sfp_status sfp__picture_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err)
-{
-    char name[SFP_NAME_MAX];
-    return sfp__fail(err, SFP_EFORMAT, "%s:%s: %s %s", s->kind->name, s->path, s->name(s, i, name, sizeof name), what);
 }
 
 /* ------------------------------------------------------------ specification */
@@ -102,7 +88,7 @@ static sfp_status unknown_domain(const sfp_source *s, const char *name, size_t n
         sfp__text_put(&list, i ? ", " : "");
         sfp__text_put(&list, sfp__printable(s->domain_names[i], text, sizeof text));
     }
-    sfp_status status = sfp__fail(err, SFP_EINVAL, "tasks: domain '%.*s' is not in %s:%s, expected some of %s",
+    sfp_status status = sfp__fail(err, SFP_EINVAL, "tasks 'domain': domain '%.*s' is not in %s:%s, expected some of %s",
                                   (int)(n < 60 ? n : 60), name, s->kind->name, s->path, list.failed || !list.s ? "..." : list.s);
     sfp__text_done(&list);
     return status;
@@ -127,7 +113,7 @@ static sfp_status cut_domains(const sfp_source *s, const char *list, sfp_cut *c,
             status = unknown_domain(s, at, n, err);
         for (int t = 0; t < tasks && status == SFP_OK; t++) {
             if (domain[t] == d)
-                status = sfp__fail(err, SFP_EINVAL, "tasks: domain '%.60s' comes twice", s->domain_names[d]);
+                status = sfp__fail(err, SFP_EINVAL, "tasks 'domain': domain '%.60s' comes twice", s->domain_names[d]);
         }
         if (status == SFP_OK)
             domain[tasks++] = d;

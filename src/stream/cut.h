@@ -26,9 +26,4 @@ char *sfp__cut_name(const sfp_source *s, const sfp_cut *c, int t);
 /* Does any labelled picture have a task? */
 bool sfp__gives_tasks(const sfp_source *s, const sfp_record *r);
 
-/* SFP_EFORMAT: picture i `what`. */
-sfp_status sfp__picture_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err);
-/* Zeroed room for `count` things of `size` bytes, at least one; NULL: no memory, and *status says so. */
-void *sfp__room_for(size_t count, size_t size, sfp_status *status, sfp_error *err);
-
 #endif

@@ -1,5 +1,6 @@
 #include "stream/dir_watch.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "io/image.h"
 #include "stream/source_internal.h"
@@ -29,23 +30,15 @@ struct sfp_dir_folder {
 
 static uint64_t identity_of(const struct stat *st)
 {
-    uint64_t h = UINT64_C(14695981039346656037);
     uint64_t parts[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
                         (uint64_t)st->st_size};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        h = (h ^ parts[i]) * UINT64_C(0x9e3779b97f4a7c15);
-        h ^= h >> 29;
-    }
+    uint64_t h = sfp__hash(SFP_HASH_START, parts, sizeof parts);
     return h ? h : 1;
 }
 
 static uint64_t mark_of(const char *folder, uint64_t identity)
 {
-    uint64_t h = identity;
-    for (const char *p = folder; *p; p++) {
-        h = (h ^ (unsigned char)*p) * UINT64_C(1099511628211); /* the prime of FNV */
-        h ^= h >> 31;
-    }
+    uint64_t h = sfp__hash(identity, folder, strlen(folder));
     return h ? h : 1;
 }
 
@@ -55,16 +48,10 @@ sfp_status sfp__dir_watch_put(sfp_dir_watch *w, sfp_dir_item item, sfp_error *er
 {
     if (w->first == w->last)
         w->first = w->last = 0;
-    if (w->last == w->room) {
-        size_t room = w->room ? 2 * w->room : 256;
-        if (room > QUEUE_MAX)
-            return sfp__fail(err, SFP_ELIMIT, "%s: more than %d pictures wait", w->path, QUEUE_MAX);
-        sfp_dir_item *queue = sfp__realloc(w->queue, w->room * sizeof *queue, room * sizeof *queue);
-        if (!queue)
-            return sfp__fail_nomem(err, room * sizeof *queue);
-        w->queue = queue;
-        w->room = room;
-    }
+    if (w->last == QUEUE_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d pictures wait", w->path, QUEUE_MAX);
+    if (!sfp__grow(&w->queue, sizeof *w->queue, w->last, w->last + 1, &w->room))
+        return sfp__fail_nomem(err, 2 * w->room * sizeof *w->queue);
     w->queue[w->last++] = item;
     return SFP_OK;
 }
@@ -111,7 +98,8 @@ static int compare_strings(const void *a, const void *b)
 sfp_status sfp__dir_list(const char *path, char ***names, int *count, sfp_error *err)
 {
     char **list = NULL;
-    int n = 0, room = 0;
+    int n = 0;
+    size_t room = 0;
     sfp_status status = SFP_OK;
     DIR *dir = opendir(path);
     if (!dir)
@@ -119,21 +107,14 @@ sfp_status sfp__dir_list(const char *path, char ***names, int *count, sfp_error 
     for (struct dirent *entry; status == SFP_OK && (entry = readdir(dir));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        if (n == room) {
-            int more = room ? 2 * room : 256;
-            char **grown = more > NAMES_MAX ? NULL : sfp__realloc(list, (size_t)room * sizeof *list, (size_t)more * sizeof *list);
-            if (!grown) {
-                status = more > NAMES_MAX ? sfp__fail(err, SFP_ELIMIT, "%s: more than %d names in the folder", path, NAMES_MAX)
-                                          : sfp__fail_nomem(err, (size_t)more * sizeof *list);
-                break;
-            }
-            list = grown;
-            room = more;
-        }
-        if ((list[n] = sfp__strdup(entry->d_name)))
-            n++;
-        else
+        if (n == NAMES_MAX)
+            status = sfp__fail(err, SFP_ELIMIT, "%s: more than %d names in the folder", path, NAMES_MAX);
+        else if (!sfp__grow(&list, sizeof *list, (size_t)n, (size_t)n + 1, &room))
+            status = sfp__fail_nomem(err, 2 * room * sizeof *list);
+        else if (!(list[n] = sfp__strdup(entry->d_name)))
             status = sfp__fail_nomem(err, strlen(entry->d_name) + 1);
+        else
+            n++;
     }
     (void)closedir(dir);
     if (n)
@@ -178,16 +159,11 @@ static void drop_folder(sfp_dir_watch *w, sfp_dir_folder *f)
 
 static sfp_status room_for_folder(sfp_dir_watch *w, sfp_error *err)
 {
-    if (w->folder_count < w->folder_room)
-        return SFP_OK;
-    int room = w->folder_room ? 2 * w->folder_room : 16;
-    if (room > SFP_CLASSES_MAX)
+    size_t n = (size_t)w->folder_count;
+    if (n == SFP_CLASSES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %d folders", w->path, SFP_CLASSES_MAX);
-    sfp_dir_folder *grown = sfp__realloc(w->folders, (size_t)w->folder_room * sizeof *grown, (size_t)room * sizeof *grown);
-    if (!grown)
-        return sfp__fail_nomem(err, (size_t)room * sizeof *grown);
-    w->folders = grown;
-    w->folder_room = room;
+    if (!sfp__grow(&w->folders, sizeof *w->folders, n, n + 1, &w->folder_room))
+        return sfp__fail_nomem(err, 2 * w->folder_room * sizeof *w->folders);
     return SFP_OK;
 }
 

@@ -26,7 +26,8 @@ typedef struct sfp_dir_watch {
     const char *path; /* the caller's */
     int fd;
     sfp_dir_folder *folders;
-    int folder_count, folder_room;
+    int folder_count;
+    size_t folder_room;
     sfp_dir_item *queue; /* [first, last) */
     size_t first, last, room;
     sfp_mark_set seen;

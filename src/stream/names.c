@@ -1,5 +1,6 @@
 #include "stream/names.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "io/file.h"
 #include "io/text.h"
@@ -7,18 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t hash(const char *s, size_t n)
-{
-    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)s[i]) * UINT64_C(1099511628211);
-    return h ^ h >> 32;
-}
-
 /* The slot of the name, or the free one where it belongs; slots > 0. */
 static size_t find_slot(const sfp_names *t, const char *s, size_t n)
 {
-    size_t at = (size_t)hash(s, n) & (t->slots - 1);
+    size_t at = (size_t)sfp__hash(SFP_HASH_START, s, n) & (t->slots - 1);
     while (t->slot[at]) {
         const char *name = t->name[t->slot[at] - 1];
         if (strlen(name) == n && memcmp(name, s, n) == 0)
@@ -43,37 +36,26 @@ static void fill_slots(sfp_names *t)
 /* Room for one more name, the table at most half full. */
 static bool grow_names(sfp_names *t)
 {
-    if (t->count == t->room) {
-        int room = t->room ? 2 * t->room : 16;
-        char **name = sfp__realloc(t->name, (size_t)t->count * sizeof *name, (size_t)room * sizeof *name);
-        if (!name)
-            return false;
-        t->name = name;
-        t->room = room;
-    }
-    if ((size_t)t->room * 2 > t->slots) {
-        int32_t *slot = sfp__calloc((size_t)t->room * 2, sizeof *slot);
-        if (!slot)
-            return false;
-        sfp__free(t->slot);
-        t->slot = slot;
-        t->slots = (size_t)t->room * 2;
-        fill_slots(t);
-    }
+    size_t wanted = (size_t)t->count + 1, slots = t->slots ? 2 * t->slots : 32;
+    if (!sfp__grow(&t->name, sizeof *t->name, (size_t)t->count, wanted, &t->room))
+        return false;
+    if (2 * wanted <= t->slots)
+        return true;
+    int32_t *slot = sfp__calloc(slots, sizeof *slot);
+    if (!slot)
+        return false;
+    sfp__free(t->slot);
+    t->slot = slot;
+    t->slots = slots;
+    fill_slots(t);
     return true;
 }
 
 sfp_status sfp__names_reserve(sfp_names *t, sfp_error *err)
 {
-    if (t->room >= SFP_CLASSES_MAX)
+    if (sfp__grow(&t->name, sizeof *t->name, (size_t)t->count, SFP_CLASSES_MAX, &t->room))
         return SFP_OK;
-    size_t bytes = SFP_CLASSES_MAX * sizeof *t->name;
-    char **name = sfp__realloc(t->name, (size_t)t->count * sizeof *name, bytes);
-    if (!name)
-        return sfp__fail_nomem(err, bytes);
-    t->name = name;
-    t->room = SFP_CLASSES_MAX;
-    return SFP_OK;
+    return sfp__fail_nomem(err, SFP_CLASSES_MAX * sizeof *t->name);
 }
 
 sfp_status sfp__names_add(sfp_names *t, const char *s, size_t n, int32_t *out, sfp_error *err)

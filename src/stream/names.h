@@ -19,7 +19,7 @@ int sfp__name_compare(const char *a, const char *b);
 typedef struct sfp_names {
     int count;
     char **name; /* (count) */
-    int room;
+    size_t room;
     int32_t *slot; /* (slots) number + 1; 0: free */
     size_t slots;  /* a power of two */
 } sfp_names;

@@ -88,10 +88,12 @@ struct sfp_source {
     const char *(*name)(const sfp_source *s, int64_t i, char *buf, size_t size);
     /* Live: blocks until there is one. *end (then there is no picture): it has ended, or *stop became true, which is looked at
      * at least every 100 ms. A record without a picture (no bytes) is a label that came late, for the picture of that name.
-     * Classes may grow, class_names never moves. */
+     * Classes may grow, class_names never moves. A failure with `lost` set is that of one picture (origin tells which), and the
+     * stream goes on behind it. */
     const atomic_bool *stop; /* set by the caller before the first next; NULL: never */
     sfp_status (*next)(sfp_source *s, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err);
-    void (*origin)(const sfp_source *s, sfp_origin *out); /* live: of what next gave last */
+    bool lost;               /* live: next failed, but for this picture alone */
+    void (*origin)(const sfp_source *s, sfp_origin *out); /* live: of what next gave or lost last */
     bool on_demand; /* live: pictures are made when asked for; they do not arrive by themselves */
     double pause;   /* live: seconds without an arrival after which nobody waits for a batch to be full; 0: always wait */
     /* Live, to go on after a break: of the last `marks` pictures that are done with, the caller keeps the marks, and gives them

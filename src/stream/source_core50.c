@@ -81,8 +81,8 @@ static sfp_status find_run(const tables *t, int which, sfp_pickle_value *out)
         found = true;
     }
     if (!found)
-        return sfp__fail(t->err, SFP_EINVAL, "%s: scenario '" SCENARIO "' has no run %d (--order), expected 0 to %zu", file,
-                         t->run, n ? n - 1 : 0);
+        return sfp__fail(t->err, SFP_EINVAL, "order is %d: %s: scenario '" SCENARIO "' has no run %d (--order), expected 0 to %zu",
+                         t->run, file, t->run, n ? n - 1 : 0);
     if (!is_list(p, run) || sfp__pickle_count(p, run) < 2)
         return sfp__fail(t->err, SFP_EFORMAT,
                          "%s: scenario '" SCENARIO "', run %d is %s of %zu, expected a list of batches, the last for test", file,

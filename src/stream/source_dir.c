@@ -12,8 +12,7 @@
  * the same identity.
  *
  * A file that cannot be read when its turn comes (taken away again, empty) is
- * passed over and counted in `skipped`: what others do in the folder must not
- * end a run. */
+ * told as lost: what others do in the folder must not end a run. */
 #include "base/mem.h"
 #include "stream/dir_labels.h"
 #include "stream/dir_watch.h"
@@ -60,10 +59,9 @@ static sfp_status class_of(dir_source *s, const char *path, int32_t *out, sfp_er
     return SFP_OK;
 }
 
-/* What is in s->given; *found is false when it was a file that is not there any more. */
-static sfp_status give(dir_source *s, sfp_record *record, sfp_picture *out, bool *found, sfp_error *err)
+/* What is in s->given. */
+static sfp_status give(dir_source *s, sfp_record *record, sfp_picture *out, sfp_error *err)
 {
-    *found = true;
     *record = sfp__record_none();
     record->label = s->given.label;
     if (s->given.label >= 0) {
@@ -75,16 +73,14 @@ static sfp_status give(dir_source *s, sfp_record *record, sfp_picture *out, bool
     sfp__free(path);
     if (status == SFP_OK && (status = class_of(s, s->given.path, &record->label, err)) != SFP_OK)
         sfp__picture_done(out);
-    if (status == SFP_OK || status == SFP_ENOMEM)
-        return status;
-    *found = false;
-    s->base.skipped++;
-    return SFP_OK;
+    s->base.lost = status != SFP_OK && status != SFP_ENOMEM;
+    return status;
 }
 
 static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err)
 {
     dir_source *s = (dir_source *)base;
+    base->lost = false;
     for (;;) {
         *end = base->stop && atomic_load(base->stop);
         if (*end)
@@ -95,18 +91,13 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
             return status;
         sfp_dir_item item;
         if (sfp__dir_watch_take(&s->watch, &item)) {
-            bool found = false;
             sfp__free(s->given.path);
             s->given = item;
-            status = give(s, record, out, &found, err);
-            if (status != SFP_OK || found)
-                return status;
-        } else if (s->watch.ended) {
-            *end = true;
-            return SFP_OK;
-        } else if ((status = sfp__dir_watch_wait(&s->watch, err)) != SFP_OK) {
-            return status;
+            return give(s, record, out, err);
         }
+        *end = s->watch.ended;
+        if (*end || (status = sfp__dir_watch_wait(&s->watch, err)) != SFP_OK)
+            return status;
     }
 }
 

@@ -86,14 +86,8 @@ sfp_status sfp__entries_add(sfp_entries *l, sfp_entry entry, const char *path, s
 {
     if (l->count >= SFP_RECORDS_MAX)
         return sfp__fail(err, SFP_ELIMIT, "more than %lld pictures", (long long)SFP_RECORDS_MAX);
-    if (l->count == l->room) {
-        int64_t room = l->room ? 2 * l->room : 256;
-        sfp_entry *at = sfp__realloc(l->at, (size_t)l->count * sizeof *at, (size_t)room * sizeof *at);
-        if (!at)
-            return sfp__fail_nomem(err, (size_t)room * sizeof *at);
-        l->at = at;
-        l->room = room;
-    }
+    if (!sfp__grow(&l->at, sizeof *l->at, (size_t)l->count, (size_t)l->count + 1, &l->room))
+        return sfp__fail_nomem(err, 2 * l->room * sizeof *l->at);
     if (path) {
         entry.text = l->text.length;
         sfp__text_putn(&l->text, path, n);
@@ -165,6 +159,20 @@ sfp_status sfp__source_check_index(const sfp_source *s, int64_t i, sfp_error *er
     if (i < 0 || i >= s->count)
         return sfp__fail(err, SFP_EINVAL, "%s: picture %lld of %lld", s->path, (long long)i, (long long)s->count);
     return SFP_OK;
+}
+
+sfp_status sfp__picture_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err)
+{
+    char name[SFP_NAME_MAX];
+    return sfp__fail(err, SFP_EFORMAT, "%s:%s: %s %s", s->kind->name, s->path, s->name(s, i, name, sizeof name), what);
+}
+
+void *sfp__room_for(size_t count, size_t size, sfp_status *status, sfp_error *err)
+{
+    void *p = sfp__calloc(count ? count : 1, size);
+    if (!p)
+        *status = sfp__fail_nomem(err, count * size);
+    return p;
 }
 
 sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, const char *path, const char *root,

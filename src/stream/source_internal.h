@@ -40,7 +40,8 @@ typedef struct sfp_entry {
 /* A growing list; zero-initialised is empty. */
 typedef struct sfp_entries {
     sfp_entry *at; /* (count) */
-    int64_t count, room;
+    int64_t count;
+    size_t room;
     sfp_text text; /* paths, each with its NUL */
 } sfp_entries;
 
@@ -102,6 +103,10 @@ bool sfp__path_is_dir(const char *path);
 sfp_status sfp__picture_read(const char *path, sfp_picture *out, sfp_error *err);
 /* SFP_OK when i is a picture of s; else a message */
 sfp_status sfp__source_check_index(const sfp_source *s, int64_t i, sfp_error *err);
+/* SFP_EFORMAT: picture i `what`. */
+sfp_status sfp__picture_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err);
+/* Zeroed room for `count` things of `size` bytes, at least one; NULL: no memory, and *status says so. */
+void *sfp__room_for(size_t count, size_t size, sfp_status *status, sfp_error *err);
 
 /* ------------------------------------------------- for tests and fuzz targets */
 

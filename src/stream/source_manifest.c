@@ -110,7 +110,7 @@ static sfp_status quoted_field(reader *r, char **to, const char *limit, sfp_erro
     for (;; r->at++) {
         if (r->at == r->end)
             return csv_fail(r, line, "a quoted field does not end, expected '\"'", err);
-        if (r->at == limit)
+        if (r->at >= limit)
             return csv_fail(r, line, "a quoted field does not end within 65536 bytes, expected '\"'", err);
         if (*r->at == '"') {
             r->at++;
@@ -133,7 +133,7 @@ static sfp_status plain_field(reader *r, char **to, const char *limit, sfp_error
 {
     const char *from = r->at;
     while (r->at < r->end && *r->at != ',' && *r->at != '\n') {
-        if (r->at == limit)
+        if (r->at >= limit)
             return csv_fail(r, r->line, "is longer than 65536 bytes", err);
         if (*r->at == '"')
             return csv_fail(r, r->line, "a quote inside a field that does not begin with one, expected \"...\" around the field",

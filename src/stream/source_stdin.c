@@ -5,7 +5,10 @@
  * when KEY.cls (.txt, .json) comes later, alone, it is given as the label of that
  * picture. Classes are those of the list in stdin:FILE, then labels are
  * its numbers or names; without one each new label is a new class: `classes`
- * grows with next, and class_names never moves. */
+ * grows with next, and class_names never moves.
+ *
+ * A sample whose picture is empty or too large, or whose label cannot be one, is
+ * lost alone; where the archive itself is broken nothing can follow. */
 #include "base/mem.h"
 #include "io/image.h"
 #include "stream/tar_sample.h"
@@ -66,13 +69,15 @@ static sfp_status stream_entry(tar_stream *s, const char *name, int64_t size, bo
     sfp_status status = SFP_OK;
     if (!sfp__image_name(name)) {
         status = sfp__tar_read_label(s->archive, s->base.path, name, size, &s->now, err);
-    } else if (!s->now.has_picture && (status = sfp__tar_check_picture(s->base.path, name, size, err)) == SFP_OK) {
+    } else if (!s->now.has_picture) {
+        s->now.has_picture = true;
+        memcpy(s->now.name, name, strlen(name) + 1);
+        if ((status = sfp__tar_check_picture(s->base.path, name, size, err)) != SFP_OK)
+            return status;
         if (size > 0 && !(s->now.bytes = sfp__malloc((size_t)size)))
             return sfp__fail_nomem(err, (size_t)size);
-        status = sfp__tar_read_entry(s->archive, s->base.path, name, size, s->now.bytes, err);
-        s->now.has_picture = true;
         s->now.size = size;
-        memcpy(s->now.name, name, strlen(name) + 1);
+        status = sfp__tar_read_entry(s->archive, s->base.path, name, size, s->now.bytes, err);
     }
     *found = s->now.has_picture && s->now.label_kind != SFP_TAR_UNLABELLED;
     return status;
@@ -95,6 +100,7 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
                 s->ended = true;
                 break;
             }
+            archive_clear_error(s->archive); /* of a warning: an error that is set later means that nothing can follow */
         }
         const char *name = sfp__tar_entry_name(s->entry);
         size_t n = name ? sfp__tar_key_length(name) : 0;
@@ -102,7 +108,6 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
         if (!passed && (strlen(s->now.key) != n || memcmp(s->now.key, name, n) != 0)) {
             if (has_something(&s->now))
                 break; /* the entry stays for the next sfp_tar_sample */
-            s->base.skipped += s->now.key[0] != '\0'; /* an empty label */
             sfp__tar_sample_clear(&s->now);
             memcpy(s->now.key, name, n);
             s->now.key[n] = '\0';
@@ -121,6 +126,7 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture 
     tar_stream *s = (tar_stream *)base;
     bool found = false;
     char text[SFP_NAME_MAX];
+    base->lost = false;
     if (s->ended && !has_something(&s->now)) {
         *end = true;
         return SFP_OK;
@@ -138,9 +144,9 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture 
         status = sfp__fail(err, SFP_EFORMAT, "%s: %s: is empty", base->path, name);
     if (status == SFP_OK && found && (status = sfp__tar_class_of(&s->labels, s->now.label, &label, err)) != SFP_OK)
         status = sfp__fail_prefix(err, status, "%s: %s", base->path, name);
-    if (!s->labels.listed) { /* the lists of names never move: see open */
+    if (!s->labels.listed) /* the lists of names never move: see open */
         base->classes = s->labels.names.count;
-    }
+    base->lost = status != SFP_OK && status != SFP_ENOMEM && s->now.has_picture && archive_errno(s->archive) == 0;
     memcpy(s->done_key, s->now.key, sizeof s->done_key);
     s->done_labelled = s->now.label_kind != SFP_TAR_UNLABELLED;
     if (status == SFP_OK && found) {

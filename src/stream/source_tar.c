@@ -26,7 +26,7 @@ typedef struct tar_source {
     int shards;
     char **shard;   /* (shards) */
     int64_t *first; /* (shards) its first picture */
-    int room;
+    size_t room;
     sfp_tar_labels labels;
 } tar_source;
 
@@ -52,15 +52,9 @@ static sfp_status add_shard(tar_source *s, char *path, sfp_error *err)
         sfp__free(path);
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %d shards", s->files.base.path, SHARDS_MAX);
     }
-    if (s->shards == s->room) {
-        int room = s->room ? 2 * s->room : 16;
-        char **shard = sfp__realloc(s->shard, (size_t)s->shards * sizeof *shard, (size_t)room * sizeof *shard);
-        if (!shard) {
-            sfp__free(path);
-            return sfp__fail_nomem(err, (size_t)room * sizeof *shard);
-        }
-        s->shard = shard;
-        s->room = room;
+    if (!sfp__grow(&s->shard, sizeof *s->shard, (size_t)s->shards, (size_t)s->shards + 1, &s->room)) {
+        sfp__free(path);
+        return sfp__fail_nomem(err, 2 * s->room * sizeof *s->shard);
     }
     s->shard[s->shards++] = path;
     return SFP_OK;

@@ -189,6 +189,10 @@ def make_csv():
     put("csv", "lines.jsonl", b'{"path": "a.jpg", "label": "cat", "task": 1, "time": 2.5}\n\n{"path": "b.jpg", "label": 3, "domain": "d"}')
     put("csv", "broken.jsonl", b'{"path": "a.jpg"}\n{"path"\n')
     put("csv", "types.jsonl", b'{"path": ["a"], "label": {}}\n')
+    # around the longest record; libFuzzer makes inputs as long as the longest seed
+    put("csv", "long-comma", b"a" * 65536 + b"," + b"b" * 900)
+    put("csv", "long-quotes", b'"' + b"a" * 65534 + b'""' + b"b" * 900)
+    put("csv", "long-blanks", b'"' + b"a" * 65533 + b'"' + b" " * 9 + b"," + b"b" * 900)
 
 
 def make_pickle():

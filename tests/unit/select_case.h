@@ -79,21 +79,27 @@ static inline void free_case(select_case *c)
     free(c->taps);
 }
 
-/* One pick by name into arrays of exactly b; returns the count. */
+/* One pick into arrays of exactly b. */
+static inline sfp_status case_try(const sfp_selector *s, const sfp_select_batch *batch, const sfp_select_options *opt,
+                                  sfp_select_env env, int *out, float *weight, int *count, sfp_error *err)
+{
+    sfp_status status = s->open ? s->open(batch->dim, batch->b > 0 ? batch->b : 1, 7, &env.state, err) : SFP_OK;
+    if (status)
+        return status;
+    status = s->pick(batch, opt, &env, out, weight, count, err);
+    if (s->close)
+        s->close(env.state);
+    return status;
+}
+
+/* The same by name; returns the count, -1 when there is none. */
 static inline int case_pick(const char *name, const sfp_select_batch *batch, double sigma, sfp_rng *rng, sfp_arena *arena,
                             sfp_pool *pool, int *out, float *weight)
 {
-    const sfp_selector *s = sfp__selector_find(name);
     const sfp_select_options opt = {.sigma = sigma};
-    sfp_select_env env = {.rng = rng, .arena = arena, .threads = pool};
-    sfp_error err = {0};
+    const sfp_select_env env = {.rng = rng, .arena = arena, .threads = pool};
     int count = -1;
-    if (s->open && s->open(batch->dim, batch->b > 0 ? batch->b : 1, 7, &env.state, &err))
-        return -1;
-    sfp_status status = s->pick(batch, &opt, &env, out, weight, &count, &err);
-    if (s->close)
-        s->close(env.state);
-    return status ? -1 : count;
+    return case_try(sfp__selector_find(name), batch, &opt, env, out, weight, &count, NULL) ? -1 : count;
 }
 
 #endif

@@ -1,11 +1,9 @@
-/* A folder of its own for each test of a source, and files in it. */
+/* What the tests of sources share: opening one in the folder of the test, and what comes out of it. */
 #ifndef TEST_SOURCE_FILES_H
 #define TEST_SOURCE_FILES_H
 
-#include "base/mem.h"
 #include "stream/source_internal.h"
 
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,61 +17,8 @@
 
 #include <cmocka.h>
 
-static char folder[64];
-
-static inline int make_folder(void **unused)
-{
-    (void)unused;
-    (void)snprintf(folder, sizeof folder, "/tmp/sfp-source-XXXXXX");
-    return mkdtemp(folder) ? 0 : 1;
-}
-
-static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-    (void)st;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
-static inline int remove_folder(void **unused)
-{
-    (void)unused;
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-/* FOLDER/name, in one of a few buffers. */
-static inline const char *in_folder(const char *name)
-{
-    static char path[4][4500];
-    static int turn;
-    turn = (turn + 1) % 4;
-    (void)snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
-    return path[turn];
-}
-
-/* Writes FOLDER/name and makes the folders on the way. */
-static inline void put_bytes(const char *name, const void *bytes, size_t size)
-{
-    char path[4500];
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-    for (char *p = path + strlen(folder) + 1; *p; p++) {
-        if (*p == '/') {
-            *p = '\0';
-            (void)mkdir(path, 0777);
-            *p = '/';
-        }
-    }
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, size, f), size);
-    assert_int_equal(fclose(f), 0);
-}
-
-static inline void put_text(const char *name, const char *text)
-{
-    put_bytes(name, text, strlen(text));
-}
+#include "failing_alloc.h"
+#include "temp_folder.h"
 
 static inline sfp_source *open_part(const sfp_source_kind *kind, const char *name, bool test)
 {
@@ -97,13 +42,8 @@ static inline sfp_source *open_tortured(const sfp_source_kind *kind, const char 
 {
     const sfp_source_options opt = {.test = test};
     sfp_source *s = NULL;
-    for (long k = 0; !s; k++) {
-        sfp__mem_fail_at(k);
-        sfp_status status = kind->open(path, &opt, &s, NULL);
-        sfp__mem_fail_at(-1);
-        assert_int_equal(status, s ? SFP_OK : SFP_ENOMEM);
-        assert_true(s ? k > least : k < 10000);
-    }
+    assert_true(FAIL_EACH_ALLOCATION(kind->open(path, &opt, &s, told), !s) > least);
+    assert_non_null(s);
     return s;
 }
 

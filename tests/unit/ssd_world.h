@@ -14,13 +14,17 @@ static const float mean[3] = {0.4f, 0.5f, 0.6f}, std_[3] = {0.2f, 0.25f, 0.3f};
 
 /* ------------------------------------------------------------------ the model */
 
-/* L(theta, x, y) = (1 + y/10) sum_a sin(theta_a z_a), z = W x / 3; feature_d = sin((Q x)_d / 3) + (d + 1) / 5; embedding Q x. */
+/* L(theta, x, y) = (1 + y/10) sum_a sin(theta_a z_a), z = W x / 3; feature_d = sin((Q x)_d / 3) + (d + 1) / 5; embedding Q x;
+ * query 1 + cos((Q x)_d / 3), of which nothing else depends: those that are said to be known are looked at. */
 typedef struct model {
     double theta[P], w[P][N], q[D][N];
     sfp_buffer *b;
     const sfp_buffer_batch *batch;
-    int calls, fail_at; /* the call of this number fails; negative: none */
-    bool poison;        /* the first picture of each call has a gradient that is no number */
+    int calls, fail_at;         /* the call of this number fails; negative: none */
+    bool poison;                /* the first picture of each call has a gradient that is no number */
+    bool any_query;             /* queries that are wrong are none of our business */
+    int queries, moves, embeds; /* of pictures, that had to be computed; parameters moved; pictures embedded */
+    int looked[MOST_SLOTS];     /* features of slots */
 } model;
 
 static double inner(const double *a, const double *x)
@@ -53,7 +57,7 @@ static void feature_of(const model *m, const double *x, double *f)
 static sfp_status called(void *ctx, int n, sfp_error *err)
 {
     model *m = ctx;
-    assert_in_range(n, 1, 3);
+    assert_true(n >= 1);
     return m->calls++ == m->fail_at ? sfp__fail(err, SFP_EIO, "call %d", m->fail_at) : SFP_OK;
 }
 
@@ -72,69 +76,106 @@ static void one_feature(const model *m, const float *x, float *out)
         out[d] = (float)f[d];
 }
 
-static sfp_status gradient_at(void *ctx, int n, const float *const *x, const int32_t *label, float *out, float *feature,
-                              sfp_error *err)
+static void query_of(const model *m, const float *x, float *out)
 {
+    double wide[N];
+    widen(x, wide);
+    for (int d = 0; d < D; d++)
+        out[d] = (float)(1 + cos(inner(m->q[d], wide)));
+}
+
+static void check_queries(const model *m, const sfp_pictures *p)
+{
+    for (int i = 0; i < p->n && !m->any_query; i++) {
+        float query[D];
+        query_of(m, p->x[i], query);
+        if (p->known[i])
+            assert_memory_equal(p->query[i], query, sizeof query);
+    }
+}
+
+static sfp_status gradient_at(void *ctx, const sfp_pictures *p, float *out, float *feature, sfp_error *err)
+{
+    model *m = ctx;
     double g[P] = {0}, wide[N];
-    for (int i = 0; i < n; i++) {
-        widen(x[i], wide);
-        add_gradient(ctx, wide, label[i], 1.0 / n, g);
-        one_feature(ctx, x[i], feature + i * D);
+    check_queries(m, p);
+    for (int i = 0; i < p->n; i++) {
+        widen(p->x[i], wide);
+        add_gradient(ctx, wide, p->label[i], 1.0 / p->n, g);
+        one_feature(ctx, p->x[i], feature + i * D);
+        m->queries += !p->known[i];
+        query_of(m, p->x[i], p->query[i]);
+        p->known[i] = true;
     }
     for (int a = 0; a < P; a++)
         out[a] = (float)g[a];
-    return called(ctx, n, err);
+    return called(ctx, p->n, err);
 }
 
 static sfp_status features(void *ctx, int n, const int *sample, float *out, sfp_error *err)
 {
-    const model *m = ctx;
+    model *m = ctx;
     for (int i = 0; i < n; i++) {
         float x[N];
-        assert_in_range(sample[i], m->batch->b, m->batch->b + m->b->filled - 1);
-        sfp__pixels_normalise(m->b->slot[sample[i] - m->batch->b].image, S, mean, std_, x);
+        int at = sample[i] - m->batch->b;
+        assert_in_range(at, 0, m->b->filled - 1);
+        assert_int_equal(m->looked[at]++, 0);
+        sfp__pixels_normalise(m->b->slot[at].image, S, mean, std_, x);
         one_feature(m, x, out + i * D);
+        query_of(m, x, m->b->slot[at].query);
+        m->b->slot[at].has_query = true;
     }
     return called(ctx, n, err);
 }
 
-static sfp_status pixels(void *ctx, int n, const float *const *x, const int32_t *label, const float *v, float h, float *dx,
-                         sfp_error *err)
+/* The queries that gradients to pixels are given are all known. */
+static void check_all_known(const model *m, const sfp_pictures *p)
 {
-    const model *m = ctx;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < p->n; i++)
+        assert_true(p->known[i]);
+    check_queries(m, p);
+}
+
+static sfp_status pixels(void *ctx, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx, sfp_error *err)
+{
+    model *m = ctx;
+    m->moves++;
+    check_all_known(m, p);
+    for (int i = 0; i < p->n; i++) {
         double wide[N], d[N] = {0};
-        widen(x[i], wide);
+        widen(p->x[i], wide);
         for (int a = 0; a < P; a++) {
             double theta = m->theta[a] + (double)h * (double)v[a], slope = cos(theta * inner(m->w[a], wide)) * theta;
             for (int k = 0; k < N; k++)
-                d[k] += slope * m->w[a][k] / 3 * of_label(label[i]) / n;
+                d[k] += slope * m->w[a][k] / 3 * of_label(p->label[i]) / p->n;
         }
         for (int k = 0; k < N; k++)
-            dx[i * N + k] = m->poison && i == 0 && k == 5 ? NAN : (float)d[k];
+            dx[i][k] += m->poison && i == 0 && k == 5 ? NAN : scale * (float)d[k];
     }
-    return called(ctx, n, err);
+    return called(ctx, p->n, err);
 }
 
-static sfp_status feature_pixels(void *ctx, int n, const float *const *x, const float *dfeature, float *dx, sfp_error *err)
+static sfp_status feature_pixels(void *ctx, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *err)
 {
     const model *m = ctx;
-    for (int i = 0; i < n; i++) {
+    check_all_known(m, p);
+    for (int i = 0; i < p->n; i++) {
         double wide[N];
-        widen(x[i], wide);
+        widen(p->x[i], wide);
         for (int k = 0; k < N; k++) {
             double sum = 0;
             for (int d = 0; d < D; d++)
                 sum += (double)dfeature[i * D + d] * cos(inner(m->q[d], wide)) * m->q[d][k] / 3;
-            dx[i * N + k] = (float)sum;
+            dx[i][k] += (float)sum;
         }
     }
-    return called(ctx, n, err);
+    return called(ctx, p->n, err);
 }
 
 static sfp_status embed_at(void *ctx, int n, const float *const *x, float *out, sfp_error *err)
 {
-    const model *m = ctx;
+    model *m = ctx;
+    m->embeds += n;
     for (int i = 0; i < n; i++) {
         double wide[N];
         widen(x[i], wide);
@@ -189,7 +230,6 @@ static world *make_world(int slots, int classes, uint64_t seed)
                        .dim = D,
                        .classes = classes,
                        .side = S,
-                       .most = 3,
                        .params = P,
                        .features = features,
                        .gradient_at = gradient_at,
@@ -222,13 +262,25 @@ static void draw_batch(world *w, int b, int lo, int hi)
     }
 }
 
+/* The queries of every other sample are known when it comes. */
+static bool query_comes(int i)
+{
+    return i % 2 == 0;
+}
+
 static sfp_status try_batch(world *w, sfp_buffer_change *change, sfp_error *err)
 {
     static const float embed[MOST_B * D];
     const uint8_t *image[MOST_B];
     size_t image_size[MOST_B];
     uint64_t id[MOST_B];
+    float query[MOST_B * D];
+    bool has_query[MOST_B];
     for (int i = 0; i < MOST_B; i++) {
+        float x[N];
+        has_query[i] = query_comes(i);
+        sfp__pixels_normalise(w->image[w->t][i], S, mean, std_, x);
+        query_of(&w->m, x, query + i * D);
         image[i] = w->image[w->t][i];
         image_size[i] = N;
         id[i] = (uint64_t)(w->t * MOST_B + i);
@@ -240,9 +292,12 @@ static sfp_status try_batch(world *w, sfp_buffer_change *change, sfp_error *err)
                                     .image = image,
                                     .image_size = image_size,
                                     .mean_embed = embed,
+                                    .query = query,
+                                    .has_query = has_query,
                                     .ask = &w->ask};
     w->m.batch = &batch;
-    w->m.calls = 0;
+    w->m.calls = w->m.queries = w->m.moves = w->m.embeds = 0;
+    memset(w->m.looked, 0, sizeof w->m.looked);
     return sfp__buffer_update(w->b, &batch, &w->rng, change, err);
 }
 
@@ -276,7 +331,5 @@ static void *part_of(const world *w, const char *name, size_t *bytes)
     fail_msg("no part '%s'", name);
     return NULL;
 }
-
-static const char *const part_names[] = {"synthetic", "pixels", "momentum", "recent", "recent.label", "batches"};
 
 #endif

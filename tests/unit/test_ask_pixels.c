@@ -146,6 +146,39 @@ static void move_values(scene *f, const float *v, double t)
     }
 }
 
+static sfp_pictures pictures_of(const scene *f)
+{
+    return (sfp_pictures){.n = PICTURES, .x = f->x, .label = f->label};
+}
+
+/* The gradients of the loss to the pixels, dx (PICTURES, pixels). */
+static sfp_status try_pixels(const scene *f, const sfp_pictures *p, const float *v, float h, float *dx)
+{
+    float *to[PICTURES];
+    sfp_error err = {0};
+    memset(dx, 0, PICTURES * f->pixels * sizeof *dx);
+    for (int i = 0; i < PICTURES; i++)
+        to[i] = dx + (size_t)i * f->pixels;
+    return f->ask->pixels(f->ask->ctx, p, v, h, 1, to, &err);
+}
+
+static void pixels_of(const scene *f, const float *v, float h, float *dx)
+{
+    const sfp_pictures p = pictures_of(f);
+    assert_int_equal(try_pixels(f, &p, v, h, dx), SFP_OK);
+}
+
+/* The same of <dfeature, feature>. */
+static void feature_pixels_of(const scene *f, const sfp_pictures *p, const float *dfeature, float *dx)
+{
+    float *to[PICTURES];
+    sfp_error err = {0};
+    memset(dx, 0, PICTURES * f->pixels * sizeof *dx);
+    for (int i = 0; i < PICTURES; i++)
+        to[i] = dx + (size_t)i * f->pixels;
+    must(f->ask->feature_pixels(f->ask->ctx, p, dfeature, to, &err), &err);
+}
+
 static double *unit_direction(scene *f)
 {
     size_t n = PICTURES * f->pixels;
@@ -176,10 +209,9 @@ static void gradients_to_pixels_are_those_of_the_loss(void **unused)
     (void)unused;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         scene f;
-        sfp_error err = {0};
         set_up(&f, &kinds[i]);
-        float *dx = filled(PICTURES * f.pixels, NAN);
-        must(f.ask->pixels(f.ask->ctx, PICTURES, f.x, f.label, NULL, 0, dx, &err), &err);
+        float *dx = floats(PICTURES * f.pixels);
+        pixels_of(&f, NULL, 0, dx);
         double size = sqrt(dot(dx, dx, PICTURES * f.pixels) / (double)(PICTURES * f.pixels));
         assert_true(size > 1e-5);
         for (int k = 0; k < DIRECTIONS; k++) {
@@ -203,11 +235,11 @@ static void gradients_of_features_are_those_of_the_features(void **unused)
     (void)unused;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         scene f;
-        sfp_error err = {0};
         set_up(&f, &kinds[i]);
+        const sfp_pictures p = {.n = PICTURES, .x = f.x}; /* no loss, no labels */
         size_t D = (size_t)f.l->D;
-        float *dfeature = normals(&f.rng, PICTURES * D, 1), *dx = filled(PICTURES * f.pixels, NAN);
-        must(f.ask->feature_pixels(f.ask->ctx, PICTURES, f.x, dfeature, dx, &err), &err);
+        float *dfeature = normals(&f.rng, PICTURES * D, 1), *dx = floats(PICTURES * f.pixels);
+        feature_pixels_of(&f, &p, dfeature, dx);
         double size = sqrt(dot(dx, dx, PICTURES * f.pixels) / (double)(PICTURES * f.pixels));
         for (int k = 0; k < DIRECTIONS; k++) {
             double *d = unit_direction(&f), side[2] = {0, 0};
@@ -232,12 +264,11 @@ static void gradients_of_features_are_those_of_the_features(void **unused)
 /* (grad_x L(theta + hv) - grad_x L(theta - hv)) / 2h with |hv| = reach, as ssd_match.c takes it. */
 static void mixed(const scene *f, const float *v, double reach, float *dx)
 {
-    sfp_error err = {0};
     size_t n = PICTURES * f->pixels;
     float *other = floats(n);
     double h = reach / sqrt(dot(v, v, f->ask->params));
-    must(f->ask->pixels(f->ask->ctx, PICTURES, f->x, f->label, v, (float)h, dx, &err), &err);
-    must(f->ask->pixels(f->ask->ctx, PICTURES, f->x, f->label, v, (float)-h, other, &err), &err);
+    pixels_of(f, v, (float)h, dx);
+    pixels_of(f, v, (float)-h, other);
     for (size_t i = 0; i < n; i++)
         dx[i] = (float)((double)(dx[i] - other[i]) / (2 * h));
     free(other);
@@ -288,8 +319,10 @@ static float *matching_v(scene *f)
     const float *x[PICTURES];
     for (int i = 0; i < PICTURES; i++)
         x[i] = other[i] = normals(&f->rng, f->pixels, 1);
-    must(f->ask->gradient_at(f->ask->ctx, PICTURES, f->x, f->label, v, NULL, &err), &err);
-    must(f->ask->gradient_at(f->ask->ctx, PICTURES, x, f->label, gr, NULL, &err), &err);
+    sfp_pictures p = pictures_of(f);
+    must(f->ask->gradient_at(f->ask->ctx, &p, v, NULL, &err), &err);
+    p.x = x;
+    must(f->ask->gradient_at(f->ask->ctx, &p, gr, NULL, &err), &err);
     assert_true(sfp__ssd_gap(f->ask->params, v, gr, v) > 0);
     for (int i = 0; i < PICTURES; i++)
         free(other[i]);
@@ -336,7 +369,8 @@ static void the_matching_loss_falls_along_its_gradient(void **unused)
     float *v = matching_v(&f), *dx = floats(n), *query = floats(PICTURES * D), *g = floats(params), *gr = floats(params);
     float *moved[PICTURES];
     mixed(&f, v, SFP_SSD_REACH, dx);
-    must(f.ask->gradient_at(f.ask->ctx, PICTURES, f.x, f.label, g, NULL, &err), &err);
+    const sfp_pictures p = pictures_of(&f);
+    must(f.ask->gradient_at(f.ask->ctx, &p, g, NULL, &err), &err);
     for (size_t k = 0; k < params; k++)
         gr[k] = g[k] - v[k] / 2;
     must(sfp__trainer_queries(f.l->trainer, PICTURES, f.x, query, &err), &err);
@@ -352,10 +386,10 @@ static void the_matching_loss_falls_along_its_gradient(void **unused)
         sfp_train_result result = {0};
         must(sfp__trainer_gradients(f.l->trainer, &step, &result, &err), &err);
         int count;
-        sfp_param **p = sfp__fp_params(f.l->fp, &count);
+        sfp_param **params_ = sfp__fp_params(f.l->fp, &count);
         for (size_t at = 0, i = 0; i < (size_t)count; i++) {
-            size_t floats_ = (size_t)(p[i]->hi - p[i]->lo) * p[i]->width;
-            memcpy(g + at, p[i]->grad + (size_t)p[i]->lo * p[i]->width, floats_ * sizeof *g);
+            size_t floats_ = (size_t)(params_[i]->hi - params_[i]->lo) * params_[i]->width;
+            memcpy(g + at, params_[i]->grad + (size_t)params_[i]->lo * params_[i]->width, floats_ * sizeof *g);
             at += floats_;
         }
         side[s] = sfp__ssd_gap(params, g, gr, g);
@@ -373,29 +407,143 @@ static void parameters_are_put_back_to_the_bit(void **unused)
 {
     (void)unused;
     scene f;
-    sfp_error err = {0};
     set_up(&f, &kinds[2]);
     float *v = normals(&f.rng, f.ask->params, 3), *dx = floats(PICTURES * f.pixels), *again = floats(PICTURES * f.pixels);
     values before = take_values(f.l);
-    must(f.ask->pixels(f.ask->ctx, PICTURES, f.x, f.label, NULL, 0, dx, &err), &err);
-    must(f.ask->pixels(f.ask->ctx, PICTURES, f.x, f.label, v, 0.37f, again, &err), &err);
+    pixels_of(&f, NULL, 0, dx);
+    pixels_of(&f, v, 0.37f, again);
     assert_memory_not_equal(dx, again, PICTURES * f.pixels * sizeof *dx);
     float *first = copied(again, PICTURES * f.pixels); /* the pool was prepared at theta, and now is not */
-    must(f.ask->pixels(f.ask->ctx, PICTURES, f.x, f.label, v, 0.37f, again, &err), &err);
+    pixels_of(&f, v, 0.37f, again);
     check_same("gradient to pixels along v", again, first, PICTURES * f.pixels * sizeof *dx);
     free(first);
-    must(f.ask->pixels(f.ask->ctx, PICTURES, f.x, f.label, NULL, 0, again, &err), &err);
+    pixels_of(&f, NULL, 0, again);
     check_same("gradient to pixels", again, dx, PICTURES * f.pixels * sizeof *dx); /* what is cached of the parameters too */
     values after = take_values(f.l);
     assert_true(same_values(&before, &after));
     const int32_t wrong[PICTURES] = {0, 1, CLASSES};
-    assert_int_equal(f.ask->pixels(f.ask->ctx, PICTURES, f.x, wrong, v, 0.37f, again, &err), SFP_EINVAL);
-    assert_int_equal(f.ask->pixels(f.ask->ctx, 1000, f.x, f.label, v, 0.37f, again, &err), SFP_EINVAL);
+    sfp_pictures p = {.n = PICTURES, .x = f.x, .label = wrong};
+    assert_int_equal(try_pixels(&f, &p, v, 0.37f, again), SFP_EINVAL);
+    p.n = 0;
+    assert_int_equal(try_pixels(&f, &p, v, 0.37f, again), SFP_EINVAL);
     free_values(&after);
     after = take_values(f.l);
     assert_true(same_values(&before, &after));
     free_values(&before), free_values(&after);
     free(v), free(dx), free(again);
+    tear_down(&f);
+}
+
+/* --------------------------------------------------------------------- queries */
+
+/* Queries of the pictures: some given. */
+typedef struct queries {
+    float *all;
+    float *at[PICTURES];
+    bool known[PICTURES];
+} queries;
+
+static queries queries_of(const scene *f)
+{
+    sfp_error err = {0};
+    queries q = {.all = floats(PICTURES * (size_t)f->l->D)};
+    must(sfp__trainer_queries(f->l->trainer, PICTURES, f->x, q.all, &err), &err);
+    for (int i = 0; i < PICTURES; i++)
+        q.at[i] = q.all + i * f->l->D;
+    return q;
+}
+
+/* Those not known are computed and kept, those known are used as they are; with one pass nobody looks. */
+static void queries_of_pictures_are_computed_once(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        scene f;
+        sfp_error err = {0};
+        set_up(&f, &kinds[i]);
+        size_t D = (size_t)f.l->D, P = f.ask->params, n = PICTURES * f.pixels;
+        bool one = kinds[i].one;
+        queries q = queries_of(&f);
+        float *want = copied(q.all, PICTURES * D), *dfeature = normals(&f.rng, PICTURES * D, 1);
+        float *g = floats(P), *feature = floats(PICTURES * D), *dx[2] = {floats(n), floats(n)}, *again = floats(P > n ? P : n);
+        sfp_pictures p = pictures_of(&f);
+        must(f.ask->gradient_at(f.ask->ctx, &p, g, feature, &err), &err);
+        pixels_of(&f, NULL, 0, dx[0]);
+        feature_pixels_of(&f, &p, dfeature, dx[1]);
+        p.query = q.at;
+        p.known = q.known;
+        q.known[1] = true;
+        memset(q.at[0], 0, D * sizeof *q.all);
+        memset(q.at[2], 0, D * sizeof *q.all);
+        assert_int_equal(try_pixels(&f, &p, NULL, 0, again), SFP_OK); /* not all known: computed, and forgotten */
+        check_near("pixels, unknown", again, dx[0], n, 1e-5);
+        must(f.ask->gradient_at(f.ask->ctx, &p, again, NULL, &err), &err);
+        check_near("gradient", again, g, P, 1e-4);
+        for (int k = 0; k < PICTURES; k++)
+            assert_int_equal(q.known[k], !one || k == 1);
+        if (!one)
+            check_near("queries", q.all, want, PICTURES * D, 1e-5);
+        assert_int_equal(try_pixels(&f, &p, NULL, 0, again), SFP_OK);
+        check_near("pixels", again, dx[0], n, 1e-5);
+        feature_pixels_of(&f, &p, dfeature, again);
+        check_near("pixels of features", again, dx[1], n, 1e-5);
+        q.known[0] = q.known[2] = true;
+        for (int k = 0; k < PICTURES; k++) /* queries that are wrong tell who uses them */
+            for (size_t d = 0; d < D; d++)
+                q.at[k][d] = (float)(sfp__rng_normal(&f.rng) * 3);
+        must(f.ask->gradient_at(f.ask->ctx, &p, again, NULL, &err), &err);
+        assert_true(one == (memcmp(again, g, P * sizeof *g) == 0));
+        assert_int_equal(try_pixels(&f, &p, NULL, 0, again), SFP_OK);
+        assert_true(one == (memcmp(again, dx[0], n * sizeof *g) == 0));
+        feature_pixels_of(&f, &p, dfeature, again);
+        assert_true(one == (memcmp(again, dx[1], n * sizeof *g) == 0));
+        free(q.all), free(want), free(dfeature), free(g), free(feature), free(dx[0]), free(dx[1]), free(again);
+        tear_down(&f);
+    }
+}
+
+/* More pictures than a pass takes: the mean of all, added to what is there. */
+static void many_pictures_are_one_question(void **unused)
+{
+    (void)unused;
+    enum { MANY = 2 * SFP_ASK_SLOTS + 3 };
+    scene f;
+    sfp_error err = {0};
+    set_up(&f, &kinds[0]);
+    size_t D = (size_t)f.l->D, n = f.pixels;
+    float *x = normals(&f.rng, MANY * n, 1), *v = normals(&f.rng, f.ask->params, 1), *dfeature = normals(&f.rng, MANY * D, 1);
+    float *dx = floats(MANY * n), *one = floats(n), *want = floats(n), *embed = floats(MANY * D), *query = filled(MANY * D, NAN);
+    const float *xs[MANY];
+    float *to[MANY], *query_at[MANY];
+    int32_t label[MANY];
+    bool known[MANY] = {false};
+    for (int i = 0; i < MANY; i++) {
+        xs[i] = x + (size_t)i * n;
+        to[i] = dx + (size_t)i * n;
+        query_at[i] = query + (size_t)i * D;
+        label[i] = i % CLASSES;
+    }
+    const sfp_pictures p = {.n = MANY, .x = xs, .label = label, .query = query_at, .known = known};
+    must(f.ask->gradient_at(f.ask->ctx, &p, v, NULL, &err), &err);
+    must(f.ask->embed_at(f.ask->ctx, MANY, xs, embed, &err), &err);
+    memset(dx, 0, MANY * n * sizeof *dx);
+    must(f.ask->pixels(f.ask->ctx, &p, v, 0.01f, -2, to, &err), &err);
+    must(f.ask->feature_pixels(f.ask->ctx, &p, dfeature, to, &err), &err);
+    for (int i = 0; i < MANY; i++) {
+        const sfp_pictures alone = {.n = 1, .x = &xs[i], .label = &label[i]};
+        float *at[] = {one, want};
+        assert_true(known[i]);
+        memset(one, 0, n * sizeof *one);
+        memset(want, 0, n * sizeof *want);
+        must(f.ask->pixels(f.ask->ctx, &alone, v, 0.01f, -2, &at[0], &err), &err);
+        must(f.ask->feature_pixels(f.ask->ctx, &alone, dfeature + (size_t)i * D, &at[1], &err), &err);
+        for (size_t k = 0; k < n; k++)
+            want[k] += one[k] / MANY;
+        check_near("pixels of many", to[i], want, n, 1e-4);
+        must(f.ask->embed_at(f.ask->ctx, 1, &xs[i], one, &err), &err);
+        check_near("embedding of many", embed + (size_t)i * D, one, D, 1e-6);
+    }
+    free(x), free(v), free(dfeature), free(dx), free(one), free(want), free(embed), free(query);
     tear_down(&f);
 }
 
@@ -407,6 +555,8 @@ int main(void)
         cmocka_unit_test(the_mixed_derivative_is_right_and_its_step_well_chosen),
         cmocka_unit_test(the_matching_loss_falls_along_its_gradient),
         cmocka_unit_test(parameters_are_put_back_to_the_bit),
+        cmocka_unit_test(queries_of_pictures_are_computed_once),
+        cmocka_unit_test(many_pictures_are_one_question),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "buffer_batch.h"
+#include "failing_alloc.h"
 
 static void defaults_are_those_of_the_paper(void **unused)
 {
@@ -58,8 +59,8 @@ static void the_budget_is_held_and_its_message_is_true(void **unused)
     assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_ELIMIT);
     assert_null(b);
     char want[200];
-    (void)snprintf(want, sizeof want, "buffer: 10 slots of %zu bytes take %zu, the budget is %zu: 9 slots would fit", bytes / 10,
-                   bytes, bytes - 1);
+    (void)snprintf(want, sizeof want, "buffer-bytes is %zu, but 10 slots of %zu bytes take %zu: 9 slots would fit", bytes - 1, bytes / 10,
+                   bytes);
     assert_string_equal(err.message, want);
     opt.slots = 9;
     assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_OK);
@@ -486,20 +487,7 @@ static void every_failed_allocation_is_told_and_leaks_nothing(void **unused)
     opt.dim = 8;
     opt.image_bytes = 12;
     sfp_buffer *b = NULL;
-    int failures = 0;
-    for (long k = 0;; k++) {
-        sfp_error err = {0};
-        sfp__mem_fail_at(k);
-        sfp_status status = sfp__buffer_create(&opt, 20, &b, &err);
-        sfp__mem_fail_at(-1);
-        if (status == SFP_OK)
-            break;
-        assert_int_equal(status, SFP_ENOMEM);
-        assert_int_equal(err.status, SFP_ENOMEM);
-        assert_null(b);
-        failures++;
-    }
-    assert_true(failures >= 3);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__buffer_create(&opt, 20, &b, told), !b) >= 3);
     sfp__buffer_free(b);
 }
 

@@ -187,7 +187,7 @@ static void failures_change_nothing(void **unused)
     assert_non_null(strstr(err.message, "sample 2"));
     check_same_picture(&before, b);
     y.has_query[2] = true;
-    check_failed_allocations(b, &y, &t);
+    check_failed_allocations(b, &x, &y, &t);
     batch_free(&x);
     batch_free(&y);
     sfp__buffer_free(b);

@@ -39,6 +39,7 @@ typedef struct outcome {
     double lag_max;
 } outcome;
 
+/* n batches of b, the k-th that is served costs cost[k]. */
 static outcome drive(const sfp_clock_options *o, int n, int b, const double *cost)
 {
     int64_t arrived[MOST];
@@ -61,15 +62,20 @@ static outcome drive(const sfp_clock_options *o, int n, int b, const double *cos
     return r;
 }
 
+static outcome drive_steadily(const sfp_clock_options *o, int n, int b, double each)
+{
+    double cost[MOST];
+    for (int i = 0; i < MOST; i++)
+        cost[i] = each;
+    return drive(o, n, b, cost);
+}
+
 static void without_a_queue_what_arrives_while_busy_is_dropped(void **state)
 {
     (void)state;
     /* a batch of 10 a second; learning takes 2.5 s: 0 (1 s to 3.5 s), 1 and 2 are lost, 3 arrives at 4 s, ... */
     const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
-    double cost[MOST];
-    for (int i = 0; i < MOST; i++)
-        cost[i] = 2.5;
-    outcome r = drive(&o, 10, 10, cost);
+    outcome r = drive_steadily(&o, 10, 10, 2.5);
     const int want[] = {0, 3, 6, 9};
     assert_int_equal(r.count, 4);
     for (int i = 0; i < 4; i++)
@@ -83,10 +89,7 @@ static void a_batch_complete_just_when_the_learner_is_free_is_taken(void **state
     (void)state;
     /* a batch of 20 every 0.2 s and 0.2 s to learn from it: rounding puts some moments a little early, some a little late */
     const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 100};
-    double cost[MOST];
-    for (int i = 0; i < MOST; i++)
-        cost[i] = 0.2;
-    outcome r = drive(&o, 150, 20, cost);
+    outcome r = drive_steadily(&o, 150, 20, 0.2);
     assert_int_equal(r.count, 150);
     assert_int_equal(r.dropped, 0);
 }
@@ -95,10 +98,7 @@ static void a_learner_that_keeps_up_loses_nothing(void **state)
 {
     (void)state;
     const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
-    double cost[MOST];
-    for (int i = 0; i < MOST; i++)
-        cost[i] = 0.99;
-    outcome r = drive(&o, 50, 10, cost);
+    outcome r = drive_steadily(&o, 50, 10, 0.99);
     assert_int_equal(r.count, 50);
     assert_int_equal(r.dropped, 0);
 }
@@ -106,16 +106,13 @@ static void a_learner_that_keeps_up_loses_nothing(void **state)
 static void blocking_loses_nothing_and_triage_pools_what_waits(void **state)
 {
     (void)state;
-    double cost[MOST];
-    for (int i = 0; i < MOST; i++)
-        cost[i] = 3.5;
     const sfp_clock_options block = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP_QUEUE_BLOCK};
-    outcome r = drive(&block, 40, 10, cost);
+    outcome r = drive_steadily(&block, 40, 10, 3.5);
     assert_int_equal(r.count, 40);
     for (int i = 0; i < 40; i++)
         assert_int_equal(r.served[i], i);
     const sfp_clock_options pool = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 16};
-    r = drive(&pool, 40, 10, cost);
+    r = drive_steadily(&pool, 40, 10, 3.5);
     assert_int_equal(r.count, 40); /* every batch is seen, several at a time */
     assert_int_equal(r.dropped, 0);
 }

@@ -1,7 +1,5 @@
 #include "io/config.h"
 
-#include "base/mem.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -12,6 +10,9 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "failing_alloc.h"
+#include "temp_folder.h"
 
 static sfp_model_config parse(const char *text)
 {
@@ -146,62 +147,33 @@ static void known_keys_of_a_wrong_kind_are_named(void **unused)
     check_refused("{\"hidden_act\":\"gelu_new\\u0007\"}", SFP_EUNSUPPORTED, "'hidden_act' is 'gelu_new\\x07', expected gelu or quick_gelu");
 }
 
-static char dir[] = "/tmp/sfp_test_XXXXXX";
-
-static int make_dir(void **unused)
-{
-    (void)unused;
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **unused)
-{
-    (void)unused;
-    return rmdir(dir);
-}
-
-static const char *in_dir(const char *name)
-{
-    static char path[64];
-    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
-static void put(const char *name, const char *text)
-{
-    FILE *f = fopen(in_dir(name), "w");
-    assert_non_null(f);
-    (void)fputs(text, f);
-    (void)fclose(f);
-}
-
 static void the_file_beside_the_weights_is_found(void **unused)
 {
     (void)unused;
     sfp_model_config c = {0};
     sfp_error err = {0};
     const char *found = "";
-    char weights[64];
-    (void)snprintf(weights, sizeof weights, "%s", in_dir("net.v1.safetensors"));
+    char weights[4500];
+    (void)snprintf(weights, sizeof weights, "%s", in_folder("net.v1.safetensors"));
     assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_OK);
     assert_null(found);
     assert_int_equal(strlen(err.message), 0);
-    put("config.json", "{\"num_heads\":3}");
+    put_text("config.json", "{\"num_heads\":3}");
     assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_OK);
     assert_true(found && c.heads == 3);
-    put("net.v1.json", "{\"num_heads\":6}");
+    put_text("net.v1.json", "{\"num_heads\":6}");
     assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_OK);
     assert_true(found && c.heads == 6);
-    put("net.v1.json", "{");
+    put_text("net.v1.json", "{");
     assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_EFORMAT);
     assert_non_null(strstr(err.message, "net.v1.json: line 1"));
     assert_int_equal(c.heads, 6);
-    (void)unlink(in_dir("net.v1.json"));
-    assert_int_equal(mkdir(in_dir("net.v1.json"), 0700), 0);
+    (void)unlink(in_folder("net.v1.json"));
+    assert_int_equal(mkdir(in_folder("net.v1.json"), 0700), 0);
     assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_EINVAL);
     assert_non_null(strstr(err.message, "is a directory"));
-    (void)rmdir(in_dir("net.v1.json"));
-    (void)unlink(in_dir("config.json"));
+    (void)rmdir(in_folder("net.v1.json"));
+    (void)unlink(in_folder("config.json"));
 }
 
 static void what_the_file_carries_comes_after_its_own_and_before_the_folders(void **unused)
@@ -210,18 +182,18 @@ static void what_the_file_carries_comes_after_its_own_and_before_the_folders(voi
     sfp_model_config c = {0};
     sfp_error err = {0};
     const char *from = "", *inside = "{\"num_heads\":4}";
-    char weights[64];
-    (void)snprintf(weights, sizeof weights, "%s", in_dir("net.safetensors"));
-    put("config.json", "{\"num_heads\":3}");
+    char weights[4500];
+    (void)snprintf(weights, sizeof weights, "%s", in_folder("net.safetensors"));
+    put_text("config.json", "{\"num_heads\":3}");
     assert_int_equal(sfp__model_config_find(weights, inside, &c, &from, &err), SFP_OK);
     assert_true(c.heads == 4 && strstr(from, "metadata"));
     assert_int_equal(sfp__model_config_find(weights, "{", &c, &from, &err), SFP_EFORMAT);
     assert_non_null(strstr(err.message, "net.safetensors: line 1"));
-    put("net.json", "{\"num_heads\":6}");
+    put_text("net.json", "{\"num_heads\":6}");
     assert_int_equal(sfp__model_config_find(weights, inside, &c, &from, &err), SFP_OK);
     assert_true(c.heads == 6 && strstr(from, "beside"));
-    (void)unlink(in_dir("net.json"));
-    (void)unlink(in_dir("config.json"));
+    (void)unlink(in_folder("net.json"));
+    (void)unlink(in_folder("config.json"));
 }
 
 static void mean_and_std_may_stand_in_a_file_of_their_own(void **unused)
@@ -230,20 +202,20 @@ static void mean_and_std_may_stand_in_a_file_of_their_own(void **unused)
     sfp_model_config c = {0};
     sfp_error err = {0};
     const char *from = "";
-    char weights[64];
-    (void)snprintf(weights, sizeof weights, "%s", in_dir("model.safetensors"));
-    put("preprocessor_config.json", "{\"image_mean\":[0.5,0.4,0.3],\"image_std\":[0.1,0.2,0.3],\"size\":{\"height\":224}}");
+    char weights[4500];
+    (void)snprintf(weights, sizeof weights, "%s", in_folder("model.safetensors"));
+    put_text("preprocessor_config.json", "{\"image_mean\":[0.5,0.4,0.3],\"image_std\":[0.1,0.2,0.3],\"size\":{\"height\":224}}");
     assert_int_equal(sfp__model_config_find(weights, NULL, &c, &from, &err), SFP_OK);
     assert_null(from); /* alone it is not a model's */
-    put("config.json", "{\"num_attention_heads\":3,\"image_std\":[1,1,1]}");
+    put_text("config.json", "{\"num_attention_heads\":3,\"image_std\":[1,1,1]}");
     assert_int_equal(sfp__model_config_find(weights, NULL, &c, &from, &err), SFP_OK);
     assert_true(c.heads == 3 && c.has_mean && c.mean[1] == 0.4f && c.has_std && c.std[0] == 1);
     assert_non_null(strstr(from, "preprocessor_config.json"));
-    put("preprocessor_config.json", "{\"image_mean\":[0.5]}");
+    put_text("preprocessor_config.json", "{\"image_mean\":[0.5]}");
     assert_int_equal(sfp__model_config_find(weights, NULL, &c, &from, &err), SFP_EFORMAT);
     assert_non_null(strstr(err.message, "preprocessor_config.json: 'image_mean'"));
-    (void)unlink(in_dir("preprocessor_config.json"));
-    (void)unlink(in_dir("config.json"));
+    (void)unlink(in_folder("preprocessor_config.json"));
+    (void)unlink(in_folder("config.json"));
 }
 
 static void names_without_folder_or_ending_work_too(void **unused)
@@ -253,35 +225,25 @@ static void names_without_folder_or_ending_work_too(void **unused)
     const char *found = "";
     char old[4096];
     assert_non_null(getcwd(old, sizeof old));
-    assert_int_equal(chdir(dir), 0);
-    put("net.json", "{\"num_heads\":5}");
+    assert_int_equal(chdir(folder), 0);
+    put_text("net.json", "{\"num_heads\":5}");
     assert_int_equal(sfp__model_config_find("net", NULL, &c, &found, NULL), SFP_OK);
     assert_true(found && c.heads == 5);
     assert_int_equal(sfp__model_config_find(".hidden", NULL, &c, &found, NULL), SFP_OK);
     assert_null(found);
-    (void)unlink(in_dir("net.json"));
+    (void)unlink(in_folder("net.json"));
     assert_int_equal(chdir(old), 0);
 }
 
 static void each_failing_allocation_is_reported(void **unused)
 {
     (void)unused;
-    put("net.json", "{\"class_names\":[\"a\",\"b\",\"c\"]}");
-    long k;
-    sfp_status status = SFP_ENOMEM;
-    for (k = 0; status != SFP_OK; k++) {
-        sfp_model_config c;
-        const char *found;
-        sfp_error err = {0};
-        sfp__mem_fail_at(k);
-        status = sfp__model_config_find(in_dir("net.bin"), NULL, &c, &found, &err);
-        sfp__mem_fail_at(-1);
-        assert_true(status == SFP_OK || (status == SFP_ENOMEM && err.message[0] && k < 50));
-        if (status == SFP_OK)
-            sfp__model_config_done(&c);
-    }
-    assert_true(k > 5);
-    (void)unlink(in_dir("net.json"));
+    put_text("net.json", "{\"class_names\":[\"a\",\"b\",\"c\"]}");
+    sfp_model_config c;
+    const char *found = NULL;
+    assert_true(FAIL_EACH_ALLOCATION(sfp__model_config_find(in_folder("net.bin"), NULL, &c, &found, told), !found) >= 5);
+    sfp__model_config_done(&c);
+    (void)unlink(in_folder("net.json"));
 }
 
 int main(void)
@@ -299,5 +261,5 @@ int main(void)
         cmocka_unit_test(names_without_folder_or_ending_work_too),
         cmocka_unit_test(each_failing_allocation_is_reported),
     };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -8,6 +8,9 @@
 
 #include <cmocka.h>
 
+#include "failing_alloc.h"
+#include "temp_folder.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
@@ -20,19 +23,10 @@
 
 #define ROOM ((size_t)1 << 20)
 
-static char dir[64];
-
-static int make_dir(void **unused)
-{
-    (void)unused;
-    (void)snprintf(dir, sizeof dir, "/tmp/sfp_events_XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
 static char *name(int i)
 {
     static char path[96];
-    (void)snprintf(path, sizeof path, i ? "%s/events.jsonl.%d" : "%s/events.jsonl", dir, i);
+    (void)snprintf(path, sizeof path, i ? "%s/events.jsonl.%d" : "%s/events.jsonl", folder, i);
     return path;
 }
 
@@ -41,7 +35,7 @@ static int drop_dir(void **unused)
     (void)unused;
     for (int i = 0; i < 20; i++)
         (void)unlink(name(i));
-    return rmdir(dir);
+    return rmdir(folder); /* fails when anything else was left */
 }
 
 /* File i, "" when it is not there; the same buffer for all calls of one i. */
@@ -69,7 +63,7 @@ static sfp_line_log *open_events(uint64_t from, size_t max_bytes, int keep)
 {
     sfp_line_log *e = NULL;
     sfp_error err = {0};
-    if (sfp__line_log_open(dir, SFP_EVENTS_FILE, from, max_bytes, keep, &e, &err) != SFP_OK)
+    if (sfp__line_log_open(folder, SFP_EVENTS_FILE, from, max_bytes, keep, &e, &err) != SFP_OK)
         fail_msg("%s", err.message);
     return e;
 }
@@ -101,6 +95,38 @@ static void write_range(sfp_line_log *e, uint64_t from, uint64_t to)
     for (uint64_t t = from; t < to; t++)
         assert_int_equal(write_one(e, t, NULL), SFP_OK);
     assert_int_equal(sfp__line_log_flush(e, NULL), SFP_OK);
+}
+
+/* What opening left ends with the line of timestamp t; -1: there is none. */
+static void check_last(uint64_t from, size_t max_bytes, int64_t t)
+{
+    uint64_t last = 99;
+    sfp_line_log *e = open_events(from, max_bytes, 3);
+    assert_int_equal(sfp__line_log_last(e, &last), t >= 0);
+    assert_int_equal(last, t >= 0 ? (uint64_t)t : 99);
+    sfp__line_log_close(e);
+}
+
+static void opening_tells_the_last_line_that_is_left(void **unused)
+{
+    (void)unused;
+    check_last(4, 0, -1); /* no file */
+    sfp_line_log *e = open_events(0, 0, 0);
+    write_range(e, 0, 6);
+    assert_int_equal(sfp__line_log_sync(e, NULL), SFP_OK);
+    sfp__line_log_close(e);
+    check_last(9, 0, 5); /* shorter than who asks believes */
+    check_last(4, 0, 3);
+    assert_int_equal(truncate(name(0), (off_t)strlen(text_of(0)) - 5), 0); /* torn */
+    check_last(4, 0, 2);
+    check_last(0, 0, -1);
+    e = open_events(0, 700, 3); /* two lines a file, or less */
+    write_range(e, 0, 6);
+    sfp__line_log_close(e);
+    assert_true(strlen(text_of(1)) > 0);
+    check_last(6, 700, 5);
+    assert_int_equal(unlink(name(0)), 0); /* the one before is looked at */
+    check_last(6, 700, strstr(text_of(1), "{\"t\":4,") ? 4 : 3);
 }
 
 static void a_line_has_what_the_specification_says(void **unused)
@@ -163,23 +189,25 @@ static void a_resumed_run_writes_the_same_file(void **unused)
 static void a_resumed_run_takes_rotated_files_back(void **unused)
 {
     (void)unused;
-    static char whole[4][ROOM];
+    enum { LARGEST = 2000 };
+    char whole[4][LARGEST + 1];
     for (int keep = 0; keep <= 3; keep += 3) {
-        sfp_line_log *e = open_events(0, 2000, keep);
+        sfp_line_log *e = open_events(0, LARGEST, keep);
         write_range(e, 0, 23);
         sfp__line_log_close(e);
         for (int i = 0; i < 4; i++) {
-            (void)snprintf(whole[i], ROOM, "%s", text_of(i));
-            assert_true(strlen(whole[i]) <= 2000);
+            const char *text = text_of(i);
+            assert_true(strlen(text) <= LARGEST);
+            memcpy(whole[i], text, strlen(text) + 1);
             assert_int_equal(*whole[i] != '\0', i <= keep);
         }
         /* from 16 on is in two files; what rotation has dropped for good stays away */
-        e = open_events(keep ? 16 : 22, 2000, keep);
+        e = open_events(keep ? 16 : 22, LARGEST, keep);
         write_range(e, keep ? 16 : 22, 23);
         sfp__line_log_close(e);
         for (int i = 0; i < 3; i++)
             assert_string_equal(text_of(i), whole[i]);
-        e = open_events(0, 2000, keep);
+        e = open_events(0, LARGEST, keep);
         sfp__line_log_close(e);
         assert_true(access(name(1), F_OK) != 0 && access(name(0), F_OK) == 0);
     }
@@ -214,18 +242,18 @@ static void a_file_that_is_no_log_is_refused(void **unused)
         (void)unlink(name(0));
         append("{\"t\":0,\"x\":{}}\n");
         append(bad[i]);
-        assert_int_equal(sfp__line_log_open(dir, SFP_EVENTS_FILE, 5, 0, 0, &e, &err), SFP_EFORMAT);
+        assert_int_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, 5, 0, 0, &e, &err), SFP_EFORMAT);
         assert_non_null(strstr(err.message, "events.jsonl:2: is not a line"));
     }
     (void)unlink(name(0));
     assert_int_equal(mkdir(name(0), 0777), 0);
-    assert_int_not_equal(sfp__line_log_open(dir, SFP_EVENTS_FILE, 5, 0, 0, &e, &err), SFP_OK);
-    assert_int_not_equal(sfp__line_log_open(dir, SFP_EVENTS_FILE, 0, 0, 0, &e, &err), SFP_OK);
+    assert_int_not_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, 5, 0, 0, &e, &err), SFP_OK);
+    assert_int_not_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, 0, 0, 0, &e, &err), SFP_OK);
     assert_int_equal(rmdir(name(0)), 0);
     assert_int_equal(mkfifo(name(0), 0666), 0); /* must not wait for a writer */
-    assert_int_equal(sfp__line_log_open(dir, SFP_EVENTS_FILE, 5, 0, 0, &e, &err), SFP_EINVAL);
+    assert_int_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, 5, 0, 0, &e, &err), SFP_EINVAL);
     assert_int_equal(sfp__line_log_open("/tmp/sfp_no_such_folder", SFP_EVENTS_FILE, 0, 0, 0, &e, &err), SFP_ENOTFOUND);
-    assert_int_equal(sfp__line_log_open(dir, SFP_EVENTS_FILE, 0, 0, -1, &e, &err), SFP_EINVAL);
+    assert_int_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, 0, 0, -1, &e, &err), SFP_EINVAL);
     assert_null(e);
 }
 
@@ -276,26 +304,20 @@ static void long_runs_are_written_without_a_flush_and_without_memory(void **unus
 static void no_memory_is_told(void **unused)
 {
     (void)unused;
-    sfp_status s = SFP_ENOMEM;
-    for (long k = 0; s != SFP_OK; k++) {
-        sfp_line_log *e = NULL;
-        sfp__mem_fail_at(k);
-        s = sfp__line_log_open(dir, SFP_EVENTS_FILE, 0, 0, 0, &e, NULL);
-        if (s == SFP_OK)
-            s = write_one(e, 0, NULL);
-        sfp__mem_fail_at(-1);
-        assert_true(s == SFP_OK || s == SFP_ENOMEM);
-        sfp__line_log_close(e);
-    }
+    sfp_line_log *e = NULL;
+    assert_true(FAIL_EACH_ALLOCATION(sfp__line_log_open(folder, SFP_EVENTS_FILE, 0, 0, 0, &e, told), !e) > 0);
+    assert_true(FAIL_EACH_ALLOCATION(write_one(e, 0, told), true) > 0);
+    sfp__line_log_close(e);
 }
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, drop_dir)
     const struct CMUnitTest tests[] = {
         TEST(a_line_has_what_the_specification_says),
         TEST(without_scores_similarity_is_null),
         TEST(a_resumed_run_writes_the_same_file),
+        TEST(opening_tells_the_last_line_that_is_left),
         TEST(a_resumed_run_takes_rotated_files_back),
         TEST(a_rotation_cut_short_is_mended),
         TEST(a_file_that_is_no_log_is_refused),

@@ -3,6 +3,7 @@
 #include "run/feed.h"
 
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ typedef struct fake {
     sfp_source s;
     int64_t broken_every; /* 0: none */
     long pause;           /* ns a picture */
+    atomic_long *loads;   /* NULL: nobody counts */
 } fake;
 
 static sfp_status fake_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err)
@@ -31,6 +33,8 @@ static sfp_status fake_record(const sfp_source *s, int64_t i, sfp_record *out, s
 static sfp_status fake_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
 {
     const fake *f = (const fake *)s;
+    if (f->loads)
+        (void)atomic_fetch_add(f->loads, 1);
     if (f->pause) {
         const struct timespec t = {.tv_nsec = f->pause};
         (void)nanosleep(&t, NULL);
@@ -212,6 +216,44 @@ static void it_jumps_ahead_and_several_can_be_held(void **unused)
     sfp__tasks_done(&t);
 }
 
+/* The paper's clock knows beforehand which batches it keeps: the others are never decoded, and those are there in time. */
+static void only_the_batches_that_will_be_taken_are_decoded(void **unused)
+{
+    (void)unused;
+    atomic_long loads = 0;
+    fake f = make_source(400);
+    f.loads = &loads;
+    sfp_tasks t = cut(&f, "free");
+    sfp_batches b = batch(&t, 4, false);
+    static const int64_t kept[] = {0, 9, 18, 27, 50, 99};
+    enum { KEPT = sizeof kept / sizeof *kept };
+    const sfp_feed_options o = {.size = SIDE, .depth = 3, .only = kept, .only_count = KEPT};
+    for (int begin = 0; begin < 2; begin++) { /* from the beginning, and as a run that goes on */
+        sfp_feed *feed = NULL;
+        sfp_error err = {0};
+        int n;
+        const sfp_sample *s;
+        atomic_store(&loads, 0);
+        assert_int_equal(sfp__feed_create(&f.s, &t, &b, &o, begin ? 18 : 0, &feed, NULL), SFP_OK);
+        for (int i = begin ? 2 : 0; i < KEPT; i++) {
+            sfp__feed_release(feed, kept[i]);
+            assert_int_equal(sfp__feed_take(feed, kept[i], &n, &s, &err), SFP_OK);
+            assert_int_equal(n, 4);
+            for (int k = 0; k < n; k++)
+                assert_int_equal(s[k].id, 4 * kept[i] + k);
+            if (i == 3)
+                assert_int_equal(sfp__feed_take(feed, 28, &n, &s, &err), SFP_EINVAL);
+            sfp__feed_release(feed, kept[i] + 1);
+        }
+        assert_string_equal(err.message, "batch 28 is not among those to be taken");
+        assert_int_equal(sfp__feed_take(feed, 100, &n, &s, &err), SFP_EINVAL);
+        sfp__feed_free(feed);
+        assert_int_equal(atomic_load(&loads), begin ? 16 : 24);
+    }
+    sfp__batches_done(&b);
+    sfp__tasks_done(&t);
+}
+
 static void what_is_not_at_hand_is_refused(void **unused)
 {
     (void)unused;
@@ -264,6 +306,7 @@ int main(void)
         cmocka_unit_test(every_batch_comes_in_order_with_its_pictures),
         cmocka_unit_test(pictures_that_cannot_be_read_are_left_out_and_counted),
         cmocka_unit_test(it_jumps_ahead_and_several_can_be_held),
+        cmocka_unit_test(only_the_batches_that_will_be_taken_are_decoded),
         cmocka_unit_test(what_is_not_at_hand_is_refused),
         cmocka_unit_test(it_can_be_ended_at_any_time),
     };

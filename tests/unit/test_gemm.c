@@ -1,7 +1,6 @@
 /* Matrix products: the packed and the plain ones against sums in double, alone and on many lanes at once. */
 #include "compute/gemm.h"
 
-#include "base/mem.h"
 #include "compute/cpu.h"
 
 #include <dlfcn.h>
@@ -12,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "failing_alloc.h"
 #include "numeric.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -341,25 +341,10 @@ static void without_memory_packing_and_preparing_fail_cleanly(void **unused)
     sfp_gemm_weight_desc d = {.n = N, .k = K, .w = w};
     sfp_gemm_weight *packed = NULL;
     sfp_gemm_op *op = NULL;
-    sfp_status s = SFP_ENOMEM;
-    long k = 0;
-    for (; s && k < 100; k++) {
-        sfp_error err = {0};
-        sfp__mem_fail_at(k);
-        s = sfp__gemm_weight_create(&d, &packed, &err);
-        sfp__mem_fail_at(-1);
-        assert_true(s ? s == SFP_ENOMEM && err.status == s && !packed : packed != NULL);
-    }
-    assert_in_range(k, 2, 99);
-    s = SFP_ENOMEM;
-    for (k = 0; s && k < 100; k++) {
-        sfp_error err = {0};
-        sfp__mem_fail_at(k);
-        s = sfp__gemm_op_create(packed, 5, 3, &op, &err);
-        sfp__mem_fail_at(-1);
-        assert_true(s ? s == SFP_ENOMEM && err.status == s && !op : op != NULL);
-    }
-    assert_in_range(k, 2, 99);
+    assert_in_range(FAIL_EACH_ALLOCATION(sfp__gemm_weight_create(&d, &packed, told), !packed), 1, 98);
+    assert_non_null(packed);
+    assert_in_range(FAIL_EACH_ALLOCATION(sfp__gemm_op_create(packed, 5, 3, &op, told), !op), 1, 98);
+    assert_non_null(op);
     sfp__gemm_op_free(op);
     sfp__gemm_weight_free(packed);
     free(w);

@@ -3,10 +3,10 @@
 #ifndef SFP_TESTS_HEAD_COMMON_H
 #define SFP_TESTS_HEAD_COMMON_H
 
-#include "base/mem.h"
 #include "learner/head.h"
 #include "learner/head_scorer.h"
 
+#include "failing_alloc.h"
 #include "numeric.h"
 
 #include <stdio.h>
@@ -286,6 +286,13 @@ static UNUSED void both_scores(sfp_head *h, const stream *s, int classes, float 
     sfp__head_scorer_free(scorer);
 }
 
+static UNUSED void check_saves_as(sfp_head *h, const state *want)
+{
+    state now = save(h);
+    check_same_state(want, &now);
+    free_state(&now);
+}
+
 /* What is saved for answers alone answers to the same bytes, whatever the head was before, and learns no more; every tensor that
  * is missing or not finite is told by name, every allocation that fails is told, and the head stays as it was. */
 static UNUSED void check_answers(const char *kind, int width, const stream *s, int classes)
@@ -315,16 +322,9 @@ static UNUSED void check_answers(const char *kind, int width, const stream *s, i
             memcpy((void *)(uintptr_t)t->data, &word, 8);
             assert_non_null(strstr(err.message, "as element 0, expected a finite number"));
         }
-        sfp_status status = SFP_ENOMEM;
-        for (long k = 0; status != SFP_OK; k++) {
-            state now = save(b);
-            check_same_state(&untouched, &now);
-            free_state(&now);
-            sfp__mem_fail_at(k);
-            status = sfp__head_load_answer(b, "head.x", find, &saved, "file", NULL);
-            sfp__mem_fail_at(-1);
-            assert_true(status == SFP_OK || status == SFP_ENOMEM);
-        }
+        check_saves_as(b, &untouched);
+        assert_true(FAIL_EACH_ALLOCATION(sfp__head_load_answer(b, "head.x", find, &saved, "file", told),
+                                         (check_saves_as(b, &untouched), true)) > 0);
         float *x, *y, *frozen_x, *frozen_y;
         both_scores(a, s, classes, &x, &frozen_x);
         both_scores(b, s, classes, &y, &frozen_y);
@@ -349,36 +349,15 @@ static UNUSED void check_torture(const char *kind, int width, const stream *s, i
     opt.ranpac_width = width;
     sfp_head *h = NULL, *reference = NULL;
     float *out = floats((size_t)classes), *expected;
-    int step = 0, failures = 0;
+    long failures = 0;
     assert_int_equal(sfp__head_create(kind, &opt, &reference, NULL), SFP_OK);
     learn(reference, s, 0, s->n);
     expected = score(reference, s, 1, classes);
     state saved = save(reference);
-    for (long k = 0; step < 4;) {
-        sfp_error err = {0};
-        sfp_status status;
-        sfp__mem_fail_at(k);
-        if (step == 0)
-            status = sfp__head_create(kind, &opt, &h, &err);
-        else if (step == 1)
-            status = sfp__head_update(h, s->n, s->x, NULL, s->label, &err);
-        else if (step == 2)
-            status = sfp__head_scores(h, 1, s->x, NULL, classes, out, &err);
-        else
-            status = sfp__head_load(h, "head.x", find, &saved, "file", &err);
-        sfp__mem_fail_at(-1);
-        if (status == SFP_OK) {
-            step++;
-            k = 0;
-            continue;
-        }
-        assert_int_equal(status, SFP_ENOMEM);
-        assert_true(strlen(err.message) > 0);
-        assert_true(step != 0 || h == NULL);
-        assert_true(step != 1 || sfp__head_classes(h) == 0);
-        failures++;
-        k++;
-    }
+    failures += FAIL_EACH_ALLOCATION(sfp__head_create(kind, &opt, &h, told), !h);
+    failures += FAIL_EACH_ALLOCATION(sfp__head_update(h, s->n, s->x, NULL, s->label, told), sfp__head_classes(h) == 0);
+    failures += FAIL_EACH_ALLOCATION(sfp__head_scores(h, 1, s->x, NULL, classes, out, told), true);
+    failures += FAIL_EACH_ALLOCATION(sfp__head_load(h, "head.x", find, &saved, "file", told), true);
     assert_true(failures > 4);
     check_same("scores", out, expected, (size_t)classes * sizeof *out);
     state now = save(h);

@@ -5,6 +5,8 @@
 #include "io/image_codec.h"
 #include "test_image_encode.h"
 
+#include "temp_folder.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -293,13 +295,10 @@ static void other_files_are_refused(void **unused)
 static void files_are_loaded_by_content_not_by_name(void **unused)
 {
     (void)unused;
-    char dir[] = "/tmp/sfp_test_XXXXXX", path[64];
-    assert_non_null(mkdtemp(dir));
-    (void)snprintf(path, sizeof path, "%s/a.png", dir);
+    char path[96];
+    assert_int_equal(make_folder_for("a.png", path, sizeof path), 0);
     blob b = make_jpeg(W, H, false);
-    FILE *f = fopen(path, "wb");
-    assert_int_equal(fwrite(b.bytes, 1, b.size, f), b.size);
-    (void)fclose(f);
+    put_bytes("a.png", b.bytes, b.size);
     sfp_image im;
     sfp_error err = {0};
     assert_int_equal(sfp__image_load(path, NULL, &im, &err), SFP_OK);
@@ -314,9 +313,8 @@ static void files_are_loaded_by_content_not_by_name(void **unused)
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(sfp__image_load(path, NULL, &im, &err), SFP_EINVAL);
     assert_non_null(strstr(err.message, "is not a regular file"));
-    (void)unlink(path);
-    assert_int_equal(sfp__image_load(dir, NULL, &im, &err), SFP_EINVAL);
-    (void)rmdir(dir);
+    assert_int_equal(sfp__image_load(folder, NULL, &im, &err), SFP_EINVAL);
+    assert_int_equal(remove_file_and_folder(path), 0);
     free(b.bytes);
 }
 
@@ -334,9 +332,8 @@ static void names_of_pictures_are_known(void **unused)
 static void png_files_are_written_and_read_back(void **unused)
 {
     (void)unused;
-    char dir[] = "/tmp/sfp_test_XXXXXX", path[64];
-    assert_non_null(mkdtemp(dir));
-    (void)snprintf(path, sizeof path, "%s/a.png", dir);
+    char path[96];
+    assert_int_equal(make_folder_for("a.png", path, sizeof path), 0);
     sfp_image im = {W, H, make_samples(W, H, 3)}, back, none = {0};
     sfp_error err = {0};
     assert_int_equal(sfp__image_write_png(path, &im, &err), SFP_OK);
@@ -347,8 +344,7 @@ static void png_files_are_written_and_read_back(void **unused)
     assert_int_equal(sfp__image_write_png("/tmp/sfp_no_such_folder/a.png", &im, &err), SFP_ENOTFOUND);
     assert_int_equal(sfp__image_write_png("/dev/full", &im, &err), SFP_EINVAL);
     free(im.rgb);
-    (void)unlink(path);
-    assert_int_equal(rmdir(dir), 0);
+    assert_int_equal(remove_file_and_folder(path), 0);
 }
 
 int main(void)

@@ -13,7 +13,7 @@
 enum { S = 4, BATCH = 5 };
 
 /* A source that gives what it is told: labels of `script`, 'u' a picture without one, 'l' a label alone, '!' a broken picture,
- * 'e' an error. */
+ * '?' one that is lost, 'e' an error. */
 typedef struct scripted {
     sfp_source base;
     const char *script;
@@ -38,6 +38,9 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
     char c = s->script[s->next++];
     (void)snprintf(s->name, sizeof s->name, "p%d", s->next - 1);
     *record = sfp__record_none();
+    base->lost = c == '?';
+    if (base->lost)
+        return sfp__fail(err, SFP_EFORMAT, "%s: scripted loss", s->name);
     if (c == 'e')
         return sfp__fail(err, SFP_EFORMAT, "scripted error");
     record->label = c >= '0' && c <= '2' ? c - '0' : c == 'l' ? 2 : -1;
@@ -284,7 +287,7 @@ static void too_many_without_a_label_expire_where_nothing_is_held_back(void **un
 static void broken_pictures_are_gone_and_three_errors_in_a_row_end_it(void **unused)
 {
     (void)unused;
-    scripted s = make_source("0!0e0eee0000", 100);
+    scripted s = make_source("0!0e0???0eee0000", 100);
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
     sfp_delivery d;
     int got = 0, skipped = 0;
@@ -296,9 +299,10 @@ static void broken_pictures_are_gone_and_three_errors_in_a_row_end_it(void **unu
         skipped += drain(&d.gone, NULL);
         end = d.end;
     }
-    assert_int_equal(got, 3);
-    assert_int_equal(skipped, 1);
+    assert_int_equal(got, 4);
+    assert_int_equal(skipped, 4); /* pictures that were lost are pictures, and no broken stream */
     sfp_inbox_stats stats = sfp__inbox_stats(b);
+    assert_int_equal(stats.next_id, 108);
     assert_int_equal(stats.status, SFP_EFORMAT);
     assert_non_null(strstr(stats.first_error, "p1: 4 x 4 pixels"));
     assert_string_equal(stats.last_error, "scripted error");

@@ -10,6 +10,7 @@
 #include <spng.h>
 
 #include "base/mem.h"
+#include "base/pixels.h"
 
 #include "test_learner_fixture.h"
 
@@ -84,7 +85,7 @@ static void options_that_cannot_be_are_refused(void **unused)
     REFUSED(adam.lr, INFINITY, "lr")
     REFUSED(select, "nothing", "selector 'nothing'")
     REFUSED(buffer.method, "nothing", "buffer method 'nothing'")
-    REFUSED(buffer.budget, 100, "budget")
+    REFUSED(buffer.budget, 100, "buffer-bytes")
 #undef REFUSED
     free_model(&m);
 }
@@ -201,7 +202,7 @@ static void a_timestamp_is_what_the_report_says(void **unused)
         batch b = make_batch(8, 8, 0, 5, t);
         for (int i = 0; i < 8; i++) {
             xs[i] = x + (size_t)i * pixels;
-            sfp__vit_normalise(b.sample[i].rgb, 8, o.mean, o.std, x + (size_t)i * pixels);
+            sfp__pixels_normalise(b.sample[i].rgb, 8, o.mean, o.std, x + (size_t)i * pixels);
         }
         must(sfp__trainer_embed(trainer, 8, xs, mean, &err), &err);
         sfp__fp_mean_unit(fp, unit);
@@ -230,7 +231,7 @@ static void a_timestamp_is_what_the_report_says(void **unused)
             float weight[16];
             for (int i = 0; i < 3 + n; i++) {
                 const uint8_t *rgb = i < 3 ? b.sample[r.coreset[i]].rgb : stored[slots[i - 3]];
-                sfp__vit_normalise(rgb, 8, o.mean, o.std, x + (size_t)i * pixels);
+                sfp__pixels_normalise(rgb, 8, o.mean, o.std, x + (size_t)i * pixels);
                 label[i] = i < 3 ? b.sample[r.coreset[i]].label : stored_label[slots[i - 3]];
                 weight[i] = i < 3 ? 1 / 3.0f : 1 / (float)n;
                 for (int j = 3; j < i; j++)
@@ -344,7 +345,7 @@ static void a_replayed_picture_never_pays_its_query_twice(void **unused)
                 again++;
                 continue;
             }
-            sfp__vit_normalise(slot->image, 8, o.mean, o.std, x);
+            sfp__pixels_normalise(slot->image, 8, o.mean, o.std, x);
             must(sfp__trainer_queries(l->trainer, 1, xs, q, &err), &err);
             check_near("the query of a replayed picture", slot->query, q, 16, 1e-5);
             late++;
@@ -387,9 +388,8 @@ static void scoring_the_buffer_touches_no_pixels(void **unused)
         check_same("scores", score[1], score[0], (size_t)sfp__buffer_filled(a->buffer) * sizeof(float));
     }
     assert_true(replaced > 5);
-    values va = take_values(a), vb = take_values(b);
-    assert_true(same_values(&va, &vb));
-    free_values(&va), free_values(&vb);
+    values v = take_values(a);
+    check_values(b, &v);
     sfp__learner_free(a), sfp__learner_free(b);
     free_model(&m);
 }
@@ -455,7 +455,6 @@ static void a_loss_that_is_not_finite_changes_nothing(void **unused)
         sfp__fp_changed(l->fp);
         batch b = make_batch(8, 8, 0, 4, 1);
         expect_refused(l, 8, b.sample, "the loss is");
-        expect_refused(l, 8, b.sample, "nothing was changed");
         free_batch(&b);
         sfp__learner_free(l);
     }

@@ -3,10 +3,12 @@
 #ifndef SFP_TESTS_LEARNER_FIXTURE_H
 #define SFP_TESTS_LEARNER_FIXTURE_H
 
+#include "base/mem.h"
 #include "learner/learner_internal.h"
 #include "learner/predictor.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "numeric.h"
 
@@ -117,6 +119,32 @@ static UNUSED sfp_timestamp offer(sfp_learner *l, int lo, int hi, uint64_t t)
     return r;
 }
 
+/* Timestamps [from, to) of classes 0 to 5. */
+static UNUSED void offer_range(sfp_learner *l, uint64_t from, uint64_t to)
+{
+    for (uint64_t t = from; t < to; t++)
+        (void)offer(l, 0, 6, t);
+}
+
+static UNUSED void check_allocates_nothing(const char *who, sfp_learner *l, int lo, int hi, uint64_t t)
+{
+    unsigned long before = sfp__mem_count();
+    (void)offer(l, lo, hi, t);
+    if (sfp__mem_count() != before)
+        fail_msg("%s: %lu allocations in timestamp %llu", who, sfp__mem_count() - before, (unsigned long long)t);
+}
+
+/* b resumes from a checkpoint of a, which is gone afterwards. */
+static UNUSED sfp_status resume_from(sfp_learner *a, sfp_learner *b, sfp_error *err)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/tmp/sfp_test_learner_%d", (int)getpid());
+    must(sfp__learner_checkpoint(a, path, "here", err), err);
+    sfp_status status = sfp__learner_resume(b, path, NULL, NULL, err);
+    (void)unlink(path);
+    return status;
+}
+
 /* All values of the learnable state, one after the other. */
 typedef struct values {
     size_t n;
@@ -146,6 +174,15 @@ static UNUSED bool same_values(const values *a, const values *b)
 static UNUSED void free_values(values *v)
 {
     free(v->x);
+}
+
+/* The learner's values are these, which are freed. */
+static UNUSED void check_values(sfp_learner *l, values *want)
+{
+    values v = take_values(l);
+    assert_true(same_values(&v, want));
+    free_values(&v);
+    free_values(want);
 }
 
 /* Long runs: `make check-long` sets SFP_LONG. */

@@ -1,6 +1,7 @@
-/* Test, then train, when classes are new: nobody could know them, so nobody is blamed or praised for them. */
+/* Test, then train: classes that are new nobody could know, so nobody is blamed or praised for them, nor for what is rehearsed. */
 #include "base/mem.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -49,11 +50,40 @@ static void the_linear_head_cannot_name_a_class_before_it_came(void **unused)
     free_model(&m);
 }
 
+/* A slot whose query is not known comes first in a step; who is judged does not change by it. */
+static void rehearsed_samples_are_judged_by_nobody(void **unused)
+{
+    (void)unused;
+    model m = tiny_model(1);
+    sfp_learner_options o = small_options(&m, 1, 4);
+    o.head = SFP_HEAD_MIX;
+    o.select = "kcenter"; /* knows the queries of the whole batch */
+    sfp_learner *l[2];
+    sfp_timestamp t[2];
+    for (int i = 0; i < 2; i++) {
+        l[i] = make_learner(&m, &o);
+        for (uint64_t k = 0; k < 6; k++)
+            (void)offer(l[i], 0, 4, k);
+        for (int k = 0; i && k < sfp__buffer_filled(l[i]->buffer); k++)
+            sfp__buffer_slot(l[i]->buffer, k)->has_query = false;
+        t[i] = offer(l[i], 0, 4, 6);
+    }
+    assert_true(t[0].replay_count[0] > 0);
+    assert_int_equal(t[1].judged, t[0].coreset_count);
+    assert_int_equal(t[1].right, t[0].right);
+    for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+        assert_true(fabs(l[1]->mix.loss[e] - l[0]->mix.loss[e]) < 1e-5 * fabs(l[0]->mix.loss[e]));
+    sfp__learner_free(l[0]);
+    sfp__learner_free(l[1]);
+    free_model(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_class_moves_no_weight_of_the_mixed_heads),
         cmocka_unit_test(the_linear_head_cannot_name_a_class_before_it_came),
+        cmocka_unit_test(rehearsed_samples_are_judged_by_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

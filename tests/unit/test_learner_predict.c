@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/pixels.h"
 
 #include "test_learner_fixture.h"
 #include "test_trainer_oracle.h"
@@ -195,7 +196,7 @@ static void queries_that_are_known_are_used(void **unused)
     must(sfp__predictor_run_known(p, PICTURES, pictures_of(&b), query, has, label[0], logp[0], 4, NULL, &err), &err);
     for (int i = 0; i < PICTURES; i++) {
         assert_true(has[i]);
-        sfp__vit_normalise(b.sample[i].rgb, S, o.mean, o.std, x);
+        sfp__pixels_normalise(b.sample[i].rgb, S, o.mean, o.std, x);
         must(sfp__trainer_queries(l->trainer, 1, xs, fresh + i * D, &err), &err);
     }
     check_near("queries", query, fresh, PICTURES * D, 1e-5);

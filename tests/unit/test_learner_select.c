@@ -9,11 +9,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "base/mem.h"
 #include "compute/kernels.h"
 
 #include "test_learner_fixture.h"
@@ -85,8 +83,7 @@ static void threads_and_repetition_change_nothing(void **unused)
             sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
             o.weighted = true;
             sfp_learner *l = learner_of(&m, &o);
-            for (uint64_t t = 0; t < TIMES; t++)
-                (void)offer(l, 0, 6, t);
+            offer_range(l, 0, TIMES);
             v[i] = take_values(l);
             sfp__learner_free(l);
             free_model(&m);
@@ -105,15 +102,8 @@ static void nothing_is_allocated_once_warm(void **unused)
     for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
         sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", true, SFP_HEAD_LINEAR);
         sfp_learner *l = learner_of(&m, &o);
-        for (uint64_t t = 0; t < 4; t++)
-            (void)offer(l, 0, 6, t);
-        batch x = make_batch(l->S, BATCH, 0, 6, 77);
-        unsigned long before = sfp__mem_count();
-        sfp_error err = {0};
-        must(sfp__learner_offer(l, x.b, x.sample, NULL, &err), &err);
-        if (sfp__mem_count() != before)
-            fail_msg("selector '%s': %lu allocations in a warm timestamp", (*s)->name, sfp__mem_count() - before);
-        free_batch(&x);
+        offer_range(l, 0, 4);
+        check_allocates_nothing((*s)->name, l, 0, 6, 77);
         sfp__learner_free(l);
     }
     free_model(&m);
@@ -123,30 +113,23 @@ static void a_resumed_learner_chooses_the_same(void **unused)
 {
     (void)unused;
     model m = tiny_model(2);
-    char path[64];
-    (void)snprintf(path, sizeof path, "/tmp/sfp_test_select_%d", (int)getpid());
     for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
         sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
         sfp_learner *a = learner_of(&m, &o), *b = learner_of(&m, &o);
         sfp_error err = {0};
-        for (uint64_t t = 0; t < TIMES; t++)
-            (void)offer(a, 0, 6, t);
-        must(sfp__learner_checkpoint(a, path, "here", &err), &err);
-        must(sfp__learner_resume(b, path, NULL, NULL, &err), &err);
+        offer_range(a, 0, TIMES);
+        must(resume_from(a, b, &err), &err);
         for (uint64_t t = TIMES; t < TIMES + 4; t++) {
             sfp_timestamp one = offer(a, 0, 6, t), two = offer(b, 0, 6, t);
             assert_int_equal(one.coreset_count, two.coreset_count);
             if (memcmp(one.coreset, two.coreset, (size_t)one.coreset_count * sizeof(int)) != 0)
                 fail_msg("selector '%s': other picks after a resume", (*s)->name);
         }
-        values v = take_values(a), w = take_values(b);
-        assert_true(same_values(&v, &w));
-        free_values(&v);
-        free_values(&w);
+        values v = take_values(a);
+        check_values(b, &v);
         sfp__learner_free(a);
         sfp__learner_free(b);
     }
-    (void)unlink(path);
     free_model(&m);
 }
 
@@ -155,19 +138,15 @@ static void a_checkpoint_of_another_selector_is_refused(void **unused)
 {
     (void)unused;
     model m = tiny_model(1);
-    char path[64];
-    (void)snprintf(path, sizeof path, "/tmp/sfp_test_select_%d", (int)getpid());
     sfp_learner_options o = options_of(&m, "random", "streamfp", false, SFP_HEAD_LINEAR);
     sfp_learner *a = learner_of(&m, &o);
     o.select = "learnloss";
     sfp_learner *b = learner_of(&m, &o);
     sfp_error err = {0};
     (void)offer(a, 0, 6, 0);
-    must(sfp__learner_checkpoint(a, path, "", &err), &err);
-    assert_int_equal(sfp__learner_resume(b, path, NULL, NULL, &err), SFP_EINVAL);
+    assert_int_equal(resume_from(a, b, &err), SFP_EINVAL);
     sfp__learner_free(a);
     sfp__learner_free(b);
-    (void)unlink(path);
     free_model(&m);
 }
 
@@ -189,8 +168,7 @@ static void a_look_sees_what_a_step_sees(void **unused)
         sfp_learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
         o.fp.query_one = one;
         sfp_learner *l = learner_of(&m, &o);
-        for (uint64_t t = 0; t < 3; t++)
-            (void)offer(l, 0, 6, t);
+        offer_range(l, 0, 3);
         sfp_error err = {0};
         int32_t label[BATCH] = {0};
         float weight[BATCH], *query = floats((size_t)(BATCH * l->D));
@@ -317,12 +295,9 @@ static void gradients_by_callback_are_those_of_a_step(void **unused)
     assert_true(size > 1e-4);
     for (size_t i = 0; i < n; i++)
         assert_true(fabs((double)both[i] - (double)one[i]) <= 1e-4 * size);
-    values after = take_values(l);
-    assert_true(same_values(&before, &after));
+    check_values(l, &before);
     assert_int_equal(sfp__learner_gradient(l, 1, (const int[]){BATCH}, one, &err), SFP_EINVAL);
     assert_int_equal(sfp__learner_gradient(l, 0, NULL, one, &err), SFP_EINVAL);
-    free_values(&before);
-    free_values(&after);
     free(both);
     free(one);
     free(two);

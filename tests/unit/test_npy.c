@@ -1,7 +1,5 @@
 #include "io/npy.h"
 
-#include "base/mem.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +9,9 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "failing_alloc.h"
+#include "temp_folder.h"
 
 /* version.0 file with this header and data_size bytes, allocated to the byte */
 static uint8_t *make(int version, const char *header, size_t data_size, size_t *size)
@@ -162,23 +163,18 @@ static void every_truncation_is_refused(void **unused)
     free(whole);
 }
 
-static char dir[] = "/tmp/sfp_test_XXXXXX";
-static char path[64];
+static char path[96];
 
 static int make_dir(void **unused)
 {
     (void)unused;
-    if (!mkdtemp(dir))
-        return -1;
-    (void)snprintf(path, sizeof path, "%s/x.npy", dir);
-    return 0;
+    return make_folder_for("x.npy", path, sizeof path);
 }
 
 static int remove_dir(void **unused)
 {
     (void)unused;
-    (void)unlink(path);
-    return rmdir(dir);
+    return remove_file_and_folder(path);
 }
 
 static void what_is_written_is_read_back(void **unused)
@@ -227,7 +223,7 @@ static void paths_that_are_no_files_fail_cleanly(void **unused)
     (void)unused;
     sfp_npy *npy = NULL;
     sfp_error err = {0};
-    assert_int_equal(sfp__npy_open(dir, &npy, &err), SFP_EINVAL);
+    assert_int_equal(sfp__npy_open(folder, &npy, &err), SFP_EINVAL);
     assert_non_null(strstr(err.message, "is a directory"));
     assert_int_equal(sfp__npy_open("/tmp/sfp_no_such_file", &npy, &err), SFP_ENOTFOUND);
     assert_null(npy);
@@ -238,27 +234,11 @@ static void each_failing_allocation_is_reported(void **unused)
     (void)unused;
     uint8_t data[1] = {5};
     sfp_tensor t = {.name = "t", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {1}, .count = 1, .bytes = 1, .data = data};
-    long k;
-    sfp_status status = SFP_ENOMEM;
+    sfp_npy *npy = NULL;
     (void)unlink(path);
-    for (k = 0; status != SFP_OK; k++) {
-        sfp__mem_fail_at(k);
-        status = sfp__npy_write(path, &t, NULL);
-        sfp__mem_fail_at(-1);
-        assert_true(status == SFP_OK || (status == SFP_ENOMEM && access(path, F_OK) != 0 && k < 50));
-    }
-    assert_true(k > 2);
-    status = SFP_ENOMEM;
-    for (k = 0; status != SFP_OK; k++) {
-        sfp_npy *npy;
-        sfp__mem_fail_at(k);
-        status = sfp__npy_open(path, &npy, NULL);
-        sfp__mem_fail_at(-1);
-        assert_true(status == SFP_OK || (status == SFP_ENOMEM && k < 50));
-        if (status == SFP_OK)
-            sfp__npy_close(npy);
-    }
-    assert_true(k > 2);
+    assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_write(path, &t, told), access(path, F_OK) != 0), 2, 50);
+    assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_open(path, &npy, told), !npy), 2, 50);
+    sfp__npy_close(npy);
     sfp__npy_close(NULL);
 }
 

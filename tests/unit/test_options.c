@@ -236,6 +236,66 @@ static void a_message_can_name_who_gave_the_value(void **state)
     assert_string_equal(err.message, "seed is 0");
 }
 
+static void a_message_about_an_option_is_known_by_its_beginning(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *message, *told; /* told NULL: it is about none */
+    } list[] = {{"clock is real, expected off", "--clock is real, expected off"},
+                {"clock 'real': needs a rate", "--clock 'real': needs a rate"},
+                {"clock real needs a rate", "--clock real needs a rate"},
+                {"clock real: needs a rate", "--clock real: needs a rate"},
+                {"clock has no effect with x: y", "--clock has no effect with x: y"},
+                {"--clock has no effect with x: y", "--clock has no effect with x: y"},
+                {"weighted on, and nothing weighs", "x.yaml:2: weighted on, and nothing weighs"},
+                {"x.yaml:2: weighted is on", "x.yaml:2: weighted is on"},
+                {"seed is 0, expected more", "seed is 0, expected more"}, /* nobody gave it, but it is what is wrong */
+                {"clock: is a directory", NULL},
+                {"clock realistic", NULL},
+                {"clock virtual needs", NULL},
+                {"clocks is", NULL},
+                {"out is", NULL},
+                {" is empty", NULL},
+                {"", NULL}};
+    assert_int_equal(PARSE("--clock", "real"), SFP_OK);
+    assert_int_equal(sfp__args_set(&args, "weighted", "yes", SFP_RANK_FILE, "x.yaml:2: weighted", &err), SFP_OK);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        (void)sfp__fail(&err, SFP_EINVAL, "%s", list[i].message);
+        if (sfp__args_blame_any(&args, &err) != (list[i].told != NULL))
+            fail_msg("'%s'", list[i].message);
+        assert_string_equal(err.message, list[i].told ? list[i].told : list[i].message);
+    }
+}
+
+static void given_is_what_the_user_wants_otherwise(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"batch-size", "sigma", "out", "clock", "drift", "weighted", "animal"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        assert_false(sfp__args_given(&args, keys[i]));
+    assert_int_equal(sfp__args_set(&args, "batch_size", "020", SFP_RANK_FILE, "x.yaml:1: batch_size", &err), SFP_OK);
+    assert_int_equal(PARSE("--sigma=.50", "--clock=off", "--no-weighted"), SFP_OK);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        assert_false(sfp__args_given(&args, keys[i]));
+    assert_int_equal(sfp__args_set(&args, "drift", "ph", SFP_RANK_PRESET, "preset", &err), SFP_OK);
+    assert_false(sfp__args_given(&args, "drift"));
+    assert_int_equal(sfp__args_set(&args, "batch_size", "3", SFP_RANK_FILE, "x.yaml:1: batch_size", &err), SFP_OK);
+    assert_int_equal(PARSE("--sigma=.6", "--out=x", "--clock=paper", "--drift=off", "--weighted", "--animal=ape"), SFP_OK);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        assert_true(sfp__args_given(&args, keys[i]));
+    assert_string_equal(sfp__args_value(&args, "weighted"), "on");
+    assert_int_equal(sfp__args_no_effect(&args, "batch-size", "clock paper", "it has its own", &err), SFP_EINVAL);
+    assert_string_equal(err.message, "x.yaml:1: batch_size has no effect with clock paper: it has its own");
+}
+
+static void numbers_are_the_same_however_they_are_written(void **state)
+{
+    (void)state;
+    assert_true(sfp__same_number("0.5", ".50") && sfp__same_number("1e3", "1000") && sfp__same_number("-0", "0"));
+    assert_false(sfp__same_number("0.5", "0.51") || sfp__same_number("max", "max") || sfp__same_number("", ""));
+    assert_false(sfp__same_number("9007199254740993", "9007199254740992")); /* a double cannot tell */
+}
+
 static void every_failed_allocation_is_told(void **state)
 {
     (void)state;
@@ -323,6 +383,9 @@ int main(void)
         WITH_ARGS(words_of_another_table_are_checked),
         WITH_ARGS(a_heading_is_no_option),
         WITH_ARGS(a_message_can_name_who_gave_the_value),
+        WITH_ARGS(a_message_about_an_option_is_known_by_its_beginning),
+        WITH_ARGS(given_is_what_the_user_wants_otherwise),
+        cmocka_unit_test(numbers_are_the_same_however_they_are_written),
         cmocka_unit_test(every_failed_allocation_is_told),
         cmocka_unit_test(every_command_has_a_sound_table),
         cmocka_unit_test(suggestions_are_near),

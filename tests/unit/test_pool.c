@@ -1,8 +1,6 @@
 /* The pool: each piece once, on a worker that does one thing at a time, again and again, for any caller. */
 #include "base/pool.h"
 
-#include "base/mem.h"
-
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -14,6 +12,8 @@
 #include <time.h>
 
 #include <cmocka.h>
+
+#include "failing_alloc.h"
 
 enum { MOST_PIECES = 5000, MOST_THREADS = 16 };
 
@@ -204,20 +204,7 @@ static void a_pool_without_memory_fails_cleanly(void **unused)
 {
     (void)unused;
     sfp_pool *p = NULL;
-    int failures = 0;
-    for (long k = 0; k < 100; k++) {
-        sfp_error err = {0};
-        sfp__mem_fail_at(k);
-        sfp_status s = sfp__pool_create(3, &p, &err);
-        sfp__mem_fail_at(-1);
-        if (!s)
-            break;
-        assert_int_equal(s, SFP_ENOMEM);
-        assert_int_equal(err.status, SFP_ENOMEM);
-        assert_null(p);
-        failures++;
-    }
-    assert_true(failures > 0);
+    assert_in_range(FAIL_EACH_ALLOCATION(sfp__pool_create(3, &p, told), !p), 1, 99);
     assert_non_null(p);
     sfp__pool_free(p);
 }

@@ -6,8 +6,9 @@
 
 #include <cmocka.h>
 
-#include "base/mem.h"
+#include "base/pixels.h"
 #include "compute/vec.h"
+#include "failing_alloc.h"
 #include "test_learner_fixture.h"
 
 enum { D = 16, LP = 4, COMP = LP * D, PARTS = 5 }; /* of tiny_model and small_options */
@@ -111,17 +112,10 @@ static void making_one_survives_every_failing_allocation(void **unused)
     model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
         sfp_fp_options o = options(&m, (sfp_fp_kind)kind, 3).fp;
-        sfp_status s = SFP_ENOMEM;
-        for (long k = 0; s; k++) {
-            sfp_fp *fp = NULL;
-            sfp_error err = {0};
-            sfp__mem_fail_at(k);
-            s = sfp__fp_create(m.vit, m.pool, &o, 8, &fp, &err);
-            sfp__mem_fail_at(-1);
-            assert_int_equal(s != SFP_OK, fp == NULL);
-            assert_true(s == SFP_OK || s == SFP_ENOMEM);
-            sfp__fp_free(fp);
-        }
+        sfp_fp *fp = NULL;
+        assert_true(FAIL_EACH_ALLOCATION(sfp__fp_create(m.vit, m.pool, &o, 8, &fp, told), !fp) > 0);
+        assert_non_null(fp);
+        sfp__fp_free(fp);
     }
     free_model(&m);
 }
@@ -369,7 +363,7 @@ static void keys_come_to_the_queries_of_their_task(void **unused)
             (void)offer(l, 2 * task, 2 * task + 2, (uint64_t)(100 * task + t));
         batch b = make_batch(l->S, N, 2 * task, 2 * task + 2, (uint64_t)(900 + task)); /* new ones */
         for (int i = 0; i < N; i++) {
-            sfp__vit_normalise(b.sample[i].rgb, l->S, l->opt.mean, l->opt.std, x + (size_t)i * l->pixels);
+            sfp__pixels_normalise(b.sample[i].rgb, l->S, l->opt.mean, l->opt.std, x + (size_t)i * l->pixels);
             xs[i] = x + (size_t)i * l->pixels;
         }
         for (int i = 0; i < N; i += l->opt.batch)

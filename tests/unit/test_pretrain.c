@@ -291,6 +291,17 @@ static void decay_spares_norms_biases_positions_and_the_class_token(void **unuse
 
 /* ------------------------------------------------------------- checkpoint, log */
 
+static void flip_last_byte(const char *path)
+{
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -1, SEEK_END), 0);
+    int c = fgetc(f);
+    assert_int_equal(fseek(f, -1, SEEK_END), 0);
+    assert_int_equal(fputc(c ^ 1, f), c ^ 1);
+    assert_int_equal(fclose(f), 0);
+}
+
 static void a_checkpoint_brings_everything_back_and_is_of_its_training_alone(void **unused)
 {
     (void)unused;
@@ -298,10 +309,11 @@ static void a_checkpoint_brings_everything_back_and_is_of_its_training_alone(voi
     sfp_error err = {0};
     bool found = true;
     const char *path = "pretrain-test.safetensors";
+    sfp_pretrain_options o = {.data = "folder:p", .lr = 0.1, .batch = 8};
     assert_int_equal(sfp__pretrain_state_init(&a, &small, 32, &err), SFP_OK);
     assert_int_equal(sfp__pretrain_state_init(&b, &small, 32, &err), SFP_OK);
     (void)unlink(path);
-    assert_int_equal(sfp__pretrain_state_load(&b, path, &found, &err), SFP_OK);
+    assert_int_equal(sfp__pretrain_state_load(&b, &o, path, &found, &err), SFP_OK);
     assert_false(found);
     for (size_t i = 0; i < a.adam.count; i++) {
         a.adam.x[i] = (float)i;
@@ -312,23 +324,36 @@ static void a_checkpoint_brings_everything_back_and_is_of_its_training_alone(voi
     a.step = 12345678901;
     a.seconds = 0.1;
     a.key = b.key = 77;
-    assert_int_equal(sfp__pretrain_state_save(&a, path, &err), SFP_OK);
-    assert_int_equal(sfp__pretrain_state_load(&b, path, &found, &err), SFP_OK);
+    assert_int_equal(sfp__pretrain_state_save(&a, &o, path, &err), SFP_OK);
+    assert_int_equal(sfp__pretrain_state_load(&b, &o, path, &found, &err), SFP_OK);
     assert_true(found && b.step == a.step && b.seconds == a.seconds);
     check_same("weights", b.adam.x, a.adam.x, a.adam.count * sizeof(float));
     check_same("first moments", b.adam.m, a.adam.m, a.adam.count * sizeof(float));
     check_same("second moments", b.adam.v, a.adam.v, a.adam.count * sizeof(float));
     check_same("average", b.adam.ema, a.adam.ema, a.adam.count * sizeof(float));
     b.key = 78;
-    assert_int_equal(sfp__pretrain_state_load(&b, path, &found, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "other options or data"));
+    assert_int_equal(sfp__pretrain_state_load(&b, &o, path, &found, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "other pictures, labels or teacher's weights"));
+    o.teacher = "t";
+    assert_int_equal(sfp__pretrain_state_load(&b, &o, path, &found, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "was made without teacher, now it is t"));
+    o.lr = 0.2;
+    assert_int_equal(sfp__pretrain_state_load(&b, &o, path, &found, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "was made with lr 0.1, now it is 0.2"));
+    b.key = 77;
+    flip_last_byte(path);
+    b.adam.x[3] = -1;
+    assert_int_equal(sfp__pretrain_state_load(&b, &o, path, &found, &err), SFP_EFORMAT);
+    assert_non_null(strstr(err.message, "is damaged: its checksum is"));
+    assert_true(b.adam.x[3] == -1.0f);
+    flip_last_byte(path);
     sfp__pretrain_state_done(&b);
     assert_int_equal(sfp__pretrain_state_init(&b, &small, 64, &err), SFP_OK);
     b.key = 77;
-    assert_int_equal(sfp__pretrain_state_load(&b, path, &found, &err), SFP_ESHAPE);
+    assert_int_equal(sfp__pretrain_state_load(&b, &o, path, &found, &err), SFP_ESHAPE);
     a.seconds = NAN; /* a training by the clock would never end */
-    assert_int_equal(sfp__pretrain_state_save(&a, path, &err), SFP_OK);
-    assert_int_equal(sfp__pretrain_state_load(&b, path, &found, &err), SFP_EFORMAT);
+    assert_int_equal(sfp__pretrain_state_save(&a, &o, path, &err), SFP_OK);
+    assert_int_equal(sfp__pretrain_state_load(&b, &o, path, &found, &err), SFP_EFORMAT);
     assert_non_null(strstr(err.message, "after nan seconds"));
     (void)unlink(path);
     sfp__pretrain_state_done(&a);
@@ -480,6 +505,16 @@ static void teacher_outputs_are_kept_extended_and_made_again_when_they_must(void
         float mean = (fine[16 + k] + fine[32 + k] + fine[48 + k] + fine[64 + k]) / 4;
         assert_true(fabsf(coarse[16 + k] - mean) < 1e-5f);
     }
+    /* while somebody reads: others may read it too, nobody makes it anew */
+    sfp_teacher other;
+    assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &other, &err), SFP_OK);
+    sfp__teacher_done(&other);
+    o.seed = 2;
+    assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &other, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "another training reads it"));
+    assert_memory_equal(t.entries, first, one * sizeof *first);
+    o.seed = 1;
+    assert_int_equal(said, 0);
     sfp__teacher_done(&t);
     o.side = 2;
     o.grid = 3;

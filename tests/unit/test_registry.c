@@ -7,29 +7,20 @@
 #include <cmocka.h>
 
 #include "run_result.h"
+#include "temp_folder.h"
 
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-static char dir[64], db[128];
+static char db[128];
 
 static int make_dir(void **unused)
 {
-    (void)unused;
-    (void)snprintf(dir, sizeof dir, "/tmp/sfp_registry_XXXXXX");
-    if (!mkdtemp(dir))
-        return -1;
-    (void)snprintf(db, sizeof db, "%s/a/b/runs.db", dir);
+    if (make_folder(unused))
+        return 1;
+    (void)snprintf(db, sizeof db, "%s/a/b/runs.db", folder);
     return setenv("STREAMFP_REGISTRY", db, 1);
-}
-
-static int drop_dir(void **unused)
-{
-    (void)unused;
-    char command[128];
-    (void)snprintf(command, sizeof command, "rm -r '%s'", dir);
-    return system(command);
 }
 
 static sfp_registry *open_registry(void)
@@ -69,12 +60,12 @@ static void a_run_is_found_by_number_and_directory(void **unused)
     sfp_result result = result_make(2, 2);
     result.seed = UINT64_MAX;
     sfp_registry *r = open_registry();
-    int64_t id = put(r, dir, &result);
+    int64_t id = put(r, folder, &result);
     char number[32], *json = NULL, *text = result_text(&result);
     (void)snprintf(number, sizeof number, "%d", (int)id);
-    const char *names[] = {number, dir, NULL};
+    const char *names[] = {number, folder, NULL};
     char roundabout[96];
-    (void)snprintf(roundabout, sizeof roundabout, "%s/a/..", dir);
+    (void)snprintf(roundabout, sizeof roundabout, "%s/a/..", folder);
     names[2] = roundabout;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(sfp__registry_json(r, names[i], &json, NULL), SFP_OK);
@@ -99,7 +90,7 @@ static void rows_come_newest_first(void **unused)
     sfp_registry *r = open_registry();
     for (int i = 0; i < 5; i++) {
         (void)snprintf(result.started, sizeof result.started, "2025-01-0%dT00:00:00Z", 1 + (i * 3) % 5);
-        (void)put(r, dir, &result);
+        (void)put(r, folder, &result);
     }
     rows all = {0}, two = {0}, one = {.stop_after = 1};
     assert_int_equal(sfp__registry_list(r, 0, gather, &all, NULL), SFP_OK);
@@ -125,7 +116,7 @@ static void the_same_run_is_replaced(void **unused)
     result.finished = false;
     result.average_accuracy = NAN;
     sfp_registry *r = open_registry();
-    int64_t first = put(r, dir, &result);
+    int64_t first = put(r, folder, &result);
     rows now = {0};
     assert_int_equal(sfp__registry_list(r, 0, gather, &now, NULL), SFP_OK);
     assert_true(isnan(now.row[0].average_accuracy) && !now.row[0].finished);
@@ -133,7 +124,7 @@ static void the_same_run_is_replaced(void **unused)
     r = open_registry(); /* what another process would see */
     result.finished = true;
     result.average_accuracy = 0.5;
-    assert_true(put(r, dir, &result) == first);
+    assert_true(put(r, folder, &result) == first);
     now.count = 0;
     assert_int_equal(sfp__registry_list(r, 0, gather, &now, NULL), SFP_OK);
     assert_true(now.count == 1 && now.row[0].finished && now.row[0].average_accuracy == 0.5);
@@ -157,7 +148,7 @@ static void processes_write_at_the_same_time(void **unused)
             for (int i = 0; i < RUNS && !bad; i++) {
                 int64_t id;
                 (void)snprintf(result.started, sizeof result.started, "%d-%d", p, i);
-                bad += sfp__registry_put(r, dir, &result, &id, NULL) != SFP_OK;
+                bad += sfp__registry_put(r, folder, &result, &id, NULL) != SFP_OK;
             }
             sfp__registry_close(r);
             sfp__result_done(&result);
@@ -230,7 +221,7 @@ static void a_damaged_registry_is_told(void **unused)
     sfp_registry *r = open_registry();
     for (int i = 0; i < 40; i++) {
         (void)snprintf(result.started, sizeof result.started, "%d", i);
-        (void)put(r, dir, &result);
+        (void)put(r, folder, &result);
     }
     sfp__registry_close(r);
     FILE *f = fopen(db, "r+");
@@ -257,13 +248,13 @@ static void the_place_follows_the_environment(void **unused)
     (void)unused;
     char path[128];
     struct stat st;
-    assert_int_equal(unsetenv("STREAMFP_REGISTRY") | setenv("XDG_DATA_HOME", dir, 1) | setenv("HOME", dir, 1), 0);
+    assert_int_equal(unsetenv("STREAMFP_REGISTRY") | setenv("XDG_DATA_HOME", folder, 1) | setenv("HOME", folder, 1), 0);
     sfp__registry_close(open_registry());
-    (void)snprintf(path, sizeof path, "%s/streamfp/runs.db", dir);
+    (void)snprintf(path, sizeof path, "%s/streamfp/runs.db", folder);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(setenv("XDG_DATA_HOME", "relative", 1), 0); /* does not count */
     sfp__registry_close(open_registry());
-    (void)snprintf(path, sizeof path, "%s/.local/share/streamfp/runs.db", dir);
+    (void)snprintf(path, sizeof path, "%s/.local/share/streamfp/runs.db", folder);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(unsetenv("XDG_DATA_HOME") | unsetenv("HOME"), 0);
     refused(SFP_EINVAL, "STREAMFP_REGISTRY");
@@ -273,7 +264,7 @@ static void the_place_follows_the_environment(void **unused)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_folder)
     const struct CMUnitTest tests[] = {
         TEST(a_run_is_found_by_number_and_directory), TEST(rows_come_newest_first),         TEST(the_same_run_is_replaced),
         TEST(processes_write_at_the_same_time),       TEST(what_is_no_registry_is_refused), TEST(a_damaged_registry_is_told),

@@ -8,27 +8,24 @@
 
 #include <cmocka.h>
 
+#include "failing_alloc.h"
 #include "run_result.h"
+#include "temp_folder.h"
 
 #include "io/image.h"
 
-static char dir[64], path[96];
+static char path[96];
 
 static int make_dir(void **unused)
 {
     (void)unused;
-    (void)snprintf(dir, sizeof dir, "/tmp/sfp_report_XXXXXX");
-    if (!mkdtemp(dir))
-        return -1;
-    (void)snprintf(path, sizeof path, "%s/report.html", dir);
-    return 0;
+    return make_folder_for("report.html", path, sizeof path);
 }
 
 static int drop_dir(void **unused)
 {
     (void)unused;
-    (void)unlink(path);
-    return rmdir(dir);
+    return remove_file_and_folder(path);
 }
 
 static char *report(const sfp_result *r, const sfp_report_pictures *p)
@@ -285,16 +282,8 @@ static void no_memory_is_told_and_leaves_no_file(void **unused)
     sfp_thumb thumb = {2, 2, red, "x", 1, true};
     sfp_report_pictures p = {1, &thumb, 1, &thumb};
     sfp_result r = result_make(2, 3);
-    sfp_status s = SFP_ENOMEM;
-    long k = 0;
-    for (; s != SFP_OK; k++) {
-        sfp__mem_fail_at(k);
-        s = sfp__report_write(&r, &p, path, NULL);
-        sfp__mem_fail_at(-1);
-        assert_true(s == SFP_OK || s == SFP_ENOMEM);
-        assert_int_equal(access(path, F_OK) == 0, s == SFP_OK);
-    }
-    assert_true(k > 10);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__report_write(&r, &p, path, told), access(path, F_OK) != 0) >= 10);
+    assert_int_equal(access(path, F_OK), 0);
     assert_int_equal(sfp__report_write(&r, NULL, "/tmp/sfp_no_such_folder/r.html", NULL), SFP_ENOTFOUND);
     sfp__result_done(&r);
 }

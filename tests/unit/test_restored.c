@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "failing_alloc.h"
 #include "learner_world.h"
 
 #include "io/safetensors.h"
@@ -367,21 +368,9 @@ static void every_failing_allocation_is_told(void **unused)
 {
     (void)unused;
     save_learner(SFP_HEAD_MIX);
-    int failures = 0;
-    for (long k = 0, done = 0; !done; k += 1 + k / 20) {
-        sfp_predictor *p = NULL;
-        sfp__mem_fail_at(k);
-        sfp_status s = sfp__predictor_open(vit, threads, PATH("s"), 0, &p, NULL);
-        sfp__mem_fail_at(-1);
-        done = s == SFP_OK;
-        if (!done) {
-            assert_int_equal(s, SFP_ENOMEM);
-            assert_null(p);
-        }
-        failures += !done;
-        sfp__predictor_free(p);
-    }
-    assert_true(failures > 30);
+    sfp_predictor *p = NULL;
+    assert_true(FAIL_SOME_ALLOCATIONS(20, sfp__predictor_open(vit, threads, PATH("s"), 0, &p, told), !p) > 30);
+    sfp__predictor_free(p);
     remove_files();
 }
 

@@ -6,27 +6,24 @@
 
 #include <cmocka.h>
 
+#include "failing_alloc.h"
 #include "run_result.h"
+#include "temp_folder.h"
 
 #include <jansson.h>
 
-static char dir[64], path[96];
+static char path[96];
 
 static int make_dir(void **unused)
 {
     (void)unused;
-    (void)snprintf(dir, sizeof dir, "/tmp/sfp_result_XXXXXX");
-    if (!mkdtemp(dir))
-        return -1;
-    (void)snprintf(path, sizeof path, "%s/result.json", dir);
-    return 0;
+    return make_folder_for("result.json", path, sizeof path);
 }
 
 static int drop_dir(void **unused)
 {
     (void)unused;
-    (void)unlink(path);
-    return rmdir(dir); /* also shows that no temporary file stayed */
+    return remove_file_and_folder(path);
 }
 
 static void every_key_of_the_specification_is_there(void **unused)
@@ -311,28 +308,11 @@ static void no_memory_is_told_and_leaks_nothing(void **unused)
     (void)unused;
     sfp_result r = result_make(2, 3), back, fresh;
     char *good = result_text(&r), *text = NULL;
-    sfp_status s;
-    long k = 0;
-    for (s = SFP_ENOMEM; s != SFP_OK; k++) {
-        sfp__mem_fail_at(k);
-        s = sfp__result_parse("r", good, strlen(good), &back, NULL);
-        sfp__mem_fail_at(-1);
-        assert_true(s == SFP_OK || s == SFP_ENOMEM);
-    }
-    assert_true(k > 20);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__result_parse("r", good, strlen(good), &back, told), true) >= 20);
     sfp__result_done(&back);
-    for (s = SFP_ENOMEM, k = 0; s != SFP_OK; k++) {
-        sfp__mem_fail_at(k);
-        s = sfp__result_text(&r, false, &text, NULL);
-        sfp__mem_fail_at(-1);
-        assert_true(s == SFP_OK || s == SFP_ENOMEM);
-    }
+    assert_true(FAIL_EACH_ALLOCATION(sfp__result_text(&r, false, &text, told), !text) > 0);
     sfp__free(text);
-    for (s = SFP_ENOMEM, k = 0; s != SFP_OK; k++) {
-        sfp__mem_fail_at(k);
-        s = sfp__result_init(&fresh, 2, 3, NULL);
-        sfp__mem_fail_at(-1);
-    }
+    assert_true(FAIL_EACH_ALLOCATION(sfp__result_init(&fresh, 2, 3, told), true) > 0);
     sfp__result_done(&fresh);
     sfp__result_done(&fresh); /* twice does no harm */
     sfp__free(good);

@@ -311,6 +311,165 @@ static void stopping_before_the_first_timestamp_leaves_no_checkpoint(void **unus
     sfp__result_done(&r);
 }
 
+/* Says as `listen` does, and whether the word was among what was said. */
+typedef struct ears {
+    volatile sig_atomic_t stop;
+    const char *word;
+    bool heard;
+} ears;
+
+static void hear(void *ctx, const char *message)
+{
+    ears *e = ctx;
+    e->heard |= strstr(message, e->word) != NULL;
+}
+
+static bool says(sfp_run_options *o, const char *name, const char *word, bool stopped, sfp_result *r)
+{
+    ears e = {.stop = stopped, .word = word};
+    const sfp_run_hooks hooks = {.ctx = &e, .say = hear, .stop = &e.stop};
+    *r = run_with(o, name, &hooks);
+    return e.heard;
+}
+
+static void stopping_while_the_clock_is_measured_leaves_the_run_before(void **unused)
+{
+    (void)unused;
+    static const char *const files[] = {"checkpoint", "result.json", "report.html", "events.jsonl", "state.safetensors"};
+    sfp_result r;
+    sfp_run_options o = options("synthetic:60", "2");
+    r = run_once(&o, "measured", 0, NULL);
+    sfp__result_done(&r);
+    o.clock = SFP_CLOCK_PAPER;
+    o.rate = 100;
+    assert_false(says(&o, "measured", "batches are kept", true, &r));
+    assert_false(r.finished);
+    assert_int_equal(r.offered, 0);
+    sfp__result_done(&r);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "measured/%s", files[i]);
+        assert_int_equal(access(in_folder(name), F_OK), 0);
+    }
+    o = options("synthetic:60", "2");
+    o.resume = true;
+    assert_true(says(&o, "measured", "has ended already", false, &r));
+    sfp__result_done(&r);
+}
+
+static void a_finished_run_without_its_checkpoint_is_left_alone(void **unused)
+{
+    (void)unused;
+    sfp_run_options o = options("synthetic:60", "2");
+    sfp_result want = run_once(&o, "bare", 0, NULL), r;
+    assert_int_equal(remove(in_folder("bare/checkpoint")), 0);
+    (void)remove(in_folder("bare/checkpoint.old"));
+    o.resume = true;
+    assert_true(says(&o, "bare", "has ended already", false, &r));
+    assert_true(r.finished);
+    same_result(&want, &r);
+    assert_int_equal(access(in_folder("bare/state-task-1.safetensors"), F_OK), 0);
+    sfp__result_done(&r);
+    sfp__result_done(&want);
+    char out[4600];
+    (void)snprintf(out, sizeof out, "%s", in_folder("bare"));
+    o = options("synthetic:0", NULL); /* which never ends, so it cannot have ended */
+    o.resume = true;
+    o.out = out;
+    refused(o, "bare: holds a result, but no checkpoint to go on from");
+}
+
+static void what_is_not_a_runs_stays(void **unused)
+{
+    (void)unused;
+    static const char *const theirs[] = {"{\"score\": 7}\n", "[]", "", "not JSON"};
+    char out[4600];
+    sfp_run_options o = options("synthetic:60", "2");
+    put_text("theirs/report.html", "a report of something else");
+    (void)snprintf(out, sizeof out, "%s", in_folder("theirs"));
+    o.out = out;
+    for (int resume = 0; resume < 2; resume++)
+        for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) {
+            put_text("theirs/result.json", theirs[i]);
+            o.resume = resume;
+            refused(o, "it is not the result of a run: give another --out");
+            assert_int_equal(access(in_folder("theirs/report.html"), F_OK), 0);
+        }
+    sfp_result r = run_once(&o, "theirs_too", 0, NULL); /* one that is a run's is replaced */
+    sfp__result_done(&r);
+    o.resume = false;
+    assert_true(says(&o, "theirs_too", "replaces the finished run", false, &r));
+    sfp__result_done(&r);
+}
+
+static void events_that_a_checkpoint_counts_and_are_missing_are_told(void **unused)
+{
+    (void)unused;
+    sfp_run_options o = options("synthetic:130", "2");
+    sfp_result r = run_once(&o, "short_log", 4, NULL);
+    assert_false(r.finished);
+    sfp__result_done(&r);
+    o.resume = true;
+    assert_false(says(&o, "short_log", "missing", true, &r)); /* whole */
+    sfp__result_done(&r);
+    FILE *f = fopen(in_folder("short_log/events.jsonl"), "r");
+    char line[65536];
+    long two = 0;
+    assert_non_null(f);
+    for (int i = 0; i < 2; i++)
+        assert_non_null(fgets(line, sizeof line, f));
+    two = ftell(f);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(truncate(in_folder("short_log/events.jsonl"), two), 0);
+    assert_true(says(&o, "short_log", "events.jsonl: the last 2 timestamps before the checkpoint are missing", false, &r));
+    assert_true(r.finished);
+    sfp__result_done(&r);
+}
+
+/* An evaluation notes what it found: one more of them is one more allocation. */
+static void the_same_state_is_not_evaluated_twice(void **unused)
+{
+    (void)unused;
+    unsigned long count[2];
+    for (int every = 0; every < 2; every++) {
+        sfp_run_options o = options("synthetic:60", "2"); /* 3 batches a task */
+        o.eval_every = every ? 3 : 0;
+        unsigned long before = sfp__mem_count();
+        sfp_result r = run_once(&o, every ? "evaluated_every" : "evaluated_once", 0, NULL);
+        count[every] = sfp__mem_count() - before;
+        assert_int_equal(r.evaluation_count, 2);
+        sfp__result_done(&r);
+    }
+    assert_int_equal(count[0], count[1]);
+}
+
+typedef struct begin {
+    volatile sig_atomic_t stop;
+    uint64_t from, offered; /* of the first line of progress */
+} begin;
+
+static void note_first(void *ctx, const sfp_run_progress *p)
+{
+    begin *b = ctx;
+    if (b->offered == 0)
+        *b = (begin){.from = p->from, .offered = p->offered};
+}
+
+static void progress_tells_where_this_process_began(void **unused)
+{
+    (void)unused;
+    sfp_run_options o = options("synthetic:130", "2");
+    sfp_result r = run_once(&o, "from", 3, NULL);
+    sfp__result_done(&r);
+    o.resume = true;
+    begin b = {0};
+    const sfp_run_hooks hooks = {.ctx = &b, .progress = note_first, .stop = &b.stop};
+    r = run_with(&o, "from", &hooks);
+    assert_int_equal(b.from, 30);
+    assert_int_equal(b.offered, 40);
+    sfp__result_done(&r);
+}
+
 static void what_cannot_be_run_is_said(void **unused)
 {
     (void)unused;
@@ -351,6 +510,12 @@ int main(void)
         cmocka_unit_test(broken_pictures_are_counted_once_however_often_it_is_resumed),
         cmocka_unit_test(one_class_and_a_batch_larger_than_the_data),
         cmocka_unit_test(stopping_before_the_first_timestamp_leaves_no_checkpoint),
+        cmocka_unit_test(stopping_while_the_clock_is_measured_leaves_the_run_before),
+        cmocka_unit_test(a_finished_run_without_its_checkpoint_is_left_alone),
+        cmocka_unit_test(what_is_not_a_runs_stays),
+        cmocka_unit_test(events_that_a_checkpoint_counts_and_are_missing_are_told),
+        cmocka_unit_test(the_same_state_is_not_evaluated_twice),
+        cmocka_unit_test(progress_tells_where_this_process_began),
         cmocka_unit_test(what_cannot_be_run_is_said),
     };
     return cmocka_run_group_tests(tests, make_world, end_world);

@@ -1,8 +1,6 @@
 /* The reader: what it takes, and that it refuses every other thing with its name. */
 #include "io/safetensors.h"
 
-#include "base/mem.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +10,9 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "failing_alloc.h"
+#include "temp_folder.h"
 
 /* A file in memory, allocated to the byte so that a sanitizer sees a read beyond it. */
 static void *make(const char *json, size_t json_size, size_t data_size, size_t *size)
@@ -258,49 +259,35 @@ static void every_truncation_is_refused(void **unused)
 static void paths_that_are_no_files_fail_cleanly(void **unused)
 {
     (void)unused;
-    char dir[] = "/tmp/sfp_test_XXXXXX", path[64];
+    char path[96];
     sfp_safetensors *st = NULL;
     sfp_error err = {0};
-    assert_non_null(mkdtemp(dir));
-    assert_int_equal(sfp__safetensors_open(dir, &st, &err), SFP_EINVAL);
+    assert_int_equal(make_folder_for("f", path, sizeof path), 0);
+    assert_int_equal(sfp__safetensors_open(folder, &st, &err), SFP_EINVAL);
     assert_non_null(strstr(err.message, "is a directory, expected a file"));
-    (void)snprintf(path, sizeof path, "%s/f", dir);
     assert_int_equal(sfp__safetensors_open(path, &st, &err), SFP_ENOTFOUND);
     assert_non_null(strstr(err.message, "cannot open: No such file"));
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(sfp__safetensors_open(path, &st, &err), SFP_EINVAL);
     assert_non_null(strstr(err.message, "is not a regular file"));
     assert_int_equal(unlink(path), 0);
-    fclose(fopen(path, "w"));
+    put_text("f", "");
     assert_int_equal(sfp__safetensors_open(path, &st, &err), SFP_EFORMAT);
     assert_non_null(strstr(err.message, "is empty"));
     assert_int_equal(sfp__safetensors_open("/dev/zero", &st, &err), SFP_EINVAL);
     assert_null(st);
-    (void)unlink(path);
-    (void)rmdir(dir);
+    assert_int_equal(remove_file_and_folder(path), 0);
 }
 
 static void each_failing_allocation_is_reported(void **unused)
 {
     (void)unused;
     const char *json = "{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}";
-    for (long k = 0;; k++) {
-        sfp_safetensors *st;
-        void *bytes;
-        sfp_error err = {0};
-        sfp__mem_fail_at(k);
-        sfp_status status = open_json(json, 4, &st, &bytes, &err);
-        sfp__mem_fail_at(-1);
-        if (status == SFP_OK)
-            sfp__safetensors_close(st);
-        free(bytes);
-        if (status == SFP_OK) {
-            assert_true(k >= 4);
-            break;
-        }
-        assert_int_equal(status, SFP_ENOMEM);
-        assert_true(strlen(err.message) > 0 && k < 100);
-    }
+    sfp_safetensors *st = NULL;
+    void *bytes;
+    assert_in_range(FAIL_EACH_ALLOCATION(open_json(json, 4, &st, &bytes, told), (free(bytes), !st)), 4, 99);
+    sfp__safetensors_close(st);
+    free(bytes);
     sfp__safetensors_close(NULL);
 }
 

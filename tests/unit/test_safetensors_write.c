@@ -1,8 +1,6 @@
 /* The writer: round trips, and that a failed write leaves everything as it was. */
 #include "io/safetensors.h"
 
-#include "base/mem.h"
-
 #include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -16,29 +14,27 @@
 
 #include <cmocka.h>
 
-static char dir[] = "/tmp/sfp_test_XXXXXX";
-static char path[64];
+#include "failing_alloc.h"
+#include "temp_folder.h"
+
+static char path[96];
 
 static int make_dir(void **unused)
 {
     (void)unused;
-    if (!mkdtemp(dir))
-        return -1;
-    (void)snprintf(path, sizeof path, "%s/w.safetensors", dir);
-    return 0;
+    return make_folder_for("w.safetensors", path, sizeof path);
 }
 
 static int remove_dir(void **unused)
 {
     (void)unused;
-    (void)unlink(path);
-    return rmdir(dir); /* fails when a temporary file was left */
+    return remove_file_and_folder(path);
 }
 
 static int files_in_dir(void)
 {
     int n = 0;
-    DIR *d = opendir(dir);
+    DIR *d = opendir(folder);
     assert_non_null(d);
     while (readdir(d))
         n++;
@@ -211,7 +207,7 @@ static void devices_directories_and_missing_folders_are_refused(void **unused)
     assert_non_null(strstr(err.message, "/dev/full: is not a regular file"));
     assert_int_equal(stat("/dev/full", &after), 0);
     assert_true(S_ISCHR(after.st_mode) && before.st_rdev == after.st_rdev);
-    assert_int_equal(sfp__safetensors_write(dir, NULL, 0, NULL, 0, &err), SFP_EINVAL);
+    assert_int_equal(sfp__safetensors_write(folder, NULL, 0, NULL, 0, &err), SFP_EINVAL);
     assert_non_null(strstr(err.message, "is a directory"));
     assert_int_equal(sfp__safetensors_write("/tmp/sfp_no_such_folder/w", NULL, 0, NULL, 0, &err), SFP_ENOTFOUND);
     assert_non_null(strstr(err.message, "cannot create"));
@@ -237,19 +233,8 @@ static void each_failing_allocation_leaves_the_old_file(void **unused)
     sfp_tensor old = bytes_tensor("a", 4, old_data), new = bytes_tensor("a", 4, new_data);
     sfp_meta meta = {"k", "v"};
     assert_int_equal(sfp__safetensors_write(path, &old, 1, NULL, 0, NULL), SFP_OK);
-    for (long k = 0;; k++) {
-        sfp_error err = {0};
-        sfp__mem_fail_at(k);
-        sfp_status status = sfp__safetensors_write(path, &new, 1, &meta, 1, &err);
-        sfp__mem_fail_at(-1);
-        if (status == SFP_OK) {
-            assert_true(k >= 3);
-            break;
-        }
-        assert_int_equal(status, SFP_ENOMEM);
-        check_old_file(1);
-        assert_true(k < 100);
-    }
+    long failures = FAIL_EACH_ALLOCATION(sfp__safetensors_write(path, &new, 1, &meta, 1, told), (check_old_file(1), true));
+    assert_in_range(failures, 3, 99);
     check_old_file(2);
 }
 

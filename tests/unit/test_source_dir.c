@@ -31,6 +31,24 @@ static void check_next(sfp_source *s, const char *label, const char *bytes)
     sfp__picture_done(&p);
 }
 
+/* The next picture is lost, and why. */
+static void check_lost(sfp_source *s, const char *name, sfp_status status, const char *why)
+{
+    sfp_record r = {0};
+    sfp_picture p = {0};
+    sfp_origin origin = {0};
+    sfp_error err = {0};
+    bool end = false;
+    assert_int_equal(s->next(s, &r, &p, &end, &err), status);
+    assert_true(s->lost);
+    assert_false(end);
+    assert_null(p.bytes);
+    assert_non_null(strstr(err.message, why));
+    s->origin(s, &origin);
+    assert_string_equal(origin.name, name);
+    assert_true(origin.mark != 0);
+}
+
 static void check_end(sfp_source *s)
 {
     sfp_record r;
@@ -141,7 +159,7 @@ static void later_folders_are_watched(void **unused)
     sfp__source_close(s);
 }
 
-static void what_cannot_be_read_is_passed_over_and_counted(void **unused)
+static void what_cannot_be_read_is_told_as_lost(void **unused)
 {
     (void)unused;
     put_text("w/cat/1.jpg", "");
@@ -150,9 +168,11 @@ static void what_cannot_be_read_is_passed_over_and_counted(void **unused)
     put_text("w/.end", "");
     sfp_source *s = open_dir("w");
     assert_int_equal(remove(in_folder("w/cat/2.jpg")), 0);
+    check_lost(s, "cat/1.jpg", SFP_EFORMAT, "cat/1.jpg: is empty");
+    check_lost(s, "cat/2.jpg", SFP_ENOTFOUND, "cat/2.jpg: cannot open");
     check_next(s, "cat", "good");
+    assert_false(s->lost);
     check_end(s);
-    assert_int_equal(s->skipped, 2);
     sfp__source_close(s);
 }
 
@@ -375,7 +395,7 @@ int main(void)
         IN_FOLDER(labels_of_a_list_come_before_and_after_their_pictures),
         IN_FOLDER(a_picture_moved_or_linked_into_a_class_keeps_its_identity),
         IN_FOLDER(what_was_done_with_is_left_out_after_a_break),
-        IN_FOLDER(what_cannot_be_read_is_passed_over_and_counted),
+        IN_FOLDER(what_cannot_be_read_is_told_as_lost),
         IN_FOLDER(it_ends_when_the_folder_goes_away),
         IN_FOLDER(stop_ends_the_wait),
         IN_FOLDER(no_file_is_missed_and_none_comes_twice),

@@ -143,6 +143,34 @@ static void a_line_without_end_is_refused(void **unused)
     free(text);
 }
 
+/* A record of many a, with `what` around byte 65,536: its character `at` stands there. */
+static void refused_around_the_limit(const char *what, size_t at, bool quoted, const char *message)
+{
+    enum { LIMIT = 65536, SIZE = LIMIT + 300000 };
+    char *text = malloc(SIZE + 1);
+    assert_non_null(text);
+    memset(text, 'a', SIZE);
+    text[SIZE] = '\0';
+    if (quoted)
+        text[0] = '"';
+    memcpy(text + LIMIT - at, what, strlen(what));
+    refused(text, SFP_EFORMAT, "m.csv:1: ", message);
+    free(text);
+}
+
+static void a_record_that_steps_over_the_limit_is_refused(void **unused)
+{
+    (void)unused;
+    for (size_t at = 0; at < 3; at++) {
+        refused_around_the_limit(",,,", at, false, "longer than 65536");
+        refused_around_the_limit(" , ", at, false, "longer than 65536");
+        refused_around_the_limit("\"\"\"\"", at, true, "within 65536");
+        refused_around_the_limit("\",\"", at + 1, true, at == 0 ? "longer than 65536" : "65536");
+    }
+    refused_around_the_limit("\"    ,", 2, true, "longer than 65536"); /* blanks behind a quoted field */
+    refused_around_the_limit("\"\"\"", 3, true, "behind a quoted field");
+}
+
 static void every_allocation_may_fail(void **unused)
 {
     (void)unused;
@@ -186,6 +214,7 @@ int main(void)
         IN_FOLDER(json_lines_are_the_same),
         IN_FOLDER(errors_name_the_line_and_what_was_expected),
         IN_FOLDER(a_line_without_end_is_refused),
+        IN_FOLDER(a_record_that_steps_over_the_limit_is_refused),
         IN_FOLDER(every_allocation_may_fail),
         IN_FOLDER(a_hundred_thousand_lines_open_at_once),
     };

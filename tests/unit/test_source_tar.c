@@ -385,23 +385,59 @@ static void a_broken_stream_gives_what_it_has_and_then_an_error(void **unused)
     check_next(s, "10", "first picture");
     sfp_status status = s->next(s, &r, &p, &end, &err);
     assert_int_equal(status, SFP_EFORMAT);
+    assert_false(s->lost);
     assert_non_null(strstr(err.message, "stdin: "));
     assert_non_null(strstr(err.message, "byte"));
     sfp__source_close(s);
     close(fd);
+    check_refused(&sfp__source_stdin, "missing.txt", SFP_ENOTFOUND, "missing.txt", "cannot open");
+}
+
+/* The next sample is lost, and why. */
+static void check_lost(sfp_source *s, const char *key, const char *message)
+{
+    sfp_record r;
+    sfp_picture p = {0};
+    sfp_origin origin = {0};
+    sfp_error err = {0};
+    bool end = false;
+    assert_int_equal(s->next(s, &r, &p, &end, &err), SFP_EFORMAT);
+    assert_true(s->lost);
+    assert_false(end);
+    assert_null(p.bytes);
+    assert_non_null(strstr(err.message, message));
+    s->origin(s, &origin);
+    assert_string_equal(origin.name, key);
+}
+
+static void a_stream_loses_a_sample_and_goes_on(void **unused)
+{
+    (void)unused;
+    int fd;
+    put_text("names.txt", "x\ny\n");
     now.n = 0;
     tar_file("a.jpg", "");
     tar_file("a.cls", "x");
     tar_file("b.jpg", "b");
+    tar_file("c.jpg", "c");
+    tar_file("c.json", "{");
+    tar_file("d.jpg", "d");
+    tar_file("d.cls", "nobody");
+    tar_file("e.jpg", "");
+    tar_file("f.jpg", "f");
+    tar_file("f.cls", "y");
     tar_end("t.tar");
-    s = open_stream("t.tar", "", &fd);
-    assert_int_equal(s->next(s, &r, &p, &end, &err), SFP_EFORMAT);
-    assert_string_equal(err.message, "stdin: a.jpg: is empty");
-    check_next(s, "-", "b"); /* the caller may go on */
+    sfp_source *s = open_stream("t.tar", "names.txt", &fd);
+    check_lost(s, "a", "stdin: a.jpg: is empty");
+    check_next(s, "-", "b");
+    assert_false(s->lost);
+    check_lost(s, "c", "stdin: c.json: line 1: ");
+    check_lost(s, "d", "stdin: d.jpg: label 'nobody' is not in ");
+    check_lost(s, "e", "stdin: e.jpg: is empty");
+    check_next(s, "y", "f");
     check_end(s);
     sfp__source_close(s);
     close(fd);
-    check_refused(&sfp__source_stdin, "missing.txt", SFP_ENOTFOUND, "missing.txt", "cannot open");
 }
 
 typedef struct waiter {
@@ -495,6 +531,7 @@ int main(void)
         IN_FOLDER(every_allocation_may_fail),
         IN_FOLDER(a_stream_gives_the_same_samples),
         IN_FOLDER(a_broken_stream_gives_what_it_has_and_then_an_error),
+        IN_FOLDER(a_stream_loses_a_sample_and_goes_on),
         IN_FOLDER(a_stream_comes_sample_by_sample_and_can_be_stopped),
         cmocka_unit_test(the_shared_shards_are_read),
     };

@@ -1,7 +1,6 @@
 /* Tasks: cuts by number, sizes, domain, time and as given; orders; the test set cut the same way. */
 #include "stream/tasks.h"
 
-#include "base/mem.h"
 #include "source_files.h"
 
 typedef struct list_source {
@@ -423,22 +422,12 @@ static void every_allocation_may_fail(void **unused)
     for (int k = 0; k < 5; k++) {
         sfp_tasks like = cut(&s, specs[k], 3, 1);
         for (int test = 0; test < 2; test++) {
-            for (long at = 0;; at++) {
-                sfp_tasks t = {0};
-                sfp_error err = {0};
-                sfp__mem_fail_at(at);
-                sfp_status status = test ? sfp__tasks_create_test(&s.base, &s.base, &like, specs[k], 0, &t, &err)
-                                         : sfp__tasks_create(&s.base, specs[k], 3, 1, NULL, &t, &err);
-                sfp__mem_fail_at(-1);
-                if (status == SFP_OK) {
-                    assert_true(at > 5);
-                    sfp__tasks_done(&t);
-                    break;
-                }
-                assert_int_equal(status, SFP_ENOMEM);
-                assert_null(t.task);
-                assert_true(at < 300);
-            }
+            sfp_tasks t = {0};
+            long failures = FAIL_EACH_ALLOCATION(test ? sfp__tasks_create_test(&s.base, &s.base, &like, specs[k], 0, &t, told)
+                                                      : sfp__tasks_create(&s.base, specs[k], 3, 1, NULL, &t, told),
+                                                 !t.task);
+            assert_in_range(failures, 6, 300);
+            sfp__tasks_done(&t);
         }
         sfp__tasks_done(&like);
     }

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "failing_alloc.h"
 #include "numeric.h"
 
 enum { ROWS = 3, MOST_B = 21 };
@@ -440,69 +441,28 @@ static void wrong_passes_are_refused_by_name(void **unused)
 static void wrong_sizes_make_no_vit(void **unused)
 {
     (void)unused;
-    static const struct {
-        sfp_vit_config c;
-        const char *message;
-    } wrong[] = {
-        {{.img_size = 20,
-          .patch_size = 6,
-          .channels = 3,
-          .dim = 24,
-          .depth = 1,
-          .heads = 3,
-          .hidden = 8,
-          .ln_eps = 1e-5f,
-          .std = {1, 1, 1}},
-         "image size 20 is not a multiple of patch size 6"},
-        {{.img_size = 20,
-          .patch_size = 4,
-          .channels = 3,
-          .dim = 24,
-          .depth = 1,
-          .heads = 5,
-          .hidden = 8,
-          .ln_eps = 1e-5f,
-          .std = {1, 1, 1}},
-         "width 24 is not a multiple of 5 heads"},
-        {{.img_size = 20,
-          .patch_size = 4,
-          .channels = 3,
-          .dim = 24,
-          .depth = 65,
-          .heads = 3,
-          .hidden = 8,
-          .ln_eps = 1e-5f,
-          .std = {1, 1, 1}},
-         "depth is 65, expected 1 to 64"},
-        {{.img_size = 20,
-          .patch_size = 4,
-          .channels = 1,
-          .dim = 24,
-          .depth = 1,
-          .heads = 3,
-          .hidden = 8,
-          .ln_eps = 1e-5f,
-          .std = {1, 1, 1}},
-         "channels is 1"},
-        {{.img_size = 20,
-          .patch_size = 4,
-          .channels = 3,
-          .dim = 24,
-          .depth = 1,
-          .heads = 3,
-          .hidden = 8,
-          .ln_eps = 1e-5f,
-          .std = {1, 0, 1}},
-         "std"},
-        {{.img_size = 20, .patch_size = 4, .channels = 3, .dim = 24, .depth = 1, .heads = 3, .hidden = 8, .std = {1, 1, 1}},
-         "eps is 0"},
-    };
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    enum { WRONG = 6 };
+    static const char *const messages[WRONG] = {"image size 20 is not a multiple of patch size 6",
+                                                "width 24 is not a multiple of 5 heads",
+                                                "depth is 65, expected 1 to 64",
+                                                "channels is 1",
+                                                "std",
+                                                "eps is 0"};
+    sfp_vit_config wrong[WRONG];
+    for (int i = 0; i < WRONG; i++)
+        wrong[i] = small;
+    wrong[0].patch_size = 6;
+    wrong[1].heads = 5;
+    wrong[2].depth = 65;
+    wrong[3].channels = 1;
+    wrong[4].std[1] = 0;
+    wrong[5].ln_eps = 0;
+    for (int i = 0; i < WRONG; i++) {
         sfp_vit *v = NULL;
         sfp_error err = {0};
-        sfp_status s = sfp__vit_random(&wrong[i].c, 0, 0.1f, &v, &err);
-        if (s == SFP_OK || v || !strstr(err.message, wrong[i].message))
-            fail_msg("got '%s', expected '%s'", err.message, wrong[i].message);
+        sfp_status s = sfp__vit_random(&wrong[i], 0, 0.1f, &v, &err);
+        if (s == SFP_OK || v || !strstr(err.message, messages[i]))
+            fail_msg("got '%s', expected '%s'", err.message, messages[i]);
     }
 }
 
@@ -549,18 +509,8 @@ static void every_allocation_may_fail(void **unused)
         int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_INPUT | (all ? SFP_VIT_GRAD_WEIGHTS : 0);
         sfp_error err = {0};
         check(everything(pool, mode, all, &want, &again, &err), &err);
-        sfp_status s = SFP_ENOMEM;
-        long k = 0;
-        for (; s && k < 5000; k++) {
-            err = (sfp_error){0};
-            sfp__mem_fail_at(k);
-            s = everything(pool, mode, all, &t, &again, &err);
-            sfp__mem_fail_at(-1);
-            if (s && (s != SFP_ENOMEM || err.status != s || err.message[0] == 0))
-                fail_msg("allocation %ld: %s, '%s'", k, sfp_status_text(s), err.message);
-        }
-        assert_int_equal(s, SFP_OK);
-        assert_true(k > 50); /* weights, packing, plan, products */
+        long failures = FAIL_EACH_ALLOCATION(everything(pool, mode, all, &t, &again, told), true);
+        assert_true(failures >= 50); /* weights, packing, plan, products */
         compare(&t, &want, 0);
     }
     assert_true(again); /* some of them failed in the run itself */

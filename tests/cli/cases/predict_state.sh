@@ -7,11 +7,11 @@ for i in 1 2 3 4 5 6; do
     mkfile picture "p/dog/$i.png" 30 40 "$((i + 9))"
 done
 mkfile picture new.png 50 50 3
-for how in '--head linear' '--head mix' '--method ncm' '--method ranpac'; do
+for how in '--attune off --head linear' '--attune off --head mix' '--method ncm' '--method ranpac'; do
     out=${how##* }
     read -ra words <<<"$how"
-    streamfp run --backbone tiny.safetensors --data folder:p "${words[@]}" --attune off --out "$out" --json >/dev/null 2>&1 || echo no run
-    streamfp predict --backbone tiny.safetensors --state "$out" --topk 5 p/dog/1.png new.png | sed -E 's/[0-9.]+ %/N %/g; s/(cat|dog) N %, (cat|dog) N %/two classes/'
+    streamfp run --backbone tiny.safetensors --data folder:p "${words[@]}" --out "$out" --json >/dev/null 2>&1 || echo no run
+    streamfp predict --backbone tiny.safetensors --state "$out" --topk 5 p/dog/1.png new.png | sed -E 's/[0-9.]+ %/N %/g; s/\t(cat|dog)\tN %\t(cat|dog)\tN %/: two classes/'
     for c in cat dog; do for i in 1 2 3 4 5 6; do echo "p/$c/$i.png,$c"; done; done >labels.csv
     counted=$(streamfp predict --backbone tiny.safetensors --state "$out/state.safetensors" --eval labels.csv --json | grep -oE '"top1_count":[0-9]+' | cut -d: -f2)
     right=$(streamfp eval --backbone tiny.safetensors --state "$out" --data folder:p --json | grep -oE '"right":[0-9]+' | cut -d: -f2)

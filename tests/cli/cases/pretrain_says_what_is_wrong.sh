@@ -31,6 +31,6 @@ try --data synthetic:40 --out o --bach 8
     streamfp pretrain --data manifest:list.csv --out l $small >nothing
     sed -i 's/^3.png,1/3.png,0/' list.csv
     try --data manifest:list.csv --out l $small --resume
-    head -c 1000 o/checkpoint.safetensors >cut && mv cut o/checkpoint.safetensors
+    head -c 2000 o/checkpoint.safetensors >cut && mv cut o/checkpoint.safetensors
     try --data synthetic:40 --out o $small --resume
 }

@@ -15,4 +15,4 @@ streamfp pretrain --data "folder:${long}flat" --teacher teacher.safetensors --im
     --out p --json 2>err | grep -oE '"finished":true|"label":null|"ncm":null'
 python3 -c 'import json; print(json.load(open("p/config.json"))["pretraining"]["command"].count("./"))'
 mkfile picture a.png 50 40 3
-streamfp predict --backbone o/model.safetensors --topk 1 a.png | cut -d: -f1
+streamfp predict --backbone o/model.safetensors --topk 1 a.png | cut -f1

@@ -9,9 +9,24 @@ try --data folder:nowhere --out out
 try --data synthetic:60 --sigma 0
 try --data synthetic:60 --tasks 11 --out out
 try --data synthetic:60 --tasks 3,3 --out out
+try --data synthetic:60 --tasks 0 --out out
+try --data synthetic:60 --tasks domain
+try --data synthetic:sixty
+try --data synthetic:60 --test camera:0
+try --data synthetic:60 --test synthetic:0
+mkfile vit tiny.safetensors 1 0
+try --data synthetic:60 --backbone tiny.safetensors --img-size 30
+try --data synthetic:60 --prompt-length 7
+try --data synthetic:60 --span 101
+try --data synthetic:60 --pool 4 --tasks 5
+try --data synthetic:60 --buffer-bytes 10
+try --data synthetic:60 --head mix --query one
+try --data synthetic:60 --pool-kind l2p --prompt-layers 1-3
 try --data synthetic:60 --method knn
 try --data synthetic:60 --rate fast
 try --data synthetic:60 --clock virtual --out out
+try --data synthetic:60 --clock real --out out
+try --data synthetic:0 --clock real
 try --data synthetic:60 --eval-every never
 try --data synthetic:60 --resume
 try --data synthetic:60 --set batch
@@ -22,5 +37,7 @@ try --config broken.yaml
 printf 'data: synthetic:60\n\nbacth: 10\n' >unknown.yaml
 try --config unknown.yaml
 try --config nowhere.yaml
+printf 'data: synthetic:60\nprompt_length: 7\n' >odd.yaml
+try --config odd.yaml
 try --data synthetic:60 --out no/such/folder
 ls

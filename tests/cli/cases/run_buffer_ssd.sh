@@ -3,8 +3,8 @@
 export STREAMFP_REGISTRY=$PWD/runs.db
 args=(--img-size 32 --data synthetic:140 --tasks 2 --batch 10 --buffer ssd --buffer-size 8 --replay 4 --seed 4 --eval-limit 2 --prompt-layers 0-1)
 streamfp run "${args[@]}" --threads 1 --out a --json >a.json 2>talk || cat talk
-streamfp run "${args[@]}" --threads 2 --keep compressed --out b --json >b.json 2>talk || cat talk
+streamfp run "${args[@]}" --threads 2 --out b --json >b.json 2>talk || cat talk
 cmp a/state.safetensors b/state.safetensors
 echo "$(wc -l <a/events.jsonl) timestamps, $(grep -o '"samples":{[^}]*}' a.json)"
 streamfp inspect a/checkpoint | grep -o 'buffer\.ssd\.[^ ]* *[A-Z0-9]*' | sed 's/  */ /g'
-streamfp run "${args[@]}" --buffer-bytes 100000 --out c 2>&1 | grep -o 'buffer: .*' | sed 's/[0-9]\{5,\}/N/g'
+streamfp run "${args[@]}" --buffer-bytes 100000 --out c 2>&1 | grep -o 'buffer-bytes is .*' | sed 's/[0-9]\{5,\}/N/g'

@@ -30,11 +30,15 @@ run --data synthetic:40 --tasks 2 --out other
 
 echo "unfinished:"
 set -m # a job of its own: otherwise a background process ignores SIGINT
-learner=(run --img-size 32 --threads 1 --eval-limit 1 --tasks 2 --data synthetic:4000 --out cut)
-streamfp "${learner[@]}" >/dev/null 2>&1 &
+mkfile picture p.png 32 32 1
+{
+    echo p.png,a,0
+    yes p.png,b,1 | head -n 100000 # longer than any test
+} >list.csv
+streamfp run --img-size 32 --threads 1 --eval-limit 1 --data manifest:list.csv --out cut >/dev/null 2>&1 &
 pid=$!
-for ((i = 0; i < 2000; i++)); do # begun: its events file is there
-    if [ -e cut/events.jsonl ]; then break; fi
+until [ -e cut/state-task-1.safetensors ]; do # something is learned
+    if ! kill -0 $pid; then break; fi
     sleep 0.01
 done
 run --data synthetic:40 --out cut
@@ -42,6 +46,7 @@ run --data synthetic:40 --out cut --resume
 kill -INT $pid
 wait $pid
 echo "exit $?"
+rm -f cut/checkpoint.old # there when it took its time
 cp -r cut cut.before
 run --data synthetic:40 --out cut
 mv cut/checkpoint cut/checkpoint.old

@@ -8,7 +8,7 @@ for kind in l2p dualprompt; do
         done
         cmp a/state.safetensors b/state.safetensors
         echo "$kind, tasks $tasks: $(grep -oE '"trained":[0-9]+' a.json)"
-        streamfp inspect a/state.safetensors 2>&1 | grep -E '^prompt\.._|pool-kind|pool:|prompt-layers' | tr -s ' ' | sed -E 's/, [0-9]+\)$/, D)/'
+        streamfp inspect a/state.safetensors 2>&1 | grep -E '^prompt\.._|^ +(pool-kind|pool|prompt-layers):' | tr -s ' ' | sed -E 's/, [0-9]+\)$/, D)/'
         [ $tasks = free ] || streamfp eval --state a --img-size 32 --data synthetic:60 --tasks $tasks --eval-limit 5 --threads 1 --json >eval.json 2>talk || cat talk
         [ $tasks = free ] || [ "$(grep -oE '"average_accuracy":[^,]*' a.json | head -n 1)" = "$(grep -oE '"average_accuracy":[^,]*' eval.json)" ] ||
             echo average differs

@@ -34,3 +34,8 @@ mkfile vit tiny.safetensors 1 10
 try --method kcenter --features tiny.safetensors --ratio 0.5
 try --method kcenter --features tiny.safetensors:no.such --ratio 0.5
 try --method kcenter --features tiny.safetensors:pos_embed --ratio 0.5
+npy() { printf "\\x93NUMPY\\x01\\x00\\x76\\x00%-117s\\n" "{'descr': '<f4', 'fortran_order': False, 'shape': $1, }"; }
+npy '(0, 5)' >rows.npy
+try --method kcenter --features rows.npy --ratio 0.5
+npy '(5, 0)' >columns.npy
+try --method kcenter --features columns.npy --ratio 0.5

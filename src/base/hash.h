@@ -1,7 +1,7 @@
-/* A 64-bit hash of bytes, eight at a time (FNV's multiply and xor with a fold): tells files and pictures apart, guards
- * nothing. Little-endian machines only, as all formats here. */
-#ifndef SFP_PRETRAIN_HASH_H
-#define SFP_PRETRAIN_HASH_H
+/* A 64-bit hash of bytes, eight at a time (FNV's multiply and xor with a fold): tells names, files and pictures apart,
+ * guards nothing. Little-endian machines only, as all formats here. */
+#ifndef SFP_BASE_HASH_H
+#define SFP_BASE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>

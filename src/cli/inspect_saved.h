@@ -1,0 +1,27 @@
+/* What `inspect` says of the files of tensors that the program itself writes and that are no weights: states and checkpoints. */
+#ifndef SFP_CLI_INSPECT_SAVED_H
+#define SFP_CLI_INSPECT_SAVED_H
+
+#include "cli/json_out.h"
+
+#include "learner/state.h"
+
+typedef struct sfp_inspect_saved {
+    char what[256];   /* in words, nothing in it that could steer a terminal; "": none of these files */
+    const char *kind; /* "state", "checkpoint", "pretrain-checkpoint" */
+    sfp_safetensors *st;
+    const char *method; /* NULL: the learner's own */
+    bool has_pool;
+    sfp_state_pool pool;
+    int64_t classes, seen, slots; /* slots: filled ones of the buffer. -1: the file does not tell */
+    sfp_saved_names names;
+} sfp_inspect_saved;
+
+/* Of a safetensors file. What it does not tell, or tells wrong, is left out: only a file that cannot be read is an error. */
+sfp_status sfp__inspect_saved_open(const char *path, sfp_inspect_saved *out, sfp_error *err);
+void sfp__inspect_saved_close(sfp_inspect_saved *s);
+
+void sfp__inspect_saved_text(const sfp_inspect_saved *s);
+void sfp__inspect_saved_json(sfp_json_out *j, const sfp_inspect_saved *s);
+
+#endif

@@ -1,0 +1,25 @@
+# --init-state: a state or the folder of a run; one of another shape is told by the names of options
+export STREAMFP_REGISTRY=$PWD/runs.db
+mkfile vit tiny.safetensors 1 0
+mkdir -p p/cat p/dog q/cat q/dog q/emu
+for i in 1 2 3; do
+    mkfile picture "p/cat/$i.png" 40 30 "$i"
+    mkfile picture "p/dog/$i.png" 30 40 "$((i + 9))"
+    mkfile picture "q/emu/$i.png" 30 40 "$((i + 20))"
+done
+cp p/cat/* q/cat && cp p/dog/* q/dog
+run() { streamfp run --backbone tiny.safetensors --attune off --json --pool 8 --prompt-length 4 --prompt-layers 0-1 --tasks 1 --data folder:p "$@" 2>&1 >/dev/null |
+    grep -v 'no test set'; echo "exit ${PIPESTATUS[0]}"; }
+run --out first
+run --out second --init-state first
+run --out third --init-state first/state.safetensors
+cmp second/state.safetensors third/state.safetensors && echo the same
+run --out o --init-state first --pool 9
+run --out o --init-state first --prompt-length 6
+run --out o --init-state first --prompt-layers 0-0
+run --out o --init-state first --tasks 2
+run --out o --init-state first --data folder:q
+run --out o --init-state p
+# in place: the folder's own state is read, and still there for --resume
+run --out first --init-state first
+run --out first --init-state ./first --resume

@@ -1,0 +1,58 @@
+# an option that the others make mean nothing is refused, whoever gave it; what says no more than the default, or comes from a
+# preset, is not
+export STREAMFP_REGISTRY=$PWD/runs.db
+mkfile vit tiny.safetensors 1 0
+run() { streamfp run --data synthetic:20 --threads 1 --eval-limit 1 --out out "$@"; }
+try() {
+    run --backbone tiny.safetensors "$@" 2>&1 | grep -v "blocks, so\|^Try 'streamfp run --help'" >&2
+    [ "${PIPESTATUS[0]}" = 2 ] || echo "another exit: $*" >&2
+}
+try --tasks 5 --drift ph
+try --tasks 2,8 --span 5
+try --drift off --pool-kind l2p
+try --span 5 --pool-kind dualprompt
+try --pool 50 --pool-kind dualprompt --tasks 2
+try --attune off --attune-topk 2
+try --no-attune --attune-residual
+try --head-feed batch
+try --sigma 0.2 --select none
+try --coreset paper --select random
+try --learnloss-order low
+try --weighted --select camel
+try --buffer none --buffer-size 10
+try --buffer none --keep compressed
+try --buffer none --replay 5
+try --buffer er --drop-rule eq8
+try --buffer gss --nu reservoir
+try --buffer ssd --keep compressed
+try --clock off --rate 10
+try --rate 10 --triage --queue 3
+try --rate 10 --queue-policy drop-newest
+try --pending 10
+for option in '--select craig' '--sigma 0.2' '--buffer er' '--buffer-size 9' '--replay 3' '--steps 2' '--lr 1' '--pool 9' '--no-attune' \
+    '--drift ph' '--head mix'; do
+    read -ra words <<<"$option"
+    try --method ncm "${words[@]}"
+done
+echo "who gave it:"
+try --method ncm --set sigma=0.2
+printf 'sigma: 0.5\ndrift: ph\ntasks: 2\n' >asks.yaml
+try --config asks.yaml
+mkdir live
+try --data dir:live --order 2
+streamfp data replica manifest list --each 1 --size 32 >/dev/null # it gives tasks of its own
+try --data manifest:list/manifest.csv --drift ph
+ls
+echo "these run:"
+fine() {
+    if ! run --img-size 32 "$@" >stdout 2>stderr; then
+        echo "$*:"
+        cat stderr
+    fi
+    rm -rf out
+}
+fine --method ncm --preset best --sigma .50 --attune on --buffer streamfp
+fine --preset paper --select random --attune off --buffer none --replay 0
+fine --config asks.yaml --tasks free
+fine --select gradmatch --weighted --rate 1e6 --queue-policy block
+fine --tasks 2 --drift new-class --span 0 --pending 1000
