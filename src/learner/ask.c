@@ -21,11 +21,6 @@ static int batch_size(const sfp_learner *l)
     return l->select_batch.b;
 }
 
-static int step_most(const sfp_learner *l)
-{
-    return l->most > l->opt.batch ? l->most : l->opt.batch;
-}
-
 static sfp_status check(const char *what, int n, const int *sample, int most, sfp_error *err)
 {
     if (n < 1)
@@ -54,34 +49,16 @@ static int count_of(const sfp_learner *l, const asked *a, int first, int most)
     return n;
 }
 
-/* Sample `at` of the pass, which is item[at]: its input, label, query. */
-static sfp_status fill_one(sfp_learner *l, const asked *a, int at, float *room, sfp_error *err)
+/* A picture as sample `at` of the pass; it can be of any task. */
+static void fill_picture(sfp_learner *l, const sfp_pictures *p, int at)
 {
-    const sfp__item *item = &l->items[at];
-    const float *query = NULL;
+    int row = l->items[at].row;
+    l->xs[at] = p->x[row];
+    l->step_label[at] = p->label[row];
     l->step_masked[at] = false;
-    l->step_rehearsed[at] = item->index < 0 || item->replay; /* pictures can be of any task */
-    if (item->index < 0) {
-        l->xs[at] = a->picture->x[item->row];
-        l->step_label[at] = a->picture->label[item->row];
-        query = a->picture->query ? a->picture->query[item->row] : NULL;
-    } else if (item->replay) {
-        const sfp_slot *slot = sfp__buffer_slot(l->buffer, item->index);
-        l->xs[at] = room;
-        l->step_label[at] = slot->label;
-        query = slot->query;
-        sfp_status s = sfp__learner_slot_input(l, slot, room, err);
-        if (s)
-            return s;
-    } else {
-        l->xs[at] = l->x + (size_t)item->index * l->pixels;
-        l->step_label[at] = l->label[item->index];
-        l->step_masked[at] = !l->buffer && l->opt.fp.tasks > 0;
-        query = l->query + (size_t)item->index * (size_t)l->D;
-    }
-    if (query)
-        memcpy(l->step_query + (size_t)at * (size_t)l->D, query, (size_t)l->D * sizeof *query);
-    return SFP_OK;
+    l->step_rehearsed[at] = true;
+    if (p->query)
+        memcpy(l->step_query + (size_t)at * (size_t)l->D, p->query[row], (size_t)l->D * sizeof *l->step_query);
 }
 
 static bool query_known(const sfp_learner *l, const asked *a, const sfp__item *item)
@@ -110,9 +87,14 @@ static sfp_status fill(sfp_learner *l, const asked *a, int first, int n, int *un
             if (query_known(l, a, &item) != (known == 1))
                 continue;
             l->items[at] = item;
-            sfp_status s = fill_one(l, a, at++, item.replay ? l->ask_x + (size_t)slots++ * l->pixels : NULL, err);
+            sfp_status s = SFP_OK;
+            if (a->picture)
+                fill_picture(l, a->picture, at);
+            else
+                s = sfp__learner_fill_item(l, at, item.replay ? l->ask_x + (size_t)slots++ * l->pixels : NULL, err);
             if (s)
                 return s;
+            at++;
         }
         *unknown = known ? *unknown : at;
     }
@@ -162,7 +144,7 @@ static sfp_status pass_over(sfp_learner *l, const asked *a, int first, int size,
                             sfp_error *err)
 {
     int unknown = 0;
-    *n = count_of(l, a, first, step_most(l));
+    *n = count_of(l, a, first, l->room);
     sfp_status s = fill(l, a, first, *n, &unknown, err);
     if (!s && in_order && unknown > 0 && (s = sfp__trainer_queries(l->trainer, unknown, l->xs, l->step_query, err)) == SFP_OK) {
         keep_queries(l, a, unknown);
@@ -298,7 +280,7 @@ sfp_status sfp__learner_ask_init(sfp_learner *l, sfp_error *err)
     unsigned needs = sfp__learner_buffer_needs(l) & (SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS);
     if (!needs)
         return SFP_OK;
-    int most = step_most(l), chunk = most < SFP_ASK_SLOTS ? most : SFP_ASK_SLOTS;
+    int most = l->room, chunk = most < SFP_ASK_SLOTS ? most : SFP_ASK_SLOTS;
     sfp_status s = SFP_OK;
     size_t bytes = SFP_ASK_SLOTS * l->pixels * sizeof *l->ask_x;
     if (!(l->ask_x = sfp__malloc(bytes)))

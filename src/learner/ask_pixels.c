@@ -46,8 +46,7 @@ static void put_back(sfp_learner *l, const float *kept)
 /* Pictures in a pass, whose gradients lie in ask_x. */
 static int pass_size(const sfp_learner *l, int left)
 {
-    int most = l->most > l->opt.batch ? l->most : l->opt.batch;
-    most = most < SFP_ASK_SLOTS ? most : SFP_ASK_SLOTS;
+    int most = l->room < SFP_ASK_SLOTS ? l->room : SFP_ASK_SLOTS;
     return left < most ? left : most;
 }
 

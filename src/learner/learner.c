@@ -54,8 +54,8 @@ static sfp_status check(const sfp_learner_options *o, sfp_error *err)
 
 static sfp_status make_workspace(sfp_learner *l, sfp_error *err)
 {
-    size_t b = (size_t)l->opt.batch, n = (size_t)(l->most > l->opt.batch ? l->most : l->opt.batch), D = (size_t)l->D, r = (size_t)(l->opt.replay ? l->opt.replay : 1);
-    size_t k = (size_t)l->opt.steps;
+    size_t b = (size_t)l->opt.batch, n = (size_t)l->room, D = (size_t)l->D, k = (size_t)l->opt.steps;
+    size_t r = (size_t)(l->opt.replay ? l->opt.replay : 1);
     const struct {
         void **to;
         size_t bytes;
@@ -163,8 +163,9 @@ static sfp_status make(sfp_learner *l, sfp_error *err)
     if (o->coreset_most > 0 && c > o->coreset_most)
         c = o->coreset_most;
     l->most = c + o->replay;
+    l->room = l->most > o->batch ? l->most : o->batch;
     o->fp.seed = o->seed;
-    sfp_trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->most > o->batch ? l->most : o->batch};
+    sfp_trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->room};
     sfp_status s = sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err);
     if (s)
         return s;
@@ -380,18 +381,12 @@ static void score(const sfp_learner *l, int b, float *out)
         out[i] = sfp__dot(l->D, l->mean_embed + (size_t)i * (size_t)l->D, l->fingerprint);
 }
 
-/* Only the current task's classes compete in the loss of the batch (SPEC section 6). */
-static bool masked(const sfp_learner *l)
-{
-    return !l->buffer && known_tasks(l);
-}
-
 /* What the selector asked for beside scores. Queries come with it, and the step need not compute them. */
 static sfp_status look(sfp_learner *l, int b, sfp_error *err)
 {
     if (!l->look.needs)
         return SFP_OK;
-    sfp_status s = sfp__look(&l->look, b, l->xs, masked(l) ? l->allowed : NULL, l->query, err);
+    sfp_status s = sfp__look(&l->look, b, l->xs, sfp__learner_masked(l) ? l->allowed : NULL, l->query, err);
     bool queries = l->look.plain || !l->opt.fp.query_one;
     for (int i = 0; !s && i < b && queries; i++)
         l->has_query[i] = true;
@@ -472,32 +467,17 @@ static sfp_status fill_step(sfp_learner *l, int c, const int *slots, int r, sfp_
         weight_sum += l->select_weight[i];
     for (int i = 0; i < c + r; i++) {
         const sfp__item *item = &l->items[i];
-        const float *query;
-        l->step_masked[i] = false;
-        l->step_rehearsed[i] = item->replay;
-        if (item->replay) {
-            const sfp_slot *slot = sfp__buffer_slot(l->buffer, item->index);
-            int k = 0;
-            while (slots[k] != item->index)
-                k++;
-            l->xs[i] = l->rx + (size_t)k * l->pixels;
-            l->step_label[i] = slot->label;
+        const int *among = item->replay ? slots : l->coreset;
+        int k = 0;
+        while (among[k] != item->index)
+            k++;
+        sfp_status s = sfp__learner_fill_item(l, i, l->rx + (size_t)(item->replay ? k : 0) * l->pixels, err);
+        if (s)
+            return s;
+        if (item->replay)
             l->step_weight[i] = 1.0f / (float)r;
-            query = slot->query;
-            sfp_status s = sfp__learner_slot_input(l, slot, l->rx + (size_t)k * l->pixels, err);
-            if (s)
-                return s;
-        } else {
-            int k = 0;
-            while (l->coreset[k] != item->index)
-                k++;
-            l->xs[i] = l->x + (size_t)item->index * l->pixels;
-            l->step_label[i] = l->label[item->index];
+        else
             l->step_weight[i] = l->opt.weighted && weight_sum > 0 ? l->select_weight[k] / weight_sum : 1.0f / (float)c;
-            l->step_masked[i] = masked(l);
-            query = l->query + (size_t)item->index * (size_t)l->D;
-        }
-        memcpy(l->step_query + (size_t)i * (size_t)l->D, query, (size_t)l->D * sizeof *query);
     }
     return SFP_OK;
 }
@@ -611,7 +591,7 @@ static sfp_status feed_heads(sfp_learner *l, int b, int step, const float *logit
 
 static float cross_entropy(const sfp_learner *l, int classes, const float *z, int label)
 {
-    const uint8_t *allowed = masked(l) ? l->allowed : NULL;
+    const uint8_t *allowed = sfp__learner_masked(l) ? l->allowed : NULL;
     float max = -INFINITY;
     double sum = 0;
     for (int c = 0; c < classes; c++)

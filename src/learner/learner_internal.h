@@ -56,6 +56,7 @@ struct sfp_learner {
     int D, S;
     size_t rgb_bytes, pixels; /* bytes of a picture, floats of an input */
     int most;                 /* samples a step */
+    int room;                 /* in a step or a batch, the larger: how much arrays of samples hold */
     /* workspace of a timestamp; b = options.batch, n = max(b, most) */
     float *x;             /* (b, 3, S, S) the batch, normalised */
     float *rx;            /* (replay, 3, S, S) replayed pictures, normalised */
@@ -99,9 +100,13 @@ extern const char *const sfp__learner_experts[SFP_HEAD_EXPERTS];
 /* New heads of the mix; on failure those made so far are the caller's to free. */
 sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_EXPERTS], sfp_error *err);
 
-/* samples.c: the picture of a slot as the network's input (3, S, S); whether the query of a sample need not be computed; and those
- * that a pass has computed, the first `unknown` of step_query, back to where items[] come from. */
+/* samples.c: the picture of a slot as the network's input (3, S, S); items[at], of the batch or a slot, into the arrays of a step, all
+ * but its weight (room: for the picture of a slot); whether the query of a sample need not be computed; and those that a pass has
+ * computed, the first `unknown` of step_query, back to where items[] come from. */
 sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, float *out, sfp_error *err);
+sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *room, sfp_error *err);
+/* Only the current task's classes compete in the loss of the batch (SPEC section 6). */
+bool sfp__learner_masked(const sfp_learner *l);
 bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item);
 void sfp__learner_keep_queries(sfp_learner *l, int unknown);
 

@@ -22,6 +22,24 @@ sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, f
     return s;
 }
 
+bool sfp__learner_masked(const sfp_learner *l)
+{
+    return !l->buffer && l->opt.fp.tasks > 0;
+}
+
+sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *room, sfp_error *err)
+{
+    const sfp__item *item = &l->items[at];
+    const sfp_slot *slot = item->replay ? sfp__buffer_slot(l->buffer, item->index) : NULL;
+    const float *query = slot ? slot->query : l->query + (size_t)item->index * (size_t)l->D;
+    l->xs[at] = slot ? room : l->x + (size_t)item->index * l->pixels;
+    l->step_label[at] = slot ? slot->label : l->label[item->index];
+    l->step_masked[at] = !slot && sfp__learner_masked(l);
+    l->step_rehearsed[at] = item->replay;
+    memcpy(l->step_query + (size_t)at * (size_t)l->D, query, (size_t)l->D * sizeof *query);
+    return slot ? sfp__learner_slot_input(l, slot, room, err) : SFP_OK;
+}
+
 bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item)
 {
     if (l->opt.fp.query_one)
