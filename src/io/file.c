@@ -262,6 +262,30 @@ sfp_status sfp__file_keep(const char *path, const char *kept, sfp_error *err)
     return status;
 }
 
+static bool is_damage(sfp_status s)
+{
+    return s == SFP_ENOTFOUND || s == SFP_EFORMAT || s == SFP_EIO || s == SFP_ELIMIT;
+}
+
+sfp_status sfp__file_or_kept(const char *path, const char *kept, sfp_file_reader read, void *ctx, bool *used_kept, sfp_error *err)
+{
+    sfp_error first = {0}, second = {0};
+    sfp_status why = read(ctx, path, &first), s;
+    *used_kept = is_damage(why);
+    if (!*used_kept)
+        return why ? sfp__fail(err, why, "%s", first.message) : SFP_OK;
+    s = read(ctx, kept, &second);
+    if (s == SFP_OK)
+        return SFP_OK;
+    if (why == SFP_ENOTFOUND && s == SFP_ENOTFOUND)
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: there is no checkpoint", path);
+    if (s == SFP_ENOTFOUND)
+        return sfp__fail(err, SFP_EFORMAT, "%s", first.message);
+    if (!is_damage(s))
+        return sfp__fail(err, s, "%s", second.message);
+    return sfp__fail(err, SFP_EFORMAT, "%.*s; %.*s", SFP_ERROR_MAX / 2 - 2, first.message, SFP_ERROR_MAX / 2 - 2, second.message);
+}
+
 sfp_status sfp__file_write(const char *path, const void *bytes, size_t size, sfp_error *err)
 {
     sfp_writer w = {.fd = -1};

@@ -346,44 +346,37 @@ static void remove_leftovers(const char *path)
     sfp__free(dir);
 }
 
-static bool is_damage(sfp_status s)
+typedef struct loading {
+    sfp_learner *l;
+    char *position;
+} loading;
+
+static sfp_status load(void *ctx, const char *path, sfp_error *err)
 {
-    return s == SFP_ENOTFOUND || s == SFP_EFORMAT || s == SFP_EIO;
+    loading *to = ctx;
+    return sfp__checkpoint_load(to->l, path, &to->position, err);
 }
 
 sfp_status sfp__learner_resume(sfp_learner *l, const char *path, char **position, bool *used_old, sfp_error *err)
 {
-    sfp_error first = {0}, second = {0};
-    char *text = NULL, *old = path_with(path, ".old");
+    loading to = {.l = l};
+    bool fell_back = false;
+    char *old = path_with(path, ".old");
     if (!old)
         return sfp__fail_nomem(err, strlen(path) + 5);
     remove_leftovers(path);
-    sfp_status s = sfp__checkpoint_load(l, path, &text, &first);
-    bool fell_back = is_damage(s);
-    if (fell_back) {
-        sfp_status why = s;
-        s = sfp__checkpoint_load(l, old, &text, &second);
-        if (why == SFP_ENOTFOUND && s == SFP_ENOTFOUND)
-            s = sfp__fail(err, SFP_ENOTFOUND, "%s: there is no checkpoint", path);
-        else if (is_damage(s))
-            s = sfp__fail(err, SFP_EFORMAT, "%.*s; %.*s", SFP_ERROR_MAX / 2 - 2, first.message, SFP_ERROR_MAX / 2 - 2,
-                          second.message);
-        else if (s)
-            s = sfp__fail(err, s, "%s", second.message);
-    } else if (s) {
-        s = sfp__fail(err, s, "%s", first.message);
-    }
+    sfp_status s = sfp__file_or_kept(path, old, load, &to, &fell_back, err);
     if (!s) {
         if (!stamp_of(fell_back ? old : path, &l->checkpoint))
             l->checkpoint = (sfp_file_stamp){0};
         if (used_old)
             *used_old = fell_back;
         if (position) {
-            *position = text;
-            text = NULL;
+            *position = to.position;
+            to.position = NULL;
         }
     }
-    sfp__free(text);
+    sfp__free(to.position);
     sfp__free(old);
     return s;
 }

@@ -196,22 +196,24 @@ static sfp_status make_student(training *t, sfp_error *err)
     return s;
 }
 
+static sfp_status load_state(void *ctx, const char *path, sfp_error *err)
+{
+    training *t = ctx;
+    return sfp__pretrain_state_load(&t->state, t->o, path, err);
+}
+
 /* The last checkpoint, or the one before it when that is damaged. */
 static sfp_status resume(training *t, bool *found, sfp_error *err)
 {
-    sfp_error why = {0}, also = {0};
-    sfp_status first = sfp__pretrain_state_load(&t->state, t->o, path_of(t, SFP__PRETRAIN_CHECKPOINT), found, &why), second;
-    t->whole = !first && *found;
-    if (t->whole)
-        return SFP_OK;
-    bool damaged = first && first != SFP_EINVAL && first != SFP_ENOMEM;
-    if ((first && !damaged) || !sfp__folder_has(t->o->out, SFP__PRETRAIN_CHECKPOINT_OLD))
-        return first ? sfp__fail(err, first, "%s", why.message) : SFP_OK;
-    if ((second = sfp__pretrain_state_load(&t->state, t->o, path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD), found, &also)))
-        return sfp__fail(err, second, "%.*s%s%s", SFP_ERROR_MAX / 2, why.message, damaged ? "; " : "", also.message);
-    say(t, damaged ? "the last checkpoint is damaged: going on from the one before"
-                   : "going on from the last checkpoint but one: the last is not there");
-    return SFP_OK;
+    bool used_old = false;
+    char old[PATH_MAX];
+    (void)snprintf(old, sizeof old, "%s", path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD));
+    sfp_status s = sfp__file_or_kept(path_of(t, SFP__PRETRAIN_CHECKPOINT), old, load_state, t, &used_old, err);
+    *found = s == SFP_OK;
+    t->whole = *found && !used_old;
+    if (*found && used_old)
+        say(t, "the last checkpoint is damaged: going on from the one before");
+    return s == SFP_ENOTFOUND ? SFP_OK : s;
 }
 
 static sfp_status prepare(training *t, sfp_error *err)

@@ -142,23 +142,13 @@ static sfp_status read_blocks(const sfp_safetensors *f, sfp_pretrain_state *s, s
     return status;
 }
 
-sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const sfp_pretrain_options *o, const char *path, bool *found,
-                                    sfp_error *err)
+sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const sfp_pretrain_options *o, const char *path, sfp_error *err)
 {
     sfp_safetensors *f = NULL;
     const char *step, *seconds, *key;
-    sfp_error why = {0};
-    sfp_status status = sfp__safetensors_open(path, &f, &why);
-    if (status == SFP_ENOTFOUND) {
-        *found = false;
-        return SFP_OK;
-    }
-    if (status) {
-        if (err)
-            *err = why;
-        return status;
-    }
-    status = need_meta(f, "step", &step, err);
+    sfp_status status = sfp__safetensors_open(path, &f, err);
+    if (!status)
+        status = need_meta(f, "step", &step, err);
     if (!status)
         status = need_meta(f, "seconds", &seconds, err);
     if (!status)
@@ -175,7 +165,6 @@ sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const sfp_pretrain_op
     if (!status) {
         s->step = steps;
         s->seconds = spent;
-        *found = true;
     }
     sfp__safetensors_close(f);
     return status;

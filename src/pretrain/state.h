@@ -25,8 +25,7 @@ void sfp__pretrain_state_done(sfp_pretrain_state *s);
 
 /* With the options that it was made with. */
 sfp_status sfp__pretrain_state_save(const sfp_pretrain_state *s, const sfp_pretrain_options *o, const char *path, sfp_error *err);
-/* *found: there was one. SFP_EINVAL: it is of another training; any other failure but SFP_ENOMEM: it is damaged. */
-sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const sfp_pretrain_options *o, const char *path, bool *found,
-                                    sfp_error *err);
+/* SFP_ENOTFOUND: there is none. SFP_EINVAL: it is of another training. */
+sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const sfp_pretrain_options *o, const char *path, sfp_error *err);
 
 #endif

@@ -3,12 +3,14 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/pixels.h"
+#include "io/file.h"
 #include "io/safetensors.h"
 #include "io/text.h"
 #include "learner/checkpoint.h"
 #include "learner/state.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,7 +259,14 @@ sfp_status sfp__system_name_class(sfp_system *s, int label, const char *name, sf
     return SFP_OK;
 }
 
-/* Everything the head needs to go on learning. */
+static sfp_status old_path(const char *path, char *buf, size_t size, sfp_error *err)
+{
+    if ((size_t)snprintf(buf, size, "%s.old", path) >= size)
+        return sfp__fail(err, SFP_EINVAL, "%s: the path is too long", path);
+    return SFP_OK;
+}
+
+/* Everything the head needs to go on learning. The one before stays, as with a learner. */
 static sfp_status head_checkpoint(sfp_system *s, const char *path, const char *position, sfp_error *err)
 {
     sfp_saved_tensors all = {0};
@@ -270,8 +279,14 @@ static sfp_status head_checkpoint(sfp_system *s, const char *path, const char *p
     sfp_status status = sfp__head_visit(s->head, "head", sfp__saved_add_tensor, &all, err);
     if (!status)
         status = sfp__saved_add_tensor(&all, &seen, err);
+    char old[PATH_MAX];
+    if (!status)
+        status = old_path(path, old, sizeof old, err);
+    if (!status && !s->damaged)
+        status = sfp__file_keep(path, old, err);
     if (!status)
         status = sfp__safetensors_write(path, all.list, all.count, meta, sizeof meta / sizeof *meta, err);
+    s->damaged = s->damaged && status; /* a whole one is there now */
     sfp__saved_tensors_done(&all);
     return status;
 }
@@ -301,8 +316,15 @@ static bool read_count(const sfp_safetensors *st, const char *key, uint64_t *out
     return *end == '\0' && errno == 0;
 }
 
-static sfp_status head_resume(sfp_system *s, const char *path, char **position, sfp_error *err)
+typedef struct head_loading {
+    sfp_system *s;
+    char **position;
+} head_loading;
+
+static sfp_status head_load(void *ctx, const char *path, sfp_error *err)
 {
+    sfp_system *s = ((head_loading *)ctx)->s;
+    char **position = ((head_loading *)ctx)->position;
     sfp_safetensors *st = NULL;
     uint64_t timestamps = 0, offered = 0;
     if (access(path, F_OK) != 0)
@@ -330,6 +352,16 @@ static sfp_status head_resume(sfp_system *s, const char *path, char **position, 
         memcpy(s->seen, seen->data, (size_t)s->classes);
     }
     sfp__safetensors_close(st);
+    return status;
+}
+
+static sfp_status head_resume(sfp_system *s, const char *path, char **position, bool *used_old, sfp_error *err)
+{
+    char old[PATH_MAX];
+    sfp_status status = old_path(path, old, sizeof old, err);
+    if (!status)
+        status = sfp__file_or_kept(path, old, head_load, &(head_loading){s, position}, used_old, err);
+    s->damaged = !status && *used_old;
     return status;
 }
 
@@ -368,5 +400,6 @@ sfp_status sfp__system_checkpoint(sfp_system *s, const char *path, const char *p
 sfp_status sfp__system_resume(sfp_system *s, const char *path, char **position, bool *used_old, sfp_error *err)
 {
     *used_old = false;
-    return s->learner ? sfp__learner_resume(s->learner, path, position, used_old, err) : head_resume(s, path, position, err);
+    return s->learner ? sfp__learner_resume(s->learner, path, position, used_old, err)
+                      : head_resume(s, path, position, used_old, err);
 }

@@ -22,6 +22,7 @@ typedef struct sfp_system {
     int32_t *label;           /* (opt.batch) */
     int classes;
     bool grows;    /* classes were not known: labels appear */
+    bool damaged;  /* the file at its checkpoint's path: it must not become the one before */
     int class_room;
     uint8_t *seen; /* (class_room) */
     char **names;  /* (name_room) of classes, NULL where there is none */

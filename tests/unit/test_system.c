@@ -113,6 +113,32 @@ static void a_resumed_head_goes_on_alike(void **unused)
     }
 }
 
+/* The last is damaged: the one before serves, and the damaged one never takes its place. */
+static void a_head_goes_on_from_the_checkpoint_before(void **unused)
+{
+    (void)unused;
+    char path[4600];
+    (void)snprintf(path, sizeof path, "%s", in_folder("two"));
+    sfp_system a = make("slda"), b = make("slda");
+    bool used_old = false;
+    const char *const want[] = {"first", "first", "first", "third"};
+    offer(&a, 0, BATCH);
+    assert_int_equal(sfp__system_checkpoint(&a, path, "first", NULL), SFP_OK);
+    assert_int_equal(sfp__system_checkpoint(&a, path, "second", NULL), SFP_OK);
+    for (int i = 0; i < 4; i++) {
+        char *position = NULL;
+        put_text("two", "half a file");
+        assert_int_equal(sfp__system_resume(&b, path, &position, &used_old, NULL), SFP_OK);
+        assert_true(used_old);
+        assert_string_equal(position, want[i]);
+        sfp__free(position);
+        for (int k = 0; k < i; k++) /* one puts a whole file in its place, a second keeps that */
+            assert_int_equal(sfp__system_checkpoint(&b, path, k ? "fourth" : "third", NULL), SFP_OK);
+    }
+    sfp__system_done(&a);
+    sfp__system_done(&b);
+}
+
 static void what_does_not_fit_is_refused(void **unused)
 {
     (void)unused;
@@ -140,6 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_queries_change_no_answer),
         cmocka_unit_test(a_resumed_head_goes_on_alike),
+        cmocka_unit_test(a_head_goes_on_from_the_checkpoint_before),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, make_world, end_world);
