@@ -248,7 +248,8 @@ static sfp_status learn(sfp_args *a, sfp_run_options *o, bool *finished, sfp_err
     if (!s)
         s = print_result(&result, o->out, sfp__args_flag(a, "json"), err);
     *finished = result.finished;
-    if (s && made && rmdir(o->out) == 0 && o->out == dir) /* it failed before there was anything to keep: only empty ones go */
+    bool nothing = s || (!result.finished && result.offered == 0); /* failed or stopped before there was anything to keep? */
+    if (nothing && made && rmdir(o->out) == 0 && o->out == dir) /* only empty ones go */
         (void)rmdir("runs");
     if (result.tasks > 0)
         sfp__result_done(&result);

@@ -38,14 +38,14 @@ static bool is(const char *text, const char *word)
 static void name_it(sfp_inspect_saved *s, const char *kind, const char *words, const char *method)
 {
     const char *format = sfp__safetensors_meta(s->st, "format"), *version = sfp__safetensors_meta(s->st, "version");
-    char shown[2][48];
+    char shown[3][48];
     s->kind = kind;
     s->method = method;
     int n = snprintf(s->what, sizeof s->what, "%s%s%s", words, method ? " of method " : "",
                      method ? sfp__printable(method, shown[0], sizeof shown[0]) : "");
     if (format && version)
-        (void)snprintf(s->what + n, sizeof s->what - (size_t)n, " (%s, version %s)", format,
-                       sfp__printable(version, shown[1], sizeof shown[1]));
+        (void)snprintf(s->what + n, sizeof s->what - (size_t)n, " (%s, version %s)",
+                       sfp__printable(format, shown[2], sizeof shown[2]), sfp__printable(version, shown[1], sizeof shown[1]));
 }
 
 static void recognise(sfp_inspect_saved *s)

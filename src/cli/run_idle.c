@@ -64,7 +64,7 @@ static bool selects(const scene *s, const char *name)
 
 static bool selects_all(const scene *s)
 {
-    return selects(s, "none");
+    return selects(s, "none") && !s->o->triage && !s->o->controller; /* both take as many as sigma says */
 }
 
 static bool selects_no_window(const scene *s)

@@ -131,12 +131,13 @@ sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *e
         return sfp__fail(err, SFP_EINVAL, "--resume needs the directory of the run (--out DIR)");
     o->drop_short = sfp__args_choice(a, "preset") == 1;
     o->init_state = sfp__args_string(a, "init-state");
-    return (s = learner_settings(a, o, err)) ? s : sfp__run_check_idle(a, o, NULL, err);
+    return (s = learner_settings(a, o, err)) ? s : o->resume ? SFP_OK : sfp__run_check_idle(a, o, NULL, err);
 }
 
+/* Whoever goes on gives what was given then, idle or not. */
 sfp_status sfp__run_opened(void *ctx, const sfp_run_options *o, const sfp_run_stream *stream, sfp_error *err)
 {
-    return sfp__run_check_idle(ctx, o, stream, err);
+    return o->resume ? SFP_OK : sfp__run_check_idle(ctx, o, stream, err);
 }
 
 /* ------------------------------------------------------------ the result's config */

@@ -321,6 +321,11 @@ void sfp__learner_limit(sfp_learner *l, int coreset, int replay, int steps)
     l->limit_steps = steps;
 }
 
+int sfp__learner_task(const sfp_learner *l)
+{
+    return sfp__fp_task(l->fp);
+}
+
 sfp_status sfp__learner_next_task(sfp_learner *l, sfp_error *err)
 {
     return sfp__fp_next_task(l->fp, err);

@@ -77,6 +77,7 @@ void sfp__learner_limit(sfp_learner *l, int coreset, int replay, int steps);
 /* Known tasks: the classes (n labels) that compete in a loss without rehearsal; at the start, and with each next task. */
 sfp_status sfp__learner_set_classes(sfp_learner *l, int n, const int32_t *labels, sfp_error *err);
 sfp_status sfp__learner_next_task(sfp_learner *l, sfp_error *err);
+int sfp__learner_task(const sfp_learner *l); /* from 0; a state brings its own along */
 
 /* Names for the state file; copied. NULL entries are allowed. */
 sfp_status sfp__learner_name_class(sfp_learner *l, int label, const char *name, sfp_error *err);

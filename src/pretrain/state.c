@@ -124,14 +124,14 @@ static sfp_status read_blocks(const sfp_safetensors *f, sfp_pretrain_state *s, s
     } list[] = {{"weights", s->adam.x}, {"moment1", s->adam.m}, {"moment2", s->adam.v}, {"average", s->adam.ema}};
     enum { BLOCKS = sizeof list / sizeof *list };
     const int64_t shape[] = {(int64_t)s->adam.count};
-    const char *path = sfp__safetensors_path(f), *expected = sfp__safetensors_meta(f, "checksum");
+    const char *path = sfp__safetensors_path(f), *expected = NULL;
     const sfp_tensor *t[BLOCKS] = {0};
     char sum[16], shown[32];
-    sfp_status status = SFP_OK;
+    sfp_status status = need_meta(f, "checksum", &expected, err);
     for (int i = 0; !status && i < BLOCKS; i++) /* all are looked at before the first is changed */
         if (!(status = sfp__safetensors_need(f, list[i].name, &t[i], err)))
             status = sfp__tensor_expect(path, t[i], shape, 1, err);
-    if (!status && expected) { /* files of earlier versions have none */
+    if (!status) {
         checksum(t, BLOCKS, sum);
         if (strcmp(sum, expected) != 0)
             status = sfp__fail(err, SFP_EFORMAT, "%s: is damaged: its checksum is %s, expected %s", path, sum,

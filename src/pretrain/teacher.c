@@ -209,7 +209,9 @@ static sfp_status open_cache(const sfp_teacher_options *o, header *h, int *fd, c
     }
     char block[HEADER_BYTES] = {0};
     memcpy(block, h, sizeof *h);
-    return write_at(f, o->cache, block, sizeof block, 0, err);
+    if ((s = write_at(f, o->cache, block, sizeof block, 0, err)) == SFP_OK && fdatasync(f) != 0) /* before old entries are overwritten */
+        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", o->cache);
+    return s;
 }
 
 static sfp_status run_chunk(making *m, sfp_vit_plan *plan, sfp_pool *pool, int n, sfp_error *err)

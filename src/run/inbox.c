@@ -248,7 +248,7 @@ static void *work(void *arg)
     double due = sfp__now();
     sfp_status status = SFP_OK;
     for (int errors = 0; errors < ERRORS_MAX && status != SFP_ENOMEM && !atomic_load(&b->stop);) {
-        sfp_record record = {0};
+        sfp_record record = {.label = -1};
         sfp_picture p = {0};
         sfp_error err = {0};
         bool end = false;

@@ -312,6 +312,16 @@ static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
     return status;
 }
 
+static sfp_status load_init_state(sfp__run_state *s, sfp_error *err)
+{
+    sfp_learner *l = s->system.learner;
+    sfp_status status = sfp__learner_load_state(l, s->opt->init_state, err);
+    if (!status && !s->tasks.free && sfp__learner_task(l) > 0) /* its components are frozen: there is no way back */
+        status = sfp__fail(err, SFP_EINVAL, "%s: is of task %d of %d, expected one of the first, with which a run begins",
+                           s->opt->init_state, sfp__learner_task(l) + 1, s->tasks.count);
+    return status;
+}
+
 static sfp_status prepare(sfp__run_state *s, sfp_error *err)
 {
     const sfp_run_options *o = s->opt;
@@ -333,7 +343,7 @@ static sfp_status prepare(sfp__run_state *s, sfp_error *err)
     if (!status)
         status = sfp__run_make_system(s, &s->system, err);
     if (!status && o->init_state && s->system.learner)
-        status = sfp__learner_load_state(s->system.learner, o->init_state, err);
+        status = load_init_state(s, err);
     if (!status)
         status = set_classes(s, 0, err);
     if (!status)

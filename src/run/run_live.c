@@ -408,7 +408,7 @@ sfp_status sfp__live_learn(sfp__run_state *s, sfp_error *err)
             status = learn(s, &d, err);
         delivery_done(&d);
     }
-    if (!status && s->stamps == 0 && s->r->skipped > 0)
+    if (!status && s->stamps == 0 && s->r->skipped > 0 && s->r->labels.unlabelled == 0)
         status = sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", s->opt->data,
                            (unsigned long long)s->r->skipped, sfp__live_stats(s).first_error);
     return status ? status : sfp__run_end_task(s, err);

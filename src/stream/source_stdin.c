@@ -7,8 +7,8 @@
  * its numbers or names; without one each new label is a new class: `classes`
  * grows with next, and class_names never moves.
  *
- * A sample whose picture is empty or too large, or whose label cannot be one, is
- * lost alone; where the archive itself is broken nothing can follow. */
+ * A sample whose picture is empty or too large, or is followed by what cannot be a
+ * label, is lost alone; where the archive itself is broken nothing can follow. */
 #include "base/mem.h"
 #include "io/image.h"
 #include "stream/tar_sample.h"

@@ -24,3 +24,5 @@ for size in 30 48 9000; do
     streamfp inspect --brief --img-size $size tiny.safetensors | grep -E '^(recognised|architecture)'
     echo "exit ${PIPESTATUS[0]}"
 done
+mkfile raw odder.safetensors '{"weights":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"__metadata__":{"kind":"streamfp pretrain checkpoint","format":"\u001b[2J","version":"1"}}' 4
+streamfp inspect --brief odder.safetensors | grep recognised

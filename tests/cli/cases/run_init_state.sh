@@ -23,3 +23,7 @@ run --out o --init-state p
 # in place: the folder's own state is read, and still there for --resume
 run --out first --init-state first
 run --out first --init-state ./first --resume
+# a state of a later task
+run --out two --tasks 1,1
+run --out o --tasks 1,1 --init-state two
+run --out o --tasks 1,1 --init-state two/state-task-1.safetensors

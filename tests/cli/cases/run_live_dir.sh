@@ -38,3 +38,11 @@ streamfp "${args[@]}" --resume >stdout 2>stderr
 echo "exit $?"
 grep -v 'stands in' stderr
 table
+# nothing to learn from, and a file that is no picture: what could be read was, and predicted
+mkdir -p one
+for i in 1 2 3; do mkfile picture "one/$i.png" 32 32 "$i"; done
+: >one/empty.png
+touch one/.end
+streamfp run --data dir:one --threads 1 --out only >stdout 2>stderr
+echo "exit $?, $(wc -l <only/predictions.jsonl) predicted"
+tr -d ' \n' <only/result.json | grep -o '"skipped":[0-9]*' | head -1

@@ -52,6 +52,7 @@ fine() {
     rm -rf out
 }
 fine --method ncm --preset best --sigma .50 --attune on --buffer streamfp
+fine --select none --sigma 0.2 --rate 100 --triage
 fine --preset paper --select random --attune off --buffer none --replay 0
 fine --config asks.yaml --tasks free
 fine --select gradmatch --weighted --rate 1e6 --queue-policy block
