@@ -20,7 +20,7 @@ run --data synthetic:40 --tasks 2 --out done
 ls done
 
 echo "its own state to begin with stays until it is written anew:"
-learner=(run --img-size 32 --threads 1 --eval-limit 1 --data synthetic:40 --tasks 2)
+learner=(run --img-size 32 --threads 1 --eval-limit 1 --data synthetic:40 --tasks 1)
 streamfp "${learner[@]}" --out own >/dev/null 2>&1
 streamfp "${learner[@]}" --out own --init-state ./own/../own/state.safetensors 2>&1 >/dev/null | grep replaces
 
