@@ -10,9 +10,12 @@ static const sfp_opt options[] = {
 
 static int run(const sfp_args *args)
 {
-    if (sfp__args_flag(args, "man")) {
+    bool man = sfp__args_flag(args, "man"), completion = sfp__args_choice(args, "completion") >= 0;
+    if (man + completion + args->operand_count > 1)
+        return sfp__say_usage("help", "prints one thing, expected COMMAND, --man or --completion");
+    if (man) {
         sfp__help_man(stdout);
-    } else if (sfp__args_choice(args, "completion") >= 0) {
+    } else if (completion) {
         sfp__help_bash(stdout);
     } else if (args->operand_count == 1) {
         const sfp_command *c = sfp__command_find(args->operands[0]);

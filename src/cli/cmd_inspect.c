@@ -3,6 +3,7 @@
  * Any file of tensors can be looked into; states and checkpoints are told by what they say of themselves (inspect_saved.c). When
  * it is not a ViT either the reason is the loader's own message, so that inspect never claims something that predict would not
  * accept. */
+#include "cli/backbone.h"
 #include "cli/command.h"
 #include "cli/inspect_saved.h"
 #include "cli/json_out.h"
@@ -15,6 +16,7 @@
 #include "model/vit.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -340,8 +342,17 @@ static int run(const sfp_args *args)
 {
     inspected in = {0};
     sfp_error err = {0};
+    char path[PATH_MAX];
     bool stats = sfp__args_flag(args, "stats"), tensors = !sfp__args_flag(args, "brief");
-    sfp_status s = open_file(&in, args->operands[0], (int)sfp__args_int(args, "img-size"), &err);
+    int side = (int)sfp__args_int(args, "img-size");
+    if (stats && !tensors)
+        return sfp__say_usage("inspect", "--stats adds to the table of tensors and --brief leaves it out, expected one of the two");
+    sfp_status s = sfp__state_file(args->operands[0], path, sizeof path, &err);
+    if (s == SFP_OK)
+        s = open_file(&in, path, side, &err);
+    if (s == SFP_OK && side && !in.vit)
+        s = sfp__fail(&err, SFP_EINVAL, "%s: is no backbone (%s), expected no --img-size", path,
+                      in.saved.what[0] ? in.saved.what : in.why_not);
     if (s == SFP_OK && sfp__args_flag(args, "json")) {
         s = print_json(&in, tensors, stats, &err);
     } else if (s == SFP_OK) {
@@ -357,13 +368,13 @@ static int run(const sfp_args *args)
 const sfp_command sfp__cmd_inspect = {
     .name = "inspect",
     .summary = "show what a file of weights, a state or a checkpoint holds",
-    .operands = "FILE",
+    .operands = "FILE|DIR",
     .min_operands = 1,
     .max_operands = 1,
     .text = "Reads a .safetensors, PyTorch (.pth, .pt, .bin), .npz or .npy file, checks all of it and prints the architecture (S input side, P patch side, D width, "
             "H heads, F hidden width), what it was recognised as and why, the parameters, the tensors and the metadata. Of a state or a checkpoint "
-            "it says what was learned: fingerprints, tasks, classes and their names. A file that is neither is shown too, with the reason "
-            "why it is no ViT.",
+            "it says what was learned: fingerprints, tasks, classes and their names; DIR is that of a run, whose state is shown. A file that "
+            "is neither is shown too, with the reason why it is no ViT.",
     .examples = "  streamfp inspect deit_tiny_patch16_224.safetensors --brief\n"
                 "  streamfp inspect state.safetensors --stats --json\n",
     SFP_COMMAND_OPTIONS(options),

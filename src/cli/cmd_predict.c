@@ -22,8 +22,8 @@ static const sfp_opt options[] = {
     SFP_ROW_STRING("names", "FILE", NULL, "Class names, one a line; else those of the state or of the config beside the weights, else numbers."),
     SFP_ROW_STRING("eval", "FILE", NULL, "A CSV list 'file,label' (label: class name or number); counts the right answers instead of "
                                          "printing each."),
-    SFP_ROW_STRING("features", "FILE", NULL, "Write the backbone's feature of every picture to this .npy file, (pictures, D); the row of a "
-                                             "picture that cannot be decoded is NaN."),
+    SFP_ROW_STRING("features", "FILE.npy", NULL, "Write the backbone's feature of every picture to this .npy file, (pictures, D); the row of a "
+                                             "picture that cannot be decoded is NaN and named; --json tells the row of every picture."),
     SFP_ROW_CHOICE("resize", "squash|crop", "squash", "squash: to the input size; crop: the short side to 256/224 of it, then the centre."),
     SFP_ROW_CHOICE("normalise", "checkpoint|none|imagenet|half", "checkpoint",
                    "Mean and standard deviation: those of the checkpoint, 0 and 1, ImageNet's, or 0.5 and 0.5."),
@@ -115,6 +115,7 @@ static sfp_status set_up(sfp_predict *p, sfp_error *err)
     const sfp_args *a = p->args;
     p->json = sfp__args_flag(a, "json");
     p->eval = sfp__args_string(a, "eval") != NULL;
+    p->list = p->json && !p->eval;
     p->image_options = sfp__image_options_defaults();
     p->image_options.exif_orientation = sfp__args_flag(a, "exif");
     sfp_status s;
@@ -176,15 +177,14 @@ static sfp_status run_chunk(sfp_predict *p, sfp_error *err)
         }
         if (sfp__args_flag(p->args, "strict"))
             return sfp__fail(err, p->errors[slot].status, "%s", p->errors[slot].message);
-        (void)sfp__say_error(&p->errors[slot]);
+        sfp__predict_say_failed(p, slot);
         p->failed++;
     }
     sfp_status s = sfp__predict_answer(p, err);
     if (s != SFP_OK)
         return s;
     p->count += (size_t)p->decoded;
-    for (int i = 0; p->score && i < p->decoded; i++)
-        sfp__predict_tell(p, i);
+    sfp__predict_tell(p);
     return sfp__predict_spool_chunk(p, err);
 }
 
@@ -194,12 +194,11 @@ static sfp_status run_all(sfp_predict *p, sfp_error *err)
     sfp_status s = sfp__predict_spool_open(p, err);
     if (s != SFP_OK)
         return s;
-    bool list = p->json && p->score && !p->eval;
     double begin = sfp__seconds();
     sfp__progress_init(&progress, "pictures", p->files.count);
     if (p->json)
         sfp__json_begin(&p->out, stdout);
-    if (list)
+    if (p->list)
         sfp__json_array(&p->out, "pictures");
     while (s == SFP_OK && p->first < p->files.count) {
         size_t left = p->files.count - p->first;
@@ -209,7 +208,7 @@ static sfp_status run_all(sfp_predict *p, sfp_error *err)
         sfp__progress_tell(&progress, p->first);
     }
     sfp__progress_done(&progress);
-    if (list)
+    if (p->list)
         sfp__json_end(&p->out);
     p->seconds = sfp__seconds() - begin;
     if (s == SFP_OK)
@@ -226,6 +225,8 @@ static sfp_status run_all(sfp_predict *p, sfp_error *err)
 /* What does not go together; NULL: fine. */
 static const char *conflict(const sfp_args *a)
 {
+    if (sfp__args_string(a, "eval") && sfp__args_given(a, "topk"))
+        return "--topk is about what is printed of a picture, and --eval counts (top-1 and top-5); expected one of the two";
     if (!sfp__args_string(a, "state"))
         return NULL;
     if (sfp__args_string(a, "features"))
@@ -235,10 +236,20 @@ static const char *conflict(const sfp_args *a)
     return NULL;
 }
 
+/* What is written is .npy: a name that promises something else may be that of a picture, with FILE forgotten. */
+static bool is_npy(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && strcmp(dot, ".npy") == 0;
+}
+
 static int run(const sfp_args *args)
 {
     sfp_predict p = {.args = args};
     sfp_error err = {0};
+    const char *features = sfp__args_string(args, "features");
+    if (features && !is_npy(features))
+        return sfp__say_usage(args->command, "'%s' is to be written by --features, expected NAME.npy", features);
     if (sfp__args_string(args, "eval") && args->operand_count > 0)
         return sfp__say_usage(args->command, "'%s': --eval names the pictures, expected no others", args->operands[0]);
     if (!sfp__args_string(args, "eval") && args->operand_count == 0)

@@ -2,6 +2,7 @@
  * stream, the clock and the outputs are added here. */
 #include "cli/backbone.h"
 #include "cli/command.h"
+#include "cli/inspect_saved.h"
 #include "cli/run_progress.h"
 #include "cli/run_settings.h"
 #include "cli/stop.h"
@@ -9,16 +10,15 @@
 #include "cli/yaml_config.h"
 
 #include "base/mem.h"
+#include "io/folder.h"
 #include "learner/settings.h"
 #include "learner/settings_list.h"
 #include "run/run.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define FASHION "/usr/share/datasets/fashion-mnist"
@@ -35,7 +35,7 @@
 #define ROW_TASKS(k, v, d, h)                                                  \
     {.name = k, .type = SFP_OPT_STRING, .arg = "J|SIZES|domain[:a,b]|time|free", \
      .help = "How the stream is cut into tasks: J equal parts or SIZES (3,2,2) of the classes, by domain, by time, or not at all. " \
-             "Default: the data set's own tasks, else free."},
+             "Default: the data set's own tasks, else free; without --data 5."},
 #define ROW_CLASSES(k, v, d, h) /* the stream tells */
 #define ROW_CHOICE(k, v, d, h) {.name = k, .type = SFP_OPT_CHOICE, .arg = v, .fallback = d, .help = h},
 #define ROW_FLIP ROW_CHOICE
@@ -45,7 +45,7 @@
 
 static const sfp_opt options[] = {
     SFP_ROW_GROUP("Data"),
-    SFP_ROW_STRING("data", "KIND:PATH", "idx:" FASHION, "The stream. Kinds: see 'streamfp data'."),
+    SFP_ROW_STRING("data", "KIND:PATH", "idx:" FASHION, "The stream. Kinds: see 'streamfp data'. Without it Fashion-MNIST in 5 tasks."),
     SFP_ROW_STRING("test", "KIND:PATH", NULL, "The test set; default: the data set's own, where it has one."),
     SFP_SETTINGS_STREAM(SETTING_ROW)
     SFP_ROW_INT("order", "SEED", "0", 0, INT32_MAX, "Order of the classes: 0 natural, else shuffled by this seed."),
@@ -56,8 +56,8 @@ static const sfp_opt options[] = {
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Of the matrix products; bf16 where the CPU has it."),
     SFP_ROW_GROUP("Clock"),
     SFP_ROW_STRING("rate", "LAMBDA|max", "max", "Samples that arrive a second, whatever the learner does."),
-    SFP_ROW_CHOICE("clock", "paper|virtual|real|off", NULL, "What happens to data the learner has no time for; default: off without a rate, else virtual "
-                                                            "(live streams: real). A live stream on clock real needs no rate: pictures come when they come."),
+    SFP_ROW_CHOICE("clock", "paper|virtual|real|off", NULL, "What happens to data the learner has no time for; default: off without a rate; with one virtual, "
+                                                            "or real on a live stream. A live stream on clock real needs no rate: pictures come when they come."),
     SFP_ROW_INT("calibrate", "N", "20", 1, 100000, "Clock paper: batches measured (after 3) on a discarded copy."),
     SFP_ROW_STRING("costs", "FILE", NULL, "Clock paper or virtual: seconds a timestamp, one a line, used in turn instead of measured ones: repeatable."),
     SFP_ROW_INT("queue", "N", "0", 0, 100000, "Clock virtual or real: batches that may wait while the learner is busy."),
@@ -179,33 +179,26 @@ static void print_table(const sfp_result *r, const char *out)
 
 /* ------------------------------------------------------------------ preparing */
 
-/* runs/1, runs/2, ...: the first that is not there. */
-static sfp_status fresh_dir(char *buf, size_t size, sfp_error *err)
+/* runs/1, runs/2, ...: the first that is not there; *made: how many folders were made. */
+static sfp_status fresh_dir(char *buf, size_t size, int *made, sfp_error *err)
 {
-    if (mkdir("runs", 0777) != 0 && errno != EEXIST)
-        return sfp__fail_errno(err, SFP_EIO, "runs: cannot make the directory");
-    for (int i = 1; i < 1000000; i++) {
+    int parent = 0, own = 0;
+    sfp_status s = sfp__folder_make("runs", &parent, err);
+    for (int i = 1; !s && i < 1000000; i++) {
         (void)snprintf(buf, size, "runs/%d", i);
-        if (mkdir(buf, 0777) == 0)
+        s = sfp__folder_make(buf, &own, err);
+        *made = parent + own;
+        if (own)
             return SFP_OK;
-        if (errno != EEXIST)
-            return sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", buf);
     }
-    return sfp__fail(err, SFP_ELIMIT, "runs: there are too many");
+    return s ? s : sfp__fail(err, SFP_ELIMIT, "runs: there are too many");
 }
 
-/* --out, made where it is missing, or a fresh one in buf; *made: it was not there before. */
-static sfp_status make_out(const char *given, char *buf, size_t size, const char **out, bool *made, sfp_error *err)
+/* --out, made where it is missing, or a fresh one in buf. */
+static sfp_status make_out(const char *given, char *buf, size_t size, const char **out, int *made, sfp_error *err)
 {
     *out = given ? given : buf;
-    *made = false;
-    sfp_status s = SFP_OK;
-    if (!given)
-        s = fresh_dir(buf, size, err);
-    else if (mkdir(given, 0777) != 0)
-        return errno == EEXIST ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", given);
-    *made = s == SFP_OK;
-    return s;
+    return given ? sfp__folder_make(given, made, err) : fresh_dir(buf, size, made, err);
 }
 
 static sfp_status print_result(const sfp_result *r, const char *out, bool json, sfp_error *err)
@@ -224,17 +217,34 @@ static sfp_status print_result(const sfp_result *r, const char *out, bool json, 
     return s;
 }
 
+/* The file of --init-state; whether it fits this run is told later. A run that goes on may need it no more. */
+static sfp_status find_state(const char *given, bool resume, char *path, size_t size, sfp_error *err)
+{
+    sfp_inspect_saved saved = {0};
+    sfp_status s = sfp__state_file(given, path, size, err);
+    if (s || resume)
+        return s;
+    s = sfp__inspect_saved_open(path, &saved, err);
+    if (!s && !saved.kind)
+        s = sfp__fail(err, SFP_EFORMAT, "%s: is no state, expected the state.safetensors of a run, or its folder", path);
+    else if (!s && strcmp(saved.kind, "state") != 0)
+        s = sfp__fail(err, SFP_EFORMAT, "%s: is %s and no state, expected the state.safetensors of a run, or its folder", path,
+                      saved.what);
+    sfp__inspect_saved_close(&saved);
+    return s;
+}
+
 static sfp_status learn(sfp_args *a, sfp_run_options *o, bool *finished, sfp_error *err)
 {
     char dir[PATH_MAX], state[PATH_MAX];
-    bool made;
+    int made = 0;
     sfp_result result = {0};
     talk t = {.terminal = isatty(STDERR_FILENO) != 0};
     const sfp_run_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = sfp__stop_on_signals(),
                                  .config = sfp__run_note_config, .same_config = sfp__run_same_config, .opened = sfp__run_opened,
                                  .config_ctx = a};
     if (o->init_state) {
-        sfp_status found = sfp__state_file(o->init_state, state, sizeof state, err);
+        sfp_status found = find_state(o->init_state, o->resume, state, sizeof state, err);
         if (found)
             return found;
         o->init_state = state;
@@ -249,8 +259,8 @@ static sfp_status learn(sfp_args *a, sfp_run_options *o, bool *finished, sfp_err
         s = print_result(&result, o->out, sfp__args_flag(a, "json"), err);
     *finished = result.finished;
     bool nothing = s || (!result.finished && result.offered == 0); /* failed or stopped before there was anything to keep? */
-    if (nothing && made && rmdir(o->out) == 0 && o->out == dir) /* only empty ones go */
-        (void)rmdir("runs");
+    if (nothing)
+        sfp__folder_unmake(o->out, made); /* only empty ones go */
     if (result.tasks > 0)
         sfp__result_done(&result);
     return s;
@@ -293,7 +303,7 @@ const sfp_command sfp__cmd_run = {
             "class, or named by a line NAME,LABEL of PATH/labels.csv; on standard input a .cls of the same key, alone. --resume goes on "
             "with what was learned; of a watched folder only what is new is taken.\n\n"
             "An option that the others make mean nothing is refused, unless it says no more than its default.\n\n"
-            "Ctrl-C finishes the step and writes a checkpoint; a second one leaves at once. The exit code is 0 when the stream ended.",
+            "Ctrl-C finishes the timestamp and writes a checkpoint; a second one leaves at once. The exit code is 0 when the stream ended.",
     .examples = "  streamfp run --backbone deit_tiny.safetensors --data folder:pacs/train --test folder:pacs/test --tasks domain\n"
                 "  streamfp run --data synthetic:2000 --rate 100 --triage\n"
                 "  streamfp run --data dir:incoming --clock real --queue 2 --out runs/live --resume\n"

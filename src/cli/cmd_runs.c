@@ -227,11 +227,40 @@ static int show(const sfp_args *args)
 
 /* ------------------------------------------------------------- compare, add */
 
+/* The same to the last digit, its time of beginning among them: one run, by whatever names. */
+static sfp_status is_same(const sfp_result *a, const sfp_result *b, bool *same, sfp_error *err)
+{
+    char *text[2] = {NULL};
+    sfp_status s = sfp__result_text(a, false, &text[0], err);
+    if (s == SFP_OK)
+        s = sfp__result_text(b, false, &text[1], err);
+    *same = s == SFP_OK && strcmp(text[0], text[1]) == 0;
+    sfp__free(text[0]);
+    sfp__free(text[1]);
+    return s;
+}
+
+/* A run beside itself says nothing, and as a repetition it would narrow the interval. SFP_EINVAL: one is there twice. */
+static sfp_status check_different(int n, const sfp_named_run *runs, sfp_error *err)
+{
+    for (int i = 1; i < n; i++)
+        for (int j = 0; j < i; j++) {
+            bool same;
+            sfp_status s = is_same(&runs[j].result, &runs[i].result, &same, err);
+            if (s == SFP_OK && same)
+                s = sfp__fail(err, SFP_EINVAL, "'%s' and '%s' are the same run, expected different ones", runs[j].name, runs[i].name);
+            if (s != SFP_OK)
+                return s;
+        }
+    return SFP_OK;
+}
+
 static int compare(const sfp_args *args)
 {
     sfp_error err = {0};
     sfp_status s = SFP_OK;
     int n = args->operand_count - 1, loaded = 0;
+    bool twice = false;
     if (n < 2)
         return sfp__say_usage("runs", "compare needs two runs or more: their numbers or directories");
     sfp_named_run *runs = sfp__calloc((size_t)n, sizeof *runs);
@@ -241,11 +270,17 @@ static int compare(const sfp_args *args)
         runs[loaded].name = args->operands[loaded + 1];
         s = load(runs[loaded].name, &runs[loaded].result, &err);
     }
+    if (s == SFP_OK) {
+        s = check_different(n, runs, &err);
+        twice = s == SFP_EINVAL;
+    }
     if (s == SFP_OK)
         s = sfp__runs_compare(n, runs, sfp__args_flag(args, "json"), &err);
     for (int i = 0; i < loaded; i++)
         sfp__result_done(&runs[i].result);
     sfp__free(runs);
+    if (twice)
+        return sfp__say_usage("runs", "%s", err.message);
     return s == SFP_OK ? SFP_EXIT_OK : sfp__say_error(&err);
 }
 

@@ -157,6 +157,8 @@ static sfp_status describe(description *d, const char *tasks, sfp_error *err)
         return s;
     if (d->source->count < 0 || !d->source->record || !d->source->load)
         return sfp__fail(err, SFP_EINVAL, "%s: is live or without end, expected a data set that can be counted", d->spec);
+    if (d->test && !d->source->test_part)
+        return sfp__fail(err, SFP_EINVAL, "%s: kind %s has no test part, expected no --test", d->spec, d->source->kind->name);
     s = cut(d, tasks, err); /* checks labels and domains, so that counting need not */
     if (s == SFP_OK)
         s = count_records(d, err);

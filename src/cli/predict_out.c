@@ -9,9 +9,19 @@ static int shown(const sfp_predict *p, int i)
     return p->topk < p->top_count[i] ? p->topk : p->top_count[i];
 }
 
-static const char *file_of(const sfp_predict *p, int i)
+static const char *file_of(const sfp_predict *p, int slot)
 {
-    return sfp__filelist_path(&p->files, p->first + (size_t)p->slot_of[i]);
+    return sfp__filelist_path(&p->files, p->first + (size_t)slot);
+}
+
+/* With --features a picture is also known by its row, which only the list of files would tell. */
+void sfp__predict_say_failed(const sfp_predict *p, int slot)
+{
+    const char *features = sfp__args_string(p->args, "features");
+    if (features)
+        sfp__say("%s (row %zu of %s)", p->errors[slot].message, p->first + (size_t)slot, features);
+    else
+        (void)sfp__say_error(&p->errors[slot]);
 }
 
 /* Columns by tabs, which put_text lets through in no name: names have commas, colons and blanks. */
@@ -19,7 +29,7 @@ static void print_text(const sfp_predict *p, int i)
 {
     const int32_t *top = p->top + (size_t)i * SFP_PREDICT_TOP_MAX;
     const float *top_p = p->top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
-    sfp__put_text(stdout, file_of(p, i), 0);
+    sfp__put_text(stdout, file_of(p, p->slot_of[i]), 0);
     for (int k = 0; k < shown(p, i); k++) {
         const char *name = sfp__predict_class_name(p, top[k]);
         (void)fputc('\t', stdout);
@@ -32,12 +42,10 @@ static void print_text(const sfp_predict *p, int i)
     (void)fputc('\n', stdout);
 }
 
-static void print_json(sfp_predict *p, int i)
+static void json_top(sfp_predict *p, int i)
 {
     const int32_t *top = p->top + (size_t)i * SFP_PREDICT_TOP_MAX;
     const float *top_p = p->top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
-    sfp__json_object(&p->out, NULL);
-    sfp__json_string(&p->out, "file", file_of(p, i));
     sfp__json_array(&p->out, "top");
     for (int k = 0; k < shown(p, i); k++) {
         sfp__json_object(&p->out, NULL);
@@ -48,6 +56,18 @@ static void print_json(sfp_predict *p, int i)
         sfp__json_end(&p->out);
     }
     sfp__json_end(&p->out);
+}
+
+/* The picture of a slot: the decoded picture i, or with i negative one that could not be. */
+static void print_json(sfp_predict *p, int slot, int i)
+{
+    sfp__json_object(&p->out, NULL);
+    sfp__json_int(&p->out, "row", (int64_t)p->first + slot);
+    sfp__json_string(&p->out, "file", file_of(p, slot));
+    if (i < 0)
+        sfp__json_string(&p->out, "error", p->errors[slot].message);
+    else if (p->score)
+        json_top(p, i);
     sfp__json_end(&p->out);
 }
 
@@ -61,14 +81,17 @@ static void count_right(sfp_predict *p, int i)
     }
 }
 
-void sfp__predict_tell(sfp_predict *p, int i)
+void sfp__predict_tell(sfp_predict *p)
 {
-    if (p->eval)
-        count_right(p, i);
-    else if (p->json)
-        print_json(p, i);
-    else
-        print_text(p, i);
+    for (int slot = 0, next = 0; slot < p->slots; slot++) {
+        int i = next < p->decoded && p->slot_of[next] == slot ? next++ : -1;
+        if (p->list)
+            print_json(p, slot, i);
+        else if (i >= 0 && p->eval)
+            count_right(p, i);
+        else if (i >= 0 && p->score)
+            print_text(p, i);
+    }
 }
 
 void sfp__predict_summary(sfp_predict *p)

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <yaml.h>
 
 enum { VALUE_MAX = 4096 };
@@ -94,6 +95,11 @@ sfp_status sfp__yaml_config(const char *path, sfp_args *args, sfp_error *err)
     FILE *f = fopen(path, "re");
     if (!f)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
+    struct stat st;
+    if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode)) {
+        (void)fclose(f);
+        return sfp__fail(err, SFP_EINVAL, "%s: is a folder, expected a YAML file of options", path);
+    }
     yaml_parser_t parser;
     yaml_document_t doc;
     if (!yaml_parser_initialize(&parser)) {

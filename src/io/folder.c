@@ -1,6 +1,8 @@
 /* The lock is on the folder itself (flock): nothing lies about, and the kernel lets go of it however a process ends. */
 #include "io/folder.h"
 
+#include "base/mem.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -8,6 +10,73 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* Length of the path without its last name; 0: there is nothing before it. */
+static size_t parent_length(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 0 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 0 && path[n - 1] == '/')
+        n--;
+    return n;
+}
+
+static void unmake(char *path, int made)
+{
+    for (size_t n = strlen(path); n > 0 && made > 0 && rmdir(path) == 0; made--) {
+        n = parent_length(path);
+        path[n] = '\0';
+    }
+}
+
+/* Asks for the parent only where it is missing: one on the way may exist and be out of our reach. Else errno says why. */
+static bool make(char *path, int *made)
+{
+    bool good = mkdir(path, 0777) == 0;
+    size_t parent = parent_length(path);
+    if (!good && errno == ENOENT && parent > 0) {
+        char cut = path[parent];
+        path[parent] = '\0';
+        good = make(path, made);
+        path[parent] = cut;
+        if (!good)
+            return false;
+        good = mkdir(path, 0777) == 0;
+        if (!good && errno != EEXIST) {
+            int why = errno;
+            path[parent] = '\0';
+            unmake(path, *made);
+            errno = why;
+            return false;
+        }
+    }
+    *made += good;
+    return good || errno == EEXIST;
+}
+
+sfp_status sfp__folder_make(const char *path, int *made, sfp_error *err)
+{
+    int n = 0;
+    char *copy = sfp__strdup(path);
+    if (!copy)
+        return sfp__fail_nomem(err, strlen(path) + 1);
+    sfp_status s = make(copy, &n) ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", path);
+    sfp__free(copy);
+    if (!s)
+        *made = n;
+    return s;
+}
+
+void sfp__folder_unmake(const char *path, int made)
+{
+    char *copy = made > 0 ? sfp__strdup(path) : NULL;
+    if (copy)
+        unmake(copy, made);
+    sfp__free(copy);
+}
 
 static sfp_status open_folder(const char *path, int *fd, sfp_error *err)
 {

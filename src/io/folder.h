@@ -7,6 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Makes the folder and those it lies in, where they are missing; *made: how many of them were. */
+sfp_status sfp__folder_make(const char *path, int *made, sfp_error *err);
+/* Takes the last `made` folders of the path away again; one that is not empty stays, and those it lies in. */
+void sfp__folder_unmake(const char *path, int made);
+
 /* Takes the folder for this process until unlock, or until the process ends in whatever way. Another one has it: SFP_EINVAL. *lock is
  * -1, which unlock takes, where the file system has no locks for folders. */
 sfp_status sfp__folder_lock(const char *path, int *lock, sfp_error *err);

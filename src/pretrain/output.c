@@ -6,7 +6,6 @@
 #include "io/safetensors.h"
 #include "io/text.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -14,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #define CONFIG_BYTES_MAX ((size_t)64 << 20)
@@ -125,14 +123,14 @@ static bool has_checkpoint(const char *out)
     return sfp__folder_has(out, SFP__PRETRAIN_CHECKPOINT) || sfp__folder_has(out, SFP__PRETRAIN_CHECKPOINT_OLD);
 }
 
-sfp_status sfp__pretrain_take_folder(const sfp_pretrain_options *o, int *lock, sfp_error *err)
+sfp_status sfp__pretrain_take_folder(const sfp_pretrain_options *o, int *lock, int *made, sfp_error *err)
 {
     if (strlen(o->out) > PATH_MAX - 64) /* the longest name of a file in it */
         return sfp__fail(err, SFP_EINVAL, "%.60s...: is %zu bytes long, expected at most %d", o->out, strlen(o->out),
                          PATH_MAX - 64);
-    if (mkdir(o->out, 0777) != 0 && errno != EEXIST)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", o->out);
-    sfp_status s = sfp__folder_lock(o->out, lock, err);
+    sfp_status s = sfp__folder_make(o->out, made, err);
+    if (!s)
+        s = sfp__folder_lock(o->out, lock, err);
     if (!s && !o->resume && has_checkpoint(o->out) && !is_finished(o->out))
         s = sfp__fail(err, SFP_EINVAL, "%s: holds a training that was not finished; give --resume to go on, or another --out", o->out);
     return s;

@@ -16,9 +16,9 @@ sfp_status sfp__pretrain_write_config(const char *path, const sfp_pretrain_optio
 #define SFP__PRETRAIN_MODEL "model.safetensors"
 #define SFP__PRETRAIN_REPORT "report.html"
 
-/* OUT, made where it is missing, is ours alone from here on (*lock: io/folder.h). Without --resume one that holds a training that was
- * not finished is refused. */
-sfp_status sfp__pretrain_take_folder(const sfp_pretrain_options *o, int *lock, sfp_error *err);
+/* OUT, made where it is missing, is ours alone from here on (*made, *lock: io/folder.h). Without --resume one that holds a training
+ * that was not finished is refused. */
+sfp_status sfp__pretrain_take_folder(const sfp_pretrain_options *o, int *lock, int *made, sfp_error *err);
 /* A training that begins, when nothing is left that could be wrong: removes the files of the one that was there, and says so. The
  * teacher's outputs stay: they may be of use again. */
 sfp_status sfp__pretrain_clear_folder(const sfp_pretrain_options *o, const sfp_pretrain_hooks *hooks, sfp_error *err);

@@ -30,6 +30,7 @@ typedef struct training {
     const sfp_pretrain_options *o;
     const sfp_pretrain_hooks *hooks;
     int lock; /* on OUT */
+    int made; /* folders, for OUT */
     sfp_pool *pool;
     sfp_pictures pictures, held;
     sfp_teacher teacher;
@@ -219,7 +220,7 @@ static sfp_status resume(training *t, bool *found, sfp_error *err)
 static sfp_status prepare(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
-    sfp_status s = sfp__pretrain_take_folder(o, &t->lock, err);
+    sfp_status s = sfp__pretrain_take_folder(o, &t->lock, &t->made, err);
     if (!s)
         s = load_pictures(t, err);
     if (!s && t->pictures.count < o->batch)
@@ -411,6 +412,8 @@ static sfp_status train(training *t, sfp_error *err)
     t->saved_at = t->score_at = t->state.seconds;
     t->saved_step = t->state.step;
     t->score = (sfp_score){.ncm = NAN, .knn = NAN};
+    if (ended(t))
+        say(t, "this training has ended already: nothing is left to train");
     while (!s && !ended(t) && !stopped(t)) {
         if ((s = step(t, err)))
             break;
@@ -506,6 +509,8 @@ sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_pool *pool, const sf
     sfp__pretrain_state_done(&t->state);
     sfp__pictures_done(&t->pictures);
     sfp__pictures_done(&t->held);
+    if (s)
+        sfp__folder_unmake(o->out, t->made); /* only empty ones go */
     sfp__folder_unlock(t->lock);
     sfp__free(t);
     if (!s)

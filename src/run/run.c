@@ -319,7 +319,7 @@ static sfp_status load_init_state(sfp__run_state *s, sfp_error *err)
     if (!status && !s->tasks.free && sfp__learner_task(l) > 0) /* its components are frozen: there is no way back */
         status = sfp__fail(err, SFP_EINVAL, "%s: is of task %d of %d, expected one of the first, with which a run begins",
                            s->opt->init_state, sfp__learner_task(l) + 1, s->tasks.count);
-    return status;
+    return status ? status : sfp__run_take_names(s, err);
 }
 
 static sfp_status prepare(sfp__run_state *s, sfp_error *err)

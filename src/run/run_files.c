@@ -291,9 +291,12 @@ static sfp_status read_result(sfp__run_state *s, const char *path, json_t *root,
         text ? sfp__result_parse(path, text, strlen(text), &r, err) : sfp__fail(err, SFP_EFORMAT, "%s: no result in it", path);
     if (status)
         return status;
-    if (r.tasks != s->r->tasks || (!s->live && r.classes != s->r->classes)) {
+    if (r.tasks != s->r->tasks || (!s->live && r.classes != s->r->classes))
         status = sfp__fail(err, SFP_EFORMAT, "%s: %d tasks and %d classes, expected %d and %d", path, r.tasks, r.classes,
                            s->r->tasks, s->r->classes);
+    else
+        status = sfp__run_same_names(s, path, &r, err);
+    if (status) {
         sfp__result_done(&r);
         return status;
     }

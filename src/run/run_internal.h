@@ -4,7 +4,8 @@
  *   run_live.c    the loop over a live one
  *   run_clock.c   costs, and which batches the paper's clock keeps
  *   run_record.c  what is noted of a timestamp, evaluation, the controller
- *   run_files.c   the folder, checkpoints, and what is left in the end */
+ *   run_files.c   the folder, checkpoints, and what is left in the end
+ *   run_classes.c the names of classes against those of a state or a checkpoint */
 #ifndef SFP_RUN_RUN_INTERNAL_H
 #define SFP_RUN_RUN_INTERNAL_H
 
@@ -119,6 +120,12 @@ sfp_status sfp__run_path(const sfp__run_state *s, const char *name, char *buf, s
 bool sfp__run_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out);
 json_t *sfp__run_lag_json(const sfp_lag *l);
 bool sfp__run_read_lag(json_t *j, sfp_lag *l);
+
+/* run_classes.c */
+/* A state was loaded to begin with: refuses one whose classes have other names than the stream's; those without one get it. */
+sfp_status sfp__run_take_names(sfp__run_state *s, sfp_error *err);
+/* The same for a result to go on from, of the file `path`. */
+sfp_status sfp__run_same_names(const sfp__run_state *s, const char *path, const sfp_result *then, sfp_error *err);
 
 /* run_live.c */
 /* After the source was opened: refuses what a live stream cannot have. */

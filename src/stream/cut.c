@@ -145,16 +145,20 @@ static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp_cut_k
 {
     sfp_status status = SFP_OK;
     double *value = sfp__room_for((size_t)s->count, sizeof *value, &status, err);
-    size_t n = 0, distinct = 0;
+    size_t n = 0, missing = 0, distinct = 0;
+    int64_t without = -1; /* the first that has none */
     for (int64_t i = 0; i < s->count && status == SFP_OK; i++) {
         if (r[i].label < 0)
             continue;
         value[n] = value_of(&r[i], kind);
-        if (isnan(value[n++]))
-            status = sfp__picture_blame(
-                s, i, kind == SFP_CUT_TIME ? "has no time, expected one for --tasks time" : "has no task, but others have one",
-                err);
+        if (isnan(value[n++]) && missing++ == 0)
+            without = i;
     }
+    if (missing == n && n > 0) /* the option is wrong, not the data; given tasks are those of some picture */
+        status = sfp__fail(err, SFP_EINVAL, "tasks 'time': %s:%s has no times", s->kind->name, s->path);
+    else if (missing > 0)
+        status = sfp__picture_blame(
+            s, without, kind == SFP_CUT_TIME ? "has no time, expected one for --tasks time" : "has no task, but others have one", err);
     if (status == SFP_OK) {
         qsort(value, n, sizeof *value, compare_doubles);
         for (size_t i = 0; i < n; i++) {

@@ -49,6 +49,13 @@ static bool is_heading(const char *name, size_t n, const char *label, size_t m)
     return n == 4 && (memcmp(name, "name", 4) == 0 || memcmp(name, "path", 4) == 0) && m == 5 && memcmp(label, "label", 5) == 0;
 }
 
+/* The line after those that were read. */
+static void pass_over(sfp_dir_labels *l)
+{
+    if (l->skipped++ == 0)
+        l->first_skipped = l->line + 1;
+}
+
 /* A line that is none is no failure; only memory is. */
 static sfp_status take_line(sfp_dir_labels *l, const char *line, size_t length, bool first, sfp_names *classes,
                             sfp_dir_label_fn fn, void *ctx, sfp_error *err)
@@ -68,7 +75,7 @@ static sfp_status take_line(sfp_dir_labels *l, const char *line, size_t length, 
     if (status == SFP_ENOMEM)
         return sfp__fail(err, status, "%s", why.message);
     if (status != SFP_OK) {
-        l->skipped++;
+        pass_over(l);
         return SFP_OK;
     }
     l->label[picture] = class;
@@ -84,10 +91,11 @@ static sfp_status take_lines(sfp_dir_labels *l, const char *bytes, size_t n, sfp
     while (status == SFP_OK && (stop = memchr(at, '\n', n - (size_t)(at - bytes)))) {
         status = take_line(l, at, (size_t)(stop - at), l->offset == 0 && at == bytes, classes, fn, ctx, err);
         at = stop + 1;
+        l->line++;
     }
     *used = (size_t)(at - bytes);
     if (*used == 0 && n == PIECE) { /* a line without end */
-        l->skipped++;
+        pass_over(l);
         *used = n;
     }
     return status;
@@ -101,7 +109,7 @@ sfp_status sfp__dir_labels_read(sfp_dir_labels *l, sfp_names *classes, sfp_dir_l
     if (l->device != (uint64_t)st.st_dev || l->inode != (uint64_t)st.st_ino || (uint64_t)st.st_size < l->offset) {
         l->device = (uint64_t)st.st_dev;
         l->inode = (uint64_t)st.st_ino;
-        l->offset = 0;
+        l->offset = l->line = 0;
     }
     if ((uint64_t)st.st_size == l->offset)
         return SFP_OK;

@@ -14,7 +14,8 @@ typedef struct sfp_dir_labels {
     uint64_t device, inode, offset;
     sfp_names pictures;
     int32_t *label; /* (SFP_CLASSES_MAX) class of a picture */
-    uint64_t skipped;
+    uint64_t line; /* read so far */
+    uint64_t skipped, first_skipped; /* lines, and which was the first; 0: none */
 } sfp_dir_labels;
 
 /* A label that was read; name ends with NUL. */

@@ -92,6 +92,8 @@ struct sfp_source {
      * stream goes on behind it. */
     const atomic_bool *stop; /* set by the caller before the first next; NULL: never */
     sfp_status (*next)(sfp_source *s, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err);
+    atomic_bool remarked;    /* live: next found something that a user should know; ... */
+    char remark[512];        /* ... this, written once, before the flag is set */
     bool lost;               /* live: next failed, but for this picture alone */
     void (*origin)(const sfp_source *s, sfp_origin *out); /* live: of what next gave or lost last */
     bool on_demand; /* live: pictures are made when asked for; they do not arrive by themselves */

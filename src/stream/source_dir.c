@@ -18,6 +18,7 @@
 #include "stream/dir_watch.h"
 #include "stream/source_internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { MARKS_KEPT = 1 << 16 };
@@ -39,6 +40,19 @@ static sfp_status late_label(void *ctx, const char *name, int32_t label, sfp_err
                              : sfp__fail_nomem(err, strlen(name) + 1);
     if (status != SFP_OK)
         sfp__free(path);
+    return status;
+}
+
+/* What is new in labels.csv. The first line that is none is remarked upon. */
+static sfp_status read_labels(dir_source *s, sfp_dir_label_fn fn, sfp_error *err)
+{
+    sfp_source *base = &s->base;
+    sfp_status status = sfp__dir_labels_read(&s->labels, &s->classes, fn, &s->watch, err);
+    if (s->labels.skipped && !atomic_load(&base->remarked)) {
+        (void)snprintf(base->remark, sizeof base->remark, "%.400s:%llu: is passed over, expected NAME,LABEL; so are others like it",
+                       s->labels.path, (unsigned long long)s->labels.first_skipped);
+        atomic_store(&base->remarked, true);
+    }
     return status;
 }
 
@@ -85,7 +99,7 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
         *end = base->stop && atomic_load(base->stop);
         if (*end)
             return SFP_OK;
-        sfp_status status = sfp__dir_labels_read(&s->labels, &s->classes, late_label, &s->watch, err);
+        sfp_status status = read_labels(s, late_label, err);
         base->classes = s->classes.count;
         if (status != SFP_OK)
             return status;
@@ -193,7 +207,7 @@ static sfp_status open_dir(const char *path, const sfp_source_options *opt, sfp_
     if (status == SFP_OK)
         status = sfp__dir_labels_init(&s->labels, path, err);
     if (status == SFP_OK) /* nothing came yet that these would be late for */
-        status = sfp__dir_labels_read(&s->labels, &s->classes, NULL, NULL, err);
+        status = read_labels(s, NULL, err);
     if (status == SFP_OK)
         status = sfp__dir_watch_open(&s->watch, s->base.path, err);
     if (status != SFP_OK) {

@@ -30,6 +30,7 @@ typedef struct tar_stream {
     bool done_labelled;                    /* and what follows of it is passed over */
     bool opened;                           /* only by the first next: it reads, and by then `stop` is set */
     bool stopped, ended;
+    bool came, empty; /* a byte at least; the end before the first */
     struct archive_entry *entry; /* read but not looked at yet */
     uint8_t buffer[SFP_TAR_READ_BYTES];
 } tar_stream;
@@ -54,8 +55,16 @@ static la_ssize_t read_stream(struct archive *a, void *data, const void **bytes)
             continue;
         if (n < 0)
             archive_set_error(a, errno, "cannot read");
+        s->came |= n > 0;
+        s->empty = n == 0 && !s->came;
         return n;
     }
+}
+
+static sfp_status fail_reading(const tar_stream *s, sfp_error *err)
+{
+    return s->empty ? sfp__fail(err, SFP_EFORMAT, "%s: is empty, expected a tar", s->base.path)
+                    : sfp__tar_fail(s->archive, s->base.path, err);
 }
 
 static bool has_something(const sfp_tar_sample *s)
@@ -88,13 +97,13 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
 {
     *found = false;
     if (!s->opened && archive_read_open(s->archive, s, NULL, read_stream, NULL) != ARCHIVE_OK)
-        return sfp__tar_fail(s->archive, s->base.path, err);
+        return fail_reading(s, err);
     s->opened = true;
     while (!*found && !s->ended) {
         if (!s->entry) {
             int code = archive_read_next_header(s->archive, &s->entry);
             if (code != ARCHIVE_OK && code != ARCHIVE_WARN && code != ARCHIVE_EOF)
-                return sfp__tar_fail(s->archive, s->base.path, err);
+                return fail_reading(s, err);
             if (code == ARCHIVE_EOF) {
                 s->entry = NULL;
                 s->ended = true;

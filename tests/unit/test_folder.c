@@ -269,6 +269,52 @@ static void an_unwritable_folder_keeps_its_files(void **unused)
     assert_int_equal(chmod(in_folder("inside"), 0755), 0);
 }
 
+static bool is_there(const char *name)
+{
+    return access(in_folder(name), F_OK) == 0;
+}
+
+static void parents_are_made_and_go_again(void **unused)
+{
+    (void)unused;
+    sfp_error err = {0};
+    int made = UNTOUCHED;
+    assert_int_equal(sfp__folder_make(in_folder("a"), &made, &err), SFP_OK);
+    assert_int_equal(made, 1);
+    assert_int_equal(sfp__folder_make(in_folder("a//b/c/"), &made, &err), SFP_OK);
+    assert_int_equal(made, 2);
+    assert_true(is_there("a/b/c"));
+    assert_int_equal(sfp__folder_make(in_folder("a/b/c"), &made, &err), SFP_OK);
+    assert_int_equal(made, 0);
+    sfp__folder_unmake(in_folder("a/b/c"), 0);
+    assert_true(is_there("a/b/c"));
+    sfp__folder_unmake(in_folder("a//b/c/"), 2); /* a was there before */
+    assert_false(is_there("a/b"));
+    assert_true(is_there("a"));
+    assert_int_equal(sfp__folder_make(in_folder("a/d/e"), &made, &err), SFP_OK);
+    put_text("a/d/kept", "x");
+    sfp__folder_unmake(in_folder("a/d/e"), made);
+    assert_false(is_there("a/d/e"));
+    assert_true(is_there("a/d/kept"));
+}
+
+static void what_cannot_be_made_leaves_nothing(void **unused)
+{
+    (void)unused;
+    char name[300];
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    put_text("file", "x");
+    const char *const bad[] = {"", in_folder("file/below"), in_folder(name)};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        sfp_error err = {0};
+        int made = UNTOUCHED;
+        assert_int_equal(sfp__folder_make(bad[i], &made, &err), SFP_EIO);
+        assert_int_equal(made, UNTOUCHED);
+        assert_non_null(strstr(err.message, "cannot make the directory"));
+    }
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
@@ -284,6 +330,8 @@ int main(void)
         TEST(what_is_kept_stays_by_whatever_path),
         TEST(what_cannot_go_is_named_and_ends_it),
         TEST(an_unwritable_folder_keeps_its_files),
+        TEST(parents_are_made_and_go_again),
+        TEST(what_cannot_be_made_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

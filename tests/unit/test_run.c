@@ -1,5 +1,6 @@
 /* A run stopped after every few timestamps and resumed ends with the bytes of one that was left alone, for every method, clock
  * and kind of stream; and the counts add up in odd corners. (Threads: sfp__pool_create is in run_world.h.) */
+#include "io/safetensors.h"
 #include "model/vit.h"
 
 #include "run_world.h"
@@ -470,6 +471,62 @@ static void progress_tells_where_this_process_began(void **unused)
     sfp__result_done(&r);
 }
 
+static void rename_class(const char *from, const char *to)
+{
+    char path[4600];
+    (void)snprintf(path, sizeof path, "%s", in_folder(from));
+    assert_int_equal(rename(path, in_folder(to)), 0);
+}
+
+static void a_stopped_run_does_not_go_on_with_classes_of_other_names(void **unused)
+{
+    (void)unused;
+    char data[4700];
+    put_pictures("shapes", 3, false);
+    (void)snprintf(data, sizeof data, "folder:%s", in_folder("shapes"));
+    static const char *const methods[] = {NULL, "ncm"};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        sfp_run_options o = options(data, "free");
+        o.method = methods[i];
+        sfp_result r = run_once(&o, i ? "renamed_head" : "renamed", 2, NULL);
+        assert_false(r.finished);
+        sfp__result_done(&r);
+        o.resume = true;
+        rename_class("shapes/c2", "shapes/a");
+        refused(o, "checkpoint: class 0 is 'c0' there and 'a' in the stream");
+        rename_class("shapes/a", "shapes/c2");
+        r = run_once(&o, i ? "renamed_head" : "renamed", 0, NULL);
+        assert_true(r.finished);
+        sfp__result_done(&r);
+    }
+}
+
+/* Such are those that others wrote. */
+static void a_state_without_names_gets_those_of_the_stream(void **unused)
+{
+    (void)unused;
+    char state[4600];
+    sfp_learner *l = NULL;
+    sfp_safetensors *st = NULL;
+    sfp_run_options o = options("synthetic:60", "free");
+    (void)snprintf(state, sizeof state, "%s", in_folder("unnamed.safetensors"));
+    sfp_learner_options lo = o.learner;
+    lo.fp.tasks = lo.fp.classes = 0;
+    assert_int_equal(sfp__learner_create(vit, threads, &lo, &l, NULL), SFP_OK);
+    assert_int_equal(sfp__learner_save_state(l, state, NULL), SFP_OK);
+    sfp__learner_free(l);
+    o.init_state = state;
+    sfp_result r = run_once(&o, "named", 0, NULL);
+    assert_int_equal(sfp__safetensors_open(in_folder("named/state.safetensors"), &st, NULL), SFP_OK);
+    const char *names = sfp__safetensors_meta(st, "class_names");
+    assert_non_null(names);
+    assert_null(strstr(names, "null"));
+    for (int c = 0; c < r.classes; c++)
+        assert_non_null(strstr(names, r.class_names[c]));
+    sfp__safetensors_close(st);
+    sfp__result_done(&r);
+}
+
 static void what_cannot_be_run_is_said(void **unused)
 {
     (void)unused;
@@ -516,6 +573,8 @@ int main(void)
         cmocka_unit_test(events_that_a_checkpoint_counts_and_are_missing_are_told),
         cmocka_unit_test(the_same_state_is_not_evaluated_twice),
         cmocka_unit_test(progress_tells_where_this_process_began),
+        cmocka_unit_test(a_stopped_run_does_not_go_on_with_classes_of_other_names),
+        cmocka_unit_test(a_state_without_names_gets_those_of_the_stream),
         cmocka_unit_test(what_cannot_be_run_is_said),
     };
     return cmocka_run_group_tests(tests, make_world, end_world);

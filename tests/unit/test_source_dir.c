@@ -219,6 +219,8 @@ static void labels_of_a_list_come_before_and_after_their_pictures(void **unused)
     put_text("w/1.jpg", "1");
     put_text("w/early.jpg", "e");
     sfp_source *s = open_dir("w");
+    assert_true(atomic_load(&s->remarked));
+    assert_non_null(strstr(s->remark, "w/labels.csv:3: is passed over, expected NAME,LABEL"));
     check_next(s, "-", "1");
     check_next(s, "cat", "e");
     put_text("w/later.jpg", "l");

@@ -265,6 +265,9 @@ static void times_ascend(void **unused)
     sfp__tasks_done(&t);
     r[2].time = NAN;
     refused(&s, "time", "picture-2", "has no time");
+    for (int i = 0; i < 5; i++)
+        r[i].time = NAN;
+    refused(&s, "time", "tasks 'time'", "has no times");
 }
 
 static void tasks_of_the_data_set_itself(void **unused)

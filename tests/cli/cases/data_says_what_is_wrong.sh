@@ -6,7 +6,8 @@ try descirbe folder:x
 try nothing
 try describe
 try describe nowhere
-mkdir -p pictures/cat digits
+mkdir -p pictures/cat digits of/cat
+mkfile picture of/cat/1.png 20 20 1
 : >digits/train-images-idx3-ubyte.gz
 : >list.csv
 : >what.bin
@@ -18,6 +19,7 @@ try describe folder:nowhere
 try describe synthetic:0
 try describe synthetic:20 --tasks 3,3
 try describe synthetic:20 --out x
+try describe folder:of --test
 try describe synthetic:20 --sheet nowhere/x.png
 try fetch
 try fetch cifra10

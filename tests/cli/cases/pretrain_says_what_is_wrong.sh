@@ -15,7 +15,7 @@ try --data synthetic:40 --out o --bach 8
     try --data synthetic:4 --out o $small
     try --data folder:nowhere --out o $small
     try --data synthetic:40 --teacher nowhere.safetensors --out o $small
-    try --data synthetic:40 --out nowhere/o $small
+    try --data synthetic:40 --out /dev/null/o $small
     try --data synthetic:40 --weight-label 0 --out o $small
     mkfile vit other.safetensors 1 3
     try --data synthetic:40 --init other.safetensors --out o $small

@@ -11,6 +11,7 @@ try --data synthetic:60 --tasks 11 --out out
 try --data synthetic:60 --tasks 3,3 --out out
 try --data synthetic:60 --tasks 0 --out out
 try --data synthetic:60 --tasks domain
+try --data synthetic:60 --tasks time
 try --data synthetic:sixty
 try --data synthetic:60 --test camera:0
 try --data synthetic:60 --test synthetic:0
@@ -39,5 +40,5 @@ try --config unknown.yaml
 try --config nowhere.yaml
 printf 'data: synthetic:60\nprompt_length: 7\n' >odd.yaml
 try --config odd.yaml
-try --data synthetic:60 --out no/such/folder
+try --data synthetic:60 --out tiny.safetensors/below
 ls

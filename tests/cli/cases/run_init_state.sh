@@ -27,3 +27,18 @@ run --out first --init-state ./first --resume
 run --out two --tasks 1,1
 run --out o --tasks 1,1 --init-state two
 run --out o --tasks 1,1 --init-state two/state-task-1.safetensors
+# class k of a state is label k of the stream: both have the same name for it, where both have one
+mkdir r && cp -r p/dog r/dog && cp -r q/emu r/emu
+run --out o --init-state first --data folder:r
+run --out three --tasks 1,1,1 --data folder:q
+run --out o --tasks 1,1,1 --data folder:q --order 2 --init-state three/state-task-1.safetensors
+names() { streamfp inspect --json "$1/state.safetensors" | grep -o '"class_names":\[[^]]*\]'; }
+run --out free --tasks free
+names free
+run --out more --tasks free --init-state free --data folder:q
+names more
+run --out fewer --tasks free --init-state more
+names fewer
+run --out o --tasks free --init-state more --data folder:r
+printf '%s\n' p/cat/1.png,0 p/dog/1.png,1 >numbers.csv
+run --out o --init-state first --data manifest:numbers.csv

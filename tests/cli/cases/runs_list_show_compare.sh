@@ -30,3 +30,6 @@ streamfp runs show d --json | grep -c '^{"version":"0.1.0","started":"2025-01-04
 echo "--- compare"
 streamfp runs compare 1 2 3 d
 streamfp runs compare a d --json
+echo "--- the same run twice, by whatever name"
+streamfp runs compare 4 1 d
+echo "exit $?"

@@ -1,0 +1,10 @@
+# from wherever they are called, and before they look for anything
+bench=$(dirname "$0")/../../../bench
+for name in pacs triage compare_torch select; do
+    for option in --help -h; do
+        "$bench/$name" $option >out
+        echo "$name $option: exit $?"
+        sed -n "s,^  bench/$name .*,usage,p" out
+        if grep '^#\|^set' out; then echo 'more than the text'; fi
+    done
+done

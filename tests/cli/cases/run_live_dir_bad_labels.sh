@@ -1,0 +1,28 @@
+# a line of labels.csv that is none is told once, whether it was there before or comes meanwhile
+export STREAMFP_REGISTRY=$PWD/runs.db
+mkfile vit tiny.safetensors 1 0
+mkdir -p in/cat in/dog
+for i in 1 2 3; do
+    mkfile picture "in/$i.png" 20 20 "$i"
+    mkfile picture "in/cat/$i.png" 20 20 "$i"
+    mkfile picture "in/dog/$i.png" 20 20 "$i"
+done
+: >in/.end
+run() { streamfp run --backbone tiny.safetensors --method ncm --data dir:in --batch 2 --threads 1 --out "$1" 2>&1 >/dev/null | grep labels; }
+printf 'name,label\n1.png,cat\n\n' >in/labels.csv
+run good
+printf '2.png\n3.png,\n' >>in/labels.csv
+run bad
+rm in/.end
+printf '1.png,cat\n' >in/labels.csv
+run later >out &
+for ((i = 0; i < 400; i++)); do
+    if [ -e later/predictions.jsonl ]; then break; fi
+    sleep 0.05
+done
+printf '2.png,\n3.png,dog\n' >>in/labels.csv
+mkfile picture in/cat/4.png 20 20 4
+sleep 0.3
+: >in/.end
+wait
+cat out
