@@ -10,11 +10,14 @@
 #include "base/mem.h"
 #include "select/select.h"
 
+#include <math.h>
+
 static const sfp_opt options[] = {
     SFP_ROW_CHOICE("method", "random|kcenter|camel|craig|gradmatch|d2", NULL, "How to choose (needed)."),
     SFP_ROW_STRING("features", "FILE", NULL, "Features, a row a sample (needed)."),
-    SFP_ROW_STRING("labels", "FILE", NULL, "Labels from 0; camel, craig and gradmatch need them."),
-    SFP_ROW_STRING("probs", "FILE", NULL, "Predicted probabilities, a row a sample; craig and gradmatch need them."),
+    SFP_ROW_STRING("labels", "FILE", NULL, "Labels from 0; camel, craig and gradmatch need them, the others leave them aside."),
+    SFP_ROW_STRING("probs", "FILE", NULL,
+                   "Predicted probabilities, a row a sample; craig and gradmatch need them, the others leave them aside."),
     SFP_ROW_REAL("ratio", "R", NULL, 1e-9, 1e9, "Which part of the samples is chosen (needed); 1 and more: all."),
     SFP_ROW_CHOICE("distance", "cosine|euclidean", "cosine", "d2: the distance whose square weighs a sample."),
     SFP_ROW_INT("seed", "N", "0", 0, INT64_MAX, "Seed of the random numbers (random, gradmatch, d2)."),
@@ -58,6 +61,24 @@ static sfp_status check_labels(const job *j, const char *path, const char *probs
     return SFP_OK;
 }
 
+/* Logits by mistake would be taken without a word. Rows that are not finite are left to the selector. */
+static sfp_status check_probs(const sfp_table *p, const char *path, sfp_error *err)
+{
+    for (int i = 0; i < p->rows; i++) {
+        const float *row = p->x + (size_t)i * (size_t)p->columns;
+        double sum = 0, least = 0;
+        for (int c = 0; c < p->columns; c++) {
+            sum += (double)row[c];
+            least = fmin(least, (double)row[c]);
+        }
+        if (isfinite(sum) && (fabs(sum - 1) > 0.01 || least < -1e-6))
+            return sfp__fail(err, SFP_EFORMAT,
+                             "%s: row %d adds up to %.6g, its least is %.6g; expected probabilities, which add up to 1", path, i,
+                             sum, least);
+    }
+    return SFP_OK;
+}
+
 static sfp_status load(job *j, const sfp_args *args, sfp_error *err)
 {
     const char *labels = sfp__args_string(args, "labels"), *probs = sfp__args_string(args, "probs");
@@ -67,6 +88,8 @@ static sfp_status load(job *j, const sfp_args *args, sfp_error *err)
         s = same_rows(j, labels, rows, err);
     if (!s && probs && !(s = sfp__table_load(probs, &j->probs, err)))
         s = same_rows(j, probs, j->probs.rows, err);
+    if (!s && probs)
+        s = check_probs(&j->probs, probs, err);
     return !s && labels && probs ? check_labels(j, labels, probs, err) : s;
 }
 

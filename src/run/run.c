@@ -388,7 +388,7 @@ static sfp_status run(sfp__run_state *s, sfp_error *err)
     s->r->finished = ended;
     sfp__run_finish_numbers(s);
     if (!ended) /* before the first timestamp there is nothing to go on from */
-        return o->out && s->stamps > 0 ? sfp__run_checkpoint(s, err) : SFP_OK;
+        return o->out && s->stamps > 0 ? sfp__run_leave(s, err) : SFP_OK;
     sfp__run_say_skipped(s);
     status = o->out ? sfp__run_outputs(s, err) : SFP_OK;
     return status || !s->live ? status : sfp__live_failure(s, err);

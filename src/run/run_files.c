@@ -446,6 +446,25 @@ static sfp_status write_report(sfp__run_state *s, const char *path, sfp_error *e
     return status;
 }
 
+/* Into the registry. The run itself is safe: a failure is only told. */
+static void record(const sfp__run_state *s)
+{
+    sfp_registry *registry = NULL;
+    sfp_error why;
+    int64_t id;
+    if (sfp__registry_open(&registry, &why) || sfp__registry_put(registry, s->opt->out, s->r, &id, &why))
+        sfp__run_say(s, why.message);
+    sfp__registry_close(registry);
+}
+
+sfp_status sfp__run_leave(sfp__run_state *s, sfp_error *err)
+{
+    sfp_status status = sfp__run_checkpoint(s, err);
+    if (!status)
+        record(s);
+    return status;
+}
+
 sfp_status sfp__run_outputs(sfp__run_state *s, sfp_error *err)
 {
     char path[PATH_MAX];
@@ -453,16 +472,7 @@ sfp_status sfp__run_outputs(sfp__run_state *s, sfp_error *err)
     if ((status = sfp__run_path(s, "state.safetensors", path, sizeof path, err)) ||
         (status = sfp__system_save(&s->system, path, err)) ||
         (status = sfp__run_path(s, "report.html", path, sizeof path, err)) || (status = write_report(s, path, err)) ||
-        (status = sfp__run_path(s, "result.json", path, sizeof path, err)) || (status = sfp__result_write(s->r, path, err)) ||
-        (status = sfp__run_checkpoint(s, err)))
+        (status = sfp__run_path(s, "result.json", path, sizeof path, err)) || (status = sfp__result_write(s->r, path, err)))
         return status;
-    sfp_registry *registry = NULL;
-    sfp_error why;
-    int64_t id;
-    if (sfp__registry_open(&registry, &why) || sfp__registry_put(registry, s->opt->out, s->r, &id, &why)) {
-        if (s->hooks->say) /* the run itself is safe: not a failure */
-            s->hooks->say(s->hooks->ctx, why.message);
-    }
-    sfp__registry_close(registry);
-    return SFP_OK;
+    return sfp__run_leave(s, err);
 }

@@ -112,7 +112,9 @@ sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err);
 sfp_status sfp__run_may_resume(const sfp__run_state *s, sfp_error *err);
 /* *resumed: there was a checkpoint; *finished: and the run had ended. */
 sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp_error *err);
-/* result.json, state, report, registry. */
+/* Checkpoint and registry: all that a run leaves that was stopped. */
+sfp_status sfp__run_leave(sfp__run_state *s, sfp_error *err);
+/* And result.json, state, report. */
 sfp_status sfp__run_outputs(sfp__run_state *s, sfp_error *err);
 /* DIR/NAME into buf. */
 sfp_status sfp__run_path(const sfp__run_state *s, const char *name, char *buf, size_t size, sfp_error *err);

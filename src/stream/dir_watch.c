@@ -7,8 +7,10 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -36,10 +38,62 @@ static uint64_t identity_of(const struct stat *st)
     return h ? h : 1;
 }
 
-static uint64_t mark_of(const char *folder, uint64_t identity)
+/* Of what is at `path`: of its identity and the name of its folder. */
+static uint64_t mark_of(const char *path, uint64_t identity)
 {
-    uint64_t h = sfp__hash(identity, folder, strlen(folder));
+    const char *slash = strchr(path, '/');
+    uint64_t h = sfp__hash(identity, path, slash ? (size_t)(slash - path) : 0);
     return h ? h : 1;
+}
+
+/* Whether somebody has the file open for writing: the kernel grants a read lease only when nobody has. It grants none at all on a
+ * file of another owner or on some file systems; false then, as nothing is known. */
+static bool is_being_written(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return false;
+    (void)fcntl(fd, F_SETSIG, SIGURG); /* for who opens it just now; SIGIO, which it would be else, ends a process */
+    bool busy = fcntl(fd, F_SETLEASE, F_RDLCK) != 0 && errno == EAGAIN;
+    (void)close(fd); /* and gives the lease back */
+    return busy;
+}
+
+typedef enum finding {
+    GONE, /* no file is there */
+    BUSY, /* is being written */
+    SEEN, /* was found before, as it is */
+    FRESH,
+} finding;
+
+/* Looks at the file; FRESH: the item identifies it as it is now. Only with `careful` it can be BUSY; the lease is asked for
+ * before the look that counts, and what a writer does between both is told by an event. */
+static sfp_status look(sfp_dir_watch *w, bool careful, sfp_dir_item *item, finding *out, sfp_error *err)
+{
+    struct stat st;
+    char *full = sfp__path_join(w->path, item->path);
+    if (!full)
+        return sfp__fail_nomem(err, strlen(item->path));
+    bool there = stat(full, &st) == 0 && S_ISREG(st.st_mode), busy = there && careful && is_being_written(full);
+    if (careful && !busy)
+        there = there && stat(full, &st) == 0;
+    sfp__free(full);
+    *out = !there ? GONE : busy ? BUSY : FRESH;
+    if (*out != FRESH)
+        return SFP_OK;
+    uint64_t identity = identity_of(&st), mark = mark_of(item->path, identity);
+    bool fresh = false;
+    if (mark == item->mark)
+        return SFP_OK;
+    sfp_status status = sfp__mark_set_add(&w->seen, mark, &fresh, err);
+    if (status != SFP_OK || !fresh) {
+        *out = SEEN;
+        return status;
+    }
+    item->identity = identity;
+    item->mark = mark;
+    item->changed = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------------------- the queue */
@@ -52,40 +106,63 @@ sfp_status sfp__dir_watch_put(sfp_dir_watch *w, sfp_dir_item item, sfp_error *er
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %d pictures wait", w->path, QUEUE_MAX);
     if (!sfp__grow(&w->queue, sizeof *w->queue, w->last, w->last + 1, &w->room))
         return sfp__fail_nomem(err, 2 * w->room * sizeof *w->queue);
-    w->queue[w->last++] = item;
+    w->queue[w->last] = w->queue[w->last - w->busy]; /* among those, order is of no matter */
+    w->queue[w->last++ - w->busy] = item;
     return SFP_OK;
 }
 
-bool sfp__dir_watch_take(sfp_dir_watch *w, sfp_dir_item *out)
+/* A file that a folder has (found: by looking through it) or that was closed: into the queue if it is a picture that was not
+ * found yet. */
+static sfp_status offer(sfp_dir_watch *w, const char *folder, const char *name, bool found, sfp_error *err)
 {
-    if (w->first == w->last)
-        return false;
-    *out = w->queue[w->first++];
-    return true;
-}
-
-/* A file that is complete, as far as one can know: into the queue if it is a picture that was not found yet. */
-static sfp_status offer(sfp_dir_watch *w, const char *folder, const char *name, sfp_error *err)
-{
-    struct stat st;
-    bool fresh = false;
+    finding f = GONE;
     if (name[0] == '.' || !sfp__image_name(name))
         return SFP_OK;
-    char *path = sfp__path_join(folder, name), *full = path ? sfp__path_join(w->path, path) : NULL;
-    sfp_status status = full ? SFP_OK : sfp__fail_nomem(err, strlen(name));
-    sfp_dir_item item = {.path = path, .label = -1};
-    if (status == SFP_OK && stat(full, &st) == 0 && S_ISREG(st.st_mode)) {
-        item.identity = identity_of(&st);
-        item.mark = mark_of(folder, item.identity);
-        item.changed = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
-        status = sfp__mark_set_add(&w->seen, item.mark, &fresh, err);
-    }
-    if (status == SFP_OK && fresh)
+    sfp_dir_item item = {.path = sfp__path_join(folder, name), .label = -1, .found = found};
+    if (!item.path)
+        return sfp__fail_nomem(err, strlen(name));
+    sfp_status status = look(w, false, &item, &f, err);
+    if (status == SFP_OK && f == FRESH)
         status = sfp__dir_watch_put(w, item, err);
-    if (status != SFP_OK || !fresh)
-        sfp__free(path);
-    sfp__free(full);
+    if (status != SFP_OK || f != FRESH)
+        sfp__free(item.path);
     return status;
+}
+
+/* What was only found may be in the making: it is looked at again when its turn comes, and comes as it is then; the event of its
+ * writer finds nothing new. */
+sfp_status sfp__dir_watch_take(sfp_dir_watch *w, sfp_dir_item *out, bool *some, sfp_error *err)
+{
+    sfp_status status = SFP_OK;
+    for (*some = false; w->last - w->first > w->busy && status == SFP_OK && !*some;) {
+        sfp_dir_item item = w->queue[w->first];
+        finding f = FRESH;
+        if (item.found && (status = look(w, true, &item, &f, err)) != SFP_OK)
+            break;
+        w->first++;
+        *some = f == FRESH || f == GONE; /* who reads it tells of what is gone */
+        if (*some)
+            *out = item;
+        else if (f == BUSY && (status = sfp__dir_watch_put(w, item, err)) == SFP_OK)
+            w->busy++;
+        else
+            sfp__free(item.path);
+    }
+    return status;
+}
+
+/* Those that were being written have their turn again. */
+static void retry_busy(sfp_dir_watch *w)
+{
+    w->last -= w->first;
+    if (w->last)
+        memmove(w->queue, w->queue + w->first, w->last * sizeof *w->queue);
+    w->first = w->busy = 0;
+}
+
+bool sfp__dir_watch_over(const sfp_dir_watch *w)
+{
+    return w->ended && (w->busy == 0 || w->retried);
 }
 
 /* ------------------------------------------------------------------ the folders */
@@ -137,7 +214,7 @@ static sfp_status scan(sfp_dir_watch *w, const char *folder, sfp_error *err)
     else if (status != SFP_OK && err)
         *err = why;
     for (int i = 0; i < n && status == SFP_OK; i++)
-        status = offer(w, folder, names[i], err);
+        status = offer(w, folder, names[i], true, err);
     sfp__name_list_free(names, n);
     sfp__free(path);
     return status;
@@ -261,7 +338,7 @@ static sfp_status handle(sfp_dir_watch *w, const struct inotify_event *e, sfp_er
         w->ended = true;
         return SFP_OK;
     }
-    return e->mask & FILE_EVENTS ? offer(w, f->name, e->name, err) : SFP_OK;
+    return e->mask & FILE_EVENTS ? offer(w, f->name, e->name, false, err) : SFP_OK;
 }
 
 /* What the kernel has for us now; what comes behind .end is not looked at. */
@@ -283,9 +360,11 @@ static sfp_status read_events(sfp_dir_watch *w, sfp_error *err)
 sfp_status sfp__dir_watch_wait(sfp_dir_watch *w, sfp_error *err)
 {
     struct pollfd wait = {.fd = w->fd, .events = POLLIN};
-    int ready = poll(&wait, 1, POLL_MS);
+    int ready = poll(&wait, w->ended ? 0 : 1, POLL_MS);
     if (ready < 0 && errno != EINTR)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot watch the folder", w->path);
+    retry_busy(w);
+    w->retried |= w->ended;
     return ready > 0 ? read_events(w, err) : SFP_OK;
 }
 

@@ -1,6 +1,8 @@
 /* The pictures in a folder and in the folders right below it, as they come: watched by inotify.
  *
  * What is there already comes first, in natural order of its path; then every file as it is closed after writing, or moved in.
+ * A file that is there but still open for writing waits until it is closed, where the kernel can say so (Linux's leases: for
+ * files of the same owner, or for root); elsewhere it may come twice, at first in part.
  * Names that are no picture's (also .hidden ones, as programs write before they rename) are passed over. It ends when a file
  * named .end appears, or the folder goes away.
  *
@@ -18,6 +20,7 @@ typedef struct sfp_dir_item {
     uint64_t identity; /* device, inode, time and size: the same after a move, or under a second name */
     uint64_t mark;     /* identity and folder */
     int64_t changed;   /* ctime in nanoseconds */
+    bool found;        /* by looking, not told of: may be being written */
 } sfp_dir_item;
 
 typedef struct sfp_dir_folder sfp_dir_folder;
@@ -30,8 +33,10 @@ typedef struct sfp_dir_watch {
     size_t folder_room;
     sfp_dir_item *queue; /* [first, last) */
     size_t first, last, room;
+    size_t busy; /* the last ones, which were being written when their turn came */
     sfp_mark_set seen;
-    bool ended; /* nothing comes behind what is in the queue */
+    bool ended;   /* nothing comes behind what is in the queue */
+    bool retried; /* the busy ones had their last chance */
 } sfp_dir_watch;
 
 /* The queue then has what is there. `path` must stay. After a failure there is nothing to end. */
@@ -40,8 +45,10 @@ void sfp__dir_watch_done(sfp_dir_watch *w);
 
 /* Behind all others; takes item.path over, but not on failure. */
 sfp_status sfp__dir_watch_put(sfp_dir_watch *w, sfp_dir_item item, sfp_error *err);
-bool sfp__dir_watch_take(sfp_dir_watch *w, sfp_dir_item *out); /* false: none waits */
-/* Waits a little for something to happen, and takes it in. */
+/* The next one that is complete; *some is false when there is none now. */
+sfp_status sfp__dir_watch_take(sfp_dir_watch *w, sfp_dir_item *out, bool *some, sfp_error *err);
+bool sfp__dir_watch_over(const sfp_dir_watch *w); /* none is there now, and none will be */
+/* Waits a little for something to happen, and takes it in. For who could take none. */
 sfp_status sfp__dir_watch_wait(sfp_dir_watch *w, sfp_error *err);
 /* Takes out of the queue what has one of n marks, or changed at `until` at the latest. */
 sfp_status sfp__dir_watch_leave_out(sfp_dir_watch *w, size_t n, const uint64_t *marks, int64_t until, sfp_error *err);

@@ -49,8 +49,9 @@ static sfp_status read_labels(dir_source *s, sfp_dir_label_fn fn, sfp_error *err
     sfp_source *base = &s->base;
     sfp_status status = sfp__dir_labels_read(&s->labels, &s->classes, fn, &s->watch, err);
     if (s->labels.skipped && !atomic_load(&base->remarked)) {
-        (void)snprintf(base->remark, sizeof base->remark, "%.400s:%llu: is passed over, expected NAME,LABEL; so are others like it",
-                       s->labels.path, (unsigned long long)s->labels.first_skipped);
+        (void)snprintf(base->remark, sizeof base->remark,
+                       "%.400s:%llu: is passed over, expected NAME,LABEL; so are others like it", s->labels.path,
+                       (unsigned long long)s->labels.first_skipped);
         atomic_store(&base->remarked, true);
     }
     return status;
@@ -104,12 +105,15 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
         if (status != SFP_OK)
             return status;
         sfp_dir_item item;
-        if (sfp__dir_watch_take(&s->watch, &item)) {
+        bool some;
+        if ((status = sfp__dir_watch_take(&s->watch, &item, &some, err)) != SFP_OK)
+            return status;
+        if (some) {
             sfp__free(s->given.path);
             s->given = item;
             return give(s, record, out, err);
         }
-        *end = s->watch.ended;
+        *end = sfp__dir_watch_over(&s->watch);
         if (*end || (status = sfp__dir_watch_wait(&s->watch, err)) != SFP_OK)
             return status;
     }

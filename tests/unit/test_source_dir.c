@@ -2,6 +2,8 @@
 #include "base/mem.h"
 #include "source_files.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -122,6 +124,61 @@ static void a_file_being_written_waits_until_it_is_closed(void **unused)
     check_next(s, "cat", "second");
     assert_int_equal(fclose(f), 0);
     check_next(s, "cat", "first");
+    sfp__source_close(s);
+}
+
+/* Whether the kernel says here that a file is open for writing. */
+static bool has_leases(void)
+{
+    put_text("probe", "x");
+    int writer = open(in_folder("probe"), O_WRONLY), reader = open(in_folder("probe"), O_RDONLY);
+    bool told = fcntl(reader, F_SETLEASE, F_RDLCK) != 0 && errno == EAGAIN;
+    (void)close(writer);
+    (void)close(reader);
+    return told;
+}
+
+static void so_does_one_that_is_there_at_the_beginning(void **unused)
+{
+    (void)unused;
+    if (!has_leases())
+        skip();
+    put_text("w/cat/1.jpg", "c1");
+    put_text("w/.end", "");
+    put_text("w/cat/2.jpg", "");
+    int writer = open(in_folder("w/cat/2.jpg"), O_WRONLY);
+    assert_true(writer >= 0);
+    assert_int_equal(write(writer, "in p", 4), 4);
+    sfp_source *s = open_dir("w");
+    check_next(s, "cat", "c1");
+    check_end(s); /* nobody waits for what was not ready at the end */
+    sfp__source_close(s);
+    assert_int_equal(remove(in_folder("w/.end")), 0);
+    s = open_dir("w");
+    check_next(s, "cat", "c1");
+    assert_int_equal(write(writer, "arts", 4), 4);
+    assert_int_equal(close(writer), 0);
+    check_next(s, "cat", "in parts");
+    put_text("w/.end", "");
+    check_end(s);
+    sfp__source_close(s);
+}
+
+static void what_changes_while_it_waits_comes_once_as_it_is_then(void **unused)
+{
+    (void)unused;
+    const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    put_text("w/cat/1.jpg", "c1");
+    put_text("w/cat/2.jpg", "");
+    put_text("w/cat/3.jpg", "c3");
+    sfp_source *s = open_dir("w");
+    put_text("w/cat/2.jpg", "c2");                                                /* an event follows */
+    assert_int_equal(utimensat(AT_FDCWD, in_folder("w/cat/3.jpg"), times, 0), 0); /* none does */
+    put_text("w/.end", "");
+    check_next(s, "cat", "c1");
+    check_next(s, "cat", "c2");
+    check_next(s, "cat", "c3");
+    check_end(s);
     sfp__source_close(s);
 }
 
@@ -336,16 +393,21 @@ static void no_file_is_missed_and_none_comes_twice(void **unused)
 {
     (void)unused;
     pthread_t thread;
-    int seen[300] = {0}, count = 0;
+    int seen[300] = {0};
+    bool leases = has_leases();
     put_text("w/c0/.keep", "");
     sfp_source *s = open_dir("w");
     assert_int_equal(pthread_create(&thread, NULL, write_many, NULL), 0);
     for (bool end = false;;) {
         sfp_record r = {0};
         sfp_picture p = {0};
-        assert_int_equal(s->next(s, &r, &p, &end, NULL), SFP_OK);
+        sfp_status status = s->next(s, &r, &p, &end, NULL);
         if (end)
             break;
+        if (status != SFP_OK) { /* made in a folder just found, and empty still */
+            assert_true(s->lost);
+            continue;
+        }
         char text[32] = "";
         assert_true(p.size < sizeof text);
         memcpy(text, p.bytes, p.size);
@@ -354,13 +416,12 @@ static void no_file_is_missed_and_none_comes_twice(void **unused)
         (void)snprintf(text, sizeof text, "c%ld", i % 7);
         assert_string_equal(s->class_names[r.label], text);
         seen[i]++;
-        count++;
         sfp__picture_done(&p);
     }
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_true(count >= 300);
-    for (int i = 0; i < 300; i++) /* in a folder just found, a file caught between creation and writing may come twice */
-        assert_true(i % 7 == 0 ? seen[i] == 1 : seen[i] >= 1);
+    for (int i = 0; i < 300;
+         i++) /* without leases, a file caught between creation and writing in a folder just found comes twice */
+        assert_true(leases || i % 7 == 0 ? seen[i] == 1 : seen[i] >= 1);
     sfp__source_close(s);
 }
 
@@ -393,6 +454,8 @@ int main(void)
         IN_FOLDER(what_is_there_comes_first_in_natural_order),
         IN_FOLDER(files_come_when_closed_or_moved_in),
         IN_FOLDER(a_file_being_written_waits_until_it_is_closed),
+        IN_FOLDER(so_does_one_that_is_there_at_the_beginning),
+        IN_FOLDER(what_changes_while_it_waits_comes_once_as_it_is_then),
         IN_FOLDER(later_folders_are_watched),
         IN_FOLDER(labels_of_a_list_come_before_and_after_their_pictures),
         IN_FOLDER(a_picture_moved_or_linked_into_a_class_keeps_its_identity),

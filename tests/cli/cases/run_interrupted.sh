@@ -17,9 +17,13 @@ cat stdout
 told
 [ -s out/checkpoint ] || echo "no checkpoint"
 [ ! -e out/result.json ] || echo "a result already"
+streamfp runs | grep -o 'out .*'
+streamfp runs show 1 >/dev/null || echo "not shown"
 streamfp "${args[@]}" --resume >stdout 2>stderr
 echo "exit $?"
 grep -c 'average accuracy' stdout
 told
 sed 's/^{"t":\([0-9]*\),.*/\1/' out/events.jsonl | tr '\n' ' '
 echo
+streamfp runs | grep -c .
+streamfp runs | grep -o 'out$'

@@ -14,6 +14,8 @@ printf '0\n1\n' >short.csv
 try --method camel --features f.csv --labels short.csv --ratio 0.5
 printf '0\n1\n2\n' >y2.csv
 try --method craig --features f.csv --labels y2.csv --probs p.csv --ratio 0.5
+printf '0.5,0.5\n0.25,0.75\n3,-2\n' >logits.csv
+try --method craig --features f.csv --labels y.csv --probs logits.csv --ratio 0.5
 try --method kcenter --features f.csv --ratio 0.5 --distance euclidean
 printf '0\n1.5\n0\n' >y3.csv
 try --method camel --features f.csv --labels y3.csv --ratio 0.5
