@@ -67,6 +67,11 @@ static bool selects_all(const scene *s)
     return selects(s, "none") && !s->o->triage && !s->o->controller; /* both take as many as sigma says */
 }
 
+static bool chooses_all(const scene *s)
+{
+    return s->o->learner.coreset.sigma >= 1 && !s->o->triage && !s->o->controller;
+}
+
 static bool selects_no_window(const scene *s)
 {
     return !selects(s, "streamfp");
@@ -95,6 +100,11 @@ static bool keeps_nothing(const scene *s)
 static bool rehearses_nothing(const scene *s)
 {
     return keeps_nothing(s) && s->o->learner.replay > 0; /* 0 says the same */
+}
+
+static bool rehearses_never(const scene *s)
+{
+    return s->o->learner.replay == 0 && !s->o->controller && !keeps_nothing(s); /* buffer none says the same */
 }
 
 static bool draws_no_slots(const scene *s)
@@ -162,7 +172,9 @@ static const struct {
 } rules[] = {
     {is_method, "method", "a head on its own has no coreset, replay or steps to follow the load", {"controller"}},
     {is_method, "method", "a head on its own starts from nothing", {"init-state"}},
-    {is_method, "method", "a head on its own has no coreset, buffer, steps or fingerprints",
+    {is_method,
+     "method",
+     "a head on its own has no coreset, buffer, steps or fingerprints",
      {SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) SFP_SETTINGS_HEAD(KEY) "steps", "lr"}},
     {has_tasks, "tasks", "it is for a stream without task boundaries (tasks free)", {"drift", "span"}},
     {is_l2p, "pool-kind", "all components learn from the beginning", {"drift", "span"}},
@@ -171,11 +183,13 @@ static const struct {
     {is_not_attuned, "attune", "nothing is attuned", {"attune-topk", "attune-residual"}},
     {is_not_mixed, "head", "it is of head mix", {"head-feed"}},
     {selects_all, "select", "the whole batch is trained on", {"sigma"}},
+    {chooses_all, "sigma", "the whole batch is trained on", {"coreset", "learnloss-order"}},
     {selects_no_window, "select", "it is of select streamfp", {"coreset"}},
     {predicts_no_loss, "select", "it is of select learnloss", {"learnloss-order"}},
     {gives_no_weights, "select", "it needs a selector that gives weights (craig, gradmatch)", {"weighted"}},
     {keeps_nothing, "buffer", "nothing is kept", {"buffer-size", "buffer-bytes", "keep", "drop-rule", "nu"}},
     {rehearses_nothing, "buffer", "nothing is kept", {"replay"}},
+    {rehearses_never, "replay", "nothing is rehearsed", {"buffer", "buffer-size", "buffer-bytes", "keep", "drop-rule", "nu"}},
     {draws_no_slots, "buffer", "it is of buffer streamfp", {"drop-rule", "nu"}},
     {keeps_pixels, "buffer", "it works on pixels", {"keep"}},
     {is_off, "clock", "all is learned from, whenever it comes (rate max)", {"rate"}},

@@ -30,8 +30,8 @@ sfp_status sfp__run_path(const sfp__run_state *s, const char *name, char *buf, s
 
 /* ---------------------------------------------------------------- the folder */
 
-/* What the last whole checkpoint says; when all are damaged, whether there is a result: one that is not a run's was refused before. A
- * live stream's run has never ended for good. */
+/* What the last whole checkpoint says; when all are damaged, whether there is a result: one that is not a run's was refused
+ * before. A live stream's run has never ended for good. */
 static void look_at_checkpoint(const sfp__run_state *s, bool *unfinished, bool *live)
 {
     *unfinished = !sfp__folder_has(s->opt->out, "result.json");
@@ -73,7 +73,8 @@ static sfp_status check_result_file(const sfp__run_state *s, sfp_error *err)
         sfp__result_done(&r);
     if (status == SFP_OK || status == SFP_ENOTFOUND)
         return SFP_OK;
-    return sfp__fail(err, status == SFP_ENOMEM ? status : SFP_EINVAL, "%s; it is not the result of a run: give another --out", why.message);
+    return sfp__fail(err, status == SFP_ENOMEM ? status : SFP_EINVAL, "%s; it is not the result of a run: give another --out",
+                     why.message);
 }
 
 sfp_status sfp__run_take_folder(sfp__run_state *s, sfp_error *err)
@@ -95,16 +96,19 @@ sfp_status sfp__run_take_folder(sfp__run_state *s, sfp_error *err)
 sfp_status sfp__run_clear_folder(const sfp__run_state *s, sfp_error *err)
 {
     /* the checkpoints first: --resume must not find those of a run of which a part is gone */
-    static const char *const names[] = {"checkpoint.old", "checkpoint", "result.json", "report.html",
-                                        SFP_EVENTS_FILE, SFP_EVENTS_FILE ".#", SFP__RUN_PREDICTIONS, SFP__RUN_PREDICTIONS ".#",
-                                        "state.safetensors", "state-task-#.safetensors"};
+    static const char *const names[] = {"checkpoint.old",     "checkpoint",
+                                        "result.json",        "report.html",
+                                        SFP_EVENTS_FILE,      SFP_EVENTS_FILE ".#",
+                                        SFP__RUN_PREDICTIONS, SFP__RUN_PREDICTIONS ".#",
+                                        "state.safetensors",  "state-task-#.safetensors"};
     const char *out = s->opt->out;
     char text[PATH_MAX + 64];
     if (!has_checkpoint(s) && !sfp__folder_has(out, "result.json"))
         return SFP_OK; /* whatever is there is no run's */
     (void)snprintf(text, sizeof text, "%s: replaces the finished run in it", out);
     sfp__run_say(s, text);
-    return sfp__folder_remove(out, sizeof names / sizeof *names, names, 1, &s->opt->init_state, err); /* --resume will read it again */
+    return sfp__folder_remove(out, sizeof names / sizeof *names, names, 1, &s->opt->init_state,
+                              err); /* --resume will read it again */
 }
 
 /* -------------------------------------------------------------------- events */
@@ -142,10 +146,23 @@ static json_t *clock_json(const sfp_clock *c)
                      (json_int_t)c->next, "queue", queue, "dropped", (json_int_t)c->dropped, "lag", sfp__run_lag_json(&c->lag));
 }
 
-static sfp_status position_text(const sfp__run_state *s, char **out, sfp_error *err)
+/* The lists of pictures: position and order of a stream are nothing without them. */
+static sfp_status mark_sources(sfp__run_state *s, sfp_error *err)
+{
+    sfp_status status = SFP_OK;
+    if (!s->source->kind->live && !s->source_mark)
+        status = sfp__source_mark(s->source, &s->source_mark, err);
+    if (!status && s->test && !s->test_mark)
+        status = sfp__source_mark(s->test, &s->test_mark, err);
+    return status;
+}
+
+static sfp_status position_text(sfp__run_state *s, char **out, sfp_error *err)
 {
     char *result = NULL;
-    sfp_status status = sfp__result_text(s->r, true, &result, err);
+    sfp_status status = mark_sources(s, err);
+    if (!status)
+        status = sfp__result_text(s->r, true, &result, err);
     if (status)
         return status;
     json_t *trained = json_array();
@@ -156,6 +173,10 @@ static sfp_status position_text(const sfp__run_state *s, char **out, sfp_error *
                   "arrived", (json_int_t)s->arrived, "task", s->task, "judged", (json_int_t)s->judged, "right",
                   (json_int_t)s->right, "trained", trained, "finished", s->r->finished, "result", result);
     sfp__free(result);
+    if (root && s->source_mark)
+        (void)json_object_set_new(root, "pictures", json_integer((json_int_t)(s->source_mark >> 1)));
+    if (root && s->test_mark)
+        (void)json_object_set_new(root, "test_pictures", json_integer((json_int_t)(s->test_mark >> 1)));
     if (root && s->live)
         (void)json_object_set_new(root, "live", sfp__live_position(s));
     if (root && s->clocked)
@@ -283,6 +304,22 @@ static bool read_position(sfp__run_state *s, json_t *root)
     return true;
 }
 
+/* Checkpoints of older programs have no marks. */
+static sfp_status check_pictures(sfp__run_state *s, const char *path, json_t *root, sfp_error *err)
+{
+    sfp_status status = mark_sources(s, err);
+    const json_t *then = json_object_get(root, "pictures"), *test = json_object_get(root, "test_pictures");
+    bool same = !then || json_integer_value(then) == (json_int_t)(s->source_mark >> 1);
+    bool same_test = !test || json_integer_value(test) == (json_int_t)(s->test_mark >> 1);
+    if (status || (same && same_test))
+        return status;
+    return sfp__fail(
+        err, SFP_EINVAL,
+        "%s: was made with other pictures: names, labels or order in %s are not what they were; put them back, or begin "
+        "anew in another --out",
+        path, same ? "the test set" : s->opt->data);
+}
+
 static sfp_status read_result(sfp__run_state *s, const char *path, json_t *root, sfp_error *err)
 {
     sfp_result r;
@@ -333,7 +370,8 @@ static sfp_status may_leave_alone(const sfp__run_state *s, sfp_error *err)
     if (status) /* none, or sfp__run_take_folder told */
         return SFP_OK;
     if (s->source->kind->live)
-        status = sfp__fail(err, SFP_EINVAL, "%s: holds a result, but no checkpoint to go on from; give another --out", s->opt->out);
+        status =
+            sfp__fail(err, SFP_EINVAL, "%s: holds a result, but no checkpoint to go on from; give another --out", s->opt->out);
     else if (s->hooks->same_config && (status = s->hooks->same_config(s->hooks->config_ctx, &then, false, err)))
         status = sfp__fail_prefix(err, status, "%s/result.json", s->opt->out);
     sfp__result_done(&then);
@@ -352,8 +390,9 @@ sfp_status sfp__run_may_resume(const sfp__run_state *s, sfp_error *err)
         if (sfp__system_look(path, method, sizeof method, &position, &unused) != SFP_OK)
             continue;
         if (strcmp(method, now) != 0)
-            status = sfp__fail(err, SFP_EINVAL, "%s: was made %s%s, expected one made %s%s", path,
-                               *method ? "by --method " : "without --method", method, *now ? "by --method " : "without --method", now);
+            status =
+                sfp__fail(err, SFP_EINVAL, "%s: was made %s%s, expected one made %s%s", path,
+                          *method ? "by --method " : "without --method", method, *now ? "by --method " : "without --method", now);
         else if (s->hooks->same_config)
             status = check_config(s, path, position, err);
         sfp__free(position);
@@ -375,6 +414,22 @@ static sfp_status take_finished(sfp__run_state *s, sfp_error *err)
     return SFP_OK;
 }
 
+static sfp_status take_position(sfp__run_state *s, const char *path, const char *text, bool *finished, sfp_error *err)
+{
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    sfp_status status = SFP_OK;
+    if (!read_position(s, root))
+        status =
+            sfp__fail(err, SFP_EFORMAT, "%s: its position does not fit this stream: were data, tasks or clock changed?", path);
+    if (!status)
+        status = read_result(s, path, root, err);
+    if (!status)
+        status = check_pictures(s, path, root, err);
+    *finished = !status && json_is_true(json_object_get(root, "finished"));
+    json_decref(root);
+    return status;
+}
+
 sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp_error *err)
 {
     char path[PATH_MAX], *text = NULL;
@@ -393,17 +448,9 @@ sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp
     }
     if (status)
         return status;
-    json_error_t where;
-    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+    status = take_position(s, path, text, finished, err);
     sfp__free(text);
-    if (!root || !read_position(s, root))
-        status =
-            sfp__fail(err, SFP_EFORMAT, "%s: its position does not fit this stream: were data, tasks or clock changed?", path);
-    else
-        status = read_result(s, path, root, err);
     *resumed = !status;
-    *finished = !status && json_is_true(json_object_get(root, "finished"));
-    json_decref(root);
     if (*resumed && s->hooks->say)
         s->hooks->say(s->hooks->ctx, *finished && !s->live ? "this run has ended already: nothing to do"
                                      : used_old            ? "the last checkpoint is damaged: going on from the one before"

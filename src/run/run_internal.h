@@ -32,6 +32,7 @@ typedef struct sfp__run_state {
     sfp_clock_kind clock_kind; /* never DEFAULT */
     sfp_result *r;
     sfp_source *source, *test;
+    uint64_t source_mark, test_mark; /* of indexed ones, once a checkpoint asked for it */
     sfp_tasks tasks, test_tasks;
     sfp_batches batches;
     sfp_system system;
@@ -40,10 +41,10 @@ typedef struct sfp__run_state {
     sfp_evaluator *evaluator;
     sfp_line_log *events;
     sfp_clock clock;
-    bool clocked;      /* the virtual or the real one */
+    bool clocked;       /* the virtual or the real one */
     const sfp_lag *lag; /* NULL: nothing can be late */
-    double spacing;    /* seconds from sample to sample; NAN: no rate */
-    int64_t *kept;     /* paper: the batches that are kept, in order; NULL: all */
+    double spacing;     /* seconds from sample to sample; NAN: no rate */
+    int64_t *kept;      /* paper: the batches that are kept, in order; NULL: all */
     int64_t kept_count;
     double *costs;
     int64_t cost_count;
@@ -65,7 +66,7 @@ typedef struct sfp__run_state {
     double began;
     struct {
         double decode, waited, total;
-    } before; /* seconds of the processes before this one */
+    } before;           /* seconds of the processes before this one */
     sfp_sample *pooled; /* (batch * SFP__RUN_POOL) triage: samples of several batches; a live stream's batch */
     uint64_t *ids;      /* (batch * SFP__RUN_POOL) */
     /* the last batch, for the report: what the coreset took and left */
@@ -82,13 +83,14 @@ sfp_status sfp__run_make_system(sfp__run_state *s, sfp_system *out, sfp_error *e
 
 /* run_clock.c */
 sfp_status sfp__run_start_clock(sfp__run_state *s, sfp_error *err);
-/* Which batches of each task the paper's clock keeps, by measuring (none when it is stopped meanwhile); a run that goes on keeps what
- * was measured then. */
+/* Which batches of each task the paper's clock keeps, by measuring (none when it is stopped meanwhile); a run that goes on keeps
+ * what was measured then. */
 sfp_status sfp__run_keep_batches(sfp__run_state *s, sfp_error *err);
 
 /* run_record.c */
 /* Notes a timestamp, lets the controller follow it; *cost (may be NULL): what the clock is to count. */
-sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t, double *cost, sfp_error *err);
+sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t, double *cost,
+                           sfp_error *err);
 sfp_status sfp__run_evaluate(sfp__run_state *s, int row, sfp_error *err);
 /* Evaluation and checkpoint after a timestamp, where they are due. */
 sfp_status sfp__run_between(sfp__run_state *s, sfp_error *err);
@@ -100,15 +102,16 @@ void sfp__run_finish_numbers(sfp__run_state *s);
 void sfp__run_times(sfp__run_state *s);
 
 /* run_files.c */
-/* Before anything else: the folder is ours alone from here on. Without --resume one that holds something to go on from is refused. */
+/* Before anything else: the folder is ours alone from here on. Without --resume one that holds something to go on from is
+ * refused. */
 sfp_status sfp__run_take_folder(sfp__run_state *s, sfp_error *err);
 /* A run that begins, when nothing is left that could be wrong: removes the files of the run that was there, and says so. */
 sfp_status sfp__run_clear_folder(const sfp__run_state *s, sfp_error *err);
 /* DIR/events.jsonl up to the timestamp at hand; says so when lines that the checkpoint counts are not there. */
 sfp_status sfp__run_open_events(sfp__run_state *s, sfp_error *err);
 sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err);
-/* Before anything is made or measured: is what is there to go on from of this method, and of these options? Nothing there, or damaged:
- * sfp__run_resume will tell. */
+/* Before anything is made or measured: is what is there to go on from of this method, and of these options? Nothing there, or
+ * damaged: sfp__run_resume will tell. */
 sfp_status sfp__run_may_resume(const sfp__run_state *s, sfp_error *err);
 /* *resumed: there was a checkpoint; *finished: and the run had ended. */
 sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp_error *err);

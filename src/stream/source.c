@@ -1,6 +1,7 @@
 /* The table of sources, and how one is named on the command line. */
 #include "stream/source_internal.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -27,10 +28,14 @@ static const char *likely_kind(const char *path)
 {
     static const struct {
         const char *inside, *kind; /* a file that tells */
-    } marks[] = {{"Stream-51_meta_train.json", "stream51"}, {"core50_128x128", "core50"},
-                 {"train/labeled_metadata.json", "clear10"}, {"data_batch_1.bin", "cifar"},
-                 {"data_batch_1.png", "cifar"}, {"train.bin", "cifar"},
-                 {"train-images-idx3-ubyte", "idx"}, {"train-images-idx3-ubyte.gz", "idx"}};
+    } marks[] = {{"Stream-51_meta_train.json", "stream51"},
+                 {"core50_128x128", "core50"},
+                 {"train/labeled_metadata.json", "clear10"},
+                 {"data_batch_1.bin", "cifar"},
+                 {"data_batch_1.png", "cifar"},
+                 {"train.bin", "cifar"},
+                 {"train-images-idx3-ubyte", "idx"},
+                 {"train-images-idx3-ubyte.gz", "idx"}};
     static const struct {
         const char *suffix, *kind;
     } files[] = {{".csv", "manifest"}, {".jsonl", "manifest"}, {".tar", "tar"}};
@@ -58,8 +63,8 @@ static sfp_status unknown_kind(const char *spec, sfp_error *err)
     char name[SFP_NAME_MAX];
     const char *kind = likely_kind(spec);
     if (kind)
-        return sfp__fail(err, SFP_EINVAL, "data '%s': has no kind, did you mean %s:%s?", sfp__printable(spec, name, sizeof name), kind,
-                         name);
+        return sfp__fail(err, SFP_EINVAL, "data '%s': has no kind, did you mean %s:%s?", sfp__printable(spec, name, sizeof name),
+                         kind, name);
     sfp_text list = {0};
     for (size_t i = 0; sfp__source_kinds[i]; i++) {
         sfp__text_put(&list, i == 0 ? "" : ", ");
@@ -91,4 +96,23 @@ void sfp__source_close(sfp_source *s)
 {
     if (s)
         s->close(s);
+}
+
+sfp_status sfp__source_mark(const sfp_source *s, uint64_t *out, sfp_error *err)
+{
+    uint64_t h = SFP_HASH_START;
+    size_t below = strlen(s->path);
+    for (int64_t i = 0; i < s->count; i++) {
+        char buf[4096];
+        sfp_record r;
+        sfp_status status = s->record(s, i, &r, err);
+        if (status != SFP_OK)
+            return status;
+        const char *name = s->name(s, i, buf, sizeof buf), *class_name = r.label < 0 ? "" : s->class_names[r.label];
+        if (strncmp(name, s->path, below) == 0)
+            name += below;
+        h = sfp__hash(sfp__hash(h, name, strlen(name)), class_name, strlen(class_name));
+    }
+    *out = h ? h : 1;
+    return SFP_OK;
 }

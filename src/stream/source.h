@@ -80,6 +80,7 @@ struct sfp_source {
                             stream51, core50, live) */
     const char *note;    /* what a user should know, e.g. skipped files, NULL: nothing; owned */
     uint64_t skipped;    /* broken entries that were passed over when opening, told in note */
+    bool seeded;         /* options.seed has a say in its pictures or their order */
     bool test_part;      /* opened with options.test, and it has a test part: these pictures are not those of the training part */
     sfp_status (*record)(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
     /* Thread-safe. */
@@ -109,6 +110,8 @@ struct sfp_source {
 /* "KIND:PATH", e.g. "folder:data/pacs/train"; "synthetic:2000". */
 sfp_status sfp__source_open(const char *spec, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
 void sfp__source_close(sfp_source *s);
+/* Of the list of an indexed source's pictures: their names below its path, labels and order; never 0. */
+sfp_status sfp__source_mark(const sfp_source *s, uint64_t *out, sfp_error *err);
 
 extern const sfp_source_kind *const sfp__source_kinds[]; /* ends with NULL */
 

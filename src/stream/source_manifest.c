@@ -3,12 +3,14 @@
  *   path,label[,task[,time]]      {"path": "a.jpg", "label": "cat", "task": 0, "time": 2004}
  *
  * A CSV whose first record has a field "path" begins with a header, which may
- * name the columns in any order, also `domain`; other columns are ignored.
+ * name the columns in any order, also `domain`; other columns are ignored. One
+ * that has another of these names and no picture's is refused.
  * Labels are names, numbers too; an empty one (or null) is a picture without
  * label. Paths are relative to the list. Only the list is read: a missing
  * picture shows when it is loaded, with the line that names it. */
 #include "base/mem.h"
 #include "io/file.h"
+#include "io/image.h"
 #include "stream/source_internal.h"
 
 #include <jansson.h>
@@ -178,21 +180,31 @@ static sfp_status csv_record(reader *r, int *n, sfp_error *err)
     }
 }
 
-/* Is it a header? Then the columns are set. */
-static bool csv_header(reader *r, int n)
+/* The first record: a header (then the columns are set), or a picture. One that names columns, but none 'path' and no picture, is
+ * a header whose pictures nobody would find. */
+static sfp_status csv_first(reader *r, uint64_t line, int n, bool *header, sfp_error *err)
 {
-    int column[COLUMNS];
+    int column[COLUMNS], named = 0;
     for (int c = 0; c < COLUMNS; c++) {
         column[c] = -1;
         for (int i = 0; i < n && column[c] < 0; i++) {
             if (strcasecmp(r->f[i].s, column_name[c]) == 0)
                 column[c] = i;
         }
+        named += column[c] >= 0;
     }
-    if (column[PATH] < 0)
-        return false;
-    memcpy(r->column, column, sizeof column);
-    return true;
+    *header = column[PATH] >= 0 || (named > 0 && !sfp__image_name(r->f[0].s));
+    for (int c = 0; c <= LABEL && *header; c++)
+        if (column[c] < 0)
+            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has %d field%s and no column '%s', expected path,label[,task[,time]]",
+                             r->file, (unsigned long long)line, n, n == 1 ? "" : "s", column_name[c]);
+    if (!*header && (n < 2 || n > 4))
+        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has %d field%s, expected path,label[,task[,time]]", r->file,
+                         (unsigned long long)line, n, n == 1 ? "" : "s");
+    if (*header)
+        memcpy(r->column, column, sizeof column);
+    r->fields = n;
+    return SFP_OK;
 }
 
 static sfp_status read_csv(reader *r, sfp_error *err)
@@ -209,11 +221,9 @@ static sfp_status read_csv(reader *r, sfp_error *err)
         if (n == 0)
             continue;
         if (r->fields == 0) {
-            bool header = csv_header(r, n);
-            if (header ? r->column[LABEL] < 0 : n < 2 || n > 4)
-                return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has %d field%s%s, expected path,label[,task[,time]]", r->file,
-                                 (unsigned long long)line, n, n == 1 ? "" : "s", header ? " and no column 'label'" : "");
-            r->fields = n;
+            bool header;
+            if ((status = csv_first(r, line, n, &header, err)) != SFP_OK)
+                return status;
             if (header)
                 continue;
         }

@@ -99,6 +99,7 @@ static void errors_name_the_line_and_what_was_expected(void **unused)
     refused("a.jpg\n", SFP_EFORMAT, "m.csv:1: ", "expected path,label");
     refused("a,b,1,2,3\n", SFP_EFORMAT, "m.csv:1: ", "5 fields, expected path,label");
     refused("path,class\n", SFP_EFORMAT, "m.csv:1: ", "no column 'label'");
+    refused("filename,label\na.jpg,x\n", SFP_EFORMAT, "m.csv:1: ", "no column 'path'");
     refused("a.jpg,x\nb.jpg\n", SFP_EFORMAT, "m.csv:2: ", "has 1 field, expected 2");
     refused("a.jpg,x\n,x\n", SFP_EFORMAT, "m.csv:2: ", "has no path");
     refused("a.jpg,x\n\"b.jpg,x\n", SFP_EFORMAT, "m.csv:2: ", "does not end");
@@ -138,7 +139,7 @@ static void a_line_without_end_is_refused(void **unused)
     refused(text, SFP_EFORMAT, "m.csv:2: ", "more than 64 fields");
     text[5000] = '\0';
     memset(text, 'p', 4990);
-    memcpy(text + 4990, ",label\n", 8);
+    memcpy(text + 4990, ",class\n", 8);
     refused(text, SFP_ELIMIT, "m.csv:1: ", "4990 bytes");
     free(text);
 }

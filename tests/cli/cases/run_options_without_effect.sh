@@ -19,9 +19,13 @@ try --sigma 0.2 --select none
 try --coreset paper --select random
 try --learnloss-order low
 try --weighted --select camel
+try --sigma 1 --coreset paper
+try --sigma 1 --select learnloss --learnloss-order low
 try --buffer none --buffer-size 10
 try --buffer none --keep compressed
 try --buffer none --replay 5
+try --replay 0 --buffer er
+try --replay 0 --buffer-size 10
 try --buffer er --drop-rule eq8
 try --buffer gss --nu reservoir
 try --buffer ssd --keep compressed
