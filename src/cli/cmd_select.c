@@ -20,7 +20,8 @@ static const sfp_opt options[] = {
                    "Predicted probabilities, a row a sample; craig and gradmatch need them, the others leave them aside."),
     SFP_ROW_REAL("ratio", "R", NULL, 1e-9, 1e9, "Which part of the samples is chosen (needed); 1 and more: all."),
     SFP_ROW_CHOICE("distance", "cosine|euclidean", "cosine", "d2: the distance whose square weighs a sample."),
-    SFP_ROW_INT("seed", "N", "0", 0, INT64_MAX, "Seed of the random numbers (random, gradmatch, d2)."),
+    SFP_ROW_INT("seed", "N", "0", 0, INT64_MAX,
+                "Seed of the random numbers (of random, gradmatch and d2; the others draw none)."),
     SFP_ROW_JSON,
     SFP_ROW_THREADS,
 };
@@ -34,6 +35,7 @@ typedef struct job {
     double ratio;
     sfp_table features, probs;
     int32_t *label;
+    int finite, *order; /* (rows): those that are finite ascending, then the others ascending */
     sfp_pool *pool;
     sfp_arena arena;
     sfp_progress progress;
@@ -93,6 +95,59 @@ static sfp_status load(job *j, const sfp_args *args, sfp_error *err)
     return !s && labels && probs ? check_labels(j, labels, probs, err) : s;
 }
 
+static bool finite_row(const sfp_table *t, int i)
+{
+    const float *row = t->x + (size_t)i * (size_t)t->columns;
+    for (int k = 0; k < t->columns; k++)
+        if (!isfinite(row[k]))
+            return false;
+    return true;
+}
+
+/* Rows with numbers that are not finite are a mistake more often than not: they are told. */
+static void tell_not_finite(const sfp_table *t, const char *path)
+{
+    int count = 0, first = 0;
+    for (int i = t->rows - 1; i >= 0; i--)
+        if (!finite_row(t, i)) {
+            count++;
+            first = i;
+        }
+    if (count == 1)
+        sfp__say("1 row of %s is not finite (row %d); it is chosen last", path, first);
+    else if (count > 1)
+        sfp__say("%d rows of %s are not finite (the first: row %d); they are chosen last", count, path, first);
+}
+
+static bool takes_probs(method m)
+{
+    return m == CRAIG || m == GRADMATCH;
+}
+
+/* In all that the method looks at. */
+static bool finite_sample(const job *j, int i)
+{
+    return finite_row(&j->features, i) && (!takes_probs(j->method) || finite_row(&j->probs, i));
+}
+
+static sfp_status sort_out(job *j, const sfp_args *args, sfp_error *err)
+{
+    int n = 0, rows = j->features.rows;
+    if (!(j->order = sfp__malloc((size_t)rows * sizeof *j->order)))
+        return sfp__fail_nomem(err, (size_t)rows * sizeof *j->order);
+    for (int i = 0; i < rows; i++)
+        if (finite_sample(j, i))
+            j->order[n++] = i;
+    j->finite = n;
+    for (int i = 0; i < rows && n < rows; i++)
+        if (!finite_sample(j, i))
+            j->order[n++] = i;
+    tell_not_finite(&j->features, sfp__args_string(args, "features"));
+    if (takes_probs(j->method))
+        tell_not_finite(&j->probs, sfp__args_string(args, "probs"));
+    return SFP_OK;
+}
+
 /* What a method cannot do without; NULL: nothing is missing. */
 static const char *missing(const sfp_args *args, method m)
 {
@@ -102,7 +157,7 @@ static const char *missing(const sfp_args *args, method m)
             return always[i];
     if ((m == CAMEL || m == CRAIG || m == GRADMATCH) && !sfp__args_string(args, "labels"))
         return "labels";
-    return (m == CRAIG || m == GRADMATCH) && !sfp__args_string(args, "probs") ? "probs" : NULL;
+    return takes_probs(m) && !sfp__args_string(args, "probs") ? "probs" : NULL;
 }
 
 /* ------------------------------------------------------------------- choosing */
@@ -116,7 +171,7 @@ static void tell(void *ctx, const char *what, uint64_t done, uint64_t total)
 }
 
 /* D^2 sampling is freesel on features as they are. */
-static sfp_status choose(job *j, bool euclidean, sfp_error *err)
+static sfp_status choose_by_numbers(job *j, bool euclidean, sfp_error *err)
 {
     const sfp_table *x = &j->features;
     const sfp_select_options opt = {.sigma = j->ratio, .euclidean = euclidean};
@@ -129,11 +184,35 @@ static sfp_status choose(job *j, bool euclidean, sfp_error *err)
     return s->pick(&batch, &opt, &j->env, j->index, j->weight, &j->count, err);
 }
 
+/* Random, and all rows by any method, look at no number: c of the finite rows, in their own order when that is all of them,
+ * then the others. */
+static sfp_status choose_blindly(job *j, int c, sfp_error *err)
+{
+    const sfp_select_batch batch = {.b = j->finite};
+    const sfp_select_options opt = {.sigma = (c + 0.5) / fmax(1, j->finite)}; /* half a row: exactly c, however it is rounded */
+    sfp_status s = sfp__selector_find("random")->pick(&batch, &opt, &j->env, j->index, j->weight, &j->count, err);
+    if (s)
+        return s;
+    for (int i = 0; i < j->count; i++)
+        j->index[i] = j->order[j->index[i]];
+    for (; j->count < c; j->count++) {
+        j->index[j->count] = j->order[j->count]; /* all finite ones are taken */
+        j->weight[j->count] = 1;
+    }
+    return SFP_OK;
+}
+
+static sfp_status choose(job *j, bool euclidean, sfp_error *err)
+{
+    int rows = j->features.rows, c = sfp__coreset_size(rows, j->ratio);
+    return j->method == RANDOM || c == rows ? choose_blindly(j, c, err) : choose_by_numbers(j, euclidean, err);
+}
+
 static sfp_status work(job *j, const sfp_args *args, sfp_error *err)
 {
     sfp_rng rng = sfp__rng_init((uint64_t)sfp__args_int(args, "seed"), 2);
     sfp_status s = load(j, args, err);
-    if (s || (s = sfp__pool_create((int)sfp__args_int(args, "threads"), &j->pool, err)))
+    if (s || (s = sort_out(j, args, err)) || (s = sfp__pool_create((int)sfp__args_int(args, "threads"), &j->pool, err)))
         return s;
     size_t n = (size_t)j->features.rows;
     j->index = sfp__malloc(n * sizeof *j->index);
@@ -191,6 +270,7 @@ static int run(const sfp_args *args)
     sfp__table_done(&j.features);
     sfp__table_done(&j.probs);
     sfp__free(j.label);
+    sfp__free(j.order);
     sfp__free(j.index);
     sfp__free(j.weight);
     return code;
@@ -200,11 +280,13 @@ const sfp_command sfp__cmd_select = {
     .name = "select",
     .summary = "choose a coreset of a feature matrix",
     .text =
-        "Prints the chosen rows in order of choice, each with its weight. kcenter: farthest first from row 0; camel: covers each "
-        "class, on features of unit length; craig: covers the last-layer gradients, weights are cluster sizes; gradmatch: few "
-        "weighted gradients that add up to all; d2: D^2 sampling, as freesel does it; random: uniformly.\n\n"
-        "Files: .npy; .safetensors, .npz and .pth with one array, or FILE:NAME; anything else is text, numbers separated by "
-        "commas, semicolons or blanks, a line a row, with or without a heading. Rows that are not finite are chosen last.",
+        "Prints the chosen rows, counted from 0, in order of choice, each with its weight. kcenter: farthest first from row 0; "
+        "camel: covers each class, on features of unit length; craig: covers the last-layer gradients, weights are cluster "
+        "sizes; gradmatch: few weighted gradients that add up to all; d2: D^2 sampling, as freesel does it; random: "
+        "uniformly.\n\n"
+        "Files: .npy; .safetensors, .npz and .pth with one array, or FILE:NAME; anything else is text, a line a row: numbers "
+        "between commas, or semicolons, or blanks where a line has neither. A first line without any number is a heading. Rows "
+        "that are not finite are told, and chosen last, by index.",
     .examples = "  streamfp select --method kcenter --features f.npy --ratio 0.1\n"
                 "  streamfp select --method gradmatch --features f.npy --labels y.npy --probs p.npy --ratio 0.1 --json\n"
                 "  streamfp select --method camel --features all.safetensors:features --labels y.csv --ratio 0.2 > chosen.tsv\n",

@@ -111,9 +111,70 @@ typedef struct reader {
     int rows, columns;
 } reader;
 
-static bool between(char c)
+/* What stands in a cell, without the blanks and quotes around it. */
+typedef struct cell {
+    const char *at;
+    size_t n;
+} cell;
+
+/* A line that was read: its cells and the first of them that is no number. */
+typedef struct line {
+    int cells, numbers, words; /* words: neither numbers nor empty */
+    int odd;                   /* from 1; 0: all are numbers */
+    cell odd_cell;
+} line;
+
+#define BLANKS " \t\r\v\f"
+
+static cell trimmed(cell c)
 {
-    return c && strchr(",; \t\r\v\f", c); /* all that strtof passes over but the end of a line, which it would too */
+    size_t lead = strspn(c.at, BLANKS);
+    lead = lead < c.n ? lead : c.n;
+    c = (cell){c.at + lead, c.n - lead};
+    while (c.n > 0 && strchr(BLANKS, c.at[c.n - 1]))
+        c.n--;
+    return c;
+}
+
+/* How long the cell is that begins here. In quotes nothing separates; quotes left open end with the line. */
+static size_t cell_length(const char *at, const char *stops)
+{
+    size_t n = 0;
+    while (at[n] == '"') { /* again: a doubled quote */
+        n += 1 + strcspn(at + n + 1, "\"\n");
+        n += at[n] == '"';
+    }
+    return n + strcspn(at + n, stops);
+}
+
+/* The cell at r->at, which moves to what ended it. */
+static cell next_cell(reader *r, const char *stops)
+{
+    r->at += strspn(r->at, BLANKS);
+    size_t n = cell_length(r->at, stops);
+    cell c = trimmed((cell){r->at, n});
+    r->at += n;
+    return c.n >= 2 && c.at[0] == '"' && c.at[c.n - 1] == '"' ? trimmed((cell){c.at + 1, c.n - 2}) : c;
+}
+
+/* What ends a cell of the line at r->at: its commas or its semicolons, and blanks only where there is neither. Both: one of them
+ * may be the decimal sign, and no reading is safe. */
+static sfp_status stops_of(const reader *r, const char **stops, sfp_error *err)
+{
+    bool comma = false, semicolon = false;
+    for (const char *at = r->at;; at++) {
+        at += strspn(at, BLANKS);
+        at += cell_length(at, ",;\n");
+        if (*at != ',' && *at != ';')
+            break;
+        comma |= *at == ',';
+        semicolon |= *at == ';';
+    }
+    if (comma && semicolon)
+        return sfp__fail(err, SFP_EFORMAT, "%s:%d: has both commas and semicolons, expected one of them between numbers like 1.5",
+                         r->path, r->line);
+    *stops = comma ? ",\n" : semicolon ? ";\n" : BLANKS "\n";
+    return SFP_OK;
 }
 
 static sfp_status keep(reader *r, float value, sfp_error *err)
@@ -130,56 +191,70 @@ static sfp_status keep(reader *r, float value, sfp_error *err)
     return SFP_OK;
 }
 
-/* Numbers up to the end of the line. A word that is none: *heading on the first line, else an error. */
-static sfp_status read_line(reader *r, int *columns, bool *heading, sfp_error *err)
+static sfp_status take(reader *r, line *l, cell c, sfp_error *err)
 {
-    *columns = 0;
-    for (;;) {
-        while (between(*r->at))
-            r->at++;
-        if (*r->at == '\n' || *r->at == '\0')
-            return SFP_OK;
-        char *end = NULL, word[24], shown[100];
-        float value = strtof(r->at, &end);
-        if (end == r->at || (!between(*end) && *end != '\n' && *end != '\0')) {
-            if (r->rows == 0 && r->line == 1) {
-                *heading = true;
-                return SFP_OK;
-            }
-            (void)snprintf(word, sizeof word, "%.20s", r->at);
-            word[strcspn(word, ",; \t\r\n")] = '\0';
-            return sfp__fail(err, SFP_EFORMAT, "%s:%d: '%s' is no number", r->path, r->line,
-                             sfp__printable(word, shown, sizeof shown));
-        }
-        r->at = end;
-        sfp_status s = keep(r, value, err);
-        if (s)
-            return s;
-        if (++*columns > COLUMNS_MAX)
-            return sfp__fail(err, SFP_ELIMIT, "%s:%d: more than %d columns", r->path, r->line, COLUMNS_MAX);
+    char *end = NULL;
+    float value = c.n > 0 ? strtof(c.at, &end) : 0; /* a cell begins with no blank: strtof cannot pass the end of the line */
+    if (++l->cells > COLUMNS_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s:%d: more than %d columns", r->path, r->line, COLUMNS_MAX);
+    if (c.n > 0 && end == c.at + c.n) {
+        l->numbers++;
+        return keep(r, value, err);
     }
+    l->words += c.n > 0;
+    if (!l->odd) {
+        l->odd = l->cells;
+        l->odd_cell = c;
+    }
+    return SFP_OK;
+}
+
+/* Takes all cells up to the end of the line; none when it is blank. */
+static sfp_status read_line(reader *r, line *l, sfp_error *err)
+{
+    const char *stops = NULL;
+    sfp_status s = stops_of(r, &stops, err);
+    if (s)
+        return s;
+    r->at += strspn(r->at, BLANKS);
+    for (bool more = *r->at && *r->at != '\n'; !s && more;) {
+        s = take(r, l, next_cell(r, stops), err);
+        r->at += strspn(r->at, BLANKS); /* a run of them separates once, and not at the end of the line */
+        more = *r->at && *r->at != '\n';
+        r->at += *r->at == ',' || *r->at == ';'; /* after it there is a cell, be it empty */
+    }
+    return s;
+}
+
+static sfp_status refuse(const reader *r, const line *l, sfp_error *err)
+{
+    const char *why = r->line == 1 && l->numbers > 0 ? "; a heading has no number, a row nothing else" : "";
+    char word[24], shown[100];
+    if (l->odd_cell.n == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s:%d: cell %d is empty%s", r->path, r->line, l->odd, why);
+    (void)snprintf(word, sizeof word, "%.*s", l->odd_cell.n < 20 ? (int)l->odd_cell.n : 20, l->odd_cell.at);
+    return sfp__fail(err, SFP_EFORMAT, "%s:%d: '%s' is no number%s", r->path, r->line, sfp__printable(word, shown, sizeof shown),
+                     why);
 }
 
 static sfp_status read_rows(reader *r, sfp_error *err)
 {
     for (; *r->at; r->line++) {
-        int columns = 0;
-        bool heading = false;
-        size_t before = r->used;
-        sfp_status s = read_line(r, &columns, &heading, err);
+        line l = {0};
+        sfp_status s = read_line(r, &l, err);
         if (s)
             return s;
-        if (heading)
-            r->used = before;
-        else if (columns > 0 && r->rows > 0 && columns != r->columns)
-            return sfp__fail(err, SFP_EFORMAT, "%s:%d: the row has %d numbers, expected %d", r->path, r->line, columns,
+        bool heading = r->line == 1 && l.numbers == 0 && l.words > 0;
+        if (l.odd && !heading)
+            return refuse(r, &l, err);
+        if (l.numbers > 0 && r->rows > 0 && l.numbers != r->columns)
+            return sfp__fail(err, SFP_EFORMAT, "%s:%d: the row has %d numbers, expected %d", r->path, r->line, l.numbers,
                              r->columns);
-        else if (columns > 0) {
+        if (l.numbers > 0) {
             if (++r->rows > ROWS_MAX)
                 return sfp__fail(err, SFP_ELIMIT, "%s: more than %d rows", r->path, ROWS_MAX);
-            r->columns = columns;
+            r->columns = l.numbers;
         }
-        r->at += strcspn(r->at, "\n");
         r->at += *r->at == '\n';
     }
     return r->rows > 0 ? SFP_OK : sfp__fail(err, SFP_EFORMAT, "%s: has no row of numbers", r->path);
@@ -199,6 +274,8 @@ static sfp_status from_text(const char *path, sfp_table *out, sfp_error *err)
     }
     text[size] = '\0';
     reader r = {.path = path, .at = text, .line = 1};
+    if (strncmp(text, "\xef\xbb\xbf", 3) == 0)
+        r.at += 3; /* a byte order mark, as spreadsheets write it */
     s = memchr(text, '\0', size) ? sfp__fail(err, SFP_EFORMAT, "%s: is not text, and its name ends in no format of arrays", path)
                                  : read_rows(&r, err);
     sfp__free(text);

@@ -1,6 +1,7 @@
 /* Matrices and labels that a user gives as files: .npy, a file of tensors (.safetensors, .npz, .pth: the only tensor, or
- * FILE:NAME), else text, numbers separated by commas, semicolons or blanks, a line a row; a first line that is not numbers is a
- * heading. */
+ * FILE:NAME), else text, a line a row: numbers between commas, or between semicolons, or, on a line that has neither, between
+ * blanks. Numbers may stand in quotes. A first line without any number is a heading; everything else that is no number, an empty
+ * cell too, is an error that names its line. */
 #ifndef SFP_CLI_MATRIX_H
 #define SFP_CLI_MATRIX_H
 

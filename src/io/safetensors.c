@@ -13,9 +13,11 @@
 #include "io/text.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <zlib.h>
 
 #define HEADER_MAX 100000000u /* bytes, the limit of the reference implementation */
 
@@ -42,8 +44,9 @@ static const char *type_words(const json_t *v)
 }
 
 /* Fails about one tensor: "FILE: tensor 'NAME' " and the rest. */
-#define FAIL_TENSOR(status, fmt, ...)                                          \
-    sfp__fail(err, status, "%s: tensor '%s' " fmt, st->path, sfp__printable(t->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), __VA_ARGS__)
+#define FAIL_TENSOR(status, fmt, ...)                                                                                        \
+    sfp__fail(err, status, "%s: tensor '%s' " fmt, st->path, sfp__printable(t->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), \
+              __VA_ARGS__)
 
 static sfp_status parse_dtype(const sfp_safetensors *st, const json_t *info, sfp_tensor *t, sfp_error *err)
 {
@@ -174,8 +177,9 @@ static sfp_status check_cover(const sfp_safetensors *st, sfp_error *err)
             return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%zu, %zu] and overlaps tensor '%s', which ends at %zu", begin,
                                begin + t->bytes, sfp__printable(before, shown, sizeof shown), at);
         if (begin > at)
-            return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%zu, %zu], expected to begin at %zu: bytes between belong to no tensor",
-                               begin, begin + t->bytes, at);
+            return FAIL_TENSOR(SFP_EFORMAT,
+                               "has data_offsets [%zu, %zu], expected to begin at %zu: bytes between belong to no tensor", begin,
+                               begin + t->bytes, at);
         at = begin + t->bytes;
         before = t->name;
     }
@@ -242,7 +246,8 @@ static sfp_status parse(sfp_safetensors *st, const uint8_t *bytes, size_t size, 
 }
 
 /* Takes `map` over, also when it fails. */
-static sfp_status open_bytes(const char *label, sfp_map map, const void *bytes, size_t size, sfp_safetensors **out, sfp_error *err)
+static sfp_status open_bytes(const char *label, sfp_map map, const void *bytes, size_t size, sfp_safetensors **out,
+                             sfp_error *err)
 {
     sfp_status status;
     sfp_safetensors *st = sfp__calloc(1, sizeof *st);
@@ -357,4 +362,28 @@ void sfp__safetensors_release(const sfp_safetensors *st)
 {
     if (st->map.bytes)
         (void)madvise((void *)(uintptr_t)st->map.bytes, st->map.size, MADV_DONTNEED);
+}
+
+void sfp__safetensors_sum(const char *also, size_t count, const sfp_tensor *tensors, char out[SFP_CHECKSUM_MAX])
+{
+    unsigned long sum = crc32_z(0, NULL, 0);
+    if (also)
+        sum = crc32_z(sum, (const unsigned char *)also, strlen(also));
+    for (size_t i = 0; i < count; i++)
+        if (tensors[i].bytes)
+            sum = crc32_z(sum, tensors[i].data, tensors[i].bytes);
+    (void)snprintf(out, SFP_CHECKSUM_MAX, "%08lx", sum);
+}
+
+sfp_status sfp__safetensors_check_sum(const sfp_safetensors *st, const char *also, sfp_error *err)
+{
+    char sum[SFP_CHECKSUM_MAX], shown[32];
+    const char *expected = sfp__safetensors_meta(st, SFP_CHECKSUM_KEY);
+    if (!expected)
+        return SFP_OK;
+    sfp__safetensors_sum(also, st->count, st->tensors, sum);
+    if (strcmp(sum, expected) == 0)
+        return SFP_OK;
+    return sfp__fail(err, SFP_EFORMAT, "%s: is damaged: its checksum is %s, expected %s", sfp__safetensors_path(st), sum,
+                     sfp__printable(expected, shown, sizeof shown));
 }

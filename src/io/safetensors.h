@@ -16,7 +16,7 @@ void sfp__safetensors_close(sfp_safetensors *st);
 
 const char *sfp__safetensors_path(const sfp_safetensors *st);
 size_t sfp__safetensors_count(const sfp_safetensors *st);
-const sfp_tensor *sfp__safetensors_at(const sfp_safetensors *st, size_t i); /* in order of offset */
+const sfp_tensor *sfp__safetensors_at(const sfp_safetensors *st, size_t i);           /* in order of offset */
 const sfp_tensor *sfp__safetensors_find(const sfp_safetensors *st, const char *name); /* NULL: not there */
 sfp_status sfp__safetensors_need(const sfp_safetensors *st, const char *name, const sfp_tensor **out, sfp_error *err);
 
@@ -35,12 +35,19 @@ typedef struct sfp_meta {
 /* Writes PATH atomically: PATH.tmp.PID in the same directory, fsync, rename, directory fsync. Tensors are written in
  * the order given without gaps after a header padded to 8 bytes, so each is aligned as long as the sizes before it are
  * multiples of its element's; on failure nothing is left behind. */
-sfp_status sfp__safetensors_write(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count,
-                                  sfp_error *err);
+sfp_status sfp__safetensors_write(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta,
+                                  size_t meta_count, sfp_error *err);
 
 /* Appends what comes before the tensors' bytes in such a file, for writers whose bytes lie in pieces: these follow in the order
  * given. `data` is only checked for NULL. */
-sfp_status sfp__safetensors_header(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count,
-                                   sfp_text *out, sfp_error *err);
+sfp_status sfp__safetensors_header(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta,
+                                   size_t meta_count, sfp_text *out, sfp_error *err);
+
+/* A checksum for the metadata of a file, as text: of `also` (NULL: nothing) and the bytes of all tensors in order. */
+#define SFP_CHECKSUM_KEY "checksum"
+enum { SFP_CHECKSUM_MAX = 16 };
+void sfp__safetensors_sum(const char *also, size_t count, const sfp_tensor *tensors, char out[SFP_CHECKSUM_MAX]);
+/* SFP_EFORMAT when what the file says is not so; a file that says nothing is taken as it is. */
+sfp_status sfp__safetensors_check_sum(const sfp_safetensors *st, const char *also, sfp_error *err);
 
 #endif

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const sfp_learner_options *opt, const char *method, int classes,
-                            sfp_error *err)
+sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const sfp_learner_options *opt, const char *method,
+                            int classes, sfp_error *err)
 {
     const sfp_vit_config *c = sfp__vit_config(vit);
     *s = (sfp_system){.vit = vit, .pool = pool, .D = c->dim, .S = c->img_size, .grows = classes == 0, .opt = *opt};
@@ -60,7 +60,12 @@ sfp_status sfp__system_open(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const c
     sfp_predictor *p = NULL;
     sfp_status status = sfp__predictor_open(vit, pool, state, 0, &p, err);
     if (!status)
-        *s = (sfp_system){.vit = vit, .pool = pool, .D = c->dim, .S = c->img_size, .predictor = p, .opt = *sfp__predictor_options(p),
+        *s = (sfp_system){.vit = vit,
+                          .pool = pool,
+                          .D = c->dim,
+                          .S = c->img_size,
+                          .predictor = p,
+                          .opt = *sfp__predictor_options(p),
                           .classes = sfp__predictor_classes(p)};
     return status;
 }
@@ -138,8 +143,8 @@ static sfp_status head_offer(sfp_system *s, int b, const sfp_sample *samples, sf
     for (int i = 0; i < b; i++) {
         s->label[i] = samples[i].label;
         if (samples[i].label < 0 || samples[i].label >= s->classes)
-            return sfp__fail(err, SFP_EINVAL, "sample %llu has label %d, expected 0 to %d", (unsigned long long)samples[i].id, samples[i].label,
-                             s->classes - 1);
+            return sfp__fail(err, SFP_EINVAL, "sample %llu has label %d, expected 0 to %d", (unsigned long long)samples[i].id,
+                             samples[i].label, s->classes - 1);
     }
     double begin = sfp__now();
     for (int i = 0; i < b; i++)
@@ -185,7 +190,7 @@ static float chance(const float *logp, int32_t label)
 }
 
 static sfp_status ask_predictor(sfp_system *s, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
-                                  float *probability, sfp_error *err)
+                                float *probability, sfp_error *err)
 {
     int classes = sfp__predictor_classes(s->predictor);
     size_t need = (size_t)n * (size_t)(classes ? classes : 1);
@@ -197,7 +202,8 @@ static sfp_status ask_predictor(sfp_system *s, int n, const uint8_t *const *rgb,
         s->logp = logp;
         s->logp_room = need;
     }
-    sfp_status status = sfp__predictor_run_known(s->predictor, n, rgb, query, has_query, label, probability ? s->logp : NULL, classes, NULL, err);
+    sfp_status status =
+        sfp__predictor_run_known(s->predictor, n, rgb, query, has_query, label, probability ? s->logp : NULL, classes, NULL, err);
     for (int i = 0; !status && probability && i < n; i++)
         probability[i] = chance(s->logp + (size_t)i * (size_t)classes, label[i]);
     return status;
@@ -270,18 +276,29 @@ static sfp_status old_path(const char *path, char *buf, size_t size, sfp_error *
 static sfp_status head_checkpoint(sfp_system *s, const char *path, const char *position, sfp_error *err)
 {
     sfp_saved_tensors all = {0};
-    char timestamps[32], offered[32];
+    char timestamps[32], offered[32], sum[SFP_CHECKSUM_MAX] = "";
     (void)snprintf(timestamps, sizeof timestamps, "%llu", (unsigned long long)s->counts.timestamps);
     (void)snprintf(offered, sizeof offered, "%llu", (unsigned long long)s->counts.offered);
-    const sfp_meta meta[] = {{"kind", sfp__head_kind(s->head)}, {"timestamps", timestamps}, {"offered", offered}, {"position", position}};
-    sfp_tensor seen = {.name = "seen", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {s->classes}, .count = (size_t)s->classes,
-                       .bytes = (size_t)s->classes, .data = s->seen};
+    const sfp_meta meta[] = {{"kind", sfp__head_kind(s->head)},
+                             {"timestamps", timestamps},
+                             {"offered", offered},
+                             {"position", position},
+                             {SFP_CHECKSUM_KEY, sum}};
+    sfp_tensor seen = {.name = "seen",
+                       .dtype = SFP_DTYPE_U8,
+                       .ndim = 1,
+                       .shape = {s->classes},
+                       .count = (size_t)s->classes,
+                       .bytes = (size_t)s->classes,
+                       .data = s->seen};
     sfp_status status = sfp__head_visit(s->head, "head", sfp__saved_add_tensor, &all, err);
     if (!status)
         status = sfp__saved_add_tensor(&all, &seen, err);
     char old[PATH_MAX];
-    if (!status)
+    if (!status) {
+        sfp__safetensors_sum(position, all.count, all.list, sum);
         status = old_path(path, old, sizeof old, err);
+    }
     if (!status && !s->damaged)
         status = sfp__file_keep(path, old, err);
     if (!status)
@@ -298,8 +315,13 @@ static sfp_status head_save(sfp_system *s, const char *path, sfp_error *err)
     sfp_status status = s->classes > s->name_room ? sfp__system_name_class(s, s->classes - 1, NULL, err) : SFP_OK;
     if (status)
         return status;
-    const sfp_state_method from = {.head = s->head, .vit = s->vit, .opt = &s->opt, .classes = s->classes, .seen = s->seen,
-                                   .names = s->names, .timestamps = s->counts.timestamps};
+    const sfp_state_method from = {.head = s->head,
+                                   .vit = s->vit,
+                                   .opt = &s->opt,
+                                   .classes = s->classes,
+                                   .seen = s->seen,
+                                   .names = s->names,
+                                   .timestamps = s->counts.timestamps};
     return sfp__state_save_method(&from, path, err);
 }
 
@@ -330,6 +352,8 @@ static sfp_status head_load(void *ctx, const char *path, sfp_error *err)
     if (access(path, F_OK) != 0)
         return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
     sfp_status status = sfp__safetensors_open(path, &st, err);
+    if (!status)
+        status = sfp__safetensors_check_sum(st, sfp__safetensors_meta(st, "position"), err);
     const sfp_tensor *seen = NULL;
     const char *kind = status ? NULL : sfp__safetensors_meta(st, "kind");
     if (!status && (!kind || strcmp(kind, sfp__head_kind(s->head)) != 0)) /* "not found" would mean: begin anew, over it */
@@ -375,8 +399,8 @@ sfp_status sfp__system_look(const char *path, char *method, size_t size, char **
     char *copy = NULL;
     if (!text)
         status = sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint", path);
-    if (!status && !kind)
-        status = sfp__checkpoint_check(path, err);
+    if (!status)
+        status = kind ? sfp__safetensors_check_sum(st, text, err) : sfp__checkpoint_check(path, err);
     if (!status && !(copy = sfp__strdup(text)))
         status = sfp__fail_nomem(err, strlen(text) + 1);
     if (!status) {

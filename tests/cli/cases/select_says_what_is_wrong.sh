@@ -24,6 +24,24 @@ printf '1,2\n3,four\n' >word.csv
 try --method kcenter --features word.csv --ratio 0.5
 printf '1,2\n3\n' >ragged.csv
 try --method kcenter --features ragged.csv --ratio 0.5
+cell() { # TEXT: a file that must be refused, whatever it might mean
+    printf '%b' "$1" >cell.csv
+    try --method kcenter --features cell.csv --ratio 1
+}
+cell 'x,1,2\n3,4,5\n'
+cell '1,x,2\n3,4,5\n'
+cell ',0,1\n0,3,4\n'
+cell 'x\ny\n1\n'
+cell '1,0,\n,2,7\n'
+cell 'a,b,c\n1,,3\n'
+cell '1,2\n3,""\n'
+cell '1;2\n;\n'
+cell ',,\n1,2,3\n'
+cell '1;2\n3,5;4,5\n'
+cell '1,5 2,5\n'
+cell '1,2\n3,"4,5"\n'
+cell '1,2\n3,"4\n'
+cell '1,2\r3,4\r'
 printf 'a,b\n' >heading.csv
 try --method kcenter --features heading.csv --ratio 0.5
 printf '1,2\n\0\0\n' >bytes.csv
