@@ -8,6 +8,7 @@
 #include "base/pool.h"
 #include "run/exam.h"
 #include "run/result.h"
+#include "stream/source.h"
 
 #include <limits.h>
 #include <math.h>
@@ -25,7 +26,8 @@ static const sfp_opt options[] = {
     SFP_ROW_STRING("tasks", "J|SIZES|domain[:a,b]|time|free", NULL, "Accuracy for each of these too, cut as run cuts them: over the classes "
                                                                     "of the state. Default: the data set's domains or tasks, if any."),
     SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Pictures a task at most; 0: all."),
-    SFP_ROW_INT("seed", "N", NULL, 0, INT64_MAX, "Of data that is drawn (synthetic). Default: that of the run."),
+    SFP_ROW_INT("seed", "N", NULL, 0, INT64_MAX,
+                "Of data that is drawn (synthetic; of stream51 and clear the order of the training part). Default: that of the run."),
     SFP_ROW_IMG_SIZE,
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Of the matrix products; bf16 where the CPU has it."),
     SFP_ROW_THREADS,
@@ -203,6 +205,41 @@ static void on_progress(void *ctx, uint64_t done)
     sfp__progress_tell(ctx, done);
 }
 
+static bool has_no_test_part(const sfp_source *s)
+{
+    return !s->test_part;
+}
+
+static bool is_not_drawn(const sfp_source *s)
+{
+    return !s->seeded;
+}
+
+/* Whether that holds of the data, which is not so when it cannot be opened: the exam tells. */
+static bool holds(const sfp_args *a, bool test, bool (*what)(const sfp_source *s))
+{
+    const sfp_source_options o = {.test = test};
+    sfp_source *s = NULL;
+    sfp_error none;
+    if (sfp__source_open(sfp__args_string(a, "data"), &o, &s, &none) != SFP_OK)
+        return false;
+    bool it_does = what(s);
+    sfp__source_close(s);
+    return it_does;
+}
+
+static sfp_status check_idle(const sfp_args *a, sfp_error *err)
+{
+    char data[PATH_MAX];
+    bool train = sfp__args_choice(a, "part") == 1;
+    (void)snprintf(data, sizeof data, "data %s", sfp__args_string(a, "data"));
+    if (sfp__args_given(a, "part") && holds(a, true, has_no_test_part))
+        return sfp__args_no_effect(a, "part", data, "it has no test part", err);
+    if (sfp__args_given(a, "seed") && holds(a, !train, is_not_drawn))
+        return sfp__args_no_effect(a, "seed", data, "nothing of it is drawn", err);
+    return SFP_OK;
+}
+
 static sfp_status examine(const sfp_args *a, sfp_exam *out, char *state, sfp_error *err)
 {
     sfp_progress progress = {0};
@@ -236,7 +273,7 @@ static int run(const sfp_args *a)
     sfp_error err = {0};
     if (!sfp__args_string(a, "state") || !sfp__args_string(a, "data"))
         return sfp__say_usage(a->command, "needs --state FILE|DIR and --data KIND:PATH");
-    if (examine(a, &e, state, &err))
+    if (check_idle(a, &err) || examine(a, &e, state, &err))
         return sfp__command_failed(a, &err);
     say_left_out(&e);
     if (sfp__args_flag(a, "json"))

@@ -1,8 +1,8 @@
 /* streamfp predict: classes or features of pictures.
  *
  * A chunk of files at a time: decoded and resized on all threads, answered, printed. Memory is that of one chunk whatever the
- * number of files (the list of their paths aside). A file that cannot be decoded is named, counted and left out; the exit code
- * tells at the end. */
+ * number of files (the list of their paths aside). A file that is not there or cannot be decoded is named, counted and left
+ * out; the exit code tells at the end. */
 #include "cli/backbone.h"
 #include "cli/predict.h"
 #include "cli/ui.h"
@@ -29,7 +29,7 @@ static const sfp_opt options[] = {
                    "Mean and standard deviation: those of the checkpoint, 0 and 1, ImageNet's, or 0.5 and 0.5."),
     SFP_ROW_IMG_SIZE,
     SFP_ROW_FLAG("exif", "Turn pictures by their EXIF orientation."),
-    SFP_ROW_FLAG("strict", "Stop at the first picture that cannot be decoded."),
+    SFP_ROW_FLAG("strict", "Stop at the first picture that is not there or cannot be decoded."),
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Of the matrix products; bf16 needs a CPU that has it."),
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
@@ -270,7 +270,7 @@ const sfp_command sfp__cmd_predict = {
     .operands = "PATH...",
     .max_operands = SFP_OPERANDS_ANY,
     .text = "A PATH is a picture (JPEG, PNG, WebP), a folder (all pictures in it and below, sorted) or a list (.csv or .txt: a file "
-            "a line, relative to the list). A picture that cannot be decoded is named and left out; the exit code is then 1.\n\n"
+            "a line, relative to the list). A picture that is not there or cannot be decoded is named and left out; the exit code is then 1.\n\n"
             "What is printed is a line a picture, in columns separated by tabs: the file, then class and probability of the best classes in "
             "turn.",
     .examples = "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop photo.jpg holiday/\n"

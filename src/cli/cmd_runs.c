@@ -67,11 +67,12 @@ static void list_json(sfp_json_out *j, const sfp_registry_row *row)
 static bool list_row(void *ctx, const sfp_registry_row *row)
 {
     listing *l = ctx;
+    l->count++;
     if (l->json) {
         list_json(l->json, row);
         return true;
     }
-    if (l->count++ == 0)
+    if (l->count == 1)
         (void)printf("%5s  %-20s  %-18s  %-28s  %6s  %8s  %8s  %9s  %8s  %s\n", "run", "started", "method", "data", "seed",
                      "accuracy", "forget", "samples/s", "seconds", "directory");
     (void)printf("%5" PRId64 "  ", row->id);
@@ -97,19 +98,26 @@ static int list(const sfp_args *args)
     sfp_registry *registry = NULL;
     sfp_json_out j;
     listing l = {0};
-    if (sfp__registry_open(&registry, &err) != SFP_OK)
+    sfp_status s = sfp__registry_look(&registry, &err);
+    bool none = s == SFP_ENOTFOUND;
+    if (s != SFP_OK && !none)
         return sfp__say_error(&err);
     if (sfp__args_flag(args, "json")) {
         l.json = &j;
         sfp__json_begin(&j, stdout);
         sfp__json_array(&j, "runs");
     }
-    sfp_status s = sfp__registry_list(registry, (int)sfp__args_int(args, "limit"), list_row, &l, &err);
+    if (!none)
+        s = sfp__registry_list(registry, (int)sfp__args_int(args, "limit"), list_row, &l, &err);
     if (l.json)
         sfp__json_end_all(&j);
-    else if (s == SFP_OK && l.count == 0)
-        sfp__say("no runs yet");
     sfp__registry_close(registry);
+    if (none) {
+        sfp__say("no runs yet (%s)", err.message);
+        return SFP_EXIT_OK;
+    }
+    if (s == SFP_OK && l.count == 0)
+        sfp__say("no runs yet");
     return s == SFP_OK ? SFP_EXIT_OK : sfp__say_error(&err);
 }
 
@@ -124,7 +132,9 @@ static sfp_status load_registered(const char *which, sfp_result *out, sfp_error 
 {
     sfp_registry *registry = NULL;
     char *json = NULL, label[96];
-    sfp_status s = sfp__registry_open(&registry, err);
+    sfp_status s = sfp__registry_look(&registry, err);
+    if (s == SFP_ENOTFOUND)
+        s = sfp__fail_prefix(err, s, "%s: no run has this number or directory", which);
     if (s == SFP_OK)
         s = sfp__registry_json(registry, which, &json, err);
     (void)snprintf(label, sizeof label, "run %.50s of the registry", which);
@@ -338,12 +348,9 @@ const sfp_command sfp__cmd_runs = {
     .operands = "[show RUN | compare RUN RUN... | add DIR...]",
     .max_operands = SFP_OPERANDS_ANY,
     .text = "Without an argument lists the runs that are in the registry, newest first. 'show' prints one run, 'compare' a table "
-            "of the "
-            "options in which runs differ and of their numbers; runs that share all options but the seed are one column, with "
-            "mean and "
-            "95 % Student-t interval. A RUN is a number of the list or a run's directory. 'add' puts directories, say of another "
-            "machine, "
-            "into the registry.\n\n"
+            "of the options in which runs differ and of their numbers; runs that share all options but the seed are one column, "
+            "with mean and 95 % Student-t interval; of several of one seed the newest counts. A RUN is a number of the list or a "
+            "run's directory. 'add' puts directories, say of another machine, into the registry.\n\n"
             "The registry is $STREAMFP_REGISTRY, else streamfp/runs.db in $XDG_DATA_HOME or ~/.local/share.",
     .examples = "  streamfp runs --limit 5\n"
                 "  streamfp runs show 12\n"

@@ -131,7 +131,7 @@ sfp_status sfp__filelist_add_path(sfp_filelist *l, const char *path, sfp_error *
 {
     struct stat st;
     if (stat(path, &st) != 0)
-        return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
+        return sfp__filelist_add(l, path, "", err);
     if (S_ISDIR(st.st_mode)) {
         size_t before = l->count;
         sfp_status s = add_folder(l, path, 0, err);

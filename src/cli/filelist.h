@@ -26,7 +26,8 @@ const char *sfp__filelist_label(const sfp_filelist *l, size_t i); /* "": none */
 void sfp__filelist_done(sfp_filelist *l);
 
 sfp_status sfp__filelist_add(sfp_filelist *l, const char *path, const char *label, sfp_error *err);
-/* A folder (all pictures in it and below), a .csv or .txt list, or a single picture; anything that is not there is an error. */
+/* A folder (all pictures in it and below), a .csv or .txt list, or a single picture; so is whatever is not there, which is then
+ * told as of any other picture that cannot be read. */
 sfp_status sfp__filelist_add_path(sfp_filelist *l, const char *path, sfp_error *err);
 /* Those entries of a folder, by name, hidden ones left out, of which `keep` says so; nothing below it. */
 sfp_status sfp__filelist_add_entries(sfp_filelist *l, const char *folder, bool (*keep)(const char *path), sfp_error *err);

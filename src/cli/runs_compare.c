@@ -1,5 +1,6 @@
 /* Runs side by side: the options in which they differ, then the numbers. Runs that differ in nothing but the seed (and where
- * they were written) are repetitions: they share a column, with mean and 95 % interval. */
+ * they were written) are repetitions: they share a column, with mean and 95 % interval. A seed counts once, by its newest run:
+ * the same again is no second sample, and would narrow the interval. */
 #include "cli/runs_compare.h"
 
 #include "cli/json_out.h"
@@ -52,6 +53,7 @@ typedef struct groups {
     int n, count;
     const sfp_named_run *runs;
     int *of;    /* (n) group of a run */
+    bool *old;  /* (n) a newer run of the group has its seed: does not count */
     int *first; /* (count) its first run */
     double *x;  /* (n) scratch */
 } groups;
@@ -89,12 +91,41 @@ static void make_groups(groups *g)
     }
 }
 
+/* One that ended before one that was stopped; then by the time of beginning; of the same second the one named later. */
+static bool is_newer(const groups *g, int i, int than)
+{
+    const sfp_result *a = &g->runs[i].result, *b = &g->runs[than].result;
+    int order = a->finished != b->finished ? a->finished - b->finished : strcmp(a->started, b->started);
+    return order > 0 || (order == 0 && i > than);
+}
+
+static void mark_old(groups *g)
+{
+    for (int i = 0; i < g->n; i++)
+        for (int k = 0; k < g->n && !g->old[i]; k++)
+            g->old[i] = g->of[k] == g->of[i] && g->runs[k].result.seed == g->runs[i].result.seed && is_newer(g, k, i);
+}
+
+static int count_old(const groups *g)
+{
+    int count = 0;
+    for (int i = 0; i < g->n; i++)
+        count += g->old[i];
+    return count;
+}
+
+/* Run i is one of those that make column k. */
+static bool counts_in(const groups *g, int i, int k)
+{
+    return g->of[i] == k && !g->old[i];
+}
+
 /* The measured values of group k; returns how many. */
 static int values_of(const groups *g, int k, const sfp_run_number *number)
 {
     int count = 0;
     for (int i = 0; i < g->n; i++) {
-        double x = g->of[i] == k ? number->get(&g->runs[i].result) : NAN;
+        double x = counts_in(g, i, k) ? number->get(&g->runs[i].result) : NAN;
         if (isfinite(x))
             g->x[count++] = x;
     }
@@ -199,14 +230,34 @@ static void print_table(const table *t)
     }
 }
 
+static void print_notes(const groups *g)
+{
+    int old = count_old(g);
+    const char *between = "Of several runs of one seed in a column the newest counts; left out: ";
+    (void)printf(g->count < g->n ? "\n" : "");
+    if (g->count < g->n - old)
+        (void)printf("A column of several runs: mean and half the width of the 95 %% Student-t interval.\n");
+    for (int i = 0; i < g->n; i++) {
+        if (!g->old[i])
+            continue;
+        (void)printf("%s", between);
+        sfp__put_text(stdout, g->runs[i].name, 0);
+        between = ", ";
+    }
+    (void)printf(old ? ".\n" : "");
+}
+
 static sfp_status print_text(const groups *g, sfp_error *err)
 {
     table t = {.columns = g->count + 1};
     char(*names)[CELL] = new_row(&t, "run"), text[32];
     for (int i = 0; names && i < g->n; i++)
-        add_text(names[g->of[i] + 1], g->runs[i].name);
+        if (!g->old[i])
+            add_text(names[g->of[i] + 1], g->runs[i].name);
     char(*seeds)[CELL] = new_row(&t, "seed");
     for (int i = 0; seeds && i < g->n; i++) {
+        if (g->old[i])
+            continue;
         (void)snprintf(text, sizeof text, "%" PRIu64, g->runs[i].result.seed);
         add_text(seeds[g->of[i] + 1], text);
     }
@@ -216,8 +267,8 @@ static sfp_status print_text(const groups *g, sfp_error *err)
         number_row(g, number, &t);
     if (!t.failed)
         print_table(&t);
-    if (!t.failed && g->count < g->n)
-        (void)printf("\nA column of several runs: mean and half the width of the 95 %% Student-t interval.\n");
+    if (!t.failed)
+        print_notes(g);
     sfp__free(t.cell);
     return t.failed ? sfp__fail_nomem(err, (size_t)t.columns * 32 * CELL) : SFP_OK;
 }
@@ -245,6 +296,15 @@ static void number_json(sfp_json_out *j, const groups *g, int k, const sfp_run_n
     sfp__json_end(j);
 }
 
+static void names_json(sfp_json_out *j, const groups *g, int k, const char *key, bool old)
+{
+    sfp__json_array(j, key);
+    for (int i = 0; i < g->n; i++)
+        if (g->of[i] == k && g->old[i] == old)
+            sfp__json_string(j, NULL, g->runs[i].name);
+    sfp__json_end(j);
+}
+
 static void print_json(const groups *g)
 {
     sfp_json_out j;
@@ -256,18 +316,15 @@ static void print_json(const groups *g)
     sfp__json_array(&j, "columns");
     for (int k = 0; k < g->count; k++) {
         sfp__json_object(&j, NULL);
-        sfp__json_array(&j, "runs");
-        for (int i = 0; i < g->n; i++)
-            if (g->of[i] == k)
-                sfp__json_string(&j, NULL, g->runs[i].name);
-        sfp__json_end(&j);
+        names_json(&j, g, k, "runs", false);
+        names_json(&j, g, k, "left_out", true);
         sfp__json_array(&j, "seeds");
         for (int i = 0; i < g->n; i++) {
             uint64_t s = g->runs[i].result.seed;
             (void)snprintf(seed, sizeof seed, "%" PRIu64, s);
-            if (g->of[i] == k && s <= INT64_MAX)
+            if (counts_in(g, i, k) && s <= INT64_MAX)
                 sfp__json_int(&j, NULL, (int64_t)s);
-            else if (g->of[i] == k)
+            else if (counts_in(g, i, k))
                 sfp__json_string(&j, NULL, seed);
         }
         sfp__json_end(&j);
@@ -284,11 +341,13 @@ sfp_status sfp__runs_compare(int n, const sfp_named_run *runs, bool json, sfp_er
     sfp_status s = SFP_OK;
     g.of = sfp__calloc((size_t)n, sizeof *g.of);
     g.first = sfp__calloc((size_t)n, sizeof *g.first);
+    g.old = sfp__calloc((size_t)n, sizeof *g.old);
     g.x = sfp__calloc((size_t)n, sizeof *g.x);
-    if (!g.of || !g.first || !g.x) {
+    if (!g.of || !g.first || !g.old || !g.x) {
         s = sfp__fail_nomem(err, (size_t)n * sizeof *g.x);
     } else {
         make_groups(&g);
+        mark_old(&g);
         if (json)
             print_json(&g);
         else
@@ -296,6 +355,7 @@ sfp_status sfp__runs_compare(int n, const sfp_named_run *runs, bool json, sfp_er
     }
     sfp__free(g.of);
     sfp__free(g.first);
+    sfp__free(g.old);
     sfp__free(g.x);
     return s;
 }

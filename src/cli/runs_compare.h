@@ -9,7 +9,8 @@ typedef struct sfp_named_run {
     sfp_result result;
 } sfp_named_run;
 
-/* On standard output, as a table or as one line of JSON. Runs that share all options but the seed are one column. */
+/* On standard output, as a table or as one line of JSON. Runs that share all options but the seed are one column;
+ * of several of one seed the newest counts. */
 sfp_status sfp__runs_compare(int n, const sfp_named_run *runs, bool json, sfp_error *err);
 
 /* The numbers of a run that people look at first; ends with a NULL label. */

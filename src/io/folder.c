@@ -70,6 +70,21 @@ sfp_status sfp__folder_make(const char *path, int *made, sfp_error *err)
     return s;
 }
 
+sfp_status sfp__folder_make_for(const char *file, sfp_error *err)
+{
+    size_t n = parent_length(file);
+    int made;
+    if (n == 0)
+        return SFP_OK;
+    char *parent = sfp__strdup(file);
+    if (!parent)
+        return sfp__fail_nomem(err, strlen(file) + 1);
+    parent[n] = '\0';
+    sfp_status s = sfp__folder_make(parent, &made, err);
+    sfp__free(parent);
+    return s;
+}
+
 void sfp__folder_unmake(const char *path, int made)
 {
     char *copy = made > 0 ? sfp__strdup(path) : NULL;

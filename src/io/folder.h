@@ -9,6 +9,8 @@
 
 /* Makes the folder and those it lies in, where they are missing; *made: how many of them were. */
 sfp_status sfp__folder_make(const char *path, int *made, sfp_error *err);
+/* Makes the folders that a file lies in, where they are missing. */
+sfp_status sfp__folder_make_for(const char *file, sfp_error *err);
 /* Takes the last `made` folders of the path away again; one that is not empty stays, and those it lies in. */
 void sfp__folder_unmake(const char *path, int made);
 

@@ -6,6 +6,7 @@
 #include "run/registry.h"
 
 #include "base/mem.h"
+#include "io/folder.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #define SCHEMA 1
 #define BUSY_MILLISECONDS 20000
@@ -90,20 +91,6 @@ static sfp_status find_path(char **out, sfp_error *err)
     return SFP_OK;
 }
 
-/* Makes the folders that `path` lies in. */
-static sfp_status make_folders(char *path, sfp_error *err)
-{
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        bool failed = mkdir(path, 0777) != 0 && errno != EEXIST;
-        sfp_status s = failed ? sfp__fail_errno(err, SFP_EIO, "%s: cannot make the folder of the registry", path) : SFP_OK;
-        *slash = '/';
-        if (s != SFP_OK)
-            return s;
-    }
-    return SFP_OK;
-}
-
 static sfp_status execute(const sfp_registry *r, const char *sql, const char *what, sfp_error *err)
 {
     return sqlite3_exec(r->db, sql, NULL, NULL, NULL) == SQLITE_OK ? SFP_OK : fail_db(r, what, err);
@@ -123,26 +110,45 @@ static sfp_status query_int(const sfp_registry *r, const char *sql, int *out, sf
     return s;
 }
 
+/* Whether the file is a registry, or has nothing in it yet; within a transaction. */
+static sfp_status check_layout(const sfp_registry *r, bool *empty, sfp_error *err)
+{
+    int version = 0, others = 0;
+    sfp_status s = query_int(r, "PRAGMA user_version", &version, err);
+    if (s == SFP_OK && version == 0)
+        s = query_int(r, "SELECT count(*) FROM sqlite_master", &others, err);
+    if (s != SFP_OK)
+        return s;
+    if (version > SCHEMA || version < 0)
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: has layout %d, this program knows %d: it was written by a newer one",
+                         r->path, version, SCHEMA);
+    if (others > 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is a database of something else, expected a registry of runs", r->path);
+    *empty = version == 0;
+    return SFP_OK;
+}
+
+/* The same in one transaction: the table may be in the making. */
+static sfp_status look_at_layout(const sfp_registry *r, bool *empty, sfp_error *err)
+{
+    sfp_status s = execute(r, "BEGIN", "cannot read", err);
+    if (s != SFP_OK)
+        return s;
+    s = check_layout(r, empty, err);
+    (void)sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
+    return s;
+}
+
 /* Within a transaction of its own, so that of two processes that find an empty file one makes the table. */
 static sfp_status make_tables(const sfp_registry *r, sfp_error *err)
 {
-    int version = 0, others = 0;
+    bool empty = false;
     char pragma[48];
-    sfp_status s = query_int(r, "PRAGMA user_version", &version, err);
-    if (s != SFP_OK || version == SCHEMA)
-        return s;
-    s = execute(r, "BEGIN IMMEDIATE", "cannot write", err);
+    sfp_status s = execute(r, "BEGIN IMMEDIATE", "cannot write", err);
     if (s != SFP_OK)
         return s;
-    s = query_int(r, "PRAGMA user_version", &version, err);
-    if (s == SFP_OK && version == 0)
-        s = query_int(r, "SELECT count(*) FROM sqlite_master", &others, err);
-    if (s == SFP_OK && (version > SCHEMA || version < 0))
-        s = sfp__fail(err, SFP_EUNSUPPORTED, "%s: has layout %d, this program knows %d: it was written by a newer one", r->path,
-                      version, SCHEMA);
-    if (s == SFP_OK && others > 0)
-        s = sfp__fail(err, SFP_EFORMAT, "%s: is a database of something else, expected a registry of runs", r->path);
-    if (s == SFP_OK && version == 0) {
+    s = check_layout(r, &empty, err);
+    if (s == SFP_OK && empty) {
         (void)snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", SCHEMA);
         s = execute(r, create_sql, "cannot make the table", err);
         if (s == SFP_OK)
@@ -155,27 +161,54 @@ static sfp_status make_tables(const sfp_registry *r, sfp_error *err)
     return s;
 }
 
-sfp_status sfp__registry_open(sfp_registry **out, sfp_error *err)
+static sfp_status fail_none(const sfp_registry *r, sfp_error *err)
+{
+    return sfp__fail(err, SFP_ENOTFOUND, "%s: there is no registry yet", r->path);
+}
+
+/* A reader too may write, if the file lets it: what a killed writer left half done is taken back by whoever comes next. */
+static sfp_status open_file(sfp_registry *r, bool make, sfp_error *err)
+{
+    bool empty = false;
+    sfp_status s = SFP_OK;
+    if (make)
+        s = sfp__folder_make_for(r->path, err);
+    else if (access(r->path, F_OK) != 0 && errno == ENOENT)
+        s = fail_none(r, err);
+    if (s != SFP_OK)
+        return s;
+    if (sqlite3_open_v2(r->path, &r->db, SQLITE_OPEN_READWRITE | (make ? SQLITE_OPEN_CREATE : 0), NULL) != SQLITE_OK)
+        return fail_db(r, "cannot open", err);
+    (void)sqlite3_busy_timeout(r->db, BUSY_MILLISECONDS);
+    s = look_at_layout(r, &empty, err);
+    if (s != SFP_OK || !empty)
+        return s;
+    return make ? make_tables(r, err) : fail_none(r, err);
+}
+
+static sfp_status open_registry(bool make, sfp_registry **out, sfp_error *err)
 {
     sfp_registry *r = sfp__calloc(1, sizeof *r);
     if (!r)
         return sfp__fail_nomem(err, sizeof *r);
     sfp_status s = find_path(&r->path, err);
     if (s == SFP_OK)
-        s = make_folders(r->path, err);
-    if (s == SFP_OK) {
-        int code = sqlite3_open_v2(r->path, &r->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
-        s = code == SQLITE_OK ? SFP_OK : fail_db(r, "cannot open", err);
-    }
-    if (s == SFP_OK) {
-        (void)sqlite3_busy_timeout(r->db, BUSY_MILLISECONDS);
-        s = make_tables(r, err);
-    }
+        s = open_file(r, make, err);
     if (s == SFP_OK)
         *out = r;
     else
         sfp__registry_close(r);
     return s;
+}
+
+sfp_status sfp__registry_open(sfp_registry **out, sfp_error *err)
+{
+    return open_registry(true, out, err);
+}
+
+sfp_status sfp__registry_look(sfp_registry **out, sfp_error *err)
+{
+    return open_registry(false, out, err);
 }
 
 void sfp__registry_close(sfp_registry *r)

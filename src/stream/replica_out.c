@@ -1,6 +1,7 @@
 #include "stream/replica_out.h"
 
 #include "base/mem.h"
+#include "io/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <jpeglib.h>
@@ -19,25 +19,19 @@
 
 /* ---------------------------------------------------------------------- files */
 
-/* The folders that `path` is in; those that exist are no error. */
-static int make_folders(char *path)
-{
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        int failed = mkdir(path, 0777);
-        *slash = '/';
-        if (failed && errno != EEXIST)
-            return -1;
-    }
-    return 0;
-}
-
-static int open_new(char *path)
+static sfp_status open_new(const char *path, int *out, sfp_error *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0 && errno == ENOENT && make_folders(path) == 0)
+    if (fd < 0 && errno == ENOENT) {
+        sfp_status s = sfp__folder_make_for(path, err);
+        if (s != SFP_OK)
+            return s;
         fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    return fd;
+    }
+    if (fd < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", path);
+    *out = fd;
+    return SFP_OK;
 }
 
 void sfp__out_bytes(sfp_replica_out *o, const char *name, const void *bytes, size_t size)
@@ -49,11 +43,10 @@ void sfp__out_bytes(sfp_replica_out *o, const char *name, const void *bytes, siz
         o->status = sfp__fail(o->err, SFP_EINVAL, "%.80s...: the path is too long", o->root);
         return;
     }
-    int fd = open_new(path);
-    if (fd < 0) {
-        o->status = sfp__fail_errno(o->err, SFP_EIO, "%s: cannot write", path);
+    int fd = -1;
+    o->status = open_new(path, &fd, o->err);
+    if (o->status != SFP_OK)
         return;
-    }
     for (size_t done = 0; done < size;) {
         ssize_t n = write(fd, (const char *)bytes + done, size - done);
         if (n < 0 && errno == EINTR)

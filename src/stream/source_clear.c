@@ -263,6 +263,7 @@ static sfp_status open_clear(const layout *l, const char *path, const sfp_source
     if (status == SFP_OK) {
         sfp__file_source_finish(r.s, &r.classes, &domains);
         r.s->base.keeps_order = true;
+        r.s->base.seeded = !opt->test;
         r.s->base.test_part = opt->test;
         *out = &r.s->base;
     } else if (r.s) {

@@ -362,6 +362,7 @@ static sfp_status fill(sfp_file_source *s, const char *file, const json_t *rows,
     if (status == SFP_OK) {
         sfp__file_source_finish(s, &classes, &domains);
         s->base.keeps_order = true;
+        s->base.seeded = !opt->test;
         s->base.test_part = opt->test;
         s->base.load = load;
     }

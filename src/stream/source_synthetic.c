@@ -176,6 +176,7 @@ static sfp_status open_synthetic(const char *path, const sfp_source_options *opt
     s->span = !opt->test ? 0 : (double)(n ? n : ENDLESS_SPAN);
     s->base.count = live ? -1 : !opt->test ? n : n / 5 > TEST_MIN ? n / 5 : TEST_MIN;
     s->base.keeps_order = true;
+    s->base.seeded = true;
     s->base.test_part = opt->test;
     s->base.record = record;
     s->base.load = load;

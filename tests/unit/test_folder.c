@@ -1,6 +1,8 @@
 /* The folder that a run writes into: who holds it, what is in it, and what of it goes. */
 #include "io/folder.h"
 
+#include "base/mem.h"
+
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -298,6 +300,26 @@ static void parents_are_made_and_go_again(void **unused)
     assert_true(is_there("a/d/kept"));
 }
 
+static void the_folders_of_a_file_are_made(void **unused)
+{
+    (void)unused;
+    sfp_error err = {0};
+    assert_int_equal(sfp__folder_make_for(in_folder("a/b//file"), &err), SFP_OK);
+    assert_true(is_there("a/b"));
+    assert_false(is_there("a/b/file"));
+    assert_int_equal(sfp__folder_make_for(in_folder("a/b/file"), &err), SFP_OK);
+    assert_int_equal(sfp__folder_make_for("file", &err), SFP_OK); /* here, and at the top: nothing to make */
+    assert_int_equal(sfp__folder_make_for("/file", &err), SFP_OK);
+    put_text("plain", "x");
+    assert_int_equal(sfp__folder_make_for(in_folder("plain/c/file"), &err), SFP_EIO);
+    assert_non_null(strstr(err.message, "plain/c: cannot make the directory"));
+    sfp__mem_fail_at(0);
+    sfp_status s = sfp__folder_make_for(in_folder("c/file"), &err);
+    sfp__mem_fail_at(-1);
+    assert_int_equal(s, SFP_ENOMEM);
+    assert_false(is_there("c"));
+}
+
 static void what_cannot_be_made_leaves_nothing(void **unused)
 {
     (void)unused;
@@ -331,6 +353,7 @@ int main(void)
         TEST(what_cannot_go_is_named_and_ends_it),
         TEST(an_unwritable_folder_keeps_its_files),
         TEST(parents_are_made_and_go_again),
+        TEST(the_folders_of_a_file_are_made),
         TEST(what_cannot_be_made_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -178,14 +178,22 @@ static void write_db(const char *bytes, size_t n)
     (void)fclose(f);
 }
 
-static void refused(sfp_status status, const char *message)
+typedef sfp_status opener(sfp_registry **out, sfp_error *err);
+
+static void refused_by(opener *open, sfp_status status, const char *message)
 {
     sfp_registry *r = NULL;
     sfp_error err = {0};
-    sfp_status s = sfp__registry_open(&r, &err);
+    sfp_status s = open(&r, &err);
     if (s != status || !strstr(err.message, message) || !strstr(err.message, status == SFP_EINVAL ? "" : "runs.db"))
         fail_msg("got %s, '%s', expected '%s'", sfp_status_text(s), err.message, message);
     assert_null(r);
+}
+
+static void refused(sfp_status status, const char *message)
+{
+    refused_by(sfp__registry_open, status, message);
+    refused_by(sfp__registry_look, status, message);
 }
 
 static void sql(const char *text)
@@ -262,13 +270,45 @@ static void the_place_follows_the_environment(void **unused)
     refused(SFP_EIO, "cannot open");
 }
 
+static void a_reader_makes_nothing(void **unused)
+{
+    (void)unused;
+    struct stat st;
+    char parent[128];
+    (void)snprintf(parent, sizeof parent, "%s/a", folder);
+    refused_by(sfp__registry_look, SFP_ENOTFOUND, "runs.db: there is no registry yet");
+    assert_int_equal(stat(parent, &st), -1);
+    sfp__registry_close(open_registry());
+    assert_int_equal(unlink(db), 0);
+    write_db("", 0); /* as a writer has it that has just begun */
+    refused_by(sfp__registry_look, SFP_ENOTFOUND, "runs.db: there is no registry yet");
+    assert_true(stat(db, &st) == 0 && st.st_size == 0);
+}
+
+static void a_reader_finds_what_was_put(void **unused)
+{
+    (void)unused;
+    sfp_result result = result_make(2, 2);
+    sfp_registry *r = open_registry();
+    int64_t id = put(r, folder, &result);
+    sfp__registry_close(r);
+    assert_int_equal(chmod(db, 0444), 0);
+    sfp_error err = {0};
+    rows all = {0};
+    assert_int_equal(sfp__registry_look(&r, &err), SFP_OK);
+    assert_int_equal(sfp__registry_list(r, 0, gather, &all, &err), SFP_OK);
+    assert_true(all.count == 1 && all.row[0].id == id);
+    sfp__registry_close(r);
+    sfp__result_done(&result);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_folder)
     const struct CMUnitTest tests[] = {
         TEST(a_run_is_found_by_number_and_directory), TEST(rows_come_newest_first),         TEST(the_same_run_is_replaced),
         TEST(processes_write_at_the_same_time),       TEST(what_is_no_registry_is_refused), TEST(a_damaged_registry_is_told),
-        TEST(the_place_follows_the_environment),
+        TEST(the_place_follows_the_environment),      TEST(a_reader_makes_nothing),         TEST(a_reader_finds_what_was_put),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,10 @@ for tensor in prompt.e_k_1 last.weight head.slda.weight head.ranpac.weight head.
     mkfile nan run/state.safetensors nan.safetensors $tensor
     try --state nan.safetensors --backbone one.safetensors --data folder:p
 done
+try --state run --backbone one.safetensors --data folder:p --part train
+try --state run --backbone one.safetensors --data folder:p --seed 4
+try --state run --backbone one.safetensors --data folder:nowhere --part train --seed 4
+try --state run --backbone one.safetensors --data synthetic:50 --part train --seed 4
 try --state run
 try --data folder:p
 echo half >p/cat/9.png

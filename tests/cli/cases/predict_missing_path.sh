@@ -1,5 +1,19 @@
-mkfile vit tiny.safetensors 1 10
+# what is not there is named and left out like what cannot be decoded, alone, among others, in a list; --strict stops
+mkfile vit tiny.safetensors 1 3
+mkfile picture a.png 50 40 3
+mkfile picture b.png 50 40 4
 mkdir empty
-streamfp predict --backbone tiny.safetensors nothing.png
-echo "exit $?" >&2
-streamfp predict --backbone tiny.safetensors empty
+echo bad >bad.jpg
+printf 'a.png\nnope.jpg\n' >list.csv
+try() {
+    streamfp predict --backbone tiny.safetensors --topk 1 "$@"
+    echo "exit $?" >&2
+}
+try nothing.png
+try a.png nope.jpg b.png nowhere/ none.csv
+try a.png bad.jpg b.png
+try list.csv
+try --strict a.png nope.jpg b.png
+try --json a.png nope.jpg 2>/dev/null | sed 's/,"seconds".*//'
+try --features f.npy nope.jpg a.png >/dev/null
+try empty

@@ -30,6 +30,13 @@ streamfp runs show d --json | grep -c '^{"version":"0.1.0","started":"2025-01-04
 echo "--- compare"
 streamfp runs compare 1 2 3 d
 streamfp runs compare a d --json
+echo "--- several of one seed: the newest counts"
+result e 2025-01-05T00:00:00Z 1 random 0.90
+result f 2025-01-01T00:00:00Z 2 random 0.10
+result g 2025-01-01T00:00:00Z 1 random 0.20
+streamfp runs compare e a d
+streamfp runs compare a f e b g | sed -n '1,4p;16,$p'
+streamfp runs compare g a --json | grep -o '^.*"forgetting"'
 echo "--- the same run twice, by whatever name"
 streamfp runs compare 4 1 d
 echo "exit $?"

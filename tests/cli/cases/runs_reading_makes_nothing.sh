@@ -1,0 +1,18 @@
+# neither the registry nor the folders it would lie in
+export STREAMFP_REGISTRY=no/where/runs.db
+streamfp runs
+echo "exit $?"
+streamfp runs --json
+echo "exit $?"
+streamfp runs show 1
+echo "exit $?"
+streamfp runs compare nowhere 2
+echo "exit $?"
+ls
+echo "--- a file with nothing in it stays so"
+STREAMFP_REGISTRY=runs.db
+: >runs.db
+streamfp runs
+wc -c <runs.db
+streamfp runs add nowhere
+echo "exit $?"
