@@ -301,7 +301,9 @@ const sfp_command sfp__cmd_run = {
             "A live stream (dir:PATH, stdin, synthetic:0) has no tasks and its classes appear; it is learned from until it ends or Ctrl-C. "
             "Pictures without a label are predicted (predictions.jsonl in --out) and wait for one: moved or linked into the folder of a "
             "class, or named by a line NAME,LABEL of PATH/labels.csv; on standard input a .cls of the same key, alone. --resume goes on "
-            "with what was learned; of a watched folder only what is new is taken.\n\n"
+            "with what was learned; of a watched folder only what is new is taken. A picture that still waits keeps its id there and is not "
+            "predicted again; those of standard input cannot come again and are given up. A stream that breaks off is a failure: "
+            "what was learned is kept, as not finished, and --resume goes on; when nothing came, nothing is changed.\n\n"
             "An option that the others make mean nothing is refused, unless it says no more than its default.\n\n"
             "Ctrl-C finishes the timestamp and writes a checkpoint; a second one leaves at once. The exit code is 0 when the stream ended.",
     .examples = "  streamfp run --backbone deit_tiny.safetensors --data folder:pacs/train --test folder:pacs/test --tasks domain\n"

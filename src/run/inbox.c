@@ -218,7 +218,8 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_pic
 
 static void put(sfp_inbox *b, sfp_arrival *a)
 {
-    if (a->rgb || a->fate != SFP_FATE_NONE)
+    bool known = b->opt.waited && sfp__waited_id(b->opt.waited, a->identity, &a->id);
+    if (!known && (a->rgb || a->fate != SFP_FATE_NONE))
         a->id = b->stats.next_id++;
     if (a->fate != SFP_FATE_NONE)
         let_go(b, a, a->fate);

@@ -11,6 +11,7 @@
 
 #include "io/image.h"
 #include "run/clock.h"
+#include "run/waited.h"
 #include "stream/source.h"
 
 #include <signal.h>
@@ -20,7 +21,7 @@ typedef enum sfp_fate { SFP_FATE_NONE, SFP_FATE_DROPPED, SFP_FATE_SKIPPED, SFP_F
 typedef struct sfp_arrival {
     struct sfp_arrival *next;
     char *name;
-    uint64_t id; /* pictures are numbered as they come */
+    uint64_t id; /* pictures are numbered as they come for the first time */
     uint64_t identity, mark;
     int64_t changed;        /* as sfp_origin */
     double at;              /* sfp__now() when it came */
@@ -53,6 +54,7 @@ typedef struct sfp_inbox_options {
     int others;        /* pictures without a label (and labels) that may wait to be looked at; more are held back, or expire */
     double pace;       /* samples a second that are asked for; 0: as they come */
     uint64_t first_id; /* number of the first picture */
+    const sfp_waited *waited; /* pictures that have a number already; NULL: none */
 } sfp_inbox_options;
 
 typedef struct sfp_inbox sfp_inbox;
@@ -62,15 +64,15 @@ sfp_status sfp__inbox_create(sfp_source *s, const sfp_inbox_options *opt, sfp_in
 void sfp__inbox_free(sfp_inbox *b);
 
 typedef struct sfp_delivery {
-    sfp_arrivals batch; /* labelled pictures to learn from; triage: of several batches */
-    sfp_lag lag;        /* how long ago these batches were complete */
+    sfp_arrivals batch;  /* labelled pictures to learn from; triage: of several batches */
+    sfp_lag lag;         /* how long ago these batches were complete */
     sfp_arrivals others; /* without a label, and labels alone */
     sfp_arrivals gone;   /* what will never be learned from */
     bool end;            /* nothing comes any more */
 } sfp_delivery;
 
-/* Waits for a batch or others, or for many that are gone; a last batch may be short, also one after the source's pause. With *stop
- * set (looked at ten times a second) it comes back at once, perhaps with nothing. The lists are the caller's. */
+/* Waits for a batch or others, or for many that are gone; a last batch may be short, also one after the source's pause. With
+ * *stop set (looked at ten times a second) it comes back at once, perhaps with nothing. The lists are the caller's. */
 void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, sfp_delivery *out);
 /* A picture without a label that has one now: joins the labelled ones as if it came now. */
 void sfp__inbox_join(sfp_inbox *b, sfp_arrival *a);

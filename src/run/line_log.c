@@ -1,6 +1,6 @@
 /* The files behind a line log.
  *
- * Every line begins with {"t":N, - which is all that a resumed run has to read to find the place from which lines are written
+ * Every line begins with {"KEY":N, - which is all that a resumed run has to read to find the place from which lines are written
  * again. Files that were rotated away after the checkpoint come back first, so that a run that was killed and resumed leaves
  * the same set of files as one that was not.
  *
@@ -20,13 +20,14 @@
 
 struct sfp_line_log {
     char *path, *old, *older; /* old and older: room for PATH.N */
+    const char *key;
     int fd;
     int keep;
     size_t size, max_bytes; /* of what is in the file */
     sfp_text pending;       /* whole lines */
     sfp_text line;
     bool any;      /* a line was left by opening */
-    uint64_t last; /* timestamp of the last of them */
+    uint64_t last; /* number of the last of them */
 };
 
 static const char *old_name(const sfp_line_log *e, int i, char *to)
@@ -55,7 +56,7 @@ static sfp_status open_file(const char *path, int flags, int *out, sfp_error *er
 typedef struct place {
     size_t offset, size;
     bool found;    /* a line from `from` on is there */
-    uint64_t last; /* timestamp of the line that ends at offset, if offset > 0 */
+    uint64_t last; /* number of the line that ends at offset, if offset > 0 */
 } place;
 
 /* A line is known by its first bytes and its last. */
@@ -65,10 +66,11 @@ typedef struct line_scan {
     char last;
 } line_scan;
 
-static bool parse_head(const line_scan *l, uint64_t *t)
+static bool parse_head(const line_scan *l, const char *key, uint64_t *number)
 {
-    static const char begin[] = "{\"t\":";
-    size_t n = l->length < sizeof l->head ? l->length : sizeof l->head, i = sizeof begin - 1;
+    char begin[sizeof l->head];
+    size_t n = l->length < sizeof l->head ? l->length : sizeof l->head;
+    size_t i = (size_t)snprintf(begin, sizeof begin, "{\"%s\":", key);
     uint64_t x = 0;
     if (n <= i || memcmp(l->head, begin, i) != 0 || l->last != '}')
         return false;
@@ -76,16 +78,16 @@ static bool parse_head(const line_scan *l, uint64_t *t)
     for (; i < n && l->head[i] >= '0' && l->head[i] <= '9'; i++)
         if (__builtin_mul_overflow(x, 10u, &x) || __builtin_add_overflow(x, (unsigned)(l->head[i] - '0'), &x))
             return false;
-    *t = x;
+    *number = x;
     return i > first && i < n && l->head[i] == ',';
 }
 
-static sfp_status scan(const char *path, int fd, uint64_t from, place *out, sfp_error *err)
+static sfp_status scan(const char *path, int fd, const char *key, uint64_t from, place *out, sfp_error *err)
 {
     char block[16384];
     line_scan line = {0};
     place p = {0};
-    size_t number = 0;
+    size_t lines = 0;
     for (;;) {
         ssize_t n = pread(fd, block, sizeof block, (off_t)p.size);
         if (n < 0 && errno == EINTR)
@@ -104,9 +106,9 @@ static sfp_status scan(const char *path, int fd, uint64_t from, place *out, sfp_
                 continue;
             }
             uint64_t t;
-            number++;
-            if (!parse_head(&line, &t))
-                return sfp__fail(err, SFP_EFORMAT, "%s:%zu: is not a line of an event log", path, number);
+            lines++;
+            if (!parse_head(&line, key, &t))
+                return sfp__fail(err, SFP_EFORMAT, "%s:%zu: is not a line of a run, expected {\"%s\":N,...}", path, lines, key);
             if (t >= from) {
                 p.found = true;
                 *out = p;
@@ -122,7 +124,7 @@ static sfp_status scan(const char *path, int fd, uint64_t from, place *out, sfp_
 }
 
 /* Looks into one file; one that is not there is empty. */
-static sfp_status scan_path(const char *path, uint64_t from, place *out, sfp_error *err)
+static sfp_status scan_path(const char *path, const char *key, uint64_t from, place *out, sfp_error *err)
 {
     int fd = -1;
     sfp_error why;
@@ -132,7 +134,7 @@ static sfp_status scan_path(const char *path, uint64_t from, place *out, sfp_err
         return SFP_OK;
     if (s != SFP_OK)
         return sfp__fail(err, s, "%s", why.message);
-    s = scan(path, fd, from, out, err);
+    s = scan(path, fd, key, from, out, err);
     (void)close(fd);
     return s;
 }
@@ -173,9 +175,9 @@ static sfp_status find_cut(sfp_line_log *e, uint64_t from, size_t *keep_bytes, s
         return forget_all(e, err);
     }
     for (;;) {
-        sfp_status s = scan_path(e->path, from, &now, err);
+        sfp_status s = scan_path(e->path, e->key, from, &now, err);
         if (s == SFP_OK && now.offset == 0) /* nothing to keep here: does the one before have lines to cut too? */
-            s = scan_path(old_name(e, 1, e->old), from, &before, err);
+            s = scan_path(old_name(e, 1, e->old), e->key, from, &before, err);
         if (s != SFP_OK)
             return s;
         if (now.offset > 0 || !before.found) {
@@ -190,8 +192,8 @@ static sfp_status find_cut(sfp_line_log *e, uint64_t from, size_t *keep_bytes, s
     }
 }
 
-sfp_status sfp__line_log_open(const char *dir, const char *name, uint64_t from, size_t max_bytes, int keep, sfp_line_log **out,
-                              sfp_error *err)
+sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key, uint64_t from, size_t max_bytes, int keep,
+                              sfp_line_log **out, sfp_error *err)
 {
     size_t room = strlen(dir) + strlen(name) + 64, stay = 0;
     sfp_status s = SFP_OK;
@@ -200,7 +202,7 @@ sfp_status sfp__line_log_open(const char *dir, const char *name, uint64_t from, 
     sfp_line_log *e = sfp__calloc(1, sizeof *e);
     if (!e)
         return sfp__fail_nomem(err, sizeof *e);
-    *e = (sfp_line_log){.fd = -1, .keep = keep, .max_bytes = max_bytes};
+    *e = (sfp_line_log){.fd = -1, .key = key, .keep = keep, .max_bytes = max_bytes};
     e->path = sfp__malloc(room);
     e->old = sfp__malloc(room);
     e->older = sfp__malloc(room);

@@ -1,4 +1,5 @@
-/* Lines of JSON that a run leaves: {"t":N,...} each, N never falling, in a file rotated by size, cut back when a run is resumed.
+/* Lines of JSON that a run leaves: {"KEY":N,...} each, N never falling, in a file rotated by size, cut back when a run is
+ * resumed.
  */
 #ifndef SFP_RUN_LINE_LOG_H
 #define SFP_RUN_LINE_LOG_H
@@ -9,12 +10,12 @@
 
 typedef struct sfp_line_log sfp_line_log;
 
-/* DIR/NAME. Lines from timestamp `from` on that a resumed run would write again are cut off first, in rotated files too; so is a
- * last line that was torn by a crash. from 0: all of them go. max_bytes: a file that would grow beyond becomes NAME.1, that one
- * .2, ... up to `keep` old ones; 0: never. */
-sfp_status sfp__line_log_open(const char *dir, const char *name, uint64_t from, size_t max_bytes, int keep, sfp_line_log **out,
-                              sfp_error *err);
-/* The timestamp of the last line that opening left, in the file or the one rotated away last; false: there is none. */
+/* DIR/NAME. Lines from number `from` on that a resumed run would write again are cut off first, in rotated files too; so is a
+ * last line that was torn by a crash. from 0: all of them go. key: a few letters, which must stay. max_bytes: a file that would
+ * grow beyond becomes NAME.1, that one .2, ... up to `keep` old ones; 0: never. */
+sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key, uint64_t from, size_t max_bytes, int keep,
+                              sfp_line_log **out, sfp_error *err);
+/* The number of the last line that opening left, in the file or the one rotated away last; false: there is none. */
 bool sfp__line_log_last(const sfp_line_log *e, uint64_t *t);
 /* An empty text for the next line, to be filled, newline included, and added. Lines gather in memory; after warm-up nothing is
  * allocated. */

@@ -10,6 +10,7 @@
 #include "io/folder.h"
 #include "run/run_internal.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -358,40 +359,60 @@ static sfp_status prepare(sfp__run_state *s, sfp_error *err)
     return status;
 }
 
+sfp_status sfp__run_begin(sfp__run_state *s, sfp_error *err)
+{
+    sfp_status status = s->opt->out && !s->resumed ? sfp__run_clear_folder(s, err) : SFP_OK;
+    if (!status && s->opt->out && s->system.learner)
+        status = sfp__run_open_events(s, err);
+    s->begun = !status;
+    return status;
+}
+
+/* A live stream broke off: what was learned is there to go on from. */
+static sfp_status break_off(const sfp__run_state *s, sfp_error *err)
+{
+    char text[PATH_MAX + 128];
+    if (s->opt->out) {
+        (void)snprintf(text, sizeof text,
+                       "the stream broke off; what was learned from %llu pictures is kept: go on with --resume --out %s",
+                       (unsigned long long)s->r->scored, s->opt->out);
+        sfp__run_say(s, text);
+    }
+    return sfp__live_failure(s, err);
+}
+
 static sfp_status run(sfp__run_state *s, sfp_error *err)
 {
     const sfp_run_options *o = s->opt;
-    bool resumed = false, finished = false, ended = true;
+    bool finished = false, ended = true;
     sfp_status status = o->out ? sfp__run_take_folder(s, err) : SFP_OK;
     if (!status)
         status = prepare(s, err);
     if (!status && o->resume)
-        status = sfp__run_resume(s, &resumed, &finished, err);
+        status = sfp__run_resume(s, &s->resumed, &finished, err);
     if (status || (finished && !s->live))
         return status;
     s->r->finished = false;
     if (!s->test && !s->live) /* a live one is judged by what comes */
         sfp__run_say(s, "no test set: accuracy is not measured; give --test KIND:PATH");
-    if (s->kept && !resumed)
+    if (s->kept && !s->resumed)
         status = sfp__run_keep_batches(s, err);
-    if (status || (!resumed && sfp__run_stopped(s)))
+    if (status || (!s->resumed && sfp__run_stopped(s)))
         return status; /* nothing was begun: what is in the folder stays */
-    if (o->out && !resumed)
-        status = sfp__run_clear_folder(s, err);
-    if (!status && o->out && s->system.learner)
-        status = sfp__run_open_events(s, err);
+    if (!s->live)      /* which begins when something comes */
+        status = sfp__run_begin(s, err);
     s->from = s->arrived;
     if (!status)
-        status = s->live ? sfp__live_learn(s, err) : learn(s, &ended, err);
+        status = s->live ? sfp__live_learn(s, &ended, err) : learn(s, &ended, err);
     if (status)
         return status;
     s->r->finished = ended;
     sfp__run_finish_numbers(s);
-    if (!ended) /* before the first timestamp there is nothing to go on from */
+    if (!ended && !s->live) /* before the first timestamp there is nothing to go on from */
         return o->out && s->stamps > 0 ? sfp__run_leave(s, err) : SFP_OK;
     sfp__run_say_skipped(s);
     status = o->out ? sfp__run_outputs(s, err) : SFP_OK;
-    return status || !s->live ? status : sfp__live_failure(s, err);
+    return status || ended ? status : break_off(s, err);
 }
 
 sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_result *result, sfp_error *err)

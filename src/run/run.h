@@ -1,10 +1,12 @@
 /* From files to a finished run: stream, clock, learner, evaluation, outputs.
  *
  * A live stream (a watched folder, standard input, synthetic:0) has no tasks; its classes appear. It ends when its source does, or
- * when it is stopped, and both are a normal end. Pictures without a label are predicted (DIR/predictions.jsonl, a line each) and
- * wait for one in a bounded set. --resume goes on with the learner as it was, also after an end: a watched folder gives what was
- * not learned from, dropped or given up yet (the last 65,536 files are known one by one, older ones by the time they changed);
- * pictures that waited come again. */
+ * when it is stopped, and both are a normal end. When its source fails, so does the run: what was learned is kept, not finished,
+ * to go on from; when nothing came, folder and registry are as they were. Pictures without a label are predicted
+ * (DIR/predictions.jsonl, a line each) and wait for one in a bounded set. --resume goes on with the learner as it was, also after
+ * an end: a watched folder gives what was not learned from, dropped or given up yet (the last 65,536 files are known one by one,
+ * older ones by the time they changed); pictures that waited come again, keep their id and are not predicted again. Standard input
+ * cannot give them again: they are given up. */
 #ifndef SFP_RUN_RUN_H
 #define SFP_RUN_RUN_H
 

@@ -117,7 +117,7 @@ sfp_status sfp__run_open_events(sfp__run_state *s, sfp_error *err)
 {
     uint64_t stamps = (uint64_t)s->stamps, last = 0;
     sfp_status status =
-        sfp__line_log_open(s->opt->out, SFP_EVENTS_FILE, stamps, SFP__RUN_LOG_BYTES, SFP__RUN_LOGS, &s->events, err);
+        sfp__line_log_open(s->opt->out, SFP_EVENTS_FILE, "t", stamps, SFP__RUN_LOG_BYTES, SFP__RUN_LOGS, &s->events, err);
     if (status || stamps == 0)
         return status;
     uint64_t next = sfp__line_log_last(s->events, &last) ? last + 1 : 0;
@@ -198,6 +198,8 @@ sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err)
     sfp_status status = sfp__run_path(s, "checkpoint", path, sizeof path, err);
     if (!status && s->events) /* on the disk before the checkpoint that counts them */
         status = sfp__line_log_sync(s->events, err);
+    if (!status && s->live)
+        status = sfp__live_sync(s, err);
     sfp__run_times(s);
     if (!status)
         status = position_text(s, &position, err);

@@ -29,6 +29,7 @@ typedef struct sfp__run_state {
     const sfp_run_options *opt;
     const sfp_run_hooks *hooks;
     int lock;                  /* on the folder */
+    bool resumed, begun;       /* from a checkpoint; the folder is ready: sfp__run_begin */
     sfp_clock_kind clock_kind; /* never DEFAULT */
     sfp_result *r;
     sfp_source *source, *test;
@@ -79,6 +80,8 @@ typedef struct sfp__run_state {
 /* run.c */
 void sfp__run_say(const sfp__run_state *s, const char *message);
 bool sfp__run_stopped(const sfp__run_state *s);
+/* Makes the folder ready for what this run writes. */
+sfp_status sfp__run_begin(sfp__run_state *s, sfp_error *err);
 sfp_status sfp__run_make_system(sfp__run_state *s, sfp_system *out, sfp_error *err);
 
 /* run_clock.c */
@@ -138,15 +141,18 @@ sfp_status sfp__live_create(sfp__run_state *s, sfp_error *err);
 /* The test set as one task; its classes get labels when they appear in the stream. */
 sfp_status sfp__live_cut_test(sfp__run_state *s, sfp_error *err);
 void sfp__live_free(sfp__live *v);
-/* Until the source ends, or the run is stopped: a live stream has no other end. */
-sfp_status sfp__live_learn(sfp__run_state *s, sfp_error *err);
-/* Why the source ended early; what was learned is saved by then. */
+/* Until the source ends, or the run is stopped: a live stream has no other end. *ended is false when the source failed on the way;
+ * when it did before anything came of it, that is the failure, and nothing was begun. */
+sfp_status sfp__live_learn(sfp__run_state *s, bool *ended, sfp_error *err);
+/* Why the source ended early. */
 sfp_status sfp__live_failure(const sfp__run_state *s, sfp_error *err);
+/* Predictions are on the disk before the checkpoint that counts them. */
+sfp_status sfp__live_sync(const sfp__run_state *s, sfp_error *err);
 /* Gives the test set the labels that its classes have in the stream by now. */
 sfp_status sfp__live_match(sfp__run_state *s, sfp_error *err);
 /* The classes that a state brought. */
 sfp_status sfp__live_take_classes(sfp__run_state *s, sfp_error *err);
-/* Position and result were read: takes the classes of both, and counts the pictures that waited. */
+/* Position and result were read: takes the classes of both, and gives up the pictures that cannot wait any more. */
 sfp_status sfp__live_resumed(sfp__run_state *s, sfp_error *err);
 bool sfp__live_trained_room(sfp__run_state *s, int classes); /* false: no memory */
 json_t *sfp__live_position(const sfp__run_state *s);

@@ -2,7 +2,11 @@
  * and of an earlier process.
  *
  * Every picture ends in one of these ways, and its mark is kept then, so that --resume does not take it again: learned from,
- * dropped, not readable, given up without a label. Pictures in queues and those that wait for a label have no such end yet. */
+ * dropped, not readable, given up without a label. Pictures in queues and those that wait for a label have no such end yet: they
+ * come again, and the latter are known by what the checkpoint says of them.
+ *
+ * The folder is left alone until there is something to learn from or to predict: a stream that is broken from the start changes
+ * nothing. */
 #include "base/mem.h"
 #include "run/done_marks.h"
 #include "run/inbox.h"
@@ -26,11 +30,12 @@ struct sfp__live {
     int32_t *label_of; /* (label_room) stream label of a source's, -1: not seen yet */
     int label_room, trained_room;
     sfp_done_marks done;
-    uint64_t next_id; /* of the pictures that come after a break */
+    uint64_t next_id;   /* of the pictures that come after a break */
+    uint64_t predicted; /* lines of predictions have smaller ids */
     sfp_lag lag;
-    int unseen;      /* classes of the test set, as told last */
-    uint64_t waited; /* pictures that waited for a label when the checkpoint was written */
-    float *query;    /* (GROUP, D) */
+    int unseen;        /* classes of the test set, as told last */
+    sfp_waited waited; /* for a label when the checkpoint was written */
+    float *query;      /* (GROUP, D) */
 };
 
 /* ---------------------------------------------------------------------- making */
@@ -39,15 +44,17 @@ static sfp_status refuse(const sfp__run_state *s, sfp_error *err)
 {
     const sfp_run_options *o = s->opt;
     if (o->tasks && strcmp(o->tasks, "free") != 0)
-        return sfp__fail(err, SFP_EINVAL, "tasks is '%s', expected free: %s is a live stream and has no tasks", o->tasks, o->data);
+        return sfp__fail(err, SFP_EINVAL, "tasks is '%s', expected free: %s is a live stream and has no tasks", o->tasks,
+                         o->data);
     if (s->clock_kind == SFP_CLOCK_PAPER || s->clock_kind == SFP_CLOCK_VIRTUAL)
         return sfp__fail(err, SFP_EINVAL, "clock %s needs a stream that is known beforehand, expected real or off: %s is live",
                          sfp__clock_name(s->clock_kind), o->data);
     if (o->costs)
-        return sfp__fail(err, SFP_EINVAL, "costs is '%s', expected none: %s is a live stream, which costs what it costs", o->costs,
-                         o->data);
+        return sfp__fail(err, SFP_EINVAL, "costs is '%s', expected none: %s is a live stream, which costs what it costs",
+                         o->costs, o->data);
     if (o->rate > 0 && !s->source->on_demand)
-        return sfp__fail(err, SFP_EINVAL, "rate is %g, expected none: %s: these pictures come at their own rate", o->rate, o->data);
+        return sfp__fail(err, SFP_EINVAL, "rate is %g, expected none: %s: these pictures come at their own rate", o->rate,
+                         o->data);
     if (s->clock_kind == SFP_CLOCK_REAL && s->source->on_demand && !(o->rate > 0))
         return sfp__fail(err, SFP_EINVAL, "clock real: this clock needs a rate (--rate samples/s) on %s", o->data);
     if (o->pending < 0 || o->pending > 1000000)
@@ -87,6 +94,7 @@ void sfp__live_free(sfp__live *v)
         return;
     sfp__inbox_free(v->inbox);
     sfp__arrivals_done(&v->pending.list);
+    sfp__waited_done(&v->waited);
     sfp__line_log_close(v->predictions);
     sfp__names_done(&v->classes);
     sfp__free(v->label_of);
@@ -155,18 +163,6 @@ sfp_status sfp__live_take_classes(sfp__run_state *s, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__live_resumed(sfp__run_state *s, sfp_error *err)
-{
-    sfp_result *r = s->r;
-    uint64_t waited = s->live->waited < r->labels.unlabelled ? s->live->waited : r->labels.unlabelled;
-    if (s->source->leave_out)
-        r->labels.unlabelled -= waited; /* they come again */
-    else
-        r->labels.expired += waited;
-    r->labels.waiting = 0;
-    return sfp__live_take_classes(s, err);
-}
-
 /* The stream's label of a picture; a class that is new gets the next one. */
 static sfp_status stream_label(sfp__run_state *s, const sfp_arrival *a, int32_t *out, sfp_error *err)
 {
@@ -216,6 +212,18 @@ sfp_status sfp__live_match(sfp__run_state *s, sfp_error *err)
     return sfp__result_confusion(s->r, err);
 }
 
+/* The first time that there is something to do with the folder. */
+static sfp_status begin(sfp__run_state *s, sfp_error *err)
+{
+    sfp__live *v = s->live;
+    if (s->begun)
+        return SFP_OK;
+    sfp_status status = sfp__run_begin(s, err);
+    return status || !s->opt->out ? status
+                                  : sfp__line_log_open(s->opt->out, SFP__RUN_PREDICTIONS, "id", v->predicted, SFP__RUN_LOG_BYTES,
+                                                       SFP__RUN_LOGS, &v->predictions, err);
+}
+
 /* -------------------------------------------------------------- what is done with */
 
 /* Its mark is kept, and it is no more. */
@@ -228,17 +236,85 @@ static void finish(sfp__live *v, sfp_arrival *a)
     sfp__arrival_free(a);
 }
 
+/* Of those that did not come again yet. */
+static void give_up_oldest(sfp__run_state *s)
+{
+    sfp__live *v = s->live;
+    sfp_waited_one *oldest = sfp__waited_oldest(&v->waited);
+    sfp__done_marks_put(&v->done, oldest->mark, oldest->changed);
+    sfp__waited_over(&v->waited, oldest);
+    s->r->labels.expired++;
+}
+
+/* Waits for its label, for which the oldest may have to go: first of those that did not come again. */
+static void let_wait(sfp__run_state *s, sfp_arrival *a)
+{
+    sfp__live *v = s->live;
+    if (v->waited.missing > 0 && (size_t)v->pending.list.count + v->waited.missing >= (size_t)v->pending.most)
+        give_up_oldest(s);
+    sfp_arrival *out = sfp__pending_put(&v->pending, a);
+    if (out) {
+        s->r->labels.expired++;
+        finish(v, out);
+    }
+}
+
+typedef enum came {
+    CAME_NEW,
+    CAME_AGAIN, /* it waited when the checkpoint was written, and does so here from now on */
+    CAME_OVER,  /* it waited then, but had its end since: under another name, or given up */
+} came;
+
+/* Of a picture without a label. */
+static came came_before(sfp__live *v, const sfp_arrival *a)
+{
+    sfp_waited_one *one = sfp__waited_find(&v->waited, a->identity);
+    if (!one || one->over)
+        return one ? CAME_OVER : CAME_NEW;
+    sfp__waited_over(&v->waited, one);
+    return CAME_AGAIN;
+}
+
+/* Of a picture with a label: when it came before without one, and was moved into the folder of its class, say, its waiting ends.
+ */
+static void end_waiting(sfp__run_state *s, const sfp_arrival *a)
+{
+    sfp__live *v = s->live;
+    sfp_arrival *same = sfp__pending_identical(&v->pending, a->identity);
+    sfp_waited_one *one = same ? NULL : sfp__waited_find(&v->waited, a->identity);
+    if (same) {
+        s->r->labels.late++;
+        finish(v, same);
+    } else if (one && !one->over) {
+        s->r->labels.late++;
+        sfp__done_marks_put(&v->done, one->mark, one->changed);
+        sfp__waited_over(&v->waited, one);
+    }
+}
+
+sfp_status sfp__live_resumed(sfp__run_state *s, sfp_error *err)
+{
+    sfp__live *v = s->live;
+    size_t most = s->source->leave_out ? (size_t)v->pending.most : 0; /* a source that cannot go back does not give them again */
+    while (v->waited.missing > most)
+        give_up_oldest(s);
+    return sfp__live_take_classes(s, err);
+}
+
 static void take_gone(sfp__run_state *s, sfp_arrivals *gone)
 {
     sfp_result *r = s->r;
     for (sfp_arrival *a; (a = sfp__arrivals_take(gone));) {
         if (a->fate == SFP_FATE_EXPIRED) {
-            r->labels.unlabelled++;
-            r->labels.expired++;
+            came c = came_before(s->live, a);
+            r->labels.unlabelled += c == CAME_NEW;
+            r->labels.expired += c != CAME_OVER;
         } else {
             r->offered++;
             r->dropped += a->fate == SFP_FATE_DROPPED;
             r->skipped += a->fate == SFP_FATE_SKIPPED;
+            if (a->fate == SFP_FATE_DROPPED)
+                end_waiting(s, a);
         }
         finish(s->live, a);
     }
@@ -251,7 +327,7 @@ static sfp_status write_prediction(sfp__run_state *s, const sfp_arrival *a, int3
     if (!s->live->predictions)
         return SFP_OK;
     sfp_text *t = sfp__line_log_begin(s->live->predictions);
-    sfp__text_printf(t, "{\"t\":%" PRId64 ",\"id\":%" PRIu64 ",\"name\":", s->stamps, a->id);
+    sfp__text_printf(t, "{\"id\":%" PRIu64 ",\"t\":%" PRId64 ",\"name\":", a->id, s->stamps);
     sfp__put_json(t, a->name);
     sfp__text_put(t, ",\"class\":");
     if (label >= 0 && label < s->classes)
@@ -277,16 +353,16 @@ static sfp_status predict(sfp__run_state *s, sfp_arrivals *group, sfp_error *err
         return SFP_OK;
     for (const sfp_arrival *a = group->first; a; a = a->next)
         rgb[n++] = a->rgb;
-    sfp_status status = sfp__system_predict(&s->system, n, rgb, v->query, has_query, label, probability, err);
+    sfp_status status = begin(s, err);
+    if (!status)
+        status = sfp__system_predict(&s->system, n, rgb, v->query, has_query, label, probability, err);
     for (int i = 0; !status && i < n; i++) {
         sfp_arrival *a = sfp__arrivals_take(group);
         status = write_prediction(s, a, label[i], probability[i], err);
+        v->predicted = a->id + 1;
+        v->next_id = v->predicted > v->next_id ? v->predicted : v->next_id;
         s->r->labels.unlabelled++;
-        sfp_arrival *out = sfp__pending_put(&v->pending, a);
-        if (out) {
-            s->r->labels.expired++;
-            finish(v, out);
-        }
+        let_wait(s, a);
     }
     return status;
 }
@@ -309,7 +385,12 @@ static sfp_status take_others(sfp__run_state *s, sfp_arrivals *others, sfp_error
     sfp_arrivals group = {0};
     sfp_status status = SFP_OK;
     for (sfp_arrival *a; !status && (a = sfp__arrivals_take(others));) {
-        if (a->rgb) {
+        came c = a->rgb ? came_before(s->live, a) : CAME_NEW;
+        if (c == CAME_AGAIN) {
+            let_wait(s, a);
+        } else if (c == CAME_OVER) {
+            finish(s->live, a);
+        } else if (a->rgb) {
             sfp__arrivals_put(&group, a);
             if (group.count == GROUP)
                 status = predict(s, &group, err);
@@ -334,11 +415,7 @@ static sfp_status offer(sfp__run_state *s, const sfp_delivery *d, sfp_error *err
     int n = 0;
     sfp_status status = SFP_OK;
     for (const sfp_arrival *a = d->batch.first; !status && a; a = a->next) {
-        sfp_arrival *same = sfp__pending_identical(&s->live->pending, a->identity);
-        if (same) { /* it came before, and was put into the folder of its class since */
-            s->r->labels.late++;
-            finish(s->live, same);
-        }
+        end_waiting(s, a);
         s->pooled[n] = (sfp_sample){.rgb = a->rgb, .id = a->id, .encoded = a->kept.bytes, .encoded_size = a->kept.size};
         status = stream_label(s, a, &s->pooled[n++].label, err);
     }
@@ -357,7 +434,9 @@ static sfp_status learn(sfp__run_state *s, sfp_delivery *d, sfp_error *err)
         return SFP_OK;
     if (s->lag)
         sfp__lag_join(&s->live->lag, &d->lag);
-    sfp_status status = offer(s, d, err);
+    sfp_status status = begin(s, err);
+    if (!status)
+        status = offer(s, d, err);
     for (sfp_arrival *a; !status && (a = sfp__arrivals_take(&d->batch));)
         finish(s->live, a);
     return status ? status : sfp__run_between(s, err);
@@ -371,9 +450,6 @@ static sfp_status start(sfp__run_state *s, sfp_error *err)
     sfp_status status = SFP_OK;
     if (v->done.count && s->source->leave_out)
         status = s->source->leave_out(s->source, v->done.count, v->done.mark, v->done.until, err);
-    if (!status && o->out)
-        status = sfp__line_log_open(o->out, SFP__RUN_PREDICTIONS, s->stamps ? (uint64_t)s->stamps + 1 : 0, SFP__RUN_LOG_BYTES,
-                                    SFP__RUN_LOGS, &v->predictions, err);
     s->r->lambda = real && o->rate > 0 ? o->rate : NAN;
     const sfp_inbox_options io = {.size = sfp__vit_config(o->vit)->img_size,
                                   .resize = o->learner.resize,
@@ -384,7 +460,8 @@ static sfp_status start(sfp__run_state *s, sfp_error *err)
                                   .pool = real && o->triage ? SFP__RUN_POOL : 0,
                                   .others = o->pending > GROUP ? o->pending : GROUP,
                                   .pace = real ? o->rate : 0,
-                                  .first_id = v->next_id};
+                                  .first_id = v->next_id,
+                                  .waited = &v->waited};
     return status ? status : sfp__inbox_create(s->source, &io, &v->inbox, err);
 }
 
@@ -404,7 +481,7 @@ static void tell_remark(const sfp__run_state *s, bool *told)
     }
 }
 
-sfp_status sfp__live_learn(sfp__run_state *s, sfp_error *err)
+sfp_status sfp__live_learn(sfp__run_state *s, bool *ended, sfp_error *err)
 {
     bool told = false;
     sfp_status status = start(s, err);
@@ -422,6 +499,12 @@ sfp_status sfp__live_learn(sfp__run_state *s, sfp_error *err)
     if (!status && s->stamps == 0 && s->r->skipped > 0 && s->r->labels.unlabelled == 0)
         status = sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", s->opt->data,
                            (unsigned long long)s->r->skipped, sfp__live_stats(s).first_error);
+    if (status)
+        return status;
+    *ended = sfp__inbox_stats(s->live->inbox).status == SFP_OK;
+    if (!*ended)
+        return s->begun ? SFP_OK : sfp__live_failure(s, err);
+    status = begin(s, err);
     return status ? status : sfp__run_end_task(s, err);
 }
 
@@ -429,6 +512,11 @@ sfp_status sfp__live_failure(const sfp__run_state *s, sfp_error *err)
 {
     sfp_inbox_stats stats = sfp__inbox_stats(s->live->inbox);
     return stats.status ? sfp__fail(err, stats.status, "%s", stats.last_error) : SFP_OK;
+}
+
+sfp_status sfp__live_sync(const sfp__run_state *s, sfp_error *err)
+{
+    return s->live->predictions ? sfp__line_log_sync(s->live->predictions, err) : SFP_OK;
 }
 
 /* -------------------------------------------------------------- numbers, position */
@@ -448,28 +536,43 @@ sfp_feed_stats sfp__live_stats(const sfp__run_state *s)
 void sfp__live_numbers(sfp__run_state *s)
 {
     sfp_result *r = s->r;
-    r->labels.waiting = (uint64_t)s->live->pending.list.count;
+    r->labels.waiting = (uint64_t)s->live->pending.list.count + s->live->waited.missing;
     sfp__run_times(s);
     if (s->lag && !(s->opt->rate > 0) && r->seconds.total > 0)
         r->lambda = (double)r->offered / r->seconds.total; /* as it turned out */
 }
 
+/* Those in memory, and those that did not come again yet. */
+static json_t *waiting_json(const sfp__live *v)
+{
+    json_t *list = json_array();
+    for (const sfp_arrival *a = v->pending.list.first; a; a = a->next)
+        sfp__waited_put_json(list,
+                             &(sfp_waited_one){.identity = a->identity, .id = a->id, .mark = a->mark, .changed = a->changed});
+    for (size_t i = 0; i < v->waited.count; i++)
+        if (!v->waited.list[i].over)
+            sfp__waited_put_json(list, &v->waited.list[i]);
+    return list;
+}
+
 json_t *sfp__live_position(const sfp__run_state *s)
 {
     const sfp__live *v = s->live;
-    return json_pack("{s:I,s:o,s:I,s:I,s:o}", "next_id", (json_int_t)v->next_id, "marks", sfp__done_marks_json(&v->done), "until",
-                     (json_int_t)v->done.until, "waiting", (json_int_t)v->pending.list.count, "lag", sfp__run_lag_json(&v->lag));
+    return json_pack("{s:I,s:I,s:o,s:I,s:o,s:o}", "next_id", (json_int_t)v->next_id, "predicted", (json_int_t)v->predicted,
+                     "marks", sfp__done_marks_json(&v->done), "until", (json_int_t)v->done.until, "waiting", waiting_json(v),
+                     "lag", sfp__run_lag_json(&v->lag));
 }
 
 bool sfp__live_read_position(sfp__run_state *s, json_t *j)
 {
     sfp__live *v = s->live;
-    int64_t next_id, until, waited;
+    int64_t next_id, predicted, until;
     if (!sfp__run_whole(j, "next_id", 0, INT64_MAX, &next_id) || !sfp__run_whole(j, "until", INT64_MIN, INT64_MAX, &until) ||
-        !sfp__run_whole(j, "waiting", 0, INT64_MAX, &waited) || !sfp__run_read_lag(json_object_get(j, "lag"), &v->lag) ||
-        !sfp__done_marks_read(&v->done, json_object_get(j, "marks"), until))
+        !sfp__run_whole(j, "predicted", 0, next_id, &predicted) || !sfp__run_read_lag(json_object_get(j, "lag"), &v->lag) ||
+        !sfp__done_marks_read(&v->done, json_object_get(j, "marks"), until) ||
+        !sfp__waited_read(&v->waited, json_object_get(j, "waiting")))
         return false;
     v->next_id = (uint64_t)next_id;
-    v->waited = (uint64_t)waited;
+    v->predicted = (uint64_t)predicted;
     return true;
 }

@@ -63,7 +63,7 @@ static sfp_line_log *open_events(uint64_t from, size_t max_bytes, int keep)
 {
     sfp_line_log *e = NULL;
     sfp_error err = {0};
-    if (sfp__line_log_open(folder, SFP_EVENTS_FILE, from, max_bytes, keep, &e, &err) != SFP_OK)
+    if (sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", from, max_bytes, keep, &e, &err) != SFP_OK)
         fail_msg("%s", err.message);
     return e;
 }
@@ -242,18 +242,18 @@ static void a_file_that_is_no_log_is_refused(void **unused)
         (void)unlink(name(0));
         append("{\"t\":0,\"x\":{}}\n");
         append(bad[i]);
-        assert_int_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, 5, 0, 0, &e, &err), SFP_EFORMAT);
+        assert_int_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 5, 0, 0, &e, &err), SFP_EFORMAT);
         assert_non_null(strstr(err.message, "events.jsonl:2: is not a line"));
     }
     (void)unlink(name(0));
     assert_int_equal(mkdir(name(0), 0777), 0);
-    assert_int_not_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, 5, 0, 0, &e, &err), SFP_OK);
-    assert_int_not_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, 0, 0, 0, &e, &err), SFP_OK);
+    assert_int_not_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 5, 0, 0, &e, &err), SFP_OK);
+    assert_int_not_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 0, 0, 0, &e, &err), SFP_OK);
     assert_int_equal(rmdir(name(0)), 0);
     assert_int_equal(mkfifo(name(0), 0666), 0); /* must not wait for a writer */
-    assert_int_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, 5, 0, 0, &e, &err), SFP_EINVAL);
-    assert_int_equal(sfp__line_log_open("/tmp/sfp_no_such_folder", SFP_EVENTS_FILE, 0, 0, 0, &e, &err), SFP_ENOTFOUND);
-    assert_int_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, 0, 0, -1, &e, &err), SFP_EINVAL);
+    assert_int_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 5, 0, 0, &e, &err), SFP_EINVAL);
+    assert_int_equal(sfp__line_log_open("/tmp/sfp_no_such_folder", SFP_EVENTS_FILE, "t", 0, 0, 0, &e, &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 0, 0, -1, &e, &err), SFP_EINVAL);
     assert_null(e);
 }
 
@@ -305,7 +305,7 @@ static void no_memory_is_told(void **unused)
 {
     (void)unused;
     sfp_line_log *e = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__line_log_open(folder, SFP_EVENTS_FILE, 0, 0, 0, &e, told), !e) > 0);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 0, 0, 0, &e, told), !e) > 0);
     assert_true(FAIL_EACH_ALLOCATION(write_one(e, 0, told), true) > 0);
     sfp__line_log_close(e);
 }

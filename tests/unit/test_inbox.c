@@ -70,14 +70,16 @@ static const char *name_of(const sfp_source *base, int64_t i, char *buf, size_t 
 
 static scripted make_source(const char *script, int allowed)
 {
-    scripted s = {.base = {.next = next, .origin = origin, .name = name_of, .class_names = names, .classes = 3}, .script = script};
+    scripted s = {.base = {.next = next, .origin = origin, .name = name_of, .class_names = names, .classes = 3},
+                  .script = script};
     atomic_init(&s.allowed, allowed);
     return s;
 }
 
 static sfp_inbox *make(scripted *s, int queue, sfp_queue_policy policy, int pool)
 {
-    const sfp_inbox_options o = {.size = S, .batch = BATCH, .queue = queue, .policy = policy, .pool = pool, .others = 4, .first_id = 100};
+    const sfp_inbox_options o = {
+        .size = S, .batch = BATCH, .queue = queue, .policy = policy, .pool = pool, .others = 4, .first_id = 100};
     sfp_inbox *b = NULL;
     sfp_error err = {0};
     if (sfp__inbox_create(&s->base, &o, &b, &err))
@@ -131,6 +133,64 @@ static void batches_come_in_order_and_the_last_is_short(void **unused)
     sfp__inbox_free(b);
 }
 
+static void what_waited_before_a_break_keeps_its_number(void **unused)
+{
+    (void)unused;
+    static const uint64_t want[] = {100, 7, 101, 3, 102};
+    const sfp_waited_one known[] = {{.identity = 2, .id = 7}, {.identity = 4, .id = 3}, {.identity = 9, .id = 5}};
+    sfp_waited waited = {0};
+    json_t *list = json_array();
+    for (int k = 0; k < 3; k++)
+        sfp__waited_put_json(list, &known[k]);
+    assert_true(sfp__waited_read(&waited, list));
+    json_decref(list);
+    scripted s = make_source("00110", 100);
+    const sfp_inbox_options o = {.size = S, .batch = BATCH, .queue = 1, .others = 4, .first_id = 100, .waited = &waited};
+    sfp_inbox *b = NULL;
+    sfp_delivery d;
+    int i = 0;
+    assert_int_equal(sfp__inbox_create(&s.base, &o, &b, NULL), SFP_OK);
+    sfp__inbox_take(b, NULL, &d);
+    for (const sfp_arrival *a = d.batch.first; a; a = a->next)
+        assert_int_equal(a->id, want[i++]);
+    assert_int_equal(i, BATCH);
+    assert_int_equal(drain(&d.batch, NULL), BATCH);
+    sfp__inbox_free(b);
+    sfp__waited_done(&waited);
+}
+
+static void what_waited_is_read_back_or_refused(void **unused)
+{
+    (void)unused;
+    static const char *const wrong[] = {"{}", "[1,2,3]", "[1,2,3,\"4\"]", "null"};
+    const sfp_waited_one one[] = {{.identity = UINT64_MAX, .id = 4, .mark = 5, .changed = -6},
+                                  {.identity = 2, .id = 3, .mark = 9}};
+    sfp_waited w = {0};
+    json_t *list = json_array();
+    sfp__waited_put_json(list, &one[0]);
+    sfp__waited_put_json(list, &one[1]);
+    assert_true(sfp__waited_read(&w, list));
+    json_decref(list);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        list = json_loads(wrong[i], JSON_DECODE_ANY, NULL);
+        assert_false(sfp__waited_read(&w, list));
+        json_decref(list);
+    }
+    assert_int_equal(w.missing, 2); /* as it was */
+    sfp_waited_one *found = sfp__waited_find(&w, UINT64_MAX);
+    assert_true(found && found->id == 4 && found->mark == 5 && found->changed == -6);
+    assert_null(sfp__waited_find(&w, 3));
+    assert_null(sfp__waited_find(&w, 0));
+    assert_int_equal(sfp__waited_oldest(&w)->id, 3);
+    sfp__waited_over(&w, sfp__waited_oldest(&w));
+    assert_int_equal(sfp__waited_oldest(&w)->id, 4);
+    sfp__waited_over(&w, found);
+    sfp__waited_over(&w, found);
+    assert_int_equal(w.missing, 0);
+    assert_null(sfp__waited_oldest(&w));
+    sfp__waited_done(&w);
+}
+
 /* While the learner is busy 30 pictures come: 6 batches. Which of them wait? */
 static void a_full_queue_does_what_its_policy_says(void **unused)
 {
@@ -140,9 +200,12 @@ static void a_full_queue_does_what_its_policy_says(void **unused)
         sfp_queue_policy policy;
         int pool;
         int first[6], count, together;
-    } cases[] = {{0, SFP_QUEUE_DROP_OLDEST, 0, {0}, 0, 1},        {2, SFP_QUEUE_DROP_OLDEST, 0, {4, 5}, 2, 1},
-                 {2, SFP_QUEUE_DROP_NEWEST, 0, {0, 1}, 2, 1},     {0, SFP_QUEUE_DROP_NEWEST, 0, {0}, 0, 1},
-                 {9, SFP_QUEUE_DROP_OLDEST, 0, {0, 1, 2, 3, 4, 5}, 6, 1}, {0, SFP_QUEUE_DROP_OLDEST, 4, {2, 3, 4, 5}, 4, 4}};
+    } cases[] = {{0, SFP_QUEUE_DROP_OLDEST, 0, {0}, 0, 1},
+                 {2, SFP_QUEUE_DROP_OLDEST, 0, {4, 5}, 2, 1},
+                 {2, SFP_QUEUE_DROP_NEWEST, 0, {0, 1}, 2, 1},
+                 {0, SFP_QUEUE_DROP_NEWEST, 0, {0}, 0, 1},
+                 {9, SFP_QUEUE_DROP_OLDEST, 0, {0, 1, 2, 3, 4, 5}, 6, 1},
+                 {0, SFP_QUEUE_DROP_OLDEST, 4, {2, 3, 4, 5}, 4, 4}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         scripted s = make_source("000000000000000000000000000000", 30);
         sfp_inbox *b = make(&s, cases[k].queue, cases[k].policy, cases[k].pool);
@@ -377,6 +440,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_come_in_order_and_the_last_is_short),
+        cmocka_unit_test(what_waited_before_a_break_keeps_its_number),
+        cmocka_unit_test(what_waited_is_read_back_or_refused),
         cmocka_unit_test(a_full_queue_does_what_its_policy_says),
         cmocka_unit_test(a_source_is_held_back_and_nothing_is_lost),
         cmocka_unit_test(a_batch_complete_while_the_learner_waits_is_taken),

@@ -199,12 +199,82 @@ static void labels_that_come_late_are_learned_from(void **unused)
     o.resume = true; /* the one that waited comes again, and is counted once */
     r = run_once(&o, "late_out", 0, NULL);
     check_labels(&r, 3, 2, 0, 1);
+    assert_int_equal(lines_of("late_out/predictions.jsonl", ""), 3);
     sfp__result_done(&r);
     o.resume = false;
     o.pending = 0;
     r = run_once(&o, "late_none", 0, NULL); /* all that is there now; nothing may wait */
     check_labels(&r, 1, 0, 1, 0);
     sfp__result_done(&r);
+}
+
+static void append(const char *name, const char *text)
+{
+    FILE *f = fopen(in_folder(name), "a");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* One line of predictions each, id and name as given; and no others. */
+static void check_predictions(const char *name, int n, const char *const *begin, const char *const *picture)
+{
+    char line[128];
+    assert_int_equal(lines_of(name, ""), n);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(lines_of(name, begin[i]), 1);
+        (void)snprintf(line, sizeof line, "\"name\":\"%s.png\"", picture[i]);
+        assert_int_equal(lines_of(name, line), 1);
+    }
+}
+
+static void what_waits_is_predicted_once_however_often_a_run_goes_on(void **unused)
+{
+    (void)unused;
+    static const char *const begin[] = {"{\"id\":5,", "{\"id\":6,", "{\"id\":7,", "{\"id\":8,", "{\"id\":9,", "{\"id\":10,"};
+    static const char *const picture[] = {"u1", "u2", "u3", "u4", "u5", "u6"};
+    for (int i = 0; i < 10; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, i < 5 ? "again/cat/%d.png" : "again/u%d.png", i < 5 ? i : i - 4);
+        put_picture(name, 20 * i);
+    }
+    put_text("again/.end", "");
+    sfp_run_options o = watch("again");
+    sfp_result r = run_once(&o, "again_out", 0, NULL);
+    check_labels(&r, 5, 0, 0, 5);
+    sfp__result_done(&r);
+    check_predictions("again_out/predictions.jsonl", 5, begin, picture);
+    /* as if killed after the checkpoint; then three get their label, each in another way, one goes away, one is new */
+    append("again_out/predictions.jsonl", "{\"id\":10,\"t\":1,\"name\":\"lost.png\"}\n{\"id\":1");
+    move("again/u2.png", "again/cat/moved.png");
+    put_text("again/labels.csv", "u3.png,cat\n");
+    char from[4600];
+    (void)snprintf(from, sizeof from, "%s", in_folder("again/u4.png"));
+    assert_int_equal(link(from, in_folder("again/cat/linked.png")), 0);
+    assert_int_equal(unlink(in_folder("again/u5.png")), 0);
+    put_picture("again/u6.png", 230);
+    o.resume = true;
+    for (int times = 0; times < 2; times++) { /* the second finds nothing new */
+        r = run_once(&o, "again_out", 0, NULL);
+        check_labels(&r, 6, 3, 0, 3);
+        assert_int_equal(r.offered, 8);
+        sfp__result_done(&r);
+        check_predictions("again_out/predictions.jsonl", 6, begin, picture);
+        assert_int_equal(lines_of("again_out/events.jsonl", "\"offered\":[8,6,7]"), 1); /* known by the numbers they had */
+    }
+    o.pending = 1; /* the two oldest of three are given up, one of which comes again */
+    for (int times = 0; times < 2; times++) {
+        r = run_once(&o, "again_out", 0, NULL);
+        check_labels(&r, 6, 3, 2, 1);
+        sfp__result_done(&r);
+        check_predictions("again_out/predictions.jsonl", 6, begin, picture);
+    }
+    put_picture("again/a.png", 240); /* comes before the one that waits, which has to go */
+    r = run_once(&o, "again_out", 0, NULL);
+    check_labels(&r, 7, 3, 3, 1);
+    sfp__result_done(&r);
+    assert_int_equal(lines_of("again_out/predictions.jsonl", "{\"id\":11,"), 1);
+    assert_int_equal(lines_of("again_out/predictions.jsonl", ""), 7);
 }
 
 static void end_after_two(int done)
@@ -349,6 +419,7 @@ int main(void)
         cmocka_unit_test(a_stream_without_end_goes_on_as_if_never_stopped),
         cmocka_unit_test(a_folder_is_learned_from_and_only_what_is_new_later),
         cmocka_unit_test(labels_that_come_late_are_learned_from),
+        cmocka_unit_test(what_waits_is_predicted_once_however_often_a_run_goes_on),
         cmocka_unit_test(a_short_batch_is_learned_after_a_pause),
         cmocka_unit_test(the_test_set_is_matched_by_name),
         cmocka_unit_test(lag_is_bounded_and_counts_add_up_at_three_times_the_load),

@@ -31,13 +31,17 @@ echo "exit $?"
 grep -v 'stands in' stderr
 table
 grep report stdout
-sed 's/{"t":[0-9]*,//; s/,"class":.*,"probability":.*//' out/predictions.jsonl
+predicted() { sed 's/"t":[0-9]*,//; s/,"class":.*,"probability":.*//' out/predictions.jsonl; }
+predicted
 mkfile picture in/dog/4.png 32 32 14
 touch in/.end
+# killed after its last checkpoint, it had written more; what still waits is not predicted again
+printf '{"id":10,"t":3,"name":"lost.png","class":"cat","probability":0.5}\n{"id":1' >>out/predictions.jsonl
 streamfp "${args[@]}" --resume >stdout 2>stderr
 echo "exit $?"
 grep -v 'stands in' stderr
 table
+predicted
 # nothing to learn from, and a file that is no picture: what could be read was, and predicted
 mkdir -p one
 for i in 1 2 3; do mkfile picture "one/$i.png" 32 32 "$i"; done

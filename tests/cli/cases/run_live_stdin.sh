@@ -19,7 +19,7 @@ streamfp "${args[@]}" <first.tar >stdout 2>stderr
 echo "exit $?"
 grep -v 'stands in' stderr
 table
-sed 's/{"t":[0-9]*,//; s/,"class":.*,"probability":.*//' out/predictions.jsonl
+sed 's/"t":[0-9]*,//; s/,"class":.*,"probability":.*//' out/predictions.jsonl
 grep '"class_names"' out/result.json
 wc -l <out/events.jsonl
 # another stream, the same learner
@@ -28,11 +28,38 @@ streamfp "${args[@]}" --resume <second.tar >stdout 2>stderr
 echo "exit $?"
 grep -v 'stands in' stderr
 table
-# a broken one: what came is kept, and it is told
-head -c 7000 second.tar | streamfp run --data stdin --batch 4 --threads 1 --out broken >stdout 2>stderr
-echo "exit $?"
-grep -v 'stands in' stderr
-if [ -s broken/result.json ] && [ -s broken/checkpoint ]; then echo kept; fi
+# a broken one: what came is kept, and it is told; the run is not finished, and can go on
+broken=(run --data stdin --batch 4 --threads 1 --out broken)
+finished() { streamfp runs | grep -c "$PWD/broken${1:-}\$"; }
+try() { # FILE OPTIONS...: what is said
+    local from=$1
+    shift
+    streamfp "$@" <"$from" 2>&1 >stdout | grep -v 'stands in'
+    echo "exit ${PIPESTATUS[0]}"
+}
+head -c 7000 second.tar >cut.tar
+try cut.tar "${broken[@]}"
+grep '"finished"' broken/result.json
+rm -f broken/checkpoint.old # there when it took its time
+ls broken
+finished ' (not finished)'
+try cut.tar "${broken[@]}"
+echo "nothing comes: nothing is changed"
+cp -r broken before
+for from in /dev/null in/a1.png; do try $from "${broken[@]}" --resume; done
+diff -r broken before
+finished ' (not finished)'
+try second.tar "${broken[@]}" --resume
+finished
+# broken from the start: no folder is made, a finished run is not replaced, and the registry does not hear of it
+for from in /dev/null in/a1.png; do try $from run --data stdin --threads 1 --out none/at/all; done
+mkfile vit tiny.safetensors 1 0
+streamfp run --backbone tiny.safetensors --data synthetic:40 --tasks 2 --method ncm --threads 1 --out ended >/dev/null 2>&1
+rm -r before
+cp -r ended before
+try in/a1.png run --data stdin --threads 1 --out ended
+diff -r ended before
+streamfp runs | grep -c "$PWD"
 # what a live stream cannot have
 for bad in '--tasks 5' '--clock virtual --rate 10' '--clock paper --rate 10' '--rate 10' '--costs nowhere' '--pending -1'; do
     # shellcheck disable=SC2086  # two words
