@@ -152,7 +152,7 @@ static sfp_status mark_sources(sfp__run_state *s, sfp_error *err)
     sfp_status status = SFP_OK;
     if (!s->source->kind->live && !s->source_mark)
         status = sfp__source_mark(s->source, &s->source_mark, err);
-    if (!status && s->test && !s->test_mark)
+    if (!status && s->test && !s->live && !s->test_mark) /* a live run may go on with another */
         status = sfp__source_mark(s->test, &s->test_mark, err);
     return status;
 }
@@ -177,8 +177,10 @@ static sfp_status position_text(sfp__run_state *s, char **out, sfp_error *err)
         (void)json_object_set_new(root, "pictures", json_integer((json_int_t)(s->source_mark >> 1)));
     if (root && s->test_mark)
         (void)json_object_set_new(root, "test_pictures", json_integer((json_int_t)(s->test_mark >> 1)));
-    if (root && s->live)
-        (void)json_object_set_new(root, "live", sfp__live_position(s));
+    if (root && s->live && json_object_set_new(root, "live", sfp__live_position(s)) != 0) {
+        json_decref(root);
+        root = NULL;
+    }
     if (root && s->clocked)
         (void)json_object_set_new(root, "clock", clock_json(&s->clock));
     json_t *kept = root && s->kept ? json_array() : NULL;
@@ -312,7 +314,7 @@ static sfp_status check_pictures(sfp__run_state *s, const char *path, json_t *ro
     sfp_status status = mark_sources(s, err);
     const json_t *then = json_object_get(root, "pictures"), *test = json_object_get(root, "test_pictures");
     bool same = !then || json_integer_value(then) == (json_int_t)(s->source_mark >> 1);
-    bool same_test = !test || json_integer_value(test) == (json_int_t)(s->test_mark >> 1);
+    bool same_test = s->live || !test || json_integer_value(test) == (json_int_t)(s->test_mark >> 1);
     if (status || (same && same_test))
         return status;
     return sfp__fail(

@@ -442,6 +442,22 @@ static sfp_status learn(sfp__run_state *s, sfp_delivery *d, sfp_error *err)
     return status ? status : sfp__run_between(s, err);
 }
 
+/* What is done with does not come again, and what waits does. */
+static sfp_status leave_out(const sfp__run_state *s, sfp_error *err)
+{
+    const sfp__live *v = s->live;
+    uint64_t *waiting = sfp__malloc((v->waited.count + 1) * sizeof *waiting);
+    sfp_left_out what = {.n = v->done.count, .marks = v->done.mark, .until = v->done.until, .waiting_marks = waiting};
+    if (!waiting)
+        return sfp__fail_nomem(err, (v->waited.count + 1) * sizeof *waiting);
+    for (size_t i = 0; i < v->waited.count; i++)
+        if (!v->waited.list[i].over)
+            waiting[what.waiting++] = v->waited.list[i].mark;
+    sfp_status status = s->source->leave_out(s->source, &what, err);
+    sfp__free(waiting);
+    return status;
+}
+
 static sfp_status start(sfp__run_state *s, sfp_error *err)
 {
     const sfp_run_options *o = s->opt;
@@ -449,7 +465,7 @@ static sfp_status start(sfp__run_state *s, sfp_error *err)
     bool real = s->clock_kind == SFP_CLOCK_REAL;
     sfp_status status = SFP_OK;
     if (v->done.count && s->source->leave_out)
-        status = s->source->leave_out(s->source, v->done.count, v->done.mark, v->done.until, err);
+        status = leave_out(s, err);
     s->r->lambda = real && o->rate > 0 ? o->rate : NAN;
     const sfp_inbox_options io = {.size = sfp__vit_config(o->vit)->img_size,
                                   .resize = o->learner.resize,
@@ -502,8 +518,11 @@ sfp_status sfp__live_learn(sfp__run_state *s, bool *ended, sfp_error *err)
     if (status)
         return status;
     *ended = sfp__inbox_stats(s->live->inbox).status == SFP_OK;
-    if (!*ended)
+    if (!*ended) { /* what an earlier process evaluated is not what is there now */
+        s->r->tasks_done = 0;
+        s->r->average_accuracy = s->r->forgetting = s->r->backward_transfer = NAN;
         return s->begun ? SFP_OK : sfp__live_failure(s, err);
+    }
     status = begin(s, err);
     return status ? status : sfp__run_end_task(s, err);
 }
@@ -546,12 +565,17 @@ void sfp__live_numbers(sfp__run_state *s)
 static json_t *waiting_json(const sfp__live *v)
 {
     json_t *list = json_array();
-    for (const sfp_arrival *a = v->pending.list.first; a; a = a->next)
-        sfp__waited_put_json(list,
-                             &(sfp_waited_one){.identity = a->identity, .id = a->id, .mark = a->mark, .changed = a->changed});
-    for (size_t i = 0; i < v->waited.count; i++)
+    bool all = list != NULL;
+    for (const sfp_arrival *a = v->pending.list.first; a && all; a = a->next)
+        all = sfp__waited_put_json(
+            list, &(sfp_waited_one){.identity = a->identity, .id = a->id, .mark = a->mark, .changed = a->changed});
+    for (size_t i = 0; i < v->waited.count && all; i++)
         if (!v->waited.list[i].over)
-            sfp__waited_put_json(list, &v->waited.list[i]);
+            all = sfp__waited_put_json(list, &v->waited.list[i]);
+    if (!all) {
+        json_decref(list);
+        return NULL;
+    }
     return list;
 }
 
@@ -570,7 +594,7 @@ bool sfp__live_read_position(sfp__run_state *s, json_t *j)
     if (!sfp__run_whole(j, "next_id", 0, INT64_MAX, &next_id) || !sfp__run_whole(j, "until", INT64_MIN, INT64_MAX, &until) ||
         !sfp__run_whole(j, "predicted", 0, next_id, &predicted) || !sfp__run_read_lag(json_object_get(j, "lag"), &v->lag) ||
         !sfp__done_marks_read(&v->done, json_object_get(j, "marks"), until) ||
-        !sfp__waited_read(&v->waited, json_object_get(j, "waiting")))
+        !sfp__waited_read(&v->waited, json_object_get(j, "waiting"), (uint64_t)next_id))
         return false;
     v->next_id = (uint64_t)next_id;
     v->predicted = (uint64_t)predicted;

@@ -58,12 +58,12 @@ void sfp__waited_over(sfp_waited *w, sfp_waited_one *one)
     one->over = true;
 }
 
-void sfp__waited_put_json(json_t *list, const sfp_waited_one *one)
+bool sfp__waited_put_json(json_t *list, const sfp_waited_one *one)
 {
-    (void)json_array_append_new(list, json_integer((json_int_t)one->id));
-    (void)json_array_append_new(list, json_integer((json_int_t)one->identity));
-    (void)json_array_append_new(list, json_integer((json_int_t)one->mark));
-    (void)json_array_append_new(list, json_integer(one->changed));
+    return json_array_append_new(list, json_integer((json_int_t)one->id)) == 0 &&
+           json_array_append_new(list, json_integer((json_int_t)one->identity)) == 0 &&
+           json_array_append_new(list, json_integer((json_int_t)one->mark)) == 0 &&
+           json_array_append_new(list, json_integer(one->changed)) == 0;
 }
 
 static int by_id(const void *a, const void *b)
@@ -79,14 +79,16 @@ static int by_identity(const void *a, const void *b)
     return order ? order : by_id(x, y);
 }
 
-bool sfp__waited_read(sfp_waited *w, const json_t *list)
+bool sfp__waited_read(sfp_waited *w, const json_t *list, uint64_t ids)
 {
     size_t n = json_array_size(list) / NUMBERS;
     if (!json_is_array(list) || json_array_size(list) % NUMBERS != 0 || n > WAITED_MAX)
         return false;
-    for (size_t i = 0; i < NUMBERS * n; i++)
-        if (!json_is_integer(json_array_get(list, i)))
+    for (size_t i = 0; i < NUMBERS * n; i++) {
+        const json_t *x = json_array_get(list, i);
+        if (!json_is_integer(x) || (i % NUMBERS == 0 && (uint64_t)json_integer_value(x) >= ids))
             return false;
+    }
     sfp_waited now = {.list = sfp__calloc(n + 1, sizeof *now.list),
                       .by_identity = sfp__calloc(n + 1, sizeof *now.by_identity),
                       .count = n,

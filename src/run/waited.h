@@ -35,7 +35,7 @@ sfp_waited_one *sfp__waited_oldest(sfp_waited *w);
 void sfp__waited_over(sfp_waited *w, sfp_waited_one *one);
 
 /* A list of four numbers each, the one of a checkpoint: adding to it, and back. false: it is none, or there is no memory. */
-void sfp__waited_put_json(json_t *list, const sfp_waited_one *one);
-bool sfp__waited_read(sfp_waited *w, const json_t *list);
+bool sfp__waited_put_json(json_t *list, const sfp_waited_one *one);
+bool sfp__waited_read(sfp_waited *w, const json_t *list, uint64_t ids); /* ids: all are smaller */
 
 #endif

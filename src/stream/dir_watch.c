@@ -1,5 +1,6 @@
 #include "stream/dir_watch.h"
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "io/image.h"
@@ -19,6 +20,8 @@
 
 enum { POLL_MS = 50, QUEUE_MAX = 1 << 24, NAMES_MAX = 1 << 24 };
 
+#define STEADY_SECONDS 2.0
+#define LAST_CALL_SECONDS (STEADY_SECONDS + 0.5)
 #define END_NAME ".end"
 #define FILE_EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO)
 
@@ -47,7 +50,7 @@ static uint64_t mark_of(const char *path, uint64_t identity)
 }
 
 /* Whether somebody has the file open for writing: the kernel grants a read lease only when nobody has. It grants none at all on a
- * file of another owner or on some file systems; false then, as nothing is known. */
+ * file of another owner or on some file systems; false then, as nothing is known. (Network file systems may say true of any.) */
 static bool is_being_written(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -66,6 +69,17 @@ typedef enum finding {
     FRESH,
 } finding;
 
+/* A busy file that has not changed for so long is taken as complete: its writer forgot to close it, or there is none. */
+static bool is_steady(sfp_dir_item *item, const struct stat *st)
+{
+    uint64_t now = identity_of(st);
+    if (now != item->was) {
+        item->was = now;
+        item->since = sfp__now();
+    }
+    return sfp__now() - item->since >= STEADY_SECONDS;
+}
+
 /* Looks at the file; FRESH: the item identifies it as it is now. Only with `careful` it can be BUSY; the lease is asked for
  * before the look that counts, and what a writer does between both is told by an event. */
 static sfp_status look(sfp_dir_watch *w, bool careful, sfp_dir_item *item, finding *out, sfp_error *err)
@@ -78,7 +92,7 @@ static sfp_status look(sfp_dir_watch *w, bool careful, sfp_dir_item *item, findi
     if (careful && !busy)
         there = there && stat(full, &st) == 0;
     sfp__free(full);
-    *out = !there ? GONE : busy ? BUSY : FRESH;
+    *out = !there ? GONE : busy && !is_steady(item, &st) ? BUSY : FRESH;
     if (*out != FRESH)
         return SFP_OK;
     uint64_t identity = identity_of(&st), mark = mark_of(item->path, identity);
@@ -162,7 +176,7 @@ static void retry_busy(sfp_dir_watch *w)
 
 bool sfp__dir_watch_over(const sfp_dir_watch *w)
 {
-    return w->ended && (w->busy == 0 || w->retried);
+    return w->ended && (w->busy == 0 || (w->last_call > 0 && sfp__now() > w->last_call));
 }
 
 /* ------------------------------------------------------------------ the folders */
@@ -364,7 +378,8 @@ sfp_status sfp__dir_watch_wait(sfp_dir_watch *w, sfp_error *err)
     if (ready < 0 && errno != EINTR)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot watch the folder", w->path);
     retry_busy(w);
-    w->retried |= w->ended;
+    if (w->ended && w->last_call == 0)
+        w->last_call = sfp__now() + LAST_CALL_SECONDS;
     return ready > 0 ? read_events(w, err) : SFP_OK;
 }
 
@@ -376,25 +391,40 @@ static int compare_marks(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-sfp_status sfp__dir_watch_leave_out(sfp_dir_watch *w, size_t n, const uint64_t *marks, int64_t until, sfp_error *err)
+/* Sorted, newly allocated; NULL: no memory. */
+static uint64_t *sorted(size_t n, const uint64_t *marks)
+{
+    uint64_t *copy = sfp__malloc((n + 1) * sizeof *copy);
+    if (copy && n) {
+        memcpy(copy, marks, n * sizeof *copy);
+        qsort(copy, n, sizeof *copy, compare_marks);
+    }
+    return copy;
+}
+
+static bool is_in(uint64_t mark, size_t n, const uint64_t *marks)
+{
+    return n && bsearch(&mark, marks, n, sizeof *marks, compare_marks);
+}
+
+sfp_status sfp__dir_watch_leave_out(sfp_dir_watch *w, const sfp_left_out *what, sfp_error *err)
 {
     size_t kept = w->first;
-    uint64_t *sorted = sfp__malloc((n + 1) * sizeof *sorted);
-    if (!sorted)
-        return sfp__fail_nomem(err, (n + 1) * sizeof *sorted);
-    if (n)
-        memcpy(sorted, marks, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, compare_marks);
-    for (size_t i = w->first; i < w->last; i++) {
-        sfp_dir_item *item = &w->queue[i];
-        if (item->changed <= until || bsearch(&item->mark, sorted, n, sizeof *sorted, compare_marks))
+    uint64_t *done = sorted(what->n, what->marks), *waiting = sorted(what->waiting, what->waiting_marks);
+    sfp_status status = done && waiting ? SFP_OK : sfp__fail_nomem(err, (what->n + what->waiting) * sizeof *done);
+    for (size_t i = w->first; i < w->last && status == SFP_OK; i++) {
+        const sfp_dir_item *item = &w->queue[i];
+        bool old = item->changed <= what->until && !is_in(item->mark, what->waiting, waiting);
+        if (old || is_in(item->mark, what->n, done))
             sfp__free(item->path);
         else
             w->queue[kept++] = *item;
     }
-    w->last = kept;
-    sfp__free(sorted);
-    return SFP_OK;
+    if (status == SFP_OK)
+        w->last = kept;
+    sfp__free(done);
+    sfp__free(waiting);
+    return status;
 }
 
 static int compare_items(const void *a, const void *b)

@@ -1,10 +1,10 @@
 /* The pictures in a folder and in the folders right below it, as they come: watched by inotify.
  *
  * What is there already comes first, in natural order of its path; then every file as it is closed after writing, or moved in.
- * A file that is there but still open for writing waits until it is closed, where the kernel can say so (Linux's leases: for
- * files of the same owner, or for root); elsewhere it may come twice, at first in part.
- * Names that are no picture's (also .hidden ones, as programs write before they rename) are passed over. It ends when a file
- * named .end appears, or the folder goes away.
+ * A file that is there but still open for writing waits until it is closed, or has not changed for two seconds; that takes
+ * Linux's leases, which are for files of the same owner, or for root; elsewhere it may come twice, at first in part. Names that
+ * are no picture's (also .hidden ones, as programs write before they rename) are passed over. It ends when a file named .end
+ * appears, or the folder goes away.
  *
  * What was found is remembered by a 64-bit mark of its folder and identity, so that looking through a folder again (a new one, or
  * after the kernel dropped events) finds nothing twice (mark_set.h). The same marks serve to go on after a break. */
@@ -12,6 +12,7 @@
 #define SFP_STREAM_DIR_WATCH_H
 
 #include "stream/mark_set.h"
+#include "stream/source.h"
 
 /* A file, or the label of one, waiting for its turn. */
 typedef struct sfp_dir_item {
@@ -21,6 +22,8 @@ typedef struct sfp_dir_item {
     uint64_t mark;     /* identity and folder */
     int64_t changed;   /* ctime in nanoseconds */
     bool found;        /* by looking, not told of: may be being written */
+    uint64_t was;      /* found so and busy: its identity then, ... */
+    double since;      /* ... from when on */
 } sfp_dir_item;
 
 typedef struct sfp_dir_folder sfp_dir_folder;
@@ -35,8 +38,8 @@ typedef struct sfp_dir_watch {
     size_t first, last, room;
     size_t busy; /* the last ones, which were being written when their turn came */
     sfp_mark_set seen;
-    bool ended;   /* nothing comes behind what is in the queue */
-    bool retried; /* the busy ones had their last chance */
+    bool ended;       /* nothing comes behind what is in the queue */
+    double last_call; /* ended: until then the busy ones have a chance; 0: not set yet */
 } sfp_dir_watch;
 
 /* The queue then has what is there. `path` must stay. After a failure there is nothing to end. */
@@ -50,8 +53,7 @@ sfp_status sfp__dir_watch_take(sfp_dir_watch *w, sfp_dir_item *out, bool *some, 
 bool sfp__dir_watch_over(const sfp_dir_watch *w); /* none is there now, and none will be */
 /* Waits a little for something to happen, and takes it in. For who could take none. */
 sfp_status sfp__dir_watch_wait(sfp_dir_watch *w, sfp_error *err);
-/* Takes out of the queue what has one of n marks, or changed at `until` at the latest. */
-sfp_status sfp__dir_watch_leave_out(sfp_dir_watch *w, size_t n, const uint64_t *marks, int64_t until, sfp_error *err);
+sfp_status sfp__dir_watch_leave_out(sfp_dir_watch *w, const sfp_left_out *what, sfp_error *err);
 
 /* The names in a folder but . and .., in natural order; the list is to be freed by sfp__name_list_free, also after a failure. */
 sfp_status sfp__dir_list(const char *path, char ***names, int *count, sfp_error *err);

@@ -101,7 +101,6 @@ void sfp__source_close(sfp_source *s)
 sfp_status sfp__source_mark(const sfp_source *s, uint64_t *out, sfp_error *err)
 {
     uint64_t h = SFP_HASH_START;
-    size_t below = strlen(s->path);
     for (int64_t i = 0; i < s->count; i++) {
         char buf[4096];
         sfp_record r;
@@ -109,8 +108,6 @@ sfp_status sfp__source_mark(const sfp_source *s, uint64_t *out, sfp_error *err)
         if (status != SFP_OK)
             return status;
         const char *name = s->name(s, i, buf, sizeof buf), *class_name = r.label < 0 ? "" : s->class_names[r.label];
-        if (strncmp(name, s->path, below) == 0)
-            name += below;
         h = sfp__hash(sfp__hash(h, name, strlen(name)), class_name, strlen(class_name));
     }
     *out = h ? h : 1;

@@ -59,6 +59,15 @@ typedef struct sfp_origin {
     int64_t changed;   /* when it got there, in ns of the file system's clock; 0: not known */
 } sfp_origin;
 
+/* What a live source is not to give again after a break. */
+typedef struct sfp_left_out {
+    size_t n;
+    const uint64_t *marks; /* (n) of what is done with; the latest */
+    int64_t until;         /* and all that did not change after this time, ... */
+    size_t waiting;
+    const uint64_t *waiting_marks; /* (waiting) ... but these */
+} sfp_left_out;
+
 typedef struct sfp_source_kind {
     const char *name;    /* "folder" */
     const char *summary; /* one line */
@@ -103,14 +112,14 @@ struct sfp_source {
      * back before the first next; so those are not given again, nor those that did not change after `until` (the latest change
      * of those whose marks were not kept). marks 0, leave_out NULL: the source cannot go back anyway. */
     size_t marks;
-    sfp_status (*leave_out)(sfp_source *s, size_t n, const uint64_t *marks, int64_t until, sfp_error *err);
+    sfp_status (*leave_out)(sfp_source *s, const sfp_left_out *what, sfp_error *err);
     void (*close)(sfp_source *s);
 };
 
 /* "KIND:PATH", e.g. "folder:data/pacs/train"; "synthetic:2000". */
 sfp_status sfp__source_open(const char *spec, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
 void sfp__source_close(sfp_source *s);
-/* Of the list of an indexed source's pictures: their names below its path, labels and order; never 0. */
+/* Of the list of an indexed source's pictures: their names (which do not tell where it lies), labels and order; never 0. */
 sfp_status sfp__source_mark(const sfp_source *s, uint64_t *out, sfp_error *err);
 
 extern const sfp_source_kind *const sfp__source_kinds[]; /* ends with NULL */

@@ -125,9 +125,9 @@ static void origin(const sfp_source *base, sfp_origin *out)
     *out = (sfp_origin){.name = p->path, .identity = p->identity, .mark = p->mark, .changed = p->changed};
 }
 
-static sfp_status leave_out(sfp_source *base, size_t n, const uint64_t *marks, int64_t until, sfp_error *err)
+static sfp_status leave_out(sfp_source *base, const sfp_left_out *what, sfp_error *err)
 {
-    return sfp__dir_watch_leave_out(&((dir_source *)base)->watch, n, marks, until, err);
+    return sfp__dir_watch_leave_out(&((dir_source *)base)->watch, what, err);
 }
 
 static const char *name_of(const sfp_source *s, int64_t i, char *buf, size_t size)

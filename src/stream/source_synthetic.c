@@ -116,15 +116,14 @@ static void origin(const sfp_source *base, sfp_origin *out)
     *out = (sfp_origin){.name = name(base, s->next - 1, s->given, sizeof s->given), .mark = (uint64_t)s->next};
 }
 
-static sfp_status leave_out(sfp_source *base, size_t n, const uint64_t *marks, int64_t until, sfp_error *err)
+static sfp_status leave_out(sfp_source *base, const sfp_left_out *what, sfp_error *err)
 {
     synthetic *s = (synthetic *)base;
-    (void)until;
-    for (size_t i = 0; i < n; i++) {
-        if (marks[i] > (uint64_t)SFP_RECORDS_MAX * SFP_RECORDS_MAX)
-            return sfp__fail(err, SFP_EFORMAT, "synthetic: has no picture %llu", (unsigned long long)marks[i]);
-        if ((int64_t)marks[i] > s->next)
-            s->next = (int64_t)marks[i];
+    for (size_t i = 0; i < what->n; i++) {
+        if (what->marks[i] > (uint64_t)SFP_RECORDS_MAX * SFP_RECORDS_MAX)
+            return sfp__fail(err, SFP_EFORMAT, "synthetic: has no picture %llu", (unsigned long long)what->marks[i]);
+        if ((int64_t)what->marks[i] > s->next)
+            s->next = (int64_t)what->marks[i];
     }
     return SFP_OK;
 }

@@ -141,8 +141,8 @@ static void what_waited_before_a_break_keeps_its_number(void **unused)
     sfp_waited waited = {0};
     json_t *list = json_array();
     for (int k = 0; k < 3; k++)
-        sfp__waited_put_json(list, &known[k]);
-    assert_true(sfp__waited_read(&waited, list));
+        assert_true(sfp__waited_put_json(list, &known[k]));
+    assert_true(sfp__waited_read(&waited, list, 8));
     json_decref(list);
     scripted s = make_source("00110", 100);
     const sfp_inbox_options o = {.size = S, .batch = BATCH, .queue = 1, .others = 4, .first_id = 100, .waited = &waited};
@@ -162,18 +162,18 @@ static void what_waited_before_a_break_keeps_its_number(void **unused)
 static void what_waited_is_read_back_or_refused(void **unused)
 {
     (void)unused;
-    static const char *const wrong[] = {"{}", "[1,2,3]", "[1,2,3,\"4\"]", "null"};
+    static const char *const wrong[] = {"{}", "[1,2,3]", "[1,2,3,\"4\"]", "[5,2,3,4]", "[-1,2,3,4]", "null"};
     const sfp_waited_one one[] = {{.identity = UINT64_MAX, .id = 4, .mark = 5, .changed = -6},
                                   {.identity = 2, .id = 3, .mark = 9}};
     sfp_waited w = {0};
     json_t *list = json_array();
-    sfp__waited_put_json(list, &one[0]);
-    sfp__waited_put_json(list, &one[1]);
-    assert_true(sfp__waited_read(&w, list));
+    assert_true(sfp__waited_put_json(list, &one[0]));
+    assert_true(sfp__waited_put_json(list, &one[1]));
+    assert_true(sfp__waited_read(&w, list, 5));
     json_decref(list);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         list = json_loads(wrong[i], JSON_DECODE_ANY, NULL);
-        assert_false(sfp__waited_read(&w, list));
+        assert_false(sfp__waited_read(&w, list, 5));
         json_decref(list);
     }
     assert_int_equal(w.missing, 2); /* as it was */
