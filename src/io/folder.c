@@ -141,14 +141,13 @@ bool sfp__folder_has(const char *path, const char *name)
 
 static bool matches(const char *name, const char *pattern)
 {
-    const char *hash = strchr(pattern, '#');
-    if (!hash)
+    size_t before = strcspn(pattern, "#"), digits;
+    if (!pattern[before])
         return strcmp(name, pattern) == 0;
-    size_t before = (size_t)(hash - pattern), digits;
     if (strncmp(name, pattern, before) != 0)
         return false;
     digits = strspn(name + before, "0123456789");
-    return digits > 0 && strcmp(name + before + digits, hash + 1) == 0;
+    return digits > 0 && matches(name + before + digits, pattern + before + 1);
 }
 
 static bool is_one_of(int fd, const char *name, size_t count, const char *const *paths)

@@ -362,6 +362,8 @@ static sfp_status prepare(sfp__run_state *s, sfp_error *err)
 sfp_status sfp__run_begin(sfp__run_state *s, sfp_error *err)
 {
     sfp_status status = s->opt->out && !s->resumed ? sfp__run_clear_folder(s, err) : SFP_OK;
+    if (!status && s->opt->out)
+        status = sfp__run_sweep_folder(s, err);
     if (!status && s->opt->out && s->system.learner)
         status = sfp__run_open_events(s, err);
     s->begun = !status;

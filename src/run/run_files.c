@@ -111,6 +111,13 @@ sfp_status sfp__run_clear_folder(const sfp__run_state *s, sfp_error *err)
                               err); /* --resume will read it again */
 }
 
+sfp_status sfp__run_sweep_folder(const sfp__run_state *s, sfp_error *err)
+{
+    static const char *const names[] = {"checkpoint.tmp.#",  "checkpoint.old.tmp",      "result.json.tmp.#",
+                                        "report.html.tmp.#", "state.safetensors.tmp.#", "state-task-#.safetensors.tmp.#"};
+    return sfp__folder_remove(s->opt->out, sizeof names / sizeof *names, names, 0, NULL, err);
+}
+
 /* -------------------------------------------------------------------- events */
 
 sfp_status sfp__run_open_events(sfp__run_state *s, sfp_error *err)

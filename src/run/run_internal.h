@@ -110,6 +110,8 @@ void sfp__run_times(sfp__run_state *s);
 sfp_status sfp__run_take_folder(sfp__run_state *s, sfp_error *err);
 /* A run that begins, when nothing is left that could be wrong: removes the files of the run that was there, and says so. */
 sfp_status sfp__run_clear_folder(const sfp__run_state *s, sfp_error *err);
+/* What a process that was killed had begun to write; the folder is ours alone, so nobody is at it. */
+sfp_status sfp__run_sweep_folder(const sfp__run_state *s, sfp_error *err);
 /* DIR/events.jsonl up to the timestamp at hand; says so when lines that the checkpoint counts are not there. */
 sfp_status sfp__run_open_events(sfp__run_state *s, sfp_error *err);
 sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err);

@@ -181,11 +181,11 @@ static void check_there(const char *const *names, size_t count, bool there)
 static void only_files_of_the_names_go(void **unused)
 {
     (void)unused;
-    const char *const names[] = {"checkpoint", "state-#.bin", "log.#", "#", "absent"};
-    const char *const ours[] = {"checkpoint", "state-0.bin", "state-0123456789.bin", "log.1", "log.20", "42"};
-    const char *const others[] = {"checkpoint.bak", "checkpoin",     "Checkpoint", "state-.bin",   "state-1b.bin",
-                                  "state--1.bin",   "state-1.bin.x", "state-1.bi", "xstate-1.bin", "log",
-                                  "log.",           "log.1.gz",      "log.1x",     "4 2",          ".42"};
+    const char *const names[] = {"checkpoint", "state-#.bin", "log.#", "#", "part-#.tmp.#", "absent"};
+    const char *const ours[] = {"checkpoint", "state-0.bin", "state-0123456789.bin", "log.1", "log.20", "42", "part-1.tmp.23"};
+    const char *const others[] = {"checkpoint.bak", "checkpoin",  "Checkpoint",   "state-.bin",  "state-1b.bin", "state--1.bin",
+                                  "state-1.bin.x",  "state-1.bi", "xstate-1.bin", "log",         "log.",         "log.1.gz",
+                                  "log.1x",         "4 2",        ".42",          "part-1.tmp.", "part-.tmp.1",  "part-1.tmp.2x"};
     enum { NAMES = sizeof names / sizeof *names, OURS = sizeof ours / sizeof *ours, OTHERS = sizeof others / sizeof *others };
     for (int i = 0; i < OURS; i++)
         put_text(ours[i], "ours");

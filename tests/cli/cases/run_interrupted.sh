@@ -19,6 +19,7 @@ told
 [ ! -e out/result.json ] || echo "a result already"
 streamfp runs | grep -o 'out .*'
 streamfp runs show 1 >/dev/null || echo "not shown"
+touch out/checkpoint.tmp.77 out/state-task-1.safetensors.tmp.77 out/mine.tmp.77 # the first two as a killed process leaves them
 streamfp "${args[@]}" --resume >stdout 2>stderr
 echo "exit $?"
 grep -c 'average accuracy' stdout
@@ -27,3 +28,4 @@ sed 's/^{"t":\([0-9]*\),.*/\1/' out/events.jsonl | tr '\n' ' '
 echo
 streamfp runs | grep -c .
 streamfp runs | grep -o 'out$'
+ls out | grep tmp
