@@ -22,6 +22,7 @@
 
 #include <cmocka.h>
 
+#include "flip_last_byte.h"
 #include "numeric.h"
 
 enum { SIZE = 16, PICTURES = 37 };
@@ -290,17 +291,6 @@ static void decay_spares_norms_biases_positions_and_the_class_token(void **unuse
 }
 
 /* ------------------------------------------------------------- checkpoint, log */
-
-static void flip_last_byte(const char *path)
-{
-    FILE *f = fopen(path, "r+");
-    assert_non_null(f);
-    assert_int_equal(fseek(f, -1, SEEK_END), 0);
-    int c = fgetc(f);
-    assert_int_equal(fseek(f, -1, SEEK_END), 0);
-    assert_int_equal(fputc(c ^ 1, f), c ^ 1);
-    assert_int_equal(fclose(f), 0);
-}
 
 static void a_checkpoint_brings_everything_back_and_is_of_its_training_alone(void **unused)
 {

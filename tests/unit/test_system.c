@@ -9,6 +9,8 @@
 
 #include "source_files.h"
 
+#include "flip_last_byte.h"
+
 enum { S = 16, D = 32, CLASSES = 3, N = 12, BATCH = 5, BYTES = 3 * S * S };
 
 static sfp_vit *vit;
@@ -121,18 +123,6 @@ static void a_resumed_head_goes_on_alike(void **unused)
     }
 }
 
-/* Still a whole safetensors file, but one bit of a number is another. */
-static void flip_last(const char *path)
-{
-    FILE *f = fopen(path, "r+b");
-    assert_non_null(f);
-    assert_int_equal(fseek(f, -1, SEEK_END), 0);
-    int byte = getc(f);
-    assert_int_equal(fseek(f, -1, SEEK_END), 0);
-    assert_int_equal(putc(byte ^ 1, f), byte ^ 1);
-    assert_int_equal(fclose(f), 0);
-}
-
 /* The last is damaged: the one before serves, and the damaged one never takes its place. */
 static void a_head_goes_on_from_the_checkpoint_before(void **unused)
 {
@@ -150,7 +140,7 @@ static void a_head_goes_on_from_the_checkpoint_before(void **unused)
         if (i < 2)
             put_text("two", "half a file");
         else
-            flip_last(path);
+            flip_last_byte(path);
         assert_int_equal(sfp__system_resume(&b, path, &position, &used_old, NULL), SFP_OK);
         assert_true(used_old);
         assert_string_equal(position, want[i]);
