@@ -105,8 +105,8 @@ bool sfp__image_name(const char *path)
 sfp_status sfp__image_crop(const sfp_image *im, int left, int top, int width, int height, sfp_image *out, sfp_error *err)
 {
     if (left < 0 || top < 0 || width < 1 || height < 1 || left > im->width - width || top > im->height - height)
-        return sfp__fail(err, SFP_EINVAL, "crop of %d x %d at (%d, %d) does not lie inside a picture of %d x %d", width, height, left,
-                         top, im->width, im->height);
+        return sfp__fail(err, SFP_EINVAL, "crop of %d x %d at (%d, %d) does not lie inside a picture of %d x %d", width, height,
+                         left, top, im->width, im->height);
     sfp_image cut = {0};
     sfp_status status = sfp__image_alloc("crop", width, height, SIZE_MAX, &cut, err);
     if (status != SFP_OK)
@@ -121,51 +121,40 @@ sfp_status sfp__image_crop(const sfp_image *im, int left, int top, int width, in
 
 /* ---------------------------------------------------------------- PNG writer */
 
-struct png_sink {
-    sfp_writer writer;
-    sfp_error *err;
-    sfp_status status;
-};
-
-static int sink_put(spng_ctx *ctx, void *user, void *bytes, size_t size)
+static int put_bytes(spng_ctx *ctx, void *to, void *bytes, size_t size)
 {
     (void)ctx;
-    struct png_sink *sink = user;
-    sink->status = sfp__writer_put(&sink->writer, bytes, size, sink->err);
-    return sink->status == SFP_OK ? 0 : SPNG_IO_ERROR;
+    sfp__text_putn(to, bytes, size);
+    return ((sfp_text *)to)->failed ? SPNG_IO_ERROR : 0;
 }
 
-static sfp_status encode_png(struct png_sink *sink, const sfp_image *im)
+sfp_status sfp__image_encode_png(const char *label, const sfp_image *im, sfp_text *to, sfp_error *err)
 {
-    spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
-    if (!ctx)
-        return sfp__fail(sink->err, SFP_ENOMEM, "%s: cannot start the PNG encoder", sink->writer.path);
+    if (im->width < 1 || im->height < 1 || !im->rgb)
+        return sfp__fail(err, SFP_EINVAL, "%s: picture is %d x %d", label, im->width, im->height);
     struct spng_ihdr head = {
         .width = (uint32_t)im->width, .height = (uint32_t)im->height, .bit_depth = 8, .color_type = SPNG_COLOR_TYPE_TRUECOLOR};
-    size_t size = (size_t)im->width * (size_t)im->height * 3;
-    int code = spng_set_png_stream(ctx, sink_put, sink);
+    spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
+    int code = ctx ? spng_set_png_stream(ctx, put_bytes, to) : SPNG_EMEM;
     if (!code)
         code = spng_set_ihdr(ctx, &head);
     if (!code)
-        code = spng_encode_image(ctx, im->rgb, size, SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE);
+        code = spng_encode_image(ctx, im->rgb, (size_t)im->width * (size_t)im->height * 3, SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE);
     spng_ctx_free(ctx);
-    if (sink->status != SFP_OK)
-        return sink->status; /* the disk's message says more than the encoder's */
+    if (to->failed)
+        return sfp__fail_nomem(err, to->length);
     if (code)
-        return sfp__fail(sink->err, SFP_ELIBRARY, "%s: cannot encode: %s", sink->writer.path, spng_strerror(code));
+        return sfp__fail(err, code == SPNG_EMEM ? SFP_ENOMEM : SFP_ELIBRARY, "%s: cannot encode as PNG: %s", label,
+                         spng_strerror(code));
     return SFP_OK;
 }
 
 sfp_status sfp__image_write_png(const char *path, const sfp_image *im, sfp_error *err)
 {
-    if (im->width < 1 || im->height < 1 || !im->rgb)
-        return sfp__fail(err, SFP_EINVAL, "%s: picture is %d x %d", path, im->width, im->height);
-    struct png_sink sink = {.writer = {.fd = -1}, .err = err};
-    sfp_status status = sfp__writer_open(path, &sink.writer, err);
+    sfp_text png = {0};
+    sfp_status status = sfp__image_encode_png(path, im, &png, err);
     if (status == SFP_OK)
-        status = encode_png(&sink, im);
-    if (status == SFP_OK)
-        status = sfp__writer_commit(&sink.writer, err);
-    sfp__writer_abort(&sink.writer);
+        status = sfp__file_write(path, png.s, png.length, err);
+    sfp__text_done(&png);
     return status;
 }

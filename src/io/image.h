@@ -3,6 +3,7 @@
 #define SFP_IO_IMAGE_H
 
 #include "base/error.h"
+#include "io/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,7 +42,8 @@ sfp_status sfp__image_crop(const sfp_image *im, int left, int top, int width, in
 typedef enum sfp_resize { SFP_RESIZE_SQUASH, SFP_RESIZE_CROP } sfp_resize;
 sfp_status sfp__image_fit(const sfp_image *im, int size, sfp_resize how, sfp_image *out, sfp_error *err);
 
-/* PNG writer (8-bit RGB), for contact sheets and generated pictures. */
+/* 8-bit RGB, for contact sheets and generated pictures: appended to a text, or a file of its own. */
+sfp_status sfp__image_encode_png(const char *label, const sfp_image *im, sfp_text *to, sfp_error *err);
 sfp_status sfp__image_write_png(const char *path, const sfp_image *im, sfp_error *err);
 
 #endif

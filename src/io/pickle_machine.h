@@ -1,4 +1,5 @@
-/* The stack machine that reads a pickle: what pickle_machine.c (data) and pickle_object.c (objects) share. */
+/* The stack machine that reads a pickle: what pickle_machine.c (containers, the stack), pickle_scalar.c (numbers, strings)
+ * and pickle_object.c (objects) share. */
 #ifndef SFP_IO_PICKLE_MACHINE_H
 #define SFP_IO_PICKLE_MACHINE_H
 
@@ -56,8 +57,16 @@ sfp_status sfp__pickle_need(sfp__pickle_machine *m, size_t n);
 /* Puts n values of the stack, from `first` on, into a container; the stack stays as it is. */
 sfp_status sfp__pickle_put_items(sfp__pickle_machine *m, sfp_pickle_value container, const size_t first, size_t n);
 
-/* pickle_object.c */
 typedef sfp_status sfp__pickle_action(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a);
-sfp__pickle_action sfp__pickle_do_global, sfp__pickle_do_object, sfp__pickle_do_build, sfp__pickle_do_persistent, sfp__pickle_refuse;
+/* pickle_scalar.c */
+sfp__pickle_action sfp__pickle_do_int, sfp__pickle_do_int_line, sfp__pickle_do_long, sfp__pickle_do_float,
+    sfp__pickle_do_float_line;
+sfp__pickle_action sfp__pickle_do_data, sfp__pickle_do_string_line, sfp__pickle_do_unicode_line;
+/* A line with a number, terminated, in buf; and the failure of one that is none. */
+sfp_status sfp__pickle_number_line(sfp__pickle_machine *m, const sfp__pickle_argument *a, char *buf, size_t size);
+sfp_status sfp__pickle_bad_number(sfp__pickle_machine *m, const char *text);
+/* pickle_object.c */
+sfp__pickle_action sfp__pickle_do_global, sfp__pickle_do_object, sfp__pickle_do_build, sfp__pickle_do_persistent,
+    sfp__pickle_refuse;
 
 #endif

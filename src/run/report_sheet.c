@@ -6,7 +6,6 @@
 #include "io/image.h"
 
 #include <inttypes.h>
-#include <spng.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,23 +37,12 @@ static void put_base64(sfp_text *t, const uint8_t *bytes, size_t size)
 
 static sfp_status put_png(sfp_text *t, const sfp_image *im, sfp_error *err)
 {
-    struct spng_ihdr head = {
-        .width = (uint32_t)im->width, .height = (uint32_t)im->height, .bit_depth = 8, .color_type = SPNG_COLOR_TYPE_TRUECOLOR};
-    size_t size = 0;
-    void *png = NULL;
-    spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
-    int code = ctx ? spng_set_option(ctx, SPNG_ENCODE_TO_BUFFER, 1) : SPNG_EMEM;
-    if (!code)
-        code = spng_set_ihdr(ctx, &head);
-    if (!code)
-        code = spng_encode_image(ctx, im->rgb, (size_t)im->width * (size_t)im->height * 3, SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE);
-    if (!code)
-        png = spng_get_png_buffer(ctx, &size, &code);
-    if (png)
-        put_base64(t, png, size);
-    free(png);
-    spng_ctx_free(ctx);
-    return png ? SFP_OK : sfp__fail(err, code == SPNG_EMEM ? SFP_ENOMEM : SFP_ELIBRARY, "thumbnails: %s", spng_strerror(code));
+    sfp_text png = {0};
+    sfp_status s = sfp__image_encode_png("thumbnails", im, &png, err);
+    if (s == SFP_OK)
+        put_base64(t, (const uint8_t *)png.s, png.length);
+    sfp__text_done(&png);
+    return s;
 }
 
 /* One thumbnail into its place, its sides in proportion. One without pixels stays grey. */

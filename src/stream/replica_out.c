@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <jpeglib.h>
-#include <spng.h>
 
 #define QUALITY 90
 #define PATH_ROOM 4096
@@ -118,25 +117,6 @@ static bool encode_jpeg(const sfp_image *im, unsigned char **bytes, unsigned lon
     return true;
 }
 
-/* libspng allocates the result with malloc. */
-static void *encode_png(const sfp_image *im, size_t *size)
-{
-    struct spng_ihdr header = {
-        .width = (uint32_t)im->width, .height = (uint32_t)im->height, .bit_depth = 8, .color_type = SPNG_COLOR_TYPE_TRUECOLOR};
-    spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
-    void *bytes = NULL;
-    int failed = 1;
-    if (ctx && spng_set_option(ctx, SPNG_ENCODE_TO_BUFFER, 1) == 0 && spng_set_ihdr(ctx, &header) == 0 &&
-        spng_encode_image(ctx, im->rgb, (size_t)im->width * (size_t)im->height * 3, SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE) == 0)
-        bytes = spng_get_png_buffer(ctx, size, &failed);
-    spng_ctx_free(ctx);
-    if (failed) {
-        free(bytes);
-        bytes = NULL;
-    }
-    return bytes;
-}
-
 void sfp__out_jpeg(sfp_replica_out *o, const sfp_image *im, sfp_text *to)
 {
     unsigned char *bytes = NULL;
@@ -152,16 +132,10 @@ void sfp__out_picture(sfp_replica_out *o, const char *name, const sfp_image *im)
 {
     const char *dot = strrchr(name, '.');
     sfp_text t = {0};
-    if (dot && strcmp(dot, ".png") == 0) {
-        size_t size = 0;
-        void *bytes = encode_png(im, &size);
-        if (!bytes && o->status == SFP_OK)
-            o->status = sfp__fail(o->err, SFP_ELIBRARY, "%s: cannot encode a PNG", o->root);
-        sfp__out_bytes(o, name, bytes, size);
-        free(bytes);
-        return;
-    }
-    sfp__out_jpeg(o, im, &t);
+    if (!dot || strcmp(dot, ".png") != 0)
+        sfp__out_jpeg(o, im, &t);
+    else if (o->status == SFP_OK)
+        o->status = sfp__image_encode_png(name, im, &t, o->err);
     sfp__out_text(o, name, &t);
 }
 

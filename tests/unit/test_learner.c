@@ -7,10 +7,10 @@
 #include <stdio.h>
 
 #include <cmocka.h>
-#include <spng.h>
 
 #include "base/mem.h"
 #include "base/pixels.h"
+#include "io/image.h"
 
 #include "test_learner_fixture.h"
 
@@ -642,23 +642,6 @@ static void equal_weights_are_no_weights(void **unused)
     free_model(&m);
 }
 
-/* A picture of stripes in rows, as PNG: smaller than its pixels, and lossless. */
-static void *png_of(const uint8_t *rgb, int S, size_t *size)
-{
-    spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
-    struct spng_ihdr ihdr = {
-        .width = (uint32_t)S, .height = (uint32_t)S, .bit_depth = 8, .color_type = SPNG_COLOR_TYPE_TRUECOLOR};
-    int code = 0;
-    assert_non_null(ctx);
-    assert_int_equal(spng_set_option(ctx, SPNG_ENCODE_TO_BUFFER, 1), 0);
-    assert_int_equal(spng_set_ihdr(ctx, &ihdr), 0);
-    assert_int_equal(spng_encode_image(ctx, rgb, (size_t)(S * S * 3), SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE), 0);
-    void *png = spng_get_png_buffer(ctx, size, &code);
-    spng_ctx_free(ctx);
-    assert_non_null(png);
-    return png;
-}
-
 static void pictures_kept_compressed_replay_the_same(void **unused)
 {
     (void)unused;
@@ -673,17 +656,18 @@ static void pictures_kept_compressed_replay_the_same(void **unused)
         int compressed = 0, raw = 0, broken = 0;
         for (uint64_t t = 0; t < 6; t++) {
             batch b = make_batch(S, 8, 0, 4, t);
-            void *png[8];
+            sfp_text png[8] = {{0}};
             for (int i = 0; i < 8; i++) {
                 uint8_t *rgb = b.rgb + (size_t)(i * S * S * 3);
                 for (int k = 0; i % 4 && k < S * S * 3; k++) /* some are noise, which does not get smaller */
                     rgb[k] = rgb[k / (3 * S) * 3 * S + k % 3];
-                png[i] = png_of(rgb, S, &b.sample[i].encoded_size);
-                b.sample[i].encoded = png[i];
+                must(sfp__image_encode_png("a picture", &(sfp_image){S, S, rgb}, &png[i], &err), &err);
+                b.sample[i].encoded = (const uint8_t *)png[i].s;
+                b.sample[i].encoded_size = png[i].length;
             }
             must(sfp__learner_offer(l, 8, b.sample, NULL, &err), &err);
             for (int i = 0; i < 8; i++)
-                free(png[i]);
+                sfp__text_done(&png[i]);
             free_batch(&b);
         }
         for (int i = 0; i < sfp__buffer_filled(l->buffer); i++) {
