@@ -9,6 +9,7 @@
 #include "compute/kernels.h"
 #include "io/folder.h"
 #include "run/run_internal.h"
+#include "stream/picture.h"
 
 #include <limits.h>
 #include <math.h>
@@ -284,6 +285,25 @@ static sfp_status loop(sfp__run_state *s, sfp_error *err)
 
 /* ------------------------------------------------------------------------ run */
 
+static sfp_status none_readable(const sfp__run_state *s, int64_t count, const char *first, sfp_error *err)
+{
+    return sfp__fail(err, SFP_EFORMAT, "%s: none of the %lld pictures could be read; the first: %s", s->opt->data,
+                     (long long)count, first);
+}
+
+/* There is a picture that can be read: a stream without one must not cost the folder what is in it. */
+static sfp_status find_readable(const sfp__run_state *s, sfp_error *err)
+{
+    int size = sfp__vit_config(s->opt->vit)->img_size;
+    int64_t count = s->batches.first[s->batches.count];
+    sfp_error first = {0}, other;
+    for (int64_t i = 0; i < count && !sfp__run_stopped(s); i++)
+        if (!sfp__picture_read_fit(s->source, s->batches.order[i], size, s->opt->learner.resize, s->shown_rgb, NULL,
+                                   i ? &other : &first))
+            return SFP_OK;
+    return sfp__run_stopped(s) ? SFP_OK : none_readable(s, count, first.message, err);
+}
+
 /* The indexed stream from where it stands; *ended is false when it was stopped. */
 static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
 {
@@ -305,9 +325,8 @@ static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
     *ended = !sfp__run_stopped(s);
     if (!*ended)
         return SFP_OK;
-    if (s->stamps == 0 && s->r->skipped > 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", o->data,
-                         (unsigned long long)s->r->skipped, sfp__feed_stats(s->feed).first_error);
+    if (s->stamps == 0 && s->r->skipped > 0) /* of those that the clock kept */
+        return none_readable(s, (int64_t)s->r->skipped, sfp__feed_stats(s->feed).first_error, err);
     while (!status && s->r->tasks_done < s->tasks.count)
         status = end_task(s, err);
     return status;
@@ -397,7 +416,9 @@ static sfp_status run(sfp__run_state *s, sfp_error *err)
     s->r->finished = false;
     if (!s->test && !s->live) /* a live one is judged by what comes */
         sfp__run_say(s, "no test set: accuracy is not measured; give --test KIND:PATH");
-    if (s->kept && !s->resumed)
+    if (!s->live && !s->resumed)
+        status = find_readable(s, err);
+    if (!status && s->kept && !s->resumed)
         status = sfp__run_keep_batches(s, err);
     if (status || (!s->resumed && sfp__run_stopped(s)))
         return status; /* nothing was begun: what is in the folder stays */

@@ -362,9 +362,10 @@ static sfp_status head_load(void *ctx, const char *path, sfp_error *err)
         status = sfp__safetensors_need(st, "seen", &seen, err);
     if (!status && s->grows && seen->ndim == 1 && seen->shape[0] >= s->classes && seen->shape[0] <= HEAD_CLASSES_MAX)
         status = sfp__system_classes(s, (int)seen->shape[0], err);
-    if (!status)
-        status = sfp__tensor_expect(path, seen, (int64_t[]){s->classes}, 1, err);
-    if (!status && (seen->dtype != SFP_DTYPE_U8 || !sfp__safetensors_meta(st, "position") ||
+    if (!status && seen->ndim == 1 && seen->shape[0] != s->classes)
+        status = sfp__fail(err, SFP_EINVAL, "%s: has %lld classes, expected %d, as many as the stream has", path,
+                           (long long)seen->shape[0], s->classes);
+    if (!status && (seen->ndim != 1 || seen->dtype != SFP_DTYPE_U8 || !sfp__safetensors_meta(st, "position") ||
                     !read_count(st, "timestamps", &timestamps) || !read_count(st, "offered", &offered)))
         status = sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint of a head", path);
     if (!status)

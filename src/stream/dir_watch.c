@@ -148,13 +148,15 @@ static sfp_status offer(sfp_dir_watch *w, const char *folder, const char *name, 
 sfp_status sfp__dir_watch_take(sfp_dir_watch *w, sfp_dir_item *out, bool *some, sfp_error *err)
 {
     sfp_status status = SFP_OK;
+    bool late = w->last_call > 0 && sfp__now() > w->last_call;
     for (*some = false; w->last - w->first > w->busy && status == SFP_OK && !*some;) {
         sfp_dir_item item = w->queue[w->first];
         finding f = FRESH;
         if (item.found && (status = look(w, true, &item, &f, err)) != SFP_OK)
             break;
         w->first++;
-        *some = f == FRESH || f == GONE; /* who reads it tells of what is gone */
+        item.unfinished = f == BUSY && late;
+        *some = f == FRESH || f == GONE || item.unfinished; /* who reads it tells of what is gone, or never got done */
         if (*some)
             *out = item;
         else if (f == BUSY && (status = sfp__dir_watch_put(w, item, err)) == SFP_OK)
@@ -176,7 +178,7 @@ static void retry_busy(sfp_dir_watch *w)
 
 bool sfp__dir_watch_over(const sfp_dir_watch *w)
 {
-    return w->ended && (w->busy == 0 || (w->last_call > 0 && sfp__now() > w->last_call));
+    return w->ended && w->busy == 0;
 }
 
 /* ------------------------------------------------------------------ the folders */

@@ -24,6 +24,7 @@ typedef struct sfp_dir_item {
     bool found;        /* by looking, not told of: may be being written */
     uint64_t was;      /* found so and busy: its identity then, ... */
     double since;      /* ... from when on */
+    bool unfinished;   /* the end came, and it was still being written */
 } sfp_dir_item;
 
 typedef struct sfp_dir_folder sfp_dir_folder;
@@ -48,7 +49,7 @@ void sfp__dir_watch_done(sfp_dir_watch *w);
 
 /* Behind all others; takes item.path over, but not on failure. */
 sfp_status sfp__dir_watch_put(sfp_dir_watch *w, sfp_dir_item item, sfp_error *err);
-/* The next one that is complete; *some is false when there is none now. */
+/* The next one that is complete, or at the end those that did not become so; *some is false when there is none now. */
 sfp_status sfp__dir_watch_take(sfp_dir_watch *w, sfp_dir_item *out, bool *some, sfp_error *err);
 bool sfp__dir_watch_over(const sfp_dir_watch *w); /* none is there now, and none will be */
 /* Waits a little for something to happen, and takes it in. For who could take none. */

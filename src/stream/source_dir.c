@@ -11,8 +11,9 @@
  * is moved or linked into the folder of a class comes again, with that label and
  * the same identity.
  *
- * A file that cannot be read when its turn comes (taken away again, empty) is
- * told as lost: what others do in the folder must not end a run. */
+ * A file that cannot be read when its turn comes (taken away again, empty, still
+ * being written at the end) is told as lost: what others do in the folder must
+ * not end a run. */
 #include "base/mem.h"
 #include "stream/dir_labels.h"
 #include "stream/dir_watch.h"
@@ -84,7 +85,9 @@ static sfp_status give(dir_source *s, sfp_record *record, sfp_picture *out, sfp_
         return SFP_OK;
     }
     char *path = sfp__path_join(s->base.path, s->given.path);
-    sfp_status status = path ? sfp__picture_read(path, out, err) : sfp__fail_nomem(err, strlen(s->given.path));
+    sfp_status status = !path                 ? sfp__fail_nomem(err, strlen(s->given.path))
+                        : s->given.unfinished ? sfp__fail(err, SFP_EIO, "%s: was still being written when the stream ended", path)
+                                              : sfp__picture_read(path, out, err);
     sfp__free(path);
     if (status == SFP_OK && (status = class_of(s, s->given.path, &record->label, err)) != SFP_OK)
         sfp__picture_done(out);

@@ -165,6 +165,41 @@ static void so_does_one_that_is_there_at_the_beginning(void **unused)
     sfp__source_close(s);
 }
 
+typedef struct slow_writer {
+    int fd;
+    atomic_bool stop;
+} slow_writer;
+
+static void *write_slowly(void *ctx)
+{
+    slow_writer *w = ctx;
+    while (!atomic_load(&w->stop) && write(w->fd, "x", 1) == 1)
+        (void)usleep(20000);
+    return NULL;
+}
+
+static void one_that_is_never_done_is_told_as_lost_at_the_end(void **unused)
+{
+    (void)unused;
+    if (!has_leases())
+        skip();
+    put_text("w/cat/1.jpg", "c1");
+    put_text("w/cat/2.jpg", "");
+    put_text("w/.end", "");
+    slow_writer w = {.fd = open(in_folder("w/cat/2.jpg"), O_WRONLY | O_APPEND)};
+    pthread_t thread;
+    assert_true(w.fd >= 0);
+    assert_int_equal(pthread_create(&thread, NULL, write_slowly, &w), 0);
+    sfp_source *s = open_dir("w");
+    check_next(s, "cat", "c1");
+    check_lost(s, "cat/2.jpg", SFP_EIO, "cat/2.jpg: was still being written when the stream ended");
+    check_end(s);
+    sfp__source_close(s);
+    atomic_store(&w.stop, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(close(w.fd), 0);
+}
+
 static void what_changes_while_it_waits_comes_once_as_it_is_then(void **unused)
 {
     (void)unused;
@@ -459,6 +494,7 @@ int main(void)
         IN_FOLDER(files_come_when_closed_or_moved_in),
         IN_FOLDER(a_file_being_written_waits_until_it_is_closed),
         IN_FOLDER(so_does_one_that_is_there_at_the_beginning),
+        IN_FOLDER(one_that_is_never_done_is_told_as_lost_at_the_end),
         IN_FOLDER(what_changes_while_it_waits_comes_once_as_it_is_then),
         IN_FOLDER(later_folders_are_watched),
         IN_FOLDER(labels_of_a_list_come_before_and_after_their_pictures),

@@ -15,6 +15,8 @@ cp -r done done.before
 run --data synthetic:40 --tasks 11 --out done
 run --data folder:nowhere --out done
 run --data synthetic:40 --tasks 2 --out done --costs nowhere --rate 10
+for c in cat dog; do mkdir -p broken/$c && echo half >broken/$c/1.png; done
+run --data folder:broken --tasks 2 --out done
 same done
 run --data synthetic:40 --tasks 2 --out done
 ls done
