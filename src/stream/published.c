@@ -14,7 +14,7 @@ sfp_status sfp__json_read(const char *path, json_t **out, sfp_error *err)
     if (status != SFP_OK)
         return status;
     json_error_t where;
-    json_t *root = json_loadb((const char *)bytes, size, 0, &where);
+    json_t *root = json_loadb((const char *)bytes, size, JSON_REJECT_DUPLICATES, &where);
     sfp__free(bytes);
     if (!root) {
         status = json_error_code(&where) == json_error_out_of_memory ? SFP_ENOMEM : SFP_EFORMAT;

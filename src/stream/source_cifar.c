@@ -227,6 +227,8 @@ static sfp_status add_training(cifar_source *s, const char *dir, const char *suf
         (void)snprintf(name, sizeof name, "data_batch_%d.%s", i, suffix);
         status = add_named(s, dir, name, err);
     }
+    if (status == SFP_OK && last < BATCHES_MAX)
+        status = sfp__source_note(&s->base, err, "has data_batch_1 to %d of the published %d", last, BATCHES_MAX);
     return status;
 }
 

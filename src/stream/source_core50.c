@@ -81,8 +81,9 @@ static sfp_status find_run(const tables *t, int which, sfp_pickle_value *out)
         found = true;
     }
     if (!found)
-        return sfp__fail(t->err, SFP_EINVAL, "order is %d: %s: scenario '" SCENARIO "' has no run %d (--order), expected 0 to %zu",
-                         t->run, file, t->run, n ? n - 1 : 0);
+        return sfp__fail(t->err, SFP_EINVAL,
+                         "order is %d: %s: scenario '" SCENARIO "' has no run %d (--order), expected 0 to %zu", t->run, file,
+                         t->run, n ? n - 1 : 0);
     if (!is_list(p, run) || sfp__pickle_count(p, run) < 2)
         return sfp__fail(t->err, SFP_EFORMAT,
                          "%s: scenario '" SCENARIO "', run %d is %s of %zu, expected a list of batches, the last for test", file,
@@ -183,7 +184,7 @@ static sfp_status survey(const tables *t, label_info *info, int64_t *labels)
 }
 
 /* Counts classes by task, then by label; names them. A label of the test set that no task has is an error. */
-static sfp_status number_classes(const tables *t, label_info *info, int64_t labels, sfp_names *names)
+static sfp_status number_classes(sfp_source *s, const tables *t, label_info *info, int64_t labels, sfp_names *names)
 {
     bool by_object = true;
     sfp_status status = SFP_OK;
@@ -193,6 +194,10 @@ static sfp_status number_classes(const tables *t, label_info *info, int64_t labe
                              t->run, (long long)i);
         by_object = by_object && info[i].object >= 0;
     }
+    if (!by_object &&
+        (status = sfp__source_note(s, t->err, "classes are called by their labels: %s has labels for more than one object",
+                                   t->file[LABELS])) != SFP_OK)
+        return status;
     for (int32_t task = 0; (size_t)task + 1 < t->batches; task++) {
         for (int64_t i = 0; i < labels && status == SFP_OK; i++) {
             char name[24];
@@ -247,7 +252,7 @@ static sfp_status fill_by_pickles(sfp_file_source *s, tables *t, bool test, sfp_
         info[i].task = -1;
     status = survey(t, info, &labels);
     if (status == SFP_OK)
-        status = number_classes(t, info, labels, names);
+        status = number_classes(&s->base, t, info, labels, names);
     if (status == SFP_OK)
         status = add_batches(s, t, info, test);
     sfp__free(info);

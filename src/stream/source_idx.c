@@ -305,7 +305,8 @@ static sfp_status name_classes(idx_source *s, const char *images, const char *la
     char *dir = sfp__path_dir(images), *list = dir ? sfp__path_join(dir, "classes.txt") : NULL;
     bool known = list && access(list, F_OK) == 0;
     sfp_status status = !list ? sfp__fail_nomem(err, strlen(images)) : known ? sfp__names_read(list, &names, err) : SFP_OK;
-    if (status == SFP_OK && !known && strcasestr(images, "fashion")) {
+    const char *folder = dir ? strrchr(dir, '/') : NULL; /* its own name alone: many a path has such a word in it */
+    if (status == SFP_OK && !known && strcasestr(folder ? folder + 1 : dir, "fashion")) {
         known = true;
         for (size_t i = 0; i < sizeof fashion / sizeof *fashion && status == SFP_OK; i++)
             status = sfp__names_add(&names, fashion[i], strlen(fashion[i]), &s->label[i], err);

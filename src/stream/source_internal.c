@@ -146,9 +146,11 @@ sfp_status sfp__source_note(sfp_source *s, sfp_error *err, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    char *note = sfp__strdup(text);
+    size_t room = strlen(text) + (s->note ? strlen(s->note) : 0) + 3;
+    char *note = sfp__malloc(room);
     if (!note)
-        return sfp__fail_nomem(err, strlen(text) + 1);
+        return sfp__fail_nomem(err, room);
+    (void)snprintf(note, room, "%s%s%s", s->note ? s->note : "", s->note ? "; " : "", text);
     sfp__free((void *)(uintptr_t)s->note);
     s->note = note;
     return SFP_OK;

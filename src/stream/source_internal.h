@@ -68,7 +68,7 @@ void sfp__entries_done(sfp_entries *l);
 sfp_status sfp__source_init(sfp_source *s, const sfp_source_kind *kind, const char *path, sfp_error *err);
 /* Frees what the common part owns, not s. */
 void sfp__source_done(sfp_source *s);
-/* Replaces s->note. */
+/* One thing more in s->note. */
 sfp_status sfp__source_note(sfp_source *s, sfp_error *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* A source whose pictures are files below a folder: what folder, manifest, stream51, core50 and clear have in common. A kind

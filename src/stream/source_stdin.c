@@ -1,6 +1,6 @@
 /* WebDataset samples from standard input as they come: a live source.
  *
- * The tar may be packed (gzip, bzip2, xz, zstd). A sample is given as soon as it
+ * The tar may be packed (gzip, bzip2, xz, zstd), and others may follow it. A sample is given as soon as it
  * has picture and label. A picture whose label does not follow is given without one;
  * when KEY.cls (.txt, .json) comes later, alone, it is given as the label of that
  * picture. Classes are those of the list in stdin:FILE, then labels are
@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define POLL_MS 100
+#define END_MARK 512 /* bytes of 0; two such blocks as written, one as taken */
 
 typedef struct tar_stream {
     sfp_source base;
@@ -30,10 +31,20 @@ typedef struct tar_stream {
     bool done_labelled;                    /* and what follows of it is passed over */
     bool opened;                           /* only by the first next: it reads, and by then `stop` is set */
     bool stopped, ended;
-    bool came, empty; /* a byte at least; the end before the first */
+    bool came, empty;            /* a byte at least; the end before the first */
+    size_t zeros;                /* bytes of 0 that came last */
+    bool cut;                    /* the end came where it cannot be */
     struct archive_entry *entry; /* read but not looked at yet */
     uint8_t buffer[SFP_TAR_READ_BYTES];
 } tar_stream;
+
+static void count_zeros(tar_stream *s, size_t n)
+{
+    size_t last = n;
+    while (last > 0 && s->buffer[last - 1] == 0)
+        last--;
+    s->zeros = last ? n - last : s->zeros + n;
+}
 
 /* libarchive's read, that looks at `stop` while it waits. */
 static la_ssize_t read_stream(struct archive *a, void *data, const void **bytes)
@@ -56,6 +67,7 @@ static la_ssize_t read_stream(struct archive *a, void *data, const void **bytes)
         if (n < 0)
             archive_set_error(a, errno, "cannot read");
         s->came |= n > 0;
+        count_zeros(s, n > 0 ? (size_t)n : 0);
         s->empty = n == 0 && !s->came;
         return n;
     }
@@ -96,6 +108,8 @@ static sfp_status stream_entry(tar_stream *s, const char *name, int64_t size, bo
 static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
 {
     *found = false;
+    if (!s->opened) /* several shards may come one after the other: cat *.tar */
+        (void)archive_read_set_option(s->archive, "tar", "read_concatenated_archives", "1");
     if (!s->opened && archive_read_open(s->archive, s, NULL, read_stream, NULL) != ARCHIVE_OK)
         return fail_reading(s, err);
     s->opened = true;
@@ -107,6 +121,7 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
             if (code == ARCHIVE_EOF) {
                 s->entry = NULL;
                 s->ended = true;
+                s->cut = archive_filter_code(s->archive, 0) == ARCHIVE_FILTER_NONE && s->zeros < END_MARK;
                 break;
             }
             archive_clear_error(s->archive); /* of a warning: an error that is set later means that nothing can follow */
@@ -127,7 +142,8 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
             return status;
     }
     *found = has_something(&s->now);
-    return SFP_OK;
+    return s->cut ? sfp__fail(err, SFP_EFORMAT, "%s: ends without an end mark, expected blocks of zeros: it is cut", s->base.path)
+                  : SFP_OK;
 }
 
 static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err)
@@ -155,7 +171,7 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture 
         status = sfp__fail_prefix(err, status, "%s: %s", base->path, name);
     if (!s->labels.listed) /* the lists of names never move: see open */
         base->classes = s->labels.names.count;
-    base->lost = status != SFP_OK && status != SFP_ENOMEM && s->now.has_picture && archive_errno(s->archive) == 0;
+    base->lost = status != SFP_OK && status != SFP_ENOMEM && s->now.has_picture && archive_errno(s->archive) == 0 && !s->cut;
     memcpy(s->done_key, s->now.key, sizeof s->done_key);
     s->done_labelled = s->now.label_kind != SFP_TAR_UNLABELLED;
     if (status == SFP_OK && found) {

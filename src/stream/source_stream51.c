@@ -177,7 +177,7 @@ static sfp_status names_at(const json_t *rows, int k, sfp_names *names, bool *fo
 
 /* The rows have numbers only; the training paths usually name the class. Both parts take their names from there, so that
  * they agree; without it classes are called by their numbers. */
-static sfp_status name_classes(const json_t *train, sfp_names *names, sfp_error *err)
+static sfp_status name_classes(sfp_source *s, const json_t *train, sfp_names *names, sfp_error *err)
 {
     sfp_status status = SFP_OK;
     for (int k = 0; train && k < 4; k++) {
@@ -187,6 +187,8 @@ static sfp_status name_classes(const json_t *train, sfp_names *names, sfp_error 
             return status;
         sfp__names_done(names);
     }
+    if (train)
+        status = sfp__source_note(s, err, "classes are called by their numbers: the paths do not name all %d alike", CLASSES);
     for (int32_t i = 0, number; i < CLASSES && status == SFP_OK; i++) {
         char text[16];
         int n = snprintf(text, sizeof text, "%d", i);
@@ -358,7 +360,7 @@ static sfp_status fill(sfp_file_source *s, const char *file, const json_t *rows,
         status = read_rows(s, &(reader){.file = file, .rows = rows, .test = opt->test, .err = err}, place, opt->seed);
     }
     if (status == SFP_OK)
-        status = name_classes(train, &classes, err);
+        status = name_classes(&s->base, train, &classes, err);
     if (status == SFP_OK) {
         sfp__file_source_finish(s, &classes, &domains);
         s->base.keeps_order = true;

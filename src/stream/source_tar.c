@@ -28,6 +28,7 @@ typedef struct tar_source {
     int64_t *first; /* (shards) its first picture */
     size_t room;
     sfp_tar_labels labels;
+    uint64_t further; /* pictures of samples that have one already */
 } tar_source;
 
 static int shard_of(const tar_source *s, int64_t i)
@@ -75,7 +76,7 @@ static bool begins_with(const char *path, const char *word)
 static sfp_status pick_part(tar_source *s, bool test, sfp_error *err)
 {
     bool parts = false;
-    int kept = 0;
+    int kept = 0, others = 0;
     for (int i = 0; i < s->shards; i++)
         parts |= begins_with(s->shard[i], "train");
     if (!parts)
@@ -84,10 +85,17 @@ static sfp_status pick_part(tar_source *s, bool test, sfp_error *err)
     for (int i = 0; i < s->shards; i++) {
         if (test ? begins_with(s->shard[i], "val") || begins_with(s->shard[i], "test") : begins_with(s->shard[i], "train"))
             s->shard[kept++] = s->shard[i];
-        else
+        else {
+            others += !begins_with(s->shard[i], "train") && !begins_with(s->shard[i], "val") && !begins_with(s->shard[i], "test");
             sfp__free(s->shard[i]);
+        }
     }
     s->shards = kept;
+    sfp_status status =
+        others ? sfp__source_note(&s->files.base, err, "left out: %d tar files called neither train, val nor test", others)
+               : SFP_OK;
+    if (status != SFP_OK)
+        return status;
     return kept ? SFP_OK : sfp__fail(err, SFP_ENOTFOUND, "%s: has train*.tar but no val*.tar or test*.tar", s->files.base.path);
 }
 
@@ -97,12 +105,17 @@ static sfp_status list_folder(tar_source *s, const char *path, bool test, sfp_er
     if (!dir)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot open the folder", path);
     sfp_status status = SFP_OK;
+    int packed = 0;
     for (const struct dirent *e; status == SFP_OK && (e = readdir(dir));) {
         const char *dot = strrchr(e->d_name, '.');
         if (e->d_name[0] != '.' && dot && strcasecmp(dot, ".tar") == 0)
             status = add_shard(s, sfp__path_join(path, e->d_name), err);
+        else
+            packed += e->d_name[0] != '.' && strcasestr(e->d_name, ".tar.");
     }
     (void)closedir(dir);
+    if (status == SFP_OK && packed)
+        status = sfp__source_note(&s->files.base, err, "left out: %d packed tar files, expected plain ones", packed);
     if (status == SFP_OK && s->shards == 0)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: has no *.tar", path);
     if (status != SFP_OK)
@@ -173,7 +186,23 @@ static sfp_status place_picture(const char *file, sfp_tar_sample *now, int64_t n
     return SFP_OK;
 }
 
-static sfp_status scan_entries(tar_source *s, struct archive *a, const char *file, int64_t file_size, sfp_tar_sample *now,
+/* Behind the end mark there is nothing: another archive there would be passed over without a word. */
+static sfp_status check_rest(int fd, const char *file, int64_t at, sfp_error *err)
+{
+    uint8_t block[16 * BLOCK];
+    ssize_t n;
+    for (; (n = pread(fd, block, sizeof block, (off_t)at)) > 0; at += n)
+        for (ssize_t i = 0; i < n; i++)
+            if (block[i])
+                return sfp__fail(
+                    err, SFP_EFORMAT,
+                    "%s: goes on at byte %lld, behind its end mark, expected one archive: give several as files of a folder, "
+                    "or by 'cat' to stdin:",
+                    file, (long long)(at + i));
+    return n < 0 ? sfp__fail_errno(err, SFP_EIO, "%s: cannot read", file) : SFP_OK;
+}
+
+static sfp_status scan_entries(tar_source *s, struct archive *a, int fd, const char *file, int64_t file_size, sfp_tar_sample *now,
                                sfp_error *err)
 {
     bool unplaced = false; /* the entry before was this sample's picture */
@@ -186,19 +215,20 @@ static sfp_status scan_entries(tar_source *s, struct archive *a, const char *fil
         if (unplaced && !broken)
             status = place_picture(file, now, here, file_size, err);
         unplaced = false;
+        if (status == SFP_OK && !broken && archive_filter_code(a, 0) != ARCHIVE_FILTER_NONE)
+            status =
+                sfp__fail(err, SFP_EUNSUPPORTED, "%s: is compressed (%s), expected a plain tar: unpack it, or use stdin:", file,
+                          archive_filter_name(a, 0));
         if (status == SFP_OK && code == ARCHIVE_EOF) {
             if (here + BLOCK > file_size)
                 return sfp__fail(err, SFP_EFORMAT,
                                  "%s: ends at byte %lld without an end mark, expected blocks of zeros: it is cut", file,
                                  (long long)file_size);
-            return end_sample(s, file, now, err);
+            status = check_rest(fd, file, here, err);
+            return status == SFP_OK ? end_sample(s, file, now, err) : status;
         }
         if (status == SFP_OK && broken)
             status = sfp__tar_fail(a, file, err);
-        if (status == SFP_OK && archive_filter_code(a, 0) != ARCHIVE_FILTER_NONE)
-            status =
-                sfp__fail(err, SFP_EUNSUPPORTED, "%s: is compressed (%s), expected a plain tar: unpack it, or use stdin:", file,
-                          archive_filter_name(a, 0));
         const char *name = status == SFP_OK ? sfp__tar_entry_name(e) : NULL;
         if (status != SFP_OK)
             return status;
@@ -213,8 +243,13 @@ static sfp_status scan_entries(tar_source *s, struct archive *a, const char *fil
         }
         if (status == SFP_OK && !sfp__image_name(name))
             status = sfp__tar_read_label(a, file, name, size, now, err);
-        else if (status == SFP_OK && !now->has_picture && (status = sfp__tar_check_picture(file, name, size, err)) == SFP_OK) {
+        else if (status == SFP_OK && (status = sfp__tar_check_picture(file, name, size, err)) == SFP_OK) {
+            bool plain = !strchr(name + n + 1, '.'); /* KEY.jpg goes before KEY.depth.png, wherever it stands */
+            s->further += now->has_picture;
+            if (now->has_picture && (now->plain || !plain))
+                continue;
             now->has_picture = unplaced = true;
+            now->plain = plain;
             now->size = size;
             memcpy(now->name, name, strlen(name) + 1);
         }
@@ -240,7 +275,7 @@ static sfp_status scan_shard(tar_source *s, const char *file, sfp_tar_sample *no
     else if (archive_read_open_fd(a, fd, SFP_TAR_READ_BYTES) != ARCHIVE_OK)
         status = sfp__tar_fail(a, file, err);
     else
-        status = scan_entries(s, a, file, st.st_size, now, err);
+        status = scan_entries(s, a, fd, file, st.st_size, now, err);
     if (a)
         (void)archive_read_free(a);
     if (fd >= 0)
@@ -264,6 +299,10 @@ static sfp_status scan_shards(tar_source *s, sfp_error *err)
     if (status == SFP_OK && s->files.base.skipped)
         status = sfp__source_note(&s->files.base, err, "left out: %llu samples without a picture",
                                   (unsigned long long)s->files.base.skipped);
+    if (status == SFP_OK && s->further)
+        status =
+            sfp__source_note(&s->files.base, err, "left out: %llu further pictures of a sample (names alike up to the first '.')",
+                             (unsigned long long)s->further);
     return status;
 }
 

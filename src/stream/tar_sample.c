@@ -49,7 +49,7 @@ static sfp_status take_label(sfp_tar_sample *s, int kind, const char *bytes, siz
     json_error_t bad;
     sfp_status status = SFP_OK;
     if (kind == SFP_TAR_JSON) {
-        json = json_loadb(bytes, n, JSON_DECODE_ANY, &bad);
+        json = json_loadb(bytes, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &bad);
         if (!json)
             return sfp__fail(err, SFP_EFORMAT, "line %d: %s", bad.line, sfp__printable(bad.text, text, sizeof text));
         const json_t *v = json;

@@ -22,7 +22,7 @@ typedef struct sfp_tar_sample {
     char key[SFP_PATH_BYTES_MAX + 1];
     int label_kind;
     char label[SFP_CLASS_NAME_MAX + 1];
-    bool has_picture;
+    bool has_picture, plain; /* plain: KEY.jpg, not KEY.depth.jpg */
     char name[SFP_PATH_BYTES_MAX + 1]; /* of the picture's entry */
     int64_t offset, size;
     uint8_t *bytes; /* when streaming */

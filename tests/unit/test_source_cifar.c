@@ -75,6 +75,7 @@ static void binary_batches_of_ten_classes(void **unused)
         check_picture(s, i, i);
     }
     assert_string_equal(s->name(s, 3, name, sizeof name), "data_batch_2.bin[0]");
+    assert_string_equal(s->note, "has data_batch_1 to 2 of the published 5");
     check_bounds(s);
     sfp__source_close(s);
     s = open_part(kind, "d", true);

@@ -116,7 +116,7 @@ static void an_order_shuffles_classes(void **unused)
 static void buckets_go_by_number_and_names_may_be_above(void **unused)
 {
     (void)unused;
-    put_text("c/class_names.txt", "cat\r\ndog\r\n");
+    put_text("c/class_names.txt", "\xef\xbb\xbf" "cat\r\ndog\r\n");
     put_text(META, "{\"10\": {\"cat\": \"a.json\"}, \"9\": {\"cat\": \"b.json\", \"dog\": \"c.json\"}}");
     put_text("c/train/a.json", "{\"x\": {\"IMG_PATH\": \"ten.jpg\", \"other\": 1}}");
     put_text("c/train/b.json", "{\"x\": {\"IMG_PATH\": \"nine.jpg\"}}");
@@ -149,6 +149,7 @@ static void broken_lists_are_refused_with_their_file(void **unused)
         {NAMES, "dog\n", SFP_EFORMAT, META, "bucket '1' has class 'cat', which is not in class_names.txt"},
         {NAMES, "cat\n", SFP_ENOTFOUND, LIST, ""},
         {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}", SFP_EFORMAT, LIST ": line 1, column", ""},
+        {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}, \"x\": {}}", SFP_EFORMAT, LIST ": line 1, column", "duplicate"},
         {LIST, "[]", SFP_EFORMAT, LIST, "is an array, expected an object {id: {\"IMG_PATH\": path}}"},
         {LIST, "{\"x\": {}}", SFP_EFORMAT, LIST ": picture 'x'", "IMG_PATH is nothing"},
         {LIST, "{\"x\": {\"IMG_PATH\": 5}}", SFP_EFORMAT, "picture 'x'", "IMG_PATH is an integer"},

@@ -128,6 +128,12 @@ static void known_classes_have_names_and_bounds(void **unused)
     assert_string_equal(label_text(s, 0), "T-shirt/top");
     assert_string_equal(label_text(s, 1), "Ankle boot");
     sfp__source_close(s);
+    put("Fashion/mnist/train-images-idx3-ubyte", make_images(2)); /* the folder's own name alone counts */
+    put("Fashion/mnist/train-labels-idx1-ubyte", make_labels("09"));
+    s = open_source(kind, "Fashion/mnist");
+    assert_int_equal(s->classes, 2);
+    assert_string_equal(label_text(s, 1), "9");
+    sfp__source_close(s);
     put("Fashion/train-labels-idx1-ubyte", make_labels("0:"));
     check_refused(kind, "Fashion", SFP_EFORMAT, "train-labels-idx1-ubyte: label 1 is 10", "10 classes");
     put_text("Fashion/classes.txt", "hat\r\nshoe\n\n");

@@ -209,6 +209,7 @@ static void broken_lists_are_refused_with_file_and_row(void **unused)
     }
     put_text(TRAIN, "[[0,0,0,0,[9,9],[5,1,5,1],\"gone.jpg\"]]");
     sfp_source *s = open_with(false, 0, 0);
+    assert_string_equal(s->note, "classes are called by their numbers: the paths do not name all 51 alike");
     check_not_loaded(s, 0, SFP_ENOTFOUND, "s/gone.jpg", "");
     put_text("s/gone.jpg", "");
     check_not_loaded(s, 0, SFP_EFORMAT, "s/gone.jpg", "empty");

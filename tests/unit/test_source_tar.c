@@ -393,6 +393,65 @@ static void a_broken_stream_gives_what_it_has_and_then_an_error(void **unused)
     check_refused(&sfp__source_stdin, "missing.txt", SFP_ENOTFOUND, "missing.txt", "cannot open");
 }
 
+static void a_stream_may_be_several_archives(void **unused)
+{
+    (void)unused;
+    int fd;
+    now.n = 0;
+    tar_file("a.jpg", "a");
+    tar_file("a.cls", "x");
+    tar_end(NULL);
+    tar_file("b.jpg", "b");
+    tar_file("b.cls", "y");
+    tar_end("t.tar");
+    sfp_source *s = open_stream("t.tar", "", &fd);
+    check_next(s, "x", "a");
+    check_next(s, "y", "b");
+    check_end(s);
+    sfp__source_close(s);
+    close(fd);
+    check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: goes on at byte 3072, behind its end mark", "stdin");
+}
+
+static void a_stream_without_an_end_mark_is_cut(void **unused)
+{
+    (void)unused;
+    int fd;
+    sfp_record r;
+    sfp_picture p = {0};
+    sfp_error err = {0};
+    bool end = false;
+    three_samples(NULL);
+    put_bytes("t.tar", now.b, 4 * 512); /* after the first sample */
+    sfp_source *s = open_stream("t.tar", "", &fd);
+    check_next(s, "10", "first picture");
+    assert_int_equal(s->next(s, &r, &p, &end, &err), SFP_EFORMAT);
+    assert_false(s->lost);
+    assert_non_null(strstr(err.message, "stdin: ends without an end mark"));
+    sfp__source_close(s);
+    close(fd);
+}
+
+static void what_is_left_out_is_told(void **unused)
+{
+    (void)unused;
+    now.n = 0;
+    tar_file("1.depth.png", "depth");
+    tar_file("1.jpg", "colour");
+    tar_file("1.seg.png", "regions");
+    tar_file("1.cls", "x");
+    tar_end("d/train-0.tar");
+    put_text("d/more.tar", "anything");
+    put_text("d/train-1.tar.gz", "anything");
+    sfp_source *s = open_source(kind, "d");
+    assert_int_equal(s->count, 1);
+    check_bytes(s, 0, "colour", 6);
+    assert_non_null(strstr(s->note, "left out: 2 further pictures of a sample"));
+    assert_non_null(strstr(s->note, "left out: 1 tar files called neither train, val nor test"));
+    assert_non_null(strstr(s->note, "left out: 1 packed tar files"));
+    sfp__source_close(s);
+}
+
 /* The next sample is lost, and why. */
 static void check_lost(sfp_source *s, const char *key, const char *message)
 {
@@ -531,6 +590,9 @@ int main(void)
         IN_FOLDER(every_allocation_may_fail),
         IN_FOLDER(a_stream_gives_the_same_samples),
         IN_FOLDER(a_broken_stream_gives_what_it_has_and_then_an_error),
+        IN_FOLDER(a_stream_may_be_several_archives),
+        IN_FOLDER(a_stream_without_an_end_mark_is_cut),
+        IN_FOLDER(what_is_left_out_is_told),
         IN_FOLDER(a_stream_loses_a_sample_and_goes_on),
         IN_FOLDER(a_stream_comes_sample_by_sample_and_can_be_stopped),
         cmocka_unit_test(the_shared_shards_are_read),
