@@ -348,7 +348,8 @@ sfp_status sfp__fp_grow(sfp_fp *f, sfp_error *err)
         for (int i = 0, n = components_of(f, l, all); i < n; i++)
             sfp__param_reset_adam(all[i], f->open, open);
     }
-    set_span(f, f->open, open);
+    bool all_learn = open == f->opt.pool && f->kind->attention; /* else the last one would never be the nearest */
+    set_span(f, all_learn ? 0 : f->open, open);
     return SFP_OK;
 }
 

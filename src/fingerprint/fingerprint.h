@@ -92,7 +92,8 @@ int sfp__fp_open(const sfp_fp *f);
 int sfp__fp_task(const sfp_fp *f);
 /* The next known task: its components open, earlier ones freeze (but for kinds that learn as a whole), Adam begins anew everywhere. */
 sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err);
-/* Free streams: opens `span` more; when the pool is full all learn from then on. */
+/* Free streams: opens `span` more; when that fills the pool all learn from then on (kinds that choose by the nearest key: from the
+ * next call on). */
 sfp_status sfp__fp_grow(sfp_fp *f, sfp_error *err);
 /* For loading a state: spans as given; values are the caller's to fill. */
 sfp_status sfp__fp_restore(sfp_fp *f, int task, int start, int open, sfp_error *err);

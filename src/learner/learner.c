@@ -398,6 +398,12 @@ static sfp_status look(sfp_learner *l, int b, sfp_error *err)
     return s;
 }
 
+/* The first span is for those that come first; a state may bring some. */
+static bool knows_a_class(const sfp_learner *l)
+{
+    return memchr(l->seen, 1, (size_t)sfp__learner_classes(l)) != NULL;
+}
+
 /* Scores, drift, coreset. */
 static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_timestamp *r, sfp_error *err)
 {
@@ -405,7 +411,7 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
     if (s)
         return s;
     score(l, b, l->score);
-    bool grow = l->opt.drift == SFP_DRIFT_NEW_CLASS && new_class && l->counts.timestamps > 0;
+    bool grow = l->opt.drift == SFP_DRIFT_NEW_CLASS && new_class && knows_a_class(l);
     if (l->opt.drift == SFP_DRIFT_PH) {
         double mean = 0;
         for (int i = 0; i < b; i++)

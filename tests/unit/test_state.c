@@ -295,6 +295,27 @@ static void the_input_size_is_told_before_there_is_a_backbone(void **unused)
     remove_files();
 }
 
+static void a_class_new_to_a_loaded_state_opens_components(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = free_options();
+    o.fp.span = 2;
+    sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    feed(a, 0, 1, 0); /* classes 0 to 2 */
+    MUST(sfp__learner_save_state(a, PATH("s"), err));
+    MUST(sfp__learner_load_state(b, PATH("s"), err));
+    feed(b, 1, 2, 0); /* the same */
+    assert_int_equal(sfp__fp_open(b->fp), 2);
+    sfp__learner_free(b);
+    b = make_learner(&o);
+    MUST(sfp__learner_load_state(b, PATH("s"), err));
+    feed(b, 3, 4, 0); /* class 3 in its first batch */
+    assert_int_equal(sfp__fp_open(b->fp), 4);
+    sfp__learner_free(a);
+    sfp__learner_free(b);
+    remove_files();
+}
+
 static void a_free_stream_keeps_the_classes_it_has(void **unused)
 {
     (void)unused;
@@ -359,6 +380,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_told_and_changes_nothing),
         cmocka_unit_test(other_shapes_are_told_by_the_names_of_options),
         cmocka_unit_test(the_input_size_is_told_before_there_is_a_backbone),
+        cmocka_unit_test(a_class_new_to_a_loaded_state_opens_components),
         cmocka_unit_test(a_free_stream_keeps_the_classes_it_has),
         cmocka_unit_test(save_and_load_survive_every_failing_allocation),
     };
