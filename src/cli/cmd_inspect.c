@@ -10,6 +10,7 @@
 #include "cli/ui.h"
 
 #include "base/mem.h"
+#include "io/file.h"
 #include "io/npy.h"
 #include "io/tensor_file.h"
 #include "model/vit_builtin.h"
@@ -75,9 +76,10 @@ static sfp_status open_file(inspected *in, const char *path, int img_size, sfp_e
 {
     bool builtin = strcmp(path, SFP_VIT_BUILTIN) == 0;
     unsigned char magic[6] = {0};
-    FILE *f = builtin ? NULL : fopen(path, "re");
-    if (!f && !builtin)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
+    FILE *f = NULL;
+    sfp_status s = builtin ? SFP_OK : sfp__file_open(path, &f, err);
+    if (s != SFP_OK)
+        return s;
     size_t n = f ? fread(magic, 1, sizeof magic, f) : 0;
     if (f)
         (void)fclose(f);
@@ -87,7 +89,7 @@ static sfp_status open_file(inspected *in, const char *path, int img_size, sfp_e
         (void)snprintf(in->why_not, sizeof in->why_not, "a single array, expected a set of named tensors");
         return sfp__npy_open(path, &in->npy, err);
     }
-    sfp_status s = builtin ? sfp__vit_builtin_open(&in->set, err) : sfp__tensor_file_open(path, &in->set, err);
+    s = builtin ? sfp__vit_builtin_open(&in->set, err) : sfp__tensor_file_open(path, &in->set, err);
     if (s != SFP_OK)
         return s;
     in->format = sfp__tensor_file_format(in->set);

@@ -1,6 +1,7 @@
 /* streamfp pretrain: train a ViT on pictures, from their labels, from a teacher backbone, or both. */
 #include "cli/command.h"
 #include "cli/json_out.h"
+#include "cli/line.h"
 #include "cli/stop.h"
 #include "cli/ui.h"
 
@@ -12,7 +13,6 @@
 #include <limits.h>
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #define NEEDS_TEACHER "it is about what a teacher says (give --teacher FILE|builtin)"
 
@@ -64,45 +64,42 @@ static const sfp_opt options[] = {
 };
 
 typedef struct talk {
-    bool terminal, shown;
     double last;
     const char *phase;
 } talk;
 
+/* What goes last from a terminal that is too narrow. */
+enum { WORTH_SCORE, WORTH_LOSS, WORTH_RATE, WORTH_EPOCH, WORTH_ETA, WORTH_PLACE };
+
 static void on_progress(void *ctx, const sfp_pretrain_progress *p)
 {
     talk *t = ctx;
-    double every = t->terminal ? 0.5 : 10;
+    sfp_line l = {0};
+    double every = sfp__line_rewrites() ? 0.5 : 10;
     bool fresh = t->phase != p->phase;
     if (fresh ? p->seconds < 1 : p->seconds - t->last < every)
         return;
     t->phase = p->phase;
     t->last = p->seconds;
-    t->shown = true;
     double eta = p->fraction > p->from ? fmin(p->seconds * (1 - p->fraction) / (p->fraction - p->from), 1e8) : 0;
-    (void)fprintf(stderr, "%s%s %5.1f %%", t->terminal ? "\r\033[K" : "", p->phase, 100 * p->fraction);
+    sfp__line_add(&l, WORTH_PLACE, "%s %5.1f %%", p->phase, 100 * p->fraction);
     if (strcmp(p->phase, "train") == 0) {
-        (void)fprintf(stderr, "  epoch %.2f", p->epoch);
+        sfp__line_add(&l, WORTH_EPOCH, "  epoch %.2f", p->epoch);
         for (int i = 0; i < SFP_TERMS; i++)
             if (isfinite(p->loss[i]))
-                (void)fprintf(stderr, "  %s %.4f", sfp__pretrain_term_name(i), p->loss[i]);
+                sfp__line_add(&l, WORTH_LOSS, "  %s %.4f", sfp__pretrain_term_name(i), p->loss[i]);
         if (isfinite(p->ncm))
-            (void)fprintf(stderr, "  ncm %.3f knn %.3f", p->ncm, p->knn);
+            sfp__line_add(&l, WORTH_SCORE, "  ncm %.3f knn %.3f", p->ncm, p->knn);
     }
     if (p->images_per_second > 0)
-        (void)fprintf(stderr, "  %.1f img/s", p->images_per_second);
-    (void)fprintf(stderr, "  ETA %d:%02d%s", (int)eta / 60, (int)eta % 60, t->terminal ? "" : "\n");
-}
-
-static void wipe(const talk *t)
-{
-    if (t->terminal && t->shown)
-        (void)fputs("\r\033[K", stderr);
+        sfp__line_add(&l, WORTH_RATE, "  %.1f img/s", p->images_per_second);
+    sfp__line_add(&l, WORTH_ETA, "  ETA %d:%02d", (int)eta / 60, (int)eta % 60);
+    sfp__line_show(&l);
 }
 
 static void on_say(void *ctx, const char *message)
 {
-    wipe(ctx);
+    (void)ctx;
     sfp__say("%s", message);
 }
 
@@ -230,14 +227,14 @@ static int run(const sfp_args *a)
         return sfp__say_usage("pretrain", "%s", err.message);
     sfp_pool *pool = NULL;
     sfp_pretrain_result r = {0};
-    talk t = {.terminal = isatty(STDERR_FILENO) != 0};
+    talk t = {0};
     const sfp_pretrain_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = sfp__stop_on_signals()};
     char *command = command_of(a);
     o.command = command;
     sfp_status s = sfp__pool_create((int)sfp__args_int(a, "threads"), &pool, &err);
     if (!s)
         s = sfp__pretrain(&o, pool, &hooks, &r, &err);
-    wipe(&t);
+    sfp__line_wipe();
     int code = s ? sfp__command_failed(a, &err) : r.finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;
     if (!s && !r.finished)
         sfp__say("stopped; go on with --resume --out %s", o.out);

@@ -19,7 +19,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FASHION "/usr/share/datasets/fashion-mnist"
 
@@ -63,7 +62,8 @@ static const sfp_opt options[] = {
     SFP_ROW_INT("queue", "N", "0", 0, 100000, "Clock virtual or real: batches that may wait while the learner is busy."),
     SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest", "What a full queue does."),
     {.name = "triage", .type = SFP_OPT_FLAG, .fallback = "off",
-     .help = "Clock virtual or real: score everything that arrives and train on the best of all, instead of dropping batches unseen."},
+     .help = "Clock virtual or real: score everything that arrives (up to 16 batches a timestamp; older ones are dropped) and train on "
+             "the best of all, instead of dropping batches unseen."},
     {.name = "controller", .type = SFP_OPT_FLAG, .fallback = "off",
      .help = "Clock virtual or real: coreset, replay and steps follow the load, so that lag stays bounded."},
     SFP_ROW_INT("pending", "N", "1000", 0, 1000000, "Live streams: pictures that wait for their label at most; the oldest goes."),
@@ -98,36 +98,20 @@ static const sfp_opt options[] = {
 
 /* --------------------------------------------------------------- what is seen */
 
-typedef struct talk {
-    bool terminal;
-    double last;
-} talk;
-
-static void on_progress(void *ctx, const sfp_run_progress *p)
-{
-    talk *t = ctx;
-    double now = p->seconds, every = t->terminal ? 0.2 : 10;
-    if (now - t->last < every)
-        return;
-    t->last = now;
-    (void)fputs(t->terminal ? "\r\033[K" : "", stderr);
-    sfp__put_run_progress(stderr, p);
-    (void)fputs(t->terminal ? "" : "\n", stderr);
-}
-
-static void on_say(void *ctx, const char *message)
-{
-    talk *t = ctx;
-    if (t->terminal)
-        (void)fputs("\r\033[K", stderr);
-    sfp__say("%s", message);
-}
-
+/* The table fits 80 columns. */
 static void print_number(const char *name, double x, const char *unit)
 {
     if (isfinite(x))
-        (void)printf("  %-24s %10.4f%s\n", name, x, unit);
+        (void)printf("  %-24s %10.4f%s\n", name, sfp__no_minus_zero(x, 4), unit);
 }
+
+/* Two counts of one thing. */
+static void print_counts(const char *name, uint64_t first, const char *is, uint64_t second, const char *of)
+{
+    (void)printf("  %-24s %10llu %s, %llu %s\n", name, (unsigned long long)first, is, (unsigned long long)second, of);
+}
+
+enum { MATRIX_COLUMNS = 7 }; /* of a row of the screen */
 
 static void print_matrix(const sfp_result *r)
 {
@@ -138,6 +122,8 @@ static void print_matrix(const sfp_result *r)
         (void)printf("  ");
         sfp__put_cell(stdout, r->task_names[i], 22);
         for (int j = 0; j <= i; j++) {
+            if (j > 0 && j % MATRIX_COLUMNS == 0)
+                (void)printf("\n%24s", "");
             double x = r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)j];
             (void)printf(isfinite(x) ? " %6.3f" : "      -", x);
         }
@@ -157,12 +143,12 @@ static void print_table(const sfp_result *r, const char *out)
     print_number("forgetting", r->forgetting, "");
     print_number("backward transfer", r->backward_transfer, "");
     print_number("prequential accuracy", r->prequential_accuracy, "");
-    (void)printf("  %-24s %10llu offered, %llu dropped, %llu trained, %llu replayed\n", "samples", (unsigned long long)r->offered,
-                 (unsigned long long)r->dropped, (unsigned long long)r->trained, (unsigned long long)r->replayed);
-    if (r->labels.unlabelled)
-        (void)printf("  %-24s %10llu predicted, %llu labelled late, %llu given up, %llu waiting\n", "without a label",
-                     (unsigned long long)r->labels.unlabelled, (unsigned long long)r->labels.late, (unsigned long long)r->labels.expired,
-                     (unsigned long long)r->labels.waiting);
+    print_counts("samples", r->offered, "offered", r->dropped, "dropped");
+    print_counts("", r->trained, "trained", r->replayed, "replayed");
+    if (r->labels.unlabelled) {
+        print_counts("without a label", r->labels.unlabelled, "predicted", r->labels.late, "labelled late");
+        print_counts("", r->labels.expired, "given up", r->labels.waiting, "waiting");
+    }
     print_number("class coverage", r->coverage, "");
     print_number("C_S", r->cs, "");
     if (isfinite(r->lambda) && !isfinite(r->cs)) { /* a clock that lets the learner fall behind */
@@ -170,9 +156,9 @@ static void print_table(const sfp_result *r, const char *out)
         print_number("lag, largest", r->lag_max, " s");
     }
     print_number("speed", r->samples_per_second, " samples/s");
-    (void)printf("  %-24s %10.2f s: select %.2f, train %.2f, buffer %.2f, evaluate %.2f; decode %.2f beside, waited for %.2f\n", "time",
-                 r->seconds.total, r->seconds.select, r->seconds.train, r->seconds.buffer, r->seconds.evaluate, r->seconds.decode,
-                 r->seconds.waited);
+    (void)printf("  %-24s %10.2f s: select %.2f, train %.2f,\n", "time", r->seconds.total, r->seconds.select, r->seconds.train);
+    (void)printf("%41sbuffer %.2f, evaluate %.2f;\n", "", r->seconds.buffer, r->seconds.evaluate);
+    (void)printf("%41sdecode %.2f beside, waited for %.2f\n", "", r->seconds.decode, r->seconds.waited);
     if (out)
         (void)printf("  report: %s/report.html\n", out);
 }
@@ -239,8 +225,9 @@ static sfp_status learn(sfp_args *a, sfp_run_options *o, bool *finished, sfp_err
     char dir[PATH_MAX], state[PATH_MAX];
     int made = 0;
     sfp_result result = {0};
-    talk t = {.terminal = isatty(STDERR_FILENO) != 0};
-    const sfp_run_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = sfp__stop_on_signals(),
+    sfp_run_talk t = {.last = sfp__seconds()};
+    const sfp_run_hooks hooks = {.ctx = &t, .progress = sfp__run_talk_progress, .evaluating = sfp__run_talk_evaluating,
+                                 .say = sfp__run_talk_say, .stop = sfp__stop_on_signals(),
                                  .config = sfp__run_note_config, .same_config = sfp__run_same_config, .opened = sfp__run_opened,
                                  .config_ctx = a};
     if (o->init_state) {
@@ -253,8 +240,7 @@ static sfp_status learn(sfp_args *a, sfp_run_options *o, bool *finished, sfp_err
     if (s)
         return s;
     s = sfp__run(o, &hooks, &result, err);
-    if (t.terminal)
-        (void)fputs("\r\033[K", stderr);
+    sfp__line_wipe();
     if (!s)
         s = print_result(&result, o->out, sfp__args_flag(a, "json"), err);
     *finished = result.finished;
@@ -305,7 +291,8 @@ const sfp_command sfp__cmd_run = {
             "predicted again; those of standard input cannot come again and are given up. A stream that breaks off is a failure: "
             "what was learned is kept, as not finished, and --resume goes on; when nothing came, nothing is changed.\n\n"
             "An option that the others make mean nothing is refused, unless it says no more than its default.\n\n"
-            "Ctrl-C finishes the timestamp and writes a checkpoint; a second one leaves at once. The exit code is 0 when the stream ended.",
+            "Ctrl-C finishes the timestamp, or gives up an evaluation that --resume then does again, and writes a checkpoint; a second one "
+            "leaves at once. The exit code is 0 when the stream ended.",
     .examples = "  streamfp run --backbone deit_tiny.safetensors --data folder:pacs/train --test folder:pacs/test --tasks domain\n"
                 "  streamfp run --data synthetic:2000 --rate 100 --triage\n"
                 "  streamfp run --data dir:incoming --clock real --queue 2 --out runs/live --resume\n"

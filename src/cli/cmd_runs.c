@@ -31,7 +31,7 @@ typedef struct listing {
 static void put_real(double x, int width, int decimals)
 {
     if (isfinite(x))
-        (void)printf("  %*.*f", width, decimals, x);
+        (void)printf("  %*.*f", width, decimals, sfp__no_minus_zero(x, decimals));
     else
         (void)printf("  %*s", width, "-");
 }
@@ -200,7 +200,7 @@ static void print_run(const sfp_result *r)
     put_line("machine", r->cpu);
     for (const sfp_run_number *n = sfp__run_numbers; n->label; n++) {
         double x = n->get(r);
-        (void)snprintf(text, sizeof text, isfinite(x) ? "%.*f" : "-", n->decimals, x);
+        (void)snprintf(text, sizeof text, isfinite(x) ? "%.*f" : "-", n->decimals, sfp__no_minus_zero(x, n->decimals));
         put_line(n->label, text);
     }
     if (r->tasks > 1)

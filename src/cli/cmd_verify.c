@@ -11,6 +11,7 @@
 #include "cli/verify.h"
 
 #include "base/mem.h"
+#include "io/file.h"
 
 #include <limits.h>
 #include <math.h>
@@ -84,9 +85,9 @@ static sfp_status load_backbone(sfp_golden *g, sfp_error *err)
     sfp_status s = path_in(g->dir, "config.json", file, sizeof file, err);
     if (s != SFP_OK)
         return s;
-    FILE *f = fopen(file, "re");
-    if (!f)
-        return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", file);
+    FILE *f = NULL;
+    if ((s = sfp__file_open(file, &f, err)) != SFP_OK)
+        return s;
     json_t *config = g->config = json_loadf(f, JSON_REJECT_DUPLICATES, &where);
     (void)fclose(f);
     if (!config)

@@ -1,18 +1,17 @@
 #include "cli/filelist.h"
 
 #include "base/mem.h"
+#include "io/file.h"
 #include "io/image.h"
+#include "io/walk.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-
-#define MAX_FOLDER_DEPTH 64 /* also ends loops of symbolic links */
 
 const char *sfp__filelist_path(const sfp_filelist *l, size_t i)
 {
@@ -72,34 +71,46 @@ static int not_hidden(const struct dirent *e)
     return e->d_name[0] != '.';
 }
 
-static sfp_status add_folder(sfp_filelist *l, const char *folder, int depth, sfp_error *err)
+/* What a walk through one folder adds. */
+typedef struct found {
+    sfp_filelist *list;
+    const char *folder;
+} found;
+
+/* What is no file is added too, to be told of like any other picture that cannot be read. */
+static sfp_status take(void *ctx, sfp_walk_kind kind, const char *below, int depth, sfp_error *err)
 {
-    if (depth > MAX_FOLDER_DEPTH)
-        return sfp__fail(err, SFP_ELIMIT, "%s: folders are nested deeper than %d", folder, MAX_FOLDER_DEPTH);
-    struct dirent **entries = NULL;
-    int n = scandir(folder, &entries, not_hidden, by_name);
-    if (n < 0)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot list", folder);
-    sfp_status s = SFP_OK;
-    for (int i = 0; i < n; i++) {
-        char path[PATH_MAX];
-        struct stat st;
-        size_t length = strlen(folder);
-        const char *slash = length > 0 && folder[length - 1] == '/' ? "" : "/";
-        if (s == SFP_OK) {
-            int need = snprintf(path, sizeof path, "%s%s%s", folder, slash, entries[i]->d_name);
-            if (need < 0 || (size_t)need >= sizeof path)
-                s = sfp__fail(err, SFP_ELIMIT, "%s/%s: the path is too long", folder, entries[i]->d_name);
-            else if (stat(path, &st) != 0)
-                s = SFP_OK; /* a link into nowhere, or gone meanwhile: not one of the folder's pictures */
-            else if (S_ISDIR(st.st_mode))
-                s = add_folder(l, path, depth + 1, err);
-            else if (sfp__image_name(path))
-                s = sfp__filelist_add(l, path, "", err);
-        }
-        free(entries[i]);
+    const found *f = ctx;
+    char path[PATH_MAX];
+    size_t length = strlen(f->folder);
+    (void)depth;
+    if (kind == SFP_WALK_FOLDER || !sfp__image_name(below))
+        return SFP_OK;
+    const char *slash = length > 0 && f->folder[length - 1] == '/' ? "" : "/";
+    int need = snprintf(path, sizeof path, "%s%s%s", f->folder, slash, below);
+    if (need < 0 || (size_t)need >= sizeof path)
+        return sfp__fail(err, SFP_ELIMIT, "%s/%s: the path is too long", f->folder, below);
+    return sfp__filelist_add(f->list, path, "", err);
+}
+
+/* By the bytes of their names, folder by folder: '/' comes before all others. */
+static int by_path(const void *x, const void *y, void *text)
+{
+    const unsigned char *a = (unsigned char *)text + *(const size_t *)x, *b = (unsigned char *)text + *(const size_t *)y;
+    while (*a && *a == *b) {
+        a++;
+        b++;
     }
-    free(entries);
+    int p = *a == '/' ? 1 : *a, q = *b == '/' ? 1 : *b;
+    return p - q;
+}
+
+static sfp_status add_folder(sfp_filelist *l, const char *folder, sfp_error *err)
+{
+    size_t before = l->count;
+    sfp_status s = sfp__walk(folder, take, &(found){l, folder}, err);
+    if (s == SFP_OK && l->count > before)
+        qsort_r(l->entries + before, l->count - before, sizeof *l->entries, by_path, l->text);
     return s;
 }
 
@@ -134,7 +145,7 @@ sfp_status sfp__filelist_add_path(sfp_filelist *l, const char *path, sfp_error *
         return sfp__filelist_add(l, path, "", err);
     if (S_ISDIR(st.st_mode)) {
         size_t before = l->count;
-        sfp_status s = add_folder(l, path, 0, err);
+        sfp_status s = add_folder(l, path, err);
         if (s == SFP_OK && l->count == before)
             return sfp__fail(err, SFP_ENOTFOUND, "%s: no pictures in this folder, expected .jpg, .jpeg, .png or .webp", path);
         return s;
@@ -228,11 +239,11 @@ static sfp_status add_line(sfp_filelist *l, const char *list, size_t number, cha
 
 sfp_status sfp__filelist_add_csv(sfp_filelist *l, const char *path, sfp_error *err)
 {
-    FILE *f = fopen(path, "re");
+    FILE *f = NULL;
     char *line = NULL;
-    sfp_status s = SFP_OK;
-    if (!f)
-        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
+    sfp_status s = sfp__file_open(path, &f, err);
+    if (s != SFP_OK)
+        return s;
     line = sfp__malloc(SFP_LIST_MAX_LINE);
     if (!line) {
         s = sfp__fail_nomem(err, SFP_LIST_MAX_LINE);
@@ -262,10 +273,10 @@ sfp_status sfp__class_names_read(const char *path, char ***names, size_t *count,
 {
     char **list = NULL, *line = NULL;
     size_t n = 0, room = 0;
-    sfp_status s = SFP_OK;
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
+    FILE *f = NULL;
+    sfp_status s = sfp__file_open(path, &f, err);
+    if (s != SFP_OK)
+        return s;
     line = sfp__malloc(SFP_LIST_MAX_LINE);
     if (!line)
         s = sfp__fail_nomem(err, SFP_LIST_MAX_LINE);

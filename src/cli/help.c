@@ -1,4 +1,4 @@
-/* Printers of the option tables: terminal, roff, bash. Nothing here knows a particular command. */
+/* Printers of the option tables for a terminal and for roff. Nothing here knows a particular command. */
 #include "cli/help.h"
 
 #include <string.h>
@@ -8,18 +8,12 @@
 #define HELP_COLUMN 30
 #define HELP_MAX 1024
 
-/* A flag that has a default can be meant to be off. */
-static bool is_switch(const sfp_opt *o)
-{
-    return o->type == SFP_OPT_FLAG && o->fallback;
-}
-
 static const char switches[] = "An option with [on|off] alone means on; --NAME off and --no-NAME turn it off.";
 
 /* NULL: it takes none. */
 static const char *argument(const sfp_opt *o)
 {
-    return is_switch(o) ? "[on|off]" : o->type == SFP_OPT_FLAG ? NULL : o->arg;
+    return sfp__opt_is_switch(o) ? "[on|off]" : o->type == SFP_OPT_FLAG ? NULL : o->arg;
 }
 
 /* The help text and the words that another part of the program lists; returns its length. */
@@ -90,7 +84,7 @@ static void option_rows(FILE *to, const sfp_command *c)
         (void)fputs("\nOptions:\n", to);
     for (size_t i = 0; i < c->opt_count; i++) {
         const sfp_opt *o = &c->opts[i];
-        two_ways = two_ways || is_switch(o);
+        two_ways = two_ways || sfp__opt_is_switch(o);
         if (o->type == SFP_OPT_GROUP)
             (void)fprintf(to, "\n%s:\n", o->help);
         else
@@ -220,81 +214,5 @@ void sfp__help_man(FILE *to)
     (void)fputs(".SH EXIT STATUS\n.TP\n0\nAll went well.\n.TP\n1\nThe job failed, or a part of it did.\n"
                 ".TP\n2\nThe command line is wrong.\n"
                 ".SH ENVIRONMENT\n.TP\nNO_COLOR\nWhen set and not empty, no colour is used.\n",
-                to);
-}
-
-/* -------------------------------------------------------------------- bash */
-
-static const char *completion_of(const sfp_opt *o)
-{
-    return strcmp(o->arg, "DIR") == 0 ? "-d" : "-f";
-}
-
-void sfp__help_bash(FILE *to)
-{
-    (void)fputs("# bash completion for streamfp, made by 'streamfp help --completion bash'\n"
-                "_streamfp() {\n"
-                "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-                "    COMPREPLY=()\n"
-                "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-                "        words='--help --version",
-                to);
-    for (size_t i = 0; sfp__commands[i]; i++)
-        (void)fprintf(to, " %s", sfp__commands[i]->name);
-    (void)fputs("'\n"
-                "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
-                "        return\n"
-                "    fi\n"
-                "    case ${COMP_WORDS[1]}:$prev in\n",
-                to);
-    for (size_t i = 0; sfp__commands[i]; i++) {
-        const sfp_command *c = sfp__commands[i];
-        for (size_t k = 0; k < c->opt_count; k++) {
-            const sfp_opt *o = &c->opts[k];
-            if (o->type == SFP_OPT_GROUP)
-                continue;
-            if (o->type == SFP_OPT_CHOICE || o->word) {
-                (void)fprintf(to, "    %s:--%s) words='", c->name, o->name);
-                for (const char *w = o->arg; !o->word && *w; w++)
-                    (void)fputc(*w == '|' ? ' ' : *w, to);
-                for (int w = 0; o->word && o->word(w); w++)
-                    (void)fprintf(to, "%s%s", w ? " " : "", o->word(w));
-                (void)fputs("' ;;\n", to);
-            } else if (o->type == SFP_OPT_STRING) {
-                (void)fprintf(to, "    %s:--%s) mapfile -t COMPREPLY < <(compgen %s -- \"$cur\"); return ;;\n", c->name, o->name,
-                              completion_of(o));
-            } else if (o->type != SFP_OPT_FLAG) {
-                (void)fprintf(to, "    %s:--%s) return ;;\n", c->name, o->name);
-            }
-        }
-    }
-    (void)fputs("    esac\n"
-                "    if [ -z \"$words\" ]; then\n"
-                "        case $cur in\n"
-                "        -*) ;;\n"
-                "        *)\n"
-                "            if [ \"${COMP_WORDS[1]}\" != help ]; then\n"
-                "                mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
-                "                return\n"
-                "            fi ;;\n"
-                "        esac\n"
-                "        case ${COMP_WORDS[1]} in\n",
-                to);
-    for (size_t i = 0; sfp__commands[i]; i++) {
-        const sfp_command *c = sfp__commands[i];
-        (void)fprintf(to, "        %s) words='--help", c->name);
-        for (size_t k = 0; k < c->opt_count; k++)
-            if (c->opts[k].type != SFP_OPT_GROUP)
-                (void)fprintf(to, " --%s", c->opts[k].name);
-        if (strcmp(c->name, "help") == 0)
-            for (size_t k = 0; sfp__commands[k]; k++)
-                (void)fprintf(to, " %s", sfp__commands[k]->name);
-        (void)fputs("' ;;\n", to);
-    }
-    (void)fputs("        esac\n"
-                "    fi\n"
-                "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
-                "}\n"
-                "complete -o filenames -F _streamfp streamfp\n",
                 to);
 }

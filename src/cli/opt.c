@@ -411,6 +411,11 @@ sfp_opt_rank sfp__args_rank(const sfp_args *a, const char *key)
     return get(a, key, -1)->rank;
 }
 
+bool sfp__opt_is_switch(const sfp_opt *o)
+{
+    return o->type == SFP_OPT_FLAG && o->fallback;
+}
+
 const char *sfp__opt_default(const sfp_opt *o)
 {
     return o->type == SFP_OPT_FLAG && !o->fallback ? "off" : o->fallback;

@@ -28,7 +28,7 @@ typedef enum sfp_opt_type {
 typedef struct sfp_opt {
     const char *name; /* "batch-size": the long option and the key; '_' equals '-' in keys */
     sfp_opt_type type;
-    const char *arg;      /* word for the argument ("FILE" and "DIR" complete as such); CHOICE: the words, "squash|crop" */
+    const char *arg;      /* word for the argument (help_bash.c completes by it); CHOICE: the words, "squash|crop" */
     const char *fallback; /* the default as text, parsed like any value; NULL: unset (FLAG: off) */
     int64_t int_min, int_max;
     double real_min, real_max;
@@ -129,6 +129,8 @@ const char *sfp__args_text(const sfp_args *a, const char *key);   /* any type, a
 const char *sfp__args_value(const sfp_args *a, const char *key);  /* the same, but a flag is "on" or "off" */
 sfp_opt_rank sfp__args_rank(const sfp_args *a, const char *key);
 
+/* A flag that has a default can be meant to be off. */
+bool sfp__opt_is_switch(const sfp_opt *o);
 /* The default as sfp__args_value would give it. */
 const char *sfp__opt_default(const sfp_opt *o);
 /* Did the user give it - on the command line or in a file, no preset - and as something else than the default? */

@@ -171,6 +171,7 @@ static const struct {
     const char *keys[64]; /* idle then; end with NULL */
 } rules[] = {
     {is_method, "method", "a head on its own has no coreset, replay or steps to follow the load", {"controller"}},
+    {is_method, "method", "a head on its own learns from all it sees, there is nothing to choose", {"triage"}},
     {is_method, "method", "a head on its own starts from nothing", {"init-state"}},
     {is_method,
      "method",

@@ -154,13 +154,21 @@ static bool is_noted(const sfp_opt *o)
     return o->type != SFP_OPT_GROUP && !is_among(o->name, not_noted);
 }
 
+/* A number that is its default by another spelling is noted as the default is: 0.50 differs from 0.5 in nothing. */
+static sfp_status note(const sfp_opt *o, const char *value, sfp_result *r, sfp_error *err)
+{
+    const char *fallback = sfp__opt_default(o);
+    sfp_status s = sfp__result_config(r, o->name, fallback && sfp__same_number(value, fallback) ? fallback : value, err);
+    return s ? s : sfp__result_default(r, o->name, fallback ? fallback : "", err);
+}
+
 sfp_status sfp__run_note_config(void *ctx, sfp_result *r, sfp_error *err)
 {
     const sfp_args *a = ctx;
     sfp_status s = SFP_OK;
     for (size_t i = 0; !s && i < a->count; i++) {
         const char *value = is_noted(&a->opts[i]) ? sfp__args_value(a, a->opts[i].name) : NULL;
-        s = value ? sfp__result_config(r, a->opts[i].name, value, err) : SFP_OK;
+        s = value ? note(&a->opts[i], value, r, err) : SFP_OK;
     }
     return s;
 }

@@ -1,5 +1,5 @@
-/* Ctrl-C for commands that work for hours: the first asks to finish the step and write a checkpoint, the second leaves at once.
- */
+/* Ctrl-C for commands that work for hours: the first asks to finish the step and write a checkpoint, and says so; the second
+ * leaves at once. */
 #ifndef SFP_CLI_STOP_H
 #define SFP_CLI_STOP_H
 

@@ -1,6 +1,7 @@
 #include "cli/ui.h"
 
 #include "cli/command.h"
+#include "cli/line.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -12,16 +13,6 @@
 #define FIRST_AFTER 1.0    /* seconds before a progress line appears on a terminal */
 #define REDRAW_EVERY 0.2   /* ... and between two states of it */
 #define PLAIN_EVERY 30.0   /* seconds between plain lines elsewhere */
-
-/* The one progress line there can be on standard error; sfp__say wipes it. */
-static bool line_open;
-
-static void wipe(void)
-{
-    if (line_open)
-        (void)fputs("\r\033[K", stderr);
-    line_open = false;
-}
 
 /* Bytes of the character at s; shown: it is UTF-8 and does not steer a terminal, as U+0080 to U+009F do too. */
 static int character(const char *s, bool *shown)
@@ -75,6 +66,18 @@ void sfp__put_cell(FILE *to, const char *text, int width)
     put_characters(to, text, n - tail, INT_MAX);
 }
 
+void sfp__cell_text(const char *text, int width, char *buf, size_t size)
+{
+    int n = sfp__text_width(text);
+    FILE *f = fmemopen(buf, size, "w");
+    buf[0] = '\0';
+    if (!f)
+        return;
+    sfp__put_cell(f, text, n < width ? n : width);
+    (void)fclose(f);
+    buf[size - 1] = '\0';
+}
+
 /* Messages name files and tensors, so they are text from a file too. */
 static void put_message(const char *fmt, va_list ap)
 {
@@ -88,7 +91,7 @@ void sfp__say(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    wipe();
+    sfp__line_wipe();
     (void)fputs("streamfp: ", stderr);
     put_message(fmt, ap);
     va_end(ap);
@@ -104,7 +107,7 @@ int sfp__say_usage(const char *command, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    wipe();
+    sfp__line_wipe();
     (void)fprintf(stderr, "streamfp%s%s: ", command ? " " : "", command ? command : "");
     put_message(fmt, ap);
     (void)fprintf(stderr, "Try 'streamfp%s%s --help'.\n", command ? " " : "", command ? command : "");
@@ -144,13 +147,12 @@ double sfp__seconds(void)
 
 void sfp__progress_init(sfp_progress *p, const char *what, uint64_t total)
 {
-    const char *term = getenv("TERM");
     memset(p, 0, sizeof *p);
     p->what = what;
     p->total = total;
     p->begin = sfp__seconds();
     p->last = p->begin;
-    p->terminal = isatty(STDERR_FILENO) == 1 && term && strcmp(term, "dumb") != 0;
+    p->terminal = sfp__line_rewrites();
 }
 
 static void eta_text(double seconds, char *buf, size_t size)
@@ -174,21 +176,19 @@ void sfp__progress_tell(sfp_progress *p, uint64_t done)
     double rate = (double)done / past;
     if (p->total > done)
         eta_text((double)(p->total - done) / rate, eta, sizeof eta);
-    wipe();
-    (void)fprintf(stderr, "%s%llu", p->terminal ? "" : "streamfp: ", (unsigned long long)done);
+    sfp_line l = {0};
+    sfp__line_add(&l, 3, "%s%llu", p->terminal ? "" : "streamfp: ", (unsigned long long)done);
     if (p->total)
-        (void)fprintf(stderr, " of %llu", (unsigned long long)p->total);
-    (void)fprintf(stderr, " %s, %.1f/s%s%s", p->what, rate, *eta ? ", left " : "", eta);
-    if (p->terminal) {
-        line_open = true;
-        (void)fflush(stderr);
-    } else {
-        (void)fputc('\n', stderr);
-    }
+        sfp__line_add(&l, 3, " of %llu", (unsigned long long)p->total);
+    sfp__line_add(&l, 2, " %s", p->what);
+    sfp__line_add(&l, 0, ", %.1f/s", rate);
+    if (*eta)
+        sfp__line_add(&l, 1, ", left %s", eta);
+    sfp__line_show(&l);
 }
 
 void sfp__progress_done(sfp_progress *p)
 {
     (void)p;
-    wipe();
+    sfp__line_wipe();
 }

@@ -19,6 +19,8 @@ int sfp__say_usage(const char *command, const char *fmt, ...) __attribute__((for
 void sfp__put_text(FILE *to, const char *text, int width);
 /* The same in exactly `width` columns: of a longer one beginning and end are shown. */
 void sfp__put_cell(FILE *to, const char *text, int width);
+/* The same into `buf`, without padding. */
+void sfp__cell_text(const char *text, int width, char *buf, size_t size);
 /* Characters, not bytes. */
 int sfp__text_width(const char *text);
 
@@ -30,7 +32,7 @@ const char *sfp__color_off(FILE *to);
 /* Seconds of a clock that never goes back. */
 double sfp__seconds(void);
 
-/* Progress: a line that is rewritten on a terminal, first after a second; elsewhere a plain line now and then. */
+/* Progress: a line (line.h) that a terminal shows first after a second; elsewhere now and then. */
 typedef struct sfp_progress {
     const char *what; /* "images" */
     uint64_t total;   /* 0: not known */

@@ -1,8 +1,9 @@
 #include "cli/yaml_config.h"
 
+#include "io/file.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <yaml.h>
 
 enum { VALUE_MAX = 4096 };
@@ -92,14 +93,10 @@ static sfp_status expect_end(const char *path, yaml_parser_t *parser, sfp_error 
 
 sfp_status sfp__yaml_config(const char *path, sfp_args *args, sfp_error *err)
 {
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
-    struct stat st;
-    if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode)) {
-        (void)fclose(f);
-        return sfp__fail(err, SFP_EINVAL, "%s: is a folder, expected a YAML file of options", path);
-    }
+    FILE *f = NULL;
+    sfp_status s = sfp__file_open(path, &f, err);
+    if (s)
+        return s;
     yaml_parser_t parser;
     yaml_document_t doc;
     if (!yaml_parser_initialize(&parser)) {
@@ -107,7 +104,6 @@ sfp_status sfp__yaml_config(const char *path, sfp_args *args, sfp_error *err)
         return sfp__fail_nomem(err, sizeof parser);
     }
     yaml_parser_set_input_file(&parser, f);
-    sfp_status s;
     if (!yaml_parser_load(&parser, &doc)) {
         s = not_yaml(path, &parser, err);
     } else {

@@ -28,7 +28,6 @@ static sfp_status check_regular(const char *path, const struct stat *st, sfp_err
     return SFP_OK;
 }
 
-/* Opens a regular file with something in it. */
 static sfp_status open_regular(const char *path, int *out_fd, size_t *out_size, sfp_error *err)
 {
     /* O_NONBLOCK: opening a FIFO nobody writes to must not wait */
@@ -43,8 +42,6 @@ static sfp_status open_regular(const char *path, int *out_fd, size_t *out_size, 
         status = sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", path);
     else
         status = check_regular(path, &st, err);
-    if (status == SFP_OK && st.st_size == 0)
-        status = sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
     if (status != SFP_OK) {
         (void)close(fd);
         return status;
@@ -54,11 +51,44 @@ static sfp_status open_regular(const char *path, int *out_fd, size_t *out_size, 
     return SFP_OK;
 }
 
-sfp_status sfp__map_open(const char *path, sfp_map *out, sfp_error *err)
+/* One with something in it. */
+static sfp_status open_filled(const char *path, int *out_fd, size_t *out_size, sfp_error *err)
 {
     int fd = -1;
     size_t size = 0;
     sfp_status status = open_regular(path, &fd, &size, err);
+    if (status != SFP_OK)
+        return status;
+    if (size == 0) {
+        (void)close(fd);
+        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
+    }
+    *out_fd = fd;
+    *out_size = size;
+    return SFP_OK;
+}
+
+sfp_status sfp__file_open(const char *path, FILE **out, sfp_error *err)
+{
+    int fd = -1;
+    size_t size = 0;
+    sfp_status status = open_regular(path, &fd, &size, err);
+    if (status != SFP_OK)
+        return status;
+    FILE *f = fdopen(fd, "r");
+    if (!f) {
+        (void)close(fd);
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
+    }
+    *out = f;
+    return SFP_OK;
+}
+
+sfp_status sfp__map_open(const char *path, sfp_map *out, sfp_error *err)
+{
+    int fd = -1;
+    size_t size = 0;
+    sfp_status status = open_filled(path, &fd, &size, err);
     if (status != SFP_OK)
         return status;
     void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -98,7 +128,7 @@ sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, s
     int fd = -1;
     size_t n = 0;
     uint8_t *block = NULL;
-    sfp_status status = open_regular(path, &fd, &n, err);
+    sfp_status status = open_filled(path, &fd, &n, err);
     if (status != SFP_OK)
         return status;
     if (n > max_bytes) {

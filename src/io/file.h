@@ -8,6 +8,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+
+/* A regular file, perhaps empty, to be read piece by piece; a FIFO or a device is an error at once. No such file:
+ * SFP_ENOTFOUND. */
+sfp_status sfp__file_open(const char *path, FILE **out, sfp_error *err);
 
 typedef struct sfp_map {
     const uint8_t *bytes;

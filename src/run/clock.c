@@ -54,7 +54,8 @@ void sfp__clock_done(sfp_clock *c)
 {
     sfp__free(c->queue);
     sfp__free(c->taken);
-    c->queue = c->taken = NULL;
+    c->queue = NULL;
+    c->taken = NULL;
 }
 
 void sfp__clock_restart(sfp_clock *c)
@@ -109,7 +110,7 @@ static void take_in(sfp_clock *c, bool idle)
             c->dropped++;
         }
         if (c->waiting < room)
-            c->queue[c->waiting++] = c->next;
+            c->queue[c->waiting++] = (sfp_waiting){c->next, arrival(c, c->next)};
         else
             c->dropped++;
         c->next++;
@@ -134,22 +135,40 @@ static void wait_until(sfp_clock *c, double at)
     }
 }
 
+/* The one that waits longest, in its own right: what is complete at this very moment finds its place free. */
+static int take_one(sfp_clock *c)
+{
+    c->taken[0] = c->queue[0].batch;
+    sfp__lag_add(&c->lag, c->now - c->queue[0].since);
+    pop(c, 1);
+    take_in(c, false);
+    return 1;
+}
+
+static int take_all(sfp_clock *c)
+{
+    int n = c->waiting;
+    for (int i = n - 1; i >= 0; i--) {
+        c->taken[i] = c->queue[i].batch;
+        sfp__lag_add(&c->lag, c->now - c->queue[i].since);
+    }
+    pop(c, n);
+    return n;
+}
+
 const int64_t *sfp__clock_next(sfp_clock *c, int *count)
 {
     if (c->opt.kind == SFP_CLOCK_REAL)
         c->now = sfp__now() - c->began;
-    take_in(c, true);
+    if (c->waiting == 0 || c->opt.pool)
+        take_in(c, true);
     while (c->waiting == 0) {
         if (c->next >= c->batches || stopped(c))
             return NULL;
         wait_until(c, arrival(c, c->next));
         take_in(c, true);
     }
-    *count = c->opt.pool ? c->waiting : 1;
-    memcpy(c->taken, c->queue, (size_t)*count * sizeof *c->taken);
-    pop(c, *count);
-    for (int i = *count - 1; i >= 0; i--)
-        sfp__lag_add(&c->lag, c->now - arrival(c, c->taken[i]));
+    *count = c->opt.pool ? take_all(c) : take_one(c);
     return c->taken;
 }
 

@@ -19,7 +19,13 @@
 #include <stdint.h>
 
 /* DEFAULT: off without a rate; else virtual, for live streams real. */
-typedef enum sfp_clock_kind { SFP_CLOCK_PAPER, SFP_CLOCK_VIRTUAL, SFP_CLOCK_REAL, SFP_CLOCK_OFF, SFP_CLOCK_DEFAULT } sfp_clock_kind;
+typedef enum sfp_clock_kind {
+    SFP_CLOCK_PAPER,
+    SFP_CLOCK_VIRTUAL,
+    SFP_CLOCK_REAL,
+    SFP_CLOCK_OFF,
+    SFP_CLOCK_DEFAULT
+} sfp_clock_kind;
 typedef enum sfp_queue_policy { SFP_QUEUE_DROP_OLDEST, SFP_QUEUE_DROP_NEWEST, SFP_QUEUE_BLOCK } sfp_queue_policy;
 
 /* "virtual"; DEFAULT has none. */
@@ -45,10 +51,16 @@ typedef struct sfp_clock_options {
     double lambda;       /* samples a second */
     int queue;           /* batches that may wait; 0: what arrives while the learner is busy is dropped */
     sfp_queue_policy policy;
-    bool pool; /* triage: everything that waits is taken at once (the queue is then not a limit) */
-    int pool_most; /* triage: most batches taken at once; older ones are dropped */
+    bool pool;                         /* triage: everything that waits is taken at once (the queue is then not a limit) */
+    int pool_most;                     /* triage: most batches taken at once; older ones are dropped */
     const volatile sig_atomic_t *stop; /* REAL: not 0 ends the waiting for a batch; NULL: nobody stops it */
 } sfp_clock_options;
+
+/* A batch in the queue. */
+typedef struct sfp_waiting {
+    int64_t batch;
+    double since; /* its arrival; a stream held back moves those of later ones only */
+} sfp_waiting;
 
 typedef struct sfp_clock {
     sfp_clock_options opt;
@@ -59,11 +71,11 @@ typedef struct sfp_clock {
     bool held;              /* it is being held back now */
     int64_t next;           /* first batch that has not arrived yet */
     int waiting, room;
-    int64_t *queue;   /* (room) batches that wait, oldest first */
-    int64_t *taken;   /* (room) what the last next gave */
-    uint64_t dropped; /* batches */
-    sfp_lag lag;      /* of the batches given */
-    double began; /* real: wall clock at 0 */
+    sfp_waiting *queue; /* (room) oldest first */
+    int64_t *taken;     /* (room) what the last next gave */
+    uint64_t dropped;   /* batches */
+    sfp_lag lag;        /* of the batches given */
+    double began;       /* real: wall clock at 0 */
 } sfp_clock;
 
 sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t batches, const int64_t *arrived, sfp_error *err);

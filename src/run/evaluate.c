@@ -6,31 +6,36 @@
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = 64 };
+enum { CHUNK = 64 }; /* the most asked at once: learner/predictor.c counts on it */
 
 struct sfp_evaluator {
     const sfp_source *test;
     const sfp_tasks *tasks;
     int size, dim;
     sfp_resize resize;
-    size_t bytes;      /* of a picture */
+    size_t bytes;       /* of a picture */
     int64_t total, *at; /* (tasks + 1): first sample of a task */
-    uint8_t *rgb;      /* (total) pictures, or (CHUNK) when they do not fit */
+    uint8_t *rgb;       /* (total) pictures, or (CHUNK) when they do not fit */
     bool all;
-    uint8_t *state;    /* (total): 0 not read yet, 1 read (and kept when all), 2 broken */
-    float *query;      /* (total, D) */
-    bool *has_query;   /* (total) */
+    uint8_t *state;  /* (total): 0 not read yet, 1 read (and kept when all), 2 broken */
+    float *query;    /* (total, D) */
+    bool *has_query; /* (total) */
     uint64_t skipped;
     char first_error[SFP_ERROR_MAX]; /* of the skipped; "": none was */
-    uint64_t *asked; /* (tasks) */
-    sfp_evaluator_fn tell; /* NULL: nobody listens */
+    uint64_t *asked;                 /* (tasks) */
+    sfp_evaluator_fn tell;           /* NULL: nobody listens */
     void *tell_ctx;
+    const volatile sig_atomic_t *stop; /* NULL: nobody stops it */
     uint64_t done;
+    bool given_up;
+    double *accuracy;    /* (tasks) of the run at hand, the caller's when it has ended */
+    uint64_t *confusion; /* (confusion_room) the same */
+    size_t confusion_room;
     double *alone; /* (SFP_HEAD_EXPERTS, tasks) accuracy of each expert of a mixed head in the last run */
 };
 
-sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim, size_t memory,
-                                 sfp_evaluator **out, sfp_error *err)
+sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim,
+                                 size_t memory, sfp_evaluator **out, sfp_error *err)
 {
     sfp_evaluator *e = sfp__calloc(1, sizeof *e);
     if (!e)
@@ -39,6 +44,7 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks,
     e->bytes = 3 * (size_t)size * (size_t)size;
     e->at = sfp__calloc((size_t)tasks->count + 1, sizeof *e->at);
     e->asked = sfp__calloc((size_t)tasks->count + 1, sizeof *e->asked);
+    e->accuracy = sfp__calloc((size_t)tasks->count + 1, sizeof *e->accuracy);
     for (int t = 0; e->at && t < tasks->count; t++)
         e->at[t + 1] = e->total += tasks->task[t].count;
     size_t n = (size_t)(e->total ? e->total : 1);
@@ -48,7 +54,7 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks,
     e->state = sfp__calloc(n, 1);
     e->query = sfp__malloc(n * (size_t)dim * sizeof *e->query);
     e->has_query = sfp__calloc(n, sizeof *e->has_query);
-    if (!e->at || !e->alone || !e->asked || !e->rgb || !e->state || !e->query || !e->has_query) {
+    if (!e->at || !e->alone || !e->asked || !e->accuracy || !e->rgb || !e->state || !e->query || !e->has_query) {
         sfp__evaluator_free(e);
         return sfp__fail_nomem(err, n * (size_t)dim * sizeof(float));
     }
@@ -62,6 +68,8 @@ void sfp__evaluator_free(sfp_evaluator *e)
         return;
     sfp__free(e->at);
     sfp__free(e->asked);
+    sfp__free(e->accuracy);
+    sfp__free(e->confusion);
     sfp__free(e->rgb);
     sfp__free(e->state);
     sfp__free(e->query);
@@ -88,6 +96,21 @@ const char *sfp__evaluator_first_error(const sfp_evaluator *e)
 uint64_t sfp__evaluator_asked(const sfp_evaluator *e, int task)
 {
     return e->asked[task];
+}
+
+uint64_t sfp__evaluator_pictures(const sfp_evaluator *e, int upto)
+{
+    return (uint64_t)e->at[upto < e->tasks->count ? upto + 1 : e->tasks->count];
+}
+
+void sfp__evaluator_stop(sfp_evaluator *e, const volatile sig_atomic_t *stop)
+{
+    e->stop = stop;
+}
+
+static bool stopped(const sfp_evaluator *e)
+{
+    return e->stop && *e->stop;
 }
 
 void sfp__evaluator_tell(sfp_evaluator *e, sfp_evaluator_fn fn, void *ctx)
@@ -129,7 +152,8 @@ typedef struct stretch {
     int32_t truth[CHUNK];
 } stretch;
 
-static sfp_status ask(sfp_evaluator *e, sfp_system *s, stretch *part, tally *sum, int classes, uint64_t *confusion, sfp_error *err)
+static sfp_status ask(sfp_evaluator *e, sfp_system *s, stretch *part, tally *sum, int classes, uint64_t *confusion,
+                      sfp_error *err)
 {
     int32_t label[CHUNK];
     int n = part->count;
@@ -159,14 +183,26 @@ static sfp_status ask(sfp_evaluator *e, sfp_system *s, stretch *part, tally *sum
     return SFP_OK;
 }
 
-static sfp_status run_task(sfp_evaluator *e, sfp_system *s, int t, double *accuracy, int classes, uint64_t *confusion, sfp_error *err)
+static void note_task(sfp_evaluator *e, int t, const tally *sum)
+{
+    e->asked[t] = sum->asked;
+    e->accuracy[t] = sum->asked ? (double)sum->right / (double)sum->asked : NAN;
+    for (int h = 0; h < SFP_HEAD_EXPERTS; h++)
+        e->alone[(size_t)h * (size_t)e->tasks->count + (size_t)t] =
+            sum->asked && sum->mixed ? (double)sum->alone[h] / (double)sum->asked : NAN;
+}
+
+static sfp_status run_task(sfp_evaluator *e, sfp_system *s, int t, int classes, uint64_t *confusion, sfp_error *err)
 {
     const sfp_task *task = &e->tasks->task[t];
+    int chunk = sfp__system_cut(s) < CHUNK ? sfp__system_cut(s) : CHUNK;
     tally sum = {0};
     stretch part = {0};
     sfp_status status = SFP_OK;
     for (int64_t i = 0; i < task->count && !status; i++) {
         sfp_record record;
+        if ((e->given_up = stopped(e)))
+            return SFP_OK;
         if ((status = e->test->record(e->test, task->sample[i], &record, err)))
             break;
         int64_t k = e->at[t] + i;
@@ -177,30 +213,50 @@ static sfp_status run_task(sfp_evaluator *e, sfp_system *s, int t, double *accur
             part.truth[part.count] = e->tasks->label_of[record.label];
             part.rgb[part.count++] = rgb;
         }
-        if ((!known && !rgb) || part.count == CHUNK) /* a broken picture must not shift the queries */
+        if ((!known && !rgb) || part.count == chunk) /* a broken picture must not shift the queries */
             status = ask(e, s, &part, &sum, classes, confusion, err);
     }
     if (!status)
         status = ask(e, s, &part, &sum, classes, confusion, err);
-    if (status)
-        return status;
-    e->asked[t] = sum.asked;
-    *accuracy = sum.asked ? (double)sum.right / (double)sum.asked : NAN;
-    for (int h = 0; h < SFP_HEAD_EXPERTS; h++)
-        e->alone[(size_t)h * (size_t)e->tasks->count + (size_t)t] =
-            sum.asked && sum.mixed ? (double)sum.alone[h] / (double)sum.asked : NAN;
+    if (!status)
+        note_task(e, t, &sum);
+    return status;
+}
+
+/* Zeros in e->confusion. */
+static sfp_status confusion_room(sfp_evaluator *e, size_t n, sfp_error *err)
+{
+    if (n > e->confusion_room) {
+        uint64_t *room = sfp__malloc(n * sizeof *room);
+        if (!room)
+            return sfp__fail_nomem(err, n * sizeof *room);
+        sfp__free(e->confusion);
+        e->confusion = room;
+        e->confusion_room = n;
+    }
+    memset(e->confusion, 0, n * sizeof *e->confusion);
     return SFP_OK;
 }
 
-sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_system *s, int upto, double *accuracy, int classes, uint64_t *confusion, sfp_error *err)
+bool sfp__evaluator_given_up(const sfp_evaluator *e)
 {
+    return e->given_up;
+}
+
+sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_system *s, int upto, double *accuracy, int classes, uint64_t *confusion,
+                              sfp_error *err)
+{
+    int tasks = upto < e->tasks->count ? upto + 1 : e->tasks->count;
+    size_t cells = confusion ? (size_t)classes * (size_t)classes : 0;
     e->done = 0;
-    if (confusion)
-        memset(confusion, 0, (size_t)classes * (size_t)classes * sizeof *confusion);
-    for (int t = 0; t <= upto && t < e->tasks->count; t++) {
-        sfp_status status = run_task(e, s, t, &accuracy[t], classes, confusion, err);
-        if (status)
-            return status;
-    }
+    e->given_up = false;
+    sfp_status status = cells ? confusion_room(e, cells, err) : SFP_OK;
+    for (int t = 0; !status && t < tasks && !e->given_up; t++)
+        status = run_task(e, s, t, classes, cells ? e->confusion : NULL, err);
+    if (status || e->given_up)
+        return status;
+    memcpy(accuracy, e->accuracy, (size_t)tasks * sizeof *accuracy);
+    if (cells)
+        memcpy(confusion, e->confusion, cells * sizeof *confusion);
     return SFP_OK;
 }

@@ -24,8 +24,10 @@ static void put_line(sfp_text *t, const sfp_timestamp *ts, int replay, const uin
         sfp__put_float(t, ts->similarity[i]);
     }
     sfp__text_put(t, ts->similarity ? "]" : "");
-    put_ints(t, "coreset", ts->coreset_count, ts->coreset);
-    sfp__text_put(t, ",\"replay\":[");
+    sfp__text_put(t, ",\"coreset\":[");
+    for (int i = 0; i < ts->coreset_count; i++)
+        sfp__text_printf(t, "%s%d", i ? "," : "", ts->coreset ? ts->coreset[i] : i);
+    sfp__text_put(t, "],\"replay\":[");
     for (int k = 0; k < ts->steps; k++) {
         sfp__text_put(t, k ? ",[" : "[");
         for (int i = 0; i < ts->replay_count[k]; i++)

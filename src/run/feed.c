@@ -13,19 +13,19 @@
 sfp_status sfp__batches_create(const sfp_tasks *tasks, int b, bool whole, sfp_batches *out, sfp_error *err)
 {
     sfp_batches r = {0};
-    int64_t samples = 0;
     for (int t = 0; t < tasks->count; t++) {
         int64_t n = tasks->task[t].count, full = n / b;
-        samples += n;
+        r.samples += n;
         r.count += whole && full > 0 ? full : (n + b - 1) / b;
     }
     r.first = sfp__calloc((size_t)r.count + 1, sizeof *r.first);
-    r.order = sfp__calloc((size_t)samples + 1, sizeof *r.order);
+    r.order = sfp__calloc((size_t)r.samples + 1, sizeof *r.order);
     r.task = sfp__calloc((size_t)r.count + 1, sizeof *r.task);
     r.arrived = sfp__calloc((size_t)r.count + 1, sizeof *r.arrived);
     if (!r.first || !r.order || !r.task || !r.arrived) {
+        size_t bytes = (size_t)r.samples * sizeof *r.order;
         sfp__batches_done(&r);
-        return sfp__fail_nomem(err, (size_t)samples * sizeof *r.order);
+        return sfp__fail_nomem(err, bytes);
     }
     int64_t k = 0, at = 0, arrived = 0;
     for (int t = 0; t < tasks->count; t++) {
@@ -124,13 +124,17 @@ static void fill(void *ctx, int64_t turn)
         *kept = (sfp_picture){0};
         sfp_status status = f->source->record(f->source, index, &record, &err);
         if (!status)
-            status = sfp__picture_read_fit(f->source, index, f->opt.size, f->opt.resize, rgb, f->opt.keep_encoded ? kept : NULL, &err);
+            status =
+                sfp__picture_read_fit(f->source, index, f->opt.size, f->opt.resize, rgb, f->opt.keep_encoded ? kept : NULL, &err);
         if (status) {
             note_skip(f, &err);
             continue;
         }
-        s->sample[s->count++] = (sfp_sample){.rgb = rgb, .label = f->tasks->label_of[record.label], .id = (uint64_t)index,
-                                             .encoded = kept->bytes, .encoded_size = kept->size};
+        s->sample[s->count++] = (sfp_sample){.rgb = rgb,
+                                             .label = f->tasks->label_of[record.label],
+                                             .id = (uint64_t)index,
+                                             .encoded = kept->bytes,
+                                             .encoded_size = kept->size};
     }
     pthread_mutex_lock(&f->lock);
     f->stats.decode += sfp__now() - begin;

@@ -15,6 +15,7 @@ typedef struct sfp_batches {
     int64_t *order;   /* source indices */
     int32_t *task;    /* (count) */
     int64_t *arrived; /* (count) samples of the stream up to the end of batch k */
+    int64_t samples;  /* of the stream, those of batches left out too */
     int most;         /* samples in the largest */
 } sfp_batches;
 

@@ -23,6 +23,7 @@ struct sfp_inbox {
     pthread_cond_t changed;
     atomic_bool stop;
     bool idle, ended; /* the learner waits; the source has ended */
+    int remarks;      /* of the source, when the taker came last */
     sfp_arrivals labelled, others, gone;
     double last_at; /* of the last arrival */
     double rate_at; /* of the last complete batch */
@@ -257,6 +258,8 @@ static void *work(void *arg)
         keep_pace(b, &due);
         status = b->source->next(b->source, &record, &p, &end, &err);
         double came = sfp__now();
+        if (!status && errors) /* nobody else will tell of it */
+            sfp__source_remark(b->source, "%s; the stream goes on", b->stats.last_error);
         if (!status && end)
             break;
         if (status && b->source->lost)
@@ -317,9 +320,11 @@ void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, sfp_delive
     pthread_mutex_lock(&b->lock);
     b->idle = true;
     pthread_cond_broadcast(&b->changed); /* there is room for one more */
-    while (!(n = ready(b)) && b->others.count == 0 && b->gone.count < GONE_MAX && !b->ended && !(stop && *stop))
+    while (!(n = ready(b)) && b->others.count == 0 && b->gone.count < GONE_MAX && !b->ended && !(stop && *stop) &&
+           atomic_load(&b->source->remarks) == b->remarks)
         wait_a_little(b, look);
     b->idle = false;
+    b->remarks = atomic_load(&b->source->remarks);
     if (stop && *stop)
         n = 0;
     move_first(&b->labelled, n, &out->batch);

@@ -24,6 +24,11 @@ double sfp__average_accuracy(int tasks, int done, const double *a)
     return n ? sum / n : NAN;
 }
 
+double sfp__no_minus_zero(double x, int decimals)
+{
+    return fabs(x) < 0.5 * pow(10, -decimals) ? 0 : x;
+}
+
 double sfp__forgetting(int tasks, int done, const double *a)
 {
     double sum = 0;

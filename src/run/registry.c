@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define SCHEMA 1
-#define BUSY_MILLISECONDS 20000
+#define BUSY_MILLISECONDS 5000
 
 struct sfp_registry {
     sqlite3 *db;

@@ -17,11 +17,11 @@
 static const char light[] =
     "--page:#f6f6f4;--card:#fff;--ink:#1c1e21;--soft:#5c6167;--rule:#dfe1e3;--grid:#ebecee;--void:#f3f4f5;"
     "--blue:#0067a3;--heat:#005b94;--on:#fff;--wrong:#c04f00;--sky:#56b4e9;--orange:#e69f00;--green:#009e73;"
-    "--purple:#a8477b;--red:#c04f00;--grey:#9aa0a6;--faint:#d5d8db;--bartext:#fff;color-scheme:light;";
+    "--purple:#a8477b;--red:#c04f00;--grey:#9aa0a6;--faint:#d5d8db;--black:#0d1216;color-scheme:light;";
 static const char dark[] =
     "--page:#15171a;--card:#1e2124;--ink:#e9eaec;--soft:#a4aab1;--rule:#34383d;--grid:#2b2f33;--void:#23272a;"
     "--blue:#5fb6ee;--heat:#62b8f0;--on:#0d1216;--wrong:#f28a3d;--sky:#9ad4f7;--orange:#f0b63c;--green:#35c79b;"
-    "--purple:#dc8fb8;--red:#f28a3d;--grey:#858c94;--faint:#454a50;--bartext:#0d1216;color-scheme:dark;";
+    "--purple:#dc8fb8;--red:#f28a3d;--grey:#858c94;--faint:#454a50;--black:#0d1216;color-scheme:dark;";
 
 static const char style[] =
     "*{box-sizing:border-box}"
@@ -50,14 +50,14 @@ static const char style[] =
     ".halo{paint-order:stroke;stroke:var(--card);stroke-width:5px;stroke-linejoin:round}sub{line-height:0}"
     ".curve{fill:none;stroke-width:2;stroke-linejoin:round}.void{fill:var(--void)}.frame{fill:none;stroke:var(--rule)}"
     ".bar{display:flex;height:34px;border-radius:5px;overflow:hidden;margin:8px 0}.bar "
-    "span{color:var(--bartext);font-size:12.5px;line-height:34px;padding-left:8px;"
+    "span{font-size:12.5px;line-height:34px;text-indent:8px;" /* no padding: a piece is as wide as its share */
     "white-space:nowrap;overflow:hidden;min-width:1px}"
     ".key{list-style:none;margin:0;padding:0;display:flex;flex-wrap:wrap;gap:2px 22px;font-size:13px}.key "
     "i{display:inline-block;width:11px;height:11px;"
     "border-radius:2px;margin-right:6px}"
     ".classes{list-style:none;margin:8px 0 0;padding:0;columns:2 420px;column-gap:36px;font-size:13px}.classes li{display:grid;"
-    "grid-template-columns:minmax(0,130px) 1fr 58px 62px;gap:8px;align-items:center;break-inside:avoid;padding:1px 0}"
-    ".classes b{text-align:right;font-variant-numeric:tabular-nums}.classes small{color:var(--soft)}"
+    "grid-template-columns:minmax(0,130px) 1fr 66px 62px;gap:8px;align-items:center;break-inside:avoid;padding:1px 0}"
+    ".classes b{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}.classes small{color:var(--soft)}"
     ".name{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.track{background:var(--void);height:12px;border-radius:2px}"
     ".track i{display:block;height:12px;background:var(--blue);border-radius:2px}"
     ".sheet{list-style:none;margin:4px 0;padding:0;display:flex;flex-wrap:wrap;gap:5px}.sheet li{width:48px}"
@@ -97,6 +97,7 @@ static void head(sfp_text *t, const sfp_result *r)
 
 /* ------------------------------------------------------------------------ words */
 
+/* "": it has none; NULL: not known */
 static const char *default_of(const sfp_pair *p)
 {
     if (p->fallback)
@@ -107,7 +108,7 @@ static const char *default_of(const sfp_pair *p)
     return NULL;
 }
 
-/* false also when the default is not known */
+/* false also when the default is not known; an option that has none was given */
 static bool differs(const sfp_pair *p)
 {
     const char *fallback = default_of(p);
@@ -134,10 +135,13 @@ static void code(sfp_text *t, const char *s)
 
 static void options_that_differ(sfp_text *t, const sfp_result *r)
 {
-    int n = 0;
+    int n = 0, unknown = 0;
     for (int i = 0; i < r->config_count; i++) {
         const sfp_pair *p = &r->config[i];
-        if (!differs(p) || said_elsewhere(p->key))
+        if (said_elsewhere(p->key))
+            continue;
+        unknown += !default_of(p);
+        if (!differs(p))
             continue;
         sfp__text_put(t, n++ ? ", <code>" : " Options that differ from the defaults: <code>");
         sfp__put_html(t, p->key);
@@ -145,7 +149,7 @@ static void options_that_differ(sfp_text *t, const sfp_result *r)
         sfp__put_html(t, *p->value ? p->value : "(empty)");
         sfp__text_put(t, "</code>");
     }
-    sfp__text_put(t, n ? "." : " All other options are at their defaults.");
+    sfp__text_put(t, n ? "." : unknown ? "" : " All other options are at their defaults.");
 }
 
 static void lead(sfp_text *t, const sfp_result *r)
@@ -214,7 +218,7 @@ static void tiles(sfp_text *t, const sfp_result *r)
     (void)snprintf(note, sizeof note, "after %d of %d task%s", r->tasks_done, r->tasks, r->tasks == 1 ? "" : "s");
     tile(t, "Average accuracy", sfp__say_percent(r->average_accuracy, a), note);
     if (isfinite(r->forgetting)) {
-        (void)snprintf(note, sizeof note, "backward transfer %+.1f points", 100 * r->backward_transfer);
+        (void)snprintf(note, sizeof note, "backward transfer %+.1f points", sfp__no_minus_zero(100 * r->backward_transfer, 1));
         tile(t, "Forgetting", sfp__say_percent(r->forgetting, a), note);
     }
     if (isfinite(r->prequential_accuracy))
@@ -226,7 +230,7 @@ static void tiles(sfp_text *t, const sfp_result *r)
                        isfinite(r->lambda) ? sfp__say_compact(r->lambda, b) : "");
         tile(t, "Speed", sfp__say_compact(r->samples_per_second, a), note);
     }
-    if (isfinite(r->lambda)) {
+    if (isfinite(r->lag_max)) {
         (void)snprintf(note, sizeof note, "mean lag %s", sfp__say_seconds(r->lag_mean, b));
         tile(t, "Largest lag", sfp__say_seconds(r->lag_max, a), note);
     }
@@ -371,8 +375,12 @@ static sfp_status sheets(sfp_text *t, const sfp_report_pictures *p, sfp_error *e
 {
     sfp_status s = SFP_OK;
     if (p && p->batch_count > 0) {
-        card(t, "What the coreset took", "The last batches: blue frames were trained on, grey ones left out.");
-        s = sfp__sheet_batch(t, p->batch_count, p->batch, err);
+        card(t, "What the coreset took", "The last timestamp: blue frames were trained on, grey ones left out.");
+        s = sfp__sheet_batch(t, p, err);
+        sfp__text_put(t, "</section>\n");
+    } else if (p && p->selects) {
+        card(t, "What the coreset took",
+             "Nothing was learned since the run was last started or resumed, so there is nothing to show.");
         sfp__text_put(t, "</section>\n");
     }
     if (s == SFP_OK && p && p->buffer_count > 0) {
@@ -387,7 +395,7 @@ static void config(sfp_text *t, const sfp_result *r)
 {
     sfp__text_printf(t,
                      "<section class=\"card\"><details><summary>All %d "
-                     "options</summary><table><tr><th>option</th><th>value</th><th>default</th></tr>",
+                     "options that are set</summary><table><tr><th>option</th><th>value</th><th>default</th></tr>",
                      r->config_count);
     for (int i = 0; i < r->config_count; i++) {
         const char *fallback = default_of(&r->config[i]);
@@ -396,7 +404,10 @@ static void config(sfp_text *t, const sfp_result *r)
         sfp__text_put(t, "</td><td>");
         sfp__put_html(t, r->config[i].value);
         sfp__text_put(t, "</td><td>");
-        sfp__put_html(t, fallback ? fallback : "");
+        if (fallback && *fallback)
+            sfp__put_html(t, fallback);
+        else
+            sfp__text_printf(t, "<span class=\"soft\">%s</span>", fallback ? "not set" : "not known");
         sfp__text_put(t, "</td></tr>");
     }
     sfp__text_put(t, "</table></details></section>\n");

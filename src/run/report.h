@@ -2,19 +2,25 @@
 #ifndef SFP_RUN_REPORT_H
 #define SFP_RUN_REPORT_H
 
+#include "io/image.h"
 #include "run/result.h"
 
 typedef struct sfp_thumb {
     int width, height;
-    const uint8_t *rgb;
+    const uint8_t *rgb;     /* NULL: encoded, or not there */
+    const uint8_t *encoded; /* (encoded_size) a file's bytes, brought to a square as `resize` says */
+    size_t encoded_size;
+    sfp_resize resize;
     const char *label; /* class name */
     uint64_t age;      /* timestamps since stored; 0 for batch pictures */
     bool chosen;       /* coreset: taken or left */
 } sfp_thumb;
 
 typedef struct sfp_report_pictures {
+    bool selects; /* there is a coreset to show, even when no batch is left to show it by */
     int batch_count;
-    const sfp_thumb *batch; /* the last batches: what the coreset took and left */
+    const sfp_thumb *batch; /* of the last timestamp: some of what the coreset took and left */
+    int took, left;         /* all of it */
     int buffer_count;
     const sfp_thumb *buffer; /* by class and age */
 } sfp_report_pictures;

@@ -67,8 +67,11 @@ static void worst_pairs(sfp_text *t, const sfp_result *r)
         sfp__put_html_cut(t, sfp__class_name(r, worst[i].answer, name), 40);
         uint64_t tested;
         (void)sfp__result_class_accuracy(r, worst[i].truth, &tested);
-        sfp__text_printf(t, "</b> %" PRIu64 " times (%s)", worst[i].count,
-                         sfp__say_percent((double)worst[i].count / (double)tested, share));
+        if (worst[i].count == 1)
+            sfp__text_put(t, "</b> once");
+        else
+            sfp__text_printf(t, "</b> %" PRIu64 " times", worst[i].count);
+        sfp__text_printf(t, " (%s)", sfp__say_percent((double)worst[i].count / (double)tested, share));
     }
     sfp__text_put(t, ".</p>");
 }

@@ -218,14 +218,14 @@ void sfp__plot_time(sfp_text *t, const sfp_result *r)
 {
     double total = r->seconds.total, sum = 0;
     struct {
-        const char *name, *color;
+        const char *name, *color, *ink; /* ink: can be read on the colour, in light and dark */
         double seconds;
-    } part[] = {{"waiting for data", "--grey", r->seconds.waited},
-                {"select", "--sky", r->seconds.select},
-                {"train", "--blue", r->seconds.train},
-                {"buffer", "--orange", r->seconds.buffer},
-                {"evaluate", "--green", r->seconds.evaluate},
-                {"the rest", "--faint", 0}};
+    } part[] = {{"waiting for data", "--grey", "--black", r->seconds.waited},
+                {"select", "--sky", "--black", r->seconds.select},
+                {"train", "--blue", "--on", r->seconds.train},
+                {"buffer", "--orange", "--black", r->seconds.buffer},
+                {"evaluate", "--green", "--black", r->seconds.evaluate},
+                {"the rest", "--faint", "--ink", 0}};
     int n = (int)(sizeof part / sizeof *part);
     char text[SFP_SHORT], share[SFP_SHORT];
     for (int i = 0; i < n; i++) {
@@ -243,8 +243,10 @@ void sfp__plot_time(sfp_text *t, const sfp_result *r)
         double width = 100 * part[i].seconds / sum;
         if (width <= 0)
             continue;
-        sfp__text_printf(t, "<span style=\"width:%.3f%%;background:var(%s)\" title=\"%s: %s\">%s</span>", width, part[i].color,
-                         part[i].name, sfp__say_seconds(part[i].seconds, text), width > 11 ? part[i].name : "");
+        bool fits = width > 2 + 1.6 * (double)strlen(part[i].name); /* on the narrowest card of two beside each other */
+        sfp__text_printf(t, "<span style=\"width:%.3f%%;background:var(%s);color:var(%s)\" title=\"%s: %s\">%s</span>", width,
+                         part[i].color, part[i].ink, part[i].name, sfp__say_seconds(part[i].seconds, text),
+                         fits ? part[i].name : "");
     }
     sfp__text_put(t, "</div><ul class=\"key\">");
     for (int i = 0; i < n; i++) {

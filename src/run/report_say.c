@@ -17,7 +17,7 @@ const char *sfp__say_percent(double x, char buf[SFP_SHORT])
 {
     if (!isfinite(x))
         return dash(buf);
-    (void)snprintf(buf, SFP_SHORT, "%.1f %%", 100 * x);
+    (void)snprintf(buf, SFP_SHORT, "%.1f %%", sfp__no_minus_zero(100 * x, 1));
     return buf;
 }
 

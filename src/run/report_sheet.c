@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "io/image.h"
+#include "stream/picture.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -45,9 +46,36 @@ static sfp_status put_png(sfp_text *t, const sfp_image *im, sfp_error *err)
     return s;
 }
 
-/* One thumbnail into its place, its sides in proportion. One without pixels stays grey. */
-static sfp_status paste(sfp_image *sheet, int at, const sfp_thumb *from, sfp_error *err)
+/* Picture `at` of a sheet, in the middle of its place. */
+static void put_picture(sfp_image *sheet, int at, const sfp_image *small)
 {
+    size_t left = (size_t)(at % COLUMNS * SIDE + (SIDE - small->width) / 2),
+           top = (size_t)(at / COLUMNS * SIDE + (SIDE - small->height) / 2);
+    size_t row = (size_t)small->width * 3;
+    for (size_t y = 0; y < (size_t)small->height; y++)
+        memcpy(sheet->rgb + ((top + y) * (size_t)sheet->width + left) * 3, small->rgb + y * row, row);
+}
+
+/* As the learner sees it. One that cannot be decoded is counted, and no failure. */
+static sfp_status paste_encoded(sfp_image *sheet, int at, const sfp_thumb *from, int *broken, sfp_error *err)
+{
+    uint8_t rgb[3 * SIDE * SIDE];
+    sfp_error why;
+    const sfp_picture p = {.kind = SFP_PICTURE_ENCODED, .bytes = (uint8_t *)(uintptr_t)from->encoded, .size = from->encoded_size};
+    sfp_status s = sfp__picture_fit(&p, "a picture of the buffer", SIDE, from->resize, rgb, &why);
+    if (s == SFP_OK)
+        put_picture(sheet, at, &(sfp_image){SIDE, SIDE, rgb});
+    else if (s == SFP_ENOMEM)
+        return sfp__fail(err, s, "%s", why.message);
+    *broken += s != SFP_OK;
+    return SFP_OK;
+}
+
+/* One thumbnail into its place, its sides in proportion. One without pixels stays grey. */
+static sfp_status paste(sfp_image *sheet, int at, const sfp_thumb *from, int *broken, sfp_error *err)
+{
+    if (from->encoded)
+        return paste_encoded(sheet, at, from, broken, err);
     if (!from->rgb || from->width < 1 || from->height < 1)
         return SFP_OK;
     sfp_image whole = {from->width, from->height, (uint8_t *)(uintptr_t)from->rgb}, small;
@@ -56,16 +84,13 @@ static sfp_status paste(sfp_image *sheet, int at, const sfp_thumb *from, sfp_err
     sfp_status s = sfp__image_resize(&whole, w > 0 ? (int)w : 1, h > 0 ? (int)h : 1, SFP_FILTER_BILINEAR, &small, err);
     if (s != SFP_OK)
         return s;
-    size_t left = (size_t)(at % COLUMNS * SIDE + (SIDE - small.width) / 2),
-           top = (size_t)(at / COLUMNS * SIDE + (SIDE - small.height) / 2);
-    size_t row = (size_t)small.width * 3;
-    for (size_t y = 0; y < (size_t)small.height; y++)
-        memcpy(sheet->rgb + ((top + y) * (size_t)sheet->width + left) * 3, small.rgb + y * row, row);
+    put_picture(sheet, at, &small);
     sfp__image_done(&small);
     return SFP_OK;
 }
 
-static sfp_status put_sprite(sfp_text *t, const char *class, int n, const sfp_thumb *const *thumb, sfp_error *err)
+/* *broken: so many could not be decoded, and are grey. */
+static sfp_status put_sprite(sfp_text *t, const char *class, int n, const sfp_thumb *const *thumb, int *broken, sfp_error *err)
 {
     sfp_image sheet = {.width = COLUMNS * SIDE, .height = (n + COLUMNS - 1) / COLUMNS * SIDE};
     size_t bytes = (size_t)sheet.width * (size_t)sheet.height * 3;
@@ -74,8 +99,9 @@ static sfp_status put_sprite(sfp_text *t, const char *class, int n, const sfp_th
         return sfp__fail_nomem(err, bytes);
     memset(sheet.rgb, 128, bytes);
     sfp_status s = SFP_OK;
+    *broken = 0;
     for (int i = 0; s == SFP_OK && i < n; i++)
-        s = paste(&sheet, i, thumb[i], err);
+        s = paste(&sheet, i, thumb[i], broken, err);
     sfp__text_printf(t, "<style>.%s i{background-image:url(data:image/png;base64,", class);
     if (s == SFP_OK)
         s = put_png(t, &sheet, err);
@@ -131,9 +157,15 @@ static void place(sfp_text *t, int i)
     sfp__text_printf(t, "<i style=\"background-position:%dpx %dpx\"></i>", -(i % COLUMNS * SIDE), -(i / COLUMNS * SIDE));
 }
 
-static void batch_group(sfp_text *t, const char *class, const char *title, int from, int to, const sfp_thumb *const *thumb)
+/* all: how many there were, of which [from, to) are shown */
+static void batch_group(sfp_text *t, const char *class, const char *title, int all, int from, int to,
+                        const sfp_thumb *const *thumb)
 {
-    sfp__text_printf(t, "<h3>%s (%d)</h3><ul class=\"sheet took %s\">", title, to - from, class);
+    char number[SFP_SHORT];
+    sfp__text_printf(t, "<h3>%s: %s", title, sfp__say_count(all, number));
+    if (to - from < all)
+        sfp__text_printf(t, ", %d shown", to - from);
+    sfp__text_printf(t, "</h3><ul class=\"sheet took %s\">", class);
     for (int i = from; i < to; i++) {
         sfp__text_put(t, "<li title=\"");
         sfp__put_html(t, label_of(thumb[i]));
@@ -146,43 +178,46 @@ static void batch_group(sfp_text *t, const char *class, const char *title, int f
     sfp__text_put(t, "</ul>");
 }
 
-sfp_status sfp__sheet_batch(sfp_text *t, int count, const sfp_thumb *thumbs, sfp_error *err)
+sfp_status sfp__sheet_batch(sfp_text *t, const sfp_report_pictures *p, sfp_error *err)
 {
-    int n = count, taken = 0;
-    const sfp_thumb **thumb = pick(&n, thumbs, taken_first);
+    int n = p->batch_count, taken = 0, broken;
+    const sfp_thumb **thumb = pick(&n, p->batch, taken_first);
     if (!thumb)
-        return sfp__fail_nomem(err, (size_t)count * sizeof *thumb);
-    sfp_status s = put_sprite(t, "took", n, thumb, err);
+        return sfp__fail_nomem(err, (size_t)p->batch_count * sizeof *thumb);
+    sfp_status s = put_sprite(t, "took", n, thumb, &broken, err);
     while (taken < n && thumb[taken]->chosen)
         taken++;
-    batch_group(t, "yes", "Taken", 0, taken, thumb);
-    batch_group(t, "no", "Left", taken, n, thumb);
+    batch_group(t, "yes", "Taken", p->took, 0, taken, thumb);
+    batch_group(t, "no", "Left", p->left, taken, n, thumb);
     sfp__free(thumb);
     return s;
 }
 
 static void buffer_thumb(sfp_text *t, int i, const sfp_thumb *th, uint64_t oldest)
 {
-    sfp__text_printf(t, "<li title=\"%" PRIu64 " timestamps old\">", th->age);
+    sfp__text_printf(t, "<li title=\"%" PRIu64 " timestamp%s old\">", th->age, th->age == 1 ? "" : "s");
     place(t, i);
     sfp__text_printf(t, "<u style=\"width:%.0f%%\"></u></li>", oldest ? 100 * (double)th->age / (double)oldest : 0);
 }
 
 sfp_status sfp__sheet_buffer(sfp_text *t, int count, const sfp_thumb *thumbs, sfp_error *err)
 {
-    int n = count;
+    int n = count, broken;
     uint64_t oldest = 0;
     const sfp_thumb **thumb = pick(&n, thumbs, by_class_and_age);
     if (!thumb)
         return sfp__fail_nomem(err, (size_t)count * sizeof *thumb);
     for (int i = 0; i < n; i++)
         oldest = thumb[i]->age > oldest ? thumb[i]->age : oldest;
-    sfp_status s = put_sprite(t, "kept", n, thumb, err);
-    sfp__text_printf(t, "<p class=\"note\">%d pictures", count);
+    sfp_status s = put_sprite(t, "kept", n, thumb, &broken, err);
+    sfp__text_printf(t, "<p class=\"note\">%d picture%s", count, count == 1 ? "" : "s");
     if (n < count)
         sfp__text_printf(t, ", of which %d are shown, evenly spread", n);
+    if (broken)
+        sfp__text_printf(t, "; %d could not be decoded and %s grey", broken, broken == 1 ? "is" : "are");
     sfp__text_printf(
-        t, "; oldest first, the bar below a picture is its age (full: %" PRIu64 " timestamps).</p><div class=\"shelf\">", oldest);
+        t, "; oldest first, the bar below a picture is its age (full: %" PRIu64 " timestamp%s).</p><div class=\"shelf\">", oldest,
+        oldest == 1 ? "" : "s");
     for (int i = 0, end; i < n; i = end) {
         for (end = i; end < n && strcmp(label_of(thumb[i]), label_of(thumb[end])) == 0;)
             end++;

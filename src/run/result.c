@@ -28,6 +28,7 @@ sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *er
         n.accuracy[i] = NAN;
     n.average_accuracy = n.forgetting = n.backward_transfer = n.prequential_accuracy = NAN;
     n.lambda = n.cs = n.coverage = n.samples_per_second = NAN;
+    n.lag_mean = n.lag_max = n.lag_last = NAN;
     *r = n;
     return SFP_OK;
 }

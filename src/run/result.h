@@ -16,7 +16,7 @@
 
 typedef struct sfp_pair {
     char *key, *value;
-    char *fallback; /* the option's default; NULL: not known */
+    char *fallback; /* the option's default; "": it has none, NULL: not known */
 } sfp_pair;
 
 typedef struct sfp_curve {
@@ -60,7 +60,7 @@ typedef struct sfp_result {
         uint64_t unlabelled, late, expired, waiting; /* pictures that came without a label: all, labelled later, given up, waiting */
     } labels;                                        /* live streams */
     double lambda, cs;                  /* NAN: no rate / no paper clock */
-    double lag_mean, lag_max, lag_last; /* seconds behind arrival */
+    double lag_mean, lag_max, lag_last; /* seconds behind arrival; NAN: nothing can be late */
     double coverage;                    /* classes trained on / classes offered */
     struct {
         double decode, select, train, buffer, evaluate, total, waited; /* waited: the learner for data */
@@ -103,6 +103,8 @@ void sfp__result_summarise(sfp_result *r);
 double sfp__average_accuracy(int tasks, int done, const double *a);
 double sfp__forgetting(int tasks, int done, const double *a);
 double sfp__backward_transfer(int tasks, int done, const double *a);
+/* 0 for what rounds to 0 with so many decimals: nobody should read "-0.0". */
+double sfp__no_minus_zero(double x, int decimals);
 /* The most frequent wrong answers of a confusion matrix (classes, classes; NULL: none), most frequent first, ties in order of truth
  * and answer, at most `most`; returns how many. */
 typedef struct sfp_mixup {

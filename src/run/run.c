@@ -87,6 +87,22 @@ static sfp_status open_test(sfp__run_state *s, sfp_error *err)
     return SFP_OK;
 }
 
+/* Those that the stream has: a cut by domain may leave some out. */
+static sfp_status count_classes(sfp__run_state *s, sfp_error *err)
+{
+    uint8_t *has = sfp__calloc((size_t)s->classes + 1, 1);
+    if (!has)
+        return sfp__fail_nomem(err, (size_t)s->classes + 1);
+    for (int t = 0; t < s->tasks.count; t++)
+        for (int i = 0; i < s->tasks.task[t].classes; i++)
+            has[s->tasks.task[t].class_of[i]] = 1;
+    s->stream_classes = 0;
+    for (int c = 0; c < s->classes; c++)
+        s->stream_classes += has[c];
+    sfp__free(has);
+    return SFP_OK;
+}
+
 static sfp_status cut_stream(sfp__run_state *s, sfp_error *err)
 {
     const sfp_run_options *o = s->opt;
@@ -107,7 +123,7 @@ static sfp_status cut_stream(sfp__run_state *s, sfp_error *err)
     if (!status && s->batches.count == 0)
         status = sfp__fail(err, SFP_EINVAL, "%s: no labelled pictures", o->data);
     s->classes = s->tasks.classes;
-    return status;
+    return status ? status : count_classes(s, err);
 }
 
 static sfp_learner_options learner_options(const sfp__run_state *s)
@@ -172,8 +188,9 @@ static sfp_status make_workspace(sfp__run_state *s, sfp_error *err)
     s->trained_class = sfp__calloc(classes, 1);
     s->pooled = sfp__calloc(most, sizeof *s->pooled);
     s->ids = sfp__calloc(most, sizeof *s->ids);
+    s->taken = sfp__calloc(most, sizeof *s->taken);
     s->shown_rgb = sfp__malloc(SFP__RUN_SHOWN * 3 * (size_t)size * (size_t)size);
-    if (!s->trained_class || !s->pooled || !s->ids || !s->shown_rgb)
+    if (!s->trained_class || !s->pooled || !s->ids || !s->taken || !s->shown_rgb)
         return sfp__fail_nomem(err, most * sizeof *s->pooled);
     return SFP_OK;
 }
@@ -211,10 +228,20 @@ static sfp_status offer(sfp__run_state *s, int count, const int64_t *batch, doub
     return status;
 }
 
+/* All of this task has arrived then, also what the clock dropped. */
+static int64_t end_of_task(const sfp__run_state *s)
+{
+    int64_t samples = 0;
+    for (int t = 0; t <= s->task; t++)
+        samples += s->tasks.task[t].count;
+    return samples;
+}
+
 static sfp_status end_task(sfp__run_state *s, sfp_error *err)
 {
+    s->arrived = end_of_task(s);
     sfp_status status = sfp__run_end_task(s, err);
-    if (status || s->task + 1 >= s->tasks.count)
+    if (status || s->given_up || s->task + 1 >= s->tasks.count)
         return status;
     s->task++;
     if (!(status = sfp__system_next_task(&s->system, err)))
@@ -226,59 +253,62 @@ static sfp_status reach_task(sfp__run_state *s, int task, sfp_error *err)
 {
     while (s->task < task) {
         sfp_status status = end_task(s, err);
-        if (status)
+        if (status || s->given_up)
             return status;
     }
     return SFP_OK;
 }
 
-static sfp_status offer_cut_by_task(sfp__run_state *s, int count, const int64_t *batch, double *cost, sfp_error *err)
+/* Learns from the batches that are due, cut by task. When the evaluation between two tasks is given up, the rest stays due. */
+static sfp_status offer_due(sfp__run_state *s, sfp_error *err)
 {
-    *cost = 0;
-    for (int i = 0; i < count;) {
+    int64_t *batch = s->due.batch;
+    while (s->due.count > 0) {
         int n = 1;
-        double one;
-        while (i + n < count && s->batches.task[batch[i + n]] == s->batches.task[batch[i]])
+        double cost;
+        while (n < s->due.count && s->batches.task[batch[n]] == s->batches.task[batch[0]])
             n++;
-        sfp_status status = reach_task(s, s->batches.task[batch[i]], err);
-        if (!status)
-            status = offer(s, n, batch + i, &one, err);
-        if (status)
+        sfp_status status = reach_task(s, s->batches.task[batch[0]], err);
+        if (status || s->given_up)
             return status;
-        *cost += one;
-        i += n;
+        if ((status = offer(s, n, batch, &cost, err)))
+            return status;
+        s->due.spent += cost;
+        s->due.count -= n;
+        memmove(batch, batch + n, (size_t)s->due.count * sizeof *batch);
     }
     return SFP_OK;
 }
 
-/* The next batches; NULL: the stream has ended. */
-static const int64_t *next_batches(sfp__run_state *s, int64_t *one, int *count)
+/* The next batches become due; false: the stream has ended. */
+static bool take_batches(sfp__run_state *s)
 {
-    *count = 1;
-    if (s->clocked)
-        return sfp__clock_next(&s->clock, count);
-    int64_t total = s->kept ? s->kept_count : s->batches.count;
-    if (s->next >= total)
-        return NULL;
-    *one = s->kept ? s->kept[s->next] : s->next;
-    s->next++;
-    return one;
+    if (s->clocked) {
+        int count;
+        const int64_t *batch = sfp__clock_next(&s->clock, &count);
+        if (batch)
+            memcpy(s->due.batch, batch, (size_t)count * sizeof *batch);
+        s->due.count = batch ? count : 0;
+    } else if (s->next < (s->kept ? s->kept_count : s->batches.count)) {
+        s->due.batch[0] = s->kept ? s->kept[s->next] : s->next;
+        s->due.count = 1;
+        s->next++;
+    }
+    return s->due.count > 0;
 }
 
 static sfp_status loop(sfp__run_state *s, sfp_error *err)
 {
-    const int64_t *batch;
-    int64_t one;
-    int count;
-    sfp_status status = SFP_OK;
-    while (!status && !sfp__run_stopped(s) && (batch = next_batches(s, &one, &count))) {
-        double cost;
-        sfp__feed_release(s->feed, batch[0]); /* what the clock left out need not be decoded */
-        status = offer_cut_by_task(s, count, batch, &cost, err);
-        if (!status && s->clocked)
-            sfp__clock_spent(&s->clock, cost);
-        if (!status)
-            status = sfp__run_between(s, err);
+    sfp_status status = s->due.evaluation ? sfp__run_evaluate_due(s, err) : SFP_OK;
+    while (!status && !sfp__run_stopped(s) && (s->due.count > 0 || take_batches(s))) {
+        sfp__feed_release(s->feed, s->due.batch[0]); /* what the clock left out need not be decoded */
+        status = offer_due(s, err);
+        if (status || s->given_up)
+            break;
+        if (s->clocked)
+            sfp__clock_spent(&s->clock, s->due.spent);
+        s->due.spent = 0;
+        status = sfp__run_between(s, err);
     }
     return status;
 }
@@ -314,7 +344,8 @@ static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
                                  .depth = SFP__RUN_AHEAD + (o->triage ? SFP__RUN_POOL : 0),
                                  .only = s->kept,
                                  .only_count = s->kept_count};
-    int64_t start = s->clocked ? (s->clock.waiting ? s->clock.queue[0] : s->clock.next)
+    int64_t start = s->due.count ? s->due.batch[0]
+                    : s->clocked ? (s->clock.waiting ? s->clock.queue[0].batch : s->clock.next)
                     : s->kept  ? (s->next < s->kept_count ? s->kept[s->next] : s->batches.count)
                                : s->next;
     sfp_status status = sfp__feed_create(s->source, &s->tasks, &s->batches, &fo, start, &s->feed, err);
@@ -327,8 +358,9 @@ static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
         return SFP_OK;
     if (s->stamps == 0 && s->r->skipped > 0) /* of those that the clock kept */
         return none_readable(s, (int64_t)s->r->skipped, sfp__feed_stats(s->feed).first_error, err);
-    while (!status && s->r->tasks_done < s->tasks.count)
+    while (!status && !s->given_up && s->r->tasks_done < s->tasks.count)
         status = end_task(s, err);
+    *ended = !s->given_up;
     return status;
 }
 
@@ -375,6 +407,8 @@ static sfp_status prepare(sfp__run_state *s, sfp_error *err)
     if (!status && s->test)
         status = sfp__evaluator_create(s->test, &s->test_tasks, sfp__vit_config(o->vit)->img_size, o->learner.resize, s->system.D,
                                        SFP_EVALUATOR_MEMORY, &s->evaluator, err);
+    if (!status && s->evaluator)
+        sfp__run_watch_evaluator(s);
     return status;
 }
 
@@ -383,7 +417,7 @@ sfp_status sfp__run_begin(sfp__run_state *s, sfp_error *err)
     sfp_status status = s->opt->out && !s->resumed ? sfp__run_clear_folder(s, err) : SFP_OK;
     if (!status && s->opt->out)
         status = sfp__run_sweep_folder(s, err);
-    if (!status && s->opt->out && s->system.learner)
+    if (!status && s->opt->out)
         status = sfp__run_open_events(s, err);
     s->begun = !status;
     return status;
@@ -461,6 +495,7 @@ sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_
     sfp__free(s.trained_class);
     sfp__free(s.pooled);
     sfp__free(s.ids);
+    sfp__free(s.taken);
     sfp__free(s.shown_rgb);
     sfp__folder_unlock(s.lock);
     return status;

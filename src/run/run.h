@@ -58,6 +58,8 @@ typedef struct sfp_run_stream {
 typedef struct sfp_run_hooks {
     void *ctx;
     void (*progress)(void *ctx, const sfp_run_progress *p);
+    /* An evaluation after task `task` (from 0) goes on: `done` of `total` pictures. */
+    void (*evaluating)(void *ctx, int task, uint64_t done, uint64_t total);
     void (*say)(void *ctx, const char *message); /* notes and warnings */
     sfp_status (*config)(void *ctx, sfp_result *r, sfp_error *err); /* notes the options in a new result */
     /* Refuses (SFP_EINVAL) a run that is to go on when the options noted in it are not those of now: "was made with ..." */
@@ -65,7 +67,7 @@ typedef struct sfp_run_hooks {
     /* Refuses (SFP_EINVAL) options that mean nothing on a stream like this one, which has just been opened. */
     sfp_status (*opened)(void *ctx, const sfp_run_options *opt, const sfp_run_stream *stream, sfp_error *err);
     void *config_ctx; /* of the last three */
-    const volatile sig_atomic_t *stop;           /* not 0: finish the step, write a checkpoint, return */
+    const volatile sig_atomic_t *stop;           /* not 0: finish the step, give up an evaluation, write a checkpoint, return */
 } sfp_run_hooks;
 
 /* result is initialised here; the caller ends it with sfp__result_done also after a failure (when result->tasks > 0).

@@ -1,8 +1,10 @@
 /* The clock of a run on an indexed stream: what a batch costs, and what that means for which batches are learned from. */
 #include "base/mem.h"
+#include "io/file.h"
 #include "io/text.h"
 #include "run/run_internal.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,8 @@
 static sfp_status read_cost(const char *file, int64_t number, char *line, double *seconds, sfp_error *err)
 {
     char *end, shown[SFP_NAME_MAX];
-    line[strcspn(line, "\r\n")] = '\0';
+    for (size_t n = strlen(line); n > 0 && isspace((unsigned char)line[n - 1]); n--)
+        line[n - 1] = '\0';
     double x = strtod(line, &end);
     *seconds = NAN;
     if (line[0] == '#' || line[0] == '\0')
@@ -26,13 +29,13 @@ static sfp_status read_cost(const char *file, int64_t number, char *line, double
 
 static sfp_status read_costs(sfp__run_state *s, sfp_error *err)
 {
-    FILE *f = fopen(s->opt->costs, "re");
-    if (!f)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", s->opt->costs);
-    char line[128];
-    size_t room = 0;
-    sfp_status status = SFP_OK;
-    for (int64_t number = 1; !status && fgets(line, sizeof line, f); number++) {
+    FILE *f = NULL;
+    sfp_status status = sfp__file_open(s->opt->costs, &f, err);
+    if (status)
+        return status;
+    char *line = NULL;
+    size_t room = 0, line_room = 0;
+    for (int64_t number = 1; !status && getline(&line, &line_room, f) >= 0; number++) {
         double seconds;
         status = read_cost(s->opt->costs, number, line, &seconds, err);
         if (status || isnan(seconds))
@@ -42,6 +45,9 @@ static sfp_status read_costs(sfp__run_state *s, sfp_error *err)
         else
             status = sfp__fail_nomem(err, 2 * room * sizeof *s->costs);
     }
+    free(line);
+    if (!status && ferror(f))
+        status = sfp__fail_errno(err, SFP_EIO, "%s: cannot read", s->opt->costs);
     (void)fclose(f);
     if (!status && s->cost_count == 0)
         status = sfp__fail(err, SFP_EFORMAT, "%s: no costs, expected seconds, one a line", s->opt->costs);
@@ -79,6 +85,8 @@ static sfp_status calibrate(sfp__run_state *s, double *cost, sfp_error *err)
         status = sfp__feed_take(feed, k, &n, &samples, err);
         if (!status && n > 0)
             status = sfp__system_offer(&copy, n, samples, &t, err);
+        if (!status && n > 0)
+            sfp__run_tell_slack(s, &copy, n, t.seconds.total);
         if (!status && n > 0 && (k >= 3 || count <= 3)) {
             sum += t.seconds.total;
             measured++;
@@ -97,8 +105,7 @@ sfp_status sfp__run_keep_batches(sfp__run_state *s, sfp_error *err)
     sfp_status status = calibrate(s, &cost, err);
     if (status || sfp__run_stopped(s)) /* then too little was measured */
         return status;
-    int64_t samples = s->batches.arrived[s->batches.count - 1];
-    s->r->cs = sfp__clock_cs(cost, s->batches.count, samples, s->opt->rate);
+    s->r->cs = sfp__clock_cs(cost, s->batches.count, s->batches.samples, s->opt->rate);
     for (int64_t first = 0; first < s->batches.count;) {
         int64_t n = 1;
         while (first + n < s->batches.count && s->batches.task[first + n] == s->batches.task[first])

@@ -8,11 +8,9 @@
 #include "io/folder.h"
 #include "io/text.h"
 #include "run/registry.h"
-#include "run/report.h"
 #include "run/run_internal.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +146,7 @@ static json_t *clock_json(const sfp_clock *c)
 {
     json_t *queue = json_array();
     for (int i = 0; i < c->waiting; i++)
-        (void)json_array_append_new(queue, json_integer(c->queue[i]));
+        (void)json_array_append_new(queue, json_pack("[I,f]", (json_int_t)c->queue[i].batch, c->queue[i].since));
     return json_pack("{s:f,s:f,s:b,s:I,s:o,s:I,s:o}", "now", c->now, "blocked", c->blocked, "held", c->held, "next",
                      (json_int_t)c->next, "queue", queue, "dropped", (json_int_t)c->dropped, "lag", sfp__run_lag_json(&c->lag));
 }
@@ -190,6 +188,10 @@ static sfp_status position_text(sfp__run_state *s, char **out, sfp_error *err)
     }
     if (root && s->clocked)
         (void)json_object_set_new(root, "clock", clock_json(&s->clock));
+    if (root && !s->live && s->evaluated.stamps >= 0) /* a live run may go on with another test set */
+        (void)json_object_set_new(root, "evaluated", json_pack("[I,i]", (json_int_t)s->evaluated.stamps, s->evaluated.task));
+    if (root && sfp__run_has_due(s))
+        (void)json_object_set_new(root, "due", sfp__run_due_json(s));
     json_t *kept = root && s->kept ? json_array() : NULL;
     for (int64_t i = 0; kept && i < s->kept_count; i++)
         (void)json_array_append_new(kept, json_integer(s->kept[i]));
@@ -209,7 +211,6 @@ sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err)
         status = sfp__line_log_sync(s->events, err);
     if (!status && s->live)
         status = sfp__live_sync(s, err);
-    sfp__run_times(s);
     if (!status)
         status = position_text(s, &position, err);
     if (!status)
@@ -254,10 +255,10 @@ static bool read_clock(json_t *j, sfp_clock *c)
         json_array_size(queue) > (size_t)c->room)
         return false;
     for (size_t i = 0; i < json_array_size(queue); i++) {
-        json_int_t k = json_integer_value(json_array_get(queue, i));
-        if (k < 0 || k >= next)
+        json_int_t batch;
+        if (json_unpack(json_array_get(queue, i), "[I,F]", &batch, &c->queue[i].since) || batch < 0 || batch >= next)
             return false;
-        c->queue[i] = k;
+        c->queue[i].batch = batch;
     }
     c->waiting = (int)json_array_size(queue);
     c->next = next;
@@ -286,7 +287,7 @@ static bool read_position(sfp__run_state *s, json_t *root)
 {
     int64_t next, stamps, arrived, task, judged, right;
     json_t *trained = json_object_get(root, "trained"), *kept = json_object_get(root, "kept"),
-           *clock = json_object_get(root, "clock"), *live = json_object_get(root, "live");
+           *clock = json_object_get(root, "clock"), *live = json_object_get(root, "live"), *due = json_object_get(root, "due");
     if (!sfp__run_whole(root, "next", 0, s->batches.count, &next) || !sfp__run_whole(root, "stamps", 0, INT64_MAX, &stamps) ||
         !sfp__run_whole(root, "arrived", 0, INT64_MAX, &arrived) || !sfp__run_whole(root, "task", 0, s->tasks.count - 1, &task) ||
         !sfp__run_whole(root, "judged", 0, INT64_MAX, &judged) || !sfp__run_whole(root, "right", 0, judged, &right) ||
@@ -306,6 +307,11 @@ static bool read_position(sfp__run_state *s, json_t *root)
     }
     if (kept)
         s->kept_count = (int64_t)json_array_size(kept);
+    if (due && (s->live || !sfp__run_read_due(s, due)))
+        return false;
+    json_int_t evaluated;
+    if (!s->live && json_unpack(json_object_get(root, "evaluated"), "[I,i]", &evaluated, &s->evaluated.task) == 0)
+        s->evaluated.stamps = evaluated;
     s->next = next;
     s->stamps = stamps;
     s->arrived = arrived;
@@ -474,44 +480,21 @@ sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp
 
 /* ------------------------------------------------------------------- outputs */
 
-static sfp_status write_report(sfp__run_state *s, const char *path, sfp_error *err)
-{
-    sfp_report_pictures pictures = {0};
-    sfp_buffer *buffer = s->system.learner ? sfp__learner_buffer(s->system.learner) : NULL;
-    int n = buffer ? sfp__buffer_filled(buffer) : 0, size = sfp__vit_config(s->opt->vit)->img_size;
-    sfp_thumb *thumbs = n ? sfp__calloc((size_t)n, sizeof *thumbs) : NULL;
-    uint64_t now = sfp__system_counts(&s->system).timestamps;
-    size_t bytes = 3 * (size_t)size * (size_t)size;
-    for (int i = 0; thumbs && i < n; i++) {
-        const sfp_slot *slot = sfp__buffer_slot(buffer, i);
-        if (slot->image_size != bytes)
-            continue; /* kept compressed */
-        thumbs[pictures.buffer_count++] = (sfp_thumb){
-            .width = size, .height = size, .rgb = slot->image, .label = s->r->class_names[slot->label], .age = now - slot->born};
-    }
-    pictures.buffer = thumbs;
-    sfp_thumb batch[SFP__RUN_SHOWN];
-    for (int i = 0; i < s->shown; i++)
-        batch[i] = (sfp_thumb){.width = size,
-                               .height = size,
-                               .rgb = s->shown_rgb + (size_t)i * bytes,
-                               .label = s->r->class_names[s->shown_label[i]],
-                               .chosen = s->shown_taken[i]};
-    pictures.batch = batch;
-    pictures.batch_count = s->shown;
-    sfp_status status = sfp__report_write(s->r, &pictures, path, err);
-    sfp__free(thumbs);
-    return status;
-}
-
 /* Into the registry. The run itself is safe: a failure is only told. */
 static void record(const sfp__run_state *s)
 {
     sfp_registry *registry = NULL;
     sfp_error why;
     int64_t id;
-    if (sfp__registry_open(&registry, &why) || sfp__registry_put(registry, s->opt->out, s->r, &id, &why))
-        sfp__run_say(s, why.message);
+    char text[SFP_ERROR_MAX + PATH_MAX + 96];
+    if (sfp__registry_open(&registry, &why) || sfp__registry_put(registry, s->opt->out, s->r, &id, &why)) {
+        if (s->r->finished)
+            (void)snprintf(text, sizeof text, "the run is finished but not recorded (%s); record it with 'streamfp runs add %s'",
+                           why.message, s->opt->out);
+        else
+            (void)snprintf(text, sizeof text, "the run is not recorded (%s); it will be when it goes on", why.message);
+        sfp__run_say(s, text);
+    }
     sfp__registry_close(registry);
 }
 
@@ -529,7 +512,7 @@ sfp_status sfp__run_outputs(sfp__run_state *s, sfp_error *err)
     sfp_status status;
     if ((status = sfp__run_path(s, "state.safetensors", path, sizeof path, err)) ||
         (status = sfp__system_save(&s->system, path, err)) ||
-        (status = sfp__run_path(s, "report.html", path, sizeof path, err)) || (status = write_report(s, path, err)) ||
+        (status = sfp__run_path(s, "report.html", path, sizeof path, err)) || (status = sfp__run_write_report(s, path, err)) ||
         (status = sfp__run_path(s, "result.json", path, sizeof path, err)) || (status = sfp__result_write(s->r, path, err)))
         return status;
     return sfp__run_leave(s, err);

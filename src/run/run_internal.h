@@ -3,8 +3,10 @@
  *   run.c         the order of things; the loop over an indexed stream
  *   run_live.c    the loop over a live one
  *   run_clock.c   costs, and which batches the paper's clock keeps
+ *   run_due.c     what is left to do of where an evaluation was given up
  *   run_record.c  what is noted of a timestamp, evaluation, the controller
  *   run_files.c   the folder, checkpoints, and what is left in the end
+ *   run_pictures.c the pictures of the report
  *   run_classes.c the names of classes against those of a state or a checkpoint */
 #ifndef SFP_RUN_RUN_INTERNAL_H
 #define SFP_RUN_RUN_INTERNAL_H
@@ -58,19 +60,32 @@ typedef struct sfp__run_state {
     struct {
         int64_t stamps;
         int task;
-    } evaluated; /* by this process last: the same state is not asked twice; stamps -1: none */
+    } evaluated;   /* last: the same state is not asked twice; stamps -1: none */
+    bool given_up; /* the evaluation at hand: the run was stopped */
+    struct {
+        bool evaluation;              /* the one after the last timestamp */
+        int64_t batch[SFP__RUN_POOL]; /* (count) given by the clock, not learned from yet */
+        int count;
+        double spent; /* cost of those that came with them and are done */
+    } due;            /* to be done before the clock is asked again */
     uint64_t judged, right;
-    int classes;            /* of the stream; a live one's appear */
+    int classes;            /* of the data set; a live one's appear */
+    int stream_classes;     /* those that an indexed stream has */
     uint8_t *trained_class; /* (classes, at least) */
     /* checkpoint pace */
     double since, last_cost; /* training seconds since the last one; what the last one took */
+    bool pace_said;          /* that they are written less often */
     double began;
     struct {
         double decode, waited, total;
     } before;           /* seconds of the processes before this one */
     sfp_sample *pooled; /* (batch * SFP__RUN_POOL) triage: samples of several batches; a live stream's batch */
     uint64_t *ids;      /* (batch * SFP__RUN_POOL) */
-    /* the last batch, for the report: what the coreset took and left */
+    /* the last batch, for the report: some of what the coreset took and left */
+    bool *taken; /* (batch * SFP__RUN_POOL) */
+    struct {
+        int took, left;
+    } shown_of; /* so many in all */
     int shown;
     uint8_t *shown_rgb; /* (SFP__RUN_SHOWN, S, S, 3) */
     int32_t shown_label[SFP__RUN_SHOWN];
@@ -84,6 +99,11 @@ bool sfp__run_stopped(const sfp__run_state *s);
 sfp_status sfp__run_begin(sfp__run_state *s, sfp_error *err);
 sfp_status sfp__run_make_system(sfp__run_state *s, sfp_system *out, sfp_error *err);
 
+/* run_due.c */
+bool sfp__run_has_due(const sfp__run_state *s);
+json_t *sfp__run_due_json(const sfp__run_state *s);
+bool sfp__run_read_due(sfp__run_state *s, const json_t *j);
+
 /* run_clock.c */
 sfp_status sfp__run_start_clock(sfp__run_state *s, sfp_error *err);
 /* Which batches of each task the paper's clock keeps, by measuring (none when it is stopped meanwhile); a run that goes on keeps
@@ -94,7 +114,12 @@ sfp_status sfp__run_keep_batches(sfp__run_state *s, sfp_error *err);
 /* Notes a timestamp, lets the controller follow it; *cost (may be NULL): what the clock is to count. */
 sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t, double *cost,
                            sfp_error *err);
-sfp_status sfp__run_evaluate(sfp__run_state *s, int row, sfp_error *err);
+/* n samples took so long: is there time to spare? */
+void sfp__run_tell_slack(const sfp__run_state *s, sfp_system *system, int n, double spent);
+/* Evaluations tell how far they are, and end when the run is stopped, as s->given_up tells then: they note nothing. */
+void sfp__run_watch_evaluator(sfp__run_state *s);
+/* After a timestamp; stays due when it is given up. */
+sfp_status sfp__run_evaluate_due(sfp__run_state *s, sfp_error *err);
 /* Evaluation and checkpoint after a timestamp, where they are due. */
 sfp_status sfp__run_between(sfp__run_state *s, sfp_error *err);
 /* Task `s->task` has ended: evaluation, state. */
@@ -103,6 +128,11 @@ void sfp__run_say_skipped(const sfp__run_state *s);
 void sfp__run_finish_numbers(sfp__run_state *s);
 /* Brings the result's decode, waited and total seconds up to now. */
 void sfp__run_times(sfp__run_state *s);
+
+/* run_pictures.c */
+/* Keeps pictures of a timestamp for the report. */
+void sfp__run_show(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t);
+sfp_status sfp__run_write_report(const sfp__run_state *s, const char *path, sfp_error *err);
 
 /* run_files.c */
 /* Before anything else: the folder is ours alone from here on. Without --resume one that holds something to go on from is
@@ -114,6 +144,7 @@ sfp_status sfp__run_clear_folder(const sfp__run_state *s, sfp_error *err);
 sfp_status sfp__run_sweep_folder(const sfp__run_state *s, sfp_error *err);
 /* DIR/events.jsonl up to the timestamp at hand; says so when lines that the checkpoint counts are not there. */
 sfp_status sfp__run_open_events(sfp__run_state *s, sfp_error *err);
+/* With the numbers of the result as they stand: all files of a run that ends tell the same. */
 sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err);
 /* Before anything is made or measured: is what is there to go on from of this method, and of these options? Nothing there, or
  * damaged: sfp__run_resume will tell. */
@@ -143,8 +174,8 @@ sfp_status sfp__live_create(sfp__run_state *s, sfp_error *err);
 /* The test set as one task; its classes get labels when they appear in the stream. */
 sfp_status sfp__live_cut_test(sfp__run_state *s, sfp_error *err);
 void sfp__live_free(sfp__live *v);
-/* Until the source ends, or the run is stopped: a live stream has no other end. *ended is false when the source failed on the way;
- * when it did before anything came of it, that is the failure, and nothing was begun. */
+/* Until the source ends, or the run is stopped: a live stream has no other end. *ended is false when the source failed on the
+ * way; when it did before anything came of it, that is the failure, and nothing was begun. */
 sfp_status sfp__live_learn(sfp__run_state *s, bool *ended, sfp_error *err);
 /* Why the source ended early. */
 sfp_status sfp__live_failure(const sfp__run_state *s, sfp_error *err);

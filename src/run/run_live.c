@@ -488,24 +488,22 @@ static void delivery_done(sfp_delivery *d)
     sfp__arrivals_done(&d->gone);
 }
 
-/* Once, as soon as there is one. */
-static void tell_remark(const sfp__run_state *s, bool *told)
+/* Each once, as soon as there is one. */
+static void tell_remarks(const sfp__run_state *s, int *told)
 {
-    if (!*told && atomic_load(&s->source->remarked)) {
-        sfp__run_say(s, s->source->remark);
-        *told = true;
-    }
+    for (int n = atomic_load(&s->source->remarks); *told < n; (*told)++)
+        sfp__run_say(s, s->source->remark[*told]);
 }
 
 sfp_status sfp__live_learn(sfp__run_state *s, bool *ended, sfp_error *err)
 {
-    bool told = false;
+    int told = 0;
     sfp_status status = start(s, err);
     for (bool end = false; !status && !end && !sfp__run_stopped(s);) {
         sfp_delivery d;
         sfp__inbox_take(s->live->inbox, s->hooks->stop, &d);
         end = d.end && d.others.count == 0; /* a label among the others may bring a picture back */
-        tell_remark(s, &told);
+        tell_remarks(s, &told);
         take_gone(s, &d.gone);
         status = take_others(s, &d.others, err);
         if (!status)

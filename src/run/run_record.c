@@ -5,10 +5,9 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 
-enum { CURVE_POINTS = 2000 };
+enum { CURVE_POINTS = 2000, CHECKPOINT_PART = 50 }; /* training takes at least so many times what checkpoints do */
 _Static_assert((int)SFP_RESULT_HEADS == (int)SFP_HEAD_EXPERTS, "a result has the accuracy of every expert of a mixed head");
 
 /* ----------------------------------------------------------------- evaluation */
@@ -20,7 +19,8 @@ static sfp_status record_heads(sfp__run_state *s, int row, sfp_error *err)
     for (int h = 0; h < SFP_RESULT_HEADS; h++)
         for (int j = 0; j <= row; j++) {
             double alone = sfp__evaluator_alone(s->evaluator, h, j);
-            double *a = isnan(alone) ? NULL : sfp__result_head(r, h); /* NAN: not mixed, or no picture of this task could be read */
+            double *a =
+                isnan(alone) ? NULL : sfp__result_head(r, h); /* NAN: not mixed, or no picture of this task could be read */
             if (a)
                 a[(size_t)row * (size_t)r->tasks + (size_t)j] = alone;
             else if (!isnan(alone))
@@ -29,22 +29,45 @@ static sfp_status record_heads(sfp__run_state *s, int row, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__run_evaluate(sfp__run_state *s, int row, sfp_error *err)
+static void tell_evaluation(void *ctx, uint64_t done)
+{
+    const sfp__run_state *s = ctx;
+    if (s->hooks->evaluating)
+        s->hooks->evaluating(s->hooks->ctx, s->task, done, sfp__evaluator_pictures(s->evaluator, s->task));
+}
+
+void sfp__run_watch_evaluator(sfp__run_state *s)
+{
+    sfp__evaluator_tell(s->evaluator, tell_evaluation, s);
+    if (!s->live) /* which ends by being stopped, and is judged then */
+        sfp__evaluator_stop(s->evaluator, s->hooks->stop);
+}
+
+static sfp_status note_evaluation(sfp__run_state *s, int row, const double *accuracy, sfp_error *err)
+{
+    sfp_status status = record_heads(s, row, err);
+    if (!status)
+        status = sfp__result_evaluated(s->r, (uint64_t)s->arrived, row, accuracy, err);
+    s->evaluated.stamps = status ? -1 : s->stamps;
+    s->evaluated.task = row;
+    return status;
+}
+
+static sfp_status evaluate(sfp__run_state *s, sfp_error *err)
 {
     if (!s->evaluator)
         return SFP_OK;
     double begin = sfp__now();
+    int row = s->task;
+    tell_evaluation(s, 0);
     sfp_result *r = s->r;
     double *accuracy = r->accuracy + (size_t)row * (size_t)r->tasks;
     sfp_status status = s->live ? sfp__live_match(s, err) : SFP_OK;
     if (!status)
         status = sfp__evaluator_run(s->evaluator, &s->system, row, accuracy, r->classes, r->confusion, err);
-    if (!status)
-        status = record_heads(s, row, err);
-    if (!status)
-        status = sfp__result_evaluated(r, (uint64_t)s->arrived, row, accuracy, err);
-    s->evaluated.stamps = status ? -1 : s->stamps;
-    s->evaluated.task = row;
+    s->given_up = !status && sfp__evaluator_given_up(s->evaluator);
+    if (!status && !s->given_up)
+        status = note_evaluation(s, row, accuracy, err);
     double took = sfp__now() - begin;
     r->seconds.evaluate += took;
     if (s->clocked)
@@ -55,8 +78,8 @@ sfp_status sfp__run_evaluate(sfp__run_state *s, int row, sfp_error *err)
 sfp_status sfp__run_end_task(sfp__run_state *s, sfp_error *err)
 {
     bool again = s->evaluated.stamps == s->stamps && s->evaluated.task == s->task; /* --eval-every fell on its last timestamp */
-    sfp_status status = again ? SFP_OK : sfp__run_evaluate(s, s->task, err);
-    if (status)
+    sfp_status status = again ? SFP_OK : evaluate(s, err);
+    if (status || s->given_up)
         return status;
     s->r->tasks_done = s->task + 1;
     sfp__result_summarise(s->r);
@@ -69,14 +92,38 @@ sfp_status sfp__run_end_task(sfp__run_state *s, sfp_error *err)
     return status;
 }
 
+static void say_pace(sfp__run_state *s)
+{
+    char text[160];
+    if (s->pace_said)
+        return;
+    s->pace_said = true;
+    (void)snprintf(text, sizeof text,
+                   "a checkpoint takes %.2g s: one is written every %.0f s of training, to cost no more than 2 %%", s->last_cost,
+                   CHECKPOINT_PART * s->last_cost);
+    sfp__run_say(s, text);
+}
+
+sfp_status sfp__run_evaluate_due(sfp__run_state *s, sfp_error *err)
+{
+    sfp_status status = evaluate(s, err);
+    s->due.evaluation = s->given_up;
+    return status;
+}
+
 sfp_status sfp__run_between(sfp__run_state *s, sfp_error *err)
 {
     sfp_status status = SFP_OK;
     if (s->opt->eval_every > 0 && s->stamps % s->opt->eval_every == 0)
-        status = sfp__run_evaluate(s, s->task, err);
-    if (!status && s->opt->out && s->since >= s->opt->checkpoint_seconds && s->since >= 50 * s->last_cost)
-        status = sfp__run_checkpoint(s, err);
-    return status;
+        status = sfp__run_evaluate_due(s, err);
+    if (status || s->given_up || !s->opt->out || s->since < s->opt->checkpoint_seconds)
+        return status;
+    if (s->since >= CHECKPOINT_PART * s->last_cost) {
+        sfp__run_times(s);
+        return sfp__run_checkpoint(s, err);
+    }
+    say_pace(s);
+    return SFP_OK;
 }
 
 /* ---------------------------------------------------------------- a timestamp */
@@ -95,28 +142,13 @@ static void tell(sfp__run_state *s, const sfp_timestamp *t)
                                 .task_name = s->tasks.task[s->task].name,
                                 .from = (uint64_t)s->from,
                                 .offered = (uint64_t)s->arrived,
-                                .total = s->live ? 0 : (uint64_t)s->batches.arrived[s->batches.count - 1],
+                                .total = s->live ? 0 : (uint64_t)s->batches.samples,
                                 .rate = t->seconds.total > 0 ? t->offered / t->seconds.total : NAN,
                                 .lag = s->lag ? s->lag->last : NAN,
                                 .loss = t->loss ? t->loss[t->steps - 1] : NAN,
                                 .accuracy = accuracy_so_far(s),
                                 .seconds = sfp__now() - s->began};
     s->hooks->progress(s->hooks->ctx, &p);
-}
-
-/* Keeps the pictures of a batch for the report. */
-static void show(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t)
-{
-    size_t size = (size_t)sfp__vit_config(s->opt->vit)->img_size, bytes = 3 * size * size;
-    s->shown = n < SFP__RUN_SHOWN ? n : SFP__RUN_SHOWN;
-    for (int i = 0; i < s->shown; i++) {
-        memcpy(s->shown_rgb + (size_t)i * bytes, samples[i].rgb, bytes);
-        s->shown_label[i] = samples[i].label;
-        s->shown_taken[i] = false;
-    }
-    for (int i = 0; i < t->coreset_count; i++)
-        if (t->coreset[i] < s->shown)
-            s->shown_taken[t->coreset[i]] = true;
 }
 
 /* A point of a curve; one over a stream whose end is not known is thinned out when it has too many. */
@@ -151,6 +183,14 @@ static void count_times(sfp__run_state *s, const sfp_timestamp *t)
     s->since += t->seconds.total;
 }
 
+static sfp_status log_event(sfp__run_state *s, const sfp_timestamp *t, sfp_error *err)
+{
+    sfp_timestamp line = *t;
+    if (!s->system.learner)
+        line.task = s->task; /* which a head does not know */
+    return sfp__events_write(s->events, &line, s->opt->learner.replay ? s->opt->learner.replay : 1, s->ids, err);
+}
+
 /* The controller (ours): what a batch may cost is the time in which it arrives; how many samples that buys follows from what they
  * cost lately. Given costs are taken whole: they do not say what part scoring has. */
 static void control(sfp__run_state *s, int n, const sfp_timestamp *t, double cost)
@@ -163,13 +203,20 @@ static void control(sfp__run_state *s, int n, const sfp_timestamp *t, double cos
         return;
     double fixed = s->cost_count ? 0 : t->seconds.select + t->seconds.buffer, each = (cost - fixed) / trained;
     double budget = n * s->spacing - fixed - 0.5 * s->lag->last; /* a part of the lag is worked off with every batch */
-    int full = sfp__coreset_size(o->batch, o->coreset.sigma), most = (full + o->replay) * o->steps;
+    int rehearsed = sfp__learner_buffer(s->system.learner) ? o->replay : 0;
+    int full = sfp__coreset_size(o->batch, o->coreset.sigma), most = (full + rehearsed) * o->steps;
     int samples = each > 0 && budget / each < most ? (int)fmax(budget / each, 0) : most;
     samples = samples < 2 ? 2 : samples;
-    int replay = samples / 2 < o->replay ? samples / 2 : o->replay, coreset = samples - replay;
+    int replay = samples / 2 < rehearsed ? samples / 2 : rehearsed, coreset = samples - replay;
     int steps = coreset > full && o->steps > 1 ? coreset / full : 1;
     sfp__learner_limit(s->system.learner, coreset < full ? coreset : full, replay < 1 ? 1 : replay,
                        steps < o->steps ? steps : o->steps);
+}
+
+void sfp__run_tell_slack(const sfp__run_state *s, sfp_system *system, int n, double spent)
+{
+    if (system->learner && isfinite(s->spacing)) /* half the time that a batch gives must be left over */
+        sfp__learner_slack(system->learner, spent < 0.5 * n * s->spacing);
 }
 
 sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t, double *cost,
@@ -187,19 +234,19 @@ sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, 
             s->trained_class[samples[i].label] = 1;
     }
     if (learner && s->opt->out)
-        show(s, n, samples, t);
+        sfp__run_show(s, n, samples, t);
     for (int i = 0; learner && i < t->coreset_count; i++)
         s->trained_class[samples[t->coreset[i]].label] = 1;
     count_times(s, t);
     sfp_status status = s->stamps % (s->batches.count / CURVE_POINTS + 1) == 0 ? draw_all(s, n, t, err) : SFP_OK;
-    if (!status && s->events && learner)
-        status = sfp__events_write(s->events, t, s->opt->learner.replay ? s->opt->learner.replay : 1, s->ids, err);
+    if (!status && s->events)
+        status = log_event(s, t, err);
     double spent = s->cost_count ? s->costs[s->stamps % s->cost_count] : t->seconds.total;
     s->stamps++;
     if (!status && learner && s->opt->controller && s->lag && isfinite(s->spacing))
         control(s, n, t, spent);
-    if (!status && learner && isfinite(s->spacing)) /* half the time that a batch gives must be left over */
-        sfp__learner_slack(s->system.learner, spent < 0.5 * n * s->spacing);
+    if (!status)
+        sfp__run_tell_slack(s, &s->system, n, spent);
     if (cost)
         *cost = spent;
     tell(s, t);
@@ -228,8 +275,9 @@ void sfp__run_say_skipped(const sfp__run_state *s)
         sfp__run_say(s, text);
     }
     if (tests) {
-        (void)snprintf(text, sizeof text, "%llu test picture%s could not be read and %s left out; the first: %s", (unsigned long long)tests,
-                       tests == 1 ? "" : "s", tests == 1 ? "was" : "were", sfp__evaluator_first_error(s->evaluator));
+        (void)snprintf(text, sizeof text, "%llu test picture%s could not be read and %s left out; the first: %s",
+                       (unsigned long long)tests, tests == 1 ? "" : "s", tests == 1 ? "was" : "were",
+                       sfp__evaluator_first_error(s->evaluator));
         sfp__run_say(s, text);
     }
 }
@@ -248,11 +296,12 @@ void sfp__run_finish_numbers(sfp__run_state *s)
     if (s->live) {
         sfp__live_numbers(s);
     } else if (r->finished) {
-        uint64_t all = (uint64_t)s->batches.first[s->batches.count];
+        uint64_t all = (uint64_t)s->batches.samples;
         r->dropped = all - r->offered - r->skipped;
         r->offered = all;
     }
-    r->coverage = s->classes ? (double)trained / s->classes : NAN;
+    int classes = s->live ? s->classes : s->stream_classes;
+    r->coverage = classes ? (double)trained / classes : NAN;
     r->prequential_accuracy = accuracy_so_far(s);
     if (s->lag && s->lag->served) {
         r->lag_mean = s->lag->sum / (double)s->lag->served;

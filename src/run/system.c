@@ -17,6 +17,11 @@
 #include <string.h>
 #include <unistd.h>
 
+int sfp__system_cut(const sfp_system *s)
+{
+    return s->opt.batch > 20 ? s->opt.batch : 20;
+}
+
 sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const sfp_learner_options *opt, const char *method,
                             int classes, sfp_error *err)
 {
@@ -26,7 +31,7 @@ sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const s
     if (!method) {
         status = sfp__learner_create(vit, pool, opt, &s->learner, err);
         if (!status)
-            status = sfp__predictor_create(s->learner, pool, opt->batch > 20 ? opt->batch : 20, &s->predictor, err);
+            status = sfp__predictor_create(s->learner, pool, sfp__system_cut(s), &s->predictor, err);
         if (!status)
             status = sfp__system_classes(s, classes, err);
         if (status)

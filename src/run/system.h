@@ -47,6 +47,8 @@ sfp_learner_counts sfp__system_counts(const sfp_system *s);
 /* Labels are below `classes` from now on; never fewer than before. */
 sfp_status sfp__system_classes(sfp_system *s, int classes, sfp_error *err);
 
+/* Pictures that the learner answers at once: of more the answer comes later, not faster. */
+int sfp__system_cut(const sfp_system *s);
 /* label (n) of pictures, -1: no class was seen; queries are kept in query (n, D) as has_query tells. probability (n) of the label,
  * NAN for -1, when not NULL. */
 sfp_status sfp__system_predict(sfp_system *s, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,

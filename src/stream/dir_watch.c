@@ -24,6 +24,7 @@ enum { POLL_MS = 50, QUEUE_MAX = 1 << 24, NAMES_MAX = 1 << 24 };
 #define LAST_CALL_SECONDS (STEADY_SECONDS + 0.5)
 #define END_NAME ".end"
 #define FILE_EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO)
+#define TOP_EVENTS (IN_CREATE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) /* IN_ATTRIB: a folder may become readable */
 
 /* A watched folder: the one at the top has name "". */
 struct sfp_dir_folder {
@@ -188,7 +189,8 @@ static int compare_strings(const void *a, const void *b)
     return sfp__natural_compare(*(char *const *)a, *(char *const *)b);
 }
 
-sfp_status sfp__dir_list(const char *path, char ***names, int *count, sfp_error *err)
+/* The names in a folder but . and .., in natural order; the list is to be freed by sfp__name_list_free, also after a failure. */
+static sfp_status list_folder(const char *path, char ***names, int *count, sfp_error *err)
 {
     char **list = NULL;
     int n = 0;
@@ -224,7 +226,7 @@ static sfp_status scan(sfp_dir_watch *w, const char *folder, sfp_error *err)
     if (!path)
         return sfp__fail_nomem(err, strlen(folder));
     sfp_error why = {0};
-    sfp_status status = sfp__dir_list(path, &names, &n, &why);
+    sfp_status status = list_folder(path, &names, &n, &why);
     if (status == SFP_ENOTFOUND || status == SFP_EIO) /* taken away again */
         status = SFP_OK;
     else if (status != SFP_OK && err)
@@ -260,14 +262,16 @@ static sfp_status room_for_folder(sfp_dir_watch *w, sfp_error *err)
     return SFP_OK;
 }
 
-/* Asks the kernel to tell about folder `name`; *id is negative when one inside is gone already. */
+/* Asks the kernel to tell about folder `name`, and of one that it tells about already nothing less; *id is negative when one
+ * inside is gone already. */
 static sfp_status add_watch(const sfp_dir_watch *w, const char *name, int *id, sfp_error *err)
 {
-    uint32_t mask = FILE_EVENTS | IN_ONLYDIR | (*name ? 0 : IN_CREATE | IN_DELETE_SELF | IN_MOVE_SELF);
+    uint32_t mask = FILE_EVENTS | IN_ONLYDIR | IN_MASK_ADD | (*name ? 0 : TOP_EVENTS);
     char *path = sfp__path_join(w->path, name);
     if (!path)
         return sfp__fail_nomem(err, strlen(name));
-    *id = inotify_add_watch(w->fd, path, mask);
+    bool readable = faccessat(AT_FDCWD, path, R_OK | X_OK, AT_EACCESS) == 0; /* watching alone takes no X_OK */
+    *id = readable ? inotify_add_watch(w->fd, path, mask) : -1;
     sfp_status status = SFP_OK;
     if (*id < 0 && (!*name || (errno != ENOENT && errno != ENOTDIR)))
         status = sfp__fail_errno(err,
@@ -276,6 +280,22 @@ static sfp_status add_watch(const sfp_dir_watch *w, const char *name, int *id, s
                                                    : SFP_EIO,
                                  "%s: cannot watch the folder", path);
     sfp__free(path);
+    return status;
+}
+
+/* Whether folder `a`, watched under that name, is at `b` too: remarks upon it then. */
+static sfp_status is_twice(const sfp_dir_watch *w, const char *a, const char *b, bool *out, sfp_error *err)
+{
+    struct stat at_a, at_b;
+    char *path_a = sfp__path_join(w->path, a), *path_b = sfp__path_join(w->path, b);
+    sfp_status status = path_a && path_b ? SFP_OK : sfp__fail_nomem(err, strlen(w->path) + strlen(b));
+    if (status == SFP_OK) {
+        *out = stat(path_a, &at_a) == 0 && stat(path_b, &at_b) == 0 && at_a.st_dev == at_b.st_dev && at_a.st_ino == at_b.st_ino;
+        if (*out)
+            sfp__source_remark(w->source, "%.200s: is passed over, as it is %.200s under another name", path_b, path_a);
+    }
+    sfp__free(path_a);
+    sfp__free(path_b);
     return status;
 }
 
@@ -289,8 +309,11 @@ static sfp_status watch_folder(sfp_dir_watch *w, const char *name, sfp_error *er
     if (status != SFP_OK || id < 0)
         return status;
     sfp_dir_folder *f = find_folder(w, id);
+    bool twice = false;
     if (f && strcmp(f->name, name) == 0) /* it came both by looking and by an event */
         return SFP_OK;
+    if (f && ((status = is_twice(w, f->name, name, &twice, err)) != SFP_OK || twice))
+        return status;
     char *copy = sfp__strdup(name);
     if (!copy)
         return sfp__fail_nomem(err, strlen(name) + 1);
@@ -302,23 +325,53 @@ static sfp_status watch_folder(sfp_dir_watch *w, const char *name, sfp_error *er
     return scan(w, copy, err);
 }
 
+/* What others put there must not end a run: one that cannot be watched is remarked upon. Too many at the beginning are an error.
+ */
+static sfp_status try_folder(sfp_dir_watch *w, const char *name, sfp_error *err)
+{
+    sfp_error why = {0};
+    sfp_status status = watch_folder(w, name, &why);
+    if (status == SFP_EIO || (status == SFP_ELIMIT && w->opened)) {
+        sfp__source_remark(w->source, "%.400s; what is in it does not come", why.message);
+        return SFP_OK;
+    }
+    return status ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
+}
+
+/* Tries `name` when it is a folder, and a link to one or not. */
+static sfp_status try_name(sfp_dir_watch *w, const char *name, bool links, sfp_error *err)
+{
+    struct stat st;
+    char *path = sfp__path_join(w->path, name);
+    if (!path)
+        return sfp__fail_nomem(err, strlen(name));
+    bool wanted = name[0] != '.' && lstat(path, &st) == 0 && S_ISLNK(st.st_mode) == links && sfp__path_is_dir(path);
+    sfp__free(path);
+    return wanted ? try_folder(w, name, err) : SFP_OK;
+}
+
 /* Watches every folder inside that is not watched yet; also finds .end. */
 static sfp_status watch_all(sfp_dir_watch *w, sfp_error *err)
 {
     char **names = NULL;
     int n = 0;
-    sfp_status status = sfp__dir_list(w->path, &names, &n, err);
-    for (int i = 0; i < n && status == SFP_OK; i++) {
-        char *path = sfp__path_join(w->path, names[i]);
-        if (!path)
-            status = sfp__fail_nomem(err, strlen(names[i]));
-        else if (names[i][0] != '.' && sfp__path_is_dir(path))
-            status = watch_folder(w, names[i], err);
+    sfp_status status = list_folder(w->path, &names, &n, err);
+    for (int i = 0; i < 2 * n && status == SFP_OK; i++)
+        status = try_name(w, names[i % n], i >= n, err);
+    for (int i = 0; i < n; i++)
         w->ended |= strcmp(names[i], END_NAME) == 0;
-        sfp__free(path);
-    }
     sfp__name_list_free(names, n);
     return status;
+}
+
+sfp_status sfp__dir_watch_names(const sfp_dir_watch *w, sfp_names *names, sfp_error *err)
+{
+    int32_t number;
+    sfp_status status = SFP_OK;
+    for (int i = 0; i < w->folder_count && status == SFP_OK; i++)
+        if (w->folders[i].name[0])
+            status = sfp__names_add(names, w->folders[i].name, strlen(w->folders[i].name), &number, err);
+    return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s", w->path);
 }
 
 /* Looks at everything again: events were lost. */
@@ -349,15 +402,19 @@ static sfp_status handle(sfp_dir_watch *w, const struct inotify_event *e, sfp_er
     if (e->len == 0)
         return SFP_OK;
     if (e->mask & IN_ISDIR)
-        return top && e->name[0] != '.' ? watch_folder(w, e->name, err) : SFP_OK;
+        return top && e->name[0] != '.' ? try_folder(w, e->name, err) : SFP_OK;
+    if (e->mask & IN_ATTRIB)
+        return SFP_OK;
     if (top && strcmp(e->name, END_NAME) == 0) {
         w->ended = true;
         return SFP_OK;
     }
-    return e->mask & FILE_EVENTS ? offer(w, f->name, e->name, false, err) : SFP_OK;
+    const char *folder = f->name; /* which stays where it is, while the list may move */
+    sfp_status status = top && (e->mask & (IN_CREATE | IN_MOVED_TO)) ? try_name(w, e->name, true, err) : SFP_OK;
+    return status == SFP_OK && (e->mask & FILE_EVENTS) ? offer(w, folder, e->name, false, err) : status;
 }
 
-/* What the kernel has for us now; what comes behind .end is not looked at. */
+/* What the kernel has for us now; what comes behind .end is not looked at. What fails does so alone, and the first is told. */
 static sfp_status read_events(sfp_dir_watch *w, sfp_error *err)
 {
     _Alignas(struct inotify_event) char buf[16 * (sizeof(struct inotify_event) + NAME_MAX + 1)];
@@ -365,9 +422,10 @@ static sfp_status read_events(sfp_dir_watch *w, sfp_error *err)
     if (got < 0)
         return errno == EAGAIN || errno == EINTR ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot watch the folder", w->path);
     sfp_status status = SFP_OK;
-    for (const char *at = buf; at < buf + got && status == SFP_OK && !w->ended;) {
+    for (const char *at = buf; at < buf + got && !w->ended;) {
         const struct inotify_event *e = (const void *)at;
-        status = handle(w, e, err);
+        sfp_status failed = handle(w, e, status ? NULL : err);
+        status = status ? status : failed;
         at += sizeof *e + e->len;
     }
     return status;
@@ -434,14 +492,15 @@ static int compare_items(const void *a, const void *b)
     return sfp__natural_compare(((const sfp_dir_item *)a)->path, ((const sfp_dir_item *)b)->path);
 }
 
-sfp_status sfp__dir_watch_open(sfp_dir_watch *w, const char *path, sfp_error *err)
+sfp_status sfp__dir_watch_open(sfp_dir_watch *w, sfp_source *source, sfp_error *err)
 {
-    *w = (sfp_dir_watch){.path = path, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
+    *w = (sfp_dir_watch){.source = source, .path = source->path, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
     if (w->fd < 0)
-        return sfp__fail_errno(err, errno == EMFILE ? SFP_ELIMIT : SFP_EIO, "%s: cannot watch the folder", path);
+        return sfp__fail_errno(err, errno == EMFILE ? SFP_ELIMIT : SFP_EIO, "%s: cannot watch the folder", w->path);
     sfp_status status = watch_folder(w, "", err);
     if (status == SFP_OK)
         status = watch_all(w, err);
+    w->opened = true;
     if (status != SFP_OK)
         sfp__dir_watch_done(w);
     else if (w->last)

@@ -4,7 +4,10 @@
  * A file that is there but still open for writing waits until it is closed, or has not changed for two seconds; that takes
  * Linux's leases, which are for files of the same owner, or for root; elsewhere it may come twice, at first in part. Names that
  * are no picture's (also .hidden ones, as programs write before they rename) are passed over. It ends when a file named .end
- * appears, or the folder goes away.
+ * appears, or the folder goes away. What lies deeper is not looked at.
+ *
+ * A folder inside that cannot be watched, and one that is there under two names (a link), is remarked upon by the source, and the
+ * others go on. Of two names one that is no link is taken.
  *
  * What was found is remembered by a 64-bit mark of its folder and identity, so that looking through a folder again (a new one, or
  * after the kernel dropped events) finds nothing twice (mark_set.h). The same marks serve to go on after a break. */
@@ -12,6 +15,7 @@
 #define SFP_STREAM_DIR_WATCH_H
 
 #include "stream/mark_set.h"
+#include "stream/names.h"
 #include "stream/source.h"
 
 /* A file, or the label of one, waiting for its turn. */
@@ -30,8 +34,10 @@ typedef struct sfp_dir_item {
 typedef struct sfp_dir_folder sfp_dir_folder;
 
 typedef struct sfp_dir_watch {
-    const char *path; /* the caller's */
+    sfp_source *source; /* who watches */
+    const char *path;   /* its own */
     int fd;
+    bool opened;
     sfp_dir_folder *folders;
     int folder_count;
     size_t folder_room;
@@ -43,8 +49,8 @@ typedef struct sfp_dir_watch {
     double last_call; /* ended: until then the busy ones have a chance; 0: not set yet */
 } sfp_dir_watch;
 
-/* The queue then has what is there. `path` must stay. After a failure there is nothing to end. */
-sfp_status sfp__dir_watch_open(sfp_dir_watch *w, const char *path, sfp_error *err);
+/* Watches the folder at the path of `source`. The queue then has what is there. After a failure there is nothing to end. */
+sfp_status sfp__dir_watch_open(sfp_dir_watch *w, sfp_source *source, sfp_error *err);
 void sfp__dir_watch_done(sfp_dir_watch *w);
 
 /* Behind all others; takes item.path over, but not on failure. */
@@ -56,7 +62,7 @@ bool sfp__dir_watch_over(const sfp_dir_watch *w); /* none is there now, and none
 sfp_status sfp__dir_watch_wait(sfp_dir_watch *w, sfp_error *err);
 sfp_status sfp__dir_watch_leave_out(sfp_dir_watch *w, const sfp_left_out *what, sfp_error *err);
 
-/* The names in a folder but . and .., in natural order; the list is to be freed by sfp__name_list_free, also after a failure. */
-sfp_status sfp__dir_list(const char *path, char ***names, int *count, sfp_error *err);
+/* Adds the names of the folders inside that are watched. */
+sfp_status sfp__dir_watch_names(const sfp_dir_watch *w, sfp_names *names, sfp_error *err);
 
 #endif

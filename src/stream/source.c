@@ -4,6 +4,8 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -96,6 +98,21 @@ void sfp__source_close(sfp_source *s)
 {
     if (s)
         s->close(s);
+}
+
+void sfp__source_remark(sfp_source *s, const char *fmt, ...)
+{
+    int n = atomic_load(&s->remarks);
+    if (n == SFP_REMARKS_MAX)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(s->remark[n], sizeof s->remark[n], fmt, ap);
+    va_end(ap);
+    for (int i = 0; i < n; i++)
+        if (strcmp(s->remark[i], s->remark[n]) == 0)
+            return;
+    atomic_store(&s->remarks, n + 1);
 }
 
 sfp_status sfp__source_mark(const sfp_source *s, uint64_t *out, sfp_error *err)

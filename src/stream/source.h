@@ -68,6 +68,8 @@ typedef struct sfp_left_out {
     const uint64_t *waiting_marks; /* (waiting) ... but these */
 } sfp_left_out;
 
+#define SFP_REMARKS_MAX 16
+
 typedef struct sfp_source_kind {
     const char *name;    /* "folder" */
     const char *summary; /* one line */
@@ -102,9 +104,9 @@ struct sfp_source {
      * stream goes on behind it. */
     const atomic_bool *stop; /* set by the caller before the first next; NULL: never */
     sfp_status (*next)(sfp_source *s, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err);
-    atomic_bool remarked;    /* live: next found something that a user should know; ... */
-    char remark[512];        /* ... this, written once, before the flag is set */
-    bool lost;               /* live: next failed, but for this picture alone */
+    atomic_int remarks;                /* live: how many things were found meanwhile that a user should know; ... */
+    char remark[SFP_REMARKS_MAX][512]; /* ... these, each written before it is counted */
+    bool lost;                         /* live: next failed, but for this picture alone */
     void (*origin)(const sfp_source *s, sfp_origin *out); /* live: of what next gave or lost last */
     bool on_demand; /* live: pictures are made when asked for; they do not arrive by themselves */
     double pause;   /* live: seconds without an arrival after which nobody waits for a batch to be full; 0: always wait */
@@ -119,6 +121,8 @@ struct sfp_source {
 /* "KIND:PATH", e.g. "folder:data/pacs/train"; "synthetic:2000". */
 sfp_status sfp__source_open(const char *spec, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
 void sfp__source_close(sfp_source *s);
+/* One remark more, by the thread that opens it or calls next; not one that was made already, nor more than there is room for. */
+void sfp__source_remark(sfp_source *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Of the list of an indexed source's pictures: their names (which do not tell where it lies), labels and order; never 0. */
 sfp_status sfp__source_mark(const sfp_source *s, uint64_t *out, sfp_error *err);
 

@@ -1,6 +1,8 @@
 /* dir:PATH - a folder that others put pictures into, watched (dir_watch.h says what comes when, and how it ends).
  *
- * PATH/CLASS/file is labelled by its folder, PATH/file is not labelled.
+ * PATH/CLASS/file is labelled by its folder, PATH/file is not labelled; what lies
+ * deeper does not come. A folder whose name cannot be a class's (no UTF-8) is
+ * remarked upon, and its pictures are not labelled.
  *
  * Classes: those named in PATH/classes.txt, a line each, in its order, then the
  * folders there at the beginning; a folder that appears later under another name
@@ -19,7 +21,6 @@
 #include "stream/dir_watch.h"
 #include "stream/source_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { MARKS_KEPT = 1 << 16 };
@@ -47,14 +48,11 @@ static sfp_status late_label(void *ctx, const char *name, int32_t label, sfp_err
 /* What is new in labels.csv. The first line that is none is remarked upon. */
 static sfp_status read_labels(dir_source *s, sfp_dir_label_fn fn, sfp_error *err)
 {
-    sfp_source *base = &s->base;
+    bool good = s->labels.skipped == 0;
     sfp_status status = sfp__dir_labels_read(&s->labels, &s->classes, fn, &s->watch, err);
-    if (s->labels.skipped && !atomic_load(&base->remarked)) {
-        (void)snprintf(base->remark, sizeof base->remark,
-                       "%.400s:%llu: is passed over, expected NAME,LABEL; so are others like it", s->labels.path,
-                       (unsigned long long)s->labels.first_skipped);
-        atomic_store(&base->remarked, true);
-    }
+    if (good && s->labels.skipped)
+        sfp__source_remark(&s->base, "%.400s:%llu: is passed over, expected NAME,LABEL; so are others like it", s->labels.path,
+                           (unsigned long long)s->labels.first_skipped);
     return status;
 }
 
@@ -71,6 +69,8 @@ static sfp_status class_of(dir_source *s, const char *path, int32_t *out, sfp_er
     sfp_status status = sfp__names_add(&s->classes, path, (size_t)(slash - path), out, &why);
     if (status == SFP_ENOMEM)
         return sfp__fail(err, status, "%s", why.message);
+    if (status != SFP_OK)
+        sfp__source_remark(&s->base, "%.200s: a folder whose pictures are not labelled: %.200s", s->base.path, why.message);
     s->base.classes = s->classes.count;
     return SFP_OK;
 }
@@ -155,12 +155,11 @@ static void close_dir(sfp_source *base)
     sfp__free(s);
 }
 
-/* classes.txt, or else nothing; then the folders that are there. */
+/* classes.txt, or else nothing; then the folders that are watched. */
 static sfp_status find_classes(dir_source *s, sfp_error *err)
 {
     sfp_names names = {0}, found = {0};
-    char **list = NULL, *path = sfp__path_join(s->base.path, "classes.txt");
-    int n = 0;
+    char *path = sfp__path_join(s->base.path, "classes.txt");
     int32_t number, *new_of = NULL;
     sfp_error why = {0};
     sfp_status status = path ? sfp__names_read(path, &names, &why) : sfp__fail_nomem(&why, 1);
@@ -170,17 +169,7 @@ static sfp_status find_classes(dir_source *s, sfp_error *err)
     else if (status != SFP_OK && err)
         *err = why;
     if (status == SFP_OK)
-        status = sfp__dir_list(s->base.path, &list, &n, err);
-    for (int i = 0; i < n && status == SFP_OK; i++) {
-        path = sfp__path_join(s->base.path, list[i]);
-        if (!path)
-            status = sfp__fail_nomem(err, strlen(list[i]));
-        else if (list[i][0] != '.' && sfp__path_is_dir(path))
-            status = sfp__names_add(&found, list[i], strlen(list[i]), &number, err);
-        if (status != SFP_OK)
-            (void)sfp__fail_prefix(err, status, "%s", s->base.path);
-        sfp__free(path);
-    }
+        status = sfp__dir_watch_names(&s->watch, &found, err);
     if (status == SFP_OK)
         status = sfp__names_sort(&found, &new_of, err);
     for (int i = 0; i < found.count && status == SFP_OK; i++)
@@ -196,7 +185,6 @@ static sfp_status find_classes(dir_source *s, sfp_error *err)
     sfp__free(new_of);
     sfp__names_done(&names);
     sfp__names_done(&found);
-    sfp__name_list_free(list, n);
     return status;
 }
 
@@ -210,13 +198,13 @@ static sfp_status open_dir(const char *path, const sfp_source_options *opt, sfp_
     if (status == SFP_OK && !sfp__path_is_dir(path))
         status = sfp__fail(err, SFP_ENOTFOUND, "%s: is no folder, expected one to watch", path);
     if (status == SFP_OK)
+        status = sfp__dir_watch_open(&s->watch, &s->base, err);
+    if (status == SFP_OK)
         status = find_classes(s, err);
     if (status == SFP_OK)
         status = sfp__dir_labels_init(&s->labels, path, err);
     if (status == SFP_OK) /* nothing came yet that these would be late for */
         status = read_labels(s, NULL, err);
-    if (status == SFP_OK)
-        status = sfp__dir_watch_open(&s->watch, s->base.path, err);
     if (status != SFP_OK) {
         close_dir(&s->base);
         return status;

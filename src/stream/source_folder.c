@@ -1,148 +1,75 @@
 /* A folder a class: PATH/class/.../file, or PATH/domain/class/.../file.
  *
- * One pass over the tree lists every picture; which of the two layouts it is
- * follows from the list: with a picture right inside a folder of the first
- * level, these folders are classes, otherwise they hold only folders and are
- * domains. Files are not looked at (d_type says what they are), so that a
- * large set opens as fast as its folders can be read. */
+ * One pass over the tree (io/walk.h) lists every picture; which of the two
+ * layouts it is follows from the list. Pictures right inside a folder of the
+ * first level speak for classes, deeper ones for domains, and the more have it
+ * (as many: classes); so one stray picture does not turn domains into classes.
+ * With classes all that is below one belongs to it; with domains a picture
+ * beside the class folders is left out, and told in the note.
+ *
+ * Where all deeper ones lie in folders of one name, as in CLASS/images/file,
+ * that name tells nothing apart: the first level are the classes, which the
+ * note says too. */
 #include "base/mem.h"
 #include "io/image.h"
+#include "io/walk.h"
 #include "stream/source_internal.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <strings.h>
 
-#define DEPTH_MAX 32
-#define FOLDERS_MAX 1000000 /* links between folders can make endless ways without a circle */
-
-typedef struct folder_id {
-    dev_t device;
-    ino_t inode;
-} folder_id;
+/* What was left out, and the first of it by name. */
+typedef struct tally {
+    uint64_t count;
+    char first[SFP_NAME_MAX];
+} tally;
 
 typedef struct scan {
     sfp_file_source *source;
-    sfp_text path; /* of the folder being read, relative to the root, "" or ending in '/' */
-    folder_id above[DEPTH_MAX];
-    int folders;
-    uint64_t loose;   /* pictures beside the class folders */
-    uint64_t foreign; /* files that are no pictures */
-    bool classes;     /* a picture right inside a folder of the first level was seen */
+    int64_t flat;   /* pictures right inside a folder of the first level */
+    tally loose;    /* pictures beside the class folders */
+    tally foreign;  /* files that are no pictures */
+    tally odd;      /* no files, by the names of pictures */
+    tally empty[2]; /* folders of the first and second level without pictures */
 } scan;
 
-static sfp_status scan_folder(scan *s, int fd, int depth, sfp_error *err);
-
-static sfp_status fail_at(const scan *s, sfp_status status, const char *what, sfp_error *err)
+static void count_one(tally *t, const char *path)
 {
-    char text[SFP_NAME_MAX * 2];
-    return sfp__fail_errno(err, status, "%s: %s: %s", s->source->base.path,
-                           s->path.s ? sfp__printable(s->path.s, text, sizeof text) : "", what);
+    char text[SFP_NAME_MAX];
+    (void)sfp__printable(path, text, sizeof text);
+    if (t->count++ == 0 || sfp__natural_compare(text, t->first) < 0)
+        (void)snprintf(t->first, sizeof t->first, "%s", text);
 }
 
-/* 'd' a folder, 'f' a file, 0 anything else (a broken link too). */
-static char entry_type(int fd, const struct dirent *e)
+/* Whether the picture that was listed last is in the folder: what is in it comes right before the folder itself. */
+static bool has_last(const sfp_entries *l, const char *folder)
 {
-    if (e->d_type == DT_DIR)
-        return 'd';
-    if (e->d_type == DT_REG)
-        return 'f';
-    if (e->d_type != DT_LNK && e->d_type != DT_UNKNOWN)
-        return 0;
-    struct stat st;
-    if (fstatat(fd, e->d_name, &st, 0) != 0)
-        return 0;
-    return S_ISDIR(st.st_mode) ? 'd' : S_ISREG(st.st_mode) ? 'f' : 0;
+    return l->count > 0 && strncmp(sfp__entries_path(l, l->count - 1), folder, strlen(folder)) == 0;
 }
 
-static sfp_status take_file(scan *s, const char *name, int depth, sfp_error *err)
+static sfp_status take(void *ctx, sfp_walk_kind kind, const char *path, int depth, sfp_error *err)
 {
-    if (!sfp__image_name(name)) {
-        s->foreign++;
+    scan *s = ctx;
+    sfp_file_source *source = s->source;
+    if (kind == SFP_WALK_FOLDER) {
+        if (depth < 2 && !has_last(&source->entries, path))
+            count_one(&s->empty[depth], path);
         return SFP_OK;
     }
-    if (depth == 0) {
-        s->loose++;
+    bool picture = sfp__image_name(path);
+    if (kind == SFP_WALK_OTHER || !picture || depth == 0) {
+        if (kind == SFP_WALK_FILE || picture)
+            count_one(kind == SFP_WALK_OTHER ? &s->odd : picture ? &s->loose : &s->foreign, path);
         return SFP_OK;
     }
-    if (depth == 1)
-        s->classes = true;
-    size_t length = s->path.length;
-    sfp__text_put(&s->path, name);
-    if (s->path.failed)
-        return sfp__fail_nomem(err, length + strlen(name));
-    sfp_status status =
-        sfp__entries_add(&s->source->entries, (sfp_entry){.record = sfp__record_none()}, s->path.s, s->path.length, err);
-    s->path.length = length;
-    s->path.s[length] = '\0';
-    return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s", s->source->base.path);
+    s->flat += depth == 1;
+    sfp_status status = sfp__entries_add(&source->entries, (sfp_entry){.record = sfp__record_none()}, path, strlen(path), err);
+    return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s", source->base.path);
 }
 
-static sfp_status take_folder(scan *s, int fd, const char *name, int depth, sfp_error *err)
-{
-    size_t length = s->path.length;
-    sfp__text_put(&s->path, name);
-    sfp__text_put(&s->path, "/");
-    if (s->path.failed)
-        return sfp__fail_nomem(err, length + strlen(name));
-    int below = openat(fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    sfp_status status = below < 0 ? fail_at(s, SFP_EIO, "cannot open the folder", err) : scan_folder(s, below, depth + 1, err);
-    s->path.length = length;
-    s->path.s[length] = '\0';
-    return status;
-}
-
-/* Takes fd over. */
-static sfp_status scan_folder(scan *s, int fd, int depth, sfp_error *err)
-{
-    struct stat st;
-    sfp_status status = SFP_OK;
-    DIR *dir = NULL;
-    if (depth >= DEPTH_MAX) {
-        errno = ELOOP;
-        status = fail_at(s, SFP_ELIMIT, "folders are nested too deep", err);
-        goto done;
-    }
-    if (++s->folders > FOLDERS_MAX) {
-        status =
-            sfp__fail(err, SFP_ELIMIT, "%s: more than %d folders, counting each way to one", s->source->base.path, FOLDERS_MAX);
-        goto done;
-    }
-    if (fstat(fd, &st) != 0 || !(dir = fdopendir(fd))) {
-        status = fail_at(s, SFP_EIO, "cannot open the folder", err);
-        goto done;
-    }
-    for (int i = 0; i < depth; i++) {
-        if (s->above[i].device == st.st_dev && s->above[i].inode == st.st_ino)
-            goto done; /* a link to a folder above: its pictures are listed already */
-    }
-    s->above[depth] = (folder_id){st.st_dev, st.st_ino};
-    while (status == SFP_OK) {
-        errno = 0;
-        const struct dirent *e = readdir(dir);
-        if (!e && errno != 0)
-            status = fail_at(s, SFP_EIO, "cannot read the folder", err);
-        if (!e)
-            break;
-        if (e->d_name[0] == '.')
-            continue;
-        char type = entry_type(fd, e);
-        if (type == 'd')
-            status = take_folder(s, fd, e->d_name, depth, err);
-        else if (type == 'f')
-            status = take_file(s, e->d_name, depth, err);
-    }
-done:
-    if (dir)
-        (void)closedir(dir);
-    else
-        (void)close(fd);
-    return status;
-}
+/* ------------------------------------------------------------------ the layout */
 
 /* The part of a path up to the next '/', and what follows it. */
 static size_t first_part(const char *path, const char **rest)
@@ -150,6 +77,80 @@ static size_t first_part(const char *path, const char **rest)
     size_t n = strcspn(path, "/");
     *rest = path[n] ? path + n + 1 : path + n;
     return n;
+}
+
+static bool is_flat(const char *path)
+{
+    const char *rest;
+    (void)first_part(path, &rest);
+    return !strchr(rest, '/');
+}
+
+static bool same_part(const char *a, size_t n, const char *b, size_t m)
+{
+    return n == m && memcmp(a, b, n) == 0;
+}
+
+/* The one name of all folders of the second level that have pictures, when there are several of them; *n bytes. NULL: none. */
+static const char *inner_name(const sfp_entries *l, size_t *n)
+{
+    const char *first = NULL, *inner = NULL;
+    size_t first_n = 0, inner_n = 0;
+    bool several = false;
+    for (int64_t i = 0; i < l->count; i++) {
+        const char *path = sfp__entries_path(l, i), *second, *rest;
+        if (is_flat(path))
+            continue;
+        size_t path_n = first_part(path, &second), second_n = first_part(second, &rest);
+        if (!first) {
+            first = path;
+            first_n = path_n;
+            inner = second;
+            inner_n = second_n;
+        }
+        if (!same_part(second, second_n, inner, inner_n))
+            return NULL;
+        several = several || !same_part(path, path_n, first, first_n);
+    }
+    *n = inner_n;
+    return several ? inner : NULL;
+}
+
+static sfp_status note_inner(sfp_file_source *s, const char *inner, size_t n, sfp_error *err)
+{
+    char name[SFP_NAME_MAX], text[SFP_NAME_MAX];
+    (void)snprintf(name, sizeof name, "%.*s", (int)n, inner);
+    return sfp__source_note(&s->base, err, "every folder has its pictures in '%s': the folders above are the classes",
+                            sfp__printable(name, text, sizeof text));
+}
+
+/* Pictures beside the class folders of a domain. */
+static void drop_flat(scan *found)
+{
+    sfp_entries *l = &found->source->entries;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < l->count; i++) {
+        if (is_flat(sfp__entries_path(l, i)))
+            count_one(&found->loose, sfp__entries_path(l, i));
+        else
+            l->at[kept++] = l->at[i];
+    }
+    l->count = kept;
+}
+
+static sfp_status choose_layout(scan *found, bool *domain_layout, sfp_error *err)
+{
+    sfp_file_source *s = found->source;
+    size_t n = 0;
+    *domain_layout = s->entries.count - found->flat > found->flat;
+    const char *inner = *domain_layout ? inner_name(&s->entries, &n) : NULL;
+    if (inner) {
+        *domain_layout = false;
+        return note_inner(s, inner, n, err);
+    }
+    if (*domain_layout)
+        drop_flat(found);
+    return SFP_OK;
 }
 
 static sfp_status name_entries(sfp_file_source *s, bool domain_layout, sfp_names *classes, sfp_names *domains, sfp_error *err)
@@ -199,20 +200,53 @@ static sfp_status sort_entries(sfp_file_source *s, sfp_names *classes, sfp_names
     return status;
 }
 
-static sfp_status make_note(sfp_file_source *s, const scan *found, sfp_error *err)
+/* ------------------------------------------------------------------- the notes */
+
+static sfp_status note_left_out(sfp_file_source *s, const tally *t, const char *what, sfp_error *err)
 {
-    s->base.skipped = found->loose + found->foreign;
-    if (found->loose && found->foreign)
-        return sfp__source_note(&s->base, err,
-                                "left out: %llu pictures outside a class folder, %llu files that are not JPEG, PNG or WebP",
-                                (unsigned long long)found->loose, (unsigned long long)found->foreign);
-    if (found->loose)
-        return sfp__source_note(&s->base, err, "left out: %llu pictures outside a class folder",
-                                (unsigned long long)found->loose);
-    if (found->foreign)
-        return sfp__source_note(&s->base, err, "left out: %llu files that are not JPEG, PNG or WebP",
-                                (unsigned long long)found->foreign);
-    return SFP_OK;
+    return t->count
+               ? sfp__source_note(&s->base, err, "left out: %llu %s, the first: %s", (unsigned long long)t->count, what, t->first)
+               : SFP_OK;
+}
+
+/* Domains that are called like the parts of a data set are hardly meant as such. */
+static sfp_status note_parts(sfp_file_source *s, const sfp_names *domains, sfp_error *err)
+{
+    static const char *const parts[] = {"train", "test", "val", "valid", "validation"};
+    const char *found[2];
+    int n = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (int d = 0; d < domains->count && n < 2; d++)
+            if (strcasecmp(domains->name[d], parts[i]) == 0)
+                found[n++] = domains->name[d];
+    if (n < 2)
+        return SFP_OK;
+    int root = (int)strnlen(s->base.path, 300);
+    while (root > 1 && s->base.path[root - 1] == '/')
+        root--;
+    return sfp__source_note(&s->base, err,
+                            "'%s' and '%s' are taken as domains; parts of one data set are given by "
+                            "--data folder:%.*s/%s --test folder:%.*s/%s",
+                            found[0], found[1], root, s->base.path, found[0], root, s->base.path, found[1]);
+}
+
+static sfp_status make_notes(scan *found, const sfp_names *domains, sfp_error *err)
+{
+    sfp_file_source *s = found->source;
+    tally empty = found->empty[0];
+    if (domains->count && found->empty[1].count) {
+        count_one(&empty, found->empty[1].first);
+        empty.count += found->empty[1].count - 1;
+    }
+    s->base.skipped = found->loose.count + found->foreign.count + found->odd.count;
+    sfp_status status = note_left_out(s, &found->loose, "pictures outside a class folder", err);
+    if (status == SFP_OK)
+        status = note_left_out(s, &found->foreign, "files that are not JPEG, PNG or WebP", err);
+    if (status == SFP_OK)
+        status = note_left_out(s, &found->odd, "that are no regular files", err);
+    if (status == SFP_OK)
+        status = note_left_out(s, &empty, "folders without pictures", err);
+    return status == SFP_OK ? note_parts(s, domains, err) : status;
 }
 
 static sfp_status open_folder(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
@@ -220,26 +254,24 @@ static sfp_status open_folder(const char *path, const sfp_source_options *opt, s
     (void)opt;
     sfp_file_source *s = NULL;
     scan found = {0};
+    bool domain_layout = false;
     sfp_names classes = {0}, domains = {0};
     sfp_status status = sfp__file_source_create(sizeof *s, &sfp__source_folder, path, path, &s, err);
     if (status != SFP_OK)
         return status;
     found.source = s;
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        status = sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the folder", path);
-    else
-        status = scan_folder(&found, fd, 0, err);
+    status = sfp__walk(path, take, &found, err);
     if (status == SFP_OK && s->entries.count == 0)
         status = sfp__fail(err, SFP_EFORMAT, "%s: %s, expected CLASS/*.jpg or DOMAIN/CLASS/*.jpg", path,
-                           found.loose ? "has pictures but no class folders" : "has no pictures");
+                           found.loose.count ? "has pictures but no class folders" : "has no pictures");
     if (status == SFP_OK)
-        status = name_entries(s, !found.classes, &classes, &domains, err);
+        status = choose_layout(&found, &domain_layout, err);
+    if (status == SFP_OK)
+        status = name_entries(s, domain_layout, &classes, &domains, err);
     if (status == SFP_OK)
         status = sort_entries(s, &classes, &domains, err);
     if (status == SFP_OK)
-        status = make_note(s, &found, err);
-    sfp__text_done(&found.path);
+        status = make_notes(&found, &domains, err);
     if (status == SFP_OK) {
         sfp__file_source_finish(s, &classes, &domains);
         *out = &s->base;

@@ -4,7 +4,8 @@
  *
  * A CSV whose first record has a field "path" begins with a header, which may
  * name the columns in any order, also `domain`; other columns are ignored. One
- * that has another of these names and no picture's is refused.
+ * that has another of these names and no picture's is refused, and so is one
+ * whose path is no picture's name where that of the second is: a header too.
  * Labels are names, numbers too; an empty one (or null) is a picture without
  * label. Paths are relative to the list. Only the list is read: a missing
  * picture shows when it is loaded, with the line that names it. */
@@ -37,6 +38,7 @@ typedef struct reader {
     uint64_t line;       /* of `at`, from 1 */
     int column[COLUMNS]; /* field of a column; -1: none */
     int fields;          /* in every record; 0: not known yet */
+    uint64_t doubted;    /* line of the first record, when its path is no picture's name; 0: it is one */
     field f[FIELDS_MAX];
     char scratch[LINE_MAX_BYTES + FIELDS_MAX]; /* what fields point to, each with a NUL */
     sfp_entries *entries;
@@ -203,8 +205,21 @@ static sfp_status csv_first(reader *r, uint64_t line, int n, bool *header, sfp_e
                          (unsigned long long)line, n, n == 1 ? "" : "s");
     if (*header)
         memcpy(r->column, column, sizeof column);
+    else if (!sfp__image_name(r->f[0].s))
+        r->doubted = line;
     r->fields = n;
     return SFP_OK;
+}
+
+/* The second record tells what the first was. */
+static sfp_status check_first(const reader *r, const char *second, sfp_error *err)
+{
+    char text[SFP_NAME_MAX];
+    if (!sfp__image_name(second))
+        return SFP_OK;
+    return sfp__fail(err, SFP_EFORMAT, "%s:%llu: '%s' is no picture's name, expected one, or path,label[,task[,time]] as heading",
+                     r->file, (unsigned long long)r->doubted,
+                     sfp__printable(sfp__entries_path(r->entries, 0), text, sizeof text));
 }
 
 static sfp_status read_csv(reader *r, sfp_error *err)
@@ -235,7 +250,10 @@ static sfp_status read_csv(reader *r, sfp_error *err)
             if (r->column[c] >= 0 && r->column[c] < n)
                 value[c] = r->f[r->column[c]];
         }
-        status = add_entry(r, line, value, err);
+        if (r->entries->count == 1 && r->doubted)
+            status = check_first(r, value[PATH].s, err);
+        if (status == SFP_OK)
+            status = add_entry(r, line, value, err);
         if (status != SFP_OK)
             return status;
     }

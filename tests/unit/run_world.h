@@ -117,7 +117,8 @@ static inline void same_result(const sfp_result *a, const sfp_result *b)
     assert_int_equal(a->tasks_done, b->tasks_done);
     assert_memory_equal(&a->prequential_accuracy, &b->prequential_accuracy, sizeof(double));
     assert_true(a->coverage == b->coverage);
-    assert_true(a->lag_mean == b->lag_mean && a->lag_max == b->lag_max);
+    assert_memory_equal(&a->lag_mean, &b->lag_mean, sizeof(double)); /* NAN too */
+    assert_memory_equal(&a->lag_max, &b->lag_max, sizeof(double));
     for (int i = 0; i < a->tasks; i++)
         for (int j = 0; j <= i; j++) {
             double x = a->accuracy[i * a->tasks + j], y = b->accuracy[i * b->tasks + j];

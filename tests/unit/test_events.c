@@ -166,6 +166,18 @@ static void without_scores_similarity_is_null(void **unused)
     json_decref(line);
 }
 
+static void who_chooses_nothing_learns_from_all(void **unused)
+{
+    (void)unused;
+    static const uint64_t ids[2] = {7, 8};
+    sfp_line_log *e = open_events(0, 0, 0);
+    sfp_timestamp ts = {.t = 3, .task = 2, .offered = 2, .coreset_count = 2};
+    assert_int_equal(sfp__events_write(e, &ts, 1, ids, NULL), SFP_OK);
+    sfp__line_log_close(e);
+    assert_non_null(
+        strstr(text_of(0), "{\"t\":3,\"task\":2,\"offered\":[7,8],\"similarity\":null,\"coreset\":[0,1],\"replay\":[],"));
+}
+
 static void a_resumed_run_writes_the_same_file(void **unused)
 {
     (void)unused;
@@ -316,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_line_has_what_the_specification_says),
         TEST(without_scores_similarity_is_null),
+        TEST(who_chooses_nothing_learns_from_all),
         TEST(a_resumed_run_writes_the_same_file),
         TEST(opening_tells_the_last_line_that_is_left),
         TEST(a_resumed_run_takes_rotated_files_back),

@@ -373,6 +373,34 @@ static void broken_pictures_are_gone_and_three_errors_in_a_row_end_it(void **unu
 }
 
 /* A stream of nothing but broken pictures: they are told before it ends, and do not pile up. */
+static volatile sig_atomic_t late;
+
+static void note_late(int signal)
+{
+    late = signal;
+}
+
+static void an_error_that_passes_is_remarked_upon_at_once(void **unused)
+{
+    (void)unused;
+    scripted s = make_source("0e0000", 3); /* a batch is far from full */
+    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp_delivery d;
+    (void)signal(SIGALRM, note_late);
+    (void)alarm(20);
+    sfp__inbox_take(b, &late, &d);
+    (void)alarm(0);
+    assert_false(late);
+    assert_int_equal(d.batch.count, 0);
+    assert_false(d.end);
+    assert_int_equal(atomic_load(&s.base.remarks), 1);
+    assert_string_equal(s.base.remark[0], "scripted error; the stream goes on");
+    atomic_store(&s.allowed, 100);
+    sfp__inbox_take(b, NULL, &d); /* and does not come back for it again */
+    assert_int_equal(drain(&d.batch, NULL), BATCH);
+    sfp__inbox_free(b);
+}
+
 static void many_that_are_gone_are_delivered_while_the_source_goes_on(void **unused)
 {
     (void)unused;
@@ -449,6 +477,7 @@ int main(void)
         cmocka_unit_test(what_has_no_label_goes_beside_and_joins_with_one),
         cmocka_unit_test(too_many_without_a_label_expire_where_nothing_is_held_back),
         cmocka_unit_test(broken_pictures_are_gone_and_three_errors_in_a_row_end_it),
+        cmocka_unit_test(an_error_that_passes_is_remarked_upon_at_once),
         cmocka_unit_test(many_that_are_gone_are_delivered_while_the_source_goes_on),
         cmocka_unit_test(it_is_freed_while_the_source_waits_or_is_held_back),
         cmocka_unit_test(the_pending_set_is_bounded),

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -136,12 +137,30 @@ static void the_most_frequent_wrong_answers_come_first(void **unused)
     assert_int_equal(sfp__worst_mixups(3, NULL, 5, NULL), 0);
 }
 
+static void what_rounds_to_zero_has_no_sign(void **unused)
+{
+    (void)unused;
+    char text[32];
+    static const struct {
+        double x;
+        int decimals;
+        const char *want;
+    } cases[] = {{-1e-17, 4, "0.0000"}, {-0.0, 4, "0.0000"},  {-0.00004, 4, "0.0000"}, {-0.00006, 4, "-0.0001"},
+                 {-0.04, 1, "0.0"},     {-0.06, 1, "-0.1"}, {0.00004, 4, "0.0000"},  {-0.25, 2, "-0.25"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        (void)snprintf(text, sizeof text, "%.*f", cases[i].decimals, sfp__no_minus_zero(cases[i].x, cases[i].decimals));
+        assert_string_equal(text, cases[i].want);
+    }
+    assert_true(isnan(sfp__no_minus_zero(NAN, 4)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_average_is_that_of_the_last_row),
         cmocka_unit_test(forgetting_is_the_best_before_minus_the_last),
         cmocka_unit_test(backward_transfer_compares_with_the_diagonal),
+        cmocka_unit_test(what_rounds_to_zero_has_no_sign),
         cmocka_unit_test(a_task_without_test_samples_is_left_out),
         cmocka_unit_test(summarise_fills_the_result),
         cmocka_unit_test(incomplete_beta_has_its_known_values),

@@ -135,7 +135,7 @@ static void names_cannot_leave_their_place(void **unused)
     static const char evil[] = "</title></style><script>alert('1')</script>\"' onload=\"x\"&amp;\xff\x1b\xe2\x80\xae";
     sfp_result r = result_make(3, 4);
     sfp_thumb thumb = {.label = evil, .chosen = true};
-    sfp_report_pictures p = {1, &thumb, 1, &thumb};
+    sfp_report_pictures p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &thumb};
     for (int i = 0; i < 3; i++) {
         sfp__free(r.task_names[i]);
         r.task_names[i] = sfp__strdup(evil);
@@ -246,12 +246,14 @@ static void thumbnails_are_one_picture_a_sheet(void **unused)
 {
     (void)unused;
     uint8_t red[12] = {200, 0, 0, 200, 0, 0, 200, 0, 0, 200, 0, 0}, wide[6] = {0, 0, 99, 0, 0, 99};
-    sfp_thumb batch[3] = {{2, 2, red, "left one", 0, false}, {2, 1, wide, "taken one", 0, true}, {0, 0, NULL, NULL, 0, false}};
+    sfp_thumb batch[3] = {{.width = 2, .height = 2, .rgb = red, .label = "left one"},
+                          {.width = 2, .height = 1, .rgb = wide, .label = "taken one", .chosen = true},
+                          {0}};
     sfp_thumb *kept = calloc(500, sizeof *kept);
     assert_non_null(kept);
     for (int i = 0; i < 500; i++)
-        kept[i] = (sfp_thumb){2, 2, red, i % 2 ? "class 10" : "class 2", (uint64_t)i, false};
-    sfp_report_pictures p = {3, batch, 500, kept};
+        kept[i] = (sfp_thumb){.width = 2, .height = 2, .rgb = red, .label = i % 2 ? "class 10" : "class 2", .age = (uint64_t)i};
+    sfp_report_pictures p = {.batch_count = 3, .batch = batch, .took = 1, .left = 1234, .buffer_count = 500, .buffer = kept};
     sfp_result r = result_make(1, 2);
     char *text = report(&r, &p);
     sfp_image first = sprite(text, 0), second = sprite(text, 1);
@@ -262,8 +264,8 @@ static void thumbnails_are_one_picture_a_sheet(void **unused)
     check_pixel(&first, 48 + 24, 2, 200, 0, 0);
     check_pixel(&first, 96 + 24, 24, 128, 128, 128); /* one without pixels */
     assert_int_equal(second.height, 15 * 48);
-    assert_non_null(strstr(text, "Taken (1)"));
-    assert_non_null(strstr(text, "Left (2)"));
+    assert_non_null(strstr(text, "<h3>Taken: 1</h3>"));
+    assert_non_null(strstr(text, "<h3>Left: 1,234, 2 shown</h3>"));
     assert_non_null(strstr(text, "500 pictures, of which 360 are shown"));
     assert_true(strstr(text, "class 2 <small>") < strstr(text, "class 10 <small>"));
     assert_int_equal(count(text, "data:image/png"), 2);
@@ -275,16 +277,104 @@ static void thumbnails_are_one_picture_a_sheet(void **unused)
     sfp__result_done(&r);
 }
 
+static void encoded_pictures_are_decoded_and_broken_ones_counted(void **unused)
+{
+    (void)unused;
+    sfp_text png = {0};
+    uint8_t rgb[9 * 3 * 3];
+    for (int i = 0; i < 27; i++) /* 9 x 3: a green square with a blue one on either side */
+        memcpy(rgb + 3 * i, i % 9 / 3 == 1 ? "\x00\xff\x00" : "\x00\x00\xff", 3);
+    assert_int_equal(sfp__image_encode_png("wide", &(sfp_image){9, 3, rgb}, &png, NULL), SFP_OK);
+    const uint8_t *bytes = (const uint8_t *)png.s;
+    sfp_thumb kept[4] = {{.encoded = bytes, .encoded_size = png.length, .label = "a"},
+                         {.encoded = bytes, .encoded_size = png.length, .resize = SFP_RESIZE_CROP, .label = "b"},
+                         {.encoded = bytes, .encoded_size = 20, .label = "c"},
+                         {.encoded = bytes, .encoded_size = 0, .label = "d", .age = 1}};
+    sfp_report_pictures p = {.selects = true, .buffer_count = 4, .buffer = kept};
+    sfp_result r = result_make(1, 2);
+    char *text = report(&r, &p);
+    sfp_image sheet = sprite(text, 0);
+    check_pixel(&sheet, 12, 24, 0, 0, 255); /* squashed: all of it */
+    check_pixel(&sheet, 24, 24, 0, 255, 0);
+    check_pixel(&sheet, 48 + 12, 24, 0, 255, 0); /* its middle alone */
+    check_pixel(&sheet, 96 + 24, 24, 128, 128, 128);
+    check_pixel(&sheet, 144 + 24, 24, 128, 128, 128);
+    assert_non_null(strstr(text, "4 pictures; 2 could not be decoded and are grey; oldest first"));
+    assert_non_null(strstr(text, "(full: 1 timestamp)"));
+    assert_non_null(strstr(text, "Nothing was learned since the run was last started or resumed"));
+    check_nesting(text);
+    sfp__image_done(&sheet);
+    sfp__text_done(&png);
+    free(text);
+    sfp__result_done(&r);
+}
+
+static void default_is(sfp_result *r, const char *key, const char *value, const char *fallback)
+{
+    result_option(r, key, value);
+    assert_int_equal(sfp__result_default(r, key, fallback, NULL), SFP_OK);
+}
+
+static void what_differs_from_the_defaults_is_named(void **unused)
+{
+    (void)unused;
+    static const char all[] = "All other options are at their defaults.";
+    sfp_result r;
+    assert_int_equal(sfp__result_init(&r, 1, 2, NULL), SFP_OK);
+    default_is(&r, "data", "synthetic:9", "idx:x"); /* told in the sentence before */
+    default_is(&r, "triage", "off", "off");
+    result_option(&r, "sigma", "0.5"); /* of which the learner knows the default */
+    char *text = report(&r, NULL);
+    assert_non_null(strstr(text, all));
+    assert_null(strstr(text, "not known"));
+    free(text);
+    result_option(&r, "stranger", "3"); /* whatever its default was */
+    text = report(&r, NULL);
+    assert_null(strstr(text, all));
+    assert_non_null(strstr(text, "<tr><td>stranger</td><td>3</td><td><span class=\"soft\">not known</span></td>"));
+    free(text);
+    default_is(&r, "triage", "on", "off");
+    default_is(&r, "method", "ncm", ""); /* has no default: it was given */
+    default_is(&r, "rate", "max", "max");
+    text = report(&r, NULL);
+    assert_null(strstr(text, all));
+    assert_non_null(strstr(text, "Options that differ from the defaults: <code>triage on</code>, <code>method ncm</code>."));
+    assert_non_null(
+        strstr(text, "<tr class=\"changed\"><td>method</td><td>ncm</td><td><span class=\"soft\">not set</span></td>"));
+    assert_non_null(strstr(text, "<tr><td>rate</td><td>max</td><td>max</td>"));
+    check_nesting(text);
+    free(text);
+    sfp__result_done(&r);
+}
+
+static void one_time_is_once(void **unused)
+{
+    (void)unused;
+    sfp_result r = result_make(1, 4);
+    r.confusion[1 * 4 + 2] = 1;
+    char *text = report(&r, NULL);
+    assert_non_null(strstr(text, "<b>class 3</b> taken for <b>class 0</b> 10 times (10.0 %)"));
+    assert_non_null(strstr(text, "<b>class 1</b> taken for <b>class 2</b> once (1.0 %)"));
+    assert_null(strstr(text, " 1 times"));
+    free(text);
+    sfp__result_done(&r);
+}
+
 static void no_memory_is_told_and_leaves_no_file(void **unused)
 {
     (void)unused;
     uint8_t red[12] = {200};
-    sfp_thumb thumb = {2, 2, red, "x", 1, true};
-    sfp_report_pictures p = {1, &thumb, 1, &thumb};
+    sfp_thumb thumb = {.width = 2, .height = 2, .rgb = red, .label = "x", .age = 1, .chosen = true};
+    sfp_text png = {0};
+    uint8_t square[12] = {0};
+    assert_int_equal(sfp__image_encode_png("square", &(sfp_image){2, 2, square}, &png, NULL), SFP_OK);
+    sfp_thumb encoded = {.encoded = (const uint8_t *)png.s, .encoded_size = png.length, .label = "y"};
+    sfp_report_pictures p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &encoded};
     sfp_result r = result_make(2, 3);
     assert_true(FAIL_EACH_ALLOCATION(sfp__report_write(&r, &p, path, told), access(path, F_OK) != 0) >= 10);
     assert_int_equal(access(path, F_OK), 0);
     assert_int_equal(sfp__report_write(&r, NULL, "/tmp/sfp_no_such_folder/r.html", NULL), SFP_ENOTFOUND);
+    sfp__text_done(&png);
     sfp__result_done(&r);
 }
 
@@ -319,6 +409,9 @@ int main(void)
         TEST(many_classes_and_tasks_still_fit),
         TEST(strange_curves_are_drawn_or_left_out),
         TEST(thumbnails_are_one_picture_a_sheet),
+        TEST(encoded_pictures_are_decoded_and_broken_ones_counted),
+        TEST(what_differs_from_the_defaults_is_named),
+        TEST(one_time_is_once),
         TEST(no_memory_is_told_and_leaves_no_file),
         cmocka_unit_test(numbers_are_written_in_their_shortest_form),
     };

@@ -252,6 +252,101 @@ static void later_folders_are_watched(void **unused)
     sfp__source_close(s);
 }
 
+enum { NOBODY = 65534 };
+
+/* Root may read everything: as somebody else then, who owns the folder. */
+static int make_folder_as_nobody(void **unused)
+{
+    if (make_folder(unused))
+        return 1;
+    return geteuid() == 0 && (chown(folder, NOBODY, NOBODY) != 0 || seteuid(NOBODY) != 0);
+}
+
+static int remove_folder_as_ourselves(void **unused)
+{
+    return seteuid(getuid()) != 0 || remove_folder(unused);
+}
+
+static void a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on(void **unused)
+{
+    (void)unused;
+    put_text("w/cat/1.jpg", "c1");
+    put_text("w/dog/1.jpg", "d1");
+    sfp_source *s = open_dir("w");
+    check_next(s, "cat", "c1");
+    check_next(s, "dog", "d1");
+    assert_int_equal(mkdir(in_folder("w/secret"), 0), 0);
+    assert_int_equal(mkdir(in_folder("w/unreachable"), 0400), 0); /* what is in it could be listed, but not read */
+    put_text("w/cat/2.jpg", "c2");
+    put_text("w/dog/2.jpg", "d2");
+    check_next(s, "cat", "c2");
+    check_next(s, "dog", "d2");
+    assert_int_equal(atomic_load(&s->remarks), 2);
+    assert_non_null(strstr(s->remark[0], "w/secret: cannot watch the folder: Permission denied; what is in it does not come"));
+    assert_non_null(strstr(s->remark[1], "w/unreachable: cannot watch the folder"));
+    sfp_source *other = open_dir("w"); /* so it is when they are there at the beginning */
+    assert_int_equal(atomic_load(&other->remarks), 2);
+    assert_int_equal(other->classes, 2);
+    sfp__source_close(other);
+    assert_int_equal(chmod(in_folder("w/secret"), 0755), 0); /* until they can be read */
+    put_text("w/secret/1.jpg", "s1");
+    check_next(s, "secret", "s1");
+    assert_int_equal(atomic_load(&s->remarks), 2);
+    sfp__source_close(s);
+}
+
+static void a_second_name_of_a_watched_folder_is_passed_over(void **unused)
+{
+    (void)unused;
+    put_text("w/cat/1.jpg", "c1");
+    put_text("w/2.jpg", "l2");
+    put_text("far/3.jpg", "f3");
+    put_text("farther/7.jpg", "f7");
+    assert_int_equal(symlink(".", in_folder("w/loop")), 0);
+    assert_int_equal(symlink("cat", in_folder("w/a")), 0); /* although it comes before cat by name */
+    assert_int_equal(symlink("../far", in_folder("w/far")), 0);
+    sfp_source *s = open_dir("w");
+    assert_int_equal(s->classes, 2);
+    assert_string_equal(s->class_names[0], "cat");
+    assert_string_equal(s->class_names[1], "far"); /* this one is there once */
+    assert_int_equal(atomic_load(&s->remarks), 2);
+    assert_non_null(strstr(s->remark[0], "w/a: is passed over, as it is "));
+    assert_non_null(strstr(s->remark[0], "w/cat under another name"));
+    assert_non_null(strstr(s->remark[1], "w/loop: is passed over"));
+    check_next(s, "-", "l2");
+    check_next(s, "cat", "c1");
+    check_next(s, "far", "f3");
+    put_text("w/cat/4.jpg", "c4");
+    put_text("w/5.jpg", "l5");
+    check_next(s, "cat", "c4");
+    check_next(s, "-", "l5");
+    put_text("w/new/6.jpg", "n6"); /* the one at the top is watched as it was */
+    check_next(s, "new", "n6");
+    assert_int_equal(symlink("../farther", in_folder("w/later")), 0);
+    check_next(s, "later", "f7");
+    move("w/cat", "w/lynx"); /* what is there under no other name was renamed */
+    check_next(s, "lynx", "c1");
+    check_next(s, "lynx", "c4");
+    put_text("w/.end", "");
+    check_end(s);
+    sfp__source_close(s);
+}
+
+static void a_folder_that_cannot_name_a_class_is_remarked_upon(void **unused)
+{
+    (void)unused;
+    put_text("w/cat/1.jpg", "c1");
+    sfp_source *s = open_dir("w");
+    check_next(s, "cat", "c1");
+    put_text("w/\xff\xfe/1.jpg", "x1");
+    put_text("w/\xff\xfe/2.jpg", "x2");
+    check_next(s, "-", "x1");
+    check_next(s, "-", "x2");
+    assert_int_equal(atomic_load(&s->remarks), 1);
+    assert_non_null(strstr(s->remark[0], "pictures are not labelled: the name '\\xff\\xfe' is not UTF-8"));
+    sfp__source_close(s);
+}
+
 static void what_cannot_be_read_is_told_as_lost(void **unused)
 {
     (void)unused;
@@ -312,8 +407,8 @@ static void labels_of_a_list_come_before_and_after_their_pictures(void **unused)
     put_text("w/1.jpg", "1");
     put_text("w/early.jpg", "e");
     sfp_source *s = open_dir("w");
-    assert_true(atomic_load(&s->remarked));
-    assert_non_null(strstr(s->remark, "w/labels.csv:3: is passed over, expected NAME,LABEL"));
+    assert_int_equal(atomic_load(&s->remarks), 1);
+    assert_non_null(strstr(s->remark[0], "w/labels.csv:3: is passed over, expected NAME,LABEL"));
     check_next(s, "-", "1");
     check_next(s, "cat", "e");
     put_text("w/later.jpg", "l");
@@ -479,6 +574,7 @@ static void a_failed_allocation_leaves_nothing_behind(void **unused)
     (void)unused;
     put_text("w/cat/1.jpg", "1");
     put_text("w/dog/1.jpg", "2");
+    assert_int_equal(symlink("dog", in_folder("w/link")), 0);
     sfp_source *s = open_tortured(&sfp__source_dir, in_folder("w"), false, 20);
     check_next(s, "cat", "1");
     check_next(s, "dog", "2");
@@ -500,6 +596,10 @@ int main(void)
         IN_FOLDER(labels_of_a_list_come_before_and_after_their_pictures),
         IN_FOLDER(a_picture_moved_or_linked_into_a_class_keeps_its_identity),
         IN_FOLDER(what_was_done_with_is_left_out_after_a_break),
+        cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, make_folder_as_nobody,
+                                        remove_folder_as_ourselves),
+        IN_FOLDER(a_second_name_of_a_watched_folder_is_passed_over),
+        IN_FOLDER(a_folder_that_cannot_name_a_class_is_remarked_upon),
         IN_FOLDER(what_cannot_be_read_is_told_as_lost),
         IN_FOLDER(it_ends_when_the_folder_goes_away),
         IN_FOLDER(stop_ends_the_wait),

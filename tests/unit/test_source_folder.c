@@ -6,6 +6,11 @@
 
 static const sfp_source_kind *const kind = &sfp__source_folder;
 
+static void move_folder(const char *from, const char *to)
+{
+    assert_int_equal(rename(in_folder(from), in_folder(to)), 0);
+}
+
 static void folders_are_classes(void **unused)
 {
     (void)unused;
@@ -54,13 +59,104 @@ static void folders_of_folders_are_domains(void **unused)
     assert_string_equal(label_text(s, 1), "photo/dog");
     assert_string_equal(label_text(s, 2), "sketch/dog");
     assert_int_equal(s->skipped, 1);
-    assert_non_null(strstr(s->note, "1 files"));
+    assert_string_equal(s->note, "left out: 1 files that are not JPEG, PNG or WebP, the first: photo/readme.txt");
     sfp__source_close(s);
-    put_text("d/photo/loose.jpg", "x"); /* now photo is a class, and what is below it belongs to it */
+}
+
+static void pictures_on_both_levels_follow_the_more(void **unused)
+{
+    (void)unused;
+    put_text("d/sketch/dog/1.jpg", "a");
+    put_text("d/photo/dog/1.jpg", "b");
+    put_text("d/photo/cat/2.jpg", "c");
+    put_text("d/photo/preview10.jpg", "x");
+    put_text("d/photo/preview9.jpg", "x");
+    sfp_source *s = open_source(kind, "d");
+    assert_int_equal(s->count, 3);
+    assert_int_equal(s->domains, 2);
+    assert_string_equal(label_text(s, 0), "photo/cat");
+    check_bytes(s, 2, "a", 1);
+    assert_int_equal(s->skipped, 2);
+    assert_string_equal(s->note, "left out: 2 pictures outside a class folder, the first: photo/preview9.jpg");
+    sfp__source_close(s);
+    put_text("d/photo/3.jpg", "x"); /* as many: photo is a class, and what is below it belongs to it */
     s = open_source(kind, "d");
     assert_int_equal(s->domains, 0);
-    assert_int_equal(s->count, 4);
+    assert_int_equal(s->count, 6);
     assert_string_equal(label_text(s, 0), "photo");
+    assert_null(s->note);
+    sfp__source_close(s);
+}
+
+static void a_folder_of_one_name_in_every_class_tells_nothing_apart(void **unused)
+{
+    (void)unused;
+    put_text("d/n01/images/1.JPEG", "1");
+    put_text("d/n01/n01_boxes.txt", "boxes");
+    put_text("d/n02/images/1.JPEG", "2");
+    put_text("d/n02/images/2.JPEG", "3");
+    sfp_source *s = open_source(kind, "d");
+    assert_int_equal(s->count, 3);
+    assert_int_equal(s->domains, 0);
+    assert_int_equal(s->classes, 2);
+    assert_string_equal(label_text(s, 0), "n01");
+    assert_string_equal(label_text(s, 1), "n02");
+    assert_non_null(
+        strstr(s->note, "every folder has its pictures in 'images': the folders above are the classes; left out: 1 files"));
+    sfp__source_close(s);
+    put_text("d/n02/image/3.JPEG", "3"); /* but where names differ they are classes */
+    s = open_source(kind, "d");
+    assert_int_equal(s->domains, 2);
+    assert_int_equal(s->classes, 2);
+    sfp__source_close(s);
+    put_text("e/photo/apple/1.jpg", "1"); /* one folder in one: nothing to tell by */
+    s = open_source(kind, "e");
+    assert_string_equal(label_text(s, 0), "photo/apple");
+    assert_null(s->note);
+    sfp__source_close(s);
+}
+
+static void parts_taken_as_domains_are_told(void **unused)
+{
+    (void)unused;
+    char want[256];
+    put_text("d/Train/cat/1.jpg", "1");
+    put_text("d/Train/dog/1.jpg", "2");
+    put_text("d/val/cat/1.jpg", "3");
+    sfp_source *s = open_source(kind, "d/");
+    assert_int_equal(s->domains, 2);
+    (void)snprintf(want, sizeof want, "--data folder:%s/Train --test folder:%s/val", in_folder("d"), in_folder("d"));
+    assert_non_null(strstr(s->note, want));
+    sfp__source_close(s);
+    move_folder("d/val", "d/photo");
+    s = open_source(kind, "d");
+    assert_null(s->note);
+    sfp__source_close(s);
+}
+
+static void what_is_no_file_or_empty_is_counted(void **unused)
+{
+    (void)unused;
+    put_text("d/a/1.jpg", "1");
+    put_text("d/b/notes/x.txt", "no picture");
+    assert_int_equal(mkdir(in_folder("d/c"), 0777), 0);
+    assert_int_equal(mkdir(in_folder("d/a/inside"), 0777), 0); /* of no class by itself */
+    assert_int_equal(symlink("nowhere.png", in_folder("d/a/broken.png")), 0);
+    assert_int_equal(mkfifo(in_folder("d/a/fifo.jpg"), 0666), 0);
+    assert_int_equal(mkfifo(in_folder("d/a/fifo"), 0666), 0); /* no picture's name */
+    sfp_source *s = open_source(kind, "d");
+    assert_int_equal(s->count, 1);
+    assert_int_equal(s->classes, 1);
+    assert_int_equal(s->skipped, 3);
+    assert_string_equal(s->note, "left out: 1 files that are not JPEG, PNG or WebP, the first: b/notes/x.txt; "
+                                 "left out: 2 that are no regular files, the first: a/broken.png; "
+                                 "left out: 2 folders without pictures, the first: b/");
+    sfp__source_close(s);
+    put_text("e/photo/cat/1.jpg", "1");
+    put_text("e/sketch/dog/1.jpg", "1");
+    assert_int_equal(mkdir(in_folder("e/sketch/cat"), 0777), 0);
+    s = open_source(kind, "e");
+    assert_string_equal(s->note, "left out: 1 folders without pictures, the first: sketch/cat/");
     sfp__source_close(s);
 }
 
@@ -96,7 +192,9 @@ static void what_is_missing_is_named(void **unused)
     check_refused(kind, "file", SFP_EIO, "file", "Not a directory");
     put_text("bad/\xff\xfe/x.jpg", "t");
     check_refused(kind, "bad", SFP_EFORMAT, "\\xff\\xfe", "UTF-8");
-    put_text("long/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z/1/2/3/4/5/6/7/8/x.jpg", "t");
+    put_text("long/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z/1/2/3/4/5/6/"
+             "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z/1/2/3/4/5/6/x.jpg",
+             "t");
     check_refused(kind, "long", SFP_ELIMIT, "long", "nested too deep");
 }
 
@@ -119,6 +217,7 @@ static void every_allocation_may_fail(void **unused)
     (void)unused;
     put_text("d/x/a/1.jpg", "1");
     put_text("d/y/b/2.jpg", "2");
+    put_text("d/y/loose.jpg", "2");
     put_text("d/note.txt", "2");
     sfp__source_close(open_tortured(kind, in_folder("d"), false, 8));
 }
@@ -184,6 +283,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(folders_are_classes),
         IN_FOLDER(folders_of_folders_are_domains),
+        IN_FOLDER(pictures_on_both_levels_follow_the_more),
+        IN_FOLDER(a_folder_of_one_name_in_every_class_tells_nothing_apart),
+        IN_FOLDER(parts_taken_as_domains_are_told),
+        IN_FOLDER(what_is_no_file_or_empty_is_counted),
         IN_FOLDER(links_are_followed_but_not_in_circles),
         IN_FOLDER(what_is_missing_is_named),
         IN_FOLDER(a_picture_that_cannot_be_read_is_named),

@@ -58,6 +58,17 @@ static void four_columns_and_a_header_in_any_order(void **unused)
     sfp__source_close(s);
 }
 
+static void names_need_no_ending_when_none_has_one(void **unused)
+{
+    (void)unused;
+    sfp_source *s = open_text("one,x\ntwo,y\nthree.jpg,x\n");
+    assert_int_equal(s->count, 3);
+    sfp__source_close(s);
+    s = open_text("path,label\none,x\ntwo.jpg,y\n"); /* the heading is clear */
+    assert_int_equal(s->count, 2);
+    sfp__source_close(s);
+}
+
 static void quoted_fields_may_hold_anything(void **unused)
 {
     (void)unused;
@@ -100,6 +111,9 @@ static void errors_name_the_line_and_what_was_expected(void **unused)
     refused("a,b,1,2,3\n", SFP_EFORMAT, "m.csv:1: ", "5 fields, expected path,label");
     refused("path,class\n", SFP_EFORMAT, "m.csv:1: ", "no column 'label'");
     refused("filename,label\na.jpg,x\n", SFP_EFORMAT, "m.csv:1: ", "no column 'path'");
+    refused("file,class\na.jpg,x\n", SFP_EFORMAT, "m.csv:1: 'file' is no picture's name",
+            "or path,label[,task[,time]] as heading");
+    refused("\nimage_id,class_name\n\n\"a.PNG\",\"x\"\n", SFP_EFORMAT, "m.csv:2: 'image_id'", "path,label");
     refused("a.jpg,x\nb.jpg\n", SFP_EFORMAT, "m.csv:2: ", "has 1 field, expected 2");
     refused("a.jpg,x\n,x\n", SFP_EFORMAT, "m.csv:2: ", "has no path");
     refused("a.jpg,x\n\"b.jpg,x\n", SFP_EFORMAT, "m.csv:2: ", "does not end");
@@ -211,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(a_plain_list_keeps_its_order),
         IN_FOLDER(four_columns_and_a_header_in_any_order),
+        IN_FOLDER(names_need_no_ending_when_none_has_one),
         IN_FOLDER(quoted_fields_may_hold_anything),
         IN_FOLDER(json_lines_are_the_same),
         IN_FOLDER(errors_name_the_line_and_what_was_expected),

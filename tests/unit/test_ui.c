@@ -1,12 +1,17 @@
-/* Text of others on a terminal: it steers nothing and keeps its columns; the line of a run's progress. */
+/* Text of others on a terminal: it steers nothing and keeps its columns; the line that tells how far something is. */
 #include "cli/run_progress.h"
 #include "cli/ui.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -65,11 +70,18 @@ static void cells_are_cut_between_characters(void **unused)
     put_cell("\xc2\x9b\xc2\x9b\xc2\x9b\xc2\x9b\xc2\x9b\xc2\x9b", 5, "?...?");
 }
 
+static void check_columns(const sfp_run_progress *p, int columns, const char *want)
+{
+    sfp_line l;
+    sfp__run_progress_line(p, &l);
+    sfp__line_fit(&l, columns, text, sizeof text);
+    assert_string_equal(text, want);
+    assert_true(sfp__text_width(text) <= columns);
+}
+
 static void check_line(const sfp_run_progress *p, const char *want)
 {
-    FILE *f = begin();
-    sfp__put_run_progress(f, p);
-    end(f, want);
+    check_columns(p, INT_MAX, want);
 }
 
 static void the_line_of_a_run(void **unused)
@@ -107,12 +119,132 @@ static void the_line_of_a_run(void **unused)
             "  50/50  12.3/s  ETA 0:00");
 }
 
+static void a_narrow_terminal_shows_what_matters_most(void **unused)
+{
+    (void)unused;
+    sfp_run_progress p = {.task = 1,
+                          .tasks = 10,
+                          .task_name = "photo",
+                          .offered = 12345,
+                          .total = 60000,
+                          .rate = 123.4,
+                          .lag = 0.5,
+                          .loss = 1,
+                          .accuracy = 0.25,
+                          .seconds = 60};
+    check_line(&p, "task 2 of 10 (photo)  12345/60000  123.4/s  lag 0.50 s  loss 1.000  accuracy 0.250  ETA 3:51");
+    check_columns(&p, 91, "task 2 of 10 (photo)  12345/60000  123.4/s  lag 0.50 s  accuracy 0.250  ETA 3:51");
+    check_columns(&p, 79, "task 2 of 10 (photo)  12345/60000  123.4/s  accuracy 0.250  ETA 3:51");
+    check_columns(&p, 67, "task 2 of 10 (photo)  12345/60000  accuracy 0.250  ETA 3:51");
+    check_columns(&p, 58, "task 2 of 10  12345/60000  accuracy 0.250  ETA 3:51");
+    check_columns(&p, 45, "task 2 of 10  12345/60000  accuracy 0.250");
+    check_columns(&p, 40, "task 2 of 10  12345/60000");
+    check_columns(&p, 12, "task 2 of 10");
+    check_columns(&p, 11, "");
+    p.task_name = "\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad"; /* two columns each */
+    check_columns(&p, 59, "task 2 of 10  12345/60000  accuracy 0.250  ETA 3:51");
+    check_columns(&p, 60, "task 2 of 10 (\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad)  12345/60000  accuracy 0.250  ETA 3:51");
+}
+
+/* ------------------------------------------------------------- on a terminal */
+
+typedef struct terminal {
+    int master, stderr_before;
+} terminal;
+
+static terminal open_terminal(void)
+{
+    terminal t = {.master = posix_openpt(O_RDWR | O_NOCTTY), .stderr_before = dup(STDERR_FILENO)};
+    assert_true(t.master >= 0 && t.stderr_before >= 0);
+    assert_int_equal(grantpt(t.master), 0);
+    assert_int_equal(unlockpt(t.master), 0);
+    int slave = open(ptsname(t.master), O_RDWR | O_NOCTTY); /* NOLINT(concurrency-mt-unsafe): one thread */
+    assert_true(slave >= 0 && dup2(slave, STDERR_FILENO) == STDERR_FILENO);
+    assert_int_equal(close(slave), 0);
+    return t;
+}
+
+static void close_terminal(const terminal *t)
+{
+    assert_int_equal(dup2(t->stderr_before, STDERR_FILENO), STDERR_FILENO);
+    assert_int_equal(close(t->stderr_before), 0);
+    assert_int_equal(close(t->master), 0);
+}
+
+static void resize(const terminal *t, int columns)
+{
+    const struct winsize w = {.ws_row = 24, .ws_col = (unsigned short)columns};
+    assert_int_equal(ioctl(t->master, TIOCSWINSZ, &w), 0);
+}
+
+/* What was written there since the last time. */
+static void shown(const terminal *t, const char *want)
+{
+    ssize_t n = read(t->master, text, sizeof text - 1);
+    assert_true(n >= 0);
+    text[n] = '\0';
+    assert_string_equal(text, want);
+}
+
+static void show(void)
+{
+    sfp_line l = {0};
+    sfp__line_add(&l, 2, "first");
+    sfp__line_add(&l, 0, "  least");
+    sfp__line_add(&l, 1, "  last");
+    sfp__line_show(&l);
+}
+
+static void the_line_is_rewritten_and_follows_the_width(void **unused)
+{
+    (void)unused;
+    terminal t = open_terminal();
+    assert_int_equal(setenv("TERM", "xterm", 1), 0);
+    resize(&t, 80);
+    show();
+    shown(&t, "\r\033[Kfirst  least  last");
+    resize(&t, 18); /* one column too few: the last one stays free */
+    show();
+    shown(&t, "\r\033[Kfirst  last");
+    sfp__say("heard");
+    shown(&t, "\r\033[Kstreamfp: heard\r\n");
+    resize(&t, 0); /* it does not say */
+    assert_int_equal(setenv("COLUMNS", "8", 1), 0);
+    show();
+    shown(&t, "\r\033[Kfirst");
+    sfp__line_wipe();
+    shown(&t, "\r\033[K");
+    assert_int_equal(unsetenv("COLUMNS"), 0);
+    assert_int_equal(sfp__line_columns(), 80);
+    close_terminal(&t);
+}
+
+static void a_terminal_that_cannot_gets_plain_lines(void **unused)
+{
+    (void)unused;
+    terminal t = open_terminal();
+    resize(&t, 10);
+    assert_int_equal(setenv("TERM", "dumb", 1), 0);
+    show();
+    shown(&t, "first  least  last\r\n");
+    assert_int_equal(unsetenv("TERM"), 0);
+    show();
+    shown(&t, "first  least  last\r\n");
+    sfp__line_wipe();
+    sfp__say("heard");
+    shown(&t, "streamfp: heard\r\n");
+    close_terminal(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(control_characters_do_not_reach_a_terminal),
         cmocka_unit_test(cells_are_cut_between_characters),
         cmocka_unit_test(the_line_of_a_run),
+        cmocka_unit_test(a_narrow_terminal_shows_what_matters_most),
+        cmocka_unit_test(the_line_is_rewritten_and_follows_the_width),
+        cmocka_unit_test(a_terminal_that_cannot_gets_plain_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,10 @@
 source <(streamfp help --completion bash)
+compopt() { how+=" $2"; } # outside of a completion there are no options to change
 try() {
+    local how=
     COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
     _streamfp
-    echo "$* -> ${COMPREPLY[*]}"
+    echo "$* -> ${COMPREPLY[*]}${how:+ ($how )}"
 }
 touch weights.safetensors
 try streamfp pre
@@ -14,3 +16,38 @@ try streamfp inspect we
 try streamfp help ver
 try streamfp run --buffer e
 try streamfp run --method ''
+# the kinds of sources, and then files; bash cuts words at : and =
+try streamfp run --data ''
+try streamfp run --test s
+try streamfp run --data folder : we
+try streamfp run --data folder:we
+try streamfp pretrain --data = tar : we
+try streamfp eval --data :
+# of numbers nothing is known
+try streamfp run --batch ''
+try streamfp run --sigma ''
+try streamfp run --seed ''
+# words and files
+try streamfp run --rate ''
+try streamfp run --tasks ''
+try streamfp run --backbone b
+mkdir wood
+try streamfp run --out w
+# keys, their values, what can be turned off
+try streamfp run --set po
+try streamfp run --set pool-kind = ''
+try streamfp run --drop-rule = a
+try streamfp run --tri
+try streamfp run --triage ''
+try streamfp run --triage --ba
+try streamfp run --no
+try streamfp run --r
+# a command's own words
+try streamfp runs ''
+try streamfp runs --json s
+try streamfp runs show w
+try streamfp runs compare wood we
+try streamfp data ''
+try streamfp data describe s
+try streamfp data fetch ''
+try streamfp bench ''

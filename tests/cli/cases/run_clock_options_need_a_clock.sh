@@ -15,6 +15,7 @@ try --set queue=3
 echo 0.5 >costs
 try --calibrate 30 --costs costs --clock paper --rate 10
 try --controller --method ncm --rate 10
+try --triage --method ncm --rate 10
 try --init-state nowhere --method slda
 printf 'sigma: 0.5\ntriage: yes\n' >asks.yaml
 try --config asks.yaml

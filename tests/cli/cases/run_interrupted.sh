@@ -1,7 +1,7 @@
 # the first Ctrl-C finishes the step, writes a checkpoint and says how to go on
 export STREAMFP_REGISTRY=$PWD/runs.db
 args=(run --img-size 32 --data synthetic:400 --tasks 2 --eval-limit 2 --threads 1 --out out)
-told() { grep -v "^task " stderr; } # without progress, which a slow machine has time for
+told() { grep -Ev "^(task|evaluating) |: a checkpoint takes" stderr; } # without what a slow machine has time for
 set -m # a job of its own: otherwise a background process ignores SIGINT
 streamfp "${args[@]}" >stdout 2>stderr &
 pid=$!

@@ -1,6 +1,6 @@
 # a watched folder until Ctrl-C, which is a normal end; then only what is new
 export STREAMFP_REGISTRY=$PWD/runs.db
-table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /without a label/p' stdout; } # how many were trained on depends on the moment
+table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /without a label/{p;n;p}' stdout; } # how many were trained on depends on the moment
 mkdir -p in/cat
 for i in 1 2 3 4 5; do mkfile picture "in/cat/$i.png" 32 32 "$i"; done
 mkfile picture in/who.png 32 32 9

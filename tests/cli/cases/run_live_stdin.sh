@@ -1,6 +1,6 @@
 # a tar on standard input: classes appear; a picture without a label is predicted, and learned from when its label comes
 export STREAMFP_REGISTRY=$PWD/runs.db
-table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /without a label/p' stdout; } # how many were trained on depends on the moment
+table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /without a label/{p;n;p}' stdout; } # how many were trained on depends on the moment
 mkdir in
 sample() { # KEY SEED [LABEL]
     mkfile picture "in/$1.png" 32 32 "$2"

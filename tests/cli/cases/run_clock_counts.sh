@@ -1,0 +1,43 @@
+# what the clocks drop is counted, evaluations stand where their task ended, and the served batches are those of the arithmetic
+export STREAMFP_REGISTRY=$PWD/runs.db
+mkfile vit tiny.safetensors 1 0
+run() { # OUT OPTIONS...
+    local out=$1
+    shift
+    streamfp run --backbone tiny.safetensors --threads 1 --batch 4 --attune off --out "$out" "$@" 2>talk >/dev/null || cat talk
+    grep 'clock paper' talk
+}
+number() { # OUT: what a reader asks of it
+    tr -d ' \n' <"$1/result.json" | grep -Eo '"samples":\{[^}]*\}|"coverage":[^,]*|"offered":[0-9]+,"task":[0-9]+'
+}
+served() { # OUT: the batches, by the first of their samples
+    grep -Eo '"offered":\[[0-9]+' "$1/events.jsonl" | grep -Eo '[0-9]+' | while read -r id; do echo $((id / 4)); done | tr '\n' ' '
+    echo
+}
+for i in $(seq 33); do mkfile picture p$i.png 16 16 "$i"; done
+{
+    echo path,label,domain,task
+    for i in $(seq 33); do echo "p$i.png,c$((i % 2)),A,0"; done
+    echo p1.png,c2,B,0
+} >list.csv
+
+echo "short batches that the paper leaves out were offered, and are dropped"
+echo 0.1 >costs
+run paper --data synthetic:222 --tasks 5 --preset paper --clock paper --rate 100 --costs costs --eval-limit 2
+number paper
+run free --data synthetic:222 --tasks free --preset paper --clock paper --rate 100 --costs costs --eval-limit 2
+number free
+echo "tasks of which nothing was learned"
+echo 1000 >costs
+run none --data synthetic:200 --tasks 5 --rate 100 --costs costs --eval-limit 2
+number none
+echo "classes of a domain that is not asked for"
+run domain --data manifest:list.csv --tasks domain:A --test manifest:list.csv --preset default
+number domain
+echo "a learner that is done just when a batch comes"
+printf '#%0200d\n0.4 \r\n' 7 >costs
+for policy in drop-oldest drop-newest block; do
+    run tie-$policy --data synthetic:80 --tasks free --rate 20 --costs costs --queue 1 --queue-policy $policy --buffer none
+    served tie-$policy
+    tr -d ' \n' <tie-$policy/result.json | grep -Eo '"lag":\{"mean":[0-9.]{5}'
+done

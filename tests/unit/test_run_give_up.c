@@ -1,0 +1,185 @@
+/* An evaluation that a stop finds is given up; the run that goes on does it again, and ends in the bytes of one that was left
+ * alone. (Threads: sfp__pool_create is in run_world.h.) */
+#include "model/vit.h"
+
+#include "run_world.h"
+
+#include <math.h>
+
+/* Lets `lets` evaluations pass and stops in the next: before its first picture, after some, or after the last. */
+typedef struct watch {
+    volatile sig_atomic_t stop;
+    int lets;
+    enum { BEFORE, AFTER_SOME, AFTER_LAST, WAYS } when;
+    int begun;
+    uint64_t pictures; /* answered since the stop */
+} watch;
+
+static void stop_in_one(void *ctx, int task, uint64_t done, uint64_t total)
+{
+    watch *w = ctx;
+    assert_true(task >= 0 && done <= total);
+    w->begun += done == 0;
+    if (w->stop)
+        w->pictures++;
+    if (w->begun > w->lets && (w->when == BEFORE || (done > 0 && w->when == AFTER_SOME) || done == total))
+        w->stop = 1;
+}
+
+static sfp_result run_watched(sfp_run_options *o, const char *name, watch *w)
+{
+    const sfp_run_hooks hooks = {.ctx = w, .evaluating = stop_in_one, .stop = &w->stop};
+    return run_with(o, name, &hooks);
+}
+
+static bool same_number(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+static void same_evaluations(const sfp_result *a, const sfp_result *b)
+{
+    assert_int_equal(a->evaluation_count, b->evaluation_count);
+    for (int i = 0; i < a->evaluation_count; i++) {
+        const sfp_evaluation *x = &a->evaluations[i], *y = &b->evaluations[i];
+        assert_int_equal(x->offered, y->offered);
+        assert_int_equal(x->task, y->task);
+        for (int j = 0; j <= x->task; j++)
+            assert_true(same_number(x->accuracy[j], y->accuracy[j]));
+    }
+    size_t cells = (size_t)a->classes * (size_t)a->classes;
+    assert_memory_equal(a->confusion, b->confusion, cells * sizeof *a->confusion);
+    assert_true((a->heads != NULL) == (b->heads != NULL));
+    for (int i = 0; a->heads && i < SFP_RESULT_HEADS * a->tasks * a->tasks; i++)
+        assert_true(same_number(a->heads[i], b->heads[i]));
+}
+
+/* What a run leaves that was stopped in its first evaluation. */
+static void has_no_numbers(const sfp_result *r)
+{
+    assert_int_equal(r->tasks_done, 0);
+    assert_int_equal(r->evaluation_count, 0);
+    for (int i = 0; i < r->tasks * r->tasks; i++)
+        assert_true(isnan(r->accuracy[i]));
+    for (int i = 0; i < r->classes * r->classes; i++)
+        assert_int_equal(r->confusion[i], 0);
+}
+
+/* Stopped again and again: every process ends the evaluation that the last gave up, and is stopped in the next. */
+static void check(sfp_run_options o, const char *name)
+{
+    char whole[128], parts[128], a[256], b[256];
+    int processes = 0;
+    (void)snprintf(whole, sizeof whole, "%s_whole", name);
+    (void)snprintf(parts, sizeof parts, "%s_parts", name);
+    sfp_result left_alone = run_once(&o, whole, 0, NULL);
+    assert_true(left_alone.finished && left_alone.evaluation_count > 1);
+    for (bool finished = false; !finished; processes++) {
+        watch w = {.lets = processes > 0, .when = processes % WAYS};
+        sfp_result r = run_watched(&o, parts, &w);
+        finished = r.finished;
+        assert_true(finished || w.stop);
+        assert_int_equal(w.pictures, 0);
+        if (processes == 0)
+            has_no_numbers(&r);
+        if (finished) {
+            same_result(&left_alone, &r);
+            same_evaluations(&left_alone, &r);
+        }
+        sfp__result_done(&r);
+        o.resume = true;
+        assert_true(processes < 100);
+    }
+    assert_true(processes > left_alone.evaluation_count / 2);
+    (void)snprintf(a, sizeof a, "%s/state.safetensors", whole);
+    (void)snprintf(b, sizeof b, "%s/state.safetensors", parts);
+    same_file(a, b);
+    for (int t = 1; t <= left_alone.tasks; t++) {
+        (void)snprintf(a, sizeof a, "%s/state-task-%d.safetensors", whole, t);
+        (void)snprintf(b, sizeof b, "%s/state-task-%d.safetensors", parts, t);
+        same_file(a, b);
+    }
+    sfp__result_done(&left_alone);
+}
+
+static void after_each_task(void **unused)
+{
+    (void)unused;
+    check(options("synthetic:130", "3"), "tasks");
+}
+
+static void between_timestamps(void **unused)
+{
+    (void)unused;
+    sfp_run_options o = options("synthetic:130", "2");
+    o.eval_every = 3;
+    check(o, "between");
+    o = options("synthetic:60", "free");
+    o.eval_every = 2;
+    o.learner.head = SFP_HEAD_MIX;
+    check(o, "between_free");
+    o.eval_every = 2;
+    o.method = "slda";
+    o.learner.head = SFP_HEAD_LINEAR;
+    check(o, "between_head");
+}
+
+/* The clock has given the first batch of the next task by then. */
+static void on_a_clock(void **unused)
+{
+    (void)unused;
+    char costs[4600];
+    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
+    sfp_run_options o = options("synthetic:200", "3");
+    o.costs = costs;
+    o.clock = SFP_CLOCK_VIRTUAL;
+    o.rate = 80;
+    o.queue = 2;
+    check(o, "virtual");
+    o.eval_every = 1;
+    check(o, "virtual_between");
+    o.eval_every = o.queue = 0;
+    o.clock = SFP_CLOCK_PAPER;
+    check(o, "paper");
+    o = options("synthetic:300", "5");
+    o.costs = costs;
+    o.clock = SFP_CLOCK_VIRTUAL;
+    o.rate = 200;
+    o.triage = true; /* pools batches of two tasks */
+    check(o, "triage");
+}
+
+/* An evaluation that was not given up is not done again: it would be noted at another place. */
+static void what_was_evaluated_is_remembered(void **unused)
+{
+    (void)unused;
+    char costs[4600];
+    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
+    sfp_run_options o = options("synthetic:200", "3");
+    o.costs = costs;
+    o.clock = SFP_CLOCK_VIRTUAL;
+    o.rate = 80;
+    o.eval_every = 1;
+    sfp_result whole = run_once(&o, "remembered_whole", 0, NULL);
+    for (bool finished = false; !finished;) {
+        watch w = {.when = AFTER_LAST};
+        sfp_result r = run_watched(&o, "remembered_parts", &w);
+        finished = r.finished;
+        if (finished)
+            same_evaluations(&whole, &r);
+        sfp__result_done(&r);
+        o.resume = true;
+    }
+    sfp__result_done(&whole);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(after_each_task),
+        cmocka_unit_test(between_timestamps),
+        cmocka_unit_test(on_a_clock),
+        cmocka_unit_test(what_was_evaluated_is_remembered),
+    };
+    return cmocka_run_group_tests(tests, make_world, end_world);
+}

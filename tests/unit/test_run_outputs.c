@@ -1,0 +1,256 @@
+/* What a run leaves behind: the same numbers everywhere, a line of events a timestamp whoever learned, and the pictures of its
+ * report. (Threads: sfp__pool_create is in run_world.h.) */
+#include "model/vit.h"
+#include "run/registry.h"
+
+#include "run_world.h"
+
+#include "run_result.h"
+
+#include <jansson.h>
+
+static char *text_in(const char *folder_name, const char *name)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", folder_name, name);
+    return file_text(in_folder(path));
+}
+
+static void check_holds(const char *text, const char *part, bool wanted)
+{
+    if ((strstr(text, part) != NULL) != wanted)
+        fail_msg("%s '%s'", wanted ? "no" : "there is", part);
+}
+
+/* ------------------------------------------------------------------- numbers */
+
+static void every_file_tells_the_same_numbers(void **unused)
+{
+    (void)unused;
+    sfp_run_options o = options("synthetic:60", "2");
+    sfp_result r = run_once(&o, "numbers", 0, NULL), file;
+    assert_int_equal(sfp__result_read(in_folder("numbers/result.json"), &file, NULL), SFP_OK);
+    sfp_registry *registry = NULL;
+    char *said = result_text(&r), *written = result_text(&file), *registered = NULL;
+    assert_int_equal(sfp__registry_look(&registry, NULL), SFP_OK);
+    assert_int_equal(sfp__registry_json(registry, o.out, &registered, NULL), SFP_OK);
+    assert_string_equal(said, written);
+    assert_string_equal(said, registered);
+    sfp__registry_close(registry);
+    sfp__free(said);
+    sfp__free(written);
+    sfp__free(registered);
+    sfp__result_done(&r);
+    sfp__result_done(&file);
+}
+
+static void lag_is_not_a_number_where_nothing_can_be_late(void **unused)
+{
+    (void)unused;
+    char costs[4600];
+    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
+    const sfp_clock_kind clocks[] = {SFP_CLOCK_OFF, SFP_CLOCK_PAPER, SFP_CLOCK_VIRTUAL};
+    for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
+        sfp_run_options o = options("synthetic:60", "2");
+        o.clock = clocks[i];
+        o.rate = 100;
+        o.costs = costs;
+        sfp_result r = run_once(&o, "lag", 0, NULL);
+        bool late = clocks[i] == SFP_CLOCK_VIRTUAL;
+        char *json = text_in("lag", "result.json"), *page = text_in("lag", "report.html");
+        assert_int_equal(isfinite(r.lag_mean) && isfinite(r.lag_max) && isfinite(r.lag_last), late);
+        check_holds(json, "\"lag\": {\"mean\":null, \"max\":null, \"last\":null}", !late);
+        check_holds(page, "Largest lag", late);
+        free(json);
+        free(page);
+        sfp__result_done(&r);
+    }
+}
+
+/* -------------------------------------------------------------------- events */
+
+/* The lines of a log without their times; json_decref. */
+static json_t *events_of(const char *name)
+{
+    char *text = text_in(name, "events.jsonl");
+    json_t *list = json_array();
+    for (char *line = text; *line; line += strcspn(line, "\n") + 1) {
+        json_t *one = json_loadb(line, strcspn(line, "\n"), JSON_REJECT_DUPLICATES, NULL);
+        assert_non_null(one);
+        assert_true(json_number_value(json_object_get(json_object_get(one, "seconds"), "total")) > 0);
+        assert_int_equal(json_object_del(one, "seconds"), 0);
+        (void)json_array_append_new(list, one);
+    }
+    free(text);
+    return list;
+}
+
+/* The samples of a timestamp in order, all of them learned from by whoever chooses nothing. */
+static void check_head_line(const json_t *line, size_t t, int task)
+{
+    static const char *const empty[] = {"replay", "loss", "retained", "replaced"};
+    const json_t *offered = json_object_get(line, "offered"), *coreset = json_object_get(line, "coreset");
+    assert_int_equal(json_integer_value(json_object_get(line, "t")), t);
+    assert_int_equal(json_integer_value(json_object_get(line, "task")), task);
+    assert_int_equal(json_array_size(offered), 10);
+    assert_int_equal(json_array_size(coreset), 10);
+    for (size_t i = 0; i < 10; i++)
+        assert_int_equal(json_integer_value(json_array_get(coreset, i)), i);
+    assert_true(json_is_null(json_object_get(line, "similarity")));
+    for (size_t i = 0; i < sizeof empty / sizeof *empty; i++)
+        assert_true(json_is_array(json_object_get(line, empty[i])) && json_array_size(json_object_get(line, empty[i])) == 0);
+}
+
+static void heads_leave_a_line_a_timestamp_however_often_they_are_stopped(void **unused)
+{
+    (void)unused;
+    static const char *const methods[] = {"ncm", "slda", "ranpac"};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        char whole[32], cut[32];
+        (void)snprintf(whole, sizeof whole, "whole_%s", methods[i]);
+        (void)snprintf(cut, sizeof cut, "cut_%s", methods[i]);
+        sfp_run_options o = options("synthetic:120", "2");
+        o.method = methods[i];
+        sfp_result r = run_once(&o, whole, 0, NULL);
+        sfp__result_done(&r);
+        o.resume = true;
+        for (bool ended = false; !ended; sfp__result_done(&r)) {
+            r = run_once(&o, cut, 5, NULL);
+            ended = r.finished;
+            if (!ended) { /* as one that was killed leaves them: beyond the checkpoint, and torn */
+                char path[64];
+                (void)snprintf(path, sizeof path, "%s/events.jsonl", cut);
+                FILE *f = fopen(in_folder(path), "a");
+                assert_non_null(f);
+                assert_true(fputs("{\"t\":10,\"task\":1,\"offered\":[3]}\n{\"t\":11,\"ta", f) >= 0);
+                assert_int_equal(fclose(f), 0);
+            }
+        }
+        json_t *want = events_of(whole), *got = events_of(cut);
+        assert_int_equal(json_array_size(want), 12);
+        for (size_t t = 0; t < 12; t++)
+            check_head_line(json_array_get(want, t), t, t < 6 ? 0 : 1);
+        assert_true(json_equal(want, got));
+        json_decref(want);
+        json_decref(got);
+    }
+}
+
+/* ------------------------------------------------------------------- pictures */
+
+static size_t last_count(const json_t *events, const char *key)
+{
+    return json_array_size(json_object_get(json_array_get(events, json_array_size(events) - 1), key));
+}
+
+static void check_heading(const char *page, const char *title, size_t all, size_t shown)
+{
+    char text[96];
+    if (shown < all)
+        (void)snprintf(text, sizeof text, "<h3>%s: %zu, %zu shown</h3>", title, all, shown);
+    else
+        (void)snprintf(text, sizeof text, "<h3>%s: %zu</h3>", title, all);
+    check_holds(page, text, true);
+    const char *list = strstr(page, text) + strlen(text), *end = strstr(list, "</ul>");
+    size_t count = 0;
+    for (const char *p = list; (p = strstr(p, "<li")) && p < end; p++)
+        count++;
+    assert_int_equal(count, shown);
+}
+
+/* Both sides are there however large the batch, and how many they were is what the events say. */
+static void check_sides(sfp_run_options *o, const char *name, size_t took, size_t left)
+{
+    sfp_result r = run_once(o, name, 0, NULL);
+    json_t *events = events_of(name);
+    char *page = text_in(name, "report.html");
+    size_t offered = last_count(events, "offered"), coreset = last_count(events, "coreset");
+    assert_true(offered >= took + left);
+    check_heading(page, "Taken", coreset, took);
+    check_heading(page, "Left", offered - coreset, left);
+    free(page);
+    json_decref(events);
+    sfp__result_done(&r);
+}
+
+static void a_report_shows_what_was_taken_and_what_was_left(void **unused)
+{
+    (void)unused;
+    sfp_run_options o = options("synthetic:100", "1");
+    check_sides(&o, "small", 5, 5);
+    o.learner.batch = 100;
+    check_sides(&o, "large", 20, 20);
+    o.learner.coreset.sigma = 0.03;
+    check_sides(&o, "few_taken", 3, 37);
+    o.learner.coreset.sigma = 1;
+    check_sides(&o, "all_taken", 40, 0);
+    char costs[4600];
+    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
+    o = options("synthetic:500", "1");
+    o.clock = SFP_CLOCK_VIRTUAL;
+    o.rate = 300;
+    o.costs = costs;
+    o.triage = true;
+    check_sides(&o, "triage", 5, 35);
+}
+
+static void pictures_kept_compressed_are_shown(void **unused)
+{
+    (void)unused;
+    char data[4700];
+    put_pictures("kept", 2, false);
+    (void)snprintf(data, sizeof data, "folder:%s", in_folder("kept"));
+    for (int compressed = 0; compressed < 2; compressed++) {
+        sfp_run_options o = options(data, "1");
+        o.learner.keep_compressed = compressed;
+        sfp_result r = run_once(&o, compressed ? "compressed" : "pixels", 0, NULL);
+        sfp__result_done(&r);
+    }
+    char *one = text_in("compressed", "report.html"), *other = text_in("pixels", "report.html");
+    const char *a = strstr(one, ".kept i{"), *b = strstr(other, ".kept i{");
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_int_equal(strcspn(a, ")"), strcspn(b, ")"));
+    assert_memory_equal(a, b, strcspn(b, ")")); /* the same pictures: here the same pixels too */
+    check_holds(one, "20 pictures; oldest first", true);
+    free(one);
+    free(other);
+}
+
+static void a_run_resumed_at_its_end_says_why_no_coreset_is_shown(void **unused)
+{
+    (void)unused;
+    static const char *const nothing = "Nothing was learned since the run was last started or resumed";
+    sfp_run_options o = options("synthetic:60", "1");
+    sfp_result r = run_once(&o, "at_the_end", 6, NULL);
+    assert_false(r.finished);
+    sfp__result_done(&r);
+    o.resume = true;
+    r = run_once(&o, "at_the_end", 0, NULL);
+    assert_true(r.finished);
+    sfp__result_done(&r);
+    char *page = text_in("at_the_end", "report.html");
+    check_holds(page, "What the coreset took", true);
+    check_holds(page, nothing, true);
+    free(page);
+    o = options("synthetic:60", "1");
+    o.method = "ncm"; /* which has none */
+    r = run_once(&o, "no_coreset", 0, NULL);
+    sfp__result_done(&r);
+    page = text_in("no_coreset", "report.html");
+    check_holds(page, "What the coreset took", false);
+    free(page);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_file_tells_the_same_numbers),
+        cmocka_unit_test(lag_is_not_a_number_where_nothing_can_be_late),
+        cmocka_unit_test(heads_leave_a_line_a_timestamp_however_often_they_are_stopped),
+        cmocka_unit_test(a_report_shows_what_was_taken_and_what_was_left),
+        cmocka_unit_test(pictures_kept_compressed_are_shown),
+        cmocka_unit_test(a_run_resumed_at_its_end_says_why_no_coreset_is_shown),
+    };
+    return cmocka_run_group_tests(tests, make_world, end_world);
+}
