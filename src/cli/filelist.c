@@ -254,7 +254,9 @@ sfp_status sfp__filelist_add_csv(sfp_filelist *l, const char *path, sfp_error *e
     for (size_t number = 1; s == SFP_OK && read_line(f, line, SFP_LIST_MAX_LINE, &bad); number++) {
         if (bad)
             s = sfp__fail(err, SFP_EFORMAT, "%s:%zu: found %s, expected 'file,label'", path, number, bad);
-        else if (line[0] != '\0' && line[0] != '#')
+        else if (number == 1 && sfp__text_mark(line, strlen(line)))
+            memmove(line, line + 3, strlen(line + 3) + 1);
+        if (!bad && line[0] != '\0' && line[0] != '#')
             s = add_line(l, path, number, line, err);
     }
     if (s == SFP_OK && ferror(f))
@@ -295,7 +297,7 @@ sfp_status sfp__class_names_read(const char *path, char ***names, size_t *count,
             list = bigger;
             room = 2 * room + 64;
         }
-        list[n] = sfp__strdup(line);
+        list[n] = sfp__strdup(line + (n == 0 ? sfp__text_mark(line, strlen(line)) : 0));
         if (!list[n])
             s = sfp__fail_nomem(err, strlen(line) + 1);
         else

@@ -75,8 +75,9 @@ void sfp__line_show(const sfp_line *l)
     /* the last column stays free: a terminal may go to the next row when it is written to */
     sfp__line_fit(l, rewrites ? sfp__line_columns() - 1 : INT_MAX, text, sizeof text);
     (void)snprintf(out, sizeof out, "%s%s%s", rewrites ? SFP_LINE_WIPE : "", text, rewrites ? "" : "\n");
+    sfp__line_open = rewrites;                 /* a signal may come on either side of the writing, */
+    (void)fwrite(out, 1, strlen(out), stderr); /* which is at once: it must not find half of it */
     sfp__line_open = rewrites;
-    (void)fwrite(out, 1, strlen(out), stderr); /* at once: a signal must not find half of it */
 }
 
 void sfp__line_wipe(void)

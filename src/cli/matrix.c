@@ -274,8 +274,7 @@ static sfp_status from_text(const char *path, sfp_table *out, sfp_error *err)
     }
     text[size] = '\0';
     reader r = {.path = path, .at = text, .line = 1};
-    if (strncmp(text, "\xef\xbb\xbf", 3) == 0)
-        r.at += 3; /* a byte order mark, as spreadsheets write it */
+    r.at += sfp__text_mark(text, size);
     s = memchr(text, '\0', size) ? sfp__fail(err, SFP_EFORMAT, "%s: is not text, and its name ends in no format of arrays", path)
                                  : read_rows(&r, err);
     sfp__free(text);

@@ -208,7 +208,8 @@ static void number_row(const groups *g, const sfp_run_number *number, table *t)
         else if (n == 1)
             (void)snprintf(row[k + 1], CELL, "%.*f", number->decimals, sfp__no_minus_zero(mean, number->decimals));
         else
-            (void)snprintf(row[k + 1], CELL, "%.*f \xc2\xb1 %.*f", number->decimals, sfp__no_minus_zero(mean, number->decimals), number->decimals, half);
+            (void)snprintf(row[k + 1], CELL, "%.*f \xc2\xb1 %.*f", number->decimals, sfp__no_minus_zero(mean, number->decimals),
+                           number->decimals, half);
     }
 }
 

@@ -68,11 +68,24 @@ static sfp_status open_filled(const char *path, int *out_fd, size_t *out_size, s
     return SFP_OK;
 }
 
+/* A pipe that a shell hands over, <(...), has its writer. */
+static bool is_handed_over(const char *path)
+{
+    struct stat st;
+    bool named = strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/proc/self/fd/", 14) == 0 || strcmp(path, "/dev/stdin") == 0;
+    return named && stat(path, &st) == 0 && S_ISFIFO(st.st_mode);
+}
+
 sfp_status sfp__file_open(const char *path, FILE **out, sfp_error *err)
 {
     int fd = -1;
     size_t size = 0;
-    sfp_status status = open_regular(path, &fd, &size, err);
+    bool pipe = is_handed_over(path);
+    sfp_status status = SFP_OK;
+    if (!pipe)
+        status = open_regular(path, &fd, &size, err);
+    else if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+        status = sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
     if (status != SFP_OK)
         return status;
     FILE *f = fdopen(fd, "r");

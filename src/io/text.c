@@ -139,3 +139,8 @@ bool sfp__utf8_valid(const char *text)
     }
     return true;
 }
+
+size_t sfp__text_mark(const char *s, size_t n)
+{
+    return n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}

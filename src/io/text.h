@@ -29,6 +29,9 @@ void sfp__text_printf(sfp_text *t, const char *fmt, ...) __attribute__((format(p
 void sfp__text_json(sfp_text *t, const char *s);
 void sfp__text_done(sfp_text *t);
 
+/* Bytes of the byte order mark that a text begins with, as spreadsheets write it: 3, or 0 without one. */
+size_t sfp__text_mark(const char *s, size_t n);
+
 /* Well-formed UTF-8 (no surrogates, no overlong forms)? */
 bool sfp__utf8_valid(const char *s);
 

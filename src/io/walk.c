@@ -43,8 +43,10 @@ static sfp_walk_kind kind_of(int fd, const struct dirent *e)
         return SFP_WALK_FOLDER;
     if (e->d_type == DT_REG)
         return SFP_WALK_FILE;
-    if ((e->d_type != DT_LNK && e->d_type != DT_UNKNOWN) || fstatat(fd, e->d_name, &st, 0) != 0)
+    if (e->d_type != DT_LNK && e->d_type != DT_UNKNOWN)
         return SFP_WALK_OTHER;
+    if (fstatat(fd, e->d_name, &st, 0) != 0)
+        return SFP_WALK_BROKEN;
     return S_ISDIR(st.st_mode) ? SFP_WALK_FOLDER : S_ISREG(st.st_mode) ? SFP_WALK_FILE : SFP_WALK_OTHER;
 }
 

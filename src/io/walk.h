@@ -10,7 +10,8 @@
 
 typedef enum sfp_walk_kind {
     SFP_WALK_FILE,
-    SFP_WALK_OTHER,  /* no regular file: a link into nowhere, a FIFO, a device */
+    SFP_WALK_OTHER,  /* no regular file: a FIFO, a device */
+    SFP_WALK_BROKEN, /* a link into nowhere */
     SFP_WALK_FOLDER, /* after all that is in it; its path ends with '/' */
 } sfp_walk_kind;
 

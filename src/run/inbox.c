@@ -248,7 +248,7 @@ static void *work(void *arg)
 {
     sfp_inbox *b = arg;
     double due = sfp__now();
-    sfp_status status = SFP_OK;
+    sfp_status status = SFP_OK, failed = SFP_OK; /* failed: what the call before said */
     for (int errors = 0; errors < ERRORS_MAX && status != SFP_ENOMEM && !atomic_load(&b->stop);) {
         sfp_record record = {.label = -1};
         sfp_picture p = {0};
@@ -258,10 +258,12 @@ static void *work(void *arg)
         keep_pace(b, &due);
         status = b->source->next(b->source, &record, &p, &end, &err);
         double came = sfp__now();
+        if (!status && end) { /* an error was its last word, unless we stopped it */
+            status = atomic_load(&b->stop) ? SFP_OK : failed;
+            break;
+        }
         if (!status && errors) /* nobody else will tell of it */
             sfp__source_remark(b->source, "%s; the stream goes on", b->stats.last_error);
-        if (!status && end)
-            break;
         if (status && b->source->lost)
             status = SFP_OK; /* err says why */
         if (!status && !(a = make_arrival(b, &record, &p, came, &err)))
@@ -275,6 +277,7 @@ static void *work(void *arg)
             put(b, a);
         pthread_mutex_unlock(&b->lock);
         errors = status ? errors + 1 : 0;
+        failed = status;
     }
     pthread_mutex_lock(&b->lock);
     b->ended = true;

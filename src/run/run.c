@@ -428,9 +428,10 @@ static sfp_status break_off(const sfp__run_state *s, sfp_error *err)
 {
     char text[PATH_MAX + 128];
     if (s->opt->out) {
+        uint64_t n = sfp__system_counts(&s->system).offered;
         (void)snprintf(text, sizeof text,
-                       "the stream broke off; what was learned from %llu pictures is kept: go on with --resume --out %s",
-                       (unsigned long long)s->r->scored, s->opt->out);
+                       "the stream broke off; what was learned from %llu picture%s is kept: go on with --resume --out %s",
+                       (unsigned long long)n, n == 1 ? "" : "s", s->opt->out);
         sfp__run_say(s, text);
     }
     return sfp__live_failure(s, err);

@@ -35,9 +35,13 @@ static sfp_status read_costs(sfp__run_state *s, sfp_error *err)
         return status;
     char *line = NULL;
     size_t room = 0, line_room = 0;
-    for (int64_t number = 1; !status && getline(&line, &line_room, f) >= 0; number++) {
+    ssize_t length;
+    for (int64_t number = 1; !status && (length = getline(&line, &line_room, f)) >= 0; number++) {
         double seconds;
-        status = read_cost(s->opt->costs, number, line, &seconds, err);
+        if (strlen(line) != (size_t)length)
+            status = sfp__fail(err, SFP_EFORMAT, "%s:%lld: has a byte of 0, expected text", s->opt->costs, (long long)number);
+        else
+            status = read_cost(s->opt->costs, number, line, &seconds, err);
         if (status || isnan(seconds))
             continue;
         if (sfp__grow(&s->costs, sizeof *s->costs, (size_t)s->cost_count, (size_t)s->cost_count + 1, &room))

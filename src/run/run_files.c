@@ -190,8 +190,10 @@ static sfp_status position_text(sfp__run_state *s, char **out, sfp_error *err)
         (void)json_object_set_new(root, "clock", clock_json(&s->clock));
     if (root && !s->live && s->evaluated.stamps >= 0) /* a live run may go on with another test set */
         (void)json_object_set_new(root, "evaluated", json_pack("[I,i]", (json_int_t)s->evaluated.stamps, s->evaluated.task));
-    if (root && sfp__run_has_due(s))
-        (void)json_object_set_new(root, "due", sfp__run_due_json(s));
+    if (root && sfp__run_has_due(s) && json_object_set_new(root, "due", sfp__run_due_json(s)) != 0) {
+        json_decref(root); /* without it a batch or an evaluation would be passed over */
+        root = NULL;
+    }
     json_t *kept = root && s->kept ? json_array() : NULL;
     for (int64_t i = 0; kept && i < s->kept_count; i++)
         (void)json_array_append_new(kept, json_integer(s->kept[i]));
@@ -254,17 +256,20 @@ static bool read_clock(json_t *j, sfp_clock *c)
         !sfp__run_read_lag(json_object_get(j, "lag"), &c->lag) || !json_is_array(queue) ||
         json_array_size(queue) > (size_t)c->room)
         return false;
+    c->blocked = json_number_value(json_object_get(j, "blocked"));
     for (size_t i = 0; i < json_array_size(queue); i++) {
-        json_int_t batch;
-        if (json_unpack(json_array_get(queue, i), "[I,F]", &batch, &c->queue[i].since) || batch < 0 || batch >= next)
+        const json_t *one = json_array_get(queue, i);
+        bool pair = json_is_array(one); /* of older programs the number alone */
+        json_int_t batch = json_integer_value(pair ? json_array_get(one, 0) : one);
+        if (batch < 0 || batch >= next)
             return false;
-        c->queue[i].batch = batch;
+        double since = pair ? json_number_value(json_array_get(one, 1)) : (double)c->arrived[batch] / c->opt.lambda + c->blocked;
+        c->queue[i] = (sfp_waiting){batch, since};
     }
     c->waiting = (int)json_array_size(queue);
     c->next = next;
     c->dropped = (uint64_t)dropped;
     c->now = json_number_value(json_object_get(j, "now"));
-    c->blocked = json_number_value(json_object_get(j, "blocked"));
     c->held = json_is_true(json_object_get(j, "held"));
     sfp__clock_restart(c);
     return true;
@@ -307,7 +312,8 @@ static bool read_position(sfp__run_state *s, json_t *root)
     }
     if (kept)
         s->kept_count = (int64_t)json_array_size(kept);
-    if (due && (s->live || !sfp__run_read_due(s, due)))
+    if (due && (s->live || !sfp__run_read_due(s, due) || (s->due.count > 0 && s->batches.task[s->due.batch[0]] < task) ||
+                (s->due.count > 0 && s->clocked && s->due.batch[s->due.count - 1] >= s->clock.next)))
         return false;
     json_int_t evaluated;
     if (!s->live && json_unpack(json_object_get(root, "evaluated"), "[I,i]", &evaluated, &s->evaluated.task) == 0)

@@ -114,7 +114,8 @@ sfp_status sfp__run_evaluate_due(sfp__run_state *s, sfp_error *err)
 sfp_status sfp__run_between(sfp__run_state *s, sfp_error *err)
 {
     sfp_status status = SFP_OK;
-    if (s->opt->eval_every > 0 && s->stamps % s->opt->eval_every == 0)
+    bool fresh = s->stamps > 0 && s->evaluated.stamps != s->stamps; /* a batch that could not be read is no timestamp */
+    if (s->opt->eval_every > 0 && s->stamps % s->opt->eval_every == 0 && fresh)
         status = sfp__run_evaluate_due(s, err);
     if (status || s->given_up || !s->opt->out || s->since < s->opt->checkpoint_seconds)
         return status;
@@ -223,9 +224,10 @@ sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, 
                            sfp_error *err)
 {
     bool learner = s->system.learner != NULL;
-    s->r->offered += (uint64_t)n;
-    if (s->live)
+    if (s->live) {
+        s->r->offered += (uint64_t)n;
         s->arrived = (int64_t)s->r->offered;
+    }
     s->judged += (uint64_t)t->judged;
     s->right += (uint64_t)t->right;
     for (int i = 0; i < n; i++) {
@@ -292,25 +294,22 @@ void sfp__run_finish_numbers(sfp__run_state *s)
     r->scored = counts.scored;
     r->trained = counts.trained;
     r->replayed = counts.replayed;
-    uint64_t learned = s->live ? r->offered - r->dropped - r->skipped : r->offered;
     if (s->live) {
         sfp__live_numbers(s);
-    } else if (r->finished) {
-        uint64_t all = (uint64_t)s->batches.samples;
-        r->dropped = all - r->offered - r->skipped;
-        r->offered = all;
+    } else {
+        r->offered = (uint64_t)(r->finished ? s->batches.samples : s->arrived);
+        r->dropped = r->offered - counts.offered - r->skipped;
     }
     int classes = s->live ? s->classes : s->stream_classes;
     r->coverage = classes ? (double)trained / classes : NAN;
     r->prequential_accuracy = accuracy_so_far(s);
-    if (s->lag && s->lag->served) {
-        r->lag_mean = s->lag->sum / (double)s->lag->served;
-        r->lag_max = s->lag->max;
-        r->lag_last = s->lag->last;
-    }
+    bool late = s->lag && s->lag->served;
+    r->lag_mean = late ? s->lag->sum / (double)s->lag->served : NAN;
+    r->lag_max = late ? s->lag->max : NAN;
+    r->lag_last = late ? s->lag->last : NAN;
     sfp__run_times(s);
     double work = r->seconds.select + r->seconds.train + r->seconds.buffer;
-    r->samples_per_second = work > 0 ? (double)learned / work : NAN;
+    r->samples_per_second = work > 0 ? (double)counts.offered / work : NAN;
     struct rusage u;
     r->peak_rss_bytes = getrusage(RUSAGE_SELF, &u) == 0 ? (uint64_t)u.ru_maxrss * 1024 : 0;
 }

@@ -87,14 +87,14 @@ static sfp_status take_lines(sfp_dir_labels *l, const char *bytes, size_t n, sfp
                              size_t *used, sfp_error *err)
 {
     sfp_status status = SFP_OK;
-    const char *at = bytes, *stop;
+    const char *at = bytes + (l->offset == 0 ? sfp__text_mark(bytes, n) : 0), *begin = at, *stop;
     while (status == SFP_OK && (stop = memchr(at, '\n', n - (size_t)(at - bytes)))) {
-        status = take_line(l, at, (size_t)(stop - at), l->offset == 0 && at == bytes, classes, fn, ctx, err);
+        status = take_line(l, at, (size_t)(stop - at), l->offset == 0 && at == begin, classes, fn, ctx, err);
         at = stop + 1;
         l->line++;
     }
-    *used = (size_t)(at - bytes);
-    if (*used == 0 && n == PIECE) { /* a line without end */
+    *used = at == begin ? 0 : (size_t)(at - bytes); /* a mark alone is no line yet */
+    if (*used == 0 && n == PIECE) {                 /* a line without end */
         pass_over(l);
         *used = n;
     }

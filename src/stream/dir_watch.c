@@ -24,7 +24,7 @@ enum { POLL_MS = 50, QUEUE_MAX = 1 << 24, NAMES_MAX = 1 << 24 };
 #define LAST_CALL_SECONDS (STEADY_SECONDS + 0.5)
 #define END_NAME ".end"
 #define FILE_EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO)
-#define TOP_EVENTS (IN_CREATE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) /* IN_ATTRIB: a folder may become readable */
+#define TOP_EVENTS (IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) /* IN_ATTRIB: a folder may become readable */
 
 /* A watched folder: the one at the top has name "". */
 struct sfp_dir_folder {
@@ -266,7 +266,7 @@ static sfp_status room_for_folder(sfp_dir_watch *w, sfp_error *err)
  * inside is gone already. */
 static sfp_status add_watch(const sfp_dir_watch *w, const char *name, int *id, sfp_error *err)
 {
-    uint32_t mask = FILE_EVENTS | IN_ONLYDIR | IN_MASK_ADD | (*name ? 0 : TOP_EVENTS);
+    uint32_t mask = FILE_EVENTS | IN_CREATE | IN_ONLYDIR | IN_MASK_ADD | (*name ? 0 : TOP_EVENTS);
     char *path = sfp__path_join(w->path, name);
     if (!path)
         return sfp__fail_nomem(err, strlen(name));
@@ -310,8 +310,8 @@ static sfp_status watch_folder(sfp_dir_watch *w, const char *name, sfp_error *er
         return status;
     sfp_dir_folder *f = find_folder(w, id);
     bool twice = false;
-    if (f && strcmp(f->name, name) == 0) /* it came both by looking and by an event */
-        return SFP_OK;
+    if (f && strcmp(f->name, name) == 0) /* both by looking and by an event, or it is back from elsewhere */
+        return scan(w, f->name, err);
     if (f && ((status = is_twice(w, f->name, name, &twice, err)) != SFP_OK || twice))
         return status;
     char *copy = sfp__strdup(name);
@@ -367,11 +367,12 @@ static sfp_status watch_all(sfp_dir_watch *w, sfp_error *err)
 sfp_status sfp__dir_watch_names(const sfp_dir_watch *w, sfp_names *names, sfp_error *err)
 {
     int32_t number;
+    sfp_error why = {0};
     sfp_status status = SFP_OK;
-    for (int i = 0; i < w->folder_count && status == SFP_OK; i++)
+    for (int i = 0; i < w->folder_count && status != SFP_ENOMEM; i++)
         if (w->folders[i].name[0])
-            status = sfp__names_add(names, w->folders[i].name, strlen(w->folders[i].name), &number, err);
-    return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s", w->path);
+            status = sfp__names_add(names, w->folders[i].name, strlen(w->folders[i].name), &number, &why);
+    return status == SFP_ENOMEM ? sfp__fail(err, status, "%s: %s", w->path, why.message) : SFP_OK; /* others are no class */
 }
 
 /* Looks at everything again: events were lost. */
@@ -384,6 +385,17 @@ static sfp_status rescan(sfp_dir_watch *w, sfp_error *err)
 }
 
 /* ------------------------------------------------------------------- the events */
+
+/* A second name of a file: by a link, or a hard one. */
+static bool is_link(const sfp_dir_watch *w, const char *folder, const char *name)
+{
+    struct stat st;
+    char *below = sfp__path_join(folder, name), *path = below ? sfp__path_join(w->path, below) : NULL;
+    bool link = path && lstat(path, &st) == 0 && (S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink > 1));
+    sfp__free(below);
+    sfp__free(path);
+    return link;
+}
 
 static sfp_status handle(sfp_dir_watch *w, const struct inotify_event *e, sfp_error *err)
 {
@@ -410,6 +422,11 @@ static sfp_status handle(sfp_dir_watch *w, const struct inotify_event *e, sfp_er
         return SFP_OK;
     }
     const char *folder = f->name; /* which stays where it is, while the list may move */
+    if ((e->mask & IN_CREATE) && is_link(w, folder, e->name)) {
+        sfp_status linked = offer(w, folder, e->name, true, err); /* nobody writes to it and closes it */
+        if (linked != SFP_OK)
+            return linked;
+    }
     sfp_status status = top && (e->mask & (IN_CREATE | IN_MOVED_TO)) ? try_name(w, e->name, true, err) : SFP_OK;
     return status == SFP_OK && (e->mask & FILE_EVENTS) ? offer(w, folder, e->name, false, err) : status;
 }

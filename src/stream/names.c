@@ -158,7 +158,7 @@ sfp_status sfp__names_read(const char *path, sfp_names *out, sfp_error *err)
     if (status != SFP_OK)
         return status;
     const char *at = (const char *)bytes, *end = at + size;
-    at += size >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* a byte order mark */
+    at += sfp__text_mark(at, size);
     for (size_t line = 1; at < end && status == SFP_OK; line++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         const char *next = stop ? stop + 1 : end;

@@ -109,6 +109,8 @@ void sfp__source_remark(sfp_source *s, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(s->remark[n], sizeof s->remark[n], fmt, ap);
     va_end(ap);
+    if (n == SFP_REMARKS_MAX - 1)
+        (void)snprintf(s->remark[n], sizeof s->remark[n], "%.400s; and more of the kind, which are not told", s->path);
     for (int i = 0; i < n; i++)
         if (strcmp(s->remark[i], s->remark[n]) == 0)
             return;

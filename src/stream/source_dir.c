@@ -13,9 +13,9 @@
  * is moved or linked into the folder of a class comes again, with that label and
  * the same identity.
  *
- * A file that cannot be read when its turn comes (taken away again, empty, still
- * being written at the end) is told as lost: what others do in the folder must
- * not end a run. */
+ * A file that cannot be read when its turn comes (taken away again, empty, found
+ * while it was being written and not done at the end) is told as lost: what
+ * others do in the folder must not end a run. */
 #include "base/mem.h"
 #include "stream/dir_labels.h"
 #include "stream/dir_watch.h"

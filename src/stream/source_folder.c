@@ -58,10 +58,11 @@ static sfp_status take(void *ctx, sfp_walk_kind kind, const char *path, int dept
             count_one(&s->empty[depth], path);
         return SFP_OK;
     }
-    bool picture = sfp__image_name(path);
-    if (kind == SFP_WALK_OTHER || !picture || depth == 0) {
-        if (kind == SFP_WALK_FILE || picture)
-            count_one(kind == SFP_WALK_OTHER ? &s->odd : picture ? &s->loose : &s->foreign, path);
+    bool picture = sfp__image_name(path), other = kind != SFP_WALK_FILE;
+    if (other || !picture || depth == 0) {
+        bool class = kind == SFP_WALK_BROKEN && depth < 2; /* it may have led to a class, or a domain */
+        if (!other || picture || class)
+            count_one(other ? &s->odd : picture ? &s->loose : &s->foreign, path);
         return SFP_OK;
     }
     s->flat += depth == 1;
@@ -243,7 +244,7 @@ static sfp_status make_notes(scan *found, const sfp_names *domains, sfp_error *e
     if (status == SFP_OK)
         status = note_left_out(s, &found->foreign, "files that are not JPEG, PNG or WebP", err);
     if (status == SFP_OK)
-        status = note_left_out(s, &found->odd, "that are no regular files", err);
+        status = note_left_out(s, &found->odd, "that are no regular files, or links into nowhere", err);
     if (status == SFP_OK)
         status = note_left_out(s, &empty, "folders without pictures", err);
     return status == SFP_OK ? note_parts(s, domains, err) : status;

@@ -298,6 +298,25 @@ static const char *name_idx(const sfp_source *base, int64_t i, char *buf, size_t
     return buf;
 }
 
+/* By the folder's own name, as many a path has such a word in it; torchvision keeps the files in FashionMNIST/raw. */
+static bool is_fashion(const char *dir)
+{
+    size_t n = strlen(dir);
+    for (;;) {
+        while (n > 0 && dir[n - 1] == '/')
+            n--;
+        size_t end = n;
+        while (n > 0 && dir[n - 1] != '/')
+            n--;
+        if (end - n == 3 && memcmp(dir + n, "raw", 3) == 0)
+            continue;
+        for (size_t i = n; i + 7 <= end; i++)
+            if (strncasecmp(dir + i, "fashion", 7) == 0)
+                return true;
+        return false;
+    }
+}
+
 /* Names of the digits: those of Fashion-MNIST, a file classes.txt beside the pictures, else the digits that occur. */
 static sfp_status name_classes(idx_source *s, const char *images, const char *labels, sfp_error *err)
 {
@@ -305,8 +324,7 @@ static sfp_status name_classes(idx_source *s, const char *images, const char *la
     char *dir = sfp__path_dir(images), *list = dir ? sfp__path_join(dir, "classes.txt") : NULL;
     bool known = list && access(list, F_OK) == 0;
     sfp_status status = !list ? sfp__fail_nomem(err, strlen(images)) : known ? sfp__names_read(list, &names, err) : SFP_OK;
-    const char *folder = dir ? strrchr(dir, '/') : NULL; /* its own name alone: many a path has such a word in it */
-    if (status == SFP_OK && !known && strcasestr(folder ? folder + 1 : dir, "fashion")) {
+    if (status == SFP_OK && !known && is_fashion(dir)) {
         known = true;
         for (size_t i = 0; i < sizeof fashion / sizeof *fashion && status == SFP_OK; i++)
             status = sfp__names_add(&names, fashion[i], strlen(fashion[i]), &s->label[i], err);

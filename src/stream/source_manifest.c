@@ -365,8 +365,7 @@ static sfp_status read_list(reader *r, const void *bytes, size_t size, sfp_error
     r->at = bytes;
     r->end = r->at + size;
     r->line = 1;
-    if (size >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0)
-        r->at += 3; /* a byte order mark, as spreadsheets write it */
+    r->at += sfp__text_mark(r->at, size);
     const char *first = r->at;
     while (first < r->end && (*first == ' ' || *first == '\t' || *first == '\r' || *first == '\n'))
         first++;

@@ -142,8 +142,16 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
             return status;
     }
     *found = has_something(&s->now);
-    return s->cut ? sfp__fail(err, SFP_EFORMAT, "%s: ends without an end mark, expected blocks of zeros: it is cut", s->base.path)
-                  : SFP_OK;
+    return SFP_OK;
+}
+
+/* All that came was given. A stream that was cut fails from then on: whoever goes on asking is told again. */
+static sfp_status end_stream(const tar_stream *s, bool *end, sfp_error *err)
+{
+    if (s->cut)
+        return sfp__fail(err, SFP_EFORMAT, "%s: ends without an end mark, expected blocks of zeros: it is cut", s->base.path);
+    *end = true;
+    return SFP_OK;
 }
 
 static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err)
@@ -151,11 +159,9 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture 
     tar_stream *s = (tar_stream *)base;
     bool found = false;
     char text[SFP_NAME_MAX];
-    base->lost = false;
-    if (s->ended && !has_something(&s->now)) {
-        *end = true;
-        return SFP_OK;
-    }
+    base->lost = *end = false;
+    if (s->ended && !has_something(&s->now))
+        return end_stream(s, end, err);
     sfp_status status = read_sample(s, &found, err);
     if (s->stopped) {
         s->ended = true;
@@ -163,25 +169,26 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture 
         *end = true;
         return SFP_OK;
     }
+    if (status == SFP_OK && !found)
+        return end_stream(s, end, err);
     int32_t label = -1;
     const char *name = sfp__printable(s->now.has_picture ? s->now.name : s->now.key, text, sizeof text);
-    if (status == SFP_OK && found && s->now.has_picture && s->now.size == 0)
+    if (status == SFP_OK && s->now.has_picture && s->now.size == 0)
         status = sfp__fail(err, SFP_EFORMAT, "%s: %s: is empty", base->path, name);
-    if (status == SFP_OK && found && (status = sfp__tar_class_of(&s->labels, s->now.label, &label, err)) != SFP_OK)
+    if (status == SFP_OK && (status = sfp__tar_class_of(&s->labels, s->now.label, &label, err)) != SFP_OK)
         status = sfp__fail_prefix(err, status, "%s: %s", base->path, name);
     if (!s->labels.listed) /* the lists of names never move: see open */
         base->classes = s->labels.names.count;
-    base->lost = status != SFP_OK && status != SFP_ENOMEM && s->now.has_picture && archive_errno(s->archive) == 0 && !s->cut;
+    base->lost = status != SFP_OK && status != SFP_ENOMEM && s->now.has_picture && archive_errno(s->archive) == 0;
     memcpy(s->done_key, s->now.key, sizeof s->done_key);
     s->done_labelled = s->now.label_kind != SFP_TAR_UNLABELLED;
-    if (status == SFP_OK && found) {
+    if (status == SFP_OK) {
         *record = sfp__record_none();
         record->label = label;
         *out = (sfp_picture){.kind = SFP_PICTURE_ENCODED, .bytes = s->now.bytes, .size = (size_t)s->now.size}; /* or none */
         s->now.bytes = NULL;
     }
     sfp__tar_sample_clear(&s->now);
-    *end = status == SFP_OK && !found;
     return status;
 }
 

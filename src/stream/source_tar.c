@@ -99,6 +99,16 @@ static sfp_status pick_part(tar_source *s, bool test, sfp_error *err)
     return kept ? SFP_OK : sfp__fail(err, SFP_ENOTFOUND, "%s: has train*.tar but no val*.tar or test*.tar", s->files.base.path);
 }
 
+static bool is_packed(const char *name)
+{
+    static const char *const endings[] = {".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (n > strlen(endings[i]) && strcasecmp(name + n - strlen(endings[i]), endings[i]) == 0)
+            return true;
+    return false;
+}
+
 static sfp_status list_folder(tar_source *s, const char *path, bool test, sfp_error *err)
 {
     DIR *dir = opendir(path);
@@ -111,7 +121,7 @@ static sfp_status list_folder(tar_source *s, const char *path, bool test, sfp_er
         if (e->d_name[0] != '.' && dot && strcasecmp(dot, ".tar") == 0)
             status = add_shard(s, sfp__path_join(path, e->d_name), err);
         else
-            packed += e->d_name[0] != '.' && strcasestr(e->d_name, ".tar.");
+            packed += e->d_name[0] != '.' && is_packed(e->d_name);
     }
     (void)closedir(dir);
     if (status == SFP_OK && packed)

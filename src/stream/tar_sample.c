@@ -133,6 +133,7 @@ sfp_status sfp__tar_labels_read(sfp_tar_labels *t, char *path, bool wanted, sfp_
     if (status == SFP_ENOTFOUND && !wanted)
         return SFP_OK;
     const char *at = (const char *)bytes, *end = at + size;
+    at += status == SFP_OK ? sfp__text_mark(at, size) : 0;
     for (size_t number = 1; status == SFP_OK && at < end; number++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at)), *next = stop ? stop + 1 : end;
         stop = stop ? stop : end;

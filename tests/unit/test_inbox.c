@@ -372,6 +372,23 @@ static void broken_pictures_are_gone_and_three_errors_in_a_row_end_it(void **unu
     sfp__inbox_free(b);
 }
 
+static void an_error_before_the_end_is_how_it_ended(void **unused)
+{
+    (void)unused;
+    scripted s = make_source("00e", 100);
+    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp_delivery d = {0};
+    int got = 0;
+    while (!d.end) {
+        sfp__inbox_take(b, NULL, &d);
+        got += drain(&d.batch, NULL);
+    }
+    assert_int_equal(got, 2);
+    assert_int_equal(sfp__inbox_stats(b).status, SFP_EFORMAT);
+    assert_int_equal(atomic_load(&s.base.remarks), 0); /* nothing went on */
+    sfp__inbox_free(b);
+}
+
 /* A stream of nothing but broken pictures: they are told before it ends, and do not pile up. */
 static volatile sig_atomic_t late;
 
@@ -470,6 +487,7 @@ int main(void)
         cmocka_unit_test(batches_come_in_order_and_the_last_is_short),
         cmocka_unit_test(what_waited_before_a_break_keeps_its_number),
         cmocka_unit_test(what_waited_is_read_back_or_refused),
+        cmocka_unit_test(an_error_before_the_end_is_how_it_ended),
         cmocka_unit_test(a_full_queue_does_what_its_policy_says),
         cmocka_unit_test(a_source_is_held_back_and_nothing_is_lost),
         cmocka_unit_test(a_batch_complete_while_the_learner_waits_is_taken),

@@ -149,14 +149,16 @@ static void what_is_no_file_or_empty_is_counted(void **unused)
     assert_int_equal(s->classes, 1);
     assert_int_equal(s->skipped, 3);
     assert_string_equal(s->note, "left out: 1 files that are not JPEG, PNG or WebP, the first: b/notes/x.txt; "
-                                 "left out: 2 that are no regular files, the first: a/broken.png; "
+                                 "left out: 2 that are no regular files, or links into nowhere, the first: a/broken.png; "
                                  "left out: 2 folders without pictures, the first: b/");
     sfp__source_close(s);
     put_text("e/photo/cat/1.jpg", "1");
     put_text("e/sketch/dog/1.jpg", "1");
     assert_int_equal(mkdir(in_folder("e/sketch/cat"), 0777), 0);
+    assert_int_equal(symlink("/nowhere/horse", in_folder("e/sketch/horse")), 0); /* which may have been a class */
     s = open_source(kind, "e");
-    assert_string_equal(s->note, "left out: 1 folders without pictures, the first: sketch/cat/");
+    assert_string_equal(s->note, "left out: 1 that are no regular files, or links into nowhere, the first: sketch/horse; "
+                                 "left out: 1 folders without pictures, the first: sketch/cat/");
     sfp__source_close(s);
 }
 

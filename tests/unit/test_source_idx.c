@@ -128,6 +128,11 @@ static void known_classes_have_names_and_bounds(void **unused)
     assert_string_equal(label_text(s, 0), "T-shirt/top");
     assert_string_equal(label_text(s, 1), "Ankle boot");
     sfp__source_close(s);
+    put("FashionMNIST/raw/train-images-idx3-ubyte", make_images(1));
+    put("FashionMNIST/raw/train-labels-idx1-ubyte", make_labels("1"));
+    s = open_source(kind, "FashionMNIST/raw//");
+    assert_string_equal(label_text(s, 0), "Trouser");
+    sfp__source_close(s);
     put("Fashion/mnist/train-images-idx3-ubyte", make_images(2)); /* the folder's own name alone counts */
     put("Fashion/mnist/train-labels-idx1-ubyte", make_labels("09"));
     s = open_source(kind, "Fashion/mnist");

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -180,8 +181,13 @@ static void resize(const terminal *t, int columns)
 /* What was written there since the last time. */
 static void shown(const terminal *t, const char *want)
 {
-    ssize_t n = read(t->master, text, sizeof text - 1);
-    assert_true(n >= 0);
+    size_t n = 0;
+    struct pollfd wait = {.fd = t->master, .events = POLLIN};
+    while (n < strlen(want) && poll(&wait, 1, 10000) == 1) { /* the kernel hands it on piece by piece */
+        ssize_t got = read(t->master, text + n, sizeof text - 1 - n);
+        assert_true(got > 0);
+        n += (size_t)got;
+    }
     text[n] = '\0';
     assert_string_equal(text, want);
 }

@@ -14,5 +14,8 @@ for path in fifo /dev/zero; do
     try predict --backbone tiny.safetensors --eval "$path"
 done
 try predict --backbone tiny.safetensors fifo.csv
+# but a pipe that a shell hands over has its writer
+timeout 20 streamfp predict --backbone tiny.safetensors --names <(cat names.txt) --topk 1 a.png | wc -l
+cat names.txt | timeout 20 streamfp predict --backbone tiny.safetensors --names /dev/stdin --topk 1 a.png | wc -l
 # a file that comes by standard input is one
 timeout 20 streamfp predict --backbone tiny.safetensors --names /dev/stdin --topk 1 a.png <names.txt | wc -l

@@ -51,6 +51,12 @@ diff -r broken before
 finished ' (not finished)'
 try second.tar "${broken[@]}" --resume
 finished
+# cut where an entry ends: what came whole is learned from, and it is no end
+head -c 4096 second.tar >short.tar
+try short.tar run --data stdin --method ncm --batch 4 --threads 1 --out short
+grep '"finished"' short/result.json
+# several, one after the other
+cat first.tar second.tar | streamfp run --data stdin --batch 4 --threads 1 --out both 2>/dev/null | grep '^  samples  ' | sed 's/dropped.*/dropped/'
 # broken from the start: no folder is made, a finished run is not replaced, and the registry does not hear of it
 for from in /dev/null in/a1.png; do try $from run --data stdin --threads 1 --out none/at/all; done
 mkfile vit tiny.safetensors 1 0
