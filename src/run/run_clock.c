@@ -37,7 +37,7 @@ static sfp_status read_costs(sfp__run_state *s, sfp_error *err)
     size_t room = 0, line_room = 0;
     ssize_t length;
     for (int64_t number = 1; !status && (length = getline(&line, &line_room, f)) >= 0; number++) {
-        double seconds;
+        double seconds = NAN;
         if (strlen(line) != (size_t)length)
             status = sfp__fail(err, SFP_EFORMAT, "%s:%lld: has a byte of 0, expected text", s->opt->costs, (long long)number);
         else
