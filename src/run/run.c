@@ -108,12 +108,8 @@ static sfp_status cut_stream(sfp__run_state *s, sfp_error *err)
     const sfp_run_options *o = s->opt;
     uint64_t unlabelled = 0;
     sfp_status status = sfp__tasks_create(s->source, o->tasks, o->order, o->learner.seed, &unlabelled, &s->tasks, err);
-    if (!status && unlabelled) {
-        char text[96];
-        (void)snprintf(text, sizeof text, "%llu picture%s no label and %s left out", (unsigned long long)unlabelled,
-                       unlabelled == 1 ? " has" : "s have", unlabelled == 1 ? "was" : "were");
-        sfp__run_say(s, text);
-    }
+    if (!status)
+        status = sfp__run_find_unlabelled(s, unlabelled, err);
     if (!status)
         status = open_test(s, err);
     if (!status && s->test)
@@ -217,6 +213,8 @@ static sfp_status offer(sfp__run_state *s, int count, const int64_t *batch, doub
         samples = s->pooled;
     *cost = 0;
     s->arrived = s->batches.arrived[batch[count - 1]];
+    if (!status)
+        status = sfp__run_predict_before(s, s->batches.order[s->batches.first[batch[count - 1] + 1] - 1], err);
     if (!status && n > 0) {
         sfp_timestamp t;
         status = sfp__system_offer(&s->system, n, samples, &t, err);
@@ -346,8 +344,8 @@ static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
                                  .only_count = s->kept_count};
     int64_t start = s->due.count ? s->due.batch[0]
                     : s->clocked ? (s->clock.waiting ? s->clock.queue[0].batch : s->clock.next)
-                    : s->kept  ? (s->next < s->kept_count ? s->kept[s->next] : s->batches.count)
-                               : s->next;
+                    : s->kept    ? (s->next < s->kept_count ? s->kept[s->next] : s->batches.count)
+                                 : s->next;
     sfp_status status = sfp__feed_create(s->source, &s->tasks, &s->batches, &fo, start, &s->feed, err);
     if (!status)
         status = loop(s, err);
@@ -358,6 +356,7 @@ static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
         return SFP_OK;
     if (s->stamps == 0 && s->r->skipped > 0) /* of those that the clock kept */
         return none_readable(s, (int64_t)s->r->skipped, sfp__feed_stats(s->feed).first_error, err);
+    status = sfp__run_predict_before(s, INT64_MAX, err);
     while (!status && !s->given_up && s->r->tasks_done < s->tasks.count)
         status = end_task(s, err);
     *ended = !s->given_up;
@@ -480,6 +479,7 @@ sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_
     memset(result, 0, sizeof *result);
     sfp_status status = run(&s, err);
     sfp__line_log_close(s.events);
+    sfp__run_unlabelled_done(&s);
     sfp__feed_free(s.feed);
     sfp__live_free(s.live);
     sfp__evaluator_free(s.evaluator);

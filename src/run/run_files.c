@@ -190,6 +190,8 @@ static sfp_status position_text(sfp__run_state *s, char **out, sfp_error *err)
         (void)json_object_set_new(root, "clock", clock_json(&s->clock));
     if (root && !s->live && s->evaluated.stamps >= 0) /* a live run may go on with another test set */
         (void)json_object_set_new(root, "evaluated", json_pack("[I,i]", (json_int_t)s->evaluated.stamps, s->evaluated.task));
+    if (root && s->unlabelled.next > 0)
+        (void)json_object_set_new(root, "predicted", json_integer(s->unlabelled.next));
     if (root && sfp__run_has_due(s) && json_object_set_new(root, "due", sfp__run_due_json(s)) != 0) {
         json_decref(root); /* without it a batch or an evaluation would be passed over */
         root = NULL;
@@ -211,6 +213,8 @@ sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err)
     sfp_status status = sfp__run_path(s, "checkpoint", path, sizeof path, err);
     if (!status && s->events) /* on the disk before the checkpoint that counts them */
         status = sfp__line_log_sync(s->events, err);
+    if (!status && s->unlabelled.log)
+        status = sfp__line_log_sync(s->unlabelled.log, err);
     if (!status && s->live)
         status = sfp__live_sync(s, err);
     if (!status)
@@ -315,6 +319,10 @@ static bool read_position(sfp__run_state *s, json_t *root)
     if (due && (s->live || !sfp__run_read_due(s, due) || (s->due.count > 0 && s->batches.task[s->due.batch[0]] < task) ||
                 (s->due.count > 0 && s->clocked && s->due.batch[s->due.count - 1] >= s->clock.next)))
         return false;
+    int64_t predicted = 0;
+    if (json_object_get(root, "predicted") && !sfp__run_whole(root, "predicted", 0, s->unlabelled.count, &predicted))
+        return false;
+    s->unlabelled.next = predicted;
     json_int_t evaluated;
     if (!s->live && json_unpack(json_object_get(root, "evaluated"), "[I,i]", &evaluated, &s->evaluated.task) == 0)
         s->evaluated.stamps = evaluated;

@@ -2,6 +2,7 @@
  *
  *   run.c         the order of things; the loop over an indexed stream
  *   run_live.c    the loop over a live one
+ *   run_unlabelled.c pictures without a label
  *   run_clock.c   costs, and which batches the paper's clock keeps
  *   run_due.c     what is left to do of where an evaluation was given up
  *   run_record.c  what is noted of a timestamp, evaluation, the controller
@@ -69,6 +70,14 @@ typedef struct sfp__run_state {
         double spent; /* cost of those that came with them and are done */
     } due;            /* to be done before the clock is asked again */
     uint64_t judged, right;
+    struct {
+        int64_t *at; /* (count) indices into the source, ascending */
+        int64_t count, next;
+        uint64_t unread;
+        sfp_line_log *log; /* predictions; NULL: none yet, or no folder */
+        uint8_t *rgb;
+        float *query;
+    } unlabelled; /* of an indexed free stream */
     int classes;            /* of the data set; a live one's appear */
     int stream_classes;     /* those that an indexed stream has */
     uint8_t *trained_class; /* (classes, at least) */
@@ -109,6 +118,21 @@ sfp_status sfp__run_start_clock(sfp__run_state *s, sfp_error *err);
 /* Which batches of each task the paper's clock keeps, by measuring (none when it is stopped meanwhile); a run that goes on keeps
  * what was measured then. */
 sfp_status sfp__run_keep_batches(sfp__run_state *s, sfp_error *err);
+
+/* run_unlabelled.c */
+typedef struct sfp__prediction {
+    uint64_t id;
+    const char *name;
+    int32_t label;
+    float probability;
+} sfp__prediction;
+/* A line of predictions.jsonl; log NULL: nothing. */
+sfp_status sfp__run_write_prediction(const sfp__run_state *s, sfp_line_log *log, const sfp__prediction *p, sfp_error *err);
+/* Says what becomes of the `count` pictures without a label, and finds them where they are to be predicted. */
+sfp_status sfp__run_find_unlabelled(sfp__run_state *s, uint64_t count, sfp_error *err);
+/* Predicts those that come before picture `index` of the source. */
+sfp_status sfp__run_predict_before(sfp__run_state *s, int64_t index, sfp_error *err);
+void sfp__run_unlabelled_done(sfp__run_state *s);
 
 /* run_record.c */
 /* Notes a timestamp, lets the controller follow it; *cost (may be NULL): what the clock is to count. */

@@ -12,10 +12,8 @@
 #include "run/inbox.h"
 #include "run/pending.h"
 #include "run/run_internal.h"
-#include "run/text_out.h"
 #include "stream/names.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -322,24 +320,6 @@ static void take_gone(sfp__run_state *s, sfp_arrivals *gone)
 
 /* --------------------------------------------------------------- without a label */
 
-static sfp_status write_prediction(sfp__run_state *s, const sfp_arrival *a, int32_t label, float probability, sfp_error *err)
-{
-    if (!s->live->predictions)
-        return SFP_OK;
-    sfp_text *t = sfp__line_log_begin(s->live->predictions);
-    sfp__text_printf(t, "{\"id\":%" PRIu64 ",\"t\":%" PRId64 ",\"name\":", a->id, s->stamps);
-    sfp__put_json(t, a->name);
-    sfp__text_put(t, ",\"class\":");
-    if (label >= 0 && label < s->classes)
-        sfp__put_json(t, s->r->class_names[label]);
-    else
-        sfp__text_put(t, "null");
-    sfp__text_put(t, ",\"probability\":");
-    sfp__put_float(t, probability);
-    sfp__text_put(t, "}\n");
-    return sfp__line_log_add(s->live->predictions, err);
-}
-
 /* Predicts what came without a label, then lets it wait. */
 static sfp_status predict(sfp__run_state *s, sfp_arrivals *group, sfp_error *err)
 {
@@ -358,7 +338,8 @@ static sfp_status predict(sfp__run_state *s, sfp_arrivals *group, sfp_error *err
         status = sfp__system_predict(&s->system, n, rgb, v->query, has_query, label, probability, err);
     for (int i = 0; !status && i < n; i++) {
         sfp_arrival *a = sfp__arrivals_take(group);
-        status = write_prediction(s, a, label[i], probability[i], err);
+        const sfp__prediction p = {.id = a->id, .name = a->name, .label = label[i], .probability = probability[i]};
+        status = sfp__run_write_prediction(s, v->predictions, &p, err);
         v->predicted = a->id + 1;
         v->next_id = v->predicted > v->next_id ? v->predicted : v->next_id;
         s->r->labels.unlabelled++;

@@ -276,6 +276,11 @@ void sfp__run_say_skipped(const sfp__run_state *s)
                        stats.first_error[0] ? "; the first: " : "", stats.first_error);
         sfp__run_say(s, text);
     }
+    if (s->unlabelled.unread) {
+        (void)snprintf(text, sizeof text, "%llu picture%s without a label could not be read",
+                       (unsigned long long)s->unlabelled.unread, s->unlabelled.unread == 1 ? "" : "s");
+        sfp__run_say(s, text);
+    }
     if (tests) {
         (void)snprintf(text, sizeof text, "%llu test picture%s could not be read and %s left out; the first: %s",
                        (unsigned long long)tests, tests == 1 ? "" : "s", tests == 1 ? "was" : "were",

@@ -1,0 +1,29 @@
+# pictures of a data set without a label: on a free stream in its own order they are predicted when their turn comes, else left out
+export STREAMFP_REGISTRY=$PWD/runs.db
+mkfile vit tiny.safetensors 1 0
+for i in $(seq 20); do mkfile picture p"$i".png 16 16 "$i"; done
+echo half >broken.png
+{
+    echo path,label
+    echo p1.png,
+    for i in $(seq 2 19); do echo "p$i.png,$([ $((i % 6)) = 0 ] || echo c$((i % 2)))"; done
+    echo broken.png,
+    echo p20.png,
+} >list.csv
+run() { # OUT OPTIONS...
+    local out=$1
+    shift
+    streamfp run --backbone tiny.safetensors --threads 1 --batch 4 --data manifest:list.csv --out "$out" "$@" >table 2>talk
+    echo "exit $?"
+    grep -v 'stands in\|no test set\|prompt-layers\|^task ' talk
+    grep 'without a label' table
+    tr -d ' \n' <"$out/result.json" | grep -Eo '"samples":\{[^}]*\}|"labels":\{[^}]*\}'
+}
+run free --tasks free --attune off
+sed 's/,"class":.*//' free/predictions.jsonl
+grep -c '"class":"c[01]","probability":0\.' free/predictions.jsonl
+head -n 1 free/predictions.jsonl # nothing was learned yet
+run head --tasks free --method ncm --clock virtual --rate 100 --costs <(echo 0.001)
+cut -d, -f1-3 head/predictions.jsonl | cmp - <(cut -d, -f1-3 free/predictions.jsonl) && echo "the same, at the same moments"
+run tasks --tasks 2 --attune off
+[ -e tasks/predictions.jsonl ] || echo "no predictions"
