@@ -1,5 +1,5 @@
 /* An evaluation that a stop finds is given up; the run that goes on does it again, and ends in the bytes of one that was left
- * alone. (Threads: sfp__pool_create is in run_world.h.) */
+ * alone. */
 #include "model/vit.h"
 
 #include "run_world.h"

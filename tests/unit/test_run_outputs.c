@@ -1,5 +1,5 @@
 /* What a run leaves behind: the same numbers everywhere, a line of events a timestamp whoever learned, and the pictures of its
- * report. (Threads: sfp__pool_create is in run_world.h.) */
+ * report. */
 #include "model/vit.h"
 #include "run/registry.h"
 
