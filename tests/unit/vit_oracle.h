@@ -9,6 +9,13 @@
 
 #include "numeric.h"
 
+/* The oracle runs on one thread, and slowly where every access is watched: a build that looks for races asks the engine alone. */
+#ifdef __SANITIZE_THREAD__
+enum { RACES_ONLY = 1 };
+#else
+enum { RACES_ONLY = 0 };
+#endif
+
 enum { VIT_ORACLE_DEPTH = 6 };
 
 typedef struct vit_oracle_block {
