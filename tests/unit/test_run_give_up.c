@@ -127,16 +127,22 @@ static void between_timestamps(void **unused)
     check(o, "between_head");
 }
 
+static sfp_run_options on_virtual_clock(const char *data, const char *tasks, double rate)
+{
+    static char costs[4600];
+    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
+    sfp_run_options o = options(data, tasks);
+    o.costs = costs;
+    o.clock = SFP_CLOCK_VIRTUAL;
+    o.rate = rate;
+    return o;
+}
+
 /* The clock has given the first batch of the next task by then. */
 static void on_a_clock(void **unused)
 {
     (void)unused;
-    char costs[4600];
-    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
-    sfp_run_options o = options("synthetic:200", "3");
-    o.costs = costs;
-    o.clock = SFP_CLOCK_VIRTUAL;
-    o.rate = 80;
+    sfp_run_options o = on_virtual_clock("synthetic:200", "3", 80);
     o.queue = 2;
     check(o, "virtual");
     o.eval_every = 1;
@@ -144,10 +150,7 @@ static void on_a_clock(void **unused)
     o.eval_every = o.queue = 0;
     o.clock = SFP_CLOCK_PAPER;
     check(o, "paper");
-    o = options("synthetic:300", "5");
-    o.costs = costs;
-    o.clock = SFP_CLOCK_VIRTUAL;
-    o.rate = 200;
+    o = on_virtual_clock("synthetic:300", "5", 200);
     o.triage = true; /* pools batches of two tasks */
     check(o, "triage");
 }
@@ -156,12 +159,7 @@ static void on_a_clock(void **unused)
 static void what_was_evaluated_is_remembered(void **unused)
 {
     (void)unused;
-    char costs[4600];
-    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
-    sfp_run_options o = options("synthetic:200", "3");
-    o.costs = costs;
-    o.clock = SFP_CLOCK_VIRTUAL;
-    o.rate = 80;
+    sfp_run_options o = on_virtual_clock("synthetic:200", "3", 80);
     o.eval_every = 1;
     sfp_result whole = run_once(&o, "remembered_whole", 0, NULL);
     for (bool finished = false; !finished;) {
