@@ -4,7 +4,7 @@ mkfile picture a.png 20 20 1
 printf 'x\ny\nz\n' >names.txt
 mkfifo fifo fifo.csv
 try() {
-    timeout 20 streamfp "$@" 2>&1 >/dev/null | head -n 1
+    timeout 20 streamfp "$@" 2>&1 >/dev/null | sed -n 1p # head would end before the program has said all
     echo "exit ${PIPESTATUS[0]}"
 }
 for path in fifo /dev/zero; do
