@@ -94,6 +94,9 @@ sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err);
 /* ... and as many rows of the classifier; new ones start at random. On failure there are as many as before. */
 sfp_status sfp__learner_add_classes(sfp_learner *l, int classes, sfp_error *err);
 
+/* Else the stream is free: classes appear. */
+bool sfp__learner_known_tasks(const sfp_learner *l);
+
 /* Kinds of the mix's heads; [0] NULL: the trainer's own. */
 extern const char *const sfp__learner_experts[SFP_HEAD_EXPERTS];
 
