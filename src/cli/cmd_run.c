@@ -289,7 +289,9 @@ const sfp_command sfp__cmd_run = {
             "class, or named by a line NAME,LABEL of PATH/labels.csv; on standard input a .cls of the same key, alone. --resume goes on "
             "with what was learned; of a watched folder only what is new is taken. A picture that still waits keeps its id there and is not "
             "predicted again; those of standard input cannot come again and are given up. A stream that breaks off is a failure: "
-            "what was learned is kept, as not finished, and --resume goes on; when nothing came, nothing is changed.\n\n"
+            "what was learned is kept, as not finished, and --resume goes on; when nothing came, nothing is changed. "
+            "In a data set no label will come: a free stream in its own order (--tasks free) predicts such pictures when their turn comes, "
+            "others leave them out.\n\n"
             "An option that the others make mean nothing is refused, unless it says no more than its default.\n\n"
             "Ctrl-C finishes the timestamp, or gives up an evaluation that --resume then does again, and writes a checkpoint; a second one "
             "leaves at once. The exit code is 0 when the stream ended.",

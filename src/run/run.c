@@ -211,16 +211,18 @@ static sfp_status offer(sfp__run_state *s, int count, const int64_t *batch, doub
     }
     if (!status && count > 1)
         samples = s->pooled;
+    double predicting = 0;
     *cost = 0;
     s->arrived = s->batches.arrived[batch[count - 1]];
     if (!status)
-        status = sfp__run_predict_before(s, s->batches.order[s->batches.first[batch[count - 1] + 1] - 1], err);
+        status = sfp__run_predict_before(s, s->batches.order[s->batches.first[batch[count - 1] + 1] - 1], &predicting, err);
     if (!status && n > 0) {
         sfp_timestamp t;
         status = sfp__system_offer(&s->system, n, samples, &t, err);
         if (!status)
             status = sfp__run_record(s, n, samples, &t, cost, err);
     }
+    *cost += s->cost_count ? 0 : predicting;
     if (!status)
         sfp__feed_release(s->feed, batch[count - 1] + 1);
     return status;
@@ -348,6 +350,8 @@ static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
                                  : s->next;
     sfp_status status = sfp__feed_create(s->source, &s->tasks, &s->batches, &fo, start, &s->feed, err);
     if (!status)
+        status = sfp__run_read_unlabelled(s, err);
+    if (!status)
         status = loop(s, err);
     if (status)
         return status;
@@ -356,7 +360,8 @@ static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
         return SFP_OK;
     if (s->stamps == 0 && s->r->skipped > 0) /* of those that the clock kept */
         return none_readable(s, (int64_t)s->r->skipped, sfp__feed_stats(s->feed).first_error, err);
-    status = sfp__run_predict_before(s, INT64_MAX, err);
+    double predicting;
+    status = sfp__run_predict_before(s, INT64_MAX, &predicting, err);
     while (!status && !s->given_up && s->r->tasks_done < s->tasks.count)
         status = end_task(s, err);
     *ended = !s->given_up;

@@ -2,16 +2,19 @@
  *
  *   run.c         the order of things; the loop over an indexed stream
  *   run_live.c    the loop over a live one
+ *   run_live_classes.c its classes, and the test set that is matched with them
  *   run_unlabelled.c pictures without a label
  *   run_clock.c   costs, and which batches the paper's clock keeps
  *   run_due.c     what is left to do of where an evaluation was given up
  *   run_record.c  what is noted of a timestamp, evaluation, the controller
+ *   run_position.c where a run stands, for a checkpoint
  *   run_files.c   the folder, checkpoints, and what is left in the end
  *   run_pictures.c the pictures of the report
  *   run_classes.c the names of classes against those of a state or a checkpoint */
 #ifndef SFP_RUN_RUN_INTERNAL_H
 #define SFP_RUN_RUN_INTERNAL_H
 
+#include "base/ahead.h"
 #include "run/evaluate.h"
 #include "run/events.h"
 #include "run/feed.h"
@@ -27,6 +30,29 @@ enum { SFP__RUN_LOGS = 8 };
 #define SFP__RUN_PREDICTIONS "predictions.jsonl"
 
 typedef struct sfp__live sfp__live;
+
+typedef struct sfp__unlabelled_slot {
+    uint8_t *rgb;
+    bool read;
+    double seconds; /* that took */
+} sfp__unlabelled_slot;
+
+/* Pictures without a label of an indexed free stream. */
+typedef struct sfp__unlabelled {
+    int64_t *at; /* (count) indices into the source, ascending */
+    int64_t count, next;
+    uint64_t unread;
+    sfp_line_log *log; /* predictions; NULL: no folder */
+    double decode, waited;
+    /* read ahead */
+    sfp_ahead *ahead;
+    const sfp_source *source;
+    int size;
+    sfp_resize resize;
+    sfp__unlabelled_slot *ring;
+    uint8_t *rgb; /* of the slots */
+    float *query;
+} sfp__unlabelled;
 
 typedef struct sfp__run_state {
     const sfp_run_options *opt;
@@ -70,14 +96,7 @@ typedef struct sfp__run_state {
         double spent; /* cost of those that came with them and are done */
     } due;            /* to be done before the clock is asked again */
     uint64_t judged, right;
-    struct {
-        int64_t *at; /* (count) indices into the source, ascending */
-        int64_t count, next;
-        uint64_t unread;
-        sfp_line_log *log; /* predictions; NULL: none yet, or no folder */
-        uint8_t *rgb;
-        float *query;
-    } unlabelled; /* of an indexed free stream */
+    sfp__unlabelled unlabelled;
     int classes;            /* of the data set; a live one's appear */
     int stream_classes;     /* those that an indexed stream has */
     uint8_t *trained_class; /* (classes, at least) */
@@ -130,8 +149,10 @@ typedef struct sfp__prediction {
 sfp_status sfp__run_write_prediction(const sfp__run_state *s, sfp_line_log *log, const sfp__prediction *p, sfp_error *err);
 /* Says what becomes of the `count` pictures without a label, and finds them where they are to be predicted. */
 sfp_status sfp__run_find_unlabelled(sfp__run_state *s, uint64_t count, sfp_error *err);
-/* Predicts those that come before picture `index` of the source. */
-sfp_status sfp__run_predict_before(sfp__run_state *s, int64_t index, sfp_error *err);
+/* Begins to read them, from the next one on. */
+sfp_status sfp__run_read_unlabelled(sfp__run_state *s, sfp_error *err);
+/* Predicts those that come before picture `index` of the source; *seconds: what the predictions took. */
+sfp_status sfp__run_predict_before(sfp__run_state *s, int64_t index, double *seconds, sfp_error *err);
 void sfp__run_unlabelled_done(sfp__run_state *s);
 
 /* run_record.c */
@@ -158,6 +179,17 @@ void sfp__run_times(sfp__run_state *s);
 void sfp__run_show(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t);
 sfp_status sfp__run_write_report(const sfp__run_state *s, const char *path, sfp_error *err);
 
+/* run_position.c */
+/* The lists of pictures: position and order of a stream are nothing without them. */
+sfp_status sfp__run_mark_sources(sfp__run_state *s, sfp_error *err);
+sfp_status sfp__run_position_text(sfp__run_state *s, char **out, sfp_error *err); /* *out is jansson's: free */
+/* Where it stands, without the result; false: it does not fit this stream. */
+bool sfp__run_read_position(sfp__run_state *s, json_t *root);
+/* A whole number of a position, within a range. */
+bool sfp__run_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out);
+json_t *sfp__run_lag_json(const sfp_lag *l);
+bool sfp__run_read_lag(json_t *j, sfp_lag *l);
+
 /* run_files.c */
 /* Before anything else: the folder is ours alone from here on. Without --resume one that holds something to go on from is
  * refused. */
@@ -181,10 +213,6 @@ sfp_status sfp__run_leave(sfp__run_state *s, sfp_error *err);
 sfp_status sfp__run_outputs(sfp__run_state *s, sfp_error *err);
 /* DIR/NAME into buf. */
 sfp_status sfp__run_path(const sfp__run_state *s, const char *name, char *buf, size_t size, sfp_error *err);
-/* A whole number of a position, within a range. */
-bool sfp__run_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out);
-json_t *sfp__run_lag_json(const sfp_lag *l);
-bool sfp__run_read_lag(json_t *j, sfp_lag *l);
 
 /* run_classes.c */
 /* A state was loaded to begin with: refuses one whose classes have other names than the stream's; those without one get it. */
@@ -195,8 +223,6 @@ sfp_status sfp__run_same_names(const sfp__run_state *s, const char *path, const 
 /* run_live.c */
 /* After the source was opened: refuses what a live stream cannot have. */
 sfp_status sfp__live_create(sfp__run_state *s, sfp_error *err);
-/* The test set as one task; its classes get labels when they appear in the stream. */
-sfp_status sfp__live_cut_test(sfp__run_state *s, sfp_error *err);
 void sfp__live_free(sfp__live *v);
 /* Until the source ends, or the run is stopped: a live stream has no other end. *ended is false when the source failed on the
  * way; when it did before anything came of it, that is the failure, and nothing was begun. */
@@ -205,17 +231,21 @@ sfp_status sfp__live_learn(sfp__run_state *s, bool *ended, sfp_error *err);
 sfp_status sfp__live_failure(const sfp__run_state *s, sfp_error *err);
 /* Predictions are on the disk before the checkpoint that counts them. */
 sfp_status sfp__live_sync(const sfp__run_state *s, sfp_error *err);
-/* Gives the test set the labels that its classes have in the stream by now. */
-sfp_status sfp__live_match(sfp__run_state *s, sfp_error *err);
-/* The classes that a state brought. */
-sfp_status sfp__live_take_classes(sfp__run_state *s, sfp_error *err);
 /* Position and result were read: takes the classes of both, and gives up the pictures that cannot wait any more. */
 sfp_status sfp__live_resumed(sfp__run_state *s, sfp_error *err);
-bool sfp__live_trained_room(sfp__run_state *s, int classes); /* false: no memory */
 json_t *sfp__live_position(const sfp__run_state *s);
 bool sfp__live_read_position(sfp__run_state *s, json_t *j);
 void sfp__live_numbers(sfp__run_state *s);
 /* Seconds decoding and waiting, and the message of the first picture that could not be read. */
 sfp_feed_stats sfp__live_stats(const sfp__run_state *s);
+
+/* run_live_classes.c */
+/* The test set as one task; its classes get labels when they appear in the stream. */
+sfp_status sfp__live_cut_test(sfp__run_state *s, sfp_error *err);
+/* Gives the test set the labels that its classes have in the stream by now. */
+sfp_status sfp__live_match(sfp__run_state *s, sfp_error *err);
+/* The classes that a state brought. */
+sfp_status sfp__live_take_classes(sfp__run_state *s, sfp_error *err);
+bool sfp__live_trained_room(sfp__run_state *s, int classes); /* false: no memory */
 
 #endif

@@ -8,33 +8,12 @@
  * The folder is left alone until there is something to learn from or to predict: a stream that is broken from the start changes
  * nothing. */
 #include "base/mem.h"
-#include "run/done_marks.h"
-#include "run/inbox.h"
-#include "run/pending.h"
-#include "run/run_internal.h"
-#include "stream/names.h"
+#include "run/live.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { GROUP = 32 }; /* pictures predicted at once */
-
-struct sfp__live {
-    sfp_inbox *inbox;
-    sfp_pending pending;
-    sfp_line_log *predictions;
-    sfp_names classes;
-    int32_t *label_of; /* (label_room) stream label of a source's, -1: not seen yet */
-    int label_room, trained_room;
-    sfp_done_marks done;
-    uint64_t next_id;   /* of the pictures that come after a break */
-    uint64_t predicted; /* lines of predictions have smaller ids */
-    sfp_lag lag;
-    int unseen;        /* classes of the test set, as told last */
-    sfp_waited waited; /* for a label when the checkpoint was written */
-    float *query;      /* (GROUP, D) */
-};
 
 /* ---------------------------------------------------------------------- making */
 
@@ -101,114 +80,7 @@ void sfp__live_free(sfp__live *v)
     sfp__free(v);
 }
 
-/* --------------------------------------------------------------------- classes */
-
-bool sfp__live_trained_room(sfp__run_state *s, int classes)
-{
-    sfp__live *v = s->live;
-    if (classes <= v->trained_room)
-        return true;
-    int room = classes > 2 * v->trained_room ? classes + 64 : 2 * v->trained_room;
-    uint8_t *trained = sfp__calloc((size_t)room, 1);
-    if (!trained)
-        return false;
-    memcpy(trained, s->trained_class, (size_t)v->trained_room);
-    sfp__free(s->trained_class);
-    s->trained_class = trained;
-    v->trained_room = room;
-    return true;
-}
-
-/* One more class, with the next number. */
-static sfp_status add_class(sfp__run_state *s, const char *name, sfp_error *err)
-{
-    if (!sfp__live_trained_room(s, s->classes + 1))
-        return sfp__fail_nomem(err, (size_t)s->classes + 1);
-    sfp_status status =
-        s->classes < s->r->classes ? SFP_OK : sfp__result_add_class(s->r, name, err); /* a checkpoint brought it */
-    if (!status)
-        status = sfp__system_classes(&s->system, s->classes + 1, err);
-    if (!status)
-        status = sfp__system_name_class(&s->system, s->classes, name, err);
-    if (!status)
-        s->classes++;
-    return status;
-}
-
-/* The number of a class by its name. */
-static sfp_status class_number(sfp__run_state *s, const char *name, int32_t *out, sfp_error *err)
-{
-    int before = s->live->classes.count;
-    sfp_status status = sfp__names_add(&s->live->classes, name, strlen(name), out, err);
-    return status || *out < before ? status : add_class(s, name, err);
-}
-
-sfp_status sfp__live_take_classes(sfp__run_state *s, sfp_error *err)
-{
-    const sfp_learner *l = s->system.learner;
-    int count = l ? sfp__learner_classes(l) : s->r->classes;
-    for (int c = s->classes; c < count; c++) {
-        char number[32];
-        int32_t got;
-        const char *name = c < s->r->classes ? s->r->class_names[c] : l ? sfp__learner_class_name(l, c) : NULL;
-        (void)snprintf(number, sizeof number, "class %d", c);
-        sfp_status status = class_number(s, name ? name : number, &got, err);
-        if (!status && got != c) /* of a file */
-            status = sfp__fail(err, SFP_EFORMAT, "%s: classes %d and %d have the same name", s->opt->data, got, c);
-        if (status)
-            return status;
-    }
-    return SFP_OK;
-}
-
-/* The stream's label of a picture; a class that is new gets the next one. */
-static sfp_status stream_label(sfp__run_state *s, const sfp_arrival *a, int32_t *out, sfp_error *err)
-{
-    sfp__live *v = s->live;
-    if (a->label >= v->label_room) {
-        int room = a->label + 64;
-        int32_t *more = sfp__realloc(v->label_of, (size_t)v->label_room * sizeof *more, (size_t)room * sizeof *more);
-        if (!more)
-            return sfp__fail_nomem(err, (size_t)room * sizeof *more);
-        for (int i = v->label_room; i < room; i++)
-            more[i] = -1;
-        v->label_of = more;
-        v->label_room = room;
-    }
-    sfp_status status = v->label_of[a->label] >= 0 ? SFP_OK : class_number(s, a->class_name, &v->label_of[a->label], err);
-    *out = v->label_of[a->label];
-    return status;
-}
-
-/* -------------------------------------------------------------------- test set */
-
-sfp_status sfp__live_cut_test(sfp__run_state *s, sfp_error *err)
-{
-    sfp_tasks like = {0};
-    sfp_status status = sfp__tasks_create(s->test, "free", 0, 0, NULL, &like, err);
-    if (!status)
-        status = sfp__tasks_create_test(s->test, s->test, &like, "free", s->opt->eval_limit, &s->test_tasks, err);
-    sfp__tasks_done(&like);
-    return status;
-}
-
-sfp_status sfp__live_match(sfp__run_state *s, sfp_error *err)
-{
-    int unseen = 0, classes = s->test->classes;
-    for (int k = 0; k < classes; k++) {
-        const char *name = s->test->class_names[k];
-        s->test_tasks.label_of[k] = sfp__names_find(&s->live->classes, name, strlen(name));
-        unseen += s->test_tasks.label_of[k] < 0;
-    }
-    if (unseen != s->live->unseen && (unseen || s->live->unseen > 0)) {
-        char text[128];
-        (void)snprintf(text, sizeof text, "%d of the %d classes of the test set did not come yet: their pictures count as wrong",
-                       unseen, classes);
-        sfp__run_say(s, text);
-    }
-    s->live->unseen = unseen;
-    return sfp__result_confusion(s->r, err);
-}
+/* ------------------------------------------------------------------- the folder */
 
 /* The first time that there is something to do with the folder. */
 static sfp_status begin(sfp__run_state *s, sfp_error *err)
@@ -398,7 +270,7 @@ static sfp_status offer(sfp__run_state *s, const sfp_delivery *d, sfp_error *err
     for (const sfp_arrival *a = d->batch.first; !status && a; a = a->next) {
         end_waiting(s, a);
         s->pooled[n] = (sfp_sample){.rgb = a->rgb, .id = a->id, .encoded = a->kept.bytes, .encoded_size = a->kept.size};
-        status = stream_label(s, a, &s->pooled[n++].label, err);
+        status = sfp__live_label(s, a, &s->pooled[n++].label, err);
     }
     sfp_timestamp t;
     if (!status)
@@ -502,6 +374,8 @@ sfp_status sfp__live_learn(sfp__run_state *s, bool *ended, sfp_error *err)
         s->r->average_accuracy = s->r->forgetting = s->r->backward_transfer = NAN;
         return s->begun ? SFP_OK : sfp__live_failure(s, err);
     }
+    if (!s->begun && !s->resumed && !sfp__run_stopped(s))
+        return sfp__fail(err, SFP_EFORMAT, "%s: ended before a picture came", s->opt->data);
     status = begin(s, err);
     return status ? status : sfp__run_end_task(s, err);
 }

@@ -260,8 +260,8 @@ sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, 
 void sfp__run_times(sfp__run_state *s)
 {
     sfp_feed_stats stats = s->live ? sfp__live_stats(s) : sfp__feed_stats(s->feed);
-    s->r->seconds.decode = s->before.decode + stats.decode;
-    s->r->seconds.waited = s->before.waited + stats.waited;
+    s->r->seconds.decode = s->before.decode + stats.decode + s->unlabelled.decode;
+    s->r->seconds.waited = s->before.waited + stats.waited + s->unlabelled.waited;
     s->r->seconds.total = s->before.total + sfp__now() - s->began;
 }
 

@@ -1,5 +1,7 @@
 /* Pictures without a label. On a live stream they are predicted and wait for one (run_live.c); in a data set that is a free
- * stream in its own order no label will come: each is predicted when its turn comes, and dropped. */
+ * stream in its own order no label will come: each is predicted when its turn comes, and dropped. A thread of its own reads them
+ * ahead. */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "run/run_internal.h"
 #include "run/text_out.h"
@@ -8,7 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { GROUP = 32 }; /* predicted at once */
+enum { GROUP = 32, RING = 2 * GROUP }; /* predicted at once; read ahead */
 
 sfp_status sfp__run_write_prediction(const sfp__run_state *s, sfp_line_log *log, const sfp__prediction *p, sfp_error *err)
 {
@@ -51,69 +53,99 @@ sfp_status sfp__run_find_unlabelled(sfp__run_state *s, uint64_t count, sfp_error
     return status;
 }
 
-static sfp_status make_room(sfp__run_state *s, sfp_error *err)
+/* Picture `turn` of the list into its slot, on the thread that reads ahead. */
+static void read_one(void *ctx, int64_t turn)
 {
-    size_t size = (size_t)sfp__vit_config(s->opt->vit)->img_size, pictures = GROUP * 3 * size * size,
-           queries = GROUP * (size_t)s->system.D * sizeof(float);
-    if (!s->unlabelled.rgb && !(s->unlabelled.rgb = sfp__malloc(pictures)))
-        return sfp__fail_nomem(err, pictures);
-    if (!s->unlabelled.query && !(s->unlabelled.query = sfp__malloc(queries)))
-        return sfp__fail_nomem(err, queries);
-    if (!s->opt->out || s->unlabelled.log)
+    sfp__unlabelled *u = ctx;
+    sfp__unlabelled_slot *slot = &u->ring[turn % RING];
+    double begin = sfp__now();
+    sfp_error why;
+    slot->read = !sfp__picture_read_fit(u->source, u->at[turn], u->size, u->resize, slot->rgb, NULL, &why);
+    slot->seconds = sfp__now() - begin;
+}
+
+sfp_status sfp__run_read_unlabelled(sfp__run_state *s, sfp_error *err)
+{
+    sfp__unlabelled *u = &s->unlabelled;
+    if (u->next >= u->count)
         return SFP_OK;
-    return sfp__line_log_open(s->opt->out, SFP__RUN_PREDICTIONS, "id", (uint64_t)s->unlabelled.at[s->unlabelled.next],
-                              SFP__RUN_LOG_BYTES, SFP__RUN_LOGS, &s->unlabelled.log, err);
+    u->source = s->source;
+    u->size = sfp__vit_config(s->opt->vit)->img_size;
+    u->resize = s->opt->learner.resize;
+    size_t picture = 3 * (size_t)u->size * (size_t)u->size, queries = GROUP * (size_t)s->system.D * sizeof(float);
+    u->ring = sfp__calloc(RING, sizeof *u->ring);
+    u->rgb = sfp__malloc(RING * picture);
+    u->query = sfp__malloc(queries);
+    if (!u->ring || !u->rgb || !u->query)
+        return sfp__fail_nomem(err, RING * picture + queries);
+    for (size_t i = 0; i < RING; i++)
+        u->ring[i].rgb = u->rgb + i * picture;
+    sfp_status status = s->opt->out ? sfp__line_log_open(s->opt->out, SFP__RUN_PREDICTIONS, "id", (uint64_t)u->at[u->next],
+                                                         SFP__RUN_LOG_BYTES, SFP__RUN_LOGS, &u->log, err)
+                                    : SFP_OK;
+    const sfp_ahead_options ahead = {
+        .what = "picture", .first = u->next, .end = u->count, .depth = RING, .make = read_one, .ctx = u};
+    return status ? status : sfp__ahead_create(&ahead, &u->ahead, err);
 }
 
 /* Up to GROUP of those before `index`; those that cannot be read are left out and counted. */
-static sfp_status predict_some(sfp__run_state *s, int64_t index, sfp_error *err)
+static sfp_status predict_some(sfp__run_state *s, int64_t index, double *seconds, sfp_error *err)
 {
-    int size = sfp__vit_config(s->opt->vit)->img_size, n = 0;
-    size_t bytes = 3 * (size_t)size * (size_t)size;
+    sfp__unlabelled *u = &s->unlabelled;
+    int n = 0;
+    int64_t end = u->next, at[GROUP];
     const uint8_t *rgb[GROUP];
-    int64_t at[GROUP];
     bool has_query[GROUP] = {false};
     int32_t label[GROUP];
     float probability[GROUP];
-    for (; n < GROUP && s->unlabelled.next < s->unlabelled.count && s->unlabelled.at[s->unlabelled.next] < index;
-         s->unlabelled.next++) {
-        uint8_t *to = s->unlabelled.rgb + (size_t)n * bytes;
-        sfp_error why;
-        at[n] = s->unlabelled.at[s->unlabelled.next];
-        if (sfp__picture_read_fit(s->source, at[n], size, s->opt->learner.resize, to, NULL, &why))
-            s->unlabelled.unread++;
-        else
-            rgb[n++] = to;
+    sfp_status status = SFP_OK;
+    for (; end < u->count && end < u->next + GROUP && u->at[end] < index; end++) {
+        if ((status = sfp__ahead_take(u->ahead, end, &u->waited, err)))
+            return status;
+        const sfp__unlabelled_slot *slot = &u->ring[end % RING];
+        u->decode += slot->seconds;
+        u->unread += !slot->read;
+        if (slot->read) {
+            rgb[n] = slot->rgb;
+            at[n++] = u->at[end];
+        }
     }
-    sfp_status status =
-        n ? sfp__system_predict(&s->system, n, rgb, s->unlabelled.query, has_query, label, probability, err) : SFP_OK;
+    double begin = sfp__now();
+    if (n > 0)
+        status = sfp__system_predict(&s->system, n, rgb, u->query, has_query, label, probability, err);
+    *seconds += sfp__now() - begin;
     for (int i = 0; i < n && !status; i++) {
         char name[4096];
         const sfp__prediction p = {.id = (uint64_t)at[i],
                                    .name = s->source->name(s->source, at[i], name, sizeof name),
                                    .label = label[i],
                                    .probability = probability[i]};
-        status = sfp__run_write_prediction(s, s->unlabelled.log, &p, err);
+        status = sfp__run_write_prediction(s, u->log, &p, err);
     }
-    s->r->labels.unlabelled += status ? 0 : (uint64_t)n;
-    return status;
+    if (status)
+        return status;
+    sfp__ahead_release(u->ahead, end);
+    u->next = end;
+    s->r->labels.unlabelled += (uint64_t)n;
+    return SFP_OK;
 }
 
-sfp_status sfp__run_predict_before(sfp__run_state *s, int64_t index, sfp_error *err)
+sfp_status sfp__run_predict_before(sfp__run_state *s, int64_t index, double *seconds, sfp_error *err)
 {
+    const sfp__unlabelled *u = &s->unlabelled;
     sfp_status status = SFP_OK;
-    while (!status && s->unlabelled.next < s->unlabelled.count && s->unlabelled.at[s->unlabelled.next] < index) {
-        status = make_room(s, err);
-        if (!status)
-            status = predict_some(s, index, err);
-    }
+    *seconds = 0;
+    while (!status && u->next < u->count && u->at[u->next] < index)
+        status = predict_some(s, index, seconds, err);
     return status;
 }
 
 void sfp__run_unlabelled_done(sfp__run_state *s)
 {
+    sfp__ahead_free(s->unlabelled.ahead); /* first: it uses the others */
     sfp__line_log_close(s->unlabelled.log);
     sfp__free(s->unlabelled.at);
+    sfp__free(s->unlabelled.ring);
     sfp__free(s->unlabelled.rgb);
     sfp__free(s->unlabelled.query);
 }

@@ -58,7 +58,9 @@ grep '"finished"' short/result.json
 # several, one after the other
 cat first.tar second.tar | streamfp run --data stdin --batch 4 --threads 1 --out both 2>/dev/null | grep '^  samples  ' | sed 's/dropped.*/dropped/'
 # broken from the start: no folder is made, a finished run is not replaced, and the registry does not hear of it
-for from in /dev/null in/a1.png; do try $from run --data stdin --threads 1 --out none/at/all; done
+head -c 10240 /dev/zero >nothing.tar # whole, and without an entry
+for from in /dev/null in/a1.png nothing.tar; do try $from run --data stdin --threads 1 --out none/at/all; done
+rm nothing.tar
 mkfile vit tiny.safetensors 1 0
 streamfp run --backbone tiny.safetensors --data synthetic:40 --tasks 2 --method ncm --threads 1 --out ended >/dev/null 2>&1
 rm -r before

@@ -27,3 +27,14 @@ run head --tasks free --method ncm --clock virtual --rate 100 --costs <(echo 0.0
 cut -d, -f1-3 head/predictions.jsonl | cmp - <(cut -d, -f1-3 free/predictions.jsonl) && echo "the same, at the same moments"
 run tasks --tasks 2 --attune off
 [ -e tasks/predictions.jsonl ] || echo "no predictions"
+# the clock counts what the predictions take: the last batch, before which they are made, is later than learning alone makes it
+{
+    echo path,label
+    for i in 1 2; do echo "p$i.png,c$i"; done
+    for i in $(seq 600); do echo "p3.png,"; done
+    for i in 4 5; do echo "p$i.png,c1"; done
+} >list.csv
+run clock --tasks free --batch 1 --clock virtual --rate 1000000 --queue 10 --attune off
+number() { tr -d ' \n' <clock/result.json | grep -Eo "\"$1\":[0-9.e-]+" | head -n 1 | cut -d: -f2; }
+awk -v lag="$(number max)" -v work="$(number select) $(number train) $(number buffer)" \
+    'BEGIN { split(work, w); if (lag > w[1] + w[2] + w[3]) print "counted"; else print "not counted:", lag, work }'
