@@ -315,7 +315,7 @@ static sfp_lag lag_of(const sfp_arrivals *list, int batch)
     return lag;
 }
 
-void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, sfp_delivery *out)
+void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double until, sfp_delivery *out)
 {
     double begin = sfp__now();
     int n;
@@ -324,7 +324,7 @@ void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, sfp_delive
     b->idle = true;
     pthread_cond_broadcast(&b->changed); /* there is room for one more */
     while (!(n = ready(b)) && b->others.count == 0 && b->gone.count < GONE_MAX && !b->ended && !(stop && *stop) &&
-           atomic_load(&b->source->remarks) == b->remarks)
+           atomic_load(&b->source->remarks) == b->remarks && sfp__now() < until)
         wait_a_little(b, look);
     b->idle = false;
     b->remarks = atomic_load(&b->source->remarks);
@@ -336,6 +336,7 @@ void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, sfp_delive
     b->others = (sfp_arrivals){0};
     out->gone = b->gone;
     b->gone = (sfp_arrivals){0};
+    out->taken = out->batch.count + out->others.count + out->gone.count;
     out->end = b->ended && b->labelled.count == 0;
     b->stats.waited += sfp__now() - begin;
     pthread_cond_broadcast(&b->changed); /* a source that is held back */

@@ -68,13 +68,14 @@ typedef struct sfp_delivery {
     sfp_lag lag;         /* how long ago these batches were complete */
     sfp_arrivals others; /* without a label, and labels alone */
     sfp_arrivals gone;   /* what will never be learned from */
+    int taken;           /* how many are in these lists */
     bool end;            /* nothing comes any more */
 } sfp_delivery;
 
 /* Waits for a batch or others, for a remark of the source, or for many that are gone; a last batch may be short, also one after the
- * source's pause. With *stop set (looked at ten times a second) it comes back at once, perhaps with nothing. The lists are the
- * caller's. */
-void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, sfp_delivery *out);
+ * source's pause. With *stop set (looked at ten times a second), or when sfp__now() is `until`, it comes back, perhaps with nothing.
+ * The lists are the caller's. */
+void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double until, sfp_delivery *out);
 /* A picture without a label that has one now: joins the labelled ones as if it came now. */
 void sfp__inbox_join(sfp_inbox *b, sfp_arrival *a);
 

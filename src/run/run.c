@@ -481,6 +481,7 @@ sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_
 {
     sfp__run_state s = {
         .opt = opt, .hooks = hooks, .r = result, .lock = -1, .began = sfp__now(), .spacing = NAN, .evaluated.stamps = -1};
+    s.saved_at = s.began;
     memset(result, 0, sizeof *result);
     sfp_status status = run(&s, err);
     sfp__line_log_close(s.events);
@@ -497,6 +498,7 @@ sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_
     sfp__source_close(s.test);
     sfp__source_close(s.source);
     sfp__free(s.kept);
+    sfp__free(s.comes);
     sfp__free(s.costs);
     sfp__free(s.trained_class);
     sfp__free(s.pooled);

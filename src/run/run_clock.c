@@ -109,7 +109,7 @@ sfp_status sfp__run_keep_batches(sfp__run_state *s, sfp_error *err)
     sfp_status status = calibrate(s, &cost, err);
     if (status || sfp__run_stopped(s)) /* then too little was measured */
         return status;
-    s->r->cs = sfp__clock_cs(cost, s->batches.count, s->batches.samples, s->opt->rate);
+    s->r->cs = sfp__clock_cs(cost, s->batches.count, s->batches.samples + s->unlabelled.count, s->opt->rate);
     for (int64_t first = 0; first < s->batches.count;) {
         int64_t n = 1;
         while (first + n < s->batches.count && s->batches.task[first + n] == s->batches.task[first])
@@ -123,6 +123,17 @@ sfp_status sfp__run_keep_batches(sfp__run_state *s, sfp_error *err)
     (void)snprintf(text, sizeof text, "clock paper: %.4f s a batch, C_S %.2f: %lld of %lld batches are kept", cost, s->r->cs,
                    (long long)s->kept_count, (long long)s->batches.count);
     sfp__run_say(s, text);
+    return SFP_OK;
+}
+
+/* Pictures without a label arrive too: a batch comes after all that lie before its last picture. */
+static sfp_status count_all(sfp__run_state *s, sfp_error *err)
+{
+    const sfp_batches *b = &s->batches;
+    if (!(s->comes = sfp__malloc((size_t)b->count * sizeof *s->comes)))
+        return sfp__fail_nomem(err, (size_t)b->count * sizeof *s->comes);
+    for (int64_t k = 0; k < b->count; k++)
+        s->comes[k] = b->arrived[k] + sfp__run_unlabelled_before(s, b->order[b->first[k + 1] - 1]);
     return SFP_OK;
 }
 
@@ -149,5 +160,7 @@ sfp_status sfp__run_start_clock(sfp__run_state *s, sfp_error *err)
                                   .stop = s->hooks->stop};
     s->clocked = true;
     s->lag = &s->clock.lag;
-    return sfp__clock_init(&s->clock, &co, s->batches.count, s->batches.arrived, err);
+    if (!status && s->unlabelled.count > 0)
+        status = count_all(s, err);
+    return status ? status : sfp__clock_init(&s->clock, &co, s->batches.count, s->comes ? s->comes : s->batches.arrived, err);
 }

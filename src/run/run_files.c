@@ -151,7 +151,8 @@ sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err)
         status = sfp__system_checkpoint(&s->system, path, position, err);
     free(position); /* jansson's */
     s->since = 0;
-    s->last_cost = sfp__now() - begin;
+    s->saved_at = sfp__now();
+    s->last_cost = s->saved_at - begin;
     return status;
 }
 
@@ -297,7 +298,11 @@ sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp
     if (status == SFP_ENOTFOUND) {
         status = take_finished(s, err);
         *resumed = *finished = status == SFP_OK;
-        return status == SFP_ENOTFOUND ? SFP_OK : status; /* nothing there: from the beginning */
+        if (status != SFP_ENOTFOUND)
+            return status;
+        if (sfp__folder_has(s->opt->out, SFP_EVENTS_FILE))
+            sfp__run_say(s, "the run that was there ended before its first checkpoint: from the beginning");
+        return SFP_OK;
     }
     if (status)
         return status;

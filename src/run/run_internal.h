@@ -33,15 +33,16 @@ typedef struct sfp__live sfp__live;
 
 typedef struct sfp__unlabelled_slot {
     uint8_t *rgb;
-    bool read;
-    double seconds; /* that took */
+    double seconds;          /* that reading took */
+    char why[SFP_ERROR_MAX]; /* it could not be read; "": it was */
 } sfp__unlabelled_slot;
 
 /* Pictures without a label of an indexed free stream. */
 typedef struct sfp__unlabelled {
     int64_t *at; /* (count) indices into the source, ascending */
     int64_t count, next;
-    uint64_t unread;
+    uint64_t unread; /* of those before next */
+    char first_error[SFP_ERROR_MAX];
     sfp_line_log *log; /* predictions; NULL: no folder */
     double decode, waited;
     /* read ahead */
@@ -73,6 +74,7 @@ typedef struct sfp__run_state {
     sfp_clock clock;
     bool clocked;       /* the virtual or the real one */
     const sfp_lag *lag; /* NULL: nothing can be late */
+    int64_t *comes;     /* (batches) as batches.arrived, with the pictures without a label; NULL: there are none */
     double spacing;     /* seconds from sample to sample; NAN: no rate */
     int64_t *kept;      /* paper: the batches that are kept, in order; NULL: all */
     int64_t kept_count;
@@ -102,6 +104,7 @@ typedef struct sfp__run_state {
     uint8_t *trained_class; /* (classes, at least) */
     /* checkpoint pace */
     double since, last_cost; /* training seconds since the last one; what the last one took */
+    double saved_at;         /* when that was */
     bool pace_said;          /* that they are written less often */
     double began;
     struct {
@@ -151,6 +154,8 @@ sfp_status sfp__run_write_prediction(const sfp__run_state *s, sfp_line_log *log,
 sfp_status sfp__run_find_unlabelled(sfp__run_state *s, uint64_t count, sfp_error *err);
 /* Begins to read them, from the next one on. */
 sfp_status sfp__run_read_unlabelled(sfp__run_state *s, sfp_error *err);
+/* Those among the first `index` pictures of the source. */
+int64_t sfp__run_unlabelled_before(const sfp__run_state *s, int64_t index);
 /* Predicts those that come before picture `index` of the source; *seconds: what the predictions took. */
 sfp_status sfp__run_predict_before(sfp__run_state *s, int64_t index, double *seconds, sfp_error *err);
 void sfp__run_unlabelled_done(sfp__run_state *s);
@@ -165,6 +170,8 @@ void sfp__run_tell_slack(const sfp__run_state *s, sfp_system *system, int n, dou
 void sfp__run_watch_evaluator(sfp__run_state *s);
 /* After a timestamp; stays due when it is given up. */
 sfp_status sfp__run_evaluate_due(sfp__run_state *s, sfp_error *err);
+/* When the next checkpoint is due on a stream that takes its time: a live one, or one on the real clock. */
+double sfp__run_checkpoint_at(const sfp__run_state *s);
 /* Evaluation and checkpoint after a timestamp, where they are due. */
 sfp_status sfp__run_between(sfp__run_state *s, sfp_error *err);
 /* Task `s->task` has ended: evaluation, state. */

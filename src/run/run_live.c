@@ -147,13 +147,14 @@ static came came_before(sfp__live *v, const sfp_arrival *a)
 
 /* Of a picture with a label: when it came before without one, and was moved into the folder of its class, say, its waiting ends.
  */
-static void end_waiting(sfp__run_state *s, const sfp_arrival *a)
+static void end_waiting(sfp__run_state *s, sfp_arrival *a)
 {
     sfp__live *v = s->live;
     sfp_arrival *same = sfp__pending_identical(&v->pending, a->identity);
     sfp_waited_one *one = same ? NULL : sfp__waited_find(&v->waited, a->identity);
     if (same) {
         s->r->labels.late++;
+        a->id = same->id;
         finish(v, same);
     } else if (one && !one->over) {
         s->r->labels.late++;
@@ -267,7 +268,7 @@ static sfp_status offer(sfp__run_state *s, const sfp_delivery *d, sfp_error *err
 {
     int n = 0;
     sfp_status status = SFP_OK;
-    for (const sfp_arrival *a = d->batch.first; !status && a; a = a->next) {
+    for (sfp_arrival *a = d->batch.first; !status && a; a = a->next) {
         end_waiting(s, a);
         s->pooled[n] = (sfp_sample){.rgb = a->rgb, .id = a->id, .encoded = a->kept.bytes, .encoded_size = a->kept.size};
         status = sfp__live_label(s, a, &s->pooled[n++].label, err);
@@ -292,7 +293,19 @@ static sfp_status learn(sfp__run_state *s, sfp_delivery *d, sfp_error *err)
         status = offer(s, d, err);
     for (sfp_arrival *a; !status && (a = sfp__arrivals_take(&d->batch));)
         finish(s->live, a);
-    return status ? status : sfp__run_between(s, err);
+    return status;
+}
+
+/* A stream may rest for long: what came is saved meanwhile. */
+static sfp_status save(sfp__run_state *s, const sfp_delivery *d, bool *unsaved, sfp_error *err)
+{
+    double before = s->saved_at;
+    *unsaved |= d->taken > 0;
+    if (!*unsaved || !s->begun)
+        return SFP_OK;
+    sfp_status status = sfp__run_between(s, err);
+    *unsaved = s->saved_at == before;
+    return status;
 }
 
 /* What is done with does not come again, and what waits does. */
@@ -351,16 +364,19 @@ static void tell_remarks(const sfp__run_state *s, int *told)
 sfp_status sfp__live_learn(sfp__run_state *s, bool *ended, sfp_error *err)
 {
     int told = 0;
+    bool unsaved = false;
     sfp_status status = start(s, err);
     for (bool end = false; !status && !end && !sfp__run_stopped(s);) {
         sfp_delivery d;
-        sfp__inbox_take(s->live->inbox, s->hooks->stop, &d);
+        sfp__inbox_take(s->live->inbox, s->hooks->stop, unsaved && s->opt->out ? sfp__run_checkpoint_at(s) : INFINITY, &d);
         end = d.end && d.others.count == 0; /* a label among the others may bring a picture back */
         tell_remarks(s, &told);
         take_gone(s, &d.gone);
         status = take_others(s, &d.others, err);
         if (!status)
             status = learn(s, &d, err);
+        if (!status)
+            status = save(s, &d, &unsaved, err);
         delivery_done(&d);
     }
     if (!status && s->stamps == 0 && s->r->skipped > 0 && s->r->labels.unlabelled == 0)

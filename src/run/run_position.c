@@ -59,6 +59,8 @@ sfp_status sfp__run_position_text(sfp__run_state *s, char **out, sfp_error *err)
         (void)json_object_set_new(root, "evaluated", json_pack("[I,i]", (json_int_t)s->evaluated.stamps, s->evaluated.task));
     if (root && s->unlabelled.next > 0)
         (void)json_object_set_new(root, "predicted", json_integer(s->unlabelled.next));
+    if (root && s->unlabelled.unread > 0)
+        (void)json_object_set_new(root, "unread", json_integer((json_int_t)s->unlabelled.unread));
     if (root && sfp__run_has_due(s) && json_object_set_new(root, "due", sfp__run_due_json(s)) != 0) {
         json_decref(root); /* without it a batch or an evaluation would be passed over */
         root = NULL;
@@ -165,10 +167,13 @@ bool sfp__run_read_position(sfp__run_state *s, json_t *root)
     if (due && (s->live || !sfp__run_read_due(s, due) || (s->due.count > 0 && s->batches.task[s->due.batch[0]] < task) ||
                 (s->due.count > 0 && s->clocked && s->due.batch[s->due.count - 1] >= s->clock.next)))
         return false;
-    int64_t predicted = 0;
+    int64_t predicted = 0, unread = 0;
     if (json_object_get(root, "predicted") && !sfp__run_whole(root, "predicted", 0, s->unlabelled.count, &predicted))
         return false;
+    if (json_object_get(root, "unread") && !sfp__run_whole(root, "unread", 0, predicted, &unread))
+        return false;
     s->unlabelled.next = predicted;
+    s->unlabelled.unread = (uint64_t)unread;
     json_int_t evaluated;
     if (!s->live && json_unpack(json_object_get(root, "evaluated"), "[I,i]", &evaluated, &s->evaluated.task) == 0)
         s->evaluated.stamps = evaluated;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-enum { CURVE_POINTS = 2000, CHECKPOINT_PART = 50 }; /* training takes at least so many times what checkpoints do */
+enum { CURVE_POINTS = 2000, CHECKPOINT_PART = 50 }; /* the time between checkpoints is at least so many times what one takes */
 _Static_assert((int)SFP_RESULT_HEADS == (int)SFP_HEAD_EXPERTS, "a result has the accuracy of every expert of a mixed head");
 
 /* ----------------------------------------------------------------- evaluation */
@@ -92,15 +92,25 @@ sfp_status sfp__run_end_task(sfp__run_state *s, sfp_error *err)
     return status;
 }
 
+/* Pictures come when they come: training seconds may be few and far between. */
+static bool takes_its_time(const sfp__run_state *s)
+{
+    return s->live || s->clock_kind == SFP_CLOCK_REAL;
+}
+
+double sfp__run_checkpoint_at(const sfp__run_state *s)
+{
+    return s->saved_at + fmax(s->opt->checkpoint_seconds, CHECKPOINT_PART * s->last_cost);
+}
+
 static void say_pace(sfp__run_state *s)
 {
     char text[160];
     if (s->pace_said)
         return;
     s->pace_said = true;
-    (void)snprintf(text, sizeof text,
-                   "a checkpoint takes %.2g s: one is written every %.0f s of training, to cost no more than 2 %%", s->last_cost,
-                   CHECKPOINT_PART * s->last_cost);
+    (void)snprintf(text, sizeof text, "a checkpoint takes %.2g s: one is written every %.0f s%s, to cost no more than 2 %%",
+                   s->last_cost, CHECKPOINT_PART * s->last_cost, takes_its_time(s) ? "" : " of training");
     sfp__run_say(s, text);
 }
 
@@ -117,9 +127,10 @@ sfp_status sfp__run_between(sfp__run_state *s, sfp_error *err)
     bool fresh = s->stamps > 0 && s->evaluated.stamps != s->stamps; /* a batch that could not be read is no timestamp */
     if (s->opt->eval_every > 0 && s->stamps % s->opt->eval_every == 0 && fresh)
         status = sfp__run_evaluate_due(s, err);
-    if (status || s->given_up || !s->opt->out || s->since < s->opt->checkpoint_seconds)
+    double since = takes_its_time(s) ? sfp__now() - s->saved_at : s->since;
+    if (status || s->given_up || !s->opt->out || since < s->opt->checkpoint_seconds)
         return status;
-    if (s->since >= CHECKPOINT_PART * s->last_cost) {
+    if (since >= CHECKPOINT_PART * s->last_cost) {
         sfp__run_times(s);
         return sfp__run_checkpoint(s, err);
     }
@@ -270,15 +281,11 @@ void sfp__run_say_skipped(const sfp__run_state *s)
     char text[SFP_ERROR_MAX + 96];
     sfp_feed_stats stats = s->live ? sfp__live_stats(s) : sfp__feed_stats(s->feed);
     uint64_t tests = s->evaluator ? sfp__evaluator_skipped(s->evaluator) : 0;
+    const char *first = stats.first_error[0] ? stats.first_error : s->unlabelled.first_error;
     if (s->r->skipped) {
         (void)snprintf(text, sizeof text, "%llu picture%s could not be read and %s left out%s%s",
                        (unsigned long long)s->r->skipped, s->r->skipped == 1 ? "" : "s", s->r->skipped == 1 ? "was" : "were",
-                       stats.first_error[0] ? "; the first: " : "", stats.first_error);
-        sfp__run_say(s, text);
-    }
-    if (s->unlabelled.unread) {
-        (void)snprintf(text, sizeof text, "%llu picture%s without a label could not be read",
-                       (unsigned long long)s->unlabelled.unread, s->unlabelled.unread == 1 ? "" : "s");
+                       *first ? "; the first: " : "", first);
         sfp__run_say(s, text);
     }
     if (tests) {
@@ -302,7 +309,7 @@ void sfp__run_finish_numbers(sfp__run_state *s)
     if (s->live) {
         sfp__live_numbers(s);
     } else {
-        r->offered = (uint64_t)(r->finished ? s->batches.samples : s->arrived);
+        r->offered = (uint64_t)(r->finished ? s->batches.samples : s->arrived) + s->unlabelled.unread;
         r->dropped = r->offered - counts.offered - r->skipped;
     }
     int classes = s->live ? s->classes : s->stream_classes;

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { GROUP = 32, RING = 2 * GROUP }; /* predicted at once; read ahead */
 
@@ -59,8 +60,9 @@ static void read_one(void *ctx, int64_t turn)
     sfp__unlabelled *u = ctx;
     sfp__unlabelled_slot *slot = &u->ring[turn % RING];
     double begin = sfp__now();
-    sfp_error why;
-    slot->read = !sfp__picture_read_fit(u->source, u->at[turn], u->size, u->resize, slot->rgb, NULL, &why);
+    sfp_error err = {0};
+    bool read = !sfp__picture_read_fit(u->source, u->at[turn], u->size, u->resize, slot->rgb, NULL, &err);
+    (void)snprintf(slot->why, sizeof slot->why, "%s", read ? "" : err.message);
     slot->seconds = sfp__now() - begin;
 }
 
@@ -92,7 +94,7 @@ sfp_status sfp__run_read_unlabelled(sfp__run_state *s, sfp_error *err)
 static sfp_status predict_some(sfp__run_state *s, int64_t index, double *seconds, sfp_error *err)
 {
     sfp__unlabelled *u = &s->unlabelled;
-    int n = 0;
+    int n = 0, unread = 0;
     int64_t end = u->next, at[GROUP];
     const uint8_t *rgb[GROUP];
     bool has_query[GROUP] = {false};
@@ -104,10 +106,11 @@ static sfp_status predict_some(sfp__run_state *s, int64_t index, double *seconds
             return status;
         const sfp__unlabelled_slot *slot = &u->ring[end % RING];
         u->decode += slot->seconds;
-        u->unread += !slot->read;
-        if (slot->read) {
+        if (!*slot->why) {
             rgb[n] = slot->rgb;
             at[n++] = u->at[end];
+        } else if (unread++ == 0 && !u->first_error[0]) {
+            memcpy(u->first_error, slot->why, sizeof u->first_error);
         }
     }
     double begin = sfp__now();
@@ -126,8 +129,24 @@ static sfp_status predict_some(sfp__run_state *s, int64_t index, double *seconds
         return status;
     sfp__ahead_release(u->ahead, end);
     u->next = end;
+    u->unread += (uint64_t)unread;
+    s->r->skipped += (uint64_t)unread;
     s->r->labels.unlabelled += (uint64_t)n;
     return SFP_OK;
+}
+
+int64_t sfp__run_unlabelled_before(const sfp__run_state *s, int64_t index)
+{
+    const sfp__unlabelled *u = &s->unlabelled;
+    int64_t low = 0, high = u->count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (u->at[middle] < index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 sfp_status sfp__run_predict_before(sfp__run_state *s, int64_t index, double *seconds, sfp_error *err)

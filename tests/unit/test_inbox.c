@@ -115,7 +115,7 @@ static void batches_come_in_order_and_the_last_is_short(void **unused)
     for (bool end = false; !end;) {
         sfp_delivery d;
         int number[BATCH];
-        sfp__inbox_take(b, NULL, &d);
+        sfp__inbox_take(b, NULL, INFINITY, &d);
         if (d.batch.count) {
             const sfp_arrival *a = d.batch.first;
             assert_int_equal(a->id, 100 + seen);
@@ -150,7 +150,7 @@ static void what_waited_before_a_break_keeps_its_number(void **unused)
     sfp_delivery d;
     int i = 0;
     assert_int_equal(sfp__inbox_create(&s.base, &o, &b, NULL), SFP_OK);
-    sfp__inbox_take(b, NULL, &d);
+    sfp__inbox_take(b, NULL, INFINITY, &d);
     for (const sfp_arrival *a = d.batch.first; a; a = a->next)
         assert_int_equal(a->id, want[i++]);
     assert_int_equal(i, BATCH);
@@ -213,7 +213,7 @@ static void a_full_queue_does_what_its_policy_says(void **unused)
         int got = 0, gone = 0, number[6 * BATCH];
         for (bool end = false; !end;) {
             sfp_delivery d;
-            sfp__inbox_take(b, NULL, &d);
+            sfp__inbox_take(b, NULL, INFINITY, &d);
             if (d.batch.count) {
                 assert_int_equal(d.batch.count, cases[k].together * BATCH);
                 assert_int_equal(d.lag.served, cases[k].together);
@@ -246,7 +246,7 @@ static void a_source_is_held_back_and_nothing_is_lost(void **unused)
     int got = 0;
     for (bool end = false; !end;) {
         sfp_delivery d;
-        sfp__inbox_take(b, NULL, &d);
+        sfp__inbox_take(b, NULL, INFINITY, &d);
         got += drain(&d.batch, NULL);
         assert_int_equal(d.gone.count, 0);
         end = d.end;
@@ -270,7 +270,7 @@ static void a_batch_complete_while_the_learner_waits_is_taken(void **unused)
     pthread_t thread;
     sfp_delivery d;
     assert_int_equal(pthread_create(&thread, NULL, allow_later, &s), 0);
-    sfp__inbox_take(b, NULL, &d);
+    sfp__inbox_take(b, NULL, INFINITY, &d);
     assert_int_equal(drain(&d.batch, NULL), BATCH);
     assert_int_equal(d.gone.count, 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -284,11 +284,11 @@ static void a_pause_ends_the_wait_for_a_full_batch(void **unused)
     s.base.pause = 0.05;
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
     sfp_delivery d;
-    sfp__inbox_take(b, NULL, &d);
+    sfp__inbox_take(b, NULL, INFINITY, &d);
     assert_int_equal(drain(&d.batch, NULL), 3);
     assert_false(d.end);
     atomic_store(&s.allowed, 8);
-    sfp__inbox_take(b, NULL, &d);
+    sfp__inbox_take(b, NULL, INFINITY, &d);
     assert_int_equal(drain(&d.batch, NULL), 5);
     sfp__inbox_free(b);
 }
@@ -302,7 +302,7 @@ static void what_has_no_label_goes_beside_and_joins_with_one(void **unused)
     int unlabelled = 0, labels = 0, got = 0;
     for (bool end = false; !end;) {
         sfp_delivery d;
-        sfp__inbox_take(b, NULL, &d);
+        sfp__inbox_take(b, NULL, INFINITY, &d);
         end = d.end && d.others.count == 0;
         for (sfp_arrival *a; (a = sfp__arrivals_take(&d.others));) {
             if (a->rgb) {
@@ -338,7 +338,7 @@ static void too_many_without_a_label_expire_where_nothing_is_held_back(void **un
     sfp_delivery d;
     int gone[16], others[16];
     (void)usleep(2000);
-    sfp__inbox_take(b, NULL, &d);
+    sfp__inbox_take(b, NULL, INFINITY, &d);
     assert_int_equal(d.gone.first->fate, SFP_FATE_EXPIRED);
     assert_int_equal(drain(&d.gone, gone), 6);
     assert_int_equal(gone[0], 0); /* the oldest go */
@@ -355,7 +355,7 @@ static void broken_pictures_are_gone_and_three_errors_in_a_row_end_it(void **unu
     sfp_delivery d;
     int got = 0, skipped = 0;
     for (bool end = false; !end;) {
-        sfp__inbox_take(b, NULL, &d);
+        sfp__inbox_take(b, NULL, INFINITY, &d);
         for (const sfp_arrival *a = d.gone.first; a; a = a->next)
             assert_int_equal(a->fate, SFP_FATE_SKIPPED);
         got += drain(&d.batch, NULL);
@@ -380,7 +380,7 @@ static void an_error_before_the_end_is_how_it_ended(void **unused)
     sfp_delivery d = {0};
     int got = 0;
     while (!d.end) {
-        sfp__inbox_take(b, NULL, &d);
+        sfp__inbox_take(b, NULL, INFINITY, &d);
         got += drain(&d.batch, NULL);
     }
     assert_int_equal(got, 2);
@@ -405,7 +405,7 @@ static void an_error_that_passes_is_remarked_upon_at_once(void **unused)
     sfp_delivery d;
     (void)signal(SIGALRM, note_late);
     (void)alarm(20);
-    sfp__inbox_take(b, &late, &d);
+    sfp__inbox_take(b, &late, INFINITY, &d);
     (void)alarm(0);
     assert_false(late);
     assert_int_equal(d.batch.count, 0);
@@ -413,7 +413,7 @@ static void an_error_that_passes_is_remarked_upon_at_once(void **unused)
     assert_int_equal(atomic_load(&s.base.remarks), 1);
     assert_string_equal(s.base.remark[0], "scripted error; the stream goes on");
     atomic_store(&s.allowed, 100);
-    sfp__inbox_take(b, NULL, &d); /* and does not come back for it again */
+    sfp__inbox_take(b, NULL, INFINITY, &d); /* and does not come back for it again */
     assert_int_equal(drain(&d.batch, NULL), BATCH);
     sfp__inbox_free(b);
 }
@@ -428,7 +428,7 @@ static void many_that_are_gone_are_delivered_while_the_source_goes_on(void **unu
     scripted s = make_source(script, MANY);
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
     sfp_delivery d;
-    sfp__inbox_take(b, NULL, &d);
+    sfp__inbox_take(b, NULL, INFINITY, &d);
     assert_false(d.end);
     assert_int_equal(d.batch.count, 0);
     assert_true(drain(&d.gone, NULL) >= 1024);
@@ -444,7 +444,7 @@ static void it_is_freed_while_the_source_waits_or_is_held_back(void **unused)
         settle(b, held ? 105 : 102);
         volatile sig_atomic_t stop = 1;
         sfp_delivery d;
-        sfp__inbox_take(b, &stop, &d); /* comes back with nothing */
+        sfp__inbox_take(b, &stop, INFINITY, &d); /* comes back with nothing */
         assert_int_equal(d.batch.count, 0);
         sfp__inbox_free(b);
         assert_null(s.base.stop);

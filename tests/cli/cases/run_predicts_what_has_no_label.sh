@@ -38,3 +38,13 @@ run clock --tasks free --batch 1 --clock virtual --rate 1000000 --queue 10 --att
 number() { tr -d ' \n' <clock/result.json | grep -Eo "\"$1\":[0-9.e-]+" | head -n 1 | cut -d: -f2; }
 awk -v lag="$(number max)" -v work="$(number select) $(number train) $(number buffer)" \
     'BEGIN { split(work, w); if (lag > w[1] + w[2] + w[3]) print "counted"; else print "not counted:", lag, work }'
+# they arrive as the others do: a batch that comes after many of them is not late, and none is dropped
+cat >list.csv <<END
+path,label
+p1.png,c1
+$(for i in $(seq 80); do echo "p3.png,"; done)
+p2.png,c2
+broken.png,
+END
+run rate --tasks free --batch 1 --queue 0 --clock virtual --rate 10 --costs <(echo 0.5) --attune off
+tr -d ' \n' <rate/result.json | grep -Eo '"lag":\{"mean[^}]*\}'

@@ -1,0 +1,41 @@
+# a watched folder where little comes: what was learned is saved by the clock on the wall, so that a kill loses nothing of it
+export STREAMFP_REGISTRY=$PWD/runs.db
+mkfile vit tiny.safetensors 1 0
+mkdir -p in/cat in/dog
+for i in 1 2; do
+    mkfile picture "in/cat/$i.png" 16 16 "$i"
+    mkfile picture "in/dog/$i.png" 16 16 "1$i"
+done
+mkfile picture in/who.png 16 16 9
+args=(run --backbone tiny.safetensors --data dir:in --method ncm --batch 4 --threads 1 --out out)
+until_there() { # COMMAND...: up to 30 s
+    for ((i = 0; i < 600; i++)); do
+        if "$@"; then return; fi
+        sleep 0.05
+    done
+    echo "never: $*"
+}
+lines() { [ -e "out/$1" ] && [ "$(wc -l <"out/$1")" -ge "$2" ]; }
+streamfp "${args[@]}" >stdout 2>stderr &
+pid=$!
+until_there [ -e out/checkpoint ]
+until_there lines predictions.jsonl 1
+# moved into the folder of its class, it is the same picture
+mkdir in/bird
+mv in/who.png in/bird/
+for i in 1 2 3; do mkfile picture "in/bird/$i.png" 16 16 "2$i"; done
+until_there grep -qa bird out/checkpoint # the second
+kill -9 $pid
+wait $pid 2>/dev/null
+id=$(sed -E 's/\{"id":([0-9]+),.*/\1/' out/predictions.jsonl)
+grep -Eq "\"offered\":\[([0-9]+,)*$id[],]" out/events.jsonl && echo "its id is its own"
+rm -r in/cat in/bird
+touch in/.end
+streamfp "${args[@]}" --resume >stdout 2>stderr
+echo "exit $?"
+cat stderr
+tr -d ' \n' <out/result.json | grep -Eo '"samples":\{[^}]*\}|"class_names":\[[^]]*\]'
+# nothing to go on from, and it is told
+rm -r out/checkpoint* out/result.json
+streamfp "${args[@]}" --resume >stdout 2>stderr
+cat stderr
