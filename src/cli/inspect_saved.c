@@ -101,6 +101,7 @@ sfp_status sfp__inspect_saved_open(const char *path, sfp_inspect_saved *out, sfp
     s.has_pool = sfp__state_pool(s.st, &s.pool);
     recognise(&s);
     if (s.what[0]) {
+        s.damaged = sfp__state_check_sum(s.st, NULL) == SFP_EFORMAT;
         count_classes(&s);
         s.slots = rows_of(&s, "buffer.label");
         (void)sfp__saved_names_read(s.st, SFP_LEARNER_MAX_CLASSES, &s.names, NULL);
@@ -197,6 +198,8 @@ static void put_count(const sfp_inspect_saved *s, const char *label, const char 
 void sfp__inspect_saved_text(const sfp_inspect_saved *s)
 {
     (void)printf("recognised    %s\n", s->what);
+    if (s->damaged)
+        (void)printf("damaged       its checksum is not that of what it holds\n");
     put_backbone(s);
     put_pool(s);
     put_tasks(s);
@@ -247,6 +250,8 @@ void sfp__inspect_saved_json(sfp_json_out *j, const sfp_inspect_saved *s)
     sfp__json_string(j, "recognised", s->what);
     sfp__json_object(j, "saved");
     sfp__json_string(j, "kind", s->kind);
+    if (s->damaged)
+        sfp__json_bool(j, "damaged", true);
     if (s->method)
         sfp__json_string(j, "method", s->method);
     json_setting(j, s, "backbone_file", "backbone-file");

@@ -11,6 +11,7 @@ typedef struct sfp_inspect_saved {
     const char *kind; /* "state", "checkpoint", "pretrain-checkpoint" */
     sfp_safetensors *st;
     const char *method; /* NULL: the learner's own */
+    bool damaged;       /* a state that is not what its checksum says */
     bool has_pool;
     sfp_state_pool pool;
     int64_t classes, seen, slots; /* slots: filled ones of the buffer. -1: the file does not tell */

@@ -377,12 +377,18 @@ void sfp__safetensors_sum(const char *also, size_t count, const sfp_tensor *tens
 
 sfp_status sfp__safetensors_check_sum(const sfp_safetensors *st, const char *also, sfp_error *err)
 {
-    char sum[SFP_CHECKSUM_MAX], shown[32];
-    const char *expected = sfp__safetensors_meta(st, SFP_CHECKSUM_KEY);
-    if (!expected)
+    char sum[SFP_CHECKSUM_MAX];
+    if (!sfp__safetensors_meta(st, SFP_CHECKSUM_KEY))
         return SFP_OK;
     sfp__safetensors_sum(also, st->count, st->tensors, sum);
-    if (strcmp(sum, expected) == 0)
+    return sfp__safetensors_expect_sum(st, sum, err);
+}
+
+sfp_status sfp__safetensors_expect_sum(const sfp_safetensors *st, const char *sum, sfp_error *err)
+{
+    char shown[32];
+    const char *expected = sfp__safetensors_meta(st, SFP_CHECKSUM_KEY);
+    if (!expected || strcmp(sum, expected) == 0)
         return SFP_OK;
     return sfp__fail(err, SFP_EFORMAT, "%s: is damaged: its checksum is %s, expected %s", sfp__safetensors_path(st), sum,
                      sfp__printable(expected, shown, sizeof shown));

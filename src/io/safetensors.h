@@ -49,5 +49,7 @@ enum { SFP_CHECKSUM_MAX = 16 };
 void sfp__safetensors_sum(const char *also, size_t count, const sfp_tensor *tensors, char out[SFP_CHECKSUM_MAX]);
 /* SFP_EFORMAT when what the file says is not so; a file that says nothing is taken as it is. */
 sfp_status sfp__safetensors_check_sum(const sfp_safetensors *st, const char *also, sfp_error *err);
+/* The same for a file that makes its sum in another way: `sum` is what it comes to. */
+sfp_status sfp__safetensors_expect_sum(const sfp_safetensors *st, const char *sum, sfp_error *err);
 
 #endif

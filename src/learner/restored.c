@@ -179,6 +179,7 @@ static sfp_status read_state(reading *f, sfp_error *err)
     sfp_status s;
     if ((s = sfp__safetensors_open(f->path, &f->st, err)) ||
         (s = sfp__saved_check_format(f->st, SFP_STATE_FORMAT, SFP_STATE_VERSION, true, err)) ||
+        (s = sfp__state_check_sum(f->st, err)) ||
         (s = sfp__saved_check_backbone(f->st, f->vit, err)))
         return s;
     const char *method = sfp__safetensors_meta(f->st, "method");

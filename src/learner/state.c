@@ -38,8 +38,14 @@ static void put_head_of_file(sfp_saved_meta *m, int classes, const uint8_t *seen
     sfp__saved_put_backbone(m, vit);
 }
 
-static sfp_status write_state(const char *path, const sfp_saved_tensors *tensors, const sfp_saved_meta *meta, sfp_error *err)
+/* The checksum comes last into the metadata. */
+static sfp_status write_state(const char *path, const sfp_saved_tensors *tensors, sfp_saved_meta *meta, sfp_error *err)
 {
+    char sum[SFP_CHECKSUM_MAX] = "";
+    sfp_status s = meta->failed ? SFP_OK : sfp__state_sum(tensors, meta, sum, err);
+    if (s)
+        return s;
+    sfp__saved_put(meta, SFP_CHECKSUM_KEY, sum);
     if (meta->failed)
         return sfp__fail_nomem(err, sizeof(sfp_meta) * 2 * (meta->room + 1));
     return sfp__safetensors_write(path, tensors->list, tensors->count, meta->list, meta->count, err);
@@ -138,6 +144,8 @@ static sfp_status check_kind(const loaded *f, sfp_error *err)
     const char *method = sfp__safetensors_meta(f->st, "method");
     char name[SFP_NAME_MAX];
     sfp_status s = sfp__saved_check_format(f->st, SFP_STATE_FORMAT, SFP_STATE_VERSION, false, err);
+    if (!s)
+        s = sfp__state_check_sum(f->st, err);
     if (!s && method)
         s = sfp__fail(err, SFP_EINVAL, "%s: is the state of method %s, expected one of fingerprints", f->path,
                       sfp__printable(method, name, sizeof name));

@@ -9,7 +9,8 @@
  *
  * Metadata: format, version, classes, class_names, seen, timestamps; with fingerprints task, start, open and the settings that
  * give them their meaning; method (a closed-form head alone); resize, mean, std, head, batch, seed; the backbone
- * (backbone-file, backbone-sizes, backbone: its checksum). */
+ * (backbone-file, backbone-sizes, backbone: its checksum); checksum, of all else that the file holds (state_sum.c): a program
+ * that changes a state leaves it out, and the file is then taken as it is. */
 #ifndef SFP_LEARNER_STATE_H
 #define SFP_LEARNER_STATE_H
 
@@ -34,7 +35,13 @@ typedef struct sfp_state_method {
 
 sfp_status sfp__state_save_method(const sfp_state_method *from, const char *path, sfp_error *err);
 
+/* What the metadata's checksum is to be, when everything else is there. */
+sfp_status sfp__state_sum(const sfp_saved_tensors *tensors, const sfp_saved_meta *meta, char out[SFP_CHECKSUM_MAX], sfp_error *err);
+
 /* ------------------------------------------------------------------ reading */
+
+/* SFP_EFORMAT for a state that is not what its checksum says; one without, and any other file, is taken as it is. */
+sfp_status sfp__state_check_sum(const sfp_safetensors *st, sfp_error *err);
 
 /* The input size at which a state was learned, before there is a backbone to read it on; 0: the file does not tell. */
 sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err);

@@ -15,7 +15,7 @@ sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err)
 {
     sfp_safetensors *st = NULL;
     sfp_status s = sfp__safetensors_open(path, &st, err);
-    if (!s)
+    if (!s && !(s = sfp__state_check_sum(st, err)))
         *out = sfp__saved_img_size(st);
     sfp__safetensors_close(st);
     return s;

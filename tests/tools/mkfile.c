@@ -14,7 +14,8 @@
  *     mkfile flip IN OUT OFFSET
  *         a copy with all bits of one byte turned (a negative OFFSET counts from the end)
  *     mkfile nan IN OUT NAME
- *         a copy of a safetensors file whose tensor NAME begins with a NaN */
+ *         a copy of a safetensors file whose tensor NAME begins with a NaN, and whose checksum, where it has one, has another key:
+ *         it is as a program writes it that knows of none */
 #include "base/mem.h"
 #include "base/pool.h"
 #include "io/image.h"
@@ -338,6 +339,17 @@ static int make_raw(const char *path, const char *header, long bytes)
     return code;
 }
 
+/* In the header, whose length comes first; the key is as long as the one it replaces. */
+static void hide_checksum(char *bytes)
+{
+    static const char key[] = "\"" SFP_CHECKSUM_KEY "\":";
+    uint64_t length;
+    memcpy(&length, bytes, sizeof length);
+    char *at = memmem(bytes + sizeof length, length, key, sizeof key - 1);
+    if (at)
+        memcpy(at + 1, "unsummed", sizeof SFP_CHECKSUM_KEY - 1);
+}
+
 /* A copy of a file with something done to it. */
 static int change_copy(const char *from, const char *to, long flip, const char *nan_name, sfp_error *err)
 {
@@ -359,6 +371,7 @@ static int change_copy(const char *from, const char *to, long flip, const char *
         sfp__safetensors_close(st);
         if (!t)
             return fail(nan_name);
+        hide_checksum(bytes);
     } else {
         size_t at = flip < 0 ? n - (size_t)-flip : (size_t)flip;
         if (at >= n)

@@ -190,7 +190,8 @@ static void refused(sfp_vit *on, const char *file, sfp_status status, const char
     assert_null(p);
 }
 
-/* "s" without tensor `drop`, with a NaN at the end of tensor `spoil`, and with key = value in its metadata (NULL: without), as "t". */
+/* "s" without tensor `drop`, with a NaN at the end of tensor `spoil`, and with key = value in its metadata (NULL: without), as "t";
+ * it has no checksum. */
 static void save_changed(const char *drop, const char *spoil, const char *key, const char *value)
 {
     sfp_safetensors *st = NULL;
@@ -216,6 +217,8 @@ static void save_changed(const char *drop, const char *spoil, const char *key, c
         sfp__safetensors_meta_at(st, i, &meta[metas].key, &meta[metas].value);
         if (key && strcmp(meta[metas].key, key) == 0)
             meta[metas].value = value;
+        if (strcmp(meta[metas].key, SFP_CHECKSUM_KEY) == 0)
+            continue;
         metas += meta[metas].value != NULL;
     }
     MUST(sfp__safetensors_write(PATH("t"), list, tensors, meta, metas, err));
@@ -302,7 +305,82 @@ static void what_does_not_fit_is_told(void **unused)
     remove_files();
 }
 
-/* Any byte turned: it opens or is refused, and what opens answers. */
+/* "s" with tensors and metadata the other way round, as "t". */
+static void save_reversed(void)
+{
+    sfp_safetensors *st = NULL;
+    MUST(sfp__safetensors_open(PATH("s"), &st, err));
+    size_t n = sfp__safetensors_count(st), m = sfp__safetensors_meta_count(st);
+    sfp_tensor *list = calloc(n, sizeof *list);
+    sfp_meta *meta = calloc(m, sizeof *meta);
+    for (size_t i = 0; i < n; i++)
+        list[n - 1 - i] = *sfp__safetensors_at(st, i);
+    for (size_t i = 0; i < m; i++)
+        sfp__safetensors_meta_at(st, i, &meta[m - 1 - i].key, &meta[m - 1 - i].value);
+    MUST(sfp__safetensors_write(PATH("t"), list, n, meta, m, err));
+    free(list);
+    free(meta);
+    sfp__safetensors_close(st);
+}
+
+static void spill_damaged(const bytes *b)
+{
+    spill(PATH("t"), b->p, b->n);
+    refused(vit, "t", SFP_EFORMAT, "is damaged: its checksum is ");
+}
+
+/* A byte of a tensor, all of them, what a tensor is called, a number of the metadata. */
+static void refuse_every_damage(void)
+{
+    static const char counted[] = "\"timestamps\":\"", named[] = ".bias\":";
+    bytes b = slurp(PATH("s"));
+    uint64_t header;
+    memcpy(&header, b.p, sizeof header);
+    size_t data = sizeof header + header;
+    uint8_t *count = memmem(b.p, data, counted, sizeof counted - 1), *name = memmem(b.p, data, named, sizeof named - 1);
+    assert_true(count && name);
+    uint8_t *const flipped[] = {b.p + (data + b.n) / 2, b.p + data, b.p + b.n - 1, count + sizeof counted - 1, name + 1};
+    for (size_t i = 0; i < sizeof flipped / sizeof *flipped; i++) {
+        *flipped[i] ^= 1;
+        spill_damaged(&b);
+        *flipped[i] ^= 1;
+    }
+    memset(b.p + data, 0, b.n - data);
+    spill_damaged(&b);
+    sfp__free(b.p);
+}
+
+static void a_damaged_one_is_refused(void **unused)
+{
+    (void)unused;
+    choose_pictures();
+    for (int kind = 0; kind < 3; kind++) {
+        sfp_head *h = NULL;
+        if (kind == 2)
+            save_method("slda", &h);
+        else
+            save_learner(kind == 1 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR);
+        refuse_every_damage();
+        sfp_predictor *whole = NULL, *copy = NULL;
+        MUST(sfp__predictor_open(vit, threads, PATH("s"), 0, &whole, err));
+        answers a = ask(whole), b;
+        for (int summed = 0; summed < 2; summed++) {
+            if (summed)
+                save_reversed();
+            else
+                save_changed(NULL, NULL, NULL, NULL);
+            MUST(sfp__predictor_open(vit, threads, PATH("t"), 0, &copy, err));
+            b = ask(copy);
+            assert_same_answers(&a, &b);
+            sfp__predictor_free(copy);
+        }
+        sfp__predictor_free(whole);
+        sfp__head_free(h);
+        remove_files();
+    }
+}
+
+/* Any byte turned, of a file whose checksum would not tell: it opens or is refused, and what opens answers. */
 static void turned_bytes_never_crash(void **unused)
 {
     (void)unused;
@@ -313,7 +391,8 @@ static void turned_bytes_never_crash(void **unused)
             save_method("slda", &h);
         else
             save_learner(kind == 1 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR);
-        bytes whole = slurp(PATH("s"));
+        save_changed(NULL, NULL, NULL, NULL);
+        bytes whole = slurp(PATH("t"));
         sfp_rng rng = sfp__rng_init(8, 8);
         for (int i = 0; i < (kind == 1 ? 20 : 100); i++) {
             size_t at = sfp__rng_below(&rng, (uint32_t)(i % 3 ? 4000 : whole.n)); /* the header more often */
@@ -381,6 +460,7 @@ int main(void)
         cmocka_unit_test(a_head_alone_answers_too),
         cmocka_unit_test(every_tensor_is_needed_and_finite),
         cmocka_unit_test(what_does_not_fit_is_told),
+        cmocka_unit_test(a_damaged_one_is_refused),
         cmocka_unit_test(turned_bytes_never_crash),
         cmocka_unit_test(another_backbone_is_refused_by_name),
         cmocka_unit_test(every_failing_allocation_is_told),

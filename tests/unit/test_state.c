@@ -132,7 +132,7 @@ static void a_golden_state_loads(void **unused)
 
 /* ------------------------------------------------------------------------ what does not fit */
 
-/* "s" with one tensor or one entry of the metadata changed; goes to "t". */
+/* "s" with one tensor or one entry of the metadata changed and without its checksum; goes to "t". */
 static void save_changed(const char *name, const sfp_tensor *tensor, const char *key, const char *value)
 {
     sfp_safetensors *st = NULL;
@@ -148,6 +148,8 @@ static void save_changed(const char *name, const sfp_tensor *tensor, const char 
         sfp__safetensors_meta_at(st, i, &meta[k].key, &meta[k].value);
         if (key && strcmp(meta[k].key, key) == 0)
             meta[k].value = value;
+        if (strcmp(meta[k].key, SFP_CHECKSUM_KEY) == 0)
+            continue;
         k += meta[k].value != NULL;
     }
     MUST(sfp__safetensors_write(PATH("t"), tensors, n, meta, k, err));
@@ -223,6 +225,34 @@ static void what_does_not_fit_is_told_and_changes_nothing(void **unused)
     }
     sfp_error err = {0};
     assert_int_equal(sfp__learner_load_state(b, PATH("none"), &err), SFP_ENOTFOUND);
+    sfp__learner_free(a);
+    sfp__learner_free(b);
+    remove_files();
+}
+
+static void a_damaged_one_is_refused(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = small_options();
+    sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    feed(a, 0, 5, 4);
+    MUST(sfp__learner_save_state(a, PATH("s"), err));
+    bytes whole = slurp(PATH("s"));
+    uint64_t header;
+    memcpy(&header, whole.p, sizeof header);
+    size_t data = sizeof header + header;
+    whole.p[(data + whole.n) / 2] ^= 1;
+    spill(PATH("t"), whole.p, whole.n);
+    refused(b, SFP_EFORMAT, "is damaged: its checksum is ");
+    int side = 7;
+    sfp_error why = {0};
+    assert_int_equal(sfp__state_img_size(PATH("t"), &side, &why), SFP_EFORMAT);
+    assert_non_null(strstr(why.message, "is damaged"));
+    assert_int_equal(side, 7);
+    save_changed(NULL, NULL, NULL, NULL); /* no checksum: as it is */
+    MUST(sfp__learner_load_state(b, PATH("t"), err));
+    assert_same_values(a, b);
+    sfp__free(whole.p);
     sfp__learner_free(a);
     sfp__learner_free(b);
     remove_files();
@@ -378,6 +408,7 @@ int main(void)
         cmocka_unit_test(what_is_saved_is_loaded),
         cmocka_unit_test(a_golden_state_loads),
         cmocka_unit_test(what_does_not_fit_is_told_and_changes_nothing),
+        cmocka_unit_test(a_damaged_one_is_refused),
         cmocka_unit_test(other_shapes_are_told_by_the_names_of_options),
         cmocka_unit_test(the_input_size_is_told_before_there_is_a_backbone),
         cmocka_unit_test(a_class_new_to_a_loaded_state_opens_components),

@@ -15,6 +15,11 @@ for file in learner/state.safetensors learner/state-task-1.safetensors learner/c
     streamfp inspect --brief $file | sed -n '/^metadata/q; /^format/d; /^$/d; p'
 done
 streamfp inspect --brief --json learner/state.safetensors | grep -oE '"recognised".*"tensor_count'
+for of in learner head; do
+    mkfile flip $of/state.safetensors $of.safetensors -900
+    streamfp inspect --brief $of.safetensors | sed -n '/^recognised/,/^learned/p'
+    streamfp inspect --brief --json $of.safetensors | grep -oE '"saved":.*"backbone_file'
+done
 # without settings, as other programs write it; with settings that are not true: nothing worse than a word less
 mkfile raw bare.safetensors '{"prompt.e_p_1":{"dtype":"F32","shape":[3,2,4],"data_offsets":[0,96]},"last.weight":{"dtype":"F32","shape":[5,4],"data_offsets":[96,176]}}' 176
 streamfp inspect --brief bare.safetensors

@@ -20,6 +20,8 @@ run --out o --init-state first --prompt-layers 0-0
 run --out o --init-state first --tasks 2
 run --out o --init-state first --data folder:q
 run --out o --init-state p
+mkfile flip first/state.safetensors flipped.safetensors -20000
+run --out o --init-state flipped.safetensors | sed -E 's/(is|expected) [0-9a-f]{8}/\1 SUM/g'
 # in place: the folder's own state is read, and still there for --resume
 run --out first --init-state first
 run --out first --init-state ./first --resume
