@@ -89,17 +89,17 @@ static sfp_status measure(const sfp_source *s, int64_t i, int *width, int *heigh
 {
     sfp_picture p = {0};
     sfp_image im = {0};
-    char name[512];
+    char where[512];
     uint8_t rgb[3 * CHECK_SIDE * CHECK_SIDE];
     sfp_status status = s->load(s, i, &p, err);
     if (status != SFP_OK)
         return status;
-    (void)s->name(s, i, name, sizeof name);
+    (void)sfp__source_where(s, i, where, sizeof where);
     bool encoded = p.kind == SFP_PICTURE_ENCODED;
     if (encoded)
-        status = sfp__image_decode(name, p.bytes, p.size, NULL, &im, err);
+        status = sfp__image_decode(where, p.bytes, p.size, NULL, &im, err);
     if (status == SFP_OK && (!encoded || p.has_box))
-        status = sfp__picture_fit(&p, name, CHECK_SIDE, SFP_RESIZE_SQUASH, rgb, err);
+        status = sfp__picture_fit(&p, where, CHECK_SIDE, SFP_RESIZE_SQUASH, rgb, err);
     if (status == SFP_OK) {
         *width = encoded ? im.width : p.width;
         *height = encoded ? im.height : p.height;
@@ -156,9 +156,10 @@ static sfp_status describe(description *d, const char *tasks, sfp_error *err)
     if (s != SFP_OK)
         return s;
     if (d->source->count < 0 || !d->source->record || !d->source->load)
-        return sfp__fail(err, SFP_EINVAL, "%s: is live or without end, expected a data set that can be counted", d->spec);
+        return sfp__fail(err, SFP_EINVAL, "data '%s': is live or without end, expected a data set that can be counted", d->spec);
     if (d->test && !d->source->test_part)
-        return sfp__fail(err, SFP_EINVAL, "%s: kind %s has no test part, expected no --test", d->spec, d->source->kind->name);
+        return sfp__fail(err, SFP_EINVAL, "data '%s': kind %s has no test part, expected no --test", d->spec,
+                         d->source->kind->name);
     s = cut(d, tasks, err); /* checks labels and domains, so that counting need not */
     if (s == SFP_OK)
         s = count_records(d, err);
@@ -369,6 +370,13 @@ static void print_json(const description *d)
     sfp__json_end_all(&j);
 }
 
+/* As other commands do; but the data set, an option there, is an operand here. */
+static int failed(const sfp_args *args, sfp_error *err)
+{
+    bool operand = err->status == SFP_EINVAL && strncmp(err->message, "data '", 6) == 0;
+    return operand ? sfp__say_usage(args->command, "%s", err->message) : sfp__command_failed(args, err);
+}
+
 int sfp__data_describe(const sfp_args *args)
 {
     sfp_error err = {0};
@@ -388,5 +396,5 @@ int sfp__data_describe(const sfp_args *args)
         description_done(d);
         sfp__free(d);
     }
-    return s == SFP_OK ? SFP_EXIT_OK : sfp__say_error(&err);
+    return s == SFP_OK ? SFP_EXIT_OK : failed(args, &err);
 }

@@ -1,6 +1,7 @@
 #include "cli/filelist.h"
 
 #include "base/mem.h"
+#include "io/csv.h"
 #include "io/file.h"
 #include "io/image.h"
 #include "io/walk.h"
@@ -186,18 +187,13 @@ static bool take_field(char **at, char **field)
     char *in = *at, *out = in;
     *field = in;
     if (*in == '"') {
-        for (in++; *in; in++) {
-            if (*in == '"' && in[1] != '"')
-                break;
-            if (*in == '"')
-                in++;
-            *out++ = *in;
-        }
-        if (*in != '"')
+        size_t n = 0;
+        const char *stop = sfp__csv_quoted(in + 1, in + strlen(in), in + 1, &n);
+        if (!stop || (*stop != ',' && *stop != '\0'))
             return false;
-        in++;
-        if (*in != ',' && *in != '\0')
-            return false;
+        *field = in + 1;
+        out = in + 1 + n;
+        in += stop - in;
     } else {
         while (*in && *in != ',')
             in++;

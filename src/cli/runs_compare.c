@@ -7,6 +7,8 @@
 #include "cli/ui.h"
 
 #include "base/mem.h"
+#include "run/clock.h"
+#include "stream/source.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -68,11 +70,41 @@ static bool passed_over(const char *key)
     return false;
 }
 
+static bool is_live(const char *data)
+{
+    size_t n = strcspn(data, ":");
+    const char *path = data[n] ? data + n + 1 : "";
+    bool endless = *path && path[strspn(path, "0")] == '\0', live = false; /* synthetic:0 */
+    for (size_t i = 0; sfp__source_kinds[i]; i++) {
+        const char *name = sfp__source_kinds[i]->name;
+        if (strlen(name) == n && memcmp(name, data, n) == 0)
+            live = sfp__source_kinds[i]->live || (endless && strcmp(name, "synthetic") == 0);
+    }
+    return live;
+}
+
+/* The one in force: without one the rate decides (clock.h), and without a rate only a live stream has another than off. */
+static const char *clock_of(const sfp_result *r)
+{
+    const char *given = sfp__result_value(r, "clock"), *rate = sfp__result_value(r, "rate"), *data = sfp__result_value(r, "data");
+    const char *real = sfp__clock_name(SFP_CLOCK_REAL);
+    bool live = data && is_live(data), rated = rate && strcmp(rate, "max") != 0;
+    if (given && (!rate || rated || (live && strcmp(given, real) == 0)))
+        return given;
+    return !rated ? sfp__clock_name(SFP_CLOCK_OFF) : live ? real : sfp__clock_name(SFP_CLOCK_VIRTUAL);
+}
+
+/* What an option amounts to; NULL: no such option. */
+static const char *value_of(const sfp_result *r, const char *key)
+{
+    return strcmp(key, "clock") == 0 ? clock_of(r) : sfp__result_value(r, key);
+}
+
 static bool within(const sfp_result *a, const sfp_result *b)
 {
     for (int i = 0; i < a->config_count; i++) {
-        const char *other = sfp__result_value(b, a->config[i].key);
-        if (!passed_over(a->config[i].key) && (!other || strcmp(other, a->config[i].value) != 0))
+        const char *key = a->config[i].key, *other = value_of(b, key);
+        if (!passed_over(key) && (!other || strcmp(other, value_of(a, key)) != 0))
             return false;
     }
     return true;
@@ -141,9 +173,10 @@ static void for_differing(const groups *g, void (*fn)(const groups *g, const cha
             const char *key = r->config[i].key;
             bool seen = passed_over(key), same = true;
             for (int m = 0; m < g->count; m++) {
-                const char *other = sfp__result_value(&g->runs[g->first[m]].result, key);
-                seen = seen || (m < k && other);
-                same = same && other && strcmp(other, r->config[i].value) == 0;
+                const sfp_result *of = &g->runs[g->first[m]].result;
+                const char *other = value_of(of, key);
+                seen = seen || (m < k && sfp__result_value(of, key));
+                same = same && other && strcmp(other, value_of(r, key)) == 0;
             }
             if (!seen && !same)
                 fn(g, key, ctx);
@@ -191,7 +224,7 @@ static void option_row(const groups *g, const char *key, void *ctx)
 {
     char(*row)[CELL] = new_row(ctx, key);
     for (int k = 0; row && k < g->count; k++) {
-        const char *value = sfp__result_value(&g->runs[g->first[k]].result, key);
+        const char *value = value_of(&g->runs[g->first[k]].result, key);
         add_text(row[k + 1], value && *value ? value : "-");
     }
 }
@@ -281,7 +314,7 @@ static void option_json(const groups *g, const char *key, void *ctx)
     sfp_json_out *j = ctx;
     sfp__json_array(j, key);
     for (int k = 0; k < g->count; k++)
-        sfp__json_string(j, NULL, sfp__result_value(&g->runs[g->first[k]].result, key));
+        sfp__json_string(j, NULL, value_of(&g->runs[g->first[k]].result, key));
     sfp__json_end(j);
 }
 

@@ -118,7 +118,7 @@ static bool differs(const sfp_pair *p)
 /* Said elsewhere on the page, or no matter of what was learned. */
 static bool said_elsewhere(const char *key)
 {
-    static const char *const keys[] = {"data",    "test",   "backbone", "tasks",  "seed",   "out",
+    static const char *const keys[] = {"data",    "test",   "backbone", "seed",   "out",
                                        "threads", "resume", "json",     "config", "classes"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(keys[i], key) == 0)
@@ -211,12 +211,25 @@ static void tile(sfp_text *t, const char *name, const char *value, const char *n
     sfp__text_printf(t, "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>", name, value, note);
 }
 
+/* What each head of a mixed one would have answered without the others. */
+static void head_tiles(sfp_text *t, const sfp_result *r)
+{
+    char name[SFP_SHORT], a[SFP_SHORT];
+    for (int h = 0; r->heads && h < SFP_RESULT_HEADS; h++) {
+        const double *alone = r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks; /* (tasks, tasks) */
+        (void)snprintf(name, sizeof name, "%s alone", sfp__result_head_names[h]);
+        tile(t, name, sfp__say_percent(sfp__average_accuracy(r->tasks, r->tasks_done, alone), a),
+             "average accuracy of this head");
+    }
+}
+
 static void tiles(sfp_text *t, const sfp_result *r)
 {
     char a[SFP_SHORT], b[SFP_SHORT], note[128];
     sfp__text_put(t, "<dl class=\"tiles\">");
     (void)snprintf(note, sizeof note, "after %d of %d task%s", r->tasks_done, r->tasks, r->tasks == 1 ? "" : "s");
     tile(t, "Average accuracy", sfp__say_percent(r->average_accuracy, a), note);
+    head_tiles(t, r);
     if (isfinite(r->forgetting)) {
         (void)snprintf(note, sizeof note, "backward transfer %+.1f points", sfp__no_minus_zero(100 * r->backward_transfer, 1));
         tile(t, "Forgetting", sfp__say_percent(r->forgetting, a), note);
@@ -275,6 +288,14 @@ static bool tested(sfp_text *t, const sfp_result *r)
     return drawn;
 }
 
+static bool has_point(const sfp_curve *c)
+{
+    for (int i = 0; i < c->count; i++)
+        if (isfinite(c->y[i]))
+            return true;
+    return false;
+}
+
 static void learning(sfp_text *t, const sfp_result *r)
 {
     card(t, "Learning",
@@ -290,7 +311,11 @@ static void learning(sfp_text *t, const sfp_result *r)
     any |= tested(t, r);
     any |= sfp__plot_curve(
         t, &r->loss, &(sfp_plot){.id = "c2", .title = "training loss", .color = "--red", .buckets = 90, .unit = "", .line = NAN});
-    sfp__text_put(t, any ? "</section>\n" : "<p class=\"note\">Nothing was recorded.</p></section>\n");
+    if (!any)
+        sfp__text_printf(t, "<p class=\"note\">%s</p>",
+                         has_point(&r->prequential) || has_point(&r->loss) ? "Too few timestamps for a curve."
+                                                                           : "Nothing was recorded.");
+    sfp__text_put(t, "</section>\n");
 }
 
 static void rate_and_lag(sfp_text *t, const sfp_result *r)

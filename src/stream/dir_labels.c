@@ -1,6 +1,7 @@
 #include "stream/dir_labels.h"
 
 #include "base/mem.h"
+#include "io/csv.h"
 #include "stream/source_internal.h"
 
 #include <errno.h>
@@ -35,18 +36,77 @@ int32_t sfp__dir_labels_find(const sfp_dir_labels *l, const char *name)
     return i < 0 ? -1 : l->label[i];
 }
 
-static size_t trimmed(const char **s, size_t n)
+typedef struct piece {
+    const char *s;
+    size_t n;
+} piece;
+
+static bool is_blank(char c)
 {
-    while (n > 0 && strchr(" \t\r", (*s)[n - 1]))
-        n--;
-    for (; n > 0 && strchr(" \t", **s); n--)
-        (*s)++;
-    return n;
+    return c == ' ' || c == '\t' || c == '\r';
 }
 
-static bool is_heading(const char *name, size_t n, const char *label, size_t m)
+static const char *behind_blanks(const char *at, const char *end)
 {
-    return n == 4 && (memcmp(name, "name", 4) == 0 || memcmp(name, "path", 4) == 0) && m == 5 && memcmp(label, "label", 5) == 0;
+    while (at < end && is_blank(*at))
+        at++;
+    return at;
+}
+
+static piece trimmed(const char *at, const char *end)
+{
+    at = behind_blanks(at, end);
+    while (end > at && is_blank(end[-1]))
+        end--;
+    return (piece){at, (size_t)(end - at)};
+}
+
+/* The field in quotes that begins at *at, its quotes undone in place, and the blanks behind it; false: it does not end. */
+static bool take_quoted(char **at, char *end, piece *out)
+{
+    char *text = *at + 1;
+    const char *stop = sfp__csv_quoted(text, end, text, &out->n);
+    if (!stop)
+        return false;
+    out->s = text;
+    *at += behind_blanks(stop, end) - *at;
+    return true;
+}
+
+/* The comma between a name without quotes and its label: the first that a quote follows, or else the last. */
+static char *label_comma(char *at, char *end)
+{
+    char *last = NULL;
+    for (; (at = memchr(at, ',', (size_t)(end - at))); at++) {
+        const char *label = behind_blanks(at + 1, end);
+        last = at;
+        if (label < end && *label == '"')
+            break;
+    }
+    return last;
+}
+
+/* NAME,LABEL; undoes quotes in place. False: the line is something else. */
+static bool split(char *line, char *end, piece *name, piece *label)
+{
+    line += behind_blanks(line, end) - line;
+    bool quoted = line < end && *line == '"';
+    char *comma = quoted ? line : label_comma(line, end);
+    if (!comma || (quoted && (!take_quoted(&comma, end, name) || comma == end || *comma != ',')))
+        return false;
+    if (!quoted)
+        *name = trimmed(line, comma);
+    *label = trimmed(comma + 1, end);
+    if (label->n == 0 || *label->s != '"')
+        return !quoted || !memchr(label->s, ',', label->n);
+    char *at = comma + (label->s - comma);
+    return take_quoted(&at, end, label) && at == end;
+}
+
+static bool is_heading(piece name, piece label)
+{
+    return name.n == 4 && (memcmp(name.s, "name", 4) == 0 || memcmp(name.s, "path", 4) == 0) && label.n == 5 &&
+           memcmp(label.s, "label", 5) == 0;
 }
 
 /* The line after those that were read. */
@@ -57,21 +117,25 @@ static void pass_over(sfp_dir_labels *l)
 }
 
 /* A line that is none is no failure; only memory is. */
-static sfp_status take_line(sfp_dir_labels *l, const char *line, size_t length, bool first, sfp_names *classes,
-                            sfp_dir_label_fn fn, void *ctx, sfp_error *err)
+static sfp_status take_line(sfp_dir_labels *l, char *line, char *end, bool first, sfp_names *classes, sfp_dir_label_fn fn,
+                            void *ctx, sfp_error *err)
 {
-    const char *comma = memrchr(line, ',', length), *name = line, *label = comma ? comma + 1 : line;
-    size_t n = comma ? trimmed(&name, (size_t)(comma - line)) : 0,
-           m = comma ? trimmed(&label, length - (size_t)(label - line)) : 0;
-    if ((!comma && trimmed(&name, length) == 0) || (first && is_heading(name, n, label, m)))
+    piece name, label;
+    if (trimmed(line, end).n == 0)
+        return SFP_OK;
+    if (!split(line, end, &name, &label)) {
+        pass_over(l);
+        return SFP_OK;
+    }
+    if (first && is_heading(name, label))
         return SFP_OK;
     int32_t class = -1, picture = -1;
     sfp_error why;
-    if (l->pictures.count >= SFP_CLASSES_MAX && sfp__names_find(&l->pictures, name, n) < 0)
+    if (l->pictures.count >= SFP_CLASSES_MAX && sfp__names_find(&l->pictures, name.s, name.n) < 0)
         sfp__names_done(&l->pictures);
-    sfp_status status = sfp__names_add(classes, label, m, &class, &why);
+    sfp_status status = sfp__names_add(classes, label.s, label.n, &class, &why);
     if (status == SFP_OK)
-        status = sfp__names_add(&l->pictures, name, n, &picture, &why);
+        status = sfp__names_add(&l->pictures, name.s, name.n, &picture, &why);
     if (status == SFP_ENOMEM)
         return sfp__fail(err, status, "%s", why.message);
     if (status != SFP_OK) {
@@ -83,19 +147,23 @@ static sfp_status take_line(sfp_dir_labels *l, const char *line, size_t length, 
 }
 
 /* The whole lines among n bytes; *used: how far they go. */
-static sfp_status take_lines(sfp_dir_labels *l, const char *bytes, size_t n, sfp_names *classes, sfp_dir_label_fn fn, void *ctx,
+static sfp_status take_lines(sfp_dir_labels *l, char *bytes, size_t n, sfp_names *classes, sfp_dir_label_fn fn, void *ctx,
                              size_t *used, sfp_error *err)
 {
     sfp_status status = SFP_OK;
-    const char *at = bytes + (l->offset == 0 ? sfp__text_mark(bytes, n) : 0), *begin = at, *stop;
+    char *at = bytes + (l->offset == 0 ? sfp__text_mark(bytes, n) : 0), *begin = at, *stop;
     while (status == SFP_OK && (stop = memchr(at, '\n', n - (size_t)(at - bytes)))) {
-        status = take_line(l, at, (size_t)(stop - at), l->offset == 0 && at == begin, classes, fn, ctx, err);
+        status = take_line(l, at, stop, l->offset == 0 && at == begin, classes, fn, ctx, err);
         at = stop + 1;
         l->line++;
     }
     *used = at == begin ? 0 : (size_t)(at - bytes); /* a mark alone is no line yet */
     if (*used == 0 && n == PIECE) {                 /* a line without end */
         pass_over(l);
+        *used = n;
+    } else if (*used == 0 && l->ended) {
+        status = take_line(l, at, bytes + n, l->offset == 0, classes, fn, ctx, err);
+        l->line++;
         *used = n;
     }
     return status;

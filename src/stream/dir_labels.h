@@ -1,16 +1,20 @@
 /* PATH/labels.csv of a watched folder: lines NAME,LABEL, also appended while it is watched.
  *
- * NAME is a picture's path below PATH and may have commas, LABEL may not; a line counts when its end has been written. A file
+ * NAME is a picture's path below PATH and may have commas, LABEL may not unless it is in quotes, as both may be ("" is a quote
+ * then; a line's end is never inside). A line counts when its end has been written, or when the stream ends. A file
  * that was replaced or shortened is read from its beginning. A last line for a name wins. Lines that are none (no comma, empty,
- * too long, no UTF-8) are passed over and counted; so is a first line "name,label" or "path,label", without counting. At most
- * SFP_CLASSES_MAX pictures are remembered; then they are forgotten all at once. */
+ * too long, no UTF-8, text behind quotes or none that closes them) are passed over and counted; so is a first line "name,label"
+ * or "path,label", without counting. At most SFP_CLASSES_MAX pictures are remembered; then they are forgotten all at once. */
 #ifndef SFP_STREAM_DIR_LABELS_H
 #define SFP_STREAM_DIR_LABELS_H
 
 #include "stream/names.h"
 
+#include <stdbool.h>
+
 typedef struct sfp_dir_labels {
     char *path; /* NULL: there are none */
+    bool ended; /* set by who reads: nothing is appended any more, so that a last line needs no end */
     uint64_t device, inode, offset;
     sfp_names pictures;
     int32_t *label; /* (SFP_CLASSES_MAX) class of a picture */

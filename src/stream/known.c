@@ -33,6 +33,12 @@ static const char *known_name(const sfp_source *s, int64_t i, char *buf, size_t 
     return k->inner->name(k->inner, k->index[i], buf, size);
 }
 
+static const char *known_where(const sfp_source *s, int64_t i, char *buf, size_t size)
+{
+    const sfp_known_source *k = (const sfp_known_source *)s;
+    return sfp__source_where(k->inner, k->index[i], buf, size);
+}
+
 /* Without the inner source: what opening made itself. */
 static void drop(sfp_known_source *k)
 {
@@ -135,6 +141,7 @@ sfp_status sfp__known_open(sfp_source *inner, int classes, const char *const *na
     k->base.record = known_record;
     k->base.load = known_load;
     k->base.name = known_name;
+    k->base.where = known_where;
     k->base.close = known_close;
     *out = k;
     return SFP_OK;

@@ -59,10 +59,10 @@ sfp_status sfp__picture_fit(const sfp_picture *p, const char *name, int size, sf
 sfp_status sfp__picture_read_fit(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_picture *kept, sfp_error *err)
 {
     sfp_picture p = {0};
-    char name[512];
+    char where[512];
     sfp_status status = s->load(s, i, &p, err);
     if (!status)
-        status = sfp__picture_fit(&p, s->name(s, i, name, sizeof name), size, how, rgb, err);
+        status = sfp__picture_fit(&p, sfp__source_where(s, i, where, sizeof where), size, how, rgb, err);
     if (!status && kept && p.kind == SFP_PICTURE_ENCODED && !p.has_box)
         *kept = p;
     else

@@ -98,6 +98,8 @@ struct sfp_source {
     sfp_status (*load)(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err);
     /* A name for messages and reports: file name, "train-images[17]"; returns buf. */
     const char *(*name)(const sfp_source *s, int64_t i, char *buf, size_t size);
+    /* As the messages of load call it: "ROOT/NAME", "SHARD: NAME"; returns buf. NULL: by its name. */
+    const char *(*where)(const sfp_source *s, int64_t i, char *buf, size_t size);
     /* Live: blocks until there is one. *end (then there is no picture): it has ended, or *stop became true, which is looked at
      * at least every 100 ms. A record without a picture (no bytes) is a label that came late, for the picture of that name.
      * Classes may grow, class_names never moves. A failure with `lost` set is that of one picture (origin tells which), and the
@@ -121,6 +123,8 @@ struct sfp_source {
 /* "KIND:PATH", e.g. "folder:data/pacs/train"; "synthetic:2000". */
 sfp_status sfp__source_open(const char *spec, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
 void sfp__source_close(sfp_source *s);
+/* Picture i for a message, so that it is called the same whether its file or what is in it cannot be read; returns buf. */
+const char *sfp__source_where(const sfp_source *s, int64_t i, char *buf, size_t size);
 /* One remark more, by the thread that opens it or calls next; not one that was made already, nor more than there is room for. */
 void sfp__source_remark(sfp_source *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Of the list of an indexed source's pictures: their names (which do not tell where it lies), labels and order; never 0. */

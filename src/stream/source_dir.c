@@ -99,10 +99,11 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
 {
     dir_source *s = (dir_source *)base;
     base->lost = false;
-    for (;;) {
+    for (bool over = false;;) { /* once more when it is: a last line of labels.csv counts only then */
         *end = base->stop && atomic_load(base->stop);
         if (*end)
             return SFP_OK;
+        s->labels.ended = over;
         sfp_status status = read_labels(s, late_label, err);
         base->classes = s->classes.count;
         if (status != SFP_OK)
@@ -116,8 +117,9 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
             s->given = item;
             return give(s, record, out, err);
         }
-        *end = sfp__dir_watch_over(&s->watch);
-        if (*end || (status = sfp__dir_watch_wait(&s->watch, err)) != SFP_OK)
+        *end = over;
+        over = sfp__dir_watch_over(&s->watch);
+        if (*end || (!over && (status = sfp__dir_watch_wait(&s->watch, err)) != SFP_OK))
             return status;
     }
 }

@@ -163,6 +163,11 @@ sfp_status sfp__source_check_index(const sfp_source *s, int64_t i, sfp_error *er
     return SFP_OK;
 }
 
+const char *sfp__source_where(const sfp_source *s, int64_t i, char *buf, size_t size)
+{
+    return s->where ? s->where(s, i, buf, size) : s->name(s, i, buf, size);
+}
+
 sfp_status sfp__picture_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err)
 {
     char name[SFP_NAME_MAX];
@@ -194,6 +199,7 @@ sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, con
     s->base.record = sfp__file_source_record;
     s->base.load = sfp__file_source_load;
     s->base.name = sfp__file_source_name;
+    s->base.where = sfp__file_source_where;
     s->base.close = sfp__file_source_close;
     *out = s;
     return SFP_OK;
@@ -248,6 +254,18 @@ const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, siz
     if (sfp__source_check_index(s, i, NULL) != SFP_OK)
         return sfp__printable("?", buf, size);
     return sfp__printable(sfp__entries_path(&((const sfp_file_source *)s)->entries, i), buf, size);
+}
+
+/* The path as it is opened, byte for byte: that of a file that cannot be read is told so too. */
+const char *sfp__file_source_where(const sfp_source *s, int64_t i, char *buf, size_t size)
+{
+    char *path = sfp__source_check_index(s, i, NULL) == SFP_OK ? sfp__file_source_path((const sfp_file_source *)s, i) : NULL;
+    if (!path)
+        return sfp__file_source_name(s, i, buf, size);
+    if (snprintf(buf, size, "%s", path) >= (int)size && size > 3)
+        memcpy(buf + size - 4, "...", 4);
+    sfp__free(path);
+    return buf;
 }
 
 /* ------------------------------------------------------------------- files */

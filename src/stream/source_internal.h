@@ -79,8 +79,8 @@ typedef struct sfp_file_source {
     sfp_entries entries;
 } sfp_file_source;
 
-/* base as sfp__source_init with record, load, name, close and root set; `size` is of the kind's whole struct. *out is to be
- * freed by sfp__file_source_close also when a later step of opening fails. */
+/* base as sfp__source_init with record, load, name, where, close and root set; `size` is of the kind's whole struct. *out is to
+ * be freed by sfp__file_source_close also when a later step of opening fails. */
 sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, const char *path, const char *root,
                                    sfp_file_source **out, sfp_error *err);
 /* The last step of opening: sorts nothing, takes the names, sets count. */
@@ -89,6 +89,7 @@ void sfp__file_source_close(sfp_source *s);
 sfp_status sfp__file_source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
 sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err);
 const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, size_t size);
+const char *sfp__file_source_where(const sfp_source *s, int64_t i, char *buf, size_t size);
 /* The path of entry i to open; sfp__malloc'ed, NULL: no memory. */
 char *sfp__file_source_path(const sfp_file_source *s, int64_t i);
 

@@ -10,6 +10,7 @@
  * label. Paths are relative to the list. Only the list is read: a missing
  * picture shows when it is loaded, with the line that names it. */
 #include "base/mem.h"
+#include "io/csv.h"
 #include "io/file.h"
 #include "io/image.h"
 #include "stream/source_internal.h"
@@ -110,21 +111,18 @@ static sfp_status csv_fail(const reader *r, uint64_t line, const char *what, sfp
 /* A quoted field behind its first quote; r->at ends on the ',' or line end that follows. */
 static sfp_status quoted_field(reader *r, char **to, const char *limit, sfp_error *err)
 {
-    uint64_t line = r->line;
-    for (;; r->at++) {
-        if (r->at == r->end)
-            return csv_fail(r, line, "a quoted field does not end, expected '\"'", err);
-        if (r->at >= limit)
-            return csv_fail(r, line, "a quoted field does not end within 65536 bytes, expected '\"'", err);
-        if (*r->at == '"') {
-            r->at++;
-            if (r->at == r->end || *r->at != '"')
-                break;
-        }
-        if (*r->at == '\n')
-            r->line++;
-        *(*to)++ = *r->at;
-    }
+    size_t n = 0;
+    const char *stop = sfp__csv_quoted(r->at, limit, *to, &n);
+    if (stop == limit && limit < r->end && *limit == '"') /* half of a doubled one */
+        stop = NULL;
+    if (!stop && limit == r->end)
+        return csv_fail(r, r->line, "a quoted field does not end, expected '\"'", err);
+    if (!stop)
+        return csv_fail(r, r->line, "a quoted field does not end within 65536 bytes, expected '\"'", err);
+    for (const char *p = *to; (p = memchr(p, '\n', n - (size_t)(p - *to))); p++)
+        r->line++;
+    *to += n;
+    r->at = stop;
     while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\r'))
         r->at++;
     if (r->at < r->end && *r->at != ',' && *r->at != '\n')
@@ -336,13 +334,25 @@ static sfp_status read_jsonl(reader *r, sfp_error *err)
 
 /* ----------------------------------------------------------------- opening */
 
+static unsigned long long line_of(const sfp_source *s, int64_t i)
+{
+    return (unsigned long long)((const sfp_file_source *)s)->entries.at[i].place;
+}
+
 static sfp_status load_line(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
 {
     sfp_status status = sfp__file_source_load(s, i, out, err);
     if (status != SFP_OK && i >= 0 && i < s->count)
-        status = sfp__fail_prefix(err, status, "%s:%llu", s->path,
-                                  (unsigned long long)((const sfp_file_source *)s)->entries.at[i].place);
+        status = sfp__fail_prefix(err, status, "%s:%llu", s->path, line_of(s, i));
     return status;
+}
+
+static const char *where_line(const sfp_source *s, int64_t i, char *buf, size_t size)
+{
+    int n = i >= 0 && i < s->count ? snprintf(buf, size, "%s:%llu: ", s->path, line_of(s, i)) : 0;
+    if (n >= 0 && (size_t)n < size)
+        (void)sfp__file_source_where(s, i, buf + n, size - (size_t)n);
+    return buf;
 }
 
 static sfp_status sort_classes(reader *r, sfp_error *err)
@@ -393,6 +403,7 @@ sfp_status sfp__manifest_open_memory(const char *path, const void *bytes, size_t
         sfp__file_source_finish(s, &r->classes, &r->domains);
         s->base.keeps_order = true;
         s->base.load = load_line;
+        s->base.where = where_line;
         *out = &s->base;
     } else if (s) {
         sfp__file_source_close(&s->base);

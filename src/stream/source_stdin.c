@@ -7,6 +7,9 @@
  * its numbers or names; without one each new label is a new class: `classes`
  * grows with next, and class_names never moves.
  *
+ * What follows a packed tar is packed in the same way, or is zeros: anything else
+ * is told, and what came before it is given.
+ *
  * A sample whose picture is empty or too large, or is followed by what cannot be a
  * label, is lost alone; where the archive itself is broken nothing can follow. */
 #include "base/mem.h"
@@ -31,16 +34,19 @@ typedef struct tar_stream {
     bool done_labelled;                    /* and what follows of it is passed over */
     bool opened;                           /* only by the first next: it reads, and by then `stop` is set */
     bool stopped, ended;
-    bool came, empty;            /* a byte at least; the end before the first */
-    size_t zeros;                /* bytes of 0 that came last */
+    bool empty;                  /* the end came before the first byte */
+    int64_t taken;               /* bytes that came */
+    size_t zeros;                /* of them, those of 0 that came last */
     bool cut;                    /* the end came where it cannot be */
+    int64_t packed;              /* bytes that could be unpacked, when something else follows them; 0: nothing does */
     struct archive_entry *entry; /* read but not looked at yet */
     uint8_t buffer[SFP_TAR_READ_BYTES];
 } tar_stream;
 
-static void count_zeros(tar_stream *s, size_t n)
+static void count_bytes(tar_stream *s, size_t n)
 {
     size_t last = n;
+    s->taken += (int64_t)n;
     while (last > 0 && s->buffer[last - 1] == 0)
         last--;
     s->zeros = last ? n - last : s->zeros + n;
@@ -66,9 +72,8 @@ static la_ssize_t read_stream(struct archive *a, void *data, const void **bytes)
             continue;
         if (n < 0)
             archive_set_error(a, errno, "cannot read");
-        s->came |= n > 0;
-        count_zeros(s, n > 0 ? (size_t)n : 0);
-        s->empty = n == 0 && !s->came;
+        count_bytes(s, n > 0 ? (size_t)n : 0);
+        s->empty = n == 0 && s->taken == 0;
         return n;
     }
 }
@@ -77,6 +82,23 @@ static sfp_status fail_reading(const tar_stream *s, sfp_error *err)
 {
     return s->empty ? sfp__fail(err, SFP_EFORMAT, "%s: is empty, expected a tar", s->base.path)
                     : sfp__tar_fail(s->archive, s->base.path, err);
+}
+
+/* The library stops where a packed stream does, and says nothing about what follows: it is read here. */
+static sfp_status find_end(tar_stream *s, sfp_error *err)
+{
+    int64_t packed = archive_filter_bytes(s->archive, -1);
+    la_ssize_t n = 1;
+    const void *bytes;
+    if (archive_filter_code(s->archive, 0) == ARCHIVE_FILTER_NONE) {
+        s->cut = s->zeros < END_MARK;
+    } else {
+        while (n > 0 && s->taken - packed <= (int64_t)s->zeros)
+            n = read_stream(s->archive, s, &bytes);
+        s->packed = s->taken - packed > (int64_t)s->zeros ? packed : 0;
+    }
+    s->ended = n >= 0;
+    return n < 0 ? fail_reading(s, err) : SFP_OK;
 }
 
 static bool has_something(const sfp_tar_sample *s)
@@ -120,8 +142,9 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
                 return fail_reading(s, err);
             if (code == ARCHIVE_EOF) {
                 s->entry = NULL;
-                s->ended = true;
-                s->cut = archive_filter_code(s->archive, 0) == ARCHIVE_FILTER_NONE && s->zeros < END_MARK;
+                sfp_status status = find_end(s, err);
+                if (status != SFP_OK)
+                    return status;
                 break;
             }
             archive_clear_error(s->archive); /* of a warning: an error that is set later means that nothing can follow */
@@ -145,11 +168,15 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
     return SFP_OK;
 }
 
-/* All that came was given. A stream that was cut fails from then on: whoever goes on asking is told again. */
+/* All that came was given. A stream that was cut, or goes on as something else, fails from then on: whoever goes on asking is
+ * told again. */
 static sfp_status end_stream(const tar_stream *s, bool *end, sfp_error *err)
 {
     if (s->cut)
         return sfp__fail(err, SFP_EFORMAT, "%s: ends without an end mark, expected blocks of zeros: it is cut", s->base.path);
+    if (s->packed)
+        return sfp__fail(err, SFP_EFORMAT, "%s: what follows byte %lld is not %s, expected more of it, zeros or the end",
+                         s->base.path, (long long)s->packed, archive_filter_name(s->archive, 0));
     *end = true;
     return SFP_OK;
 }

@@ -318,18 +318,27 @@ static sfp_status scan_shards(tar_source *s, sfp_error *err)
 
 /* ------------------------------------------------------------------- source */
 
+static const char *where_tar(const sfp_source *base, int64_t i, char *buf, size_t size)
+{
+    const tar_source *s = (const tar_source *)base;
+    char name[SFP_NAME_MAX];
+    (void)sfp__file_source_name(base, i, name, sizeof name);
+    (void)snprintf(buf, size, "%s: %s", s->shard[shard_of(s, i)], name);
+    return buf;
+}
+
 static sfp_status load_tar(const sfp_source *base, int64_t i, sfp_picture *out, sfp_error *err)
 {
     const tar_source *s = (const tar_source *)base;
     sfp_status status = sfp__source_check_index(base, i, err);
     if (status != SFP_OK)
         return status;
-    char text[SFP_NAME_MAX];
+    char where[512];
     const char *file = s->shard[shard_of(s, i)];
-    const char *name = sfp__printable(sfp__entries_path(&s->files.entries, i), text, sizeof text);
     const sfp_entry *e = &s->files.entries.at[i];
+    (void)where_tar(base, i, where, sizeof where);
     if (e->size == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: %s: is empty", file, name);
+        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", where);
     sfp_picture p = {.kind = SFP_PICTURE_ENCODED, .size = e->size, .bytes = sfp__malloc(e->size)};
     int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (!p.bytes)
@@ -339,9 +348,9 @@ static sfp_status load_tar(const sfp_source *base, int64_t i, sfp_picture *out, 
     for (size_t done = 0; done < p.size && status == SFP_OK;) {
         ssize_t n = pread(fd, p.bytes + done, p.size - done, (off_t)(e->place + done));
         if (n < 0 && errno != EINTR)
-            status = sfp__fail_errno(err, SFP_EIO, "%s: %s: cannot read", file, name);
+            status = sfp__fail_errno(err, SFP_EIO, "%s: cannot read", where);
         else if (n == 0)
-            status = sfp__fail(err, SFP_EIO, "%s: %s: the file ends inside it", file, name);
+            status = sfp__fail(err, SFP_EIO, "%s: the file ends inside it", where);
         else if (n > 0)
             done += (size_t)n;
     }
@@ -381,6 +390,7 @@ static sfp_status open_tar(const char *path, const sfp_source_options *opt, sfp_
     }
     tar_source *s = (tar_source *)files;
     s->files.base.load = load_tar;
+    s->files.base.where = where_tar;
     s->files.base.close = close_tar;
     s->files.base.keeps_order = true;
     status = sfp__tar_labels_read(&s->labels, list, false, err);

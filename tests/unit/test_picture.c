@@ -1,12 +1,10 @@
 /* From a source's picture to the network's input. */
 #include "stream/picture.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
+#include "stream/known.h"
+#include "stream/replica.h"
 
-#include <cmocka.h>
+#include "source_files.h"
 
 enum { W = 6, H = 4 };
 
@@ -56,12 +54,86 @@ static void a_wrong_number_of_bytes_is_refused(void **unused)
     assert_non_null(strstr(err.message, "noise"));
 }
 
+/* Reading and fitting picture i fails, and the message is WHERE and then `what`. */
+static void check_unfit(const sfp_source *s, int64_t i, const char *where, const char *what)
+{
+    uint8_t out[3 * 2 * 2];
+    char expected[700];
+    sfp_error err = {0};
+    (void)snprintf(expected, sizeof expected, "%s: %s", where, what);
+    assert_int_equal(sfp__picture_read_fit(s, i, 2, SFP_RESIZE_SQUASH, out, NULL, &err), SFP_EFORMAT);
+    assert_string_equal(err.message, expected);
+}
+
+/* Picture 0 of s is empty, picture 1 is none: both are called alike. */
+static void check_both(const sfp_source *s, const char *first, const char *second)
+{
+    check_unfit(s, 0, first, "is empty");
+    check_unfit(s, 1, second, "is no JPEG, PNG or WebP picture");
+}
+
+static const char *copy(const char *text)
+{
+    static char kept[2][512];
+    static int turn;
+    turn = !turn;
+    (void)snprintf(kept[turn], sizeof kept[turn], "%s", text);
+    return kept[turn];
+}
+
+static void what_cannot_be_decoded_is_called_as_what_cannot_be_read(void **unused)
+{
+    (void)unused;
+    put_text("d/cat/1.jpg", "");
+    put_text("d/cat/2.jpg", "text");
+    put_text("list.csv", "d/cat/1.jpg,cat\nd/cat/2.jpg,cat\n");
+    sfp_source *s = open_source(&sfp__source_folder, "d");
+    const char *first = copy(in_folder("d/cat/1.jpg")), *second = copy(in_folder("d/cat/2.jpg"));
+    check_both(s, first, second);
+    sfp_known_source *k = NULL;
+    assert_int_equal(sfp__known_open(s, 1, (const char *const[]){"cat"}, &k, NULL), SFP_OK);
+    check_both(&k->base, first, second);
+    char buf[24], lines[2][600];
+    assert_ptr_equal(sfp__source_where(&k->base, 0, buf, sizeof buf), buf);
+    assert_int_equal(strncmp(buf, first, sizeof buf - 4), 0);
+    assert_string_equal(buf + sizeof buf - 4, "...");
+    sfp__source_close(&k->base);
+    const char *list = copy(in_folder("list.csv"));
+    (void)snprintf(lines[0], sizeof lines[0], "%s:1: %s", list, in_folder("d/cat/1.jpg"));
+    (void)snprintf(lines[1], sizeof lines[1], "%s:2: %s", list, in_folder("d/cat/2.jpg"));
+    s = open_source(&sfp__source_manifest, "list.csv");
+    check_both(s, lines[0], lines[1]);
+    sfp__source_close(s);
+}
+
+static void a_place_is_a_name_where_there_are_no_files(void **unused)
+{
+    (void)unused;
+    const sfp_replica_options opt = sfp__replica_options_defaults();
+    char where[200], name[200], expected[400];
+    assert_int_equal(sfp__replica_make("tar", in_folder("t"), &opt, NULL, NULL), SFP_OK);
+    sfp_source *s = open_source(&sfp__source_tar, "t");
+    (void)snprintf(expected, sizeof expected, ".tar: %s", s->name(s, 3, name, sizeof name));
+    (void)sfp__source_where(s, 3, where, sizeof where);
+    assert_int_equal(strncmp(where, s->path, strlen(s->path)), 0); /* the shard, in the folder */
+    assert_string_equal(where + strlen(where) - strlen(expected), expected);
+    sfp__source_close(s);
+    assert_int_equal(sfp__replica_make("idx", in_folder("i"), &opt, NULL, NULL), SFP_OK);
+    s = open_source(&sfp__source_idx, "i");
+    assert_string_equal(sfp__source_where(s, 3, where, sizeof where), s->name(s, 3, name, sizeof name));
+    sfp__source_close(s);
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grey_and_colour_become_rgb),
         cmocka_unit_test(a_box_is_cut_and_clipped),
         cmocka_unit_test(a_wrong_number_of_bytes_is_refused),
+        IN_FOLDER(what_cannot_be_decoded_is_called_as_what_cannot_be_read),
+        IN_FOLDER(a_place_is_a_name_where_there_are_no_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

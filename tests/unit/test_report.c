@@ -85,6 +85,9 @@ static void a_report_has_its_parts(void **unused)
     static const char *const parts[] = {"<!DOCTYPE html>",
                                         "random+er on synthetic:1000",
                                         "Average accuracy",
+                                        "<dt>linear alone</dt><dd>11.2 %",
+                                        "<dt>slda alone</dt><dd>22.4 %",
+                                        "<dt>ranpac alone</dt><dd>33.6 %",
                                         "Accuracy by task",
                                         "prequential accuracy so far",
                                         "training loss",
@@ -122,6 +125,8 @@ static void an_empty_run_gives_a_report_too(void **unused)
         char *text = report(&r, &(sfp_report_pictures){0});
         assert_non_null(strstr(text, "This run is not finished: 0 of 1 tasks"));
         assert_null(strstr(text, "Confusion"));
+        assert_null(strstr(text, " alone"));
+        assert_non_null(strstr(text, "Nothing was recorded."));
         assert_null(strstr(text, "nan"));
         check_nesting(text);
         free(text);
@@ -193,6 +198,21 @@ static void strange_curves_are_drawn_or_left_out(void **unused)
         free(text);
         sfp__result_done(&r);
     }
+}
+
+static void one_point_is_no_curve_but_not_nothing(void **unused)
+{
+    (void)unused;
+    sfp_result r;
+    assert_int_equal(sfp__result_init(&r, 1, 1, NULL), SFP_OK);
+    assert_int_equal(sfp__curve_add(&r.prequential, 60, NAN, NULL), SFP_OK);
+    assert_int_equal(sfp__curve_add(&r.loss, 60, 2.5, NULL), SFP_OK);
+    char *text = report(&r, NULL);
+    assert_non_null(strstr(text, "<p class=\"note\">Too few timestamps for a curve.</p>"));
+    assert_null(strstr(text, "Nothing was recorded."));
+    check_nesting(text);
+    free(text);
+    sfp__result_done(&r);
 }
 
 static unsigned digit(char c)
@@ -336,9 +356,11 @@ static void what_differs_from_the_defaults_is_named(void **unused)
     default_is(&r, "triage", "on", "off");
     default_is(&r, "method", "ncm", ""); /* has no default: it was given */
     default_is(&r, "rate", "max", "max");
+    default_is(&r, "tasks", "3,2", ""); /* more than their number, which the sentence before tells */
     text = report(&r, NULL);
     assert_null(strstr(text, all));
-    assert_non_null(strstr(text, "Options that differ from the defaults: <code>triage on</code>, <code>method ncm</code>."));
+    assert_non_null(strstr(text, "Options that differ from the defaults: <code>triage on</code>, <code>method ncm</code>, "
+                                 "<code>tasks 3,2</code>."));
     assert_non_null(
         strstr(text, "<tr class=\"changed\"><td>method</td><td>ncm</td><td><span class=\"soft\">not set</span></td>"));
     assert_non_null(strstr(text, "<tr><td>rate</td><td>max</td><td>max</td>"));
@@ -408,6 +430,7 @@ int main(void)
         TEST(names_cannot_leave_their_place),
         TEST(many_classes_and_tasks_still_fit),
         TEST(strange_curves_are_drawn_or_left_out),
+        TEST(one_point_is_no_curve_but_not_nothing),
         TEST(thumbnails_are_one_picture_a_sheet),
         TEST(encoded_pictures_are_decoded_and_broken_ones_counted),
         TEST(what_differs_from_the_defaults_is_named),

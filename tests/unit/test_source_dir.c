@@ -436,6 +436,101 @@ static void labels_of_a_list_come_before_and_after_their_pictures(void **unused)
     sfp__source_close(s);
 }
 
+static void append(const char *name, const char *text)
+{
+    FILE *f = fopen(in_folder(name), "ab");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void a_last_label_without_a_line_end_counts_when_the_stream_ends(void **unused)
+{
+    (void)unused;
+    put_text("w/1.jpg", "1");
+    put_text("w/2.jpg", "2");
+    put_text("w/labels.csv", "1.jpg,cat");
+    sfp_source *s = open_dir("w");
+    check_next(s, "-", "1"); /* its line may go on */
+    append("w/labels.csv", "fish\n2.jpg,dog");
+    check_next(s, "-", "2");
+    check_label(s, "1.jpg", "catfish");
+    put_text("w/.end", "");
+    check_label(s, "2.jpg", "dog");
+    check_end(s);
+    check_end(s);
+    assert_int_equal(atomic_load(&s->remarks), 0);
+    sfp__source_close(s);
+    put_text("w/labels.csv", "1.jpg,cat\n2.jpg"); /* the beginning of a line is none */
+    s = open_dir("w");
+    check_next(s, "cat", "1");
+    check_next(s, "-", "2");
+    check_end(s);
+    assert_int_equal(atomic_load(&s->remarks), 1);
+    assert_non_null(strstr(s->remark[0], "w/labels.csv:2: is passed over, expected NAME,LABEL"));
+    sfp__source_close(s);
+}
+
+static void labels_and_names_may_be_quoted(void **unused)
+{
+    (void)unused;
+    put_text("w/1.jpg", "1");
+    put_text("w/labels.csv", "\"name\",\"label\"\r\n\"1.jpg\",cat\n");
+    sfp_source *s = open_dir("w");
+    check_next(s, "cat", "1");
+    append("w/labels.csv", "\"un,comma.jpg\",dog\n"
+                           " \"say \"\"a\"\".jpg\" , \"a \"\"b\"\", c\" \r\n"
+                           "x,y.jpg,\"cat, big\"\n"
+                           "x,y.jpg,cat\n"
+                           "12\".jpg,cat\n"
+                           "3.jpg,12\"\n"
+                           "\" .jpg\",\"dog\"\n");
+    check_label(s, "un,comma.jpg", "dog");
+    check_label(s, "say \"a\".jpg", "a \"b\", c");
+    check_label(s, "x,y.jpg", "cat, big");
+    check_label(s, "x,y.jpg", "cat");
+    check_label(s, "12\".jpg", "cat"); /* inside, it is a letter as any other */
+    check_label(s, "3.jpg", "12\"");
+    check_label(s, " .jpg", "dog");
+    assert_int_equal(atomic_load(&s->remarks), 0);
+    sfp__source_close(s);
+}
+
+static void a_wrongly_quoted_label_is_passed_over_and_told(void **unused)
+{
+    (void)unused;
+    static const char *const wrong[] = {
+        "\"1.jpg,cat",
+        "\"1.jpg\"x,cat",
+        "\"1.jpg\"",
+        "\"1.jpg\",\"cat",
+        "\"1.jpg\",\"cat\"x",
+        "1.jpg,\"cat",
+        "1.jpg,\"c\"at",
+        "1.jpg,\"a\",cat",
+        "\"\",cat",
+        "1.jpg,\"\"",
+        "\"1.jpg\",",
+        "\"1.jpg\",a,b",
+        "\"",
+        "\"1.jpg\" \",cat",
+    };
+    put_text("w/1.jpg", "1");
+    put_text("w/2.jpg", "2");
+    put_text("w/.end", "");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        put_text("w/labels.csv", wrong[i]);
+        append("w/labels.csv", "\n2.jpg,dog\n");
+        sfp_source *s = open_dir("w");
+        assert_int_equal(atomic_load(&s->remarks), 1);
+        assert_non_null(strstr(s->remark[0], "w/labels.csv:1: is passed over, expected NAME,LABEL"));
+        check_next(s, "-", "1");
+        check_next(s, "dog", "2");
+        check_end(s);
+        sfp__source_close(s);
+    }
+}
+
 static void a_picture_moved_or_linked_into_a_class_keeps_its_identity(void **unused)
 {
     (void)unused;
@@ -606,6 +701,9 @@ int main(void)
         IN_FOLDER(what_changes_while_it_waits_comes_once_as_it_is_then),
         IN_FOLDER(later_folders_are_watched),
         IN_FOLDER(labels_of_a_list_come_before_and_after_their_pictures),
+        IN_FOLDER(a_last_label_without_a_line_end_counts_when_the_stream_ends),
+        IN_FOLDER(labels_and_names_may_be_quoted),
+        IN_FOLDER(a_wrongly_quoted_label_is_passed_over_and_told),
         IN_FOLDER(a_picture_moved_or_linked_into_a_class_keeps_its_identity),
         IN_FOLDER(what_was_done_with_is_left_out_after_a_break),
         cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, make_folder_as_nobody,

@@ -3,6 +3,8 @@
 #include "base/mem.h"
 #include "source_files.h"
 
+#include <archive.h>
+#include <archive_entry.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <zlib.h>
@@ -413,6 +415,123 @@ static void a_stream_may_be_several_archives(void **unused)
     check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: goes on at byte 3072, behind its end mark", "stdin");
 }
 
+/* `now` packed, behind the *n bytes that are there. */
+static void pack_behind(int filter, uint8_t *packed, size_t room, size_t *n)
+{
+    size_t used = 0;
+    struct archive *a = archive_write_new();
+    struct archive_entry *e = archive_entry_new();
+    assert_true(a && e);
+    assert_int_equal(archive_write_add_filter(a, filter), ARCHIVE_OK);
+    assert_int_equal(archive_write_set_format_raw(a), ARCHIVE_OK);
+    (void)archive_write_set_bytes_in_last_block(a, 1);
+    assert_int_equal(archive_write_open_memory(a, packed + *n, room - *n, &used), ARCHIVE_OK);
+    archive_entry_set_filetype(e, AE_IFREG);
+    assert_int_equal(archive_write_header(a, e), ARCHIVE_OK);
+    assert_int_equal(archive_write_data(a, now.b, now.n), now.n);
+    assert_int_equal(archive_write_free(a), ARCHIVE_OK);
+    archive_entry_free(e);
+    *n += used;
+}
+
+static void one_sample(const char *picture, const char *label, const char *class)
+{
+    now.n = 0;
+    tar_file(picture, picture);
+    tar_file(label, class);
+    tar_end(NULL);
+}
+
+typedef struct pieces {
+    int fd;
+    const uint8_t *bytes;
+    size_t n, piece;
+} pieces;
+
+static void *write_pieces(void *context)
+{
+    const pieces *p = context;
+    for (size_t at = 0, m; at < p->n; at += m) {
+        m = p->n - at < p->piece ? p->n - at : p->piece;
+        if (write(p->fd, p->bytes + at, m) != (ssize_t)m)
+            break;
+        if (p->piece < 100)
+            (void)usleep(20); /* so that they do not come together */
+    }
+    close(p->fd);
+    return NULL;
+}
+
+/* What comes of a stream of these pieces: a.jpg, b.jpg if it is in it, and then the end or this failure. */
+static void check_pieces(const uint8_t *bytes, size_t n, size_t piece, bool b, const char *failure)
+{
+    int pipes[2];
+    sfp_source *s = NULL;
+    sfp_record r;
+    sfp_picture p = {0};
+    sfp_error err = {0};
+    bool end = false;
+    pthread_t thread;
+    assert_int_equal(pipe(pipes), 0);
+    pieces w = {.fd = pipes[1], .bytes = bytes, .n = n, .piece = piece};
+    assert_int_equal(pthread_create(&thread, NULL, write_pieces, &w), 0);
+    assert_int_equal(sfp__tar_stream_open(pipes[0], "", &s, &err), SFP_OK);
+    check_next(s, "x", "a.jpg");
+    if (b)
+        check_next(s, "y", "b.jpg");
+    if (!*failure)
+        check_end(s);
+    for (int i = 0; i < 2 && *failure; i++) {
+        assert_int_equal(s->next(s, &r, &p, &end, &err), SFP_EFORMAT);
+        assert_false(end || s->lost);
+        assert_non_null(strstr(err.message, failure));
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    sfp__source_close(s);
+    close(pipes[0]);
+}
+
+static void what_follows_a_packed_archive_is_packed_alike_or_told(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int filter;
+        const char *name;
+    } packer[] = {
+        {ARCHIVE_FILTER_GZIP, "gzip"}, {ARCHIVE_FILTER_BZIP2, "bzip2"}, {ARCHIVE_FILTER_XZ, "xz"}, {ARCHIVE_FILTER_ZSTD, "zstd"}};
+    static uint8_t packed[1 << 16];
+    for (int k = 0; k < 8; k++) {
+        const size_t piece = k % 2 ? 7 : sizeof packed;
+        const int filter = packer[k / 2].filter;
+        const bool quiet = k < 4; /* the library itself tells of what follows the others, though nothing then comes of a block */
+        char failure[80];
+        size_t one = 0, two, more;
+        one_sample("a.jpg", "a.cls", "x");
+        pack_behind(filter, packed, sizeof packed, &one);
+        check_pieces(packed, one, piece, false, "");
+        one_sample("b.jpg", "b.cls", "y");
+        two = one;
+        pack_behind(filter, packed, sizeof packed, &two);
+        check_pieces(packed, two, piece, true, "");
+        if (!quiet)
+            continue;
+        more = two;
+        pack_behind(filter == ARCHIVE_FILTER_GZIP ? ARCHIVE_FILTER_ZSTD : ARCHIVE_FILTER_GZIP, packed, sizeof packed, &more);
+        (void)snprintf(failure, sizeof failure, "stdin: what follows byte %zu is not %s", two, packer[k / 2].name);
+        check_pieces(packed, more, piece, true, failure);
+        memset(packed + two, 0, 1000); /* as tapes are filled up */
+        check_pieces(packed, two + 5, piece, true, "");
+        check_pieces(packed, two + 1000, piece, true, "");
+        packed[two + 999] = 1;
+        check_pieces(packed, two + 1000, piece, true, failure);
+        packed[two + 1] = 1;
+        check_pieces(packed, two + 2, piece, true, failure);
+        memcpy(packed + one, now.b, now.n); /* a plain tar */
+        (void)snprintf(failure, sizeof failure, "stdin: what follows byte %zu is not %s", one, packer[k / 2].name);
+        check_pieces(packed, one + now.n, piece, false, failure);
+    }
+}
+
 static void a_stream_without_an_end_mark_is_cut(void **unused)
 {
     (void)unused;
@@ -598,6 +717,7 @@ int main(void)
         IN_FOLDER(a_stream_gives_the_same_samples),
         IN_FOLDER(a_broken_stream_gives_what_it_has_and_then_an_error),
         IN_FOLDER(a_stream_may_be_several_archives),
+        cmocka_unit_test(what_follows_a_packed_archive_is_packed_alike_or_told),
         IN_FOLDER(a_stream_without_an_end_mark_is_cut),
         IN_FOLDER(what_is_left_out_is_told),
         IN_FOLDER(a_stream_loses_a_sample_and_goes_on),

@@ -17,7 +17,11 @@ try describe list.csv
 try describe what.bin
 try describe folder:nowhere
 try describe synthetic:0
+try describe synthetic:abc
 try describe synthetic:20 --tasks 3,3
+try describe folder:of --tasks 0
+try describe manifest:list.csv # damaged is no wrong argument
+try describe folder:pictures
 try describe synthetic:20 --out x
 try describe folder:of --test
 try describe synthetic:20 --sheet nowhere/x.png

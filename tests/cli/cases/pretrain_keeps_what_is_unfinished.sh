@@ -23,8 +23,7 @@ for ((i = 0; i < 1000; i++)); do
 done
 train --epochs 1 --out done
 train --epochs 1 --out done --resume
-kill -9 $pid
-wait $pid 2>/dev/null
+{ kill -9 $pid && wait $pid; } 2>/dev/null # the shell tells of it, in either
 rm -r done.before && cp -r done done.before
 train --epochs 1 --out done
 same done

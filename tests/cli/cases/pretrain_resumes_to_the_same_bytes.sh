@@ -9,8 +9,10 @@ options='--data synthetic:160 --teacher teacher.safetensors --views 2 --img-size
     for wait in 0.05 0.1 0.15 0.2 0.25 0.3 0.35 0.4; do
         streamfp pretrain $options --out cut --resume >out 2>err &
         sleep "$wait"
-        if kill -9 $! 2>nothing; then kills=$((kills + 1)); fi
-        wait $! 2>nothing
+        {
+            if kill -9 $!; then kills=$((kills + 1)); fi
+            wait $!
+        } 2>nothing
     done
     [ "$kills" -gt 0 ] && echo killed
     streamfp pretrain $options --out cut --resume --json 2>err | grep -oE '"finished":true,"steps":[0-9]+'

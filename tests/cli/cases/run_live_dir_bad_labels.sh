@@ -13,6 +13,14 @@ printf 'name,label\n1.png,cat\n\n' >in/labels.csv
 run good
 printf '2.png\n3.png,\n' >>in/labels.csv
 run bad
+# without a line end it is one when the stream ends; quotes are those of CSV
+late() { tr -d ' \n' <"$1/result.json" | grep -o '"late":[0-9]*'; }
+printf '"1.png","cat"\n2.png,dog' >in/labels.csv
+run unended
+late unended
+printf '1.png,cat\n"2.png,dog' >in/labels.csv
+run unclosed
+late unclosed
 rm in/.end
 printf '1.png,cat\n' >in/labels.csv
 run later >out &

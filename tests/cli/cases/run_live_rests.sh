@@ -25,10 +25,9 @@ mkdir in/bird
 mv in/who.png in/bird/
 for i in 1 2 3; do mkfile picture "in/bird/$i.png" 16 16 "2$i"; done
 until_there grep -qa bird out/checkpoint # the second
-kill -9 $pid
-wait $pid 2>/dev/null
+{ kill -9 $pid && wait $pid; } 2>/dev/null # the shell tells of it, in either
 id=$(sed -E 's/\{"id":([0-9]+),.*/\1/' out/predictions.jsonl)
-grep -Eq "\"offered\":\[([0-9]+,)*$id[],]" out/events.jsonl && echo "its id is its own"
+grep -Eq "\"offered\":\[([0-9]+,)*${id}[],]" out/events.jsonl && echo "its id is its own"
 rm -r in/cat in/bird
 touch in/.end
 streamfp "${args[@]}" --resume >stdout 2>stderr
