@@ -89,7 +89,8 @@ static const char *clock_of(const sfp_result *r)
     const char *given = sfp__result_value(r, "clock"), *rate = sfp__result_value(r, "rate"), *data = sfp__result_value(r, "data");
     const char *real = sfp__clock_name(SFP_CLOCK_REAL);
     bool live = data && is_live(data), rated = rate && strcmp(rate, "max") != 0;
-    if (given && (!rate || rated || (live && strcmp(given, real) == 0)))
+    bool paced = live && strncmp(data, "synthetic", strlen("synthetic")) != 0; /* by itself: real needs no rate there */
+    if (given && (!rate || rated || (paced && strcmp(given, real) == 0)))
         return given;
     return !rated ? sfp__clock_name(SFP_CLOCK_OFF) : live ? real : sfp__clock_name(SFP_CLOCK_VIRTUAL);
 }

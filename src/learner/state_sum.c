@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,8 +71,11 @@ sfp_status sfp__state_sum(const sfp_saved_tensors *tensors, const sfp_saved_meta
 
 sfp_status sfp__state_check_sum(const sfp_safetensors *st, sfp_error *err)
 {
-    const char *format = sfp__safetensors_meta(st, "format");
-    if (!format || strcmp(format, SFP_STATE_FORMAT) != 0 || !sfp__safetensors_meta(st, SFP_CHECKSUM_KEY))
+    const char *format = sfp__safetensors_meta(st, "format"), *version = sfp__safetensors_meta(st, "version");
+    char now[16];
+    (void)snprintf(now, sizeof now, "%d", SFP_STATE_VERSION);
+    bool ours = format && strcmp(format, SFP_STATE_FORMAT) == 0 && version && strcmp(version, now) == 0;
+    if (!ours || !sfp__safetensors_meta(st, SFP_CHECKSUM_KEY)) /* another version may sum in another way */
         return SFP_OK;
     char sum[SFP_CHECKSUM_MAX];
     size_t count = 0, room = sfp__safetensors_count(st) + sfp__safetensors_meta_count(st);

@@ -205,8 +205,8 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_pic
     if (b->source->lost)
         a->fate = SFP_FATE_SKIPPED;
     if (p->bytes) {
-        char name[SFP_NAME_MAX];
-        if (sfp__picture_fit(p, b->source->name(b->source, -1, name, sizeof name), b->opt.size, b->opt.resize, a->rgb, err))
+        char where[512];
+        if (sfp__picture_fit(p, sfp__source_where(b->source, -1, where, sizeof where), b->opt.size, b->opt.resize, a->rgb, err))
             a->fate = SFP_FATE_SKIPPED;
         else if (b->opt.keep_encoded && p->kind == SFP_PICTURE_ENCODED && !p->has_box) {
             a->kept = *p;

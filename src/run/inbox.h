@@ -30,6 +30,7 @@ typedef struct sfp_arrival {
     uint8_t *rgb;           /* (S, S, 3); NULL: a label alone, or gone */
     sfp_picture kept;       /* the encoded original, where it is kept */
     sfp_fate fate;
+    bool late; /* its label came when it had waited */
 } sfp_arrival;
 
 /* A list, oldest first. */

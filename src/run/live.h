@@ -19,9 +19,11 @@ struct sfp__live {
     uint64_t next_id;   /* of the pictures that come after a break */
     uint64_t predicted; /* lines of predictions have smaller ids */
     sfp_lag lag;
-    int unseen;        /* classes of the test set, as told last */
-    sfp_waited waited; /* for a label when the checkpoint was written */
-    float *query;      /* of pictures that are predicted at once */
+    int unseen;             /* classes of the test set, as told last */
+    sfp_waited waited;      /* for a label when the checkpoint was written */
+    sfp_waited_one *joined; /* (joined_count) have got their label and are on their way to the learner */
+    size_t joined_count, joined_room;
+    float *query; /* of pictures that are predicted at once */
 };
 
 /* The stream's label of a picture; a class that is new gets the next one. */

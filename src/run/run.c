@@ -193,6 +193,13 @@ static sfp_status make_workspace(sfp__run_state *s, sfp_error *err)
 
 /* ------------------------------------------------------------------ one offer */
 
+/* Pictures without a label that arrive with a batch. */
+static int64_t unlabelled_in(const sfp__run_state *s, int64_t k)
+{
+    int64_t until = s->comes[k] - s->batches.arrived[k];
+    return k > 0 ? until - (s->comes[k - 1] - s->batches.arrived[k - 1]) : until;
+}
+
 /* Learns from the given batches (all of one task), taken together. */
 static sfp_status offer(sfp__run_state *s, int count, const int64_t *batch, double *cost, sfp_error *err)
 {
@@ -216,13 +223,17 @@ static sfp_status offer(sfp__run_state *s, int count, const int64_t *batch, doub
     s->arrived = s->batches.arrived[batch[count - 1]];
     if (!status)
         status = sfp__run_predict_before(s, s->batches.order[s->batches.first[batch[count - 1] + 1] - 1], &predicting, err);
+    s->beside.seconds = s->cost_count ? 0 : predicting;
+    s->beside.count = 0;
+    for (int i = 0; s->comes && i < count; i++)
+        s->beside.count += unlabelled_in(s, batch[i]);
     if (!status && n > 0) {
         sfp_timestamp t;
         status = sfp__system_offer(&s->system, n, samples, &t, err);
         if (!status)
             status = sfp__run_record(s, n, samples, &t, cost, err);
     }
-    *cost += s->cost_count ? 0 : predicting;
+    *cost += s->beside.seconds;
     if (!status)
         sfp__feed_release(s->feed, batch[count - 1] + 1);
     return status;
@@ -308,7 +319,9 @@ static sfp_status loop(sfp__run_state *s, sfp_error *err)
         if (s->clocked)
             sfp__clock_spent(&s->clock, s->due.spent);
         s->due.spent = 0;
-        status = sfp__run_between(s, err);
+        status = sfp__run_evaluate_now_and_then(s, err);
+        if (!status)
+            status = sfp__run_save_now_and_then(s, err);
     }
     return status;
 }
@@ -358,8 +371,8 @@ static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
     *ended = !sfp__run_stopped(s);
     if (!*ended)
         return SFP_OK;
-    if (s->stamps == 0 && s->r->skipped > 0) /* of those that the clock kept */
-        return none_readable(s, (int64_t)s->r->skipped, sfp__feed_stats(s->feed).first_error, err);
+    if (s->stamps == 0 && s->r->skipped > s->unlabelled.unread) /* of those that the clock kept */
+        return none_readable(s, (int64_t)(s->r->skipped - s->unlabelled.unread), sfp__feed_stats(s->feed).first_error, err);
     double predicting;
     status = sfp__run_predict_before(s, INT64_MAX, &predicting, err);
     while (!status && !s->given_up && s->r->tasks_done < s->tasks.count)

@@ -38,7 +38,7 @@ typedef struct sfp_run_options {
     const char *out;          /* directory; NULL: no files */
     const char *init_state;   /* state.safetensors to begin with; NULL: fresh */
     bool resume;
-    double checkpoint_seconds; /* of training between checkpoints */
+    double checkpoint_seconds; /* of training between checkpoints; live, and on the real clock: on the wall */
 } sfp_run_options;
 
 sfp_run_options sfp__run_options_defaults(sfp_vit *vit, sfp_pool *pool);

@@ -90,7 +90,7 @@ static sfp_status calibrate(sfp__run_state *s, double *cost, sfp_error *err)
         if (!status && n > 0)
             status = sfp__system_offer(&copy, n, samples, &t, err);
         if (!status && n > 0)
-            sfp__run_tell_slack(s, &copy, n, t.seconds.total);
+            sfp__run_tell_slack(&copy, n * s->spacing, t.seconds.total);
         if (!status && n > 0 && (k >= 3 || count <= 3)) {
             sum += t.seconds.total;
             measured++;

@@ -74,6 +74,10 @@ typedef struct sfp__run_state {
     sfp_clock clock;
     bool clocked;       /* the virtual or the real one */
     const sfp_lag *lag; /* NULL: nothing can be late */
+    struct {
+        int64_t count;
+        double seconds; /* that predicting them took, where the clock counts it */
+    } beside;           /* pictures without a label that came with the batches at hand */
     int64_t *comes;     /* (batches) as batches.arrived, with the pictures without a label; NULL: there are none */
     double spacing;     /* seconds from sample to sample; NAN: no rate */
     int64_t *kept;      /* paper: the batches that are kept, in order; NULL: all */
@@ -164,16 +168,18 @@ void sfp__run_unlabelled_done(sfp__run_state *s);
 /* Notes a timestamp, lets the controller follow it; *cost (may be NULL): what the clock is to count. */
 sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t, double *cost,
                            sfp_error *err);
-/* n samples took so long: is there time to spare? */
-void sfp__run_tell_slack(const sfp__run_state *s, sfp_system *system, int n, double spent);
+/* A batch that arrives in `time` took so long: is there time to spare? time NAN: there is no rate. */
+void sfp__run_tell_slack(sfp_system *system, double time, double spent);
 /* Evaluations tell how far they are, and end when the run is stopped, as s->given_up tells then: they note nothing. */
 void sfp__run_watch_evaluator(sfp__run_state *s);
 /* After a timestamp; stays due when it is given up. */
 sfp_status sfp__run_evaluate_due(sfp__run_state *s, sfp_error *err);
 /* When the next checkpoint is due on a stream that takes its time: a live one, or one on the real clock. */
 double sfp__run_checkpoint_at(const sfp__run_state *s);
-/* Evaluation and checkpoint after a timestamp, where they are due. */
-sfp_status sfp__run_between(sfp__run_state *s, sfp_error *err);
+/* After a timestamp, where one is due. */
+sfp_status sfp__run_evaluate_now_and_then(sfp__run_state *s, sfp_error *err);
+/* A checkpoint, where one is due. */
+sfp_status sfp__run_save_now_and_then(sfp__run_state *s, sfp_error *err);
 /* Task `s->task` has ended: evaluation, state. */
 sfp_status sfp__run_end_task(sfp__run_state *s, sfp_error *err);
 void sfp__run_say_skipped(const sfp__run_state *s);

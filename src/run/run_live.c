@@ -76,6 +76,7 @@ void sfp__live_free(sfp__live *v)
     sfp__names_done(&v->classes);
     sfp__free(v->label_of);
     sfp__done_marks_done(&v->done);
+    sfp__free(v->joined);
     sfp__free(v->query);
     sfp__free(v);
 }
@@ -145,14 +146,26 @@ static came came_before(sfp__live *v, const sfp_arrival *a)
     return CAME_AGAIN;
 }
 
-/* Of a picture with a label: when it came before without one, and was moved into the folder of its class, say, its waiting ends.
- */
+static void leave_joined(sfp__live *v, uint64_t id)
+{
+    for (size_t i = 0; i < v->joined_count; i++)
+        if (v->joined[i].id == id) {
+            v->joined[i] = v->joined[--v->joined_count];
+            return;
+        }
+}
+
+/* Of a picture with a label: when it came before without one, and got it by a line of labels.csv or was moved into the folder of
+ * its class, say, its waiting ends. */
 static void end_waiting(sfp__run_state *s, sfp_arrival *a)
 {
     sfp__live *v = s->live;
-    sfp_arrival *same = sfp__pending_identical(&v->pending, a->identity);
-    sfp_waited_one *one = same ? NULL : sfp__waited_find(&v->waited, a->identity);
-    if (same) {
+    sfp_arrival *same = a->late ? NULL : sfp__pending_identical(&v->pending, a->identity);
+    sfp_waited_one *one = same || a->late ? NULL : sfp__waited_find(&v->waited, a->identity);
+    if (a->late) {
+        s->r->labels.late++;
+        leave_joined(v, a->id);
+    } else if (same) {
         s->r->labels.late++;
         a->id = same->id;
         finish(v, same);
@@ -221,17 +234,23 @@ static sfp_status predict(sfp__run_state *s, sfp_arrivals *group, sfp_error *err
     return status;
 }
 
-/* A label that came late: its picture, if it still waits, joins the stream. */
-static void take_label(sfp__run_state *s, sfp_arrival *a)
+/* A label that came late: its picture, if it still waits, joins the stream. Until it is learned from a checkpoint holds it as one
+ * that waits. */
+static sfp_status take_label(sfp__run_state *s, sfp_arrival *a, sfp_error *err)
 {
-    sfp_arrival *picture = sfp__pending_named(&s->live->pending, a->name);
-    if (picture) {
-        picture->label = a->label;
-        picture->class_name = a->class_name;
-        s->r->labels.late++;
-        sfp__inbox_join(s->live->inbox, picture);
+    sfp__live *v = s->live;
+    bool room = sfp__grow(&v->joined, sizeof *v->joined, v->joined_count, v->joined_count + 1, &v->joined_room);
+    sfp_arrival *p = room ? sfp__pending_named(&v->pending, a->name) : NULL;
+    if (p) {
+        p->label = a->label;
+        p->class_name = a->class_name;
+        p->late = true;
+        v->joined[v->joined_count++] =
+            (sfp_waited_one){.identity = p->identity, .id = p->id, .mark = p->mark, .changed = p->changed};
+        sfp__inbox_join(v->inbox, p);
     }
     sfp__arrival_free(a);
+    return room ? SFP_OK : sfp__fail_nomem(err, (v->joined_count + 1) * sizeof *v->joined);
 }
 
 static sfp_status take_others(sfp__run_state *s, sfp_arrivals *others, sfp_error *err)
@@ -249,7 +268,7 @@ static sfp_status take_others(sfp__run_state *s, sfp_arrivals *others, sfp_error
             if (group.count == GROUP)
                 status = predict(s, &group, err);
         } else if (!(status = predict(s, &group, err))) {
-            take_label(s, a);
+            status = take_label(s, a, err);
         } else {
             sfp__arrival_free(a);
         }
@@ -279,7 +298,9 @@ static sfp_status offer(sfp__run_state *s, const sfp_delivery *d, sfp_error *err
     double rate = sfp__inbox_stats(s->live->inbox).rate;
     if (s->lag)
         s->spacing = s->opt->rate > 0 ? 1 / s->opt->rate : 1 / rate;
-    return status ? status : sfp__run_record(s, n, s->pooled, &t, NULL, err);
+    if (!status)
+        status = sfp__run_record(s, n, s->pooled, &t, NULL, err);
+    return status ? status : sfp__run_evaluate_now_and_then(s, err);
 }
 
 static sfp_status learn(sfp__run_state *s, sfp_delivery *d, sfp_error *err)
@@ -303,7 +324,7 @@ static sfp_status save(sfp__run_state *s, const sfp_delivery *d, bool *unsaved, 
     *unsaved |= d->taken > 0;
     if (!*unsaved || !s->begun)
         return SFP_OK;
-    sfp_status status = sfp__run_between(s, err);
+    sfp_status status = sfp__run_save_now_and_then(s, err);
     *unsaved = s->saved_at == before;
     return status;
 }
@@ -368,7 +389,8 @@ sfp_status sfp__live_learn(sfp__run_state *s, bool *ended, sfp_error *err)
     sfp_status status = start(s, err);
     for (bool end = false; !status && !end && !sfp__run_stopped(s);) {
         sfp_delivery d;
-        sfp__inbox_take(s->live->inbox, s->hooks->stop, unsaved && s->opt->out ? sfp__run_checkpoint_at(s) : INFINITY, &d);
+        bool saves = unsaved && s->begun && s->opt->out;
+        sfp__inbox_take(s->live->inbox, s->hooks->stop, saves ? sfp__run_checkpoint_at(s) : INFINITY, &d);
         end = d.end && d.others.count == 0; /* a label among the others may bring a picture back */
         tell_remarks(s, &told);
         take_gone(s, &d.gone);
@@ -424,13 +446,13 @@ sfp_feed_stats sfp__live_stats(const sfp__run_state *s)
 void sfp__live_numbers(sfp__run_state *s)
 {
     sfp_result *r = s->r;
-    r->labels.waiting = (uint64_t)s->live->pending.list.count + s->live->waited.missing;
+    r->labels.waiting = (uint64_t)s->live->pending.list.count + s->live->waited.missing + s->live->joined_count;
     sfp__run_times(s);
     if (s->lag && !(s->opt->rate > 0) && r->seconds.total > 0)
         r->lambda = (double)r->offered / r->seconds.total; /* as it turned out */
 }
 
-/* Those in memory, and those that did not come again yet. */
+/* Those in memory, those that did not come again yet, and last, to be given up last, those whose label is there. */
 static json_t *waiting_json(const sfp__live *v)
 {
     json_t *list = json_array();
@@ -441,6 +463,8 @@ static json_t *waiting_json(const sfp__live *v)
     for (size_t i = 0; i < v->waited.count && all; i++)
         if (!v->waited.list[i].over)
             all = sfp__waited_put_json(list, &v->waited.list[i]);
+    for (size_t i = 0; i < v->joined_count && all; i++)
+        all = sfp__waited_put_json(list, &v->joined[i]);
     if (!all) {
         json_decref(list);
         return NULL;

@@ -121,15 +121,18 @@ sfp_status sfp__run_evaluate_due(sfp__run_state *s, sfp_error *err)
     return status;
 }
 
-sfp_status sfp__run_between(sfp__run_state *s, sfp_error *err)
+sfp_status sfp__run_evaluate_now_and_then(sfp__run_state *s, sfp_error *err)
 {
-    sfp_status status = SFP_OK;
     bool fresh = s->stamps > 0 && s->evaluated.stamps != s->stamps; /* a batch that could not be read is no timestamp */
-    if (s->opt->eval_every > 0 && s->stamps % s->opt->eval_every == 0 && fresh)
-        status = sfp__run_evaluate_due(s, err);
+    return s->opt->eval_every > 0 && s->stamps % s->opt->eval_every == 0 && fresh ? sfp__run_evaluate_due(s, err) : SFP_OK;
+}
+
+sfp_status sfp__run_save_now_and_then(sfp__run_state *s, sfp_error *err)
+{
     double since = takes_its_time(s) ? sfp__now() - s->saved_at : s->since;
-    if (status || s->given_up || !s->opt->out || since < s->opt->checkpoint_seconds)
-        return status;
+    bool something = s->live || s->stamps > 0; /* to go on from */
+    if (s->given_up || !s->opt->out || !something || since < s->opt->checkpoint_seconds)
+        return SFP_OK;
     if (since >= CHECKPOINT_PART * s->last_cost) {
         sfp__run_times(s);
         return sfp__run_checkpoint(s, err);
@@ -203,9 +206,10 @@ static sfp_status log_event(sfp__run_state *s, const sfp_timestamp *t, sfp_error
     return sfp__events_write(s->events, &line, s->opt->learner.replay ? s->opt->learner.replay : 1, s->ids, err);
 }
 
-/* The controller (ours): what a batch may cost is the time in which it arrives; how many samples that buys follows from what they
- * cost lately. Given costs are taken whole: they do not say what part scoring has. */
-static void control(sfp__run_state *s, int n, const sfp_timestamp *t, double cost)
+/* The controller (ours): what a batch may cost is the time in which it arrives, less what the pictures without a label that came
+ * with it took; how many samples that buys follows from what they cost lately. Given costs are taken whole: they do not say what
+ * part scoring has. */
+static void control(sfp__run_state *s, double time, const sfp_timestamp *t, double cost)
 {
     const sfp_learner_options *o = &s->opt->learner;
     int trained = 0;
@@ -214,7 +218,7 @@ static void control(sfp__run_state *s, int n, const sfp_timestamp *t, double cos
     if (trained == 0)
         return;
     double fixed = s->cost_count ? 0 : t->seconds.select + t->seconds.buffer, each = (cost - fixed) / trained;
-    double budget = n * s->spacing - fixed - 0.5 * s->lag->last; /* a part of the lag is worked off with every batch */
+    double budget = time - fixed - 0.5 * s->lag->last; /* a part of the lag is worked off with every batch */
     int rehearsed = sfp__learner_buffer(s->system.learner) ? o->replay : 0;
     int full = sfp__coreset_size(o->batch, o->coreset.sigma), most = (full + rehearsed) * o->steps;
     int samples = each > 0 && budget / each < most ? (int)fmax(budget / each, 0) : most;
@@ -225,10 +229,10 @@ static void control(sfp__run_state *s, int n, const sfp_timestamp *t, double cos
                        steps < o->steps ? steps : o->steps);
 }
 
-void sfp__run_tell_slack(const sfp__run_state *s, sfp_system *system, int n, double spent)
+void sfp__run_tell_slack(sfp_system *system, double time, double spent)
 {
-    if (system->learner && isfinite(s->spacing)) /* half the time that a batch gives must be left over */
-        sfp__learner_slack(system->learner, spent < 0.5 * n * s->spacing);
+    if (system->learner && isfinite(time)) /* half the time that a batch gives must be left over */
+        sfp__learner_slack(system->learner, spent < 0.5 * time);
 }
 
 sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t, double *cost,
@@ -255,11 +259,12 @@ sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, 
     if (!status && s->events)
         status = log_event(s, t, err);
     double spent = s->cost_count ? s->costs[s->stamps % s->cost_count] : t->seconds.total;
+    double time = (n + (double)s->beside.count) * s->spacing - s->beside.seconds;
     s->stamps++;
-    if (!status && learner && s->opt->controller && s->lag && isfinite(s->spacing))
-        control(s, n, t, spent);
+    if (!status && learner && s->opt->controller && s->lag && isfinite(time))
+        control(s, time, t, spent);
     if (!status)
-        sfp__run_tell_slack(s, &s->system, n, spent);
+        sfp__run_tell_slack(&s->system, time, spent);
     if (cost)
         *cost = spent;
     tell(s, t);

@@ -82,8 +82,9 @@ sfp_status sfp__run_read_unlabelled(sfp__run_state *s, sfp_error *err)
         return sfp__fail_nomem(err, RING * picture + queries);
     for (size_t i = 0; i < RING; i++)
         u->ring[i].rgb = u->rgb + i * picture;
-    sfp_status status = s->opt->out ? sfp__line_log_open(s->opt->out, SFP__RUN_PREDICTIONS, "id", (uint64_t)u->at[u->next],
-                                                         SFP__RUN_LOG_BYTES, SFP__RUN_LOGS, &u->log, err)
+    uint64_t from = u->next ? (uint64_t)u->at[u->next] : 0; /* a run that begins keeps no line that is there */
+    sfp_status status = s->opt->out ? sfp__line_log_open(s->opt->out, SFP__RUN_PREDICTIONS, "id", from, SFP__RUN_LOG_BYTES,
+                                                         SFP__RUN_LOGS, &u->log, err)
                                     : SFP_OK;
     const sfp_ahead_options ahead = {
         .what = "picture", .first = u->next, .end = u->count, .depth = RING, .make = read_one, .ctx = u};

@@ -123,7 +123,7 @@ static sfp_status take_line(sfp_dir_labels *l, char *line, char *end, bool first
     piece name, label;
     if (trimmed(line, end).n == 0)
         return SFP_OK;
-    if (!split(line, end, &name, &label)) {
+    if (!split(line, end, &name, &label) || name.n == 0) {
         pass_over(l);
         return SFP_OK;
     }

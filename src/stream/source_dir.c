@@ -142,6 +142,15 @@ static const char *name_of(const sfp_source *s, int64_t i, char *buf, size_t siz
     return sfp__printable(given->path ? given->path : s->path, buf, size);
 }
 
+static const char *where_of(const sfp_source *s, int64_t i, char *buf, size_t size)
+{
+    const sfp_dir_item *given = &((const dir_source *)s)->given;
+    char *path = given->path ? sfp__path_join(s->path, given->path) : NULL;
+    const char *where = path ? sfp__printable(path, buf, size) : name_of(s, i, buf, size);
+    sfp__free(path);
+    return where;
+}
+
 /* -------------------------------------------------------------- opening, closing */
 
 static void close_dir(sfp_source *base)
@@ -213,6 +222,7 @@ static sfp_status open_dir(const char *path, const sfp_source_options *opt, sfp_
     }
     s->base.keeps_order = true;
     s->base.name = name_of;
+    s->base.where = where_of;
     s->base.next = next;
     s->base.origin = origin;
     s->base.leave_out = leave_out;

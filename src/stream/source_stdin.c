@@ -8,7 +8,8 @@
  * grows with next, and class_names never moves.
  *
  * What follows a packed tar is packed in the same way, or is zeros: anything else
- * is told, and what came before it is given.
+ * is told, and what came before it is given. (Behind xz and zstd the library itself
+ * fails, and what it had unpacked last is lost with it; zstd takes no zeros.)
  *
  * A sample whose picture is empty or too large, or is followed by what cannot be a
  * label, is lost alone; where the archive itself is broken nothing can follow. */
@@ -30,14 +31,16 @@ typedef struct tar_stream {
     struct archive *archive;
     sfp_tar_labels labels;
     sfp_tar_sample now;
-    char done_key[SFP_PATH_BYTES_MAX + 1]; /* the sample given last */
-    bool done_labelled;                    /* and what follows of it is passed over */
-    bool opened;                           /* only by the first next: it reads, and by then `stop` is set */
+    char done_key[SFP_PATH_BYTES_MAX + 1];  /* the sample given last, ... */
+    char done_name[SFP_PATH_BYTES_MAX + 1]; /* ... and its picture */
+    bool done_labelled;                     /* and what follows of it is passed over */
+    bool opened;                            /* only by the first next: it reads, and by then `stop` is set */
     bool stopped, ended;
     bool empty;                  /* the end came before the first byte */
     int64_t taken;               /* bytes that came */
     size_t zeros;                /* of them, those of 0 that came last */
     bool cut;                    /* the end came where it cannot be */
+    bool broken;                 /* what follows the end could not be read */
     int64_t packed;              /* bytes that could be unpacked, when something else follows them; 0: nothing does */
     struct archive_entry *entry; /* read but not looked at yet */
     uint8_t buffer[SFP_TAR_READ_BYTES];
@@ -85,7 +88,7 @@ static sfp_status fail_reading(const tar_stream *s, sfp_error *err)
 }
 
 /* The library stops where a packed stream does, and says nothing about what follows: it is read here. */
-static sfp_status find_end(tar_stream *s, sfp_error *err)
+static void find_end(tar_stream *s)
 {
     int64_t packed = archive_filter_bytes(s->archive, -1);
     la_ssize_t n = 1;
@@ -97,8 +100,8 @@ static sfp_status find_end(tar_stream *s, sfp_error *err)
             n = read_stream(s->archive, s, &bytes);
         s->packed = s->taken - packed > (int64_t)s->zeros ? packed : 0;
     }
-    s->ended = n >= 0;
-    return n < 0 ? fail_reading(s, err) : SFP_OK;
+    s->ended = true;
+    s->broken = n < 0;
 }
 
 static bool has_something(const sfp_tar_sample *s)
@@ -142,9 +145,7 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
                 return fail_reading(s, err);
             if (code == ARCHIVE_EOF) {
                 s->entry = NULL;
-                sfp_status status = find_end(s, err);
-                if (status != SFP_OK)
-                    return status;
+                find_end(s);
                 break;
             }
             archive_clear_error(s->archive); /* of a warning: an error that is set later means that nothing can follow */
@@ -172,6 +173,8 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
  * told again. */
 static sfp_status end_stream(const tar_stream *s, bool *end, sfp_error *err)
 {
+    if (s->broken)
+        return fail_reading(s, err);
     if (s->cut)
         return sfp__fail(err, SFP_EFORMAT, "%s: ends without an end mark, expected blocks of zeros: it is cut", s->base.path);
     if (s->packed)
@@ -208,6 +211,7 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture 
         base->classes = s->labels.names.count;
     base->lost = status != SFP_OK && status != SFP_ENOMEM && s->now.has_picture && archive_errno(s->archive) == 0;
     memcpy(s->done_key, s->now.key, sizeof s->done_key);
+    memcpy(s->done_name, s->now.name, sizeof s->done_name);
     s->done_labelled = s->now.label_kind != SFP_TAR_UNLABELLED;
     if (status == SFP_OK) {
         *record = sfp__record_none();
@@ -238,6 +242,15 @@ static const char *name_stream(const sfp_source *base, int64_t i, char *buf, siz
     return sfp__printable(((const tar_stream *)base)->done_key, buf, size);
 }
 
+static const char *where_stream(const sfp_source *base, int64_t i, char *buf, size_t size)
+{
+    const tar_stream *s = (const tar_stream *)base;
+    char name[SFP_NAME_MAX];
+    (void)i;
+    (void)snprintf(buf, size, "%s: %s", base->path, sfp__printable(s->done_name, name, sizeof name));
+    return buf;
+}
+
 static void origin_stream(const sfp_source *base, sfp_origin *out)
 {
     *out = (sfp_origin){.name = ((const tar_stream *)base)->done_key};
@@ -253,6 +266,7 @@ sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, s
     sfp_status status = sfp__source_init(&s->base, &sfp__source_stdin, "stdin", err);
     s->base.keeps_order = true;
     s->base.name = name_stream;
+    s->base.where = where_stream;
     s->base.next = next_stream;
     s->base.origin = origin_stream;
     s->base.close = close_stream;
