@@ -31,7 +31,7 @@ run tasks --tasks 2 --attune off
 {
     echo path,label
     for i in 1 2; do echo "p$i.png,c$i"; done
-    for i in $(seq 600); do echo "p3.png,"; done
+    for i in $(seq 3000); do echo "p3.png,"; done # far longer than a batch may be held up
     for i in 4 5; do echo "p$i.png,c1"; done
 } >list.csv
 run clock --tasks free --batch 1 --clock virtual --rate 1000000 --queue 10 --attune off
