@@ -28,16 +28,16 @@ extern "C" {
 #endif
 
 /* One list makes the enum and its words. */
-#define SFP_STATUS_LIST(X)                                                     \
-    X(OK, 0, "ok")                                                             \
-    X(EINVAL, 1, "invalid argument")                                           \
-    X(EIO, 2, "input/output error")                                            \
-    X(EFORMAT, 3, "malformed file")                                            \
-    X(ESHAPE, 4, "wrong shape")                                                \
-    X(ENOTFOUND, 5, "not found")                                               \
-    X(ENOMEM, 6, "out of memory")                                              \
-    X(ELIMIT, 7, "limit exceeded")                                             \
-    X(EUNSUPPORTED, 8, "not supported here")                                   \
+#define SFP_STATUS_LIST(X)                   \
+    X(OK, 0, "ok")                           \
+    X(EINVAL, 1, "invalid argument")         \
+    X(EIO, 2, "input/output error")          \
+    X(EFORMAT, 3, "malformed file")          \
+    X(ESHAPE, 4, "wrong shape")              \
+    X(ENOTFOUND, 5, "not found")             \
+    X(ENOMEM, 6, "out of memory")            \
+    X(ELIMIT, 7, "limit exceeded")           \
+    X(EUNSUPPORTED, 8, "not supported here") \
     X(ELIBRARY, 9, "a library call failed")
 
 typedef enum sfp_status {
@@ -47,9 +47,11 @@ typedef enum sfp_status {
 } sfp_status;
 
 #define SFP_ERROR_MAX 768
+#define SFP_KEY_MAX 32
 
 typedef struct sfp_error {
     sfp_status status;
+    char key[SFP_KEY_MAX];       /* the setting or field it is about; "": none */
     char message[SFP_ERROR_MAX]; /* always terminated; cut when too long */
 } sfp_error;
 
@@ -107,9 +109,9 @@ SFP_API const sfp_setting_info *sfp_settings_info(int i);
 typedef struct sfp_learner sfp_learner;
 
 typedef struct sfp_sample {
-    const uint8_t *rgb; /* (size, size, 3) */
-    int32_t label;      /* >= 0 */
-    uint64_t id;        /* the caller's own */
+    const uint8_t *rgb;  /* (size, size, 3) */
+    int32_t label;       /* >= 0 */
+    uint64_t id;         /* the caller's own */
     const void *encoded; /* the original file's bytes, for the setting keep=compressed; may be NULL */
     size_t encoded_size;
 } sfp_sample;
@@ -160,7 +162,8 @@ SFP_API sfp_status sfp_predictor_create(sfp_learner *l, int threads, int max_bat
 
 /* A predictor without a learner, from a state file: the settings come from the file, which names its backbone; another one is
  * refused. */
-SFP_API sfp_status sfp_predictor_open(sfp_engine *e, const char *state, int threads, int max_batch, sfp_predictor **out, sfp_error *err);
+SFP_API sfp_status sfp_predictor_open(sfp_engine *e, const char *state, int threads, int max_batch, sfp_predictor **out,
+                                      sfp_error *err);
 SFP_API void sfp_predictor_free(sfp_predictor *p);
 
 /* Of a learner's predictor: not while the learner learns. */
@@ -172,8 +175,8 @@ SFP_API sfp_status sfp_predictor_read_image(const sfp_predictor *p, const char *
 
 /* label (count): the best class seen so far, -1 before any. logp: NULL, or (count, classes) log-probabilities. *timestamps (may
  * be NULL): how many batches the state behind the answers had learned from. */
-SFP_API sfp_status sfp_predictor_run(sfp_predictor *p, int count, const uint8_t *const *rgb, int32_t *label, float *logp, int classes,
-                                     uint64_t *timestamps, sfp_error *err);
+SFP_API sfp_status sfp_predictor_run(sfp_predictor *p, int count, const uint8_t *const *rgb, int32_t *label, float *logp,
+                                     int classes, uint64_t *timestamps, sfp_error *err);
 
 #ifdef __cplusplus
 }

@@ -45,13 +45,13 @@ sfp_status sfp__ahead_create(const sfp_ahead_options *o, sfp_ahead **out, sfp_er
 {
     sfp_ahead *a = sfp__calloc(1, sizeof *a);
     if (!a)
-        return sfp__fail_nomem(err, sizeof *a);
+        return sfp__fail_nomem(err);
     a->opt = *o;
     a->next = a->lowest = o->first;
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
     a->made = sfp__malloc((size_t)o->depth * sizeof *a->made);
-    sfp_status s = a->made ? SFP_OK : sfp__fail_nomem(err, (size_t)o->depth * sizeof *a->made);
+    sfp_status s = a->made ? SFP_OK : sfp__fail_nomem(err);
     for (int i = 0; !s && i < o->depth; i++)
         a->made[i] = -1;
     if (!s) {

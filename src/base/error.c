@@ -1,5 +1,7 @@
 #include "base/error.h"
 
+#include "base/mem.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,8 +18,8 @@ const char *sfp_version(void)
 const char *sfp_status_text(sfp_status status)
 {
     switch (status) {
-#define STATUS_CASE(name, value, text)                                         \
-    case SFP_##name:                                                           \
+#define STATUS_CASE(name, value, text) \
+    case SFP_##name:                   \
         return text;
         SFP_STATUS_LIST(STATUS_CASE)
 #undef STATUS_CASE
@@ -28,6 +30,7 @@ const char *sfp_status_text(sfp_status status)
 static void put(sfp_error *err, sfp_status status, const char *fmt, va_list ap)
 {
     err->status = status;
+    err->key[0] = '\0';
     (void)vsnprintf(err->message, sizeof err->message, fmt, ap);
 }
 
@@ -38,6 +41,18 @@ sfp_status sfp__fail(sfp_error *err, sfp_status status, const char *fmt, ...)
         va_start(ap, fmt);
         put(err, status, fmt, ap);
         va_end(ap);
+    }
+    return status;
+}
+
+sfp_status sfp__fail_key(sfp_error *err, const char *key, sfp_status status, const char *fmt, ...)
+{
+    if (err) {
+        va_list ap;
+        va_start(ap, fmt);
+        put(err, status, fmt, ap);
+        va_end(ap);
+        (void)snprintf(err->key, sizeof err->key, "%s", key);
     }
     return status;
 }
@@ -63,19 +78,19 @@ sfp_status sfp__fail_errno(sfp_error *err, sfp_status status, const char *fmt, .
 sfp_status sfp__fail_prefix(sfp_error *err, sfp_status status, const char *fmt, ...)
 {
     if (err) {
-        char rest[SFP_ERROR_MAX];
-        memcpy(rest, err->message, sizeof rest);
+        const sfp_error before = *err;
         va_list ap;
         va_start(ap, fmt);
         put(err, status, fmt, ap);
         va_end(ap);
+        memcpy(err->key, before.key, sizeof err->key);
         size_t used = strlen(err->message);
-        (void)snprintf(err->message + used, sizeof err->message - used, ": %s", rest);
+        (void)snprintf(err->message + used, sizeof err->message - used, ": %s", before.message);
     }
     return status;
 }
 
-sfp_status sfp__fail_nomem(sfp_error *err, size_t bytes)
+sfp_status sfp__fail_nomem(sfp_error *err)
 {
-    return sfp__fail(err, SFP_ENOMEM, "cannot allocate %zu bytes", bytes);
+    return sfp__fail(err, SFP_ENOMEM, "cannot allocate %zu bytes", sfp__mem_failed());
 }

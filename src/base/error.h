@@ -1,26 +1,39 @@
 /* Errors: the one way a failure travels upwards.
  *
+ *     TRY(open_gz(path, &f, err));
  *     if (got != want)
  *         return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is ...", ...);
- */
+ *
+ * What a function owns on the way is declared OWNED (base/mem.h), and outputs are written last: then every return is a clean one.
+ * A `status` variable stands only where a function goes on after a failure, to close or to save. */
 #ifndef SFP_BASE_ERROR_H
 #define SFP_BASE_ERROR_H
 
 #include "streamfp.h"
 
+/* Leaves the function with the status of `call` unless that is SFP_OK. */
+#define TRY(call)                        \
+    do {                                 \
+        sfp_status try_status_ = (call); \
+        if (try_status_)                 \
+            return try_status_;          \
+    } while (0)
+
 /* Fills *err (when not NULL) and returns `status`. */
-sfp_status sfp__fail(sfp_error *err, sfp_status status, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4), cold));
+sfp_status sfp__fail(sfp_error *err, sfp_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4), cold));
+
+/* As sfp__fail, about the setting or field `key`: err->key carries its name, so that a caller can say where its value came from.
+ */
+sfp_status sfp__fail_key(sfp_error *err, const char *key, sfp_status status, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5), cold));
 
 /* As sfp__fail with strerror(errno) appended: "PATH: cannot open: No such file". */
-sfp_status sfp__fail_errno(sfp_error *err, sfp_status status, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4), cold));
+sfp_status sfp__fail_errno(sfp_error *err, sfp_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4), cold));
 
-/* Puts "PREFIX: " before the message already in *err; returns its status. */
-sfp_status sfp__fail_prefix(sfp_error *err, sfp_status status, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4), cold));
+/* Puts "PREFIX: " before the message already in *err, whose key stays; returns its status. */
+sfp_status sfp__fail_prefix(sfp_error *err, sfp_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4), cold));
 
-/* The common one. */
-sfp_status sfp__fail_nomem(sfp_error *err, size_t bytes);
+/* The last allocation of this thread failed (base/mem.h): says how many bytes it was. */
+sfp_status sfp__fail_nomem(sfp_error *err);
 
 #endif

@@ -7,6 +7,7 @@
 
 static atomic_ulong allocations;
 static atomic_long fail_in = -1;
+static _Thread_local size_t failed_bytes;
 
 void sfp__mem_fail_at(long k)
 {
@@ -26,22 +27,73 @@ static bool must_fail(void)
     return atomic_fetch_sub(&fail_in, 1) == 0;
 }
 
+size_t sfp__mem_failed(void)
+{
+    return failed_bytes;
+}
+
 void *sfp__malloc(size_t size)
 {
-    if (size == 0 || size > PTRDIFF_MAX - SFP_ALIGN || must_fail())
-        return NULL;
-    return aligned_alloc(SFP_ALIGN, (size + SFP_ALIGN - 1) & ~(size_t)(SFP_ALIGN - 1));
+    void *p = NULL;
+    if (size > 0 && size <= PTRDIFF_MAX - SFP_ALIGN && !must_fail())
+        p = aligned_alloc(SFP_ALIGN, (size + SFP_ALIGN - 1) & ~(size_t)(SFP_ALIGN - 1));
+    if (!p)
+        failed_bytes = size;
+    return p;
 }
 
 void *sfp__calloc(size_t count, size_t size)
 {
     size_t bytes;
     if (!sfp__mul_size(count, size, &bytes))
-        return NULL;
+        bytes = SIZE_MAX;
     void *p = sfp__malloc(bytes);
     if (p)
         memset(p, 0, bytes);
     return p;
+}
+
+static void give(void *to, void *p)
+{
+    memcpy(to, &p, sizeof p); /* a pointer of whatever type */
+}
+
+sfp_status sfp__alloc(void *to, size_t count, size_t size, sfp_error *err)
+{
+    void *p = sfp__calloc(count ? count : 1, size);
+    if (!p)
+        return sfp__fail_nomem(err);
+    give(to, p);
+    return SFP_OK;
+}
+
+/* Bytes of an array, rounded up to the alignment; false: too many. */
+static bool array_bytes(size_t count, size_t size, size_t *out)
+{
+    if (!sfp__mul_size(count ? count : 1, size, out) || !sfp__add_size(*out, SFP_ALIGN - 1, out))
+        return false;
+    *out &= ~(size_t)(SFP_ALIGN - 1);
+    return true;
+}
+
+sfp_status sfp__block(void *to, size_t n, const sfp_want *list, sfp_error *err)
+{
+    size_t total = 0, bytes;
+    for (size_t i = 0; i < n; i++)
+        if (!array_bytes(list[i].count, list[i].size, &bytes) || !sfp__add_size(total, bytes, &total)) {
+            total = SIZE_MAX; /* which no allocation gives */
+            break;
+        }
+    char *p = sfp__malloc(total);
+    if (!p)
+        return sfp__fail_nomem(err);
+    give(to, p);
+    for (size_t i = 0; i < n; i++) {
+        give(list[i].to, p);
+        (void)array_bytes(list[i].count, list[i].size, &bytes);
+        p += bytes;
+    }
+    return SFP_OK;
 }
 
 void *sfp__realloc(void *p, size_t old, size_t size)
@@ -64,9 +116,11 @@ bool sfp__grow(void *array, size_t size, size_t used, size_t wanted, size_t *roo
         more = wanted;
     void *p;
     memcpy(&p, array, sizeof p); /* a pointer of whatever type */
-    if (!sfp__mul_size(more, size, &bytes) || !(p = sfp__realloc(p, used * size, bytes)))
+    if (!sfp__mul_size(more, size, &bytes))
+        bytes = SIZE_MAX;
+    if (!(p = sfp__realloc(p, used * size, bytes)))
         return false;
-    memcpy(array, &p, sizeof p);
+    give(array, p);
     *room = more;
     return true;
 }
@@ -83,4 +137,76 @@ char *sfp__strdup(const char *s)
 void sfp__free(void *p)
 {
     free(p);
+}
+
+/* ---------------------------------------------------------------------- arena */
+
+struct sfp_arena_block {
+    sfp_arena_block *below;
+    size_t room, used; /* bytes after the header */
+};
+
+enum { HEADER = SFP_ALIGN };
+_Static_assert(sizeof(sfp_arena_block) <= HEADER, "the header fits before the first aligned byte");
+
+static sfp_arena_block *add_block(sfp_arena *a, size_t room)
+{
+    size_t bytes;
+    sfp_arena_block *b = sfp__malloc(sfp__add_size(room, HEADER, &bytes) ? bytes : SIZE_MAX);
+    if (!b)
+        return NULL;
+    *b = (sfp_arena_block){.below = a->top, .room = room};
+    a->top = b;
+    a->total += room;
+    return b;
+}
+
+void *sfp__arena_take(sfp_arena *a, size_t count, size_t size)
+{
+    size_t bytes;
+    if (!array_bytes(count, size, &bytes)) {
+        failed_bytes = SIZE_MAX;
+        return NULL;
+    }
+    sfp_arena_block *b = a->top;
+    if (!b || b->room - b->used < bytes)
+        b = add_block(a, bytes);
+    if (!b)
+        return NULL;
+    void *p = (char *)b + HEADER + b->used;
+    b->used += bytes;
+    return p;
+}
+
+sfp_status sfp__arena_list(sfp_arena *a, size_t n, const sfp_want *list, sfp_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *p = sfp__arena_take(a, list[i].count, list[i].size);
+        if (!p)
+            return sfp__fail_nomem(err);
+        give(list[i].to, p);
+    }
+    return SFP_OK;
+}
+
+void sfp__arena_reset(sfp_arena *a)
+{
+    if (a->top && !a->top->below) {
+        a->top->used = 0;
+        return;
+    }
+    size_t room = a->total;
+    sfp__arena_done(a);
+    if (room)
+        (void)add_block(a, room); /* when this fails, the next take tries again */
+}
+
+void sfp__arena_done(sfp_arena *a)
+{
+    for (sfp_arena_block *b = a->top; b;) {
+        sfp_arena_block *below = b->below;
+        sfp__free(b);
+        b = below;
+    }
+    *a = (sfp_arena){0};
 }

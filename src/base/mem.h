@@ -3,10 +3,50 @@
 #ifndef SFP_BASE_MEM_H
 #define SFP_BASE_MEM_H
 
+#include "base/error.h"
+
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #define SFP_ALIGN 64
+
+/* ------------------------------------------------------------ who frees what
+ *
+ *     OWNED float *x = NULL;                           freed by sfp__free at the end of its scope
+ *     OWNED_BY(sfp__text_done) sfp_text t = {0};       a value whose function takes its address
+ *     OWNED_PTR(sfp__source_close) sfp_source *s = NULL;   a pointer; its header has DEFINE_OWNED_PTR(sfp_source,
+ * sfp__source_close) *out = TAKE(x);                                  handed over: x is NULL from here on */
+#define OWNED __attribute__((cleanup(sfp__free_at)))
+#define OWNED_BY(fn) __attribute__((cleanup(fn)))
+#define OWNED_PTR(fn) __attribute__((cleanup(fn##_at)))
+#define DEFINE_OWNED_PTR(type, fn)       \
+    static inline void fn##_at(type **p) \
+    {                                    \
+        fn(*p);                          \
+    }
+#define TAKE(p)                   \
+    __extension__({               \
+        __auto_type taken_ = (p); \
+        (p) = NULL;               \
+        taken_;                   \
+    })
+
+/* ---------------------------------------------------------------- allocating */
+
+/* count * size bytes, 64-byte aligned and cleared, to the pointer whose address is `to`; count 0 is taken as 1. */
+sfp_status sfp__alloc(void *to, size_t count, size_t size, sfp_error *err);
+
+/* Several arrays at once, in one block with one free; each is 64-byte aligned and not cleared, count 0 is taken as 1.
+ *
+ *     const sfp_want list[] = {{&l->score, b, sizeof *l->score}, {&l->order, b, sizeof *l->order}};
+ *     TRY(sfp__block(&l->block, SFP_LIST(list), err)); */
+typedef struct sfp_want {
+    void *to; /* the address of a pointer */
+    size_t count, size;
+} sfp_want;
+#define SFP_LIST(list) sizeof(list) / sizeof *(list), list
+sfp_status sfp__block(void *to, size_t n, const sfp_want *list, sfp_error *err);
 
 /* 64-byte aligned, not cleared; NULL when out of memory or size is 0. */
 void *sfp__malloc(size_t size);
@@ -23,6 +63,36 @@ bool sfp__grow(void *array, size_t size, size_t used, size_t wanted, size_t *roo
 
 char *sfp__strdup(const char *s);
 void sfp__free(void *p);
+
+static inline void sfp__free_at(void *address)
+{
+    void *p;
+    memcpy(&p, address, sizeof p); /* a pointer of whatever type */
+    sfp__free(p);
+}
+
+/* Bytes of the last allocation that failed on this thread. */
+size_t sfp__mem_failed(void);
+
+/* --------------------------------------------------------------------- arena
+ *
+ * Scratch memory that is used again: taken piece by piece, given back all at once. The first round may allocate as often as it
+ * likes; a reset joins what it took into one block, so that every later round that takes no more allocates nothing. */
+typedef struct sfp_arena_block sfp_arena_block;
+
+typedef struct sfp_arena {
+    sfp_arena_block *top; /* NULL: nothing yet */
+    size_t total;         /* bytes of all blocks */
+} sfp_arena;
+
+/* count * size bytes, 64-byte aligned, not cleared; count 0 is taken as 1. NULL: out of memory. */
+void *sfp__arena_take(sfp_arena *a, size_t count, size_t size);
+/* As sfp__block, from the arena. */
+sfp_status sfp__arena_list(sfp_arena *a, size_t n, const sfp_want *list, sfp_error *err);
+void sfp__arena_reset(sfp_arena *a);
+void sfp__arena_done(sfp_arena *a);
+
+/* --------------------------------------------------------------------- sizes */
 
 /* a*b and a+b with overflow told: true when the result fits. */
 static inline bool sfp__mul_size(size_t a, size_t b, size_t *out)

@@ -18,8 +18,8 @@ typedef struct worker {
 
 struct sfp_pool {
     int threads;
-    worker *workers; /* (threads); [0] is the caller and has no thread */
-    int started;     /* workers [1, started) run */
+    worker *workers;          /* (threads); [0] is the caller and has no thread */
+    int started;              /* workers [1, started) run */
     pthread_mutex_t run_lock; /* one run at a time */
     pthread_mutex_t lock;     /* guards what follows */
     pthread_cond_t wake, idle;
@@ -83,7 +83,7 @@ sfp_status sfp__pool_create(int threads, sfp_pool **out, sfp_error *err)
     if (!p || !workers) {
         sfp__free(p);
         sfp__free(workers);
-        return sfp__fail_nomem(err, sizeof *p + (size_t)threads * sizeof *workers);
+        return sfp__fail_nomem(err);
     }
     p->threads = threads;
     p->workers = workers;

@@ -9,14 +9,8 @@
 #include <string.h>
 
 const sfp_buffer_method *const sfp__buffer_methods[] = {
-    &sfp__buffer_streamfp,
-    &sfp__buffer_none,
-    &sfp__buffer_er,
-    &sfp__buffer_aser,
-    &sfp__buffer_camel,
-    &sfp__buffer_gss,
-    &sfp__buffer_ssd,
-    NULL,
+    &sfp__buffer_streamfp, &sfp__buffer_none, &sfp__buffer_er,  &sfp__buffer_aser,
+    &sfp__buffer_camel,    &sfp__buffer_gss,  &sfp__buffer_ssd, NULL,
 };
 
 const sfp_buffer_method *sfp__buffer_method_find(const char *name)
@@ -124,7 +118,7 @@ sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_
     size_t wanted = sizeof(sfp_buffer);
     sfp_buffer *b = sfp__calloc(1, wanted);
     if (!b)
-        return sfp__fail_nomem(err, wanted);
+        return sfp__fail_nomem(err);
     b->opt = *opt;
     b->opt.slots = (int)m;
     b->opt.method = method->name;
@@ -159,7 +153,7 @@ sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_
     return SFP_OK;
 
 nomem:
-    status = sfp__fail_nomem(err, wanted);
+    status = sfp__fail_nomem(err);
 failed:
     sfp__buffer_free(b);
     return status;

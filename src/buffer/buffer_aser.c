@@ -14,7 +14,6 @@
  * From the authors: their code also draws what is rehearsed by Shapley values; the comparison is of buffers, so rehearsal stays
  * uniform. C is the number of classes the classifier has, theirs that of the data set, which a free stream does not know.
  * Features that are not finite are worth nothing and go first. */
-#include "base/arena.h"
 #include "base/mem.h"
 #include "base/rank.h"
 #include "buffer/buffer_internal.h"
@@ -44,7 +43,7 @@ static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void 
     (void)opt;
     (void)max_batch;
     *state = sfp__calloc(1, sizeof(aser));
-    return *state ? SFP_OK : sfp__fail_nomem(err, sizeof(aser));
+    return *state ? SFP_OK : sfp__fail_nomem(err);
 }
 
 static void close_state(void *state)
@@ -187,7 +186,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
                              .value = sfp__arena_take(&state->arena, rows, sizeof *game.value)};
     if (!slots || !s.slot || !s.who || !s.label || !s.test || !x || !sum || !game.finite || !game.order || !game.near ||
         !game.same || !game.value)
-        return sfp__fail_nomem(err, rows * D * sizeof *x);
+        return sfp__fail_nomem(err);
 
     draw_sets(&f, rng, slots, &s);
     if (s.competing == 0) { /* every slot judges */

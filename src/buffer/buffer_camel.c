@@ -7,7 +7,6 @@
  *
  * From the authors: what is kept counts once in the loss, as in every buffer here; no weights are kept with it. Distances are
  * those of the selector, which says where it departs. */
-#include "base/arena.h"
 #include "base/mem.h"
 #include "buffer/buffer_internal.h"
 #include "select/select.h"
@@ -40,7 +39,7 @@ static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void 
 {
     camel *s = sfp__calloc(1, sizeof *s);
     if (!s)
-        return sfp__fail_nomem(err, sizeof *s);
+        return sfp__fail_nomem(err);
     size_t n = (size_t)opt->slots + (size_t)max_batch, row = (size_t)opt->dim * sizeof *s->query;
     s->selector = sfp__selector_find("camel");
     s->query = sfp__calloc(n, row);
@@ -49,7 +48,7 @@ static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void 
     s->stays = sfp__calloc(n, sizeof *s->stays);
     if (!s->query || !s->label || !s->picked || !s->stays) {
         close_state(s);
-        return sfp__fail_nomem(err, n * row);
+        return sfp__fail_nomem(err);
     }
     *state = s;
     return SFP_OK;

@@ -16,7 +16,6 @@
  * drawn from equally (theirs fails). Scores that are not finite count as 1. */
 #include "buffer/gss_score.h"
 
-#include "base/arena.h"
 #include "base/mem.h"
 #include "buffer/buffer_internal.h"
 
@@ -46,14 +45,14 @@ static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void 
 {
     gss *s = sfp__calloc(1, sizeof *s);
     if (!s)
-        return sfp__fail_nomem(err, sizeof *s);
+        return sfp__fail_nomem(err);
     size_t m = opt->slots > 0 ? (size_t)opt->slots : 1, b = (size_t)max_batch;
     s->slots = opt->slots;
     s->score = sfp__calloc(m, sizeof *s->score);
     s->fresh = sfp__calloc(b, sizeof *s->fresh);
     if (!s->score || !s->fresh) {
         close_state(s);
-        return sfp__fail_nomem(err, (m > b ? m : b) * sizeof *s->score);
+        return sfp__fail_nomem(err);
     }
     *state = s;
     return SFP_OK;
@@ -105,7 +104,7 @@ static sfp_status of_groups(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rn
     g->sum = sfp__arena_take(&s->arena, ask->params, sizeof *g->sum);
     g->group = sfp__arena_take(&s->arena, ask->params * (size_t)most, sizeof *g->group); /* once and for all */
     if (!g->one || !g->sum || !g->group)
-        return sfp__fail_nomem(err, ask->params * (size_t)most * sizeof *g->group);
+        return sfp__fail_nomem(err);
     int count = sfp__buffer_draw(b, g->groups * size, rng, slots);
     for (int i = 0; i < count; i++)
         slots[i] += batch->b;

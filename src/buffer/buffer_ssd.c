@@ -135,7 +135,7 @@ static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void 
         return SFP_OK;
     sfp__ssd *s = sfp__calloc(1, sizeof *s);
     if (!s)
-        return sfp__fail_nomem(err, sizeof *s);
+        return sfp__fail_nomem(err);
     *s = sizes;
     for (int c = 0; c < 3; c++) {
         s->mean[c] = opt->mean[c];
@@ -148,7 +148,7 @@ static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void 
         void *p = sfp__calloc(list[i].count, list[i].size);
         if (!p) {
             close_state(s);
-            return sfp__fail_nomem(err, list[i].count * list[i].size);
+            return sfp__fail_nomem(err);
         }
         memcpy(list[i].to, &p, sizeof p);
     }

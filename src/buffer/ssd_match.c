@@ -290,7 +290,7 @@ sfp_status sfp__ssd_optimise(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_r
     sfp__arena_reset(&s->arena);
     for (int i = 0; i < 3; i++)
         if (!(*vector[i] = sfp__arena_take(&s->arena, ask->params, sizeof(float))))
-            return sfp__fail_nomem(err, ask->params * sizeof(float));
+            return sfp__fail_nomem(err);
     memset(s->step, SFP__SSD_STAYS, (size_t)s->slots);
     memset(s->looked, 0, (size_t)s->slots);
     find_older(&j);

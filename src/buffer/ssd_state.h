@@ -2,7 +2,7 @@
 #ifndef SFP_BUFFER_SSD_STATE_H
 #define SFP_BUFFER_SSD_STATE_H
 
-#include "base/arena.h"
+#include "base/mem.h"
 #include "buffer/buffer_internal.h"
 #include "buffer/ssd.h"
 

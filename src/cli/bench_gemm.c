@@ -13,8 +13,8 @@
 
 enum { SHAPES = 4, MAX_BLAS = 2, MAX_CONTENDERS = 2 + MAX_BLAS, SMALL_ROWS = 394 };
 
-typedef void sgemm_fn(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
-                      float beta, float *c, int ldc);
+typedef void sgemm_fn(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
+                      int ldb, float beta, float *c, int ldc);
 
 typedef struct contender {
     char name[64];
@@ -76,7 +76,7 @@ sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp_pool *pool, sf
 {
     sfp_bench_gemm *g = sfp__calloc(1, sizeof *g);
     if (!g)
-        return sfp__fail_nomem(err, sizeof *g);
+        return sfp__fail_nomem(err);
     const int n[SHAPES] = {3 * dim, dim, hidden, dim}, k[SHAPES] = {dim, dim, dim, hidden};
     int widest = hidden > 3 * dim ? hidden : 3 * dim;
     size_t floats = (size_t)m * (size_t)widest;
@@ -86,7 +86,7 @@ sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp_pool *pool, sf
     g->x = sfp__malloc(floats * sizeof *g->x);
     g->y = sfp__malloc(floats * sizeof *g->y);
     if (!g->x || !g->y)
-        s = sfp__fail_nomem(err, floats * sizeof *g->x);
+        s = sfp__fail_nomem(err);
     for (size_t i = 0; !s && i < floats; i++)
         g->x[i] = (float)(i % 17) / 17.0f - 0.4f;
     for (int i = 0; !s && i < SHAPES; i++) {
@@ -94,7 +94,7 @@ sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp_pool *pool, sf
         g->n[i] = n[i];
         g->k[i] = k[i];
         if (!(g->w[i] = sfp__malloc(count * sizeof(float)))) {
-            s = sfp__fail_nomem(err, count * sizeof(float));
+            s = sfp__fail_nomem(err);
             break;
         }
         for (size_t j = 0; j < count; j++)

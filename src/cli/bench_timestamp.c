@@ -11,7 +11,8 @@
 
 enum { CLASSES = 51, TASKS = 5, WARM_UP = 1 };
 
-const char *const sfp__bench_part_names[SFP_BENCH_PARTS] = {"query", "select", "attune", "forward", "backward", "update", "buffer"};
+const char *const sfp__bench_part_names[SFP_BENCH_PARTS] = {"query",    "select", "attune", "forward",
+                                                            "backward", "update", "buffer"};
 
 static void noise(uint8_t *to, size_t n, sfp_rng *rng)
 {
@@ -79,7 +80,7 @@ sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_pool *pool, int b, int rou
     o.buffer.method = buffer;
     uint8_t *rgb = sfp__malloc(n * bytes);
     sfp_sample *samples = sfp__calloc(n, sizeof *samples);
-    sfp_status s = rgb && samples ? SFP_OK : sfp__fail_nomem(err, n * bytes);
+    sfp_status s = rgb && samples ? SFP_OK : sfp__fail_nomem(err);
     if (!s)
         s = sfp__learner_create(vit, pool, &o, &l, err);
     if (!s)

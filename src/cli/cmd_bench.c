@@ -25,11 +25,21 @@ static const sfp_opt options[] = {
     SFP_ROW_CHOICE("size", "tiny|small|base", "base", "The model: ViT-Ti/16, ViT-S/16 or ViT-B/16 at 224 x 224, random weights."),
     SFP_ROW_INT("batch", "B", "20", 1, 100000, "Samples in a batch."),
     SFP_ROW_INT("rounds", "N", "5", 1, 1000, "Rounds; the best of each measurement counts."),
-    SFP_ROW_FLAG("passes-only", "Only the two passes, without plain matrix products and timestamps: for memory and for comparisons with other "
-                                "programs."),
+    SFP_ROW_FLAG("passes-only",
+                 "Only the two passes, without plain matrix products and timestamps: for memory and for comparisons with other "
+                 "programs."),
     SFP_ROW_FLAG("timestamp-only", "Measure only whole timestamps of the learner."),
-    {.name = "select", .type = SFP_OPT_STRING, .arg = "NAME", .fallback = "streamfp", .word = sfp__selector_name, .help = "The learner's selector."},
-    {.name = "buffer", .type = SFP_OPT_STRING, .arg = "NAME", .fallback = "streamfp", .word = sfp__buffer_method_name,
+    {.name = "select",
+     .type = SFP_OPT_STRING,
+     .arg = "NAME",
+     .fallback = "streamfp",
+     .word = sfp__selector_name,
+     .help = "The learner's selector."},
+    {.name = "buffer",
+     .type = SFP_OPT_STRING,
+     .arg = "NAME",
+     .fallback = "streamfp",
+     .word = sfp__buffer_method_name,
      .help = "The learner's buffer method."},
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
@@ -78,7 +88,7 @@ static sfp_status normal(float **out, size_t n, uint64_t stream, sfp_error *err)
 {
     *out = sfp__malloc(n * sizeof **out);
     if (!*out)
-        return sfp__fail_nomem(err, n * sizeof **out);
+        return sfp__fail_nomem(err);
     sfp_rng rng = sfp__rng_init(1, stream);
     for (size_t i = 0; i < n; i++)
         (*out)[i] = (float)sfp__rng_normal(&rng);
@@ -94,8 +104,15 @@ static size_t peak_rss(void)
 static sfp_status prepare(bench *t, sfp_error *err)
 {
     enum { S = 224, P = 16 };
-    sfp_vit_config c = {.img_size = S, .patch_size = P, .channels = 3, .dim = t->dim, .depth = t->depth, .heads = t->heads,
-                        .hidden = 4 * t->dim, .ln_eps = 1e-6f, .std = {1, 1, 1}};
+    sfp_vit_config c = {.img_size = S,
+                        .patch_size = P,
+                        .channels = 3,
+                        .dim = t->dim,
+                        .depth = t->depth,
+                        .heads = t->heads,
+                        .hidden = 4 * t->dim,
+                        .ln_eps = 1e-6f,
+                        .std = {1, 1, 1}};
     size_t b = (size_t)t->b, D = (size_t)t->dim, piece = b * PREFIX_ROWS * D;
     sfp_status s = sfp__vit_random(&c, 0, 0.02f, &t->vit, err);
     if (!s)
@@ -104,9 +121,11 @@ static sfp_status prepare(bench *t, sfp_error *err)
         s = normal(&t->head, CLASSES * D, 2, err);
     if (!s)
         s = normal(&t->prefix, 2 * PREFIX_LAYERS * piece, 3, err);
-    if (!s && (!(t->grad = sfp__malloc(2 * PREFIX_LAYERS * piece * sizeof(float))) || !(t->feature = sfp__malloc(b * D * sizeof(float)))))
-        s = sfp__fail_nomem(err, 2 * PREFIX_LAYERS * piece * sizeof(float));
-    const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD}, prompted = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = PREFIX_ROWS};
+    if (!s && (!(t->grad = sfp__malloc(2 * PREFIX_LAYERS * piece * sizeof(float))) ||
+               !(t->feature = sfp__malloc(b * D * sizeof(float)))))
+        s = sfp__fail_nomem(err);
+    const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD},
+                               prompted = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = PREFIX_ROWS};
     if (!s)
         s = sfp__vit_plan_create(t->vit, t->pool, &plain, &t->forward, err);
     if (!s)
@@ -192,7 +211,8 @@ static void print_json(const bench *t, const char *size)
         for (int i = 0; i < SFP_BENCH_PARTS; i++)
             sfp__json_real(&j, sfp__bench_part_names[i], t->stamp.part[i]);
         sfp__json_end(&j);
-        sfp__json_real(&j, "select_and_buffer_share", (t->stamp.part[SFP_BENCH_SELECT] + t->stamp.part[SFP_BENCH_BUFFER]) / t->stamp.total);
+        sfp__json_real(&j, "select_and_buffer_share",
+                       (t->stamp.part[SFP_BENCH_SELECT] + t->stamp.part[SFP_BENCH_BUFFER]) / t->stamp.total);
         sfp__json_real(&j, "samples_per_second", t->b / t->stamp.total);
         sfp__json_int(&j, "peak_rss_bytes_learner", (int64_t)t->stamp.rss);
     }
@@ -222,11 +242,13 @@ static void print_text(const bench *t, const char *size)
     }
     if (!t->stamp.rounds)
         return;
-    printf("One timestamp: batch %d, select %s, coreset %d, buffer %s of %d, replay %d\n", t->b, t->select, t->stamp.coreset, t->buffer,
-           t->stamp.slots, t->stamp.replay);
+    printf("One timestamp: batch %d, select %s, coreset %d, buffer %s of %d, replay %d\n", t->b, t->select, t->stamp.coreset,
+           t->buffer, t->stamp.slots, t->stamp.replay);
     for (int i = 0; i < SFP_BENCH_PARTS; i++)
-        printf("  %-32s %8.4f s  %5.1f %%\n", sfp__bench_part_names[i], t->stamp.part[i], 100 * t->stamp.part[i] / t->stamp.total);
-    printf("  %-32s %8.4f s  %8.2f samples/s, peak memory %.2f GB\n", "all", t->stamp.total, t->b / t->stamp.total, (double)t->stamp.rss * 1e-9);
+        printf("  %-32s %8.4f s  %5.1f %%\n", sfp__bench_part_names[i], t->stamp.part[i],
+               100 * t->stamp.part[i] / t->stamp.total);
+    printf("  %-32s %8.4f s  %8.2f samples/s, peak memory %.2f GB\n", "all", t->stamp.total, t->b / t->stamp.total,
+           (double)t->stamp.rss * 1e-9);
 }
 
 static sfp_status check_options(const sfp_args *args, sfp_error *err)
@@ -249,7 +271,12 @@ static int run(const sfp_args *args)
         int dim, depth, heads;
     } sizes[] = {{"Ti", 192, 12, 3}, {"S", 384, 12, 6}, {"B", 768, 12, 12}};
     int size = sfp__args_choice(args, "size");
-    bench t = {.select = sfp__args_text(args, "select"), .buffer = sfp__args_text(args, "buffer"), .b = (int)sfp__args_int(args, "batch"), .dim = sizes[size].dim, .depth = sizes[size].depth, .heads = sizes[size].heads,
+    bench t = {.select = sfp__args_text(args, "select"),
+               .buffer = sfp__args_text(args, "buffer"),
+               .b = (int)sfp__args_int(args, "batch"),
+               .dim = sizes[size].dim,
+               .depth = sizes[size].depth,
+               .heads = sizes[size].heads,
                .rounds = (int)sfp__args_int(args, "rounds")};
     sfp_error err = {0};
     if (check_options(args, &err))
@@ -281,10 +308,11 @@ static int run(const sfp_args *args)
 const sfp_command sfp__cmd_bench = {
     .name = "bench",
     .summary = "measure engine and learner against the machine's matrix-product rate",
-    .text = "Runs the forward pass, and the forward pass with prefixes in the first five layers plus the backward pass to them, "
-            "and compares their rate with the best plain matrix product of the same run: the packed products of this program "
-            "and every tuned BLAS found on the machine. Operations are those executed. Then whole timestamps of the learner, split "
-            "into their parts: sigma 0.5, replay 10, a full buffer of 102 whose queries are known, pool 100 for 5 tasks.",
+    .text =
+        "Runs the forward pass, and the forward pass with prefixes in the first five layers plus the backward pass to them, "
+        "and compares their rate with the best plain matrix product of the same run: the packed products of this program "
+        "and every tuned BLAS found on the machine. Operations are those executed. Then whole timestamps of the learner, split "
+        "into their parts: sigma 0.5, replay 10, a full buffer of 102 whose queries are known, pool 100 for 5 tasks.",
     .examples = "  streamfp bench --size tiny\n"
                 "  streamfp bench --size base --json\n",
     .run = run,

@@ -13,8 +13,8 @@
 #include "io/file.h"
 #include "io/npy.h"
 #include "io/tensor_file.h"
-#include "model/vit_builtin.h"
 #include "model/vit.h"
+#include "model/vit_builtin.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -116,7 +116,7 @@ static sfp_status measure(const inspected *in, const sfp_tensor *t, tensor_stats
 {
     float *values = sfp__malloc(STATS_CHUNK * sizeof *values);
     if (!values)
-        return sfp__fail_nomem(err, STATS_CHUNK * sizeof *values);
+        return sfp__fail_nomem(err);
     size_t element = sfp__dtype_size(t->dtype), finite = 0;
     double sum = 0;
     sfp_status s = SFP_OK;
@@ -191,8 +191,8 @@ static void print_head(const inspected *in)
     (void)printf("parameters    %zu without the head\n", sfp__vit_parameters(in->vit));
     (void)printf("ln_eps        %g\n", (double)c->ln_eps);
     (void)printf("activation    %s\n", c->quick_gelu ? "quick_gelu" : "gelu");
-    (void)printf("mean, std     %g %g %g, %g %g %g\n", (double)c->mean[0], (double)c->mean[1], (double)c->mean[2], (double)c->std[0],
-                 (double)c->std[1], (double)c->std[2]);
+    (void)printf("mean, std     %g %g %g, %g %g %g\n", (double)c->mean[0], (double)c->mean[1], (double)c->mean[2],
+                 (double)c->std[0], (double)c->std[1], (double)c->std[2]);
 }
 
 static sfp_status print_tensors(const inspected *in, bool stats, sfp_error *err)
@@ -348,7 +348,8 @@ static int run(const sfp_args *args)
     bool stats = sfp__args_flag(args, "stats"), tensors = !sfp__args_flag(args, "brief");
     int side = (int)sfp__args_int(args, "img-size");
     if (stats && !tensors)
-        return sfp__say_usage("inspect", "--stats adds to the table of tensors and --brief leaves it out, expected one of the two");
+        return sfp__say_usage("inspect",
+                              "--stats adds to the table of tensors and --brief leaves it out, expected one of the two");
     sfp_status s = sfp__state_file(args->operands[0], path, sizeof path, &err);
     if (s == SFP_OK)
         s = open_file(&in, path, side, &err);
@@ -373,9 +374,12 @@ const sfp_command sfp__cmd_inspect = {
     .operands = "FILE|DIR",
     .min_operands = 1,
     .max_operands = 1,
-    .text = "Reads a .safetensors, PyTorch (.pth, .pt, .bin), .npz or .npy file, checks all of it and prints the architecture (S input side, P patch side, D width, "
-            "H heads, F hidden width), what it was recognised as and why, the parameters, the tensors and the metadata. Of a state or a checkpoint "
-            "it says what was learned: fingerprints, tasks, classes and their names; DIR is that of a run, whose state is shown. A file that "
+    .text = "Reads a .safetensors, PyTorch (.pth, .pt, .bin), .npz or .npy file, checks all of it and prints the architecture (S "
+            "input side, P patch side, D width, "
+            "H heads, F hidden width), what it was recognised as and why, the parameters, the tensors and the metadata. Of a "
+            "state or a checkpoint "
+            "it says what was learned: fingerprints, tasks, classes and their names; DIR is that of a run, whose state is shown. "
+            "A file that "
             "is neither is shown too, with the reason why it is no ViT.",
     .examples = "  streamfp inspect deit_tiny_patch16_224.safetensors --brief\n"
                 "  streamfp inspect state.safetensors --stats --json\n",

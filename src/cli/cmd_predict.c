@@ -15,16 +15,22 @@
 #define CHUNK_MAX 128
 
 static const sfp_opt options[] = {
-    SFP_ROW_STRING("backbone", "FILE|builtin", "builtin", "Weights of the ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the one in the box."),
-    SFP_ROW_STRING("state", "FILE|DIR", NULL, "Answer from what a run has learned: a state.safetensors, or the folder of a run that has one, at the input "
-                                              "size of the run; else by the backbone's own head."),
+    SFP_ROW_STRING("backbone", "FILE|builtin", "builtin",
+                   "Weights of the ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the one in the box."),
+    SFP_ROW_STRING("state", "FILE|DIR", NULL,
+                   "Answer from what a run has learned: a state.safetensors, or the folder of a run that has one, at the input "
+                   "size of the run; else by the backbone's own head."),
     SFP_ROW_INT("topk", "K", "5", 1, SFP_PREDICT_TOP_MAX, "Classes to print for a picture."),
-    SFP_ROW_STRING("names", "FILE", NULL, "Class names, one a line; else those of the state or of the config beside the weights, else numbers."),
-    SFP_ROW_STRING("eval", "FILE", NULL, "A CSV list 'file,label' (label: class name or number); counts the right answers instead of "
-                                         "printing each."),
-    SFP_ROW_STRING("features", "FILE.npy", NULL, "Write the backbone's feature of every picture to this .npy file, (pictures, D); the row of a "
-                                             "picture that cannot be decoded is NaN and named; --json tells the row of every picture."),
-    SFP_ROW_CHOICE("resize", "squash|crop", "squash", "squash: to the input size; crop: the short side to 256/224 of it, then the centre."),
+    SFP_ROW_STRING("names", "FILE", NULL,
+                   "Class names, one a line; else those of the state or of the config beside the weights, else numbers."),
+    SFP_ROW_STRING("eval", "FILE", NULL,
+                   "A CSV list 'file,label' (label: class name or number); counts the right answers instead of "
+                   "printing each."),
+    SFP_ROW_STRING("features", "FILE.npy", NULL,
+                   "Write the backbone's feature of every picture to this .npy file, (pictures, D); the row of a "
+                   "picture that cannot be decoded is NaN and named; --json tells the row of every picture."),
+    SFP_ROW_CHOICE("resize", "squash|crop", "squash",
+                   "squash: to the input size; crop: the short side to 256/224 of it, then the centre."),
     SFP_ROW_CHOICE("normalise", "checkpoint|none|imagenet|half", "checkpoint",
                    "Mean and standard deviation: those of the checkpoint, 0 and 1, ImageNet's, or 0.5 and 0.5."),
     SFP_ROW_IMG_SIZE,
@@ -44,8 +50,8 @@ static sfp_status read_names(sfp_predict *p, sfp_error *err)
         return SFP_OK;
     sfp_status s = sfp__class_names_read(path, &p->names, &p->name_count, err);
     if (s == SFP_OK && p->name_count != (size_t)p->classes)
-        s = sfp__fail(err, SFP_EFORMAT, "%s: %zu names, expected %d, as many as the %s has classes", path, p->name_count, p->classes,
-                      p->predictor ? "state" : "backbone");
+        s = sfp__fail(err, SFP_EFORMAT, "%s: %zu names, expected %d, as many as the %s has classes", path, p->name_count,
+                      p->classes, p->predictor ? "state" : "backbone");
     return s;
 }
 
@@ -63,7 +69,8 @@ static sfp_status label_of(const sfp_predict *p, const char *list, size_t i, int
         }
     }
     if (!sfp__parse_int(text, &number))
-        return sfp__fail(err, SFP_EFORMAT, "%s: label of '%s' is '%s', expected a class number or a class name", list, file, text);
+        return sfp__fail(err, SFP_EFORMAT, "%s: label of '%s' is '%s', expected a class number or a class name", list, file,
+                         text);
     if (number < 0 || number >= p->classes)
         return sfp__fail(err, SFP_EFORMAT, "%s: label of '%s' is %s, expected 0 to %d", list, file, text, p->classes - 1);
     *out = (int32_t)number;
@@ -83,7 +90,7 @@ static sfp_status read_files(sfp_predict *p, sfp_error *err)
         return s;
     p->labels = sfp__calloc(p->files.count, sizeof *p->labels);
     if (!p->labels)
-        return sfp__fail_nomem(err, p->files.count * sizeof *p->labels);
+        return sfp__fail_nomem(err);
     for (size_t i = 0; s == SFP_OK && i < p->files.count; i++)
         s = label_of(p, list, i, &p->labels[i], err);
     return s;
@@ -106,7 +113,7 @@ static sfp_status make_room(sfp_predict *p, sfp_error *err)
     p->slot_of = sfp__calloc(chunk, sizeof *p->slot_of);
     p->picture = sfp__calloc(chunk, sizeof *p->picture);
     if (!p->rgb || !p->errors || !p->slot_of || !p->picture)
-        return sfp__fail_nomem(err, chunk * picture_bytes(p));
+        return sfp__fail_nomem(err);
     return sfp__predict_room(p, err);
 }
 
@@ -120,7 +127,8 @@ static sfp_status set_up(sfp_predict *p, sfp_error *err)
     p->image_options.exif_orientation = sfp__args_flag(a, "exif");
     sfp_status s;
     if ((s = sfp__pool_create((int)sfp__args_int(a, "threads"), &p->pool, err)) != SFP_OK ||
-        (s = sfp__backbone_open_for(a, sfp__args_string(a, "state"), &p->vit, err)) != SFP_OK || (s = sfp__predict_open(p, err)) != SFP_OK)
+        (s = sfp__backbone_open_for(a, sfp__args_string(a, "state"), &p->vit, err)) != SFP_OK ||
+        (s = sfp__predict_open(p, err)) != SFP_OK)
         return s;
     p->topk = (int)sfp__args_int(a, "topk");
     p->topk = p->topk > p->classes ? p->classes : p->topk;
@@ -269,10 +277,13 @@ const sfp_command sfp__cmd_predict = {
     .summary = "classify pictures by a saved state or a backbone's own head, or write their features",
     .operands = "PATH...",
     .max_operands = SFP_OPERANDS_ANY,
-    .text = "A PATH is a picture (JPEG, PNG, WebP), a folder (all pictures in it and below, sorted) or a list (.csv or .txt: a file "
-            "a line, relative to the list). A picture that is not there or cannot be decoded is named and left out; the exit code is then 1.\n\n"
-            "What is printed is a line a picture, in columns separated by tabs: the file, then class and probability of the best classes in "
-            "turn.",
+    .text =
+        "A PATH is a picture (JPEG, PNG, WebP), a folder (all pictures in it and below, sorted) or a list (.csv or .txt: a file "
+        "a line, relative to the list). A picture that is not there or cannot be decoded is named and left out; the exit code is "
+        "then 1.\n\n"
+        "What is printed is a line a picture, in columns separated by tabs: the file, then class and probability of the best "
+        "classes in "
+        "turn.",
     .examples = "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop photo.jpg holiday/\n"
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --state runs/3 photo.jpg holiday/\n"
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop --eval labels.csv --json\n"

@@ -258,7 +258,8 @@ static sfp_status check_different(int n, const sfp_named_run *runs, sfp_error *e
             bool same;
             sfp_status s = is_same(&runs[j].result, &runs[i].result, &same, err);
             if (s == SFP_OK && same)
-                s = sfp__fail(err, SFP_EINVAL, "'%s' and '%s' are the same run, expected different ones", runs[j].name, runs[i].name);
+                s = sfp__fail(err, SFP_EINVAL, "'%s' and '%s' are the same run, expected different ones", runs[j].name,
+                              runs[i].name);
             if (s != SFP_OK)
                 return s;
         }
@@ -275,7 +276,7 @@ static int compare(const sfp_args *args)
         return sfp__say_usage("runs", "compare needs two runs or more: their numbers or directories");
     sfp_named_run *runs = sfp__calloc((size_t)n, sizeof *runs);
     if (!runs)
-        s = sfp__fail_nomem(&err, (size_t)n * sizeof *runs);
+        s = sfp__fail_nomem(&err);
     for (; s == SFP_OK && loaded < n; loaded += s == SFP_OK) {
         runs[loaded].name = args->operands[loaded + 1];
         s = load(runs[loaded].name, &runs[loaded].result, &err);

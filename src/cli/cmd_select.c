@@ -134,7 +134,7 @@ static sfp_status sort_out(job *j, const sfp_args *args, sfp_error *err)
 {
     int n = 0, rows = j->features.rows;
     if (!(j->order = sfp__malloc((size_t)rows * sizeof *j->order)))
-        return sfp__fail_nomem(err, (size_t)rows * sizeof *j->order);
+        return sfp__fail_nomem(err);
     for (int i = 0; i < rows; i++)
         if (finite_sample(j, i))
             j->order[n++] = i;
@@ -218,7 +218,7 @@ static sfp_status work(job *j, const sfp_args *args, sfp_error *err)
     j->index = sfp__malloc(n * sizeof *j->index);
     j->weight = sfp__malloc(n * sizeof *j->weight);
     if (!j->index || !j->weight)
-        return sfp__fail_nomem(err, n * sizeof *j->index);
+        return sfp__fail_nomem(err);
     sfp__progress_init(&j->progress, "picks", 0);
     j->env = (sfp_select_env){.rng = &rng, .arena = &j->arena, .threads = j->pool, .tell = tell, .tell_ctx = &j->progress};
     s = choose(j, sfp__args_choice(args, "distance") == 1, err);

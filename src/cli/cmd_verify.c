@@ -43,7 +43,8 @@ sfp_status sfp__verify_open(const sfp_golden *g, const char *name, sfp_safetenso
 }
 
 /* A tensor of exactly this shape, as floats; *out is newly allocated. */
-sfp_status sfp__verify_floats(const sfp_safetensors *st, const char *name, const int64_t *shape, int ndim, float **out, sfp_error *err)
+sfp_status sfp__verify_floats(const sfp_safetensors *st, const char *name, const int64_t *shape, int ndim, float **out,
+                              sfp_error *err)
 {
     const sfp_tensor *t;
     const char *file = sfp__safetensors_path(st);
@@ -54,7 +55,7 @@ sfp_status sfp__verify_floats(const sfp_safetensors *st, const char *name, const
         return s;
     float *values = sfp__malloc(t->count * sizeof *values);
     if (!values)
-        return sfp__fail_nomem(err, t->count * sizeof *values);
+        return sfp__fail_nomem(err);
     s = sfp__tensor_to_f32(file, t, values, err);
     if (s != SFP_OK) {
         sfp__free(values);
@@ -96,15 +97,16 @@ static sfp_status load_backbone(sfp_golden *g, sfp_error *err)
     if (!name) {
         return sfp__fail(err, SFP_EFORMAT, "%s: no text 'backbone', expected the weights' file", file);
     }
-    s = name[0] == '/' ? path_in("", name + 1, weights, sizeof weights, err) : path_in(g->dir, name, weights, sizeof weights, err);
+    s = name[0] == '/' ? path_in("", name + 1, weights, sizeof weights, err)
+                       : path_in(g->dir, name, weights, sizeof weights, err);
     if (s != SFP_OK || (s = sfp__vit_load(weights, NULL, &g->vit, err)) != SFP_OK)
         return s;
     const sfp_vit_config *c = sfp__vit_config(g->vit);
     const struct {
         const char *key;
         double found;
-    } numbers[] = {{"img_size", c->img_size}, {"patch_size", c->patch_size}, {"embed_dim", c->dim}, {"depth", c->depth},
-                   {"num_heads", c->heads},   {"ln_eps", (double)c->ln_eps}};
+    } numbers[] = {{"img_size", c->img_size}, {"patch_size", c->patch_size}, {"embed_dim", c->dim},
+                   {"depth", c->depth},       {"num_heads", c->heads},       {"ln_eps", (double)c->ln_eps}};
     for (size_t i = 0; s == SFP_OK && i < sizeof numbers / sizeof *numbers; i++)
         s = same_number(file, config, numbers[i].key, numbers[i].found, err);
     return s;
@@ -122,12 +124,12 @@ sfp_status sfp__verify_labels(const sfp_safetensors *st, const char *name, int n
         return s;
     int64_t *values = sfp__malloc((n ? (size_t)n : 1) * sizeof *values);
     if (!values)
-        return sfp__fail_nomem(err, (size_t)n * sizeof *values);
+        return sfp__fail_nomem(err);
     s = sfp__tensor_to_i64(file, t, values, err);
     for (int i = 0; s == SFP_OK && i < n; i++)
         if (values[i] < 0 || values[i] >= classes)
-            s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' holds %lld at %d, expected 0 to %d", file, name, (long long)values[i], i,
-                          classes - 1);
+            s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' holds %lld at %d, expected 0 to %d", file, name,
+                          (long long)values[i], i, classes - 1);
     if (s == SFP_OK)
         *out = values;
     else
@@ -151,8 +153,8 @@ static sfp_status read_case(sfp_golden *g, sfp_error *err)
     if (x->ndim < 1 || x->shape[0] < 1 || x->shape[0] > INT_MAX / 2)
         return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'x' holds no pictures", sfp__safetensors_path(g->batch));
     if (last->count < 1 || last->count > MAX_CLASSES)
-        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'last.bias' has %zu elements, expected 1 to %d", sfp__safetensors_path(g->state),
-                         last->count, MAX_CLASSES);
+        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'last.bias' has %zu elements, expected 1 to %d",
+                         sfp__safetensors_path(g->state), last->count, MAX_CLASSES);
     g->b = (int)x->shape[0];
     g->classes = (int)last->count;
     int64_t x_shape[4] = {g->b, 3, c->img_size, c->img_size};
@@ -164,7 +166,7 @@ static sfp_status read_case(sfp_golden *g, sfp_error *err)
     size_t tensors = sfp__safetensors_count(g->expect);
     g->checked = sfp__calloc(tensors ? tensors : 1, sizeof *g->checked);
     if (!g->query || !g->checked)
-        return sfp__fail_nomem(err, (size_t)g->b * (size_t)c->dim * sizeof(float));
+        return sfp__fail_nomem(err);
     return SFP_OK;
 }
 
@@ -429,12 +431,13 @@ const sfp_command sfp__cmd_verify = {
     .operands = "DIR|FILE...",
     .min_operands = 1,
     .max_operands = SFP_OPERANDS_ANY,
-    .text = "Recomputes a golden case: the backbone's query, embeddings, logits and gradients to given prefixes; then the "
-            "learner's prefixes, similarity, coreset, losses, every gradient and the state after training steps. A file is a list "
-            "of buffer updates (buffer.json). One line a tensor: name, relative error (Euclidean), tolerance, ok or FAIL. Tensors "
-            "that are not checked are named.\n\n"
-            "Of a folder that holds cases all are recomputed, in one line each and a line for each tensor that fails.\n\n"
-            "The exit code is 0 when all hold.",
+    .text =
+        "Recomputes a golden case: the backbone's query, embeddings, logits and gradients to given prefixes; then the "
+        "learner's prefixes, similarity, coreset, losses, every gradient and the state after training steps. A file is a list "
+        "of buffer updates (buffer.json). One line a tensor: name, relative error (Euclidean), tolerance, ok or FAIL. Tensors "
+        "that are not checked are named.\n\n"
+        "Of a folder that holds cases all are recomputed, in one line each and a line for each tensor that fails.\n\n"
+        "The exit code is 0 when all hold.",
     .examples = "  streamfp verify golden/plain golden/buffer.json\n"
                 "  streamfp verify golden\n",
     SFP_COMMAND_OPTIONS(options),

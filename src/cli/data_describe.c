@@ -51,7 +51,7 @@ static sfp_status count_records(description *d, sfp_error *err)
     d->class_count = sfp__calloc((size_t)s->classes + 1, sizeof *d->class_count);
     d->domain_count = sfp__calloc((size_t)s->domains + 1, sizeof *d->domain_count);
     if (!d->class_count || !d->domain_count)
-        return sfp__fail_nomem(err, ((size_t)s->classes + (size_t)s->domains + 2) * sizeof *d->class_count);
+        return sfp__fail_nomem(err);
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r;
         if ((status = s->record(s, i, &r, err)) != SFP_OK)
@@ -383,7 +383,7 @@ int sfp__data_describe(const sfp_args *args)
     if (args->operand_count != 2)
         return sfp__say_usage("data", "describe needs one data set, KIND:PATH");
     description *d = sfp__calloc(1, sizeof *d);
-    sfp_status s = d ? SFP_OK : sfp__fail_nomem(&err, sizeof *d);
+    sfp_status s = d ? SFP_OK : sfp__fail_nomem(&err);
     if (d) {
         d->spec = args->operands[1];
         d->test = sfp__args_flag(args, "test");

@@ -92,7 +92,7 @@ static sfp_status run_tool(char *const argv[], const char *dir, sfp_error *err)
     pid_t pid;
     int status, code = posix_spawn_file_actions_init(&actions);
     if (code != 0)
-        return sfp__fail_nomem(err, sizeof actions);
+        return sfp__fail_nomem(err);
     code = posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
     if (code == 0 && dir)
         code = posix_spawn_file_actions_addchdir_np(&actions, dir);
@@ -179,7 +179,7 @@ static sfp_status unpack_file(struct archive *a, const char *package, const char
     int64_t size = 0;
     char *block = sfp__malloc(room);
     if (!block)
-        return sfp__fail_nomem(err, room);
+        return sfp__fail_nomem(err);
     sfp_status s = sfp__writer_open(path, &w, err);
     while (s == SFP_OK) {
         la_ssize_t n = archive_read_data(a, block, room);
@@ -207,7 +207,7 @@ static sfp_status unpack(const char *package, const char *dir, sfp_error *err)
     sfp_status s = SFP_OK;
     struct archive *a = archive_read_new();
     if (!a)
-        return sfp__fail_nomem(err, 1);
+        return sfp__fail_nomem(err);
     (void)archive_read_support_filter_gzip(a);
     (void)archive_read_support_format_tar(a);
     int code = archive_read_open_filename(a, package, 1 << 16);

@@ -46,7 +46,7 @@ static sfp_status blank(const sfp_sheet *sheet, sfp_image *out, sfp_error *err)
     size_t bytes = (size_t)im.width * (size_t)im.height * 3;
     im.rgb = sfp__malloc(bytes);
     if (!im.rgb)
-        return sfp__fail_nomem(err, bytes);
+        return sfp__fail_nomem(err);
     memset(im.rgb, 255, bytes);
     *out = im;
     return SFP_OK;
@@ -110,7 +110,7 @@ sfp_status sfp__sheet_write(const sfp_source *s, const int64_t *count_of, const 
         return sfp__fail(err, SFP_EINVAL, "%s:%s: has no pictures for a sheet", s->kind->name, s->path);
     int64_t *seen = sfp__calloc((size_t)s->classes + 1, sizeof *seen);
     if (!seen)
-        return sfp__fail_nomem(err, ((size_t)s->classes + 1) * sizeof *seen);
+        return sfp__fail_nomem(err);
     sfp_status status = blank(&sheet, &im, err);
     if (status == SFP_OK)
         status = fill(s, count_of, seen, &sheet, &im, err);

@@ -41,7 +41,7 @@ sfp_status sfp__filelist_add(sfp_filelist *l, const char *path, const char *labe
         size_t room = 2 * l->room + p + q + 4096;
         char *text = sfp__realloc(l->text, l->used, room);
         if (!text)
-            return sfp__fail_nomem(err, room);
+            return sfp__fail_nomem(err);
         l->text = text;
         l->room = room;
     }
@@ -49,7 +49,7 @@ sfp_status sfp__filelist_add(sfp_filelist *l, const char *path, const char *labe
         size_t room = 2 * l->entry_room + 256;
         size_t *entries = sfp__realloc(l->entries, l->count * sizeof *entries, room * sizeof *entries);
         if (!entries)
-            return sfp__fail_nomem(err, room * sizeof *entries);
+            return sfp__fail_nomem(err);
         l->entries = entries;
         l->entry_room = room;
     }
@@ -242,7 +242,7 @@ sfp_status sfp__filelist_add_csv(sfp_filelist *l, const char *path, sfp_error *e
         return s;
     line = sfp__malloc(SFP_LIST_MAX_LINE);
     if (!line) {
-        s = sfp__fail_nomem(err, SFP_LIST_MAX_LINE);
+        s = sfp__fail_nomem(err);
         goto done;
     }
     const char *bad;
@@ -277,17 +277,18 @@ sfp_status sfp__class_names_read(const char *path, char ***names, size_t *count,
         return s;
     line = sfp__malloc(SFP_LIST_MAX_LINE);
     if (!line)
-        s = sfp__fail_nomem(err, SFP_LIST_MAX_LINE);
+        s = sfp__fail_nomem(err);
     const char *bad;
     while (s == SFP_OK && read_line(f, line, SFP_LIST_MAX_LINE, &bad)) {
         if (bad || n >= SFP_LIST_MAX_NAMES) {
-            s = sfp__fail(err, SFP_EFORMAT, "%s:%zu: found %s, expected one class name a line", path, n + 1, bad ? bad : "too many lines");
+            s = sfp__fail(err, SFP_EFORMAT, "%s:%zu: found %s, expected one class name a line", path, n + 1,
+                          bad ? bad : "too many lines");
             break;
         }
         if (n == room) {
             char **bigger = sfp__realloc(list, n * sizeof *list, (2 * room + 64) * sizeof *list);
             if (!bigger) {
-                s = sfp__fail_nomem(err, (2 * room + 64) * sizeof *list);
+                s = sfp__fail_nomem(err);
                 break;
             }
             list = bigger;
@@ -295,7 +296,7 @@ sfp_status sfp__class_names_read(const char *path, char ***names, size_t *count,
         }
         list[n] = sfp__strdup(line + (n == 0 ? sfp__text_mark(line, strlen(line)) : 0));
         if (!list[n])
-            s = sfp__fail_nomem(err, strlen(line) + 1);
+            s = sfp__fail_nomem(err);
         else
             n++;
     }

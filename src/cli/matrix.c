@@ -47,7 +47,7 @@ static sfp_status from_tensor(const char *path, const sfp_tensor *t, sfp_table *
                          sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
     float *x = sfp__malloc(t->count * sizeof *x);
     if (!x)
-        return sfp__fail_nomem(err, t->count * sizeof *x);
+        return sfp__fail_nomem(err);
     sfp_status s = sfp__tensor_to_f32(path, t, x, err);
     if (s)
         sfp__free(x);
@@ -89,7 +89,7 @@ static sfp_status with_tensor(const char *path, tensor_fn fn, void *out, sfp_err
     const sfp_tensor *t = NULL;
     char *file = sfp__strdup(path);
     if (!file)
-        return sfp__fail_nomem(err, n + 1);
+        return sfp__fail_nomem(err);
     file[n] = '\0';
     sfp_status s = sfp__tensor_file_open(file, &f, err);
     if (!s)
@@ -183,7 +183,7 @@ static sfp_status keep(reader *r, float value, sfp_error *err)
         size_t room = r->room ? 2 * r->room : 4096;
         float *x = sfp__realloc(r->x, r->used * sizeof *x, room * sizeof *x);
         if (!x)
-            return sfp__fail_nomem(err, room * sizeof *x);
+            return sfp__fail_nomem(err);
         r->x = x;
         r->room = room;
     }
@@ -270,7 +270,7 @@ static sfp_status from_text(const char *path, sfp_table *out, sfp_error *err)
     char *text = sfp__realloc(bytes, size, size + 1);
     if (!text) {
         sfp__free(bytes);
-        return sfp__fail_nomem(err, size + 1);
+        return sfp__fail_nomem(err);
     }
     text[size] = '\0';
     reader r = {.path = path, .at = text, .line = 1};
@@ -313,7 +313,7 @@ sfp_status sfp__labels_load(const char *path, int *rows, int32_t **label, sfp_er
     if (t.columns != 1)
         s = sfp__fail(err, SFP_ESHAPE, "%s: has %d columns, expected labels, one a row", path, t.columns);
     else if (!(y = sfp__malloc((size_t)t.rows * sizeof *y)))
-        s = sfp__fail_nomem(err, (size_t)t.rows * sizeof *y);
+        s = sfp__fail_nomem(err);
     for (int i = 0; !s && i < t.rows; i++) {
         float v = t.x[i];
         if (!(v >= 0 && v <= 1 << 24) || v != floorf(v)) /* whole numbers up to here are exact in a float */

@@ -208,7 +208,7 @@ static sfp_status assign(sfp_args *a, const sfp_opt *o, const char *text, sfp_op
     if (!fresh.text || (rank > SFP_RANK_DEFAULT && !fresh.origin)) {
         sfp__free(fresh.text);
         sfp__free(fresh.origin);
-        return sfp__fail_nomem(err, strlen(text) + strlen(origin) + 2);
+        return sfp__fail_nomem(err);
     }
     sfp__free(v->text);
     sfp__free(v->origin);
@@ -226,7 +226,7 @@ sfp_status sfp__args_init(sfp_args *a, const char *command, const sfp_opt *opts,
         return SFP_OK;
     a->values = sfp__calloc(count, sizeof *a->values);
     if (!a->values)
-        return sfp__fail_nomem(err, count * sizeof *a->values);
+        return sfp__fail_nomem(err);
     for (size_t i = 0; i < count; i++) {
         if (opts[i].type == SFP_OPT_CHOICE)
             a->values[i].choice = -1;
@@ -334,7 +334,7 @@ sfp_status sfp__args_parse(sfp_args *a, int argc, char **argv, sfp_error *err)
     if (!a->operands && argc > 0) {
         a->operands = sfp__calloc((size_t)argc, sizeof *a->operands);
         if (!a->operands)
-            return sfp__fail_nomem(err, (size_t)argc * sizeof *a->operands);
+            return sfp__fail_nomem(err);
     }
     bool options = true;
     for (int i = 0; i < argc; i++) {
@@ -448,8 +448,8 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Is the message about the option that `name` stands for: "NAME is 7, ...", "NAME '7': ...", "NAME has no effect ..." or, with the
- * value 7, "NAME 7 with ..."? */
+/* Is the message about the option that `name` stands for: "NAME is 7, ...", "NAME '7': ...", "NAME has no effect ..." or, with
+ * the value 7, "NAME 7 with ..."? */
 static bool is_about(const char *message, const char *name, const char *value)
 {
     if (!name || !*name || !begins(message, name))

@@ -32,10 +32,11 @@ static sfp_status open_backbone(sfp_predict *p, sfp_error *err)
     p->resize = sfp__args_choice(a, "resize") == 0 ? SFP_RESIZE_SQUASH : SFP_RESIZE_CROP;
     choose_normalisation(p);
     if (!p->score && (p->eval || !sfp__args_string(a, "features")))
-        return sfp__fail(err, SFP_EUNSUPPORTED,
-                         "%s: this backbone has no head (no tensor 'head.weight'), so it has no classes; --features FILE writes its "
-                         "features, --state FILE gives it what was learned",
-                         sfp__args_string(a, "backbone"));
+        return sfp__fail(
+            err, SFP_EUNSUPPORTED,
+            "%s: this backbone has no head (no tensor 'head.weight'), so it has no classes; --features FILE writes its "
+            "features, --state FILE gives it what was learned",
+            sfp__args_string(a, "backbone"));
     return SFP_OK;
 }
 
@@ -75,20 +76,21 @@ const char *sfp__predict_class_name(const sfp_predict *p, int k)
 sfp_status sfp__predict_room(sfp_predict *p, sfp_error *err)
 {
     const sfp_vit_config *c = sfp__vit_config(p->vit);
-    size_t chunk = (size_t)p->chunk, pixels = 3 * (size_t)c->img_size * (size_t)c->img_size, classes = p->classes > 0 ? (size_t)p->classes : 1;
+    size_t chunk = (size_t)p->chunk, pixels = 3 * (size_t)c->img_size * (size_t)c->img_size,
+           classes = p->classes > 0 ? (size_t)p->classes : 1;
     p->scores = sfp__calloc(chunk * classes, sizeof *p->scores);
     p->label = sfp__calloc(chunk, sizeof *p->label);
     p->top_count = sfp__calloc(chunk, sizeof *p->top_count);
     p->top = sfp__calloc(chunk * SFP_PREDICT_TOP_MAX, sizeof *p->top);
     p->top_p = sfp__calloc(chunk * SFP_PREDICT_TOP_MAX, sizeof *p->top_p);
     if (!p->scores || !p->label || !p->top_count || !p->top || !p->top_p)
-        return sfp__fail_nomem(err, chunk * classes * sizeof *p->scores);
+        return sfp__fail_nomem(err);
     if (p->predictor)
         return SFP_OK;
     p->x = sfp__malloc(chunk * pixels * sizeof *p->x);
     p->feature = sfp__malloc(chunk * (size_t)c->dim * sizeof *p->feature);
     if (!p->x || !p->feature)
-        return sfp__fail_nomem(err, chunk * pixels * sizeof *p->x);
+        return sfp__fail_nomem(err);
     const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD};
     return sfp__vit_plan_create(p->vit, p->pool, &plan, &p->plan, err);
 }

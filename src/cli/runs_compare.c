@@ -305,7 +305,7 @@ static sfp_status print_text(const groups *g, sfp_error *err)
     if (!t.failed)
         print_notes(g);
     sfp__free(t.cell);
-    return t.failed ? sfp__fail_nomem(err, (size_t)t.columns * 32 * CELL) : SFP_OK;
+    return t.failed ? sfp__fail_nomem(err) : SFP_OK;
 }
 
 /* ---------------------------------------------------------------------- json */
@@ -379,7 +379,7 @@ sfp_status sfp__runs_compare(int n, const sfp_named_run *runs, bool json, sfp_er
     g.old = sfp__calloc((size_t)n, sizeof *g.old);
     g.x = sfp__calloc((size_t)n, sizeof *g.x);
     if (!g.of || !g.first || !g.old || !g.x) {
-        s = sfp__fail_nomem(err, (size_t)n * sizeof *g.x);
+        s = sfp__fail_nomem(err);
     } else {
         make_groups(&g);
         mark_old(&g);

@@ -17,10 +17,10 @@
 typedef struct backbone_case {
     sfp_golden *g;
     sfp_vit_plan *query_plan, *prefix_plan;
-    float *last_w, *last_b;                     /* (classes, D), (classes) */
-    float *embed, *logits;                      /* (b, L, D), (b, classes) */
-    float *feature;                             /* (b, D), with prefixes */
-    int rows[SFP_VIT_MAX_DEPTH];                /* of layer l's prefix; 0: none */
+    float *last_w, *last_b;                                           /* (classes, D), (classes) */
+    float *embed, *logits;                                            /* (b, L, D), (b, classes) */
+    float *feature;                                                   /* (b, D), with prefixes */
+    int rows[SFP_VIT_MAX_DEPTH];                                      /* of layer l's prefix; 0: none */
     float *prefix_k[SFP_VIT_MAX_DEPTH], *prefix_v[SFP_VIT_MAX_DEPTH]; /* (b, rows, D) */
     float *grad_k[SFP_VIT_MAX_DEPTH], *grad_v[SFP_VIT_MAX_DEPTH];     /* (b, rows, D) */
 } backbone_case;
@@ -39,8 +39,9 @@ static sfp_status read_prefixes(backbone_case *k, sfp_error *err)
             continue;
         if (t->ndim != 3 || t->shape[1] < 1 || t->shape[1] > MAX_PREFIX_ROWS) {
             char shape[160];
-            return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected (%d, 1 to %d, %d)", sfp__safetensors_path(g->expect),
-                             k_name, sfp__shape_text(t->shape, t->ndim, shape, sizeof shape), g->b, MAX_PREFIX_ROWS, c->dim);
+            return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected (%d, 1 to %d, %d)",
+                             sfp__safetensors_path(g->expect), k_name, sfp__shape_text(t->shape, t->ndim, shape, sizeof shape),
+                             g->b, MAX_PREFIX_ROWS, c->dim);
         }
         k->rows[l] = (int)t->shape[1];
         int64_t shape[3] = {g->b, k->rows[l], c->dim};
@@ -51,7 +52,7 @@ static sfp_status read_prefixes(backbone_case *k, sfp_error *err)
         k->grad_k[l] = sfp__calloc(floats, sizeof(float));
         k->grad_v[l] = sfp__calloc(floats, sizeof(float));
         if (!k->grad_k[l] || !k->grad_v[l])
-            s = sfp__fail_nomem(err, floats * sizeof(float));
+            s = sfp__fail_nomem(err);
     }
     return s;
 }
@@ -64,13 +65,14 @@ static sfp_status read_inputs(backbone_case *k, sfp_error *err)
     int64_t w_shape[2] = {g->classes, c->dim}, b_shape[1] = {g->classes};
     sfp_status s;
     if ((s = sfp__verify_floats(g->state, "last.weight", w_shape, 2, &k->last_w, err)) != SFP_OK ||
-        (s = sfp__verify_floats(g->state, "last.bias", b_shape, 1, &k->last_b, err)) != SFP_OK || (s = read_prefixes(k, err)) != SFP_OK)
+        (s = sfp__verify_floats(g->state, "last.bias", b_shape, 1, &k->last_b, err)) != SFP_OK ||
+        (s = read_prefixes(k, err)) != SFP_OK)
         return s;
     k->feature = sfp__calloc(b * dim, sizeof(float));
     k->embed = sfp__calloc(b * patches * dim, sizeof(float));
     k->logits = sfp__calloc(b * (size_t)g->classes, sizeof(float));
     if (!k->feature || !k->embed || !k->logits)
-        return sfp__fail_nomem(err, b * patches * dim * sizeof(float));
+        return sfp__fail_nomem(err);
     return SFP_OK;
 }
 

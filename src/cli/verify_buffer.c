@@ -45,9 +45,10 @@ static sfp_status check_update(const char *path, size_t index, json_t *c, bool *
     double *room = sfp__calloc(4 * nb + 2 * n + have, sizeof *room);
     float *score = sfp__calloc(nb + n, sizeof *score);
     int *ints = sfp__calloc(2 * n + 2 * nb, sizeof *ints);
-    sfp_status s = room && score && ints ? SFP_OK : sfp__fail_nomem(err, n * sizeof *room);
+    sfp_status s = room && score && ints ? SFP_OK : sfp__fail_nomem(err);
     if (!s) {
-        double *u_nu = room, *u_batch = u_nu + nb, *u_buffer = u_batch + nb, *sb = u_buffer + nb, *sm = sb + nb, *work = sm + have;
+        double *u_nu = room, *u_batch = u_nu + nb, *u_buffer = u_batch + nb, *sb = u_buffer + nb, *sm = sb + nb,
+               *work = sm + have;
         if (!doubles(c, "S_batch", nb, sb) || !doubles(c, "S_buffer", have, sm) || !doubles(c, "u_nu", nb, u_nu) ||
             !doubles(c, "u_batch", nb, u_batch) || !doubles(c, "u_buffer", nb, u_buffer))
             s = sfp__fail(err, SFP_EFORMAT, "%s: update %zu: a list of numbers is missing or short", path, index);
@@ -59,8 +60,8 @@ static sfp_status check_update(const char *path, size_t index, json_t *c, bool *
         sfp_buffer_plan plan = {0};
         if (!s) {
             sfp__buffer_plan((uint64_t)seen, (int)m, (int)b, score, score + nb, u_nu, u_batch, u_buffer,
-                             strcmp(drop, "eq8") == 0 ? SFP_DROP_EQ8 : SFP_DROP_ALG2, SFP_NU_AT_LEAST_ONE, iwork, work, retained, replaced,
-                             &plan);
+                             strcmp(drop, "eq8") == 0 ? SFP_DROP_EQ8 : SFP_DROP_ALG2, SFP_NU_AT_LEAST_ONE, iwork, work, retained,
+                             replaced, &plan);
             *right = plan.stored == json_integer_value(json_object_get(c, "stored")) &&
                      plan.nu == json_integer_value(json_object_get(c, "nu")) && same_list(c, "retained", retained, plan.nu) &&
                      same_list(c, "replaced", replaced, plan.nu);

@@ -21,10 +21,10 @@ typedef struct learner_case {
     int b, mem, D, lo, hi, tasks, task, each, mask_rows;
     float *mem_x; /* (mem, 3, S, S) */
     int64_t *mem_y;
-    float *mean_embed, *score, *unit;  /* (b, D) (b) (D) */
-    const float **xs;                  /* (b + mem) */
+    float *mean_embed, *score, *unit; /* (b, D) (b) (D) */
+    const float **xs;                 /* (b + mem) */
     int32_t *label;
-    float *weight, *query, *known;     /* (b + mem), (b + mem, D) in the order of a step, the same in the order x, mem_x */
+    float *weight, *query, *known; /* (b + mem), (b + mem, D) in the order of a step, the same in the order x, mem_x */
     bool *masked;
     uint8_t *allowed; /* (classes) */
     int *work;        /* (6 * b): order, selector's room, picks */
@@ -39,7 +39,8 @@ static sfp_status config_number(const sfp_golden *g, const char *key, double min
     json_t *v = json_object_get(g->config, key);
     double x = json_is_boolean(v) ? json_is_true(v) : json_number_value(v);
     if (!v || (!json_is_number(v) && !json_is_boolean(v)) || !(x >= min && x <= max))
-        return sfp__fail(err, SFP_EFORMAT, "%s/config.json: '%s' is %s, expected %g to %g", g->dir, key, v ? "out of range" : "missing", min, max);
+        return sfp__fail(err, SFP_EFORMAT, "%s/config.json: '%s' is %s, expected %g to %g", g->dir, key,
+                         v ? "out of range" : "missing", min, max);
     *out = x;
     return SFP_OK;
 }
@@ -51,9 +52,9 @@ static sfp_status options_from(learner_case *c, sfp_trainer_options *o, sfp_erro
     const struct {
         const char *key;
         double min, max, *to;
-    } list[] = {{"pool", 1, 65536, &pool},          {"tasks", 1, 65536, &tasks},        {"task", 0, 65535, &task},
-                {"length", 2, 256, &length},        {"attune", 0, 1, &attune},          {"attune_residual", 0, 1, &residual},
-                {"attune_topk", 1, 3, &topk},       {"ortho_mu", 0, 1e6, &mu},          {"lr", 0, 1e3, &lr},
+    } list[] = {{"pool", 1, 65536, &pool},          {"tasks", 1, 65536, &tasks},       {"task", 0, 65535, &task},
+                {"length", 2, 256, &length},        {"attune", 0, 1, &attune},         {"attune_residual", 0, 1, &residual},
+                {"attune_topk", 1, 3, &topk},       {"ortho_mu", 0, 1e6, &mu},         {"lr", 0, 1e3, &lr},
                 {"classes_lo", 0, g->classes, &lo}, {"classes_hi", 0, g->classes, &hi}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         sfp_status s = config_number(g, list[i].key, list[i].min, list[i].max, list[i].to, err);
@@ -136,7 +137,7 @@ static sfp_status prepare(learner_case *c, sfp_error *err)
     c->work = sfp__malloc(6 * b * sizeof *c->work);
     if (!c->mean_embed || !c->score || !c->unit || !c->xs || !c->label || !c->weight || !c->query || !c->known || !c->masked ||
         !c->allowed || !c->work)
-        return sfp__fail_nomem(err, n * D * sizeof(float));
+        return sfp__fail_nomem(err);
     for (int i = c->lo; i < c->hi; i++)
         c->allowed[i] = 1;
     return load_state(c, g->state, c->task, err);
@@ -145,8 +146,8 @@ static sfp_status prepare(learner_case *c, sfp_error *err)
 static void release(learner_case *c)
 {
     sfp__trainer_free(c->trainer);
-    void *all[] = {c->mem_x, c->mem_y, c->mean_embed, c->score, c->unit, (void *)c->xs, c->label, c->weight, c->query, c->known, c->masked,
-                   c->allowed, c->work};
+    void *all[] = {c->mem_x,  c->mem_y, c->mean_embed, c->score,  c->unit,    (void *)c->xs, c->label,
+                   c->weight, c->query, c->known,      c->masked, c->allowed, c->work};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__free(all[i]);
 }
@@ -166,13 +167,21 @@ static void place(learner_case *c, int at, int i, bool mem, float weight, bool m
     c->label[at] = (int32_t)(mem ? c->mem_y[i] : c->g->y[i]);
     c->weight[at] = weight;
     c->masked[at] = masked;
-    memcpy(c->query + (size_t)at * (size_t)c->D, c->known + (size_t)(mem ? c->b + i : i) * (size_t)c->D, (size_t)c->D * sizeof(float));
+    memcpy(c->query + (size_t)at * (size_t)c->D, c->known + (size_t)(mem ? c->b + i : i) * (size_t)c->D,
+           (size_t)c->D * sizeof(float));
 }
 
 static sfp_train_batch batch_of(learner_case *c, int n, int queries, int terms)
 {
-    return (sfp_train_batch){.n = n, .x = c->xs, .label = c->label, .weight = c->weight, .masked = c->masked, .allowed = c->allowed,
-                             .query = c->query, .queries = queries, .terms = terms};
+    return (sfp_train_batch){.n = n,
+                             .x = c->xs,
+                             .label = c->label,
+                             .weight = c->weight,
+                             .masked = c->masked,
+                             .allowed = c->allowed,
+                             .query = c->query,
+                             .queries = queries,
+                             .terms = terms};
 }
 
 /* Similarity of x and the coreset of half of it (paper mode, as the reference's cases); returns how many were picked. */
@@ -216,7 +225,7 @@ static sfp_status check_selection(learner_case *c, sfp_error *err)
             pif[i] = (float)pi[i];
         s = sfp__verify_compare(c->r, g, "rank_probability", pif, (int64_t[]){c->b}, 1, SFP_VERIFY_VALUE, err);
     } else {
-        s = sfp__fail_nomem(err, (size_t)c->b * sizeof *pi);
+        s = sfp__fail_nomem(err);
     }
     sfp__free(pi);
     sfp__free(pif);
@@ -232,7 +241,7 @@ static sfp_status check_prefixes(learner_case *c, sfp_error *err)
     size_t b = (size_t)c->b, D = (size_t)c->D, half = (size_t)v->length / 2 * D, pool = (size_t)sfp__fp_options(c->fp)->pool;
     float *room = sfp__malloc((2 * b * pool + b * D + 3 * b * 2 * half) * sizeof *room);
     if (!room)
-        return sfp__fail_nomem(err, b * pool * sizeof *room);
+        return sfp__fail_nomem(err);
     float *alpha = room, *norm = alpha + b * pool, *work = norm + b * pool, *e = work + b * D, *part = e + 2 * b * half;
     for (int l = 0; !s && l < v->layers; l++) {
         sfp__fp_compose(v, l, c->b, c->known, (int)pool, alpha, norm, work, e);
@@ -283,7 +292,7 @@ static sfp_status check_update(learner_case *c, int step, const sfp_safetensors 
         if (!s)
             s = sfp__verify_floats(c->g->expect, name, p->shape, p->ndim, &want, err);
         if (!s && !(found = sfp__malloc(n * sizeof *found)))
-            s = sfp__fail_nomem(err, n * sizeof *found);
+            s = sfp__fail_nomem(err);
         for (size_t k = 0; !s && k < n; k++) {
             found[k] = p->data[k] - before[k];
             want[k] -= before[k];
@@ -329,7 +338,8 @@ static sfp_status check_logits(learner_case *c, const char *name, sfp_error *err
     sfp_train_batch batch = batch_of(c, c->b, c->b, 1); /* queries computed by the pass itself */
     sfp_train_result result = {0};
     sfp_status s = sfp__trainer_gradients(c->trainer, &batch, &result, err);
-    return s ? s : sfp__verify_compare(c->r, c->g, name, result.logits, (int64_t[]){c->b, c->g->classes}, 2, SFP_VERIFY_VALUE, err);
+    return s ? s
+             : sfp__verify_compare(c->r, c->g, name, result.logits, (int64_t[]){c->b, c->g->classes}, 2, SFP_VERIFY_VALUE, err);
 }
 
 static sfp_status run_case(learner_case *c, sfp_error *err)

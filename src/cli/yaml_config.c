@@ -84,9 +84,9 @@ static sfp_status expect_end(const char *path, yaml_parser_t *parser, sfp_error 
     if (!yaml_parser_load(parser, &doc))
         return not_yaml(path, parser, err);
     const yaml_node_t *root = yaml_document_get_root_node(&doc);
-    sfp_status s = root ? sfp__fail(err, SFP_EFORMAT, "%s:%zu: a second document begins here, expected one", path,
-                                    root->start_mark.line + 1)
-                        : SFP_OK;
+    sfp_status s =
+        root ? sfp__fail(err, SFP_EFORMAT, "%s:%zu: a second document begins here, expected one", path, root->start_mark.line + 1)
+             : SFP_OK;
     yaml_document_delete(&doc);
     return s;
 }
@@ -101,7 +101,7 @@ sfp_status sfp__yaml_config(const char *path, sfp_args *args, sfp_error *err)
     yaml_document_t doc;
     if (!yaml_parser_initialize(&parser)) {
         (void)fclose(f);
-        return sfp__fail_nomem(err, sizeof parser);
+        return sfp__fail_nomem(err);
     }
     yaml_parser_set_input_file(&parser, f);
     if (!yaml_parser_load(&parser, &doc)) {

@@ -73,7 +73,7 @@ sfp_status sfp__gemm_weight_create(const sfp_gemm_weight_desc *d, sfp_gemm_weigh
         sfp__free(w);
         sfp__free(copy);
         sfp__free(bias);
-        return sfp__fail_nomem(err, count * sizeof *copy);
+        return sfp__fail_nomem(err);
     }
     memcpy(copy, d->w, count * sizeof *copy);
     if (d->bias)
@@ -112,7 +112,7 @@ sfp_status sfp__gemm_op_create(const sfp_gemm_weight *like, int m, int lanes, sf
     (void)lanes;
     sfp_gemm_op *op = sfp__calloc(1, sizeof *op);
     if (!op)
-        return sfp__fail_nomem(err, sizeof *op);
+        return sfp__fail_nomem(err);
     op->m = m;
     *out = op;
     return SFP_OK;
@@ -131,8 +131,8 @@ void sfp__gemm_run(const sfp_gemm_op *op, int lane, const sfp_gemm_weight *w, co
     sfp__gemm_plain(false, !w->transposed, op->m, w->n, w->k, x, w->k, w->w, w->transposed ? w->n : w->k, 1.0f, y, w->n);
 }
 
-void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta, float *c,
-                     int ldc)
+void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
+                     float *c, int ldc)
 {
     cblas_sgemm(ROW_MAJOR, ta ? TRANS : NO_TRANS, tb ? TRANS : NO_TRANS, m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
 }

@@ -188,7 +188,7 @@ sfp_status sfp__gemm_weight_create(const sfp_gemm_weight_desc *d, sfp_gemm_weigh
         return status;
     sfp_gemm_weight *w = sfp__calloc(1, sizeof *w);
     if (!w)
-        return sfp__fail_nomem(err, sizeof *w);
+        return sfp__fail_nomem(err);
     int token = sfp__gemm_enter();
     w->n = d->n;
     w->k = d->k;
@@ -200,7 +200,7 @@ sfp_status sfp__gemm_weight_create(const sfp_gemm_weight_desc *d, sfp_gemm_weigh
     w->packed = sfp__malloc(bytes);
     w->bias = sfp__calloc((size_t)d->n, sizeof *w->bias);
     if (!w->packed || !w->bias) {
-        status = sfp__fail_nomem(err, bytes);
+        status = sfp__fail_nomem(err);
         goto done;
     }
     if (d->bias)

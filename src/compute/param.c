@@ -24,7 +24,7 @@ static sfp_status resize(sfp_param *p, int capacity, sfp_error *err)
         for (int i = 0; i < 4; i++)
             sfp__free(fresh[i]);
         sfp__free(steps);
-        return sfp__fail_nomem(err, bytes);
+        return sfp__fail_nomem(err);
     }
     for (int i = 0; i < 4; i++) {
         if (old)

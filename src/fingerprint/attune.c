@@ -28,13 +28,13 @@ struct sfp_attune {
     const sfp_kernels *kernels;
     sfp_gemm_weight *k[MAPS], *v[MAPS], *k_t[MAPS], *v_t[MAPS];
     sfp_gemm_op *op_k[CHUNK + 1], *op_v[CHUNK + 1], *op_k_t[CHUNK + 1], *op_v_t[CHUNK + 1]; /* by components */
-    float *map;   /* (layers, pool, MAPS, Lp, D): outputs of the maps */
-    float *der;   /* (layers, learning, MAPS, Lp, D) panels a chunk: derivatives of GELU */
-    float *gate;  /* (layers, pool, Lp, MAPS) */
-    float *part;  /* (layers, chunks, MAPS*D + MAPS): partial sums of the gate's gradient */
-    int *valid;   /* (layers): maps of components [0, valid) are those of frozen values */
-    cut *cuts;    /* (layers) of the call under way */
-    int chunks;   /* a layer, at most */
+    float *map;  /* (layers, pool, MAPS, Lp, D): outputs of the maps */
+    float *der;  /* (layers, learning, MAPS, Lp, D) panels a chunk: derivatives of GELU */
+    float *gate; /* (layers, pool, Lp, MAPS) */
+    float *part; /* (layers, chunks, MAPS*D + MAPS): partial sums of the gate's gradient */
+    int *valid;  /* (layers): maps of components [0, valid) are those of frozen values */
+    cut *cuts;   /* (layers) of the call under way */
+    int chunks;  /* a layer, at most */
     worker *workers;
 };
 
@@ -70,7 +70,7 @@ static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
         a->cuts = sfp__calloc(layers, sizeof *a->cuts);
         a->workers = sfp__calloc((size_t)threads, sizeof *a->workers);
         if (!a->map || !a->der || !a->gate || !a->part || !a->valid || !a->cuts || !a->workers)
-            s = sfp__fail_nomem(err, layers * pool * MAPS * Lp * D * sizeof(float));
+            s = sfp__fail_nomem(err);
     }
     for (int i = 0; !s && i < threads; i++) {
         worker *w = &a->workers[i];
@@ -78,7 +78,7 @@ static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
         w->g = sfp__malloc(rows * D * sizeof(float));
         w->y = sfp__malloc(rows * D * sizeof(float));
         if (!w->h || !w->g || !w->y)
-            s = sfp__fail_nomem(err, rows * D * sizeof(float));
+            s = sfp__fail_nomem(err);
     }
     return s;
 }
@@ -86,13 +86,14 @@ static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
 sfp_status sfp__attune_create(sfp_vit *vit, sfp_pool *threads, const sfp_attune_options *opt, sfp_attune **out, sfp_error *err)
 {
     if (sfp__vit_config(vit)->depth < MAPS)
-        return sfp__fail(err, SFP_EINVAL, "attune is on, which needs a backbone of %d blocks or more: this one has %d (attune off needs none)", MAPS,
-                         sfp__vit_config(vit)->depth);
+        return sfp__fail(err, SFP_EINVAL,
+                         "attune is on, which needs a backbone of %d blocks or more: this one has %d (attune off needs none)",
+                         MAPS, sfp__vit_config(vit)->depth);
     if (opt->topk < 1 || opt->topk > MAPS)
         return sfp__fail(err, SFP_EINVAL, "attune-topk is %d, expected 1 to %d", opt->topk, MAPS);
     sfp_attune *a = sfp__calloc(1, sizeof *a);
     if (!a)
-        return sfp__fail_nomem(err, sizeof *a);
+        return sfp__fail_nomem(err);
     a->opt = *opt;
     a->D = sfp__vit_config(vit)->dim;
     a->threads = threads;
@@ -147,7 +148,8 @@ static sfp_status need_ops(sfp_attune *a, int comps, sfp_error *err)
     const struct {
         sfp_gemm_op **op;
         const sfp_gemm_weight *like;
-    } list[] = {{&a->op_k[comps], a->k[0]}, {&a->op_v[comps], a->v[0]}, {&a->op_k_t[comps], a->k_t[0]}, {&a->op_v_t[comps], a->v_t[0]}};
+    } list[] = {
+        {&a->op_k[comps], a->k[0]}, {&a->op_v[comps], a->v[0]}, {&a->op_k_t[comps], a->k_t[0]}, {&a->op_v_t[comps], a->v_t[0]}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         sfp_status s = *list[i].op ? SFP_OK : sfp__gemm_op_create(list[i].like, m, lanes, list[i].op, err);
         if (s)
@@ -359,10 +361,11 @@ static void backward_piece(void *ctx, int piece, int lane)
         }
 }
 
-void sfp__attune_bwd(sfp_attune *a, const sfp_attune_span *spans, const float *const *p, const float *const *dout, float *const *dp,
-                     sfp_param *gate_w, sfp_param *gate_b)
+void sfp__attune_bwd(sfp_attune *a, const sfp_attune_span *spans, const float *const *p, const float *const *dout,
+                     float *const *dp, sfp_param *gate_w, sfp_param *gate_b)
 {
-    job j = {.a = a, .chunks = cut_layers(a, spans), .p = p, .gate_w = gate_w->data, .gate_b = gate_b->data, .dout = dout, .dp = dp};
+    job j = {
+        .a = a, .chunks = cut_layers(a, spans), .p = p, .gate_w = gate_w->data, .gate_b = gate_b->data, .dout = dout, .dp = dp};
     sfp__pool_run(a->threads, a->opt.layers * j.chunks, backward_piece, &j);
     for (int layer = 0; layer < a->opt.layers; layer++) /* in order: the same sum whatever the threads */
         for (int chunk = 0; chunk < a->cuts[layer].chunks; chunk++) {

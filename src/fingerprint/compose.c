@@ -19,7 +19,8 @@ sfp_status sfp__fp_buffers_create(sfp_fp *f, sfp_error *err)
     const sfp_fp_options *o = &f->opt;
     size_t pool = (size_t)o->pool, comp = (size_t)o->length * (size_t)f->D, D = (size_t)f->D, b = (size_t)f->max_batch;
     bool raw = o->prefix == SFP_PREFIX_RAW;
-    bool ok = (f->row = sfp__malloc(D * sizeof(float))) && (f->squares = sfp__malloc(b * D * sizeof(float) * (o->query_one ? (size_t)f->layers : 1))) &&
+    bool ok = (f->row = sfp__malloc(D * sizeof(float))) &&
+              (f->squares = sfp__malloc(b * D * sizeof(float) * (o->query_one ? (size_t)f->layers : 1))) &&
               (!o->query_one || (f->token = sfp__malloc(b * D * sizeof(float) * (size_t)f->layers)));
     for (int l = 0; l < f->layers; l++) {
         size_t rows = (size_t)sfp__fp_layer_rows(f, l), parts = (size_t)f->parts;
@@ -45,12 +46,16 @@ sfp_status sfp__fp_buffers_create(sfp_fp *f, sfp_error *err)
             ok = ok && (!list[i].wanted || (*list[i].to = sfp__calloc(list[i].floats, sizeof(float))));
     }
     if (!ok)
-        return sfp__fail_nomem(err, (pool + b) * comp * sizeof(float));
+        return sfp__fail_nomem(err);
     f->learning_most = o->tasks && !f->kind->whole ? o->pool / o->tasks : o->pool;
     if (!o->attune)
         return SFP_OK;
-    const sfp_attune_options a = {.layers = f->layers, .pool = o->pool, .learning = f->learning_most, .length = o->length,
-                                  .topk = o->attune_topk, .residual = o->attune_residual};
+    const sfp_attune_options a = {.layers = f->layers,
+                                  .pool = o->pool,
+                                  .learning = f->learning_most,
+                                  .length = o->length,
+                                  .topk = o->attune_topk,
+                                  .residual = o->attune_residual};
     return sfp__attune_create(f->vit, f->threads, &a, &f->attune, err);
 }
 
@@ -61,9 +66,8 @@ void sfp__fp_buffers_free(sfp_fp *f)
     sfp__free(f->squares);
     sfp__free(f->token);
     for (int l = 0; l < f->layers; l++) {
-        float *all[] = {f->attuned[l], f->projected[l], f->dprefix[l], f->ak[l], f->a2[l],   f->knorm[l],
-                        f->alpha[l],   f->norm[l],      f->e[l],       f->de[l], f->work[l], f->gram[l],
-                        f->unprojected[l]};
+        float *all[] = {f->attuned[l], f->projected[l], f->dprefix[l], f->ak[l],   f->a2[l],   f->knorm[l],      f->alpha[l],
+                        f->norm[l],    f->e[l],         f->de[l],      f->work[l], f->gram[l], f->unprojected[l]};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             sfp__free(all[i]);
     }
@@ -90,7 +94,8 @@ static void project(const sfp_fp *f, int l, int n, const float *in, bool backwar
     for (int k = 0; k < n; k++)
         for (int part = 0; part < 2; part++) {
             size_t at = (size_t)k * comp + (size_t)(part * half) * (size_t)D;
-            sfp__gemm_plain(false, !backwards, half, D, D, in + at, D, w + (size_t)(part + 1) * (size_t)D * (size_t)D, D, 0, out + at, D);
+            sfp__gemm_plain(false, !backwards, half, D, D, in + at, D, w + (size_t)(part + 1) * (size_t)D * (size_t)D, D, 0,
+                            out + at, D);
         }
 }
 
@@ -231,7 +236,8 @@ static double ortho(int n, int w, const float *t, float mu, float *gram, int fir
     for (int i = 0; i < n * n; i++)
         gram[i] *= scale;
     if (n > first)
-        sfp__gemm_plain(false, false, n - first, w, n, gram + (size_t)first * (size_t)n, n, t, w, 1, grad + (size_t)first * (size_t)w, w);
+        sfp__gemm_plain(false, false, n - first, w, n, gram + (size_t)first * (size_t)n, n, t, w, 1,
+                        grad + (size_t)first * (size_t)w, w);
     return (double)mu * sum * mean;
 }
 

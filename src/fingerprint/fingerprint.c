@@ -11,7 +11,8 @@
 
 sfp_fp_options sfp__fp_options_defaults(void)
 {
-    return (sfp_fp_options){.pool = 100, .length = 8, .first_layer = 0, .last_layer = 4, .tasks = 1, .attune = true, .attune_topk = 3};
+    return (sfp_fp_options){
+        .pool = 100, .length = 8, .first_layer = 0, .last_layer = 4, .tasks = 1, .attune = true, .attune_topk = 3};
 }
 
 /* ---------------------------------------------------------------------- kinds */
@@ -114,7 +115,7 @@ static sfp_status start_rows(sfp_param *p, int start, int open, sfp_rng *rng, sf
 {
     size_t n = p->width, most = (size_t)open < n ? (size_t)open : n;
     double *basis = sfp__malloc(most * n * sizeof *basis), *y = sfp__malloc(n * sizeof *y), *draw = sfp__malloc(n * sizeof *draw);
-    sfp_status s = basis && y && draw ? SFP_OK : sfp__fail_nomem(err, most * n * sizeof *basis);
+    sfp_status s = basis && y && draw ? SFP_OK : sfp__fail_nomem(err);
     int count = 0;
     for (int k = 0; !s && k < open; k++) {
         float *row = p->data + (size_t)k * n;
@@ -192,7 +193,8 @@ static void set_span(sfp_fp *f, int start, int open)
 static sfp_status check(const sfp_vit_config *c, sfp_fp_options *o, sfp_error *err)
 {
     if ((unsigned)o->kind >= sizeof kinds / sizeof *kinds)
-        return sfp__fail(err, SFP_EINVAL, "pool-kind is number %d, expected 0 to %zu", (int)o->kind, sizeof kinds / sizeof *kinds - 1);
+        return sfp__fail(err, SFP_EINVAL, "pool-kind is number %d, expected 0 to %zu", (int)o->kind,
+                         sizeof kinds / sizeof *kinds - 1);
     const sfp__pool_kind *kind = kinds[o->kind];
     sfp_status s = kind->check ? kind->check(o, err) : SFP_OK;
     if (s)
@@ -203,11 +205,11 @@ static sfp_status check(const sfp_vit_config *c, sfp_fp_options *o, sfp_error *e
         return sfp__fail(err, SFP_EINVAL, "pool is %d, expected 1 to 65536", o->pool);
     if (o->first_layer < 0 || o->last_layer < o->first_layer || o->last_layer >= c->depth ||
         o->last_layer - o->first_layer >= SFP_FP_MAX_LAYERS)
-        return sfp__fail(err, SFP_EINVAL, "prompt-layers %d-%d, expected at most %d layers within 0-%d", o->first_layer, o->last_layer,
-                         SFP_FP_MAX_LAYERS, c->depth - 1);
+        return sfp__fail(err, SFP_EINVAL, "prompt-layers %d-%d, expected at most %d layers within 0-%d", o->first_layer,
+                         o->last_layer, SFP_FP_MAX_LAYERS, c->depth - 1);
     if (o->tasks < 0 || (o->tasks > o->pool && !kind->whole))
-        return sfp__fail(err, SFP_EINVAL, "pool is %d: %d tasks with a pool of %d components, and each task needs at least one", o->pool,
-                         o->tasks, o->pool);
+        return sfp__fail(err, SFP_EINVAL, "pool is %d: %d tasks with a pool of %d components, and each task needs at least one",
+                         o->pool, o->tasks, o->pool);
     if (o->span < 0 || o->span > o->pool)
         return sfp__fail(err, SFP_EINVAL, "span is %d, expected 1 to the pool's %d components", o->span, o->pool);
     if (o->span == 0)
@@ -271,7 +273,7 @@ sfp_status sfp__fp_create(sfp_vit *vit, sfp_pool *threads, const sfp_fp_options 
         return s;
     sfp_fp *f = sfp__calloc(1, sizeof *f);
     if (!f)
-        return sfp__fail_nomem(err, sizeof *f);
+        return sfp__fail_nomem(err);
     f->opt = o;
     f->kind = kinds[o.kind];
     f->parts = parts_of(&o);
@@ -356,8 +358,8 @@ sfp_status sfp__fp_grow(sfp_fp *f, sfp_error *err)
 sfp_status sfp__fp_restore(sfp_fp *f, int task, int start, int open, sfp_error *err)
 {
     if (task < 0 || (f->opt.tasks && task >= f->opt.tasks) || start < 0 || open < start || open > f->opt.pool)
-        return sfp__fail(err, SFP_EFORMAT, "task %d with components %d to %d learning does not fit a pool of %d for %d tasks", task, start,
-                         open, f->opt.pool, f->opt.tasks);
+        return sfp__fail(err, SFP_EFORMAT, "task %d with components %d to %d learning does not fit a pool of %d for %d tasks",
+                         task, start, open, f->opt.pool, f->opt.tasks);
     if (f->opt.attune && open - start > f->learning_most)
         return sfp__fail(err, SFP_EFORMAT, "%d components learning, expected at most %d", open - start, f->learning_most);
     if (f->kind->whole && (start != 0 || open != f->opt.pool))

@@ -52,7 +52,8 @@ static sfp_status get_int(const struct reader *r, const json_t *v, const char *n
         return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is no integer, expected one in 1..%d", r->label, name, max);
     json_int_t n = json_integer_value(v);
     if (n < 1 || n > max)
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is %lld, expected an integer in 1..%d", r->label, name, (long long)n, max);
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is %lld, expected an integer in 1..%d", r->label, name, (long long)n,
+                         max);
     *out = (int)n;
     return SFP_OK;
 }
@@ -146,7 +147,7 @@ static sfp_status alloc_names(const struct reader *r, const char *name, size_t n
         return sfp__fail(r->err, SFP_ELIMIT, "%s: '%s' has %zu names, expected at most %d", r->label, name, n, CLASSES_MAX);
     c->class_names = sfp__calloc(n, sizeof *c->class_names);
     if (!c->class_names)
-        return sfp__fail_nomem(r->err, n * sizeof *c->class_names);
+        return sfp__fail_nomem(r->err);
     c->class_count = n;
     return SFP_OK;
 }
@@ -155,9 +156,10 @@ static sfp_status put_name(const struct reader *r, const char *name, const json_
 {
     const char *text = json_string_value(v);
     if (!text)
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' has something else than a string as name of class %zu", r->label, name, i);
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' has something else than a string as name of class %zu", r->label, name,
+                         i);
     c->class_names[i] = sfp__strdup(text);
-    return c->class_names[i] ? SFP_OK : sfp__fail_nomem(r->err, strlen(text) + 1);
+    return c->class_names[i] ? SFP_OK : sfp__fail_nomem(r->err);
 }
 
 static sfp_status names_of_array(const struct reader *r, const char *name, const json_t *v, sfp_model_config *c)
@@ -293,14 +295,15 @@ static sfp_status add_preprocessor(char *path, size_t dir, sfp_model_config *c, 
     return SFP_OK;
 }
 
-sfp_status sfp__model_config_find(const char *weights_path, const char *inside, sfp_model_config *out, const char **from, sfp_error *err)
+sfp_status sfp__model_config_find(const char *weights_path, const char *inside, sfp_model_config *out, const char **from,
+                                  sfp_error *err)
 {
     const char *slash = strrchr(weights_path, '/'), *name = slash ? slash + 1 : weights_path, *dot = strrchr(name, '.');
     size_t dir = (size_t)(name - weights_path), stem = dot && dot != name ? (size_t)(dot - weights_path) : strlen(weights_path);
     size_t room = strlen(weights_path) + sizeof PREPROCESSOR;
     char *path = sfp__malloc(room);
     if (!path)
-        return sfp__fail_nomem(err, room);
+        return sfp__fail_nomem(err);
     sfp_model_config c = {0};
     bool found = false;
     const char *where = "the config beside it";

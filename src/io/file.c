@@ -150,7 +150,7 @@ sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, s
     }
     block = sfp__malloc(n);
     if (!block) {
-        status = sfp__fail_nomem(err, n);
+        status = sfp__fail_nomem(err);
         goto done;
     }
     status = read_all(path, fd, block, n, err);
@@ -196,7 +196,7 @@ sfp_status sfp__writer_open(const char *path, sfp_writer *out, sfp_error *err)
     size_t room = strlen(path) + 40;
     char *tmp = sfp__malloc(room);
     if (!tmp)
-        return sfp__fail_nomem(err, room);
+        return sfp__fail_nomem(err);
     int fd = -1;
     sfp_status status = open_tmp(path, tmp, room, &fd, err);
     if (status != SFP_OK) {
@@ -298,7 +298,7 @@ sfp_status sfp__file_keep(const char *path, const char *kept, sfp_error *err)
         return SFP_OK;
     char *aside = sfp__malloc(room);
     if (!aside)
-        return sfp__fail_nomem(err, room);
+        return sfp__fail_nomem(err);
     (void)snprintf(aside, room, "%s.tmp", kept);
     sfp_status status = keep_by_link(path, kept, aside, err);
     sfp__free(aside);

@@ -62,7 +62,7 @@ sfp_status sfp__folder_make(const char *path, int *made, sfp_error *err)
     int n = 0;
     char *copy = sfp__strdup(path);
     if (!copy)
-        return sfp__fail_nomem(err, strlen(path) + 1);
+        return sfp__fail_nomem(err);
     sfp_status s = make(copy, &n) ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", path);
     sfp__free(copy);
     if (!s)
@@ -78,7 +78,7 @@ sfp_status sfp__folder_make_for(const char *file, sfp_error *err)
         return SFP_OK;
     char *parent = sfp__strdup(file);
     if (!parent)
-        return sfp__fail_nomem(err, strlen(file) + 1);
+        return sfp__fail_nomem(err);
     parent[n] = '\0';
     sfp_status s = sfp__folder_make(parent, &made, err);
     sfp__free(parent);
@@ -101,7 +101,8 @@ static sfp_status open_folder(const char *path, int *fd, sfp_error *err)
     struct stat st;
     if (errno == ENOTDIR && stat(path, &st) == 0)
         return sfp__fail(err, SFP_EINVAL, "%s: is a file, expected a folder", path);
-    return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the folder", path);
+    return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the folder",
+                           path);
 }
 
 sfp_status sfp__folder_lock(const char *path, int *lock, sfp_error *err)

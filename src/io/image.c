@@ -142,7 +142,7 @@ sfp_status sfp__image_encode_png(const char *label, const sfp_image *im, sfp_tex
         code = spng_encode_image(ctx, im->rgb, (size_t)im->width * (size_t)im->height * 3, SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE);
     spng_ctx_free(ctx);
     if (to->failed)
-        return sfp__fail_nomem(err, to->length);
+        return sfp__fail_nomem(err);
     if (code)
         return sfp__fail(err, code == SPNG_EMEM ? SFP_ENOMEM : SFP_ELIBRARY, "%s: cannot encode as PNG: %s", label,
                          spng_strerror(code));

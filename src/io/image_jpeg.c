@@ -119,14 +119,15 @@ static void decode(struct reader *r, const uint8_t *bytes, size_t size)
     bool cmyk = r->info.num_components == 4;
     r->info.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
 
-    sfp_status status = sfp__image_alloc(r->label, r->info.image_width, r->info.image_height, r->opt->max_pixels, &r->image, r->err);
+    sfp_status status =
+        sfp__image_alloc(r->label, r->info.image_width, r->info.image_height, r->opt->max_pixels, &r->image, r->err);
     if (status != SFP_OK)
         leave(r, status);
     if (cmyk) {
         size_t need = (size_t)r->image.width * 4;
         r->row = sfp__malloc(need);
         if (!r->row)
-            leave(r, sfp__fail_nomem(r->err, need));
+            leave(r, sfp__fail_nomem(r->err));
     }
     (void)jpeg_start_decompress(&r->info);
     read_rows(r, cmyk);

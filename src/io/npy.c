@@ -210,8 +210,8 @@ static sfp_status parse(sfp_npy *npy, const uint8_t *bytes, size_t size, sfp_err
     if (major > 1)
         length |= (uint32_t)bytes[10] << 16 | (uint32_t)bytes[11] << 24;
     if (length > size - start)
-        return sfp__fail(err, SFP_EFORMAT, "%s: npy header length is %u, but only %zu bytes follow it", npy->path, (unsigned)length,
-                         size - start);
+        return sfp__fail(err, SFP_EFORMAT, "%s: npy header length is %u, but only %zu bytes follow it", npy->path,
+                         (unsigned)length, size - start);
 
     sfp_tensor *t = &npy->tensor;
     const char *header = (const char *)bytes + start;
@@ -239,12 +239,12 @@ static sfp_status open_bytes(const char *label, sfp_map map, const void *bytes, 
     sfp_npy *npy = sfp__calloc(1, sizeof *npy);
     if (!npy) {
         sfp__map_close(&map);
-        return sfp__fail_nomem(err, sizeof *npy);
+        return sfp__fail_nomem(err);
     }
     npy->map = map;
     npy->path = sfp__strdup(label);
     if (!npy->path)
-        status = sfp__fail_nomem(err, strlen(label) + 1);
+        status = sfp__fail_nomem(err);
     else
         status = parse(npy, bytes, size, err);
     if (status != SFP_OK) {
@@ -312,7 +312,7 @@ sfp_status sfp__npy_write(const char *path, const sfp_tensor *t, sfp_error *err)
     sfp_text header = {0};
     sfp_writer w = {.fd = -1};
     make_header(t, &header);
-    sfp_status status = header.failed ? sfp__fail_nomem(err, 256) : sfp__writer_open(path, &w, err);
+    sfp_status status = header.failed ? sfp__fail_nomem(err) : sfp__writer_open(path, &w, err);
     if (status == SFP_OK)
         status = sfp__writer_put(&w, header.s, header.length, err);
     if (status == SFP_OK)

@@ -46,7 +46,7 @@ static sfp_status add_member(sfp_tensor_file *f, const sfp_zip *zip, const sfp_z
     sfp__text_put(&label, sfp__printable(m->name, shown, sizeof shown));
     name = sfp__strdup(m->name);
     if (!name || label.failed) {
-        status = sfp__fail_nomem(err, strlen(m->name) + 1);
+        status = sfp__fail_nomem(err);
         goto done;
     }
     status = sfp__npy_open_memory(label.s, bytes, m->size, &npy, err);

@@ -15,7 +15,7 @@
 sfp_status sfp__pickle_new_node(sfp_pickle *p, sfp_pickle_type type, sfp_pickle_value *out, sfp_error *err)
 {
     if (!sfp__grow(&p->nodes, sizeof *p->nodes, p->count, p->count + 1, &p->room))
-        return sfp__fail_nomem(err, (p->count + 1) * sizeof *p->nodes);
+        return sfp__fail_nomem(err);
     p->nodes[p->count] = (sfp_pickle_node){.type = (uint8_t)type};
     *out = 2 * (uint64_t)p->count++;
     return SFP_OK;
@@ -50,7 +50,7 @@ sfp_status sfp__pickle_create(sfp_pickle **out, sfp_error *err)
     static const uint8_t constants[] = {SFP_PICKLE_NONE, SFP_PICKLE_BOOL, SFP_PICKLE_BOOL};
     sfp_pickle *p = sfp__calloc(1, sizeof *p);
     sfp_pickle_value v = 0;
-    sfp_status status = p ? SFP_OK : sfp__fail_nomem(err, sizeof *p);
+    sfp_status status = p ? SFP_OK : sfp__fail_nomem(err);
     for (size_t i = 0; i < sizeof constants && status == SFP_OK; i++) {
         status = sfp__pickle_new_node(p, (sfp_pickle_type)constants[i], &v, err);
         if (status == SFP_OK)
@@ -118,9 +118,9 @@ sfp_pickle_type sfp__pickle_type(const sfp_pickle *p, sfp_pickle_value v)
 
 const char *sfp__pickle_type_name(sfp_pickle_type type)
 {
-    static const char *const names[] = {"None",  "a boolean", "an integer", "a float", "a string",
-                                        "bytes", "a class or function", "a list", "a tuple", "a dict", "an object",
-                                        "a persistent value"};
+    static const char *const names[] = {"None",     "a boolean", "an integer",          "a float",
+                                        "a string", "bytes",     "a class or function", "a list",
+                                        "a tuple",  "a dict",    "an object",           "a persistent value"};
     return names[type];
 }
 

@@ -45,7 +45,7 @@ sfp_status sfp__pickle_push(sfp__pickle_machine *m, sfp_pickle_value v)
     if (status != SFP_OK)
         return status;
     if (!sfp__grow(&m->stack, sizeof *m->stack, m->depth, m->depth + 1, &m->stack_room))
-        return sfp__fail_nomem(m->err, (m->depth + 1) * sizeof *m->stack);
+        return sfp__fail_nomem(m->err);
     m->stack[m->depth++] = v;
     return SFP_OK;
 }
@@ -80,7 +80,7 @@ sfp_status sfp__pickle_put_items(sfp__pickle_machine *m, sfp_pickle_value contai
     if (status != SFP_OK)
         return status;
     if (!sfp__grow(&c->item, sizeof *c->item, c->count, c->count + n, &c->room))
-        return sfp__fail_nomem(m->err, (c->count + n) * sizeof *c->item);
+        return sfp__fail_nomem(m->err);
     for (size_t i = 0; i < n; i++) {
         sfp_pickle_value v = m->stack[first + i];
         int level = sfp__pickle_is_small(v) ? 0 : sfp__pickle_node_of(m->p, v)->level + 1;
@@ -258,7 +258,7 @@ static sfp_status memo_put(sfp__pickle_machine *m, uint64_t key)
                     size < m->limits.memo ? size : m->limits.memo);
     size_t had = m->memo_room;
     if (!sfp__grow(&m->memo, sizeof *m->memo, had, (size_t)key + 1, &m->memo_room))
-        return sfp__fail_nomem(m->err, ((size_t)key + 1) * sizeof *m->memo);
+        return sfp__fail_nomem(m->err);
     for (size_t i = had; i < m->memo_room; i++)
         m->memo[i] = UNSET;
     m->memo_count += m->memo[key] == UNSET;
@@ -501,7 +501,7 @@ sfp_status sfp__pickle_parse(const char *label, const void *bytes, size_t size, 
         return sfp__fail(err, SFP_ELIMIT, "%s: pickle is %zu bytes, expected at most %zu", label, size, m.limits.bytes);
     m.marks = sfp__calloc((size_t)m.limits.depth, sizeof *m.marks);
     if (!m.marks)
-        status = sfp__fail_nomem(err, (size_t)m.limits.depth * sizeof *m.marks);
+        status = sfp__fail_nomem(err);
     if (status == SFP_OK)
         status = sfp__pickle_create(&m.p, err);
     if (status == SFP_OK)

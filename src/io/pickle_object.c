@@ -45,12 +45,13 @@ static sfp_status push_global(sfp__pickle_machine *m, const void *module, size_t
     n += more;
     full[n] = '\0';
     if (module_size + 1 + name_size > room || strlen(full) != n || !allowed(m, full))
-        return FAIL(m, SFP_EUNSUPPORTED, "'%s' is not allowed: it is not among the names that weights need, and nothing of a pickle is run",
+        return FAIL(m, SFP_EUNSUPPORTED,
+                    "'%s' is not allowed: it is not among the names that weights need, and nothing of a pickle is run",
                     sfp__printable(full, shown, sizeof shown));
     sfp_pickle_value v = 0;
     char *text = sfp__pickle_new_text(m->p, n);
     if (!text)
-        return sfp__fail_nomem(m->err, n);
+        return sfp__fail_nomem(m->err);
     sfp_status status = sfp__pickle_new_node(m->p, SFP_PICKLE_GLOBAL, &v, m->err);
     if (status != SFP_OK)
         return status;
@@ -111,13 +112,15 @@ sfp_status sfp__pickle_do_object(sfp__pickle_machine *m, const sfp__pickle_opcod
     sfp_pickle_value callee = m->stack[m->depth - 2], args = m->stack[m->depth - 1];
     const char *name = sfp__pickle_global(m->p, callee);
     if (!name)
-        return FAIL(m, SFP_EUNSUPPORTED, "calls %s, expected a class or function", sfp__pickle_type_name(sfp__pickle_type(m->p, callee)));
+        return FAIL(m, SFP_EUNSUPPORTED, "calls %s, expected a class or function",
+                    sfp__pickle_type_name(sfp__pickle_type(m->p, callee)));
     if (sfp__pickle_type(m->p, args) != SFP_PICKLE_TUPLE)
         return FAIL(m, SFP_EFORMAT, "has %s as arguments of '%s', expected a tuple",
                     sfp__pickle_type_name(sfp__pickle_type(m->p, args)), name);
     if (!is_dict(name))
         return wrap(m, SFP_PICKLE_OBJECT, 2);
-    for (size_t i = 0; i < sfp__pickle_count(m->p, args); i++) /* a defaultdict's function tells nothing, Python 2's pairs would */
+    for (size_t i = 0; i < sfp__pickle_count(m->p, args);
+         i++) /* a defaultdict's function tells nothing, Python 2's pairs would */
         if (sfp__pickle_type(m->p, sfp__pickle_item(m->p, args, i)) >= SFP_PICKLE_LIST)
             return FAIL(m, SFP_EUNSUPPORTED, "makes '%s' from %s, expected one that is filled afterwards", name,
                         sfp__pickle_type_name(sfp__pickle_type(m->p, sfp__pickle_item(m->p, args, i))));

@@ -124,7 +124,7 @@ static sfp_status push_text(sfp__pickle_machine *m, sfp_pickle_type type, const 
     sfp_pickle_value v = 0;
     char *s = sfp__pickle_new_text(m->p, n);
     if (!s)
-        return sfp__fail_nomem(m->err, n);
+        return sfp__fail_nomem(m->err);
     sfp_status status = sfp__pickle_new_node(m->p, type, &v, m->err);
     if (status != SFP_OK)
         return status;

@@ -112,7 +112,7 @@ static sfp_status axis_init(struct axis *a, int in, int64_t out, int64_t start, 
                 sfp__mul_size(cells, sizeof(int32_t), &bytes);
     double *block = fits ? sfp__malloc(bytes) : NULL;
     if (!block)
-        return sfp__fail_nomem(err, bytes);
+        return sfp__fail_nomem(err);
     int32_t *ints = (int32_t *)(block + stride);
     *a = (struct axis){count, stride, block, ints, ints + count, ints + 2 * (size_t)count};
     axis_fill(a, in, out, start, filter, support);
@@ -284,7 +284,8 @@ AVX2 static void vertical_avx2(const struct axis *a, const uint8_t *src, size_t 
         columns_avx2(from + last, stride, weights_of(a, i), a->taps[i], dst + last);
     }
 }
-#define PICK(name) (!atomic_load_explicit(&plain_only, memory_order_relaxed) && __builtin_cpu_supports("avx2") ? name##_avx2 : name##_base)
+#define PICK(name) \
+    (!atomic_load_explicit(&plain_only, memory_order_relaxed) && __builtin_cpu_supports("avx2") ? name##_avx2 : name##_base)
 #else
 #define PICK(name) name##_base
 #endif
@@ -320,7 +321,7 @@ static sfp_status resize_into(const sfp_image *im, int64_t full_w, int64_t full_
             size_t need;
             middle = sfp__mul_size(bytes, (size_t)rows, &need) ? sfp__malloc(need) : NULL;
             if (!middle) {
-                status = sfp__fail_nomem(err, bytes * (size_t)rows);
+                status = sfp__fail_nomem(err);
                 goto done;
             }
             to = middle;

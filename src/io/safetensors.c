@@ -133,7 +133,7 @@ static sfp_status parse_meta(sfp_safetensors *st, json_t *meta, sfp_error *err)
         return SFP_OK;
     st->meta = sfp__calloc(n, sizeof *st->meta);
     if (!st->meta)
-        return sfp__fail_nomem(err, n * sizeof *st->meta);
+        return sfp__fail_nomem(err);
     const char *key;
     json_t *value;
     json_object_foreach(meta, key, value)
@@ -196,7 +196,7 @@ static sfp_status parse_entries(sfp_safetensors *st, sfp_error *err)
         st->tensors = sfp__calloc(room, sizeof *st->tensors);
         st->by_name = sfp__calloc(room, sizeof(sfp_tensor *));
         if (!st->tensors || !st->by_name)
-            return sfp__fail_nomem(err, room * sizeof *st->tensors);
+            return sfp__fail_nomem(err);
     }
     const char *key;
     json_t *value;
@@ -253,12 +253,12 @@ static sfp_status open_bytes(const char *label, sfp_map map, const void *bytes, 
     sfp_safetensors *st = sfp__calloc(1, sizeof *st);
     if (!st) {
         sfp__map_close(&map);
-        return sfp__fail_nomem(err, sizeof *st);
+        return sfp__fail_nomem(err);
     }
     st->map = map;
     st->path = sfp__strdup(label);
     if (!st->path)
-        status = sfp__fail_nomem(err, strlen(label) + 1);
+        status = sfp__fail_nomem(err);
     else
         status = parse(st, bytes, size, err);
     if (status != SFP_OK) {

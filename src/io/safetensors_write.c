@@ -13,7 +13,8 @@ static sfp_status check_text(const char *path, const char *what, const char *s, 
     if (s && sfp__utf8_valid(s))
         return SFP_OK;
     char shown[SFP_NAME_MAX];
-    return sfp__fail(err, SFP_EINVAL, "%s: %s '%s' is not UTF-8", path, what, s ? sfp__printable(s, shown, sizeof shown) : "(null)");
+    return sfp__fail(err, SFP_EINVAL, "%s: %s '%s' is not UTF-8", path, what,
+                     s ? sfp__printable(s, shown, sizeof shown) : "(null)");
 }
 
 static sfp_status check_tensor(const char *path, const sfp_tensor *t, sfp_error *err)
@@ -28,7 +29,8 @@ static sfp_status check_tensor(const char *path, const sfp_tensor *t, sfp_error 
     if ((int)t->dtype < 0 || t->dtype >= SFP_DTYPE_COUNT)
         return sfp__fail(err, SFP_EINVAL, "%s: tensor '%s' is of unknown type %d", path, name, (int)t->dtype);
     if (t->ndim < 0 || t->ndim > SFP_MAX_DIMS)
-        return sfp__fail(err, SFP_ELIMIT, "%s: tensor '%s' has %d dimensions, expected at most %d", path, name, t->ndim, SFP_MAX_DIMS);
+        return sfp__fail(err, SFP_ELIMIT, "%s: tensor '%s' has %d dimensions, expected at most %d", path, name, t->ndim,
+                         SFP_MAX_DIMS);
     size_t count, bytes;
     if (!sfp__shape_count(t->shape, t->ndim, t->dtype, &count, &bytes) || bytes != t->bytes || (bytes > 0 && !t->data))
         return sfp__fail(err, SFP_EINVAL, "%s: tensor '%s' is given %zu bytes%s, which do not fit %s %s", path, name, t->bytes,
@@ -65,7 +67,7 @@ static sfp_status check_all(const char *path, const sfp_tensor *tensors, size_t 
     sfp_status status = SFP_OK;
     const char **names = sfp__calloc(room, sizeof(char *));
     if (!names)
-        return sfp__fail_nomem(err, room * sizeof(char *));
+        return sfp__fail_nomem(err);
     for (size_t i = 0; i < count && status == SFP_OK; i++) {
         status = check_tensor(path, &tensors[i], err);
         names[i] = tensors[i].name;
@@ -122,21 +124,21 @@ static sfp_status make_header(const char *path, const sfp_tensor *tensors, size_
     sfp__text_put(json, "}");
     sfp__text_fill(json, ' ', (8 - json->length % 8) % 8);
     if (json->failed)
-        return sfp__fail_nomem(err, json->room * 2);
+        return sfp__fail_nomem(err);
     uint64_t length = json->length - 8;
     memcpy(json->s, &length, 8);
     return SFP_OK;
 }
 
-sfp_status sfp__safetensors_header(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count,
-                                   sfp_text *out, sfp_error *err)
+sfp_status sfp__safetensors_header(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta,
+                                   size_t meta_count, sfp_text *out, sfp_error *err)
 {
     sfp_status status = check_all(path, tensors, count, meta, meta_count, err);
     return status == SFP_OK ? make_header(path, tensors, count, meta, meta_count, out, err) : status;
 }
 
-sfp_status sfp__safetensors_write(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count,
-                                  sfp_error *err)
+sfp_status sfp__safetensors_write(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta,
+                                  size_t meta_count, sfp_error *err)
 {
     sfp_text json = {0};
     sfp_writer w = {.fd = -1};

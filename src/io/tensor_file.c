@@ -40,7 +40,7 @@ sfp_status sfp__tensor_file_own(sfp_tensor_file *f, void *block, sfp_error *err)
 {
     if (!sfp__grow(&f->blocks, sizeof *f->blocks, f->block_count, f->block_count + 1, &f->block_room)) {
         sfp__free(block);
-        return sfp__fail_nomem(err, (f->block_count + 1) * sizeof *f->blocks);
+        return sfp__fail_nomem(err);
     }
     f->blocks[f->block_count++] = block;
     return SFP_OK;
@@ -52,9 +52,9 @@ sfp_status sfp__tensor_file_add(sfp_tensor_file *f, const sfp_tensor *t, sfp_err
     if (f->count >= TENSORS_MAX || f->name_bytes > NAMES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %zu tensors or %zu MB of names", f->path, TENSORS_MAX, NAMES_MAX >> 20);
     if (!sfp__grow(&f->tensors, sizeof *f->tensors, f->count, f->count + 1, &f->room))
-        return sfp__fail_nomem(err, (f->count + 1) * sizeof *f->tensors);
+        return sfp__fail_nomem(err);
     char *name = sfp__strdup(t->name);
-    sfp_status status = name ? sfp__tensor_file_own(f, name, err) : sfp__fail_nomem(err, strlen(t->name) + 1);
+    sfp_status status = name ? sfp__tensor_file_own(f, name, err) : sfp__fail_nomem(err);
     if (status != SFP_OK)
         return status;
     f->tensors[f->count] = *t;
@@ -74,7 +74,7 @@ static sfp_status index_names(sfp_tensor_file *f, sfp_error *err)
         return SFP_OK;
     f->by_name = sfp__calloc(f->count, sizeof(sfp_tensor *));
     if (!f->by_name)
-        return sfp__fail_nomem(err, f->count * sizeof(sfp_tensor *));
+        return sfp__fail_nomem(err);
     for (size_t i = 0; i < f->count; i++)
         f->by_name[i] = &f->tensors[i];
     qsort(f->by_name, f->count, sizeof *f->by_name, compare_name);
@@ -95,8 +95,8 @@ static sfp_status read_bytes(sfp_tensor_file *f, const uint8_t *bytes, size_t si
         if (formats[i]->is(bytes, size, zip))
             f->format = formats[i];
     if (status == SFP_OK && !f->format)
-        status = sfp__fail(err, SFP_EUNSUPPORTED, "%s: a zip archive with neither PyTorch's data.pkl nor .npy files, expected one of them",
-                           f->path);
+        status = sfp__fail(err, SFP_EUNSUPPORTED,
+                           "%s: a zip archive with neither PyTorch's data.pkl nor .npy files, expected one of them", f->path);
     if (status == SFP_OK)
         status = f->format->open(f, bytes, size, zip, err);
     sfp__zip_close(zip);
@@ -104,16 +104,17 @@ static sfp_status read_bytes(sfp_tensor_file *f, const uint8_t *bytes, size_t si
 }
 
 /* Takes `map` over, also when it fails. */
-static sfp_status open_bytes(const char *label, sfp_map map, const void *bytes, size_t size, sfp_tensor_file **out, sfp_error *err)
+static sfp_status open_bytes(const char *label, sfp_map map, const void *bytes, size_t size, sfp_tensor_file **out,
+                             sfp_error *err)
 {
     sfp_tensor_file *f = sfp__calloc(1, sizeof *f);
     if (!f) {
         sfp__map_close(&map);
-        return sfp__fail_nomem(err, sizeof *f);
+        return sfp__fail_nomem(err);
     }
     f->map = map;
     f->path = sfp__strdup(label);
-    sfp_status status = f->path ? read_bytes(f, bytes, size, err) : sfp__fail_nomem(err, strlen(label) + 1);
+    sfp_status status = f->path ? read_bytes(f, bytes, size, err) : sfp__fail_nomem(err);
     if (status != SFP_OK)
         sfp__tensor_file_close(f);
     else

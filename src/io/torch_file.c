@@ -50,7 +50,7 @@ static sfp_status place_storages(sfp_tensor_file *f, const sfp_zip *zip, const c
         sfp__text_put(&name, "data/");
         sfp__text_put(&name, one->key);
         if (name.failed) {
-            status = sfp__fail_nomem(err, length + strlen(one->key));
+            status = sfp__fail_nomem(err);
             break;
         }
         const sfp_zip_member *m = sfp__zip_find(zip, name.s);
@@ -85,7 +85,7 @@ static sfp_status check_order(const sfp_tensor_file *f, const sfp_zip *zip, cons
     sfp__text_putn(&name, folder, length);
     sfp__text_put(&name, "byteorder");
     if (name.failed)
-        return sfp__fail_nomem(err, length);
+        return sfp__fail_nomem(err);
     const sfp_zip_member *m = sfp__zip_find(zip, name.s);
     sfp__text_done(&name);
     if (m && !m->deflated && m->size == 3 && memcmp(m->data, "big", 3) == 0)
@@ -113,7 +113,7 @@ static sfp_status open_zip(sfp_tensor_file *f, const uint8_t *bytes, size_t size
     if (status == SFP_OK)
         status = sfp__torch_find_storages(f->path, p, &storages, err);
     if (status == SFP_OK && !(seen = sfp__calloc(sfp__zip_count(zip), sizeof(uint8_t *))))
-        status = sfp__fail_nomem(err, sfp__zip_count(zip) * sizeof(uint8_t *));
+        status = sfp__fail_nomem(err);
     if (status == SFP_OK)
         status = place_storages(f, zip, m->name, prefix, seen, &storages, &total, err);
     if (status == SFP_OK)
@@ -138,7 +138,8 @@ static bool is_old(const uint8_t *bytes, size_t size, const sfp_zip *zip)
 }
 
 /* The next pickle of the stream. */
-static sfp_status next_pickle(const sfp_tensor_file *f, const uint8_t *bytes, size_t size, size_t *at, sfp_pickle **out, sfp_error *err)
+static sfp_status next_pickle(const sfp_tensor_file *f, const uint8_t *bytes, size_t size, size_t *at, sfp_pickle **out,
+                              sfp_error *err)
 {
     sfp_pickle_limits limits = sfp__torch_limits();
     size_t rest = size - *at < limits.bytes ? size - *at : limits.bytes;
@@ -177,8 +178,8 @@ static sfp_status place_old(const sfp_tensor_file *f, const uint8_t *bytes, size
         }
         if (!sfp__mul_size((size_t)elements, element, &n) || n > size - at)
             return sfp__fail(err, SFP_EFORMAT, "%s: storage '%s' is %llu elements of %s, but only %zu bytes follow", f->path,
-                             sfp__printable(key, shown, sizeof shown), (unsigned long long)elements, sfp__dtype_name(sorted[next]->dtype),
-                             size - at);
+                             sfp__printable(key, shown, sizeof shown), (unsigned long long)elements,
+                             sfp__dtype_name(sorted[next]->dtype), size - at);
         for (; next < count && strcmp(sorted[next]->key, key) == 0; next++) {
             if (sorted[next]->count > elements || sfp__dtype_size(sorted[next]->dtype) != element)
                 return sfp__fail(err, SFP_EFORMAT, "%s: storage '%s' has %llu elements, expected %zu of %s", f->path,
@@ -210,7 +211,7 @@ static sfp_status open_old(sfp_tensor_file *f, const uint8_t *bytes, size_t size
     if (status == SFP_OK && storages.count > 0) {
         sorted = sfp__calloc(storages.count, sizeof *sorted);
         if (!sorted)
-            status = sfp__fail_nomem(err, storages.count * sizeof *sorted);
+            status = sfp__fail_nomem(err);
         for (size_t i = 0; sorted && i < storages.count; i++)
             sorted[i] = &storages.list[i];
         if (sorted)

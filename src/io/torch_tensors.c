@@ -23,9 +23,10 @@ enum { DEPTH_MAX = 24, KEY_MAX = 512 };
 const char *const sfp__torch_globals[] = {
     "collections.OrderedDict", "collections.defaultdict", "torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2",
     "torch._utils._rebuild_parameter", "torch._tensor._rebuild_from_type_v2", "torch.nn.parameter.Parameter", "torch.Tensor",
-    "torch.FloatStorage", "torch.DoubleStorage", "torch.HalfStorage", "torch.BFloat16Storage", "torch.LongStorage", "torch.IntStorage",
-    "torch.ShortStorage", "torch.CharStorage", "torch.ByteStorage", "torch.BoolStorage", "torch.Size", "torch.device", "torch.float32",
-    "torch.float64", "torch.float16", "torch.bfloat16", "torch.int64", "torch.int32", "torch.uint8", "torch.bool",
+    "torch.FloatStorage", "torch.DoubleStorage", "torch.HalfStorage", "torch.BFloat16Storage", "torch.LongStorage",
+    "torch.IntStorage", "torch.ShortStorage", "torch.CharStorage", "torch.ByteStorage", "torch.BoolStorage", "torch.Size",
+    "torch.device", "torch.float32", "torch.float64", "torch.float16", "torch.bfloat16", "torch.int64", "torch.int32",
+    "torch.uint8", "torch.bool",
     /* what training scripts leave beside the weights; never looked into */
     "argparse.Namespace", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "numpy.dtype", "_codecs.encode",
     "pathlib.PosixPath", "builtins.int", "builtins.float", "builtins.list", "builtins.dict",
@@ -47,12 +48,13 @@ sfp_pickle_limits sfp__torch_limits(void)
 static const struct {
     const char *name;
     sfp_dtype dtype;
-} types[] = {{"torch.FloatStorage", SFP_DTYPE_F32}, {"torch.HalfStorage", SFP_DTYPE_F16},   {"torch.BFloat16Storage", SFP_DTYPE_BF16},
-             {"torch.DoubleStorage", SFP_DTYPE_F64}, {"torch.LongStorage", SFP_DTYPE_I64},  {"torch.IntStorage", SFP_DTYPE_I32},
-             {"torch.ByteStorage", SFP_DTYPE_U8},    {"torch.BoolStorage", SFP_DTYPE_U8}};
+} types[] = {{"torch.FloatStorage", SFP_DTYPE_F32},     {"torch.HalfStorage", SFP_DTYPE_F16},
+             {"torch.BFloat16Storage", SFP_DTYPE_BF16}, {"torch.DoubleStorage", SFP_DTYPE_F64},
+             {"torch.LongStorage", SFP_DTYPE_I64},      {"torch.IntStorage", SFP_DTYPE_I32},
+             {"torch.ByteStorage", SFP_DTYPE_U8},       {"torch.BoolStorage", SFP_DTYPE_U8}};
 
-/* A persistent value is ('storage', type, key, where it was, elements), in old files also which part of another storage it is: None
- * since storages are no longer parts of others. */
+/* A persistent value is ('storage', type, key, where it was, elements), in old files also which part of another storage it is:
+ * None since storages are no longer parts of others. */
 static sfp_status read_storage(const char *path, const sfp_pickle *p, sfp_pickle_value v, sfp__torch_storage *out, sfp_error *err)
 {
     sfp_pickle_value id = sfp__pickle_item(p, v, 0);
@@ -75,7 +77,8 @@ static sfp_status read_storage(const char *path, const sfp_pickle *p, sfp_pickle
             *out = (sfp__torch_storage){.at = v, .key = key, .dtype = types[i].dtype, .count = (size_t)count};
             return SFP_OK;
         }
-    return sfp__fail(err, SFP_EUNSUPPORTED, "%s: a storage is of type '%s', expected floats, 64- or 32-bit integers or bytes", path, type);
+    return sfp__fail(err, SFP_EUNSUPPORTED, "%s: a storage is of type '%s', expected floats, 64- or 32-bit integers or bytes",
+                     path, type);
 }
 
 sfp_status sfp__torch_find_storages(const char *path, const sfp_pickle *p, sfp__torch_storages *out, sfp_error *err)
@@ -85,7 +88,7 @@ sfp_status sfp__torch_find_storages(const char *path, const sfp_pickle *p, sfp__
         n++;
     sfp__torch_storages s = {0};
     if (n > 0 && !(s.list = sfp__calloc(n, sizeof *s.list)))
-        return sfp__fail_nomem(err, n * sizeof *s.list);
+        return sfp__fail_nomem(err);
     sfp_status status = SFP_OK;
     for (sfp_pickle_value v = 0; status == SFP_OK && sfp__pickle_next(p, SFP_PICKLE_PERSISTENT, &v);)
         status = read_storage(path, p, v, &s.list[s.count++], err);
@@ -114,8 +117,9 @@ typedef struct walk {
     sfp_error *err;
 } walk;
 
-#define FAIL_TENSOR(status, fmt, ...)                                          \
-    sfp__fail(w->err, status, "%s: tensor '%s' " fmt, w->f->path, sfp__printable(w->name.s, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), __VA_ARGS__)
+#define FAIL_TENSOR(status, fmt, ...)                             \
+    sfp__fail(w->err, status, "%s: tensor '%s' " fmt, w->f->path, \
+              sfp__printable(w->name.s, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), __VA_ARGS__)
 
 /* A tuple of up to SFP_MAX_DIMS numbers that are not negative; their number, or -1. */
 static int read_numbers(const sfp_pickle *p, sfp_pickle_value v, int64_t out[SFP_MAX_DIMS])
@@ -162,7 +166,7 @@ static sfp_status gather(walk *w, sfp_tensor *t, const int64_t *stride, const ui
     w->copies -= t->bytes;
     uint8_t *out = sfp__malloc(t->bytes);
     if (!out)
-        return sfp__fail_nomem(w->err, t->bytes);
+        return sfp__fail_nomem(w->err);
     int64_t at[SFP_MAX_DIMS] = {0};
     for (size_t i = 0; i < t->count; i++) {
         size_t place = 0;
@@ -192,7 +196,8 @@ static sfp_status add_view(walk *w, sfp_pickle_value args)
     t.dtype = s->dtype;
     t.ndim = read_numbers(p, sfp__pickle_item(p, args, 2), t.shape);
     if (t.ndim < 0 || read_numbers(p, sfp__pickle_item(p, args, 3), stride) != t.ndim || offset < 0)
-        return FAIL_TENSOR(SFP_EFORMAT, "has a size, stride or offset that is none, expected up to %d numbers of 0 or more", SFP_MAX_DIMS);
+        return FAIL_TENSOR(SFP_EFORMAT, "has a size, stride or offset that is none, expected up to %d numbers of 0 or more",
+                           SFP_MAX_DIMS);
     char shape[SFP_SHAPE_MAX];
     (void)sfp__shape_text(t.shape, t.ndim, shape, sizeof shape);
     if (!sfp__shape_count(t.shape, t.ndim, t.dtype, &t.count, &t.bytes) || t.count > s->count ||
@@ -243,13 +248,13 @@ static sfp_status put_key(walk *w, sfp_pickle_value key, bool *usable)
     const char *text = sfp__pickle_text(w->p, key, &length);
     *usable = text || sfp__pickle_type(w->p, key) == SFP_PICKLE_INT;
     if (text && (length > KEY_MAX || strlen(text) != length))
-        return sfp__fail(w->err, SFP_ELIMIT, "%s: a name in the pickle is %zu bytes or has a NUL in it, expected at most %d", w->f->path,
-                         length, KEY_MAX);
+        return sfp__fail(w->err, SFP_ELIMIT, "%s: a name in the pickle is %zu bytes or has a NUL in it, expected at most %d",
+                         w->f->path, length, KEY_MAX);
     if (text)
         sfp__text_putn(&w->name, text, length);
     else
         sfp__text_printf(&w->name, "%lld", (long long)sfp__pickle_int(w->p, key));
-    return w->name.failed ? sfp__fail_nomem(w->err, w->name.length + length) : SFP_OK;
+    return w->name.failed ? sfp__fail_nomem(w->err) : SFP_OK;
 }
 
 static void cut_name(walk *w, size_t length)
@@ -272,7 +277,7 @@ static sfp_status walk_value(walk *w, sfp_pickle_value v, int depth)
         return sfp__fail(w->err, SFP_ELIMIT, "%s: dicts are nested deeper than %d or in a circle, at '%s'", w->f->path, DEPTH_MAX,
                          sfp__printable(w->name.s, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
     sfp__text_put(&w->name, ".");
-    return w->name.failed ? sfp__fail_nomem(w->err, w->name.length) : walk_dict(w, inner, depth + 1);
+    return w->name.failed ? sfp__fail_nomem(w->err) : walk_dict(w, inner, depth + 1);
 }
 
 static sfp_status walk_dict(walk *w, sfp_pickle_value dict, int depth)
@@ -282,8 +287,8 @@ static sfp_status walk_dict(walk *w, sfp_pickle_value dict, int depth)
     for (size_t i = 0; status == SFP_OK && i < sfp__pickle_count(w->p, dict); i++) {
         bool usable = false;
         if (++w->steps > STEPS_MAX)
-            return sfp__fail(w->err, SFP_ELIMIT, "%s: the pickle's dicts have more than %zu entries, one inside another", w->f->path,
-                             STEPS_MAX);
+            return sfp__fail(w->err, SFP_ELIMIT, "%s: the pickle's dicts have more than %zu entries, one inside another",
+                             w->f->path, STEPS_MAX);
         status = put_key(w, sfp__pickle_key(w->p, dict, i), &usable);
         if (status == SFP_OK && usable)
             status = walk_value(w, sfp__pickle_item(w->p, dict, i), depth);
@@ -292,7 +297,8 @@ static sfp_status walk_dict(walk *w, sfp_pickle_value dict, int depth)
     return status;
 }
 
-sfp_status sfp__torch_add_tensors(sfp_tensor_file *f, const sfp_pickle *p, const sfp__torch_storages *s, size_t bytes, sfp_error *err)
+sfp_status sfp__torch_add_tensors(sfp_tensor_file *f, const sfp_pickle *p, const sfp__torch_storages *s, size_t bytes,
+                                  sfp_error *err)
 {
     walk w = {.f = f, .p = p, .storages = s, .err = err, .copies = bytes};
     if (!sfp__mul_size(bytes, 2, &w.left) || !sfp__add_size(w.left, SLACK, &w.left))
@@ -301,7 +307,7 @@ sfp_status sfp__torch_add_tensors(sfp_tensor_file *f, const sfp_pickle *p, const
     sfp_status status = SFP_OK;
     if (find_view(p, root, &inner)) {
         sfp__text_put(&w.name, "tensor");
-        status = w.name.failed ? sfp__fail_nomem(err, 16) : add_view(&w, inner);
+        status = w.name.failed ? sfp__fail_nomem(err) : add_view(&w, inner);
     } else if (find_dict(p, root, &inner)) {
         status = walk_dict(&w, inner, 0);
     } else {

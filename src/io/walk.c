@@ -59,7 +59,7 @@ static sfp_status walk_entry(walk *w, int fd, const struct dirent *e, int depth,
     sfp__text_put(&w->path, e->d_name);
     sfp__text_put(&w->path, kind == SFP_WALK_FOLDER ? "/" : "");
     if (w->path.failed)
-        return sfp__fail_nomem(err, length + strlen(e->d_name));
+        return sfp__fail_nomem(err);
     if (kind == SFP_WALK_FOLDER) {
         int below = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         status = below < 0 ? fail_here(w, SFP_EIO, "cannot open the folder", err) : walk_folder(w, below, depth + 1, err);

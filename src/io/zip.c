@@ -57,8 +57,9 @@ bool sfp__zip_is(const void *bytes, size_t size)
     return size >= 4 && (is_signature(bytes, "\x03\x04") || is_signature(bytes, "\x05\x06"));
 }
 
-#define FAIL_MEMBER(status, fmt, ...)                                          \
-    sfp__fail(err, status, "%s: zip member '%s' " fmt, z->label, sfp__printable(m->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), __VA_ARGS__)
+#define FAIL_MEMBER(status, fmt, ...)                                                                                            \
+    sfp__fail(err, status, "%s: zip member '%s' " fmt, z->label, sfp__printable(m->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), \
+              __VA_ARGS__)
 
 /* ---------------------------------------------------------------- directory */
 
@@ -75,14 +76,15 @@ static sfp_status find_directory(const char *label, const uint8_t *bytes, size_t
     size_t before = size - back;
     if (before >= LOCATOR_SIZE && is_signature(end - LOCATOR_SIZE, "\x06\x07")) {
         uint64_t at = get(end - LOCATOR_SIZE + 8, 8);
-        if (before < LOCATOR_SIZE + END64_SIZE || at > before - LOCATOR_SIZE - END64_SIZE || !is_signature(bytes + at, "\x06\x06"))
+        if (before < LOCATOR_SIZE + END64_SIZE || at > before - LOCATOR_SIZE - END64_SIZE ||
+            !is_signature(bytes + at, "\x06\x06"))
             return sfp__fail(err, SFP_EFORMAT, "%s: the zip archive's 64-bit directory is at byte %llu, where none is", label,
                              (unsigned long long)at);
         d = (directory){.offset = get(bytes + at + 48, 8), .size = get(bytes + at + 40, 8), .count = get(bytes + at + 32, 8)};
     }
     if (d.offset > before || d.size > before - d.offset)
-        return sfp__fail(err, SFP_EFORMAT, "%s: the zip directory is %llu bytes at %llu, but the archive has %zu before its end", label,
-                         (unsigned long long)d.size, (unsigned long long)d.offset, before);
+        return sfp__fail(err, SFP_EFORMAT, "%s: the zip directory is %llu bytes at %llu, but the archive has %zu before its end",
+                         label, (unsigned long long)d.size, (unsigned long long)d.offset, before);
     if (d.count > d.size / ENTRY_SIZE)
         return sfp__fail(err, SFP_EFORMAT, "%s: the zip directory tells %llu members, which do not fit its %llu bytes", label,
                          (unsigned long long)d.count, (unsigned long long)d.size);
@@ -136,7 +138,8 @@ static sfp_status find_data(const sfp_zip *z, const uint8_t *bytes, uint64_t roo
     const uint8_t *p = bytes + offset;
     uint64_t head = LOCAL_SIZE + get(p + 26, 2) + get(p + 28, 2);
     if (head > room - offset || m->packed > room - offset - head)
-        return FAIL_MEMBER(SFP_EFORMAT, "has %zu bytes at %llu, which do not fit the file", m->packed, (unsigned long long)offset);
+        return FAIL_MEMBER(SFP_EFORMAT, "has %zu bytes at %llu, which do not fit the file", m->packed,
+                           (unsigned long long)offset);
     if (get(p + 26, 2) != length || memcmp(p + LOCAL_SIZE, m->name, length) != 0 || get(p + 8, 2) != (uint64_t)method)
         return FAIL_MEMBER(SFP_EFORMAT, "has another name or method in its own header, at byte %llu, than in the directory",
                            (unsigned long long)offset);
@@ -190,7 +193,8 @@ static sfp_status check_sizes(const sfp_zip *z, size_t room, sfp_error *err)
             return sfp__fail(err, SFP_EFORMAT, "%s: zip members hold more bytes than the file: they overlap", z->label);
     for (size_t i = 0; i < z->count; i++)
         if (!sfp__add_size(size, z->members[i].size, &size) || size > limit)
-            return sfp__fail(err, SFP_ELIMIT, "%s: %zu bytes of zip unpack to more than %zu, expected weights", z->label, room, limit);
+            return sfp__fail(err, SFP_ELIMIT, "%s: %zu bytes of zip unpack to more than %zu, expected weights", z->label, room,
+                             limit);
     return SFP_OK;
 }
 
@@ -205,7 +209,7 @@ static sfp_status read_directory(sfp_zip *z, const uint8_t *bytes, size_t size, 
     z->by_name = sfp__calloc((size_t)d.count, sizeof(sfp_zip_member *));
     z->names = sfp__malloc(left); /* an entry is longer than its name and a terminator */
     if (!z->members || !z->by_name || !z->names)
-        return sfp__fail_nomem(err, (size_t)d.count * sizeof *z->members);
+        return sfp__fail_nomem(err);
     for (const uint8_t *p = bytes + d.offset; z->count < d.count;) {
         sfp_zip_member *m = &z->members[z->count];
         size_t used = 0;
@@ -230,9 +234,9 @@ sfp_status sfp__zip_open(const char *label, const void *bytes, size_t size, sfp_
 {
     sfp_zip *z = sfp__calloc(1, sizeof *z);
     if (!z)
-        return sfp__fail_nomem(err, sizeof *z);
+        return sfp__fail_nomem(err);
     z->label = sfp__strdup(label);
-    sfp_status status = z->label ? read_directory(z, bytes, size, err) : sfp__fail_nomem(err, strlen(label) + 1);
+    sfp_status status = z->label ? read_directory(z, bytes, size, err) : sfp__fail_nomem(err);
     if (status != SFP_OK)
         sfp__zip_close(z);
     else
@@ -283,11 +287,12 @@ static sfp_status unpack(const sfp_zip *z, const sfp_zip_member *m, uint8_t *out
 {
     z_stream s = {0};
     if (inflateInit2(&s, -MAX_WBITS) != Z_OK)
-        return sfp__fail_nomem(err, (size_t)1 << MAX_WBITS);
+        return sfp__fail_nomem(err);
     size_t in = 0, done = 0;
     int code = Z_OK;
     while (code == Z_OK) { /* zlib counts in 32 bits: piece by piece */
-        size_t give = m->packed - in < UINT32_MAX ? m->packed - in : UINT32_MAX, room = m->size - done < UINT32_MAX ? m->size - done : UINT32_MAX;
+        size_t give = m->packed - in < UINT32_MAX ? m->packed - in : UINT32_MAX,
+               room = m->size - done < UINT32_MAX ? m->size - done : UINT32_MAX;
         s.next_in = (z_const Bytef *)(uintptr_t)(m->data + in);
         s.avail_in = (uInt)give;
         s.next_out = out + done;
@@ -298,10 +303,10 @@ static sfp_status unpack(const sfp_zip *z, const sfp_zip_member *m, uint8_t *out
     }
     (void)inflateEnd(&s);
     if (code == Z_MEM_ERROR)
-        return sfp__fail_nomem(err, (size_t)1 << MAX_WBITS);
+        return sfp__fail_nomem(err);
     if (code != Z_STREAM_END || done != m->size)
-        return FAIL_MEMBER(SFP_EFORMAT, "unpacks to %zu bytes%s, expected %zu", done, code == Z_STREAM_END ? "" : " and more or is damaged",
-                           m->size);
+        return FAIL_MEMBER(SFP_EFORMAT, "unpacks to %zu bytes%s, expected %zu", done,
+                           code == Z_STREAM_END ? "" : " and more or is damaged", m->size);
     return SFP_OK;
 }
 
@@ -312,14 +317,15 @@ sfp_status sfp__zip_bytes(const sfp_zip *z, const sfp_zip_member *m, const uint8
     if (m->deflated) {
         block = sfp__malloc(m->size ? m->size : 1);
         if (!block)
-            return sfp__fail_nomem(err, m->size);
+            return sfp__fail_nomem(err);
         status = unpack(z, m, block, err);
     }
     const uint8_t *at = block ? block : m->data;
     if (status == SFP_OK) {
         uint32_t crc = (uint32_t)crc32_z(crc32_z(0, NULL, 0), at, m->size);
         if (crc != m->crc)
-            status = FAIL_MEMBER(SFP_EFORMAT, "has CRC %08x, expected %08x: the file is damaged", (unsigned)crc, (unsigned)m->crc);
+            status =
+                FAIL_MEMBER(SFP_EFORMAT, "has CRC %08x, expected %08x: the file is damaged", (unsigned)crc, (unsigned)m->crc);
     }
     if (status != SFP_OK) {
         sfp__free(block);

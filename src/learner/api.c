@@ -27,7 +27,7 @@ static sfp_status engine_from(sfp_status s, sfp_vit *vit, int threads, sfp_engin
     if (!s)
         s = sfp__pool_create(threads, &pool, err);
     if (!s && !(e = sfp__calloc(1, sizeof *e)))
-        s = sfp__fail_nomem(err, sizeof *e);
+        s = sfp__fail_nomem(err);
     if (s) {
         sfp__pool_free(pool);
         sfp__vit_free(vit);
@@ -47,8 +47,16 @@ sfp_status sfp_engine_open(const char *backbone, int threads, sfp_engine **out, 
 
 sfp_status sfp_engine_open_random(uint64_t seed, int threads, sfp_engine **out, sfp_error *err)
 {
-    const sfp_vit_config c = {.img_size = 32, .patch_size = 8, .channels = 3, .dim = 64, .depth = 6, .heads = 4, .hidden = 256,
-                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+    const sfp_vit_config c = {.img_size = 32,
+                              .patch_size = 8,
+                              .channels = 3,
+                              .dim = 64,
+                              .depth = 6,
+                              .heads = 4,
+                              .hidden = 256,
+                              .ln_eps = 1e-6f,
+                              .mean = {0.5f, 0.5f, 0.5f},
+                              .std = {0.25f, 0.25f, 0.25f}};
     sfp_vit *vit = NULL;
     sfp_status s = sfp__vit_random(&c, seed, 0.1f, &vit, err);
     return engine_from(s, vit, threads, out, err);
@@ -102,7 +110,7 @@ sfp_status sfp_settings_create(sfp_settings **out, sfp_error *err)
 {
     sfp_settings *s = sfp__calloc(1, sizeof *s);
     if (!s)
-        return sfp__fail_nomem(err, sizeof *s);
+        return sfp__fail_nomem(err);
     *out = s;
     return SFP_OK;
 }
@@ -129,7 +137,7 @@ sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value,
         int room = s->room ? 2 * s->room : 16;
         char **pairs = sfp__realloc(s->pairs, (size_t)s->room * sizeof *pairs, (size_t)room * sizeof *pairs);
         if (!pairs)
-            return sfp__fail_nomem(err, (size_t)room * sizeof *pairs);
+            return sfp__fail_nomem(err);
         s->pairs = pairs;
         s->room = room;
     }
@@ -137,7 +145,7 @@ sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value,
     if (!k || !v) {
         sfp__free(k);
         sfp__free(v);
-        return sfp__fail_nomem(err, strlen(key) + strlen(value) + 2);
+        return sfp__fail_nomem(err);
     }
     s->pairs[s->count++] = k;
     s->pairs[s->count++] = v;
@@ -150,7 +158,8 @@ sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_l
 {
     sfp_learner_options o = sfp__learner_options_defaults(e->vit);
     for (int i = 0; i < sfp__settings_count; i++) {
-        sfp_status s = sfp__settings_apply(&o, sfp__vit_config(e->vit), sfp__settings[i].info.key, sfp__settings[i].info.fallback, err);
+        sfp_status s =
+            sfp__settings_apply(&o, sfp__vit_config(e->vit), sfp__settings[i].info.key, sfp__settings[i].info.fallback, err);
         if (s)
             return s;
     }

@@ -284,7 +284,7 @@ sfp_status sfp__learner_ask_init(sfp_learner *l, sfp_error *err)
     sfp_status s = SFP_OK;
     size_t bytes = SFP_ASK_SLOTS * l->pixels * sizeof *l->ask_x;
     if (!(l->ask_x = sfp__malloc(bytes)))
-        return sfp__fail_nomem(err, bytes);
+        return sfp__fail_nomem(err);
     if ((needs & SFP_NEED_PIXELS) && (s = sfp__trainer_prepare_pixels(l->trainer, err)))
         return s;
     l->ask = (sfp_ask){.ctx = l,

@@ -116,7 +116,7 @@ sfp_status sfp__ask_pixels(void *learner, const sfp_pictures *p, const float *v,
         size_t count = sfp__learner_gradient_length(l);
         sfp__arena_reset(&l->pixels_arena);
         if (!(kept = sfp__arena_take(&l->pixels_arena, count, sizeof *kept)))
-            return sfp__fail_nomem(err, count * sizeof *kept);
+            return sfp__fail_nomem(err);
         move_along(l, v, h, kept);
     }
     s = add_gradients(l, p, NULL, scale, dx, err);

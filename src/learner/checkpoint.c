@@ -54,7 +54,7 @@ static sfp_status more_room(content *c, sfp_error *err)
     if (places)
         c->places = places;
     if (!tensors || !places)
-        return sfp__fail_nomem(err, room * sizeof *tensors);
+        return sfp__fail_nomem(err);
     c->room = room;
     return SFP_OK;
 }
@@ -64,7 +64,7 @@ static sfp_status add_tensor(content *c, const sfp_tensor *t, place where, sfp_e
     sfp_status s = c->count == c->room ? more_room(c, err) : SFP_OK;
     char *name = s ? NULL : sfp__strdup(t->name);
     if (!s && !name)
-        s = sfp__fail_nomem(err, strlen(t->name) + 1);
+        s = sfp__fail_nomem(err);
     if (s)
         return s;
     c->tensors[c->count] = *t;
@@ -121,7 +121,7 @@ static sfp_status gather_slots(content *c, int filled, sfp_error *err)
     c->label = sfp__calloc(n, sizeof *c->label);
     c->has_query = sfp__calloc(n, 1);
     if (!c->id || !c->born || !c->image_size || !c->label || !c->has_query)
-        return sfp__fail_nomem(err, n * sizeof *c->id);
+        return sfp__fail_nomem(err);
     for (int i = 0; i < filled; i++) {
         const sfp_slot *slot = sfp__buffer_slot(c->l->buffer, i);
         c->id[i] = (int64_t)slot->id;
@@ -206,7 +206,7 @@ static sfp_status make_content(content *c, const char *position, sfp_error *err)
     sfp__saved_put_common(&c->meta, c->l);
     sfp__saved_put(&c->meta, "position", position);
     sfp__saved_put_settings(&c->meta, c->l, true);
-    return c->meta.failed ? sfp__fail_nomem(err, sizeof(sfp_meta) * 2 * (c->meta.room + 1)) : SFP_OK;
+    return c->meta.failed ? sfp__fail_nomem(err) : SFP_OK;
 }
 
 static void content_done(content *c)
@@ -301,7 +301,7 @@ sfp_status sfp__learner_checkpoint(sfp_learner *l, const char *path, const char 
     summed to = {.w = {.fd = -1}, .sum = crc32_z(0, NULL, 0)};
     sfp_text header = {0};
     char *old = path_with(path, ".old");
-    sfp_status s = old ? make_content(&c, position ? position : "", err) : sfp__fail_nomem(err, strlen(path) + 16);
+    sfp_status s = old ? make_content(&c, position ? position : "", err) : sfp__fail_nomem(err);
     if (s || (s = sfp__safetensors_header(path, c.tensors, c.count, c.meta.list, c.meta.count, &header, err)) ||
         (s = sfp__writer_open(path, &to.w, err)) || (s = put(&to, header.s, header.length, err)))
         goto done;
@@ -363,7 +363,7 @@ sfp_status sfp__learner_resume(sfp_learner *l, const char *path, char **position
     bool fell_back = false;
     char *old = path_with(path, ".old");
     if (!old)
-        return sfp__fail_nomem(err, strlen(path) + 5);
+        return sfp__fail_nomem(err);
     remove_leftovers(path);
     sfp_status s = sfp__file_or_kept(path, old, load, &to, &fell_back, err);
     if (!s) {

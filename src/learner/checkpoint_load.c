@@ -262,12 +262,11 @@ static sfp_status check_all(loaded *f, sfp_error *err)
     if ((s = find(f, "seen", SFP_DTYPE_U8, 1, &classes, &f->seen, err)) ||
         (s = find(f, "allowed", SFP_DTYPE_U8, 1, &classes, &f->allowed, err)) ||
         (s = sfp__saved_names_read(f->st, f->l->opt.fp.tasks > 0 ? f->classes : SFP_LEARNER_MAX_CLASSES, &f->names, err)) ||
-        (s = load_heads(f, err)) ||
-        (s = sfp__parts_check("select", f->l->selector->parts, f->l->select_state, f->st, err)) ||
+        (s = load_heads(f, err)) || (s = sfp__parts_check("select", f->l->selector->parts, f->l->select_state, f->st, err)) ||
         (s = sfp__parts_check_buffer(f->l->buffer, f->st, err)))
         return s;
     if (!(f->position = sfp__strdup(position ? position : "")))
-        return sfp__fail_nomem(err, 1);
+        return sfp__fail_nomem(err);
     return SFP_OK;
 }
 

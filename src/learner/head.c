@@ -45,7 +45,7 @@ static sfp_status reserve_rows(sfp_head *h, int rows, sfp_error *err)
     if (!sfp__head_extend(&h->label, sizeof *h->label, old, count) ||
         !sfp__head_extend(&h->count, sizeof *h->count, old, count) ||
         !sfp__head_extend(&h->raw, SFP_HEAD_GRAIN * sizeof *h->raw, old, count))
-        return sfp__fail_nomem(err, count * SFP_HEAD_GRAIN * sizeof *h->raw);
+        return sfp__fail_nomem(err);
     sfp_status s = h->kind->grow(h, room, err);
     if (s == SFP_OK)
         h->room = room;
@@ -60,7 +60,7 @@ static sfp_status reserve_labels(sfp_head *h, int labels, sfp_error *err)
     while (room < labels)
         room *= 2;
     if (!sfp__head_extend(&h->row_of, sizeof *h->row_of, (size_t)h->label_room, (size_t)room))
-        return sfp__fail_nomem(err, (size_t)room * sizeof *h->row_of);
+        return sfp__fail_nomem(err);
     for (int i = h->label_room; i < room; i++)
         h->row_of[i] = -1;
     h->label_room = room;
@@ -133,7 +133,7 @@ sfp_status sfp__head_create(const char *kind, const sfp_head_options *opt, sfp_h
                          opt->dim, opt->classes, opt->ranpac_width, (double)opt->slda_shrink);
     sfp_head *h = sfp__calloc(1, k->size);
     if (!h)
-        return sfp__fail_nomem(err, k->size);
+        return sfp__fail_nomem(err);
     h->kind = k;
     h->opt = *opt;
     sfp_status s = k->init(h, err);
@@ -300,8 +300,8 @@ sfp_status sfp__head_get(const sfp_head_loader *l, const char *name, sfp_dtype d
     double value = 0;
     size_t at = first_not_finite(dtype, t->count, out, &value);
     if (at < t->count)
-        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.%s' has %g as element %zu, expected a finite number", l->file, l->prefix, name,
-                         value, at);
+        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.%s' has %g as element %zu, expected a finite number", l->file,
+                         l->prefix, name, value, at);
     return SFP_OK;
 }
 
@@ -384,7 +384,8 @@ sfp_status sfp__head_load(sfp_head *h, const char *prefix, sfp_head_find_fn find
     return load(h, &loader, false, err);
 }
 
-sfp_status sfp__head_load_answer(sfp_head *h, const char *prefix, sfp_head_find_fn find, void *ctx, const char *file, sfp_error *err)
+sfp_status sfp__head_load_answer(sfp_head *h, const char *prefix, sfp_head_find_fn find, void *ctx, const char *file,
+                                 sfp_error *err)
 {
     const sfp_head_loader loader = {.prefix = prefix, .file = file, .find = find, .ctx = ctx};
     return load(h, &loader, true, err);

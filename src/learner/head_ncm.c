@@ -26,7 +26,7 @@ static sfp_status ncm_init(sfp_head *h, sfp_error *err)
 {
     ncm *m = (ncm *)h;
     m->grand = sfp__calloc((size_t)h->opt.dim, sizeof *m->grand);
-    return m->grand ? SFP_OK : sfp__fail_nomem(err, (size_t)h->opt.dim * sizeof *m->grand);
+    return m->grand ? SFP_OK : sfp__fail_nomem(err);
 }
 
 static void ncm_done(sfp_head *h)
@@ -40,7 +40,7 @@ static sfp_status ncm_grow(sfp_head *h, int room, sfp_error *err)
 {
     ncm *m = (ncm *)h;
     size_t row = (size_t)h->opt.dim * sizeof *m->mean;
-    return sfp__head_extend(&m->mean, row, (size_t)h->room, (size_t)room) ? SFP_OK : sfp__fail_nomem(err, row * (size_t)room);
+    return sfp__head_extend(&m->mean, row, (size_t)h->room, (size_t)room) ? SFP_OK : sfp__fail_nomem(err);
 }
 
 /* Welford's step: the mean of count + 1 samples, and what the sum of squared distances grows by. */

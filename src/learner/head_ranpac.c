@@ -84,7 +84,7 @@ static sfp_status ranpac_init(sfp_head *h, sfp_error *err)
         !(m->gram = sfp__malloc(side * side * f)) || !(m->factor = sfp__malloc(side * side * f)) ||
         !(m->z = sfp__malloc(cap * w * f)) || !(m->small = sfp__malloc(cap * cap * f)) ||
         !(m->piece = sfp__malloc(SFP_HEAD_GRAIN * (w > d ? w : d) * f)))
-        return sfp__fail_nomem(err, side * side * f);
+        return sfp__fail_nomem(err);
     draw_projection(m);
     return SFP_OK;
 }
@@ -92,8 +92,8 @@ static sfp_status ranpac_init(sfp_head *h, sfp_error *err)
 static void ranpac_done(sfp_head *h)
 {
     sfp_ranpac *m = (sfp_ranpac *)h;
-    void *blocks[] = {m->project, m->query, m->row,   m->slot, m->gram,   m->target, m->factor,
-                      m->start,   m->z,     m->small, m->dual, m->weight, m->piece,  m->answer, m->plain};
+    void *blocks[] = {m->project, m->query, m->row,  m->slot,   m->gram,  m->target, m->factor, m->start,
+                      m->z,       m->small, m->dual, m->weight, m->piece, m->answer, m->plain};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         sfp__free(blocks[i]);
 }
@@ -106,7 +106,7 @@ static sfp_status ranpac_grow(sfp_head *h, int room, sfp_error *err)
         !sfp__head_extend(&m->weight, (size_t)m->side * f, old, count) ||
         !sfp__head_extend(&m->dual, (size_t)m->cap * f, old, count) ||
         !sfp__head_extend(&m->answer, SFP_HEAD_GRAIN * f, old, count))
-        return sfp__fail_nomem(err, (size_t)m->side * f * count);
+        return sfp__fail_nomem(err);
     return SFP_OK;
 }
 
@@ -320,7 +320,7 @@ static sfp_status make_plain(sfp_ranpac *m, sfp_error *err)
     size_t floats = (size_t)m->width * (size_t)(m->base.rows > 0 ? m->base.rows : 1);
     float *plain = sfp__malloc(floats * sizeof *plain);
     if (!plain)
-        return sfp__fail_nomem(err, floats * sizeof *plain);
+        return sfp__fail_nomem(err);
     sfp__free(m->plain);
     m->plain = plain;
     return SFP_OK;

@@ -33,12 +33,12 @@ void sfp__head_scorer_free(sfp_head_scorer *s)
 static sfp_status reserve(sfp_head_scorer *s, size_t rows, size_t weights, size_t dim, sfp_error *err)
 {
     if (!s->centre && !(s->centre = sfp__malloc(dim * sizeof *s->centre)))
-        return sfp__fail_nomem(err, dim * sizeof *s->centre);
+        return sfp__fail_nomem(err);
     if (weights > s->weight_room) {
         sfp__free(s->weight);
         s->weight_room = 0;
         if (!(s->weight = sfp__malloc(weights * sizeof *s->weight)))
-            return sfp__fail_nomem(err, weights * sizeof *s->weight);
+            return sfp__fail_nomem(err);
         s->weight_room = weights;
     }
     if (rows > s->row_room) {
@@ -48,7 +48,7 @@ static sfp_status reserve(sfp_head_scorer *s, size_t rows, size_t weights, size_
         s->bias = sfp__malloc(rows * sizeof *s->bias);
         s->label = sfp__malloc(rows * sizeof *s->label);
         if (!s->bias || !s->label)
-            return sfp__fail_nomem(err, rows * sizeof *s->bias);
+            return sfp__fail_nomem(err);
         s->row_room = rows;
     }
     return SFP_OK;
@@ -57,7 +57,7 @@ static sfp_status reserve(sfp_head_scorer *s, size_t rows, size_t weights, size_
 sfp_status sfp__head_freeze(sfp_head *h, sfp_head_scorer **scorer, sfp_error *err)
 {
     if (!*scorer && !(*scorer = sfp__calloc(1, sizeof **scorer)))
-        return sfp__fail_nomem(err, sizeof **scorer);
+        return sfp__fail_nomem(err);
     sfp_head_scorer *s = *scorer;
     s->form = (sfp_head_form){.dim = h->opt.dim};
     sfp_status status = sfp__head_refresh(h, err);

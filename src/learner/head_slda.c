@@ -44,7 +44,7 @@ static sfp_status slda_init(sfp_head *h, sfp_error *err)
     if (!sfp__mul_size(d, d, &square) || !(m->scatter = sfp__calloc(square, sizeof *m->scatter)) ||
         !(m->factor = sfp__calloc(square, sizeof *m->factor)) || !(m->grand = sfp__calloc(d, sizeof *m->grand)) ||
         !(m->x = sfp__calloc(d, sizeof *m->x)))
-        return sfp__fail_nomem(err, d * d * sizeof *m->scatter);
+        return sfp__fail_nomem(err);
     return SFP_OK;
 }
 
@@ -66,7 +66,7 @@ static sfp_status slda_grow(sfp_head *h, int room, sfp_error *err)
     size_t row = (size_t)h->opt.dim * sizeof *m->mean, old = (size_t)h->room, count = (size_t)room;
     if (!sfp__head_extend(&m->mean, row, old, count) || !sfp__head_extend(&m->weight, row, old, count) ||
         !sfp__head_extend(&m->bias, sizeof *m->bias, old, count))
-        return sfp__fail_nomem(err, row * count);
+        return sfp__fail_nomem(err);
     return SFP_OK;
 }
 

@@ -83,7 +83,7 @@ static sfp_status make_workspace(sfp_learner *l, sfp_error *err)
                 {(void **)&l->loss, k * sizeof(double)}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (!(*list[i].to = sfp__calloc(1, list[i].bytes)))
-            return sfp__fail_nomem(err, list[i].bytes);
+            return sfp__fail_nomem(err);
     return SFP_OK;
 }
 
@@ -120,7 +120,7 @@ sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err)
         for (int i = 0; i < SFP_HEAD_EXPERTS; i++)
             sfp__free(expert[i]);
         sfp__free(mixed);
-        return sfp__fail_nomem(err, b * n * sizeof(float));
+        return sfp__fail_nomem(err);
     }
     if (old) {
         memcpy(names, l->names, old * sizeof *names);
@@ -193,7 +193,7 @@ sfp_status sfp__learner_create(sfp_vit *vit, sfp_pool *threads, const sfp_learne
         return s;
     sfp_learner *l = sfp__calloc(1, sizeof *l);
     if (!l)
-        return sfp__fail_nomem(err, sizeof *l);
+        return sfp__fail_nomem(err);
     const sfp_vit_config *c = sfp__vit_config(vit);
     l->opt = *opt;
     l->vit = vit;
@@ -313,7 +313,7 @@ sfp_status sfp__learner_name_class(sfp_learner *l, int label, const char *name, 
         return s;
     char *copy = name ? sfp__strdup(name) : NULL;
     if (name && !copy)
-        return sfp__fail_nomem(err, strlen(name) + 1);
+        return sfp__fail_nomem(err);
     sfp__free(l->names[label]);
     l->names[label] = copy;
     return SFP_OK;

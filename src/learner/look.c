@@ -18,7 +18,7 @@ static bool wants(const sfp_look *k, unsigned needs)
 
 static sfp_status take(float **to, size_t count, sfp_error *err)
 {
-    return (*to = sfp__malloc(count * sizeof **to)) ? SFP_OK : sfp__fail_nomem(err, count * sizeof **to);
+    return (*to = sfp__malloc(count * sizeof **to)) ? SFP_OK : sfp__fail_nomem(err);
 }
 
 /* -------------------------------------------------------------- making, freeing */
@@ -27,8 +27,10 @@ static sfp_status make_plans(sfp_look *k, sfp_pool *threads, sfp_error *err)
 {
     const sfp_fp_options *o = sfp__fp_options(k->fp);
     const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
-    const sfp_vit_plan_options prompted = {
-        .mode = SFP_VIT_FORWARD, .prefix_rows = sfp__fp_prefix_rows(o), .queries = !o->query_one, .all_tokens = wants(k, SFP_NEED_TAPS)};
+    const sfp_vit_plan_options prompted = {.mode = SFP_VIT_FORWARD,
+                                           .prefix_rows = sfp__fp_prefix_rows(o),
+                                           .queries = !o->query_one,
+                                           .all_tokens = wants(k, SFP_NEED_TAPS)};
     int most = k->max_batch < CHUNK ? k->max_batch : CHUNK;
     sfp_status s = SFP_OK;
     if (wants(k, SFP_NEED_QUERY | SFP_NEED_ATTENTION) && !(s = sfp__vit_plan_create(k->vit, threads, &plain, &k->plain, err)))
@@ -61,7 +63,7 @@ sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_pool *threads, sfp_fp *
             (s = take(&k->stats, 2 * T, err)) || (s = take(&k->mass, T, err)))
             return s;
         if (!(k->order = sfp__malloc(T * sizeof *k->order)))
-            s = sfp__fail_nomem(err, T * sizeof *k->order);
+            s = sfp__fail_nomem(err);
     }
     return s;
 }
@@ -214,7 +216,8 @@ sfp_status sfp__look(sfp_look *k, int n, const float *const *x, const uint8_t *a
     if (k->plain)
         s = look_plain(k, n, x, query, err);
     if (!s && k->prompted)
-        s = sfp__look_features(k, n, x, k->plain ? 0 : n, NULL, query, err); /* the unprompted pass has left the queries already */
+        s = sfp__look_features(k, n, x, k->plain ? 0 : n, NULL, query,
+                               err); /* the unprompted pass has left the queries already */
     if (!s && wants(k, SFP_NEED_LOGITS | SFP_NEED_PROBS))
         s = classify(k, n, allowed, err);
     return s;

@@ -10,22 +10,22 @@
 #include <string.h>
 
 struct sfp_predictor {
-    sfp_learner *learner; /* or */
+    sfp_learner *learner;   /* or */
     sfp_restored *restored; /* a saved state, its own */
     sfp_head *head;         /* ... which is a closed-form head alone; else NULL */
     const sfp_learner_options *opt;
     sfp_pool *threads;
     bool own_pool;
-    bool on_demand; /* not among the learner's predictors: asks for a copy itself */
+    bool on_demand;            /* not among the learner's predictors: asks for a copy itself */
     int max, D, S, pool, rows; /* rows of a layer's prefix keys */
     size_t pixels;
     sfp_vit_plan *plan;
-    float *x;            /* (max, 3, S, S) */
-    const float **xs;    /* (max) */
-    const uint8_t **rgb; /* (max) in the order of the pass */
-    int *order;          /* (max): unknown queries first */
-    float *query, *feature; /* (max, D) */
-    float *alpha, *norm, *square; /* (max, pool) x2, (max, D) */
+    float *x;                         /* (max, 3, S, S) */
+    const float **xs;                 /* (max) */
+    const uint8_t **rgb;              /* (max) in the order of the pass */
+    int *order;                       /* (max): unknown queries first */
+    float *query, *feature;           /* (max, D) */
+    float *alpha, *norm, *square;     /* (max, pool) x2, (max, D) */
     float *prefix[SFP_FP_MAX_LAYERS]; /* (max, 2*rows*D) */
     int class_room;
     float *logits, *expert[SFP_HEAD_EXPERTS]; /* (max, class_room) */
@@ -94,9 +94,8 @@ static sfp_status make(sfp_predictor *p, sfp_vit *vit, const sfp_fp_options *o, 
             p->prefix[i] = room(n * 2 * (size_t)p->rows * D, sizeof(float), &ok);
     }
     if (!ok)
-        return sfp__fail_nomem(err, n * p->pixels * sizeof(float));
-    const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = p->rows,
-                                       .queries = prompted && !o->query_one};
+        return sfp__fail_nomem(err);
+    const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted && !o->query_one};
     sfp_status s = sfp__vit_plan_create(vit, p->threads, &plan, &p->plan, err);
     return s ? s : sfp__vit_plan_prepare(p->plan, max_batch, err);
 }
@@ -105,7 +104,7 @@ static sfp_status begin(sfp_vit *vit, sfp_pool *threads, sfp_predictor **out, sf
 {
     sfp_predictor *p = sfp__calloc(1, sizeof *p);
     if (!p)
-        return sfp__fail_nomem(err, sizeof *p);
+        return sfp__fail_nomem(err);
     const sfp_vit_config *c = sfp__vit_config(vit);
     p->threads = threads;
     p->D = c->dim;
@@ -145,7 +144,8 @@ static int cut_of_the_run(const sfp_predictor *p)
     return batch < least ? least : batch > 64 ? 64 : batch;
 }
 
-sfp_status sfp__predictor_open(sfp_vit *vit, sfp_pool *threads, const char *path, int max_batch, sfp_predictor **out, sfp_error *err)
+sfp_status sfp__predictor_open(sfp_vit *vit, sfp_pool *threads, const char *path, int max_batch, sfp_predictor **out,
+                               sfp_error *err)
 {
     sfp_predictor *p = NULL;
     sfp_status s = begin(vit, threads, &p, err);
@@ -173,7 +173,8 @@ void sfp__predictor_free(sfp_predictor *p)
         pthread_mutex_unlock(&p->learner->snapshots.lock);
     }
     sfp__vit_plan_free(p->plan);
-    void *all[] = {p->x, (void *)p->xs, (void *)p->rgb, p->order, p->query, p->feature, p->alpha, p->norm, p->square, p->logits, p->work, p->alone};
+    void *all[] = {p->x,     (void *)p->xs, (void *)p->rgb, p->order,  p->query, p->feature,
+                   p->alpha, p->norm,       p->square,      p->logits, p->work,  p->alone};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__free(all[i]);
     for (int i = 0; i < SFP_FP_MAX_LAYERS; i++)
@@ -283,7 +284,7 @@ static sfp_status class_room(sfp_predictor *p, sfp_error *err)
         p->work = room(work, sizeof *p->work, &ok);
         p->work_room = ok ? work : 0;
     }
-    return ok ? SFP_OK : sfp__fail_nomem(err, (size_t)p->max * (size_t)s->classes * sizeof(float));
+    return ok ? SFP_OK : sfp__fail_nomem(err);
 }
 
 /* Log-softmax over the classes seen; z and out may be the same. */
@@ -363,7 +364,8 @@ static sfp_status run_prompted(sfp_predictor *p, int n, int unknown, sfp_error *
     const sfp_snapshot *s = p->snapshot;
     int D = p->D, C = s->classes;
     sfp__pool_run(p->threads, n, normalise_piece, p);
-    sfp_vit_pass pass = {.b = n, .xs = p->xs, .feature = p->feature, .compose_ctx = p, .prefix_stride = 2 * (size_t)p->rows * (size_t)D};
+    sfp_vit_pass pass = {
+        .b = n, .xs = p->xs, .feature = p->feature, .compose_ctx = p, .prefix_stride = 2 * (size_t)p->rows * (size_t)D};
     if (p->opt->fp.query_one) {
         pass.compose_layer = compose_layer;
     } else {
@@ -405,8 +407,8 @@ static sfp_status run_head(sfp_predictor *p, int n, int unknown, sfp_error *err)
 }
 
 /* At most max pictures, the run's from `first` on. */
-static sfp_status run_part(sfp_predictor *p, int first, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
-                           float *logp, int ld, sfp_error *err)
+static sfp_status run_part(sfp_predictor *p, int first, int n, const uint8_t *const *rgb, float *query, bool *has_query,
+                           int32_t *label, float *logp, int ld, sfp_error *err)
 {
     bool has_queries = p->head || !p->opt->fp.query_one;
     size_t D = (size_t)p->D, C = (size_t)p->snapshot->classes;
@@ -416,7 +418,8 @@ static sfp_status run_part(sfp_predictor *p, int first, int n, const uint8_t *co
         return status;
     for (int i = 0; i < n; i++) {
         int to = p->order[i];
-        label[to] = answer_row(p, i, first + to, logp ? logp + (size_t)to * (size_t)ld : p->logits + (size_t)i * C /* in place */);
+        label[to] =
+            answer_row(p, i, first + to, logp ? logp + (size_t)to * (size_t)ld : p->logits + (size_t)i * C /* in place */);
         if (query && has_query && !has_query[to] && has_queries) {
             memcpy(query + (size_t)to * D, p->query + (size_t)i * D, D * sizeof *query);
             has_query[to] = true;
@@ -432,7 +435,7 @@ static sfp_status alone_room(sfp_predictor *p, int n, sfp_error *err)
     sfp__free(p->alone);
     p->alone = sfp__calloc((size_t)n * SFP_HEAD_EXPERTS, sizeof *p->alone);
     p->alone_room = p->alone ? n : 0;
-    return p->alone ? SFP_OK : sfp__fail_nomem(err, (size_t)n * SFP_HEAD_EXPERTS * sizeof *p->alone);
+    return p->alone ? SFP_OK : sfp__fail_nomem(err);
 }
 
 const int32_t *sfp__predictor_alone(const sfp_predictor *p, int e)
@@ -440,8 +443,8 @@ const int32_t *sfp__predictor_alone(const sfp_predictor *p, int e)
     return p->alone_known ? p->alone + (size_t)e * (size_t)p->alone_room : NULL;
 }
 
-sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
-                                    float *logp, int ld, sfp_prediction *answer, sfp_error *err)
+sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query,
+                                    int32_t *label, float *logp, int ld, sfp_prediction *answer, sfp_error *err)
 {
     sfp_status s = p->on_demand && p->learner->snapshots.stale ? publish(p->learner, err) : SFP_OK;
     if (s)

@@ -53,10 +53,11 @@ static sfp_status read_settings(reading *f, sfp_error *err)
     static const struct {
         const char *key;
         bool of_fingerprints, wanted;
-    } list[] = {{"pool-kind", true, false},
-                {"pool", true, true},         {"prompt-length", true, true},    {"prompt-layers", true, true}, {"attune", true, false},
-                {"attune-topk", true, false}, {"attune-residual", true, false}, {"prefix", true, false},       {"query", true, false},
-                {"head", true, false},        {"resize", false, false},         {"batch", false, false},       {"seed", false, false}};
+    } list[] = {
+        {"pool-kind", true, false}, {"pool", true, true},         {"prompt-length", true, true},    {"prompt-layers", true, true},
+        {"attune", true, false},    {"attune-topk", true, false}, {"attune-residual", true, false}, {"prefix", true, false},
+        {"query", true, false},     {"head", true, false},        {"resize", false, false},         {"batch", false, false},
+        {"seed", false, false}};
     sfp_status s = SFP_OK;
     for (size_t i = 0; !s && i < sizeof list / sizeof *list; i++)
         if (!(list[i].of_fingerprints && f->r->method))
@@ -95,7 +96,8 @@ static sfp_status load_weights(const reading *f, sfp_mix *mix, sfp_error *err)
     memcpy(v, t->data, sizeof v);
     for (int i = 0; i < SFP_STATE_MIX; i++)
         if (!isfinite(v[i]))
-            return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %g as element %d, expected a finite number", f->path, t->name, v[i], i);
+            return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %g as element %d, expected a finite number", f->path, t->name,
+                             v[i], i);
     sfp__mix_init(mix, SFP_HEAD_EXPERTS, (double)sfp__head_options_defaults(1, 1).mix_rate);
     mix->count = v[0];
     memcpy(mix->loss, v + 1, SFP_HEAD_EXPERTS * sizeof *v);
@@ -153,7 +155,8 @@ static sfp_status load_fingerprints(reading *f, sfp_error *err)
         return s;
     sfp__state_put_values(r->fp, values);
     sfp__free(values);
-    if ((s = sfp__saved_int(f->st, "open", 1, r->opt.fp.pool, &open, err)) || (s = sfp__saved_int(f->st, "start", 0, open - 1, &start, err)) ||
+    if ((s = sfp__saved_int(f->st, "open", 1, r->opt.fp.pool, &open, err)) ||
+        (s = sfp__saved_int(f->st, "start", 0, open - 1, &start, err)) ||
         (s = sfp__fp_restore(r->fp, 0, (int)start, (int)open, err)) || (s = sfp__fp_prepare(r->fp, err)))
         return s;
     r->snapshot.view = *sfp__fp_view(r->fp);
@@ -179,8 +182,7 @@ static sfp_status read_state(reading *f, sfp_error *err)
     sfp_status s;
     if ((s = sfp__safetensors_open(f->path, &f->st, err)) ||
         (s = sfp__saved_check_format(f->st, SFP_STATE_FORMAT, SFP_STATE_VERSION, true, err)) ||
-        (s = sfp__state_check_sum(f->st, err)) ||
-        (s = sfp__saved_check_backbone(f->st, f->vit, err)))
+        (s = sfp__state_check_sum(f->st, err)) || (s = sfp__saved_check_backbone(f->st, f->vit, err)))
         return s;
     const char *method = sfp__safetensors_meta(f->st, "method");
     r->method = method != NULL;
@@ -198,7 +200,7 @@ sfp_status sfp__restored_load(sfp_vit *vit, sfp_pool *threads, const char *path,
 {
     sfp_restored *r = sfp__calloc(1, sizeof *r);
     if (!r)
-        return sfp__fail_nomem(err, sizeof *r);
+        return sfp__fail_nomem(err);
     r->opt = sfp__learner_options_defaults(vit);
     reading f = {.r = r, .vit = vit, .threads = threads, .path = path};
     sfp_status s = read_state(&f, err);

@@ -97,13 +97,13 @@ sfp_status sfp__saved_add_tensor(void *to, const sfp_tensor *t, sfp_error *err)
         size_t room = all->room ? 2 * all->room : 32;
         sfp_tensor *list = sfp__realloc(all->list, all->count * sizeof *list, room * sizeof *list);
         if (!list)
-            return sfp__fail_nomem(err, room * sizeof *list);
+            return sfp__fail_nomem(err);
         all->list = list;
         all->room = room;
     }
     char *name = sfp__strdup(t->name);
     if (!name)
-        return sfp__fail_nomem(err, strlen(t->name) + 1);
+        return sfp__fail_nomem(err);
     all->list[all->count] = *t;
     all->list[all->count++].name = name;
     return SFP_OK;
@@ -124,12 +124,12 @@ static const char *on_off(bool on)
     return on ? "on" : "off";
 }
 
-#define PUT_IF(condition, k, n_, ...)                                          \
-    if (condition) {                                                           \
-        out[n].kind = SFP_SAVED_##k;                                           \
-        out[n].name = n_;                                                      \
-        (void)snprintf(out[n].value, sizeof out[n].value, __VA_ARGS__);        \
-        n++;                                                                   \
+#define PUT_IF(condition, k, n_, ...)                                   \
+    if (condition) {                                                    \
+        out[n].kind = SFP_SAVED_##k;                                    \
+        out[n].name = n_;                                               \
+        (void)snprintf(out[n].value, sizeof out[n].value, __VA_ARGS__); \
+        n++;                                                            \
     }
 #define PUT(k, n_, ...) PUT_IF(true, k, n_, __VA_ARGS__)
 
@@ -275,7 +275,8 @@ sfp_status sfp__saved_check_format(const sfp_safetensors *st, const char *format
                          sfp__printable(found ? found : "", shown, sizeof shown), format);
     sfp_status s = sfp__saved_int(st, "version", 1, 1000000, &v, err);
     if (!s && v != version)
-        s = sfp__fail(err, SFP_EUNSUPPORTED, "%s: is version %lld of %s, this program knows version %d", path, v, format, version);
+        s = sfp__fail(err, SFP_EUNSUPPORTED, "%s: is version %lld of %s, this program knows version %d", path, v, format,
+                      version);
     return s;
 }
 
@@ -284,7 +285,8 @@ const sfp_tensor *sfp__saved_find(void *st, const char *name)
     return sfp__safetensors_find(st, name);
 }
 
-sfp_status sfp__saved_int(const sfp_safetensors *st, const char *key, long long min, long long max, long long *out, sfp_error *err)
+sfp_status sfp__saved_int(const sfp_safetensors *st, const char *key, long long min, long long max, long long *out,
+                          sfp_error *err)
 {
     const char *text = sfp__safetensors_meta(st, key), *path = sfp__safetensors_path(st);
     char shown[SFP_NAME_MAX], *end = NULL;
@@ -314,13 +316,13 @@ sfp_status sfp__saved_names_read(const sfp_safetensors *st, int most, sfp_saved_
     else if (n > (size_t)most)
         s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' has %zu names, expected at most %d", path, n, most);
     else if (n > 0 && !(out->name = sfp__calloc(n, sizeof *out->name)))
-        s = sfp__fail_nomem(err, n * sizeof *out->name);
+        s = sfp__fail_nomem(err);
     for (size_t i = 0; !s && i < n; i++) {
         const json_t *v = json_array_get(list, i);
         if (!json_is_string(v) && !json_is_null(v))
             s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names': class %zu is neither a string nor null", path, i);
         else if (json_is_string(v) && !(out->name[i] = sfp__strdup(json_string_value(v))))
-            s = sfp__fail_nomem(err, json_string_length(v) + 1);
+            s = sfp__fail_nomem(err);
         out->count = (int)i + 1;
     }
     out->given = !s;
@@ -355,18 +357,20 @@ sfp_status sfp__saved_classes(sfp_learner *l, const sfp_safetensors *st, int lea
     sfp_status s = sfp__safetensors_need(st, p->name, &t, err);
     if (s)
         return s;
-    bool grows = l->opt.fp.tasks == 0, rows = t->ndim == 2 && t->shape[1] == p->shape[1] && t->shape[0] <= SFP_LEARNER_MAX_CLASSES;
+    bool grows = l->opt.fp.tasks == 0,
+         rows = t->ndim == 2 && t->shape[1] == p->shape[1] && t->shape[0] <= SFP_LEARNER_MAX_CLASSES;
     int64_t low = grows ? least : p->shape[0], high = grows ? SFP_LEARNER_MAX_CLASSES : p->shape[0];
     if (!rows && (s = sfp__tensor_expect(sfp__safetensors_path(st), t, p->shape, p->ndim, err)))
         return s;
     if (t->shape[0] < low || t->shape[0] > high)
-        return sfp__fail(err, SFP_EINVAL, "%s: has %lld classes, expected %s%lld, as many as the stream has", sfp__safetensors_path(st),
-                         (long long)t->shape[0], grows ? "at least " : "", (long long)low);
+        return sfp__fail(err, SFP_EINVAL, "%s: has %lld classes, expected %s%lld, as many as the stream has",
+                         sfp__safetensors_path(st), (long long)t->shape[0], grows ? "at least " : "", (long long)low);
     *out = (int)t->shape[0];
     return SFP_OK;
 }
 
-sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_span *span, int classes, int names, sfp_error *err)
+sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_span *span, int classes, int names,
+                              sfp_error *err)
 {
     const sfp_saved_span before = {sfp__fp_task(l->fp), sfp__fp_start(l->fp), sfp__fp_open(l->fp)};
     const sfp_rng rng = *sfp__fp_rng(l->fp);

@@ -54,7 +54,7 @@ static sfp_snapshot *free_one(sfp_snapshots *s, sfp_error *err)
     if (one)
         return one;
     if (!(one = sfp__calloc(1, sizeof *one))) {
-        (void)sfp__fail_nomem(err, sizeof *one);
+        (void)sfp__fail_nomem(err);
         return NULL;
     }
     pthread_mutex_lock(&s->lock);
@@ -81,7 +81,7 @@ static sfp_status fill(sfp_snapshot *to, const sfp_snapshot_source *from, sfp_er
     if (floats > to->block_room) {
         float *block = sfp__malloc(floats * sizeof *block);
         if (!block)
-            return sfp__fail_nomem(err, floats * sizeof *block);
+            return sfp__fail_nomem(err);
         sfp__free(to->block);
         to->block = block;
         to->block_room = floats;
@@ -89,7 +89,7 @@ static sfp_status fill(sfp_snapshot *to, const sfp_snapshot_source *from, sfp_er
     if (classes > to->seen_room) {
         uint8_t *seen = sfp__malloc(classes);
         if (!seen)
-            return sfp__fail_nomem(err, classes);
+            return sfp__fail_nomem(err);
         sfp__free(to->seen);
         to->seen = seen;
         to->seen_room = classes;

@@ -47,7 +47,7 @@ static sfp_status write_state(const char *path, const sfp_saved_tensors *tensors
         return s;
     sfp__saved_put(meta, SFP_CHECKSUM_KEY, sum);
     if (meta->failed)
-        return sfp__fail_nomem(err, sizeof(sfp_meta) * 2 * (meta->room + 1));
+        return sfp__fail_nomem(err);
     return sfp__safetensors_write(path, tensors->list, tensors->count, meta->list, meta->count, err);
 }
 
@@ -61,8 +61,13 @@ static sfp_status add_head(sfp_saved_tensors *to, sfp_head *h, sfp_error *err)
 /* The heads of a mix and its weights; `mix` (SFP_STATE_MIX) must outlive the tensors. */
 static sfp_status add_mix(sfp_saved_tensors *to, sfp_learner *l, double *mix, sfp_error *err)
 {
-    sfp_tensor t = {.name = SFP_STATE_HEAD "mix", .dtype = SFP_DTYPE_F64, .ndim = 1, .shape = {SFP_STATE_MIX}, .count = SFP_STATE_MIX,
-                    .bytes = SFP_STATE_MIX * sizeof *mix, .data = mix};
+    sfp_tensor t = {.name = SFP_STATE_HEAD "mix",
+                    .dtype = SFP_DTYPE_F64,
+                    .ndim = 1,
+                    .shape = {SFP_STATE_MIX},
+                    .count = SFP_STATE_MIX,
+                    .bytes = SFP_STATE_MIX * sizeof *mix,
+                    .data = mix};
     mix[0] = l->mix.count;
     memcpy(mix + 1, l->mix.loss, SFP_HEAD_EXPERTS * sizeof *mix);
     sfp_status s = sfp__saved_add_tensor(to, &t, err);
@@ -79,7 +84,8 @@ static sfp_status add_params(sfp_saved_tensors *to, sfp_fp *fp, sfp_error *err)
     for (int i = 0; !s && i < count; i++) {
         const sfp_param *p = params[i];
         size_t n = (size_t)p->rows * p->width;
-        sfp_tensor t = {.name = p->name, .dtype = SFP_DTYPE_F32, .ndim = p->ndim, .count = n, .bytes = n * sizeof(float), .data = p->data};
+        sfp_tensor t = {
+            .name = p->name, .dtype = SFP_DTYPE_F32, .ndim = p->ndim, .count = n, .bytes = n * sizeof(float), .data = p->data};
         memcpy(t.shape, p->shape, (size_t)p->ndim * sizeof *p->shape);
         s = sfp__saved_add_tensor(to, &t, err);
     }

@@ -133,7 +133,7 @@ sfp_status sfp__state_values(sfp_fp *fp, const sfp_safetensors *st, int classes,
         s = check_known(st, params, count, err);
     float *values = s ? NULL : sfp__malloc(total * sizeof *values);
     if (!s && !values)
-        s = sfp__fail_nomem(err, total * sizeof *values);
+        s = sfp__fail_nomem(err);
     for (int i = 0; !s && i < count; i++, at += n)
         s = read_tensor(st, params[i]->name, values + at, &n, err);
     if (s)
@@ -181,7 +181,7 @@ sfp_status sfp__state_seen(const sfp_safetensors *st, int classes, bool otherwis
     const char *text = sfp__safetensors_meta(st, "seen"), *path = sfp__safetensors_path(st);
     uint8_t *seen = classes > 0 ? sfp__calloc((size_t)classes, 1) : NULL;
     if (classes > 0 && !seen)
-        return sfp__fail_nomem(err, (size_t)classes);
+        return sfp__fail_nomem(err);
     if (!text && seen)
         memset(seen, otherwise, (size_t)classes);
     sfp_status s = SFP_OK;

@@ -46,7 +46,7 @@ static sfp_status sum_parts(part *list, size_t count, char out[SFP_CHECKSUM_MAX]
     qsort(list, count, sizeof *list, compare_parts);
     for (size_t i = 0; i < count; i++)
         put_part(&text, &list[i]);
-    sfp_status s = text.failed ? sfp__fail_nomem(err, 2 * text.room) : SFP_OK;
+    sfp_status s = text.failed ? sfp__fail_nomem(err) : SFP_OK;
     if (!s)
         sfp__safetensors_sum(text.s, 0, NULL, out);
     sfp__text_done(&text);
@@ -59,7 +59,7 @@ sfp_status sfp__state_sum(const sfp_saved_tensors *tensors, const sfp_saved_meta
     size_t count = 0, room = tensors->count + meta->count;
     part *list = sfp__calloc(room + 1, sizeof *list);
     if (!list)
-        return sfp__fail_nomem(err, (room + 1) * sizeof *list);
+        return sfp__fail_nomem(err);
     for (size_t i = 0; i < meta->count; i++)
         list[count++] = (part){meta->list[i].key, meta->list[i].value, NULL};
     for (size_t i = 0; i < tensors->count; i++)
@@ -81,7 +81,7 @@ sfp_status sfp__state_check_sum(const sfp_safetensors *st, sfp_error *err)
     size_t count = 0, room = sfp__safetensors_count(st) + sfp__safetensors_meta_count(st);
     part *list = sfp__calloc(room, sizeof *list);
     if (!list)
-        return sfp__fail_nomem(err, room * sizeof *list);
+        return sfp__fail_nomem(err);
     for (size_t i = 0; i < sfp__safetensors_meta_count(st); i++) {
         part *p = &list[count];
         sfp__safetensors_meta_at(st, i, &p->name, &p->value);

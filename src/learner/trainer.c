@@ -22,11 +22,11 @@ struct sfp_trainer {
     int D;
     sfp_vit_plan *backward, *forward;
     sfp_vit_plan *pixels; /* NULL: not prepared */
-    float *feature;  /* (max_batch, D) */
-    int classes;     /* room for this many below */
-    float *logits;   /* (max_batch, classes) */
-    float *residual; /* (max_batch, classes): gradient of the loss to the logits */
-    double *loss;    /* (max_batch) */
+    float *feature;       /* (max_batch, D) */
+    int classes;          /* room for this many below */
+    float *logits;        /* (max_batch, classes) */
+    float *residual;      /* (max_batch, classes): gradient of the loss to the logits */
+    double *loss;         /* (max_batch) */
     const sfp_train_batch *batch;
     const float *dfeature; /* (n, D) of a pass to pixels without a loss */
 };
@@ -41,7 +41,7 @@ static sfp_status class_room(sfp_trainer *t, int classes, sfp_error *err)
     if (!logits || !residual) {
         sfp__free(logits);
         sfp__free(residual);
-        return sfp__fail_nomem(err, n * sizeof *logits);
+        return sfp__fail_nomem(err);
     }
     sfp__free(t->logits);
     sfp__free(t->residual);
@@ -55,7 +55,7 @@ sfp_status sfp__trainer_create(sfp_vit *vit, sfp_pool *threads, const sfp_traine
 {
     sfp_trainer *t = sfp__calloc(1, sizeof *t);
     if (!t)
-        return sfp__fail_nomem(err, sizeof *t);
+        return sfp__fail_nomem(err);
     t->opt = *opt;
     t->vit = vit;
     t->threads = threads;
@@ -65,7 +65,7 @@ sfp_status sfp__trainer_create(sfp_vit *vit, sfp_pool *threads, const sfp_traine
     t->feature = sfp__malloc(b * (size_t)t->D * sizeof(float));
     t->loss = sfp__malloc(b * sizeof(double));
     if (!s && (!t->feature || !t->loss))
-        s = sfp__fail_nomem(err, b * (size_t)t->D * sizeof(float));
+        s = sfp__fail_nomem(err);
     const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
     sfp_vit_plan_options train = {.mode = SFP_VIT_GRAD_PREFIX, .queries = !opt->fp.query_one};
     if (!s)
@@ -153,7 +153,8 @@ static sfp_status check_labels(const sfp_trainer *t, const sfp_train_batch *b, s
         if (b->label[i] < 0 || b->label[i] >= C)
             return sfp__fail(err, SFP_EINVAL, "sample %d of the step has label %d, expected 0 to %d", i, b->label[i], C - 1);
         if (b->masked && b->masked[i] && !b->allowed[b->label[i]])
-            return sfp__fail(err, SFP_EINVAL, "sample %d of the step has label %d, which is not of the current task", i, b->label[i]);
+            return sfp__fail(err, SFP_EINVAL, "sample %d of the step has label %d, which is not of the current task", i,
+                             b->label[i]);
     }
     return SFP_OK;
 }
@@ -200,7 +201,8 @@ sfp_status sfp__trainer_collect(sfp_trainer *t, int first, int n, int terms, dou
     if (s)
         return s;
     int token = sfp__gemm_enter();
-    sfp__gemm_plain(true, false, w->rows, t->D, n, t->residual + at * C, w->rows, t->feature + at * (size_t)t->D, t->D, 1, w->grad, t->D);
+    sfp__gemm_plain(true, false, w->rows, t->D, n, t->residual + at * C, w->rows, t->feature + at * (size_t)t->D, t->D, 1,
+                    w->grad, t->D);
     sfp__gemm_leave(token);
     for (int i = first; i < first + n; i++) {
         sfp__axpy(w->rows, 1, t->residual + (size_t)i * C, bias->grad);
@@ -236,8 +238,8 @@ sfp_status sfp__trainer_step(sfp_trainer *t, const sfp_train_batch *batch, sfp_t
 
 sfp_status sfp__trainer_prepare_pixels(sfp_trainer *t, sfp_error *err)
 {
-    const sfp_vit_plan_options o = {.mode = SFP_VIT_GRAD_INPUT, .prefix_rows = sfp__fp_prefix_rows(sfp__fp_options(t->fp)),
-                                    .queries = !t->opt.fp.query_one};
+    const sfp_vit_plan_options o = {
+        .mode = SFP_VIT_GRAD_INPUT, .prefix_rows = sfp__fp_prefix_rows(sfp__fp_options(t->fp)), .queries = !t->opt.fp.query_one};
     if (t->pixels)
         return SFP_OK;
     sfp_vit_plan *plan = NULL;

@@ -24,9 +24,9 @@ const char *sfp__vit_block_name(int block, const char *name, char *buf, size_t s
 sfp_status sfp__vit_each_weight(const sfp_vit_config *c, sfp_vit_weights *w, sfp_vit_weight_fn fn, void *ctx, sfp_error *err)
 {
     sfp_status s;
-#define VISIT(field, name, ndim, ...)                                          \
-    if (!(c->no_patch_bias && &w->field == &w->patch_b) &&                     \
-        (s = fn(ctx, name, (const int64_t[]){__VA_ARGS__}, ndim, &w->field, err)))                                             \
+#define VISIT(field, name, ndim, ...)                                              \
+    if (!(c->no_patch_bias && &w->field == &w->patch_b) &&                         \
+        (s = fn(ctx, name, (const int64_t[]){__VA_ARGS__}, ndim, &w->field, err))) \
         return s;
     SFP_VIT_GLOBAL_LIST(VISIT)
     if (c->pre_norm) {
@@ -39,8 +39,8 @@ sfp_status sfp__vit_each_weight(const sfp_vit_config *c, sfp_vit_weights *w, sfp
     for (int i = 0; i < c->depth; i++) {
         sfp_vit_block_weights *b = &w->blocks[i];
         char full[64];
-#define VISIT(field, name, ndim, ...)                                          \
-    if ((s = fn(ctx, sfp__vit_block_name(i, name, full, sizeof full), (const int64_t[]){__VA_ARGS__}, ndim, &b->field, err)))  \
+#define VISIT(field, name, ndim, ...)                                                                                         \
+    if ((s = fn(ctx, sfp__vit_block_name(i, name, full, sizeof full), (const int64_t[]){__VA_ARGS__}, ndim, &b->field, err))) \
         return s;
         SFP_VIT_BLOCK_LIST(VISIT)
 #undef VISIT
@@ -54,7 +54,7 @@ static sfp_status make_zero(void *ctx, const char *name, const int64_t *shape, i
     (void)name;
     size_t n = sfp__vit_count(shape, ndim);
     *field = sfp__calloc(n, sizeof **field);
-    return *field ? SFP_OK : sfp__fail_nomem(err, n * sizeof **field);
+    return *field ? SFP_OK : sfp__fail_nomem(err);
 }
 
 static sfp_status free_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
@@ -74,7 +74,7 @@ sfp_status sfp__vit_weights_create(const sfp_vit_config *config, sfp_vit_weights
     sfp_vit_weights w = {0};
     w.blocks = sfp__calloc((size_t)config->depth, sizeof *w.blocks);
     if (!w.blocks)
-        return sfp__fail_nomem(err, (size_t)config->depth * sizeof *w.blocks);
+        return sfp__fail_nomem(err);
     sfp_status s = sfp__vit_each_weight(config, &w, make_zero, NULL, err);
     if (s)
         sfp__vit_weights_done(config, &w);
@@ -173,12 +173,13 @@ sfp_status sfp__vit_check_config(const char *file, const sfp_vit_config *c, sfp_
                         {"image size", c->img_size, c->patch_size, MAX_PATCH * 256}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (limits[i].value < limits[i].min || limits[i].value > limits[i].max)
-            return sfp__fail(err, SFP_ESHAPE, "%s: %s is %d, expected %d to %d", file, limits[i].what, limits[i].value, limits[i].min,
-                             limits[i].max);
+            return sfp__fail(err, SFP_ESHAPE, "%s: %s is %d, expected %d to %d", file, limits[i].what, limits[i].value,
+                             limits[i].min, limits[i].max);
     if (c->dim % c->heads != 0)
         return sfp__fail(err, SFP_ESHAPE, "%s: width %d is not a multiple of %d heads", file, c->dim, c->heads);
     if (c->img_size % c->patch_size != 0)
-        return sfp__fail(err, SFP_ESHAPE, "%s: image size %d is not a multiple of patch size %d", file, c->img_size, c->patch_size);
+        return sfp__fail(err, SFP_ESHAPE, "%s: image size %d is not a multiple of patch size %d", file, c->img_size,
+                         c->patch_size);
     int side = c->img_size / c->patch_size;
     if (side > 255)
         return sfp__fail(err, SFP_ESHAPE, "%s: %d x %d patches, expected at most 255 x 255", file, side, side);
@@ -195,7 +196,7 @@ sfp_status sfp__vit_new(const sfp_vit_config *c, sfp_vit **out, sfp_error *err)
 {
     sfp_vit *v = sfp__calloc(1, sizeof *v);
     if (!v)
-        return sfp__fail_nomem(err, sizeof *v);
+        return sfp__fail_nomem(err);
     pthread_mutex_init(&v->lock, NULL);
     v->config = *c;
     v->config.class_names = NULL;
@@ -208,7 +209,7 @@ sfp_status sfp__vit_new(const sfp_vit_config *c, sfp_vit **out, sfp_error *err)
     v->owned = sfp__calloc(16 + 12 * (size_t)c->depth, sizeof *v->owned);
     if (!v->weights.blocks || !v->packed || !v->owned) {
         sfp__vit_free(v);
-        return sfp__fail_nomem(err, (size_t)c->depth * sizeof *v->packed);
+        return sfp__fail_nomem(err);
     }
     *out = v;
     return SFP_OK;
@@ -222,7 +223,8 @@ void sfp__vit_free(sfp_vit *v)
     sfp__gemm_weight_free(v->patch_t);
     for (int i = 0; v->packed && i < v->config.depth; i++) {
         sfp__vit_packed *p = &v->packed[i];
-        sfp_gemm_weight *all[] = {p->qkv, p->q, p->kv, p->proj, p->fc1, p->fc2, p->qkv_t, p->q_t, p->kv_t, p->proj_t, p->fc1_t, p->fc2_t};
+        sfp_gemm_weight *all[] = {p->qkv,   p->q,   p->kv,   p->proj,   p->fc1,   p->fc2,
+                                  p->qkv_t, p->q_t, p->kv_t, p->proj_t, p->fc1_t, p->fc2_t};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
             sfp__gemm_weight_free(all[k]);
     }
@@ -320,7 +322,8 @@ static sfp_status pack_one(sfp_vit *v, sfp_gemm_weight **slot, int n, int k, con
         return SFP_OK;
     if (!*slot && v->repacking)
         return SFP_OK; /* no plan asked for it */
-    sfp_gemm_weight_desc d = {.n = n, .k = k, .w = w, .transposed = transposed, .bias = bias, .align = align, .precision = v->precision};
+    sfp_gemm_weight_desc d = {
+        .n = n, .k = k, .w = w, .transposed = transposed, .bias = bias, .align = align, .precision = v->precision};
     return *slot ? sfp__gemm_weight_update(*slot, &d, err) : sfp__gemm_weight_create(&d, slot, err);
 }
 

@@ -30,12 +30,14 @@ typedef struct loading {
 /* ------------------------------------------------------------------- sizes */
 
 /* A weight outside of blocks (block -1) or in one, as the file has it; NULL: it has not. */
-static const sfp_tensor *find(const loading *l, int block, const char *timm, int part, char name[SFP_VIT_NAME_MAX], sfp__vit_order *order)
+static const sfp_tensor *find(const loading *l, int block, const char *timm, int part, char name[SFP_VIT_NAME_MAX],
+                              sfp__vit_order *order)
 {
     return sfp__vit_names_of(&l->names, block, timm, part, name, order) ? sfp__tensor_file_find(l->file, name) : NULL;
 }
 
-static sfp_status need(const loading *l, int block, const char *timm, int part, const sfp_tensor **out, sfp__vit_order *order, sfp_error *err)
+static sfp_status need(const loading *l, int block, const char *timm, int part, const sfp_tensor **out, sfp__vit_order *order,
+                       sfp_error *err)
 {
     char name[SFP_VIT_NAME_MAX] = "";
     *out = find(l, block, timm, part, name, order);
@@ -62,8 +64,9 @@ static sfp_status need_shape(const loading *l, int block, const char *timm, int 
     for (int i = 0; i < missing; i++)
         shape[i] = 1;
     if (t->ndim + missing != ndim)
-        return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected %d dimensions", l->path, sfp__printable(t->name, shown, sizeof shown),
-                         sfp__shape_text(t->shape, t->ndim, text, sizeof text), ndim);
+        return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected %d dimensions", l->path,
+                         sfp__printable(t->name, shown, sizeof shown), sfp__shape_text(t->shape, t->ndim, text, sizeof text),
+                         ndim);
     static const int hwio[] = {3, 2, 0, 1};
     for (int i = missing; i < ndim; i++) {
         shape[i] = t->shape[order == SFP__VIT_HWIO ? hwio[i] : order == SFP__VIT_SAME ? i - missing : ndim - 1 - i];
@@ -113,7 +116,8 @@ static sfp_status read_heads(const loading *l, sfp_vit_config *c, sfp_error *err
     if (!c->heads && c->dim % 64 == 0)
         c->heads = c->dim / 64;
     if (!c->heads)
-        return sfp__fail(err, SFP_EINVAL, "%s: width %d does not tell the number of heads (D/64), expected num_heads in a config.json beside it",
+        return sfp__fail(err, SFP_EINVAL,
+                         "%s: width %d does not tell the number of heads (D/64), expected num_heads in a config.json beside it",
                          l->path, c->dim);
     return SFP_OK;
 }
@@ -123,11 +127,12 @@ static sfp_status read_side(loading *l, int64_t tokens, int wanted, sfp_vit_conf
 {
     l->side = (int)lround(sqrt((double)(tokens - 1)));
     if (l->side < 1 || (int64_t)l->side * l->side != tokens - 1)
-        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'pos_embed' has %lld tokens, expected 1 + a square", l->path, (long long)tokens);
+        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'pos_embed' has %lld tokens, expected 1 + a square", l->path,
+                         (long long)tokens);
     c->img_size = wanted ? wanted : l->side * c->patch_size;
     if (wanted % c->patch_size != 0)
-        return sfp__fail(err, SFP_EINVAL, "img-size is %d, expected a multiple of %d, the patch size of %s", wanted, c->patch_size,
-                         l->path);
+        return sfp__fail(err, SFP_EINVAL, "img-size is %d, expected a multiple of %d, the patch size of %s", wanted,
+                         c->patch_size, l->path);
     return SFP_OK;
 }
 
@@ -170,7 +175,7 @@ static sfp_status own(sfp_vit *v, size_t count, float **out, sfp_error *err)
 {
     *out = sfp__malloc(count * sizeof **out);
     if (!*out)
-        return sfp__fail_nomem(err, count * sizeof **out);
+        return sfp__fail_nomem(err);
     v->owned[v->owned_count++] = *out;
     return SFP_OK;
 }
@@ -196,7 +201,7 @@ static sfp_status take_part(const loading *l, const sfp_tensor *t, sfp__vit_orde
     if (order == SFP__VIT_SAME)
         return sfp__tensor_to_f32(l->path, t, out, err);
     float *raw = sfp__malloc(t->count * sizeof *raw), *turned = NULL; /* no weight is empty */
-    sfp_status s = raw ? sfp__tensor_to_f32(l->path, t, raw, err) : sfp__fail_nomem(err, t->count * sizeof *raw);
+    sfp_status s = raw ? sfp__tensor_to_f32(l->path, t, raw, err) : sfp__fail_nomem(err);
     if (!s && order != SFP__VIT_HWIO)
         transpose(raw, t->count / rows, rows, out);
     if (!s && order == SFP__VIT_HWIO) {
@@ -206,7 +211,7 @@ static sfp_status take_part(const loading *l, const sfp_tensor *t, sfp__vit_orde
             transpose(raw, t->count / rows, rows, turned);
             channels_first(turned, rows, t->count / rows / channels, channels, out);
         } else {
-            s = sfp__fail_nomem(err, t->count * sizeof *turned);
+            s = sfp__fail_nomem(err);
         }
     }
     sfp__free(raw);
@@ -224,7 +229,8 @@ static sfp_status check_finite(const loading *l, const char *name, const float *
 }
 
 /* The tensor has the shape of the weight, or of a third of its rows (q, k, v apart). */
-static sfp_status expect(const loading *l, const sfp_tensor *t, sfp__vit_order order, int parts, const int64_t *shape, int ndim, sfp_error *err)
+static sfp_status expect(const loading *l, const sfp_tensor *t, sfp__vit_order order, int parts, const int64_t *shape, int ndim,
+                         sfp_error *err)
 {
     int64_t want[SFP_MAX_DIMS];
     memcpy(want, shape, (size_t)ndim * sizeof *want);
@@ -324,10 +330,10 @@ static sfp_status take_names(sfp_vit *v, const sfp_model_config *beside, sfp_err
         return SFP_OK;
     v->config.class_names = sfp__calloc(beside->class_count, sizeof *v->config.class_names);
     if (!v->config.class_names)
-        return sfp__fail_nomem(err, beside->class_count * sizeof *v->config.class_names);
+        return sfp__fail_nomem(err);
     for (size_t i = 0; i < beside->class_count; i++)
         if (!(v->config.class_names[i] = sfp__strdup(beside->class_names[i])))
-            return sfp__fail_nomem(err, strlen(beside->class_names[i]) + 1);
+            return sfp__fail_nomem(err);
     return SFP_OK;
 }
 
@@ -377,7 +383,8 @@ static void describe_ignored(const loading *l)
         if (!l->used[i]) {
             char name[64];
             (void)sfp__printable(sfp__tensor_file_at(l->file, i)->name, name, sizeof name);
-            at += (size_t)snprintf(l->v->ignored + at, room - at, "%s%s", shown ? ", " : "", shown == 3 && ignored > 4 ? "..." : name);
+            at += (size_t)snprintf(l->v->ignored + at, room - at, "%s%s", shown ? ", " : "",
+                                   shown == 3 && ignored > 4 ? "..." : name);
             shown++;
         }
 }
@@ -413,7 +420,7 @@ sfp_status sfp__vit_load(const char *path, const sfp_vit_options *opt, sfp_vit *
     if (!s)
         s = read_config(&l, opt ? opt->img_size : 0, &config, err);
     if (!s && !(l.used = sfp__calloc(sfp__tensor_file_count(file), sizeof *l.used)))
-        s = sfp__fail_nomem(err, sfp__tensor_file_count(file));
+        s = sfp__fail_nomem(err);
     if (!s)
         s = sfp__vit_new(&config, &l.v, err);
     if (s)

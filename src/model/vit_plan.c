@@ -12,8 +12,8 @@
 #include <string.h>
 
 enum {
-    UNIT_ROWS = 400,  /* token rows a micro-batch aims at: enough for the products, small enough for the caches */
-    UNIT_PARTS = 8,   /* a batch is cut into about this many at least, so that lanes end together */
+    UNIT_ROWS = 400, /* token rows a micro-batch aims at: enough for the products, small enough for the caches */
+    UNIT_PARTS = 8,  /* a batch is cut into about this many at least, so that lanes end together */
     MAX_UNIT = 64
 };
 
@@ -100,7 +100,7 @@ sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_pool *pool, const sfp_vit_plan_o
         return s;
     sfp_vit_plan *p = sfp__calloc(1, sizeof *p);
     if (!p)
-        return sfp__fail_nomem(err, sizeof *p);
+        return sfp__fail_nomem(err);
     p->v = v;
     p->pool = pool;
     p->kernels = sfp__kernels();
@@ -113,7 +113,7 @@ sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_pool *pool, const sfp_vit_plan_o
     p->lane = sfp__calloc((size_t)lanes, sizeof *p->lane);
     p->blocks = sfp__calloc((size_t)lanes, sizeof *p->blocks);
     if (!p->ops || !p->lane || !p->blocks) {
-        s = sfp__fail_nomem(err, (size_t)lanes * sizeof *p->lane);
+        s = sfp__fail_nomem(err);
         goto done;
     }
     p->lanes = lanes;
@@ -122,7 +122,7 @@ sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_pool *pool, const sfp_vit_plan_o
         if (i > 0 && (opt->mode & SFP_VIT_GRAD_WEIGHTS) && (s = sfp__vit_weights_create(&v->config, &p->lane[i].grad, err)))
             goto done;
         if (!(p->blocks[i] = sfp__malloc(p->lane_bytes))) {
-            s = sfp__fail_nomem(err, p->lane_bytes);
+            s = sfp__fail_nomem(err);
             goto done;
         }
         (void)lay_out(p, p->blocks[i], &p->lane[i]);
@@ -137,8 +137,9 @@ done:
 
 static void ops_free(sfp__vit_ops *o)
 {
-    sfp_gemm_op *all[] = {o->patch, o->patch_t, o->qkv,   o->kv,   o->proj,   o->fc1,   o->fc2,   o->q_c,      o->proj_c,  o->fc1_c,
-                          o->fc2_c, o->qkv_t,   o->kv_t,  o->proj_t, o->fc1_t, o->fc2_t, o->q_t_c, o->proj_t_c, o->fc1_t_c, o->fc2_t_c};
+    sfp_gemm_op *all[] = {o->patch, o->patch_t, o->qkv,   o->kv,       o->proj,    o->fc1,    o->fc2,
+                          o->q_c,   o->proj_c,  o->fc1_c, o->fc2_c,    o->qkv_t,   o->kv_t,   o->proj_t,
+                          o->fc1_t, o->fc2_t,   o->q_t_c, o->proj_t_c, o->fc1_t_c, o->fc2_t_c};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__gemm_op_free(all[i]);
     *o = (sfp__vit_ops){0};

@@ -73,8 +73,8 @@ static sfp_status put_numbers(saving *s, const sfp_tensor *t, sfp_writer *w, sfp
             bool f16 = s->dtype == SFP_DTYPE_F16;
             s->half[i] = f16 ? sfp__f32_to_f16(x[at + i]) : sfp__f32_to_bf16(x[at + i]);
             if (!isfinite(f16 ? sfp__f16_to_f32(s->half[i]) : sfp__bf16_to_f32(s->half[i])))
-                return sfp__fail(err, SFP_ELIMIT, "%s: element %zu of tensor '%s' is %g, which does not fit %s", w->path, at + i, t->name,
-                                 (double)x[at + i], sfp__dtype_name(s->dtype));
+                return sfp__fail(err, SFP_ELIMIT, "%s: element %zu of tensor '%s' is %g, which does not fit %s", w->path, at + i,
+                                 t->name, (double)x[at + i], sfp__dtype_name(s->dtype));
         }
         sfp_status status = sfp__writer_put(w, s->half, n * sizeof *s->half, err);
         if (status)
@@ -83,8 +83,8 @@ static sfp_status put_numbers(saving *s, const sfp_tensor *t, sfp_writer *w, sfp
     return SFP_OK;
 }
 
-sfp_status sfp__vit_save(const sfp_vit_config *c, const sfp_vit_weights *weights, sfp_dtype dtype, const sfp_meta *meta, size_t meta_count,
-                         const char *path, sfp_error *err)
+sfp_status sfp__vit_save(const sfp_vit_config *c, const sfp_vit_weights *weights, sfp_dtype dtype, const sfp_meta *meta,
+                         size_t meta_count, const char *path, sfp_error *err)
 {
     if (dtype != SFP_DTYPE_F32 && dtype != SFP_DTYPE_F16 && dtype != SFP_DTYPE_BF16)
         return sfp__fail(err, SFP_EINVAL, "%s: weights as %s, expected F32, F16 or BF16", path, sfp__dtype_name(dtype));
@@ -93,7 +93,7 @@ sfp_status sfp__vit_save(const sfp_vit_config *c, const sfp_vit_weights *weights
     saving *s = sfp__calloc(1, sizeof *s);
     sfp_meta *all = sfp__calloc(meta_count + 1, sizeof *all);
     sfp_vit_weights view = *weights;
-    sfp_status status = s && all ? SFP_OK : sfp__fail_nomem(err, sizeof *s);
+    sfp_status status = s && all ? SFP_OK : sfp__fail_nomem(err);
     if (status)
         goto done;
     s->dtype = dtype;
@@ -102,7 +102,7 @@ sfp_status sfp__vit_save(const sfp_vit_config *c, const sfp_vit_weights *weights
     sfp__vit_put_config(c, &config);
     sfp__text_put(&config, "}");
     if (!status && config.failed)
-        status = sfp__fail_nomem(err, config.room);
+        status = sfp__fail_nomem(err);
     if (status)
         goto done;
     if (meta_count)

@@ -39,7 +39,7 @@ sfp_status sfp__vit_flat_view(const sfp_vit_config *c, float *block, sfp_vit_wei
 {
     sfp_vit_weights w = {.blocks = sfp__calloc((size_t)c->depth, sizeof *w.blocks)};
     if (!w.blocks)
-        return sfp__fail_nomem(err, (size_t)c->depth * sizeof *w.blocks);
+        return sfp__fail_nomem(err);
     placing p = {.block = block};
     (void)sfp__vit_each_weight(c, &w, place, &p, NULL);
     *out = w;

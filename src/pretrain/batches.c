@@ -124,7 +124,7 @@ sfp_status sfp__batch_feed_create(const sfp_pictures *p, const sfp_batches_optio
 {
     sfp_batch_feed *f = sfp__calloc(1, sizeof *f);
     if (!f)
-        return sfp__fail_nomem(err, sizeof *f);
+        return sfp__fail_nomem(err);
     *f = (sfp_batch_feed){.pictures = p, .opt = *o, .next = (int64_t)first_step};
     f->epoch_steps = sfp__batch_feed_epoch_steps(p, o->batch);
     size_t pixels = 3 * (size_t)o->size * (size_t)o->size, b = (size_t)o->batch;
@@ -140,7 +140,7 @@ sfp_status sfp__batch_feed_create(const sfp_pictures *p, const sfp_batches_optio
         m->mirrored = sfp__malloc(b * sizeof *m->mirrored);
         ok = ok && m->x && m->picture && m->view && m->mirrored;
     }
-    sfp_status s = ok ? SFP_OK : sfp__fail_nomem(err, b * pixels * sizeof(float));
+    sfp_status s = ok ? SFP_OK : sfp__fail_nomem(err);
     const sfp_ahead_options ahead = {.what = "batch", .first = f->next, .end = INT64_MAX, .depth = DEPTH, .make = make, .ctx = f};
     if (!s)
         s = sfp__ahead_create(&ahead, &f->ahead, err);

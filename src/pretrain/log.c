@@ -30,13 +30,13 @@ static sfp_status line_of(const sfp_log_point *p, sfp_text *t, sfp_error *err)
     put(t, "ncm", p->ncm);
     put(t, "knn", p->knn);
     sfp__text_put(t, "}\n");
-    return t->failed ? sfp__fail_nomem(err, t->length) : SFP_OK;
+    return t->failed ? sfp__fail_nomem(err) : SFP_OK;
 }
 
 static sfp_status keep(sfp_log *l, const sfp_log_point *p, sfp_error *err)
 {
     if (!sfp__grow(&l->point, sizeof *l->point, l->count, l->count + 1, &l->room))
-        return sfp__fail_nomem(err, (l->count + 1) * sizeof *l->point);
+        return sfp__fail_nomem(err);
     l->point[l->count++] = *p;
     return SFP_OK;
 }
@@ -99,7 +99,7 @@ static sfp_status put_lines(const sfp_log *l, const sfp_text *t, sfp_error *err)
 sfp_status sfp__log_open(const char *path, uint64_t upto, sfp_log *out, sfp_error *err)
 {
     sfp_log l = {.path = sfp__strdup(path)};
-    sfp_status s = l.path ? SFP_OK : sfp__fail_nomem(err, strlen(path) + 1);
+    sfp_status s = l.path ? SFP_OK : sfp__fail_nomem(err);
     if (!s && upto)
         s = read_points(path, upto, &l, err);
     sfp_text t = {0};

@@ -72,7 +72,7 @@ static sfp_status lane_init(const sfp_loss *l, size_t n, lane *a, sfp_error *err
                 {&a->tlogits, n * most}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (!(*list[i].p = sfp__calloc(list[i].floats ? list[i].floats : 1, sizeof(float))))
-            return sfp__fail_nomem(err, list[i].floats * sizeof(float));
+            return sfp__fail_nomem(err);
     return SFP_OK;
 }
 
@@ -81,7 +81,7 @@ sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *stu
 {
     sfp_loss *l = sfp__calloc(1, sizeof *l);
     if (!l)
-        return sfp__fail_nomem(err, sizeof *l);
+        return sfp__fail_nomem(err);
     int side = student->img_size / student->patch_size;
     *l = (sfp_loss){
         .opt = *o, .pictures = pictures, .teacher = teacher, .D = student->dim, .L = side * side, .T = side * side + 1};
@@ -107,7 +107,7 @@ sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *stu
         s = sfp__fail(err, SFP_EINVAL, "nothing to learn from: no teacher and no labels, or all weights of the loss are 0");
     l->lane = s ? NULL : sfp__calloc((size_t)lanes, sizeof *l->lane);
     if (!s && !l->lane)
-        s = sfp__fail_nomem(err, (size_t)lanes * sizeof *l->lane);
+        s = sfp__fail_nomem(err);
     l->lanes = s ? 0 : lanes;
     for (int i = 0; !s && i < lanes; i++)
         s = lane_init(l, (size_t)most_samples, &l->lane[i], err);

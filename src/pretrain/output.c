@@ -71,7 +71,7 @@ sfp_status sfp__pretrain_write_config(const char *path, const sfp_pretrain_optio
     sfp__text_put(&t, ",\n");
     put_training(&t, o, pictures, r);
     sfp__text_put(&t, "\n}\n");
-    sfp_status s = t.failed ? sfp__fail_nomem(err, t.length) : sfp__file_write(path, t.s, t.length, err);
+    sfp_status s = t.failed ? sfp__fail_nomem(err) : sfp__file_write(path, t.s, t.length, err);
     sfp__text_done(&t);
     return s;
 }
@@ -132,14 +132,16 @@ sfp_status sfp__pretrain_take_folder(const sfp_pretrain_options *o, int *lock, i
     if (!s)
         s = sfp__folder_lock(o->out, lock, err);
     if (!s && !o->resume && has_checkpoint(o->out) && !is_finished(o->out))
-        s = sfp__fail(err, SFP_EINVAL, "%s: holds a training that was not finished; give --resume to go on, or another --out", o->out);
+        s = sfp__fail(err, SFP_EINVAL, "%s: holds a training that was not finished; give --resume to go on, or another --out",
+                      o->out);
     return s;
 }
 
 sfp_status sfp__pretrain_clear_folder(const sfp_pretrain_options *o, const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
-    static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT_OLD, SFP__PRETRAIN_CHECKPOINT, SFP__PRETRAIN_CONFIG, SFP__PRETRAIN_LOG,
-                                        SFP__PRETRAIN_REPORT, SFP__PRETRAIN_MODEL};
+    static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT_OLD, SFP__PRETRAIN_CHECKPOINT,
+                                        SFP__PRETRAIN_CONFIG,         SFP__PRETRAIN_LOG,
+                                        SFP__PRETRAIN_REPORT,         SFP__PRETRAIN_MODEL};
     const char *const keep[] = {o->init, o->teacher}; /* --resume will read them again */
     char text[PATH_MAX + 64];
     json_t *p = read_pretraining(o->out);

@@ -68,11 +68,11 @@ static sfp_status copy_names(const sfp_source *source, sfp_pictures *p, sfp_erro
 {
     p->class_names = sfp__calloc((size_t)(source->classes ? source->classes : 1), sizeof *p->class_names);
     if (!p->class_names)
-        return sfp__fail_nomem(err, (size_t)source->classes * sizeof *p->class_names);
+        return sfp__fail_nomem(err);
     p->classes = source->classes;
     for (int i = 0; i < p->classes; i++)
         if (!(p->class_names[i] = sfp__strdup(source->class_names[i])))
-            return sfp__fail_nomem(err, strlen(source->class_names[i]) + 1);
+            return sfp__fail_nomem(err);
     return SFP_OK;
 }
 
@@ -81,7 +81,7 @@ static sfp_status relabel(sfp_pictures *p, const sfp_pictures *like, sfp_error *
 {
     int32_t *to = sfp__malloc((size_t)(p->classes ? p->classes : 1) * sizeof *to);
     if (!to)
-        return sfp__fail_nomem(err, (size_t)p->classes * sizeof *to);
+        return sfp__fail_nomem(err);
     for (int i = 0; i < p->classes; i++) {
         to[i] = -1;
         for (int k = 0; k < like->classes && to[i] < 0; k++)
@@ -139,7 +139,7 @@ static sfp_status make_room(const char *spec, const sfp_source *source, int64_t 
     p->rgb = sfp__malloc(all);
     p->label = sfp__malloc((size_t)p->count * sizeof *p->label);
     l->broken = sfp__calloc((size_t)p->count, sizeof *l->broken);
-    return p->rgb && p->label && l->broken ? SFP_OK : sfp__fail_nomem(err, all);
+    return p->rgb && p->label && l->broken ? SFP_OK : sfp__fail_nomem(err);
 }
 
 sfp_status sfp__pictures_load(const char *spec, const sfp_pictures_options *opt, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
@@ -182,7 +182,7 @@ sfp_status sfp__pictures_hold_out(sfp_pictures *from, int nth, sfp_pictures *out
         p.label = sfp__malloc((size_t)taken * sizeof *p.label);
         if (!p.rgb || !p.label) {
             sfp__pictures_done(&p);
-            return sfp__fail_nomem(err, (size_t)taken * bytes);
+            return sfp__fail_nomem(err);
         }
     }
     for (int64_t i = 0; i < from->count; i++) {

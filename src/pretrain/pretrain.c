@@ -488,7 +488,7 @@ sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_pool *pool, const sf
 {
     training *t = sfp__calloc(1, sizeof *t);
     if (!t)
-        return sfp__fail_nomem(err, sizeof *t);
+        return sfp__fail_nomem(err);
     t->o = o;
     t->hooks = hooks;
     t->lock = -1;

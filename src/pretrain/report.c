@@ -129,7 +129,7 @@ sfp_status sfp__pretrain_report(const char *path, const sfp_log *log, sfp_error 
     for (size_t i = 0; i < sizeof plots / sizeof *plots; i++)
         put_plot(&t, log, &plots[i]);
     sfp__text_put(&t, "</html>\n");
-    sfp_status s = t.failed ? sfp__fail_nomem(err, t.length) : sfp__file_write(path, t.s, t.length, err);
+    sfp_status s = t.failed ? sfp__fail_nomem(err) : sfp__file_write(path, t.s, t.length, err);
     sfp__text_done(&t);
     return s;
 }

@@ -50,7 +50,7 @@ static sfp_status run_features(const sfp_vit *v, sfp_vit_plan *plan, sfp_pool *p
     sfp_status made[CHUNK];
     float *x = sfp__malloc(CHUNK * pixels * sizeof *x);
     if (!x)
-        return sfp__fail_nomem(err, CHUNK * pixels * sizeof *x);
+        return sfp__fail_nomem(err);
     sfp_status status = SFP_OK;
     for (int first = 0; !status && first < s->n; first += CHUNK) {
         int n = s->n - first < CHUNK ? s->n - first : CHUNK;
@@ -75,7 +75,7 @@ static sfp_status make_sheet(const sfp_vit *v, sfp_vit_plan *plan, sfp_pool *poo
     int64_t *which = sfp__malloc((size_t)(n ? n : 1) * sizeof *which);
     s.feature = sfp__malloc((size_t)(n ? n : 1) * (size_t)sfp__vit_config(v)->dim * sizeof *s.feature);
     s.label = sfp__malloc((size_t)(n ? n : 1) * sizeof *s.label);
-    sfp_status status = which && s.feature && s.label ? SFP_OK : sfp__fail_nomem(err, (size_t)n * sizeof *which);
+    sfp_status status = which && s.feature && s.label ? SFP_OK : sfp__fail_nomem(err);
     for (int64_t i = 0; !status && i < n; i++) {
         int64_t at = i * p->count / n;
         if (p->label[at] < 0)
@@ -102,7 +102,7 @@ static sfp_status nearest_mean(const sheet *known, const sheet *held, int classe
     if (!mean || !count) {
         sfp__free(mean);
         sfp__free(count);
-        return sfp__fail_nomem(err, (size_t)classes * (size_t)D * sizeof *mean);
+        return sfp__fail_nomem(err);
     }
     for (int i = 0; i < known->n; i++) {
         count[known->label[i]]++;
@@ -150,7 +150,7 @@ static sfp_status neighbours(sheet *known, sheet *held, int classes, int D, doub
         sfp__free(likeness);
         sfp__free(votes);
         sfp__free(order);
-        return sfp__fail_nomem(err, (size_t)known->n * sizeof *likeness);
+        return sfp__fail_nomem(err);
     }
     unit_rows(known, D);
     unit_rows(held, D);

@@ -36,8 +36,7 @@ sfp_status sfp__pretrain_state_init(sfp_pretrain_state *out, const sfp_vit_confi
     a->v = sfp__calloc(a->count, sizeof(float));
     a->ema = sfp__calloc(a->count, sizeof(float));
     a->decays = s.decays = sfp__calloc(a->count, 1);
-    sfp_status status =
-        a->x && a->g && a->m && a->v && a->ema && s.decays ? SFP_OK : sfp__fail_nomem(err, a->count * sizeof(float));
+    sfp_status status = a->x && a->g && a->m && a->v && a->ema && s.decays ? SFP_OK : sfp__fail_nomem(err);
     if (!status)
         status = sfp__vit_flat_view(c, a->x, &s.weights, err);
     if (!status)

@@ -209,7 +209,8 @@ static sfp_status open_cache(const sfp_teacher_options *o, header *h, int *fd, c
     }
     char block[HEADER_BYTES] = {0};
     memcpy(block, h, sizeof *h);
-    if ((s = write_at(f, o->cache, block, sizeof block, 0, err)) == SFP_OK && fdatasync(f) != 0) /* before old entries are overwritten */
+    if ((s = write_at(f, o->cache, block, sizeof block, 0, err)) == SFP_OK &&
+        fdatasync(f) != 0) /* before old entries are overwritten */
         s = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", o->cache);
     return s;
 }
@@ -306,7 +307,7 @@ static sfp_status make_cache(const sfp_teacher_options *o, const sfp_pictures *p
     m.entry = sfp__malloc(CHUNK * h.entry_bytes);
     m.status = sfp__calloc(CHUNK, sizeof *m.status);
     if (!m.pool_w || !m.x || !m.rgb || !m.normed || !m.entry || !m.status) {
-        s = sfp__fail_nomem(err, pixels * sizeof *m.x);
+        s = sfp__fail_nomem(err);
         goto done;
     }
     average_weights(t->grid, m.grid, m.pool_w);
@@ -343,7 +344,7 @@ static sfp_status measure(sfp_teacher *t, sfp_error *err)
     t->scale = sfp__malloc(2 * D * sizeof *t->scale);
     if (!sum || !t->mean || !t->scale) {
         sfp__free(sum);
-        return sfp__fail_nomem(err, 4 * D * sizeof *sum);
+        return sfp__fail_nomem(err);
     }
     int64_t total = t->pictures * t->views, n = total < STAT_ENTRIES ? total : STAT_ENTRIES;
     for (int64_t i = 0; i < n; i++) {

@@ -45,7 +45,7 @@ sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t b
     c->taken = sfp__calloc((size_t)room, sizeof *c->taken);
     if (!c->queue || !c->taken) {
         sfp__clock_done(c);
-        return sfp__fail_nomem(err, (size_t)room * sizeof *c->queue);
+        return sfp__fail_nomem(err);
     }
     return SFP_OK;
 }

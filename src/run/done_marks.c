@@ -12,7 +12,7 @@ sfp_status sfp__done_marks_init(sfp_done_marks *m, size_t room, sfp_error *err)
     if (m->mark && m->changed)
         return SFP_OK;
     sfp__done_marks_done(m);
-    return sfp__fail_nomem(err, room * sizeof *m->mark);
+    return sfp__fail_nomem(err);
 }
 
 void sfp__done_marks_done(sfp_done_marks *m)

@@ -39,7 +39,7 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks,
 {
     sfp_evaluator *e = sfp__calloc(1, sizeof *e);
     if (!e)
-        return sfp__fail_nomem(err, sizeof *e);
+        return sfp__fail_nomem(err);
     *e = (sfp_evaluator){.test = test, .tasks = tasks, .size = size, .dim = dim, .resize = resize};
     e->bytes = 3 * (size_t)size * (size_t)size;
     e->at = sfp__calloc((size_t)tasks->count + 1, sizeof *e->at);
@@ -56,7 +56,7 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks,
     e->has_query = sfp__calloc(n, sizeof *e->has_query);
     if (!e->at || !e->alone || !e->asked || !e->accuracy || !e->rgb || !e->state || !e->query || !e->has_query) {
         sfp__evaluator_free(e);
-        return sfp__fail_nomem(err, n * (size_t)dim * sizeof(float));
+        return sfp__fail_nomem(err);
     }
     *out = e;
     return SFP_OK;
@@ -229,7 +229,7 @@ static sfp_status confusion_room(sfp_evaluator *e, size_t n, sfp_error *err)
     if (n > e->confusion_room) {
         uint64_t *room = sfp__malloc(n * sizeof *room);
         if (!room)
-            return sfp__fail_nomem(err, n * sizeof *room);
+            return sfp__fail_nomem(err);
         sfp__free(e->confusion);
         e->confusion = room;
         e->confusion_room = n;

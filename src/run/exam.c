@@ -27,7 +27,7 @@ static sfp_status open_data(sitting *s, sfp_error *err)
     const sfp_source_options so = {.test = !o->train_part, .seed = o->seed ? *o->seed : s->system.opt.seed};
     const char **names = sfp__calloc((size_t)(classes ? classes : 1), sizeof *names);
     sfp_source *inner = NULL;
-    sfp_status status = names ? sfp__source_open(o->data, &so, &inner, err) : sfp__fail_nomem(err, (size_t)classes * sizeof *names);
+    sfp_status status = names ? sfp__source_open(o->data, &so, &inner, err) : sfp__fail_nomem(err);
     for (int c = 0; !status && c < classes; c++)
         names[c] = sfp__predictor_class_name(s->system.predictor, c);
     if (!status && (status = sfp__known_open(inner, classes, names, &s->data, err))) {
@@ -44,22 +44,23 @@ static sfp_status add_unknown(sfp_exam *e, const char *name, uint64_t pictures, 
     size_t n = (size_t)e->unknown_count;
     sfp_exam_class *list = sfp__realloc(e->unknown, n * sizeof *list, (n + 1) * sizeof *list);
     if (!list)
-        return sfp__fail_nomem(err, (n + 1) * sizeof *list);
+        return sfp__fail_nomem(err);
     e->unknown = list;
     char *copy = sfp__strdup(name);
     if (!copy)
-        return sfp__fail_nomem(err, strlen(name) + 1);
+        return sfp__fail_nomem(err);
     e->unknown[e->unknown_count++] = (sfp_exam_class){copy, pictures};
     e->unknown_pictures += pictures;
     return SFP_OK;
 }
 
-/* Pictures of classes that the state has a row for but never saw go out of the tasks, after these were cut as the run cut them. */
+/* Pictures of classes that the state has a row for but never saw go out of the tasks, after these were cut as the run cut them.
+ */
 static sfp_status leave_out_unseen(sitting *s, sfp_error *err)
 {
     const sfp_source *source = &s->data->base;
     uint64_t *unseen = sfp__calloc((size_t)(source->classes ? source->classes : 1), sizeof *unseen);
-    sfp_status status = unseen ? SFP_OK : sfp__fail_nomem(err, (size_t)source->classes * sizeof *unseen);
+    sfp_status status = unseen ? SFP_OK : sfp__fail_nomem(err);
     for (int t = 0; !status && t < s->tasks.count; t++) {
         sfp_task *task = &s->tasks.task[t];
         int64_t kept = 0;
@@ -117,15 +118,15 @@ static sfp_status make_room(sitting *s, sfp_error *err)
     bool all = classes <= SFP_CONFUSION_MAX;
     e->confusion = all ? sfp__calloc(classes * classes, sizeof *e->confusion) : NULL;
     if (!e->task_names || !e->accuracy || !e->asked || !e->class_names || (all && !e->confusion))
-        return sfp__fail_nomem(err, classes * classes * sizeof *e->confusion);
+        return sfp__fail_nomem(err);
     e->tasks = s->tasks.count;
     e->classes = s->data->base.classes;
     for (int t = 0; t < e->tasks; t++)
         if (!(e->task_names[t] = sfp__strdup(s->tasks.task[t].name)))
-            return sfp__fail_nomem(err, strlen(s->tasks.task[t].name) + 1);
+            return sfp__fail_nomem(err);
     for (int c = 0; c < e->classes; c++)
         if (!(e->class_names[c] = sfp__strdup(class_names[c])))
-            return sfp__fail_nomem(err, strlen(class_names[c]) + 1);
+            return sfp__fail_nomem(err);
     return SFP_OK;
 }
 
@@ -180,8 +181,8 @@ sfp_status sfp__exam(const sfp_exam_options *opt, sfp_exam *out, sfp_error *err)
         !(status = cut_data(&s, err)) && !(status = make_room(&s, err)) && !(status = answer(&s, err)))
         sum_up(&s);
     if (!status && e.pictures == 0)
-        status = sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", opt->data, (unsigned long long)e.skipped,
-                           e.first_error);
+        status = sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", opt->data,
+                           (unsigned long long)e.skipped, e.first_error);
     sfp__evaluator_free(s.evaluator);
     sfp__tasks_done(&s.tasks);
     sfp__source_close(s.data ? &s.data->base : NULL);

@@ -23,9 +23,8 @@ sfp_status sfp__batches_create(const sfp_tasks *tasks, int b, bool whole, sfp_ba
     r.task = sfp__calloc((size_t)r.count + 1, sizeof *r.task);
     r.arrived = sfp__calloc((size_t)r.count + 1, sizeof *r.arrived);
     if (!r.first || !r.order || !r.task || !r.arrived) {
-        size_t bytes = (size_t)r.samples * sizeof *r.order;
         sfp__batches_done(&r);
-        return sfp__fail_nomem(err, bytes);
+        return sfp__fail_nomem(err);
     }
     int64_t k = 0, at = 0, arrived = 0;
     for (int t = 0; t < tasks->count; t++) {
@@ -146,7 +145,7 @@ sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const s
 {
     sfp_feed *f = sfp__calloc(1, sizeof *f);
     if (!f)
-        return sfp__fail_nomem(err, sizeof *f);
+        return sfp__fail_nomem(err);
     f->source = s;
     f->tasks = tasks;
     f->batches = batches;
@@ -159,7 +158,7 @@ sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const s
     for (size_t i = 0; ok && i < depth; i++)
         ok = (f->ring[i].rgb = sfp__malloc(most * f->bytes)) && (f->ring[i].sample = sfp__calloc(most, sizeof(sfp_sample))) &&
              (f->ring[i].kept = sfp__calloc(most, sizeof(sfp_picture)));
-    sfp_status status = ok ? SFP_OK : sfp__fail_nomem(err, depth * most * f->bytes);
+    sfp_status status = ok ? SFP_OK : sfp__fail_nomem(err);
     const sfp_ahead_options ahead = {.what = "batch",
                                      .first = turn_of(f, start),
                                      .end = opt->only ? opt->only_count : batches->count,

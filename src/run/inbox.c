@@ -191,7 +191,7 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_pic
     b->source->origin(b->source, &origin);
     sfp_arrival *a = sfp__calloc(1, sizeof *a);
     if (!a || !(a->name = sfp__strdup(origin.name)) || (p->bytes && !(a->rgb = sfp__malloc(bytes)))) {
-        (void)sfp__fail_nomem(err, bytes);
+        (void)sfp__fail_nomem(err);
         sfp__picture_done(p);
         sfp__arrival_free(a);
         return NULL;
@@ -367,7 +367,7 @@ sfp_status sfp__inbox_create(sfp_source *s, const sfp_inbox_options *opt, sfp_in
 {
     sfp_inbox *b = sfp__calloc(1, sizeof *b);
     if (!b)
-        return sfp__fail_nomem(err, sizeof *b);
+        return sfp__fail_nomem(err);
     pthread_condattr_t monotonic;
     b->source = s;
     b->opt = *opt;

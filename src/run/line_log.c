@@ -201,13 +201,13 @@ sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key
         return sfp__fail(err, SFP_EINVAL, "%d old logs to keep, expected 0 to 1000", keep);
     sfp_line_log *e = sfp__calloc(1, sizeof *e);
     if (!e)
-        return sfp__fail_nomem(err, sizeof *e);
+        return sfp__fail_nomem(err);
     *e = (sfp_line_log){.fd = -1, .key = key, .keep = keep, .max_bytes = max_bytes};
     e->path = sfp__malloc(room);
     e->old = sfp__malloc(room);
     e->older = sfp__malloc(room);
     if (!e->path || !e->old || !e->older) {
-        s = sfp__fail_nomem(err, room);
+        s = sfp__fail_nomem(err);
         goto done;
     }
     (void)snprintf(e->path, room, "%s/%s", dir, name);
@@ -287,9 +287,8 @@ sfp_status sfp__line_log_add(sfp_line_log *e, sfp_error *err)
 {
     sfp_status s = SFP_OK;
     if (e->line.failed) {
-        size_t room = e->line.room;
         sfp__text_done(&e->line);
-        return sfp__fail_nomem(err, room * 2);
+        return sfp__fail_nomem(err);
     }
     size_t held = e->size + e->pending.length;
     if (e->max_bytes && held > 0 && held + e->line.length > e->max_bytes) {
@@ -304,7 +303,7 @@ sfp_status sfp__line_log_add(sfp_line_log *e, sfp_error *err)
     sfp__text_putn(&e->pending, e->line.s, e->line.length);
     if (e->pending.failed) {
         e->pending.failed = false; /* the lines before this one are still there */
-        return sfp__fail_nomem(err, e->pending.room * 2);
+        return sfp__fail_nomem(err);
     }
     return SFP_OK;
 }

@@ -85,7 +85,7 @@ static sfp_status find_path(char **out, sfp_error *err)
     size_t room = strlen(base) + strlen(rest) + 1;
     char *path = sfp__malloc(room);
     if (!path)
-        return sfp__fail_nomem(err, room);
+        return sfp__fail_nomem(err);
     (void)snprintf(path, room, "%s%s", base, rest);
     *out = path;
     return SFP_OK;
@@ -190,7 +190,7 @@ static sfp_status open_registry(bool make, sfp_registry **out, sfp_error *err)
 {
     sfp_registry *r = sfp__calloc(1, sizeof *r);
     if (!r)
-        return sfp__fail_nomem(err, sizeof *r);
+        return sfp__fail_nomem(err);
     sfp_status s = find_path(&r->path, err);
     if (s == SFP_OK)
         s = open_file(r, make, err);
@@ -366,7 +366,7 @@ static sfp_status fetch(const sfp_registry *r, const char *sql, int64_t id, cons
         const unsigned char *text = sqlite3_column_text(st, 0);
         *out = sfp__strdup(text ? (const char *)text : "");
         if (!*out)
-            s = sfp__fail_nomem(err, 1);
+            s = sfp__fail_nomem(err);
     }
     (void)sqlite3_finalize(st);
     return s;

@@ -452,7 +452,7 @@ sfp_status sfp__report_write(const sfp_result *r, const sfp_report_pictures *pic
     sfp__text_put(&t, "<footer>The same numbers for programs are in result.json, every timestamp in "
                       "events.jsonl.</footer></main></body></html>\n");
     if (s == SFP_OK && t.failed)
-        s = sfp__fail_nomem(err, t.room * 2);
+        s = sfp__fail_nomem(err);
     if (s == SFP_OK)
         s = sfp__file_write(path, t.s, t.length, err);
     sfp__text_done(&t);

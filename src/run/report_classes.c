@@ -183,7 +183,7 @@ bool sfp__plot_classes(sfp_text *t, const sfp_result *r, sfp_error *err, sfp_sta
         return false;
     class_row *all = sfp__malloc((size_t)r->classes * sizeof *all);
     if (!all) {
-        *status = sfp__fail_nomem(err, (size_t)r->classes * sizeof *all);
+        *status = sfp__fail_nomem(err);
         return false;
     }
     for (int c = 0; c < r->classes; c++) {

@@ -96,7 +96,7 @@ static sfp_status put_sprite(sfp_text *t, const char *class, int n, const sfp_th
     size_t bytes = (size_t)sheet.width * (size_t)sheet.height * 3;
     sheet.rgb = sfp__malloc(bytes);
     if (!sheet.rgb)
-        return sfp__fail_nomem(err, bytes);
+        return sfp__fail_nomem(err);
     memset(sheet.rgb, 128, bytes);
     sfp_status s = SFP_OK;
     *broken = 0;
@@ -183,7 +183,7 @@ sfp_status sfp__sheet_batch(sfp_text *t, const sfp_report_pictures *p, sfp_error
     int n = p->batch_count, taken = 0, broken;
     const sfp_thumb **thumb = pick(&n, p->batch, taken_first);
     if (!thumb)
-        return sfp__fail_nomem(err, (size_t)p->batch_count * sizeof *thumb);
+        return sfp__fail_nomem(err);
     sfp_status s = put_sprite(t, "took", n, thumb, &broken, err);
     while (taken < n && thumb[taken]->chosen)
         taken++;
@@ -206,7 +206,7 @@ sfp_status sfp__sheet_buffer(sfp_text *t, int count, const sfp_thumb *thumbs, sf
     uint64_t oldest = 0;
     const sfp_thumb **thumb = pick(&n, thumbs, by_class_and_age);
     if (!thumb)
-        return sfp__fail_nomem(err, (size_t)count * sizeof *thumb);
+        return sfp__fail_nomem(err);
     for (int i = 0; i < n; i++)
         oldest = thumb[i]->age > oldest ? thumb[i]->age : oldest;
     sfp_status s = put_sprite(t, "kept", n, thumb, &broken, err);

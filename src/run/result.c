@@ -22,7 +22,7 @@ sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *er
     n.confusion = matrix ? sfp__calloc(c * c, sizeof *n.confusion) : NULL;
     if (!n.accuracy || !n.task_names || (classes && !n.class_names) || (matrix && !n.confusion)) {
         sfp__result_done(&n);
-        return sfp__fail_nomem(err, j * j * sizeof *n.accuracy + (matrix ? c * c * sizeof *n.confusion : 0));
+        return sfp__fail_nomem(err);
     }
     for (size_t i = 0; i < j * j; i++)
         n.accuracy[i] = NAN;
@@ -92,7 +92,7 @@ static sfp_status replace(char **to, const char *text, sfp_error *err)
 {
     char *copy = sfp__strdup(text);
     if (!copy)
-        return sfp__fail_nomem(err, strlen(text) + 1);
+        return sfp__fail_nomem(err);
     sfp__free(*to);
     *to = copy;
     return SFP_OK;
@@ -108,7 +108,7 @@ sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value,
     if (n % 16 == 0) { /* room for 16 at a time */
         more = sfp__realloc(r->config, n * sizeof *more, (n + 16) * sizeof *more);
         if (!more)
-            return sfp__fail_nomem(err, (n + 16) * sizeof *more);
+            return sfp__fail_nomem(err);
         r->config = more;
     }
     sfp_pair add = {0};
@@ -166,11 +166,11 @@ sfp_status sfp__curve_add(sfp_curve *c, double x, double y, sfp_error *err)
         size_t old = (size_t)c->count * sizeof *c->x, room = c->room ? (size_t)c->room * 2 : 64;
         double *more = sfp__realloc(c->x, old, room * sizeof *more);
         if (!more)
-            return sfp__fail_nomem(err, room * sizeof *more);
+            return sfp__fail_nomem(err);
         c->x = more;
         more = sfp__realloc(c->y, old, room * sizeof *more);
         if (!more)
-            return sfp__fail_nomem(err, room * sizeof *more);
+            return sfp__fail_nomem(err);
         c->y = more;
         c->room = (int)room;
     }
@@ -197,7 +197,7 @@ sfp_status sfp__result_add_class(sfp_result *r, const char *name, sfp_error *err
         int room = r->class_room ? 2 * r->class_room : 16;
         char **more = sfp__realloc(r->class_names, (size_t)r->classes * sizeof *more, (size_t)room * sizeof *more);
         if (!more)
-            return sfp__fail_nomem(err, (size_t)room * sizeof *more);
+            return sfp__fail_nomem(err);
         r->class_names = more;
         r->class_room = room;
     }
@@ -219,7 +219,7 @@ sfp_status sfp__result_confusion(sfp_result *r, sfp_error *err)
     if (n == 0 || n > SFP_CONFUSION_MAX)
         return SFP_OK;
     r->confusion = sfp__calloc(n * n, sizeof *r->confusion);
-    return r->confusion ? SFP_OK : sfp__fail_nomem(err, n * n * sizeof *r->confusion);
+    return r->confusion ? SFP_OK : sfp__fail_nomem(err);
 }
 
 static void thin_evaluations(sfp_result *r)
@@ -251,10 +251,10 @@ sfp_status sfp__result_evaluated(sfp_result *r, uint64_t offered, int task, cons
 {
     size_t bytes = ((size_t)task + 1) * sizeof *accuracy;
     if (!r->evaluations && !(r->evaluations = sfp__calloc(SFP_EVALUATIONS_MAX, sizeof *r->evaluations)))
-        return sfp__fail_nomem(err, SFP_EVALUATIONS_MAX * sizeof *r->evaluations);
+        return sfp__fail_nomem(err);
     sfp_evaluation add = {.offered = offered, .task = task, .accuracy = sfp__malloc(bytes)};
     if (!add.accuracy)
-        return sfp__fail_nomem(err, bytes);
+        return sfp__fail_nomem(err);
     memcpy(add.accuracy, accuracy, bytes);
     add.average = mean(task + 1, accuracy);
     sfp_evaluation *last = r->evaluation_count ? &r->evaluations[r->evaluation_count - 1] : NULL;

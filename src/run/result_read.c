@@ -123,7 +123,7 @@ static sfp_status read_names(const reader *in, const json_t *list, const char *k
             return bad(in, key, "a list of strings or null");
         out[i] = sfp__strdup(json_string_value(v));
         if (!out[i])
-            return sfp__fail_nomem(in->err, json_string_length(v) + 1);
+            return sfp__fail_nomem(in->err);
     }
     return SFP_OK;
 }
@@ -205,7 +205,7 @@ static sfp_status read_heads(const reader *in, const json_t *root, sfp_result *r
         double *a = sfp__result_head(r, h);
         if (!json_is_object(head))
             return bad(in, "heads", "an object a head: linear, slda, ranpac");
-        s = a ? read_matrix(in, head, r->tasks, a) : sfp__fail_nomem(in->err, sizeof *a);
+        s = a ? read_matrix(in, head, r->tasks, a) : sfp__fail_nomem(in->err);
     }
     return s;
 }
@@ -262,7 +262,7 @@ static sfp_status read_evaluations(const reader *in, const json_t *root, sfp_res
             s = get_real(in, v, "average", 0, 1, &average);
         double *row = s == SFP_OK ? sfp__malloc((task + 1) * sizeof *row) : NULL;
         if (s == SFP_OK && !row)
-            s = sfp__fail_nomem(in->err, (task + 1) * sizeof *row);
+            s = sfp__fail_nomem(in->err);
         for (size_t k = 0; s == SFP_OK && k <= task; k++)
             s = to_real(in, json_array_get(accuracy, k), "accuracy", 0, 1, &row[k]);
         if (s == SFP_OK)

@@ -286,9 +286,8 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
     confusion(&j, r);
     sfp__text_put(&j.text, one_line ? "}" : "\n}\n");
     if (j.text.failed) {
-        size_t room = j.text.room;
         sfp__text_done(&j.text);
-        return sfp__fail_nomem(err, room * 2);
+        return sfp__fail_nomem(err);
     }
     *out = j.text.s;
     return SFP_OK;

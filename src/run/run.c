@@ -92,7 +92,7 @@ static sfp_status count_classes(sfp__run_state *s, sfp_error *err)
 {
     uint8_t *has = sfp__calloc((size_t)s->classes + 1, 1);
     if (!has)
-        return sfp__fail_nomem(err, (size_t)s->classes + 1);
+        return sfp__fail_nomem(err);
     for (int t = 0; t < s->tasks.count; t++)
         for (int i = 0; i < s->tasks.task[t].classes; i++)
             has[s->tasks.task[t].class_of[i]] = 1;
@@ -161,10 +161,10 @@ static sfp_status start_result(sfp__run_state *s, sfp_error *err)
         return status;
     for (int t = 0; t < s->tasks.count; t++)
         if (!(r->task_names[t] = sfp__strdup(s->tasks.task[t].name)))
-            return sfp__fail_nomem(err, strlen(s->tasks.task[t].name) + 1);
+            return sfp__fail_nomem(err);
     for (int c = 0; c < s->tasks.classes; c++)
         if (!(r->class_names[c] = sfp__strdup(s->source->class_names[s->tasks.source_label[c]])))
-            return sfp__fail_nomem(err, 1);
+            return sfp__fail_nomem(err);
     r->seed = s->opt->learner.seed;
     r->threads = sfp__pool_threads(s->opt->pool);
     (void)snprintf(r->cpu, sizeof r->cpu, "%s", sfp__cpu_name());
@@ -187,7 +187,7 @@ static sfp_status make_workspace(sfp__run_state *s, sfp_error *err)
     s->taken = sfp__calloc(most, sizeof *s->taken);
     s->shown_rgb = sfp__malloc(SFP__RUN_SHOWN * 3 * (size_t)size * (size_t)size);
     if (!s->trained_class || !s->pooled || !s->ids || !s->taken || !s->shown_rgb)
-        return sfp__fail_nomem(err, most * sizeof *s->pooled);
+        return sfp__fail_nomem(err);
     return SFP_OK;
 }
 

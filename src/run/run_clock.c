@@ -47,7 +47,7 @@ static sfp_status read_costs(sfp__run_state *s, sfp_error *err)
         if (sfp__grow(&s->costs, sizeof *s->costs, (size_t)s->cost_count, (size_t)s->cost_count + 1, &room))
             s->costs[s->cost_count++] = seconds;
         else
-            status = sfp__fail_nomem(err, 2 * room * sizeof *s->costs);
+            status = sfp__fail_nomem(err);
     }
     free(line);
     if (!status && ferror(f))
@@ -131,7 +131,7 @@ static sfp_status count_all(sfp__run_state *s, sfp_error *err)
 {
     const sfp_batches *b = &s->batches;
     if (!(s->comes = sfp__malloc((size_t)b->count * sizeof *s->comes)))
-        return sfp__fail_nomem(err, (size_t)b->count * sizeof *s->comes);
+        return sfp__fail_nomem(err);
     for (int64_t k = 0; k < b->count; k++)
         s->comes[k] = b->arrived[k] + sfp__run_unlabelled_before(s, b->order[b->first[k + 1] - 1]);
     return SFP_OK;
@@ -149,7 +149,7 @@ sfp_status sfp__run_start_clock(sfp__run_state *s, sfp_error *err)
     s->spacing = 1 / o->rate;
     if (s->clock_kind == SFP_CLOCK_PAPER) {
         s->kept = sfp__calloc((size_t)s->batches.count, sizeof *s->kept);
-        return s->kept ? SFP_OK : sfp__fail_nomem(err, (size_t)s->batches.count * sizeof *s->kept);
+        return s->kept ? SFP_OK : sfp__fail_nomem(err);
     }
     const sfp_clock_options co = {.kind = s->clock_kind,
                                   .lambda = o->rate,

@@ -46,7 +46,7 @@ sfp_status sfp__live_create(sfp__run_state *s, sfp_error *err)
         return status;
     sfp__live *v = s->live = sfp__calloc(1, sizeof *v);
     if (!v)
-        return sfp__fail_nomem(err, sizeof *v);
+        return sfp__fail_nomem(err);
     v->pending.most = s->opt->pending;
     v->unseen = -1;
     if ((status = sfp__done_marks_init(&v->done, s->source->marks, err)))
@@ -55,11 +55,11 @@ sfp_status sfp__live_create(sfp__run_state *s, sfp_error *err)
     v->query = sfp__malloc(GROUP * dim * sizeof *v->query);
     s->tasks.task = sfp__calloc(1, sizeof *s->tasks.task);
     if (!v->query || !s->tasks.task)
-        return sfp__fail_nomem(err, GROUP * dim * sizeof *v->query);
+        return sfp__fail_nomem(err);
     s->tasks.count = 1;
     s->tasks.free = true;
     if (!(s->tasks.task[0].name = sfp__strdup("all")))
-        return sfp__fail_nomem(err, 4);
+        return sfp__fail_nomem(err);
     if (s->clock_kind == SFP_CLOCK_REAL)
         s->lag = &v->lag;
     return SFP_OK;
@@ -250,7 +250,7 @@ static sfp_status take_label(sfp__run_state *s, sfp_arrival *a, sfp_error *err)
         sfp__inbox_join(v->inbox, p);
     }
     sfp__arrival_free(a);
-    return room ? SFP_OK : sfp__fail_nomem(err, (v->joined_count + 1) * sizeof *v->joined);
+    return room ? SFP_OK : sfp__fail_nomem(err);
 }
 
 static sfp_status take_others(sfp__run_state *s, sfp_arrivals *others, sfp_error *err)
@@ -336,7 +336,7 @@ static sfp_status leave_out(const sfp__run_state *s, sfp_error *err)
     uint64_t *waiting = sfp__malloc((v->waited.count + 1) * sizeof *waiting);
     sfp_left_out what = {.n = v->done.count, .marks = v->done.mark, .until = v->done.until, .waiting_marks = waiting};
     if (!waiting)
-        return sfp__fail_nomem(err, (v->waited.count + 1) * sizeof *waiting);
+        return sfp__fail_nomem(err);
     for (size_t i = 0; i < v->waited.count; i++)
         if (!v->waited.list[i].over)
             waiting[what.waiting++] = v->waited.list[i].mark;

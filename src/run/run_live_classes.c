@@ -27,7 +27,7 @@ bool sfp__live_trained_room(sfp__run_state *s, int classes)
 static sfp_status add_class(sfp__run_state *s, const char *name, sfp_error *err)
 {
     if (!sfp__live_trained_room(s, s->classes + 1))
-        return sfp__fail_nomem(err, (size_t)s->classes + 1);
+        return sfp__fail_nomem(err);
     sfp_status status =
         s->classes < s->r->classes ? SFP_OK : sfp__result_add_class(s->r, name, err); /* a checkpoint brought it */
     if (!status)
@@ -72,7 +72,7 @@ sfp_status sfp__live_label(sfp__run_state *s, const sfp_arrival *a, int32_t *out
         int room = a->label + 64;
         int32_t *more = sfp__realloc(v->label_of, (size_t)v->label_room * sizeof *more, (size_t)room * sizeof *more);
         if (!more)
-            return sfp__fail_nomem(err, (size_t)room * sizeof *more);
+            return sfp__fail_nomem(err);
         for (int i = v->label_room; i < room; i++)
             more[i] = -1;
         v->label_of = more;

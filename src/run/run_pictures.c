@@ -85,7 +85,7 @@ sfp_status sfp__run_write_report(const sfp__run_state *s, const char *path, sfp_
     int n = buffer ? sfp__buffer_filled(buffer) : 0;
     sfp_thumb batch[SFP__RUN_SHOWN], *kept = n ? sfp__calloc((size_t)n, sizeof *kept) : NULL;
     if (n && !kept)
-        return sfp__fail_nomem(err, (size_t)n * sizeof *kept);
+        return sfp__fail_nomem(err);
     batch_thumbs(s, batch);
     buffer_thumbs(s, buffer, n, kept);
     const sfp_report_pictures pictures = {.selects = learner != NULL,

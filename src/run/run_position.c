@@ -72,7 +72,7 @@ sfp_status sfp__run_position_text(sfp__run_state *s, char **out, sfp_error *err)
         (void)json_object_set_new(root, "kept", kept);
     *out = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
-    return *out ? SFP_OK : sfp__fail_nomem(err, 4096);
+    return *out ? SFP_OK : sfp__fail_nomem(err);
 }
 
 /* ------------------------------------------------------------------- reading */

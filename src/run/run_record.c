@@ -24,7 +24,7 @@ static sfp_status record_heads(sfp__run_state *s, int row, sfp_error *err)
             if (a)
                 a[(size_t)row * (size_t)r->tasks + (size_t)j] = alone;
             else if (!isnan(alone))
-                return sfp__fail_nomem(err, SFP_RESULT_HEADS * (size_t)r->tasks * (size_t)r->tasks * sizeof *a);
+                return sfp__fail_nomem(err);
         }
     return SFP_OK;
 }

@@ -43,7 +43,7 @@ sfp_status sfp__run_find_unlabelled(sfp__run_state *s, uint64_t count, sfp_error
     if (!predicted)
         return SFP_OK;
     if (!(s->unlabelled.at = sfp__malloc((size_t)count * sizeof *s->unlabelled.at)))
-        return sfp__fail_nomem(err, (size_t)count * sizeof *s->unlabelled.at);
+        return sfp__fail_nomem(err);
     sfp_status status = SFP_OK;
     for (int64_t i = 0; i < s->source->count && !status; i++) {
         sfp_record record;
@@ -79,7 +79,7 @@ sfp_status sfp__run_read_unlabelled(sfp__run_state *s, sfp_error *err)
     u->rgb = sfp__malloc(RING * picture);
     u->query = sfp__malloc(queries);
     if (!u->ring || !u->rgb || !u->query)
-        return sfp__fail_nomem(err, RING * picture + queries);
+        return sfp__fail_nomem(err);
     for (size_t i = 0; i < RING; i++)
         u->ring[i].rgb = u->rgb + i * picture;
     uint64_t from = u->next ? (uint64_t)u->at[u->next] : 0; /* a run that begins keeps no line that is there */

@@ -51,7 +51,7 @@ sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const s
     s->query = sfp__malloc(b * (size_t)s->D * sizeof(float));
     s->label = sfp__malloc(b * sizeof *s->label);
     if (!status && (!s->x || !s->query || !s->label))
-        status = sfp__fail_nomem(err, b * 3 * (size_t)s->S * (size_t)s->S * sizeof(float));
+        status = sfp__fail_nomem(err);
     if (!status)
         status = sfp__system_classes(s, classes, err);
     if (status)
@@ -103,7 +103,7 @@ sfp_status sfp__system_classes(sfp_system *s, int classes, sfp_error *err)
         if (!score || !seen) {
             sfp__free(score);
             sfp__free(seen);
-            return sfp__fail_nomem(err, (size_t)s->opt.batch * n * sizeof *score);
+            return sfp__fail_nomem(err);
         }
         if (s->seen)
             memcpy(seen, s->seen, (size_t)s->classes);
@@ -202,7 +202,7 @@ static sfp_status ask_predictor(sfp_system *s, int n, const uint8_t *const *rgb,
     if (probability && need > s->logp_room) {
         float *logp = sfp__malloc(need * sizeof *logp);
         if (!logp)
-            return sfp__fail_nomem(err, need * sizeof *logp);
+            return sfp__fail_nomem(err);
         sfp__free(s->logp);
         s->logp = logp;
         s->logp_room = need;
@@ -257,14 +257,14 @@ sfp_status sfp__system_name_class(sfp_system *s, int label, const char *name, sf
         size_t old = (size_t)s->name_room, n = (size_t)room;
         char **names = sfp__realloc(s->names, old * sizeof *names, n * sizeof *names);
         if (!names)
-            return sfp__fail_nomem(err, n * sizeof *names);
+            return sfp__fail_nomem(err);
         memset(names + old, 0, (n - old) * sizeof *names);
         s->names = names;
         s->name_room = room;
     }
     char *copy = name ? sfp__strdup(name) : NULL;
     if (name && !copy)
-        return sfp__fail_nomem(err, strlen(name) + 1);
+        return sfp__fail_nomem(err);
     sfp__free(s->names[label]);
     s->names[label] = copy;
     return SFP_OK;
@@ -376,7 +376,7 @@ static sfp_status head_load(void *ctx, const char *path, sfp_error *err)
     if (!status)
         status = sfp__head_load(s->head, "head", sfp__saved_find, st, path, err);
     if (!status && !(*position = sfp__strdup(sfp__safetensors_meta(st, "position"))))
-        status = sfp__fail_nomem(err, 1);
+        status = sfp__fail_nomem(err);
     if (!status) {
         s->counts = (sfp_learner_counts){.timestamps = timestamps, .offered = offered, .trained = offered};
         memcpy(s->seen, seen->data, (size_t)s->classes);
@@ -408,7 +408,7 @@ sfp_status sfp__system_look(const char *path, char *method, size_t size, char **
     if (!status)
         status = kind ? sfp__safetensors_check_sum(st, text, err) : sfp__checkpoint_check(path, err);
     if (!status && !(copy = sfp__strdup(text)))
-        status = sfp__fail_nomem(err, strlen(text) + 1);
+        status = sfp__fail_nomem(err);
     if (!status) {
         (void)sfp__printable(kind ? kind : "", method, size);
         *position = copy;

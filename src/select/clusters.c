@@ -69,7 +69,7 @@ sfp_status sfp__facility_clusters(const sfp_facility *f, int count, const int *c
                              {&c.work, workers * 2 * B * B, sizeof *c.work},
                              {&c.block, workers * B * B, sizeof *c.block},
                              {&c.nearest, (size_t)m->n, sizeof *c.nearest}};
-    sfp_status s = SFP_SELECT_TAKE(f->env, list, err);
+    sfp_status s = sfp__arena_list(f->env->arena, SFP_LIST(list), err);
     if (s)
         return s;
     for (int i = 0; i < count; i++) {

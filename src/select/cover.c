@@ -18,7 +18,7 @@ sfp_status sfp__cover_init(sfp_cover *c, const sfp_select_env *env, int n, int d
                              {&c->square, rows, sizeof *c->square},
                              {&c->recent, BLOCK * (size_t)dim, sizeof *c->recent},
                              {&c->product, workers * GRAIN * BLOCK, sizeof *c->product}};
-    sfp_status s = SFP_SELECT_TAKE(env, list, err);
+    sfp_status s = sfp__arena_list(env->arena, SFP_LIST(list), err);
     if (s)
         return s;
     for (int i = 0; i < n; i++) {

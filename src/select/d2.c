@@ -76,7 +76,7 @@ sfp_status sfp__d2_sample(const sfp_select_env *env, int n, int dim, const float
         return status;
     const sfp_want list[] = {
         {&s.bound, (size_t)n, sizeof *s.bound}, {&s.sum, (size_t)n, sizeof *s.sum}, {&s.taken, (size_t)n, sizeof *s.taken}};
-    if ((status = SFP_SELECT_TAKE(env, list, err)))
+    if ((status = sfp__arena_list(env->arena, SFP_LIST(list), err)))
         return status;
     memset(s.taken, 0, (size_t)n * sizeof *s.taken);
     for (int k = 0; k < count; k++) {

@@ -44,7 +44,7 @@ sfp_status sfp__metric_init(sfp_metric *m, const sfp_select_env *env, int n, int
 {
     *m = (sfp_metric){.n = n, .dim = dim, .h = h, .classes = classes, .r = r};
     if (!(m->self = sfp__arena_take(env->arena, (size_t)n, sizeof *m->self)))
-        return sfp__fail_nomem(err, (size_t)n * sizeof *m->self);
+        return sfp__fail_nomem(err);
     sfp_points all = sfp__metric_points(m, 0, n);
     double most = 0;
     for (int i = 0; i < n; i++) {

@@ -72,7 +72,7 @@ static sfp_status begin(greedy *g, const sfp_facility *f, sfp_error *err)
                              {&g->taken, n, sizeof *g->taken},
                              {&g->work, workers * 2 * B * B, sizeof *g->work},
                              {&g->block, workers * B * B, sizeof *g->block}};
-    sfp_status s = SFP_SELECT_TAKE(f->env, list, err);
+    sfp_status s = sfp__arena_list(f->env->arena, SFP_LIST(list), err);
     if (s)
         return s;
     for (int k = 0, c = 0; k < f->groups; k++) {
@@ -265,7 +265,7 @@ static sfp_status dense(greedy *g, int count, int *out, sfp_error *err)
                              {&g->moved_h, n * (size_t)m->dim, sizeof *g->moved_h},
                              {&g->moved_r, m->r ? n * (size_t)m->classes : 1, sizeof *g->moved_r},
                              {&g->moved_self, n, sizeof *g->moved_self}};
-    sfp_status s = SFP_SELECT_TAKE(g->f->env, list, err);
+    sfp_status s = sfp__arena_list(g->f->env->arena, SFP_LIST(list), err);
     while (!s && g->picked < count && all_pairs(g) > g->f->pairs) {
         int best = best_left(g);
         g->taken[best] = true;
@@ -311,7 +311,7 @@ static sfp_status make_lists(greedy *g, sfp_error *err)
                              {&g->room, n, sizeof *g->room},
                              {&g->length, n, sizeof *g->length},
                              {&g->evaluated, n, sizeof *g->evaluated}};
-    sfp_status s = SFP_SELECT_TAKE(g->f->env, list, err);
+    sfp_status s = sfp__arena_list(g->f->env->arena, SFP_LIST(list), err);
     for (int j = 0; !s && j < g->n; j++)
         g->room[j] = g->pairs[j] > 0 ? (size_t)g->pairs[j] : 0;
     /* A product may round a distance differently than the one that counted the pair: then all are counted now, and the second
@@ -323,7 +323,7 @@ static sfp_status make_lists(greedy *g, sfp_error *err)
             total += g->room[j];
         }
         const sfp_want near = {&g->near, total, sizeof *g->near};
-        if ((s = sfp__select_take(g->f->env, 1, &near, err)))
+        if ((s = sfp__arena_list(g->f->env->arena, 1, &near, err)))
             return s;
         sfp__select_each(g->f->env, g->columns, list_piece, g);
         fits = true;
@@ -359,7 +359,7 @@ static sfp_status sparse(greedy *g, int count, int *out, sfp_error *err)
     sfp_heap heap = {.before = before, .ctx = g};
     const sfp_want order = {&heap.at, (size_t)g->n, sizeof *heap.at};
     sfp_status s = make_lists(g, err);
-    if (s || (s = sfp__select_take(g->f->env, 1, &order, err)))
+    if (s || (s = sfp__arena_list(g->f->env->arena, 1, &order, err)))
         return s;
     for (int j = 0; j < g->n; j++) {
         if (g->taken[j])

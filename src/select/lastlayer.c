@@ -7,7 +7,7 @@ static sfp_status make_metric(const sfp_select_batch *batch, const sfp_matrix *f
     size_t n = (size_t)from->n, classes = (size_t)probs->width;
     float *h, *r;
     const sfp_want list[] = {{&h, n * (size_t)features->width, sizeof *h}, {&r, n * classes, sizeof *r}};
-    sfp_status status = SFP_SELECT_TAKE(env, list, err);
+    sfp_status status = sfp__arena_list(env->arena, SFP_LIST(list), err);
     if (status)
         return status;
     sfp__select_gather(from, features, h);
@@ -32,7 +32,7 @@ sfp_status sfp__lastlayer_pick(const sfp_selector *s, sfp_lastlayer_fn choose, c
     double *w;
     const sfp_want list[] = {{&picked, (size_t)from.n, sizeof *picked}, {&w, (size_t)from.n, sizeof *w}};
     if ((status = make_metric(batch, &matrix[0], &matrix[1], &from, env, &metric, err)) ||
-        (status = SFP_SELECT_TAKE(env, list, err)) ||
+        (status = sfp__arena_list(env->arena, SFP_LIST(list), err)) ||
         (want > 0 && (status = choose(env, &metric, from.id, want, picked, w, err))))
         return status;
     for (int i = 0; weight && i < want; i++)

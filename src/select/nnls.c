@@ -15,7 +15,7 @@ sfp_status sfp__nnls_init(sfp_nnls *s, const sfp_select_env *env, const sfp_colu
         {&s->w, n, sizeof *s->w},           {&s->l, n * (n + 1) / 2, sizeof *s->l}, {&s->y, n, sizeof *s->y},
         {&s->z, n, sizeof *s->z},           {&s->line, n, sizeof *s->line},         {&s->corr, n, sizeof *s->corr},
         {&s->fresh, n, sizeof *s->fresh},   {&s->out, n, sizeof *s->out},           {&s->in, n, sizeof *s->in}};
-    return SFP_SELECT_TAKE(env, list, err);
+    return sfp__arena_list(env->arena, SFP_LIST(list), err);
 }
 
 /* ----------------------------------------------------------------- the factor */

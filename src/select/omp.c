@@ -64,9 +64,10 @@ static sfp_status begin(pursuit *p, const sfp_columns *columns, sfp_error *err)
         {&p->member_h, c * (D + 1), sizeof *p->member_h}, {&p->scaled_r, c * C, sizeof *p->scaled_r},
         {&p->residual, C * D, sizeof *p->residual},       {&p->bias, C, sizeof *p->bias},
         {&p->change, C * (D + 1), sizeof *p->change},     {&p->product, workers * GRAIN * C, sizeof *p->product}};
-    sfp_status s = SFP_SELECT_TAKE(p->env, both, err);
+    sfp_status s = sfp__arena_list(p->env->arena, SFP_LIST(both), err);
     if (!s)
-        s = p->keep ? SFP_SELECT_TAKE(p->env, kept, err) : SFP_SELECT_TAKE(p->env, factored, err);
+        s = p->keep ? sfp__arena_list(p->env->arena, SFP_LIST(kept), err)
+                    : sfp__arena_list(p->env->arena, SFP_LIST(factored), err);
     if (!s)
         s = sfp__nnls_init(&p->fit, p->env, columns, p->most, SFP_OMP_RIDGE, err);
     for (int i = 0; !s && i < p->n; i++)

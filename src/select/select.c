@@ -127,7 +127,7 @@ sfp_status sfp__select_begin(const sfp_selector *s, const sfp_select_batch *batc
     sfp__arena_reset(env->arena);
     int *id = sfp__arena_take(env->arena, (size_t)b, sizeof *id), n = 0, last = b;
     if (!id)
-        return sfp__fail_nomem(err, (size_t)b * sizeof *id);
+        return sfp__fail_nomem(err);
     for (int i = 0; i < b; i++) {
         bool finite = true;
         for (int m = 0; m < matrices && finite; m++)
@@ -166,17 +166,6 @@ void sfp__select_gather(const sfp_candidates *from, const sfp_matrix *m, float *
 }
 
 /* -------------------------------------------------------------------- the rest */
-
-sfp_status sfp__select_take(const sfp_select_env *env, size_t n, const sfp_want *list, sfp_error *err)
-{
-    for (size_t i = 0; i < n; i++) {
-        void *p = sfp__arena_take(env->arena, list[i].count, list[i].size);
-        if (!p)
-            return sfp__fail_nomem(err, list[i].count * list[i].size);
-        memcpy(list[i].to, &p, sizeof p);
-    }
-    return SFP_OK;
-}
 
 void sfp__select_each(const sfp_select_env *env, int pieces, sfp_pool_fn fn, void *ctx)
 {

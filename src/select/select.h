@@ -11,8 +11,8 @@
 #ifndef SFP_SELECT_SELECT_H
 #define SFP_SELECT_SELECT_H
 
-#include "base/arena.h"
 #include "base/error.h"
+#include "base/mem.h"
 #include "base/need.h"
 #include "base/parts.h"
 #include "base/pool.h"

@@ -63,7 +63,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
                              {&group, n + 1, sizeof *group},
                              {&picked, n, sizeof *picked},
                              {&x, n * (size_t)features.width, sizeof *x}};
-    if ((status = SFP_SELECT_TAKE(env, list, err)))
+    if ((status = sfp__arena_list(env->arena, SFP_LIST(list), err)))
         return status;
     sfp_metric metric;
     sfp_facility f = {.env = env, .metric = &metric, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};

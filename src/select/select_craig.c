@@ -17,7 +17,7 @@ static sfp_status choose(const sfp_select_env *env, const sfp_metric *m, const i
     const int group[] = {0, m->n};
     const sfp_want list[] = {{&size, (size_t)want, sizeof *size}};
     const sfp_facility f = {.env = env, .metric = m, .groups = 1, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
-    sfp_status status = SFP_SELECT_TAKE(env, list, err);
+    sfp_status status = sfp__arena_list(env->arena, SFP_LIST(list), err);
     if (status || (status = sfp__facility_greedy(&f, want, picked, err)) ||
         (status = sfp__facility_clusters(&f, want, picked, size, err)))
         return status;

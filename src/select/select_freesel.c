@@ -46,7 +46,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     float *x;
     int *picked;
     const sfp_want list[] = {{&x, (size_t)from.n * (size_t)pooled.width, sizeof *x}, {&picked, (size_t)from.n, sizeof *picked}};
-    if ((status = SFP_SELECT_TAKE(env, list, err)))
+    if ((status = sfp__arena_list(env->arena, SFP_LIST(list), err)))
         return status;
     sfp__select_gather(&from, &pooled, x);
     if (!opt->euclidean)

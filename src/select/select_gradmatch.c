@@ -33,7 +33,7 @@ static sfp_status choose(const sfp_select_env *env, const sfp_metric *m, const i
     int got = 0, *deck;
     const sfp_want list[] = {{&deck, (size_t)m->n, sizeof *deck}};
     (void)id; /* candidates are in the order of the batch: a lower position is a lower index */
-    sfp_status status = SFP_SELECT_TAKE(env, list, err);
+    sfp_status status = sfp__arena_list(env->arena, SFP_LIST(list), err);
     if (status || (status = sfp__omp(env, m, SFP_OMP_GRAM, want, picked, weight, &got, err)))
         return status;
     for (int i = got; i < want; i++)

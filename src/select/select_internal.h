@@ -40,14 +40,6 @@ void sfp__select_end(const sfp_candidates *from, int got, const int *picked, int
 /* The rows of the candidates one below the other: (n, width). */
 void sfp__select_gather(const sfp_candidates *from, const sfp_matrix *m, float *out);
 
-/* Several arrays of the arena at once: their addresses go to *to. */
-typedef struct sfp_want {
-    void *to; /* of a pointer */
-    size_t count, size;
-} sfp_want;
-sfp_status sfp__select_take(const sfp_select_env *env, size_t n, const sfp_want *list, sfp_error *err);
-#define SFP_SELECT_TAKE(env, list, err) sfp__select_take(env, sizeof(list) / sizeof *(list), list, err)
-
 /* fn for each piece, on the pool when there is one. */
 void sfp__select_each(const sfp_select_env *env, int pieces, sfp_pool_fn fn, void *ctx);
 int sfp__select_workers(const sfp_select_env *env);

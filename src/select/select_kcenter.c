@@ -41,7 +41,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     float *x;
     int *order;
     const sfp_want list[] = {{&x, (size_t)from.n * (size_t)logits.width, sizeof *x}, {&order, (size_t)from.n, sizeof *order}};
-    if ((status = SFP_SELECT_TAKE(env, list, err)))
+    if ((status = sfp__arena_list(env->arena, SFP_LIST(list), err)))
         return status;
     sfp__select_gather(&from, &logits, x);
     sfp_cover cover;

@@ -45,7 +45,7 @@ static sfp_status open_state(int dim, int max_batch, uint64_t seed, void **state
 {
     learnloss *s = sfp__calloc(1, sizeof *s);
     if (!s)
-        return sfp__fail_nomem(err, sizeof *s);
+        return sfp__fail_nomem(err);
     sfp_rng rng = sfp__rng_init(seed, STREAM);
     size_t b = (size_t)max_batch, width = SFP_TAPS * (size_t)dim;
     s->adam = sfp__adam_defaults();
@@ -56,9 +56,8 @@ static sfp_status open_state(int dim, int max_batch, uint64_t seed, void **state
     s->predicted = sfp__malloc(b * sizeof(float));
     s->loss = sfp__malloc(b * sizeof(float));
     s->grad = sfp__malloc(b * sizeof(float));
-    sfp_status status = s->taps && s->hidden && s->predicted && s->loss && s->grad
-                            ? sfp__lossnet_init(&s->net, dim, &rng, err)
-                            : sfp__fail_nomem(err, b * width * sizeof(float));
+    sfp_status status = s->taps && s->hidden && s->predicted && s->loss && s->grad ? sfp__lossnet_init(&s->net, dim, &rng, err)
+                                                                                   : sfp__fail_nomem(err);
     if (status)
         close_state(s);
     else
@@ -83,7 +82,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     if (status != SFP_OK || whole)
         return status;
     const sfp_want want = {&order, (size_t)from.n, sizeof *order};
-    if ((status = sfp__select_take(env, 1, &want, err)))
+    if ((status = sfp__arena_list(env->arena, 1, &want, err)))
         return status;
     sfp__select_gather(&from, &taps, s->taps);
     sfp__lossnet_fwd(&s->net, from.n, s->taps, s->hidden, s->predicted);

@@ -11,7 +11,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     sfp__arena_reset(env->arena);
     int *order = sfp__arena_take(env->arena, (size_t)batch->b, sizeof *order);
     if (!order)
-        return sfp__fail_nomem(err, (size_t)batch->b * sizeof *order);
+        return sfp__fail_nomem(err);
     sfp__rank_descending(batch->b, batch->score, order);
     *count = sfp__coreset_window(batch->b, order, opt, out);
     sfp__select_equal_weights(*count, weight);

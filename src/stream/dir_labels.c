@@ -19,7 +19,7 @@ sfp_status sfp__dir_labels_init(sfp_dir_labels *l, const char *dir, sfp_error *e
     if (l->path && l->label)
         return SFP_OK;
     sfp__dir_labels_done(l);
-    return sfp__fail_nomem(err, SFP_CLASSES_MAX * sizeof *l->label);
+    return sfp__fail_nomem(err);
 }
 
 void sfp__dir_labels_done(sfp_dir_labels *l)
@@ -185,7 +185,7 @@ sfp_status sfp__dir_labels_read(sfp_dir_labels *l, sfp_names *classes, sfp_dir_l
     if (fd < 0) /* taken away again, or not ours to read: what others do in the folder must not end a run */
         return SFP_OK;
     char *bytes = sfp__malloc(PIECE);
-    sfp_status status = bytes ? SFP_OK : sfp__fail_nomem(err, PIECE);
+    sfp_status status = bytes ? SFP_OK : sfp__fail_nomem(err);
     while (status == SFP_OK) {
         size_t used = 0;
         ssize_t n = pread(fd, bytes, PIECE, (off_t)l->offset);

@@ -88,7 +88,7 @@ static sfp_status look(sfp_dir_watch *w, bool careful, sfp_dir_item *item, findi
     struct stat st;
     char *full = sfp__path_join(w->path, item->path);
     if (!full)
-        return sfp__fail_nomem(err, strlen(item->path));
+        return sfp__fail_nomem(err);
     bool there = stat(full, &st) == 0 && S_ISREG(st.st_mode), busy = there && careful && is_being_written(full);
     if (careful && !busy)
         there = there && stat(full, &st) == 0;
@@ -120,7 +120,7 @@ sfp_status sfp__dir_watch_put(sfp_dir_watch *w, sfp_dir_item item, sfp_error *er
     if (w->last == QUEUE_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %d pictures wait", w->path, QUEUE_MAX);
     if (!sfp__grow(&w->queue, sizeof *w->queue, w->last, w->last + 1, &w->room))
-        return sfp__fail_nomem(err, 2 * w->room * sizeof *w->queue);
+        return sfp__fail_nomem(err);
     w->queue[w->last] = w->queue[w->last - w->busy]; /* among those, order is of no matter */
     w->queue[w->last++ - w->busy] = item;
     return SFP_OK;
@@ -135,7 +135,7 @@ static sfp_status offer(sfp_dir_watch *w, const char *folder, const char *name, 
         return SFP_OK;
     sfp_dir_item item = {.path = sfp__path_join(folder, name), .label = -1, .found = found};
     if (!item.path)
-        return sfp__fail_nomem(err, strlen(name));
+        return sfp__fail_nomem(err);
     sfp_status status = look(w, false, &item, &f, err);
     if (status == SFP_OK && f == FRESH)
         status = sfp__dir_watch_put(w, item, err);
@@ -205,9 +205,9 @@ static sfp_status list_folder(const char *path, char ***names, int *count, sfp_e
         if (n == NAMES_MAX)
             status = sfp__fail(err, SFP_ELIMIT, "%s: more than %d names in the folder", path, NAMES_MAX);
         else if (!sfp__grow(&list, sizeof *list, (size_t)n, (size_t)n + 1, &room))
-            status = sfp__fail_nomem(err, 2 * room * sizeof *list);
+            status = sfp__fail_nomem(err);
         else if (!(list[n] = sfp__strdup(entry->d_name)))
-            status = sfp__fail_nomem(err, strlen(entry->d_name) + 1);
+            status = sfp__fail_nomem(err);
         else
             n++;
     }
@@ -224,7 +224,7 @@ static sfp_status scan(sfp_dir_watch *w, const char *folder, sfp_error *err)
     char **names = NULL, *path = sfp__path_join(w->path, folder);
     int n = 0;
     if (!path)
-        return sfp__fail_nomem(err, strlen(folder));
+        return sfp__fail_nomem(err);
     sfp_error why = {0};
     sfp_status status = list_folder(path, &names, &n, &why);
     if (status == SFP_ENOTFOUND || status == SFP_EIO) /* taken away again */
@@ -258,7 +258,7 @@ static sfp_status room_for_folder(sfp_dir_watch *w, sfp_error *err)
     if (n == SFP_CLASSES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %d folders", w->path, SFP_CLASSES_MAX);
     if (!sfp__grow(&w->folders, sizeof *w->folders, n, n + 1, &w->folder_room))
-        return sfp__fail_nomem(err, 2 * w->folder_room * sizeof *w->folders);
+        return sfp__fail_nomem(err);
     return SFP_OK;
 }
 
@@ -269,7 +269,7 @@ static sfp_status add_watch(const sfp_dir_watch *w, const char *name, int *id, s
     uint32_t mask = FILE_EVENTS | IN_CREATE | IN_ONLYDIR | IN_MASK_ADD | (*name ? 0 : TOP_EVENTS);
     char *path = sfp__path_join(w->path, name);
     if (!path)
-        return sfp__fail_nomem(err, strlen(name));
+        return sfp__fail_nomem(err);
     bool readable = faccessat(AT_FDCWD, path, R_OK | X_OK, AT_EACCESS) == 0; /* watching alone takes no X_OK */
     *id = readable ? inotify_add_watch(w->fd, path, mask) : -1;
     sfp_status status = SFP_OK;
@@ -288,7 +288,7 @@ static sfp_status is_twice(const sfp_dir_watch *w, const char *a, const char *b,
 {
     struct stat at_a, at_b;
     char *path_a = sfp__path_join(w->path, a), *path_b = sfp__path_join(w->path, b);
-    sfp_status status = path_a && path_b ? SFP_OK : sfp__fail_nomem(err, strlen(w->path) + strlen(b));
+    sfp_status status = path_a && path_b ? SFP_OK : sfp__fail_nomem(err);
     if (status == SFP_OK) {
         *out = stat(path_a, &at_a) == 0 && stat(path_b, &at_b) == 0 && at_a.st_dev == at_b.st_dev && at_a.st_ino == at_b.st_ino;
         if (*out)
@@ -316,7 +316,7 @@ static sfp_status watch_folder(sfp_dir_watch *w, const char *name, sfp_error *er
         return status;
     char *copy = sfp__strdup(name);
     if (!copy)
-        return sfp__fail_nomem(err, strlen(name) + 1);
+        return sfp__fail_nomem(err);
     if (f) /* the same folder under a new name */
         sfp__free(f->name);
     else
@@ -344,7 +344,7 @@ static sfp_status try_name(sfp_dir_watch *w, const char *name, bool links, sfp_e
     struct stat st;
     char *path = sfp__path_join(w->path, name);
     if (!path)
-        return sfp__fail_nomem(err, strlen(name));
+        return sfp__fail_nomem(err);
     bool wanted = name[0] != '.' && lstat(path, &st) == 0 && S_ISLNK(st.st_mode) == links && sfp__path_is_dir(path);
     sfp__free(path);
     return wanted ? try_folder(w, name, err) : SFP_OK;
@@ -488,7 +488,7 @@ sfp_status sfp__dir_watch_leave_out(sfp_dir_watch *w, const sfp_left_out *what, 
 {
     size_t kept = w->first;
     uint64_t *done = sorted(what->n, what->marks), *waiting = sorted(what->waiting, what->waiting_marks);
-    sfp_status status = done && waiting ? SFP_OK : sfp__fail_nomem(err, (what->n + what->waiting) * sizeof *done);
+    sfp_status status = done && waiting ? SFP_OK : sfp__fail_nomem(err);
     for (size_t i = w->first; i < w->last && status == SFP_OK; i++) {
         const sfp_dir_item *item = &w->queue[i];
         bool old = item->changed <= what->until && !is_in(item->mark, what->waiting, waiting);

@@ -62,12 +62,12 @@ static sfp_status copy_names(int count, char *const *from, char ***to, int *to_c
 {
     char **names = count ? sfp__calloc((size_t)count, sizeof *names) : NULL;
     if (count && !names)
-        return sfp__fail_nomem(err, (size_t)count * sizeof *names);
+        return sfp__fail_nomem(err);
     *to = names;
     *to_count = count;
     for (int i = 0; i < count; i++)
         if (!(names[i] = sfp__strdup(from[i])))
-            return sfp__fail_nomem(err, strlen(from[i]) + 1);
+            return sfp__fail_nomem(err);
     return SFP_OK;
 }
 
@@ -83,7 +83,8 @@ static sfp_status match(sfp_known_source *k, int classes, const char *const *nam
         int32_t at = 0;
         status = sfp__names_add(&table, name, strlen(name), &at, err);
         if (!status && at != c)
-            status = sfp__fail(err, SFP_EFORMAT, "classes %d and %d are both called '%s'", at, c, sfp__printable(name, shown, sizeof shown));
+            status = sfp__fail(err, SFP_EFORMAT, "classes %d and %d are both called '%s'", at, c,
+                               sfp__printable(name, shown, sizeof shown));
     }
     for (int c = 0; !status && c < k->inner->classes; c++)
         k->label_of[c] = sfp__names_find(&table, k->inner->class_names[c], strlen(k->inner->class_names[c]));
@@ -118,7 +119,7 @@ sfp_status sfp__known_open(sfp_source *inner, int classes, const char *const *na
     size_t n = (size_t)(inner->count ? inner->count : 1), c = (size_t)(inner->classes ? inner->classes : 1);
     sfp_known_source *k = sfp__calloc(1, sizeof *k);
     if (!k)
-        return sfp__fail_nomem(err, sizeof *k);
+        return sfp__fail_nomem(err);
     sfp_status status = sfp__source_init(&k->base, inner->kind, inner->path, err);
     k->inner = inner;
     k->base.count = 0;
@@ -126,7 +127,7 @@ sfp_status sfp__known_open(sfp_source *inner, int classes, const char *const *na
     k->label_of = sfp__malloc(c * sizeof *k->label_of);
     k->foreign = sfp__calloc(c, sizeof *k->foreign);
     if (!status && (!k->index || !k->label_of || !k->foreign))
-        status = sfp__fail_nomem(err, n * sizeof *k->index);
+        status = sfp__fail_nomem(err);
     if (!status)
         status = match(k, classes, names, err);
     if (!status)

@@ -34,7 +34,7 @@ sfp_status sfp__mark_set_add(sfp_mark_set *s, uint64_t mark, bool *fresh, sfp_er
         s->count = 0;
     }
     if (2 * (s->count + 1) > s->room && !grow(s))
-        return sfp__fail_nomem(err, 2 * s->room * sizeof *s->slot);
+        return sfp__fail_nomem(err);
     size_t at = find(s, mark);
     *fresh = s->slot[at] == 0;
     s->slot[at] = mark;

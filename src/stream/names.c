@@ -55,7 +55,7 @@ sfp_status sfp__names_reserve(sfp_names *t, sfp_error *err)
 {
     if (sfp__grow(&t->name, sizeof *t->name, (size_t)t->count, SFP_CLASSES_MAX, &t->room))
         return SFP_OK;
-    return sfp__fail_nomem(err, SFP_CLASSES_MAX * sizeof *t->name);
+    return sfp__fail_nomem(err);
 }
 
 sfp_status sfp__names_add(sfp_names *t, const char *s, size_t n, int32_t *out, sfp_error *err)
@@ -75,7 +75,7 @@ sfp_status sfp__names_add(sfp_names *t, const char *s, size_t n, int32_t *out, s
         return sfp__fail(err, SFP_ELIMIT, "more than %d different names", SFP_CLASSES_MAX);
     char *name = grow_names(t) ? sfp__malloc(n + 1) : NULL;
     if (!name)
-        return sfp__fail_nomem(err, n + 1);
+        return sfp__fail_nomem(err);
     memcpy(name, s, n);
     name[n] = '\0';
     if (!sfp__utf8_valid(name)) { /* it goes to JSON files */
@@ -112,7 +112,7 @@ sfp_status sfp__names_sort(sfp_names *t, int32_t **new_of, sfp_error *err)
     if (!list || !map) {
         sfp__free(list);
         sfp__free(map);
-        return sfp__fail_nomem(err, n * sizeof *list);
+        return sfp__fail_nomem(err);
     }
     for (size_t i = 0; i < n; i++)
         list[i] = (numbered){t->name[i], (int32_t)i};

@@ -10,10 +10,11 @@ static sfp_status to_image(const sfp_picture *p, const char *name, sfp_image *ou
         return sfp__image_decode(name, p->bytes, p->size, NULL, out, err);
     size_t pixels = (size_t)p->width * (size_t)p->height, want = p->kind == SFP_PICTURE_RGB ? 3 * pixels : pixels;
     if (p->width < 1 || p->height < 1 || p->size != want)
-        return sfp__fail(err, SFP_EFORMAT, "%s: %d x %d pixels in %zu bytes, expected %zu", name, p->width, p->height, p->size, want);
+        return sfp__fail(err, SFP_EFORMAT, "%s: %d x %d pixels in %zu bytes, expected %zu", name, p->width, p->height, p->size,
+                         want);
     uint8_t *rgb = sfp__malloc(3 * pixels);
     if (!rgb)
-        return sfp__fail_nomem(err, 3 * pixels);
+        return sfp__fail_nomem(err);
     for (size_t i = 0; i < 3 * pixels; i++)
         rgb[i] = p->bytes[p->kind == SFP_PICTURE_RGB ? i : i / 3];
     *out = (sfp_image){.width = p->width, .height = p->height, .rgb = rgb};
@@ -30,8 +31,8 @@ static sfp_status cut_box(const sfp_picture *p, const char *name, sfp_image *im,
     int left = clamp(p->left, 0, im->width), right = clamp(p->right, 0, im->width);
     int top = clamp(p->top, 0, im->height), bottom = clamp(p->bottom, 0, im->height);
     if (right <= left || bottom <= top)
-        return sfp__fail(err, SFP_EFORMAT, "%s: the box (%d, %d)-(%d, %d) lies outside the %d x %d picture", name, p->left, p->top, p->right,
-                         p->bottom, im->width, im->height);
+        return sfp__fail(err, SFP_EFORMAT, "%s: the box (%d, %d)-(%d, %d) lies outside the %d x %d picture", name, p->left,
+                         p->top, p->right, p->bottom, im->width, im->height);
     sfp_image part = {0};
     sfp_status s = sfp__image_crop(im, left, top, right - left, bottom - top, &part, err);
     if (!s) {
@@ -56,7 +57,8 @@ sfp_status sfp__picture_fit(const sfp_picture *p, const char *name, int size, sf
     return s;
 }
 
-sfp_status sfp__picture_read_fit(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_picture *kept, sfp_error *err)
+sfp_status sfp__picture_read_fit(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_picture *kept,
+                                 sfp_error *err)
 {
     sfp_picture p = {0};
     char where[512];

@@ -52,7 +52,7 @@ sfp_status sfp__class_order(int classes, int order, int64_t **class_at, sfp_erro
 {
     int64_t *list = sfp__malloc(((size_t)classes + 1) * sizeof *list);
     if (!list)
-        return sfp__fail_nomem(err, ((size_t)classes + 1) * sizeof *list);
+        return sfp__fail_nomem(err);
     for (int i = 0; i < classes; i++)
         list[i] = i;
     if (order != 0)

@@ -39,7 +39,7 @@ static void draw(maker *m, int label, uint64_t index, double time, int width, in
     sfp__image_done(&m->im);
     m->im.rgb = sfp__malloc(square);
     if (!m->im.rgb) {
-        m->out.status = sfp__fail_nomem(m->out.err, square);
+        m->out.status = sfp__fail_nomem(m->out.err);
         return;
     }
     sfp__scene_draw(&own, width, m->im.rgb);

@@ -64,7 +64,7 @@ void sfp__out_bytes(sfp_replica_out *o, const char *name, const void *bytes, siz
 void sfp__out_text(sfp_replica_out *o, const char *name, sfp_text *t)
 {
     if (t->failed && o->status == SFP_OK)
-        o->status = sfp__fail_nomem(o->err, t->length);
+        o->status = sfp__fail_nomem(o->err);
     sfp__out_bytes(o, name, t->s ? t->s : "", t->length);
     sfp__text_done(t);
     *t = (sfp_text){0};

@@ -123,7 +123,7 @@ static sfp_status load_cifar(const sfp_source *base, int64_t i, sfp_picture *out
         return status;
     sfp_picture p = {.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .size = BYTES, .bytes = sfp__malloc(BYTES)};
     if (!p.bytes)
-        return sfp__fail_nomem(err, BYTES);
+        return sfp__fail_nomem(err);
     status = s->png ? load_row(s, i, p.bytes, err) : load_binary(s, i, p.bytes, err);
     if (status == SFP_OK)
         *out = p;
@@ -203,7 +203,7 @@ static sfp_status add_batch(cifar_source *s, char *path, sfp_error *err)
 static sfp_status add_named(cifar_source *s, const char *dir, const char *name, sfp_error *err)
 {
     char *path = sfp__path_join(dir, name);
-    return path ? add_batch(s, path, err) : sfp__fail_nomem(err, strlen(name));
+    return path ? add_batch(s, path, err) : sfp__fail_nomem(err);
 }
 
 static bool has_file(const char *dir, const char *name)
@@ -262,7 +262,7 @@ static sfp_status read_binary_labels(cifar_source *s, const batch *b, sfp_error 
     enum { PIECE = 256 };
     size_t record = (size_t)(s->header + BYTES);
     uint8_t *bytes = sfp__malloc(PIECE * record);
-    sfp_status status = bytes ? SFP_OK : sfp__fail_nomem(err, PIECE * record);
+    sfp_status status = bytes ? SFP_OK : sfp__fail_nomem(err);
     for (int64_t i = 0; i < b->count && status == SFP_OK; i += PIECE) {
         size_t n = b->count - i < PIECE ? (size_t)(b->count - i) : PIECE;
         status = read_at(b, bytes, n * record, i * (int64_t)record, err);
@@ -278,7 +278,7 @@ static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, 
     const char *names[] = {test ? "test_lables.json" : "train_lables.json", test ? "test_labels.json" : "train_labels.json"};
     char *path = sfp__path_join(dir, names[!has_file(dir, names[0]) && has_file(dir, names[1])]);
     json_t *list = NULL;
-    sfp_status status = path ? sfp__json_read(path, &list, err) : sfp__fail_nomem(err, 1);
+    sfp_status status = path ? sfp__json_read(path, &list, err) : sfp__fail_nomem(err);
     if (status == SFP_OK && !json_is_array(list))
         status = sfp__fail(err, SFP_EFORMAT, "%s: is not an array, expected [6, 9, ...]", path);
     else if (status == SFP_OK && json_array_size(list) != (size_t)s->base.count)
@@ -302,7 +302,7 @@ static sfp_status name_classes(cifar_source *s, const char *dir, int classes, sf
     sfp_names names = {0};
     int32_t id;
     char *path = sfp__path_join(dir, classes == 100 ? "fine_label_names.txt" : "batches.meta.txt");
-    sfp_status status = path ? sfp__names_read(path, &names, err) : sfp__fail_nomem(err, 1);
+    sfp_status status = path ? sfp__names_read(path, &names, err) : sfp__fail_nomem(err);
     if (status == SFP_OK && names.count != classes)
         status = sfp__fail(err, SFP_EFORMAT, "%s: has %d names, expected %d", path, names.count, classes);
     if (status == SFP_ENOTFOUND) {
@@ -336,10 +336,10 @@ static sfp_status open_cifar(const char *path, const sfp_source_options *opt, sf
 {
     cifar_source *s = sfp__calloc(1, sizeof *s);
     if (!s)
-        return sfp__fail_nomem(err, sizeof *s);
+        return sfp__fail_nomem(err);
     int classes = 0;
     char *dir = sfp__path_is_dir(path) ? sfp__strdup(path) : sfp__path_dir(path);
-    sfp_status status = dir ? sfp__source_init(&s->base, &sfp__source_cifar, path, err) : sfp__fail_nomem(err, strlen(path));
+    sfp_status status = dir ? sfp__source_init(&s->base, &sfp__source_cifar, path, err) : sfp__fail_nomem(err);
     (void)pthread_mutex_init(&s->lock, NULL);
     s->base.count = 0;
     s->base.record = record_cifar;
@@ -350,7 +350,7 @@ static sfp_status open_cifar(const char *path, const sfp_source_options *opt, sf
     if (status == SFP_OK)
         status = find_batches(s, path, opt->test, &classes, err);
     if (status == SFP_OK && !(s->label = sfp__malloc((size_t)s->base.count)))
-        status = sfp__fail_nomem(err, (size_t)s->base.count);
+        status = sfp__fail_nomem(err);
     if (status == SFP_OK && s->png)
         status = read_json_labels(s, dir, opt->test, err);
     for (int b = 0; b < s->batches && status == SFP_OK && !s->png; b++)

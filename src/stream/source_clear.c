@@ -96,7 +96,7 @@ static sfp_status find_buckets(reader *r, json_t *meta, bool skip_first)
         return sfp__fail(r->err, SFP_ELIMIT, "%s: has %zu buckets, expected at most %d", r->meta, n, BUCKETS_MAX);
     r->buckets = sfp__calloc(n + 1, sizeof *r->buckets);
     if (!r->buckets)
-        return sfp__fail_nomem(r->err, (n + 1) * sizeof *r->buckets);
+        return sfp__fail_nomem(r->err);
     const char *name;
     json_t *files;
     json_object_foreach(meta, name, files)
@@ -155,7 +155,7 @@ static sfp_status shuffle_entries(sfp_entries *l, int64_t first, uint64_t seed, 
         for (int64_t i = 0; i < n; i++)
             l->at[first + i] = copy[turn[i]];
     }
-    sfp_status status = turn && copy ? SFP_OK : sfp__fail_nomem(err, (size_t)n * sizeof *copy);
+    sfp_status status = turn && copy ? SFP_OK : sfp__fail_nomem(err);
     sfp__free(turn);
     sfp__free(copy);
     return status;
@@ -172,7 +172,7 @@ static sfp_status add_class_bucket(reader *r, const bucket *b, sfp_record record
     }
     char *path = sfp__path_join(r->root, file);
     if (!path)
-        return sfp__fail_nomem(r->err, strlen(file));
+        return sfp__fail_nomem(r->err);
     sfp_status status = sfp__json_read(path, &list, r->err);
     if (status == SFP_OK)
         status = add_file(r, path, list, record);
@@ -209,7 +209,7 @@ static sfp_status read_names(reader *r, const char *path)
 {
     sfp_error why = {0};
     char *file = sfp__path_join(r->root, NAMES_FILE), *above = sfp__path_join(path, NAMES_FILE);
-    sfp_status status = file && above ? sfp__names_read(file, &r->classes, &why) : sfp__fail_nomem(&why, 1);
+    sfp_status status = file && above ? sfp__names_read(file, &r->classes, &why) : sfp__fail_nomem(&why);
     if (status == SFP_ENOTFOUND) {
         sfp_error ignored = {0};
         sfp_status second = sfp__names_read(above, &r->classes, &ignored);
@@ -247,7 +247,7 @@ static sfp_status open_clear(const layout *l, const char *path, const sfp_source
     r.root = sfp__path_join(path, opt->test ? "test" : "train");
     r.meta = r.root ? sfp__path_join(r.root, META_FILE) : NULL;
     if (!r.meta)
-        status = sfp__fail_nomem(err, strlen(path));
+        status = sfp__fail_nomem(err);
     if (status == SFP_OK)
         status = sfp__file_source_create(sizeof *r.s, l->kind, path, r.root, &r.s, err);
     if (status == SFP_OK)

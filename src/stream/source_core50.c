@@ -247,7 +247,7 @@ static sfp_status fill_by_pickles(sfp_file_source *s, tables *t, bool test, sfp_
         return status;
     label_info *info = sfp__calloc(SFP_CLASSES_MAX, sizeof *info);
     if (!info)
-        return sfp__fail_nomem(t->err, SFP_CLASSES_MAX * sizeof *info);
+        return sfp__fail_nomem(t->err);
     for (int i = 0; i < SFP_CLASSES_MAX; i++)
         info[i].task = -1;
     status = survey(t, info, &labels);
@@ -310,7 +310,7 @@ static sfp_status visit_object(folders *f, const char *path, const char *name, i
         return SFP_OK;
     char *inner = sfp__path_join(path, name);
     if (!inner)
-        return sfp__fail_nomem(f->err, strlen(name));
+        return sfp__fail_nomem(f->err);
     sfp_status status = each_name(f, inner, visit_file, session, object);
     sfp__free(inner);
     return status;
@@ -323,7 +323,7 @@ static sfp_status visit_session(folders *f, const char *path, const char *name, 
         return SFP_OK;
     char *inner = sfp__path_join(path, name);
     if (!inner)
-        return sfp__fail_nomem(f->err, strlen(name));
+        return sfp__fail_nomem(f->err);
     sfp_status status = each_name(f, inner, visit_object, session, object);
     sfp__free(inner);
     return status;
@@ -347,7 +347,7 @@ static sfp_status fill_by_folders(sfp_file_source *s, int order, bool test, sfp_
     int64_t *class_at = NULL;
     int objects = 0;
     if (!f)
-        return sfp__fail_nomem(err, sizeof *f);
+        return sfp__fail_nomem(err);
     *f = (folders){.s = s, .test = test, .err = err};
     sfp_status status = each_name(f, s->root, visit_session, 0, 0);
     for (int i = 1; i <= NUMBER_MAX; i++)
@@ -394,7 +394,7 @@ static sfp_status find_pickles(const char *path, tables *t, bool *found)
     for (int i = 0; i < 3; i++) {
         t->file[i] = sfp__path_join(path, pickle_names[i]);
         if (!t->file[i])
-            return sfp__fail_nomem(t->err, strlen(path));
+            return sfp__fail_nomem(t->err);
         if (exists(t->file[i]))
             have++;
         else
@@ -414,7 +414,7 @@ static sfp_status open_core50(const char *path, const sfp_source_options *opt, s
     sfp_names names = {0}, domains = {0};
     bool pickles = false;
     char *root = sfp__path_join(path, PICTURES);
-    sfp_status status = root ? SFP_OK : sfp__fail_nomem(err, strlen(path));
+    sfp_status status = root ? SFP_OK : sfp__fail_nomem(err);
     if (status == SFP_OK)
         status = sfp__file_source_create(sizeof *s, &sfp__source_core50, path, sfp__path_is_dir(root) ? root : path, &s, err);
     if (status == SFP_OK)

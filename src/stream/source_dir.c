@@ -38,8 +38,7 @@ typedef struct dir_source {
 static sfp_status late_label(void *ctx, const char *name, int32_t label, sfp_error *err)
 {
     char *path = sfp__strdup(name);
-    sfp_status status = path ? sfp__dir_watch_put(ctx, (sfp_dir_item){.path = path, .label = label}, err)
-                             : sfp__fail_nomem(err, strlen(name) + 1);
+    sfp_status status = path ? sfp__dir_watch_put(ctx, (sfp_dir_item){.path = path, .label = label}, err) : sfp__fail_nomem(err);
     if (status != SFP_OK)
         sfp__free(path);
     return status;
@@ -85,7 +84,7 @@ static sfp_status give(dir_source *s, sfp_record *record, sfp_picture *out, sfp_
         return SFP_OK;
     }
     char *path = sfp__path_join(s->base.path, s->given.path);
-    sfp_status status = !path                 ? sfp__fail_nomem(err, strlen(s->given.path))
+    sfp_status status = !path                 ? sfp__fail_nomem(err)
                         : s->given.unfinished ? sfp__fail(err, SFP_EIO, "%s: was still being written when the stream ended", path)
                                               : sfp__picture_read(path, out, err);
     sfp__free(path);
@@ -173,7 +172,7 @@ static sfp_status find_classes(dir_source *s, sfp_error *err)
     char *path = sfp__path_join(s->base.path, "classes.txt");
     int32_t number, *new_of = NULL;
     sfp_error why = {0};
-    sfp_status status = path ? sfp__names_read(path, &names, &why) : sfp__fail_nomem(&why, 1);
+    sfp_status status = path ? sfp__names_read(path, &names, &why) : sfp__fail_nomem(&why);
     sfp__free(path);
     if (status == SFP_ENOTFOUND)
         status = SFP_OK;
@@ -204,7 +203,7 @@ static sfp_status open_dir(const char *path, const sfp_source_options *opt, sfp_
     (void)opt;
     dir_source *s = sfp__calloc(1, sizeof *s);
     if (!s)
-        return sfp__fail_nomem(err, sizeof *s);
+        return sfp__fail_nomem(err);
     sfp_status status = sfp__source_init(&s->base, &sfp__source_dir, path, err);
     if (status == SFP_OK && !sfp__path_is_dir(path))
         status = sfp__fail(err, SFP_ENOTFOUND, "%s: is no folder, expected one to watch", path);

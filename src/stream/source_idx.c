@@ -47,7 +47,7 @@ static sfp_status open_gz(const char *path, gzFile *out, sfp_error *err)
     else if (st.st_size == 0)
         status = sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
     else if (!(*out = gzdopen(fd, "rb")))
-        status = sfp__fail_nomem(err, 1);
+        status = sfp__fail_nomem(err);
     if (status != SFP_OK)
         (void)close(fd);
     return status;
@@ -112,7 +112,7 @@ static sfp_status read_body(const char *path, gzFile f, size_t size, uint8_t **b
         more = more < size ? more : size;
         uint8_t *grown = sfp__realloc(block, have, more);
         if (!grown) {
-            status = sfp__fail_nomem(err, more);
+            status = sfp__fail_nomem(err);
             break;
         }
         block = grown;
@@ -168,7 +168,7 @@ static sfp_status find_in_folder(const char *dir, const char *part, const char *
         (void)snprintf(name, sizeof name, "%s-%s%cidx%d-ubyte%s", part, what, way & 1 ? '.' : '-', ndim, way & 2 ? ".gz" : "");
         char *path = sfp__path_join(dir, name);
         if (!path)
-            return sfp__fail_nomem(err, sizeof name);
+            return sfp__fail_nomem(err);
         if (access(path, F_OK) == 0) {
             *out = path;
             return SFP_OK;
@@ -191,7 +191,7 @@ static sfp_status replaced(const char *path, const char *from, const char *to, c
     size_t room = strlen(path) + strlen(to) + 1;
     char *copy = sfp__malloc(room);
     if (!copy)
-        return sfp__fail_nomem(err, room);
+        return sfp__fail_nomem(err);
     (void)snprintf(copy, room, "%.*s%s%s", (int)(at - path), path, to, at + strlen(from));
     *out = copy;
     return SFP_OK;
@@ -222,7 +222,7 @@ static sfp_status find_labels(const char *images, char **out, sfp_error *err)
         renamed = NULL;
     }
     if (status == SFP_OK && !(other = other_packing(path)))
-        status = sfp__fail_nomem(err, strlen(path) + 4);
+        status = sfp__fail_nomem(err);
     if (status == SFP_OK && access(path, F_OK) == 0) {
         *out = path;
         path = NULL;
@@ -249,7 +249,7 @@ static sfp_status find_files(const char *path, bool test, char **images, char **
         return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
     sfp_status status = test ? replaced(path, "train-", "t10k-", images, err) : SFP_OK;
     if (status == SFP_OK && !*images && !(*images = sfp__strdup(path)))
-        status = sfp__fail_nomem(err, strlen(path) + 1);
+        status = sfp__fail_nomem(err);
     return status == SFP_OK ? find_labels(*images, labels, err) : status;
 }
 
@@ -286,7 +286,7 @@ static sfp_status load_idx(const sfp_source *base, int64_t i, sfp_picture *out, 
     sfp_picture p = {
         .kind = SFP_PICTURE_GREY, .width = (int)s->width, .height = (int)s->height, .size = n, .bytes = sfp__malloc(n)};
     if (!p.bytes)
-        return sfp__fail_nomem(err, n);
+        return sfp__fail_nomem(err);
     memcpy(p.bytes, s->pixels + (size_t)i * n, n);
     *out = p;
     return SFP_OK;
@@ -323,7 +323,7 @@ static sfp_status name_classes(idx_source *s, const char *images, const char *la
     sfp_names names = {0};
     char *dir = sfp__path_dir(images), *list = dir ? sfp__path_join(dir, "classes.txt") : NULL;
     bool known = list && access(list, F_OK) == 0;
-    sfp_status status = !list ? sfp__fail_nomem(err, strlen(images)) : known ? sfp__names_read(list, &names, err) : SFP_OK;
+    sfp_status status = !list ? sfp__fail_nomem(err) : known ? sfp__names_read(list, &names, err) : SFP_OK;
     if (status == SFP_OK && !known && is_fashion(dir)) {
         known = true;
         for (size_t i = 0; i < sizeof fashion / sizeof *fashion && status == SFP_OK; i++)
@@ -376,7 +376,7 @@ static sfp_status read_files(idx_source *s, const char *images, const char *labe
     s->height = size[1];
     s->width = size[2];
     s->name = short_name(images);
-    return s->name ? name_classes(s, images, labels, err) : sfp__fail_nomem(err, strlen(images));
+    return s->name ? name_classes(s, images, labels, err) : sfp__fail_nomem(err);
 }
 
 static sfp_status open_idx(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
@@ -384,7 +384,7 @@ static sfp_status open_idx(const char *path, const sfp_source_options *opt, sfp_
     char *images = NULL, *labels = NULL;
     idx_source *s = sfp__calloc(1, sizeof *s);
     if (!s)
-        return sfp__fail_nomem(err, sizeof *s);
+        return sfp__fail_nomem(err);
     sfp_status status = sfp__source_init(&s->base, &sfp__source_idx, path, err);
     s->base.record = record_idx;
     s->base.load = load_idx;

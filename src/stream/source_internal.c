@@ -87,13 +87,13 @@ sfp_status sfp__entries_add(sfp_entries *l, sfp_entry entry, const char *path, s
     if (l->count >= SFP_RECORDS_MAX)
         return sfp__fail(err, SFP_ELIMIT, "more than %lld pictures", (long long)SFP_RECORDS_MAX);
     if (!sfp__grow(&l->at, sizeof *l->at, (size_t)l->count, (size_t)l->count + 1, &l->room))
-        return sfp__fail_nomem(err, 2 * l->room * sizeof *l->at);
+        return sfp__fail_nomem(err);
     if (path) {
         entry.text = l->text.length;
         sfp__text_putn(&l->text, path, n);
         sfp__text_putn(&l->text, "", 1);
         if (l->text.failed)
-            return sfp__fail_nomem(err, l->text.length + n);
+            return sfp__fail_nomem(err);
     }
     l->at[l->count++] = entry;
     return SFP_OK;
@@ -127,7 +127,7 @@ void sfp__entries_done(sfp_entries *l)
 sfp_status sfp__source_init(sfp_source *s, const sfp_source_kind *kind, const char *path, sfp_error *err)
 {
     *s = (sfp_source){.kind = kind, .count = -1, .path = sfp__strdup(path)};
-    return s->path ? SFP_OK : sfp__fail_nomem(err, strlen(path) + 1);
+    return s->path ? SFP_OK : sfp__fail_nomem(err);
 }
 
 void sfp__source_done(sfp_source *s)
@@ -149,7 +149,7 @@ sfp_status sfp__source_note(sfp_source *s, sfp_error *err, const char *fmt, ...)
     size_t room = strlen(text) + (s->note ? strlen(s->note) : 0) + 3;
     char *note = sfp__malloc(room);
     if (!note)
-        return sfp__fail_nomem(err, room);
+        return sfp__fail_nomem(err);
     (void)snprintf(note, room, "%s%s%s", s->note ? s->note : "", s->note ? "; " : "", text);
     sfp__free((void *)(uintptr_t)s->note);
     s->note = note;
@@ -178,7 +178,7 @@ void *sfp__room_for(size_t count, size_t size, sfp_status *status, sfp_error *er
 {
     void *p = sfp__calloc(count ? count : 1, size);
     if (!p)
-        *status = sfp__fail_nomem(err, count * size);
+        *status = sfp__fail_nomem(err);
     return p;
 }
 
@@ -187,10 +187,10 @@ sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, con
 {
     sfp_file_source *s = sfp__calloc(1, size);
     if (!s)
-        return sfp__fail_nomem(err, size);
+        return sfp__fail_nomem(err);
     sfp_status status = sfp__source_init(&s->base, kind, path, err);
     if (status == SFP_OK && !(s->root = sfp__strdup(root)))
-        status = sfp__fail_nomem(err, strlen(root) + 1);
+        status = sfp__fail_nomem(err);
     if (status != SFP_OK) {
         sfp__source_done(&s->base);
         sfp__free(s);
@@ -243,7 +243,7 @@ sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_picture *ou
         return status;
     char *path = sfp__file_source_path((const sfp_file_source *)s, i);
     if (!path)
-        return sfp__fail_nomem(err, 1);
+        return sfp__fail_nomem(err);
     status = sfp__picture_read(path, out, err);
     sfp__free(path);
     return status;

@@ -390,8 +390,8 @@ sfp_status sfp__manifest_open_memory(const char *path, const void *bytes, size_t
     sfp_file_source *s = NULL;
     char *dir = sfp__path_dir(path);
     reader *r = sfp__calloc(1, sizeof *r);
-    sfp_status status = dir && r ? sfp__file_source_create(sizeof *s, &sfp__source_manifest, path, dir, &s, err)
-                                 : sfp__fail_nomem(err, sizeof *r);
+    sfp_status status =
+        dir && r ? sfp__file_source_create(sizeof *s, &sfp__source_manifest, path, dir, &s, err) : sfp__fail_nomem(err);
     if (status == SFP_OK) {
         r->file = path;
         r->entries = &s->entries;

@@ -121,7 +121,7 @@ static sfp_status stream_entry(tar_stream *s, const char *name, int64_t size, bo
         if ((status = sfp__tar_check_picture(s->base.path, name, size, err)) != SFP_OK)
             return status;
         if (size > 0 && !(s->now.bytes = sfp__malloc((size_t)size)))
-            return sfp__fail_nomem(err, (size_t)size);
+            return sfp__fail_nomem(err);
         s->now.size = size;
         status = sfp__tar_read_entry(s->archive, s->base.path, name, size, s->now.bytes, err);
     }
@@ -260,7 +260,7 @@ sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, s
 {
     tar_stream *s = sfp__calloc(1, sizeof *s);
     if (!s)
-        return sfp__fail_nomem(err, sizeof *s);
+        return sfp__fail_nomem(err);
     s->fd = fd;
     sfp__tar_sample_clear(&s->now);
     sfp_status status = sfp__source_init(&s->base, &sfp__source_stdin, "stdin", err);
@@ -272,12 +272,12 @@ sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, s
     s->base.close = close_stream;
     if (status == SFP_OK && *classes) {
         char *path = sfp__strdup(classes);
-        status = path ? sfp__tar_labels_read(&s->labels, path, true, err) : sfp__fail_nomem(err, strlen(classes));
+        status = path ? sfp__tar_labels_read(&s->labels, path, true, err) : sfp__fail_nomem(err);
     }
     if (status == SFP_OK)
         status = sfp__names_reserve(&s->labels.names, err);
     if (status == SFP_OK && !(s->archive = sfp__tar_new_archive()))
-        status = sfp__fail_nomem(err, 1);
+        status = sfp__fail_nomem(err);
     if (status != SFP_OK) {
         close_stream(&s->base);
         return status;

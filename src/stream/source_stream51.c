@@ -223,7 +223,7 @@ static sfp_status draw_turns(int64_t count, int label, uint64_t seed, int64_t **
     if (!list || !turn) {
         sfp__free(list);
         sfp__free(turn);
-        return sfp__fail_nomem(err, bytes);
+        return sfp__fail_nomem(err);
     }
     for (int64_t i = 0; i < count; i++)
         list[i] = i;
@@ -244,7 +244,7 @@ static sfp_status order_entries(sfp_file_source *s, const int32_t place[CLASSES]
     int64_t *turn[CLASSES] = {0};
     key *keys = sfp__malloc((n + 1) * sizeof *keys);
     sfp_entry *sorted = sfp__malloc((n + 1) * sizeof *sorted);
-    sfp_status status = keys && sorted ? SFP_OK : sfp__fail_nomem(err, (n + 1) * sizeof *sorted);
+    sfp_status status = keys && sorted ? SFP_OK : sfp__fail_nomem(err);
     for (int c = 0; c < CLASSES && status == SFP_OK; c++)
         status = draw_turns(videos[c], c, seed, &turn[c], err);
     if (status == SFP_OK) {
@@ -297,7 +297,7 @@ static sfp_status read_rows(sfp_file_source *s, const reader *r, const int32_t p
     int64_t videos[CLASSES] = {0}, *video = sfp__malloc((n + 1) * sizeof *video);
     row last[CLASSES] = {0};
     uint64_t novel = 0, empty = 0;
-    sfp_status status = video ? SFP_OK : sfp__fail_nomem(r->err, (n + 1) * sizeof *video);
+    sfp_status status = video ? SFP_OK : sfp__fail_nomem(r->err);
     for (size_t i = 0; i < n && status == SFP_OK; i++) {
         row now;
         status = get_row(r, i, &now);
@@ -379,7 +379,7 @@ static sfp_status open_stream51(const char *path, const sfp_source_options *opt,
     sfp_error why = {0};
     char *train_file = sfp__path_join(path, "Stream-51_meta_train.json"),
          *test_file = sfp__path_join(path, "Stream-51_meta_test.json");
-    sfp_status status = train_file && test_file ? SFP_OK : sfp__fail_nomem(err, strlen(path));
+    sfp_status status = train_file && test_file ? SFP_OK : sfp__fail_nomem(err);
     if (status == SFP_OK)
         status = sfp__file_source_create(sizeof *s, &sfp__source_stream51, path, path, &s, err);
     if (status == SFP_OK && opt->test) {

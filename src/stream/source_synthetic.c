@@ -82,7 +82,7 @@ static sfp_status load(const sfp_source *base, int64_t i, sfp_picture *out, sfp_
     sfp_picture p = {.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .size = SIDE * SIDE * 3};
     p.bytes = sfp__malloc(p.size);
     if (!p.bytes)
-        return sfp__fail_nomem(err, p.size);
+        return sfp__fail_nomem(err);
     double time = s->span > 0 ? ((double)i + 0.5) * s->span / (double)base->count : (double)i;
     sfp_scene scene;
     sfp__scene_make(label_of(s, i), 0, s->world, time, s->seed, (uint64_t)i, &scene);
@@ -159,7 +159,7 @@ static sfp_status open_synthetic(const char *path, const sfp_source_options *opt
         return status;
     synthetic *s = sfp__calloc(1, sizeof *s);
     if (!s)
-        return sfp__fail_nomem(err, sizeof *s);
+        return sfp__fail_nomem(err);
     bool live = n == 0 && !opt->test;
     status = sfp__source_init(&s->base, live ? &endless : &sfp__source_synthetic, path, err);
     for (int32_t i = 0, number; i < SFP_SHAPES && status == SFP_OK; i++)

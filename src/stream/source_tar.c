@@ -48,14 +48,14 @@ static int shard_of(const tar_source *s, int64_t i)
 static sfp_status add_shard(tar_source *s, char *path, sfp_error *err)
 {
     if (!path)
-        return sfp__fail_nomem(err, 1);
+        return sfp__fail_nomem(err);
     if (s->shards == SHARDS_MAX) {
         sfp__free(path);
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %d shards", s->files.base.path, SHARDS_MAX);
     }
     if (!sfp__grow(&s->shard, sizeof *s->shard, (size_t)s->shards, (size_t)s->shards + 1, &s->room)) {
         sfp__free(path);
-        return sfp__fail_nomem(err, 2 * s->room * sizeof *s->shard);
+        return sfp__fail_nomem(err);
     }
     s->shard[s->shards++] = path;
     return SFP_OK;
@@ -281,7 +281,7 @@ static sfp_status scan_shard(tar_source *s, const char *file, sfp_tar_sample *no
     else if (st.st_size == 0)
         status = sfp__fail(err, SFP_EFORMAT, "%s: is empty", file);
     else if (!(a = sfp__tar_new_archive()))
-        status = sfp__fail_nomem(err, 1);
+        status = sfp__fail_nomem(err);
     else if (archive_read_open_fd(a, fd, SFP_TAR_READ_BYTES) != ARCHIVE_OK)
         status = sfp__tar_fail(a, file, err);
     else
@@ -297,7 +297,7 @@ static sfp_status scan_shards(tar_source *s, sfp_error *err)
 {
     sfp_tar_sample *now = sfp__calloc(1, sizeof *now);
     s->first = sfp__calloc((size_t)s->shards, sizeof *s->first);
-    sfp_status status = now && s->first ? SFP_OK : sfp__fail_nomem(err, sizeof *now);
+    sfp_status status = now && s->first ? SFP_OK : sfp__fail_nomem(err);
     for (int i = 0; i < s->shards && status == SFP_OK; i++) {
         s->first[i] = s->files.entries.count;
         sfp__tar_sample_clear(now);
@@ -342,7 +342,7 @@ static sfp_status load_tar(const sfp_source *base, int64_t i, sfp_picture *out, 
     sfp_picture p = {.kind = SFP_PICTURE_ENCODED, .size = e->size, .bytes = sfp__malloc(e->size)};
     int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (!p.bytes)
-        status = sfp__fail_nomem(err, p.size);
+        status = sfp__fail_nomem(err);
     else if (fd < 0)
         status = sfp__fail_errno(err, SFP_EIO, "%s: cannot open", file);
     for (size_t done = 0; done < p.size && status == SFP_OK;) {
@@ -381,8 +381,8 @@ static sfp_status open_tar(const char *path, const sfp_source_options *opt, sfp_
     int32_t *new_of = NULL;
     char *dir = sfp__path_is_dir(path) ? sfp__strdup(path) : sfp__path_dir(path),
          *list = dir ? sfp__path_join(dir, "classes.txt") : NULL;
-    sfp_status status = list ? sfp__file_source_create(sizeof(tar_source), &sfp__source_tar, path, dir, &files, err)
-                             : sfp__fail_nomem(err, strlen(path));
+    sfp_status status =
+        list ? sfp__file_source_create(sizeof(tar_source), &sfp__source_tar, path, dir, &files, err) : sfp__fail_nomem(err);
     sfp__free(dir);
     if (status != SFP_OK) {
         sfp__free(list);

@@ -138,7 +138,7 @@ static sfp_status fill_training(const sfp_source *s, const sfp_record *r, const 
     for (int t = 0; t < out->count && status == SFP_OK; t++) {
         out->task[t].name = sfp__cut_name(s, c, t);
         if (!out->task[t].name)
-            status = sfp__fail_nomem(err, 1);
+            status = sfp__fail_nomem(err);
     }
     for (int pass = 0; pass < 2 && status == SFP_OK; pass++) { /* count, then fill */
         for (int64_t i = 0; i < s->count && status == SFP_OK; i++) {
@@ -285,7 +285,7 @@ static sfp_status fill_test(const sfp_source *test, const sfp_record *r, const t
     for (int t = 0; t < out->count && status == SFP_OK; t++) {
         out->task[t].name = sfp__strdup(c->like->task[t].name);
         if (!out->task[t].name)
-            status = sfp__fail_nomem(err, 1);
+            status = sfp__fail_nomem(err);
     }
     for (int pass = 0; pass < 2 && status == SFP_OK; pass++) { /* count, then fill */
         for (int64_t i = 0; i < test->count; i++) {

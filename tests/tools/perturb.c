@@ -41,7 +41,7 @@ static sfp_status reference_length(const char *dir, const sfp_tensor *t, const f
 {
     sfp_safetensors *before = NULL;
     float *from = sfp__calloc(t->count, sizeof *from);
-    sfp_status s = from ? SFP_OK : sfp__fail_nomem(err, t->count * sizeof *from);
+    sfp_status s = from ? SFP_OK : sfp__fail_nomem(err);
     const char *name = strchr(t->name, '.');
     if (!s && strncmp(t->name, "step", 4) == 0 && name) {
         const sfp_tensor *b;
@@ -63,8 +63,7 @@ static sfp_status perturb_floats(const char *dir, sfp_tensor *t, void *data, sfp
 {
     float *value = sfp__malloc(t->count * sizeof *value);
     double length = 0;
-    sfp_status s =
-        value ? sfp__tensor_to_f32("expect.safetensors", t, value, err) : sfp__fail_nomem(err, t->count * sizeof *value);
+    sfp_status s = value ? sfp__tensor_to_f32("expect.safetensors", t, value, err) : sfp__fail_nomem(err);
     if (!s)
         s = reference_length(dir, t, value, &length, err);
     if (!s && !(length > 0))
@@ -90,7 +89,7 @@ static int one(const char *dir, const char *name, const char *out, sfp_error *er
     size_t count = sfp__safetensors_count(st);
     sfp_tensor *all = sfp__calloc(count, sizeof *all), *t = NULL;
     void *data = NULL;
-    sfp_status s = all ? SFP_OK : sfp__fail_nomem(err, count * sizeof *all);
+    sfp_status s = all ? SFP_OK : sfp__fail_nomem(err);
     for (size_t i = 0; !s && i < count; i++) {
         all[i] = *sfp__safetensors_at(st, i);
         if (strcmp(all[i].name, name) == 0)
@@ -99,7 +98,7 @@ static int one(const char *dir, const char *name, const char *out, sfp_error *er
     if (!s && !t)
         s = sfp__fail(err, SFP_ENOTFOUND, "there is no tensor '%s'", name);
     if (!s && !(data = sfp__malloc(t->bytes)))
-        s = sfp__fail_nomem(err, t->bytes);
+        s = sfp__fail_nomem(err);
     if (!s && t->dtype == SFP_DTYPE_I64) {
         const sfp_tensor *scores; /* as many as there are samples */
         memcpy(data, t->data, t->bytes);

@@ -1,5 +1,4 @@
 /* The arena: pieces do not overlap, a second round allocates nothing, what cannot be had is NULL. */
-#include "base/arena.h"
 #include "base/mem.h"
 
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 /* Errors: the record is filled, cut and chained as the callers rely on. */
 #include "base/error.h"
+#include "base/mem.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -24,7 +25,7 @@ static void a_missing_record_is_fine(void **unused)
     assert_int_equal(sfp__fail(NULL, SFP_EIO, "x"), SFP_EIO);
     assert_int_equal(sfp__fail_errno(NULL, SFP_EIO, "x"), SFP_EIO);
     assert_int_equal(sfp__fail_prefix(NULL, SFP_EIO, "x"), SFP_EIO);
-    assert_int_equal(sfp__fail_nomem(NULL, 5), SFP_ENOMEM);
+    assert_int_equal(sfp__fail_nomem(NULL), SFP_ENOMEM);
 }
 
 static void long_messages_are_cut_and_terminated(void **unused)
@@ -73,7 +74,9 @@ static void out_of_memory_says_how_much_was_asked_for(void **unused)
 {
     (void)unused;
     sfp_error err;
-    assert_int_equal(sfp__fail_nomem(&err, 12345), SFP_ENOMEM);
+    sfp__mem_fail_at(0);
+    assert_null(sfp__malloc(12345));
+    assert_int_equal(sfp__fail_nomem(&err), SFP_ENOMEM);
     assert_int_equal(err.status, SFP_ENOMEM);
     assert_non_null(strstr(err.message, "12345"));
 }

@@ -44,7 +44,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     int *order, got = from.c < from.n ? from.c : from.n;
     float *score;
     const sfp_want list[] = {{&order, (size_t)from.n, sizeof *order}, {&score, (size_t)from.n, sizeof *score}};
-    if ((s = SFP_SELECT_TAKE(env, list, err)))
+    if ((s = sfp__arena_list(env->arena, SFP_LIST(list), err)))
         return s;
     for (int i = 0; i < from.n; i++)
         score[i] = -margin(batch->classes, batch->probs + (size_t)from.id[i] * (size_t)batch->classes);

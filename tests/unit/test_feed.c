@@ -3,8 +3,8 @@
 #include "run/feed.h"
 
 #include <setjmp.h>
-#include <stdatomic.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static sfp_status fake_load(const sfp_source *s, int64_t i, sfp_picture *out, sf
         return sfp__fail(err, SFP_EFORMAT, "picture %lld: broken", (long long)i);
     uint8_t *bytes = sfp__malloc((size_t)3 * SIDE * SIDE);
     if (!bytes)
-        return sfp__fail_nomem(err, (size_t)3 * SIDE * SIDE);
+        return sfp__fail_nomem(err);
     memset(bytes, (int)(i % 251), (size_t)3 * SIDE * SIDE);
     *out = (sfp_picture){.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .bytes = bytes, .size = (size_t)3 * SIDE * SIDE};
     return SFP_OK;
@@ -62,8 +62,15 @@ static fake make_source(int64_t count)
 {
     static char a[] = "a", b[] = "b", c[] = "c", d[] = "d", path[] = "fake";
     static char *names[CLASSES] = {a, b, c, d};
-    return (fake){.s = {.kind = &kind, .path = path, .count = count, .classes = CLASSES, .class_names = names, .keeps_order = true,
-                        .record = fake_record, .load = fake_load, .name = fake_name}};
+    return (fake){.s = {.kind = &kind,
+                        .path = path,
+                        .count = count,
+                        .classes = CLASSES,
+                        .class_names = names,
+                        .keeps_order = true,
+                        .record = fake_record,
+                        .load = fake_load,
+                        .name = fake_name}};
 }
 
 static sfp_tasks cut(const fake *f, const char *spec)

@@ -35,7 +35,7 @@ typedef struct oracle {
     double *query, *token;
     bool live;
     /* out */
-    double *feature;               /* (n, D) */
+    double *feature;                   /* (n, D) */
     double *attuned[VIT_ORACLE_DEPTH]; /* (open, Lp, D) of the last loss */
 } oracle;
 
@@ -250,7 +250,8 @@ static UNUSED void oracle_forward(oracle *o, const float *pixels, int sample, bo
     const sfp_vit_config *c = &o->vit.c;
     oracle_image image = {o, sample, doubles((size_t)(ORACLE_PARTS * o->fp.length * c->dim))};
     double *x = to_doubles(pixels, 3 * (size_t)c->img_size * (size_t)c->img_size);
-    const vit_oracle_pass pass = {.x = x, .prefix = prompted ? oracle_prefix : NULL, .ctx = &image, .feature = feature, .embed = embed};
+    const vit_oracle_pass pass = {
+        .x = x, .prefix = prompted ? oracle_prefix : NULL, .ctx = &image, .feature = feature, .embed = embed};
     vit_oracle_forward(&o->vit, &pass);
     free(x), free(image.prefix);
 }
@@ -340,14 +341,14 @@ static UNUSED void oracle_init(oracle *o, const sfp_vit *vit, sfp_fp *fp)
     assert_true(c->depth <= VIT_ORACLE_DEPTH);
     *o = (oracle){.vit = {.c = *c}, .fp = *sfp__fp_options(fp)};
     o->layers = o->fp.last_layer - o->fp.first_layer + 1;
-#define TAKE(field, name, ndim, ...) o->vit.field = to_doubles(w->field, oracle_product(ndim, (const int[]){__VA_ARGS__}));
-    SFP_VIT_GLOBAL_LIST(TAKE)
-#undef TAKE
+#define COPY(field, name, ndim, ...) o->vit.field = to_doubles(w->field, oracle_product(ndim, (const int[]){__VA_ARGS__}));
+    SFP_VIT_GLOBAL_LIST(COPY)
+#undef COPY
     for (int l = 0; l < c->depth; l++) {
-#define TAKE(field, name, ndim, ...) \
+#define COPY(field, name, ndim, ...) \
     o->vit.blocks[l].field = to_doubles(w->blocks[l].field, oracle_product(ndim, (const int[]){__VA_ARGS__}));
-        SFP_VIT_BLOCK_LIST(TAKE)
-#undef TAKE
+        SFP_VIT_BLOCK_LIST(COPY)
+#undef COPY
     }
     oracle_take(o, fp);
 }
