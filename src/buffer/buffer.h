@@ -156,7 +156,7 @@ void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *
                        int *iwork /* max(n_left,m) */, double *dwork /* max(n_left,m) */, int *retained /* into Q */,
                        int *replaced);
 
-/* SPEC section 7 with the random numbers given, the three above in a row: what `verify buffer.json` checks. For a buffer that
+/* SPEC section 7 with the random numbers given, the three above in a row: what `streamfp-verify buffer.json` checks. For a buffer that
  * holds min(n_seen, m). Arrays sized by the caller: u_* (b), retained and replaced (b). score_buffer holds the slots as they
  * are when Q is drawn, min(m, n_seen + stored) of them. */
 typedef struct sfp_buffer_plan {

@@ -8,8 +8,8 @@
 #include <string.h>
 
 const sfp_command *const sfp__commands[] = {
-    &sfp__cmd_run,     &sfp__cmd_runs,   &sfp__cmd_eval,  &sfp__cmd_select,  &sfp__cmd_data, &sfp__cmd_predict, &sfp__cmd_pretrain,
-    &sfp__cmd_inspect, &sfp__cmd_convert, &sfp__cmd_verify, &sfp__cmd_bench, &sfp__cmd_help, NULL,
+    &sfp__cmd_run,      &sfp__cmd_runs,    &sfp__cmd_eval,    &sfp__cmd_select, &sfp__cmd_data, &sfp__cmd_predict,
+    &sfp__cmd_pretrain, &sfp__cmd_inspect, &sfp__cmd_convert, &sfp__cmd_bench,  &sfp__cmd_help, NULL,
 };
 
 const sfp_command *sfp__command_find(const char *name)

@@ -42,7 +42,6 @@ extern const sfp_command sfp__cmd_pretrain;
 extern const sfp_command sfp__cmd_run;
 extern const sfp_command sfp__cmd_runs;
 extern const sfp_command sfp__cmd_select;
-extern const sfp_command sfp__cmd_verify;
 
 /* All commands in the order of --help; ends with NULL. */
 extern const sfp_command *const sfp__commands[];

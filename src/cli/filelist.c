@@ -6,7 +6,6 @@
 #include "io/image.h"
 #include "io/walk.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,16 +61,6 @@ sfp_status sfp__filelist_add(sfp_filelist *l, const char *path, const char *labe
 
 /* ----------------------------------------------------------------- folders */
 
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-static int not_hidden(const struct dirent *e)
-{
-    return e->d_name[0] != '.';
-}
-
 /* What a walk through one folder adds. */
 typedef struct found {
     sfp_filelist *list;
@@ -112,24 +101,6 @@ static sfp_status add_folder(sfp_filelist *l, const char *folder, sfp_error *err
     sfp_status s = sfp__walk(folder, take, &(found){l, folder}, err);
     if (s == SFP_OK && l->count > before)
         qsort_r(l->entries + before, l->count - before, sizeof *l->entries, by_path, l->text);
-    return s;
-}
-
-sfp_status sfp__filelist_add_entries(sfp_filelist *l, const char *folder, bool (*keep)(const char *path), sfp_error *err)
-{
-    struct dirent **entries = NULL;
-    int n = scandir(folder, &entries, not_hidden, by_name);
-    if (n < 0)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot list", folder);
-    sfp_status s = SFP_OK;
-    for (int i = 0; i < n; i++) {
-        char path[PATH_MAX];
-        int need = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
-        if (s == SFP_OK && need > 0 && (size_t)need < sizeof path && keep(path))
-            s = sfp__filelist_add(l, path, "", err);
-        free(entries[i]);
-    }
-    free(entries);
     return s;
 }
 

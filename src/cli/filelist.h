@@ -29,8 +29,6 @@ sfp_status sfp__filelist_add(sfp_filelist *l, const char *path, const char *labe
 /* A folder (all pictures in it and below), a .csv or .txt list, or a single picture; so is whatever is not there, which is then
  * told as of any other picture that cannot be read. */
 sfp_status sfp__filelist_add_path(sfp_filelist *l, const char *path, sfp_error *err);
-/* Those entries of a folder, by name, hidden ones left out, of which `keep` says so; nothing below it. */
-sfp_status sfp__filelist_add_entries(sfp_filelist *l, const char *folder, bool (*keep)(const char *path), sfp_error *err);
 /* `file,label` lines, with or without that header, quoted or not; a line without a comma is a path alone. Relative paths are
  * relative to the list's folder. Blank lines and lines that begin with '#' are passed over. */
 sfp_status sfp__filelist_add_csv(sfp_filelist *l, const char *path, sfp_error *err);

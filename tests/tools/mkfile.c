@@ -6,7 +6,7 @@
  *     mkfile picture OUT.png WIDTH HEIGHT SEED
  *     mkfile jpeg OUT.jpg WIDTH HEIGHT SEED
  *     mkfile golden DIR SEED
- *         a golden case of that ViT, its numbers by this build: shows the plumbing of `verify`, not the mathematics
+ *         a golden case of that ViT, its numbers by this build: shows the plumbing of `streamfp-verify`, not the mathematics
  *     mkfile raw OUT HEADER BYTES
  *         a safetensors file with this very header and BYTES zero bytes of data
  *     mkfile length OUT NUMBER

@@ -1,4 +1,4 @@
-/* Makes golden cases wrong, one tensor at a time: what shows that `streamfp verify` can fail.
+/* Makes golden cases wrong, one tensor at a time: what shows that `streamfp-verify` can fail.
  *
  *     perturb list DIR
  *         the names of the tensors in DIR/expect.safetensors
@@ -8,7 +8,7 @@
  *         indices one is changed */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "cli/verify.h"
+#include "verify/verify.h"
 #include "io/safetensors.h"
 
 #include <math.h>

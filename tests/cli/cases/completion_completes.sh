@@ -13,7 +13,7 @@ try streamfp predict --resize ''
 try streamfp predict --backbone we
 try streamfp predict --topk ''
 try streamfp inspect we
-try streamfp help ver
+try streamfp help con
 try streamfp run --buffer e
 try streamfp run --method ''
 # the kinds of sources, and then files; bash cuts words at : and =

@@ -1,2 +1,2 @@
-streamfp verify --help
-streamfp help verify | diff - <(streamfp verify --help)
+streamfp convert --help
+streamfp help convert | diff - <(streamfp convert --help)

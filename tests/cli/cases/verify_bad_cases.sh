@@ -1,9 +1,9 @@
 try() {
-    streamfp verify case
+    streamfp-verify case
     echo "exit $?" >&2
     mkfile golden case 7
 }
-streamfp verify nothing
+streamfp-verify nothing
 mkfile golden case 7
 rm case/config.json
 try
@@ -19,4 +19,4 @@ mkfile raw case/batch.safetensors '{"x":{"dtype":"F32","shape":[2],"data_offsets
 try
 mkfile flip case/expect.safetensors new 3 && mv new case/expect.safetensors
 try
-streamfp verify case/config.json
+streamfp-verify case/config.json

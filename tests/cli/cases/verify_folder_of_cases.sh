@@ -6,11 +6,11 @@ cp -r "$SHARED/golden/two_tasks" golden/a
 cp "$SHARED/golden/buffer.json" golden
 mkdir golden/empty
 count() { sed 's/[0-9]* of [0-9]* hold/N of N hold/'; }
-streamfp verify golden | count
+streamfp-verify golden | count
 echo "exit ${PIPESTATUS[0]}"
-streamfp verify --json golden | grep -o -e '"case":"[^"]*"' -e '"not_checked":\[[a-z]*\]'
+streamfp-verify --json golden | grep -o -e '"case":"[^"]*"' -e '"not_checked":\[[a-z]*\]'
 rm golden/b/batch.safetensors
-streamfp verify golden | count
+streamfp-verify golden | count
 echo "exit ${PIPESTATUS[0]}"
-streamfp verify golden/empty
+streamfp-verify golden/empty
 echo "exit $?"

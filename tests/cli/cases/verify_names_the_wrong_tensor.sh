@@ -4,5 +4,5 @@ mkdir real
 cp "$SHARED"/golden/plain/* real
 chmod -R u+w real
 mkfile nan real/expect.safetensors new grad_replay.prompt.e_a_3 && mv new real/expect.safetensors
-streamfp verify real | awk '$NF == "FAIL" || $NF == "hold"{ print $1, $NF }'
+streamfp-verify real | awk '$NF == "FAIL" || $NF == "hold"{ print $1, $NF }'
 echo "exit ${PIPESTATUS[0]}"

@@ -8,4 +8,4 @@ streamfp predict --backbone x
 echo "exit $?" >&2
 streamfp predict --backbone x --eval y.csv z.png
 echo "exit $?" >&2
-streamfp verify
+streamfp convert

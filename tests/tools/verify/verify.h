@@ -1,7 +1,6 @@
-/* Golden cases: what the parts of `streamfp verify` share. cmd_verify.c runs them; verify_backbone.c, verify_learner.c and
- * verify_buffer.c recompute. */
-#ifndef SFP_CLI_VERIFY_H
-#define SFP_CLI_VERIFY_H
+/* Golden cases: what the parts of `streamfp-verify` share. verify.c runs them; backbone.c, learner.c and buffer.c recompute. */
+#ifndef SFP_TOOLS_VERIFY_H
+#define SFP_TOOLS_VERIFY_H
 
 #include "cli/json_out.h"
 
@@ -30,10 +29,10 @@ typedef struct sfp_golden {
     sfp_safetensors *batch, *state, *expect;
     sfp_vit *vit;
     int b, classes;
-    float *x;       /* (b, 3, S, S) */
-    int64_t *y;     /* (b) */
-    float *query;   /* (b, D), recomputed */
-    bool *checked;  /* (tensors of expect): compared, or an input */
+    float *x;      /* (b, 3, S, S) */
+    int64_t *y;    /* (b) */
+    float *query;  /* (b, D), recomputed */
+    bool *checked; /* (tensors of expect): compared, or an input */
 } sfp_golden;
 
 /* One line: name, error, tolerance, ok or FAIL. */
@@ -48,7 +47,8 @@ void sfp__verify_mark(sfp_golden *g, const char *name);
 /* DIR/NAME opened. */
 sfp_status sfp__verify_open(const sfp_golden *g, const char *name, sfp_safetensors **out, sfp_error *err);
 /* Tensors of exactly this shape; *out is newly allocated. */
-sfp_status sfp__verify_floats(const sfp_safetensors *st, const char *name, const int64_t *shape, int ndim, float **out, sfp_error *err);
+sfp_status sfp__verify_floats(const sfp_safetensors *st, const char *name, const int64_t *shape, int ndim, float **out,
+                              sfp_error *err);
 sfp_status sfp__verify_labels(const sfp_safetensors *st, const char *name, int n, int classes, int64_t **out, sfp_error *err);
 
 sfp_status sfp__verify_backbone(sfp_verify *r, sfp_golden *g, sfp_error *err);

@@ -1,20 +1,25 @@
-/* streamfp verify: recompute a golden case and compare.
+/* streamfp-verify [--threads N] [--json] DIR|FILE...: recomputes golden cases and compares.
+ *
+ * One line a tensor: name, relative error, tolerance, ok or FAIL; tensors that are not checked are named. Of a folder that holds
+ * cases all are recomputed, in one line each and a line for each tensor that fails. The exit code is 0 when all hold.
  *
  * A case is a folder: config.json names the backbone's file, batch.safetensors holds the samples, state0.safetensors the
  * learnable state, expect.safetensors what must come out. A file is a list of buffer updates.
  *
  * Error of a tensor: |found - expected| / |expected|, Euclidean over all elements; a NaN anywhere fails. Tolerances are those
  * of the reference: 1e-3 for gradients, 1e-2 for updates, indices exact, 1e-4 for the rest. */
+#include "verify.h"
 #include "cli/command.h"
-#include "cli/filelist.h"
 #include "cli/ui.h"
-#include "cli/verify.h"
 
 #include "base/mem.h"
+#include "base/strings.h"
 #include "io/file.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -382,24 +387,52 @@ static bool is_case(const char *path)
     return path_in(path, "config.json", config, sizeof config, &unused) == SFP_OK && stat(config, &st) == 0;
 }
 
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int not_hidden(const struct dirent *e)
+{
+    return e->d_name[0] != '.';
+}
+
+/* The cases in a folder, by name; nothing below it. */
+static sfp_status list_cases(const char *folder, sfp_strings *cases, sfp_error *err)
+{
+    struct dirent **entries = NULL;
+    int n = scandir(folder, &entries, not_hidden, by_name);
+    if (n < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot list", folder);
+    sfp_status s = SFP_OK;
+    for (int i = 0; i < n; i++) {
+        char path[PATH_MAX];
+        sfp_error unused;
+        if (!s && !path_in(folder, entries[i]->d_name, path, sizeof path, &unused) && is_case(path))
+            s = sfp__strings_add(cases, path, err);
+        free(entries[i]);
+    }
+    free(entries);
+    return s;
+}
+
 /* A case, or all those in a folder that is none itself. */
 static bool verify_operand(sfp_verify *r, const char *path)
 {
-    sfp_filelist cases = {0};
+    OWNED_BY(sfp__strings_done) sfp_strings cases = {0};
     sfp_error err = {0};
     struct stat st;
     bool all = true, folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode) && !is_case(path);
-    if (folder && sfp__filelist_add_entries(&cases, path, is_case, &err) != SFP_OK) {
+    if (folder && list_cases(path, &cases, &err) != SFP_OK) {
         (void)sfp__say_error(&err);
         all = false;
     } else if (cases.count == 0) {
         all = verify_one(r, path);
     }
     r->brief = true;
-    for (size_t i = 0; i < cases.count; i++)
-        all = verify_one(r, sfp__filelist_path(&cases, i)) && all;
+    for (int i = 0; i < cases.count; i++)
+        all = verify_one(r, cases.s[i]) && all;
     r->brief = false;
-    sfp__filelist_done(&cases);
     return all;
 }
 
@@ -425,21 +458,26 @@ static int run(const sfp_args *args)
     return all ? SFP_EXIT_OK : SFP_EXIT_FAILED;
 }
 
-const sfp_command sfp__cmd_verify = {
-    .name = "verify",
-    .summary = "recompute golden cases and compare",
-    .operands = "DIR|FILE...",
-    .min_operands = 1,
-    .max_operands = SFP_OPERANDS_ANY,
-    .text =
-        "Recomputes a golden case: the backbone's query, embeddings, logits and gradients to given prefixes; then the "
-        "learner's prefixes, similarity, coreset, losses, every gradient and the state after training steps. A file is a list "
-        "of buffer updates (buffer.json). One line a tensor: name, relative error (Euclidean), tolerance, ok or FAIL. Tensors "
-        "that are not checked are named.\n\n"
-        "Of a folder that holds cases all are recomputed, in one line each and a line for each tensor that fails.\n\n"
-        "The exit code is 0 when all hold.",
-    .examples = "  streamfp verify golden/plain golden/buffer.json\n"
-                "  streamfp verify golden\n",
-    SFP_COMMAND_OPTIONS(options),
-    .run = run,
-};
+int main(int argc, char **argv)
+{
+    static const char usage[] = "streamfp-verify [--threads N] [--json] DIR|FILE...";
+    sfp_args args;
+    sfp_error err = {0};
+    int code = SFP_EXIT_USAGE;
+    if (sfp__args_init(&args, "verify", options, sizeof options / sizeof *options, &err))
+        return sfp__say_error(&err);
+    if (sfp__args_parse(&args, argc - 1, argv + 1, &err)) {
+        (void)sfp__say_error(&err);
+    } else if (args.help) {
+        (void)puts(usage);
+        code = SFP_EXIT_OK;
+    } else if (args.operand_count == 0) {
+        sfp__say("expected %s", usage);
+    } else {
+        code = run(&args);
+    }
+    sfp__args_done(&args);
+    if (fflush(stdout) != 0)
+        code = SFP_EXIT_FAILED;
+    return code;
+}

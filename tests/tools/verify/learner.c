@@ -1,7 +1,7 @@
 /* The learner's part of a golden case: prefixes, similarity, coreset, both losses and every gradient, the state after 1 and 5
  * steps, and after a task boundary after 10. Updates are compared as differences from the state they began with: that is
  * what an optimiser gets wrong. */
-#include "cli/verify.h"
+#include "verify.h"
 
 #include "base/mem.h"
 #include "buffer/buffer.h"

@@ -1,5 +1,5 @@
 /* buffer.json: buffer updates with their random numbers given (SPEC section 7), each with one right answer. */
-#include "cli/verify.h"
+#include "verify.h"
 
 #include "base/mem.h"
 #include "buffer/buffer.h"

@@ -4,7 +4,7 @@
  *   embed            patch embeddings, no class token, no position        (b, L, D)
  *   logits           classifier on the feature with prefix_k_l, prefix_v_l given          (b, classes)
  *   grad_prefix_*_l  gradient of the mean cross-entropy to these prefixes (b, rows, D) */
-#include "cli/verify.h"
+#include "verify.h"
 
 #include "base/mem.h"
 
