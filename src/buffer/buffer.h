@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "base/need.h"
 #include "base/parts.h"
-#include "base/pool.h"
 #include "base/rng.h"
+#include "base/thread_pool.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,7 +67,7 @@ typedef struct sfp_buffer_batch {
     const float *score;          /* (b) similarity S(x), fingerprints after the steps */
     const float *fingerprint;    /* (D) mean unit fingerprint: scores the slots, <mean_embed, fingerprint> */
     const sfp_ask *ask;          /* for a method that needs FEATURES, GRADIENTS or PIXELS; else NULL */
-    sfp_pool *threads;           /* NULL: the calling thread alone */
+    sfp_thread_pool *threads;    /* NULL: the calling thread alone */
 } sfp_buffer_batch;
 
 /* What an update did, for the event log. Arrays are the buffer's own and hold until the next update. */

@@ -81,7 +81,7 @@ typedef struct gradients {
     float *one;   /* (n) */
     float *sum;   /* (n) of the batch's samples scored */
     float *fresh; /* (max_batch) their scores */
-    sfp_pool *threads;
+    sfp_thread_pool *threads;
 } gradients;
 
 static void take_group(void *user, int i, const float *gradient)

@@ -45,12 +45,12 @@ static void product_piece(void *ctx, int i, int worker)
     p->out[i] = dot(p->n, p->group + (size_t)i * p->n, p->g);
 }
 
-float sfp__gss_score(size_t n, int groups, const float *group, const float *g, sfp_pool *threads)
+float sfp__gss_score(size_t n, int groups, const float *group, const float *g, sfp_thread_pool *threads)
 {
     products p = {.n = n, .group = group, .g = g};
     double length = sqrt(dot(n, g, g)), best = -INFINITY;
     if (threads)
-        sfp__pool_run(threads, groups, product_piece, &p);
+        sfp__thread_pool_run(threads, groups, product_piece, &p);
     for (int i = 0; i < groups; i++) {
         if (!threads)
             product_piece(&p, i, 0);

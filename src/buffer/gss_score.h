@@ -2,7 +2,7 @@
 #ifndef SFP_BUFFER_GSS_SCORE_H
 #define SFP_BUFFER_GSS_SCORE_H
 
-#include "base/pool.h"
+#include "base/thread_pool.h"
 
 #include <stddef.h>
 
@@ -16,7 +16,7 @@ void sfp__gss_unit(size_t n, float *g);
 
 /* The largest cosine of g to one of the groups (groups, n) of unit length; 0 to one without length. Those that are not numbers do
  * not count, and when none is left it is 1: as like the others as can be. Sums in double. */
-float sfp__gss_score(size_t n, int groups, const float *group, const float *g, sfp_pool *threads /* or NULL */);
+float sfp__gss_score(size_t n, int groups, const float *group, const float *g, sfp_thread_pool *threads /* or NULL */);
 
 /* Weights by which slots are drawn: (s - min) / (max - min + 0.01), a score that is not finite counting as 1. */
 void sfp__gss_weights(int n, const float *score, double *weight);

@@ -26,7 +26,7 @@ typedef struct contender {
 
 struct sfp_bench_gemm {
     int m, n[SHAPES], k[SHAPES], contenders;
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     contender list[MAX_CONTENDERS];
     float *x, *y, *w[SHAPES];
     sfp_gemm_weight *packed[SHAPES];
@@ -65,14 +65,14 @@ static sfp_status add_packed(sfp_bench_gemm *g, int rows, sfp_error *err)
     c->rows = rows;
     sfp_status s = SFP_OK;
     for (int i = 0; !s && i < SHAPES; i++) {
-        s = sfp__gemm_op_create(g->packed[i], rows, sfp__pool_threads(g->pool), &c->op[i], err);
+        s = sfp__gemm_op_create(g->packed[i], rows, sfp__thread_pool_size(g->pool), &c->op[i], err);
         if (!s && g->m % rows)
-            s = sfp__gemm_op_create(g->packed[i], g->m % rows, sfp__pool_threads(g->pool), &c->tail[i], err);
+            s = sfp__gemm_op_create(g->packed[i], g->m % rows, sfp__thread_pool_size(g->pool), &c->tail[i], err);
     }
     return s;
 }
 
-sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp_pool *pool, sfp_bench_gemm **out, sfp_error *err)
+sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp_thread_pool *pool, sfp_bench_gemm **out, sfp_error *err)
 {
     sfp_bench_gemm *g = sfp__calloc(1, sizeof *g);
     if (!g)
@@ -102,7 +102,7 @@ sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp_pool *pool, sf
         sfp_gemm_weight_desc d = {.n = n[i], .k = k[i], .w = g->w[i]};
         s = sfp__gemm_weight_create(&d, &g->packed[i], err);
     }
-    int threads = sfp__pool_threads(pool);
+    int threads = sfp__thread_pool_size(pool);
     if (!s)
         s = add_packed(g, (m + threads - 1) / threads, err);
     if (!s && SMALL_ROWS < m)
@@ -158,13 +158,13 @@ static void run_piece(void *ctx, int piece, int worker)
 
 void sfp__bench_gemm_round(sfp_bench_gemm *g)
 {
-    int threads = sfp__pool_threads(g->pool);
+    int threads = sfp__thread_pool_size(g->pool);
     for (int i = 0; i < SHAPES; i++)
         for (int c = 0; c < g->contenders; c++) {
             contender *t = &g->list[c];
             job j = {g, t, i, t->sgemm ? (g->m + threads - 1) / threads : t->rows};
             double begin = sfp__seconds();
-            sfp__pool_run(g->pool, (g->m + j.rows - 1) / j.rows, run_piece, &j);
+            sfp__thread_pool_run(g->pool, (g->m + j.rows - 1) / j.rows, run_piece, &j);
             double took = sfp__seconds() - begin;
             if (t->best[i] <= 0 || took < t->best[i])
                 t->best[i] = took;

@@ -3,12 +3,12 @@
 #define SFP_CLI_BENCH_GEMM_H
 
 #include "base/error.h"
-#include "base/pool.h"
+#include "base/thread_pool.h"
 
 typedef struct sfp_bench_gemm sfp_bench_gemm;
 
 /* Shapes of a ViT block of width D and MLP width F at m rows: qkv, proj, fc1, fc2. */
-sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp_pool *pool, sfp_bench_gemm **out, sfp_error *err);
+sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp_thread_pool *pool, sfp_bench_gemm **out, sfp_error *err);
 void sfp__bench_gemm_free(sfp_bench_gemm *g);
 
 /* One round of every contender; each keeps its best time. */

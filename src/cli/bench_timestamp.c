@@ -65,8 +65,8 @@ static void keep_best(const sfp_timestamp *t, sfp_bench_timestamp *out)
     out->replay = t->replay_count[0];
 }
 
-sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_pool *pool, int b, int rounds, const char *select, const char *buffer,
-                                    sfp_bench_timestamp *out, sfp_error *err)
+sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_thread_pool *pool, int b, int rounds, const char *select,
+                                    const char *buffer, sfp_bench_timestamp *out, sfp_error *err)
 {
     const sfp_vit_config *c = sfp__vit_config(vit);
     size_t bytes = 3 * (size_t)c->img_size * (size_t)c->img_size, n = (size_t)b;

@@ -2,7 +2,7 @@
 #ifndef SFP_CLI_BENCH_TIMESTAMP_H
 #define SFP_CLI_BENCH_TIMESTAMP_H
 
-#include "base/pool.h"
+#include "base/thread_pool.h"
 #include "model/vit.h"
 
 enum {
@@ -27,7 +27,7 @@ typedef struct sfp_bench_timestamp {
 } sfp_bench_timestamp;
 
 /* With this selector and buffer method. */
-sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_pool *pool, int b, int rounds, const char *select, const char *buffer,
-                                    sfp_bench_timestamp *out, sfp_error *err);
+sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_thread_pool *pool, int b, int rounds, const char *select,
+                                    const char *buffer, sfp_bench_timestamp *out, sfp_error *err);
 
 #endif

@@ -48,7 +48,7 @@ static const sfp_opt options[] = {
 typedef struct bench {
     const char *select, *buffer; /* of the timestamps */
     int b, dim, depth, heads, rounds;
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     sfp_vit *vit;
     sfp_vit_plan *forward, *backward;
     float *x, *feature, *head; /* (b,3,S,S) (b,D) (CLASSES,D) */
@@ -178,7 +178,7 @@ static void print_json(const bench *t, const char *size)
     sfp__json_begin(&j, stdout);
     sfp__json_string(&j, "size", size);
     sfp__json_int(&j, "batch", t->b);
-    sfp__json_int(&j, "threads", sfp__pool_threads(t->pool));
+    sfp__json_int(&j, "threads", sfp__thread_pool_size(t->pool));
     sfp__json_string(&j, "cpu", sfp__cpu_name());
     sfp__json_string(&j, "kernels", sfp__kernels()->isa);
     sfp__json_string(&j, "gemm_backend", sfp__gemm_backend());
@@ -223,8 +223,8 @@ static void print_text(const bench *t, const char *size)
 {
     double forward = t->forward_flops / t->forward_seconds * 1e-9, train = t->train_flops / t->train_seconds * 1e-9, best = 0;
     const char *name = "";
-    printf("ViT-%s/16, batch %d, %d thread%s, %s kernels, %s\n%s\n\n", size, t->b, sfp__pool_threads(t->pool),
-           sfp__pool_threads(t->pool) == 1 ? "" : "s", sfp__kernels()->isa, sfp__gemm_backend(), sfp__cpu_name());
+    printf("ViT-%s/16, batch %d, %d thread%s, %s kernels, %s\n%s\n\n", size, t->b, sfp__thread_pool_size(t->pool),
+           sfp__thread_pool_size(t->pool) == 1 ? "" : "s", sfp__kernels()->isa, sfp__gemm_backend(), sfp__cpu_name());
     if (t->gemm) {
         best = sfp__bench_gemm_best(t->gemm, &name);
         for (int i = 0; i < sfp__bench_gemm_contenders(t->gemm); i++)
@@ -281,7 +281,7 @@ static int run(const sfp_args *args)
     sfp_error err = {0};
     if (check_options(args, &err))
         return sfp__say_usage("bench", "%s", err.message);
-    sfp_status s = sfp__pool_create((int)sfp__args_int(args, "threads"), &t.pool, &err);
+    sfp_status s = sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &t.pool, &err);
     if (!s)
         s = prepare(&t, &err);
     if (!s && !sfp__args_flag(args, "timestamp-only"))
@@ -296,7 +296,7 @@ static int run(const sfp_args *args)
     sfp__vit_plan_free(t.backward);
     sfp__vit_plan_free(t.forward);
     sfp__vit_free(t.vit);
-    sfp__pool_free(t.pool);
+    sfp__thread_pool_free(t.pool);
     sfp__free(t.x);
     sfp__free(t.head);
     sfp__free(t.prefix);

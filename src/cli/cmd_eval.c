@@ -5,7 +5,7 @@
 #include "cli/ui.h"
 
 #include "base/mem.h"
-#include "base/pool.h"
+#include "base/thread_pool.h"
 #include "run/exam.h"
 #include "run/result.h"
 #include "stream/source.h"
@@ -255,14 +255,14 @@ static sfp_status examine(const sfp_args *a, sfp_exam *out, char *state, sfp_err
                           .ctx = &progress};
     sfp_status s = sfp__state_file(sfp__args_string(a, "state"), state, PATH_MAX, err);
     if (!s)
-        s = sfp__pool_create((int)sfp__args_int(a, "threads"), &o.pool, err);
+        s = sfp__thread_pool_create((int)sfp__args_int(a, "threads"), &o.pool, err);
     if (!s)
         s = sfp__backbone_open_for(a, state, &o.vit, err);
     if (!s)
         s = sfp__exam(&o, out, err);
     sfp__progress_done(&progress);
     sfp__vit_free(o.vit);
-    sfp__pool_free(o.pool);
+    sfp__thread_pool_free(o.pool);
     return s;
 }
 

@@ -126,7 +126,7 @@ static sfp_status set_up(sfp_predict *p, sfp_error *err)
     p->image_options = sfp__image_options_defaults();
     p->image_options.exif_orientation = sfp__args_flag(a, "exif");
     sfp_status s;
-    if ((s = sfp__pool_create((int)sfp__args_int(a, "threads"), &p->pool, err)) != SFP_OK ||
+    if ((s = sfp__thread_pool_create((int)sfp__args_int(a, "threads"), &p->pool, err)) != SFP_OK ||
         (s = sfp__backbone_open_for(a, sfp__args_string(a, "state"), &p->vit, err)) != SFP_OK ||
         (s = sfp__predict_open(p, err)) != SFP_OK)
         return s;
@@ -143,7 +143,7 @@ static void tear_down(sfp_predict *p)
         (void)fclose(p->spool);
     sfp__predict_close(p);
     sfp__vit_free(p->vit);
-    sfp__pool_free(p->pool);
+    sfp__thread_pool_free(p->pool);
     sfp__names_free(p->names, p->name_count);
     sfp__filelist_done(&p->files);
     sfp__free(p->labels);
@@ -175,7 +175,7 @@ static void decode_one(void *ctx, int slot, int worker)
 
 static sfp_status run_chunk(sfp_predict *p, sfp_error *err)
 {
-    sfp__pool_run(p->pool, p->slots, decode_one, p);
+    sfp__thread_pool_run(p->pool, p->slots, decode_one, p);
     p->decoded = 0;
     for (int slot = 0; slot < p->slots; slot++) {
         if (p->errors[slot].status == SFP_OK) {

@@ -225,13 +225,13 @@ static int run(const sfp_args *a)
     sfp_pretrain_options o;
     if (read_options(a, &o, &err))
         return sfp__say_usage("pretrain", "%s", err.message);
-    sfp_pool *pool = NULL;
+    sfp_thread_pool *pool = NULL;
     sfp_pretrain_result r = {0};
     talk t = {0};
     const sfp_pretrain_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = sfp__stop_on_signals()};
     char *command = command_of(a);
     o.command = command;
-    sfp_status s = sfp__pool_create((int)sfp__args_int(a, "threads"), &pool, &err);
+    sfp_status s = sfp__thread_pool_create((int)sfp__args_int(a, "threads"), &pool, &err);
     if (!s)
         s = sfp__pretrain(&o, pool, &hooks, &r, &err);
     sfp__line_wipe();
@@ -242,7 +242,7 @@ static int run(const sfp_args *a)
         print_json(&r);
     else if (!s)
         print_table(&r, o.out);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
     sfp__free(command);
     return code;
 }

@@ -259,10 +259,10 @@ static int run(const sfp_args *given)
     const char *config = sfp__args_string(&a, "config");
     if ((config && sfp__yaml_config(config, &a, &err)) || sfp__run_preset(&a, &err))
         return sfp__say_usage("run", "%s", err.message);
-    sfp_pool *pool = NULL;
+    sfp_thread_pool *pool = NULL;
     sfp_vit *vit = NULL;
     bool wrong = false, finished = false;
-    sfp_status s = sfp__pool_create((int)sfp__args_int(&a, "threads"), &pool, &err);
+    sfp_status s = sfp__thread_pool_create((int)sfp__args_int(&a, "threads"), &pool, &err);
     if (!s)
         s = sfp__backbone_open(&a, &vit, &err);
     if (!s) {
@@ -273,7 +273,7 @@ static int run(const sfp_args *given)
             s = learn(&a, &o, &finished, &err);
     }
     sfp__vit_free(vit);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
     if (wrong)
         return sfp__say_usage("run", "%s", err.message);
     return s ? sfp__command_failed(&a, &err) : finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;

@@ -36,7 +36,7 @@ typedef struct job {
     sfp_table features, probs;
     int32_t *label;
     int finite, *order; /* (rows): those that are finite ascending, then the others ascending */
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     sfp_arena arena;
     sfp_progress progress;
     sfp_select_env env;
@@ -212,7 +212,7 @@ static sfp_status work(job *j, const sfp_args *args, sfp_error *err)
 {
     sfp_rng rng = sfp__rng_init((uint64_t)sfp__args_int(args, "seed"), 2);
     sfp_status s = load(j, args, err);
-    if (s || (s = sort_out(j, args, err)) || (s = sfp__pool_create((int)sfp__args_int(args, "threads"), &j->pool, err)))
+    if (s || (s = sort_out(j, args, err)) || (s = sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &j->pool, err)))
         return s;
     size_t n = (size_t)j->features.rows;
     j->index = sfp__malloc(n * sizeof *j->index);
@@ -266,7 +266,7 @@ static int run(const sfp_args *args)
     else
         code = sfp__say_error(&err);
     sfp__arena_done(&j.arena);
-    sfp__pool_free(j.pool);
+    sfp__thread_pool_free(j.pool);
     sfp__table_done(&j.features);
     sfp__table_done(&j.probs);
     sfp__free(j.label);

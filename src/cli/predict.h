@@ -8,7 +8,7 @@
 #include "cli/filelist.h"
 #include "cli/json_out.h"
 
-#include "base/pool.h"
+#include "base/thread_pool.h"
 #include "io/image.h"
 #include "learner/predictor.h"
 #include "model/vit.h"
@@ -19,7 +19,7 @@
 
 typedef struct sfp_predict {
     const sfp_args *args;
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     sfp_vit *vit;
     sfp_filelist files;
     char **names; /* of --names; else those of the state, or of the config beside the weights */

@@ -120,7 +120,7 @@ static void normalise_one(void *ctx, int i, int worker)
 
 static sfp_status ask_backbone(sfp_predict *p, sfp_error *err)
 {
-    sfp__pool_run(p->pool, p->decoded, normalise_one, p);
+    sfp__thread_pool_run(p->pool, p->decoded, normalise_one, p);
     const sfp_vit_pass pass = {.b = p->decoded, .x = p->x, .feature = p->feature};
     sfp_status s = sfp__vit_run(p->plan, &pass, err);
     return s || !p->score ? s : sfp__vit_head(p->vit, p->decoded, p->feature, p->scores, err);
@@ -161,6 +161,6 @@ sfp_status sfp__predict_answer(sfp_predict *p, sfp_error *err)
                        ? sfp__predictor_run(p->predictor, p->decoded, p->picture, p->label, p->scores, p->classes, NULL, err)
                        : ask_backbone(p, err);
     if (!s && p->score)
-        sfp__pool_run(p->pool, p->decoded, rank_one, p);
+        sfp__thread_pool_run(p->pool, p->decoded, rank_one, p);
     return s;
 }

@@ -24,7 +24,7 @@ typedef struct cut {
 struct sfp_attune {
     sfp_attune_options opt;
     int D;
-    sfp_pool *threads;
+    sfp_thread_pool *threads;
     const sfp_kernels *kernels;
     sfp_gemm_weight *k[MAPS], *v[MAPS], *k_t[MAPS], *v_t[MAPS];
     sfp_gemm_op *op_k[CHUNK + 1], *op_v[CHUNK + 1], *op_k_t[CHUNK + 1], *op_v_t[CHUNK + 1]; /* by components */
@@ -60,7 +60,7 @@ static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
     }
     size_t layers = (size_t)a->opt.layers, pool = (size_t)a->opt.pool, Lp = (size_t)a->opt.length;
     a->chunks = (a->opt.pool + CHUNK - 1) / CHUNK + 1; /* one more: frozen and learning parts are cut apart */
-    int threads = sfp__pool_threads(a->threads);
+    int threads = sfp__thread_pool_size(a->threads);
     if (!s) {
         a->map = sfp__calloc(layers * pool * MAPS * Lp * D, sizeof(float));
         a->der = sfp__calloc(layers * (size_t)a->opt.learning * MAPS * Lp * D, sizeof(float));
@@ -83,7 +83,8 @@ static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
     return s;
 }
 
-sfp_status sfp__attune_create(sfp_vit *vit, sfp_pool *threads, const sfp_attune_options *opt, sfp_attune **out, sfp_error *err)
+sfp_status sfp__attune_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_attune_options *opt, sfp_attune **out,
+                              sfp_error *err)
 {
     if (sfp__vit_config(vit)->depth < MAPS)
         return sfp__fail(err, SFP_EINVAL,
@@ -122,7 +123,7 @@ void sfp__attune_free(sfp_attune *a)
         sfp__gemm_op_free(a->op_k_t[i]);
         sfp__gemm_op_free(a->op_v_t[i]);
     }
-    for (int i = 0; a->workers && i < sfp__pool_threads(a->threads); i++) {
+    for (int i = 0; a->workers && i < sfp__thread_pool_size(a->threads); i++) {
         sfp__free(a->workers[i].h);
         sfp__free(a->workers[i].g);
         sfp__free(a->workers[i].y);
@@ -144,7 +145,7 @@ void sfp__attune_invalidate(sfp_attune *a)
 
 static sfp_status need_ops(sfp_attune *a, int comps, sfp_error *err)
 {
-    int m = comps * a->opt.length, lanes = sfp__pool_threads(a->threads);
+    int m = comps * a->opt.length, lanes = sfp__thread_pool_size(a->threads);
     const struct {
         sfp_gemm_op **op;
         const sfp_gemm_weight *like;
@@ -292,7 +293,7 @@ sfp_status sfp__attune_fwd(sfp_attune *a, const sfp_attune_span *spans, const fl
                 return s;
         }
     }
-    sfp__pool_run(a->threads, a->opt.layers * j.chunks, forward_piece, &j);
+    sfp__thread_pool_run(a->threads, a->opt.layers * j.chunks, forward_piece, &j);
     for (int l = 0; l < a->opt.layers; l++)
         a->valid[l] = spans[l].start;
     return SFP_OK;
@@ -366,7 +367,7 @@ void sfp__attune_bwd(sfp_attune *a, const sfp_attune_span *spans, const float *c
 {
     job j = {
         .a = a, .chunks = cut_layers(a, spans), .p = p, .gate_w = gate_w->data, .gate_b = gate_b->data, .dout = dout, .dp = dp};
-    sfp__pool_run(a->threads, a->opt.layers * j.chunks, backward_piece, &j);
+    sfp__thread_pool_run(a->threads, a->opt.layers * j.chunks, backward_piece, &j);
     for (int layer = 0; layer < a->opt.layers; layer++) /* in order: the same sum whatever the threads */
         for (int chunk = 0; chunk < a->cuts[layer].chunks; chunk++) {
             const float *part = a->part + ((size_t)layer * (size_t)a->chunks + (size_t)chunk) * (size_t)(MAPS * a->D + MAPS);

@@ -9,7 +9,7 @@
 #ifndef SFP_FINGERPRINT_ATTUNE_H
 #define SFP_FINGERPRINT_ATTUNE_H
 
-#include "base/pool.h"
+#include "base/thread_pool.h"
 #include "compute/param.h"
 #include "model/vit.h"
 
@@ -33,7 +33,8 @@ typedef struct sfp_attune_span {
 
 typedef struct sfp_attune sfp_attune;
 
-sfp_status sfp__attune_create(sfp_vit *vit, sfp_pool *threads, const sfp_attune_options *opt, sfp_attune **out, sfp_error *err);
+sfp_status sfp__attune_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_attune_options *opt, sfp_attune **out,
+                              sfp_error *err);
 void sfp__attune_free(sfp_attune *a);
 
 /* The maps of all components are computed anew by the next forward, even of those that are frozen. */

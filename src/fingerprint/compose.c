@@ -139,7 +139,7 @@ sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err)
             return s;
     }
     layer_job j = {.f = f};
-    sfp__pool_run(f->threads, f->layers, prepare_layer, &j);
+    sfp__thread_pool_run(f->threads, f->layers, prepare_layer, &j);
     f->view = (sfp_fp_view){
         .kind = f->kind, .layers = f->layers, .start = f->start, .parts = f->parts, .length = f->opt.length, .dim = f->D};
     for (int l = 0; l < f->layers; l++) {
@@ -274,7 +274,7 @@ sfp_status sfp__fp_gradients(sfp_fp *f, int first, int n, int terms, double *los
     if (first < 0 || n < 1 || n > f->max_batch - first)
         return sfp__fail(err, SFP_EINVAL, "gradients of %d samples from %d on, expected 1 to %d in all", n, first, f->max_batch);
     layer_job j = {.f = f, .first = first, .n = n, .terms = terms};
-    sfp__pool_run(f->threads, f->layers, gradients_layer, &j);
+    sfp__thread_pool_run(f->threads, f->layers, gradients_layer, &j);
     double penalty = 0, own = 0;
     for (int l = 0; l < f->layers; l++) {
         penalty += f->penalty[l];

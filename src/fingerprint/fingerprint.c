@@ -264,7 +264,8 @@ static sfp_status make_params(sfp_fp *f, sfp_error *err)
     return s;
 }
 
-sfp_status sfp__fp_create(sfp_vit *vit, sfp_pool *threads, const sfp_fp_options *opt, int max_batch, sfp_fp **out, sfp_error *err)
+sfp_status sfp__fp_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_fp_options *opt, int max_batch, sfp_fp **out,
+                          sfp_error *err)
 {
     sfp_fp_options o = *opt;
     const sfp_vit_config *c = sfp__vit_config(vit);

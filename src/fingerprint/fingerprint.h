@@ -14,8 +14,8 @@
 #ifndef SFP_FINGERPRINT_FINGERPRINT_H
 #define SFP_FINGERPRINT_FINGERPRINT_H
 
-#include "base/pool.h"
 #include "base/rng.h"
+#include "base/thread_pool.h"
 #include "compute/param.h"
 #include "model/vit.h"
 
@@ -82,7 +82,8 @@ void sfp__fp_compose(const sfp_fp_view *v, int layer, int n, const float *query,
 
 typedef struct sfp_fp sfp_fp;
 
-sfp_status sfp__fp_create(sfp_vit *vit, sfp_pool *threads, const sfp_fp_options *opt, int max_batch, sfp_fp **out, sfp_error *err);
+sfp_status sfp__fp_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_fp_options *opt, int max_batch, sfp_fp **out,
+                          sfp_error *err);
 void sfp__fp_free(sfp_fp *f);
 const sfp_fp_options *sfp__fp_options(const sfp_fp *f);
 

@@ -14,7 +14,7 @@ struct sfp_fp {
     sfp_fp_options opt;
     const sfp__pool_kind *kind;
     sfp_vit *vit;
-    sfp_pool *threads;
+    sfp_thread_pool *threads;
     int D, layers, max_batch, parts;
     int layer[SFP_FP_MAX_LAYERS];
     int task, start, open, learning_most;

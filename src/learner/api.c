@@ -10,7 +10,7 @@
 
 struct sfp_engine {
     sfp_vit *vit;
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
 };
 
 struct sfp_settings {
@@ -23,13 +23,13 @@ struct sfp_settings {
 static sfp_status engine_from(sfp_status s, sfp_vit *vit, int threads, sfp_engine **out, sfp_error *err)
 {
     sfp_engine *e = NULL;
-    sfp_pool *pool = NULL;
+    sfp_thread_pool *pool = NULL;
     if (!s)
-        s = sfp__pool_create(threads, &pool, err);
+        s = sfp__thread_pool_create(threads, &pool, err);
     if (!s && !(e = sfp__calloc(1, sizeof *e)))
         s = sfp__fail_nomem(err);
     if (s) {
-        sfp__pool_free(pool);
+        sfp__thread_pool_free(pool);
         sfp__vit_free(vit);
         return s;
     }
@@ -66,7 +66,7 @@ void sfp_engine_close(sfp_engine *e)
 {
     if (!e)
         return;
-    sfp__pool_free(e->pool);
+    sfp__thread_pool_free(e->pool);
     sfp__vit_free(e->vit);
     sfp__free(e);
 }
@@ -244,12 +244,12 @@ sfp_status sfp_learner_resume(sfp_learner *l, const char *path, char *buffer, si
 
 sfp_status sfp_predictor_create(sfp_learner *l, int threads, int max_batch, sfp_predictor **out, sfp_error *err)
 {
-    sfp_pool *pool = NULL;
-    sfp_status s = sfp__pool_create(threads, &pool, err);
+    sfp_thread_pool *pool = NULL;
+    sfp_status s = sfp__thread_pool_create(threads, &pool, err);
     if (s)
         return s;
     if ((s = sfp__predictor_create(l, pool, max_batch, out, err)))
-        sfp__pool_free(pool);
+        sfp__thread_pool_free(pool);
     else
         sfp__predictor_own_pool(*out);
     return s;
@@ -257,12 +257,12 @@ sfp_status sfp_predictor_create(sfp_learner *l, int threads, int max_batch, sfp_
 
 sfp_status sfp_predictor_open(sfp_engine *e, const char *state, int threads, int max_batch, sfp_predictor **out, sfp_error *err)
 {
-    sfp_pool *pool = NULL;
-    sfp_status s = sfp__pool_create(threads, &pool, err);
+    sfp_thread_pool *pool = NULL;
+    sfp_status s = sfp__thread_pool_create(threads, &pool, err);
     if (s)
         return s;
     if ((s = sfp__predictor_open(e->vit, pool, state, max_batch, out, err)))
-        sfp__pool_free(pool);
+        sfp__thread_pool_free(pool);
     else
         sfp__predictor_own_pool(*out);
     return s;

@@ -186,7 +186,8 @@ static sfp_status make(sfp_learner *l, sfp_error *err)
     return sfp__learner_make_heads(l, l->heads, err);
 }
 
-sfp_status sfp__learner_create(sfp_vit *vit, sfp_pool *threads, const sfp_learner_options *opt, sfp_learner **out, sfp_error *err)
+sfp_status sfp__learner_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_learner_options *opt, sfp_learner **out,
+                               sfp_error *err)
 {
     sfp_status s = check(opt, err);
     if (s)

@@ -61,7 +61,8 @@ typedef struct sfp_timestamp {
 } sfp_timestamp;
 
 /* `threads` and `vit` must outlive the learner. */
-sfp_status sfp__learner_create(sfp_vit *vit, sfp_pool *threads, const sfp_learner_options *opt, sfp_learner **out, sfp_error *err);
+sfp_status sfp__learner_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_learner_options *opt, sfp_learner **out,
+                               sfp_error *err);
 void sfp__learner_free(sfp_learner *l);
 const sfp_learner_options *sfp__learner_options(const sfp_learner *l);
 

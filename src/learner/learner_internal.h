@@ -27,7 +27,7 @@ typedef struct sfp__item {
 struct sfp_learner {
     sfp_learner_options opt;
     sfp_vit *vit;
-    sfp_pool *threads;
+    sfp_thread_pool *threads;
     sfp_trainer *trainer;
     sfp_fp *fp;
     const sfp_selector *selector;

@@ -23,7 +23,7 @@ static sfp_status take(float **to, size_t count, sfp_error *err)
 
 /* -------------------------------------------------------------- making, freeing */
 
-static sfp_status make_plans(sfp_look *k, sfp_pool *threads, sfp_error *err)
+static sfp_status make_plans(sfp_look *k, sfp_thread_pool *threads, sfp_error *err)
 {
     const sfp_fp_options *o = sfp__fp_options(k->fp);
     const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
@@ -41,7 +41,8 @@ static sfp_status make_plans(sfp_look *k, sfp_pool *threads, sfp_error *err)
     return s;
 }
 
-sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_pool *threads, sfp_fp *fp, unsigned needs, int max_batch, sfp_error *err)
+sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_thread_pool *threads, sfp_fp *fp, unsigned needs, int max_batch,
+                          sfp_error *err)
 {
     const sfp_vit_config *c = sfp__vit_config(vit);
     size_t b = (size_t)max_batch, D = (size_t)c->dim, T = (size_t)sfp__vit_tokens(vit), H = (size_t)c->heads;

@@ -32,7 +32,7 @@ typedef struct sfp_look {
 #define SFP_LOOK_NEEDS \
     (SFP_NEED_FEATURES | SFP_NEED_LOGITS | SFP_NEED_PROBS | SFP_NEED_ATTENTION | SFP_NEED_QUERY | SFP_NEED_TAPS)
 
-sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_pool *threads, sfp_fp *fp, unsigned needs, int max_batch,
+sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_thread_pool *threads, sfp_fp *fp, unsigned needs, int max_batch,
                           sfp_error *err);
 void sfp__look_done(sfp_look *k);
 

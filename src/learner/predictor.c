@@ -14,7 +14,7 @@ struct sfp_predictor {
     sfp_restored *restored; /* a saved state, its own */
     sfp_head *head;         /* ... which is a closed-form head alone; else NULL */
     const sfp_learner_options *opt;
-    sfp_pool *threads;
+    sfp_thread_pool *threads;
     bool own_pool;
     bool on_demand;            /* not among the learner's predictors: asks for a copy itself */
     int max, D, S, pool, rows; /* rows of a layer's prefix keys */
@@ -100,7 +100,7 @@ static sfp_status make(sfp_predictor *p, sfp_vit *vit, const sfp_fp_options *o, 
     return s ? s : sfp__vit_plan_prepare(p->plan, max_batch, err);
 }
 
-static sfp_status begin(sfp_vit *vit, sfp_pool *threads, sfp_predictor **out, sfp_error *err)
+static sfp_status begin(sfp_vit *vit, sfp_thread_pool *threads, sfp_predictor **out, sfp_error *err)
 {
     sfp_predictor *p = sfp__calloc(1, sizeof *p);
     if (!p)
@@ -113,7 +113,7 @@ static sfp_status begin(sfp_vit *vit, sfp_pool *threads, sfp_predictor **out, sf
     return SFP_OK;
 }
 
-sfp_status sfp__predictor_create(sfp_learner *l, sfp_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err)
+sfp_status sfp__predictor_create(sfp_learner *l, sfp_thread_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err)
 {
     sfp_predictor *p = NULL;
     sfp_status s = begin(l->vit, threads, &p, err);
@@ -144,7 +144,7 @@ static int cut_of_the_run(const sfp_predictor *p)
     return batch < least ? least : batch > 64 ? 64 : batch;
 }
 
-sfp_status sfp__predictor_open(sfp_vit *vit, sfp_pool *threads, const char *path, int max_batch, sfp_predictor **out,
+sfp_status sfp__predictor_open(sfp_vit *vit, sfp_thread_pool *threads, const char *path, int max_batch, sfp_predictor **out,
                                sfp_error *err)
 {
     sfp_predictor *p = NULL;
@@ -183,7 +183,7 @@ void sfp__predictor_free(sfp_predictor *p)
         sfp__free(p->expert[i]);
     sfp__restored_free(p->restored);
     if (p->own_pool)
-        sfp__pool_free(p->threads);
+        sfp__thread_pool_free(p->threads);
     sfp__free(p);
 }
 
@@ -363,7 +363,7 @@ static sfp_status run_prompted(sfp_predictor *p, int n, int unknown, sfp_error *
 {
     const sfp_snapshot *s = p->snapshot;
     int D = p->D, C = s->classes;
-    sfp__pool_run(p->threads, n, normalise_piece, p);
+    sfp__thread_pool_run(p->threads, n, normalise_piece, p);
     sfp_vit_pass pass = {
         .b = n, .xs = p->xs, .feature = p->feature, .compose_ctx = p, .prefix_stride = 2 * (size_t)p->rows * (size_t)D};
     if (p->opt->fp.query_one) {
@@ -397,7 +397,7 @@ static sfp_status run_head(sfp_predictor *p, int n, int unknown, sfp_error *err)
 {
     sfp_status status = SFP_OK;
     if (unknown > 0) {
-        sfp__pool_run(p->threads, unknown, normalise_piece, p);
+        sfp__thread_pool_run(p->threads, unknown, normalise_piece, p);
         const sfp_vit_pass pass = {.b = unknown, .xs = p->xs, .feature = p->query};
         status = sfp__vit_run(p->plan, &pass, err);
     }

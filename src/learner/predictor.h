@@ -8,7 +8,7 @@
 /* `threads` is the predictor's own pool (another one than the learner's when both run at once). max_batch: most pictures at a
  * time inside; larger requests are cut. The learner must outlive it. Creating and freeing must not overlap with a call on the
  * learner. */
-sfp_status sfp__predictor_create(sfp_learner *l, sfp_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err);
+sfp_status sfp__predictor_create(sfp_learner *l, sfp_thread_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err);
 /* Its calls never overlap with those on the learner: from now on a copy of the state is made when it asks, not after every
  * timestamp. */
 void sfp__predictor_on_demand(sfp_predictor *p);
@@ -18,7 +18,8 @@ void sfp__predictor_own_pool(sfp_predictor *p);
 
 /* A predictor of a saved state (state.h): fingerprints with a linear or mixed head, or a closed-form head alone. max_batch 0: as
  * many at a time as the run that learned it took. */
-sfp_status sfp__predictor_open(sfp_vit *vit, sfp_pool *threads, const char *path, int max_batch, sfp_predictor **out, sfp_error *err);
+sfp_status sfp__predictor_open(sfp_vit *vit, sfp_thread_pool *threads, const char *path, int max_batch, sfp_predictor **out,
+                               sfp_error *err);
 
 /* What it answers with. Of a learner's predictor: not while the learner learns. */
 int sfp__predictor_classes(const sfp_predictor *p);

@@ -11,7 +11,7 @@
 typedef struct reading {
     sfp_restored *r;
     sfp_vit *vit;
-    sfp_pool *threads;
+    sfp_thread_pool *threads;
     const char *path;
     sfp_safetensors *st;
     int classes;
@@ -196,7 +196,7 @@ static sfp_status read_state(reading *f, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__restored_load(sfp_vit *vit, sfp_pool *threads, const char *path, sfp_restored **out, sfp_error *err)
+sfp_status sfp__restored_load(sfp_vit *vit, sfp_thread_pool *threads, const char *path, sfp_restored **out, sfp_error *err)
 {
     sfp_restored *r = sfp__calloc(1, sizeof *r);
     if (!r)

@@ -16,7 +16,7 @@ typedef struct sfp_restored {
 } sfp_restored;
 
 /* `threads` is used while loading. A message names file, tensor or key, what was found and what was expected. */
-sfp_status sfp__restored_load(sfp_vit *vit, sfp_pool *threads, const char *path, sfp_restored **out, sfp_error *err);
+sfp_status sfp__restored_load(sfp_vit *vit, sfp_thread_pool *threads, const char *path, sfp_restored **out, sfp_error *err);
 void sfp__restored_free(sfp_restored *r);
 
 #endif

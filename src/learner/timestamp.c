@@ -53,7 +53,7 @@ static sfp_status take_batch(sfp_learner *l, int b, const sfp_sample *samples, b
         *new_class = *new_class || !l->seen[s->label];
     }
     normalise_job j = {l, samples};
-    sfp__pool_run(l->threads, b, normalise_piece, &j);
+    sfp__thread_pool_run(l->threads, b, normalise_piece, &j);
     return SFP_OK;
 }
 

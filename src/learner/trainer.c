@@ -17,7 +17,7 @@
 struct sfp_trainer {
     sfp_trainer_options opt;
     sfp_vit *vit;
-    sfp_pool *threads;
+    sfp_thread_pool *threads;
     sfp_fp *fp;
     int D;
     sfp_vit_plan *backward, *forward;
@@ -51,7 +51,8 @@ static sfp_status class_room(sfp_trainer *t, int classes, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__trainer_create(sfp_vit *vit, sfp_pool *threads, const sfp_trainer_options *opt, sfp_trainer **out, sfp_error *err)
+sfp_status sfp__trainer_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_trainer_options *opt, sfp_trainer **out,
+                               sfp_error *err)
 {
     sfp_trainer *t = sfp__calloc(1, sizeof *t);
     if (!t)

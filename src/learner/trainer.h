@@ -35,7 +35,8 @@ typedef struct sfp_train_result {
     double attune_seconds, query_seconds, forward_seconds, backward_seconds, update_seconds;
 } sfp_train_result;
 
-sfp_status sfp__trainer_create(sfp_vit *vit, sfp_pool *threads, const sfp_trainer_options *opt, sfp_trainer **out, sfp_error *err);
+sfp_status sfp__trainer_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_trainer_options *opt, sfp_trainer **out,
+                               sfp_error *err);
 void sfp__trainer_free(sfp_trainer *t);
 sfp_fp *sfp__trainer_fp(sfp_trainer *t);
 

@@ -8,7 +8,7 @@
 #define SFP_MODEL_VIT_H
 
 #include "base/error.h"
-#include "base/pool.h"
+#include "base/thread_pool.h"
 #include "compute/gemm.h"
 #include "io/safetensors.h"
 #include "io/text.h"
@@ -146,7 +146,8 @@ typedef struct sfp_vit_plan_options {
 typedef struct sfp_vit_plan sfp_vit_plan;
 
 /* `v` is not changed but for packing weights that this mode is the first to need; a lock guards that. */
-sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_pool *pool, const sfp_vit_plan_options *opt, sfp_vit_plan **out, sfp_error *err);
+sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_thread_pool *pool, const sfp_vit_plan_options *opt, sfp_vit_plan **out,
+                                sfp_error *err);
 /* Makes everything that passes of up to max_batch samples may need, however they are cut: none of them allocates then. */
 sfp_status sfp__vit_plan_prepare(sfp_vit_plan *p, int max_batch, sfp_error *err);
 void sfp__vit_plan_free(sfp_vit_plan *p);

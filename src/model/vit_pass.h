@@ -57,7 +57,7 @@ typedef struct sfp__vit_lane {
 
 struct sfp_vit_plan {
     sfp_vit *v;
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     const sfp_kernels *kernels;
     sfp_vit_plan_options opt;
     int unit, lanes;

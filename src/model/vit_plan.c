@@ -88,7 +88,8 @@ static size_t lay_out(const sfp_vit_plan *p, char *base, sfp__vit_lane *out)
 
 /* ---------------------------------------------------------- plan, products */
 
-sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_pool *pool, const sfp_vit_plan_options *opt, sfp_vit_plan **out, sfp_error *err)
+sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_thread_pool *pool, const sfp_vit_plan_options *opt, sfp_vit_plan **out,
+                                sfp_error *err)
 {
     if (opt->prefix_rows < 0 || opt->prefix_rows > 4096)
         return sfp__fail(err, SFP_EINVAL, "%d prefix rows, expected 0 to 4096", opt->prefix_rows);
@@ -108,7 +109,7 @@ sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_pool *pool, const sfp_vit_plan_o
     p->opt.all_tokens = all_tokens;
     p->unit = opt->unit > 0 ? opt->unit : UNIT_ROWS / v->tokens;
     p->unit = p->unit < 1 ? 1 : p->unit > MAX_UNIT ? MAX_UNIT : p->unit;
-    int lanes = sfp__pool_threads(pool);
+    int lanes = sfp__thread_pool_size(pool);
     p->ops = sfp__calloc((size_t)p->unit + 1, sizeof *p->ops);
     p->lane = sfp__calloc((size_t)lanes, sizeof *p->lane);
     p->blocks = sfp__calloc((size_t)lanes, sizeof *p->blocks);
@@ -355,7 +356,7 @@ sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *er
         if (i > 0 && pass->grad_w)
             sfp__vit_weights_zero(&p->v->config, &p->lane[i].grad);
     }
-    sfp__pool_run(p->pool, r.by_lane ? p->lanes : r.units, run_piece, &r);
+    sfp__thread_pool_run(p->pool, r.by_lane ? p->lanes : r.units, run_piece, &r);
     p->flops = 0;
     p->seconds = (sfp_vit_seconds){0};
     for (int i = 0; i < p->lanes; i++) {

@@ -50,13 +50,13 @@ static void step_piece(void *ctx, int piece, int worker)
     }
 }
 
-double sfp__adamw_step(sfp_pool *pool, const sfp_adamw *a, const sfp_adamw_step *s)
+double sfp__adamw_step(sfp_thread_pool *pool, const sfp_adamw *a, const sfp_adamw_step *s)
 {
     work w = {.a = a, .grain = GRAIN};
     while (a->count > w.grain * MOST_PIECES)
         w.grain *= 2;
     int pieces = (int)((a->count + w.grain - 1) / w.grain);
-    sfp__pool_run(pool, pieces, sum_piece, &w);
+    sfp__thread_pool_run(pool, pieces, sum_piece, &w);
     double sum = 0;
     for (int i = 0; i < pieces; i++)
         sum += w.sums[i];
@@ -71,6 +71,6 @@ double sfp__adamw_step(sfp_pool *pool, const sfp_adamw *a, const sfp_adamw_step 
     w.beta2 = (float)s->beta2;
     w.eps = (float)s->eps;
     w.ema = (float)s->ema;
-    sfp__pool_run(pool, pieces, step_piece, &w);
+    sfp__thread_pool_run(pool, pieces, step_piece, &w);
     return norm;
 }

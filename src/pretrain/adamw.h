@@ -3,7 +3,7 @@
 #ifndef SFP_PRETRAIN_ADAMW_H
 #define SFP_PRETRAIN_ADAMW_H
 
-#include "base/pool.h"
+#include "base/thread_pool.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,6 +22,6 @@ typedef struct sfp_adamw_step {
 } sfp_adamw_step;
 
 /* One step; returns the gradient's norm before clipping. A gradient that is not finite changes nothing. */
-double sfp__adamw_step(sfp_pool *pool, const sfp_adamw *a, const sfp_adamw_step *s);
+double sfp__adamw_step(sfp_thread_pool *pool, const sfp_adamw *a, const sfp_adamw_step *s);
 
 #endif

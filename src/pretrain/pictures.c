@@ -94,14 +94,14 @@ static sfp_status relabel(sfp_pictures *p, const sfp_pictures *like, sfp_error *
     return SFP_OK;
 }
 
-static sfp_status read_all(loading *l, sfp_pool *pool, const sfp_pretrain_hooks *hooks, sfp_error *err)
+static sfp_status read_all(loading *l, sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
     double begin = sfp__now();
     for (l->first = 0; l->first < l->to->count; l->first += l->n) {
         if (hooks && hooks->stop && *hooks->stop)
             return sfp__fail(err, SFP_EINVAL, "%s: stopped while reading pictures", l->source->path);
         l->n = l->to->count - l->first < GRAIN ? l->to->count - l->first : GRAIN;
-        sfp__pool_run(pool, (int)l->n, load_one, l);
+        sfp__thread_pool_run(pool, (int)l->n, load_one, l);
         if (hooks && hooks->progress)
             hooks->progress(hooks->ctx, &(sfp_pretrain_progress){.phase = "pictures",
                                                                  .done = (uint64_t)(l->first + l->n),
@@ -142,8 +142,8 @@ static sfp_status make_room(const char *spec, const sfp_source *source, int64_t 
     return p->rgb && p->label && l->broken ? SFP_OK : sfp__fail_nomem(err);
 }
 
-sfp_status sfp__pictures_load(const char *spec, const sfp_pictures_options *opt, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
-                              sfp_pictures *out, sfp_error *err)
+sfp_status sfp__pictures_load(const char *spec, const sfp_pictures_options *opt, sfp_thread_pool *pool,
+                              const sfp_pretrain_hooks *hooks, sfp_pictures *out, sfp_error *err)
 {
     sfp_source *source = NULL;
     sfp_pictures p = {.size = opt->size};

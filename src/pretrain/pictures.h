@@ -2,7 +2,7 @@
 #ifndef SFP_PRETRAIN_PICTURES_H
 #define SFP_PRETRAIN_PICTURES_H
 
-#include "base/pool.h"
+#include "base/thread_pool.h"
 #include "pretrain/pretrain.h"
 #include "stream/source.h"
 
@@ -25,8 +25,8 @@ typedef struct sfp_pictures_options {
     const sfp_pictures *like; /* labels by this set's class names (unknown classes: -1); NULL: the source's own */
 } sfp_pictures_options;
 
-sfp_status sfp__pictures_load(const char *spec, const sfp_pictures_options *opt, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
-                              sfp_pictures *out, sfp_error *err);
+sfp_status sfp__pictures_load(const char *spec, const sfp_pictures_options *opt, sfp_thread_pool *pool,
+                              const sfp_pretrain_hooks *hooks, sfp_pictures *out, sfp_error *err);
 /* Moves every nth picture of `from` to `out`. */
 sfp_status sfp__pictures_hold_out(sfp_pictures *from, int nth, sfp_pictures *out, sfp_error *err);
 void sfp__pictures_done(sfp_pictures *p);

@@ -31,7 +31,7 @@ typedef struct training {
     const sfp_pretrain_hooks *hooks;
     int lock; /* on OUT */
     int made; /* folders, for OUT */
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     sfp_pictures pictures, held;
     sfp_teacher teacher;
     bool taught;
@@ -178,8 +178,8 @@ static sfp_status make_student(training *t, sfp_error *err)
     sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .unit = UNIT};
     sfp_status s = sfp__vit_random(&c, o->seed, 0.02f, &t->student, err);
     if (!s)
-        s = sfp__loss_create(&lo, &c, &t->pictures, t->taught ? &t->teacher : NULL, sfp__pool_threads(t->pool), UNIT, &t->loss,
-                             err);
+        s = sfp__loss_create(&lo, &c, &t->pictures, t->taught ? &t->teacher : NULL, sfp__thread_pool_size(t->pool), UNIT,
+                             &t->loss, err);
     po.token_head = !s && sfp__loss_all_tokens(t->loss);
     if (!s)
         s = sfp__vit_plan_create(t->student, t->pool, &po, &t->plan, err);
@@ -483,8 +483,8 @@ static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
     return s;
 }
 
-sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_pool *pool, const sfp_pretrain_hooks *hooks, sfp_pretrain_result *out,
-                         sfp_error *err)
+sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks,
+                         sfp_pretrain_result *out, sfp_error *err)
 {
     training *t = sfp__calloc(1, sizeof *t);
     if (!t)

@@ -7,7 +7,7 @@
 #define SFP_PRETRAIN_PRETRAIN_H
 
 #include "base/error.h"
-#include "base/pool.h"
+#include "base/thread_pool.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -71,7 +71,7 @@ typedef struct sfp_pretrain_result {
     size_t parameters;
 } sfp_pretrain_result;
 
-sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_pool *pool, const sfp_pretrain_hooks *hooks, sfp_pretrain_result *out,
-                         sfp_error *err);
+sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks,
+                         sfp_pretrain_result *out, sfp_error *err);
 
 #endif

@@ -42,8 +42,8 @@ static void normalise_one(void *ctx, int piece, int worker)
     sfp__free(fit);
 }
 
-static sfp_status run_features(const sfp_vit *v, sfp_vit_plan *plan, sfp_pool *pool, const sfp_pictures *p, const int64_t *which,
-                               sheet *s, sfp_error *err)
+static sfp_status run_features(const sfp_vit *v, sfp_vit_plan *plan, sfp_thread_pool *pool, const sfp_pictures *p,
+                               const int64_t *which, sheet *s, sfp_error *err)
 {
     const sfp_vit_config *c = sfp__vit_config(v);
     size_t pixels = 3 * (size_t)c->img_size * (size_t)c->img_size;
@@ -55,7 +55,7 @@ static sfp_status run_features(const sfp_vit *v, sfp_vit_plan *plan, sfp_pool *p
     for (int first = 0; !status && first < s->n; first += CHUNK) {
         int n = s->n - first < CHUNK ? s->n - first : CHUNK;
         normalising ctx = {.p = p, .which = which + first, .c = c, .x = x, .status = made};
-        sfp__pool_run(pool, n, normalise_one, &ctx);
+        sfp__thread_pool_run(pool, n, normalise_one, &ctx);
         for (int i = 0; !status && i < n; i++)
             status = made[i] ? sfp__fail(err, made[i], "cannot make a view of %d x %d pixels", c->img_size, c->img_size) : SFP_OK;
         if (status)
@@ -67,8 +67,8 @@ static sfp_status run_features(const sfp_vit *v, sfp_vit_plan *plan, sfp_pool *p
     return status;
 }
 
-static sfp_status make_sheet(const sfp_vit *v, sfp_vit_plan *plan, sfp_pool *pool, const sfp_pictures *p, int most, sheet *out,
-                             sfp_error *err)
+static sfp_status make_sheet(const sfp_vit *v, sfp_vit_plan *plan, sfp_thread_pool *pool, const sfp_pictures *p, int most,
+                             sheet *out, sfp_error *err)
 {
     int64_t n = p->count < most ? p->count : most;
     sheet s = {0};
@@ -176,8 +176,8 @@ static sfp_status neighbours(sheet *known, sheet *held, int classes, int D, doub
     return SFP_OK;
 }
 
-sfp_status sfp__score(sfp_vit *v, sfp_pool *pool, const sfp_pictures *known, const sfp_pictures *held, int most, sfp_score *out,
-                      sfp_error *err)
+sfp_status sfp__score(sfp_vit *v, sfp_thread_pool *pool, const sfp_pictures *known, const sfp_pictures *held, int most,
+                      sfp_score *out, sfp_error *err)
 {
     sfp_score r = {.ncm = NAN, .knn = NAN};
     sheet a = {0}, b = {0};

@@ -215,16 +215,16 @@ static sfp_status open_cache(const sfp_teacher_options *o, header *h, int *fd, c
     return s;
 }
 
-static sfp_status run_chunk(making *m, sfp_vit_plan *plan, sfp_pool *pool, int n, sfp_error *err)
+static sfp_status run_chunk(making *m, sfp_vit_plan *plan, sfp_thread_pool *pool, int n, sfp_error *err)
 {
-    sfp__pool_run(pool, n, make_input, m);
+    sfp__thread_pool_run(pool, n, make_input, m);
     for (int i = 0; i < n; i++)
         if (m->status[i])
             return sfp__fail(err, m->status[i], "cannot make a view of %d x %d pixels", m->size, m->size);
     const sfp_vit_pass pass = {.b = n, .x = m->x, .normed = m->normed};
     sfp_status s = sfp__vit_run(plan, &pass, err);
     if (!s)
-        sfp__pool_run(pool, n, make_entry, m);
+        sfp__thread_pool_run(pool, n, make_entry, m);
     return s;
 }
 
@@ -236,8 +236,8 @@ static sfp_status note_done(int fd, const char *path, const header *h, sfp_error
     return write_at(fd, path, h, sizeof *h, 0, err);
 }
 
-static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
-                             sfp_error *err)
+static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, sfp_thread_pool *pool,
+                             const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
     sfp_status s = SFP_OK;
     double begin = sfp__now(), noted = begin;
@@ -277,7 +277,7 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
     return s ? s : lock_cache(fd, m->o->cache, LOCK_SH, err);
 }
 
-static sfp_status make_cache(const sfp_teacher_options *o, const sfp_pictures *p, sfp_teacher *t, sfp_pool *pool,
+static sfp_status make_cache(const sfp_teacher_options *o, const sfp_pictures *p, sfp_teacher *t, sfp_thread_pool *pool,
                              const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
     const sfp_vit_config *c = sfp__vit_config(t->vit);
@@ -368,8 +368,8 @@ static sfp_status measure(sfp_teacher *t, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_pictures *p, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
-                             sfp_teacher *out, sfp_error *err)
+sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_pictures *p, sfp_thread_pool *pool,
+                             const sfp_pretrain_hooks *hooks, sfp_teacher *out, sfp_error *err)
 {
     sfp_teacher t = {.views = o->views, .pictures = p->count, .side = o->side, .grid = grid_of(o)};
     if (t.grid < 1 || t.grid > 255 || t.grid % o->side != 0)

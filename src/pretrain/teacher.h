@@ -33,8 +33,8 @@ typedef struct sfp_teacher_options {
     double crop_least;
 } sfp_teacher_options;
 
-sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_pictures *p, sfp_pool *pool, const sfp_pretrain_hooks *hooks,
-                             sfp_teacher *out, sfp_error *err);
+sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_pictures *p, sfp_thread_pool *pool,
+                             const sfp_pretrain_hooks *hooks, sfp_teacher *out, sfp_error *err);
 void sfp__teacher_done(sfp_teacher *t);
 
 /* Adds f times the standardised outputs for a view of a picture: (1 + L, Dt). Mirrored: what the teacher would say of the

@@ -3,13 +3,13 @@
 #ifndef SFP_RUN_EXAM_H
 #define SFP_RUN_EXAM_H
 
-#include "base/pool.h"
+#include "base/thread_pool.h"
 #include "model/vit.h"
 #include "run/evaluate.h"
 
 typedef struct sfp_exam_options {
     sfp_vit *vit;
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     const char *state;       /* state.safetensors */
     const char *data;        /* KIND:PATH */
     bool train_part;         /* of data sets that have both parts; else the test part */

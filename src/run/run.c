@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-sfp_run_options sfp__run_options_defaults(sfp_vit *vit, sfp_pool *pool)
+sfp_run_options sfp__run_options_defaults(sfp_vit *vit, sfp_thread_pool *pool)
 {
     return (sfp_run_options){.vit = vit,
                              .pool = pool,
@@ -166,7 +166,7 @@ static sfp_status start_result(sfp__run_state *s, sfp_error *err)
         if (!(r->class_names[c] = sfp__strdup(s->source->class_names[s->tasks.source_label[c]])))
             return sfp__fail_nomem(err);
     r->seed = s->opt->learner.seed;
-    r->threads = sfp__pool_threads(s->opt->pool);
+    r->threads = sfp__thread_pool_size(s->opt->pool);
     (void)snprintf(r->cpu, sizeof r->cpu, "%s", sfp__cpu_name());
     (void)snprintf(r->kernels, sizeof r->kernels, "%s", sfp__kernels()->isa);
     (void)snprintf(r->gemm, sizeof r->gemm, "%s", sfp__gemm_backend());

@@ -18,7 +18,7 @@
 
 typedef struct sfp_run_options {
     sfp_vit *vit;
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     const char *data, *test;  /* KIND:PATH; test NULL: the data set's own test part where it has one, else none */
     const char *tasks;        /* NULL: the data set's own, else free; live streams: free */
     int order;
@@ -41,7 +41,7 @@ typedef struct sfp_run_options {
     double checkpoint_seconds; /* of training between checkpoints; live, and on the real clock: on the wall */
 } sfp_run_options;
 
-sfp_run_options sfp__run_options_defaults(sfp_vit *vit, sfp_pool *pool);
+sfp_run_options sfp__run_options_defaults(sfp_vit *vit, sfp_thread_pool *pool);
 
 typedef struct sfp_run_progress {
     int task, tasks;

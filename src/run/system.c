@@ -22,8 +22,8 @@ int sfp__system_cut(const sfp_system *s)
     return s->opt.batch > 20 ? s->opt.batch : 20;
 }
 
-sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const sfp_learner_options *opt, const char *method,
-                            int classes, sfp_error *err)
+sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_thread_pool *pool, const sfp_learner_options *opt,
+                            const char *method, int classes, sfp_error *err)
 {
     const sfp_vit_config *c = sfp__vit_config(vit);
     *s = (sfp_system){.vit = vit, .pool = pool, .D = c->dim, .S = c->img_size, .grows = classes == 0, .opt = *opt};
@@ -59,7 +59,7 @@ sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const s
     return status;
 }
 
-sfp_status sfp__system_open(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const char *state, sfp_error *err)
+sfp_status sfp__system_open(sfp_system *s, sfp_vit *vit, sfp_thread_pool *pool, const char *state, sfp_error *err)
 {
     const sfp_vit_config *c = sfp__vit_config(vit);
     sfp_predictor *p = NULL;

@@ -9,7 +9,7 @@
 
 typedef struct sfp_system {
     sfp_vit *vit;
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     int D, S;
     /* the learner ... */
     sfp_learner *learner;
@@ -33,10 +33,10 @@ typedef struct sfp_system {
 } sfp_system;
 
 /* method NULL: the learner. classes: known ones (stream labels are below); 0: they appear, told by sfp__system_classes. */
-sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const sfp_learner_options *opt, const char *method, int classes,
-                            sfp_error *err);
+sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_thread_pool *pool, const sfp_learner_options *opt,
+                            const char *method, int classes, sfp_error *err);
 /* Answers from a state file and nothing else: predict and done. */
-sfp_status sfp__system_open(sfp_system *s, sfp_vit *vit, sfp_pool *pool, const char *state, sfp_error *err);
+sfp_status sfp__system_open(sfp_system *s, sfp_vit *vit, sfp_thread_pool *pool, const char *state, sfp_error *err);
 void sfp__system_done(sfp_system *s);
 
 /* One timestamp; the cost is in t->seconds.total. Heads fill offered, coreset_count, judged, right and seconds. */

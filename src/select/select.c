@@ -167,10 +167,10 @@ void sfp__select_gather(const sfp_candidates *from, const sfp_matrix *m, float *
 
 /* -------------------------------------------------------------------- the rest */
 
-void sfp__select_each(const sfp_select_env *env, int pieces, sfp_pool_fn fn, void *ctx)
+void sfp__select_each(const sfp_select_env *env, int pieces, sfp_thread_pool_fn fn, void *ctx)
 {
     if (env->threads) {
-        sfp__pool_run(env->threads, pieces, fn, ctx);
+        sfp__thread_pool_run(env->threads, pieces, fn, ctx);
         return;
     }
     for (int i = 0; i < pieces; i++)
@@ -179,7 +179,7 @@ void sfp__select_each(const sfp_select_env *env, int pieces, sfp_pool_fn fn, voi
 
 int sfp__select_workers(const sfp_select_env *env)
 {
-    return env->threads ? sfp__pool_threads(env->threads) : 1;
+    return env->threads ? sfp__thread_pool_size(env->threads) : 1;
 }
 
 void sfp__select_tell(const sfp_select_env *env, const char *what, int64_t done, int64_t total)

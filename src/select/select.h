@@ -15,9 +15,9 @@
 #include "base/mem.h"
 #include "base/need.h"
 #include "base/parts.h"
-#include "base/pool.h"
 #include "base/rank.h"
 #include "base/rng.h"
+#include "base/thread_pool.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,7 +53,7 @@ typedef struct sfp_select_batch {
 typedef struct sfp_select_env {
     sfp_rng *rng;
     sfp_arena *arena;  /* scratch: `pick` may reset it, and keeps nothing in it */
-    sfp_pool *threads; /* NULL: the calling thread alone */
+    sfp_thread_pool *threads; /* NULL: the calling thread alone */
     void *state;       /* what `open` made */
     /* Long work: `done` of `total` (0: not known) "picks" or what it is that takes the time; NULL: nobody listens. On the calling
      * thread. */

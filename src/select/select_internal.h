@@ -41,7 +41,7 @@ void sfp__select_end(const sfp_candidates *from, int got, const int *picked, int
 void sfp__select_gather(const sfp_candidates *from, const sfp_matrix *m, float *out);
 
 /* fn for each piece, on the pool when there is one. */
-void sfp__select_each(const sfp_select_env *env, int pieces, sfp_pool_fn fn, void *ctx);
+void sfp__select_each(const sfp_select_env *env, int pieces, sfp_thread_pool_fn fn, void *ctx);
 int sfp__select_workers(const sfp_select_env *env);
 void sfp__select_tell(const sfp_select_env *env, const char *what, int64_t done, int64_t total);
 

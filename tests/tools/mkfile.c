@@ -17,7 +17,7 @@
  *         a copy of a safetensors file whose tensor NAME begins with a NaN, and whose checksum, where it has one, has another key:
  *         it is as a program writes it that knows of none */
 #include "base/mem.h"
-#include "base/pool.h"
+#include "base/thread_pool.h"
 #include "io/image.h"
 #include "io/safetensors.h"
 #include "model/vit.h"
@@ -197,7 +197,7 @@ static int make_golden(const char *dir, long seed, sfp_error *err)
         y[i] = i % GOLDEN_CLASSES;
 
     sfp_vit *v = NULL;
-    sfp_pool *pool = NULL;
+    sfp_thread_pool *pool = NULL;
     sfp_vit_plan *forward = NULL, *backward = NULL;
     sfp_vit_plan_options with = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = GOLDEN_ROWS}, without = {.mode = SFP_VIT_FORWARD};
     golden g = {.w = w, .bias = bias, .logits = logits};
@@ -210,7 +210,7 @@ static int make_golden(const char *dir, long seed, sfp_error *err)
     pass.grad_prefix_v[1] = grad[1];
     int code = 1;
     (void)mkdir(dir, 0777);
-    if (sfp__vit_random(&tiny, (uint64_t)seed, 0.05f, &v, err) != SFP_OK || sfp__pool_create(1, &pool, err) != SFP_OK ||
+    if (sfp__vit_random(&tiny, (uint64_t)seed, 0.05f, &v, err) != SFP_OK || sfp__thread_pool_create(1, &pool, err) != SFP_OK ||
         sfp__vit_plan_create(v, pool, &without, &forward, err) != SFP_OK ||
         sfp__vit_plan_create(v, pool, &with, &backward, err) != SFP_OK || sfp__vit_run(forward, &plain, err) != SFP_OK ||
         sfp__vit_run(backward, &pass, err) != SFP_OK) {
@@ -250,7 +250,7 @@ static int make_golden(const char *dir, long seed, sfp_error *err)
 done:
     sfp__vit_plan_free(forward);
     sfp__vit_plan_free(backward);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
     sfp__vit_free(v);
     return code;
 }

@@ -88,7 +88,7 @@ static sfp_status make_teacher(const char *path, sfp_error *err)
 static sfp_status run(const char *out, const char *weights, const char *cache, sfp_error *err)
 {
     static dump d;
-    sfp_pool *pool = NULL;
+    sfp_thread_pool *pool = NULL;
     sfp_pictures p = {0};
     sfp_teacher t = {0};
     sfp_vit *v = NULL;
@@ -112,7 +112,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
                                     .mean = {0.5f, 0.5f, 0.5f},
                                     .std = {0.25f, 0.25f, 0.25f}};
     const sfp_vit_plan_options plo = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .unit = UNIT};
-    sfp_status s = sfp__pool_create(2, &pool, err);
+    sfp_status s = sfp__thread_pool_create(2, &pool, err);
     if (!s)
         s = make_teacher(weights, err);
     if (!s)
@@ -179,7 +179,7 @@ done:
         sfp__teacher_done(&t);
     sfp__pretrain_state_done(&st);
     sfp__pictures_done(&p);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
     return s;
 }
 

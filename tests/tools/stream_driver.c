@@ -151,12 +151,12 @@ int main(int argc, char **argv)
                                    .mean = {0.5f, 0.5f, 0.5f},
                                    .std = {0.25f, 0.25f, 0.25f}};
     sfp_vit *vit = NULL;
-    sfp_pool *threads = NULL;
+    sfp_thread_pool *threads = NULL;
     sfp_learner *l = NULL;
     sfp_error err = {0};
     sfp_status s = sfp__vit_random(&config, o.seed, 0.1f, &vit, &err);
     if (!s)
-        s = sfp__pool_create(2, &threads, &err);
+        s = sfp__thread_pool_create(2, &threads, &err);
     if (!s) {
         sfp_learner_options lo = sfp__learner_options_defaults(vit);
         lo.fp.pool = 12;
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
     if (s)
         (void)fprintf(stderr, "stream_driver: %s\n", err.message[0] ? err.message : sfp_status_text(s));
     sfp__learner_free(l);
-    sfp__pool_free(threads);
+    sfp__thread_pool_free(threads);
     sfp__vit_free(vit);
     return s ? 1 : 0;
 }

@@ -24,7 +24,7 @@ typedef struct picture {
 } picture;
 
 static sfp_vit *vit;
-static sfp_pool *threads;
+static sfp_thread_pool *threads;
 static picture *pictures; /* (SAMPLES) */
 static char dir[] = "/tmp/sfp_test_XXXXXX";
 
@@ -69,7 +69,7 @@ static int make_world(void **unused)
                                    .ln_eps = 1e-6f,
                                    .mean = {0.5f, 0.5f, 0.5f},
                                    .std = {0.5f, 0.5f, 0.5f}};
-    if (!mkdtemp(dir) || sfp__vit_random(&config, 3, 0.1f, &vit, NULL) || sfp__pool_create(2, &threads, NULL) ||
+    if (!mkdtemp(dir) || sfp__vit_random(&config, 3, 0.1f, &vit, NULL) || sfp__thread_pool_create(2, &threads, NULL) ||
         !(pictures = calloc(SAMPLES, sizeof *pictures)))
         return -1;
     for (int i = 0; i < SAMPLES; i++)
@@ -102,7 +102,7 @@ static int free_world(void **unused)
 {
     (void)unused;
     remove_files();
-    sfp__pool_free(threads);
+    sfp__thread_pool_free(threads);
     sfp__vit_free(vit);
     for (int i = 0; i < SAMPLES; i++)
         sfp__free(pictures[i].png);

@@ -3,7 +3,7 @@
 #define TEST_RUN_WORLD_H
 
 #include "base/mem.h"
-#include "base/pool.h"
+#include "base/thread_pool.h"
 #include "io/image.h"
 #include "model/vit.h"
 #include "run/run.h"
@@ -11,13 +11,13 @@
 #include "source_files.h"
 
 static sfp_vit *vit;
-static sfp_pool *threads;
+static sfp_thread_pool *threads;
 
 static inline int make_world(void **state)
 {
     const sfp_vit_config c = {.img_size = 16, .patch_size = 8, .channels = 3, .dim = 32, .depth = 3, .heads = 2, .hidden = 64,
                               .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
-    if (make_folder(state) || sfp__vit_random(&c, 1, 0.08f, &vit, NULL) || sfp__pool_create(1, &threads, NULL))
+    if (make_folder(state) || sfp__vit_random(&c, 1, 0.08f, &vit, NULL) || sfp__thread_pool_create(1, &threads, NULL))
         return 1;
     put_text("costs", "0.3\n0.05\n# a remark\n\n0.2\n");
     return setenv("STREAMFP_REGISTRY", in_folder("runs.db"), 1);
@@ -26,7 +26,7 @@ static inline int make_world(void **state)
 static inline int end_world(void **state)
 {
     sfp__vit_free(vit);
-    sfp__pool_free(threads);
+    sfp__thread_pool_free(threads);
     return remove_folder(state);
 }
 

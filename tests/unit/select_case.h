@@ -94,7 +94,7 @@ static inline sfp_status case_try(const sfp_selector *s, const sfp_select_batch 
 
 /* The same by name; returns the count, -1 when there is none. */
 static inline int case_pick(const char *name, const sfp_select_batch *batch, double sigma, sfp_rng *rng, sfp_arena *arena,
-                            sfp_pool *pool, int *out, float *weight)
+                            sfp_thread_pool *pool, int *out, float *weight)
 {
     const sfp_select_options opt = {.sigma = sigma};
     const sfp_select_env env = {.rng = rng, .arena = arena, .threads = pool};

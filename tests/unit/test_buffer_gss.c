@@ -32,8 +32,8 @@ static void a_score_is_the_largest_cosine(void **unused)
 {
     (void)unused;
     sfp_rng rng = sfp__rng_init(1, 1);
-    sfp_pool *pool = NULL;
-    assert_int_equal(sfp__pool_create(3, &pool, NULL), SFP_OK);
+    sfp_thread_pool *pool = NULL;
+    assert_int_equal(sfp__thread_pool_create(3, &pool, NULL), SFP_OK);
     for (int round = 0; round < 3000; round++) {
         int n = 1 + (int)sfp__rng_below(&rng, 30), groups = 1 + (int)sfp__rng_below(&rng, SFP_GSS_GROUPS);
         float group[SFP_GSS_GROUPS * 30], g[30];
@@ -51,7 +51,7 @@ static void a_score_is_the_largest_cosine(void **unused)
         assert_true(fabs((double)got - (isinf(want) ? 1 : want)) < 1e-6);
         assert_true(sfp__gss_score((size_t)n, groups, group, g, pool) == got);
     }
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
 }
 
 static void groups_are_as_many_whole_ones_as_there_are(void **unused)

@@ -1,4 +1,4 @@
-/* Evaluation reads pictures no oftener than it must. (Threads: sfp__pool_create is in run_world.h.) */
+/* Evaluation reads pictures no oftener than it must. (Threads: sfp__thread_pool_create is in run_world.h.) */
 #include "model/vit.h"
 #include "run/evaluate.h"
 

@@ -1,7 +1,7 @@
 /* A saved state measured on a data set gives the very numbers of the run that saved it, whatever it is made of; classes are
  * matched by name, and what the state does not know is counted, not guessed. */
 #include "base/mem.h"
-#include "base/pool.h"
+#include "base/thread_pool.h"
 #include "model/vit.h"
 #include "run/exam.h"
 #include "run/run.h"

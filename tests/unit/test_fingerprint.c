@@ -16,7 +16,7 @@ enum { B = 7 };
 
 typedef struct fixture {
     sfp_vit *vit;
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     sfp_fp *fp;
     sfp_rng rng;
 } fixture;
@@ -55,7 +55,7 @@ static void set_up(fixture *f, int D, const sfp_fp_options *o)
 {
     sfp_error err = {0};
     *f = (fixture){.vit = small_vit(16, D, 4), .rng = sfp__rng_init(9, 9)};
-    if (sfp__pool_create(2, &f->pool, &err) || sfp__fp_create(f->vit, f->pool, o, B, &f->fp, &err))
+    if (sfp__thread_pool_create(2, &f->pool, &err) || sfp__fp_create(f->vit, f->pool, o, B, &f->fp, &err))
         fail_msg("%s", err.message);
 }
 
@@ -63,7 +63,7 @@ static void tear_down(fixture *f)
 {
     sfp__fp_free(f->fp);
     sfp__vit_free(f->vit);
-    sfp__pool_free(f->pool);
+    sfp__thread_pool_free(f->pool);
 }
 
 static sfp_param *param(const fixture *f, const char *name)
@@ -541,11 +541,11 @@ static void similarity_is_the_mean_of_all_cosines(void **unused)
     (void)unused;
     enum { S = 32, D = 48, L = 16 };
     sfp_vit *vit = small_vit(S, D, 3);
-    sfp_pool *pool = NULL;
+    sfp_thread_pool *pool = NULL;
     sfp_trainer *trainer = NULL;
     sfp_error err = {0};
     sfp_trainer_options t = {.fp = options(14, 2, 4), .adam = sfp__adam_defaults(), .max_batch = B};
-    if (sfp__pool_create(2, &pool, &err) || sfp__trainer_create(vit, pool, &t, &trainer, &err))
+    if (sfp__thread_pool_create(2, &pool, &err) || sfp__trainer_create(vit, pool, &t, &trainer, &err))
         fail_msg("%s", err.message);
     fixture f = {.fp = sfp__trainer_fp(trainer), .rng = sfp__rng_init(3, 3)};
     oracle o;
@@ -594,7 +594,7 @@ static void similarity_is_the_mean_of_all_cosines(void **unused)
     oracle_done(&o);
     sfp__trainer_free(trainer);
     sfp__vit_free(vit);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
 }
 
 int main(void)

@@ -16,7 +16,7 @@ enum { MOST_BATCH = 64, MOST_PARAMS = 32 };
 
 typedef struct model {
     sfp_vit *vit;
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     int S;
 } model;
 
@@ -47,7 +47,7 @@ static UNUSED model make_model(int S, int patch, int D, int depth, int threads)
     sfp_error err = {0};
     model m = {.S = S};
     must(sfp__vit_random(&c, 3, 0.2f, &m.vit, &err), &err);
-    must(sfp__pool_create(threads, &m.pool, &err), &err);
+    must(sfp__thread_pool_create(threads, &m.pool, &err), &err);
     return m;
 }
 
@@ -59,7 +59,7 @@ static UNUSED model tiny_model(int threads)
 static UNUSED void free_model(model *m)
 {
     sfp__vit_free(m->vit);
-    sfp__pool_free(m->pool);
+    sfp__thread_pool_free(m->pool);
 }
 
 static UNUSED sfp_learner_options small_options(const model *m, int tasks, int classes)

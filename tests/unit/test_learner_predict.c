@@ -19,7 +19,7 @@
 
 enum { D = 16, S = 8, PIXELS = 3 * S * S, PICTURES = 10 };
 
-static sfp_predictor *make_predictor(sfp_learner *l, sfp_pool *pool, int max)
+static sfp_predictor *make_predictor(sfp_learner *l, sfp_thread_pool *pool, int max)
 {
     sfp_error err = {0};
     sfp_predictor *p = NULL;
@@ -421,11 +421,11 @@ static void check_snapshots(sfp_fp_kind kind, int times)
     atomic_bool stop = false;
     atomic_int asked = 0;
     asker askers[THREADS] = {0};
-    sfp_pool *pools[THREADS];
+    sfp_thread_pool *pools[THREADS];
     sfp_error err = {0};
     copy copies[TIMESTAMPS + 1];
     for (int i = 0; i < THREADS; i++) {
-        must(sfp__pool_create(1, &pools[i], &err), &err);
+        must(sfp__thread_pool_create(1, &pools[i], &err), &err);
         askers[i] = (asker){.p = make_predictor(l, pools[i], MOST_ASKED),
                             .rgb = rgb,
                             .stop = &stop,
@@ -495,7 +495,7 @@ static void check_snapshots(sfp_fp_kind kind, int times)
     }
     sfp__predictor_free(p);
     for (int i = 0; i < THREADS; i++)
-        sfp__pool_free(pools[i]);
+        sfp__thread_pool_free(pools[i]);
     free_batch(&b);
     sfp__learner_free(l), sfp__learner_free(again);
     free_model(&m);

@@ -1,5 +1,5 @@
 /* The pool: each piece once, on a worker that does one thing at a time, again and again, for any caller. */
-#include "base/pool.h"
+#include "base/thread_pool.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -49,11 +49,11 @@ static void check_record(record *r, int pieces)
             fail_msg("%d threads, %d pieces: piece %d ran %d times", r->threads, pieces, i, atomic_load(&r->done[i]));
 }
 
-static sfp_pool *make(int threads)
+static sfp_thread_pool *make(int threads)
 {
-    sfp_pool *p = NULL;
+    sfp_thread_pool *p = NULL;
     sfp_error err = {0};
-    if (sfp__pool_create(threads, &p, &err))
+    if (sfp__thread_pool_create(threads, &p, &err))
         fail_msg("%s", err.message);
     return p;
 }
@@ -65,17 +65,17 @@ static void every_piece_runs_once_on_a_worker_in_range(void **unused)
     record *r = malloc(sizeof *r);
     assert_non_null(r);
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
-        sfp_pool *p = make(threads[t]);
-        assert_int_equal(sfp__pool_threads(p), threads[t]);
+        sfp_thread_pool *p = make(threads[t]);
+        assert_int_equal(sfp__thread_pool_size(p), threads[t]);
         for (size_t n = 0; n < sizeof pieces / sizeof *pieces; n++)
             for (int dawdle = 0; dawdle < 2; dawdle++) {
                 memset(r, 0, sizeof *r);
                 r->threads = threads[t];
                 r->dawdle = dawdle;
-                sfp__pool_run(p, pieces[n], note, r);
+                sfp__thread_pool_run(p, pieces[n], note, r);
                 check_record(r, pieces[n]);
             }
-        sfp__pool_free(p);
+        sfp__thread_pool_free(p);
     }
     free(r);
 }
@@ -95,17 +95,17 @@ static void a_pool_is_reused_ten_thousand_times(void **unused)
 {
     (void)unused;
     enum { ROUNDS = 10000 };
-    sfp_pool *p = make(3);
+    sfp_thread_pool *p = make(3);
     sums s = {0};
     long want[64] = {0};
     for (int i = 0; i < ROUNDS; i++) {
         int pieces = 1 + i % 7; /* one piece takes the short way: both kinds follow each other */
-        sfp__pool_run(p, pieces, add, &s);
+        sfp__thread_pool_run(p, pieces, add, &s);
         for (int k = 0; k < pieces; k++)
             want[k] += k + 1;
     }
     assert_memory_equal(s.piece, want, sizeof want);
-    sfp__pool_free(p);
+    sfp__thread_pool_free(p);
 }
 
 /* As many pieces as threads, each waiting for all others to have begun: ends only when every thread takes one. */
@@ -133,17 +133,17 @@ static void all_threads_take_part(void **unused)
 {
     (void)unused;
     enum { THREADS = 4 };
-    sfp_pool *p = make(THREADS);
+    sfp_thread_pool *p = make(THREADS);
     for (int round = 0; round < 20; round++) {
         meeting m = {.expected = THREADS};
-        sfp__pool_run(p, THREADS, meet, &m);
+        sfp__thread_pool_run(p, THREADS, meet, &m);
         assert_int_equal(atomic_load(&m.missed), 0);
     }
-    sfp__pool_free(p);
+    sfp__thread_pool_free(p);
 }
 
 typedef struct caller {
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     sums s;
     long rounds;
 } caller;
@@ -152,7 +152,7 @@ static void *call_often(void *arg)
 {
     caller *c = arg;
     for (long i = 0; i < c->rounds; i++)
-        sfp__pool_run(c->pool, 1 + (int)(i % 5), add, &c->s);
+        sfp__thread_pool_run(c->pool, 1 + (int)(i % 5), add, &c->s);
     return NULL;
 }
 
@@ -160,7 +160,7 @@ static void callers_that_share_a_pool_wait_for_each_other(void **unused)
 {
     (void)unused;
     enum { CALLERS = 4, ROUNDS = 500 };
-    sfp_pool *p = make(2);
+    sfp_thread_pool *p = make(2);
     caller c[CALLERS] = {0};
     pthread_t thread[CALLERS];
     for (int i = 0; i < CALLERS; i++) {
@@ -173,7 +173,7 @@ static void callers_that_share_a_pool_wait_for_each_other(void **unused)
     for (int i = 0; i < CALLERS; i++)
         for (int k = 0; k < 5; k++)
             assert_int_equal(c[i].s.piece[k], (k + 1) * (ROUNDS - ROUNDS / 5 * k));
-    sfp__pool_free(p);
+    sfp__thread_pool_free(p);
 }
 
 static void no_number_means_the_cpus_of_the_process(void **unused)
@@ -182,31 +182,31 @@ static void no_number_means_the_cpus_of_the_process(void **unused)
     cpu_set_t set;
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
     for (int asked = -1; asked < 1; asked++) {
-        sfp_pool *p = make(asked);
-        assert_int_equal(sfp__pool_threads(p), CPU_COUNT(&set));
-        sfp__pool_free(p);
+        sfp_thread_pool *p = make(asked);
+        assert_int_equal(sfp__thread_pool_size(p), CPU_COUNT(&set));
+        sfp__thread_pool_free(p);
     }
 }
 
 static void too_many_threads_are_refused(void **unused)
 {
     (void)unused;
-    sfp_pool *p = NULL;
+    sfp_thread_pool *p = NULL;
     sfp_error err = {0};
-    assert_int_equal(sfp__pool_create(5000, &p, &err), SFP_EINVAL);
+    assert_int_equal(sfp__thread_pool_create(5000, &p, &err), SFP_EINVAL);
     assert_null(p);
     assert_non_null(strstr(err.message, "5000"));
     assert_non_null(strstr(err.message, "1024"));
-    sfp__pool_free(NULL);
+    sfp__thread_pool_free(NULL);
 }
 
 static void a_pool_without_memory_fails_cleanly(void **unused)
 {
     (void)unused;
-    sfp_pool *p = NULL;
-    assert_in_range(FAIL_EACH_ALLOCATION(sfp__pool_create(3, &p, told), !p), 1, 99);
+    sfp_thread_pool *p = NULL;
+    assert_in_range(FAIL_EACH_ALLOCATION(sfp__thread_pool_create(3, &p, told), !p), 1, 99);
     assert_non_null(p);
-    sfp__pool_free(p);
+    sfp__thread_pool_free(p);
 }
 
 int main(void)

@@ -27,7 +27,7 @@
 
 enum { SIZE = 16, PICTURES = 37 };
 
-static sfp_pool *pool;
+static sfp_thread_pool *pool;
 
 static sfp_pictures noise_pictures(void)
 {
@@ -596,13 +596,13 @@ static void the_backbone_in_the_box_loads_or_says_that_there_is_none(void **unus
 static int make_pool(void **unused)
 {
     (void)unused;
-    return sfp__pool_create(2, &pool, NULL);
+    return sfp__thread_pool_create(2, &pool, NULL);
 }
 
 static int free_pool(void **unused)
 {
     (void)unused;
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* A run stopped after every few timestamps and resumed ends with the bytes of one that was left alone, for every method, clock
- * and kind of stream; and the counts add up in odd corners. (Threads: sfp__pool_create is in run_world.h.) */
+ * and kind of stream; and the counts add up in odd corners. (Threads: sfp__thread_pool_create is in run_world.h.) */
 #include "io/safetensors.h"
 #include "model/vit.h"
 

@@ -1,5 +1,5 @@
 /* Runs on live streams: they learn from what comes, end when told to, go on where they were, and every picture is counted once.
- * Also the real clock under overload. (Threads: sfp__pool_create is in run_world.h.) */
+ * Also the real clock under overload. (Threads: sfp__thread_pool_create is in run_world.h.) */
 #include "model/vit.h"
 
 #include "run_world.h"

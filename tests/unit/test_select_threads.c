@@ -14,7 +14,7 @@
 
 #include "select_case.h"
 
-static sfp_pool *pool;
+static sfp_thread_pool *pool;
 
 static void every_selector_picks_the_same(void **unused)
 {
@@ -73,13 +73,13 @@ static void both_phases_and_both_ways_pick_the_same(void **unused)
 
 int main(void)
 {
-    if (sfp__pool_create(3, &pool, NULL) != SFP_OK)
+    if (sfp__thread_pool_create(3, &pool, NULL) != SFP_OK)
         return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_selector_picks_the_same),
         cmocka_unit_test(both_phases_and_both_ways_pick_the_same),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
     return failed;
 }

@@ -1,7 +1,7 @@
 /* Closed-form heads behind the interface of the learner. */
 #include "base/mem.h"
-#include "base/pool.h"
 #include "base/rng.h"
+#include "base/thread_pool.h"
 #include "model/vit.h"
 #include "run/system.h"
 
@@ -14,7 +14,7 @@
 enum { S = 16, D = 32, CLASSES = 3, N = 12, BATCH = 5, BYTES = 3 * S * S };
 
 static sfp_vit *vit;
-static sfp_pool *threads;
+static sfp_thread_pool *threads;
 static uint8_t pixels[N][BYTES];
 static sfp_sample samples[N];
 static const uint8_t *rgb[N];
@@ -39,13 +39,13 @@ static int make_world(void **state)
         rgb[i] = pixels[i];
         samples[i] = (sfp_sample){.rgb = pixels[i], .label = i % CLASSES, .id = (uint64_t)i};
     }
-    return make_folder(state) || sfp__vit_random(&c, 1, 0.08f, &vit, NULL) || sfp__pool_create(1, &threads, NULL);
+    return make_folder(state) || sfp__vit_random(&c, 1, 0.08f, &vit, NULL) || sfp__thread_pool_create(1, &threads, NULL);
 }
 
 static int end_world(void **state)
 {
     sfp__vit_free(vit);
-    sfp__pool_free(threads);
+    sfp__thread_pool_free(threads);
     return remove_folder(state);
 }
 

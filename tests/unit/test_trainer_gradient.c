@@ -66,7 +66,7 @@ static const shape shapes[] = {
 typedef struct fixture {
     const shape *s;
     sfp_vit *vit;
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     sfp_trainer *trainer;
     sfp_fp *fp;
     oracle o;
@@ -117,7 +117,7 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
     t.adam.lr = 0.02f; /* steps that move the values far enough to matter */
     /* weights of about 1/sqrt(D) make every part matter: attention is neither flat nor one-hot */
     ok(s, sfp__vit_random(&c, seed, 0.2f, &f->vit, &err), &err);
-    ok(s, sfp__pool_create(2, &f->pool, &err), &err);
+    ok(s, sfp__thread_pool_create(2, &f->pool, &err), &err);
     ok(s, sfp__trainer_create(f->vit, f->pool, &t, &f->trainer, &err), &err);
     f->fp = sfp__trainer_fp(f->trainer);
     int n = s->c + s->r;
@@ -160,7 +160,7 @@ static void tear_down(fixture *f)
     free(f->query);
     sfp__trainer_free(f->trainer);
     sfp__vit_free(f->vit);
-    sfp__pool_free(f->pool);
+    sfp__thread_pool_free(f->pool);
 }
 
 static sfp_train_result gradients(fixture *f)
@@ -469,8 +469,8 @@ static void given_queries_and_threads_change_nothing(void **unused)
         set_up(&a, &shapes[1], 44);
         set_up(&b, &shapes[1], 44);
         sfp_error err = {0};
-        sfp_pool *pool = NULL;
-        ok(b.s, sfp__pool_create(threads, &pool, &err), &err);
+        sfp_thread_pool *pool = NULL;
+        ok(b.s, sfp__thread_pool_create(threads, &pool, &err), &err);
         sfp_trainer_options t = {.fp = *sfp__fp_options(b.fp), .adam = sfp__adam_defaults(), .max_batch = MOST};
         sfp__trainer_free(b.trainer);
         ok(b.s, sfp__trainer_create(b.vit, pool, &t, &b.trainer, &err), &err);
@@ -490,7 +490,7 @@ static void given_queries_and_threads_change_nothing(void **unused)
         sfp__trainer_free(b.trainer);
         b.trainer = NULL;
         tear_down(&b);
-        sfp__pool_free(pool);
+        sfp__thread_pool_free(pool);
     }
 }
 

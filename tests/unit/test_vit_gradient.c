@@ -95,7 +95,7 @@ static const shape shapes[] = {
 typedef struct fixture {
     sfp_vit_config config;
     sfp_vit *vit;
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     float *x, *pk[MOST_DEPTH], *pv[MOST_DEPTH], *direction; /* direction (B, T, D): of the loss; (B, D) of it when it sees features */
     oracle o;
     tensor tensors[MOST_TENSORS];
@@ -134,7 +134,7 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
     sfp_error err = {0};
     /* weights of about 1/sqrt(D) make every part matter: attention is neither flat nor one-hot */
     float scale = s->D < 100 ? 0.25f : 0.05f;
-    if (sfp__vit_random(c, seed, scale, &f->vit, &err) || sfp__pool_create(2, &f->pool, &err) ||
+    if (sfp__vit_random(c, seed, scale, &f->vit, &err) || sfp__thread_pool_create(2, &f->pool, &err) ||
         sfp__vit_weights_create(c, &f->grad, &err))
         fail_msg("%s", err.message);
     const sfp_vit_weights *w = sfp__vit_weights(f->vit);
@@ -190,7 +190,7 @@ static void tear_down(fixture *f)
         free(f->pk[l]), free(f->pv[l]), free(f->o.tokens[l]);
     free(f->x), free(f->direction), free(f->o.feature), free(f->o.embed), free(f->o.class_attention), free(f->o.normed);
     sfp__vit_free(f->vit);
-    sfp__pool_free(f->pool);
+    sfp__thread_pool_free(f->pool);
 }
 
 /* The loss of a sample's feature (or of one of its tokens): r.f, or sin(r.f) + |f|^2 / 2; gradient where wanted. */
@@ -239,7 +239,7 @@ static void token_head(void *ctx, int lane, int first, int n, const float *token
 {
     const fixture *f = ctx;
     int T = sfp__vit_tokens(f->vit);
-    assert_true(lane >= 0 && lane < sfp__pool_threads(f->pool));
+    assert_true(lane >= 0 && lane < sfp__thread_pool_size(f->pool));
     head(ctx, first * T, n * T, tokens, grad);
 }
 

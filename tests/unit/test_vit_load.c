@@ -221,17 +221,18 @@ static void check_refused(sfp_status status, ...)
 
 static void features_of(sfp_vit *v, float *feature)
 {
-    sfp_pool *pool = NULL;
+    sfp_thread_pool *pool = NULL;
     sfp_vit_plan *plan = NULL;
     sfp_error err = {0};
     sfp_rng rng = sfp__rng_init(3, 3);
     float *x = normals(&rng, 2 * 3 * 12 * 12, 1);
     const sfp_vit_plan_options opt = {0};
     const sfp_vit_pass pass = {.b = 2, .x = x, .feature = feature};
-    if (sfp__pool_create(1, &pool, &err) || sfp__vit_plan_create(v, pool, &opt, &plan, &err) || sfp__vit_run(plan, &pass, &err))
+    if (sfp__thread_pool_create(1, &pool, &err) || sfp__vit_plan_create(v, pool, &opt, &plan, &err) ||
+        sfp__vit_run(plan, &pass, &err))
         fail_msg("%s", err.message);
     sfp__vit_plan_free(plan);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
     free(x);
 }
 

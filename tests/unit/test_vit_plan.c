@@ -142,15 +142,15 @@ static sfp_vit *make_vit(const sfp_vit_config *c)
     return v;
 }
 
-static sfp_pool *make_pool(int threads)
+static sfp_thread_pool *make_pool(int threads)
 {
-    sfp_pool *p = NULL;
+    sfp_thread_pool *p = NULL;
     sfp_error err = {0};
-    check(sfp__pool_create(threads, &p, &err), &err);
+    check(sfp__thread_pool_create(threads, &p, &err), &err);
     return p;
 }
 
-static sfp_vit_plan *make_plan(sfp_vit *v, sfp_pool *pool, sfp_vit_plan_options opt)
+static sfp_vit_plan *make_plan(sfp_vit *v, sfp_thread_pool *pool, sfp_vit_plan_options opt)
 {
     sfp_vit_plan *p = NULL;
     sfp_error err = {0};
@@ -196,7 +196,7 @@ static void any_number_of_threads_gives_the_same_bytes(void **unused)
     sfp_vit *v = make_vit(&small);
     batch want = make_batch(&small, MOST_B);
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
-        sfp_pool *pool = make_pool(threads[i]);
+        sfp_thread_pool *pool = make_pool(threads[i]);
         sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
         for (int round = 0; round < 3; round++) { /* who takes which piece differs from run to run */
             batch got = make_batch(&small, MOST_B);
@@ -211,7 +211,7 @@ static void any_number_of_threads_gives_the_same_bytes(void **unused)
             free_batch(&got);
         }
         sfp__vit_plan_free(plan);
-        sfp__pool_free(pool);
+        sfp__thread_pool_free(pool);
     }
     free_batch(&want);
     sfp__vit_free(v);
@@ -221,7 +221,7 @@ static void a_batch_equals_its_samples_one_by_one(void **unused)
 {
     (void)unused;
     sfp_vit *v = make_vit(&small);
-    sfp_pool *pool = make_pool(2);
+    sfp_thread_pool *pool = make_pool(2);
     sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
     batch whole = make_batch(&small, MOST_B), parts = make_batch(&small, MOST_B);
     sfp_vit_pass p = pass_of(&whole, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
@@ -236,7 +236,7 @@ static void a_batch_equals_its_samples_one_by_one(void **unused)
     compare(&parts, &whole, 1e-6);
     free_batch(&whole), free_batch(&parts);
     sfp__vit_plan_free(plan);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
     sfp__vit_free(v);
 }
 
@@ -244,7 +244,7 @@ static void the_size_of_micro_batches_does_not_matter(void **unused)
 {
     (void)unused;
     sfp_vit *v = make_vit(&small);
-    sfp_pool *pool = make_pool(2);
+    sfp_thread_pool *pool = make_pool(2);
     batch want = make_batch(&small, MOST_B);
     for (int unit = 0; unit < 5; unit++) {
         sfp_vit_plan *plan =
@@ -258,7 +258,7 @@ static void the_size_of_micro_batches_does_not_matter(void **unused)
         sfp__vit_plan_free(plan);
     }
     free_batch(&want);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
     sfp__vit_free(v);
 }
 
@@ -285,7 +285,7 @@ static void weight_gradients_repeat_with_the_same_threads(void **unused)
     batch t = make_batch(&small, MOST_B);
     float *serial = NULL;
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
-        sfp_pool *pool = make_pool(threads[i]);
+        sfp_thread_pool *pool = make_pool(threads[i]);
         sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_WEIGHTS, .prefix_rows = ROWS});
         float *first = NULL;
         size_t n = 0;
@@ -311,7 +311,7 @@ static void weight_gradients_repeat_with_the_same_threads(void **unused)
             serial = copied(first, n);
         free(first);
         sfp__vit_plan_free(plan);
-        sfp__pool_free(pool);
+        sfp__thread_pool_free(pool);
     }
     free(serial);
     free_batch(&t);
@@ -323,7 +323,7 @@ static void a_run_after_the_first_allocates_nothing(void **unused)
     (void)unused;
     static const int modes[] = {SFP_VIT_FORWARD, SFP_VIT_GRAD_PREFIX, SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS};
     sfp_vit *v = make_vit(&small);
-    sfp_pool *pool = make_pool(2);
+    sfp_thread_pool *pool = make_pool(2);
     batch t = make_batch(&small, MOST_B);
     sfp_vit_weights g;
     sfp_error err = {0};
@@ -348,7 +348,7 @@ static void a_run_after_the_first_allocates_nothing(void **unused)
     }
     sfp__vit_weights_done(&small, &g);
     free_batch(&t);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
     sfp__vit_free(v);
 }
 
@@ -356,7 +356,7 @@ static void a_plans_memory_does_not_depend_on_the_batch(void **unused)
 {
     (void)unused;
     sfp_vit *v = make_vit(&small);
-    sfp_pool *one = make_pool(1), *two = make_pool(2);
+    sfp_thread_pool *one = make_pool(1), *two = make_pool(2);
     sfp_vit_plan_options opt = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS};
     sfp_vit_plan *plan = make_plan(v, two, opt), *single = make_plan(v, one, opt),
                  *forward = make_plan(v, two, (sfp_vit_plan_options){0});
@@ -372,7 +372,7 @@ static void a_plans_memory_does_not_depend_on_the_batch(void **unused)
     }
     free_batch(&t);
     sfp__vit_plan_free(plan), sfp__vit_plan_free(single), sfp__vit_plan_free(forward), sfp__vit_plan_free(NULL);
-    sfp__pool_free(one), sfp__pool_free(two);
+    sfp__thread_pool_free(one), sfp__thread_pool_free(two);
     sfp__vit_free(v);
 }
 
@@ -388,7 +388,7 @@ static void wrong_passes_are_refused_by_name(void **unused)
 {
     (void)unused;
     sfp_vit *v = make_vit(&small);
-    sfp_pool *pool = make_pool(1);
+    sfp_thread_pool *pool = make_pool(1);
     sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
     batch t = make_batch(&small, 2);
     const sfp_vit_pass good = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, 2);
@@ -434,7 +434,7 @@ static void wrong_passes_are_refused_by_name(void **unused)
     free(tokens);
     free_batch(&t);
     sfp__vit_plan_free(plan);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
     sfp__vit_free(v);
 }
 
@@ -469,7 +469,7 @@ static void wrong_sizes_make_no_vit(void **unused)
 /* ----------------------------------------------------------------- torture */
 
 /* All that allocates on the way to a result; frees everything. `retry`: after a failed run, run again without failing. */
-static sfp_status everything(sfp_pool *pool, int mode, bool all_tokens, batch *t, bool *ran_again, sfp_error *err)
+static sfp_status everything(sfp_thread_pool *pool, int mode, bool all_tokens, batch *t, bool *ran_again, sfp_error *err)
 {
     sfp_vit *v = NULL;
     sfp_vit_plan *plan = NULL;
@@ -502,7 +502,7 @@ static sfp_status everything(sfp_pool *pool, int mode, bool all_tokens, batch *t
 static void every_allocation_may_fail(void **unused)
 {
     (void)unused;
-    sfp_pool *pool = make_pool(2);
+    sfp_thread_pool *pool = make_pool(2);
     batch want = make_batch(&small, 5), t = make_batch(&small, 5);
     bool again = false;
     for (int all = 0; all < 2; all++) {
@@ -515,7 +515,7 @@ static void every_allocation_may_fail(void **unused)
     }
     assert_true(again); /* some of them failed in the run itself */
     free_batch(&want), free_batch(&t);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
 }
 
 /* ------------------------------------------------------- plans at the same time */
@@ -533,9 +533,9 @@ static void *use(void *arg)
 {
     user *u = arg;
     const sfp_vit_config *c = sfp__vit_config(u->v);
-    sfp_pool *pool = NULL;
+    sfp_thread_pool *pool = NULL;
     sfp_vit_plan *plan = NULL;
-    u->status = sfp__pool_create(2, &pool, &u->err);
+    u->status = sfp__thread_pool_create(2, &pool, &u->err);
     (void)pthread_barrier_wait(u->begin);
     if (!u->status)
         u->status = sfp__vit_plan_create(u->v, pool, &u->opt, &plan, &u->err);
@@ -544,7 +544,7 @@ static void *use(void *arg)
         u->status = sfp__vit_run(plan, &p, &u->err);
     }
     sfp__vit_plan_free(plan);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
     return NULL;
 }
 
@@ -613,7 +613,7 @@ static void operations_are_counted_exactly(void **unused)
     assert_true(patch + block0 + class1 == 10432); /* the sums above, by hand */
     assert_true(patch + block0 + class1 + prefix0 + back1 + back0 == 17072);
     sfp_vit *v = make_vit(&c);
-    sfp_pool *pool = make_pool(2);
+    sfp_thread_pool *pool = make_pool(2);
     sfp_vit_plan *forward = make_plan(v, pool, (sfp_vit_plan_options){0});
     sfp_vit_plan *train = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = 2});
     batch t = make_batch(&c, 9);
@@ -629,7 +629,7 @@ static void operations_are_counted_exactly(void **unused)
     }
     free_batch(&t);
     sfp__vit_plan_free(forward), sfp__vit_plan_free(train);
-    sfp__pool_free(pool);
+    sfp__thread_pool_free(pool);
     sfp__vit_free(v);
 }
 

@@ -121,7 +121,7 @@ static void classifier(void *ctx, int first, int n, const float *feature, float 
     }
 }
 
-static sfp_status compute(backbone_case *k, sfp_pool *pool, sfp_error *err)
+static sfp_status compute(backbone_case *k, sfp_thread_pool *pool, sfp_error *err)
 {
     sfp_golden *g = k->g;
     const sfp_vit_config *c = sfp__vit_config(g->vit);

@@ -440,7 +440,7 @@ static int run(const sfp_args *args)
 {
     sfp_verify r = {.json = sfp__args_flag(args, "json")};
     sfp_error err = {0};
-    if (sfp__pool_create((int)sfp__args_int(args, "threads"), &r.pool, &err) != SFP_OK)
+    if (sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &r.pool, &err) != SFP_OK)
         return sfp__say_error(&err);
     bool all = true;
     if (r.json) {
@@ -454,7 +454,7 @@ static int run(const sfp_args *args)
         sfp__json_bool(&r.out, "ok", all);
         sfp__json_end_all(&r.out);
     }
-    sfp__pool_free(r.pool);
+    sfp__thread_pool_free(r.pool);
     return all ? SFP_EXIT_OK : SFP_EXIT_FAILED;
 }
 

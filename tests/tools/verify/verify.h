@@ -4,7 +4,7 @@
 
 #include "cli/json_out.h"
 
-#include "base/pool.h"
+#include "base/thread_pool.h"
 #include "io/safetensors.h"
 #include "model/vit.h"
 
@@ -16,7 +16,7 @@
 #define SFP_VERIFY_UPDATE 1e-2
 
 typedef struct sfp_verify {
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     bool json;
     bool brief; /* of a case: one line, and those of the tensors that fail */
     sfp_json_out out;

@@ -2,21 +2,21 @@
  * work; libraries below run single-threaded inside each worker. Pieces are cut
  * by a fixed grain, never by the number of threads, so results do not depend
  * on it. */
-#ifndef SFP_BASE_POOL_H
-#define SFP_BASE_POOL_H
+#ifndef SFP_BASE_THREAD_POOL_H
+#define SFP_BASE_THREAD_POOL_H
 
 #include "base/error.h"
 
-typedef struct sfp_pool sfp_pool;
+typedef struct sfp_thread_pool sfp_thread_pool;
 
 /* threads < 1: as many as the process may run on. The caller is one of them. */
-sfp_status sfp__pool_create(int threads, sfp_pool **out, sfp_error *err);
-void sfp__pool_free(sfp_pool *p);
-int sfp__pool_threads(const sfp_pool *p);
+sfp_status sfp__thread_pool_create(int threads, sfp_thread_pool **out, sfp_error *err);
+void sfp__thread_pool_free(sfp_thread_pool *p);
+int sfp__thread_pool_size(const sfp_thread_pool *p);
 
 /* fn(ctx, piece, worker) for every piece in [0, pieces), each once, any order, worker in [0, threads). Returns when all
  * are done. One run at a time a pool: callers that share one wait for each other. */
-typedef void (*sfp_pool_fn)(void *ctx, int piece, int worker);
-void sfp__pool_run(sfp_pool *p, int pieces, sfp_pool_fn fn, void *ctx);
+typedef void (*sfp_thread_pool_fn)(void *ctx, int piece, int worker);
+void sfp__thread_pool_run(sfp_thread_pool *p, int pieces, sfp_thread_pool_fn fn, void *ctx);
 
 #endif

@@ -1,7 +1,7 @@
 /* Workers sleep on a condition variable between runs; within a run pieces are
  * taken from one atomic counter, so a worker that is slowed down by the
  * machine simply takes fewer. */
-#include "base/pool.h"
+#include "base/thread_pool.h"
 
 #include "base/mem.h"
 
@@ -11,12 +11,12 @@
 #include <stdbool.h>
 
 typedef struct worker {
-    sfp_pool *pool;
+    sfp_thread_pool *pool;
     int index;
     pthread_t thread;
 } worker;
 
-struct sfp_pool {
+struct sfp_thread_pool {
     int threads;
     worker *workers;          /* (threads); [0] is the caller and has no thread */
     int started;              /* workers [1, started) run */
@@ -26,13 +26,13 @@ struct sfp_pool {
     unsigned long round;
     int busy;
     bool stop;
-    sfp_pool_fn fn;
+    sfp_thread_pool_fn fn;
     void *ctx;
     int pieces;
     atomic_int next;
 };
 
-static void take(sfp_pool *p, int index)
+static void take(sfp_thread_pool *p, int index)
 {
     for (;;) {
         int piece = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
@@ -45,7 +45,7 @@ static void take(sfp_pool *p, int index)
 static void *work(void *arg)
 {
     worker *w = arg;
-    sfp_pool *p = w->pool;
+    sfp_thread_pool *p = w->pool;
     unsigned long seen = 0;
     pthread_mutex_lock(&p->lock);
     for (;;) {
@@ -72,13 +72,13 @@ static int available_cpus(void)
     return 1;
 }
 
-sfp_status sfp__pool_create(int threads, sfp_pool **out, sfp_error *err)
+sfp_status sfp__thread_pool_create(int threads, sfp_thread_pool **out, sfp_error *err)
 {
     if (threads < 1)
         threads = available_cpus();
     if (threads > 1024)
         return sfp__fail(err, SFP_EINVAL, "%d threads: at most 1024", threads);
-    sfp_pool *p = sfp__calloc(1, sizeof *p);
+    sfp_thread_pool *p = sfp__calloc(1, sizeof *p);
     worker *workers = sfp__calloc((size_t)threads, sizeof *workers);
     if (!p || !workers) {
         sfp__free(p);
@@ -96,7 +96,7 @@ sfp_status sfp__pool_create(int threads, sfp_pool **out, sfp_error *err)
         workers[i].pool = p;
         workers[i].index = i;
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
-            sfp__pool_free(p);
+            sfp__thread_pool_free(p);
             return sfp__fail(err, SFP_ELIMIT, "cannot start thread %d of %d", i + 1, threads);
         }
         p->started = i + 1;
@@ -105,7 +105,7 @@ sfp_status sfp__pool_create(int threads, sfp_pool **out, sfp_error *err)
     return SFP_OK;
 }
 
-void sfp__pool_free(sfp_pool *p)
+void sfp__thread_pool_free(sfp_thread_pool *p)
 {
     if (!p)
         return;
@@ -123,12 +123,12 @@ void sfp__pool_free(sfp_pool *p)
     sfp__free(p);
 }
 
-int sfp__pool_threads(const sfp_pool *p)
+int sfp__thread_pool_size(const sfp_thread_pool *p)
 {
     return p->threads;
 }
 
-void sfp__pool_run(sfp_pool *p, int pieces, sfp_pool_fn fn, void *ctx)
+void sfp__thread_pool_run(sfp_thread_pool *p, int pieces, sfp_thread_pool_fn fn, void *ctx)
 {
     if (pieces <= 0)
         return;
