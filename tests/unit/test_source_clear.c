@@ -1,7 +1,7 @@
 /* CLEAR-10 and CLEAR-100: counts, buckets, order, tasks; what is wrong with the lists. */
 #include "base/mem.h"
 #include "source_files.h"
-#include "stream/replica.h"
+#include "tools/replica.h"
 
 static sfp_source *open_with(const sfp_source_kind *kind, bool test, uint64_t seed, int order)
 {
@@ -14,10 +14,7 @@ static sfp_source *open_with(const sfp_source_kind *kind, bool test, uint64_t se
 
 static void make_replica(const char *name, int each)
 {
-    sfp_error err = {0};
-    if (sfp__replica_make(name, in_folder("c"), &(sfp_replica_options){.each = each, .size = 16, .seed = 1}, NULL, &err) !=
-        SFP_OK)
-        fail_msg("%s", err.message);
+    (void)replica_make(name, in_folder("c"), (replica_options){.each = each, .size = 16, .seed = 1}, NULL);
 }
 
 static void clear10_leaves_bucket_0_out_and_has_five_tasks(void **unused)

@@ -1,7 +1,7 @@
 /* CORe50: by its pickles and by its folders; what is wrong with them. */
 #include "base/mem.h"
 #include "source_files.h"
-#include "stream/replica.h"
+#include "tools/replica.h"
 
 static const sfp_source_kind *const kind = &sfp__source_core50;
 
@@ -16,10 +16,7 @@ static sfp_source *open_with(bool test, int order)
 
 static void make_replica(void)
 {
-    sfp_error err = {0};
-    if (sfp__replica_make("core50", in_folder("c"), &(sfp_replica_options){.each = 1, .size = 16, .seed = 1}, NULL, &err) !=
-        SFP_OK)
-        fail_msg("%s", err.message);
+    (void)replica_make("core50", in_folder("c"), (replica_options){.each = 1, .size = 16, .seed = 1}, NULL);
 }
 
 static void remove_pickles(void)

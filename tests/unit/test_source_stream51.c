@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "io/image.h"
 #include "source_files.h"
-#include "stream/replica.h"
+#include "tools/replica.h"
 
 #define TRAIN "s/Stream-51_meta_train.json"
 #define TEST "s/Stream-51_meta_test.json"
@@ -20,10 +20,7 @@ static sfp_source *open_with(bool test, uint64_t seed, int order)
 
 static void make_replica(int each)
 {
-    sfp_error err = {0};
-    if (sfp__replica_make("stream51", in_folder("s"), &(sfp_replica_options){.each = each, .size = 32, .seed = 1}, NULL, &err) !=
-        SFP_OK)
-        fail_msg("%s", err.message);
+    (void)replica_make("stream51", in_folder("s"), (replica_options){.each = each, .size = 32, .seed = 1}, NULL);
 }
 
 static void a_miniature_has_the_published_counts_and_tasks(void **unused)

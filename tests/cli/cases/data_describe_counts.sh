@@ -1,4 +1,4 @@
-streamfp data replica domain d --each 3
+replica domain d --each 3
 streamfp data describe folder:d --tasks domain:winter,spring
 echo "--- broken pictures, a sheet"
 pictures=(d/autumn/arrow/*)

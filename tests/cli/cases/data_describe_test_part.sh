@@ -1,8 +1,8 @@
 # The test part is cut as the training part is; novelty classes are left out and told.
-streamfp data replica stream51 s
+replica stream51 s
 streamfp data describe stream51:s --test | sed -n '1,10p;/^task /,$p'
 streamfp data describe stream51:s --sheet sheet.png | grep -E '^(sheet|disc-6|arrow-2|disc-4|stripes-3)'
 echo "--- without its training part"
-streamfp data replica idx i
+replica idx i
 rm i/train-*
 streamfp data describe idx:i --test --tasks 2 | grep -E '^(pictures|tasks)'

@@ -1,10 +1,10 @@
 # Every layout opens with the --data value that is printed for it.
 for layout in stream51 core50 clear10 clear100 folder domain manifest idx cifar tar; do
-    line=$(streamfp data replica "$layout" "mini/$layout" --size 32 --each 1)
+    line=$(replica "$layout" "mini/$layout" --size 32 --each 1)
     echo "$line"
     streamfp data describe "${line##* }" | grep -E '^(pictures|classes|tasks|sample|width)'
 done
 echo "--- the same seed gives the same bytes"
-streamfp data replica cifar a --seed 5
-streamfp data replica cifar b --seed 5 --json
-diff -r a b && streamfp data replica cifar c --seed 6 && diff -rq a c | sort
+replica cifar a --seed 5
+replica cifar b --seed 5 --json
+diff -r a b && replica cifar c --seed 6 && diff -rq a c | sort

@@ -29,11 +29,4 @@ try fetch
 try fetch cifra10
 try fetch imagenet
 try fetch fashion-mnist --out x
-try replica folder
-try replica stream52 x
-try replica nothing x
-mkdir full
-: >full/file
-try replica folder full
-try replica folder x --each 0
 try list more

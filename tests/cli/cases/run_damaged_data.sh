@@ -11,7 +11,7 @@ try() { # WHAT DATA OPTIONS...
     [ ! -f $out/result.json ] || tr -d ' \n' <$out/result.json | grep -Eo '"samples":\{[^}]*\}|"skipped":[0-9]+' | sort -u
 }
 
-streamfp data replica stream51 s51 --each 1 --size 32 >/dev/null
+replica stream51 s51 --each 1 --size 32 >/dev/null
 pictures() { grep -o '"[^"]*\.jpg"' s51/Stream-51_meta_train.json | tr -d '"' | sed -n "$1p"; }
 rm "s51/$(pictures 1)"
 : >"s51/$(pictures 20)"
@@ -24,7 +24,7 @@ try "stream51: a class that is none" stream51:s51
 rm s51/Stream-51_meta_train.json
 try "stream51: no list" stream51:s51
 
-streamfp data replica core50 core --each 1 --size 32 >/dev/null
+replica core50 core --each 1 --size 32 >/dev/null
 printf "cposix\nsystem\n(S'touch owned'\ntR." >core/labels.pkl
 try "core50: a pickle that would run something" core50:core
 head -c 100 core/LUP.pkl >cut
@@ -33,18 +33,18 @@ try "core50: a pickle that ends early" core50:core
 rm core/labels.pkl
 try "core50: two of three pickles" core50:core
 
-streamfp data replica clear10 clear --each 1 --size 32 >/dev/null
+replica clear10 clear --each 1 --size 32 >/dev/null
 sed -i 1d clear/train/class_names.txt
 try "clear10: a class without a name" clear10:clear
 rm clear/train/class_names.txt
 try "clear10: no names" clear10:clear
 
-streamfp data replica tar tar --each 2 --size 32 >/dev/null
+replica tar tar --each 2 --size 32 >/dev/null
 shard=$(find tar -name '*.tar' | sort | sed -n 1p)
 head -c $(($(wc -c <"$shard") / 2 + 77)) "$shard" >cut.tar
 try "a cut tar" tar:cut.tar
 
-streamfp data replica manifest list --each 2 --size 32 >/dev/null
+replica manifest list --each 2 --size 32 >/dev/null
 cut -d , -f 1,2 list/manifest.csv >list/plain.csv
 first=$(sed -n 2p list/plain.csv)
 {

@@ -44,7 +44,7 @@ printf 'sigma: 0.5\ndrift: ph\ntasks: 2\n' >asks.yaml
 try --config asks.yaml
 mkdir live
 try --data dir:live --order 2
-streamfp data replica manifest list --each 1 --size 32 >/dev/null # it gives tasks of its own
+replica manifest list --each 1 --size 32 >/dev/null # it gives tasks of its own
 try --data manifest:list/manifest.csv --drift ph
 ls
 echo "these run:"

@@ -1,7 +1,7 @@
 # a run goes on with the options it was made with, or says which one is another; what does not matter may change
 export STREAMFP_REGISTRY=$PWD/runs.db
-streamfp data replica folder data --each 2 >/dev/null
-streamfp data replica folder other --each 2 --seed 9 >/dev/null
+replica folder data --each 2 >/dev/null
+replica folder other --each 2 --seed 9 >/dev/null
 run() { streamfp run --threads 1 --batch 10 --out out --tasks 2 "$@" 2>&1 >/dev/null | grep -v 'stands in'; echo "exit ${PIPESTATUS[0]}"; }
 run --data folder:data --method ncm
 cp -r out before

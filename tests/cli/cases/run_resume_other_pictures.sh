@@ -1,7 +1,7 @@
 # a run goes on only with the pictures that it began with, training and test; where they lie does not matter
 export STREAMFP_REGISTRY=$PWD/runs.db
-streamfp data replica folder data --each 3 >/dev/null
-streamfp data replica folder test --each 2 --seed 9 >/dev/null
+replica folder data --each 3 >/dev/null
+replica folder test --each 2 --seed 9 >/dev/null
 for d in data test; do (cd $d && find . -name '*.png' -o -name '*.jpg' | sort | sed -E 's|^\./(([^/]*)/.*)|\1,\2|') >$d/list.csv; done
 run() { streamfp run --method ncm --threads 1 --batch 5 --out out --tasks free --test manifest:test/list.csv --data manifest:"$1" --resume 2>&1 >/dev/null; echo "exit $?"; }
 run data/list.csv

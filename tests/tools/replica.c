@@ -1,28 +1,119 @@
 /* One function a layout, each a list of the files that are in it. Every picture
  * shows the shape of its class (label % 10), with other colours for every ten
  * classes more; the world drifts from picture to picture as in the synthetic
- * source. */
-#include "stream/replica.h"
+ * source. What goes wrong ends the program. */
+#include "tools/replica.h"
 
 #include "base/mem.h"
+#include "io/folder.h"
+#include "io/image.h"
 #include "stream/render.h"
-#include "stream/replica_out.h"
 #include "stream/source_internal.h"
 
-#include <dirent.h>
-#include <errno.h>
+#include <archive.h>
+#include <archive_entry.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include <jpeglib.h>
+
 #define NAME_ROOM 256
+#define PATH_ROOM 4096
+#define QUALITY 90
 #define WORLD_STEP 37.0 /* how far the world drifts from one picture of a class to the next */
 
 /* A replica being written. */
 typedef struct maker {
-    sfp_replica_out out;
-    sfp_replica_options opt;
+    const char *root;
+    replica_options opt;
+    uint64_t files;
     sfp_image im; /* the picture at hand */
 } maker;
+
+/* ---------------------------------------------------------------------- files */
+
+static void must(bool fine, const char *what)
+{
+    if (fine)
+        return;
+    (void)fprintf(stderr, "replica: %s\n", what);
+    exit(1);
+}
+
+/* Writes ROOT/name, which is new, with the folders on the way. */
+static void put_file(maker *m, const char *name, const void *bytes, size_t size)
+{
+    char path[PATH_ROOM];
+    sfp_error err = {0};
+    must((size_t)snprintf(path, sizeof path, "%s/%s", m->root, name) < sizeof path, "the path is too long");
+    must(sfp__folder_make_for(path, &err) == SFP_OK, err.message);
+    FILE *f = fopen(path, "wbx");
+    must(f && fwrite(bytes, 1, size, f) == size && fclose(f) == 0, path);
+    m->files++;
+}
+
+/* The same of a text, which is emptied. */
+static void put_text_file(maker *m, const char *name, sfp_text *t)
+{
+    must(!t->failed, "no memory");
+    put_file(m, name, t->s ? t->s : "", t->length);
+    sfp__text_done(t);
+    *t = (sfp_text){0};
+}
+
+/* The picture at hand; libjpeg ends the program when it fails. */
+static void put_jpeg(const maker *m, sfp_text *to)
+{
+    struct jpeg_error_mgr errors;
+    struct jpeg_compress_struct info = {.err = jpeg_std_error(&errors)};
+    unsigned char *bytes = NULL;
+    unsigned long size = 0;
+    jpeg_create_compress(&info);
+    jpeg_mem_dest(&info, &bytes, &size);
+    info.image_width = (JDIMENSION)m->im.width;
+    info.image_height = (JDIMENSION)m->im.height;
+    info.input_components = 3;
+    info.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&info);
+    jpeg_set_quality(&info, QUALITY, TRUE);
+    jpeg_start_compress(&info, TRUE);
+    while (info.next_scanline < info.image_height) {
+        JSAMPROW row = m->im.rgb + (size_t)info.next_scanline * (size_t)m->im.width * 3;
+        (void)jpeg_write_scanlines(&info, &row, 1);
+    }
+    jpeg_finish_compress(&info);
+    jpeg_destroy_compress(&info);
+    sfp__text_putn(to, (const char *)bytes, size);
+    free(bytes);
+}
+
+/* The picture at hand as its name says: JPEG or PNG. */
+static void put_picture(maker *m, const char *name)
+{
+    sfp_text t = {0};
+    sfp_error err = {0};
+    if (strcmp(strrchr(name, '.'), ".png") == 0)
+        must(sfp__image_encode_png(name, &m->im, &t, &err) == SFP_OK, err.message);
+    else
+        put_jpeg(m, &t);
+    put_text_file(m, name, &t);
+}
+
+/* Pickles of protocol 2, as Python 2 wrote them. */
+static void put_pickle_int(sfp_text *t, int v)
+{
+    char b[5] = {v < 256 ? 'K' : v < 65536 ? 'M' : 'J', (char)v, (char)(v >> 8), (char)(v >> 16), (char)(v >> 24)};
+    sfp__text_putn(t, b, v < 256 ? 2 : v < 65536 ? 3 : 5);
+}
+
+static void put_pickle_string(sfp_text *t, const char *s)
+{
+    size_t n = strlen(s);
+    char head[2] = {'U', (char)n}; /* names are short */
+    sfp__text_putn(t, head, 2);
+    sfp__text_putn(t, s, n);
+}
 
 /* ------------------------------------------------------------------- pictures */
 
@@ -31,17 +122,12 @@ static void draw(maker *m, int label, uint64_t index, double time, int width, in
 {
     size_t square = (size_t)width * (size_t)width * 3, skip = (size_t)(width - height) / 2 * (size_t)width * 3;
     sfp_scene own;
-    if (m->out.status != SFP_OK)
-        return;
     sfp__scene_make(label % SFP_SHAPES, label / SFP_SHAPES, m->opt.seed, time, m->opt.seed, (uint64_t)label << 32 | index, &own);
     if (scene)
         *scene = own;
     sfp__image_done(&m->im);
     m->im.rgb = sfp__malloc(square);
-    if (!m->im.rgb) {
-        m->out.status = sfp__fail_nomem(m->out.err);
-        return;
-    }
+    must(m->im.rgb != NULL, "no memory");
     sfp__scene_draw(&own, width, m->im.rgb);
     memmove(m->im.rgb, m->im.rgb + skip, (size_t)height * (size_t)width * 3);
     m->im.width = width;
@@ -87,26 +173,26 @@ static void make_stream51(maker *m)
     sfp_text train = {0}, test = {0};
     sfp_scene scene = {0};
     int width = m->opt.size, height = m->opt.size * 3 / 4;
-    for (int c = 0; c < STREAM51_CLASSES + STREAM51_NOVEL && m->out.status == SFP_OK; c++) {
+    for (int c = 0; c < STREAM51_CLASSES + STREAM51_NOVEL; c++) {
         for (int v = 0; v < STREAM51_VIDEOS && c < STREAM51_CLASSES; v++) {
             for (int f = 0; f < m->opt.each; f++) {
                 draw(m, c, (uint64_t)v << 16, WORLD_STEP * (20 * v + f), width, height, &scene); /* one object, a moving world */
                 (void)snprintf(name, sizeof name, "train/%s/%s_%04d_%03d/%06d.jpg", CLASS_NAME(c), CLASS_NAME(c), v, 0, f);
-                sfp__out_picture(&m->out, name, &m->im);
+                put_picture(m, name);
                 sfp__text_printf(&train, "%s[%d, 0, %d, %d, ", train.length ? ", " : "[", c, v, f);
                 put_row_end(m, &scene, name, &train);
             }
         }
         draw(m, c, 1 << 24, WORLD_STEP * 10, width, height, &scene);
         (void)snprintf(name, sizeof name, "test/%s/%06d.jpg", CLASS_NAME(c), 0);
-        sfp__out_picture(&m->out, name, &m->im);
+        put_picture(m, name);
         sfp__text_printf(&test, "%s[%d, ", test.length ? ", " : "[", c);
         put_row_end(m, &scene, name, &test);
     }
     sfp__text_put(&train, "]");
     sfp__text_put(&test, "]");
-    sfp__out_text(&m->out, "Stream-51_meta_train.json", &train);
-    sfp__out_text(&m->out, "Stream-51_meta_test.json", &test);
+    put_text_file(m, "Stream-51_meta_train.json", &train);
+    put_text_file(m, "Stream-51_meta_test.json", &test);
 }
 
 /* --------------------------------------------------------------------- core50 */
@@ -131,7 +217,7 @@ static void put_core50_batch(const maker *m, sfp_text *t, const int64_t *order, 
     for (int s = 1; s <= CORE50_SESSIONS; s++) {
         for (int place = first; place < last && core50_test_session(s) == test; place++)
             for (int f = 0; f < m->opt.each; f++)
-                sfp__out_pickle_int(t, labels ? place : core50_index(m, s, (int)order[place] + 1, f));
+                put_pickle_int(t, labels ? place : core50_index(m, s, (int)order[place] + 1, f));
     }
     sfp__text_put(t, "e");
 }
@@ -141,7 +227,7 @@ static void put_core50_runs(maker *m, const char *name, bool labels)
 {
     sfp_text t = {0};
     sfp__text_put(&t, "\x80\x02}");
-    sfp__out_pickle_string(&t, "nc");
+    put_pickle_string(&t, "nc");
     sfp__text_put(&t, "](");
     for (int run = 0; run < CORE50_RUNS; run++) {
         int64_t order[CORE50_OBJECTS];
@@ -158,7 +244,7 @@ static void put_core50_runs(maker *m, const char *name, bool labels)
         sfp__text_put(&t, "e");
     }
     sfp__text_put(&t, "es.");
-    sfp__out_text(&m->out, name, &t);
+    put_text_file(m, name, &t);
 }
 
 static void make_core50(maker *m)
@@ -168,16 +254,16 @@ static void make_core50(maker *m)
     sfp__text_put(&paths, "\x80\x02](");
     for (int s = 1; s <= CORE50_SESSIONS; s++) {
         for (int o = 1; o <= CORE50_OBJECTS; o++) {
-            for (int f = 0; f < m->opt.each && m->out.status == SFP_OK; f++) {
+            for (int f = 0; f < m->opt.each; f++) {
                 (void)snprintf(name, sizeof name, "core50_128x128/s%d/o%d/C_%02d_%02d_%03d.png", s, o, s, o, f);
                 draw_square(m, o - 1, (uint64_t)(s * 1000 + f), 300.0 * s + WORLD_STEP * f);
-                sfp__out_picture(&m->out, name, &m->im);
-                sfp__out_pickle_string(&paths, strchr(name, '/') + 1);
+                put_picture(m, name);
+                put_pickle_string(&paths, strchr(name, '/') + 1);
             }
         }
     }
     sfp__text_put(&paths, "e.");
-    sfp__out_text(&m->out, "paths.pkl", &paths);
+    put_text_file(m, "paths.pkl", &paths);
     put_core50_runs(m, "LUP.pkl", false);
     put_core50_runs(m, "labels.pkl", true);
 }
@@ -193,14 +279,14 @@ static void make_clear_list(maker *m, const char *part, int bucket, int label)
     for (int i = 0; i < m->opt.each; i++) {
         (void)snprintf(name, sizeof name, "%s/labeled_images/%d/%s/%05d.jpg", part, bucket, CLASS_NAME(label), i);
         draw_square(m, label, (uint64_t)(bucket * 1000 + i + 500 * test), 300.0 * bucket + WORLD_STEP * i);
-        sfp__out_picture(&m->out, name, &m->im);
+        put_picture(m, name);
         sfp__text_printf(&list, "%s\"%d%03d%05d\": {\"IMG_PATH\": ", i ? ", " : "{", bucket, label, i);
         sfp__text_json(&list, strchr(name, '/') + 1);
         sfp__text_put(&list, "}");
     }
     sfp__text_put(&list, m->opt.each ? "}" : "{}");
     (void)snprintf(name, sizeof name, "%s/labeled_metadata/%d/%s.json", part, bucket, CLASS_NAME(label));
-    sfp__out_text(&m->out, name, &list);
+    put_text_file(m, name, &list);
 }
 
 /* One part with all its buckets. */
@@ -210,7 +296,7 @@ static void make_clear_part(maker *m, const char *part, int classes, int first_b
     sfp_text meta = {0}, names = {0};
     for (int b = first_bucket; b <= 10; b++) {
         sfp__text_printf(&meta, "%s\"%d\": {", b > first_bucket ? ", " : "{", b);
-        for (int c = 0; c < classes && m->out.status == SFP_OK; c++) {
+        for (int c = 0; c < classes; c++) {
             make_clear_list(m, part, b, c);
             (void)snprintf(name, sizeof name, "labeled_metadata/%d/%s.json", b, CLASS_NAME(c));
             sfp__text_put(&meta, c ? ", " : "");
@@ -224,9 +310,9 @@ static void make_clear_part(maker *m, const char *part, int classes, int first_b
     for (int c = 0; c < classes; c++)
         sfp__text_printf(&names, "%s%s", c ? "\n" : "", CLASS_NAME(c)); /* as published: no newline at the end */
     (void)snprintf(name, sizeof name, "%s/labeled_metadata.json", part);
-    sfp__out_text(&m->out, name, &meta);
+    put_text_file(m, name, &meta);
     (void)snprintf(name, sizeof name, "%s/class_names.txt", part);
-    sfp__out_text(&m->out, name, &names);
+    put_text_file(m, name, &names);
 }
 
 static void make_clear10(maker *m)
@@ -247,10 +333,10 @@ static void make_folder(maker *m)
 {
     char name[NAME_ROOM];
     for (int c = 0; c < SFP_SHAPES; c++) {
-        for (int i = 0; i < m->opt.each && m->out.status == SFP_OK; i++) {
+        for (int i = 0; i < m->opt.each; i++) {
             (void)snprintf(name, sizeof name, "%s/%04d.jpg", CLASS_NAME(c), i);
             draw_square(m, c, (uint64_t)i, WORLD_STEP * i);
-            sfp__out_picture(&m->out, name, &m->im);
+            put_picture(m, name);
         }
     }
 }
@@ -261,10 +347,10 @@ static void make_domain(maker *m)
     char name[NAME_ROOM];
     for (int d = 0; d < 3; d++) {
         for (int c = 0; c < SFP_SHAPES; c++) {
-            for (int i = 0; i < m->opt.each && m->out.status == SFP_OK; i++) {
+            for (int i = 0; i < m->opt.each; i++) {
                 (void)snprintf(name, sizeof name, "%s/%s/%04d.jpg", domains[d], CLASS_NAME(c), i);
                 draw_square(m, c, (uint64_t)(d * 1000 + i), 1500.0 * d + WORLD_STEP * i);
-                sfp__out_picture(&m->out, name, &m->im);
+                put_picture(m, name);
             }
         }
     }
@@ -278,15 +364,15 @@ static void make_manifest(maker *m)
     sfp__text_put(&list, "path,label,task,time\n");
     for (int task = 0, time = 0; task < 2; task++) {
         for (int i = 0; i < m->opt.each; i++) {
-            for (int c = 5 * task; c < 5 * task + 5 && m->out.status == SFP_OK; c++, time++) {
+            for (int c = 5 * task; c < 5 * task + 5; c++, time++) {
                 (void)snprintf(name, sizeof name, "pictures/%06d.png", time);
                 draw_square(m, c, (uint64_t)i, WORLD_STEP * time);
-                sfp__out_picture(&m->out, name, &m->im);
+                put_picture(m, name);
                 sfp__text_printf(&list, "%s,%s,%d,%d\n", name, CLASS_NAME(c), task, time);
             }
         }
     }
-    sfp__out_text(&m->out, "manifest.csv", &list);
+    put_text_file(m, "manifest.csv", &list);
 }
 
 /* ------------------------------------------------------------ idx, cifar, tar */
@@ -309,19 +395,19 @@ static void make_idx_part(maker *m, const char *part, int each, uint64_t first)
     put_be32(&labels, 0x801);
     put_be32(&labels, each * SFP_SHAPES);
     for (int i = 0; i < each; i++) {
-        for (int c = 0; c < SFP_SHAPES && m->out.status == SFP_OK; c++) {
+        for (int c = 0; c < SFP_SHAPES; c++) {
             char grey[SIDE * SIDE], label = (char)c;
             draw(m, c, first + (uint64_t)i, WORLD_STEP * i, SIDE, SIDE, NULL);
-            for (int p = 0; p < SIDE * SIDE && m->out.status == SFP_OK; p++)
+            for (int p = 0; p < SIDE * SIDE; p++)
                 grey[p] = (char)((m->im.rgb[3 * p] * 77 + m->im.rgb[3 * p + 1] * 150 + m->im.rgb[3 * p + 2] * 29) >> 8);
             sfp__text_putn(&images, grey, sizeof grey);
             sfp__text_putn(&labels, &label, 1);
         }
     }
     (void)snprintf(name, sizeof name, "%s-images-idx3-ubyte", part);
-    sfp__out_text(&m->out, name, &images);
+    put_text_file(m, name, &images);
     (void)snprintf(name, sizeof name, "%s-labels-idx1-ubyte", part);
-    sfp__out_text(&m->out, name, &labels);
+    put_text_file(m, name, &labels);
 }
 
 static void make_idx(maker *m)
@@ -335,15 +421,15 @@ static void make_cifar_batch(maker *m, const char *name, uint64_t first, int eac
     enum { SIDE = 32 };
     sfp_text t = {0};
     for (int i = 0; i < each; i++) {
-        for (int c = 0; c < SFP_SHAPES && m->out.status == SFP_OK; c++) {
+        for (int c = 0; c < SFP_SHAPES; c++) {
             char planes[1 + 3 * SIDE * SIDE] = {(char)c};
             draw(m, c, first + (uint64_t)i, WORLD_STEP * i, SIDE, SIDE, NULL);
-            for (int p = 0; p < 3 * SIDE * SIDE && m->out.status == SFP_OK; p++)
+            for (int p = 0; p < 3 * SIDE * SIDE; p++)
                 planes[1 + p] = (char)m->im.rgb[p % (SIDE * SIDE) * 3 + p / (SIDE * SIDE)];
             sfp__text_putn(&t, planes, sizeof planes);
         }
     }
-    sfp__out_text(&m->out, name, &t);
+    put_text_file(m, name, &t);
 }
 
 static void put_names(maker *m, const char *file)
@@ -351,7 +437,7 @@ static void put_names(maker *m, const char *file)
     sfp_text names = {0};
     for (int c = 0; c < SFP_SHAPES; c++)
         sfp__text_printf(&names, "%s\n", CLASS_NAME(c));
-    sfp__out_text(&m->out, file, &names);
+    put_text_file(m, file, &names);
 }
 
 static void make_cifar(maker *m)
@@ -366,54 +452,51 @@ static void make_cifar(maker *m)
 }
 
 /* An entry of a ustar file. */
-static void put_tar(sfp_text *t, const char *name, const char *bytes, size_t size)
+static void put_tar(struct archive *a, const char *name, const char *bytes, size_t size)
 {
-    char h[512] = {0};
-    unsigned sum = 0;
-    (void)snprintf(h, 100, "%s", name);
-    (void)snprintf(h + 100, 8, "%07o", 0644u);
-    (void)snprintf(h + 108, 8, "%07o", 0u);
-    (void)snprintf(h + 116, 8, "%07o", 0u);
-    (void)snprintf(h + 124, 12, "%011zo", size);
-    (void)snprintf(h + 136, 12, "%011o", 0u);
-    memset(h + 148, ' ', 8);
-    h[156] = '0';
-    memcpy(h + 257,
-           "ustar\0"
-           "00",
-           8);
-    for (size_t i = 0; i < sizeof h; i++)
-        sum += (unsigned char)h[i];
-    (void)snprintf(h + 148, 7, "%06o", sum);
-    sfp__text_putn(t, h, sizeof h);
-    sfp__text_putn(t, bytes, size);
-    sfp__text_fill(t, '\0', (512 - size % 512) % 512);
+    struct archive_entry *e = archive_entry_new();
+    archive_entry_set_pathname(e, name);
+    archive_entry_set_size(e, (la_int64_t)size);
+    archive_entry_set_filetype(e, AE_IFREG);
+    archive_entry_set_perm(e, 0644);
+    must(archive_write_header(a, e) == ARCHIVE_OK && archive_write_data(a, bytes, size) == (la_ssize_t)size,
+         archive_error_string(a));
+    archive_entry_free(e);
+}
+
+static la_ssize_t write_to_text(struct archive *a, void *text, const void *bytes, size_t n)
+{
+    (void)a;
+    sfp__text_putn(text, bytes, n);
+    return (la_ssize_t)n;
 }
 
 static void make_tar(maker *m)
 {
-    char name[NAME_ROOM];
+    char name[NAME_ROOM], digit[8];
     for (int shard = 0; shard < 2; shard++) {
         sfp_text t = {0};
+        struct archive *a = archive_write_new();
+        must(archive_write_set_format_ustar(a) == ARCHIVE_OK && archive_write_set_bytes_per_block(a, 0) == ARCHIVE_OK &&
+                 archive_write_open(a, &t, NULL, write_to_text, NULL) == ARCHIVE_OK,
+             archive_error_string(a));
         for (int i = 0; i < m->opt.each; i++) {
-            for (int c = 0; c < SFP_SHAPES && m->out.status == SFP_OK; c++) {
+            for (int c = 0; c < SFP_SHAPES; c++) {
                 int key = (shard * m->opt.each + i) * SFP_SHAPES + c;
                 sfp_text jpeg = {0};
                 draw_square(m, c, (uint64_t)key, WORLD_STEP * key);
-                sfp__out_jpeg(&m->out, &m->im, &jpeg);
+                put_jpeg(m, &jpeg);
+                must(!jpeg.failed, "no memory");
                 (void)snprintf(name, sizeof name, "%06d.jpg", key);
-                put_tar(&t, name, jpeg.s ? jpeg.s : "", jpeg.length);
-                t.failed |= jpeg.failed;
+                put_tar(a, name, jpeg.s, jpeg.length);
                 sfp__text_done(&jpeg);
-                char digit[8];
-                int n = snprintf(digit, sizeof digit, "%d", c);
                 (void)snprintf(name, sizeof name, "%06d.cls", key);
-                put_tar(&t, name, digit, (size_t)n);
+                put_tar(a, name, digit, (size_t)snprintf(digit, sizeof digit, "%d", c));
             }
         }
-        sfp__text_fill(&t, '\0', 1024);
+        must(archive_write_free(a) == ARCHIVE_OK, "cannot end the tar");
         (void)snprintf(name, sizeof name, "shard-%06d.tar", shard);
-        sfp__out_text(&m->out, name, &t);
+        put_text_file(m, name, &t);
     }
     put_names(m, "classes.txt");
 }
@@ -421,73 +504,33 @@ static void make_tar(maker *m)
 /* --------------------------------------------------------------------- public */
 
 static const struct {
-    sfp_replica_kind kind;
+    const char *name, *data; /* how it is opened: KIND, ':' and what follows the path */
     void (*make)(maker *m);
 } kinds[] = {
-    {{"stream51", "stream51:", "Stream-51: 51 classes, two videos each, boxes, and novelty classes in the test"}, make_stream51},
-    {{"core50", "core50:", "CORe50: 50 objects, 11 sessions, with its three pickles"}, make_core50},
-    {{"clear10", "clear10:", "CLEAR-10: 11 classes, buckets 0 to 10"}, make_clear10},
-    {{"clear100", "clear100:", "CLEAR-100: 100 classes, buckets 1 to 10"}, make_clear100},
-    {{"folder", "folder:", "a folder a class"}, make_folder},
-    {{"domain", "folder:", "domain/class folders"}, make_domain},
-    {{"manifest", "manifest:/manifest.csv", "a CSV with tasks and times"}, make_manifest},
-    {{"idx", "idx:", "MNIST files, not packed"}, make_idx},
-    {{"cifar", "cifar:", "CIFAR-10 binary files"}, make_cifar},
-    {{"tar", "tar:", "two WebDataset shards with numbers for classes"}, make_tar},
+    {"stream51", "stream51:", make_stream51},              /* 51 classes, two videos each, boxes, novelty classes in the test */
+    {"core50", "core50:", make_core50},                    /* 50 objects, 11 sessions, with its three pickles */
+    {"clear10", "clear10:", make_clear10},                 /* 11 classes, buckets 0 to 10 */
+    {"clear100", "clear100:", make_clear100},              /* 100 classes, buckets 1 to 10 */
+    {"folder", "folder:", make_folder},                    /* a folder a class */
+    {"domain", "folder:", make_domain},                    /* domain/class folders */
+    {"manifest", "manifest:/manifest.csv", make_manifest}, /* a CSV with tasks and times */
+    {"idx", "idx:", make_idx},                             /* MNIST files, not packed */
+    {"cifar", "cifar:", make_cifar},                       /* CIFAR-10 binary files */
+    {"tar", "tar:", make_tar},                             /* two WebDataset shards with numbers for classes */
 };
 
-const sfp_replica_kind *sfp__replica_kind(int i)
+uint64_t replica_make(const char *kind, const char *path, replica_options opt, const char **data)
 {
-    return i >= 0 && (size_t)i < sizeof kinds / sizeof *kinds ? &kinds[i].kind : NULL;
-}
-
-sfp_replica_options sfp__replica_options_defaults(void)
-{
-    return (sfp_replica_options){.each = 2, .size = 48, .seed = 1};
-}
-
-/* Nothing there is overwritten. */
-static sfp_status check_empty(const char *path, sfp_error *err)
-{
-    DIR *dir = opendir(path);
-    bool empty = true;
-    if (!dir)
-        return errno == ENOENT ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot open the folder", path);
-    for (struct dirent *e; empty && (e = readdir(dir));)
-        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
-    (void)closedir(dir);
-    return empty ? SFP_OK : sfp__fail(err, SFP_EINVAL, "%s: is not empty, expected an empty or a new folder", path);
-}
-
-static sfp_status unknown_kind(const char *kind, sfp_error *err)
-{
-    char shown[SFP_NAME_MAX];
-    sfp_text list = {0};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        sfp__text_printf(&list, "%s%s", i ? ", " : "", kinds[i].kind.name);
-    sfp_status status = sfp__fail(err, SFP_EINVAL, "replica '%s': expected one of %s", sfp__printable(kind, shown, sizeof shown),
-                                  list.failed ? "..." : list.s);
-    sfp__text_done(&list);
-    return status;
-}
-
-sfp_status sfp__replica_make(const char *kind, const char *path, const sfp_replica_options *opt, uint64_t *files, sfp_error *err)
-{
-    maker m = {.out = {.root = path, .err = err}, .opt = opt ? *opt : sfp__replica_options_defaults()};
-    if (m.opt.each < 1 || m.opt.each > 10000 || m.opt.size < 16 || m.opt.size > 1024)
-        return sfp__fail(err, SFP_EINVAL, "replica: %d pictures of %d pixels, expected 1..10000 of 16..1024", m.opt.each,
-                         m.opt.size);
-    sfp_status status = check_empty(path, err);
-    if (status != SFP_OK)
-        return status;
+    maker m = {.root = path, .opt = opt};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(kinds[i].kind.name, kind) != 0)
+        if (strcmp(kinds[i].name, kind) != 0)
             continue;
         kinds[i].make(&m);
         sfp__image_done(&m.im);
-        if (m.out.status == SFP_OK && files)
-            *files = m.out.files;
-        return m.out.status;
+        if (data)
+            *data = kinds[i].data;
+        return m.files;
     }
-    return unknown_kind(kind, err);
+    must(false, kind);
+    return 0;
 }
