@@ -1,8 +1,9 @@
 # The front door. CMake and Ninja do the work; see CMakePresets.json for the builds.
 #
-#   make              set-up when something is missing, then build/release/streamfp
+#   make              set-up when something is missing, then build/release/streamfp and nothing else
 #   make demo         a stream of Fashion-MNIST at 3,000 pictures a second (installs Debian's dataset-fashion-mnist)
-#   make check        what CI runs: minutes
+#   make check        what CI runs: builds and runs all tests, also with sanitizers: minutes
+#   make tidy         clang-tidy over the sources, with the checks of .clang-tidy; part of make check
 #   make check-long   the tests with SFP_LONG=1 (larger matrices, 50 kills), every selector with every buffer under asan, then
 #                     SFP_FUZZ_SECONDS (300) a fuzz target
 #   make install      DESTDIR= PREFIX=/usr/local
@@ -22,20 +23,26 @@ SFP_FUZZ_SECONDS ?= 300
 export CTEST_OUTPUT_ON_FAILURE := 1
 
 presets := release dev cblas asan tsan fuzz
-.PHONY: $(presets) setup demo check check-long check-rules install uninstall format clean
+tested := $(presets:%=%-tests)
+.PHONY: $(presets) $(tested) setup setup-check setup-fuzz demo check check-long check-rules tidy install uninstall format clean
 .NOTPARALLEL:
 
 setup:
 	@scripts/setup
 
-$(filter-out fuzz,$(presets)): setup
-	@[ -f build/$@/build.ninja ] || cmake --preset $@
-	@cmake --build build/$@ -j $(JOBS)
+setup-check setup-fuzz: setup-%:
+	@scripts/setup $*
 
-fuzz:
-	@scripts/setup fuzz
+# one build without its tests, as `make asan`; with them: `make asan-tests`
+$(presets): setup
 	@[ -f build/$@/build.ninja ] || cmake --preset $@
-	@cmake --build build/$@ -j $(JOBS)
+	@cmake --build build/$@ -j $(JOBS) --target streamfp
+	@ln -sfn build/$@/compile_commands.json compile_commands.json
+
+fuzz-tests: setup-fuzz
+$(tested): %-tests: setup-check
+	@cmake --preset $* -DBUILD_TESTING=ON >/dev/null
+	@cmake --build build/$* -j $(JOBS)
 
 demo: release
 	@scripts/setup demo
@@ -46,20 +53,26 @@ check-rules:
 	@scripts/check-layers --self-test
 	@scripts/check-layers
 
-# dev is the build in which a warning is an error; release's tests come last, so that their closing line ends the output
-check: check-rules dev cblas asan tsan release
+tidy: setup-check
+	@[ -f build/release/build.ninja ] || cmake --preset release
+	@scripts/tidy build/release $(JOBS)
+
+# a warning is an error in these builds but release, where another compiler may have one that is new; release's tests come last, so
+# that their closing line ends the output
+check: check-rules cblas-tests asan-tests tsan-tests release-tests tidy
 	ctest --test-dir build/cblas -L numeric -j $(JOBS)
 	ctest --test-dir build/asan -j $(JOBS)
 	ctest --test-dir build/tsan -L threads -j $(JOBS)
 	ctest --test-dir build/release -j $(JOBS)
 
-check-long: release asan fuzz
+check-long: release-tests asan-tests fuzz-tests
 	@scripts/setup demo
 	SFP_LONG=1 ctest --test-dir build/release -j $(JOBS)
 	bench/combinations --streamfp build/asan/streamfp --stamps 5 --runs-only
 	scripts/fuzz build/fuzz $(SFP_FUZZ_SECONDS)
 
 install: release
+	@cmake --build build/release -j $(JOBS) --target libstreamfp help_files
 	@scripts/install build/release "$(DESTDIR)" "$(PREFIX)"
 
 uninstall:
