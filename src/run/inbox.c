@@ -24,7 +24,7 @@ struct sfp_inbox {
     atomic_bool stop;
     bool idle, ended; /* the learner waits; the source has ended */
     int remarks;      /* of the source, when the taker came last */
-    sfp_arrivals labelled, others, gone;
+    sfp_arrival_list labelled, others, gone;
     double last_at; /* of the last arrival */
     double rate_at; /* of the last complete batch */
     sfp_inbox_stats stats;
@@ -32,50 +32,10 @@ struct sfp_inbox {
 
 /* --------------------------------------------------------------------- lists */
 
-void sfp__arrival_free(sfp_arrival *a)
-{
-    if (!a)
-        return;
-    sfp__free(a->name);
-    sfp__free(a->rgb);
-    sfp__picture_done(&a->kept);
-    sfp__free(a);
-}
-
-void sfp__arrivals_put(sfp_arrivals *l, sfp_arrival *a)
-{
-    a->next = NULL;
-    if (l->last)
-        l->last->next = a;
-    else
-        l->first = a;
-    l->last = a;
-    l->count++;
-}
-
-sfp_arrival *sfp__arrivals_take(sfp_arrivals *l)
-{
-    sfp_arrival *a = l->first;
-    if (!a)
-        return NULL;
-    l->first = a->next;
-    if (!l->first)
-        l->last = NULL;
-    l->count--;
-    a->next = NULL;
-    return a;
-}
-
-void sfp__arrivals_done(sfp_arrivals *l)
-{
-    for (sfp_arrival *a; (a = sfp__arrivals_take(l));)
-        sfp__arrival_free(a);
-}
-
-static void move_first(sfp_arrivals *from, int n, sfp_arrivals *to)
+static void move_first(sfp_arrival_list *from, int n, sfp_arrival_list *to)
 {
     for (int i = 0; i < n; i++)
-        sfp__arrivals_put(to, sfp__arrivals_take(from));
+        sfp__arrival_list_put(to, sfp__arrival_list_take(from));
 }
 
 /* ------------------------------------------------- what the queues do (locked) */
@@ -86,7 +46,7 @@ static void let_go(sfp_inbox *b, sfp_arrival *a, sfp_fate fate)
     a->rgb = NULL;
     sfp__picture_done(&a->kept);
     a->fate = fate;
-    sfp__arrivals_put(&b->gone, a);
+    sfp__arrival_list_put(&b->gone, a);
 }
 
 static int complete(const sfp_inbox *b)
@@ -113,9 +73,9 @@ static void wait_a_little(sfp_inbox *b, double seconds)
 /* The last `batch` of the labelled go. */
 static void drop_newest(sfp_inbox *b)
 {
-    sfp_arrivals kept = {0};
+    sfp_arrival_list kept = {0};
     move_first(&b->labelled, b->labelled.count - b->opt.batch, &kept);
-    for (sfp_arrival *a; (a = sfp__arrivals_take(&b->labelled));)
+    for (sfp_arrival *a; (a = sfp__arrival_list_take(&b->labelled));)
         let_go(b, a, SFP_FATE_DROPPED);
     b->labelled = kept;
 }
@@ -131,7 +91,7 @@ static void make_room(sfp_inbox *b, bool may_wait)
     while (complete(b) > room(b)) {
         if (b->opt.pool || (b->opt.policy == SFP_QUEUE_DROP_OLDEST && room(b) > 0)) {
             for (int i = 0; i < b->opt.batch; i++)
-                let_go(b, sfp__arrivals_take(&b->labelled), SFP_FATE_DROPPED);
+                let_go(b, sfp__arrival_list_take(&b->labelled), SFP_FATE_DROPPED);
         } else {
             drop_newest(b);
         }
@@ -149,7 +109,7 @@ static void note_rate(sfp_inbox *b, double now)
 static void put_labelled(sfp_inbox *b, sfp_arrival *a, bool may_wait)
 {
     double at = a->at;
-    sfp__arrivals_put(&b->labelled, a);
+    sfp__arrival_list_put(&b->labelled, a);
     b->last_at = at;
     pthread_cond_broadcast(&b->changed);
     if (b->labelled.count % b->opt.batch == 0) {
@@ -164,13 +124,13 @@ static void put_other(sfp_inbox *b, sfp_arrival *a)
     while (hold && b->others.count >= b->opt.others && !atomic_load(&b->stop))
         wait_a_little(b, look);
     if (!hold && b->others.count >= b->opt.others) {
-        sfp_arrival *oldest = sfp__arrivals_take(&b->others);
+        sfp_arrival *oldest = sfp__arrival_list_take(&b->others);
         if (oldest->rgb)
             let_go(b, oldest, SFP_FATE_EXPIRED);
         else
             sfp__arrival_free(oldest); /* a label that nobody looked at */
     }
-    sfp__arrivals_put(&b->others, a);
+    sfp__arrival_list_put(&b->others, a);
     pthread_cond_broadcast(&b->changed);
 }
 
@@ -219,7 +179,7 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_pic
 
 static void put(sfp_inbox *b, sfp_arrival *a)
 {
-    bool known = b->opt.waited && sfp__waited_id(b->opt.waited, a->identity, &a->id);
+    bool known = b->opt.ledger && sfp__ledger_id(b->opt.ledger, a->identity, &a->id);
     if (!known && (a->rgb || a->fate != SFP_FATE_NONE))
         a->id = b->stats.next_id++;
     if (a->fate != SFP_FATE_NONE)
@@ -301,7 +261,7 @@ static int ready(const sfp_inbox *b)
 }
 
 /* Of batches that begin with the oldest, the last perhaps short. A batch is as late as its last picture. */
-static sfp_lag lag_of(const sfp_arrivals *list, int batch)
+static sfp_lag lag_of(const sfp_arrival_list *list, int batch)
 {
     sfp_lag lag = {0};
     double now = sfp__now(), oldest = 0;
@@ -315,11 +275,11 @@ static sfp_lag lag_of(const sfp_arrivals *list, int batch)
     return lag;
 }
 
-void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double until, sfp_delivery *out)
+void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double until, sfp_inbox_output *out)
 {
     double begin = sfp__now();
     int n;
-    *out = (sfp_delivery){0};
+    *out = (sfp_inbox_output){0};
     pthread_mutex_lock(&b->lock);
     b->idle = true;
     pthread_cond_broadcast(&b->changed); /* there is room for one more */
@@ -333,9 +293,9 @@ void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double unt
     move_first(&b->labelled, n, &out->batch);
     out->lag = lag_of(&out->batch, b->opt.batch);
     out->others = b->others;
-    b->others = (sfp_arrivals){0};
+    b->others = (sfp_arrival_list){0};
     out->gone = b->gone;
-    b->gone = (sfp_arrivals){0};
+    b->gone = (sfp_arrival_list){0};
     out->taken = out->batch.count + out->others.count + out->gone.count;
     out->end = b->ended && b->labelled.count == 0;
     b->stats.waited += sfp__now() - begin;
@@ -400,9 +360,9 @@ void sfp__inbox_free(sfp_inbox *b)
     if (b->started)
         pthread_join(b->thread, NULL);
     b->source->stop = NULL;
-    sfp__arrivals_done(&b->labelled);
-    sfp__arrivals_done(&b->others);
-    sfp__arrivals_done(&b->gone);
+    sfp__arrival_list_done(&b->labelled);
+    sfp__arrival_list_done(&b->others);
+    sfp__arrival_list_done(&b->gone);
     pthread_cond_destroy(&b->changed);
     pthread_mutex_destroy(&b->lock);
     sfp__free(b);

@@ -11,38 +11,9 @@
 
 #include "io/image.h"
 #include "run/clock.h"
-#include "run/waited.h"
-#include "stream/source.h"
+#include "run/ledger.h"
 
 #include <signal.h>
-
-typedef enum sfp_fate { SFP_FATE_NONE, SFP_FATE_DROPPED, SFP_FATE_SKIPPED, SFP_FATE_EXPIRED } sfp_fate; /* of what is gone */
-
-typedef struct sfp_arrival {
-    struct sfp_arrival *next;
-    char *name;
-    uint64_t id; /* pictures are numbered as they come for the first time */
-    uint64_t identity, mark;
-    int64_t changed;        /* as sfp_origin */
-    double at;              /* sfp__now() when it came */
-    int32_t label;          /* of the source; -1: none */
-    const char *class_name; /* of the label; the source's */
-    uint8_t *rgb;           /* (S, S, 3); NULL: a label alone, or gone */
-    sfp_picture kept;       /* the encoded original, where it is kept */
-    sfp_fate fate;
-    bool late; /* its label came when it had waited */
-} sfp_arrival;
-
-/* A list, oldest first. */
-typedef struct sfp_arrivals {
-    sfp_arrival *first, *last;
-    int count;
-} sfp_arrivals;
-
-void sfp__arrivals_put(sfp_arrivals *l, sfp_arrival *a);
-sfp_arrival *sfp__arrivals_take(sfp_arrivals *l); /* the oldest; NULL: none */
-void sfp__arrivals_done(sfp_arrivals *l);
-void sfp__arrival_free(sfp_arrival *a);
 
 typedef struct sfp_inbox_options {
     int size; /* S */
@@ -51,11 +22,11 @@ typedef struct sfp_inbox_options {
     int batch;
     int queue; /* batches that may wait */
     sfp_queue_policy policy;
-    int pool;          /* triage: most batches that wait and are taken at once, whatever queue is; 0: one at a time */
-    int others;        /* pictures without a label (and labels) that may wait to be looked at; more are held back, or expire */
-    double pace;       /* samples a second that are asked for; 0: as they come */
-    uint64_t first_id; /* number of the first picture */
-    const sfp_waited *waited; /* pictures that have a number already; NULL: none */
+    int pool;           /* triage: most batches that wait and are taken at once, whatever queue is; 0: one at a time */
+    int others;         /* pictures without a label (and labels) that may wait to be looked at; more are held back, or expire */
+    double pace;        /* samples a second that are asked for; 0: as they come */
+    uint64_t first_id;  /* number of the first picture */
+    sfp_ledger *ledger; /* knows pictures that have a number already; NULL: there are none */
 } sfp_inbox_options;
 
 typedef struct sfp_inbox sfp_inbox;
@@ -64,19 +35,19 @@ typedef struct sfp_inbox sfp_inbox;
 sfp_status sfp__inbox_create(sfp_source *s, const sfp_inbox_options *opt, sfp_inbox **out, sfp_error *err);
 void sfp__inbox_free(sfp_inbox *b);
 
-typedef struct sfp_delivery {
-    sfp_arrivals batch;  /* labelled pictures to learn from; triage: of several batches */
-    sfp_lag lag;         /* how long ago these batches were complete */
-    sfp_arrivals others; /* without a label, and labels alone */
-    sfp_arrivals gone;   /* what will never be learned from */
-    int taken;           /* how many are in these lists */
-    bool end;            /* nothing comes any more */
-} sfp_delivery;
+typedef struct sfp_inbox_output {
+    sfp_arrival_list batch;  /* labelled pictures to learn from; triage: of several batches */
+    sfp_lag lag;             /* how long ago these batches were complete */
+    sfp_arrival_list others; /* without a label, and labels alone */
+    sfp_arrival_list gone;   /* what will never be learned from */
+    int taken;               /* how many are in these lists */
+    bool end;                /* nothing comes any more */
+} sfp_inbox_output;
 
-/* Waits for a batch or others, for a remark of the source, or for many that are gone; a last batch may be short, also one after the
- * source's pause. With *stop set (looked at ten times a second), or when sfp__now() is `until`, it comes back, perhaps with nothing.
- * The lists are the caller's. */
-void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double until, sfp_delivery *out);
+/* Waits for a batch or others, for a remark of the source, or for many that are gone; a last batch may be short, also one after
+ * the source's pause. With *stop set (looked at ten times a second), or when sfp__now() is `until`, it comes back, perhaps with
+ * nothing. The lists are the caller's. */
+void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double until, sfp_inbox_output *out);
 /* A picture without a label that has one now: joins the labelled ones as if it came now. */
 void sfp__inbox_join(sfp_inbox *b, sfp_arrival *a);
 

@@ -1,9 +1,5 @@
 /* The loop over a live stream (run.h). Classes are numbered as they come; names tie them to those of the source, of a test set
- * and of an earlier process.
- *
- * Every picture ends in one of these ways, and its mark is kept then, so that --resume does not take it again: learned from,
- * dropped, not readable, given up without a label. Pictures in queues and those that wait for a label have no such end yet: they
- * come again, and the latter are known by what the checkpoint says of them.
+ * and of an earlier process. What becomes of every image is in the ledger (ledger.h).
  *
  * The folder is left alone until there is something to learn from or to predict: a stream that is broken from the start changes
  * nothing. */
@@ -47,10 +43,8 @@ sfp_status sfp__live_create(sfp__run_state *s, sfp_error *err)
     sfp__live *v = s->live = sfp__calloc(1, sizeof *v);
     if (!v)
         return sfp__fail_nomem(err);
-    v->pending.most = s->opt->pending;
     v->unseen = -1;
-    if ((status = sfp__done_marks_init(&v->done, s->source->marks, err)))
-        return status;
+    TRY(sfp__ledger_create(s->opt->pending, s->source->marks, &v->ledger, err));
     size_t dim = (size_t)sfp__vit_config(s->opt->vit)->dim;
     v->query = sfp__malloc(GROUP * dim * sizeof *v->query);
     s->tasks.task = sfp__calloc(1, sizeof *s->tasks.task);
@@ -70,13 +64,10 @@ void sfp__live_free(sfp__live *v)
     if (!v)
         return;
     sfp__inbox_free(v->inbox);
-    sfp__arrivals_done(&v->pending.list);
-    sfp__waited_done(&v->waited);
+    sfp__ledger_free(v->ledger); /* behind the inbox, which asks it */
     sfp__line_log_close(v->predictions);
     sfp__names_done(&v->classes);
     sfp__free(v->label_of);
-    sfp__done_marks_done(&v->done);
-    sfp__free(v->joined);
     sfp__free(v->query);
     sfp__free(v);
 }
@@ -90,124 +81,44 @@ static sfp_status begin(sfp__run_state *s, sfp_error *err)
     if (s->begun)
         return SFP_OK;
     sfp_status status = sfp__run_begin(s, err);
-    return status || !s->opt->out ? status
-                                  : sfp__line_log_open(s->opt->out, SFP__RUN_PREDICTIONS, "id", v->predicted, SFP__RUN_LOG_BYTES,
-                                                       SFP__RUN_LOGS, &v->predictions, err);
+    return status || !s->opt->out
+               ? status
+               : sfp__line_log_open(s->opt->out, SFP__RUN_PREDICTIONS, "id", sfp__ledger_predicted_end(v->ledger),
+                                    SFP__RUN_LOG_BYTES, SFP__RUN_LOGS, &v->predictions, err);
 }
 
 /* -------------------------------------------------------------- what is done with */
 
-/* Its mark is kept, and it is no more. */
-static void finish(sfp__live *v, sfp_arrival *a)
-{
-    if (a->rgb || a->fate != SFP_FATE_NONE)
-        v->next_id = a->id + 1 > v->next_id ? a->id + 1 : v->next_id;
-    if (a->mark)
-        sfp__done_marks_put(&v->done, a->mark, a->changed);
-    sfp__arrival_free(a);
-}
-
-/* Of those that did not come again yet. */
-static void give_up_oldest(sfp__run_state *s)
-{
-    sfp__live *v = s->live;
-    sfp_waited_one *oldest = sfp__waited_oldest(&v->waited);
-    sfp__done_marks_put(&v->done, oldest->mark, oldest->changed);
-    sfp__waited_over(&v->waited, oldest);
-    s->r->labels.expired++;
-}
-
-/* Waits for its label, for which the oldest may have to go: first of those that did not come again. */
-static void let_wait(sfp__run_state *s, sfp_arrival *a)
-{
-    sfp__live *v = s->live;
-    if (v->waited.missing > 0 && (size_t)v->pending.list.count + v->waited.missing >= (size_t)v->pending.most)
-        give_up_oldest(s);
-    sfp_arrival *out = sfp__pending_put(&v->pending, a);
-    if (out) {
-        s->r->labels.expired++;
-        finish(v, out);
-    }
-}
-
-typedef enum came {
-    CAME_NEW,
-    CAME_AGAIN, /* it waited when the checkpoint was written, and does so here from now on */
-    CAME_OVER,  /* it waited then, but had its end since: under another name, or given up */
-} came;
-
-/* Of a picture without a label. */
-static came came_before(sfp__live *v, const sfp_arrival *a)
-{
-    sfp_waited_one *one = sfp__waited_find(&v->waited, a->identity);
-    if (!one || one->over)
-        return one ? CAME_OVER : CAME_NEW;
-    sfp__waited_over(&v->waited, one);
-    return CAME_AGAIN;
-}
-
-static void leave_joined(sfp__live *v, uint64_t id)
-{
-    for (size_t i = 0; i < v->joined_count; i++)
-        if (v->joined[i].id == id) {
-            v->joined[i] = v->joined[--v->joined_count];
-            return;
-        }
-}
-
-/* Of a picture with a label: when it came before without one, and got it by a line of labels.csv or was moved into the folder of
- * its class, say, its waiting ends. */
-static void end_waiting(sfp__run_state *s, sfp_arrival *a)
-{
-    sfp__live *v = s->live;
-    sfp_arrival *same = a->late ? NULL : sfp__pending_identical(&v->pending, a->identity);
-    sfp_waited_one *one = same || a->late ? NULL : sfp__waited_find(&v->waited, a->identity);
-    if (a->late) {
-        s->r->labels.late++;
-        leave_joined(v, a->id);
-    } else if (same) {
-        s->r->labels.late++;
-        a->id = same->id;
-        finish(v, same);
-    } else if (one && !one->over) {
-        s->r->labels.late++;
-        sfp__done_marks_put(&v->done, one->mark, one->changed);
-        sfp__waited_over(&v->waited, one);
-    }
-}
-
 sfp_status sfp__live_resumed(sfp__run_state *s, sfp_error *err)
 {
-    sfp__live *v = s->live;
-    size_t most = s->source->leave_out ? (size_t)v->pending.most : 0; /* a source that cannot go back does not give them again */
-    while (v->waited.missing > most)
-        give_up_oldest(s);
+    bool again = s->source->leave_out != NULL; /* a source that cannot go back does not give them again */
+    s->r->labels.expired += sfp__ledger_give_up(s->live->ledger, again ? (size_t)s->opt->pending : 0);
     return sfp__live_take_classes(s, err);
 }
 
-static void take_gone(sfp__run_state *s, sfp_arrivals *gone)
+static void take_gone(sfp__run_state *s, sfp_arrival_list *gone)
 {
     sfp_result *r = s->r;
-    for (sfp_arrival *a; (a = sfp__arrivals_take(gone));) {
+    for (sfp_arrival *a; (a = sfp__arrival_list_take(gone));) {
         if (a->fate == SFP_FATE_EXPIRED) {
-            came c = came_before(s->live, a);
-            r->labels.unlabelled += c == CAME_NEW;
-            r->labels.expired += c != CAME_OVER;
+            sfp_standing before = sfp__ledger_meet(s->live->ledger, a);
+            r->labels.unlabelled += before == SFP_STANDING_NEW;
+            r->labels.expired += before != SFP_STANDING_OVER;
         } else {
             r->offered++;
             r->dropped += a->fate == SFP_FATE_DROPPED;
             r->skipped += a->fate == SFP_FATE_SKIPPED;
             if (a->fate == SFP_FATE_DROPPED)
-                end_waiting(s, a);
+                r->labels.late += sfp__ledger_end_waiting(s->live->ledger, a);
         }
-        finish(s->live, a);
+        sfp__ledger_finish(s->live->ledger, a);
     }
 }
 
 /* --------------------------------------------------------------- without a label */
 
 /* Predicts what came without a label, then lets it wait. */
-static sfp_status predict(sfp__run_state *s, sfp_arrivals *group, sfp_error *err)
+static sfp_status predict(sfp__run_state *s, sfp_arrival_list *group, sfp_error *err)
 {
     sfp__live *v = s->live;
     const uint8_t *rgb[GROUP] = {NULL};
@@ -223,52 +134,44 @@ static sfp_status predict(sfp__run_state *s, sfp_arrivals *group, sfp_error *err
     if (!status)
         status = sfp__system_predict(&s->system, n, rgb, v->query, has_query, label, probability, err);
     for (int i = 0; !status && i < n; i++) {
-        sfp_arrival *a = sfp__arrivals_take(group);
+        sfp_arrival *a = sfp__arrival_list_take(group);
         const sfp__prediction p = {.id = a->id, .name = a->name, .label = label[i], .probability = probability[i]};
         status = sfp__run_write_prediction(s, v->predictions, &p, err);
-        v->predicted = a->id + 1;
-        v->next_id = v->predicted > v->next_id ? v->predicted : v->next_id;
+        sfp__ledger_predicted(v->ledger, a->id);
         s->r->labels.unlabelled++;
-        let_wait(s, a);
+        s->r->labels.expired += sfp__ledger_wait(v->ledger, a);
     }
     return status;
 }
 
-/* A label that came late: its picture, if it still waits, joins the stream. Until it is learned from a checkpoint holds it as one
- * that waits. */
-static sfp_status take_label(sfp__run_state *s, sfp_arrival *a, sfp_error *err)
+/* A label that came late: its picture, if it still waits, joins the stream. */
+static void take_label(sfp__live *v, sfp_arrival *a)
 {
-    sfp__live *v = s->live;
-    bool room = sfp__grow(&v->joined, sizeof *v->joined, v->joined_count, v->joined_count + 1, &v->joined_room);
-    sfp_arrival *p = room ? sfp__pending_named(&v->pending, a->name) : NULL;
+    sfp_arrival *p = sfp__ledger_label(v->ledger, a->name);
     if (p) {
         p->label = a->label;
         p->class_name = a->class_name;
-        p->late = true;
-        v->joined[v->joined_count++] =
-            (sfp_waited_one){.identity = p->identity, .id = p->id, .mark = p->mark, .changed = p->changed};
         sfp__inbox_join(v->inbox, p);
     }
     sfp__arrival_free(a);
-    return room ? SFP_OK : sfp__fail_nomem(err);
 }
 
-static sfp_status take_others(sfp__run_state *s, sfp_arrivals *others, sfp_error *err)
+static sfp_status take_others(sfp__run_state *s, sfp_arrival_list *others, sfp_error *err)
 {
-    sfp_arrivals group = {0};
+    sfp_arrival_list group = {0};
     sfp_status status = SFP_OK;
-    for (sfp_arrival *a; !status && (a = sfp__arrivals_take(others));) {
-        came c = a->rgb ? came_before(s->live, a) : CAME_NEW;
-        if (c == CAME_AGAIN) {
-            let_wait(s, a);
-        } else if (c == CAME_OVER) {
-            finish(s->live, a);
+    for (sfp_arrival *a; !status && (a = sfp__arrival_list_take(others));) {
+        sfp_standing before = a->rgb ? sfp__ledger_meet(s->live->ledger, a) : SFP_STANDING_NEW;
+        if (before == SFP_STANDING_ABSENT) {
+            s->r->labels.expired += sfp__ledger_wait(s->live->ledger, a);
+        } else if (before == SFP_STANDING_OVER) {
+            sfp__ledger_finish(s->live->ledger, a);
         } else if (a->rgb) {
-            sfp__arrivals_put(&group, a);
+            sfp__arrival_list_put(&group, a);
             if (group.count == GROUP)
                 status = predict(s, &group, err);
         } else if (!(status = predict(s, &group, err))) {
-            status = take_label(s, a, err);
+            take_label(s->live, a);
         } else {
             sfp__arrival_free(a);
         }
@@ -277,18 +180,18 @@ static sfp_status take_others(sfp__run_state *s, sfp_arrivals *others, sfp_error
         status = predict(s, &group, err);
     if (!status && s->live->predictions) /* people wait for these */
         status = sfp__line_log_flush(s->live->predictions, err);
-    sfp__arrivals_done(&group);
+    sfp__arrival_list_done(&group);
     return status;
 }
 
 /* -------------------------------------------------------------------- the loop */
 
-static sfp_status offer(sfp__run_state *s, const sfp_delivery *d, sfp_error *err)
+static sfp_status offer(sfp__run_state *s, const sfp_inbox_output *d, sfp_error *err)
 {
     int n = 0;
     sfp_status status = SFP_OK;
     for (sfp_arrival *a = d->batch.first; !status && a; a = a->next) {
-        end_waiting(s, a);
+        s->r->labels.late += sfp__ledger_end_waiting(s->live->ledger, a);
         s->pooled[n] = (sfp_sample){.rgb = a->rgb, .id = a->id, .encoded = a->kept.bytes, .encoded_size = a->kept.size};
         status = sfp__live_label(s, a, &s->pooled[n++].label, err);
     }
@@ -303,7 +206,7 @@ static sfp_status offer(sfp__run_state *s, const sfp_delivery *d, sfp_error *err
     return status ? status : sfp__run_evaluate_now_and_then(s, err);
 }
 
-static sfp_status learn(sfp__run_state *s, sfp_delivery *d, sfp_error *err)
+static sfp_status learn(sfp__run_state *s, sfp_inbox_output *d, sfp_error *err)
 {
     if (d->batch.count == 0)
         return SFP_OK;
@@ -312,13 +215,13 @@ static sfp_status learn(sfp__run_state *s, sfp_delivery *d, sfp_error *err)
     sfp_status status = begin(s, err);
     if (!status)
         status = offer(s, d, err);
-    for (sfp_arrival *a; !status && (a = sfp__arrivals_take(&d->batch));)
-        finish(s->live, a);
+    for (sfp_arrival *a; !status && (a = sfp__arrival_list_take(&d->batch));)
+        sfp__ledger_finish(s->live->ledger, a);
     return status;
 }
 
 /* A stream may rest for long: what came is saved meanwhile. */
-static sfp_status save(sfp__run_state *s, const sfp_delivery *d, bool *unsaved, sfp_error *err)
+static sfp_status save(sfp__run_state *s, const sfp_inbox_output *d, bool *unsaved, sfp_error *err)
 {
     double before = s->saved_at;
     *unsaved |= d->taken > 0;
@@ -329,30 +232,12 @@ static sfp_status save(sfp__run_state *s, const sfp_delivery *d, bool *unsaved, 
     return status;
 }
 
-/* What is done with does not come again, and what waits does. */
-static sfp_status leave_out(const sfp__run_state *s, sfp_error *err)
-{
-    const sfp__live *v = s->live;
-    uint64_t *waiting = sfp__malloc((v->waited.count + 1) * sizeof *waiting);
-    sfp_left_out what = {.n = v->done.count, .marks = v->done.mark, .until = v->done.until, .waiting_marks = waiting};
-    if (!waiting)
-        return sfp__fail_nomem(err);
-    for (size_t i = 0; i < v->waited.count; i++)
-        if (!v->waited.list[i].over)
-            waiting[what.waiting++] = v->waited.list[i].mark;
-    sfp_status status = s->source->leave_out(s->source, &what, err);
-    sfp__free(waiting);
-    return status;
-}
-
 static sfp_status start(sfp__run_state *s, sfp_error *err)
 {
     const sfp_run_options *o = s->opt;
     sfp__live *v = s->live;
     bool real = s->clock_kind == SFP_CLOCK_REAL;
-    sfp_status status = SFP_OK;
-    if (v->done.count && s->source->leave_out)
-        status = leave_out(s, err);
+    TRY(sfp__ledger_leave_out(v->ledger, s->source, err));
     s->r->lambda = real && o->rate > 0 ? o->rate : NAN;
     const sfp_inbox_options io = {.size = sfp__vit_config(o->vit)->img_size,
                                   .resize = o->learner.resize,
@@ -363,16 +248,16 @@ static sfp_status start(sfp__run_state *s, sfp_error *err)
                                   .pool = real && o->triage ? SFP__RUN_POOL : 0,
                                   .others = o->pending > GROUP ? o->pending : GROUP,
                                   .pace = real ? o->rate : 0,
-                                  .first_id = v->next_id,
-                                  .waited = &v->waited};
-    return status ? status : sfp__inbox_create(s->source, &io, &v->inbox, err);
+                                  .first_id = sfp__ledger_next_id(v->ledger),
+                                  .ledger = v->ledger};
+    return sfp__inbox_create(s->source, &io, &v->inbox, err);
 }
 
-static void delivery_done(sfp_delivery *d)
+static void delivery_done(sfp_inbox_output *d)
 {
-    sfp__arrivals_done(&d->batch);
-    sfp__arrivals_done(&d->others);
-    sfp__arrivals_done(&d->gone);
+    sfp__arrival_list_done(&d->batch);
+    sfp__arrival_list_done(&d->others);
+    sfp__arrival_list_done(&d->gone);
 }
 
 /* Each once, as soon as there is one. */
@@ -388,7 +273,7 @@ sfp_status sfp__live_learn(sfp__run_state *s, bool *ended, sfp_error *err)
     bool unsaved = false;
     sfp_status status = start(s, err);
     for (bool end = false; !status && !end && !sfp__run_stopped(s);) {
-        sfp_delivery d;
+        sfp_inbox_output d;
         bool saves = unsaved && s->begun && s->opt->out;
         sfp__inbox_take(s->live->inbox, s->hooks->stop, saves ? sfp__run_checkpoint_at(s) : INFINITY, &d);
         end = d.end && d.others.count == 0; /* a label among the others may bring a picture back */
@@ -446,50 +331,22 @@ sfp_feed_stats sfp__live_stats(const sfp__run_state *s)
 void sfp__live_numbers(sfp__run_state *s)
 {
     sfp_result *r = s->r;
-    r->labels.waiting = (uint64_t)s->live->pending.list.count + s->live->waited.missing + s->live->joined_count;
+    r->labels.waiting = sfp__ledger_waiting(s->live->ledger);
     sfp__run_times(s);
     if (s->lag && !(s->opt->rate > 0) && r->seconds.total > 0)
         r->lambda = (double)r->offered / r->seconds.total; /* as it turned out */
 }
 
-/* Those in memory, those that did not come again yet, and last, to be given up last, those whose label is there. */
-static json_t *waiting_json(const sfp__live *v)
-{
-    json_t *list = json_array();
-    bool all = list != NULL;
-    for (const sfp_arrival *a = v->pending.list.first; a && all; a = a->next)
-        all = sfp__waited_put_json(
-            list, &(sfp_waited_one){.identity = a->identity, .id = a->id, .mark = a->mark, .changed = a->changed});
-    for (size_t i = 0; i < v->waited.count && all; i++)
-        if (!v->waited.list[i].over)
-            all = sfp__waited_put_json(list, &v->waited.list[i]);
-    for (size_t i = 0; i < v->joined_count && all; i++)
-        all = sfp__waited_put_json(list, &v->joined[i]);
-    if (!all) {
-        json_decref(list);
-        return NULL;
-    }
-    return list;
-}
-
 json_t *sfp__live_position(const sfp__run_state *s)
 {
-    const sfp__live *v = s->live;
-    return json_pack("{s:I,s:I,s:o,s:I,s:o,s:o}", "next_id", (json_int_t)v->next_id, "predicted", (json_int_t)v->predicted,
-                     "marks", sfp__done_marks_json(&v->done), "until", (json_int_t)v->done.until, "waiting", waiting_json(v),
-                     "lag", sfp__run_lag_json(&v->lag));
+    json_t *j = sfp__ledger_json(s->live->ledger);
+    if (j && json_object_set_new(j, "lag", sfp__run_lag_json(&s->live->lag)) == 0)
+        return j;
+    json_decref(j);
+    return NULL;
 }
 
 bool sfp__live_read_position(sfp__run_state *s, json_t *j)
 {
-    sfp__live *v = s->live;
-    int64_t next_id, predicted, until;
-    if (!sfp__run_whole(j, "next_id", 0, INT64_MAX, &next_id) || !sfp__run_whole(j, "until", INT64_MIN, INT64_MAX, &until) ||
-        !sfp__run_whole(j, "predicted", 0, next_id, &predicted) || !sfp__run_read_lag(json_object_get(j, "lag"), &v->lag) ||
-        !sfp__done_marks_read(&v->done, json_object_get(j, "marks"), until) ||
-        !sfp__waited_read(&v->waited, json_object_get(j, "waiting"), (uint64_t)next_id))
-        return false;
-    v->next_id = (uint64_t)next_id;
-    v->predicted = (uint64_t)predicted;
-    return true;
+    return sfp__run_read_lag(json_object_get(j, "lag"), &s->live->lag) && sfp__ledger_read(s->live->ledger, j);
 }

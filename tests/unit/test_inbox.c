@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "run/inbox.h"
-#include "run/pending.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -88,10 +87,10 @@ static sfp_inbox *make(scripted *s, int queue, sfp_queue_policy policy, int pool
 }
 
 /* The numbers of the pictures of a list; frees it. */
-static int drain(sfp_arrivals *l, int *out)
+static int drain(sfp_arrival_list *l, int *out)
 {
     int n = 0;
-    for (sfp_arrival *a; (a = sfp__arrivals_take(l)); sfp__arrival_free(a))
+    for (sfp_arrival *a; (a = sfp__arrival_list_take(l)); sfp__arrival_free(a))
         if (out)
             out[n++] = (int)(a->mark - 1);
         else
@@ -113,7 +112,7 @@ static void batches_come_in_order_and_the_last_is_short(void **unused)
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
     int seen = 0;
     for (bool end = false; !end;) {
-        sfp_delivery d;
+        sfp_inbox_output d;
         int number[BATCH];
         sfp__inbox_take(b, NULL, INFINITY, &d);
         if (d.batch.count) {
@@ -133,21 +132,35 @@ static void batches_come_in_order_and_the_last_is_short(void **unused)
     sfp__inbox_free(b);
 }
 
+static bool read_ledger(sfp_ledger *l, const char *waiting)
+{
+    char text[256];
+    (void)snprintf(text, sizeof text, "{\"next_id\":8,\"predicted\":8,\"waiting\":%s,\"marks\":[],\"until\":0}", waiting);
+    json_t *j = json_loads(text, 0, NULL);
+    assert_non_null(j);
+    bool read = sfp__ledger_read(l, j);
+    json_decref(j);
+    return read;
+}
+
+/* As a checkpoint left it: id, identity, mark and time of change of each. */
+static sfp_ledger *make_ledger(int capacity, const char *waiting)
+{
+    sfp_ledger *l = NULL;
+    assert_int_equal(sfp__ledger_create(capacity, 4, &l, NULL), SFP_OK);
+    assert_true(read_ledger(l, waiting));
+    return l;
+}
+
 static void what_waited_before_a_break_keeps_its_number(void **unused)
 {
     (void)unused;
     static const uint64_t want[] = {100, 7, 101, 3, 102};
-    const sfp_waited_one known[] = {{.identity = 2, .id = 7}, {.identity = 4, .id = 3}, {.identity = 9, .id = 5}};
-    sfp_waited waited = {0};
-    json_t *list = json_array();
-    for (int k = 0; k < 3; k++)
-        assert_true(sfp__waited_put_json(list, &known[k]));
-    assert_true(sfp__waited_read(&waited, list, 8));
-    json_decref(list);
+    sfp_ledger *ledger = make_ledger(10, "[7,2,0,0,3,4,0,0,5,9,0,0]");
     scripted s = make_source("00110", 100);
-    const sfp_inbox_options o = {.size = S, .batch = BATCH, .queue = 1, .others = 4, .first_id = 100, .waited = &waited};
+    const sfp_inbox_options o = {.size = S, .batch = BATCH, .queue = 1, .others = 4, .first_id = 100, .ledger = ledger};
     sfp_inbox *b = NULL;
-    sfp_delivery d;
+    sfp_inbox_output d;
     int i = 0;
     assert_int_equal(sfp__inbox_create(&s.base, &o, &b, NULL), SFP_OK);
     sfp__inbox_take(b, NULL, INFINITY, &d);
@@ -156,39 +169,77 @@ static void what_waited_before_a_break_keeps_its_number(void **unused)
     assert_int_equal(i, BATCH);
     assert_int_equal(drain(&d.batch, NULL), BATCH);
     sfp__inbox_free(b);
-    sfp__waited_done(&waited);
+    sfp__ledger_free(ledger);
+}
+
+static sfp_arrival *image(const char *name, uint64_t identity, uint64_t id)
+{
+    sfp_arrival *a = sfp__calloc(1, sizeof *a);
+    assert_non_null(a);
+    *a = (sfp_arrival){.name = sfp__strdup(name), .identity = identity, .id = id, .mark = 100 + id, .rgb = sfp__calloc(1, 3)};
+    return a;
 }
 
 static void what_waited_is_read_back_or_refused(void **unused)
 {
     (void)unused;
-    static const char *const wrong[] = {"{}", "[1,2,3]", "[1,2,3,\"4\"]", "[5,2,3,4]", "[-1,2,3,4]", "null"};
-    const sfp_waited_one one[] = {{.identity = UINT64_MAX, .id = 4, .mark = 5, .changed = -6},
-                                  {.identity = 2, .id = 3, .mark = 9}};
-    sfp_waited w = {0};
-    json_t *list = json_array();
-    assert_true(sfp__waited_put_json(list, &one[0]));
-    assert_true(sfp__waited_put_json(list, &one[1]));
-    assert_true(sfp__waited_read(&w, list, 5));
-    json_decref(list);
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        list = json_loads(wrong[i], JSON_DECODE_ANY, NULL);
-        assert_false(sfp__waited_read(&w, list, 5));
-        json_decref(list);
-    }
-    assert_int_equal(w.missing, 2); /* as it was */
-    sfp_waited_one *found = sfp__waited_find(&w, UINT64_MAX);
-    assert_true(found && found->id == 4 && found->mark == 5 && found->changed == -6);
-    assert_null(sfp__waited_find(&w, 3));
-    assert_null(sfp__waited_find(&w, 0));
-    assert_int_equal(sfp__waited_oldest(&w)->id, 3);
-    sfp__waited_over(&w, sfp__waited_oldest(&w));
-    assert_int_equal(sfp__waited_oldest(&w)->id, 4);
-    sfp__waited_over(&w, found);
-    sfp__waited_over(&w, found);
-    assert_int_equal(w.missing, 0);
-    assert_null(sfp__waited_oldest(&w));
-    sfp__waited_done(&w);
+    static const char *const wrong[] = {"{}", "[1,2,3]", "[1,2,3,\"4\"]", "[8,2,3,4]", "[-1,2,3,4]", "null"};
+    sfp_ledger *l = NULL;
+    assert_int_equal(sfp__ledger_create(3, 4, &l, NULL), SFP_OK);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(read_ledger(l, wrong[i]));
+    assert_int_equal(sfp__ledger_waiting(l), 0);
+    assert_true(read_ledger(l, "[4,-1,5,-6,3,2,9,0]"));
+    json_t *j = sfp__ledger_json(l);
+    char *text = json_dumps(j, JSON_COMPACT);
+    assert_string_equal(text, "{\"next_id\":8,\"predicted\":8,\"waiting\":[3,2,9,0,4,-1,5,-6],\"marks\":[],\"until\":0}");
+    free(text);
+    json_decref(j);
+    sfp__ledger_free(l);
+}
+
+static void waiting_ends_once_and_the_oldest_gives_way(void **unused)
+{
+    (void)unused;
+    uint64_t id = 0;
+    sfp_ledger *l = make_ledger(3, "[4,40,5,-6,3,30,9,0]");
+    assert_true(sfp__ledger_id(l, 40, &id));
+    assert_int_equal(id, 4);
+    assert_false(sfp__ledger_id(l, 41, &id));
+    assert_false(sfp__ledger_id(l, 0, &id));
+    sfp_arrival *again = image("again", 40, 4), *fresh = image("fresh", 50, 8), *more = image("more", 60, 9);
+    assert_int_equal(sfp__ledger_meet(l, fresh), SFP_STANDING_NEW);
+    assert_int_equal(sfp__ledger_meet(l, again), SFP_STANDING_ABSENT);
+    assert_int_equal(sfp__ledger_meet(l, again), SFP_STANDING_OVER); /* a second time: there is one of it already */
+    assert_int_equal(sfp__ledger_wait(l, again), 0);
+    assert_int_equal(sfp__ledger_wait(l, fresh), 0);
+    assert_int_equal(sfp__ledger_waiting(l), 3);
+    assert_int_equal(sfp__ledger_wait(l, more), 1); /* 3, which did not come again */
+    assert_int_equal(sfp__ledger_waiting(l), 3);
+    assert_false(sfp__ledger_id(l, 50, &id)); /* only what waited before the break has its number from there */
+    assert_null(sfp__ledger_label(l, "nobody"));
+    sfp_arrival *labelled = sfp__ledger_label(l, "again");
+    assert_ptr_equal(labelled, again);
+    assert_null(sfp__ledger_label(l, "again"));
+    assert_int_equal(sfp__ledger_waiting(l), 3); /* until it is learned from */
+    assert_true(sfp__ledger_end_waiting(l, labelled));
+    sfp__ledger_finish(l, labelled);
+    sfp_arrival *moved = image("class/fresh", 50, 10);
+    assert_true(sfp__ledger_end_waiting(l, moved));
+    assert_int_equal(moved->id, 8);
+    assert_false(sfp__ledger_end_waiting(l, moved));
+    sfp__ledger_finish(l, moved);
+    json_t *j = sfp__ledger_json(l);
+    char *text = json_dumps(j, JSON_COMPACT);
+    assert_string_equal(text, "{\"next_id\":9,\"predicted\":8,\"waiting\":[9,60,109,0],"
+                              "\"marks\":[9,0,104,0,108,0,110,0],\"until\":0}");
+    free(text);
+    json_decref(j);
+    sfp__ledger_free(l);
+    l = make_ledger(0, "[]"); /* nothing may wait */
+    assert_int_equal(sfp__ledger_wait(l, image("at once", 1, 8)), 1);
+    assert_int_equal(sfp__ledger_waiting(l), 0);
+    sfp__ledger_free(l);
 }
 
 /* While the learner is busy 30 pictures come: 6 batches. Which of them wait? */
@@ -212,7 +263,7 @@ static void a_full_queue_does_what_its_policy_says(void **unused)
         settle(b, 130);
         int got = 0, gone = 0, number[6 * BATCH];
         for (bool end = false; !end;) {
-            sfp_delivery d;
+            sfp_inbox_output d;
             sfp__inbox_take(b, NULL, INFINITY, &d);
             if (d.batch.count) {
                 assert_int_equal(d.batch.count, cases[k].together * BATCH);
@@ -245,7 +296,7 @@ static void a_source_is_held_back_and_nothing_is_lost(void **unused)
     assert_int_equal(sfp__inbox_stats(b).next_id, 110);
     int got = 0;
     for (bool end = false; !end;) {
-        sfp_delivery d;
+        sfp_inbox_output d;
         sfp__inbox_take(b, NULL, INFINITY, &d);
         got += drain(&d.batch, NULL);
         assert_int_equal(d.gone.count, 0);
@@ -268,7 +319,7 @@ static void a_batch_complete_while_the_learner_waits_is_taken(void **unused)
     scripted s = make_source("00000", 3);
     sfp_inbox *b = make(&s, 0, SFP_QUEUE_DROP_OLDEST, 0); /* no place in the queue */
     pthread_t thread;
-    sfp_delivery d;
+    sfp_inbox_output d;
     assert_int_equal(pthread_create(&thread, NULL, allow_later, &s), 0);
     sfp__inbox_take(b, NULL, INFINITY, &d);
     assert_int_equal(drain(&d.batch, NULL), BATCH);
@@ -283,7 +334,7 @@ static void a_pause_ends_the_wait_for_a_full_batch(void **unused)
     scripted s = make_source("00000000", 3);
     s.base.pause = 0.05;
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
-    sfp_delivery d;
+    sfp_inbox_output d;
     sfp__inbox_take(b, NULL, INFINITY, &d);
     assert_int_equal(drain(&d.batch, NULL), 3);
     assert_false(d.end);
@@ -298,22 +349,22 @@ static void what_has_no_label_goes_beside_and_joins_with_one(void **unused)
     (void)unused;
     scripted s = make_source("u0uul0", 100);
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
-    sfp_pending p = {.most = 10};
+    sfp_ledger *l = make_ledger(10, "[]");
     int unlabelled = 0, labels = 0, got = 0;
     for (bool end = false; !end;) {
-        sfp_delivery d;
+        sfp_inbox_output d;
         sfp__inbox_take(b, NULL, INFINITY, &d);
         end = d.end && d.others.count == 0;
-        for (sfp_arrival *a; (a = sfp__arrivals_take(&d.others));) {
+        for (sfp_arrival *a; (a = sfp__arrival_list_take(&d.others));) {
             if (a->rgb) {
                 unlabelled++;
                 assert_int_equal(a->label, -1);
-                assert_null(sfp__pending_put(&p, a));
+                assert_int_equal(sfp__ledger_wait(l, a), 0);
                 continue;
             }
             labels++;
             assert_string_equal(a->name, "p0");
-            sfp_arrival *picture = sfp__pending_named(&p, a->name);
+            sfp_arrival *picture = sfp__ledger_label(l, a->name);
             assert_non_null(picture);
             picture->label = a->label;
             sfp__inbox_join(b, picture);
@@ -324,9 +375,9 @@ static void what_has_no_label_goes_beside_and_joins_with_one(void **unused)
     assert_int_equal(unlabelled, 3);
     assert_int_equal(labels, 1);
     assert_int_equal(got, 3);
-    assert_int_equal(p.list.count, 2);
-    sfp__arrivals_done(&p.list);
+    assert_int_equal(sfp__ledger_waiting(l), 3); /* the one with a label was not taken out */
     sfp__inbox_free(b);
+    sfp__ledger_free(l);
 }
 
 static void too_many_without_a_label_expire_where_nothing_is_held_back(void **unused)
@@ -335,7 +386,7 @@ static void too_many_without_a_label_expire_where_nothing_is_held_back(void **un
     scripted s = make_source("uuuuuuuuuu", 100);
     sfp_inbox *b = make(&s, 0, SFP_QUEUE_DROP_OLDEST, 0);
     settle(b, 110);
-    sfp_delivery d;
+    sfp_inbox_output d;
     int gone[16], others[16];
     (void)usleep(2000);
     sfp__inbox_take(b, NULL, INFINITY, &d);
@@ -352,7 +403,7 @@ static void broken_pictures_are_gone_and_three_errors_in_a_row_end_it(void **unu
     (void)unused;
     scripted s = make_source("0!0e0???0eee0000", 100);
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
-    sfp_delivery d;
+    sfp_inbox_output d;
     int got = 0, skipped = 0;
     for (bool end = false; !end;) {
         sfp__inbox_take(b, NULL, INFINITY, &d);
@@ -377,7 +428,7 @@ static void an_error_before_the_end_is_how_it_ended(void **unused)
     (void)unused;
     scripted s = make_source("00e", 100);
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
-    sfp_delivery d = {0};
+    sfp_inbox_output d = {0};
     int got = 0;
     while (!d.end) {
         sfp__inbox_take(b, NULL, INFINITY, &d);
@@ -402,7 +453,7 @@ static void an_error_that_passes_is_remarked_upon_at_once(void **unused)
     (void)unused;
     scripted s = make_source("0e0000", 3); /* a batch is far from full */
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
-    sfp_delivery d;
+    sfp_inbox_output d;
     (void)signal(SIGALRM, note_late);
     (void)alarm(20);
     sfp__inbox_take(b, &late, INFINITY, &d);
@@ -427,7 +478,7 @@ static void many_that_are_gone_are_delivered_while_the_source_goes_on(void **unu
     script[MANY] = '0'; /* is never allowed: the source waits */
     scripted s = make_source(script, MANY);
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
-    sfp_delivery d;
+    sfp_inbox_output d;
     sfp__inbox_take(b, NULL, INFINITY, &d);
     assert_false(d.end);
     assert_int_equal(d.batch.count, 0);
@@ -443,42 +494,12 @@ static void it_is_freed_while_the_source_waits_or_is_held_back(void **unused)
         sfp_inbox *b = make(&s, 0, SFP_QUEUE_BLOCK, 0);
         settle(b, held ? 105 : 102);
         volatile sig_atomic_t stop = 1;
-        sfp_delivery d;
+        sfp_inbox_output d;
         sfp__inbox_take(b, &stop, INFINITY, &d); /* comes back with nothing */
         assert_int_equal(d.batch.count, 0);
         sfp__inbox_free(b);
         assert_null(s.base.stop);
     }
-}
-
-static void the_pending_set_is_bounded(void **unused)
-{
-    (void)unused;
-    sfp_pending p = {.most = 2}, none = {0};
-    sfp_arrival *a[4];
-    for (int i = 0; i < 4; i++) {
-        char name[16];
-        (void)snprintf(name, sizeof name, "n%d", i);
-        a[i] = sfp__calloc(1, sizeof **a);
-        assert_non_null(a[i]);
-        a[i]->name = sfp__strdup(name);
-        a[i]->identity = (uint64_t)(10 + i);
-    }
-    assert_ptr_equal(sfp__pending_put(&none, a[0]), a[0]);
-    assert_int_equal(none.list.count, 0);
-    assert_null(sfp__pending_put(&p, a[0]));
-    assert_null(sfp__pending_put(&p, a[1]));
-    assert_ptr_equal(sfp__pending_put(&p, a[2]), a[0]);
-    assert_null(sfp__pending_named(&p, "n0"));
-    assert_null(sfp__pending_identical(&p, 0));
-    assert_ptr_equal(sfp__pending_identical(&p, 12), a[2]); /* the last one: the list's end moves */
-    assert_null(sfp__pending_put(&p, a[3]));
-    assert_ptr_equal(sfp__pending_named(&p, "n1"), a[1]);
-    assert_ptr_equal(sfp__pending_named(&p, "n3"), a[3]);
-    assert_int_equal(p.list.count, 0);
-    assert_null(p.list.first);
-    for (int i = 0; i < 4; i++)
-        sfp__arrival_free(a[i]);
 }
 
 int main(void)
@@ -487,6 +508,7 @@ int main(void)
         cmocka_unit_test(batches_come_in_order_and_the_last_is_short),
         cmocka_unit_test(what_waited_before_a_break_keeps_its_number),
         cmocka_unit_test(what_waited_is_read_back_or_refused),
+        cmocka_unit_test(waiting_ends_once_and_the_oldest_gives_way),
         cmocka_unit_test(an_error_before_the_end_is_how_it_ended),
         cmocka_unit_test(a_full_queue_does_what_its_policy_says),
         cmocka_unit_test(a_source_is_held_back_and_nothing_is_lost),
@@ -498,7 +520,6 @@ int main(void)
         cmocka_unit_test(an_error_that_passes_is_remarked_upon_at_once),
         cmocka_unit_test(many_that_are_gone_are_delivered_while_the_source_goes_on),
         cmocka_unit_test(it_is_freed_while_the_source_waits_or_is_held_back),
-        cmocka_unit_test(the_pending_set_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,401 @@
+#include "run/ledger.h"
+
+#include "stream/picture.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { NUMBERS = 4, WAITING_MAX = 1000000 }; /* of an image in a checkpoint; images in it */
+
+/* Images in an order. */
+typedef struct queue {
+    sfp_arrival *oldest, *newest;
+    size_t count;
+} queue;
+
+struct sfp_ledger {
+    size_t capacity, absent;
+    queue waiting;         /* for a label: first the absent by id, then the others as they came */
+    queue labelled;        /* the inbox's */
+    sfp_arrival **bucket;  /* (buckets) of all that wait or are over, by identity; one identity's by age */
+    size_t buckets;        /* a power of 2 */
+    pthread_mutex_t lock;  /* guards the buckets: the inbox looks ids up */
+    sfp_arrival *restored; /* (restored_count) what was absent at first: kept to the end */
+    size_t restored_count;
+    uint64_t next_id, predicted;
+    struct {
+        uint64_t *mark;   /* (room) */
+        int64_t *changed; /* (room) */
+        size_t room, count, next;
+        int64_t until; /* the latest change of those that were overwritten */
+    } done;            /* with the last images: a ring */
+};
+
+/* ---------------------------------------------------------------------- lists */
+
+void sfp__arrival_free(sfp_arrival *a)
+{
+    if (!a)
+        return;
+    sfp__free(a->name);
+    sfp__free(a->rgb);
+    sfp__picture_done(&a->kept);
+    sfp__free(a);
+}
+
+void sfp__arrival_list_put(sfp_arrival_list *l, sfp_arrival *a)
+{
+    a->next = NULL;
+    if (l->last)
+        l->last->next = a;
+    else
+        l->first = a;
+    l->last = a;
+    l->count++;
+}
+
+sfp_arrival *sfp__arrival_list_take(sfp_arrival_list *l)
+{
+    sfp_arrival *a = l->first;
+    if (!a)
+        return NULL;
+    l->first = a->next;
+    if (!l->first)
+        l->last = NULL;
+    l->count--;
+    a->next = NULL;
+    return a;
+}
+
+void sfp__arrival_list_done(sfp_arrival_list *l)
+{
+    for (sfp_arrival *a; (a = sfp__arrival_list_take(l));)
+        sfp__arrival_free(a);
+}
+
+/* --------------------------------------------------------------------- making */
+
+sfp_status sfp__ledger_create(int capacity, size_t marks, sfp_ledger **out, sfp_error *err)
+{
+    sfp_ledger *l = NULL;
+    TRY(sfp__alloc(&l, 1, sizeof *l, err));
+    l->capacity = (size_t)capacity;
+    l->done.room = marks;
+    l->done.until = INT64_MIN;
+    l->buckets = 1024;
+    while (l->buckets < l->capacity)
+        l->buckets *= 2;
+    pthread_mutex_init(&l->lock, NULL);
+    l->bucket = sfp__calloc(l->buckets, sizeof(sfp_arrival *));
+    l->done.mark = marks ? sfp__calloc(marks, sizeof *l->done.mark) : NULL;
+    l->done.changed = marks ? sfp__calloc(marks, sizeof *l->done.changed) : NULL;
+    if (!l->bucket || (marks && (!l->done.mark || !l->done.changed))) {
+        sfp__ledger_free(l);
+        return sfp__fail_nomem(err);
+    }
+    *out = l;
+    return SFP_OK;
+}
+
+void sfp__ledger_free(sfp_ledger *l)
+{
+    if (!l)
+        return;
+    for (sfp_arrival *a = l->waiting.oldest, *newer; a; a = newer) {
+        newer = a->newer;
+        if (a->standing == SFP_STANDING_WAITING) /* the absent are `restored` */
+            sfp__arrival_free(a);
+    }
+    pthread_mutex_destroy(&l->lock);
+    sfp__free(l->restored);
+    sfp__free(l->bucket);
+    sfp__free(l->done.mark);
+    sfp__free(l->done.changed);
+    sfp__free(l);
+}
+
+/* --------------------------------------------------------- who waits, and where */
+
+static sfp_arrival **bucket_of(const sfp_ledger *l, uint64_t identity)
+{
+    return &l->bucket[(identity * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (l->buckets - 1)];
+}
+
+static void append(queue *q, sfp_arrival *a)
+{
+    a->newer = NULL;
+    a->older = q->newest;
+    *(q->newest ? &q->newest->newer : &q->oldest) = a;
+    q->newest = a;
+    q->count++;
+}
+
+static void take_out(queue *q, sfp_arrival *a)
+{
+    *(a->older ? &a->older->newer : &q->oldest) = a->newer;
+    *(a->newer ? &a->newer->older : &q->newest) = a->older;
+    q->count--;
+}
+
+/* The newest of all that wait. */
+static void enter(sfp_ledger *l, sfp_arrival *a, sfp_standing standing)
+{
+    sfp_arrival **place = bucket_of(l, a->identity);
+    append(&l->waiting, a);
+    l->absent += standing == SFP_STANDING_ABSENT;
+    a->standing = standing;
+    a->same = NULL;
+    pthread_mutex_lock(&l->lock);
+    while (*place)
+        place = &(*place)->same;
+    *place = a;
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* It does not wait any more. What was absent stays known by its identity. */
+static void leave(sfp_ledger *l, sfp_arrival *a)
+{
+    take_out(&l->waiting, a);
+    if (a->standing == SFP_STANDING_ABSENT) {
+        l->absent--;
+        a->standing = SFP_STANDING_OVER;
+        return;
+    }
+    a->standing = SFP_STANDING_NEW;
+    pthread_mutex_lock(&l->lock);
+    sfp_arrival **place = bucket_of(l, a->identity);
+    while (*place != a)
+        place = &(*place)->same;
+    *place = a->same;
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* The oldest image of this identity in this standing; NULL: none. */
+static sfp_arrival *find(const sfp_ledger *l, uint64_t identity, sfp_standing standing)
+{
+    sfp_arrival *a = identity ? *bucket_of(l, identity) : NULL;
+    while (a && (a->identity != identity || a->standing != standing))
+        a = a->same;
+    return a;
+}
+
+bool sfp__ledger_id(sfp_ledger *l, uint64_t identity, uint64_t *id)
+{
+    pthread_mutex_lock(&l->lock);
+    const sfp_arrival *a = identity ? *bucket_of(l, identity) : NULL, *end = l->restored + l->restored_count;
+    while (a && (a->identity != identity || a < l->restored || a >= end))
+        a = a->same;
+    if (a)
+        *id = a->id;
+    pthread_mutex_unlock(&l->lock);
+    return a != NULL;
+}
+
+/* ------------------------------------------------------------- what is done with */
+
+static void keep_mark(sfp_ledger *l, const sfp_arrival *a)
+{
+    if (!l->done.room || !a->mark)
+        return;
+    size_t at = l->done.next;
+    if (l->done.count == l->done.room && l->done.changed[at] > l->done.until)
+        l->done.until = l->done.changed[at];
+    l->done.mark[at] = a->mark;
+    l->done.changed[at] = a->changed;
+    l->done.next = (at + 1) % l->done.room;
+    l->done.count += l->done.count < l->done.room;
+}
+
+void sfp__ledger_finish(sfp_ledger *l, sfp_arrival *a)
+{
+    if ((a->rgb || a->fate != SFP_FATE_NONE) && a->id >= l->next_id)
+        l->next_id = a->id + 1;
+    keep_mark(l, a);
+    sfp__arrival_free(a);
+}
+
+/* One that waits does so no more. */
+static void end(sfp_ledger *l, sfp_arrival *a)
+{
+    bool here = a->standing == SFP_STANDING_WAITING;
+    leave(l, a);
+    if (here)
+        sfp__ledger_finish(l, a);
+    else
+        keep_mark(l, a);
+}
+
+/* ------------------------------------------------------------------ its labels */
+
+sfp_standing sfp__ledger_meet(sfp_ledger *l, const sfp_arrival *a)
+{
+    sfp_arrival *absent = find(l, a->identity, SFP_STANDING_ABSENT);
+    if (!absent)
+        return find(l, a->identity, SFP_STANDING_OVER) ? SFP_STANDING_OVER : SFP_STANDING_NEW;
+    leave(l, absent);
+    return SFP_STANDING_ABSENT;
+}
+
+uint64_t sfp__ledger_wait(sfp_ledger *l, sfp_arrival *a)
+{
+    uint64_t given_up = 0;
+    enter(l, a, SFP_STANDING_WAITING);
+    for (; l->waiting.count > l->capacity; given_up++)
+        end(l, l->waiting.oldest);
+    return given_up;
+}
+
+sfp_arrival *sfp__ledger_label(sfp_ledger *l, const char *name)
+{
+    sfp_arrival *a = l->waiting.oldest;
+    while (a && (a->standing == SFP_STANDING_ABSENT || strcmp(a->name, name) != 0))
+        a = a->newer;
+    if (!a)
+        return NULL;
+    leave(l, a);
+    append(&l->labelled, a);
+    a->standing = SFP_STANDING_LABELLED;
+    return a;
+}
+
+bool sfp__ledger_end_waiting(sfp_ledger *l, sfp_arrival *a)
+{
+    if (a->standing == SFP_STANDING_LABELLED) {
+        take_out(&l->labelled, a);
+        return true;
+    }
+    sfp_arrival *same = find(l, a->identity, SFP_STANDING_WAITING);
+    if (!same && !(same = find(l, a->identity, SFP_STANDING_ABSENT)))
+        return false;
+    a->id = same->id;
+    end(l, same);
+    return true;
+}
+
+void sfp__ledger_predicted(sfp_ledger *l, uint64_t id)
+{
+    l->predicted = id + 1;
+    l->next_id = l->predicted > l->next_id ? l->predicted : l->next_id;
+}
+
+uint64_t sfp__ledger_waiting(const sfp_ledger *l)
+{
+    return l->waiting.count + l->labelled.count;
+}
+
+uint64_t sfp__ledger_next_id(const sfp_ledger *l)
+{
+    return l->next_id;
+}
+
+uint64_t sfp__ledger_predicted_end(const sfp_ledger *l)
+{
+    return l->predicted;
+}
+
+/* ------------------------------------------------------------------ checkpoints */
+
+static bool add(json_t *list, json_int_t number)
+{
+    return json_array_append_new(list, json_integer(number)) == 0;
+}
+
+json_t *sfp__ledger_json(const sfp_ledger *l)
+{
+    json_t *waiting = json_array(), *marks = json_array();
+    bool all = waiting && marks;
+    for (const queue *q = &l->waiting; q; q = q == &l->waiting ? &l->labelled : NULL)
+        for (const sfp_arrival *a = q->oldest; a && all; a = a->newer)
+            all = add(waiting, (json_int_t)a->id) && add(waiting, (json_int_t)a->identity) && add(waiting, (json_int_t)a->mark) &&
+                  add(waiting, a->changed);
+    for (size_t i = 0; i < l->done.count && all; i++) { /* the oldest first */
+        size_t at = (l->done.next + l->done.room - l->done.count + i) % l->done.room;
+        all = add(marks, (json_int_t)l->done.mark[at]) && add(marks, l->done.changed[at]);
+    }
+    if (!all) {
+        json_decref(waiting);
+        json_decref(marks);
+        return NULL;
+    }
+    return json_pack("{s:I,s:I,s:o,s:o,s:I}", "next_id", (json_int_t)l->next_id, "predicted", (json_int_t)l->predicted, "waiting",
+                     waiting, "marks", marks, "until", (json_int_t)l->done.until);
+}
+
+/* A list of whole numbers, `each` for one; *count: how many of these. */
+static bool whole_numbers(const json_t *list, size_t each, size_t max, size_t *count)
+{
+    *count = json_array_size(list) / each;
+    if (!json_is_array(list) || json_array_size(list) % each != 0 || *count > max)
+        return false;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!json_is_integer(json_array_get(list, i)))
+            return false;
+    return true;
+}
+
+static json_int_t number_at(const json_t *list, size_t i)
+{
+    return json_integer_value(json_array_get(list, i));
+}
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t x = ((const sfp_arrival *)a)->id, y = ((const sfp_arrival *)b)->id;
+    return (x > y) - (x < y);
+}
+
+bool sfp__ledger_read(sfp_ledger *l, json_t *j)
+{
+    json_int_t next_id, predicted, until;
+    json_t *waiting, *marks;
+    size_t n, done;
+    if (json_unpack(j, "{s:I,s:I,s:o,s:o,s:I}", "next_id", &next_id, "predicted", &predicted, "waiting", &waiting, "marks",
+                    &marks, "until", &until) != 0 ||
+        next_id < 0 || predicted < 0 || predicted > next_id || !whole_numbers(waiting, NUMBERS, WAITING_MAX, &n) ||
+        !whole_numbers(marks, 2, l->done.room, &done))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if ((uint64_t)number_at(waiting, NUMBERS * i) >= (uint64_t)next_id)
+            return false;
+    if (!(l->restored = sfp__calloc(n + 1, sizeof *l->restored)))
+        return false;
+    l->restored_count = n;
+    for (size_t i = 0; i < n; i++)
+        l->restored[i] = (sfp_arrival){.id = (uint64_t)number_at(waiting, NUMBERS * i),
+                                       .identity = (uint64_t)number_at(waiting, NUMBERS * i + 1),
+                                       .mark = (uint64_t)number_at(waiting, NUMBERS * i + 2),
+                                       .changed = number_at(waiting, NUMBERS * i + 3)};
+    qsort(l->restored, n, sizeof *l->restored, by_id);
+    for (size_t i = 0; i < n; i++)
+        enter(l, &l->restored[i], SFP_STANDING_ABSENT);
+    for (size_t i = 0; i < done; i++) {
+        l->done.mark[i] = (uint64_t)number_at(marks, 2 * i);
+        l->done.changed[i] = number_at(marks, 2 * i + 1);
+    }
+    l->done.count = done;
+    l->done.next = l->done.room ? done % l->done.room : 0;
+    l->done.until = until;
+    l->next_id = (uint64_t)next_id;
+    l->predicted = (uint64_t)predicted;
+    return true;
+}
+
+uint64_t sfp__ledger_give_up(sfp_ledger *l, size_t max)
+{
+    uint64_t given_up = 0;
+    for (; l->absent > max; given_up++)
+        end(l, l->waiting.oldest);
+    return given_up;
+}
+
+sfp_status sfp__ledger_leave_out(const sfp_ledger *l, sfp_source *s, sfp_error *err)
+{
+    OWNED uint64_t *waiting = NULL;
+    if (!l->done.count || !s->leave_out)
+        return SFP_OK;
+    TRY(sfp__alloc(&waiting, l->absent, sizeof *waiting, err));
+    sfp_left_out what = {.n = l->done.count, .marks = l->done.mark, .until = l->done.until, .waiting_marks = waiting};
+    for (const sfp_arrival *a = l->waiting.oldest; a && a->standing == SFP_STANDING_ABSENT; a = a->newer)
+        waiting[what.waiting++] = a->mark;
+    return s->leave_out(s, &what, err);
+}

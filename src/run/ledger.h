@@ -1,0 +1,101 @@
+/* The ledger of a live stream: which of its images wait for a label, and which are done with.
+ *
+ * An image goes one way, in this order, and every step is one call of the thread that learns:
+ *
+ *   inbox            numbers it; one that the ledger knows from a checkpoint keeps its id (sfp__ledger_id)
+ *   without a label  sfp__ledger_meet tells a new one from one that waited before a break. A new one is predicted, and only then
+ *                    waits (sfp__ledger_wait): a label that comes behind it finds it. The oldest may have to go for it
+ *   its label        comes alone: sfp__ledger_label hands the image out, to go to the learner through the inbox; or with the
+ * image, under another name. Until it is learned from a checkpoint holds it as one that waits with a label
+ * sfp__ledger_end_waiting, before its id is used: the waiting of the same image is over done with        learned from, dropped,
+ * not readable, given up: sfp__ledger_finish, last of all. Its mark is kept, so that
+ *                    --resume does not take it again. What has no such end yet comes again after a break
+ *
+ * Of the images that are done with the last `marks` are known one by one (a ring), older ones by the latest time of change. */
+#ifndef SFP_RUN_LEDGER_H
+#define SFP_RUN_LEDGER_H
+
+#include "base/mem.h"
+#include "stream/source.h"
+
+#include <jansson.h>
+
+/* ------------------------------------------------------------------- an image */
+
+typedef enum sfp_fate { SFP_FATE_NONE, SFP_FATE_DROPPED, SFP_FATE_SKIPPED, SFP_FATE_EXPIRED } sfp_fate; /* of what is gone */
+
+/* What the ledger says of an image. */
+typedef enum sfp_standing {
+    SFP_STANDING_NEW,      /* nothing */
+    SFP_STANDING_ABSENT,   /* it waited when the checkpoint was written and did not come again yet: there are no pixels */
+    SFP_STANDING_WAITING,  /* it waits for its label */
+    SFP_STANDING_LABELLED, /* it has its label and is on its way to the learner */
+    SFP_STANDING_OVER,     /* it was absent, and came since or was given up */
+} sfp_standing;
+
+typedef struct sfp_arrival {
+    struct sfp_arrival *next; /* in a list */
+    char *name;
+    uint64_t id; /* images are numbered as they come for the first time */
+    uint64_t identity, mark;
+    int64_t changed;        /* as sfp_origin */
+    double at;              /* sfp__now() when it came */
+    int32_t label;          /* of the source; -1: none */
+    const char *class_name; /* of the label; the source's */
+    uint8_t *rgb;           /* (S, S, 3); NULL: a label alone, or gone */
+    sfp_picture kept;       /* the encoded original, where it is kept */
+    sfp_fate fate;
+    sfp_standing standing;
+    struct sfp_arrival *older, *newer, *same; /* the ledger's: neighbours in its order, the next of the same hash */
+} sfp_arrival;
+
+void sfp__arrival_free(sfp_arrival *a);
+
+/* A list, oldest first. */
+typedef struct sfp_arrival_list {
+    sfp_arrival *first, *last;
+    int count;
+} sfp_arrival_list;
+
+void sfp__arrival_list_put(sfp_arrival_list *l, sfp_arrival *a);
+sfp_arrival *sfp__arrival_list_take(sfp_arrival_list *l); /* the oldest; NULL: none */
+void sfp__arrival_list_done(sfp_arrival_list *l);
+
+/* ----------------------------------------------------------------- the ledger */
+
+typedef struct sfp_ledger sfp_ledger;
+
+/* capacity: images that may wait for a label; marks: as sfp_source, 0: nothing is kept of what is done with. */
+sfp_status sfp__ledger_create(int capacity, size_t marks, sfp_ledger **out, sfp_error *err);
+void sfp__ledger_free(sfp_ledger *l);
+
+/* The id of the image with this identity that waited when the checkpoint was written; false: none did. Any thread may ask. */
+bool sfp__ledger_id(sfp_ledger *l, uint64_t identity, uint64_t *id);
+
+/* Of an image without a label. NEW: predict it, then let it wait; ABSENT: it goes on waiting; OVER: it had its end since, finish
+ * it. */
+sfp_standing sfp__ledger_meet(sfp_ledger *l, const sfp_arrival *a);
+/* Takes it over; returns how many were given up for it, the oldest first (with capacity 0: itself). */
+uint64_t sfp__ledger_wait(sfp_ledger *l, sfp_arrival *a);
+/* The oldest of this name that waits, which is LABELLED from now on and the caller's; NULL: none does. */
+sfp_arrival *sfp__ledger_label(sfp_ledger *l, const char *name);
+/* Of an image with a label: true: it waited for it, and gets the id that it had then. */
+bool sfp__ledger_end_waiting(sfp_ledger *l, sfp_arrival *a);
+/* Keeps its mark and frees it. */
+void sfp__ledger_finish(sfp_ledger *l, sfp_arrival *a);
+/* The line of this id is in the predictions. */
+void sfp__ledger_predicted(sfp_ledger *l, uint64_t id);
+
+uint64_t sfp__ledger_waiting(const sfp_ledger *l);       /* how many wait, in whatever standing */
+uint64_t sfp__ledger_next_id(const sfp_ledger *l);       /* of images that come after a break */
+uint64_t sfp__ledger_predicted_end(const sfp_ledger *l); /* predictions have smaller ids */
+
+/* For a checkpoint, and back (before anything else is put into it); false: it is none, or there is no memory. */
+json_t *sfp__ledger_json(const sfp_ledger *l);
+bool sfp__ledger_read(sfp_ledger *l, json_t *j);
+/* Of those that were read: the oldest go until no more than `max` are left; returns how many. */
+uint64_t sfp__ledger_give_up(sfp_ledger *l, size_t max);
+/* What is done with does not come again, and what waits does. */
+sfp_status sfp__ledger_leave_out(const sfp_ledger *l, sfp_source *s, sfp_error *err);
+
+#endif
