@@ -43,3 +43,16 @@ void sfp__rank_descending(int n, const float *score, int *order)
         sift(end, score, order, 0);
     }
 }
+
+int64_t sfp__lower_bound(const int64_t *at, int64_t n, int64_t value)
+{
+    int64_t low = 0, high = n;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (at[middle] < value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}

@@ -4,8 +4,8 @@
 #include "cli/bench_gemm.h"
 #include "cli/bench_timestamp.h"
 #include "cli/command.h"
-#include "cli/json_out.h"
 #include "cli/ui.h"
+#include "io/json_write.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -174,7 +174,7 @@ static sfp_status measure(bench *t, bool passes_only, sfp_error *err)
 
 static void print_json(const bench *t, const char *size)
 {
-    sfp_json_out j;
+    sfp_json j;
     sfp__json_begin(&j, stdout);
     sfp__json_string(&j, "size", size);
     sfp__json_int(&j, "batch", t->b);

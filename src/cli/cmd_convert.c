@@ -3,8 +3,8 @@
  * What is written is what was loaded: names, joined q, k, v, resized positions and the config are settled once, so that the file
  * needs nothing beside it and opens without a copy. */
 #include "cli/command.h"
-#include "cli/json_out.h"
 #include "cli/ui.h"
+#include "io/json_write.h"
 
 #include "model/vit.h"
 
@@ -43,7 +43,7 @@ static int run(const sfp_args *args)
         s = sfp__vit_save(sfp__vit_config(v), sfp__vit_weights(v), dtype, meta, sizeof meta / sizeof *meta, to, &err);
     }
     if (!s && sfp__args_flag(args, "json")) {
-        sfp_json_out j;
+        sfp_json j;
         sfp__json_begin(&j, stdout);
         sfp__json_string(&j, "from", from);
         sfp__json_string(&j, "to", to);

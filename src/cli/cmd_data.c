@@ -4,8 +4,8 @@
  * quietly ignored. */
 #include "cli/command.h"
 #include "cli/data.h"
-#include "cli/json_out.h"
 #include "cli/ui.h"
+#include "io/json_write.h"
 
 #include "stream/source.h"
 
@@ -41,7 +41,7 @@ static void list_text(void)
 
 static void list_json(void)
 {
-    sfp_json_out j;
+    sfp_json j;
     char spec[PATH_MAX + 16];
     sfp__json_begin(&j, stdout);
     sfp__json_array(&j, "kinds");

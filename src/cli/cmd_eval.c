@@ -1,8 +1,8 @@
 /* streamfp eval: how well a saved state answers on a data set. */
 #include "cli/backbone.h"
 #include "cli/command.h"
-#include "cli/json_out.h"
 #include "cli/ui.h"
+#include "io/json_write.h"
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
@@ -126,7 +126,7 @@ static void say_left_out(const sfp_exam *e)
                  was(e->skipped), e->first_error);
 }
 
-static void json_tasks(sfp_json_out *j, const sfp_exam *e)
+static void json_tasks(sfp_json *j, const sfp_exam *e)
 {
     sfp__json_array(j, "tasks");
     for (int t = 0; t < e->tasks; t++) {
@@ -139,7 +139,7 @@ static void json_tasks(sfp_json_out *j, const sfp_exam *e)
     sfp__json_end(j);
 }
 
-static void json_classes(sfp_json_out *j, const sfp_exam *e)
+static void json_classes(sfp_json *j, const sfp_exam *e)
 {
     sfp__json_array(j, "per_class");
     for (int c = 0; e->confusion && c < e->classes; c++) {
@@ -165,7 +165,7 @@ static void json_classes(sfp_json_out *j, const sfp_exam *e)
 
 static void print_json(const sfp_exam *e, const char *state, const char *data)
 {
-    sfp_json_out j;
+    sfp_json j;
     sfp__json_begin(&j, stdout);
     sfp__json_string(&j, "state", state);
     sfp__json_string(&j, "data", data);

@@ -6,8 +6,8 @@
 #include "cli/backbone.h"
 #include "cli/command.h"
 #include "cli/inspect_saved.h"
-#include "cli/json_out.h"
 #include "cli/ui.h"
+#include "io/json_write.h"
 
 #include "base/mem.h"
 #include "io/file.h"
@@ -247,7 +247,7 @@ static void print_meta(const inspected *in)
 
 /* -------------------------------------------------------------------- json */
 
-static void triple(sfp_json_out *j, const char *key, const float v[3])
+static void triple(sfp_json *j, const char *key, const float v[3])
 {
     sfp__json_array(j, key);
     for (int i = 0; i < 3; i++)
@@ -255,7 +255,7 @@ static void triple(sfp_json_out *j, const char *key, const float v[3])
     sfp__json_end(j);
 }
 
-static void json_vit(sfp_json_out *j, const inspected *in)
+static void json_vit(sfp_json *j, const inspected *in)
 {
     sfp__json_bool(j, "vit", in->vit != NULL);
     if (in->saved.what[0]) {
@@ -287,7 +287,7 @@ static void json_vit(sfp_json_out *j, const inspected *in)
     sfp__json_int(j, "parameters", (int64_t)sfp__vit_parameters(in->vit));
 }
 
-static sfp_status json_tensors(sfp_json_out *j, const inspected *in, bool stats, sfp_error *err)
+static sfp_status json_tensors(sfp_json *j, const inspected *in, bool stats, sfp_error *err)
 {
     sfp__json_array(j, "tensors");
     for (size_t i = 0; i < tensor_count(in); i++) {
@@ -318,7 +318,7 @@ static sfp_status json_tensors(sfp_json_out *j, const inspected *in, bool stats,
 
 static sfp_status print_json(const inspected *in, bool tensors, bool stats, sfp_error *err)
 {
-    sfp_json_out j;
+    sfp_json j;
     sfp_status s = SFP_OK;
     sfp__json_begin(&j, stdout);
     sfp__json_string(&j, "file", in->path);

@@ -1,12 +1,12 @@
 /* streamfp pretrain: train a ViT on pictures, from their labels, from a teacher backbone, or both. */
 #include "cli/command.h"
-#include "cli/json_out.h"
 #include "cli/line.h"
 #include "cli/stop.h"
 #include "cli/ui.h"
+#include "io/json_write.h"
 
 #include "base/mem.h"
-#include "io/text.h"
+#include "base/text.h"
 #include "pretrain/noted.h"
 #include "pretrain/pretrain.h"
 
@@ -188,7 +188,7 @@ static sfp_status read_options(const sfp_args *a, sfp_pretrain_options *o, sfp_e
 
 static void print_json(const sfp_pretrain_result *r)
 {
-    sfp_json_out j;
+    sfp_json j;
     sfp__json_begin(&j, stdout);
     sfp__json_bool(&j, "finished", r->finished);
     sfp__json_int(&j, "steps", (int64_t)r->steps);

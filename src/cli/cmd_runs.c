@@ -3,9 +3,9 @@
  * A run is named by its number in the registry or by its directory; of a directory the result.json in it is read, so that runs
  * of another machine can be looked at and compared without being in the registry. */
 #include "cli/command.h"
-#include "cli/json_out.h"
 #include "cli/runs_compare.h"
 #include "cli/ui.h"
+#include "io/json_write.h"
 
 #include "base/mem.h"
 #include "run/registry.h"
@@ -24,7 +24,7 @@ static const sfp_opt options[] = {
 /* ---------------------------------------------------------------------- list */
 
 typedef struct listing {
-    sfp_json_out *json; /* NULL: a table */
+    sfp_json *json; /* NULL: a table */
     int count;
 } listing;
 
@@ -36,7 +36,7 @@ static void put_real(double x, int width, int decimals)
         (void)printf("  %*s", width, "-");
 }
 
-static void json_seed(sfp_json_out *j, uint64_t seed)
+static void json_seed(sfp_json *j, uint64_t seed)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%" PRIu64, seed);
@@ -46,7 +46,7 @@ static void json_seed(sfp_json_out *j, uint64_t seed)
         sfp__json_string(j, "seed", text);
 }
 
-static void list_json(sfp_json_out *j, const sfp_registry_row *row)
+static void list_json(sfp_json *j, const sfp_registry_row *row)
 {
     sfp__json_object(j, NULL);
     sfp__json_int(j, "id", row->id);
@@ -96,7 +96,7 @@ static int list(const sfp_args *args)
 {
     sfp_error err = {0};
     sfp_registry *registry = NULL;
-    sfp_json_out j;
+    sfp_json j;
     listing l = {0};
     sfp_status s = sfp__registry_look(&registry, &err);
     bool none = s == SFP_ENOTFOUND;

@@ -3,9 +3,9 @@
  * The files take the place of what a learner would compute: features are kcenter's logits, camel's and freesel's features, and
  * with labels and probabilities the last-layer gradients of craig and gradmatch. */
 #include "cli/command.h"
-#include "cli/json_out.h"
 #include "cli/matrix.h"
 #include "cli/ui.h"
+#include "io/json_write.h"
 
 #include "base/mem.h"
 #include "select/select.h"
@@ -235,7 +235,7 @@ static void print(const job *j, bool json)
             (void)printf("%d\t%.9g\n", j->index[i], (double)j->weight[i]);
         return;
     }
-    sfp_json_out out;
+    sfp_json out;
     sfp__json_begin(&out, stdout);
     sfp__json_array(&out, "indices");
     for (int i = 0; i < j->count; i++)

@@ -4,8 +4,8 @@
  * million pictures to say how large they are would help nobody. All is read before the first line is printed. */
 #include "cli/command.h"
 #include "cli/data.h"
-#include "cli/json_out.h"
 #include "cli/ui.h"
+#include "io/json_write.h"
 
 #include "base/mem.h"
 #include "io/image.h"
@@ -283,7 +283,7 @@ static void print_text(const description *d)
 
 /* ----------------------------------------------------------------------- json */
 
-static void json_span(sfp_json_out *j, const char *key, span x)
+static void json_span(sfp_json *j, const char *key, span x)
 {
     sfp__json_object(j, key);
     sfp__json_int(j, "min", x.min);
@@ -292,7 +292,7 @@ static void json_span(sfp_json_out *j, const char *key, span x)
     sfp__json_end(j);
 }
 
-static void json_classes(sfp_json_out *j, const description *d)
+static void json_classes(sfp_json *j, const description *d)
 {
     const sfp_source *s = d->source;
     sfp__json_array(j, "classes");
@@ -311,7 +311,7 @@ static void json_classes(sfp_json_out *j, const description *d)
     sfp__json_end(j);
 }
 
-static void json_lists(sfp_json_out *j, const description *d)
+static void json_lists(sfp_json *j, const description *d)
 {
     const sfp_source *s = d->source;
     json_classes(j, d);
@@ -343,7 +343,7 @@ static void json_lists(sfp_json_out *j, const description *d)
 
 static void print_json(const description *d)
 {
-    sfp_json_out j;
+    sfp_json j;
     const sfp_source *s = d->source;
     sfp__json_begin(&j, stdout);
     sfp__json_string(&j, "data", d->spec);

@@ -5,8 +5,8 @@
  * reads are taken out, by name: nothing an archive says about paths is believed. */
 #include "cli/command.h"
 #include "cli/data.h"
-#include "cli/json_out.h"
 #include "cli/ui.h"
+#include "io/json_write.h"
 
 #include "base/mem.h"
 #include "io/file.h"
@@ -324,7 +324,7 @@ int sfp__data_fetch(const sfp_args *args)
     if (s != SFP_OK)
         return sfp__say_error(&err);
     if (sfp__args_flag(args, "json")) {
-        sfp_json_out j;
+        sfp_json j;
         sfp__json_begin(&j, stdout);
         sfp__json_string(&j, "name", d->name);
         sfp__json_string(&j, "data", spec);

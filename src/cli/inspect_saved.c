@@ -217,20 +217,20 @@ void sfp__inspect_saved_text(const sfp_inspect_saved *s)
 
 /* ----------------------------------------------------------------------- json */
 
-static void json_setting(sfp_json_out *j, const sfp_inspect_saved *s, const char *key, const char *name)
+static void json_setting(sfp_json *j, const sfp_inspect_saved *s, const char *key, const char *name)
 {
     if (setting(s, name))
         sfp__json_string(j, key, setting(s, name));
 }
 
-static void json_count(sfp_json_out *j, const sfp_inspect_saved *s, const char *key)
+static void json_count(sfp_json *j, const sfp_inspect_saved *s, const char *key)
 {
     int64_t n;
     if (number(s, key, &n))
         sfp__json_int(j, key, n);
 }
 
-static void json_pool(sfp_json_out *j, const sfp_inspect_saved *s)
+static void json_pool(sfp_json *j, const sfp_inspect_saved *s)
 {
     if (!s->has_pool)
         return;
@@ -245,7 +245,7 @@ static void json_pool(sfp_json_out *j, const sfp_inspect_saved *s)
     json_setting(j, s, "pool_kind", "pool-kind");
 }
 
-void sfp__inspect_saved_json(sfp_json_out *j, const sfp_inspect_saved *s)
+void sfp__inspect_saved_json(sfp_json *j, const sfp_inspect_saved *s)
 {
     sfp__json_string(j, "recognised", s->what);
     sfp__json_object(j, "saved");

@@ -2,7 +2,7 @@
 #ifndef SFP_CLI_INSPECT_SAVED_H
 #define SFP_CLI_INSPECT_SAVED_H
 
-#include "cli/json_out.h"
+#include "io/json_write.h"
 
 #include "learner/state.h"
 
@@ -23,6 +23,6 @@ sfp_status sfp__inspect_saved_open(const char *path, sfp_inspect_saved *out, sfp
 void sfp__inspect_saved_close(sfp_inspect_saved *s);
 
 void sfp__inspect_saved_text(const sfp_inspect_saved *s);
-void sfp__inspect_saved_json(sfp_json_out *j, const sfp_inspect_saved *s);
+void sfp__inspect_saved_json(sfp_json *j, const sfp_inspect_saved *s);
 
 #endif

@@ -1,10 +1,10 @@
 #include "cli/matrix.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/file.h"
 #include "io/npy.h"
 #include "io/tensor_file.h"
-#include "io/text.h"
 
 #include <math.h>
 #include <stdio.h>

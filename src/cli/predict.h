@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/filelist.h"
-#include "cli/json_out.h"
+#include "io/json_write.h"
 
 #include "base/thread_pool.h"
 #include "io/image.h"
@@ -57,7 +57,7 @@ typedef struct sfp_predict {
     FILE *spool; /* rows of --features, in the order of files */
     size_t count, failed, top1, top5;
     double seconds;
-    sfp_json_out out;
+    sfp_json out;
 } sfp_predict;
 
 /* predict_answer.c: opens --state or makes the backbone's head ready; sets classes, score and resize. */

@@ -3,8 +3,8 @@
  * the same again is no second sample, and would narrow the interval. */
 #include "cli/runs_compare.h"
 
-#include "cli/json_out.h"
 #include "cli/ui.h"
+#include "io/json_write.h"
 
 #include "base/mem.h"
 #include "run/clock.h"
@@ -312,14 +312,14 @@ static sfp_status print_text(const groups *g, sfp_error *err)
 
 static void option_json(const groups *g, const char *key, void *ctx)
 {
-    sfp_json_out *j = ctx;
+    sfp_json *j = ctx;
     sfp__json_array(j, key);
     for (int k = 0; k < g->count; k++)
         sfp__json_string(j, NULL, value_of(&g->runs[g->first[k]].result, key));
     sfp__json_end(j);
 }
 
-static void number_json(sfp_json_out *j, const groups *g, int k, const sfp_run_number *number)
+static void number_json(sfp_json *j, const groups *g, int k, const sfp_run_number *number)
 {
     double mean, half;
     int n = values_of(g, k, number);
@@ -331,7 +331,7 @@ static void number_json(sfp_json_out *j, const groups *g, int k, const sfp_run_n
     sfp__json_end(j);
 }
 
-static void names_json(sfp_json_out *j, const groups *g, int k, const char *key, bool old)
+static void names_json(sfp_json *j, const groups *g, int k, const char *key, bool old)
 {
     sfp__json_array(j, key);
     for (int i = 0; i < g->n; i++)
@@ -342,7 +342,7 @@ static void names_json(sfp_json_out *j, const groups *g, int k, const char *key,
 
 static void print_json(const groups *g)
 {
-    sfp_json_out j;
+    sfp_json j;
     char seed[32];
     sfp__json_begin(&j, stdout);
     sfp__json_object(&j, "options_that_differ");

@@ -1,5 +1,6 @@
 #include "cli/ui.h"
 
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/line.h"
 
@@ -17,13 +18,10 @@
 /* Bytes of the character at s; shown: it is UTF-8 and does not steer a terminal, as U+0080 to U+009F do too. */
 static int character(const char *s, bool *shown)
 {
-    unsigned char c = (unsigned char)*s;
-    int n = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
-    for (int i = 1; i < n; i++)
-        if (((unsigned char)s[i] & 0xc0) != 0x80) /* the terminator stops here too */
-            n = 0;
-    *shown = n > 0 && c >= 0x20 && c != 0x7f && !(c == 0xc2 && (unsigned char)s[1] < 0xa0);
-    return n ? n : 1;
+    uint32_t c;
+    int n = sfp__utf8_next(s, &c);
+    *shown = c != SFP_UTF8_BAD && c >= 0x20 && !(c >= 0x7f && c < 0xa0);
+    return n;
 }
 
 int sfp__text_width(const char *text)

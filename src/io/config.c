@@ -7,8 +7,8 @@
 #include "io/config.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/file.h"
-#include "io/text.h"
 
 #include <jansson.h>
 #include <math.h>

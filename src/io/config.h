@@ -30,9 +30,10 @@ typedef struct sfp_model_config {
 sfp_status sfp__model_config_read(const char *path, sfp_model_config *out, sfp_error *err);
 sfp_status sfp__model_config_parse(const char *label, const char *text, size_t size, sfp_model_config *out, sfp_error *err);
 /* The config of a weights file: STEM.json beside it; else `inside`, the text that the file itself carries (NULL: none); else
- * config.json beside it, where mean and std may also stand in Hugging Face's preprocessor_config.json. *from says which, in words;
- * NULL: there is none, which is no error. */
-sfp_status sfp__model_config_find(const char *weights_path, const char *inside, sfp_model_config *out, const char **from, sfp_error *err);
+ * config.json beside it, where mean and std may also stand in Hugging Face's preprocessor_config.json. *from says which, in
+ * words; NULL: there is none, which is no error. */
+sfp_status sfp__model_config_find(const char *weights_path, const char *inside, sfp_model_config *out, const char **from,
+                                  sfp_error *err);
 void sfp__model_config_done(sfp_model_config *c);
 
 #endif

@@ -3,16 +3,30 @@
 #ifndef SFP_IO_FILE_H
 #define SFP_IO_FILE_H
 
-#include "base/error.h"
+#include "base/mem.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <unistd.h>
 
 /* A regular file, perhaps empty, to be read piece by piece; a FIFO or a device is an error at once. No such file:
  * SFP_ENOTFOUND. */
 sfp_status sfp__file_open(const char *path, FILE **out, sfp_error *err);
+
+/* OWNED_PTR(sfp__file_close) FILE *f = NULL; OWNED_BY(sfp__fd_close) int fd = -1; */
+static inline void sfp__file_close(FILE *f)
+{
+    if (f)
+        (void)fclose(f);
+}
+DEFINE_OWNED_PTR(FILE, sfp__file_close)
+static inline void sfp__fd_close(const int *fd)
+{
+    if (*fd >= 0)
+        (void)close(*fd);
+}
 
 typedef struct sfp_map {
     const uint8_t *bytes;
@@ -38,16 +52,18 @@ typedef struct sfp_writer {
 sfp_status sfp__writer_open(const char *path, sfp_writer *out, sfp_error *err);
 sfp_status sfp__writer_put(sfp_writer *w, const void *bytes, size_t size, sfp_error *err);
 sfp_status sfp__writer_commit(sfp_writer *w, sfp_error *err);
-void sfp__writer_abort(sfp_writer *w); /* a writer that is not open: nothing */
+void sfp__writer_abort(
+    sfp_writer *w); /* a writer that is not open: nothing. OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1}; */
 
-/* Before PATH is replaced: it becomes KEPT too, in place of what was there. Where the file system has no links it is only KEPT then.
- * No file at PATH: nothing to keep. */
+/* Before PATH is replaced: it becomes KEPT too, in place of what was there. Where the file system has no links it is only KEPT
+ * then. No file at PATH: nothing to keep. */
 sfp_status sfp__file_keep(const char *path, const char *kept, sfp_error *err);
 
-/* The way back: PATH by `read`, or, when that is damaged or gone (SFP_EFORMAT, SFP_ELIMIT, SFP_EIO, SFP_ENOTFOUND), KEPT; *used_kept tells.
- * SFP_ENOTFOUND: there is neither. When both are damaged the message has both. */
+/* The way back: PATH by `read`, or, when that is damaged or gone (SFP_EFORMAT, SFP_ELIMIT, SFP_EIO, SFP_ENOTFOUND), KEPT;
+ * *used_kept tells. SFP_ENOTFOUND: there is neither. When both are damaged the message has both. */
 typedef sfp_status (*sfp_file_reader)(void *ctx, const char *path, sfp_error *err);
-sfp_status sfp__file_or_kept(const char *path, const char *kept, sfp_file_reader read, void *ctx, bool *used_kept, sfp_error *err);
+sfp_status sfp__file_or_kept(const char *path, const char *kept, sfp_file_reader read, void *ctx, bool *used_kept,
+                             sfp_error *err);
 
 /* All of it: PATH becomes these bytes, or stays as it was. */
 sfp_status sfp__file_write(const char *path, const void *bytes, size_t size, sfp_error *err);

@@ -3,7 +3,7 @@
 #define SFP_IO_IMAGE_H
 
 #include "base/error.h"
-#include "io/text.h"
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,8 +8,8 @@
 sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp_image *out, sfp_error *err);
 
 /* One picture to RGB. *orientation is 1..8, looked for only when opt->exif_orientation is set (else 1). */
-typedef sfp_status sfp_decode_fn(const char *label, const uint8_t *bytes, size_t size, const sfp_image_options *opt, sfp_image *out,
-                                 int *orientation, sfp_error *err);
+typedef sfp_status sfp_decode_fn(const char *label, const uint8_t *bytes, size_t size, const sfp_image_options *opt,
+                                 sfp_image *out, int *orientation, sfp_error *err);
 sfp_decode_fn sfp__jpeg_decode, sfp__png_decode, sfp__webp_decode;
 
 /* The orientation in an EXIF block ("Exif\0\0" in front or not); 1 when there is none or it makes no sense. */

@@ -4,8 +4,8 @@
 #include "io/npy.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/file.h"
-#include "io/text.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 #include "io/tensor_file_internal.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/npy.h"
-#include "io/text.h"
 
 #include <string.h>
 

@@ -14,7 +14,7 @@
 #ifndef SFP_IO_PICKLE_H
 #define SFP_IO_PICKLE_H
 
-#include "base/error.h"
+#include "base/mem.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,10 +39,10 @@ typedef enum sfp_pickle_type {
 } sfp_pickle_type;
 
 typedef struct sfp_pickle_limits {
-    size_t bytes; /* of the file (default 512 MiB) */
-    size_t items; /* values made or put into containers (default 100 million) */
-    size_t memo;  /* memoised values (default 16 million) */
-    int depth;    /* nesting of containers, and marks open at once (default 64) */
+    size_t bytes;               /* of the file (default 512 MiB) */
+    size_t items;               /* values made or put into containers (default 100 million) */
+    size_t memo;                /* memoised values (default 16 million) */
+    int depth;                  /* nesting of containers, and marks open at once (default 64) */
     const char *const *globals; /* names "module.name" that may occur, "prefix.*" for many; NULL at the end; NULL: none at all */
 } sfp_pickle_limits;
 
@@ -53,6 +53,7 @@ sfp_status sfp__pickle_parse(const char *label, const void *bytes, size_t size, 
                              sfp_error *err);
 sfp_status sfp__pickle_read(const char *path, const sfp_pickle_limits *limits, sfp_pickle **out, sfp_error *err);
 void sfp__pickle_free(sfp_pickle *p);
+DEFINE_OWNED_PTR(sfp_pickle, sfp__pickle_free)
 
 /* Bytes up to and with the STOP: more may follow. */
 size_t sfp__pickle_used(const sfp_pickle *p);

@@ -8,7 +8,7 @@
 #include "io/pickle_machine.h"
 
 #include "base/mem.h"
-#include "io/text.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * Without a list all of it is refused. */
 #include "io/pickle_machine.h"
 
-#include "io/text.h"
+#include "base/text.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Numbers and strings of a pickle: what an opcode's operand says becomes one value on the stack. */
 #include "io/pickle_machine.h"
 
-#include "io/text.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>

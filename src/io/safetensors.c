@@ -9,8 +9,8 @@
 #include "io/safetensors.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/file.h"
-#include "io/text.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -4,8 +4,9 @@
 #ifndef SFP_IO_SAFETENSORS_H
 #define SFP_IO_SAFETENSORS_H
 
+#include "base/mem.h"
+#include "base/text.h"
 #include "io/tensor.h"
-#include "io/text.h"
 
 typedef struct sfp_safetensors sfp_safetensors;
 
@@ -13,6 +14,7 @@ sfp_status sfp__safetensors_open(const char *path, sfp_safetensors **out, sfp_er
 /* The same checks on bytes in memory (which must outlive the handle); `label` stands for the file in messages. */
 sfp_status sfp__safetensors_open_memory(const char *label, const void *bytes, size_t size, sfp_safetensors **out, sfp_error *err);
 void sfp__safetensors_close(sfp_safetensors *st);
+DEFINE_OWNED_PTR(sfp_safetensors, sfp__safetensors_close)
 
 const char *sfp__safetensors_path(const sfp_safetensors *st);
 size_t sfp__safetensors_count(const sfp_safetensors *st);

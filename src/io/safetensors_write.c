@@ -1,9 +1,10 @@
 /* The safetensors writer: everything is checked before the first byte goes
  * out, so that whatever it writes its own reader takes. */
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/file.h"
+#include "io/json_write.h"
 #include "io/safetensors.h"
-#include "io/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "io/tensor.h"
 
 #include "base/mem.h"
-#include "io/text.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +16,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold little-end
 const char *sfp__dtype_name(sfp_dtype t)
 {
     switch (t) {
-#define DTYPE_NAME(name, text, size, npy)                                      \
-    case SFP_DTYPE_##name:                                                     \
+#define DTYPE_NAME(name, text, size, npy) \
+    case SFP_DTYPE_##name:                \
         return text;
         SFP_DTYPE_LIST(DTYPE_NAME)
 #undef DTYPE_NAME
@@ -30,8 +30,8 @@ const char *sfp__dtype_name(sfp_dtype t)
 size_t sfp__dtype_size(sfp_dtype t)
 {
     switch (t) {
-#define DTYPE_SIZE(name, text, size, npy)                                      \
-    case SFP_DTYPE_##name:                                                     \
+#define DTYPE_SIZE(name, text, size, npy) \
+    case SFP_DTYPE_##name:                \
         return size;
         SFP_DTYPE_LIST(DTYPE_SIZE)
 #undef DTYPE_SIZE
@@ -85,12 +85,12 @@ sfp_status sfp__tensor_expect(const char *file, const sfp_tensor *t, const int64
 }
 
 /* One loop a type: `expr` gives the element as `v` of type `type`. */
-#define CONVERT(type, expr)                                                    \
-    for (size_t i = 0; i < t->count; i++) {                                    \
-        type v;                                                                \
-        memcpy(&v, bytes + i * sizeof v, sizeof v);                            \
-        out[i] = (expr);                                                       \
-    }                                                                          \
+#define CONVERT(type, expr)                         \
+    for (size_t i = 0; i < t->count; i++) {         \
+        type v;                                     \
+        memcpy(&v, bytes + i * sizeof v, sizeof v); \
+        out[i] = (expr);                            \
+    }                                               \
     return SFP_OK
 
 sfp_status sfp__tensor_to_f32(const char *file, const sfp_tensor *t, float *out, sfp_error *err)

@@ -11,13 +11,13 @@
 #define SFP_MAX_DIMS 8
 
 /* enum, safetensors name, bytes an element, npy descriptor (NULL: none) */
-#define SFP_DTYPE_LIST(X)                                                      \
-    X(F64, "F64", 8, "<f8")                                                    \
-    X(F32, "F32", 4, "<f4")                                                    \
-    X(F16, "F16", 2, "<f2")                                                    \
-    X(BF16, "BF16", 2, NULL)                                                   \
-    X(I64, "I64", 8, "<i8")                                                    \
-    X(I32, "I32", 4, "<i4")                                                    \
+#define SFP_DTYPE_LIST(X)    \
+    X(F64, "F64", 8, "<f8")  \
+    X(F32, "F32", 4, "<f4")  \
+    X(F16, "F16", 2, "<f2")  \
+    X(BF16, "BF16", 2, NULL) \
+    X(I64, "I64", 8, "<i8")  \
+    X(I32, "I32", 4, "<i4")  \
     X(U8, "U8", 1, "|u1")
 
 typedef enum sfp_dtype {

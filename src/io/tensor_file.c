@@ -2,7 +2,7 @@
 #include "io/tensor_file_internal.h"
 
 #include "base/mem.h"
-#include "io/text.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 #ifndef SFP_IO_TENSOR_FILE_H
 #define SFP_IO_TENSOR_FILE_H
 
+#include "base/mem.h"
 #include "io/tensor.h"
 
 typedef struct sfp_tensor_file sfp_tensor_file;
@@ -14,11 +15,12 @@ sfp_status sfp__tensor_file_open(const char *path, sfp_tensor_file **out, sfp_er
 /* The same checks on bytes in memory (which must outlive the handle); `label` stands for the file in messages. */
 sfp_status sfp__tensor_file_open_memory(const char *label, const void *bytes, size_t size, sfp_tensor_file **out, sfp_error *err);
 void sfp__tensor_file_close(sfp_tensor_file *f);
+DEFINE_OWNED_PTR(sfp_tensor_file, sfp__tensor_file_close)
 
 const char *sfp__tensor_file_path(const sfp_tensor_file *f);
 const char *sfp__tensor_file_format(const sfp_tensor_file *f); /* "safetensors", "PyTorch", ... */
 size_t sfp__tensor_file_count(const sfp_tensor_file *f);
-const sfp_tensor *sfp__tensor_file_at(const sfp_tensor_file *f, size_t i); /* in the order of the file */
+const sfp_tensor *sfp__tensor_file_at(const sfp_tensor_file *f, size_t i);           /* in the order of the file */
 const sfp_tensor *sfp__tensor_file_find(const sfp_tensor_file *f, const char *name); /* NULL: not there */
 sfp_status sfp__tensor_file_need(const sfp_tensor_file *f, const char *name, const sfp_tensor **out, sfp_error *err);
 

@@ -8,7 +8,7 @@
 #include "io/torch_internal.h"
 
 #include "base/mem.h"
-#include "io/text.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>

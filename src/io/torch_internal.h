@@ -26,6 +26,7 @@ sfp_pickle_limits sfp__torch_limits(void);
 /* Every storage that the pickle names, with its type and length; where the bytes are is the file's to know. */
 sfp_status sfp__torch_find_storages(const char *path, const sfp_pickle *p, sfp__torch_storages *out, sfp_error *err);
 /* All tensors of all dicts, into `f`. Together they may be twice `bytes` (what the storages hold): tied weights are few. */
-sfp_status sfp__torch_add_tensors(sfp_tensor_file *f, const sfp_pickle *p, const sfp__torch_storages *s, size_t bytes, sfp_error *err);
+sfp_status sfp__torch_add_tensors(sfp_tensor_file *f, const sfp_pickle *p, const sfp__torch_storages *s, size_t bytes,
+                                  sfp_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 #include "io/walk.h"
 
-#include "io/text.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "io/zip.h"
 
 #include "base/mem.h"
-#include "io/text.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #ifndef SFP_IO_ZIP_H
 #define SFP_IO_ZIP_H
 
-#include "base/error.h"
+#include "base/mem.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,9 +29,10 @@ bool sfp__zip_is(const void *bytes, size_t size);
  * unpack to is in proportion to the archive. The bytes must outlive the handle; `label` stands for the file in messages. */
 sfp_status sfp__zip_open(const char *label, const void *bytes, size_t size, sfp_zip **out, sfp_error *err);
 void sfp__zip_close(sfp_zip *z);
+DEFINE_OWNED_PTR(sfp_zip, sfp__zip_close)
 
 size_t sfp__zip_count(const sfp_zip *z);
-const sfp_zip_member *sfp__zip_at(const sfp_zip *z, size_t i); /* in the order of the directory */
+const sfp_zip_member *sfp__zip_at(const sfp_zip *z, size_t i);           /* in the order of the directory */
 const sfp_zip_member *sfp__zip_find(const sfp_zip *z, const char *name); /* NULL: not there */
 
 /* The bytes of a member, checked against its CRC. *owned is a block of sfp__malloc that holds them, for the caller to free, or

@@ -2,8 +2,8 @@
 #include "learner/head.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "compute/gemm.h"
-#include "io/text.h"
 #include "learner/head_kind.h"
 
 #include <math.h>

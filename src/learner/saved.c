@@ -1,6 +1,7 @@
 #include "learner/saved.h"
 
 #include "base/mem.h"
+#include "io/json_write.h"
 #include "learner/settings.h"
 
 #include <errno.h>

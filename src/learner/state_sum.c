@@ -2,6 +2,7 @@
  * metadata and for each tensor, with its type, shape and the checksum of its
  * bytes. The lines are in order of name, so that another program may write the
  * same state with its parts in another order. */
+#include "io/json_write.h"
 #include "learner/state.h"
 
 #include "base/mem.h"

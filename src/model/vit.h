@@ -8,10 +8,10 @@
 #define SFP_MODEL_VIT_H
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/thread_pool.h"
 #include "compute/gemm.h"
 #include "io/safetensors.h"
-#include "io/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

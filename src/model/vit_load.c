@@ -3,8 +3,8 @@
 #include "model/vit.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/config.h"
-#include "io/text.h"
 #include "model/vit_builtin.h"
 #include "model/vit_internal.h"
 #include "model/vit_names.h"

@@ -7,7 +7,7 @@
  * model itself and not its running average. */
 #include "model/vit_names.h"
 
-#include "io/text.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* A vit as safetensors with timm's names. What shapes do not tell (heads, eps, activation, mean, std, class names) goes into the
  * metadata as the JSON that io/config.h reads, so that the file is whole by itself. */
+#include "io/json_write.h"
 #include "model/vit.h"
 
 #include "base/mem.h"

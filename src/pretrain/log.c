@@ -1,8 +1,8 @@
 #include "pretrain/log.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/file.h"
-#include "io/text.h"
 
 #include <inttypes.h>
 #include <jansson.h>

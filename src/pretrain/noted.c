@@ -1,6 +1,6 @@
 #include "pretrain/noted.h"
 
-#include "io/text.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,10 +1,11 @@
 #include "pretrain/output.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/file.h"
 #include "io/folder.h"
+#include "io/json_write.h"
 #include "io/safetensors.h"
-#include "io/text.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,8 +1,8 @@
 #include "pretrain/report.h"
 
 #include "base/axis.h"
+#include "base/text.h"
 #include "io/file.h"
-#include "io/text.h"
 
 #include <math.h>
 #include <stddef.h>

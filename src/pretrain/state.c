@@ -1,8 +1,8 @@
 #include "pretrain/state.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/safetensors.h"
-#include "io/text.h"
 #include "model/vit_train.h"
 #include "pretrain/noted.h"
 

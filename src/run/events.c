@@ -1,6 +1,6 @@
 #include "run/events.h"
 
-#include "run/text_out.h"
+#include "io/json_write.h"
 
 #include <inttypes.h>
 
@@ -21,7 +21,7 @@ static void put_line(sfp_text *t, const sfp_timestamp *ts, int replay, const uin
     sfp__text_put(t, ts->similarity ? "[" : "null");
     for (int i = 0; ts->similarity && i < ts->offered; i++) {
         sfp__text_put(t, i ? "," : "");
-        sfp__put_float(t, ts->similarity[i]);
+        sfp__text_exact_float(t, ts->similarity[i]);
     }
     sfp__text_put(t, ts->similarity ? "]" : "");
     sfp__text_put(t, ",\"coreset\":[");
@@ -37,7 +37,7 @@ static void put_line(sfp_text *t, const sfp_timestamp *ts, int replay, const uin
     sfp__text_put(t, "],\"loss\":[");
     for (int k = 0; k < ts->steps; k++) {
         sfp__text_put(t, k ? "," : "");
-        sfp__put_real(t, ts->loss[k]);
+        sfp__text_exact(t, ts->loss[k]);
     }
     sfp__text_printf(t, "],\"stored\":%d,\"nu\":%d", ts->buffer.stored, ts->buffer.nu);
     put_ints(t, "retained", ts->buffer.nu, ts->buffer.retained);

@@ -3,6 +3,7 @@
 #include "base/ahead.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/rank.h"
 #include "stream/picture.h"
 
 #include <pthread.h>
@@ -95,15 +96,7 @@ static int64_t turn_of(const sfp_feed *f, int64_t k)
 {
     if (!f->opt.only)
         return k;
-    int64_t low = 0, high = f->opt.only_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (f->opt.only[middle] < k)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return sfp__lower_bound(f->opt.only, f->opt.only_count, k);
 }
 
 static void fill(void *ctx, int64_t turn)

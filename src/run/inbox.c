@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "io/text.h"
+#include "base/text.h"
 #include "stream/picture.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 #ifndef SFP_RUN_LINE_LOG_H
 #define SFP_RUN_LINE_LOG_H
 
-#include "io/text.h"
+#include "base/text.h"
 
 #include <stdint.h>
 

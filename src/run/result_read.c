@@ -4,8 +4,8 @@
 #include "run/result.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/file.h"
-#include "io/text.h"
 
 #include <errno.h>
 #include <jansson.h>

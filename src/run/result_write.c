@@ -1,10 +1,10 @@
 /* The text of result.json (SPEC section 17). It depends on the numbers alone: keys in a fixed order, numbers in their shortest
  * form, NAN as null. */
+#include "io/json_write.h"
 #include "run/result.h"
 
 #include "base/mem.h"
 #include "io/file.h"
-#include "run/text_out.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -23,7 +23,7 @@ static void member(json *j, const char *key)
     sfp__text_put(&j->text, j->first ? "" : ",");
     sfp__text_put(&j->text, j->one_line ? "" : "\n ");
     j->first = false;
-    sfp__put_json(&j->text, key);
+    sfp__text_json(&j->text, key);
     sfp__text_put(&j->text, j->one_line ? ":" : ": ");
 }
 
@@ -37,13 +37,13 @@ static void separator(json *j, bool first, bool new_line)
 static void real_member(json *j, const char *key, double x)
 {
     member(j, key);
-    sfp__put_real(&j->text, x);
+    sfp__text_exact(&j->text, x);
 }
 
 static void text_or_null(json *j, const char *s)
 {
     if (s)
-        sfp__put_json(&j->text, s);
+        sfp__text_json(&j->text, s);
     else
         sfp__text_put(&j->text, "null");
 }
@@ -64,7 +64,7 @@ static void numbers(json *j, int n, const double *x)
     sfp__text_put(&j->text, "[");
     for (int i = 0; i < n; i++) {
         separator(j, i == 0, false);
-        sfp__put_real(&j->text, x[i]);
+        sfp__text_exact(&j->text, x[i]);
     }
     sfp__text_put(&j->text, "]");
 }
@@ -76,9 +76,9 @@ static void real_object(json *j, const char *key, int n, const char *const *keys
     sfp__text_put(&j->text, "{");
     for (int i = 0; i < n; i++) {
         separator(j, i == 0, false);
-        sfp__put_json(&j->text, keys[i]);
+        sfp__text_json(&j->text, keys[i]);
         sfp__text_put(&j->text, ":");
-        sfp__put_real(&j->text, x[i]);
+        sfp__text_exact(&j->text, x[i]);
     }
     sfp__text_put(&j->text, "}");
 }
@@ -94,9 +94,9 @@ static void options(json *j, const sfp_result *r, bool fallback)
             continue;
         separator(j, first, true);
         first = false;
-        sfp__put_json(&j->text, r->config[i].key);
+        sfp__text_json(&j->text, r->config[i].key);
         sfp__text_put(&j->text, j->one_line ? ":" : ": ");
-        sfp__put_json(&j->text, value);
+        sfp__text_json(&j->text, value);
     }
     sfp__text_put(&j->text, "}");
 }
@@ -110,20 +110,20 @@ static void seed_value(json *j, uint64_t seed)
 static void what_was_run(json *j, const sfp_result *r)
 {
     member(j, "version");
-    sfp__put_json(&j->text, sfp_version());
+    sfp__text_json(&j->text, sfp_version());
     member(j, "started");
-    sfp__put_json(&j->text, r->started);
+    sfp__text_json(&j->text, r->started);
     member(j, "finished");
     sfp__text_put(&j->text, r->finished ? "true" : "false");
     member(j, "seed");
     seed_value(j, r->seed);
     member(j, "machine");
     sfp__text_put(&j->text, "{\"cpu\":");
-    sfp__put_json(&j->text, r->cpu);
+    sfp__text_json(&j->text, r->cpu);
     sfp__text_printf(&j->text, ",\"threads\":%d,\"kernels\":", r->threads);
-    sfp__put_json(&j->text, r->kernels);
+    sfp__text_json(&j->text, r->kernels);
     sfp__text_put(&j->text, ",\"gemm\":");
-    sfp__put_json(&j->text, r->gemm);
+    sfp__text_json(&j->text, r->gemm);
     sfp__text_put(&j->text, "}");
     options(j, r, false);
     options(j, r, true);
@@ -139,7 +139,7 @@ static void matrix(json *j, int tasks, const double *a)
         sfp__text_put(&j->text, "[");
         for (int k = 0; k < tasks; k++) {
             separator(j, k == 0, false);
-            sfp__put_real(&j->text, k > i ? NAN : a[(size_t)i * (size_t)tasks + (size_t)k]);
+            sfp__text_exact(&j->text, k > i ? NAN : a[(size_t)i * (size_t)tasks + (size_t)k]);
         }
         sfp__text_put(&j->text, "]");
     }
@@ -156,11 +156,11 @@ static void heads(json *j, const sfp_result *r)
     for (int h = 0; h < SFP_RESULT_HEADS; h++) {
         const double *a = r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks;
         separator(j, h == 0, true);
-        sfp__put_json(&j->text, sfp__result_head_names[h]);
+        sfp__text_json(&j->text, sfp__result_head_names[h]);
         sfp__text_put(&j->text, ":{\"average_accuracy\":");
-        sfp__put_real(&j->text, sfp__average_accuracy(r->tasks, r->tasks_done, a));
+        sfp__text_exact(&j->text, sfp__average_accuracy(r->tasks, r->tasks_done, a));
         sfp__text_put(&j->text, ",\"forgetting\":");
-        sfp__put_real(&j->text, sfp__forgetting(r->tasks, r->tasks_done, a));
+        sfp__text_exact(&j->text, sfp__forgetting(r->tasks, r->tasks_done, a));
         sfp__text_put(&j->text, ",\"accuracy_matrix\":");
         matrix(j, r->tasks, a);
         sfp__text_put(&j->text, "}");
@@ -183,7 +183,7 @@ static void accuracy(json *j, const sfp_result *r)
     sfp__text_put(&j->text, "[");
     for (int c = 0; c < r->classes; c++) {
         separator(j, c == 0, false);
-        sfp__put_real(&j->text, sfp__result_class_accuracy(r, c, NULL));
+        sfp__text_exact(&j->text, sfp__result_class_accuracy(r, c, NULL));
     }
     sfp__text_put(&j->text, "]");
 }
@@ -198,7 +198,7 @@ static void evaluations(json *j, const sfp_result *r)
         sfp__text_printf(&j->text, "{\"offered\":%" PRIu64 ",\"task\":%d,\"accuracy\":", e->offered, e->task);
         numbers(j, e->task + 1, e->accuracy);
         sfp__text_put(&j->text, ",\"average\":");
-        sfp__put_real(&j->text, e->average);
+        sfp__text_exact(&j->text, e->average);
         sfp__text_put(&j->text, "}");
     }
     sfp__text_put(&j->text, "]");
@@ -230,7 +230,7 @@ static void samples_and_time(json *j, const sfp_result *r)
 static void curve(json *j, const char *key, const sfp_curve *c, bool first)
 {
     separator(j, first, true);
-    sfp__put_json(&j->text, key);
+    sfp__text_json(&j->text, key);
     sfp__text_put(&j->text, ":{\"x\":");
     numbers(j, c->count, c->x);
     sfp__text_put(&j->text, ",\"y\":");

@@ -1,7 +1,7 @@
 /* Class k of a state or a checkpoint is label k of an indexed stream: labels are numbers everywhere. So where both have a name
  * for it, the names must be the same, or what was learned would answer with the names of others. Live streams number their
  * classes by name (run_live.c) and need none of this. */
-#include "io/text.h"
+#include "base/text.h"
 #include "learner/learner.h"
 #include "run/run_internal.h"
 

@@ -1,7 +1,7 @@
 /* The clock of a run on an indexed stream: what a batch costs, and what that means for which batches are learned from. */
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/file.h"
-#include "io/text.h"
 #include "run/run_internal.h"
 
 #include <ctype.h>

@@ -2,8 +2,8 @@
  * are found again, and what is left when it has ended. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/folder.h"
-#include "io/text.h"
 #include "run/registry.h"
 #include "run/run_internal.h"
 

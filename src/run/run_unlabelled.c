@@ -3,8 +3,9 @@
  * ahead. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/rank.h"
+#include "io/json_write.h"
 #include "run/run_internal.h"
-#include "run/text_out.h"
 #include "stream/picture.h"
 
 #include <inttypes.h>
@@ -19,14 +20,14 @@ sfp_status sfp__run_write_prediction(const sfp__run_state *s, sfp_line_log *log,
         return SFP_OK;
     sfp_text *t = sfp__line_log_begin(log);
     sfp__text_printf(t, "{\"id\":%" PRIu64 ",\"t\":%" PRId64 ",\"name\":", p->id, s->stamps);
-    sfp__put_json(t, p->name);
+    sfp__text_json(t, p->name);
     sfp__text_put(t, ",\"class\":");
     if (p->label >= 0 && p->label < s->classes)
-        sfp__put_json(t, s->r->class_names[p->label]);
+        sfp__text_json(t, s->r->class_names[p->label]);
     else
         sfp__text_put(t, "null");
     sfp__text_put(t, ",\"probability\":");
-    sfp__put_float(t, p->probability);
+    sfp__text_exact_float(t, p->probability);
     sfp__text_put(t, "}\n");
     return sfp__line_log_add(log, err);
 }
@@ -139,15 +140,7 @@ static sfp_status predict_some(sfp__run_state *s, int64_t index, double *seconds
 int64_t sfp__run_unlabelled_before(const sfp__run_state *s, int64_t index)
 {
     const sfp__unlabelled *u = &s->unlabelled;
-    int64_t low = 0, high = u->count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (u->at[middle] < index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return sfp__lower_bound(u->at, u->count, index);
 }
 
 sfp_status sfp__run_predict_before(sfp__run_state *s, int64_t index, double *seconds, sfp_error *err)

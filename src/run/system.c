@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/pixels.h"
+#include "base/text.h"
 #include "io/file.h"
 #include "io/safetensors.h"
-#include "io/text.h"
 #include "learner/checkpoint.h"
 #include "learner/state.h"
 

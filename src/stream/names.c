@@ -2,8 +2,8 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/file.h"
-#include "io/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef SFP_STREAM_SOURCE_INTERNAL_H
 #define SFP_STREAM_SOURCE_INTERNAL_H
 
-#include "io/text.h"
+#include "base/text.h"
 #include "stream/names.h"
 #include "stream/source.h"
 

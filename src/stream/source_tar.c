@@ -5,6 +5,7 @@
  * is found from where the next header is: libarchive tells only that. A file
  * classes.txt beside the shards names the classes. */
 #include "base/mem.h"
+#include "base/rank.h"
 #include "io/image.h"
 #include "stream/tar_sample.h"
 
@@ -33,15 +34,7 @@ typedef struct tar_source {
 
 static int shard_of(const tar_source *s, int64_t i)
 {
-    int low = 0, high = s->shards - 1;
-    while (low < high) {
-        int middle = low + (high - low + 1) / 2;
-        if (s->first[middle] <= i)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
+    return (int)sfp__lower_bound(s->first, s->shards, i + 1) - 1;
 }
 
 /* Takes path over. */

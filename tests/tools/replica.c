@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "io/folder.h"
 #include "io/image.h"
+#include "io/json_write.h"
 #include "stream/render.h"
 #include "stream/source_internal.h"
 

@@ -1,6 +1,6 @@
 /* What commands read and write as text: JSON out, lists of files, class names. */
 #include "cli/filelist.h"
-#include "cli/json_out.h"
+#include "io/json_write.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -24,7 +24,7 @@ static char text[4096];
 static void json_is_what_a_parser_reads(void **state)
 {
     (void)state;
-    sfp_json_out j;
+    sfp_json j;
     FILE *f = fmemopen(text, sizeof text, "w");
     sfp__json_begin(&j, f);
     sfp__json_string(&j, "quote\"d", "a\\b\n\x01\x1b \xc3\xa9 end");
@@ -62,7 +62,7 @@ static void json_of_a_broken_file_name_is_still_json(void **state)
     (void)state;
     static const char *const names[] = {"\xff", "a\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x28\xa1", "\x80", "\xf0\x9f\x98\x80"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        sfp_json_out j;
+        sfp_json j;
         memset(text, 0, sizeof text);
         FILE *f = fmemopen(text, sizeof text, "w");
         sfp__json_begin(&j, f);
@@ -78,7 +78,7 @@ static void json_of_a_broken_file_name_is_still_json(void **state)
 static void ending_all_closes_what_is_open(void **state)
 {
     (void)state;
-    sfp_json_out j;
+    sfp_json j;
     memset(text, 0, sizeof text);
     FILE *f = fmemopen(text, sizeof text, "w");
     sfp__json_begin(&j, f);

@@ -1,7 +1,7 @@
 #include "io/pickle.h"
 
 #include "base/mem.h"
-#include "io/text.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Manifests: CSV and JSONL, headers, quoting, and errors that name the line. */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "io/text.h"
+#include "base/text.h"
 #include "source_files.h"
 
 static const sfp_source_kind *const kind = &sfp__source_manifest;

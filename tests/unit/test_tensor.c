@@ -1,7 +1,7 @@
 #include "io/tensor.h"
 
 #include "base/mem.h"
-#include "io/text.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -139,22 +139,22 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
         fail_msg("%s", err.message);
     const sfp_vit_weights *w = sfp__vit_weights(f->vit);
     f->o.vit.c = *c;
-#define TAKE(field, name, ndim, ...) \
+#define COPY_FIELD(field, name, ndim, ...) \
     if (w->field)                    \
         f->o.vit.field = add_tensor(f, name, w->field, oracle_product(ndim, (const int[]){__VA_ARGS__}), f->grad.field)->value;
-    SFP_VIT_GLOBAL_LIST(TAKE)
+    SFP_VIT_GLOBAL_LIST(COPY_FIELD)
     if (c->pre_norm) {
-        SFP_VIT_PRE_LIST(TAKE)
+        SFP_VIT_PRE_LIST(COPY_FIELD)
     }
-#undef TAKE
+#undef COPY_FIELD
     for (int l = 0; l < s->depth; l++) {
         char full[64];
-#define TAKE(field, name, ndim, ...)                            \
+#define COPY_FIELD(field, name, ndim, ...)                            \
     (void)snprintf(full, sizeof full, "blocks.%d.%s", l, name); \
     f->o.vit.blocks[l].field =                                  \
         add_tensor(f, full, w->blocks[l].field, oracle_product(ndim, (const int[]){__VA_ARGS__}), f->grad.blocks[l].field)->value;
-        SFP_VIT_BLOCK_LIST(TAKE)
-#undef TAKE
+        SFP_VIT_BLOCK_LIST(COPY_FIELD)
+#undef COPY_FIELD
     }
     f->weights = f->count;
     sfp_rng rng = sfp__rng_init(seed, 1);

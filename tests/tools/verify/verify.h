@@ -2,7 +2,7 @@
 #ifndef SFP_TOOLS_VERIFY_H
 #define SFP_TOOLS_VERIFY_H
 
-#include "cli/json_out.h"
+#include "io/json_write.h"
 
 #include "base/thread_pool.h"
 #include "io/safetensors.h"
@@ -19,7 +19,7 @@ typedef struct sfp_verify {
     sfp_thread_pool *pool;
     bool json;
     bool brief; /* of a case: one line, and those of the tensors that fail */
-    sfp_json_out out;
+    sfp_json out;
     int tensors, failures; /* of the case at hand */
 } sfp_verify;
 

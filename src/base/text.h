@@ -1,11 +1,12 @@
-/* Small text tools: names from files made safe to print, and a growing string. */
-#ifndef SFP_IO_TEXT_H
-#define SFP_IO_TEXT_H
+/* Small text tools: names from files made safe to print, a growing string, UTF-8. */
+#ifndef SFP_BASE_TEXT_H
+#define SFP_BASE_TEXT_H
 
 #include "base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Room for a name in a message; longer ones end in "...". */
 #define SFP_NAME_MAX 160
@@ -25,14 +26,17 @@ void sfp__text_put(sfp_text *t, const char *s);
 void sfp__text_putn(sfp_text *t, const char *s, size_t n);
 void sfp__text_fill(sfp_text *t, char c, size_t n);
 void sfp__text_printf(sfp_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* "s" as a JSON string with its quotes; `s` is UTF-8. */
-void sfp__text_json(sfp_text *t, const char *s);
 void sfp__text_done(sfp_text *t);
 
 /* Bytes of the byte order mark that a text begins with, as spreadsheets write it: 3, or 0 without one. */
 size_t sfp__text_mark(const char *s, size_t n);
 
-/* Well-formed UTF-8 (no surrogates, no overlong forms)? */
+/* Bytes of the character at s, which is terminated and not empty, and its code. A byte that begins no character (surrogates and
+ * overlong forms are none): 1, with *code SFP_UTF8_BAD. */
+#define SFP_UTF8_BAD UINT32_MAX
+#define SFP_UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, what a bad byte is shown as */
+int sfp__utf8_next(const char *s, uint32_t *code);
+/* Characters alone, no bad byte? */
 bool sfp__utf8_valid(const char *s);
 
 #endif

@@ -1,9 +1,8 @@
-#include "io/text.h"
+#include "base/text.h"
 
 #include "base/mem.h"
 
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,32 +84,20 @@ void sfp__text_fill(sfp_text *t, char c, size_t n)
 
 void sfp__text_printf(sfp_text *t, const char *fmt, ...)
 {
-    char line[256]; /* callers print numbers and short words only */
-    va_list ap;
+    va_list ap, again;
     va_start(ap, fmt);
-    int n = vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    if (n < 0 || (size_t)n >= sizeof line)
+    va_copy(again, ap);
+    size_t room = t->room - t->length;
+    int n = vsnprintf(room ? t->s + t->length : NULL, room, fmt, ap);
+    if (n < 0)
         t->failed = true;
-    else
-        sfp__text_putn(t, line, (size_t)n);
-}
-
-void sfp__text_json(sfp_text *t, const char *s)
-{
-    sfp__text_put(t, "\"");
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') {
-            char pair[2] = {'\\', (char)c};
-            sfp__text_putn(t, pair, 2);
-        } else if (c < 0x20 || c == 0x7f) {
-            sfp__text_printf(t, "\\u%04x", (unsigned)c);
-        } else {
-            sfp__text_putn(t, s, 1);
-        }
+    else if (reserve(t, (size_t)n)) {
+        if ((size_t)n >= room)
+            (void)vsnprintf(t->s + t->length, (size_t)n + 1, fmt, again);
+        t->length += (size_t)n;
     }
-    sfp__text_put(t, "\"");
+    va_end(again);
+    va_end(ap);
 }
 
 void sfp__text_done(sfp_text *t)
@@ -119,25 +106,30 @@ void sfp__text_done(sfp_text *t)
     *t = (sfp_text){0};
 }
 
-bool sfp__utf8_valid(const char *text)
+int sfp__utf8_next(const char *s, uint32_t *code)
 {
-    const unsigned char *s = (const unsigned char *)text;
-    while (*s) {
-        int more = *s < 0x80 ? 0 : *s >= 0xc2 && *s < 0xe0 ? 1 : *s >= 0xe0 && *s < 0xf0 ? 2 : *s >= 0xf0 && *s < 0xf5 ? 3 : -1;
-        if (more < 0)
-            return false;
-        uint32_t code = more == 0 ? *s : *s & (0x3fu >> more);
-        s++;
-        for (int i = 0; i < more; i++, s++) {
-            if ((*s & 0xc0) != 0x80)
-                return false; /* the terminator stops here too */
-            code = code << 6 | (*s & 0x3fu);
-        }
-        bool overlong = (more == 2 && code < 0x800) || (more == 3 && code < 0x10000);
-        if (overlong || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
-            return false;
-    }
-    return true;
+    unsigned char first = (unsigned char)s[0];
+    int more = first < 0x80                    ? 0
+               : first >= 0xc2 && first < 0xe0 ? 1
+               : first >= 0xe0 && first < 0xf0 ? 2
+               : first >= 0xf0 && first < 0xf5 ? 3
+                                               : -1;
+    uint32_t c = more <= 0 ? first : first & (0x3fu >> more);
+    int i = 1;
+    for (; i <= more && ((unsigned char)s[i] & 0xc0) == 0x80; i++) /* the terminator stops here too */
+        c = c << 6 | ((unsigned char)s[i] & 0x3fu);
+    bool overlong = (more == 2 && c < 0x800) || (more == 3 && c < 0x10000);
+    bool bad = i != more + 1 || overlong || c > 0x10ffff || (c >= 0xd800 && c < 0xe000);
+    *code = bad ? SFP_UTF8_BAD : c;
+    return bad ? 1 : i;
+}
+
+bool sfp__utf8_valid(const char *s)
+{
+    uint32_t code = 0;
+    while (*s && code != SFP_UTF8_BAD)
+        s += sfp__utf8_next(s, &code);
+    return code != SFP_UTF8_BAD;
 }
 
 size_t sfp__text_mark(const char *s, size_t n)

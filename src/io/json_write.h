@@ -1,0 +1,70 @@
+/* One writer of JSON, to a text in memory or as it comes to a file: a result of a million images is never held in memory. Commas,
+ * quoting and nesting are its job.
+ *
+ *     sfp_json j = {.text = &t};
+ *     sfp__json_object(&j, NULL);               the root
+ *     sfp__json_int(&j, "task", 3);
+ *     sfp__json_array(&j, "loss");
+ *     sfp__json_exact(&j, NULL, 0.25);
+ *     sfp__json_end_all(&j);                    {"task":3,"loss":[0.25]} */
+#ifndef SFP_IO_JSON_WRITE_H
+#define SFP_IO_JSON_WRITE_H
+
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define SFP_JSON_DEPTH 16
+
+/* What stands around the members of an object or array; NULL in place of one: {"", ",", ":", ""}, all on one line. */
+typedef struct sfp_json_form {
+    const char *first, *between; /* before the first member, before the others */
+    const char *colon;
+    const char *last; /* before the bracket that closes */
+} sfp_json_form;
+
+typedef struct sfp_json {
+    sfp_text *text; /* where it goes: one of the two */
+    FILE *file;
+    bool one_line; /* forms are not looked at */
+    int depth;
+    struct {
+        bool array, any;
+        const sfp_json_form *form;
+    } level[SFP_JSON_DEPTH];
+} sfp_json;
+
+/* Opens the root object of what goes to a file. */
+void sfp__json_begin(sfp_json *j, FILE *to);
+/* Closes what is open, so that even a failed command prints a whole object, and ends the line. */
+void sfp__json_end_all(sfp_json *j);
+
+/* `key` is NULL for the root and inside an array. */
+void sfp__json_object(sfp_json *j, const char *key);
+void sfp__json_array(sfp_json *j, const char *key);
+void sfp__json_object_as(sfp_json *j, const char *key, const sfp_json_form *form);
+void sfp__json_array_as(sfp_json *j, const char *key, const sfp_json_form *form);
+void sfp__json_end(sfp_json *j); /* of the innermost object or array */
+
+void sfp__json_string(sfp_json *j, const char *key, const char *value); /* NULL: null */
+void sfp__json_bool(sfp_json *j, const char *key, bool value);
+void sfp__json_int(sfp_json *j, const char *key, int64_t value);
+void sfp__json_uint(sfp_json *j, const char *key, uint64_t value);
+
+/* Numbers for programs: the shortest digits that read back as the same number. NaN and infinities are null here and below. */
+void sfp__json_exact(sfp_json *j, const char *key, double value);
+void sfp__json_exact_float(sfp_json *j, const char *key, float value);
+/* Numbers for people: 9 and 7 digits (0.485, not 0.485000014). */
+void sfp__json_real(sfp_json *j, const char *key, double value);
+void sfp__json_float(sfp_json *j, const char *key, float value);
+/* A value as it is printed, of less than 64 bytes; it must be JSON. */
+void sfp__json_printf(sfp_json *j, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* A value alone, for what is laid out by hand. A string with its quotes: bytes that are no UTF-8 become U+FFFD. */
+void sfp__text_json(sfp_text *t, const char *s);
+void sfp__text_exact(sfp_text *t, double x);
+void sfp__text_exact_float(sfp_text *t, float x);
+
+#endif
