@@ -75,6 +75,15 @@ sfp_status sfp__fail_errno(sfp_error *err, sfp_status status, const char *fmt, .
     return status;
 }
 
+void sfp__fail_rename(sfp_error *err, const char *key, const char *shown)
+{
+    const sfp_error before = *err;
+    size_t n = strlen(before.key);
+    if (n > 0 && strncmp(before.message, before.key, n) == 0)
+        (void)snprintf(err->message, sizeof err->message, "%s%s", shown, before.message + n);
+    (void)snprintf(err->key, sizeof err->key, "%s", key);
+}
+
 sfp_status sfp__fail_prefix(sfp_error *err, sfp_status status, const char *fmt, ...)
 {
     if (err) {
@@ -83,7 +92,6 @@ sfp_status sfp__fail_prefix(sfp_error *err, sfp_status status, const char *fmt, 
         va_start(ap, fmt);
         put(err, status, fmt, ap);
         va_end(ap);
-        memcpy(err->key, before.key, sizeof err->key);
         size_t used = strlen(err->message);
         (void)snprintf(err->message + used, sizeof err->message - used, ": %s", before.message);
     }

@@ -22,15 +22,18 @@
 /* Fills *err (when not NULL) and returns `status`. */
 sfp_status sfp__fail(sfp_error *err, sfp_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4), cold));
 
-/* As sfp__fail, about the setting or field `key`: err->key carries its name, so that a caller can say where its value came from.
- */
+/* As sfp__fail, about the setting or field `key`, with which the message begins: err->key carries its name, so that a caller can
+ * say where its value came from. */
 sfp_status sfp__fail_key(sfp_error *err, const char *key, sfp_status status, const char *fmt, ...)
     __attribute__((format(printf, 4, 5), cold));
 
 /* As sfp__fail with strerror(errno) appended: "PATH: cannot open: No such file". */
 sfp_status sfp__fail_errno(sfp_error *err, sfp_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4), cold));
 
-/* Puts "PREFIX: " before the message already in *err, whose key stays; returns its status. */
+/* The message already in *err, where it begins with its key, begins with `shown` instead; its key is `key` from now on. */
+void sfp__fail_rename(sfp_error *err, const char *key, const char *shown);
+
+/* Puts "PREFIX: " before the message already in *err, which is about PREFIX then and has no key; returns its status. */
 sfp_status sfp__fail_prefix(sfp_error *err, sfp_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4), cold));
 
 /* The last allocation of this thread failed (base/mem.h): says how many bytes it was. */

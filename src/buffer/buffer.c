@@ -111,8 +111,9 @@ sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_
         return sfp__fail(err, SFP_ELIMIT, "buffer: %d slots with pictures of %zu bytes do not fit the address space", opt->slots,
                          opt->image_bytes);
     if (opt->budget && bytes > opt->budget)
-        return sfp__fail(err, SFP_ELIMIT, "buffer-bytes is %zu, but %d slots of %zu bytes take %zu: %d slots would fit",
-                         opt->budget, opt->slots, bytes / (m ? m : 1), bytes, fitting(opt, method, max_batch));
+        return sfp__fail_key(err, "buffer-bytes", SFP_ELIMIT,
+                             "buffer-bytes is %zu, but %d slots of %zu bytes take %zu: %d slots would fit", opt->budget,
+                             opt->slots, bytes / (m ? m : 1), bytes, fitting(opt, method, max_batch));
 
     sfp_status status = SFP_OK;
     size_t wanted = sizeof(sfp_buffer);

@@ -66,8 +66,10 @@ static sfp_status load_vit(inspected *in, int img_size, sfp_error *err)
     sfp_status s = sfp__vit_load(in->path, &o, &in->vit, &why);
     if (s == SFP_OK)
         return SFP_OK;
-    if (s == SFP_ENOMEM || (img_size && sfp__vit_load(in->path, &own, &in->vit, NULL) == SFP_OK))
-        return sfp__fail(err, s, "%s", why.message);
+    if (s == SFP_ENOMEM || (img_size && sfp__vit_load(in->path, &own, &in->vit, NULL) == SFP_OK)) {
+        *err = why;
+        return s;
+    }
     (void)memcpy(in->why_not, why.message, sizeof in->why_not);
     return SFP_OK;
 }

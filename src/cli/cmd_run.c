@@ -261,21 +261,18 @@ static int run(const sfp_args *given)
         return sfp__say_usage("run", "%s", err.message);
     sfp_thread_pool *pool = NULL;
     sfp_vit *vit = NULL;
-    bool wrong = false, finished = false;
+    bool finished = false;
     sfp_status s = sfp__thread_pool_create((int)sfp__args_int(&a, "threads"), &pool, &err);
     if (!s)
         s = sfp__backbone_open(&a, &vit, &err);
     if (!s) {
         sfp_run_options o = sfp__run_options_defaults(vit, pool);
         s = sfp__run_settings(&a, &o, &err);
-        wrong = s == SFP_EINVAL;
         if (!s)
             s = learn(&a, &o, &finished, &err);
     }
     sfp__vit_free(vit);
     sfp__thread_pool_free(pool);
-    if (wrong)
-        return sfp__say_usage("run", "%s", err.message);
     return s ? sfp__command_failed(&a, &err) : finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;
 }
 

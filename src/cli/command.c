@@ -22,7 +22,7 @@ const sfp_command *sfp__command_find(const char *name)
 
 int sfp__command_failed(const sfp_args *args, sfp_error *err)
 {
-    bool value = (err->status == SFP_EINVAL || err->status == SFP_ELIMIT) && sfp__args_blame_any(args, err);
+    bool value = (err->status == SFP_EINVAL || err->status == SFP_ELIMIT) && sfp__args_blame(args, err);
     return value ? sfp__say_usage(args->command, "%s", err->message) : sfp__say_error(err);
 }
 

@@ -156,10 +156,11 @@ static sfp_status describe(description *d, const char *tasks, sfp_error *err)
     if (s != SFP_OK)
         return s;
     if (d->source->count < 0 || !d->source->record || !d->source->load)
-        return sfp__fail(err, SFP_EINVAL, "data '%s': is live or without end, expected a data set that can be counted", d->spec);
+        return sfp__fail_key(err, "data", SFP_EINVAL,
+                             "data '%s': is live or without end, expected a data set that can be counted", d->spec);
     if (d->test && !d->source->test_part)
-        return sfp__fail(err, SFP_EINVAL, "data '%s': kind %s has no test part, expected no --test", d->spec,
-                         d->source->kind->name);
+        return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': kind %s has no test part, expected no --test", d->spec,
+                             d->source->kind->name);
     s = cut(d, tasks, err); /* checks labels and domains, so that counting need not */
     if (s == SFP_OK)
         s = count_records(d, err);
@@ -373,7 +374,7 @@ static void print_json(const description *d)
 /* As other commands do; but the data set, an option there, is an operand here. */
 static int failed(const sfp_args *args, sfp_error *err)
 {
-    bool operand = err->status == SFP_EINVAL && strncmp(err->message, "data '", 6) == 0;
+    bool operand = strcmp(err->key, "data") == 0;
     return operand ? sfp__say_usage(args->command, "%s", err->message) : sfp__command_failed(args, err);
 }
 

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define WORD_MAX_LENGTH 64 /* longer words are never suggested */
-#define NO_EFFECT " has no effect "
 
 /* ----------------------------------------------------------------- numbers */
 
@@ -154,7 +153,7 @@ static sfp_status known_word(const sfp_opt *o, const char *text, const char *ori
         if (used < sizeof all)
             used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", word);
     }
-    return sfp__fail(err, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, all);
+    return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, all);
 }
 
 static sfp_status convert(const sfp_opt *o, const char *text, const char *origin, sfp_value *v, sfp_error *err)
@@ -162,29 +161,30 @@ static sfp_status convert(const sfp_opt *o, const char *text, const char *origin
     switch (o->type) {
     case SFP_OPT_FLAG:
         if (!flag_value(text, &v->flag))
-            return sfp__fail(err, SFP_EINVAL, "%s is '%s', expected on or off", origin, text);
+            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected on or off", origin, text);
         break;
     case SFP_OPT_INT:
         if (!sfp__parse_int(text, &v->integer))
-            return sfp__fail(err, SFP_EINVAL, "%s is '%s', expected a whole number", origin, text);
+            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected a whole number", origin, text);
         if (v->integer < o->int_min || v->integer > o->int_max)
-            return sfp__fail(err, SFP_EINVAL, "%s is %s, expected %" PRId64 " to %" PRId64, origin, text, o->int_min, o->int_max);
+            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is %s, expected %" PRId64 " to %" PRId64, origin, text, o->int_min,
+                                 o->int_max);
         break;
     case SFP_OPT_REAL:
         if (!sfp__parse_real(text, &v->real))
-            return sfp__fail(err, SFP_EINVAL, "%s is '%s', expected a number", origin, text);
+            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected a number", origin, text);
         if (v->real < o->real_min || v->real > o->real_max)
-            return sfp__fail(err, SFP_EINVAL, "%s is %s, expected %g to %g", origin, text, o->real_min, o->real_max);
+            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is %s, expected %g to %g", origin, text, o->real_min, o->real_max);
         break;
     case SFP_OPT_CHOICE:
         v->choice = choice_index(o->arg, text);
         if (v->choice < 0)
-            return sfp__fail(err, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, o->arg);
+            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, o->arg);
         break;
     case SFP_OPT_STRING:
     case SFP_OPT_PAIR:
         if (text[0] == '\0')
-            return sfp__fail(err, SFP_EINVAL, "%s is empty, expected %s", origin, o->arg);
+            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is empty, expected %s", origin, o->arg);
         if (o->word)
             return known_word(o, text, origin, err);
         break;
@@ -432,50 +432,17 @@ bool sfp__args_given(const sfp_args *a, const char *key)
 
 /* ------------------------------------------------------------------- blame */
 
-sfp_status sfp__args_blame(const sfp_args *a, const char *key, sfp_error *err)
+bool sfp__args_blame(const sfp_args *a, sfp_error *err)
 {
-    const char *origin = get(a, key, -1)->origin;
-    size_t n = strlen(key);
-    char message[SFP_ERROR_MAX];
-    if (!origin || strncmp(err->message, key, n) != 0)
-        return err->status;
-    memcpy(message, err->message, sizeof message);
-    return sfp__fail(err, err->status, "%s%s", origin, message + n);
-}
-
-static bool begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
-/* Is the message about the option that `name` stands for: "NAME is 7, ...", "NAME '7': ...", "NAME has no effect ..." or, with
- * the value 7, "NAME 7 with ..."? */
-static bool is_about(const char *message, const char *name, const char *value)
-{
-    if (!name || !*name || !begins(message, name))
-        return false;
-    const char *rest = message + strlen(name);
-    if (begins(rest, " is ") || begins(rest, " '") || begins(rest, NO_EFFECT))
-        return true;
-    return value && *rest == ' ' && begins(rest + 1, value) && strchr(" ,:", rest[1 + strlen(value)]);
-}
-
-bool sfp__args_blame_any(const sfp_args *a, sfp_error *err)
-{
-    for (size_t i = 0; i < a->count; i++) {
-        const char *key = a->opts[i].name, *value = *key ? sfp__args_value(a, key) : NULL;
-        if (is_about(err->message, a->values[i].origin, value))
-            return true; /* said already */
-        if (!is_about(err->message, key, value))
-            continue;
-        (void)sfp__args_blame(a, key, err);
-        return true;
-    }
-    return false;
+    const sfp_opt *o = *err->key ? find(a, err->key) : NULL;
+    if (o && a->values[o - a->opts].origin)
+        sfp__fail_rename(err, o->name, a->values[o - a->opts].origin);
+    return o;
 }
 
 sfp_status sfp__args_no_effect(const sfp_args *a, const char *key, const char *with, const char *why, sfp_error *err)
 {
-    (void)sfp__fail(err, SFP_EINVAL, "%s" NO_EFFECT "with %s: %s", key, with, why);
-    return sfp__args_blame(a, key, err);
+    (void)sfp__fail_key(err, key, SFP_EINVAL, "%s has no effect with %s: %s", key, with, why);
+    (void)sfp__args_blame(a, err);
+    return SFP_EINVAL;
 }

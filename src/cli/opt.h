@@ -136,12 +136,9 @@ const char *sfp__opt_default(const sfp_opt *o);
 /* Did the user give it - on the command line or in a file, no preset - and as something else than the default? */
 bool sfp__args_given(const sfp_args *a, const char *key);
 
-/* For values that are checked later than they arrive: where the message in `err` begins with the key, it now begins with who gave
- * the value ("run.yaml:3: sigma is ..."). Returns the status in it. */
-sfp_status sfp__args_blame(const sfp_args *a, const char *key, sfp_error *err);
-/* The same for a message about whichever option: "KEY is ...", "KEY '...", "KEY has no effect ...", or KEY and its value. False: it
- * is about none. */
-bool sfp__args_blame_any(const sfp_args *a, sfp_error *err);
+/* For values that are checked later than they arrive: a message about an option (err->key) begins with who gave its value from
+ * now on ("run.yaml:3: sigma is ..."). False: it is about none of these. */
+bool sfp__args_blame(const sfp_args *a, sfp_error *err);
 /* SFP_EINVAL: the option is there, but would do nothing. "--drift has no effect with tasks 5: it is for ..." */
 sfp_status sfp__args_no_effect(const sfp_args *a, const char *key, const char *with, const char *why, sfp_error *err);
 

@@ -48,8 +48,9 @@ static sfp_status layer_settings(const sfp_args *a, const char *value, sfp_run_o
     if (s)
         return s;
     if (sfp__args_rank(a, "prompt-layers") > SFP_RANK_PRESET && fp->last_layer >= c->depth)
-        return sfp__fail(err, SFP_EINVAL, "prompt-layers is '%s', expected layers up to %d: this backbone has %d blocks", value,
-                         c->depth - 1, c->depth);
+        return sfp__fail_key(err, "prompt-layers", SFP_EINVAL,
+                             "prompt-layers is '%s', expected layers up to %d: this backbone has %d blocks", value, c->depth - 1,
+                             c->depth);
     if (fp->last_layer >= c->depth) {
         if (!o->method && fp->kind != SFP_FP_L2P)
             sfp__say("prompt-layers: this backbone has %d blocks, so layers 0-%d get prefixes instead of %s", c->depth, last,
@@ -57,8 +58,9 @@ static sfp_status layer_settings(const sfp_args *a, const char *value, sfp_run_o
         fp->last_layer = last;
     }
     if (fp->kind == SFP_FP_L2P && sfp__args_given(a, "prompt-layers") && fp->last_layer > fp->first_layer)
-        return sfp__fail(err, SFP_EINVAL, "prompt-layers is '%s', expected one layer (%d-%d) with pool-kind l2p", value,
-                         fp->first_layer, fp->first_layer);
+        return sfp__fail_key(err, "prompt-layers", SFP_EINVAL,
+                             "prompt-layers is '%s', expected one layer (%d-%d) with pool-kind l2p", value, fp->first_layer,
+                             fp->first_layer);
     return SFP_OK;
 }
 
@@ -75,7 +77,7 @@ static sfp_status learner_settings(const sfp_args *a, sfp_run_options *o, sfp_er
         else if (value)
             status = sfp__settings_apply(&o->learner, sfp__vit_config(o->vit), s->info.key, value, err);
         if (status)
-            return sfp__args_blame(a, s->info.key, err);
+            return status;
     }
     return SFP_OK;
 }
@@ -84,18 +86,15 @@ static sfp_status clock_settings(const sfp_args *a, sfp_run_options *o, sfp_erro
 {
     const char *rate = sfp__args_string(a, "rate");
     bool most = strcmp(rate, "max") == 0;
-    if (!most && (!sfp__parse_real(rate, &o->rate) || !(o->rate > 0))) {
-        (void)sfp__fail(err, SFP_EINVAL, "rate is '%s', expected samples a second, or max", rate);
-        return sfp__args_blame(a, "rate", err);
-    }
+    if (!most && (!sfp__parse_real(rate, &o->rate) || !(o->rate > 0)))
+        return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is '%s', expected samples a second, or max", rate);
     int clock = sfp__args_choice(a, "clock");
     o->clock = clock < 0 ? SFP_CLOCK_DEFAULT : (sfp_clock_kind)clock;
     if (most && clock >= 0 && sfp__args_rank(a, "rate") > SFP_RANK_DEFAULT)
         o->clock = SFP_CLOCK_OFF; /* --rate max = off */
-    if ((o->clock == SFP_CLOCK_PAPER || o->clock == SFP_CLOCK_VIRTUAL) && !(o->rate > 0)) {
-        (void)sfp__fail(err, SFP_EINVAL, "clock %s: this clock needs a rate (--rate samples/s)", sfp__args_text(a, "clock"));
-        return sfp__args_blame(a, "clock", err);
-    }
+    if ((o->clock == SFP_CLOCK_PAPER || o->clock == SFP_CLOCK_VIRTUAL) && !(o->rate > 0))
+        return sfp__fail_key(err, "clock", SFP_EINVAL, "clock %s: this clock needs a rate (--rate samples/s)",
+                             sfp__args_text(a, "clock"));
     o->calibrate = (int)sfp__args_int(a, "calibrate");
     o->costs = sfp__args_string(a, "costs");
     o->queue = (int)sfp__args_int(a, "queue");
@@ -120,15 +119,14 @@ sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *e
     sfp_status s = clock_settings(a, o, err);
     if (s)
         return s;
-    if (strcmp(every, "task") != 0 && (!sfp__parse_int(every, &n) || n < 1 || n > INT_MAX)) {
-        (void)sfp__fail(err, SFP_EINVAL, "eval-every is '%s', expected task, or a number of timestamps", every);
-        return sfp__args_blame(a, "eval-every", err);
-    }
+    if (strcmp(every, "task") != 0 && (!sfp__parse_int(every, &n) || n < 1 || n > INT_MAX))
+        return sfp__fail_key(err, "eval-every", SFP_EINVAL, "eval-every is '%s', expected task, or a number of timestamps",
+                             every);
     o->eval_every = (int)n;
     o->eval_limit = sfp__args_int(a, "eval-limit");
     o->resume = sfp__args_flag(a, "resume");
     if (o->resume && !sfp__args_string(a, "out"))
-        return sfp__fail(err, SFP_EINVAL, "--resume needs the directory of the run (--out DIR)");
+        return sfp__fail_key(err, "resume", SFP_EINVAL, "--resume needs the directory of the run (--out DIR)");
     o->drop_short = sfp__args_choice(a, "preset") == 1;
     o->init_state = sfp__args_string(a, "init-state");
     return (s = learner_settings(a, o, err)) ? s : o->resume ? SFP_OK : sfp__run_check_idle(a, o, NULL, err);

@@ -72,7 +72,8 @@ static sfp_status take_mapping(const char *path, yaml_document_t *doc, const yam
         (void)snprintf(origin, sizeof origin, "%s:%zu: %.200s", path, line, name);
         sfp_status s = sfp__args_set(args, name, text, SFP_RANK_FILE, origin, err);
         if (s)
-            return strncmp(err->message, path, strlen(path)) == 0 ? s : sfp__fail_prefix(err, s, "%s:%zu", path, line);
+            return err->key[0] ? s
+                               : sfp__fail_prefix(err, s, "%s:%zu", path, line); /* a value's origin names the place already */
     }
     return SFP_OK;
 }

@@ -87,11 +87,11 @@ sfp_status sfp__attune_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_
                               sfp_error *err)
 {
     if (sfp__vit_config(vit)->depth < MAPS)
-        return sfp__fail(err, SFP_EINVAL,
-                         "attune is on, which needs a backbone of %d blocks or more: this one has %d (attune off needs none)",
-                         MAPS, sfp__vit_config(vit)->depth);
+        return sfp__fail_key(err, "attune", SFP_EINVAL,
+                             "attune is on, which needs a backbone of %d blocks or more: this one has %d (attune off needs none)",
+                             MAPS, sfp__vit_config(vit)->depth);
     if (opt->topk < 1 || opt->topk > MAPS)
-        return sfp__fail(err, SFP_EINVAL, "attune-topk is %d, expected 1 to %d", opt->topk, MAPS);
+        return sfp__fail_key(err, "attune-topk", SFP_EINVAL, "attune-topk is %d, expected 1 to %d", opt->topk, MAPS);
     sfp_attune *a = sfp__calloc(1, sizeof *a);
     if (!a)
         return sfp__fail_nomem(err);

@@ -193,31 +193,33 @@ static void set_span(sfp_fp *f, int start, int open)
 static sfp_status check(const sfp_vit_config *c, sfp_fp_options *o, sfp_error *err)
 {
     if ((unsigned)o->kind >= sizeof kinds / sizeof *kinds)
-        return sfp__fail(err, SFP_EINVAL, "pool-kind is number %d, expected 0 to %zu", (int)o->kind,
-                         sizeof kinds / sizeof *kinds - 1);
+        return sfp__fail_key(err, "pool-kind", SFP_EINVAL, "pool-kind is number %d, expected 0 to %zu", (int)o->kind,
+                             sizeof kinds / sizeof *kinds - 1);
     const sfp__pool_kind *kind = kinds[o->kind];
     sfp_status s = kind->check ? kind->check(o, err) : SFP_OK;
     if (s)
         return s;
     if (o->length < 2 || o->length % 2 || o->length > 256)
-        return sfp__fail(err, SFP_EINVAL, "prompt-length is %d, expected an even number from 2 to 256", o->length);
+        return sfp__fail_key(err, "prompt-length", SFP_EINVAL, "prompt-length is %d, expected an even number from 2 to 256",
+                             o->length);
     if (o->pool < 1 || o->pool > 65536)
-        return sfp__fail(err, SFP_EINVAL, "pool is %d, expected 1 to 65536", o->pool);
+        return sfp__fail_key(err, "pool", SFP_EINVAL, "pool is %d, expected 1 to 65536", o->pool);
     if (o->first_layer < 0 || o->last_layer < o->first_layer || o->last_layer >= c->depth ||
         o->last_layer - o->first_layer >= SFP_FP_MAX_LAYERS)
-        return sfp__fail(err, SFP_EINVAL, "prompt-layers %d-%d, expected at most %d layers within 0-%d", o->first_layer,
-                         o->last_layer, SFP_FP_MAX_LAYERS, c->depth - 1);
+        return sfp__fail_key(err, "prompt-layers", SFP_EINVAL, "prompt-layers %d-%d, expected at most %d layers within 0-%d",
+                             o->first_layer, o->last_layer, SFP_FP_MAX_LAYERS, c->depth - 1);
     if (o->tasks < 0 || (o->tasks > o->pool && !kind->whole))
-        return sfp__fail(err, SFP_EINVAL, "pool is %d: %d tasks with a pool of %d components, and each task needs at least one",
-                         o->pool, o->tasks, o->pool);
+        return sfp__fail_key(err, "pool", SFP_EINVAL,
+                             "pool is %d: %d tasks with a pool of %d components, and each task needs at least one", o->pool,
+                             o->tasks, o->pool);
     if (o->span < 0 || o->span > o->pool)
-        return sfp__fail(err, SFP_EINVAL, "span is %d, expected 1 to the pool's %d components", o->span, o->pool);
+        return sfp__fail_key(err, "span", SFP_EINVAL, "span is %d, expected 1 to the pool's %d components", o->span, o->pool);
     if (o->span == 0)
         o->span = o->pool >= 10 ? o->pool / 10 : 1;
     if (o->classes < 0 || o->classes > 1 << 20)
         return sfp__fail(err, SFP_EINVAL, "%d classes, expected 0 to %d", o->classes, 1 << 20);
     if (!(o->ortho_mu >= 0) || !isfinite(o->ortho_mu))
-        return sfp__fail(err, SFP_EINVAL, "ortho-mu is %g, expected a number from 0", (double)o->ortho_mu);
+        return sfp__fail_key(err, "ortho-mu", SFP_EINVAL, "ortho-mu is %g, expected a number from 0", (double)o->ortho_mu);
     return SFP_OK;
 }
 

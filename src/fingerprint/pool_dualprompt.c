@@ -31,9 +31,10 @@ enum { GENERAL = 2 };
 static sfp_status check(sfp_fp_options *o, sfp_error *err)
 {
     if (o->last_layer - o->first_layer < GENERAL)
-        return sfp__fail(err, SFP_EINVAL,
-                         "prompt-layers %d-%d with pool-kind dualprompt, expected %d layers or more: %d for the general prompt",
-                         o->first_layer, o->last_layer, GENERAL + 1, GENERAL);
+        return sfp__fail_key(
+            err, "prompt-layers", SFP_EINVAL,
+            "prompt-layers %d-%d with pool-kind dualprompt, expected %d layers or more: %d for the general prompt",
+            o->first_layer, o->last_layer, GENERAL + 1, GENERAL);
     if (o->tasks > 0)
         o->pool = o->tasks;
     o->span = 1;

@@ -27,8 +27,9 @@
 static sfp_status check(sfp_fp_options *o, sfp_error *err)
 {
     if (o->query_one && o->first_layer == 0)
-        return sfp__fail(err, SFP_EINVAL,
-                         "pool-kind l2p chooses by the query, and with query one that of layer 0 is the same for every image");
+        return sfp__fail_key(
+            err, "pool-kind", SFP_EINVAL,
+            "pool-kind l2p chooses by the query, and with query one that of layer 0 is the same for every image");
     o->last_layer = o->first_layer;
     return SFP_OK;
 }

@@ -38,14 +38,14 @@ static sfp_status check(const sfp_learner_options *o, sfp_error *err)
     } list[] = {{"batch", o->batch, 1, 100000}, {"steps", o->steps, 1, 1000}, {"replay", o->replay, 0, 100000}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i].value < list[i].min || list[i].value > list[i].max)
-            return sfp__fail(err, SFP_EINVAL, "%s is %ld, expected %ld to %ld", list[i].what, list[i].value, list[i].min,
-                             list[i].max);
+            return sfp__fail_key(err, list[i].what, SFP_EINVAL, "%s is %ld, expected %ld to %ld", list[i].what, list[i].value,
+                                 list[i].min, list[i].max);
     if (o->head == SFP_HEAD_MIX && o->fp.query_one)
-        return sfp__fail(err, SFP_EINVAL, "head mix learns from queries, which query one does not compute");
+        return sfp__fail_key(err, "head", SFP_EINVAL, "head mix learns from queries, which query one does not compute");
     if (!(o->coreset.sigma > 0))
-        return sfp__fail(err, SFP_EINVAL, "sigma is %g, expected more than 0", o->coreset.sigma);
+        return sfp__fail_key(err, "sigma", SFP_EINVAL, "sigma is %g, expected more than 0", o->coreset.sigma);
     if (!(o->adam.lr >= 0) || !isfinite(o->adam.lr))
-        return sfp__fail(err, SFP_EINVAL, "lr is %g, expected a number from 0", (double)o->adam.lr);
+        return sfp__fail_key(err, "lr", SFP_EINVAL, "lr is %g, expected a number from 0", (double)o->adam.lr);
     return SFP_OK;
 }
 

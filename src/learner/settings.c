@@ -20,7 +20,7 @@ const int sfp__settings_count = sizeof sfp__settings / sizeof *sfp__settings;
 
 static sfp_status bad(const sfp_setting *s, const char *value, const char *expected, sfp_error *err)
 {
-    return sfp__fail(err, SFP_EINVAL, "%s is '%.80s', expected %s", s->info.key, value, expected);
+    return sfp__fail_key(err, s->info.key, SFP_EINVAL, "%s is '%.80s', expected %s", s->info.key, value, expected);
 }
 
 static sfp_status number(const sfp_setting *s, const char *value, bool whole, double *out, sfp_error *err)

@@ -131,8 +131,8 @@ static sfp_status read_side(loading *l, int64_t tokens, int wanted, sfp_vit_conf
                          (long long)tokens);
     c->img_size = wanted ? wanted : l->side * c->patch_size;
     if (wanted % c->patch_size != 0)
-        return sfp__fail(err, SFP_EINVAL, "img-size is %d, expected a multiple of %d, the patch size of %s", wanted,
-                         c->patch_size, l->path);
+        return sfp__fail_key(err, "img-size", SFP_EINVAL, "img-size is %d, expected a multiple of %d, the patch size of %s",
+                             wanted, c->patch_size, l->path);
     return SFP_OK;
 }
 

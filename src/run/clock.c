@@ -36,7 +36,7 @@ int64_t sfp__clock_kept_at(int64_t i, int64_t n, int64_t keep)
 sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t batches, const int64_t *arrived, sfp_error *err)
 {
     if (!(opt->lambda > 0) || !isfinite(opt->lambda))
-        return sfp__fail(err, SFP_EINVAL, "rate is %g samples a second, expected more than 0", opt->lambda);
+        return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g samples a second, expected more than 0", opt->lambda);
     int room = opt->pool ? opt->pool_most : opt->queue + 1;
     if (room < 1 || room > 1 << 20)
         return sfp__fail(err, SFP_EINVAL, "a queue of %d batches, expected 0 to %d", room - 1, (1 << 20) - 1);

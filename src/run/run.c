@@ -73,9 +73,9 @@ static sfp_status open_test(sfp__run_state *s, sfp_error *err)
     if (o->test) {
         sfp_status status = sfp__source_open(o->test, &so, &s->test, err);
         if (!status && s->test->kind->live)
-            status = sfp__fail(err, SFP_EINVAL, "test '%s': a test set has an end, expected no live source", o->test);
-        else if (status && err && strncmp(err->message, "data '", 6) == 0)
-            memcpy(err->message, "test", 4); /* the source is wrong, but it is not that of --data */
+            status = sfp__fail_key(err, "test", SFP_EINVAL, "test '%s': a test set has an end, expected no live source", o->test);
+        else if (status && err && strcmp(err->key, "data") == 0)
+            sfp__fail_rename(err, "test", "test"); /* the source is wrong, but it is not that of --data */
         return status;
     }
     if (s->source->kind->live && !s->source->on_demand)

@@ -145,7 +145,8 @@ sfp_status sfp__run_start_clock(sfp__run_state *s, sfp_error *err)
     if (status || s->clock_kind == SFP_CLOCK_OFF)
         return status;
     if (!(o->rate > 0))
-        return sfp__fail(err, SFP_EINVAL, "clock %s: this clock needs a rate (--rate samples/s)", sfp__clock_name(s->clock_kind));
+        return sfp__fail_key(err, "clock", SFP_EINVAL, "clock %s: this clock needs a rate (--rate samples/s)",
+                             sfp__clock_name(s->clock_kind));
     s->spacing = 1 / o->rate;
     if (s->clock_kind == SFP_CLOCK_PAPER) {
         s->kept = sfp__calloc((size_t)s->batches.count, sizeof *s->kept);

@@ -17,19 +17,20 @@ static sfp_status refuse(const sfp__run_state *s, sfp_error *err)
 {
     const sfp_run_options *o = s->opt;
     if (o->tasks && strcmp(o->tasks, "free") != 0)
-        return sfp__fail(err, SFP_EINVAL, "tasks is '%s', expected free: %s is a live stream and has no tasks", o->tasks,
-                         o->data);
+        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is '%s', expected free: %s is a live stream and has no tasks",
+                             o->tasks, o->data);
     if (s->clock_kind == SFP_CLOCK_PAPER || s->clock_kind == SFP_CLOCK_VIRTUAL)
-        return sfp__fail(err, SFP_EINVAL, "clock %s needs a stream that is known beforehand, expected real or off: %s is live",
-                         sfp__clock_name(s->clock_kind), o->data);
+        return sfp__fail_key(err, "clock", SFP_EINVAL,
+                             "clock %s needs a stream that is known beforehand, expected real or off: %s is live",
+                             sfp__clock_name(s->clock_kind), o->data);
     if (o->costs)
-        return sfp__fail(err, SFP_EINVAL, "costs is '%s', expected none: %s is a live stream, which costs what it costs",
-                         o->costs, o->data);
+        return sfp__fail_key(err, "costs", SFP_EINVAL,
+                             "costs is '%s', expected none: %s is a live stream, which costs what it costs", o->costs, o->data);
     if (o->rate > 0 && !s->source->on_demand)
-        return sfp__fail(err, SFP_EINVAL, "rate is %g, expected none: %s: these pictures come at their own rate", o->rate,
-                         o->data);
+        return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g, expected none: %s: these pictures come at their own rate",
+                             o->rate, o->data);
     if (s->clock_kind == SFP_CLOCK_REAL && s->source->on_demand && !(o->rate > 0))
-        return sfp__fail(err, SFP_EINVAL, "clock real: this clock needs a rate (--rate samples/s) on %s", o->data);
+        return sfp__fail_key(err, "clock", SFP_EINVAL, "clock real: this clock needs a rate (--rate samples/s) on %s", o->data);
     if (o->pending < 0 || o->pending > 1000000)
         return sfp__fail(err, SFP_EINVAL, "%d pictures may wait for a label, expected 0 to 1000000", o->pending);
     return SFP_OK;

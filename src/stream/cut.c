@@ -30,8 +30,8 @@ static sfp_status parse_numbers(const char *spec, int **out, int *count, sfp_err
         char *stop;
         long v = *at >= '0' && *at <= '9' ? strtol(at, &stop, 10) : 0;
         if (v < 1 || v > SFP_CLASSES_MAX) {
-            status =
-                sfp__fail(err, SFP_EINVAL, "tasks '%.60s': expected a number of tasks, or numbers of classes like 3,2,2", spec);
+            status = sfp__fail_key(err, "tasks", SFP_EINVAL,
+                                   "tasks '%.60s': expected a number of tasks, or numbers of classes like 3,2,2", spec);
             break;
         }
         list[(*count)++] = (int)v;
@@ -52,14 +52,14 @@ static sfp_status cut_classes(const sfp_source *s, const char *spec, int *sizes,
     sfp_status status = SFP_OK;
     int tasks = count == 1 ? sizes[0] : count;
     if (count == 1 && tasks > s->classes)
-        return sfp__fail(err, SFP_EINVAL, "tasks '%.60s': more than the %d classes of %s:%s", spec, s->classes, s->kind->name,
-                         s->path);
+        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks '%.60s': more than the %d classes of %s:%s", spec, s->classes,
+                             s->kind->name, s->path);
     int64_t sum = 0;
     for (int t = 0; t < count && count > 1; t++)
         sum += sizes[t];
     if (count > 1 && sum != s->classes)
-        return sfp__fail(err, SFP_EINVAL, "tasks '%.60s': adds up to %lld classes, expected the %d of %s:%s", spec,
-                         (long long)sum, s->classes, s->kind->name, s->path);
+        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks '%.60s': adds up to %lld classes, expected the %d of %s:%s", spec,
+                             (long long)sum, s->classes, s->kind->name, s->path);
     int *end = sfp__room_for((size_t)tasks, sizeof *end, &status, err);
     if (!end)
         return status;
@@ -88,8 +88,9 @@ static sfp_status unknown_domain(const sfp_source *s, const char *name, size_t n
         sfp__text_put(&list, i ? ", " : "");
         sfp__text_put(&list, sfp__printable(s->domain_names[i], text, sizeof text));
     }
-    sfp_status status = sfp__fail(err, SFP_EINVAL, "tasks 'domain': domain '%.*s' is not in %s:%s, expected some of %s",
-                                  (int)(n < 60 ? n : 60), name, s->kind->name, s->path, list.failed || !list.s ? "..." : list.s);
+    sfp_status status =
+        sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'domain': domain '%.*s' is not in %s:%s, expected some of %s",
+                      (int)(n < 60 ? n : 60), name, s->kind->name, s->path, list.failed || !list.s ? "..." : list.s);
     sfp__text_done(&list);
     return status;
 }
@@ -100,7 +101,7 @@ static sfp_status cut_domains(const sfp_source *s, const char *list, sfp_cut *c,
     sfp_status status = SFP_OK;
     int tasks = 0;
     if (s->domains == 0)
-        return sfp__fail(err, SFP_EINVAL, "tasks 'domain': %s:%s has no domains", s->kind->name, s->path);
+        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'domain': %s:%s has no domains", s->kind->name, s->path);
     int32_t *domain = sfp__room_for((size_t)s->domains, sizeof *domain, &status, err);
     if (!domain)
         return status;
@@ -113,7 +114,8 @@ static sfp_status cut_domains(const sfp_source *s, const char *list, sfp_cut *c,
             status = unknown_domain(s, at, n, err);
         for (int t = 0; t < tasks && status == SFP_OK; t++) {
             if (domain[t] == d)
-                status = sfp__fail(err, SFP_EINVAL, "tasks 'domain': domain '%.60s' comes twice", s->domain_names[d]);
+                status =
+                    sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'domain': domain '%.60s' comes twice", s->domain_names[d]);
         }
         if (status == SFP_OK)
             domain[tasks++] = d;
@@ -155,7 +157,7 @@ static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp_cut_k
             without = i;
     }
     if (missing == n && n > 0) /* the option is wrong, not the data; given tasks are those of some picture */
-        status = sfp__fail(err, SFP_EINVAL, "tasks 'time': %s:%s has no times", s->kind->name, s->path);
+        status = sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'time': %s:%s has no times", s->kind->name, s->path);
     else if (missing > 0)
         status = sfp__picture_blame(
             s, without, kind == SFP_CUT_TIME ? "has no time, expected one for --tasks time" : "has no task, but others have one", err);
@@ -201,8 +203,8 @@ sfp_status sfp__cut_make(const sfp_source *s, const sfp_record *r, const char *s
         return cut_domains(s, spec[6] ? spec + 7 : "", c, err);
     sfp_status status = parse_numbers(spec, &sizes, &count, err);
     if (status == SFP_OK && count == 0)
-        status =
-            sfp__fail(err, SFP_EINVAL, "tasks '%.60s': expected a number, sizes like 3,2,2, domain[:a,b], time or free", spec);
+        status = sfp__fail_key(err, "tasks", SFP_EINVAL,
+                               "tasks '%.60s': expected a number, sizes like 3,2,2, domain[:a,b], time or free", spec);
     else if (status == SFP_OK)
         status = cut_classes(s, spec, sizes, count, c, err);
     sfp__free(sizes);

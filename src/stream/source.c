@@ -65,15 +65,15 @@ static sfp_status unknown_kind(const char *spec, sfp_error *err)
     char name[SFP_NAME_MAX];
     const char *kind = likely_kind(spec);
     if (kind)
-        return sfp__fail(err, SFP_EINVAL, "data '%s': has no kind, did you mean %s:%s?", sfp__printable(spec, name, sizeof name),
-                         kind, name);
+        return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': has no kind, did you mean %s:%s?",
+                             sfp__printable(spec, name, sizeof name), kind, name);
     sfp_text list = {0};
     for (size_t i = 0; sfp__source_kinds[i]; i++) {
         sfp__text_put(&list, i == 0 ? "" : ", ");
         sfp__text_put(&list, sfp__source_kinds[i]->name);
     }
-    sfp_status status = sfp__fail(err, SFP_EINVAL, "data '%s': expected KIND:PATH with KIND one of %s",
-                                  sfp__printable(spec, name, sizeof name), list.failed ? "..." : list.s);
+    sfp_status status = sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': expected KIND:PATH with KIND one of %s",
+                                      sfp__printable(spec, name, sizeof name), list.failed ? "..." : list.s);
     sfp__text_done(&list);
     return status;
 }
@@ -88,7 +88,7 @@ sfp_status sfp__source_open(const char *spec, const sfp_source_options *opt, sfp
             continue;
         const char *path = spec[n] ? spec + n + 1 : "";
         if (!*path && kind != &sfp__source_stdin && kind != &sfp__source_synthetic)
-            return sfp__fail(err, SFP_EINVAL, "data '%s': has no path, expected %s:PATH", spec, kind->name);
+            return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': has no path, expected %s:PATH", spec, kind->name);
         return kind->open(path, opt ? opt : &defaults, out, err);
     }
     return unknown_kind(spec, err);

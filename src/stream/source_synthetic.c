@@ -144,8 +144,9 @@ static sfp_status parse_count(const char *path, int64_t *out, sfp_error *err)
     errno = 0;
     long long n = path[0] >= '0' && path[0] <= '9' ? strtoll(path, &end, 10) : -1;
     if (n < 0 || *end || errno == ERANGE || n > SFP_RECORDS_MAX)
-        return sfp__fail(err, SFP_EINVAL, "data 'synthetic:%s': expected a number of pictures, 0 (without end) to %lld",
-                         sfp__printable(path, shown, sizeof shown), (long long)SFP_RECORDS_MAX);
+        return sfp__fail_key(err, "data", SFP_EINVAL,
+                             "data 'synthetic:%s': expected a number of pictures, 0 (without end) to %lld",
+                             sfp__printable(path, shown, sizeof shown), (long long)SFP_RECORDS_MAX);
     *out = n;
     return SFP_OK;
 }
