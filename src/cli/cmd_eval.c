@@ -6,8 +6,8 @@
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
+#include "results/result.h"
 #include "run/exam.h"
-#include "run/result.h"
 #include "stream/source.h"
 
 #include <limits.h>

@@ -143,8 +143,8 @@ static void print_table(const sfp_result *r, const char *out)
     print_number("forgetting", r->forgetting, "");
     print_number("backward transfer", r->backward_transfer, "");
     print_number("prequential accuracy", r->prequential_accuracy, "");
-    print_counts("samples", r->offered, "offered", r->dropped, "dropped");
-    print_counts("", r->trained, "trained", r->replayed, "replayed");
+    print_counts("samples", r->samples.offered, "offered", r->samples.dropped, "dropped");
+    print_counts("", r->samples.trained, "trained", r->samples.replayed, "replayed");
     if (r->labels.unlabelled) {
         print_counts("without a label", r->labels.unlabelled, "predicted", r->labels.late, "labelled late");
         print_counts("", r->labels.expired, "given up", r->labels.waiting, "waiting");
@@ -152,8 +152,8 @@ static void print_table(const sfp_result *r, const char *out)
     print_number("class coverage", r->coverage, "");
     print_number("C_S", r->cs, "");
     if (isfinite(r->lambda) && !isfinite(r->cs)) { /* a clock that lets the learner fall behind */
-        print_number("lag, mean", r->lag_mean, " s");
-        print_number("lag, largest", r->lag_max, " s");
+        print_number("lag, mean", r->lag.mean, " s");
+        print_number("lag, largest", r->lag.max, " s");
     }
     print_number("speed", r->samples_per_second, " samples/s");
     (void)printf("  %-24s %10.2f s: select %.2f, train %.2f,\n", "time", r->seconds.total, r->seconds.select, r->seconds.train);
@@ -190,7 +190,7 @@ static sfp_status make_out(const char *given, char *buf, size_t size, const char
 static sfp_status print_result(const sfp_result *r, const char *out, bool json, sfp_error *err)
 {
     char *text = NULL;
-    if (!r->finished && r->offered == 0)
+    if (!r->finished && r->samples.offered == 0)
         sfp__say("stopped before anything was learned");
     else if (!r->finished)
         sfp__say("stopped; go on with --resume --out %s", out);
@@ -244,7 +244,7 @@ static sfp_status learn(sfp_args *a, sfp_run_options *o, bool *finished, sfp_err
     if (!s)
         s = print_result(&result, o->out, sfp__args_flag(a, "json"), err);
     *finished = result.finished;
-    bool nothing = s || (!result.finished && result.offered == 0); /* failed or stopped before there was anything to keep? */
+    bool nothing = s || (!result.finished && result.samples.offered == 0); /* failed or stopped before there was anything to keep? */
     if (nothing)
         sfp__folder_unmake(o->out, made); /* only empty ones go */
     if (result.tasks > 0)

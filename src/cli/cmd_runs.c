@@ -8,7 +8,7 @@
 #include "io/json_write.h"
 
 #include "base/mem.h"
-#include "run/registry.h"
+#include "results/registry.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -197,7 +197,7 @@ static void print_run(const sfp_result *r)
     put_line("finished", text);
     (void)snprintf(text, sizeof text, "%" PRIu64, r->seed);
     put_line("seed", text);
-    put_line("machine", r->cpu);
+    put_line("machine", r->machine.cpu);
     for (const sfp_run_number *n = sfp__run_numbers; n->label; n++) {
         double x = n->get(r);
         (void)snprintf(text, sizeof text, isfinite(x) ? "%.*f" : "-", n->decimals, sfp__no_minus_zero(x, n->decimals));

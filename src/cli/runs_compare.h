@@ -2,7 +2,7 @@
 #ifndef SFP_CLI_RUNS_COMPARE_H
 #define SFP_CLI_RUNS_COMPARE_H
 
-#include "run/result.h"
+#include "results/result.h"
 
 typedef struct sfp_named_run {
     const char *name; /* as the user gave it: number or directory */

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "run/result.h"
+#include "results/result.h"
 #include "stream/known.h"
 
 #include <math.h>

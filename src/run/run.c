@@ -166,10 +166,10 @@ static sfp_status start_result(sfp__run_state *s, sfp_error *err)
         if (!(r->class_names[c] = sfp__strdup(s->source->class_names[s->tasks.source_label[c]])))
             return sfp__fail_nomem(err);
     r->seed = s->opt->learner.seed;
-    r->threads = sfp__thread_pool_size(s->opt->pool);
-    (void)snprintf(r->cpu, sizeof r->cpu, "%s", sfp__cpu_name());
-    (void)snprintf(r->kernels, sizeof r->kernels, "%s", sfp__kernels()->isa);
-    (void)snprintf(r->gemm, sizeof r->gemm, "%s", sfp__gemm_backend());
+    r->machine.threads = sfp__thread_pool_size(s->opt->pool);
+    (void)snprintf(r->machine.cpu, sizeof r->machine.cpu, "%s", sfp__cpu_name());
+    (void)snprintf(r->machine.kernels, sizeof r->machine.kernels, "%s", sfp__kernels()->isa);
+    (void)snprintf(r->machine.gemm, sizeof r->machine.gemm, "%s", sfp__gemm_backend());
     time_t now = time(NULL);
     struct tm utc;
     if (gmtime_r(&now, &utc))
@@ -213,7 +213,7 @@ static sfp_status offer(sfp__run_state *s, int count, const int64_t *batch, doub
             break;
         if (count > 1)
             memcpy(s->pooled + n, samples, (size_t)m * sizeof *samples);
-        s->r->skipped += (uint64_t)(s->batches.first[batch[i] + 1] - s->batches.first[batch[i]] - m);
+        s->r->samples.skipped += (uint64_t)(s->batches.first[batch[i] + 1] - s->batches.first[batch[i]] - m);
         n += m;
     }
     if (!status && count > 1)
@@ -371,8 +371,9 @@ static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
     *ended = !sfp__run_stopped(s);
     if (!*ended)
         return SFP_OK;
-    if (s->stamps == 0 && s->r->skipped > s->unlabelled.unread) /* of those that the clock kept */
-        return none_readable(s, (int64_t)(s->r->skipped - s->unlabelled.unread), sfp__feed_stats(s->feed).first_error, err);
+    if (s->stamps == 0 && s->r->samples.skipped > s->unlabelled.unread) /* of those that the clock kept */
+        return none_readable(s, (int64_t)(s->r->samples.skipped - s->unlabelled.unread), sfp__feed_stats(s->feed).first_error,
+                             err);
     double predicting;
     status = sfp__run_predict_before(s, INT64_MAX, &predicting, err);
     while (!status && !s->given_up && s->r->tasks_done < s->tasks.count)

@@ -12,7 +12,7 @@
 
 #include "learner/learner.h"
 #include "run/clock.h"
-#include "run/result.h"
+#include "results/result.h"
 
 #include <signal.h>
 

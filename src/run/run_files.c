@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "io/folder.h"
-#include "run/registry.h"
+#include "results/registry.h"
 #include "run/run_internal.h"
 
 #include <limits.h>

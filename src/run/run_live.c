@@ -106,9 +106,9 @@ static void take_gone(sfp__run_state *s, sfp_arrival_list *gone)
             r->labels.unlabelled += before == SFP_STANDING_NEW;
             r->labels.expired += before != SFP_STANDING_OVER;
         } else {
-            r->offered++;
-            r->dropped += a->fate == SFP_FATE_DROPPED;
-            r->skipped += a->fate == SFP_FATE_SKIPPED;
+            r->samples.offered++;
+            r->samples.dropped += a->fate == SFP_FATE_DROPPED;
+            r->samples.skipped += a->fate == SFP_FATE_SKIPPED;
             if (a->fate == SFP_FATE_DROPPED)
                 r->labels.late += sfp__ledger_end_waiting(s->live->ledger, a);
         }
@@ -287,9 +287,9 @@ sfp_status sfp__live_learn(sfp__run_state *s, bool *ended, sfp_error *err)
             status = save(s, &d, &unsaved, err);
         delivery_done(&d);
     }
-    if (!status && s->stamps == 0 && s->r->skipped > 0 && s->r->labels.unlabelled == 0)
+    if (!status && s->stamps == 0 && s->r->samples.skipped > 0 && s->r->labels.unlabelled == 0)
         status = sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", s->opt->data,
-                           (unsigned long long)s->r->skipped, sfp__live_stats(s).first_error);
+                           (unsigned long long)s->r->samples.skipped, sfp__live_stats(s).first_error);
     if (status)
         return status;
     *ended = sfp__inbox_stats(s->live->inbox).status == SFP_OK;
@@ -335,7 +335,7 @@ void sfp__live_numbers(sfp__run_state *s)
     r->labels.waiting = sfp__ledger_waiting(s->live->ledger);
     sfp__run_times(s);
     if (s->lag && !(s->opt->rate > 0) && r->seconds.total > 0)
-        r->lambda = (double)r->offered / r->seconds.total; /* as it turned out */
+        r->lambda = (double)r->samples.offered / r->seconds.total; /* as it turned out */
 }
 
 json_t *sfp__live_position(const sfp__run_state *s)

@@ -1,7 +1,7 @@
 /* The pictures of a run's report: of the last timestamp some that the coreset took and some that it left, and those of the
  * buffer. */
 #include "base/mem.h"
-#include "run/report.h"
+#include "report/report.h"
 #include "run/run_internal.h"
 
 #include <string.h>

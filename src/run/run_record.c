@@ -178,13 +178,13 @@ static sfp_status draw_all(sfp__run_state *s, int n, const sfp_timestamp *t, sfp
 {
     sfp_result *r = s->r;
     double x = (double)s->arrived;
-    sfp_status status = draw(s, &r->prequential, x, accuracy_so_far(s), err);
+    sfp_status status = draw(s, &r->curve[SFP_CURVE_PREQUENTIAL], x, accuracy_so_far(s), err);
     if (!status && t->loss)
-        status = draw(s, &r->loss, x, t->loss[t->steps - 1], err);
+        status = draw(s, &r->curve[SFP_CURVE_LOSS], x, t->loss[t->steps - 1], err);
     if (!status)
-        status = draw(s, &r->rate, x, n / t->seconds.total, err);
+        status = draw(s, &r->curve[SFP_CURVE_RATE], x, n / t->seconds.total, err);
     if (!status && s->lag)
-        status = draw(s, &r->lag, x, s->lag->last, err);
+        status = draw(s, &r->curve[SFP_CURVE_LAG], x, s->lag->last, err);
     return status;
 }
 
@@ -240,8 +240,8 @@ sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, 
 {
     bool learner = s->system.learner != NULL;
     if (s->live) {
-        s->r->offered += (uint64_t)n;
-        s->arrived = (int64_t)s->r->offered;
+        s->r->samples.offered += (uint64_t)n;
+        s->arrived = (int64_t)s->r->samples.offered;
     }
     s->judged += (uint64_t)t->judged;
     s->right += (uint64_t)t->right;
@@ -287,10 +287,10 @@ void sfp__run_say_skipped(const sfp__run_state *s)
     sfp_feed_stats stats = s->live ? sfp__live_stats(s) : sfp__feed_stats(s->feed);
     uint64_t tests = s->evaluator ? sfp__evaluator_skipped(s->evaluator) : 0;
     const char *first = stats.first_error[0] ? stats.first_error : s->unlabelled.first_error;
-    if (s->r->skipped) {
+    if (s->r->samples.skipped) {
         (void)snprintf(text, sizeof text, "%llu picture%s could not be read and %s left out%s%s",
-                       (unsigned long long)s->r->skipped, s->r->skipped == 1 ? "" : "s", s->r->skipped == 1 ? "was" : "were",
-                       *first ? "; the first: " : "", first);
+                       (unsigned long long)s->r->samples.skipped, s->r->samples.skipped == 1 ? "" : "s",
+                       s->r->samples.skipped == 1 ? "was" : "were", *first ? "; the first: " : "", first);
         sfp__run_say(s, text);
     }
     if (tests) {
@@ -308,22 +308,22 @@ void sfp__run_finish_numbers(sfp__run_state *s)
     int trained = 0;
     for (int c = 0; c < s->classes; c++)
         trained += s->trained_class[c];
-    r->scored = counts.scored;
-    r->trained = counts.trained;
-    r->replayed = counts.replayed;
+    r->samples.scored = counts.scored;
+    r->samples.trained = counts.trained;
+    r->samples.replayed = counts.replayed;
     if (s->live) {
         sfp__live_numbers(s);
     } else {
-        r->offered = (uint64_t)(r->finished ? s->batches.samples : s->arrived) + s->unlabelled.unread;
-        r->dropped = r->offered - counts.offered - r->skipped;
+        r->samples.offered = (uint64_t)(r->finished ? s->batches.samples : s->arrived) + s->unlabelled.unread;
+        r->samples.dropped = r->samples.offered - counts.offered - r->samples.skipped;
     }
     int classes = s->live ? s->classes : s->stream_classes;
     r->coverage = classes ? (double)trained / classes : NAN;
     r->prequential_accuracy = accuracy_so_far(s);
     bool late = s->lag && s->lag->served;
-    r->lag_mean = late ? s->lag->sum / (double)s->lag->served : NAN;
-    r->lag_max = late ? s->lag->max : NAN;
-    r->lag_last = late ? s->lag->last : NAN;
+    r->lag.mean = late ? s->lag->sum / (double)s->lag->served : NAN;
+    r->lag.max = late ? s->lag->max : NAN;
+    r->lag.last = late ? s->lag->last : NAN;
     sfp__run_times(s);
     double work = r->seconds.select + r->seconds.train + r->seconds.buffer;
     r->samples_per_second = work > 0 ? (double)counts.offered / work : NAN;

@@ -132,7 +132,7 @@ static sfp_status predict_some(sfp__run_state *s, int64_t index, double *seconds
     sfp__ahead_release(u->ahead, end);
     u->next = end;
     u->unread += (uint64_t)unread;
-    s->r->skipped += (uint64_t)unread;
+    s->r->samples.skipped += (uint64_t)unread;
     s->r->labels.unlabelled += (uint64_t)n;
     return SFP_OK;
 }

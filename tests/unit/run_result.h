@@ -3,7 +3,7 @@
 #define SFP_TESTS_RUN_RESULT_H
 
 #include "base/mem.h"
-#include "run/result.h"
+#include "results/result.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,15 +39,15 @@ static inline sfp_result result_make(int tasks, int classes)
     r.tasks_done = tasks;
     sfp__result_summarise(&r);
     r.prequential_accuracy = 2.0 / 3;
-    r.offered = 1000;
-    r.scored = 900;
-    r.trained = 500;
-    r.replayed = 480;
-    r.dropped = 100;
-    r.skipped = 3;
+    r.samples.offered = 1000;
+    r.samples.scored = 900;
+    r.samples.trained = 500;
+    r.samples.replayed = 480;
+    r.samples.dropped = 100;
+    r.samples.skipped = 3;
     r.lambda = 150;
-    r.lag_mean = 0.25;
-    r.lag_max = 1.5;
+    r.lag.mean = 0.25;
+    r.lag.max = 1.5;
     r.coverage = 1;
     r.seconds.decode = 1;
     r.seconds.select = 2;
@@ -58,21 +58,21 @@ static inline sfp_result result_make(int tasks, int classes)
     r.samples_per_second = 181.8;
     r.peak_rss_bytes = 123456789;
     r.seed = 7;
-    r.threads = 2;
+    r.machine.threads = 2;
     r.finished = true;
-    (void)snprintf(r.cpu, sizeof r.cpu, "A processor");
-    (void)snprintf(r.kernels, sizeof r.kernels, "avx2");
-    (void)snprintf(r.gemm, sizeof r.gemm, "oneDNN");
+    (void)snprintf(r.machine.cpu, sizeof r.machine.cpu, "A processor");
+    (void)snprintf(r.machine.kernels, sizeof r.machine.kernels, "avx2");
+    (void)snprintf(r.machine.gemm, sizeof r.machine.gemm, "oneDNN");
     (void)snprintf(r.started, sizeof r.started, "2025-01-02T03:04:05Z");
     result_option(&r, "data", "synthetic:1000");
     result_option(&r, "select", "random");
     result_option(&r, "buffer", "er");
     result_option(&r, "sigma", "0.3");
     for (int i = 0; i < 50; i++) {
-        assert_int_equal(sfp__curve_add(&r.prequential, 20 * (i + 1), i == 3 ? NAN : 0.01 * i, NULL), SFP_OK);
-        assert_int_equal(sfp__curve_add(&r.loss, 20 * (i + 1), 2 - 0.03 * i, NULL), SFP_OK);
-        assert_int_equal(sfp__curve_add(&r.rate, 20 * (i + 1), 150 + i % 5, NULL), SFP_OK);
-        assert_int_equal(sfp__curve_add(&r.lag, 20 * (i + 1), 0.1 * i, NULL), SFP_OK);
+        assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_PREQUENTIAL], 20 * (i + 1), i == 3 ? NAN : 0.01 * i, NULL), SFP_OK);
+        assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], 20 * (i + 1), 2 - 0.03 * i, NULL), SFP_OK);
+        assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_RATE], 20 * (i + 1), 150 + i % 5, NULL), SFP_OK);
+        assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_LAG], 20 * (i + 1), 0.1 * i, NULL), SFP_OK);
     }
     for (int i = 0; i < tasks; i++)
         assert_int_equal(sfp__result_evaluated(&r, 1000 * (uint64_t)(i + 1) / (uint64_t)tasks, i, r.accuracy + i * tasks, NULL), SFP_OK);

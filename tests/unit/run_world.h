@@ -108,25 +108,21 @@ static inline void same_file(const char *a, const char *b)
 
 static inline void same_result(const sfp_result *a, const sfp_result *b)
 {
-    assert_int_equal(a->offered, b->offered);
-    assert_int_equal(a->scored, b->scored);
-    assert_int_equal(a->trained, b->trained);
-    assert_int_equal(a->replayed, b->replayed);
-    assert_int_equal(a->dropped, b->dropped);
-    assert_int_equal(a->skipped, b->skipped);
+    assert_memory_equal(&a->samples, &b->samples, sizeof a->samples);
     assert_int_equal(a->tasks_done, b->tasks_done);
     assert_memory_equal(&a->prequential_accuracy, &b->prequential_accuracy, sizeof(double));
     assert_true(a->coverage == b->coverage);
-    assert_memory_equal(&a->lag_mean, &b->lag_mean, sizeof(double)); /* NAN too */
-    assert_memory_equal(&a->lag_max, &b->lag_max, sizeof(double));
+    assert_memory_equal(&a->lag.mean, &b->lag.mean, sizeof(double)); /* NAN too */
+    assert_memory_equal(&a->lag.max, &b->lag.max, sizeof(double));
     for (int i = 0; i < a->tasks; i++)
         for (int j = 0; j <= i; j++) {
             double x = a->accuracy[i * a->tasks + j], y = b->accuracy[i * b->tasks + j];
             assert_true(x == y || (x != x && y != y));
         }
-    assert_int_equal(a->prequential.count, b->prequential.count);
-    for (int i = 0; i < a->prequential.count; i++)
-        assert_true(a->prequential.x[i] == b->prequential.x[i] && a->prequential.y[i] == b->prequential.y[i]);
+    const sfp_curve *c = &a->curve[SFP_CURVE_PREQUENTIAL], *d = &b->curve[SFP_CURVE_PREQUENTIAL];
+    assert_int_equal(c->count, d->count);
+    for (int i = 0; i < c->count; i++)
+        assert_true(c->x[i] == d->x[i] && c->y[i] == d->y[i]);
 }
 
 /* A folder of classes with 12 pictures each, every fourth of which may be broken. */

@@ -1,5 +1,5 @@
-#include "run/metrics.h"
-#include "run/result.h"
+#include "results/metrics.h"
+#include "results/result.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-#include "run/registry.h"
+#include "results/registry.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 #include "io/json_write.h"
-#include "run/report.h"
+#include "report/report.h"
 
-#include "run/text_out.h"
+#include "results/text_out.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -148,7 +148,7 @@ static void names_cannot_leave_their_place(void **unused)
         sfp__free(r.class_names[i]);
         r.class_names[i] = sfp__strdup(evil);
     }
-    (void)snprintf(r.cpu, sizeof r.cpu, "%s", evil);
+    (void)snprintf(r.machine.cpu, sizeof r.machine.cpu, "%s", evil);
     (void)snprintf(r.started, sizeof r.started, "<script>");
     static const char *const keys[] = {"data", "test", "backbone", "sigma", "method", "<script>\"'"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -192,7 +192,7 @@ static void strange_curves_are_drawn_or_left_out(void **unused)
         sfp_result r;
         assert_int_equal(sfp__result_init(&r, 1, 1, NULL), SFP_OK);
         for (int k = 0; k < 3; k++)
-            assert_int_equal(sfp__curve_add(&r.loss, xs[i / 5][k], ys[i % 5][k], NULL), SFP_OK);
+            assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], xs[i / 5][k], ys[i % 5][k], NULL), SFP_OK);
         char *text = report(&r, NULL);
         assert_null(strstr(text, "nan"));
         check_nesting(text);
@@ -206,8 +206,8 @@ static void one_point_is_no_curve_but_not_nothing(void **unused)
     (void)unused;
     sfp_result r;
     assert_int_equal(sfp__result_init(&r, 1, 1, NULL), SFP_OK);
-    assert_int_equal(sfp__curve_add(&r.prequential, 60, NAN, NULL), SFP_OK);
-    assert_int_equal(sfp__curve_add(&r.loss, 60, 2.5, NULL), SFP_OK);
+    assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_PREQUENTIAL], 60, NAN, NULL), SFP_OK);
+    assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], 60, 2.5, NULL), SFP_OK);
     char *text = report(&r, NULL);
     assert_non_null(strstr(text, "<p class=\"note\">Too few timestamps for a curve.</p>"));
     assert_null(strstr(text, "Nothing was recorded."));

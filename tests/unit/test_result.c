@@ -1,4 +1,4 @@
-#include "run/result.h"
+#include "results/result.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

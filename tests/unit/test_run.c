@@ -132,7 +132,7 @@ static void the_controller_goes_on_as_it_was(void **unused)
     sfp_result with = run_once(&o, "controlled", 0, NULL);
     o.controller = false;
     sfp_result without = run_once(&o, "uncontrolled", 0, NULL);
-    assert_true(with.trained < without.trained);
+    assert_true(with.samples.trained < without.samples.trained);
     sfp__result_done(&with);
     sfp__result_done(&without);
 }
@@ -229,7 +229,7 @@ static void paper_clock_measures_a_first_task_of_few_batches(void **unused)
     o.rate = 1e9;
     sfp_result r = run_once(&o, "paper_few", 0, NULL);
     assert_true(r.cs > 1); /* 0 when nothing was measured */
-    assert_int_equal(r.dropped, 50);
+    assert_int_equal(r.samples.dropped, 50);
     sfp__result_done(&r);
 }
 
@@ -266,9 +266,9 @@ static void broken_pictures_are_counted_once_however_often_it_is_resumed(void **
     o.learner.keep_compressed = true;
     stopped_is_as_left_alone(o, 1);
     sfp_result r = run_once(&o, "broken", 0, said);
-    assert_int_equal(r.offered, 24);
-    assert_int_equal(r.skipped, 6);
-    assert_int_equal(r.dropped, 0);
+    assert_int_equal(r.samples.offered, 24);
+    assert_int_equal(r.samples.skipped, 6);
+    assert_int_equal(r.samples.dropped, 0);
     assert_non_null(strstr(said, "6 pictures could not be read and were left out; the first: "));
     assert_true(r.average_accuracy != r.average_accuracy); /* no test set */
     sfp__result_done(&r);
@@ -287,8 +287,8 @@ static void one_class_and_a_batch_larger_than_the_data(void **unused)
         o.test = data;
         o.learner.batch = 64;
         sfp_result r = run_once(&o, "single_out", 0, NULL);
-        assert_int_equal(r.offered, 12);
-        assert_int_equal(r.dropped, 0);
+        assert_int_equal(r.samples.offered, 12);
+        assert_int_equal(r.samples.dropped, 0);
         assert_true(r.average_accuracy == 1);
         assert_true(r.coverage == 1);
         sfp__result_done(&r);
@@ -345,7 +345,7 @@ static void stopping_while_the_clock_is_measured_leaves_the_run_before(void **un
     o.rate = 100;
     assert_false(says(&o, "measured", "batches are kept", true, &r));
     assert_false(r.finished);
-    assert_int_equal(r.offered, 0);
+    assert_int_equal(r.samples.offered, 0);
     sfp__result_done(&r);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char name[64];

@@ -80,8 +80,8 @@ static void check(sfp_run_options o, const char *name)
         finished = r.finished;
         assert_true(finished || w.stop);
         assert_int_equal(w.pictures, 0);
-        uint64_t seen = o.method ? r.trained : r.scored;
-        assert_int_equal(r.offered, seen + r.dropped + r.skipped); /* also of one that was stopped */
+        uint64_t seen = o.method ? r.samples.trained : r.samples.scored;
+        assert_int_equal(r.samples.offered, seen + r.samples.dropped + r.samples.skipped); /* also of one that was stopped */
         assert_true(seen > 0);
         if (processes == 0)
             has_no_numbers(&r);

@@ -20,17 +20,17 @@ static void a_stream_without_end_goes_on_as_if_never_stopped(void **unused)
         o.method = methods[m];
         sfp_result want = run_once(&o, whole, 12, NULL);
         assert_true(want.finished);
-        assert_int_equal(want.offered, 120);
+        assert_int_equal(want.samples.offered, 120);
         assert_int_equal(want.classes, 10);
         assert_true(want.coverage == 1);
         assert_true(want.average_accuracy >= 0); /* its own test set */
         sfp_result part = run_once(&o, cut, 5, NULL);
-        assert_int_equal(part.offered, 50);
+        assert_int_equal(part.samples.offered, 50);
         sfp__result_done(&part);
         o.resume = true;
         sfp_result r = run_once(&o, cut, 7, said);
         assert_string_equal(said, "going on from the last checkpoint");
-        assert_int_equal(r.offered, 120);
+        assert_int_equal(r.samples.offered, 120);
         assert_int_equal(r.classes, 10);
         for (int c = 0; c < 10; c++)
             assert_string_equal(r.class_names[c], want.class_names[c]);
@@ -106,10 +106,10 @@ static void a_folder_is_learned_from_and_only_what_is_new_later(void **unused)
     sfp_run_options o = watch("in");
     sfp_result r = run_once(&o, "folder", 0, NULL);
     assert_true(r.finished);
-    assert_int_equal(r.offered, 15);
-    assert_int_equal(r.scored, 12);
-    assert_int_equal(r.skipped, 3);
-    assert_int_equal(r.dropped, 0);
+    assert_int_equal(r.samples.offered, 15);
+    assert_int_equal(r.samples.scored, 12);
+    assert_int_equal(r.samples.skipped, 3);
+    assert_int_equal(r.samples.dropped, 0);
     assert_int_equal(r.classes, 2);
     check_labels(&r, 0, 0, 0, 0);
     assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 3); /* 5, 5 and 2 */
@@ -118,16 +118,16 @@ static void a_folder_is_learned_from_and_only_what_is_new_later(void **unused)
     put_picture("in/c1/12.png", 112);
     o.resume = true;
     r = run_once(&o, "folder", 0, NULL);
-    assert_int_equal(r.offered, 17);
-    assert_int_equal(r.scored, 14);
-    assert_int_equal(r.skipped, 3);
+    assert_int_equal(r.samples.offered, 17);
+    assert_int_equal(r.samples.scored, 14);
+    assert_int_equal(r.samples.skipped, 3);
     assert_int_equal(r.classes, 3);
     assert_string_equal(r.class_names[0], "c0");
     assert_string_equal(r.class_names[2], "a");
     assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 4);
     sfp__result_done(&r);
     r = run_once(&o, "folder", 0, NULL); /* nothing is new */
-    assert_int_equal(r.offered, 17);
+    assert_int_equal(r.samples.offered, 17);
     assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 4);
     sfp__result_done(&r);
 }
@@ -191,8 +191,8 @@ static void labels_that_come_late_are_learned_from(void **unused)
     sfp_run_options o = watch("late");
     sfp_result r = run_script(&o, "late_out", label_later);
     check_labels(&r, 3, 2, 0, 1);
-    assert_int_equal(r.scored, r.offered);
-    assert_true(r.offered == 12 || r.offered == 17); /* .end may come before the dogs are looked at */
+    assert_int_equal(r.samples.scored, r.samples.offered);
+    assert_true(r.samples.offered == 12 || r.samples.offered == 17); /* .end may come before the dogs are looked at */
     assert_int_equal(lines_of("late_out/predictions.jsonl", "\"class\":\"cat\""), 3);
     assert_int_equal(lines_of("late_out/predictions.jsonl", "\"name\":\"u3.png\""), 1);
     sfp__result_done(&r);
@@ -257,7 +257,7 @@ static void what_waits_is_predicted_once_however_often_a_run_goes_on(void **unus
     for (int times = 0; times < 2; times++) { /* the second finds nothing new */
         r = run_once(&o, "again_out", 0, NULL);
         check_labels(&r, 6, 3, 0, 3);
-        assert_int_equal(r.offered, 8);
+        assert_int_equal(r.samples.offered, 8);
         sfp__result_done(&r);
         check_predictions("again_out/predictions.jsonl", 6, begin, picture);
         assert_int_equal(lines_of("again_out/events.jsonl", "\"offered\":[8,6,7]"), 1); /* known by the numbers they had */
@@ -292,7 +292,7 @@ static void a_short_batch_is_learned_after_a_pause(void **unused)
     put_picture("pause/cat/2.png", 20);
     sfp_run_options o = watch("pause");
     sfp_result r = run_script(&o, "pause_out", end_after_two);
-    assert_int_equal(r.offered, 3);
+    assert_int_equal(r.samples.offered, 3);
     assert_int_equal(lines_of("pause_out/events.jsonl", "{\"t\":"), 2);
     sfp__result_done(&r);
 }
@@ -362,19 +362,19 @@ static void overload(const char *data, double cost, bool triage, bool controller
     o.data = live ? data : sized;
     sfp_result r = run_once(&o, out, live ? (int)(seconds / cost / 2) + 3 : 0, NULL);
     assert_true(r.finished);
-    assert_int_equal(r.scored + r.dropped + r.skipped, r.offered); /* every sample is scored, or dropped */
-    assert_int_equal(r.skipped, 0);
+    assert_int_equal(r.samples.scored + r.samples.dropped + r.samples.skipped, r.samples.offered); /* every sample is scored, or dropped */
+    assert_int_equal(r.samples.skipped, 0);
     if (!live)
-        assert_int_equal(r.offered, (int)(o.rate * seconds));
+        assert_int_equal(r.samples.offered, (int)(o.rate * seconds));
     /* the machine may have become faster since the cost was measured: the load is that of this run */
-    double load = (r.seconds.select + r.seconds.train + r.seconds.buffer) / (double)r.scored * o.rate;
+    double load = (r.seconds.select + r.seconds.train + r.seconds.buffer) / (double)r.samples.scored * o.rate;
     if (!triage && !controller && load > 1.5)
-        assert_true(r.dropped > 0);
+        assert_true(r.samples.dropped > 0);
     /* what waits is at most the queue, and the batch at hand has to be finished: far from what piles up at 3x */
     double bound = (o.queue + 1 + (triage ? 16 : 0)) * 4 * cost + 0.4;
-    if (!(r.lag_max < bound))
-        fail_msg("%s: largest lag %.3f s at %.4f s a batch, expected less than %.3f", data, r.lag_max, cost, bound);
-    assert_true(r.lag_mean <= r.lag_max);
+    if (!(r.lag.max < bound))
+        fail_msg("%s: largest lag %.3f s at %.4f s a batch, expected less than %.3f", data, r.lag.max, cost, bound);
+    assert_true(r.lag.mean <= r.lag.max);
     sfp__result_done(&r);
 }
 

@@ -1,7 +1,7 @@
 /* What a run leaves behind: the same numbers everywhere, a line of events a timestamp whoever learned, and the pictures of its
  * report. */
 #include "model/vit.h"
-#include "run/registry.h"
+#include "results/registry.h"
 
 #include "run_world.h"
 
@@ -58,7 +58,7 @@ static void lag_is_not_a_number_where_nothing_can_be_late(void **unused)
         sfp_result r = run_once(&o, "lag", 0, NULL);
         bool late = clocks[i] == SFP_CLOCK_VIRTUAL;
         char *json = text_in("lag", "result.json"), *page = text_in("lag", "report.html");
-        assert_int_equal(isfinite(r.lag_mean) && isfinite(r.lag_max) && isfinite(r.lag_last), late);
+        assert_int_equal(isfinite(r.lag.mean) && isfinite(r.lag.max) && isfinite(r.lag.last), late);
         check_holds(json, "\"lag\": {\"mean\":null, \"max\":null, \"last\":null}", !late);
         check_holds(page, "Largest lag", late);
         free(json);

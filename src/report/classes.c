@@ -1,5 +1,5 @@
 /* The report's pictures of classes: confusion matrix and accuracy by class. Right answers are blue, wrong ones orange. */
-#include "run/report_internal.h"
+#include "report/report_internal.h"
 
 #include "base/mem.h"
 

@@ -1,7 +1,7 @@
 /* result.json back into memory. The file may come from anybody: every key is looked at, every count bounded, and nothing is
  * taken that the rest of the program (matrices by tasks and classes, plots, tables) could trip over. Keys that are not known
  * are passed over, so that a later version may add some. */
-#include "run/result.h"
+#include "results/result.h"
 
 #include "base/mem.h"
 #include "base/text.h"
@@ -162,17 +162,17 @@ static sfp_status read_machine(const reader *in, const json_t *root, sfp_result 
     uint64_t threads = 0;
     sfp_status s = get(in, root, "machine", JSON_OBJECT, &m);
     if (s == SFP_OK)
-        s = get_text(in, m, "cpu", r->cpu, sizeof r->cpu);
+        s = get_text(in, m, "cpu", r->machine.cpu, sizeof r->machine.cpu);
     if (s == SFP_OK)
-        s = get_text(in, m, "kernels", r->kernels, sizeof r->kernels);
+        s = get_text(in, m, "kernels", r->machine.kernels, sizeof r->machine.kernels);
     if (s == SFP_OK)
-        s = get_text(in, m, "gemm", r->gemm, sizeof r->gemm);
+        s = get_text(in, m, "gemm", r->machine.gemm, sizeof r->machine.gemm);
     if (s == SFP_OK)
         s = get_count(in, m, "threads", &threads);
     if (s == SFP_OK && threads > 1 << 20)
         s = bad(in, "threads", "a sane number");
     if (s == SFP_OK)
-        r->threads = (int)threads;
+        r->machine.threads = (int)threads;
     return s;
 }
 
@@ -326,16 +326,11 @@ static sfp_status read_samples_and_time(const reader *in, const json_t *root, sf
         const char *key;
         uint64_t *to;
         bool may_lack;
-    } counts[] = {{samples, "offered", &r->offered, false},
-                  {samples, "scored", &r->scored, false},
-                  {samples, "trained", &r->trained, false},
-                  {samples, "replayed", &r->replayed, false},
-                  {samples, "dropped", &r->dropped, false},
-                  {samples, "skipped", &r->skipped, true},
-                  {labels, "unlabelled", &r->labels.unlabelled, true},
-                  {labels, "late", &r->labels.late, true},
-                  {labels, "expired", &r->labels.expired, true},
-                  {labels, "waiting", &r->labels.waiting, true}};
+    } counts[] = {{samples, "offered", &r->samples.offered, false},    {samples, "scored", &r->samples.scored, false},
+                  {samples, "trained", &r->samples.trained, false},    {samples, "replayed", &r->samples.replayed, false},
+                  {samples, "dropped", &r->samples.dropped, false},    {samples, "skipped", &r->samples.skipped, true},
+                  {labels, "unlabelled", &r->labels.unlabelled, true}, {labels, "late", &r->labels.late, true},
+                  {labels, "expired", &r->labels.expired, true},       {labels, "waiting", &r->labels.waiting, true}};
     for (size_t i = 0; s == SFP_OK && i < sizeof counts / sizeof *counts; i++)
         if (!counts[i].may_lack || json_object_get(counts[i].from, counts[i].key))
             s = get_count(in, counts[i].from, counts[i].key, counts[i].to);
@@ -349,9 +344,9 @@ static sfp_status read_samples_and_time(const reader *in, const json_t *root, sf
                  {root, "cs", 0, 1e300, &r->cs, false},
                  {root, "coverage", 0, 1, &r->coverage, false},
                  {root, "samples_per_second", 0, 1e300, &r->samples_per_second, false},
-                 {lag, "mean", -1e300, 1e300, &r->lag_mean, false},
-                 {lag, "max", -1e300, 1e300, &r->lag_max, false},
-                 {lag, "last", -1e300, 1e300, &r->lag_last, false},
+                 {lag, "mean", -1e300, 1e300, &r->lag.mean, false},
+                 {lag, "max", -1e300, 1e300, &r->lag.max, false},
+                 {lag, "last", -1e300, 1e300, &r->lag.last, false},
                  {seconds, "decode", -1e300, 1e300, &r->seconds.decode, false},
                  {seconds, "select", -1e300, 1e300, &r->seconds.select, false},
                  {seconds, "train", -1e300, 1e300, &r->seconds.train, false},
@@ -397,13 +392,13 @@ static sfp_status read_curves(const reader *in, const json_t *root, sfp_result *
         return SFP_OK;
     if (!json_is_object(curves))
         return bad(in, "curves", "an object");
-    sfp_status s = read_curve(in, curves, "prequential", &r->prequential);
+    sfp_status s = read_curve(in, curves, "prequential", &r->curve[SFP_CURVE_PREQUENTIAL]);
     if (s == SFP_OK)
-        s = read_curve(in, curves, "loss", &r->loss);
+        s = read_curve(in, curves, "loss", &r->curve[SFP_CURVE_LOSS]);
     if (s == SFP_OK)
-        s = read_curve(in, curves, "rate", &r->rate);
+        s = read_curve(in, curves, "rate", &r->curve[SFP_CURVE_RATE]);
     if (s == SFP_OK)
-        s = read_curve(in, curves, "lag", &r->lag);
+        s = read_curve(in, curves, "lag", &r->curve[SFP_CURVE_LAG]);
     return s;
 }
 

@@ -1,7 +1,7 @@
 /* The text of result.json (SPEC section 17). It depends on the numbers alone: keys in a fixed order, numbers in their shortest
  * form, NAN as null. */
 #include "io/json_write.h"
-#include "run/result.h"
+#include "results/result.h"
 
 #include "base/mem.h"
 #include "io/file.h"
@@ -119,11 +119,11 @@ static void what_was_run(json *j, const sfp_result *r)
     seed_value(j, r->seed);
     member(j, "machine");
     sfp__text_put(&j->text, "{\"cpu\":");
-    sfp__text_json(&j->text, r->cpu);
-    sfp__text_printf(&j->text, ",\"threads\":%d,\"kernels\":", r->threads);
-    sfp__text_json(&j->text, r->kernels);
+    sfp__text_json(&j->text, r->machine.cpu);
+    sfp__text_printf(&j->text, ",\"threads\":%d,\"kernels\":", r->machine.threads);
+    sfp__text_json(&j->text, r->machine.kernels);
     sfp__text_put(&j->text, ",\"gemm\":");
-    sfp__text_json(&j->text, r->gemm);
+    sfp__text_json(&j->text, r->machine.gemm);
     sfp__text_put(&j->text, "}");
     options(j, r, false);
     options(j, r, true);
@@ -207,17 +207,17 @@ static void evaluations(json *j, const sfp_result *r)
 static void samples_and_time(json *j, const sfp_result *r)
 {
     member(j, "samples");
-    sfp__text_printf(&j->text, "{\"offered\":%" PRIu64 ",\"scored\":%" PRIu64 ",\"trained\":%" PRIu64, r->offered, r->scored,
-                     r->trained);
-    sfp__text_printf(&j->text, ",\"replayed\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"skipped\":%" PRIu64 "}", r->replayed,
-                     r->dropped, r->skipped);
+    sfp__text_printf(&j->text, "{\"offered\":%" PRIu64 ",\"scored\":%" PRIu64 ",\"trained\":%" PRIu64, r->samples.offered,
+                     r->samples.scored, r->samples.trained);
+    sfp__text_printf(&j->text, ",\"replayed\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"skipped\":%" PRIu64 "}", r->samples.replayed,
+                     r->samples.dropped, r->samples.skipped);
     member(j, "labels");
     sfp__text_printf(&j->text,
                      "{\"unlabelled\":%" PRIu64 ",\"late\":%" PRIu64 ",\"expired\":%" PRIu64 ",\"waiting\":%" PRIu64 "}",
                      r->labels.unlabelled, r->labels.late, r->labels.expired, r->labels.waiting);
     real_member(j, "lambda", r->lambda);
     real_member(j, "cs", r->cs);
-    real_object(j, "lag", 3, (const char *[]){"mean", "max", "last"}, (const double[]){r->lag_mean, r->lag_max, r->lag_last});
+    real_object(j, "lag", 3, (const char *[]){"mean", "max", "last"}, (const double[]){r->lag.mean, r->lag.max, r->lag.last});
     real_member(j, "coverage", r->coverage);
     real_object(j, "seconds", 7, (const char *[]){"decode", "select", "train", "buffer", "evaluate", "total", "waited"},
                 (const double[]){r->seconds.decode, r->seconds.select, r->seconds.train, r->seconds.buffer, r->seconds.evaluate,
@@ -278,10 +278,10 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
     samples_and_time(&j, r);
     member(&j, "curves");
     sfp__text_put(&j.text, "{");
-    curve(&j, "prequential", &r->prequential, true);
-    curve(&j, "loss", &r->loss, false);
-    curve(&j, "rate", &r->rate, false);
-    curve(&j, "lag", &r->lag, false);
+    curve(&j, "prequential", &r->curve[SFP_CURVE_PREQUENTIAL], true);
+    curve(&j, "loss", &r->curve[SFP_CURVE_LOSS], false);
+    curve(&j, "rate", &r->curve[SFP_CURVE_RATE], false);
+    curve(&j, "lag", &r->curve[SFP_CURVE_LAG], false);
     sfp__text_put(&j.text, "}");
     confusion(&j, r);
     sfp__text_put(&j.text, one_line ? "}" : "\n}\n");

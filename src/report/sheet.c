@@ -1,6 +1,6 @@
 /* Contact sheets. All pictures of a sheet become one PNG, put once into a style rule as a data: address; a thumbnail is an
  * element that shows its part of it. */
-#include "run/report_internal.h"
+#include "report/report_internal.h"
 
 #include "base/mem.h"
 #include "io/image.h"

@@ -1,6 +1,6 @@
 /* report.html: one page, no file and no script beside it. A policy in its head forbids scripts and anything from elsewhere, so
  * that a class called <script> is only a strange name even if the escaping failed. */
-#include "run/report_internal.h"
+#include "report/report_internal.h"
 
 #include "base/mem.h"
 #include "io/file.h"
@@ -165,7 +165,7 @@ static void lead(sfp_text *t, const sfp_result *r)
     sfp__text_put(t, "</h1><div class=\"soft\">started ");
     sfp__put_html(t, *r->started ? r->started : "at a time not recorded");
     sfp__text_printf(t, " &#183; seed %" PRIu64 " &#183; streamfp %s</div>\n<p class=\"lead\">", r->seed, sfp_version());
-    sfp__text_printf(t, "A stream of %s samples", sfp__say_count((double)r->offered, a));
+    sfp__text_printf(t, "A stream of %s samples", sfp__say_count((double)r->samples.offered, a));
     sfp__text_printf(t, " of %d class%s in %d task%s", r->classes, r->classes == 1 ? "" : "es", r->tasks,
                      r->tasks == 1 ? "" : "s");
     if (test && *test) {
@@ -176,24 +176,24 @@ static void lead(sfp_text *t, const sfp_result *r)
         sfp__text_put(t, ", learned with the frozen backbone ");
         code(t, backbone);
     }
-    sfp__text_printf(t, ". It was trained on %s of them", sfp__say_count((double)r->trained, a));
-    sfp__text_printf(t, " and rehearsed %s", sfp__say_count((double)r->replayed, a));
-    if (r->dropped)
-        sfp__text_printf(t, "; %s arrived too fast and were dropped", sfp__say_count((double)r->dropped, a));
-    if (r->skipped)
-        sfp__text_printf(t, "; %s could not be read", sfp__say_count((double)r->skipped, a));
+    sfp__text_printf(t, ". It was trained on %s of them", sfp__say_count((double)r->samples.trained, a));
+    sfp__text_printf(t, " and rehearsed %s", sfp__say_count((double)r->samples.replayed, a));
+    if (r->samples.dropped)
+        sfp__text_printf(t, "; %s arrived too fast and were dropped", sfp__say_count((double)r->samples.dropped, a));
+    if (r->samples.skipped)
+        sfp__text_printf(t, "; %s could not be read", sfp__say_count((double)r->samples.skipped, a));
     if (r->labels.unlabelled)
         sfp__text_printf(t, "; %s came without a label", sfp__say_count((double)r->labels.unlabelled, a));
     if (r->labels.late)
         sfp__text_printf(t, ", %s of which got one later", sfp__say_count((double)r->labels.late, a));
     sfp__text_printf(t, ". It took %s on ", sfp__say_seconds(r->seconds.total, a));
-    sfp__put_html(t, *r->cpu ? r->cpu : "a machine not recorded");
-    sfp__text_printf(t, " with %d thread%s", r->threads, r->threads == 1 ? "" : "s");
-    if (*r->kernels || *r->gemm) {
+    sfp__put_html(t, *r->machine.cpu ? r->machine.cpu : "a machine not recorded");
+    sfp__text_printf(t, " with %d thread%s", r->machine.threads, r->machine.threads == 1 ? "" : "s");
+    if (*r->machine.kernels || *r->machine.gemm) {
         sfp__text_put(t, " (");
-        sfp__put_html(t, r->kernels);
-        sfp__text_put(t, *r->kernels && *r->gemm ? ", " : "");
-        sfp__put_html(t, r->gemm);
+        sfp__put_html(t, r->machine.kernels);
+        sfp__text_put(t, *r->machine.kernels && *r->machine.gemm ? ", " : "");
+        sfp__put_html(t, r->machine.gemm);
         sfp__text_put(t, ")");
     }
     sfp__text_put(t, ".");
@@ -236,16 +236,16 @@ static void tiles(sfp_text *t, const sfp_result *r)
     }
     if (isfinite(r->prequential_accuracy))
         tile(t, "Prequential accuracy", sfp__say_percent(r->prequential_accuracy, a), "tested before trained on");
-    (void)snprintf(note, sizeof note, "of %s offered", sfp__say_count((double)r->offered, b));
-    tile(t, "Trained on", sfp__say_count((double)r->trained, a), note);
+    (void)snprintf(note, sizeof note, "of %s offered", sfp__say_count((double)r->samples.offered, b));
+    tile(t, "Trained on", sfp__say_count((double)r->samples.trained, a), note);
     if (isfinite(r->samples_per_second)) {
         (void)snprintf(note, sizeof note, isfinite(r->lambda) ? "samples/s; %s/s arrive" : "samples/s%s",
                        isfinite(r->lambda) ? sfp__say_compact(r->lambda, b) : "");
         tile(t, "Speed", sfp__say_compact(r->samples_per_second, a), note);
     }
-    if (isfinite(r->lag_max)) {
-        (void)snprintf(note, sizeof note, "mean lag %s", sfp__say_seconds(r->lag_mean, b));
-        tile(t, "Largest lag", sfp__say_seconds(r->lag_max, a), note);
+    if (isfinite(r->lag.max)) {
+        (void)snprintf(note, sizeof note, "mean lag %s", sfp__say_seconds(r->lag.mean, b));
+        tile(t, "Largest lag", sfp__say_seconds(r->lag.max, a), note);
     }
     if (isfinite(r->cs)) {
         (void)snprintf(a, sizeof a, "%.3g", r->cs);
@@ -300,7 +300,7 @@ static void learning(sfp_text *t, const sfp_result *r)
 {
     card(t, "Learning",
          "Prequential: each sample is answered before it is trained on. Bands show the range of what a point averages.");
-    bool any = sfp__plot_curve(t, &r->prequential,
+    bool any = sfp__plot_curve(t, &r->curve[SFP_CURVE_PREQUENTIAL],
                                &(sfp_plot){.id = "c1",
                                            .title = "prequential accuracy so far",
                                            .color = "--blue",
@@ -310,11 +310,13 @@ static void learning(sfp_text *t, const sfp_result *r)
                                            .line = NAN});
     any |= tested(t, r);
     any |= sfp__plot_curve(
-        t, &r->loss, &(sfp_plot){.id = "c2", .title = "training loss", .color = "--red", .buckets = 90, .unit = "", .line = NAN});
+        t, &r->curve[SFP_CURVE_LOSS],
+        &(sfp_plot){.id = "c2", .title = "training loss", .color = "--red", .buckets = 90, .unit = "", .line = NAN});
     if (!any)
         sfp__text_printf(t, "<p class=\"note\">%s</p>",
-                         has_point(&r->prequential) || has_point(&r->loss) ? "Too few timestamps for a curve."
-                                                                           : "Nothing was recorded.");
+                         has_point(&r->curve[SFP_CURVE_PREQUENTIAL]) || has_point(&r->curve[SFP_CURVE_LOSS])
+                             ? "Too few timestamps for a curve."
+                             : "Nothing was recorded.");
     sfp__text_put(t, "</section>\n");
 }
 
@@ -324,7 +326,7 @@ static void rate_and_lag(sfp_text *t, const sfp_result *r)
     sfp_text part = {0};
     (void)snprintf(label, sizeof label, "arrival rate %s/s", sfp__say_compact(r->lambda, rate));
     sfp__text_put(&part, "<div>");
-    bool any = sfp__plot_curve(&part, &r->rate,
+    bool any = sfp__plot_curve(&part, &r->curve[SFP_CURVE_RATE],
                                &(sfp_plot){.id = "c3",
                                            .title = "samples learned a second",
                                            .color = "--green",
@@ -333,7 +335,7 @@ static void rate_and_lag(sfp_text *t, const sfp_result *r)
                                            .line = r->lambda,
                                            .line_label = label});
     sfp__text_put(&part, "</div><div>");
-    any |= sfp__plot_curve(&part, &r->lag,
+    any |= sfp__plot_curve(&part, &r->curve[SFP_CURVE_LAG],
                            &(sfp_plot){.id = "c4",
                                        .title = "lag behind arrival, in seconds",
                                        .color = "--purple",
@@ -365,7 +367,7 @@ static void plots(sfp_text *t, const sfp_result *r)
     sfp__plot_time(t, r);
     sfp__text_put(t, "</section></div><div>");
     learning(t, r);
-    bool narrow = r->lag.count < 2; /* one plot fits below the others, two need the whole width */
+    bool narrow = r->curve[SFP_CURVE_LAG].count < 2; /* one plot fits below the others, two need the whole width */
     if (narrow)
         rate_and_lag(t, r);
     sfp__text_put(t, "</div></div>\n");

@@ -1,5 +1,5 @@
-/* What a run measured, in memory. As the text of result.json it is result_write.c, and back result_read.c. */
-#include "run/result.h"
+/* What a run measured, in memory. As the text of result.json it is result_json.c. */
+#include "results/result.h"
 
 #include "base/mem.h"
 
@@ -13,23 +13,20 @@ sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *er
         return sfp__fail(err, SFP_EINVAL, "a result of %d tasks, expected 1 to %d", tasks, SFP_RESULT_TASKS_MAX);
     if (classes < 0 || classes > SFP_RESULT_CLASSES_MAX)
         return sfp__fail(err, SFP_EINVAL, "a result of %d classes, expected 0 to %d", classes, SFP_RESULT_CLASSES_MAX);
-    sfp_result n = {.tasks = tasks, .classes = classes, .class_room = classes};
-    size_t j = (size_t)tasks, c = (size_t)classes;
-    bool matrix = classes > 0 && classes <= SFP_CONFUSION_MAX;
-    n.accuracy = sfp__malloc(j * j * sizeof *n.accuracy);
-    n.task_names = sfp__calloc(j, sizeof *n.task_names);
-    n.class_names = classes ? sfp__calloc(c, sizeof *n.class_names) : NULL;
-    n.confusion = matrix ? sfp__calloc(c * c, sizeof *n.confusion) : NULL;
-    if (!n.accuracy || !n.task_names || (classes && !n.class_names) || (matrix && !n.confusion)) {
-        sfp__result_done(&n);
-        return sfp__fail_nomem(err);
-    }
+    OWNED_BY(sfp__result_done) sfp_result n = {.tasks = tasks, .classes = classes};
+    size_t j = (size_t)tasks;
+    TRY(sfp__alloc(&n.accuracy, j * j, sizeof *n.accuracy, err));
+    TRY(sfp__alloc(&n.task_names, j, sizeof *n.task_names, err));
+    TRY(sfp__alloc(&n.class_names, (size_t)classes, sizeof *n.class_names, err));
+    TRY(sfp__result_confusion(&n, err));
+    n.class_capacity = classes ? (size_t)classes : 1;
     for (size_t i = 0; i < j * j; i++)
         n.accuracy[i] = NAN;
     n.average_accuracy = n.forgetting = n.backward_transfer = n.prequential_accuracy = NAN;
     n.lambda = n.cs = n.coverage = n.samples_per_second = NAN;
-    n.lag_mean = n.lag_max = n.lag_last = NAN;
+    n.lag.mean = n.lag.max = n.lag.last = NAN;
     *r = n;
+    n = (sfp_result){0};
     return SFP_OK;
 }
 
@@ -44,7 +41,7 @@ double *sfp__result_head(sfp_result *r, int h)
     return r->heads ? r->heads + (size_t)h * square : NULL;
 }
 
-static void curve_done(sfp_curve *c)
+void sfp__curve_done(sfp_curve *c)
 {
     sfp__free(c->x);
     sfp__free(c->y);
@@ -72,10 +69,8 @@ void sfp__result_done(sfp_result *r)
     for (int i = 0; i < r->evaluation_count; i++)
         sfp__free(r->evaluations[i].accuracy);
     sfp__free(r->evaluations);
-    curve_done(&r->prequential);
-    curve_done(&r->loss);
-    curve_done(&r->rate);
-    curve_done(&r->lag);
+    for (int i = 0; i < SFP_CURVES; i++)
+        sfp__curve_done(&r->curve[i]);
     *r = (sfp_result){0};
 }
 
@@ -104,22 +99,14 @@ sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value,
     if (p)
         return replace(&p->value, value, err);
     size_t n = (size_t)r->config_count;
-    sfp_pair *more = r->config;
-    if (n % 16 == 0) { /* room for 16 at a time */
-        more = sfp__realloc(r->config, n * sizeof *more, (n + 16) * sizeof *more);
-        if (!more)
-            return sfp__fail_nomem(err);
-        r->config = more;
-    }
+    if (!sfp__grow(&r->config, sizeof *r->config, n, n + 1, &r->config_capacity))
+        return sfp__fail_nomem(err);
+    OWNED char *name = NULL;
     sfp_pair add = {0};
-    sfp_status s = replace(&add.key, key, err);
-    if (s == SFP_OK)
-        s = replace(&add.value, value, err);
-    if (s != SFP_OK) {
-        sfp__free(add.key);
-        return s;
-    }
-    more[n] = add;
+    TRY(replace(&name, key, err));
+    TRY(replace(&add.value, value, err));
+    add.key = TAKE(name);
+    r->config[n] = add;
     r->config_count++;
     return SFP_OK;
 }
@@ -160,22 +147,15 @@ double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested)
 
 sfp_status sfp__curve_add(sfp_curve *c, double x, double y, sfp_error *err)
 {
-    if (c->count == c->room) {
-        if (c->room >= SFP_CURVE_MAX)
-            return sfp__fail(err, SFP_ELIMIT, "a curve of more than %d points", SFP_CURVE_MAX);
-        size_t old = (size_t)c->count * sizeof *c->x, room = c->room ? (size_t)c->room * 2 : 64;
-        double *more = sfp__realloc(c->x, old, room * sizeof *more);
-        if (!more)
-            return sfp__fail_nomem(err);
-        c->x = more;
-        more = sfp__realloc(c->y, old, room * sizeof *more);
-        if (!more)
-            return sfp__fail_nomem(err);
-        c->y = more;
-        c->room = (int)room;
-    }
-    c->x[c->count] = x;
-    c->y[c->count++] = y;
+    size_t n = (size_t)c->count, room_x = c->capacity, room_y = c->capacity;
+    if (c->count >= SFP_CURVE_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "a curve of more than %d points", SFP_CURVE_MAX);
+    if (!sfp__grow(&c->x, sizeof x, n, n + 1, &room_x) || !sfp__grow(&c->y, sizeof y, n, n + 1, &room_y))
+        return sfp__fail_nomem(err);
+    c->capacity = room_x;
+    c->x[n] = x;
+    c->y[n] = y;
+    c->count++;
     return SFP_OK;
 }
 
@@ -193,19 +173,12 @@ sfp_status sfp__result_add_class(sfp_result *r, const char *name, sfp_error *err
 {
     if (r->classes >= SFP_RESULT_CLASSES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "more than %d classes", SFP_RESULT_CLASSES_MAX);
-    if (r->classes == r->class_room) {
-        int room = r->class_room ? 2 * r->class_room : 16;
-        char **more = sfp__realloc(r->class_names, (size_t)r->classes * sizeof *more, (size_t)room * sizeof *more);
-        if (!more)
-            return sfp__fail_nomem(err);
-        r->class_names = more;
-        r->class_room = room;
-    }
-    char *copy = NULL;
-    sfp_status s = replace(&copy, name, err);
-    if (s != SFP_OK)
-        return s;
-    r->class_names[r->classes++] = copy;
+    size_t n = (size_t)r->classes;
+    if (!sfp__grow(&r->class_names, sizeof *r->class_names, n, n + 1, &r->class_capacity))
+        return sfp__fail_nomem(err);
+    r->class_names[n] = NULL;
+    TRY(replace(&r->class_names[n], name, err));
+    r->classes++;
     sfp__free(r->confusion);
     r->confusion = NULL;
     return SFP_OK;
@@ -218,8 +191,7 @@ sfp_status sfp__result_confusion(sfp_result *r, sfp_error *err)
     r->confusion = NULL;
     if (n == 0 || n > SFP_CONFUSION_MAX)
         return SFP_OK;
-    r->confusion = sfp__calloc(n * n, sizeof *r->confusion);
-    return r->confusion ? SFP_OK : sfp__fail_nomem(err);
+    return sfp__alloc(&r->confusion, n * n, sizeof *r->confusion, err);
 }
 
 static void thin_evaluations(sfp_result *r)
@@ -249,14 +221,11 @@ static double mean(int n, const double *x)
 
 sfp_status sfp__result_evaluated(sfp_result *r, uint64_t offered, int task, const double *accuracy, sfp_error *err)
 {
-    size_t bytes = ((size_t)task + 1) * sizeof *accuracy;
-    if (!r->evaluations && !(r->evaluations = sfp__calloc(SFP_EVALUATIONS_MAX, sizeof *r->evaluations)))
-        return sfp__fail_nomem(err);
-    sfp_evaluation add = {.offered = offered, .task = task, .accuracy = sfp__malloc(bytes)};
-    if (!add.accuracy)
-        return sfp__fail_nomem(err);
-    memcpy(add.accuracy, accuracy, bytes);
-    add.average = mean(task + 1, accuracy);
+    sfp_evaluation add = {.offered = offered, .task = task, .average = mean(task + 1, accuracy)};
+    if (!r->evaluations)
+        TRY(sfp__alloc(&r->evaluations, SFP_EVALUATIONS_MAX, sizeof *r->evaluations, err));
+    TRY(sfp__alloc(&add.accuracy, (size_t)task + 1, sizeof *accuracy, err));
+    memcpy(add.accuracy, accuracy, ((size_t)task + 1) * sizeof *accuracy);
     sfp_evaluation *last = r->evaluation_count ? &r->evaluations[r->evaluation_count - 1] : NULL;
     if (last && last->offered == offered && last->task == task) {
         sfp__free(last->accuracy);

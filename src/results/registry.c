@@ -3,7 +3,7 @@
  * The rollback journal (SQLite's default) and not WAL: home folders lie on network file systems, and a run writes here once a
  * minute at most. A writer waits up to BUSY_MILLISECONDS for another one. The layout's number is the file's user_version, 0 a
  * file that was just made. */
-#include "run/registry.h"
+#include "results/registry.h"
 
 #include "base/mem.h"
 #include "io/folder.h"

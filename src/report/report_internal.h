@@ -1,9 +1,9 @@
 /* What the files of the report share. All of them append HTML to one text; a failure to grow it shows at the end. */
-#ifndef SFP_RUN_REPORT_INTERNAL_H
-#define SFP_RUN_REPORT_INTERNAL_H
+#ifndef SFP_REPORT_REPORT_INTERNAL_H
+#define SFP_REPORT_REPORT_INTERNAL_H
 
-#include "run/report.h"
-#include "run/text_out.h"
+#include "report/report.h"
+#include "results/text_out.h"
 
 /* report_say.c: numbers as people read them; all return buf, and a dash for NAN. */
 #define SFP_SHORT 40

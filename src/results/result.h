@@ -1,6 +1,6 @@
 /* What a run measured (SPEC sections 10 and 17), and the files made of it. */
-#ifndef SFP_RUN_RESULT_H
-#define SFP_RUN_RESULT_H
+#ifndef SFP_RESULTS_RESULT_H
+#define SFP_RESULTS_RESULT_H
 
 #include "base/error.h"
 
@@ -12,7 +12,7 @@
 #define SFP_RESULT_CLASSES_MAX (1 << 20)
 #define SFP_CONFUSION_MAX 4096
 #define SFP_CURVE_MAX (1 << 24) /* points */
-#define SFP_RESULT_HEADS 3 /* of a mixed one: linear, slda, ranpac */
+#define SFP_RESULT_HEADS 3      /* of a mixed one: linear, slda, ranpac */
 
 typedef struct sfp_pair {
     char *key, *value;
@@ -20,9 +20,12 @@ typedef struct sfp_pair {
 } sfp_pair;
 
 typedef struct sfp_curve {
-    int count, room;
+    int count;
+    size_t capacity;
     double *x, *y;
 } sfp_curve;
+
+enum { SFP_CURVE_PREQUENTIAL, SFP_CURVE_LOSS, SFP_CURVE_RATE, SFP_CURVE_LAG, SFP_CURVES };
 
 /* One look at the test sets. */
 typedef struct sfp_evaluation {
@@ -34,42 +37,52 @@ typedef struct sfp_evaluation {
 
 #define SFP_EVALUATIONS_MAX 1000
 
+/* Its numbers and texts are in the table of result_json.c: one that is added goes there too. */
 typedef struct sfp_result {
     /* what was run */
-    int config_count;
-    sfp_pair *config; /* every option with its value as text */
-    uint64_t seed;
-    char cpu[128], kernels[16], gemm[64];
-    int threads;
     char started[32]; /* ISO 8601, UTC */
+    bool finished;
+    uint64_t seed;
+    struct {
+        char cpu[128], kernels[16], gemm[64];
+        int threads;
+    } machine;
+    sfp_pair *config; /* every option with its value as text */
+    int config_count;
+    size_t config_capacity;
     /* tasks and classes */
     int tasks, classes;
     char **task_names, **class_names;
-    int class_room; /* of class_names */
-    int tasks_done; /* evaluated after so many tasks */
+    size_t class_capacity; /* of class_names */
+    /* accuracy */
+    int tasks_done;   /* evaluated after so many tasks */
     double *accuracy; /* (tasks, tasks): row i after task i, column j on task j; NAN where not measured */
+    double *heads;    /* (SFP_RESULT_HEADS, tasks, tasks) as accuracy, of each head of a mixed one alone; NULL: not mixed */
     double average_accuracy, forgetting, backward_transfer; /* NAN where not defined */
-    double *heads; /* (SFP_RESULT_HEADS, tasks, tasks) as accuracy, of each head of a mixed one alone; NULL: not mixed */
     double prequential_accuracy;                            /* NAN when none was measured */
     uint64_t *confusion; /* (classes, classes): row = truth, last evaluation; NULL with more than SFP_CONFUSION_MAX classes */
     int evaluation_count;
     sfp_evaluation *evaluations; /* (SFP_EVALUATIONS_MAX) in order; when there are too many every second one goes; NULL: none */
-    /* samples and time */
-    uint64_t offered, scored, trained, replayed, dropped, skipped;
+    /* counts */
     struct {
-        uint64_t unlabelled, late, expired, waiting; /* pictures that came without a label: all, labelled later, given up, waiting */
-    } labels;                                        /* live streams */
-    double lambda, cs;                  /* NAN: no rate / no paper clock */
-    double lag_mean, lag_max, lag_last; /* seconds behind arrival; NAN: nothing can be late */
-    double coverage;                    /* classes trained on / classes offered */
+        uint64_t offered, scored, trained, replayed, dropped, skipped;
+    } samples;
+    struct {
+        uint64_t unlabelled, late, expired,
+            waiting; /* images that came without a label: all, labelled later, given up, waiting */
+    } labels;        /* live streams */
+    double coverage; /* classes trained on / classes offered */
+    uint64_t peak_rss_bytes;
+    /* time */
+    double lambda, cs; /* NAN: no rate / no paper clock */
+    struct {
+        double mean, max, last;
+    } lag; /* seconds behind arrival; NAN: nothing can be late */
     struct {
         double decode, select, train, buffer, evaluate, total, waited; /* waited: the learner for data */
     } seconds;
-    double samples_per_second; /* offered over select + train + buffer */
-    uint64_t peak_rss_bytes;
-    /* curves over offered samples */
-    sfp_curve prequential, loss, rate, lag;
-    bool finished;
+    double samples_per_second;   /* offered over select + train + buffer */
+    sfp_curve curve[SFP_CURVES]; /* over offered samples */
 } sfp_result;
 
 /* Accuracies of head h of a mixed one, as r->accuracy; made on first use. NULL: no memory. */
@@ -87,6 +100,7 @@ void sfp__result_method(const sfp_result *r, char *buf, size_t size);
 /* Fraction of right answers of class c in the last evaluation; NAN without test samples. *tested may be NULL. */
 double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested);
 sfp_status sfp__curve_add(sfp_curve *c, double x, double y, sfp_error *err);
+void sfp__curve_done(sfp_curve *c);
 /* Every second point goes: how a curve over a stream without end stays small. */
 void sfp__curve_thin(sfp_curve *c);
 /* A class of a stream whose classes appear; its number is classes - 1. Clears the confusion matrix: sfp__result_confusion. */
@@ -105,8 +119,8 @@ double sfp__forgetting(int tasks, int done, const double *a);
 double sfp__backward_transfer(int tasks, int done, const double *a);
 /* 0 for what rounds to 0 with so many decimals: nobody should read "-0.0". */
 double sfp__no_minus_zero(double x, int decimals);
-/* The most frequent wrong answers of a confusion matrix (classes, classes; NULL: none), most frequent first, ties in order of truth
- * and answer, at most `most`; returns how many. */
+/* The most frequent wrong answers of a confusion matrix (classes, classes; NULL: none), most frequent first, ties in order of
+ * truth and answer, at most `most`; returns how many. */
 typedef struct sfp_mixup {
     int truth, answer;
     uint64_t count;

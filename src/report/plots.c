@@ -1,7 +1,7 @@
 /* The report's plots of numbers over time and tasks, as inline SVG. Colours are variables of the page's style, so that one
  * drawing serves light, dark and paper; shades are opacities of one colour over the page. Values are written beside what they
  * belong to: no legend has to be matched by colour. */
-#include "run/report_internal.h"
+#include "report/report_internal.h"
 
 #include "base/axis.h"
 

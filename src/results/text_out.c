@@ -1,4 +1,4 @@
-#include "run/text_out.h"
+#include "results/text_out.h"
 
 #include <limits.h>
 

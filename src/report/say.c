@@ -1,5 +1,5 @@
 /* Numbers and names as people read them. */
-#include "run/report_internal.h"
+#include "report/report_internal.h"
 
 #include <math.h>
 #include <stdio.h>

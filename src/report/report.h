@@ -1,9 +1,9 @@
 /* DIR/report.html: self-contained, with plots; no script from elsewhere, readable without any. */
-#ifndef SFP_RUN_REPORT_H
-#define SFP_RUN_REPORT_H
+#ifndef SFP_REPORT_REPORT_H
+#define SFP_REPORT_REPORT_H
 
 #include "io/image.h"
-#include "run/result.h"
+#include "results/result.h"
 
 typedef struct sfp_thumb {
     int width, height;

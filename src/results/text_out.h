@@ -1,6 +1,6 @@
 /* Names on their way into HTML. They come from files and may hold anything: bytes that are no UTF-8 become U+FFFD. */
-#ifndef SFP_RUN_TEXT_OUT_H
-#define SFP_RUN_TEXT_OUT_H
+#ifndef SFP_RESULTS_TEXT_OUT_H
+#define SFP_RESULTS_TEXT_OUT_H
 
 #include "base/text.h"
 

@@ -1,8 +1,9 @@
-/* Every run, in one SQLite file: $STREAMFP_REGISTRY, else $XDG_DATA_HOME/streamfp/runs.db, else ~/.local/share/streamfp/runs.db. */
-#ifndef SFP_RUN_REGISTRY_H
-#define SFP_RUN_REGISTRY_H
+/* Every run, in one SQLite file: $STREAMFP_REGISTRY, else $XDG_DATA_HOME/streamfp/runs.db, else ~/.local/share/streamfp/runs.db.
+ */
+#ifndef SFP_RESULTS_REGISTRY_H
+#define SFP_RESULTS_REGISTRY_H
 
-#include "run/result.h"
+#include "results/result.h"
 
 typedef struct sfp_registry sfp_registry;
 
@@ -23,7 +24,8 @@ typedef struct sfp_registry_row {
 } sfp_registry_row;
 
 /* Newest first; fn returns false to stop. */
-sfp_status sfp__registry_list(sfp_registry *r, int limit, bool (*fn)(void *ctx, const sfp_registry_row *row), void *ctx, sfp_error *err);
+sfp_status sfp__registry_list(sfp_registry *r, int limit, bool (*fn)(void *ctx, const sfp_registry_row *row), void *ctx,
+                              sfp_error *err);
 /* The stored result.json text of a run (by number, or by directory); sfp__free. */
 sfp_status sfp__registry_json(sfp_registry *r, const char *which, char **out, sfp_error *err);
 
