@@ -1,9 +1,9 @@
 #include "cli/filelist.h"
 
 #include "base/mem.h"
-#include "io/csv.h"
 #include "io/file.h"
 #include "io/image.h"
+#include "io/lines.h"
 #include "io/walk.h"
 
 #include <limits.h>

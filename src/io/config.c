@@ -8,9 +8,8 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "io/file.h"
+#include "io/json_read.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -228,36 +227,27 @@ static sfp_status read_root(const char *label, const json_t *root, sfp_model_con
     return status;
 }
 
+static sfp_status take_root(const char *label, const json_t *root, sfp_model_config *out, sfp_error *err)
+{
+    OWNED_BY(sfp__model_config_done) sfp_model_config c = {0};
+    TRY(read_root(label, root, &c, err));
+    *out = c;
+    c = (sfp_model_config){0};
+    return SFP_OK;
+}
+
 sfp_status sfp__model_config_parse(const char *label, const char *text, size_t size, sfp_model_config *out, sfp_error *err)
 {
-    json_error_t where;
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
-    if (!root) {
-        sfp_status status = json_error_code(&where) == json_error_out_of_memory ? SFP_ENOMEM : SFP_EFORMAT;
-        return sfp__fail(err, status, "%s: line %d, column %d: %s", label, where.line, where.column,
-                         sfp__printable(where.text, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
-    }
-    sfp_model_config c = {0};
-    sfp_status status = read_root(label, root, &c, err);
-    json_decref(root);
-    if (status != SFP_OK) {
-        sfp__model_config_done(&c);
-        return status;
-    }
-    *out = c;
-    return SFP_OK;
+    OWNED_PTR(json_decref) json_t *root = NULL;
+    TRY(sfp__json_parse(label, text, size, &root, err));
+    return take_root(label, root, out, err);
 }
 
 sfp_status sfp__model_config_read(const char *path, sfp_model_config *out, sfp_error *err)
 {
-    uint8_t *bytes = NULL;
-    size_t size = 0;
-    sfp_status status = sfp__file_read(path, FILE_MAX, &bytes, &size, err);
-    if (status != SFP_OK)
-        return status;
-    status = sfp__model_config_parse(path, (const char *)bytes, size, out, err);
-    sfp__free(bytes);
-    return status;
+    OWNED_PTR(json_decref) json_t *root = NULL;
+    TRY(sfp__json_read(path, FILE_MAX, &root, err));
+    return take_root(path, root, out, err);
 }
 
 /* As read, but a file that is not there is no error: *found tells. */

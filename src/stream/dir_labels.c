@@ -1,7 +1,7 @@
 #include "stream/dir_labels.h"
 
 #include "base/mem.h"
-#include "io/csv.h"
+#include "io/lines.h"
 #include "stream/source_internal.h"
 
 #include <errno.h>

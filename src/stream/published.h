@@ -1,15 +1,11 @@
-/* What the readers of published data sets share: JSON lists, the order of classes, their cut into tasks. */
+/* What the readers of published data sets share: the order of classes, their cut into tasks. */
 #ifndef SFP_STREAM_PUBLISHED_H
 #define SFP_STREAM_PUBLISHED_H
 
+#include "io/json_read.h"
 #include "stream/source_internal.h"
 
-#include <jansson.h>
-
-/* Reads a JSON file; a mistake is told with its line and column. json_decref the result. */
-sfp_status sfp__json_read(const char *path, json_t **out, sfp_error *err);
-/* "an array", for messages; NULL: "nothing" */
-const char *sfp__json_type_name(const json_t *v);
+#define SFP_JSON_BYTES_MAX ((size_t)1 << 30) /* of a list in JSON */
 
 /* class_at (classes, sfp__malloc'ed): the class at each place of the order. order 0: natural, else shuffled by that seed. */
 sfp_status sfp__class_order(int classes, int order, int64_t **class_at, sfp_error *err);

@@ -278,7 +278,7 @@ static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, 
     const char *names[] = {test ? "test_lables.json" : "train_lables.json", test ? "test_labels.json" : "train_labels.json"};
     char *path = sfp__path_join(dir, names[!has_file(dir, names[0]) && has_file(dir, names[1])]);
     json_t *list = NULL;
-    sfp_status status = path ? sfp__json_read(path, &list, err) : sfp__fail_nomem(err);
+    sfp_status status = path ? sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, err) : sfp__fail_nomem(err);
     if (status == SFP_OK && !json_is_array(list))
         status = sfp__fail(err, SFP_EFORMAT, "%s: is not an array, expected [6, 9, ...]", path);
     else if (status == SFP_OK && json_array_size(list) != (size_t)s->base.count)

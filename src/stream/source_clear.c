@@ -173,7 +173,7 @@ static sfp_status add_class_bucket(reader *r, const bucket *b, sfp_record record
     char *path = sfp__path_join(r->root, file);
     if (!path)
         return sfp__fail_nomem(r->err);
-    sfp_status status = sfp__json_read(path, &list, r->err);
+    sfp_status status = sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, r->err);
     if (status == SFP_OK)
         status = add_file(r, path, list, record);
     if (status == SFP_OK && !r->opt->test && r->s->entries.count > first)
@@ -251,7 +251,7 @@ static sfp_status open_clear(const layout *l, const char *path, const sfp_source
     if (status == SFP_OK)
         status = sfp__file_source_create(sizeof *r.s, l->kind, path, r.root, &r.s, err);
     if (status == SFP_OK)
-        status = sfp__json_read(r.meta, &meta, err);
+        status = sfp__json_read(r.meta, SFP_JSON_BYTES_MAX, &meta, err);
     if (status == SFP_OK)
         status = read_names(&r, path);
     if (status == SFP_OK)

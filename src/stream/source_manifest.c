@@ -10,9 +10,9 @@
  * label. Paths are relative to the list. Only the list is read: a missing
  * picture shows when it is loaded, with the line that names it. */
 #include "base/mem.h"
-#include "io/csv.h"
 #include "io/file.h"
 #include "io/image.h"
+#include "io/lines.h"
 #include "stream/source_internal.h"
 
 #include <jansson.h>

@@ -335,7 +335,7 @@ static sfp_status read_rows(sfp_file_source *s, const reader *r, const int32_t p
 static sfp_status read_list(const char *path, json_t **out, sfp_error *err)
 {
     json_t *list = NULL;
-    sfp_status status = sfp__json_read(path, &list, err);
+    sfp_status status = sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, err);
     if (status == SFP_OK && !json_is_array(list)) {
         status = sfp__fail(err, SFP_EFORMAT, "%s: is %s, expected an array of rows", path, sfp__json_type_name(list));
         json_decref(list);

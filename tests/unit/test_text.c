@@ -1,0 +1,195 @@
+/* Text in and out: UTF-8, growing strings, JSON written and read, lines, fields of CSV. */
+#include "io/json_read.h"
+#include "io/json_write.h"
+#include "io/lines.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "temp_folder.h"
+
+static sfp_error err;
+
+static void a_step_takes_a_character_or_a_bad_byte(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *s;
+        int bytes;
+        uint32_t code;
+    } steps[] = {{"a", 1, 'a'},
+                 {"\xc3\xa9x", 2, 0xe9},
+                 {"\xe2\x82\xac", 3, 0x20ac},
+                 {"\xf0\x9f\x98\x80", 4, 0x1f600},
+                 {"\xff", 1, SFP_UTF8_BAD},
+                 {"\xc3", 1, SFP_UTF8_BAD},
+                 {"\xc0\xaf", 1, SFP_UTF8_BAD},
+                 {"\xe0\x80\xaf", 1, SFP_UTF8_BAD},
+                 {"\xed\xa0\x80", 1, SFP_UTF8_BAD},
+                 {"\xf4\x90\x80\x80", 1, SFP_UTF8_BAD},
+                 {"\xe2\x28\xa1", 1, SFP_UTF8_BAD}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        uint32_t code = 0;
+        assert_int_equal(sfp__utf8_next(steps[i].s, &code), steps[i].bytes);
+        assert_int_equal(code, steps[i].code);
+        assert_int_equal(sfp__utf8_valid(steps[i].s), steps[i].code != SFP_UTF8_BAD);
+    }
+    assert_true(sfp__utf8_valid(""));
+    assert_false(sfp__utf8_valid("a\x80"));
+}
+
+static void printing_grows_the_text_as_far_as_it_must(void **state)
+{
+    (void)state;
+    OWNED_BY(sfp__text_done) sfp_text t = {0};
+    char long_word[1001];
+    memset(long_word, 'x', 1000);
+    long_word[1000] = '\0';
+    sfp__text_printf(&t, "%d", 1);
+    for (int i = 0; i < 3; i++)
+        sfp__text_printf(&t, "<%s>", long_word);
+    assert_false(t.failed);
+    assert_int_equal(t.length, 1 + 3 * 1002);
+    assert_int_equal(strlen(t.s), t.length);
+    assert_memory_equal(t.s + t.length - 3, "xx>", 3);
+}
+
+static void json_is_laid_out_as_its_forms_say(void **state)
+{
+    (void)state;
+    static const sfp_json_form lines = {"\n  ", ",\n  ", ": ", "\n"}, spaced = {"", ", ", ":", ""};
+    for (int one_line = 0; one_line < 2; one_line++) {
+        OWNED_BY(sfp__text_done) sfp_text t = {0};
+        sfp_json j = {.text = &t, .one_line = one_line};
+        sfp__json_object_as(&j, NULL, &lines);
+        sfp__json_array_as(&j, "a", &spaced);
+        sfp__json_exact(&j, NULL, 0.1);
+        sfp__json_exact(&j, NULL, 1.0 / 3);
+        sfp__json_exact(&j, NULL, NAN);
+        sfp__json_exact_float(&j, NULL, 0.1f);
+        sfp__json_end(&j);
+        sfp__json_object(&j, "b");
+        sfp__json_uint(&j, "max", UINT64_MAX);
+        sfp__json_printf(&j, "x", "%.2f", 0.5);
+        sfp__json_end(&j);
+        sfp__json_string(&j, "c", "\x7f\xff");
+        sfp__json_end_all(&j);
+        assert_string_equal(t.s, one_line ? "{\"a\":[0.1,0.3333333333333333,null,0.1],\"b\":{\"max\":18446744073709551615,"
+                                            "\"x\":0.50},\"c\":\"\\u007f\xef\xbf\xbd\"}\n"
+                                          : "{\n  \"a\": [0.1, 0.3333333333333333, null, 0.1],\n  \"b\": "
+                                            "{\"max\":18446744073709551615,\"x\":0.50},\n  \"c\": \"\\u007f\xef\xbf\xbd\"\n}\n");
+    }
+}
+
+static void members_of_json_are_needed_by_type_and_range(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"n\": 3, \"minus\": -1, \"x\": 0.5, \"none\": null, \"s\": \"four\", \"list\": [1, 2]}";
+    const sfp_json_in in = {"label", &err};
+    OWNED_PTR(json_decref) json_t *root = NULL, *list = NULL;
+    int64_t i = 0;
+    uint64_t u = 0;
+    double x = 0;
+    char word[5];
+    assert_int_equal(sfp__json_parse("label", text, strlen(text), &root, &err), SFP_OK);
+    assert_int_equal(sfp__json_need_int(&in, root, "minus", -1, 3, &i), SFP_OK);
+    assert_int_equal(i, -1);
+    assert_int_equal(sfp__json_need_int(&in, root, "n", 4, 9, &i), SFP_EFORMAT);
+    assert_string_equal(err.message, "label: 'n' is 3, expected 4 to 9");
+    assert_int_equal(sfp__json_need_uint(&in, root, "n", &u), SFP_OK);
+    assert_int_equal(u, 3);
+    assert_int_equal(sfp__json_need_uint(&in, root, "minus", &u), SFP_EFORMAT);
+    assert_string_equal(err.message, "label: 'minus' is not 0 or more");
+    assert_int_equal(sfp__json_need_real(&in, root, "x", 0, 1, &x), SFP_OK);
+    assert_true(x == 0.5);
+    assert_int_equal(sfp__json_need_real(&in, root, "none", 0, 1, &x), SFP_OK);
+    assert_true(isnan(x));
+    assert_int_equal(sfp__json_need_real(&in, root, "n", 0, 1, &x), SFP_EFORMAT);
+    assert_int_equal(sfp__json_need_real(&in, root, "gone", 0, 1, &x), SFP_EFORMAT);
+    assert_string_equal(err.message, "label: key 'gone' is missing");
+    assert_int_equal(sfp__json_need_text(&in, root, "s", word, sizeof word), SFP_OK);
+    assert_string_equal(word, "four");
+    assert_int_equal(sfp__json_need_text(&in, root, "s", word, 4), SFP_EFORMAT);
+    assert_int_equal(sfp__json_need_text(&in, root, "n", word, sizeof word), SFP_EFORMAT);
+    assert_string_equal(err.message, "label: 'n' is not a string");
+    assert_int_equal(sfp__json_need_array(&in, root, "list", 3, 3, &list), SFP_EFORMAT);
+    assert_string_equal(err.message, "label: 'list' has 2 entries, expected 3");
+    assert_null(list);
+    assert_int_equal(sfp__json_parse("label", "{\"a\":1,\"a\":2}", 13, &list, &err), SFP_EFORMAT);
+    assert_memory_equal(err.message, "label: line 1, column 10: ", 26);
+}
+
+static void lines_are_numbered_and_stripped(void **state)
+{
+    (void)state;
+    static const char *const wanted[] = {"one", "", "  two", "three"};
+    OWNED_BY(sfp__lines_done) sfp_lines l = {0};
+    char *line;
+    put_bytes("lines", "\xef\xbb\xbfone \r\n\n  two\t\nthree", 22);
+    assert_int_equal(sfp__lines_open(in_folder("lines"), "words", &l, &err), SFP_OK);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(sfp__lines_next(&l, &line, &err), SFP_OK);
+        assert_int_equal(l.number, i + 1);
+        if (i == 2) /* a tab is text */
+            assert_string_equal(line, "  two\t");
+        else
+            assert_string_equal(line, wanted[i]);
+    }
+    assert_int_equal(sfp__lines_next(&l, &line, &err), SFP_OK);
+    assert_null(line);
+}
+
+static void a_line_with_a_zero_byte_or_without_end_is_refused(void **state)
+{
+    (void)state;
+    static char bytes[SFP_LINE_MAX + 8];
+    for (int i = 0; i < 2; i++) {
+        OWNED_BY(sfp__lines_done) sfp_lines l = {0};
+        char *line, message[200];
+        memset(bytes, 'x', sizeof bytes);
+        memcpy(bytes, i ? "a\nb" : "a\n\0\nb", 4);
+        put_bytes("lines", bytes, i ? sizeof bytes : 4);
+        const char *path = in_folder("lines");
+        assert_int_equal(sfp__lines_open(path, "words", &l, &err), SFP_OK);
+        assert_int_equal(sfp__lines_next(&l, &line, &err), SFP_OK);
+        assert_int_equal(sfp__lines_next(&l, &line, &err), SFP_EFORMAT);
+        (void)snprintf(message, sizeof message, "%s:2: found %s, expected words", path,
+                       i ? "a line that is too long" : "a zero byte");
+        assert_string_equal(err.message, message);
+    }
+}
+
+static void fields_are_cut_at_commas_outside_of_quotes(void **state)
+{
+    (void)state;
+    char text[] = "a b,\"c,\"\"d\"\"\",,e", *at = text, *field;
+    static const char *const wanted[] = {"a b", "c,\"d\"", "", "e"};
+    for (size_t i = 0; i < 4; i++) {
+        assert_non_null(at);
+        assert_true(sfp__csv_field(&at, &field));
+        assert_string_equal(field, wanted[i]);
+    }
+    assert_null(at);
+    char open[] = "\"a,b", behind[] = "\"a\"b";
+    assert_false(sfp__csv_field(&(char *){open}, &field));
+    assert_false(sfp__csv_field(&(char *){behind}, &field));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_takes_a_character_or_a_bad_byte),
+        cmocka_unit_test(printing_grows_the_text_as_far_as_it_must),
+        cmocka_unit_test(json_is_laid_out_as_its_forms_say),
+        cmocka_unit_test(members_of_json_are_needed_by_type_and_range),
+        cmocka_unit_test(lines_are_numbered_and_stripped),
+        cmocka_unit_test(a_line_with_a_zero_byte_or_without_end_is_refused),
+        cmocka_unit_test(fields_are_cut_at_commas_outside_of_quotes),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
