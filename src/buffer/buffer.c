@@ -2,7 +2,7 @@
  *
  * All memory of the slots is taken by sfp__buffer_create, and written once, so that neither the heap nor the resident size grows
  * while a stream runs. Invariants: 0 <= filled <= slots and filled <= n_seen. */
-#include "buffer/buffer_internal.h"
+#include "buffer/buffer.h"
 
 #include "base/mem.h"
 
@@ -125,7 +125,6 @@ sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_
     b->opt.method = method->name;
     b->method = method;
     b->max_batch = max_batch;
-    b->bytes = bytes;
 
     wanted = layout(b, NULL);
     b->work = sfp__calloc(1, wanted);
@@ -170,43 +169,6 @@ void sfp__buffer_free(sfp_buffer *b)
     sfp__free(b->slot);
     sfp__free(b->work);
     sfp__free(b);
-}
-
-/* -------------------------------------------------------------------- access */
-
-const sfp_buffer_options *sfp__buffer_options(const sfp_buffer *b)
-{
-    return &b->opt;
-}
-
-const sfp_buffer_method *sfp__buffer_method_of(const sfp_buffer *b)
-{
-    return b->method;
-}
-
-void *sfp__buffer_state(const sfp_buffer *b)
-{
-    return b->state;
-}
-
-int sfp__buffer_filled(const sfp_buffer *b)
-{
-    return b->filled;
-}
-
-uint64_t sfp__buffer_seen(const sfp_buffer *b)
-{
-    return b->seen;
-}
-
-sfp_slot *sfp__buffer_slot(sfp_buffer *b, int i)
-{
-    return &b->slot[i];
-}
-
-size_t sfp__buffer_bytes(const sfp_buffer *b)
-{
-    return b->bytes;
 }
 
 sfp_status sfp__buffer_restore(sfp_buffer *b, int filled, uint64_t seen, sfp_error *err)

@@ -7,7 +7,7 @@
  *
  * Methods see scores, labels and what else they declare, never the model. To
  * add one: write buffer_NAME.c with its `const sfp_buffer_method`, and add a
- * row to buffer_internal.h and to the table in buffer.c. */
+ * row to the end of this file and to the table in buffer.c. */
 #ifndef SFP_BUFFER_BUFFER_H
 #define SFP_BUFFER_BUFFER_H
 
@@ -94,6 +94,27 @@ typedef struct sfp_buffer_method {
     sfp_parts_fn parts;             /* what a checkpoint keeps */
 } sfp_buffer_method;
 
+/* Read by all, written by this folder. */
+struct sfp_buffer {
+    sfp_buffer_options opt; /* as in force: with "none", no slots */
+    const sfp_buffer_method *method;
+    void *state; /* what the method's `open` made and its `parts` reads; NULL: none */
+    int max_batch;
+    int filled;    /* slots 0..filled-1 are in use; never falls */
+    uint64_t seen; /* n_seen */
+
+    sfp_slot *slot; /* (m); image, query and mean_embed point into `store` */
+    void *store;    /* m pictures, then m queries, then m mean embeddings */
+
+    /* workspace: pieces of one block, laid out by layout() in buffer.c; n = max(max_batch, m) */
+    void *work;
+    double *u_nu, *u_batch, *u_buffer; /* (max_batch) */
+    double *weight;                    /* (n) */
+    float *score;                      /* (m) */
+    int *order;                        /* (n); also the deck of sfp__buffer_draw */
+    int *retained, *replaced;          /* (max_batch): what the last change points to */
+};
+
 /* By name; NULL: unknown. All of them end with NULL. */
 const sfp_buffer_method *sfp__buffer_method_find(const char *name);
 extern const sfp_buffer_method *const sfp__buffer_methods[];
@@ -102,14 +123,7 @@ extern const sfp_buffer_method *const sfp__buffer_methods[];
  * memory, workspace too, is taken here, but for a method's scratch, which may grow during its first updates. */
 sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_buffer **out, sfp_error *err);
 void sfp__buffer_free(sfp_buffer *b);
-const sfp_buffer_options *sfp__buffer_options(const sfp_buffer *b); /* as in force: with "none", no slots */
-const sfp_buffer_method *sfp__buffer_method_of(const sfp_buffer *b);
-void *sfp__buffer_state(const sfp_buffer *b); /* of the method: what its `parts` reads; NULL: none */
 
-int sfp__buffer_filled(const sfp_buffer *b);    /* slots in use: 0..filled-1 */
-uint64_t sfp__buffer_seen(const sfp_buffer *b); /* n_seen */
-sfp_slot *sfp__buffer_slot(sfp_buffer *b, int i);
-size_t sfp__buffer_bytes(const sfp_buffer *b); /* what the budget counts; the same for ever */
 /* For loading a checkpoint, once slots 0..filled-1 have been written: n_seen as given. */
 sfp_status sfp__buffer_restore(sfp_buffer *b, int filled, uint64_t seen, sfp_error *err);
 
@@ -128,9 +142,9 @@ int sfp__buffer_draw(sfp_buffer *b, int r, sfp_rng *rng, int *slots);
  *   camel     nothing
  *   gss       nothing while it is empty; else as sfp__buffer_draw for all groups together; then, full and the batch's similarity
  *             negative, min(b, m) doubles (slots) and as many doubles (whether to replace)
- *   ssd       every sixth batch, for each class of the batch with synthetic pictures, in order of appearance, one bounded draw for
- *             each picture of an older class that is looked at, at most 10; then one for each sample that does not fit
- *   none      nothing */
+ *   ssd       every sixth batch, for each class of the batch with synthetic pictures, in order of appearance, one bounded draw
+ * for each picture of an older class that is looked at, at most 10; then one for each sample that does not fit none      nothing
+ */
 sfp_status sfp__buffer_update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change,
                               sfp_error *err);
 
@@ -156,8 +170,8 @@ void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *
                        int *iwork /* max(n_left,m) */, double *dwork /* max(n_left,m) */, int *retained /* into Q */,
                        int *replaced);
 
-/* SPEC section 7 with the random numbers given, the three above in a row: what `streamfp-verify buffer.json` checks. For a buffer that
- * holds min(n_seen, m). Arrays sized by the caller: u_* (b), retained and replaced (b). score_buffer holds the slots as they
+/* SPEC section 7 with the random numbers given, the three above in a row: what `streamfp-verify buffer.json` checks. For a buffer
+ * that holds min(n_seen, m). Arrays sized by the caller: u_* (b), retained and replaced (b). score_buffer holds the slots as they
  * are when Q is drawn, min(m, n_seen + stored) of them. */
 typedef struct sfp_buffer_plan {
     int stored, nu;
@@ -166,5 +180,31 @@ void sfp__buffer_plan(uint64_t n_seen, int m, int b, const float *score_batch, c
                       const double *u_batch, const double *u_buffer, sfp_drop_rule drop, sfp_nu_rule nu,
                       int *iwork /* max(b,m) */, double *dwork /* max(b,m) */, int *retained, int *replaced,
                       sfp_buffer_plan *out);
+
+/* ------------------------------------------------------------ for the methods */
+
+extern const sfp_buffer_method sfp__buffer_streamfp, sfp__buffer_none, sfp__buffer_er, sfp__buffer_aser, sfp__buffer_camel,
+    sfp__buffer_gss, sfp__buffer_ssd;
+
+/* Sample k of the batch into slot i: everything a slot holds. */
+void sfp__buffer_put(sfp_buffer *b, int i, const sfp_buffer_batch *batch, int k);
+
+/* Samples 0.. into the free slots while there are any, each adding 1 to n_seen; returns how many. */
+int sfp__buffer_fill(sfp_buffer *b, const sfp_buffer_batch *batch);
+
+/* For methods that decide before they change anything. Free slots that the batch is going to fill, and the samples then left: */
+int sfp__buffer_fits(const sfp_buffer *b, const sfp_buffer_batch *batch);
+/* Who is in slot p once it has, as base/ask.h numbers samples; and the label of a sample so numbered. */
+int sfp__buffer_who(const sfp_buffer *b, const sfp_buffer_batch *batch, int p);
+int32_t sfp__buffer_label(const sfp_buffer *b, const sfp_buffer_batch *batch, int who);
+/* Does what was decided: fills free slots, then puts sample retained[i] into slot replaced[i] for i < nu, counts all of the batch
+ * as seen, and tells. */
+void sfp__buffer_commit(sfp_buffer *b, const sfp_buffer_batch *batch, int nu, sfp_buffer_change *change);
+
+/* A reservoir's choice for a sample that finds no free slot, which is counted as seen: a slot, or -1. One bounded draw. */
+int sfp__reservoir_slot(sfp_buffer *b, sfp_rng *rng);
+/* Notes in retained and replaced that sample k goes to a slot. A later sample of the batch can push out an earlier one: only the
+ * last is told. */
+void sfp__buffer_note(sfp_buffer *b, int slot, int k, int *nu);
 
 #endif

@@ -16,7 +16,7 @@
  * Features that are not finite are worth nothing and go first. */
 #include "base/mem.h"
 #include "base/rank.h"
-#include "buffer/buffer_internal.h"
+#include "buffer/buffer.h"
 #include "buffer/knn_shapley.h"
 #include "select/heap.h"
 

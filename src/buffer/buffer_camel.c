@@ -8,7 +8,7 @@
  * From the authors: what is kept counts once in the loss, as in every buffer here; no weights are kept with it. Distances are
  * those of the selector, which says where it departs. */
 #include "base/mem.h"
-#include "buffer/buffer_internal.h"
+#include "buffer/buffer.h"
 #include "select/select.h"
 
 #include <string.h>

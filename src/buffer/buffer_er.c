@@ -1,6 +1,6 @@
 /* Experience replay: reservoir sampling (Vitter's algorithm R). After n samples each set of m of them is in the buffer with
  * the same probability. */
-#include "buffer/buffer_internal.h"
+#include "buffer/buffer.h"
 
 /* [0, n), exactly uniform; n > 0. Streams of more than 2^32 samples need the second half. */
 static uint64_t below(sfp_rng *rng, uint64_t n)

@@ -17,7 +17,7 @@
 #include "buffer/gss_score.h"
 
 #include "base/mem.h"
-#include "buffer/buffer_internal.h"
+#include "buffer/buffer.h"
 
 #include <string.h>
 

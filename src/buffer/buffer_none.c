@@ -1,5 +1,5 @@
 /* No rehearsal: samples are counted, none is kept. */
-#include "buffer/buffer_internal.h"
+#include "buffer/buffer.h"
 
 static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
 {

@@ -3,7 +3,7 @@
  *
  * The scores of the slots go stale with every step; the mean embedding in each slot makes them anew in O(D), without the
  * picture (SPEC section 4). */
-#include "buffer/buffer_internal.h"
+#include "buffer/buffer.h"
 
 /* Four vectors of four partial sums, so that the additions do not wait for each other: without -ffast-math the compiler may
  * not make them itself. The order of the additions is written, hence the same everywhere. Loads need no alignment. */

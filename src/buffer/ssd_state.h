@@ -3,7 +3,7 @@
 #define SFP_BUFFER_SSD_STATE_H
 
 #include "base/mem.h"
-#include "buffer/buffer_internal.h"
+#include "buffer/buffer.h"
 #include "buffer/ssd.h"
 
 enum { SFP__SSD_CHUNK = 16 }; /* pictures that are pixels at a time */

@@ -32,7 +32,7 @@ sfp_status sfp__backbone_open(const sfp_args *a, sfp_vit **out, sfp_error *err)
 /* A size that the backbone cannot have is another backbone's: the state's own check says so. */
 static bool can_have(const sfp_vit *v, int side)
 {
-    return sfp__vit_path(v) && side % sfp__vit_config(v)->patch_size == 0;
+    return sfp__vit_path(v) && side % v->config.patch_size == 0;
 }
 
 sfp_status sfp__backbone_open_for(const sfp_args *a, const char *state, sfp_vit **out, sfp_error *err)
@@ -43,8 +43,8 @@ sfp_status sfp__backbone_open_for(const sfp_args *a, const char *state, sfp_vit 
     sfp_status s = sfp__backbone_open(a, &v, err);
     if (!s && state && sfp__args_int(a, "img-size") == 0 && !(s = sfp__state_file(state, path, sizeof path, err)))
         s = sfp__state_img_size(path, &side, err);
-    if (!s && side && side != sfp__vit_config(v)->img_size && can_have(v, side) && !(s = open_at(a, side, &resized, err))) {
-        sfp__say("input size %d, at which %s was learned; the backbone's own is %d", side, path, sfp__vit_config(v)->img_size);
+    if (!s && side && side != v->config.img_size && can_have(v, side) && !(s = open_at(a, side, &resized, err))) {
+        sfp__say("input size %d, at which %s was learned; the backbone's own is %d", side, path, v->config.img_size);
         sfp__vit_free(v);
         v = resized;
     }

@@ -38,7 +38,7 @@ static sfp_status fill_buffer(sfp_learner *l, int dim, size_t bytes, sfp_rng *rn
         return SFP_OK;
     int m = sfp__learner_options(l)->buffer.slots;
     for (int i = 0; i < m; i++) {
-        sfp_slot *s = sfp__buffer_slot(buffer, i);
+        sfp_slot *s = &buffer->slot[i];
         s->label = i % CLASSES;
         s->id = (uint64_t)i;
         s->image_size = bytes;
@@ -68,7 +68,7 @@ static void keep_best(const sfp_timestamp *t, sfp_bench_timestamp *out)
 sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_thread_pool *pool, int b, int rounds, const char *select,
                                     const char *buffer, sfp_bench_timestamp *out, sfp_error *err)
 {
-    const sfp_vit_config *c = sfp__vit_config(vit);
+    const sfp_vit_config *c = &vit->config;
     size_t bytes = 3 * (size_t)c->img_size * (size_t)c->img_size, n = (size_t)b;
     sfp_rng rng = sfp__rng_init(7, 0);
     sfp_learner_options o = sfp__learner_options_defaults(vit);

@@ -161,7 +161,7 @@ static sfp_status measure(bench *t, bool passes_only, sfp_error *err)
         s = timed(t->backward, &t->train, &unused, &t->train_flops, err);
     t->rss = peak_rss(); /* before the plain products' own buffers */
     if (!s && !passes_only)
-        s = sfp__bench_gemm_create(t->b * sfp__vit_tokens(t->vit), t->dim, 4 * t->dim, t->pool, &t->gemm, err);
+        s = sfp__bench_gemm_create(t->b * t->vit->tokens, t->dim, 4 * t->dim, t->pool, &t->gemm, err);
     for (int i = 0; !s && i < t->rounds; i++) {
         if (t->gemm)
             sfp__bench_gemm_round(t->gemm);

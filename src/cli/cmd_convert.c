@@ -39,8 +39,8 @@ static int run(const sfp_args *args)
         return sfp__say_usage("convert", "'%s' is to be written, and convert writes safetensors; expected NAME.safetensors", to);
     sfp_status s = sfp__vit_load(from, &o, &v, &err);
     if (!s) {
-        const sfp_meta meta[] = {{"format", "pt"}, {"source", name ? name + 1 : from}, {"recognised", sfp__vit_recognised(v)}};
-        s = sfp__vit_save(sfp__vit_config(v), sfp__vit_weights(v), dtype, meta, sizeof meta / sizeof *meta, to, &err);
+        const sfp_meta meta[] = {{"format", "pt"}, {"source", name ? name + 1 : from}, {"recognised", v->recognised}};
+        s = sfp__vit_save(&v->config, &v->weights, dtype, meta, sizeof meta / sizeof *meta, to, &err);
     }
     if (!s && sfp__args_flag(args, "json")) {
         sfp_json j;
@@ -48,14 +48,14 @@ static int run(const sfp_args *args)
         sfp__json_string(&j, "from", from);
         sfp__json_string(&j, "to", to);
         sfp__json_string(&j, "dtype", sfp__dtype_name(dtype));
-        sfp__json_string(&j, "recognised", sfp__vit_recognised(v));
-        sfp__json_string(&j, "ignored", sfp__vit_ignored(v));
+        sfp__json_string(&j, "recognised", v->recognised);
+        sfp__json_string(&j, "ignored", v->ignored);
         sfp__json_int(&j, "parameters", (int64_t)sfp__vit_parameters(v));
         sfp__json_end_all(&j);
     } else if (!s) {
-        (void)printf("read     %s\n", sfp__vit_recognised(v));
-        if (sfp__vit_ignored(v)[0])
-            (void)printf("ignored  %s\n", sfp__vit_ignored(v));
+        (void)printf("read     %s\n", v->recognised);
+        if (v->ignored[0])
+            (void)printf("ignored  %s\n", v->ignored);
         (void)printf("wrote    ");
         sfp__put_text(stdout, to, 0);
         (void)printf(", %zu parameters as %s\n", sfp__vit_parameters(v), sfp__dtype_name(dtype));

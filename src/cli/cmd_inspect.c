@@ -179,13 +179,13 @@ static void print_head(const inspected *in)
         (void)printf("\n");
         return;
     }
-    const sfp_vit_config *c = sfp__vit_config(in->vit);
-    (void)printf("recognised    %s\n", sfp__vit_recognised(in->vit));
-    if (sfp__vit_ignored(in->vit)[0])
-        (void)printf("ignored       %s\n", sfp__vit_ignored(in->vit));
+    const sfp_vit_config *c = &in->vit->config;
+    (void)printf("recognised    %s\n", in->vit->recognised);
+    if (in->vit->ignored[0])
+        (void)printf("ignored       %s\n", in->vit->ignored);
     (void)printf("architecture  S %d, P %d, D %d, depth %d, H %d, F %d\n", c->img_size, c->patch_size, c->dim, c->depth, c->heads,
                  c->hidden);
-    (void)printf("tokens        %d (class token and %d patches)\n", sfp__vit_tokens(in->vit), sfp__vit_tokens(in->vit) - 1);
+    (void)printf("tokens        %d (class token and %d patches)\n", in->vit->tokens, in->vit->tokens - 1);
     if (c->classes)
         (void)printf("classes       %d%s\n", c->classes, c->class_names ? ", with names" : "");
     else
@@ -268,9 +268,9 @@ static void json_vit(sfp_json *j, const inspected *in)
         sfp__json_string(j, "not_a_vit", in->why_not);
         return;
     }
-    const sfp_vit_config *c = sfp__vit_config(in->vit);
-    sfp__json_string(j, "recognised", sfp__vit_recognised(in->vit));
-    sfp__json_string(j, "ignored", sfp__vit_ignored(in->vit));
+    const sfp_vit_config *c = &in->vit->config;
+    sfp__json_string(j, "recognised", in->vit->recognised);
+    sfp__json_string(j, "ignored", in->vit->ignored);
     sfp__json_object(j, "architecture");
     sfp__json_int(j, "img_size", c->img_size);
     sfp__json_int(j, "patch_size", c->patch_size);
@@ -279,7 +279,7 @@ static void json_vit(sfp_json *j, const inspected *in)
     sfp__json_int(j, "num_heads", c->heads);
     sfp__json_int(j, "hidden", c->hidden);
     sfp__json_int(j, "classes", c->classes);
-    sfp__json_int(j, "tokens", sfp__vit_tokens(in->vit));
+    sfp__json_int(j, "tokens", in->vit->tokens);
     sfp__json_float(j, "ln_eps", c->ln_eps);
     sfp__json_string(j, "activation", c->quick_gelu ? "quick_gelu" : "gelu");
     sfp__json_bool(j, "pre_norm", c->pre_norm);

@@ -98,7 +98,7 @@ static sfp_status read_files(sfp_predict *p, sfp_error *err)
 
 static size_t picture_bytes(const sfp_predict *p)
 {
-    size_t side = (size_t)sfp__vit_config(p->vit)->img_size;
+    size_t side = (size_t)p->vit->config.img_size;
     return 3 * side * side;
 }
 
@@ -164,7 +164,7 @@ static void decode_one(void *ctx, int slot, int worker)
     memset(err, 0, sizeof *err);
     sfp_status s = sfp__image_load(sfp__filelist_path(&p->files, p->first + (size_t)slot), &p->image_options, &raw, err);
     if (s == SFP_OK) {
-        s = sfp__image_fit(&raw, sfp__vit_config(p->vit)->img_size, p->resize, &fitted, err);
+        s = sfp__image_fit(&raw, p->vit->config.img_size, p->resize, &fitted, err);
         if (s == SFP_OK)
             memcpy(p->rgb + (size_t)slot * picture_bytes(p), fitted.rgb, picture_bytes(p));
         sfp__image_done(&fitted);

@@ -15,7 +15,7 @@ enum { EVAL_TOP = 5, NORMALISE_NONE = 1, NORMALISE_IMAGENET, NORMALISE_HALF };
 
 static void choose_normalisation(sfp_predict *p)
 {
-    const sfp_vit_config *c = sfp__vit_config(p->vit);
+    const sfp_vit_config *c = &p->vit->config;
     int how = sfp__args_choice(p->args, "normalise");
     for (int i = 0; i < 3; i++) {
         bool none = how == NORMALISE_NONE, half = how == NORMALISE_HALF, imagenet = how == NORMALISE_IMAGENET;
@@ -27,7 +27,7 @@ static void choose_normalisation(sfp_predict *p)
 static sfp_status open_backbone(sfp_predict *p, sfp_error *err)
 {
     const sfp_args *a = p->args;
-    p->classes = sfp__vit_config(p->vit)->classes;
+    p->classes = p->vit->config.classes;
     p->score = p->classes > 0;
     p->resize = sfp__args_choice(a, "resize") == 0 ? SFP_RESIZE_SQUASH : SFP_RESIZE_CROP;
     choose_normalisation(p);
@@ -65,7 +65,7 @@ sfp_status sfp__predict_open(sfp_predict *p, sfp_error *err)
 
 const char *sfp__predict_class_name(const sfp_predict *p, int k)
 {
-    const sfp_vit_config *c = sfp__vit_config(p->vit);
+    const sfp_vit_config *c = &p->vit->config;
     if (p->names)
         return (size_t)k < p->name_count ? p->names[k] : NULL;
     if (p->predictor)
@@ -75,7 +75,7 @@ const char *sfp__predict_class_name(const sfp_predict *p, int k)
 
 sfp_status sfp__predict_room(sfp_predict *p, sfp_error *err)
 {
-    const sfp_vit_config *c = sfp__vit_config(p->vit);
+    const sfp_vit_config *c = &p->vit->config;
     size_t chunk = (size_t)p->chunk, pixels = 3 * (size_t)c->img_size * (size_t)c->img_size,
            classes = p->classes > 0 ? (size_t)p->classes : 1;
     p->scores = sfp__calloc(chunk * classes, sizeof *p->scores);
@@ -113,7 +113,7 @@ void sfp__predict_close(sfp_predict *p)
 static void normalise_one(void *ctx, int i, int worker)
 {
     sfp_predict *p = ctx;
-    int side = sfp__vit_config(p->vit)->img_size;
+    int side = p->vit->config.img_size;
     (void)worker;
     sfp__pixels_normalise(p->picture[i], side, p->mean, p->std, p->x + (size_t)i * 3 * (size_t)side * (size_t)side);
 }

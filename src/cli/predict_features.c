@@ -33,7 +33,7 @@ sfp_status sfp__predict_spool_open(sfp_predict *p, sfp_error *err)
 /* Rows go to the spool in the order of files, one for each of them. */
 sfp_status sfp__predict_spool_chunk(sfp_predict *p, sfp_error *err)
 {
-    int dim = sfp__vit_config(p->vit)->dim, next = 0;
+    int dim = p->vit->config.dim, next = 0;
     const float nan_row = NAN;
     bool good = true;
     for (int slot = 0; p->spool && slot < p->slots; slot++) {
@@ -51,7 +51,7 @@ sfp_status sfp__predict_spool_chunk(sfp_predict *p, sfp_error *err)
 sfp_status sfp__predict_spool_finish(sfp_predict *p, sfp_error *err)
 {
     const char *path = sfp__args_string(p->args, "features");
-    size_t dim = (size_t)sfp__vit_config(p->vit)->dim, bytes = p->files.count * dim * sizeof(float);
+    size_t dim = (size_t)p->vit->config.dim, bytes = p->files.count * dim * sizeof(float);
     if (!p->spool)
         return SFP_OK;
     if (fflush(p->spool) != 0)

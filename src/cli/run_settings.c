@@ -41,7 +41,7 @@ static bool is_among(const char *name, const char *const *list)
 /* Layers that the user named must be there; the default is as many of them as the backbone has (sfp__learner_options_defaults). */
 static sfp_status layer_settings(const sfp_args *a, const char *value, sfp_run_options *o, sfp_error *err)
 {
-    const sfp_vit_config *c = sfp__vit_config(o->vit);
+    const sfp_vit_config *c = &o->vit->config;
     sfp_fp_options *fp = &o->learner.fp;
     int last = fp->last_layer; /* of the default, as it fits */
     sfp_status s = sfp__settings_apply(&o->learner, c, "prompt-layers", value, err);
@@ -75,7 +75,7 @@ static sfp_status learner_settings(const sfp_args *a, sfp_run_options *o, sfp_er
         if (value && s->type == SFP_SETTING_LAYERS)
             status = layer_settings(a, value, o, err);
         else if (value)
-            status = sfp__settings_apply(&o->learner, sfp__vit_config(o->vit), s->info.key, value, err);
+            status = sfp__settings_apply(&o->learner, &o->vit->config, s->info.key, value, err);
         if (status)
             return status;
     }

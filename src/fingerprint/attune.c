@@ -42,11 +42,11 @@ struct sfp_attune {
 
 static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
 {
-    const sfp_vit_config *c = sfp__vit_config(vit);
+    const sfp_vit_config *c = &vit->config;
     size_t D = (size_t)c->dim, rows = CHUNK * (size_t)a->opt.length;
     sfp_status s = SFP_OK;
     for (int r = 0; !s && r < MAPS; r++) {
-        const sfp_vit_block_weights *b = &sfp__vit_weights(vit)->blocks[c->depth - MAPS + r];
+        const sfp_vit_block_weights *b = &vit->weights.blocks[c->depth - MAPS + r];
         const float *wk = b->qkv_w + D * D, *wv = b->qkv_w + 2 * D * D;
         const struct {
             sfp_gemm_weight **slot;
@@ -86,17 +86,17 @@ static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
 sfp_status sfp__attune_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_attune_options *opt, sfp_attune **out,
                               sfp_error *err)
 {
-    if (sfp__vit_config(vit)->depth < MAPS)
+    if (vit->config.depth < MAPS)
         return sfp__fail_key(err, "attune", SFP_EINVAL,
                              "attune is on, which needs a backbone of %d blocks or more: this one has %d (attune off needs none)",
-                             MAPS, sfp__vit_config(vit)->depth);
+                             MAPS, vit->config.depth);
     if (opt->topk < 1 || opt->topk > MAPS)
         return sfp__fail_key(err, "attune-topk", SFP_EINVAL, "attune-topk is %d, expected 1 to %d", opt->topk, MAPS);
     sfp_attune *a = sfp__calloc(1, sizeof *a);
     if (!a)
         return sfp__fail_nomem(err);
     a->opt = *opt;
-    a->D = sfp__vit_config(vit)->dim;
+    a->D = vit->config.dim;
     a->threads = threads;
     a->kernels = sfp__kernels();
     sfp_status s = make(a, vit, err);

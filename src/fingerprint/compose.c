@@ -88,7 +88,7 @@ static float *prefix_of(const sfp_fp *f, int l)
  * value map of layer l. */
 static void project(const sfp_fp *f, int l, int n, const float *in, bool backwards, float *out)
 {
-    const float *w = sfp__vit_weights(f->vit)->blocks[f->layer[l]].qkv_w;
+    const float *w = f->vit->weights.blocks[f->layer[l]].qkv_w;
     int D = f->D, half = f->opt.length / 2;
     size_t comp = (size_t)f->opt.length * (size_t)D;
     for (int k = 0; k < n; k++)
@@ -149,15 +149,10 @@ sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err)
         f->view.a2[l] = f->a2[l];
         f->view.prefix[l] = prefix_of(f, l);
         if (f->opt.prefix == SFP_PREFIX_RAW)
-            f->view.bias[l] = sfp__vit_weights(f->vit)->blocks[f->layer[l]].qkv_b + f->D;
+            f->view.bias[l] = f->vit->weights.blocks[f->layer[l]].qkv_b + f->D;
     }
     f->prepared = true;
     return SFP_OK;
-}
-
-const sfp_fp_view *sfp__fp_view(const sfp_fp *f)
-{
-    return &f->view;
 }
 
 void sfp__fp_compose(const sfp_fp_view *v, int l, int n, const float *query, int ld, float *alpha, float *norm, float *work,

@@ -270,7 +270,7 @@ sfp_status sfp__fp_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_fp_o
                           sfp_error *err)
 {
     sfp_fp_options o = *opt;
-    const sfp_vit_config *c = sfp__vit_config(vit);
+    const sfp_vit_config *c = &vit->config;
     sfp_status s = check(c, &o, err);
     if (s)
         return s;
@@ -393,45 +393,10 @@ sfp_status sfp__fp_add_classes(sfp_fp *f, int classes, sfp_error *err)
 
 /* ---------------------------------------------------------------------- access */
 
-const sfp_fp_options *sfp__fp_options(const sfp_fp *f)
-{
-    return &f->opt;
-}
-
-int sfp__fp_start(const sfp_fp *f)
-{
-    return f->start;
-}
-
-int sfp__fp_open(const sfp_fp *f)
-{
-    return f->open;
-}
-
-int sfp__fp_task(const sfp_fp *f)
-{
-    return f->task;
-}
-
 sfp_param **sfp__fp_params(sfp_fp *f, int *count)
 {
     *count = f->param_count;
     return f->params;
-}
-
-sfp_param *sfp__fp_last_w(sfp_fp *f)
-{
-    return &f->last_w;
-}
-
-sfp_param *sfp__fp_last_b(sfp_fp *f)
-{
-    return &f->last_b;
-}
-
-sfp_rng *sfp__fp_rng(sfp_fp *f)
-{
-    return &f->rng;
 }
 
 void sfp__fp_changed(sfp_fp *f)

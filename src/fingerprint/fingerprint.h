@@ -22,6 +22,7 @@
 #include <stdbool.h>
 
 #define SFP_FP_MAX_LAYERS 16
+#define SFP_FP_MAX_PARAMS (3 * SFP_FP_MAX_LAYERS + 4)
 
 typedef enum sfp_prefix_kind {
     SFP_PREFIX_PROJECTED, /* rows go in after the key and value projections */
@@ -37,16 +38,16 @@ typedef enum sfp_fp_kind {
 
 typedef struct sfp_fp_options {
     sfp_fp_kind kind;
-    int pool, length;         /* components a layer (100), rows a component Lp (8, even) */
+    int pool, length;            /* components a layer (100), rows a component Lp (8, even) */
     int first_layer, last_layer; /* prompted layers: 0 to 4 */
-    int tasks;                /* J known tasks; 0: free */
-    int span;                 /* free: components opened at a time; 0: pool / 10 */
-    int classes;              /* rows of the classifier to begin with */
+    int tasks;                   /* J known tasks; 0: free */
+    int span;                    /* free: components opened at a time; 0: pool / 10 */
+    int classes;                 /* rows of the classifier to begin with */
     bool attune, attune_residual;
     int attune_topk;
     sfp_prefix_kind prefix;
     float ortho_mu;
-    bool query_one;           /* the class token entering a layer is its query: no second pass */
+    bool query_one; /* the class token entering a layer is its query: no second pass */
     uint64_t seed;
 } sfp_fp_options;
 
@@ -65,8 +66,8 @@ void sfp__fp_task_span(const sfp_fp_options *o, int task, int *start, int *open)
 typedef struct sfp_fp_view {
     const struct sfp__pool_kind *kind;
     int layers, length, dim;
-    int start;                              /* components [0, start) are frozen */
-    int parts;                              /* components that a prefix is put together of */
+    int start; /* components [0, start) are frozen */
+    int parts; /* components that a prefix is put together of */
     int layer[SFP_FP_MAX_LAYERS];
     int open[SFP_FP_MAX_LAYERS];            /* components in use */
     const float *ak[SFP_FP_MAX_LAYERS];     /* (open, D): A * K / |K|, A = 1 in kinds without; NULL: no keys */
@@ -80,21 +81,59 @@ typedef struct sfp_fp_view {
 void sfp__fp_compose(const sfp_fp_view *v, int layer, int n, const float *query, int ld, float *alpha, float *norm, float *work,
                      float *prefix);
 
-typedef struct sfp_fp sfp_fp;
+/* What is known of the samples of a pass; must last until sfp__fp_gradients. */
+typedef struct sfp_fp_samples {
+    const float *weight;   /* (b) factor of each sample's loss; NULL: no gradients are wanted */
+    const bool *rehearsed; /* (b) or NULL: none. Those may be of any task so far, the others are of the present one */
+} sfp_fp_samples;
+
+/* Read by all, written by this folder. */
+typedef struct sfp_fp {
+    sfp_fp_options opt;
+    const struct sfp__pool_kind *kind;
+    sfp_vit *vit;
+    sfp_thread_pool *threads;
+    int D, layers, max_batch, parts;
+    int layer[SFP_FP_MAX_LAYERS];
+    int task, start, open; /* components: [0, start) frozen, [start, open) learning, the rest unused */
+    int learning_most;
+    bool prepared; /* attuned pool and view are those of the values as they are */
+    sfp_rng rng;
+    sfp_param p[SFP_FP_MAX_LAYERS], k[SFP_FP_MAX_LAYERS], a[SFP_FP_MAX_LAYERS]; /* k, a: zeroed where a kind has none */
+    sfp_param gate_w, gate_b, last_w, last_b;
+    sfp_param *params[SFP_FP_MAX_PARAMS];
+    int param_count;
+    struct sfp_attune *attune; /* NULL: off */
+    sfp_fp_view view;
+    /* a layer each */
+    float *attuned[SFP_FP_MAX_LAYERS];                         /* (pool, Lp*D); attunement off: P's own values */
+    float *projected[SFP_FP_MAX_LAYERS];                       /* (pool, Lp*D), raw prefixes only; else the same as attuned */
+    float *dprefix[SFP_FP_MAX_LAYERS];                         /* (pool, Lp*D) gradient of the view's prefix */
+    float *ak[SFP_FP_MAX_LAYERS], *a2[SFP_FP_MAX_LAYERS];      /* (pool, D) */
+    float *knorm[SFP_FP_MAX_LAYERS];                           /* (pool) |K| */
+    float *alpha[SFP_FP_MAX_LAYERS], *norm[SFP_FP_MAX_LAYERS]; /* (max_batch, pool) */
+    float *e[SFP_FP_MAX_LAYERS], *de[SFP_FP_MAX_LAYERS];       /* (max_batch, parts*Lp*D) prefixes and their gradients */
+    float *work[SFP_FP_MAX_LAYERS];                            /* coda: room for gradients, see pool_coda.c */
+    float *unprojected[SFP_FP_MAX_LAYERS];                     /* (pool, Lp*D), raw prefixes only: gradient of projected */
+    float *squares;                 /* (max_batch, D) what a kind keeps of q (coda: q^2); one: a layer each */
+    float *token;                   /* one: (layers, max_batch, D) class tokens that entered the layers */
+    float *gram[SFP_FP_MAX_LAYERS]; /* (pool, pool), ortho penalty only */
+    double penalty[SFP_FP_MAX_LAYERS], own[SFP_FP_MAX_LAYERS]; /* of the loss: ortho, the kind's own part */
+    float *row;                                                /* (D) */
+    const float *query[SFP_FP_MAX_LAYERS];                     /* (b, D) of the pass under way */
+    const float *square[SFP_FP_MAX_LAYERS];                    /* (b, D) */
+    sfp_fp_samples samples;
+} sfp_fp;
 
 sfp_status sfp__fp_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_fp_options *opt, int max_batch, sfp_fp **out,
                           sfp_error *err);
 void sfp__fp_free(sfp_fp *f);
-const sfp_fp_options *sfp__fp_options(const sfp_fp *f);
 
-/* Spans: [0, start) frozen, [start, open) learning, the rest unused. */
-int sfp__fp_start(const sfp_fp *f);
-int sfp__fp_open(const sfp_fp *f);
-int sfp__fp_task(const sfp_fp *f);
-/* The next known task: its components open, earlier ones freeze (but for kinds that learn as a whole), Adam begins anew everywhere. */
+/* The next known task: its components open, earlier ones freeze (but for kinds that learn as a whole), Adam begins anew
+ * everywhere. */
 sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err);
-/* Free streams: opens `span` more; when that fills the pool all learn from then on (kinds that choose by the nearest key: from the
- * next call on). */
+/* Free streams: opens `span` more; when that fills the pool all learn from then on (kinds that choose by the nearest key: from
+ * the next call on). */
 sfp_status sfp__fp_grow(sfp_fp *f, sfp_error *err);
 /* For loading a state: spans as given; values are the caller's to fill. */
 sfp_status sfp__fp_restore(sfp_fp *f, int task, int start, int open, sfp_error *err);
@@ -103,9 +142,6 @@ sfp_status sfp__fp_add_classes(sfp_fp *f, int classes, sfp_error *err);
 
 /* All learnable tensors in the order of state files; count by pointer. */
 sfp_param **sfp__fp_params(sfp_fp *f, int *count);
-sfp_param *sfp__fp_last_w(sfp_fp *f);
-sfp_param *sfp__fp_last_b(sfp_fp *f);
-sfp_rng *sfp__fp_rng(sfp_fp *f);
 
 /* The values were changed from outside (loading): nothing cached of them holds. */
 void sfp__fp_changed(sfp_fp *f);
@@ -114,13 +150,6 @@ void sfp__fp_moved(sfp_fp *f);
 
 /* Attuned pool and view from the values as they are; nothing to do when they have not changed. */
 sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err);
-const sfp_fp_view *sfp__fp_view(const sfp_fp *f);
-
-/* What is known of the samples of a pass; must last until sfp__fp_gradients. */
-typedef struct sfp_fp_samples {
-    const float *weight;   /* (b) factor of each sample's loss; NULL: no gradients are wanted */
-    const bool *rehearsed; /* (b) or NULL: none. Those may be of any task so far, the others are of the present one */
-} sfp_fp_samples;
 
 /* Points a pass at the step's prefix buffers (and, with weights, their gradients), with compose as its callback. b <= max_batch.
  * samples NULL: no gradients, all are of the present task. */
@@ -134,7 +163,8 @@ sfp_status sfp__fp_gradients(sfp_fp *f, int first, int n, int terms, double *los
 void sfp__fp_zero_grad(sfp_fp *f);
 void sfp__fp_step(sfp_fp *f, const sfp_adam *adam);
 
-/* mean over fingerprints of p / |p|, p = rows of raw P summed over Lp, all layers stacked, components in use: (D) (SPEC section 4). */
+/* mean over fingerprints of p / |p|, p = rows of raw P summed over Lp, all layers stacked, components in use: (D) (SPEC section
+ * 4). */
 void sfp__fp_mean_unit(const sfp_fp *f, float *out);
 
 #endif

@@ -73,12 +73,12 @@ void sfp_engine_close(sfp_engine *e)
 
 int sfp_engine_image_size(const sfp_engine *e)
 {
-    return sfp__vit_config(e->vit)->img_size;
+    return e->vit->config.img_size;
 }
 
 int sfp_engine_dim(const sfp_engine *e)
 {
-    return sfp__vit_config(e->vit)->dim;
+    return e->vit->config.dim;
 }
 
 static sfp_status read_image(const char *path, int size, sfp_resize how, uint8_t *rgb, sfp_error *err)
@@ -159,15 +159,15 @@ sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_l
     sfp_learner_options o = sfp__learner_options_defaults(e->vit);
     for (int i = 0; i < sfp__settings_count; i++) {
         sfp_status s =
-            sfp__settings_apply(&o, sfp__vit_config(e->vit), sfp__settings[i].info.key, sfp__settings[i].info.fallback, err);
+            sfp__settings_apply(&o, &e->vit->config, sfp__settings[i].info.key, sfp__settings[i].info.fallback, err);
         if (s)
             return s;
     }
-    int depth = sfp__vit_config(e->vit)->depth;
+    int depth = e->vit->config.depth;
     if (o.fp.last_layer >= depth)
         o.fp.last_layer = depth - 1; /* the default "0-4" on a shallow backbone; what the caller sets is taken as it is */
     for (int i = 0; settings && i < settings->count; i += 2) {
-        sfp_status s = sfp__settings_apply(&o, sfp__vit_config(e->vit), settings->pairs[i], settings->pairs[i + 1], err);
+        sfp_status s = sfp__settings_apply(&o, &e->vit->config, settings->pairs[i], settings->pairs[i + 1], err);
         if (s)
             return s;
     }

@@ -224,7 +224,7 @@ sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *
 static sfp_status gradient(void *learner, int n, const int *sample, float *out, sfp_error *err)
 {
     sfp_learner *l = learner;
-    sfp_status s = check("a gradient", n, sample, batch_size(l) + sfp__buffer_filled(l->buffer), err);
+    sfp_status s = check("a gradient", n, sample, batch_size(l) + l->buffer->filled, err);
     return s ? s : gradient_of(l, &(asked){.n = n, .sample = sample}, 0, out, NULL, err);
 }
 
@@ -234,7 +234,7 @@ static sfp_status gradient_each(void *learner, int n, const int *sample, int siz
     sfp_learner *l = learner;
     sfp_status s = check("a gradient", n < size ? n : size, NULL, 0, err);
     if (!s)
-        s = check("a gradient", n, sample, batch_size(l) + sfp__buffer_filled(l->buffer), err);
+        s = check("a gradient", n, sample, batch_size(l) + l->buffer->filled, err);
     return s ? s : gradient_each_of(l, &(asked){.n = n, .sample = sample}, size, room, take, user, err);
 }
 
@@ -264,7 +264,7 @@ static sfp_status features_of(sfp_learner *l, const asked *a, float *out, sfp_er
 static sfp_status features(void *learner, int n, const int *sample, float *out, sfp_error *err)
 {
     sfp_learner *l = learner;
-    sfp_status s = check("features", n, sample, batch_size(l) + sfp__buffer_filled(l->buffer), err);
+    sfp_status s = check("features", n, sample, batch_size(l) + l->buffer->filled, err);
     return s ? s : features_of(l, &(asked){.n = n, .sample = sample}, out, err);
 }
 
@@ -272,7 +272,7 @@ static sfp_status features(void *learner, int n, const int *sample, float *out, 
 
 unsigned sfp__learner_buffer_needs(const sfp_learner *l)
 {
-    return l->buffer ? sfp__buffer_method_of(l->buffer)->needs : 0;
+    return l->buffer ? l->buffer->method->needs : 0;
 }
 
 sfp_status sfp__learner_ask_init(sfp_learner *l, sfp_error *err)

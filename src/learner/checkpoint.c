@@ -96,7 +96,7 @@ static void gather_numbers(content *c)
     sfp_rng *rngs[SFP_CHECKPOINT_RNGS];
     memcpy(c->counters,
            (const int64_t[]){(int64_t)n->timestamps, (int64_t)n->offered, (int64_t)n->scored, (int64_t)n->trained,
-                             (int64_t)n->replayed, l->buffer ? (int64_t)sfp__buffer_seen(l->buffer) : 0, l->limit_coreset,
+                             (int64_t)n->replayed, l->buffer ? (int64_t)l->buffer->seen : 0, l->limit_coreset,
                              l->limit_replay, l->limit_steps, l->no_slack},
            sizeof c->counters);
     memcpy(c->drift, (const double[]){d->count, d->mean, d->m2, d->up, d->up_min, d->down, d->down_max}, sizeof c->drift);
@@ -123,7 +123,7 @@ static sfp_status gather_slots(content *c, int filled, sfp_error *err)
     if (!c->id || !c->born || !c->image_size || !c->label || !c->has_query)
         return sfp__fail_nomem(err);
     for (int i = 0; i < filled; i++) {
-        const sfp_slot *slot = sfp__buffer_slot(c->l->buffer, i);
+        const sfp_slot *slot = &c->l->buffer->slot[i];
         c->id[i] = (int64_t)slot->id;
         c->born[i] = (int64_t)slot->born;
         c->image_size[i] = (int64_t)slot->image_size;
@@ -161,14 +161,14 @@ static sfp_status add_everything(content *c, sfp_error *err)
     static const uint8_t checksum[4] = {0}; /* its bytes are written by hand */
     sfp_learner *l = c->l;
     bool mix = l->opt.head == SFP_HEAD_MIX;
-    int filled = l->buffer ? sfp__buffer_filled(l->buffer) : 0;
+    int filled = l->buffer ? l->buffer->filled : 0;
     const int64_t n = filled, vectors[] = {n, l->D}, classes = sfp__learner_classes(l);
     sfp_status s;
     gather_numbers(c);
     if ((s = gather_slots(c, filled, err)))
         return s;
     const int64_t image_bytes = (int64_t)c->image_bytes;
-    const sfp_slot *first = filled > 0 ? sfp__buffer_slot(l->buffer, 0) : NULL;
+    const sfp_slot *first = filled > 0 ? &l->buffer->slot[0] : NULL;
     if ((s = add(c, "counters", SFP_DTYPE_I64, 1, &counters, WHOLE, c->counters, err)) ||
         (s = add(c, "rng", SFP_DTYPE_I64, 2, rngs, WHOLE, c->rng, err)) ||
         (s = add(c, "drift", SFP_DTYPE_F64, 1, &seven, WHOLE, c->drift, err)) ||
@@ -245,8 +245,8 @@ static sfp_status put_tensor(summed *to, const content *c, size_t i, sfp_error *
         return put(to, t->data, t->bytes, err);
     sfp_status s = SFP_OK;
     size_t vector = (size_t)c->l->D * sizeof(float);
-    for (int k = 0; !s && c->l->buffer && k < sfp__buffer_filled(c->l->buffer); k++) {
-        const sfp_slot *slot = sfp__buffer_slot(c->l->buffer, k);
+    for (int k = 0; !s && c->l->buffer && k < c->l->buffer->filled; k++) {
+        const sfp_slot *slot = &c->l->buffer->slot[k];
         if (c->places[i] == SLOT_IMAGE)
             s = put(to, slot->image, slot->image_size, err);
         else

@@ -35,7 +35,7 @@ enum {
 /* The generators in the order of the file. */
 static inline void sfp__checkpoint_rngs(sfp_learner *l, sfp_rng *out[SFP_CHECKPOINT_RNGS])
 {
-    out[0] = sfp__fp_rng(l->fp);
+    out[0] = &l->fp->rng;
     out[1] = &l->select_rng;
     out[2] = &l->replay_rng;
     out[3] = &l->buffer_rng;

@@ -130,7 +130,7 @@ static sfp_status check_rngs(loaded *f, sfp_error *err)
 static sfp_status check_numbers(loaded *f, sfp_error *err)
 {
     static const int64_t counters = SFP_CHECKPOINT_COUNTERS, drift = SFP_CHECKPOINT_DRIFT, mix = 1 + SFP_HEAD_EXPERTS;
-    const sfp_fp_options *o = sfp__fp_options(f->l->fp);
+    const sfp_fp_options *o = &f->l->fp->opt;
     long long task = 0, start = 0, open = 0;
     sfp_status s;
     if ((s = get(f, "counters", SFP_DTYPE_I64, 1, &counters, f->counters, err)) ||
@@ -163,7 +163,7 @@ static sfp_status find_param(const loaded *f, const sfp_param *p, param_file *ou
     char name[64];
     sfp_status s;
     memcpy(shape, p->shape, sizeof shape);
-    if (p == sfp__fp_last_w(f->l->fp) || p == sfp__fp_last_b(f->l->fp))
+    if (p == &f->l->fp->last_w || p == &f->l->fp->last_b)
         shape[0] = f->classes;
     const struct {
         const char *prefix;
@@ -215,7 +215,7 @@ static sfp_status check_slots(const loaded *f, size_t most, int64_t *total, sfp_
 
 static sfp_status check_buffer(loaded *f, sfp_error *err)
 {
-    const sfp_buffer_options *o = f->l->buffer ? sfp__buffer_options(f->l->buffer) : NULL;
+    const sfp_buffer_options *o = f->l->buffer ? &f->l->buffer->opt : NULL;
     const sfp_tensor *label = NULL;
     sfp_status s = sfp__safetensors_need(f->st, "buffer.label", &label, err);
     if (s)
@@ -284,7 +284,7 @@ static void commit_buffer(const loaded *f)
     size_t D = (size_t)f->l->D * sizeof(float);
     const uint8_t *image = f->image->data;
     for (int i = 0; i < f->filled; i++) {
-        sfp_slot *slot = sfp__buffer_slot(b, i);
+        sfp_slot *slot = &b->slot[i];
         slot->label = i32_at(f->label, i);
         slot->id = (uint64_t)i64_at(f->id, i);
         slot->born = (uint64_t)i64_at(f->born, i);

@@ -9,7 +9,7 @@
 
 sfp_learner_options sfp__learner_options_defaults(const sfp_vit *vit)
 {
-    const sfp_vit_config *c = sfp__vit_config(vit);
+    const sfp_vit_config *c = &vit->config;
     sfp_learner_options o = {.fp = sfp__fp_options_defaults(),
                              .adam = sfp__adam_defaults(),
                              .select = "streamfp",
@@ -167,7 +167,7 @@ static sfp_status make(sfp_learner *l, sfp_error *err)
     if (s)
         return s;
     l->fp = sfp__trainer_fp(l->trainer);
-    o->fp = *sfp__fp_options(l->fp);
+    o->fp = l->fp->opt;
     o->buffer.dim = l->D;
     o->buffer.image_bytes = l->rgb_bytes;
     memcpy(o->buffer.mean, o->mean, sizeof o->mean);
@@ -195,7 +195,7 @@ sfp_status sfp__learner_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp
     sfp_learner *l = sfp__calloc(1, sizeof *l);
     if (!l)
         return sfp__fail_nomem(err);
-    const sfp_vit_config *c = sfp__vit_config(vit);
+    const sfp_vit_config *c = &vit->config;
     l->opt = *opt;
     l->vit = vit;
     l->threads = threads;
@@ -287,7 +287,7 @@ sfp_buffer *sfp__learner_buffer(sfp_learner *l)
 
 int sfp__learner_classes(const sfp_learner *l)
 {
-    return sfp__fp_last_w(l->fp)->rows;
+    return l->fp->last_w.rows;
 }
 
 bool sfp__learner_seen(const sfp_learner *l, int label)
@@ -346,7 +346,7 @@ void sfp__learner_limit(sfp_learner *l, int coreset, int replay, int steps)
 
 int sfp__learner_task(const sfp_learner *l)
 {
-    return sfp__fp_task(l->fp);
+    return l->fp->task;
 }
 
 sfp_status sfp__learner_next_task(sfp_learner *l, sfp_error *err)

@@ -25,7 +25,7 @@ static sfp_status take(float **to, size_t count, sfp_error *err)
 
 static sfp_status make_plans(sfp_look *k, sfp_thread_pool *threads, sfp_error *err)
 {
-    const sfp_fp_options *o = sfp__fp_options(k->fp);
+    const sfp_fp_options *o = &k->fp->opt;
     const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
     const sfp_vit_plan_options prompted = {.mode = SFP_VIT_FORWARD,
                                            .prefix_rows = sfp__fp_prefix_rows(o),
@@ -44,8 +44,8 @@ static sfp_status make_plans(sfp_look *k, sfp_thread_pool *threads, sfp_error *e
 sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_thread_pool *threads, sfp_fp *fp, unsigned needs, int max_batch,
                           sfp_error *err)
 {
-    const sfp_vit_config *c = sfp__vit_config(vit);
-    size_t b = (size_t)max_batch, D = (size_t)c->dim, T = (size_t)sfp__vit_tokens(vit), H = (size_t)c->heads;
+    const sfp_vit_config *c = &vit->config;
+    size_t b = (size_t)max_batch, D = (size_t)c->dim, T = (size_t)vit->tokens, H = (size_t)c->heads;
     *k = (sfp_look){.needs = needs & SFP_LOOK_NEEDS, .vit = vit, .fp = fp, .max_batch = max_batch, .D = c->dim};
     if (!k->needs)
         return SFP_OK;
@@ -84,9 +84,9 @@ void sfp__look_done(sfp_look *k)
 /* freesel's features of samples [first, first + n) from the taps of their pass. */
 static void pool_tokens(sfp_look *k, int first, int n)
 {
-    const sfp_vit_config *c = sfp__vit_config(k->vit);
-    const sfp_vit_weights *w = sfp__vit_weights(k->vit);
-    int T = sfp__vit_tokens(k->vit);
+    const sfp_vit_config *c = &k->vit->config;
+    const sfp_vit_weights *w = &k->vit->weights;
+    int T = k->vit->tokens;
     for (int i = 0; i < n; i++) {
         float *tokens = k->tokens + (size_t)i * (size_t)T * (size_t)k->D;
         sfp__kernels()->norm_fwd(T, k->D, tokens, w->norm_w, w->norm_b, c->ln_eps, tokens, k->stats);
@@ -102,7 +102,7 @@ static sfp_status look_plain(sfp_look *k, int n, const float *const *x, float *q
         int count = n - first < CHUNK ? n - first : CHUNK;
         sfp_vit_pass pass = {.b = count, .xs = x + first, .feature = query + (size_t)first * (size_t)k->D};
         if (wants(k, SFP_NEED_ATTENTION)) {
-            pass.tokens[sfp__vit_config(k->vit)->depth - 2] = k->tokens;
+            pass.tokens[k->vit->config.depth - 2] = k->tokens;
             pass.class_attention = k->attention;
         }
         s = sfp__vit_run(k->plain, &pass, err);
@@ -123,8 +123,8 @@ static int quarter(int depth, int q)
 
 static void mean_tokens(sfp_look *k, int first, int n)
 {
-    size_t T = (size_t)sfp__vit_tokens(k->vit), D = (size_t)k->D;
-    int depth = sfp__vit_config(k->vit)->depth;
+    size_t T = (size_t)k->vit->tokens, D = (size_t)k->D;
+    int depth = k->vit->config.depth;
     for (int i = 0; i < n; i++)
         for (int q = 0; q < SFP_TAPS; q++) {
             int from = q; /* of few blocks several quarters end with the same one, whose tokens the first of them holds */
@@ -141,9 +141,9 @@ static void mean_tokens(sfp_look *k, int first, int n)
 sfp_status sfp__look_features(sfp_look *k, int n, const float *const *x, int unknown, const bool *rehearsed, float *query,
                               sfp_error *err)
 {
-    const sfp_fp_options *o = sfp__fp_options(k->fp);
-    int depth = sfp__vit_config(k->vit)->depth;
-    size_t token_floats = CHUNK * (size_t)sfp__vit_tokens(k->vit) * (size_t)k->D;
+    const sfp_fp_options *o = &k->fp->opt;
+    int depth = k->vit->config.depth;
+    size_t token_floats = CHUNK * (size_t)k->vit->tokens * (size_t)k->D;
     sfp_status s = sfp__fp_prepare(k->fp, err);
     for (int first = 0; !s && first < n; first += CHUNK) {
         int count = n - first < CHUNK ? n - first : CHUNK;
@@ -196,7 +196,7 @@ static void softmax(int C, const uint8_t *allowed, const float *z, float *p)
 
 static sfp_status classify(sfp_look *k, int n, const uint8_t *allowed, sfp_error *err)
 {
-    const sfp_param *w = sfp__fp_last_w(k->fp), *bias = sfp__fp_last_b(k->fp);
+    const sfp_param *w = &k->fp->last_w, *bias = &k->fp->last_b;
     int C = w->rows;
     sfp_status s = class_room(k, C, err);
     if (s)

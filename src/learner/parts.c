@@ -69,7 +69,7 @@ void sfp__parts_load(const char *prefix, sfp_parts_fn parts, void *state, const 
 
 static sfp_parts_fn parts_of(const sfp_buffer *b, char prefix[PREFIX])
 {
-    const sfp_buffer_method *method = b ? sfp__buffer_method_of(b) : NULL;
+    const sfp_buffer_method *method = b ? b->method : NULL;
     (void)snprintf(prefix, PREFIX, "buffer.%s", method ? method->name : "");
     return method ? method->parts : NULL;
 }
@@ -79,14 +79,14 @@ sfp_status sfp__parts_visit_buffer(const sfp_buffer *b, sfp_status (*fn)(void *c
 {
     char prefix[PREFIX];
     sfp_parts_fn parts = parts_of(b, prefix);
-    return parts ? sfp__parts_visit(prefix, parts, sfp__buffer_state(b), fn, ctx, err) : SFP_OK;
+    return parts ? sfp__parts_visit(prefix, parts, b->state, fn, ctx, err) : SFP_OK;
 }
 
 sfp_status sfp__parts_check_buffer(const sfp_buffer *b, const sfp_safetensors *st, sfp_error *err)
 {
     char prefix[PREFIX];
     sfp_parts_fn parts = parts_of(b, prefix);
-    return parts ? sfp__parts_check(prefix, parts, sfp__buffer_state(b), st, err) : SFP_OK;
+    return parts ? sfp__parts_check(prefix, parts, b->state, st, err) : SFP_OK;
 }
 
 void sfp__parts_load_buffer(const sfp_buffer *b, const sfp_safetensors *st)
@@ -94,5 +94,5 @@ void sfp__parts_load_buffer(const sfp_buffer *b, const sfp_safetensors *st)
     char prefix[PREFIX];
     sfp_parts_fn parts = parts_of(b, prefix);
     if (parts)
-        sfp__parts_load(prefix, parts, sfp__buffer_state(b), st);
+        sfp__parts_load(prefix, parts, b->state, st);
 }

@@ -43,9 +43,9 @@ static sfp_status publish(sfp_learner *l, sfp_error *err)
     if (s)
         return s;
     const sfp_snapshot_source from = {.t = l->counts.timestamps,
-                                      .view = sfp__fp_view(l->fp),
-                                      .last_w = sfp__fp_last_w(l->fp),
-                                      .last_b = sfp__fp_last_b(l->fp),
+                                      .view = &l->fp->view,
+                                      .last_w = &l->fp->last_w,
+                                      .last_b = &l->fp->last_b,
                                       .seen = l->seen,
                                       .mix = l->opt.head == SFP_HEAD_MIX ? &l->mix : NULL,
                                       .heads = l->heads};
@@ -105,7 +105,7 @@ static sfp_status begin(sfp_vit *vit, sfp_thread_pool *threads, sfp_predictor **
     sfp_predictor *p = sfp__calloc(1, sizeof *p);
     if (!p)
         return sfp__fail_nomem(err);
-    const sfp_vit_config *c = sfp__vit_config(vit);
+    const sfp_vit_config *c = &vit->config;
     p->threads = threads;
     p->D = c->dim;
     p->S = c->img_size;
@@ -120,7 +120,7 @@ sfp_status sfp__predictor_create(sfp_learner *l, sfp_thread_pool *threads, int m
     if (s)
         return s;
     p->opt = &l->opt;
-    if ((s = make(p, l->vit, sfp__fp_options(l->fp), max_batch, err))) {
+    if ((s = make(p, l->vit, &l->fp->opt, max_batch, err))) {
         sfp__predictor_free(p);
         return s;
     }

@@ -25,7 +25,7 @@ static sfp_status read_setting(const reading *f, const char *key, bool wanted, s
     char value[SFP_NAME_MAX];
     if (!text)
         return wanted ? sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", f->path, key) : SFP_OK;
-    sfp_status s = sfp__settings_apply(&f->r->opt, sfp__vit_config(f->vit), key, sfp__printable(text, value, sizeof value), err);
+    sfp_status s = sfp__settings_apply(&f->r->opt, &f->vit->config, key, sfp__printable(text, value, sizeof value), err);
     return s ? sfp__fail_prefix(err, s, "%s: metadata", f->path) : SFP_OK;
 }
 
@@ -71,7 +71,7 @@ static sfp_status read_settings(reading *f, sfp_error *err)
 
 static sfp_status load_head(const reading *f, const char *kind, sfp_head **out, sfp_error *err)
 {
-    sfp_head_options o = sfp__head_options_defaults(sfp__vit_config(f->vit)->dim, f->classes);
+    sfp_head_options o = sfp__head_options_defaults(f->vit->config.dim, f->classes);
     char prefix[32];
     o.seed = f->r->opt.seed;
     sfp_status s = sfp__head_create(kind, &o, out, err);
@@ -121,7 +121,7 @@ static sfp_status load_mix(const reading *f, sfp_error *err)
 static sfp_status check_sizes(reading *f, sfp_error *err)
 {
     const sfp_fp_options *o = &f->r->opt.fp;
-    const int64_t D = sfp__vit_config(f->vit)->dim, pool[] = {o->pool, o->length, D};
+    const int64_t D = f->vit->config.dim, pool[] = {o->pool, o->length, D};
     const sfp_tensor *t = NULL;
     char name[40];
     (void)snprintf(name, sizeof name, "prompt.e_p_%d", sfp__fp_pool_layer(o));
@@ -150,7 +150,7 @@ static sfp_status load_fingerprints(reading *f, sfp_error *err)
     r->opt.fp.classes = f->classes;
     if ((s = sfp__fp_create(f->vit, f->threads, &r->opt.fp, 1, &r->fp, err)))
         return sfp__fail_prefix(err, s, "%s", f->path);
-    r->opt.fp = *sfp__fp_options(r->fp);
+    r->opt.fp = r->fp->opt;
     if ((s = sfp__state_values(r->fp, f->st, f->classes, &values, err)))
         return s;
     sfp__state_put_values(r->fp, values);
@@ -159,9 +159,9 @@ static sfp_status load_fingerprints(reading *f, sfp_error *err)
         (s = sfp__saved_int(f->st, "start", 0, open - 1, &start, err)) ||
         (s = sfp__fp_restore(r->fp, 0, (int)start, (int)open, err)) || (s = sfp__fp_prepare(r->fp, err)))
         return s;
-    r->snapshot.view = *sfp__fp_view(r->fp);
-    r->snapshot.last_w = sfp__fp_last_w(r->fp)->data;
-    r->snapshot.last_b = sfp__fp_last_b(r->fp)->data;
+    r->snapshot.view = r->fp->view;
+    r->snapshot.last_w = r->fp->last_w.data;
+    r->snapshot.last_b = r->fp->last_b.data;
     return r->opt.head == SFP_HEAD_MIX ? load_mix(f, err) : SFP_OK;
 }
 

@@ -30,7 +30,7 @@ bool sfp__learner_masked(const sfp_learner *l)
 sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *room, sfp_error *err)
 {
     const sfp__item *item = &l->items[at];
-    const sfp_slot *slot = item->replay ? sfp__buffer_slot(l->buffer, item->index) : NULL;
+    const sfp_slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
     const float *query = slot ? slot->query : l->query + (size_t)item->index * (size_t)l->D;
     l->xs[at] = slot ? room : l->x + (size_t)item->index * l->pixels;
     l->step_label[at] = slot ? slot->label : l->label[item->index];
@@ -46,7 +46,7 @@ bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item)
         return true;
     if (item->index < 0)
         return false;
-    return item->replay ? sfp__buffer_slot(l->buffer, item->index)->has_query : l->has_query[item->index];
+    return item->replay ? l->buffer->slot[item->index].has_query : l->has_query[item->index];
 }
 
 void sfp__learner_keep_queries(sfp_learner *l, int unknown)
@@ -55,7 +55,7 @@ void sfp__learner_keep_queries(sfp_learner *l, int unknown)
         const sfp__item *item = &l->items[i];
         if (item->index < 0)
             continue;
-        sfp_slot *slot = item->replay ? sfp__buffer_slot(l->buffer, item->index) : NULL;
+        sfp_slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
         float *to = slot ? slot->query : l->query + (size_t)item->index * (size_t)l->D;
         memcpy(to, l->step_query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *to);
         if (slot)

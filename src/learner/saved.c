@@ -84,9 +84,9 @@ void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l)
     int count = l->class_room, classes = sfp__learner_classes(l);
     while (count > classes && !l->names[count - 1])
         count--;
-    sfp__saved_put_int(m, "task", sfp__fp_task(l->fp));
-    sfp__saved_put_int(m, "start", sfp__fp_start(l->fp));
-    sfp__saved_put_int(m, "open", sfp__fp_open(l->fp));
+    sfp__saved_put_int(m, "task", l->fp->task);
+    sfp__saved_put_int(m, "start", l->fp->start);
+    sfp__saved_put_int(m, "open", l->fp->open);
     sfp__saved_put_int(m, "timestamps", (long long)l->counts.timestamps);
     sfp__saved_put_names(m, count, l->names);
 }
@@ -149,7 +149,7 @@ int sfp__saved_answer_settings(const sfp_learner_options *o, sfp_saved_setting *
 /* `o` as in force on `vit`; `buffer`: there is one. */
 static int list_settings(const sfp_learner_options *o, const sfp_vit *vit, bool buffer, sfp_saved_setting *out)
 {
-    const sfp_vit_config *c = sfp__vit_config(vit);
+    const sfp_vit_config *c = &vit->config;
     static const char *const drifts[] = {"off", "new-class", "ph"};
     bool free_stream = o->fp.tasks == 0;
     int n = 0;
@@ -228,7 +228,7 @@ static bool default_setting(const sfp_learner *l, const char *name, sfp_saved_se
     sfp_learner_options o = l->opt;
     for (int i = 0; i < sfp__settings_count; i++) {
         const sfp_setting_info *info = &sfp__settings[i].info;
-        if (strcmp(info->key, name) != 0 || sfp__settings_apply(&o, sfp__vit_config(l->vit), name, info->fallback, NULL))
+        if (strcmp(info->key, name) != 0 || sfp__settings_apply(&o, &l->vit->config, name, info->fallback, NULL))
             continue;
         for (int k = 0, n = list_settings(&o, l->vit, l->buffer, list); k < n; k++) {
             if (strcmp(list[k].name, name) != 0)
@@ -354,7 +354,7 @@ void sfp__saved_names_commit(sfp_saved_names *n, sfp_learner *l)
 sfp_status sfp__saved_classes(sfp_learner *l, const sfp_safetensors *st, int least, int *out, sfp_error *err)
 {
     const sfp_tensor *t = NULL;
-    const sfp_param *p = sfp__fp_last_w(l->fp);
+    const sfp_param *p = &l->fp->last_w;
     sfp_status s = sfp__safetensors_need(st, p->name, &t, err);
     if (s)
         return s;
@@ -373,8 +373,8 @@ sfp_status sfp__saved_classes(sfp_learner *l, const sfp_safetensors *st, int lea
 sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_span *span, int classes, int names,
                               sfp_error *err)
 {
-    const sfp_saved_span before = {sfp__fp_task(l->fp), sfp__fp_start(l->fp), sfp__fp_open(l->fp)};
-    const sfp_rng rng = *sfp__fp_rng(l->fp);
+    const sfp_saved_span before = {l->fp->task, l->fp->start, l->fp->open};
+    const sfp_rng rng = l->fp->rng;
     sfp_status s = sfp__fp_restore(l->fp, span->task, span->start, span->open, err);
     if (s)
         return sfp__fail_prefix(err, s, "%s", path);
@@ -383,6 +383,6 @@ sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_
         s = sfp__learner_add_classes(l, classes, err);
     if (s)
         (void)sfp__fp_restore(l->fp, before.task, before.start, before.open, NULL); /* it was so: it fits */
-    *sfp__fp_rng(l->fp) = rng;
+    l->fp->rng = rng;
     return s;
 }

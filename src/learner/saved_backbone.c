@@ -10,9 +10,9 @@
 
 unsigned long sfp__saved_backbone_sum(const sfp_vit *vit)
 {
-    const sfp_vit_config *c = sfp__vit_config(vit);
-    const sfp_vit_weights *w = sfp__vit_weights(vit);
-    size_t D = (size_t)c->dim * sizeof(float), tokens = (size_t)sfp__vit_tokens(vit);
+    const sfp_vit_config *c = &vit->config;
+    const sfp_vit_weights *w = &vit->weights;
+    size_t D = (size_t)c->dim * sizeof(float), tokens = (size_t)vit->tokens;
     unsigned long sum = crc32_z(0, NULL, 0);
     const struct {
         const float *data;
@@ -43,7 +43,7 @@ typedef struct identity {
 
 static identity identify(const sfp_vit *vit)
 {
-    const sfp_vit_config *c = sfp__vit_config(vit);
+    const sfp_vit_config *c = &vit->config;
     identity id;
     (void)sfp__printable(file_name(vit), id.file, sizeof id.file);
     (void)snprintf(id.sizes, sizeof id.sizes, "img %d, patch %d, width %d, depth %d, heads %d, hidden %d", c->img_size, c->patch_size,
@@ -79,11 +79,11 @@ sfp_status sfp__saved_check_backbone(const sfp_safetensors *st, const sfp_vit *v
         return SFP_OK;
     char was[3][SFP_NAME_MAX], other[sizeof id.sizes];
     int side = sfp__saved_img_size(st);
-    if (side && side != sfp__vit_config(vit)->img_size) {
+    if (side && side != vit->config.img_size) {
         (void)snprintf(other, sizeof other, "img %d%s", side, strchr(id.sizes, ','));
         if (strcmp(other, sizes) == 0)
             return sfp__fail(err, SFP_EINVAL, "%s: was learned at an input size of %d, this backbone is at %d (img-size %d brings it there)",
-                             sfp__safetensors_path(st), side, sfp__vit_config(vit)->img_size, side);
+                             sfp__safetensors_path(st), side, vit->config.img_size, side);
     }
     return sfp__fail(err, SFP_EINVAL, "%s: was learned on backbone '%s' (%s; checksum %s), this one is '%s' (%s; checksum %s)",
                      sfp__safetensors_path(st), sfp__printable(file ? file : "?", was[0], sizeof was[0]),

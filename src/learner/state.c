@@ -184,7 +184,7 @@ sfp_status sfp__learner_load_state(sfp_learner *l, const char *path, sfp_error *
     if (s)
         return s;
     if ((s = check_kind(&f, err)) || (s = sfp__saved_check_settings(l, f.st, false, err)) || (s = read_values(&f, err)) ||
-        (s = sfp__state_span(sfp__fp_options(l->fp), f.st, &f.span, err)) ||
+        (s = sfp__state_span(&l->fp->opt, f.st, &f.span, err)) ||
         (s = sfp__state_seen(f.st, f.classes, false, &f.seen, err)) ||
         (s = sfp__saved_names_read(f.st, l->opt.fp.tasks > 0 ? f.classes : SFP_LEARNER_MAX_CLASSES, &f.names, err)) ||
         (s = sfp__saved_prepare(l, path, &f.span, f.classes, f.names.count, err)))

@@ -56,7 +56,7 @@ bool sfp__state_pool(const sfp_safetensors *st, sfp_state_pool *out)
 
 sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_safetensors *st, sfp_error *err)
 {
-    const sfp_fp_options *o = sfp__fp_options(fp);
+    const sfp_fp_options *o = &fp->opt;
     const char *path = sfp__safetensors_path(st);
     sfp_state_pool p;
     if (!sfp__state_pool(st, &p))
@@ -64,7 +64,7 @@ sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_safetensors *st, sfp_erro
     const struct {
         const char *name;
         int64_t was, now;
-    } list[] = {{"a backbone of width", p.width, sfp__fp_last_w(fp)->shape[1]},
+    } list[] = {{"a backbone of width", p.width, fp->last_w.shape[1]},
                 {"pool", p.pool, o->pool},
                 {"prompt-length", p.length, o->length}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
@@ -80,7 +80,7 @@ sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_safetensors *st, sfp_erro
 /* The shape a parameter has in the file: as here, but for the rows of the classifier. */
 static size_t file_shape(sfp_fp *fp, int classes, const sfp_param *p, int64_t *shape)
 {
-    bool by_class = p == sfp__fp_last_w(fp) || p == sfp__fp_last_b(fp);
+    bool by_class = p == &fp->last_w || p == &fp->last_b;
     memcpy(shape, p->shape, sizeof p->shape);
     shape[0] = by_class ? classes : p->shape[0];
     return (size_t)shape[0] * p->width;

@@ -97,10 +97,10 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
         grow = sfp__drift_next(&l->detector, mean);
     }
     if (!sfp__learner_known_tasks(l) && grow) {
-        int open = sfp__fp_open(l->fp);
+        int open = l->fp->open;
         if ((s = sfp__fp_grow(l->fp, err)))
             return s;
-        r->grew = sfp__fp_open(l->fp) > open; /* a full pool learns as a whole, but opens nothing */
+        r->grew = l->fp->open > open; /* a full pool learns as a whole, but opens nothing */
         score(l, b, l->score);
     }
     sfp_select_options coreset = l->opt.coreset;
@@ -379,7 +379,7 @@ static sfp_status update_buffer(sfp_learner *l, int b, sfp_timestamp *r, sfp_err
 
 sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp *report, sfp_error *err)
 {
-    sfp_timestamp r = {.t = l->counts.timestamps, .task = sfp__fp_task(l->fp), .offered = b, .steps = l->opt.steps};
+    sfp_timestamp r = {.t = l->counts.timestamps, .task = l->fp->task, .offered = b, .steps = l->opt.steps};
     if (l->limit_steps > 0 && l->limit_steps < r.steps)
         r.steps = l->limit_steps;
     bool new_class = false;

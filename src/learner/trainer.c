@@ -60,7 +60,7 @@ sfp_status sfp__trainer_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp
     t->opt = *opt;
     t->vit = vit;
     t->threads = threads;
-    t->D = sfp__vit_config(vit)->dim;
+    t->D = vit->config.dim;
     size_t b = (size_t)opt->max_batch;
     sfp_status s = sfp__fp_create(vit, threads, &opt->fp, opt->max_batch, &t->fp, err);
     t->feature = sfp__malloc(b * (size_t)t->D * sizeof(float));
@@ -70,7 +70,7 @@ sfp_status sfp__trainer_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp
     const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
     sfp_vit_plan_options train = {.mode = SFP_VIT_GRAD_PREFIX, .queries = !opt->fp.query_one};
     if (!s)
-        train.prefix_rows = sfp__fp_prefix_rows(sfp__fp_options(t->fp));
+        train.prefix_rows = sfp__fp_prefix_rows(&t->fp->opt);
     if (!s)
         s = class_room(t, opt->fp.classes > 16 ? opt->fp.classes : 16, err);
     if (!s)
@@ -119,7 +119,7 @@ static void head(void *ctx, int first, int n, const float *feature, float *grad)
 {
     sfp_trainer *t = ctx;
     const sfp_train_batch *b = t->batch;
-    const sfp_param *w = sfp__fp_last_w(t->fp), *bias = sfp__fp_last_b(t->fp);
+    const sfp_param *w = &t->fp->last_w, *bias = &t->fp->last_b;
     int C = w->rows, D = t->D;
     float *logits = t->logits + (size_t)first * (size_t)C, *residual = t->residual + (size_t)first * (size_t)C;
     for (int i = 0; i < n; i++)
@@ -147,7 +147,7 @@ static void head(void *ctx, int first, int n, const float *feature, float *grad)
 
 static sfp_status check_labels(const sfp_trainer *t, const sfp_train_batch *b, sfp_error *err)
 {
-    int C = sfp__fp_last_w(t->fp)->rows;
+    int C = t->fp->last_w.rows;
     if (b->n < 1 || b->n > t->opt.max_batch)
         return sfp__fail(err, SFP_EINVAL, "a step on %d samples, expected 1 to %d", b->n, t->opt.max_batch);
     for (int i = 0; i < b->n; i++) {
@@ -195,7 +195,7 @@ sfp_status sfp__trainer_pass(sfp_trainer *t, const sfp_train_batch *b, sfp_train
 
 sfp_status sfp__trainer_collect(sfp_trainer *t, int first, int n, int terms, double *loss, sfp_error *err)
 {
-    sfp_param *w = sfp__fp_last_w(t->fp), *bias = sfp__fp_last_b(t->fp);
+    sfp_param *w = &t->fp->last_w, *bias = &t->fp->last_b;
     size_t C = (size_t)w->rows, at = (size_t)first;
     sfp__fp_zero_grad(t->fp);
     sfp_status s = sfp__fp_gradients(t->fp, first, n, terms, loss, err);
@@ -240,7 +240,7 @@ sfp_status sfp__trainer_step(sfp_trainer *t, const sfp_train_batch *batch, sfp_t
 sfp_status sfp__trainer_prepare_pixels(sfp_trainer *t, sfp_error *err)
 {
     const sfp_vit_plan_options o = {
-        .mode = SFP_VIT_GRAD_INPUT, .prefix_rows = sfp__fp_prefix_rows(sfp__fp_options(t->fp)), .queries = !t->opt.fp.query_one};
+        .mode = SFP_VIT_GRAD_INPUT, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = !t->opt.fp.query_one};
     if (t->pixels)
         return SFP_OK;
     sfp_vit_plan *plan = NULL;

@@ -241,31 +241,6 @@ void sfp__vit_free(sfp_vit *v)
     sfp__free(v);
 }
 
-const sfp_vit_config *sfp__vit_config(const sfp_vit *v)
-{
-    return &v->config;
-}
-
-const sfp_vit_weights *sfp__vit_weights(const sfp_vit *v)
-{
-    return &v->weights;
-}
-
-int sfp__vit_tokens(const sfp_vit *v)
-{
-    return v->tokens;
-}
-
-const char *sfp__vit_recognised(const sfp_vit *v)
-{
-    return v->recognised;
-}
-
-const char *sfp__vit_ignored(const sfp_vit *v)
-{
-    return v->ignored;
-}
-
 const char *sfp__vit_path(const sfp_vit *v)
 {
     return v->file ? sfp__tensor_file_path(v->file) : NULL;

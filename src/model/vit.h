@@ -13,6 +13,7 @@
 #include "compute/gemm.h"
 #include "io/safetensors.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,8 +27,8 @@ typedef struct sfp_vit_config {
     int channels;   /* 3 */
     int dim;        /* D */
     int depth;
-    int heads;  /* H */
-    int hidden; /* F */
+    int heads;   /* H */
+    int hidden;  /* F */
     int classes; /* rows of head.weight; 0: no head */
     float ln_eps;
     bool quick_gelu;    /* x * sigmoid(1.702 x) instead of GELU */
@@ -39,36 +40,36 @@ typedef struct sfp_vit_config {
 
 /* Weight tensors, timm names: the one list that makes the struct, the loader, the saver and `inspect`.
  * X(field, "name", ndim, dims...) with the config at hand as `c`. */
-#define SFP_VIT_GLOBAL_LIST(X)                                                 \
-    X(patch_w, "patch_embed.proj.weight", 4, c->dim, c->channels, c->patch_size, c->patch_size) \
-    X(patch_b, "patch_embed.proj.bias", 1, c->dim)                             \
-    X(cls, "cls_token", 3, 1, 1, c->dim)                                       \
+#define SFP_VIT_GLOBAL_LIST(X)                                                                           \
+    X(patch_w, "patch_embed.proj.weight", 4, c->dim, c->channels, c->patch_size, c->patch_size)          \
+    X(patch_b, "patch_embed.proj.bias", 1, c->dim)                                                       \
+    X(cls, "cls_token", 3, 1, 1, c->dim)                                                                 \
     X(pos, "pos_embed", 3, 1, 1 + (c->img_size / c->patch_size) * (c->img_size / c->patch_size), c->dim) \
-    X(norm_w, "norm.weight", 1, c->dim)                                        \
+    X(norm_w, "norm.weight", 1, c->dim)                                                                  \
     X(norm_b, "norm.bias", 1, c->dim)
 
-#define SFP_VIT_BLOCK_LIST(X)                                                  \
-    X(norm1_w, "norm1.weight", 1, c->dim)                                      \
-    X(norm1_b, "norm1.bias", 1, c->dim)                                        \
-    X(qkv_w, "attn.qkv.weight", 2, 3 * c->dim, c->dim)                         \
-    X(qkv_b, "attn.qkv.bias", 1, 3 * c->dim)                                   \
-    X(proj_w, "attn.proj.weight", 2, c->dim, c->dim)                           \
-    X(proj_b, "attn.proj.bias", 1, c->dim)                                     \
-    X(norm2_w, "norm2.weight", 1, c->dim)                                      \
-    X(norm2_b, "norm2.bias", 1, c->dim)                                        \
-    X(fc1_w, "mlp.fc1.weight", 2, c->hidden, c->dim)                           \
-    X(fc1_b, "mlp.fc1.bias", 1, c->hidden)                                     \
-    X(fc2_w, "mlp.fc2.weight", 2, c->dim, c->hidden)                           \
+#define SFP_VIT_BLOCK_LIST(X)                          \
+    X(norm1_w, "norm1.weight", 1, c->dim)              \
+    X(norm1_b, "norm1.bias", 1, c->dim)                \
+    X(qkv_w, "attn.qkv.weight", 2, 3 * c->dim, c->dim) \
+    X(qkv_b, "attn.qkv.bias", 1, 3 * c->dim)           \
+    X(proj_w, "attn.proj.weight", 2, c->dim, c->dim)   \
+    X(proj_b, "attn.proj.bias", 1, c->dim)             \
+    X(norm2_w, "norm2.weight", 1, c->dim)              \
+    X(norm2_b, "norm2.bias", 1, c->dim)                \
+    X(fc1_w, "mlp.fc1.weight", 2, c->hidden, c->dim)   \
+    X(fc1_b, "mlp.fc1.bias", 1, c->hidden)             \
+    X(fc2_w, "mlp.fc2.weight", 2, c->dim, c->hidden)   \
     X(fc2_b, "mlp.fc2.bias", 1, c->dim)
 
 /* With pre_norm. */
-#define SFP_VIT_PRE_LIST(X)                                                    \
-    X(pre_w, "norm_pre.weight", 1, c->dim)                                     \
+#define SFP_VIT_PRE_LIST(X)                \
+    X(pre_w, "norm_pre.weight", 1, c->dim) \
     X(pre_b, "norm_pre.bias", 1, c->dim)
 
 /* Optional: present together or not at all. */
-#define SFP_VIT_HEAD_LIST(X)                                                   \
-    X(head_w, "head.weight", 2, c->classes, c->dim)                            \
+#define SFP_VIT_HEAD_LIST(X)                        \
+    X(head_w, "head.weight", 2, c->classes, c->dim) \
     X(head_b, "head.bias", 1, c->classes)
 
 typedef struct sfp_vit_block_weights {
@@ -88,35 +89,51 @@ typedef struct sfp_vit_weights {
 /* What pictures are normalised by where nobody says otherwise. */
 extern const float sfp__imagenet_mean[3], sfp__imagenet_std[3];
 
-typedef struct sfp_vit sfp_vit;
+/* Packed weights of a block. Blocks before the last run with qkv joined; the last one needs keys and values of all
+ * tokens but the query of the class token only. */
+typedef struct sfp__vit_packed {
+    sfp_gemm_weight *qkv, *q, *kv, *proj, *fc1, *fc2;
+    /* the same maps backwards (dy W) */
+    sfp_gemm_weight *qkv_t, *q_t, *kv_t, *proj_t, *fc1_t, *fc2_t;
+} sfp__vit_packed;
+
+/* Read by all, written by this folder. */
+typedef struct sfp_vit {
+    sfp_vit_config config;
+    int tokens, patches, head_dim; /* T, L, D/H */
+    sfp_precision precision;
+    sfp_vit_weights weights;      /* into `file` or `owned` */
+    struct sfp_tensor_file *file; /* NULL for random weights */
+    float **owned;                /* heap arrays among the weights */
+    size_t owned_count;
+    char recognised[640]; /* "timm ViT (DeiT, ImageNet-1k): ...": what the file was recognised as, and why */
+    char ignored[320];    /* "2 tensors: ...": what the file holds that no pass reads; "": nothing */
+    pthread_mutex_t lock; /* guards packing on demand below */
+    bool repacking;       /* under the lock: what is packed follows the weights, nothing new is packed */
+    sfp_gemm_weight *patch, *patch_t;
+    sfp__vit_packed *packed; /* (depth) */
+} sfp_vit;
 
 typedef struct sfp_vit_options {
     sfp_precision precision; /* of the matrix products; bf16 where the CPU has it */
     int img_size;            /* side of the input; position embeddings are resized when the file's is another. 0: the file's */
 } sfp_vit_options;
 
-/* Reads a checkpoint of any format and layout that is known (io/tensor_file.h, vit_names.c); heads, mean and std come from a config
- * (io/config.h), else D/64 and ImageNet's. opt may be NULL. */
+/* Reads a checkpoint of any format and layout that is known (io/tensor_file.h, vit_names.c); heads, mean and std come from a
+ * config (io/config.h), else D/64 and ImageNet's. opt may be NULL. */
 sfp_status sfp__vit_load(const char *path, const sfp_vit_options *opt, sfp_vit **out, sfp_error *err);
 /* Seeded random weights with the shapes of `config` (normal, `scale`; norms near 1): demo, bench, tests. */
 sfp_status sfp__vit_random(const sfp_vit_config *config, uint64_t seed, float scale, sfp_vit **out, sfp_error *err);
 void sfp__vit_free(sfp_vit *v);
 
-const sfp_vit_config *sfp__vit_config(const sfp_vit *v);
-const sfp_vit_weights *sfp__vit_weights(const sfp_vit *v);
 size_t sfp__vit_parameters(const sfp_vit *v); /* without the head */
-int sfp__vit_tokens(const sfp_vit *v);        /* T */
-/* "timm ViT (DeiT, ImageNet-1k): ..." - what the file was recognised as, and why. */
-const char *sfp__vit_recognised(const sfp_vit *v);
-/* "2 tensors: ...": what the file holds that no pass reads; "": nothing. */
-const char *sfp__vit_ignored(const sfp_vit *v);
 /* The file it was loaded from; NULL: random weights. */
 const char *sfp__vit_path(const sfp_vit *v);
 
-/* Writes safetensors with timm's names, numbers of `dtype` (F32, F16, BF16), and the config in the metadata, beside `meta`: loading
- * it gives the same network. */
-sfp_status sfp__vit_save(const sfp_vit_config *c, const sfp_vit_weights *w, sfp_dtype dtype, const sfp_meta *meta, size_t meta_count,
-                         const char *path, sfp_error *err);
+/* Writes safetensors with timm's names, numbers of `dtype` (F32, F16, BF16), and the config in the metadata, beside `meta`:
+ * loading it gives the same network. */
+sfp_status sfp__vit_save(const sfp_vit_config *c, const sfp_vit_weights *w, sfp_dtype dtype, const sfp_meta *meta,
+                         size_t meta_count, const char *path, sfp_error *err);
 
 /* What shapes do not tell (heads, eps, activation, mean, std, class names) as the members of the JSON object that io/config.h
  * reads, without its braces. */
@@ -170,32 +187,32 @@ typedef void (*sfp_vit_compose_layer_fn)(void *ctx, int layer, int first, int n,
 
 typedef struct sfp_vit_pass {
     int b;
-    const float *x;                               /* (b, 3, S, S), normalised; or NULL and */
-    const float *const *xs;                       /* (b) one (3, S, S) each */
-    bool embed_only;                              /* stop after the patch embedding: only embed and mean_embed come out */
-    float *query;                                 /* (b, D) features of the unprompted vit, or NULL: not needed */
-    int queries;                                  /* the first `queries` of them are computed by this pass, the others given */
-    sfp_vit_compose_fn compose;                   /* with query: makes the prefixes */
+    const float *x;             /* (b, 3, S, S), normalised; or NULL and */
+    const float *const *xs;     /* (b) one (3, S, S) each */
+    bool embed_only;            /* stop after the patch embedding: only embed and mean_embed come out */
+    float *query;               /* (b, D) features of the unprompted vit, or NULL: not needed */
+    int queries;                /* the first `queries` of them are computed by this pass, the others given */
+    sfp_vit_compose_fn compose; /* with query: makes the prefixes */
     void *compose_ctx;
-    sfp_vit_compose_layer_fn compose_layer;       /* or, layer by layer, from the class token that enters it */
-    size_t prefix_stride;                         /* floats from sample to sample in prefixes and their gradients; 0: rows * D */
-    int prefix_rows[SFP_VIT_MAX_DEPTH];           /* rows of layer l's prefix keys (and of its values); 0: none */
-    const float *prefix_k[SFP_VIT_MAX_DEPTH];     /* (b, rows, D) */
-    const float *prefix_v[SFP_VIT_MAX_DEPTH];     /* (b, rows, D) */
-    float *feature;                               /* (b, D) out, or NULL */
-    float *embed;                                 /* (b, L, D) out: patch embeddings, no position; or NULL */
-    float *mean_embed;                            /* (b, D) out: mean over tokens of unit patch embeddings (SPEC section 4); or NULL */
-    float *tokens[SFP_VIT_MAX_DEPTH];             /* (b, T, D) out: tokens after block l; or NULL */
-    float *normed;                                /* (b, T, D) out: tokens after the final norm, a plan with token_head; or NULL */
-    float *class_attention;                       /* (b, H, T) out: last block, class token's row, prefix left out; or NULL */
-    sfp_vit_head_fn head;                         /* backward modes: the loss */
-    sfp_vit_token_head_fn token_head;             /* ... or, in a plan with that option, the loss over all tokens; in another one over
-                                                     class tokens alone, (n, 1, D) */
+    sfp_vit_compose_layer_fn compose_layer;   /* or, layer by layer, from the class token that enters it */
+    size_t prefix_stride;                     /* floats from sample to sample in prefixes and their gradients; 0: rows * D */
+    int prefix_rows[SFP_VIT_MAX_DEPTH];       /* rows of layer l's prefix keys (and of its values); 0: none */
+    const float *prefix_k[SFP_VIT_MAX_DEPTH]; /* (b, rows, D) */
+    const float *prefix_v[SFP_VIT_MAX_DEPTH]; /* (b, rows, D) */
+    float *feature;                           /* (b, D) out, or NULL */
+    float *embed;                             /* (b, L, D) out: patch embeddings, no position; or NULL */
+    float *mean_embed;                /* (b, D) out: mean over tokens of unit patch embeddings (SPEC section 4); or NULL */
+    float *tokens[SFP_VIT_MAX_DEPTH]; /* (b, T, D) out: tokens after block l; or NULL */
+    float *normed;                    /* (b, T, D) out: tokens after the final norm, a plan with token_head; or NULL */
+    float *class_attention;           /* (b, H, T) out: last block, class token's row, prefix left out; or NULL */
+    sfp_vit_head_fn head;             /* backward modes: the loss */
+    sfp_vit_token_head_fn token_head; /* ... or, in a plan with that option, the loss over all tokens; in another one over
+                                         class tokens alone, (n, 1, D) */
     void *head_ctx;
-    float *grad_prefix_k[SFP_VIT_MAX_DEPTH];      /* (b, rows, D) out; NULL where no prefix or not wanted */
+    float *grad_prefix_k[SFP_VIT_MAX_DEPTH]; /* (b, rows, D) out; NULL where no prefix or not wanted */
     float *grad_prefix_v[SFP_VIT_MAX_DEPTH];
-    float *grad_x;                                /* (b, 3, S, S) out, mode GRAD_INPUT */
-    sfp_vit_weights *grad_w;                      /* += , mode GRAD_WEIGHTS (head rows untouched: the caller owns the head) */
+    float *grad_x;           /* (b, 3, S, S) out, mode GRAD_INPUT */
+    sfp_vit_weights *grad_w; /* += , mode GRAD_WEIGHTS (head rows untouched: the caller owns the head) */
 } sfp_vit_pass;
 
 sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *err);
@@ -210,7 +227,8 @@ typedef struct sfp_vit_seconds {
 sfp_vit_seconds sfp__vit_plan_seconds(const sfp_vit_plan *p);
 
 /* Calls fn for every weight of `w` with its full name and shape, in the order of the lists above; ends at the first failure. */
-typedef sfp_status (*sfp_vit_weight_fn)(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err);
+typedef sfp_status (*sfp_vit_weight_fn)(void *ctx, const char *name, const int64_t *shape, int ndim, float **field,
+                                        sfp_error *err);
 sfp_status sfp__vit_each_weight(const sfp_vit_config *c, sfp_vit_weights *w, sfp_vit_weight_fn fn, void *ctx, sfp_error *err);
 
 /* Room for a full set of weights (for gradients), zeroed. */

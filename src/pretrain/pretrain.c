@@ -145,7 +145,7 @@ static sfp_status start_from(training *t, const sfp_vit_config *c, sfp_error *er
     sfp_status s = sfp__vit_load(t->o->init, &opt, &v, err);
     if (s)
         return s;
-    const sfp_vit_config *f = sfp__vit_config(v);
+    const sfp_vit_config *f = &v->config;
     if (f->patch_size != c->patch_size || f->dim != c->dim || f->depth != c->depth || f->heads != c->heads ||
         f->hidden != c->hidden || f->pre_norm || f->no_patch_bias || f->quick_gelu)
         s = sfp__fail(err, SFP_EINVAL,
@@ -154,7 +154,7 @@ static sfp_status start_from(training *t, const sfp_vit_config *c, sfp_error *er
                       f->pre_norm || f->no_patch_bias || f->quick_gelu ? " with CLIP's changes" : "", c->patch_size, c->dim,
                       c->depth, c->heads, c->hidden);
     else
-        sfp__vit_weights_copy(c, &t->state.weights, sfp__vit_weights(v));
+        sfp__vit_weights_copy(c, &t->state.weights, &v->weights);
     sfp__vit_free(v);
     return s;
 }

@@ -45,7 +45,7 @@ static void normalise_one(void *ctx, int piece, int worker)
 static sfp_status run_features(const sfp_vit *v, sfp_vit_plan *plan, sfp_thread_pool *pool, const sfp_pictures *p,
                                const int64_t *which, sheet *s, sfp_error *err)
 {
-    const sfp_vit_config *c = sfp__vit_config(v);
+    const sfp_vit_config *c = &v->config;
     size_t pixels = 3 * (size_t)c->img_size * (size_t)c->img_size;
     sfp_status made[CHUNK];
     float *x = sfp__malloc(CHUNK * pixels * sizeof *x);
@@ -73,7 +73,7 @@ static sfp_status make_sheet(const sfp_vit *v, sfp_vit_plan *plan, sfp_thread_po
     int64_t n = p->count < most ? p->count : most;
     sheet s = {0};
     int64_t *which = sfp__malloc((size_t)(n ? n : 1) * sizeof *which);
-    s.feature = sfp__malloc((size_t)(n ? n : 1) * (size_t)sfp__vit_config(v)->dim * sizeof *s.feature);
+    s.feature = sfp__malloc((size_t)(n ? n : 1) * (size_t)v->config.dim * sizeof *s.feature);
     s.label = sfp__malloc((size_t)(n ? n : 1) * sizeof *s.label);
     sfp_status status = which && s.feature && s.label ? SFP_OK : sfp__fail_nomem(err);
     for (int64_t i = 0; !status && i < n; i++) {
@@ -182,7 +182,7 @@ sfp_status sfp__score(sfp_vit *v, sfp_thread_pool *pool, const sfp_pictures *kno
     sfp_score r = {.ncm = NAN, .knn = NAN};
     sheet a = {0}, b = {0};
     sfp_vit_plan *plan = NULL;
-    int D = sfp__vit_config(v)->dim, classes = known->classes;
+    int D = v->config.dim, classes = known->classes;
     const sfp_vit_plan_options po = {.mode = SFP_VIT_FORWARD};
     sfp_status s = sfp__vit_plan_create(v, pool, &po, &plan, err);
     if (!s)

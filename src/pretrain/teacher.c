@@ -116,7 +116,7 @@ static void make_input(void *ctx, int piece, int worker)
     int S = m->pictures->size;
     uint8_t *rgb = m->rgb + (size_t)piece * 3 * pixels;
     sfp_view v = sfp__view(m->o->seed, picture, view, S, m->o->crop_least);
-    const sfp_vit_config *c = sfp__vit_config(m->t->vit);
+    const sfp_vit_config *c = &m->t->vit->config;
     m->status[piece] = sfp__view_render(sfp__pictures_at(m->pictures, (int64_t)picture), S, &v, m->size, rgb, NULL);
     if (!m->status[piece])
         sfp__pixels_normalise(rgb, m->size, c->mean, c->std, m->x + (size_t)piece * 3 * pixels);
@@ -280,13 +280,13 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
 static sfp_status make_cache(const sfp_teacher_options *o, const sfp_pictures *p, sfp_teacher *t, sfp_thread_pool *pool,
                              const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
-    const sfp_vit_config *c = sfp__vit_config(t->vit);
+    const sfp_vit_config *c = &t->vit->config;
     making m = {.o = o,
                 .pictures = p,
                 .t = t,
                 .size = c->img_size,
                 .grid = c->img_size / c->patch_size,
-                .tokens = sfp__vit_tokens(t->vit)};
+                .tokens = t->vit->tokens};
     header h = {.magic = MAGIC,
                 .total = (uint64_t)o->views * (uint64_t)p->count,
                 .entry_bytes = entry_floats(t) * sizeof(uint16_t),
@@ -378,8 +378,8 @@ sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_pictures *p
     sfp_status s = sfp__vit_load(o->weights, NULL, &t.vit, err);
     if (s)
         return s;
-    t.dim = sfp__vit_config(t.vit)->dim;
-    t.classes = sfp__vit_config(t.vit)->classes;
+    t.dim = t.vit->config.dim;
+    t.classes = t.vit->config.classes;
     s = make_cache(o, p, &t, pool, hooks, err);
     if (!s)
         s = sfp__map_open(o->cache, &t.map, err);

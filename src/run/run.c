@@ -179,7 +179,7 @@ static sfp_status start_result(sfp__run_state *s, sfp_error *err)
 
 static sfp_status make_workspace(sfp__run_state *s, sfp_error *err)
 {
-    int size = sfp__vit_config(s->opt->vit)->img_size;
+    int size = s->opt->vit->config.img_size;
     size_t classes = (size_t)(s->classes ? s->classes : 1), most = (size_t)s->opt->learner.batch * SFP__RUN_POOL;
     s->trained_class = sfp__calloc(classes, 1);
     s->pooled = sfp__calloc(most, sizeof *s->pooled);
@@ -337,7 +337,7 @@ static sfp_status none_readable(const sfp__run_state *s, int64_t count, const ch
 /* There is a picture that can be read: a stream without one must not cost the folder what is in it. */
 static sfp_status find_readable(const sfp__run_state *s, sfp_error *err)
 {
-    int size = sfp__vit_config(s->opt->vit)->img_size;
+    int size = s->opt->vit->config.img_size;
     int64_t count = s->batches.first[s->batches.count];
     sfp_error first = {0}, other;
     for (int64_t i = 0; i < count && !sfp__run_stopped(s); i++)
@@ -351,7 +351,7 @@ static sfp_status find_readable(const sfp__run_state *s, sfp_error *err)
 static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
 {
     const sfp_run_options *o = s->opt;
-    const sfp_feed_options fo = {.size = sfp__vit_config(o->vit)->img_size,
+    const sfp_feed_options fo = {.size = o->vit->config.img_size,
                                  .resize = o->learner.resize,
                                  .keep_encoded = o->learner.keep_compressed,
                                  .depth = SFP__RUN_AHEAD + (o->triage ? SFP__RUN_POOL : 0),
@@ -423,7 +423,7 @@ static sfp_status prepare(sfp__run_state *s, sfp_error *err)
     if (!status && !s->live)
         status = sfp__run_start_clock(s, err);
     if (!status && s->test)
-        status = sfp__evaluator_create(s->test, &s->test_tasks, sfp__vit_config(o->vit)->img_size, o->learner.resize, s->system.D,
+        status = sfp__evaluator_create(s->test, &s->test_tasks, o->vit->config.img_size, o->learner.resize, s->system.D,
                                        SFP_EVALUATOR_MEMORY, &s->evaluator, err);
     if (!status && s->evaluator)
         sfp__run_watch_evaluator(s);

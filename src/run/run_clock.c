@@ -69,7 +69,7 @@ static sfp_status calibrate(sfp__run_state *s, double *cost, sfp_error *err)
     }
     sfp_system copy;
     sfp_feed *feed = NULL;
-    const sfp_feed_options fo = {.size = sfp__vit_config(s->opt->vit)->img_size,
+    const sfp_feed_options fo = {.size = s->opt->vit->config.img_size,
                                  .resize = s->opt->learner.resize,
                                  .keep_encoded = s->opt->learner.keep_compressed,
                                  .depth = SFP__RUN_AHEAD};

@@ -46,7 +46,7 @@ sfp_status sfp__live_create(sfp__run_state *s, sfp_error *err)
         return sfp__fail_nomem(err);
     v->unseen = -1;
     TRY(sfp__ledger_create(s->opt->pending, s->source->marks, &v->ledger, err));
-    size_t dim = (size_t)sfp__vit_config(s->opt->vit)->dim;
+    size_t dim = (size_t)s->opt->vit->config.dim;
     v->query = sfp__malloc(GROUP * dim * sizeof *v->query);
     s->tasks.task = sfp__calloc(1, sizeof *s->tasks.task);
     if (!v->query || !s->tasks.task)
@@ -240,7 +240,7 @@ static sfp_status start(sfp__run_state *s, sfp_error *err)
     bool real = s->clock_kind == SFP_CLOCK_REAL;
     TRY(sfp__ledger_leave_out(v->ledger, s->source, err));
     s->r->lambda = real && o->rate > 0 ? o->rate : NAN;
-    const sfp_inbox_options io = {.size = sfp__vit_config(o->vit)->img_size,
+    const sfp_inbox_options io = {.size = o->vit->config.img_size,
                                   .resize = o->learner.resize,
                                   .keep_encoded = o->learner.keep_compressed,
                                   .batch = o->learner.batch,

@@ -27,7 +27,7 @@ static int smaller(int a, int b)
 
 void sfp__run_show(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t)
 {
-    size_t size = (size_t)sfp__vit_config(s->opt->vit)->img_size, bytes = 3 * size * size;
+    size_t size = (size_t)s->opt->vit->config.img_size, bytes = 3 * size * size;
     side took = {.all = t->coreset_count}, left = {.all = n - t->coreset_count};
     /* half each; what one does not need the other gets */
     took.most = smaller(took.all, SFP__RUN_SHOWN - smaller(left.all, SFP__RUN_SHOWN / 2));
@@ -49,7 +49,7 @@ void sfp__run_show(sfp__run_state *s, int n, const sfp_sample *samples, const sf
 
 static void batch_thumbs(const sfp__run_state *s, sfp_thumb *out /* (SFP__RUN_SHOWN) */)
 {
-    int size = sfp__vit_config(s->opt->vit)->img_size;
+    int size = s->opt->vit->config.img_size;
     size_t bytes = 3 * (size_t)size * (size_t)size;
     for (int i = 0; i < s->shown; i++)
         out[i] = (sfp_thumb){.width = size,
@@ -61,11 +61,11 @@ static void batch_thumbs(const sfp__run_state *s, sfp_thumb *out /* (SFP__RUN_SH
 
 static void buffer_thumbs(const sfp__run_state *s, sfp_buffer *buffer, int n, sfp_thumb *out)
 {
-    int size = sfp__vit_config(s->opt->vit)->img_size;
+    int size = s->opt->vit->config.img_size;
     size_t bytes = 3 * (size_t)size * (size_t)size;
     uint64_t now = sfp__system_counts(&s->system).timestamps;
     for (int i = 0; i < n; i++) {
-        const sfp_slot *slot = sfp__buffer_slot(buffer, i);
+        const sfp_slot *slot = &buffer->slot[i];
         out[i] = (sfp_thumb){.label = s->r->class_names[slot->label], .age = now - slot->born};
         if (slot->image_size == bytes) {
             out[i].width = out[i].height = size;
@@ -82,7 +82,7 @@ sfp_status sfp__run_write_report(const sfp__run_state *s, const char *path, sfp_
 {
     sfp_learner *learner = s->system.learner;
     sfp_buffer *buffer = learner ? sfp__learner_buffer(learner) : NULL;
-    int n = buffer ? sfp__buffer_filled(buffer) : 0;
+    int n = buffer ? buffer->filled : 0;
     sfp_thumb batch[SFP__RUN_SHOWN], *kept = n ? sfp__calloc((size_t)n, sizeof *kept) : NULL;
     if (n && !kept)
         return sfp__fail_nomem(err);

@@ -73,7 +73,7 @@ sfp_status sfp__run_read_unlabelled(sfp__run_state *s, sfp_error *err)
     if (u->next >= u->count)
         return SFP_OK;
     u->source = s->source;
-    u->size = sfp__vit_config(s->opt->vit)->img_size;
+    u->size = s->opt->vit->config.img_size;
     u->resize = s->opt->learner.resize;
     size_t picture = 3 * (size_t)u->size * (size_t)u->size, queries = GROUP * (size_t)s->system.D * sizeof(float);
     u->ring = sfp__calloc(RING, sizeof *u->ring);

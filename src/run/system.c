@@ -25,7 +25,7 @@ int sfp__system_cut(const sfp_system *s)
 sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_thread_pool *pool, const sfp_learner_options *opt,
                             const char *method, int classes, sfp_error *err)
 {
-    const sfp_vit_config *c = sfp__vit_config(vit);
+    const sfp_vit_config *c = &vit->config;
     *s = (sfp_system){.vit = vit, .pool = pool, .D = c->dim, .S = c->img_size, .grows = classes == 0, .opt = *opt};
     sfp_status status;
     if (!method) {
@@ -61,7 +61,7 @@ sfp_status sfp__system_init(sfp_system *s, sfp_vit *vit, sfp_thread_pool *pool, 
 
 sfp_status sfp__system_open(sfp_system *s, sfp_vit *vit, sfp_thread_pool *pool, const char *state, sfp_error *err)
 {
-    const sfp_vit_config *c = sfp__vit_config(vit);
+    const sfp_vit_config *c = &vit->config;
     sfp_predictor *p = NULL;
     sfp_status status = sfp__predictor_open(vit, pool, state, 0, &p, err);
     if (!status)

@@ -73,8 +73,8 @@ static void add(tensor_list *l, const char *prefix, const char *name, const void
 
 static void list_weights(tensor_list *l, const sfp_vit *v)
 {
-    const sfp_vit_config *c = sfp__vit_config(v);
-    const sfp_vit_weights *w = sfp__vit_weights(v);
+    const sfp_vit_config *c = &v->config;
+    const sfp_vit_weights *w = &v->weights;
 #define ADD(field, name, nd, ...) add(l, prefix, name, from->field, SFP_DTYPE_F32, nd, (const int[]){__VA_ARGS__});
     {
         const char *prefix = "";

@@ -80,7 +80,7 @@ static sfp_status make_teacher(const char *path, sfp_error *err)
     sfp_vit *v = NULL;
     sfp_status s = sfp__vit_random(&taught, 2, 0.2f, &v, err);
     if (!s)
-        s = sfp__vit_save(&taught, sfp__vit_weights(v), SFP_DTYPE_F32, NULL, 0, path, err);
+        s = sfp__vit_save(&taught, &v->weights, SFP_DTYPE_F32, NULL, 0, path, err);
     sfp__vit_free(v);
     return s;
 }
@@ -165,8 +165,8 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     add(&d, "x", m->x, SFP_DTYPE_F32, 4, (const int64_t[]){BATCH, 3, SIZE, SIZE});
     add(&d, "target", target, SFP_DTYPE_F32, 3, (const int64_t[]){BATCH, 17, 32});
     add(&d, "teacher_class", cls, SFP_DTYPE_F32, 2, (const int64_t[]){BATCH, 32});
-    add(&d, "teacher_head_w", sfp__vit_weights(t.vit)->head_w, SFP_DTYPE_F32, 2, (const int64_t[]){7, 32});
-    add(&d, "teacher_head_b", sfp__vit_weights(t.vit)->head_b, SFP_DTYPE_F32, 1, (const int64_t[]){7});
+    add(&d, "teacher_head_w", t.vit->weights.head_w, SFP_DTYPE_F32, 2, (const int64_t[]){7, 32});
+    add(&d, "teacher_head_b", t.vit->weights.head_b, SFP_DTYPE_F32, 1, (const int64_t[]){7});
     add(&d, "label", label, SFP_DTYPE_I64, 1, (const int64_t[]){BATCH});
     add(&d, "numbers", numbers, SFP_DTYPE_F32, 1, (const int64_t[]){6});
     s = sfp__safetensors_write(out, d.t, d.count, NULL, 0, err);

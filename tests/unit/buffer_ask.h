@@ -25,8 +25,8 @@ typedef struct test_ask {
 
 static inline uint64_t ask_id(const test_ask *t, int who)
 {
-    assert_in_range(who, 0, t->batch->b + sfp__buffer_filled(t->b) - 1);
-    return who < t->batch->b ? t->batch->id[who] : sfp__buffer_slot(t->b, who - t->batch->b)->id;
+    assert_in_range(who, 0, t->batch->b + t->b->filled - 1);
+    return who < t->batch->b ? t->batch->id[who] : t->b->slot[who - t->batch->b].id;
 }
 
 static inline sfp_status ask_features(void *ctx, int n, const int *sample, float *out, sfp_error *err)
@@ -93,9 +93,9 @@ typedef struct buffer_picture {
 
 static inline buffer_picture picture_of(sfp_buffer *b)
 {
-    buffer_picture p = {.filled = sfp__buffer_filled(b), .seen = sfp__buffer_seen(b)};
+    buffer_picture p = {.filled = b->filled, .seen = b->seen};
     for (int i = 0; i < p.filled; i++)
-        p.id[i] = sfp__buffer_slot(b, i)->id;
+        p.id[i] = b->slot[i].id;
     return p;
 }
 
@@ -116,7 +116,7 @@ static inline void check_change(const buffer_picture *before, const test_batch *
         want.id[want.filled++] = x->id[i];
     for (int i = 0; i < c->nu; i++) {
         assert_in_range(c->retained[i], 0, x->view.b - 1);
-        assert_in_range(c->replaced[i], 0, sfp__buffer_options(b)->slots - 1);
+        assert_in_range(c->replaced[i], 0, b->opt.slots - 1);
         for (int k = 0; k < i; k++) {
             assert_int_not_equal(c->retained[i], c->retained[k]);
             assert_int_not_equal(c->replaced[i], c->replaced[k]);
@@ -138,7 +138,7 @@ static inline sfp_buffer *buffer_with(sfp_buffer *like, test_batch *x, test_ask 
 {
     sfp_buffer *b = NULL;
     sfp_rng rng = sfp__rng_init(8, 8);
-    assert_int_equal(sfp__buffer_create(sfp__buffer_options(like), x->view.b, &b, NULL), SFP_OK);
+    assert_int_equal(sfp__buffer_create(&like->opt, x->view.b, &b, NULL), SFP_OK);
     assert_int_equal(ask_update(b, x, t, &rng, NULL), SFP_OK);
     return b;
 }

@@ -135,8 +135,8 @@ static inline bool same_rng(const sfp_rng *a, const sfp_rng *b)
 /* Slot i holds exactly the sample of this id. */
 static inline void check_slot(sfp_buffer *b, int i, uint64_t id, uint64_t born)
 {
-    const sfp_slot *s = sfp__buffer_slot(b, i);
-    const sfp_buffer_options *opt = sfp__buffer_options(b);
+    const sfp_slot *s = &b->slot[i];
+    const sfp_buffer_options *opt = &b->opt;
     assert_int_equal(s->id, id);
     assert_int_equal(s->born, born);
     assert_int_equal(s->label, test_label(id));

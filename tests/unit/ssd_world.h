@@ -4,7 +4,7 @@
 #define SFP_TESTS_SSD_WORLD_H
 
 #include "base/pixels.h"
-#include "buffer/buffer_internal.h"
+#include "buffer/buffer.h"
 
 #include "numeric.h"
 
@@ -316,8 +316,8 @@ static void *part_of(const world *w, const char *name, size_t *bytes)
 {
     static const size_t size[] = {
         [SFP_PART_F32] = 4, [SFP_PART_F64] = 8, [SFP_PART_I32] = 4, [SFP_PART_I64] = 8, [SFP_PART_U8] = 1};
-    sfp_parts_fn parts = sfp__buffer_method_of(w->b)->parts;
-    void *state = sfp__buffer_state(w->b);
+    sfp_parts_fn parts = w->b->method->parts;
+    void *state = w->b->state;
     sfp_part p = {0};
     for (int i = 0; i < parts(state, i, &p); i++) {
         size_t n = size[p.type];

@@ -33,6 +33,18 @@ static void defaults_are_those_of_the_paper(void **unused)
     assert_true(sfp__buffer_method_find("er")->needs == 0);
 }
 
+/* What the budget counts, as the refusal of a budget of one byte says. */
+static size_t bytes_of(sfp_buffer_options opt, int max_batch)
+{
+    sfp_buffer *b = NULL;
+    sfp_error err;
+    size_t bytes = 0;
+    opt.budget = 1;
+    assert_int_equal(sfp__buffer_create(&opt, max_batch, &b, &err), SFP_ELIMIT);
+    assert_int_equal(sscanf(err.message, "buffer-bytes is 1, but %*d slots of %*d bytes take %zu:", &bytes), 1);
+    return bytes;
+}
+
 /* What takes exactly the budget fits; a byte less does not, and the message says how many slots would: that many then do. */
 static void the_budget_is_held_and_its_message_is_true(void **unused)
 {
@@ -43,15 +55,12 @@ static void the_budget_is_held_and_its_message_is_true(void **unused)
     opt.image_bytes = 1000;
     sfp_buffer *b = NULL;
     sfp_error err;
-    assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_OK);
-    size_t bytes = sfp__buffer_bytes(b);
+    size_t bytes = bytes_of(opt, 4);
     assert_true(bytes >= 10 * (1000 + 2 * 48 * sizeof(float) + sizeof(sfp_slot)));
     assert_true(bytes <= 10 * (1000 + 2 * 48 * sizeof(float) + sizeof(sfp_slot) + 3 * 64));
-    sfp__buffer_free(b);
 
     opt.budget = bytes;
     assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_OK);
-    assert_true(sfp__buffer_bytes(b) <= opt.budget);
     sfp__buffer_free(b);
 
     b = NULL;
@@ -111,8 +120,8 @@ static void samples_fill_free_slots_in_order(void **unused)
             assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
             assert_int_equal(change.stored, 5);
             assert_int_equal(change.nu, 0);
-            assert_int_equal(sfp__buffer_filled(b), 5 * t + 5);
-            assert_int_equal(sfp__buffer_seen(b), 5 * t + 5);
+            assert_int_equal(b->filled, 5 * t + 5);
+            assert_int_equal(b->seen, 5 * t + 5);
             batch_free(&batch); /* slots are copies */
         }
         for (int i = 0; i < 10; i++)
@@ -183,9 +192,9 @@ static void an_update_is_the_plan_with_random_numbers_in_the_documented_order(vo
                 born[replaced[i]] = now;
             }
             n_seen += (uint64_t)n;
-            assert_int_equal(sfp__buffer_seen(b), n_seen);
-            assert_int_equal(sfp__buffer_filled(b), n_seen < (uint64_t)m ? (int)n_seen : m);
-            for (int i = 0; i < sfp__buffer_filled(b); i++)
+            assert_int_equal(b->seen, n_seen);
+            assert_int_equal(b->filled, n_seen < (uint64_t)m ? (int)n_seen : m);
+            for (int i = 0; i < b->filled; i++)
                 check_slot(b, i, held[i], born[i]);
             batch_free(&batch);
         }
@@ -219,9 +228,9 @@ static void er_tells_what_it_did(void **unused)
         }
         seen += (uint64_t)n;
         replacements += change.nu;
-        assert_int_equal(sfp__buffer_seen(b), seen);
-        for (int i = 0; i < sfp__buffer_filled(b); i++)
-            assert_int_equal(sfp__buffer_slot(b, i)->id, held[i]);
+        assert_int_equal(b->seen, seen);
+        for (int i = 0; i < b->filled; i++)
+            assert_int_equal(b->slot[i].id, held[i]);
         batch_free(&batch);
     }
     assert_true(replacements > 10);
@@ -236,13 +245,18 @@ static void none_counts_and_keeps_nothing(void **unused)
     sfp_rng rng = sfp__rng_init(1, 1), before = rng;
     sfp_buffer_change change;
     int slots[5];
-    assert_int_equal(sfp__buffer_bytes(b), 0);
-    assert_int_equal(sfp__buffer_options(b)->slots, 0);
-    assert_string_equal(sfp__buffer_method_of(b)->name, "none");
+    assert_int_equal(b->opt.slots, 0);
+    assert_string_equal(b->method->name, "none");
+    sfp_buffer_options tight = b->opt;
+    sfp_buffer *other = NULL;
+    tight.slots = 50;
+    tight.budget = 1; /* of which it takes none */
+    assert_int_equal(sfp__buffer_create(&tight, 8, &other, NULL), SFP_OK);
+    sfp__buffer_free(other);
     assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
     assert_int_equal(change.stored + change.nu, 0);
-    assert_int_equal(sfp__buffer_seen(b), 8);
-    assert_int_equal(sfp__buffer_filled(b), 0);
+    assert_int_equal(b->seen, 8);
+    assert_int_equal(b->filled, 0);
     assert_int_equal(sfp__buffer_draw(b, 5, &rng, slots), 0);
     assert_true(same_rng(&rng, &before));
     batch_free(&batch);
@@ -260,7 +274,7 @@ static void a_buffer_without_slots_works(void **unused)
         sfp_buffer_change change;
         assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
         assert_int_equal(change.stored + change.nu, 0);
-        assert_int_equal(sfp__buffer_seen(b), 8);
+        assert_int_equal(b->seen, 8);
         batch_free(&batch);
         sfp__buffer_free(b);
     }
@@ -272,16 +286,16 @@ static void check_refused(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_stat
     sfp_rng rng = sfp__rng_init(1, 1), before = rng;
     sfp_buffer_change change = {.stored = 41, .nu = 42};
     sfp_error err;
-    int filled = sfp__buffer_filled(b);
-    uint64_t seen = sfp__buffer_seen(b);
+    int filled = b->filled;
+    uint64_t seen = b->seen;
     assert_int_equal(sfp__buffer_update(b, batch, &rng, &change, &err), want);
     if (message)
         assert_string_equal(err.message, message);
     assert_true(same_rng(&rng, &before));
     assert_int_equal(change.stored, 41);
     assert_int_equal(change.nu, 42);
-    assert_int_equal(sfp__buffer_filled(b), filled);
-    assert_int_equal(sfp__buffer_seen(b), seen);
+    assert_int_equal(b->filled, filled);
+    assert_int_equal(b->seen, seen);
     for (int i = 0; i < filled; i++)
         check_slot(b, i, (uint64_t)(500 + i), 3);
 }
@@ -330,13 +344,13 @@ static void a_method_without_scores_takes_a_batch_without_them(void **unused)
     test_batch batch = batch_make(4, 4, 20, 500, 3);
     sfp_rng rng = sfp__rng_init(1, 1);
     for (int i = 0; i < 4; i++)
-        sfp__buffer_slot(b, i)->query[0] = sfp__buffer_slot(b, i)->mean_embed[0] = 9;
+        b->slot[i].query[0] = b->slot[i].mean_embed[0] = 9;
     sfp_buffer_batch bare = batch.view;
     bare.score = bare.mean_embed = bare.fingerprint = bare.query = NULL;
     bare.has_query = NULL;
     assert_int_equal(sfp__buffer_update(b, &bare, &rng, NULL, NULL), SFP_OK);
     for (int i = 0; i < 4; i++) {
-        const sfp_slot *s = sfp__buffer_slot(b, i);
+        const sfp_slot *s = &b->slot[i];
         assert_false(s->has_query);
         assert_true(s->query[0] == 0 && s->mean_embed[0] == 0);
         assert_int_equal(s->id, 500 + i);
@@ -353,7 +367,7 @@ static void an_empty_batch_changes_nothing(void **unused)
     sfp_buffer_change change = {.stored = 9, .nu = 9};
     assert_int_equal(sfp__buffer_update(b, &empty, NULL, &change, NULL), SFP_OK);
     assert_int_equal(change.stored + change.nu, 0);
-    assert_int_equal(sfp__buffer_seen(b), 0);
+    assert_int_equal(b->seen, 0);
     sfp__buffer_free(b);
 }
 
@@ -374,8 +388,8 @@ static void a_restored_buffer_goes_on_the_same(void **unused)
             batch_free(&batch);
         }
         for (int i = 0; i < 12; i++) {
-            const sfp_slot *from = sfp__buffer_slot(a, i);
-            sfp_slot *to = sfp__buffer_slot(b, i);
+            const sfp_slot *from = &a->slot[i];
+            sfp_slot *to = &b->slot[i];
             to->label = from->label;
             to->id = from->id;
             to->born = from->born;
@@ -385,7 +399,7 @@ static void a_restored_buffer_goes_on_the_same(void **unused)
             memcpy(to->query, from->query, 6 * sizeof(float));
             memcpy(to->mean_embed, from->mean_embed, 6 * sizeof(float));
         }
-        assert_int_equal(sfp__buffer_restore(b, 12, sfp__buffer_seen(a), NULL), SFP_OK);
+        assert_int_equal(sfp__buffer_restore(b, 12, a->seen, NULL), SFP_OK);
         sfp_rng other = rng;
         for (uint64_t now = 9; now < 40; now++, id += 7) {
             test_batch batch = batch_make(7, 6, 10, id, now);
@@ -397,7 +411,7 @@ static void a_restored_buffer_goes_on_the_same(void **unused)
             batch_free(&batch);
         }
         for (int i = 0; i < 12; i++)
-            check_slot(b, i, sfp__buffer_slot(a, i)->id, sfp__buffer_slot(a, i)->born);
+            check_slot(b, i, a->slot[i].id, a->slot[i].born);
         sfp__buffer_free(a);
         sfp__buffer_free(b);
     }
@@ -412,12 +426,12 @@ static void a_checkpoint_that_cannot_be_is_refused(void **unused)
     assert_int_equal(sfp__buffer_restore(b, -1, 10, &err), SFP_EINVAL);
     assert_int_equal(sfp__buffer_restore(b, 3, 2, &err), SFP_EINVAL);
     assert_string_equal(err.message, "buffer: 3 slots filled of 5, 2 samples seen");
-    sfp__buffer_slot(b, 1)->image_size = 21;
+    b->slot[1].image_size = 21;
     assert_int_equal(sfp__buffer_restore(b, 2, 2, &err), SFP_ELIMIT);
-    assert_int_equal(sfp__buffer_filled(b), 0);
+    assert_int_equal(b->filled, 0);
     assert_int_equal(sfp__buffer_restore(b, 1, 2, &err), SFP_OK);
-    assert_int_equal(sfp__buffer_filled(b), 1);
-    assert_int_equal(sfp__buffer_seen(b), 2);
+    assert_int_equal(b->filled, 1);
+    assert_int_equal(b->seen, 2);
     sfp__buffer_free(b);
 }
 
@@ -457,7 +471,6 @@ static void ten_thousand_updates_hold_the_budget_and_allocate_nothing(void **unu
             continue;
         sfp_buffer *b = buffer_make((*method)->name, M, D, BYTES, B);
         sfp_rng rng = sfp__rng_init(6, 6);
-        size_t bytes = sfp__buffer_bytes(b);
         uint64_t seen = 0;
         int slots[10];
         unsigned long before = sfp__mem_count();
@@ -468,12 +481,12 @@ static void ten_thousand_updates_hold_the_budget_and_allocate_nothing(void **unu
                 fail_msg("update %d", t);
             seen += (uint64_t)batch[t % KINDS].view.b;
             int n = sfp__buffer_draw(b, 10, &rng, slots);
-            assert_true(n == (sfp__buffer_filled(b) < 10 ? sfp__buffer_filled(b) : 10));
-            assert_true(sfp__buffer_filled(b) <= M && sfp__buffer_seen(b) == seen && sfp__buffer_bytes(b) == bytes);
+            assert_true(n == (b->filled < 10 ? b->filled : 10));
+            assert_true(b->filled <= M && b->seen == seen);
             assert_true(change.nu <= M);
         }
         assert_int_equal(sfp__mem_count(), before);
-        assert_int_equal(sfp__buffer_filled(b), (*method)->keeps_nothing ? 0 : M);
+        assert_int_equal(b->filled, (*method)->keeps_nothing ? 0 : M);
         sfp__buffer_free(b);
     }
     for (int k = 0; k < KINDS; k++)

@@ -1,6 +1,6 @@
 /* KNN-Shapley values against their two definitions (weighted subsets, orders of arrival), and aser's update against brute force
  * over the sets it drew; the sets themselves by distribution. */
-#include "buffer/buffer_internal.h"
+#include "buffer/buffer.h"
 #include "buffer/knn_shapley.h"
 
 #include <math.h>
@@ -191,7 +191,7 @@ static test_batch random_batch(sfp_rng *rng, int b, int dim, int classes, uint64
 /* What was asked for says which sets were drawn; these must be right, and so must what is made of them. */
 static void check_update(sfp_buffer *b, test_batch *x, int classes, sfp_rng *rng)
 {
-    int m = sfp__buffer_options(b)->slots, dim = sfp__buffer_options(b)->dim, filled = sfp__buffer_filled(b), n = x->view.b;
+    int m = b->opt.slots, dim = b->opt.dim, filled = b->filled, n = x->view.b;
     test_ask t = {.ask = {.dim = dim, .classes = classes}, .row = small_integers, .fail_at = -1};
     sfp_rng before_rng = *rng, first = *rng;
     buffer_picture before = picture_of(b);
@@ -200,7 +200,7 @@ static void check_update(sfp_buffer *b, test_batch *x, int classes, sfp_rng *rng
     int stored = n < m - filled ? n : m - filled, left = n - stored, label_count[64] = {0}, present = 0;
     int32_t slot_label[MOST * 4];
     for (int i = 0; i < filled; i++)
-        slot_label[i] = sfp__buffer_slot(b, i)->label;
+        slot_label[i] = b->slot[i].label;
     for (int i = 0; i < stored; i++)
         slot_label[filled + i] = x->label[i];
     ask_begin(&t, b, x);

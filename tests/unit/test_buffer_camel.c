@@ -1,5 +1,5 @@
 /* Camel's buffer keeps what the definition of camel keeps of buffer and batch together. */
-#include "buffer/buffer_internal.h"
+#include "buffer/buffer.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -108,8 +108,8 @@ static void the_merged_set_is_reduced_by_the_definition(void **unused)
             next += (uint64_t)x.view.b;
             merged all = {0};
             bool in[MOST];
-            for (int i = 0; i < sfp__buffer_filled(b); i++)
-                merge_one(&all, sfp__buffer_slot(b, i)->id, sfp__buffer_slot(b, i)->label, sfp__buffer_slot(b, i)->query);
+            for (int i = 0; i < b->filled; i++)
+                merge_one(&all, b->slot[i].id, b->slot[i].label, b->slot[i].query);
             for (int i = 0; i < x.view.b; i++)
                 merge_one(&all, x.id[i], x.label[i], x.query + i * DIM);
             greedy(&all, all.n < m ? all.n : m, in);
@@ -119,8 +119,8 @@ static void the_merged_set_is_reduced_by_the_definition(void **unused)
             check_change(&before, &x, &c, b);
             for (int i = 0; i < all.n; i++) {
                 bool there = false;
-                for (int s = 0; s < sfp__buffer_filled(b); s++)
-                    there = there || sfp__buffer_slot(b, s)->id == all.id[i];
+                for (int s = 0; s < b->filled; s++)
+                    there = there || b->slot[s].id == all.id[i];
                 if (there != in[i])
                     fail_msg("round %d, batch %d: sample %d of %d is %s, expected otherwise", round, t, i, all.n,
                              there ? "in" : "out");
@@ -163,7 +163,7 @@ static void queries_that_are_not_finite_leave_first(void **unused)
     assert_int_equal(sfp__buffer_update(b, &y.view, NULL, NULL, NULL), SFP_OK);
     int bad = 0;
     for (int i = 0; i < 6; i++) {
-        uint64_t id = sfp__buffer_slot(b, i)->id;
+        uint64_t id = b->slot[i].id;
         bad += (id > 10 && id < 15) || id == 23;
     }
     assert_int_equal(bad, 1); /* 2 + 3 are finite, of 6 */

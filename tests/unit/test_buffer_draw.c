@@ -151,7 +151,7 @@ static void check_draws(const char *what, sfp_drop_rule drop, int m, const float
     for (int k = 0; k < draws; k++) {
         sfp_buffer_change change;
         for (int i = 0; i < m; i++)
-            sfp__buffer_slot(buffer, i)->mean_embed[0] = slot_score[i];
+            buffer->slot[i].mean_embed[0] = slot_score[i];
         assert_int_equal(sfp__buffer_restore(buffer, m, (uint64_t)m, NULL), SFP_OK);
         assert_int_equal(sfp__buffer_update(buffer, &batch.view, &rng, &change, NULL), SFP_OK);
         assert_int_equal(change.nu, nu);
@@ -326,7 +326,7 @@ static void the_reservoir_keeps_every_set_equally_often(void **unused)
             assert_int_equal(sfp__buffer_update(b, &part, &rng, NULL, NULL), SFP_OK);
             at += n;
         }
-        int x = (int)sfp__buffer_slot(b, 0)->id, y = (int)sfp__buffer_slot(b, 1)->id;
+        int x = (int)b->slot[0].id, y = (int)b->slot[1].id;
         count[x < y ? x * 6 + y : y * 6 + x]++;
     }
     check_distribution("reservoir pairs", 36, count, p);
@@ -348,7 +348,7 @@ static void the_reservoir_favours_no_position(void **unused)
         assert_int_equal(sfp__buffer_restore(b, 0, 0, NULL), SFP_OK);
         assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, NULL, NULL), SFP_OK);
         for (int i = 0; i < M; i++)
-            count[sfp__buffer_slot(b, i)->id]++;
+            count[b->slot[i].id]++;
     }
     double expected = (double)RUNS * M / N, statistic = 0;
     for (int i = 0; i < N; i++)
@@ -372,7 +372,7 @@ static void the_reservoir_counts_beyond_32_bits(void **unused)
         assert_int_equal(sfp__buffer_restore(b, 3, (uint64_t)1 << 40, NULL), SFP_OK);
         assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
         assert_int_equal(change.nu, 0); /* chance of one in all runs: 3e-7 */
-        assert_int_equal(sfp__buffer_seen(b), ((uint64_t)1 << 40) + 50);
+        assert_int_equal(b->seen, ((uint64_t)1 << 40) + 50);
     }
     batch_free(&batch);
     sfp__buffer_free(b);

@@ -1,5 +1,5 @@
 /* gss: scores against brute force over the groups it drew, slots and replacements by their exact distribution. */
-#include "buffer/buffer_internal.h"
+#include "buffer/buffer.h"
 #include "buffer/gss_score.h"
 
 #include <math.h>
@@ -95,9 +95,9 @@ static void slope(uint64_t id, int n, float *out)
 static float *scores_of(sfp_buffer *b)
 {
     sfp_part p = {0};
-    assert_int_equal(sfp__buffer_method_of(b)->parts(sfp__buffer_state(b), 0, &p), 1);
+    assert_int_equal(b->method->parts(b->state, 0, &p), 1);
     assert_string_equal(p.name, "score");
-    assert_int_equal(p.shape[0], sfp__buffer_options(b)->slots);
+    assert_int_equal(p.shape[0], b->opt.slots);
     return p.data;
 }
 

@@ -90,7 +90,7 @@ static void slots_hold_the_pictures_and_changes_are_told(void **unused)
         }
     }
     assert_true(replaced_any);
-    assert_int_equal(sfp__buffer_seen(w->b), 40 * MOST_B);
+    assert_int_equal(w->b->seen, 40 * MOST_B);
     free_world(w);
 }
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "buffer/buffer_internal.h"
+#include "buffer/buffer.h"
 #include "select/select_internal.h"
 
 #include "buffer_batch.h"
@@ -119,8 +119,8 @@ static void fifo_keeps_the_newest(void **unused)
         next += (uint64_t)n;
         assert_int_equal(sfp__buffer_update(b, &x.view, NULL, NULL, NULL), SFP_OK);
         batch_free(&x);
-        for (int i = 0; i < sfp__buffer_filled(b); i++)
-            assert_in_range(sfp__buffer_slot(b, i)->id, next > 104 ? next - 4 : 100, next - 1);
+        for (int i = 0; i < b->filled; i++)
+            assert_in_range(b->slot[i].id, next > 104 ? next - 4 : 100, next - 1);
     }
     sfp__buffer_free(b);
 }

@@ -115,7 +115,7 @@ static void new_components_are_orthogonal_to_all_trained_ones(void **unused)
     set_up(&f, 32, &o);
     double worst = 0, not_orthogonal = 0;
     for (int task = 0; task < 3; task++) {
-        int count, s = sfp__fp_start(f.fp), open = sfp__fp_open(f.fp);
+        int count, s = f.fp->start, open = f.fp->open;
         sfp_param **all = sfp__fp_params(f.fp, &count);
         for (int i = 0; i < count; i++)
             for (int k = 0; is_pool(all[i]) && k < open; k++)
@@ -243,9 +243,9 @@ static void a_remainder_stays_unused_and_zero(void **unused)
     for (int task = 0; task < 3; task++) {
         int count;
         sfp_param **all = sfp__fp_params(f.fp, &count);
-        assert_int_equal(sfp__fp_task(f.fp), task);
-        assert_int_equal(sfp__fp_start(f.fp), 3 * task);
-        assert_int_equal(sfp__fp_open(f.fp), 3 * task + 3);
+        assert_int_equal(f.fp->task, task);
+        assert_int_equal(f.fp->start, 3 * task);
+        assert_int_equal(f.fp->open, 3 * task + 3);
         for (int i = 0; i < count; i++)
             for (size_t k = (size_t)(3 * task + 3) * all[i]->width; is_pool(all[i]) && k < (size_t)all[i]->rows * all[i]->width;
                  k++)
@@ -256,7 +256,7 @@ static void a_remainder_stays_unused_and_zero(void **unused)
     }
     assert_int_equal(sfp__fp_next_task(f.fp, &err), SFP_EINVAL);
     assert_string_equal(err.message, "task 4 of 3: there is no further one");
-    assert_int_equal(sfp__fp_open(f.fp), 9);
+    assert_int_equal(f.fp->open, 9);
     tear_down(&f);
 }
 
@@ -337,8 +337,8 @@ static void free_streams_grow_by_spans_until_full_then_all_learn(void **unused)
     const int spans[][2] = {{0, 4}, {4, 8}, {0, 10}, {0, 10}, {0, 10}};
     const sfp_param *p = param(&f, "prompt.e_p_1"), *gate = param(&f, "prompt.attune.gate.weight");
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(sfp__fp_start(f.fp), spans[i][0]);
-        assert_int_equal(sfp__fp_open(f.fp), spans[i][1]);
+        assert_int_equal(f.fp->start, spans[i][0]);
+        assert_int_equal(f.fp->open, spans[i][1]);
         int count;
         sfp_param **all = sfp__fp_params(f.fp, &count);
         for (int k = 0; k < count; k++)
@@ -367,16 +367,16 @@ static void new_classes_leave_the_others_alone(void **unused)
     sfp_error err = {0};
     set_up(&f, 64, &o);
     for (int classes = 1; classes < 60; classes += 7) {
-        int before = sfp__fp_last_w(f.fp)->rows;
-        float *w = copied(sfp__fp_last_w(f.fp)->data, (size_t)before * 64);
+        int before = f.fp->last_w.rows;
+        float *w = copied(f.fp->last_w.data, (size_t)before * 64);
         assert_int_equal(sfp__fp_add_classes(f.fp, classes, &err), SFP_OK);
-        assert_int_equal(sfp__fp_last_w(f.fp)->rows, classes);
-        assert_int_equal(sfp__fp_last_b(f.fp)->rows, classes);
-        check_same("last.weight", sfp__fp_last_w(f.fp)->data, w, (size_t)before * 64 * sizeof *w);
+        assert_int_equal(f.fp->last_w.rows, classes);
+        assert_int_equal(f.fp->last_b.rows, classes);
+        check_same("last.weight", f.fp->last_w.data, w, (size_t)before * 64 * sizeof *w);
         for (int c = before; c < classes; c++) {
             double largest = 0;
             for (int k = 0; k < 64; k++)
-                largest = fmax(largest, fabs((double)sfp__fp_last_w(f.fp)->data[c * 64 + k]));
+                largest = fmax(largest, fabs((double)f.fp->last_w.data[c * 64 + k]));
             assert_true(largest > 0.8 / 8 && largest <= 1.0 / 8);
         }
         free(w);
@@ -394,9 +394,9 @@ static void spans_that_do_not_fit_are_not_restored(void **unused)
     const int bad[][3] = {{-1, 0, 3}, {2, 0, 3}, {0, -1, 3}, {0, 4, 3}, {1, 3, 7}, {0, 0, 6}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(sfp__fp_restore(f.fp, bad[i][0], bad[i][1], bad[i][2], &err), SFP_EFORMAT);
-    assert_int_equal(sfp__fp_open(f.fp), 3);
+    assert_int_equal(f.fp->open, 3);
     assert_int_equal(sfp__fp_restore(f.fp, 1, 3, 6, &err), SFP_OK);
-    assert_int_equal(sfp__fp_start(f.fp), 3);
+    assert_int_equal(f.fp->start, 3);
     tear_down(&f);
 }
 
@@ -407,7 +407,7 @@ static void check_pool(const fixture *f, oracle *o, const char *what)
     sfp_error err = {0};
     if (sfp__fp_prepare(f->fp, &err))
         fail_msg("%s", err.message);
-    const sfp_fp_view *v = sfp__fp_view(f->fp);
+    const sfp_fp_view *v = &f->fp->view;
     int comp = o->fp.length * o->vit.c.dim;
     oracle_take(o, f->fp);
     oracle_attune(o);
@@ -481,10 +481,10 @@ static void ties_of_the_gate_keep_the_lower_index(void **unused)
         check_pool(&f, &o, "all equal");
         for (int r = 0; r < 3; r++)
             b->data[r] = r < topk ? 50 : -50; /* what a tie must amount to */
-        float *tied = copied(sfp__fp_view(f.fp)->prefix[0], 4 * 2 * 32);
+        float *tied = copied(f.fp->view.prefix[0], 4 * 2 * 32);
         sfp__fp_changed(f.fp);
         check_pool(&f, &o, "the first ones");
-        check_near("kept by a tie", tied, sfp__fp_view(f.fp)->prefix[0], 4 * 2 * 32, 1e-6);
+        check_near("kept by a tie", tied, f.fp->view.prefix[0], 4 * 2 * 32, 1e-6);
         free(tied);
         oracle_done(&o);
         tear_down(&f);
@@ -515,8 +515,8 @@ static void prefixes_equal_the_formula(void **unused)
             float *work = floats((size_t)(B * D)), *e = filled((size_t)(B * comp), NAN);
             double *dq = to_doubles(q, B * 40), *want = doubles((size_t)comp);
             for (int l = 0; l < o.layers; l++) {
-                assert_int_equal(sfp__fp_view(f.fp)->layer[l], 1 + l);
-                sfp__fp_compose(sfp__fp_view(f.fp), l, B, q, ld, alpha, norm, work, e);
+                assert_int_equal(f.fp->view.layer[l], 1 + l);
+                sfp__fp_compose(&f.fp->view, l, B, q, ld, alpha, norm, work, e);
                 for (int i = 0; i < B; i++) {
                     for (int k = 0; k < o.open; k++)
                         assert_true(fabs((double)alpha[i * ld + k] - oracle_alpha(&o, l, k, dq + i * D)) < 2e-6);

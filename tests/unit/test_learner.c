@@ -30,8 +30,8 @@ static void frozen_components_are_bit_identical_after_training(void **unused)
     sfp_param **p = sfp__fp_params(l->fp, &count);
     float *kept[MOST_PARAMS] = {NULL};
     for (int task = 0; task < 3; task++) {
-        assert_int_equal(sfp__fp_start(l->fp), 4 * task);
-        assert_int_equal(sfp__fp_open(l->fp), 4 * task + 4);
+        assert_int_equal(l->fp->start, 4 * task);
+        assert_int_equal(l->fp->open, 4 * task + 4);
         for (int i = 0; i < count; i++) {
             free(kept[i]);
             kept[i] = copied(p[i]->data, (size_t)p[i]->rows * p[i]->width);
@@ -54,7 +54,7 @@ static void frozen_components_are_bit_identical_after_training(void **unused)
             must(sfp__learner_next_task(l, &err), &err);
     }
     assert_int_equal(sfp__learner_next_task(l, &err), SFP_EINVAL);
-    assert_int_equal(sfp__fp_open(l->fp), 12);
+    assert_int_equal(l->fp->open, 12);
     for (int i = 0; i < count; i++)
         free(kept[i]);
     sfp__learner_free(l);
@@ -167,7 +167,7 @@ static void a_timestamp_allocates_nothing_after_warm_up(void **unused)
         for (uint64_t t = WARM; t < WARM + COUNTED; t++)
             (void)offer(l, 0, 10, t);
         assert_int_equal(sfp__mem_count() - before, 0);
-        assert_int_equal(sfp__buffer_filled(l->buffer), 102);
+        assert_int_equal(l->buffer->filled, 102);
         sfp__predictor_free(p);
         sfp__learner_free(l);
         free_model(&m);
@@ -206,7 +206,7 @@ static void a_timestamp_is_what_the_report_says(void **unused)
         }
         must(sfp__trainer_embed(trainer, 8, xs, mean, &err), &err);
         sfp__fp_mean_unit(fp, unit);
-        int before = sfp__buffer_filled(l->buffer);
+        int before = l->buffer->filled;
         sfp_timestamp r = {0};
         must(sfp__learner_offer(l, 8, b.sample, &r, &err), &err);
         /* similarity, and the middle of its ranking */
@@ -263,8 +263,8 @@ static void a_timestamp_is_what_the_report_says(void **unused)
             stored_label[to_slot] = b.sample[from].label;
             stored_id[to_slot] = b.sample[from].id;
         }
-        for (int i = 0; i < sfp__buffer_filled(l->buffer); i++) {
-            const sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+        for (int i = 0; i < l->buffer->filled; i++) {
+            const sfp_slot *slot = &l->buffer->slot[i];
             check_same("a slot", slot->image, stored[i], pixels);
             assert_int_equal(slot->label, stored_label[i]);
             assert_int_equal(slot->id, stored_id[i]);
@@ -317,7 +317,7 @@ static void a_replayed_picture_never_pays_its_query_twice(void **unused)
     sfp_timestamp r = offer(l, 0, 4, 0);
     int known = 0, late = 0, again = 0;
     for (int i = 0; i < 16; i++)
-        known += sfp__buffer_slot(l->buffer, i)->has_query;
+        known += l->buffer->slot[i].has_query;
     assert_int_equal(known, r.coreset_count); /* the coreset's are known when they are stored */
     float *x = floats(3 * 8 * 8), q[16];
     const float *xs[1] = {x};
@@ -326,7 +326,7 @@ static void a_replayed_picture_never_pays_its_query_twice(void **unused)
         uint64_t id[16];
         float marker[16];
         for (int i = 0; i < 16; i++) {
-            sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+            sfp_slot *slot = &l->buffer->slot[i];
             had[i] = slot->has_query;
             id[i] = slot->id;
             if (had[i])
@@ -336,7 +336,7 @@ static void a_replayed_picture_never_pays_its_query_twice(void **unused)
         r = offer(l, 0, 4, t);
         for (int k = 0; k < r.replay_count[0]; k++) {
             int i = r.replay[k];
-            const sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+            const sfp_slot *slot = &l->buffer->slot[i];
             if (slot->id != id[i])
                 continue; /* replaced after it was replayed */
             assert_true(slot->has_query);
@@ -351,7 +351,7 @@ static void a_replayed_picture_never_pays_its_query_twice(void **unused)
             late++;
         }
         for (int i = 0; i < 16; i++) {
-            sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+            sfp_slot *slot = &l->buffer->slot[i];
             if (had[i] && slot->id == id[i])
                 slot->query[0] -= 0.25f;
         }
@@ -373,8 +373,8 @@ static void scoring_the_buffer_touches_no_pixels(void **unused)
     float score[2][20];
     int replaced = 0;
     for (uint64_t t = 0; t < 10; t++) {
-        for (int i = 0; i < sfp__buffer_filled(b->buffer); i++)
-            memset(sfp__buffer_slot(b->buffer, i)->image, (int)t * 17, 3 * 8 * 8);
+        for (int i = 0; i < b->buffer->filled; i++)
+            memset(b->buffer->slot[i].image, (int)t * 17, 3 * 8 * 8);
         sfp_timestamp ra = offer(a, 0, 4, t);
         sfp_timestamp rb = offer(b, 0, 4, t);
         assert_int_equal(ra.buffer.nu, rb.buffer.nu);
@@ -385,7 +385,7 @@ static void scoring_the_buffer_touches_no_pixels(void **unused)
         replaced += ra.buffer.nu;
         sfp__buffer_score(a->buffer, a->fingerprint, score[0]);
         sfp__buffer_score(b->buffer, b->fingerprint, score[1]);
-        check_same("scores", score[1], score[0], (size_t)sfp__buffer_filled(a->buffer) * sizeof(float));
+        check_same("scores", score[1], score[0], (size_t)a->buffer->filled * sizeof(float));
     }
     assert_true(replaced > 5);
     values v = take_values(a);
@@ -401,7 +401,7 @@ static void expect_refused(sfp_learner *l, int b, const sfp_sample *samples, con
     values before = take_values(l);
     sfp_error err = {0};
     sfp_timestamp r = {.t = 99};
-    int filled_slots = l->buffer ? sfp__buffer_filled(l->buffer) : 0;
+    int filled_slots = l->buffer ? l->buffer->filled : 0;
     sfp_learner_counts counts = sfp__learner_counts(l);
     assert_true(sfp__learner_offer(l, b, samples, &r, &err) != SFP_OK);
     if (!strstr(err.message, text))
@@ -410,7 +410,7 @@ static void expect_refused(sfp_learner *l, int b, const sfp_sample *samples, con
     assert_int_equal(before.n, after.n);
     check_same("values", after.x, before.x, before.n * sizeof(float)); /* byte by byte: NaN too */
     assert_int_equal(r.t, 99);
-    assert_int_equal(l->buffer ? sfp__buffer_filled(l->buffer) : 0, filled_slots);
+    assert_int_equal(l->buffer ? l->buffer->filled : 0, filled_slots);
     assert_int_equal(sfp__learner_counts(l).timestamps, counts.timestamps);
     free_values(&before), free_values(&after);
 }
@@ -497,8 +497,8 @@ static void free_streams_open_components_on_new_classes(void **unused)
             b.sample[k].label = steps[i].lo + k % (steps[i].hi - steps[i].lo);
         must(sfp__learner_offer(l, 8, b.sample, &r, &err), &err);
         assert_int_equal(r.grew, steps[i].grew);
-        assert_int_equal(sfp__fp_start(l->fp), steps[i].start);
-        assert_int_equal(sfp__fp_open(l->fp), steps[i].open);
+        assert_int_equal(l->fp->start, steps[i].start);
+        assert_int_equal(l->fp->open, steps[i].open);
         assert_int_equal(sfp__learner_classes(l), steps[i].classes);
         assert_true(sfp__learner_classes(l) >= before);
         assert_true(sfp__learner_seen(l, steps[i].hi - 1));
@@ -563,7 +563,7 @@ static void without_a_buffer_only_the_tasks_classes_compete(void **unused)
     const int32_t classes[] = {1, 2}, wrong[] = {1, 6};
     assert_int_equal(sfp__learner_set_classes(l, 2, wrong, &err), SFP_EINVAL);
     must(sfp__learner_set_classes(l, 2, classes, &err), &err);
-    const sfp_param *w = sfp__fp_last_w(l->fp);
+    const sfp_param *w = &l->fp->last_w;
     float *before = copied(w->data, 6 * 16);
     for (uint64_t t = 0; t < 4; t++) {
         sfp_timestamp r = offer(l, 1, 3, t);
@@ -577,10 +577,10 @@ static void without_a_buffer_only_the_tasks_classes_compete(void **unused)
     sfp_learner_options open = o;
     open.fp.tasks = 0;
     sfp_learner *f = make_learner(&m, &open);
-    before = copied(sfp__fp_last_w(f->fp)->data, 6 * 16);
+    before = copied(f->fp->last_w.data, 6 * 16);
     (void)offer(f, 1, 3, 0);
     for (int c = 0; c < 6; c++)
-        assert_true(memcmp(before + c * 16, sfp__fp_last_w(f->fp)->data + c * 16, 16 * sizeof(float)) != 0);
+        assert_true(memcmp(before + c * 16, f->fp->last_w.data + c * 16, 16 * sizeof(float)) != 0);
     free(before);
     free_batch(&b);
     sfp__learner_free(l), sfp__learner_free(f);
@@ -617,8 +617,8 @@ static void every_selector_and_buffer_runs(void **unused)
                         assert_int_equal(r.coreset[i], i);
                 assert_int_equal(r.replay_count[0], k == 2 || t == 0 ? 0 : 4);
                 if (k < 2) {
-                    assert_int_equal(sfp__buffer_filled(l->buffer), t < 2 ? 8 * (t + 1) : 20);
-                    assert_int_equal(sfp__buffer_seen(l->buffer), 8 * (t + 1));
+                    assert_int_equal(l->buffer->filled, t < 2 ? 8 * (t + 1) : 20);
+                    assert_int_equal(l->buffer->seen, 8 * (t + 1));
                 }
             }
             assert_int_equal(moved > 0, s != 1);
@@ -669,8 +669,8 @@ static void pictures_kept_compressed_replay_the_same(void **unused)
                 sfp__text_done(&png[i]);
             free_batch(&b);
         }
-        for (int i = 0; i < sfp__buffer_filled(l->buffer); i++) {
-            const sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+        for (int i = 0; i < l->buffer->filled; i++) {
+            const sfp_slot *slot = &l->buffer->slot[i];
             compressed += slot->image_size < S * S * 3 && memcmp(slot->image, "\x89PNG", 4) == 0;
             raw += slot->image_size == S * S * 3;
         }
@@ -678,8 +678,8 @@ static void pictures_kept_compressed_replay_the_same(void **unused)
         assert_int_equal(compressed > 0, keep);
         v[keep] = take_values(l);
         if (keep) { /* damaged bytes are an error that says where, and nothing is learned from them */
-            for (int i = 0; i < sfp__buffer_filled(l->buffer); i++) {
-                sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+            for (int i = 0; i < l->buffer->filled; i++) {
+                sfp_slot *slot = &l->buffer->slot[i];
                 if (slot->image_size < S * S * 3)
                     slot->image[20] ^= 0xff, broken++;
             }

@@ -44,9 +44,9 @@ static shot shot_of(const sfp_learner *l)
 {
     shot s;
     memset(&s, 0, sizeof s);
-    s.filled = sfp__buffer_filled(l->buffer);
+    s.filled = l->buffer->filled;
     for (int i = 0; i < s.filled; i++) {
-        const sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+        const sfp_slot *slot = &l->buffer->slot[i];
         s.id[i] = slot->id;
         s.born[i] = slot->born;
         s.label[i] = slot->label;
@@ -81,7 +81,7 @@ static void the_change_is_what_happened(void **unused)
                         id[r.buffer.replaced[j]] = t * 1000 + (uint64_t)r.buffer.retained[j];
                     shot now = shot_of(l);
                     assert_int_equal(now.filled, filled);
-                    assert_int_equal(sfp__buffer_seen(l->buffer), (t + 1) * BATCH);
+                    assert_int_equal(l->buffer->seen, (t + 1) * BATCH);
                     if (memcmp(now.id, id, (size_t)filled * sizeof *id) != 0)
                         fail_msg("buffer '%s': the slots are not what was told", methods[i]);
                     replaced += r.buffer.nu;
@@ -153,9 +153,9 @@ static void the_state_of_a_method_is_saved(void **unused)
     sfp_part p = {0}, q = {0};
     offer_range(a, 0, TIMES);
     must(resume_from(a, b, &err), &err);
-    const sfp_buffer_method *gss = sfp__buffer_method_of(a->buffer);
-    assert_int_equal(gss->parts(sfp__buffer_state(a->buffer), 0, &p), 1);
-    assert_int_equal(gss->parts(sfp__buffer_state(b->buffer), 0, &q), 1);
+    const sfp_buffer_method *gss = a->buffer->method;
+    assert_int_equal(gss->parts(a->buffer->state, 0, &p), 1);
+    assert_int_equal(gss->parts(b->buffer->state, 0, &q), 1);
     assert_memory_equal(p.data, q.data, 20 * sizeof(float));
     assert_true(((float *)p.data)[19] != 0);
     sfp__learner_free(a);
@@ -193,7 +193,7 @@ static sfp_learner *warm(const model *m, const char *buffer, bool query_one, sfp
     sfp_learner *l = make_learner(m, &o);
     offer_range(l, 0, TIMES);
     for (int i = 0; i < 40; i += 3) {
-        sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+        sfp_slot *slot = &l->buffer->slot[i];
         slot->has_query = false;
         memset(slot->query, 0, (size_t)l->D * sizeof(float));
     }
@@ -207,7 +207,7 @@ static void input_of(const sfp_learner *l, int who, float *out)
     if (who < BATCH)
         memcpy(out, l->x + (size_t)who * l->pixels, l->pixels * sizeof *out);
     else
-        must(sfp__learner_slot_input(l, sfp__buffer_slot(l->buffer, who - BATCH), out, &err), &err);
+        must(sfp__learner_slot_input(l, &l->buffer->slot[who - BATCH], out, &err), &err);
 }
 
 static void features_are_those_of_a_step(void **unused)
@@ -248,8 +248,8 @@ static void features_are_those_of_a_step(void **unused)
             if (one)
                 continue;
             const float *kept =
-                who[i] < BATCH ? l->query + (size_t)who[i] * D : sfp__buffer_slot(l->buffer, who[i] - BATCH)->query;
-            assert_true(who[i] < BATCH ? l->has_query[who[i]] : sfp__buffer_slot(l->buffer, who[i] - BATCH)->has_query);
+                who[i] < BATCH ? l->query + (size_t)who[i] * D : l->buffer->slot[who[i] - BATCH].query;
+            assert_true(who[i] < BATCH ? l->has_query[who[i]] : l->buffer->slot[who[i] - BATCH].has_query);
             check_near("queries", kept, query, D, 1e-5);
         }
         check_values(l, &before);
@@ -304,7 +304,7 @@ static void gradients_of_each_are_those_of_one(void **unused)
                 check_near("gradient of each", e.all + (size_t)i * e.params, want, e.params, 1e-4);
             }
             for (int i = 0; i < 40; i += 5)
-                sfp__buffer_slot(l->buffer, i)->has_query = one_pass; /* groups with unknown queries, too */
+                l->buffer->slot[i].has_query = one_pass; /* groups with unknown queries, too */
         }
         check_values(l, &before);
         assert_int_equal(ask->gradient_each(ask->ctx, 1, (const int[]){N}, 1, room, see, &e, &err), SFP_EINVAL);
@@ -342,19 +342,19 @@ static void gradients_are_means(void **unused)
             mean[k] += one[k] / N;
         input_of(l, who[i], x + (size_t)i * l->pixels);
         xs[i] = x + (size_t)i * l->pixels;
-        label[i] = who[i] < BATCH ? l->label[who[i]] : sfp__buffer_slot(l->buffer, who[i] - BATCH)->label;
+        label[i] = who[i] < BATCH ? l->label[who[i]] : l->buffer->slot[who[i] - BATCH].label;
     }
     check_near("gradient", all, mean, P, 1e-4);
     must(ask->gradient_at(ask->ctx, &(sfp_pictures){.n = N, .x = xs, .label = label}, at, NULL, &err), &err);
     check_near("gradient of pictures", at, all, P, 1e-4);
     check_values(l, &before);
     for (int i = 0; i < 40; i++)
-        assert_true(sfp__buffer_slot(l->buffer, i)->has_query);
+        assert_true(l->buffer->slot[i].has_query);
     assert_int_equal(ask->gradient(ask->ctx, 1, (const int[]){N}, one, &err), SFP_EINVAL);
     /* not computed again: a query that is wrong stays, and tells */
-    sfp__buffer_slot(l->buffer, 2)->query[0] += 5;
+    l->buffer->slot[2].query[0] += 5;
     must(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, one, &err), &err);
-    sfp__buffer_slot(l->buffer, 2)->query[0] -= 5;
+    l->buffer->slot[2].query[0] -= 5;
     must(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, at, &err), &err);
     assert_memory_not_equal(one, at, P * sizeof *one);
     free(all);
@@ -377,7 +377,7 @@ static void a_method_that_needs_queries_has_them(void **unused)
         sfp_learner *l = make_learner(&m, &o);
         offer_range(l, 0, TIMES);
         for (int i = 0; i < 20; i++)
-            assert_true(sfp__buffer_slot(l->buffer, i)->has_query);
+            assert_true(l->buffer->slot[i].has_query);
         sfp__learner_free(l);
     }
     free_model(&m);

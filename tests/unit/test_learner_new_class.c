@@ -64,8 +64,8 @@ static void rehearsed_samples_are_judged_by_nobody(void **unused)
         l[i] = make_learner(&m, &o);
         for (uint64_t k = 0; k < 6; k++)
             (void)offer(l[i], 0, 4, k);
-        for (int k = 0; i && k < sfp__buffer_filled(l[i]->buffer); k++)
-            sfp__buffer_slot(l[i]->buffer, k)->has_query = false;
+        for (int k = 0; i && k < l[i]->buffer->filled; k++)
+            l[i]->buffer->slot[k].has_query = false;
         t[i] = offer(l[i], 0, 4, 6);
     }
     assert_true(t[0].replay_count[0] > 0);

@@ -155,7 +155,7 @@ static void only_classes_seen_are_answered(void **unused)
     (void)offer(l, 2, 4, 0);
     (void)offer(l, 6, 7, 1);
     for (int c = 0; c < 9; c++) /* the classifier is sure of what was never seen */
-        sfp__fp_last_b(l->fp)->data[c] += sfp__learner_seen(l, c) ? 0 : 1000;
+        l->fp->last_b.data[c] += sfp__learner_seen(l, c) ? 0 : 1000;
     sfp_predictor *p = make_predictor(l, m.pool, 16);
     batch b = make_batch(S, 16, 0, 9, 5);
     int32_t label[16];
@@ -232,7 +232,7 @@ static void the_mixed_head_answers_the_same_with_and_without_room(void **unused)
     for (uint64_t t = 0; t < 5; t++) {
         (void)offer(l, 0, 5, t);
         /* a linear head that is sure of one class and counts: without it the answer would be another */
-        sfp__fp_last_b(l->fp)->data[t] += 40;
+        l->fp->last_b.data[t] += 40;
         for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
             l->mix.loss[e] = e ? 500 : 0;
         must(sfp__learner_publish(l, &err), &err);
@@ -249,7 +249,7 @@ static void the_mixed_head_answers_the_same_with_and_without_room(void **unused)
             assert_int_equal(with[i], (int)t);
             assert_int_equal(without[i], with[i]);
         }
-        sfp__fp_last_b(l->fp)->data[t] -= 40;
+        l->fp->last_b.data[t] -= 40;
         free_batch(&b);
     }
     sfp__predictor_free(p);
@@ -374,7 +374,7 @@ typedef struct copy {
 static copy take_copy(sfp_learner *l)
 {
     copy c = {
-        .v = take_values(l), .start = sfp__fp_start(l->fp), .open = sfp__fp_open(l->fp), .classes = sfp__learner_classes(l)};
+        .v = take_values(l), .start = l->fp->start, .open = l->fp->open, .classes = sfp__learner_classes(l)};
     assert_true(c.classes <= MOST_CLASSES);
     for (int i = 0; i < c.classes; i++)
         c.seen[i] = sfp__learner_seen(l, i);

@@ -204,8 +204,8 @@ static void token_means_and_pooled_tokens_are_those_of_a_pass(void **unused)
     (void)unused;
     for (int depth = 2; depth <= 8; depth += 3) {
         model m = make_model(8, 4, 16, depth, 2);
-        const sfp_vit_config *c = sfp__vit_config(m.vit);
-        int T = sfp__vit_tokens(m.vit), D = c->dim;
+        const sfp_vit_config *c = &m.vit->config;
+        int T = m.vit->tokens, D = c->dim;
         size_t n = (size_t)(BATCH * T * D);
         sfp_error err = {0};
         float *taps[8], *attention = floats((size_t)(BATCH * c->heads * T));
@@ -224,8 +224,8 @@ static void token_means_and_pooled_tokens_are_those_of_a_pass(void **unused)
         float *normed = floats((size_t)(T * D)), *stats = floats((size_t)(2 * T)), *mass = floats((size_t)T), want[16];
         int order[64];
         for (int i = 0; i < BATCH; i++) {
-            sfp__kernels()->norm_fwd(T, D, taps[depth - 2] + i * T * D, sfp__vit_weights(m.vit)->norm_w,
-                                     sfp__vit_weights(m.vit)->norm_b, c->ln_eps, normed, stats);
+            sfp__kernels()->norm_fwd(T, D, taps[depth - 2] + i * T * D, m.vit->weights.norm_w,
+                                     m.vit->weights.norm_b, c->ln_eps, normed, stats);
             sfp__freesel_pool(T, D, c->heads, normed, attention + i * c->heads * T, order, mass, want);
             close_to("pooled", (size_t)D, l->look.pooled + i * D, want, 1e-4);
         }

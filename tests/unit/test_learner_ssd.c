@@ -27,9 +27,9 @@ static sfp_learner_options ssd_options(const model *m, int tasks, int classes)
 
 static void *part_of(const sfp_buffer *b, const char *name)
 {
-    sfp_parts_fn parts = sfp__buffer_method_of(b)->parts;
+    sfp_parts_fn parts = b->method->parts;
     sfp_part p = {0};
-    for (int i = 0; i < parts(sfp__buffer_state(b), i, &p); i++)
+    for (int i = 0; i < parts(b->state, i, &p); i++)
         if (strcmp(p.name, name) == 0)
             return p.data;
     fail_msg("no part '%s'", name);
@@ -46,8 +46,8 @@ static double matching_loss(sfp_learner *l, const batch *real, int32_t y)
     const float *x[2][MOST_BATCH];
     int32_t label[MOST_BATCH];
     int n[2] = {0, 0};
-    for (int i = 0; i < sfp__buffer_filled(l->buffer); i++)
-        if (synthetic[i] && sfp__buffer_slot(l->buffer, i)->label == y)
+    for (int i = 0; i < l->buffer->filled; i++)
+        if (synthetic[i] && l->buffer->slot[i].label == y)
             x[0][n[0]++] = pixels + (size_t)i * l->pixels;
     for (int i = 0; i < real->b; i++) {
         sfp__pixels_normalise(real->sample[i].rgb, l->S, l->opt.mean, l->opt.std, in + (size_t)i * l->pixels);
@@ -113,8 +113,8 @@ static void check_slots(sfp_learner *l)
     sfp_error err = {0};
     float *x = floats(l->pixels), *got = floats((size_t)l->D);
     const float *one = x;
-    for (int i = 0; i < sfp__buffer_filled(l->buffer); i++) {
-        const sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+    for (int i = 0; i < l->buffer->filled; i++) {
+        const sfp_slot *slot = &l->buffer->slot[i];
         sfp__pixels_normalise(slot->image, l->S, l->opt.mean, l->opt.std, x);
         must(sfp__trainer_embed(l->trainer, 1, &one, got, &err), &err);
         check_near("mean embedding", slot->mean_embed, got, (size_t)l->D, 1e-5);
@@ -132,10 +132,10 @@ static void check_moved(const sfp_learner *l)
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
     const float *pixels = part_of(l->buffer, "pixels");
     float *x = floats(l->pixels), furthest = 0;
-    for (int i = 0; i < sfp__buffer_filled(l->buffer); i++) {
+    for (int i = 0; i < l->buffer->filled; i++) {
         if (!synthetic[i])
             continue;
-        sfp__pixels_normalise(sfp__buffer_slot(l->buffer, i)->image, l->S, l->opt.mean, l->opt.std, x);
+        sfp__pixels_normalise(l->buffer->slot[i].image, l->S, l->opt.mean, l->opt.std, x);
         for (size_t k = 0; k < l->pixels; k++)
             furthest = fmaxf(furthest, fabsf(x[k] - pixels[(size_t)i * l->pixels + k]));
     }
@@ -153,7 +153,7 @@ typedef struct had {
 
 static had had_of(const sfp_learner *l, int i)
 {
-    const sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+    const sfp_slot *slot = &l->buffer->slot[i];
     had h = {slot->id, slot->has_query, malloc(l->rgb_bytes), copied(slot->query, (size_t)l->D),
              copied(slot->mean_embed, (size_t)l->D)};
     assert_non_null(h.image);
@@ -167,11 +167,11 @@ static void bring_to_the_border(const sfp_learner *l)
 {
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
     float *pixels = part_of(l->buffer, "pixels");
-    for (int i = 0; i < sfp__buffer_filled(l->buffer); i += 2) {
+    for (int i = 0; i < l->buffer->filled; i += 2) {
         float *x = pixels + (size_t)i * l->pixels;
         if (!synthetic[i])
             continue;
-        sfp__pixels_normalise(sfp__buffer_slot(l->buffer, i)->image, l->S, l->opt.mean, l->opt.std, x);
+        sfp__pixels_normalise(l->buffer->slot[i].image, l->S, l->opt.mean, l->opt.std, x);
         for (size_t k = 0; k < l->pixels; k++)
             x[k] += (k % 2 ? 0.4995f : -0.4995f) / 255 / l->opt.std[k / (l->pixels / 3)];
     }
@@ -188,14 +188,14 @@ static void only_bytes_that_change_cost_query_and_embedding(void **unused)
     for (uint64_t t = 0; t < 36; t++) {
         had before[32];
         bool optimises = t > 6 && t % SFP_SSD_EVERY == SFP_SSD_EVERY - 1;
-        int filled = sfp__buffer_filled(l->buffer);
+        int filled = l->buffer->filled;
         for (int i = 0; i < filled && optimises; i++)
             before[i] = had_of(l, i);
         if (optimises)
             bring_to_the_border(l);
         (void)offer(l, 0, 6, t);
         for (int i = 0; i < filled && optimises; i++) {
-            const sfp_slot *slot = sfp__buffer_slot(l->buffer, i);
+            const sfp_slot *slot = &l->buffer->slot[i];
             size_t bytes = (size_t)l->D * sizeof(float);
             bool same = memcmp(slot->image, before[i].image, l->rgb_bytes) == 0, ours = synthetic[i] && slot->id == before[i].id;
             if (ours && same) { /* a query may also have become known by the replay before */
@@ -256,11 +256,11 @@ static void threads_change_nothing(void **unused)
         for (uint64_t t = 0; t < 26; t++)
             (void)(t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t));
         v[i] = take_values(l);
-        bytes = l->rgb_bytes * (size_t)sfp__buffer_filled(l->buffer);
+        bytes = l->rgb_bytes * (size_t)l->buffer->filled;
         image[i] = malloc(bytes);
         assert_non_null(image[i]);
-        for (int k = 0; k < sfp__buffer_filled(l->buffer); k++)
-            memcpy(image[i] + (size_t)k * l->rgb_bytes, sfp__buffer_slot(l->buffer, k)->image, l->rgb_bytes);
+        for (int k = 0; k < l->buffer->filled; k++)
+            memcpy(image[i] + (size_t)k * l->rgb_bytes, l->buffer->slot[k].image, l->rgb_bytes);
         sfp__learner_free(l);
         free_model(&m);
     }

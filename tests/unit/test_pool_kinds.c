@@ -146,13 +146,13 @@ static void check_answer(sfp_learner *l, int layer, const char *p_name, const ch
     enum { N = 7 };
     sfp_error err = {0};
     must(sfp__fp_prepare(l->fp, &err), &err);
-    int ld = sfp__fp_options(l->fp)->pool, open = sfp__fp_open(l->fp), pick[PARTS] = {0};
+    int ld = l->fp->opt.pool, open = l->fp->open, pick[PARTS] = {0};
     const sfp_param *p = param(l, p_name), *k = k_name ? param(l, k_name) : NULL;
     float *q = normals(rng, N * D, 3), *alpha = floats((size_t)(N * ld)), *norm = floats((size_t)(N * ld)), *work = floats(N * D);
     float *e = filled((size_t)(N * PARTS * COMP), NAN);
     for (int c = 0; k && c < D; c++) /* one of them is nearest to the last key */
         q[3 * D + c] = k->data[(open - 1) * D + c] + 0.02f * q[3 * D + c];
-    sfp__fp_compose(sfp__fp_view(l->fp), layer, N, q, ld, alpha, norm, work, e);
+    sfp__fp_compose(&l->fp->view, layer, N, q, ld, alpha, norm, work, e);
     for (int i = 0; i < N; i++) {
         if (k)
             nearest(k->data, open, q + i * D, parts, pick);
@@ -210,7 +210,7 @@ static void a_query_of_nan_takes_something(void **unused)
         sfp_error err = {0};
         must(sfp__fp_prepare(l->fp, &err), &err);
         float *q = filled(D, NAN), alpha[12], norm[12], work[D], *e = filled(PARTS * COMP, NAN);
-        sfp__fp_compose(sfp__fp_view(l->fp), sfp__fp_view(l->fp)->layers - 1, 1, q, 12, alpha, norm, work, e);
+        sfp__fp_compose(&l->fp->view, l->fp->view.layers - 1, 1, q, 12, alpha, norm, work, e);
         for (int i = 0; i < 2 * D * sfp__fp_prefix_rows(&l->opt.fp); i++)
             assert_true(isfinite(e[i]));
         free(q), free(e);
@@ -232,7 +232,7 @@ static void similarity_is_of_the_components_in_use(void **unused)
         (void)offer(l, 0, 2, 0);
         next_task(l);
         (void)offer(l, 2, 4, 1);
-        int count, open = sfp__fp_open(l->fp), fingerprints = 0;
+        int count, open = l->fp->open, fingerprints = 0;
         sfp_param **p = sfp__fp_params(l->fp, &count);
         double want[D] = {0};
         float got[D];
@@ -308,8 +308,8 @@ static void l2p_learns_as_a_whole(void **unused)
             assert_false(r.grew);
             for (int i = 0; i < PARTS; i++)
                 assert_false(same_row(p, p0, i) || same_row(k, k0, i));
-            assert_int_equal(sfp__fp_start(l->fp), 0);
-            assert_int_equal(sfp__fp_open(l->fp), PARTS);
+            assert_int_equal(l->fp->start, 0);
+            assert_int_equal(l->fp->open, PARTS);
             free(p0), free(k0);
             if (tasks && task < 2)
                 next_task(l);
@@ -336,8 +336,8 @@ static void a_free_stream_opens_an_expert_at_a_time(void **unused)
     for (int i = 0; i < 7; i++) {
         sfp_timestamp r = offer(l, steps[i].lo, steps[i].hi, (uint64_t)i);
         assert_int_equal(r.grew, steps[i].grew);
-        assert_int_equal(sfp__fp_start(l->fp), steps[i].start);
-        assert_int_equal(sfp__fp_open(l->fp), steps[i].open);
+        assert_int_equal(l->fp->start, steps[i].start);
+        assert_int_equal(l->fp->open, steps[i].open);
     }
     sfp__learner_free(l);
     free_model(&m);

@@ -223,7 +223,7 @@ static void new_weights_reach_every_packed_copy(void **unused)
     assert_int_equal(sfp__vit_random(&small, 2, 0.2f, &b, &err), SFP_OK);
     assert_int_equal(sfp__vit_plan_create(a, pool, &po, &plan, &err), SFP_OK); /* packs all there is */
     float *other = features_of(a, x);                                          /* and the class-only copies */
-    assert_int_equal(sfp__vit_set_weights(a, sfp__vit_weights(b), &err), SFP_OK);
+    assert_int_equal(sfp__vit_set_weights(a, &b->weights, &err), SFP_OK);
     float *want = features_of(b, x), *got = features_of(a, x);
     check_same("features after the change", got, want, 4 * 16 * sizeof *got);
     assert_memory_not_equal(other, got, 4 * 16 * sizeof *got);
@@ -434,7 +434,7 @@ static void write_teacher(const char *path, uint64_t seed)
                               .std = {0.25f, 0.25f, 0.25f}};
     sfp_vit *v = NULL;
     sfp_error err = {0};
-    if (sfp__vit_random(&c, seed, 0.3f, &v, &err) || sfp__vit_save(&c, sfp__vit_weights(v), SFP_DTYPE_F32, NULL, 0, path, &err))
+    if (sfp__vit_random(&c, seed, 0.3f, &v, &err) || sfp__vit_save(&c, &v->weights, SFP_DTYPE_F32, NULL, 0, path, &err))
         fail_msg("%s", err.message);
     sfp__vit_free(v);
 }
@@ -589,7 +589,7 @@ static void the_backbone_in_the_box_loads_or_says_that_there_is_none(void **unus
     if (s)
         assert_non_null(strstr(err.message, "was not there when this was built"));
     else
-        assert_true(sfp__vit_config(v)->heads > 0 && sfp__vit_config(v)->img_size % sfp__vit_config(v)->patch_size == 0);
+        assert_true(v->config.heads > 0 && v->config.img_size % v->config.patch_size == 0);
     sfp__vit_free(v);
 }
 

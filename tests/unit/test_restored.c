@@ -418,7 +418,7 @@ static void turned_bytes_never_crash(void **unused)
 static void another_backbone_is_refused_by_name(void **unused)
 {
     (void)unused;
-    sfp_vit_config config = *sfp__vit_config(vit);
+    sfp_vit_config config = vit->config;
     sfp_vit *other = NULL;
     sfp_head *h = NULL;
     MUST(sfp__vit_random(&config, 4, 0.1f, &other, err));

@@ -31,9 +31,9 @@ static void assert_same_values(sfp_learner *a, sfp_learner *b)
         assert_int_equal(p[i]->rows, q[i]->rows);
         assert_memory_equal(p[i]->data, q[i]->data, (size_t)p[i]->rows * p[i]->width * sizeof(float));
     }
-    assert_int_equal(sfp__fp_task(a->fp), sfp__fp_task(b->fp));
-    assert_int_equal(sfp__fp_start(a->fp), sfp__fp_start(b->fp));
-    assert_int_equal(sfp__fp_open(a->fp), sfp__fp_open(b->fp));
+    assert_int_equal(a->fp->task, b->fp->task);
+    assert_int_equal(a->fp->start, b->fp->start);
+    assert_int_equal(a->fp->open, b->fp->open);
 }
 
 static void what_is_saved_is_loaded(void **unused)
@@ -106,9 +106,9 @@ static void a_golden_state_loads(void **unused)
     o.fp.classes = 6;
     MUST(sfp__learner_create(v, threads, &o, &l, err));
     MUST(sfp__learner_load_state(l, path, err));
-    assert_int_equal(sfp__fp_task(l->fp), 1);
-    assert_int_equal(sfp__fp_start(l->fp), 4);
-    assert_int_equal(sfp__fp_open(l->fp), 8);
+    assert_int_equal(l->fp->task, 1);
+    assert_int_equal(l->fp->start, 4);
+    assert_int_equal(l->fp->open, 8);
     MUST(sfp__safetensors_open(path, &st, err));
     int n;
     sfp_param **p = sfp__fp_params(l->fp, &n);
@@ -335,12 +335,12 @@ static void a_class_new_to_a_loaded_state_opens_components(void **unused)
     MUST(sfp__learner_save_state(a, PATH("s"), err));
     MUST(sfp__learner_load_state(b, PATH("s"), err));
     feed(b, 1, 2, 0); /* the same */
-    assert_int_equal(sfp__fp_open(b->fp), 2);
+    assert_int_equal(b->fp->open, 2);
     sfp__learner_free(b);
     b = make_learner(&o);
     MUST(sfp__learner_load_state(b, PATH("s"), err));
     feed(b, 3, 4, 0); /* class 3 in its first batch */
-    assert_int_equal(sfp__fp_open(b->fp), 4);
+    assert_int_equal(b->fp->open, 4);
     sfp__learner_free(a);
     sfp__learner_free(b);
     remove_files();

@@ -327,8 +327,8 @@ static void gradients_equal_central_differences(void **unused)
         reach_task(&f);
         bool l2p = f.s->kind == SFP_FP_L2P; /* all learn */
         int each = f.s->kind == SFP_FP_DUALPROMPT ? 1 : l2p ? f.s->pool : f.s->pool / f.s->tasks;
-        assert_int_equal(sfp__fp_start(f.fp), l2p ? 0 : f.s->task * each);
-        assert_int_equal(sfp__fp_open(f.fp), l2p ? each : (f.s->task + 1) * each);
+        assert_int_equal(f.fp->start, l2p ? 0 : f.s->task * each);
+        assert_int_equal(f.fp->open, l2p ? each : (f.s->task + 1) * each);
         for (int k = 0; k < f.s->steps; k++) {
             (void)take_gradients(&f);
             int count;
@@ -359,7 +359,7 @@ static void classes_that_do_not_compete_get_no_gradient(void **unused)
     set_up(&f, &shapes[3], 40);
     assert_true(f.s->masked && f.s->r == 0);
     (void)take_gradients(&f);
-    const sfp_param *w = sfp__fp_last_w(f.fp), *b = sfp__fp_last_b(f.fp);
+    const sfp_param *w = &f.fp->last_w, *b = &f.fp->last_b;
     for (int c = 0; c < CLASSES; c++) {
         assert_int_equal(b->grad[c] != 0, c < CLASSES / 2);
         assert_int_equal(length_of(w->grad + (size_t)c * w->width, w->width) > 0, c < CLASSES / 2);
@@ -471,7 +471,7 @@ static void given_queries_and_threads_change_nothing(void **unused)
         sfp_error err = {0};
         sfp_thread_pool *pool = NULL;
         ok(b.s, sfp__thread_pool_create(threads, &pool, &err), &err);
-        sfp_trainer_options t = {.fp = *sfp__fp_options(b.fp), .adam = sfp__adam_defaults(), .max_batch = MOST};
+        sfp_trainer_options t = {.fp = b.fp->opt, .adam = sfp__adam_defaults(), .max_batch = MOST};
         sfp__trainer_free(b.trainer);
         ok(b.s, sfp__trainer_create(b.vit, pool, &t, &b.trainer, &err), &err);
         b.fp = sfp__trainer_fp(b.trainer);

@@ -313,8 +313,8 @@ static UNUSED void oracle_take(oracle *o, sfp_fp *fp)
 {
     sfp_param **params = sfp__fp_params(fp, &o->params);
     assert_true(o->params <= ORACLE_PARAMS);
-    o->start = sfp__fp_start(fp);
-    o->open = sfp__fp_open(fp);
+    o->start = fp->start;
+    o->open = fp->open;
     o->classes = params[o->params - 1]->rows;
     for (int l = 0; l < o->layers; l++)
         o->p[l] = o->k[l] = o->a[l] = -1;
@@ -336,10 +336,10 @@ static UNUSED void oracle_take(oracle *o, sfp_fp *fp)
 
 static UNUSED void oracle_init(oracle *o, const sfp_vit *vit, sfp_fp *fp)
 {
-    const sfp_vit_config *c = sfp__vit_config(vit);
-    const sfp_vit_weights *w = sfp__vit_weights(vit);
+    const sfp_vit_config *c = &vit->config;
+    const sfp_vit_weights *w = &vit->weights;
     assert_true(c->depth <= VIT_ORACLE_DEPTH);
-    *o = (oracle){.vit = {.c = *c}, .fp = *sfp__fp_options(fp)};
+    *o = (oracle){.vit = {.c = *c}, .fp = fp->opt};
     o->layers = o->fp.last_layer - o->fp.first_layer + 1;
 #define COPY(field, name, ndim, ...) o->vit.field = to_doubles(w->field, oracle_product(ndim, (const int[]){__VA_ARGS__}));
     SFP_VIT_GLOBAL_LIST(COPY)

@@ -137,7 +137,7 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
     if (sfp__vit_random(c, seed, scale, &f->vit, &err) || sfp__thread_pool_create(2, &f->pool, &err) ||
         sfp__vit_weights_create(c, &f->grad, &err))
         fail_msg("%s", err.message);
-    const sfp_vit_weights *w = sfp__vit_weights(f->vit);
+    const sfp_vit_weights *w = &f->vit->weights;
     f->o.vit.c = *c;
 #define COPY_FIELD(field, name, ndim, ...) \
     if (w->field)                    \
@@ -216,7 +216,7 @@ static double oracle_loss(fixture *f)
         if (!f->o.normed)
             loss += loss_of(f, f->o.feature + i * f->config.dim, i, NULL);
     }
-    for (int i = 0; f->o.normed && i < B * sfp__vit_tokens(f->vit); i++)
+    for (int i = 0; f->o.normed && i < B * f->vit->tokens; i++)
         loss += loss_of(f, f->o.normed + i * f->config.dim, i, NULL);
     return loss;
 }
@@ -238,7 +238,7 @@ static void head(void *ctx, int first, int n, const float *feature, float *grad)
 static void token_head(void *ctx, int lane, int first, int n, const float *tokens, float *grad)
 {
     const fixture *f = ctx;
-    int T = sfp__vit_tokens(f->vit);
+    int T = f->vit->tokens;
     assert_true(lane >= 0 && lane < sfp__thread_pool_size(f->pool));
     head(ctx, first * T, n * T, tokens, grad);
 }
@@ -415,7 +415,7 @@ static void a_loss_over_all_tokens_has_the_oracles_gradients(void **unused)
         set_up(&f, s, 250 + i);
         f.bent = true;
         int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
-        size_t nt = (size_t)(B * sfp__vit_tokens(f.vit) * s->D), nf = (size_t)(B * s->D);
+        size_t nt = (size_t)(B * f.vit->tokens * s->D), nf = (size_t)(B * s->D);
         sfp_vit_pass p = make_pass(&f, mode);
         p.token_head = token_head;
         p.normed = floats(nt);

@@ -58,7 +58,7 @@ static void begin(checkpoint *p, const sfp_vit_config *c)
     sfp_error err = {0};
     if (sfp__vit_random(c, 9, 0.2f, &p->vit, &err))
         fail_msg("%s", err.message);
-    const sfp_vit_weights *w = sfp__vit_weights(p->vit);
+    const sfp_vit_weights *w = &p->vit->weights;
 #define ADD(field, name, ndim, ...) add(p, name, w->field, ndim, (const int64_t[]){__VA_ARGS__});
     SFP_VIT_GLOBAL_LIST(ADD)
     if (c->classes) {
@@ -255,7 +255,7 @@ static void a_written_vit_loads_and_computes_the_same(void **state)
     write_text(config, "{\"num_heads\": 3, \"mean\": [0.1, 0.2, 0.3], \"std\": [0.5, 0.6, 0.7], \"layer_norm_eps\": 1e-6,"
                        " \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
     sfp_vit *v = load();
-    const sfp_vit_config *c = sfp__vit_config(v);
+    const sfp_vit_config *c = &v->config;
     assert_int_equal(c->img_size, 12);
     assert_int_equal(c->patch_size, 4);
     assert_int_equal(c->channels, 3);
@@ -264,7 +264,7 @@ static void a_written_vit_loads_and_computes_the_same(void **state)
     assert_int_equal(c->heads, 3);
     assert_int_equal(c->hidden, 40);
     assert_int_equal(c->classes, CLASSES);
-    assert_int_equal(sfp__vit_tokens(v), 10);
+    assert_int_equal(v->tokens, 10);
     assert_true(c->ln_eps == 1e-6f);
     assert_true(c->mean[0] == 0.1f && c->mean[1] == 0.2f && c->mean[2] == 0.3f);
     assert_true(c->std[0] == 0.5f && c->std[1] == 0.6f && c->std[2] == 0.7f);
@@ -274,7 +274,7 @@ static void a_written_vit_loads_and_computes_the_same(void **state)
     assert_int_equal(sfp__vit_parameters(v),
                      24 * 48 + 24 + 24 + 10 * 24 + 2 * 24 /* outside blocks */ +
                          2 * (4 * 24 + 3 * 24 * 24 + 3 * 24 + 24 * 24 + 24 + 40 * 24 + 40 + 24 * 40 + 24));
-    assert_non_null(strstr(sfp__vit_recognised(v), "plain ViT"));
+    assert_non_null(strstr(v->recognised, "plain ViT"));
     check_features(v, p->vit, 0);
     sfp__vit_free(v);
 }
@@ -282,12 +282,12 @@ static void a_written_vit_loads_and_computes_the_same(void **state)
 static void other_number_types_convert(void **state)
 {
     checkpoint *p = *state;
-    const sfp_vit_weights *from = sfp__vit_weights(p->vit);
+    const sfp_vit_weights *from = &p->vit->weights;
     convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16);
     convert(p, "blocks.1.mlp.fc1.weight", SFP_DTYPE_BF16);
     convert(p, "pos_embed", SFP_DTYPE_F64);
     sfp_vit *v = load_with_three_heads(p);
-    const sfp_vit_weights *w = sfp__vit_weights(v);
+    const sfp_vit_weights *w = &v->weights;
     for (size_t i = 0; i < 3 * 24 * 24; i++)
         assert_true(w->blocks[0].qkv_w[i] == sfp__f16_to_f32(sfp__f32_to_f16(from->blocks[0].qkv_w[i])));
     for (size_t i = 0; i < 40 * 24; i++)
@@ -304,11 +304,11 @@ static void the_stems_config_goes_before_config_json(void **state)
     write_text(config, "{\"num_heads\": 4}");
     write_text(config_of_stem, "{\"num_heads\": 2}");
     sfp_vit *v = load();
-    assert_int_equal(sfp__vit_config(v)->heads, 2);
+    assert_int_equal(v->config.heads, 2);
     sfp__vit_free(v);
     assert_int_equal(unlink(config_of_stem), 0);
     v = load();
-    assert_int_equal(sfp__vit_config(v)->heads, 4);
+    assert_int_equal(v->config.heads, 4);
     sfp__vit_free(v);
 }
 
@@ -321,10 +321,10 @@ static void without_a_config_heads_are_64_wide_and_pixels_imagenets(void **unuse
     begin(&p, &c);
     write_file(&p);
     sfp_vit *v = load();
-    assert_int_equal(sfp__vit_config(v)->heads, 2);
-    assert_true(sfp__vit_config(v)->ln_eps == 1e-6f);
-    assert_true(sfp__vit_config(v)->mean[0] == 0.485f && sfp__vit_config(v)->std[2] == 0.225f);
-    assert_null(sfp__vit_config(v)->class_names);
+    assert_int_equal(v->config.heads, 2);
+    assert_true(v->config.ln_eps == 1e-6f);
+    assert_true(v->config.mean[0] == 0.485f && v->config.std[2] == 0.225f);
+    assert_null(v->config.class_names);
     sfp__vit_free(v);
     done(&p);
     c.dim = 72; /* no multiple of 64 */
@@ -344,14 +344,14 @@ static void names_of_another_number_of_classes_are_left_out(void **state)
     write_file(p);
     write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\"]}");
     sfp_vit *v = load();
-    assert_null(sfp__vit_config(v)->class_names);
+    assert_null(v->config.class_names);
     sfp__vit_free(v);
 }
 
 static void logits_are_the_head_of_the_features(void **state)
 {
     checkpoint *p = *state;
-    const sfp_vit_weights *w = sfp__vit_weights(p->vit);
+    const sfp_vit_weights *w = &p->vit->weights;
     sfp_rng rng = sfp__rng_init(4, 4);
     float *feature = normals(&rng, 3 * 24, 1), logits[3 * CLASSES], want[3 * CLASSES];
     sfp_error err = {0};
@@ -363,7 +363,7 @@ static void logits_are_the_head_of_the_features(void **state)
     drop(p, "head.weight");
     drop(p, "head.bias");
     sfp_vit *v = load_with_three_heads(p);
-    assert_int_equal(sfp__vit_config(v)->classes, 0);
+    assert_int_equal(v->config.classes, 0);
     assert_int_equal(sfp__vit_head(v, 3, feature, logits, &err), SFP_ENOTFOUND);
     assert_non_null(strstr(err.message, weights));
     assert_non_null(strstr(err.message, "head.weight"));
@@ -415,7 +415,7 @@ static void clips_names_shapes_and_switches_are_known(void **unused)
     sfp_error err = {0};
     if (sfp__vit_random(&clip_sizes, 9, 0.2f, &p.vit, &err))
         fail_msg("%s", err.message);
-    const sfp_vit_weights *w = sfp__vit_weights(p.vit);
+    const sfp_vit_weights *w = &p.vit->weights;
     assert_null(w->patch_b);
     const sfp_vit_config *c = &clip_sizes;
     add(&p, "visual.conv1.weight", w->patch_w, 4, (const int64_t[]){24, 3, 4, 4});
@@ -443,13 +443,13 @@ static void clips_names_shapes_and_switches_are_known(void **unused)
     write_text(config, "{\"vision_config\": {\"num_attention_heads\": 3}, \"text_config\": {}}");
     sfp_vit *v = load();
     check_features(v, p.vit, 0);
-    assert_int_equal(sfp__vit_config(v)->depth, 2);
-    assert_true(sfp__vit_config(v)->quick_gelu && sfp__vit_config(v)->pre_norm && sfp__vit_config(v)->no_patch_bias);
-    assert_true(sfp__vit_config(v)->ln_eps == 1e-5f);
-    assert_non_null(strstr(sfp__vit_recognised(v), "CLIP image tower"));
-    assert_non_null(strstr(sfp__vit_recognised(v), "under 'visual.'"));
-    assert_non_null(strstr(sfp__vit_ignored(v), "2 tensors: "));
-    assert_non_null(strstr(sfp__vit_ignored(v), "visual.proj"));
+    assert_int_equal(v->config.depth, 2);
+    assert_true(v->config.quick_gelu && v->config.pre_norm && v->config.no_patch_bias);
+    assert_true(v->config.ln_eps == 1e-5f);
+    assert_non_null(strstr(v->recognised, "CLIP image tower"));
+    assert_non_null(strstr(v->recognised, "under 'visual.'"));
+    assert_non_null(strstr(v->ignored, "2 tensors: "));
+    assert_non_null(strstr(v->ignored, "visual.proj"));
     sfp__vit_free(v);
     drop(&p, "visual.transformer.resblocks.1.ln_2.bias");
     write_file(&p);
@@ -472,8 +472,8 @@ static void the_teacher_is_taken_and_not_the_student(void **unused)
     add(&p, "student.backbone.patch_embed.proj.weight", patch, 4, (const int64_t[]){24, 3, 4, 4});
     sfp_vit *v = load_with_three_heads(&p);
     check_features(v, other.vit, 0);
-    assert_non_null(strstr(sfp__vit_recognised(v), "under 'teacher.backbone.'"));
-    assert_non_null(strstr(sfp__vit_recognised(v), "1 more ViT in the file not taken"));
+    assert_non_null(strstr(v->recognised, "under 'teacher.backbone.'"));
+    assert_non_null(strstr(v->recognised, "1 more ViT in the file not taken"));
     sfp__vit_free(v);
     done(&p);
     done(&other);
@@ -487,11 +487,11 @@ static void what_is_saved_loads_as_the_same_network(void **unused)
         checkpoint p = {0};
         sfp_error err = {0};
         if (sfp__vit_random(all[i], 9, 0.2f, &p.vit, &err) ||
-            sfp__vit_save(all[i], sfp__vit_weights(p.vit), SFP_DTYPE_F32, NULL, 0, weights, &err))
+            sfp__vit_save(all[i], &p.vit->weights, SFP_DTYPE_F32, NULL, 0, weights, &err))
             fail_msg("%s", err.message);
         sfp_vit *v = load();
         check_features(v, p.vit, 0);
-        const sfp_vit_config *c = sfp__vit_config(v);
+        const sfp_vit_config *c = &v->config;
         assert_true(c->heads == 3 && c->ln_eps == all[i]->ln_eps && c->quick_gelu == all[i]->quick_gelu && c->pre_norm == all[i]->pre_norm);
         assert_memory_equal(c->mean, all[i]->mean, sizeof c->mean);
         assert_memory_equal(c->std, all[i]->std, sizeof c->std);
@@ -506,7 +506,7 @@ static void numbers_that_do_not_fit_16_bits_are_not_saved(void **unused)
     checkpoint p = {0};
     sfp_error err = {0};
     assert_int_equal(sfp__vit_random(&sizes, 9, 1e5f, &p.vit, &err), SFP_OK);
-    assert_int_equal(sfp__vit_save(&sizes, sfp__vit_weights(p.vit), SFP_DTYPE_F16, NULL, 0, weights, &err), SFP_ELIMIT);
+    assert_int_equal(sfp__vit_save(&sizes, &p.vit->weights, SFP_DTYPE_F16, NULL, 0, weights, &err), SFP_ELIMIT);
     assert_non_null(strstr(err.message, "does not fit F16"));
     assert_int_not_equal(access(weights, F_OK), 0);
     done(&p);
@@ -517,7 +517,7 @@ static void another_input_size_resizes_the_positions(void **state)
     checkpoint *p = *state;
     write_file(p);
     write_text(config, three_heads);
-    const float *grid = sfp__vit_weights(p->vit)->pos;
+    const float *grid = p->vit->weights.pos;
     static const int sides[] = {6, 9, 3, 2}; /* twice, three times, the same, smaller */
     for (size_t i = 0; i < 4; i++) {
         sfp_vit *v = NULL;
@@ -525,9 +525,9 @@ static void another_input_size_resizes_the_positions(void **state)
         const sfp_vit_options o = {.img_size = 4 * sides[i]};
         if (sfp__vit_load(weights, &o, &v, &err))
             fail_msg("%s", err.message);
-        assert_int_equal(sfp__vit_config(v)->img_size, 4 * sides[i]);
-        assert_int_equal(sfp__vit_tokens(v), 1 + sides[i] * sides[i]);
-        const float *pos = sfp__vit_weights(v)->pos;
+        assert_int_equal(v->config.img_size, 4 * sides[i]);
+        assert_int_equal(v->tokens, 1 + sides[i] * sides[i]);
+        const float *pos = v->weights.pos;
         check_same("class token", pos, grid, 24 * sizeof *pos);
         if (sides[i] == 9) /* the centre of every third cell is the centre of an old one */
             for (int r = 0; r < 3; r++)
@@ -638,7 +638,7 @@ static void numbers_must_be_finite(void **unused)
 static void a_distilled_vit_is_refused_by_its_token(void **state)
 {
     checkpoint *p = *state;
-    add(p, "dist_token", sfp__vit_weights(p->vit)->cls, 3, (const int64_t[]){1, 1, 24});
+    add(p, "dist_token", p->vit->weights.cls, 3, (const int64_t[]){1, 1, 24});
     write_file(p);
     write_text(config, three_heads);
     check_refused(SFP_EUNSUPPORTED, weights, "dist_token", NULL);
@@ -656,7 +656,7 @@ static void too_many_blocks_are_refused(void **unused)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         checkpoint p;
         begin(&p, &sizes);
-        add(&p, wrong[i].name, sfp__vit_weights(p.vit)->norm_w, 1, (const int64_t[]){24});
+        add(&p, wrong[i].name, p.vit->weights.norm_w, 1, (const int64_t[]){24});
         write_file(&p);
         check_refused(i < 2 ? SFP_ESHAPE : SFP_ENOTFOUND, weights, wrong[i].message, NULL);
         done(&p);
@@ -678,7 +678,7 @@ static void loading_without_memory_fails_cleanly(void **state)
     sfp_vit *v = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__vit_load(weights, NULL, &v, told), !v) >= 10);
     assert_non_null(v);
-    assert_string_equal(sfp__vit_config(v)->class_names[0], "a");
+    assert_string_equal(v->config.class_names[0], "a");
     sfp__vit_free(v);
 }
 

@@ -532,7 +532,7 @@ typedef struct user {
 static void *use(void *arg)
 {
     user *u = arg;
-    const sfp_vit_config *c = sfp__vit_config(u->v);
+    const sfp_vit_config *c = &u->v->config;
     sfp_thread_pool *pool = NULL;
     sfp_vit_plan *plan = NULL;
     u->status = sfp__thread_pool_create(2, &pool, &u->err);

@@ -28,7 +28,7 @@ typedef struct backbone_case {
 static sfp_status read_prefixes(backbone_case *k, sfp_error *err)
 {
     sfp_golden *g = k->g;
-    const sfp_vit_config *c = sfp__vit_config(g->vit);
+    const sfp_vit_config *c = &g->vit->config;
     sfp_status s = SFP_OK;
     for (int l = 0; s == SFP_OK && l < c->depth; l++) {
         char k_name[32], v_name[32];
@@ -60,8 +60,8 @@ static sfp_status read_prefixes(backbone_case *k, sfp_error *err)
 static sfp_status read_inputs(backbone_case *k, sfp_error *err)
 {
     const sfp_golden *g = k->g;
-    const sfp_vit_config *c = sfp__vit_config(g->vit);
-    size_t b = (size_t)g->b, dim = (size_t)c->dim, patches = (size_t)sfp__vit_tokens(g->vit) - 1;
+    const sfp_vit_config *c = &g->vit->config;
+    size_t b = (size_t)g->b, dim = (size_t)c->dim, patches = (size_t)g->vit->tokens - 1;
     int64_t w_shape[2] = {g->classes, c->dim}, b_shape[1] = {g->classes};
     sfp_status s;
     if ((s = sfp__verify_floats(g->state, "last.weight", w_shape, 2, &k->last_w, err)) != SFP_OK ||
@@ -96,7 +96,7 @@ static void classifier(void *ctx, int first, int n, const float *feature, float 
 {
     backbone_case *k = ctx;
     const sfp_golden *g = k->g;
-    size_t dim = (size_t)sfp__vit_config(g->vit)->dim;
+    size_t dim = (size_t)g->vit->config.dim;
     for (int i = 0; i < n; i++) {
         const float *f = feature + (size_t)i * dim;
         float *grad = grad_feature + (size_t)i * dim;
@@ -124,7 +124,7 @@ static void classifier(void *ctx, int first, int n, const float *feature, float 
 static sfp_status compute(backbone_case *k, sfp_thread_pool *pool, sfp_error *err)
 {
     sfp_golden *g = k->g;
-    const sfp_vit_config *c = sfp__vit_config(g->vit);
+    const sfp_vit_config *c = &g->vit->config;
     sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD}, prefixed = {.mode = SFP_VIT_GRAD_PREFIX};
     for (int l = 0; l < c->depth; l++)
         prefixed.prefix_rows = k->rows[l] > prefixed.prefix_rows ? k->rows[l] : prefixed.prefix_rows;
@@ -151,8 +151,8 @@ static sfp_status compute(backbone_case *k, sfp_thread_pool *pool, sfp_error *er
 static sfp_status compare_all(sfp_verify *r, backbone_case *k, sfp_error *err)
 {
     sfp_golden *g = k->g;
-    const sfp_vit_config *c = sfp__vit_config(g->vit);
-    int64_t query[2] = {g->b, c->dim}, embed[3] = {g->b, sfp__vit_tokens(g->vit) - 1, c->dim}, logits[2] = {g->b, g->classes};
+    const sfp_vit_config *c = &g->vit->config;
+    int64_t query[2] = {g->b, c->dim}, embed[3] = {g->b, g->vit->tokens - 1, c->dim}, logits[2] = {g->b, g->classes};
     sfp_status s;
     if ((s = sfp__verify_compare(r, g, "query", g->query, query, 2, SFP_VERIFY_VALUE, err)) != SFP_OK ||
         (s = sfp__verify_compare(r, g, "embed", k->embed, embed, 3, SFP_VERIFY_VALUE, err)) != SFP_OK ||

@@ -107,7 +107,7 @@ static sfp_status load_state(learner_case *c, const sfp_safetensors *st, int tas
 static sfp_status prepare(learner_case *c, sfp_error *err)
 {
     sfp_golden *g = c->g;
-    const sfp_vit_config *v = sfp__vit_config(g->vit);
+    const sfp_vit_config *v = &g->vit->config;
     const sfp_tensor *mem;
     sfp_status s = sfp__safetensors_need(g->batch, "mem_x", &mem, err);
     if (s)
@@ -156,7 +156,7 @@ static void release(learner_case *c)
 
 static size_t pixels(const learner_case *c)
 {
-    size_t side = (size_t)sfp__vit_config(c->g->vit)->img_size;
+    size_t side = (size_t)c->g->vit->config.img_size;
     return 3 * side * side;
 }
 
@@ -237,8 +237,8 @@ static sfp_status check_prefixes(learner_case *c, sfp_error *err)
     sfp_status s = sfp__fp_prepare(c->fp, err);
     if (s)
         return s;
-    const sfp_fp_view *v = sfp__fp_view(c->fp);
-    size_t b = (size_t)c->b, D = (size_t)c->D, half = (size_t)v->length / 2 * D, pool = (size_t)sfp__fp_options(c->fp)->pool;
+    const sfp_fp_view *v = &c->fp->view;
+    size_t b = (size_t)c->b, D = (size_t)c->D, half = (size_t)v->length / 2 * D, pool = (size_t)c->fp->opt.pool;
     float *room = sfp__malloc((2 * b * pool + b * D + 3 * b * 2 * half) * sizeof *room);
     if (!room)
         return sfp__fail_nomem(err);

@@ -106,7 +106,7 @@ static sfp_status load_backbone(sfp_golden *g, sfp_error *err)
                        : path_in(g->dir, name, weights, sizeof weights, err);
     if (s != SFP_OK || (s = sfp__vit_load(weights, NULL, &g->vit, err)) != SFP_OK)
         return s;
-    const sfp_vit_config *c = sfp__vit_config(g->vit);
+    const sfp_vit_config *c = &g->vit->config;
     const struct {
         const char *key;
         double found;
@@ -150,7 +150,7 @@ static sfp_status read_case(sfp_golden *g, sfp_error *err)
         (s = sfp__verify_open(g, "expect.safetensors", &g->expect, err)) != SFP_OK)
         return s;
 
-    const sfp_vit_config *c = sfp__vit_config(g->vit);
+    const sfp_vit_config *c = &g->vit->config;
     const sfp_tensor *x, *last;
     if ((s = sfp__safetensors_need(g->batch, "x", &x, err)) != SFP_OK ||
         (s = sfp__safetensors_need(g->state, "last.bias", &last, err)) != SFP_OK)
