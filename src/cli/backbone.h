@@ -2,7 +2,7 @@
 #ifndef SFP_CLI_BACKBONE_H
 #define SFP_CLI_BACKBONE_H
 
-#include "cli/opt.h"
+#include "base/settings.h"
 #include "model/vit.h"
 
 /* By the options --backbone, --precision and --img-size. */

@@ -251,17 +251,13 @@ static void print_text(const bench *t, const char *size)
            (double)t->stamp.rss * 1e-9);
 }
 
+static const sfp_idle idle[] = {{"select buffer", "passes-only=on", "passes-only", "it is of the timestamps"}};
+
 static sfp_status check_options(const sfp_args *args, sfp_error *err)
 {
-    static const char *const of_timestamps[] = {"select", "buffer"};
-    if (!sfp__args_flag(args, "passes-only"))
-        return SFP_OK;
-    if (sfp__args_flag(args, "timestamp-only"))
+    if (sfp__args_flag(args, "passes-only") && sfp__args_flag(args, "timestamp-only"))
         return sfp__fail(err, SFP_EINVAL, "--passes-only and --timestamp-only leave nothing to measure");
-    for (size_t i = 0; i < sizeof of_timestamps / sizeof *of_timestamps; i++)
-        if (sfp__args_given(args, of_timestamps[i]))
-            return sfp__args_no_effect(args, of_timestamps[i], "passes-only", "it is of the timestamps", err);
-    return SFP_OK;
+    return sfp__args_check_idle(args, SFP_LIST(idle), 0, NULL, err);
 }
 
 static int run(const sfp_args *args)

@@ -205,39 +205,23 @@ static void on_progress(void *ctx, uint64_t done)
     sfp__progress_tell(ctx, done);
 }
 
-static bool has_no_test_part(const sfp_source *s)
-{
-    return !s->test_part;
-}
+static const sfp_idle idle[] = {{"part", "test-part=off", "data {data}", "it has no test part"},
+                                {"seed", "drawn=off", "data {data}", "nothing of it is drawn"}};
 
-static bool is_not_drawn(const sfp_source *s)
-{
-    return !s->seeded;
-}
-
-/* Whether that holds of the data, which is not so when it cannot be opened: the exam tells. */
-static bool holds(const sfp_args *a, bool test, bool (*what)(const sfp_source *s))
-{
-    const sfp_source_options o = {.test = test};
-    sfp_source *s = NULL;
-    sfp_error none;
-    if (sfp__source_open(sfp__args_string(a, "data"), &o, &s, &none) != SFP_OK)
-        return false;
-    bool it_does = what(s);
-    sfp__source_close(s);
-    return it_does;
-}
-
+/* Of data that cannot be opened nothing is known: the exam tells. */
 static sfp_status check_idle(const sfp_args *a, sfp_error *err)
 {
-    char data[PATH_MAX];
-    bool train = sfp__args_choice(a, "part") == 1;
-    (void)snprintf(data, sizeof data, "data %s", sfp__args_string(a, "data"));
-    if (sfp__args_given(a, "part") && holds(a, true, has_no_test_part))
-        return sfp__args_no_effect(a, "part", data, "it has no test part", err);
-    if (sfp__args_given(a, "seed") && holds(a, !train, is_not_drawn))
-        return sfp__args_no_effect(a, "seed", data, "nothing of it is drawn", err);
-    return SFP_OK;
+    sfp_fact facts[] = {{"test-part", NULL}, {"drawn", NULL}};
+    for (int seed = 0; seed < 2; seed++) {
+        const sfp_source_options o = {.test = !seed || sfp__args_choice(a, "part") == 0};
+        sfp_source *s = NULL;
+        sfp_error none;
+        if (!sfp__args_given(a, seed ? "seed" : "part") || sfp__source_open(sfp__args_string(a, "data"), &o, &s, &none))
+            continue;
+        facts[seed].value = (seed ? s->seeded : s->test_part) ? "on" : "off";
+        sfp__source_close(s);
+    }
+    return sfp__args_check_idle(a, SFP_LIST(idle), SFP_LIST(facts), err);
 }
 
 static sfp_status examine(const sfp_args *a, sfp_exam *out, char *state, sfp_error *err)

@@ -7,61 +7,14 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "pretrain/noted.h"
 #include "pretrain/pretrain.h"
+#include "pretrain/settings.h"
 
 #include <limits.h>
 #include <math.h>
 #include <string.h>
 
 #define NEEDS_TEACHER "it is about what a teacher says (give --teacher FILE|builtin)"
-
-static const sfp_opt options[] = {
-    SFP_ROW_STRING("data", "KIND:PATH", NULL, "The pictures to learn from. Kinds: see 'streamfp data'."),
-    SFP_ROW_STRING("test", "KIND:PATH", NULL, "The pictures to score on; default: the data set's own test part, else every 20th picture."),
-    SFP_ROW_STRING("teacher", "FILE|builtin", NULL, "A backbone to learn from: its class token, patch tokens and logits for fixed views."),
-    SFP_ROW_STRING("teacher-cache", "FILE", NULL, "Where the teacher's outputs are kept; default: OUT/teacher.cache."),
-    SFP_ROW_INT("img-size", "N", "64", 4, 1024, "Side of the input in pixels."),
-    SFP_ROW_INT("patch", "N", "8", 1, 256, "Side of a patch in pixels."),
-    SFP_ROW_INT("dim", "N", "192", 8, 4096, "Width of the ViT."),
-    SFP_ROW_INT("depth", "N", "8", 1, 64, "Blocks."),
-    SFP_ROW_INT("heads", "N", "0", 0, 256, "Attention heads; 0: width / 64, at least 1."),
-    SFP_ROW_INT("hidden", "N", "0", 0, 65536, "Hidden width of the MLPs; 0: 4 times the width."),
-    SFP_ROW_STRING("init", "FILE|builtin", NULL, "Start from these weights instead of random ones; positions are resized to --img-size."),
-    SFP_ROW_INT("picture-size", "N", "0", 0, 4096, "Side of the pictures that views are cut from; 0: as --img-size."),
-    SFP_ROW_INT("teacher-grid", "N", "0", 0, 255, "Patch tokens of the teacher kept along a side, a multiple of the student's: one cache for students "
-                                                   "of several sizes. 0: as many as the student has."),
-    SFP_ROW_INT("epochs", "N", "20", 1, 100000, "Times every picture is seen."),
-    SFP_ROW_REAL("seconds", "S", "0", 0, 1e9, "Train for so many seconds instead of --epochs: the schedule follows the time spent."),
-    SFP_ROW_INT("batch", "N", "64", 1, 65536, "Pictures a step."),
-    SFP_ROW_REAL("lr", "X", "1e-3", 1e-9, 10, "The largest learning rate: after the warm-up, before the cosine."),
-    SFP_ROW_REAL("weight-decay", "X", "0.05", 0, 10, "Decoupled, on matrices only."),
-    SFP_ROW_REAL("warmup", "F", "0.05", 0, 0.9, "Part of the training in which the learning rate rises."),
-    SFP_ROW_REAL("clip", "X", "1", 0, 1e9, "The most the gradient's norm may be; 0: any."),
-    SFP_ROW_REAL("beta2", "X", "0.98", 0.5, 0.99999, "AdamW's second moment keeps so much."),
-    SFP_ROW_REAL("ema", "X", "0.998", 0, 0.999999, "The average of the weights, which is what is written, keeps so much a step."),
-    SFP_ROW_INT("views", "V", "2", 1, 1000, "Fixed views a picture that the teacher sees; without a teacher every epoch has new ones."),
-    SFP_ROW_REAL("crop", "F", "0.35", 0.01, 1, "The least part of a picture's area that a view shows."),
-    SFP_ROW_REAL("jitter", "X", "0.3", 0, 1, "Brightness, contrast and saturation change by a factor in 1 +- X."),
-    SFP_ROW_REAL("mixup", "A", "0", 0, 10, "Pictures are mixed in pairs by a part from Beta(A, A); 0: not."),
-    SFP_ROW_REAL("smoothing", "F", "0.1", 0, 0.9, "Label smoothing."),
-    SFP_ROW_REAL("weight-label", "X", "0.5", 0, 1e6, "Weight of the cross-entropy with the labels."),
-    SFP_ROW_REAL("weight-class", "X", "1", 0, 1e6, "Weight of the distance to the teacher's class token."),
-    SFP_ROW_REAL("weight-patch", "X", "1", 0, 1e6, "Weight of the distance to the teacher's patch tokens."),
-    SFP_ROW_REAL("weight-logits", "X", "1", 0, 1e6, "Weight of the divergence from the teacher's class probabilities."),
-    SFP_ROW_REAL("temperature", "X", "1", 0.01, 100, "Logits of teacher and student are divided by it."),
-    SFP_ROW_INT("seed", "N", "1", 0, INT64_MAX, "Of everything that is drawn."),
-    SFP_ROW_CHOICE("dtype", "f16|f32", "f16", "Of the model's file."),
-    SFP_ROW_REAL("checkpoint-every", "S", "60", 0, 1e9, "Seconds of training between checkpoints."),
-    SFP_ROW_REAL("score-every", "S", "300", 0, 1e9, "Seconds of training between scores; 0: at the end only."),
-    SFP_ROW_INT("score-pictures", "N", "2000", 1, 1000000, "The most pictures scored, and the most that class means come from."),
-    SFP_ROW_STRING("out", "DIR", NULL, "Where the model goes: model.safetensors, config.json, log.jsonl, report.html, checkpoint.safetensors; a finished "
-                                       "training in it is replaced."),
-    SFP_ROW_FLAG("resume", "Go on from the checkpoint in OUT, or the one before it when that is damaged; from the beginning when there is none. What "
-                           "decides a step must be as it was: all options but epochs, seconds, test, init, dtype, threads and those of checkpoints and scores."),
-    SFP_ROW_THREADS,
-    SFP_ROW_JSON,
-};
 
 typedef struct talk {
     double last;
@@ -122,59 +75,22 @@ static char *command_of(const sfp_args *a)
     return t.s;
 }
 
-static void read_numbers(const sfp_args *a, sfp_pretrain_options *o)
-{
-    for (size_t i = 0; i < sfp__pretrain_number_count; i++) {
-        const sfp_pretrain_number *n = &sfp__pretrain_numbers[i];
-        void *to = (char *)o + n->offset;
-        if (n->real)
-            *(double *)to = sfp__args_real(a, n->name);
-        else
-            *(int *)to = (int)sfp__args_int(a, n->name);
-    }
-}
-
-/* Options that would do nothing beside the others are refused. */
-static sfp_status check_idle(const sfp_args *a, const sfp_pretrain_options *o, sfp_error *err)
-{
-    const bool untaught = !o->teacher, unlabelled = !(o->weight_label > 0), no_logits = !(o->weight_logits > 0);
-    const struct {
-        const char *key;
-        bool idle;
-        const char *with, *why;
-    } list[] = {{"epochs", o->seconds > 0, "seconds", "the training ends when the seconds are over; give one of the two"},
-                {"teacher-cache", untaught, "no teacher", NEEDS_TEACHER},
-                {"teacher-grid", untaught, "no teacher", NEEDS_TEACHER},
-                {"views", untaught, "no teacher", "every epoch has new views; " NEEDS_TEACHER},
-                {"weight-class", untaught, "no teacher", NEEDS_TEACHER},
-                {"weight-patch", untaught, "no teacher", NEEDS_TEACHER},
-                {"weight-logits", untaught, "no teacher", NEEDS_TEACHER},
-                {"temperature", untaught, "no teacher", NEEDS_TEACHER},
-                {"temperature", no_logits, "weight-logits 0", "only logits are divided by it"},
-                {"smoothing", unlabelled, "weight-label 0", "the labels are not learned from"}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (list[i].idle && sfp__args_given(a, list[i].key))
-            return sfp__args_no_effect(a, list[i].key, list[i].with, list[i].why, err);
-    return SFP_OK;
-}
+static const sfp_idle idle[] = {
+    {"epochs", "seconds!=0", "seconds", "the training ends when the seconds are over; give one of the two"},
+    {"teacher-cache teacher-grid", "!teacher", "no teacher", NEEDS_TEACHER},
+    {"views", "!teacher", "no teacher", "every epoch has new views; " NEEDS_TEACHER},
+    {"weight-class weight-patch weight-logits temperature", "!teacher", "no teacher", NEEDS_TEACHER},
+    {"temperature", "weight-logits=0", "weight-logits 0", "only logits are divided by it"},
+    {"smoothing", "weight-label=0", "weight-label 0", "the labels are not learned from"},
+};
 
 static sfp_status read_options(const sfp_args *a, sfp_pretrain_options *o, sfp_error *err)
 {
-    *o = (sfp_pretrain_options){.data = sfp__args_string(a, "data"),
-                                .test = sfp__args_string(a, "test"),
-                                .teacher = sfp__args_string(a, "teacher"),
-                                .teacher_cache = sfp__args_string(a, "teacher-cache"),
-                                .init = sfp__args_string(a, "init"),
-                                .out = sfp__args_string(a, "out"),
-                                .seed = (uint64_t)sfp__args_int(a, "seed"),
-                                .half = sfp__args_choice(a, "dtype") == 0,
-                                .resume = sfp__args_flag(a, "resume")};
+    *o = (sfp_pretrain_options){.half = sfp__args_choice(a, "dtype") == 0};
+    sfp__args_store(a, o);
     if (!o->data || !o->out)
         return sfp__fail(err, SFP_EINVAL, "--%s is missing", o->data ? "out DIR" : "data KIND:PATH");
-    read_numbers(a, o);
-    sfp_status s = check_idle(a, o, err);
-    if (s)
-        return s;
+    TRY(sfp__args_check_idle(a, SFP_LIST(idle), 0, NULL, err));
     if (!o->heads)
         o->heads = o->dim >= 64 ? o->dim / 64 : 1;
     if (!o->hidden)
@@ -250,14 +166,19 @@ static int run(const sfp_args *a)
 const sfp_command sfp__cmd_pretrain = {
     .name = "pretrain",
     .summary = "train a backbone on pictures, from labels or from a teacher",
-    .text = "Trains all weights of a ViT with AdamW on flips, crops and colour changes of labelled or unlabelled pictures. With --teacher it "
-            "learns to reproduce that backbone's class token, patch tokens and class probabilities; what the teacher says of a fixed number "
-            "of views a picture is computed once and kept in a file. The model that is written is an average of the weights over time.\n\n"
-            "Ctrl-C finishes the step and writes a checkpoint; --resume goes on from it, and a training by --epochs ends in the same bytes as "
+    .text = "Trains all weights of a ViT with AdamW on flips, crops and colour changes of labelled or unlabelled pictures. With "
+            "--teacher it "
+            "learns to reproduce that backbone's class token, patch tokens and class probabilities; what the teacher says of a "
+            "fixed number "
+            "of views a picture is computed once and kept in a file. The model that is written is an average of the weights over "
+            "time.\n\n"
+            "Ctrl-C finishes the step and writes a checkpoint; --resume goes on from it, and a training by --epochs ends in the "
+            "same bytes as "
             "one that was never interrupted. The exit code is 0 when the training ended.",
     .examples = "  streamfp pretrain --data folder:photos --out mine\n"
                 "  streamfp pretrain --data tar:tiny-imagenet --teacher deit_tiny.safetensors --seconds 3600 --out small\n"
                 "  streamfp pretrain --data folder:photos --out mine --resume\n",
-    SFP_COMMAND_OPTIONS(options),
+    .opts = sfp__pretrain_rows,
+    .opt_count = SFP_PRETRAIN_ROWS,
     .run = run,
 };

@@ -42,57 +42,81 @@
 #define ROW_FLAG(k, v, d, h) {.name = k, .type = SFP_OPT_FLAG, .fallback = d, .help = h},
 #define SETTING_ROW(type, key, values, fallback, help, place, least, most) ROW_##type(key, values, fallback, help)
 
+#define AT(member) SFP_AT(sfp_run_options, member)
+
 static const sfp_opt options[] = {
     SFP_ROW_GROUP("Data"),
-    SFP_ROW_STRING("data", "KIND:PATH", "idx:" FASHION, "The stream. Kinds: see 'streamfp data'. Without it Fashion-MNIST in 5 tasks."),
-    SFP_ROW_STRING("test", "KIND:PATH", NULL, "The test set; default: the data set's own, where it has one."),
-    SFP_SETTINGS_STREAM(SETTING_ROW)
-    SFP_ROW_INT("order", "SEED", "0", 0, INT32_MAX, "Order of the classes: 0 natural, else shuffled by this seed."),
-    SFP_SETTINGS_INPUT(SETTING_ROW)
-    SFP_ROW_GROUP("Backbone"),
-    SFP_ROW_STRING("backbone", "FILE|builtin", "builtin", "Pretrained ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the one in the box."),
+    SFP_ROW_STRING("data", "KIND:PATH", "idx:" FASHION,
+                   "The stream. Kinds: see 'streamfp data'. Without it Fashion-MNIST in 5 tasks.", AT(data)),
+    SFP_ROW_STRING("test", "KIND:PATH", NULL, "The test set; default: the data set's own, where it has one.", AT(test),
+                   .resume = SFP_RESUME_LIVE),
+    SFP_SETTINGS_STREAM(SETTING_ROW) SFP_ROW_INT("order", "SEED", "0", 0, INT32_MAX,
+                                                 "Order of the classes: 0 natural, else shuffled by this seed.", AT(order)),
+    SFP_SETTINGS_INPUT(SETTING_ROW) SFP_ROW_GROUP("Backbone"),
+    SFP_ROW_STRING("backbone", "FILE|builtin", "builtin",
+                   "Pretrained ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the one in the box."),
     SFP_ROW_IMG_SIZE,
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Of the matrix products; bf16 where the CPU has it."),
     SFP_ROW_GROUP("Clock"),
-    SFP_ROW_STRING("rate", "LAMBDA|max", "max", "Samples that arrive a second, whatever the learner does."),
-    SFP_ROW_CHOICE("clock", "paper|virtual|real|off", NULL, "What happens to data the learner has no time for; default: off without a rate; with one virtual, "
-                                                            "or real on a live stream. A live stream on clock real needs no rate: pictures come when they come."),
-    SFP_ROW_INT("calibrate", "N", "20", 1, 100000, "Clock paper: batches measured (after 3) on a discarded copy."),
-    SFP_ROW_STRING("costs", "FILE", NULL, "Clock paper or virtual: seconds a timestamp, one a line, used in turn instead of measured ones: repeatable."),
-    SFP_ROW_INT("queue", "N", "0", 0, 100000, "Clock virtual or real: batches that may wait while the learner is busy."),
-    SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest", "What a full queue does."),
-    {.name = "triage", .type = SFP_OPT_FLAG, .fallback = "off",
-     .help = "Clock virtual or real: score everything that arrives (up to 16 batches a timestamp; older ones are dropped) and train on "
-             "the best of all, instead of dropping batches unseen."},
-    {.name = "controller", .type = SFP_OPT_FLAG, .fallback = "off",
-     .help = "Clock virtual or real: coreset, replay and steps follow the load, so that lag stays bounded."},
-    SFP_ROW_INT("pending", "N", "1000", 0, 1000000, "Live streams: pictures that wait for their label at most; the oldest goes."),
+    SFP_ROW_STRING("rate", "LAMBDA|max", "max", "Samples that arrive a second, whatever the learner does.",
+                   .resume = SFP_RESUME_LIVE),
+    SFP_ROW_CHOICE("clock", "paper|virtual|real|off", NULL,
+                   "What happens to data the learner has no time for; default: off without a rate; with one virtual, "
+                   "or real on a live stream. A live stream on clock real needs no rate: pictures come when they come.",
+                   .resume = SFP_RESUME_LIVE),
+    SFP_ROW_INT("calibrate", "N", "20", 1, 100000, "Clock paper: batches measured (after 3) on a discarded copy.", AT(calibrate)),
+    SFP_ROW_STRING("costs", "FILE", NULL,
+                   "Clock paper or virtual: seconds a timestamp, one a line, used in turn instead of measured ones: repeatable.",
+                   AT(costs)),
+    SFP_ROW_INT("queue", "N", "0", 0, 100000, "Clock virtual or real: batches that may wait while the learner is busy.",
+                AT(queue), .resume = SFP_RESUME_LIVE),
+    SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest", "What a full queue does.", AT(policy),
+                   .resume = SFP_RESUME_LIVE),
+    SFP_ROW_SWITCH("triage", "off",
+                   "Clock virtual or real: score everything that arrives (up to 16 batches a timestamp; older ones are dropped) "
+                   "and train on "
+                   "the best of all, instead of dropping batches unseen.",
+                   AT(triage)),
+    SFP_ROW_SWITCH("controller", "off",
+                   "Clock virtual or real: coreset, replay and steps follow the load, so that lag stays bounded.",
+                   AT(controller)),
+    SFP_ROW_INT("pending", "N", "1000", 0, 1000000, "Live streams: pictures that wait for their label at most; the oldest goes.",
+                AT(pending), .resume = SFP_RESUME_ANY),
     SFP_ROW_GROUP("Learner"),
     SFP_ROW_CHOICE("preset", "default|paper|best", "default", "paper: as the paper ran it; best: the best settings known."),
-    SFP_SETTINGS_TRAIN(SETTING_ROW)
-    SFP_ROW_STRING("init-state", "FILE|DIR", NULL, "Start from this state.safetensors, or from that of a run's folder."),
+    SFP_SETTINGS_TRAIN(SETTING_ROW) SFP_ROW_STRING(
+        "init-state", "FILE|DIR", NULL, "Start from this state.safetensors, or from that of a run's folder.", AT(init_state)),
     SFP_ROW_GROUP("Coreset"),
-    SFP_SETTINGS_SELECT(SETTING_ROW)
-    SFP_ROW_GROUP("Buffer"),
-    SFP_SETTINGS_BUFFER(SETTING_ROW)
-    SFP_ROW_GROUP("Fingerprints"),
-    SFP_SETTINGS_FINGERPRINT(SETTING_ROW)
-    SFP_ROW_GROUP("Head"),
+    SFP_SETTINGS_SELECT(SETTING_ROW) SFP_ROW_GROUP("Buffer"),
+    SFP_SETTINGS_BUFFER(SETTING_ROW) SFP_ROW_GROUP("Fingerprints"),
+    SFP_SETTINGS_FINGERPRINT(SETTING_ROW) SFP_ROW_GROUP("Head"),
     SFP_SETTINGS_HEAD(SETTING_ROW)
-    {.name = "method", .type = SFP_OPT_STRING, .arg = "NAME", .word = sfp__head_name,
-     .help = "A closed-form head on its own instead of select + train + buffer."},
+        SFP_ROW_STRING("method", "NAME", NULL, "A closed-form head on its own instead of select + train + buffer.",
+                       .word = sfp__head_name, AT(method)),
     SFP_ROW_GROUP("Evaluation and output"),
-    SFP_ROW_STRING("eval-every", "task|N", "task", "Evaluate after each task, or also every N timestamps."),
-    SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Test samples of each task at most (without tasks: of the whole test set); 0: all."),
-    SFP_ROW_STRING("out", "DIR", NULL, "Where results go: result.json, events.jsonl, state.safetensors, checkpoint, report.html; a "
-                                       "finished run in it is replaced. Default: runs/N in this directory."),
-    SFP_ROW_FLAG("resume", "Go on from DIR/checkpoint; from the beginning when there is none; nothing to do when it has ended. The options must "
-                           "be as they were, but for threads, eval-every, pending, and on live streams rate, clock, queue, queue-policy, test "
-                           "and eval-limit."),
+    SFP_ROW_STRING("eval-every", "task|N", "task", "Evaluate after each task, or also every N timestamps.",
+                   .resume = SFP_RESUME_ANY),
+    SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX,
+                "Test samples of each task at most (without tasks: of the whole test set); 0: all.", AT(eval_limit),
+                .resume = SFP_RESUME_LIVE),
+    SFP_ROW_STRING("out", "DIR", NULL,
+                   "Where results go: result.json, events.jsonl, state.safetensors, checkpoint, report.html; a "
+                   "finished run in it is replaced. Default: runs/N in this directory.",
+                   .resume = SFP_NOT_NOTED),
+    SFP_ROW_FLAG(
+        "resume",
+        "Go on from DIR/checkpoint; from the beginning when there is none; nothing to do when it has ended. The options must "
+        "be as they were, but for threads, eval-every, pending, and on live streams rate, clock, queue, queue-policy, test "
+        "and eval-limit.",
+        AT(resume), .resume = SFP_NOT_NOTED),
     SFP_ROW_JSON,
     SFP_ROW_GROUP("Program"),
-    SFP_ROW_STRING("config", "FILE", NULL, "YAML file of these options; the command line wins."),
-    {.name = "set", .type = SFP_OPT_PAIR, .arg = "KEY=VALUE", .help = "The same as --KEY VALUE; may be repeated."},
+    SFP_ROW_STRING("config", "FILE", NULL, "YAML file of these options; the command line wins.", .resume = SFP_NOT_NOTED),
+    {.name = "set",
+     .type = SFP_OPT_PAIR,
+     .arg = "KEY=VALUE",
+     .help = "The same as --KEY VALUE; may be repeated.",
+     .resume = SFP_NOT_NOTED},
     SFP_ROW_THREADS,
 };
 

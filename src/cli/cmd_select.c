@@ -26,6 +26,8 @@ static const sfp_opt options[] = {
     SFP_ROW_THREADS,
 };
 
+static const sfp_idle idle[] = {{"distance", "method!=d2", "{method}", "it is of d2"}};
+
 /* In the order of --method's words. */
 typedef enum method { RANDOM, KCENTER, CAMEL, CRAIG, GRADMATCH, D2 } method;
 static const char *const names[] = {"random", "kcenter", "camel", "craig", "gradmatch", "d2"};
@@ -255,10 +257,8 @@ static int run(const sfp_args *args)
     if (lacks)
         return sfp__say_usage("select", "%s%sneeds --%s", sfp__args_text(args, "method") ? sfp__args_text(args, "method") : "",
                               sfp__args_text(args, "method") ? " " : "", lacks);
-    if (j.method != D2 && sfp__args_given(args, "distance")) {
-        (void)sfp__args_no_effect(args, "distance", names[j.method], "it is of d2", &err);
-        return sfp__say_usage("select", "%s", err.message);
-    }
+    if (sfp__args_check_idle(args, SFP_LIST(idle), 0, NULL, &err))
+        return sfp__command_failed(args, &err);
     j.ratio = sfp__args_real(args, "ratio");
     int code = SFP_EXIT_OK;
     if (work(&j, args, &err) == SFP_OK)

@@ -4,6 +4,8 @@
 #include "cli/help.h"
 #include "cli/ui.h"
 
+#include "base/mem.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -25,6 +27,71 @@ int sfp__command_failed(const sfp_args *args, sfp_error *err)
     bool value = (err->status == SFP_EINVAL || err->status == SFP_ELIMIT) && sfp__args_blame(args, err);
     return value ? sfp__say_usage(args->command, "%s", err->message) : sfp__say_error(err);
 }
+
+/* ------------------------------------------------------------ command line */
+
+/* One `--something`; *next is the argument after it (NULL: none), *used tells whether it was taken. */
+static sfp_status long_option(sfp_args *a, const char *arg, const char *next, bool *used, sfp_error *err)
+{
+    char name[SFP_KEY_LENGTH_MAX + 1], origin[SFP_KEY_LENGTH_MAX + 3];
+    const char *value = strchr(arg, '=');
+    size_t n = value ? (size_t)(value - arg) : strlen(arg);
+    if (n > SFP_KEY_LENGTH_MAX)
+        return sfp__fail(err, SFP_EINVAL, "unknown option '--%.*s...'", SFP_KEY_LENGTH_MAX, arg);
+    memcpy(name, arg, n);
+    name[n] = '\0';
+    (void)snprintf(origin, sizeof origin, "--%s", name);
+
+    const sfp_opt *o = sfp__args_find(a, name);
+    if (!o && strncmp(name, "no-", 3) == 0 && !value) {
+        o = sfp__args_find(a, name + 3);
+        if (o && o->type == SFP_OPT_FLAG)
+            return sfp__args_set(a, o->name, "off", SFP_RANK_COMMAND_LINE, origin, err);
+        o = NULL;
+    }
+    if (!o)
+        return sfp__args_unknown(a, "option", "--", name, err);
+    if (value)
+        value++;
+    else if (o->type == SFP_OPT_FLAG && (!next || (strcmp(next, "on") != 0 && strcmp(next, "off") != 0)))
+        value = "on";
+    else if (!next)
+        return sfp__fail(err, SFP_EINVAL, "%s needs %s", origin, o->arg);
+    else
+        *used = true;
+    if (*used)
+        value = next;
+    if (o->type == SFP_OPT_PAIR)
+        return sfp__args_set_pair(a, value, SFP_RANK_COMMAND_LINE, err);
+    return sfp__args_set(a, o->name, value, SFP_RANK_COMMAND_LINE, origin, err);
+}
+
+sfp_status sfp__args_parse(sfp_args *a, int argc, char **argv, sfp_error *err)
+{
+    if (!a->operands)
+        TRY(sfp__alloc(&a->operands, (size_t)argc, sizeof *a->operands, err));
+    bool options = true;
+    for (int i = 0; i < argc; i++) {
+        char *arg = argv[i];
+        if (!options || arg[0] != '-' || arg[1] == '\0') {
+            a->operands[a->operand_count++] = arg;
+        } else if (strcmp(arg, "--") == 0) {
+            options = false;
+        } else if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
+            a->help = true;
+            return SFP_OK;
+        } else if (arg[1] != '-') {
+            return sfp__fail(err, SFP_EINVAL, "unknown option '%s' (options begin with '--')", arg);
+        } else {
+            bool used = false;
+            TRY(long_option(a, arg + 2, i + 1 < argc ? argv[i + 1] : NULL, &used, err));
+            i += used;
+        }
+    }
+    return SFP_OK;
+}
+
+/* ---------------------------------------------------------------- commands */
 
 static int unknown_command(const char *name)
 {

@@ -11,7 +11,7 @@
 #ifndef SFP_CLI_COMMAND_H
 #define SFP_CLI_COMMAND_H
 
-#include "cli/opt.h"
+#include "base/settings.h"
 
 enum { SFP_EXIT_OK = 0, SFP_EXIT_FAILED = 1, SFP_EXIT_USAGE = 2 };
 
@@ -45,6 +45,10 @@ extern const sfp_command sfp__cmd_select;
 
 /* All commands in the order of --help; ends with NULL. */
 extern const sfp_command *const sfp__commands[];
+
+/* `--name value`, `--name=value`, `--flag`, `--flag on|off`, `--no-flag`, `--set key=value` (type PAIR; may be repeated), `--`
+ * ends options; options and operands may mix. argv[0] is the first argument, not the program. Stops at --help. */
+sfp_status sfp__args_parse(sfp_args *a, int argc, char **argv, sfp_error *err);
 
 const sfp_command *sfp__command_find(const char *name);
 /* Says err's message and returns the exit code: SFP_EXIT_USAGE when it is an option's value that is wrong - then who gave it is

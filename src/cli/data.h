@@ -2,7 +2,7 @@
 #ifndef SFP_CLI_DATA_H
 #define SFP_CLI_DATA_H
 
-#include "cli/opt.h"
+#include "base/settings.h"
 #include "stream/source.h"
 
 /* A data set that a registry has. */

@@ -1,6 +1,6 @@
 #include "cli/inspect_saved.h"
 
-#include "cli/opt.h"
+#include "base/settings.h"
 #include "cli/ui.h"
 
 #include "base/mem.h"

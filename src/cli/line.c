@@ -1,6 +1,6 @@
 #include "cli/line.h"
 
-#include "cli/opt.h"
+#include "base/settings.h"
 #include "cli/ui.h"
 
 #include <limits.h>

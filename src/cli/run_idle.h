@@ -3,7 +3,7 @@
 #ifndef SFP_CLI_RUN_IDLE_H
 #define SFP_CLI_RUN_IDLE_H
 
-#include "cli/opt.h"
+#include "base/settings.h"
 #include "run/run.h"
 
 /* SFP_EINVAL for the first that is idle. `stream` NULL: it is not open yet, and what hangs on it passes. */

@@ -28,14 +28,6 @@ sfp_status sfp__run_preset(sfp_args *a, sfp_error *err)
     return SFP_OK;
 }
 
-static bool is_among(const char *name, const char *const *list)
-{
-    for (; *list; list++)
-        if (strcmp(*list, name) == 0)
-            return true;
-    return false;
-}
-
 /* ----------------------------------------------------------------- settings */
 
 /* Layers that the user named must be there; the default is as many of them as the backbone has (sfp__learner_options_defaults). */
@@ -95,13 +87,6 @@ static sfp_status clock_settings(const sfp_args *a, sfp_run_options *o, sfp_erro
     if ((o->clock == SFP_CLOCK_PAPER || o->clock == SFP_CLOCK_VIRTUAL) && !(o->rate > 0))
         return sfp__fail_key(err, "clock", SFP_EINVAL, "clock %s: this clock needs a rate (--rate samples/s)",
                              sfp__args_text(a, "clock"));
-    o->calibrate = (int)sfp__args_int(a, "calibrate");
-    o->costs = sfp__args_string(a, "costs");
-    o->queue = (int)sfp__args_int(a, "queue");
-    o->policy = (sfp_queue_policy)sfp__args_choice(a, "queue-policy");
-    o->triage = sfp__args_flag(a, "triage");
-    o->controller = sfp__args_flag(a, "controller");
-    o->pending = (int)sfp__args_int(a, "pending");
     return SFP_OK;
 }
 
@@ -109,13 +94,10 @@ sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *e
 {
     const char *every = sfp__args_string(a, "eval-every");
     int64_t n = 0;
-    o->data = sfp__args_string(a, "data");
-    o->test = sfp__args_string(a, "test");
+    sfp__args_store(a, o);
     o->tasks = sfp__args_string(a, "tasks");
     if (!o->tasks && sfp__args_rank(a, "data") <= SFP_RANK_DEFAULT)
         o->tasks = "5";
-    o->order = (int)sfp__args_int(a, "order");
-    o->method = sfp__args_string(a, "method");
     sfp_status s = clock_settings(a, o, err);
     if (s)
         return s;
@@ -123,12 +105,9 @@ sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *e
         return sfp__fail_key(err, "eval-every", SFP_EINVAL, "eval-every is '%s', expected task, or a number of timestamps",
                              every);
     o->eval_every = (int)n;
-    o->eval_limit = sfp__args_int(a, "eval-limit");
-    o->resume = sfp__args_flag(a, "resume");
     if (o->resume && !sfp__args_string(a, "out"))
         return sfp__fail_key(err, "resume", SFP_EINVAL, "--resume needs the directory of the run (--out DIR)");
     o->drop_short = sfp__args_choice(a, "preset") == 1;
-    o->init_state = sfp__args_string(a, "init-state");
     return (s = learner_settings(a, o, err)) ? s : o->resume ? SFP_OK : sfp__run_check_idle(a, o, NULL, err);
 }
 
@@ -140,16 +119,9 @@ sfp_status sfp__run_opened(void *ctx, const sfp_run_options *o, const sfp_run_st
 
 /* ------------------------------------------------------------ the result's config */
 
-/* They say how to talk and where to write: not noted, and a run may go on with others. */
-static const char *const not_noted[] = {"set", "json", "out", "resume", "config", NULL};
-/* Noted, but a run may go on with others too: they change no answer. */
-static const char *const may_differ[] = {"threads", "eval-every", "pending", NULL};
-/* ... and these when it is live: its clock has no past, and a test set can come any time. */
-static const char *const live_may_differ[] = {"rate", "clock", "queue", "queue-policy", "test", "eval-limit", NULL};
-
 static bool is_noted(const sfp_opt *o)
 {
-    return o->type != SFP_OPT_GROUP && !is_among(o->name, not_noted);
+    return o->type != SFP_OPT_GROUP && o->resume != SFP_NOT_NOTED;
 }
 
 /* A number that is its default by another spelling is noted as the default is: 0.50 differs from 0.5 in nothing. */
@@ -199,7 +171,7 @@ sfp_status sfp__run_same_config(void *ctx, const sfp_result *then, bool live, sf
     const sfp_args *a = ctx;
     for (size_t i = 0; i < a->count; i++) {
         const sfp_opt *o = &a->opts[i];
-        if (!is_noted(o) || is_among(o->name, may_differ) || (live && is_among(o->name, live_may_differ)))
+        if (!is_noted(o) || o->resume == SFP_RESUME_ANY || (live && o->resume == SFP_RESUME_LIVE))
             continue;
         const char *was = sfp__result_value(then, o->name), *now = sfp__args_value(a, o->name);
         if (!was)

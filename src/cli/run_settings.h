@@ -3,7 +3,7 @@
 #ifndef SFP_CLI_RUN_SETTINGS_H
 #define SFP_CLI_RUN_SETTINGS_H
 
-#include "cli/opt.h"
+#include "base/settings.h"
 #include "run/run.h"
 
 /* Puts the values of --preset where nothing else was given. */

@@ -10,10 +10,10 @@
 #include "pretrain/batches.h"
 #include "pretrain/log.h"
 #include "pretrain/loss.h"
-#include "pretrain/noted.h"
 #include "pretrain/output.h"
 #include "pretrain/report.h"
 #include "pretrain/score.h"
+#include "pretrain/settings.h"
 #include "pretrain/state.h"
 #include "pretrain/teacher.h"
 
@@ -128,11 +128,9 @@ static sfp_status open_teacher(training *t, sfp_error *err)
 static uint64_t key_of(const training *t)
 {
     uint64_t h = sfp__hash(sfp__pictures_hash(&t->pictures), &t->o->seed, sizeof t->o->seed);
-    for (size_t i = 0; i < sfp__pretrain_number_count; i++) {
-        const sfp_pretrain_number *n = &sfp__pretrain_numbers[i];
-        if (n->decides)
-            h = sfp__hash(h, (const char *)t->o + n->offset, n->real ? sizeof(double) : sizeof(int));
-    }
+    for (const sfp_opt *row = sfp__pretrain_rows; row < sfp__pretrain_rows + SFP_PRETRAIN_ROWS; row++)
+        if (sfp__pretrain_decides(row))
+            h = sfp__hash(h, (const char *)t->o + row->offset, row->size);
     h = sfp__hash(h, t->pictures.label, (size_t)t->pictures.count * sizeof *t->pictures.label);
     return t->taught ? sfp__hash(h, t->teacher.mean, 2 * (size_t)t->teacher.dim * sizeof(float)) : h;
 }

@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "io/safetensors.h"
 #include "model/vit_train.h"
-#include "pretrain/noted.h"
+#include "pretrain/settings.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Option tables: parsing, typing, ranges, sources and suggestions. */
 #include "base/mem.h"
+#include "base/settings.h"
 #include "cli/command.h"
-#include "cli/opt.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -263,8 +263,30 @@ static void given_is_what_the_user_wants_otherwise(void **state)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         assert_true(sfp__args_given(&args, keys[i]));
     assert_string_equal(sfp__args_value(&args, "weighted"), "on");
-    assert_int_equal(sfp__args_no_effect(&args, "batch-size", "clock paper", "it has its own", &err), SFP_EINVAL);
-    assert_string_equal(err.message, "x.yaml:1: batch_size has no effect with clock paper: it has its own");
+}
+
+static void what_has_no_effect_is_refused(void **state)
+{
+    (void)state;
+    static const sfp_idle rules[] = {{"drift sigma", "out", "out {out}", "a"},
+                                     {"sigma", "clock=real|off&weighted!=on", "clock {clock} of {planet}", "b"},
+                                     {"sigma", "planet!=mars", "no planet", "c"}, /* it is not known: neither */
+                                     {"drift", "!out&batch-size>=3", "batch-size {batch-size}", "d"}};
+    static const sfp_fact facts[] = {{"clock", "real"}, {"planet", NULL}};
+    const size_t n = sizeof rules / sizeof *rules;
+    assert_int_equal(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_OK); /* nothing was given */
+    assert_int_equal(sfp__args_set(&args, "sigma", ".7", SFP_RANK_FILE, "x.yaml:1: sigma", &err), SFP_OK);
+    assert_int_equal(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "x.yaml:1: sigma has no effect with clock real of of the data set itself: b");
+    assert_string_equal(err.key, "sigma");
+    assert_int_equal(PARSE("--weighted", "--drift=ph"), SFP_OK);
+    assert_int_equal(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "--drift has no effect with batch-size 20: d");
+    assert_int_equal(PARSE("--batch-size=2"), SFP_OK);
+    assert_int_equal(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_OK);
+    assert_int_equal(PARSE("--out=here"), SFP_OK);
+    assert_int_equal(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL);
+    assert_string_equal(err.message, "--drift has no effect with out here: a");
 }
 
 static void numbers_are_the_same_however_they_are_written(void **state)
@@ -363,6 +385,7 @@ int main(void)
         WITH_ARGS(a_heading_is_no_option),
         WITH_ARGS(a_message_can_name_who_gave_the_value),
         WITH_ARGS(given_is_what_the_user_wants_otherwise),
+        WITH_ARGS(what_has_no_effect_is_refused),
         cmocka_unit_test(numbers_are_the_same_however_they_are_written),
         cmocka_unit_test(every_failed_allocation_is_told),
         cmocka_unit_test(every_command_has_a_sound_table),

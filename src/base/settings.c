@@ -1,5 +1,5 @@
-/* Parser of the option tables; see opt.h. Messages name the option, what was given and what was expected. */
-#include "cli/opt.h"
+/* Messages name the setting, what was given and what was expected. */
+#include "base/settings.h"
 
 #include "base/mem.h"
 
@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define WORD_MAX_LENGTH 64 /* longer words are never suggested */
 
 /* ----------------------------------------------------------------- numbers */
 
@@ -55,9 +53,9 @@ bool sfp__same_number(const char *a, const char *b)
 static int edit_distance(const char *a, const char *b)
 {
     int n = (int)strlen(a), m = (int)strlen(b);
-    if (n > WORD_MAX_LENGTH || m > WORD_MAX_LENGTH)
-        return WORD_MAX_LENGTH;
-    int d[3][WORD_MAX_LENGTH + 1]; /* rows i-2, i-1, i, by i modulo 3 */
+    if (n > SFP_KEY_LENGTH_MAX || m > SFP_KEY_LENGTH_MAX)
+        return SFP_KEY_LENGTH_MAX;
+    int d[3][SFP_KEY_LENGTH_MAX + 1]; /* rows i-2, i-1, i, by i modulo 3 */
     for (int j = 0; j <= m; j++)
         d[0][j] = j;
     for (int i = 1; i <= n; i++) {
@@ -107,7 +105,7 @@ bool sfp__same_key(const char *a, const char *b)
     return *a == *b;
 }
 
-static const sfp_opt *find(const sfp_args *a, const char *key)
+const sfp_opt *sfp__args_find(const sfp_args *a, const char *key)
 {
     for (size_t i = 0; i < a->count; i++)
         if (a->opts[i].type != SFP_OPT_GROUP && sfp__same_key(a->opts[i].name, key))
@@ -196,20 +194,17 @@ static sfp_status convert(const sfp_opt *o, const char *text, const char *origin
 
 static sfp_status assign(sfp_args *a, const sfp_opt *o, const char *text, sfp_opt_rank rank, const char *origin, sfp_error *err)
 {
-    sfp_value fresh = {.rank = rank};
-    sfp_status s = convert(o, text, origin, &fresh, err);
-    if (s != SFP_OK)
-        return s;
-    sfp_value *v = &a->values[o - a->opts];
+    sfp_value fresh = {.rank = rank}, *v = &a->values[o - a->opts];
+    TRY(convert(o, text, origin, &fresh, err));
     if (rank < v->rank)
         return SFP_OK;
-    fresh.text = sfp__strdup(text);
+    OWNED char *copy = sfp__strdup(text);
     fresh.origin = rank > SFP_RANK_DEFAULT ? sfp__strdup(origin) : NULL;
-    if (!fresh.text || (rank > SFP_RANK_DEFAULT && !fresh.origin)) {
-        sfp__free(fresh.text);
+    if (!copy || (rank > SFP_RANK_DEFAULT && !fresh.origin)) {
         sfp__free(fresh.origin);
         return sfp__fail_nomem(err);
     }
+    fresh.text = TAKE(copy);
     sfp__free(v->text);
     sfp__free(v->origin);
     *v = fresh;
@@ -218,27 +213,18 @@ static sfp_status assign(sfp_args *a, const sfp_opt *o, const char *text, sfp_op
 
 sfp_status sfp__args_init(sfp_args *a, const char *command, const sfp_opt *opts, size_t count, sfp_error *err)
 {
-    memset(a, 0, sizeof *a);
-    a->command = command;
-    a->opts = opts;
-    a->count = count;
-    if (count == 0)
-        return SFP_OK;
-    a->values = sfp__calloc(count, sizeof *a->values);
-    if (!a->values)
-        return sfp__fail_nomem(err);
-    for (size_t i = 0; i < count; i++) {
+    *a = (sfp_args){.command = command, .opts = opts, .count = count};
+    TRY(sfp__alloc(&a->values, count, sizeof *a->values, err));
+    sfp_status s = SFP_OK;
+    for (size_t i = 0; !s && i < count; i++) {
         if (opts[i].type == SFP_OPT_CHOICE)
             a->values[i].choice = -1;
-        if (!opts[i].fallback)
-            continue;
-        sfp_status s = assign(a, &opts[i], opts[i].fallback, SFP_RANK_DEFAULT, opts[i].name, err);
-        if (s != SFP_OK) {
-            sfp__args_done(a);
-            return s;
-        }
+        if (opts[i].fallback)
+            s = assign(a, &opts[i], opts[i].fallback, SFP_RANK_DEFAULT, opts[i].name, err);
     }
-    return SFP_OK;
+    if (s)
+        sfp__args_done(a);
+    return s;
 }
 
 void sfp__args_done(sfp_args *a)
@@ -255,7 +241,7 @@ void sfp__args_done(sfp_args *a)
 }
 
 /* The message for a name that is in no row. */
-static sfp_status unknown(const sfp_args *a, const char *what, const char *dashes, const char *name, sfp_error *err)
+sfp_status sfp__args_unknown(const sfp_args *a, const char *what, const char *dashes, const char *name, sfp_error *err)
 {
     const char *best = NULL;
     const char **names = sfp__calloc(a->count + 1, sizeof *names);
@@ -273,8 +259,8 @@ static sfp_status unknown(const sfp_args *a, const char *what, const char *dashe
 
 sfp_status sfp__args_set(sfp_args *a, const char *key, const char *text, sfp_opt_rank rank, const char *origin, sfp_error *err)
 {
-    const sfp_opt *o = find(a, key);
-    return o && o->type != SFP_OPT_PAIR ? assign(a, o, text, rank, origin, err) : unknown(a, "key", "", key, err);
+    const sfp_opt *o = sfp__args_find(a, key);
+    return o && o->type != SFP_OPT_PAIR ? assign(a, o, text, rank, origin, err) : sfp__args_unknown(a, "key", "", key, err);
 }
 
 sfp_status sfp__args_set_pair(sfp_args *a, const char *pair, sfp_opt_rank rank, sfp_error *err)
@@ -282,88 +268,20 @@ sfp_status sfp__args_set_pair(sfp_args *a, const char *pair, sfp_opt_rank rank, 
     const char *equals = strchr(pair, '=');
     if (!equals || equals == pair)
         return sfp__fail(err, SFP_EINVAL, "'%s' is not of the form key=value", pair);
-    char key[WORD_MAX_LENGTH + 1];
+    char key[SFP_KEY_LENGTH_MAX + 1];
     size_t n = (size_t)(equals - pair);
-    if (n > WORD_MAX_LENGTH)
-        return sfp__fail(err, SFP_EINVAL, "unknown key '%.*s...'", WORD_MAX_LENGTH, pair);
+    if (n > SFP_KEY_LENGTH_MAX)
+        return sfp__fail(err, SFP_EINVAL, "unknown key '%.*s...'", SFP_KEY_LENGTH_MAX, pair);
     memcpy(key, pair, n);
     key[n] = '\0';
     return sfp__args_set(a, key, equals + 1, rank, key, err);
-}
-
-/* ------------------------------------------------------------ command line */
-
-/* One `--something`; *next is the argument after it (NULL: none), *used tells whether it was taken. */
-static sfp_status long_option(sfp_args *a, const char *arg, const char *next, bool *used, sfp_error *err)
-{
-    char name[WORD_MAX_LENGTH + 1], origin[WORD_MAX_LENGTH + 3];
-    const char *value = strchr(arg, '=');
-    size_t n = value ? (size_t)(value - arg) : strlen(arg);
-    if (n > WORD_MAX_LENGTH)
-        return sfp__fail(err, SFP_EINVAL, "unknown option '--%.*s...'", WORD_MAX_LENGTH, arg);
-    memcpy(name, arg, n);
-    name[n] = '\0';
-    (void)snprintf(origin, sizeof origin, "--%s", name);
-
-    const sfp_opt *o = find(a, name);
-    if (!o && strncmp(name, "no-", 3) == 0 && !value) {
-        o = find(a, name + 3);
-        if (o && o->type == SFP_OPT_FLAG)
-            return assign(a, o, "off", SFP_RANK_COMMAND_LINE, origin, err);
-        o = NULL;
-    }
-    if (!o)
-        return unknown(a, "option", "--", name, err);
-    if (value)
-        value++;
-    else if (o->type == SFP_OPT_FLAG && (!next || (strcmp(next, "on") != 0 && strcmp(next, "off") != 0)))
-        value = "on";
-    else if (!next)
-        return sfp__fail(err, SFP_EINVAL, "%s needs %s", origin, o->arg);
-    else
-        *used = true;
-    if (*used)
-        value = next;
-    if (o->type == SFP_OPT_PAIR)
-        return sfp__args_set_pair(a, value, SFP_RANK_COMMAND_LINE, err);
-    return assign(a, o, value, SFP_RANK_COMMAND_LINE, origin, err);
-}
-
-sfp_status sfp__args_parse(sfp_args *a, int argc, char **argv, sfp_error *err)
-{
-    if (!a->operands && argc > 0) {
-        a->operands = sfp__calloc((size_t)argc, sizeof *a->operands);
-        if (!a->operands)
-            return sfp__fail_nomem(err);
-    }
-    bool options = true;
-    for (int i = 0; i < argc; i++) {
-        char *arg = argv[i];
-        if (!options || arg[0] != '-' || arg[1] == '\0') {
-            a->operands[a->operand_count++] = arg;
-        } else if (strcmp(arg, "--") == 0) {
-            options = false;
-        } else if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
-            a->help = true;
-            return SFP_OK;
-        } else if (arg[1] != '-') {
-            return sfp__fail(err, SFP_EINVAL, "unknown option '%s' (options begin with '--')", arg);
-        } else {
-            bool used = false;
-            sfp_status s = long_option(a, arg + 2, i + 1 < argc ? argv[i + 1] : NULL, &used, err);
-            if (s != SFP_OK)
-                return s;
-            i += used;
-        }
-    }
-    return SFP_OK;
 }
 
 /* ------------------------------------------------------------------ lookup */
 
 static const sfp_value *get(const sfp_args *a, const char *key, int type)
 {
-    const sfp_opt *o = find(a, key);
+    const sfp_opt *o = sfp__args_find(a, key);
     assert(o && "no such key in the option table");
     assert(type < 0 || (int)o->type == type);
     (void)type;
@@ -411,6 +329,29 @@ sfp_opt_rank sfp__args_rank(const sfp_args *a, const char *key)
     return get(a, key, -1)->rank;
 }
 
+void sfp__args_store(const sfp_args *a, void *options)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        const sfp_opt *o = &a->opts[i];
+        const sfp_value *v = &a->values[i];
+        void *at = (char *)options + o->offset;
+        if (o->size == 0 || (o->type == SFP_OPT_CHOICE && v->choice < 0))
+            continue;
+        if (o->type == SFP_OPT_FLAG)
+            *(bool *)at = v->flag;
+        else if (o->type == SFP_OPT_INT && o->size == sizeof(int))
+            *(int *)at = (int)v->integer;
+        else if (o->type == SFP_OPT_INT)
+            *(int64_t *)at = v->integer;
+        else if (o->type == SFP_OPT_REAL)
+            *(double *)at = v->real;
+        else if (o->type == SFP_OPT_CHOICE)
+            memcpy(at, &v->choice, sizeof v->choice); /* an enum */
+        else
+            *(const char **)at = v->text;
+    }
+}
+
 bool sfp__opt_is_switch(const sfp_opt *o)
 {
     return o->type == SFP_OPT_FLAG && o->fallback;
@@ -434,15 +375,106 @@ bool sfp__args_given(const sfp_args *a, const char *key)
 
 bool sfp__args_blame(const sfp_args *a, sfp_error *err)
 {
-    const sfp_opt *o = *err->key ? find(a, err->key) : NULL;
+    const sfp_opt *o = *err->key ? sfp__args_find(a, err->key) : NULL;
     if (o && a->values[o - a->opts].origin)
         sfp__fail_rename(err, o->name, a->values[o - a->opts].origin);
     return o;
 }
 
-sfp_status sfp__args_no_effect(const sfp_args *a, const char *key, const char *with, const char *why, sfp_error *err)
+/* -------------------------------------------------------------------- idle */
+
+typedef struct scene {
+    const sfp_args *a;
+    size_t facts;
+    const sfp_fact *fact;
+} scene;
+
+/* Of the key of `n` bytes. */
+static const char *value_of(const scene *s, const char *key, size_t n)
 {
-    (void)sfp__fail_key(err, key, SFP_EINVAL, "%s has no effect with %s: %s", key, with, why);
-    (void)sfp__args_blame(a, err);
-    return SFP_EINVAL;
+    char name[SFP_KEY_LENGTH_MAX + 1];
+    (void)snprintf(name, sizeof name, "%.*s", (int)n, key);
+    for (size_t i = 0; i < s->facts; i++)
+        if (strcmp(s->fact[i].key, name) == 0)
+            return s->fact[i].value;
+    return sfp__args_value(s->a, name);
+}
+
+/* Is the value among "a|b" (of n bytes)? Numbers are the same however they are written. */
+static bool is_among(const char *value, const char *words, size_t n)
+{
+    for (const char *end = words + n; words < end;) {
+        char word[SFP_KEY_LENGTH_MAX + 1];
+        size_t length = strcspn(words, "|&");
+        (void)snprintf(word, sizeof word, "%.*s", (int)length, words);
+        if (strcmp(word, value) == 0 || sfp__same_number(word, value))
+            return true;
+        words += length + 1;
+    }
+    return false;
+}
+
+/* One term, of n bytes. */
+static bool term_holds(const scene *s, const char *term, size_t n)
+{
+    if (*term == '!')
+        return !value_of(s, term + 1, n - 1);
+    size_t key = strcspn(term, "!=>&");
+    const char *value = value_of(s, term, key), *rest = term + key;
+    double x, least;
+    if (key >= n || !value)
+        return value;
+    if (*rest == '=')
+        return is_among(value, rest + 1, n - key - 1);
+    if (*rest == '!')
+        return !is_among(value, rest + 2, n - key - 2);
+    return sfp__parse_real(value, &x) && sfp__parse_real(rest + 2, &least) && x >= least; /* the last term of its rule */
+}
+
+static bool holds(const scene *s, const char *when)
+{
+    for (size_t n; *when; when += n + (when[n] == '&')) {
+        n = strcspn(when, "&");
+        if (!term_holds(s, when, n))
+            return false;
+    }
+    return true;
+}
+
+/* `with` with the values in place. */
+static void fill(const scene *s, const char *with, char *buf, size_t size)
+{
+    for (size_t used = 0, n; *with && used < size; with += n) {
+        n = strcspn(with, "{");
+        used += (size_t)snprintf(buf + used, size - used, "%.*s", (int)n, with);
+        if (with[n] == '{' && used < size) {
+            size_t key = strcspn(with + n + 1, "}");
+            const char *value = value_of(s, with + n + 1, key);
+            used += (size_t)snprintf(buf + used, size - used, "%s", value ? value : "of the data set itself");
+            n += key + 2;
+        }
+    }
+}
+
+sfp_status sfp__args_check_idle(const sfp_args *a, size_t n, const sfp_idle *rules, size_t facts, const sfp_fact *fact,
+                                sfp_error *err)
+{
+    const scene s = {a, facts, fact};
+    for (const sfp_idle *r = rules; r < rules + n; r++) {
+        if (!holds(&s, r->when))
+            continue;
+        for (const char *at = r->keys; *at; at += strspn(at, " ")) {
+            char key[SFP_KEY_LENGTH_MAX + 1], with[SFP_ERROR_MAX / 2];
+            size_t length = strcspn(at, " ");
+            (void)snprintf(key, sizeof key, "%.*s", (int)length, at);
+            at += length;
+            if (!sfp__args_given(a, key))
+                continue;
+            fill(&s, r->with, with, sizeof with);
+            (void)sfp__fail_key(err, key, SFP_EINVAL, "%s has no effect with %s: %s", key, with, r->why);
+            (void)sfp__args_blame(a, err);
+            return SFP_EINVAL;
+        }
+    }
+    return SFP_OK;
 }
