@@ -2,7 +2,6 @@
  *
  * a is (tasks, tasks), row i after task i. Only the first `done` rows count, and of those what was measured: a task without
  * test samples is NAN in its column and is left out of the means, here and there alike. */
-#include "results/metrics.h"
 #include "results/result.h"
 
 #include <math.h>

@@ -1,8 +1,10 @@
-/* The registry: one table in one SQLite file.
+/* The registry: one table in one SQLite file. A row is a run's directory, its method in a few words and its result.json; the
+ * other columns are taken out of that text by SQLite when the row is written.
  *
  * The rollback journal (SQLite's default) and not WAL: home folders lie on network file systems, and a run writes here once a
  * minute at most. A writer waits up to BUSY_MILLISECONDS for another one. The layout's number is the file's user_version, 0 a
- * file that was just made. */
+ * file that was just made. Layout 1 had the same columns, filled by hand: a reader takes it as it is, a writer brings it up to
+ * date. */
 #include "results/registry.h"
 
 #include "base/mem.h"
@@ -17,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SCHEMA 1
+#define SCHEMA 2
 #define BUSY_MILLISECONDS 5000
 
 struct sfp_registry {
@@ -25,28 +27,40 @@ struct sfp_registry {
     char *path;
 };
 
+#define FROM_JSON(path) " AS (json_extract(json, '$." path "')) STORED,"
+
 static const char create_sql[] = "CREATE TABLE runs("
                                  " id INTEGER PRIMARY KEY AUTOINCREMENT,"
                                  " dir TEXT NOT NULL,"
-                                 " started TEXT NOT NULL," /* ISO 8601, UTC: sorts as text */
                                  " method TEXT NOT NULL,"
-                                 " data TEXT NOT NULL,"
-                                 " seed INTEGER NOT NULL," /* the 64 bits, read as signed */
-                                 " average_accuracy REAL, forgetting REAL, prequential_accuracy REAL,"
-                                 " samples_per_second REAL, seconds REAL,"
-                                 " finished INTEGER NOT NULL,"
-                                 " json TEXT NOT NULL,"
-                                 " UNIQUE(dir, started))";
+                                 " started TEXT" FROM_JSON("started") /* ISO 8601, UTC: sorts as text */
+    " data TEXT" FROM_JSON("config.data") " seed" FROM_JSON("seed")   /* an integer, or from 2^63 on the digits as text */
+    " average_accuracy REAL" FROM_JSON("average_accuracy") " forgetting REAL" FROM_JSON("forgetting") " prequential_accuracy "
+                                                                                                      "REAL" FROM_JSON("prequenti"
+                                                                                                                       "al_"
+                                                                                                                       "accuracy") " samples_per_second REAL" FROM_JSON("samples_per_second") " seconds REAL" FROM_JSON(
+                                                                                                          "seconds.total") " fini"
+                                                                                                                           "shed "
+                                                                                                                           "INTEG"
+                                                                                                                           "E"
+                                                                                                                           "R" FROM_JSON("finished") " json TEXT NOT NULL,"
+                                                                                                                                                     " UNIQUE(dir, started));";
 
-static const char put_sql[] =
-    "INSERT INTO runs(dir, started, method, data, seed, average_accuracy, forgetting, prequential_accuracy, samples_per_second,"
-    " seconds, finished, json) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
-    " ON CONFLICT(dir, started) DO UPDATE SET method = ?3, data = ?4, seed = ?5, average_accuracy = ?6, forgetting = ?7,"
-    " prequential_accuracy = ?8, samples_per_second = ?9, seconds = ?10, finished = ?11, json = ?12";
+/* Numbers stay with their runs. */
+static const char from_1_sql[] = "INSERT INTO runs(id, dir, method, json) SELECT id, dir, method, json FROM runs_1;"
+                                 "DROP TABLE runs_1;";
+
+static const char put_sql[] = "INSERT INTO runs(dir, method, json) VALUES(?1, ?2, ?3)"
+                              " ON CONFLICT(dir, started) DO UPDATE SET method = ?2, json = ?3 RETURNING id";
 
 static const char list_sql[] = "SELECT id, dir, started, method, data, seed, average_accuracy, forgetting, prequential_accuracy, "
                                "samples_per_second, seconds,"
                                " finished FROM runs ORDER BY started DESC, id DESC LIMIT ?1";
+
+static void finalize(sqlite3_stmt **st)
+{
+    (void)sqlite3_finalize(*st);
+}
 
 /* ---------------------------------------------------------------------- open */
 
@@ -82,12 +96,9 @@ static sfp_status find_path(char **out, sfp_error *err)
     if (!base || !*base)
         return sfp__fail(err, SFP_EINVAL,
                          "no place for the registry of runs: none of STREAMFP_REGISTRY, XDG_DATA_HOME and HOME is set");
-    size_t room = strlen(base) + strlen(rest) + 1;
-    char *path = sfp__malloc(room);
-    if (!path)
-        return sfp__fail_nomem(err);
-    (void)snprintf(path, room, "%s%s", base, rest);
-    *out = path;
+    size_t size = strlen(base) + strlen(rest) + 1;
+    TRY(sfp__alloc(out, size, 1, err));
+    (void)snprintf(*out, size, "%s%s", base, rest);
     return SFP_OK;
 }
 
@@ -96,64 +107,67 @@ static sfp_status execute(const sfp_registry *r, const char *sql, const char *wh
     return sqlite3_exec(r->db, sql, NULL, NULL, NULL) == SQLITE_OK ? SFP_OK : fail_db(r, what, err);
 }
 
+static sfp_status prepare(const sfp_registry *r, const char *sql, sqlite3_stmt **st, const char *what, sfp_error *err)
+{
+    return sqlite3_prepare_v2(r->db, sql, -1, st, NULL) == SQLITE_OK ? SFP_OK : fail_db(r, what, err);
+}
+
 /* The one integer a statement gives. */
 static sfp_status query_int(const sfp_registry *r, const char *sql, int *out, sfp_error *err)
 {
-    sqlite3_stmt *st = NULL;
-    bool ok = sqlite3_prepare_v2(r->db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW;
-    sfp_status s = SFP_OK;
-    if (ok)
-        *out = sqlite3_column_int(st, 0);
-    else
-        s = fail_db(r, "cannot read", err);
-    (void)sqlite3_finalize(st);
-    return s;
-}
-
-/* Whether the file is a registry, or has nothing in it yet; within a transaction. */
-static sfp_status check_layout(const sfp_registry *r, bool *empty, sfp_error *err)
-{
-    int version = 0, others = 0;
-    sfp_status s = query_int(r, "PRAGMA user_version", &version, err);
-    if (s == SFP_OK && version == 0)
-        s = query_int(r, "SELECT count(*) FROM sqlite_master", &others, err);
-    if (s != SFP_OK)
-        return s;
-    if (version > SCHEMA || version < 0)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: has layout %d, this program knows %d: it was written by a newer one",
-                         r->path, version, SCHEMA);
-    if (others > 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is a database of something else, expected a registry of runs", r->path);
-    *empty = version == 0;
+    OWNED_BY(finalize) sqlite3_stmt *st = NULL;
+    TRY(prepare(r, sql, &st, "cannot read", err));
+    if (sqlite3_step(st) != SQLITE_ROW)
+        return fail_db(r, "cannot read", err);
+    *out = sqlite3_column_int(st, 0);
     return SFP_OK;
 }
 
-/* The same in one transaction: the table may be in the making. */
-static sfp_status look_at_layout(const sfp_registry *r, bool *empty, sfp_error *err)
+/* The layout of the file, 0 when there is nothing in it yet; within a transaction. */
+static sfp_status find_layout(const sfp_registry *r, int *version, sfp_error *err)
 {
-    sfp_status s = execute(r, "BEGIN", "cannot read", err);
-    if (s != SFP_OK)
-        return s;
-    s = check_layout(r, empty, err);
+    int others = 0;
+    TRY(query_int(r, "PRAGMA user_version", version, err));
+    if (*version == 0)
+        TRY(query_int(r, "SELECT count(*) FROM sqlite_master", &others, err));
+    if (*version > SCHEMA || *version < 0)
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: has layout %d, this program knows %d: it was written by a newer one",
+                         r->path, *version, SCHEMA);
+    if (others > 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is a database of something else, expected a registry of runs", r->path);
+    return SFP_OK;
+}
+
+/* In a transaction: the table may be in the making. */
+static sfp_status look_at_layout(const sfp_registry *r, int *version, sfp_error *err)
+{
+    TRY(execute(r, "BEGIN", "cannot read", err));
+    sfp_status s = find_layout(r, version, err);
     (void)sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
     return s;
+}
+
+static sfp_status lay_out(const sfp_registry *r, sfp_error *err)
+{
+    char pragma[48];
+    int version = 0;
+    TRY(find_layout(r, &version, err));
+    if (version == SCHEMA)
+        return SFP_OK; /* another process was faster */
+    if (version == 1)
+        TRY(execute(r, "ALTER TABLE runs RENAME TO runs_1", "cannot bring it up to date", err));
+    TRY(execute(r, create_sql, "cannot make the table", err));
+    if (version == 1)
+        TRY(execute(r, from_1_sql, "cannot bring it up to date", err));
+    (void)snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", SCHEMA);
+    return execute(r, pragma, "cannot write", err);
 }
 
 /* Within a transaction of its own, so that of two processes that find an empty file one makes the table. */
 static sfp_status make_tables(const sfp_registry *r, sfp_error *err)
 {
-    bool empty = false;
-    char pragma[48];
-    sfp_status s = execute(r, "BEGIN IMMEDIATE", "cannot write", err);
-    if (s != SFP_OK)
-        return s;
-    s = check_layout(r, &empty, err);
-    if (s == SFP_OK && empty) {
-        (void)snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", SCHEMA);
-        s = execute(r, create_sql, "cannot make the table", err);
-        if (s == SFP_OK)
-            s = execute(r, pragma, "cannot write", err);
-    }
+    TRY(execute(r, "BEGIN IMMEDIATE", "cannot write", err));
+    sfp_status s = lay_out(r, err);
     if (s == SFP_OK)
         s = execute(r, "COMMIT", "cannot write", err);
     if (s != SFP_OK)
@@ -169,36 +183,28 @@ static sfp_status fail_none(const sfp_registry *r, sfp_error *err)
 /* A reader too may write, if the file lets it: what a killed writer left half done is taken back by whoever comes next. */
 static sfp_status open_file(sfp_registry *r, bool make, sfp_error *err)
 {
-    bool empty = false;
-    sfp_status s = SFP_OK;
+    int version = 0;
     if (make)
-        s = sfp__folder_make_for(r->path, err);
+        TRY(sfp__folder_make_for(r->path, err));
     else if (access(r->path, F_OK) != 0 && errno == ENOENT)
-        s = fail_none(r, err);
-    if (s != SFP_OK)
-        return s;
+        return fail_none(r, err);
     if (sqlite3_open_v2(r->path, &r->db, SQLITE_OPEN_READWRITE | (make ? SQLITE_OPEN_CREATE : 0), NULL) != SQLITE_OK)
         return fail_db(r, "cannot open", err);
     (void)sqlite3_busy_timeout(r->db, BUSY_MILLISECONDS);
-    s = look_at_layout(r, &empty, err);
-    if (s != SFP_OK || !empty)
-        return s;
-    return make ? make_tables(r, err) : fail_none(r, err);
+    TRY(look_at_layout(r, &version, err));
+    if (make && version < SCHEMA)
+        return make_tables(r, err);
+    return version ? SFP_OK : fail_none(r, err);
 }
 
 static sfp_status open_registry(bool make, sfp_registry **out, sfp_error *err)
 {
-    sfp_registry *r = sfp__calloc(1, sizeof *r);
-    if (!r)
-        return sfp__fail_nomem(err);
-    sfp_status s = find_path(&r->path, err);
-    if (s == SFP_OK)
-        s = open_file(r, make, err);
-    if (s == SFP_OK)
-        *out = r;
-    else
-        sfp__registry_close(r);
-    return s;
+    OWNED_PTR(sfp__registry_close) sfp_registry *r = NULL;
+    TRY(sfp__alloc(&r, 1, sizeof *r, err));
+    TRY(find_path(&r->path, err));
+    TRY(open_file(r, make, err));
+    *out = TAKE(r);
+    return SFP_OK;
 }
 
 sfp_status sfp__registry_open(sfp_registry **out, sfp_error *err)
@@ -227,14 +233,6 @@ static void bind_text(sqlite3_stmt *st, int at, const char *text)
     (void)sqlite3_bind_text(st, at, text, -1, SQLITE_TRANSIENT);
 }
 
-static void bind_real(sqlite3_stmt *st, int at, double x)
-{
-    if (isfinite(x))
-        (void)sqlite3_bind_double(st, at, x);
-    else
-        (void)sqlite3_bind_null(st, at);
-}
-
 /* The directory's one true name; of one that is gone the name as given. */
 static void true_name(const char *dir, char *buf, size_t size)
 {
@@ -242,70 +240,27 @@ static void true_name(const char *dir, char *buf, size_t size)
     (void)snprintf(buf, size, "%s", realpath(dir, resolved) ? resolved : dir);
 }
 
-static sfp_status put_row(const sfp_registry *r, const char *dir, const sfp_result *result, const char *json, sfp_error *err)
-{
-    sqlite3_stmt *st = NULL;
-    char method[64];
-    const char *data = sfp__result_value(result, "data");
-    if (sqlite3_prepare_v2(r->db, put_sql, -1, &st, NULL) != SQLITE_OK)
-        return fail_db(r, "cannot write", err);
-    sfp__result_method(result, method, sizeof method);
-    bind_text(st, 1, dir);
-    bind_text(st, 2, result->started);
-    bind_text(st, 3, method);
-    bind_text(st, 4, data ? data : "");
-    (void)sqlite3_bind_int64(st, 5, (sqlite3_int64)result->seed);
-    bind_real(st, 6, result->average_accuracy);
-    bind_real(st, 7, result->forgetting);
-    bind_real(st, 8, result->prequential_accuracy);
-    bind_real(st, 9, result->samples_per_second);
-    bind_real(st, 10, result->seconds.total);
-    (void)sqlite3_bind_int(st, 11, result->finished);
-    bind_text(st, 12, json);
-    sfp_status s = sqlite3_step(st) == SQLITE_DONE ? SFP_OK : fail_db(r, "cannot write", err);
-    (void)sqlite3_finalize(st);
-    return s;
-}
-
-static sfp_status find_id(const sfp_registry *r, const char *dir, const char *started, int64_t *id, sfp_error *err)
-{
-    sqlite3_stmt *st = NULL;
-    if (sqlite3_prepare_v2(r->db, "SELECT id FROM runs WHERE dir = ?1 AND started = ?2", -1, &st, NULL) != SQLITE_OK)
-        return fail_db(r, "cannot read", err);
-    bind_text(st, 1, dir);
-    bind_text(st, 2, started);
-    sfp_status s = SFP_OK;
-    if (sqlite3_step(st) == SQLITE_ROW)
-        *id = sqlite3_column_int64(st, 0);
-    else
-        s = fail_db(r, "cannot read", err);
-    (void)sqlite3_finalize(st);
-    return s;
-}
-
 sfp_status sfp__registry_put(sfp_registry *r, const char *dir, const sfp_result *result, int64_t *id, sfp_error *err)
 {
-    char name[PATH_MAX], *json = NULL;
-    int64_t number = 0;
+    char name[PATH_MAX], method[64];
+    OWNED char *json = NULL;
+    OWNED_BY(finalize) sqlite3_stmt *st = NULL;
     true_name(dir, name, sizeof name);
-    sfp_status s = sfp__result_text(result, true, &json, err);
-    if (s == SFP_OK)
-        s = execute(r, "BEGIN IMMEDIATE", "cannot write", err); /* takes the write lock at once: no deadlock of two readers */
-    if (s != SFP_OK) {
-        sfp__free(json);
-        return s;
-    }
-    s = put_row(r, name, result, json, err);
-    if (s == SFP_OK)
-        s = find_id(r, name, result->started, &number, err);
-    if (s == SFP_OK)
-        s = execute(r, "COMMIT", "cannot write", err);
-    if (s != SFP_OK)
-        (void)sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
-    else if (id)
+    sfp__result_method(result, method, sizeof method);
+    TRY(sfp__result_text(result, true, &json, err));
+    TRY(prepare(r, put_sql, &st, "cannot write", err));
+    bind_text(st, 1, name);
+    bind_text(st, 2, method);
+    bind_text(st, 3, json);
+    int64_t number = 0;
+    int code;
+    while ((code = sqlite3_step(st)) == SQLITE_ROW) /* once; it is committed with the step that says that there are no more */
+        number = sqlite3_column_int64(st, 0);
+    if (code != SQLITE_DONE)
+        return fail_db(r, "cannot write", err);
+    if (id)
         *id = number;
-    sfp__free(json);
-    return s;
+    return SFP_OK;
 }
 
 /* ---------------------------------------------------------------------- read */
@@ -321,18 +276,25 @@ static double column_real(sqlite3_stmt *st, int at)
     return sqlite3_column_type(st, at) == SQLITE_NULL ? NAN : sqlite3_column_double(st, at);
 }
 
+/* Layout 1 has 64 bits that are read as signed. */
+static uint64_t column_seed(sqlite3_stmt *st, int at)
+{
+    if (sqlite3_column_type(st, at) == SQLITE_TEXT)
+        return strtoull((const char *)sqlite3_column_text(st, at), NULL, 10);
+    return (uint64_t)sqlite3_column_int64(st, at);
+}
+
 sfp_status sfp__registry_list(sfp_registry *r, int limit, bool (*fn)(void *ctx, const sfp_registry_row *row), void *ctx,
                               sfp_error *err)
 {
-    sqlite3_stmt *st = NULL;
-    if (sqlite3_prepare_v2(r->db, list_sql, -1, &st, NULL) != SQLITE_OK)
-        return fail_db(r, "cannot read", err);
+    OWNED_BY(finalize) sqlite3_stmt *st = NULL;
+    TRY(prepare(r, list_sql, &st, "cannot read", err));
     (void)sqlite3_bind_int(st, 1, limit > 0 ? limit : -1);
     int code;
     bool more = true;
     while (more && (code = sqlite3_step(st)) == SQLITE_ROW) {
         sfp_registry_row row = {.id = sqlite3_column_int64(st, 0),
-                                .seed = (uint64_t)sqlite3_column_int64(st, 5),
+                                .seed = column_seed(st, 5),
                                 .average_accuracy = column_real(st, 6),
                                 .forgetting = column_real(st, 7),
                                 .prequential_accuracy = column_real(st, 8),
@@ -345,49 +307,42 @@ sfp_status sfp__registry_list(sfp_registry *r, int limit, bool (*fn)(void *ctx, 
         column_text(st, 4, row.data, sizeof row.data);
         more = fn(ctx, &row);
     }
-    sfp_status s = !more || code == SQLITE_DONE ? SFP_OK : fail_db(r, "cannot read", err);
-    (void)sqlite3_finalize(st);
-    return s;
+    return !more || code == SQLITE_DONE ? SFP_OK : fail_db(r, "cannot read", err);
 }
 
 /* The json of the one row `sql` finds; *out stays NULL when there is none. */
 static sfp_status fetch(const sfp_registry *r, const char *sql, int64_t id, const char *dir, char **out, sfp_error *err)
 {
-    sqlite3_stmt *st = NULL;
-    if (sqlite3_prepare_v2(r->db, sql, -1, &st, NULL) != SQLITE_OK)
-        return fail_db(r, "cannot read", err);
+    OWNED_BY(finalize) sqlite3_stmt *st = NULL;
+    TRY(prepare(r, sql, &st, "cannot read", err));
     if (dir)
         bind_text(st, 1, dir);
     else
         (void)sqlite3_bind_int64(st, 1, id);
     int code = sqlite3_step(st);
-    sfp_status s = code == SQLITE_DONE ? SFP_OK : code == SQLITE_ROW ? SFP_OK : fail_db(r, "cannot read", err);
-    if (code == SQLITE_ROW) {
-        const unsigned char *text = sqlite3_column_text(st, 0);
-        *out = sfp__strdup(text ? (const char *)text : "");
-        if (!*out)
-            s = sfp__fail_nomem(err);
-    }
-    (void)sqlite3_finalize(st);
-    return s;
+    if (code == SQLITE_DONE)
+        return SFP_OK;
+    if (code != SQLITE_ROW)
+        return fail_db(r, "cannot read", err);
+    const unsigned char *text = sqlite3_column_text(st, 0);
+    *out = sfp__strdup(text ? (const char *)text : "");
+    return *out ? SFP_OK : sfp__fail_nomem(err);
 }
 
 sfp_status sfp__registry_json(sfp_registry *r, const char *which, char **out, sfp_error *err)
 {
-    char *end, *json = NULL, name[PATH_MAX];
+    char *end, name[PATH_MAX];
+    OWNED char *json = NULL;
     errno = 0;
     long long id = strtoll(which, &end, 10);
-    sfp_status s = SFP_OK;
     if (which[0] >= '0' && which[0] <= '9' && *end == '\0' && errno == 0)
-        s = fetch(r, "SELECT json FROM runs WHERE id = ?1", id, NULL, &json, err);
-    if (s == SFP_OK && !json) {
+        TRY(fetch(r, "SELECT json FROM runs WHERE id = ?1", id, NULL, &json, err));
+    if (!json) {
         true_name(which, name, sizeof name);
-        s = fetch(r, "SELECT json FROM runs WHERE dir = ?1 ORDER BY started DESC, id DESC LIMIT 1", 0, name, &json, err);
+        TRY(fetch(r, "SELECT json FROM runs WHERE dir = ?1 ORDER BY started DESC, id DESC LIMIT 1", 0, name, &json, err));
     }
-    if (s != SFP_OK)
-        return s;
     if (!json)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: no run has this number or directory (registry %s)", which, r->path);
-    *out = json;
+    *out = TAKE(json);
     return SFP_OK;
 }

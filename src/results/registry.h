@@ -3,6 +3,7 @@
 #ifndef SFP_RESULTS_REGISTRY_H
 #define SFP_RESULTS_REGISTRY_H
 
+#include "base/mem.h"
 #include "results/result.h"
 
 typedef struct sfp_registry sfp_registry;
@@ -12,6 +13,7 @@ sfp_status sfp__registry_open(sfp_registry **out, sfp_error *err);
 /* To read: makes nothing. SFP_ENOTFOUND: there is none yet. */
 sfp_status sfp__registry_look(sfp_registry **out, sfp_error *err);
 void sfp__registry_close(sfp_registry *r);
+DEFINE_OWNED_PTR(sfp_registry, sfp__registry_close)
 /* Adds or, for the same directory and start, replaces; the run's number comes back. Several processes may do so at once. */
 sfp_status sfp__registry_put(sfp_registry *r, const char *dir, const sfp_result *result, int64_t *id, sfp_error *err);
 

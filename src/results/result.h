@@ -128,6 +128,10 @@ typedef struct sfp_mixup {
 int sfp__worst_mixups(int classes, const uint64_t *confusion, int most, sfp_mixup *out);
 /* Mean and half width of the 95 % Student-t interval of n numbers; half NAN for n < 2. */
 void sfp__mean_interval(int n, const double *x, double *mean, double *half);
+/* Regularised incomplete beta function I_x(a, b), a and b > 0, x in [0, 1]. */
+double sfp__incomplete_beta(double a, double b, double x);
+/* The t with P(T <= t) = p for Student's T with df > 0 degrees of freedom; NAN outside 0 < p < 1. */
+double sfp__student_t(double p, double df);
 
 /* The same as text, on one line or laid out for people; sfp__free. `label` names the source in messages. */
 sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_error *err);

@@ -1,4 +1,3 @@
-#include "results/metrics.h"
 #include "results/result.h"
 
 #include <math.h>

@@ -209,7 +209,7 @@ static void what_is_no_registry_is_refused(void **unused)
     (void)unused;
     sfp__registry_close(open_registry());
     sql("PRAGMA user_version = 7");
-    refused(SFP_EUNSUPPORTED, "layout 7, this program knows 1");
+    refused(SFP_EUNSUPPORTED, "layout 7, this program knows 2");
     assert_int_equal(unlink(db), 0);
     sql("CREATE TABLE songs(name)");
     refused(SFP_EFORMAT, "a database of something else");
@@ -302,6 +302,76 @@ static void a_reader_finds_what_was_put(void **unused)
     sfp__result_done(&result);
 }
 
+/* The table as the first layout had it, with two runs; the second has a seed beyond 2^63. */
+static void make_layout_1(const sfp_result *result)
+{
+    sfp__registry_close(open_registry());
+    assert_int_equal(unlink(db), 0);
+    sql("CREATE TABLE runs(id INTEGER PRIMARY KEY AUTOINCREMENT, dir TEXT NOT NULL, started TEXT NOT NULL, method TEXT NOT NULL,"
+        " data TEXT NOT NULL, seed INTEGER NOT NULL, average_accuracy REAL, forgetting REAL, prequential_accuracy REAL,"
+        " samples_per_second REAL, seconds REAL, finished INTEGER NOT NULL, json TEXT NOT NULL, UNIQUE(dir, started));"
+        "PRAGMA user_version = 1");
+    for (int i = 0; i < 2; i++) {
+        sfp_result one = *result;
+        one.seed = i ? UINT64_MAX : 7;
+        char *json = result_text(&one), *text = sqlite3_mprintf("INSERT INTO runs VALUES(%d, '/runs/%d', %Q, 'random+er', "
+                                                                "'synthetic:1000', %d, %.17g, NULL, 0.5, 10, 8, 1, %Q)",
+                                                                3 + 4 * i, i, one.started, i ? -1 : 7, one.average_accuracy, json);
+        sql(text);
+        sqlite3_free(text);
+        sfp__free(json);
+    }
+}
+
+static void check_layout_1(sfp_registry *r, const sfp_result *result, int count)
+{
+    rows all = {0};
+    assert_int_equal(sfp__registry_list(r, 0, gather, &all, NULL), SFP_OK);
+    assert_int_equal(all.count, count);
+    for (int i = 0; i < 2; i++) {
+        const sfp_registry_row *row = &all.row[count - 1 - i];
+        char name[16], number[8], *json = NULL;
+        (void)snprintf(name, sizeof name, "/runs/%d", i);
+        (void)snprintf(number, sizeof number, "%d", 3 + 4 * i);
+        assert_true(row->id == 3 + 4 * i && row->seed == (i ? UINT64_MAX : 7) && row->finished && row->seconds == 8);
+        assert_true(fabs(row->average_accuracy - result->average_accuracy) < 1e-15);
+        assert_string_equal(row->dir, name);
+        assert_string_equal(row->started, result->started);
+        assert_string_equal(row->method, "random+er");
+        assert_string_equal(row->data, "synthetic:1000");
+        sfp_result one = *result;
+        one.seed = row->seed;
+        char *text = result_text(&one);
+        assert_int_equal(sfp__registry_json(r, number, &json, NULL), SFP_OK);
+        assert_string_equal(json, text);
+        sfp__free(json);
+        sfp__free(text);
+    }
+}
+
+static void an_earlier_layout_is_read_and_brought_up_to_date(void **unused)
+{
+    (void)unused;
+    sfp_result result = result_make(2, 2);
+    sfp_registry *r = NULL;
+    make_layout_1(&result);
+    assert_int_equal(chmod(db, 0444), 0); /* a reader changes nothing */
+    assert_int_equal(sfp__registry_look(&r, NULL), SFP_OK);
+    check_layout_1(r, &result, 2);
+    sfp__registry_close(r);
+    assert_int_equal(chmod(db, 0644), 0);
+    r = open_registry();
+    check_layout_1(r, &result, 2);
+    (void)snprintf(result.started, sizeof result.started, "2030");
+    assert_true(put(r, folder, &result) == 8); /* numbers go on */
+    (void)snprintf(result.started, sizeof result.started, "2025-01-02T03:04:05Z");
+    sfp__registry_close(r);
+    r = open_registry();
+    check_layout_1(r, &result, 3);
+    sfp__registry_close(r);
+    sfp__result_done(&result);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_folder)
@@ -309,6 +379,7 @@ int main(void)
         TEST(a_run_is_found_by_number_and_directory), TEST(rows_come_newest_first),         TEST(the_same_run_is_replaced),
         TEST(processes_write_at_the_same_time),       TEST(what_is_no_registry_is_refused), TEST(a_damaged_registry_is_told),
         TEST(the_place_follows_the_environment),      TEST(a_reader_makes_nothing),         TEST(a_reader_finds_what_was_put),
+        TEST(an_earlier_layout_is_read_and_brought_up_to_date),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,650 @@
+/* result.json (SPEC section 17): the text of a result and back.
+ *
+ * The text depends on the numbers alone: keys in a fixed order, numbers in their shortest form, NAN as null. The file may come
+ * from anybody: every key is looked at, every count bounded, and nothing is taken that the rest of the program (matrices by tasks
+ * and classes, plots, tables) could trip over. Keys that are not known are passed over, so that a later version may add some.
+ *
+ * One table says what is in it, in the order of the file: numbers and texts by where they are in the structure, matrices, lists
+ * and curves by functions. */
+#include "results/result.h"
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "io/file.h"
+#include "io/json_write.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_MAX ((size_t)1 << 30)
+#define CONFIG_MAX 10000
+#define DENSE_CONFUSION 200               /* with more classes only the cells that are not 0 are written */
+#define COUNT_LIMIT ((json_int_t)1 << 40) /* of a cell of the confusion matrix: a row of 4096 cannot overflow */
+#define THREADS_MAX (1 << 20)
+
+/* How the file is laid out for people. */
+static const sfp_json_form lines = {"\n ", ",\n ", ": ", "\n"}, spaced = {"", ", ", ":", ""}, rows = {"\n  ", ",\n  ", ":", ""},
+                           options = {"\n  ", ",\n  ", ": ", ""};
+
+static const char *const curve_keys[SFP_CURVES] = {"prequential", "loss", "rate", "lag"};
+
+typedef struct reader {
+    const char *label;
+    const json_t *root;
+    sfp_error *err;
+} reader;
+
+typedef enum kind { TEXT, FLAG, SEED, WHOLE /* int */, COUNT /* uint64_t */, REAL, PART /* by its functions */ } kind;
+
+typedef struct field {
+    kind kind;
+    const char *group; /* the object it is in; NULL: the outermost */
+    const char *key;
+    size_t offset, size; /* in sfp_result */
+    double low, high;    /* of a REAL */
+    bool optional;       /* a file without it is read too: of an earlier version */
+    void (*put)(sfp_json *j, const sfp_result *r, const char *key);
+    sfp_status (*get)(const reader *in, const char *key, sfp_result *r); /* NULL: another part reads it */
+} field;
+
+/* --------------------------------------------------------------------- write */
+
+static void put_options(sfp_json *j, const sfp_result *r, const char *key)
+{
+    bool fallback = strcmp(key, "defaults") == 0;
+    sfp__json_object_as(j, key, &options);
+    for (int i = 0; i < r->config_count; i++) {
+        const char *value = fallback ? r->config[i].fallback : r->config[i].value;
+        if (value)
+            sfp__json_string(j, r->config[i].key, value);
+    }
+    sfp__json_end(j);
+}
+
+static void put_names(sfp_json *j, const sfp_result *r, const char *key)
+{
+    bool tasks = strcmp(key, "task_names") == 0;
+    sfp__json_array_as(j, key, &spaced);
+    for (int i = 0; i < (tasks ? r->tasks : r->classes); i++)
+        sfp__json_string(j, NULL, tasks ? r->task_names[i] : r->class_names[i]);
+    sfp__json_end(j);
+}
+
+static void put_numbers(sfp_json *j, const char *key, int n, const double *x)
+{
+    sfp__json_array_as(j, key, &spaced);
+    for (int i = 0; i < n; i++)
+        sfp__json_exact(j, NULL, x[i]);
+    sfp__json_end(j);
+}
+
+static void put_matrix(sfp_json *j, int tasks, const double *a)
+{
+    sfp__json_array_as(j, "accuracy_matrix", &rows);
+    for (int i = 0; i < tasks; i++) {
+        sfp__json_array_as(j, NULL, &spaced);
+        for (int k = 0; k < tasks; k++)
+            sfp__json_exact(j, NULL, k > i ? NAN : a[(size_t)i * (size_t)tasks + (size_t)k]);
+        sfp__json_end(j);
+    }
+    sfp__json_end(j);
+}
+
+static void put_accuracy(sfp_json *j, const sfp_result *r, const char *key)
+{
+    (void)key;
+    put_matrix(j, r->tasks, r->accuracy);
+}
+
+/* What each head of a mixed one would have reached alone. */
+static void put_heads(sfp_json *j, const sfp_result *r, const char *key)
+{
+    if (!r->heads)
+        return;
+    sfp__json_object_as(j, key, &rows);
+    for (int h = 0; h < SFP_RESULT_HEADS; h++) {
+        const double *a = r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks;
+        sfp__json_object(j, sfp__result_head_names[h]);
+        sfp__json_exact(j, "average_accuracy", sfp__average_accuracy(r->tasks, r->tasks_done, a));
+        sfp__json_exact(j, "forgetting", sfp__forgetting(r->tasks, r->tasks_done, a));
+        put_matrix(j, r->tasks, a);
+        sfp__json_end(j);
+    }
+    sfp__json_end(j);
+}
+
+static void put_per_class(sfp_json *j, const sfp_result *r, const char *key)
+{
+    sfp__json_array_as(j, key, &spaced);
+    for (int c = 0; c < r->classes; c++)
+        sfp__json_exact(j, NULL, sfp__result_class_accuracy(r, c, NULL));
+    sfp__json_end(j);
+}
+
+static void put_evaluations(sfp_json *j, const sfp_result *r, const char *key)
+{
+    sfp__json_array_as(j, key, &rows);
+    for (int i = 0; i < r->evaluation_count; i++) {
+        const sfp_evaluation *e = &r->evaluations[i];
+        sfp__json_object(j, NULL);
+        sfp__json_uint(j, "offered", e->offered);
+        sfp__json_int(j, "task", e->task);
+        put_numbers(j, "accuracy", e->task + 1, e->accuracy);
+        sfp__json_exact(j, "average", e->average);
+        sfp__json_end(j);
+    }
+    sfp__json_end(j);
+}
+
+static void put_curves(sfp_json *j, const sfp_result *r, const char *key)
+{
+    sfp__json_object_as(j, key, &rows);
+    for (int i = 0; i < SFP_CURVES; i++) {
+        sfp__json_object(j, curve_keys[i]);
+        put_numbers(j, "x", r->curve[i].count, r->curve[i].x);
+        put_numbers(j, "y", r->curve[i].count, r->curve[i].y);
+        sfp__json_end(j);
+    }
+    sfp__json_end(j);
+}
+
+/* Dense rows, or [truth, answer, count] of each cell that is not 0. */
+static void put_confusion(sfp_json *j, const sfp_result *r, const char *key)
+{
+    size_t n = (size_t)r->classes;
+    bool dense = r->classes <= DENSE_CONFUSION;
+    if (!r->confusion)
+        return;
+    sfp__json_array_as(j, dense ? key : "confusion_cells", dense ? &rows : &spaced);
+    for (size_t i = 0; i < n; i++) {
+        if (dense)
+            sfp__json_array_as(j, NULL, &spaced);
+        for (size_t k = 0; k < n; k++) {
+            uint64_t count = r->confusion[i * n + k];
+            if (dense)
+                sfp__json_uint(j, NULL, count);
+            else if (count)
+                sfp__json_printf(j, NULL, "[%zu,%zu,%llu]", i, k, (unsigned long long)count);
+        }
+        if (dense)
+            sfp__json_end(j);
+    }
+    sfp__json_end(j);
+}
+
+static void put_field(sfp_json *j, const field *f, const sfp_result *r)
+{
+    const void *at = (const char *)r + f->offset;
+    uint64_t seed;
+    switch (f->kind) {
+    case TEXT:
+        sfp__json_string(j, f->key, at);
+        break;
+    case FLAG:
+        sfp__json_bool(j, f->key, *(const bool *)at);
+        break;
+    case SEED: /* beyond 2^63 - 1 it is no integer to many readers of JSON: it goes as text */
+        seed = *(const uint64_t *)at;
+        sfp__json_printf(j, f->key, seed <= INT64_MAX ? "%llu" : "\"%llu\"", (unsigned long long)seed);
+        break;
+    case WHOLE:
+        sfp__json_int(j, f->key, *(const int *)at);
+        break;
+    case COUNT:
+        sfp__json_uint(j, f->key, *(const uint64_t *)at);
+        break;
+    case REAL:
+        sfp__json_exact(j, f->key, *(const double *)at);
+        break;
+    case PART:
+        f->put(j, r, f->key);
+    }
+}
+
+/* ---------------------------------------------------------------------- read */
+
+static sfp_status bad(const reader *in, const char *where, const char *expected)
+{
+    char name[SFP_NAME_MAX];
+    return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' is not %s", in->label, sfp__printable(where, name, sizeof name), expected);
+}
+
+/* A member of a wanted type; one that is missing is an error. */
+static sfp_status get(const reader *in, const json_t *from, const char *key, int type, const json_t **out)
+{
+    static const char *const words[] = {"an object", "an array", "a string", "a whole number"};
+    const json_t *v = json_object_get(from, key);
+    if (!v)
+        return sfp__fail(in->err, SFP_EFORMAT, "%s: key '%s' is missing", in->label, key);
+    if ((int)json_typeof(v) != type)
+        return bad(in, key, words[type]);
+    *out = v;
+    return SFP_OK;
+}
+
+/* null: NAN */
+static sfp_status to_real(const reader *in, const json_t *v, const char *key, double low, double high, double *out)
+{
+    double x = NAN;
+    if (!json_is_null(v)) {
+        if (!json_is_number(v))
+            return bad(in, key, "a number or null");
+        x = json_number_value(v);
+        if (!(x >= low && x <= high))
+            return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' is %g, expected %g to %g", in->label, key, x, low, high);
+    }
+    *out = x;
+    return SFP_OK;
+}
+
+static sfp_status get_count(const reader *in, const json_t *from, const char *key, uint64_t *out)
+{
+    const json_t *v = NULL;
+    TRY(get(in, from, key, JSON_INTEGER, &v));
+    if (json_integer_value(v) < 0)
+        return bad(in, key, "0 or more");
+    *out = (uint64_t)json_integer_value(v);
+    return SFP_OK;
+}
+
+static sfp_status get_seed(const reader *in, const json_t *from, const char *key, uint64_t *out)
+{
+    const json_t *v = json_object_get(from, key);
+    if (!json_is_string(v))
+        return get_count(in, from, key, out);
+    char *end;
+    const char *text = json_string_value(v);
+    errno = 0;
+    unsigned long long x = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end || errno)
+        return bad(in, key, "a whole number from 0 to 2^64 - 1");
+    *out = x;
+    return SFP_OK;
+}
+
+/* A list with a size within a range. */
+static sfp_status get_array(const reader *in, const json_t *from, const char *key, size_t low, size_t high, const json_t **out)
+{
+    const json_t *list = NULL;
+    TRY(get(in, from, key, JSON_ARRAY, &list));
+    size_t n = json_array_size(list);
+    if (low == high && n != low)
+        return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' has %zu entries, expected %zu", in->label, key, n, low);
+    if (n < low || n > high)
+        return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' has %zu entries, expected %zu to %zu", in->label, key, n, low, high);
+    *out = list;
+    return SFP_OK;
+}
+
+static sfp_status get_names(const reader *in, const char *key, sfp_result *r)
+{
+    const json_t *list = json_object_get(in->root, key);
+    char **out = strcmp(key, "task_names") == 0 ? r->task_names : r->class_names;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        if (json_is_null(v))
+            continue;
+        if (!json_is_string(v))
+            return bad(in, key, "a list of strings or null");
+        if (!(out[i] = sfp__strdup(json_string_value(v))))
+            return sfp__fail_nomem(in->err);
+    }
+    return SFP_OK;
+}
+
+static sfp_status get_config(const reader *in, const char *name, sfp_result *r)
+{
+    const json_t *config = NULL, *defaults = json_object_get(in->root, "defaults");
+    TRY(get(in, in->root, name, JSON_OBJECT, &config));
+    if (json_object_size(config) > CONFIG_MAX)
+        return bad(in, name, "of a sane size");
+    if (defaults && !json_is_object(defaults))
+        return bad(in, "defaults", "an object");
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)config, key, v)
+    {
+        const json_t *fallback = json_object_get(defaults, key);
+        if (!json_is_string(v))
+            return bad(in, key, "a string, as every value in 'config'");
+        if (fallback && !json_is_string(fallback))
+            return bad(in, key, "a string, as every value in 'defaults'");
+        TRY(sfp__result_config(r, key, json_string_value(v), in->err));
+        if (fallback)
+            TRY(sfp__result_default(r, key, json_string_value(fallback), in->err));
+    }
+    return SFP_OK;
+}
+
+static sfp_status get_matrix(const reader *in, const json_t *from, int tasks, double *a)
+{
+    const char *key = "accuracy_matrix";
+    const json_t *list = NULL;
+    size_t n = (size_t)tasks;
+    TRY(get_array(in, from, key, n, n, &list));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *row = json_array_get(list, i);
+        if (!json_is_array(row) || json_array_size(row) != n)
+            return bad(in, key, "a square of numbers, as many as tasks");
+        for (size_t j = 0; j < n; j++) {
+            TRY(to_real(in, json_array_get(row, j), key, 0, 1, &a[i * n + j]));
+            if (j > i && !isnan(a[i * n + j]))
+                return bad(in, key, "null above the diagonal");
+        }
+    }
+    return SFP_OK;
+}
+
+static sfp_status get_accuracy(const reader *in, const char *key, sfp_result *r)
+{
+    (void)key;
+    if (r->tasks_done > r->tasks)
+        return bad(in, "tasks_done", "at most the number of tasks");
+    return get_matrix(in, in->root, r->tasks, r->accuracy);
+}
+
+static sfp_status get_heads(const reader *in, const char *key, sfp_result *r)
+{
+    const json_t *heads = json_object_get(in->root, key);
+    for (int h = 0; heads && h < SFP_RESULT_HEADS; h++) {
+        const json_t *head = json_object_get(heads, sfp__result_head_names[h]);
+        double *a = sfp__result_head(r, h);
+        if (!json_is_object(head))
+            return bad(in, key, "an object a head: linear, slda, ranpac");
+        if (!a)
+            return sfp__fail_nomem(in->err);
+        TRY(get_matrix(in, head, r->tasks, a));
+    }
+    return SFP_OK;
+}
+
+/* Follows from the confusion matrix; only its form is looked at. */
+static sfp_status get_per_class(const reader *in, const char *key, sfp_result *r)
+{
+    const json_t *list = NULL;
+    double ignored;
+    TRY(get_array(in, in->root, key, (size_t)r->classes, (size_t)r->classes, &list));
+    for (size_t i = 0; i < json_array_size(list); i++)
+        TRY(to_real(in, json_array_get(list, i), key, 0, 1, &ignored));
+    return SFP_OK;
+}
+
+static sfp_status get_evaluation(const reader *in, const char *key, const json_t *v, sfp_result *r)
+{
+    const json_t *accuracy = NULL;
+    uint64_t offered = 0, task = 0;
+    double average; /* follows from the rest */
+    OWNED double *row = NULL;
+    if (!json_is_object(v))
+        return bad(in, key, "a list of objects");
+    TRY(get_count(in, v, "offered", &offered));
+    TRY(get_count(in, v, "task", &task));
+    if (r->evaluation_count && offered < r->evaluations[r->evaluation_count - 1].offered)
+        return bad(in, key, "in order");
+    if (task >= (uint64_t)r->tasks)
+        return bad(in, "task", "below the number of tasks");
+    TRY(get_array(in, v, "accuracy", task + 1, task + 1, &accuracy));
+    if (!json_object_get(v, "average"))
+        return sfp__fail(in->err, SFP_EFORMAT, "%s: key 'average' is missing", in->label);
+    TRY(to_real(in, json_object_get(v, "average"), "average", 0, 1, &average));
+    TRY(sfp__alloc(&row, task + 1, sizeof *row, in->err));
+    for (size_t k = 0; k <= task; k++)
+        TRY(to_real(in, json_array_get(accuracy, k), "accuracy", 0, 1, &row[k]));
+    return sfp__result_evaluated(r, offered, (int)task, row, in->err);
+}
+
+static sfp_status get_evaluations(const reader *in, const char *key, sfp_result *r)
+{
+    const json_t *list = NULL;
+    TRY(get_array(in, in->root, key, 0, SFP_EVALUATIONS_MAX, &list));
+    for (size_t i = 0; i < json_array_size(list); i++)
+        TRY(get_evaluation(in, key, json_array_get(list, i), r));
+    return SFP_OK;
+}
+
+static sfp_status get_curve(const reader *in, const char *key, const json_t *v, sfp_curve *c)
+{
+    const json_t *x = NULL, *y = NULL;
+    if (!json_is_object(v))
+        return bad(in, key, "an object");
+    TRY(get_array(in, v, "x", 0, SFP_CURVE_MAX, &x));
+    TRY(get_array(in, v, "y", json_array_size(x), json_array_size(x), &y));
+    for (size_t i = 0; i < json_array_size(x); i++) {
+        double px, py;
+        TRY(to_real(in, json_array_get(x, i), "x", -1e300, 1e300, &px));
+        if (isnan(px) || (i > 0 && px < c->x[i - 1]))
+            return bad(in, key, "a curve: x must not fall");
+        TRY(to_real(in, json_array_get(y, i), "y", -1e300, 1e300, &py));
+        TRY(sfp__curve_add(c, px, py, in->err));
+    }
+    return SFP_OK;
+}
+
+static sfp_status get_curves(const reader *in, const char *key, sfp_result *r)
+{
+    const json_t *curves = NULL;
+    TRY(get(in, in->root, key, JSON_OBJECT, &curves));
+    for (int i = 0; i < SFP_CURVES; i++) {
+        const json_t *v = json_object_get(curves, curve_keys[i]);
+        if (v)
+            TRY(get_curve(in, curve_keys[i], v, &r->curve[i]));
+    }
+    return SFP_OK;
+}
+
+static sfp_status to_cell(const reader *in, const json_t *v, const char *key, json_int_t limit, uint64_t *out)
+{
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= limit)
+        return bad(in, key, "made of counts and class numbers");
+    *out = (uint64_t)json_integer_value(v);
+    return SFP_OK;
+}
+
+static sfp_status get_cells(const reader *in, const char *key, sfp_result *r)
+{
+    const json_t *cells = NULL;
+    size_t n = (size_t)r->classes;
+    TRY(get_array(in, in->root, key, 0, n * n, &cells));
+    for (size_t i = 0; i < json_array_size(cells); i++) {
+        uint64_t v[3];
+        for (size_t k = 0; k < 3; k++) /* json_array_get of what is no array is NULL */
+            TRY(to_cell(in, json_array_get(json_array_get(cells, i), k), key, k < 2 ? (json_int_t)n : COUNT_LIMIT, &v[k]));
+        r->confusion[v[0] * n + v[1]] = v[2];
+    }
+    return SFP_OK;
+}
+
+static sfp_status get_confusion(const reader *in, const char *key, sfp_result *r)
+{
+    const json_t *list = json_object_get(in->root, key);
+    size_t n = (size_t)r->classes;
+    if (!r->confusion)
+        return SFP_OK;
+    if (!list)
+        return json_object_get(in->root, "confusion_cells") ? get_cells(in, "confusion_cells", r) : SFP_OK;
+    TRY(get_array(in, in->root, key, n, n, &list));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *row = json_array_get(list, i);
+        if (!json_is_array(row) || json_array_size(row) != n)
+            return bad(in, key, "a square of counts, as many as classes");
+        for (size_t k = 0; k < n; k++)
+            TRY(to_cell(in, json_array_get(row, k), key, COUNT_LIMIT, &r->confusion[i * n + k]));
+    }
+    return SFP_OK;
+}
+
+static sfp_status get_field(const reader *in, const field *f, const json_t *from, sfp_result *r)
+{
+    void *at = (char *)r + f->offset;
+    const json_t *v = json_object_get(from, f->key);
+    uint64_t count = 0;
+    switch (f->kind) {
+    case TEXT:
+        TRY(get(in, from, f->key, JSON_STRING, &v));
+        if (json_string_length(v) >= f->size)
+            return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' has %zu bytes, expected less than %zu", in->label, f->key,
+                             json_string_length(v), f->size);
+        memcpy(at, json_string_value(v), json_string_length(v) + 1);
+        return SFP_OK;
+    case FLAG:
+        if (!json_is_boolean(v))
+            return bad(in, f->key, "true or false");
+        *(bool *)at = json_is_true(v);
+        return SFP_OK;
+    case SEED:
+        return get_seed(in, from, f->key, at);
+    case WHOLE:
+        TRY(get_count(in, from, f->key, &count));
+        if (count > THREADS_MAX)
+            return bad(in, f->key, "a sane number");
+        *(int *)at = (int)count;
+        return SFP_OK;
+    case COUNT:
+        return get_count(in, from, f->key, at);
+    case REAL:
+        if (!v)
+            return sfp__fail(in->err, SFP_EFORMAT, "%s: key '%s' is missing", in->label, f->key);
+        return to_real(in, v, f->key, f->low, f->high, at);
+    case PART:
+        return f->get ? f->get(in, f->key, r) : SFP_OK;
+    }
+    return SFP_OK;
+}
+
+/* --------------------------------------------------------------------- table */
+
+#define AT(member) .offset = offsetof(sfp_result, member), .size = sizeof((sfp_result *)NULL)->member
+#define OLDER .optional = true
+#define BY(writer, reader) .put = writer, .get = reader
+#define MOST 1e300
+
+static const field fields[] = {
+    {TEXT, NULL, "started", AT(started)},
+    {FLAG, NULL, "finished", AT(finished)},
+    {SEED, NULL, "seed", AT(seed)},
+    {TEXT, "machine", "cpu", AT(machine.cpu)},
+    {WHOLE, "machine", "threads", AT(machine.threads)},
+    {TEXT, "machine", "kernels", AT(machine.kernels)},
+    {TEXT, "machine", "gemm", AT(machine.gemm)},
+    {PART, NULL, "config", BY(put_options, get_config)},
+    {PART, NULL, "defaults", BY(put_options, NULL)},
+    {PART, NULL, "task_names", BY(put_names, get_names)},
+    {PART, NULL, "class_names", BY(put_names, get_names)},
+    {WHOLE, NULL, "tasks_done", AT(tasks_done)},
+    {PART, NULL, "accuracy_matrix", BY(put_accuracy, get_accuracy)},
+    {REAL, NULL, "average_accuracy", AT(average_accuracy), 0, 1},
+    {REAL, NULL, "forgetting", AT(forgetting), -1, 1},
+    {REAL, NULL, "backward_transfer", AT(backward_transfer), -1, 1},
+    {REAL, NULL, "prequential_accuracy", AT(prequential_accuracy), 0, 1},
+    {PART, NULL, "heads", OLDER, BY(put_heads, get_heads)},
+    {PART, NULL, "per_class", BY(put_per_class, get_per_class)},
+    {PART, NULL, "evaluations", OLDER, BY(put_evaluations, get_evaluations)},
+    {COUNT, "samples", "offered", AT(samples.offered)},
+    {COUNT, "samples", "scored", AT(samples.scored)},
+    {COUNT, "samples", "trained", AT(samples.trained)},
+    {COUNT, "samples", "replayed", AT(samples.replayed)},
+    {COUNT, "samples", "dropped", AT(samples.dropped)},
+    {COUNT, "samples", "skipped", AT(samples.skipped), OLDER},
+    {COUNT, "labels", "unlabelled", AT(labels.unlabelled), OLDER},
+    {COUNT, "labels", "late", AT(labels.late), OLDER},
+    {COUNT, "labels", "expired", AT(labels.expired), OLDER},
+    {COUNT, "labels", "waiting", AT(labels.waiting), OLDER},
+    {REAL, NULL, "lambda", AT(lambda), 0, MOST},
+    {REAL, NULL, "cs", AT(cs), 0, MOST},
+    {REAL, "lag", "mean", AT(lag.mean), -MOST, MOST},
+    {REAL, "lag", "max", AT(lag.max), -MOST, MOST},
+    {REAL, "lag", "last", AT(lag.last), -MOST, MOST},
+    {REAL, NULL, "coverage", AT(coverage), 0, 1},
+    {REAL, "seconds", "decode", AT(seconds.decode), -MOST, MOST},
+    {REAL, "seconds", "select", AT(seconds.select), -MOST, MOST},
+    {REAL, "seconds", "train", AT(seconds.train), -MOST, MOST},
+    {REAL, "seconds", "buffer", AT(seconds.buffer), -MOST, MOST},
+    {REAL, "seconds", "evaluate", AT(seconds.evaluate), -MOST, MOST},
+    {REAL, "seconds", "total", AT(seconds.total), -MOST, MOST},
+    {REAL, "seconds", "waited", AT(seconds.waited), -MOST, MOST, OLDER},
+    {REAL, NULL, "samples_per_second", AT(samples_per_second), 0, MOST},
+    {COUNT, NULL, "peak_rss_bytes", AT(peak_rss_bytes)},
+    {PART, NULL, "curves", OLDER, BY(put_curves, get_curves)},
+    {PART, NULL, "confusion", OLDER, BY(put_confusion, get_confusion)},
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_error *err)
+{
+    OWNED_BY(sfp__text_done) sfp_text t = {0};
+    sfp_json j = {.text = &t, .one_line = one_line};
+    const char *group = NULL; /* that is open */
+    sfp__json_object_as(&j, NULL, &lines);
+    sfp__json_string(&j, "version", sfp_version());
+    for (const field *f = fields; f < fields + FIELDS; f++) {
+        if (group && (!f->group || strcmp(f->group, group) != 0)) {
+            sfp__json_end(&j);
+            group = NULL;
+        }
+        if (f->group && !group)
+            sfp__json_object_as(&j, group = f->group, f->kind == REAL ? &spaced : NULL);
+        put_field(&j, f, r);
+    }
+    sfp__json_end(&j);
+    sfp__text_put(&t, one_line ? "" : "\n");
+    if (t.failed)
+        return sfp__fail_nomem(err);
+    *out = TAKE(t.s);
+    return SFP_OK;
+}
+
+static sfp_status read_result(const reader *in, sfp_result *r)
+{
+    const json_t *tasks = NULL, *classes = NULL;
+    if (!json_is_object(in->root))
+        return sfp__fail(in->err, SFP_EFORMAT, "%s: not a JSON object", in->label);
+    TRY(get_array(in, in->root, "task_names", 1, SFP_RESULT_TASKS_MAX, &tasks));
+    TRY(get_array(in, in->root, "class_names", 0, SFP_RESULT_CLASSES_MAX, &classes));
+    TRY(sfp__result_init(r, (int)json_array_size(tasks), (int)json_array_size(classes), in->err));
+    for (const field *f = fields; f < fields + FIELDS; f++) {
+        const json_t *from = f->group ? json_object_get(in->root, f->group) : in->root;
+        bool cells = f->get == get_confusion; /* has two keys */
+        if (f->optional && (!from || (json_is_object(from) && !json_object_get(from, f->key) && !cells)))
+            continue;
+        if (f->group)
+            TRY(get(in, in->root, f->group, JSON_OBJECT, &from));
+        TRY(get_field(in, f, from, r));
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__result_parse(const char *label, const char *text, size_t size, sfp_result *out, sfp_error *err)
+{
+    json_error_t why;
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
+    if (!root) {
+        char message[SFP_NAME_MAX];
+        return sfp__fail(err, SFP_EFORMAT, "%s:%d: not JSON: %s", label, why.line,
+                         sfp__printable(why.text, message, sizeof message));
+    }
+    sfp_status s = read_result(&(reader){label, root, err}, &r);
+    json_decref(root);
+    TRY(s);
+    *out = r;
+    r = (sfp_result){0};
+    return SFP_OK;
+}
+
+sfp_status sfp__result_write(const sfp_result *r, const char *path, sfp_error *err)
+{
+    OWNED char *text = NULL;
+    TRY(sfp__result_text(r, false, &text, err));
+    return sfp__file_write(path, text, strlen(text), err);
+}
+
+sfp_status sfp__result_read(const char *path, sfp_result *out, sfp_error *err)
+{
+    OWNED uint8_t *bytes = NULL;
+    size_t size = 0;
+    TRY(sfp__file_read(path, FILE_MAX, &bytes, &size, err));
+    return sfp__result_parse(path, (const char *)bytes, size, out, err);
+}
