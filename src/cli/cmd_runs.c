@@ -36,16 +36,6 @@ static void put_real(double x, int width, int decimals)
         (void)printf("  %*s", width, "-");
 }
 
-static void json_seed(sfp_json *j, uint64_t seed)
-{
-    char text[32];
-    (void)snprintf(text, sizeof text, "%" PRIu64, seed);
-    if (seed <= INT64_MAX)
-        sfp__json_int(j, "seed", (int64_t)seed);
-    else
-        sfp__json_string(j, "seed", text);
-}
-
 static void list_json(sfp_json *j, const sfp_registry_row *row)
 {
     sfp__json_object(j, NULL);
@@ -54,7 +44,7 @@ static void list_json(sfp_json *j, const sfp_registry_row *row)
     sfp__json_bool(j, "finished", row->finished);
     sfp__json_string(j, "method", row->method);
     sfp__json_string(j, "data", row->data);
-    json_seed(j, row->seed);
+    sfp__json_seed(j, "seed", row->seed);
     sfp__json_real(j, "average_accuracy", row->average_accuracy);
     sfp__json_real(j, "forgetting", row->forgetting);
     sfp__json_real(j, "prequential_accuracy", row->prequential_accuracy);
@@ -92,33 +82,29 @@ static bool list_row(void *ctx, const sfp_registry_row *row)
     return true;
 }
 
-static int list(const sfp_args *args)
+static sfp_status list(const sfp_args *args, sfp_error *err)
 {
-    sfp_error err = {0};
-    sfp_registry *registry = NULL;
+    OWNED_PTR(sfp__registry_close) sfp_registry *registry = NULL;
     sfp_json j;
     listing l = {0};
-    sfp_status s = sfp__registry_look(&registry, &err);
+    sfp_status s = sfp__registry_look(&registry, err);
     bool none = s == SFP_ENOTFOUND;
-    if (s != SFP_OK && !none)
-        return sfp__say_error(&err);
+    if (s && !none)
+        return s;
     if (sfp__args_flag(args, "json")) {
         l.json = &j;
         sfp__json_begin(&j, stdout);
         sfp__json_array(&j, "runs");
     }
     if (!none)
-        s = sfp__registry_list(registry, (int)sfp__args_int(args, "limit"), list_row, &l, &err);
+        s = sfp__registry_list(registry, (int)sfp__args_int(args, "limit"), list_row, &l, err);
     if (l.json)
         sfp__json_end_all(&j);
-    sfp__registry_close(registry);
-    if (none) {
-        sfp__say("no runs yet (%s)", err.message);
-        return SFP_EXIT_OK;
-    }
-    if (s == SFP_OK && l.count == 0)
+    if (none)
+        sfp__say("no runs yet (%s)", err->message);
+    else if (!s && l.count == 0)
         sfp__say("no runs yet");
-    return s == SFP_OK ? SFP_EXIT_OK : sfp__say_error(&err);
+    return none ? SFP_OK : s;
 }
 
 /* ---------------------------------------------------------------------- load */
@@ -130,19 +116,16 @@ static bool is_number(const char *s)
 
 static sfp_status load_registered(const char *which, sfp_result *out, sfp_error *err)
 {
-    sfp_registry *registry = NULL;
-    char *json = NULL, label[96];
+    OWNED_PTR(sfp__registry_close) sfp_registry *registry = NULL;
+    OWNED char *json = NULL;
+    char label[96];
     sfp_status s = sfp__registry_look(&registry, err);
     if (s == SFP_ENOTFOUND)
-        s = sfp__fail_prefix(err, s, "%s: no run has this number or directory", which);
-    if (s == SFP_OK)
-        s = sfp__registry_json(registry, which, &json, err);
+        return sfp__fail_prefix(err, s, "%s: no run has this number or directory", which);
+    TRY(s);
+    TRY(sfp__registry_json(registry, which, &json, err));
     (void)snprintf(label, sizeof label, "run %.50s of the registry", which);
-    if (s == SFP_OK)
-        s = sfp__result_parse(label, json, strlen(json), out, err);
-    sfp__free(json);
-    sfp__registry_close(registry);
-    return s;
+    return sfp__result_parse(label, json, strlen(json), out, err);
 }
 
 static sfp_status load(const char *which, sfp_result *out, sfp_error *err)
@@ -199,7 +182,7 @@ static void print_run(const sfp_result *r)
     put_line("seed", text);
     put_line("machine", r->machine.cpu);
     for (const sfp_run_number *n = sfp__run_numbers; n->label; n++) {
-        double x = n->get(r);
+        double x = sfp__run_number(n, r);
         (void)snprintf(text, sizeof text, isfinite(x) ? "%.*f" : "-", n->decimals, sfp__no_minus_zero(x, n->decimals));
         put_line(n->label, text);
     }
@@ -215,24 +198,18 @@ static void print_run(const sfp_result *r)
     }
 }
 
-static int show(const sfp_args *args)
+static sfp_status show(const sfp_args *args, sfp_error *err)
 {
-    sfp_error err = {0};
-    sfp_result r = {0};
-    if (args->operand_count != 2)
-        return sfp__say_usage("runs", "show needs one run: its number or its directory");
-    sfp_status s = load(args->operands[1], &r, &err);
-    if (s == SFP_OK && sfp__args_flag(args, "json")) {
-        char *text = NULL;
-        s = sfp__result_text(&r, true, &text, &err);
-        if (s == SFP_OK)
-            (void)printf("%s\n", text);
-        sfp__free(text);
-    } else if (s == SFP_OK) {
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
+    OWNED char *text = NULL;
+    TRY(load(args->operands[1], &r, err));
+    if (!sfp__args_flag(args, "json")) {
         print_run(&r);
+        return SFP_OK;
     }
-    sfp__result_done(&r);
-    return s == SFP_OK ? SFP_EXIT_OK : sfp__say_error(&err);
+    TRY(sfp__result_text(&r, true, &text, err));
+    (void)printf("%s\n", text);
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------------- compare, add */
@@ -240,104 +217,99 @@ static int show(const sfp_args *args)
 /* The same to the last digit, its time of beginning among them: one run, by whatever names. */
 static sfp_status is_same(const sfp_result *a, const sfp_result *b, bool *same, sfp_error *err)
 {
-    char *text[2] = {NULL};
-    sfp_status s = sfp__result_text(a, false, &text[0], err);
-    if (s == SFP_OK)
-        s = sfp__result_text(b, false, &text[1], err);
-    *same = s == SFP_OK && strcmp(text[0], text[1]) == 0;
-    sfp__free(text[0]);
-    sfp__free(text[1]);
-    return s;
+    OWNED char *x = NULL, *y = NULL;
+    TRY(sfp__result_text(a, false, &x, err));
+    TRY(sfp__result_text(b, false, &y, err));
+    *same = strcmp(x, y) == 0;
+    return SFP_OK;
 }
 
-/* A run beside itself says nothing, and as a repetition it would narrow the interval. SFP_EINVAL: one is there twice. */
+/* A run beside itself says nothing, and as a repetition it would narrow the interval. */
 static sfp_status check_different(int n, const sfp_named_run *runs, sfp_error *err)
 {
     for (int i = 1; i < n; i++)
         for (int j = 0; j < i; j++) {
             bool same;
-            sfp_status s = is_same(&runs[j].result, &runs[i].result, &same, err);
-            if (s == SFP_OK && same)
-                s = sfp__fail(err, SFP_EINVAL, "'%s' and '%s' are the same run, expected different ones", runs[j].name,
-                              runs[i].name);
-            if (s != SFP_OK)
-                return s;
+            TRY(is_same(&runs[j].result, &runs[i].result, &same, err));
+            if (same)
+                return sfp__fail_key(err, "RUN", SFP_EINVAL, "'%s' and '%s' are the same run, expected different ones",
+                                     runs[j].name, runs[i].name);
         }
     return SFP_OK;
 }
 
-static int compare(const sfp_args *args)
+static sfp_status load_and_compare(const sfp_args *args, int n, sfp_named_run *runs, sfp_error *err)
 {
-    sfp_error err = {0};
-    sfp_status s = SFP_OK;
-    int n = args->operand_count - 1, loaded = 0;
-    bool twice = false;
-    if (n < 2)
-        return sfp__say_usage("runs", "compare needs two runs or more: their numbers or directories");
-    sfp_named_run *runs = sfp__calloc((size_t)n, sizeof *runs);
-    if (!runs)
-        s = sfp__fail_nomem(&err);
-    for (; s == SFP_OK && loaded < n; loaded += s == SFP_OK) {
-        runs[loaded].name = args->operands[loaded + 1];
-        s = load(runs[loaded].name, &runs[loaded].result, &err);
+    for (int i = 0; i < n; i++) {
+        runs[i].name = args->operands[i + 1];
+        TRY(load(runs[i].name, &runs[i].result, err));
     }
-    if (s == SFP_OK) {
-        s = check_different(n, runs, &err);
-        twice = s == SFP_EINVAL;
-    }
-    if (s == SFP_OK)
-        s = sfp__runs_compare(n, runs, sfp__args_flag(args, "json"), &err);
-    for (int i = 0; i < loaded; i++)
-        sfp__result_done(&runs[i].result);
-    sfp__free(runs);
-    if (twice)
-        return sfp__say_usage("runs", "%s", err.message);
-    return s == SFP_OK ? SFP_EXIT_OK : sfp__say_error(&err);
+    TRY(check_different(n, runs, err));
+    return sfp__runs_compare(n, runs, sfp__args_flag(args, "json"), err);
 }
 
-static int add(const sfp_args *args)
+static sfp_status compare(const sfp_args *args, sfp_error *err)
 {
-    sfp_error err = {0};
-    sfp_registry *registry = NULL;
-    if (args->operand_count < 2)
-        return sfp__say_usage("runs", "add needs the directories of runs");
-    sfp_status s = sfp__registry_open(&registry, &err);
-    for (int i = 1; s == SFP_OK && i < args->operand_count; i++) {
-        char path[PATH_MAX];
-        int64_t id = 0;
-        sfp_result r = {0};
-        if (snprintf(path, sizeof path, "%s/result.json", args->operands[i]) >= (int)sizeof path)
-            s = sfp__fail(&err, SFP_ELIMIT, "%s/result.json: the path is too long", args->operands[i]);
-        if (s == SFP_OK)
-            s = sfp__result_read(path, &r, &err);
-        if (s == SFP_OK)
-            s = sfp__registry_put(registry, args->operands[i], &r, &id, &err);
-        if (s == SFP_OK)
-            sfp__say("%s is run %" PRId64, args->operands[i], id);
-        sfp__result_done(&r);
-    }
-    sfp__registry_close(registry);
-    return s == SFP_OK ? SFP_EXIT_OK : sfp__say_error(&err);
+    int n = args->operand_count - 1;
+    OWNED sfp_named_run *runs = NULL;
+    TRY(sfp__alloc(&runs, (size_t)n, sizeof *runs, err));
+    sfp_status s = load_and_compare(args, n, runs, err);
+    for (int i = 0; i < n; i++)
+        sfp__result_done(&runs[i].result);
+    return s;
+}
+
+static sfp_status add_one(sfp_registry *registry, const char *dir, sfp_error *err)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
+    char path[PATH_MAX];
+    int64_t id = 0;
+    if (snprintf(path, sizeof path, "%s/result.json", dir) >= (int)sizeof path)
+        return sfp__fail(err, SFP_ELIMIT, "%s/result.json: the path is too long", dir);
+    TRY(sfp__result_read(path, &r, err));
+    TRY(sfp__registry_put(registry, dir, &r, &id, err));
+    sfp__say("%s is run %" PRId64, dir, id);
+    return SFP_OK;
+}
+
+static sfp_status add(const sfp_args *args, sfp_error *err)
+{
+    OWNED_PTR(sfp__registry_close) sfp_registry *registry = NULL;
+    TRY(sfp__registry_open(&registry, err));
+    for (int i = 1; i < args->operand_count; i++)
+        TRY(add_one(registry, args->operands[i], err));
+    return SFP_OK;
 }
 
 static int run(const sfp_args *args)
 {
     static const struct {
         const char *name;
-        int (*run)(const sfp_args *args);
-    } verbs[] = {{"show", show}, {"compare", compare}, {"add", add}};
-    if (args->operand_count == 0)
-        return list(args);
-    const char *names[sizeof verbs / sizeof *verbs];
-    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        sfp_status (*run)(const sfp_args *args, sfp_error *err);
+        int min, max; /* operands after the name; max 0: any number */
+        const char *usage;
+    } verbs[] = {{"show", show, 1, 1, "show needs one run: its number or its directory"},
+                 {"compare", compare, 2, 0, "compare needs two runs or more: their numbers or directories"},
+                 {"add", add, 1, 0, "add needs the directories of runs"}};
+    enum { VERBS = sizeof verbs / sizeof *verbs };
+    sfp_error err = {0};
+    const char *names[VERBS];
+    int n = args->operand_count - 1;
+    if (n < 0)
+        return list(args, &err) ? sfp__say_error(&err) : SFP_EXIT_OK;
+    for (int i = 0; i < VERBS; i++) {
         names[i] = verbs[i].name;
         if (strcmp(verbs[i].name, args->operands[0]) != 0)
             continue;
         if (sfp__args_rank(args, "limit") > SFP_RANK_DEFAULT)
             return sfp__say_usage("runs", "%s takes no --limit", verbs[i].name);
-        return verbs[i].run(args);
+        if (n < verbs[i].min || (verbs[i].max && n > verbs[i].max))
+            return sfp__say_usage("runs", "%s", verbs[i].usage);
+        if (!verbs[i].run(args, &err))
+            return SFP_EXIT_OK;
+        return strcmp(err.key, "RUN") == 0 ? sfp__say_usage("runs", "%s", err.message) : sfp__say_error(&err);
     }
-    const char *best = sfp__nearest(args->operands[0], names, sizeof names / sizeof *names);
+    const char *best = sfp__nearest(args->operands[0], names, VERBS);
     if (best)
         return sfp__say_usage("runs", "'%s' is neither show, compare nor add, did you mean '%s'?", args->operands[0], best);
     return sfp__say_usage("runs", "'%s' is neither show, compare nor add", args->operands[0]);

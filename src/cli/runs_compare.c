@@ -15,39 +15,30 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GET(name, value)                    \
-    static double name(const sfp_result *r) \
-    {                                       \
-        return value;                       \
-    }
-GET(get_average, r->average_accuracy)
-GET(get_forgetting, r->forgetting)
-GET(get_backward, r->backward_transfer)
-GET(get_prequential, r->prequential_accuracy)
-GET(get_coverage, r->coverage)
-GET(get_offered, (double)r->samples.offered)
-GET(get_trained, (double)r->samples.trained)
-GET(get_dropped, (double)r->samples.dropped)
-GET(get_lag, r->lag.max)
-GET(get_speed, r->samples_per_second)
-GET(get_seconds, r->seconds.total)
-GET(get_memory, (double)r->peak_rss_bytes / (1 << 20))
+#define AT(member) offsetof(sfp_result, member)
 
 const sfp_run_number sfp__run_numbers[] = {
-    {"average accuracy", "average_accuracy", 4, get_average},
-    {"forgetting", "forgetting", 4, get_forgetting},
-    {"backward transfer", "backward_transfer", 4, get_backward},
-    {"prequential accuracy", "prequential_accuracy", 4, get_prequential},
-    {"class coverage", "coverage", 4, get_coverage},
-    {"offered", "offered", 0, get_offered},
-    {"trained", "trained", 0, get_trained},
-    {"dropped", "dropped", 0, get_dropped},
-    {"largest lag, s", "lag_max", 3, get_lag},
-    {"samples/s", "samples_per_second", 1, get_speed},
-    {"seconds", "seconds", 1, get_seconds},
-    {"peak memory, MiB", "peak_rss_mib", 0, get_memory},
+    {"average accuracy", "average_accuracy", 4, AT(average_accuracy), false},
+    {"forgetting", "forgetting", 4, AT(forgetting), false},
+    {"backward transfer", "backward_transfer", 4, AT(backward_transfer), false},
+    {"prequential accuracy", "prequential_accuracy", 4, AT(prequential_accuracy), false},
+    {"class coverage", "coverage", 4, AT(coverage), false},
+    {"offered", "offered", 0, AT(samples.offered), true},
+    {"trained", "trained", 0, AT(samples.trained), true},
+    {"dropped", "dropped", 0, AT(samples.dropped), true},
+    {"largest lag, s", "lag_max", 3, AT(lag.max), false},
+    {"samples/s", "samples_per_second", 1, AT(samples_per_second), false},
+    {"seconds", "seconds", 1, AT(seconds.total), false},
+    {"peak memory, MiB", "peak_rss_mib", 0, AT(peak_rss_bytes), true},
     {0},
 };
+
+double sfp__run_number(const sfp_run_number *n, const sfp_result *r)
+{
+    const void *at = (const char *)r + n->offset;
+    double x = n->count ? (double)*(const uint64_t *)at : *(const double *)at;
+    return n->offset == AT(peak_rss_bytes) ? x / (1 << 20) : x;
+}
 
 /* -------------------------------------------------------------------- groups */
 
@@ -134,9 +125,11 @@ static bool is_newer(const groups *g, int i, int than)
 
 static void mark_old(groups *g)
 {
-    for (int i = 0; i < g->n; i++)
+    for (int i = 0; i < g->n; i++) {
+        g->old[i] = false;
         for (int k = 0; k < g->n && !g->old[i]; k++)
             g->old[i] = g->of[k] == g->of[i] && g->runs[k].result.seed == g->runs[i].result.seed && is_newer(g, k, i);
+    }
 }
 
 static int count_old(const groups *g)
@@ -158,7 +151,7 @@ static int values_of(const groups *g, int k, const sfp_run_number *number)
 {
     int count = 0;
     for (int i = 0; i < g->n; i++) {
-        double x = counts_in(g, i, k) ? number->get(&g->runs[i].result) : NAN;
+        double x = counts_in(g, i, k) ? sfp__run_number(number, &g->runs[i].result) : NAN;
         if (isfinite(x))
             g->x[count++] = x;
     }
@@ -190,25 +183,27 @@ static void for_differing(const groups *g, void (*fn)(const groups *g, const cha
 #define CELL 64
 
 typedef struct table {
-    int columns, rows, room; /* columns: one for the labels, one a group */
+    int columns; /* one for the labels, one a group */
+    size_t rows, capacity;
     char (*cell)[CELL];
     bool failed;
 } table;
 
+/* Row r; cells of labels are column 0. */
+static char (*row_of(const table *t, size_t r))[CELL]
+{
+    return t->cell + r * (size_t)t->columns;
+}
+
 static char (*new_row(table *t, const char *label))[CELL]
 {
-    if (t->rows == t->room) {
-        size_t old = (size_t)t->room * (size_t)t->columns * CELL, room = (size_t)t->room * 2 + 32;
-        char(*more)[CELL] = sfp__realloc(t->cell, old, room * (size_t)t->columns * CELL);
-        if (!more) {
-            t->failed = true;
-            return NULL;
-        }
-        t->cell = more;
-        t->room = (int)room;
+    size_t bytes = (size_t)t->columns * CELL;
+    if (!sfp__grow(&t->cell, bytes, t->rows, t->rows + 1, &t->capacity)) {
+        t->failed = true;
+        return NULL;
     }
-    char(*row)[CELL] = t->cell + (size_t)t->rows++ * (size_t)t->columns;
-    memset(row, 0, (size_t)t->columns * CELL);
+    char(*row)[CELL] = row_of(t, t->rows++);
+    memset(row, 0, bytes);
     (void)snprintf(row[0], CELL, "%s", label);
     return row;
 }
@@ -249,14 +244,14 @@ static void number_row(const groups *g, const sfp_run_number *number, table *t)
 
 static void print_table(const table *t)
 {
-    for (int r = 0; r < t->rows; r++) {
+    for (size_t r = 0; r < t->rows; r++) {
         for (int c = 0; c < t->columns; c++) {
             int width = 0;
-            for (int k = 0; k < t->rows; k++) {
-                int w = sfp__text_width(t->cell[(size_t)k * (size_t)t->columns + (size_t)c]);
+            for (size_t k = 0; k < t->rows; k++) {
+                int w = sfp__text_width(row_of(t, k)[c]);
                 width = w > width ? w : width;
             }
-            const char *text = t->cell[(size_t)r * (size_t)t->columns + (size_t)c];
+            const char *text = row_of(t, r)[c];
             sfp__put_text(stdout, text, 0);
             if (c + 1 < t->columns && *text)
                 (void)printf("%*s", width - sfp__text_width(text) + 2, "");
@@ -343,7 +338,6 @@ static void names_json(sfp_json *j, const groups *g, int k, const char *key, boo
 static void print_json(const groups *g)
 {
     sfp_json j;
-    char seed[32];
     sfp__json_begin(&j, stdout);
     sfp__json_object(&j, "options_that_differ");
     for_differing(g, option_json, &j);
@@ -354,14 +348,9 @@ static void print_json(const groups *g)
         names_json(&j, g, k, "runs", false);
         names_json(&j, g, k, "left_out", true);
         sfp__json_array(&j, "seeds");
-        for (int i = 0; i < g->n; i++) {
-            uint64_t s = g->runs[i].result.seed;
-            (void)snprintf(seed, sizeof seed, "%" PRIu64, s);
-            if (counts_in(g, i, k) && s <= INT64_MAX)
-                sfp__json_int(&j, NULL, (int64_t)s);
-            else if (counts_in(g, i, k))
-                sfp__json_string(&j, NULL, seed);
-        }
+        for (int i = 0; i < g->n; i++)
+            if (counts_in(g, i, k))
+                sfp__json_seed(&j, NULL, g->runs[i].result.seed);
         sfp__json_end(&j);
         for (const sfp_run_number *number = sfp__run_numbers; number->label; number++)
             number_json(&j, g, k, number);
@@ -373,24 +362,17 @@ static void print_json(const groups *g)
 sfp_status sfp__runs_compare(int n, const sfp_named_run *runs, bool json, sfp_error *err)
 {
     groups g = {.n = n, .runs = runs};
-    sfp_status s = SFP_OK;
-    g.of = sfp__calloc((size_t)n, sizeof *g.of);
-    g.first = sfp__calloc((size_t)n, sizeof *g.first);
-    g.old = sfp__calloc((size_t)n, sizeof *g.old);
-    g.x = sfp__calloc((size_t)n, sizeof *g.x);
-    if (!g.of || !g.first || !g.old || !g.x) {
-        s = sfp__fail_nomem(err);
-    } else {
-        make_groups(&g);
-        mark_old(&g);
-        if (json)
-            print_json(&g);
-        else
-            s = print_text(&g, err);
-    }
-    sfp__free(g.of);
-    sfp__free(g.first);
-    sfp__free(g.old);
-    sfp__free(g.x);
-    return s;
+    OWNED void *block = NULL;
+    size_t count = (size_t)n;
+    const sfp_want list[] = {{&g.of, count, sizeof *g.of},
+                             {&g.first, count, sizeof *g.first},
+                             {&g.old, count, sizeof *g.old},
+                             {&g.x, count, sizeof *g.x}};
+    TRY(sfp__block(&block, SFP_LIST(list), err));
+    make_groups(&g);
+    mark_old(&g);
+    if (!json)
+        return print_text(&g, err);
+    print_json(&g);
+    return SFP_OK;
 }

@@ -17,8 +17,11 @@ sfp_status sfp__runs_compare(int n, const sfp_named_run *runs, bool json, sfp_er
 typedef struct sfp_run_number {
     const char *label, *key;
     int decimals;
-    double (*get)(const sfp_result *r); /* NAN: not measured */
+    size_t offset; /* in sfp_result */
+    bool count;    /* an uint64_t; else a double */
 } sfp_run_number;
 extern const sfp_run_number sfp__run_numbers[];
+/* NAN: not measured. */
+double sfp__run_number(const sfp_run_number *n, const sfp_result *r);
 
 #endif

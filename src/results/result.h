@@ -136,6 +136,9 @@ double sfp__student_t(double p, double df);
 /* The same as text, on one line or laid out for people; sfp__free. `label` names the source in messages. */
 sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_error *err);
 sfp_status sfp__result_parse(const char *label, const char *text, size_t size, sfp_result *out, sfp_error *err);
+/* A seed beyond 2^63 - 1 is no integer to many readers of JSON: it goes as text. */
+struct sfp_json;
+void sfp__json_seed(struct sfp_json *j, const char *key, uint64_t seed);
 /* DIR/result.json, atomically; and back. Everything read is checked: the file may come from anywhere. */
 sfp_status sfp__result_write(const sfp_result *r, const char *path, sfp_error *err);
 sfp_status sfp__result_read(const char *path, sfp_result *out, sfp_error *err);

@@ -175,10 +175,14 @@ static void put_confusion(sfp_json *j, const sfp_result *r, const char *key)
     sfp__json_end(j);
 }
 
+void sfp__json_seed(sfp_json *j, const char *key, uint64_t seed)
+{
+    sfp__json_printf(j, key, seed <= INT64_MAX ? "%llu" : "\"%llu\"", (unsigned long long)seed);
+}
+
 static void put_field(sfp_json *j, const field *f, const sfp_result *r)
 {
     const void *at = (const char *)r + f->offset;
-    uint64_t seed;
     switch (f->kind) {
     case TEXT:
         sfp__json_string(j, f->key, at);
@@ -186,9 +190,8 @@ static void put_field(sfp_json *j, const field *f, const sfp_result *r)
     case FLAG:
         sfp__json_bool(j, f->key, *(const bool *)at);
         break;
-    case SEED: /* beyond 2^63 - 1 it is no integer to many readers of JSON: it goes as text */
-        seed = *(const uint64_t *)at;
-        sfp__json_printf(j, f->key, seed <= INT64_MAX ? "%llu" : "\"%llu\"", (unsigned long long)seed);
+    case SEED:
+        sfp__json_seed(j, f->key, *(const uint64_t *)at);
         break;
     case WHOLE:
         sfp__json_int(j, f->key, *(const int *)at);
