@@ -55,11 +55,9 @@ static void recognise(sfp_inspect_saved *s)
     if (is(format, SFP_STATE_FORMAT))
         name_it(s, "state", method ? "the state" : "a learner's state", method);
     else if (is(format, SFP_CHECKPOINT_FORMAT))
-        name_it(s, "checkpoint", "a learner's checkpoint", NULL);
+        name_it(s, "checkpoint", method ? "the checkpoint" : "a learner's checkpoint", method);
     else if (is(kind, SFP_PRETRAIN_KIND))
         name_it(s, "pretrain-checkpoint", "a checkpoint of pretraining", NULL);
-    else if (kind && sfp__safetensors_meta(s->st, "position") && sfp__safetensors_find(s->st, "seen"))
-        name_it(s, "checkpoint", "the checkpoint", kind);
     else if (!format && s->has_pool && sfp__safetensors_find(s->st, "last.weight"))
         name_it(s, "state", "a learner's state without settings", NULL);
 }

@@ -88,17 +88,22 @@ static sfp_status add_whole_tensor(void *ctx, const sfp_tensor *t, sfp_error *er
     return add_tensor(ctx, t, WHOLE, err);
 }
 
-static void gather_numbers(content *c)
+static void gather_counters(content *c)
 {
-    sfp_learner *l = c->l;
+    const sfp_learner *l = c->l;
     const sfp_learner_counts *n = &l->counts;
-    const sfp_drift_detector *d = &l->detector;
-    sfp_rng *rngs[SFP_CHECKPOINT_RNGS];
     memcpy(c->counters,
            (const int64_t[]){(int64_t)n->timestamps, (int64_t)n->offered, (int64_t)n->scored, (int64_t)n->trained,
                              (int64_t)n->replayed, l->buffer ? (int64_t)l->buffer->seen : 0, l->limit_coreset,
                              l->limit_replay, l->limit_steps, l->no_slack},
            sizeof c->counters);
+}
+
+static void gather_numbers(content *c)
+{
+    sfp_learner *l = c->l;
+    const sfp_drift_detector *d = &l->detector;
+    sfp_rng *rngs[SFP_CHECKPOINT_RNGS];
     memcpy(c->drift, (const double[]){d->count, d->mean, d->m2, d->up, d->up_min, d->down, d->down_max}, sizeof c->drift);
     sfp__checkpoint_rngs(l, rngs);
     for (int i = 0; i < SFP_CHECKPOINT_RNGS; i++) {
@@ -154,45 +159,54 @@ static sfp_status add_params(content *c, sfp_error *err)
     return s;
 }
 
-static sfp_status add_everything(content *c, sfp_error *err)
+/* Fingerprints with what they learn by: generators, drift, mix, Adam, the buffer. */
+static sfp_status add_fingerprints(content *c, sfp_error *err)
 {
-    static const int64_t counters = SFP_CHECKPOINT_COUNTERS, rngs[] = {SFP_CHECKPOINT_RNGS, SFP_CHECKPOINT_RNG},
-                         seven = SFP_CHECKPOINT_DRIFT, one = 1, experts = 1 + SFP_HEAD_EXPERTS;
-    static const uint8_t checksum[4] = {0}; /* its bytes are written by hand */
+    static const int64_t rngs[] = {SFP_CHECKPOINT_RNGS, SFP_CHECKPOINT_RNG}, seven = SFP_CHECKPOINT_DRIFT,
+                         experts = 1 + SFP_HEAD_EXPERTS;
     sfp_learner *l = c->l;
-    bool mix = l->opt.head == SFP_HEAD_MIX;
     int filled = l->buffer ? l->buffer->filled : 0;
-    const int64_t n = filled, vectors[] = {n, l->D}, classes = sfp__learner_classes(l);
-    sfp_status s;
+    const int64_t n = filled, vectors[] = {n, l->D};
     gather_numbers(c);
-    if ((s = gather_slots(c, filled, err)))
-        return s;
+    TRY(gather_slots(c, filled, err));
     const int64_t image_bytes = (int64_t)c->image_bytes;
     const sfp_slot *first = filled > 0 ? &l->buffer->slot[0] : NULL;
-    if ((s = add(c, "counters", SFP_DTYPE_I64, 1, &counters, WHOLE, c->counters, err)) ||
-        (s = add(c, "rng", SFP_DTYPE_I64, 2, rngs, WHOLE, c->rng, err)) ||
-        (s = add(c, "drift", SFP_DTYPE_F64, 1, &seven, WHOLE, c->drift, err)) ||
-        (s = add(c, "buffer.id", SFP_DTYPE_I64, 1, &n, WHOLE, c->id, err)) ||
-        (s = add(c, "buffer.born", SFP_DTYPE_I64, 1, &n, WHOLE, c->born, err)) ||
-        (s = add(c, "buffer.image_size", SFP_DTYPE_I64, 1, &n, WHOLE, c->image_size, err)) ||
-        (mix && (s = add(c, "mix", SFP_DTYPE_F64, 1, &experts, WHOLE, c->mix, err))) || (s = add_params(c, err)) ||
-        (s = add(c, "buffer.query", SFP_DTYPE_F32, 2, vectors, SLOT_QUERY, first ? first->query : NULL, err)) ||
-        (s = add(c, "buffer.mean_embed", SFP_DTYPE_F32, 2, vectors, SLOT_MEAN_EMBED, first ? first->mean_embed : NULL, err)) ||
-        (s = add(c, "buffer.label", SFP_DTYPE_I32, 1, &n, WHOLE, c->label, err)) ||
-        (s = add(c, "buffer.has_query", SFP_DTYPE_U8, 1, &n, WHOLE, c->has_query, err)) ||
-        (s = add(c, "buffer.image", SFP_DTYPE_U8, 1, &image_bytes, SLOT_IMAGE, first ? first->image : NULL, err)) ||
-        (s = add(c, "seen", SFP_DTYPE_U8, 1, &classes, WHOLE, l->seen, err)) ||
-        (s = add(c, "allowed", SFP_DTYPE_U8, 1, &classes, WHOLE, l->allowed, err)))
-        return s;
-    for (int i = 1; mix && i < SFP_HEAD_EXPERTS; i++) {
+    TRY(add(c, "rng", SFP_DTYPE_I64, 2, rngs, WHOLE, c->rng, err));
+    TRY(add(c, "drift", SFP_DTYPE_F64, 1, &seven, WHOLE, c->drift, err));
+    TRY(add(c, "buffer.id", SFP_DTYPE_I64, 1, &n, WHOLE, c->id, err));
+    TRY(add(c, "buffer.born", SFP_DTYPE_I64, 1, &n, WHOLE, c->born, err));
+    TRY(add(c, "buffer.image_size", SFP_DTYPE_I64, 1, &n, WHOLE, c->image_size, err));
+    if (l->opt.head == SFP_HEAD_MIX)
+        TRY(add(c, "mix", SFP_DTYPE_F64, 1, &experts, WHOLE, c->mix, err));
+    TRY(add_params(c, err));
+    TRY(add(c, "buffer.query", SFP_DTYPE_F32, 2, vectors, SLOT_QUERY, first ? first->query : NULL, err));
+    TRY(add(c, "buffer.mean_embed", SFP_DTYPE_F32, 2, vectors, SLOT_MEAN_EMBED, first ? first->mean_embed : NULL, err));
+    TRY(add(c, "buffer.label", SFP_DTYPE_I32, 1, &n, WHOLE, c->label, err));
+    TRY(add(c, "buffer.has_query", SFP_DTYPE_U8, 1, &n, WHOLE, c->has_query, err));
+    TRY(add(c, "buffer.image", SFP_DTYPE_U8, 1, &image_bytes, SLOT_IMAGE, first ? first->image : NULL, err));
+    TRY(sfp__parts_visit("select", l->selector->parts, l->select_state, add_whole_tensor, c, err));
+    return sfp__parts_visit_buffer(l->buffer, add_whole_tensor, c, err);
+}
+
+static sfp_status add_everything(content *c, sfp_error *err)
+{
+    static const int64_t counters = SFP_CHECKPOINT_COUNTERS, one = 1;
+    static const uint8_t checksum[4] = {0}; /* its bytes are written by hand */
+    sfp_learner *l = c->l;
+    const int64_t classes = sfp__learner_classes(l);
+    gather_counters(c);
+    TRY(add(c, "counters", SFP_DTYPE_I64, 1, &counters, WHOLE, c->counters, err));
+    if (l->fp)
+        TRY(add_fingerprints(c, err));
+    for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
         char prefix[32];
+        if (!l->heads[i])
+            continue;
         (void)snprintf(prefix, sizeof prefix, "head.%s", sfp__head_kind(l->heads[i]));
-        if ((s = sfp__head_visit(l->heads[i], prefix, add_whole_tensor, c, err)))
-            return s;
+        TRY(sfp__head_visit(l->heads[i], prefix, add_whole_tensor, c, err));
     }
-    if ((s = sfp__parts_visit("select", l->selector->parts, l->select_state, add_whole_tensor, c, err)) ||
-        (s = sfp__parts_visit_buffer(l->buffer, add_whole_tensor, c, err)))
-        return s;
+    TRY(add(c, "seen", SFP_DTYPE_U8, 1, &classes, WHOLE, l->seen, err));
+    TRY(add(c, "allowed", SFP_DTYPE_U8, 1, &classes, WHOLE, l->allowed, err));
     return add(c, "checksum", SFP_DTYPE_I32, 1, &one, WHOLE, checksum, err);
 }
 
@@ -203,6 +217,8 @@ static sfp_status make_content(content *c, const char *position, sfp_error *err)
         return s;
     sfp__saved_put(&c->meta, "format", SFP_CHECKPOINT_FORMAT);
     sfp__saved_put_int(&c->meta, "version", SFP_CHECKPOINT_VERSION);
+    if (c->l->opt.method) /* fingerprints have theirs among the settings */
+        sfp__saved_put_backbone(&c->meta, c->l->vit);
     sfp__saved_put_common(&c->meta, c->l);
     sfp__saved_put(&c->meta, "position", position);
     sfp__saved_put_settings(&c->meta, c->l, true);

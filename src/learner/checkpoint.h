@@ -9,15 +9,17 @@
  *     rng                I64 (4, 8)  fingerprints, select, replay, buffer: key, stream, counter, block[4], left
  *     drift              F64 (7)     the detector's fields in order
  *     buffer.id .born .image_size    I64 (n)
- *     mix                F64 (4)     mix only: count, then the loss of each expert
+ *     mix                F64 (4)     head mix: count, then the loss of each expert
  *     NAME               F32         values, names as in state files
  *     adam.m.NAME .v.NAME F32, adam.steps.NAME I32 (rows)
  *     buffer.query .mean_embed F32 (n, D), buffer.label I32 (n)
  *     buffer.has_query   U8 (n), buffer.image U8 (sum of image_size), one after another
+ *     head.KIND.*        head mix, or a method: as the heads save themselves
  *     seen, allowed      U8 (C)
- *     head.KIND.*        mix only: as the heads save themselves
- *     select.NAME        the parts of a selector that learns (base/parts.h)
- *     checksum           I32 (1) */
+ *     select.NAME, buffer.METHOD.NAME  the parts of a selector or a buffer method that learns (base/parts.h)
+ *     checksum           I32 (1)
+ *
+ * A method (learner.h) has counters, its head, seen, allowed and checksum. */
 #ifndef SFP_LEARNER_CHECKPOINT_H
 #define SFP_LEARNER_CHECKPOINT_H
 
@@ -25,7 +27,7 @@
 
 #define SFP_CHECKPOINT_FORMAT "streamfp-checkpoint"
 enum {
-    SFP_CHECKPOINT_VERSION = 2,
+    SFP_CHECKPOINT_VERSION = 3,
     SFP_CHECKPOINT_COUNTERS = 10,
     SFP_CHECKPOINT_RNGS = 4,
     SFP_CHECKPOINT_RNG = 8,

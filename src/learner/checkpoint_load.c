@@ -33,36 +33,50 @@ typedef struct loaded {
 /* All of the file in a new block, when its checksum holds. It is read, not mapped: a bad sector is an error then, no signal. */
 static sfp_status read_whole(const char *path, uint8_t **bytes, size_t *size, sfp_error *err)
 {
-    uint8_t *block = NULL;
+    OWNED uint8_t *block = NULL;
     size_t n = 0;
-    sfp_status s = sfp__file_read(path, SIZE_MAX, &block, &n, err);
-    if (s)
-        return s;
     uint32_t found = 0, expected = 0;
-    if (n < 16) {
-        s = sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, which is no checkpoint", path, n);
-    } else {
-        memcpy(&expected, block + n - sizeof expected, sizeof expected);
-        found = (uint32_t)crc32_z(crc32_z(0, NULL, 0), block, n - sizeof expected);
-        if (found != expected)
-            s = sfp__fail(err, SFP_EFORMAT, "%s: is damaged: its checksum is %08x, expected %08x", path, found, expected);
+    TRY(sfp__file_read(path, SIZE_MAX, &block, &n, err));
+    if (n < 16)
+        return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, which is no checkpoint", path, n);
+    memcpy(&expected, block + n - sizeof expected, sizeof expected);
+    found = (uint32_t)crc32_z(crc32_z(0, NULL, 0), block, n - sizeof expected);
+    sfp_safetensors *st = NULL;
+    if (found != expected && !sfp__safetensors_open_memory(path, block, n, &st, NULL)) {
+        bool earlier = sfp__safetensors_meta(st, "kind") && sfp__safetensors_meta(st, "position"); /* a method's, version 2 */
+        sfp__safetensors_close(st);
+        if (earlier)
+            return sfp__fail(err, SFP_EUNSUPPORTED, "%s: " SFP_SAVED_EARLIER, path);
     }
-    if (s) {
-        sfp__free(block);
-        return s;
-    }
-    *bytes = block;
+    if (found != expected)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is damaged: its checksum is %08x, expected %08x", path, found, expected);
+    *bytes = TAKE(block);
     *size = n;
     return SFP_OK;
 }
 
 sfp_status sfp__checkpoint_check(const char *path, sfp_error *err)
 {
-    uint8_t *bytes = NULL;
+    OWNED uint8_t *bytes = NULL;
     size_t size = 0;
-    sfp_status s = read_whole(path, &bytes, &size, err);
-    sfp__free(bytes);
-    return s;
+    return read_whole(path, &bytes, &size, err);
+}
+
+sfp_status sfp__checkpoint_look(const char *path, char *method, size_t size, char **position, sfp_error *err)
+{
+    OWNED uint8_t *bytes = NULL;
+    OWNED_PTR(sfp__safetensors_close) sfp_safetensors *st = NULL;
+    size_t n = 0;
+    TRY(read_whole(path, &bytes, &n, err));
+    TRY(sfp__safetensors_open_memory(path, bytes, n, &st, err));
+    TRY(sfp__saved_check_format(st, SFP_CHECKPOINT_FORMAT, SFP_CHECKPOINT_VERSION, true, err));
+    const char *made_by = sfp__safetensors_meta(st, "method"), *text = sfp__safetensors_meta(st, "position");
+    if (!text)
+        return sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint", path);
+    if (!(*position = sfp__strdup(text)))
+        return sfp__fail_nomem(err);
+    (void)sfp__printable(made_by ? made_by : "", method, size);
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------------------ checking */
@@ -129,18 +143,24 @@ static sfp_status check_rngs(loaded *f, sfp_error *err)
 
 static sfp_status check_numbers(loaded *f, sfp_error *err)
 {
-    static const int64_t counters = SFP_CHECKPOINT_COUNTERS, drift = SFP_CHECKPOINT_DRIFT, mix = 1 + SFP_HEAD_EXPERTS;
+    static const int64_t drift = SFP_CHECKPOINT_DRIFT, mix = 1 + SFP_HEAD_EXPERTS;
     const sfp_fp_options *o = &f->l->fp->opt;
     long long task = 0, start = 0, open = 0;
-    sfp_status s;
-    if ((s = get(f, "counters", SFP_DTYPE_I64, 1, &counters, f->counters, err)) ||
-        (s = get(f, "drift", SFP_DTYPE_F64, 1, &drift, f->drift, err)) ||
-        (f->l->opt.head == SFP_HEAD_MIX && (s = get(f, "mix", SFP_DTYPE_F64, 1, &mix, f->mix, err))) ||
-        (s = check_rngs(f, err)) || (s = sfp__saved_int(f->st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err)) ||
-        (s = sfp__saved_int(f->st, "open", 1, o->pool, &open, err)) ||
-        (s = sfp__saved_int(f->st, "start", 0, open - 1, &start, err)))
-        return s;
+    TRY(get(f, "drift", SFP_DTYPE_F64, 1, &drift, f->drift, err));
+    if (f->l->opt.head == SFP_HEAD_MIX)
+        TRY(get(f, "mix", SFP_DTYPE_F64, 1, &mix, f->mix, err));
+    TRY(check_rngs(f, err));
+    TRY(sfp__saved_int(f->st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err));
+    TRY(sfp__saved_int(f->st, "open", 1, o->pool, &open, err));
+    TRY(sfp__saved_int(f->st, "start", 0, open - 1, &start, err));
     f->span = (sfp_saved_span){(int)task, (int)start, (int)open};
+    return SFP_OK;
+}
+
+static sfp_status check_counters(loaded *f, sfp_error *err)
+{
+    static const int64_t counters = SFP_CHECKPOINT_COUNTERS;
+    TRY(get(f, "counters", SFP_DTYPE_I64, 1, &counters, f->counters, err));
     for (int i = 0; i < SFP_CHECKPOINT_COUNTERS; i++)
         if (f->counters[i] < 0)
             return sfp__fail(err, SFP_EFORMAT, "%s: tensor 'counters' has %lld as element %d", f->path, (long long)f->counters[i],
@@ -186,12 +206,11 @@ static sfp_status check_params(loaded *f, sfp_error *err)
 {
     int count = 0;
     sfp_param **params = sfp__fp_params(f->l->fp, &count);
-    sfp_status s = sfp__saved_classes(f->l, f->st, 0, &f->classes, err);
-    for (int i = 0; !s && i < count; i++) {
+    for (int i = 0; i < count; i++) {
         param_file unused = {0};
-        s = find_param(f, params[i], &unused, err);
+        TRY(find_param(f, params[i], &unused, err));
     }
-    return s;
+    return SFP_OK;
 }
 
 static sfp_status check_slots(const loaded *f, size_t most, int64_t *total, sfp_error *err)
@@ -241,30 +260,36 @@ static sfp_status check_buffer(loaded *f, sfp_error *err)
 
 static sfp_status load_heads(loaded *f, sfp_error *err)
 {
-    if (f->l->opt.head != SFP_HEAD_MIX)
-        return SFP_OK;
-    sfp_status s = sfp__learner_make_heads(f->l, f->heads, err);
-    for (int i = 1; !s && i < SFP_HEAD_EXPERTS; i++) {
+    TRY(sfp__learner_make_heads(f->l, f->heads, err));
+    for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
         char prefix[32];
+        if (!f->heads[i])
+            continue;
         (void)snprintf(prefix, sizeof prefix, "head.%s", sfp__head_kind(f->heads[i]));
-        s = sfp__head_load(f->heads[i], prefix, sfp__saved_find, f->st, f->path, err);
+        TRY(sfp__head_load(f->heads[i], prefix, sfp__saved_find, f->st, f->path, err));
     }
-    return s;
+    return SFP_OK;
 }
 
 static sfp_status check_all(loaded *f, sfp_error *err)
 {
-    sfp_status s;
-    if ((s = check_params(f, err)) || (s = check_numbers(f, err)) || (s = check_buffer(f, err)))
-        return s;
+    sfp_learner *l = f->l;
+    TRY(sfp__saved_classes(l, f->st, 0, &f->classes, err));
+    if (l->fp)
+        TRY(check_params(f, err));
+    TRY(check_counters(f, err));
+    if (l->fp) {
+        TRY(check_numbers(f, err));
+        TRY(check_buffer(f, err));
+        TRY(sfp__parts_check("select", l->selector->parts, l->select_state, f->st, err));
+        TRY(sfp__parts_check_buffer(l->buffer, f->st, err));
+    }
     const int64_t classes = f->classes;
     const char *position = sfp__safetensors_meta(f->st, "position");
-    if ((s = find(f, "seen", SFP_DTYPE_U8, 1, &classes, &f->seen, err)) ||
-        (s = find(f, "allowed", SFP_DTYPE_U8, 1, &classes, &f->allowed, err)) ||
-        (s = sfp__saved_names_read(f->st, f->l->opt.fp.tasks > 0 ? f->classes : SFP_LEARNER_MAX_CLASSES, &f->names, err)) ||
-        (s = load_heads(f, err)) || (s = sfp__parts_check("select", f->l->selector->parts, f->l->select_state, f->st, err)) ||
-        (s = sfp__parts_check_buffer(f->l->buffer, f->st, err)))
-        return s;
+    TRY(find(f, "seen", SFP_DTYPE_U8, 1, &classes, &f->seen, err));
+    TRY(find(f, "allowed", SFP_DTYPE_U8, 1, &classes, &f->allowed, err));
+    TRY(sfp__saved_names_read(f->st, sfp__learner_label_max(l), &f->names, err));
+    TRY(load_heads(f, err));
     if (!(f->position = sfp__strdup(position ? position : "")))
         return sfp__fail_nomem(err);
     return SFP_OK;
@@ -317,7 +342,7 @@ static void commit_params(const loaded *f)
     sfp__fp_changed(f->l->fp);
 }
 
-static void commit(loaded *f)
+static void commit_fingerprints(const loaded *f)
 {
     sfp_learner *l = f->l;
     sfp_rng *rngs[SFP_CHECKPOINT_RNGS];
@@ -328,26 +353,43 @@ static void commit(loaded *f)
     sfp__checkpoint_rngs(l, rngs);
     for (int i = 0; i < SFP_CHECKPOINT_RNGS; i++)
         *rngs[i] = f->rng[i];
+    const double *d = f->drift;
+    l->detector = (sfp_drift_detector){d[0], d[1], d[2], d[3], d[4], d[5], d[6]};
+    if (l->opt.head == SFP_HEAD_MIX) {
+        l->mix.count = f->mix[0];
+        memcpy(l->mix.loss, f->mix + 1, SFP_HEAD_EXPERTS * sizeof *f->mix);
+    }
+}
+
+static void commit(loaded *f)
+{
+    sfp_learner *l = f->l;
+    if (l->fp)
+        commit_fingerprints(f);
     const int64_t *c = f->counters;
     l->counts = (sfp_learner_counts){(uint64_t)c[0], (uint64_t)c[1], (uint64_t)c[2], (uint64_t)c[3], (uint64_t)c[4]};
     sfp__learner_limit(l, (int)c[6], (int)c[7], (int)c[8]);
     sfp__learner_slack(l, c[9] == 0);
-    const double *d = f->drift;
-    l->detector = (sfp_drift_detector){d[0], d[1], d[2], d[3], d[4], d[5], d[6]};
-    for (int i = 1; i < SFP_HEAD_EXPERTS && l->opt.head == SFP_HEAD_MIX; i++) {
+    for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
         sfp_head *before = l->heads[i];
         l->heads[i] = f->heads[i];
         f->heads[i] = before;
-    }
-    if (l->opt.head == SFP_HEAD_MIX) {
-        l->mix.count = f->mix[0];
-        memcpy(l->mix.loss, f->mix + 1, SFP_HEAD_EXPERTS * sizeof *f->mix);
     }
     memset(l->seen, 0, (size_t)l->class_room);
     memset(l->allowed, 0, (size_t)l->class_room);
     copy(l->seen, f->seen);
     copy(l->allowed, f->allowed);
     sfp__saved_names_commit(&f->names, l);
+}
+
+static sfp_status check_method(const loaded *f, sfp_error *err)
+{
+    const char *then = sfp__safetensors_meta(f->st, "method"), *now = f->l->opt.method;
+    char shown[SFP_NAME_MAX];
+    if (strcmp(then ? then : "", now ? now : "") != 0)
+        return sfp__fail(err, SFP_EINVAL, "%s: was made by method %s, now it is %s", f->path,
+                         then ? sfp__printable(then, shown, sizeof shown) : "none", now ? now : "none");
+    return now ? sfp__saved_check_backbone(f->st, f->l->vit, err) : SFP_OK;
 }
 
 sfp_status sfp__checkpoint_load(sfp_learner *l, const char *path, char **position, sfp_error *err)
@@ -360,7 +402,7 @@ sfp_status sfp__checkpoint_load(sfp_learner *l, const char *path, char **positio
         return s;
     if ((s = sfp__safetensors_open_memory(path, bytes, size, &f.st, err)) ||
         (s = sfp__saved_check_format(f.st, SFP_CHECKPOINT_FORMAT, SFP_CHECKPOINT_VERSION, true, err)) ||
-        (s = sfp__saved_check_settings(l, f.st, true, err)))
+        (s = check_method(&f, err)) || (s = sfp__saved_check_settings(l, f.st, true, err)))
         goto done;
     /* the settings are the same, so whatever does not fit now is the file's fault */
     s = check_all(&f, err);

@@ -36,10 +36,12 @@ static sfp_status check(const sfp_learner_options *o, sfp_error *err)
         const char *what;
         long value, min, max;
     } list[] = {{"batch", o->batch, 1, 100000}, {"steps", o->steps, 1, 1000}, {"replay", o->replay, 0, 100000}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+    for (size_t i = 0; i < (o->method ? 1 : sizeof list / sizeof *list); i++)
         if (list[i].value < list[i].min || list[i].value > list[i].max)
             return sfp__fail_key(err, list[i].what, SFP_EINVAL, "%s is %ld, expected %ld to %ld", list[i].what, list[i].value,
                                  list[i].min, list[i].max);
+    if (o->method)
+        return SFP_OK;
     if (o->head == SFP_HEAD_MIX && o->fp.query_one)
         return sfp__fail_key(err, "head", SFP_EINVAL, "head mix learns from queries, which query one does not compute");
     if (!(o->coreset.sigma > 0))
@@ -49,41 +51,43 @@ static sfp_status check(const sfp_learner_options *o, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status make_workspace(sfp_learner *l, sfp_error *err)
+/* What every batch needs. */
+static sfp_status make_batch_work(sfp_learner *l, sfp_error *err)
+{
+    size_t b = (size_t)l->opt.batch, D = (size_t)l->D;
+    const sfp_want list[] = {{&l->x, b * l->pixels, sizeof *l->x}, {&l->xs, (size_t)l->room, sizeof *l->xs},
+                             {&l->query, b * D, sizeof *l->query}, {&l->has_query, b, sizeof *l->has_query},
+                             {&l->label, b, sizeof *l->label},     {&l->id, b, sizeof *l->id},
+                             {&l->image, b, sizeof *l->image},     {&l->image_size, b, sizeof *l->image_size}};
+    TRY(sfp__block(&l->batch_block, SFP_LIST(list), err));
+    memset(l->query, 0, b * D * sizeof *l->query); /* slots take over what is there, also where has_query is false */
+    return SFP_OK;
+}
+
+/* What fingerprints need besides: scores, a coreset, steps. */
+static sfp_status make_step_work(sfp_learner *l, sfp_error *err)
 {
     size_t b = (size_t)l->opt.batch, n = (size_t)l->room, D = (size_t)l->D, k = (size_t)l->opt.steps;
     size_t r = (size_t)(l->opt.replay ? l->opt.replay : 1);
-    const struct {
-        void **to;
-        size_t bytes;
-    } list[] = {{(void **)&l->x, b * l->pixels * sizeof(float)},
-                {(void **)&l->rx, r * l->pixels * sizeof(float)},
-                {(void **)&l->xs, n * sizeof *l->xs},
-                {(void **)&l->mean_embed, b * D * sizeof(float)},
-                {(void **)&l->fingerprint, D * sizeof(float)},
-                {(void **)&l->score, b * sizeof(float)},
-                {(void **)&l->score_after, b * sizeof(float)},
-                {(void **)&l->query, b * D * sizeof(float)},
-                {(void **)&l->has_query, b * sizeof(bool)},
-                {(void **)&l->label, b * sizeof *l->label},
-                {(void **)&l->id, b * sizeof *l->id},
-                {(void **)&l->image, b * sizeof *l->image},
-                {(void **)&l->image_size, b * sizeof *l->image_size},
-                {(void **)&l->coreset, b * sizeof(int)},
-                {(void **)&l->select_weight, b * sizeof(float)},
-                {(void **)&l->sample_loss, 2 * b * sizeof(float)},
-                {(void **)&l->items, n * sizeof *l->items},
-                {(void **)&l->step_label, n * sizeof *l->step_label},
-                {(void **)&l->step_weight, n * sizeof(float)},
-                {(void **)&l->step_masked, n * sizeof(bool)},
-                {(void **)&l->step_rehearsed, n * sizeof(bool)},
-                {(void **)&l->step_query, n * D * sizeof(float)},
-                {(void **)&l->replay, k * r * sizeof(int)},
-                {(void **)&l->replay_count, k * sizeof(int)},
-                {(void **)&l->loss, k * sizeof(double)}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (!(*list[i].to = sfp__calloc(1, list[i].bytes)))
-            return sfp__fail_nomem(err);
+    const sfp_want list[] = {{&l->rx, r * l->pixels, sizeof *l->rx},
+                             {&l->mean_embed, b * D, sizeof *l->mean_embed},
+                             {&l->fingerprint, D, sizeof *l->fingerprint},
+                             {&l->score, b, sizeof *l->score},
+                             {&l->score_after, b, sizeof *l->score_after},
+                             {&l->coreset, b, sizeof *l->coreset},
+                             {&l->select_weight, b, sizeof *l->select_weight},
+                             {&l->sample_loss, 2 * b, sizeof *l->sample_loss},
+                             {&l->items, n, sizeof *l->items},
+                             {&l->step_label, n, sizeof *l->step_label},
+                             {&l->step_weight, n, sizeof *l->step_weight},
+                             {&l->step_masked, n, sizeof *l->step_masked},
+                             {&l->step_rehearsed, n, sizeof *l->step_rehearsed},
+                             {&l->step_query, n * D, sizeof *l->step_query},
+                             {&l->replay, k * r, sizeof *l->replay},
+                             {&l->replay_count, k, sizeof *l->replay_count},
+                             {&l->loss, k, sizeof *l->loss}};
+    TRY(sfp__block(&l->step_block, SFP_LIST(list), err));
+    memset(l->select_weight, 0, b * sizeof *l->select_weight);
     return SFP_OK;
 }
 
@@ -91,12 +95,15 @@ const char *const sfp__learner_experts[SFP_HEAD_EXPERTS] = {NULL, "slda", "ranpa
 
 sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_EXPERTS], sfp_error *err)
 {
-    sfp_head_options o = sfp__head_options_defaults(l->D, l->opt.fp.classes > 16 ? l->opt.fp.classes : 16);
-    o.seed = l->opt.seed;
-    sfp_status s = SFP_OK;
-    for (int i = 1; !s && i < SFP_HEAD_EXPERTS; i++)
-        s = sfp__head_create(sfp__learner_experts[i], &o, &heads[i], err);
-    return s;
+    const sfp_learner_options *o = &l->opt;
+    int classes = o->method || o->fp.classes > 16 ? o->fp.classes : 16;
+    sfp_head_options h = sfp__head_options_defaults(l->D, classes);
+    h.seed = o->seed;
+    if (o->method)
+        return sfp__head_create(o->method, &h, &heads[0], err);
+    for (int i = 1; o->head == SFP_HEAD_MIX && i < SFP_HEAD_EXPERTS; i++)
+        TRY(sfp__head_create(sfp__learner_experts[i], &h, &heads[i], err));
+    return SFP_OK;
 }
 
 sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err)
@@ -109,9 +116,10 @@ sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err)
     uint8_t *seen = sfp__calloc(n, 1), *allowed = sfp__calloc(n, 1);
     float *expert[SFP_HEAD_EXPERTS] = {NULL}, *mixed = NULL;
     bool ok = names && seen && allowed;
-    for (int i = 0; i < SFP_HEAD_EXPERTS && l->opt.head == SFP_HEAD_MIX; i++)
+    bool mix = !l->opt.method && l->opt.head == SFP_HEAD_MIX;
+    for (int i = 0; i < (mix ? SFP_HEAD_EXPERTS : l->opt.method ? 1 : 0); i++)
         ok = (expert[i] = sfp__malloc(b * n * sizeof(float))) && ok;
-    if (l->opt.head == SFP_HEAD_MIX)
+    if (mix)
         ok = (mixed = sfp__malloc(n * sizeof(float))) && ok;
     if (!ok) {
         sfp__free(names);
@@ -145,11 +153,26 @@ sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err)
 
 sfp_status sfp__learner_add_classes(sfp_learner *l, int classes, sfp_error *err)
 {
-    sfp_status s = sfp__learner_class_room(l, classes, err);
-    return s ? s : sfp__trainer_add_classes(l->trainer, classes, err);
+    TRY(sfp__learner_class_room(l, classes, err));
+    if (l->trainer)
+        return sfp__trainer_add_classes(l->trainer, classes, err);
+    l->classes = classes > l->classes ? classes : l->classes;
+    return SFP_OK;
 }
 
-static sfp_status make(sfp_learner *l, sfp_error *err)
+static sfp_status make_method(sfp_learner *l, sfp_error *err)
+{
+    const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD};
+    TRY(sfp__learner_make_heads(l, l->heads, err));
+    TRY(sfp__vit_plan_create(l->vit, l->threads, &plan, &l->plan, err));
+    l->room = l->opt.batch;
+    TRY(make_batch_work(l, err));
+    TRY(sfp__learner_class_room(l, l->opt.fp.classes > 16 ? l->opt.fp.classes : 16, err));
+    l->classes = l->opt.fp.classes;
+    return SFP_OK;
+}
+
+static sfp_status make_fingerprints(sfp_learner *l, sfp_error *err)
 {
     sfp_learner_options *o = &l->opt;
     if (!(l->selector = sfp__selector_find(o->select)))
@@ -163,25 +186,22 @@ static sfp_status make(sfp_learner *l, sfp_error *err)
     l->room = l->most > o->batch ? l->most : o->batch;
     o->fp.seed = o->seed;
     sfp_trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->room};
-    sfp_status s = sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err);
-    if (s)
-        return s;
+    TRY(sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err));
     l->fp = sfp__trainer_fp(l->trainer);
     o->fp = l->fp->opt;
     o->buffer.dim = l->D;
     o->buffer.image_bytes = l->rgb_bytes;
     memcpy(o->buffer.mean, o->mean, sizeof o->mean);
     memcpy(o->buffer.std, o->std, sizeof o->std);
-    if (strcmp(o->buffer.method, "none") != 0 && (s = sfp__buffer_create(&o->buffer, o->batch, &l->buffer, err)))
-        return s;
-    if ((s = sfp__look_init(&l->look, l->vit, l->threads, l->fp, l->selector->needs, o->batch, err)) ||
-        (l->selector->open && (s = l->selector->open(l->D, o->batch, o->seed, &l->select_state, err))))
-        return s;
-    if ((s = sfp__learner_ask_init(l, err)) || (s = make_workspace(l, err)) ||
-        (s = sfp__learner_class_room(l, o->fp.classes > 16 ? o->fp.classes : 16, err)))
-        return s;
-    if (o->head != SFP_HEAD_MIX)
-        return SFP_OK;
+    if (strcmp(o->buffer.method, "none") != 0)
+        TRY(sfp__buffer_create(&o->buffer, o->batch, &l->buffer, err));
+    TRY(sfp__look_init(&l->look, l->vit, l->threads, l->fp, l->selector->needs, o->batch, err));
+    if (l->selector->open)
+        TRY(l->selector->open(l->D, o->batch, o->seed, &l->select_state, err));
+    TRY(sfp__learner_ask_init(l, err));
+    TRY(make_batch_work(l, err));
+    TRY(make_step_work(l, err));
+    TRY(sfp__learner_class_room(l, o->fp.classes > 16 ? o->fp.classes : 16, err));
     sfp__mix_init(&l->mix, SFP_HEAD_EXPERTS, (double)sfp__head_options_defaults(l->D, 1).mix_rate);
     return sfp__learner_make_heads(l, l->heads, err);
 }
@@ -207,7 +227,7 @@ sfp_status sfp__learner_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp
     l->replay_rng = sfp__rng_init(opt->seed, 3);
     l->buffer_rng = sfp__rng_init(opt->seed, 4);
     sfp__snapshots_init(&l->snapshots);
-    s = make(l, err);
+    s = opt->method ? make_method(l, err) : make_fingerprints(l, err);
     if (s)
         sfp__learner_free(l);
     else
@@ -234,35 +254,8 @@ void sfp__learner_free(sfp_learner *l)
     sfp__trainer_free(l->trainer);
     for (int i = 0; i < l->class_room; i++)
         sfp__free(l->names[i]);
-    void *all[] = {l->x,
-                   l->rx,
-                   (void *)l->xs,
-                   l->mean_embed,
-                   l->fingerprint,
-                   l->score,
-                   l->score_after,
-                   l->query,
-                   l->has_query,
-                   l->label,
-                   l->id,
-                   (void *)l->image,
-                   l->image_size,
-                   l->coreset,
-                   l->select_weight,
-                   l->sample_loss,
-                   l->items,
-                   l->step_label,
-                   l->step_weight,
-                   l->step_masked,
-                   l->step_rehearsed,
-                   l->step_query,
-                   l->mixed,
-                   l->replay,
-                   l->replay_count,
-                   l->loss,
-                   (void *)l->names,
-                   l->seen,
-                   l->allowed};
+    sfp__vit_plan_free(l->plan);
+    void *all[] = {l->batch_block, l->step_block, l->mixed, (void *)l->names, l->seen, l->allowed};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__free(all[i]);
     sfp__free(l);
@@ -287,7 +280,7 @@ sfp_buffer *sfp__learner_buffer(sfp_learner *l)
 
 int sfp__learner_classes(const sfp_learner *l)
 {
-    return l->fp->last_w.rows;
+    return l->fp ? l->fp->last_w.rows : l->classes;
 }
 
 bool sfp__learner_seen(const sfp_learner *l, int label)
@@ -302,12 +295,18 @@ const char *sfp__learner_class_name(const sfp_learner *l, int label)
 
 bool sfp__learner_known_tasks(const sfp_learner *l)
 {
-    return l->opt.fp.tasks > 0;
+    return l->fp && l->opt.fp.tasks > 0;
+}
+
+int sfp__learner_label_max(const sfp_learner *l)
+{
+    bool known = l->opt.method ? l->opt.fp.classes > 0 : l->opt.fp.tasks > 0;
+    return known ? sfp__learner_classes(l) : SFP_LEARNER_MAX_CLASSES;
 }
 
 sfp_status sfp__learner_name_class(sfp_learner *l, int label, const char *name, sfp_error *err)
 {
-    if (label < 0 || label >= (sfp__learner_known_tasks(l) ? sfp__learner_classes(l) : SFP_LEARNER_MAX_CLASSES))
+    if (label < 0 || label >= sfp__learner_label_max(l))
         return sfp__fail(err, SFP_EINVAL, "class %d to be named '%s' is out of range", label, name ? name : "");
     sfp_status s = sfp__learner_class_room(l, label + 1, err);
     if (s)
@@ -346,10 +345,10 @@ void sfp__learner_limit(sfp_learner *l, int coreset, int replay, int steps)
 
 int sfp__learner_task(const sfp_learner *l)
 {
-    return l->fp->task;
+    return l->fp ? l->fp->task : 0;
 }
 
 sfp_status sfp__learner_next_task(sfp_learner *l, sfp_error *err)
 {
-    return sfp__fp_next_task(l->fp, err);
+    return l->fp ? sfp__fp_next_task(l->fp, err) : SFP_OK;
 }

@@ -11,6 +11,7 @@
 #ifndef SFP_LEARNER_LEARNER_H
 #define SFP_LEARNER_LEARNER_H
 
+#include "base/mem.h"
 #include "buffer/buffer.h"
 #include "fingerprint/fingerprint.h"
 #include "io/image.h"
@@ -18,10 +19,18 @@
 #include "select/select.h"
 
 typedef enum sfp_head_mode { SFP_HEAD_LINEAR, SFP_HEAD_MIX } sfp_head_mode;
-typedef enum sfp_head_feed { SFP_FEED_CORESET, SFP_FEED_BATCH, SFP_FEED_AUTO } sfp_head_feed; /* auto: batch while there is slack */
+typedef enum sfp_head_feed {
+    SFP_FEED_CORESET,
+    SFP_FEED_BATCH,
+    SFP_FEED_AUTO
+} sfp_head_feed; /* auto: batch while there is slack */
 typedef enum sfp_drift { SFP_DRIFT_OFF, SFP_DRIFT_NEW_CLASS, SFP_DRIFT_PH } sfp_drift;
 
 typedef struct sfp_learner_options {
+    /* A closed-form head alone ("ncm", "slda", "ranpac"; head.h), which learns from the query of every sample: no fingerprints,
+     * no selection, no buffer. Of the others it then reads fp.classes (0: they appear), batch, resize, mean, std and seed. NULL:
+     * none. */
+    const char *method;
     sfp_fp_options fp; /* tasks 0: a free stream */
     sfp_adam adam;
     const char *select; /* name of the selector */
@@ -43,7 +52,7 @@ typedef struct sfp_learner_options {
 
 sfp_learner_options sfp__learner_options_defaults(const sfp_vit *vit);
 
-/* What a timestamp did; arrays are the learner's own and hold until the next call. */
+/* What a timestamp did; arrays are the learner's own and hold until the next call. A method leaves out what it does not have. */
 typedef struct sfp_timestamp {
     uint64_t t;
     int task, offered, coreset_count, steps;
@@ -54,7 +63,8 @@ typedef struct sfp_timestamp {
     const double *loss;      /* (steps) */
     sfp_buffer_change buffer;
     bool grew;         /* new components opened */
-    int judged, right; /* test-then-train on the coreset: answers before the first step, and right ones */
+    int judged, right; /* test-then-train on the coreset: answers before the first step, and right ones; their time is not a
+                        * method's cost */
     struct {
         double query, select, attune, forward, backward, update, buffer, head, total;
     } seconds;
@@ -64,6 +74,7 @@ typedef struct sfp_timestamp {
 sfp_status sfp__learner_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_learner_options *opt, sfp_learner **out,
                                sfp_error *err);
 void sfp__learner_free(sfp_learner *l);
+DEFINE_OWNED_PTR(sfp_learner, sfp__learner_free)
 const sfp_learner_options *sfp__learner_options(const sfp_learner *l);
 
 /* One timestamp. On failure before the first step nothing has changed. */
@@ -107,6 +118,9 @@ sfp_status sfp__learner_load_state(sfp_learner *l, const char *path, sfp_error *
 /* Everything needed to go on, atomically; the previous one stays beside it as PATH.old. `position` is the caller's own text
  * (stream position, configuration) and comes back from resume, newly allocated (sfp__free). */
 sfp_status sfp__learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err);
+/* What a checkpoint that is whole says of itself: the method that made it ("": fingerprints), and its position, newly allocated.
+ */
+sfp_status sfp__checkpoint_look(const char *path, char *method, size_t size, char **position, sfp_error *err);
 /* SFP_ENOTFOUND: there is none. A damaged one is passed over for PATH.old; *used_old tells. */
 sfp_status sfp__learner_resume(sfp_learner *l, const char *path, char **position, bool *used_old, sfp_error *err);
 

@@ -28,17 +28,18 @@ struct sfp_learner {
     sfp_learner_options opt;
     sfp_vit *vit;
     sfp_thread_pool *threads;
-    sfp_trainer *trainer;
+    sfp_trainer *trainer; /* NULL with a method, and so are fp, selector and buffer */
     sfp_fp *fp;
+    sfp_vit_plan *plan; /* a method's, for its queries */
     const sfp_selector *selector;
-    void *select_state; /* of a selector that learns, else NULL */
-    sfp_look look;      /* what the selector asks for */
-    sfp_buffer *buffer; /* NULL: none */
-    sfp_ask ask;        /* what its method may ask for */
-    sfp_look ask_look;  /* features that it asks for */
-    sfp_train_batch ask_batch; /* of the question under way */
-    float *ask_x;       /* (SFP_ASK_SLOTS, 3, S, S) pictures of slots, normalised; NULL: it asks for nothing */
-    sfp_head *heads[SFP_HEAD_EXPERTS]; /* mix: [1] slda, [2] ranpac; [0] is the trainer's own and stays NULL */
+    void *select_state;                /* of a selector that learns, else NULL */
+    sfp_look look;                     /* what the selector asks for */
+    sfp_buffer *buffer;                /* NULL: none */
+    sfp_ask ask;                       /* what its method may ask for */
+    sfp_look ask_look;                 /* features that it asks for */
+    sfp_train_batch ask_batch;         /* of the question under way */
+    float *ask_x;                      /* (SFP_ASK_SLOTS, 3, S, S) pictures of slots, normalised; NULL: it asks for nothing */
+    sfp_head *heads[SFP_HEAD_EXPERTS]; /* mix: [1] slda, [2] ranpac, [0] is the trainer's own and stays NULL; a method: [0] */
     sfp_mix mix;
     sfp_rng select_rng, replay_rng, buffer_rng;
     sfp_drift_detector detector;
@@ -48,6 +49,7 @@ struct sfp_learner {
     sfp_snapshots snapshots;
     sfp_file_stamp checkpoint; /* the last one that was written or read: known to be whole */
     /* classes */
+    int classes; /* a method's; fingerprints have theirs in the classifier */
     int class_room;
     char **names;     /* (class_room) */
     uint8_t *seen;    /* (class_room) */
@@ -58,34 +60,35 @@ struct sfp_learner {
     int most;                 /* samples a step */
     int room;                 /* in a step or a batch, the larger: how much arrays of samples hold */
     /* workspace of a timestamp; b = options.batch, n = max(b, most) */
-    float *x;             /* (b, 3, S, S) the batch, normalised */
-    float *rx;            /* (replay, 3, S, S) replayed pictures, normalised */
-    const float **xs;     /* (n) */
-    float *mean_embed;    /* (b, D) */
-    float *fingerprint;   /* (D) */
-    float *score;         /* (b) as selection saw it */
-    float *score_after;   /* (b) */
-    float *query;         /* (b, D) */
-    bool *has_query;      /* (b) */
-    int32_t *label;       /* (b) */
-    uint64_t *id;         /* (b) */
-    const uint8_t **image; /* (b) */
-    size_t *image_size;   /* (b) */
+    void *batch_block, *step_block; /* what lies below */
+    float *x;                       /* (b, 3, S, S) the batch, normalised */
+    float *rx;                      /* (replay, 3, S, S) replayed pictures, normalised */
+    const float **xs;               /* (n) */
+    float *mean_embed;              /* (b, D) */
+    float *fingerprint;             /* (D) */
+    float *score;                   /* (b) as selection saw it */
+    float *score_after;             /* (b) */
+    float *query;                   /* (b, D) */
+    bool *has_query;                /* (b) */
+    int32_t *label;                 /* (b) */
+    uint64_t *id;                   /* (b) */
+    const uint8_t **image;          /* (b) */
+    size_t *image_size;             /* (b) */
     sfp_arena select_arena;
-    sfp_arena pixels_arena; /* of sfp__ask_pixels */
-    sfp_select_batch select_batch; /* as selection saw it */
-    int *coreset;         /* (b) */
-    float *select_weight; /* (b) */
-    float *sample_loss;   /* (2, b) of the coreset, by index and in order of choice */
-    sfp__item *items;     /* (n) in the order of the step: unknown queries first */
-    int32_t *step_label;  /* (n) */
-    float *step_weight;   /* (n) */
-    bool *step_masked;    /* (n) */
-    bool *step_rehearsed; /* (n) */
-    float *step_query;    /* (n, D) */
-    int *replay, *replay_count; /* (steps, replay) (steps) */
-    double *loss;         /* (steps) */
-    float *expert[SFP_HEAD_EXPERTS]; /* (b, class_room) log-probabilities, mix only */
+    sfp_arena pixels_arena;          /* of sfp__ask_pixels */
+    sfp_select_batch select_batch;   /* as selection saw it */
+    int *coreset;                    /* (b) */
+    float *select_weight;            /* (b) */
+    float *sample_loss;              /* (2, b) of the coreset, by index and in order of choice */
+    sfp__item *items;                /* (n) in the order of the step: unknown queries first */
+    int32_t *step_label;             /* (n) */
+    float *step_weight;              /* (n) */
+    bool *step_masked;               /* (n) */
+    bool *step_rehearsed;            /* (n) */
+    float *step_query;               /* (n, D) */
+    int *replay, *replay_count;      /* (steps, replay) (steps) */
+    double *loss;                    /* (steps) */
+    float *expert[SFP_HEAD_EXPERTS]; /* (b, class_room) log-probabilities: mix all, a method [0] */
     float *mixed;                    /* (class_room) of one sample, mix only */
 };
 
@@ -94,18 +97,19 @@ sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err);
 /* ... and as many rows of the classifier; new ones start at random. On failure there are as many as before. */
 sfp_status sfp__learner_add_classes(sfp_learner *l, int classes, sfp_error *err);
 
-/* Else the stream is free: classes appear. */
 bool sfp__learner_known_tasks(const sfp_learner *l);
+/* Labels are below this from the beginning; on a free stream classes appear. */
+int sfp__learner_label_max(const sfp_learner *l);
 
 /* Kinds of the mix's heads; [0] NULL: the trainer's own. */
 extern const char *const sfp__learner_experts[SFP_HEAD_EXPERTS];
 
-/* New heads of the mix; on failure those made so far are the caller's to free. */
+/* New heads of the mix, or the method's; on failure those made so far are the caller's to free. */
 sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_EXPERTS], sfp_error *err);
 
-/* samples.c: the picture of a slot as the network's input (3, S, S); items[at], of the batch or a slot, into the arrays of a step, all
- * but its weight (room: for the picture of a slot); whether the query of a sample need not be computed; and those that a pass has
- * computed, the first `unknown` of step_query, back to where items[] come from. */
+/* samples.c: the picture of a slot as the network's input (3, S, S); items[at], of the batch or a slot, into the arrays of a
+ * step, all but its weight (room: for the picture of a slot); whether the query of a sample need not be computed; and those that
+ * a pass has computed, the first `unknown` of step_query, back to where items[] come from. */
 sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, float *out, sfp_error *err);
 sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *room, sfp_error *err);
 /* Only the current task's classes compete in the loss of the batch (SPEC section 6). */

@@ -12,7 +12,7 @@
 struct sfp_predictor {
     sfp_learner *learner;   /* or */
     sfp_restored *restored; /* a saved state, its own */
-    sfp_head *head;         /* ... which is a closed-form head alone; else NULL */
+    sfp_head *head;         /* of a method; else NULL */
     const sfp_learner_options *opt;
     sfp_thread_pool *threads;
     bool own_pool;
@@ -34,6 +34,9 @@ struct sfp_predictor {
     int32_t *alone; /* (SFP_HEAD_EXPERTS, alone_room): each expert's own answer to the pictures of the last run */
     int alone_room;
     bool alone_known;
+    float *logp; /* (logp_room) of sfp__predictor_ask */
+    size_t logp_room;
+    sfp_snapshot of_method;       /* a learner's, as it is now */
     const sfp_snapshot *snapshot; /* of the run under way */
 };
 
@@ -54,6 +57,8 @@ static sfp_status publish(sfp_learner *l, sfp_error *err)
 
 sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err)
 {
+    if (l->opt.method) /* nothing is copied */
+        return SFP_OK;
     pthread_mutex_lock(&l->snapshots.lock);
     bool looked_at = l->snapshots.predictors > 0;
     pthread_mutex_unlock(&l->snapshots.lock);
@@ -100,11 +105,23 @@ static sfp_status make(sfp_predictor *p, sfp_vit *vit, const sfp_fp_options *o, 
     return s ? s : sfp__vit_plan_prepare(p->plan, max_batch, err);
 }
 
+int sfp__predictor_cut(const sfp_predictor *p)
+{
+    int batch = p->opt->batch;
+    return batch < SFP_CUT_MIN ? SFP_CUT_MIN : batch > SFP_CUT_MAX ? SFP_CUT_MAX : batch;
+}
+
+/* A method's pieces are no larger than its batches. */
+static int pieces(const sfp_predictor *p, int max_batch)
+{
+    int cut = sfp__predictor_cut(p);
+    return max_batch ? max_batch : p->head && p->opt->batch < cut ? p->opt->batch : cut;
+}
+
 static sfp_status begin(sfp_vit *vit, sfp_thread_pool *threads, sfp_predictor **out, sfp_error *err)
 {
-    sfp_predictor *p = sfp__calloc(1, sizeof *p);
-    if (!p)
-        return sfp__fail_nomem(err);
+    sfp_predictor *p = NULL;
+    TRY(sfp__alloc(&p, 1, sizeof *p, err));
     const sfp_vit_config *c = &vit->config;
     p->threads = threads;
     p->D = c->dim;
@@ -115,52 +132,35 @@ static sfp_status begin(sfp_vit *vit, sfp_thread_pool *threads, sfp_predictor **
 
 sfp_status sfp__predictor_create(sfp_learner *l, sfp_thread_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err)
 {
-    sfp_predictor *p = NULL;
-    sfp_status s = begin(l->vit, threads, &p, err);
-    if (s)
-        return s;
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
+    TRY(begin(l->vit, threads, &p, err));
     p->opt = &l->opt;
-    if ((s = make(p, l->vit, &l->fp->opt, max_batch, err))) {
-        sfp__predictor_free(p);
-        return s;
-    }
+    p->head = l->opt.method ? l->heads[0] : NULL;
+    TRY(make(p, l->vit, &l->opt.fp, pieces(p, max_batch), err));
+    p->on_demand = l->opt.method;
     p->learner = l;
-    pthread_mutex_lock(&l->snapshots.lock);
-    bool first = l->snapshots.predictors++ == 0;
-    pthread_mutex_unlock(&l->snapshots.lock);
-    if (first && (s = sfp__learner_publish(l, err))) {
-        sfp__predictor_free(p);
-        return s;
+    if (!p->on_demand) {
+        pthread_mutex_lock(&l->snapshots.lock);
+        bool first = l->snapshots.predictors++ == 0;
+        pthread_mutex_unlock(&l->snapshots.lock);
+        if (first)
+            TRY(sfp__learner_publish(l, err));
     }
-    *out = p;
+    *out = TAKE(p);
     return SFP_OK;
-}
-
-/* The last bit of a product may depend on how many rows it has: pictures are cut as the run that learned cut them when it
- * evaluated (run/system.c), so that the same question gets the same answer. It never asked for more than 64 at once. */
-static int cut_of_the_run(const sfp_predictor *p)
-{
-    int least = p->head ? 1 : 20, batch = p->opt->batch;
-    return batch < least ? least : batch > 64 ? 64 : batch;
 }
 
 sfp_status sfp__predictor_open(sfp_vit *vit, sfp_thread_pool *threads, const char *path, int max_batch, sfp_predictor **out,
                                sfp_error *err)
 {
-    sfp_predictor *p = NULL;
-    sfp_status s = begin(vit, threads, &p, err);
-    if (!s && !(s = sfp__restored_load(vit, threads, path, &p->restored, err))) {
-        p->opt = &p->restored->opt;
-        p->head = p->restored->method ? p->restored->heads[0] : NULL;
-        if (max_batch == 0)
-            max_batch = cut_of_the_run(p);
-        s = make(p, vit, &p->opt->fp, max_batch, err);
-    }
-    if (s)
-        sfp__predictor_free(p);
-    else
-        *out = p;
-    return s;
+    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
+    TRY(begin(vit, threads, &p, err));
+    TRY(sfp__restored_load(vit, threads, path, &p->restored, err));
+    p->opt = &p->restored->opt;
+    p->head = p->restored->method ? p->restored->heads[0] : NULL;
+    TRY(make(p, vit, &p->opt->fp, pieces(p, max_batch), err));
+    *out = TAKE(p);
+    return SFP_OK;
 }
 
 void sfp__predictor_free(sfp_predictor *p)
@@ -173,8 +173,8 @@ void sfp__predictor_free(sfp_predictor *p)
         pthread_mutex_unlock(&p->learner->snapshots.lock);
     }
     sfp__vit_plan_free(p->plan);
-    void *all[] = {p->x,     (void *)p->xs, (void *)p->rgb, p->order,  p->query, p->feature,
-                   p->alpha, p->norm,       p->square,      p->logits, p->work,  p->alone};
+    void *all[] = {p->x,    (void *)p->xs, (void *)p->rgb, p->order, p->query, p->feature, p->alpha,
+                   p->norm, p->square,     p->logits,      p->work,  p->alone, p->logp};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__free(all[i]);
     for (int i = 0; i < SFP_FP_MAX_LAYERS; i++)
@@ -446,16 +446,22 @@ const int32_t *sfp__predictor_alone(const sfp_predictor *p, int e)
 sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query,
                                     int32_t *label, float *logp, int ld, sfp_prediction *answer, sfp_error *err)
 {
-    sfp_status s = p->on_demand && p->learner->snapshots.stale ? publish(p->learner, err) : SFP_OK;
-    if (s)
-        return s;
-    sfp_snapshot *held = p->learner ? sfp__snapshots_hold(&p->learner->snapshots) : &p->restored->snapshot;
+    sfp_learner *l = p->learner;
+    sfp_snapshot *held = p->restored ? &p->restored->snapshot : &p->of_method;
+    if (l && p->head) {
+        p->head = l->heads[0]; /* a resume brings another */
+        p->of_method = (sfp_snapshot){.t = l->counts.timestamps, .classes = sfp__learner_classes(l), .seen = l->seen};
+    } else if (l) {
+        if (p->on_demand && l->snapshots.stale)
+            TRY(publish(l, err));
+        held = sfp__snapshots_hold(&l->snapshots);
+    }
     if (!held)
         return sfp__fail(err, SFP_ENOTFOUND, "there is nothing to predict with yet");
     p->snapshot = held;
     if (answer)
         *answer = (sfp_prediction){.t = held->t, .classes = held->classes};
-    s = class_room(p, err);
+    sfp_status s = class_room(p, err);
     if (!s && held->mixed)
         s = alone_room(p, n, err);
     p->alone_known = !s && held->mixed;
@@ -468,9 +474,27 @@ sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *cons
                      logp ? logp + (size_t)i * (size_t)ld : NULL, ld, err);
     }
     p->snapshot = NULL;
-    if (p->learner)
-        sfp__snapshots_release(&p->learner->snapshots, held);
+    if (l && !p->head)
+        sfp__snapshots_release(&l->snapshots, held);
     return s;
+}
+
+sfp_status sfp__predictor_ask(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
+                              float *probability, sfp_error *err)
+{
+    int classes = sfp__predictor_classes(p);
+    size_t need = (size_t)n * (size_t)(classes ? classes : 1);
+    if (probability && !sfp__grow(&p->logp, sizeof *p->logp, 0, need, &p->logp_room))
+        return sfp__fail_nomem(err);
+    TRY(sfp__predictor_run_known(p, n, rgb, query, has_query, label, probability ? p->logp : NULL, classes, NULL, err));
+    for (int i = 0; probability && i < n; i++)
+        probability[i] = label[i] < 0 ? NAN : expf(p->logp[(size_t)i * (size_t)classes + (size_t)label[i]]);
+    return SFP_OK;
+}
+
+bool sfp__predictor_needs_queries_only(const sfp_predictor *p)
+{
+    return p->head;
 }
 
 sfp_status sfp__predictor_run(sfp_predictor *p, int n, const uint8_t *const *rgb, int32_t *label, float *logp, int ld,

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "io/json_write.h"
-#include "learner/settings.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -63,13 +62,13 @@ static void put_name(sfp_text *t, const char *name)
         sfp__text_put(t, "null");
 }
 
-void sfp__saved_put_names(sfp_saved_meta *m, int count, char *const *names)
+static void put_names(sfp_saved_meta *m, int count, char *const *names)
 {
     sfp_text list = {0};
     sfp__text_put(&list, "[");
     for (int i = 0; i < count; i++) {
         sfp__text_put(&list, i ? "," : "");
-        put_name(&list, names ? names[i] : NULL);
+        put_name(&list, names[i]);
     }
     sfp__text_put(&list, "]");
     if (list.failed)
@@ -84,11 +83,15 @@ void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l)
     int count = l->class_room, classes = sfp__learner_classes(l);
     while (count > classes && !l->names[count - 1])
         count--;
-    sfp__saved_put_int(m, "task", l->fp->task);
-    sfp__saved_put_int(m, "start", l->fp->start);
-    sfp__saved_put_int(m, "open", l->fp->open);
+    if (l->opt.method) {
+        sfp__saved_put(m, "method", l->opt.method);
+    } else {
+        sfp__saved_put_int(m, "task", l->fp->task);
+        sfp__saved_put_int(m, "start", l->fp->start);
+        sfp__saved_put_int(m, "open", l->fp->open);
+    }
     sfp__saved_put_int(m, "timestamps", (long long)l->counts.timestamps);
-    sfp__saved_put_names(m, count, l->names);
+    put_names(m, count, l->names);
 }
 
 sfp_status sfp__saved_add_tensor(void *to, const sfp_tensor *t, sfp_error *err)
@@ -199,7 +202,7 @@ static int list_settings(const sfp_learner_options *o, const sfp_vit *vit, bool 
 
 int sfp__saved_settings(const sfp_learner *l, sfp_saved_setting *out)
 {
-    return list_settings(&l->opt, l->vit, l->buffer, out);
+    return l->opt.method ? sfp__saved_answer_settings(&l->opt, out) : list_settings(&l->opt, l->vit, l->buffer, out);
 }
 
 /* A checkpoint's settings stand apart from what it holds; a state's are plain, for people who look into the file. */
@@ -220,26 +223,6 @@ void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run)
     }
 }
 
-/* The default of an option in the words of a file: a program that did not have the option yet did as its default says. False:
- * `name` is no option, so every file has it. */
-static bool default_setting(const sfp_learner *l, const char *name, sfp_saved_setting *out)
-{
-    sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
-    sfp_learner_options o = l->opt;
-    for (int i = 0; i < sfp__settings_count; i++) {
-        const sfp_setting_info *info = &sfp__settings[i].info;
-        if (strcmp(info->key, name) != 0 || sfp__settings_apply(&o, &l->vit->config, name, info->fallback, NULL))
-            continue;
-        for (int k = 0, n = list_settings(&o, l->vit, l->buffer, list); k < n; k++) {
-            if (strcmp(list[k].name, name) != 0)
-                continue;
-            *out = list[k];
-            return true;
-        }
-    }
-    return false;
-}
-
 sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors *st, bool run, sfp_error *err)
 {
     sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
@@ -249,10 +232,7 @@ sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors
         setting_key(&list[i], run, key, sizeof key);
         if (!run && list[i].kind != SFP_SAVED_STATE)
             continue;
-        sfp_saved_setting older;
         const char *found = sfp__safetensors_meta(st, key);
-        if (!found && run && default_setting(l, list[i].name, &older))
-            found = older.value;
         if (!found && run)
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", sfp__safetensors_path(st), key);
         if (found && strcmp(found, list[i].value) != 0)
@@ -275,6 +255,8 @@ sfp_status sfp__saved_check_format(const sfp_safetensors *st, const char *format
         return sfp__fail(err, SFP_EFORMAT, "%s: format is '%s', expected '%s'", path,
                          sfp__printable(found ? found : "", shown, sizeof shown), format);
     sfp_status s = sfp__saved_int(st, "version", 1, 1000000, &v, err);
+    if (!s && v < version)
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: " SFP_SAVED_EARLIER, path);
     if (!s && v != version)
         s = sfp__fail(err, SFP_EUNSUPPORTED, "%s: is version %lld of %s, this program knows version %d", path, v, format,
                       version);
@@ -354,15 +336,13 @@ void sfp__saved_names_commit(sfp_saved_names *n, sfp_learner *l)
 sfp_status sfp__saved_classes(sfp_learner *l, const sfp_safetensors *st, int least, int *out, sfp_error *err)
 {
     const sfp_tensor *t = NULL;
-    const sfp_param *p = &l->fp->last_w;
-    sfp_status s = sfp__safetensors_need(st, p->name, &t, err);
-    if (s)
-        return s;
-    bool grows = l->opt.fp.tasks == 0,
-         rows = t->ndim == 2 && t->shape[1] == p->shape[1] && t->shape[0] <= SFP_LEARNER_MAX_CLASSES;
-    int64_t low = grows ? least : p->shape[0], high = grows ? SFP_LEARNER_MAX_CLASSES : p->shape[0];
-    if (!rows && (s = sfp__tensor_expect(sfp__safetensors_path(st), t, p->shape, p->ndim, err)))
-        return s;
+    const sfp_param *p = l->fp ? &l->fp->last_w : NULL;
+    const int64_t now = sfp__learner_classes(l);
+    TRY(sfp__safetensors_need(st, p ? p->name : "seen", &t, err));
+    bool grows = sfp__learner_label_max(l) != now, rows = p ? t->ndim == 2 && t->shape[1] == p->shape[1] : t->ndim == 1;
+    int64_t low = grows ? least : now, high = grows ? SFP_LEARNER_MAX_CLASSES : now;
+    if (!rows || t->shape[0] > SFP_LEARNER_MAX_CLASSES)
+        TRY(sfp__tensor_expect(sfp__safetensors_path(st), t, p ? p->shape : &now, p ? p->ndim : 1, err));
     if (t->shape[0] < low || t->shape[0] > high)
         return sfp__fail(err, SFP_EINVAL, "%s: has %lld classes, expected %s%lld, as many as the stream has",
                          sfp__safetensors_path(st), (long long)t->shape[0], grows ? "at least " : "", (long long)low);
@@ -373,6 +353,10 @@ sfp_status sfp__saved_classes(sfp_learner *l, const sfp_safetensors *st, int lea
 sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_span *span, int classes, int names,
                               sfp_error *err)
 {
+    if (!l->fp) {
+        TRY(sfp__learner_class_room(l, names, err));
+        return sfp__learner_add_classes(l, classes, err);
+    }
     const sfp_saved_span before = {l->fp->task, l->fp->start, l->fp->open};
     const sfp_rng rng = l->fp->rng;
     sfp_status s = sfp__fp_restore(l->fp, span->task, span->start, span->open, err);

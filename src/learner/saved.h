@@ -20,10 +20,8 @@ void sfp__saved_put(sfp_saved_meta *m, const char *key, const char *value);
 void sfp__saved_put_int(sfp_saved_meta *m, const char *key, long long value);
 void sfp__saved_done(sfp_saved_meta *m);
 
-/* task, start, open, timestamps and class_names, a JSON list in which a class without a name is null. */
+/* task, start, open (or the method), timestamps and class_names, a JSON list in which a class without a name is null. */
 void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l);
-/* class_names alone. */
-void sfp__saved_put_names(sfp_saved_meta *m, int count, char *const *names);
 
 /* Tensors to write; names are copied, data is not. */
 typedef struct sfp_saved_tensors {
@@ -58,8 +56,8 @@ int sfp__saved_answer_settings(const sfp_learner_options *o, sfp_saved_setting *
 
 /* A state's (all but SFP_SAVED_RUN), or with `run` a checkpoint's. */
 void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run);
-/* Fails with SFP_EINVAL and both values where the file's differ. `run`: those of SFP_SAVED_RUN too; an option that is missing
- * there was not known yet and counts as its default. */
+/* Fails with SFP_EINVAL and both values where the file's differ. `run`: those of SFP_SAVED_RUN too, of which
+ * none may be missing. */
 sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors *st, bool run, sfp_error *err);
 
 /* ----------------------------------------------------------------- backbone */
@@ -75,6 +73,9 @@ int sfp__saved_img_size(const sfp_safetensors *st);
 sfp_status sfp__saved_check_backbone(const sfp_safetensors *st, const sfp_vit *vit, sfp_error *err);
 
 /* ------------------------------------------------------------------ reading */
+
+#define SFP_SAVED_EARLIER \
+    "written by an earlier version: start again without --resume in another --out, or finish it with that version"
 
 /* SFP_EFORMAT for another format, SFP_EUNSUPPORTED for another version. `wanted`: the file must name its format. */
 sfp_status sfp__saved_check_format(const sfp_safetensors *st, const char *format, int version, bool wanted, sfp_error *err);
@@ -97,7 +98,8 @@ void sfp__saved_names_done(sfp_saved_names *n);
 /* The learner takes the names over, in place of its own; there is room. Cannot fail. */
 void sfp__saved_names_commit(sfp_saved_names *n, sfp_learner *l);
 
-/* How many rows the file's classifier has: as many as the learner's, or on a free stream `least` and more. */
+/* How many rows the file's classifier has, or classes its method: as many as the learner's, or where they appear `least` and
+ * more. */
 sfp_status sfp__saved_classes(sfp_learner *l, const sfp_safetensors *st, int least, int *out, sfp_error *err);
 
 typedef struct sfp_saved_span {

@@ -98,33 +98,15 @@ sfp_status sfp__learner_save_state(sfp_learner *l, const char *path, sfp_error *
     sfp_saved_meta meta = {0};
     double mix[SFP_STATE_MIX];
     /* the wider types first: then each tensor is aligned */
-    sfp_status s = l->opt.head == SFP_HEAD_MIX ? add_mix(&tensors, l, mix, err) : SFP_OK;
-    if (!s)
+    sfp_status s = l->opt.method                 ? add_head(&tensors, l->heads[0], err)
+                   : l->opt.head == SFP_HEAD_MIX ? add_mix(&tensors, l, mix, err)
+                                                 : SFP_OK;
+    if (!s && l->fp)
         s = add_params(&tensors, l->fp, err);
     if (!s) {
         put_head_of_file(&meta, sfp__learner_classes(l), l->seen, l->vit);
         sfp__saved_put_common(&meta, l);
         sfp__saved_put_settings(&meta, l, false);
-        s = write_state(path, &tensors, &meta, err);
-    }
-    sfp__saved_done(&meta);
-    sfp__saved_tensors_done(&tensors);
-    return s;
-}
-
-sfp_status sfp__state_save_method(const sfp_state_method *from, const char *path, sfp_error *err)
-{
-    sfp_saved_tensors tensors = {0};
-    sfp_saved_meta meta = {0};
-    sfp_status s = add_head(&tensors, from->head, err);
-    if (!s) {
-        sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
-        put_head_of_file(&meta, from->classes, from->seen, from->vit);
-        sfp__saved_put(&meta, "method", sfp__head_kind(from->head));
-        sfp__saved_put_int(&meta, "timestamps", (long long)from->timestamps);
-        sfp__saved_put_names(&meta, from->classes, from->names);
-        for (int i = 0, n = sfp__saved_answer_settings(from->opt, list); i < n; i++)
-            sfp__saved_put(&meta, list[i].name, list[i].value);
         s = write_state(path, &tensors, &meta, err);
     }
     sfp__saved_done(&meta);
@@ -180,6 +162,8 @@ static void commit(loaded *f)
 sfp_status sfp__learner_load_state(sfp_learner *l, const char *path, sfp_error *err)
 {
     loaded f = {.l = l, .path = path};
+    if (l->opt.method)
+        return sfp__fail(err, SFP_EINVAL, "%s: cannot be gone on from by method %s", path, l->opt.method);
     sfp_status s = sfp__safetensors_open(path, &f.st, err);
     if (s)
         return s;

@@ -22,21 +22,9 @@ enum { SFP_STATE_VERSION = 1, SFP_STATE_MIX = 1 + SFP_HEAD_EXPERTS };
 
 /* ------------------------------------------------------------------ writing */
 
-/* A closed-form head on its own (--method). */
-typedef struct sfp_state_method {
-    sfp_head *head;
-    const sfp_vit *vit;
-    const sfp_learner_options *opt; /* seed, batch, resize, mean, std */
-    int classes;
-    const uint8_t *seen; /* (classes) */
-    char *const *names;  /* (classes), entries may be NULL */
-    uint64_t timestamps;
-} sfp_state_method;
-
-sfp_status sfp__state_save_method(const sfp_state_method *from, const char *path, sfp_error *err);
-
 /* What the metadata's checksum is to be, when everything else is there. */
-sfp_status sfp__state_sum(const sfp_saved_tensors *tensors, const sfp_saved_meta *meta, char out[SFP_CHECKSUM_MAX], sfp_error *err);
+sfp_status sfp__state_sum(const sfp_saved_tensors *tensors, const sfp_saved_meta *meta, char out[SFP_CHECKSUM_MAX],
+                          sfp_error *err);
 
 /* ------------------------------------------------------------------ reading */
 

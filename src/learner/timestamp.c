@@ -27,18 +27,16 @@ static sfp_status take_batch(sfp_learner *l, int b, const sfp_sample *samples, b
     int classes = sfp__learner_classes(l), highest = -1;
     if (b < 1 || b > l->opt.batch)
         return sfp__fail(err, SFP_EINVAL, "a batch of %d samples, expected 1 to %d", b, l->opt.batch);
+    int most = sfp__learner_label_max(l);
     for (int i = 0; i < b; i++) {
-        int y = samples[i].label, most = sfp__learner_known_tasks(l) ? classes : SFP_LEARNER_MAX_CLASSES;
+        int y = samples[i].label;
         if (y < 0 || y >= most)
             return sfp__fail(err, SFP_EINVAL, "sample %llu has label %d, expected 0 to %d", (unsigned long long)samples[i].id, y,
                              most - 1);
         highest = y > highest ? y : highest;
     }
-    if (highest >= classes) {
-        sfp_status s = sfp__learner_add_classes(l, highest + 1, err);
-        if (s)
-            return s;
-    }
+    if (highest >= classes)
+        TRY(sfp__learner_add_classes(l, highest + 1, err));
     bool needs_pixels = sfp__learner_buffer_needs(l) & SFP_NEED_PIXELS;
     *new_class = false;
     for (int i = 0; i < b; i++) {
@@ -377,8 +375,39 @@ static sfp_status update_buffer(sfp_learner *l, int b, sfp_timestamp *r, sfp_err
     return sfp__buffer_update(l->buffer, &batch, &l->buffer_rng, &r->buffer, err);
 }
 
+/* A closed-form head alone: queries of the whole batch in one pass, then test, which is not part of the cost, then train. */
+static sfp_status offer_to_method(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp *report, sfp_error *err)
+{
+    sfp_timestamp r = {.t = l->counts.timestamps, .offered = b, .coreset_count = b};
+    bool new_class;
+    double begin = sfp__now();
+    TRY(take_batch(l, b, samples, &new_class, err));
+    const sfp_vit_pass pass = {.b = b, .xs = l->xs, .feature = l->query};
+    TRY(sfp__vit_run(l->plan, &pass, err));
+    double asked = sfp__now();
+    int classes = sfp__learner_classes(l);
+    TRY(sfp__head_scores(l->heads[0], b, l->query, NULL, classes, l->expert[0], err));
+    for (int i = 0; i < b; i++)
+        count_answer(l, classes, l->expert[0] + (size_t)i * (size_t)classes, l->label[i], &r);
+    double judged = sfp__now();
+    TRY(sfp__head_update(l->heads[0], b, l->query, NULL, l->label, err));
+    for (int i = 0; i < b; i++)
+        l->seen[l->label[i]] = 1;
+    l->counts.timestamps++;
+    l->counts.offered += (uint64_t)b;
+    l->counts.trained += (uint64_t)b;
+    r.seconds.query = asked - begin;
+    r.seconds.head = sfp__now() - judged;
+    r.seconds.total = r.seconds.query + r.seconds.head;
+    if (report)
+        *report = r;
+    return SFP_OK;
+}
+
 sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp *report, sfp_error *err)
 {
+    if (l->opt.method)
+        return offer_to_method(l, b, samples, report, err);
     sfp_timestamp r = {.t = l->counts.timestamps, .task = l->fp->task, .offered = b, .steps = l->opt.steps};
     if (l->limit_steps > 0 && l->limit_steps < r.steps)
         r.steps = l->limit_steps;

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = 64 }; /* the most asked at once: learner/predictor.c counts on it */
+enum { CHUNK = SFP_CUT_MAX }; /* the most asked at once */
 
 struct sfp_evaluator {
     const sfp_source *test;
@@ -152,19 +152,19 @@ typedef struct stretch {
     int32_t truth[CHUNK];
 } stretch;
 
-static sfp_status ask(sfp_evaluator *e, sfp_system *s, stretch *part, tally *sum, int classes, uint64_t *confusion,
+static sfp_status ask(sfp_evaluator *e, sfp_predictor *p, stretch *part, tally *sum, int classes, uint64_t *confusion,
                       sfp_error *err)
 {
     int32_t label[CHUNK];
     int n = part->count;
     if (n == 0)
         return SFP_OK;
-    sfp_status status = sfp__system_predict(s, n, part->rgb, e->query + (size_t)part->first * (size_t)e->dim,
-                                            e->has_query + part->first, label, NULL, err);
+    sfp_status status = sfp__predictor_ask(p, n, part->rgb, e->query + (size_t)part->first * (size_t)e->dim,
+                                           e->has_query + part->first, label, NULL, err);
     if (status)
         return status;
     for (int h = 0; h < SFP_HEAD_EXPERTS; h++) {
-        const int32_t *said = s->predictor ? sfp__predictor_alone(s->predictor, h) : NULL;
+        const int32_t *said = sfp__predictor_alone(p, h);
         sum->mixed = said != NULL;
         for (int k = 0; said && k < n; k++)
             sum->alone[h] += part->truth[k] >= 0 && said[k] == part->truth[k];
@@ -192,10 +192,10 @@ static void note_task(sfp_evaluator *e, int t, const tally *sum)
             sum->asked && sum->mixed ? (double)sum->alone[h] / (double)sum->asked : NAN;
 }
 
-static sfp_status run_task(sfp_evaluator *e, sfp_system *s, int t, int classes, uint64_t *confusion, sfp_error *err)
+static sfp_status run_task(sfp_evaluator *e, sfp_predictor *p, int t, int classes, uint64_t *confusion, sfp_error *err)
 {
     const sfp_task *task = &e->tasks->task[t];
-    int chunk = sfp__system_cut(s) < CHUNK ? sfp__system_cut(s) : CHUNK;
+    int chunk = sfp__predictor_cut(p);
     tally sum = {0};
     stretch part = {0};
     sfp_status status = SFP_OK;
@@ -206,7 +206,7 @@ static sfp_status run_task(sfp_evaluator *e, sfp_system *s, int t, int classes, 
         if ((status = e->test->record(e->test, task->sample[i], &record, err)))
             break;
         int64_t k = e->at[t] + i;
-        bool known = !s->predictor && e->has_query[k];
+        bool known = sfp__predictor_needs_queries_only(p) && e->has_query[k];
         const uint8_t *rgb = known ? NULL : picture(e, k, task->sample[i], part.count);
         if (known || rgb) {
             part.first = part.count ? part.first : k;
@@ -214,10 +214,10 @@ static sfp_status run_task(sfp_evaluator *e, sfp_system *s, int t, int classes, 
             part.rgb[part.count++] = rgb;
         }
         if ((!known && !rgb) || part.count == chunk) /* a broken picture must not shift the queries */
-            status = ask(e, s, &part, &sum, classes, confusion, err);
+            status = ask(e, p, &part, &sum, classes, confusion, err);
     }
     if (!status)
-        status = ask(e, s, &part, &sum, classes, confusion, err);
+        status = ask(e, p, &part, &sum, classes, confusion, err);
     if (!status)
         note_task(e, t, &sum);
     return status;
@@ -243,7 +243,7 @@ bool sfp__evaluator_given_up(const sfp_evaluator *e)
     return e->given_up;
 }
 
-sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_system *s, int upto, double *accuracy, int classes, uint64_t *confusion,
+sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
                               sfp_error *err)
 {
     int tasks = upto < e->tasks->count ? upto + 1 : e->tasks->count;
@@ -252,7 +252,7 @@ sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_system *s, int upto, double 
     e->given_up = false;
     sfp_status status = cells ? confusion_room(e, cells, err) : SFP_OK;
     for (int t = 0; !status && t < tasks && !e->given_up; t++)
-        status = run_task(e, s, t, classes, cells ? e->confusion : NULL, err);
+        status = run_task(e, p, t, classes, cells ? e->confusion : NULL, err);
     if (status || e->given_up)
         return status;
     memcpy(accuracy, e->accuracy, (size_t)tasks * sizeof *accuracy);

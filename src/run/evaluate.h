@@ -3,7 +3,7 @@
 #ifndef SFP_RUN_EVALUATE_H
 #define SFP_RUN_EVALUATE_H
 
-#include "run/system.h"
+#include "learner/predictor.h"
 #include "stream/source.h"
 #include "stream/tasks.h"
 
@@ -20,7 +20,7 @@ void sfp__evaluator_free(sfp_evaluator *e);
 
 /* Accuracy on tasks [0, upto] into accuracy (tasks); confusion (classes, classes) is written over when not NULL; both stay as
  * they are when it fails or is given up. Pictures that cannot be read are left out and counted. */
-sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_system *s, int upto, double *accuracy, int classes, uint64_t *confusion,
+sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
                               sfp_error *err);
 /* Of expert e of a mixed head alone on task t in the last run; NAN: the head is not mixed, or no picture was answered. */
 double sfp__evaluator_alone(const sfp_evaluator *e, int expert, int task);

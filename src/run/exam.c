@@ -12,7 +12,7 @@
 typedef struct sitting {
     const sfp_exam_options *opt;
     sfp_exam *e;
-    sfp_system system;
+    sfp_predictor *predictor;
     sfp_known_source *data;
     sfp_tasks tasks;
     sfp_evaluator *evaluator;
@@ -23,13 +23,14 @@ typedef struct sitting {
 static sfp_status open_data(sitting *s, sfp_error *err)
 {
     const sfp_exam_options *o = s->opt;
-    int classes = s->system.classes;
-    const sfp_source_options so = {.test = !o->train_part, .seed = o->seed ? *o->seed : s->system.opt.seed};
+    int classes = sfp__predictor_classes(s->predictor);
+    const sfp_source_options so = {.test = !o->train_part,
+                                   .seed = o->seed ? *o->seed : sfp__predictor_options(s->predictor)->seed};
     const char **names = sfp__calloc((size_t)(classes ? classes : 1), sizeof *names);
     sfp_source *inner = NULL;
     sfp_status status = names ? sfp__source_open(o->data, &so, &inner, err) : sfp__fail_nomem(err);
     for (int c = 0; !status && c < classes; c++)
-        names[c] = sfp__predictor_class_name(s->system.predictor, c);
+        names[c] = sfp__predictor_class_name(s->predictor, c);
     if (!status && (status = sfp__known_open(inner, classes, names, &s->data, err))) {
         if (status == SFP_EFORMAT) /* of the list of names, which is the state's */
             (void)sfp__fail_prefix(err, status, "%s", o->state);
@@ -69,7 +70,7 @@ static sfp_status leave_out_unseen(sitting *s, sfp_error *err)
             status = source->record(source, task->sample[i], &r, err);
             if (status)
                 break;
-            if (sfp__predictor_seen(s->system.predictor, r.label))
+            if (sfp__predictor_seen(s->predictor, r.label))
                 task->sample[kept++] = task->sample[i];
             else
                 unseen[r.label]++;
@@ -135,8 +136,10 @@ static sfp_status answer(sitting *s, sfp_error *err)
     const sfp_exam_options *o = s->opt;
     sfp_exam *e = s->e;
     uint64_t total = 0;
-    sfp_status status = sfp__evaluator_create(&s->data->base, &s->tasks, s->system.S, s->system.opt.resize, s->system.D,
-                                              SFP_EVALUATOR_MEMORY, &s->evaluator, err);
+    const sfp_vit_config *c = &o->vit->config;
+    sfp_status status =
+        sfp__evaluator_create(&s->data->base, &s->tasks, c->img_size, sfp__predictor_options(s->predictor)->resize, c->dim,
+                              SFP_EVALUATOR_MEMORY, &s->evaluator, err);
     if (status)
         return status;
     for (int t = 0; t < s->tasks.count; t++)
@@ -147,7 +150,7 @@ static sfp_status answer(sitting *s, sfp_error *err)
         o->begin(o->ctx, total, s->data->inner->note);
     sfp__evaluator_tell(s->evaluator, o->progress, o->ctx);
     double begin = sfp__now();
-    status = sfp__evaluator_run(s->evaluator, &s->system, e->tasks - 1, e->accuracy, e->classes, e->confusion, err);
+    status = sfp__evaluator_run(s->evaluator, s->predictor, e->tasks - 1, e->accuracy, e->classes, e->confusion, err);
     e->seconds = sfp__now() - begin;
     return status;
 }
@@ -177,8 +180,9 @@ sfp_status sfp__exam(const sfp_exam_options *opt, sfp_exam *out, sfp_error *err)
     sfp_exam e = {0};
     sitting s = {.opt = opt, .e = &e};
     sfp_status status;
-    if (!(status = sfp__system_open(&s.system, opt->vit, opt->pool, opt->state, err)) && !(status = open_data(&s, err)) &&
-        !(status = cut_data(&s, err)) && !(status = make_room(&s, err)) && !(status = answer(&s, err)))
+    if (!(status = sfp__predictor_open(opt->vit, opt->pool, opt->state, 0, &s.predictor, err)) &&
+        !(status = open_data(&s, err)) && !(status = cut_data(&s, err)) && !(status = make_room(&s, err)) &&
+        !(status = answer(&s, err)))
         sum_up(&s);
     if (!status && e.pictures == 0)
         status = sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", opt->data,
@@ -186,7 +190,7 @@ sfp_status sfp__exam(const sfp_exam_options *opt, sfp_exam *out, sfp_error *err)
     sfp__evaluator_free(s.evaluator);
     sfp__tasks_done(&s.tasks);
     sfp__source_close(s.data ? &s.data->base : NULL);
-    sfp__system_done(&s.system);
+    sfp__predictor_free(s.predictor);
     if (status)
         sfp__exam_done(&e);
     else

@@ -126,7 +126,8 @@ static sfp_learner_options learner_options(const sfp__run_state *s)
 {
     sfp_learner_options lo = s->opt->learner;
     lo.fp.tasks = s->tasks.free ? 0 : s->tasks.count;
-    lo.fp.classes = s->tasks.free ? 0 : s->tasks.classes;
+    lo.fp.classes = s->tasks.free && !s->opt->method ? 0 : s->tasks.classes;
+    lo.method = s->opt->method;
     if (s->opt->triage) {
         int c = sfp__coreset_size(lo.batch, lo.coreset.sigma);
         lo.coreset_most = c;
@@ -137,20 +138,28 @@ static sfp_learner_options learner_options(const sfp__run_state *s)
 
 static sfp_status set_classes(sfp__run_state *s, int task, sfp_error *err)
 {
-    if (!s->system.learner || s->tasks.free)
+    if (s->tasks.free)
         return SFP_OK;
-    return sfp__learner_set_classes(s->system.learner, s->tasks.task[task].classes, s->tasks.task[task].class_of, err);
+    return sfp__learner_set_classes(s->learner, s->tasks.task[task].classes, s->tasks.task[task].class_of, err);
 }
 
-sfp_status sfp__run_make_system(sfp__run_state *s, sfp_system *out, sfp_error *err)
+sfp_status sfp__run_make_learner(sfp__run_state *s, sfp_learner **out, sfp_error *err)
 {
+    OWNED_PTR(sfp__learner_free) sfp_learner *l = NULL;
     sfp_learner_options lo = learner_options(s);
-    sfp_status status = sfp__system_init(out, s->opt->vit, s->opt->pool, &lo, s->opt->method, s->tasks.classes, err);
-    for (int c = 0; !status && c < s->tasks.classes; c++)
-        status = sfp__system_name_class(out, c, s->source->class_names[s->tasks.source_label[c]], err);
-    if (status)
-        sfp__system_done(out);
-    return status;
+    TRY(sfp__learner_create(s->opt->vit, s->opt->pool, &lo, &l, err));
+    for (int c = 0; c < s->tasks.classes; c++)
+        TRY(sfp__learner_name_class(l, c, s->source->class_names[s->tasks.source_label[c]], err));
+    *out = TAKE(l);
+    return SFP_OK;
+}
+
+static sfp_status make_learner(sfp__run_state *s, sfp_error *err)
+{
+    TRY(sfp__run_make_learner(s, &s->learner, err));
+    TRY(sfp__predictor_create(s->learner, s->opt->pool, 0, &s->predictor, err));
+    sfp__predictor_on_demand(s->predictor); /* one thread offers and asks in turn */
+    return SFP_OK;
 }
 
 static sfp_status start_result(sfp__run_state *s, sfp_error *err)
@@ -229,7 +238,7 @@ static sfp_status offer(sfp__run_state *s, int count, const int64_t *batch, doub
         s->beside.count += unlabelled_in(s, batch[i]);
     if (!status && n > 0) {
         sfp_timestamp t;
-        status = sfp__system_offer(&s->system, n, samples, &t, err);
+        status = sfp__learner_offer(s->learner, n, samples, &t, err);
         if (!status)
             status = sfp__run_record(s, n, samples, &t, cost, err);
     }
@@ -255,7 +264,7 @@ static sfp_status end_task(sfp__run_state *s, sfp_error *err)
     if (status || s->given_up || s->task + 1 >= s->tasks.count)
         return status;
     s->task++;
-    if (!(status = sfp__system_next_task(&s->system, err)))
+    if (!(status = sfp__learner_next_task(s->learner, err)))
         status = set_classes(s, s->task, err);
     return status;
 }
@@ -384,7 +393,7 @@ static sfp_status learn(sfp__run_state *s, bool *ended, sfp_error *err)
 
 static sfp_status load_init_state(sfp__run_state *s, sfp_error *err)
 {
-    sfp_learner *l = s->system.learner;
+    sfp_learner *l = s->learner;
     sfp_status status = sfp__learner_load_state(l, s->opt->init_state, err);
     if (!status && !s->tasks.free && sfp__learner_task(l) > 0) /* its components are frozen: there is no way back */
         status = sfp__fail(err, SFP_EINVAL, "%s: is of task %d of %d, expected one of the first, with which a run begins",
@@ -411,8 +420,8 @@ static sfp_status prepare(sfp__run_state *s, sfp_error *err)
     if (!status)
         status = start_result(s, err);
     if (!status)
-        status = sfp__run_make_system(s, &s->system, err);
-    if (!status && o->init_state && s->system.learner)
+        status = make_learner(s, err);
+    if (!status && o->init_state && !o->method)
         status = load_init_state(s, err);
     if (!status)
         status = set_classes(s, 0, err);
@@ -423,8 +432,8 @@ static sfp_status prepare(sfp__run_state *s, sfp_error *err)
     if (!status && !s->live)
         status = sfp__run_start_clock(s, err);
     if (!status && s->test)
-        status = sfp__evaluator_create(s->test, &s->test_tasks, o->vit->config.img_size, o->learner.resize, s->system.D,
-                                       SFP_EVALUATOR_MEMORY, &s->evaluator, err);
+        status = sfp__evaluator_create(s->test, &s->test_tasks, o->vit->config.img_size, o->learner.resize,
+                                       o->vit->config.dim, SFP_EVALUATOR_MEMORY, &s->evaluator, err);
     if (!status && s->evaluator)
         sfp__run_watch_evaluator(s);
     return status;
@@ -446,7 +455,7 @@ static sfp_status break_off(const sfp__run_state *s, sfp_error *err)
 {
     char text[PATH_MAX + 128];
     if (s->opt->out) {
-        uint64_t n = sfp__system_counts(&s->system).offered;
+        uint64_t n = sfp__learner_counts(s->learner).offered;
         (void)snprintf(text, sizeof text,
                        "the stream broke off; what was learned from %llu picture%s is kept: go on with --resume --out %s",
                        (unsigned long long)n, n == 1 ? "" : "s", s->opt->out);
@@ -503,8 +512,8 @@ sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_
     sfp__feed_free(s.feed);
     sfp__live_free(s.live);
     sfp__evaluator_free(s.evaluator);
-    if (s.system.vit)
-        sfp__system_done(&s.system);
+    sfp__predictor_free(s.predictor);
+    sfp__learner_free(s.learner);
     sfp__clock_done(&s.clock);
     sfp__batches_done(&s.batches);
     sfp__tasks_done(&s.test_tasks);

@@ -25,9 +25,9 @@ sfp_status sfp__run_take_names(sfp__run_state *s, sfp_error *err)
                              : "the data and --order that it was made with";
     sfp_status status = SFP_OK;
     for (int c = 0; !status && c < s->r->classes; c++) {
-        const char *then = sfp__learner_class_name(s->system.learner, c), *now = s->r->class_names[c];
+        const char *then = sfp__learner_class_name(s->learner, c), *now = s->r->class_names[c];
         status =
-            then ? check_name(s->opt->init_state, c, then, now, wanted, err) : sfp__system_name_class(&s->system, c, now, err);
+            then ? check_name(s->opt->init_state, c, then, now, wanted, err) : sfp__learner_name_class(s->learner, c, now, err);
     }
     return status;
 }

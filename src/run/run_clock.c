@@ -67,13 +67,13 @@ static sfp_status calibrate(sfp__run_state *s, double *cost, sfp_error *err)
             *cost += s->costs[i] / (double)s->cost_count;
         return SFP_OK;
     }
-    sfp_system copy;
+    sfp_learner *copy = NULL;
     sfp_feed *feed = NULL;
     const sfp_feed_options fo = {.size = s->opt->vit->config.img_size,
                                  .resize = s->opt->learner.resize,
                                  .keep_encoded = s->opt->learner.keep_compressed,
                                  .depth = SFP__RUN_AHEAD};
-    sfp_status status = sfp__run_make_system(s, &copy, err);
+    sfp_status status = sfp__run_make_learner(s, &copy, err);
     if (status)
         return status;
     status = sfp__feed_create(s->source, &s->tasks, &s->batches, &fo, 0, &feed, err);
@@ -88,9 +88,9 @@ static sfp_status calibrate(sfp__run_state *s, double *cost, sfp_error *err)
         sfp_timestamp t;
         status = sfp__feed_take(feed, k, &n, &samples, err);
         if (!status && n > 0)
-            status = sfp__system_offer(&copy, n, samples, &t, err);
+            status = sfp__learner_offer(copy, n, samples, &t, err);
         if (!status && n > 0)
-            sfp__run_tell_slack(&copy, n * s->spacing, t.seconds.total);
+            sfp__run_tell_slack(copy, n * s->spacing, t.seconds.total);
         if (!status && n > 0 && (k >= 3 || count <= 3)) {
             sum += t.seconds.total;
             measured++;
@@ -98,7 +98,7 @@ static sfp_status calibrate(sfp__run_state *s, double *cost, sfp_error *err)
         sfp__feed_release(feed, k + 1);
     }
     sfp__feed_free(feed);
-    sfp__system_done(&copy);
+    sfp__learner_free(copy);
     *cost = measured ? sum / measured : 0;
     return status;
 }

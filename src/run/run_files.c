@@ -34,7 +34,7 @@ static void look_at_checkpoint(const sfp__run_state *s, bool *unfinished, bool *
     for (size_t i = 0; i < sizeof checkpoints / sizeof *checkpoints; i++) {
         char path[PATH_MAX], method[SFP_NAME_MAX], *position = NULL;
         if (sfp__run_path(s, checkpoints[i], path, sizeof path, NULL) != SFP_OK ||
-            sfp__system_look(path, method, sizeof method, &position, NULL) != SFP_OK)
+            sfp__checkpoint_look(path, method, sizeof method, &position, NULL) != SFP_OK)
             continue;
         json_t *root = json_loads(position, JSON_REJECT_DUPLICATES, NULL);
         *unfinished = !json_is_true(json_object_get(root, "finished"));
@@ -148,7 +148,7 @@ sfp_status sfp__run_checkpoint(sfp__run_state *s, sfp_error *err)
     if (!status)
         status = sfp__run_position_text(s, &position, err);
     if (!status)
-        status = sfp__system_checkpoint(&s->system, path, position, err);
+        status = sfp__learner_checkpoint(s->learner, path, position, err);
     free(position); /* jansson's */
     s->since = 0;
     s->saved_at = sfp__now();
@@ -241,7 +241,7 @@ sfp_status sfp__run_may_resume(const sfp__run_state *s, sfp_error *err)
         sfp_status status = sfp__run_path(s, checkpoints[i], path, sizeof path, err);
         if (status)
             return status;
-        if (sfp__system_look(path, method, sizeof method, &position, &unused) != SFP_OK)
+        if (sfp__checkpoint_look(path, method, sizeof method, &position, &unused) != SFP_OK)
             continue;
         if (strcmp(method, now) != 0)
             status =
@@ -294,7 +294,7 @@ sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp
     sfp_status status = sfp__run_path(s, "checkpoint", path, sizeof path, err);
     if (status)
         return status;
-    status = sfp__system_resume(&s->system, path, &text, &used_old, err);
+    status = sfp__learner_resume(s->learner, path, &text, &used_old, err);
     if (status == SFP_ENOTFOUND) {
         status = take_finished(s, err);
         *resumed = *finished = status == SFP_OK;
@@ -313,9 +313,8 @@ sfp_status sfp__run_resume(sfp__run_state *s, bool *resumed, bool *finished, sfp
         s->hooks->say(s->hooks->ctx, *finished && !s->live ? "this run has ended already: nothing to do"
                                      : used_old            ? "the last checkpoint is damaged: going on from the one before"
                                                            : "going on from the last checkpoint");
-    if (*resumed && !*finished && s->system.learner && !s->tasks.free)
-        status =
-            sfp__learner_set_classes(s->system.learner, s->tasks.task[s->task].classes, s->tasks.task[s->task].class_of, err);
+    if (*resumed && !*finished && !s->tasks.free)
+        status = sfp__learner_set_classes(s->learner, s->tasks.task[s->task].classes, s->tasks.task[s->task].class_of, err);
     return status;
 }
 
@@ -352,7 +351,7 @@ sfp_status sfp__run_outputs(sfp__run_state *s, sfp_error *err)
     char path[PATH_MAX];
     sfp_status status;
     if ((status = sfp__run_path(s, "state.safetensors", path, sizeof path, err)) ||
-        (status = sfp__system_save(&s->system, path, err)) ||
+        (status = sfp__learner_save_state(s->learner, path, err)) ||
         (status = sfp__run_path(s, "report.html", path, sizeof path, err)) || (status = sfp__run_write_report(s, path, err)) ||
         (status = sfp__run_path(s, "result.json", path, sizeof path, err)) || (status = sfp__result_write(s->r, path, err)))
         return status;

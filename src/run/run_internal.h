@@ -15,11 +15,11 @@
 #define SFP_RUN_RUN_INTERNAL_H
 
 #include "base/ahead.h"
+#include "learner/predictor.h"
 #include "run/evaluate.h"
 #include "run/events.h"
 #include "run/feed.h"
 #include "run/run.h"
-#include "run/system.h"
 
 #include <jansson.h>
 
@@ -66,7 +66,8 @@ typedef struct sfp__run_state {
     uint64_t source_mark, test_mark; /* of indexed ones, once a checkpoint asked for it */
     sfp_tasks tasks, test_tasks;
     sfp_batches batches;
-    sfp_system system;
+    sfp_learner *learner;
+    sfp_predictor *predictor; /* asks the learner on demand */
     sfp_feed *feed;
     sfp__live *live; /* NULL: an indexed stream */
     sfp_evaluator *evaluator;
@@ -132,7 +133,7 @@ void sfp__run_say(const sfp__run_state *s, const char *message);
 bool sfp__run_stopped(const sfp__run_state *s);
 /* Makes the folder ready for what this run writes. */
 sfp_status sfp__run_begin(sfp__run_state *s, sfp_error *err);
-sfp_status sfp__run_make_system(sfp__run_state *s, sfp_system *out, sfp_error *err);
+sfp_status sfp__run_make_learner(sfp__run_state *s, sfp_learner **out, sfp_error *err);
 
 /* run_due.c */
 bool sfp__run_has_due(const sfp__run_state *s);
@@ -169,7 +170,7 @@ void sfp__run_unlabelled_done(sfp__run_state *s);
 sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t, double *cost,
                            sfp_error *err);
 /* A batch that arrives in `time` took so long: is there time to spare? time NAN: there is no rate. */
-void sfp__run_tell_slack(sfp_system *system, double time, double spent);
+void sfp__run_tell_slack(sfp_learner *l, double time, double spent);
 /* Evaluations tell how far they are, and end when the run is stopped, as s->given_up tells then: they note nothing. */
 void sfp__run_watch_evaluator(sfp__run_state *s);
 /* After a timestamp; stays due when it is given up. */

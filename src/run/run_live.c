@@ -133,7 +133,7 @@ static sfp_status predict(sfp__run_state *s, sfp_arrival_list *group, sfp_error 
         rgb[n++] = a->rgb;
     sfp_status status = begin(s, err);
     if (!status)
-        status = sfp__system_predict(&s->system, n, rgb, v->query, has_query, label, probability, err);
+        status = sfp__predictor_ask(s->predictor, n, rgb, v->query, has_query, label, probability, err);
     for (int i = 0; !status && i < n; i++) {
         sfp_arrival *a = sfp__arrival_list_take(group);
         const sfp__prediction p = {.id = a->id, .name = a->name, .label = label[i], .probability = probability[i]};
@@ -198,7 +198,7 @@ static sfp_status offer(sfp__run_state *s, const sfp_inbox_output *d, sfp_error 
     }
     sfp_timestamp t;
     if (!status)
-        status = sfp__system_offer(&s->system, n, s->pooled, &t, err);
+        status = sfp__learner_offer(s->learner, n, s->pooled, &t, err);
     double rate = sfp__inbox_stats(s->live->inbox).rate;
     if (s->lag)
         s->spacing = s->opt->rate > 0 ? 1 / s->opt->rate : 1 / rate;

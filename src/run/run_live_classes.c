@@ -31,9 +31,7 @@ static sfp_status add_class(sfp__run_state *s, const char *name, sfp_error *err)
     sfp_status status =
         s->classes < s->r->classes ? SFP_OK : sfp__result_add_class(s->r, name, err); /* a checkpoint brought it */
     if (!status)
-        status = sfp__system_classes(&s->system, s->classes + 1, err);
-    if (!status)
-        status = sfp__system_name_class(&s->system, s->classes, name, err);
+        status = sfp__learner_name_class(s->learner, s->classes, name, err);
     if (!status)
         s->classes++;
     return status;
@@ -49,12 +47,12 @@ static sfp_status class_number(sfp__run_state *s, const char *name, int32_t *out
 
 sfp_status sfp__live_take_classes(sfp__run_state *s, sfp_error *err)
 {
-    const sfp_learner *l = s->system.learner;
-    int count = l ? sfp__learner_classes(l) : s->r->classes;
+    const sfp_learner *l = s->learner;
+    int count = sfp__learner_classes(l);
     for (int c = s->classes; c < count; c++) {
         char number[32];
         int32_t got;
-        const char *name = c < s->r->classes ? s->r->class_names[c] : l ? sfp__learner_class_name(l, c) : NULL;
+        const char *name = c < s->r->classes ? s->r->class_names[c] : sfp__learner_class_name(l, c);
         (void)snprintf(number, sizeof number, "class %d", c);
         sfp_status status = class_number(s, name ? name : number, &got, err);
         if (!status && got != c) /* of a file */

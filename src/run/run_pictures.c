@@ -63,7 +63,7 @@ static void buffer_thumbs(const sfp__run_state *s, sfp_buffer *buffer, int n, sf
 {
     int size = s->opt->vit->config.img_size;
     size_t bytes = 3 * (size_t)size * (size_t)size;
-    uint64_t now = sfp__system_counts(&s->system).timestamps;
+    uint64_t now = sfp__learner_counts(s->learner).timestamps;
     for (int i = 0; i < n; i++) {
         const sfp_slot *slot = &buffer->slot[i];
         out[i] = (sfp_thumb){.label = s->r->class_names[slot->label], .age = now - slot->born};
@@ -80,15 +80,14 @@ static void buffer_thumbs(const sfp__run_state *s, sfp_buffer *buffer, int n, sf
 
 sfp_status sfp__run_write_report(const sfp__run_state *s, const char *path, sfp_error *err)
 {
-    sfp_learner *learner = s->system.learner;
-    sfp_buffer *buffer = learner ? sfp__learner_buffer(learner) : NULL;
+    sfp_buffer *buffer = sfp__learner_buffer(s->learner);
     int n = buffer ? buffer->filled : 0;
     sfp_thumb batch[SFP__RUN_SHOWN], *kept = n ? sfp__calloc((size_t)n, sizeof *kept) : NULL;
     if (n && !kept)
         return sfp__fail_nomem(err);
     batch_thumbs(s, batch);
     buffer_thumbs(s, buffer, n, kept);
-    const sfp_report_pictures pictures = {.selects = learner != NULL,
+    const sfp_report_pictures pictures = {.selects = !s->opt->method,
                                           .batch_count = s->shown,
                                           .batch = batch,
                                           .took = s->shown_of.took,

@@ -64,7 +64,7 @@ static sfp_status evaluate(sfp__run_state *s, sfp_error *err)
     double *accuracy = r->accuracy + (size_t)row * (size_t)r->tasks;
     sfp_status status = s->live ? sfp__live_match(s, err) : SFP_OK;
     if (!status)
-        status = sfp__evaluator_run(s->evaluator, &s->system, row, accuracy, r->classes, r->confusion, err);
+        status = sfp__evaluator_run(s->evaluator, s->predictor, row, accuracy, r->classes, r->confusion, err);
     s->given_up = !status && sfp__evaluator_given_up(s->evaluator);
     if (!status && !s->given_up)
         status = note_evaluation(s, row, accuracy, err);
@@ -87,7 +87,7 @@ sfp_status sfp__run_end_task(sfp__run_state *s, sfp_error *err)
         char name[64], path[4096];
         (void)snprintf(name, sizeof name, "state-task-%d.safetensors", s->task + 1);
         if (!(status = sfp__run_path(s, name, path, sizeof path, err)))
-            status = sfp__system_save(&s->system, path, err);
+            status = sfp__learner_save_state(s->learner, path, err);
     }
     return status;
 }
@@ -201,7 +201,7 @@ static void count_times(sfp__run_state *s, const sfp_timestamp *t)
 static sfp_status log_event(sfp__run_state *s, const sfp_timestamp *t, sfp_error *err)
 {
     sfp_timestamp line = *t;
-    if (!s->system.learner)
+    if (s->opt->method)
         line.task = s->task; /* which a head does not know */
     return sfp__events_write(s->events, &line, s->opt->learner.replay ? s->opt->learner.replay : 1, s->ids, err);
 }
@@ -219,26 +219,25 @@ static void control(sfp__run_state *s, double time, const sfp_timestamp *t, doub
         return;
     double fixed = s->cost_count ? 0 : t->seconds.select + t->seconds.buffer, each = (cost - fixed) / trained;
     double budget = time - fixed - 0.5 * s->lag->last; /* a part of the lag is worked off with every batch */
-    int rehearsed = sfp__learner_buffer(s->system.learner) ? o->replay : 0;
+    int rehearsed = sfp__learner_buffer(s->learner) ? o->replay : 0;
     int full = sfp__coreset_size(o->batch, o->coreset.sigma), most = (full + rehearsed) * o->steps;
     int samples = each > 0 && budget / each < most ? (int)fmax(budget / each, 0) : most;
     samples = samples < 2 ? 2 : samples;
     int replay = samples / 2 < rehearsed ? samples / 2 : rehearsed, coreset = samples - replay;
     int steps = coreset > full && o->steps > 1 ? coreset / full : 1;
-    sfp__learner_limit(s->system.learner, coreset < full ? coreset : full, replay < 1 ? 1 : replay,
-                       steps < o->steps ? steps : o->steps);
+    sfp__learner_limit(s->learner, coreset < full ? coreset : full, replay < 1 ? 1 : replay, steps < o->steps ? steps : o->steps);
 }
 
-void sfp__run_tell_slack(sfp_system *system, double time, double spent)
+void sfp__run_tell_slack(sfp_learner *l, double time, double spent)
 {
-    if (system->learner && isfinite(time)) /* half the time that a batch gives must be left over */
-        sfp__learner_slack(system->learner, spent < 0.5 * time);
+    if (isfinite(time)) /* half the time that a batch gives must be left over */
+        sfp__learner_slack(l, spent < 0.5 * time);
 }
 
 sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, const sfp_timestamp *t, double *cost,
                            sfp_error *err)
 {
-    bool learner = s->system.learner != NULL;
+    bool learner = !s->opt->method;
     if (s->live) {
         s->r->samples.offered += (uint64_t)n;
         s->arrived = (int64_t)s->r->samples.offered;
@@ -264,7 +263,7 @@ sfp_status sfp__run_record(sfp__run_state *s, int n, const sfp_sample *samples, 
     if (!status && learner && s->opt->controller && s->lag && isfinite(time))
         control(s, time, t, spent);
     if (!status)
-        sfp__run_tell_slack(&s->system, time, spent);
+        sfp__run_tell_slack(s->learner, time, spent);
     if (cost)
         *cost = spent;
     tell(s, t);
@@ -304,7 +303,7 @@ void sfp__run_say_skipped(const sfp__run_state *s)
 void sfp__run_finish_numbers(sfp__run_state *s)
 {
     sfp_result *r = s->r;
-    sfp_learner_counts counts = sfp__system_counts(&s->system);
+    sfp_learner_counts counts = sfp__learner_counts(s->learner);
     int trained = 0;
     for (int c = 0; c < s->classes; c++)
         trained += s->trained_class[c];

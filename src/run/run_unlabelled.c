@@ -75,7 +75,8 @@ sfp_status sfp__run_read_unlabelled(sfp__run_state *s, sfp_error *err)
     u->source = s->source;
     u->size = s->opt->vit->config.img_size;
     u->resize = s->opt->learner.resize;
-    size_t picture = 3 * (size_t)u->size * (size_t)u->size, queries = GROUP * (size_t)s->system.D * sizeof(float);
+    size_t picture = 3 * (size_t)u->size * (size_t)u->size,
+           queries = GROUP * (size_t)s->opt->vit->config.dim * sizeof(float);
     u->ring = sfp__calloc(RING, sizeof *u->ring);
     u->rgb = sfp__malloc(RING * picture);
     u->query = sfp__malloc(queries);
@@ -117,7 +118,7 @@ static sfp_status predict_some(sfp__run_state *s, int64_t index, double *seconds
     }
     double begin = sfp__now();
     if (n > 0)
-        status = sfp__system_predict(&s->system, n, rgb, u->query, has_query, label, probability, err);
+        status = sfp__predictor_ask(s->predictor, n, rgb, u->query, has_query, label, probability, err);
     *seconds += sfp__now() - begin;
     for (int i = 0; i < n && !status; i++) {
         char name[4096];

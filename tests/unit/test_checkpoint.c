@@ -218,6 +218,37 @@ static void every_flipped_byte_is_found(void **unused)
     remove_files();
 }
 
+/* They are not damaged: the one before must not serve, and what to do is said. */
+static void one_of_an_earlier_version_is_refused(void **unused)
+{
+    (void)unused;
+    sfp_learner_options o = small_options();
+    sfp_learner *l = with_checkpoint(&o);
+    char message[SFP_ERROR_MAX];
+    bytes b = slurp(PATH("c"));
+    uint8_t *at = memmem(b.p, b.n, "\"version\":\"3\"", 13);
+    assert_non_null(at);
+    at[11] = '2';
+    uint32_t sum = (uint32_t)crc32_z(0, b.p, b.n - sizeof sum);
+    memcpy(b.p + b.n - sizeof sum, &sum, sizeof sum);
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "here", err)); /* a good one before it */
+    spill(PATH("c"), b.p, b.n);
+    static const char wanted[] =
+        "/c: written by an earlier version: start again without --resume in another --out, or finish it with "
+        "that version";
+    assert_int_equal(resume(l, NULL, message), SFP_EUNSUPPORTED);
+    assert_non_null(strstr(message, wanted));
+    const uint8_t seen[8] = {1};
+    const sfp_tensor t = {.name = "seen", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {8}, .count = 8, .bytes = 8, .data = seen};
+    const sfp_meta meta[] = {{"kind", "ncm"}, {"position", "{}"}}; /* as a method's was */
+    MUST(sfp__safetensors_write(PATH("c"), &t, 1, meta, 2, err));
+    assert_int_equal(resume(l, NULL, message), SFP_EUNSUPPORTED);
+    assert_non_null(strstr(message, wanted));
+    sfp__free(b.p);
+    sfp__learner_free(l);
+    remove_files();
+}
+
 static void every_truncation_is_found(void **unused)
 {
     (void)unused;
@@ -531,6 +562,7 @@ int main(void)
         cmocka_unit_test(goes_on_with_other_kinds_of_pool),
         cmocka_unit_test(goes_on_with_mixed_heads),
         cmocka_unit_test(every_flipped_byte_is_found),
+        cmocka_unit_test(one_of_an_earlier_version_is_refused),
         cmocka_unit_test(every_truncation_is_found),
         cmocka_unit_test(forged_contents_are_refused),
         cmocka_unit_test(the_one_before_serves_when_the_last_is_damaged_or_gone),

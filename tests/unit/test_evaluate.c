@@ -54,7 +54,8 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
                                .load = fake_load,
                                .name = fake_name};
     sfp_tasks tasks;
-    sfp_system system;
+    sfp_learner *l = NULL;
+    sfp_predictor *p = NULL;
     sfp_evaluator *e = NULL;
     sfp_timestamp t;
     sfp_learner_options lo = sfp__learner_options_defaults(vit);
@@ -67,19 +68,23 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
     lo.batch = 10;
     lo.fp.tasks = 1;
     lo.fp.classes = CLASSES;
+    lo.method = method;
     assert_int_equal(sfp__tasks_create(&source, "free", 0, 0, NULL, &tasks, NULL), SFP_OK);
-    assert_int_equal(sfp__system_init(&system, vit, threads, &lo, method, CLASSES, NULL), SFP_OK);
-    assert_int_equal(sfp__evaluator_create(&source, &tasks, SIDE, SFP_RESIZE_SQUASH, system.D, memory, &e, NULL), SFP_OK);
+    assert_int_equal(sfp__learner_create(vit, threads, &lo, &l, NULL), SFP_OK);
+    assert_int_equal(sfp__predictor_create(l, threads, 0, &p, NULL), SFP_OK);
+    assert_int_equal(sfp__evaluator_create(&source, &tasks, SIDE, SFP_RESIZE_SQUASH, vit->config.dim, memory, &e, NULL),
+                     SFP_OK);
     for (int round = 0; round < 2; round++) {
         loads = 0;
-        assert_int_equal(sfp__evaluator_run(e, &system, 0, &accuracy[round], CLASSES, NULL, NULL), SFP_OK);
+        assert_int_equal(sfp__evaluator_run(e, p, 0, &accuracy[round], CLASSES, NULL, NULL), SFP_OK);
         loaded[round] = loads;
         assert_int_equal(sfp__evaluator_asked(e, 0), PICTURES - 1);
         assert_int_equal(sfp__evaluator_skipped(e), 1);
-        assert_int_equal(sfp__system_offer(&system, CLASSES, samples, &t, NULL), SFP_OK);
+        assert_int_equal(sfp__learner_offer(l, CLASSES, samples, &t, NULL), SFP_OK);
     }
     sfp__evaluator_free(e);
-    sfp__system_done(&system);
+    sfp__predictor_free(p);
+    sfp__learner_free(l);
     sfp__tasks_done(&tasks);
 }
 

@@ -1,9 +1,9 @@
-/* Closed-form heads behind the interface of the learner. */
+/* A closed-form head alone, as a learner. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
+#include "learner/predictor.h"
 #include "model/vit.h"
-#include "run/system.h"
 
 #include <stdio.h>
 
@@ -49,21 +49,30 @@ static int end_world(void **state)
     return remove_folder(state);
 }
 
-static sfp_system make(const char *method)
+static sfp_learner *make(const char *method)
 {
-    sfp_system s;
+    sfp_learner *l = NULL;
     sfp_error err = {0};
     sfp_learner_options o = sfp__learner_options_defaults(vit);
+    o.method = method;
     o.batch = BATCH;
-    if (sfp__system_init(&s, vit, threads, &o, method, CLASSES, &err))
+    o.fp.classes = CLASSES;
+    if (sfp__learner_create(vit, threads, &o, &l, &err))
         fail_msg("%s: %s", method, err.message);
-    return s;
+    return l;
 }
 
-static void offer(sfp_system *s, int from, int n)
+static sfp_predictor *ask_of(sfp_learner *l)
+{
+    sfp_predictor *p = NULL;
+    assert_int_equal(sfp__predictor_create(l, threads, 0, &p, NULL), SFP_OK);
+    return p;
+}
+
+static void offer(sfp_learner *l, int from, int n)
 {
     sfp_timestamp t;
-    assert_int_equal(sfp__system_offer(s, n, samples + from, &t, NULL), SFP_OK);
+    assert_int_equal(sfp__learner_offer(l, n, samples + from, &t, NULL), SFP_OK);
     assert_int_equal(t.offered, n);
     assert_int_equal(t.judged, n);
     assert_true(t.right >= 0 && t.right <= n);
@@ -73,25 +82,27 @@ static void known_queries_change_no_answer(void **unused)
 {
     (void)unused;
     for (int m = 0; m < 3; m++) {
-        sfp_system s = make(methods[m]);
+        sfp_learner *l = make(methods[m]);
+        sfp_predictor *p = ask_of(l);
         static float query[N * D];
         bool has[N] = {false};
         int32_t first[N], again[N];
-        assert_int_equal(sfp__system_predict(&s, N, rgb, query, has, first, NULL, NULL), SFP_OK);
+        assert_int_equal(sfp__predictor_ask(p, N, rgb, query, has, first, NULL, NULL), SFP_OK);
         for (int i = 0; i < N; i++)
             assert_int_equal(first[i], -1); /* no class was seen */
-        offer(&s, 0, BATCH);
-        offer(&s, BATCH, BATCH);
-        assert_int_equal(sfp__system_predict(&s, N, rgb, query, has, first, NULL, NULL), SFP_OK);
+        offer(l, 0, BATCH);
+        offer(l, BATCH, BATCH);
+        assert_int_equal(sfp__predictor_ask(p, N, rgb, query, has, first, NULL, NULL), SFP_OK);
         for (int i = 0; i < N; i++)
             has[i] = i % 4 == 1; /* gaps: runs of unknown ones between known ones */
-        assert_int_equal(sfp__system_predict(&s, N, rgb, query, has, again, NULL, NULL), SFP_OK);
+        assert_int_equal(sfp__predictor_ask(p, N, rgb, query, has, again, NULL, NULL), SFP_OK);
         for (int i = 0; i < N; i++) {
             assert_true(has[i]);
             assert_int_equal(first[i], again[i]);
             assert_in_range(first[i], 0, CLASSES - 1);
         }
-        sfp__system_done(&s);
+        sfp__predictor_free(p);
+        sfp__learner_free(l);
     }
 }
 
@@ -101,25 +112,28 @@ static void a_resumed_head_goes_on_alike(void **unused)
     char path[4600];
     (void)snprintf(path, sizeof path, "%s", in_folder("checkpoint"));
     for (int m = 0; m < 3; m++) {
-        sfp_system a = make(methods[m]), b = make(methods[m]);
+        sfp_learner *a = make(methods[m]), *b = make(methods[m]);
+        sfp_predictor *of_a = ask_of(a), *of_b = ask_of(b);
         char *position = NULL;
         bool used_old;
         float query[N * D];
         bool has[N] = {false};
         int32_t one[N], two[N];
-        offer(&a, 0, BATCH);
-        assert_int_equal(sfp__system_checkpoint(&a, path, "here", NULL), SFP_OK);
-        assert_int_equal(sfp__system_resume(&b, path, &position, &used_old, NULL), SFP_OK);
+        offer(a, 0, BATCH);
+        assert_int_equal(sfp__learner_checkpoint(a, path, "here", NULL), SFP_OK);
+        assert_int_equal(sfp__learner_resume(b, path, &position, &used_old, NULL), SFP_OK);
         assert_string_equal(position, "here");
         sfp__free(position);
-        assert_int_equal(sfp__system_counts(&b).trained, BATCH);
-        offer(&a, BATCH, 3);
-        offer(&b, BATCH, 3);
-        assert_int_equal(sfp__system_predict(&a, N, rgb, query, has, one, NULL, NULL), SFP_OK);
-        assert_int_equal(sfp__system_predict(&b, N, rgb, query, has, two, NULL, NULL), SFP_OK);
+        assert_int_equal(sfp__learner_counts(b).trained, BATCH);
+        offer(a, BATCH, 3);
+        offer(b, BATCH, 3);
+        assert_int_equal(sfp__predictor_ask(of_a, N, rgb, query, has, one, NULL, NULL), SFP_OK);
+        assert_int_equal(sfp__predictor_ask(of_b, N, rgb, query, has, two, NULL, NULL), SFP_OK);
         assert_memory_equal(one, two, sizeof one);
-        sfp__system_done(&a);
-        sfp__system_done(&b);
+        sfp__predictor_free(of_a);
+        sfp__predictor_free(of_b);
+        sfp__learner_free(a);
+        sfp__learner_free(b);
     }
 }
 
@@ -129,49 +143,51 @@ static void a_head_goes_on_from_the_checkpoint_before(void **unused)
     (void)unused;
     char path[4600];
     (void)snprintf(path, sizeof path, "%s", in_folder("two"));
-    sfp_system a = make("slda"), b = make("slda");
+    sfp_learner *a = make("slda"), *b = make("slda");
     bool used_old = false;
     const char *const want[] = {"first", "first", "first", "third"};
-    offer(&a, 0, BATCH);
-    assert_int_equal(sfp__system_checkpoint(&a, path, "first", NULL), SFP_OK);
-    assert_int_equal(sfp__system_checkpoint(&a, path, "second", NULL), SFP_OK);
+    offer(a, 0, BATCH);
+    assert_int_equal(sfp__learner_checkpoint(a, path, "first", NULL), SFP_OK);
+    assert_int_equal(sfp__learner_checkpoint(a, path, "second", NULL), SFP_OK);
     for (int i = 0; i < 4; i++) {
         char *position = NULL;
         if (i < 2)
             put_text("two", "half a file");
         else
             flip_last_byte(path);
-        assert_int_equal(sfp__system_resume(&b, path, &position, &used_old, NULL), SFP_OK);
+        assert_int_equal(sfp__learner_resume(b, path, &position, &used_old, NULL), SFP_OK);
         assert_true(used_old);
         assert_string_equal(position, want[i]);
         sfp__free(position);
         for (int k = 0; k < i; k++) /* one puts a whole file in its place, a second keeps that */
-            assert_int_equal(sfp__system_checkpoint(&b, path, k ? "fourth" : "third", NULL), SFP_OK);
+            assert_int_equal(sfp__learner_checkpoint(b, path, k ? "fourth" : "third", NULL), SFP_OK);
     }
-    sfp__system_done(&a);
-    sfp__system_done(&b);
+    sfp__learner_free(a);
+    sfp__learner_free(b);
 }
 
 static void what_does_not_fit_is_refused(void **unused)
 {
     (void)unused;
-    sfp_system s = make("ncm");
+    sfp_learner *l = make("ncm");
     sfp_timestamp t;
     sfp_error err = {0};
     char *position = NULL, path[4600];
     bool used_old;
-    assert_int_equal(sfp__system_offer(&s, BATCH + 1, samples, &t, &err), SFP_EINVAL);
+    assert_int_equal(sfp__learner_offer(l, BATCH + 1, samples, &t, &err), SFP_EINVAL);
     assert_string_equal(err.message, "a batch of 6 samples, expected 1 to 5");
     sfp_sample odd = samples[7];
     odd.label = CLASSES;
-    assert_int_equal(sfp__system_offer(&s, 1, &odd, &t, &err), SFP_EINVAL);
+    assert_int_equal(sfp__learner_offer(l, 1, &odd, &t, &err), SFP_EINVAL);
     assert_string_equal(err.message, "sample 7 has label 3, expected 0 to 2");
     (void)snprintf(path, sizeof path, "%s", in_folder("nowhere"));
-    assert_int_equal(sfp__system_resume(&s, path, &position, &used_old, &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__learner_resume(l, path, &position, &used_old, &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__learner_load_state(l, path, &err), SFP_EINVAL);
+    assert_non_null(strstr(err.message, "cannot be gone on from by method ncm"));
     put_text("torn", "half a file");
     (void)snprintf(path, sizeof path, "%s", in_folder("torn"));
-    assert_int_equal(sfp__system_resume(&s, path, &position, &used_old, &err), SFP_EFORMAT);
-    sfp__system_done(&s);
+    assert_int_equal(sfp__learner_resume(l, path, &position, &used_old, &err), SFP_EFORMAT);
+    sfp__learner_free(l);
 }
 
 int main(void)
