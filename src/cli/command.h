@@ -50,6 +50,10 @@ extern const sfp_command *const sfp__commands[];
  * ends options; options and operands may mix. argv[0] is the first argument, not the program. Stops at --help. */
 sfp_status sfp__args_parse(sfp_args *a, int argc, char **argv, sfp_error *err);
 
+/* --config FILE, a YAML mapping of option names to values. Every key is an option of the command; values are scalars, lists of
+ * scalars become "a,b,c". Messages name FILE:LINE. */
+sfp_status sfp__yaml_config(const char *path, sfp_args *args, sfp_error *err);
+
 const sfp_command *sfp__command_find(const char *name);
 /* Says err's message and returns the exit code: SFP_EXIT_USAGE when it is an option's value that is wrong - then who gave it is
  * named - else SFP_EXIT_FAILED. */

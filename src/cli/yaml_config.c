@@ -1,4 +1,4 @@
-#include "cli/yaml_config.h"
+#include "cli/command.h"
 
 #include "io/file.h"
 

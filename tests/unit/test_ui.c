@@ -1,5 +1,5 @@
 /* Text of others on a terminal: it steers nothing and keeps its columns; the line that tells how far something is. */
-#include "cli/run_progress.h"
+#include "cli/commands/run.h"
 #include "cli/ui.h"
 
 #include <fcntl.h>

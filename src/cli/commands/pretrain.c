@@ -1,7 +1,5 @@
 /* streamfp pretrain: train a ViT on pictures, from their labels, from a teacher backbone, or both. */
 #include "cli/command.h"
-#include "cli/line.h"
-#include "cli/stop.h"
 #include "cli/ui.h"
 #include "io/json_write.h"
 

@@ -1,6 +1,6 @@
 /* The rate to beat: plain matrix products over a block's shapes. */
-#ifndef SFP_CLI_BENCH_GEMM_H
-#define SFP_CLI_BENCH_GEMM_H
+#ifndef SFP_CLI_BENCH_H
+#define SFP_CLI_BENCH_H
 
 #include "base/error.h"
 #include "base/thread_pool.h"

@@ -2,7 +2,7 @@
  * on the machine, loaded at run time so that the program does not depend on
  * it. All run the same way: m rows cut over the pool's threads, each thread
  * single-threaded inside. */
-#include "cli/bench_gemm.h"
+#include "cli/commands/bench.h"
 
 #include "base/mem.h"
 #include "cli/ui.h"

@@ -1,4 +1,4 @@
-#include "cli/predict.h"
+#include "cli/commands/predict.h"
 
 #include "cli/backbone.h"
 
