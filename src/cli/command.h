@@ -1,6 +1,6 @@
 /* Commands: one file a command, each exporting one `const sfp_command`.
  *
- * To add one: write cmd_NAME.c with its option table and `const sfp_command sfp__cmd_NAME`, and add a row to the list in
+ * To add one: write commands/NAME.c with its option table and `const sfp_command sfp__cmd_NAME`, and add a row to the list in
  * command.c. Parser, --help, manual page and completion follow from the struct.
  *
  *     static const sfp_opt options[] = {SFP_ROW_JSON, SFP_ROW_THREADS};
