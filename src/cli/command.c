@@ -105,6 +105,52 @@ static int unknown_command(const char *name)
     return sfp__say_usage(NULL, "unknown command '%s'", name);
 }
 
+/* "list, fetch nor describe" */
+static int unknown_verb(const sfp_command *c, const char *name)
+{
+    const char *names[16];
+    char all[256] = "";
+    size_t used = 0, n = c->verb_count;
+    for (size_t i = 0; i < n; i++) {
+        names[i] = c->verbs[i].name;
+        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i == 0 ? "" : i + 1 == n ? " nor " : ", ", names[i]);
+    }
+    const char *best = sfp__nearest(name, names, n);
+    return best ? sfp__say_usage(c->name, "'%s' is neither %s, did you mean '%s'?", name, all, best)
+                : sfp__say_usage(c->name, "'%s' is neither %s", name, all);
+}
+
+/* Is the word in the list, which blanks cut? */
+static bool is_listed(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = list; at && (at = strstr(at, word)); at += n)
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+            return true;
+    return false;
+}
+
+static int run_verb(const sfp_command *c, const sfp_args *a)
+{
+    const char *name = a->operand_count ? a->operands[0] : NULL;
+    const sfp_verb *v = NULL;
+    int n = a->operand_count - 1;
+    for (size_t i = 0; name && i < c->verb_count; i++)
+        v = strcmp(c->verbs[i].name, name) == 0 ? &c->verbs[i] : v;
+    if (!v)
+        return name ? unknown_verb(c, name) : c->run(a);
+    for (size_t i = 0; i < a->count; i++) {
+        const char *option = a->opts[i].name;
+        if (a->values[i].rank == SFP_RANK_COMMAND_LINE && strcmp(option, "json") != 0 && !is_listed(v->options, option))
+            return sfp__say_usage(c->name, "%s takes no --%s", name, option);
+    }
+    if (n > 0 && !v->needs)
+        return sfp__say_usage(c->name, "'%s' is one argument too many", a->operands[1]);
+    if (n < v->min_operands || (v->max_operands != SFP_OPERANDS_ANY && n > v->max_operands))
+        return sfp__say_usage(c->name, "%s needs %s", name, v->needs);
+    return v->run(a);
+}
+
 static int run_command(const sfp_command *c, int argc, char **argv)
 {
     sfp_args args;
@@ -122,7 +168,7 @@ static int run_command(const sfp_command *c, int argc, char **argv)
     } else if (c->max_operands != SFP_OPERANDS_ANY && args.operand_count > c->max_operands) {
         code = sfp__say_usage(c->name, "'%s' is one argument too many", args.operands[c->max_operands]);
     } else {
-        code = c->run(&args);
+        code = c->verbs ? run_verb(c, &args) : c->run(&args);
     }
     sfp__args_done(&args);
     return code;

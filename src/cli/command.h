@@ -17,6 +17,16 @@ enum { SFP_EXIT_OK = 0, SFP_EXIT_FAILED = 1, SFP_EXIT_USAGE = 2 };
 
 #define SFP_OPERANDS_ANY (-1)
 
+/* A word that comes first among a command's operands and has its own job. The table of options is the command's; an option that the
+ * verb does not take is told and not quietly ignored. */
+typedef struct sfp_verb {
+    const char *name;
+    int (*run)(const sfp_args *args); /* operands[0] is the verb */
+    int min_operands, max_operands;   /* after the verb */
+    const char *needs;                /* said when there are fewer or more: "one data set, KIND:PATH"; NULL: it takes none */
+    const char *options;              /* "tasks test": what it takes besides --json; NULL: none */
+} sfp_verb;
+
 typedef struct sfp_command {
     const char *name;
     const char *summary;  /* one line, no capital, no full stop */
@@ -26,10 +36,13 @@ typedef struct sfp_command {
     const char *examples; /* lines; NULL: none */
     const sfp_opt *opts;
     size_t opt_count;
-    int (*run)(const sfp_args *args); /* returns an exit code */
+    int (*run)(const sfp_args *args); /* returns an exit code; of a command with verbs: without any operand */
+    const sfp_verb *verbs;            /* (verb_count); NULL: none */
+    size_t verb_count;
 } sfp_command;
 
 #define SFP_COMMAND_OPTIONS(table) .opts = (table), .opt_count = sizeof(table) / sizeof *(table)
+#define SFP_COMMAND_VERBS(list) .verbs = (list), .verb_count = sizeof(list) / sizeof *(list)
 
 extern const sfp_command sfp__cmd_bench;
 extern const sfp_command sfp__cmd_convert;

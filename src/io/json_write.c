@@ -11,7 +11,7 @@ static void putn(sfp_json *j, const char *s, size_t n)
 {
     if (j->file)
         (void)fwrite(s, 1, n, j->file);
-    else
+    else if (j->text)
         sfp__text_putn(j->text, s, n);
 }
 

@@ -26,7 +26,7 @@ typedef struct sfp_json_form {
 } sfp_json_form;
 
 typedef struct sfp_json {
-    sfp_text *text; /* where it goes: one of the two */
+    sfp_text *text; /* where it goes: one of the two; neither: nothing is written */
     FILE *file;
     bool one_line; /* forms are not looked at */
     int depth;

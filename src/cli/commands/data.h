@@ -23,21 +23,4 @@ bool sfp__data_set_there(const sfp_data_set *d, const char *dir);
 int sfp__data_fetch(const sfp_args *args);
 int sfp__data_describe(const sfp_args *args);
 
-/* A contact sheet: a row a class, `across` pictures in it evenly spread over the class; rows stand in blocks side by side,
- * with a wider gap after every fifth row to count by. */
-#define SFP_SHEET_CLASSES_MAX 1000
-
-typedef struct sfp_sheet {
-    int rows;   /* classes shown; the last one stands for unlabelled pictures when there are any */
-    int across; /* pictures a class */
-    int broken; /* places that stay red */
-} sfp_sheet;
-
-/* Where row r begins, in pixels. */
-void sfp__sheet_place(const sfp_sheet *sheet, int r, int *x, int *y);
-/* "row 3", "block 2 row 3"; both from 1; returns buf. */
-const char *sfp__sheet_where(const sfp_sheet *sheet, int r, char *buf, size_t size);
-/* count_of (classes + 1): pictures of each class, the last one unlabelled. */
-sfp_status sfp__sheet_write(const sfp_source *s, const int64_t *count_of, const char *path, sfp_sheet *out, sfp_error *err);
-
 #endif

@@ -5,11 +5,11 @@
 #include "cli/command.h"
 
 #include "cli/commands/data.h"
+#include "cli/output.h"
 #include "cli/ui.h"
 
 #include "base/mem.h"
 #include "io/image.h"
-#include "io/json_write.h"
 #include "stream/picture.h"
 #include "stream/tasks.h"
 
@@ -23,6 +23,14 @@
 #define BROKEN_SHOWN 5
 #define NAME_MOST 40 /* columns of a name */
 #define CHECK_SIDE 8 /* to see whether a picture can be cut and resized, any side will do */
+
+/* A contact sheet: a row a class, `across` pictures in it evenly spread over the class; rows stand in blocks side by side,
+ * with a wider gap after every fifth row to count by. */
+typedef struct sfp_sheet {
+    int rows;   /* classes shown; the last one stands for unlabelled pictures when there are any */
+    int across; /* pictures a class */
+    int broken; /* places that stay red */
+} sfp_sheet;
 
 typedef struct span {
     int min, median, max; /* 0 without a picture */
@@ -46,6 +54,7 @@ typedef struct description {
 /* ---------------------------------------------------------------- contact sheet */
 
 /* It needs no font: a class is found by its place, which the table of classes names. */
+#define SHEET_CLASSES_MAX 1000
 #define SIDE 64
 #define GAP 2
 #define BIG_GAP 10
@@ -57,14 +66,14 @@ static int blocks(const sfp_sheet *sheet)
     return (sheet->rows + ROWS - 1) / ROWS;
 }
 
-void sfp__sheet_place(const sfp_sheet *sheet, int r, int *x, int *y)
+static void sheet_place(const sfp_sheet *sheet, int r, int *x, int *y)
 {
     int row = r % ROWS;
     *x = BIG_GAP + r / ROWS * (sheet->across * (SIDE + GAP) + BIG_GAP);
     *y = BIG_GAP + row * (SIDE + GAP) + row / FIFTH * (BIG_GAP - GAP);
 }
 
-const char *sfp__sheet_where(const sfp_sheet *sheet, int r, char *buf, size_t size)
+static const char *sheet_where(const sfp_sheet *sheet, int r, char *buf, size_t size)
 {
     if (r >= sheet->rows)
         (void)snprintf(buf, size, "-");
@@ -78,7 +87,7 @@ const char *sfp__sheet_where(const sfp_sheet *sheet, int r, char *buf, size_t si
 static sfp_status blank(const sfp_sheet *sheet, sfp_image *out, sfp_error *err)
 {
     int x, y, last = sheet->rows < ROWS ? sheet->rows - 1 : ROWS - 1;
-    sfp__sheet_place(sheet, (blocks(sheet) - 1) * ROWS + last, &x, &y);
+    sheet_place(sheet, (blocks(sheet) - 1) * ROWS + last, &x, &y);
     sfp_image im = {.width = x + sheet->across * (SIDE + GAP) + BIG_GAP, .height = y + SIDE + BIG_GAP};
     size_t bytes = (size_t)im.width * (size_t)im.height * 3;
     im.rgb = sfp__malloc(bytes);
@@ -129,7 +138,7 @@ static sfp_status fill(const sfp_source *s, const int64_t *count_of, int64_t *se
         if (broken && why.status == SFP_ENOMEM)
             status = sfp__fail(err, why.status, "%s", why.message);
         sheet->broken += broken;
-        sfp__sheet_place(sheet, row, &x, &y);
+        sheet_place(sheet, row, &x, &y);
         paste(im, x + place * (SIDE + GAP), y, broken ? NULL : rgb);
         sfp__progress_tell(&progress, (uint64_t)i);
     }
@@ -137,27 +146,22 @@ static sfp_status fill(const sfp_source *s, const int64_t *count_of, int64_t *se
     return status;
 }
 
-sfp_status sfp__sheet_write(const sfp_source *s, const int64_t *count_of, const char *path, sfp_sheet *out, sfp_error *err)
+/* count_of (classes + 1): pictures of each class, the last one unlabelled. */
+static sfp_status write_sheet(const sfp_source *s, const int64_t *count_of, const char *path, sfp_sheet *out, sfp_error *err)
 {
-    sfp_image im = {0};
+    OWNED_BY(sfp__image_done) sfp_image im = {0};
+    OWNED int64_t *seen = NULL;
     sfp_sheet sheet = {.rows = s->classes + (count_of[s->classes] > 0)};
-    sheet.rows = sheet.rows < SFP_SHEET_CLASSES_MAX ? sheet.rows : SFP_SHEET_CLASSES_MAX;
+    sheet.rows = sheet.rows < SHEET_CLASSES_MAX ? sheet.rows : SHEET_CLASSES_MAX;
     sheet.across = sheet.rows <= ROWS ? 8 : 4;
     if (sheet.rows == 0)
         return sfp__fail(err, SFP_EINVAL, "%s:%s: has no pictures for a sheet", s->kind->name, s->path);
-    int64_t *seen = sfp__calloc((size_t)s->classes + 1, sizeof *seen);
-    if (!seen)
-        return sfp__fail_nomem(err);
-    sfp_status status = blank(&sheet, &im, err);
-    if (status == SFP_OK)
-        status = fill(s, count_of, seen, &sheet, &im, err);
-    if (status == SFP_OK)
-        status = sfp__image_write_png(path, &im, err);
-    if (status == SFP_OK)
-        *out = sheet;
-    sfp__image_done(&im);
-    sfp__free(seen);
-    return status;
+    TRY(sfp__alloc(&seen, (size_t)s->classes + 1, sizeof *seen, err));
+    TRY(blank(&sheet, &im, err));
+    TRY(fill(s, count_of, seen, &sheet, &im, err));
+    TRY(sfp__image_write_png(path, &im, err));
+    *out = sheet;
+    return SFP_OK;
 }
 
 /* -------------------------------------------------------------------- reading */
@@ -165,16 +169,12 @@ sfp_status sfp__sheet_write(const sfp_source *s, const int64_t *count_of, const 
 static sfp_status count_records(description *d, sfp_error *err)
 {
     const sfp_source *s = d->source;
-    sfp_status status = SFP_OK;
     d->first_time = d->last_time = NAN;
-    d->class_count = sfp__calloc((size_t)s->classes + 1, sizeof *d->class_count);
-    d->domain_count = sfp__calloc((size_t)s->domains + 1, sizeof *d->domain_count);
-    if (!d->class_count || !d->domain_count)
-        return sfp__fail_nomem(err);
+    TRY(sfp__alloc(&d->class_count, (size_t)s->classes + 1, sizeof *d->class_count, err));
+    TRY(sfp__alloc(&d->domain_count, (size_t)s->domains + 1, sizeof *d->domain_count, err));
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r;
-        if ((status = s->record(s, i, &r, err)) != SFP_OK)
-            return status;
+        TRY(s->record(s, i, &r, err));
         d->class_count[r.label < 0 ? s->classes : r.label]++;
         d->domain_count[r.domain < 0 ? s->domains : r.domain]++;
         d->first_time = fmin(d->first_time, r.time); /* of a number and NAN: the number */
@@ -271,23 +271,17 @@ static sfp_status sample(description *d, sfp_error *err)
 static sfp_status describe(description *d, const char *tasks, sfp_error *err)
 {
     sfp_source_options opt = {.test = d->test, .seed = 1};
-    sfp_status s = sfp__source_open(d->spec, &opt, &d->source, err);
-    if (s != SFP_OK)
-        return s;
+    TRY(sfp__source_open(d->spec, &opt, &d->source, err));
     if (d->source->count < 0 || !d->source->record || !d->source->load)
         return sfp__fail_key(err, "data", SFP_EINVAL,
                              "data '%s': is live or without end, expected a data set that can be counted", d->spec);
     if (d->test && !d->source->test_part)
         return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': kind %s has no test part, expected no --test", d->spec,
                              d->source->kind->name);
-    s = cut(d, tasks, err); /* checks labels and domains, so that counting need not */
-    if (s == SFP_OK)
-        s = count_records(d, err);
-    if (s == SFP_OK)
-        s = sample(d, err);
-    if (s == SFP_OK && d->sheet_path)
-        s = sfp__sheet_write(d->source, d->class_count, d->sheet_path, &d->sheet, err);
-    return s;
+    TRY(cut(d, tasks, err)); /* checks labels and domains, so that counting need not */
+    TRY(count_records(d, err));
+    TRY(sample(d, err));
+    return d->sheet_path ? write_sheet(d->source, d->class_count, d->sheet_path, &d->sheet, err) : SFP_OK;
 }
 
 static void description_done(description *d)
@@ -298,14 +292,7 @@ static void description_done(description *d)
     sfp__free(d->domain_count);
 }
 
-/* ----------------------------------------------------------------------- text */
-
-static void put_head(const char *label, const char *value)
-{
-    (void)printf("%-9s ", label);
-    sfp__put_text(stdout, value, 0);
-    (void)printf("\n");
-}
+/* --------------------------------------------------------------------- output */
 
 static int name_width(int n, char *const *names, int least)
 {
@@ -316,205 +303,172 @@ static int name_width(int n, char *const *names, int least)
     return least < NAME_MOST ? least : NAME_MOST;
 }
 
-static void print_classes(const description *d)
+/* A cell at the beginning of a line. */
+static void put_name(const sfp_out *o, const char *name, int width)
 {
-    const sfp_source *s = d->source;
-    int width = name_width(s->classes, s->class_names, 12);
-    char where[48];
-    (void)printf("\n%-*s  %9s%s\n", width, "class", "pictures", d->sheet_path ? "  on the sheet" : "");
-    for (int k = 0; k <= s->classes; k++) {
-        if (k == s->classes && d->class_count[k] == 0)
-            break;
-        sfp__put_cell(stdout, k < s->classes ? s->class_names[k] : "(unlabelled)", width);
-        (void)printf("  %9" PRId64, d->class_count[k]);
-        if (d->sheet_path)
-            (void)printf("  %s", sfp__sheet_where(&d->sheet, k, where, sizeof where));
-        (void)printf("\n");
-    }
+    if (o->text)
+        sfp__put_cell(stdout, name, width);
 }
 
-static void print_domains(const description *d)
+static void put_classes(sfp_out *o, const description *d)
+{
+    const sfp_source *s = d->source;
+    int width = name_width(s->classes, s->class_names, 12), x, y;
+    char where[48];
+    sfp__out_printf(o, "\n%-*s  %9s%s\n", width, "class", "pictures", d->sheet_path ? "  on the sheet" : "");
+    sfp__json_array(&o->json, "classes");
+    for (int k = 0; k < s->classes + (d->class_count[s->classes] > 0); k++) {
+        put_name(o, k < s->classes ? s->class_names[k] : "(unlabelled)", width);
+        sfp__out_printf(o, "  %9" PRId64, d->class_count[k]);
+        if (d->sheet_path)
+            sfp__out_printf(o, "  %s", sheet_where(&d->sheet, k, where, sizeof where));
+        sfp__out_printf(o, "\n");
+        if (k == s->classes)
+            break;
+        sfp__json_object(&o->json, NULL);
+        sfp__json_string(&o->json, "name", s->class_names[k]);
+        sfp__json_int(&o->json, "pictures", d->class_count[k]);
+        if (d->sheet_path && k < d->sheet.rows) {
+            sheet_place(&d->sheet, k, &x, &y);
+            sfp__json_int(&o->json, "sheet_x", x);
+            sfp__json_int(&o->json, "sheet_y", y);
+        }
+        sfp__json_end(&o->json);
+    }
+    sfp__json_end(&o->json);
+}
+
+static void put_domains(sfp_out *o, const description *d)
 {
     const sfp_source *s = d->source;
     int width = name_width(s->domains, s->domain_names, 12);
-    if (s->domains == 0)
-        return;
-    (void)printf("\n%-*s  %9s\n", width, "domain", "pictures");
-    for (int k = 0; k <= s->domains; k++) {
-        if (k == s->domains && d->domain_count[k] == 0)
+    if (s->domains > 0)
+        sfp__out_printf(o, "\n%-*s  %9s\n", width, "domain", "pictures");
+    sfp__json_array(&o->json, "domains");
+    for (int k = 0; k < s->domains + (s->domains > 0 && d->domain_count[s->domains] > 0); k++) {
+        put_name(o, k < s->domains ? s->domain_names[k] : "(none)", width);
+        sfp__out_printf(o, "  %9" PRId64 "\n", d->domain_count[k]);
+        if (k == s->domains)
             break;
-        sfp__put_cell(stdout, k < s->domains ? s->domain_names[k] : "(none)", width);
-        (void)printf("  %9" PRId64 "\n", d->domain_count[k]);
+        sfp__json_object(&o->json, NULL);
+        sfp__json_string(&o->json, "name", s->domain_names[k]);
+        sfp__json_int(&o->json, "pictures", d->domain_count[k]);
+        sfp__json_end(&o->json);
     }
+    sfp__json_end(&o->json);
 }
 
-static void print_tasks(const description *d)
+static void put_tasks(sfp_out *o, const description *d)
 {
     int width = 12;
     for (int t = 0; t < d->tasks.count; t++)
         width = name_width(1, &d->tasks.task[t].name, width);
-    (void)printf("\n%-*s  %9s  %9s\n", width, "task", "classes", "pictures");
-    for (int t = 0; t < d->tasks.count; t++) {
-        sfp__put_cell(stdout, d->tasks.task[t].name, width);
-        (void)printf("  %9d  %9" PRId64 "\n", d->tasks.task[t].classes, d->tasks.task[t].count);
-    }
-}
-
-static void print_sample(const description *d)
-{
-    (void)printf("sample    %d picture%s, evenly spread: %d broken\n", d->sampled, d->sampled == 1 ? "" : "s", d->broken);
-    if (d->broken < d->sampled) {
-        (void)printf("width     min %d, median %d, max %d\n", d->width.min, d->width.median, d->width.max);
-        (void)printf("height    min %d, median %d, max %d\n", d->height.min, d->height.median, d->height.max);
-    }
-    for (int i = 0; i < d->broken && i < BROKEN_SHOWN; i++)
-        put_head("broken", d->why[i]);
-    if (d->broken > BROKEN_SHOWN)
-        (void)printf("broken    and %d more\n", d->broken - BROKEN_SHOWN);
-}
-
-static void print_text(const description *d)
-{
-    const sfp_source *s = d->source;
-    put_head("data", d->spec);
-    (void)printf("kind      %s: %s%s\n", s->kind->name, s->kind->summary, d->test ? " (test part)" : "");
-    (void)printf("pictures  %" PRId64 "%s\n", s->count, s->keeps_order ? ", in an order that is kept" : "");
-    (void)printf("classes   %d\n", s->classes);
-    (void)printf("domains   %d\n", s->domains);
-    (void)printf("tasks     %d%s\n", d->tasks.count, d->tasks.free ? ", without boundaries" : "");
-    if (!isnan(d->first_time))
-        (void)printf("time      %g to %g\n", d->first_time, d->last_time);
-    if (s->note)
-        put_head("note", s->note);
-    print_sample(d);
-    if (d->sheet_path) {
-        (void)printf("sheet     ");
-        sfp__put_text(stdout, d->sheet_path, 0);
-        (void)printf(": %d row%s, up to %d picture%s each", d->sheet.rows, d->sheet.rows == 1 ? "" : "s", d->sheet.across,
-                     d->sheet.across == 1 ? "" : "s");
-        if (d->sheet.broken)
-            (void)printf(", %d broken ones red", d->sheet.broken);
-        (void)printf("\n");
-    }
-    print_classes(d);
-    print_domains(d);
-    print_tasks(d);
-}
-
-/* ----------------------------------------------------------------------- json */
-
-static void json_span(sfp_json *j, const char *key, span x)
-{
-    sfp__json_object(j, key);
-    sfp__json_int(j, "min", x.min);
-    sfp__json_int(j, "median", x.median);
-    sfp__json_int(j, "max", x.max);
-    sfp__json_end(j);
-}
-
-static void json_classes(sfp_json *j, const description *d)
-{
-    const sfp_source *s = d->source;
-    sfp__json_array(j, "classes");
-    for (int k = 0; k < s->classes; k++) {
-        sfp__json_object(j, NULL);
-        sfp__json_string(j, "name", s->class_names[k]);
-        sfp__json_int(j, "pictures", d->class_count[k]);
-        if (d->sheet_path && k < d->sheet.rows) {
-            int x, y;
-            sfp__sheet_place(&d->sheet, k, &x, &y);
-            sfp__json_int(j, "sheet_x", x);
-            sfp__json_int(j, "sheet_y", y);
-        }
-        sfp__json_end(j);
-    }
-    sfp__json_end(j);
-}
-
-static void json_lists(sfp_json *j, const description *d)
-{
-    const sfp_source *s = d->source;
-    json_classes(j, d);
-    sfp__json_array(j, "domains");
-    for (int k = 0; k < s->domains; k++) {
-        sfp__json_object(j, NULL);
-        sfp__json_string(j, "name", s->domain_names[k]);
-        sfp__json_int(j, "pictures", d->domain_count[k]);
-        sfp__json_end(j);
-    }
-    sfp__json_end(j);
-    sfp__json_array(j, "tasks");
-    for (int t = 0; t < d->tasks.count; t++) {
-        const sfp_task *task = &d->tasks.task[t];
-        sfp__json_object(j, NULL);
-        sfp__json_string(j, "name", task->name);
-        sfp__json_array(j, "classes");
-        for (int k = 0; k < task->classes; k++) {
-            int32_t label = d->tasks.source_label[task->class_of[k]];
+    sfp__out_printf(o, "\n%-*s  %9s  %9s\n", width, "task", "classes", "pictures");
+    sfp__json_array(&o->json, "tasks");
+    for (const sfp_task *t = d->tasks.task; t < d->tasks.task + d->tasks.count; t++) {
+        put_name(o, t->name, width);
+        sfp__out_printf(o, "  %9d  %9" PRId64 "\n", t->classes, t->count);
+        sfp__json_object(&o->json, NULL);
+        sfp__json_string(&o->json, "name", t->name);
+        sfp__json_array(&o->json, "classes");
+        for (int k = 0; k < t->classes; k++) {
+            int32_t label = d->tasks.source_label[t->class_of[k]];
             if (label >= 0) /* a test part need not have all classes */
-                sfp__json_string(j, NULL, s->class_names[label]);
+                sfp__json_string(&o->json, NULL, d->source->class_names[label]);
         }
-        sfp__json_end(j);
-        sfp__json_int(j, "pictures", task->count);
-        sfp__json_end(j);
+        sfp__json_end(&o->json);
+        sfp__json_int(&o->json, "pictures", t->count);
+        sfp__json_end(&o->json);
     }
-    sfp__json_end(j);
+    sfp__json_end(&o->json);
 }
 
-static void print_json(const description *d)
+static void put_span(sfp_out *o, const description *d, const char *key, span x)
 {
-    sfp_json j;
-    const sfp_source *s = d->source;
-    sfp__json_begin(&j, stdout);
-    sfp__json_string(&j, "data", d->spec);
-    sfp__json_string(&j, "kind", s->kind->name);
-    sfp__json_bool(&j, "test", d->test);
-    sfp__json_int(&j, "pictures", s->count);
-    sfp__json_int(&j, "unlabelled", d->class_count[s->classes]);
-    sfp__json_int(&j, "skipped", (int64_t)s->skipped);
-    sfp__json_string(&j, "note", s->note);
-    sfp__json_bool(&j, "keeps_order", s->keeps_order);
-    sfp__json_bool(&j, "free", d->tasks.free);
-    sfp__json_real(&j, "first_time", d->first_time);
-    sfp__json_real(&j, "last_time", d->last_time);
-    sfp__json_int(&j, "sampled", d->sampled);
-    sfp__json_int(&j, "broken", d->broken);
-    sfp__json_array(&j, "broken_messages");
+    if (d->broken < d->sampled)
+        sfp__out_row(o, key, "min %d, median %d, max %d", x.min, x.median, x.max);
+    sfp__json_object(&o->json, key);
+    sfp__json_int(&o->json, "min", x.min);
+    sfp__json_int(&o->json, "median", x.median);
+    sfp__json_int(&o->json, "max", x.max);
+    sfp__json_end(&o->json);
+}
+
+static void put_sample(sfp_out *o, const description *d)
+{
+    sfp__out_row(o, "sample", "%d picture%s, evenly spread: %d broken", d->sampled, d->sampled == 1 ? "" : "s", d->broken);
+    sfp__json_int(&o->json, "sampled", d->sampled);
+    sfp__json_int(&o->json, "broken", d->broken);
+    sfp__json_array(&o->json, "broken_messages");
     for (int i = 0; i < d->broken && i < BROKEN_SHOWN; i++)
-        sfp__json_string(&j, NULL, d->why[i]);
-    sfp__json_end(&j);
-    json_span(&j, "width", d->width);
-    json_span(&j, "height", d->height);
-    sfp__json_string(&j, "sheet", d->sheet_path);
-    json_lists(&j, d);
-    sfp__json_end_all(&j);
+        sfp__json_string(&o->json, NULL, d->why[i]);
+    sfp__json_end(&o->json);
+    put_span(o, d, "width", d->width);
+    put_span(o, d, "height", d->height);
+    for (int i = 0; i < d->broken && i < BROKEN_SHOWN; i++)
+        sfp__out_row(o, "broken", "%s", d->why[i]);
+    if (d->broken > BROKEN_SHOWN)
+        sfp__out_row(o, "broken", "and %d more", d->broken - BROKEN_SHOWN);
 }
 
-/* As other commands do; but the data set, an option there, is an operand here. */
-static int failed(const sfp_args *args, sfp_error *err)
+static void put_sheet(sfp_out *o, const description *d)
 {
-    bool operand = strcmp(err->key, "data") == 0;
-    return operand ? sfp__say_usage(args->command, "%s", err->message) : sfp__command_failed(args, err);
+    char broken[48] = "";
+    sfp__json_string(&o->json, "sheet", d->sheet_path);
+    if (d->sheet.broken)
+        (void)snprintf(broken, sizeof broken, ", %d broken ones red", d->sheet.broken);
+    if (d->sheet_path)
+        sfp__out_row(o, "sheet", "%s: %d row%s, up to %d picture%s each%s", d->sheet_path, d->sheet.rows,
+                     d->sheet.rows == 1 ? "" : "s", d->sheet.across, d->sheet.across == 1 ? "" : "s", broken);
+}
+
+static void print(const description *d, bool json)
+{
+    const sfp_source *s = d->source;
+    sfp_out o;
+    sfp__out_begin(&o, json, 9);
+    sfp__out_string(&o, "data", "data", d->spec);
+    sfp__json_string(&o.json, "kind", s->kind->name);
+    sfp__out_row(&o, "kind", "%s: %s%s", s->kind->name, s->kind->summary, d->test ? " (test part)" : "");
+    sfp__json_bool(&o.json, "test", d->test);
+    sfp__json_int(&o.json, "pictures", s->count);
+    sfp__out_row(&o, "pictures", "%" PRId64 "%s", s->count, s->keeps_order ? ", in an order that is kept" : "");
+    sfp__out_row(&o, "classes", "%d", s->classes);
+    sfp__out_row(&o, "domains", "%d", s->domains);
+    sfp__out_row(&o, "tasks", "%d%s", d->tasks.count, d->tasks.free ? ", without boundaries" : "");
+    sfp__json_int(&o.json, "unlabelled", d->class_count[s->classes]);
+    sfp__json_int(&o.json, "skipped", (int64_t)s->skipped);
+    sfp__json_string(&o.json, "note", s->note);
+    sfp__json_bool(&o.json, "keeps_order", s->keeps_order);
+    sfp__json_bool(&o.json, "free", d->tasks.free);
+    sfp__json_real(&o.json, "first_time", d->first_time);
+    sfp__json_real(&o.json, "last_time", d->last_time);
+    if (!isnan(d->first_time))
+        sfp__out_row(&o, "time", "%g to %g", d->first_time, d->last_time);
+    if (s->note)
+        sfp__out_row(&o, "note", "%s", s->note);
+    put_sample(&o, d);
+    put_sheet(&o, d);
+    put_classes(&o, d);
+    put_domains(&o, d);
+    put_tasks(&o, d);
+    sfp__out_end(&o);
 }
 
 int sfp__data_describe(const sfp_args *args)
 {
     sfp_error err = {0};
-    if (args->operand_count != 2)
-        return sfp__say_usage("data", "describe needs one data set, KIND:PATH");
-    description *d = sfp__calloc(1, sizeof *d);
-    sfp_status s = d ? SFP_OK : sfp__fail_nomem(&err);
-    if (d) {
-        d->spec = args->operands[1];
-        d->test = sfp__args_flag(args, "test");
-        d->sheet_path = sfp__args_string(args, "sheet");
-        s = describe(d, sfp__args_string(args, "tasks"), &err);
-        if (s == SFP_OK && sfp__args_flag(args, "json"))
-            print_json(d);
-        else if (s == SFP_OK)
-            print_text(d);
-        description_done(d);
-        sfp__free(d);
-    }
-    return s == SFP_OK ? SFP_EXIT_OK : failed(args, &err);
+    OWNED description *d = NULL;
+    if (sfp__alloc(&d, 1, sizeof *d, &err))
+        return sfp__say_error(&err);
+    d->spec = args->operands[1];
+    d->test = sfp__args_flag(args, "test");
+    d->sheet_path = sfp__args_string(args, "sheet");
+    sfp_status s = describe(d, sfp__args_string(args, "tasks"), &err);
+    if (!s)
+        print(d, sfp__args_flag(args, "json"));
+    description_done(d);
+    if (strcmp(err.key, "data") == 0) /* an option of other commands, but an operand of this one */
+        return sfp__say_usage(args->command, "%s", err.message);
+    return s ? sfp__command_failed(args, &err) : SFP_EXIT_OK;
 }

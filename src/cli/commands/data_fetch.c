@@ -299,8 +299,6 @@ int sfp__data_fetch(const sfp_args *args)
     const char *out = sfp__args_string(args, "out");
     char spec[PATH_MAX + 16];
     int64_t count[2] = {0};
-    if (args->operand_count != 2)
-        return sfp__say_usage("data", "fetch needs one data set: fashion-mnist or cifar10");
     const sfp_data_set *d = sfp__data_sets;
     while (d->name && strcmp(d->name, args->operands[1]) != 0)
         d++;
