@@ -176,14 +176,14 @@ static void compact(sfp_text *t, const class_row *c, int n)
         H - B, W, H - 6, n);
 }
 
-bool sfp__plot_classes(sfp_text *t, const sfp_result *r, sfp_error *err, sfp_status *status)
+bool sfp__plot_classes(sfp_text *t, const sfp_result *r)
 {
     int n = 0;
     if (r->classes < 1 || !anything_tested(r))
         return false;
-    class_row *all = sfp__malloc((size_t)r->classes * sizeof *all);
+    OWNED class_row *all = sfp__malloc((size_t)r->classes * sizeof *all);
     if (!all) {
-        *status = sfp__fail_nomem(err);
+        t->failed = true;
         return false;
     }
     for (int c = 0; c < r->classes; c++) {
@@ -200,6 +200,5 @@ bool sfp__plot_classes(sfp_text *t, const sfp_result *r, sfp_error *err, sfp_sta
         rows(t, r, "The highest", all, EXTREMES);
         rows(t, r, "The lowest", all + n - EXTREMES, EXTREMES);
     }
-    sfp__free(all);
     return true;
 }

@@ -3,8 +3,6 @@
  * belong to: no legend has to be matched by colour. */
 #include "report/report_internal.h"
 
-#include "base/axis.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +11,7 @@
 
 /* ------------------------------------------------------------------- curves */
 
-enum { WIDTH = 520, HEIGHT = 210, LEFT = 46, RIGHT = 58, TOP = 14, BOTTOM = 36 };
+enum { WIDTH = 520, HEIGHT = 210, LEFT = 46, TOP = 14, BOTTOM = 36 };
 
 typedef struct bucket {
     double x, sum, low, high;
@@ -21,12 +19,20 @@ typedef struct bucket {
 } bucket;
 
 typedef struct frame {
-    double x0, x1, y1; /* y begins at 0 */
+    double x1, y1; /* both begin at 0 */
+    int right;     /* room for the last value */
 } frame;
+
+/* 1, 2 or 5 times a power of ten: about `count` steps up to `range` > 0. */
+static double nice_step(double range, int count)
+{
+    double raw = range / count, power = pow(10, floor(log10(raw))), m = raw / power;
+    return power * (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10);
+}
 
 static double place_x(const frame *f, double x)
 {
-    return LEFT + (WIDTH - LEFT - RIGHT) * (x - f->x0) / (f->x1 - f->x0);
+    return LEFT + (WIDTH - LEFT - f->right) * x / f->x1;
 }
 
 static double place_y(const frame *f, double y)
@@ -34,8 +40,8 @@ static double place_y(const frame *f, double y)
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y / f->y1;
 }
 
-/* Points to at most p->buckets of equal width; returns how many hold something. */
-static int gather(const sfp_curve *c, const frame *f, int want, bucket *b)
+/* Points to at most `want` buckets of equal width; returns how many hold something. */
+static int gather(const sfp_series *c, const frame *f, int want, bucket *b)
 {
     int used = 0, last = -1;
     want = want > MOST_BUCKETS ? MOST_BUCKETS : want;
@@ -43,7 +49,7 @@ static int gather(const sfp_curve *c, const frame *f, int want, bucket *b)
         double y = c->y[i];
         if (!isfinite(y) || !isfinite(c->x[i]))
             continue;
-        int k = (int)((c->x[i] - f->x0) / (f->x1 - f->x0) * want);
+        int k = (int)(c->x[i] / f->x1 * want);
         k = k >= want ? want - 1 : k < 0 ? 0 : k;
         if (k != last) {
             if (used == MOST_BUCKETS)
@@ -64,27 +70,27 @@ static int gather(const sfp_curve *c, const frame *f, int want, bucket *b)
 static void axes(sfp_text *t, const frame *f, const sfp_plot *p)
 {
     char text[SFP_SHORT];
-    double step = p->fraction ? 0.25 : sfp__nice_step(f->y1, 4);
+    double step = p->fraction ? 0.25 : nice_step(f->y1, 4);
+    int right = WIDTH - f->right;
     for (double y = 0; y <= f->y1 * 1.0001; y += step) {
         double at = place_y(f, y);
         sfp__text_printf(t, "<line class=\"%s\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", y > 0 ? "grid" : "axis", LEFT,
-                         WIDTH - RIGHT, at, at);
+                         right, at, at);
         if (p->fraction)
             (void)snprintf(text, sizeof text, "%.0f %%", 100 * y);
         else
             (void)sfp__say_compact(y, text);
         sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>", LEFT - 6, at + 4, text);
     }
-    step = sfp__nice_step(f->x1 - f->x0, 5);
-    for (double x = ceil(f->x0 / step) * step; x <= f->x1 * 1.0001; x += step) {
+    step = nice_step(f->x1, 5);
+    for (double x = 0; x <= f->x1 * 1.0001; x += step) {
         double at = place_x(f, x);
         sfp__text_printf(t, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>", at, at, HEIGHT - BOTTOM,
                          HEIGHT - BOTTOM + 4);
         sfp__text_printf(t, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>", at, HEIGHT - BOTTOM + 17,
                          f->x1 >= 10 && f->x1 < 1e6 ? sfp__say_count(x, text) : sfp__say_compact(x, text));
     }
-    sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">samples offered</text>", WIDTH - RIGHT,
-                     HEIGHT - 4);
+    sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", right, HEIGHT - 4, p->across);
 }
 
 static void band(sfp_text *t, const frame *f, int n, const bucket *b, const char *color)
@@ -97,57 +103,72 @@ static void band(sfp_text *t, const frame *f, int n, const bucket *b, const char
     sfp__text_printf(t, "Z\" style=\"fill:var(%s);fill-opacity:.16\"/>", color);
 }
 
+static void curve(sfp_text *t, const frame *f, const sfp_plot *p, int n, const bucket *b, const char *color)
+{
+    bool grouped = false;
+    for (int i = 0; i < n; i++)
+        grouped = grouped || b[i].n > 1;
+    sfp__text_printf(t, "<g clip-path=\"url(#%s)\">", p->id);
+    if (grouped)
+        band(t, f, n, b, color);
+    sfp__text_put(t, "<path class=\"curve\" d=\"");
+    for (int i = 0; i < n; i++)
+        sfp__text_printf(t, "%s%.1f,%.1f", i ? "L" : "M", place_x(f, b[i].x), place_y(f, b[i].sum / b[i].n));
+    sfp__text_printf(t, "\" style=\"stroke:var(%s)\"/></g>", color);
+}
+
 static void line_at(sfp_text *t, const frame *f, const sfp_plot *p)
 {
     double at = place_y(f, p->line);
-    sfp__text_printf(t, "<line class=\"level\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - RIGHT, at, at);
+    sfp__text_printf(t, "<line class=\"level\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - f->right, at, at);
     sfp__text_printf(t, "<text class=\"tick halo\" x=\"%d\" y=\"%.1f\">", LEFT + 6, at - 7);
     sfp__put_html(t, p->line_label);
     sfp__text_put(t, "</text>");
 }
 
-static void end_label(sfp_text *t, const frame *f, const sfp_plot *p, double x, double y)
+static void end_label(sfp_text *t, const frame *f, const sfp_plot *p, const sfp_series *s, const bucket *last)
 {
     char text[SFP_SHORT];
-    double at = fmin(fmax(place_y(f, y), TOP), HEIGHT - BOTTOM);
-    sfp__text_printf(t, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" style=\"fill:var(%s)\"/>", place_x(f, x), at, p->color);
-    sfp__text_printf(t, "<text class=\"value\" x=\"%.1f\" y=\"%.1f\" style=\"fill:var(%s)\">%s%s</text>", place_x(f, x) + 7,
-                     at + 4, p->color, p->fraction ? sfp__say_percent(y, text) : sfp__say_compact(y, text),
-                     p->fraction ? "" : p->unit);
+    double x = place_x(f, last->x), y = last->sum / last->n, at = fmin(fmax(place_y(f, y), TOP), HEIGHT - BOTTOM);
+    sfp__text_printf(t, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" style=\"fill:var(%s)\"/>", x, at, s->color);
+    sfp__text_printf(t, "<text class=\"value\" x=\"%.1f\" y=\"%.1f\" style=\"fill:var(%s)\">%s%s%s%s</text>", x + 7, at + 4,
+                     s->color, s->name ? s->name : "", s->name ? " " : "",
+                     p->fraction ? sfp__say_percent(y, text) : sfp__say_compact(y, text), p->fraction ? "" : p->unit);
 }
 
-bool sfp__plot_curve(sfp_text *t, const sfp_curve *c, const sfp_plot *p)
+bool sfp__plot(sfp_text *t, const sfp_plot *p)
 {
-    bucket b[MOST_BUCKETS];
-    frame f = {.x0 = 0, .x1 = c->count ? c->x[c->count - 1] : 0};
+    bucket b[SFP_PLOT_SERIES][MOST_BUCKETS];
+    int n[SFP_PLOT_SERIES] = {0}, most = 0;
+    frame f = {.right = p->series[0].name ? 104 : 58};
     double top = isfinite(p->line) ? p->line : 0;
-    bool grouped = false;
-    int n = f.x1 > 1e-9 && c->x[0] >= 0 ? gather(c, &f, p->buckets, b) : 0;
-    if (n < 2)
-        return false;
-    for (int i = 0; i < n; i++) {
-        top = fmax(top, b[i].sum / b[i].n); /* single peaks may leave the frame, the mean may not */
-        grouped = grouped || b[i].n > 1;
+    for (int k = 0; k < p->count; k++)
+        if (p->series[k].count && p->series[k].x[0] >= 0)
+            f.x1 = fmax(f.x1, p->series[k].x[p->series[k].count - 1]);
+    for (int k = 0; k < p->count && f.x1 > 1e-9; k++) {
+        n[k] = p->series[k].count && p->series[k].x[0] >= 0 ? gather(&p->series[k], &f, p->buckets, b[k]) : 0;
+        most = n[k] > most ? n[k] : most;
+        for (int i = 0; i < n[k]; i++)
+            top = fmax(top, b[k][i].sum / b[k][i].n); /* single peaks may leave the frame, the mean may not */
     }
+    if (most < (p->single ? 1 : 2))
+        return false;
     f.y1 = p->fraction ? 1 : top > 1e-9 ? top * 1.12 : 1;
     if (!p->fraction)
-        f.y1 = ceil(f.y1 / sfp__nice_step(f.y1, 4)) * sfp__nice_step(f.y1, 4);
+        f.y1 = ceil(f.y1 / nice_step(f.y1, 4)) * nice_step(f.y1, 4);
     sfp__text_printf(t, "<h3>%s</h3>", p->title);
-    sfp__text_printf(t, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s over samples offered\">", WIDTH, HEIGHT,
-                     p->title);
+    sfp__text_printf(t, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s over %s\">", WIDTH, HEIGHT, p->title, p->across);
     sfp__text_printf(t, "<clipPath id=\"%s\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>", p->id, LEFT,
-                     TOP - 8, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM + 9);
+                     TOP - 8, WIDTH - LEFT - f.right, HEIGHT - TOP - BOTTOM + 9);
     axes(t, &f, p);
-    sfp__text_printf(t, "<g clip-path=\"url(#%s)\">", p->id);
-    if (grouped)
-        band(t, &f, n, b, p->color);
-    sfp__text_put(t, "<path class=\"curve\" d=\"");
-    for (int i = 0; i < n; i++)
-        sfp__text_printf(t, "%s%.1f,%.1f", i ? "L" : "M", place_x(&f, b[i].x), place_y(&f, b[i].sum / b[i].n));
-    sfp__text_printf(t, "\" style=\"stroke:var(%s)\"/></g>", p->color);
+    for (int k = 0; k < p->count; k++)
+        if (n[k])
+            curve(t, &f, p, n[k], b[k], p->series[k].color);
     if (isfinite(p->line))
         line_at(t, &f, p);
-    end_label(t, &f, p, b[n - 1].x, b[n - 1].sum / b[n - 1].n);
+    for (int k = 0; k < p->count; k++)
+        if (n[k])
+            end_label(t, &f, p, &p->series[k], &b[k][n[k] - 1]);
     sfp__text_put(t, "</svg>");
     return true;
 }

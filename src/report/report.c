@@ -1,118 +1,35 @@
-/* report.html: one page, no file and no script beside it. A policy in its head forbids scripts and anything from elsewhere, so
- * that a class called <script> is only a strange name even if the escaping failed. */
+/* report.html of a run: the words, the tiles, and which plot stands where. */
 #include "report/report_internal.h"
 
 #include "base/mem.h"
-#include "io/file.h"
-#include "learner/settings.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------ style */
-
-/* Okabe and Ito's colours, told apart with any colour vision; lighter ones on dark. */
-static const char light[] =
-    "--page:#f6f6f4;--card:#fff;--ink:#1c1e21;--soft:#5c6167;--rule:#dfe1e3;--grid:#ebecee;--void:#f3f4f5;"
-    "--blue:#0067a3;--heat:#005b94;--on:#fff;--wrong:#c04f00;--sky:#56b4e9;--orange:#e69f00;--green:#009e73;"
-    "--purple:#a8477b;--red:#c04f00;--grey:#9aa0a6;--faint:#d5d8db;--black:#0d1216;color-scheme:light;";
-static const char dark[] =
-    "--page:#15171a;--card:#1e2124;--ink:#e9eaec;--soft:#a4aab1;--rule:#34383d;--grid:#2b2f33;--void:#23272a;"
-    "--blue:#5fb6ee;--heat:#62b8f0;--on:#0d1216;--wrong:#f28a3d;--sky:#9ad4f7;--orange:#f0b63c;--green:#35c79b;"
-    "--purple:#dc8fb8;--red:#f28a3d;--grey:#858c94;--faint:#454a50;--black:#0d1216;color-scheme:dark;";
-
-static const char style[] =
-    "*{box-sizing:border-box}"
-    "html{-webkit-print-color-adjust:exact;print-color-adjust:exact}"
-    "body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu "
-    "Sans',sans-serif}"
-    "main{max-width:1120px;margin:0 auto;padding:28px 20px 48px}"
-    "h1{font-size:26px;line-height:1.25;margin:0 0 4px;overflow-wrap:anywhere}h2{font-size:17px;margin:0 0 2px}"
-    "h3{font-size:13px;font-weight:600;margin:14px 0 2px}"
-    ".lead{max-width:78ch;margin:10px 0 "
-    "0;overflow-wrap:anywhere}.soft,.note,.what{color:var(--soft)}.note,.what{font-size:13px;margin:2px 0 8px}"
-    "code{font:13px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}"
-    ".warn{border-left:4px solid var(--wrong);background:var(--card);padding:8px 14px;margin:14px 0}"
-    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(158px,1fr));gap:12px;margin:20px 0}"
-    ".tiles div,.card{background:var(--card);border:1px solid var(--rule);border-radius:8px}"
-    ".tiles div{padding:10px 14px}.tiles dt{font-size:13px;color:var(--soft)}.tiles "
-    "dd{margin:0;font-size:25px;font-weight:650;line-height:1.25;"
-    "font-variant-numeric:tabular-nums}.tiles small{display:block;font-size:12px;font-weight:400;color:var(--soft)}"
-    ".two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(440px,100%),1fr));gap:12px;align-items:start}.card{"
-    "padding:14px 18px 16px;margin:0 0 12px;"
-    "break-inside:avoid}.two .card:last-child{margin:0}.two{margin-bottom:12px}.card .two{margin:0}"
-    "svg{display:block;width:100%;height:auto;font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}"
-    ".tick,.label{fill:var(--soft)}.label{fill:var(--ink)}.value{font-weight:650}.cell{fill:var(--ink);text-anchor:middle}.on{"
-    "fill:var(--on)}"
-    ".grid{stroke:var(--grid)}.axis{stroke:var(--soft);stroke-opacity:.6}.level{stroke:var(--ink);stroke-dasharray:6 4}"
-    ".halo{paint-order:stroke;stroke:var(--card);stroke-width:5px;stroke-linejoin:round}sub{line-height:0}"
-    ".curve{fill:none;stroke-width:2;stroke-linejoin:round}.void{fill:var(--void)}.frame{fill:none;stroke:var(--rule)}"
-    ".bar{display:flex;height:34px;border-radius:5px;overflow:hidden;margin:8px 0}.bar "
-    "span{font-size:12.5px;line-height:34px;text-indent:8px;" /* no padding: a piece is as wide as its share */
-    "white-space:nowrap;overflow:hidden;min-width:1px}"
-    ".key{list-style:none;margin:0;padding:0;display:flex;flex-wrap:wrap;gap:2px 22px;font-size:13px}.key "
-    "i{display:inline-block;width:11px;height:11px;"
-    "border-radius:2px;margin-right:6px}"
-    ".classes{list-style:none;margin:8px 0 0;padding:0;columns:2 420px;column-gap:36px;font-size:13px}.classes li{display:grid;"
-    "grid-template-columns:minmax(0,130px) 1fr 66px 62px;gap:8px;align-items:center;break-inside:avoid;padding:1px 0}"
-    ".classes b{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}.classes small{color:var(--soft)}"
-    ".name{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.track{background:var(--void);height:12px;border-radius:2px}"
-    ".track i{display:block;height:12px;background:var(--blue);border-radius:2px}"
-    ".sheet{list-style:none;margin:4px 0;padding:0;display:flex;flex-wrap:wrap;gap:5px}.sheet li{width:48px}"
-    ".sheet i{display:block;width:48px;height:48px;border-radius:3px}.sheet "
-    "small{display:block;font-size:10px;line-height:1.3;color:var(--soft);overflow:hidden;"
-    "text-overflow:ellipsis;white-space:nowrap}"
-    ".yes li,.no li{width:54px}.yes i,.no i{border:3px "
-    "solid;width:54px;height:54px;background-origin:content-box;background-clip:content-box}"
-    ".yes i{border-color:var(--blue)}.no i{border-color:var(--faint)}.sheet "
-    "u{display:block;height:3px;background:var(--purple);margin-top:2px;min-width:1px}"
-    ".shelf{display:flex;flex-wrap:wrap;gap:8px 26px;font-size:13px}.shelf>div{break-inside:avoid;max-width:100%}.shelf "
-    ".name{max-width:30ch}.shelf small{color:var(--soft)}"
-    "table{border-collapse:collapse;font-size:13px}td,th{padding:3px 18px 3px "
-    "0;text-align:left;vertical-align:top;border-bottom:1px solid var(--grid);"
-    "overflow-wrap:anywhere}summary{cursor:pointer;font-weight:650}details table{margin-top:10px}.changed td{font-weight:650}"
-    "footer{color:var(--soft);font-size:13px;margin-top:18px}"
-    "@media print{body{background:#fff;font-size:12px}main{padding:0;max-width:none}.two{grid-template-columns:1fr "
-    "1fr}h2{break-after:avoid}}";
-
-static void head(sfp_text *t, const sfp_result *r)
-{
-    const char *data = sfp__result_value(r, "data");
-    sfp__text_put(
-        t,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
-        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>streamfp: ");
-    sfp__put_html_cut(t, data && *data ? data : "a run", 80);
-    sfp__text_put(t, "</title><style>:root{");
-    sfp__text_put(t, light);
-    sfp__text_put(t, "}@media screen and (prefers-color-scheme:dark){:root{");
-    sfp__text_put(t, dark);
-    sfp__text_put(t, "}}");
-    sfp__text_put(t, style);
-    sfp__text_put(t, "</style></head><body><main>\n");
-}
-
 /* ------------------------------------------------------------------------ words */
 
-/* "": it has none; NULL: not known */
-static const char *default_of(const sfp_pair *p)
+const char *sfp__class_name(const sfp_result *r, int c, char buf[SFP_SHORT])
 {
-    if (p->fallback)
-        return p->fallback;
-    for (int i = 0; i < sfp__settings_count; i++)
-        if (strcmp(sfp__settings[i].info.key, p->key) == 0)
-            return sfp__settings[i].info.fallback;
-    return NULL;
+    if (r->class_names[c] && *r->class_names[c])
+        return r->class_names[c];
+    (void)snprintf(buf, SFP_SHORT, "class %d", c);
+    return buf;
+}
+
+const char *sfp__task_name(const sfp_result *r, int i, char buf[SFP_SHORT])
+{
+    if (r->task_names[i] && *r->task_names[i])
+        return r->task_names[i];
+    (void)snprintf(buf, SFP_SHORT, "task %d", i + 1);
+    return buf;
 }
 
 /* false also when the default is not known; an option that has none was given */
 static bool differs(const sfp_pair *p)
 {
-    const char *fallback = default_of(p);
-    return fallback && strcmp(fallback, p->value) != 0;
+    return p->fallback && strcmp(p->fallback, p->value) != 0;
 }
 
 /* Said elsewhere on the page, or no matter of what was learned. */
@@ -140,7 +57,7 @@ static void options_that_differ(sfp_text *t, const sfp_result *r)
         const sfp_pair *p = &r->config[i];
         if (said_elsewhere(p->key))
             continue;
-        unknown += !default_of(p);
+        unknown += !p->fallback;
         if (!differs(p))
             continue;
         sfp__text_put(t, n++ ? ", <code>" : " Options that differ from the defaults: <code>");
@@ -267,25 +184,29 @@ static void card(sfp_text *t, const char *title, const char *what)
     sfp__text_put(t, "</p>");
 }
 
+/* One curve of a run, in its own colour. */
+static bool plot(sfp_text *t, const sfp_curve *c, const char *color, sfp_plot p)
+{
+    p.across = "samples offered";
+    p.unit = p.unit ? p.unit : "";
+    p.line = p.line_label ? p.line : NAN;
+    p.count = 1;
+    p.series[0] = (sfp_series){.count = c->count, .x = c->x, .y = c->y, .color = color};
+    return sfp__plot(t, &p);
+}
+
 /* The evaluations as a curve: the mean over the tasks so far. */
 static bool tested(sfp_text *t, const sfp_result *r)
 {
-    sfp_curve c = {0};
-    bool ok = true;
-    for (int i = 0; ok && i < r->evaluation_count; i++)
-        ok = sfp__curve_add(&c, (double)r->evaluations[i].offered, r->evaluations[i].average, NULL) == SFP_OK;
-    bool drawn = ok && sfp__plot_curve(t, &c,
-                                       &(sfp_plot){.id = "c5",
-                                                   .title = "accuracy on the test set, mean of the tasks so far",
-                                                   .color = "--blue",
-                                                   .fraction = true,
-                                                   .buckets = 300,
-                                                   .unit = "",
-                                                   .line = NAN});
-    t->failed = t->failed || !ok;
-    sfp__free(c.x);
-    sfp__free(c.y);
-    return drawn;
+    OWNED_BY(sfp__curve_done) sfp_curve c = {0};
+    for (int i = 0; i < r->evaluation_count; i++)
+        if (sfp__curve_add(&c, (double)r->evaluations[i].offered, r->evaluations[i].average, NULL) != SFP_OK) {
+            t->failed = true;
+            return false;
+        }
+    return plot(
+        t, &c, "--blue",
+        (sfp_plot){.id = "c5", .title = "accuracy on the test set, mean of the tasks so far", .fraction = true, .buckets = 300});
 }
 
 static bool has_point(const sfp_curve *c)
@@ -298,61 +219,45 @@ static bool has_point(const sfp_curve *c)
 
 static void learning(sfp_text *t, const sfp_result *r)
 {
+    const sfp_curve *prequential = &r->curve[SFP_CURVE_PREQUENTIAL], *loss = &r->curve[SFP_CURVE_LOSS];
     card(t, "Learning",
          "Prequential: each sample is answered before it is trained on. Bands show the range of what a point averages.");
-    bool any = sfp__plot_curve(t, &r->curve[SFP_CURVE_PREQUENTIAL],
-                               &(sfp_plot){.id = "c1",
-                                           .title = "prequential accuracy so far",
-                                           .color = "--blue",
-                                           .fraction = true,
-                                           .buckets = 300,
-                                           .unit = "",
-                                           .line = NAN});
+    bool any = plot(t, prequential, "--blue",
+                    (sfp_plot){.id = "c1", .title = "prequential accuracy so far", .fraction = true, .buckets = 300});
     any |= tested(t, r);
-    any |= sfp__plot_curve(
-        t, &r->curve[SFP_CURVE_LOSS],
-        &(sfp_plot){.id = "c2", .title = "training loss", .color = "--red", .buckets = 90, .unit = "", .line = NAN});
+    any |= plot(t, loss, "--red", (sfp_plot){.id = "c2", .title = "training loss", .buckets = 90});
     if (!any)
         sfp__text_printf(t, "<p class=\"note\">%s</p>",
-                         has_point(&r->curve[SFP_CURVE_PREQUENTIAL]) || has_point(&r->curve[SFP_CURVE_LOSS])
-                             ? "Too few timestamps for a curve."
-                             : "Nothing was recorded.");
+                         has_point(prequential) || has_point(loss) ? "Too few timestamps for a curve." : "Nothing was recorded.");
     sfp__text_put(t, "</section>\n");
 }
 
 static void rate_and_lag(sfp_text *t, const sfp_result *r)
 {
     char label[64], rate[SFP_SHORT];
-    sfp_text part = {0};
+    OWNED_BY(sfp__text_done) sfp_text part = {0};
+    bool rated = isfinite(r->lambda);
     (void)snprintf(label, sizeof label, "arrival rate %s/s", sfp__say_compact(r->lambda, rate));
     sfp__text_put(&part, "<div>");
-    bool any = sfp__plot_curve(&part, &r->curve[SFP_CURVE_RATE],
-                               &(sfp_plot){.id = "c3",
-                                           .title = "samples learned a second",
-                                           .color = "--green",
-                                           .buckets = 120,
-                                           .unit = "/s",
-                                           .line = r->lambda,
-                                           .line_label = label});
+    bool any = plot(&part, &r->curve[SFP_CURVE_RATE], "--green",
+                    (sfp_plot){.id = "c3",
+                               .title = "samples learned a second",
+                               .buckets = 120,
+                               .unit = "/s",
+                               .line = r->lambda,
+                               .line_label = rated ? label : NULL});
     sfp__text_put(&part, "</div><div>");
-    any |= sfp__plot_curve(&part, &r->curve[SFP_CURVE_LAG],
-                           &(sfp_plot){.id = "c4",
-                                       .title = "lag behind arrival, in seconds",
-                                       .color = "--purple",
-                                       .buckets = 200,
-                                       .unit = " s",
-                                       .line = NAN});
+    any |= plot(&part, &r->curve[SFP_CURVE_LAG], "--purple",
+                (sfp_plot){.id = "c4", .title = "lag behind arrival, in seconds", .buckets = 200, .unit = " s"});
     if (any) {
         card(t, "Rate and lag",
-             isfinite(r->lambda)
-                 ? "While the curve is below the dashed line the learner falls behind: lag grows, or samples are dropped."
-                 : "No arrival rate was set: every batch waits for the learner.");
+             rated ? "While the curve is below the dashed line the learner falls behind: lag grows, or samples are dropped."
+                   : "No arrival rate was set: every batch waits for the learner.");
         sfp__text_put(t, "<div class=\"two\">");
         sfp__text_putn(t, part.s ? part.s : "", part.length);
         sfp__text_put(t, "</div></div></section>\n");
     }
     t->failed = t->failed || part.failed;
-    sfp__text_done(&part);
 }
 
 static void plots(sfp_text *t, const sfp_result *r)
@@ -375,47 +280,43 @@ static void plots(sfp_text *t, const sfp_result *r)
         rate_and_lag(t, r);
 }
 
-static sfp_status classes(sfp_text *t, const sfp_result *r, sfp_error *err)
+static void classes(sfp_text *t, const sfp_result *r)
 {
-    sfp_text part = {0};
-    sfp_status s = SFP_OK;
-    if (sfp__plot_confusion(&part, r)) {
-        card(t, "Confusion",
-             "Last evaluation. Each row is one class; the shade, and the number where there is room, is the per cent of its test "
-             "samples. "
-             "Blue is right, orange wrong.");
-        sfp__text_putn(t, part.s ? part.s : "", part.length);
-        sfp__text_put(t, "</section>\n");
+    static const struct {
+        bool (*draw)(sfp_text *t, const sfp_result *r);
+        const char *title, *what;
+    } cards[] = {{sfp__plot_confusion, "Confusion",
+                  "Last evaluation. Each row is one class; the shade, and the number where there is room, is the per cent of its "
+                  "test samples. Blue is right, orange wrong."},
+                 {sfp__plot_classes, "Accuracy by class", "Best to worst, with the number of test samples."}};
+    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+        OWNED_BY(sfp__text_done) sfp_text part = {0};
+        if (cards[i].draw(&part, r)) {
+            card(t, cards[i].title, cards[i].what);
+            sfp__text_putn(t, part.s ? part.s : "", part.length);
+            sfp__text_put(t, "</section>\n");
+        }
+        t->failed = t->failed || part.failed;
     }
-    part.length = 0;
-    if (sfp__plot_classes(&part, r, err, &s)) {
-        card(t, "Accuracy by class", "Best to worst, with the number of test samples.");
-        sfp__text_putn(t, part.s ? part.s : "", part.length);
-        sfp__text_put(t, "</section>\n");
-    }
-    t->failed = t->failed || part.failed;
-    sfp__text_done(&part);
-    return s;
 }
 
 static sfp_status sheets(sfp_text *t, const sfp_report_pictures *p, sfp_error *err)
 {
-    sfp_status s = SFP_OK;
-    if (p && p->batch_count > 0) {
+    if (p->batch_count > 0) {
         card(t, "What the coreset took", "The last timestamp: blue frames were trained on, grey ones left out.");
-        s = sfp__sheet_batch(t, p, err);
+        TRY(sfp__sheet_batch(t, p, err));
         sfp__text_put(t, "</section>\n");
-    } else if (p && p->selects) {
+    } else if (p->selects) {
         card(t, "What the coreset took",
              "Nothing was learned since the run was last started or resumed, so there is nothing to show.");
         sfp__text_put(t, "</section>\n");
     }
-    if (s == SFP_OK && p && p->buffer_count > 0) {
+    if (p->buffer_count > 0) {
         card(t, "The rehearsal buffer", "What is kept to be rehearsed, by class and age.");
-        s = sfp__sheet_buffer(t, p->buffer_count, p->buffer, err);
+        TRY(sfp__sheet_buffer(t, p->buffer_count, p->buffer, err));
         sfp__text_put(t, "</section>\n");
     }
-    return s;
+    return SFP_OK;
 }
 
 static void config(sfp_text *t, const sfp_result *r)
@@ -425,7 +326,7 @@ static void config(sfp_text *t, const sfp_result *r)
                      "options that are set</summary><table><tr><th>option</th><th>value</th><th>default</th></tr>",
                      r->config_count);
     for (int i = 0; i < r->config_count; i++) {
-        const char *fallback = default_of(&r->config[i]);
+        const char *fallback = r->config[i].fallback;
         sfp__text_put(t, differs(&r->config[i]) ? "<tr class=\"changed\"><td>" : "<tr><td>");
         sfp__put_html(t, r->config[i].key);
         sfp__text_put(t, "</td><td>");
@@ -442,21 +343,16 @@ static void config(sfp_text *t, const sfp_result *r)
 
 sfp_status sfp__report_write(const sfp_result *r, const sfp_report_pictures *pictures, const char *path, sfp_error *err)
 {
-    sfp_text t = {0};
-    head(&t, r);
+    OWNED_BY(sfp__text_done) sfp_text t = {0};
+    const char *data = sfp__result_value(r, "data");
+    sfp__page_begin(&t, "streamfp: ", data && *data ? data : "a run");
     lead(&t, r);
     tiles(&t, r);
     plots(&t, r);
-    sfp_status s = classes(&t, r, err);
-    if (s == SFP_OK)
-        s = sheets(&t, pictures, err);
+    classes(&t, r);
+    if (pictures)
+        TRY(sheets(&t, pictures, err));
     config(&t, r);
-    sfp__text_put(&t, "<footer>The same numbers for programs are in result.json, every timestamp in "
-                      "events.jsonl.</footer></main></body></html>\n");
-    if (s == SFP_OK && t.failed)
-        s = sfp__fail_nomem(err);
-    if (s == SFP_OK)
-        s = sfp__file_write(path, t.s, t.length, err);
-    sfp__text_done(&t);
-    return s;
+    sfp__text_put(&t, "<footer>The same numbers for programs are in result.json, every timestamp in events.jsonl.</footer>");
+    return sfp__page_write(&t, path, err);
 }

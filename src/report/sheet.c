@@ -36,16 +36,6 @@ static void put_base64(sfp_text *t, const uint8_t *bytes, size_t size)
     sfp__text_putn(t, out, used);
 }
 
-static sfp_status put_png(sfp_text *t, const sfp_image *im, sfp_error *err)
-{
-    sfp_text png = {0};
-    sfp_status s = sfp__image_encode_png("thumbnails", im, &png, err);
-    if (s == SFP_OK)
-        put_base64(t, (const uint8_t *)png.s, png.length);
-    sfp__text_done(&png);
-    return s;
-}
-
 /* Picture `at` of a sheet, in the middle of its place. */
 static void put_picture(sfp_image *sheet, int at, const sfp_image *small)
 {
@@ -81,9 +71,7 @@ static sfp_status paste(sfp_image *sheet, int at, const sfp_thumb *from, int *br
     sfp_image whole = {from->width, from->height, (uint8_t *)(uintptr_t)from->rgb}, small;
     int longer = from->width > from->height ? from->width : from->height;
     int64_t w = (int64_t)from->width * SIDE / longer, h = (int64_t)from->height * SIDE / longer;
-    sfp_status s = sfp__image_resize(&whole, w > 0 ? (int)w : 1, h > 0 ? (int)h : 1, SFP_FILTER_BILINEAR, &small, err);
-    if (s != SFP_OK)
-        return s;
+    TRY(sfp__image_resize(&whole, w > 0 ? (int)w : 1, h > 0 ? (int)h : 1, SFP_FILTER_BILINEAR, &small, err));
     put_picture(sheet, at, &small);
     sfp__image_done(&small);
     return SFP_OK;
@@ -94,20 +82,19 @@ static sfp_status put_sprite(sfp_text *t, const char *class, int n, const sfp_th
 {
     sfp_image sheet = {.width = COLUMNS * SIDE, .height = (n + COLUMNS - 1) / COLUMNS * SIDE};
     size_t bytes = (size_t)sheet.width * (size_t)sheet.height * 3;
-    sheet.rgb = sfp__malloc(bytes);
-    if (!sheet.rgb)
+    OWNED uint8_t *rgb = sheet.rgb = sfp__malloc(bytes);
+    OWNED_BY(sfp__text_done) sfp_text png = {0};
+    if (!rgb)
         return sfp__fail_nomem(err);
-    memset(sheet.rgb, 128, bytes);
-    sfp_status s = SFP_OK;
+    memset(rgb, 128, bytes);
     *broken = 0;
-    for (int i = 0; s == SFP_OK && i < n; i++)
-        s = paste(&sheet, i, thumb[i], broken, err);
+    for (int i = 0; i < n; i++)
+        TRY(paste(&sheet, i, thumb[i], broken, err));
+    TRY(sfp__image_encode_png("thumbnails", &sheet, &png, err));
     sfp__text_printf(t, "<style>.%s i{background-image:url(data:image/png;base64,", class);
-    if (s == SFP_OK)
-        s = put_png(t, &sheet, err);
+    put_base64(t, (const uint8_t *)png.s, png.length);
     sfp__text_put(t, ")}</style>");
-    sfp__free(sheet.rgb);
-    return s;
+    return SFP_OK;
 }
 
 static const char *label_of(const sfp_thumb *th)
@@ -181,16 +168,15 @@ static void batch_group(sfp_text *t, const char *class, const char *title, int a
 sfp_status sfp__sheet_batch(sfp_text *t, const sfp_report_pictures *p, sfp_error *err)
 {
     int n = p->batch_count, taken = 0, broken;
-    const sfp_thumb **thumb = pick(&n, p->batch, taken_first);
+    OWNED const sfp_thumb **thumb = pick(&n, p->batch, taken_first);
     if (!thumb)
         return sfp__fail_nomem(err);
-    sfp_status s = put_sprite(t, "took", n, thumb, &broken, err);
+    TRY(put_sprite(t, "took", n, thumb, &broken, err));
     while (taken < n && thumb[taken]->chosen)
         taken++;
     batch_group(t, "yes", "Taken", p->took, 0, taken, thumb);
     batch_group(t, "no", "Left", p->left, taken, n, thumb);
-    sfp__free(thumb);
-    return s;
+    return SFP_OK;
 }
 
 static void buffer_thumb(sfp_text *t, int i, const sfp_thumb *th, uint64_t oldest)
@@ -204,12 +190,12 @@ sfp_status sfp__sheet_buffer(sfp_text *t, int count, const sfp_thumb *thumbs, sf
 {
     int n = count, broken;
     uint64_t oldest = 0;
-    const sfp_thumb **thumb = pick(&n, thumbs, by_class_and_age);
+    OWNED const sfp_thumb **thumb = pick(&n, thumbs, by_class_and_age);
     if (!thumb)
         return sfp__fail_nomem(err);
     for (int i = 0; i < n; i++)
         oldest = thumb[i]->age > oldest ? thumb[i]->age : oldest;
-    sfp_status s = put_sprite(t, "kept", n, thumb, &broken, err);
+    TRY(put_sprite(t, "kept", n, thumb, &broken, err));
     sfp__text_printf(t, "<p class=\"note\">%d picture%s", count, count == 1 ? "" : "s");
     if (n < count)
         sfp__text_printf(t, ", of which %d are shown, evenly spread", n);
@@ -231,6 +217,5 @@ sfp_status sfp__sheet_buffer(sfp_text *t, int count, const sfp_thumb *thumbs, sf
         sfp__text_put(t, "</ul></div>");
     }
     sfp__text_put(t, "</div>");
-    sfp__free(thumb);
-    return s;
+    return SFP_OK;
 }

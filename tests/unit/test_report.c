@@ -1,7 +1,7 @@
 #include "io/json_write.h"
 #include "report/report.h"
 
-#include "results/text_out.h"
+#include "report/html.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,6 +82,7 @@ static void a_report_has_its_parts(void **unused)
 {
     (void)unused;
     sfp_result r = result_make(3, 4);
+    assert_int_equal(sfp__result_default(&r, "sigma", "0.5", NULL), SFP_OK);
     char *text = report(&r, NULL);
     static const char *const parts[] = {"<!DOCTYPE html>",
                                         "random+er on synthetic:1000",
@@ -344,7 +345,7 @@ static void what_differs_from_the_defaults_is_named(void **unused)
     assert_int_equal(sfp__result_init(&r, 1, 2, NULL), SFP_OK);
     default_is(&r, "data", "synthetic:9", "idx:x"); /* told in the sentence before */
     default_is(&r, "triage", "off", "off");
-    result_option(&r, "sigma", "0.5"); /* of which the learner knows the default */
+    default_is(&r, "sigma", "0.5", "0.5");
     char *text = report(&r, NULL);
     assert_non_null(strstr(text, all));
     assert_null(strstr(text, "not known"));
