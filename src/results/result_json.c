@@ -11,10 +11,10 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "io/file.h"
+#include "io/json_read.h"
 #include "io/json_write.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,19 +23,13 @@
 #define CONFIG_MAX 10000
 #define DENSE_CONFUSION 200               /* with more classes only the cells that are not 0 are written */
 #define COUNT_LIMIT ((json_int_t)1 << 40) /* of a cell of the confusion matrix: a row of 4096 cannot overflow */
-#define THREADS_MAX (1 << 20)
+#define WHOLE_MAX (1 << 20)
 
 /* How the file is laid out for people. */
 static const sfp_json_form lines = {"\n ", ",\n ", ": ", "\n"}, spaced = {"", ", ", ":", ""}, rows = {"\n  ", ",\n  ", ":", ""},
                            options = {"\n  ", ",\n  ", ": ", ""};
 
 static const char *const curve_keys[SFP_CURVES] = {"prequential", "loss", "rate", "lag"};
-
-typedef struct reader {
-    const char *label;
-    const json_t *root;
-    sfp_error *err;
-} reader;
 
 typedef enum kind { TEXT, FLAG, SEED, WHOLE /* int */, COUNT /* uint64_t */, REAL, PART /* by its functions */ } kind;
 
@@ -47,7 +41,8 @@ typedef struct field {
     double low, high;    /* of a REAL */
     bool optional;       /* a file without it is read too: of an earlier version */
     void (*put)(sfp_json *j, const sfp_result *r, const char *key);
-    sfp_status (*get)(const reader *in, const char *key, sfp_result *r); /* NULL: another part reads it */
+    sfp_status (*get)(const sfp_json_in *in, const json_t *root, const char *key,
+                      sfp_result *r); /* NULL: another part reads it */
 } field;
 
 /* --------------------------------------------------------------------- write */
@@ -209,112 +204,54 @@ static void put_field(sfp_json *j, const field *f, const sfp_result *r)
 
 /* ---------------------------------------------------------------------- read */
 
-static sfp_status bad(const reader *in, const char *where, const char *expected)
-{
-    char name[SFP_NAME_MAX];
-    return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' is not %s", in->label, sfp__printable(where, name, sizeof name), expected);
-}
-
-/* A member of a wanted type; one that is missing is an error. */
-static sfp_status get(const reader *in, const json_t *from, const char *key, int type, const json_t **out)
-{
-    static const char *const words[] = {"an object", "an array", "a string", "a whole number"};
-    const json_t *v = json_object_get(from, key);
-    if (!v)
-        return sfp__fail(in->err, SFP_EFORMAT, "%s: key '%s' is missing", in->label, key);
-    if ((int)json_typeof(v) != type)
-        return bad(in, key, words[type]);
-    *out = v;
-    return SFP_OK;
-}
-
-/* null: NAN */
-static sfp_status to_real(const reader *in, const json_t *v, const char *key, double low, double high, double *out)
-{
-    double x = NAN;
-    if (!json_is_null(v)) {
-        if (!json_is_number(v))
-            return bad(in, key, "a number or null");
-        x = json_number_value(v);
-        if (!(x >= low && x <= high))
-            return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' is %g, expected %g to %g", in->label, key, x, low, high);
-    }
-    *out = x;
-    return SFP_OK;
-}
-
-static sfp_status get_count(const reader *in, const json_t *from, const char *key, uint64_t *out)
-{
-    const json_t *v = NULL;
-    TRY(get(in, from, key, JSON_INTEGER, &v));
-    if (json_integer_value(v) < 0)
-        return bad(in, key, "0 or more");
-    *out = (uint64_t)json_integer_value(v);
-    return SFP_OK;
-}
-
-static sfp_status get_seed(const reader *in, const json_t *from, const char *key, uint64_t *out)
+static sfp_status get_seed(const sfp_json_in *in, const json_t *from, const char *key, uint64_t *out)
 {
     const json_t *v = json_object_get(from, key);
     if (!json_is_string(v))
-        return get_count(in, from, key, out);
+        return sfp__json_need_uint(in, from, key, out);
     char *end;
     const char *text = json_string_value(v);
     errno = 0;
     unsigned long long x = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end || errno)
-        return bad(in, key, "a whole number from 0 to 2^64 - 1");
+        return sfp__json_bad(in, key, "a whole number from 0 to 2^64 - 1");
     *out = x;
     return SFP_OK;
 }
 
-/* A list with a size within a range. */
-static sfp_status get_array(const reader *in, const json_t *from, const char *key, size_t low, size_t high, const json_t **out)
+static sfp_status get_names(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
-    const json_t *list = NULL;
-    TRY(get(in, from, key, JSON_ARRAY, &list));
-    size_t n = json_array_size(list);
-    if (low == high && n != low)
-        return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' has %zu entries, expected %zu", in->label, key, n, low);
-    if (n < low || n > high)
-        return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' has %zu entries, expected %zu to %zu", in->label, key, n, low, high);
-    *out = list;
-    return SFP_OK;
-}
-
-static sfp_status get_names(const reader *in, const char *key, sfp_result *r)
-{
-    const json_t *list = json_object_get(in->root, key);
+    const json_t *list = json_object_get(root, key);
     char **out = strcmp(key, "task_names") == 0 ? r->task_names : r->class_names;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *v = json_array_get(list, i);
         if (json_is_null(v))
             continue;
         if (!json_is_string(v))
-            return bad(in, key, "a list of strings or null");
+            return sfp__json_bad(in, key, "a list of strings or null");
         if (!(out[i] = sfp__strdup(json_string_value(v))))
             return sfp__fail_nomem(in->err);
     }
     return SFP_OK;
 }
 
-static sfp_status get_config(const reader *in, const char *name, sfp_result *r)
+static sfp_status get_config(const sfp_json_in *in, const json_t *root, const char *name, sfp_result *r)
 {
-    const json_t *config = NULL, *defaults = json_object_get(in->root, "defaults");
-    TRY(get(in, in->root, name, JSON_OBJECT, &config));
+    json_t *config = NULL, *defaults = json_object_get(root, "defaults");
+    TRY(sfp__json_need(in, root, name, JSON_OBJECT, &config));
     if (json_object_size(config) > CONFIG_MAX)
-        return bad(in, name, "of a sane size");
+        return sfp__json_bad(in, name, "of a sane size");
     if (defaults && !json_is_object(defaults))
-        return bad(in, "defaults", "an object");
+        return sfp__json_bad(in, "defaults", "an object");
     const char *key;
     json_t *v;
-    json_object_foreach((json_t *)(uintptr_t)config, key, v)
+    json_object_foreach(config, key, v)
     {
         const json_t *fallback = json_object_get(defaults, key);
         if (!json_is_string(v))
-            return bad(in, key, "a string, as every value in 'config'");
+            return sfp__json_bad(in, key, "a string, as every value in 'config'");
         if (fallback && !json_is_string(fallback))
-            return bad(in, key, "a string, as every value in 'defaults'");
+            return sfp__json_bad(in, key, "a string, as every value in 'defaults'");
         TRY(sfp__result_config(r, key, json_string_value(v), in->err));
         if (fallback)
             TRY(sfp__result_default(r, key, json_string_value(fallback), in->err));
@@ -322,41 +259,41 @@ static sfp_status get_config(const reader *in, const char *name, sfp_result *r)
     return SFP_OK;
 }
 
-static sfp_status get_matrix(const reader *in, const json_t *from, int tasks, double *a)
+static sfp_status get_matrix(const sfp_json_in *in, const json_t *from, int tasks, double *a)
 {
     const char *key = "accuracy_matrix";
-    const json_t *list = NULL;
+    json_t *list = NULL;
     size_t n = (size_t)tasks;
-    TRY(get_array(in, from, key, n, n, &list));
+    TRY(sfp__json_need_array(in, from, key, n, n, &list));
     for (size_t i = 0; i < n; i++) {
         const json_t *row = json_array_get(list, i);
         if (!json_is_array(row) || json_array_size(row) != n)
-            return bad(in, key, "a square of numbers, as many as tasks");
+            return sfp__json_bad(in, key, "a square of numbers, as many as tasks");
         for (size_t j = 0; j < n; j++) {
-            TRY(to_real(in, json_array_get(row, j), key, 0, 1, &a[i * n + j]));
+            TRY(sfp__json_to_real(in, json_array_get(row, j), key, 0, 1, &a[i * n + j]));
             if (j > i && !isnan(a[i * n + j]))
-                return bad(in, key, "null above the diagonal");
+                return sfp__json_bad(in, key, "null above the diagonal");
         }
     }
     return SFP_OK;
 }
 
-static sfp_status get_accuracy(const reader *in, const char *key, sfp_result *r)
+static sfp_status get_accuracy(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
     (void)key;
     if (r->tasks_done > r->tasks)
-        return bad(in, "tasks_done", "at most the number of tasks");
-    return get_matrix(in, in->root, r->tasks, r->accuracy);
+        return sfp__json_bad(in, "tasks_done", "at most the number of tasks");
+    return get_matrix(in, root, r->tasks, r->accuracy);
 }
 
-static sfp_status get_heads(const reader *in, const char *key, sfp_result *r)
+static sfp_status get_heads(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
-    const json_t *heads = json_object_get(in->root, key);
+    const json_t *heads = json_object_get(root, key);
     for (int h = 0; heads && h < SFP_RESULT_HEADS; h++) {
         const json_t *head = json_object_get(heads, sfp__result_head_names[h]);
         double *a = sfp__result_head(r, h);
         if (!json_is_object(head))
-            return bad(in, key, "an object a head: linear, slda, ranpac");
+            return sfp__json_bad(in, key, "an object a head: linear, slda, ranpac");
         if (!a)
             return sfp__fail_nomem(in->err);
         TRY(get_matrix(in, head, r->tasks, a));
@@ -365,71 +302,69 @@ static sfp_status get_heads(const reader *in, const char *key, sfp_result *r)
 }
 
 /* Follows from the confusion matrix; only its form is looked at. */
-static sfp_status get_per_class(const reader *in, const char *key, sfp_result *r)
+static sfp_status get_per_class(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
-    const json_t *list = NULL;
+    json_t *list = NULL;
     double ignored;
-    TRY(get_array(in, in->root, key, (size_t)r->classes, (size_t)r->classes, &list));
+    TRY(sfp__json_need_array(in, root, key, (size_t)r->classes, (size_t)r->classes, &list));
     for (size_t i = 0; i < json_array_size(list); i++)
-        TRY(to_real(in, json_array_get(list, i), key, 0, 1, &ignored));
+        TRY(sfp__json_to_real(in, json_array_get(list, i), key, 0, 1, &ignored));
     return SFP_OK;
 }
 
-static sfp_status get_evaluation(const reader *in, const char *key, const json_t *v, sfp_result *r)
+static sfp_status get_evaluation(const sfp_json_in *in, const char *key, const json_t *v, sfp_result *r)
 {
-    const json_t *accuracy = NULL;
+    json_t *accuracy = NULL;
     uint64_t offered = 0, task = 0;
     double average; /* follows from the rest */
     OWNED double *row = NULL;
     if (!json_is_object(v))
-        return bad(in, key, "a list of objects");
-    TRY(get_count(in, v, "offered", &offered));
-    TRY(get_count(in, v, "task", &task));
+        return sfp__json_bad(in, key, "a list of objects");
+    TRY(sfp__json_need_uint(in, v, "offered", &offered));
+    TRY(sfp__json_need_uint(in, v, "task", &task));
     if (r->evaluation_count && offered < r->evaluations[r->evaluation_count - 1].offered)
-        return bad(in, key, "in order");
+        return sfp__json_bad(in, key, "in order");
     if (task >= (uint64_t)r->tasks)
-        return bad(in, "task", "below the number of tasks");
-    TRY(get_array(in, v, "accuracy", task + 1, task + 1, &accuracy));
-    if (!json_object_get(v, "average"))
-        return sfp__fail(in->err, SFP_EFORMAT, "%s: key 'average' is missing", in->label);
-    TRY(to_real(in, json_object_get(v, "average"), "average", 0, 1, &average));
+        return sfp__json_bad(in, "task", "below the number of tasks");
+    TRY(sfp__json_need_array(in, v, "accuracy", task + 1, task + 1, &accuracy));
+    TRY(sfp__json_need_real(in, v, "average", 0, 1, &average));
     TRY(sfp__alloc(&row, task + 1, sizeof *row, in->err));
     for (size_t k = 0; k <= task; k++)
-        TRY(to_real(in, json_array_get(accuracy, k), "accuracy", 0, 1, &row[k]));
+        TRY(sfp__json_to_real(in, json_array_get(accuracy, k), "accuracy", 0, 1, &row[k]));
     return sfp__result_evaluated(r, offered, (int)task, row, in->err);
 }
 
-static sfp_status get_evaluations(const reader *in, const char *key, sfp_result *r)
+static sfp_status get_evaluations(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
-    const json_t *list = NULL;
-    TRY(get_array(in, in->root, key, 0, SFP_EVALUATIONS_MAX, &list));
+    json_t *list = NULL;
+    TRY(sfp__json_need_array(in, root, key, 0, SFP_EVALUATIONS_MAX, &list));
     for (size_t i = 0; i < json_array_size(list); i++)
         TRY(get_evaluation(in, key, json_array_get(list, i), r));
     return SFP_OK;
 }
 
-static sfp_status get_curve(const reader *in, const char *key, const json_t *v, sfp_curve *c)
+static sfp_status get_curve(const sfp_json_in *in, const char *key, const json_t *v, sfp_curve *c)
 {
-    const json_t *x = NULL, *y = NULL;
+    json_t *x = NULL, *y = NULL;
     if (!json_is_object(v))
-        return bad(in, key, "an object");
-    TRY(get_array(in, v, "x", 0, SFP_CURVE_MAX, &x));
-    TRY(get_array(in, v, "y", json_array_size(x), json_array_size(x), &y));
+        return sfp__json_bad(in, key, "an object");
+    TRY(sfp__json_need_array(in, v, "x", 0, SFP_CURVE_MAX, &x));
+    TRY(sfp__json_need_array(in, v, "y", json_array_size(x), json_array_size(x), &y));
     for (size_t i = 0; i < json_array_size(x); i++) {
         double px, py;
-        TRY(to_real(in, json_array_get(x, i), "x", -1e300, 1e300, &px));
+        TRY(sfp__json_to_real(in, json_array_get(x, i), "x", -1e300, 1e300, &px));
         if (isnan(px) || (i > 0 && px < c->x[i - 1]))
-            return bad(in, key, "a curve: x must not fall");
-        TRY(to_real(in, json_array_get(y, i), "y", -1e300, 1e300, &py));
+            return sfp__json_bad(in, key, "a curve: x must not fall");
+        TRY(sfp__json_to_real(in, json_array_get(y, i), "y", -1e300, 1e300, &py));
         TRY(sfp__curve_add(c, px, py, in->err));
     }
     return SFP_OK;
 }
 
-static sfp_status get_curves(const reader *in, const char *key, sfp_result *r)
+static sfp_status get_curves(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
-    const json_t *curves = NULL;
-    TRY(get(in, in->root, key, JSON_OBJECT, &curves));
+    json_t *curves = NULL;
+    TRY(sfp__json_need(in, root, key, JSON_OBJECT, &curves));
     for (int i = 0; i < SFP_CURVES; i++) {
         const json_t *v = json_object_get(curves, curve_keys[i]);
         if (v)
@@ -438,19 +373,19 @@ static sfp_status get_curves(const reader *in, const char *key, sfp_result *r)
     return SFP_OK;
 }
 
-static sfp_status to_cell(const reader *in, const json_t *v, const char *key, json_int_t limit, uint64_t *out)
+static sfp_status to_cell(const sfp_json_in *in, const json_t *v, const char *key, json_int_t limit, uint64_t *out)
 {
     if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= limit)
-        return bad(in, key, "made of counts and class numbers");
+        return sfp__json_bad(in, key, "made of counts and class numbers");
     *out = (uint64_t)json_integer_value(v);
     return SFP_OK;
 }
 
-static sfp_status get_cells(const reader *in, const char *key, sfp_result *r)
+static sfp_status get_cells(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
-    const json_t *cells = NULL;
+    json_t *cells = NULL;
     size_t n = (size_t)r->classes;
-    TRY(get_array(in, in->root, key, 0, n * n, &cells));
+    TRY(sfp__json_need_array(in, root, key, 0, n * n, &cells));
     for (size_t i = 0; i < json_array_size(cells); i++) {
         uint64_t v[3];
         for (size_t k = 0; k < 3; k++) /* json_array_get of what is no array is NULL */
@@ -460,59 +395,51 @@ static sfp_status get_cells(const reader *in, const char *key, sfp_result *r)
     return SFP_OK;
 }
 
-static sfp_status get_confusion(const reader *in, const char *key, sfp_result *r)
+static sfp_status get_confusion(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
-    const json_t *list = json_object_get(in->root, key);
+    json_t *list = json_object_get(root, key);
     size_t n = (size_t)r->classes;
     if (!r->confusion)
         return SFP_OK;
     if (!list)
-        return json_object_get(in->root, "confusion_cells") ? get_cells(in, "confusion_cells", r) : SFP_OK;
-    TRY(get_array(in, in->root, key, n, n, &list));
+        return json_object_get(root, "confusion_cells") ? get_cells(in, root, "confusion_cells", r) : SFP_OK;
+    TRY(sfp__json_need_array(in, root, key, n, n, &list));
     for (size_t i = 0; i < n; i++) {
         const json_t *row = json_array_get(list, i);
         if (!json_is_array(row) || json_array_size(row) != n)
-            return bad(in, key, "a square of counts, as many as classes");
+            return sfp__json_bad(in, key, "a square of counts, as many as classes");
         for (size_t k = 0; k < n; k++)
             TRY(to_cell(in, json_array_get(row, k), key, COUNT_LIMIT, &r->confusion[i * n + k]));
     }
     return SFP_OK;
 }
 
-static sfp_status get_field(const reader *in, const field *f, const json_t *from, sfp_result *r)
+static sfp_status get_field(const sfp_json_in *in, const field *f, const json_t *from, sfp_result *r)
 {
     void *at = (char *)r + f->offset;
-    const json_t *v = json_object_get(from, f->key);
-    uint64_t count = 0;
+    const json_t *v;
+    int64_t n = 0;
     switch (f->kind) {
     case TEXT:
-        TRY(get(in, from, f->key, JSON_STRING, &v));
-        if (json_string_length(v) >= f->size)
-            return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' has %zu bytes, expected less than %zu", in->label, f->key,
-                             json_string_length(v), f->size);
-        memcpy(at, json_string_value(v), json_string_length(v) + 1);
-        return SFP_OK;
+        return sfp__json_need_text(in, from, f->key, at, f->size);
     case FLAG:
+        v = json_object_get(from, f->key);
         if (!json_is_boolean(v))
-            return bad(in, f->key, "true or false");
+            return sfp__json_bad(in, f->key, "true or false");
         *(bool *)at = json_is_true(v);
         return SFP_OK;
     case SEED:
         return get_seed(in, from, f->key, at);
     case WHOLE:
-        TRY(get_count(in, from, f->key, &count));
-        if (count > THREADS_MAX)
-            return bad(in, f->key, "a sane number");
-        *(int *)at = (int)count;
+        TRY(sfp__json_need_int(in, from, f->key, 0, WHOLE_MAX, &n));
+        *(int *)at = (int)n;
         return SFP_OK;
     case COUNT:
-        return get_count(in, from, f->key, at);
+        return sfp__json_need_uint(in, from, f->key, at);
     case REAL:
-        if (!v)
-            return sfp__fail(in->err, SFP_EFORMAT, "%s: key '%s' is missing", in->label, f->key);
-        return to_real(in, v, f->key, f->low, f->high, at);
+        return sfp__json_need_real(in, from, f->key, f->low, f->high, at);
     case PART:
-        return f->get ? f->get(in, f->key, r) : SFP_OK;
+        return f->get ? f->get(in, from, f->key, r) : SFP_OK;
     }
     return SFP_OK;
 }
@@ -599,21 +526,23 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
     return SFP_OK;
 }
 
-static sfp_status read_result(const reader *in, sfp_result *r)
+static sfp_status read_result(const sfp_json_in *in, const json_t *root, sfp_result *r)
 {
-    const json_t *tasks = NULL, *classes = NULL;
-    if (!json_is_object(in->root))
+    json_t *tasks = NULL, *classes = NULL;
+    if (!json_is_object(root))
         return sfp__fail(in->err, SFP_EFORMAT, "%s: not a JSON object", in->label);
-    TRY(get_array(in, in->root, "task_names", 1, SFP_RESULT_TASKS_MAX, &tasks));
-    TRY(get_array(in, in->root, "class_names", 0, SFP_RESULT_CLASSES_MAX, &classes));
+    TRY(sfp__json_need_array(in, root, "task_names", 1, SFP_RESULT_TASKS_MAX, &tasks));
+    TRY(sfp__json_need_array(in, root, "class_names", 0, SFP_RESULT_CLASSES_MAX, &classes));
     TRY(sfp__result_init(r, (int)json_array_size(tasks), (int)json_array_size(classes), in->err));
     for (const field *f = fields; f < fields + FIELDS; f++) {
-        const json_t *from = f->group ? json_object_get(in->root, f->group) : in->root;
+        const json_t *from = f->group ? json_object_get(root, f->group) : root;
         bool cells = f->get == get_confusion; /* has two keys */
-        if (f->optional && (!from || (json_is_object(from) && !json_object_get(from, f->key) && !cells)))
+        if (f->group && from && !json_is_object(from))
+            return sfp__json_bad(in, f->group, "an object");
+        if (f->optional && !json_object_get(from, f->key) && !cells)
             continue;
-        if (f->group)
-            TRY(get(in, in->root, f->group, JSON_OBJECT, &from));
+        if (!from)
+            return sfp__fail(in->err, SFP_EFORMAT, "%s: key '%s' is missing", in->label, f->group);
         TRY(get_field(in, f, from, r));
     }
     return SFP_OK;
@@ -621,17 +550,15 @@ static sfp_status read_result(const reader *in, sfp_result *r)
 
 sfp_status sfp__result_parse(const char *label, const char *text, size_t size, sfp_result *out, sfp_error *err)
 {
-    json_error_t why;
     OWNED_BY(sfp__result_done) sfp_result r = {0};
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
+    json_error_t why;
+    OWNED_PTR(json_decref) json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
     if (!root) {
         char message[SFP_NAME_MAX];
         return sfp__fail(err, SFP_EFORMAT, "%s:%d: not JSON: %s", label, why.line,
                          sfp__printable(why.text, message, sizeof message));
     }
-    sfp_status s = read_result(&(reader){label, root, err}, &r);
-    json_decref(root);
-    TRY(s);
+    TRY(read_result(&(sfp_json_in){label, err}, root, &r));
     *out = r;
     r = (sfp_result){0};
     return SFP_OK;
