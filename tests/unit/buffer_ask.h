@@ -9,6 +9,7 @@
 
 #include "buffer_batch.h"
 #include "failing_alloc.h"
+#include "test.h"
 
 enum { ASK_MOST = 4096 };
 
@@ -18,9 +19,9 @@ typedef struct test_ask {
     const sfp_buffer_batch *batch;
     void (*row)(uint64_t id, int n, float *out); /* features (D), or the gradient (params) of one sample */
     int calls;
-    int asked, who[ASK_MOST]; /* of the last call of features, all calls of gradient_each */
+    int asked, who[ASK_MOST];              /* of the last call of features, all calls of gradient_each */
     int counts[ASK_MOST], sizes[ASK_MOST]; /* n and size of the calls of gradient_each */
-    int fail_at;              /* this call fails; -1: none */
+    int fail_at;                           /* this call fails; -1: none */
 } test_ask;
 
 static inline uint64_t ask_id(const test_ask *t, int who)
@@ -29,11 +30,11 @@ static inline uint64_t ask_id(const test_ask *t, int who)
     return who < t->batch->b ? t->batch->id[who] : t->b->slot[who - t->batch->b].id;
 }
 
-static inline sfp_status ask_features(void *ctx, int n, const int *sample, float *out, sfp_error *err)
+static inline sfp_status ask_features(void *ctx, int n, const int *sample, float *out, sfp_error *why)
 {
     test_ask *t = ctx;
     if (t->calls++ == t->fail_at)
-        return sfp__fail(err, SFP_EIO, "asked in vain");
+        return sfp__fail(why, SFP_EIO, "asked in vain");
     for (int i = 0; i < n; i++) {
         t->row(ask_id(t, sample[i]), t->ask.dim, out + (size_t)i * (size_t)t->ask.dim);
         t->who[i] = sample[i];
@@ -56,8 +57,8 @@ static inline void mean_row(const test_ask *t, int n, const int *sample, float *
 }
 
 /* One question, answered from the last group to the first: the order is nobody's to rely on. */
-static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, int size, float *room, sfp_ask_take take, void *user,
-                                           sfp_error *err)
+static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, int size, float *room, sfp_ask_take take,
+                                           void *user, sfp_error *why)
 {
     test_ask *t = ctx;
     int groups = (n + size - 1) / size;
@@ -69,7 +70,7 @@ static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, 
         t->who[t->asked++] = sample[i];
     t->counts[t->calls] = n;
     t->sizes[t->calls] = size;
-    return t->calls++ == t->fail_at ? sfp__fail(err, SFP_EIO, "asked in vain") : SFP_OK;
+    return t->calls++ == t->fail_at ? sfp__fail(why, SFP_EIO, "asked in vain") : SFP_OK;
 }
 
 /* For one update of b with this batch. */
@@ -127,10 +128,10 @@ static inline void check_change(const buffer_picture *before, const test_batch *
     check_same_picture(&want, b);
 }
 
-static inline sfp_status ask_update(sfp_buffer *b, test_batch *x, test_ask *t, sfp_rng *rng, sfp_error *err)
+static inline sfp_status ask_update(sfp_buffer *b, test_batch *x, test_ask *t, sfp_rng *rng, sfp_error *why)
 {
     ask_begin(t, b, x);
-    return sfp__buffer_update(b, &x->view, rng, NULL, err);
+    return sfp__buffer_update(b, &x->view, rng, NULL, why);
 }
 
 /* A new buffer such as `like` that has seen x. */
@@ -138,13 +139,13 @@ static inline sfp_buffer *buffer_with(sfp_buffer *like, test_batch *x, test_ask 
 {
     sfp_buffer *b = NULL;
     sfp_rng rng = sfp__rng_init(8, 8);
-    assert_int_equal(sfp__buffer_create(&like->opt, x->view.b, &b, NULL), SFP_OK);
-    assert_int_equal(ask_update(b, x, t, &rng, NULL), SFP_OK);
+    MUST(sfp__buffer_create(&like->opt, x->view.b, &b, NULL));
+    MUST(ask_update(b, x, t, &rng, NULL));
     return b;
 }
 
-/* After x, each allocation of the update by y fails in turn: told, and nothing has changed; then it works. What an update has once
- * got it keeps for the next: only the first allocates, so each failure is that of a new buffer. */
+/* After x, each allocation of the update by y fails in turn: told, and nothing has changed; then it works. What an update has
+ * once got it keeps for the next: only the first allocates, so each failure is that of a new buffer. */
 static inline void check_failed_allocations(sfp_buffer *like, test_batch *x, test_batch *y, test_ask *t)
 {
     sfp_buffer *b = buffer_with(like, x, t);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test.h"
+
 typedef struct test_batch {
     sfp_buffer_batch view; /* what the buffer gets */
     int dim;
@@ -120,9 +122,7 @@ static inline sfp_buffer *buffer_make(const char *method, int slots, int dim, si
     opt.dim = dim;
     opt.image_bytes = image_bytes;
     sfp_buffer *b = NULL;
-    sfp_error err;
-    if (sfp__buffer_create(&opt, max_batch, &b, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__buffer_create(&opt, max_batch, &b, &err));
     return b;
 }
 

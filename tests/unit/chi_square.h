@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "test.h"
+
 /* Probability that a chi-square of k degrees of freedom exceeds x: the regularised upper gamma function Q(k/2, x/2), by its
  * series below the mean and its continued fraction (Lentz) above. */
 static inline double chi_square_tail(int k, double x)

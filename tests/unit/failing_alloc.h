@@ -8,6 +8,8 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include "test.h"
+
 /* Runs `call`, an sfp_status that writes its error to `told`, with its first allocation failing, then its second ... until none
  * is left to fail: then, and only then, it must work, so that what it makes is made once, at the end. A failure must be told as
  * one of memory with a message, and `untouched` must hold after it. The value is how many failures there were. */

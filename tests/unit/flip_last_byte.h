@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "test.h"
+
 static inline void flip_last_byte(const char *path)
 {
     FILE *f = fopen(path, "r+b");

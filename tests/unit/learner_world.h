@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "test.h"
+
 enum { SIDE = 32, BATCH = 6, TIMES = 48, SAMPLES = BATCH * TIMES, BYTES = 3 * SIDE * SIDE };
 
 typedef struct picture {
@@ -27,14 +29,6 @@ static sfp_vit *vit;
 static sfp_thread_pool *threads;
 static picture *pictures; /* (SAMPLES) */
 static char dir[] = "/tmp/sfp_test_XXXXXX";
-
-#define MUST(call)                                       \
-    do {                                                 \
-        sfp_error must_err = {0};                        \
-        sfp_error *err = &must_err;                      \
-        if ((call) != SFP_OK)                            \
-            fail_msg("%s: %s", #call, must_err.message); \
-    } while (0)
 
 static inline const char *in_dir(const char *name, char *out, size_t size)
 {
@@ -56,9 +50,8 @@ static void draw(int i, uint8_t *rgb)
         rgb[k] = (uint8_t)((base[k % 3] + slope[k % 3] * (uint32_t)(k / 3 / SIDE)) / (i > SAMPLES * 3 / 4 ? 6 : 1));
 }
 
-static int make_world(void **unused)
+static void make_world(void)
 {
-    (void)unused;
     const sfp_vit_config config = {.img_size = SIDE,
                                    .patch_size = 8,
                                    .channels = 3,
@@ -69,12 +62,13 @@ static int make_world(void **unused)
                                    .ln_eps = 1e-6f,
                                    .mean = {0.5f, 0.5f, 0.5f},
                                    .std = {0.5f, 0.5f, 0.5f}};
-    if (!mkdtemp(dir) || sfp__vit_random(&config, 3, 0.1f, &vit, NULL) || sfp__thread_pool_create(2, &threads, NULL) ||
-        !(pictures = calloc(SAMPLES, sizeof *pictures)))
-        return -1;
+    assert_non_null(mkdtemp(dir));
+    MUST(sfp__vit_random(&config, 3, 0.1f, &vit, &err));
+    MUST(sfp__thread_pool_create(2, &threads, &err));
+    pictures = calloc(SAMPLES, sizeof *pictures);
+    assert_non_null(pictures);
     for (int i = 0; i < SAMPLES; i++)
         draw(i, pictures[i].rgb);
-    return 0;
 }
 
 static void remove_files(void)
@@ -98,24 +92,23 @@ static inline int count_files(void)
     return n;
 }
 
-static int free_world(void **unused)
+static void free_world(void)
 {
-    (void)unused;
     remove_files();
     sfp__thread_pool_free(threads);
     sfp__vit_free(vit);
     for (int i = 0; i < SAMPLES; i++)
         sfp__free(pictures[i].png);
     free(pictures);
-    return rmdir(dir);
+    assert_int_equal(rmdir(dir), 0);
 }
 
 static inline void encode_pictures(void)
 {
     for (int i = 0; i < SAMPLES && !pictures[i].png; i++) {
         const sfp_image im = {SIDE, SIDE, pictures[i].rgb};
-        MUST(sfp__image_write_png(PATH("picture"), &im, err));
-        MUST(sfp__file_read(PATH("picture"), 1 << 20, &pictures[i].png, &pictures[i].png_size, err));
+        MUST(sfp__image_write_png(PATH("picture"), &im, &err));
+        MUST(sfp__file_read(PATH("picture"), 1 << 20, &pictures[i].png, &pictures[i].png_size, &err));
         assert_true(pictures[i].png_size < BYTES);
     }
     (void)unlink(PATH("picture"));
@@ -140,7 +133,7 @@ static sfp_learner_options small_options(void)
 static sfp_learner *make_learner(const sfp_learner_options *o)
 {
     sfp_learner *l = NULL;
-    MUST(sfp__learner_create(vit, threads, o, &l, err));
+    MUST(sfp__learner_create(vit, threads, o, &l, &err));
     return l;
 }
 
@@ -148,8 +141,8 @@ static sfp_learner *make_learner(const sfp_learner_options *o)
 static void name_classes(sfp_learner *l, int task)
 {
     const int32_t labels[] = {2 * task, 2 * task + 1};
-    MUST(sfp__learner_set_classes(l, 2, labels, err));
-    MUST(sfp__learner_name_class(l, 2 * task, task == 1 ? "a \"name\" \xc3\xa9" : "cat", err));
+    MUST(sfp__learner_set_classes(l, 2, labels, &err));
+    MUST(sfp__learner_name_class(l, 2 * task, task == 1 ? "a \"name\" \xc3\xa9" : "cat", &err));
 }
 
 /* Timestamps [from, to). Known tasks: the next one begins at `each`, 2 * `each`, ... (0: never). */
@@ -161,7 +154,7 @@ static void feed(sfp_learner *l, int from, int to, int each)
         if (known && t == 0)
             name_classes(l, 0);
         if (known && each > 0 && t > 0 && t % each == 0) {
-            MUST(sfp__learner_next_task(l, err));
+            MUST(sfp__learner_next_task(l, &err));
             name_classes(l, task);
         }
         sfp_sample samples[BATCH];
@@ -174,7 +167,7 @@ static void feed(sfp_learner *l, int from, int to, int each)
                                       .encoded = p->png,
                                       .encoded_size = p->png_size};
         }
-        MUST(sfp__learner_offer(l, b, samples, NULL, err));
+        MUST(sfp__learner_offer(l, b, samples, NULL, &err));
     }
 }
 
@@ -186,7 +179,7 @@ typedef struct bytes {
 static bytes slurp(const char *path)
 {
     bytes b = {0};
-    MUST(sfp__file_read(path, 1 << 30, &b.p, &b.n, err));
+    MUST(sfp__file_read(path, 1 << 30, &b.p, &b.n, &err));
     return b;
 }
 
@@ -211,7 +204,7 @@ static inline void assert_same_bytes(bytes a, bytes b, const char *what)
 static inline bytes image_of(sfp_learner *l)
 {
     char path[96];
-    MUST(sfp__learner_checkpoint(l, in_dir("image", path, sizeof path), "", err));
+    MUST(sfp__learner_checkpoint(l, in_dir("image", path, sizeof path), "", &err));
     bytes b = slurp(path);
     (void)unlink(path);
     (void)unlink(PATH("image.old"));

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test.h"
+
 #define UNUSED __attribute__((unused))
 
 static inline float *floats(size_t n)

@@ -11,16 +11,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "test.h"
+
 static inline void result_option(sfp_result *r, const char *key, const char *value)
 {
-    assert_int_equal(sfp__result_config(r, key, value, NULL), SFP_OK);
+    MUST(sfp__result_config(r, key, value, NULL));
 }
 
 static inline sfp_result result_make(int tasks, int classes)
 {
     sfp_result r;
     char name[64];
-    assert_int_equal(sfp__result_init(&r, tasks, classes, NULL), SFP_OK);
+    MUST(sfp__result_init(&r, tasks, classes, NULL));
     for (int i = 0; i < tasks; i++) {
         (void)snprintf(name, sizeof name, "task %d", i);
         r.task_names[i] = sfp__strdup(name);
@@ -69,13 +71,13 @@ static inline sfp_result result_make(int tasks, int classes)
     result_option(&r, "buffer", "er");
     result_option(&r, "sigma", "0.3");
     for (int i = 0; i < 50; i++) {
-        assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_PREQUENTIAL], 20 * (i + 1), i == 3 ? NAN : 0.01 * i, NULL), SFP_OK);
-        assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], 20 * (i + 1), 2 - 0.03 * i, NULL), SFP_OK);
-        assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_RATE], 20 * (i + 1), 150 + i % 5, NULL), SFP_OK);
-        assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_LAG], 20 * (i + 1), 0.1 * i, NULL), SFP_OK);
+        MUST(sfp__curve_add(&r.curve[SFP_CURVE_PREQUENTIAL], 20 * (i + 1), i == 3 ? NAN : 0.01 * i, NULL));
+        MUST(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], 20 * (i + 1), 2 - 0.03 * i, NULL));
+        MUST(sfp__curve_add(&r.curve[SFP_CURVE_RATE], 20 * (i + 1), 150 + i % 5, NULL));
+        MUST(sfp__curve_add(&r.curve[SFP_CURVE_LAG], 20 * (i + 1), 0.1 * i, NULL));
     }
     for (int i = 0; i < tasks; i++)
-        assert_int_equal(sfp__result_evaluated(&r, 1000 * (uint64_t)(i + 1) / (uint64_t)tasks, i, r.accuracy + i * tasks, NULL), SFP_OK);
+        MUST(sfp__result_evaluated(&r, 1000 * (uint64_t)(i + 1) / (uint64_t)tasks, i, r.accuracy + i * tasks, NULL));
     r.labels.unlabelled = 9;
     r.labels.late = 4;
     r.labels.expired = 3;
@@ -87,7 +89,7 @@ static inline sfp_result result_make(int tasks, int classes)
 __attribute__((noinline, unused)) static char *result_text(const sfp_result *r)
 {
     char *text = NULL;
-    assert_int_equal(sfp__result_text(r, true, &text, NULL), SFP_OK);
+    MUST(sfp__result_text(r, true, &text, NULL));
     return text;
 }
 

@@ -9,25 +9,35 @@
 #include "run/run.h"
 
 #include "source_files.h"
+#include "test.h"
 
 static sfp_vit *vit;
 static sfp_thread_pool *threads;
 
-static inline int make_world(void **state)
+static inline void make_world(void)
 {
-    const sfp_vit_config c = {.img_size = 16, .patch_size = 8, .channels = 3, .dim = 32, .depth = 3, .heads = 2, .hidden = 64,
-                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
-    if (make_folder(state) || sfp__vit_random(&c, 1, 0.08f, &vit, NULL) || sfp__thread_pool_create(1, &threads, NULL))
-        return 1;
+    const sfp_vit_config c = {.img_size = 16,
+                              .patch_size = 8,
+                              .channels = 3,
+                              .dim = 32,
+                              .depth = 3,
+                              .heads = 2,
+                              .hidden = 64,
+                              .ln_eps = 1e-6f,
+                              .mean = {0.5f, 0.5f, 0.5f},
+                              .std = {0.25f, 0.25f, 0.25f}};
+    make_folder();
+    MUST(sfp__vit_random(&c, 1, 0.08f, &vit, &err));
+    MUST(sfp__thread_pool_create(1, &threads, &err));
     put_text("costs", "0.3\n0.05\n# a remark\n\n0.2\n");
-    return setenv("STREAMFP_REGISTRY", in_folder("runs.db"), 1);
+    assert_int_equal(setenv("STREAMFP_REGISTRY", in_folder("runs.db"), 1), 0);
 }
 
-static inline int end_world(void **state)
+static inline void end_world(void)
 {
     sfp__vit_free(vit);
     sfp__thread_pool_free(threads);
-    return remove_folder(state);
+    remove_folder();
 }
 
 static inline sfp_run_options options(const char *data, const char *tasks)
@@ -67,7 +77,6 @@ static inline sfp_result run_with(sfp_run_options *o, const char *name, const sf
 {
     static char out[4600];
     sfp_result r;
-    sfp_error err = {0};
     (void)snprintf(out, sizeof out, "%s", in_folder(name));
     (void)mkdir(out, 0777);
     o->out = out;
@@ -91,7 +100,6 @@ static inline void refused(sfp_run_options o, const char *message)
 {
     sfp_run_hooks hooks = {0};
     sfp_result r;
-    sfp_error err = {0};
     assert_true(sfp__run(&o, &hooks, &r, &err) != SFP_OK);
     if (!strstr(err.message, message))
         fail_msg("'%s', expected '%s'", err.message, message);
@@ -138,7 +146,7 @@ static inline void put_pictures(const char *top, int classes, bool broken)
             (void)snprintf(path, sizeof path, "%s", in_folder(name));
             sfp_image im = {.width = 16, .height = 16, .rgb = rgb};
             if (!broken || i % 4 != 1)
-                assert_int_equal(sfp__image_write_png(path, &im, NULL), SFP_OK);
+                MUST(sfp__image_write_png(path, &im, NULL));
         }
 }
 

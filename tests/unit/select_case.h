@@ -81,12 +81,12 @@ static inline void free_case(select_case *c)
 
 /* One pick into arrays of exactly b. */
 static inline sfp_status case_try(const sfp_selector *s, const sfp_select_batch *batch, const sfp_select_options *opt,
-                                  sfp_select_env env, int *out, float *weight, int *count, sfp_error *err)
+                                  sfp_select_env env, int *out, float *weight, int *count, sfp_error *why)
 {
-    sfp_status status = s->open ? s->open(batch->dim, batch->b > 0 ? batch->b : 1, 7, &env.state, err) : SFP_OK;
+    sfp_status status = s->open ? s->open(batch->dim, batch->b > 0 ? batch->b : 1, 7, &env.state, why) : SFP_OK;
     if (status)
         return status;
-    status = s->pick(batch, opt, &env, out, weight, count, err);
+    status = s->pick(batch, opt, &env, out, weight, count, why);
     if (s->close)
         s->close(env.state);
     return status;

@@ -4,8 +4,6 @@
 
 #include "stream/source_internal.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,15 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "failing_alloc.h"
 #include "temp_folder.h"
+#include "test.h"
 
 static inline sfp_source *open_part(const sfp_source_kind *kind, const char *name, bool test)
 {
     sfp_source *s = NULL;
-    sfp_error err = {0};
     sfp_source_options opt = {.test = test};
     if (kind->open(in_folder(name), &opt, &s, &err) != SFP_OK)
         fail_msg("%s: %s", name, err.message);
@@ -52,7 +48,6 @@ static inline void check_refused_part(const sfp_source_kind *kind, const char *n
                                       const char *b)
 {
     sfp_source *s = NULL;
-    sfp_error err = {0};
     sfp_source_options opt = {.test = test};
     sfp_status got = kind->open(in_folder(name), &opt, &s, &err);
     if (got != status || !strstr(err.message, a) || !strstr(err.message, b))
@@ -69,7 +64,6 @@ static inline void check_refused(const sfp_source_kind *kind, const char *name, 
 static inline sfp_record record_of(const sfp_source *s, int64_t i)
 {
     sfp_record r = {0};
-    sfp_error err = {0};
     if (s->record(s, i, &r, &err) != SFP_OK)
         fail_msg("record %lld: %s", (long long)i, err.message);
     return r;
@@ -89,7 +83,6 @@ static inline const char *label_text(const sfp_source *s, int64_t i)
 static inline void check_bytes(const sfp_source *s, int64_t i, const void *bytes, size_t size)
 {
     sfp_picture p = {0};
-    sfp_error err = {0};
     if (s->load(s, i, &p, &err) != SFP_OK)
         fail_msg("picture %lld: %s", (long long)i, err.message);
     assert_int_equal(p.kind, SFP_PICTURE_ENCODED);
@@ -101,7 +94,6 @@ static inline void check_bytes(const sfp_source *s, int64_t i, const void *bytes
 static inline void check_not_loaded(const sfp_source *s, int64_t i, sfp_status status, const char *a, const char *b)
 {
     sfp_picture p = {0};
-    sfp_error err = {0};
     sfp_status got = s->load(s, i, &p, &err);
     if (got != status || !strstr(err.message, a) || !strstr(err.message, b))
         fail_msg("picture %lld: got %s, '%s', expected %s, '%s', '%s'", (long long)i, sfp_status_text(got), err.message,
@@ -114,7 +106,6 @@ static inline void check_bounds(const sfp_source *s)
 {
     sfp_record r;
     sfp_picture p;
-    sfp_error err = {0};
     char name[32];
     int64_t outside[] = {-1, s->count, INT64_MAX};
     for (size_t i = 0; i < 3; i++) {

@@ -7,6 +7,7 @@
 #include "buffer/buffer.h"
 
 #include "numeric.h"
+#include "test.h"
 
 enum { S = 2, N = 3 * S * S, D = 3, P = 5, MOST_SLOTS = 40, MOST_B = 6, MOST_T = 80 };
 
@@ -54,11 +55,11 @@ static void feature_of(const model *m, const double *x, double *f)
         f[d] = sin(inner(m->q[d], x)) + (d + 1) / 5.0;
 }
 
-static sfp_status called(void *ctx, int n, sfp_error *err)
+static sfp_status called(void *ctx, int n, sfp_error *why)
 {
     model *m = ctx;
     assert_true(n >= 1);
-    return m->calls++ == m->fail_at ? sfp__fail(err, SFP_EIO, "call %d", m->fail_at) : SFP_OK;
+    return m->calls++ == m->fail_at ? sfp__fail(why, SFP_EIO, "call %d", m->fail_at) : SFP_OK;
 }
 
 static void widen(const float *x, double *out)
@@ -94,7 +95,7 @@ static void check_queries(const model *m, const sfp_pictures *p)
     }
 }
 
-static sfp_status gradient_at(void *ctx, const sfp_pictures *p, float *out, float *feature, sfp_error *err)
+static sfp_status gradient_at(void *ctx, const sfp_pictures *p, float *out, float *feature, sfp_error *why)
 {
     model *m = ctx;
     double g[P] = {0}, wide[N];
@@ -109,10 +110,10 @@ static sfp_status gradient_at(void *ctx, const sfp_pictures *p, float *out, floa
     }
     for (int a = 0; a < P; a++)
         out[a] = (float)g[a];
-    return called(ctx, p->n, err);
+    return called(ctx, p->n, why);
 }
 
-static sfp_status features(void *ctx, int n, const int *sample, float *out, sfp_error *err)
+static sfp_status features(void *ctx, int n, const int *sample, float *out, sfp_error *why)
 {
     model *m = ctx;
     for (int i = 0; i < n; i++) {
@@ -125,7 +126,7 @@ static sfp_status features(void *ctx, int n, const int *sample, float *out, sfp_
         query_of(m, x, m->b->slot[at].query);
         m->b->slot[at].has_query = true;
     }
-    return called(ctx, n, err);
+    return called(ctx, n, why);
 }
 
 /* The queries that gradients to pixels are given are all known. */
@@ -136,7 +137,7 @@ static void check_all_known(const model *m, const sfp_pictures *p)
     check_queries(m, p);
 }
 
-static sfp_status pixels(void *ctx, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx, sfp_error *err)
+static sfp_status pixels(void *ctx, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx, sfp_error *why)
 {
     model *m = ctx;
     m->moves++;
@@ -152,10 +153,10 @@ static sfp_status pixels(void *ctx, const sfp_pictures *p, const float *v, float
         for (int k = 0; k < N; k++)
             dx[i][k] += m->poison && i == 0 && k == 5 ? NAN : scale * (float)d[k];
     }
-    return called(ctx, p->n, err);
+    return called(ctx, p->n, why);
 }
 
-static sfp_status feature_pixels(void *ctx, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *err)
+static sfp_status feature_pixels(void *ctx, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *why)
 {
     const model *m = ctx;
     check_all_known(m, p);
@@ -169,10 +170,10 @@ static sfp_status feature_pixels(void *ctx, const sfp_pictures *p, const float *
             dx[i][k] += (float)sum;
         }
     }
-    return called(ctx, p->n, err);
+    return called(ctx, p->n, why);
 }
 
-static sfp_status embed_at(void *ctx, int n, const float *const *x, float *out, sfp_error *err)
+static sfp_status embed_at(void *ctx, int n, const float *const *x, float *out, sfp_error *why)
 {
     model *m = ctx;
     m->embeds += n;
@@ -182,7 +183,7 @@ static sfp_status embed_at(void *ctx, int n, const float *const *x, float *out, 
         for (int d = 0; d < D; d++)
             out[i * D + d] = (float)inner(m->q[d], wide);
     }
-    return called(ctx, n, err);
+    return called(ctx, n, why);
 }
 
 /* ------------------------------------------------------------------ the world */
@@ -237,9 +238,7 @@ static world *make_world(int slots, int classes, uint64_t seed)
                        .feature_pixels = feature_pixels,
                        .embed_at = embed_at};
     sfp_buffer_options o = options(slots);
-    sfp_error err = {0};
-    if (sfp__buffer_create(&o, MOST_B, &w->b, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__buffer_create(&o, MOST_B, &w->b, &err));
     w->m.b = w->b;
     return w;
 }
@@ -268,7 +267,7 @@ static bool query_comes(int i)
     return i % 2 == 0;
 }
 
-static sfp_status try_batch(world *w, sfp_buffer_change *change, sfp_error *err)
+static sfp_status try_batch(world *w, sfp_buffer_change *change, sfp_error *why)
 {
     static const float embed[MOST_B * D];
     const uint8_t *image[MOST_B];
@@ -298,13 +297,12 @@ static sfp_status try_batch(world *w, sfp_buffer_change *change, sfp_error *err)
     w->m.batch = &batch;
     w->m.calls = w->m.queries = w->m.moves = w->m.embeds = 0;
     memset(w->m.looked, 0, sizeof w->m.looked);
-    return sfp__buffer_update(w->b, &batch, &w->rng, change, err);
+    return sfp__buffer_update(w->b, &batch, &w->rng, change, why);
 }
 
 static sfp_buffer_change offer(world *w, int b, int lo, int hi)
 {
     sfp_buffer_change change = {0};
-    sfp_error err = {0};
     draw_batch(w, b, lo, hi);
     if (try_batch(w, &change, &err) != SFP_OK)
         fail_msg("batch %d: %s", w->t, err.message);

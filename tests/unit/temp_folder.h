@@ -9,13 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "test.h"
+
 static char folder[64];
 
-static inline int make_folder(void **unused)
+static inline void make_folder(void)
 {
-    (void)unused;
     (void)snprintf(folder, sizeof folder, "/tmp/sfp-test-XXXXXX");
-    return mkdtemp(folder) ? 0 : 1;
+    assert_non_null(mkdtemp(folder));
 }
 
 static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
@@ -27,10 +28,9 @@ static inline int remove_one(const char *path, const struct stat *st, int type, 
 }
 
 /* Whatever is in it goes too. */
-static inline int remove_folder(void **unused)
+static inline void remove_folder(void)
 {
-    (void)unused;
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    assert_int_equal(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 /* FOLDER/name, in one of a few buffers. */
@@ -67,18 +67,16 @@ static inline void put_text(const char *name, const char *text)
 }
 
 /* For tests around one file: its path, and a teardown that fails when anything lies beside it, such as a temporary file. */
-static inline int make_folder_for(const char *name, char *path, size_t size)
+static inline void make_folder_for(const char *name, char *path, size_t size)
 {
-    if (make_folder(NULL))
-        return 1;
+    make_folder();
     (void)snprintf(path, size, "%s/%s", folder, name);
-    return 0;
 }
 
-static inline int remove_file_and_folder(const char *path)
+static inline void remove_file_and_folder(const char *path)
 {
     (void)unlink(path);
-    return rmdir(folder);
+    assert_int_equal(rmdir(folder), 0);
 }
 
 #endif

@@ -2,16 +2,12 @@
 #include "base/ahead.h"
 
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "failing_alloc.h"
+#include "test.h"
 
 enum { DEPTH = 3, MOST = 64 };
 
@@ -36,19 +32,18 @@ static sfp_ahead *begin(ring *r, int64_t first, int64_t end)
 {
     const sfp_ahead_options o = {.what = "cup", .first = first, .end = end, .depth = DEPTH, .make = make, .ctx = r};
     sfp_ahead *a = NULL;
-    assert_int_equal(sfp__ahead_create(&o, &a, NULL), SFP_OK);
+    MUST(sfp__ahead_create(&o, &a, NULL));
     return a;
 }
 
-static void each_is_made_once_and_no_further_than_the_ring(void **unused)
+TEST(each_is_made_once_and_no_further_than_the_ring)
 {
-    (void)unused;
     ring r = {0};
     sfp_ahead *a = begin(&r, 7, 40);
     double waited = 0;
     for (int64_t k = 7; k < 40; k++) {
         sfp__ahead_release(a, k);
-        assert_int_equal(sfp__ahead_take(a, k, &waited, NULL), SFP_OK);
+        MUST(sfp__ahead_take(a, k, &waited, NULL));
         assert_int_equal(r.slot[k % DEPTH], 1000 + k);
         if (k % 8 == 0)
             (void)usleep(2000); /* time to run too far */
@@ -61,9 +56,8 @@ static void each_is_made_once_and_no_further_than_the_ring(void **unused)
         assert_int_equal(atomic_load(&r.times[k]), k >= 7 && k < 40);
 }
 
-static void what_is_released_before_its_turn_is_never_made(void **unused)
+TEST(what_is_released_before_its_turn_is_never_made)
 {
-    (void)unused;
     sem_t gate;
     assert_int_equal(sem_init(&gate, 0, 0), 0);
     ring r = {.gate = &gate};
@@ -73,7 +67,7 @@ static void what_is_released_before_its_turn_is_never_made(void **unused)
     sfp__ahead_release(a, 10); /* never back */
     for (int i = 0; i < 5; i++)
         (void)sem_post(&gate);
-    assert_int_equal(sfp__ahead_take(a, 21, &waited, NULL), SFP_OK);
+    MUST(sfp__ahead_take(a, 21, &waited, NULL));
     assert_int_equal(r.slot[21 % DEPTH], 1021);
     for (int k = 1; k < 20; k++) /* the thread may have begun with 0 */
         assert_int_equal(atomic_load(&r.times[k]), 0);
@@ -83,11 +77,9 @@ static void what_is_released_before_its_turn_is_never_made(void **unused)
     (void)sem_destroy(&gate);
 }
 
-static void what_lies_outside_is_refused(void **unused)
+TEST(what_lies_outside_is_refused)
 {
-    (void)unused;
     ring r = {0};
-    sfp_error err = {0};
     double waited = 0;
     sfp_ahead *a = begin(&r, 0, 6);
     sfp__ahead_release(a, 2);
@@ -95,29 +87,17 @@ static void what_lies_outside_is_refused(void **unused)
     assert_string_equal(err.message, "cup 1 is not among the 3 from 2 on");
     assert_int_equal(sfp__ahead_take(a, 5, &waited, &err), SFP_EINVAL);
     sfp__ahead_release(a, 5);
-    assert_int_equal(sfp__ahead_take(a, 5, &waited, &err), SFP_OK);
+    MUST(sfp__ahead_take(a, 5, &waited, &err));
     assert_int_equal(sfp__ahead_take(a, 6, &waited, &err), SFP_EINVAL); /* there are only 6 */
     sfp__ahead_free(a);
     sfp__ahead_free(NULL);
 }
 
-static void without_memory_there_is_none(void **unused)
+TEST(without_memory_there_is_none)
 {
-    (void)unused;
     ring r = {0};
     const sfp_ahead_options o = {.what = "cup", .end = 6, .depth = DEPTH, .make = make, .ctx = &r};
     sfp_ahead *a = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__ahead_create(&o, &a, told), !a) >= 2);
     sfp__ahead_free(a);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_is_made_once_and_no_further_than_the_ring),
-        cmocka_unit_test(what_is_released_before_its_turn_is_never_made),
-        cmocka_unit_test(what_lies_outside_is_refused),
-        cmocka_unit_test(without_memory_there_is_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

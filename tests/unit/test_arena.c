@@ -1,17 +1,13 @@
 /* The arena: pieces do not overlap, a second round allocates nothing, what cannot be had is NULL. */
 #include "base/mem.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "test.h"
 
-static void pieces_are_aligned_and_apart(void **unused)
+TEST(pieces_are_aligned_and_apart)
 {
-    (void)unused;
     sfp_arena a = {0};
     for (int round = 0; round < 3; round++) {
         unsigned char *piece[40];
@@ -33,9 +29,8 @@ static void pieces_are_aligned_and_apart(void **unused)
     sfp__arena_done(&a);
 }
 
-static void what_cannot_be_had_is_null(void **unused)
+TEST(what_cannot_be_had_is_null)
 {
-    (void)unused;
     sfp_arena a = {0};
     assert_null(sfp__arena_take(&a, SIZE_MAX, 2));
     assert_null(sfp__arena_take(&a, SIZE_MAX, 1));
@@ -49,11 +44,4 @@ static void what_cannot_be_had_is_null(void **unused)
     sfp__mem_fail_at(-1);
     assert_non_null(sfp__arena_take(&a, 10, 10));
     sfp__arena_done(&a);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_are_aligned_and_apart),
-                                       cmocka_unit_test(what_cannot_be_had_is_null)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,18 +4,14 @@
  * Queries are constants (SPEC section 2), of the picture that is differentiated too: the oracle holds them while pixels move. */
 #include "learner/learner.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "buffer/ssd.h"
 #include "model/vit.h"
 
+#include "test.h"
 #include "test_learner_fixture.h"
 #include "test_trainer_oracle.h"
 
@@ -68,7 +64,6 @@ static void set_up(scene *f, const kind *k)
 {
     *f = (scene){.k = k, .m = tiny_model(2), .rng = sfp__rng_init(8, 1)};
     sfp_learner_options o = ssd_options(&f->m, k->tasks, CLASSES);
-    sfp_error err = {0};
     o.fp.attune = k->attune;
     o.fp.attune_residual = k->residual;
     o.fp.attune_topk = k->topk;
@@ -81,7 +76,7 @@ static void set_up(scene *f, const kind *k)
     for (uint64_t t = 0; t < 3; t++)
         (void)offer(f->l, 0, CLASSES, t);
     for (int i = 0; i < k->boundaries; i++)
-        must(sfp__learner_next_task(f->l, &err), &err);
+        MUST(sfp__learner_next_task(f->l, &err));
     f->ask = sfp__learner_ask(f->l);
     for (int i = 0; i < PICTURES; i++) {
         f->x[i] = f->image[i] = normals(&f->rng, f->pixels, 1);
@@ -155,7 +150,6 @@ static sfp_pictures pictures_of(const scene *f)
 static sfp_status try_pixels(const scene *f, const sfp_pictures *p, const float *v, float h, float *dx)
 {
     float *to[PICTURES];
-    sfp_error err = {0};
     memset(dx, 0, PICTURES * f->pixels * sizeof *dx);
     for (int i = 0; i < PICTURES; i++)
         to[i] = dx + (size_t)i * f->pixels;
@@ -165,18 +159,17 @@ static sfp_status try_pixels(const scene *f, const sfp_pictures *p, const float 
 static void pixels_of(const scene *f, const float *v, float h, float *dx)
 {
     const sfp_pictures p = pictures_of(f);
-    assert_int_equal(try_pixels(f, &p, v, h, dx), SFP_OK);
+    MUST(try_pixels(f, &p, v, h, dx));
 }
 
 /* The same of <dfeature, feature>. */
 static void feature_pixels_of(const scene *f, const sfp_pictures *p, const float *dfeature, float *dx)
 {
     float *to[PICTURES];
-    sfp_error err = {0};
     memset(dx, 0, PICTURES * f->pixels * sizeof *dx);
     for (int i = 0; i < PICTURES; i++)
         to[i] = dx + (size_t)i * f->pixels;
-    must(f->ask->feature_pixels(f->ask->ctx, p, dfeature, to, &err), &err);
+    MUST(f->ask->feature_pixels(f->ask->ctx, p, dfeature, to, &err));
 }
 
 static double *unit_direction(scene *f)
@@ -204,9 +197,8 @@ static double along(const scene *f, const float *dx, const double *d)
 
 enum { DIRECTIONS = 6 };
 
-static void gradients_to_pixels_are_those_of_the_loss(void **unused)
+TEST(gradients_to_pixels_are_those_of_the_loss)
 {
-    (void)unused;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         scene f;
         set_up(&f, &kinds[i]);
@@ -230,9 +222,8 @@ static void gradients_to_pixels_are_those_of_the_loss(void **unused)
     }
 }
 
-static void gradients_of_features_are_those_of_the_features(void **unused)
+TEST(gradients_of_features_are_those_of_the_features)
 {
-    (void)unused;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         scene f;
         set_up(&f, &kinds[i]);
@@ -314,15 +305,14 @@ static void mixed_errors(scene *f, const float *v, int reaches, const double *re
 /* v = 2 (gs - gr), as matching has it: of the pictures against three others. */
 static float *matching_v(scene *f)
 {
-    sfp_error err = {0};
     float *v = floats(f->ask->params), *gr = floats(f->ask->params), *other[PICTURES];
     const float *x[PICTURES];
     for (int i = 0; i < PICTURES; i++)
         x[i] = other[i] = normals(&f->rng, f->pixels, 1);
     sfp_pictures p = pictures_of(f);
-    must(f->ask->gradient_at(f->ask->ctx, &p, v, NULL, &err), &err);
+    MUST(f->ask->gradient_at(f->ask->ctx, &p, v, NULL, &err));
     p.x = x;
-    must(f->ask->gradient_at(f->ask->ctx, &p, gr, NULL, &err), &err);
+    MUST(f->ask->gradient_at(f->ask->ctx, &p, gr, NULL, &err));
     assert_true(sfp__ssd_gap(f->ask->params, v, gr, v) > 0);
     for (int i = 0; i < PICTURES; i++)
         free(other[i]);
@@ -334,9 +324,8 @@ static float *matching_v(scene *f)
  *
  *     reach   1e-5         1e-4          1e-3          1e-2          0.1           1              10
  *     error   0.008-0.12   4e-4 - 0.02   6e-5 - 2e-3   1e-5 - 2e-4   6e-5 - 5e-4   0.004 - 0.05   0.1 - 0.5 */
-static void the_mixed_derivative_is_right_and_its_step_well_chosen(void **unused)
+TEST(the_mixed_derivative_is_right_and_its_step_well_chosen)
 {
-    (void)unused;
     const double reach[] = {1e-5, 1e-4, 1e-3, SFP_SSD_REACH, 1e-1, 1, 10};
     enum { REACHES = sizeof reach / sizeof *reach, CHOSEN = 3 };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -359,21 +348,19 @@ static void the_mixed_derivative_is_right_and_its_step_well_chosen(void **unused
 }
 
 /* |g(X) - gr|^2 along its own gradient, queries held, on the engine alone: the chain from pixels to the loss as a whole. */
-static void the_matching_loss_falls_along_its_gradient(void **unused)
+TEST(the_matching_loss_falls_along_its_gradient)
 {
-    (void)unused;
     scene f;
-    sfp_error err = {0};
     set_up(&f, &kinds[0]);
     size_t n = PICTURES * f.pixels, D = (size_t)f.l->D, params = f.ask->params;
     float *v = matching_v(&f), *dx = floats(n), *query = floats(PICTURES * D), *g = floats(params), *gr = floats(params);
     float *moved[PICTURES];
     mixed(&f, v, SFP_SSD_REACH, dx);
     const sfp_pictures p = pictures_of(&f);
-    must(f.ask->gradient_at(f.ask->ctx, &p, g, NULL, &err), &err);
+    MUST(f.ask->gradient_at(f.ask->ctx, &p, g, NULL, &err));
     for (size_t k = 0; k < params; k++)
         gr[k] = g[k] - v[k] / 2;
-    must(sfp__trainer_queries(f.l->trainer, PICTURES, f.x, query, &err), &err);
+    MUST(sfp__trainer_queries(f.l->trainer, PICTURES, f.x, query, &err));
     for (int i = 0; i < PICTURES; i++)
         moved[i] = floats(f.pixels);
     double length = sqrt(dot(dx, dx, n)), t = 0.02, side[2];
@@ -384,7 +371,7 @@ static void the_matching_loss_falls_along_its_gradient(void **unused)
         const sfp_train_batch step = {
             .n = PICTURES, .x = (const float *const *)moved, .label = f.label, .weight = f.weight, .query = query};
         sfp_train_result result = {0};
-        must(sfp__trainer_gradients(f.l->trainer, &step, &result, &err), &err);
+        MUST(sfp__trainer_gradients(f.l->trainer, &step, &result, &err));
         int count;
         sfp_param **params_ = sfp__fp_params(f.l->fp, &count);
         for (size_t at = 0, i = 0; i < (size_t)count; i++) {
@@ -403,9 +390,8 @@ static void the_matching_loss_falls_along_its_gradient(void **unused)
     tear_down(&f);
 }
 
-static void parameters_are_put_back_to_the_bit(void **unused)
+TEST(parameters_are_put_back_to_the_bit)
 {
-    (void)unused;
     scene f;
     set_up(&f, &kinds[2]);
     float *v = normals(&f.rng, f.ask->params, 3), *dx = floats(PICTURES * f.pixels), *again = floats(PICTURES * f.pixels);
@@ -445,21 +431,18 @@ typedef struct queries {
 
 static queries queries_of(const scene *f)
 {
-    sfp_error err = {0};
     queries q = {.all = floats(PICTURES * (size_t)f->l->D)};
-    must(sfp__trainer_queries(f->l->trainer, PICTURES, f->x, q.all, &err), &err);
+    MUST(sfp__trainer_queries(f->l->trainer, PICTURES, f->x, q.all, &err));
     for (int i = 0; i < PICTURES; i++)
         q.at[i] = q.all + i * f->l->D;
     return q;
 }
 
 /* Those not known are computed and kept, those known are used as they are; with one pass nobody looks. */
-static void queries_of_pictures_are_computed_once(void **unused)
+TEST(queries_of_pictures_are_computed_once)
 {
-    (void)unused;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         scene f;
-        sfp_error err = {0};
         set_up(&f, &kinds[i]);
         size_t D = (size_t)f.l->D, P = f.ask->params, n = PICTURES * f.pixels;
         bool one = kinds[i].one;
@@ -467,7 +450,7 @@ static void queries_of_pictures_are_computed_once(void **unused)
         float *want = copied(q.all, PICTURES * D), *dfeature = normals(&f.rng, PICTURES * D, 1);
         float *g = floats(P), *feature = floats(PICTURES * D), *dx[2] = {floats(n), floats(n)}, *again = floats(P > n ? P : n);
         sfp_pictures p = pictures_of(&f);
-        must(f.ask->gradient_at(f.ask->ctx, &p, g, feature, &err), &err);
+        MUST(f.ask->gradient_at(f.ask->ctx, &p, g, feature, &err));
         pixels_of(&f, NULL, 0, dx[0]);
         feature_pixels_of(&f, &p, dfeature, dx[1]);
         p.query = q.at;
@@ -475,15 +458,15 @@ static void queries_of_pictures_are_computed_once(void **unused)
         q.known[1] = true;
         memset(q.at[0], 0, D * sizeof *q.all);
         memset(q.at[2], 0, D * sizeof *q.all);
-        assert_int_equal(try_pixels(&f, &p, NULL, 0, again), SFP_OK); /* not all known: computed, and forgotten */
+        MUST(try_pixels(&f, &p, NULL, 0, again)); /* not all known: computed, and forgotten */
         check_near("pixels, unknown", again, dx[0], n, 1e-5);
-        must(f.ask->gradient_at(f.ask->ctx, &p, again, NULL, &err), &err);
+        MUST(f.ask->gradient_at(f.ask->ctx, &p, again, NULL, &err));
         check_near("gradient", again, g, P, 1e-4);
         for (int k = 0; k < PICTURES; k++)
             assert_int_equal(q.known[k], !one || k == 1);
         if (!one)
             check_near("queries", q.all, want, PICTURES * D, 1e-5);
-        assert_int_equal(try_pixels(&f, &p, NULL, 0, again), SFP_OK);
+        MUST(try_pixels(&f, &p, NULL, 0, again));
         check_near("pixels", again, dx[0], n, 1e-5);
         feature_pixels_of(&f, &p, dfeature, again);
         check_near("pixels of features", again, dx[1], n, 1e-5);
@@ -491,9 +474,9 @@ static void queries_of_pictures_are_computed_once(void **unused)
         for (int k = 0; k < PICTURES; k++) /* queries that are wrong tell who uses them */
             for (size_t d = 0; d < D; d++)
                 q.at[k][d] = (float)(sfp__rng_normal(&f.rng) * 3);
-        must(f.ask->gradient_at(f.ask->ctx, &p, again, NULL, &err), &err);
+        MUST(f.ask->gradient_at(f.ask->ctx, &p, again, NULL, &err));
         assert_true(one == (memcmp(again, g, P * sizeof *g) == 0));
-        assert_int_equal(try_pixels(&f, &p, NULL, 0, again), SFP_OK);
+        MUST(try_pixels(&f, &p, NULL, 0, again));
         assert_true(one == (memcmp(again, dx[0], n * sizeof *g) == 0));
         feature_pixels_of(&f, &p, dfeature, again);
         assert_true(one == (memcmp(again, dx[1], n * sizeof *g) == 0));
@@ -503,12 +486,10 @@ static void queries_of_pictures_are_computed_once(void **unused)
 }
 
 /* More pictures than a pass takes: the mean of all, added to what is there. */
-static void many_pictures_are_one_question(void **unused)
+TEST(many_pictures_are_one_question)
 {
-    (void)unused;
     enum { MANY = 2 * SFP_ASK_SLOTS + 3 };
     scene f;
-    sfp_error err = {0};
     set_up(&f, &kinds[0]);
     size_t D = (size_t)f.l->D, n = f.pixels;
     float *x = normals(&f.rng, MANY * n, 1), *v = normals(&f.rng, f.ask->params, 1), *dfeature = normals(&f.rng, MANY * D, 1);
@@ -524,39 +505,25 @@ static void many_pictures_are_one_question(void **unused)
         label[i] = i % CLASSES;
     }
     const sfp_pictures p = {.n = MANY, .x = xs, .label = label, .query = query_at, .known = known};
-    must(f.ask->gradient_at(f.ask->ctx, &p, v, NULL, &err), &err);
-    must(f.ask->embed_at(f.ask->ctx, MANY, xs, embed, &err), &err);
+    MUST(f.ask->gradient_at(f.ask->ctx, &p, v, NULL, &err));
+    MUST(f.ask->embed_at(f.ask->ctx, MANY, xs, embed, &err));
     memset(dx, 0, MANY * n * sizeof *dx);
-    must(f.ask->pixels(f.ask->ctx, &p, v, 0.01f, -2, to, &err), &err);
-    must(f.ask->feature_pixels(f.ask->ctx, &p, dfeature, to, &err), &err);
+    MUST(f.ask->pixels(f.ask->ctx, &p, v, 0.01f, -2, to, &err));
+    MUST(f.ask->feature_pixels(f.ask->ctx, &p, dfeature, to, &err));
     for (int i = 0; i < MANY; i++) {
         const sfp_pictures alone = {.n = 1, .x = &xs[i], .label = &label[i]};
         float *at[] = {one, want};
         assert_true(known[i]);
         memset(one, 0, n * sizeof *one);
         memset(want, 0, n * sizeof *want);
-        must(f.ask->pixels(f.ask->ctx, &alone, v, 0.01f, -2, &at[0], &err), &err);
-        must(f.ask->feature_pixels(f.ask->ctx, &alone, dfeature + (size_t)i * D, &at[1], &err), &err);
+        MUST(f.ask->pixels(f.ask->ctx, &alone, v, 0.01f, -2, &at[0], &err));
+        MUST(f.ask->feature_pixels(f.ask->ctx, &alone, dfeature + (size_t)i * D, &at[1], &err));
         for (size_t k = 0; k < n; k++)
             want[k] += one[k] / MANY;
         check_near("pixels of many", to[i], want, n, 1e-4);
-        must(f.ask->embed_at(f.ask->ctx, 1, &xs[i], one, &err), &err);
+        MUST(f.ask->embed_at(f.ask->ctx, 1, &xs[i], one, &err));
         check_near("embedding of many", embed + (size_t)i * D, one, D, 1e-6);
     }
     free(x), free(v), free(dfeature), free(dx), free(one), free(want), free(embed), free(query);
     tear_down(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_to_pixels_are_those_of_the_loss),
-        cmocka_unit_test(gradients_of_features_are_those_of_the_features),
-        cmocka_unit_test(the_mixed_derivative_is_right_and_its_step_well_chosen),
-        cmocka_unit_test(the_matching_loss_falls_along_its_gradient),
-        cmocka_unit_test(parameters_are_put_back_to_the_bit),
-        cmocka_unit_test(queries_of_pictures_are_computed_once),
-        cmocka_unit_test(many_pictures_are_one_question),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,22 +5,17 @@
 #include "base/mem.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "buffer_batch.h"
 #include "failing_alloc.h"
+#include "test.h"
 
-static void defaults_are_those_of_the_paper(void **unused)
+TEST(defaults_are_those_of_the_paper)
 {
-    (void)unused;
     sfp_buffer_options opt = sfp__buffer_options_defaults();
     assert_int_equal(opt.slots, 102);
     assert_true(opt.drop == SFP_DROP_ALG2 && opt.nu == SFP_NU_AT_LEAST_ONE && opt.budget == 0);
@@ -37,7 +32,6 @@ static void defaults_are_those_of_the_paper(void **unused)
 static size_t bytes_of(sfp_buffer_options opt, int max_batch)
 {
     sfp_buffer *b = NULL;
-    sfp_error err;
     size_t bytes = 0;
     opt.budget = 1;
     assert_int_equal(sfp__buffer_create(&opt, max_batch, &b, &err), SFP_ELIMIT);
@@ -46,21 +40,19 @@ static size_t bytes_of(sfp_buffer_options opt, int max_batch)
 }
 
 /* What takes exactly the budget fits; a byte less does not, and the message says how many slots would: that many then do. */
-static void the_budget_is_held_and_its_message_is_true(void **unused)
+TEST(the_budget_is_held_and_its_message_is_true)
 {
-    (void)unused;
     sfp_buffer_options opt = sfp__buffer_options_defaults();
     opt.slots = 10;
     opt.dim = 48;
     opt.image_bytes = 1000;
     sfp_buffer *b = NULL;
-    sfp_error err;
     size_t bytes = bytes_of(opt, 4);
     assert_true(bytes >= 10 * (1000 + 2 * 48 * sizeof(float) + sizeof(sfp_slot)));
     assert_true(bytes <= 10 * (1000 + 2 * 48 * sizeof(float) + sizeof(sfp_slot) + 3 * 64));
 
     opt.budget = bytes;
-    assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_OK);
+    MUST(sfp__buffer_create(&opt, 4, &b, &err));
     sfp__buffer_free(b);
 
     b = NULL;
@@ -68,19 +60,17 @@ static void the_budget_is_held_and_its_message_is_true(void **unused)
     assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_ELIMIT);
     assert_null(b);
     char want[200];
-    (void)snprintf(want, sizeof want, "buffer-bytes is %zu, but 10 slots of %zu bytes take %zu: 9 slots would fit", bytes - 1, bytes / 10,
-                   bytes);
+    (void)snprintf(want, sizeof want, "buffer-bytes is %zu, but 10 slots of %zu bytes take %zu: 9 slots would fit", bytes - 1,
+                   bytes / 10, bytes);
     assert_string_equal(err.message, want);
     opt.slots = 9;
-    assert_int_equal(sfp__buffer_create(&opt, 4, &b, &err), SFP_OK);
+    MUST(sfp__buffer_create(&opt, 4, &b, &err));
     sfp__buffer_free(b);
 }
 
-static void options_that_make_no_sense_are_refused(void **unused)
+TEST(options_that_make_no_sense_are_refused)
 {
-    (void)unused;
     sfp_buffer *b = NULL;
-    sfp_error err;
     sfp_buffer_options good = sfp__buffer_options_defaults();
     good.dim = 8;
     good.image_bytes = 12;
@@ -107,9 +97,8 @@ static void options_that_make_no_sense_are_refused(void **unused)
     sfp__buffer_free(NULL);
 }
 
-static void samples_fill_free_slots_in_order(void **unused)
+TEST(samples_fill_free_slots_in_order)
 {
-    (void)unused;
     static const char *const names[] = {"streamfp", "er"};
     for (int k = 0; k < 2; k++) {
         sfp_buffer *b = buffer_make(names[k], 10, 5, 30, 7);
@@ -117,7 +106,7 @@ static void samples_fill_free_slots_in_order(void **unused)
         sfp_buffer_change change;
         for (int t = 0; t < 2; t++) {
             test_batch batch = batch_make(5, 5, 30, (uint64_t)(100 + 5 * t), (uint64_t)t);
-            assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+            MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
             assert_int_equal(change.stored, 5);
             assert_int_equal(change.nu, 0);
             assert_int_equal(b->filled, 5 * t + 5);
@@ -133,9 +122,8 @@ static void samples_fill_free_slots_in_order(void **unused)
 
 /* sfp__buffer_update is sfp__buffer_plan with: n_left numbers for nu, then nu for the batch, then nu for the slots, and the
  * slots scored with what was just stored. Every slot holds the sample the plan says, and the generator is where it says. */
-static void an_update_is_the_plan_with_random_numbers_in_the_documented_order(void **unused)
+TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
 {
-    (void)unused;
     enum { MOST = 40 };
     sfp_rng shape = sfp__rng_init(5, 5);
     for (int trial = 0; trial < 200; trial++) {
@@ -147,7 +135,7 @@ static void an_update_is_the_plan_with_random_numbers_in_the_documented_order(vo
         opt.drop = trial & 1 ? SFP_DROP_ALG2 : SFP_DROP_EQ8;
         opt.nu = trial & 2 ? SFP_NU_AT_LEAST_ONE : SFP_NU_RESERVOIR;
         sfp_buffer *b;
-        assert_int_equal(sfp__buffer_create(&opt, MOST, &b, NULL), SFP_OK);
+        MUST(sfp__buffer_create(&opt, MOST, &b, NULL));
         sfp_rng rng = sfp__rng_init((uint64_t)trial, 8);
         uint64_t held[30] = {0}, born[30] = {0}, n_seen = 0;
         for (uint64_t now = 0; now < 12; now++) {
@@ -180,7 +168,7 @@ static void an_update_is_the_plan_with_random_numbers_in_the_documented_order(vo
             sfp__buffer_plan(n_seen, m, n, batch.score, slots, u_nu, u_batch, u_buffer, opt.drop, opt.nu, iwork, dwork, retained,
                              replaced, &plan);
             sfp_buffer_change change;
-            assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+            MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
             assert_int_equal(change.stored, stored);
             assert_int_equal(change.stored, plan.stored);
             assert_int_equal(change.nu, plan.nu);
@@ -203,9 +191,8 @@ static void an_update_is_the_plan_with_random_numbers_in_the_documented_order(vo
 }
 
 /* What er says it changed is what changed. */
-static void er_tells_what_it_did(void **unused)
+TEST(er_tells_what_it_did)
 {
-    (void)unused;
     enum { M = 6, B = 9 };
     sfp_buffer *b = buffer_make("er", M, 3, 5, B);
     sfp_rng rng = sfp__rng_init(4, 4);
@@ -215,7 +202,7 @@ static void er_tells_what_it_did(void **unused)
         int n = (int)(now % (B + 1));
         test_batch batch = batch_make(n, 3, 5, seen, now);
         sfp_buffer_change change;
-        assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+        MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
         for (int i = 0; i < change.stored; i++)
             held[seen + (uint64_t)i] = seen + (uint64_t)i;
         unsigned once = 0;
@@ -237,9 +224,8 @@ static void er_tells_what_it_did(void **unused)
     sfp__buffer_free(b);
 }
 
-static void none_counts_and_keeps_nothing(void **unused)
+TEST(none_counts_and_keeps_nothing)
 {
-    (void)unused;
     sfp_buffer *b = buffer_make("none", 50, 4, 100, 8);
     test_batch batch = batch_make(8, 4, 100, 0, 0);
     sfp_rng rng = sfp__rng_init(1, 1), before = rng;
@@ -251,9 +237,9 @@ static void none_counts_and_keeps_nothing(void **unused)
     sfp_buffer *other = NULL;
     tight.slots = 50;
     tight.budget = 1; /* of which it takes none */
-    assert_int_equal(sfp__buffer_create(&tight, 8, &other, NULL), SFP_OK);
+    MUST(sfp__buffer_create(&tight, 8, &other, NULL));
     sfp__buffer_free(other);
-    assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+    MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
     assert_int_equal(change.stored + change.nu, 0);
     assert_int_equal(b->seen, 8);
     assert_int_equal(b->filled, 0);
@@ -263,16 +249,15 @@ static void none_counts_and_keeps_nothing(void **unused)
     sfp__buffer_free(b);
 }
 
-static void a_buffer_without_slots_works(void **unused)
+TEST(a_buffer_without_slots_works)
 {
-    (void)unused;
     static const char *const names[] = {"streamfp", "er"};
     for (int k = 0; k < 2; k++) {
         sfp_buffer *b = buffer_make(names[k], 0, 4, 100, 8);
         test_batch batch = batch_make(8, 4, 100, 0, 0);
         sfp_rng rng = sfp__rng_init(1, 1);
         sfp_buffer_change change;
-        assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+        MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
         assert_int_equal(change.stored + change.nu, 0);
         assert_int_equal(b->seen, 8);
         batch_free(&batch);
@@ -285,7 +270,6 @@ static void check_refused(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_stat
 {
     sfp_rng rng = sfp__rng_init(1, 1), before = rng;
     sfp_buffer_change change = {.stored = 41, .nu = 42};
-    sfp_error err;
     int filled = b->filled;
     uint64_t seen = b->seen;
     assert_int_equal(sfp__buffer_update(b, batch, &rng, &change, &err), want);
@@ -300,13 +284,12 @@ static void check_refused(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_stat
         check_slot(b, i, (uint64_t)(500 + i), 3);
 }
 
-static void a_refused_batch_changes_nothing(void **unused)
+TEST(a_refused_batch_changes_nothing)
 {
-    (void)unused;
     sfp_buffer *b = buffer_make("streamfp", 6, 4, 20, 8);
     test_batch first = batch_make(5, 4, 20, 500, 3), batch = batch_make(8, 4, 20, 900, 4);
     sfp_rng rng = sfp__rng_init(1, 1);
-    assert_int_equal(sfp__buffer_update(b, &first.view, &rng, NULL, NULL), SFP_OK);
+    MUST(sfp__buffer_update(b, &first.view, &rng, NULL, NULL));
     sfp_buffer_batch bad = batch.view;
     bad.b = 9;
     check_refused(b, &bad, SFP_EINVAL, "buffer 'streamfp': a batch of 9 samples, expected 0 to 8");
@@ -337,9 +320,8 @@ static void a_refused_batch_changes_nothing(void **unused)
     sfp__buffer_free(b);
 }
 
-static void a_method_without_scores_takes_a_batch_without_them(void **unused)
+TEST(a_method_without_scores_takes_a_batch_without_them)
 {
-    (void)unused;
     sfp_buffer *b = buffer_make("er", 4, 4, 20, 8);
     test_batch batch = batch_make(4, 4, 20, 500, 3);
     sfp_rng rng = sfp__rng_init(1, 1);
@@ -348,7 +330,7 @@ static void a_method_without_scores_takes_a_batch_without_them(void **unused)
     sfp_buffer_batch bare = batch.view;
     bare.score = bare.mean_embed = bare.fingerprint = bare.query = NULL;
     bare.has_query = NULL;
-    assert_int_equal(sfp__buffer_update(b, &bare, &rng, NULL, NULL), SFP_OK);
+    MUST(sfp__buffer_update(b, &bare, &rng, NULL, NULL));
     for (int i = 0; i < 4; i++) {
         const sfp_slot *s = &b->slot[i];
         assert_false(s->has_query);
@@ -359,22 +341,20 @@ static void a_method_without_scores_takes_a_batch_without_them(void **unused)
     sfp__buffer_free(b);
 }
 
-static void an_empty_batch_changes_nothing(void **unused)
+TEST(an_empty_batch_changes_nothing)
 {
-    (void)unused;
     sfp_buffer *b = buffer_make("streamfp", 4, 4, 20, 8);
     sfp_buffer_batch empty = {0};
     sfp_buffer_change change = {.stored = 9, .nu = 9};
-    assert_int_equal(sfp__buffer_update(b, &empty, NULL, &change, NULL), SFP_OK);
+    MUST(sfp__buffer_update(b, &empty, NULL, &change, NULL));
     assert_int_equal(change.stored + change.nu, 0);
     assert_int_equal(b->seen, 0);
     sfp__buffer_free(b);
 }
 
 /* A buffer restored from another's slots goes on exactly as that one does. */
-static void a_restored_buffer_goes_on_the_same(void **unused)
+TEST(a_restored_buffer_goes_on_the_same)
 {
-    (void)unused;
     static const char *const names[] = {"streamfp", "er"};
     for (int k = 0; k < 2; k++) {
         sfp_buffer *a = buffer_make(names[k], 12, 6, 10, 7), *b = buffer_make(names[k], 12, 6, 10, 7);
@@ -383,7 +363,7 @@ static void a_restored_buffer_goes_on_the_same(void **unused)
         uint64_t id = 0;
         for (uint64_t now = 0; now < 9; now++, id += 7) {
             test_batch batch = batch_make(7, 6, 10, id, now);
-            assert_int_equal(sfp__buffer_update(a, &batch.view, &rng, NULL, NULL), SFP_OK);
+            MUST(sfp__buffer_update(a, &batch.view, &rng, NULL, NULL));
             (void)sfp__buffer_draw(a, 5, &rng, drawn_a);
             batch_free(&batch);
         }
@@ -399,12 +379,12 @@ static void a_restored_buffer_goes_on_the_same(void **unused)
             memcpy(to->query, from->query, 6 * sizeof(float));
             memcpy(to->mean_embed, from->mean_embed, 6 * sizeof(float));
         }
-        assert_int_equal(sfp__buffer_restore(b, 12, a->seen, NULL), SFP_OK);
+        MUST(sfp__buffer_restore(b, 12, a->seen, NULL));
         sfp_rng other = rng;
         for (uint64_t now = 9; now < 40; now++, id += 7) {
             test_batch batch = batch_make(7, 6, 10, id, now);
-            assert_int_equal(sfp__buffer_update(a, &batch.view, &rng, NULL, NULL), SFP_OK);
-            assert_int_equal(sfp__buffer_update(b, &batch.view, &other, NULL, NULL), SFP_OK);
+            MUST(sfp__buffer_update(a, &batch.view, &rng, NULL, NULL));
+            MUST(sfp__buffer_update(b, &batch.view, &other, NULL, NULL));
             assert_int_equal(sfp__buffer_draw(a, 5, &rng, drawn_a), 5);
             assert_int_equal(sfp__buffer_draw(b, 5, &other, drawn_b), 5);
             assert_memory_equal(drawn_a, drawn_b, sizeof drawn_a);
@@ -417,11 +397,9 @@ static void a_restored_buffer_goes_on_the_same(void **unused)
     }
 }
 
-static void a_checkpoint_that_cannot_be_is_refused(void **unused)
+TEST(a_checkpoint_that_cannot_be_is_refused)
 {
-    (void)unused;
     sfp_buffer *b = buffer_make("streamfp", 5, 4, 20, 8);
-    sfp_error err;
     assert_int_equal(sfp__buffer_restore(b, 6, 10, &err), SFP_EINVAL);
     assert_int_equal(sfp__buffer_restore(b, -1, 10, &err), SFP_EINVAL);
     assert_int_equal(sfp__buffer_restore(b, 3, 2, &err), SFP_EINVAL);
@@ -429,22 +407,21 @@ static void a_checkpoint_that_cannot_be_is_refused(void **unused)
     b->slot[1].image_size = 21;
     assert_int_equal(sfp__buffer_restore(b, 2, 2, &err), SFP_ELIMIT);
     assert_int_equal(b->filled, 0);
-    assert_int_equal(sfp__buffer_restore(b, 1, 2, &err), SFP_OK);
+    MUST(sfp__buffer_restore(b, 1, 2, &err));
     assert_int_equal(b->filled, 1);
     assert_int_equal(b->seen, 2);
     sfp__buffer_free(b);
 }
 
 /* <mean_embed, fingerprint> for every length around the width of the sums, against doubles. */
-static void slots_are_scored_by_their_mean_embedding(void **unused)
+TEST(slots_are_scored_by_their_mean_embedding)
 {
-    (void)unused;
     for (int dim = 1; dim <= 70; dim++) {
         sfp_buffer *b = buffer_make("streamfp", 5, dim, 3, 3);
         test_batch batch = batch_make(3, dim, 3, 40, 0);
         sfp_rng rng = sfp__rng_init(1, 1);
         float score[5] = {0, 0, 0, 55, 55};
-        assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, NULL, NULL), SFP_OK);
+        MUST(sfp__buffer_update(b, &batch.view, &rng, NULL, NULL));
         sfp__buffer_score(b, batch.fingerprint, score);
         for (int i = 0; i < 3; i++) {
             double want = 0;
@@ -459,9 +436,8 @@ static void slots_are_scored_by_their_mean_embedding(void **unused)
 }
 
 /* Ten thousand updates of every size: the count is right, no slot too many, no byte more, no allocation. */
-static void ten_thousand_updates_hold_the_budget_and_allocate_nothing(void **unused)
+TEST(ten_thousand_updates_hold_the_budget_and_allocate_nothing)
 {
-    (void)unused;
     enum { M = 16, D = 20, BYTES = 60, B = 12, KINDS = 24 };
     test_batch batch[KINDS];
     for (int k = 0; k < KINDS; k++)
@@ -493,36 +469,12 @@ static void ten_thousand_updates_hold_the_budget_and_allocate_nothing(void **unu
         batch_free(&batch[k]);
 }
 
-static void every_failed_allocation_is_told_and_leaks_nothing(void **unused)
+TEST(every_failed_allocation_is_told_and_leaks_nothing)
 {
-    (void)unused;
     sfp_buffer_options opt = sfp__buffer_options_defaults();
     opt.dim = 8;
     opt.image_bytes = 12;
     sfp_buffer *b = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__buffer_create(&opt, 20, &b, told), !b) >= 3);
     sfp__buffer_free(b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_those_of_the_paper),
-        cmocka_unit_test(the_budget_is_held_and_its_message_is_true),
-        cmocka_unit_test(options_that_make_no_sense_are_refused),
-        cmocka_unit_test(samples_fill_free_slots_in_order),
-        cmocka_unit_test(an_update_is_the_plan_with_random_numbers_in_the_documented_order),
-        cmocka_unit_test(er_tells_what_it_did),
-        cmocka_unit_test(none_counts_and_keeps_nothing),
-        cmocka_unit_test(a_buffer_without_slots_works),
-        cmocka_unit_test(a_refused_batch_changes_nothing),
-        cmocka_unit_test(a_method_without_scores_takes_a_batch_without_them),
-        cmocka_unit_test(an_empty_batch_changes_nothing),
-        cmocka_unit_test(a_restored_buffer_goes_on_the_same),
-        cmocka_unit_test(a_checkpoint_that_cannot_be_is_refused),
-        cmocka_unit_test(slots_are_scored_by_their_mean_embedding),
-        cmocka_unit_test(ten_thousand_updates_hold_the_budget_and_allocate_nothing),
-        cmocka_unit_test(every_failed_allocation_is_told_and_leaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,17 +4,13 @@
 #include "buffer/knn_shapley.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "buffer_ask.h"
 #include "chi_square.h"
+#include "test.h"
 
 enum { MOST = 12 };
 
@@ -63,9 +59,8 @@ static void arrive(unsigned set, int n, int k, const bool *same, double *gain)
     }
 }
 
-static void values_are_those_of_the_definitions(void **unused)
+TEST(values_are_those_of_the_definitions)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(1, 1);
     for (int round = 0; round < 4000; round++) {
         int n = 1 + (int)sfp__rng_below(&rng, 9), k = 1 + (int)sfp__rng_below(&rng, 5);
@@ -148,9 +143,8 @@ static void shapley_sum(int k, int dim, const float *x, const int32_t *label, in
     sfp__knn_shapley_sum(&g, sum);
 }
 
-static void sums_are_those_of_the_definition(void **unused)
+TEST(sums_are_those_of_the_definition)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(2, 1);
     for (int round = 0; round < 2000; round++) {
         int n = 1 + (int)sfp__rng_below(&rng, 6), rows = n + (int)sfp__rng_below(&rng, 4), dim = 1 + (int)sfp__rng_below(&rng, 3);
@@ -196,7 +190,6 @@ static void check_update(sfp_buffer *b, test_batch *x, int classes, sfp_rng *rng
     sfp_rng before_rng = *rng, first = *rng;
     buffer_picture before = picture_of(b);
     sfp_buffer_change c = {0};
-    sfp_error err = {0};
     int stored = n < m - filled ? n : m - filled, left = n - stored, label_count[64] = {0}, present = 0;
     int32_t slot_label[MOST * 4];
     for (int i = 0; i < filled; i++)
@@ -204,8 +197,7 @@ static void check_update(sfp_buffer *b, test_batch *x, int classes, sfp_rng *rng
     for (int i = 0; i < stored; i++)
         slot_label[filled + i] = x->label[i];
     ask_begin(&t, b, x);
-    if (sfp__buffer_update(b, &x->view, rng, &c, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__buffer_update(b, &x->view, rng, &c, &err));
     check_change(&before, x, &c, b);
     assert_int_equal(c.stored, stored);
     if (left == 0) {
@@ -273,9 +265,8 @@ static void check_update(sfp_buffer *b, test_batch *x, int classes, sfp_rng *rng
     assert_int_equal(c.nu, in);
 }
 
-static void the_largest_sums_stay(void **unused)
+TEST(the_largest_sums_stay)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(3, 1);
     for (int round = 0; round < 400; round++) {
         int m = 1 + (int)sfp__rng_below(&rng, 9), most = 1 + (int)sfp__rng_below(&rng, 5),
@@ -294,9 +285,8 @@ static void the_largest_sums_stay(void **unused)
 }
 
 /* A full buffer of 2 classes, 3 and 6 slots: every slot of a class is as likely to judge, the others to compete. */
-static void sets_are_drawn_uniformly(void **unused)
+TEST(sets_are_drawn_uniformly)
 {
-    (void)unused;
     enum { M = 9, ROUNDS = 6000 };
     long judge[2][M] = {{0}}, competes[M] = {0};
     double third[3], sixth[6], other[M];
@@ -309,10 +299,10 @@ static void sets_are_drawn_uniformly(void **unused)
     sfp_rng rng = sfp__rng_init(4, 4);
     for (int round = 0; round < ROUNDS; round++) {
         ask_begin(&t, b, &fill);
-        assert_int_equal(sfp__buffer_restore(b, 0, 0, NULL), SFP_OK);
-        assert_int_equal(sfp__buffer_update(b, &fill.view, &rng, NULL, NULL), SFP_OK);
+        MUST(sfp__buffer_restore(b, 0, 0, NULL));
+        MUST(sfp__buffer_update(b, &fill.view, &rng, NULL, NULL));
         ask_begin(&t, b, &x);
-        assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, NULL), SFP_OK);
+        MUST(sfp__buffer_update(b, &x.view, &rng, NULL, NULL));
         assert_int_equal(t.asked, 3 + 1 + 2); /* floor(1.5 * 2) compete */
         for (int i = 0; i < 3; i++)
             competes[t.who[i] - 1]++;
@@ -339,17 +329,15 @@ static void sets_are_drawn_uniformly(void **unused)
     sfp__buffer_free(b);
 }
 
-static void failures_change_nothing(void **unused)
+TEST(failures_change_nothing)
 {
-    (void)unused;
     sfp_buffer *b = buffer_make("aser", 10, 3, 4, 8);
     sfp_rng rng = sfp__rng_init(5, 5), same;
     test_batch x = random_batch(&rng, 8, 3, 4, 0), y = random_batch(&rng, 8, 3, 4, 50);
     test_ask t = {.ask = {.dim = 3, .classes = 4}, .row = small_integers, .fail_at = 0};
-    sfp_error err = {0};
     assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, &err), SFP_EINVAL); /* nobody to ask */
     ask_begin(&t, b, &x);
-    assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, &err), SFP_OK);
+    MUST(sfp__buffer_update(b, &x.view, &rng, NULL, &err));
     ask_begin(&t, b, &y);
     buffer_picture before = picture_of(b);
     same = rng;
@@ -361,16 +349,4 @@ static void failures_change_nothing(void **unused)
     batch_free(&x);
     batch_free(&y);
     sfp__buffer_free(b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_those_of_the_definitions),
-        cmocka_unit_test(sums_are_those_of_the_definition),
-        cmocka_unit_test(the_largest_sums_stay),
-        cmocka_unit_test(sets_are_drawn_uniformly),
-        cmocka_unit_test(failures_change_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,16 +2,12 @@
 #include "buffer/buffer.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "buffer_ask.h"
+#include "test.h"
 
 enum { MOST = 32, DIM = 4 };
 
@@ -94,9 +90,8 @@ static test_batch random_batch(sfp_rng *rng, int b, int classes, uint64_t first)
     return x;
 }
 
-static void the_merged_set_is_reduced_by_the_definition(void **unused)
+TEST(the_merged_set_is_reduced_by_the_definition)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(1, 1);
     for (int round = 0; round < 500; round++) {
         int m = 1 + (int)sfp__rng_below(&rng, 10), most = 1 + (int)sfp__rng_below(&rng, 12),
@@ -115,7 +110,7 @@ static void the_merged_set_is_reduced_by_the_definition(void **unused)
             greedy(&all, all.n < m ? all.n : m, in);
             buffer_picture before = picture_of(b);
             sfp_buffer_change c = {0};
-            assert_int_equal(sfp__buffer_update(b, &x.view, NULL, &c, NULL), SFP_OK); /* no random number */
+            MUST(sfp__buffer_update(b, &x.view, NULL, &c, NULL)); /* no random number */
             check_change(&before, &x, &c, b);
             for (int i = 0; i < all.n; i++) {
                 bool there = false;
@@ -132,35 +127,33 @@ static void the_merged_set_is_reduced_by_the_definition(void **unused)
 }
 
 /* Of equal samples those that are there stay. */
-static void ties_go_to_who_is_there(void **unused)
+TEST(ties_go_to_who_is_there)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(2, 1);
     sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
     test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 6, 2, 20);
     memcpy(y.query, x.query, 6 * DIM * sizeof *x.query);
     memcpy(y.label, x.label, 6 * sizeof *x.label);
     sfp_buffer_change c = {0};
-    assert_int_equal(sfp__buffer_update(b, &x.view, NULL, &c, NULL), SFP_OK);
+    MUST(sfp__buffer_update(b, &x.view, NULL, &c, NULL));
     assert_int_equal(c.stored, 6);
-    assert_int_equal(sfp__buffer_update(b, &y.view, NULL, &c, NULL), SFP_OK);
+    MUST(sfp__buffer_update(b, &y.view, NULL, &c, NULL));
     assert_int_equal(c.nu, 0);
     batch_free(&x);
     batch_free(&y);
     sfp__buffer_free(b);
 }
 
-static void queries_that_are_not_finite_leave_first(void **unused)
+TEST(queries_that_are_not_finite_leave_first)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(3, 1);
     sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
     test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 4, 2, 20);
     for (int i = 1; i < 5; i++)
         x.query[i * DIM + i % DIM] = i % 2 ? NAN : INFINITY;
     y.query[3 * DIM] = NAN;
-    assert_int_equal(sfp__buffer_update(b, &x.view, NULL, NULL, NULL), SFP_OK);
-    assert_int_equal(sfp__buffer_update(b, &y.view, NULL, NULL, NULL), SFP_OK);
+    MUST(sfp__buffer_update(b, &x.view, NULL, NULL, NULL));
+    MUST(sfp__buffer_update(b, &y.view, NULL, NULL, NULL));
     int bad = 0;
     for (int i = 0; i < 6; i++) {
         uint64_t id = b->slot[i].id;
@@ -172,34 +165,20 @@ static void queries_that_are_not_finite_leave_first(void **unused)
     sfp__buffer_free(b);
 }
 
-static void failures_change_nothing(void **unused)
+TEST(failures_change_nothing)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(4, 1);
     sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
     test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 6, 2, 20);
     test_ask t = {.fail_at = -1};
-    sfp_error err = {0};
-    assert_int_equal(sfp__buffer_update(b, &x.view, NULL, NULL, NULL), SFP_OK);
+    MUST(sfp__buffer_update(b, &x.view, NULL, NULL, NULL));
     buffer_picture before = picture_of(b);
     y.has_query[2] = false;
-    assert_int_equal(sfp__buffer_update(b, &y.view, NULL, NULL, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "sample 2"));
+    REFUSED(sfp__buffer_update(b, &y.view, NULL, NULL, &err), SFP_EINVAL, "sample 2");
     check_same_picture(&before, b);
     y.has_query[2] = true;
     check_failed_allocations(b, &x, &y, &t);
     batch_free(&x);
     batch_free(&y);
     sfp__buffer_free(b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_merged_set_is_reduced_by_the_definition),
-        cmocka_unit_test(ties_go_to_who_is_there),
-        cmocka_unit_test(queries_that_are_not_finite_leave_first),
-        cmocka_unit_test(failures_change_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,17 +5,13 @@
 #include "base/rank.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "buffer_batch.h"
 #include "chi_square.h"
+#include "test.h"
 
 /* ---------------------------------------------------------------- exact values */
 
@@ -75,9 +71,8 @@ static double binomial(int n, int k, double p)
 /* ------------------------------------------------------------------------- nu */
 
 /* A full buffer at n_seen samples, offered b: nu is min(max(1, b/2), m, hits) of binomially many hits. */
-static void nu_has_its_exact_distribution(void **unused)
+TEST(nu_has_its_exact_distribution)
 {
-    (void)unused;
     static const struct {
         int m, b;
         uint64_t seen;
@@ -87,7 +82,7 @@ static void nu_has_its_exact_distribution(void **unused)
             int m = cases[c].m, b = cases[c].b, half = b / 2 > 1 ? b / 2 : 1;
             sfp_buffer_options opt = {.slots = m, .dim = 1, .image_bytes = 1, .nu = (sfp_nu_rule)rule, .method = "streamfp"};
             sfp_buffer *buffer;
-            assert_int_equal(sfp__buffer_create(&opt, b, &buffer, NULL), SFP_OK);
+            MUST(sfp__buffer_create(&opt, b, &buffer, NULL));
             double p[16] = {0};
             for (int hits = 0; hits <= b; hits++) {
                 int nu = rule == SFP_NU_AT_LEAST_ONE && hits == 0 ? 1 : hits;
@@ -101,8 +96,8 @@ static void nu_has_its_exact_distribution(void **unused)
             long count[16] = {0};
             for (int k = 0; k < 40000; k++) {
                 sfp_buffer_change change;
-                assert_int_equal(sfp__buffer_restore(buffer, m, cases[c].seen, NULL), SFP_OK);
-                assert_int_equal(sfp__buffer_update(buffer, &batch.view, &rng, &change, NULL), SFP_OK);
+                MUST(sfp__buffer_restore(buffer, m, cases[c].seen, NULL));
+                MUST(sfp__buffer_update(buffer, &batch.view, &rng, &change, NULL));
                 count[change.nu]++;
             }
             check_distribution("nu", 16, count, p);
@@ -113,16 +108,15 @@ static void nu_has_its_exact_distribution(void **unused)
 }
 
 /* n_seen counts what the same batch just stored: 3 of 5 slots filled, 6 arrive, 2 are stored, 4 are left with 5/5. */
-static void nu_counts_what_was_just_stored(void **unused)
+TEST(nu_counts_what_was_just_stored)
 {
-    (void)unused;
     sfp_buffer *b = buffer_make("streamfp", 5, 1, 1, 6);
     sfp_rng rng = sfp__rng_init(1, 1);
     for (int k = 0; k < 2000; k++) {
         test_batch batch = batch_make(6, 1, 1, 0, 0);
         sfp_buffer_change change;
-        assert_int_equal(sfp__buffer_restore(b, 3, 3, NULL), SFP_OK);
-        assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+        MUST(sfp__buffer_restore(b, 3, 3, NULL));
+        MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
         assert_int_equal(change.stored, 2);
         assert_int_equal(change.nu, 3); /* half of b, not of what is left */
         batch_free(&batch);
@@ -141,7 +135,7 @@ static void check_draws(const char *what, sfp_drop_rule drop, int m, const float
     assert_true(nu <= m && nu >= 1);
     sfp_buffer_options opt = {.slots = m, .dim = 1, .image_bytes = 1, .drop = drop, .method = "streamfp"};
     sfp_buffer *buffer;
-    assert_int_equal(sfp__buffer_create(&opt, b, &buffer, NULL), SFP_OK);
+    MUST(sfp__buffer_create(&opt, b, &buffer, NULL));
     test_batch batch = batch_make(b, 1, 1, 0, 0);
     batch.fingerprint[0] = 1;
     memcpy(batch.score, batch_score, (size_t)b * sizeof(float));
@@ -152,8 +146,8 @@ static void check_draws(const char *what, sfp_drop_rule drop, int m, const float
         sfp_buffer_change change;
         for (int i = 0; i < m; i++)
             buffer->slot[i].mean_embed[0] = slot_score[i];
-        assert_int_equal(sfp__buffer_restore(buffer, m, (uint64_t)m, NULL), SFP_OK);
-        assert_int_equal(sfp__buffer_update(buffer, &batch.view, &rng, &change, NULL), SFP_OK);
+        MUST(sfp__buffer_restore(buffer, m, (uint64_t)m, NULL));
+        MUST(sfp__buffer_update(buffer, &batch.view, &rng, &change, NULL));
         assert_int_equal(change.nu, nu);
         entered[as_digits(b, change.retained, nu)]++;
         left[as_digits(m, change.replaced, nu)]++;
@@ -196,9 +190,8 @@ static void check_draws(const char *what, sfp_drop_rule drop, int m, const float
     sfp__buffer_free(buffer);
 }
 
-static void both_draws_have_their_exact_distribution(void **unused)
+TEST(both_draws_have_their_exact_distribution)
 {
-    (void)unused;
     const float slots[] = {0.3f, -0.2f, 0.9f, 0.1f, 0.5f}, samples[] = {-1, 2, 0.5f, 7, 3, 1}, equal[] = {1, 1, 1, 1, 1};
     check_draws("one of 2, of 5 slots, alg2", SFP_DROP_ALG2, 5, slots, 2, samples, 30000, 1);
     check_draws("one of 3, of 5 slots, eq8", SFP_DROP_EQ8, 5, slots, 3, samples, 30000, 2);
@@ -211,9 +204,8 @@ static void both_draws_have_their_exact_distribution(void **unused)
 }
 
 /* Weights as they come, zeros among them: zeros are drawn last, and then equally. */
-static void weighted_draws_have_their_exact_distribution(void **unused)
+TEST(weighted_draws_have_their_exact_distribution)
 {
-    (void)unused;
     static const struct {
         int n, count;
         double weight[5];
@@ -244,9 +236,8 @@ static void weighted_draws_have_their_exact_distribution(void **unused)
 }
 
 /* Where the running weight equals u * total the next one is taken; nothing drawn comes twice, for the largest u below 1 too. */
-static void a_weighted_draw_at_the_edges_of_its_intervals(void **unused)
+TEST(a_weighted_draw_at_the_edges_of_its_intervals)
 {
-    (void)unused;
     static const struct {
         double u;
         int want;
@@ -275,9 +266,8 @@ static void a_weighted_draw_at_the_edges_of_its_intervals(void **unused)
     }
 }
 
-static void rank_probabilities_are_those_of_the_formula(void **unused)
+TEST(rank_probabilities_are_those_of_the_formula)
 {
-    (void)unused;
     const float score[] = {0.1f, NAN, 0.7f, 0.1f}; /* ranks 2 4 1 3 */
     const double rank[] = {2, 4, 1, 3}, sum = 1 + 1.0 / 2 + 1.0 / 3 + 1.0 / 4;
     int order[4];
@@ -300,9 +290,8 @@ static void rank_probabilities_are_those_of_the_formula(void **unused)
 /* ------------------------------------------------------------- reservoir, replay */
 
 /* Six samples in batches of any size through two slots: each of the 15 pairs is what is left equally often. */
-static void the_reservoir_keeps_every_set_equally_often(void **unused)
+TEST(the_reservoir_keeps_every_set_equally_often)
 {
-    (void)unused;
     long count[36] = {0};
     double p[36] = {0};
     for (int i = 0; i < 6; i++)
@@ -312,7 +301,7 @@ static void the_reservoir_keeps_every_set_equally_often(void **unused)
     sfp_buffer *b = buffer_make("er", 2, 1, 1, 6);
     sfp_rng rng = sfp__rng_init(8, 8), cut = sfp__rng_init(9, 9);
     for (int k = 0; k < 45000; k++) {
-        assert_int_equal(sfp__buffer_restore(b, 0, 0, NULL), SFP_OK);
+        MUST(sfp__buffer_restore(b, 0, 0, NULL));
         for (int at = 0; at < 6;) {
             int n = 1 + (int)sfp__rng_below(&cut, (uint32_t)(6 - at));
             sfp_buffer_batch part = batch.view;
@@ -323,7 +312,7 @@ static void the_reservoir_keeps_every_set_equally_often(void **unused)
             part.image_size += at;
             part.score = part.mean_embed = part.query = NULL;
             part.has_query = NULL;
-            assert_int_equal(sfp__buffer_update(b, &part, &rng, NULL, NULL), SFP_OK);
+            MUST(sfp__buffer_update(b, &part, &rng, NULL, NULL));
             at += n;
         }
         int x = (int)b->slot[0].id, y = (int)b->slot[1].id;
@@ -336,17 +325,16 @@ static void the_reservoir_keeps_every_set_equally_often(void **unused)
 
 /* Forty samples, seven slots: each position of the stream is left in 7/40 of the runs. Counts of a draw without replacement
  * are not multinomial: their covariance shrinks the statistic by (n - m)/(n - 1). */
-static void the_reservoir_favours_no_position(void **unused)
+TEST(the_reservoir_favours_no_position)
 {
-    (void)unused;
     enum { N = 40, M = 7, RUNS = 20000 };
     long count[N] = {0};
     test_batch batch = batch_make(N, 1, 1, 0, 0);
     sfp_buffer *b = buffer_make("er", M, 1, 1, N);
     sfp_rng rng = sfp__rng_init(18, 8);
     for (int k = 0; k < RUNS; k++) {
-        assert_int_equal(sfp__buffer_restore(b, 0, 0, NULL), SFP_OK);
-        assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, NULL, NULL), SFP_OK);
+        MUST(sfp__buffer_restore(b, 0, 0, NULL));
+        MUST(sfp__buffer_update(b, &batch.view, &rng, NULL, NULL));
         for (int i = 0; i < M; i++)
             count[b->slot[i].id]++;
     }
@@ -361,16 +349,15 @@ static void the_reservoir_favours_no_position(void **unused)
 }
 
 /* After 2^40 samples a slot is hit once in 4e11; a count cut to 32 bits would begin again and hit every time. */
-static void the_reservoir_counts_beyond_32_bits(void **unused)
+TEST(the_reservoir_counts_beyond_32_bits)
 {
-    (void)unused;
     sfp_buffer *b = buffer_make("er", 3, 1, 1, 50);
     test_batch batch = batch_make(50, 1, 1, 0, 0);
     sfp_rng rng = sfp__rng_init(2, 3);
     for (int k = 0; k < 2000; k++) {
         sfp_buffer_change change;
-        assert_int_equal(sfp__buffer_restore(b, 3, (uint64_t)1 << 40, NULL), SFP_OK);
-        assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, &change, NULL), SFP_OK);
+        MUST(sfp__buffer_restore(b, 3, (uint64_t)1 << 40, NULL));
+        MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
         assert_int_equal(change.nu, 0); /* chance of one in all runs: 3e-7 */
         assert_int_equal(b->seen, ((uint64_t)1 << 40) + 50);
     }
@@ -378,15 +365,14 @@ static void the_reservoir_counts_beyond_32_bits(void **unused)
     sfp__buffer_free(b);
 }
 
-static void replay_draws_are_uniform_and_without_replacement(void **unused)
+TEST(replay_draws_are_uniform_and_without_replacement)
 {
-    (void)unused;
     sfp_buffer *b = buffer_make("streamfp", 8, 1, 1, 8);
     test_batch batch = batch_make(5, 1, 1, 0, 0);
     sfp_rng rng = sfp__rng_init(31, 0);
     int slots[20];
     assert_int_equal(sfp__buffer_draw(b, 3, &rng, slots), 0); /* empty */
-    assert_int_equal(sfp__buffer_update(b, &batch.view, &rng, NULL, NULL), SFP_OK);
+    MUST(sfp__buffer_update(b, &batch.view, &rng, NULL, NULL));
 
     long pairs[25] = {0};
     double p[25];
@@ -477,9 +463,8 @@ static void oracle_draw(int n, const double *weight, int count, const double *u,
 }
 
 /* Integer scores make ties and equal scores; u takes round values too, which meet the edges of intervals. */
-static void the_plan_is_the_reference_s_on_random_cases(void **unused)
+TEST(the_plan_is_the_reference_s_on_random_cases)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(77, 0);
     long replaced_in_all = 0;
     for (int k = 0; k < 20000; k++) {
@@ -533,22 +518,4 @@ static void the_plan_is_the_reference_s_on_random_cases(void **unused)
         replaced_in_all += nu;
     }
     assert_true(replaced_in_all > 50000); /* the cases are not all empty */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nu_has_its_exact_distribution),
-        cmocka_unit_test(nu_counts_what_was_just_stored),
-        cmocka_unit_test(both_draws_have_their_exact_distribution),
-        cmocka_unit_test(weighted_draws_have_their_exact_distribution),
-        cmocka_unit_test(a_weighted_draw_at_the_edges_of_its_intervals),
-        cmocka_unit_test(rank_probabilities_are_those_of_the_formula),
-        cmocka_unit_test(the_reservoir_keeps_every_set_equally_often),
-        cmocka_unit_test(the_reservoir_favours_no_position),
-        cmocka_unit_test(the_reservoir_counts_beyond_32_bits),
-        cmocka_unit_test(replay_draws_are_uniform_and_without_replacement),
-        cmocka_unit_test(the_plan_is_the_reference_s_on_random_cases),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

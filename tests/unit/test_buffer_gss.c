@@ -3,17 +3,13 @@
 #include "buffer/gss_score.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "buffer_ask.h"
 #include "chi_square.h"
+#include "test.h"
 
 enum { PARAMS = 5 };
 
@@ -28,12 +24,11 @@ static double naive_cosine(int n, const float *a, const float *b)
     return aa == 0 || bb == 0 ? 0 : ab / sqrt(aa) / sqrt(bb);
 }
 
-static void a_score_is_the_largest_cosine(void **unused)
+TEST(a_score_is_the_largest_cosine)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(1, 1);
     sfp_thread_pool *pool = NULL;
-    assert_int_equal(sfp__thread_pool_create(3, &pool, NULL), SFP_OK);
+    MUST(sfp__thread_pool_create(3, &pool, NULL));
     for (int round = 0; round < 3000; round++) {
         int n = 1 + (int)sfp__rng_below(&rng, 30), groups = 1 + (int)sfp__rng_below(&rng, SFP_GSS_GROUPS);
         float group[SFP_GSS_GROUPS * 30], g[30];
@@ -54,9 +49,8 @@ static void a_score_is_the_largest_cosine(void **unused)
     sfp__thread_pool_free(pool);
 }
 
-static void groups_are_as_many_whole_ones_as_there_are(void **unused)
+TEST(groups_are_as_many_whole_ones_as_there_are)
 {
-    (void)unused;
     const struct {
         int filled, size, groups;
     } list[] = {{0, 0, 0},   {1, 1, 1},     {9, 9, 1},     {10, 10, 1},   {19, 10, 1},
@@ -67,9 +61,8 @@ static void groups_are_as_many_whole_ones_as_there_are(void **unused)
     }
 }
 
-static void weights_and_probabilities_are_the_formulas(void **unused)
+TEST(weights_and_probabilities_are_the_formulas)
 {
-    (void)unused;
     double w[4];
     sfp__gss_weights(4, (const float[]){0.5f, -1, 0, NAN}, w);
     const double want[] = {1.5 / 2.01, 0, 1 / 2.01, 2 / 2.01};
@@ -143,9 +136,8 @@ static float best_cosine(int groups, const float *group, const float *g)
     return (float)best;
 }
 
-static void samples_are_stored_and_replaced_with_their_scores(void **unused)
+TEST(samples_are_stored_and_replaced_with_their_scores)
 {
-    (void)unused;
     int replaced = 0, refused = 0;
     sfp_rng rng = sfp__rng_init(2, 2);
     for (int round = 0; round < 60; round++) {
@@ -160,7 +152,7 @@ static void samples_are_stored_and_replaced_with_their_scores(void **unused)
             memcpy(was, score, (size_t)m * sizeof *was);
             sfp_buffer_change c = {0};
             ask_begin(&t, b, &x);
-            assert_int_equal(sfp__buffer_update(b, &x.view, &rng, &c, NULL), SFP_OK);
+            MUST(sfp__buffer_update(b, &x.view, &rng, &c, NULL));
             check_change(&before, &x, &c, b);
             float group[SFP_GSS_GROUPS * PARAMS], g[PARAMS];
             int groups = check_groups(&t, &before, group);
@@ -200,9 +192,8 @@ static void samples_are_stored_and_replaced_with_their_scores(void **unused)
 
 /* Four slots of given scores and two samples: 5 x 5 outcomes, each with its exact probability. One group holds all slots, so that
  * the samples' scores are the same every time. */
-static void slots_are_drawn_and_replaced_with_the_right_probabilities(void **unused)
+TEST(slots_are_drawn_and_replaced_with_the_right_probabilities)
 {
-    (void)unused;
     enum { M = 4, B = 2, ROUNDS = 40000 };
     static const float given[M] = {0.9f, -0.4f, 0.3f, -0.8f};
     sfp_buffer *b = buffer_make("gss", M, 3, 4, M);
@@ -211,13 +202,13 @@ static void slots_are_drawn_and_replaced_with_the_right_probabilities(void **unu
     sfp_rng rng = sfp__rng_init(3, 3);
     long count[(M + 1) * (M + 1)] = {0};
     for (int round = 0; round < ROUNDS; round++) {
-        assert_int_equal(sfp__buffer_restore(b, 0, 0, NULL), SFP_OK);
+        MUST(sfp__buffer_restore(b, 0, 0, NULL));
         ask_begin(&t, b, &fill);
-        assert_int_equal(sfp__buffer_update(b, &fill.view, &rng, NULL, NULL), SFP_OK);
+        MUST(sfp__buffer_update(b, &fill.view, &rng, NULL, NULL));
         memcpy(scores_of(b), given, sizeof given);
         sfp_buffer_change c = {0};
         ask_begin(&t, b, &x);
-        assert_int_equal(sfp__buffer_update(b, &x.view, &rng, &c, NULL), SFP_OK);
+        MUST(sfp__buffer_update(b, &x.view, &rng, &c, NULL));
         int to[B] = {M, M};
         for (int i = 0; i < c.nu; i++)
             to[c.retained[i]] = c.replaced[i];
@@ -251,9 +242,8 @@ static void slots_are_drawn_and_replaced_with_the_right_probabilities(void **unu
 }
 
 /* Scores come from checkpoints: any number. */
-static void any_scores_are_survived(void **unused)
+TEST(any_scores_are_survived)
 {
-    (void)unused;
     sfp_buffer *b = buffer_make("gss", 5, 3, 4, 8);
     test_ask t = asker();
     sfp_rng rng = sfp__rng_init(4, 4);
@@ -265,23 +255,21 @@ static void any_scores_are_survived(void **unused)
         buffer_picture before = picture_of(b);
         sfp_buffer_change c = {0};
         ask_begin(&t, b, &x);
-        assert_int_equal(sfp__buffer_update(b, &x.view, &rng, &c, NULL), SFP_OK);
+        MUST(sfp__buffer_update(b, &x.view, &rng, &c, NULL));
         check_change(&before, &x, &c, b);
         batch_free(&x);
     }
     sfp__buffer_free(b);
 }
 
-static void failures_change_nothing(void **unused)
+TEST(failures_change_nothing)
 {
-    (void)unused;
     sfp_buffer *b = buffer_make("gss", 25, 3, 4, 25);
     test_ask t = asker();
-    sfp_error err = {0};
     sfp_rng rng = sfp__rng_init(5, 5);
     test_batch x = batch_make(25, 3, 4, 0, 0), y = batch_make(4, 3, 4, 100000, 0);
     ask_begin(&t, b, &x);
-    assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, &err), SFP_OK);
+    MUST(sfp__buffer_update(b, &x.view, &rng, NULL, &err));
     buffer_picture before = picture_of(b);
     float was[25];
     memcpy(was, scores_of(b), sizeof was);
@@ -298,18 +286,4 @@ static void failures_change_nothing(void **unused)
     batch_free(&x);
     batch_free(&y);
     sfp__buffer_free(b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_score_is_the_largest_cosine),
-        cmocka_unit_test(groups_are_as_many_whole_ones_as_there_are),
-        cmocka_unit_test(weights_and_probabilities_are_the_formulas),
-        cmocka_unit_test(samples_are_stored_and_replaced_with_their_scores),
-        cmocka_unit_test(slots_are_drawn_and_replaced_with_the_right_probabilities),
-        cmocka_unit_test(any_scores_are_survived),
-        cmocka_unit_test(failures_change_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

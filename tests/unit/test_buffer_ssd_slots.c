@@ -1,14 +1,10 @@
 /* The slots of the buffer ssd on a model small enough to write down: what they hold, quotas, queries that are computed once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "ssd_world.h"
+#include "test.h"
 
 /* The query of a slot, where it is known, is that of its bytes. */
 static void check_slot_query(const model *m, const sfp_slot *slot)
@@ -29,9 +25,8 @@ static int synthetic_of(const world *w, int32_t label)
     return n;
 }
 
-static void pictures_begin_as_samples_up_to_the_quota(void **unused)
+TEST(pictures_begin_as_samples_up_to_the_quota)
 {
-    (void)unused;
     world *w = make_world(10, 4, 1); /* 2 a class */
     for (int t = 0; t < 5; t++)
         (void)offer(w, MOST_B, 0, 4);
@@ -51,9 +46,8 @@ static void pictures_begin_as_samples_up_to_the_quota(void **unused)
 }
 
 /* What changes is told, synthetic pictures are never replaced, and slots hold what pixels say. */
-static void slots_hold_the_pictures_and_changes_are_told(void **unused)
+TEST(slots_hold_the_pictures_and_changes_are_told)
 {
-    (void)unused;
     world *w = make_world(13, 4, 5); /* 3 a class, one more slot */
     const uint8_t *synthetic = part_of(w, "synthetic", NULL);
     const float *x = part_of(w, "pixels", NULL);
@@ -104,9 +98,8 @@ static void bring_to_the_border(world *w, int i)
 }
 
 /* A picture whose bytes stay keeps query and mean embedding, though its pixels move; one whose bytes change loses them. */
-static void only_bytes_that_change_cost_query_and_embedding(void **unused)
+TEST(only_bytes_that_change_cost_query_and_embedding)
 {
-    (void)unused;
     int kept = 0, lost = 0;
     for (uint64_t seed = 0; seed < 10; seed++) {
         world *w = make_world(21, 3, seed);
@@ -148,7 +141,7 @@ static void only_bytes_that_change_cost_query_and_embedding(void **unused)
             const float *one = picture;
             changed++;
             sfp__pixels_normalise(slot->image, S, mean, std_, picture);
-            assert_int_equal(embed_at(&w->m, 1, &one, embed, NULL), SFP_OK);
+            MUST(embed_at(&w->m, 1, &one, embed, NULL));
             w->m.embeds--; /* ours */
             assert_memory_equal(slot->mean_embed, embed, sizeof embed);
             assert_memory_equal(slot->query, zeros, sizeof zeros);
@@ -171,9 +164,8 @@ static bool in_batch(const world *w, int32_t label)
 
 /* In an optimisation: of a synthetic picture one, of a real sample one in its life, unless it came with it or was there before.
  * The parameters move twice a class. */
-static void queries_are_computed_once(void **unused)
+TEST(queries_are_computed_once)
 {
-    (void)unused;
     world *w = make_world(21, 3, 4);
     bool known[MOST_T][MOST_B] = {{false}};
     int late = 0;
@@ -194,8 +186,7 @@ static void queries_are_computed_once(void **unused)
                         want++;
                     }
         }
-        sfp_error err = {0};
-        assert_int_equal(try_batch(w, NULL, &err), SFP_OK);
+        MUST(try_batch(w, NULL, &err));
         assert_int_equal(w->m.queries, want);
         assert_int_equal(w->m.moves, 2 * classes);
         for (int i = 0; i < w->b->filled; i++) {
@@ -212,9 +203,8 @@ static void queries_are_computed_once(void **unused)
     free_world(w);
 }
 
-static void more_classes_shrink_the_quota_and_free_the_surplus(void **unused)
+TEST(more_classes_shrink_the_quota_and_free_the_surplus)
 {
-    (void)unused;
     world *w = make_world(12, 1, 2);
     for (int classes = 1; classes <= 14; classes++) {
         uint8_t picture[12][N];
@@ -242,16 +232,4 @@ static void more_classes_shrink_the_quota_and_free_the_surplus(void **unused)
         }
     }
     free_world(w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures_begin_as_samples_up_to_the_quota),
-        cmocka_unit_test(slots_hold_the_pictures_and_changes_are_told),
-        cmocka_unit_test(only_bytes_that_change_cost_query_and_embedding),
-        cmocka_unit_test(queries_are_computed_once),
-        cmocka_unit_test(more_classes_shrink_the_quota_and_free_the_surplus),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

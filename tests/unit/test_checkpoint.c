@@ -1,20 +1,18 @@
 /* Checkpoints: going on from one gives the bytes of never having stopped; a damaged one is always told; the last good one
  * survives whatever happens to the writing of the next. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "failing_alloc.h"
 #include "learner_world.h"
 #include "model/vit.h"
+#include "test.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <zlib.h>
+
+AROUND_ALL(make_world, free_world)
 
 /* ------------------------------------------------------- the same as never stopping */
 
@@ -28,24 +26,24 @@ static void same_as_never_stopping(const scenario *s)
     char ckpt[96];
     sfp_learner *a = make_learner(&s->o), *b = make_learner(&s->o);
     feed(a, 0, s->stop, s->each);
-    MUST(sfp__learner_checkpoint(a, in_dir("c", ckpt, sizeof ckpt), "timestamp five\n\x01 \xe2\x82\xac", err));
+    MUST(sfp__learner_checkpoint(a, in_dir("c", ckpt, sizeof ckpt), "timestamp five\n\x01 \xe2\x82\xac", &err));
     feed(a, s->stop, s->times, s->each);
 
     char *position = NULL;
     bool old = true;
     feed(b, 0, 1, s->each); /* what it had learned is gone after resuming */
-    MUST(sfp__learner_resume(b, ckpt, &position, &old, err));
+    MUST(sfp__learner_resume(b, ckpt, &position, &old, &err));
     assert_false(old);
     assert_string_equal(position, "timestamp five\n\x01 \xe2\x82\xac");
     sfp__free(position);
     bytes first = slurp(ckpt), again;
-    MUST(sfp__learner_checkpoint(b, PATH("d"), "timestamp five\n\x01 \xe2\x82\xac", err));
+    MUST(sfp__learner_checkpoint(b, PATH("d"), "timestamp five\n\x01 \xe2\x82\xac", &err));
     again = slurp(PATH("d"));
     assert_same_bytes(first, again, "a checkpoint of what was resumed");
     feed(b, s->stop, s->times, s->each);
 
-    MUST(sfp__learner_save_state(a, PATH("a"), err));
-    MUST(sfp__learner_save_state(b, PATH("b"), err));
+    MUST(sfp__learner_save_state(a, PATH("a"), &err));
+    MUST(sfp__learner_save_state(b, PATH("b"), &err));
     bytes sa = slurp(PATH("a")), sb = slurp(PATH("b")), ca = image_of(a), cb = image_of(b);
     assert_same_bytes(sa, sb, "states at the end");
     assert_same_bytes(ca, cb, "checkpoints at the end");
@@ -58,16 +56,14 @@ static void same_as_never_stopping(const scenario *s)
     remove_files();
 }
 
-static void goes_on_with_the_defaults(void **unused)
+TEST(goes_on_with_the_defaults)
 {
-    (void)unused;
     const scenario s = {small_options(), 5, 12, 0};
     same_as_never_stopping(&s);
 }
 
-static void goes_on_before_the_buffer_is_full_and_from_the_start(void **unused)
+TEST(goes_on_before_the_buffer_is_full_and_from_the_start)
 {
-    (void)unused;
     scenario s = {small_options(), 1, 4, 0};
     same_as_never_stopping(&s);
     s.stop = 0;
@@ -76,9 +72,8 @@ static void goes_on_before_the_buffer_is_full_and_from_the_start(void **unused)
     same_as_never_stopping(&s);
 }
 
-static void goes_on_with_three_steps_and_all_the_switches(void **unused)
+TEST(goes_on_with_three_steps_and_all_the_switches)
 {
-    (void)unused;
     scenario s = {small_options(), 5, 12, 4};
     s.o.steps = 3;
     s.o.fp.attune_residual = true;
@@ -90,18 +85,16 @@ static void goes_on_with_three_steps_and_all_the_switches(void **unused)
     same_as_never_stopping(&s);
 }
 
-static void goes_on_over_a_task_boundary_without_a_buffer(void **unused)
+TEST(goes_on_over_a_task_boundary_without_a_buffer)
 {
-    (void)unused;
     scenario s = {small_options(), 5, 12, 4};
     s.o.buffer.method = "none";
     for (s.stop = 4; s.stop <= 9; s.stop++) /* right before a boundary (4, 8), right after it, in between */
         same_as_never_stopping(&s);
 }
 
-static void goes_on_with_a_free_stream_that_grows(void **unused)
+TEST(goes_on_with_a_free_stream_that_grows)
 {
-    (void)unused;
     scenario s = {small_options(), 20, 47, 0};
     s.o.fp.tasks = 0;
     s.o.fp.span = 1;
@@ -113,34 +106,30 @@ static void goes_on_with_a_free_stream_that_grows(void **unused)
     same_as_never_stopping(&s);
 }
 
-static void goes_on_with_a_reservoir(void **unused)
+TEST(goes_on_with_a_reservoir)
 {
-    (void)unused;
     scenario s = {small_options(), 5, 12, 0};
     s.o.buffer.method = "er";
     same_as_never_stopping(&s);
 }
 
-static void goes_on_with_compressed_pictures(void **unused)
+TEST(goes_on_with_compressed_pictures)
 {
-    (void)unused;
     scenario s = {small_options(), 5, 12, 0};
     encode_pictures();
     s.o.keep_compressed = true;
     same_as_never_stopping(&s);
 }
 
-static void goes_on_with_the_class_token_as_query(void **unused)
+TEST(goes_on_with_the_class_token_as_query)
 {
-    (void)unused;
     scenario s = {small_options(), 5, 12, 0};
     s.o.fp.query_one = true;
     same_as_never_stopping(&s);
 }
 
-static void goes_on_with_other_kinds_of_pool(void **unused)
+TEST(goes_on_with_other_kinds_of_pool)
 {
-    (void)unused;
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
         scenario s = {small_options(), 5, 12, 4};
         s.o.fp.kind = (sfp_fp_kind)kind;
@@ -153,9 +142,8 @@ static void goes_on_with_other_kinds_of_pool(void **unused)
     }
 }
 
-static void goes_on_with_mixed_heads(void **unused)
+TEST(goes_on_with_mixed_heads)
 {
-    (void)unused;
     scenario s = {small_options(), 3, 6, 2};
     s.o.head = SFP_HEAD_MIX;
     same_as_never_stopping(&s);
@@ -168,14 +156,13 @@ static sfp_learner *with_checkpoint(const sfp_learner_options *o)
 {
     sfp_learner *l = make_learner(o);
     feed(l, 0, 3, 0);
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "three", err));
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "three", &err));
     return l;
 }
 
 static sfp_status resume(sfp_learner *l, bool *old, char *message)
 {
     char *position = NULL;
-    sfp_error err = {0};
     sfp_status s = sfp__learner_resume(l, PATH("c"), &position, old, &err);
     if (message)
         (void)snprintf(message, SFP_ERROR_MAX, "%s", err.message);
@@ -190,9 +177,8 @@ static void patch(int fd, const void *p, size_t n, size_t at)
     assert_int_equal(pwrite(fd, p, n, (off_t)at), n);
 }
 
-static void every_flipped_byte_is_found(void **unused)
+TEST(every_flipped_byte_is_found)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     sfp_learner *l = with_checkpoint(&o);
     bytes good = slurp(PATH("c")), before = image_of(l);
@@ -210,7 +196,7 @@ static void every_flipped_byte_is_found(void **unused)
     close(fd);
     bytes after = image_of(l);
     assert_same_bytes(before, after, "a learner that resumed from nothing good");
-    assert_int_equal(resume(l, NULL, NULL), SFP_OK);
+    MUST(resume(l, NULL, NULL));
     sfp__free(good.p);
     sfp__free(before.p);
     sfp__free(after.p);
@@ -219,9 +205,8 @@ static void every_flipped_byte_is_found(void **unused)
 }
 
 /* They are not damaged: the one before must not serve, and what to do is said. */
-static void one_of_an_earlier_version_is_refused(void **unused)
+TEST(one_of_an_earlier_version_is_refused)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     sfp_learner *l = with_checkpoint(&o);
     char message[SFP_ERROR_MAX];
@@ -231,7 +216,7 @@ static void one_of_an_earlier_version_is_refused(void **unused)
     at[11] = '2';
     uint32_t sum = (uint32_t)crc32_z(0, b.p, b.n - sizeof sum);
     memcpy(b.p + b.n - sizeof sum, &sum, sizeof sum);
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "here", err)); /* a good one before it */
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "here", &err)); /* a good one before it */
     spill(PATH("c"), b.p, b.n);
     static const char wanted[] =
         "/c: written by an earlier version: start again without --resume in another --out, or finish it with "
@@ -241,7 +226,7 @@ static void one_of_an_earlier_version_is_refused(void **unused)
     const uint8_t seen[8] = {1};
     const sfp_tensor t = {.name = "seen", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {8}, .count = 8, .bytes = 8, .data = seen};
     const sfp_meta meta[] = {{"kind", "ncm"}, {"position", "{}"}}; /* as a method's was */
-    MUST(sfp__safetensors_write(PATH("c"), &t, 1, meta, 2, err));
+    MUST(sfp__safetensors_write(PATH("c"), &t, 1, meta, 2, &err));
     assert_int_equal(resume(l, NULL, message), SFP_EUNSUPPORTED);
     assert_non_null(strstr(message, wanted));
     sfp__free(b.p);
@@ -249,9 +234,8 @@ static void one_of_an_earlier_version_is_refused(void **unused)
     remove_files();
 }
 
-static void every_truncation_is_found(void **unused)
+TEST(every_truncation_is_found)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     sfp_learner *l = with_checkpoint(&o);
     bytes good = slurp(PATH("c"));
@@ -269,9 +253,8 @@ static void every_truncation_is_found(void **unused)
 
 /* Any byte changed under a checksum that holds: values of pictures and weights pass, all else is refused; no crash, and all or
  * nothing. */
-static void forged_contents_are_refused(void **unused)
+TEST(forged_contents_are_refused)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     sfp_learner *l = with_checkpoint(&o);
     bytes good = slurp(PATH("c")), before = image_of(l);
@@ -291,7 +274,7 @@ static void forged_contents_are_refused(void **unused)
         accepted += s == SFP_OK;
         refused += s != SFP_OK;
         if (s == SFP_OK)
-            assert_int_equal(resume(l, NULL, NULL), SFP_OK); /* the learner as it was */
+            MUST(resume(l, NULL, NULL)); /* the learner as it was */
     }
     close(fd);
     assert_true(accepted > 100 && refused > (int)header / 2);
@@ -304,30 +287,29 @@ static void forged_contents_are_refused(void **unused)
     remove_files();
 }
 
-static void the_one_before_serves_when_the_last_is_damaged_or_gone(void **unused)
+TEST(the_one_before_serves_when_the_last_is_damaged_or_gone)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     sfp_learner *l = with_checkpoint(&o);
     bytes third = slurp(PATH("c")), then, old;
     bool used_old = true;
     feed(l, 3, 4, 0);
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "four", err));
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "four", &err));
     assert_int_equal(count_files(), 2);
     old = slurp(PATH("c.old"));
     assert_same_bytes(third, old, "PATH.old");
     sfp__free(old.p);
-    assert_int_equal(resume(l, &used_old, NULL), SFP_OK);
+    MUST(resume(l, &used_old, NULL));
     assert_false(used_old);
     assert_int_equal(sfp__learner_counts(l).timestamps, 4);
 
     spill(PATH("c"), third.p, third.n / 2);
-    assert_int_equal(resume(l, &used_old, NULL), SFP_OK);
+    MUST(resume(l, &used_old, NULL));
     assert_true(used_old);
     assert_int_equal(sfp__learner_counts(l).timestamps, 3);
 
     /* the damaged one does not push out the good one */
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "three", err));
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "three", &err));
     old = slurp(PATH("c.old"));
     then = slurp(PATH("c"));
     assert_same_bytes(third, old, "PATH.old beside a damaged PATH");
@@ -336,7 +318,7 @@ static void the_one_before_serves_when_the_last_is_damaged_or_gone(void **unused
     sfp__free(then.p);
 
     (void)unlink(PATH("c"));
-    assert_int_equal(resume(l, &used_old, NULL), SFP_OK);
+    MUST(resume(l, &used_old, NULL));
     assert_true(used_old);
 
     char message[SFP_ERROR_MAX];
@@ -356,9 +338,8 @@ static void the_one_before_serves_when_the_last_is_damaged_or_gone(void **unused
     remove_files();
 }
 
-static void leftovers_of_killed_writers_go(void **unused)
+TEST(leftovers_of_killed_writers_go)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     sfp_learner *l = with_checkpoint(&o);
     char own[64];
@@ -368,9 +349,9 @@ static void leftovers_of_killed_writers_go(void **unused)
     spill(PATH("c.tmp.1"), "x", 1); /* lives */
     spill(PATH("c.tmp.note"), "x", 1);
     spill(PATH("c.old.tmp"), "x", 1);
-    assert_int_equal(resume(l, NULL, NULL), SFP_OK);
+    MUST(resume(l, NULL, NULL));
     assert_int_equal(count_files(), 4);
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "", err));
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "", &err));
     assert_int_equal(access(PATH("c.old.tmp"), F_OK), -1);
     assert_int_equal(count_files(), 4);
     sfp__learner_free(l);
@@ -379,9 +360,8 @@ static void leftovers_of_killed_writers_go(void **unused)
 
 /* ---------------------------------------------------------------- other settings */
 
-static void other_settings_are_told_by_name(void **unused)
+TEST(other_settings_are_told_by_name)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     sfp_learner *l = with_checkpoint(&o);
     sfp__learner_free(l);
@@ -446,16 +426,15 @@ static bool only_file_is(const char *name, bytes want)
     return same && count_files() == 1;
 }
 
-static void checkpoint_and_resume_survive_every_failing_allocation(void **unused)
+TEST(checkpoint_and_resume_survive_every_failing_allocation)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     o.fp.tasks = 0;
     o.fp.classes = 0;
     sfp_learner *l = make_learner(&o), *fresh = make_learner(&o);
     feed(l, 0, TIMES, 0); /* more classes than a new learner has room for */
-    MUST(sfp__learner_name_class(l, 2, "two", err));
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "x", err));
+    MUST(sfp__learner_name_class(l, 2, "two", &err));
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "x", &err));
     bytes good = slurp(PATH("c")), empty = image_of(fresh), now;
     assert_true(FAIL_EACH_ALLOCATION(sfp__learner_checkpoint(l, PATH("c"), "x", told), only_file_is("c", good)) > 0);
     now = slurp(PATH("c"));
@@ -498,20 +477,18 @@ static void checkpoint_and_resume_survive_every_failing_allocation(void **unused
     remove_files();
 }
 
-static void a_full_disk_leaves_the_last_good_one(void **unused)
+TEST(a_full_disk_leaves_the_last_good_one)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     sfp_learner *l = with_checkpoint(&o);
     feed(l, 3, 4, 0);
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "four", err));
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "four", &err));
     bytes last = slurp(PATH("c")), old = slurp(PATH("c.old")), now;
     struct rlimit limit, small;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     feed(l, 4, 5, 0);
     for (size_t n = 0; n < last.n; n += last.n / 7) {
-        sfp_error err = {0};
         small = (struct rlimit){.rlim_cur = n, .rlim_max = limit.rlim_max};
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
         sfp_status s = sfp__learner_checkpoint(l, PATH("c"), "five", &err);
@@ -527,50 +504,21 @@ static void a_full_disk_leaves_the_last_good_one(void **unused)
         assert_int_equal(count_files(), 2);
     }
     (void)signal(SIGXFSZ, handler);
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "five", err));
+    MUST(sfp__learner_checkpoint(l, PATH("c"), "five", &err));
     sfp__free(last.p);
     sfp__free(old.p);
     sfp__learner_free(l);
     remove_files();
 }
 
-static void paths_that_cannot_be_written_are_told(void **unused)
+TEST(paths_that_cannot_be_written_are_told)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     sfp_learner *l = with_checkpoint(&o);
-    sfp_error err = {0};
     assert_int_equal(sfp__learner_checkpoint(l, PATH("nowhere/c"), "", &err), SFP_ENOTFOUND);
     assert_int_equal(sfp__learner_checkpoint(l, dir, "", &err), SFP_EINVAL);
     assert_int_equal(sfp__learner_checkpoint(l, PATH("c"), "not UTF-8: \xff", &err), SFP_EINVAL);
-    assert_int_equal(resume(l, NULL, NULL), SFP_OK);
+    MUST(resume(l, NULL, NULL));
     sfp__learner_free(l);
     remove_files();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(goes_on_with_the_defaults),
-        cmocka_unit_test(goes_on_before_the_buffer_is_full_and_from_the_start),
-        cmocka_unit_test(goes_on_with_three_steps_and_all_the_switches),
-        cmocka_unit_test(goes_on_over_a_task_boundary_without_a_buffer),
-        cmocka_unit_test(goes_on_with_a_free_stream_that_grows),
-        cmocka_unit_test(goes_on_with_a_reservoir),
-        cmocka_unit_test(goes_on_with_compressed_pictures),
-        cmocka_unit_test(goes_on_with_the_class_token_as_query),
-        cmocka_unit_test(goes_on_with_other_kinds_of_pool),
-        cmocka_unit_test(goes_on_with_mixed_heads),
-        cmocka_unit_test(every_flipped_byte_is_found),
-        cmocka_unit_test(one_of_an_earlier_version_is_refused),
-        cmocka_unit_test(every_truncation_is_found),
-        cmocka_unit_test(forged_contents_are_refused),
-        cmocka_unit_test(the_one_before_serves_when_the_last_is_damaged_or_gone),
-        cmocka_unit_test(leftovers_of_killed_writers_go),
-        cmocka_unit_test(other_settings_are_told_by_name),
-        cmocka_unit_test(checkpoint_and_resume_survive_every_failing_allocation),
-        cmocka_unit_test(a_full_disk_leaves_the_last_good_one),
-        cmocka_unit_test(paths_that_cannot_be_written_are_told),
-    };
-    return cmocka_run_group_tests(tests, make_world, free_world);
 }

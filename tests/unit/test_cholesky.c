@@ -3,14 +3,10 @@
 
 #include "compute/gemm.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "numeric.h"
+#include "test.h"
 
 /* A = B B^T / k + ridge I, (n, n) with row stride ld; what lies above the diagonal is not to be read. */
 static float *make_spd(sfp_rng *rng, int n, int ld, double ridge)
@@ -42,9 +38,8 @@ static void check_factor(const float *l, const float *a, int n, int ld)
 
 static const int sizes[] = {1, 2, 5, 63, 64, 65, 130, 200};
 
-static void the_factor_times_its_transpose_is_the_matrix(void **unused)
+TEST(the_factor_times_its_transpose_is_the_matrix)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(1, 0);
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (int pad = 0; pad < 8; pad += 7) {
@@ -57,9 +52,8 @@ static void the_factor_times_its_transpose_is_the_matrix(void **unused)
         }
 }
 
-static void appending_rows_gives_the_same_factor(void **unused)
+TEST(appending_rows_gives_the_same_factor)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(2, 0);
     const int steps[] = {1, 7, 32, 64, 100};
     for (size_t k = 0; k < sizeof steps / sizeof *steps; k++) {
@@ -73,9 +67,8 @@ static void appending_rows_gives_the_same_factor(void **unused)
     }
 }
 
-static void forward_then_backward_solves(void **unused)
+TEST(forward_then_backward_solves)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(3, 0);
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (int rows = 1; rows <= 70; rows += 23) {
@@ -105,9 +98,8 @@ static void forward_then_backward_solves(void **unused)
         }
 }
 
-static void what_has_no_factor_is_told(void **unused)
+TEST(what_has_no_factor_is_told)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(4, 0);
     const int bad[] = {0, 40, 64, 99};
     for (size_t k = 0; k < 4; k++)
@@ -129,9 +121,8 @@ static void what_has_no_factor_is_told(void **unused)
     assert_false(sfp__cholesky_append(1, 1, pair, 2));
 }
 
-static void the_same_input_gives_the_same_bytes(void **unused)
+TEST(the_same_input_gives_the_same_bytes)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(5, 0);
     int n = 150;
     float *a = make_spd(&rng, n, n, 0.1), *l = copied(a, (size_t)n * (size_t)n);
@@ -142,9 +133,8 @@ static void the_same_input_gives_the_same_bytes(void **unused)
     free(l);
 }
 
-static void double_factors_solve_ill_conditioned_systems(void **unused)
+TEST(double_factors_solve_ill_conditioned_systems)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(6, 0);
     for (int n = 1; n <= 40; n += 13) {
         size_t count = (size_t)n * (size_t)n;
@@ -177,29 +167,16 @@ static void double_factors_solve_ill_conditioned_systems(void **unused)
     assert_false(sfp__cholesky_f64(2, singular));
 }
 
-static int enter(void **state)
+static int token;
+
+static void enter(void)
 {
-    static int token;
     token = sfp__gemm_enter();
-    *state = &token;
-    return 0;
 }
 
-static int leave(void **state)
+static void leave(void)
 {
-    sfp__gemm_leave(*(int *)*state);
-    return 0;
+    sfp__gemm_leave(token);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_factor_times_its_transpose_is_the_matrix),
-        cmocka_unit_test(appending_rows_gives_the_same_factor),
-        cmocka_unit_test(forward_then_backward_solves),
-        cmocka_unit_test(what_has_no_factor_is_told),
-        cmocka_unit_test(the_same_input_gives_the_same_bytes),
-        cmocka_unit_test(double_factors_solve_ill_conditioned_systems),
-    };
-    return cmocka_run_group_tests(tests, enter, leave);
-}
+AROUND_ALL(enter, leave)

@@ -4,26 +4,22 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "failing_alloc.h"
 #include "temp_folder.h"
+#include "test.h"
 
-static sfp_error err;
+AROUND_ALL(make_folder, remove_folder)
 
 /* -------------------------------------------------------------------- json */
 
 static char text[4096];
 
-static void json_is_what_a_parser_reads(void **state)
+TEST(json_is_what_a_parser_reads)
 {
-    (void)state;
     sfp_json j;
     FILE *f = fmemopen(text, sizeof text, "w");
     sfp__json_begin(&j, f);
@@ -57,10 +53,10 @@ static void json_is_what_a_parser_reads(void **state)
     json_decref(root);
 }
 
-static void json_of_a_broken_file_name_is_still_json(void **state)
+TEST(json_of_a_broken_file_name_is_still_json)
 {
-    (void)state;
-    static const char *const names[] = {"\xff", "a\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x28\xa1", "\x80", "\xf0\x9f\x98\x80"};
+    static const char *const names[] = {"\xff",         "a\xc3", "\xc0\xaf",        "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                                        "\xe2\x28\xa1", "\x80",  "\xf0\x9f\x98\x80"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         sfp_json j;
         memset(text, 0, sizeof text);
@@ -75,9 +71,8 @@ static void json_of_a_broken_file_name_is_still_json(void **state)
     }
 }
 
-static void ending_all_closes_what_is_open(void **state)
+TEST(ending_all_closes_what_is_open)
 {
-    (void)state;
     sfp_json j;
     memset(text, 0, sizeof text);
     FILE *f = fmemopen(text, sizeof text, "w");
@@ -96,7 +91,7 @@ static void expect_list(const char *content, size_t size, size_t count, const ch
 {
     sfp_filelist l = {0};
     put_bytes("list.csv", content, size);
-    assert_int_equal(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_OK);
+    MUST(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err));
     assert_int_equal(l.count, count);
     for (size_t i = 0; i < count; i++) {
         const char *path = sfp__filelist_path(&l, i);
@@ -112,19 +107,18 @@ static void expect_list(const char *content, size_t size, size_t count, const ch
 }
 #define LIST(content, count, files, labels) expect_list(content, sizeof(content) - 1, count, files, labels)
 
-static void lists_come_in_many_spellings(void **state)
+TEST(lists_come_in_many_spellings)
 {
-    (void)state;
     LIST("file,label\na.png,1\n", 1, ((const char *[]){"a.png"}), ((const char *[]){"1"}));
     LIST("a.png,1\nb.png,2", 2, ((const char *[]){"a.png", "b.png"}), ((const char *[]){"1", "2"}));
-    LIST("Path,Class\r\n\"x, \"\"y\"\".png\",\"cat, big\"\r\n\r\n", 1, ((const char *[]){"x, \"y\".png"}), ((const char *[]){"cat, big"}));
+    LIST("Path,Class\r\n\"x, \"\"y\"\".png\",\"cat, big\"\r\n\r\n", 1, ((const char *[]){"x, \"y\".png"}),
+         ((const char *[]){"cat, big"}));
     LIST("# note\na.png\n/abs/b.png,3,more,fields\n", 2, ((const char *[]){"a.png", "/abs/b.png"}), ((const char *[]){"", "3"}));
     LIST("file,7\n", 1, ((const char *[]){"file"}), ((const char *[]){"7"})); /* a file of that name, not the header */
 }
 
-static void broken_lists_name_their_line(void **state)
+TEST(broken_lists_name_their_line)
 {
-    (void)state;
     static const struct {
         const char *content;
         size_t size;
@@ -137,36 +131,32 @@ static void broken_lists_name_their_line(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         sfp_filelist l = {0};
         put_bytes("list.csv", bad[i].content, bad[i].size);
-        assert_int_equal(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT);
-        assert_non_null(strstr(err.message, bad[i].part));
+        REFUSED(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT, bad[i].part);
         assert_memory_equal(err.message, folder, strlen(folder));
         sfp__filelist_done(&l);
     }
 }
 
-static void a_line_without_end_is_refused(void **state)
+TEST(a_line_without_end_is_refused)
 {
-    (void)state;
     char *line = malloc(SFP_LIST_MAX_LINE + 10);
     assert_non_null(line);
     memset(line, 'a', SFP_LIST_MAX_LINE + 10);
     put_bytes("list.csv", line, SFP_LIST_MAX_LINE + 10);
     free(line);
     sfp_filelist l = {0};
-    assert_int_equal(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT);
-    assert_non_null(strstr(err.message, "too long"));
+    REFUSED(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT, "too long");
     sfp__filelist_done(&l);
 }
 
-static void a_large_list_keeps_every_entry(void **state)
+TEST(a_large_list_keeps_every_entry)
 {
-    (void)state;
     sfp_filelist l = {0};
     char path[32], label[32];
     for (int i = 0; i < 100000; i++) {
         (void)snprintf(path, sizeof path, "picture-%d.png", i);
         (void)snprintf(label, sizeof label, "%d", i % 7);
-        assert_int_equal(sfp__filelist_add(&l, path, label, &err), SFP_OK);
+        MUST(sfp__filelist_add(&l, path, label, &err));
     }
     assert_int_equal(l.count, 100000);
     assert_string_equal(sfp__filelist_path(&l, 99999), "picture-99999.png");
@@ -174,13 +164,12 @@ static void a_large_list_keeps_every_entry(void **state)
     sfp__filelist_done(&l);
 }
 
-static void names_are_lines(void **state)
+TEST(names_are_lines)
 {
-    (void)state;
     char **names = NULL;
     size_t count = 0;
     put_bytes("list.csv", "tench\r\ngreat white shark\n\nlast", 30);
-    assert_int_equal(sfp__class_names_read(in_folder("list.csv"), &names, &count, &err), SFP_OK);
+    MUST(sfp__class_names_read(in_folder("list.csv"), &names, &count, &err));
     assert_int_equal(count, 4);
     assert_string_equal(names[0], "tench");
     assert_string_equal(names[2], "");
@@ -188,9 +177,8 @@ static void names_are_lines(void **state)
     sfp__names_free(names, count);
 }
 
-static void every_failed_allocation_of_a_list_is_told(void **state)
+TEST(every_failed_allocation_of_a_list_is_told)
 {
-    (void)state;
     put_bytes("list.csv", "a.png,1\nb.png,2\n", 16);
     const char *path = in_folder("list.csv");
     sfp_filelist l = {0};
@@ -201,20 +189,4 @@ static void every_failed_allocation_of_a_list_is_told(void **state)
     sfp__filelist_done(&l);
     assert_true(FAIL_EACH_ALLOCATION(sfp__class_names_read(path, &names, &count, told), !names && !count) > 0);
     sfp__names_free(names, count);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_is_what_a_parser_reads),
-        cmocka_unit_test(json_of_a_broken_file_name_is_still_json),
-        cmocka_unit_test(ending_all_closes_what_is_open),
-        cmocka_unit_test(lists_come_in_many_spellings),
-        cmocka_unit_test(broken_lists_name_their_line),
-        cmocka_unit_test(a_line_without_end_is_refused),
-        cmocka_unit_test(a_large_list_keeps_every_entry),
-        cmocka_unit_test(names_are_lines),
-        cmocka_unit_test(every_failed_allocation_of_a_list_is_told),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

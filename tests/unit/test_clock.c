@@ -4,21 +4,18 @@
 #include "run/clock.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 enum { MOST = 200 };
 
-static void paper_keeps_what_the_formula_says(void **state)
+TEST(paper_keeps_what_the_formula_says)
 {
-    (void)state;
     /* 0.5 s a batch of 20 at 100 samples/s: C_S = 0.5 * 10 / (200 / 100) = 2.5; 10 batches keep 4: 0, 2, 5, 7 */
     double cs = sfp__clock_cs(0.5, 10, 200, 100);
     assert_true(fabs(cs - 2.5) < 1e-12);
@@ -47,7 +44,7 @@ static outcome drive(const sfp_clock_options *o, int n, int b, const double *cos
     outcome r = {0};
     for (int i = 0; i < n; i++)
         arrived[i] = (int64_t)(i + 1) * b;
-    assert_int_equal(sfp__clock_init(&c, o, n, arrived, NULL), SFP_OK);
+    MUST(sfp__clock_init(&c, o, n, arrived, NULL));
     int count;
     const int64_t *batch;
     while ((batch = sfp__clock_next(&c, &count))) {
@@ -71,9 +68,8 @@ static outcome drive_steadily(const sfp_clock_options *o, int n, int b, double e
     return drive(o, n, b, cost);
 }
 
-static void without_a_queue_what_arrives_while_busy_is_dropped(void **state)
+TEST(without_a_queue_what_arrives_while_busy_is_dropped)
 {
-    (void)state;
     /* a batch of 10 a second; learning takes 2.5 s: 0 (1 s to 3.5 s), 1 and 2 are lost, 3 arrives at 4 s, ... */
     const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
     outcome r = drive_steadily(&o, 10, 10, 2.5);
@@ -85,9 +81,8 @@ static void without_a_queue_what_arrives_while_busy_is_dropped(void **state)
     assert_true(r.lag_max < 1e-9);
 }
 
-static void a_batch_complete_just_when_the_learner_is_free_is_taken(void **state)
+TEST(a_batch_complete_just_when_the_learner_is_free_is_taken)
 {
-    (void)state;
     /* a batch of 20 every 0.2 s and 0.2 s to learn from it: rounding puts some moments a little early, some a little late */
     const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 100};
     outcome r = drive_steadily(&o, 150, 20, 0.2);
@@ -95,18 +90,16 @@ static void a_batch_complete_just_when_the_learner_is_free_is_taken(void **state
     assert_int_equal(r.dropped, 0);
 }
 
-static void a_learner_that_keeps_up_loses_nothing(void **state)
+TEST(a_learner_that_keeps_up_loses_nothing)
 {
-    (void)state;
     const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
     outcome r = drive_steadily(&o, 50, 10, 0.99);
     assert_int_equal(r.count, 50);
     assert_int_equal(r.dropped, 0);
 }
 
-static void blocking_loses_nothing_and_triage_pools_what_waits(void **state)
+TEST(blocking_loses_nothing_and_triage_pools_what_waits)
 {
-    (void)state;
     const sfp_clock_options block = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP_QUEUE_BLOCK};
     outcome r = drive_steadily(&block, 40, 10, 3.5);
     assert_int_equal(r.count, 40);
@@ -178,9 +171,8 @@ static outcome simulate(const sfp_clock_options *o, int n, int each, const int *
 }
 
 /* A tick is a tenth of a second, which no double holds: few of them a batch make many events fall together. */
-static void served_batches_and_lag_equal_an_independent_simulation(void **state)
+TEST(served_batches_and_lag_equal_an_independent_simulation)
 {
-    (void)state;
     static const sfp_queue_policy policies[] = {SFP_QUEUE_DROP_OLDEST, SFP_QUEUE_DROP_NEWEST, SFP_QUEUE_BLOCK};
     sfp_rng rng = sfp__rng_init(5, 0);
     for (int round = 0; round < 3000; round++) {
@@ -204,11 +196,9 @@ static void served_batches_and_lag_equal_an_independent_simulation(void **state)
     }
 }
 
-static void a_rate_or_queue_out_of_range_is_refused(void **state)
+TEST(a_rate_or_queue_out_of_range_is_refused)
 {
-    (void)state;
     sfp_clock c;
-    sfp_error err;
     const int64_t arrived[1] = {1};
     sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 0};
     assert_int_equal(sfp__clock_init(&c, &o, 1, arrived, &err), SFP_EINVAL);
@@ -220,16 +210,15 @@ static void a_rate_or_queue_out_of_range_is_refused(void **state)
     sfp__mem_fail_at(-1);
 }
 
-static void the_real_clock_drops_at_overload_and_counts_add_up(void **state)
+TEST(the_real_clock_drops_at_overload_and_counts_add_up)
 {
-    (void)state;
     /* 30 batches of 10 at 1,000 a second: one every 10 ms, each needs 30 ms */
     int64_t arrived[30];
     for (int i = 0; i < 30; i++)
         arrived[i] = (i + 1) * 10;
     const sfp_clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1000, .queue = 1, .policy = SFP_QUEUE_DROP_OLDEST};
     sfp_clock c;
-    assert_int_equal(sfp__clock_init(&c, &o, 30, arrived, NULL), SFP_OK);
+    MUST(sfp__clock_init(&c, &o, 30, arrived, NULL));
     int count;
     while (sfp__clock_next(&c, &count)) {
         nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
@@ -241,15 +230,14 @@ static void the_real_clock_drops_at_overload_and_counts_add_up(void **state)
     sfp__clock_done(&c);
 }
 
-static void each_batch_of_a_pool_has_its_own_lag(void **state)
+TEST(each_batch_of_a_pool_has_its_own_lag)
 {
-    (void)state;
     /* a batch a second; learning from the first takes 3.5 s, and three wait by then: 2.5, 1.5 and 0.5 s */
     const int64_t arrived[] = {10, 20, 30, 40};
     const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 8};
     sfp_clock c;
     int count;
-    assert_int_equal(sfp__clock_init(&c, &o, 4, arrived, NULL), SFP_OK);
+    MUST(sfp__clock_init(&c, &o, 4, arrived, NULL));
     assert_non_null(sfp__clock_next(&c, &count));
     sfp__clock_spent(&c, 3.5);
     assert_non_null(sfp__clock_next(&c, &count));
@@ -267,36 +255,18 @@ static void set_stop(int number)
     stop = 1;
 }
 
-static void waiting_for_a_real_batch_ends_when_stopped(void **state)
+TEST(waiting_for_a_real_batch_ends_when_stopped)
 {
-    (void)state;
     const int64_t arrived[] = {1};
     const sfp_clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1e-3, .stop = &stop}; /* it would take a quarter of an hour */
     sfp_clock c;
     int count;
     const struct sigaction action = {.sa_handler = set_stop};
     assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
-    assert_int_equal(sfp__clock_init(&c, &o, 1, arrived, NULL), SFP_OK);
+    MUST(sfp__clock_init(&c, &o, 1, arrived, NULL));
     (void)alarm(1);
     assert_null(sfp__clock_next(&c, &count));
     assert_int_equal(stop, 1);
     assert_int_equal(c.next, 0); /* nothing is lost */
     sfp__clock_done(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paper_keeps_what_the_formula_says),
-        cmocka_unit_test(without_a_queue_what_arrives_while_busy_is_dropped),
-        cmocka_unit_test(a_batch_complete_just_when_the_learner_is_free_is_taken),
-        cmocka_unit_test(a_learner_that_keeps_up_loses_nothing),
-        cmocka_unit_test(blocking_loses_nothing_and_triage_pools_what_waits),
-        cmocka_unit_test(served_batches_and_lag_equal_an_independent_simulation),
-        cmocka_unit_test(a_rate_or_queue_out_of_range_is_refused),
-        cmocka_unit_test(the_real_clock_drops_at_overload_and_counts_add_up),
-        cmocka_unit_test(each_batch_of_a_pool_has_its_own_lag),
-        cmocka_unit_test(waiting_for_a_real_batch_ends_when_stopped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

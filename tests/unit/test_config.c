@@ -1,7 +1,5 @@
 #include "io/config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,15 +7,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "failing_alloc.h"
 #include "temp_folder.h"
+#include "test.h"
+
+AROUND_ALL(make_folder, remove_folder)
 
 static sfp_model_config parse(const char *text)
 {
     sfp_model_config c;
-    sfp_error err = {0};
     if (sfp__model_config_parse("c.json", text, strlen(text), &c, &err) != SFP_OK)
         fail_msg("%s: %s", text, err.message);
     return c;
@@ -26,20 +24,20 @@ static sfp_model_config parse(const char *text)
 static void check_refused(const char *text, sfp_status status, const char *message)
 {
     sfp_model_config c, untouched;
-    sfp_error err = {0};
     memset(&c, 0x5a, sizeof c);
     untouched = c;
     sfp_status got = sfp__model_config_parse("c.json", text, strlen(text), &c, &err);
     if (got != status || !strstr(err.message, message))
-        fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s'", text, sfp_status_text(got), err.message, sfp_status_text(status), message);
+        fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s'", text, sfp_status_text(got), err.message, sfp_status_text(status),
+                 message);
     assert_memory_equal(&c, &untouched, sizeof c);
 }
 
-static void this_projects_keys_are_read(void **unused)
+TEST(this_projects_keys_are_read)
 {
-    (void)unused;
-    sfp_model_config c = parse("{\"architecture\":\"vit\",\"img_size\":32,\"patch_size\":8,\"num_heads\":4,\"mean\":[0,0.5,0],"
-                               "\"std\":[1,1,2.0],\"ln_eps\":1e-06,\"layers\":[0,1],\"activation\":\"gelu\",\"class_names\":[\"a\",\"b\"]}");
+    sfp_model_config c =
+        parse("{\"architecture\":\"vit\",\"img_size\":32,\"patch_size\":8,\"num_heads\":4,\"mean\":[0,0.5,0],"
+              "\"std\":[1,1,2.0],\"ln_eps\":1e-06,\"layers\":[0,1],\"activation\":\"gelu\",\"class_names\":[\"a\",\"b\"]}");
     assert_int_equal(c.heads, 4);
     assert_int_equal(c.img_size, 32);
     assert_int_equal(c.patch_size, 8);
@@ -50,12 +48,12 @@ static void this_projects_keys_are_read(void **unused)
     sfp__model_config_done(&c);
 }
 
-static void timms_keys_are_read(void **unused)
+TEST(timms_keys_are_read)
 {
-    (void)unused;
-    sfp_model_config c = parse("{\"architecture\":\"vit_base_patch16_224\",\"num_classes\":2,\"num_features\":768,\"pretrained_cfg\":"
-                               "{\"tag\":\"x\",\"input_size\":[3,384,384],\"mean\":[0.5,0.5,0.5],\"std\":[0.5,0.5,0.5],"
-                               "\"label_names\":[\"cat\",\"dog\"],\"pool_size\":null}}");
+    sfp_model_config c =
+        parse("{\"architecture\":\"vit_base_patch16_224\",\"num_classes\":2,\"num_features\":768,\"pretrained_cfg\":"
+              "{\"tag\":\"x\",\"input_size\":[3,384,384],\"mean\":[0.5,0.5,0.5],\"std\":[0.5,0.5,0.5],"
+              "\"label_names\":[\"cat\",\"dog\"],\"pool_size\":null}}");
     assert_int_equal(c.img_size, 384);
     assert_int_equal(c.heads, 0);
     assert_true(c.has_mean && c.has_std && c.std[0] == 0.5f && c.ln_eps == 0);
@@ -64,12 +62,12 @@ static void timms_keys_are_read(void **unused)
     sfp__model_config_done(&c);
 }
 
-static void hugging_faces_keys_are_read(void **unused)
+TEST(hugging_faces_keys_are_read)
 {
-    (void)unused;
-    sfp_model_config c = parse("{\"model_type\":\"vit\",\"num_attention_heads\":12,\"layer_norm_eps\":1e-12,\"hidden_act\":\"gelu\","
-                               "\"image_size\":224,\"patch_size\":16,\"image_mean\":[0.1,0.2,0.3],\"image_std\":[1,2,3],"
-                               "\"id2label\":{\"1\":\"dog\",\"0\":\"cat\",\"2\":\"\\u00e9\"}}");
+    sfp_model_config c =
+        parse("{\"model_type\":\"vit\",\"num_attention_heads\":12,\"layer_norm_eps\":1e-12,\"hidden_act\":\"gelu\","
+              "\"image_size\":224,\"patch_size\":16,\"image_mean\":[0.1,0.2,0.3],\"image_std\":[1,2,3],"
+              "\"id2label\":{\"1\":\"dog\",\"0\":\"cat\",\"2\":\"\\u00e9\"}}");
     assert_int_equal(c.heads, 12);
     assert_int_equal(c.img_size, 224);
     assert_true(c.ln_eps == 1e-12f && c.mean[2] == 0.3f && c.std[1] == 2.0f);
@@ -80,9 +78,8 @@ static void hugging_faces_keys_are_read(void **unused)
     sfp__model_config_done(&c);
 }
 
-static void clips_image_tower_is_read(void **unused)
+TEST(clips_image_tower_is_read)
 {
-    (void)unused;
     sfp_model_config c = parse("{\"text_config\":{\"num_attention_heads\":8},\"vision_config\":{\"num_attention_heads\":12,"
                                "\"hidden_act\":\"quick_gelu\",\"image_size\":[224,224],\"patch_size\":32}}");
     assert_int_equal(c.heads, 12);
@@ -92,9 +89,8 @@ static void clips_image_tower_is_read(void **unused)
     sfp__model_config_done(&c);
 }
 
-static void absent_and_null_keys_stay_unset(void **unused)
+TEST(absent_and_null_keys_stay_unset)
 {
-    (void)unused;
     sfp_model_config c = parse("{\"num_heads\":null,\"mean\":null,\"pretrained_cfg\":null,\"id2label\":{},\"other\":[1]}");
     sfp_model_config unset = {0};
     assert_memory_equal(&c, &unset, sizeof c);
@@ -102,9 +98,8 @@ static void absent_and_null_keys_stay_unset(void **unused)
     sfp__model_config_done(NULL);
 }
 
-static void known_keys_of_a_wrong_kind_are_named(void **unused)
+TEST(known_keys_of_a_wrong_kind_are_named)
 {
-    (void)unused;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -144,122 +139,93 @@ static void known_keys_of_a_wrong_kind_are_named(void **unused)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_refused(cases[i].text, SFP_EFORMAT, cases[i].message);
-    check_refused("{\"hidden_act\":\"gelu_new\\u0007\"}", SFP_EUNSUPPORTED, "'hidden_act' is 'gelu_new\\x07', expected gelu or quick_gelu");
+    check_refused("{\"hidden_act\":\"gelu_new\\u0007\"}", SFP_EUNSUPPORTED,
+                  "'hidden_act' is 'gelu_new\\x07', expected gelu or quick_gelu");
 }
 
-static void the_file_beside_the_weights_is_found(void **unused)
+TEST(the_file_beside_the_weights_is_found)
 {
-    (void)unused;
     sfp_model_config c = {0};
-    sfp_error err = {0};
     const char *found = "";
     char weights[4500];
     (void)snprintf(weights, sizeof weights, "%s", in_folder("net.v1.safetensors"));
-    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_OK);
+    MUST(sfp__model_config_find(weights, NULL, &c, &found, &err));
     assert_null(found);
     assert_int_equal(strlen(err.message), 0);
     put_text("config.json", "{\"num_heads\":3}");
-    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_OK);
+    MUST(sfp__model_config_find(weights, NULL, &c, &found, &err));
     assert_true(found && c.heads == 3);
     put_text("net.v1.json", "{\"num_heads\":6}");
-    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_OK);
+    MUST(sfp__model_config_find(weights, NULL, &c, &found, &err));
     assert_true(found && c.heads == 6);
     put_text("net.v1.json", "{");
-    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_EFORMAT);
-    assert_non_null(strstr(err.message, "net.v1.json: line 1"));
+    REFUSED(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_EFORMAT, "net.v1.json: line 1");
     assert_int_equal(c.heads, 6);
     (void)unlink(in_folder("net.v1.json"));
     assert_int_equal(mkdir(in_folder("net.v1.json"), 0700), 0);
-    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "is a directory"));
+    REFUSED(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_EINVAL, "is a directory");
     (void)rmdir(in_folder("net.v1.json"));
     (void)unlink(in_folder("config.json"));
 }
 
-static void what_the_file_carries_comes_after_its_own_and_before_the_folders(void **unused)
+TEST(what_the_file_carries_comes_after_its_own_and_before_the_folders)
 {
-    (void)unused;
     sfp_model_config c = {0};
-    sfp_error err = {0};
     const char *from = "", *inside = "{\"num_heads\":4}";
     char weights[4500];
     (void)snprintf(weights, sizeof weights, "%s", in_folder("net.safetensors"));
     put_text("config.json", "{\"num_heads\":3}");
-    assert_int_equal(sfp__model_config_find(weights, inside, &c, &from, &err), SFP_OK);
+    MUST(sfp__model_config_find(weights, inside, &c, &from, &err));
     assert_true(c.heads == 4 && strstr(from, "metadata"));
-    assert_int_equal(sfp__model_config_find(weights, "{", &c, &from, &err), SFP_EFORMAT);
-    assert_non_null(strstr(err.message, "net.safetensors: line 1"));
+    REFUSED(sfp__model_config_find(weights, "{", &c, &from, &err), SFP_EFORMAT, "net.safetensors: line 1");
     put_text("net.json", "{\"num_heads\":6}");
-    assert_int_equal(sfp__model_config_find(weights, inside, &c, &from, &err), SFP_OK);
+    MUST(sfp__model_config_find(weights, inside, &c, &from, &err));
     assert_true(c.heads == 6 && strstr(from, "beside"));
     (void)unlink(in_folder("net.json"));
     (void)unlink(in_folder("config.json"));
 }
 
-static void mean_and_std_may_stand_in_a_file_of_their_own(void **unused)
+TEST(mean_and_std_may_stand_in_a_file_of_their_own)
 {
-    (void)unused;
     sfp_model_config c = {0};
-    sfp_error err = {0};
     const char *from = "";
     char weights[4500];
     (void)snprintf(weights, sizeof weights, "%s", in_folder("model.safetensors"));
     put_text("preprocessor_config.json", "{\"image_mean\":[0.5,0.4,0.3],\"image_std\":[0.1,0.2,0.3],\"size\":{\"height\":224}}");
-    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &from, &err), SFP_OK);
+    MUST(sfp__model_config_find(weights, NULL, &c, &from, &err));
     assert_null(from); /* alone it is not a model's */
     put_text("config.json", "{\"num_attention_heads\":3,\"image_std\":[1,1,1]}");
-    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &from, &err), SFP_OK);
+    MUST(sfp__model_config_find(weights, NULL, &c, &from, &err));
     assert_true(c.heads == 3 && c.has_mean && c.mean[1] == 0.4f && c.has_std && c.std[0] == 1);
     assert_non_null(strstr(from, "preprocessor_config.json"));
     put_text("preprocessor_config.json", "{\"image_mean\":[0.5]}");
-    assert_int_equal(sfp__model_config_find(weights, NULL, &c, &from, &err), SFP_EFORMAT);
-    assert_non_null(strstr(err.message, "preprocessor_config.json: 'image_mean'"));
+    REFUSED(sfp__model_config_find(weights, NULL, &c, &from, &err), SFP_EFORMAT, "preprocessor_config.json: 'image_mean'");
     (void)unlink(in_folder("preprocessor_config.json"));
     (void)unlink(in_folder("config.json"));
 }
 
-static void names_without_folder_or_ending_work_too(void **unused)
+TEST(names_without_folder_or_ending_work_too)
 {
-    (void)unused;
     sfp_model_config c = {0};
     const char *found = "";
     char old[4096];
     assert_non_null(getcwd(old, sizeof old));
     assert_int_equal(chdir(folder), 0);
     put_text("net.json", "{\"num_heads\":5}");
-    assert_int_equal(sfp__model_config_find("net", NULL, &c, &found, NULL), SFP_OK);
+    MUST(sfp__model_config_find("net", NULL, &c, &found, NULL));
     assert_true(found && c.heads == 5);
-    assert_int_equal(sfp__model_config_find(".hidden", NULL, &c, &found, NULL), SFP_OK);
+    MUST(sfp__model_config_find(".hidden", NULL, &c, &found, NULL));
     assert_null(found);
     (void)unlink(in_folder("net.json"));
     assert_int_equal(chdir(old), 0);
 }
 
-static void each_failing_allocation_is_reported(void **unused)
+TEST(each_failing_allocation_is_reported)
 {
-    (void)unused;
     put_text("net.json", "{\"class_names\":[\"a\",\"b\",\"c\"]}");
     sfp_model_config c;
     const char *found = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__model_config_find(in_folder("net.bin"), NULL, &c, &found, told), !found) >= 5);
     sfp__model_config_done(&c);
     (void)unlink(in_folder("net.json"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(this_projects_keys_are_read),
-        cmocka_unit_test(timms_keys_are_read),
-        cmocka_unit_test(hugging_faces_keys_are_read),
-        cmocka_unit_test(clips_image_tower_is_read),
-        cmocka_unit_test(absent_and_null_keys_stay_unset),
-        cmocka_unit_test(known_keys_of_a_wrong_kind_are_named),
-        cmocka_unit_test(the_file_beside_the_weights_is_found),
-        cmocka_unit_test(what_the_file_carries_comes_after_its_own_and_before_the_folders),
-        cmocka_unit_test(mean_and_std_may_stand_in_a_file_of_their_own),
-        cmocka_unit_test(names_without_folder_or_ending_work_too),
-        cmocka_unit_test(each_failing_allocation_is_reported),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

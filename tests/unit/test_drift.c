@@ -4,12 +4,9 @@
 #include "base/rng.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 enum { SERIES = 200, STATIONARY = 300, AFTER = 60 };
 
@@ -33,9 +30,8 @@ static void rates(double mean, double deviation, double shift, int *before, int 
     }
 }
 
-static void a_stationary_series_hardly_ever_fires(void **unused)
+TEST(a_stationary_series_hardly_ever_fires)
 {
-    (void)unused;
     int before, after;
     rates(0.02, 0.003, 0, &before, &after);
     print_message("stationary: %d of %d series fire within %d values\n", before, SERIES, STATIONARY);
@@ -43,9 +39,8 @@ static void a_stationary_series_hardly_ever_fires(void **unused)
     assert_true(after <= SERIES / 20);
 }
 
-static void a_shift_fires_in_either_direction(void **unused)
+TEST(a_shift_fires_in_either_direction)
 {
-    (void)unused;
     for (int sign = -1; sign <= 1; sign += 2) {
         int before, after;
         rates(-0.4, 0.01, 2 * sign, &before, &after);
@@ -56,9 +51,8 @@ static void a_shift_fires_in_either_direction(void **unused)
 }
 
 /* Units do not matter: the same series, scaled and moved, fires at the same moments. */
-static void scale_and_offset_make_no_difference(void **unused)
+TEST(scale_and_offset_make_no_difference)
 {
-    (void)unused;
     int fired = 0;
     for (uint64_t s = 0; s < 20; s++) {
         sfp_rng rng = sfp__rng_init(1001, s);
@@ -73,9 +67,8 @@ static void scale_and_offset_make_no_difference(void **unused)
     assert_true(fired >= 20);
 }
 
-static void it_starts_anew_after_firing(void **unused)
+TEST(it_starts_anew_after_firing)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(1002, 0);
     sfp_drift_detector d = {0};
     int first = -1, second = -1;
@@ -94,9 +87,8 @@ static void it_starts_anew_after_firing(void **unused)
     assert_in_range(second, 200, 215);
 }
 
-static void it_says_nothing_at_first_nor_about_what_is_no_number(void **unused)
+TEST(it_says_nothing_at_first_nor_about_what_is_no_number)
 {
-    (void)unused;
     sfp_drift_detector d = {0};
     for (int t = 0; t < 30; t++)
         assert_false(sfp__drift_next(&d, t % 2 ? 1e6 : -1e6));
@@ -111,16 +103,4 @@ static void it_says_nothing_at_first_nor_about_what_is_no_number(void **unused)
             assert_false(sfp__drift_next(&with, t % 2 ? (double)NAN : (double)INFINITY));
         assert_int_equal(sfp__drift_next(&with, x), sfp__drift_next(&without, x));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stationary_series_hardly_ever_fires),
-        cmocka_unit_test(a_shift_fires_in_either_direction),
-        cmocka_unit_test(scale_and_offset_make_no_difference),
-        cmocka_unit_test(it_starts_anew_after_firing),
-        cmocka_unit_test(it_says_nothing_at_first_nor_about_what_is_no_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,34 +3,28 @@
 #include "base/mem.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "test.h"
 
-static void fail_returns_the_status_and_fills_the_record(void **unused)
+TEST(fail_returns_the_status_and_fills_the_record)
 {
-    (void)unused;
-    sfp_error err = {0};
     assert_int_equal(sfp__fail(&err, SFP_ESHAPE, "%s: %d", "w.safetensors", 7), SFP_ESHAPE);
     assert_int_equal(err.status, SFP_ESHAPE);
     assert_string_equal(err.message, "w.safetensors: 7");
 }
 
-static void a_missing_record_is_fine(void **unused)
+TEST(a_missing_record_is_fine)
 {
-    (void)unused;
     assert_int_equal(sfp__fail(NULL, SFP_EIO, "x"), SFP_EIO);
     assert_int_equal(sfp__fail_errno(NULL, SFP_EIO, "x"), SFP_EIO);
     assert_int_equal(sfp__fail_prefix(NULL, SFP_EIO, "x"), SFP_EIO);
     assert_int_equal(sfp__fail_nomem(NULL), SFP_ENOMEM);
 }
 
-static void long_messages_are_cut_and_terminated(void **unused)
+TEST(long_messages_are_cut_and_terminated)
 {
-    (void)unused;
     char text[2 * SFP_ERROR_MAX];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = 0;
@@ -49,10 +43,8 @@ static void long_messages_are_cut_and_terminated(void **unused)
     assert_memory_equal(s.guard, "########", 8);
 }
 
-static void errno_is_put_into_words(void **unused)
+TEST(errno_is_put_into_words)
 {
-    (void)unused;
-    sfp_error err;
     errno = ENOENT;
     assert_int_equal(sfp__fail_errno(&err, SFP_EIO, "%s: cannot open", "a.npy"), SFP_EIO);
     char want[128];
@@ -60,20 +52,16 @@ static void errno_is_put_into_words(void **unused)
     assert_string_equal(err.message, want);
 }
 
-static void a_prefix_goes_before_the_message(void **unused)
+TEST(a_prefix_goes_before_the_message)
 {
-    (void)unused;
-    sfp_error err;
     (void)sfp__fail(&err, SFP_EFORMAT, "line 3: no number");
     assert_int_equal(sfp__fail_prefix(&err, SFP_EFORMAT, "case %d", 4), SFP_EFORMAT);
     assert_string_equal(err.message, "case 4: line 3: no number");
     assert_int_equal(err.status, SFP_EFORMAT);
 }
 
-static void out_of_memory_says_how_much_was_asked_for(void **unused)
+TEST(out_of_memory_says_how_much_was_asked_for)
 {
-    (void)unused;
-    sfp_error err;
     sfp__mem_fail_at(0);
     assert_null(sfp__malloc(12345));
     assert_int_equal(sfp__fail_nomem(&err), SFP_ENOMEM);
@@ -81,9 +69,8 @@ static void out_of_memory_says_how_much_was_asked_for(void **unused)
     assert_non_null(strstr(err.message, "12345"));
 }
 
-static void every_status_has_words_of_its_own(void **unused)
+TEST(every_status_has_words_of_its_own)
 {
-    (void)unused;
     static const sfp_status all[] = {
 #define VALUE(name, value, text) SFP_##name,
         SFP_STATUS_LIST(VALUE)
@@ -99,25 +86,9 @@ static void every_status_has_words_of_its_own(void **unused)
     assert_string_equal(sfp_status_text((sfp_status)99), "unknown status");
 }
 
-static void the_version_is_the_headers(void **unused)
+TEST(the_version_is_the_headers)
 {
-    (void)unused;
     char want[32];
     (void)snprintf(want, sizeof want, "%d.%d.%d", SFP_VERSION_MAJOR, SFP_VERSION_MINOR, SFP_VERSION_PATCH);
     assert_string_equal(sfp_version(), want);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fail_returns_the_status_and_fills_the_record),
-        cmocka_unit_test(a_missing_record_is_fine),
-        cmocka_unit_test(long_messages_are_cut_and_terminated),
-        cmocka_unit_test(errno_is_put_into_words),
-        cmocka_unit_test(a_prefix_goes_before_the_message),
-        cmocka_unit_test(out_of_memory_says_how_much_was_asked_for),
-        cmocka_unit_test(every_status_has_words_of_its_own),
-        cmocka_unit_test(the_version_is_the_headers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

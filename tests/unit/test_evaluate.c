@@ -3,26 +3,29 @@
 #include "run/evaluate.h"
 
 #include "run_world.h"
+#include "test.h"
+
+AROUND_ALL(make_world, end_world)
 
 enum { SIDE = 16, CLASSES = 2, PICTURES = 150, BROKEN = 70 };
 
 static int loads;
 
-static sfp_status fake_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err)
+static sfp_status fake_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *why)
 {
     (void)s;
-    (void)err;
+    (void)why;
     *out = sfp__record_none();
     out->label = (int32_t)(i % CLASSES);
     return SFP_OK;
 }
 
-static sfp_status fake_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
+static sfp_status fake_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *why)
 {
     (void)s;
     loads++;
     if (i == BROKEN)
-        return sfp__fail(err, SFP_EFORMAT, "picture %lld: broken", (long long)i);
+        return sfp__fail(why, SFP_EFORMAT, "picture %lld: broken", (long long)i);
     size_t size = (size_t)3 * SIDE * SIDE;
     uint8_t *bytes = sfp__malloc(size);
     assert_non_null(bytes);
@@ -69,18 +72,17 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
     lo.fp.tasks = 1;
     lo.fp.classes = CLASSES;
     lo.method = method;
-    assert_int_equal(sfp__tasks_create(&source, "free", 0, 0, NULL, &tasks, NULL), SFP_OK);
-    assert_int_equal(sfp__learner_create(vit, threads, &lo, &l, NULL), SFP_OK);
-    assert_int_equal(sfp__predictor_create(l, threads, 0, &p, NULL), SFP_OK);
-    assert_int_equal(sfp__evaluator_create(&source, &tasks, SIDE, SFP_RESIZE_SQUASH, vit->config.dim, memory, &e, NULL),
-                     SFP_OK);
+    MUST(sfp__tasks_create(&source, "free", 0, 0, NULL, &tasks, NULL));
+    MUST(sfp__learner_create(vit, threads, &lo, &l, NULL));
+    MUST(sfp__predictor_create(l, threads, 0, &p, NULL));
+    MUST(sfp__evaluator_create(&source, &tasks, SIDE, SFP_RESIZE_SQUASH, vit->config.dim, memory, &e, NULL));
     for (int round = 0; round < 2; round++) {
         loads = 0;
-        assert_int_equal(sfp__evaluator_run(e, p, 0, &accuracy[round], CLASSES, NULL, NULL), SFP_OK);
+        MUST(sfp__evaluator_run(e, p, 0, &accuracy[round], CLASSES, NULL, NULL));
         loaded[round] = loads;
         assert_int_equal(sfp__evaluator_asked(e, 0), PICTURES - 1);
         assert_int_equal(sfp__evaluator_skipped(e), 1);
-        assert_int_equal(sfp__learner_offer(l, CLASSES, samples, &t, NULL), SFP_OK);
+        MUST(sfp__learner_offer(l, CLASSES, samples, &t, NULL));
     }
     sfp__evaluator_free(e);
     sfp__predictor_free(p);
@@ -88,9 +90,8 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
     sfp__tasks_done(&tasks);
 }
 
-static void a_head_alone_needs_each_picture_once(void **unused)
+TEST(a_head_alone_needs_each_picture_once)
 {
-    (void)unused;
     double kept[2], not_kept[2];
     int loaded[2];
     evaluate("ncm", SFP_EVALUATOR_MEMORY, kept, loaded);
@@ -103,9 +104,8 @@ static void a_head_alone_needs_each_picture_once(void **unused)
     assert_true(kept[0] == 0 && kept[1] > 0.5); /* it did answer */
 }
 
-static void the_learner_sees_pictures_again(void **unused)
+TEST(the_learner_sees_pictures_again)
 {
-    (void)unused;
     double kept[2], not_kept[2];
     int loaded[2];
     evaluate(NULL, SFP_EVALUATOR_MEMORY, kept, loaded);
@@ -113,13 +113,4 @@ static void the_learner_sees_pictures_again(void **unused)
     evaluate(NULL, 0, not_kept, loaded);
     assert_int_equal(loaded[1], PICTURES - 1); /* but for one that is known to be broken */
     assert_true(not_kept[1] == kept[1]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_head_alone_needs_each_picture_once),
-        cmocka_unit_test(the_learner_sees_pictures_again),
-    };
-    return cmocka_run_group_tests(tests, make_world, end_world);
 }

@@ -2,14 +2,11 @@
 
 #include "base/mem.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #include "failing_alloc.h"
 #include "temp_folder.h"
+#include "test.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -30,13 +27,14 @@ static char *name(int i)
     return path;
 }
 
-static int drop_dir(void **unused)
+static void drop_dir(void)
 {
-    (void)unused;
     for (int i = 0; i < 20; i++)
         (void)unlink(name(i));
-    return rmdir(folder); /* fails when anything else was left */
+    assert_int_equal(rmdir(folder), 0); /* fails when anything else was left */
 }
+
+AROUND_EACH(make_folder, drop_dir)
 
 /* File i, "" when it is not there; the same buffer for all calls of one i. */
 static const char *text_of(int i)
@@ -62,13 +60,11 @@ static void append(const char *text)
 static sfp_line_log *open_events(uint64_t from, size_t max_bytes, int keep)
 {
     sfp_line_log *e = NULL;
-    sfp_error err = {0};
-    if (sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", from, max_bytes, keep, &e, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", from, max_bytes, keep, &e, &err));
     return e;
 }
 
-static sfp_status write_one(sfp_line_log *e, uint64_t t, sfp_error *err)
+static sfp_status write_one(sfp_line_log *e, uint64_t t, sfp_error *why)
 {
     static const uint64_t ids[3] = {10, UINT64_MAX, 12};
     static const float similarity[3] = {0.1f, NAN, -0.25f};
@@ -87,14 +83,14 @@ static sfp_status write_one(sfp_line_log *e, uint64_t t, sfp_error *err)
                         .loss = loss};
     ts.buffer = (sfp_buffer_change){.stored = 2, .nu = 1, .retained = retained, .replaced = replaced};
     ts.seconds.total = 0.125;
-    return sfp__events_write(e, &ts, 4, ids, err);
+    return sfp__events_write(e, &ts, 4, ids, why);
 }
 
 static void write_range(sfp_line_log *e, uint64_t from, uint64_t to)
 {
     for (uint64_t t = from; t < to; t++)
-        assert_int_equal(write_one(e, t, NULL), SFP_OK);
-    assert_int_equal(sfp__line_log_flush(e, NULL), SFP_OK);
+        MUST(write_one(e, t, NULL));
+    MUST(sfp__line_log_flush(e, NULL));
 }
 
 /* What opening left ends with the line of timestamp t; -1: there is none. */
@@ -107,13 +103,12 @@ static void check_last(uint64_t from, size_t max_bytes, int64_t t)
     sfp__line_log_close(e);
 }
 
-static void opening_tells_the_last_line_that_is_left(void **unused)
+TEST(opening_tells_the_last_line_that_is_left)
 {
-    (void)unused;
     check_last(4, 0, -1); /* no file */
     sfp_line_log *e = open_events(0, 0, 0);
     write_range(e, 0, 6);
-    assert_int_equal(sfp__line_log_sync(e, NULL), SFP_OK);
+    MUST(sfp__line_log_sync(e, NULL));
     sfp__line_log_close(e);
     check_last(9, 0, 5); /* shorter than who asks believes */
     check_last(4, 0, 3);
@@ -129,9 +124,8 @@ static void opening_tells_the_last_line_that_is_left(void **unused)
     check_last(6, 700, strstr(text_of(1), "{\"t\":4,") ? 4 : 3);
 }
 
-static void a_line_has_what_the_specification_says(void **unused)
+TEST(a_line_has_what_the_specification_says)
 {
-    (void)unused;
     sfp_line_log *e = open_events(0, 0, 0);
     write_range(e, 5, 6);
     sfp__line_log_close(e);
@@ -151,12 +145,11 @@ static void a_line_has_what_the_specification_says(void **unused)
     assert_non_null(strstr(text, "\"total\":0.125000}}\n"));
 }
 
-static void without_scores_similarity_is_null(void **unused)
+TEST(without_scores_similarity_is_null)
 {
-    (void)unused;
     sfp_line_log *e = open_events(0, 0, 0);
     sfp_timestamp ts = {.t = 0};
-    assert_int_equal(sfp__events_write(e, &ts, 0, NULL, NULL), SFP_OK);
+    MUST(sfp__events_write(e, &ts, 0, NULL, NULL));
     sfp__line_log_close(e);
     json_error_t why;
     json_t *line = json_loads(text_of(0), 0, &why);
@@ -166,21 +159,19 @@ static void without_scores_similarity_is_null(void **unused)
     json_decref(line);
 }
 
-static void who_chooses_nothing_learns_from_all(void **unused)
+TEST(who_chooses_nothing_learns_from_all)
 {
-    (void)unused;
     static const uint64_t ids[2] = {7, 8};
     sfp_line_log *e = open_events(0, 0, 0);
     sfp_timestamp ts = {.t = 3, .task = 2, .offered = 2, .coreset_count = 2};
-    assert_int_equal(sfp__events_write(e, &ts, 1, ids, NULL), SFP_OK);
+    MUST(sfp__events_write(e, &ts, 1, ids, NULL));
     sfp__line_log_close(e);
     assert_non_null(
         strstr(text_of(0), "{\"t\":3,\"task\":2,\"offered\":[7,8],\"similarity\":null,\"coreset\":[0,1],\"replay\":[],"));
 }
 
-static void a_resumed_run_writes_the_same_file(void **unused)
+TEST(a_resumed_run_writes_the_same_file)
 {
-    (void)unused;
     static char whole[ROOM];
     sfp_line_log *e = open_events(0, 0, 0);
     write_range(e, 0, 30);
@@ -198,9 +189,8 @@ static void a_resumed_run_writes_the_same_file(void **unused)
     assert_string_equal(text_of(0), "");
 }
 
-static void a_resumed_run_takes_rotated_files_back(void **unused)
+TEST(a_resumed_run_takes_rotated_files_back)
 {
-    (void)unused;
     enum { LARGEST = 2000 };
     char whole[4][LARGEST + 1];
     for (int keep = 0; keep <= 3; keep += 3) {
@@ -225,9 +215,8 @@ static void a_resumed_run_takes_rotated_files_back(void **unused)
     }
 }
 
-static void a_rotation_cut_short_is_mended(void **unused)
+TEST(a_rotation_cut_short_is_mended)
 {
-    (void)unused;
     sfp_line_log *e = open_events(0, 1 << 20, 2);
     write_range(e, 0, 6);
     sfp__line_log_close(e);
@@ -243,19 +232,17 @@ static void a_rotation_cut_short_is_mended(void **unused)
     assert_true(access(name(1), F_OK) != 0);
 }
 
-static void a_file_that_is_no_log_is_refused(void **unused)
+TEST(a_file_that_is_no_log_is_refused)
 {
-    (void)unused;
     static const char *const bad[] = {
         "hello\n", "{\"t\":}\n", "{\"t\":1\n", "{\"t\":-1,}\n", "{\"t\":99999999999999999999999,}\n", "\n"};
     sfp_line_log *e = NULL;
-    sfp_error err = {0};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         (void)unlink(name(0));
         append("{\"t\":0,\"x\":{}}\n");
         append(bad[i]);
-        assert_int_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 5, 0, 0, &e, &err), SFP_EFORMAT);
-        assert_non_null(strstr(err.message, "events.jsonl:2: is not a line"));
+        REFUSED(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 5, 0, 0, &e, &err), SFP_EFORMAT,
+                "events.jsonl:2: is not a line");
     }
     (void)unlink(name(0));
     assert_int_equal(mkdir(name(0), 0777), 0);
@@ -269,25 +256,23 @@ static void a_file_that_is_no_log_is_refused(void **unused)
     assert_null(e);
 }
 
-static void a_full_disk_is_told_and_leaves_whole_lines(void **unused)
+TEST(a_full_disk_is_told_and_leaves_whole_lines)
 {
-    (void)unused;
     struct rlimit old, tight = {3000, 3000};
     sfp_line_log *e = open_events(0, 0, 0);
     write_range(e, 0, 3);
     size_t before = strlen(text_of(0));
-    sfp_error err = {0};
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     tight.rlim_max = old.rlim_max;
     (void)signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
     for (uint64_t t = 3; t < 20; t++)
-        assert_int_equal(write_one(e, t, &err), SFP_OK); /* only gathered */
+        MUST(write_one(e, t, &err)); /* only gathered */
     assert_int_equal(sfp__line_log_flush(e, &err), SFP_EIO);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_non_null(strstr(err.message, "cannot write: File too large"));
     assert_int_equal(strlen(text_of(0)), before);
-    assert_int_equal(sfp__line_log_flush(e, &err), SFP_OK); /* room again: nothing was lost */
+    MUST(sfp__line_log_flush(e, &err)); /* room again: nothing was lost */
     sfp__line_log_close(e);
     int lines = 0;
     for (const char *p = text_of(0); *p; p++)
@@ -296,15 +281,14 @@ static void a_full_disk_is_told_and_leaves_whole_lines(void **unused)
     assert_non_null(strstr(text_of(0), "\n{\"t\":19,"));
 }
 
-static void long_runs_are_written_without_a_flush_and_without_memory(void **unused)
+TEST(long_runs_are_written_without_a_flush_and_without_memory)
 {
-    (void)unused;
     sfp_line_log *e = open_events(0, 100000, 2);
     for (uint64_t t = 0; t < 1000; t++)
-        assert_int_equal(write_one(e, t, NULL), SFP_OK);
+        MUST(write_one(e, t, NULL));
     unsigned long allocations = sfp__mem_count();
     for (uint64_t t = 1000; t < 3000; t++)
-        assert_int_equal(write_one(e, t, NULL), SFP_OK);
+        MUST(write_one(e, t, NULL));
     assert_true(sfp__mem_count() == allocations);
     sfp__line_log_close(e);
     struct stat st;
@@ -313,30 +297,10 @@ static void long_runs_are_written_without_a_flush_and_without_memory(void **unus
     assert_true(stat(name(3), &st) != 0);
 }
 
-static void no_memory_is_told(void **unused)
+TEST(no_memory_is_told)
 {
-    (void)unused;
     sfp_line_log *e = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 0, 0, 0, &e, told), !e) > 0);
     assert_true(FAIL_EACH_ALLOCATION(write_one(e, 0, told), true) > 0);
     sfp__line_log_close(e);
-}
-
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, drop_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(a_line_has_what_the_specification_says),
-        TEST(without_scores_similarity_is_null),
-        TEST(who_chooses_nothing_learns_from_all),
-        TEST(a_resumed_run_writes_the_same_file),
-        TEST(opening_tells_the_last_line_that_is_left),
-        TEST(a_resumed_run_takes_rotated_files_back),
-        TEST(a_rotation_cut_short_is_mended),
-        TEST(a_file_that_is_no_log_is_refused),
-        TEST(a_full_disk_is_told_and_leaves_whole_lines),
-        TEST(long_runs_are_written_without_a_flush_and_without_memory),
-        TEST(no_memory_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,9 +8,6 @@
 #include "stream/known.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +15,9 @@
 #include <unistd.h>
 
 #include "run_world.h"
+#include "test.h"
+
+AROUND_ALL(make_world, end_world)
 
 static sfp_run_options run_options(const char *tasks)
 {
@@ -41,7 +41,6 @@ static sfp_exam_options exam_options(const char *state, const char *tasks)
 static sfp_exam examine(const sfp_exam_options *o)
 {
     sfp_exam e;
-    sfp_error err = {0};
     if (sfp__exam(o, &e, &err))
         fail_msg("%s: %s", o->state, err.message);
     return e;
@@ -88,9 +87,8 @@ static void check_run(sfp_run_options o, const char *name)
     sfp__result_done(&r);
 }
 
-static void a_state_gives_the_numbers_of_its_run(void **unused)
+TEST(a_state_gives_the_numbers_of_its_run)
 {
-    (void)unused;
     sfp_run_options o = run_options("5");
     check_run(o, "linear");
     o.learner.head = SFP_HEAD_MIX;
@@ -112,9 +110,8 @@ static void a_state_gives_the_numbers_of_its_run(void **unused)
     }
 }
 
-static void what_the_state_does_not_know_is_counted(void **unused)
+TEST(what_the_state_does_not_know_is_counted)
 {
-    (void)unused;
     sfp_run_options o = run_options("free");
     static const char *const names[] = {"cat", "dog", "emu"};
     char path[4700], data[4700], wide[4700];
@@ -126,12 +123,12 @@ static void what_the_state_does_not_know_is_counted(void **unused)
             const sfp_image im = {16, 16, rgb};
             (void)snprintf(name, sizeof name, "all/%s/%d.png", names[c], i);
             put_text(name, ""); /* makes the folders */
-            assert_int_equal(sfp__image_write_png(in_folder(name), &im, NULL), SFP_OK);
+            MUST(sfp__image_write_png(in_folder(name), &im, NULL));
             (void)snprintf(name, sizeof name, "two/%s/%d.png", names[c], i);
             if (c == 1)
                 continue;
             put_text(name, "");
-            assert_int_equal(sfp__image_write_png(in_folder(name), &im, NULL), SFP_OK);
+            MUST(sfp__image_write_png(in_folder(name), &im, NULL));
         }
     put_text("all/cat/9.png", "no picture");
     (void)snprintf(data, sizeof data, "folder:%s", in_folder("two"));
@@ -155,27 +152,23 @@ static void what_the_state_does_not_know_is_counted(void **unused)
     assert_int_equal(e.right, right);
     assert_int_equal(right + e.confusion[1] + e.confusion[2], 8);
     sfp__exam_done(&e);
-    sfp_error err = {0};
     eo.data = "synthetic:200"; /* none of its classes */
-    assert_int_equal(sfp__exam(&eo, &e, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "synthetic:200: no picture of a class that "));
+    REFUSED(sfp__exam(&eo, &e, &err), SFP_EINVAL, "synthetic:200: no picture of a class that ");
     eo.data = "nothing:here";
     assert_int_not_equal(sfp__exam(&eo, &e, &err), SFP_OK);
 }
 
-static void a_source_through_a_list_has_its_numbers(void **unused)
+TEST(a_source_through_a_list_has_its_numbers)
 {
-    (void)unused;
     const sfp_source_options so = {.seed = 5};
     const char *const names[] = {"star", NULL, "disc"}, *const twice[] = {"star", "star"}, *const number[] = {NULL, "0"};
     sfp_source *inner = NULL;
     sfp_known_source *k = NULL;
-    sfp_error err = {0};
-    assert_int_equal(sfp__source_open("synthetic:0", &so, &inner, NULL), SFP_OK);
+    MUST(sfp__source_open("synthetic:0", &so, &inner, NULL));
     assert_int_equal(sfp__known_open(inner, 3, names, &k, &err), SFP_EUNSUPPORTED);
     assert_string_equal(err.message, "synthetic:0: has no end, expected a data set");
     sfp__source_close(inner);
-    assert_int_equal(sfp__source_open("synthetic:100", &so, &inner, NULL), SFP_OK);
+    MUST(sfp__source_open("synthetic:100", &so, &inner, NULL));
     assert_int_equal(sfp__known_open(inner, 2, twice, &k, &err), SFP_EFORMAT);
     assert_string_equal(err.message, "classes 0 and 1 are both called 'star'");
     assert_int_equal(sfp__known_open(inner, 2, number, &k, &err), SFP_EFORMAT);
@@ -192,8 +185,8 @@ static void a_source_through_a_list_has_its_numbers(void **unused)
     for (int64_t i = 0; i < k->base.count; i++) {
         sfp_record r, of;
         char a[64], b[64];
-        assert_int_equal(k->base.record(&k->base, i, &r, NULL), SFP_OK);
-        assert_int_equal(inner->record(inner, k->index[i], &of, NULL), SFP_OK);
+        MUST(k->base.record(&k->base, i, &r, NULL));
+        MUST(inner->record(inner, k->index[i], &of, NULL));
         assert_string_equal(k->base.class_names[r.label], inner->class_names[of.label]);
         assert_string_equal(k->base.name(&k->base, i, a, sizeof a), inner->name(inner, k->index[i], b, sizeof b));
     }
@@ -202,9 +195,8 @@ static void a_source_through_a_list_has_its_numbers(void **unused)
     sfp__source_close(&k->base);
 }
 
-static void every_failing_allocation_is_told(void **unused)
+TEST(every_failing_allocation_is_told)
 {
-    (void)unused;
     sfp_run_options o = run_options("2");
     o.data = "synthetic:40";
     o.method = "ncm";
@@ -227,15 +219,4 @@ static void every_failing_allocation_is_told(void **unused)
             sfp__exam_done(&e);
     }
     assert_true(failures > 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_state_gives_the_numbers_of_its_run),
-        cmocka_unit_test(what_the_state_does_not_know_is_counted),
-        cmocka_unit_test(a_source_through_a_list_has_its_numbers),
-        cmocka_unit_test(every_failing_allocation_is_told),
-    };
-    return cmocka_run_group_tests(tests, make_world, end_world);
 }

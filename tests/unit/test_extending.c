@@ -1,20 +1,12 @@
 /* The examples of docs/extending.md, built and tested as the guide says; and that the guide shows exactly this code. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "buffer/buffer.h"
 #include "select/select_internal.h"
-
-#include "buffer_batch.h"
-#include "select_case.h"
 
 /* ------------------------------------------------------------ select_margin.c */
 
@@ -86,38 +78,40 @@ static const sfp_buffer_method fifo = {.name = "fifo", .summary = "the newest sa
 
 /* ---------------------------------------------------------------------- tests */
 
-static void margin_takes_the_least_sure(void **unused)
+#include "buffer_batch.h"
+#include "select_case.h"
+#include "test.h"
+
+TEST(margin_takes_the_least_sure)
 {
-    (void)unused;
     const float probs[] = {0.9f, 0.05f, 0.05f, 0.5f, 0.4f, 0.1f, 0.34f, 0.33f, 0.33f, 0.6f, 0.3f, 0.1f, NAN, 0.5f, 0.5f};
     const sfp_select_batch batch = {.b = 5, .classes = 3, .probs = probs};
     const sfp_select_options opt = {.sigma = 0.6};
     sfp_arena arena = {0};
     const sfp_select_env env = {.arena = &arena};
     int out[5], count = 0;
-    assert_int_equal(sfp__selector_margin.pick(&batch, &opt, &env, out, NULL, &count, NULL), SFP_OK);
+    MUST(sfp__selector_margin.pick(&batch, &opt, &env, out, NULL, &count, NULL));
     assert_int_equal(count, 3);
     assert_memory_equal(out, ((int[]){2, 1, 3}), 3 * sizeof *out);
     sfp__arena_done(&arena);
 }
 
-static void fifo_keeps_the_newest(void **unused)
+TEST(fifo_keeps_the_newest)
 {
-    (void)unused;
     sfp_buffer_options o = sfp__buffer_options_defaults();
     o.slots = 4;
     o.dim = 3;
     o.image_bytes = 8;
     o.method = "er";
     sfp_buffer *b = NULL;
-    assert_int_equal(sfp__buffer_create(&o, 10, &b, NULL), SFP_OK);
+    MUST(sfp__buffer_create(&o, 10, &b, NULL));
     b->method = &fifo; /* what a row in the table does */
     uint64_t next = 100;
     for (int round = 0; round < 12; round++) {
         int n = 1 + round * 5 % 10;
         test_batch x = batch_make(n, 3, 8, next, (uint64_t)round);
         next += (uint64_t)n;
-        assert_int_equal(sfp__buffer_update(b, &x.view, NULL, NULL, NULL), SFP_OK);
+        MUST(sfp__buffer_update(b, &x.view, NULL, NULL, NULL));
         batch_free(&x);
         for (int i = 0; i < b->filled; i++)
             assert_in_range(b->slot[i].id, next > 104 ? next - 4 : 100, next - 1);
@@ -136,9 +130,8 @@ static char *whole_file(const char *path)
     return text;
 }
 
-static void the_guide_shows_this_code(void **unused)
+TEST(the_guide_shows_this_code)
 {
-    (void)unused;
     char *guide = whole_file("docs/extending.md"), *code = whole_file("tests/unit/test_extending.c");
     int blocks = 0;
     for (char *at = strstr(guide, "```c\n"); at; at = strstr(at, "```c\n"), blocks++) {
@@ -152,14 +145,4 @@ static void the_guide_shows_this_code(void **unused)
     assert_true(blocks >= 2);
     free(guide);
     free(code);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(margin_takes_the_least_sure),
-        cmocka_unit_test(fifo_keeps_the_newest),
-        cmocka_unit_test(the_guide_shows_this_code),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

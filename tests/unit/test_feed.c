@@ -2,15 +2,12 @@
 #include "base/mem.h"
 #include "run/feed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 enum { SIDE = 4, CLASSES = 4 };
 
@@ -22,15 +19,15 @@ typedef struct fake {
     atomic_long *loads;   /* NULL: nobody counts */
 } fake;
 
-static sfp_status fake_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err)
+static sfp_status fake_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *why)
 {
     (void)s;
-    (void)err;
+    (void)why;
     *out = (sfp_record){.label = (int32_t)(i % CLASSES), .domain = -1, .task = -1};
     return SFP_OK;
 }
 
-static sfp_status fake_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
+static sfp_status fake_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *why)
 {
     const fake *f = (const fake *)s;
     if (f->loads)
@@ -40,10 +37,10 @@ static sfp_status fake_load(const sfp_source *s, int64_t i, sfp_picture *out, sf
         (void)nanosleep(&t, NULL);
     }
     if (f->broken_every && i % f->broken_every == 0)
-        return sfp__fail(err, SFP_EFORMAT, "picture %lld: broken", (long long)i);
+        return sfp__fail(why, SFP_EFORMAT, "picture %lld: broken", (long long)i);
     uint8_t *bytes = sfp__malloc((size_t)3 * SIDE * SIDE);
     if (!bytes)
-        return sfp__fail_nomem(err);
+        return sfp__fail_nomem(why);
     memset(bytes, (int)(i % 251), (size_t)3 * SIDE * SIDE);
     *out = (sfp_picture){.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .bytes = bytes, .size = (size_t)3 * SIDE * SIDE};
     return SFP_OK;
@@ -76,16 +73,14 @@ static fake make_source(int64_t count)
 static sfp_tasks cut(const fake *f, const char *spec)
 {
     sfp_tasks t;
-    sfp_error err = {0};
-    if (sfp__tasks_create(&f->s, spec, 0, 0, NULL, &t, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__tasks_create(&f->s, spec, 0, 0, NULL, &t, &err));
     return t;
 }
 
 static sfp_batches batch(const sfp_tasks *t, int b, bool whole)
 {
     sfp_batches out;
-    assert_int_equal(sfp__batches_create(t, b, whole, &out, NULL), SFP_OK);
+    MUST(sfp__batches_create(t, b, whole, &out, NULL));
     return out;
 }
 
@@ -94,13 +89,12 @@ static const sfp_feed_options four_ahead = {.size = SIDE, .depth = 4};
 static sfp_feed *feed_of(const fake *f, const sfp_tasks *t, const sfp_batches *b, int64_t start)
 {
     sfp_feed *out = NULL;
-    assert_int_equal(sfp__feed_create(&f->s, t, b, &four_ahead, start, &out, NULL), SFP_OK);
+    MUST(sfp__feed_create(&f->s, t, b, &four_ahead, start, &out, NULL));
     return out;
 }
 
-static void batches_never_cross_tasks_and_keep_a_short_last_one(void **unused)
+TEST(batches_never_cross_tasks_and_keep_a_short_last_one)
 {
-    (void)unused;
     fake f = make_source(52); /* two tasks of 26 */
     sfp_tasks t = cut(&f, "2");
     sfp_batches b = batch(&t, 10, false);
@@ -118,9 +112,8 @@ static void batches_never_cross_tasks_and_keep_a_short_last_one(void **unused)
     sfp__tasks_done(&t);
 }
 
-static void short_last_batches_can_be_left_out_but_still_take_time(void **unused)
+TEST(short_last_batches_can_be_left_out_but_still_take_time)
 {
-    (void)unused;
     fake f = make_source(52);
     sfp_tasks t = cut(&f, "2");
     sfp_batches b = batch(&t, 10, true);
@@ -137,9 +130,8 @@ static void short_last_batches_can_be_left_out_but_still_take_time(void **unused
     sfp__tasks_done(&t);
 }
 
-static void every_batch_comes_in_order_with_its_pictures(void **unused)
+TEST(every_batch_comes_in_order_with_its_pictures)
 {
-    (void)unused;
     fake f = make_source(230);
     sfp_tasks t = cut(&f, "2");
     sfp_batches b = batch(&t, 7, false);
@@ -147,7 +139,7 @@ static void every_batch_comes_in_order_with_its_pictures(void **unused)
     for (int64_t k = 0; k < b.count; k++) {
         int n;
         const sfp_sample *s;
-        assert_int_equal(sfp__feed_take(feed, k, &n, &s, NULL), SFP_OK);
+        MUST(sfp__feed_take(feed, k, &n, &s, NULL));
         assert_int_equal(n, b.first[k + 1] - b.first[k]);
         for (int i = 0; i < n; i++) {
             assert_int_equal(s[i].id, b.order[b.first[k] + i]);
@@ -164,9 +156,8 @@ static void every_batch_comes_in_order_with_its_pictures(void **unused)
     sfp__tasks_done(&t);
 }
 
-static void pictures_that_cannot_be_read_are_left_out_and_counted(void **unused)
+TEST(pictures_that_cannot_be_read_are_left_out_and_counted)
 {
-    (void)unused;
     fake f = make_source(60);
     f.broken_every = 6;
     sfp_tasks t = cut(&f, "free");
@@ -175,7 +166,7 @@ static void pictures_that_cannot_be_read_are_left_out_and_counted(void **unused)
     for (int64_t k = 0; k < b.count; k++) {
         int n;
         const sfp_sample *s;
-        assert_int_equal(sfp__feed_take(feed, k, &n, &s, NULL), SFP_OK);
+        MUST(sfp__feed_take(feed, k, &n, &s, NULL));
         assert_int_equal(n, 10);
         for (int i = 0; i < n; i++) {
             assert_int_not_equal(s[i].id % 6, 0);
@@ -190,16 +181,15 @@ static void pictures_that_cannot_be_read_are_left_out_and_counted(void **unused)
     feed = feed_of(&f, &t, &b, 0);
     int n = -1;
     const sfp_sample *s;
-    assert_int_equal(sfp__feed_take(feed, 0, &n, &s, NULL), SFP_OK);
+    MUST(sfp__feed_take(feed, 0, &n, &s, NULL));
     assert_int_equal(n, 0);
     sfp__feed_free(feed);
     sfp__batches_done(&b);
     sfp__tasks_done(&t);
 }
 
-static void it_jumps_ahead_and_several_can_be_held(void **unused)
+TEST(it_jumps_ahead_and_several_can_be_held)
 {
-    (void)unused;
     fake f = make_source(400);
     f.pause = 100000;
     sfp_tasks t = cut(&f, "free");
@@ -211,7 +201,7 @@ static void it_jumps_ahead_and_several_can_be_held(void **unused)
     for (size_t j = 0; j < sizeof jumps / sizeof *jumps; j++) {
         sfp__feed_release(feed, jumps[j]);
         for (int h = 0; h < 3; h++) /* three batches at once stay valid, as triage takes them */
-            assert_int_equal(sfp__feed_take(feed, jumps[j] + h, &n, &held[h], NULL), SFP_OK);
+            MUST(sfp__feed_take(feed, jumps[j] + h, &n, &held[h], NULL));
         for (int h = 0; h < 3; h++)
             for (int i = 0; i < n; i++) {
                 assert_int_equal(held[h][i].id, 4 * (jumps[j] + h) + i);
@@ -224,9 +214,8 @@ static void it_jumps_ahead_and_several_can_be_held(void **unused)
 }
 
 /* The paper's clock knows beforehand which batches it keeps: the others are never decoded, and those are there in time. */
-static void only_the_batches_that_will_be_taken_are_decoded(void **unused)
+TEST(only_the_batches_that_will_be_taken_are_decoded)
 {
-    (void)unused;
     atomic_long loads = 0;
     fake f = make_source(400);
     f.loads = &loads;
@@ -237,14 +226,13 @@ static void only_the_batches_that_will_be_taken_are_decoded(void **unused)
     const sfp_feed_options o = {.size = SIDE, .depth = 3, .only = kept, .only_count = KEPT};
     for (int begin = 0; begin < 2; begin++) { /* from the beginning, and as a run that goes on */
         sfp_feed *feed = NULL;
-        sfp_error err = {0};
         int n;
         const sfp_sample *s;
         atomic_store(&loads, 0);
-        assert_int_equal(sfp__feed_create(&f.s, &t, &b, &o, begin ? 18 : 0, &feed, NULL), SFP_OK);
+        MUST(sfp__feed_create(&f.s, &t, &b, &o, begin ? 18 : 0, &feed, NULL));
         for (int i = begin ? 2 : 0; i < KEPT; i++) {
             sfp__feed_release(feed, kept[i]);
-            assert_int_equal(sfp__feed_take(feed, kept[i], &n, &s, &err), SFP_OK);
+            MUST(sfp__feed_take(feed, kept[i], &n, &s, &err));
             assert_int_equal(n, 4);
             for (int k = 0; k < n; k++)
                 assert_int_equal(s[k].id, 4 * kept[i] + k);
@@ -261,16 +249,14 @@ static void only_the_batches_that_will_be_taken_are_decoded(void **unused)
     sfp__tasks_done(&t);
 }
 
-static void what_is_not_at_hand_is_refused(void **unused)
+TEST(what_is_not_at_hand_is_refused)
 {
-    (void)unused;
     fake f = make_source(40);
     sfp_tasks t = cut(&f, "free");
     sfp_batches b = batch(&t, 4, false);
     sfp_feed *feed = feed_of(&f, &t, &b, 2);
     int n;
     const sfp_sample *s;
-    sfp_error err = {0};
     assert_int_equal(sfp__feed_take(feed, 1, &n, &s, &err), SFP_EINVAL);
     assert_string_equal(err.message, "batch 1 is not among the 4 from 2 on");
     assert_int_equal(sfp__feed_take(feed, 6, &n, &s, &err), SFP_EINVAL);
@@ -281,9 +267,8 @@ static void what_is_not_at_hand_is_refused(void **unused)
     sfp__tasks_done(&t);
 }
 
-static void it_can_be_ended_at_any_time(void **unused)
+TEST(it_can_be_ended_at_any_time)
 {
-    (void)unused;
     fake f = make_source(4000);
     sfp_tasks t = cut(&f, "free");
     sfp_batches b = batch(&t, 16, false);
@@ -293,7 +278,7 @@ static void it_can_be_ended_at_any_time(void **unused)
         for (int64_t k = round; k < 2 * round; k++) {
             int n;
             const sfp_sample *s;
-            assert_int_equal(sfp__feed_take(feed, k, &n, &s, NULL), SFP_OK);
+            MUST(sfp__feed_take(feed, k, &n, &s, NULL));
             sfp__feed_release(feed, k + 1);
         }
         sfp__feed_free(feed);
@@ -303,19 +288,4 @@ static void it_can_be_ended_at_any_time(void **unused)
     sfp__feed_free(NULL);
     sfp__batches_done(&b);
     sfp__tasks_done(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_never_cross_tasks_and_keep_a_short_last_one),
-        cmocka_unit_test(short_last_batches_can_be_left_out_but_still_take_time),
-        cmocka_unit_test(every_batch_comes_in_order_with_its_pictures),
-        cmocka_unit_test(pictures_that_cannot_be_read_are_left_out_and_counted),
-        cmocka_unit_test(it_jumps_ahead_and_several_can_be_held),
-        cmocka_unit_test(only_the_batches_that_will_be_taken_are_decoded),
-        cmocka_unit_test(what_is_not_at_hand_is_refused),
-        cmocka_unit_test(it_can_be_ended_at_any_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

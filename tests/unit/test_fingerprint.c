@@ -2,14 +2,11 @@
  * similarity. Gradients are in test_trainer_gradient.c. */
 #include "fingerprint/fingerprint.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "learner/trainer.h"
 
+#include "test.h"
 #include "test_trainer_oracle.h"
 
 enum { B = 7 };
@@ -32,10 +29,8 @@ static sfp_vit *small_vit(int S, int D, int depth)
                               .hidden = D,
                               .ln_eps = 1e-6f,
                               .std = {1, 1, 1}};
-    sfp_error err = {0};
     sfp_vit *vit = NULL;
-    if (sfp__vit_random(&c, 5, 0.2f, &vit, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__vit_random(&c, 5, 0.2f, &vit, &err));
     return vit;
 }
 
@@ -53,7 +48,6 @@ static sfp_fp_options options(int pool, int tasks, int length)
 
 static void set_up(fixture *f, int D, const sfp_fp_options *o)
 {
-    sfp_error err = {0};
     *f = (fixture){.vit = small_vit(16, D, 4), .rng = sfp__rng_init(9, 9)};
     if (sfp__thread_pool_create(2, &f->pool, &err) || sfp__fp_create(f->vit, f->pool, o, B, &f->fp, &err))
         fail_msg("%s", err.message);
@@ -90,9 +84,7 @@ static void shake_learning_rows(fixture *f)
 
 static void next_task(fixture *f)
 {
-    sfp_error err = {0};
-    if (sfp__fp_next_task(f->fp, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__fp_next_task(f->fp, &err));
 }
 
 static bool is_pool(const sfp_param *p)
@@ -107,9 +99,8 @@ static double row_dot(const sfp_param *p, int i, int j)
 
 /* ---------------------------------------------------------- starting values */
 
-static void new_components_are_orthogonal_to_all_trained_ones(void **unused)
+TEST(new_components_are_orthogonal_to_all_trained_ones)
 {
-    (void)unused;
     fixture f;
     sfp_fp_options o = options(30, 3, 4); /* 30 < 32: there is room for all */
     set_up(&f, 32, &o);
@@ -181,9 +172,8 @@ static void check_start(const fixture *f, int start, int open, sfp_rng *rng)
     }
 }
 
-static void starts_are_the_draws_with_earlier_components_projected_out(void **unused)
+TEST(starts_are_the_draws_with_earlier_components_projected_out)
 {
-    (void)unused;
     const struct {
         int D, pool, tasks, length;
     } cases[] = {{32, 12, 3, 4}, {32, 11, 3, 2}, {16, 40, 2, 2}, {16, 50, 5, 4}}; /* the last two: more components than D */
@@ -206,9 +196,8 @@ static void starts_are_the_draws_with_earlier_components_projected_out(void **un
     }
 }
 
-static void gate_and_classifier_start_uniform(void **unused)
+TEST(gate_and_classifier_start_uniform)
 {
-    (void)unused;
     fixture f;
     sfp_fp_options o = options(6, 1, 2);
     o.classes = 200;
@@ -233,13 +222,11 @@ static void gate_and_classifier_start_uniform(void **unused)
 
 /* -------------------------------------------------------------------- spans */
 
-static void a_remainder_stays_unused_and_zero(void **unused)
+TEST(a_remainder_stays_unused_and_zero)
 {
-    (void)unused;
     fixture f;
     sfp_fp_options o = options(11, 3, 2);
     set_up(&f, 32, &o);
-    sfp_error err = {0};
     for (int task = 0; task < 3; task++) {
         int count;
         sfp_param **all = sfp__fp_params(f.fp, &count);
@@ -260,9 +247,8 @@ static void a_remainder_stays_unused_and_zero(void **unused)
     tear_down(&f);
 }
 
-static void a_boundary_freezes_and_resets_adam(void **unused)
+TEST(a_boundary_freezes_and_resets_adam)
 {
-    (void)unused;
     fixture f;
     sfp_fp_options o = options(6, 2, 2);
     sfp_adam adam = sfp__adam_defaults();
@@ -295,44 +281,40 @@ static void a_boundary_freezes_and_resets_adam(void **unused)
     tear_down(&f);
 }
 
-static void sizes_that_cannot_be_are_refused(void **unused)
+TEST(sizes_that_cannot_be_are_refused)
 {
-    (void)unused;
     fixture f;
     sfp_fp_options good = options(6, 2, 2), bad;
     sfp_fp *fp = NULL;
-    sfp_error err = {0};
     set_up(&f, 32, &good);
-#define REFUSED(field, value, text)                                                  \
+#define BAD(field, value, text)                                                      \
     bad = good;                                                                      \
     bad.field = value;                                                               \
     assert_int_equal(sfp__fp_create(f.vit, f.pool, &bad, B, &fp, &err), SFP_EINVAL); \
     assert_null(fp);                                                                 \
     if (!strstr(err.message, text))                                                  \
         fail_msg("%s", err.message);
-    REFUSED(tasks, 7, "7 tasks with a pool of 6 components")
-    REFUSED(tasks, -1, "tasks")
-    REFUSED(length, 3, "prompt-length is 3")
-    REFUSED(length, 0, "prompt-length is 0")
-    REFUSED(pool, 0, "pool is 0")
-    REFUSED(last_layer, 4, "prompt-layers 0-4")
-    REFUSED(first_layer, -1, "prompt-layers")
-    REFUSED(attune_topk, 0, "attune-topk is 0")
-    REFUSED(attune_topk, 4, "attune-topk is 4")
-    REFUSED(ortho_mu, NAN, "ortho-mu")
-    REFUSED(span, 9, "span is 9")
-#undef REFUSED
+    BAD(tasks, 7, "7 tasks with a pool of 6 components")
+    BAD(tasks, -1, "tasks")
+    BAD(length, 3, "prompt-length is 3")
+    BAD(length, 0, "prompt-length is 0")
+    BAD(pool, 0, "pool is 0")
+    BAD(last_layer, 4, "prompt-layers 0-4")
+    BAD(first_layer, -1, "prompt-layers")
+    BAD(attune_topk, 0, "attune-topk is 0")
+    BAD(attune_topk, 4, "attune-topk is 4")
+    BAD(ortho_mu, NAN, "ortho-mu")
+    BAD(span, 9, "span is 9")
+#undef BAD
     tear_down(&f);
 }
 
-static void free_streams_grow_by_spans_until_full_then_all_learn(void **unused)
+TEST(free_streams_grow_by_spans_until_full_then_all_learn)
 {
-    (void)unused;
     fixture f;
     sfp_fp_options o = options(10, 0, 2);
     o.span = 4;
     sfp_adam adam = sfp__adam_defaults();
-    sfp_error err = {0};
     set_up(&f, 32, &o);
     const int spans[][2] = {{0, 4}, {4, 8}, {0, 10}, {0, 10}, {0, 10}};
     const sfp_param *p = param(&f, "prompt.e_p_1"), *gate = param(&f, "prompt.attune.gate.weight");
@@ -350,7 +332,7 @@ static void free_streams_grow_by_spans_until_full_then_all_learn(void **unused)
         assert_int_equal(p->steps[0], i < 2 ? 1 : i);
         assert_int_equal(p->steps[9], i < 2 ? 0 : i - 1);
         float *before = copied(p->data, (size_t)spans[i][1] * p->width);
-        assert_int_equal(sfp__fp_grow(f.fp, &err), SFP_OK);
+        MUST(sfp__fp_grow(f.fp, &err));
         check_same("what was open", p->data, before, (size_t)spans[i][1] * p->width * sizeof(float));
         free(before);
         assert_int_equal(sfp__fp_next_task(f.fp, &err), SFP_EINVAL); /* there are no known tasks */
@@ -358,18 +340,16 @@ static void free_streams_grow_by_spans_until_full_then_all_learn(void **unused)
     tear_down(&f);
 }
 
-static void new_classes_leave_the_others_alone(void **unused)
+TEST(new_classes_leave_the_others_alone)
 {
-    (void)unused;
     fixture f;
     sfp_fp_options o = options(6, 0, 2);
     o.classes = 0;
-    sfp_error err = {0};
     set_up(&f, 64, &o);
     for (int classes = 1; classes < 60; classes += 7) {
         int before = f.fp->last_w.rows;
         float *w = copied(f.fp->last_w.data, (size_t)before * 64);
-        assert_int_equal(sfp__fp_add_classes(f.fp, classes, &err), SFP_OK);
+        MUST(sfp__fp_add_classes(f.fp, classes, &err));
         assert_int_equal(f.fp->last_w.rows, classes);
         assert_int_equal(f.fp->last_b.rows, classes);
         check_same("last.weight", f.fp->last_w.data, w, (size_t)before * 64 * sizeof *w);
@@ -384,18 +364,16 @@ static void new_classes_leave_the_others_alone(void **unused)
     tear_down(&f);
 }
 
-static void spans_that_do_not_fit_are_not_restored(void **unused)
+TEST(spans_that_do_not_fit_are_not_restored)
 {
-    (void)unused;
     fixture f;
     sfp_fp_options o = options(6, 2, 2);
-    sfp_error err = {0};
     set_up(&f, 32, &o);
     const int bad[][3] = {{-1, 0, 3}, {2, 0, 3}, {0, -1, 3}, {0, 4, 3}, {1, 3, 7}, {0, 0, 6}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(sfp__fp_restore(f.fp, bad[i][0], bad[i][1], bad[i][2], &err), SFP_EFORMAT);
     assert_int_equal(f.fp->open, 3);
-    assert_int_equal(sfp__fp_restore(f.fp, 1, 3, 6, &err), SFP_OK);
+    MUST(sfp__fp_restore(f.fp, 1, 3, 6, &err));
     assert_int_equal(f.fp->start, 3);
     tear_down(&f);
 }
@@ -404,9 +382,7 @@ static void spans_that_do_not_fit_are_not_restored(void **unused)
 
 static void check_pool(const fixture *f, oracle *o, const char *what)
 {
-    sfp_error err = {0};
-    if (sfp__fp_prepare(f->fp, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__fp_prepare(f->fp, &err));
     const sfp_fp_view *v = &f->fp->view;
     int comp = o->fp.length * o->vit.c.dim;
     oracle_take(o, f->fp);
@@ -430,9 +406,8 @@ static void random_step(fixture *f, const sfp_adam *adam)
     sfp__fp_step(f->fp, adam);
 }
 
-static void attunement_equals_the_formula(void **unused)
+TEST(attunement_equals_the_formula)
 {
-    (void)unused;
     for (int attune = 0; attune < 2; attune++)
         for (int residual = 0; residual < 2; residual++)
             for (int topk = 1; topk <= 3; topk++) {
@@ -464,9 +439,8 @@ static void attunement_equals_the_formula(void **unused)
 }
 
 /* A gate of zeros likes all maps the same: the lower indices are kept. */
-static void ties_of_the_gate_keep_the_lower_index(void **unused)
+TEST(ties_of_the_gate_keep_the_lower_index)
 {
-    (void)unused;
     for (int topk = 1; topk <= 2; topk++) {
         fixture f;
         oracle o;
@@ -491,9 +465,8 @@ static void ties_of_the_gate_keep_the_lower_index(void **unused)
     }
 }
 
-static void prefixes_equal_the_formula(void **unused)
+TEST(prefixes_equal_the_formula)
 {
-    (void)unused;
     for (int raw = 0; raw < 2; raw++)
         for (int attune = 0; attune < 2; attune++) {
             fixture f;
@@ -507,8 +480,7 @@ static void prefixes_equal_the_formula(void **unused)
             next_task(&f);
             oracle_init(&o, f.vit, f.fp);
             oracle_attune(&o);
-            sfp_error err = {0};
-            assert_int_equal(sfp__fp_prepare(f.fp, &err), SFP_OK);
+            MUST(sfp__fp_prepare(f.fp, &err));
             int D = 40, comp = 4 * D, ld = 12;
             float *q = normals(&f.rng, B * 40, 1.5), *alpha = filled((size_t)(B * ld), NAN),
                   *norm = filled((size_t)(B * ld), NAN);
@@ -536,14 +508,12 @@ static void prefixes_equal_the_formula(void **unused)
 /* --------------------------------------------------------------- similarity */
 
 /* The product of two means is the mean over all tokens and fingerprints of their cosines. */
-static void similarity_is_the_mean_of_all_cosines(void **unused)
+TEST(similarity_is_the_mean_of_all_cosines)
 {
-    (void)unused;
     enum { S = 32, D = 48, L = 16 };
     sfp_vit *vit = small_vit(S, D, 3);
     sfp_thread_pool *pool = NULL;
     sfp_trainer *trainer = NULL;
-    sfp_error err = {0};
     sfp_trainer_options t = {.fp = options(14, 2, 4), .adam = sfp__adam_defaults(), .max_batch = B};
     if (sfp__thread_pool_create(2, &pool, &err) || sfp__trainer_create(vit, pool, &t, &trainer, &err))
         fail_msg("%s", err.message);
@@ -554,7 +524,7 @@ static void similarity_is_the_mean_of_all_cosines(void **unused)
     const float *xs[B];
     for (int i = 0; i < B; i++)
         xs[i] = x[i] = normals(&f.rng, 3 * (size_t)(S * S), 1);
-    assert_int_equal(sfp__trainer_embed(trainer, B, xs, mean, &err), SFP_OK);
+    MUST(sfp__trainer_embed(trainer, B, xs, mean, &err));
     for (int task = 0; task < 2; task++) {
         sfp__fp_mean_unit(f.fp, unit);
         oracle_take(&o, f.fp);
@@ -595,24 +565,4 @@ static void similarity_is_the_mean_of_all_cosines(void **unused)
     sfp__trainer_free(trainer);
     sfp__vit_free(vit);
     sfp__thread_pool_free(pool);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(new_components_are_orthogonal_to_all_trained_ones),
-        cmocka_unit_test(starts_are_the_draws_with_earlier_components_projected_out),
-        cmocka_unit_test(gate_and_classifier_start_uniform),
-        cmocka_unit_test(a_remainder_stays_unused_and_zero),
-        cmocka_unit_test(a_boundary_freezes_and_resets_adam),
-        cmocka_unit_test(sizes_that_cannot_be_are_refused),
-        cmocka_unit_test(free_streams_grow_by_spans_until_full_then_all_learn),
-        cmocka_unit_test(new_classes_leave_the_others_alone),
-        cmocka_unit_test(spans_that_do_not_fit_are_not_restored),
-        cmocka_unit_test(attunement_equals_the_formula),
-        cmocka_unit_test(ties_of_the_gate_keep_the_lower_index),
-        cmocka_unit_test(prefixes_equal_the_formula),
-        cmocka_unit_test(similarity_is_the_mean_of_all_cosines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

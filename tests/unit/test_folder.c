@@ -3,22 +3,19 @@
 
 #include "base/mem.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/wait.h>
 
-#include <cmocka.h>
-
 #include "temp_folder.h"
+#include "test.h"
+
+AROUND_EACH(make_folder, remove_folder)
 
 enum { UNTOUCHED = 77 };
 
 static void check_refused(const char *path, sfp_status status, const char *message)
 {
-    sfp_error err = {0};
     int lock = UNTOUCHED;
     const char *const none[] = {"none"};
     assert_int_equal(sfp__folder_lock(path, &lock, &err), status);
@@ -27,23 +24,19 @@ static void check_refused(const char *path, sfp_status status, const char *messa
     if (!strstr(err.message, message))
         fail_msg("'%s', expected '%s'", err.message, message);
     err = (sfp_error){0};
-    assert_int_equal(sfp__folder_remove(path, 1, none, 0, NULL, &err), status);
-    assert_non_null(strstr(err.message, message));
+    REFUSED(sfp__folder_remove(path, 1, none, 0, NULL, &err), status, message);
     assert_false(sfp__folder_has(path, "none"));
 }
 
 static int take(const char *path)
 {
-    sfp_error err = {0};
     int lock = -1;
-    if (sfp__folder_lock(path, &lock, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__folder_lock(path, &lock, &err));
     return lock;
 }
 
 static void check_taken(const char *path)
 {
-    sfp_error err = {0};
     int lock = UNTOUCHED;
     assert_int_equal(sfp__folder_lock(path, &lock, &err), SFP_EINVAL);
     assert_int_equal(lock, UNTOUCHED);
@@ -65,9 +58,8 @@ static void as_anybody(void (*what)(void))
 
 /* -------------------------------------------------------------------- lock */
 
-static void one_at_a_time_holds_it(void **unused)
+TEST(one_at_a_time_holds_it)
 {
-    (void)unused;
     int lock = take(folder);
     check_taken(folder);
     char roundabout[96];
@@ -84,18 +76,16 @@ static void one_at_a_time_holds_it(void **unused)
     sfp__folder_unlock(-1);
 }
 
-static void a_lock_leaves_nothing_in_the_folder(void **unused)
+TEST(a_lock_leaves_nothing_in_the_folder)
 {
-    (void)unused;
     int lock = take(folder);
     assert_int_equal(rmdir(folder), 0); /* it is empty */
     sfp__folder_unlock(lock);
     assert_int_equal(mkdir(folder, 0700), 0);
 }
 
-static void a_process_that_is_killed_lets_go(void **unused)
+TEST(a_process_that_is_killed_lets_go)
 {
-    (void)unused;
     int ready[2];
     char one = 0;
     assert_int_equal(pipe(ready), 0);
@@ -121,9 +111,8 @@ static void a_process_that_is_killed_lets_go(void **unused)
     (void)close(ready[0]);
 }
 
-static void what_is_no_folder_is_refused(void **unused)
+TEST(what_is_no_folder_is_refused)
 {
-    (void)unused;
     put_text("file", "x");
     check_refused(in_folder("file"), SFP_EINVAL, "is a file, expected a folder");
     check_refused(in_folder("file/below"), SFP_ENOTFOUND, "cannot open the folder");
@@ -142,18 +131,16 @@ static void refuse_closed(void)
     check_refused(in_folder("closed"), SFP_EIO, "cannot open the folder");
 }
 
-static void a_closed_folder_is_refused(void **unused)
+TEST(a_closed_folder_is_refused)
 {
-    (void)unused;
     assert_int_equal(mkdir(in_folder("closed"), 0), 0);
     as_anybody(refuse_closed);
 }
 
 /* --------------------------------------------------------------- what is there */
 
-static void everything_of_that_name_is_there(void **unused)
+TEST(everything_of_that_name_is_there)
 {
-    (void)unused;
     put_text("file", "");
     assert_int_equal(mkdir(in_folder("inside"), 0777), 0);
     assert_int_equal(symlink("nothing", in_folder("dangling")), 0);
@@ -166,9 +153,9 @@ static void everything_of_that_name_is_there(void **unused)
 
 /* -------------------------------------------------------------- what goes */
 
-static sfp_status remove_names(const char *const *names, size_t count, sfp_error *err)
+static sfp_status remove_names(const char *const *names, size_t count, sfp_error *why)
 {
-    return sfp__folder_remove(folder, count, names, 0, NULL, err);
+    return sfp__folder_remove(folder, count, names, 0, NULL, why);
 }
 
 static void check_there(const char *const *names, size_t count, bool there)
@@ -178,9 +165,8 @@ static void check_there(const char *const *names, size_t count, bool there)
             fail_msg("'%s' %s", names[i], there ? "is gone" : "is still there");
 }
 
-static void only_files_of_the_names_go(void **unused)
+TEST(only_files_of_the_names_go)
 {
-    (void)unused;
     const char *const names[] = {"checkpoint", "state-#.bin", "log.#", "#", "part-#.tmp.#", "absent"};
     const char *const ours[] = {"checkpoint", "state-0.bin", "state-0123456789.bin", "log.1", "log.20", "42", "part-1.tmp.23"};
     const char *const others[] = {"checkpoint.bak", "checkpoin",  "Checkpoint",   "state-.bin",  "state-1b.bin", "state--1.bin",
@@ -192,33 +178,31 @@ static void only_files_of_the_names_go(void **unused)
     for (int i = 0; i < OTHERS; i++)
         put_text(others[i], "theirs");
     put_text("inside/checkpoint", "theirs"); /* nothing below is looked at */
-    assert_int_equal(remove_names(names, NAMES, NULL), SFP_OK);
+    MUST(remove_names(names, NAMES, NULL));
     check_there(ours, OURS, false);
     check_there(others, OTHERS, true);
     assert_int_equal(access(in_folder("inside/checkpoint"), F_OK), 0);
-    assert_int_equal(remove_names(names, NAMES, NULL), SFP_OK); /* nothing of ours: nothing to do */
-    assert_int_equal(remove_names(NULL, 0, NULL), SFP_OK);
+    MUST(remove_names(names, NAMES, NULL)); /* nothing of ours: nothing to do */
+    MUST(remove_names(NULL, 0, NULL));
     check_there(others, OTHERS, true);
 }
 
-static void a_link_goes_and_what_it_points_to_stays(void **unused)
+TEST(a_link_goes_and_what_it_points_to_stays)
 {
-    (void)unused;
     const char *const names[] = {"checkpoint", "log.#"}, *const targets[] = {"precious", "inside"};
     put_text("precious", "x");
     put_text("inside/x", "x");
     assert_int_equal(symlink("precious", in_folder("checkpoint")), 0);
     assert_int_equal(symlink("inside", in_folder("log.1")), 0);
     assert_int_equal(symlink("nothing", in_folder("log.2")), 0);
-    assert_int_equal(remove_names(names, 2, NULL), SFP_OK);
+    MUST(remove_names(names, 2, NULL));
     check_there((const char *const[]){"checkpoint", "log.1", "log.2"}, 3, false);
     check_there(targets, 2, true);
     assert_int_equal(access(in_folder("inside/x"), F_OK), 0);
 }
 
-static void what_is_kept_stays_by_whatever_path(void **unused)
+TEST(what_is_kept_stays_by_whatever_path)
 {
-    (void)unused;
     const char *const names[] = {"state-#"};
     const char *const stay[] = {"state-1", "state-2", "state-3"}, *const go[] = {"state-4", "state-5"};
     char roundabout[96], elsewhere[96];
@@ -230,21 +214,18 @@ static void what_is_kept_stays_by_whatever_path(void **unused)
     (void)snprintf(roundabout, sizeof roundabout, "%s/../%s/state-1", folder, strrchr(folder, '/') + 1);
     (void)snprintf(elsewhere, sizeof elsewhere, "%s/state-9", folder); /* is not there */
     const char *const keep[] = {NULL, elsewhere, roundabout};
-    assert_int_equal(sfp__folder_remove(folder, 1, names, 3, keep, NULL), SFP_OK);
+    MUST(sfp__folder_remove(folder, 1, names, 3, keep, NULL));
     check_there(stay, 3, true);
     check_there(go, 2, false);
 }
 
-static void what_cannot_go_is_named_and_ends_it(void **unused)
+TEST(what_cannot_go_is_named_and_ends_it)
 {
-    (void)unused;
     const char *const names[] = {"first", "second", "third"};
-    sfp_error err = {0};
     put_text("first", "");
     put_text("second/x", ""); /* a folder is no file of ours */
     put_text("third", "");
-    assert_int_equal(remove_names(names, 3, &err), SFP_EIO);
-    assert_non_null(strstr(err.message, in_folder("second: cannot remove: ")));
+    REFUSED(remove_names(names, 3, &err), SFP_EIO, in_folder("second: cannot remove: "));
     check_there(names, 1, false); /* in their order: what stands before is gone, what stands behind is not */
     check_there(names + 1, 2, true);
     assert_int_equal(access(in_folder("second/x"), F_OK), 0);
@@ -254,17 +235,14 @@ static void remove_in_vain(void)
 {
     const char *const ours[] = {"ours"}, *const absent[] = {"absent"};
     const char *inside = in_folder("inside");
-    sfp_error err = {0};
-    assert_int_equal(sfp__folder_remove(inside, 1, ours, 0, NULL, &err), SFP_EIO);
-    assert_non_null(strstr(err.message, "inside/ours: cannot remove: Permission denied"));
+    REFUSED(sfp__folder_remove(inside, 1, ours, 0, NULL, &err), SFP_EIO, "inside/ours: cannot remove: Permission denied");
     assert_true(sfp__folder_has(inside, "ours"));
-    assert_int_equal(sfp__folder_remove(inside, 1, absent, 0, NULL, NULL), SFP_OK);
+    MUST(sfp__folder_remove(inside, 1, absent, 0, NULL, NULL));
     sfp__folder_unlock(take(inside)); /* reading is enough for a lock */
 }
 
-static void an_unwritable_folder_keeps_its_files(void **unused)
+TEST(an_unwritable_folder_keeps_its_files)
 {
-    (void)unused;
     put_text("inside/ours", "");
     assert_int_equal(chmod(in_folder("inside"), 0555), 0);
     as_anybody(remove_in_vain);
@@ -276,43 +254,38 @@ static bool is_there(const char *name)
     return access(in_folder(name), F_OK) == 0;
 }
 
-static void parents_are_made_and_go_again(void **unused)
+TEST(parents_are_made_and_go_again)
 {
-    (void)unused;
-    sfp_error err = {0};
     int made = UNTOUCHED;
-    assert_int_equal(sfp__folder_make(in_folder("a"), &made, &err), SFP_OK);
+    MUST(sfp__folder_make(in_folder("a"), &made, &err));
     assert_int_equal(made, 1);
-    assert_int_equal(sfp__folder_make(in_folder("a//b/c/"), &made, &err), SFP_OK);
+    MUST(sfp__folder_make(in_folder("a//b/c/"), &made, &err));
     assert_int_equal(made, 2);
     assert_true(is_there("a/b/c"));
-    assert_int_equal(sfp__folder_make(in_folder("a/b/c"), &made, &err), SFP_OK);
+    MUST(sfp__folder_make(in_folder("a/b/c"), &made, &err));
     assert_int_equal(made, 0);
     sfp__folder_unmake(in_folder("a/b/c"), 0);
     assert_true(is_there("a/b/c"));
     sfp__folder_unmake(in_folder("a//b/c/"), 2); /* a was there before */
     assert_false(is_there("a/b"));
     assert_true(is_there("a"));
-    assert_int_equal(sfp__folder_make(in_folder("a/d/e"), &made, &err), SFP_OK);
+    MUST(sfp__folder_make(in_folder("a/d/e"), &made, &err));
     put_text("a/d/kept", "x");
     sfp__folder_unmake(in_folder("a/d/e"), made);
     assert_false(is_there("a/d/e"));
     assert_true(is_there("a/d/kept"));
 }
 
-static void the_folders_of_a_file_are_made(void **unused)
+TEST(the_folders_of_a_file_are_made)
 {
-    (void)unused;
-    sfp_error err = {0};
-    assert_int_equal(sfp__folder_make_for(in_folder("a/b//file"), &err), SFP_OK);
+    MUST(sfp__folder_make_for(in_folder("a/b//file"), &err));
     assert_true(is_there("a/b"));
     assert_false(is_there("a/b/file"));
-    assert_int_equal(sfp__folder_make_for(in_folder("a/b/file"), &err), SFP_OK);
-    assert_int_equal(sfp__folder_make_for("file", &err), SFP_OK); /* here, and at the top: nothing to make */
-    assert_int_equal(sfp__folder_make_for("/file", &err), SFP_OK);
+    MUST(sfp__folder_make_for(in_folder("a/b/file"), &err));
+    MUST(sfp__folder_make_for("file", &err)); /* here, and at the top: nothing to make */
+    MUST(sfp__folder_make_for("/file", &err));
     put_text("plain", "x");
-    assert_int_equal(sfp__folder_make_for(in_folder("plain/c/file"), &err), SFP_EIO);
-    assert_non_null(strstr(err.message, "plain/c: cannot make the directory"));
+    REFUSED(sfp__folder_make_for(in_folder("plain/c/file"), &err), SFP_EIO, "plain/c: cannot make the directory");
     sfp__mem_fail_at(0);
     sfp_status s = sfp__folder_make_for(in_folder("c/file"), &err);
     sfp__mem_fail_at(-1);
@@ -320,41 +293,17 @@ static void the_folders_of_a_file_are_made(void **unused)
     assert_false(is_there("c"));
 }
 
-static void what_cannot_be_made_leaves_nothing(void **unused)
+TEST(what_cannot_be_made_leaves_nothing)
 {
-    (void)unused;
     char name[300];
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     put_text("file", "x");
     const char *const bad[] = {"", in_folder("file/below"), in_folder(name)};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        sfp_error err = {0};
         int made = UNTOUCHED;
         assert_int_equal(sfp__folder_make(bad[i], &made, &err), SFP_EIO);
         assert_int_equal(made, UNTOUCHED);
         assert_non_null(strstr(err.message, "cannot make the directory"));
     }
-}
-
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        TEST(one_at_a_time_holds_it),
-        TEST(a_lock_leaves_nothing_in_the_folder),
-        TEST(a_process_that_is_killed_lets_go),
-        TEST(what_is_no_folder_is_refused),
-        TEST(a_closed_folder_is_refused),
-        TEST(everything_of_that_name_is_there),
-        TEST(only_files_of_the_names_go),
-        TEST(a_link_goes_and_what_it_points_to_stays),
-        TEST(what_is_kept_stays_by_whatever_path),
-        TEST(what_cannot_go_is_named_and_ends_it),
-        TEST(an_unwritable_folder_keeps_its_files),
-        TEST(parents_are_made_and_go_again),
-        TEST(the_folders_of_a_file_are_made),
-        TEST(what_cannot_be_made_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

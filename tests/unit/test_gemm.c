@@ -5,14 +5,11 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "failing_alloc.h"
 #include "numeric.h"
+#include "test.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
@@ -21,7 +18,6 @@ static const float canary = 12345.75f;
 static sfp_gemm_weight *pack(const sfp_gemm_weight_desc *d)
 {
     sfp_gemm_weight *w = NULL;
-    sfp_error err = {0};
     if (sfp__gemm_weight_create(d, &w, &err))
         fail_msg("weight (%d, %d): %s", d->n, d->k, err.message);
     return w;
@@ -30,7 +26,6 @@ static sfp_gemm_weight *pack(const sfp_gemm_weight_desc *d)
 static sfp_gemm_op *prepare(const sfp_gemm_weight *w, int m, int lanes)
 {
     sfp_gemm_op *op = NULL;
-    sfp_error err = {0};
     if (sfp__gemm_op_create(w, m, lanes, &op, &err))
         fail_msg("op for %d rows: %s", m, err.message);
     return op;
@@ -66,9 +61,8 @@ static const struct {
 } shapes[] = {{1, 1, 0},      {7, 5, 0},      {44, 12, 11},   {44, 100, 4},    {48, 44, 8},    {192, 768, 0},
               {576, 192, 64}, {1000, 192, 0}, {1537, 200, 0}, {2304, 768, 64}, {768, 3072, 0}, {3072, 768, 0}};
 
-static void packed_products_equal_sums_in_double(void **unused)
+TEST(packed_products_equal_sums_in_double)
 {
-    (void)unused;
     static const int rows[] = {1, 7, 197};
     sfp_rng rng = sfp__rng_init(1, 0);
     for (size_t s = 0; s < COUNT(shapes); s++)
@@ -104,9 +98,8 @@ static void packed_products_equal_sums_in_double(void **unused)
 }
 
 /* Rows of ones, twos, ...: every row is checked without a sum a cell. */
-static void every_row_goes_to_its_place(void **unused)
+TEST(every_row_goes_to_its_place)
 {
-    (void)unused;
     enum { M = 197, N = 2304, K = 768 };
     sfp_rng rng = sfp__rng_init(2, 0);
     float *w = normals(&rng, (size_t)N * K, 1), *x = floats((size_t)M * K), *y = floats((size_t)M * N);
@@ -129,9 +122,8 @@ static void every_row_goes_to_its_place(void **unused)
     free(w), free(x), free(y);
 }
 
-static void an_op_runs_any_weight_of_its_sizes_and_keeps_none(void **unused)
+TEST(an_op_runs_any_weight_of_its_sizes_and_keeps_none)
 {
-    (void)unused;
     enum { M = 9, N = 40, K = 24 };
     sfp_rng rng = sfp__rng_init(3, 0);
     float *a = normals(&rng, N * K, 1), *b = normals(&rng, N * K, 1), *bias = normals(&rng, N, 1), *x = normals(&rng, M * K, 1);
@@ -174,9 +166,8 @@ static void *run_lane(void *arg)
     return NULL;
 }
 
-static void lanes_run_at_once_without_touching_each_other(void **unused)
+TEST(lanes_run_at_once_without_touching_each_other)
 {
-    (void)unused;
     enum { LANES = 4, M = 50, ROUNDS = 100 };
     sfp_rng rng = sfp__rng_init(4, 0);
     static const struct {
@@ -211,9 +202,8 @@ static void lanes_run_at_once_without_touching_each_other(void **unused)
     }
 }
 
-static void plain_products_in_all_transpositions(void **unused)
+TEST(plain_products_in_all_transpositions)
 {
-    (void)unused;
     static const struct {
         int m, n, k;
     } sizes[] = {{1, 1, 1}, {1, 10, 7}, {5, 1, 9}, {7, 11, 13}, {44, 33, 65}, {192, 48, 50}};
@@ -251,9 +241,8 @@ static void plain_products_in_all_transpositions(void **unused)
     }
 }
 
-static void a_panel_divides_is_aligned_and_fits(void **unused)
+TEST(a_panel_divides_is_aligned_and_fits)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(6, 0);
     int smaller = 0;
     for (int i = 0; i < 20000; i++) {
@@ -275,9 +264,8 @@ static void a_panel_divides_is_aligned_and_fits(void **unused)
     assert_int_equal(sfp__gemm_choose_panel(7, 1000000, 0, 1000), 7);
 }
 
-static void entering_leaves_one_thread_and_leaving_restores(void **unused)
+TEST(entering_leaves_one_thread_and_leaving_restores)
 {
-    (void)unused;
     union {
         void *p;
         int (*f)(void);
@@ -301,15 +289,13 @@ static void entering_leaves_one_thread_and_leaving_restores(void **unused)
     set.f(own);
 }
 
-static void bf16_is_close_or_refused_by_name(void **unused)
+TEST(bf16_is_close_or_refused_by_name)
 {
-    (void)unused;
     enum { M = 33, N = 64, K = 96 };
     sfp_rng rng = sfp__rng_init(7, 0);
     float *w = normals(&rng, N * K, 1), *bias = normals(&rng, N, 1), *x = normals(&rng, M * K, 1), y[M * N];
     sfp_gemm_weight_desc d = {.n = N, .k = K, .w = w, .bias = bias, .precision = SFP_PRECISION_BF16};
     sfp_gemm_weight *packed = NULL;
-    sfp_error err = {0};
     sfp_status s = sfp__gemm_weight_create(&d, &packed, &err);
     bool cblas = strncmp(sfp__gemm_backend(), "CBLAS", 5) == 0;
     if (s) {
@@ -332,9 +318,8 @@ static void bf16_is_close_or_refused_by_name(void **unused)
     free(w), free(bias), free(x);
 }
 
-static void without_memory_packing_and_preparing_fail_cleanly(void **unused)
+TEST(without_memory_packing_and_preparing_fail_cleanly)
 {
-    (void)unused;
     enum { N = 40, K = 24 };
     sfp_rng rng = sfp__rng_init(8, 0);
     float *w = normals(&rng, N * K, 1);
@@ -348,20 +333,4 @@ static void without_memory_packing_and_preparing_fail_cleanly(void **unused)
     sfp__gemm_op_free(op);
     sfp__gemm_weight_free(packed);
     free(w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packed_products_equal_sums_in_double),
-        cmocka_unit_test(every_row_goes_to_its_place),
-        cmocka_unit_test(an_op_runs_any_weight_of_its_sizes_and_keeps_none),
-        cmocka_unit_test(lanes_run_at_once_without_touching_each_other),
-        cmocka_unit_test(plain_products_in_all_transpositions),
-        cmocka_unit_test(a_panel_divides_is_aligned_and_fits),
-        cmocka_unit_test(entering_leaves_one_thread_and_leaving_restores),
-        cmocka_unit_test(bf16_is_close_or_refused_by_name),
-        cmocka_unit_test(without_memory_packing_and_preparing_fail_cleanly),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 
 #include "failing_alloc.h"
 #include "numeric.h"
+#include "test.h"
 
 #include <stdio.h>
 
@@ -47,25 +48,20 @@ static UNUSED sfp_head *make_head(const char *kind, int d, int width)
     opt.ranpac_width = width;
     opt.seed = 11;
     sfp_head *h = NULL;
-    sfp_error err = {0};
-    if (sfp__head_create(kind, &opt, &h, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__head_create(kind, &opt, &h, &err));
     return h;
 }
 
 static UNUSED void learn(sfp_head *h, const stream *s, int from, int to)
 {
-    sfp_error err = {0};
     if (to > from && sfp__head_update(h, to - from, s->x + from * s->d, NULL, s->label + from, &err) != SFP_OK)
         fail_msg("%s", err.message);
 }
 
 static UNUSED float *score(sfp_head *h, const stream *s, int n, int classes)
 {
-    sfp_error err = {0};
     float *out = filled((size_t)n * (size_t)classes, NAN);
-    if (sfp__head_scores(h, n, s->x, NULL, classes, out, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__head_scores(h, n, s->x, NULL, classes, out, &err));
     return out;
 }
 
@@ -105,9 +101,9 @@ typedef struct state {
     sfp_tensor t[STATE_MAX]; /* names and data are copies */
 } state;
 
-static UNUSED sfp_status keep(void *ctx, const sfp_tensor *t, sfp_error *err)
+static UNUSED sfp_status keep(void *ctx, const sfp_tensor *t, sfp_error *why)
 {
-    (void)err;
+    (void)why;
     state *s = ctx;
     assert_true(s->count < STATE_MAX);
     sfp_tensor *to = &s->t[s->count++];
@@ -130,9 +126,7 @@ static UNUSED const sfp_tensor *find(void *ctx, const char *name)
 static UNUSED state save(const sfp_head *h)
 {
     state s = {0};
-    sfp_error err = {0};
-    if (sfp__head_visit(h, "head.x", keep, &s, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__head_visit(h, "head.x", keep, &s, &err));
     return s;
 }
 
@@ -169,7 +163,7 @@ static UNUSED void check_cuts(const char *kind, int width, const stream *s, int 
             int from = half ? s->n / 2 : 0, to = half ? s->n : s->n / 2;
             for (int i = from; i < to; i += cuts[k])
                 learn(h, s, i, i + cuts[k] < to ? i + cuts[k] : to);
-            assert_int_equal(sfp__head_refresh(h, NULL), SFP_OK);
+            MUST(sfp__head_refresh(h, NULL));
         }
         float *scores = score(h, s, 20, classes);
         state now = save(h);
@@ -192,15 +186,13 @@ static UNUSED void check_cuts(const char *kind, int width, const stream *s, int 
 static UNUSED void check_resume(const char *kind, int width, const stream *s, int at, int classes)
 {
     sfp_head *a = make_head(kind, s->d, width), *b = make_head(kind, s->d, width);
-    sfp_error err = {0};
     for (int i = 0; i < at; i += 20) { /* scores in between: what they derive must not be needed */
         learn(a, s, i, i + 20 < at ? i + 20 : at);
         free(score(a, s, 1, classes));
     }
     learn(b, s, 0, s->n < 5 ? s->n : 5); /* is forgotten by the load */
     state saved = save(a);
-    if (sfp__head_load(b, "head.x", find, &saved, "file", &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__head_load(b, "head.x", find, &saved, "file", &err));
     assert_int_equal(sfp__head_classes(a), sfp__head_classes(b));
     for (int i = at; i <= s->n; i += 20) {
         float *x = score(a, s, 20, classes), *y = score(b, s, 20, classes);
@@ -230,7 +222,6 @@ static UNUSED void check_bad_states(const char *kind, int width, const stream *s
     for (int i = 0; i < good.count; i++)
         for (int how = 0; how < 4; how++) {
             sfp_tensor *t = &good.t[i], before = *t;
-            sfp_error err = {0};
             uint64_t word = 0;
             if (how == 0)
                 t->name = "other";
@@ -266,9 +257,7 @@ static UNUSED void check_bad_states(const char *kind, int width, const stream *s
 static UNUSED state save_answer(sfp_head *h)
 {
     state s = {0};
-    sfp_error err = {0};
-    if (sfp__head_visit_answer(h, "head.x", keep, &s, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__head_visit_answer(h, "head.x", keep, &s, &err));
     return s;
 }
 
@@ -276,7 +265,7 @@ static UNUSED state save_answer(sfp_head *h)
 static UNUSED void both_scores(sfp_head *h, const stream *s, int classes, float **own, float **frozen)
 {
     sfp_head_scorer *scorer = NULL;
-    assert_int_equal(sfp__head_freeze(h, &scorer, NULL), SFP_OK);
+    MUST(sfp__head_freeze(h, &scorer, NULL));
     size_t work = sfp__head_scorer_work(scorer);
     double *room = calloc(work ? work : 1, sizeof *room);
     *own = score(h, s, 20, classes);
@@ -302,12 +291,11 @@ static UNUSED void check_answers(const char *kind, int width, const stream *s, i
         sfp_head_options opt = sfp__head_options_defaults(s->d, 1);
         opt.ranpac_width = width;
         opt.seed = 999;
-        assert_int_equal(sfp__head_create(kind, &opt, &b, NULL), SFP_OK);
+        MUST(sfp__head_create(kind, &opt, &b, NULL));
         learn(a, s, 0, learned);
         learn(b, s, 0, 3);
         state saved = save_answer(a), untouched = save(b);
         for (int i = 0; i < saved.count; i++) {
-            sfp_error err = {0};
             sfp_tensor *t = &saved.t[i], before = *t;
             t->name = "other";
             assert_int_equal(sfp__head_load_answer(b, "head.x", find, &saved, "some.file", &err), SFP_ENOTFOUND);
@@ -330,9 +318,7 @@ static UNUSED void check_answers(const char *kind, int width, const stream *s, i
         both_scores(b, s, classes, &y, &frozen_y);
         check_same("scores of what was loaded to answer", y, x, 20 * (size_t)classes * sizeof *x);
         check_same("... and of its copy", frozen_y, frozen_x, 20 * (size_t)classes * sizeof *x);
-        sfp_error err = {0};
-        assert_int_equal(sfp__head_update(b, 1, s->x, NULL, s->label, &err), SFP_EUNSUPPORTED);
-        assert_non_null(strstr(err.message, "loaded to answer"));
+        REFUSED(sfp__head_update(b, 1, s->x, NULL, s->label, &err), SFP_EUNSUPPORTED, "loaded to answer");
         state again = save_answer(b); /* it can be saved again */
         check_same_state(&saved, &again);
         free(x), free(y), free(frozen_x), free(frozen_y);
@@ -350,7 +336,7 @@ static UNUSED void check_torture(const char *kind, int width, const stream *s, i
     sfp_head *h = NULL, *reference = NULL;
     float *out = floats((size_t)classes), *expected;
     long failures = 0;
-    assert_int_equal(sfp__head_create(kind, &opt, &reference, NULL), SFP_OK);
+    MUST(sfp__head_create(kind, &opt, &reference, NULL));
     learn(reference, s, 0, s->n);
     expected = score(reference, s, 1, classes);
     state saved = save(reference);
@@ -375,17 +361,16 @@ static UNUSED void check_degenerate(const char *kind, int width)
 {
     enum { D = 6, N = 90, CLASSES = 50 };
     const int32_t skipping[] = {3, 40, 7}, one[] = {5};
-    sfp_error err = {0};
     float out[CLASSES], x[D] = {0};
 
     sfp_head *h = make_head(kind, D, width); /* nothing learned */
     assert_int_equal(sfp__head_classes(h), 0);
-    assert_int_equal(sfp__head_refresh(h, NULL), SFP_OK);
-    assert_int_equal(sfp__head_scores(h, 1, x, NULL, CLASSES, out, NULL), SFP_OK);
+    MUST(sfp__head_refresh(h, NULL));
+    MUST(sfp__head_scores(h, 1, x, NULL, CLASSES, out, NULL));
     for (int c = 0; c < CLASSES; c++)
         assert_true(out[c] == -INFINITY);
     state empty = save(h); /* can be saved and loaded too */
-    assert_int_equal(sfp__head_load(h, "head.x", find, &empty, "file", &err), SFP_OK);
+    MUST(sfp__head_load(h, "head.x", find, &empty, "file", &err));
     free_state(&empty);
 
     int32_t bad = -1; /* refused, named, nothing changed */
@@ -394,10 +379,9 @@ static UNUSED void check_degenerate(const char *kind, int width)
     assert_int_equal(sfp__head_update(h, 1, x, NULL, &bad, &err), SFP_EINVAL);
     x[2] = NAN;
     bad = 0;
-    assert_int_equal(sfp__head_update(h, 1, x, NULL, &bad, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "value 2 of query 0"));
+    REFUSED(sfp__head_update(h, 1, x, NULL, &bad, &err), SFP_EINVAL, "value 2 of query 0");
     assert_int_equal(sfp__head_scores(h, 1, x, NULL, CLASSES, out, &err), SFP_EINVAL);
-    assert_int_equal(sfp__head_update(h, 0, NULL, NULL, NULL, &err), SFP_OK);
+    MUST(sfp__head_update(h, 0, NULL, NULL, NULL, &err));
     assert_int_equal(sfp__head_classes(h), 0);
     sfp__head_free(h);
 

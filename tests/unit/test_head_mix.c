@@ -1,13 +1,9 @@
 /* The mixture: its bound, its formula, and what must not break it. */
 #include "learner/head.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
+#include "test.h"
 #include "test_head_common.h"
 
 enum { C = 5, E = 3 };
@@ -66,9 +62,8 @@ static void check_bound(double rate, const double skill[2][E], double confidence
             assert_true(w[e] > (rate > 0.1 ? 0.9 : 0.4));
 }
 
-static void the_mixture_is_never_much_worse_than_the_best_expert(void **unused)
+TEST(the_mixture_is_never_much_worse_than_the_best_expert)
 {
-    (void)unused;
     const double steady[2][E] = {{1, 3, 2}, {1, 3, 2}}, drifting[2][E] = {{3, 1, 0}, {0, 1, 3}},
                  equal[2][E] = {{2, 2, 2}, {2, 2, 2}}, wrong[2][E] = {{-3, 0, 3}, {-3, 0, 3}};
     for (double rate = 0.01; rate < 2; rate *= 4)
@@ -80,9 +75,8 @@ static void the_mixture_is_never_much_worse_than_the_best_expert(void **unused)
         }
 }
 
-static void equal_experts_together_are_better_than_each(void **unused)
+TEST(equal_experts_together_are_better_than_each)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(3, 0);
     sfp_mix m;
     int right[E + 1] = {0};
@@ -104,9 +98,8 @@ static void equal_experts_together_are_better_than_each(void **unused)
 }
 
 /* exp(sum w log p), normalised, with p = 0.9999 p + 0.0001 / classes. */
-static void the_mixture_is_the_weighted_geometric_mean(void **unused)
+TEST(the_mixture_is_the_weighted_geometric_mean)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(1, 0);
     sfp_mix m;
     sfp__mix_init(&m, E, 0.5);
@@ -134,9 +127,8 @@ static void the_mixture_is_the_weighted_geometric_mean(void **unused)
         assert_true(fabs((double)out[c] - (want[c] - log(total))) < 1e-5);
 }
 
-static void classes_that_one_expert_has_never_seen_are_not_vetoed(void **unused)
+TEST(classes_that_one_expert_has_never_seen_are_not_vetoed)
 {
-    (void)unused;
     const float some[C] = {logf(0.5f), logf(0.5f), -INFINITY, -INFINITY, NAN}, all[C] = {-3, -3, logf(0.8f), -INFINITY, -3},
                 nothing[C] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY};
     const float *const logp[] = {some, all, nothing}, *const empty[] = {nothing, nothing, nothing};
@@ -168,9 +160,8 @@ static void classes_that_one_expert_has_never_seen_are_not_vetoed(void **unused)
     assert_true(w[1] > 0.999 && m.loss[0] < 20 * 722 && best_of(out, C) == 2);
 }
 
-static void a_single_class_has_probability_one(void **unused)
+TEST(a_single_class_has_probability_one)
 {
-    (void)unused;
     const float x[] = {0, -INFINITY}, y[] = {-INFINITY, -INFINITY};
     const float *const logp[] = {x, y};
     float out[2];
@@ -180,9 +171,8 @@ static void a_single_class_has_probability_one(void **unused)
     assert_true(fabsf(out[0]) < 1e-6f && out[1] == -INFINITY);
 }
 
-static void the_number_of_experts_is_bounded(void **unused)
+TEST(the_number_of_experts_is_bounded)
 {
-    (void)unused;
     sfp_mix m;
     double w[SFP_MIX_MAX];
     sfp__mix_init(&m, 100, 1);
@@ -191,17 +181,4 @@ static void the_number_of_experts_is_bounded(void **unused)
     assert_true(fabs(w[0] - 1.0 / SFP_MIX_MAX) < 1e-12);
     sfp__mix_init(&m, 0, 1);
     assert_int_equal(m.experts, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_mixture_is_never_much_worse_than_the_best_expert),
-        cmocka_unit_test(equal_experts_together_are_better_than_each),
-        cmocka_unit_test(the_mixture_is_the_weighted_geometric_mean),
-        cmocka_unit_test(classes_that_one_expert_has_never_seen_are_not_vetoed),
-        cmocka_unit_test(a_single_class_has_probability_one),
-        cmocka_unit_test(the_number_of_experts_is_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* Nearest class mean against its definition over the whole stream. */
 #include "learner/head.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
+#include "test.h"
 #include "test_head_common.h"
 
 enum { N = 200, D = 9, K = 4 };
@@ -30,9 +26,8 @@ static double distance(const stream *s, int i, int c)
     return sum;
 }
 
-static void scores_are_those_of_the_class_means(void **unused)
+TEST(scores_are_those_of_the_class_means)
 {
-    (void)unused;
     stream s = make_stream(1, N, D, K, NULL, 1.5, 3);
     sfp_head *h = make_head("ncm", D, 8);
     assert_string_equal(sfp__head_kind(h), "ncm");
@@ -63,17 +58,15 @@ static void scores_are_those_of_the_class_means(void **unused)
     free_stream(&s);
 }
 
-static void cuts_in_batches_leave_no_trace(void **unused)
+TEST(cuts_in_batches_leave_no_trace)
 {
-    (void)unused;
     stream s = make_stream(2, N, D, K, NULL, 1.5, 3);
     check_cuts("ncm", 8, &s, K);
     free_stream(&s);
 }
 
-static void a_loaded_head_goes_on_to_the_same_bytes(void **unused)
+TEST(a_loaded_head_goes_on_to_the_same_bytes)
 {
-    (void)unused;
     const int32_t label[] = {0, 12, 5, 33, 1, 2, 3, 4, 6, 7, 8, 9};
     stream s = make_stream(3, N, D, 12, label, 1.5, 3);
     check_resume("ncm", 8, &s, 20, 34);
@@ -83,28 +76,23 @@ static void a_loaded_head_goes_on_to_the_same_bytes(void **unused)
     free_stream(&s);
 }
 
-static void degenerate_streams_give_numbers(void **unused)
+TEST(degenerate_streams_give_numbers)
 {
-    (void)unused;
     check_degenerate("ncm", 8);
 }
 
-static void each_failing_allocation_is_survived(void **unused)
+TEST(each_failing_allocation_is_survived)
 {
-    (void)unused;
     stream s = make_stream(4, 60, D, 20, NULL, 1, 0);
     check_torture("ncm", 8, &s, 20);
     free_stream(&s);
 }
 
-static void unknown_kinds_and_wrong_options_are_told(void **unused)
+TEST(unknown_kinds_and_wrong_options_are_told)
 {
-    (void)unused;
     sfp_head *h = NULL;
-    sfp_error err = {0};
     sfp_head_options opt = sfp__head_options_defaults(4, 2);
-    assert_int_equal(sfp__head_create("knn", &opt, &h, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "unknown head 'knn'"));
+    REFUSED(sfp__head_create("knn", &opt, &h, &err), SFP_EINVAL, "unknown head 'knn'");
     opt.dim = 0;
     assert_int_equal(sfp__head_create("ncm", &opt, &h, &err), SFP_EINVAL);
     opt = sfp__head_options_defaults(4, 2);
@@ -112,14 +100,4 @@ static void unknown_kinds_and_wrong_options_are_told(void **unused)
     assert_int_equal(sfp__head_create("slda", &opt, &h, &err), SFP_EINVAL);
     assert_null(h);
     sfp__head_free(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_are_those_of_the_class_means),     cmocka_unit_test(cuts_in_batches_leave_no_trace),
-        cmocka_unit_test(a_loaded_head_goes_on_to_the_same_bytes), cmocka_unit_test(degenerate_streams_give_numbers),
-        cmocka_unit_test(each_failing_allocation_is_survived),     cmocka_unit_test(unknown_kinds_and_wrong_options_are_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* RanPAC against the normal equations of its ridge, in double. */
 #include "learner/head.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
+#include "test.h"
 #include "test_head_common.h"
 
 enum { D = 7, K = 4, SEED = 11 };
@@ -75,9 +71,8 @@ static const void *tensor(state *s, const char *name)
 }
 
 /* Width 24 folds after 64 samples, then whenever 160 are not folded: the numbers of samples below lie on all sides of that. */
-static void scores_are_those_of_the_ridge_solved_at_once(void **unused)
+TEST(scores_are_those_of_the_ridge_solved_at_once)
 {
-    (void)unused;
     const int counts[] = {1, 5, 31, 39, 40, 63, 64, 65, 100, 230, 400, 777};
     bool use[777];
     memset(use, 1, sizeof use);
@@ -120,7 +115,7 @@ static void check_choice(int width, int n, double spread, bool neighbours)
     stream s = make_stream((uint64_t)n, n, D, K, NULL, spread, 0.3);
     sfp_head *h = make_head("ranpac", D, width);
     learn(h, &s, 0, n);
-    assert_int_equal(sfp__head_refresh(h, NULL), SFP_OK);
+    MUST(sfp__head_refresh(h, NULL));
     state now = save(h);
     const double *strength = tensor(&now, "strength");
     const int64_t *slot = tensor(&now, "slot"), *counter = tensor(&now, "counter");
@@ -158,9 +153,8 @@ static void check_choice(int width, int n, double spread, bool neighbours)
     free_stream(&s);
 }
 
-static void lambda_is_the_best_on_held_out_samples(void **unused)
+TEST(lambda_is_the_best_on_held_out_samples)
 {
-    (void)unused;
     check_choice(24, 50, 2, false); /* dual */
     check_choice(200, 90, 0.5, false);
     check_choice(24, 330, 2, false); /* primal */
@@ -168,15 +162,14 @@ static void lambda_is_the_best_on_held_out_samples(void **unused)
     check_choice(530, 330, 2, true); /* primal, downhill */
 }
 
-static void lambda_is_chosen_again_when_the_stream_has_doubled(void **unused)
+TEST(lambda_is_chosen_again_when_the_stream_has_doubled)
 {
-    (void)unused;
     stream s = make_stream(1, 200, D, K, NULL, 2, 0);
     sfp_head *h = make_head("ranpac", D, 24);
     const int at[] = {30, 39, 40, 79, 80, 150, 170}, next[] = {40, 40, 80, 80, 160, 160, 340};
     for (int k = 0; k < 7; k++) {
         learn(h, &s, k ? at[k - 1] : 0, at[k]);
-        assert_int_equal(sfp__head_refresh(h, NULL), SFP_OK);
+        MUST(sfp__head_refresh(h, NULL));
         state now = save(h);
         assert_int_equal(((const int64_t *)tensor(&now, "counter"))[1], next[k]);
         assert_true(((const double *)tensor(&now, "strength"))[0] > 0);
@@ -186,9 +179,8 @@ static void lambda_is_chosen_again_when_the_stream_has_doubled(void **unused)
     free_stream(&s);
 }
 
-static void the_reservoir_is_uniform_over_the_stream(void **unused)
+TEST(the_reservoir_is_uniform_over_the_stream)
 {
-    (void)unused;
     int n = 12000, late = 0; /* 1200 offered, 128 kept: half of them from the second half, +- 4 standard deviations */
     stream s = make_stream(1, n, D, K, NULL, 2, 0);
     for (int i = 0; i < n; i++)
@@ -213,30 +205,27 @@ static void the_reservoir_is_uniform_over_the_stream(void **unused)
     free_stream(&s);
 }
 
-static void another_seed_is_another_projection(void **unused)
+TEST(another_seed_is_another_projection)
 {
-    (void)unused;
     stream s = make_stream(1, 50, D, K, NULL, 2, 0);
     sfp_head *a = make_head("ranpac", D, 24), *b = NULL;
     sfp_head_options opt = sfp__head_options_defaults(D, 2);
     opt.ranpac_width = 24;
     opt.seed = 12;
-    assert_int_equal(sfp__head_create("ranpac", &opt, &b, NULL), SFP_OK);
+    MUST(sfp__head_create("ranpac", &opt, &b, NULL));
     learn(a, &s, 0, 50);
     learn(b, &s, 0, 50);
     float *x = score(a, &s, 20, K), *y = score(b, &s, 20, K);
     assert_memory_not_equal(x, y, 20 * K * sizeof *x);
     state saved = save(a); /* the seed is part of the state */
-    assert_int_equal(sfp__head_load(b, "head.x", find, &saved, "file", NULL), SFP_OK);
+    MUST(sfp__head_load(b, "head.x", find, &saved, "file", NULL));
     free(y);
     y = score(b, &s, 20, K);
     check_same("scores", x, y, 20 * K * sizeof *x);
     sfp__head_free(b);
     opt.ranpac_width = 25;
-    sfp_error err = {0};
-    assert_int_equal(sfp__head_create("ranpac", &opt, &b, NULL), SFP_OK);
-    assert_int_equal(sfp__head_load(b, "head.x", find, &saved, "file", &err), SFP_ESHAPE);
-    assert_non_null(strstr(err.message, "width 24, expected 25"));
+    MUST(sfp__head_create("ranpac", &opt, &b, NULL));
+    REFUSED(sfp__head_load(b, "head.x", find, &saved, "file", &err), SFP_ESHAPE, "width 24, expected 25");
     free(x);
     free(y);
     free_state(&saved);
@@ -245,9 +234,8 @@ static void another_seed_is_another_projection(void **unused)
     free_stream(&s);
 }
 
-static void a_step_allocates_nothing(void **unused)
+TEST(a_step_allocates_nothing)
 {
-    (void)unused;
     stream s = make_stream(1, 900, D, K, NULL, 2, 0);
     sfp_head *h = make_head("ranpac", D, 24);
     float out[20 * K];
@@ -255,25 +243,23 @@ static void a_step_allocates_nothing(void **unused)
     unsigned long before = sfp__mem_count();
     for (int i = 20; i < s.n; i += 20) {
         learn(h, &s, i, i + 20);
-        assert_int_equal(sfp__head_scores(h, 20, s.x, NULL, K, out, NULL), SFP_OK);
+        MUST(sfp__head_scores(h, 20, s.x, NULL, K, out, NULL));
     }
     assert_true(sfp__mem_count() == before);
     sfp__head_free(h);
     free_stream(&s);
 }
 
-static void cuts_in_batches_leave_no_trace(void **unused)
+TEST(cuts_in_batches_leave_no_trace)
 {
-    (void)unused;
     stream s = make_stream(2, 600, D, K, NULL, 1.5, 0.5);
     check_cuts("ranpac", 24, &s, K);
     check_cuts("ranpac", 150, &s, K);
     free_stream(&s);
 }
 
-static void a_loaded_head_goes_on_to_the_same_bytes(void **unused)
+TEST(a_loaded_head_goes_on_to_the_same_bytes)
 {
-    (void)unused;
     const int32_t label[] = {0, 12, 5, 33, 1, 2, 3, 4, 6, 7, 8, 9};
     const int at[] = {1, 20, 57, 64, 113, 230, 401};
     stream s = make_stream(3, 500, D, 12, label, 1.5, 0.5);
@@ -286,34 +272,15 @@ static void a_loaded_head_goes_on_to_the_same_bytes(void **unused)
     free_stream(&s);
 }
 
-static void degenerate_streams_give_numbers(void **unused)
+TEST(degenerate_streams_give_numbers)
 {
-    (void)unused;
     check_degenerate("ranpac", 8);
     check_degenerate("ranpac", 200); /* never folds */
 }
 
-static void each_failing_allocation_is_survived(void **unused)
+TEST(each_failing_allocation_is_survived)
 {
-    (void)unused;
     stream s = make_stream(4, 90, D, 20, NULL, 1, 0);
     check_torture("ranpac", 16, &s, 20);
     free_stream(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_are_those_of_the_ridge_solved_at_once),
-        cmocka_unit_test(lambda_is_the_best_on_held_out_samples),
-        cmocka_unit_test(lambda_is_chosen_again_when_the_stream_has_doubled),
-        cmocka_unit_test(the_reservoir_is_uniform_over_the_stream),
-        cmocka_unit_test(another_seed_is_another_projection),
-        cmocka_unit_test(a_step_allocates_nothing),
-        cmocka_unit_test(cuts_in_batches_leave_no_trace),
-        cmocka_unit_test(a_loaded_head_goes_on_to_the_same_bytes),
-        cmocka_unit_test(degenerate_streams_give_numbers),
-        cmocka_unit_test(each_failing_allocation_is_survived),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* Streaming LDA against its recursion written out in double, with the inverse by elimination. */
 #include "learner/head.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
+#include "test.h"
 #include "test_head_common.h"
 
 enum { N = 250, D = 10, K = 5 };
@@ -88,9 +84,8 @@ static float *definition(const stream *s, double shrink)
     return out;
 }
 
-static void scores_are_those_of_the_recursion(void **unused)
+TEST(scores_are_those_of_the_recursion)
 {
-    (void)unused;
     const double offsets[] = {0, 5, 100}; /* far from the origin the plain formula cancels; the head's does not */
     for (int k = 0; k < 3; k++) {
         stream s = make_stream((uint64_t)k, N, D, K, NULL, 1.2, offsets[k]);
@@ -106,9 +101,8 @@ static void scores_are_those_of_the_recursion(void **unused)
     }
 }
 
-static void a_rank_deficient_covariance_is_shrunk(void **unused)
+TEST(a_rank_deficient_covariance_is_shrunk)
 {
-    (void)unused;
     stream s = make_stream(5, 12, D, K, NULL, 1.2, 0); /* fewer samples than dimensions */
     for (int c = 0; c < K; c++)
         s.label[c] = c;
@@ -122,14 +116,13 @@ static void a_rank_deficient_covariance_is_shrunk(void **unused)
     free_stream(&s);
 }
 
-static void without_shrinkage_singular_is_still_a_number(void **unused)
+TEST(without_shrinkage_singular_is_still_a_number)
 {
-    (void)unused;
     stream s = make_stream(6, 8, D, 2, NULL, 1, 0);
     sfp_head_options opt = sfp__head_options_defaults(D, 2);
     opt.slda_shrink = 0;
     sfp_head *h = NULL;
-    assert_int_equal(sfp__head_create("slda", &opt, &h, NULL), SFP_OK);
+    MUST(sfp__head_create("slda", &opt, &h, NULL));
     learn(h, &s, 0, s.n);
     float *p = score(h, &s, s.n, 2);
     check_distributions(p, s.n, 2, s.label, s.n);
@@ -138,17 +131,15 @@ static void without_shrinkage_singular_is_still_a_number(void **unused)
     free_stream(&s);
 }
 
-static void cuts_in_batches_leave_no_trace(void **unused)
+TEST(cuts_in_batches_leave_no_trace)
 {
-    (void)unused;
     stream s = make_stream(2, N, D, K, NULL, 1.5, 3);
     check_cuts("slda", 8, &s, K);
     free_stream(&s);
 }
 
-static void a_loaded_head_goes_on_to_the_same_bytes(void **unused)
+TEST(a_loaded_head_goes_on_to_the_same_bytes)
 {
-    (void)unused;
     const int32_t label[] = {0, 12, 5, 33, 1, 2, 3, 4, 6, 7, 8, 9};
     stream s = make_stream(3, N, D, 12, label, 1.5, 3);
     check_resume("slda", 8, &s, 20, 34);
@@ -158,30 +149,14 @@ static void a_loaded_head_goes_on_to_the_same_bytes(void **unused)
     free_stream(&s);
 }
 
-static void degenerate_streams_give_numbers(void **unused)
+TEST(degenerate_streams_give_numbers)
 {
-    (void)unused;
     check_degenerate("slda", 8);
 }
 
-static void each_failing_allocation_is_survived(void **unused)
+TEST(each_failing_allocation_is_survived)
 {
-    (void)unused;
     stream s = make_stream(4, 60, D, 20, NULL, 1, 0);
     check_torture("slda", 8, &s, 20);
     free_stream(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_are_those_of_the_recursion),
-        cmocka_unit_test(a_rank_deficient_covariance_is_shrunk),
-        cmocka_unit_test(without_shrinkage_singular_is_still_a_number),
-        cmocka_unit_test(cuts_in_batches_leave_no_trace),
-        cmocka_unit_test(a_loaded_head_goes_on_to_the_same_bytes),
-        cmocka_unit_test(degenerate_streams_give_numbers),
-        cmocka_unit_test(each_failing_allocation_is_survived),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

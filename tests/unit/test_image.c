@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "io/image_codec.h"
+#include "test.h"
 #include "test_image_encode.h"
 
 #include "temp_folder.h"
@@ -16,9 +17,7 @@
 static sfp_image decode(blob b)
 {
     sfp_image im = {0};
-    sfp_error err = {0};
-    if (sfp__image_decode("x", b.bytes, b.size, NULL, &im, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__image_decode("x", b.bytes, b.size, NULL, &im, &err));
     return im;
 }
 
@@ -32,9 +31,8 @@ static void check_picture(sfp_image im, int tolerance)
     }
 }
 
-static void jpegs_of_all_kinds_decode(void **unused)
+TEST(jpegs_of_all_kinds_decode)
 {
-    (void)unused;
     uint8_t *rgb = make_samples(W, H, 3);
     const jpeg_how hows[] = {
         {.given = JCS_RGB, .stored = JCS_YCbCr, .quality = 95},
@@ -52,9 +50,8 @@ static void jpegs_of_all_kinds_decode(void **unused)
     free(rgb);
 }
 
-static void grey_jpegs_become_grey_rgb(void **unused)
+TEST(grey_jpegs_become_grey_rgb)
 {
-    (void)unused;
     uint8_t *grey = make_samples(W, H, 1);
     blob b = encode_jpeg(grey, W, H, (jpeg_how){.given = JCS_GRAYSCALE, .stored = JCS_GRAYSCALE, .quality = 100});
     sfp_image im = decode(b);
@@ -67,9 +64,8 @@ static void grey_jpegs_become_grey_rgb(void **unused)
     free(grey);
 }
 
-static void adobe_cmyk_jpegs_become_rgb(void **unused)
+TEST(adobe_cmyk_jpegs_become_rgb)
 {
-    (void)unused;
     uint8_t cmyk[W * H * 4];
     for (int i = 0; i < W * H; i++) /* inverted, as Adobe stores it: 255 is no ink */
         memcpy(cmyk + 4 * i, (uint8_t[]){200, 100, 255, 128}, 4);
@@ -125,7 +121,11 @@ static void check_png(uint8_t type, uint8_t depth, int channels, uint8_t interla
     struct spng_trns transparent = {.n_type3_entries = 2, .type3_alpha = {0, 9}};
     bool indexed = type == SPNG_COLOR_TYPE_INDEXED;
     blob b = encode_png(rows, stride * H, W, H,
-                        (png_how){.type = type, .depth = depth, .interlace = interlace, .palette = indexed ? &palette : NULL, .transparent = indexed ? &transparent : NULL});
+                        (png_how){.type = type,
+                                  .depth = depth,
+                                  .interlace = interlace,
+                                  .palette = indexed ? &palette : NULL,
+                                  .transparent = indexed ? &transparent : NULL});
     sfp_image im = decode(b);
     assert_true(im.width == W && im.height == H);
     if (memcmp(im.rgb, want, sizeof want) != 0)
@@ -135,9 +135,8 @@ static void check_png(uint8_t type, uint8_t depth, int channels, uint8_t interla
     free(rows);
 }
 
-static void pngs_of_all_types_and_depths_decode(void **unused)
+TEST(pngs_of_all_types_and_depths_decode)
 {
-    (void)unused;
     for (uint8_t interlace = 0; interlace < 2; interlace++) {
         for (uint8_t depth = 1; depth <= 16; depth = (uint8_t)(depth * 2)) {
             check_png(SPNG_COLOR_TYPE_GRAYSCALE, depth, 1, interlace);
@@ -152,9 +151,8 @@ static void pngs_of_all_types_and_depths_decode(void **unused)
     }
 }
 
-static void webps_decode(void **unused)
+TEST(webps_decode)
 {
-    (void)unused;
     for (int kind = 0; kind < 4; kind++) {
         blob b = make_webp(W, H, kind & 1, kind & 2);
         sfp_image im = decode(b);
@@ -164,11 +162,9 @@ static void webps_decode(void **unused)
     }
 }
 
-static void animated_webp_is_refused_by_name(void **unused)
+TEST(animated_webp_is_refused_by_name)
 {
-    (void)unused;
     sfp_image im = {0};
-    sfp_error err = {0};
     uint8_t empty = 0;
     blob still = make_webp(W, H, true, false), b = extend_webp(still, W, H, 0x02, (blob){&empty, 0});
     assert_int_equal(sfp__image_decode("x.webp", b.bytes, b.size, NULL, &im, &err), SFP_EUNSUPPORTED);
@@ -184,7 +180,7 @@ static void check_turned(sfp_image im, const uint8_t *rgb, int orientation)
     assert_true(im.width == (swapped ? H : W) && im.height == (swapped ? W : H));
     for (int y = 0; y < H; y++) {
         for (int x = 0; x < W; x++) {
-            const int to[9][2] = {{0},     {x, y},         {W - 1 - x, y},         {W - 1 - x, H - 1 - y}, {x, H - 1 - y},
+            const int to[9][2] = {{0},    {x, y},         {W - 1 - x, y},         {W - 1 - x, H - 1 - y}, {x, H - 1 - y},
                                   {y, x}, {H - 1 - y, x}, {H - 1 - y, W - 1 - x}, {y, W - 1 - x}};
             const uint8_t *got = im.rgb + ((size_t)to[orientation][1] * (size_t)im.width + (size_t)to[orientation][0]) * 3;
             assert_memory_equal(got, rgb + (y * W + x) * 3, 3);
@@ -192,9 +188,8 @@ static void check_turned(sfp_image im, const uint8_t *rgb, int orientation)
     }
 }
 
-static void orientation_is_followed_when_asked(void **unused)
+TEST(orientation_is_followed_when_asked)
 {
-    (void)unused;
     sfp_image_options opt = sfp__image_options_defaults();
     opt.exif_orientation = true;
     uint8_t *rgb = make_samples(W, H, 3);
@@ -209,7 +204,7 @@ static void orientation_is_followed_when_asked(void **unused)
         for (int i = 0; i < 3; i++) {
             sfp_image upright, stored = decode(files[i]);
             assert_true(stored.width == W && stored.height == H);
-            assert_int_equal(sfp__image_decode("x", files[i].bytes, files[i].size, &opt, &upright, NULL), SFP_OK);
+            MUST(sfp__image_decode("x", files[i].bytes, files[i].size, &opt, &upright, NULL));
             check_turned(upright, stored.rgb, orientation);
             sfp__image_done(&stored);
             sfp__image_done(&upright);
@@ -222,9 +217,8 @@ static void orientation_is_followed_when_asked(void **unused)
     free(rgb);
 }
 
-static void broken_exif_means_upright(void **unused)
+TEST(broken_exif_means_upright)
 {
-    (void)unused;
     for (int big = 0; big < 2; big++) {
         blob whole = make_exif(6, big, true);
         assert_int_equal(sfp__exif_orientation(whole.bytes, whole.size), 6);
@@ -250,16 +244,14 @@ static void broken_exif_means_upright(void **unused)
 static void check_refused(const void *bytes, size_t size, const sfp_image_options *opt, sfp_status status, const char *message)
 {
     sfp_image im = {7, 7, NULL};
-    sfp_error err = {0};
     assert_int_equal(sfp__image_decode("x", bytes, size, opt, &im, &err), status);
     if (!strstr(err.message, message))
         fail_msg("'%s', expected '%s'", err.message, message);
     assert_true(im.width == 7 && !im.rgb);
 }
 
-static void limits_hold_before_memory_is_taken(void **unused)
+TEST(limits_hold_before_memory_is_taken)
 {
-    (void)unused;
     blob files[3] = {make_jpeg(W, H, false), make_png(W, H), make_webp(W, H, true, false)};
     for (int i = 0; i < 3; i++) {
         sfp_image_options opt = sfp__image_options_defaults();
@@ -281,9 +273,8 @@ static void limits_hold_before_memory_is_taken(void **unused)
     free(png.bytes);
 }
 
-static void other_files_are_refused(void **unused)
+TEST(other_files_are_refused)
 {
-    (void)unused;
     check_refused("GIF89a\1\0\1\0", 10, NULL, SFP_EFORMAT, "x: is no JPEG, PNG or WebP picture");
     check_refused("", 0, NULL, SFP_EFORMAT, "is no JPEG");
     check_refused("\xff\xd8", 2, NULL, SFP_EFORMAT, "is no JPEG");
@@ -292,35 +283,30 @@ static void other_files_are_refused(void **unused)
     check_refused("RIFF\0\0\0\0WEBP", 12, NULL, SFP_EFORMAT, "x: WebP");
 }
 
-static void files_are_loaded_by_content_not_by_name(void **unused)
+TEST(files_are_loaded_by_content_not_by_name)
 {
-    (void)unused;
     char path[96];
-    assert_int_equal(make_folder_for("a.png", path, sizeof path), 0);
+    make_folder_for("a.png", path, sizeof path);
     blob b = make_jpeg(W, H, false);
     put_bytes("a.png", b.bytes, b.size);
     sfp_image im;
-    sfp_error err = {0};
-    assert_int_equal(sfp__image_load(path, NULL, &im, &err), SFP_OK);
+    MUST(sfp__image_load(path, NULL, &im, &err));
     check_picture(im, 12);
     sfp__image_done(&im);
     sfp_image_options opt = sfp__image_options_defaults();
     opt.max_bytes = 10;
-    assert_int_equal(sfp__image_load(path, &opt, &im, &err), SFP_ELIMIT);
-    assert_non_null(strstr(err.message, "expected at most 10"));
+    REFUSED(sfp__image_load(path, &opt, &im, &err), SFP_ELIMIT, "expected at most 10");
     (void)unlink(path);
     assert_int_equal(sfp__image_load(path, NULL, &im, &err), SFP_ENOTFOUND);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(sfp__image_load(path, NULL, &im, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "is not a regular file"));
+    REFUSED(sfp__image_load(path, NULL, &im, &err), SFP_EINVAL, "is not a regular file");
     assert_int_equal(sfp__image_load(folder, NULL, &im, &err), SFP_EINVAL);
-    assert_int_equal(remove_file_and_folder(path), 0);
+    remove_file_and_folder(path);
     free(b.bytes);
 }
 
-static void names_of_pictures_are_known(void **unused)
+TEST(names_of_pictures_are_known)
 {
-    (void)unused;
     const char *yes[] = {"a.jpg", "d/A.JPEG", "x.y.Png", "w.webp"};
     const char *no[] = {"a.gif", "jpg", "a.jpg/b", ".png", "d/.png", "a.", "a.jpgx", ""};
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
@@ -329,40 +315,18 @@ static void names_of_pictures_are_known(void **unused)
         assert_false(sfp__image_name(no[i]));
 }
 
-static void png_files_are_written_and_read_back(void **unused)
+TEST(png_files_are_written_and_read_back)
 {
-    (void)unused;
     char path[96];
-    assert_int_equal(make_folder_for("a.png", path, sizeof path), 0);
+    make_folder_for("a.png", path, sizeof path);
     sfp_image im = {W, H, make_samples(W, H, 3)}, back, none = {0};
-    sfp_error err = {0};
-    assert_int_equal(sfp__image_write_png(path, &im, &err), SFP_OK);
-    assert_int_equal(sfp__image_load(path, NULL, &back, &err), SFP_OK);
+    MUST(sfp__image_write_png(path, &im, &err));
+    MUST(sfp__image_load(path, NULL, &back, &err));
     check_picture(back, 0);
     sfp__image_done(&back);
     assert_int_equal(sfp__image_write_png(path, &none, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_write_png("/tmp/sfp_no_such_folder/a.png", &im, &err), SFP_ENOTFOUND);
     assert_int_equal(sfp__image_write_png("/dev/full", &im, &err), SFP_EINVAL);
     free(im.rgb);
-    assert_int_equal(remove_file_and_folder(path), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(jpegs_of_all_kinds_decode),
-        cmocka_unit_test(grey_jpegs_become_grey_rgb),
-        cmocka_unit_test(adobe_cmyk_jpegs_become_rgb),
-        cmocka_unit_test(pngs_of_all_types_and_depths_decode),
-        cmocka_unit_test(webps_decode),
-        cmocka_unit_test(animated_webp_is_refused_by_name),
-        cmocka_unit_test(orientation_is_followed_when_asked),
-        cmocka_unit_test(broken_exif_means_upright),
-        cmocka_unit_test(limits_hold_before_memory_is_taken),
-        cmocka_unit_test(other_files_are_refused),
-        cmocka_unit_test(files_are_loaded_by_content_not_by_name),
-        cmocka_unit_test(names_of_pictures_are_known),
-        cmocka_unit_test(png_files_are_written_and_read_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    remove_file_and_folder(path);
 }

@@ -2,8 +2,6 @@
 #ifndef TEST_IMAGE_ENCODE_H
 #define TEST_IMAGE_ENCODE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <jpeglib.h>
 #include <spng.h>
 #include <webp/encode.h>
+
+#include "test.h"
 
 typedef struct blob {
     uint8_t *bytes; /* malloc'ed to the byte */
@@ -103,7 +102,8 @@ static inline blob encode_jpeg(const uint8_t *samples, int width, int height, jp
 static inline blob make_jpeg(int width, int height, bool progressive)
 {
     uint8_t *p = make_samples(width, height, 3);
-    blob b = encode_jpeg(p, width, height, (jpeg_how){.given = JCS_RGB, .stored = JCS_YCbCr, .quality = 95, .progressive = progressive});
+    blob b = encode_jpeg(p, width, height,
+                         (jpeg_how){.given = JCS_RGB, .stored = JCS_YCbCr, .quality = 95, .progressive = progressive});
     free(p);
     return b;
 }
@@ -148,7 +148,8 @@ static inline blob encode_png(const void *rows, size_t size, int width, int heig
 static inline blob make_png(int width, int height)
 {
     uint8_t *p = make_samples(width, height, 3);
-    blob b = encode_png(p, (size_t)width * (size_t)height * 3, width, height, (png_how){.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8});
+    blob b = encode_png(p, (size_t)width * (size_t)height * 3, width, height,
+                        (png_how){.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8});
     free(p);
     return b;
 }
@@ -157,8 +158,10 @@ static inline blob make_webp(int width, int height, bool lossless, bool alpha)
 {
     int channels = alpha ? 4 : 3, stride = width * channels;
     uint8_t *p = make_samples(width, height, channels), *out = NULL;
-    size_t n = lossless ? (alpha ? WebPEncodeLosslessRGBA(p, width, height, stride, &out) : WebPEncodeLosslessRGB(p, width, height, stride, &out))
-                        : (alpha ? WebPEncodeRGBA(p, width, height, stride, 95, &out) : WebPEncodeRGB(p, width, height, stride, 95, &out));
+    size_t n = lossless ? (alpha ? WebPEncodeLosslessRGBA(p, width, height, stride, &out)
+                                 : WebPEncodeLosslessRGB(p, width, height, stride, &out))
+                        : (alpha ? WebPEncodeRGBA(p, width, height, stride, 95, &out)
+                                 : WebPEncodeRGB(p, width, height, stride, 95, &out));
     assert_true(n > 0);
     blob b = blob_of(out, n);
     WebPFree(out);

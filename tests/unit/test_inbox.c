@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "source_files.h"
+#include "test.h"
 
 enum { S = 4, BATCH = 5 };
 
@@ -23,7 +24,7 @@ typedef struct scripted {
 
 static char *names[] = {"0", "1", "2"};
 
-static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err)
+static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, bool *end, sfp_error *why)
 {
     scripted *s = (scripted *)base;
     for (;;) {
@@ -39,9 +40,9 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
     *record = sfp__record_none();
     base->lost = c == '?';
     if (base->lost)
-        return sfp__fail(err, SFP_EFORMAT, "%s: scripted loss", s->name);
+        return sfp__fail(why, SFP_EFORMAT, "%s: scripted loss", s->name);
     if (c == 'e')
-        return sfp__fail(err, SFP_EFORMAT, "scripted error");
+        return sfp__fail(why, SFP_EFORMAT, "scripted error");
     record->label = c >= '0' && c <= '2' ? c - '0' : c == 'l' ? 2 : -1;
     if (c == 'l') {
         (void)snprintf(s->name, sizeof s->name, "p0");
@@ -80,9 +81,7 @@ static sfp_inbox *make(scripted *s, int queue, sfp_queue_policy policy, int pool
     const sfp_inbox_options o = {
         .size = S, .batch = BATCH, .queue = queue, .policy = policy, .pool = pool, .others = 4, .first_id = 100};
     sfp_inbox *b = NULL;
-    sfp_error err = {0};
-    if (sfp__inbox_create(&s->base, &o, &b, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__inbox_create(&s->base, &o, &b, &err));
     return b;
 }
 
@@ -105,9 +104,8 @@ static void settle(sfp_inbox *b, uint64_t id)
     assert_int_equal(sfp__inbox_stats(b).next_id, id);
 }
 
-static void batches_come_in_order_and_the_last_is_short(void **unused)
+TEST(batches_come_in_order_and_the_last_is_short)
 {
-    (void)unused;
     scripted s = make_source("0120120120120", 100);
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
     int seen = 0;
@@ -147,14 +145,13 @@ static bool read_ledger(sfp_ledger *l, const char *waiting)
 static sfp_ledger *make_ledger(int capacity, const char *waiting)
 {
     sfp_ledger *l = NULL;
-    assert_int_equal(sfp__ledger_create(capacity, 4, &l, NULL), SFP_OK);
+    MUST(sfp__ledger_create(capacity, 4, &l, NULL));
     assert_true(read_ledger(l, waiting));
     return l;
 }
 
-static void what_waited_before_a_break_keeps_its_number(void **unused)
+TEST(what_waited_before_a_break_keeps_its_number)
 {
-    (void)unused;
     static const uint64_t want[] = {100, 7, 101, 3, 102};
     sfp_ledger *ledger = make_ledger(10, "[7,2,0,0,3,4,0,0,5,9,0,0]");
     scripted s = make_source("00110", 100);
@@ -162,7 +159,7 @@ static void what_waited_before_a_break_keeps_its_number(void **unused)
     sfp_inbox *b = NULL;
     sfp_inbox_output d;
     int i = 0;
-    assert_int_equal(sfp__inbox_create(&s.base, &o, &b, NULL), SFP_OK);
+    MUST(sfp__inbox_create(&s.base, &o, &b, NULL));
     sfp__inbox_take(b, NULL, INFINITY, &d);
     for (const sfp_arrival *a = d.batch.first; a; a = a->next)
         assert_int_equal(a->id, want[i++]);
@@ -180,12 +177,11 @@ static sfp_arrival *image(const char *name, uint64_t identity, uint64_t id)
     return a;
 }
 
-static void what_waited_is_read_back_or_refused(void **unused)
+TEST(what_waited_is_read_back_or_refused)
 {
-    (void)unused;
     static const char *const wrong[] = {"{}", "[1,2,3]", "[1,2,3,\"4\"]", "[8,2,3,4]", "[-1,2,3,4]", "null"};
     sfp_ledger *l = NULL;
-    assert_int_equal(sfp__ledger_create(3, 4, &l, NULL), SFP_OK);
+    MUST(sfp__ledger_create(3, 4, &l, NULL));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_false(read_ledger(l, wrong[i]));
     assert_int_equal(sfp__ledger_waiting(l), 0);
@@ -198,9 +194,8 @@ static void what_waited_is_read_back_or_refused(void **unused)
     sfp__ledger_free(l);
 }
 
-static void waiting_ends_once_and_the_oldest_gives_way(void **unused)
+TEST(waiting_ends_once_and_the_oldest_gives_way)
 {
-    (void)unused;
     uint64_t id = 0;
     sfp_ledger *l = make_ledger(3, "[4,40,5,-6,3,30,9,0]");
     assert_true(sfp__ledger_id(l, 40, &id));
@@ -243,9 +238,8 @@ static void waiting_ends_once_and_the_oldest_gives_way(void **unused)
 }
 
 /* While the learner is busy 30 pictures come: 6 batches. Which of them wait? */
-static void a_full_queue_does_what_its_policy_says(void **unused)
+TEST(a_full_queue_does_what_its_policy_says)
 {
-    (void)unused;
     static const struct {
         int queue;
         sfp_queue_policy policy;
@@ -286,9 +280,8 @@ static void a_full_queue_does_what_its_policy_says(void **unused)
     }
 }
 
-static void a_source_is_held_back_and_nothing_is_lost(void **unused)
+TEST(a_source_is_held_back_and_nothing_is_lost)
 {
-    (void)unused;
     scripted s = make_source("000000000000000000000000000000", 30);
     sfp_inbox *b = make(&s, 1, SFP_QUEUE_BLOCK, 0);
     settle(b, 110); /* one waits, one more is complete and held back */
@@ -313,9 +306,8 @@ static void *allow_later(void *source)
     return NULL;
 }
 
-static void a_batch_complete_while_the_learner_waits_is_taken(void **unused)
+TEST(a_batch_complete_while_the_learner_waits_is_taken)
 {
-    (void)unused;
     scripted s = make_source("00000", 3);
     sfp_inbox *b = make(&s, 0, SFP_QUEUE_DROP_OLDEST, 0); /* no place in the queue */
     pthread_t thread;
@@ -328,9 +320,8 @@ static void a_batch_complete_while_the_learner_waits_is_taken(void **unused)
     sfp__inbox_free(b);
 }
 
-static void a_pause_ends_the_wait_for_a_full_batch(void **unused)
+TEST(a_pause_ends_the_wait_for_a_full_batch)
 {
-    (void)unused;
     scripted s = make_source("00000000", 3);
     s.base.pause = 0.05;
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
@@ -344,9 +335,8 @@ static void a_pause_ends_the_wait_for_a_full_batch(void **unused)
     sfp__inbox_free(b);
 }
 
-static void what_has_no_label_goes_beside_and_joins_with_one(void **unused)
+TEST(what_has_no_label_goes_beside_and_joins_with_one)
 {
-    (void)unused;
     scripted s = make_source("u0uul0", 100);
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
     sfp_ledger *l = make_ledger(10, "[]");
@@ -380,9 +370,8 @@ static void what_has_no_label_goes_beside_and_joins_with_one(void **unused)
     sfp__ledger_free(l);
 }
 
-static void too_many_without_a_label_expire_where_nothing_is_held_back(void **unused)
+TEST(too_many_without_a_label_expire_where_nothing_is_held_back)
 {
-    (void)unused;
     scripted s = make_source("uuuuuuuuuu", 100);
     sfp_inbox *b = make(&s, 0, SFP_QUEUE_DROP_OLDEST, 0);
     settle(b, 110);
@@ -398,9 +387,8 @@ static void too_many_without_a_label_expire_where_nothing_is_held_back(void **un
     sfp__inbox_free(b);
 }
 
-static void broken_pictures_are_gone_and_three_errors_in_a_row_end_it(void **unused)
+TEST(broken_pictures_are_gone_and_three_errors_in_a_row_end_it)
 {
-    (void)unused;
     scripted s = make_source("0!0e0???0eee0000", 100);
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
     sfp_inbox_output d;
@@ -423,9 +411,8 @@ static void broken_pictures_are_gone_and_three_errors_in_a_row_end_it(void **unu
     sfp__inbox_free(b);
 }
 
-static void an_error_before_the_end_is_how_it_ended(void **unused)
+TEST(an_error_before_the_end_is_how_it_ended)
 {
-    (void)unused;
     scripted s = make_source("00e", 100);
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
     sfp_inbox_output d = {0};
@@ -448,9 +435,8 @@ static void note_late(int signal)
     late = signal;
 }
 
-static void an_error_that_passes_is_remarked_upon_at_once(void **unused)
+TEST(an_error_that_passes_is_remarked_upon_at_once)
 {
-    (void)unused;
     scripted s = make_source("0e0000", 3); /* a batch is far from full */
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
     sfp_inbox_output d;
@@ -469,9 +455,8 @@ static void an_error_that_passes_is_remarked_upon_at_once(void **unused)
     sfp__inbox_free(b);
 }
 
-static void many_that_are_gone_are_delivered_while_the_source_goes_on(void **unused)
+TEST(many_that_are_gone_are_delivered_while_the_source_goes_on)
 {
-    (void)unused;
     enum { MANY = 1500 };
     static char script[MANY + 2];
     memset(script, '!', MANY);
@@ -486,9 +471,8 @@ static void many_that_are_gone_are_delivered_while_the_source_goes_on(void **unu
     sfp__inbox_free(b);
 }
 
-static void it_is_freed_while_the_source_waits_or_is_held_back(void **unused)
+TEST(it_is_freed_while_the_source_waits_or_is_held_back)
 {
-    (void)unused;
     for (int held = 0; held < 2; held++) {
         scripted s = make_source("000000000000000000000000000000", held ? 30 : 2);
         sfp_inbox *b = make(&s, 0, SFP_QUEUE_BLOCK, 0);
@@ -500,26 +484,4 @@ static void it_is_freed_while_the_source_waits_or_is_held_back(void **unused)
         sfp__inbox_free(b);
         assert_null(s.base.stop);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_come_in_order_and_the_last_is_short),
-        cmocka_unit_test(what_waited_before_a_break_keeps_its_number),
-        cmocka_unit_test(what_waited_is_read_back_or_refused),
-        cmocka_unit_test(waiting_ends_once_and_the_oldest_gives_way),
-        cmocka_unit_test(an_error_before_the_end_is_how_it_ended),
-        cmocka_unit_test(a_full_queue_does_what_its_policy_says),
-        cmocka_unit_test(a_source_is_held_back_and_nothing_is_lost),
-        cmocka_unit_test(a_batch_complete_while_the_learner_waits_is_taken),
-        cmocka_unit_test(a_pause_ends_the_wait_for_a_full_batch),
-        cmocka_unit_test(what_has_no_label_goes_beside_and_joins_with_one),
-        cmocka_unit_test(too_many_without_a_label_expire_where_nothing_is_held_back),
-        cmocka_unit_test(broken_pictures_are_gone_and_three_errors_in_a_row_end_it),
-        cmocka_unit_test(an_error_that_passes_is_remarked_upon_at_once),
-        cmocka_unit_test(many_that_are_gone_are_delivered_while_the_source_goes_on),
-        cmocka_unit_test(it_is_freed_while_the_source_waits_or_is_held_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

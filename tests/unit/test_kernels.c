@@ -2,14 +2,11 @@
  * the formulas in double. Sizes are ragged on purpose: no multiple of a vector, one row, one key, whole and partial tiles. */
 #include "compute/kernels.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "numeric.h"
+#include "test.h"
 
 static const sfp_kernels *const ref = &sfp__kernels_ref;
 static const sfp_kernels *fast[3]; /* NULL at the end */
@@ -24,9 +21,8 @@ static const char *label(const char *isa, const char *what, const char *sizes)
     return text;
 }
 
-static void all_tables_of_this_cpu_are_named(void **unused)
+TEST(all_tables_of_this_cpu_are_named)
 {
-    (void)unused;
     assert_true(fast_count >= 1);
     for (size_t i = 0; i < fast_count; i++)
         assert_ptr_equal(sfp__kernels_named(fast[i]->isa), fast[i]);
@@ -46,9 +42,8 @@ static const struct {
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-static void norm_forward_agrees(void **unused)
+TEST(norm_forward_agrees)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(1, 0);
     for (size_t s = 0; s < COUNT(norm_sizes); s++)
         for (size_t r = 0; r < COUNT(norm_rows); r++)
@@ -71,9 +66,8 @@ static void norm_forward_agrees(void **unused)
             }
 }
 
-static void sum_and_norm_agree_in_place_and_without_norm(void **unused)
+TEST(sum_and_norm_agree_in_place_and_without_norm)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(2, 0);
     for (size_t s = 0; s < COUNT(norm_sizes); s++)
         for (size_t r = 0; r < COUNT(norm_rows); r++) {
@@ -107,9 +101,8 @@ static void sum_and_norm_agree_in_place_and_without_norm(void **unused)
         }
 }
 
-static void norm_backward_agrees_with_and_without_weights(void **unused)
+TEST(norm_backward_agrees_with_and_without_weights)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(3, 0);
     for (size_t s = 0; s < COUNT(norm_sizes); s++)
         for (size_t r = 0; r < COUNT(norm_rows); r++) {
@@ -159,9 +152,8 @@ static void norm_double(int d, const double *x, const double *gamma, const doubl
         y[c] = (x[c] - mean) / sqrt(var + eps) * gamma[c] + beta[c];
 }
 
-static void norm_backward_equals_central_differences(void **unused)
+TEST(norm_backward_equals_central_differences)
 {
-    (void)unused;
     enum { M = 3, D = 11 };
     sfp_rng rng = sfp__rng_init(4, 0);
     float *x = normals(&rng, M * D, 1), *gamma = normals(&rng, D, 1), *beta = normals(&rng, D, 1), *dy = normals(&rng, M * D, 1);
@@ -269,9 +261,8 @@ static void check_activation(int which, int m, int n, int w, sfp_rng *rng)
     free(dense), free(in), free(dy), free(wh), free(wy), free(wdh);
 }
 
-static void gelus_agree_in_panels_saved_or_not(void **unused)
+TEST(gelus_agree_in_panels_saved_or_not)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(5, 0);
     for (int which = 0; which < 2; which++)
         for (size_t s = 0; s < COUNT(gelu_sizes); s++)
@@ -302,9 +293,8 @@ static void check_accuracy(const sfp_kernels *k, int which)
     free(h), free(y);
 }
 
-static void gelus_are_as_accurate_as_a_float_from_minus_10_to_10(void **unused)
+TEST(gelus_are_as_accurate_as_a_float_from_minus_10_to_10)
 {
-    (void)unused;
     for (int which = 0; which < 2; which++)
         for (size_t k = 0; k < fast_count; k++)
             check_accuracy(fast[k], which);
@@ -427,9 +417,8 @@ static void compare_attention(const sfp_kernels *t, const head *h, const result 
     free_result(&r);
 }
 
-static void attention_agrees_forward_and_backward(void **unused)
+TEST(attention_agrees_forward_and_backward)
 {
-    (void)unused;
     static const int ds[] = {8, 16, 20, 64, 80}, nqs[] = {1, 2, 23, 24, 25, 26, 197}, nps[] = {0, 1, 4, 7},
                      nks[] = {1, 10, 50, 197};
     sfp_rng rng = sfp__rng_init(6, 0);
@@ -482,9 +471,8 @@ static void check_difference(const char *what, const sfp_attn *a, double *q, dou
         fail_msg("%s is %.8g, central difference %.8g", what, (double)got, want);
 }
 
-static void attention_backward_equals_central_differences(void **unused)
+TEST(attention_backward_equals_central_differences)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(7, 0);
     static const struct {
         int nq, nk, np, d;
@@ -518,9 +506,8 @@ static void attention_backward_equals_central_differences(void **unused)
     }
 }
 
-static void huge_scores_stay_finite_and_within_the_values(void **unused)
+TEST(huge_scores_stay_finite_and_within_the_values)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(8, 0);
     const sfp_kernels *tables[] = {ref, fast[0], fast[1], fast[2]};
     static const int nqs[] = {1, 30};
@@ -581,9 +568,8 @@ static void check_nan_kept(const char *what, const float *got, const float *want
     assert_true(seen > 0 || !must);
 }
 
-static void a_nan_in_norm_or_gelu_comes_out(void **unused)
+TEST(a_nan_in_norm_or_gelu_comes_out)
 {
-    (void)unused;
     enum { M = 3, D = 44 };
     sfp_rng rng = sfp__rng_init(9, 0);
     float *gamma = normals(&rng, D, 1), *beta = normals(&rng, D, 1);
@@ -615,9 +601,8 @@ static void a_nan_in_norm_or_gelu_comes_out(void **unused)
     free(gamma), free(beta);
 }
 
-static void a_nan_in_attention_comes_out(void **unused)
+TEST(a_nan_in_attention_comes_out)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(10, 0);
     static const int nqs[] = {1, 3, 25};
     for (size_t s = 0; s < COUNT(nqs); s++)
@@ -647,25 +632,12 @@ static void a_nan_in_attention_comes_out(void **unused)
             }
 }
 
-int main(void)
+static void find_fast_ones(void)
 {
     static const char *const names[] = {"generic", "avx2", "avx512"};
     for (size_t i = 0; i < COUNT(names); i++)
         if (sfp__kernels_named(names[i]))
             fast[fast_count++] = sfp__kernels_named(names[i]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_tables_of_this_cpu_are_named),
-        cmocka_unit_test(norm_forward_agrees),
-        cmocka_unit_test(sum_and_norm_agree_in_place_and_without_norm),
-        cmocka_unit_test(norm_backward_agrees_with_and_without_weights),
-        cmocka_unit_test(norm_backward_equals_central_differences),
-        cmocka_unit_test(gelus_agree_in_panels_saved_or_not),
-        cmocka_unit_test(gelus_are_as_accurate_as_a_float_from_minus_10_to_10),
-        cmocka_unit_test(attention_agrees_forward_and_backward),
-        cmocka_unit_test(attention_backward_equals_central_differences),
-        cmocka_unit_test(huge_scores_stay_finite_and_within_the_values),
-        cmocka_unit_test(a_nan_in_norm_or_gelu_comes_out),
-        cmocka_unit_test(a_nan_in_attention_comes_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+AROUND_ALL(find_fast_ones, NULL)

@@ -2,30 +2,25 @@
  * timestamp done by hand. */
 #include "learner/learner.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "base/pixels.h"
 #include "io/image.h"
 
+#include "test.h"
 #include "test_learner_fixture.h"
 
 /* ------------------------------------------------------------------- spans */
 
-static void frozen_components_are_bit_identical_after_training(void **unused)
+TEST(frozen_components_are_bit_identical_after_training)
 {
-    (void)unused;
     model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 3, 6);
     o.adam.lr = 0.05f;
     o.fp.ortho_mu = 0.1f;
     o.steps = 2;
     sfp_learner *l = make_learner(&m, &o);
-    sfp_error err = {0};
     int count;
     sfp_param **p = sfp__fp_params(l->fp, &count);
     float *kept[MOST_PARAMS] = {NULL};
@@ -51,7 +46,7 @@ static void frozen_components_are_bit_identical_after_training(void **unused)
                     fail_msg("task %d: row %d of %s %s", task, row, p[i]->name, same ? "did not learn" : "moved");
             }
         if (task < 2)
-            must(sfp__learner_next_task(l, &err), &err);
+            MUST(sfp__learner_next_task(l, &err));
     }
     assert_int_equal(sfp__learner_next_task(l, &err), SFP_EINVAL);
     assert_int_equal(l->fp->open, 12);
@@ -61,32 +56,30 @@ static void frozen_components_are_bit_identical_after_training(void **unused)
     free_model(&m);
 }
 
-static void options_that_cannot_be_are_refused(void **unused)
+TEST(options_that_cannot_be_are_refused)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options good = small_options(&m, 3, 6), bad;
-    sfp_error err = {0};
     sfp_learner *l = NULL;
-#define REFUSED(field, value, text)                                            \
+#define BAD(field, value, text)                                                \
     bad = good;                                                                \
     bad.field = value;                                                         \
     assert_true(sfp__learner_create(m.vit, m.pool, &bad, &l, &err) != SFP_OK); \
     assert_null(l);                                                            \
     if (!strstr(err.message, text))                                            \
         fail_msg("%s", err.message);
-    REFUSED(fp.tasks, 13, "13 tasks with a pool of 12 components")
-    REFUSED(batch, 0, "batch is 0")
-    REFUSED(steps, 0, "steps is 0")
-    REFUSED(replay, -1, "replay is -1")
-    REFUSED(coreset.sigma, 0, "sigma")
-    REFUSED(coreset.sigma, (double)NAN, "sigma")
-    REFUSED(adam.lr, -1, "lr")
-    REFUSED(adam.lr, INFINITY, "lr")
-    REFUSED(select, "nothing", "selector 'nothing'")
-    REFUSED(buffer.method, "nothing", "buffer method 'nothing'")
-    REFUSED(buffer.budget, 100, "buffer-bytes")
-#undef REFUSED
+    BAD(fp.tasks, 13, "13 tasks with a pool of 12 components")
+    BAD(batch, 0, "batch is 0")
+    BAD(steps, 0, "steps is 0")
+    BAD(replay, -1, "replay is -1")
+    BAD(coreset.sigma, 0, "sigma")
+    BAD(coreset.sigma, (double)NAN, "sigma")
+    BAD(adam.lr, -1, "lr")
+    BAD(adam.lr, INFINITY, "lr")
+    BAD(select, "nothing", "selector 'nothing'")
+    BAD(buffer.method, "nothing", "buffer method 'nothing'")
+    BAD(buffer.budget, 100, "buffer-bytes")
+#undef BAD
     free_model(&m);
 }
 
@@ -96,12 +89,11 @@ static values train_six(int threads, uint64_t seed, const sfp_learner_options *l
 {
     model m = tiny_model(threads);
     sfp_learner_options o = *like;
-    sfp_error err = {0};
     o.seed = seed;
     sfp_learner *l = make_learner(&m, &o);
     for (uint64_t t = 0; t < 6; t++) {
         if (t == 3 && o.fp.tasks)
-            must(sfp__learner_next_task(l, &err), &err);
+            MUST(sfp__learner_next_task(l, &err));
         (void)offer(l, 0, t < 3 ? 3 : 6, t);
     }
     values v = take_values(l);
@@ -110,9 +102,8 @@ static values train_six(int threads, uint64_t seed, const sfp_learner_options *l
     return v;
 }
 
-static void the_same_seed_gives_the_same_bytes_at_any_thread_count(void **unused)
+TEST(the_same_seed_gives_the_same_bytes_at_any_thread_count)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options all[4];
     for (int i = 0; i < 4; i++)
@@ -145,10 +136,9 @@ static void the_same_seed_gives_the_same_bytes_at_any_thread_count(void **unused
 
 /* Warm: the buffer is full, and every size of a micro-batch has come once (the backbone prepares its products for one when it
  * first comes; which come depends on how many of the replayed pictures have their query). */
-static void a_timestamp_allocates_nothing_after_warm_up(void **unused)
+TEST(a_timestamp_allocates_nothing_after_warm_up)
 {
     enum { WARM = 8, COUNTED = 10 };
-    (void)unused;
     for (int i = 0; i < 6; i++) {
         bool watched = i % 2; /* without and with somebody who predicts */
         model m = tiny_model(2);
@@ -158,9 +148,8 @@ static void a_timestamp_allocates_nothing_after_warm_up(void **unused)
         o.fp.classes = 10;
         sfp_learner *l = make_learner(&m, &o);
         sfp_predictor *p = NULL;
-        sfp_error err = {0};
         if (watched)
-            must(sfp__predictor_create(l, m.pool, 4, &p, &err), &err);
+            MUST(sfp__predictor_create(l, m.pool, 4, &p, &err));
         for (uint64_t t = 0; t < WARM; t++)
             (void)offer(l, 0, 10, t);
         unsigned long before = sfp__mem_count();
@@ -177,9 +166,8 @@ static void a_timestamp_allocates_nothing_after_warm_up(void **unused)
 /* ------------------------------------------------------- a timestamp by hand */
 
 /* Three timestamps of two steps each, done again on a trainer of its own from what the report says was drawn. */
-static void a_timestamp_is_what_the_report_says(void **unused)
+TEST(a_timestamp_is_what_the_report_says)
 {
-    (void)unused;
     model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 1, 5);
     o.steps = 2;
@@ -187,10 +175,9 @@ static void a_timestamp_is_what_the_report_says(void **unused)
     o.adam.lr = 0.01f;
     o.fp.ortho_mu = 0.1f; /* counted once a loss term: the first timestamp has one, the others two */
     sfp_learner *l = make_learner(&m, &o);
-    sfp_error err = {0};
     sfp_trainer *trainer = NULL;
     sfp_trainer_options to = {.fp = sfp__learner_options(l)->fp, .adam = o.adam, .max_batch = 16};
-    must(sfp__trainer_create(m.vit, m.pool, &to, &trainer, &err), &err);
+    MUST(sfp__trainer_create(m.vit, m.pool, &to, &trainer, &err));
     sfp_fp *fp = sfp__trainer_fp(trainer);
     size_t pixels = 3 * 8 * 8, D = 16;
     float *x = floats(16 * pixels), *mean = floats(16 * D), *query = floats(16 * D), unit[16];
@@ -204,11 +191,11 @@ static void a_timestamp_is_what_the_report_says(void **unused)
             xs[i] = x + (size_t)i * pixels;
             sfp__pixels_normalise(b.sample[i].rgb, 8, o.mean, o.std, x + (size_t)i * pixels);
         }
-        must(sfp__trainer_embed(trainer, 8, xs, mean, &err), &err);
+        MUST(sfp__trainer_embed(trainer, 8, xs, mean, &err));
         sfp__fp_mean_unit(fp, unit);
         int before = l->buffer->filled;
         sfp_timestamp r = {0};
-        must(sfp__learner_offer(l, 8, b.sample, &r, &err), &err);
+        MUST(sfp__learner_offer(l, 8, b.sample, &r, &err));
         /* similarity, and the middle of its ranking */
         float want[8];
         int rank[8] = {0};
@@ -242,7 +229,7 @@ static void a_timestamp_is_what_the_report_says(void **unused)
             for (int i = 0; i < 3 + n; i++)
                 xs[i] = x + (size_t)i * pixels;
             sfp_train_result result = {0};
-            must(sfp__trainer_step(trainer, &step, &result, &err), &err);
+            MUST(sfp__trainer_step(trainer, &step, &result, &err));
             if (!(fabs(result.loss - r.loss[k]) <= 1e-4 * result.loss))
                 fail_msg("timestamp %d, step %d: loss %.7g, expected %.7g", (int)t, k, r.loss[k], result.loss);
         }
@@ -286,9 +273,8 @@ static void a_timestamp_is_what_the_report_says(void **unused)
     free_model(&m);
 }
 
-static void more_steps_learn_more(void **unused)
+TEST(more_steps_learn_more)
 {
-    (void)unused;
     model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 1, 3);
     o.steps = 30;
@@ -304,16 +290,14 @@ static void more_steps_learn_more(void **unused)
 
 /* A slot's query: computed at its first replay (or when its sample was trained on), right, and never again: one that is
  * overwritten by hand stays so through later replays. */
-static void a_replayed_picture_never_pays_its_query_twice(void **unused)
+TEST(a_replayed_picture_never_pays_its_query_twice)
 {
-    (void)unused;
     model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 1, 4);
     o.batch = 16;
     o.replay = 6;
     o.buffer.slots = 16;
     sfp_learner *l = make_learner(&m, &o);
-    sfp_error err = {0};
     sfp_timestamp r = offer(l, 0, 4, 0);
     int known = 0, late = 0, again = 0;
     for (int i = 0; i < 16; i++)
@@ -346,7 +330,7 @@ static void a_replayed_picture_never_pays_its_query_twice(void **unused)
                 continue;
             }
             sfp__pixels_normalise(slot->image, 8, o.mean, o.std, x);
-            must(sfp__trainer_queries(l->trainer, 1, xs, q, &err), &err);
+            MUST(sfp__trainer_queries(l->trainer, 1, xs, q, &err));
             check_near("the query of a replayed picture", slot->query, q, 16, 1e-5);
             late++;
         }
@@ -363,9 +347,8 @@ static void a_replayed_picture_never_pays_its_query_twice(void **unused)
 }
 
 /* With no replay nothing may look at the slots' pixels: decisions and state are the same when these are garbage. */
-static void scoring_the_buffer_touches_no_pixels(void **unused)
+TEST(scoring_the_buffer_touches_no_pixels)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 4);
     o.replay = 0;
@@ -399,7 +382,6 @@ static void scoring_the_buffer_touches_no_pixels(void **unused)
 static void expect_refused(sfp_learner *l, int b, const sfp_sample *samples, const char *text)
 {
     values before = take_values(l);
-    sfp_error err = {0};
     sfp_timestamp r = {.t = 99};
     int filled_slots = l->buffer ? l->buffer->filled : 0;
     sfp_learner_counts counts = sfp__learner_counts(l);
@@ -415,9 +397,8 @@ static void expect_refused(sfp_learner *l, int b, const sfp_sample *samples, con
     free_values(&before), free_values(&after);
 }
 
-static void bad_batches_change_nothing(void **unused)
+TEST(bad_batches_change_nothing)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 2, 4);
     sfp_learner *l = make_learner(&m, &o);
@@ -438,9 +419,8 @@ static void bad_batches_change_nothing(void **unused)
     free_model(&m);
 }
 
-static void a_loss_that_is_not_finite_changes_nothing(void **unused)
+TEST(a_loss_that_is_not_finite_changes_nothing)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 4);
     const char *const names[] = {"last.weight", "last.bias", "prompt.e_p_1", "prompt.e_k_0", "prompt.attune.gate.weight"};
@@ -470,9 +450,8 @@ static void a_loss_that_is_not_finite_changes_nothing(void **unused)
 
 /* ------------------------------------------------------------- free streams */
 
-static void free_streams_open_components_on_new_classes(void **unused)
+TEST(free_streams_open_components_on_new_classes)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 0, 0);
     o.fp.span = 5; /* of 12 */
@@ -482,20 +461,19 @@ static void free_streams_open_components_on_new_classes(void **unused)
         int lo, hi, start, open, classes;
         bool grew;
     } steps[] = {
-        {0, 2, 0, 5, 2, false},                            /* the first batch has its components */
-        {0, 2, 0, 5, 2, false},                            /* nothing new */
-        {2, 6, 5, 10, 6, true},                            /* several new classes: once */
-        {0, 6, 5, 10, 6, false}, {6, 7, 0, 12, 7, true},  /* what is left; full: all learn */
+        {0, 2, 0, 5, 2, false},                          /* the first batch has its components */
+        {0, 2, 0, 5, 2, false},                          /* nothing new */
+        {2, 6, 5, 10, 6, true},                          /* several new classes: once */
+        {0, 6, 5, 10, 6, false}, {6, 7, 0, 12, 7, true}, /* what is left; full: all learn */
         {0, 7, 0, 12, 7, false}, {7, 8, 0, 12, 8, false}, {8, 9, 0, 12, 9, false}, {1, 9, 0, 12, 9, false},
     };
     for (int i = 0; i < 9; i++) {
         int before = sfp__learner_classes(l);
-        sfp_error err = {0};
         sfp_timestamp r = {0};
         batch b = make_batch(8, 8, steps[i].lo, steps[i].hi, (uint64_t)i);
         for (int k = 0; k < 8; k++) /* all of them are there */
             b.sample[k].label = steps[i].lo + k % (steps[i].hi - steps[i].lo);
-        must(sfp__learner_offer(l, 8, b.sample, &r, &err), &err);
+        MUST(sfp__learner_offer(l, 8, b.sample, &r, &err));
         assert_int_equal(r.grew, steps[i].grew);
         assert_int_equal(l->fp->start, steps[i].start);
         assert_int_equal(l->fp->open, steps[i].open);
@@ -517,9 +495,8 @@ static void free_streams_open_components_on_new_classes(void **unused)
     free_model(&m);
 }
 
-static void drift_switches_decide_what_opens_components(void **unused)
+TEST(drift_switches_decide_what_opens_components)
 {
-    (void)unused;
     for (int kind = SFP_DRIFT_OFF; kind <= SFP_DRIFT_PH; kind++) {
         model m = tiny_model(1);
         sfp_learner_options o = small_options(&m, 0, 4);
@@ -530,14 +507,13 @@ static void drift_switches_decide_what_opens_components(void **unused)
         int grew[2] = {0, 0};
         for (uint64_t t = 0; t < 90; t++) {
             batch b = make_batch(8, 8, 0, 4, t);
-            sfp_error err = {0};
             sfp_timestamp r = {0};
             for (int k = 0; t >= 50 && k < 8 * 8 * 8 * 3; k++) /* all pictures become dark blue */
                 b.rgb[k] = (uint8_t)(k % 3 == 2 ? 128 + b.rgb[k] / 4 : b.rgb[k] / 8);
             b.sample[0].label = t == 0 ? 0 : b.sample[0].label;
             for (int i = 0; t == 0 && i < 8; i++)
                 b.sample[i].label = i % 4; /* all classes at once: none is new later */
-            must(sfp__learner_offer(l, 8, b.sample, &r, &err), &err);
+            MUST(sfp__learner_offer(l, 8, b.sample, &r, &err));
             grew[t >= 50] += r.grew;
             free_batch(&b);
         }
@@ -550,19 +526,17 @@ static void drift_switches_decide_what_opens_components(void **unused)
 
 /* ------------------------------------------------------ selectors and buffers */
 
-static void without_a_buffer_only_the_tasks_classes_compete(void **unused)
+TEST(without_a_buffer_only_the_tasks_classes_compete)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 2, 6);
     o.buffer.method = "none";
     sfp_learner *l = make_learner(&m, &o);
-    sfp_error err = {0};
     batch b = make_batch(8, 8, 1, 3, 0);
     expect_refused(l, 8, b.sample, "not of the current task"); /* which are the task's was not said */
     const int32_t classes[] = {1, 2}, wrong[] = {1, 6};
     assert_int_equal(sfp__learner_set_classes(l, 2, wrong, &err), SFP_EINVAL);
-    must(sfp__learner_set_classes(l, 2, classes, &err), &err);
+    MUST(sfp__learner_set_classes(l, 2, classes, &err));
     const sfp_param *w = &l->fp->last_w;
     float *before = copied(w->data, 6 * 16);
     for (uint64_t t = 0; t < 4; t++) {
@@ -587,20 +561,18 @@ static void without_a_buffer_only_the_tasks_classes_compete(void **unused)
     free_model(&m);
 }
 
-static void every_selector_and_buffer_runs(void **unused)
+TEST(every_selector_and_buffer_runs)
 {
-    (void)unused;
     const char *const selectors[] = {"streamfp", "none", "random"}, *const buffers[] = {"streamfp", "er", "none"};
     model m = tiny_model(2);
     for (int s = 0; s < 3; s++)
         for (int k = 0; k < 3; k++) {
             sfp_learner_options o = small_options(&m, 1, 4);
-            sfp_error err = {0};
             const int32_t classes[] = {0, 1, 2, 3};
             o.select = selectors[s];
             o.buffer.method = buffers[k];
             sfp_learner *l = make_learner(&m, &o);
-            must(sfp__learner_set_classes(l, 4, classes, &err), &err);
+            MUST(sfp__learner_set_classes(l, 4, classes, &err));
             int moved = 0, last[8] = {-1};
             for (uint64_t t = 0; t < 8; t++) {
                 sfp_timestamp r = offer(l, 0, 4, t);
@@ -628,9 +600,8 @@ static void every_selector_and_buffer_runs(void **unused)
 }
 
 /* This selector's weights are equal: letting them into the loss changes nothing. */
-static void equal_weights_are_no_weights(void **unused)
+TEST(equal_weights_are_no_weights)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 2, 6);
     values plain = train_six(1, 5, &o);
@@ -641,9 +612,8 @@ static void equal_weights_are_no_weights(void **unused)
     free_model(&m);
 }
 
-static void pictures_kept_compressed_replay_the_same(void **unused)
+TEST(pictures_kept_compressed_replay_the_same)
 {
-    (void)unused;
     enum { S = 32 };
     model m = make_model(S, 8, 16, 3, 1);
     values v[2];
@@ -651,7 +621,6 @@ static void pictures_kept_compressed_replay_the_same(void **unused)
         sfp_learner_options o = small_options(&m, 1, 4);
         o.keep_compressed = keep;
         sfp_learner *l = make_learner(&m, &o);
-        sfp_error err = {0};
         int compressed = 0, raw = 0, broken = 0;
         for (uint64_t t = 0; t < 6; t++) {
             batch b = make_batch(S, 8, 0, 4, t);
@@ -660,11 +629,11 @@ static void pictures_kept_compressed_replay_the_same(void **unused)
                 uint8_t *rgb = b.rgb + (size_t)(i * S * S * 3);
                 for (int k = 0; i % 4 && k < S * S * 3; k++) /* some are noise, which does not get smaller */
                     rgb[k] = rgb[k / (3 * S) * 3 * S + k % 3];
-                must(sfp__image_encode_png("a picture", &(sfp_image){S, S, rgb}, &png[i], &err), &err);
+                MUST(sfp__image_encode_png("a picture", &(sfp_image){S, S, rgb}, &png[i], &err));
                 b.sample[i].encoded = (const uint8_t *)png[i].s;
                 b.sample[i].encoded_size = png[i].length;
             }
-            must(sfp__learner_offer(l, 8, b.sample, NULL, &err), &err);
+            MUST(sfp__learner_offer(l, 8, b.sample, NULL, &err));
             for (int i = 0; i < 8; i++)
                 sfp__text_done(&png[i]);
             free_batch(&b);
@@ -695,16 +664,14 @@ static void pictures_kept_compressed_replay_the_same(void **unused)
     free_model(&m);
 }
 
-static void classes_have_names(void **unused)
+TEST(classes_have_names)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 4);
     sfp_learner *l = make_learner(&m, &o);
-    sfp_error err = {0};
     assert_int_equal(sfp__learner_classes(l), 4); /* not more rows than there are classes */
-    must(sfp__learner_name_class(l, 2, "cat", &err), &err);
-    must(sfp__learner_name_class(l, 2, "dog", &err), &err);
+    MUST(sfp__learner_name_class(l, 2, "cat", &err));
+    MUST(sfp__learner_name_class(l, 2, "dog", &err));
     assert_string_equal(sfp__learner_class_name(l, 2), "dog");
     assert_null(sfp__learner_class_name(l, 1));
     assert_null(sfp__learner_class_name(l, -1));
@@ -713,28 +680,4 @@ static void classes_have_names(void **unused)
     assert_int_equal(sfp__learner_classes(l), 4);
     sfp__learner_free(l);
     free_model(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frozen_components_are_bit_identical_after_training),
-        cmocka_unit_test(options_that_cannot_be_are_refused),
-        cmocka_unit_test(the_same_seed_gives_the_same_bytes_at_any_thread_count),
-        cmocka_unit_test(a_timestamp_allocates_nothing_after_warm_up),
-        cmocka_unit_test(a_timestamp_is_what_the_report_says),
-        cmocka_unit_test(more_steps_learn_more),
-        cmocka_unit_test(a_replayed_picture_never_pays_its_query_twice),
-        cmocka_unit_test(scoring_the_buffer_touches_no_pixels),
-        cmocka_unit_test(bad_batches_change_nothing),
-        cmocka_unit_test(a_loss_that_is_not_finite_changes_nothing),
-        cmocka_unit_test(free_streams_open_components_on_new_classes),
-        cmocka_unit_test(drift_switches_decide_what_opens_components),
-        cmocka_unit_test(without_a_buffer_only_the_tasks_classes_compete),
-        cmocka_unit_test(every_selector_and_buffer_runs),
-        cmocka_unit_test(equal_weights_are_no_weights),
-        cmocka_unit_test(pictures_kept_compressed_replay_the_same),
-        cmocka_unit_test(classes_have_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,11 @@
 #include "learner/learner.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "test.h"
 #include "test_learner_fixture.h"
 
 enum { BATCH = 12, TIMES = 5 };
@@ -62,9 +58,8 @@ static int turn(uint64_t t)
     return t < TIMES ? 0 : 3;
 }
 
-static void the_change_is_what_happened(void **unused)
+TEST(the_change_is_what_happened)
 {
-    (void)unused;
     model m = tiny_model(2);
     for (int slots = 5; slots <= 40; slots += 35) /* fewer than a batch has, and more than fit at once */
         for (int i = 0; i < METHODS; i++)
@@ -94,9 +89,8 @@ static void the_change_is_what_happened(void **unused)
     free_model(&m);
 }
 
-static void threads_and_repetition_change_nothing(void **unused)
+TEST(threads_and_repetition_change_nothing)
 {
-    (void)unused;
     for (int i = 0; i < METHODS; i++) {
         values v[2] = {{0}};
         shot s[2];
@@ -117,16 +111,14 @@ static void threads_and_repetition_change_nothing(void **unused)
     }
 }
 
-static void a_resumed_learner_keeps_the_same(void **unused)
+TEST(a_resumed_learner_keeps_the_same)
 {
-    (void)unused;
     model m = tiny_model(2);
     for (int i = 0; i < METHODS; i++) {
         sfp_learner_options o = options_of(&m, "learnloss", methods[i], 30);
         sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
-        sfp_error err = {0};
         offer_range(a, 0, TIMES);
-        must(resume_from(a, b, &err), &err);
+        MUST(resume_from(a, b));
         for (uint64_t t = TIMES; t < TIMES + 5; t++) {
             (void)offer(a, 0, 6, t);
             (void)offer(b, 0, 6, t);
@@ -143,16 +135,14 @@ static void a_resumed_learner_keeps_the_same(void **unused)
 }
 
 /* gss' scores are part of a checkpoint: a file without them is refused, and they come back. */
-static void the_state_of_a_method_is_saved(void **unused)
+TEST(the_state_of_a_method_is_saved)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = options_of(&m, "streamfp", "gss", 20);
     sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
-    sfp_error err = {0};
     sfp_part p = {0}, q = {0};
     offer_range(a, 0, TIMES);
-    must(resume_from(a, b, &err), &err);
+    MUST(resume_from(a, b));
     const sfp_buffer_method *gss = a->buffer->method;
     assert_int_equal(gss->parts(a->buffer->state, 0, &p), 1);
     assert_int_equal(gss->parts(b->buffer->state, 0, &q), 1);
@@ -163,9 +153,8 @@ static void the_state_of_a_method_is_saved(void **unused)
     free_model(&m);
 }
 
-static void nothing_is_allocated_once_warm(void **unused)
+TEST(nothing_is_allocated_once_warm)
 {
-    (void)unused;
     model m = tiny_model(2);
     for (int i = 0; i < METHODS; i++)
         for (int slots = 5; slots <= 20; slots += 15) {
@@ -203,23 +192,20 @@ static sfp_learner *warm(const model *m, const char *buffer, bool query_one, sfp
 /* Input of a sample as asked for. */
 static void input_of(const sfp_learner *l, int who, float *out)
 {
-    sfp_error err = {0};
     if (who < BATCH)
         memcpy(out, l->x + (size_t)who * l->pixels, l->pixels * sizeof *out);
     else
-        must(sfp__learner_slot_input(l, &l->buffer->slot[who - BATCH], out, &err), &err);
+        MUST(sfp__learner_slot_input(l, &l->buffer->slot[who - BATCH], out, &err));
 }
 
-static void features_are_those_of_a_step(void **unused)
+TEST(features_are_those_of_a_step)
 {
-    (void)unused;
     model m = tiny_model(2);
     for (int turn = 0; turn < 4; turn++) { /* every kind of pool, and one pass instead of two */
         bool one = turn == 3;
         sfp_fp_kind kind = one ? SFP_FP_CODA : (sfp_fp_kind)turn;
         sfp_learner *l = warm(&m, "aser", one, kind);
         const sfp_ask *ask = sfp__learner_ask(l);
-        sfp_error err = {0};
         enum { N = BATCH + 40 };
         int who[N];
         size_t D = (size_t)l->D;
@@ -232,8 +218,8 @@ static void features_are_those_of_a_step(void **unused)
             xs[i] = x + (size_t)i * l->pixels;
         }
         values before = take_values(l);
-        must(ask->features(ask->ctx, N, who, got, &err), &err);
-        must(ask->gradient_at(ask->ctx, &(sfp_pictures){.n = N, .x = xs, .label = zeros}, gradient, at, &err), &err);
+        MUST(ask->features(ask->ctx, N, who, got, &err));
+        MUST(ask->gradient_at(ask->ctx, &(sfp_pictures){.n = N, .x = xs, .label = zeros}, gradient, at, &err));
         for (int i = 0; i < N; i++) {
             int32_t label = 0;
             float weight = 1, query[16];
@@ -243,12 +229,11 @@ static void features_are_those_of_a_step(void **unused)
             const sfp_train_batch b = {
                 .n = 1, .x = &xs[i], .label = &label, .weight = &weight, .rehearsed = &rehearsed, .query = query, .queries = 1};
             sfp_train_result r = {0};
-            must(sfp__trainer_gradients(l->trainer, &b, &r, &err), &err);
+            MUST(sfp__trainer_gradients(l->trainer, &b, &r, &err));
             check_near("features", got + (size_t)i * D, r.feature, D, 1e-5);
             if (one)
                 continue;
-            const float *kept =
-                who[i] < BATCH ? l->query + (size_t)who[i] * D : l->buffer->slot[who[i] - BATCH].query;
+            const float *kept = who[i] < BATCH ? l->query + (size_t)who[i] * D : l->buffer->slot[who[i] - BATCH].query;
             assert_true(who[i] < BATCH ? l->has_query[who[i]] : l->buffer->slot[who[i] - BATCH].has_query);
             check_near("queries", kept, query, D, 1e-5);
         }
@@ -279,15 +264,13 @@ static void see(void *user, int i, const float *gradient)
 }
 
 /* Full passes give what a pass for each group gives, with every kind of pool. */
-static void gradients_of_each_are_those_of_one(void **unused)
+TEST(gradients_of_each_are_those_of_one)
 {
-    (void)unused;
     model m = tiny_model(2);
     for (int turn = 0; turn < 4; turn++) {
         bool one_pass = turn == 3;
         sfp_learner *l = warm(&m, "gss", one_pass, one_pass ? SFP_FP_CODA : (sfp_fp_kind)turn);
         const sfp_ask *ask = sfp__learner_ask(l);
-        sfp_error err = {0};
         enum { N = BATCH + 40 };
         int who[N], times[N] = {0};
         each_seen e = {.params = ask->params, .all = floats(N * ask->params), .times = times};
@@ -297,10 +280,10 @@ static void gradients_of_each_are_those_of_one(void **unused)
         values before = take_values(l);
         for (int size = 1; size <= 21; size += 5) { /* first with unknown queries, last beyond a pass */
             memset(times, 0, sizeof times);
-            must(ask->gradient_each(ask->ctx, N, who, size, room, see, &e, &err), &err);
+            MUST(ask->gradient_each(ask->ctx, N, who, size, room, see, &e, &err));
             for (int i = 0; i * size < N; i++) {
                 assert_int_equal(times[i], 1);
-                must(ask->gradient(ask->ctx, N - i * size < size ? N - i * size : size, who + i * size, want, &err), &err);
+                MUST(ask->gradient(ask->ctx, N - i * size < size ? N - i * size : size, who + i * size, want, &err));
                 check_near("gradient of each", e.all + (size_t)i * e.params, want, e.params, 1e-4);
             }
             for (int i = 0; i < 40; i += 5)
@@ -318,13 +301,11 @@ static void gradients_of_each_are_those_of_one(void **unused)
 }
 
 /* The gradient of many is the mean of those of each, however it is cut; a known query is used as it is. */
-static void gradients_are_means(void **unused)
+TEST(gradients_are_means)
 {
-    (void)unused;
     model m = tiny_model(2);
     sfp_learner *l = warm(&m, "gss", false, SFP_FP_CODA);
     const sfp_ask *ask = sfp__learner_ask(l);
-    sfp_error err = {0};
     enum { N = BATCH + 40 };
     size_t P = ask->params;
     assert_int_equal(P, sfp__learner_gradient_length(l));
@@ -335,9 +316,9 @@ static void gradients_are_means(void **unused)
     values before = take_values(l);
     for (int i = 0; i < N; i++)
         who[i] = (i * 11 + 5) % N;
-    must(ask->gradient(ask->ctx, N, who, all, &err), &err);
+    MUST(ask->gradient(ask->ctx, N, who, all, &err));
     for (int i = 0; i < N; i++) {
-        must(ask->gradient(ask->ctx, 1, &who[i], one, &err), &err);
+        MUST(ask->gradient(ask->ctx, 1, &who[i], one, &err));
         for (size_t k = 0; k < P; k++)
             mean[k] += one[k] / N;
         input_of(l, who[i], x + (size_t)i * l->pixels);
@@ -345,7 +326,7 @@ static void gradients_are_means(void **unused)
         label[i] = who[i] < BATCH ? l->label[who[i]] : l->buffer->slot[who[i] - BATCH].label;
     }
     check_near("gradient", all, mean, P, 1e-4);
-    must(ask->gradient_at(ask->ctx, &(sfp_pictures){.n = N, .x = xs, .label = label}, at, NULL, &err), &err);
+    MUST(ask->gradient_at(ask->ctx, &(sfp_pictures){.n = N, .x = xs, .label = label}, at, NULL, &err));
     check_near("gradient of pictures", at, all, P, 1e-4);
     check_values(l, &before);
     for (int i = 0; i < 40; i++)
@@ -353,9 +334,9 @@ static void gradients_are_means(void **unused)
     assert_int_equal(ask->gradient(ask->ctx, 1, (const int[]){N}, one, &err), SFP_EINVAL);
     /* not computed again: a query that is wrong stays, and tells */
     l->buffer->slot[2].query[0] += 5;
-    must(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, one, &err), &err);
+    MUST(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, one, &err));
     l->buffer->slot[2].query[0] -= 5;
-    must(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, at, &err), &err);
+    MUST(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, at, &err));
     assert_memory_not_equal(one, at, P * sizeof *one);
     free(all);
     free(one);
@@ -367,9 +348,8 @@ static void gradients_are_means(void **unused)
 }
 
 /* camel asks for queries: all of a full buffer are known, with or without a second pass. */
-static void a_method_that_needs_queries_has_them(void **unused)
+TEST(a_method_that_needs_queries_has_them)
 {
-    (void)unused;
     model m = tiny_model(2);
     for (int one = 0; one < 2; one++) {
         sfp_learner_options o = options_of(&m, "streamfp", "camel", 20);
@@ -381,20 +361,4 @@ static void a_method_that_needs_queries_has_them(void **unused)
         sfp__learner_free(l);
     }
     free_model(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_change_is_what_happened),
-        cmocka_unit_test(threads_and_repetition_change_nothing),
-        cmocka_unit_test(a_resumed_learner_keeps_the_same),
-        cmocka_unit_test(the_state_of_a_method_is_saved),
-        cmocka_unit_test(nothing_is_allocated_once_warm),
-        cmocka_unit_test(features_are_those_of_a_step),
-        cmocka_unit_test(gradients_are_means),
-        cmocka_unit_test(gradients_of_each_are_those_of_one),
-        cmocka_unit_test(a_method_that_needs_queries_has_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "numeric.h"
+#include "test.h"
 
 enum { MOST_BATCH = 64, MOST_PARAMS = 32 };
 
@@ -26,12 +27,6 @@ typedef struct batch {
     sfp_sample sample[MOST_BATCH];
 } batch;
 
-static UNUSED void must(sfp_status status, const sfp_error *err)
-{
-    if (status != SFP_OK)
-        fail_msg("%s", err->message);
-}
-
 static UNUSED model make_model(int S, int patch, int D, int depth, int threads)
 {
     const sfp_vit_config c = {.img_size = S,
@@ -44,10 +39,9 @@ static UNUSED model make_model(int S, int patch, int D, int depth, int threads)
                               .ln_eps = 1e-6f,
                               .mean = {0.5f, 0.5f, 0.5f},
                               .std = {0.25f, 0.25f, 0.25f}};
-    sfp_error err = {0};
     model m = {.S = S};
-    must(sfp__vit_random(&c, 3, 0.2f, &m.vit, &err), &err);
-    must(sfp__thread_pool_create(threads, &m.pool, &err), &err);
+    MUST(sfp__vit_random(&c, 3, 0.2f, &m.vit, &err));
+    MUST(sfp__thread_pool_create(threads, &m.pool, &err));
     return m;
 }
 
@@ -80,8 +74,7 @@ static UNUSED sfp_learner_options small_options(const model *m, int tasks, int c
 static UNUSED sfp_learner *make_learner(const model *m, const sfp_learner_options *o)
 {
     sfp_learner *l = NULL;
-    sfp_error err = {0};
-    must(sfp__learner_create(m->vit, m->pool, o, &l, &err), &err);
+    MUST(sfp__learner_create(m->vit, m->pool, o, &l, &err));
     return l;
 }
 
@@ -111,10 +104,9 @@ static UNUSED void free_batch(batch *x)
 /* One timestamp on make_batch(t). */
 static UNUSED sfp_timestamp offer(sfp_learner *l, int lo, int hi, uint64_t t)
 {
-    sfp_error err = {0};
     sfp_timestamp r = {0};
     batch x = make_batch(l->S, l->opt.batch, lo, hi, t);
-    must(sfp__learner_offer(l, x.b, x.sample, &r, &err), &err);
+    MUST(sfp__learner_offer(l, x.b, x.sample, &r, &err));
     free_batch(&x);
     return r;
 }
@@ -135,12 +127,12 @@ static UNUSED void check_allocates_nothing(const char *who, sfp_learner *l, int 
 }
 
 /* b resumes from a checkpoint of a, which is gone afterwards. */
-static UNUSED sfp_status resume_from(sfp_learner *a, sfp_learner *b, sfp_error *err)
+static UNUSED sfp_status resume_from(sfp_learner *a, sfp_learner *b)
 {
     char path[64];
     (void)snprintf(path, sizeof path, "/tmp/sfp_test_learner_%d", (int)getpid());
-    must(sfp__learner_checkpoint(a, path, "here", err), err);
-    sfp_status status = sfp__learner_resume(b, path, NULL, NULL, err);
+    MUST(sfp__learner_checkpoint(a, path, "here", &err));
+    sfp_status status = sfp__learner_resume(b, path, NULL, NULL, &err);
     (void)unlink(path);
     return status;
 }

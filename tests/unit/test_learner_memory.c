@@ -2,16 +2,13 @@
  * somebody who predicts now and then. 2,000 timestamps; with SFP_LONG=1 (or STREAMFP_LONG=1) 20,000. */
 #include "learner/learner.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 
+#include "test.h"
 #include "test_learner_fixture.h"
 
 /* A sanitizer keeps freed memory for itself: its resident size says nothing. */
@@ -32,9 +29,8 @@ static long resident(void)
     return found == 2 ? pages * sysconf(_SC_PAGESIZE) : 0;
 }
 
-static void resident_size_stays_over_a_long_stream(void **unused)
+TEST(resident_size_stays_over_a_long_stream)
 {
-    (void)unused;
     enum { WARM = 200, KINDS = 50 };
     uint64_t timestamps = SANITIZED ? 200 : long_tests() ? 20000 : 2000;
     model m = tiny_model(2);
@@ -44,8 +40,7 @@ static void resident_size_stays_over_a_long_stream(void **unused)
     o.drift = SFP_DRIFT_PH;
     sfp_learner *l = make_learner(&m, &o);
     sfp_predictor *p = NULL;
-    sfp_error err = {0};
-    must(sfp__predictor_create(l, m.pool, 2, &p, &err), &err);
+    MUST(sfp__predictor_create(l, m.pool, 2, &p, &err));
     batch kinds[KINDS]; /* made before: the test itself allocates nothing either */
     for (uint64_t i = 0; i < KINDS; i++)
         kinds[i] = make_batch(m.S, o.batch, 0, 10, i);
@@ -55,11 +50,11 @@ static void resident_size_stays_over_a_long_stream(void **unused)
     for (uint64_t t = 0; t < WARM + timestamps; t++) {
         sfp_timestamp r = {0};
         const batch *b = &kinds[t * 7 % KINDS];
-        must(sfp__learner_offer(l, b->b, b->sample, &r, &err), &err);
+        MUST(sfp__learner_offer(l, b->b, b->sample, &r, &err));
         if (t % 10 == 0) {
             const uint8_t *rgb[2] = {b->sample[0].rgb, b->sample[1].rgb};
             int32_t label[2];
-            must(sfp__predictor_run(p, 2, rgb, label, NULL, 0, NULL, &err), &err);
+            MUST(sfp__predictor_run(p, 2, rgb, label, NULL, 0, NULL, &err));
         }
         if (t == WARM) {
             start = most = resident();
@@ -79,10 +74,4 @@ static void resident_size_stays_over_a_long_stream(void **unused)
     sfp__predictor_free(p);
     sfp__learner_free(l);
     free_model(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(resident_size_stays_over_a_long_stream)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "source_files.h"
+#include "test.h"
 
 #include "flip_last_byte.h"
 
@@ -20,7 +21,7 @@ static sfp_sample samples[N];
 static const uint8_t *rgb[N];
 static const char *const methods[] = {"ncm", "slda", "ranpac"};
 
-static int make_world(void **state)
+static void make_world(void)
 {
     const sfp_vit_config c = {.img_size = S,
                               .patch_size = 8,
@@ -39,20 +40,23 @@ static int make_world(void **state)
         rgb[i] = pixels[i];
         samples[i] = (sfp_sample){.rgb = pixels[i], .label = i % CLASSES, .id = (uint64_t)i};
     }
-    return make_folder(state) || sfp__vit_random(&c, 1, 0.08f, &vit, NULL) || sfp__thread_pool_create(1, &threads, NULL);
+    make_folder();
+    MUST(sfp__vit_random(&c, 1, 0.08f, &vit, &err));
+    MUST(sfp__thread_pool_create(1, &threads, &err));
 }
 
-static int end_world(void **state)
+static void end_world(void)
 {
     sfp__vit_free(vit);
     sfp__thread_pool_free(threads);
-    return remove_folder(state);
+    remove_folder();
 }
+
+AROUND_ALL(make_world, end_world)
 
 static sfp_learner *make(const char *method)
 {
     sfp_learner *l = NULL;
-    sfp_error err = {0};
     sfp_learner_options o = sfp__learner_options_defaults(vit);
     o.method = method;
     o.batch = BATCH;
@@ -65,37 +69,36 @@ static sfp_learner *make(const char *method)
 static sfp_predictor *ask_of(sfp_learner *l)
 {
     sfp_predictor *p = NULL;
-    assert_int_equal(sfp__predictor_create(l, threads, 0, &p, NULL), SFP_OK);
+    MUST(sfp__predictor_create(l, threads, 0, &p, NULL));
     return p;
 }
 
 static void offer(sfp_learner *l, int from, int n)
 {
     sfp_timestamp t;
-    assert_int_equal(sfp__learner_offer(l, n, samples + from, &t, NULL), SFP_OK);
+    MUST(sfp__learner_offer(l, n, samples + from, &t, NULL));
     assert_int_equal(t.offered, n);
     assert_int_equal(t.judged, n);
     assert_true(t.right >= 0 && t.right <= n);
 }
 
-static void known_queries_change_no_answer(void **unused)
+TEST(known_queries_change_no_answer)
 {
-    (void)unused;
     for (int m = 0; m < 3; m++) {
         sfp_learner *l = make(methods[m]);
         sfp_predictor *p = ask_of(l);
         static float query[N * D];
         bool has[N] = {false};
         int32_t first[N], again[N];
-        assert_int_equal(sfp__predictor_ask(p, N, rgb, query, has, first, NULL, NULL), SFP_OK);
+        MUST(sfp__predictor_ask(p, N, rgb, query, has, first, NULL, NULL));
         for (int i = 0; i < N; i++)
             assert_int_equal(first[i], -1); /* no class was seen */
         offer(l, 0, BATCH);
         offer(l, BATCH, BATCH);
-        assert_int_equal(sfp__predictor_ask(p, N, rgb, query, has, first, NULL, NULL), SFP_OK);
+        MUST(sfp__predictor_ask(p, N, rgb, query, has, first, NULL, NULL));
         for (int i = 0; i < N; i++)
             has[i] = i % 4 == 1; /* gaps: runs of unknown ones between known ones */
-        assert_int_equal(sfp__predictor_ask(p, N, rgb, query, has, again, NULL, NULL), SFP_OK);
+        MUST(sfp__predictor_ask(p, N, rgb, query, has, again, NULL, NULL));
         for (int i = 0; i < N; i++) {
             assert_true(has[i]);
             assert_int_equal(first[i], again[i]);
@@ -106,9 +109,8 @@ static void known_queries_change_no_answer(void **unused)
     }
 }
 
-static void a_resumed_head_goes_on_alike(void **unused)
+TEST(a_resumed_head_goes_on_alike)
 {
-    (void)unused;
     char path[4600];
     (void)snprintf(path, sizeof path, "%s", in_folder("checkpoint"));
     for (int m = 0; m < 3; m++) {
@@ -120,15 +122,15 @@ static void a_resumed_head_goes_on_alike(void **unused)
         bool has[N] = {false};
         int32_t one[N], two[N];
         offer(a, 0, BATCH);
-        assert_int_equal(sfp__learner_checkpoint(a, path, "here", NULL), SFP_OK);
-        assert_int_equal(sfp__learner_resume(b, path, &position, &used_old, NULL), SFP_OK);
+        MUST(sfp__learner_checkpoint(a, path, "here", NULL));
+        MUST(sfp__learner_resume(b, path, &position, &used_old, NULL));
         assert_string_equal(position, "here");
         sfp__free(position);
         assert_int_equal(sfp__learner_counts(b).trained, BATCH);
         offer(a, BATCH, 3);
         offer(b, BATCH, 3);
-        assert_int_equal(sfp__predictor_ask(of_a, N, rgb, query, has, one, NULL, NULL), SFP_OK);
-        assert_int_equal(sfp__predictor_ask(of_b, N, rgb, query, has, two, NULL, NULL), SFP_OK);
+        MUST(sfp__predictor_ask(of_a, N, rgb, query, has, one, NULL, NULL));
+        MUST(sfp__predictor_ask(of_b, N, rgb, query, has, two, NULL, NULL));
         assert_memory_equal(one, two, sizeof one);
         sfp__predictor_free(of_a);
         sfp__predictor_free(of_b);
@@ -138,40 +140,37 @@ static void a_resumed_head_goes_on_alike(void **unused)
 }
 
 /* The last is damaged: the one before serves, and the damaged one never takes its place. */
-static void a_head_goes_on_from_the_checkpoint_before(void **unused)
+TEST(a_head_goes_on_from_the_checkpoint_before)
 {
-    (void)unused;
     char path[4600];
     (void)snprintf(path, sizeof path, "%s", in_folder("two"));
     sfp_learner *a = make("slda"), *b = make("slda");
     bool used_old = false;
     const char *const want[] = {"first", "first", "first", "third"};
     offer(a, 0, BATCH);
-    assert_int_equal(sfp__learner_checkpoint(a, path, "first", NULL), SFP_OK);
-    assert_int_equal(sfp__learner_checkpoint(a, path, "second", NULL), SFP_OK);
+    MUST(sfp__learner_checkpoint(a, path, "first", NULL));
+    MUST(sfp__learner_checkpoint(a, path, "second", NULL));
     for (int i = 0; i < 4; i++) {
         char *position = NULL;
         if (i < 2)
             put_text("two", "half a file");
         else
             flip_last_byte(path);
-        assert_int_equal(sfp__learner_resume(b, path, &position, &used_old, NULL), SFP_OK);
+        MUST(sfp__learner_resume(b, path, &position, &used_old, NULL));
         assert_true(used_old);
         assert_string_equal(position, want[i]);
         sfp__free(position);
         for (int k = 0; k < i; k++) /* one puts a whole file in its place, a second keeps that */
-            assert_int_equal(sfp__learner_checkpoint(b, path, k ? "fourth" : "third", NULL), SFP_OK);
+            MUST(sfp__learner_checkpoint(b, path, k ? "fourth" : "third", NULL));
     }
     sfp__learner_free(a);
     sfp__learner_free(b);
 }
 
-static void what_does_not_fit_is_refused(void **unused)
+TEST(what_does_not_fit_is_refused)
 {
-    (void)unused;
     sfp_learner *l = make("ncm");
     sfp_timestamp t;
-    sfp_error err = {0};
     char *position = NULL, path[4600];
     bool used_old;
     assert_int_equal(sfp__learner_offer(l, BATCH + 1, samples, &t, &err), SFP_EINVAL);
@@ -182,21 +181,9 @@ static void what_does_not_fit_is_refused(void **unused)
     assert_string_equal(err.message, "sample 7 has label 3, expected 0 to 2");
     (void)snprintf(path, sizeof path, "%s", in_folder("nowhere"));
     assert_int_equal(sfp__learner_resume(l, path, &position, &used_old, &err), SFP_ENOTFOUND);
-    assert_int_equal(sfp__learner_load_state(l, path, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "cannot be gone on from by method ncm"));
+    REFUSED(sfp__learner_load_state(l, path, &err), SFP_EINVAL, "cannot be gone on from by method ncm");
     put_text("torn", "half a file");
     (void)snprintf(path, sizeof path, "%s", in_folder("torn"));
     assert_int_equal(sfp__learner_resume(l, path, &position, &used_old, &err), SFP_EFORMAT);
     sfp__learner_free(l);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_queries_change_no_answer),
-        cmocka_unit_test(a_resumed_head_goes_on_alike),
-        cmocka_unit_test(a_head_goes_on_from_the_checkpoint_before),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_world, end_world);
 }

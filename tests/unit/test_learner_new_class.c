@@ -1,20 +1,17 @@
-/* Test, then train: classes that are new nobody could know, so nobody is blamed or praised for them, nor for what is rehearsed. */
+/* Test, then train: classes that are new nobody could know, so nobody is blamed or praised for them, nor for what is rehearsed.
+ */
 #include "base/mem.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "test.h"
 #include "test_learner_fixture.h"
 
 /* Classes one after the other, one a batch: no head had a chance, so no weight moves; when a class comes again, they do. */
-static void a_new_class_moves_no_weight_of_the_mixed_heads(void **unused)
+TEST(a_new_class_moves_no_weight_of_the_mixed_heads)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 0, 0);
     o.head = SFP_HEAD_MIX;
@@ -35,9 +32,8 @@ static void a_new_class_moves_no_weight_of_the_mixed_heads(void **unused)
     free_model(&m);
 }
 
-static void the_linear_head_cannot_name_a_class_before_it_came(void **unused)
+TEST(the_linear_head_cannot_name_a_class_before_it_came)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 2);
     sfp_learner *l = make_learner(&m, &o);
@@ -51,9 +47,8 @@ static void the_linear_head_cannot_name_a_class_before_it_came(void **unused)
 }
 
 /* A slot whose query is not known comes first in a step; who is judged does not change by it. */
-static void rehearsed_samples_are_judged_by_nobody(void **unused)
+TEST(rehearsed_samples_are_judged_by_nobody)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 4);
     o.head = SFP_HEAD_MIX;
@@ -76,14 +71,4 @@ static void rehearsed_samples_are_judged_by_nobody(void **unused)
     sfp__learner_free(l[0]);
     sfp__learner_free(l[1]);
     free_model(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_class_moves_no_weight_of_the_mixed_heads),
-        cmocka_unit_test(the_linear_head_cannot_name_a_class_before_it_came),
-        cmocka_unit_test(rehearsed_samples_are_judged_by_nobody),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,17 +3,14 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/pixels.h"
 
+#include "test.h"
 #include "test_learner_fixture.h"
 #include "test_trainer_oracle.h"
 
@@ -21,9 +18,8 @@ enum { D = 16, S = 8, PIXELS = 3 * S * S, PICTURES = 10 };
 
 static sfp_predictor *make_predictor(sfp_learner *l, sfp_thread_pool *pool, int max)
 {
-    sfp_error err = {0};
     sfp_predictor *p = NULL;
-    must(sfp__predictor_create(l, pool, max, &p, &err), &err);
+    MUST(sfp__predictor_create(l, pool, max, &p, &err));
     return p;
 }
 
@@ -68,9 +64,8 @@ static double *by_hand(sfp_learner *l, int n, const uint8_t *const *rgb)
     return logp;
 }
 
-static void answers_equal_the_state_worked_out_by_hand(void **unused)
+TEST(answers_equal_the_state_worked_out_by_hand)
 {
-    (void)unused;
     for (int kind = 0; kind < 4; kind++) {
         model m = tiny_model(2);
         sfp_learner_options o = small_options(&m, kind == 1 ? 0 : 2, kind == 1 ? 0 : 7);
@@ -79,17 +74,16 @@ static void answers_equal_the_state_worked_out_by_hand(void **unused)
         o.adam.lr = 0.02f;
         sfp_learner *l = make_learner(&m, &o);
         sfp_predictor *p = make_predictor(l, m.pool, 4); /* requests of 10 are cut */
-        sfp_error err = {0};
         for (uint64_t t = 0; t < 6; t++) {
             if (t == 3 && kind != 1)
-                must(sfp__learner_next_task(l, &err), &err);
+                MUST(sfp__learner_next_task(l, &err));
             (void)offer(l, 1, t < 3 ? 3 : 5, t); /* classes 0, 5 and 6 are never seen */
             batch b = make_batch(S, PICTURES, 0, 7, 100 + t);
             int C = sfp__learner_classes(l), ld = C + 3;
             float *logp = filled((size_t)(PICTURES * ld), NAN);
             int32_t label[PICTURES];
             sfp_prediction answer = {0};
-            must(sfp__predictor_run(p, PICTURES, pictures_of(&b), label, logp, ld, &answer, &err), &err);
+            MUST(sfp__predictor_run(p, PICTURES, pictures_of(&b), label, logp, ld, &answer, &err));
             assert_int_equal(answer.t, t + 1);
             assert_int_equal(answer.classes, C);
             double *want = by_hand(l, PICTURES, pictures_of(&b));
@@ -107,7 +101,7 @@ static void answers_equal_the_state_worked_out_by_hand(void **unused)
                 assert_true(sfp__learner_seen(l, label[i]));
             }
             int32_t alone[PICTURES];
-            must(sfp__predictor_run(p, PICTURES, pictures_of(&b), alone, NULL, 0, NULL, &err), &err);
+            MUST(sfp__predictor_run(p, PICTURES, pictures_of(&b), alone, NULL, 0, NULL, &err));
             assert_memory_equal(alone, label, sizeof label);
             free(want), free(logp);
             free_batch(&b);
@@ -118,20 +112,18 @@ static void answers_equal_the_state_worked_out_by_hand(void **unused)
     }
 }
 
-static void before_anything_was_learned_there_is_no_answer(void **unused)
+TEST(before_anything_was_learned_there_is_no_answer)
 {
-    (void)unused;
     for (int known = 0; known < 2; known++) {
         model m = tiny_model(1);
         sfp_learner_options o = small_options(&m, known, known ? 5 : 0);
         sfp_learner *l = make_learner(&m, &o);
         sfp_predictor *p = make_predictor(l, m.pool, 4);
         batch b = make_batch(S, 3, 0, 5, 0);
-        sfp_error err = {0};
         int32_t label[3] = {7, 7, 7};
         float logp[3 * 8];
         sfp_prediction answer;
-        must(sfp__predictor_run(p, 3, pictures_of(&b), label, logp, 8, &answer, &err), &err);
+        MUST(sfp__predictor_run(p, 3, pictures_of(&b), label, logp, 8, &answer, &err));
         assert_int_equal(answer.t, 0);
         assert_int_equal(answer.classes, known ? 5 : 0);
         for (int i = 0; i < 3; i++) {
@@ -146,9 +138,8 @@ static void before_anything_was_learned_there_is_no_answer(void **unused)
     }
 }
 
-static void only_classes_seen_are_answered(void **unused)
+TEST(only_classes_seen_are_answered)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 9);
     sfp_learner *l = make_learner(&m, &o);
@@ -160,8 +151,7 @@ static void only_classes_seen_are_answered(void **unused)
     batch b = make_batch(S, 16, 0, 9, 5);
     int32_t label[16];
     float logp[16 * 9];
-    sfp_error err = {0};
-    must(sfp__predictor_run(p, 16, pictures_of(&b), label, logp, 9, NULL, &err), &err);
+    MUST(sfp__predictor_run(p, 16, pictures_of(&b), label, logp, 9, NULL, &err));
     for (int i = 0; i < 16; i++) {
         double sum = 0;
         assert_true(label[i] == 2 || label[i] == 3 || label[i] == 6);
@@ -178,9 +168,8 @@ static void only_classes_seen_are_answered(void **unused)
     free_model(&m);
 }
 
-static void queries_that_are_known_are_used(void **unused)
+TEST(queries_that_are_known_are_used)
 {
-    (void)unused;
     model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 1, 4);
     sfp_learner *l = make_learner(&m, &o);
@@ -188,26 +177,25 @@ static void queries_that_are_known_are_used(void **unused)
         (void)offer(l, 0, 4, t);
     sfp_predictor *p = make_predictor(l, m.pool, 4);
     batch b = make_batch(S, PICTURES, 0, 4, 7);
-    sfp_error err = {0};
     int32_t label[2][PICTURES];
     float logp[2][PICTURES * 4], query[PICTURES * D] = {0}, fresh[PICTURES * D], x[PIXELS];
     bool has[PICTURES] = {false};
     const float *xs[1] = {x};
-    must(sfp__predictor_run_known(p, PICTURES, pictures_of(&b), query, has, label[0], logp[0], 4, NULL, &err), &err);
+    MUST(sfp__predictor_run_known(p, PICTURES, pictures_of(&b), query, has, label[0], logp[0], 4, NULL, &err));
     for (int i = 0; i < PICTURES; i++) {
         assert_true(has[i]);
         sfp__pixels_normalise(b.sample[i].rgb, S, o.mean, o.std, x);
-        must(sfp__trainer_queries(l->trainer, 1, xs, fresh + i * D, &err), &err);
+        MUST(sfp__trainer_queries(l->trainer, 1, xs, fresh + i * D, &err));
     }
     check_near("queries", query, fresh, PICTURES * D, 1e-5);
     for (int i = 0; i < PICTURES; i += 3)
         has[i] = false; /* some are computed again, the others taken */
-    must(sfp__predictor_run_known(p, PICTURES, pictures_of(&b), query, has, label[1], logp[1], 4, NULL, &err), &err);
+    MUST(sfp__predictor_run_known(p, PICTURES, pictures_of(&b), query, has, label[1], logp[1], 4, NULL, &err));
     check_near("answers", logp[1], logp[0], PICTURES * 4, 1e-5);
     assert_memory_equal(label[0], label[1], sizeof label[0]);
     for (int i = 0; i < D; i++)
         query[i] = -query[i] + (float)i; /* a wrong one makes a difference: it is not computed again */
-    must(sfp__predictor_run_known(p, PICTURES, pictures_of(&b), query, has, label[1], logp[1], 4, NULL, &err), &err);
+    MUST(sfp__predictor_run_known(p, PICTURES, pictures_of(&b), query, has, label[1], logp[1], 4, NULL, &err));
     double moved = 0;
     for (int c = 0; c < 4; c++)
         moved = fmax(moved, fabs((double)logp[1][c] - (double)logp[0][c]));
@@ -220,27 +208,25 @@ static void queries_that_are_known_are_used(void **unused)
 }
 
 /* The mixture answers the same whether its log-probabilities are asked for or not. */
-static void the_mixed_head_answers_the_same_with_and_without_room(void **unused)
+TEST(the_mixed_head_answers_the_same_with_and_without_room)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 5);
     o.head = SFP_HEAD_MIX;
     sfp_learner *l = make_learner(&m, &o);
     sfp_predictor *p = make_predictor(l, m.pool, 16);
-    sfp_error err = {0};
     for (uint64_t t = 0; t < 5; t++) {
         (void)offer(l, 0, 5, t);
         /* a linear head that is sure of one class and counts: without it the answer would be another */
         l->fp->last_b.data[t] += 40;
         for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
             l->mix.loss[e] = e ? 500 : 0;
-        must(sfp__learner_publish(l, &err), &err);
+        MUST(sfp__learner_publish(l, &err));
         batch b = make_batch(S, 16, 0, 5, 50 + t);
         int32_t with[16], without[16];
         float logp[16 * 5];
-        must(sfp__predictor_run(p, 16, pictures_of(&b), with, logp, 5, NULL, &err), &err);
-        must(sfp__predictor_run(p, 16, pictures_of(&b), without, NULL, 0, NULL, &err), &err);
+        MUST(sfp__predictor_run(p, 16, pictures_of(&b), with, logp, 5, NULL, &err));
+        MUST(sfp__predictor_run(p, 16, pictures_of(&b), without, NULL, 0, NULL, &err));
         for (int i = 0; i < 16; i++) {
             double sum = 0;
             for (int c = 0; c < 5; c++)
@@ -257,22 +243,20 @@ static void the_mixed_head_answers_the_same_with_and_without_room(void **unused)
     free_model(&m);
 }
 
-static void a_prediction_allocates_nothing_after_the_first(void **unused)
+TEST(a_prediction_allocates_nothing_after_the_first)
 {
-    (void)unused;
     model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 1, 4);
     sfp_learner *l = make_learner(&m, &o);
     sfp_predictor *p = make_predictor(l, m.pool, 4);
     batch b = make_batch(S, 7, 0, 4, 7);
-    sfp_error err = {0};
     int32_t label[7];
     float logp[7 * 4];
     (void)offer(l, 0, 4, 0);
-    must(sfp__predictor_run(p, 7, pictures_of(&b), label, logp, 4, NULL, &err), &err);
+    MUST(sfp__predictor_run(p, 7, pictures_of(&b), label, logp, 4, NULL, &err));
     unsigned long before = sfp__mem_count();
     for (int i = 0; i < 5; i++)
-        must(sfp__predictor_run(p, 7, pictures_of(&b), label, logp, 4, NULL, &err), &err);
+        MUST(sfp__predictor_run(p, 7, pictures_of(&b), label, logp, 4, NULL, &err));
     assert_int_equal(sfp__mem_count() - before, 0);
     free_batch(&b);
     sfp__predictor_free(p);
@@ -281,15 +265,13 @@ static void a_prediction_allocates_nothing_after_the_first(void **unused)
 }
 
 /* A predictor that asks in turn with the learner costs no copy unless it asks, and then sees the last timestamp. */
-static void on_demand_a_copy_is_made_when_asked_for(void **unused)
+TEST(on_demand_a_copy_is_made_when_asked_for)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 0, 0);
     sfp_learner *l = make_learner(&m, &o);
     sfp_predictor *lazy = make_predictor(l, m.pool, 4), *eager = NULL;
     batch b = make_batch(S, 4, 0, 3, 9);
-    sfp_error err = {0};
     int32_t label[4], again[4];
     sfp_prediction answer = {0};
     sfp__predictor_on_demand(lazy);
@@ -298,14 +280,14 @@ static void on_demand_a_copy_is_made_when_asked_for(void **unused)
         (void)offer(l, 0, 3, t);
         assert_int_equal(l->snapshots.current->t, t >= 4 ? 4 : t & ~(uint64_t)1); /* as of the last question */
         if (t % 2 && t < 4) {
-            must(sfp__predictor_run(lazy, 4, pictures_of(&b), label, NULL, 0, &answer, &err), &err);
+            MUST(sfp__predictor_run(lazy, 4, pictures_of(&b), label, NULL, 0, &answer, &err));
             assert_int_equal(answer.t, t + 1);
         }
     }
-    must(sfp__predictor_create(l, m.pool, 4, &eager, &err), &err); /* sees the present, whoever asked before */
-    must(sfp__predictor_run(eager, 4, pictures_of(&b), again, NULL, 0, &answer, &err), &err);
+    MUST(sfp__predictor_create(l, m.pool, 4, &eager, &err)); /* sees the present, whoever asked before */
+    MUST(sfp__predictor_run(eager, 4, pictures_of(&b), again, NULL, 0, &answer, &err));
     assert_int_equal(answer.t, 6);
-    must(sfp__predictor_run(lazy, 4, pictures_of(&b), label, NULL, 0, &answer, &err), &err);
+    MUST(sfp__predictor_run(lazy, 4, pictures_of(&b), label, NULL, 0, &answer, &err));
     assert_int_equal(answer.t, 6);
     assert_memory_equal(label, again, sizeof label);
     (void)offer(l, 0, 3, 6);
@@ -384,19 +366,18 @@ static copy take_copy(sfp_learner *l)
 /* Another learner, made to be what the first was after timestamp t. */
 static void put_copy(sfp_learner *l, const copy *c, uint64_t t)
 {
-    sfp_error err = {0};
     int count;
-    must(sfp__learner_add_classes(l, c->classes, &err), &err);
+    MUST(sfp__learner_add_classes(l, c->classes, &err));
     sfp_param **p = sfp__fp_params(l->fp, &count);
     for (size_t at = 0, i = 0; i < (size_t)count; i++) {
         size_t n = (size_t)p[i]->rows * p[i]->width;
         memcpy(p[i]->data, c->v.x + at, n * sizeof(float));
         at += n;
     }
-    must(sfp__fp_restore(l->fp, 0, c->start, c->open, &err), &err);
+    MUST(sfp__fp_restore(l->fp, 0, c->start, c->open, &err));
     memcpy(l->seen, c->seen, (size_t)c->classes);
     l->counts.timestamps = t;
-    must(sfp__learner_publish(l, &err), &err);
+    MUST(sfp__learner_publish(l, &err));
 }
 
 static int by_size(const void *a, const void *b)
@@ -422,10 +403,9 @@ static void check_snapshots(sfp_fp_kind kind, int times)
     atomic_int asked = 0;
     asker askers[THREADS] = {0};
     sfp_thread_pool *pools[THREADS];
-    sfp_error err = {0};
     copy copies[TIMESTAMPS + 1];
     for (int i = 0; i < THREADS; i++) {
-        must(sfp__thread_pool_create(1, &pools[i], &err), &err);
+        MUST(sfp__thread_pool_create(1, &pools[i], &err));
         askers[i] = (asker){.p = make_predictor(l, pools[i], MOST_ASKED),
                             .rgb = rgb,
                             .stop = &stop,
@@ -452,7 +432,8 @@ static void check_snapshots(sfp_fp_kind kind, int times)
     int answers = 0, states = 0, used[TIMESTAMPS + 1] = {0};
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_join(askers[i].thread, NULL), 0);
-        must(askers[i].status, &askers[i].err);
+        if (askers[i].status != SFP_OK)
+            fail_msg("%s", askers[i].err.message);
     }
     sfp_predictor *p = make_predictor(again, pools[0], MOST_ASKED);
     for (uint64_t t = 0; t <= (uint64_t)times; t++) {
@@ -466,7 +447,7 @@ static void check_snapshots(sfp_fp_kind kind, int times)
                 if (r->t != t)
                     continue;
                 assert_int_equal(r->classes, copies[t].classes);
-                must(sfp__predictor_run(p, r->n, rgb + r->first, want.label, want.logp, MOST_CLASSES, &answer, &err), &err);
+                MUST(sfp__predictor_run(p, r->n, rgb + r->first, want.label, want.logp, MOST_CLASSES, &answer, &err));
                 if (memcmp(want.logp, r->logp, sizeof want.logp) != 0 || memcmp(want.label, r->label, sizeof want.label) != 0)
                     fail_msg("thread %d, answer %d: not the one of t = %d", i, k, (int)t);
                 for (int q = 0; q < r->n; q++)
@@ -501,25 +482,9 @@ static void check_snapshots(sfp_fp_kind kind, int times)
     free_model(&m);
 }
 
-static void answers_come_from_one_consistent_snapshot(void **unused)
+TEST(answers_come_from_one_consistent_snapshot)
 {
-    (void)unused;
     check_snapshots(SFP_FP_CODA, TIMESTAMPS);
     check_snapshots(SFP_FP_L2P, 12);
     check_snapshots(SFP_FP_DUALPROMPT, 12);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_equal_the_state_worked_out_by_hand),
-        cmocka_unit_test(before_anything_was_learned_there_is_no_answer),
-        cmocka_unit_test(only_classes_seen_are_answered),
-        cmocka_unit_test(queries_that_are_known_are_used),
-        cmocka_unit_test(the_mixed_head_answers_the_same_with_and_without_room),
-        cmocka_unit_test(a_prediction_allocates_nothing_after_the_first),
-        cmocka_unit_test(on_demand_a_copy_is_made_when_asked_for),
-        cmocka_unit_test(answers_come_from_one_consistent_snapshot),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,17 +3,13 @@
 #include "learner/learner.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "compute/kernels.h"
 
+#include "test.h"
 #include "test_learner_fixture.h"
 
 enum { BATCH = 20, TIMES = 5 };
@@ -33,9 +29,8 @@ static sfp_learner_options options_of(const model *m, const char *select, const 
 static sfp_learner *learner_of(const model *m, const sfp_learner_options *o)
 {
     sfp_learner *l = make_learner(m, o);
-    sfp_error err = {0};
     if (o->fp.tasks)
-        must(sfp__learner_set_classes(l, 6, (const int32_t[]){0, 1, 2, 3, 4, 5}, &err), &err);
+        MUST(sfp__learner_set_classes(l, 6, (const int32_t[]){0, 1, 2, 3, 4, 5}, &err));
     return l;
 }
 
@@ -53,9 +48,8 @@ static void check_coreset(const sfp_timestamp *r, const char *select)
         assert_true(isfinite(r->loss[k]));
 }
 
-static void every_selector_goes_with_every_buffer_and_head(void **unused)
+TEST(every_selector_goes_with_every_buffer_and_head)
 {
-    (void)unused;
     model m = tiny_model(2);
     int turn = 0; /* every pair once, with known tasks or without and either head in turn */
     for (const sfp_selector *const *s = sfp__selectors; *s; s++)
@@ -73,9 +67,8 @@ static void every_selector_goes_with_every_buffer_and_head(void **unused)
     free_model(&m);
 }
 
-static void threads_and_repetition_change_nothing(void **unused)
+TEST(threads_and_repetition_change_nothing)
 {
-    (void)unused;
     for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
         values v[2] = {{0}};
         for (int i = 0; i < 2; i++) {
@@ -95,9 +88,8 @@ static void threads_and_repetition_change_nothing(void **unused)
     }
 }
 
-static void nothing_is_allocated_once_warm(void **unused)
+TEST(nothing_is_allocated_once_warm)
 {
-    (void)unused;
     model m = tiny_model(2);
     for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
         sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", true, SFP_HEAD_LINEAR);
@@ -109,16 +101,14 @@ static void nothing_is_allocated_once_warm(void **unused)
     free_model(&m);
 }
 
-static void a_resumed_learner_chooses_the_same(void **unused)
+TEST(a_resumed_learner_chooses_the_same)
 {
-    (void)unused;
     model m = tiny_model(2);
     for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
         sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
         sfp_learner *a = learner_of(&m, &o), *b = learner_of(&m, &o);
-        sfp_error err = {0};
         offer_range(a, 0, TIMES);
-        must(resume_from(a, b, &err), &err);
+        MUST(resume_from(a, b));
         for (uint64_t t = TIMES; t < TIMES + 4; t++) {
             sfp_timestamp one = offer(a, 0, 6, t), two = offer(b, 0, 6, t);
             assert_int_equal(one.coreset_count, two.coreset_count);
@@ -134,17 +124,15 @@ static void a_resumed_learner_chooses_the_same(void **unused)
 }
 
 /* A checkpoint that lacks the state of its selector is told; nothing changes. */
-static void a_checkpoint_of_another_selector_is_refused(void **unused)
+TEST(a_checkpoint_of_another_selector_is_refused)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = options_of(&m, "random", "streamfp", false, SFP_HEAD_LINEAR);
     sfp_learner *a = learner_of(&m, &o);
     o.select = "learnloss";
     sfp_learner *b = learner_of(&m, &o);
-    sfp_error err = {0};
     (void)offer(a, 0, 6, 0);
-    assert_int_equal(resume_from(a, b, &err), SFP_EINVAL);
+    assert_int_equal(resume_from(a, b), SFP_EINVAL);
     sfp__learner_free(a);
     sfp__learner_free(b);
     free_model(&m);
@@ -160,27 +148,25 @@ static void close_to(const char *what, size_t n, const float *got, const float *
 }
 
 /* Features and logits of the prompted pass are those that a training step sees. */
-static void a_look_sees_what_a_step_sees(void **unused)
+TEST(a_look_sees_what_a_step_sees)
 {
-    (void)unused;
     model m = tiny_model(2);
     for (int one = 0; one < 2; one++) {
         sfp_learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
         o.fp.query_one = one;
         sfp_learner *l = learner_of(&m, &o);
         offer_range(l, 0, 3);
-        sfp_error err = {0};
         int32_t label[BATCH] = {0};
         float weight[BATCH], *query = floats((size_t)(BATCH * l->D));
         for (int i = 0; i < BATCH; i++)
             weight[i] = 1.0f / BATCH;
         for (int i = 0; i < BATCH; i++)
             l->xs[i] = l->x + (size_t)i * l->pixels;
-        must(sfp__look(&l->look, BATCH, l->xs, NULL, l->query, &err), &err);
+        MUST(sfp__look(&l->look, BATCH, l->xs, NULL, l->query, &err));
         const sfp_train_batch b = {
             .n = BATCH, .x = l->xs, .label = label, .weight = weight, .query = query, .queries = BATCH, .terms = 1};
         sfp_train_result r = {0};
-        must(sfp__trainer_gradients(l->trainer, &b, &r, &err), &err);
+        MUST(sfp__trainer_gradients(l->trainer, &b, &r, &err));
         int C = sfp__learner_classes(l);
         close_to("features", (size_t)(BATCH * l->D), l->look.features, r.feature, 1e-5);
         for (int i = 0; i < BATCH; i++) {
@@ -199,19 +185,17 @@ static void a_look_sees_what_a_step_sees(void **unused)
 }
 
 /* Token means after each quarter, and freesel's features, from taps of a pass over everything at once. */
-static void token_means_and_pooled_tokens_are_those_of_a_pass(void **unused)
+TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
 {
-    (void)unused;
     for (int depth = 2; depth <= 8; depth += 3) {
         model m = make_model(8, 4, 16, depth, 2);
         const sfp_vit_config *c = &m.vit->config;
         int T = m.vit->tokens, D = c->dim;
         size_t n = (size_t)(BATCH * T * D);
-        sfp_error err = {0};
         float *taps[8], *attention = floats((size_t)(BATCH * c->heads * T));
         sfp_vit_plan *plan = NULL;
         const sfp_vit_plan_options po = {.all_tokens = true};
-        must(sfp__vit_plan_create(m.vit, m.pool, &po, &plan, &err), &err);
+        MUST(sfp__vit_plan_create(m.vit, m.pool, &po, &plan, &err));
         sfp_learner_options o = options_of(&m, "freesel", "none", true, SFP_HEAD_LINEAR);
         o.fp.last_layer = 0;
         o.fp.attune = depth > 2;
@@ -220,7 +204,7 @@ static void token_means_and_pooled_tokens_are_those_of_a_pass(void **unused)
         sfp_vit_pass pass = {.b = BATCH, .x = l->x, .class_attention = attention};
         for (int i = 0; i < depth; i++)
             pass.tokens[i] = taps[i] = floats(n);
-        must(sfp__vit_run(plan, &pass, &err), &err);
+        MUST(sfp__vit_run(plan, &pass, &err));
         float *normed = floats((size_t)(T * D)), *stats = floats((size_t)(2 * T)), *mass = floats((size_t)T), want[16];
         int order[64];
         for (int i = 0; i < BATCH; i++) {
@@ -230,19 +214,19 @@ static void token_means_and_pooled_tokens_are_those_of_a_pass(void **unused)
             close_to("pooled", (size_t)D, l->look.pooled + i * D, want, 1e-4);
         }
         sfp_look look;
-        must(sfp__look_init(&look, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err), &err);
+        MUST(sfp__look_init(&look, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err));
         float *query = floats((size_t)(BATCH * D));
         for (int i = 0; i < BATCH; i++) /* the step has put them in its own order */
             l->xs[i] = l->x + (size_t)i * l->pixels;
-        must(sfp__look(&look, BATCH, l->xs, NULL, query, &err), &err);
+        MUST(sfp__look(&look, BATCH, l->xs, NULL, query, &err));
         sfp_vit_plan *prompted = NULL;
         const sfp_vit_plan_options qo = {.all_tokens = true, .prefix_rows = o.fp.length / 2, .queries = true};
-        must(sfp__vit_plan_create(m.vit, m.pool, &qo, &prompted, &err), &err);
+        MUST(sfp__vit_plan_create(m.vit, m.pool, &qo, &prompted, &err));
         sfp_vit_pass again = {.b = BATCH, .x = l->x, .query = query, .queries = BATCH};
         for (int i = 0; i < depth; i++)
             again.tokens[i] = taps[i];
         sfp__fp_attach(l->fp, &again, NULL);
-        must(sfp__vit_run(prompted, &again, &err), &err);
+        MUST(sfp__vit_run(prompted, &again, &err));
         for (int i = 0; i < BATCH; i++)
             for (int q = 0; q < SFP_TAPS; q++) {
                 int block = (int)ceil(depth * (q + 1) / 4.0) - 1;
@@ -270,23 +254,21 @@ static void token_means_and_pooled_tokens_are_those_of_a_pass(void **unused)
 }
 
 /* The gradient of several samples is the mean of theirs, and the one a step would take. */
-static void gradients_by_callback_are_those_of_a_step(void **unused)
+TEST(gradients_by_callback_are_those_of_a_step)
 {
-    (void)unused;
     model m = tiny_model(2);
     sfp_learner_options o = options_of(&m, "streamfp", "none", true, SFP_HEAD_LINEAR);
     sfp_learner *l = learner_of(&m, &o);
     (void)offer(l, 0, 6, 1);
     batch x = make_batch(l->S, BATCH, 0, 6, 2);
-    sfp_error err = {0};
-    must(sfp__learner_offer(l, x.b, x.sample, NULL, &err), &err);
+    MUST(sfp__learner_offer(l, x.b, x.sample, NULL, &err));
     size_t n = sfp__learner_gradient_length(l);
     assert_true(n > 100);
     float *both = floats(n), *one = floats(n), *two = floats(n);
     values before = take_values(l);
-    must(sfp__learner_gradient(l, 2, (const int[]){3, 17}, both, &err), &err);
-    must(sfp__learner_gradient(l, 1, (const int[]){3}, one, &err), &err);
-    must(sfp__learner_gradient(l, 1, (const int[]){17}, two, &err), &err);
+    MUST(sfp__learner_gradient(l, 2, (const int[]){3, 17}, both, &err));
+    MUST(sfp__learner_gradient(l, 1, (const int[]){3}, one, &err));
+    MUST(sfp__learner_gradient(l, 1, (const int[]){17}, two, &err));
     double size = 0;
     for (size_t i = 0; i < n; i++) {
         one[i] = 0.5f * (one[i] + two[i]);
@@ -306,9 +288,8 @@ static void gradients_by_callback_are_those_of_a_step(void **unused)
     free_model(&m);
 }
 
-static void weights_enter_the_loss_only_when_asked(void **unused)
+TEST(weights_enter_the_loss_only_when_asked)
 {
-    (void)unused;
     model m = tiny_model(1);
     double loss[2];
     for (int weighted = 0; weighted < 2; weighted++) {
@@ -320,20 +301,4 @@ static void weights_enter_the_loss_only_when_asked(void **unused)
     }
     assert_true(loss[0] != loss[1]);
     free_model(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_selector_goes_with_every_buffer_and_head),
-        cmocka_unit_test(threads_and_repetition_change_nothing),
-        cmocka_unit_test(nothing_is_allocated_once_warm),
-        cmocka_unit_test(a_resumed_learner_chooses_the_same),
-        cmocka_unit_test(a_checkpoint_of_another_selector_is_refused),
-        cmocka_unit_test(a_look_sees_what_a_step_sees),
-        cmocka_unit_test(token_means_and_pooled_tokens_are_those_of_a_pass),
-        cmocka_unit_test(gradients_by_callback_are_those_of_a_step),
-        cmocka_unit_test(weights_enter_the_loss_only_when_asked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

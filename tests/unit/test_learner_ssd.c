@@ -3,19 +3,15 @@
 #include "base/pixels.h"
 #include "learner/learner.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "buffer/ssd.h"
 #include "model/vit.h"
 
+#include "test.h"
 #include "test_learner_fixture.h"
 
 static sfp_learner_options ssd_options(const model *m, int tasks, int classes)
@@ -40,7 +36,6 @@ static void *part_of(const sfp_buffer *b, const char *name)
 static double matching_loss(sfp_learner *l, const batch *real, int32_t y)
 {
     const sfp_ask *ask = sfp__learner_ask(l);
-    sfp_error err = {0};
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
     float *pixels = part_of(l->buffer, "pixels"), *in = floats((size_t)real->b * l->pixels), *g[2];
     const float *x[2][MOST_BATCH];
@@ -59,7 +54,7 @@ static double matching_loss(sfp_learner *l, const batch *real, int32_t y)
     for (int i = 0; i < 2; i++) {
         assert_true(n[i] > 0);
         g[i] = floats(ask->params);
-        must(ask->gradient_at(ask->ctx, &(sfp_pictures){.n = n[i], .x = x[i], .label = label}, g[i], NULL, &err), &err);
+        MUST(ask->gradient_at(ask->ctx, &(sfp_pictures){.n = n[i], .x = x[i], .label = label}, g[i], NULL, &err));
     }
     double loss = sfp__ssd_gap(ask->params, g[0], g[1], g[0]);
     free(g[0]), free(g[1]), free(in);
@@ -67,9 +62,8 @@ static double matching_loss(sfp_learner *l, const batch *real, int32_t y)
 }
 
 /* Parameters that stay and batches that come again: then every optimisation of the buffer lowers the loss. */
-static void optimising_lowers_the_matching_loss(void **unused)
+TEST(optimising_lowers_the_matching_loss)
 {
-    (void)unused;
     model m = tiny_model(2);
     sfp_learner_options o = ssd_options(&m, 0, 2);
     o.buffer.slots = 6;
@@ -91,8 +85,7 @@ static void optimising_lowers_the_matching_loss(void **unused)
         .b = x.b, .label = label, .id = id, .image = image, .image_size = size, .ask = sfp__learner_ask(l)};
     double first = 0, last = 0;
     for (int t = 3; t < 18 + 6 * 20; t++) {
-        sfp_error err = {0};
-        must(sfp__buffer_update(l->buffer, &offered, &l->buffer_rng, NULL, &err), &err);
+        MUST(sfp__buffer_update(l->buffer, &offered, &l->buffer_rng, NULL, &err));
         if (t < 18 || t % 6 != 5) /* from now on all of the window is this batch */
             continue;
         double loss = matching_loss(l, &x, label[0]);
@@ -110,17 +103,16 @@ static void optimising_lowers_the_matching_loss(void **unused)
 /* Embeddings and queries of slots, as far as they are known, are those of the pictures in them. */
 static void check_slots(sfp_learner *l)
 {
-    sfp_error err = {0};
     float *x = floats(l->pixels), *got = floats((size_t)l->D);
     const float *one = x;
     for (int i = 0; i < l->buffer->filled; i++) {
         const sfp_slot *slot = &l->buffer->slot[i];
         sfp__pixels_normalise(slot->image, l->S, l->opt.mean, l->opt.std, x);
-        must(sfp__trainer_embed(l->trainer, 1, &one, got, &err), &err);
+        MUST(sfp__trainer_embed(l->trainer, 1, &one, got, &err));
         check_near("mean embedding", slot->mean_embed, got, (size_t)l->D, 1e-5);
         if (!slot->has_query)
             continue;
-        must(sfp__trainer_queries(l->trainer, 1, &one, got, &err), &err);
+        MUST(sfp__trainer_queries(l->trainer, 1, &one, got, &err));
         check_near("query", slot->query, got, (size_t)l->D, 1e-5);
     }
     free(x), free(got);
@@ -177,9 +169,8 @@ static void bring_to_the_border(const sfp_learner *l)
     }
 }
 
-static void only_bytes_that_change_cost_query_and_embedding(void **unused)
+TEST(only_bytes_that_change_cost_query_and_embedding)
 {
-    (void)unused;
     model m = tiny_model(2);
     sfp_learner_options o = ssd_options(&m, 0, 6);
     sfp_learner *l = make_learner(&m, &o);
@@ -218,9 +209,8 @@ static void only_bytes_that_change_cost_query_and_embedding(void **unused)
     free_model(&m);
 }
 
-static void runs_with_any_selector_and_slots_stay_true(void **unused)
+TEST(runs_with_any_selector_and_slots_stay_true)
 {
-    (void)unused;
     const char *const selectors[] = {"streamfp", "none", "random", "craig", "learnloss"};
     model m = tiny_model(2);
     for (int i = 0; i < 5; i++) {
@@ -243,9 +233,8 @@ static void runs_with_any_selector_and_slots_stay_true(void **unused)
     free_model(&m);
 }
 
-static void threads_change_nothing(void **unused)
+TEST(threads_change_nothing)
 {
-    (void)unused;
     values v[2];
     uint8_t *image[2];
     size_t bytes = 0;
@@ -286,12 +275,10 @@ static long file_bytes(const char *path, uint8_t **out)
     return n;
 }
 
-static void a_resumed_learner_goes_on_to_the_same_bytes(void **unused)
+TEST(a_resumed_learner_goes_on_to_the_same_bytes)
 {
-    (void)unused;
     model m = tiny_model(2);
     char path[2][64];
-    sfp_error err = {0};
     for (int i = 0; i < 2; i++)
         (void)snprintf(path[i], sizeof path[i], "/tmp/sfp_test_ssd_%d_%d", (int)getpid(), i);
     for (int at = 3; at <= 21; at += 9) { /* before the first optimisation, between two, and when classes are old */
@@ -299,8 +286,8 @@ static void a_resumed_learner_goes_on_to_the_same_bytes(void **unused)
         sfp_learner *l[2] = {make_learner(&m, &o), make_learner(&m, &o)};
         for (int t = 0; t < 30; t++) {
             if (t == at) {
-                must(sfp__learner_checkpoint(l[0], path[0], "", &err), &err);
-                must(sfp__learner_resume(l[1], path[0], NULL, NULL, &err), &err);
+                MUST(sfp__learner_checkpoint(l[0], path[0], "", &err));
+                MUST(sfp__learner_resume(l[1], path[0], NULL, NULL, &err));
             }
             for (int i = 0; i < (t < at ? 1 : 2); i++)
                 (void)(t < 4 ? offer(l[i], 0, 2, (uint64_t)t) : offer(l[i], 2, 5, (uint64_t)t));
@@ -308,7 +295,7 @@ static void a_resumed_learner_goes_on_to_the_same_bytes(void **unused)
         uint8_t *bytes[2];
         long n[2];
         for (int i = 0; i < 2; i++) {
-            must(sfp__learner_checkpoint(l[i], path[i], "", &err), &err);
+            MUST(sfp__learner_checkpoint(l[i], path[i], "", &err));
             n[i] = file_bytes(path[i], &bytes[i]);
             sfp__learner_free(l[i]);
         }
@@ -325,9 +312,8 @@ static void a_resumed_learner_goes_on_to_the_same_bytes(void **unused)
     free_model(&m);
 }
 
-static void nothing_is_allocated_once_warm(void **unused)
+TEST(nothing_is_allocated_once_warm)
 {
-    (void)unused;
     model m = tiny_model(2);
     sfp_learner_options o = ssd_options(&m, 2, 6);
     sfp_learner *l = make_learner(&m, &o);
@@ -338,17 +324,4 @@ static void nothing_is_allocated_once_warm(void **unused)
         check_allocates_nothing("ssd", l, 2, 6, t);
     sfp__learner_free(l);
     free_model(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(optimising_lowers_the_matching_loss),
-        cmocka_unit_test(runs_with_any_selector_and_slots_stay_true),
-        cmocka_unit_test(only_bytes_that_change_cost_query_and_embedding),
-        cmocka_unit_test(threads_change_nothing),
-        cmocka_unit_test(a_resumed_learner_goes_on_to_the_same_bytes),
-        cmocka_unit_test(nothing_is_allocated_once_warm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,13 @@
 /* Memory: alignment, overflow, and the two things tests rely on: counting and failing. */
 #include "base/mem.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "test.h"
 
-static void blocks_are_aligned_and_whole(void **unused)
+TEST(blocks_are_aligned_and_whole)
 {
-    (void)unused;
     static const size_t sizes[] = {1, 63, 64, 65, 1000, 1 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         unsigned char *p = sfp__malloc(sizes[i]);
@@ -22,9 +19,8 @@ static void blocks_are_aligned_and_whole(void **unused)
     sfp__free(NULL);
 }
 
-static void nothing_and_too_much_give_null(void **unused)
+TEST(nothing_and_too_much_give_null)
 {
-    (void)unused;
     volatile size_t none = 0, huge = SIZE_MAX; /* volatile: the compiler warns of constants */
     assert_null(sfp__malloc(none));
     assert_null(sfp__malloc(huge));
@@ -35,9 +31,8 @@ static void nothing_and_too_much_give_null(void **unused)
     assert_null(sfp__calloc(none, 8));
 }
 
-static void calloc_clears(void **unused)
+TEST(calloc_clears)
 {
-    (void)unused;
     for (int round = 0; round < 4; round++) { /* later rounds get used memory back */
         unsigned char *p = sfp__calloc(77, 13);
         assert_non_null(p);
@@ -48,9 +43,8 @@ static void calloc_clears(void **unused)
     }
 }
 
-static void realloc_keeps_what_fits(void **unused)
+TEST(realloc_keeps_what_fits)
 {
-    (void)unused;
     unsigned char *p = sfp__realloc(NULL, 0, 10);
     assert_non_null(p);
     for (int i = 0; i < 10; i++)
@@ -72,9 +66,8 @@ static void realloc_keeps_what_fits(void **unused)
     sfp__free(p);
 }
 
-static void a_growing_array_keeps_what_is_used(void **unused)
+TEST(a_growing_array_keeps_what_is_used)
 {
-    (void)unused;
     int *array = NULL;
     size_t room = 0;
     unsigned long before = sfp__mem_count();
@@ -100,9 +93,8 @@ static void a_growing_array_keeps_what_is_used(void **unused)
     sfp__free(array);
 }
 
-static void strdup_copies_the_end_too(void **unused)
+TEST(strdup_copies_the_end_too)
 {
-    (void)unused;
     char *s = sfp__strdup("blocks.0"), *empty = sfp__strdup("");
     assert_string_equal(s, "blocks.0");
     assert_string_equal(empty, "");
@@ -110,9 +102,8 @@ static void strdup_copies_the_end_too(void **unused)
     sfp__free(empty);
 }
 
-static void overflow_is_told(void **unused)
+TEST(overflow_is_told)
 {
-    (void)unused;
     size_t out = 0;
     assert_true(sfp__mul_size(1u << 16, 1u << 16, &out));
     assert_true(out == (size_t)1 << 32);
@@ -122,9 +113,8 @@ static void overflow_is_told(void **unused)
     assert_false(sfp__add_size(SIZE_MAX, 1, &out));
 }
 
-static void the_kth_allocation_fails_and_only_that_one(void **unused)
+TEST(the_kth_allocation_fails_and_only_that_one)
 {
-    (void)unused;
     for (long k = 0; k < 5; k++) {
         sfp__mem_fail_at(k);
         for (long i = 0; i < 8; i++) {
@@ -145,9 +135,8 @@ static void the_kth_allocation_fails_and_only_that_one(void **unused)
     }
 }
 
-static void every_allocation_is_counted(void **unused)
+TEST(every_allocation_is_counted)
 {
-    (void)unused;
     unsigned long before = sfp__mem_count();
     void *a = sfp__malloc(1), *b = sfp__calloc(1, 1), *c = sfp__strdup("x"), *d = sfp__realloc(NULL, 0, 1);
     assert_int_equal(sfp__mem_count() - before, 4);
@@ -156,20 +145,4 @@ static void every_allocation_is_counted(void **unused)
     sfp__free(c);
     sfp__free(d);
     assert_int_equal(sfp__mem_count() - before, 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_aligned_and_whole),
-        cmocka_unit_test(nothing_and_too_much_give_null),
-        cmocka_unit_test(calloc_clears),
-        cmocka_unit_test(realloc_keeps_what_fits),
-        cmocka_unit_test(a_growing_array_keeps_what_is_used),
-        cmocka_unit_test(strdup_copies_the_end_too),
-        cmocka_unit_test(overflow_is_told),
-        cmocka_unit_test(the_kth_allocation_fails_and_only_that_one),
-        cmocka_unit_test(every_allocation_is_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

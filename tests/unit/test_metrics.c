@@ -1,12 +1,10 @@
 #include "results/result.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 static void near(double got, double want, double tolerance)
 {
@@ -17,18 +15,16 @@ static void near(double got, double want, double tolerance)
 /* Three tasks; the second one rises before it falls, so that the maximum matters. */
 static const double a[9] = {0.9, NAN, NAN, 0.7, 0.6, NAN, 0.5, 0.8, 0.95};
 
-static void the_average_is_that_of_the_last_row(void **unused)
+TEST(the_average_is_that_of_the_last_row)
 {
-    (void)unused;
     near(sfp__average_accuracy(3, 3, a), (0.5 + 0.8 + 0.95) / 3, 1e-15);
     near(sfp__average_accuracy(3, 2, a), (0.7 + 0.6) / 2, 1e-15);
     near(sfp__average_accuracy(3, 1, a), 0.9, 1e-15);
     assert_true(isnan(sfp__average_accuracy(3, 0, a)));
 }
 
-static void forgetting_is_the_best_before_minus_the_last(void **unused)
+TEST(forgetting_is_the_best_before_minus_the_last)
 {
-    (void)unused;
     /* task 1: best of 0.9, 0.7; task 2: only 0.6 counts, the last row is not among the candidates */
     near(sfp__forgetting(3, 3, a), ((0.9 - 0.5) + (0.6 - 0.8)) / 2, 1e-15);
     near(sfp__forgetting(3, 2, a), 0.2, 1e-15);
@@ -37,27 +33,24 @@ static void forgetting_is_the_best_before_minus_the_last(void **unused)
     near(sfp__forgetting(3, 3, b), ((0.9 - 0.4) + 0) / 2, 1e-15);
 }
 
-static void backward_transfer_compares_with_the_diagonal(void **unused)
+TEST(backward_transfer_compares_with_the_diagonal)
 {
-    (void)unused;
     near(sfp__backward_transfer(3, 3, a), ((0.5 - 0.9) + (0.8 - 0.6)) / 2, 1e-15);
     assert_true(isnan(sfp__backward_transfer(3, 1, a)));
 }
 
-static void a_task_without_test_samples_is_left_out(void **unused)
+TEST(a_task_without_test_samples_is_left_out)
 {
-    (void)unused;
     const double b[9] = {NAN, NAN, NAN, NAN, 0.6, NAN, NAN, 0.5, 0.9};
     near(sfp__average_accuracy(3, 3, b), 0.7, 1e-15);
     near(sfp__forgetting(3, 3, b), 0.1, 1e-14);
     near(sfp__backward_transfer(3, 3, b), -0.1, 1e-14);
 }
 
-static void summarise_fills_the_result(void **unused)
+TEST(summarise_fills_the_result)
 {
-    (void)unused;
     sfp_result r;
-    assert_int_equal(sfp__result_init(&r, 3, 0, NULL), SFP_OK);
+    MUST(sfp__result_init(&r, 3, 0, NULL));
     for (int i = 0; i < 9; i++)
         r.accuracy[i] = a[i];
     sfp__result_summarise(&r);
@@ -70,9 +63,8 @@ static void summarise_fills_the_result(void **unused)
     sfp__result_done(&r);
 }
 
-static void incomplete_beta_has_its_known_values(void **unused)
+TEST(incomplete_beta_has_its_known_values)
 {
-    (void)unused;
     assert_true(sfp__incomplete_beta(2, 3, 0) == 0 && sfp__incomplete_beta(2, 3, 1) == 1);
     near(sfp__incomplete_beta(1, 1, 0.3), 0.3, 1e-14);
     near(sfp__incomplete_beta(2, 3, 0.4), 0.5248, 1e-13); /* a polynomial: 6x^2 - 8x^3 + 3x^4 */
@@ -80,9 +72,8 @@ static void incomplete_beta_has_its_known_values(void **unused)
     near(sfp__incomplete_beta(0.5, 0.5, 0.25), 2 / acos(-1) * asin(0.5), 1e-13); /* the arcsine law */
 }
 
-static void student_quantiles_are_those_of_the_tables(void **unused)
+TEST(student_quantiles_are_those_of_the_tables)
 {
-    (void)unused;
     const double pi = acos(-1);
     near(sfp__student_t(0.975, 1), tan(pi * 0.475), 1e-12);                    /* one degree: Cauchy */
     near(sfp__student_t(0.975, 2), 0.95 * sqrt(2 / (1 - 0.95 * 0.95)), 1e-12); /* two: closed form */
@@ -101,9 +92,8 @@ static void student_quantiles_are_those_of_the_tables(void **unused)
     assert_true(isnan(sfp__student_t(0, 3)) && isnan(sfp__student_t(1, 3)) && isnan(sfp__student_t(0.9, 0)));
 }
 
-static void an_interval_needs_two_numbers(void **unused)
+TEST(an_interval_needs_two_numbers)
 {
-    (void)unused;
     double mean, half;
     sfp__mean_interval(0, NULL, &mean, &half);
     assert_true(isnan(mean) && isnan(half));
@@ -116,9 +106,8 @@ static void an_interval_needs_two_numbers(void **unused)
     assert_true(mean == 1 && half == 0);
 }
 
-static void the_most_frequent_wrong_answers_come_first(void **unused)
+TEST(the_most_frequent_wrong_answers_come_first)
 {
-    (void)unused;
     const uint64_t confusion[] = {9, 2, 0, 5, 0, 2, 1, 7, 30};
     static const struct {
         int truth, answer, count;
@@ -136,36 +125,18 @@ static void the_most_frequent_wrong_answers_come_first(void **unused)
     assert_int_equal(sfp__worst_mixups(3, NULL, 5, NULL), 0);
 }
 
-static void what_rounds_to_zero_has_no_sign(void **unused)
+TEST(what_rounds_to_zero_has_no_sign)
 {
-    (void)unused;
     char text[32];
     static const struct {
         double x;
         int decimals;
         const char *want;
-    } cases[] = {{-1e-17, 4, "0.0000"}, {-0.0, 4, "0.0000"},  {-0.00004, 4, "0.0000"}, {-0.00006, 4, "-0.0001"},
-                 {-0.04, 1, "0.0"},     {-0.06, 1, "-0.1"}, {0.00004, 4, "0.0000"},  {-0.25, 2, "-0.25"}};
+    } cases[] = {{-1e-17, 4, "0.0000"}, {-0.0, 4, "0.0000"}, {-0.00004, 4, "0.0000"}, {-0.00006, 4, "-0.0001"},
+                 {-0.04, 1, "0.0"},     {-0.06, 1, "-0.1"},  {0.00004, 4, "0.0000"},  {-0.25, 2, "-0.25"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         (void)snprintf(text, sizeof text, "%.*f", cases[i].decimals, sfp__no_minus_zero(cases[i].x, cases[i].decimals));
         assert_string_equal(text, cases[i].want);
     }
     assert_true(isnan(sfp__no_minus_zero(NAN, 4)));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_average_is_that_of_the_last_row),
-        cmocka_unit_test(forgetting_is_the_best_before_minus_the_last),
-        cmocka_unit_test(backward_transfer_compares_with_the_diagonal),
-        cmocka_unit_test(what_rounds_to_zero_has_no_sign),
-        cmocka_unit_test(a_task_without_test_samples_is_left_out),
-        cmocka_unit_test(summarise_fills_the_result),
-        cmocka_unit_test(incomplete_beta_has_its_known_values),
-        cmocka_unit_test(student_quantiles_are_those_of_the_tables),
-        cmocka_unit_test(an_interval_needs_two_numbers),
-        cmocka_unit_test(the_most_frequent_wrong_answers_come_first),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,14 @@
 #include "io/npy.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "failing_alloc.h"
 #include "temp_folder.h"
+#include "test.h"
 
 /* version.0 file with this header and data_size bytes, allocated to the byte */
 static uint8_t *make(int version, const char *header, size_t data_size, size_t *size)
@@ -34,11 +31,11 @@ static void check_refused(int version, const char *header, size_t data_size, sfp
     size_t size;
     uint8_t *bytes = make(version, header, data_size, &size);
     sfp_npy *npy = NULL;
-    sfp_error err = {0};
     sfp_status got = sfp__npy_open_memory("x.npy", bytes, size, &npy, &err);
     free(bytes);
     if (got != status || !strstr(err.message, message))
-        fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s'", header, sfp_status_text(got), err.message, sfp_status_text(status), message);
+        fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s'", header, sfp_status_text(got), err.message, sfp_status_text(status),
+                 message);
     assert_null(npy);
 }
 
@@ -47,12 +44,11 @@ static void check_taken(int version, const char *header, size_t data_size, sfp_d
     size_t size;
     uint8_t *bytes = make(version, header, data_size, &size);
     sfp_npy *npy;
-    sfp_error err = {0};
     if (sfp__npy_open_memory("x.npy", bytes, size, &npy, &err) != SFP_OK)
         fail_msg("%s: %s", header, err.message);
     const sfp_tensor *t = sfp__npy_tensor(npy);
     assert_int_equal(t->dtype, dtype);
-    assert_int_equal(sfp__tensor_expect("x.npy", t, shape, ndim, &err), SFP_OK);
+    MUST(sfp__tensor_expect("x.npy", t, shape, ndim, &err));
     assert_int_equal(t->bytes, data_size);
     assert_string_equal(t->name, "x.npy");
     if (data_size)
@@ -61,33 +57,37 @@ static void check_taken(int version, const char *header, size_t data_size, sfp_d
     free(bytes);
 }
 
-static void headers_as_numpy_writes_them_are_taken(void **unused)
+TEST(headers_as_numpy_writes_them_are_taken)
 {
-    (void)unused;
     for (int version = 1; version <= 3; version++) {
-        check_taken(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }    \n", 24, SFP_DTYPE_F32, 2, (int64_t[]){2, 3});
+        check_taken(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }    \n", 24, SFP_DTYPE_F32, 2,
+                    (int64_t[]){2, 3});
         check_taken(version, "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }\n", 16, SFP_DTYPE_I64, 1, (int64_t[]){2});
         check_taken(version, "{'descr': '<f8', 'fortran_order': False, 'shape': (), }", 8, SFP_DTYPE_F64, 0, NULL);
-        check_taken(version, "{'descr': '|u1', 'fortran_order': False, 'shape': (0, 5), }", 0, SFP_DTYPE_U8, 2, (int64_t[]){0, 5});
-        check_taken(version, "{\"shape\":(1L,2L),\"fortran_order\":False,\"descr\":\"<f2\"}", 4, SFP_DTYPE_F16, 2, (int64_t[]){1, 2});
+        check_taken(version, "{'descr': '|u1', 'fortran_order': False, 'shape': (0, 5), }", 0, SFP_DTYPE_U8, 2,
+                    (int64_t[]){0, 5});
+        check_taken(version, "{\"shape\":(1L,2L),\"fortran_order\":False,\"descr\":\"<f2\"}", 4, SFP_DTYPE_F16, 2,
+                    (int64_t[]){1, 2});
         check_taken(version, "{'descr': '<i4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1)}", 4, SFP_DTYPE_I32, 8,
                     (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1});
     }
 }
 
-static void orders_and_types_not_supported_are_named(void **unused)
+TEST(orders_and_types_not_supported_are_named)
 {
-    (void)unused;
-    check_refused(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", 24, SFP_EUNSUPPORTED, "x.npy: npy is in Fortran order, expected C order");
-    check_refused(1, "{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", 4, SFP_EUNSUPPORTED, "npy type '>f4' is big-endian");
-    check_refused(1, "{'descr': '|b1', 'fortran_order': False, 'shape': (1,), }", 1, SFP_EUNSUPPORTED, "npy type is '|b1', expected <f8");
+    check_refused(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", 24, SFP_EUNSUPPORTED,
+                  "x.npy: npy is in Fortran order, expected C order");
+    check_refused(1, "{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", 4, SFP_EUNSUPPORTED,
+                  "npy type '>f4' is big-endian");
+    check_refused(1, "{'descr': '|b1', 'fortran_order': False, 'shape': (1,), }", 1, SFP_EUNSUPPORTED,
+                  "npy type is '|b1', expected <f8");
     check_refused(1, "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", 1, SFP_EUNSUPPORTED, "npy type is '|O'");
-    check_refused(1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4, SFP_EUNSUPPORTED, "npy holds records");
+    check_refused(1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4, SFP_EUNSUPPORTED,
+                  "npy holds records");
 }
 
-static void headers_that_are_no_such_dict_are_refused(void **unused)
+TEST(headers_that_are_no_such_dict_are_refused)
 {
-    (void)unused;
     static const struct {
         const char *header, *message;
     } cases[] = {
@@ -120,23 +120,23 @@ static void headers_that_are_no_such_dict_are_refused(void **unused)
         check_refused(1, cases[i].header, 0, SFP_EFORMAT, cases[i].message);
 }
 
-static void sizes_that_do_not_fit_are_refused(void **unused)
+TEST(sizes_that_do_not_fit_are_refused)
 {
-    (void)unused;
     check_refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 23, SFP_EFORMAT,
                   "x.npy: npy holds 23 bytes of data, expected 24 for F32 (2, 3)");
     check_refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 25, SFP_EFORMAT, "holds 25 bytes");
-    check_refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807,), }", 4, SFP_ELIMIT, "is too large");
-    check_refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,), }", 4, SFP_ELIMIT, "a dimension is too large");
-    check_refused(1, "{'descr': '|u1', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", 4, SFP_ELIMIT, "is too large");
+    check_refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807,), }", 4, SFP_ELIMIT,
+                  "is too large");
+    check_refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,), }", 4, SFP_ELIMIT,
+                  "a dimension is too large");
+    check_refused(1, "{'descr': '|u1', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", 4, SFP_ELIMIT,
+                  "is too large");
     check_refused(1, "{'shape': (1,1,1,1,1,1,1,1,1)}", 4, SFP_ELIMIT, "more than 8 dimensions");
 }
 
-static void versions_and_lengths_are_checked(void **unused)
+TEST(versions_and_lengths_are_checked)
 {
-    (void)unused;
     sfp_npy *npy;
-    sfp_error err = {0};
     check_refused(4, "{}", 0, SFP_EUNSUPPORTED, "npy version is 4.0, expected 1.0, 2.0 or 3.0");
     check_refused(0, "{}", 0, SFP_EUNSUPPORTED, "npy version is 0.0");
     uint8_t lies[12] = {0x93, 'N', 'U', 'M', 'P', 'Y', 2, 0, 0xff, 0xff, 0xff, 0xff};
@@ -144,13 +144,11 @@ static void versions_and_lengths_are_checked(void **unused)
     assert_string_equal(err.message, "x: npy header length is 4294967295, but only 0 bytes follow it");
     assert_int_equal(sfp__npy_open_memory("x", lies, 11, &npy, &err), SFP_EFORMAT);
     assert_string_equal(err.message, "x: npy ends in its header");
-    assert_int_equal(sfp__npy_open_memory("x", "PK\3\4 a zip file", 16, &npy, &err), SFP_EFORMAT);
-    assert_non_null(strstr(err.message, "is not an npy file"));
+    REFUSED(sfp__npy_open_memory("x", "PK\3\4 a zip file", 16, &npy, &err), SFP_EFORMAT, "is not an npy file");
 }
 
-static void every_truncation_is_refused(void **unused)
+TEST(every_truncation_is_refused)
 {
-    (void)unused;
     size_t size;
     uint8_t *whole = make(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 24, &size);
     for (size_t n = 0; n < size; n++) {
@@ -165,21 +163,20 @@ static void every_truncation_is_refused(void **unused)
 
 static char path[96];
 
-static int make_dir(void **unused)
+static void make_dir(void)
 {
-    (void)unused;
-    return make_folder_for("x.npy", path, sizeof path);
+    make_folder_for("x.npy", path, sizeof path);
 }
 
-static int remove_dir(void **unused)
+static void remove_dir(void)
 {
-    (void)unused;
-    return remove_file_and_folder(path);
+    remove_file_and_folder(path);
 }
 
-static void what_is_written_is_read_back(void **unused)
+AROUND_ALL(make_dir, remove_dir)
+
+TEST(what_is_written_is_read_back)
 {
-    (void)unused;
     double data[24];
     for (int i = 0; i < 24; i++)
         data[i] = i;
@@ -188,15 +185,12 @@ static void what_is_written_is_read_back(void **unused)
         for (int ndim = 0; ndim <= 4; ndim++) {
             sfp_tensor t = {.name = "t", .dtype = types[i], .ndim = ndim, .shape = {2, 3, 1, 2}, .data = data};
             assert_true(sfp__shape_count(t.shape, ndim, types[i], &t.count, &t.bytes));
-            sfp_error err = {0};
-            if (sfp__npy_write(path, &t, &err) != SFP_OK)
-                fail_msg("%s", err.message);
+            MUST(sfp__npy_write(path, &t, &err));
             sfp_npy *npy;
-            if (sfp__npy_open(path, &npy, &err) != SFP_OK)
-                fail_msg("%s", err.message);
+            MUST(sfp__npy_open(path, &npy, &err));
             const sfp_tensor *got = sfp__npy_tensor(npy);
             assert_int_equal(got->dtype, types[i]);
-            assert_int_equal(sfp__tensor_expect(path, got, t.shape, ndim, &err), SFP_OK);
+            MUST(sfp__tensor_expect(path, got, t.shape, ndim, &err));
             assert_memory_equal(got->data, data, t.bytes);
             assert_int_equal((uintptr_t)got->data % 64, 0); /* as NumPy aligns it */
             assert_string_equal(got->name, path);
@@ -205,33 +199,25 @@ static void what_is_written_is_read_back(void **unused)
     }
 }
 
-static void types_that_npy_lacks_are_refused_when_writing(void **unused)
+TEST(types_that_npy_lacks_are_refused_when_writing)
 {
-    (void)unused;
     uint16_t data[1] = {0};
-    sfp_error err = {0};
     sfp_tensor t = {.name = "t", .dtype = SFP_DTYPE_BF16, .ndim = 1, .shape = {1}, .count = 1, .bytes = 2, .data = data};
-    assert_int_equal(sfp__npy_write(path, &t, &err), SFP_EUNSUPPORTED);
-    assert_non_null(strstr(err.message, "npy has no type for BF16"));
+    REFUSED(sfp__npy_write(path, &t, &err), SFP_EUNSUPPORTED, "npy has no type for BF16");
     t.dtype = SFP_DTYPE_F32;
-    assert_int_equal(sfp__npy_write(path, &t, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "2 bytes do not fit the shape"));
+    REFUSED(sfp__npy_write(path, &t, &err), SFP_EINVAL, "2 bytes do not fit the shape");
 }
 
-static void paths_that_are_no_files_fail_cleanly(void **unused)
+TEST(paths_that_are_no_files_fail_cleanly)
 {
-    (void)unused;
     sfp_npy *npy = NULL;
-    sfp_error err = {0};
-    assert_int_equal(sfp__npy_open(folder, &npy, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "is a directory"));
+    REFUSED(sfp__npy_open(folder, &npy, &err), SFP_EINVAL, "is a directory");
     assert_int_equal(sfp__npy_open("/tmp/sfp_no_such_file", &npy, &err), SFP_ENOTFOUND);
     assert_null(npy);
 }
 
-static void each_failing_allocation_is_reported(void **unused)
+TEST(each_failing_allocation_is_reported)
 {
-    (void)unused;
     uint8_t data[1] = {5};
     sfp_tensor t = {.name = "t", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {1}, .count = 1, .bytes = 1, .data = data};
     sfp_npy *npy = NULL;
@@ -240,21 +226,4 @@ static void each_failing_allocation_is_reported(void **unused)
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_open(path, &npy, told), !npy), 2, 50);
     sfp__npy_close(npy);
     sfp__npy_close(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(headers_as_numpy_writes_them_are_taken),
-        cmocka_unit_test(orders_and_types_not_supported_are_named),
-        cmocka_unit_test(headers_that_are_no_such_dict_are_refused),
-        cmocka_unit_test(sizes_that_do_not_fit_are_refused),
-        cmocka_unit_test(versions_and_lengths_are_checked),
-        cmocka_unit_test(every_truncation_is_refused),
-        cmocka_unit_test(what_is_written_is_read_back),
-        cmocka_unit_test(types_that_npy_lacks_are_refused_when_writing),
-        cmocka_unit_test(paths_that_are_no_files_fail_cleanly),
-        cmocka_unit_test(each_failing_allocation_is_reported),
-    };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -3,12 +3,10 @@
 #include "base/settings.h"
 #include "cli/command.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 static const char *animal(int i)
 {
@@ -31,21 +29,19 @@ static const sfp_opt table[] = {
 #define ROWS (sizeof table / sizeof *table)
 
 static sfp_args args;
-static sfp_error err;
 
-static int set_up(void **state)
+static void set_up(void)
 {
-    (void)state;
     memset(&err, 0, sizeof err);
-    return sfp__args_init(&args, "test", table, ROWS, &err) == SFP_OK ? 0 : -1;
+    MUST(sfp__args_init(&args, "test", table, ROWS, &err));
 }
 
-static int tear_down(void **state)
+static void tear_down(void)
 {
-    (void)state;
     sfp__args_done(&args);
-    return 0;
 }
+
+AROUND_EACH(set_up, tear_down)
 
 static sfp_status parse(int argc, const char **argv)
 {
@@ -53,9 +49,8 @@ static sfp_status parse(int argc, const char **argv)
 }
 #define PARSE(...) parse((int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)), (const char *[]){__VA_ARGS__})
 
-static void defaults_come_from_the_table(void **state)
+TEST(defaults_come_from_the_table)
 {
-    (void)state;
     assert_int_equal(sfp__args_int(&args, "batch-size"), 20);
     assert_true(sfp__args_real(&args, "sigma") == 0.5);
     assert_null(sfp__args_string(&args, "out"));
@@ -66,10 +61,9 @@ static void defaults_come_from_the_table(void **state)
     assert_int_equal(sfp__args_rank(&args, "out"), SFP_RANK_UNSET);
 }
 
-static void both_spellings_of_a_value_work(void **state)
+TEST(both_spellings_of_a_value_work)
 {
-    (void)state;
-    assert_int_equal(PARSE("--batch-size", "7", "--sigma=0.25", "--clock", "real", "--weighted", "--out=x=y"), SFP_OK);
+    MUST(PARSE("--batch-size", "7", "--sigma=0.25", "--clock", "real", "--weighted", "--out=x=y"));
     assert_int_equal(sfp__args_int(&args, "batch-size"), 7);
     assert_true(sfp__args_real(&args, "sigma") == 0.25);
     assert_int_equal(sfp__args_choice(&args, "clock"), 2);
@@ -78,87 +72,78 @@ static void both_spellings_of_a_value_work(void **state)
     assert_string_equal(sfp__args_text(&args, "sigma"), "0.25");
 }
 
-static void operands_and_options_mix(void **state)
+TEST(operands_and_options_mix)
 {
-    (void)state;
-    assert_int_equal(PARSE("a", "--weighted", "-", "--", "--sigma"), SFP_OK);
+    MUST(PARSE("a", "--weighted", "-", "--", "--sigma"));
     assert_int_equal(args.operand_count, 3);
     assert_string_equal(args.operands[0], "a");
     assert_string_equal(args.operands[1], "-");
     assert_string_equal(args.operands[2], "--sigma");
 }
 
-static void a_flag_can_be_taken_back(void **state)
+TEST(a_flag_can_be_taken_back)
 {
-    (void)state;
-    assert_int_equal(sfp__args_set(&args, "weighted", "true", SFP_RANK_FILE, "x.yaml:1: weighted", &err), SFP_OK);
+    MUST(sfp__args_set(&args, "weighted", "true", SFP_RANK_FILE, "x.yaml:1: weighted", &err));
     assert_true(sfp__args_flag(&args, "weighted"));
-    assert_int_equal(PARSE("--no-weighted"), SFP_OK);
+    MUST(PARSE("--no-weighted"));
     assert_false(sfp__args_flag(&args, "weighted"));
 }
 
-static void help_stops_parsing(void **state)
+TEST(help_stops_parsing)
 {
-    (void)state;
-    assert_int_equal(PARSE("--help", "--nonsense"), SFP_OK);
+    MUST(PARSE("--help", "--nonsense"));
     assert_true(args.help);
 }
 
-static void numbers_are_strict(void **state)
+TEST(numbers_are_strict)
 {
-    (void)state;
     static const char *const bad[] = {"", " 1", "1 ", "0x10", "1e2", "--1", "+", "1.0", "9223372036854775808", "nan"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(PARSE("--seed", bad[i]), SFP_EINVAL);
-    assert_int_equal(PARSE("--seed", "9223372036854775807"), SFP_OK);
+    MUST(PARSE("--seed", "9223372036854775807"));
     assert_true(sfp__args_int(&args, "seed") == INT64_MAX);
 
     static const char *const bad_reals[] = {"", "nan", "inf", "0x1p-1", "1e999", ".", "0.5.", " 0.5", "0,5"};
     for (size_t i = 0; i < sizeof bad_reals / sizeof *bad_reals; i++)
         assert_int_equal(PARSE("--sigma", bad_reals[i]), SFP_EINVAL);
-    assert_int_equal(PARSE("--sigma", "1e-400"), SFP_OK); /* too small for a double is zero, not an error */
+    MUST(PARSE("--sigma", "1e-400")); /* too small for a double is zero, not an error */
 }
 
-static void ranges_hold_at_both_ends(void **state)
+TEST(ranges_hold_at_both_ends)
 {
-    (void)state;
-    assert_int_equal(PARSE("--batch-size", "1"), SFP_OK);
-    assert_int_equal(PARSE("--batch-size", "1000"), SFP_OK);
+    MUST(PARSE("--batch-size", "1"));
+    MUST(PARSE("--batch-size", "1000"));
     assert_int_equal(PARSE("--batch-size", "0"), SFP_EINVAL);
     assert_string_equal(err.message, "--batch-size is 0, expected 1 to 1000");
     assert_int_equal(PARSE("--batch-size", "1001"), SFP_EINVAL);
-    assert_int_equal(PARSE("--sigma", "1"), SFP_OK);
+    MUST(PARSE("--sigma", "1"));
     assert_int_equal(PARSE("--sigma", "1.0000001"), SFP_EINVAL);
 }
 
-static void a_failed_value_changes_nothing(void **state)
+TEST(a_failed_value_changes_nothing)
 {
-    (void)state;
-    assert_int_equal(PARSE("--batch-size", "7"), SFP_OK);
+    MUST(PARSE("--batch-size", "7"));
     assert_int_equal(PARSE("--batch-size", "x"), SFP_EINVAL);
     assert_int_equal(sfp__args_int(&args, "batch-size"), 7);
 }
 
-static void choices_are_whole_words(void **state)
+TEST(choices_are_whole_words)
 {
-    (void)state;
     static const char *const bad[] = {"", "pap", "paper|virtual", "PAPER", "of"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(PARSE("--clock", bad[i]), SFP_EINVAL);
-    assert_int_equal(PARSE("--clock", "paper"), SFP_OK);
+    MUST(PARSE("--clock", "paper"));
     assert_int_equal(sfp__args_choice(&args, "clock"), 0);
 }
 
-static void a_missing_value_is_told(void **state)
+TEST(a_missing_value_is_told)
 {
-    (void)state;
     assert_int_equal(PARSE("--sigma"), SFP_EINVAL);
     assert_string_equal(err.message, "--sigma needs R");
 }
 
-static void unknown_options_suggest_the_nearest(void **state)
+TEST(unknown_options_suggest_the_nearest)
 {
-    (void)state;
     assert_int_equal(PARSE("--sgima", "1"), SFP_EINVAL);
     assert_string_equal(err.message, "unknown option '--sgima', did you mean '--sigma'?");
     assert_int_equal(PARSE("--batch", "1"), SFP_EINVAL); /* a prefix is no abbreviation, but a hint */
@@ -167,33 +152,30 @@ static void unknown_options_suggest_the_nearest(void **state)
     assert_string_equal(err.message, "unknown option '--qqqqqq'");
 }
 
-static void a_very_long_option_is_refused(void **state)
+TEST(a_very_long_option_is_refused)
 {
-    (void)state;
     char text[5000] = "--";
     memset(text + 2, 'a', sizeof text - 3);
     assert_int_equal(PARSE(text), SFP_EINVAL);
 }
 
-static void the_command_line_beats_a_file_in_any_order(void **state)
+TEST(the_command_line_beats_a_file_in_any_order)
 {
-    (void)state;
-    assert_int_equal(PARSE("--sigma", "0.1"), SFP_OK);
-    assert_int_equal(sfp__args_set(&args, "sigma", "0.9", SFP_RANK_FILE, "run.yaml:3: sigma", &err), SFP_OK);
+    MUST(PARSE("--sigma", "0.1"));
+    MUST(sfp__args_set(&args, "sigma", "0.9", SFP_RANK_FILE, "run.yaml:3: sigma", &err));
     assert_true(sfp__args_real(&args, "sigma") == 0.1);
-    assert_int_equal(sfp__args_set(&args, "batch_size", "3", SFP_RANK_PRESET, "preset", &err), SFP_OK);
-    assert_int_equal(sfp__args_set(&args, "batch_size", "4", SFP_RANK_FILE, "run.yaml:4: batch_size", &err), SFP_OK);
-    assert_int_equal(sfp__args_set(&args, "batch_size", "5", SFP_RANK_PRESET, "preset", &err), SFP_OK);
+    MUST(sfp__args_set(&args, "batch_size", "3", SFP_RANK_PRESET, "preset", &err));
+    MUST(sfp__args_set(&args, "batch_size", "4", SFP_RANK_FILE, "run.yaml:4: batch_size", &err));
+    MUST(sfp__args_set(&args, "batch_size", "5", SFP_RANK_PRESET, "preset", &err));
     assert_int_equal(sfp__args_int(&args, "batch-size"), 4);
     /* a value that would be ignored is still checked */
     assert_int_equal(sfp__args_set(&args, "sigma", "7", SFP_RANK_FILE, "run.yaml:3: sigma", &err), SFP_EINVAL);
     assert_string_equal(err.message, "run.yaml:3: sigma is 7, expected 0 to 1");
 }
 
-static void pairs_set_values_by_key(void **state)
+TEST(pairs_set_values_by_key)
 {
-    (void)state;
-    assert_int_equal(sfp__args_set_pair(&args, "clock=virtual", SFP_RANK_COMMAND_LINE, &err), SFP_OK);
+    MUST(sfp__args_set_pair(&args, "clock=virtual", SFP_RANK_COMMAND_LINE, &err));
     assert_int_equal(sfp__args_choice(&args, "clock"), 1);
     assert_int_equal(sfp__args_set_pair(&args, "clock", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
     assert_int_equal(sfp__args_set_pair(&args, "=x", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
@@ -201,28 +183,25 @@ static void pairs_set_values_by_key(void **state)
     assert_string_equal(err.message, "unknown key 'clok', did you mean 'clock'?");
 }
 
-static void words_of_another_table_are_checked(void **state)
+TEST(words_of_another_table_are_checked)
 {
-    (void)state;
-    assert_int_equal(PARSE("--animal", "bee"), SFP_OK);
+    MUST(PARSE("--animal", "bee"));
     assert_string_equal(sfp__args_string(&args, "animal"), "bee");
     assert_int_equal(PARSE("--animal=be"), SFP_EINVAL);
     assert_string_equal(err.message, "--animal is 'be', expected one of ape, bee");
     assert_string_equal(sfp__args_string(&args, "animal"), "bee");
 }
 
-static void a_heading_is_no_option(void **state)
+TEST(a_heading_is_no_option)
 {
-    (void)state;
     assert_int_equal(PARSE("--=x"), SFP_EINVAL);
     assert_int_equal(sfp__args_set(&args, "", "x", SFP_RANK_FILE, "run.yaml:1: ", &err), SFP_EINVAL);
     assert_string_equal(err.message, "unknown key ''");
 }
 
 /* For what is checked later than it arrives. */
-static void a_message_can_name_who_gave_the_value(void **state)
+TEST(a_message_can_name_who_gave_the_value)
 {
-    (void)state;
     static const struct {
         const char *key, *message, *told;
         bool about; /* an option of the table */
@@ -232,8 +211,8 @@ static void a_message_can_name_who_gave_the_value(void **state)
                 {"seed", "seed is 0, expected more", "seed is 0, expected more", true}, /* a default: nobody gave it */
                 {"pool", "pool is 0, expected more", "pool is 0, expected more", false},
                 {"", "clock is a directory", "clock is a directory", false}};
-    assert_int_equal(PARSE("--clock", "real"), SFP_OK);
-    assert_int_equal(sfp__args_set(&args, "weighted", "yes", SFP_RANK_FILE, "x.yaml:2: weighted", &err), SFP_OK);
+    MUST(PARSE("--clock", "real"));
+    MUST(sfp__args_set(&args, "weighted", "yes", SFP_RANK_FILE, "x.yaml:2: weighted", &err));
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         (void)sfp__fail_key(&err, list[i].key, SFP_EINVAL, "%s", list[i].message);
         assert_int_equal(sfp__args_blame(&args, &err), list[i].about);
@@ -246,60 +225,56 @@ static void a_message_can_name_who_gave_the_value(void **state)
     assert_string_equal(err.message, "a.safetensors: clock is real");
 }
 
-static void given_is_what_the_user_wants_otherwise(void **state)
+TEST(given_is_what_the_user_wants_otherwise)
 {
-    (void)state;
     static const char *const keys[] = {"batch-size", "sigma", "out", "clock", "drift", "weighted", "animal"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         assert_false(sfp__args_given(&args, keys[i]));
-    assert_int_equal(sfp__args_set(&args, "batch_size", "020", SFP_RANK_FILE, "x.yaml:1: batch_size", &err), SFP_OK);
-    assert_int_equal(PARSE("--sigma=.50", "--clock=off", "--no-weighted"), SFP_OK);
+    MUST(sfp__args_set(&args, "batch_size", "020", SFP_RANK_FILE, "x.yaml:1: batch_size", &err));
+    MUST(PARSE("--sigma=.50", "--clock=off", "--no-weighted"));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         assert_false(sfp__args_given(&args, keys[i]));
-    assert_int_equal(sfp__args_set(&args, "drift", "ph", SFP_RANK_PRESET, "preset", &err), SFP_OK);
+    MUST(sfp__args_set(&args, "drift", "ph", SFP_RANK_PRESET, "preset", &err));
     assert_false(sfp__args_given(&args, "drift"));
-    assert_int_equal(sfp__args_set(&args, "batch_size", "3", SFP_RANK_FILE, "x.yaml:1: batch_size", &err), SFP_OK);
-    assert_int_equal(PARSE("--sigma=.6", "--out=x", "--clock=paper", "--drift=off", "--weighted", "--animal=ape"), SFP_OK);
+    MUST(sfp__args_set(&args, "batch_size", "3", SFP_RANK_FILE, "x.yaml:1: batch_size", &err));
+    MUST(PARSE("--sigma=.6", "--out=x", "--clock=paper", "--drift=off", "--weighted", "--animal=ape"));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         assert_true(sfp__args_given(&args, keys[i]));
     assert_string_equal(sfp__args_value(&args, "weighted"), "on");
 }
 
-static void what_has_no_effect_is_refused(void **state)
+TEST(what_has_no_effect_is_refused)
 {
-    (void)state;
     static const sfp_idle rules[] = {{"drift sigma", "out", "out {out}", "a"},
                                      {"sigma", "clock=real|off&weighted!=on", "clock {clock} of {planet}", "b"},
                                      {"sigma", "planet!=mars", "no planet", "c"}, /* it is not known: neither */
                                      {"drift", "!out&batch-size>=3", "batch-size {batch-size}", "d"}};
     static const sfp_fact facts[] = {{"clock", "real"}, {"planet", NULL}};
     const size_t n = sizeof rules / sizeof *rules;
-    assert_int_equal(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_OK); /* nothing was given */
-    assert_int_equal(sfp__args_set(&args, "sigma", ".7", SFP_RANK_FILE, "x.yaml:1: sigma", &err), SFP_OK);
+    MUST(sfp__args_check_idle(&args, n, rules, 2, facts, &err)); /* nothing was given */
+    MUST(sfp__args_set(&args, "sigma", ".7", SFP_RANK_FILE, "x.yaml:1: sigma", &err));
     assert_int_equal(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL);
     assert_string_equal(err.message, "x.yaml:1: sigma has no effect with clock real of of the data set itself: b");
     assert_string_equal(err.key, "sigma");
-    assert_int_equal(PARSE("--weighted", "--drift=ph"), SFP_OK);
+    MUST(PARSE("--weighted", "--drift=ph"));
     assert_int_equal(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL);
     assert_string_equal(err.message, "--drift has no effect with batch-size 20: d");
-    assert_int_equal(PARSE("--batch-size=2"), SFP_OK);
-    assert_int_equal(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_OK);
-    assert_int_equal(PARSE("--out=here"), SFP_OK);
+    MUST(PARSE("--batch-size=2"));
+    MUST(sfp__args_check_idle(&args, n, rules, 2, facts, &err));
+    MUST(PARSE("--out=here"));
     assert_int_equal(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL);
     assert_string_equal(err.message, "--drift has no effect with out here: a");
 }
 
-static void numbers_are_the_same_however_they_are_written(void **state)
+TEST(numbers_are_the_same_however_they_are_written)
 {
-    (void)state;
     assert_true(sfp__same_number("0.5", ".50") && sfp__same_number("1e3", "1000") && sfp__same_number("-0", "0"));
     assert_false(sfp__same_number("0.5", "0.51") || sfp__same_number("max", "max") || sfp__same_number("", ""));
     assert_false(sfp__same_number("9007199254740993", "9007199254740992")); /* a double cannot tell */
 }
 
-static void every_failed_allocation_is_told(void **state)
+TEST(every_failed_allocation_is_told)
 {
-    (void)state;
     for (long k = 0; k < 40; k++) {
         sfp_args a;
         const char *argv[] = {"x", "--out", "y", "--sigma=0.2"};
@@ -320,23 +295,22 @@ static void every_failed_allocation_is_told(void **state)
 }
 
 /* What the parser cannot check of a table: doubles, defaults that do not parse, texts that the printers need. */
-static void every_command_has_a_sound_table(void **state)
+TEST(every_command_has_a_sound_table)
 {
-    (void)state;
     for (size_t i = 0; sfp__commands[i]; i++) {
         const sfp_command *c = sfp__commands[i];
         sfp_args a;
         assert_non_null(c->summary);
         assert_non_null(c->run);
         assert_true(c->max_operands == 0 || c->operands);
-        assert_int_equal(sfp__args_init(&a, c->name, c->opts, c->opt_count, &err), SFP_OK);
+        MUST(sfp__args_init(&a, c->name, c->opts, c->opt_count, &err));
         sfp__args_done(&a);
         for (size_t k = 0; k < c->opt_count; k++) {
             const sfp_opt *o = &c->opts[k];
             assert_non_null(o->help);
             if (o->type == SFP_OPT_GROUP) {
                 assert_true(k + 1 < c->opt_count && c->opts[k + 1].type != SFP_OPT_GROUP); /* a heading of something */
-                assert_true(c->opts[0].type == SFP_OPT_GROUP);                           /* none stands above the first */
+                assert_true(c->opts[0].type == SFP_OPT_GROUP);                             /* none stands above the first */
                 continue;
             }
             assert_true(o->name[0] && (!o->word || o->word(0)));
@@ -351,9 +325,8 @@ static void every_command_has_a_sound_table(void **state)
     }
 }
 
-static void suggestions_are_near(void **state)
+TEST(suggestions_are_near)
 {
-    (void)state;
     static const char *const names[] = {"predict", "inspect", NULL, "verify"};
     assert_string_equal(sfp__nearest("perdict", names, 4), "predict");
     assert_string_equal(sfp__nearest("verfy", names, 4), "verify");
@@ -361,35 +334,4 @@ static void suggestions_are_near(void **state)
     assert_null(sfp__nearest("serve-it", names, 4));
     assert_null(sfp__nearest("", names, 4));
     assert_null(sfp__nearest("x", names, 4));
-}
-
-int main(void)
-{
-#define WITH_ARGS(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_ARGS(defaults_come_from_the_table),
-        WITH_ARGS(both_spellings_of_a_value_work),
-        WITH_ARGS(operands_and_options_mix),
-        WITH_ARGS(a_flag_can_be_taken_back),
-        WITH_ARGS(help_stops_parsing),
-        WITH_ARGS(numbers_are_strict),
-        WITH_ARGS(ranges_hold_at_both_ends),
-        WITH_ARGS(a_failed_value_changes_nothing),
-        WITH_ARGS(choices_are_whole_words),
-        WITH_ARGS(a_missing_value_is_told),
-        WITH_ARGS(unknown_options_suggest_the_nearest),
-        WITH_ARGS(a_very_long_option_is_refused),
-        WITH_ARGS(the_command_line_beats_a_file_in_any_order),
-        WITH_ARGS(pairs_set_values_by_key),
-        WITH_ARGS(words_of_another_table_are_checked),
-        WITH_ARGS(a_heading_is_no_option),
-        WITH_ARGS(a_message_can_name_who_gave_the_value),
-        WITH_ARGS(given_is_what_the_user_wants_otherwise),
-        WITH_ARGS(what_has_no_effect_is_refused),
-        cmocka_unit_test(numbers_are_the_same_however_they_are_written),
-        cmocka_unit_test(every_failed_allocation_is_told),
-        cmocka_unit_test(every_command_has_a_sound_table),
-        cmocka_unit_test(suggestions_are_near),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* Learnable tensors and Adam, against PyTorch's formula written out for one number in double. */
 #include "compute/param.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "numeric.h"
+#include "test.h"
 
 /* torch.optim.Adam, amsgrad off, no weight decay. */
 typedef struct scalar {
@@ -27,17 +23,14 @@ static void scalar_step(scalar *s, double g, double lr, double b1, double b2, do
 
 static void init(sfp_param *p, int rows, int width)
 {
-    sfp_error err = {0};
     const int64_t shape[] = {rows, width};
-    if (sfp__param_init(p, "x", 2, shape, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__param_init(p, "x", 2, shape, &err));
 }
 
 enum { ROWS = 5, WIDTH = 7 };
 
-static void adam_is_pytorchs(void **unused)
+TEST(adam_is_pytorchs)
 {
-    (void)unused;
     sfp_param p;
     sfp_rng rng = sfp__rng_init(1, 0);
     sfp_adam a = sfp__adam_defaults();
@@ -59,9 +52,8 @@ static void adam_is_pytorchs(void **unused)
     sfp__param_done(&p);
 }
 
-static void the_first_step_moves_by_lr_whatever_the_gradient(void **unused)
+TEST(the_first_step_moves_by_lr_whatever_the_gradient)
 {
-    (void)unused;
     sfp_param p;
     sfp_adam a = {.lr = 0.25f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
     init(&p, 1, 3);
@@ -72,9 +64,8 @@ static void the_first_step_moves_by_lr_whatever_the_gradient(void **unused)
 }
 
 /* Rows that begin later begin like the first ones did: same gradients, same way. */
-static void each_row_counts_its_own_steps(void **unused)
+TEST(each_row_counts_its_own_steps)
 {
-    (void)unused;
     sfp_param p;
     sfp_rng rng = sfp__rng_init(2, 0);
     sfp_adam a = sfp__adam_defaults();
@@ -113,9 +104,8 @@ static void each_row_counts_its_own_steps(void **unused)
     sfp__param_done(&p);
 }
 
-static void reset_forgets_moments_and_steps_of_its_rows_alone(void **unused)
+TEST(reset_forgets_moments_and_steps_of_its_rows_alone)
 {
-    (void)unused;
     sfp_param p;
     sfp_rng rng = sfp__rng_init(3, 0);
     sfp_adam a = sfp__adam_defaults();
@@ -137,18 +127,16 @@ static void reset_forgets_moments_and_steps_of_its_rows_alone(void **unused)
     sfp__param_done(&p);
 }
 
-static void growing_keeps_what_is_there(void **unused)
+TEST(growing_keeps_what_is_there)
 {
-    (void)unused;
     sfp_param p;
     sfp_adam a = sfp__adam_defaults();
-    sfp_error err = {0};
     init(&p, 0, WIDTH); /* rows that come later */
     assert_int_equal(p.rows, 0);
     for (int rows = 1; rows <= 70; rows += 3) {
         int before = p.rows;
         float *x = copied(p.data, (size_t)before * WIDTH), *m = copied(p.m, (size_t)before * WIDTH);
-        assert_int_equal(sfp__param_grow(&p, rows, &err), SFP_OK);
+        MUST(sfp__param_grow(&p, rows, &err));
         check_same("values", p.data, x, (size_t)before * WIDTH * sizeof *x);
         check_same("moments", p.m, m, (size_t)before * WIDTH * sizeof *m);
         for (int i = before * WIDTH; i < rows * WIDTH; i++)
@@ -168,16 +156,4 @@ static void growing_keeps_what_is_there(void **unused)
     for (int i = 0; i < 70 * WIDTH; i++)
         assert_true(p.grad[i] == 0);
     sfp__param_done(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adam_is_pytorchs),
-        cmocka_unit_test(the_first_step_moves_by_lr_whatever_the_gradient),
-        cmocka_unit_test(each_row_counts_its_own_steps),
-        cmocka_unit_test(reset_forgets_moments_and_steps_of_its_rows_alone),
-        cmocka_unit_test(growing_keeps_what_is_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

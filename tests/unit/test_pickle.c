@@ -5,16 +5,13 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "failing_alloc.h"
+#include "test.h"
 
 /* As Python's repr() shows it, to a depth of 6. */
 static void show(const sfp_pickle *p, sfp_pickle_value v, int depth, sfp_text *out)
@@ -61,12 +58,12 @@ static void show(const sfp_pickle *p, sfp_pickle_value v, int depth, sfp_text *o
 }
 
 /* to the byte, so that a sanitizer sees a read beyond */
-static sfp_status parse(const char *bytes, size_t size, const sfp_pickle_limits *limits, sfp_pickle **out, sfp_error *err)
+static sfp_status parse(const char *bytes, size_t size, const sfp_pickle_limits *limits, sfp_pickle **out, sfp_error *why)
 {
     char *copy = malloc(size ? size : 1);
     assert_non_null(copy);
     memcpy(copy, bytes, size);
-    sfp_status status = sfp__pickle_parse("x.pkl", copy, size, limits, out, err);
+    sfp_status status = sfp__pickle_parse("x.pkl", copy, size, limits, out, why);
     free(copy);
     return status;
 }
@@ -74,7 +71,6 @@ static sfp_status parse(const char *bytes, size_t size, const sfp_pickle_limits 
 static void check_taken(const char *bytes, size_t size, const char *expected)
 {
     sfp_pickle *p = NULL;
-    sfp_error err = {0};
     sfp_text text = {0};
     if (parse(bytes, size, NULL, &p, &err) != SFP_OK)
         fail_msg("%s: %s", expected, err.message);
@@ -89,14 +85,13 @@ static void check_taken(const char *bytes, size_t size, const char *expected)
 static void check_refused(const char *bytes, size_t size, const sfp_pickle_limits *limits, sfp_status status, const char *message)
 {
     sfp_pickle *p = NULL;
-    sfp_error err = {0};
     sfp_status got = parse(bytes, size, limits, &p, &err);
     if (got != status || !strstr(err.message, message))
         fail_msg("got %s, '%s'\n  expected %s, '%s'", sfp_status_text(got), err.message, sfp_status_text(status), message);
     assert_int_equal(strncmp(err.message, "x.pkl: ", 7), 0);
     assert_null(p);
 }
-#define REFUSED(literal, status, message) check_refused(literal, sizeof(literal) - 1, NULL, status, message)
+#define BAD(literal, status, message) check_refused(literal, sizeof(literal) - 1, NULL, status, message)
 
 /* What pickle.dumps of Python 3 makes of one object, protocols 0 to 5. */
 #define DUMPED                                                                                                       \
@@ -163,16 +158,14 @@ static const struct {
      109},
 };
 
-static void every_protocol_gives_the_same_values(void **unused)
+TEST(every_protocol_gives_the_same_values)
 {
-    (void)unused;
     for (size_t i = 0; i < sizeof dumps / sizeof *dumps; i++)
         check_taken(dumps[i].bytes, dumps[i].size, DUMPED);
 }
 
-static void what_python_2_wrote_is_taken(void **unused)
+TEST(what_python_2_wrote_is_taken)
 {
-    (void)unused;
     /* protocol 0: str, unicode, long, dict and list by MARK, memo by lines */
     TAKEN("(dp0\nS'nc'\np1\n(lp2\n(lp3\nI0\naI12\naL5L\naasS'a\\'b\\\\\\x41\\n'\np4\nVd\\u00e9\\U0001f600\np5\nsS\"q\"\nI01\nsF1."
           "5\nNs.",
@@ -188,9 +181,8 @@ static void what_python_2_wrote_is_taken(void **unused)
           "('abc', '\xc3\xa9')");
 }
 
-static void integers_keep_their_value(void **unused)
+TEST(integers_keep_their_value)
 {
-    (void)unused;
     TAKEN("]\x8a\x00"
           "a\x8a\x01\x80"
           "a\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f"
@@ -205,76 +197,73 @@ static void integers_keep_their_value(void **unused)
     TAKEN("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\xff.", "-1");
     TAKEN("\x8b\x02\x00\x00\x00\x34\x12.", "4660");
     TAKEN("I-12\n.", "-12");
-    REFUSED("\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x80\x00.", SFP_ELIMIT, "LONG1: the number does not fit 64 bits");
-    REFUSED("\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01.", SFP_ELIMIT, "64 bits");
-    REFUSED("I9223372036854775808\n.", SFP_ELIMIT, "INT: the number does not fit 64 bits");
-    REFUSED("I12x\n.", SFP_EFORMAT, "byte 0: INT: expected a number, found '12x'");
-    REFUSED("I\n.", SFP_EFORMAT, "expected a number");
-    REFUSED("I+1\n.", SFP_EFORMAT, "expected a number");
-    REFUSED("F\x1b[2J\n.", SFP_EFORMAT, "found '\\x1b[2J'");
+    BAD("\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x80\x00.", SFP_ELIMIT, "LONG1: the number does not fit 64 bits");
+    BAD("\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01.", SFP_ELIMIT, "64 bits");
+    BAD("I9223372036854775808\n.", SFP_ELIMIT, "INT: the number does not fit 64 bits");
+    BAD("I12x\n.", SFP_EFORMAT, "byte 0: INT: expected a number, found '12x'");
+    BAD("I\n.", SFP_EFORMAT, "expected a number");
+    BAD("I+1\n.", SFP_EFORMAT, "expected a number");
+    BAD("F\x1b[2J\n.", SFP_EFORMAT, "found '\\x1b[2J'");
 }
 
-static void opcodes_that_make_objects_are_refused_by_name(void **unused)
+TEST(opcodes_that_make_objects_are_refused_by_name)
 {
-    (void)unused;
-    REFUSED("cos\nsystem\n(S'ls'\ntR.", SFP_EUNSUPPORTED, "pickle, byte 0: GLOBAL: is not allowed");
-    REFUSED("\x80\x04\x8c\x02os\x8c\x06system\x93.", SFP_EUNSUPPORTED, "byte 14: STACK_GLOBAL");
-    REFUSED("NNR.", SFP_EUNSUPPORTED, "byte 2: REDUCE");
-    REFUSED("NNb.", SFP_EUNSUPPORTED, "byte 2: BUILD");
-    REFUSED("(ios\nsystem\n.", SFP_EUNSUPPORTED, "byte 1: INST");
-    REFUSED("(No.", SFP_EUNSUPPORTED, "byte 2: OBJ");
-    REFUSED("N)\x81.", SFP_EUNSUPPORTED, "byte 2: NEWOBJ");
-    REFUSED("N)}\x92.", SFP_EUNSUPPORTED, "byte 3: NEWOBJ_EX");
-    REFUSED("\x82\x01.", SFP_EUNSUPPORTED, "byte 0: EXT1");
-    REFUSED("\x83\x01\x00.", SFP_EUNSUPPORTED, "byte 0: EXT2");
-    REFUSED("\x84\x01\x00\x00\x00.", SFP_EUNSUPPORTED, "byte 0: EXT4");
-    REFUSED("P1\n.", SFP_EUNSUPPORTED, "byte 0: PERSID");
-    REFUSED("NQ.", SFP_EUNSUPPORTED, "byte 1: BINPERSID");
-    REFUSED("\x8f.", SFP_EUNSUPPORTED, "byte 0: EMPTY_SET: is not supported");
-    REFUSED("\x97.", SFP_EUNSUPPORTED, "NEXT_BUFFER");
-    REFUSED("\x80\x06N.", SFP_EUNSUPPORTED, "protocol is 6, expected 0 to 5");
+    BAD("cos\nsystem\n(S'ls'\ntR.", SFP_EUNSUPPORTED, "pickle, byte 0: GLOBAL: is not allowed");
+    BAD("\x80\x04\x8c\x02os\x8c\x06system\x93.", SFP_EUNSUPPORTED, "byte 14: STACK_GLOBAL");
+    BAD("NNR.", SFP_EUNSUPPORTED, "byte 2: REDUCE");
+    BAD("NNb.", SFP_EUNSUPPORTED, "byte 2: BUILD");
+    BAD("(ios\nsystem\n.", SFP_EUNSUPPORTED, "byte 1: INST");
+    BAD("(No.", SFP_EUNSUPPORTED, "byte 2: OBJ");
+    BAD("N)\x81.", SFP_EUNSUPPORTED, "byte 2: NEWOBJ");
+    BAD("N)}\x92.", SFP_EUNSUPPORTED, "byte 3: NEWOBJ_EX");
+    BAD("\x82\x01.", SFP_EUNSUPPORTED, "byte 0: EXT1");
+    BAD("\x83\x01\x00.", SFP_EUNSUPPORTED, "byte 0: EXT2");
+    BAD("\x84\x01\x00\x00\x00.", SFP_EUNSUPPORTED, "byte 0: EXT4");
+    BAD("P1\n.", SFP_EUNSUPPORTED, "byte 0: PERSID");
+    BAD("NQ.", SFP_EUNSUPPORTED, "byte 1: BINPERSID");
+    BAD("\x8f.", SFP_EUNSUPPORTED, "byte 0: EMPTY_SET: is not supported");
+    BAD("\x97.", SFP_EUNSUPPORTED, "NEXT_BUFFER");
+    BAD("\x80\x06N.", SFP_EUNSUPPORTED, "protocol is 6, expected 0 to 5");
 }
 
-static void what_is_no_pickle_is_refused_with_its_place(void **unused)
+TEST(what_is_no_pickle_is_refused_with_its_place)
 {
-    (void)unused;
-    REFUSED("", SFP_EFORMAT, "is empty");
-    REFUSED("\x89PNG", SFP_EUNSUPPORTED, "byte 1: PERSID"); /* NEWFALSE before it is fine */
-    REFUSED("\xff", SFP_EFORMAT, "byte 0: opcode 0xff is not known");
-    REFUSED("N", SFP_EFORMAT, "ends without STOP, after 1 bytes");
-    REFUSED(".", SFP_EFORMAT, "STOP: expected one value on the stack, found 0");
-    REFUSED("NN.", SFP_EFORMAT, "expected one value on the stack, found 2");
-    REFUSED("N(.", SFP_EFORMAT, "and a MARK");
-    REFUSED("a", SFP_EFORMAT, "APPEND: needs 2 values on the stack, found 0");
-    REFUSED("(NNa", SFP_EFORMAT, "expected a list on the stack, found None");
-    REFUSED("](Na", SFP_EFORMAT, "needs 2 values on the stack, found 1");
-    REFUSED("}(NNNu.", SFP_EFORMAT, "SETITEMS: a key has no value");
-    REFUSED("(Nd.", SFP_EFORMAT, "DICT: a key has no value");
-    REFUSED("]NNs.", SFP_EFORMAT, "expected a dict on the stack, found a list");
-    REFUSED("Nt.", SFP_EFORMAT, "TUPLE: there is no MARK");
-    REFUSED("(e.", SFP_EFORMAT, "there is no container");
-    REFUSED("((Ne.", SFP_EFORMAT, "there is no container");
-    REFUSED("h\x05.", SFP_EFORMAT, "BINGET: memo number 5 was never put");
-    REFUSED("g-1\n.", SFP_EFORMAT, "GET: expected a number");
-    REFUSED("Nr\xff\xff\xff\xff.", SFP_ELIMIT, "memo number is 4294967295");
-    REFUSED("q\x00.", SFP_EFORMAT, "BINPUT: needs 1 value");
-    REFUSED("S'a\n.", SFP_EFORMAT, "STRING: expected a quoted string");
-    REFUSED("S'a\\q'\n.", SFP_EFORMAT, "escape that is not known");
-    REFUSED("S'a\\'\n.", SFP_EFORMAT, "escape that is not known");
-    REFUSED("V\\u12\n.", SFP_EFORMAT, "no character");
-    REFUSED("V\\ud800\n.", SFP_EFORMAT, "no character");
-    REFUSED("X\x05\x00\x00\x00"
+    BAD("", SFP_EFORMAT, "is empty");
+    BAD("\x89PNG", SFP_EUNSUPPORTED, "byte 1: PERSID"); /* NEWFALSE before it is fine */
+    BAD("\xff", SFP_EFORMAT, "byte 0: opcode 0xff is not known");
+    BAD("N", SFP_EFORMAT, "ends without STOP, after 1 bytes");
+    BAD(".", SFP_EFORMAT, "STOP: expected one value on the stack, found 0");
+    BAD("NN.", SFP_EFORMAT, "expected one value on the stack, found 2");
+    BAD("N(.", SFP_EFORMAT, "and a MARK");
+    BAD("a", SFP_EFORMAT, "APPEND: needs 2 values on the stack, found 0");
+    BAD("(NNa", SFP_EFORMAT, "expected a list on the stack, found None");
+    BAD("](Na", SFP_EFORMAT, "needs 2 values on the stack, found 1");
+    BAD("}(NNNu.", SFP_EFORMAT, "SETITEMS: a key has no value");
+    BAD("(Nd.", SFP_EFORMAT, "DICT: a key has no value");
+    BAD("]NNs.", SFP_EFORMAT, "expected a dict on the stack, found a list");
+    BAD("Nt.", SFP_EFORMAT, "TUPLE: there is no MARK");
+    BAD("(e.", SFP_EFORMAT, "there is no container");
+    BAD("((Ne.", SFP_EFORMAT, "there is no container");
+    BAD("h\x05.", SFP_EFORMAT, "BINGET: memo number 5 was never put");
+    BAD("g-1\n.", SFP_EFORMAT, "GET: expected a number");
+    BAD("Nr\xff\xff\xff\xff.", SFP_ELIMIT, "memo number is 4294967295");
+    BAD("q\x00.", SFP_EFORMAT, "BINPUT: needs 1 value");
+    BAD("S'a\n.", SFP_EFORMAT, "STRING: expected a quoted string");
+    BAD("S'a\\q'\n.", SFP_EFORMAT, "escape that is not known");
+    BAD("S'a\\'\n.", SFP_EFORMAT, "escape that is not known");
+    BAD("V\\u12\n.", SFP_EFORMAT, "no character");
+    BAD("V\\ud800\n.", SFP_EFORMAT, "no character");
+    BAD("X\x05\x00\x00\x00"
             "ab.",
             SFP_EFORMAT, "BINUNICODE: the file ends within it");
-    REFUSED("\x8e\xff\xff\xff\xff\xff\xff\xff\xff.", SFP_EFORMAT, "BINBYTES8: the file ends within it");
-    REFUSED("\x95\xff\xff\xff\xff\xff\xff\xff\xffN.", SFP_EFORMAT, "FRAME: frame is");
-    REFUSED("0.", SFP_EFORMAT, "POP: needs 1 value");
-    REFUSED("1.", SFP_EFORMAT, "POP_MARK: there is no MARK");
+    BAD("\x8e\xff\xff\xff\xff\xff\xff\xff\xff.", SFP_EFORMAT, "BINBYTES8: the file ends within it");
+    BAD("\x95\xff\xff\xff\xff\xff\xff\xff\xffN.", SFP_EFORMAT, "FRAME: frame is");
+    BAD("0.", SFP_EFORMAT, "POP: needs 1 value");
+    BAD("1.", SFP_EFORMAT, "POP_MARK: there is no MARK");
 }
 
-static void stack_and_memo_work_as_in_python(void **unused)
+TEST(stack_and_memo_work_as_in_python)
 {
-    (void)unused;
     TAKEN("NI5\n0.", "None");
     TAKEN("](N1.", "[]");
     TAKEN("K\x07(0.", "7"); /* POP takes a mark */
@@ -292,9 +281,8 @@ static void stack_and_memo_work_as_in_python(void **unused)
     TAKEN(")\x85.", "((),)");
 }
 
-static void limits_hold(void **unused)
+TEST(limits_hold)
 {
-    (void)unused;
     char deep[400];
     sfp_pickle_limits limits = sfp__pickle_limits_defaults();
     memset(deep, '(', sizeof deep);
@@ -306,7 +294,7 @@ static void limits_hold(void **unused)
     check_refused(deep, 200, NULL, SFP_ELIMIT, "APPEND: nested deeper than 64");
     limits.depth = 120;
     sfp_pickle *p = NULL;
-    assert_int_equal(parse(deep, 200, &limits, &p, NULL), SFP_OK);
+    MUST(parse(deep, 200, &limits, &p, NULL));
     sfp__pickle_free(p);
     limits = (sfp_pickle_limits){.bytes = 100, .items = 3, .memo = 2, .depth = 5};
     check_refused("NNNN", 4, &limits, SFP_ELIMIT, "more than 3 values");
@@ -315,16 +303,15 @@ static void limits_hold(void **unused)
     check_refused(deep, 200, &limits, SFP_ELIMIT, "pickle is 200 bytes, expected at most 100");
 }
 
-static void values_are_found_by_key(void **unused)
+TEST(values_are_found_by_key)
 {
-    (void)unused;
     const char bytes[] = "}(U\x01"
                          "aK\x01X\x01\x00\x00\x00"
                          "bK\x02K\x07K\x03U\x01"
                          "aK\x04u.";
     sfp_pickle *p = NULL;
     sfp_pickle_value v = 0;
-    assert_int_equal(parse(bytes, sizeof bytes - 1, NULL, &p, NULL), SFP_OK);
+    MUST(parse(bytes, sizeof bytes - 1, NULL, &p, NULL));
     sfp_pickle_value root = sfp__pickle_root(p);
     assert_int_equal(sfp__pickle_count(p, root), 4);
     assert_true(sfp__pickle_get(p, root, "a", &v));
@@ -342,13 +329,11 @@ static void values_are_found_by_key(void **unused)
     sfp__pickle_free(p);
 }
 
-static void every_truncation_is_refused(void **unused)
+TEST(every_truncation_is_refused)
 {
-    (void)unused;
     for (size_t i = 0; i < sizeof dumps / sizeof *dumps; i++) {
         for (size_t n = 0; n < dumps[i].size; n++) {
             sfp_pickle *p = NULL;
-            sfp_error err = {0};
             if (parse(dumps[i].bytes, n, NULL, &p, &err) == SFP_OK)
                 fail_msg("protocol %zu: the first %zu bytes are taken", i, n);
             assert_true(err.message[0] != '\0');
@@ -356,17 +341,15 @@ static void every_truncation_is_refused(void **unused)
     }
 }
 
-static void a_failed_allocation_leaves_nothing_behind(void **unused)
+TEST(a_failed_allocation_leaves_nothing_behind)
 {
-    (void)unused;
     sfp_pickle *p = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__pickle_parse("x.pkl", dumps[4].bytes, dumps[4].size, NULL, &p, told), !p) > 3);
     sfp__pickle_free(p);
 }
 
-static void a_million_integers_take_eight_bytes_each(void **unused)
+TEST(a_million_integers_take_eight_bytes_each)
 {
-    (void)unused;
     enum { N = 1000000 };
     char *bytes = malloc(3 * N + 16), *at = bytes;
     assert_non_null(bytes);
@@ -381,7 +364,7 @@ static void a_million_integers_take_eight_bytes_each(void **unused)
     *at++ = '.';
     sfp_pickle *p = NULL;
     unsigned long before = sfp__mem_count();
-    assert_int_equal(sfp__pickle_parse("x.pkl", bytes, (size_t)(at - bytes), NULL, &p, NULL), SFP_OK);
+    MUST(sfp__pickle_parse("x.pkl", bytes, (size_t)(at - bytes), NULL, &p, NULL));
     assert_true(sfp__mem_count() - before < 64); /* one block a doubling, not one an integer */
     free(bytes);
     assert_int_equal(sfp__pickle_count(p, sfp__pickle_root(p)), N);
@@ -389,38 +372,16 @@ static void a_million_integers_take_eight_bytes_each(void **unused)
     sfp__pickle_free(p);
 }
 
-static void files_are_read_and_missing_ones_named(void **unused)
+TEST(files_are_read_and_missing_ones_named)
 {
-    (void)unused;
     char name[] = "/tmp/sfp-pickle-XXXXXX";
     sfp_pickle *p = NULL;
-    sfp_error err = {0};
     int fd = mkstemp(name);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "N.", 2), 2);
     (void)close(fd);
-    assert_int_equal(sfp__pickle_read(name, NULL, &p, &err), SFP_OK);
+    MUST(sfp__pickle_read(name, NULL, &p, &err));
     sfp__pickle_free(p);
     (void)unlink(name);
-    assert_int_equal(sfp__pickle_read(name, NULL, &p, &err), SFP_ENOTFOUND);
-    assert_non_null(strstr(err.message, name));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_protocol_gives_the_same_values),
-        cmocka_unit_test(what_python_2_wrote_is_taken),
-        cmocka_unit_test(integers_keep_their_value),
-        cmocka_unit_test(opcodes_that_make_objects_are_refused_by_name),
-        cmocka_unit_test(what_is_no_pickle_is_refused_with_its_place),
-        cmocka_unit_test(stack_and_memo_work_as_in_python),
-        cmocka_unit_test(limits_hold),
-        cmocka_unit_test(values_are_found_by_key),
-        cmocka_unit_test(every_truncation_is_refused),
-        cmocka_unit_test(a_failed_allocation_leaves_nothing_behind),
-        cmocka_unit_test(a_million_integers_take_eight_bytes_each),
-        cmocka_unit_test(files_are_read_and_missing_ones_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    REFUSED(sfp__pickle_read(name, NULL, &p, &err), SFP_ENOTFOUND, name);
 }

@@ -4,13 +4,15 @@
 #include "stream/known.h"
 
 #include "source_files.h"
+#include "test.h"
 #include "tools/replica.h"
+
+AROUND_EACH(make_folder, remove_folder)
 
 enum { W = 6, H = 4 };
 
-static void grey_and_colour_become_rgb(void **unused)
+TEST(grey_and_colour_become_rgb)
 {
-    (void)unused;
     uint8_t grey[W * H], rgb[3 * W * H], a[3 * 4 * 4], b[3 * 4 * 4];
     for (int i = 0; i < W * H; i++) {
         grey[i] = (uint8_t)(i * 10);
@@ -18,35 +20,39 @@ static void grey_and_colour_become_rgb(void **unused)
     }
     const sfp_picture g = {.kind = SFP_PICTURE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
     const sfp_picture c = {.kind = SFP_PICTURE_RGB, .width = W, .height = H, .bytes = rgb, .size = sizeof rgb};
-    assert_int_equal(sfp__picture_fit(&g, "grey", 4, SFP_RESIZE_SQUASH, a, NULL), SFP_OK);
-    assert_int_equal(sfp__picture_fit(&c, "colour", 4, SFP_RESIZE_SQUASH, b, NULL), SFP_OK);
+    MUST(sfp__picture_fit(&g, "grey", 4, SFP_RESIZE_SQUASH, a, NULL));
+    MUST(sfp__picture_fit(&c, "colour", 4, SFP_RESIZE_SQUASH, b, NULL));
     assert_memory_equal(a, b, sizeof a);
     assert_true(a[0] == a[1] && a[1] == a[2] && a[0] < a[3 * 15]);
 }
 
-static void a_box_is_cut_and_clipped(void **unused)
+TEST(a_box_is_cut_and_clipped)
 {
-    (void)unused;
     uint8_t grey[W * H] = {0}, out[3 * 2 * 2];
     for (int y = 2; y < H; y++)
         memset(grey + y * W + 4, 200, 2); /* the lower right 2 x 2 */
-    sfp_picture p = {.kind = SFP_PICTURE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey, .has_box = true,
-                     .left = 4, .top = 2, .right = 400, .bottom = 300};
-    assert_int_equal(sfp__picture_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, NULL), SFP_OK);
+    sfp_picture p = {.kind = SFP_PICTURE_GREY,
+                     .width = W,
+                     .height = H,
+                     .bytes = grey,
+                     .size = sizeof grey,
+                     .has_box = true,
+                     .left = 4,
+                     .top = 2,
+                     .right = 400,
+                     .bottom = 300};
+    MUST(sfp__picture_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, NULL));
     for (size_t i = 0; i < sizeof out; i++)
         assert_int_equal(out[i], 200);
     p.left = 6;
-    sfp_error err = {0};
     assert_int_equal(sfp__picture_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT);
     assert_string_equal(err.message, "box: the box (6, 2)-(400, 300) lies outside the 6 x 4 picture");
 }
 
-static void a_wrong_number_of_bytes_is_refused(void **unused)
+TEST(a_wrong_number_of_bytes_is_refused)
 {
-    (void)unused;
     uint8_t grey[W * H] = {0}, out[3 * 2 * 2];
     sfp_picture p = {.kind = SFP_PICTURE_RGB, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
-    sfp_error err = {0};
     assert_int_equal(sfp__picture_fit(&p, "short", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT);
     assert_string_equal(err.message, "short: 6 x 4 pixels in 24 bytes, expected 72");
     p = (sfp_picture){.kind = SFP_PICTURE_ENCODED, .bytes = grey, .size = sizeof grey};
@@ -59,7 +65,6 @@ static void check_unfit(const sfp_source *s, int64_t i, const char *where, const
 {
     uint8_t out[3 * 2 * 2];
     char expected[700];
-    sfp_error err = {0};
     (void)snprintf(expected, sizeof expected, "%s: %s", where, what);
     assert_int_equal(sfp__picture_read_fit(s, i, 2, SFP_RESIZE_SQUASH, out, NULL, &err), SFP_EFORMAT);
     assert_string_equal(err.message, expected);
@@ -81,9 +86,8 @@ static const char *copy(const char *text)
     return kept[turn];
 }
 
-static void what_cannot_be_decoded_is_called_as_what_cannot_be_read(void **unused)
+TEST(what_cannot_be_decoded_is_called_as_what_cannot_be_read)
 {
-    (void)unused;
     put_text("d/cat/1.jpg", "");
     put_text("d/cat/2.jpg", "text");
     put_text("list.csv", "d/cat/1.jpg,cat\nd/cat/2.jpg,cat\n");
@@ -91,7 +95,7 @@ static void what_cannot_be_decoded_is_called_as_what_cannot_be_read(void **unuse
     const char *first = copy(in_folder("d/cat/1.jpg")), *second = copy(in_folder("d/cat/2.jpg"));
     check_both(s, first, second);
     sfp_known_source *k = NULL;
-    assert_int_equal(sfp__known_open(s, 1, (const char *const[]){"cat"}, &k, NULL), SFP_OK);
+    MUST(sfp__known_open(s, 1, (const char *const[]){"cat"}, &k, NULL));
     check_both(&k->base, first, second);
     char buf[24], lines[2][600];
     assert_ptr_equal(sfp__source_where(&k->base, 0, buf, sizeof buf), buf);
@@ -106,9 +110,8 @@ static void what_cannot_be_decoded_is_called_as_what_cannot_be_read(void **unuse
     sfp__source_close(s);
 }
 
-static void a_place_is_a_name_where_there_are_no_files(void **unused)
+TEST(a_place_is_a_name_where_there_are_no_files)
 {
-    (void)unused;
     const replica_options opt = {.each = 2, .size = 48, .seed = 1};
     char where[200], name[200], expected[400];
     (void)replica_make("tar", in_folder("t"), opt, NULL);
@@ -122,18 +125,4 @@ static void a_place_is_a_name_where_there_are_no_files(void **unused)
     s = open_source(&sfp__source_idx, "i");
     assert_string_equal(sfp__source_where(s, 3, where, sizeof where), s->name(s, 3, name, sizeof name));
     sfp__source_close(s);
-}
-
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grey_and_colour_become_rgb),
-        cmocka_unit_test(a_box_is_cut_and_clipped),
-        cmocka_unit_test(a_wrong_number_of_bytes_is_refused),
-        IN_FOLDER(what_cannot_be_decoded_is_called_as_what_cannot_be_read),
-        IN_FOLDER(a_place_is_a_name_where_there_are_no_files),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

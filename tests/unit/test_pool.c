@@ -3,17 +3,14 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "failing_alloc.h"
+#include "test.h"
 
 enum { MOST_PIECES = 5000, MOST_THREADS = 16 };
 
@@ -52,15 +49,12 @@ static void check_record(record *r, int pieces)
 static sfp_thread_pool *make(int threads)
 {
     sfp_thread_pool *p = NULL;
-    sfp_error err = {0};
-    if (sfp__thread_pool_create(threads, &p, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__thread_pool_create(threads, &p, &err));
     return p;
 }
 
-static void every_piece_runs_once_on_a_worker_in_range(void **unused)
+TEST(every_piece_runs_once_on_a_worker_in_range)
 {
-    (void)unused;
     static const int threads[] = {1, 2, 3, 8}, pieces[] = {0, -3, 1, 2, 3, 7, 8, 9, 100, MOST_PIECES};
     record *r = malloc(sizeof *r);
     assert_non_null(r);
@@ -91,9 +85,8 @@ static void add(void *ctx, int piece, int worker)
     ((sums *)ctx)->piece[piece] += piece + 1;
 }
 
-static void a_pool_is_reused_ten_thousand_times(void **unused)
+TEST(a_pool_is_reused_ten_thousand_times)
 {
-    (void)unused;
     enum { ROUNDS = 10000 };
     sfp_thread_pool *p = make(3);
     sums s = {0};
@@ -129,9 +122,8 @@ static void meet(void *ctx, int piece, int worker)
     }
 }
 
-static void all_threads_take_part(void **unused)
+TEST(all_threads_take_part)
 {
-    (void)unused;
     enum { THREADS = 4 };
     sfp_thread_pool *p = make(THREADS);
     for (int round = 0; round < 20; round++) {
@@ -156,9 +148,8 @@ static void *call_often(void *arg)
     return NULL;
 }
 
-static void callers_that_share_a_pool_wait_for_each_other(void **unused)
+TEST(callers_that_share_a_pool_wait_for_each_other)
 {
-    (void)unused;
     enum { CALLERS = 4, ROUNDS = 500 };
     sfp_thread_pool *p = make(2);
     caller c[CALLERS] = {0};
@@ -176,9 +167,8 @@ static void callers_that_share_a_pool_wait_for_each_other(void **unused)
     sfp__thread_pool_free(p);
 }
 
-static void no_number_means_the_cpus_of_the_process(void **unused)
+TEST(no_number_means_the_cpus_of_the_process)
 {
-    (void)unused;
     cpu_set_t set;
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
     for (int asked = -1; asked < 1; asked++) {
@@ -188,11 +178,9 @@ static void no_number_means_the_cpus_of_the_process(void **unused)
     }
 }
 
-static void too_many_threads_are_refused(void **unused)
+TEST(too_many_threads_are_refused)
 {
-    (void)unused;
     sfp_thread_pool *p = NULL;
-    sfp_error err = {0};
     assert_int_equal(sfp__thread_pool_create(5000, &p, &err), SFP_EINVAL);
     assert_null(p);
     assert_non_null(strstr(err.message, "5000"));
@@ -200,25 +188,10 @@ static void too_many_threads_are_refused(void **unused)
     sfp__thread_pool_free(NULL);
 }
 
-static void a_pool_without_memory_fails_cleanly(void **unused)
+TEST(a_pool_without_memory_fails_cleanly)
 {
-    (void)unused;
     sfp_thread_pool *p = NULL;
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__thread_pool_create(3, &p, told), !p), 1, 99);
     assert_non_null(p);
     sfp__thread_pool_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_piece_runs_once_on_a_worker_in_range),
-        cmocka_unit_test(a_pool_is_reused_ten_thousand_times),
-        cmocka_unit_test(all_threads_take_part),
-        cmocka_unit_test(callers_that_share_a_pool_wait_for_each_other),
-        cmocka_unit_test(no_number_means_the_cpus_of_the_process),
-        cmocka_unit_test(too_many_threads_are_refused),
-        cmocka_unit_test(a_pool_without_memory_fails_cleanly),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* Pools that a sample chooses from (SPEC section 13: l2p, dualprompt): what they hold, what a sample takes, what learns when.
  * Their gradients are in test_trainer_gradient.c, checkpoints and states in test_checkpoint.c and test_restored.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "base/pixels.h"
 #include "compute/vec.h"
 #include "failing_alloc.h"
+#include "test.h"
 #include "test_learner_fixture.h"
 
 enum { D = 16, LP = 4, COMP = LP * D, PARTS = 5 }; /* of tiny_model and small_options */
@@ -34,15 +30,13 @@ static sfp_param *param(sfp_learner *l, const char *name)
 
 static void next_task(sfp_learner *l)
 {
-    sfp_error err = {0};
-    must(sfp__learner_next_task(l, &err), &err);
+    MUST(sfp__learner_next_task(l, &err));
 }
 
 /* ------------------------------------------------------------------ tensors */
 
-static void tensors_have_names_and_shapes_of_their_kind(void **unused)
+TEST(tensors_have_names_and_shapes_of_their_kind)
 {
-    (void)unused;
     static const struct {
         sfp_fp_kind kind;
         int tasks, count;
@@ -83,22 +77,19 @@ static void tensors_have_names_and_shapes_of_their_kind(void **unused)
     free_model(&m);
 }
 
-static void what_a_kind_cannot_do_is_told(void **unused)
+TEST(what_a_kind_cannot_do_is_told)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner *l = NULL;
-    sfp_error err = {0};
     sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
     o.fp.first_layer = 1;
-    assert_int_equal(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "prompt-layers 1-2 with pool-kind dualprompt, expected 3 layers or more"));
+    REFUSED(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL,
+            "prompt-layers 1-2 with pool-kind dualprompt, expected 3 layers or more");
     o = options(&m, SFP_FP_L2P, 3);
     o.fp.query_one = true;
-    assert_int_equal(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "l2p chooses by the query"));
+    REFUSED(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL, "l2p chooses by the query");
     o.fp.first_layer = 1; /* what enters the second layer has seen the image */
-    must(sfp__learner_create(m.vit, m.pool, &o, &l, &err), &err);
+    MUST(sfp__learner_create(m.vit, m.pool, &o, &l, &err));
     (void)offer(l, 0, 6, 0);
     sfp__learner_free(l);
     o = options(&m, (sfp_fp_kind)3, 3);
@@ -106,9 +97,8 @@ static void what_a_kind_cannot_do_is_told(void **unused)
     free_model(&m);
 }
 
-static void making_one_survives_every_failing_allocation(void **unused)
+TEST(making_one_survives_every_failing_allocation)
 {
-    (void)unused;
     model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
         sfp_fp_options o = options(&m, (sfp_fp_kind)kind, 3).fp;
@@ -144,8 +134,7 @@ static void nearest(const float *keys, int open, const float *q, int n, int *out
 static void check_answer(sfp_learner *l, int layer, const char *p_name, const char *k_name, int parts, sfp_rng *rng)
 {
     enum { N = 7 };
-    sfp_error err = {0};
-    must(sfp__fp_prepare(l->fp, &err), &err);
+    MUST(sfp__fp_prepare(l->fp, &err));
     int ld = l->fp->opt.pool, open = l->fp->open, pick[PARTS] = {0};
     const sfp_param *p = param(l, p_name), *k = k_name ? param(l, k_name) : NULL;
     float *q = normals(rng, N * D, 3), *alpha = floats((size_t)(N * ld)), *norm = floats((size_t)(N * ld)), *work = floats(N * D);
@@ -166,9 +155,8 @@ static void check_answer(sfp_learner *l, int layer, const char *p_name, const ch
     free(q), free(alpha), free(norm), free(work), free(e);
 }
 
-static void an_answer_takes_the_nearest_keys(void **unused)
+TEST(an_answer_takes_the_nearest_keys)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_rng rng = sfp__rng_init(8, 8);
     for (int pool = 3; pool <= 12; pool += 3) {
@@ -200,15 +188,13 @@ static void an_answer_takes_the_nearest_keys(void **unused)
 }
 
 /* A query that is no number still takes components that exist. */
-static void a_query_of_nan_takes_something(void **unused)
+TEST(a_query_of_nan_takes_something)
 {
-    (void)unused;
     model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
         sfp_learner_options o = options(&m, (sfp_fp_kind)kind, 3);
         sfp_learner *l = make_learner(&m, &o);
-        sfp_error err = {0};
-        must(sfp__fp_prepare(l->fp, &err), &err);
+        MUST(sfp__fp_prepare(l->fp, &err));
         float *q = filled(D, NAN), alpha[12], norm[12], work[D], *e = filled(PARTS * COMP, NAN);
         sfp__fp_compose(&l->fp->view, l->fp->view.layers - 1, 1, q, 12, alpha, norm, work, e);
         for (int i = 0; i < 2 * D * sfp__fp_prefix_rows(&l->opt.fp); i++)
@@ -222,9 +208,8 @@ static void a_query_of_nan_takes_something(void **unused)
 /* ----------------------------------------------------------------- similarity */
 
 /* SPEC section 4 over whatever components a kind has in use, of all layers, each counted once. */
-static void similarity_is_of_the_components_in_use(void **unused)
+TEST(similarity_is_of_the_components_in_use)
 {
-    (void)unused;
     model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
         sfp_learner_options o = options(&m, (sfp_fp_kind)kind, 3);
@@ -262,9 +247,8 @@ static bool same_row(const sfp_param *p, const float *before, int row)
     return memcmp(p->data + (size_t)row * p->width, before + (size_t)row * p->width, p->width * sizeof(float)) == 0;
 }
 
-static void general_prompts_learn_always_experts_in_their_task(void **unused)
+TEST(general_prompts_learn_always_experts_in_their_task)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
     sfp_learner *l = make_learner(&m, &o);
@@ -293,9 +277,8 @@ static void general_prompts_learn_always_experts_in_their_task(void **unused)
     free_model(&m);
 }
 
-static void l2p_learns_as_a_whole(void **unused)
+TEST(l2p_learns_as_a_whole)
 {
-    (void)unused;
     model m = tiny_model(1);
     for (int tasks = 0; tasks <= 3; tasks += 3) {
         sfp_learner_options o = options(&m, SFP_FP_L2P, tasks);
@@ -320,9 +303,8 @@ static void l2p_learns_as_a_whole(void **unused)
 }
 
 /* SPEC section 9, an expert where coda opens a span; when all are open and more is asked for, all learn. */
-static void a_free_stream_opens_an_expert_at_a_time(void **unused)
+TEST(a_free_stream_opens_an_expert_at_a_time)
 {
-    (void)unused;
     model m = tiny_model(1);
     sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 0);
     o.fp.pool = 3;
@@ -345,9 +327,8 @@ static void a_free_stream_opens_an_expert_at_a_time(void **unused)
 
 /* The term of the keys does its work: the key of a task points where the task's queries do on the whole, which no direction can
  * do better than their mean. */
-static void keys_come_to_the_queries_of_their_task(void **unused)
+TEST(keys_come_to_the_queries_of_their_task)
 {
-    (void)unused;
     enum { N = 24 };
     model m = tiny_model(1);
     sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
@@ -356,9 +337,8 @@ static void keys_come_to_the_queries_of_their_task(void **unused)
     float *x = floats(N * l->pixels), query[N * D];
     const float *xs[N];
     for (int task = 0; task < 3; task++) {
-        sfp_error err = {0};
         const int32_t classes[] = {2 * task, 2 * task + 1};
-        must(sfp__learner_set_classes(l, 2, classes, &err), &err);
+        MUST(sfp__learner_set_classes(l, 2, classes, &err));
         for (int t = 0; t < 60; t++)
             (void)offer(l, 2 * task, 2 * task + 2, (uint64_t)(100 * task + t));
         batch b = make_batch(l->S, N, 2 * task, 2 * task + 2, (uint64_t)(900 + task)); /* new ones */
@@ -367,7 +347,7 @@ static void keys_come_to_the_queries_of_their_task(void **unused)
             xs[i] = x + (size_t)i * l->pixels;
         }
         for (int i = 0; i < N; i += l->opt.batch)
-            must(sfp__trainer_queries(l->trainer, l->opt.batch, xs + i, query + i * D, &err), &err);
+            MUST(sfp__trainer_queries(l->trainer, l->opt.batch, xs + i, query + i * D, &err));
         const float *k = param(l, "prompt.e_k_2")->data + task * D;
         double cosine = 0, mean[D] = {0}, best = 0;
         for (int i = 0; i < N; i++) {
@@ -387,21 +367,4 @@ static void keys_come_to_the_queries_of_their_task(void **unused)
     free(x);
     sfp__learner_free(l);
     free_model(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_have_names_and_shapes_of_their_kind),
-        cmocka_unit_test(what_a_kind_cannot_do_is_told),
-        cmocka_unit_test(making_one_survives_every_failing_allocation),
-        cmocka_unit_test(an_answer_takes_the_nearest_keys),
-        cmocka_unit_test(a_query_of_nan_takes_something),
-        cmocka_unit_test(similarity_is_of_the_components_in_use),
-        cmocka_unit_test(general_prompts_learn_always_experts_in_their_task),
-        cmocka_unit_test(l2p_learns_as_a_whole),
-        cmocka_unit_test(a_free_stream_opens_an_expert_at_a_time),
-        cmocka_unit_test(keys_come_to_the_queries_of_their_task),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

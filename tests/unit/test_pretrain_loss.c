@@ -5,13 +5,10 @@
 #include "base/mem.h"
 #include "io/tensor.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "numeric.h"
+#include "test.h"
 
 enum {
     BATCH = 5,
@@ -45,7 +42,6 @@ static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, fl
     static int view[BATCH] = {0, 1, 1, 0, 1};
     static bool mirrored[BATCH] = {true, false, false, true, false};
     sfp_rng rng = sfp__rng_init(7, 0);
-    sfp_error err = {0};
     *w = (world){.pictures = {.count = PICTURES, .label = label, .classes = CLASSES},
                  .batch = {.part = part, .picture = picture, .view = view, .mirrored = mirrored},
                  .opt = {.smoothing = 0.1, .temperature = 2}};
@@ -135,9 +131,8 @@ static void check_along(world *w, const char *name, bool of_tokens, uint64_t see
     free(direction), free(at), free(gt), free(gp);
 }
 
-static void gradients_equal_central_differences(void **unused)
+TEST(gradients_equal_central_differences)
 {
-    (void)unused;
     static const double weights[][SFP_TERMS] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}, {0.5, 2, 3, 0.7}};
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
         for (int other = 0; other < 2; other++)
@@ -157,9 +152,8 @@ static void gradients_equal_central_differences(void **unused)
             }
 }
 
-static void a_student_that_equals_the_teacher_has_no_loss(void **unused)
+TEST(a_student_that_equals_the_teacher_has_no_loss)
 {
-    (void)unused;
     world w;
     set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
     for (int i = 0; i < BATCH; i++) {
@@ -173,9 +167,8 @@ static void a_student_that_equals_the_teacher_has_no_loss(void **unused)
     tear_down(&w);
 }
 
-static void mirrored_targets_are_the_rows_the_other_way_round(void **unused)
+TEST(mirrored_targets_are_the_rows_the_other_way_round)
 {
-    (void)unused;
     world w;
     set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
     float plain[TOKENS][DIM] = {0}, mirrored[TOKENS][DIM] = {0};
@@ -188,10 +181,8 @@ static void mirrored_targets_are_the_rows_the_other_way_round(void **unused)
     tear_down(&w);
 }
 
-static void nothing_to_learn_from_is_refused(void **unused)
+TEST(nothing_to_learn_from_is_refused)
 {
-    (void)unused;
-    sfp_error err = {0};
     sfp_loss *l = NULL;
     const sfp_vit_config c = {.img_size = 8, .patch_size = 4, .dim = DIM};
     const sfp_pictures p = {.classes = 1};
@@ -199,15 +190,4 @@ static void nothing_to_learn_from_is_refused(void **unused)
     assert_int_equal(sfp__loss_create(&o, &c, &p, NULL, 1, 1, &l, &err), SFP_EINVAL);
     assert_null(l);
     assert_non_null(strstr(err.message, "nothing to learn from"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_equal_central_differences),
-        cmocka_unit_test(a_student_that_equals_the_teacher_has_no_loss),
-        cmocka_unit_test(mirrored_targets_are_the_rows_the_other_way_round),
-        cmocka_unit_test(nothing_to_learn_from_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

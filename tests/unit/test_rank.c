@@ -3,16 +3,12 @@
 #include "base/rng.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "test.h"
 
-static void the_corners_of_the_order(void **unused)
+TEST(the_corners_of_the_order)
 {
-    (void)unused;
     const float score[] = {NAN, 0.0f, -INFINITY, -0.0f, INFINITY, -NAN, 1e-45f, 2, 2};
     const int want[] = {4, 7, 8, 6, 1, 3, 2, 0, 5};
     int order[9];
@@ -22,9 +18,8 @@ static void the_corners_of_the_order(void **unused)
 }
 
 /* Every length up to 70, few different values: each position must come before all later ones. */
-static void random_scores_are_in_order(void **unused)
+TEST(random_scores_are_in_order)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(11, 0);
     for (int n = 0; n <= 70; n++) {
         for (int values = 1; values <= 64; values *= 4) {
@@ -50,13 +45,4 @@ static void random_scores_are_in_order(void **unused)
             free(order);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_corners_of_the_order),
-        cmocka_unit_test(random_scores_are_in_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,10 @@
 #include "results/registry.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #include "run_result.h"
 #include "temp_folder.h"
+#include "test.h"
 
 #include <sqlite3.h>
 #include <sys/stat.h>
@@ -15,29 +12,26 @@
 
 static char db[128];
 
-static int make_dir(void **unused)
+static void make_dir(void)
 {
-    if (make_folder(unused))
-        return 1;
+    make_folder();
     (void)snprintf(db, sizeof db, "%s/a/b/runs.db", folder);
-    return setenv("STREAMFP_REGISTRY", db, 1);
+    assert_int_equal(setenv("STREAMFP_REGISTRY", db, 1), 0);
 }
+
+AROUND_EACH(make_dir, remove_folder)
 
 static sfp_registry *open_registry(void)
 {
     sfp_registry *r = NULL;
-    sfp_error err = {0};
-    if (sfp__registry_open(&r, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__registry_open(&r, &err));
     return r;
 }
 
 static int64_t put(sfp_registry *r, const char *where, const sfp_result *result)
 {
     int64_t id = -1;
-    sfp_error err = {0};
-    if (sfp__registry_put(r, where, result, &id, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__registry_put(r, where, result, &id, &err));
     return id;
 }
 
@@ -54,9 +48,8 @@ static bool gather(void *ctx, const sfp_registry_row *row)
     return r->count != r->stop_after;
 }
 
-static void a_run_is_found_by_number_and_directory(void **unused)
+TEST(a_run_is_found_by_number_and_directory)
 {
-    (void)unused;
     sfp_result result = result_make(2, 2);
     result.seed = UINT64_MAX;
     sfp_registry *r = open_registry();
@@ -68,14 +61,12 @@ static void a_run_is_found_by_number_and_directory(void **unused)
     (void)snprintf(roundabout, sizeof roundabout, "%s/a/..", folder);
     names[2] = roundabout;
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(sfp__registry_json(r, names[i], &json, NULL), SFP_OK);
+        MUST(sfp__registry_json(r, names[i], &json, NULL));
         assert_string_equal(json, text);
         sfp__free(json);
         json = NULL;
     }
-    sfp_error err = {0};
-    assert_int_equal(sfp__registry_json(r, "999", &json, &err), SFP_ENOTFOUND);
-    assert_non_null(strstr(err.message, "999"));
+    REFUSED(sfp__registry_json(r, "999", &json, &err), SFP_ENOTFOUND, "999");
     assert_int_equal(sfp__registry_json(r, "/nowhere", &json, &err), SFP_ENOTFOUND);
     assert_null(json);
     sfp__registry_close(r);
@@ -83,9 +74,8 @@ static void a_run_is_found_by_number_and_directory(void **unused)
     sfp__result_done(&result);
 }
 
-static void rows_come_newest_first(void **unused)
+TEST(rows_come_newest_first)
 {
-    (void)unused;
     sfp_result result = result_make(2, 2);
     sfp_registry *r = open_registry();
     for (int i = 0; i < 5; i++) {
@@ -93,13 +83,13 @@ static void rows_come_newest_first(void **unused)
         (void)put(r, folder, &result);
     }
     rows all = {0}, two = {0}, one = {.stop_after = 1};
-    assert_int_equal(sfp__registry_list(r, 0, gather, &all, NULL), SFP_OK);
+    MUST(sfp__registry_list(r, 0, gather, &all, NULL));
     assert_int_equal(all.count, 5);
     for (int i = 1; i < 5; i++)
         assert_true(strcmp(all.row[i - 1].started, all.row[i].started) > 0);
-    assert_int_equal(sfp__registry_list(r, 2, gather, &two, NULL), SFP_OK);
+    MUST(sfp__registry_list(r, 2, gather, &two, NULL));
     assert_int_equal(two.count, 2);
-    assert_int_equal(sfp__registry_list(r, 0, gather, &one, NULL), SFP_OK);
+    MUST(sfp__registry_list(r, 0, gather, &one, NULL));
     assert_int_equal(one.count, 1);
     const sfp_registry_row *row = &all.row[0];
     assert_string_equal(row->method, "random+er");
@@ -109,16 +99,15 @@ static void rows_come_newest_first(void **unused)
     sfp__result_done(&result);
 }
 
-static void the_same_run_is_replaced(void **unused)
+TEST(the_same_run_is_replaced)
 {
-    (void)unused;
     sfp_result result = result_make(2, 2);
     result.finished = false;
     result.average_accuracy = NAN;
     sfp_registry *r = open_registry();
     int64_t first = put(r, folder, &result);
     rows now = {0};
-    assert_int_equal(sfp__registry_list(r, 0, gather, &now, NULL), SFP_OK);
+    MUST(sfp__registry_list(r, 0, gather, &now, NULL));
     assert_true(isnan(now.row[0].average_accuracy) && !now.row[0].finished);
     sfp__registry_close(r);
     r = open_registry(); /* what another process would see */
@@ -126,15 +115,14 @@ static void the_same_run_is_replaced(void **unused)
     result.average_accuracy = 0.5;
     assert_true(put(r, folder, &result) == first);
     now.count = 0;
-    assert_int_equal(sfp__registry_list(r, 0, gather, &now, NULL), SFP_OK);
+    MUST(sfp__registry_list(r, 0, gather, &now, NULL));
     assert_true(now.count == 1 && now.row[0].finished && now.row[0].average_accuracy == 0.5);
     sfp__registry_close(r);
     sfp__result_done(&result);
 }
 
-static void processes_write_at_the_same_time(void **unused)
+TEST(processes_write_at_the_same_time)
 {
-    (void)unused;
     enum { PROCESSES = 4, RUNS = 15 };
     pid_t child[PROCESSES];
     for (int p = 0; p < PROCESSES; p++) {
@@ -162,7 +150,7 @@ static void processes_write_at_the_same_time(void **unused)
     }
     sfp_registry *r = open_registry();
     rows all = {0};
-    assert_int_equal(sfp__registry_list(r, 0, gather, &all, NULL), SFP_OK);
+    MUST(sfp__registry_list(r, 0, gather, &all, NULL));
     assert_int_equal(all.count, PROCESSES * RUNS);
     for (int i = 0; i < all.count; i++)
         for (int k = 0; k < i; k++)
@@ -178,12 +166,11 @@ static void write_db(const char *bytes, size_t n)
     (void)fclose(f);
 }
 
-typedef sfp_status opener(sfp_registry **out, sfp_error *err);
+typedef sfp_status opener(sfp_registry **out, sfp_error *why);
 
 static void refused_by(opener *open, sfp_status status, const char *message)
 {
     sfp_registry *r = NULL;
-    sfp_error err = {0};
     sfp_status s = open(&r, &err);
     if (s != status || !strstr(err.message, message) || !strstr(err.message, status == SFP_EINVAL ? "" : "runs.db"))
         fail_msg("got %s, '%s', expected '%s'", sfp_status_text(s), err.message, message);
@@ -204,9 +191,8 @@ static void sql(const char *text)
     (void)sqlite3_close(d);
 }
 
-static void what_is_no_registry_is_refused(void **unused)
+TEST(what_is_no_registry_is_refused)
 {
-    (void)unused;
     sfp__registry_close(open_registry());
     sql("PRAGMA user_version = 7");
     refused(SFP_EUNSUPPORTED, "layout 7, this program knows 2");
@@ -222,9 +208,8 @@ static void what_is_no_registry_is_refused(void **unused)
     refused(SFP_EIO, "cannot open");
 }
 
-static void a_damaged_registry_is_told(void **unused)
+TEST(a_damaged_registry_is_told)
 {
-    (void)unused;
     sfp_result result = result_make(2, 2);
     sfp_registry *r = open_registry();
     for (int i = 0; i < 40; i++) {
@@ -239,7 +224,6 @@ static void a_damaged_registry_is_told(void **unused)
         (void)fputs("damage damage damage damage", f);
     }
     (void)fclose(f);
-    sfp_error err = {0};
     rows all = {0};
     sfp_status s = sfp__registry_open(&r, &err);
     if (s == SFP_OK) {
@@ -251,9 +235,8 @@ static void a_damaged_registry_is_told(void **unused)
     sfp__result_done(&result);
 }
 
-static void the_place_follows_the_environment(void **unused)
+TEST(the_place_follows_the_environment)
 {
-    (void)unused;
     char path[128];
     struct stat st;
     assert_int_equal(unsetenv("STREAMFP_REGISTRY") | setenv("XDG_DATA_HOME", folder, 1) | setenv("HOME", folder, 1), 0);
@@ -270,9 +253,8 @@ static void the_place_follows_the_environment(void **unused)
     refused(SFP_EIO, "cannot open");
 }
 
-static void a_reader_makes_nothing(void **unused)
+TEST(a_reader_makes_nothing)
 {
-    (void)unused;
     struct stat st;
     char parent[128];
     (void)snprintf(parent, sizeof parent, "%s/a", folder);
@@ -285,18 +267,16 @@ static void a_reader_makes_nothing(void **unused)
     assert_true(stat(db, &st) == 0 && st.st_size == 0);
 }
 
-static void a_reader_finds_what_was_put(void **unused)
+TEST(a_reader_finds_what_was_put)
 {
-    (void)unused;
     sfp_result result = result_make(2, 2);
     sfp_registry *r = open_registry();
     int64_t id = put(r, folder, &result);
     sfp__registry_close(r);
     assert_int_equal(chmod(db, 0444), 0);
-    sfp_error err = {0};
     rows all = {0};
-    assert_int_equal(sfp__registry_look(&r, &err), SFP_OK);
-    assert_int_equal(sfp__registry_list(r, 0, gather, &all, &err), SFP_OK);
+    MUST(sfp__registry_look(&r, &err));
+    MUST(sfp__registry_list(r, 0, gather, &all, &err));
     assert_true(all.count == 1 && all.row[0].id == id);
     sfp__registry_close(r);
     sfp__result_done(&result);
@@ -314,9 +294,10 @@ static void make_layout_1(const sfp_result *result)
     for (int i = 0; i < 2; i++) {
         sfp_result one = *result;
         one.seed = i ? UINT64_MAX : 7;
-        char *json = result_text(&one), *text = sqlite3_mprintf("INSERT INTO runs VALUES(%d, '/runs/%d', %Q, 'random+er', "
-                                                                "'synthetic:1000', %d, %.17g, NULL, 0.5, 10, 8, 1, %Q)",
-                                                                3 + 4 * i, i, one.started, i ? -1 : 7, one.average_accuracy, json);
+        char *json = result_text(&one),
+             *text = sqlite3_mprintf("INSERT INTO runs VALUES(%d, '/runs/%d', %Q, 'random+er', "
+                                     "'synthetic:1000', %d, %.17g, NULL, 0.5, 10, 8, 1, %Q)",
+                                     3 + 4 * i, i, one.started, i ? -1 : 7, one.average_accuracy, json);
         sql(text);
         sqlite3_free(text);
         sfp__free(json);
@@ -326,7 +307,7 @@ static void make_layout_1(const sfp_result *result)
 static void check_layout_1(sfp_registry *r, const sfp_result *result, int count)
 {
     rows all = {0};
-    assert_int_equal(sfp__registry_list(r, 0, gather, &all, NULL), SFP_OK);
+    MUST(sfp__registry_list(r, 0, gather, &all, NULL));
     assert_int_equal(all.count, count);
     for (int i = 0; i < 2; i++) {
         const sfp_registry_row *row = &all.row[count - 1 - i];
@@ -342,21 +323,20 @@ static void check_layout_1(sfp_registry *r, const sfp_result *result, int count)
         sfp_result one = *result;
         one.seed = row->seed;
         char *text = result_text(&one);
-        assert_int_equal(sfp__registry_json(r, number, &json, NULL), SFP_OK);
+        MUST(sfp__registry_json(r, number, &json, NULL));
         assert_string_equal(json, text);
         sfp__free(json);
         sfp__free(text);
     }
 }
 
-static void an_earlier_layout_is_read_and_brought_up_to_date(void **unused)
+TEST(an_earlier_layout_is_read_and_brought_up_to_date)
 {
-    (void)unused;
     sfp_result result = result_make(2, 2);
     sfp_registry *r = NULL;
     make_layout_1(&result);
     assert_int_equal(chmod(db, 0444), 0); /* a reader changes nothing */
-    assert_int_equal(sfp__registry_look(&r, NULL), SFP_OK);
+    MUST(sfp__registry_look(&r, NULL));
     check_layout_1(r, &result, 2);
     sfp__registry_close(r);
     assert_int_equal(chmod(db, 0644), 0);
@@ -370,16 +350,4 @@ static void an_earlier_layout_is_read_and_brought_up_to_date(void **unused)
     check_layout_1(r, &result, 3);
     sfp__registry_close(r);
     sfp__result_done(&result);
-}
-
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_folder)
-    const struct CMUnitTest tests[] = {
-        TEST(a_run_is_found_by_number_and_directory), TEST(rows_come_newest_first),         TEST(the_same_run_is_replaced),
-        TEST(processes_write_at_the_same_time),       TEST(what_is_no_registry_is_refused), TEST(a_damaged_registry_is_told),
-        TEST(the_place_follows_the_environment),      TEST(a_reader_makes_nothing),         TEST(a_reader_finds_what_was_put),
-        TEST(an_earlier_layout_is_read_and_brought_up_to_date),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,37 +3,32 @@
 
 #include "report/html.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #include "failing_alloc.h"
 #include "run_result.h"
 #include "temp_folder.h"
+#include "test.h"
 
 #include "io/image.h"
 
 static char path[96];
 
-static int make_dir(void **unused)
+static void make_dir(void)
 {
-    (void)unused;
-    return make_folder_for("report.html", path, sizeof path);
+    make_folder_for("report.html", path, sizeof path);
 }
 
-static int drop_dir(void **unused)
+static void drop_dir(void)
 {
-    (void)unused;
-    return remove_file_and_folder(path);
+    remove_file_and_folder(path);
 }
+
+AROUND_EACH(make_dir, drop_dir)
 
 static char *report(const sfp_result *r, const sfp_report_pictures *p)
 {
-    sfp_error err = {0};
-    if (sfp__report_write(r, p, path, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__report_write(r, p, path, &err));
     return file_text(path);
 }
 
@@ -78,11 +73,10 @@ static void check_nesting(const char *text)
     assert_int_equal(depth, 0);
 }
 
-static void a_report_has_its_parts(void **unused)
+TEST(a_report_has_its_parts)
 {
-    (void)unused;
     sfp_result r = result_make(3, 4);
-    assert_int_equal(sfp__result_default(&r, "sigma", "0.5", NULL), SFP_OK);
+    MUST(sfp__result_default(&r, "sigma", "0.5", NULL));
     char *text = report(&r, NULL);
     static const char *const parts[] = {"<!DOCTYPE html>",
                                         "random+er on synthetic:1000",
@@ -118,12 +112,11 @@ static void a_report_has_its_parts(void **unused)
     sfp__result_done(&r);
 }
 
-static void an_empty_run_gives_a_report_too(void **unused)
+TEST(an_empty_run_gives_a_report_too)
 {
-    (void)unused;
     sfp_result r;
     for (int classes = 0; classes < 3; classes++) {
-        assert_int_equal(sfp__result_init(&r, 1, classes, NULL), SFP_OK);
+        MUST(sfp__result_init(&r, 1, classes, NULL));
         char *text = report(&r, &(sfp_report_pictures){0});
         assert_non_null(strstr(text, "This run is not finished: 0 of 1 tasks"));
         assert_null(strstr(text, "Confusion"));
@@ -136,9 +129,8 @@ static void an_empty_run_gives_a_report_too(void **unused)
     }
 }
 
-static void names_cannot_leave_their_place(void **unused)
+TEST(names_cannot_leave_their_place)
 {
-    (void)unused;
     static const char evil[] = "</title></style><script>alert('1')</script>\"' onload=\"x\"&amp;\xff\x1b\xe2\x80\xae";
     sfp_result r = result_make(3, 4);
     sfp_thumb thumb = {.label = evil, .chosen = true};
@@ -168,9 +160,8 @@ static void names_cannot_leave_their_place(void **unused)
     sfp__result_done(&r);
 }
 
-static void many_classes_and_tasks_still_fit(void **unused)
+TEST(many_classes_and_tasks_still_fit)
 {
-    (void)unused;
     const int sizes[][2] = {{2, 30}, {20, 100}, {70, 101}, {1, 1000}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         sfp_result r = result_make(sizes[i][0], sizes[i][1]);
@@ -184,16 +175,15 @@ static void many_classes_and_tasks_still_fit(void **unused)
     }
 }
 
-static void strange_curves_are_drawn_or_left_out(void **unused)
+TEST(strange_curves_are_drawn_or_left_out)
 {
-    (void)unused;
     const double ys[][3] = {{0, 0, 0}, {1e300, 1e-300, 0}, {NAN, NAN, NAN}, {-1, -2, -3}, {1e-300, 1e-300, 1e-300}};
     const double xs[][3] = {{0, 0, 0}, {1, 2, 3}, {1e-300, 1e-299, 1e-299}, {1e300, 1e300, 1e300}, {-3, -2, -1}};
     for (size_t i = 0; i < 25; i++) {
         sfp_result r;
-        assert_int_equal(sfp__result_init(&r, 1, 1, NULL), SFP_OK);
+        MUST(sfp__result_init(&r, 1, 1, NULL));
         for (int k = 0; k < 3; k++)
-            assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], xs[i / 5][k], ys[i % 5][k], NULL), SFP_OK);
+            MUST(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], xs[i / 5][k], ys[i % 5][k], NULL));
         char *text = report(&r, NULL);
         assert_null(strstr(text, "nan"));
         check_nesting(text);
@@ -202,13 +192,12 @@ static void strange_curves_are_drawn_or_left_out(void **unused)
     }
 }
 
-static void one_point_is_no_curve_but_not_nothing(void **unused)
+TEST(one_point_is_no_curve_but_not_nothing)
 {
-    (void)unused;
     sfp_result r;
-    assert_int_equal(sfp__result_init(&r, 1, 1, NULL), SFP_OK);
-    assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_PREQUENTIAL], 60, NAN, NULL), SFP_OK);
-    assert_int_equal(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], 60, 2.5, NULL), SFP_OK);
+    MUST(sfp__result_init(&r, 1, 1, NULL));
+    MUST(sfp__curve_add(&r.curve[SFP_CURVE_PREQUENTIAL], 60, NAN, NULL));
+    MUST(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], 60, 2.5, NULL));
     char *text = report(&r, NULL);
     assert_non_null(strstr(text, "<p class=\"note\">Too few timestamps for a curve.</p>"));
     assert_null(strstr(text, "Nothing was recorded."));
@@ -250,9 +239,7 @@ static sfp_image sprite(const char *text, int n)
             bytes[size++] = (uint8_t)(v >> (16 - 8 * k));
     }
     sfp_image im;
-    sfp_error err = {0};
-    if (sfp__image_decode("sprite", bytes, size, NULL, &im, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__image_decode("sprite", bytes, size, NULL, &im, &err));
     free(bytes);
     return im;
 }
@@ -264,9 +251,8 @@ static void check_pixel(const sfp_image *im, int x, int y, int r, int g, int b)
         fail_msg("pixel %d,%d is %d %d %d, expected %d %d %d", x, y, p[0], p[1], p[2], r, g, b);
 }
 
-static void thumbnails_are_one_picture_a_sheet(void **unused)
+TEST(thumbnails_are_one_picture_a_sheet)
 {
-    (void)unused;
     uint8_t red[12] = {200, 0, 0, 200, 0, 0, 200, 0, 0, 200, 0, 0}, wide[6] = {0, 0, 99, 0, 0, 99};
     sfp_thumb batch[3] = {{.width = 2, .height = 2, .rgb = red, .label = "left one"},
                           {.width = 2, .height = 1, .rgb = wide, .label = "taken one", .chosen = true},
@@ -299,14 +285,13 @@ static void thumbnails_are_one_picture_a_sheet(void **unused)
     sfp__result_done(&r);
 }
 
-static void encoded_pictures_are_decoded_and_broken_ones_counted(void **unused)
+TEST(encoded_pictures_are_decoded_and_broken_ones_counted)
 {
-    (void)unused;
     sfp_text png = {0};
     uint8_t rgb[9 * 3 * 3];
     for (int i = 0; i < 27; i++) /* 9 x 3: a green square with a blue one on either side */
         memcpy(rgb + 3 * i, i % 9 / 3 == 1 ? "\x00\xff\x00" : "\x00\x00\xff", 3);
-    assert_int_equal(sfp__image_encode_png("wide", &(sfp_image){9, 3, rgb}, &png, NULL), SFP_OK);
+    MUST(sfp__image_encode_png("wide", &(sfp_image){9, 3, rgb}, &png, NULL));
     const uint8_t *bytes = (const uint8_t *)png.s;
     sfp_thumb kept[4] = {{.encoded = bytes, .encoded_size = png.length, .label = "a"},
                          {.encoded = bytes, .encoded_size = png.length, .resize = SFP_RESIZE_CROP, .label = "b"},
@@ -334,15 +319,14 @@ static void encoded_pictures_are_decoded_and_broken_ones_counted(void **unused)
 static void default_is(sfp_result *r, const char *key, const char *value, const char *fallback)
 {
     result_option(r, key, value);
-    assert_int_equal(sfp__result_default(r, key, fallback, NULL), SFP_OK);
+    MUST(sfp__result_default(r, key, fallback, NULL));
 }
 
-static void what_differs_from_the_defaults_is_named(void **unused)
+TEST(what_differs_from_the_defaults_is_named)
 {
-    (void)unused;
     static const char all[] = "All other options are at their defaults.";
     sfp_result r;
-    assert_int_equal(sfp__result_init(&r, 1, 2, NULL), SFP_OK);
+    MUST(sfp__result_init(&r, 1, 2, NULL));
     default_is(&r, "data", "synthetic:9", "idx:x"); /* told in the sentence before */
     default_is(&r, "triage", "off", "off");
     default_is(&r, "sigma", "0.5", "0.5");
@@ -371,9 +355,8 @@ static void what_differs_from_the_defaults_is_named(void **unused)
     sfp__result_done(&r);
 }
 
-static void one_time_is_once(void **unused)
+TEST(one_time_is_once)
 {
-    (void)unused;
     sfp_result r = result_make(1, 4);
     r.confusion[1 * 4 + 2] = 1;
     char *text = report(&r, NULL);
@@ -384,14 +367,13 @@ static void one_time_is_once(void **unused)
     sfp__result_done(&r);
 }
 
-static void no_memory_is_told_and_leaves_no_file(void **unused)
+TEST(no_memory_is_told_and_leaves_no_file)
 {
-    (void)unused;
     uint8_t red[12] = {200};
     sfp_thumb thumb = {.width = 2, .height = 2, .rgb = red, .label = "x", .age = 1, .chosen = true};
     sfp_text png = {0};
     uint8_t square[12] = {0};
-    assert_int_equal(sfp__image_encode_png("square", &(sfp_image){2, 2, square}, &png, NULL), SFP_OK);
+    MUST(sfp__image_encode_png("square", &(sfp_image){2, 2, square}, &png, NULL));
     sfp_thumb encoded = {.encoded = (const uint8_t *)png.s, .encoded_size = png.length, .label = "y"};
     sfp_report_pictures p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &encoded};
     sfp_result r = result_make(2, 3);
@@ -402,9 +384,8 @@ static void no_memory_is_told_and_leaves_no_file(void **unused)
     sfp__result_done(&r);
 }
 
-static void numbers_are_written_in_their_shortest_form(void **unused)
+TEST(numbers_are_written_in_their_shortest_form)
 {
-    (void)unused;
     sfp_text t = {0};
     const double x[] = {0.1, 1.0 / 3, 5e-324, -0.0, 1e22, NAN, INFINITY};
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
@@ -421,24 +402,4 @@ static void numbers_are_written_in_their_shortest_form(void **unused)
     sfp__put_html_cut(&t, "\xc3\xa9\xc3\xa9\xc3\xa9<", 3);
     assert_string_equal(t.s, "\xc3\xa9\xc3\xa9\xc3\xa9&lt; \xc3\xa9\xc3\xa9\xe2\x80\xa6");
     sfp__text_done(&t);
-}
-
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(a_report_has_its_parts),
-        TEST(an_empty_run_gives_a_report_too),
-        TEST(names_cannot_leave_their_place),
-        TEST(many_classes_and_tasks_still_fit),
-        TEST(strange_curves_are_drawn_or_left_out),
-        TEST(one_point_is_no_curve_but_not_nothing),
-        TEST(thumbnails_are_one_picture_a_sheet),
-        TEST(encoded_pictures_are_decoded_and_broken_ones_counted),
-        TEST(what_differs_from_the_defaults_is_named),
-        TEST(one_time_is_once),
-        TEST(no_memory_is_told_and_leaves_no_file),
-        cmocka_unit_test(numbers_are_written_in_their_shortest_form),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,14 +3,11 @@
 #include "io/image_codec.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "failing_alloc.h"
+#include "test.h"
 
 static uint64_t state = 42;
 
@@ -65,14 +62,14 @@ static double *oracle(const sfp_image *im, int width, int height, sfp_filter fil
     for (int y = 0; y < im->height; y++) {
         for (int x = 0; x < width * 3; x++)
             middle[(size_t)y * row + (size_t)x] =
-                width == im->width
-                    ? in[(size_t)y * in_row + (size_t)x]
-                    : oracle_sample(in + (size_t)y * in_row + x % 3, 3, im->width, width, x / 3, filter);
+                width == im->width ? in[(size_t)y * in_row + (size_t)x]
+                                   : oracle_sample(in + (size_t)y * in_row + x % 3, 3, im->width, width, x / 3, filter);
     }
     for (int y = 0; y < height; y++) {
         for (int x = 0; x < width * 3; x++)
-            out[(size_t)y * row + (size_t)x] = height == im->height ? middle[(size_t)y * row + (size_t)x]
-                                                                    : oracle_sample(middle + x, row, im->height, height, y, filter);
+            out[(size_t)y * row + (size_t)x] = height == im->height
+                                                   ? middle[(size_t)y * row + (size_t)x]
+                                                   : oracle_sample(middle + x, row, im->height, height, y, filter);
     }
     free(in);
     free(middle);
@@ -83,9 +80,9 @@ static void check_against_oracle(int w, int h, int width, int height, sfp_filter
 {
     sfp_image im = make(w, h, random32() % 3 == 0), fast, plain;
     double *want = oracle(&im, width, height, filter);
-    assert_int_equal(sfp__image_resize(&im, width, height, filter, &fast, NULL), SFP_OK);
+    MUST(sfp__image_resize(&im, width, height, filter, &fast, NULL));
     sfp__resize_plain_only(true);
-    assert_int_equal(sfp__image_resize(&im, width, height, filter, &plain, NULL), SFP_OK);
+    MUST(sfp__image_resize(&im, width, height, filter, &plain, NULL));
     sfp__resize_plain_only(false);
     assert_true(fast.width == width && fast.height == height);
     /* half a step in each pass; the first half weighs as much as the absolute weights of the second pass sum to */
@@ -94,8 +91,8 @@ static void check_against_oracle(int w, int h, int width, int height, sfp_filter
     assert_memory_equal(fast.rgb, plain.rgb, n);
     for (size_t i = 0; i < n; i++) {
         if (fabs(fast.rgb[i] - want[i]) > tolerance)
-            fail_msg("%d x %d to %d x %d, filter %d, sample %zu: %d, expected %.3f", w, h, width, height, (int)filter, i, fast.rgb[i],
-                     want[i]);
+            fail_msg("%d x %d to %d x %d, filter %d, sample %zu: %d, expected %.3f", w, h, width, height, (int)filter, i,
+                     fast.rgb[i], want[i]);
     }
     sfp__image_done(&fast);
     sfp__image_done(&plain);
@@ -103,9 +100,8 @@ static void check_against_oracle(int w, int h, int width, int height, sfp_filter
     free(want);
 }
 
-static void random_sizes_agree_with_the_oracle(void **unused)
+TEST(random_sizes_agree_with_the_oracle)
 {
-    (void)unused;
     for (int i = 0; i < 400; i++) {
         int limit = i % 4 == 0 ? 8 : 60, size[4];
         for (int j = 0; j < 4; j++)
@@ -114,12 +110,11 @@ static void random_sizes_agree_with_the_oracle(void **unused)
     }
 }
 
-static void extreme_sizes_agree_with_the_oracle(void **unused)
+TEST(extreme_sizes_agree_with_the_oracle)
 {
-    (void)unused;
     static const int sizes[][4] = {
-        {1, 1, 1, 1},   {1, 1, 50, 40},   {50, 40, 1, 1}, {1, 600, 33, 2}, {600, 1, 2, 33},  {700, 2, 5, 5},   {2, 700, 5, 5},
-        {10, 10, 11, 9}, {11, 3, 10, 300}, {64, 64, 63, 65}, {5, 5, 10, 5},  {5, 5, 5, 10},   {1000, 3, 999, 3}, {3, 1000, 3, 7},
+        {1, 1, 1, 1},    {1, 1, 50, 40},   {50, 40, 1, 1},   {1, 600, 33, 2}, {600, 1, 2, 33}, {700, 2, 5, 5},    {2, 700, 5, 5},
+        {10, 10, 11, 9}, {11, 3, 10, 300}, {64, 64, 63, 65}, {5, 5, 10, 5},   {5, 5, 5, 10},   {1000, 3, 999, 3}, {3, 1000, 3, 7},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         check_against_oracle(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], SFP_FILTER_BILINEAR);
@@ -127,16 +122,15 @@ static void extreme_sizes_agree_with_the_oracle(void **unused)
     }
 }
 
-static void an_even_picture_stays_even(void **unused)
+TEST(an_even_picture_stays_even)
 {
-    (void)unused;
     for (int i = 0; i < 60; i++) {
         int size[4];
         for (int j = 0; j < 4; j++)
             size[j] = between(1, 90);
         sfp_image im = make(size[0], size[1], false), out;
         memset(im.rgb, i * 4, (size_t)im.width * (size_t)im.height * 3);
-        assert_int_equal(sfp__image_resize(&im, size[2], size[3], (sfp_filter)(i & 1), &out, NULL), SFP_OK);
+        MUST(sfp__image_resize(&im, size[2], size[3], (sfp_filter)(i & 1), &out, NULL));
         for (size_t j = 0; j < (size_t)out.width * (size_t)out.height * 3; j++)
             assert_int_equal(out.rgb[j], i * 4);
         sfp__image_done(&out);
@@ -144,23 +138,21 @@ static void an_even_picture_stays_even(void **unused)
     }
 }
 
-static void the_same_size_copies(void **unused)
+TEST(the_same_size_copies)
 {
-    (void)unused;
     sfp_image im = make(17, 9, false), out;
-    assert_int_equal(sfp__image_resize(&im, 17, 9, SFP_FILTER_BICUBIC, &out, NULL), SFP_OK);
+    MUST(sfp__image_resize(&im, 17, 9, SFP_FILTER_BICUBIC, &out, NULL));
     assert_memory_equal(im.rgb, out.rgb, 17 * 9 * 3);
     assert_ptr_not_equal(im.rgb, out.rgb);
     sfp__image_done(&out);
     free(im.rgb);
 }
 
-static void squash_is_a_bilinear_resize(void **unused)
+TEST(squash_is_a_bilinear_resize)
 {
-    (void)unused;
     sfp_image im = make(71, 40, false), a, b;
-    assert_int_equal(sfp__image_fit(&im, 32, SFP_RESIZE_SQUASH, &a, NULL), SFP_OK);
-    assert_int_equal(sfp__image_resize(&im, 32, 32, SFP_FILTER_BILINEAR, &b, NULL), SFP_OK);
+    MUST(sfp__image_fit(&im, 32, SFP_RESIZE_SQUASH, &a, NULL));
+    MUST(sfp__image_resize(&im, 32, 32, SFP_FILTER_BILINEAR, &b, NULL));
     assert_memory_equal(a.rgb, b.rgb, 32 * 32 * 3);
     sfp__image_done(&a);
     sfp__image_done(&b);
@@ -173,9 +165,9 @@ static void check_crop(int w, int h, int size)
     int target = (int)lround(size * 256.0 / 224.0);
     int full_w = w <= h ? target : (int)((double)target * w / h), full_h = w <= h ? (int)((double)target * h / w) : target;
     sfp_image im = make(w, h, false), full, want, got;
-    assert_int_equal(sfp__image_resize(&im, full_w, full_h, SFP_FILTER_BILINEAR, &full, NULL), SFP_OK);
-    assert_int_equal(sfp__image_crop(&full, (full_w - size) / 2, (full_h - size) / 2, size, size, &want, NULL), SFP_OK);
-    assert_int_equal(sfp__image_fit(&im, size, SFP_RESIZE_CROP, &got, NULL), SFP_OK);
+    MUST(sfp__image_resize(&im, full_w, full_h, SFP_FILTER_BILINEAR, &full, NULL));
+    MUST(sfp__image_crop(&full, (full_w - size) / 2, (full_h - size) / 2, size, size, &want, NULL));
+    MUST(sfp__image_fit(&im, size, SFP_RESIZE_CROP, &got, NULL));
     assert_true(got.width == size && got.height == size);
     assert_memory_equal(got.rgb, want.rgb, (size_t)size * (size_t)size * 3);
     sfp__image_done(&full);
@@ -184,9 +176,8 @@ static void check_crop(int w, int h, int size)
     free(im.rgb);
 }
 
-static void crop_takes_the_centre_of_the_resized_picture(void **unused)
+TEST(crop_takes_the_centre_of_the_resized_picture)
 {
-    (void)unused;
     for (int i = 0; i < 200; i++) {
         int w = between(1, 120), h = between(1, 120);
         check_crop(w, h, between(1, 60));
@@ -197,33 +188,29 @@ static void crop_takes_the_centre_of_the_resized_picture(void **unused)
     check_crop(3, 300, 64);
 }
 
-static void crop_of_the_right_short_side_resizes_nothing(void **unused)
+TEST(crop_of_the_right_short_side_resizes_nothing)
 {
-    (void)unused;
     sfp_image im = make(91, 64, false), a, b; /* 56 * 256 / 224 = 64 */
-    assert_int_equal(sfp__image_fit(&im, 56, SFP_RESIZE_CROP, &a, NULL), SFP_OK);
-    assert_int_equal(sfp__image_crop(&im, (91 - 56) / 2, 4, 56, 56, &b, NULL), SFP_OK);
+    MUST(sfp__image_fit(&im, 56, SFP_RESIZE_CROP, &a, NULL));
+    MUST(sfp__image_crop(&im, (91 - 56) / 2, 4, 56, 56, &b, NULL));
     assert_memory_equal(a.rgb, b.rgb, 56 * 56 * 3);
     sfp__image_done(&a);
     sfp__image_done(&b);
     free(im.rgb);
 }
 
-static void crop_of_a_thread_thin_picture_needs_little_memory(void **unused)
+TEST(crop_of_a_thread_thin_picture_needs_little_memory)
 {
-    (void)unused;
     /* as a whole the resized picture would have 256 x 16,776,960 pixels */
     sfp_image im = make(1, 65535, false), out;
-    assert_int_equal(sfp__image_fit(&im, 224, SFP_RESIZE_CROP, &out, NULL), SFP_OK);
+    MUST(sfp__image_fit(&im, 224, SFP_RESIZE_CROP, &out, NULL));
     sfp__image_done(&out);
     free(im.rgb);
 }
 
-static void impossible_sizes_are_refused(void **unused)
+TEST(impossible_sizes_are_refused)
 {
-    (void)unused;
     sfp_image im = make(4, 4, false), out = {7, 7, NULL}, none = {0};
-    sfp_error err = {0};
     assert_int_equal(sfp__image_resize(&im, 0, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL);
     assert_string_equal(err.message, "cannot resize to 0 x 4");
     assert_int_equal(sfp__image_resize(&none, 4, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL);
@@ -239,9 +226,8 @@ static void impossible_sizes_are_refused(void **unused)
     free(im.rgb);
 }
 
-static void each_failing_allocation_is_reported(void **unused)
+TEST(each_failing_allocation_is_reported)
 {
-    (void)unused;
     sfp_image im = make(31, 29, false);
     const sfp_resize how[] = {SFP_RESIZE_SQUASH, SFP_RESIZE_CROP};
     for (int i = 0; i < 2; i++) {
@@ -250,21 +236,4 @@ static void each_failing_allocation_is_reported(void **unused)
         sfp__image_done(&out);
     }
     free(im.rgb);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_sizes_agree_with_the_oracle),
-        cmocka_unit_test(extreme_sizes_agree_with_the_oracle),
-        cmocka_unit_test(an_even_picture_stays_even),
-        cmocka_unit_test(the_same_size_copies),
-        cmocka_unit_test(squash_is_a_bilinear_resize),
-        cmocka_unit_test(crop_takes_the_centre_of_the_resized_picture),
-        cmocka_unit_test(crop_of_the_right_short_side_resizes_nothing),
-        cmocka_unit_test(crop_of_a_thread_thin_picture_needs_little_memory),
-        cmocka_unit_test(impossible_sizes_are_refused),
-        cmocka_unit_test(each_failing_allocation_is_reported),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

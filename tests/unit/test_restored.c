@@ -1,13 +1,9 @@
 /* States opened to answer: the bytes of the learner that saved them, settings from the file alone; what does not fit is told
  * by name. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "failing_alloc.h"
 #include "learner_world.h"
+#include "test.h"
 
 #include "io/safetensors.h"
 #include "learner/learner_internal.h"
@@ -15,6 +11,8 @@
 #include "learner/state.h"
 
 #include <math.h>
+
+AROUND_ALL(make_world, free_world)
 
 enum { ASKED = 9, CLASSES = 40 };
 
@@ -35,7 +33,7 @@ typedef struct answers {
 static answers ask(sfp_predictor *p)
 {
     answers a = {0};
-    MUST(sfp__predictor_run(p, ASKED, asked, a.label, a.logp, CLASSES, &a.about, err));
+    MUST(sfp__predictor_run(p, ASKED, asked, a.label, a.logp, CLASSES, &a.about, &err));
     return a;
 }
 
@@ -55,9 +53,9 @@ static void check_kind(const sfp_learner_options *o)
     sfp_predictor *own = NULL, *opened = NULL;
     bool known = o->fp.tasks > 0;
     feed(l, 0, known ? 10 : 30, known ? 4 : 0);
-    MUST(sfp__predictor_create(l, threads, 20, &own, err));
-    MUST(sfp__learner_save_state(l, PATH("s"), err));
-    MUST(sfp__predictor_open(vit, threads, PATH("s"), 0, &opened, err));
+    MUST(sfp__predictor_create(l, threads, 20, &own, &err));
+    MUST(sfp__learner_save_state(l, PATH("s"), &err));
+    MUST(sfp__predictor_open(vit, threads, PATH("s"), 0, &opened, &err));
     answers x = ask(own), y = ask(opened);
     assert_same_answers(&x, &y);
     assert_int_equal(sfp__predictor_classes(opened), sfp__learner_classes(l));
@@ -77,9 +75,8 @@ static void check_kind(const sfp_learner_options *o)
     remove_files();
 }
 
-static void answers_are_those_of_the_learner_that_saved(void **unused)
+TEST(answers_are_those_of_the_learner_that_saved)
 {
-    (void)unused;
     choose_pictures();
     for (int mix = 0; mix < 2; mix++)
         for (int free_stream = 0; free_stream < 2; free_stream++) {
@@ -122,21 +119,20 @@ static sfp_learner *save_method(const char *kind)
     o.fp.classes = 3;
     sfp_learner *l = make_learner(&o);
     feed(l, 0, 9, 0);
-    MUST(sfp__learner_save_state(l, PATH("s"), err));
+    MUST(sfp__learner_save_state(l, PATH("s"), &err));
     return l;
 }
 
-static void a_head_alone_answers_too(void **unused)
+TEST(a_head_alone_answers_too)
 {
-    (void)unused;
     choose_pictures();
     static const char *const kinds[] = {"ncm", "slda", "ranpac"};
     for (int k = 0; k < 3; k++) {
         sfp_learner *from = save_method(kinds[k]);
         sfp_predictor *p = NULL, *learned = NULL;
         sfp_error why = {0};
-        MUST(sfp__predictor_open(vit, threads, PATH("s"), 4, &p, err)); /* 9 are cut in three */
-        MUST(sfp__predictor_create(from, threads, 4, &learned, err));
+        MUST(sfp__predictor_open(vit, threads, PATH("s"), 4, &p, &err)); /* 9 are cut in three */
+        MUST(sfp__predictor_create(from, threads, 4, &learned, &err));
         answers a = ask(p), want = ask(learned), again;
         assert_int_equal(a.about.t, 9);
         assert_string_equal(sfp__predictor_class_name(p, 0), "cat");
@@ -145,7 +141,7 @@ static void a_head_alone_answers_too(void **unused)
         float query[ASKED * 32];
         bool has[ASKED] = {false};
         int32_t label[ASKED];
-        MUST(sfp__predictor_run_known(p, ASKED, asked, query, has, label, NULL, 0, NULL, err));
+        MUST(sfp__predictor_run_known(p, ASKED, asked, query, has, label, NULL, 0, NULL, &err));
         for (int i = 0; i < ASKED; i++) {
             const float *logp = a.logp + i * CLASSES;
             assert_true(has[i]);
@@ -154,7 +150,7 @@ static void a_head_alone_answers_too(void **unused)
         }
         has[2] = has[5] = false; /* known queries are used, others computed anew */
         again = a;
-        MUST(sfp__predictor_run_known(p, ASKED, asked, query, has, again.label, again.logp, CLASSES, NULL, err));
+        MUST(sfp__predictor_run_known(p, ASKED, asked, query, has, again.label, again.logp, CLASSES, NULL, &err));
         assert_same_answers(&a, &again);
         sfp_learner_options o = small_options();
         sfp_learner *l = make_learner(&o);
@@ -173,7 +169,6 @@ static void a_head_alone_answers_too(void **unused)
 static void refused(sfp_vit *on, const char *file, sfp_status status, const char *words)
 {
     sfp_predictor *p = NULL;
-    sfp_error err = {0};
     sfp_status s = sfp__predictor_open(on, threads, PATH(file), 0, &p, &err);
     if (s != status || !strstr(err.message, words) || !strstr(err.message, file))
         fail_msg("expected %d '%s', got %d '%s'", status, words, s, err.message);
@@ -185,7 +180,7 @@ static void refused(sfp_vit *on, const char *file, sfp_status status, const char
 static void save_changed(const char *drop, const char *spoil, const char *key, const char *value)
 {
     sfp_safetensors *st = NULL;
-    MUST(sfp__safetensors_open(PATH("s"), &st, err));
+    MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     size_t n = sfp__safetensors_count(st), m = sfp__safetensors_meta_count(st), tensors = 0, metas = 0;
     sfp_tensor *list = calloc(n, sizeof *list);
     sfp_meta *meta = calloc(m, sizeof *meta);
@@ -211,7 +206,7 @@ static void save_changed(const char *drop, const char *spoil, const char *key, c
             continue;
         metas += meta[metas].value != NULL;
     }
-    MUST(sfp__safetensors_write(PATH("t"), list, tensors, meta, metas, err));
+    MUST(sfp__safetensors_write(PATH("t"), list, tensors, meta, metas, &err));
     free(list);
     free(meta);
     free(spoiled);
@@ -224,16 +219,15 @@ static void save_learner(sfp_head_mode head)
     o.head = head;
     sfp_learner *l = make_learner(&o);
     feed(l, 0, 5, 4);
-    MUST(sfp__learner_save_state(l, PATH("s"), err));
+    MUST(sfp__learner_save_state(l, PATH("s"), &err));
     sfp__learner_free(l);
 }
 
-static void every_tensor_is_needed_and_finite(void **unused)
+TEST(every_tensor_is_needed_and_finite)
 {
-    (void)unused;
     save_learner(SFP_HEAD_MIX);
     sfp_safetensors *st = NULL;
-    MUST(sfp__safetensors_open(PATH("s"), &st, err));
+    MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     size_t n = sfp__safetensors_count(st);
     assert_true(n > 18);
     for (size_t i = 0; i < n; i++) {
@@ -253,9 +247,8 @@ static void every_tensor_is_needed_and_finite(void **unused)
     remove_files();
 }
 
-static void what_does_not_fit_is_told(void **unused)
+TEST(what_does_not_fit_is_told)
 {
-    (void)unused;
     save_learner(SFP_HEAD_LINEAR);
     const struct {
         const char *key, *value, *words;
@@ -302,7 +295,7 @@ static void what_does_not_fit_is_told(void **unused)
 static void save_reversed(void)
 {
     sfp_safetensors *st = NULL;
-    MUST(sfp__safetensors_open(PATH("s"), &st, err));
+    MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     size_t n = sfp__safetensors_count(st), m = sfp__safetensors_meta_count(st);
     sfp_tensor *list = calloc(n, sizeof *list);
     sfp_meta *meta = calloc(m, sizeof *meta);
@@ -310,7 +303,7 @@ static void save_reversed(void)
         list[n - 1 - i] = *sfp__safetensors_at(st, i);
     for (size_t i = 0; i < m; i++)
         sfp__safetensors_meta_at(st, i, &meta[m - 1 - i].key, &meta[m - 1 - i].value);
-    MUST(sfp__safetensors_write(PATH("t"), list, n, meta, m, err));
+    MUST(sfp__safetensors_write(PATH("t"), list, n, meta, m, &err));
     free(list);
     free(meta);
     sfp__safetensors_close(st);
@@ -343,9 +336,8 @@ static void refuse_every_damage(void)
     sfp__free(b.p);
 }
 
-static void a_damaged_one_is_refused(void **unused)
+TEST(a_damaged_one_is_refused)
 {
-    (void)unused;
     choose_pictures();
     for (int kind = 0; kind < 3; kind++) {
         if (kind == 2)
@@ -354,14 +346,14 @@ static void a_damaged_one_is_refused(void **unused)
             save_learner(kind == 1 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR);
         refuse_every_damage();
         sfp_predictor *whole = NULL, *copy = NULL;
-        MUST(sfp__predictor_open(vit, threads, PATH("s"), 0, &whole, err));
+        MUST(sfp__predictor_open(vit, threads, PATH("s"), 0, &whole, &err));
         answers a = ask(whole), b;
         for (int summed = 0; summed < 2; summed++) {
             if (summed)
                 save_reversed();
             else
                 save_changed(NULL, NULL, NULL, NULL);
-            MUST(sfp__predictor_open(vit, threads, PATH("t"), 0, &copy, err));
+            MUST(sfp__predictor_open(vit, threads, PATH("t"), 0, &copy, &err));
             b = ask(copy);
             assert_same_answers(&a, &b);
             sfp__predictor_free(copy);
@@ -372,9 +364,8 @@ static void a_damaged_one_is_refused(void **unused)
 }
 
 /* Any byte turned, of a file whose checksum would not tell: it opens or is refused, and what opens answers. */
-static void turned_bytes_never_crash(void **unused)
+TEST(turned_bytes_never_crash)
 {
-    (void)unused;
     choose_pictures();
     for (int kind = 0; kind < 3; kind++) {
         if (kind == 2)
@@ -393,7 +384,7 @@ static void turned_bytes_never_crash(void **unused)
             whole.p[at % whole.n] = before;
             if (sfp__predictor_open(vit, threads, PATH("t"), 0, &p, NULL) == SFP_OK) {
                 int32_t label[ASKED];
-                MUST(sfp__predictor_run(p, ASKED, asked, label, NULL, 0, NULL, err));
+                MUST(sfp__predictor_run(p, ASKED, asked, label, NULL, 0, NULL, &err));
                 for (int k = 0; k < ASKED; k++)
                     assert_in_range(label[k] + 1, 0, sfp__predictor_classes(p));
             }
@@ -404,53 +395,36 @@ static void turned_bytes_never_crash(void **unused)
     remove_files();
 }
 
-static void another_backbone_is_refused_by_name(void **unused)
+TEST(another_backbone_is_refused_by_name)
 {
-    (void)unused;
     sfp_vit_config config = vit->config;
     sfp_vit *other = NULL;
-    MUST(sfp__vit_random(&config, 4, 0.1f, &other, err));
+    MUST(sfp__vit_random(&config, 4, 0.1f, &other, &err));
     save_learner(SFP_HEAD_MIX);
     refused(other, "s", SFP_EINVAL, "was learned on backbone 'random'");
     sfp_learner_options o = small_options();
     sfp_learner *l = NULL;
     sfp_error why = {0};
-    MUST(sfp__learner_create(other, threads, &o, &l, err));
+    MUST(sfp__learner_create(other, threads, &o, &l, &err));
     assert_int_equal(sfp__learner_load_state(l, PATH("s"), &why), SFP_EINVAL);
     assert_non_null(strstr(why.message, "was learned on backbone 'random'"));
     save_changed(NULL, NULL, "backbone", NULL); /* a file that does not tell is taken */
-    MUST(sfp__learner_load_state(l, PATH("t"), err));
+    MUST(sfp__learner_load_state(l, PATH("t"), &err));
     sfp__learner_free(l);
     sfp__vit_free(other);
     config.depth = 4;
-    MUST(sfp__vit_random(&config, 3, 0.1f, &other, err));
+    MUST(sfp__vit_random(&config, 3, 0.1f, &other, &err));
     sfp__learner_free(save_method("ncm"));
     refused(other, "s", SFP_EINVAL, "depth 5, heads 4, hidden 64; checksum ");
     sfp__vit_free(other);
     remove_files();
 }
 
-static void every_failing_allocation_is_told(void **unused)
+TEST(every_failing_allocation_is_told)
 {
-    (void)unused;
     save_learner(SFP_HEAD_MIX);
     sfp_predictor *p = NULL;
     assert_true(FAIL_SOME_ALLOCATIONS(20, sfp__predictor_open(vit, threads, PATH("s"), 0, &p, told), !p) > 30);
     sfp__predictor_free(p);
     remove_files();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_are_those_of_the_learner_that_saved),
-        cmocka_unit_test(a_head_alone_answers_too),
-        cmocka_unit_test(every_tensor_is_needed_and_finite),
-        cmocka_unit_test(what_does_not_fit_is_told),
-        cmocka_unit_test(a_damaged_one_is_refused),
-        cmocka_unit_test(turned_bytes_never_crash),
-        cmocka_unit_test(another_backbone_is_refused_by_name),
-        cmocka_unit_test(every_failing_allocation_is_told),
-    };
-    return cmocka_run_group_tests(tests, make_world, free_world);
 }

@@ -1,34 +1,30 @@
 #include "results/result.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #include "failing_alloc.h"
 #include "run_result.h"
 #include "temp_folder.h"
+#include "test.h"
 
 #include <jansson.h>
 
 static char path[96];
 
-static int make_dir(void **unused)
+static void make_dir(void)
 {
-    (void)unused;
-    return make_folder_for("result.json", path, sizeof path);
+    make_folder_for("result.json", path, sizeof path);
 }
 
-static int drop_dir(void **unused)
+static void drop_dir(void)
 {
-    (void)unused;
-    return remove_file_and_folder(path);
+    remove_file_and_folder(path);
 }
 
-static void every_key_of_the_specification_is_there(void **unused)
+AROUND_EACH(make_dir, drop_dir)
+
+TEST(every_key_of_the_specification_is_there)
 {
-    (void)unused;
     static const char *const keys[] = {"config",
                                        "seed",
                                        "version",
@@ -50,7 +46,7 @@ static void every_key_of_the_specification_is_there(void **unused)
     static const char *const samples[] = {"offered", "scored", "trained", "replayed", "dropped"};
     static const char *const seconds[] = {"decode", "select", "train", "buffer", "evaluate", "total"};
     sfp_result r = result_make(3, 4);
-    assert_int_equal(sfp__result_write(&r, path, NULL), SFP_OK);
+    MUST(sfp__result_write(&r, path, NULL));
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(root);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -73,18 +69,15 @@ static void every_key_of_the_specification_is_there(void **unused)
     sfp__result_done(&r);
 }
 
-static void what_is_written_reads_back_the_same(void **unused)
+TEST(what_is_written_reads_back_the_same)
 {
-    (void)unused;
     const int sizes[][2] = {{1, 0}, {1, 1}, {3, 4}, {12, 201}}; /* 201: the confusion matrix goes as cells */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         sfp_result r = result_make(sizes[i][0], sizes[i][1]), back;
-        sfp_error err = {0};
         r.seed = i == 2 ? UINT64_MAX : 7;
-        assert_int_equal(sfp__result_default(&r, "sigma", "0.5", NULL), SFP_OK);
-        assert_int_equal(sfp__result_write(&r, path, &err), SFP_OK);
-        if (sfp__result_read(path, &back, &err) != SFP_OK)
-            fail_msg("%s", err.message);
+        MUST(sfp__result_default(&r, "sigma", "0.5", NULL));
+        MUST(sfp__result_write(&r, path, &err));
+        MUST(sfp__result_read(path, &back, &err));
         char *a = result_text(&r), *b = result_text(&back);
         assert_string_equal(a, b);
         assert_true(back.seed == r.seed && back.prequential_accuracy == r.prequential_accuracy && back.finished);
@@ -96,14 +89,13 @@ static void what_is_written_reads_back_the_same(void **unused)
     }
 }
 
-static void evaluations_stay_few(void **unused)
+TEST(evaluations_stay_few)
 {
-    (void)unused;
     sfp_result r;
     const double accuracy[2] = {0.5, NAN};
-    assert_int_equal(sfp__result_init(&r, 2, 0, NULL), SFP_OK);
+    MUST(sfp__result_init(&r, 2, 0, NULL));
     for (uint64_t i = 0; i < 5000; i++) {
-        assert_int_equal(sfp__result_evaluated(&r, i, 1, accuracy, NULL), SFP_OK);
+        MUST(sfp__result_evaluated(&r, i, 1, accuracy, NULL));
         assert_true(r.evaluation_count <= SFP_EVALUATIONS_MAX);
     }
     assert_true(r.evaluation_count > SFP_EVALUATIONS_MAX / 2);
@@ -114,24 +106,23 @@ static void evaluations_stay_few(void **unused)
     assert_true(r.evaluations[0].average == 0.5); /* of what was measured */
     int count = r.evaluation_count;
     const double again[2] = {0.25, 0.75};
-    assert_int_equal(sfp__result_evaluated(&r, 4999, 1, again, NULL), SFP_OK); /* the same place: replaced */
+    MUST(sfp__result_evaluated(&r, 4999, 1, again, NULL)); /* the same place: replaced */
     assert_int_equal(r.evaluation_count, count);
     assert_true(r.evaluations[count - 1].average == 0.5 && r.evaluations[count - 1].accuracy[1] == 0.75);
     sfp__result_done(&r);
 }
 
-static void classes_may_appear(void **unused)
+TEST(classes_may_appear)
 {
-    (void)unused;
     sfp_result r;
-    assert_int_equal(sfp__result_init(&r, 1, 0, NULL), SFP_OK);
+    MUST(sfp__result_init(&r, 1, 0, NULL));
     for (int i = 0; i < 100; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "c%d", i);
-        assert_int_equal(sfp__result_add_class(&r, name, NULL), SFP_OK);
+        MUST(sfp__result_add_class(&r, name, NULL));
         assert_null(r.confusion); /* of fewer classes */
         if (i % 10 == 0) {
-            assert_int_equal(sfp__result_confusion(&r, NULL), SFP_OK);
+            MUST(sfp__result_confusion(&r, NULL));
             r.confusion[(size_t)i * (size_t)r.classes + (size_t)i] = 3;
             uint64_t tested;
             assert_true(sfp__result_class_accuracy(&r, i, &tested) == 1 && tested == 3);
@@ -141,19 +132,18 @@ static void classes_may_appear(void **unused)
     assert_string_equal(r.class_names[99], "c99");
     char *text = result_text(&r);
     sfp_result back;
-    assert_int_equal(sfp__result_parse("text", text, strlen(text), &back, NULL), SFP_OK);
+    MUST(sfp__result_parse("text", text, strlen(text), &back, NULL));
     assert_string_equal(back.class_names[99], "c99");
     sfp__free(text);
     sfp__result_done(&back);
     sfp__result_done(&r);
 }
 
-static void a_curve_is_thinned_out_evenly(void **unused)
+TEST(a_curve_is_thinned_out_evenly)
 {
-    (void)unused;
     sfp_curve c = {0};
     for (int i = 0; i < 7; i++)
-        assert_int_equal(sfp__curve_add(&c, i, 10 * i, NULL), SFP_OK);
+        MUST(sfp__curve_add(&c, i, 10 * i, NULL));
     sfp__curve_thin(&c);
     assert_int_equal(c.count, 4);
     for (int i = 0; i < 4; i++)
@@ -162,22 +152,20 @@ static void a_curve_is_thinned_out_evenly(void **unused)
     sfp__free(c.y);
 }
 
-static void names_that_are_no_text_become_text(void **unused)
+TEST(names_that_are_no_text_become_text)
 {
-    (void)unused;
     sfp_result r = result_make(1, 2), back;
     sfp__free(r.class_names[0]);
     r.class_names[0] = sfp__strdup("a\"\\\n\x01\xff\xc3\xa9\xed\xa0\x80");
-    assert_int_equal(sfp__result_write(&r, path, NULL), SFP_OK);
-    assert_int_equal(sfp__result_read(path, &back, NULL), SFP_OK);
+    MUST(sfp__result_write(&r, path, NULL));
+    MUST(sfp__result_read(path, &back, NULL));
     assert_string_equal(back.class_names[0], "a\"\\\n\x01\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
     sfp__result_done(&r);
     sfp__result_done(&back);
 }
 
-static void options_are_replaced_and_named(void **unused)
+TEST(options_are_replaced_and_named)
 {
-    (void)unused;
     sfp_result r = result_make(1, 1);
     char method[64], key[32];
     sfp__result_method(&r, method, sizeof method);
@@ -199,14 +187,13 @@ static void options_are_replaced_and_named(void **unused)
     sfp__result_done(&r);
 }
 
-static void sizes_out_of_range_are_refused(void **unused)
+TEST(sizes_out_of_range_are_refused)
 {
-    (void)unused;
     sfp_result r;
     assert_int_equal(sfp__result_init(&r, 0, 1, NULL), SFP_EINVAL);
     assert_int_equal(sfp__result_init(&r, 1, -1, NULL), SFP_EINVAL);
     assert_int_equal(sfp__result_init(&r, SFP_RESULT_TASKS_MAX + 1, 1, NULL), SFP_EINVAL);
-    assert_int_equal(sfp__result_init(&r, 1, SFP_CONFUSION_MAX + 1, NULL), SFP_OK);
+    MUST(sfp__result_init(&r, 1, SFP_CONFUSION_MAX + 1, NULL));
     assert_null(r.confusion);
     assert_true(isnan(sfp__result_class_accuracy(&r, 0, NULL)));
     sfp__result_done(&r);
@@ -223,7 +210,6 @@ static void check_refused(const char *good, const char *from, const char *to, co
     assert_non_null(text);
     (void)snprintf(text, room, "%.*s%s%s", (int)at, good, to, good + at + strlen(from));
     sfp_result r, untouched;
-    sfp_error err = {0};
     memset(&r, 0x5a, sizeof r);
     untouched = r;
     sfp_status s = sfp__result_parse("r.json", text, strlen(text), &r, &err);
@@ -233,9 +219,8 @@ static void check_refused(const char *good, const char *from, const char *to, co
     free(text);
 }
 
-static void hostile_files_are_refused_with_a_reason(void **unused)
+TEST(hostile_files_are_refused_with_a_reason)
 {
-    (void)unused;
     static const char *const cases[][3] = {
         {"{", "[{", "not JSON"},
         {"\"seed\":7", "\"seed\":-7", "'seed' is not 0 or more"},
@@ -285,9 +270,8 @@ static void hostile_files_are_refused_with_a_reason(void **unused)
 }
 
 /* A text cut anywhere, or with any byte turned, is refused or read, and never more. */
-static void damaged_text_does_no_harm(void **unused)
+TEST(damaged_text_does_no_harm)
 {
-    (void)unused;
     sfp_result r = result_make(2, 3), back;
     char *good = result_text(&r);
     size_t n = strlen(good);
@@ -303,9 +287,8 @@ static void damaged_text_does_no_harm(void **unused)
     sfp__result_done(&r);
 }
 
-static void no_memory_is_told_and_leaks_nothing(void **unused)
+TEST(no_memory_is_told_and_leaks_nothing)
 {
-    (void)unused;
     sfp_result r = result_make(2, 3), back, fresh;
     char *good = result_text(&r), *text = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__result_parse("r", good, strlen(good), &back, told), true) >= 20);
@@ -319,31 +302,10 @@ static void no_memory_is_told_and_leaks_nothing(void **unused)
     sfp__result_done(&r);
 }
 
-static void a_missing_place_is_an_error(void **unused)
+TEST(a_missing_place_is_an_error)
 {
-    (void)unused;
     sfp_result r = result_make(1, 1), back;
-    sfp_error err = {0};
     assert_int_equal(sfp__result_write(&r, "/tmp/sfp_no_such_folder/result.json", &err), SFP_ENOTFOUND);
     assert_int_equal(sfp__result_read("/tmp/sfp_no_such_folder/result.json", &back, &err), SFP_ENOTFOUND);
     sfp__result_done(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_key_of_the_specification_is_there, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(what_is_written_reads_back_the_same, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(names_that_are_no_text_become_text, make_dir, drop_dir),
-        cmocka_unit_test(evaluations_stay_few),
-        cmocka_unit_test(classes_may_appear),
-        cmocka_unit_test(a_curve_is_thinned_out_evenly),
-        cmocka_unit_test(options_are_replaced_and_named),
-        cmocka_unit_test(sizes_out_of_range_are_refused),
-        cmocka_unit_test(hostile_files_are_refused_with_a_reason),
-        cmocka_unit_test(damaged_text_does_no_harm),
-        cmocka_unit_test(no_memory_is_told_and_leaks_nothing),
-        cmocka_unit_test(a_missing_place_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

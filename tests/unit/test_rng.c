@@ -3,17 +3,13 @@
 #include "base/rng.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 /* kat_vectors of Random123: philox4x32, 10 rounds */
-static void philox_gives_the_published_vectors(void **unused)
+TEST(philox_gives_the_published_vectors)
 {
-    (void)unused;
     static const struct {
         uint32_t counter[4], key[2], out[4];
     } known[] = {
@@ -32,9 +28,8 @@ static void philox_gives_the_published_vectors(void **unused)
     }
 }
 
-static void words_are_philox_of_counter_stream_and_seed(void **unused)
+TEST(words_are_philox_of_counter_stream_and_seed)
 {
-    (void)unused;
     const uint64_t seed = 0x0123456789abcdefu, stream = 0xfedcba9876543210u;
     sfp_rng r = sfp__rng_init(seed, stream);
     r.counter = 0xffffffffu; /* the next block carries into the upper half */
@@ -50,9 +45,8 @@ static void words_are_philox_of_counter_stream_and_seed(void **unused)
     assert_int_equal(sfp__rng_u32(&r), 0x6627e8d5);
 }
 
-static void a_saved_state_continues_the_sequence(void **unused)
+TEST(a_saved_state_continues_the_sequence)
 {
-    (void)unused;
     sfp_rng a = sfp__rng_init(5, 6);
     for (int i = 0; i < 7; i++)
         (void)sfp__rng_u32(&a);
@@ -67,9 +61,8 @@ static void a_saved_state_continues_the_sequence(void **unused)
         assert_int_equal(sfp__rng_u32(&b), rest[i]);
 }
 
-static void seeds_and_streams_differ(void **unused)
+TEST(seeds_and_streams_differ)
 {
-    (void)unused;
     static const uint64_t pairs[][2] = {{1, 0}, {2, 0}, {1, 1}, {(uint64_t)1 << 32, 0}, {1, (uint64_t)1 << 32}};
     enum { N = sizeof pairs / sizeof *pairs };
     sfp_rng r[N];
@@ -96,9 +89,8 @@ static double chi_square_z(const long *count, int cells, double draws)
     return (cbrt(chi / f) - (1 - 2 / (9 * f))) / sqrt(2 / (9 * f));
 }
 
-static void below_is_uniform(void **unused)
+TEST(below_is_uniform)
 {
-    (void)unused;
     static const uint32_t sizes[] = {2, 3, 7, 10, 100, 1000};
     enum { DRAWS = 400000 };
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
@@ -116,9 +108,8 @@ static void below_is_uniform(void **unused)
 }
 
 /* Without rejection every third value of [0, 3 * 2^30) would come twice as often. */
-static void below_has_no_bias_for_large_ranges(void **unused)
+TEST(below_has_no_bias_for_large_ranges)
 {
-    (void)unused;
     enum { DRAWS = 300000 };
     sfp_rng r = sfp__rng_init(12, 0);
     long count[3] = {0};
@@ -133,9 +124,8 @@ static void below_has_no_bias_for_large_ranges(void **unused)
         assert_true(sfp__rng_below(&r, UINT32_MAX) < UINT32_MAX);
 }
 
-static void doubles_fill_zero_to_one(void **unused)
+TEST(doubles_fill_zero_to_one)
 {
-    (void)unused;
     enum { DRAWS = 400000, CELLS = 256 };
     sfp_rng r = sfp__rng_init(13, 0);
     long count[CELLS] = {0}, low[CELLS] = {0};
@@ -151,9 +141,8 @@ static void doubles_fill_zero_to_one(void **unused)
     assert_true(fabs(chi_square_z(low, CELLS, DRAWS)) < 5);
 }
 
-static void normals_have_the_moments_and_the_shape(void **unused)
+TEST(normals_have_the_moments_and_the_shape)
 {
-    (void)unused;
     enum { DRAWS = 400000, CELLS = 64 };
     sfp_rng r = sfp__rng_init(14, 0);
     double m1 = 0, m2 = 0, m3 = 0, m4 = 0, lag = 0, last = 0;
@@ -177,19 +166,4 @@ static void normals_have_the_moments_and_the_shape(void **unused)
     assert_true(fabs(m4 / n - 3) < 5 * sd * sqrt(96));
     assert_true(fabs(lag / n) < 5 * sd);
     assert_true(fabs(chi_square_z(count, CELLS, n)) < 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_gives_the_published_vectors),
-        cmocka_unit_test(words_are_philox_of_counter_stream_and_seed),
-        cmocka_unit_test(a_saved_state_continues_the_sequence),
-        cmocka_unit_test(seeds_and_streams_differ),
-        cmocka_unit_test(below_is_uniform),
-        cmocka_unit_test(below_has_no_bias_for_large_ranges),
-        cmocka_unit_test(doubles_fill_zero_to_one),
-        cmocka_unit_test(normals_have_the_moments_and_the_shape),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

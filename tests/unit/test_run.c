@@ -4,6 +4,9 @@
 #include "model/vit.h"
 
 #include "run_world.h"
+#include "test.h"
+
+AROUND_ALL(make_world, end_world)
 
 static void stopped_is_as_left_alone(sfp_run_options o, int every)
 {
@@ -29,22 +32,19 @@ static void stopped_is_as_left_alone(sfp_run_options o, int every)
     sfp__result_done(&r);
 }
 
-static void plain_run(void **unused)
+TEST(plain_run)
 {
-    (void)unused;
     stopped_is_as_left_alone(options("synthetic:130", "5"), 1);
     stopped_is_as_left_alone(options("synthetic:130", "3,3,4"), 4);
 }
 
-static void run_without_boundaries(void **unused)
+TEST(run_without_boundaries)
 {
-    (void)unused;
     stopped_is_as_left_alone(options("synthetic:130", "free"), 3);
 }
 
-static void closed_form_heads(void **unused)
+TEST(closed_form_heads)
 {
-    (void)unused;
     static const char *const methods[] = {"ncm", "slda", "ranpac"};
     for (int i = 0; i < 3; i++) {
         sfp_run_options o = options("synthetic:130", "5");
@@ -53,9 +53,8 @@ static void closed_form_heads(void **unused)
     }
 }
 
-static void virtual_clock_with_a_queue(void **unused)
+TEST(virtual_clock_with_a_queue)
 {
-    (void)unused;
     char costs[4600];
     (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
     for (int policy = SFP_QUEUE_DROP_OLDEST; policy <= SFP_QUEUE_BLOCK; policy++) {
@@ -70,9 +69,8 @@ static void virtual_clock_with_a_queue(void **unused)
 }
 
 /* What follows from the load (whose queries feed the heads; how much is trained on) is as it was when it was stopped. */
-static void what_follows_the_load_goes_on(void **unused)
+TEST(what_follows_the_load_goes_on)
 {
-    (void)unused;
     char costs[4600];
     (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
     for (int controller = 0; controller < 2; controller++) {
@@ -88,9 +86,8 @@ static void what_follows_the_load_goes_on(void **unused)
     }
 }
 
-static void paper_clock_with_costs(void **unused)
+TEST(paper_clock_with_costs)
 {
-    (void)unused;
     char costs[4600];
     (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
     sfp_run_options o = options("synthetic:300", "3");
@@ -100,9 +97,8 @@ static void paper_clock_with_costs(void **unused)
     stopped_is_as_left_alone(o, 1);
 }
 
-static void triage_pools_across_tasks(void **unused)
+TEST(triage_pools_across_tasks)
 {
-    (void)unused;
     char costs[4600];
     (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
     sfp_run_options o = options("synthetic:250", "5");
@@ -115,9 +111,8 @@ static void triage_pools_across_tasks(void **unused)
     stopped_is_as_left_alone(o, 1);
 }
 
-static void the_controller_goes_on_as_it_was(void **unused)
+TEST(the_controller_goes_on_as_it_was)
 {
-    (void)unused;
     char costs[4600];
     (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
     sfp_run_options o = options("synthetic:250", "2");
@@ -137,9 +132,8 @@ static void the_controller_goes_on_as_it_was(void **unused)
     sfp__result_done(&without);
 }
 
-static void evaluations_are_noted_and_survive_a_stop(void **unused)
+TEST(evaluations_are_noted_and_survive_a_stop)
 {
-    (void)unused;
     sfp_run_options o = options("synthetic:130", "2"); /* 7 batches of 10 a task, the last of 5 */
     o.eval_every = 3;
     sfp_result want = run_once(&o, "evaluated", 0, NULL), r;
@@ -179,7 +173,7 @@ static void put_idx(const char *part, int count, int shade)
 {
     char name[64];
     uint8_t images[16 + 12 * 64] = {0, 0, 8, 3, 0, 0, 0, (uint8_t)count, 0, 0, 0, 8, 0, 0, 0, 8},
-            labels[8 + 12] = {0, 0, 8, 1, 0, 0, 0, (uint8_t)count};
+                             labels[8 + 12] = {0, 0, 8, 1, 0, 0, 0, (uint8_t)count};
     for (int i = 0; i < count; i++) {
         memset(images + 16 + i * 64, shade + 40 * (i % 2), 64);
         labels[8 + i] = (uint8_t)(i % 2);
@@ -191,9 +185,8 @@ static void put_idx(const char *part, int count, int shade)
 }
 
 /* A test part is known by being one, not by its size. */
-static void a_test_part_as_large_as_the_training_part_is_used(void **unused)
+TEST(a_test_part_as_large_as_the_training_part_is_used)
 {
-    (void)unused;
     char data[4700];
     put_idx("train", 12, 10);
     put_idx("t10k", 12, 100);
@@ -208,9 +201,8 @@ static void a_test_part_as_large_as_the_training_part_is_used(void **unused)
     sfp__result_done(&r);
 }
 
-static void evaluation_in_between_changes_nothing(void **unused)
+TEST(evaluation_in_between_changes_nothing)
 {
-    (void)unused;
     sfp_run_options o = options("synthetic:130", "2");
     sfp_result a = run_once(&o, "between_off", 0, NULL);
     o.eval_every = 2;
@@ -221,9 +213,8 @@ static void evaluation_in_between_changes_nothing(void **unused)
     sfp__result_done(&b);
 }
 
-static void paper_clock_measures_a_first_task_of_few_batches(void **unused)
+TEST(paper_clock_measures_a_first_task_of_few_batches)
 {
-    (void)unused;
     sfp_run_options o = options("synthetic:100", "5"); /* 2 batches a task */
     o.clock = SFP_CLOCK_PAPER;
     o.rate = 1e9;
@@ -233,9 +224,8 @@ static void paper_clock_measures_a_first_task_of_few_batches(void **unused)
     sfp__result_done(&r);
 }
 
-static void a_new_run_in_an_old_folder_forgets_its_checkpoint(void **unused)
+TEST(a_new_run_in_an_old_folder_forgets_its_checkpoint)
 {
-    (void)unused;
     char said[SFP_ERROR_MAX];
     sfp_run_options o = options("synthetic:60", "2");
     sfp_result r = run_once(&o, "again", 0, NULL);
@@ -255,9 +245,8 @@ static void a_new_run_in_an_old_folder_forgets_its_checkpoint(void **unused)
     sfp__result_done(&r);
 }
 
-static void broken_pictures_are_counted_once_however_often_it_is_resumed(void **unused)
+TEST(broken_pictures_are_counted_once_however_often_it_is_resumed)
 {
-    (void)unused;
     char data[4700], said[SFP_ERROR_MAX];
     put_pictures("pictures", 2, true);
     (void)snprintf(data, sizeof data, "folder:%s", in_folder("pictures"));
@@ -274,9 +263,8 @@ static void broken_pictures_are_counted_once_however_often_it_is_resumed(void **
     sfp__result_done(&r);
 }
 
-static void one_class_and_a_batch_larger_than_the_data(void **unused)
+TEST(one_class_and_a_batch_larger_than_the_data)
 {
-    (void)unused;
     char data[4700];
     put_pictures("single", 1, false);
     (void)snprintf(data, sizeof data, "folder:%s", in_folder("single"));
@@ -295,9 +283,8 @@ static void one_class_and_a_batch_larger_than_the_data(void **unused)
     }
 }
 
-static void stopping_before_the_first_timestamp_leaves_no_checkpoint(void **unused)
+TEST(stopping_before_the_first_timestamp_leaves_no_checkpoint)
 {
-    (void)unused;
     volatile sig_atomic_t stop = 1;
     sfp_run_hooks hooks = {.stop = &stop};
     sfp_run_options o = options("synthetic:60", "2");
@@ -306,7 +293,7 @@ static void stopping_before_the_first_timestamp_leaves_no_checkpoint(void **unus
     char out[4600];
     (void)snprintf(out, sizeof out, "%s", in_folder("early"));
     o.out = out;
-    assert_int_equal(sfp__run(&o, &hooks, &r, NULL), SFP_OK);
+    MUST(sfp__run(&o, &hooks, &r, NULL));
     assert_false(r.finished);
     assert_int_equal(access(in_folder("early/checkpoint"), F_OK), -1);
     sfp__result_done(&r);
@@ -333,9 +320,8 @@ static bool says(sfp_run_options *o, const char *name, const char *word, bool st
     return e.heard;
 }
 
-static void stopping_while_the_clock_is_measured_leaves_the_run_before(void **unused)
+TEST(stopping_while_the_clock_is_measured_leaves_the_run_before)
 {
-    (void)unused;
     static const char *const files[] = {"checkpoint", "result.json", "report.html", "events.jsonl", "state.safetensors"};
     sfp_result r;
     sfp_run_options o = options("synthetic:60", "2");
@@ -358,9 +344,8 @@ static void stopping_while_the_clock_is_measured_leaves_the_run_before(void **un
     sfp__result_done(&r);
 }
 
-static void a_finished_run_without_its_checkpoint_is_left_alone(void **unused)
+TEST(a_finished_run_without_its_checkpoint_is_left_alone)
 {
-    (void)unused;
     sfp_run_options o = options("synthetic:60", "2");
     sfp_result want = run_once(&o, "bare", 0, NULL), r;
     assert_int_equal(remove(in_folder("bare/checkpoint")), 0);
@@ -380,9 +365,8 @@ static void a_finished_run_without_its_checkpoint_is_left_alone(void **unused)
     refused(o, "bare: holds a result, but no checkpoint to go on from");
 }
 
-static void what_is_not_a_runs_stays(void **unused)
+TEST(what_is_not_a_runs_stays)
 {
-    (void)unused;
     static const char *const theirs[] = {"{\"score\": 7}\n", "[]", "", "not JSON"};
     char out[4600];
     sfp_run_options o = options("synthetic:60", "2");
@@ -403,9 +387,8 @@ static void what_is_not_a_runs_stays(void **unused)
     sfp__result_done(&r);
 }
 
-static void events_that_a_checkpoint_counts_and_are_missing_are_told(void **unused)
+TEST(events_that_a_checkpoint_counts_and_are_missing_are_told)
 {
-    (void)unused;
     sfp_run_options o = options("synthetic:130", "2");
     sfp_result r = run_once(&o, "short_log", 4, NULL);
     assert_false(r.finished);
@@ -428,9 +411,8 @@ static void events_that_a_checkpoint_counts_and_are_missing_are_told(void **unus
 }
 
 /* An evaluation notes what it found: one more of them is one more allocation. */
-static void the_same_state_is_not_evaluated_twice(void **unused)
+TEST(the_same_state_is_not_evaluated_twice)
 {
-    (void)unused;
     unsigned long count[2];
     for (int every = 0; every < 2; every++) {
         sfp_run_options o = options("synthetic:60", "2"); /* 3 batches a task */
@@ -456,9 +438,8 @@ static void note_first(void *ctx, const sfp_run_progress *p)
         *b = (begin){.from = p->from, .offered = p->offered};
 }
 
-static void progress_tells_where_this_process_began(void **unused)
+TEST(progress_tells_where_this_process_began)
 {
-    (void)unused;
     sfp_run_options o = options("synthetic:130", "2");
     sfp_result r = run_once(&o, "from", 3, NULL);
     sfp__result_done(&r);
@@ -478,9 +459,8 @@ static void rename_class(const char *from, const char *to)
     assert_int_equal(rename(path, in_folder(to)), 0);
 }
 
-static void a_stopped_run_does_not_go_on_with_classes_of_other_names(void **unused)
+TEST(a_stopped_run_does_not_go_on_with_classes_of_other_names)
 {
-    (void)unused;
     char data[4700];
     put_pictures("shapes", 3, false);
     (void)snprintf(data, sizeof data, "folder:%s", in_folder("shapes"));
@@ -502,9 +482,8 @@ static void a_stopped_run_does_not_go_on_with_classes_of_other_names(void **unus
 }
 
 /* Such are those that others wrote. */
-static void a_state_without_names_gets_those_of_the_stream(void **unused)
+TEST(a_state_without_names_gets_those_of_the_stream)
 {
-    (void)unused;
     char state[4600];
     sfp_learner *l = NULL;
     sfp_safetensors *st = NULL;
@@ -512,12 +491,12 @@ static void a_state_without_names_gets_those_of_the_stream(void **unused)
     (void)snprintf(state, sizeof state, "%s", in_folder("unnamed.safetensors"));
     sfp_learner_options lo = o.learner;
     lo.fp.tasks = lo.fp.classes = 0;
-    assert_int_equal(sfp__learner_create(vit, threads, &lo, &l, NULL), SFP_OK);
-    assert_int_equal(sfp__learner_save_state(l, state, NULL), SFP_OK);
+    MUST(sfp__learner_create(vit, threads, &lo, &l, NULL));
+    MUST(sfp__learner_save_state(l, state, NULL));
     sfp__learner_free(l);
     o.init_state = state;
     sfp_result r = run_once(&o, "named", 0, NULL);
-    assert_int_equal(sfp__safetensors_open(in_folder("named/state.safetensors"), &st, NULL), SFP_OK);
+    MUST(sfp__safetensors_open(in_folder("named/state.safetensors"), &st, NULL));
     const char *names = sfp__safetensors_meta(st, "class_names");
     assert_non_null(names);
     assert_null(strstr(names, "null"));
@@ -527,9 +506,8 @@ static void a_state_without_names_gets_those_of_the_stream(void **unused)
     sfp__result_done(&r);
 }
 
-static void what_cannot_be_run_is_said(void **unused)
+TEST(what_cannot_be_run_is_said)
 {
-    (void)unused;
     char costs[4600], bad[4600];
     put_text("bad", "0.5\nfast\n");
     put_text("empty", "# nothing\n");
@@ -546,36 +524,4 @@ static void what_cannot_be_run_is_said(void **unused)
     o = options("synthetic:60", "2");
     o.resume = true;
     refused(o, "--resume needs the directory of the run");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_run),
-        cmocka_unit_test(run_without_boundaries),
-        cmocka_unit_test(closed_form_heads),
-        cmocka_unit_test(virtual_clock_with_a_queue),
-        cmocka_unit_test(what_follows_the_load_goes_on),
-        cmocka_unit_test(paper_clock_with_costs),
-        cmocka_unit_test(triage_pools_across_tasks),
-        cmocka_unit_test(the_controller_goes_on_as_it_was),
-        cmocka_unit_test(evaluations_are_noted_and_survive_a_stop),
-        cmocka_unit_test(a_test_part_as_large_as_the_training_part_is_used),
-        cmocka_unit_test(evaluation_in_between_changes_nothing),
-        cmocka_unit_test(paper_clock_measures_a_first_task_of_few_batches),
-        cmocka_unit_test(a_new_run_in_an_old_folder_forgets_its_checkpoint),
-        cmocka_unit_test(broken_pictures_are_counted_once_however_often_it_is_resumed),
-        cmocka_unit_test(one_class_and_a_batch_larger_than_the_data),
-        cmocka_unit_test(stopping_before_the_first_timestamp_leaves_no_checkpoint),
-        cmocka_unit_test(stopping_while_the_clock_is_measured_leaves_the_run_before),
-        cmocka_unit_test(a_finished_run_without_its_checkpoint_is_left_alone),
-        cmocka_unit_test(what_is_not_a_runs_stays),
-        cmocka_unit_test(events_that_a_checkpoint_counts_and_are_missing_are_told),
-        cmocka_unit_test(the_same_state_is_not_evaluated_twice),
-        cmocka_unit_test(progress_tells_where_this_process_began),
-        cmocka_unit_test(a_stopped_run_does_not_go_on_with_classes_of_other_names),
-        cmocka_unit_test(a_state_without_names_gets_those_of_the_stream),
-        cmocka_unit_test(what_cannot_be_run_is_said),
-    };
-    return cmocka_run_group_tests(tests, make_world, end_world);
 }

@@ -3,8 +3,11 @@
 #include "model/vit.h"
 
 #include "run_world.h"
+#include "test.h"
 
 #include <math.h>
+
+AROUND_ALL(make_world, end_world)
 
 /* Lets `lets` evaluations pass and stops in the next: before its first picture, after some, or after the last. */
 typedef struct watch {
@@ -105,15 +108,13 @@ static void check(sfp_run_options o, const char *name)
     sfp__result_done(&left_alone);
 }
 
-static void after_each_task(void **unused)
+TEST(after_each_task)
 {
-    (void)unused;
     check(options("synthetic:130", "3"), "tasks");
 }
 
-static void between_timestamps(void **unused)
+TEST(between_timestamps)
 {
-    (void)unused;
     sfp_run_options o = options("synthetic:130", "2");
     o.eval_every = 3;
     check(o, "between");
@@ -139,9 +140,8 @@ static sfp_run_options on_virtual_clock(const char *data, const char *tasks, dou
 }
 
 /* The clock has given the first batch of the next task by then. */
-static void on_a_clock(void **unused)
+TEST(on_a_clock)
 {
-    (void)unused;
     sfp_run_options o = on_virtual_clock("synthetic:200", "3", 80);
     o.queue = 2;
     check(o, "virtual");
@@ -156,9 +156,8 @@ static void on_a_clock(void **unused)
 }
 
 /* An evaluation that was not given up is not done again: it would be noted at another place. */
-static void what_was_evaluated_is_remembered(void **unused)
+TEST(what_was_evaluated_is_remembered)
 {
-    (void)unused;
     sfp_run_options o = on_virtual_clock("synthetic:200", "3", 80);
     o.eval_every = 1;
     sfp_result whole = run_once(&o, "remembered_whole", 0, NULL);
@@ -172,15 +171,4 @@ static void what_was_evaluated_is_remembered(void **unused)
         o.resume = true;
     }
     sfp__result_done(&whole);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(after_each_task),
-        cmocka_unit_test(between_timestamps),
-        cmocka_unit_test(on_a_clock),
-        cmocka_unit_test(what_was_evaluated_is_remembered),
-    };
-    return cmocka_run_group_tests(tests, make_world, end_world);
 }

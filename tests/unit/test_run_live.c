@@ -3,14 +3,16 @@
 #include "model/vit.h"
 
 #include "run_world.h"
+#include "test.h"
 
 #include <pthread.h>
 
+AROUND_ALL(make_world, end_world)
+
 /* --------------------------------------------------------------------- synthetic:0 */
 
-static void a_stream_without_end_goes_on_as_if_never_stopped(void **unused)
+TEST(a_stream_without_end_goes_on_as_if_never_stopped)
 {
-    (void)unused;
     static const char *const methods[] = {NULL, "ncm", "slda"};
     for (int m = 0; m < 3; m++) {
         char whole[32], cut[32], a[64], b[64], said[SFP_ERROR_MAX];
@@ -58,7 +60,7 @@ static void put_picture(const char *name, int shade)
         *p = '/';
     }
     sfp_image im = {.width = 16, .height = 16, .rgb = rgb};
-    assert_int_equal(sfp__image_write_png(path, &im, NULL), SFP_OK);
+    MUST(sfp__image_write_png(path, &im, NULL));
 }
 
 static sfp_run_options watch(const char *name)
@@ -91,9 +93,8 @@ static void check_labels(const sfp_result *r, uint64_t unlabelled, uint64_t late
     assert_int_equal(late + expired + waiting, unlabelled);
 }
 
-static void a_folder_is_learned_from_and_only_what_is_new_later(void **unused)
+TEST(a_folder_is_learned_from_and_only_what_is_new_later)
 {
-    (void)unused;
     char name[64];
     for (int i = 0; i < 12; i++) {
         (void)snprintf(name, sizeof name, "in/c%d/%d.png", i % 2, i);
@@ -184,9 +185,8 @@ static void label_later(int done)
     }
 }
 
-static void labels_that_come_late_are_learned_from(void **unused)
+TEST(labels_that_come_late_are_learned_from)
 {
-    (void)unused;
     put_five("cat", 0);
     sfp_run_options o = watch("late");
     sfp_result r = run_script(&o, "late_out", label_later);
@@ -228,9 +228,8 @@ static void check_predictions(const char *name, int n, const char *const *begin,
     }
 }
 
-static void what_waits_is_predicted_once_however_often_a_run_goes_on(void **unused)
+TEST(what_waits_is_predicted_once_however_often_a_run_goes_on)
 {
-    (void)unused;
     static const char *const begin[] = {"{\"id\":5,", "{\"id\":6,", "{\"id\":7,", "{\"id\":8,", "{\"id\":9,", "{\"id\":10,"};
     static const char *const picture[] = {"u1", "u2", "u3", "u4", "u5", "u6"};
     for (int i = 0; i < 10; i++) {
@@ -285,9 +284,8 @@ static void end_after_two(int done)
         put_text("pause/.end", "");
 }
 
-static void a_short_batch_is_learned_after_a_pause(void **unused)
+TEST(a_short_batch_is_learned_after_a_pause)
 {
-    (void)unused;
     put_picture("pause/cat/1.png", 10);
     put_picture("pause/cat/2.png", 20);
     sfp_run_options o = watch("pause");
@@ -297,9 +295,8 @@ static void a_short_batch_is_learned_after_a_pause(void **unused)
     sfp__result_done(&r);
 }
 
-static void the_test_set_is_matched_by_name(void **unused)
+TEST(the_test_set_is_matched_by_name)
 {
-    (void)unused;
     char test[4700], said[SFP_ERROR_MAX];
     for (int i = 0; i < 6; i++) {
         char name[64];
@@ -378,9 +375,8 @@ static void overload(const char *data, double cost, bool triage, bool controller
     sfp__result_done(&r);
 }
 
-static void lag_is_bounded_and_counts_add_up_at_three_times_the_load(void **unused)
+TEST(lag_is_bounded_and_counts_add_up_at_three_times_the_load)
 {
-    (void)unused;
     static const char *const data[] = {"synthetic", "synthetic:0"};
     double cost = measure();
     for (int i = 0; i < 2; i++) {
@@ -390,9 +386,8 @@ static void lag_is_bounded_and_counts_add_up_at_three_times_the_load(void **unus
     }
 }
 
-static void what_a_live_stream_cannot_have_is_refused(void **unused)
+TEST(what_a_live_stream_cannot_have_is_refused)
 {
-    (void)unused;
     refused(options("synthetic:0", "5"), "tasks is '5', expected free: synthetic:0 is a live stream and has no tasks");
     sfp_run_options o = options("synthetic:0", NULL);
     o.clock = SFP_CLOCK_PAPER;
@@ -411,19 +406,4 @@ static void what_a_live_stream_cannot_have_is_refused(void **unused)
     o.rate = 5;
     o.clock = SFP_CLOCK_DEFAULT;
     refused(o, "these pictures come at their own rate");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stream_without_end_goes_on_as_if_never_stopped),
-        cmocka_unit_test(a_folder_is_learned_from_and_only_what_is_new_later),
-        cmocka_unit_test(labels_that_come_late_are_learned_from),
-        cmocka_unit_test(what_waits_is_predicted_once_however_often_a_run_goes_on),
-        cmocka_unit_test(a_short_batch_is_learned_after_a_pause),
-        cmocka_unit_test(the_test_set_is_matched_by_name),
-        cmocka_unit_test(lag_is_bounded_and_counts_add_up_at_three_times_the_load),
-        cmocka_unit_test(what_a_live_stream_cannot_have_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_world, end_world);
 }

@@ -4,10 +4,13 @@
 #include "results/registry.h"
 
 #include "run_world.h"
+#include "test.h"
 
 #include "run_result.h"
 
 #include <jansson.h>
+
+AROUND_ALL(make_world, end_world)
 
 static char *text_in(const char *folder_name, const char *name)
 {
@@ -24,16 +27,15 @@ static void check_holds(const char *text, const char *part, bool wanted)
 
 /* ------------------------------------------------------------------- numbers */
 
-static void every_file_tells_the_same_numbers(void **unused)
+TEST(every_file_tells_the_same_numbers)
 {
-    (void)unused;
     sfp_run_options o = options("synthetic:60", "2");
     sfp_result r = run_once(&o, "numbers", 0, NULL), file;
-    assert_int_equal(sfp__result_read(in_folder("numbers/result.json"), &file, NULL), SFP_OK);
+    MUST(sfp__result_read(in_folder("numbers/result.json"), &file, NULL));
     sfp_registry *registry = NULL;
     char *said = result_text(&r), *written = result_text(&file), *registered = NULL;
-    assert_int_equal(sfp__registry_look(&registry, NULL), SFP_OK);
-    assert_int_equal(sfp__registry_json(registry, o.out, &registered, NULL), SFP_OK);
+    MUST(sfp__registry_look(&registry, NULL));
+    MUST(sfp__registry_json(registry, o.out, &registered, NULL));
     assert_string_equal(said, written);
     assert_string_equal(said, registered);
     sfp__registry_close(registry);
@@ -44,9 +46,8 @@ static void every_file_tells_the_same_numbers(void **unused)
     sfp__result_done(&file);
 }
 
-static void lag_is_not_a_number_where_nothing_can_be_late(void **unused)
+TEST(lag_is_not_a_number_where_nothing_can_be_late)
 {
-    (void)unused;
     char costs[4600];
     (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
     const sfp_clock_kind clocks[] = {SFP_CLOCK_OFF, SFP_CLOCK_PAPER, SFP_CLOCK_VIRTUAL};
@@ -101,9 +102,8 @@ static void check_head_line(const json_t *line, size_t t, int task)
         assert_true(json_is_array(json_object_get(line, empty[i])) && json_array_size(json_object_get(line, empty[i])) == 0);
 }
 
-static void heads_leave_a_line_a_timestamp_however_often_they_are_stopped(void **unused)
+TEST(heads_leave_a_line_a_timestamp_however_often_they_are_stopped)
 {
-    (void)unused;
     static const char *const methods[] = {"ncm", "slda", "ranpac"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         char whole[32], cut[32];
@@ -173,9 +173,8 @@ static void check_sides(sfp_run_options *o, const char *name, size_t took, size_
     sfp__result_done(&r);
 }
 
-static void a_report_shows_what_was_taken_and_what_was_left(void **unused)
+TEST(a_report_shows_what_was_taken_and_what_was_left)
 {
-    (void)unused;
     sfp_run_options o = options("synthetic:100", "1");
     check_sides(&o, "small", 5, 5);
     o.learner.batch = 100;
@@ -194,9 +193,8 @@ static void a_report_shows_what_was_taken_and_what_was_left(void **unused)
     check_sides(&o, "triage", 5, 35);
 }
 
-static void pictures_kept_compressed_are_shown(void **unused)
+TEST(pictures_kept_compressed_are_shown)
 {
-    (void)unused;
     char data[4700];
     put_pictures("kept", 2, false);
     (void)snprintf(data, sizeof data, "folder:%s", in_folder("kept"));
@@ -217,9 +215,8 @@ static void pictures_kept_compressed_are_shown(void **unused)
     free(other);
 }
 
-static void a_run_resumed_at_its_end_says_why_no_coreset_is_shown(void **unused)
+TEST(a_run_resumed_at_its_end_says_why_no_coreset_is_shown)
 {
-    (void)unused;
     static const char *const nothing = "Nothing was learned since the run was last started or resumed";
     sfp_run_options o = options("synthetic:60", "1");
     sfp_result r = run_once(&o, "at_the_end", 6, NULL);
@@ -240,17 +237,4 @@ static void a_run_resumed_at_its_end_says_why_no_coreset_is_shown(void **unused)
     page = text_in("no_coreset", "report.html");
     check_holds(page, "What the coreset took", false);
     free(page);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_file_tells_the_same_numbers),
-        cmocka_unit_test(lag_is_not_a_number_where_nothing_can_be_late),
-        cmocka_unit_test(heads_leave_a_line_a_timestamp_however_often_they_are_stopped),
-        cmocka_unit_test(a_report_shows_what_was_taken_and_what_was_left),
-        cmocka_unit_test(pictures_kept_compressed_are_shown),
-        cmocka_unit_test(a_run_resumed_at_its_end_says_why_no_coreset_is_shown),
-    };
-    return cmocka_run_group_tests(tests, make_world, end_world);
 }

@@ -2,9 +2,7 @@
 #include "io/safetensors.h"
 
 #include <dirent.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,24 +10,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "failing_alloc.h"
 #include "temp_folder.h"
+#include "test.h"
 
 static char path[96];
 
-static int make_dir(void **unused)
+static void make_dir(void)
 {
-    (void)unused;
-    return make_folder_for("w.safetensors", path, sizeof path);
+    make_folder_for("w.safetensors", path, sizeof path);
 }
 
-static int remove_dir(void **unused)
+static void remove_dir(void)
 {
-    (void)unused;
-    return remove_file_and_folder(path);
+    remove_file_and_folder(path);
 }
+
+AROUND_ALL(make_dir, remove_dir)
 
 static int files_in_dir(void)
 {
@@ -44,12 +41,12 @@ static int files_in_dir(void)
 
 static sfp_tensor bytes_tensor(const char *name, int64_t n, const void *data)
 {
-    return (sfp_tensor){.name = name, .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {n}, .count = (size_t)n, .bytes = (size_t)n, .data = data};
+    return (sfp_tensor){
+        .name = name, .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {n}, .count = (size_t)n, .bytes = (size_t)n, .data = data};
 }
 
-static void what_is_written_is_read_back(void **unused)
+TEST(what_is_written_is_read_back)
 {
-    (void)unused;
     float f[6] = {1, 2, 3, 4, 5, 6};
     int64_t scalar = -7;
     uint8_t three[3] = {1, 2, 3};
@@ -60,19 +57,17 @@ static void what_is_written_is_read_back(void **unused)
         bytes_tensor("odd \"name\"\\\n\x01\x7f \xe2\x82\xac", 3, three),
     };
     sfp_meta meta[] = {{"classes", "[\"a\",\"b\"]"}, {"empty", ""}, {"tab\t", "\xc3\xa9"}};
-    sfp_error err = {0};
-    assert_int_equal(sfp__safetensors_write(path, tensors, 4, meta, 3, &err), SFP_OK);
+    MUST(sfp__safetensors_write(path, tensors, 4, meta, 3, &err));
     assert_int_equal(files_in_dir(), 1);
 
     sfp_safetensors *st;
-    if (sfp__safetensors_open(path, &st, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__safetensors_open(path, &st, &err));
     assert_int_equal(sfp__safetensors_count(st), 4);
     for (size_t i = 0; i < 4; i++) {
         const sfp_tensor *want = &tensors[i], *got = sfp__safetensors_find(st, want->name);
         assert_non_null(got);
         assert_int_equal(got->dtype, want->dtype);
-        assert_int_equal(sfp__tensor_expect(path, got, want->shape, want->ndim, &err), SFP_OK);
+        MUST(sfp__tensor_expect(path, got, want->shape, want->ndim, &err));
         if (want->bytes)
             assert_memory_equal(got->data, want->data, want->bytes);
     }
@@ -87,30 +82,28 @@ static void what_is_written_is_read_back(void **unused)
     sfp__safetensors_close(st);
 }
 
-static void a_file_without_tensors_is_written(void **unused)
+TEST(a_file_without_tensors_is_written)
 {
-    (void)unused;
     sfp_safetensors *st;
-    assert_int_equal(sfp__safetensors_write(path, NULL, 0, NULL, 0, NULL), SFP_OK);
-    assert_int_equal(sfp__safetensors_open(path, &st, NULL), SFP_OK);
+    MUST(sfp__safetensors_write(path, NULL, 0, NULL, 0, NULL));
+    MUST(sfp__safetensors_open(path, &st, NULL));
     assert_int_equal(sfp__safetensors_count(st), 0);
     sfp__safetensors_close(st);
 }
 
-static void many_tensors_are_all_found(void **unused)
+TEST(many_tensors_are_all_found)
 {
-    (void)unused;
     enum { N = 2000 };
     sfp_tensor *tensors = calloc(N, sizeof *tensors);
-    char (*names)[16] = calloc(N, 16);
+    char(*names)[16] = calloc(N, 16);
     uint8_t data[7] = {0};
     for (int i = 0; i < N; i++) {
         (void)snprintf(names[i], 16, "t.%d", i * 7919 % N);
         tensors[i] = bytes_tensor(names[i], i % 8, data);
     }
     sfp_safetensors *st;
-    assert_int_equal(sfp__safetensors_write(path, tensors, N, NULL, 0, NULL), SFP_OK);
-    assert_int_equal(sfp__safetensors_open(path, &st, NULL), SFP_OK);
+    MUST(sfp__safetensors_write(path, tensors, N, NULL, 0, NULL));
+    MUST(sfp__safetensors_open(path, &st, NULL));
     for (int i = 0; i < N; i++) {
         const sfp_tensor *t = sfp__safetensors_find(st, names[i]);
         assert_non_null(t);
@@ -124,15 +117,13 @@ static void many_tensors_are_all_found(void **unused)
 static void check_refused(const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count, sfp_status status,
                           const char *message)
 {
-    sfp_error err = {0};
     assert_int_equal(sfp__safetensors_write(path, tensors, count, meta, meta_count, &err), status);
     if (!strstr(err.message, message))
         fail_msg("'%s', expected '%s'", err.message, message);
 }
 
-static void tensors_that_could_not_be_read_back_are_refused(void **unused)
+TEST(tensors_that_could_not_be_read_back_are_refused)
 {
-    (void)unused;
     uint8_t data[8] = {0};
     sfp_tensor twice[2] = {bytes_tensor("a", 2, data), bytes_tensor("a", 3, data)};
     check_refused(twice, 2, NULL, 0, SFP_EINVAL, "tensor 'a' is given twice");
@@ -162,20 +153,19 @@ static void tensors_that_could_not_be_read_back_are_refused(void **unused)
 static void check_old_file(uint8_t first)
 {
     sfp_safetensors *st;
-    assert_int_equal(sfp__safetensors_open(path, &st, NULL), SFP_OK);
+    MUST(sfp__safetensors_open(path, &st, NULL));
     assert_int_equal(*(const uint8_t *)sfp__safetensors_at(st, 0)->data, first);
     sfp__safetensors_close(st);
     assert_int_equal(files_in_dir(), 1);
 }
 
-static void a_full_disk_leaves_the_old_file_and_nothing_else(void **unused)
+TEST(a_full_disk_leaves_the_old_file_and_nothing_else)
 {
-    (void)unused;
     size_t size = 1 << 20;
     uint8_t *data = calloc(1, size);
     data[0] = 42;
     sfp_tensor small = bytes_tensor("a", 16, data), large = bytes_tensor("a", (int64_t)size, data);
-    assert_int_equal(sfp__safetensors_write(path, &small, 1, NULL, 0, NULL), SFP_OK);
+    MUST(sfp__safetensors_write(path, &small, 1, NULL, 0, NULL));
     data[0] = 43;
 
     struct rlimit old, limit;
@@ -184,7 +174,6 @@ static void a_full_disk_leaves_the_old_file_and_nothing_else(void **unused)
     limit.rlim_cur = 65536;
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    sfp_error err = {0};
     sfp_status status = sfp__safetensors_write(path, &large, 1, NULL, 0, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     (void)signal(SIGXFSZ, handler);
@@ -192,63 +181,41 @@ static void a_full_disk_leaves_the_old_file_and_nothing_else(void **unused)
     assert_int_equal(status, SFP_EIO);
     assert_non_null(strstr(err.message, "cannot write: File too large"));
     check_old_file(42);
-    assert_int_equal(sfp__safetensors_write(path, &large, 1, NULL, 0, NULL), SFP_OK);
+    MUST(sfp__safetensors_write(path, &large, 1, NULL, 0, NULL));
     check_old_file(43);
     free(data);
 }
 
-static void devices_directories_and_missing_folders_are_refused(void **unused)
+TEST(devices_directories_and_missing_folders_are_refused)
 {
-    (void)unused;
-    sfp_error err = {0};
     struct stat before, after;
     assert_int_equal(stat("/dev/full", &before), 0);
-    assert_int_equal(sfp__safetensors_write("/dev/full", NULL, 0, NULL, 0, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "/dev/full: is not a regular file"));
+    REFUSED(sfp__safetensors_write("/dev/full", NULL, 0, NULL, 0, &err), SFP_EINVAL, "/dev/full: is not a regular file");
     assert_int_equal(stat("/dev/full", &after), 0);
     assert_true(S_ISCHR(after.st_mode) && before.st_rdev == after.st_rdev);
-    assert_int_equal(sfp__safetensors_write(folder, NULL, 0, NULL, 0, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "is a directory"));
-    assert_int_equal(sfp__safetensors_write("/tmp/sfp_no_such_folder/w", NULL, 0, NULL, 0, &err), SFP_ENOTFOUND);
-    assert_non_null(strstr(err.message, "cannot create"));
+    REFUSED(sfp__safetensors_write(folder, NULL, 0, NULL, 0, &err), SFP_EINVAL, "is a directory");
+    REFUSED(sfp__safetensors_write("/tmp/sfp_no_such_folder/w", NULL, 0, NULL, 0, &err), SFP_ENOTFOUND, "cannot create");
 }
 
-static void a_left_over_of_a_killed_process_is_no_obstacle(void **unused)
+TEST(a_left_over_of_a_killed_process_is_no_obstacle)
 {
-    (void)unused;
     char left[128];
     uint8_t data[4] = {9};
     sfp_tensor t = bytes_tensor("a", 4, data);
     (void)snprintf(left, sizeof left, "%s.tmp.%ld", path, (long)getpid());
     fclose(fopen(left, "w"));
-    assert_int_equal(sfp__safetensors_write(path, &t, 1, NULL, 0, NULL), SFP_OK);
+    MUST(sfp__safetensors_write(path, &t, 1, NULL, 0, NULL));
     assert_int_equal(unlink(left), 0); /* it was somebody's: still there */
     check_old_file(9);
 }
 
-static void each_failing_allocation_leaves_the_old_file(void **unused)
+TEST(each_failing_allocation_leaves_the_old_file)
 {
-    (void)unused;
     uint8_t old_data[4] = {1}, new_data[4] = {2};
     sfp_tensor old = bytes_tensor("a", 4, old_data), new = bytes_tensor("a", 4, new_data);
     sfp_meta meta = {"k", "v"};
-    assert_int_equal(sfp__safetensors_write(path, &old, 1, NULL, 0, NULL), SFP_OK);
+    MUST(sfp__safetensors_write(path, &old, 1, NULL, 0, NULL));
     long failures = FAIL_EACH_ALLOCATION(sfp__safetensors_write(path, &new, 1, &meta, 1, told), (check_old_file(1), true));
     assert_in_range(failures, 3, 99);
     check_old_file(2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read_back),
-        cmocka_unit_test(a_file_without_tensors_is_written),
-        cmocka_unit_test(many_tensors_are_all_found),
-        cmocka_unit_test(tensors_that_could_not_be_read_back_are_refused),
-        cmocka_unit_test(a_full_disk_leaves_the_old_file_and_nothing_else),
-        cmocka_unit_test(devices_directories_and_missing_folders_are_refused),
-        cmocka_unit_test(a_left_over_of_a_killed_process_is_no_obstacle),
-        cmocka_unit_test(each_failing_allocation_leaves_the_old_file),
-    };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

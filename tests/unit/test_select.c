@@ -4,18 +4,14 @@
 #include "base/mem.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "chi_square.h"
 #include "failing_alloc.h"
 #include "select_case.h"
+#include "test.h"
 
 /* One pick into arrays of exactly the promised sizes; returns the count, `out` is the caller's to free. */
 static int pick(const char *name, int b, const float *score, double sigma, sfp_coreset_mode mode, sfp_rng *rng, int **out)
@@ -28,9 +24,8 @@ static int pick(const char *name, int b, const float *score, double sigma, sfp_c
     const sfp_select_env env = {.rng = rng, .arena = &arena};
     int count = -1;
     float *weight = malloc((size_t)b * sizeof *weight + 1);
-    sfp_error err;
     *out = malloc((size_t)b * sizeof **out + 1);
-    assert_int_equal(s->pick(&batch, &opt, &env, *out, weight, &count, &err), SFP_OK);
+    MUST(s->pick(&batch, &opt, &env, *out, weight, &count, &err));
     assert_in_range(count, 0, b);
     for (int i = 0; i < count; i++)
         assert_true(weight[i] == 1);
@@ -48,9 +43,8 @@ static void check_pick(const char *name, int b, const float *score, double sigma
     free(got);
 }
 
-static void a_coreset_is_a_floor_of_sigma_b_and_at_least_one(void **unused)
+TEST(a_coreset_is_a_floor_of_sigma_b_and_at_least_one)
 {
-    (void)unused;
     static const struct {
         int b;
         double sigma;
@@ -68,9 +62,8 @@ static void a_coreset_is_a_floor_of_sigma_b_and_at_least_one(void **unused)
 }
 
 /* Odd and even b and c, both modes, against the definition: the element at rank r of the window has r elements before it. */
-static void the_window_is_around_the_middle_for_every_b_and_c(void **unused)
+TEST(the_window_is_around_the_middle_for_every_b_and_c)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(3, 0);
     for (int b = 1; b <= 41; b++) {
         for (int c = 1; c < b; c++) {
@@ -99,9 +92,8 @@ static void the_window_is_around_the_middle_for_every_b_and_c(void **unused)
     }
 }
 
-static void exact_and_paper_differ_by_one_for_odd_c(void **unused)
+TEST(exact_and_paper_differ_by_one_for_odd_c)
 {
-    (void)unused;
     const float score[] = {0.1f, 0.9f, 0.5f, 0.7f, 0.3f, 0.8f, 0.2f}; /* ranked: 1 5 3 2 4 6 0 */
     check_pick("streamfp", 7, score, 0.5, SFP_CORESET_EXACT, 3, (int[]){3, 2, 4});
     check_pick("streamfp", 7, score, 0.5, SFP_CORESET_PAPER, 2, (int[]){3, 2});
@@ -111,9 +103,8 @@ static void exact_and_paper_differ_by_one_for_odd_c(void **unused)
     check_pick("streamfp", 6, score, 0.5, SFP_CORESET_PAPER, 2, (int[]){3, 2});
 }
 
-static void a_coreset_of_one_is_the_middle_in_both_modes(void **unused)
+TEST(a_coreset_of_one_is_the_middle_in_both_modes)
 {
-    (void)unused;
     const float score[] = {4, 1, 3, 0, 2}; /* ranked: 0 2 4 1 3 */
     for (sfp_coreset_mode mode = SFP_CORESET_EXACT; mode <= SFP_CORESET_PAPER; mode++) {
         check_pick("streamfp", 5, score, 1e-6, mode, 1, (int[]){4});
@@ -123,9 +114,8 @@ static void a_coreset_of_one_is_the_middle_in_both_modes(void **unused)
     }
 }
 
-static void sigma_of_one_or_more_is_the_whole_batch_in_its_order(void **unused)
+TEST(sigma_of_one_or_more_is_the_whole_batch_in_its_order)
 {
-    (void)unused;
     const float score[] = {0.1f, 0.9f, 0.5f, 0.7f, 0.3f};
     const int all[] = {0, 1, 2, 3, 4};
     static const char *const names[] = {"streamfp", "random", "none"};
@@ -140,9 +130,8 @@ static void sigma_of_one_or_more_is_the_whole_batch_in_its_order(void **unused)
     check_pick("none", 5, NULL, 0.2, SFP_CORESET_EXACT, 5, all);
 }
 
-static void ties_go_by_index_and_nan_is_the_least_similar(void **unused)
+TEST(ties_go_by_index_and_nan_is_the_least_similar)
 {
-    (void)unused;
     const float equal[] = {2, 2, 2, 2, 2, 2}, holes[] = {NAN, 1, NAN, -INFINITY, 2, NAN}, none[] = {NAN, NAN, NAN, NAN};
     check_pick("streamfp", 6, equal, 0.5, SFP_CORESET_EXACT, 3, (int[]){2, 3, 4});
     check_pick("streamfp", 6, holes, 0.99, SFP_CORESET_EXACT, 5, (int[]){1, 3, 0, 2, 5}); /* ranked: 4 1 3 0 2 5 */
@@ -151,9 +140,8 @@ static void ties_go_by_index_and_nan_is_the_least_similar(void **unused)
 }
 
 /* All ordered triples of five: 60 outcomes, equally likely; and the same seed gives the same picks. */
-static void random_is_uniform_and_repeatable(void **unused)
+TEST(random_is_uniform_and_repeatable)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(21, 4);
     long count[125] = {0};
     double p[125];
@@ -179,9 +167,8 @@ static void random_is_uniform_and_repeatable(void **unused)
     free(b);
 }
 
-static void the_chi_square_tail_is_right(void **unused)
+TEST(the_chi_square_tail_is_right)
 {
-    (void)unused;
     static const struct {
         int k;
         double x, p;
@@ -193,9 +180,8 @@ static void the_chi_square_tail_is_right(void **unused)
                      known[i].p);
 }
 
-static void what_is_missing_is_named(void **unused)
+TEST(what_is_missing_is_named)
 {
-    (void)unused;
     static const struct {
         const char *name, *message;
     } cases[] = {{"streamfp", "selector 'streamfp' needs scores, the batch has none"},
@@ -212,7 +198,6 @@ static void what_is_missing_is_named(void **unused)
         sfp_arena arena = {0};
         sfp_select_env env = {.arena = &arena};
         int out[4] = {7, 7, 7, 7}, count = 77;
-        sfp_error err;
         assert_int_equal(s->pick(&batch, &opt, &env, out, NULL, &count, &err), SFP_EINVAL);
         assert_string_equal(err.message, cases[i].message);
         assert_int_equal(count, 77);
@@ -225,9 +210,8 @@ static void what_is_missing_is_named(void **unused)
 
 /* For every selector: whatever the numbers, c different indices in range; the same again; everything at sigma 1; rows that are
  * not finite only when the others are used up; nothing allocated once warm. */
-static void what_holds_for_every_selector(void **unused)
+TEST(what_holds_for_every_selector)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(31, 0);
     for (int round = 0; round < 60; round++) {
         int b = 1 + (int)sfp__rng_below(&rng, 40), classes = 1 + (int)sfp__rng_below(&rng, 5),
@@ -274,20 +258,19 @@ static void what_holds_for_every_selector(void **unused)
     }
 }
 
-static sfp_status pick_half(const sfp_selector *s, const select_case *c, int *out, int *count, sfp_error *err)
+static sfp_status pick_half(const sfp_selector *s, const select_case *c, int *out, int *count, sfp_error *why)
 {
     sfp_arena arena = {0};
     sfp_rng draw = sfp__rng_init(1, 1);
     sfp_status status = case_try(s, &c->batch, &(sfp_select_options){.sigma = 0.5},
-                                 (sfp_select_env){.rng = &draw, .arena = &arena}, out, NULL, count, err);
+                                 (sfp_select_env){.rng = &draw, .arena = &arena}, out, NULL, count, why);
     sfp__arena_done(&arena);
     return status;
 }
 
 /* Every allocation of every selector fails in turn: an error, and the outputs untouched. */
-static void no_memory_is_an_error(void **unused)
+TEST(no_memory_is_an_error)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(32, 0);
     select_case c = make_case(&rng, 12, 4, 3, CASE_NORMAL);
     for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
@@ -297,9 +280,8 @@ static void no_memory_is_an_error(void **unused)
     free_case(&c);
 }
 
-static void the_table_has_every_selector_once(void **unused)
+TEST(the_table_has_every_selector_once)
 {
-    (void)unused;
     assert_null(sfp__selector_find("no such"));
     assert_null(sfp__selector_find(NULL));
     for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
@@ -310,23 +292,4 @@ static void the_table_has_every_selector_once(void **unused)
     assert_true(sfp__selector_find("random")->needs == 0);
     sfp_select_options opt = sfp__select_options_defaults();
     assert_true(opt.sigma == 0.5 && opt.mode == SFP_CORESET_EXACT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_coreset_is_a_floor_of_sigma_b_and_at_least_one),
-        cmocka_unit_test(the_window_is_around_the_middle_for_every_b_and_c),
-        cmocka_unit_test(exact_and_paper_differ_by_one_for_odd_c),
-        cmocka_unit_test(a_coreset_of_one_is_the_middle_in_both_modes),
-        cmocka_unit_test(sigma_of_one_or_more_is_the_whole_batch_in_its_order),
-        cmocka_unit_test(ties_go_by_index_and_nan_is_the_least_similar),
-        cmocka_unit_test(random_is_uniform_and_repeatable),
-        cmocka_unit_test(the_chi_square_tail_is_right),
-        cmocka_unit_test(what_is_missing_is_named),
-        cmocka_unit_test(the_table_has_every_selector_once),
-        cmocka_unit_test(what_holds_for_every_selector),
-        cmocka_unit_test(no_memory_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,19 +2,15 @@
 #include "select/cover.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "compute/vec.h"
 
 #include "chi_square.h"
 #include "select_case.h"
+#include "test.h"
 
 static double distance2(int dim, const float *a, const float *b)
 {
@@ -45,9 +41,8 @@ static void brute_kcenter(int n, int dim, const float *x, int c, int *out)
     }
 }
 
-static void kcenter_is_farthest_first(void **unused)
+TEST(kcenter_is_farthest_first)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(1, 0);
     sfp_arena arena = {0};
     for (int round = 0; round < 3000; round++) {
@@ -66,9 +61,8 @@ static void kcenter_is_farthest_first(void **unused)
 }
 
 /* Numbers whose squares do not fit a float, and points that differ in their last digits: the filter must not decide. */
-static void kcenter_does_not_trust_a_product(void **unused)
+TEST(kcenter_does_not_trust_a_product)
 {
-    (void)unused;
     enum { N = 200, D = 5 };
     static float x[N * D];
     int out[N], want[N];
@@ -110,9 +104,8 @@ static double d2_probability(int n, int dim, const float *x, bool cosine, const 
     return p;
 }
 
-static void d2_sampling_has_the_distribution_of_its_definition(void **unused)
+TEST(d2_sampling_has_the_distribution_of_its_definition)
 {
-    (void)unused;
     enum { N = 5, D = 3, DRAWS = 150000 };
     for (int cosine = 0; cosine < 2; cosine++) {
         sfp_rng rng = sfp__rng_init(3, (uint64_t)cosine);
@@ -131,7 +124,7 @@ static void d2_sampling_has_the_distribution_of_its_definition(void **unused)
         for (int k = 0; k < DRAWS; k++) {
             int out[3];
             sfp__arena_reset(&arena);
-            assert_int_equal(sfp__d2_sample(&env, N, D, cosine ? unit : x, cosine, 3, out, NULL), SFP_OK);
+            MUST(sfp__d2_sample(&env, N, D, cosine ? unit : x, cosine, 3, out, NULL));
             count[out[0] * 25 + out[1] * 5 + out[2]]++;
         }
         check_distribution(cosine ? "D^2 on cosine distance" : "D^2", N * N * N, count, p);
@@ -141,9 +134,8 @@ static void d2_sampling_has_the_distribution_of_its_definition(void **unused)
 }
 
 /* After many lazy updates too a point equal to a chosen one has weight 0: it never comes before one that is not. */
-static void d2_sampling_takes_equal_points_last(void **unused)
+TEST(d2_sampling_takes_equal_points_last)
 {
-    (void)unused;
     enum { N = 400, KINDS = 150, D = 4 };
     sfp_rng rng = sfp__rng_init(4, 0);
     sfp_arena arena = {0};
@@ -156,7 +148,7 @@ static void d2_sampling_takes_equal_points_last(void **unused)
             memcpy(x + i * D, kinds + kind[i] * D, D * sizeof *x);
         }
         sfp__arena_reset(&arena);
-        assert_int_equal(sfp__d2_sample(&env, N, D, x, false, N, out, NULL), SFP_OK);
+        MUST(sfp__d2_sample(&env, N, D, x, false, N, out, NULL));
         bool seen[KINDS] = {false}, taken[N] = {false};
         for (int i = 0; i < N; i++) {
             assert_false(taken[out[i]]);
@@ -170,9 +162,8 @@ static void d2_sampling_takes_equal_points_last(void **unused)
 }
 
 /* The definition, by the slowest way: the least t such that the tokens with attention >= t hold half the mass. */
-static void freesel_pools_the_tokens_with_half_the_attention(void **unused)
+TEST(freesel_pools_the_tokens_with_half_the_attention)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(5, 0);
     for (int round = 0; round < 3000; round++) {
         int T = 2 + (int)sfp__rng_below(&rng, 20), D = 1 + (int)sfp__rng_below(&rng, 6), H = 1 + (int)sfp__rng_below(&rng, 4),
@@ -206,16 +197,4 @@ static void freesel_pools_the_tokens_with_half_the_attention(void **unused)
         free(tokens);
         free(attention);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kcenter_is_farthest_first),
-        cmocka_unit_test(kcenter_does_not_trust_a_product),
-        cmocka_unit_test(d2_sampling_has_the_distribution_of_its_definition),
-        cmocka_unit_test(d2_sampling_takes_equal_points_last),
-        cmocka_unit_test(freesel_pools_the_tokens_with_half_the_attention),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,12 @@
 #include "select/facility.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "select_case.h"
+#include "test.h"
 
 enum { MOST = 40 };
 
@@ -95,9 +91,8 @@ static void unit_rows(const select_case *c, float *out)
     }
 }
 
-static void camel_is_greedy_on_its_function(void **unused)
+TEST(camel_is_greedy_on_its_function)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(1, 0);
     sfp_arena arena = {0};
     near_ties = 0;
@@ -166,9 +161,8 @@ static void check_clusters(const world *w, int k, const int *chosen, const float
             fail_msg("weight of pick %d is %g, expected %d", chosen[j], (double)weight[j], size[j]);
 }
 
-static void craig_is_greedy_and_weighs_by_cluster(void **unused)
+TEST(craig_is_greedy_and_weighs_by_cluster)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(2, 0);
     sfp_arena arena = {0};
     near_ties = 0;
@@ -211,9 +205,8 @@ static double best_of_all(const world *w, int k, int from, int depth, int *chose
 }
 
 /* Nemhauser, Wolsey and Fisher 1978. */
-static void greedy_is_within_1_minus_1_over_e_of_the_optimum(void **unused)
+TEST(greedy_is_within_1_minus_1_over_e_of_the_optimum)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(3, 0);
     sfp_arena arena = {0};
     double worst = 1;
@@ -246,19 +239,18 @@ static void greedy_of(const select_case *c, size_t pairs, bool precise, int clas
     int n = c->batch.b, *id = malloc((size_t)n * sizeof *id), group[4] = {0, n / 3, n / 2, n};
     for (int i = 0; i < n; i++)
         id[i] = (i * 7 + 3) % n; /* any order, when 7 does not divide n */
-    assert_int_equal(sfp__metric_init(&m, &env, n, c->batch.dim, c->features, classes, classes ? c->probs : NULL, NULL), SFP_OK);
+    MUST(sfp__metric_init(&m, &env, n, c->batch.dim, c->features, classes, classes ? c->probs : NULL, NULL));
     m.precise = precise;
     if (classes)
         group[1] = n;
     const sfp_facility f = {.env = &env, .metric = &m, .groups = classes ? 1 : 3, .group = group, .id = id, .pairs = pairs};
-    assert_int_equal(sfp__facility_greedy(&f, count, out, NULL), SFP_OK);
+    MUST(sfp__facility_greedy(&f, count, out, NULL));
     free(id);
     sfp__arena_done(&arena);
 }
 
-static void few_pairs_in_memory_choose_the_same(void **unused)
+TEST(few_pairs_in_memory_choose_the_same)
 {
-    (void)unused;
     enum { N = 700 };
     static int all[N], some[N];
     sfp_rng rng = sfp__rng_init(4, 0);
@@ -278,9 +270,8 @@ static void few_pairs_in_memory_choose_the_same(void **unused)
 }
 
 /* In float the picks differ only where gains agree to some six digits. */
-static void float_distances_choose_almost_the_same(void **unused)
+TEST(float_distances_choose_almost_the_same)
 {
-    (void)unused;
     enum { N = 600, COUNT = 60 };
     static int exact[COUNT], fast[COUNT];
     sfp_rng rng = sfp__rng_init(5, 0);
@@ -300,10 +291,10 @@ static void float_distances_choose_almost_the_same(void **unused)
     assert_true(differ < 6 * 2 * COUNT / 20);
 }
 
-/* A distance is scaled by the largest, so the picks stay when all points grow or shrink, also where a float cannot hold squares. */
-static void huge_and_tiny_points_choose_the_same(void **unused)
+/* A distance is scaled by the largest, so the picks stay when all points grow or shrink, also where a float cannot hold squares.
+ */
+TEST(huge_and_tiny_points_choose_the_same)
 {
-    (void)unused;
     enum { N = SFP_DISTANCE_PRECISE + 26, DIM = 3, COUNT = 20 };
     static const float scale[] = {1, 0x1p80f, 0x1p-80f};
     static int id[N], chosen[3][COUNT];
@@ -319,26 +310,13 @@ static void huge_and_tiny_points_choose_the_same(void **unused)
         sfp_metric m;
         for (int i = 0; i < N * DIM; i++)
             x[i] = rows[i] * scale[k];
-        assert_int_equal(sfp__metric_init(&m, &env, N, DIM, x, 0, NULL, NULL), SFP_OK);
+        MUST(sfp__metric_init(&m, &env, N, DIM, x, 0, NULL, NULL));
         assert_int_equal(m.precise, k > 0);
         m.precise = true; /* for the first too: what is compared with */
         const sfp_facility f = {.env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
-        assert_int_equal(sfp__facility_greedy(&f, COUNT, chosen[k], NULL), SFP_OK);
+        MUST(sfp__facility_greedy(&f, COUNT, chosen[k], NULL));
         assert_memory_equal(chosen[k], chosen[0], sizeof chosen[0]);
         sfp__arena_done(&arena);
     }
     free(rows);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(camel_is_greedy_on_its_function),
-        cmocka_unit_test(craig_is_greedy_and_weighs_by_cluster),
-        cmocka_unit_test(greedy_is_within_1_minus_1_over_e_of_the_optimum),
-        cmocka_unit_test(few_pairs_in_memory_choose_the_same),
-        cmocka_unit_test(float_distances_choose_almost_the_same),
-        cmocka_unit_test(huge_and_tiny_points_choose_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,12 @@
 #include "select/omp.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "select_case.h"
+#include "test.h"
 
 enum { MOST = 12, PICKS = 7, WIDTH = 40 };
 
@@ -132,9 +128,8 @@ static int check_pursuit(const world *w, int count, const int *chosen)
     return count;
 }
 
-static void gradmatch_is_orthogonal_matching_pursuit(void **unused)
+TEST(gradmatch_is_orthogonal_matching_pursuit)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(1, 0);
     sfp_arena arena = {0};
     int cut = 0, zeros = 0;
@@ -196,9 +191,8 @@ static double correlate(void *ctx, const sfp_nnls *s, int n, const int *which, d
 
 /* Columns and a target that have nothing to do with each other, so that many weights go to 0 and some come back: with every
  * column that joins the weights are the non-negative minimum over all so far. */
-static void the_fit_is_the_non_negative_minimum(void **unused)
+TEST(the_fit_is_the_non_negative_minimum)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(3, 0);
     sfp_arena arena = {0};
     left = 0;
@@ -215,7 +209,7 @@ static void the_fit_is_the_non_negative_minimum(void **unused)
         const sfp_columns columns = {.ctx = &w, .gram = gram_of, .correlate = correlate};
         sfp_nnls fit;
         sfp__arena_reset(&arena);
-        assert_int_equal(sfp__nnls_init(&fit, &env, &columns, k, 0.5, NULL), SFP_OK);
+        MUST(sfp__nnls_init(&fit, &env, &columns, k, 0.5, NULL));
         for (int n = 1; n <= k; n++) {
             chosen[n - 1] = n - 1;
             sfp__nnls_add(&fit, dot(w.width, w.g[n - 1], w.sum));
@@ -231,9 +225,8 @@ static void the_fit_is_the_non_negative_minimum(void **unused)
 }
 
 /* Both ways to the correlations; along a pursuit the objective never grows, a prefix is the shorter pursuit, weights are >= 0. */
-static void the_objective_never_grows(void **unused)
+TEST(the_objective_never_grows)
 {
-    (void)unused;
     enum { N = 200, D = 12, C = 6, COUNT = 90 };
     sfp_rng rng = sfp__rng_init(2, 0);
     sfp_arena arena = {0};
@@ -255,8 +248,8 @@ static void the_objective_never_grows(void **unused)
                 sfp_metric m;
                 int got = 0;
                 sfp__arena_reset(&arena);
-                assert_int_equal(sfp__metric_init(&m, &env, N, D, c.features, C, c.probs, NULL), SFP_OK);
-                assert_int_equal(sfp__omp(&env, &m, factored ? 0 : SIZE_MAX, count, out, weight, &got, NULL), SFP_OK);
+                MUST(sfp__metric_init(&m, &env, N, D, c.features, C, c.probs, NULL));
+                MUST(sfp__omp(&env, &m, factored ? 0 : SIZE_MAX, count, out, weight, &got, NULL));
                 if (count == COUNT && last[factored] == INFINITY) {
                     assert_int_equal(got, COUNT);
                     memcpy(longest[factored], out, sizeof out);
@@ -293,14 +286,4 @@ static void the_objective_never_grows(void **unused)
         free_case(&c);
     }
     sfp__arena_done(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradmatch_is_orthogonal_matching_pursuit),
-        cmocka_unit_test(the_fit_is_the_non_negative_minimum),
-        cmocka_unit_test(the_objective_never_grows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,20 +4,15 @@
 #include "select/select.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "select_case.h"
+#include "test.h"
 
-static void the_ranking_loss_is_its_definition(void **unused)
+TEST(the_ranking_loss_is_its_definition)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(1, 0);
     for (int round = 0; round < 3000; round++) {
         int n = (int)sfp__rng_below(&rng, 12);
@@ -47,13 +42,12 @@ static double loss_of(const sfp_lossnet *net, int n, const float *taps, const fl
     return sfp__lossnet_rank(n, predicted, loss, grad);
 }
 
-static void gradients_are_central_differences(void **unused)
+TEST(gradients_are_central_differences)
 {
-    (void)unused;
     enum { N = 9, D = 5 };
     sfp_rng rng = sfp__rng_init(2, 0);
     sfp_lossnet net;
-    assert_int_equal(sfp__lossnet_init(&net, D, &rng, NULL), SFP_OK);
+    MUST(sfp__lossnet_init(&net, D, &rng, NULL));
     float *taps = case_rows(&rng, N, SFP_TAPS * D, CASE_NORMAL), *loss = case_rows(&rng, N, 1, CASE_NORMAL);
     static float hidden[N * SFP_LOSSNET_JOINED], predicted[N], grad[N];
     sfp__lossnet_fwd(&net, N, taps, hidden, predicted);
@@ -87,15 +81,14 @@ static void gradients_are_central_differences(void **unused)
 }
 
 /* The loss is a function of the token means: after some steps the order of the predictions is that of the losses. */
-static void it_learns_to_rank_and_takes_the_highest(void **unused)
+TEST(it_learns_to_rank_and_takes_the_highest)
 {
-    (void)unused;
     enum { B = 16, D = 6 };
     const sfp_selector *s = sfp__selector_find("learnloss");
     sfp_rng rng = sfp__rng_init(3, 0);
     sfp_arena arena = {0};
     sfp_select_env env = {.rng = &rng, .arena = &arena};
-    assert_int_equal(s->open(D, B, 5, &env.state, NULL), SFP_OK);
+    MUST(s->open(D, B, 5, &env.state, NULL));
     int out[B], count = 0, right[2] = {0}, order[B];
     float loss[B];
     for (int step = 0; step < 3000; step++) {
@@ -109,7 +102,7 @@ static void it_learns_to_rank_and_takes_the_highest(void **unused)
         } else {
             for (int lowest = 0; lowest < 2; lowest++) {
                 const sfp_select_options opt = {.sigma = 0.25, .lowest = lowest};
-                assert_int_equal(s->pick(&c.batch, &opt, &env, out, NULL, &count, NULL), SFP_OK);
+                MUST(s->pick(&c.batch, &opt, &env, out, NULL, &count, NULL));
                 assert_int_equal(count, B / 4);
                 int above = 0;
                 for (int i = 0; i < B; i++)
@@ -138,15 +131,14 @@ static void it_learns_to_rank_and_takes_the_highest(void **unused)
     sfp__arena_done(&arena);
 }
 
-static void the_state_is_all_of_it(void **unused)
+TEST(the_state_is_all_of_it)
 {
-    (void)unused;
     enum { B = 10, D = 3 };
     const sfp_selector *s = sfp__selector_find("learnloss");
     void *a = NULL, *b = NULL;
     sfp_rng rng = sfp__rng_init(4, 0);
-    assert_int_equal(s->open(D, B, 1, &a, NULL), SFP_OK);
-    assert_int_equal(s->open(D, B, 2, &b, NULL), SFP_OK);
+    MUST(s->open(D, B, 1, &a, NULL));
+    MUST(s->open(D, B, 2, &b, NULL));
     int order[B], parts = 0;
     float *loss = case_rows(&rng, B, 1, CASE_NORMAL);
     for (int i = 0; i < B; i++)
@@ -181,15 +173,4 @@ static void the_state_is_all_of_it(void **unused)
     s->close(a);
     s->close(b);
     s->close(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_ranking_loss_is_its_definition),
-        cmocka_unit_test(gradients_are_central_differences),
-        cmocka_unit_test(it_learns_to_rank_and_takes_the_highest),
-        cmocka_unit_test(the_state_is_all_of_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,22 +3,29 @@
 #include "select/facility.h"
 #include "select/omp.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "select_case.h"
+#include "test.h"
 
 static sfp_thread_pool *pool;
 
-static void every_selector_picks_the_same(void **unused)
+static void make_pool(void)
 {
-    (void)unused;
+    MUST(sfp__thread_pool_create(3, &pool, &err));
+}
+
+static void free_pool(void)
+{
+    sfp__thread_pool_free(pool);
+}
+
+AROUND_ALL(make_pool, free_pool)
+
+TEST(every_selector_picks_the_same)
+{
     enum { B = 1300, DIM = 8 }; /* more than distances in double are taken for */
     static int out[2][B];
     static float weight[2][B];
@@ -41,9 +48,8 @@ static void every_selector_picks_the_same(void **unused)
     free_case(&c);
 }
 
-static void both_phases_and_both_ways_pick_the_same(void **unused)
+TEST(both_phases_and_both_ways_pick_the_same)
 {
-    (void)unused;
     enum { N = 1100, DIM = 6, C = 3, COUNT = 40 };
     static int id[N];
     sfp_rng rng = sfp__rng_init(3, 0);
@@ -58,10 +64,10 @@ static void both_phases_and_both_ways_pick_the_same(void **unused)
         const sfp_select_env env = {.arena = &arena, .threads = i ? pool : NULL};
         sfp_metric m;
         int got = 0;
-        assert_int_equal(sfp__metric_init(&m, &env, N, DIM, c.features, C, c.probs, NULL), SFP_OK);
+        MUST(sfp__metric_init(&m, &env, N, DIM, c.features, C, c.probs, NULL));
         const sfp_facility f = {.env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .pairs = (size_t)N * 30};
-        assert_int_equal(sfp__facility_greedy(&f, COUNT, cover[i], NULL), SFP_OK);
-        assert_int_equal(sfp__omp(&env, &m, 0, COUNT, pursuit[i], weight[i], &got, NULL), SFP_OK);
+        MUST(sfp__facility_greedy(&f, COUNT, cover[i], NULL));
+        MUST(sfp__omp(&env, &m, 0, COUNT, pursuit[i], weight[i], &got, NULL));
         assert_int_equal(got, COUNT);
         sfp__arena_done(&arena);
     }
@@ -69,17 +75,4 @@ static void both_phases_and_both_ways_pick_the_same(void **unused)
     assert_memory_equal(pursuit[0], pursuit[1], sizeof pursuit[0]);
     assert_memory_equal(weight[0], weight[1], sizeof weight[0]);
     free_case(&c);
-}
-
-int main(void)
-{
-    if (sfp__thread_pool_create(3, &pool, NULL) != SFP_OK)
-        return 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_selector_picks_the_same),
-        cmocka_unit_test(both_phases_and_both_ways_pick_the_same),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    sfp__thread_pool_free(pool);
-    return failed;
 }

@@ -1,11 +1,14 @@
 /* CIFAR batches: binary of 10 and 100 classes, PNG rows with JSON labels. */
 #include "source_files.h"
+#include "test.h"
 
 #include "base/mem.h"
 #include "io/image.h"
 #include "test_image_encode.h"
 
 #include <pthread.h>
+
+AROUND_EACH(make_folder, remove_folder)
 
 static const sfp_source_kind *const kind = &sfp__source_cifar;
 enum { PIXELS = 1024, BYTES = 3072 };
@@ -47,7 +50,6 @@ static void put_rows(const char *name, int count, int first, int width)
 static void check_picture(const sfp_source *s, int64_t i, int number)
 {
     sfp_picture p = {0};
-    sfp_error err = {0};
     if (s->load(s, i, &p, &err) != SFP_OK)
         fail_msg("picture %lld: %s", (long long)i, err.message);
     assert_int_equal(p.kind, SFP_PICTURE_RGB);
@@ -59,9 +61,8 @@ static void check_picture(const sfp_source *s, int64_t i, int number)
     sfp__picture_done(&p);
 }
 
-static void binary_batches_of_ten_classes(void **unused)
+TEST(binary_batches_of_ten_classes)
 {
-    (void)unused;
     put_binary("d/data_batch_1.bin", 1, "390", 0);
     put_binary("d/data_batch_2.bin", 1, "1", 3);
     put_binary("d/test_batch.bin", 1, "72", 10);
@@ -91,9 +92,8 @@ static void binary_batches_of_ten_classes(void **unused)
     sfp__source_close(s);
 }
 
-static void fine_labels_of_a_hundred_classes(void **unused)
+TEST(fine_labels_of_a_hundred_classes)
 {
-    (void)unused;
     put_binary("d/train.bin", 2, "5\x90", 0); /* 0x90 - '0' = 96 */
     put_binary("d/test.bin", 2, "1", 7);
     sfp_source *s = open_source(kind, "d");
@@ -119,16 +119,14 @@ static void *load_all(void *context)
     loader *l = context;
     for (int64_t i = 0; i < l->s->count; i++) {
         sfp_picture p = {0};
-        sfp_error err;
         l->failed += l->s->load(l->s, i, &p, &err) != SFP_OK || p.bytes[5] != colour((int)i, 1, 2);
         sfp__picture_done(&p);
     }
     return NULL;
 }
 
-static void png_rows_with_json_labels(void **unused)
+TEST(png_rows_with_json_labels)
 {
-    (void)unused;
     put_rows("d/data_batch_1.png", 3, 0, 1024);
     put_rows("d/data_batch_2.png", 2, 3, 1024);
     put_rows("d/test_batch.png", 1, 9, 1024);
@@ -157,9 +155,8 @@ static void png_rows_with_json_labels(void **unused)
     sfp__source_close(s);
 }
 
-static void damage_is_told(void **unused)
+TEST(damage_is_told)
 {
-    (void)unused;
     check_refused(kind, "none", SFP_ENOTFOUND, "none", "cannot open");
     put_text("e/readme", "x");
     check_refused(kind, "e", SFP_ENOTFOUND, "/e", "has no CIFAR files");
@@ -208,21 +205,8 @@ static void damage_is_told(void **unused)
     check_refused(kind, "p", SFP_EFORMAT, "data_batch_1.png", "not a PNG");
 }
 
-static void every_allocation_may_fail(void **unused)
+TEST(every_allocation_may_fail)
 {
-    (void)unused;
     put_binary("d/data_batch_1.bin", 1, "11", 0);
     sfp__source_close(open_tortured(kind, in_folder("d"), false, 5));
-}
-
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(binary_batches_of_ten_classes), IN_FOLDER(fine_labels_of_a_hundred_classes),
-        IN_FOLDER(png_rows_with_json_labels),     IN_FOLDER(damage_is_told),
-        IN_FOLDER(every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,15 @@
 /* CLEAR-10 and CLEAR-100: counts, buckets, order, tasks; what is wrong with the lists. */
 #include "base/mem.h"
 #include "source_files.h"
+#include "test.h"
 #include "tools/replica.h"
+
+AROUND_EACH(make_folder, remove_folder)
 
 static sfp_source *open_with(const sfp_source_kind *kind, bool test, uint64_t seed, int order)
 {
     sfp_source *s = NULL;
-    sfp_error err = {0};
-    if (kind->open(in_folder("c"), &(sfp_source_options){.test = test, .seed = seed, .order = order}, &s, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(kind->open(in_folder("c"), &(sfp_source_options){.test = test, .seed = seed, .order = order}, &s, &err));
     return s;
 }
 
@@ -17,9 +18,8 @@ static void make_replica(const char *name, int each)
     (void)replica_make(name, in_folder("c"), (replica_options){.each = each, .size = 16, .seed = 1}, NULL);
 }
 
-static void clear10_leaves_bucket_0_out_and_has_five_tasks(void **unused)
+TEST(clear10_leaves_bucket_0_out_and_has_five_tasks)
 {
-    (void)unused;
     make_replica("clear10", 2);
     for (int test = 0; test < 2; test++) {
         sfp_source *s = open_with(&sfp__source_clear10, test, 1, 0);
@@ -38,7 +38,7 @@ static void clear10_leaves_bucket_0_out_and_has_five_tasks(void **unused)
             assert_non_null(strstr(s->name(s, i, name, sizeof name), part));
         }
         sfp_picture p = {0};
-        assert_int_equal(s->load(s, 219, &p, NULL), SFP_OK);
+        MUST(s->load(s, 219, &p, NULL));
         assert_memory_equal(p.bytes, "\xff\xd8", 2);
         sfp__picture_done(&p);
         check_bounds(s);
@@ -46,9 +46,8 @@ static void clear10_leaves_bucket_0_out_and_has_five_tasks(void **unused)
     }
 }
 
-static void clear100_has_ten_tasks_of_ten(void **unused)
+TEST(clear100_has_ten_tasks_of_ten)
 {
-    (void)unused;
     make_replica("clear100", 1);
     sfp_source *s = open_with(&sfp__source_clear100, false, 1, 0), *t = open_with(&sfp__source_clear100, true, 1, 0);
     assert_int_equal(s->count, 1000);
@@ -61,9 +60,8 @@ static void clear100_has_ten_tasks_of_ten(void **unused)
     sfp__source_close(t);
 }
 
-static void a_bucket_is_shuffled_by_the_seed(void **unused)
+TEST(a_bucket_is_shuffled_by_the_seed)
 {
-    (void)unused;
     make_replica("clear10", 5);
     sfp_source *a = open_with(&sfp__source_clear10, false, 1, 0), *same = open_with(&sfp__source_clear10, false, 1, 0),
                *b = open_with(&sfp__source_clear10, false, 2, 0), *test = open_with(&sfp__source_clear10, true, 1, 0);
@@ -90,9 +88,8 @@ static void a_bucket_is_shuffled_by_the_seed(void **unused)
     sfp__source_close(test);
 }
 
-static void an_order_shuffles_classes(void **unused)
+TEST(an_order_shuffles_classes)
 {
-    (void)unused;
     make_replica("clear10", 1);
     sfp_source *s = open_with(&sfp__source_clear10, false, 1, 3);
     int moved = 0;
@@ -110,10 +107,10 @@ static void an_order_shuffles_classes(void **unused)
 #define META "c/train/labeled_metadata.json"
 #define NAMES "c/train/class_names.txt"
 
-static void buckets_go_by_number_and_names_may_be_above(void **unused)
+TEST(buckets_go_by_number_and_names_may_be_above)
 {
-    (void)unused;
-    put_text("c/class_names.txt", "\xef\xbb\xbf" "cat\r\ndog\r\n");
+    put_text("c/class_names.txt", "\xef\xbb\xbf"
+                                  "cat\r\ndog\r\n");
     put_text(META, "{\"10\": {\"cat\": \"a.json\"}, \"9\": {\"cat\": \"b.json\", \"dog\": \"c.json\"}}");
     put_text("c/train/a.json", "{\"x\": {\"IMG_PATH\": \"ten.jpg\", \"other\": 1}}");
     put_text("c/train/b.json", "{\"x\": {\"IMG_PATH\": \"nine.jpg\"}}");
@@ -132,9 +129,8 @@ static void buckets_go_by_number_and_names_may_be_above(void **unused)
 #define LIST "c/train/a.json"
 
 /* A file is put, and what opening then says. */
-static void broken_lists_are_refused_with_their_file(void **unused)
+TEST(broken_lists_are_refused_with_their_file)
 {
-    (void)unused;
     static const struct {
         const char *file, *text; /* NULL: as before */
         sfp_status status;
@@ -167,27 +163,10 @@ static void broken_lists_are_refused_with_their_file(void **unused)
     check_refused_part(&sfp__source_clear10, "c", true, SFP_ENOTFOUND, "c/test/labeled_metadata.json", "");
 }
 
-static void a_failed_allocation_leaves_nothing_behind(void **unused)
+TEST(a_failed_allocation_leaves_nothing_behind)
 {
-    (void)unused;
     put_text(NAMES, "cat\ndog");
     put_text(META, "{\"0\": {}, \"1\": {\"cat\": \"a.json\", \"dog\": \"a.json\"}}");
     put_text("c/train/a.json", "{\"x\": {\"IMG_PATH\": \"a.jpg\"}}");
     sfp__source_close(open_tortured(&sfp__source_clear10, in_folder("c"), false, 15));
-}
-
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(clear10_leaves_bucket_0_out_and_has_five_tasks),
-        IN_FOLDER(clear100_has_ten_tasks_of_ten),
-        IN_FOLDER(a_bucket_is_shuffled_by_the_seed),
-        IN_FOLDER(an_order_shuffles_classes),
-        IN_FOLDER(buckets_go_by_number_and_names_may_be_above),
-        IN_FOLDER(broken_lists_are_refused_with_their_file),
-        IN_FOLDER(a_failed_allocation_leaves_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

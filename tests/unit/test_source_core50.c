@@ -1,16 +1,17 @@
 /* CORe50: by its pickles and by its folders; what is wrong with them. */
 #include "base/mem.h"
 #include "source_files.h"
+#include "test.h"
 #include "tools/replica.h"
+
+AROUND_EACH(make_folder, remove_folder)
 
 static const sfp_source_kind *const kind = &sfp__source_core50;
 
 static sfp_source *open_with(bool test, int order)
 {
     sfp_source *s = NULL;
-    sfp_error err = {0};
-    if (kind->open(in_folder("c"), &(sfp_source_options){.test = test, .order = order}, &s, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(kind->open(in_folder("c"), &(sfp_source_options){.test = test, .order = order}, &s, &err));
     return s;
 }
 
@@ -65,9 +66,8 @@ static void check_layout(const sfp_source *s, const sfp_source *t)
     }
 }
 
-static void runs_are_as_the_pickles_say(void **unused)
+TEST(runs_are_as_the_pickles_say)
 {
-    (void)unused;
     make_replica();
     char first[10][16];
     for (int run = 0; run < 10; run += 3) {
@@ -78,7 +78,7 @@ static void runs_are_as_the_pickles_say(void **unused)
             assert_true(c == 0 || record_of(s, 0).label < 10);
         (void)snprintf(first[run], sizeof first[run], "%s", s->class_names[0]);
         sfp_picture p = {0};
-        assert_int_equal(s->load(s, 399, &p, NULL), SFP_OK);
+        MUST(s->load(s, 399, &p, NULL));
         assert_memory_equal(p.bytes, "\x89PNG", 4);
         assert_false(p.has_box);
         sfp__picture_done(&p);
@@ -89,16 +89,13 @@ static void runs_are_as_the_pickles_say(void **unused)
     assert_string_equal(first[0], "o1");
     assert_true(strcmp(first[3], first[6]) != 0 || strcmp(first[3], first[9]) != 0);
     sfp_source *s = NULL;
-    sfp_error err = {0};
-    assert_int_equal(kind->open(in_folder("c"), &(sfp_source_options){.order = 10}, &s, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "LUP.pkl"));
+    REFUSED(kind->open(in_folder("c"), &(sfp_source_options){.order = 10}, &s, &err), SFP_EINVAL, "LUP.pkl");
     assert_non_null(strstr(err.message, "has no run 10 (--order), expected 0 to 9"));
     assert_int_equal(kind->open(in_folder("c"), &(sfp_source_options){.order = -1}, &s, &err), SFP_EINVAL);
 }
 
-static void folders_alone_say_everything(void **unused)
+TEST(folders_alone_say_everything)
 {
-    (void)unused;
     make_replica();
     remove_pickles();
     sfp_source *s = open_with(false, 0), *t = open_with(true, 0);
@@ -147,9 +144,8 @@ static void put_pickles(const char *paths, const char *lup, const char *labels)
     put_text("c/labels.pkl", labels);
 }
 
-static void labels_count_along_the_tasks_and_are_named_by_their_object(void **unused)
+TEST(labels_count_along_the_tasks_and_are_named_by_their_object)
 {
-    (void)unused;
     put_pickles(PATHS, LUP, LABELS);
     sfp_source *s = open_with(false, 0), *t = open_with(true, 0);
     assert_int_equal(s->count, 2);
@@ -174,9 +170,8 @@ static void labels_count_along_the_tasks_and_are_named_by_their_object(void **un
     sfp__source_close(s);
 }
 
-static void broken_pickles_are_refused_with_their_file(void **unused)
+TEST(broken_pickles_are_refused_with_their_file)
 {
-    (void)unused;
     put_text("c/LUP.pkl", LUP);
     check_refused(kind, "c", SFP_ENOTFOUND, "c/labels.pkl", "is not there, expected paths.pkl, LUP.pkl and labels.pkl");
     put_pickles("cos\nsystem\n(S'true'\ntR.", LUP, LABELS);
@@ -235,9 +230,8 @@ static void broken_pickles_are_refused_with_their_file(void **unused)
     check_refused(kind, "c", SFP_EFORMAT, "object o7 has two labels", "labels.pkl");
 }
 
-static void folders_without_pictures_are_refused(void **unused)
+TEST(folders_without_pictures_are_refused)
 {
-    (void)unused;
     check_refused(kind, "nothing", SFP_ENOTFOUND, "nothing", "cannot open");
     put_text("c/s1/readme.txt", "x");
     put_text("c/other/o1/x.png", "x");
@@ -247,9 +241,8 @@ static void folders_without_pictures_are_refused(void **unused)
     check_refused(kind, "c", SFP_EFORMAT, "has no pictures of CORe50's training part", "sX/oY");
 }
 
-static void a_failed_allocation_leaves_nothing_behind(void **unused)
+TEST(a_failed_allocation_leaves_nothing_behind)
 {
-    (void)unused;
     put_pickles(PATHS, LUP, LABELS);
     put_text("c/s1/o1/x.png", "x");
     for (int folders = 0; folders < 2; folders++) {
@@ -257,19 +250,4 @@ static void a_failed_allocation_leaves_nothing_behind(void **unused)
         if (!folders)
             remove_pickles();
     }
-}
-
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(runs_are_as_the_pickles_say),
-        IN_FOLDER(folders_alone_say_everything),
-        IN_FOLDER(labels_count_along_the_tasks_and_are_named_by_their_object),
-        IN_FOLDER(broken_pickles_are_refused_with_their_file),
-        IN_FOLDER(folders_without_pictures_are_refused),
-        IN_FOLDER(a_failed_allocation_leaves_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,18 @@
 /* A watched folder: what is there, what comes, what is passed over, how it ends. */
 #include "base/mem.h"
 #include "source_files.h"
+#include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
+AROUND_EACH(make_folder, remove_folder)
+
 static sfp_source *open_dir(const char *name)
 {
     sfp_source *s = NULL;
-    sfp_error err = {0};
     if (sfp__source_dir.open(in_folder(name), &(sfp_source_options){0}, &s, &err) != SFP_OK)
         fail_msg("%s: %s", name, err.message);
     return s;
@@ -21,10 +23,8 @@ static void check_next(sfp_source *s, const char *label, const char *bytes)
 {
     sfp_record r = {0};
     sfp_picture p = {0};
-    sfp_error err = {0};
     bool end = false;
-    if (s->next(s, &r, &p, &end, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(s->next(s, &r, &p, &end, &err));
     assert_false(end);
     assert_int_equal(p.kind, SFP_PICTURE_ENCODED);
     assert_int_equal(p.size, strlen(bytes));
@@ -39,7 +39,6 @@ static void check_lost(sfp_source *s, const char *name, sfp_status status, const
     sfp_record r = {0};
     sfp_picture p = {0};
     sfp_origin origin = {0};
-    sfp_error err = {0};
     bool end = false;
     assert_int_equal(s->next(s, &r, &p, &end, &err), status);
     assert_true(s->lost);
@@ -56,7 +55,7 @@ static void check_end(sfp_source *s)
     sfp_record r;
     sfp_picture p;
     bool end = false;
-    assert_int_equal(s->next(s, &r, &p, &end, NULL), SFP_OK);
+    MUST(s->next(s, &r, &p, &end, NULL));
     assert_true(end);
 }
 
@@ -65,9 +64,8 @@ static void move(const char *from, const char *to)
     assert_int_equal(rename(in_folder(from), in_folder(to)), 0);
 }
 
-static void what_is_there_comes_first_in_natural_order(void **unused)
+TEST(what_is_there_comes_first_in_natural_order)
 {
-    (void)unused;
     put_text("w/dog/10.jpg", "d10");
     put_text("w/dog/9.jpg", "d9");
     put_text("w/cat/1.png", "c1");
@@ -90,9 +88,8 @@ static void what_is_there_comes_first_in_natural_order(void **unused)
     sfp__source_close(s);
 }
 
-static void files_come_when_closed_or_moved_in(void **unused)
+TEST(files_come_when_closed_or_moved_in)
 {
-    (void)unused;
     put_text("w/cat/1.jpg", "c1");
     sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
@@ -110,9 +107,8 @@ static void files_come_when_closed_or_moved_in(void **unused)
     sfp__source_close(s);
 }
 
-static void a_file_being_written_waits_until_it_is_closed(void **unused)
+TEST(a_file_being_written_waits_until_it_is_closed)
 {
-    (void)unused;
     put_text("w/cat/0.jpg", "x");
     sfp_source *s = open_dir("w");
     check_next(s, "cat", "x");
@@ -138,9 +134,8 @@ static bool has_leases(void)
     return told;
 }
 
-static void so_does_one_that_is_there_at_the_beginning(void **unused)
+TEST(so_does_one_that_is_there_at_the_beginning)
 {
-    (void)unused;
     if (!has_leases())
         skip();
     put_text("w/cat/1.jpg", "c1");
@@ -178,9 +173,8 @@ static void *write_slowly(void *ctx)
     return NULL;
 }
 
-static void one_that_is_never_done_is_told_as_lost_at_the_end(void **unused)
+TEST(one_that_is_never_done_is_told_as_lost_at_the_end)
 {
-    (void)unused;
     if (!has_leases())
         skip();
     put_text("w/cat/1.jpg", "c1");
@@ -200,9 +194,8 @@ static void one_that_is_never_done_is_told_as_lost_at_the_end(void **unused)
     assert_int_equal(close(w.fd), 0);
 }
 
-static void what_changes_while_it_waits_comes_once_as_it_is_then(void **unused)
+TEST(what_changes_while_it_waits_comes_once_as_it_is_then)
 {
-    (void)unused;
     const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
     put_text("w/cat/1.jpg", "c1");
     put_text("w/cat/2.jpg", "");
@@ -218,9 +211,8 @@ static void what_changes_while_it_waits_comes_once_as_it_is_then(void **unused)
     sfp__source_close(s);
 }
 
-static void later_folders_are_watched(void **unused)
+TEST(later_folders_are_watched)
 {
-    (void)unused;
     put_text("w/classes.txt", "zebra\ncat\n");
     put_text("w/dog/1.jpg", "d1");
     sfp_source *s = open_dir("w");
@@ -255,21 +247,20 @@ static void later_folders_are_watched(void **unused)
 enum { NOBODY = 65534 };
 
 /* Root may read everything: as somebody else then, who owns the folder. */
-static int make_folder_as_nobody(void **unused)
+static void make_folder_as_nobody(void)
 {
-    if (make_folder(unused))
-        return 1;
-    return geteuid() == 0 && (chown(folder, NOBODY, NOBODY) != 0 || seteuid(NOBODY) != 0);
+    make_folder();
+    assert_true(geteuid() != 0 || (chown(folder, NOBODY, NOBODY) == 0 && seteuid(NOBODY) == 0));
 }
 
-static int remove_folder_as_ourselves(void **unused)
+static void remove_folder_as_ourselves(void)
 {
-    return seteuid(getuid()) != 0 || remove_folder(unused);
+    assert_int_equal(seteuid(getuid()), 0);
+    remove_folder();
 }
 
-static void a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on(void **unused)
+TEST_AROUND(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, make_folder_as_nobody, remove_folder_as_ourselves)
 {
-    (void)unused;
     put_text("w/cat/1.jpg", "c1");
     put_text("w/dog/1.jpg", "d1");
     sfp_source *s = open_dir("w");
@@ -295,9 +286,8 @@ static void a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on(vo
     sfp__source_close(s);
 }
 
-static void a_second_name_of_a_watched_folder_is_passed_over(void **unused)
+TEST(a_second_name_of_a_watched_folder_is_passed_over)
 {
-    (void)unused;
     put_text("w/cat/1.jpg", "c1");
     put_text("w/2.jpg", "l2");
     put_text("far/3.jpg", "f3");
@@ -332,9 +322,8 @@ static void a_second_name_of_a_watched_folder_is_passed_over(void **unused)
     sfp__source_close(s);
 }
 
-static void a_folder_that_cannot_name_a_class_is_remarked_upon(void **unused)
+TEST(a_folder_that_cannot_name_a_class_is_remarked_upon)
 {
-    (void)unused;
     put_text("w/cat/1.jpg", "c1");
     sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
@@ -353,9 +342,8 @@ static void a_folder_that_cannot_name_a_class_is_remarked_upon(void **unused)
     sfp__source_close(s);
 }
 
-static void what_cannot_be_read_is_told_as_lost(void **unused)
+TEST(what_cannot_be_read_is_told_as_lost)
 {
-    (void)unused;
     put_text("w/cat/1.jpg", "");
     put_text("w/cat/2.jpg", "gone soon");
     put_text("w/cat/3.jpg", "good");
@@ -370,9 +358,8 @@ static void what_cannot_be_read_is_told_as_lost(void **unused)
     sfp__source_close(s);
 }
 
-static void it_ends_when_the_folder_goes_away(void **unused)
+TEST(it_ends_when_the_folder_goes_away)
 {
-    (void)unused;
     put_text("w/cat/1.jpg", "c1");
     sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
@@ -387,10 +374,8 @@ static void check_label(sfp_source *s, const char *name, const char *label)
     sfp_record r = {0};
     sfp_picture p = {0};
     sfp_origin origin = {0};
-    sfp_error err = {0};
     bool end = false;
-    if (s->next(s, &r, &p, &end, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(s->next(s, &r, &p, &end, &err));
     assert_false(end);
     assert_null(p.bytes);
     assert_true(r.label >= 0);
@@ -406,9 +391,8 @@ static sfp_origin origin_of(const sfp_source *s)
     return o;
 }
 
-static void labels_of_a_list_come_before_and_after_their_pictures(void **unused)
+TEST(labels_of_a_list_come_before_and_after_their_pictures)
 {
-    (void)unused;
     put_text("w/labels.csv", "\xef\xbb\xbfname,label\nearly.jpg,cat\n, \nno comma\nlater.jpg,cat\n");
     put_text("w/1.jpg", "1");
     put_text("w/early.jpg", "e");
@@ -444,9 +428,8 @@ static void append(const char *name, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-static void a_last_label_without_a_line_end_counts_when_the_stream_ends(void **unused)
+TEST(a_last_label_without_a_line_end_counts_when_the_stream_ends)
 {
-    (void)unused;
     put_text("w/1.jpg", "1");
     put_text("w/2.jpg", "2");
     put_text("w/labels.csv", "1.jpg,cat");
@@ -471,9 +454,8 @@ static void a_last_label_without_a_line_end_counts_when_the_stream_ends(void **u
     sfp__source_close(s);
 }
 
-static void labels_and_names_may_be_quoted(void **unused)
+TEST(labels_and_names_may_be_quoted)
 {
-    (void)unused;
     put_text("w/1.jpg", "1");
     put_text("w/labels.csv", "\"name\",\"label\"\r\n\"1.jpg\",cat\n");
     sfp_source *s = open_dir("w");
@@ -496,9 +478,8 @@ static void labels_and_names_may_be_quoted(void **unused)
     sfp__source_close(s);
 }
 
-static void a_wrongly_quoted_label_is_passed_over_and_told(void **unused)
+TEST(a_wrongly_quoted_label_is_passed_over_and_told)
 {
-    (void)unused;
     static const char *const wrong[] = {
         "\"1.jpg,cat",
         "\"1.jpg\"x,cat",
@@ -531,9 +512,8 @@ static void a_wrongly_quoted_label_is_passed_over_and_told(void **unused)
     }
 }
 
-static void a_picture_moved_or_linked_into_a_class_keeps_its_identity(void **unused)
+TEST(a_picture_moved_or_linked_into_a_class_keeps_its_identity)
 {
-    (void)unused;
     put_text("w/cat/.keep", "");
     put_text("w/1.jpg", "1");
     put_text("w/2.jpg", "2");
@@ -561,9 +541,8 @@ static void a_picture_moved_or_linked_into_a_class_keeps_its_identity(void **unu
     sfp__source_close(s);
 }
 
-static void what_was_done_with_is_left_out_after_a_break(void **unused)
+TEST(what_was_done_with_is_left_out_after_a_break)
 {
-    (void)unused;
     uint64_t marks[2];
     put_text("w/cat/1.jpg", "1");
     put_text("w/cat/2.jpg", "2");
@@ -577,7 +556,7 @@ static void what_was_done_with_is_left_out_after_a_break(void **unused)
     sfp__source_close(s);
     put_text("w/cat/4.jpg", "4");
     s = open_dir("w");
-    assert_int_equal(s->leave_out(s, &(sfp_left_out){.n = 2, .marks = marks, .until = INT64_MIN}, NULL), SFP_OK);
+    MUST(s->leave_out(s, &(sfp_left_out){.n = 2, .marks = marks, .until = INT64_MIN}, NULL));
     check_next(s, "cat", "2");
     uint64_t waiting = origin_of(s).mark;
     check_next(s, "cat", "4");
@@ -588,7 +567,7 @@ static void what_was_done_with_is_left_out_after_a_break(void **unused)
     sfp__source_close(s);
     s = open_dir("w");
     /* and what did not change since then, but for one that waits */
-    assert_int_equal(s->leave_out(s, &(sfp_left_out){.until = changed, .waiting = 1, .waiting_marks = &waiting}, NULL), SFP_OK);
+    MUST(s->leave_out(s, &(sfp_left_out){.until = changed, .waiting = 1, .waiting_marks = &waiting}, NULL));
     check_next(s, "cat", "another");
     check_next(s, "cat", "2");
     put_text("w/.end", "");
@@ -603,9 +582,8 @@ static void *raise_later(void *flag)
     return NULL;
 }
 
-static void stop_ends_the_wait(void **unused)
+TEST(stop_ends_the_wait)
 {
-    (void)unused;
     atomic_bool stop = false;
     pthread_t thread;
     put_text("w/cat/1.jpg", "c1");
@@ -630,9 +608,8 @@ static void *write_many(void *unused)
     return unused;
 }
 
-static void no_file_is_missed_and_none_comes_twice(void **unused)
+TEST(no_file_is_missed_and_none_comes_twice)
 {
-    (void)unused;
     pthread_t thread;
     int seen[300] = {0};
     bool leases = has_leases();
@@ -666,9 +643,8 @@ static void no_file_is_missed_and_none_comes_twice(void **unused)
     sfp__source_close(s);
 }
 
-static void what_is_no_folder_is_refused(void **unused)
+TEST(what_is_no_folder_is_refused)
 {
-    (void)unused;
     put_text("file", "x");
     put_text("w/classes.txt", "a\na\n");
     check_refused(&sfp__source_dir, "nothing", SFP_ENOTFOUND, "nothing", "is no folder");
@@ -676,9 +652,8 @@ static void what_is_no_folder_is_refused(void **unused)
     check_refused(&sfp__source_dir, "w", SFP_EFORMAT, "classes.txt:2", "twice");
 }
 
-static void a_failed_allocation_leaves_nothing_behind(void **unused)
+TEST(a_failed_allocation_leaves_nothing_behind)
 {
-    (void)unused;
     put_text("w/cat/1.jpg", "1");
     put_text("w/dog/1.jpg", "2");
     assert_int_equal(symlink("dog", in_folder("w/link")), 0);
@@ -686,36 +661,4 @@ static void a_failed_allocation_leaves_nothing_behind(void **unused)
     check_next(s, "cat", "1");
     check_next(s, "dog", "2");
     sfp__source_close(s);
-}
-
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(what_is_there_comes_first_in_natural_order),
-        IN_FOLDER(files_come_when_closed_or_moved_in),
-        IN_FOLDER(a_file_being_written_waits_until_it_is_closed),
-        IN_FOLDER(so_does_one_that_is_there_at_the_beginning),
-        IN_FOLDER(one_that_is_never_done_is_told_as_lost_at_the_end),
-        IN_FOLDER(what_changes_while_it_waits_comes_once_as_it_is_then),
-        IN_FOLDER(later_folders_are_watched),
-        IN_FOLDER(labels_of_a_list_come_before_and_after_their_pictures),
-        IN_FOLDER(a_last_label_without_a_line_end_counts_when_the_stream_ends),
-        IN_FOLDER(labels_and_names_may_be_quoted),
-        IN_FOLDER(a_wrongly_quoted_label_is_passed_over_and_told),
-        IN_FOLDER(a_picture_moved_or_linked_into_a_class_keeps_its_identity),
-        IN_FOLDER(what_was_done_with_is_left_out_after_a_break),
-        cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, make_folder_as_nobody,
-                                        remove_folder_as_ourselves),
-        IN_FOLDER(a_second_name_of_a_watched_folder_is_passed_over),
-        IN_FOLDER(a_folder_that_cannot_name_a_class_is_remarked_upon),
-        IN_FOLDER(what_cannot_be_read_is_told_as_lost),
-        IN_FOLDER(it_ends_when_the_folder_goes_away),
-        IN_FOLDER(stop_ends_the_wait),
-        IN_FOLDER(no_file_is_missed_and_none_comes_twice),
-        IN_FOLDER(what_is_no_folder_is_refused),
-        IN_FOLDER(a_failed_allocation_leaves_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,11 @@
 /* Folders of classes: layouts, order, links, and what is no picture. */
 #include "base/mem.h"
 #include "source_files.h"
+#include "test.h"
 
 #include <sys/stat.h>
+
+AROUND_EACH(make_folder, remove_folder)
 
 static const sfp_source_kind *const kind = &sfp__source_folder;
 
@@ -11,9 +14,8 @@ static void move_folder(const char *from, const char *to)
     assert_int_equal(rename(in_folder(from), in_folder(to)), 0);
 }
 
-static void folders_are_classes(void **unused)
+TEST(folders_are_classes)
 {
-    (void)unused;
     put_text("d/dog/b.jpg", "D");
     put_text("d/cat/img10.png", "C10");
     put_text("d/cat/img9.PNG", "C9");
@@ -44,9 +46,8 @@ static void folders_are_classes(void **unused)
     sfp__source_close(s);
 }
 
-static void folders_of_folders_are_domains(void **unused)
+TEST(folders_of_folders_are_domains)
 {
-    (void)unused;
     put_text("d/sketch/dog/1.jpg", "a");
     put_text("d/photo/dog/1.jpg", "b");
     put_text("d/photo/cat/2.jpg", "c");
@@ -63,9 +64,8 @@ static void folders_of_folders_are_domains(void **unused)
     sfp__source_close(s);
 }
 
-static void pictures_on_both_levels_follow_the_more(void **unused)
+TEST(pictures_on_both_levels_follow_the_more)
 {
-    (void)unused;
     put_text("d/sketch/dog/1.jpg", "a");
     put_text("d/photo/dog/1.jpg", "b");
     put_text("d/photo/cat/2.jpg", "c");
@@ -88,9 +88,8 @@ static void pictures_on_both_levels_follow_the_more(void **unused)
     sfp__source_close(s);
 }
 
-static void a_folder_of_one_name_in_every_class_tells_nothing_apart(void **unused)
+TEST(a_folder_of_one_name_in_every_class_tells_nothing_apart)
 {
-    (void)unused;
     put_text("d/n01/images/1.JPEG", "1");
     put_text("d/n01/n01_boxes.txt", "boxes");
     put_text("d/n02/images/1.JPEG", "2");
@@ -116,9 +115,8 @@ static void a_folder_of_one_name_in_every_class_tells_nothing_apart(void **unuse
     sfp__source_close(s);
 }
 
-static void parts_taken_as_domains_are_told(void **unused)
+TEST(parts_taken_as_domains_are_told)
 {
-    (void)unused;
     char want[256];
     put_text("d/Train/cat/1.jpg", "1");
     put_text("d/Train/dog/1.jpg", "2");
@@ -134,9 +132,8 @@ static void parts_taken_as_domains_are_told(void **unused)
     sfp__source_close(s);
 }
 
-static void what_is_no_file_or_empty_is_counted(void **unused)
+TEST(what_is_no_file_or_empty_is_counted)
 {
-    (void)unused;
     put_text("d/a/1.jpg", "1");
     put_text("d/b/notes/x.txt", "no picture");
     assert_int_equal(mkdir(in_folder("d/c"), 0777), 0);
@@ -162,9 +159,8 @@ static void what_is_no_file_or_empty_is_counted(void **unused)
     sfp__source_close(s);
 }
 
-static void links_are_followed_but_not_in_circles(void **unused)
+TEST(links_are_followed_but_not_in_circles)
 {
-    (void)unused;
     put_text("d/a/1.jpg", "1");
     put_text("far/2.jpg", "2");
     assert_int_equal(symlink("../../far", in_folder("d/a/linked")), 0);
@@ -180,9 +176,8 @@ static void links_are_followed_but_not_in_circles(void **unused)
     sfp__source_close(s);
 }
 
-static void what_is_missing_is_named(void **unused)
+TEST(what_is_missing_is_named)
 {
-    (void)unused;
     check_refused(kind, "nothing", SFP_ENOTFOUND, folder, "cannot open the folder");
     assert_int_equal(mkdir(in_folder("empty"), 0777), 0);
     check_refused(kind, "empty", SFP_EFORMAT, "empty", "has no pictures");
@@ -200,9 +195,8 @@ static void what_is_missing_is_named(void **unused)
     check_refused(kind, "long", SFP_ELIMIT, "long", "nested too deep");
 }
 
-static void a_picture_that_cannot_be_read_is_named(void **unused)
+TEST(a_picture_that_cannot_be_read_is_named)
 {
-    (void)unused;
     put_text("d/a/1.jpg", "");
     put_text("d/a/2.jpg", "x");
     put_text("d/a/3.jpg", "x");
@@ -214,9 +208,8 @@ static void a_picture_that_cannot_be_read_is_named(void **unused)
     sfp__source_close(s);
 }
 
-static void every_allocation_may_fail(void **unused)
+TEST(every_allocation_may_fail)
 {
-    (void)unused;
     put_text("d/x/a/1.jpg", "1");
     put_text("d/y/b/2.jpg", "2");
     put_text("d/y/loose.jpg", "2");
@@ -224,9 +217,8 @@ static void every_allocation_may_fail(void **unused)
     sfp__source_close(open_tortured(kind, in_folder("d"), false, 8));
 }
 
-static void numbers_in_names_compare_as_numbers(void **unused)
+TEST(numbers_in_names_compare_as_numbers)
 {
-    (void)unused;
     static const char *const sorted[] = {"",  "1",    "01",    "2",   "10", "99999999999999999999", "100000000000000000000",
                                          "a", "a1b2", "a1b10", "a10", "b"};
     int n = (int)(sizeof sorted / sizeof *sorted);
@@ -245,21 +237,19 @@ static void numbers_in_names_compare_as_numbers(void **unused)
     assert_true(sfp__name_compare("10", "1a") < 0);
 }
 
-static void many_names_keep_their_numbers(void **unused)
+TEST(many_names_keep_their_numbers)
 {
-    (void)unused;
     sfp_names t = {0};
-    sfp_error err;
     int32_t id, *new_of = NULL;
     char name[16];
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 5000; i++) {
             (void)snprintf(name, sizeof name, "n%d", i * 7919 % 5000);
-            assert_int_equal(sfp__names_add(&t, name, strlen(name), &id, &err), SFP_OK);
+            MUST(sfp__names_add(&t, name, strlen(name), &id, &err));
             assert_int_equal(id, i);
         }
     }
-    assert_int_equal(sfp__names_sort(&t, &new_of, &err), SFP_OK);
+    MUST(sfp__names_sort(&t, &new_of, &err));
     for (int i = 0; i < 5000; i++) {
         (void)snprintf(name, sizeof name, "n%d", i * 7919 % 5000);
         assert_int_equal(sfp__names_find(&t, name, strlen(name)), new_of[i]);
@@ -271,30 +261,9 @@ static void many_names_keep_their_numbers(void **unused)
     assert_int_equal(sfp__names_add(&t, "a\0b", 3, &id, &err), SFP_EFORMAT);
     for (int i = 5000; i < SFP_CLASSES_MAX; i++) {
         (void)snprintf(name, sizeof name, "m%d", i);
-        assert_int_equal(sfp__names_add(&t, name, strlen(name), &id, &err), SFP_OK);
+        MUST(sfp__names_add(&t, name, strlen(name), &id, &err));
     }
     assert_int_equal(sfp__names_add(&t, "one more", 8, &id, &err), SFP_ELIMIT);
     sfp__free(new_of);
     sfp__names_done(&t);
-}
-
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(folders_are_classes),
-        IN_FOLDER(folders_of_folders_are_domains),
-        IN_FOLDER(pictures_on_both_levels_follow_the_more),
-        IN_FOLDER(a_folder_of_one_name_in_every_class_tells_nothing_apart),
-        IN_FOLDER(parts_taken_as_domains_are_told),
-        IN_FOLDER(what_is_no_file_or_empty_is_counted),
-        IN_FOLDER(links_are_followed_but_not_in_circles),
-        IN_FOLDER(what_is_missing_is_named),
-        IN_FOLDER(a_picture_that_cannot_be_read_is_named),
-        IN_FOLDER(every_allocation_may_fail),
-        cmocka_unit_test(numbers_in_names_compare_as_numbers),
-        cmocka_unit_test(many_names_keep_their_numbers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

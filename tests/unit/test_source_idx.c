@@ -1,8 +1,11 @@
 /* IDX files, gzipped or not: what is taken, and headers that lie. */
 #include "base/mem.h"
 #include "source_files.h"
+#include "test.h"
 
 #include <zlib.h>
+
+AROUND_EACH(make_folder, remove_folder)
 
 static const sfp_source_kind *const kind = &sfp__source_idx;
 
@@ -57,8 +60,7 @@ static void put_gz(const char *name, bytes x, size_t cut)
 static void check_pixels(const sfp_source *s, int64_t i, uint8_t first)
 {
     sfp_picture p = {0};
-    sfp_error err = {0};
-    assert_int_equal(s->load(s, i, &p, &err), SFP_OK);
+    MUST(s->load(s, i, &p, &err));
     assert_int_equal(p.kind, SFP_PICTURE_GREY);
     assert_int_equal(p.width, 3);
     assert_int_equal(p.height, 2);
@@ -68,9 +70,8 @@ static void check_pixels(const sfp_source *s, int64_t i, uint8_t first)
     sfp__picture_done(&p);
 }
 
-static void a_folder_has_a_training_and_a_test_part(void **unused)
+TEST(a_folder_has_a_training_and_a_test_part)
 {
-    (void)unused;
     put("d/train-images-idx3-ubyte", make_images(4));
     put("d/train-labels-idx1-ubyte", make_labels("1731"));
     put_gz("d/t10k-images.idx3-ubyte.gz", make_images(2), 0);
@@ -99,9 +100,8 @@ static void a_folder_has_a_training_and_a_test_part(void **unused)
     sfp__source_close(s);
 }
 
-static void a_file_finds_its_labels(void **unused)
+TEST(a_file_finds_its_labels)
 {
-    (void)unused;
     put_gz("my-train-images.idx3-ubyte.gz", make_images(1), 0);
     put("my-train-labels.idx1-ubyte", make_labels("2")); /* one packed, one not */
     sfp_source *s = open_source(kind, "my-train-images.idx3-ubyte.gz");
@@ -118,9 +118,8 @@ static void a_file_finds_its_labels(void **unused)
     check_refused(kind, "x", SFP_EINVAL, "x: ", "'images'");
 }
 
-static void known_classes_have_names_and_bounds(void **unused)
+TEST(known_classes_have_names_and_bounds)
 {
-    (void)unused;
     put("Fashion/train-images-idx3-ubyte", make_images(2));
     put("Fashion/train-labels-idx1-ubyte", make_labels("09"));
     sfp_source *s = open_source(kind, "Fashion");
@@ -151,9 +150,8 @@ static void known_classes_have_names_and_bounds(void **unused)
     check_refused(kind, "Fashion", SFP_EFORMAT, "classes.txt:2: ", "twice");
 }
 
-static void damage_is_told(void **unused)
+TEST(damage_is_told)
 {
-    (void)unused;
     const char *images = "d/train-images-idx3-ubyte";
     check_refused(kind, "d", SFP_ENOTFOUND, "/d", "cannot open"); /* not there at all: neither folder nor file */
     put("d/train-labels-idx1-ubyte", make_labels("01"));
@@ -202,9 +200,8 @@ static void damage_is_told(void **unused)
     check_refused(kind, "d", SFP_EFORMAT, "train-labels", "has 2 labels, expected 3");
 }
 
-static void a_cut_gzip_is_told(void **unused)
+TEST(a_cut_gzip_is_told)
 {
-    (void)unused;
     put("d/train-labels-idx1-ubyte", make_labels("01"));
     for (size_t cut = 1; cut < 30; cut++) {
         put_gz("d/train-images-idx3-ubyte.gz", make_images(2), cut);
@@ -212,19 +209,16 @@ static void a_cut_gzip_is_told(void **unused)
     }
 }
 
-static void every_allocation_may_fail(void **unused)
+TEST(every_allocation_may_fail)
 {
-    (void)unused;
     put("d/train-images-idx3-ubyte", make_images(2));
     put("d/train-labels-idx1-ubyte", make_labels("01"));
     sfp__source_close(open_tortured(kind, in_folder("d"), false, 5));
 }
 
-static void debians_fashion_mnist_is_read(void **unused)
+TEST(debians_fashion_mnist_is_read)
 {
-    (void)unused;
     sfp_source *s = NULL;
-    sfp_error err = {0};
     sfp_source_options opt = {.test = true};
     sfp_status status = kind->open("/usr/share/datasets/fashion-mnist", &opt, &s, &err);
     if (status == SFP_ENOTFOUND)
@@ -239,25 +233,9 @@ static void debians_fashion_mnist_is_read(void **unused)
     for (int k = 0; k < 10; k++)
         assert_int_equal(counts[k], 1000);
     sfp_picture p;
-    assert_int_equal(s->load(s, 0, &p, &err), SFP_OK);
+    MUST(s->load(s, 0, &p, &err));
     assert_int_equal(p.width * p.height, 784);
     sfp__picture_done(&p);
     assert_string_equal(label_text(s, 0), "Ankle boot");
     sfp__source_close(s);
-}
-
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(a_folder_has_a_training_and_a_test_part),
-        IN_FOLDER(a_file_finds_its_labels),
-        IN_FOLDER(known_classes_have_names_and_bounds),
-        IN_FOLDER(damage_is_told),
-        IN_FOLDER(a_cut_gzip_is_told),
-        IN_FOLDER(every_allocation_may_fail),
-        cmocka_unit_test(debians_fashion_mnist_is_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

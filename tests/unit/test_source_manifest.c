@@ -3,6 +3,9 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "source_files.h"
+#include "test.h"
+
+AROUND_EACH(make_folder, remove_folder)
 
 static const sfp_source_kind *const kind = &sfp__source_manifest;
 
@@ -18,9 +21,8 @@ static void refused(const char *text, sfp_status status, const char *a, const ch
     check_refused(kind, "m.csv", status, a, b);
 }
 
-static void a_plain_list_keeps_its_order(void **unused)
+TEST(a_plain_list_keeps_its_order)
 {
-    (void)unused;
     put_text("sub/pics/b.jpg", "B");
     sfp_source *s = open_text("pics/b.jpg,dog\na.jpg,cat\r\n\n  \nc.jpg, 7 \n/x/d.jpg,\nb.jpg,dog");
     assert_int_equal(s->count, 5);
@@ -37,9 +39,8 @@ static void a_plain_list_keeps_its_order(void **unused)
     sfp__source_close(s);
 }
 
-static void four_columns_and_a_header_in_any_order(void **unused)
+TEST(four_columns_and_a_header_in_any_order)
 {
-    (void)unused;
     sfp_source *s = open_text("a.jpg,x,0,2004.5\nb.jpg,y,3,-1e3\nc.jpg,x,,\n");
     sfp_record r = record_of(s, 1);
     assert_int_equal(r.task, 3);
@@ -58,9 +59,8 @@ static void four_columns_and_a_header_in_any_order(void **unused)
     sfp__source_close(s);
 }
 
-static void names_need_no_ending_when_none_has_one(void **unused)
+TEST(names_need_no_ending_when_none_has_one)
 {
-    (void)unused;
     sfp_source *s = open_text("one,x\ntwo,y\nthree.jpg,x\n");
     assert_int_equal(s->count, 3);
     sfp__source_close(s);
@@ -69,9 +69,8 @@ static void names_need_no_ending_when_none_has_one(void **unused)
     sfp__source_close(s);
 }
 
-static void quoted_fields_may_hold_anything(void **unused)
+TEST(quoted_fields_may_hold_anything)
 {
-    (void)unused;
     sfp_source *s = open_text("\"a,b.jpg\",\"say \"\"hi\"\"\"\n\"two\nlines.jpg\", \"x\" \nc.jpg,\"\"\nd.jpg,x\n");
     char name[64];
     assert_int_equal(s->count, 4);
@@ -84,9 +83,8 @@ static void quoted_fields_may_hold_anything(void **unused)
     sfp__source_close(s);
 }
 
-static void json_lines_are_the_same(void **unused)
+TEST(json_lines_are_the_same)
 {
-    (void)unused;
     sfp_source *s = open_text(
         "\n{\"path\": \"a.jpg\", \"label\": \"cat\", \"task\": 1, \"time\": 2.5}\n"
         "{\"label\": 12, \"path\": \"b.jpg\", \"extra\": [1]}\r\n\n{\"path\": \"c.jpg\", \"label\": null, \"domain\": \"d\"}");
@@ -101,9 +99,8 @@ static void json_lines_are_the_same(void **unused)
     sfp__source_close(s);
 }
 
-static void errors_name_the_line_and_what_was_expected(void **unused)
+TEST(errors_name_the_line_and_what_was_expected)
 {
-    (void)unused;
     refused("", SFP_EFORMAT, "m.csv", "is empty");
     refused("\n\n", SFP_EFORMAT, "m.csv", "lists no pictures");
     refused("path,label\n", SFP_EFORMAT, "m.csv", "lists no pictures");
@@ -136,9 +133,8 @@ static void errors_name_the_line_and_what_was_expected(void **unused)
     check_refused(kind, "nul.csv", SFP_EFORMAT, "nul.csv:1: ", "NUL");
 }
 
-static void a_line_without_end_is_refused(void **unused)
+TEST(a_line_without_end_is_refused)
 {
-    (void)unused;
     size_t n = 200000;
     char *text = malloc(n + 1);
     memset(text, 'a', n);
@@ -173,9 +169,8 @@ static void refused_around_the_limit(const char *what, size_t at, bool quoted, c
     free(text);
 }
 
-static void a_record_that_steps_over_the_limit_is_refused(void **unused)
+TEST(a_record_that_steps_over_the_limit_is_refused)
 {
-    (void)unused;
     for (size_t at = 0; at < 3; at++) {
         refused_around_the_limit(",,,", at, false, "longer than 65536");
         refused_around_the_limit(" , ", at, false, "longer than 65536");
@@ -186,17 +181,15 @@ static void a_record_that_steps_over_the_limit_is_refused(void **unused)
     refused_around_the_limit("\"\"\"", 3, true, "behind a quoted field");
 }
 
-static void every_allocation_may_fail(void **unused)
+TEST(every_allocation_may_fail)
 {
-    (void)unused;
     put_text("m.csv", "path,label,domain\na.jpg,cat,x\nb.jpg,dog,y\n");
     sfp__source_close(open_tortured(kind, in_folder("m.csv"), false, 8));
 }
 
 /* A sanitised build on a busy machine is far slower: the bound is for a stray stat() a line or a quadratic step. */
-static void a_hundred_thousand_lines_open_at_once(void **unused)
+TEST(a_hundred_thousand_lines_open_at_once)
 {
-    (void)unused;
     sfp_text t = {0};
     for (int i = 0; i < 100000; i++)
         sfp__text_printf(&t, "pictures/class_%d/picture_%06d.jpg,class_%d,%d,%d\n", i % 1000, i, i % 1000, i / 10000,
@@ -216,23 +209,4 @@ static void a_hundred_thousand_lines_open_at_once(void **unused)
     }
     assert_true(seconds < 5);
     sfp__source_close(s);
-}
-
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(a_plain_list_keeps_its_order),
-        IN_FOLDER(four_columns_and_a_header_in_any_order),
-        IN_FOLDER(names_need_no_ending_when_none_has_one),
-        IN_FOLDER(quoted_fields_may_hold_anything),
-        IN_FOLDER(json_lines_are_the_same),
-        IN_FOLDER(errors_name_the_line_and_what_was_expected),
-        IN_FOLDER(a_line_without_end_is_refused),
-        IN_FOLDER(a_record_that_steps_over_the_limit_is_refused),
-        IN_FOLDER(every_allocation_may_fail),
-        IN_FOLDER(a_hundred_thousand_lines_open_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,19 +2,20 @@
 #include "base/mem.h"
 #include "io/image.h"
 #include "source_files.h"
+#include "test.h"
 #include "tools/replica.h"
 
+AROUND_EACH(make_folder, remove_folder)
+
 #define TRAIN "s/Stream-51_meta_train.json"
-#define TEST "s/Stream-51_meta_test.json"
+#define TEST_JSON "s/Stream-51_meta_test.json"
 
 static const sfp_source_kind *const kind = &sfp__source_stream51;
 
 static sfp_source *open_with(bool test, uint64_t seed, int order)
 {
     sfp_source *s = NULL;
-    sfp_error err = {0};
-    if (kind->open(in_folder("s"), &(sfp_source_options){.test = test, .seed = seed, .order = order}, &s, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(kind->open(in_folder("s"), &(sfp_source_options){.test = test, .seed = seed, .order = order}, &s, &err));
     return s;
 }
 
@@ -23,9 +24,8 @@ static void make_replica(int each)
     (void)replica_make("stream51", in_folder("s"), (replica_options){.each = each, .size = 32, .seed = 1}, NULL);
 }
 
-static void a_miniature_has_the_published_counts_and_tasks(void **unused)
+TEST(a_miniature_has_the_published_counts_and_tasks)
 {
-    (void)unused;
     make_replica(3);
     sfp_source *s = open_with(false, 1, 0), *t = open_with(true, 1, 0);
     assert_int_equal(s->count, 51 * 2 * 3);
@@ -53,9 +53,8 @@ static void a_miniature_has_the_published_counts_and_tasks(void **unused)
         assert_int_equal(record_of(t, i).task, record_of(s, 6 * i).task);
     sfp_picture p = {0};
     sfp_image im = {0};
-    sfp_error err = {0};
-    assert_int_equal(s->load(s, 100, &p, &err), SFP_OK);
-    assert_int_equal(sfp__image_decode("x", p.bytes, p.size, NULL, &im, &err), SFP_OK);
+    MUST(s->load(s, 100, &p, &err));
+    MUST(sfp__image_decode("x", p.bytes, p.size, NULL, &im, &err));
     assert_int_equal(im.width, 32);
     assert_int_equal(im.height, 24);
     assert_true(p.has_box && p.left >= 0 && p.top >= 0 && p.left < p.right && p.top < p.bottom && p.right <= 32 &&
@@ -67,9 +66,8 @@ static void a_miniature_has_the_published_counts_and_tasks(void **unused)
     sfp__source_close(t);
 }
 
-static void videos_are_shuffled_and_frames_are_not(void **unused)
+TEST(videos_are_shuffled_and_frames_are_not)
 {
-    (void)unused;
     char name[128];
     make_replica(3);
     int swapped = 0, different = 0;
@@ -93,9 +91,8 @@ static void videos_are_shuffled_and_frames_are_not(void **unused)
     sfp__source_close(again);
 }
 
-static void an_order_shuffles_classes_and_cuts_tasks_along_it(void **unused)
+TEST(an_order_shuffles_classes_and_cuts_tasks_along_it)
 {
-    (void)unused;
     make_replica(1);
     sfp_source *s = open_with(false, 1, 5), *t = open_with(true, 1, 5), *natural = open_with(false, 1, 0);
     int32_t task_of[51], moved = 0;
@@ -122,7 +119,7 @@ static void an_order_shuffles_classes_and_cuts_tasks_along_it(void **unused)
 static void check_box(const sfp_source *s, int64_t i, int left, int top, int right, int bottom)
 {
     sfp_picture p = {0};
-    assert_int_equal(s->load(s, i, &p, NULL), SFP_OK);
+    MUST(s->load(s, i, &p, NULL));
     assert_true(p.has_box);
     assert_int_equal(p.left, left);
     assert_int_equal(p.top, top);
@@ -132,11 +129,10 @@ static void check_box(const sfp_source *s, int64_t i, int left, int top, int rig
 }
 
 /* The expected numbers are those of the data set's own Python code. */
-static void boxes_grow_truncate_and_clip(void **unused)
+TEST(boxes_grow_truncate_and_clip)
 {
-    (void)unused;
     put_text("s/a.jpg", "x");
-    put_text(TEST, "[[0, [200, 100], [60, 20, 80, 40], \"a.jpg\"],"       /* 40 x 40 around (40, 60): 44 x 44 */
+    put_text(TEST_JSON, "[[0, [200, 100], [60, 20, 80, 40], \"a.jpg\"],"       /* 40 x 40 around (40, 60): 44 x 44 */
                    " [1, [200, 100], [61, 20, 81, 40], \"a.jpg\"],"       /* 41 x 41: centre (40.5, 60.5) -> (40, 60), +- 22.55 */
                    " [2, [200, 100], [200, 0, 100, 0], \"a.jpg\"],"       /* clipped on all sides */
                    " [3, [200, 100], [33.7, 10.2, 50, 20.9], \"a.jpg\"]," /* fractions */
@@ -154,9 +150,8 @@ static void boxes_grow_truncate_and_clip(void **unused)
     sfp__source_close(s);
 }
 
-static void a_video_begins_at_frame_0_or_where_clip_or_video_change(void **unused)
+TEST(a_video_begins_at_frame_0_or_where_clip_or_video_change)
 {
-    (void)unused;
     put_text("s/x", "x");
     put_text(TRAIN, "[[0,0,0,0,[9,9],[5,1,5,1],\"a0\"],[0,0,0,1,[9,9],[5,1,5,1],\"a1\"],"
                     "[1,0,0,0,[9,9],[5,1,5,1],\"other class between\"],"
@@ -174,9 +169,8 @@ static void a_video_begins_at_frame_0_or_where_clip_or_video_change(void **unuse
     }
 }
 
-static void broken_lists_are_refused_with_file_and_row(void **unused)
+TEST(broken_lists_are_refused_with_file_and_row)
 {
-    (void)unused;
     static const struct {
         const char *text, *message;
         sfp_status status;
@@ -199,7 +193,7 @@ static void broken_lists_are_refused_with_file_and_row(void **unused)
     };
     put_text("s/x", "");
     check_refused(kind, "s", SFP_ENOTFOUND, TRAIN, "");
-    check_refused_part(kind, "s", true, SFP_ENOTFOUND, TEST, "");
+    check_refused_part(kind, "s", true, SFP_ENOTFOUND, TEST_JSON, "");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         put_text(TRAIN, bad[i].text);
         check_refused(kind, "s", bad[i].status, TRAIN, bad[i].message);
@@ -213,27 +207,10 @@ static void broken_lists_are_refused_with_file_and_row(void **unused)
     sfp__source_close(s);
 }
 
-static void a_failed_allocation_leaves_nothing_behind(void **unused)
+TEST(a_failed_allocation_leaves_nothing_behind)
 {
-    (void)unused;
     make_replica(1);
     for (int test = 0; test < 2; test++) {
         sfp__source_close(open_tortured(kind, in_folder("s"), test, 20));
     }
-}
-
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(a_miniature_has_the_published_counts_and_tasks),
-        IN_FOLDER(videos_are_shuffled_and_frames_are_not),
-        IN_FOLDER(an_order_shuffles_classes_and_cuts_tasks_along_it),
-        IN_FOLDER(boxes_grow_truncate_and_clip),
-        IN_FOLDER(a_video_begins_at_frame_0_or_where_clip_or_video_change),
-        IN_FOLDER(broken_lists_are_refused_with_file_and_row),
-        IN_FOLDER(a_failed_allocation_leaves_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,13 @@
 #include "base/mem.h"
 #include "source_files.h"
 #include "stream/render.h"
+#include "test.h"
 
 #include <pthread.h>
 
 static sfp_source *open_synthetic(const char *path, uint64_t seed, bool test)
 {
     sfp_source *s = NULL;
-    sfp_error err = {0};
     sfp_source_options opt = {.test = test, .seed = seed};
     if (sfp__source_synthetic.open(path, &opt, &s, &err) != SFP_OK)
         fail_msg("%s: %s", path, err.message);
@@ -18,7 +18,6 @@ static sfp_source *open_synthetic(const char *path, uint64_t seed, bool test)
 static sfp_picture picture_of(const sfp_source *s, int64_t i)
 {
     sfp_picture p = {0};
-    sfp_error err = {0};
     if (s->load(s, i, &p, &err) != SFP_OK)
         fail_msg("%lld: %s", (long long)i, err.message);
     assert_int_equal(p.kind, SFP_PICTURE_RGB);
@@ -42,9 +41,8 @@ static double distance(const sfp_source *a, int64_t i, const sfp_source *b, int6
     return sum;
 }
 
-static void counts_classes_and_names_are_as_documented(void **unused)
+TEST(counts_classes_and_names_are_as_documented)
 {
-    (void)unused;
     sfp_source *s = open_synthetic("250", 1, false), *t = open_synthetic("250", 1, true), *big = open_synthetic("1000", 1, true);
     char name[64];
     assert_int_equal(s->count, 250);
@@ -75,9 +73,8 @@ static void counts_classes_and_names_are_as_documented(void **unused)
     sfp__source_close(s);
 }
 
-static void a_picture_depends_on_seed_and_index_alone(void **unused)
+TEST(a_picture_depends_on_seed_and_index_alone)
 {
-    (void)unused;
     sfp_source *a = open_synthetic("100", 7, false), *b = open_synthetic("5000", 7, false),
                *other = open_synthetic("100", 8, false);
     int same_labels = 0;
@@ -94,9 +91,8 @@ static void a_picture_depends_on_seed_and_index_alone(void **unused)
     sfp__source_close(other);
 }
 
-static void the_test_set_is_of_the_same_world_with_other_pictures(void **unused)
+TEST(the_test_set_is_of_the_same_world_with_other_pictures)
 {
-    (void)unused;
     sfp_source *s = open_synthetic("1000", 3, false), *t = open_synthetic("1000", 3, true);
     double nearest = 1e9;
     for (int64_t i = 0; i < t->count; i += 10)
@@ -119,9 +115,8 @@ static void mean_colour(const sfp_source *s, int64_t first, double out[3])
     }
 }
 
-static void the_world_drifts_slowly(void **unused)
+TEST(the_world_drifts_slowly)
 {
-    (void)unused;
     sfp_source *s = open_synthetic("3000", 1, false);
     double a[3], b[3], near = 0, far = 0;
     for (int64_t at = 0; at < 2400; at += 400) {
@@ -137,9 +132,8 @@ static void the_world_drifts_slowly(void **unused)
 
 /* Outlines alone tell classes apart: nearest class mean of edge maps in object coordinates is far too simple for the posed
  * pictures, yet must be above chance; and must be far from perfect, or the set would be trivial. */
-static void classes_are_neither_hidden_nor_trivial(void **unused)
+TEST(classes_are_neither_hidden_nor_trivial)
 {
-    (void)unused;
     enum { SIDE = 16, N = 1500, T = 300 };
     sfp_source *s = open_synthetic("1500", 5, false), *t = open_synthetic("1500", 5, true);
     static double mean[10][SIDE * SIDE];
@@ -190,9 +184,8 @@ static void classes_are_neither_hidden_nor_trivial(void **unused)
     sfp__source_close(t);
 }
 
-static void without_end_it_is_live_and_still_indexed(void **unused)
+TEST(without_end_it_is_live_and_still_indexed)
 {
-    (void)unused;
     atomic_bool stop = false;
     sfp_source *s = open_synthetic("0", 2, false), *finite = open_synthetic("50", 2, false), *t = open_synthetic("0", 2, true);
     assert_int_equal(s->count, -1);
@@ -205,7 +198,7 @@ static void without_end_it_is_live_and_still_indexed(void **unused)
         sfp_record r;
         sfp_picture p = {0}, q = picture_of(finite, i);
         bool end = true;
-        assert_int_equal(s->next(s, &r, &p, &end, NULL), SFP_OK);
+        MUST(s->next(s, &r, &p, &end, NULL));
         assert_false(end);
         assert_int_equal(r.label, record_of(finite, i).label);
         assert_memory_equal(p.bytes, q.bytes, q.size);
@@ -218,7 +211,7 @@ static void without_end_it_is_live_and_still_indexed(void **unused)
     bool end = false;
     assert_int_equal(s->record(s, -1, &r, NULL), SFP_EINVAL);
     stop = true;
-    assert_int_equal(s->next(s, &r, &p, &end, NULL), SFP_OK);
+    MUST(s->next(s, &r, &p, &end, NULL));
     assert_true(end);
     sfp__source_close(s);
     sfp__source_close(finite);
@@ -245,9 +238,8 @@ static void *load_many(void *arg)
     return NULL;
 }
 
-static void threads_may_load_at_once(void **unused)
+TEST(threads_may_load_at_once)
 {
-    (void)unused;
     sfp_source *s = open_synthetic("40", 4, false);
     pthread_t thread[4];
     job jobs[4];
@@ -262,9 +254,8 @@ static void threads_may_load_at_once(void **unused)
     sfp__source_close(s);
 }
 
-static void any_size_is_drawn_within_its_bytes(void **unused)
+TEST(any_size_is_drawn_within_its_bytes)
 {
-    (void)unused;
     for (int size = 1; size < 70; size += 17) {
         sfp_scene scene;
         uint8_t *rgb = malloc((size_t)(size * size * 3)); /* to the byte */
@@ -277,38 +268,18 @@ static void any_size_is_drawn_within_its_bytes(void **unused)
     }
 }
 
-static void numbers_that_are_none_are_refused(void **unused)
+TEST(numbers_that_are_none_are_refused)
 {
-    (void)unused;
     static const char *const bad[] = {"x", "-1", "10x", "99999999999999999999", " 5", "1e3"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         sfp_source *s = NULL;
-        sfp_error err = {0};
-        assert_int_equal(sfp__source_synthetic.open(bad[i], &(sfp_source_options){0}, &s, &err), SFP_EINVAL);
-        assert_non_null(strstr(err.message, "expected a number of pictures"));
+        REFUSED(sfp__source_synthetic.open(bad[i], &(sfp_source_options){0}, &s, &err), SFP_EINVAL,
+                "expected a number of pictures");
         assert_null(s);
     }
 }
 
-static void a_failed_allocation_leaves_nothing_behind(void **unused)
+TEST(a_failed_allocation_leaves_nothing_behind)
 {
-    (void)unused;
     sfp__source_close(open_tortured(&sfp__source_synthetic, "10", false, 5));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_classes_and_names_are_as_documented),
-        cmocka_unit_test(a_picture_depends_on_seed_and_index_alone),
-        cmocka_unit_test(the_test_set_is_of_the_same_world_with_other_pictures),
-        cmocka_unit_test(the_world_drifts_slowly),
-        cmocka_unit_test(classes_are_neither_hidden_nor_trivial),
-        cmocka_unit_test(without_end_it_is_live_and_still_indexed),
-        cmocka_unit_test(threads_may_load_at_once),
-        cmocka_unit_test(any_size_is_drawn_within_its_bytes),
-        cmocka_unit_test(numbers_that_are_none_are_refused),
-        cmocka_unit_test(a_failed_allocation_leaves_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,15 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "source_files.h"
+#include "test.h"
 
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <zlib.h>
+
+AROUND_EACH(make_folder, remove_folder)
 
 static const sfp_source_kind *const kind = &sfp__source_tar;
 
@@ -68,9 +71,8 @@ static void three_samples(const char *name)
     tar_end(name);
 }
 
-static void samples_are_grouped_by_key(void **unused)
+TEST(samples_are_grouped_by_key)
 {
-    (void)unused;
     now.n = 0;
     tar_bytes("a/", "", 0, '5');
     tar_file("a/1.jpg", "one");
@@ -106,9 +108,8 @@ static void samples_are_grouped_by_key(void **unused)
     sfp__source_close(s);
 }
 
-static void numbers_sort_and_lists_name_them(void **unused)
+TEST(numbers_sort_and_lists_name_them)
 {
-    (void)unused;
     three_samples("t.tar");
     sfp_source *s = open_source(kind, "t.tar");
     assert_int_equal(s->classes, 2);
@@ -130,9 +131,8 @@ static void numbers_sort_and_lists_name_them(void **unused)
     check_refused(kind, "t.tar", SFP_EFORMAT, "classes.txt:1: ", "expected 0<tab>NAME");
 }
 
-static void shards_follow_each_other(void **unused)
+TEST(shards_follow_each_other)
 {
-    (void)unused;
     for (int i = 8; i <= 12; i++) {
         char name[40], text[32];
         now.n = 0;
@@ -170,9 +170,8 @@ static void shards_follow_each_other(void **unused)
         check_refused(kind, bad[i], SFP_EINVAL, "is not a range", "{000..003}");
 }
 
-static void a_folder_has_a_training_and_a_test_part(void **unused)
+TEST(a_folder_has_a_training_and_a_test_part)
 {
-    (void)unused;
     three_samples("d/train-0.tar");
     check_refused_part(kind, "d", true, SFP_ENOTFOUND, "no val*.tar", "");
     three_samples("d/train-1.tar");
@@ -187,9 +186,8 @@ static void a_folder_has_a_training_and_a_test_part(void **unused)
     check_refused(kind, "none", SFP_ENOTFOUND, "none", "has no *.tar");
 }
 
-static void long_and_foreign_names_are_read(void **unused)
+TEST(long_and_foreign_names_are_read)
 {
-    (void)unused;
     char name[300], pax[400];
     memset(name, 'n', sizeof name);
     memcpy(name + 290, ".jpg", 5);
@@ -212,9 +210,8 @@ static void long_and_foreign_names_are_read(void **unused)
     sfp__source_close(s);
 }
 
-static void a_cut_tar_is_told_wherever_it_ends(void **unused)
+TEST(a_cut_tar_is_told_wherever_it_ends)
 {
-    (void)unused;
     three_samples("t.tar");
     size_t whole = now.n;
     for (size_t n = 1; n < whole - 1024 + 512; n += 37) {
@@ -237,9 +234,8 @@ static void a_cut_tar_is_told_wherever_it_ends(void **unused)
     check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: at byte 1", "runcated");
 }
 
-static void damage_is_told(void **unused)
+TEST(damage_is_told)
 {
-    (void)unused;
     check_refused(kind, "no.tar", SFP_ENOTFOUND, "no.tar", "cannot open");
     put_text("e.tar", "");
     check_refused(kind, "e.tar", SFP_EFORMAT, "e.tar", "is empty");
@@ -290,9 +286,8 @@ static size_t pack(uint8_t *packed, size_t room)
     return room - z.avail_out;
 }
 
-static void a_packed_tar_is_refused(void **unused)
+TEST(a_packed_tar_is_refused)
 {
-    (void)unused;
     static uint8_t packed[65536];
     three_samples(NULL);
     size_t n = pack(packed, sizeof packed);
@@ -300,9 +295,8 @@ static void a_packed_tar_is_refused(void **unused)
     check_refused(kind, "t.tar", SFP_EUNSUPPORTED, "t.tar: is compressed (gzip)", "stdin");
 }
 
-static void every_allocation_may_fail(void **unused)
+TEST(every_allocation_may_fail)
 {
-    (void)unused;
     three_samples("t.tar");
     sfp__source_close(open_tortured(kind, in_folder("t.tar"), false, 8));
 }
@@ -312,11 +306,9 @@ static void every_allocation_may_fail(void **unused)
 static sfp_source *open_stream(const char *name, const char *classes, int *fd)
 {
     sfp_source *s = NULL;
-    sfp_error err = {0};
     *fd = open(in_folder(name), O_RDONLY);
     assert_true(*fd >= 0);
-    if (sfp__tar_stream_open(*fd, *classes ? in_folder(classes) : "", &s, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(sfp__tar_stream_open(*fd, *classes ? in_folder(classes) : "", &s, &err));
     return s;
 }
 
@@ -324,7 +316,6 @@ static void check_next(sfp_source *s, const char *label, const char *bytes)
 {
     sfp_record r;
     sfp_picture p = {0};
-    sfp_error err = {0};
     bool end = true;
     if (s->next(s, &r, &p, &end, &err) != SFP_OK)
         fail_msg("next: %s", err.message);
@@ -340,22 +331,21 @@ static void check_end(sfp_source *s)
 {
     sfp_record r;
     sfp_picture p = {0};
-    sfp_error err = {0};
     for (int i = 0; i < 2; i++) { /* and it stays at the end */
         bool end = false;
-        assert_int_equal(s->next(s, &r, &p, &end, &err), SFP_OK);
+        MUST(s->next(s, &r, &p, &end, &err));
         assert_true(end);
         assert_null(p.bytes);
     }
 }
 
-static void a_stream_gives_the_same_samples(void **unused)
+TEST(a_stream_gives_the_same_samples)
 {
-    (void)unused;
     static uint8_t packed[65536];
     three_samples("t.tar");
     put_bytes("t.tar.gz", packed, pack(packed, sizeof packed));
-    put_text("names.txt", "\xef\xbb\xbf" "0\n1\n2\n3\n4\n5\n6\n7\n8\nnine\nten\n");
+    put_text("names.txt", "\xef\xbb\xbf"
+                          "0\n1\n2\n3\n4\n5\n6\n7\n8\nnine\nten\n");
     for (int way = 0; way < 3; way++) {
         int fd;
         sfp_source *s = open_stream(way == 1 ? "t.tar.gz" : "t.tar", way == 2 ? "names.txt" : "", &fd);
@@ -373,15 +363,13 @@ static void a_stream_gives_the_same_samples(void **unused)
     }
 }
 
-static void a_broken_stream_gives_what_it_has_and_then_an_error(void **unused)
+TEST(a_broken_stream_gives_what_it_has_and_then_an_error)
 {
-    (void)unused;
     three_samples(NULL);
     put_bytes("t.tar", now.b, 4 * 512 + 3 * 512 + 2);
     int fd;
     sfp_record r;
     sfp_picture p = {0};
-    sfp_error err = {0};
     bool end = false;
     sfp_source *s = open_stream("t.tar", "", &fd);
     check_next(s, "10", "first picture");
@@ -395,9 +383,8 @@ static void a_broken_stream_gives_what_it_has_and_then_an_error(void **unused)
     check_refused(&sfp__source_stdin, "missing.txt", SFP_ENOTFOUND, "missing.txt", "cannot open");
 }
 
-static void a_stream_may_be_several_archives(void **unused)
+TEST(a_stream_may_be_several_archives)
 {
-    (void)unused;
     int fd;
     now.n = 0;
     tar_file("a.jpg", "a");
@@ -469,13 +456,12 @@ static void check_pieces(const uint8_t *bytes, size_t n, size_t piece, bool b, c
     sfp_source *s = NULL;
     sfp_record r;
     sfp_picture p = {0};
-    sfp_error err = {0};
     bool end = false;
     pthread_t thread;
     assert_int_equal(pipe(pipes), 0);
     pieces w = {.fd = pipes[1], .bytes = bytes, .n = n, .piece = piece};
     assert_int_equal(pthread_create(&thread, NULL, write_pieces, &w), 0);
-    assert_int_equal(sfp__tar_stream_open(pipes[0], "", &s, &err), SFP_OK);
+    MUST(sfp__tar_stream_open(pipes[0], "", &s, &err));
     check_next(s, "x", "a.jpg");
     if (b)
         check_next(s, "y", "b.jpg");
@@ -491,9 +477,8 @@ static void check_pieces(const uint8_t *bytes, size_t n, size_t piece, bool b, c
     close(pipes[0]);
 }
 
-static void what_follows_a_packed_archive_is_packed_alike_or_told(void **unused)
+TEST(what_follows_a_packed_archive_is_packed_alike_or_told)
 {
-    (void)unused;
     static const struct {
         int filter;
         const char *name;
@@ -532,13 +517,11 @@ static void what_follows_a_packed_archive_is_packed_alike_or_told(void **unused)
     }
 }
 
-static void a_stream_without_an_end_mark_is_cut(void **unused)
+TEST(a_stream_without_an_end_mark_is_cut)
 {
-    (void)unused;
     int fd;
     sfp_record r;
     sfp_picture p = {0};
-    sfp_error err = {0};
     bool end = false;
     now.n = 0;
     tar_file("a.jpg", "a");
@@ -547,7 +530,7 @@ static void a_stream_without_an_end_mark_is_cut(void **unused)
     put_bytes("t.tar", now.b, now.n);
     sfp_source *s = open_stream("t.tar", "", &fd);
     check_next(s, "x", "a");
-    check_next(s, "-", "b"); /* what came whole is given */
+    check_next(s, "-", "b");      /* what came whole is given */
     for (int i = 0; i < 3; i++) { /* and it stays so: it does not become an end */
         assert_int_equal(s->next(s, &r, &p, &end, &err), SFP_EFORMAT);
         assert_false(end || s->lost);
@@ -557,9 +540,8 @@ static void a_stream_without_an_end_mark_is_cut(void **unused)
     close(fd);
 }
 
-static void what_is_left_out_is_told(void **unused)
+TEST(what_is_left_out_is_told)
 {
-    (void)unused;
     now.n = 0;
     tar_file("1.depth.png", "depth");
     tar_file("1.jpg", "colour");
@@ -584,7 +566,6 @@ static void check_lost(sfp_source *s, const char *key, const char *message)
     sfp_record r;
     sfp_picture p = {0};
     sfp_origin origin = {0};
-    sfp_error err = {0};
     bool end = false;
     assert_int_equal(s->next(s, &r, &p, &end, &err), SFP_EFORMAT);
     assert_true(s->lost);
@@ -595,9 +576,8 @@ static void check_lost(sfp_source *s, const char *key, const char *message)
     assert_string_equal(origin.name, key);
 }
 
-static void a_stream_loses_a_sample_and_goes_on(void **unused)
+TEST(a_stream_loses_a_sample_and_goes_on)
 {
-    (void)unused;
     int fd;
     put_text("names.txt", "x\ny\n");
     now.n = 0;
@@ -636,20 +616,17 @@ static void *wait_next(void *context)
     waiter *w = context;
     sfp_record r;
     sfp_picture p = {0};
-    sfp_error err;
     w->status = w->s->next(w->s, &r, &p, &w->end, &err);
     sfp__picture_done(&p);
     return NULL;
 }
 
-static void a_stream_comes_sample_by_sample_and_can_be_stopped(void **unused)
+TEST(a_stream_comes_sample_by_sample_and_can_be_stopped)
 {
-    (void)unused;
     int pipes[2];
     sfp_source *s = NULL;
-    sfp_error err = {0};
     assert_int_equal(pipe(pipes), 0);
-    assert_int_equal(sfp__tar_stream_open(pipes[0], "", &s, &err), SFP_OK);
+    MUST(sfp__tar_stream_open(pipes[0], "", &s, &err));
     atomic_bool stop = false;
     s->stop = &stop;
     now.n = 0;
@@ -664,7 +641,7 @@ static void a_stream_comes_sample_by_sample_and_can_be_stopped(void **unused)
     double start = sfp__now();
     atomic_store(&stop, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(w.status, SFP_OK);
+    MUST(w.status);
     assert_true(w.end);
     assert_true(sfp__now() - start < 5);
     check_end(s);
@@ -673,24 +650,21 @@ static void a_stream_comes_sample_by_sample_and_can_be_stopped(void **unused)
     close(pipes[1]);
 }
 
-static void the_shared_shards_are_read(void **unused)
+TEST(the_shared_shards_are_read)
 {
-    (void)unused;
     char path[512];
     const char *shared = getenv("STREAMFP_SHARED");
     (void)snprintf(path, sizeof path, "%s/data/tiny-imagenet-24k", shared ? shared : "../shared");
     if (!sfp__path_is_dir(path))
         skip();
     sfp_source *s = NULL;
-    sfp_error err = {0};
     sfp_source_options opt = {.test = true};
-    if (kind->open(path, &opt, &s, &err) != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(kind->open(path, &opt, &s, &err));
     assert_int_equal(s->classes, 200);
     assert_string_equal(s->class_names[0], "goldfish, Carassius auratus");
     for (int64_t i = 0; i < s->count; i += 101) { /* every picture begins as a JPEG does */
         sfp_picture p = {0};
-        assert_int_equal(s->load(s, i, &p, &err), SFP_OK);
+        MUST(s->load(s, i, &p, &err));
         assert_true(p.size > 4);
         assert_memory_equal(p.bytes, "\xff\xd8\xff", 3);
         assert_memory_equal(p.bytes + p.size - 2, "\xff\xd9", 2);
@@ -698,31 +672,4 @@ static void the_shared_shards_are_read(void **unused)
         assert_true(record_of(s, i).label >= 0);
     }
     sfp__source_close(s);
-}
-
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(samples_are_grouped_by_key),
-        IN_FOLDER(numbers_sort_and_lists_name_them),
-        IN_FOLDER(shards_follow_each_other),
-        IN_FOLDER(a_folder_has_a_training_and_a_test_part),
-        IN_FOLDER(long_and_foreign_names_are_read),
-        IN_FOLDER(a_cut_tar_is_told_wherever_it_ends),
-        IN_FOLDER(damage_is_told),
-        IN_FOLDER(a_packed_tar_is_refused),
-        IN_FOLDER(every_allocation_may_fail),
-        IN_FOLDER(a_stream_gives_the_same_samples),
-        IN_FOLDER(a_broken_stream_gives_what_it_has_and_then_an_error),
-        IN_FOLDER(a_stream_may_be_several_archives),
-        cmocka_unit_test(what_follows_a_packed_archive_is_packed_alike_or_told),
-        IN_FOLDER(a_stream_without_an_end_mark_is_cut),
-        IN_FOLDER(what_is_left_out_is_told),
-        IN_FOLDER(a_stream_loses_a_sample_and_goes_on),
-        IN_FOLDER(a_stream_comes_sample_by_sample_and_can_be_stopped),
-        cmocka_unit_test(the_shared_shards_are_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

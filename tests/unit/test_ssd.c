@@ -3,15 +3,11 @@
 #include "base/pixels.h"
 #include "buffer/ssd.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "numeric.h"
+#include "test.h"
 
 enum { MOST_D = 12, MOST_N = 5, MOST_MEMORY = 10, CASES = 3000 };
 
@@ -81,9 +77,8 @@ static bool has_corner(const relation *c)
     return false;
 }
 
-static void relations_and_their_gradient_are_those_of_the_formula(void **unused)
+TEST(relations_and_their_gradient_are_those_of_the_formula)
 {
-    (void)unused;
     sfp_rng rng = sfp__rng_init(1, 1);
     int checked = 0;
     for (int t = 0; t < CASES; t++) {
@@ -118,9 +113,8 @@ static void relations_and_their_gradient_are_those_of_the_formula(void **unused)
     assert_true(checked > CASES / 2);
 }
 
-static void equal_means_have_no_relation_loss_and_no_gradient(void **unused)
+TEST(equal_means_have_no_relation_loss_and_no_gradient)
 {
-    (void)unused;
     const float feature[] = {3, 0, 0, 4}, real[] = {0.5f, 0.5f}, memory[] = {1, 1, -1, 2};
     float work[6], got[4];
     assert_true(sfp__ssd_relation(2, 2, feature, real, 2, memory, work, got) == 0);
@@ -128,18 +122,16 @@ static void equal_means_have_no_relation_loss_and_no_gradient(void **unused)
         assert_true(got[i] == 0);
 }
 
-static void features_of_length_zero_give_numbers(void **unused)
+TEST(features_of_length_zero_give_numbers)
 {
-    (void)unused;
     const float feature[] = {0, 0}, real[] = {1, 0}, memory[] = {0, 0};
     float work[6], got[2];
     assert_true(isfinite(sfp__ssd_relation(1, 2, feature, real, 1, memory, work, got)));
     assert_true(isfinite(got[0]) && isfinite(got[1]));
 }
 
-static void the_gap_is_a_squared_distance_and_v_its_gradient(void **unused)
+TEST(the_gap_is_a_squared_distance_and_v_its_gradient)
 {
-    (void)unused;
     float gs[] = {1, -2, 3}, gr[] = {0.5f, 1, 3}, v[3];
     assert_true(sfp__ssd_gap(3, gs, gr, v) == 0.25 + 9);
     assert_true(v[0] == 1 && v[1] == -6 && v[2] == 0);
@@ -147,9 +139,8 @@ static void the_gap_is_a_squared_distance_and_v_its_gradient(void **unused)
     assert_memory_equal(gs, v, sizeof v);
 }
 
-static void a_step_has_momentum_and_stays_in_range(void **unused)
+TEST(a_step_has_momentum_and_stays_in_range)
 {
-    (void)unused;
     const float g[] = {1, -1, 1000, -1000, NAN}, u[] = {2, 0, 0, 0, 0}, x[] = {0, 0, 0, 0, 0};
     float un[5], xn[5], preview[5];
     sfp__ssd_step(5, -2, 1.5f, g, u, x, un, xn);
@@ -161,9 +152,8 @@ static void a_step_has_momentum_and_stays_in_range(void **unused)
     assert_memory_equal(preview, xn, 4 * sizeof *xn);
 }
 
-static void bytes_come_back_from_pixels_and_pixels_round(void **unused)
+TEST(bytes_come_back_from_pixels_and_pixels_round)
 {
-    (void)unused;
     enum { S = 10 };
     const float mean[][3] = {{0.485f, 0.456f, 0.406f}, {0, 0, 0}, {0.5f, 0.5f, 0.5f}};
     const float std[][3] = {{0.229f, 0.224f, 0.225f}, {1, 1, 1}, {0.5f, 0.25f, 2}};
@@ -182,17 +172,4 @@ static void bytes_come_back_from_pixels_and_pixels_round(void **unused)
     sfp__pixels_to_bytes(odd, 2, mean[1], std[1], back);
     for (int i = 0; i < 8; i++)
         assert_int_equal(back[3 * (i % 4) + i / 4], want[i]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(relations_and_their_gradient_are_those_of_the_formula),
-        cmocka_unit_test(equal_means_have_no_relation_loss_and_no_gradient),
-        cmocka_unit_test(features_of_length_zero_give_numbers),
-        cmocka_unit_test(the_gap_is_a_squared_distance_and_v_its_gradient),
-        cmocka_unit_test(a_step_has_momentum_and_stays_in_range),
-        cmocka_unit_test(bytes_come_back_from_pixels_and_pixels_round),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,16 @@
 /* State files: what is saved is loaded, golden files load, what does not fit is told by name and changes nothing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "learner_world.h"
 #include "model/vit.h"
+#include "test.h"
 
 #include "io/safetensors.h"
 #include "learner/learner_internal.h"
 #include "learner/state.h"
 
 #include <math.h>
+
+AROUND_ALL(make_world, free_world)
 
 static sfp_learner_options free_options(void)
 {
@@ -36,22 +34,21 @@ static void assert_same_values(sfp_learner *a, sfp_learner *b)
     assert_int_equal(a->fp->open, b->fp->open);
 }
 
-static void what_is_saved_is_loaded(void **unused)
+TEST(what_is_saved_is_loaded)
 {
-    (void)unused;
     for (int known = 0; known < 2; known++) {
         sfp_learner_options o = known ? small_options() : free_options();
         sfp_learner *a = make_learner(&o), *b = make_learner(&o);
         feed(a, 0, known ? 10 : TIMES, known ? 4 : 0); /* free: more classes than there was room for */
         feed(b, 0, 2, 0);
         if (!known) {
-            MUST(sfp__learner_name_class(a, 5, "five \xff", err));    /* of a folder that is not UTF-8 */
-            MUST(sfp__learner_name_class(a, 30, "a later one", err)); /* not seen yet: it has a name, no row */
-            MUST(sfp__learner_name_class(a, 3, "x", err));
-            MUST(sfp__learner_name_class(a, 3, NULL, err));
+            MUST(sfp__learner_name_class(a, 5, "five \xff", &err));    /* of a folder that is not UTF-8 */
+            MUST(sfp__learner_name_class(a, 30, "a later one", &err)); /* not seen yet: it has a name, no row */
+            MUST(sfp__learner_name_class(a, 3, "x", &err));
+            MUST(sfp__learner_name_class(a, 3, NULL, &err));
         }
-        MUST(sfp__learner_save_state(a, PATH("s"), err));
-        MUST(sfp__learner_load_state(b, PATH("s"), err));
+        MUST(sfp__learner_save_state(a, PATH("s"), &err));
+        MUST(sfp__learner_load_state(b, PATH("s"), &err));
         assert_same_values(a, b);
         int rows = sfp__learner_classes(a);
         assert_int_equal(rows, known ? 6 : (TIMES - 1) / 3 + 3);
@@ -70,7 +67,7 @@ static void what_is_saved_is_loaded(void **unused)
         for (int i = 0; i < n; i++) /* Adam begins anew */
             for (int r = 0; r < p[i]->rows; r++)
                 assert_int_equal(p[i]->steps[r], 0);
-        MUST(sfp__learner_save_state(b, PATH("t"), err));
+        MUST(sfp__learner_save_state(b, PATH("t"), &err));
         feed(b, known ? 10 : TIMES - 1, known ? 11 : TIMES, known ? 4 : 0);
         sfp__learner_free(a);
         sfp__learner_free(b);
@@ -78,9 +75,8 @@ static void what_is_saved_is_loaded(void **unused)
     }
 }
 
-static void a_golden_state_loads(void **unused)
+TEST(a_golden_state_loads)
 {
-    (void)unused;
     const char *shared = getenv("STREAMFP_SHARED");
     char path[512];
     (void)snprintf(path, sizeof path, "%s/golden/two_tasks/state0.safetensors", shared ? shared : "../shared");
@@ -98,18 +94,18 @@ static void a_golden_state_loads(void **unused)
     sfp_vit *v = NULL;
     sfp_learner *l = NULL;
     sfp_safetensors *st = NULL;
-    MUST(sfp__vit_random(&config, 1, 0.1f, &v, err));
+    MUST(sfp__vit_random(&config, 1, 0.1f, &v, &err));
     sfp_learner_options o = sfp__learner_options_defaults(v);
     o.fp.pool = 12;
     o.fp.length = 4;
     o.fp.tasks = 3;
     o.fp.classes = 6;
-    MUST(sfp__learner_create(v, threads, &o, &l, err));
-    MUST(sfp__learner_load_state(l, path, err));
+    MUST(sfp__learner_create(v, threads, &o, &l, &err));
+    MUST(sfp__learner_load_state(l, path, &err));
     assert_int_equal(l->fp->task, 1);
     assert_int_equal(l->fp->start, 4);
     assert_int_equal(l->fp->open, 8);
-    MUST(sfp__safetensors_open(path, &st, err));
+    MUST(sfp__safetensors_open(path, &st, &err));
     int n;
     sfp_param **p = sfp__fp_params(l->fp, &n);
     assert_int_equal(n, sfp__safetensors_count(st));
@@ -123,7 +119,7 @@ static void a_golden_state_loads(void **unused)
     /* without attunement the gate's tensors have no place */
     sfp_error why = {0};
     o.fp.attune = false;
-    MUST(sfp__learner_create(v, threads, &o, &l, err));
+    MUST(sfp__learner_create(v, threads, &o, &l, &err));
     assert_int_equal(sfp__learner_load_state(l, path, &why), SFP_ESHAPE);
     assert_non_null(strstr(why.message, "tensor 'prompt.attune.gate."));
     sfp__learner_free(l);
@@ -136,7 +132,7 @@ static void a_golden_state_loads(void **unused)
 static void save_changed(const char *name, const sfp_tensor *tensor, const char *key, const char *value)
 {
     sfp_safetensors *st = NULL;
-    MUST(sfp__safetensors_open(PATH("s"), &st, err));
+    MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     size_t n = sfp__safetensors_count(st), m = sfp__safetensors_meta_count(st), k = 0;
     sfp_tensor *tensors = calloc(n, sizeof *tensors);
     sfp_meta *meta = calloc(m, sizeof *meta);
@@ -152,7 +148,7 @@ static void save_changed(const char *name, const sfp_tensor *tensor, const char 
             continue;
         k += meta[k].value != NULL;
     }
-    MUST(sfp__safetensors_write(PATH("t"), tensors, n, meta, k, err));
+    MUST(sfp__safetensors_write(PATH("t"), tensors, n, meta, k, &err));
     free(tensors);
     free(meta);
     sfp__safetensors_close(st);
@@ -160,7 +156,6 @@ static void save_changed(const char *name, const sfp_tensor *tensor, const char 
 
 static void refused(sfp_learner *l, sfp_status status, const char *words)
 {
-    sfp_error err = {0};
     bytes before = image_of(l);
     sfp_status s = sfp__learner_load_state(l, PATH("t"), &err);
     if (s != status || !strstr(err.message, words) || !strstr(err.message, "/t: "))
@@ -171,13 +166,12 @@ static void refused(sfp_learner *l, sfp_status status, const char *words)
     sfp__free(after.p);
 }
 
-static void what_does_not_fit_is_told_and_changes_nothing(void **unused)
+TEST(what_does_not_fit_is_told_and_changes_nothing)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 5, 4);
-    MUST(sfp__learner_save_state(a, PATH("s"), err));
+    MUST(sfp__learner_save_state(a, PATH("s"), &err));
     float values[7 * 32] = {0};
     sfp_tensor t = {
         .name = "prompt.e_k_1", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {6, 32}, .count = 192, .bytes = 768, .data = values};
@@ -223,20 +217,18 @@ static void what_does_not_fit_is_told_and_changes_nothing(void **unused)
         save_changed(NULL, NULL, list[i].key, list[i].value);
         refused(b, list[i].status, list[i].words);
     }
-    sfp_error err = {0};
     assert_int_equal(sfp__learner_load_state(b, PATH("none"), &err), SFP_ENOTFOUND);
     sfp__learner_free(a);
     sfp__learner_free(b);
     remove_files();
 }
 
-static void a_damaged_one_is_refused(void **unused)
+TEST(a_damaged_one_is_refused)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 5, 4);
-    MUST(sfp__learner_save_state(a, PATH("s"), err));
+    MUST(sfp__learner_save_state(a, PATH("s"), &err));
     bytes whole = slurp(PATH("s"));
     uint64_t header;
     memcpy(&header, whole.p, sizeof header);
@@ -250,7 +242,7 @@ static void a_damaged_one_is_refused(void **unused)
     assert_non_null(strstr(why.message, "is damaged"));
     assert_int_equal(side, 7);
     save_changed(NULL, NULL, NULL, NULL); /* no checksum: as it is */
-    MUST(sfp__learner_load_state(b, PATH("t"), err));
+    MUST(sfp__learner_load_state(b, PATH("t"), &err));
     assert_same_values(a, b);
     sfp__free(whole.p);
     sfp__learner_free(a);
@@ -262,19 +254,18 @@ static void a_damaged_one_is_refused(void **unused)
 static void save_bare(void)
 {
     sfp_safetensors *st = NULL;
-    MUST(sfp__safetensors_open(PATH("s"), &st, err));
+    MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     const sfp_meta task = {"task", "1"};
-    MUST(sfp__safetensors_write(PATH("t"), sfp__safetensors_at(st, 0), sfp__safetensors_count(st), &task, 1, err));
+    MUST(sfp__safetensors_write(PATH("t"), sfp__safetensors_at(st, 0), sfp__safetensors_count(st), &task, 1, &err));
     sfp__safetensors_close(st);
 }
 
-static void other_shapes_are_told_by_the_names_of_options(void **unused)
+TEST(other_shapes_are_told_by_the_names_of_options)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     sfp_learner *a = make_learner(&o);
     feed(a, 0, 5, 4);
-    MUST(sfp__learner_save_state(a, PATH("s"), err));
+    MUST(sfp__learner_save_state(a, PATH("s"), &err));
     sfp__learner_free(a);
     for (int bare = 0; bare < 2; bare++) {
         if (bare)
@@ -283,8 +274,8 @@ static void other_shapes_are_told_by_the_names_of_options(void **unused)
             save_changed(NULL, NULL, NULL, NULL);
         sfp_learner_options list[5] = {o, o, o, o, o};
         const char *words[] = {"was made with pool 7, now it is 9", "was made with prompt-length 4, now it is 6",
-                               "was made with prompt-layers 0-1, now it is 0-0", "has 6 classes, expected 8, as many as the stream has",
-                               "was made with tasks 3, now it is 2"};
+                               "was made with prompt-layers 0-1, now it is 0-0",
+                               "has 6 classes, expected 8, as many as the stream has", "was made with tasks 3, now it is 2"};
         list[0].fp.pool = 9;
         list[1].fp.length = 6;
         list[2].fp.last_layer = 0;
@@ -299,46 +290,48 @@ static void other_shapes_are_told_by_the_names_of_options(void **unused)
     remove_files();
 }
 
-static void the_input_size_is_told_before_there_is_a_backbone(void **unused)
+TEST(the_input_size_is_told_before_there_is_a_backbone)
 {
-    (void)unused;
     sfp_learner_options o = small_options();
     sfp_learner *a = make_learner(&o);
-    MUST(sfp__learner_save_state(a, PATH("s"), err));
+    MUST(sfp__learner_save_state(a, PATH("s"), &err));
     sfp__learner_free(a);
     const struct {
         const char *sizes;
         int side;
-    } list[] = {{"img 32, patch 8", 32}, {"img 99999999999999999999, patch 8", 0}, {"img -8, patch 8", 0}, {"img 32", 0}, {"32", 0}, {NULL, 0}};
+    } list[] = {{"img 32, patch 8", 32},
+                {"img 99999999999999999999, patch 8", 0},
+                {"img -8, patch 8", 0},
+                {"img 32", 0},
+                {"32", 0},
+                {NULL, 0}};
     int side = 0;
-    MUST(sfp__state_img_size(PATH("s"), &side, err));
+    MUST(sfp__state_img_size(PATH("s"), &side, &err));
     assert_int_equal(side, SIDE);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         save_changed(NULL, NULL, "backbone-sizes", list[i].sizes);
-        MUST(sfp__state_img_size(PATH("t"), &side, err));
+        MUST(sfp__state_img_size(PATH("t"), &side, &err));
         assert_int_equal(side, list[i].side);
     }
-    sfp_error err = {0};
     side = 7;
     assert_int_equal(sfp__state_img_size(PATH("none"), &side, &err), SFP_ENOTFOUND);
     assert_int_equal(side, 7);
     remove_files();
 }
 
-static void a_class_new_to_a_loaded_state_opens_components(void **unused)
+TEST(a_class_new_to_a_loaded_state_opens_components)
 {
-    (void)unused;
     sfp_learner_options o = free_options();
     o.fp.span = 2;
     sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 1, 0); /* classes 0 to 2 */
-    MUST(sfp__learner_save_state(a, PATH("s"), err));
-    MUST(sfp__learner_load_state(b, PATH("s"), err));
+    MUST(sfp__learner_save_state(a, PATH("s"), &err));
+    MUST(sfp__learner_load_state(b, PATH("s"), &err));
     feed(b, 1, 2, 0); /* the same */
     assert_int_equal(b->fp->open, 2);
     sfp__learner_free(b);
     b = make_learner(&o);
-    MUST(sfp__learner_load_state(b, PATH("s"), err));
+    MUST(sfp__learner_load_state(b, PATH("s"), &err));
     feed(b, 3, 4, 0); /* class 3 in its first batch */
     assert_int_equal(b->fp->open, 4);
     sfp__learner_free(a);
@@ -346,14 +339,13 @@ static void a_class_new_to_a_loaded_state_opens_components(void **unused)
     remove_files();
 }
 
-static void a_free_stream_keeps_the_classes_it_has(void **unused)
+TEST(a_free_stream_keeps_the_classes_it_has)
 {
-    (void)unused;
     sfp_learner_options o = free_options();
     sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 2, 0);
     feed(b, 0, 8, 0);
-    MUST(sfp__learner_save_state(a, PATH("t"), err));
+    MUST(sfp__learner_save_state(a, PATH("t"), &err));
     refused(b, SFP_EINVAL, "has 3 classes, expected at least 5");
     sfp__learner_free(a);
     sfp__learner_free(b);
@@ -362,13 +354,12 @@ static void a_free_stream_keeps_the_classes_it_has(void **unused)
 
 /* ------------------------------------------------------------------------ memory */
 
-static void save_and_load_survive_every_failing_allocation(void **unused)
+TEST(save_and_load_survive_every_failing_allocation)
 {
-    (void)unused;
     sfp_learner_options o = free_options();
     sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, TIMES, 0);
-    MUST(sfp__learner_name_class(a, 0, "nought", err));
+    MUST(sfp__learner_name_class(a, 0, "nought", &err));
     int failures = 0;
     for (long k = 0, done = 0; !done; k++) {
         sfp__mem_fail_at(k);
@@ -400,20 +391,4 @@ static void save_and_load_survive_every_failing_allocation(void **unused)
     sfp__learner_free(a);
     sfp__learner_free(b);
     remove_files();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_saved_is_loaded),
-        cmocka_unit_test(a_golden_state_loads),
-        cmocka_unit_test(what_does_not_fit_is_told_and_changes_nothing),
-        cmocka_unit_test(a_damaged_one_is_refused),
-        cmocka_unit_test(other_shapes_are_told_by_the_names_of_options),
-        cmocka_unit_test(the_input_size_is_told_before_there_is_a_backbone),
-        cmocka_unit_test(a_class_new_to_a_loaded_state_opens_components),
-        cmocka_unit_test(a_free_stream_keeps_the_classes_it_has),
-        cmocka_unit_test(save_and_load_survive_every_failing_allocation),
-    };
-    return cmocka_run_group_tests(tests, make_world, free_world);
 }

@@ -2,15 +2,16 @@
 #include "stream/tasks.h"
 
 #include "source_files.h"
+#include "test.h"
 
 typedef struct list_source {
     sfp_source base;
     const sfp_record *r;
 } list_source;
 
-static sfp_status list_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err)
+static sfp_status list_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *why)
 {
-    (void)err;
+    (void)why;
     *out = ((const list_source *)s)->r[i];
     return SFP_OK;
 }
@@ -60,7 +61,6 @@ static sfp_record *make_records(int n, int classes)
 static sfp_tasks cut(const list_source *s, const char *spec, int order, uint64_t seed)
 {
     sfp_tasks t = {0};
-    sfp_error err = {0};
     if (sfp__tasks_create(&s->base, spec, order, seed, NULL, &t, &err) != SFP_OK)
         fail_msg("'%s': %s", spec ? spec : "-", err.message);
     return t;
@@ -69,7 +69,6 @@ static sfp_tasks cut(const list_source *s, const char *spec, int order, uint64_t
 static void refused(const list_source *s, const char *spec, const char *a, const char *b)
 {
     sfp_tasks t = {0};
-    sfp_error err = {0};
     sfp_status status = sfp__tasks_create(&s->base, spec, 0, 1, NULL, &t, &err);
     if (status == SFP_OK || !strstr(err.message, a) || !strstr(err.message, b))
         fail_msg("'%s': got '%s', expected '%s', '%s'", spec ? spec : "-", err.message, a, b);
@@ -106,9 +105,8 @@ static void check_whole(const list_source *s, const sfp_tasks *t, int64_t expect
     free(seen);
 }
 
-static void a_number_cuts_evenly_and_larger_ones_come_first(void **unused)
+TEST(a_number_cuts_evenly_and_larger_ones_come_first)
 {
-    (void)unused;
     sfp_record *r = make_records(100, 10);
     list_source s = make(r, 100, 10, 3);
     for (int j = 1; j <= 10; j++) {
@@ -135,9 +133,8 @@ static void a_number_cuts_evenly_and_larger_ones_come_first(void **unused)
     free(r);
 }
 
-static void sizes_cut_as_they_say(void **unused)
+TEST(sizes_cut_as_they_say)
 {
-    (void)unused;
     sfp_record *r = make_records(70, 7);
     list_source s = make(r, 70, 7, 3);
     sfp_tasks t = cut(&s, "3,1,3", 0, 1);
@@ -157,9 +154,8 @@ static void sizes_cut_as_they_say(void **unused)
     free(r);
 }
 
-static void the_order_of_classes_is_drawn_from_its_seed(void **unused)
+TEST(the_order_of_classes_is_drawn_from_its_seed)
 {
-    (void)unused;
     sfp_record *r = make_records(100, 10);
     list_source s = make(r, 100, 10, 3);
     sfp_tasks natural = cut(&s, "5", 0, 1), a = cut(&s, "5", 7, 1), b = cut(&s, "5", 7, 2), c = cut(&s, "5", 8, 1);
@@ -178,9 +174,8 @@ static void the_order_of_classes_is_drawn_from_its_seed(void **unused)
     free(r);
 }
 
-static void samples_are_shuffled_by_the_seed_unless_their_order_means_something(void **unused)
+TEST(samples_are_shuffled_by_the_seed_unless_their_order_means_something)
 {
-    (void)unused;
     sfp_record *r = make_records(1000, 10);
     list_source s = make(r, 1000, 10, 3);
     sfp_tasks a = cut(&s, "2", 0, 1), b = cut(&s, "2", 0, 1), c = cut(&s, "2", 0, 2);
@@ -215,9 +210,8 @@ static void samples_are_shuffled_by_the_seed_unless_their_order_means_something(
     free(r);
 }
 
-static void domains_come_in_the_order_given(void **unused)
+TEST(domains_come_in_the_order_given)
 {
-    (void)unused;
     sfp_record *r = make_records(90, 6);
     list_source s = make(r, 90, 6, 3);
     sfp_tasks t = cut(&s, "domain", 0, 1);
@@ -246,15 +240,13 @@ static void domains_come_in_the_order_given(void **unused)
     free(r);
 }
 
-static void times_ascend(void **unused)
+TEST(times_ascend)
 {
-    (void)unused;
     sfp_record r[] = {{0, -1, -1, 2005}, {1, -1, -1, 1999.5}, {0, -1, -1, 2005}, {-1, -1, -1, NAN}, {1, -1, -1, -3}};
     list_source s = make(r, 5, 2, 0);
     uint64_t unlabelled = 99;
     sfp_tasks t = {0};
-    sfp_error err;
-    assert_int_equal(sfp__tasks_create(&s.base, "time", 0, 1, &unlabelled, &t, &err), SFP_OK);
+    MUST(sfp__tasks_create(&s.base, "time", 0, 1, &unlabelled, &t, &err));
     assert_int_equal(unlabelled, 1);
     check_whole(&s, &t, 4);
     assert_int_equal(t.count, 3);
@@ -270,9 +262,8 @@ static void times_ascend(void **unused)
     refused(&s, "time", "tasks 'time'", "has no times");
 }
 
-static void tasks_of_the_data_set_itself(void **unused)
+TEST(tasks_of_the_data_set_itself)
 {
-    (void)unused;
     sfp_record r[] = {{0, -1, 20, NAN}, {1, -1, 3, NAN}, {2, -1, 20, NAN}, {-1, -1, 7, NAN}, {3, -1, 3, NAN}, {1, -1, 20, NAN}};
     list_source s = make(r, 6, 4, 0);
     s.base.keeps_order = true;
@@ -295,9 +286,8 @@ static void tasks_of_the_data_set_itself(void **unused)
     refused(&s, NULL, "picture-4", "has no task");
 }
 
-static void what_cannot_be_cut_is_told(void **unused)
+TEST(what_cannot_be_cut_is_told)
 {
-    (void)unused;
     sfp_record r[] = {{-1, -1, -1, NAN}, {-1, -1, -1, NAN}};
     list_source s = make(r, 2, 2, 0);
     refused(&s, NULL, "no labelled pictures", "list:here");
@@ -315,15 +305,13 @@ static sfp_tasks cut_test(const list_source *test, const list_source *train, con
                           int64_t limit)
 {
     sfp_tasks t = {0};
-    sfp_error err = {0};
     if (sfp__tasks_create_test(&test->base, &train->base, like, spec, limit, &t, &err) != SFP_OK)
         fail_msg("'%s': %s", spec ? spec : "-", err.message);
     return t;
 }
 
-static void the_test_set_is_cut_like_the_training_set(void **unused)
+TEST(the_test_set_is_cut_like_the_training_set)
 {
-    (void)unused;
     sfp_record *r = make_records(120, 12), *q = make_records(60, 12);
     list_source train = make(r, 120, 12, 3), test = make(q, 60, 12, 3);
     /* the same names in another order, and one that does not occur: numbers differ, names count */
@@ -376,28 +364,25 @@ static void the_test_set_is_cut_like_the_training_set(void **unused)
     free(q);
 }
 
-static void classes_that_training_does_not_have_are_named(void **unused)
+TEST(classes_that_training_does_not_have_are_named)
 {
-    (void)unused;
     sfp_record *r = make_records(30, 5), *q = make_records(30, 6);
     list_source train = make(r, 30, 5, 3), test = make(q, 30, 6, 3);
     sfp_tasks a = cut(&train, "5", 0, 1), b = {0};
-    sfp_error err = {0};
     assert_int_equal(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL);
     assert_string_equal(err.message, "list:here: class 'f' is not in the training set list:here");
     for (int i = 0; i < 30; i++)
         q[i].label = 0; /* no pictures of the other tasks */
-    assert_int_equal(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "no labelled pictures for task 'class 1'"));
+    REFUSED(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL,
+            "no labelled pictures for task 'class 1'");
     assert_null(b.task);
     sfp__tasks_done(&a);
     free(r);
     free(q);
 }
 
-static void a_test_set_without_tasks_goes_by_class(void **unused)
+TEST(a_test_set_without_tasks_goes_by_class)
 {
-    (void)unused;
     sfp_record r[] = {{0, -1, 0, NAN}, {1, -1, 0, NAN}, {1, -1, 1, NAN}, {2, -1, 1, NAN}};
     sfp_record q[] = {{0, -1, -1, NAN}, {1, -1, -1, NAN}, {2, -1, -1, NAN}, {2, -1, -1, NAN}};
     list_source train = make(r, 4, 3, 0), test = make(q, 4, 3, 0);
@@ -414,9 +399,8 @@ static void a_test_set_without_tasks_goes_by_class(void **unused)
     sfp__tasks_done(&a);
 }
 
-static void every_allocation_may_fail(void **unused)
+TEST(every_allocation_may_fail)
 {
-    (void)unused;
     sfp_record *r = make_records(30, 5);
     for (int i = 0; i < 30; i++)
         r[i].task = i % 5 / 2;
@@ -435,23 +419,4 @@ static void every_allocation_may_fail(void **unused)
         sfp__tasks_done(&like);
     }
     free(r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_number_cuts_evenly_and_larger_ones_come_first),
-        cmocka_unit_test(sizes_cut_as_they_say),
-        cmocka_unit_test(the_order_of_classes_is_drawn_from_its_seed),
-        cmocka_unit_test(samples_are_shuffled_by_the_seed_unless_their_order_means_something),
-        cmocka_unit_test(domains_come_in_the_order_given),
-        cmocka_unit_test(times_ascend),
-        cmocka_unit_test(tasks_of_the_data_set_itself),
-        cmocka_unit_test(what_cannot_be_cut_is_told),
-        cmocka_unit_test(the_test_set_is_cut_like_the_training_set),
-        cmocka_unit_test(classes_that_training_does_not_have_are_named),
-        cmocka_unit_test(a_test_set_without_tasks_goes_by_class),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,12 +4,10 @@
 #include "base/text.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 static uint64_t state = 88172645463325252u;
 
@@ -47,9 +45,8 @@ static double rounded(double x, int bits, int low, double limit)
     return fabs(y) > limit ? copysign(INFINITY, x) : y;
 }
 
-static void every_half_survives_the_way_to_float_and_back(void **unused)
+TEST(every_half_survives_the_way_to_float_and_back)
 {
-    (void)unused;
     for (uint32_t h = 0; h < 0x10000; h++) {
         float f = sfp__f16_to_f32((uint16_t)h);
         if ((h & 0x7fff) > 0x7c00) {
@@ -66,9 +63,8 @@ static void every_half_survives_the_way_to_float_and_back(void **unused)
     assert_true(sfp__f16_to_f32(0xfc00) == -INFINITY);
 }
 
-static void every_bfloat_survives_the_way_to_float_and_back(void **unused)
+TEST(every_bfloat_survives_the_way_to_float_and_back)
 {
-    (void)unused;
     for (uint32_t h = 0; h < 0x10000; h++) {
         float f = sfp__bf16_to_f32((uint16_t)h);
         if ((h & 0x7fff) > 0x7f80)
@@ -88,9 +84,8 @@ static void check_rounding(float f)
         fail_msg("%a became %a (expected %a) and %a (expected %a)", (double)f, (double)h, half, (double)b, brain);
 }
 
-static void floats_are_rounded_to_the_nearest_even(void **unused)
+TEST(floats_are_rounded_to_the_nearest_even)
 {
-    (void)unused;
     for (int i = 0; i < 2000000; i++) {
         uint32_t bits = random32();
         if (i % 2) /* near the range of a half */
@@ -109,15 +104,14 @@ static void floats_are_rounded_to_the_nearest_even(void **unused)
     }
 }
 
-#define TENSOR(type, n, ptr)                                                                                                             \
-    {                                                                                                                                    \
-        .name = "t", .dtype = SFP_DTYPE_##type, .ndim = 1, .shape = {n}, .count = n, .bytes = (n) * sfp__dtype_size(SFP_DTYPE_##type), \
-        .data = ptr                                                                                                                      \
+#define TENSOR(type, n, ptr)                                                         \
+    {                                                                                \
+        .name = "t", .dtype = SFP_DTYPE_##type, .ndim = 1, .shape = {n}, .count = n, \
+        .bytes = (n)*sfp__dtype_size(SFP_DTYPE_##type), .data = ptr                  \
     }
 
-static void all_types_convert_to_float_from_unaligned_bytes(void **unused)
+TEST(all_types_convert_to_float_from_unaligned_bytes)
 {
-    (void)unused;
     double f64[3] = {1.5, -2e300, 0.1};
     float f32[3] = {1.5f, -INFINITY, 0.25f};
     uint16_t f16[3] = {0x3e00, 0xfc00, 0x3400}, bf16[3] = {0x3fc0, 0xff80, 0x3e80};
@@ -129,46 +123,47 @@ static void all_types_convert_to_float_from_unaligned_bytes(void **unused)
         const void *from;
         float want[3];
     } cases[] = {
-        {SFP_DTYPE_F64, f64, {1.5f, -INFINITY, 0.1f}}, {SFP_DTYPE_F32, f32, {1.5f, -INFINITY, 0.25f}},
-        {SFP_DTYPE_F16, f16, {1.5f, -INFINITY, 0.25f}}, {SFP_DTYPE_BF16, bf16, {1.5f, -INFINITY, 0.25f}},
-        {SFP_DTYPE_I64, i64, {1, -5, 1 << 20}},         {SFP_DTYPE_I32, i32, {1, -5, 1 << 20}},
+        {SFP_DTYPE_F64, f64, {1.5f, -INFINITY, 0.1f}},
+        {SFP_DTYPE_F32, f32, {1.5f, -INFINITY, 0.25f}},
+        {SFP_DTYPE_F16, f16, {1.5f, -INFINITY, 0.25f}},
+        {SFP_DTYPE_BF16, bf16, {1.5f, -INFINITY, 0.25f}},
+        {SFP_DTYPE_I64, i64, {1, -5, 1 << 20}},
+        {SFP_DTYPE_I32, i32, {1, -5, 1 << 20}},
         {SFP_DTYPE_U8, u8, {0, 7, 255}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint8_t odd[64];
         size_t bytes = 3 * sfp__dtype_size(cases[i].type);
         memcpy(odd + 1, cases[i].from, bytes);
-        sfp_tensor t = {.name = "t", .dtype = cases[i].type, .ndim = 1, .shape = {3}, .count = 3, .bytes = bytes, .data = odd + 1};
+        sfp_tensor t = {
+            .name = "t", .dtype = cases[i].type, .ndim = 1, .shape = {3}, .count = 3, .bytes = bytes, .data = odd + 1};
         float got[3];
-        assert_int_equal(sfp__tensor_to_f32("f", &t, got, NULL), SFP_OK);
+        MUST(sfp__tensor_to_f32("f", &t, got, NULL));
         for (int j = 0; j < 3; j++)
             assert_true(got[j] == cases[i].want[j]);
     }
 }
 
-static void integers_convert_and_reals_are_refused(void **unused)
+TEST(integers_convert_and_reals_are_refused)
 {
-    (void)unused;
     int64_t i64[2] = {INT64_MIN, 7}, got[2];
     int32_t i32[2] = {-3, 9};
     uint8_t u8[2] = {255, 0};
     float f32[2] = {1, 2};
-    sfp_error err = {0};
     sfp_tensor a = TENSOR(I64, 2, i64), b = TENSOR(I32, 2, i32), c = TENSOR(U8, 2, u8), d = TENSOR(F32, 2, f32);
-    assert_int_equal(sfp__tensor_to_i64("f", &a, got, &err), SFP_OK);
+    MUST(sfp__tensor_to_i64("f", &a, got, &err));
     assert_true(got[0] == INT64_MIN && got[1] == 7);
-    assert_int_equal(sfp__tensor_to_i64("f", &b, got, &err), SFP_OK);
+    MUST(sfp__tensor_to_i64("f", &b, got, &err));
     assert_true(got[0] == -3 && got[1] == 9);
-    assert_int_equal(sfp__tensor_to_i64("f", &c, got, &err), SFP_OK);
+    MUST(sfp__tensor_to_i64("f", &c, got, &err));
     assert_true(got[0] == 255 && got[1] == 0);
     assert_int_equal(sfp__tensor_to_i64("y.npy", &d, got, &err), SFP_EUNSUPPORTED);
     assert_string_equal(err.message, "y.npy: tensor 't' is F32, expected integers (I64, I32 or U8)");
     assert_true(got[0] == 255);
 }
 
-static void shapes_are_written_as_python_does(void **unused)
+TEST(shapes_are_written_as_python_does)
 {
-    (void)unused;
     char buf[SFP_SHAPE_MAX], tiny[6];
     int64_t shape[8] = {2304, 768, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
     assert_string_equal(sfp__shape_text(shape, 0, buf, sizeof buf), "()");
@@ -179,9 +174,8 @@ static void shapes_are_written_as_python_does(void **unused)
     assert_string_equal(sfp__shape_text(shape, 2, tiny, sizeof tiny), "(2304");
 }
 
-static void shape_products_that_overflow_are_told(void **unused)
+TEST(shape_products_that_overflow_are_told)
 {
-    (void)unused;
     size_t count = 9, bytes = 9;
     assert_true(sfp__shape_count((int64_t[]){2, 3}, 2, SFP_DTYPE_F32, &count, &bytes));
     assert_true(count == 6 && bytes == 24);
@@ -193,20 +187,18 @@ static void shape_products_that_overflow_are_told(void **unused)
     assert_true(count == 1 && bytes == 8);
 }
 
-static void a_wrong_shape_is_named_with_the_right_one(void **unused)
+TEST(a_wrong_shape_is_named_with_the_right_one)
 {
-    (void)unused;
-    sfp_error err = {0};
     sfp_tensor t = {.name = "blocks.3.attn.qkv.weight", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {2304, 512}};
-    assert_int_equal(sfp__tensor_expect("w", &t, (int64_t[]){2304, 512}, 2, &err), SFP_OK);
+    MUST(sfp__tensor_expect("w", &t, (int64_t[]){2304, 512}, 2, &err));
     assert_int_equal(sfp__tensor_expect("weights.safetensors", &t, (int64_t[]){2304, 768}, 2, &err), SFP_ESHAPE);
-    assert_string_equal(err.message, "weights.safetensors: tensor 'blocks.3.attn.qkv.weight' is (2304, 512), expected (2304, 768)");
+    assert_string_equal(err.message,
+                        "weights.safetensors: tensor 'blocks.3.attn.qkv.weight' is (2304, 512), expected (2304, 768)");
     assert_int_equal(sfp__tensor_expect("w", &t, (int64_t[]){2304}, 1, &err), SFP_ESHAPE);
 }
 
-static void names_of_files_are_made_printable(void **unused)
+TEST(names_of_files_are_made_printable)
 {
-    (void)unused;
     char buf[32], tiny[8];
     assert_string_equal(sfp__printable("plain", buf, sizeof buf), "plain");
     assert_string_equal(sfp__printable("a\x1b[2Jb\n\xff", buf, sizeof buf), "a\\x1b[2Jb\\x0a\\xff");
@@ -220,30 +212,13 @@ static void names_of_files_are_made_printable(void **unused)
     }
 }
 
-static void only_well_formed_utf8_passes(void **unused)
+TEST(only_well_formed_utf8_passes)
 {
-    (void)unused;
     const char *good[] = {"", "abc", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf"};
-    const char *bad[] = {"\x80", "\xc3", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff", "\xe2\x82", "\xf0\x80\x80\x80"};
+    const char *bad[] = {"\x80", "\xc3",     "\xc0\x80",        "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                         "\xff", "\xe2\x82", "\xf0\x80\x80\x80"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_true(sfp__utf8_valid(good[i]));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(sfp__utf8_valid(bad[i]));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_half_survives_the_way_to_float_and_back),
-        cmocka_unit_test(every_bfloat_survives_the_way_to_float_and_back),
-        cmocka_unit_test(floats_are_rounded_to_the_nearest_even),
-        cmocka_unit_test(all_types_convert_to_float_from_unaligned_bytes),
-        cmocka_unit_test(integers_convert_and_reals_are_refused),
-        cmocka_unit_test(shapes_are_written_as_python_does),
-        cmocka_unit_test(shape_products_that_overflow_are_told),
-        cmocka_unit_test(a_wrong_shape_is_named_with_the_right_one),
-        cmocka_unit_test(names_of_files_are_made_printable),
-        cmocka_unit_test(only_well_formed_utf8_passes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

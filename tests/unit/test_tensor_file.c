@@ -1,13 +1,10 @@
 /* Files of weights in all formats, made by hand: what is in them comes out, and everything wrong is refused by name. */
 #include "io/tensor_file.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "failing_alloc.h"
+#include "test.h"
 #include "zip_make.h"
 
 /* ------------------------------------------------------------------ pickles */
@@ -55,7 +52,8 @@ static void tensor(made *m, const view *v)
             integer(m, k ? v->stride[i] : v->shape[i]);
         words(m, "t");
     }
-    words(m, "\x89" "ccollections\nOrderedDict\n)RtR");
+    words(m, "\x89"
+             "ccollections\nOrderedDict\n)RtR");
 }
 
 static const view plain = {"FloatStorage", "0", 6, 0, 2, {2, 3}, {3, 1}};
@@ -75,7 +73,8 @@ static made good_program(void)
     text(&m, "p");
     words(&m, "ctorch._utils\n_rebuild_parameter\n(");
     tensor(&m, &plain);
-    words(&m, "\x88" "ccollections\nOrderedDict\n)RtR");
+    words(&m, "\x88"
+              "ccollections\nOrderedDict\n)RtR");
     put(&m, "K\x07", 2);
     tensor(&m, &(view){"FloatStorage", "0", 6, 4, 0, {0}, {0}});
     words(&m, "u}");
@@ -113,24 +112,22 @@ static zip_made torch_file(const made *program, const void *storage, size_t size
 /* ------------------------------------------------------------------- checks */
 
 /* to the byte, so that a sanitizer sees a read beyond */
-static sfp_status open_copy(const void *bytes, size_t size, void **copy, sfp_tensor_file **f, sfp_error *err)
+static sfp_status open_copy(const void *bytes, size_t size, void **copy, sfp_tensor_file **f, sfp_error *why)
 {
     *copy = malloc(size ? size : 1);
     assert_non_null(*copy);
     memcpy(*copy, bytes, size);
-    return sfp__tensor_file_open_memory("w.pth", *copy, size, f, err);
+    return sfp__tensor_file_open_memory("w.pth", *copy, size, f, why);
 }
 
 static void check_values(const sfp_tensor_file *f, const char *name, const char *shape, const float *want)
 {
     const sfp_tensor *t = NULL;
-    sfp_error err = {0};
     char found[SFP_SHAPE_MAX];
     float x[16];
-    if (sfp__tensor_file_need(f, name, &t, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__tensor_file_need(f, name, &t, &err));
     assert_string_equal(sfp__shape_text(t->shape, t->ndim, found, sizeof found), shape);
-    assert_int_equal(sfp__tensor_to_f32("w", t, x, &err), SFP_OK);
+    MUST(sfp__tensor_to_f32("w", t, x, &err));
     for (size_t i = 0; i < t->count; i++)
         if (x[i] != want[i])
             fail_msg("%s[%zu] is %g, expected %g", name, i, (double)x[i], (double)want[i]);
@@ -140,7 +137,6 @@ static void check_refused(const void *bytes, size_t size, sfp_status status, con
 {
     void *copy;
     sfp_tensor_file *f = NULL;
-    sfp_error err = {0};
     sfp_status got = open_copy(bytes, size, &copy, &f, &err);
     if (got != status || !strstr(err.message, message) || strncmp(err.message, "w.pth: ", 7) != 0)
         fail_msg("got %s, '%s'\n  expected %s, '%s'", sfp_status_text(got), err.message, sfp_status_text(status), message);
@@ -176,17 +172,14 @@ static void check_good(const sfp_tensor_file *f)
     assert_int_equal(sfp__tensor_file_meta_count(f), 0);
 }
 
-static void a_pytorch_file_gives_the_tensors_of_its_dicts(void **unused)
+TEST(a_pytorch_file_gives_the_tensors_of_its_dicts)
 {
-    (void)unused;
     made program = good_program();
     for (int deflated = 0; deflated < 2; deflated++) {
         zip_made z = torch_file(&program, numbers, sizeof numbers, deflated);
         void *copy;
         sfp_tensor_file *f = NULL;
-        sfp_error err = {0};
-        if (open_copy(z.file.bytes, z.file.size, &copy, &f, &err))
-            fail_msg("%s", err.message);
+        MUST(open_copy(z.file.bytes, z.file.size, &copy, &f, &err));
         assert_string_equal(sfp__tensor_file_format(f), "PyTorch");
         check_good(f);
         sfp__tensor_file_close(f);
@@ -210,15 +203,12 @@ static made old_file(const made *program, const char *key, uint64_t elements)
     return m;
 }
 
-static void a_file_from_before_the_zip_gives_the_same(void **unused)
+TEST(a_file_from_before_the_zip_gives_the_same)
 {
-    (void)unused;
     made program = good_program(), m = old_file(&program, "0", 6);
     void *copy;
     sfp_tensor_file *f = NULL;
-    sfp_error err = {0};
-    if (open_copy(m.bytes, m.size, &copy, &f, &err))
-        fail_msg("%s", err.message);
+    MUST(open_copy(m.bytes, m.size, &copy, &f, &err));
     assert_string_equal(sfp__tensor_file_format(f), "PyTorch before 1.6");
     check_good(f);
     sfp__tensor_file_close(f);
@@ -238,10 +228,10 @@ static void a_file_from_before_the_zip_gives_the_same(void **unused)
     free(m.bytes), free(program.bytes);
 }
 
-static void tensors_must_lie_in_their_storage(void **unused)
+TEST(tensors_must_lie_in_their_storage)
 {
-    (void)unused;
-    refuse_view((view){"FloatStorage", "0", 6, 1, 2, {2, 3}, {3, 1}}, 24, "is (2, 3) at element 1, but its storage '0' has 6 elements");
+    refuse_view((view){"FloatStorage", "0", 6, 1, 2, {2, 3}, {3, 1}}, 24,
+                "is (2, 3) at element 1, but its storage '0' has 6 elements");
     refuse_view((view){"FloatStorage", "0", 6, 0, 2, {2, 3}, {4, 1}}, 24, "has 6 elements");
     refuse_view((view){"FloatStorage", "0", 6, -1, 1, {2}, {1}}, 24, "size, stride or offset");
     refuse_view((view){"FloatStorage", "0", 6, 0, 1, {-2}, {1}}, 24, "size, stride or offset");
@@ -249,19 +239,22 @@ static void tensors_must_lie_in_their_storage(void **unused)
     refuse_view((view){"FloatStorage", "0", 6, 0, 2, {1 << 20, 1 << 20}, {0, 0}}, 24, "has 6 elements");
     refuse_view((view){"FloatStorage", "0", 6, 0, 2, {INT64_MAX, INT64_MAX}, {1, 1}}, 24, "has 6 elements");
     refuse_view((view){"FloatStorage", "0", 6, 0, 2, {2, 2}, {INT64_MAX, INT64_MAX}}, 24, "has 6 elements");
-    refuse_view((view){"FloatStorage", "0", 6, 0, 1, {6}, {1}}, 20, "storage 'net/data/0' has 20 bytes, expected 6 elements of F32");
-    refuse_view((view){"FloatStorage", "0", INT64_MAX, 0, 1, {6}, {1}}, 24, "has 24 bytes, expected 9223372036854775807 elements");
+    refuse_view((view){"FloatStorage", "0", 6, 0, 1, {6}, {1}}, 20,
+                "storage 'net/data/0' has 20 bytes, expected 6 elements of F32");
+    refuse_view((view){"FloatStorage", "0", INT64_MAX, 0, 1, {6}, {1}}, 24,
+                "has 24 bytes, expected 9223372036854775807 elements");
     refuse_view((view){"FloatStorage", "9", 6, 0, 1, {6}, {1}}, 24, "storage 'net/data/9' is missing");
-    refuse_program(one_tensor(&(view){"CharStorage", "0", 6, 0, 1, {6}, {1}}), 24, SFP_EUNSUPPORTED, "of type 'torch.CharStorage'");
+    refuse_program(one_tensor(&(view){"CharStorage", "0", 6, 0, 1, {6}, {1}}), 24, SFP_EUNSUPPORTED,
+                   "of type 'torch.CharStorage'");
 }
 
 #define PROGRAM(literal) ((made){.bytes = memcpy(malloc(sizeof(literal)), literal, sizeof(literal)), .size = sizeof(literal) - 1})
 
-static void what_is_no_tensor_is_refused_by_name(void **unused)
+TEST(what_is_no_tensor_is_refused_by_name)
 {
-    (void)unused;
     refuse_program(PROGRAM("cos\nsystem\n(S'true'\ntR."), 8, SFP_EUNSUPPORTED, "byte 0: GLOBAL: 'os.system' is not allowed");
-    refuse_program(PROGRAM("\x80\x04\x8c\x02os\x8c\x06system\x93."), 8, SFP_EUNSUPPORTED, "STACK_GLOBAL: 'os.system' is not allowed");
+    refuse_program(PROGRAM("\x80\x04\x8c\x02os\x8c\x06system\x93."), 8, SFP_EUNSUPPORTED,
+                   "STACK_GLOBAL: 'os.system' is not allowed");
     refuse_program(PROGRAM("c__torch_\nx\n."), 8, SFP_EUNSUPPORTED, "'__torch_.x' is not allowed");
     refuse_program(PROGRAM("ctorch.FloatStorage\n\n."), 8, SFP_EUNSUPPORTED, "is not allowed");
     refuse_program(PROGRAM("c\x1b[2J\nx\n."), 8, SFP_EUNSUPPORTED, "'\\x1b[2J.x' is not allowed");
@@ -280,9 +273,8 @@ static void what_is_no_tensor_is_refused_by_name(void **unused)
     refuse_program(PROGRAM("}U\1actorch._utils\n_rebuild_tensor_v2\n)Rs."), 8, SFP_EFORMAT, "tensor 'a' has no storage");
 }
 
-static void sharing_and_names_are_bounded(void **unused)
+TEST(sharing_and_names_are_bounded)
 {
-    (void)unused;
     made m = {0};
     put(&m, "\x80\x02}(", 4);
     for (int i = 0; i < 60; i++) { /* 60 tensors of one storage of 64 KB: more than twice the file and some slack */
@@ -326,15 +318,13 @@ static void change(const zip_made *z, size_t at, uint8_t value, sfp_status statu
     free(copy);
 }
 
-static void a_damaged_archive_is_refused(void **unused)
+TEST(a_damaged_archive_is_refused)
 {
-    (void)unused;
     made program = good_program();
     zip_made z = torch_file(&program, numbers, sizeof numbers, false);
     size_t n = z.file.size, end = n - 22, entry = end - z.directory.size;
     for (size_t cut = 4; cut < n; cut += cut < 100 ? 1 : 37) {
         sfp_tensor_file *f = NULL;
-        sfp_error err = {0};
         void *copy;
         assert_int_not_equal(open_copy(z.file.bytes, cut, &copy, &f, &err), SFP_OK);
         free(copy);
@@ -389,15 +379,12 @@ static made wide_archive(const char *name, const void *data, size_t size, size_t
     return m;
 }
 
-static void numbers_of_64_bits_are_read_and_checked(void **unused)
+TEST(numbers_of_64_bits_are_read_and_checked)
 {
-    (void)unused;
     made m = wide_archive("net/data.pkl", "}.", 2, 24);
     void *copy;
     sfp_tensor_file *f = NULL;
-    sfp_error err = {0};
-    if (open_copy(m.bytes, m.size, &copy, &f, &err))
-        fail_msg("%s", err.message);
+    MUST(open_copy(m.bytes, m.size, &copy, &f, &err));
     assert_int_equal(sfp__tensor_file_count(f), 0);
     sfp__tensor_file_close(f);
     free(copy);
@@ -410,9 +397,8 @@ static void numbers_of_64_bits_are_read_and_checked(void **unused)
     free(m.bytes);
 }
 
-static void a_small_archive_must_not_unpack_to_a_large_one(void **unused)
+TEST(a_small_archive_must_not_unpack_to_a_large_one)
 {
-    (void)unused;
     enum { SIZE = 32 << 20 };
     uint8_t *zeros = calloc(SIZE, 1);
     assert_non_null(zeros);
@@ -429,9 +415,8 @@ static void a_small_archive_must_not_unpack_to_a_large_one(void **unused)
     free(zeros);
 }
 
-static void an_npz_gives_its_arrays_by_name(void **unused)
+TEST(an_npz_gives_its_arrays_by_name)
 {
-    (void)unused;
     static const char npy[] = "\x93NUMPY\x01\x00\x40\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}";
     made m = {0};
     put(&m, npy, sizeof npy - 1);
@@ -444,9 +429,7 @@ static void an_npz_gives_its_arrays_by_name(void **unused)
     zip_end(&z);
     void *copy;
     sfp_tensor_file *f = NULL;
-    sfp_error err = {0};
-    if (open_copy(z.file.bytes, z.file.size, &copy, &f, &err))
-        fail_msg("%s", err.message);
+    MUST(open_copy(z.file.bytes, z.file.size, &copy, &f, &err));
     assert_string_equal(sfp__tensor_file_format(f), "NumPy npz");
     assert_int_equal(sfp__tensor_file_count(f), 2);
     check_values(f, "layer/a", "(2, 3)", numbers);
@@ -456,7 +439,7 @@ static void an_npz_gives_its_arrays_by_name(void **unused)
     char deep[1000]; /* a path of any length */
     memset(deep, 'd', sizeof deep - 1);
     deep[sizeof deep - 1] = '\0';
-    assert_int_equal(sfp__tensor_file_open_memory(deep, z.file.bytes, z.file.size, &f, &err), SFP_OK);
+    MUST(sfp__tensor_file_open_memory(deep, z.file.bytes, z.file.size, &f, &err));
     sfp__tensor_file_close(f);
     zip_free(&z);
     zip_add(&z, "a.npy", m.bytes, m.size - 1, false);
@@ -475,9 +458,8 @@ static void an_npz_gives_its_arrays_by_name(void **unused)
     free(m.bytes);
 }
 
-static void each_failing_allocation_is_reported(void **unused)
+TEST(each_failing_allocation_is_reported)
 {
-    (void)unused;
     made program = good_program();
     for (int deflated = 0; deflated < 2; deflated++) {
         zip_made z = torch_file(&program, numbers, sizeof numbers, deflated);
@@ -488,21 +470,4 @@ static void each_failing_allocation_is_reported(void **unused)
         zip_free(&z);
     }
     free(program.bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pytorch_file_gives_the_tensors_of_its_dicts),
-        cmocka_unit_test(a_file_from_before_the_zip_gives_the_same),
-        cmocka_unit_test(tensors_must_lie_in_their_storage),
-        cmocka_unit_test(what_is_no_tensor_is_refused_by_name),
-        cmocka_unit_test(sharing_and_names_are_bounded),
-        cmocka_unit_test(a_damaged_archive_is_refused),
-        cmocka_unit_test(numbers_of_64_bits_are_read_and_checked),
-        cmocka_unit_test(a_small_archive_must_not_unpack_to_a_large_one),
-        cmocka_unit_test(an_npz_gives_its_arrays_by_name),
-        cmocka_unit_test(each_failing_allocation_is_reported),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,20 +4,16 @@
 #include "io/lines.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "temp_folder.h"
+#include "test.h"
 
-static sfp_error err;
+AROUND_ALL(make_folder, remove_folder)
 
-static void a_step_takes_a_character_or_a_bad_byte(void **state)
+TEST(a_step_takes_a_character_or_a_bad_byte)
 {
-    (void)state;
     static const struct {
         const char *s;
         int bytes;
@@ -43,9 +39,8 @@ static void a_step_takes_a_character_or_a_bad_byte(void **state)
     assert_false(sfp__utf8_valid("a\x80"));
 }
 
-static void printing_grows_the_text_as_far_as_it_must(void **state)
+TEST(printing_grows_the_text_as_far_as_it_must)
 {
-    (void)state;
     OWNED_BY(sfp__text_done) sfp_text t = {0};
     char long_word[1001];
     memset(long_word, 'x', 1000);
@@ -59,9 +54,8 @@ static void printing_grows_the_text_as_far_as_it_must(void **state)
     assert_memory_equal(t.s + t.length - 3, "xx>", 3);
 }
 
-static void json_is_laid_out_as_its_forms_say(void **state)
+TEST(json_is_laid_out_as_its_forms_say)
 {
-    (void)state;
     static const sfp_json_form lines = {"\n  ", ",\n  ", ": ", "\n"}, spaced = {"", ", ", ":", ""};
     for (int one_line = 0; one_line < 2; one_line++) {
         OWNED_BY(sfp__text_done) sfp_text t = {0};
@@ -86,9 +80,8 @@ static void json_is_laid_out_as_its_forms_say(void **state)
     }
 }
 
-static void members_of_json_are_needed_by_type_and_range(void **state)
+TEST(members_of_json_are_needed_by_type_and_range)
 {
-    (void)state;
     static const char text[] = "{\"n\": 3, \"minus\": -1, \"x\": 0.5, \"none\": null, \"s\": \"four\", \"list\": [1, 2]}";
     const sfp_json_in in = {"label", &err};
     OWNED_PTR(json_decref) json_t *root = NULL, *list = NULL;
@@ -96,23 +89,23 @@ static void members_of_json_are_needed_by_type_and_range(void **state)
     uint64_t u = 0;
     double x = 0;
     char word[5];
-    assert_int_equal(sfp__json_parse("label", text, strlen(text), &root, &err), SFP_OK);
-    assert_int_equal(sfp__json_need_int(&in, root, "minus", -1, 3, &i), SFP_OK);
+    MUST(sfp__json_parse("label", text, strlen(text), &root, &err));
+    MUST(sfp__json_need_int(&in, root, "minus", -1, 3, &i));
     assert_int_equal(i, -1);
     assert_int_equal(sfp__json_need_int(&in, root, "n", 4, 9, &i), SFP_EFORMAT);
     assert_string_equal(err.message, "label: 'n' is 3, expected 4 to 9");
-    assert_int_equal(sfp__json_need_uint(&in, root, "n", &u), SFP_OK);
+    MUST(sfp__json_need_uint(&in, root, "n", &u));
     assert_int_equal(u, 3);
     assert_int_equal(sfp__json_need_uint(&in, root, "minus", &u), SFP_EFORMAT);
     assert_string_equal(err.message, "label: 'minus' is not 0 or more");
-    assert_int_equal(sfp__json_need_real(&in, root, "x", 0, 1, &x), SFP_OK);
+    MUST(sfp__json_need_real(&in, root, "x", 0, 1, &x));
     assert_true(x == 0.5);
-    assert_int_equal(sfp__json_need_real(&in, root, "none", 0, 1, &x), SFP_OK);
+    MUST(sfp__json_need_real(&in, root, "none", 0, 1, &x));
     assert_true(isnan(x));
     assert_int_equal(sfp__json_need_real(&in, root, "n", 0, 1, &x), SFP_EFORMAT);
     assert_int_equal(sfp__json_need_real(&in, root, "gone", 0, 1, &x), SFP_EFORMAT);
     assert_string_equal(err.message, "label: key 'gone' is missing");
-    assert_int_equal(sfp__json_need_text(&in, root, "s", word, sizeof word), SFP_OK);
+    MUST(sfp__json_need_text(&in, root, "s", word, sizeof word));
     assert_string_equal(word, "four");
     assert_int_equal(sfp__json_need_text(&in, root, "s", word, 4), SFP_EFORMAT);
     assert_int_equal(sfp__json_need_text(&in, root, "n", word, sizeof word), SFP_EFORMAT);
@@ -124,29 +117,27 @@ static void members_of_json_are_needed_by_type_and_range(void **state)
     assert_memory_equal(err.message, "label: line 1, column 10: ", 26);
 }
 
-static void lines_are_numbered_and_stripped(void **state)
+TEST(lines_are_numbered_and_stripped)
 {
-    (void)state;
     static const char *const wanted[] = {"one", "", "  two", "three"};
     OWNED_BY(sfp__lines_done) sfp_lines l = {0};
     char *line;
     put_bytes("lines", "\xef\xbb\xbfone \r\n\n  two\t\nthree", 22);
-    assert_int_equal(sfp__lines_open(in_folder("lines"), "words", &l, &err), SFP_OK);
+    MUST(sfp__lines_open(in_folder("lines"), "words", &l, &err));
     for (size_t i = 0; i < 4; i++) {
-        assert_int_equal(sfp__lines_next(&l, &line, &err), SFP_OK);
+        MUST(sfp__lines_next(&l, &line, &err));
         assert_int_equal(l.number, i + 1);
         if (i == 2) /* a tab is text */
             assert_string_equal(line, "  two\t");
         else
             assert_string_equal(line, wanted[i]);
     }
-    assert_int_equal(sfp__lines_next(&l, &line, &err), SFP_OK);
+    MUST(sfp__lines_next(&l, &line, &err));
     assert_null(line);
 }
 
-static void a_line_with_a_zero_byte_or_without_end_is_refused(void **state)
+TEST(a_line_with_a_zero_byte_or_without_end_is_refused)
 {
-    (void)state;
     static char bytes[SFP_LINE_MAX + 8];
     for (int i = 0; i < 2; i++) {
         OWNED_BY(sfp__lines_done) sfp_lines l = {0};
@@ -155,8 +146,8 @@ static void a_line_with_a_zero_byte_or_without_end_is_refused(void **state)
         memcpy(bytes, i ? "a\nb" : "a\n\0\nb", 4);
         put_bytes("lines", bytes, i ? sizeof bytes : 4);
         const char *path = in_folder("lines");
-        assert_int_equal(sfp__lines_open(path, "words", &l, &err), SFP_OK);
-        assert_int_equal(sfp__lines_next(&l, &line, &err), SFP_OK);
+        MUST(sfp__lines_open(path, "words", &l, &err));
+        MUST(sfp__lines_next(&l, &line, &err));
         assert_int_equal(sfp__lines_next(&l, &line, &err), SFP_EFORMAT);
         (void)snprintf(message, sizeof message, "%s:2: found %s, expected words", path,
                        i ? "a line that is too long" : "a zero byte");
@@ -164,9 +155,8 @@ static void a_line_with_a_zero_byte_or_without_end_is_refused(void **state)
     }
 }
 
-static void fields_are_cut_at_commas_outside_of_quotes(void **state)
+TEST(fields_are_cut_at_commas_outside_of_quotes)
 {
-    (void)state;
     char text[] = "a b,\"c,\"\"d\"\"\",,e", *at = text, *field;
     static const char *const wanted[] = {"a b", "c,\"d\"", "", "e"};
     for (size_t i = 0; i < 4; i++) {
@@ -178,18 +168,4 @@ static void fields_are_cut_at_commas_outside_of_quotes(void **state)
     char open[] = "\"a,b", behind[] = "\"a\"b";
     assert_false(sfp__csv_field(&(char *){open}, &field));
     assert_false(sfp__csv_field(&(char *){behind}, &field));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_takes_a_character_or_a_bad_byte),
-        cmocka_unit_test(printing_grows_the_text_as_far_as_it_must),
-        cmocka_unit_test(json_is_laid_out_as_its_forms_say),
-        cmocka_unit_test(members_of_json_are_needed_by_type_and_range),
-        cmocka_unit_test(lines_are_numbered_and_stripped),
-        cmocka_unit_test(a_line_with_a_zero_byte_or_without_end_is_refused),
-        cmocka_unit_test(fields_are_cut_at_commas_outside_of_quotes),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

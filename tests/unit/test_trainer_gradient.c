@@ -10,12 +10,9 @@
  * hold them, and a test shows that differences which let them move are another number. */
 #include "learner/trainer.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
+#include "test.h"
 #include "test_trainer_oracle.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -80,10 +77,10 @@ typedef struct fixture {
     sfp_rng rng;
 } fixture;
 
-static void ok(const shape *s, sfp_status status, const sfp_error *err)
+static void ok(const shape *s, sfp_status status, const sfp_error *why)
 {
     if (status != SFP_OK)
-        fail_msg("%s: %s", s->name, err->message);
+        fail_msg("%s: %s", s->name, why->message);
 }
 
 static void set_up(fixture *f, const shape *s, uint64_t seed)
@@ -98,7 +95,6 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
                               .hidden = 2 * s->D,
                               .ln_eps = 1e-6f,
                               .std = {1, 1, 1}};
-    sfp_error err = {0};
     sfp_trainer_options t = {.fp = sfp__fp_options_defaults(), .adam = sfp__adam_defaults(), .max_batch = MOST};
     t.fp.kind = s->kind;
     t.fp.pool = s->pool;
@@ -165,7 +161,6 @@ static void tear_down(fixture *f)
 
 static sfp_train_result gradients(fixture *f)
 {
-    sfp_error err = {0};
     sfp_train_result result = {0};
     ok(f->s, sfp__trainer_gradients(f->trainer, &f->batch, &result, &err), &err);
     return result;
@@ -173,7 +168,6 @@ static sfp_train_result gradients(fixture *f)
 
 static void step(fixture *f)
 {
-    sfp_error err = {0};
     sfp_train_result result = {0};
     ok(f->s, sfp__trainer_step(f->trainer, &f->batch, &result, &err), &err);
     f->batch.queries = 0; /* they are known now */
@@ -297,7 +291,6 @@ static void check_own_slope(fixture *f, int i)
 /* Crosses the boundaries of the case, training before each. */
 static void reach_task(fixture *f)
 {
-    sfp_error err = {0};
     for (int t = 0; t < f->s->task; t++) {
         step(f);
         step(f);
@@ -318,9 +311,8 @@ static double take_gradients(fixture *f)
     return got;
 }
 
-static void gradients_equal_central_differences(void **unused)
+TEST(gradients_equal_central_differences)
 {
-    (void)unused;
     for (size_t i = 0; i < COUNT(shapes); i++) {
         fixture f;
         set_up(&f, &shapes[i], 700 + i);
@@ -334,7 +326,7 @@ static void gradients_equal_central_differences(void **unused)
             int count;
             sfp_param **params = sfp__fp_params(f.fp, &count);
             static const int dropped[] = {[SFP_FP_CODA] = 0, [SFP_FP_L2P] = 1, [SFP_FP_DUALPROMPT] = 1}; /* A */
-            int general = f.s->kind == SFP_FP_DUALPROMPT ? 2 : 0;                                       /* without K */
+            int general = f.s->kind == SFP_FP_DUALPROMPT ? 2 : 0;                                        /* without K */
             assert_int_equal(count, (3 - dropped[f.s->kind]) * f.o.layers - general + (f.s->attune ? 4 : 2));
             for (int p = 0; p < count; p++) {
                 if (p < count - (f.s->attune ? 4 : 2))
@@ -352,9 +344,8 @@ static void gradients_equal_central_differences(void **unused)
 }
 
 /* Masked samples say nothing about classes that do not compete; the others do. */
-static void classes_that_do_not_compete_get_no_gradient(void **unused)
+TEST(classes_that_do_not_compete_get_no_gradient)
 {
-    (void)unused;
     fixture f;
     set_up(&f, &shapes[3], 40);
     assert_true(f.s->masked && f.s->r == 0);
@@ -365,16 +356,14 @@ static void classes_that_do_not_compete_get_no_gradient(void **unused)
         assert_int_equal(length_of(w->grad + (size_t)c * w->width, w->width) > 0, c < CLASSES / 2);
     }
     f.label[1] = CLASSES - 1; /* not of the task: refused, not learned as minus infinity */
-    sfp_error err = {0};
     sfp_train_result result;
     assert_int_equal(sfp__trainer_gradients(f.trainer, &f.batch, &result, &err), SFP_EINVAL);
     tear_down(&f);
 }
 
 /* A gate that saw only the learning components would have another gradient. */
-static void the_gate_learns_from_frozen_components_too(void **unused)
+TEST(the_gate_learns_from_frozen_components_too)
 {
-    (void)unused;
     fixture f;
     set_up(&f, &shapes[2], 41);
     reach_task(&f);
@@ -400,9 +389,8 @@ static void the_gate_learns_from_frozen_components_too(void **unused)
 
 /* The engine follows the differences with tokens held; letting them move gives another number, except for the last prompted
  * layer, behind which there is no token left to move. */
-static void query_one_has_no_gradient_through_the_tokens(void **unused)
+TEST(query_one_has_no_gradient_through_the_tokens)
 {
-    (void)unused;
     fixture f;
     set_up(&f, &shapes[9], 42);
     (void)take_gradients(&f);
@@ -422,9 +410,8 @@ static void query_one_has_no_gradient_through_the_tokens(void **unused)
 }
 
 /* One sum with a weight a sample is the sum of two mean losses: gradients add. */
-static void the_two_losses_add(void **unused)
+TEST(the_two_losses_add)
 {
-    (void)unused;
     fixture f;
     set_up(&f, &shapes[5], 43); /* with the penalty in each */
     int count, c = f.s->c, r = f.s->r;
@@ -461,14 +448,12 @@ static void the_two_losses_add(void **unused)
 }
 
 /* Values, loss and features of a step do not depend on which queries it computed itself, nor on the threads. */
-static void given_queries_and_threads_change_nothing(void **unused)
+TEST(given_queries_and_threads_change_nothing)
 {
-    (void)unused;
     for (int threads = 1; threads <= 3; threads += 2) {
         fixture a, b;
         set_up(&a, &shapes[1], 44);
         set_up(&b, &shapes[1], 44);
-        sfp_error err = {0};
         sfp_thread_pool *pool = NULL;
         ok(b.s, sfp__thread_pool_create(threads, &pool, &err), &err);
         sfp_trainer_options t = {.fp = b.fp->opt, .adam = sfp__adam_defaults(), .max_batch = MOST};
@@ -494,19 +479,16 @@ static void given_queries_and_threads_change_nothing(void **unused)
     }
 }
 
-static void bad_batches_are_refused(void **unused)
+TEST(bad_batches_are_refused)
 {
-    (void)unused;
     fixture f;
     set_up(&f, &shapes[1], 45);
-    sfp_error err = {0};
     sfp_train_result result;
     const int32_t wrong[] = {-1, CLASSES, INT32_MAX};
     for (size_t i = 0; i < COUNT(wrong); i++) {
         int32_t right = f.label[2];
         f.label[2] = wrong[i];
-        assert_int_equal(sfp__trainer_step(f.trainer, &f.batch, &result, &err), SFP_EINVAL);
-        assert_non_null(strstr(err.message, "sample 2"));
+        REFUSED(sfp__trainer_step(f.trainer, &f.batch, &result, &err), SFP_EINVAL, "sample 2");
         f.label[2] = right;
     }
     f.batch.n = MOST + 1;
@@ -514,18 +496,4 @@ static void bad_batches_are_refused(void **unused)
     f.batch.n = 0;
     assert_int_equal(sfp__trainer_step(f.trainer, &f.batch, &result, &err), SFP_EINVAL);
     tear_down(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_equal_central_differences),
-        cmocka_unit_test(classes_that_do_not_compete_get_no_gradient),
-        cmocka_unit_test(the_gate_learns_from_frozen_components_too),
-        cmocka_unit_test(query_one_has_no_gradient_through_the_tokens),
-        cmocka_unit_test(the_two_losses_add),
-        cmocka_unit_test(given_queries_and_threads_change_nothing),
-        cmocka_unit_test(bad_batches_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

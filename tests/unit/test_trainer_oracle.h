@@ -8,6 +8,7 @@
 
 #include "fingerprint/fingerprint.h"
 
+#include "test.h"
 #include "vit_oracle.h"
 
 enum { ORACLE_PARAMS = 3 * VIT_ORACLE_DEPTH + 4, ORACLE_PARTS = 5 };

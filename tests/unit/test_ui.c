@@ -4,17 +4,14 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 static char text[512];
 
@@ -47,9 +44,8 @@ static void put_cell(const char *given, int width, const char *want)
     assert_int_equal(sfp__text_width(text), width);
 }
 
-static void control_characters_do_not_reach_a_terminal(void **unused)
+TEST(control_characters_do_not_reach_a_terminal)
 {
-    (void)unused;
     put_text("a\x1b[2J\n\x7f", "a?[2J??");
     put_text("\xc2\x9b"
              "31m\xc2\x80\xc2\x9f\xc2\xa0",
@@ -63,9 +59,8 @@ static void control_characters_do_not_reach_a_terminal(void **unused)
     put_text("\xff\xc0\xaf", "???");
 }
 
-static void cells_are_cut_between_characters(void **unused)
+TEST(cells_are_cut_between_characters)
 {
-    (void)unused;
     put_cell("\xc3\xa4\xc3\xb6", 4, "\xc3\xa4\xc3\xb6  ");
     put_cell("\xc3\xa4\xc3\xb6\xc3\xbc\xc3\x9f\xc3\xa4\xc3\xb6\xc3\xbc\xc3\x9f", 6, "\xc3\xa4...\xc3\xbc\xc3\x9f");
     put_cell("\xc2\x9b\xc2\x9b\xc2\x9b\xc2\x9b\xc2\x9b\xc2\x9b", 5, "?...?");
@@ -85,9 +80,8 @@ static void check_line(const sfp_run_progress *p, const char *want)
     check_columns(p, INT_MAX, want);
 }
 
-static void the_line_of_a_run(void **unused)
+TEST(the_line_of_a_run)
 {
-    (void)unused;
     sfp_run_progress p = {.task = 1,
                           .tasks = 3,
                           .task_name = "photo",
@@ -120,9 +114,8 @@ static void the_line_of_a_run(void **unused)
             "  50/50  12.3/s  ETA 0:00");
 }
 
-static void a_narrow_terminal_shows_what_matters_most(void **unused)
+TEST(a_narrow_terminal_shows_what_matters_most)
 {
-    (void)unused;
     sfp_run_progress p = {.task = 1,
                           .tasks = 10,
                           .task_name = "photo",
@@ -201,9 +194,8 @@ static void show(void)
     sfp__line_show(&l);
 }
 
-static void the_line_is_rewritten_and_follows_the_width(void **unused)
+TEST(the_line_is_rewritten_and_follows_the_width)
 {
-    (void)unused;
     terminal t = open_terminal();
     assert_int_equal(setenv("TERM", "xterm", 1), 0);
     resize(&t, 80);
@@ -225,9 +217,8 @@ static void the_line_is_rewritten_and_follows_the_width(void **unused)
     close_terminal(&t);
 }
 
-static void a_terminal_that_cannot_gets_plain_lines(void **unused)
+TEST(a_terminal_that_cannot_gets_plain_lines)
 {
-    (void)unused;
     terminal t = open_terminal();
     resize(&t, 10);
     assert_int_equal(setenv("TERM", "dumb", 1), 0);
@@ -240,17 +231,4 @@ static void a_terminal_that_cannot_gets_plain_lines(void **unused)
     sfp__say("heard");
     shown(&t, "streamfp: heard\r\n");
     close_terminal(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(control_characters_do_not_reach_a_terminal),
-        cmocka_unit_test(cells_are_cut_between_characters),
-        cmocka_unit_test(the_line_of_a_run),
-        cmocka_unit_test(a_narrow_terminal_shows_what_matters_most),
-        cmocka_unit_test(the_line_is_rewritten_and_follows_the_width),
-        cmocka_unit_test(a_terminal_that_cannot_gets_plain_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,9 @@
  * directions, tensor by tensor. */
 #include "model/vit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
+#include "test.h"
 #include "vit_oracle.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -96,7 +93,8 @@ typedef struct fixture {
     sfp_vit_config config;
     sfp_vit *vit;
     sfp_thread_pool *pool;
-    float *x, *pk[MOST_DEPTH], *pv[MOST_DEPTH], *direction; /* direction (B, T, D): of the loss; (B, D) of it when it sees features */
+    float *x, *pk[MOST_DEPTH], *pv[MOST_DEPTH],
+        *direction; /* direction (B, T, D): of the loss; (B, D) of it when it sees features */
     oracle o;
     tensor tensors[MOST_TENSORS];
     int count, weights; /* tensors [0, weights) are weights */
@@ -131,7 +129,6 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
                               .no_patch_bias = s->clip,
                               .std = {1, 1, 1}}};
     const sfp_vit_config *c = &f->config;
-    sfp_error err = {0};
     /* weights of about 1/sqrt(D) make every part matter: attention is neither flat nor one-hot */
     float scale = s->D < 100 ? 0.25f : 0.05f;
     if (sfp__vit_random(c, seed, scale, &f->vit, &err) || sfp__thread_pool_create(2, &f->pool, &err) ||
@@ -140,7 +137,7 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
     const sfp_vit_weights *w = &f->vit->weights;
     f->o.vit.c = *c;
 #define COPY_FIELD(field, name, ndim, ...) \
-    if (w->field)                    \
+    if (w->field)                          \
         f->o.vit.field = add_tensor(f, name, w->field, oracle_product(ndim, (const int[]){__VA_ARGS__}), f->grad.field)->value;
     SFP_VIT_GLOBAL_LIST(COPY_FIELD)
     if (c->pre_norm) {
@@ -149,10 +146,11 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
 #undef COPY_FIELD
     for (int l = 0; l < s->depth; l++) {
         char full[64];
-#define COPY_FIELD(field, name, ndim, ...)                            \
-    (void)snprintf(full, sizeof full, "blocks.%d.%s", l, name); \
-    f->o.vit.blocks[l].field =                                  \
-        add_tensor(f, full, w->blocks[l].field, oracle_product(ndim, (const int[]){__VA_ARGS__}), f->grad.blocks[l].field)->value;
+#define COPY_FIELD(field, name, ndim, ...)                                                                                 \
+    (void)snprintf(full, sizeof full, "blocks.%d.%s", l, name);                                                            \
+    f->o.vit.blocks[l].field =                                                                                             \
+        add_tensor(f, full, w->blocks[l].field, oracle_product(ndim, (const int[]){__VA_ARGS__}), f->grad.blocks[l].field) \
+            ->value;
         SFP_VIT_BLOCK_LIST(COPY_FIELD)
 #undef COPY_FIELD
     }
@@ -281,7 +279,6 @@ static void run(fixture *f, const sfp_vit_pass *pass, int mode, bool all_tokens,
     sfp_vit_plan_options opt = {.mode = mode, .prefix_rows = MOST_ROWS, .unit = unit, .all_tokens = all_tokens};
     opt.token_head = pass->token_head || pass->normed;
     sfp_vit_plan *plan = NULL;
-    sfp_error err = {0};
     if (sfp__vit_plan_create(f->vit, f->pool, &opt, &plan, &err) || sfp__vit_run(plan, pass, &err))
         fail_msg("%s", err.message);
     sfp__vit_plan_free(plan);
@@ -300,9 +297,8 @@ static void check_oracle(const shape *s, const char *what, const float *got, con
     free(w);
 }
 
-static void outputs_equal_the_oracle(void **unused)
+TEST(outputs_equal_the_oracle)
 {
-    (void)unused;
     for (size_t i = 0; i < COUNT(shapes); i++)
         for (int mode = 0; mode < 2; mode++)
             for (int all = 0; all < 2; all++) {
@@ -384,9 +380,8 @@ static void check_gradients(fixture *f, const shape *s, int from, int to, sfp_rn
         check_direction(f, s, i, i + 1, rng);
 }
 
-static void gradients_equal_central_differences_of_the_oracle(void **unused)
+TEST(gradients_equal_central_differences_of_the_oracle)
 {
-    (void)unused;
     for (size_t i = 0; i < COUNT(shapes); i++)
         for (int bent = 0; bent < 2; bent++) {
             const shape *s = &shapes[i];
@@ -405,9 +400,8 @@ static void gradients_equal_central_differences_of_the_oracle(void **unused)
         }
 }
 
-static void a_loss_over_all_tokens_has_the_oracles_gradients(void **unused)
+TEST(a_loss_over_all_tokens_has_the_oracles_gradients)
 {
-    (void)unused;
     for (size_t i = 0; i < COUNT(shapes); i++) {
         const shape *s = &shapes[i];
         fixture f;
@@ -433,9 +427,8 @@ static void a_loss_over_all_tokens_has_the_oracles_gradients(void **unused)
 }
 
 /* The learner's path: prefixes alone, of all layers and of some; it must equal what the full backward gives. */
-static void prefix_gradients_do_not_depend_on_what_else_is_asked_for(void **unused)
+TEST(prefix_gradients_do_not_depend_on_what_else_is_asked_for)
 {
-    (void)unused;
     for (size_t i = 0; i < COUNT(shapes); i++) {
         const shape *s = &shapes[i];
         fixture f;
@@ -465,9 +458,8 @@ static void prefix_gradients_do_not_depend_on_what_else_is_asked_for(void **unus
     }
 }
 
-static void all_tokens_or_class_only_give_the_same(void **unused)
+TEST(all_tokens_or_class_only_give_the_same)
 {
-    (void)unused;
     int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
     for (size_t i = 0; i < COUNT(shapes); i++) {
         fixture a, b;
@@ -490,9 +482,8 @@ static void all_tokens_or_class_only_give_the_same(void **unused)
     }
 }
 
-static void weight_gradients_are_added_to_what_is_there(void **unused)
+TEST(weight_gradients_are_added_to_what_is_there)
 {
-    (void)unused;
     fixture f;
     set_up(&f, &shapes[2], 500);
     sfp_vit_pass p = make_pass(&f, SFP_VIT_GRAD_WEIGHTS);
@@ -508,17 +499,4 @@ static void weight_gradients_are_added_to_what_is_there(void **unused)
         free(once[t]);
     }
     tear_down(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outputs_equal_the_oracle),
-        cmocka_unit_test(gradients_equal_central_differences_of_the_oracle),
-        cmocka_unit_test(a_loss_over_all_tokens_has_the_oracles_gradients),
-        cmocka_unit_test(prefix_gradients_do_not_depend_on_what_else_is_asked_for),
-        cmocka_unit_test(all_tokens_or_class_only_give_the_same),
-        cmocka_unit_test(weight_gradients_are_added_to_what_is_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

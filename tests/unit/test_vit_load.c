@@ -4,20 +4,18 @@
 
 #include "io/safetensors.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "failing_alloc.h"
 #include "numeric.h"
+#include "temp_folder.h"
+#include "test.h"
 
 enum { MOST = 64, CLASSES = 5 };
 
-static char dir[64], weights[96], config[96], config_of_stem[96];
+static char weights[96], config[96], config_of_stem[96];
 
 static const sfp_vit_config sizes = {.img_size = 12,
                                      .patch_size = 4,
@@ -55,9 +53,7 @@ static void add(checkpoint *p, const char *name, const float *data, int ndim, co
 static void begin(checkpoint *p, const sfp_vit_config *c)
 {
     *p = (checkpoint){0};
-    sfp_error err = {0};
-    if (sfp__vit_random(c, 9, 0.2f, &p->vit, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__vit_random(c, 9, 0.2f, &p->vit, &err));
     const sfp_vit_weights *w = &p->vit->weights;
 #define ADD(field, name, ndim, ...) add(p, name, w->field, ndim, (const int64_t[]){__VA_ARGS__});
     SFP_VIT_GLOBAL_LIST(ADD)
@@ -137,9 +133,7 @@ static void convert(checkpoint *p, const char *name, sfp_dtype to)
 
 static void write_file(const checkpoint *p)
 {
-    sfp_error err = {0};
-    if (sfp__safetensors_write(weights, p->tensors, p->count, NULL, 0, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__safetensors_write(weights, p->tensors, p->count, NULL, 0, &err));
 }
 
 static void done(checkpoint *p)
@@ -157,38 +151,36 @@ static void write_text(const char *path, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-static int clean(void **unused)
+static void make_paths(void)
 {
-    (void)unused;
-    (void)unlink(weights);
-    (void)unlink(config);
-    (void)unlink(config_of_stem);
-    return 0;
+    make_folder();
+    (void)snprintf(weights, sizeof weights, "%s/w.safetensors", folder);
+    (void)snprintf(config, sizeof config, "%s/config.json", folder);
+    (void)snprintf(config_of_stem, sizeof config_of_stem, "%s/w.json", folder);
 }
 
+AROUND_EACH(make_paths, remove_folder)
+
+static checkpoint good;
 static const char three_heads[] = "{\"num_heads\": 3}";
 
 /* For tests that begin with a good checkpoint. */
-static int make_checkpoint(void **state)
+static void make_checkpoint(void)
 {
-    static checkpoint p;
-    begin(&p, &sizes);
-    *state = &p;
-    return 0;
+    make_paths();
+    begin(&good, &sizes);
 }
 
-static int free_checkpoint(void **state)
+static void free_checkpoint(void)
 {
-    done(*state);
-    return clean(NULL);
+    done(&good);
+    remove_folder();
 }
 
 static sfp_vit *load(void)
 {
     sfp_vit *v = NULL;
-    sfp_error err = {0};
-    if (sfp__vit_load(weights, NULL, &v, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__vit_load(weights, NULL, &v, &err));
     return v;
 }
 
@@ -203,7 +195,6 @@ static sfp_vit *load_with_three_heads(const checkpoint *p)
 static void check_refused(sfp_status status, ...)
 {
     sfp_vit *v = NULL;
-    sfp_error err = {0};
     sfp_status s = sfp__vit_load(weights, NULL, &v, &err);
     if (s != status)
         fail_msg("got %s ('%s'), expected %s", sfp_status_text(s), err.message, sfp_status_text(status));
@@ -223,7 +214,6 @@ static void features_of(sfp_vit *v, float *feature)
 {
     sfp_thread_pool *pool = NULL;
     sfp_vit_plan *plan = NULL;
-    sfp_error err = {0};
     sfp_rng rng = sfp__rng_init(3, 3);
     float *x = normals(&rng, 2 * 3 * 12 * 12, 1);
     const sfp_vit_plan_options opt = {0};
@@ -248,9 +238,9 @@ static void check_features(sfp_vit *v, sfp_vit *like, double error)
         check_same("features", got, want, sizeof got);
 }
 
-static void a_written_vit_loads_and_computes_the_same(void **state)
+TEST_AROUND(a_written_vit_loads_and_computes_the_same, make_checkpoint, free_checkpoint)
 {
-    checkpoint *p = *state;
+    checkpoint *p = &good;
     write_file(p);
     write_text(config, "{\"num_heads\": 3, \"mean\": [0.1, 0.2, 0.3], \"std\": [0.5, 0.6, 0.7], \"layer_norm_eps\": 1e-6,"
                        " \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
@@ -279,9 +269,9 @@ static void a_written_vit_loads_and_computes_the_same(void **state)
     sfp__vit_free(v);
 }
 
-static void other_number_types_convert(void **state)
+TEST_AROUND(other_number_types_convert, make_checkpoint, free_checkpoint)
 {
-    checkpoint *p = *state;
+    checkpoint *p = &good;
     const sfp_vit_weights *from = &p->vit->weights;
     convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16);
     convert(p, "blocks.1.mlp.fc1.weight", SFP_DTYPE_BF16);
@@ -297,9 +287,9 @@ static void other_number_types_convert(void **state)
     sfp__vit_free(v);
 }
 
-static void the_stems_config_goes_before_config_json(void **state)
+TEST_AROUND(the_stems_config_goes_before_config_json, make_checkpoint, free_checkpoint)
 {
-    checkpoint *p = *state;
+    checkpoint *p = &good;
     write_file(p);
     write_text(config, "{\"num_heads\": 4}");
     write_text(config_of_stem, "{\"num_heads\": 2}");
@@ -312,9 +302,8 @@ static void the_stems_config_goes_before_config_json(void **state)
     sfp__vit_free(v);
 }
 
-static void without_a_config_heads_are_64_wide_and_pixels_imagenets(void **unused)
+TEST(without_a_config_heads_are_64_wide_and_pixels_imagenets)
 {
-    (void)unused;
     sfp_vit_config c = sizes;
     c.dim = 128, c.heads = 2, c.depth = 1;
     checkpoint p;
@@ -338,9 +327,9 @@ static void without_a_config_heads_are_64_wide_and_pixels_imagenets(void **unuse
     done(&p);
 }
 
-static void names_of_another_number_of_classes_are_left_out(void **state)
+TEST_AROUND(names_of_another_number_of_classes_are_left_out, make_checkpoint, free_checkpoint)
 {
-    checkpoint *p = *state;
+    checkpoint *p = &good;
     write_file(p);
     write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\"]}");
     sfp_vit *v = load();
@@ -348,14 +337,13 @@ static void names_of_another_number_of_classes_are_left_out(void **state)
     sfp__vit_free(v);
 }
 
-static void logits_are_the_head_of_the_features(void **state)
+TEST_AROUND(logits_are_the_head_of_the_features, make_checkpoint, free_checkpoint)
 {
-    checkpoint *p = *state;
+    checkpoint *p = &good;
     const sfp_vit_weights *w = &p->vit->weights;
     sfp_rng rng = sfp__rng_init(4, 4);
     float *feature = normals(&rng, 3 * 24, 1), logits[3 * CLASSES], want[3 * CLASSES];
-    sfp_error err = {0};
-    assert_int_equal(sfp__vit_head(p->vit, 3, feature, logits, &err), SFP_OK);
+    MUST(sfp__vit_head(p->vit, 3, feature, logits, &err));
     for (size_t i = 0; i < 3; i++)
         for (size_t k = 0; k < CLASSES; k++)
             want[i * CLASSES + k] = (float)(dot(feature + i * 24, w->head_w + k * 24, 24) + (double)w->head_b[k]);
@@ -364,16 +352,14 @@ static void logits_are_the_head_of_the_features(void **state)
     drop(p, "head.bias");
     sfp_vit *v = load_with_three_heads(p);
     assert_int_equal(v->config.classes, 0);
-    assert_int_equal(sfp__vit_head(v, 3, feature, logits, &err), SFP_ENOTFOUND);
-    assert_non_null(strstr(err.message, weights));
+    REFUSED(sfp__vit_head(v, 3, feature, logits, &err), SFP_ENOTFOUND, weights);
     assert_non_null(strstr(err.message, "head.weight"));
     sfp__vit_free(v);
     free(feature);
 }
 
-static void pixels_are_normalised_channel_by_channel(void **unused)
+TEST(pixels_are_normalised_channel_by_channel)
 {
-    (void)unused;
     enum { S = 5 };
     uint8_t rgb[S * S * 3];
     float out[3 * S * S];
@@ -404,17 +390,19 @@ static const sfp_vit_config clip_sizes = {.img_size = 12,
                                           .mean = {0.1f, 0.2f, 0.3f},
                                           .std = {1, 0.5f, 0.25f}};
 
-static void clips_names_shapes_and_switches_are_known(void **unused)
+TEST(clips_names_shapes_and_switches_are_known)
 {
-    (void)unused;
     static const struct {
         const char *timm, *clip;
-    } names[] = {{"norm1.", "ln_1."}, {"attn.qkv.weight", "attn.in_proj_weight"}, {"attn.qkv.bias", "attn.in_proj_bias"},
-                 {"attn.proj.", "attn.out_proj."}, {"norm2.", "ln_2."}, {"mlp.fc1.", "mlp.c_fc."}, {"mlp.fc2.", "mlp.c_proj."}};
+    } names[] = {{"norm1.", "ln_1."},
+                 {"attn.qkv.weight", "attn.in_proj_weight"},
+                 {"attn.qkv.bias", "attn.in_proj_bias"},
+                 {"attn.proj.", "attn.out_proj."},
+                 {"norm2.", "ln_2."},
+                 {"mlp.fc1.", "mlp.c_fc."},
+                 {"mlp.fc2.", "mlp.c_proj."}};
     checkpoint p = {0};
-    sfp_error err = {0};
-    if (sfp__vit_random(&clip_sizes, 9, 0.2f, &p.vit, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__vit_random(&clip_sizes, 9, 0.2f, &p.vit, &err));
     const sfp_vit_weights *w = &p.vit->weights;
     assert_null(w->patch_b);
     const sfp_vit_config *c = &clip_sizes;
@@ -428,13 +416,13 @@ static void clips_names_shapes_and_switches_are_known(void **unused)
     add(&p, "visual.proj", w->pos, 2, (const int64_t[]){24, 4});
     add(&p, "transformer.resblocks.5.ln_1.weight", w->norm_w, 1, (const int64_t[]){24}); /* the text tower */
     for (int l = 0; l < c->depth; l++) {
-#define ADD(field, name, ndim, ...)                                                                          \
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++)                                                \
-        if (strncmp(name, names[k].timm, strlen(names[k].timm)) == 0) {                                      \
-            char full[64];                                                                                   \
-            (void)snprintf(full, sizeof full, "visual.transformer.resblocks.%d.%s%s", l, names[k].clip,      \
-                           &(name)[strlen(names[k].timm)]);                                                  \
-            add(&p, full, w->blocks[l].field, ndim, (const int64_t[]){__VA_ARGS__});                         \
+#define ADD(field, name, ndim, ...)                                                                     \
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)                                           \
+        if (strncmp(name, names[k].timm, strlen(names[k].timm)) == 0) {                                 \
+            char full[64];                                                                              \
+            (void)snprintf(full, sizeof full, "visual.transformer.resblocks.%d.%s%s", l, names[k].clip, \
+                           &(name)[strlen(names[k].timm)]);                                             \
+            add(&p, full, w->blocks[l].field, ndim, (const int64_t[]){__VA_ARGS__});                    \
         }
         SFP_VIT_BLOCK_LIST(ADD)
 #undef ADD
@@ -457,9 +445,8 @@ static void clips_names_shapes_and_switches_are_known(void **unused)
     done(&p);
 }
 
-static void the_teacher_is_taken_and_not_the_student(void **unused)
+TEST(the_teacher_is_taken_and_not_the_student)
 {
-    (void)unused;
     checkpoint p, other;
     begin(&p, &sizes);
     begin(&other, &sizes);
@@ -479,20 +466,19 @@ static void the_teacher_is_taken_and_not_the_student(void **unused)
     done(&other);
 }
 
-static void what_is_saved_loads_as_the_same_network(void **unused)
+TEST(what_is_saved_loads_as_the_same_network)
 {
-    (void)unused;
     const sfp_vit_config *const all[] = {&sizes, &clip_sizes};
     for (size_t i = 0; i < 2; i++) {
         checkpoint p = {0};
-        sfp_error err = {0};
         if (sfp__vit_random(all[i], 9, 0.2f, &p.vit, &err) ||
             sfp__vit_save(all[i], &p.vit->weights, SFP_DTYPE_F32, NULL, 0, weights, &err))
             fail_msg("%s", err.message);
         sfp_vit *v = load();
         check_features(v, p.vit, 0);
         const sfp_vit_config *c = &v->config;
-        assert_true(c->heads == 3 && c->ln_eps == all[i]->ln_eps && c->quick_gelu == all[i]->quick_gelu && c->pre_norm == all[i]->pre_norm);
+        assert_true(c->heads == 3 && c->ln_eps == all[i]->ln_eps && c->quick_gelu == all[i]->quick_gelu &&
+                    c->pre_norm == all[i]->pre_norm);
         assert_memory_equal(c->mean, all[i]->mean, sizeof c->mean);
         assert_memory_equal(c->std, all[i]->std, sizeof c->std);
         sfp__vit_free(v);
@@ -500,31 +486,26 @@ static void what_is_saved_loads_as_the_same_network(void **unused)
     }
 }
 
-static void numbers_that_do_not_fit_16_bits_are_not_saved(void **unused)
+TEST(numbers_that_do_not_fit_16_bits_are_not_saved)
 {
-    (void)unused;
     checkpoint p = {0};
-    sfp_error err = {0};
-    assert_int_equal(sfp__vit_random(&sizes, 9, 1e5f, &p.vit, &err), SFP_OK);
-    assert_int_equal(sfp__vit_save(&sizes, &p.vit->weights, SFP_DTYPE_F16, NULL, 0, weights, &err), SFP_ELIMIT);
-    assert_non_null(strstr(err.message, "does not fit F16"));
+    MUST(sfp__vit_random(&sizes, 9, 1e5f, &p.vit, &err));
+    REFUSED(sfp__vit_save(&sizes, &p.vit->weights, SFP_DTYPE_F16, NULL, 0, weights, &err), SFP_ELIMIT, "does not fit F16");
     assert_int_not_equal(access(weights, F_OK), 0);
     done(&p);
 }
 
-static void another_input_size_resizes_the_positions(void **state)
+TEST_AROUND(another_input_size_resizes_the_positions, make_checkpoint, free_checkpoint)
 {
-    checkpoint *p = *state;
+    checkpoint *p = &good;
     write_file(p);
     write_text(config, three_heads);
     const float *grid = p->vit->weights.pos;
     static const int sides[] = {6, 9, 3, 2}; /* twice, three times, the same, smaller */
     for (size_t i = 0; i < 4; i++) {
         sfp_vit *v = NULL;
-        sfp_error err = {0};
         const sfp_vit_options o = {.img_size = 4 * sides[i]};
-        if (sfp__vit_load(weights, &o, &v, &err))
-            fail_msg("%s", err.message);
+        MUST(sfp__vit_load(weights, &o, &v, &err));
         assert_int_equal(v->config.img_size, 4 * sides[i]);
         assert_int_equal(v->tokens, 1 + sides[i] * sides[i]);
         const float *pos = v->weights.pos;
@@ -538,16 +519,15 @@ static void another_input_size_resizes_the_positions(void **state)
         sfp__vit_free(v);
     }
     sfp_vit *v = NULL;
-    sfp_error err = {0};
-    assert_int_equal(sfp__vit_load(weights, &(sfp_vit_options){.img_size = 13}, &v, &err), SFP_EINVAL);
-    assert_non_null(strstr(err.message, "img-size is 13, expected a multiple of 4"));
+    REFUSED(sfp__vit_load(weights, &(sfp_vit_options){.img_size = 13}, &v, &err), SFP_EINVAL,
+            "img-size is 13, expected a multiple of 4");
 }
 
 /* ------------------------------------------------------------ wrong files */
 
-static void every_missing_tensor_is_named(void **state)
+TEST_AROUND(every_missing_tensor_is_named, make_checkpoint, free_checkpoint)
 {
-    checkpoint *p = *state;
+    checkpoint *p = &good;
     write_text(config, three_heads);
     for (size_t i = 0; i < p->count; i++) {
         if (strcmp(p->names[i], "head.weight") == 0)
@@ -557,15 +537,13 @@ static void every_missing_tensor_is_named(void **state)
         for (size_t k = 0; k < p->count; k++)
             if (k != i)
                 rest[n++] = p->tensors[k];
-        sfp_error err = {0};
-        assert_int_equal(sfp__safetensors_write(weights, rest, n, NULL, 0, &err), SFP_OK);
+        MUST(sfp__safetensors_write(weights, rest, n, NULL, 0, &err));
         check_refused(SFP_ENOTFOUND, weights, p->names[i], NULL);
     }
 }
 
-static void every_wrong_shape_is_named_with_the_expected_one(void **unused)
+TEST(every_wrong_shape_is_named_with_the_expected_one)
 {
-    (void)unused;
     static const struct {
         const char *name;
         int ndim;
@@ -595,9 +573,8 @@ static void every_wrong_shape_is_named_with_the_expected_one(void **unused)
     }
 }
 
-static void positions_must_be_one_and_a_square(void **unused)
+TEST(positions_must_be_one_and_a_square)
 {
-    (void)unused;
     static const int64_t tokens[] = {1, 3, 9, 11};
     static const char *const text[] = {"1 tokens", "3 tokens", "9 tokens", "11 tokens"};
     write_text(config, three_heads);
@@ -611,9 +588,8 @@ static void positions_must_be_one_and_a_square(void **unused)
     }
 }
 
-static void numbers_must_be_finite(void **unused)
+TEST(numbers_must_be_finite)
 {
-    (void)unused;
     write_text(config, three_heads);
     checkpoint p;
     begin(&p, &sizes);
@@ -635,18 +611,17 @@ static void numbers_must_be_finite(void **unused)
     done(&p);
 }
 
-static void a_distilled_vit_is_refused_by_its_token(void **state)
+TEST_AROUND(a_distilled_vit_is_refused_by_its_token, make_checkpoint, free_checkpoint)
 {
-    checkpoint *p = *state;
+    checkpoint *p = &good;
     add(p, "dist_token", p->vit->weights.cls, 3, (const int64_t[]){1, 1, 24});
     write_file(p);
     write_text(config, three_heads);
     check_refused(SFP_EUNSUPPORTED, weights, "dist_token", NULL);
 }
 
-static void too_many_blocks_are_refused(void **unused)
+TEST(too_many_blocks_are_refused)
 {
-    (void)unused;
     static const struct {
         const char *name, *message;
     } wrong[] = {{"blocks.64.norm1.weight", "depth is 65, expected 1 to 64"},
@@ -663,15 +638,14 @@ static void too_many_blocks_are_refused(void **unused)
     }
 }
 
-static void a_missing_file_is_named(void **unused)
+TEST(a_missing_file_is_named)
 {
-    (void)unused;
     check_refused(SFP_ENOTFOUND, weights, NULL);
 }
 
-static void loading_without_memory_fails_cleanly(void **state)
+TEST_AROUND(loading_without_memory_fails_cleanly, make_checkpoint, free_checkpoint)
 {
-    checkpoint *p = *state;
+    checkpoint *p = &good;
     convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16); /* needs room of its own */
     write_file(p);
     write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
@@ -680,42 +654,4 @@ static void loading_without_memory_fails_cleanly(void **state)
     assert_non_null(v);
     assert_string_equal(v->config.class_names[0], "a");
     sfp__vit_free(v);
-}
-
-int main(void)
-{
-    const char *tmp = getenv("TMPDIR");
-    (void)snprintf(dir, sizeof dir, "%s/sfp_vit_load_XXXXXX", tmp && strlen(tmp) < 32 ? tmp : "/tmp");
-    if (!mkdtemp(dir)) {
-        perror(dir);
-        return 1;
-    }
-    (void)snprintf(weights, sizeof weights, "%s/w.safetensors", dir);
-    (void)snprintf(config, sizeof config, "%s/config.json", dir);
-    (void)snprintf(config_of_stem, sizeof config_of_stem, "%s/w.json", dir);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_written_vit_loads_and_computes_the_same, make_checkpoint, free_checkpoint),
-        cmocka_unit_test_setup_teardown(other_number_types_convert, make_checkpoint, free_checkpoint),
-        cmocka_unit_test_setup_teardown(the_stems_config_goes_before_config_json, make_checkpoint, free_checkpoint),
-        cmocka_unit_test_teardown(without_a_config_heads_are_64_wide_and_pixels_imagenets, clean),
-        cmocka_unit_test_setup_teardown(names_of_another_number_of_classes_are_left_out, make_checkpoint, free_checkpoint),
-        cmocka_unit_test_setup_teardown(logits_are_the_head_of_the_features, make_checkpoint, free_checkpoint),
-        cmocka_unit_test_teardown(pixels_are_normalised_channel_by_channel, clean),
-        cmocka_unit_test_teardown(clips_names_shapes_and_switches_are_known, clean),
-        cmocka_unit_test_teardown(the_teacher_is_taken_and_not_the_student, clean),
-        cmocka_unit_test_teardown(what_is_saved_loads_as_the_same_network, clean),
-        cmocka_unit_test_teardown(numbers_that_do_not_fit_16_bits_are_not_saved, clean),
-        cmocka_unit_test_setup_teardown(another_input_size_resizes_the_positions, make_checkpoint, free_checkpoint),
-        cmocka_unit_test_setup_teardown(every_missing_tensor_is_named, make_checkpoint, free_checkpoint),
-        cmocka_unit_test_teardown(every_wrong_shape_is_named_with_the_expected_one, clean),
-        cmocka_unit_test_teardown(positions_must_be_one_and_a_square, clean),
-        cmocka_unit_test_teardown(numbers_must_be_finite, clean),
-        cmocka_unit_test_setup_teardown(a_distilled_vit_is_refused_by_its_token, make_checkpoint, free_checkpoint),
-        cmocka_unit_test_teardown(too_many_blocks_are_refused, clean),
-        cmocka_unit_test_teardown(a_missing_file_is_named, clean),
-        cmocka_unit_test_setup_teardown(loading_without_memory_fails_cleanly, make_checkpoint, free_checkpoint),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    (void)rmdir(dir);
-    return failed;
 }

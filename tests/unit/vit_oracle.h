@@ -8,6 +8,7 @@
 #include "model/vit.h"
 
 #include "numeric.h"
+#include "test.h"
 
 /* The oracle runs on one thread, and slowly where every access is watched: a build that looks for races asks the engine alone. */
 #ifdef __SANITIZE_THREAD__
@@ -96,8 +97,8 @@ static UNUSED void oracle_linear(int n, int k, const double *w, const double *b,
 }
 
 /* out (T, D) from qkv (T, 3, D) behind a prefix pk, pv (P, D). class_row (H, T) when not NULL: what the class token looks at. */
-static UNUSED void oracle_attention(const sfp_vit_config *config, int T, const double *qkv, int P, const double *pk, const double *pv,
-                                    double *out, double *class_row)
+static UNUSED void oracle_attention(const sfp_vit_config *config, int T, const double *qkv, int P, const double *pk,
+                                    const double *pv, double *out, double *class_row)
 {
     int D = config->dim, H = config->heads, d = D / H;
     double *p = doubles((size_t)(P + T));
@@ -137,7 +138,8 @@ static UNUSED void oracle_embed(const vit_oracle *o, const vit_oracle_pass *pass
             for (int ch = 0; ch < 3; ch++)
                 for (int v = 0; v < P; v++)
                     for (int u = 0; u < P; u++)
-                        s += o->patch_w[((i * 3 + ch) * P + v) * P + u] * pass->x[(ch * S + t / side * P + v) * S + t % side * P + u];
+                        s += o->patch_w[((i * 3 + ch) * P + v) * P + u] *
+                             pass->x[(ch * S + t / side * P + v) * S + t % side * P + u];
             if (pass->embed)
                 pass->embed[t * D + i] = s;
             x[(t + 1) * D + i] = s + o->pos[(t + 1) * D + i];
