@@ -35,12 +35,13 @@ int64_t sfp__clock_kept_at(int64_t i, int64_t n, int64_t keep)
 
 sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t batches, const int64_t *arrived, sfp_error *err)
 {
-    if (!(opt->lambda > 0) || !isfinite(opt->lambda))
+    bool timed = opt->kind == SFP_CLOCK_VIRTUAL || opt->kind == SFP_CLOCK_REAL;
+    if (timed && (!(opt->lambda > 0) || !isfinite(opt->lambda)))
         return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g samples a second, expected more than 0", opt->lambda);
-    int room = opt->pool ? opt->pool_most : opt->queue + 1;
+    int room = !timed ? 1 : opt->pool ? opt->pool_most : opt->queue + 1;
     if (room < 1 || room > 1 << 20)
         return sfp__fail(err, SFP_EINVAL, "a queue of %d batches, expected 0 to %d", room - 1, (1 << 20) - 1);
-    *c = (sfp_clock){.opt = *opt, .batches = batches, .arrived = arrived, .room = room, .began = sfp__now()};
+    *c = (sfp_clock){.opt = *opt, .timed = timed, .batches = batches, .arrived = arrived, .room = room, .began = sfp__now()};
     c->queue = sfp__calloc((size_t)room, sizeof *c->queue);
     c->taken = sfp__calloc((size_t)room, sizeof *c->taken);
     if (!c->queue || !c->taken) {
@@ -56,11 +57,6 @@ void sfp__clock_done(sfp_clock *c)
     sfp__free(c->taken);
     c->queue = NULL;
     c->taken = NULL;
-}
-
-void sfp__clock_restart(sfp_clock *c)
-{
-    c->began = sfp__now() - c->now;
 }
 
 /* When batch i is complete. */
@@ -105,14 +101,10 @@ static void take_in(sfp_clock *c, bool idle)
             c->blocked += c->now - arrival(c, c->next);
             c->held = false;
         }
-        if (c->waiting >= room && room > 0 && (c->opt.pool || c->opt.policy == SFP_QUEUE_DROP_OLDEST)) {
+        if (c->waiting >= room && room > 0 && (c->opt.pool || c->opt.policy == SFP_QUEUE_DROP_OLDEST))
             pop(c, 1);
-            c->dropped++;
-        }
         if (c->waiting < room)
             c->queue[c->waiting++] = (sfp_waiting){c->next, arrival(c, c->next)};
-        else
-            c->dropped++;
         c->next++;
     }
 }
@@ -156,24 +148,126 @@ static int take_all(sfp_clock *c)
     return n;
 }
 
-const int64_t *sfp__clock_next(sfp_clock *c, int *count)
+static int take(sfp_clock *c)
 {
+    if (!c->timed) {
+        c->taken[0] = c->next;
+        return c->next < c->batches ? (c->next++, 1) : 0;
+    }
     if (c->opt.kind == SFP_CLOCK_REAL)
         c->now = sfp__now() - c->began;
     if (c->waiting == 0 || c->opt.pool)
         take_in(c, true);
     while (c->waiting == 0) {
         if (c->next >= c->batches || stopped(c))
-            return NULL;
+            return 0;
         wait_until(c, arrival(c, c->next));
         take_in(c, true);
     }
-    *count = c->opt.pool ? take_all(c) : take_one(c);
-    return c->taken;
+    return c->opt.pool ? take_all(c) : take_one(c);
 }
 
-void sfp__clock_spent(sfp_clock *c, double seconds)
+const int64_t *sfp__clock_next(sfp_clock *c, int *count)
 {
-    c->now = c->opt.kind == SFP_CLOCK_REAL ? sfp__now() - c->began : c->now + seconds;
-    take_in(c, false);
+    if (c->taken_count == 0)
+        c->taken_count = take(c);
+    *count = c->taken_count;
+    return c->taken_count ? c->taken : NULL;
+}
+
+void sfp__clock_spent(sfp_clock *c, int n, double seconds)
+{
+    c->spent += seconds;
+    c->taken_count -= n;
+    memmove(c->taken, c->taken + n, (size_t)c->taken_count * sizeof *c->taken);
+    if (n == 0 || c->taken_count > 0)
+        return;
+    if (c->timed) {
+        c->now = c->opt.kind == SFP_CLOCK_REAL ? sfp__now() - c->began : c->now + c->spent;
+        take_in(c, false);
+    }
+    c->spent = 0;
+}
+
+int64_t sfp__clock_first(const sfp_clock *c)
+{
+    return c->taken_count ? c->taken[0] : c->waiting ? c->queue[0].batch : c->next;
+}
+
+/* ---------------------------------------------------------------- checkpoints */
+
+bool sfp__json_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out)
+{
+    json_t *v = json_object_get(root, key);
+    if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
+        return false;
+    *out = json_integer_value(v);
+    return true;
+}
+
+json_t *sfp__lag_json(const sfp_lag *l)
+{
+    return json_pack("{s:f,s:f,s:f,s:I}", "sum", l->sum, "max", l->max, "last", l->last, "served", (json_int_t)l->served);
+}
+
+bool sfp__lag_read(sfp_lag *l, json_t *j)
+{
+    int64_t served;
+    sfp_lag now = {0};
+    if (!sfp__json_whole(j, "served", 0, INT64_MAX, &served) ||
+        json_unpack(j, "{s:F,s:F,s:F}", "sum", &now.sum, "max", &now.max, "last", &now.last) != 0)
+        return false;
+    now.served = (uint64_t)served;
+    *l = now;
+    return true;
+}
+
+json_t *sfp__clock_json(const sfp_clock *c)
+{
+    json_t *queue = json_array(), *taken = json_array();
+    for (int i = 0; i < c->waiting; i++)
+        (void)json_array_append_new(queue, json_pack("[I,f]", (json_int_t)c->queue[i].batch, c->queue[i].since));
+    for (int i = 0; i < c->taken_count; i++)
+        (void)json_array_append_new(taken, json_integer(c->taken[i]));
+    if ((int)json_array_size(queue) != c->waiting || (int)json_array_size(taken) != c->taken_count) {
+        json_decref(queue); /* without all of them a batch would be passed over */
+        json_decref(taken);
+        return NULL;
+    }
+    return json_pack("{s:f,s:f,s:b,s:I,s:o,s:o,s:f,s:o}", "now", c->now, "blocked", c->blocked, "held", c->held, "next",
+                     (json_int_t)c->next, "queue", queue, "taken", taken, "spent", c->spent, "lag", sfp__lag_json(&c->lag));
+}
+
+bool sfp__clock_read(sfp_clock *c, json_t *j)
+{
+    int64_t next;
+    int held;
+    double now, blocked, spent;
+    json_t *queue, *taken;
+    if (!sfp__json_whole(j, "next", 0, c->batches, &next) || !sfp__lag_read(&c->lag, json_object_get(j, "lag")) ||
+        json_unpack(j, "{s:F,s:F,s:b,s:o,s:o,s:F}", "now", &now, "blocked", &blocked, "held", &held, "queue", &queue, "taken",
+                    &taken, "spent", &spent) != 0 ||
+        !json_is_array(queue) || !json_is_array(taken) || json_array_size(queue) > (size_t)c->room ||
+        json_array_size(taken) > (size_t)c->room || !(spent >= 0))
+        return false;
+    for (size_t i = 0; i < json_array_size(queue); i++) {
+        json_int_t batch;
+        if (json_unpack(json_array_get(queue, i), "[I,F]", &batch, &c->queue[i].since) != 0 || batch < 0 || batch >= next)
+            return false;
+        c->queue[i].batch = batch;
+    }
+    for (size_t i = 0; i < json_array_size(taken); i++) {
+        c->taken[i] = json_integer_value(json_array_get(taken, i));
+        if (c->taken[i] < 0 || c->taken[i] >= next || (i > 0 && c->taken[i] <= c->taken[i - 1]))
+            return false;
+    }
+    c->waiting = (int)json_array_size(queue);
+    c->taken_count = (int)json_array_size(taken);
+    c->next = next;
+    c->now = now;
+    c->blocked = blocked;
+    c->spent = spent;
+    c->held = held != 0;
+    c->began = sfp__now() - c->now;
+    return true;
 }

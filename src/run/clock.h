@@ -7,13 +7,17 @@
  *   real     the wall clock
  *
  * virtual and real share one rule: while the learner is busy, arriving batches
- * go to a bounded queue. The caller asks for the next batch, learns, and tells
- * what it cost. */
+ * go to a bounded queue. off and paper (whose batches are left out beforehand:
+ * sfp__batches_keep) give each in its turn.
+ *
+ * The caller asks for the next batches, learns, and tells what it cost: until
+ * then the clock stands, and gives the same ones again, also after a break. */
 #ifndef SFP_RUN_CLOCK_H
 #define SFP_RUN_CLOCK_H
 
 #include "base/error.h"
 
+#include <jansson.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,10 +49,12 @@ typedef struct sfp_lag {
 
 void sfp__lag_add(sfp_lag *l, double seconds); /* one batch */
 void sfp__lag_join(sfp_lag *l, const sfp_lag *more);
+json_t *sfp__lag_json(const sfp_lag *l);
+bool sfp__lag_read(sfp_lag *l, json_t *j);
 
 typedef struct sfp_clock_options {
-    sfp_clock_kind kind; /* VIRTUAL or REAL */
-    double lambda;       /* samples a second */
+    sfp_clock_kind kind; /* not DEFAULT */
+    double lambda;       /* VIRTUAL, REAL: samples a second */
     int queue;           /* batches that may wait; 0: what arrives while the learner is busy is dropped */
     sfp_queue_policy policy;
     bool pool;                         /* triage: everything that waits is taken at once (the queue is then not a limit) */
@@ -64,6 +70,7 @@ typedef struct sfp_waiting {
 
 typedef struct sfp_clock {
     sfp_clock_options opt;
+    bool timed;             /* VIRTUAL or REAL: batches may wait, be late and be lost */
     int64_t batches;        /* of the stream */
     const int64_t *arrived; /* (batches) samples that have arrived when batch i is complete */
     double now;             /* seconds since the stream began */
@@ -72,10 +79,11 @@ typedef struct sfp_clock {
     int64_t next;           /* first batch that has not arrived yet */
     int waiting, room;
     sfp_waiting *queue; /* (room) oldest first */
-    int64_t *taken;     /* (room) what the last next gave */
-    uint64_t dropped;   /* batches */
-    sfp_lag lag;        /* of the batches given */
-    double began;       /* real: wall clock at 0 */
+    int64_t *taken;     /* (room) given, and not learned from yet */
+    int taken_count;
+    double spent; /* on those that were given with them and are done */
+    sfp_lag lag;  /* of the batches given */
+    double began; /* real: wall clock at 0 */
 } sfp_clock;
 
 sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t batches, const int64_t *arrived, sfp_error *err);
@@ -83,9 +91,17 @@ void sfp__clock_done(sfp_clock *c);
 
 /* The batches to learn from now, one (triage: all that wait); NULL: the stream has ended, or the waiting was stopped. */
 const int64_t *sfp__clock_next(sfp_clock *c, int *count);
-/* Learning took `seconds` (REAL: the wall clock knows better and ignores it). */
-void sfp__clock_spent(sfp_clock *c, double seconds);
-/* REAL, resumed: the stream goes on where it was. */
-void sfp__clock_restart(sfp_clock *c);
+/* The first n of these are done, or (n 0) something that came with them; it took `seconds` (REAL: the wall clock knows better and
+ * ignores it). When all are done time goes on. */
+void sfp__clock_spent(sfp_clock *c, int n, double seconds);
+/* The first batch that it may still give. */
+int64_t sfp__clock_first(const sfp_clock *c);
+
+/* For a checkpoint, and back: the stream goes on where it was. false: it does not fit. */
+json_t *sfp__clock_json(const sfp_clock *c);
+bool sfp__clock_read(sfp_clock *c, json_t *j);
+
+/* A whole number of an object, within a range. */
+bool sfp__json_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out);
 
 #endif

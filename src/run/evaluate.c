@@ -8,57 +8,29 @@
 
 enum { CHUNK = SFP_CUT_MAX }; /* the most asked at once */
 
-struct sfp_evaluator {
-    const sfp_source *test;
-    const sfp_tasks *tasks;
-    int size, dim;
-    sfp_resize resize;
-    size_t bytes;       /* of a picture */
-    int64_t total, *at; /* (tasks + 1): first sample of a task */
-    uint8_t *rgb;       /* (total) pictures, or (CHUNK) when they do not fit */
-    bool all;
-    uint8_t *state;  /* (total): 0 not read yet, 1 read (and kept when all), 2 broken */
-    float *query;    /* (total, D) */
-    bool *has_query; /* (total) */
-    uint64_t skipped;
-    char first_error[SFP_ERROR_MAX]; /* of the skipped; "": none was */
-    uint64_t *asked;                 /* (tasks) */
-    sfp_evaluator_fn tell;           /* NULL: nobody listens */
-    void *tell_ctx;
-    const volatile sig_atomic_t *stop; /* NULL: nobody stops it */
-    uint64_t done;
-    bool given_up;
-    double *accuracy;    /* (tasks) of the run at hand, the caller's when it has ended */
-    uint64_t *confusion; /* (confusion_room) the same */
-    size_t confusion_room;
-    double *alone; /* (SFP_HEAD_EXPERTS, tasks) accuracy of each expert of a mixed head in the last run */
-};
-
 sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim,
                                  size_t memory, sfp_evaluator **out, sfp_error *err)
 {
-    sfp_evaluator *e = sfp__calloc(1, sizeof *e);
-    if (!e)
-        return sfp__fail_nomem(err);
+    OWNED_PTR(sfp__evaluator_free) sfp_evaluator *e = NULL;
+    size_t rows = (size_t)tasks->count;
+    TRY(sfp__alloc(&e, 1, sizeof *e, err));
     *e = (sfp_evaluator){.test = test, .tasks = tasks, .size = size, .dim = dim, .resize = resize};
     e->bytes = 3 * (size_t)size * (size_t)size;
-    e->at = sfp__calloc((size_t)tasks->count + 1, sizeof *e->at);
-    e->asked = sfp__calloc((size_t)tasks->count + 1, sizeof *e->asked);
-    e->accuracy = sfp__calloc((size_t)tasks->count + 1, sizeof *e->accuracy);
-    for (int t = 0; e->at && t < tasks->count; t++)
+    TRY(sfp__alloc(&e->at, rows + 1, sizeof *e->at, err));
+    for (int t = 0; t < tasks->count; t++)
         e->at[t + 1] = e->total += tasks->task[t].count;
     size_t n = (size_t)(e->total ? e->total : 1);
-    e->alone = sfp__calloc(((size_t)tasks->count + 1) * SFP_HEAD_EXPERTS, sizeof *e->alone);
     e->all = n * e->bytes <= memory;
+    TRY(sfp__alloc(&e->asked, rows, sizeof *e->asked, err));
+    TRY(sfp__alloc(&e->accuracy, rows, sizeof *e->accuracy, err));
+    TRY(sfp__alloc(&e->alone, rows * SFP_HEAD_EXPERTS, sizeof *e->alone, err));
+    TRY(sfp__alloc(&e->state, n, 1, err));
+    TRY(sfp__alloc(&e->has_query, n, sizeof *e->has_query, err));
     e->rgb = sfp__malloc((e->all ? n : CHUNK) * e->bytes);
-    e->state = sfp__calloc(n, 1);
-    e->query = sfp__malloc(n * (size_t)dim * sizeof *e->query);
-    e->has_query = sfp__calloc(n, sizeof *e->has_query);
-    if (!e->at || !e->alone || !e->asked || !e->accuracy || !e->rgb || !e->state || !e->query || !e->has_query) {
-        sfp__evaluator_free(e);
+    e->query = e->rgb ? sfp__malloc(n * (size_t)dim * sizeof *e->query) : NULL;
+    if (!e->query)
         return sfp__fail_nomem(err);
-    }
-    *out = e;
+    *out = TAKE(e);
     return SFP_OK;
 }
 
@@ -78,45 +50,9 @@ void sfp__evaluator_free(sfp_evaluator *e)
     sfp__free(e);
 }
 
-double sfp__evaluator_alone(const sfp_evaluator *e, int expert, int task)
-{
-    return e->alone[(size_t)expert * (size_t)e->tasks->count + (size_t)task];
-}
-
-uint64_t sfp__evaluator_skipped(const sfp_evaluator *e)
-{
-    return e->skipped;
-}
-
-const char *sfp__evaluator_first_error(const sfp_evaluator *e)
-{
-    return e->first_error;
-}
-
-uint64_t sfp__evaluator_asked(const sfp_evaluator *e, int task)
-{
-    return e->asked[task];
-}
-
 uint64_t sfp__evaluator_pictures(const sfp_evaluator *e, int upto)
 {
     return (uint64_t)e->at[upto < e->tasks->count ? upto + 1 : e->tasks->count];
-}
-
-void sfp__evaluator_stop(sfp_evaluator *e, const volatile sig_atomic_t *stop)
-{
-    e->stop = stop;
-}
-
-static bool stopped(const sfp_evaluator *e)
-{
-    return e->stop && *e->stop;
-}
-
-void sfp__evaluator_tell(sfp_evaluator *e, sfp_evaluator_fn fn, void *ctx)
-{
-    e->tell = fn;
-    e->tell_ctx = ctx;
 }
 
 /* Picture `k` of the whole test set, which is sample i of the source; NULL: broken. */
@@ -159,10 +95,8 @@ static sfp_status ask(sfp_evaluator *e, sfp_predictor *p, stretch *part, tally *
     int n = part->count;
     if (n == 0)
         return SFP_OK;
-    sfp_status status = sfp__predictor_ask(p, n, part->rgb, e->query + (size_t)part->first * (size_t)e->dim,
-                                           e->has_query + part->first, label, NULL, err);
-    if (status)
-        return status;
+    TRY(sfp__predictor_ask(p, n, part->rgb, e->query + (size_t)part->first * (size_t)e->dim, e->has_query + part->first, label,
+                           NULL, err));
     for (int h = 0; h < SFP_HEAD_EXPERTS; h++) {
         const int32_t *said = sfp__predictor_alone(p, h);
         sum->mixed = said != NULL;
@@ -198,13 +132,11 @@ static sfp_status run_task(sfp_evaluator *e, sfp_predictor *p, int t, int classe
     int chunk = sfp__predictor_cut(p);
     tally sum = {0};
     stretch part = {0};
-    sfp_status status = SFP_OK;
-    for (int64_t i = 0; i < task->count && !status; i++) {
+    for (int64_t i = 0; i < task->count; i++) {
         sfp_record record;
-        if ((e->given_up = stopped(e)))
-            return SFP_OK;
-        if ((status = e->test->record(e->test, task->sample[i], &record, err)))
-            break;
+        if (e->stop && *e->stop)
+            return SFP__STOPPED;
+        TRY(e->test->record(e->test, task->sample[i], &record, err));
         int64_t k = e->at[t] + i;
         bool known = sfp__predictor_needs_queries_only(p) && e->has_query[k];
         const uint8_t *rgb = known ? NULL : picture(e, k, task->sample[i], part.count);
@@ -214,33 +146,20 @@ static sfp_status run_task(sfp_evaluator *e, sfp_predictor *p, int t, int classe
             part.rgb[part.count++] = rgb;
         }
         if ((!known && !rgb) || part.count == chunk) /* a broken picture must not shift the queries */
-            status = ask(e, p, &part, &sum, classes, confusion, err);
+            TRY(ask(e, p, &part, &sum, classes, confusion, err));
     }
-    if (!status)
-        status = ask(e, p, &part, &sum, classes, confusion, err);
-    if (!status)
-        note_task(e, t, &sum);
-    return status;
-}
-
-/* Zeros in e->confusion. */
-static sfp_status confusion_room(sfp_evaluator *e, size_t n, sfp_error *err)
-{
-    if (n > e->confusion_room) {
-        uint64_t *room = sfp__malloc(n * sizeof *room);
-        if (!room)
-            return sfp__fail_nomem(err);
-        sfp__free(e->confusion);
-        e->confusion = room;
-        e->confusion_room = n;
-    }
-    memset(e->confusion, 0, n * sizeof *e->confusion);
+    TRY(ask(e, p, &part, &sum, classes, confusion, err));
+    note_task(e, t, &sum);
     return SFP_OK;
 }
 
-bool sfp__evaluator_given_up(const sfp_evaluator *e)
+/* Zeros in e->confusion. */
+static sfp_status clear_confusion(sfp_evaluator *e, size_t n, sfp_error *err)
 {
-    return e->given_up;
+    if (!sfp__grow(&e->confusion, sizeof *e->confusion, 0, n, &e->confusion_capacity))
+        return sfp__fail_nomem(err);
+    memset(e->confusion, 0, n * sizeof *e->confusion);
+    return SFP_OK;
 }
 
 sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
@@ -249,12 +168,10 @@ sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_predictor *p, int upto, doub
     int tasks = upto < e->tasks->count ? upto + 1 : e->tasks->count;
     size_t cells = confusion ? (size_t)classes * (size_t)classes : 0;
     e->done = 0;
-    e->given_up = false;
-    sfp_status status = cells ? confusion_room(e, cells, err) : SFP_OK;
-    for (int t = 0; !status && t < tasks && !e->given_up; t++)
-        status = run_task(e, p, t, classes, cells ? e->confusion : NULL, err);
-    if (status || e->given_up)
-        return status;
+    if (cells)
+        TRY(clear_confusion(e, cells, err));
+    for (int t = 0; t < tasks; t++)
+        TRY(run_task(e, p, t, classes, cells ? e->confusion : NULL, err));
     memcpy(accuracy, e->accuracy, (size_t)tasks * sizeof *accuracy);
     if (cells)
         memcpy(confusion, e->confusion, cells * sizeof *confusion);

@@ -3,7 +3,7 @@
 #include "base/ahead.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/rank.h"
+#include "run/clock.h"
 #include "stream/picture.h"
 
 #include <pthread.h>
@@ -13,20 +13,16 @@
 
 sfp_status sfp__batches_create(const sfp_tasks *tasks, int b, bool whole, sfp_batches *out, sfp_error *err)
 {
-    sfp_batches r = {0};
+    OWNED_BY(sfp__batches_done) sfp_batches r = {0};
     for (int t = 0; t < tasks->count; t++) {
         int64_t n = tasks->task[t].count, full = n / b;
         r.samples += n;
         r.count += whole && full > 0 ? full : (n + b - 1) / b;
     }
-    r.first = sfp__calloc((size_t)r.count + 1, sizeof *r.first);
-    r.order = sfp__calloc((size_t)r.samples + 1, sizeof *r.order);
-    r.task = sfp__calloc((size_t)r.count + 1, sizeof *r.task);
-    r.arrived = sfp__calloc((size_t)r.count + 1, sizeof *r.arrived);
-    if (!r.first || !r.order || !r.task || !r.arrived) {
-        sfp__batches_done(&r);
-        return sfp__fail_nomem(err);
-    }
+    TRY(sfp__alloc(&r.first, (size_t)r.count + 1, sizeof *r.first, err));
+    TRY(sfp__alloc(&r.order, (size_t)r.samples, sizeof *r.order, err));
+    TRY(sfp__alloc(&r.task, (size_t)r.count, sizeof *r.task, err));
+    TRY(sfp__alloc(&r.arrived, (size_t)r.count, sizeof *r.arrived, err));
     int64_t k = 0, at = 0, arrived = 0;
     for (int t = 0; t < tasks->count; t++) {
         const sfp_task *task = &tasks->task[t];
@@ -43,7 +39,39 @@ sfp_status sfp__batches_create(const sfp_tasks *tasks, int b, bool whole, sfp_ba
         arrived += task->count;
     }
     *out = r;
+    r = (sfp_batches){0};
     return SFP_OK;
+}
+
+sfp_status sfp__batches_single(int64_t *order, int64_t count, sfp_batches *out, sfp_error *err)
+{
+    OWNED_BY(sfp__batches_done) sfp_batches r = {.count = count, .order = order, .samples = count, .most = 1};
+    TRY(sfp__alloc(&r.first, (size_t)count + 1, sizeof *r.first, err));
+    for (int64_t i = 0; i <= count; i++)
+        r.first[i] = i;
+    *out = r;
+    r = (sfp_batches){0};
+    return SFP_OK;
+}
+
+void sfp__batches_keep(sfp_batches *b, double cs)
+{
+    int64_t kept = 0, at = 0;
+    for (int64_t begin = 0, n; begin < b->count; begin += n) {
+        for (n = 1; begin + n < b->count && b->task[begin + n] == b->task[begin];)
+            n++;
+        int64_t keep = sfp__clock_keep(n, cs);
+        for (int64_t i = 0; i < keep; i++) { /* moves down, never over what is still to be read */
+            int64_t k = begin + sfp__clock_kept_at(i, n, keep), from = b->first[k], samples = b->first[k + 1] - from;
+            memmove(b->order + at, b->order + from, (size_t)samples * sizeof *b->order);
+            b->first[kept] = at;
+            b->task[kept] = b->task[k];
+            b->arrived[kept++] = b->arrived[k];
+            at += samples;
+        }
+    }
+    b->first[kept] = at;
+    b->count = kept;
 }
 
 void sfp__batches_done(sfp_batches *b)
@@ -86,25 +114,16 @@ static void empty(slot *s)
 static void note_skip(sfp_feed *f, const sfp_error *err)
 {
     pthread_mutex_lock(&f->lock);
-    if (f->stats.skipped++ == 0)
+    if (!f->stats.first_error[0])
         memcpy(f->stats.first_error, err->message, sizeof f->stats.first_error);
     pthread_mutex_unlock(&f->lock);
 }
 
-/* Batches are made in turn, so they are known by their turn: that of the first from batch k on. */
-static int64_t turn_of(const sfp_feed *f, int64_t k)
-{
-    if (!f->opt.only)
-        return k;
-    return sfp__lower_bound(f->opt.only, f->opt.only_count, k);
-}
-
-static void fill(void *ctx, int64_t turn)
+static void fill(void *ctx, int64_t k)
 {
     sfp_feed *f = ctx;
-    slot *s = &f->ring[turn % f->opt.depth];
+    slot *s = &f->ring[k % f->opt.depth];
     const sfp_batches *b = f->batches;
-    int64_t k = f->opt.only ? f->opt.only[turn] : turn;
     double begin = sfp__now();
     empty(s);
     for (int64_t i = b->first[k]; i < b->first[k + 1]; i++) {
@@ -123,7 +142,7 @@ static void fill(void *ctx, int64_t turn)
             continue;
         }
         s->sample[s->count++] = (sfp_sample){.rgb = rgb,
-                                             .label = f->tasks->label_of[record.label],
+                                             .label = record.label < 0 ? -1 : f->tasks->label_of[record.label],
                                              .id = (uint64_t)index,
                                              .encoded = kept->bytes,
                                              .encoded_size = kept->size};
@@ -136,35 +155,27 @@ static void fill(void *ctx, int64_t turn)
 sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const sfp_batches *batches, const sfp_feed_options *opt,
                             int64_t start, sfp_feed **out, sfp_error *err)
 {
-    sfp_feed *f = sfp__calloc(1, sizeof *f);
-    if (!f)
-        return sfp__fail_nomem(err);
+    OWNED_PTR(sfp__feed_free) sfp_feed *f = NULL;
+    size_t most = (size_t)(batches->most ? batches->most : 1), depth = (size_t)opt->depth;
+    TRY(sfp__alloc(&f, 1, sizeof *f, err));
     f->source = s;
     f->tasks = tasks;
     f->batches = batches;
     f->opt = *opt;
     f->bytes = 3 * (size_t)opt->size * (size_t)opt->size;
     pthread_mutex_init(&f->lock, NULL);
-    size_t most = (size_t)(batches->most ? batches->most : 1), depth = (size_t)opt->depth;
-    f->ring = sfp__calloc(depth, sizeof *f->ring);
-    bool ok = f->ring != NULL;
-    for (size_t i = 0; ok && i < depth; i++)
-        ok = (f->ring[i].rgb = sfp__malloc(most * f->bytes)) && (f->ring[i].sample = sfp__calloc(most, sizeof(sfp_sample))) &&
-             (f->ring[i].kept = sfp__calloc(most, sizeof(sfp_picture)));
-    sfp_status status = ok ? SFP_OK : sfp__fail_nomem(err);
-    const sfp_ahead_options ahead = {.what = "batch",
-                                     .first = turn_of(f, start),
-                                     .end = opt->only ? opt->only_count : batches->count,
-                                     .depth = opt->depth,
-                                     .make = fill,
-                                     .ctx = f};
-    if (!status)
-        status = sfp__ahead_create(&ahead, &f->ahead, err);
-    if (status)
-        sfp__feed_free(f);
-    else
-        *out = f;
-    return status;
+    TRY(sfp__alloc(&f->ring, depth, sizeof *f->ring, err));
+    for (size_t i = 0; i < depth; i++) {
+        if (!(f->ring[i].rgb = sfp__malloc(most * f->bytes)))
+            return sfp__fail_nomem(err);
+        TRY(sfp__alloc(&f->ring[i].sample, most, sizeof(sfp_sample), err));
+        TRY(sfp__alloc(&f->ring[i].kept, most, sizeof(sfp_picture), err));
+    }
+    const sfp_ahead_options ahead = {
+        .what = "batch", .first = start, .end = batches->count, .depth = opt->depth, .make = fill, .ctx = f};
+    TRY(sfp__ahead_create(&ahead, &f->ahead, err));
+    *out = TAKE(f);
+    return SFP_OK;
 }
 
 void sfp__feed_free(sfp_feed *f)
@@ -186,23 +197,18 @@ void sfp__feed_free(sfp_feed *f)
 sfp_status sfp__feed_take(sfp_feed *f, int64_t k, int *count, const sfp_sample **samples, sfp_error *err)
 {
     double waited = 0;
-    int64_t turn = turn_of(f, k);
-    if (f->opt.only && (turn == f->opt.only_count || f->opt.only[turn] != k))
-        return sfp__fail(err, SFP_EINVAL, "batch %lld is not among those to be taken", (long long)k);
-    sfp_status status = sfp__ahead_take(f->ahead, turn, &waited, err);
-    if (status)
-        return status;
+    TRY(sfp__ahead_take(f->ahead, k, &waited, err));
     pthread_mutex_lock(&f->lock);
     f->stats.waited += waited;
     pthread_mutex_unlock(&f->lock);
-    *count = f->ring[turn % f->opt.depth].count;
-    *samples = f->ring[turn % f->opt.depth].sample;
+    *count = f->ring[k % f->opt.depth].count;
+    *samples = f->ring[k % f->opt.depth].sample;
     return SFP_OK;
 }
 
 void sfp__feed_release(sfp_feed *f, int64_t k)
 {
-    sfp__ahead_release(f->ahead, turn_of(f, k));
+    sfp__ahead_release(f->ahead, k);
 }
 
 sfp_feed_stats sfp__feed_stats(sfp_feed *f)

@@ -4,6 +4,7 @@
 #ifndef SFP_RUN_FEED_H
 #define SFP_RUN_FEED_H
 
+#include "base/mem.h"
 #include "io/image.h"
 #include "stream/source.h"
 #include "stream/tasks.h"
@@ -21,34 +22,36 @@ typedef struct sfp_batches {
 
 /* Batches of b never cross tasks; `whole`: a short last one of a task is left out (unless it is the task's only one). */
 sfp_status sfp__batches_create(const sfp_tasks *tasks, int b, bool whole, sfp_batches *out, sfp_error *err);
+/* `count` images, each a batch: order is taken over, also on failure. */
+sfp_status sfp__batches_single(int64_t *order, int64_t count, sfp_batches *out, sfp_error *err);
+/* The paper's clock: of the batches of each task sfp__clock_keep stay, evenly spread, and are numbered anew. */
+void sfp__batches_keep(sfp_batches *b, double cs);
 void sfp__batches_done(sfp_batches *b);
 
 typedef struct sfp_feed_options {
     int size; /* S */
     sfp_resize resize;
     bool keep_encoded;
-    int depth;           /* batches ahead */
-    const int64_t *only; /* (only_count) the batches that will be taken, ascending; NULL: all. Must outlive the feed. */
-    int64_t only_count;
+    int depth; /* batches ahead */
 } sfp_feed_options;
 
 typedef struct sfp_feed sfp_feed;
 
-/* Source, tasks and batches must outlive it. It begins with batch `start`, or the first behind it. */
+/* Source, tasks and batches must outlive it. It begins with batch `start`. */
 sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const sfp_batches *batches, const sfp_feed_options *opt,
                             int64_t start, sfp_feed **out, sfp_error *err);
 void sfp__feed_free(sfp_feed *f);
+DEFINE_OWNED_PTR(sfp_feed, sfp__feed_free)
 
-/* Batch k, which must not be below an earlier one released: its samples (ids are source indices, labels the stream's), valid
- * until released. Pictures that could not be read are left out. */
+/* Batch k, which must not be below an earlier one released: its samples (ids are source indices, labels the stream's, -1:
+ * none), valid until released. Pictures that could not be read are left out. */
 sfp_status sfp__feed_take(sfp_feed *f, int64_t k, int *count, const sfp_sample **samples, sfp_error *err);
 /* Batches below k are not needed any more. */
 void sfp__feed_release(sfp_feed *f, int64_t k);
 
-/* Seconds spent decoding, seconds takers waited, pictures left out, and the message of the first of these ("" when none). */
+/* Seconds spent decoding, seconds takers waited, and why the first picture was left out ("": none was). */
 typedef struct sfp_feed_stats {
     double decode, waited;
-    uint64_t skipped;
     char first_error[SFP_ERROR_MAX];
 } sfp_feed_stats;
 sfp_feed_stats sfp__feed_stats(sfp_feed *f);

@@ -1,4 +1,4 @@
-#include "run/events.h"
+#include "run/run_internal.h"
 
 #include "base/mem.h"
 
@@ -60,7 +60,7 @@ static void append(const char *text)
 static sfp_line_log *open_events(uint64_t from, size_t max_bytes, int keep)
 {
     sfp_line_log *e = NULL;
-    MUST(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", from, max_bytes, keep, &e, &err));
+    MUST(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", from, max_bytes, keep, &e, &err));
     return e;
 }
 
@@ -83,7 +83,7 @@ static sfp_status write_one(sfp_line_log *e, uint64_t t, sfp_error *why)
                         .loss = loss};
     ts.buffer = (sfp_buffer_change){.stored = 2, .nu = 1, .retained = retained, .replaced = replaced};
     ts.seconds.total = 0.125;
-    return sfp__events_write(e, &ts, 4, ids, why);
+    return sfp__journal_event(e, &ts, 4, ids, why);
 }
 
 static void write_range(sfp_line_log *e, uint64_t from, uint64_t to)
@@ -149,7 +149,7 @@ TEST(without_scores_similarity_is_null)
 {
     sfp_line_log *e = open_events(0, 0, 0);
     sfp_timestamp ts = {.t = 0};
-    MUST(sfp__events_write(e, &ts, 0, NULL, NULL));
+    MUST(sfp__journal_event(e, &ts, 0, NULL, NULL));
     sfp__line_log_close(e);
     json_error_t why;
     json_t *line = json_loads(text_of(0), 0, &why);
@@ -164,7 +164,7 @@ TEST(who_chooses_nothing_learns_from_all)
     static const uint64_t ids[2] = {7, 8};
     sfp_line_log *e = open_events(0, 0, 0);
     sfp_timestamp ts = {.t = 3, .task = 2, .offered = 2, .coreset_count = 2};
-    MUST(sfp__events_write(e, &ts, 1, ids, NULL));
+    MUST(sfp__journal_event(e, &ts, 1, ids, NULL));
     sfp__line_log_close(e);
     assert_non_null(
         strstr(text_of(0), "{\"t\":3,\"task\":2,\"offered\":[7,8],\"similarity\":null,\"coreset\":[0,1],\"replay\":[],"));
@@ -241,18 +241,18 @@ TEST(a_file_that_is_no_log_is_refused)
         (void)unlink(name(0));
         append("{\"t\":0,\"x\":{}}\n");
         append(bad[i]);
-        REFUSED(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 5, 0, 0, &e, &err), SFP_EFORMAT,
+        REFUSED(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 5, 0, 0, &e, &err), SFP_EFORMAT,
                 "events.jsonl:2: is not a line");
     }
     (void)unlink(name(0));
     assert_int_equal(mkdir(name(0), 0777), 0);
-    assert_int_not_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 5, 0, 0, &e, &err), SFP_OK);
-    assert_int_not_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 0, 0, 0, &e, &err), SFP_OK);
+    assert_int_not_equal(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 5, 0, 0, &e, &err), SFP_OK);
+    assert_int_not_equal(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 0, 0, 0, &e, &err), SFP_OK);
     assert_int_equal(rmdir(name(0)), 0);
     assert_int_equal(mkfifo(name(0), 0666), 0); /* must not wait for a writer */
-    assert_int_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 5, 0, 0, &e, &err), SFP_EINVAL);
-    assert_int_equal(sfp__line_log_open("/tmp/sfp_no_such_folder", SFP_EVENTS_FILE, "t", 0, 0, 0, &e, &err), SFP_ENOTFOUND);
-    assert_int_equal(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 0, 0, -1, &e, &err), SFP_EINVAL);
+    assert_int_equal(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 5, 0, 0, &e, &err), SFP_EINVAL);
+    assert_int_equal(sfp__line_log_open("/tmp/sfp_no_such_folder", SFP__RUN_EVENTS, "t", 0, 0, 0, &e, &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 0, 0, -1, &e, &err), SFP_EINVAL);
     assert_null(e);
 }
 
@@ -300,7 +300,7 @@ TEST(long_runs_are_written_without_a_flush_and_without_memory)
 TEST(no_memory_is_told)
 {
     sfp_line_log *e = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__line_log_open(folder, SFP_EVENTS_FILE, "t", 0, 0, 0, &e, told), !e) > 0);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 0, 0, 0, &e, told), !e) > 0);
     assert_true(FAIL_EACH_ALLOCATION(write_one(e, 0, told), true) > 0);
     sfp__line_log_close(e);
 }

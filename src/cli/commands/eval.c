@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "results/result.h"
-#include "run/exam.h"
+#include "run/state_eval.h"
 #include "stream/source.h"
 
 #include <limits.h>
@@ -40,7 +40,7 @@ static double fraction(uint64_t part, uint64_t of)
 }
 
 /* Of class c: pictures, and how many were answered right. Needs the confusion matrix. */
-static uint64_t tested(const sfp_exam *e, int c, uint64_t *right)
+static uint64_t tested(const sfp_state_eval *e, int c, uint64_t *right)
 {
     const uint64_t *row = e->confusion + (size_t)c * (size_t)e->classes;
     uint64_t n = 0;
@@ -68,7 +68,7 @@ static void print_name(const char *name)
     sfp__put_cell(stdout, name, 24);
 }
 
-static void print_text(const sfp_exam *e)
+static void print_text(const sfp_state_eval *e)
 {
     (void)printf("  %-24s %8.4f   %llu of %llu picture%s, %.1f pictures/s\n", "accuracy", fraction(e->right, e->pictures),
                  (unsigned long long)e->right, (unsigned long long)e->pictures, plural(e->pictures), e->seconds > 0 ? (double)e->pictures / e->seconds : 0);
@@ -107,7 +107,7 @@ static void print_text(const sfp_exam *e)
     }
 }
 
-static void say_left_out(const sfp_exam *e)
+static void say_left_out(const sfp_state_eval *e)
 {
     if (e->unknown_count)
         sfp__say("%llu picture%s of %d class%s that the state does not know %s left out:", (unsigned long long)e->unknown_pictures,
@@ -126,7 +126,7 @@ static void say_left_out(const sfp_exam *e)
                  was(e->skipped), e->first_error);
 }
 
-static void json_tasks(sfp_json *j, const sfp_exam *e)
+static void json_tasks(sfp_json *j, const sfp_state_eval *e)
 {
     sfp__json_array(j, "tasks");
     for (int t = 0; t < e->tasks; t++) {
@@ -139,7 +139,7 @@ static void json_tasks(sfp_json *j, const sfp_exam *e)
     sfp__json_end(j);
 }
 
-static void json_classes(sfp_json *j, const sfp_exam *e)
+static void json_classes(sfp_json *j, const sfp_state_eval *e)
 {
     sfp__json_array(j, "per_class");
     for (int c = 0; e->confusion && c < e->classes; c++) {
@@ -163,7 +163,7 @@ static void json_classes(sfp_json *j, const sfp_exam *e)
     sfp__json_end(j);
 }
 
-static void print_json(const sfp_exam *e, const char *state, const char *data)
+static void print_json(const sfp_state_eval *e, const char *state, const char *data)
 {
     sfp_json j;
     sfp__json_begin(&j, stdout);
@@ -224,11 +224,11 @@ static sfp_status check_idle(const sfp_args *a, sfp_error *err)
     return sfp__args_check_idle(a, SFP_LIST(idle), SFP_LIST(facts), err);
 }
 
-static sfp_status examine(const sfp_args *a, sfp_exam *out, char *state, sfp_error *err)
+static sfp_status examine(const sfp_args *a, sfp_state_eval *out, char *state, sfp_error *err)
 {
     sfp_progress progress = {0};
     uint64_t seed = sfp__args_text(a, "seed") ? (uint64_t)sfp__args_int(a, "seed") : 0;
-    sfp_exam_options o = {.state = state,
+    sfp_state_eval_options o = {.state = state,
                           .data = sfp__args_string(a, "data"),
                           .train_part = sfp__args_choice(a, "part") == 1,
                           .tasks = sfp__args_string(a, "tasks"),
@@ -243,7 +243,7 @@ static sfp_status examine(const sfp_args *a, sfp_exam *out, char *state, sfp_err
     if (!s)
         s = sfp__backbone_open_for(a, state, &o.vit, err);
     if (!s)
-        s = sfp__exam(&o, out, err);
+        s = sfp__state_eval(&o, out, err);
     sfp__progress_done(&progress);
     sfp__vit_free(o.vit);
     sfp__thread_pool_free(o.pool);
@@ -253,7 +253,7 @@ static sfp_status examine(const sfp_args *a, sfp_exam *out, char *state, sfp_err
 static int run(const sfp_args *a)
 {
     char state[PATH_MAX];
-    sfp_exam e = {0};
+    sfp_state_eval e = {0};
     sfp_error err = {0};
     if (!sfp__args_string(a, "state") || !sfp__args_string(a, "data"))
         return sfp__say_usage(a->command, "needs --state FILE|DIR and --data KIND:PATH");
@@ -265,7 +265,7 @@ static int run(const sfp_args *a)
     else
         print_text(&e);
     int code = e.skipped ? SFP_EXIT_FAILED : SFP_EXIT_OK;
-    sfp__exam_done(&e);
+    sfp__state_eval_done(&e);
     return code;
 }
 

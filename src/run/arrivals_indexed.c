@@ -1,0 +1,268 @@
+/* Arrivals of an indexed stream. The clock says which batches are next; threads of their own read ahead what is learned from and,
+ * of a free stream, what has no label and is predicted in its turn: all that lie before the last image of a batch come before it.
+ */
+#include "base/mem.h"
+#include "base/rank.h"
+#include "results/result.h"
+#include "run/run_internal.h"
+
+#include <math.h>
+
+enum { NAME_BYTES = 4096 };
+
+typedef struct indexed {
+    sfp__arrivals base;
+    sfp_feed *feed, *unlabelled;
+    sfp_clock clock;
+    int64_t *arrived;         /* (batches) as plan's, with the images without a label; NULL: these are not counted */
+    sfp_sample *pooled;       /* (batch * SFP__RUN_POOL) triage: samples of several batches */
+    char (*name)[NAME_BYTES]; /* (SFP__GROUP) */
+    /* of the images without a label */
+    int64_t next;    /* the first that was not predicted yet */
+    uint64_t unread; /* of those before next */
+    /* since the last batch */
+    double predicting; /* seconds */
+    /* what next gave, for commit */
+    struct {
+        const int64_t *batch;
+        int batches;        /* to learn from */
+        int64_t unlabelled; /* predicted, or not readable */
+        int unread;
+    } given;
+} indexed;
+
+/* ---------------------------------------------------------------------- making */
+
+/* Images without a label among the first `index` of the source. */
+static int64_t unlabelled_before(const sfp__plan *p, int64_t index)
+{
+    return sfp__lower_bound(p->unlabelled.order, p->unlabelled.count, index);
+}
+
+static int64_t last_image(const sfp__plan *p, int64_t batch)
+{
+    return p->batches.order[p->batches.first[batch + 1] - 1];
+}
+
+static void free_indexed(sfp__arrivals *base)
+{
+    indexed *a = (indexed *)base;
+    sfp__feed_free(a->feed);
+    sfp__feed_free(a->unlabelled);
+    sfp__clock_done(&a->clock);
+    sfp__free(a->arrived);
+    sfp__free(a->pooled);
+    sfp__free(a->name);
+    sfp__free(a);
+}
+
+static sfp_status make(indexed *a, const sfp__plan *p, sfp_error *err)
+{
+    const sfp_run_options *o = p->opt;
+    const sfp_clock_options co = {.kind = p->clock,
+                                  .lambda = o->rate,
+                                  .queue = o->queue,
+                                  .policy = o->policy,
+                                  .pool = o->triage,
+                                  .pool_most = SFP__RUN_POOL,
+                                  .stop = p->hooks->stop};
+    bool timed = p->clock == SFP_CLOCK_VIRTUAL || p->clock == SFP_CLOCK_REAL;
+    TRY(sfp__alloc(&a->pooled, (size_t)o->learner.batch * SFP__RUN_POOL, sizeof *a->pooled, err));
+    if (p->unlabelled.count)
+        TRY(sfp__alloc(&a->name, SFP__GROUP, sizeof *a->name, err));
+    if (timed && p->unlabelled.count) {
+        TRY(sfp__alloc(&a->arrived, (size_t)p->batches.count, sizeof *a->arrived, err));
+        for (int64_t k = 0; k < p->batches.count; k++)
+            a->arrived[k] = p->batches.arrived[k] + unlabelled_before(p, last_image(p, k));
+    }
+    a->base.clock = &a->clock;
+    a->base.lag = timed ? &a->clock.lag : NULL;
+    return sfp__clock_init(&a->clock, &co, p->batches.count, a->arrived ? a->arrived : p->batches.arrived, err);
+}
+
+/* ------------------------------------------------------------------ what is next */
+
+static sfp_status start(sfp__arrivals *base, sfp_error *err)
+{
+    indexed *a = (indexed *)base;
+    const sfp__plan *p = base->plan;
+    a->clock.batches = p->batches.count; /* the paper's clock may keep fewer than there were */
+    sfp_feed_options fo = {.size = p->size,
+                           .resize = p->opt->learner.resize,
+                           .keep_encoded = p->opt->learner.keep_compressed,
+                           .depth = SFP__RUN_AHEAD + (p->opt->triage ? SFP__RUN_POOL : 0)};
+    TRY(sfp__feed_create(p->source, &p->tasks, &p->batches, &fo, sfp__clock_first(&a->clock), &a->feed, err));
+    if (a->next >= p->unlabelled.count)
+        return SFP_OK;
+    fo.keep_encoded = false;
+    fo.depth = 2 * SFP__GROUP;
+    return sfp__feed_create(p->source, &p->tasks, &p->unlabelled, &fo, a->next, &a->unlabelled, err);
+}
+
+/* Up to SFP__GROUP of those before `index`. */
+static sfp_status take_unlabelled(indexed *a, int64_t index, sfp__delivery *d, sfp_error *err)
+{
+    const sfp_batches *u = &a->base.plan->unlabelled;
+    const sfp_source *s = a->base.plan->source;
+    int64_t k = a->next;
+    d->more = d->taken = true;
+    for (; k < u->count && k < a->next + SFP__GROUP && u->order[k] < index; k++) {
+        const sfp_sample *sample;
+        int read, i = d->predict_count;
+        TRY(sfp__feed_take(a->unlabelled, k, &read, &sample, err));
+        a->given.unread += !read;
+        if (!read)
+            continue;
+        d->predict[i].id = sample->id;
+        d->predict[i].rgb = sample->rgb;
+        d->predict[i].name = s->name(s, u->order[k], a->name[i], sizeof a->name[i]);
+        d->predict_count++;
+    }
+    a->given.unlabelled = k - a->next;
+    return SFP_OK;
+}
+
+/* The first n of the clock's batches, together. */
+static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__delivery *d, sfp_error *err)
+{
+    const sfp__plan *p = a->base.plan;
+    const sfp_batches *b = &p->batches;
+    int64_t beside = 0;
+    sfp__feed_release(a->feed, batch[0]); /* what the clock left out need not be decoded */
+    for (int i = 0; i < n; i++) {
+        int64_t k = batch[i], before = k > 0 ? k - 1 : k;
+        int m;
+        TRY(sfp__feed_take(a->feed, k, &m, &d->samples, err));
+        if (n > 1)
+            memcpy(a->pooled + d->count, d->samples, (size_t)m * sizeof *a->pooled);
+        a->base.r->samples.skipped += (uint64_t)(b->first[k + 1] - b->first[k] - m);
+        d->count += m;
+        if (a->arrived)
+            beside += a->arrived[k] - b->arrived[k] - (k > 0 ? a->arrived[before] - b->arrived[before] : 0);
+    }
+    if (n > 1)
+        d->samples = a->pooled;
+    d->arrived = b->arrived[batch[n - 1]];
+    d->taken = true;
+    if (p->clock != SFP_CLOCK_OFF)
+        d->time = (d->count + (double)beside) * (1 / p->opt->rate) - a->predicting;
+    a->given.batch = batch;
+    a->given.batches = n;
+    return SFP_OK;
+}
+
+static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_error *err)
+{
+    (void)until;
+    indexed *a = (indexed *)base;
+    const sfp__plan *p = base->plan;
+    int count, n = 1;
+    const int64_t *batch = sfp__clock_next(&a->clock, &count);
+    *d = (sfp__delivery){.arrived = -1, .time = NAN, .task = p->tasks.count - 1};
+    if (!batch && a->next < p->unlabelled.count && !sfp__plan_stopped(p))
+        return take_unlabelled(a, INT64_MAX, d, err); /* behind the last batch */
+    d->end = !batch;
+    if (d->end)
+        return SFP_OK;
+    d->task = p->batches.task[batch[0]];
+    while (n < count && p->batches.task[batch[n]] == d->task)
+        n++;
+    if (a->next < p->unlabelled.count && p->unlabelled.order[a->next] < last_image(p, batch[n - 1]))
+        return take_unlabelled(a, last_image(p, batch[n - 1]), d, err);
+    d->more = n < count;
+    return take_batches(a, batch, n, d, err);
+}
+
+static void commit(sfp__arrivals *base, double seconds)
+{
+    indexed *a = (indexed *)base;
+    int n = a->given.batches;
+    if (a->given.unlabelled) {
+        a->next += a->given.unlabelled;
+        sfp__feed_release(a->unlabelled, a->next);
+        a->unread += (uint64_t)a->given.unread;
+        base->r->samples.skipped += (uint64_t)a->given.unread;
+        base->r->labels.unlabelled += (uint64_t)(a->given.unlabelled - a->given.unread);
+        a->predicting += seconds;
+    } else if (n) {
+        sfp__feed_release(a->feed, a->given.batch[n - 1] + 1);
+        a->predicting = 0;
+    }
+    if (a->clock.taken_count) /* behind the last batch nothing is late any more */
+        sfp__clock_spent(&a->clock, n, seconds);
+    a->given.batches = a->given.unread = 0;
+    a->given.unlabelled = 0;
+}
+
+/* ----------------------------------------------------------- numbers, checkpoints */
+
+static bool predicts(const sfp__arrivals *base, uint64_t *from)
+{
+    const indexed *a = (const indexed *)base;
+    if (a->next >= base->plan->unlabelled.count)
+        return false;
+    *from = a->next ? (uint64_t)base->plan->unlabelled.order[a->next] : 0; /* a run that begins keeps no line that is there */
+    return true;
+}
+
+static sfp__arrivals_stats stats(const sfp__arrivals *base)
+{
+    const indexed *a = (const indexed *)base;
+    sfp__arrivals_stats out = {.unread = a->unread};
+    if (a->feed) {
+        sfp_feed_stats s = sfp__feed_stats(a->feed);
+        out.decode = s.decode;
+        out.waited = s.waited;
+        memcpy(out.first_error, s.first_error, sizeof out.first_error);
+    }
+    if (a->unlabelled) {
+        sfp_feed_stats s = sfp__feed_stats(a->unlabelled);
+        out.decode += s.decode;
+        out.waited += s.waited;
+        memcpy(out.first_unread, s.first_error, sizeof out.first_unread);
+    }
+    return out;
+}
+
+static json_t *json(const sfp__arrivals *base)
+{
+    const indexed *a = (const indexed *)base;
+    return json_pack("{s:o,s:I,s:I}", "clock", sfp__clock_json(&a->clock), "predicted", (json_int_t)a->next, "unread",
+                     (json_int_t)a->unread);
+}
+
+static bool read_json(sfp__arrivals *base, json_t *j, int task)
+{
+    indexed *a = (indexed *)base;
+    const sfp__plan *p = base->plan;
+    int64_t unread;
+    a->clock.batches = p->batches.count; /* as in start */
+    if (!sfp__json_whole(j, "predicted", 0, p->unlabelled.count, &a->next) ||
+        !sfp__json_whole(j, "unread", 0, a->next, &unread) || !sfp__clock_read(&a->clock, json_object_get(j, "clock")) ||
+        (a->clock.taken_count && p->batches.task[a->clock.taken[0]] < task))
+        return false;
+    a->unread = (uint64_t)unread;
+    return true;
+}
+
+sfp_status sfp__arrivals_indexed(const sfp__plan *p, sfp_result *r, sfp__arrivals **out, sfp_error *err)
+{
+    static const sfp__arrivals_kind kind = {.name = "indexed",
+                                            .start = start,
+                                            .next = next,
+                                            .commit = commit,
+                                            .predicts = predicts,
+                                            .stats = stats,
+                                            .json = json,
+                                            .read = read_json,
+                                            .free = free_indexed};
+    indexed *a = NULL;
+    TRY(sfp__alloc(&a, 1, sizeof *a, err));
+    a->base = (sfp__arrivals){.kind = &kind, .plan = p, .r = r};
+    sfp_status status = make(a, p, err);
+    if (status)
+        free_indexed(&a->base);
+    else
+        *out = &a->base;
+    return status;
+}

@@ -1,0 +1,240 @@
+/* Arrivals of a live stream (run.h): what came through the inbox, in the order that the ledger asks for (ledger.h). What came
+ * together is delivered in parts: images without a label in groups, then the batch. Labels alone lie between these images as they
+ * came, and bring images that wait back to the stream. */
+#include "base/mem.h"
+#include "results/result.h"
+#include "run/run_internal.h"
+
+#include <math.h>
+
+typedef struct live {
+    sfp__arrivals base;
+    sfp__classes *classes;
+    sfp_ledger *ledger;
+    sfp_inbox *inbox;
+    sfp_lag lag;
+    int told;               /* remarks of the source */
+    sfp_inbox_output in;    /* what came together, as far as it is not delivered */
+    bool busy;              /* and there is more of it */
+    bool last;              /* nothing comes behind it */
+    sfp_arrival_list group; /* delivered to be predicted */
+    sfp_sample *samples;    /* (batch * SFP__RUN_POOL) delivered to be learned from, as in.batch */
+} live;
+
+static void free_live(sfp__arrivals *base)
+{
+    live *a = (live *)base;
+    sfp__inbox_free(a->inbox);
+    sfp__ledger_free(a->ledger); /* behind the inbox, which asks it */
+    sfp__arrival_list_done(&a->in.batch);
+    sfp__arrival_list_done(&a->in.others);
+    sfp__arrival_list_done(&a->in.gone);
+    sfp__arrival_list_done(&a->group);
+    sfp__free(a->samples);
+    sfp__free(a);
+}
+
+static sfp_status start(sfp__arrivals *base, sfp_error *err)
+{
+    live *a = (live *)base;
+    const sfp__plan *p = base->plan;
+    const sfp_run_options *o = p->opt;
+    bool real = p->clock == SFP_CLOCK_REAL;
+    size_t again = p->source->leave_out ? (size_t)o->pending : 0; /* a source that cannot go back does not give them again */
+    base->r->labels.expired += sfp__ledger_give_up(a->ledger, again);
+    TRY(sfp__ledger_leave_out(a->ledger, p->source, err));
+    base->r->lambda = real && o->rate > 0 ? o->rate : NAN;
+    const sfp_inbox_options io = {.size = p->size,
+                                  .resize = o->learner.resize,
+                                  .keep_encoded = o->learner.keep_compressed,
+                                  .batch = o->learner.batch,
+                                  .queue = real ? o->queue : SFP__RUN_AHEAD,
+                                  .policy = real ? o->policy : SFP_QUEUE_BLOCK,
+                                  .pool = real && o->triage ? SFP__RUN_POOL : 0,
+                                  .others = o->pending > SFP__GROUP ? o->pending : SFP__GROUP,
+                                  .pace = real ? o->rate : 0,
+                                  .first_id = sfp__ledger_next_id(a->ledger),
+                                  .ledger = a->ledger};
+    return sfp__inbox_create(p->source, &io, &a->inbox, err);
+}
+
+/* ------------------------------------------------------------------ what is next */
+
+static void take_gone(live *a)
+{
+    sfp_result *r = a->base.r;
+    for (sfp_arrival *i; (i = sfp__arrival_list_take(&a->in.gone));) {
+        if (i->fate == SFP_FATE_EXPIRED) {
+            sfp_standing before = sfp__ledger_meet(a->ledger, i);
+            r->labels.unlabelled += before == SFP_STANDING_NEW;
+            r->labels.expired += before != SFP_STANDING_OVER;
+        } else {
+            r->samples.offered++;
+            r->samples.dropped += i->fate == SFP_FATE_DROPPED;
+            r->samples.skipped += i->fate == SFP_FATE_SKIPPED;
+            if (i->fate == SFP_FATE_DROPPED)
+                r->labels.late += sfp__ledger_end_waiting(a->ledger, i);
+        }
+        sfp__ledger_finish(a->ledger, i);
+    }
+}
+
+/* What came in the meantime, or, perhaps, nothing. */
+static void take_inbox(live *a, double until)
+{
+    const sfp__plan *p = a->base.plan;
+    sfp__inbox_take(a->inbox, p->hooks->stop, until, &a->in);
+    a->busy = true;
+    a->last = a->in.end && a->in.others.count == 0;                        /* a label among the others may bring a picture back */
+    for (int n = atomic_load(&p->source->remarks); a->told < n; a->told++) /* each once, as soon as there is one */
+        sfp__plan_say(p, "%s", p->source->remark[a->told]);
+    take_gone(a);
+}
+
+/* A label that came late: its picture, if it still waits, joins the stream. */
+static void take_label(live *a, sfp_arrival *label)
+{
+    sfp_arrival *image = sfp__ledger_label(a->ledger, label->name);
+    if (image) {
+        image->label = label->label;
+        image->class_name = label->class_name;
+        sfp__inbox_join(a->inbox, image);
+    }
+    sfp__arrival_free(label);
+}
+
+/* The next images that are to be predicted. A label is for one of those before it: these are predicted, and wait, first. */
+static void take_group(live *a, sfp__delivery *d)
+{
+    sfp_result *r = a->base.r;
+    sfp_arrival_list *others = &a->in.others;
+    while (a->group.count < SFP__GROUP && others->first && (others->first->rgb || a->group.count == 0)) {
+        sfp_arrival *i = sfp__arrival_list_take(others);
+        sfp_standing before = i->rgb ? sfp__ledger_meet(a->ledger, i) : SFP_STANDING_NEW;
+        if (before == SFP_STANDING_ABSENT)
+            r->labels.expired += sfp__ledger_wait(a->ledger, i);
+        else if (before == SFP_STANDING_OVER)
+            sfp__ledger_finish(a->ledger, i);
+        else if (i->rgb)
+            sfp__arrival_list_put(&a->group, i);
+        else
+            take_label(a, i);
+    }
+    for (const sfp_arrival *i = a->group.first; i; i = i->next) {
+        int k = d->predict_count++;
+        d->predict[k].id = i->id;
+        d->predict[k].name = i->name;
+        d->predict[k].rgb = i->rgb;
+    }
+}
+
+static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
+{
+    const sfp_run_options *o = a->base.plan->opt;
+    for (sfp_arrival *i = a->in.batch.first; i; i = i->next) {
+        sfp_sample *s = &a->samples[d->count++];
+        a->base.r->labels.late += sfp__ledger_end_waiting(a->ledger, i);
+        *s = (sfp_sample){.rgb = i->rgb, .id = i->id, .encoded = i->kept.bytes, .encoded_size = i->kept.size};
+        TRY(sfp__classes_label(a->classes, i, &s->label, err));
+    }
+    if (d->count == 0)
+        return SFP_OK;
+    d->samples = a->samples;
+    a->base.r->samples.offered += (uint64_t)d->count;
+    d->arrived = (int64_t)a->base.r->samples.offered;
+    if (a->base.lag) {
+        sfp__lag_join(&a->lag, &a->in.lag);
+        d->time = d->count * (1 / (o->rate > 0 ? o->rate : sfp__inbox_stats(a->inbox).rate));
+    }
+    return SFP_OK;
+}
+
+static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_error *err)
+{
+    live *a = (live *)base;
+    *d = (sfp__delivery){.arrived = -1, .time = NAN, .end = a->last && !a->busy};
+    if (d->end)
+        return SFP_OK;
+    if (!a->busy)
+        take_inbox(a, until);
+    d->taken = a->in.taken > 0;
+    take_group(a, d);
+    d->more = a->busy = d->predict_count > 0;
+    return d->more ? SFP_OK : take_batch(a, d, err);
+}
+
+static void commit(sfp__arrivals *base, double seconds)
+{
+    (void)seconds; /* time passes by itself */
+    live *a = (live *)base;
+    sfp_result *r = base->r;
+    bool predicted = a->group.count > 0;
+    for (sfp_arrival *i; (i = sfp__arrival_list_take(&a->group));) {
+        sfp__ledger_predicted(a->ledger, i->id);
+        r->labels.unlabelled++;
+        r->labels.expired += sfp__ledger_wait(a->ledger, i);
+    }
+    for (sfp_arrival *i; !predicted && (i = sfp__arrival_list_take(&a->in.batch));)
+        sfp__ledger_finish(a->ledger, i);
+}
+
+/* ----------------------------------------------------------- numbers, checkpoints */
+
+static bool predicts(const sfp__arrivals *base, uint64_t *from)
+{
+    *from = sfp__ledger_predicted_end(((const live *)base)->ledger);
+    return true;
+}
+
+static sfp__arrivals_stats stats(const sfp__arrivals *base)
+{
+    const live *a = (const live *)base;
+    sfp__arrivals_stats out = {.waiting = sfp__ledger_waiting(a->ledger)};
+    if (!a->inbox)
+        return out;
+    sfp_inbox_stats s = sfp__inbox_stats(a->inbox);
+    out.decode = s.decode;
+    out.waited = s.waited;
+    out.status = s.status;
+    memcpy(out.first_error, s.first_error, sizeof out.first_error);
+    memcpy(out.last_error, s.last_error, sizeof out.last_error);
+    return out;
+}
+
+static json_t *json(const sfp__arrivals *base)
+{
+    const live *a = (const live *)base;
+    return json_pack("{s:o,s:o}", "ledger", sfp__ledger_json(a->ledger), "lag", sfp__lag_json(&a->lag));
+}
+
+static bool read_json(sfp__arrivals *base, json_t *j, int task)
+{
+    (void)task;
+    live *a = (live *)base;
+    return sfp__lag_read(&a->lag, json_object_get(j, "lag")) && sfp__ledger_read(a->ledger, json_object_get(j, "ledger"));
+}
+
+sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *classes, sfp__arrivals **out, sfp_error *err)
+{
+    static const sfp__arrivals_kind kind = {.name = "live",
+                                            .start = start,
+                                            .next = next,
+                                            .commit = commit,
+                                            .predicts = predicts,
+                                            .stats = stats,
+                                            .json = json,
+                                            .read = read_json,
+                                            .free = free_live};
+    live *a = NULL;
+    TRY(sfp__alloc(&a, 1, sizeof *a, err));
+    a->base = (sfp__arrivals){.kind = &kind, .plan = p, .r = r, .lag = p->clock == SFP_CLOCK_REAL ? &a->lag : NULL};
+    a->classes = classes;
+    sfp_status status = sfp__ledger_create(p->opt->pending, p->source->marks, &a->ledger, err);
+    if (!status)
+        status = sfp__alloc(&a->samples, (size_t)p->opt->learner.batch * SFP__RUN_POOL, sizeof *a->samples, err);
+    if (status)
+        free_live(&a->base);
+    else
+        *out = &a->base;
+    return status;
+}

@@ -1,0 +1,355 @@
+/* What a run notes: of every timestamp counts, curves, a line of DIR/events.jsonl (SPEC section 17) and progress; the lines of
+ * predictions; the numbers of the result; and for the report pictures, of the last timestamp some that the coreset took and some
+ * that it left, and those of the buffer. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "io/json_write.h"
+#include "report/report.h"
+#include "results/result.h"
+#include "run/run_internal.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { CURVE_MAX = 4000, LOGS = 8 }; /* points of a curve over a stream whose end is not known; rotated files of a log */
+#define LOG_BYTES ((size_t)64 << 20) /* before a log is rotated */
+
+/* ---------------------------------------------------------------- its files */
+
+sfp_status sfp__journal_init(sfp__journal *j, const sfp__plan *p, sfp_error *err)
+{
+    size_t most = (size_t)p->opt->learner.batch * SFP__RUN_POOL;
+    TRY(sfp__alloc(&j->ids, most, sizeof *j->ids, err));
+    TRY(sfp__alloc(&j->shown.taken, most, sizeof *j->shown.taken, err));
+    return sfp__alloc(&j->shown.rgb, SFP__RUN_SHOWN, 3 * (size_t)p->size * (size_t)p->size, err);
+}
+
+sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t stamps, sfp__arrivals *a, sfp_error *err)
+{
+    const char *out = p->opt->out;
+    uint64_t from, last = 0;
+    TRY(sfp__line_log_open(out, SFP__RUN_EVENTS, "t", (uint64_t)stamps, LOG_BYTES, LOGS, &j->events, err));
+    uint64_t next = stamps && sfp__line_log_last(j->events, &last) ? last + 1 : 0;
+    if (next < (uint64_t)stamps)
+        sfp__plan_say(p, "%s/%s: the last %llu timestamps before the checkpoint are missing", out, SFP__RUN_EVENTS,
+                      (unsigned long long)((uint64_t)stamps - next));
+    if (!a->kind->predicts(a, &from))
+        return SFP_OK;
+    return sfp__line_log_open(out, SFP__RUN_PREDICTIONS, "id", from, LOG_BYTES, LOGS, &j->predictions, err);
+}
+
+sfp_status sfp__journal_sync(sfp__journal *j, sfp_error *err)
+{
+    if (j->events)
+        TRY(sfp__line_log_sync(j->events, err));
+    return j->predictions ? sfp__line_log_sync(j->predictions, err) : SFP_OK;
+}
+
+void sfp__journal_done(sfp__journal *j)
+{
+    sfp__line_log_close(j->events);
+    sfp__line_log_close(j->predictions);
+    sfp__free(j->ids);
+    sfp__free(j->shown.taken);
+    sfp__free(j->shown.rgb);
+}
+
+/* -------------------------------------------------------------- a prediction */
+
+sfp_status sfp__journal_predict(sfp__journal *j, int64_t stamps, const sfp__delivery *d, const int32_t *label,
+                                const float *probability, sfp_error *err)
+{
+    if (!j->predictions)
+        return SFP_OK;
+    for (int i = 0; i < d->predict_count; i++) {
+        bool known = label[i] >= 0 && label[i] < j->r->classes;
+        sfp_json line = {.text = sfp__line_log_begin(j->predictions)};
+        sfp__json_object(&line, NULL);
+        sfp__json_uint(&line, "id", d->predict[i].id);
+        sfp__json_int(&line, "t", stamps);
+        sfp__json_string(&line, "name", d->predict[i].name);
+        sfp__json_string(&line, "class", known ? j->r->class_names[label[i]] : NULL);
+        sfp__json_exact_float(&line, "probability", probability[i]);
+        sfp__json_end_all(&line);
+        TRY(sfp__line_log_add(j->predictions, err));
+    }
+    return sfp__line_log_flush(j->predictions, err);
+}
+
+/* -------------------------------------------------------------------- an event */
+
+static void put_ints(sfp_json *j, const char *key, int n, const int *v)
+{
+    sfp__json_array(j, key);
+    for (int i = 0; i < n; i++)
+        sfp__json_int(j, NULL, v ? v[i] : i);
+    sfp__json_end(j);
+}
+
+static void put_arrays(sfp_json *j, const sfp_timestamp *t, int replay, const uint64_t *ids)
+{
+    sfp__json_array(j, "offered");
+    for (int i = 0; i < t->offered; i++)
+        sfp__json_uint(j, NULL, ids[i]);
+    sfp__json_end(j);
+    if (t->similarity) {
+        sfp__json_array(j, "similarity");
+        for (int i = 0; i < t->offered; i++)
+            sfp__json_exact_float(j, NULL, t->similarity[i]);
+        sfp__json_end(j);
+    } else {
+        sfp__json_string(j, "similarity", NULL);
+    }
+    put_ints(j, "coreset", t->coreset_count, t->coreset);
+    sfp__json_array(j, "replay");
+    for (int k = 0; k < t->steps; k++)
+        put_ints(j, NULL, t->replay_count[k], t->replay + (size_t)k * (size_t)replay);
+    sfp__json_end(j);
+    sfp__json_array(j, "loss");
+    for (int k = 0; k < t->steps; k++)
+        sfp__json_exact(j, NULL, t->loss[k]);
+    sfp__json_end(j);
+}
+
+sfp_status sfp__journal_event(sfp_line_log *log, const sfp_timestamp *t, int replay, const uint64_t *ids, sfp_error *err)
+{
+    const struct {
+        const char *key;
+        double x;
+    } seconds[] = {{"query", t->seconds.query},     {"select", t->seconds.select},     {"attune", t->seconds.attune},
+                   {"forward", t->seconds.forward}, {"backward", t->seconds.backward}, {"update", t->seconds.update},
+                   {"buffer", t->seconds.buffer},   {"head", t->seconds.head},         {"total", t->seconds.total}};
+    sfp_json j = {.text = sfp__line_log_begin(log)};
+    sfp__json_object(&j, NULL);
+    sfp__json_uint(&j, "t", t->t);
+    sfp__json_int(&j, "task", t->task);
+    put_arrays(&j, t, replay, ids);
+    sfp__json_int(&j, "stored", t->buffer.stored);
+    sfp__json_int(&j, "nu", t->buffer.nu);
+    put_ints(&j, "retained", t->buffer.nu, t->buffer.retained);
+    put_ints(&j, "replaced", t->buffer.nu, t->buffer.replaced);
+    if (t->grew)
+        sfp__json_bool(&j, "grew", true);
+    sfp__json_object(&j, "seconds");
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
+        sfp__json_printf(&j, seconds[i].key, "%.6f", seconds[i].x); /* a microsecond is more than a clock can tell here */
+    sfp__json_end_all(&j);
+    return sfp__line_log_add(log, err);
+}
+
+/* --------------------------------------------------------------- a timestamp */
+
+static double accuracy_so_far(const sfp__position *at)
+{
+    return at->judged ? (double)at->right / (double)at->judged : NAN;
+}
+
+static void tell(const sfp__run_state *run, const sfp_timestamp *t)
+{
+    const sfp__plan *p = &run->plan;
+    const sfp__position *at = &run->at;
+    if (!p->hooks->progress)
+        return;
+    const sfp_run_progress progress = {.task = at->task,
+                                       .tasks = p->tasks.count,
+                                       .task_name = p->tasks.task[at->task].name,
+                                       .from = (uint64_t)run->journal.from,
+                                       .offered = (uint64_t)at->arrived,
+                                       .total = p->live ? 0 : (uint64_t)p->batches.samples,
+                                       .rate = t->seconds.total > 0 ? t->offered / t->seconds.total : NAN,
+                                       .lag = run->arrivals->lag ? run->arrivals->lag->last : NAN,
+                                       .loss = t->loss ? t->loss[t->steps - 1] : NAN,
+                                       .accuracy = accuracy_so_far(at),
+                                       .seconds = sfp__now() - run->journal.began};
+    p->hooks->progress(p->hooks->ctx, &progress);
+}
+
+/* A point of a curve; one over a stream whose end is not known is thinned out when it has too many. */
+static sfp_status draw(const sfp__run_state *run, sfp_curve *c, double y, sfp_error *err)
+{
+    if (run->plan.live && c->count >= CURVE_MAX)
+        sfp__curve_thin(c);
+    return sfp__curve_add(c, (double)run->at.arrived, y, err);
+}
+
+static sfp_status draw_all(const sfp__run_state *run, int n, const sfp_timestamp *t, sfp_error *err)
+{
+    sfp_curve *curve = run->journal.r->curve;
+    const sfp_lag *lag = run->arrivals->lag;
+    TRY(draw(run, &curve[SFP_CURVE_PREQUENTIAL], accuracy_so_far(&run->at), err));
+    if (t->loss)
+        TRY(draw(run, &curve[SFP_CURVE_LOSS], t->loss[t->steps - 1], err));
+    TRY(draw(run, &curve[SFP_CURVE_RATE], n / t->seconds.total, err));
+    return lag ? draw(run, &curve[SFP_CURVE_LAG], lag->last, err) : SFP_OK;
+}
+
+static void count_times(sfp_result *r, const sfp_timestamp *t)
+{
+    r->seconds.select += t->seconds.select;
+    r->seconds.train +=
+        t->seconds.query + t->seconds.attune + t->seconds.forward + t->seconds.backward + t->seconds.update + t->seconds.head;
+    r->seconds.buffer += t->seconds.buffer;
+}
+
+/* What was taken, or what was left; a batch may have far more than there is room for. */
+typedef struct side {
+    int all, most, seen, shown;
+} side;
+
+/* The next one of a side: is it one of the `most` that are shown? They are evenly spread. */
+static bool is_shown(side *a)
+{
+    bool yes = a->shown < a->most && a->seen == (int)((int64_t)a->shown * a->all / a->most);
+    a->seen++;
+    a->shown += yes;
+    return yes;
+}
+
+static int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Keeps pictures of a timestamp for the report. */
+static void show(sfp__journal *j, const sfp__plan *p, const sfp__delivery *d, const sfp_timestamp *t)
+{
+    size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
+    side took = {.all = t->coreset_count}, left = {.all = d->count - t->coreset_count};
+    /* half each; what one does not need the other gets */
+    took.most = smaller(took.all, SFP__RUN_SHOWN - smaller(left.all, SFP__RUN_SHOWN / 2));
+    left.most = smaller(left.all, SFP__RUN_SHOWN - took.most);
+    memset(j->shown.taken, 0, (size_t)d->count * sizeof *j->shown.taken);
+    for (int i = 0; i < t->coreset_count; i++)
+        j->shown.taken[t->coreset[i]] = true;
+    j->shown.count = 0;
+    j->shown.took = took.all;
+    j->shown.left = left.all;
+    for (int i = 0; i < d->count; i++) {
+        if (!is_shown(j->shown.taken[i] ? &took : &left))
+            continue;
+        memcpy(j->shown.rgb + (size_t)j->shown.count * bytes, d->samples[i].rgb, bytes);
+        j->shown.label[j->shown.count] = d->samples[i].label;
+        j->shown.chosen[j->shown.count++] = j->shown.taken[i];
+    }
+}
+
+sfp_status sfp__journal_write(sfp__run_state *run, const sfp__delivery *d, const sfp_timestamp *t, sfp_error *err)
+{
+    sfp__journal *j = &run->journal;
+    const sfp__plan *p = &run->plan;
+    bool learner = !p->opt->method;
+    for (int i = 0; i < d->count; i++)
+        j->ids[i] = d->samples[i].id;
+    for (int i = 0; i < (learner ? t->coreset_count : d->count); i++)
+        run->classes.trained[d->samples[learner ? t->coreset[i] : i].label] = 1;
+    if (learner && p->opt->out)
+        show(j, p, d, t);
+    count_times(j->r, t);
+    if (run->at.stamps % p->curve_every == 0)
+        TRY(draw_all(run, d->count, t, err));
+    if (j->events) {
+        sfp_timestamp line = *t;
+        if (!learner)
+            line.task = run->at.task; /* which a head does not know */
+        TRY(sfp__journal_event(j->events, &line, p->opt->learner.replay ? p->opt->learner.replay : 1, j->ids, err));
+    }
+    tell(run, t);
+    return SFP_OK;
+}
+
+/* -------------------------------------------------------------------- the end */
+
+void sfp__journal_times(sfp__journal *j, sfp__arrivals *a)
+{
+    sfp__arrivals_stats stats = a->kind->stats(a);
+    j->r->seconds.decode = j->before.decode + stats.decode;
+    j->r->seconds.waited = j->before.waited + stats.waited;
+    j->r->seconds.total = j->before.total + sfp__now() - j->began;
+}
+
+void sfp__journal_finish(sfp__run_state *run)
+{
+    sfp_result *r = run->journal.r;
+    const sfp__plan *p = &run->plan;
+    const sfp_lag *lag = run->arrivals->lag;
+    sfp_learner_counts counts = sfp__learner_counts(run->learner);
+    sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
+    int trained = 0, classes = p->live ? run->classes.count : p->stream_classes;
+    for (int c = 0; c < run->classes.count; c++)
+        trained += run->classes.trained[c];
+    r->samples.scored = counts.scored;
+    r->samples.trained = counts.trained;
+    r->samples.replayed = counts.replayed;
+    sfp__journal_times(&run->journal, run->arrivals);
+    if (p->live) {
+        r->labels.waiting = stats.waiting;
+        if (lag && !(p->opt->rate > 0) && r->seconds.total > 0)
+            r->lambda = (double)r->samples.offered / r->seconds.total; /* as it turned out */
+    } else {
+        r->samples.offered = (uint64_t)(r->finished ? p->batches.samples : run->at.arrived) + stats.unread;
+        r->samples.dropped = r->samples.offered - counts.offered - r->samples.skipped;
+    }
+    r->coverage = classes ? (double)trained / classes : NAN;
+    r->prequential_accuracy = accuracy_so_far(&run->at);
+    bool late = lag && lag->served;
+    r->lag.mean = late ? lag->sum / (double)lag->served : NAN;
+    r->lag.max = late ? lag->max : NAN;
+    r->lag.last = late ? lag->last : NAN;
+    double work = r->seconds.select + r->seconds.train + r->seconds.buffer;
+    r->samples_per_second = work > 0 ? (double)counts.offered / work : NAN;
+    struct rusage u;
+    r->peak_rss_bytes = getrusage(RUSAGE_SELF, &u) == 0 ? (uint64_t)u.ru_maxrss * 1024 : 0;
+}
+
+/* ----------------------------------------------------------------- the report */
+
+static void batch_thumbs(const sfp__journal *j, int size, sfp_thumb *out /* (SFP__RUN_SHOWN) */)
+{
+    size_t bytes = 3 * (size_t)size * (size_t)size;
+    for (int i = 0; i < j->shown.count; i++)
+        out[i] = (sfp_thumb){.width = size,
+                             .height = size,
+                             .rgb = j->shown.rgb + (size_t)i * bytes,
+                             .label = j->r->class_names[j->shown.label[i]],
+                             .chosen = j->shown.chosen[i]};
+}
+
+static void buffer_thumbs(const sfp__run_state *run, sfp_buffer *buffer, int n, sfp_thumb *out)
+{
+    int size = run->plan.size;
+    size_t bytes = 3 * (size_t)size * (size_t)size;
+    uint64_t now = sfp__learner_counts(run->learner).timestamps;
+    for (int i = 0; i < n; i++) {
+        const sfp_slot *slot = &buffer->slot[i];
+        out[i] = (sfp_thumb){.label = run->journal.r->class_names[slot->label], .age = now - slot->born};
+        if (slot->image_size == bytes) {
+            out[i].width = out[i].height = size;
+            out[i].rgb = slot->image;
+        } else {
+            out[i].encoded = slot->image;
+            out[i].encoded_size = slot->image_size;
+            out[i].resize = run->plan.opt->learner.resize;
+        }
+    }
+}
+
+sfp_status sfp__journal_report(const sfp__run_state *run, const char *path, sfp_error *err)
+{
+    const sfp__journal *j = &run->journal;
+    sfp_buffer *buffer = sfp__learner_buffer(run->learner);
+    int n = buffer ? buffer->filled : 0;
+    sfp_thumb batch[SFP__RUN_SHOWN];
+    OWNED sfp_thumb *kept = NULL;
+    TRY(sfp__alloc(&kept, (size_t)n, sizeof *kept, err));
+    batch_thumbs(j, run->plan.size, batch);
+    buffer_thumbs(run, buffer, n, kept);
+    const sfp_report_pictures pictures = {.selects = !run->plan.opt->method,
+                                          .batch_count = j->shown.count,
+                                          .batch = batch,
+                                          .took = j->shown.took,
+                                          .left = j->shown.left,
+                                          .buffer_count = n,
+                                          .buffer = kept};
+    return sfp__report_write(j->r, &pictures, path, err);
+}

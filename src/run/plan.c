@@ -1,0 +1,357 @@
+/* What a run is to do: its sources, tasks, batches and test set; what a timestamp costs. */
+#include "base/mem.h"
+#include "base/text.h"
+#include "io/lines.h"
+#include "results/result.h"
+#include "run/run_internal.h"
+#include "stream/picture.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CURVE_POINTS = 2000, WARM_UP = 3 }; /* WARM_UP: batches before the first that is measured */
+
+void sfp__plan_say(const sfp__plan *p, const char *fmt, ...)
+{
+    char text[2 * PATH_MAX];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (p->hooks->say)
+        p->hooks->say(p->hooks->ctx, text);
+}
+
+bool sfp__plan_stopped(const sfp__plan *p)
+{
+    return p->hooks->stop && *p->hooks->stop;
+}
+
+sfp_status sfp__plan_path(const sfp__plan *p, const char *name, char *buf, size_t size, sfp_error *err)
+{
+    int need = snprintf(buf, size, "%s/%s", p->opt->out, name);
+    if (need < 0 || (size_t)need >= size)
+        return sfp__fail(err, SFP_ELIMIT, "%s/%s: the path is too long", p->opt->out, name);
+    return SFP_OK;
+}
+
+void sfp__plan_done(sfp__plan *p)
+{
+    sfp__batches_done(&p->batches);
+    sfp__batches_done(&p->unlabelled);
+    sfp__tasks_done(&p->test_tasks);
+    sfp__tasks_done(&p->tasks);
+    sfp__source_close(p->test);
+    sfp__source_close(p->source);
+    sfp__free(p->costs);
+}
+
+/* --------------------------------------------------------------------- sources */
+
+sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err)
+{
+    const sfp_run_options *o = p->opt;
+    const sfp_source_options so = {.seed = o->learner.seed, .order = o->order};
+    TRY(sfp__source_open(o->data, &so, &p->source, err));
+    p->live = p->source->kind->live;
+    p->size = o->vit->config.img_size;
+    p->dim = o->vit->config.dim;
+    p->clock = o->clock != SFP_CLOCK_DEFAULT ? o->clock
+               : !(o->rate > 0)              ? SFP_CLOCK_OFF
+               : p->live                     ? SFP_CLOCK_REAL
+                                             : SFP_CLOCK_VIRTUAL;
+    if (p->source->note)
+        sfp__plan_say(p, "%s", p->source->note);
+    return SFP_OK;
+}
+
+/* --test, else the data set's own test part where it has one. */
+static sfp_status open_test(sfp__plan *p, sfp_error *err)
+{
+    const sfp_run_options *o = p->opt;
+    const sfp_source_options so = {.seed = o->learner.seed, .order = o->order, .test = !o->test || strcmp(o->test, o->data) == 0};
+    sfp_error none;
+    if (o->test) {
+        sfp_status status = sfp__source_open(o->test, &so, &p->test, err);
+        if (!status && p->test->kind->live)
+            status = sfp__fail_key(err, "test", SFP_EINVAL, "test '%s': a test set has an end, expected no live source", o->test);
+        else if (status && err && strcmp(err->key, "data") == 0)
+            sfp__fail_rename(err, "test", "test"); /* the source is wrong, but it is not that of --data */
+        return status;
+    }
+    if (p->live && !p->source->on_demand)
+        return SFP_OK; /* a second reader would take pictures from the first */
+    if (sfp__source_open(o->data, &so, &p->test, &none) == SFP_OK && !p->test->test_part) {
+        sfp__source_close(p->test);
+        p->test = NULL;
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__plan_mark_sources(sfp__plan *p, sfp_error *err)
+{
+    if (!p->live && !p->source_mark)
+        TRY(sfp__source_mark(p->source, &p->source_mark, err));
+    if (!p->live && p->test && !p->test_mark) /* a live run may go on with another */
+        TRY(sfp__source_mark(p->test, &p->test_mark, err));
+    return SFP_OK;
+}
+
+/* --------------------------------------------------------------- a live stream */
+
+static sfp_status refuse_live(const sfp__plan *p, sfp_error *err)
+{
+    const sfp_run_options *o = p->opt;
+    if (o->tasks && strcmp(o->tasks, "free") != 0)
+        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is '%s', expected free: %s is a live stream and has no tasks",
+                             o->tasks, o->data);
+    if (p->clock == SFP_CLOCK_PAPER || p->clock == SFP_CLOCK_VIRTUAL)
+        return sfp__fail_key(err, "clock", SFP_EINVAL,
+                             "clock %s needs a stream that is known beforehand, expected real or off: %s is live",
+                             sfp__clock_name(p->clock), o->data);
+    if (o->costs)
+        return sfp__fail_key(err, "costs", SFP_EINVAL,
+                             "costs is '%s', expected none: %s is a live stream, which costs what it costs", o->costs, o->data);
+    if (o->rate > 0 && !p->source->on_demand)
+        return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g, expected none: %s: these pictures come at their own rate",
+                             o->rate, o->data);
+    if (p->clock == SFP_CLOCK_REAL && p->source->on_demand && !(o->rate > 0))
+        return sfp__fail_key(err, "clock", SFP_EINVAL, "clock real: this clock needs a rate (--rate samples/s) on %s", o->data);
+    if (o->pending < 0 || o->pending > 1000000)
+        return sfp__fail(err, SFP_EINVAL, "%d pictures may wait for a label, expected 0 to 1000000", o->pending);
+    return SFP_OK;
+}
+
+/* One task; the classes of the test set get labels when they appear in the stream. */
+static sfp_status cut_live(sfp__plan *p, sfp_error *err)
+{
+    OWNED_BY(sfp__tasks_done) sfp_tasks like = {0};
+    TRY(refuse_live(p, err));
+    TRY(sfp__alloc(&p->tasks.task, 1, sizeof *p->tasks.task, err));
+    p->tasks.count = 1;
+    p->tasks.free = true;
+    if (!(p->tasks.task[0].name = sfp__strdup("all")))
+        return sfp__fail_nomem(err);
+    TRY(open_test(p, err));
+    if (!p->test)
+        return SFP_OK;
+    TRY(sfp__tasks_create(p->test, "free", 0, 0, NULL, &like, err));
+    return sfp__tasks_create_test(p->test, p->test, &like, "free", p->opt->eval_limit, &p->test_tasks, err);
+}
+
+/* ----------------------------------------------------------- an indexed stream */
+
+/* Those that the stream has: a cut by domain may leave some out. */
+static sfp_status count_classes(sfp__plan *p, sfp_error *err)
+{
+    OWNED uint8_t *has = NULL;
+    TRY(sfp__alloc(&has, (size_t)p->tasks.classes, 1, err));
+    for (int t = 0; t < p->tasks.count; t++)
+        for (int i = 0; i < p->tasks.task[t].classes; i++)
+            has[p->tasks.task[t].class_of[i]] = 1;
+    p->stream_classes = 0;
+    for (int c = 0; c < p->tasks.classes; c++)
+        p->stream_classes += has[c];
+    return SFP_OK;
+}
+
+/* Says what becomes of the `count` images without a label, and finds them where they are to be predicted: in a data set no label
+ * comes later, so each is predicted when its turn comes, which it has in a free stream that keeps its order, and dropped. */
+static sfp_status find_unlabelled(sfp__plan *p, uint64_t count, sfp_error *err)
+{
+    bool predicted = p->tasks.free && p->source->keeps_order;
+    int64_t n = 0;
+    OWNED int64_t *order = NULL;
+    if (count == 0)
+        return SFP_OK;
+    sfp__plan_say(p, "%llu picture%s no label and %s %s", (unsigned long long)count, count == 1 ? " has" : "s have",
+                  count == 1 ? "is" : "are", predicted ? "predicted, not learned from" : "left out");
+    if (!predicted)
+        return SFP_OK;
+    TRY(sfp__alloc(&order, (size_t)count, sizeof *order, err));
+    for (int64_t i = 0; i < p->source->count; i++) {
+        sfp_record record;
+        TRY(p->source->record(p->source, i, &record, err));
+        if (record.label < 0 && (uint64_t)n < count)
+            order[n++] = i;
+    }
+    return sfp__batches_single(TAKE(order), n, &p->unlabelled, err);
+}
+
+static sfp_status cut_indexed(sfp__plan *p, sfp_error *err)
+{
+    const sfp_run_options *o = p->opt;
+    uint64_t unlabelled = 0;
+    TRY(sfp__tasks_create(p->source, o->tasks, o->order, o->learner.seed, &unlabelled, &p->tasks, err));
+    TRY(find_unlabelled(p, unlabelled, err));
+    TRY(open_test(p, err));
+    if (p->test)
+        TRY(sfp__tasks_create_test(p->test, p->source, &p->tasks, o->tasks, o->eval_limit, &p->test_tasks, err));
+    TRY(sfp__batches_create(&p->tasks, o->learner.batch, o->drop_short, &p->batches, err));
+    if (p->batches.count == 0)
+        return sfp__fail(err, SFP_EINVAL, "%s: no labelled pictures", o->data);
+    return count_classes(p, err);
+}
+
+sfp_status sfp__plan_cut(sfp__plan *p, sfp_error *err)
+{
+    TRY(p->live ? cut_live(p, err) : cut_indexed(p, err));
+    p->curve_every = p->batches.count / CURVE_POINTS + 1;
+    return SFP_OK;
+}
+
+sfp_status sfp__plan_none_readable(const sfp__plan *p, uint64_t count, const char *first, sfp_error *err)
+{
+    return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", p->opt->data,
+                     (unsigned long long)count, first);
+}
+
+sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *err)
+{
+    int64_t count = p->batches.first[p->batches.count];
+    sfp_error first = {0}, other;
+    for (int64_t i = 0; i < count && !sfp__plan_stopped(p); i++)
+        if (!sfp__picture_read_fit(p->source, p->batches.order[i], p->size, p->opt->learner.resize, rgb, NULL,
+                                   i ? &other : &first))
+            return SFP_OK;
+    return sfp__plan_stopped(p) ? SFP_OK : sfp__plan_none_readable(p, (uint64_t)count, first.message, err);
+}
+
+/* ------------------------------------------------------------------ what learns */
+
+static sfp_learner_options learner_options(const sfp__plan *p)
+{
+    sfp_learner_options lo = p->opt->learner;
+    lo.fp.tasks = p->tasks.free ? 0 : p->tasks.count;
+    lo.fp.classes = p->tasks.free && !p->opt->method ? 0 : p->tasks.classes;
+    lo.method = p->opt->method;
+    if (p->opt->triage) {
+        lo.coreset_most = sfp__coreset_size(lo.batch, lo.coreset.sigma);
+        lo.batch *= SFP__RUN_POOL;
+    }
+    return lo;
+}
+
+sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp_learner **out, sfp_error *err)
+{
+    OWNED_PTR(sfp__learner_free) sfp_learner *l = NULL;
+    sfp_learner_options lo = learner_options(p);
+    TRY(sfp__learner_create(p->opt->vit, p->opt->pool, &lo, &l, err));
+    for (int c = 0; c < p->tasks.classes; c++)
+        TRY(sfp__learner_name_class(l, c, p->source->class_names[p->tasks.source_label[c]], err));
+    *out = TAKE(l);
+    return SFP_OK;
+}
+
+/* ----------------------------------------------------------------------- costs */
+
+/* Of a file: seconds, one a line; empty lines and remarks are left out. */
+static sfp_status read_costs(sfp__plan *p, sfp_error *err)
+{
+    OWNED_BY(sfp__lines_done) sfp_lines lines = {0};
+    size_t room = 0;
+    TRY(sfp__lines_open(p->opt->costs, "seconds, one a line", &lines, err));
+    for (char *line;;) {
+        char *end, shown[SFP_NAME_MAX];
+        TRY(sfp__lines_next(&lines, &line, err));
+        if (!line)
+            break;
+        if (line[0] == '#' || line[0] == '\0')
+            continue;
+        double seconds = strtod(line, &end);
+        if (end == line || *end || !isfinite(seconds) || seconds < 0)
+            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: is '%s', expected seconds from 0", lines.path,
+                             (unsigned long long)lines.number, sfp__printable(line, shown, sizeof shown));
+        if (!sfp__grow(&p->costs, sizeof *p->costs, (size_t)p->cost_count, (size_t)p->cost_count + 1, &room))
+            return sfp__fail_nomem(err);
+        p->costs[p->cost_count++] = seconds;
+    }
+    if (p->cost_count == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: no costs, expected seconds, one a line", lines.path);
+    return SFP_OK;
+}
+
+sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err)
+{
+    if (p->opt->costs)
+        TRY(read_costs(p, err));
+    if (!p->live && p->clock != SFP_CLOCK_OFF && !(p->opt->rate > 0))
+        return sfp__fail_key(err, "clock", SFP_EINVAL, "clock %s: this clock needs a rate (--rate samples/s)",
+                             sfp__clock_name(p->clock));
+    return SFP_OK;
+}
+
+void sfp__tell_slack(sfp_learner *l, double time, double spent)
+{
+    if (isfinite(time)) /* half the time that a batch gives must be left over */
+        sfp__learner_slack(l, spent < 0.5 * time);
+}
+
+/* The mean cost of the batches [WARM_UP, count), or of all when there are no more. */
+static sfp_status calibrate(const sfp__plan *p, sfp_learner *copy, sfp_feed *feed, int64_t count, double *cost, sfp_error *err)
+{
+    double sum = 0;
+    int measured = 0;
+    for (int64_t k = 0; k < count && !sfp__plan_stopped(p); k++) {
+        int n;
+        const sfp_sample *samples;
+        sfp_timestamp t;
+        TRY(sfp__feed_take(feed, k, &n, &samples, err));
+        if (n > 0) {
+            TRY(sfp__learner_offer(copy, n, samples, &t, err));
+            sfp__tell_slack(copy, n * (1 / p->opt->rate), t.seconds.total);
+        }
+        if (n > 0 && (k >= WARM_UP || count <= WARM_UP)) {
+            sum += t.seconds.total;
+            measured++;
+        }
+        sfp__feed_release(feed, k + 1);
+    }
+    *cost = measured ? sum / measured : 0;
+    return SFP_OK;
+}
+
+/* Cost of a batch: the mean of those given, or of --calibrate batches of the first task on a copy of the learner that is thrown
+ * away. */
+static sfp_status measure_cost(const sfp__plan *p, double *cost, sfp_error *err)
+{
+    const sfp_batches *b = &p->batches;
+    OWNED_PTR(sfp__feed_free) sfp_feed *feed = NULL;
+    const sfp_feed_options fo = {.size = p->size,
+                                 .resize = p->opt->learner.resize,
+                                 .keep_encoded = p->opt->learner.keep_compressed,
+                                 .depth = SFP__RUN_AHEAD};
+    OWNED_PTR(sfp__learner_free) sfp_learner *copy = NULL;
+    int64_t count = 0;
+    if (p->cost_count) {
+        *cost = 0;
+        for (int64_t i = 0; i < p->cost_count; i++)
+            *cost += p->costs[i] / (double)p->cost_count;
+        return SFP_OK;
+    }
+    TRY(sfp__feed_create(p->source, &p->tasks, b, &fo, 0, &feed, err));
+    while (count < b->count && count < WARM_UP + p->opt->calibrate && b->task[count] == b->task[0])
+        count++;
+    TRY(sfp__plan_make_learner(p, &copy, err));
+    return calibrate(p, copy, feed, count, cost, err);
+}
+
+sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err)
+{
+    sfp_batches *b = &p->batches;
+    int64_t all = b->count;
+    double cost = 0;
+    *cs = NAN;
+    TRY(measure_cost(p, &cost, err));
+    if (sfp__plan_stopped(p)) /* then too little was measured */
+        return SFP_OK;
+    *cs = sfp__clock_cs(cost, all, b->samples + p->unlabelled.count, p->opt->rate);
+    sfp__batches_keep(b, *cs);
+    sfp__plan_say(p, "clock paper: %.4f s a batch, C_S %.2f: %lld of %lld batches are kept", cost, *cs, (long long)b->count,
+                  (long long)all);
+    return SFP_OK;
+}

@@ -1,0 +1,206 @@
+#include "run/state_eval.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "results/result.h"
+#include "stream/known.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct eval_context {
+    const sfp_state_eval_options *opt;
+    sfp_state_eval *e;
+    sfp_predictor *predictor;
+    sfp_known_source *data;
+    sfp_tasks tasks;
+    sfp_evaluator *evaluator;
+} eval_context;
+
+/* ----------------------------------------------------------------------- data */
+
+static sfp_status open_data(eval_context *s, sfp_error *err)
+{
+    const sfp_state_eval_options *o = s->opt;
+    int classes = sfp__predictor_classes(s->predictor);
+    const sfp_source_options so = {.test = !o->train_part,
+                                   .seed = o->seed ? *o->seed : sfp__predictor_options(s->predictor)->seed};
+    OWNED const char **names = NULL;
+    sfp_source *inner = NULL;
+    TRY(sfp__alloc(&names, (size_t)classes, sizeof *names, err));
+    TRY(sfp__source_open(o->data, &so, &inner, err));
+    for (int c = 0; c < classes; c++)
+        names[c] = sfp__predictor_class_name(s->predictor, c);
+    sfp_status status = sfp__known_open(inner, classes, names, &s->data, err);
+    if (status)
+        sfp__source_close(inner);
+    return status == SFP_EFORMAT ? sfp__fail_prefix(err, status, "%s", o->state) : status; /* the names are the state's */
+}
+
+static sfp_status add_unknown(sfp_state_eval *e, const char *name, uint64_t pictures, sfp_error *err)
+{
+    size_t n = (size_t)e->unknown_count;
+    if (!sfp__grow(&e->unknown, sizeof *e->unknown, n, n + 1, &e->unknown_capacity) || !(e->unknown[n].name = sfp__strdup(name)))
+        return sfp__fail_nomem(err);
+    e->unknown[n].pictures = pictures;
+    e->unknown_count++;
+    e->unknown_pictures += pictures;
+    return SFP_OK;
+}
+
+/* Pictures of classes that the state has a row for but never saw go out of the tasks, after these were cut as the run cut them.
+ */
+static sfp_status leave_out_unseen(eval_context *s, sfp_error *err)
+{
+    const sfp_source *source = &s->data->base;
+    OWNED uint64_t *unseen = NULL;
+    TRY(sfp__alloc(&unseen, (size_t)source->classes, sizeof *unseen, err));
+    for (int t = 0; t < s->tasks.count; t++) {
+        sfp_task *task = &s->tasks.task[t];
+        int64_t kept = 0;
+        for (int64_t i = 0; i < task->count; i++) {
+            sfp_record r = {0};
+            TRY(source->record(source, task->sample[i], &r, err));
+            if (sfp__predictor_seen(s->predictor, r.label))
+                task->sample[kept++] = task->sample[i];
+            else
+                unseen[r.label]++;
+        }
+        task->count = kept;
+    }
+    for (int c = 0; c < source->classes; c++)
+        if (unseen[c])
+            TRY(add_unknown(s->e, source->class_names[c], unseen[c], err));
+    return SFP_OK;
+}
+
+static sfp_status cut_data(eval_context *s, sfp_error *err)
+{
+    const sfp_source *source = &s->data->base;
+    const char *spec = s->opt->tasks ? s->opt->tasks : source->domains > 1 ? "domain" : NULL;
+    OWNED_BY(sfp__tasks_done) sfp_tasks like = {0};
+    for (int c = 0; c < s->data->inner->classes; c++)
+        if (s->data->foreign[c])
+            TRY(add_unknown(s->e, s->data->inner->class_names[c], s->data->foreign[c], err));
+    if (source->count == 0)
+        return sfp__fail(err, SFP_EINVAL, "%s: no picture of a class that %s knows", s->opt->data, s->opt->state);
+    TRY(sfp__tasks_create(source, spec, 0, 0, NULL, &like, err));
+    TRY(sfp__tasks_create_test(source, source, &like, spec, s->opt->limit, &s->tasks, err));
+    for (int c = 0; c < source->classes; c++)
+        s->tasks.label_of[c] = c; /* the state's own labels, whatever order the cut gave them */
+    return leave_out_unseen(s, err);
+}
+
+/* --------------------------------------------------------------------- answers */
+
+static sfp_status make_room(eval_context *s, sfp_error *err)
+{
+    sfp_state_eval *e = s->e;
+    char *const *class_names = s->data->base.class_names;
+    size_t tasks = (size_t)s->tasks.count, classes = (size_t)s->data->base.classes; /* one at least: there are pictures */
+    TRY(sfp__alloc(&e->task_names, tasks, sizeof *e->task_names, err));
+    TRY(sfp__alloc(&e->accuracy, tasks, sizeof *e->accuracy, err));
+    TRY(sfp__alloc(&e->asked, tasks, sizeof *e->asked, err));
+    TRY(sfp__alloc(&e->class_names, classes, sizeof *e->class_names, err));
+    if (classes <= SFP_CONFUSION_MAX)
+        TRY(sfp__alloc(&e->confusion, classes * classes, sizeof *e->confusion, err));
+    e->tasks = s->tasks.count;
+    e->classes = s->data->base.classes;
+    for (int t = 0; t < e->tasks; t++)
+        if (!(e->task_names[t] = sfp__strdup(s->tasks.task[t].name)))
+            return sfp__fail_nomem(err);
+    for (int c = 0; c < e->classes; c++)
+        if (!(e->class_names[c] = sfp__strdup(class_names[c])))
+            return sfp__fail_nomem(err);
+    return SFP_OK;
+}
+
+static sfp_status answer(eval_context *s, sfp_error *err)
+{
+    const sfp_state_eval_options *o = s->opt;
+    sfp_state_eval *e = s->e;
+    uint64_t total = 0;
+    const sfp_vit_config *c = &o->vit->config;
+    TRY(sfp__evaluator_create(&s->data->base, &s->tasks, c->img_size, sfp__predictor_options(s->predictor)->resize, c->dim,
+                              SFP_EVALUATOR_MEMORY, &s->evaluator, err));
+    for (int t = 0; t < s->tasks.count; t++)
+        total += (uint64_t)s->tasks.task[t].count;
+    if (total == 0)
+        return sfp__fail(err, SFP_EINVAL, "%s: no picture of a class that %s has seen", o->data, o->state);
+    if (o->begin)
+        o->begin(o->ctx, total, s->data->inner->note);
+    s->evaluator->tell = o->progress;
+    s->evaluator->tell_ctx = o->ctx;
+    double begin = sfp__now();
+    TRY(sfp__evaluator_run(s->evaluator, s->predictor, e->tasks - 1, e->accuracy, e->classes, e->confusion, err));
+    e->seconds = sfp__now() - begin;
+    return SFP_OK;
+}
+
+static void sum_up(eval_context *s)
+{
+    sfp_state_eval *e = s->e;
+    double sum = 0;
+    int n = 0;
+    for (int t = 0; t < e->tasks; t++) {
+        e->asked[t] = s->evaluator->asked[t];
+        e->pictures += e->asked[t];
+        if (e->asked[t] == 0)
+            continue;
+        e->right += (uint64_t)llround(e->accuracy[t] * (double)e->asked[t]);
+        sum += e->accuracy[t];
+        n++;
+    }
+    e->average = n ? sum / n : NAN;
+    e->skipped = s->evaluator->skipped;
+    (void)snprintf(e->first_error, sizeof e->first_error, "%s", s->evaluator->first_error);
+    e->unlabelled = s->data->unlabelled;
+}
+
+static sfp_status evaluate(eval_context *s, sfp_error *err)
+{
+    TRY(sfp__predictor_open(s->opt->vit, s->opt->pool, s->opt->state, 0, &s->predictor, err));
+    TRY(open_data(s, err));
+    TRY(cut_data(s, err));
+    TRY(make_room(s, err));
+    TRY(answer(s, err));
+    sum_up(s);
+    if (s->e->pictures == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", s->opt->data,
+                         (unsigned long long)s->e->skipped, s->e->first_error);
+    return SFP_OK;
+}
+
+sfp_status sfp__state_eval(const sfp_state_eval_options *opt, sfp_state_eval *out, sfp_error *err)
+{
+    sfp_state_eval e = {0};
+    eval_context s = {.opt = opt, .e = &e};
+    sfp_status status = evaluate(&s, err);
+    sfp__evaluator_free(s.evaluator);
+    sfp__tasks_done(&s.tasks);
+    sfp__source_close(s.data ? &s.data->base : NULL);
+    sfp__predictor_free(s.predictor);
+    if (status)
+        sfp__state_eval_done(&e);
+    else
+        *out = e;
+    return status;
+}
+
+void sfp__state_eval_done(sfp_state_eval *e)
+{
+    for (int t = 0; t < e->tasks; t++)
+        sfp__free(e->task_names[t]);
+    for (int c = 0; c < e->classes; c++)
+        sfp__free(e->class_names[c]);
+    for (int i = 0; i < e->unknown_count; i++)
+        sfp__free(e->unknown[i].name);
+    sfp__free(e->task_names);
+    sfp__free(e->class_names);
+    sfp__free(e->accuracy);
+    sfp__free(e->asked);
+    sfp__free(e->confusion);
+    sfp__free(e->unknown);
+    *e = (sfp_state_eval){0};
+}
