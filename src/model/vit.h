@@ -7,7 +7,7 @@
 #ifndef SFP_MODEL_VIT_H
 #define SFP_MODEL_VIT_H
 
-#include "base/error.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "compute/gemm.h"
@@ -125,6 +125,7 @@ sfp_status sfp__vit_load(const char *path, const sfp_vit_options *opt, sfp_vit *
 /* Seeded random weights with the shapes of `config` (normal, `scale`; norms near 1): demo, bench, tests. */
 sfp_status sfp__vit_random(const sfp_vit_config *config, uint64_t seed, float scale, sfp_vit **out, sfp_error *err);
 void sfp__vit_free(sfp_vit *v);
+DEFINE_OWNED_PTR(sfp_vit, sfp__vit_free)
 
 size_t sfp__vit_parameters(const sfp_vit *v); /* without the head */
 /* The file it was loaded from; NULL: random weights. */
@@ -168,6 +169,7 @@ sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_thread_pool *pool, const sfp_vit
 /* Makes everything that passes of up to max_batch samples may need, however they are cut: none of them allocates then. */
 sfp_status sfp__vit_plan_prepare(sfp_vit_plan *p, int max_batch, sfp_error *err);
 void sfp__vit_plan_free(sfp_vit_plan *p);
+DEFINE_OWNED_PTR(sfp_vit_plan, sfp__vit_plan_free)
 size_t sfp__vit_plan_bytes(const sfp_vit_plan *p);
 
 /* Called for each micro-batch of samples [first, first+n) with their features (n, D); writes the loss gradient to them.

@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "compute/gemm.h"
 #include "compute/vec.h"
-#include "pretrain/views.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,6 +19,7 @@ typedef struct lane {
     float *tcls;   /* (n, Dt) the teacher's class token, not standardised */
     float *logits; /* (n, most classes) */
     float *tlogits;
+    float *block; /* of all these */
 } lane;
 
 /* y = W x + b; offsets into the block of parameters. */
@@ -30,7 +30,7 @@ typedef struct layer {
 
 struct sfp_loss {
     sfp_loss_options opt;
-    const sfp_pictures *pictures;
+    const sfp_image_set *pictures;
     const sfp_teacher *teacher;
     int D, T, L, Dt, classes;
     layer label, logits, to_class, to_patch;
@@ -63,25 +63,25 @@ static sfp_status lane_init(const sfp_loss *l, size_t n, lane *a, sfp_error *err
 {
     size_t D = (size_t)l->D, L = (size_t)l->L, Dt = (size_t)l->Dt;
     size_t most = (size_t)(l->label.out > l->logits.out ? l->label.out : l->logits.out);
-    const struct {
-        float **p;
-        size_t floats;
-    } list[] = {{&a->grad, l->count},           {&a->cls, n * D},        {&a->dcls, n * D},
-                {&a->patch, n * L * D},         {&a->dpatch, n * L * D}, {&a->pred, n * L * Dt},
-                {&a->target, n * (1 + L) * Dt}, {&a->tcls, n * Dt},      {&a->logits, n * most},
-                {&a->tlogits, n * most}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (!(*list[i].p = sfp__calloc(list[i].floats ? list[i].floats : 1, sizeof(float))))
-            return sfp__fail_nomem(err);
+    const size_t count[] = {l->count,         n * D,  n * D,    n * L * D, n * L * D, n * L * Dt,
+                            n * (1 + L) * Dt, n * Dt, n * most, n * most};
+    float **const to[] = {&a->grad, &a->cls,    &a->dcls, &a->patch,  &a->dpatch,
+                          &a->pred, &a->target, &a->tcls, &a->logits, &a->tlogits};
+    enum { ARRAYS = sizeof to / sizeof *to };
+    sfp_want list[ARRAYS];
+    for (size_t i = 0; i < ARRAYS; i++)
+        list[i] = (sfp_want){to[i], count[i], sizeof(float)};
+    TRY(sfp__block(&a->block, SFP_LIST(list), err));
+    for (size_t i = 0; i < ARRAYS; i++)
+        memset(*to[i], 0, count[i] * sizeof(float));
     return SFP_OK;
 }
 
-sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *student, const sfp_pictures *pictures,
+sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *student, const sfp_image_set *pictures,
                             const sfp_teacher *teacher, int lanes, int most_samples, sfp_loss **out, sfp_error *err)
 {
-    sfp_loss *l = sfp__calloc(1, sizeof *l);
-    if (!l)
-        return sfp__fail_nomem(err);
+    OWNED_PTR(sfp__loss_free) sfp_loss *l = NULL;
+    TRY(sfp__alloc(&l, 1, sizeof *l, err));
     int side = student->img_size / student->patch_size;
     *l = (sfp_loss){
         .opt = *o, .pictures = pictures, .teacher = teacher, .D = student->dim, .L = side * side, .T = side * side + 1};
@@ -101,33 +101,22 @@ sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *stu
         l->to_class = add_layer(l, l->Dt);
     if (w[SFP_TERM_PATCH] > 0)
         l->to_patch = add_layer(l, l->Dt);
-    sfp_status s = SFP_OK;
-    double sum = w[SFP_TERM_LABEL] + w[SFP_TERM_CLASS] + w[SFP_TERM_PATCH] + w[SFP_TERM_LOGITS];
-    if (!(sum > 0))
-        s = sfp__fail(err, SFP_EINVAL, "nothing to learn from: no teacher and no labels, or all weights of the loss are 0");
-    l->lane = s ? NULL : sfp__calloc((size_t)lanes, sizeof *l->lane);
-    if (!s && !l->lane)
-        s = sfp__fail_nomem(err);
-    l->lanes = s ? 0 : lanes;
-    for (int i = 0; !s && i < lanes; i++)
-        s = lane_init(l, (size_t)most_samples, &l->lane[i], err);
-    if (s)
-        sfp__loss_free(l);
-    else
-        *out = l;
-    return s;
+    if (!(w[SFP_TERM_LABEL] + w[SFP_TERM_CLASS] + w[SFP_TERM_PATCH] + w[SFP_TERM_LOGITS] > 0))
+        return sfp__fail(err, SFP_EINVAL, "nothing to learn from: no teacher and no labels, or all weights of the loss are 0");
+    TRY(sfp__alloc(&l->lane, (size_t)lanes, sizeof *l->lane, err));
+    l->lanes = lanes;
+    for (int i = 0; i < lanes; i++)
+        TRY(lane_init(l, (size_t)most_samples, &l->lane[i], err));
+    *out = TAKE(l);
+    return SFP_OK;
 }
 
 void sfp__loss_free(sfp_loss *l)
 {
     if (!l)
         return;
-    for (int i = 0; i < l->lanes; i++) {
-        lane *a = &l->lane[i];
-        float *all[] = {a->grad, a->cls, a->dcls, a->patch, a->dpatch, a->pred, a->target, a->tcls, a->logits, a->tlogits};
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-            sfp__free(all[k]);
-    }
+    for (int i = 0; i < l->lanes; i++)
+        sfp__free(l->lane[i].block);
     sfp__free(l->lane);
     sfp__free(l);
 }

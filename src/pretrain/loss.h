@@ -11,8 +11,8 @@
 #ifndef SFP_PRETRAIN_LOSS_H
 #define SFP_PRETRAIN_LOSS_H
 
-#include "pretrain/batches.h"
 #include "pretrain/teacher.h"
+#include "pretrain/views.h"
 
 typedef struct sfp_loss_options {
     double weight[SFP_TERMS];
@@ -22,9 +22,10 @@ typedef struct sfp_loss_options {
 typedef struct sfp_loss sfp_loss;
 
 /* teacher may be NULL; terms that need what is not there get weight 0. lanes: of the passes. */
-sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *student, const sfp_pictures *pictures,
+sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *student, const sfp_image_set *pictures,
                             const sfp_teacher *teacher, int lanes, int most_samples, sfp_loss **out, sfp_error *err);
 void sfp__loss_free(sfp_loss *l);
+DEFINE_OWNED_PTR(sfp_loss, sfp__loss_free)
 
 size_t sfp__loss_count(const sfp_loss *l); /* floats of parameters */
 void sfp__loss_init(const sfp_loss *l, uint64_t seed, float *params);

@@ -4,19 +4,225 @@
 #include "base/text.h"
 #include "io/file.h"
 #include "io/folder.h"
+#include "io/json_read.h"
 #include "io/json_write.h"
 #include "io/safetensors.h"
+#include "report/html.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define CONFIG_BYTES_MAX ((size_t)64 << 20)
+#define LOG_BYTES_MAX ((size_t)256 << 20)
+
+/* ----------------------------------------------------------------------- log */
+
+/* The numbers of a point by name, in the order of a line; the parts of the loss are named by sfp__pretrain_term_name. */
+typedef struct number {
+    const char *key;
+    size_t offset;
+} number;
+#define LOSS(term) offsetof(sfp_log_point, loss) + (term) * sizeof(double)
+
+static const number numbers[] = {{"epoch", offsetof(sfp_log_point, epoch)},
+                                 {"seconds", offsetof(sfp_log_point, seconds)},
+                                 {"lr", offsetof(sfp_log_point, lr)},
+                                 {"grad_norm", offsetof(sfp_log_point, grad_norm)},
+                                 {"images_per_second", offsetof(sfp_log_point, images_per_second)},
+                                 {NULL, LOSS(0)},
+                                 {NULL, LOSS(1)},
+                                 {NULL, LOSS(2)},
+                                 {NULL, LOSS(3)},
+                                 {"ncm", offsetof(sfp_log_point, ncm)},
+                                 {"knn", offsetof(sfp_log_point, knn)}};
+enum { NUMBERS = sizeof numbers / sizeof *numbers };
+_Static_assert(SFP_TERMS == 4, "the parts of the loss in the table of numbers");
+
+static const char *key_of(const number *n)
+{
+    return n->key ? n->key : sfp__pretrain_term_name((int)((n->offset - LOSS(0)) / sizeof(double)));
+}
+
+static double value_of(const sfp_log_point *p, size_t offset)
+{
+    return *(const double *)(const void *)((const char *)p + offset);
+}
+
+static void put_point(sfp_text *t, const sfp_log_point *p)
+{
+    static const sfp_json_form spaced = {"", ", ", ": ", ""};
+    sfp_json j = {.text = t};
+    sfp__json_object_as(&j, NULL, &spaced);
+    sfp__json_uint(&j, "step", p->step);
+    for (const number *n = numbers; n < numbers + NUMBERS; n++)
+        if (isfinite(value_of(p, n->offset)))
+            sfp__json_printf(&j, key_of(n), "%.6g", value_of(p, n->offset));
+    sfp__json_end_all(&j);
+}
+
+static sfp_status keep(sfp_log *l, const sfp_log_point *p, sfp_error *err)
+{
+    if (!sfp__grow(&l->point, sizeof *l->point, l->count, l->count + 1, &l->capacity))
+        return sfp__fail_nomem(err);
+    l->point[l->count++] = *p;
+    return SFP_OK;
+}
+
+/* A line that is none (the last one of a killed training may be cut) ends what is kept. Anybody may have written the file: what
+ * no training comes to is no number. */
+static bool read_point(const char *line, size_t n, sfp_log_point *out)
+{
+    OWNED_PTR(json_decref) json_t *o = json_loadb(line, n, 0, NULL);
+    const json_t *step = json_object_get(o, "step");
+    if (!json_is_integer(step))
+        return false;
+    *out = (sfp_log_point){.step = (uint64_t)json_integer_value(step)};
+    for (const number *k = numbers; k < numbers + NUMBERS; k++) {
+        const json_t *v = json_object_get(o, key_of(k));
+        double x = json_is_number(v) ? json_number_value(v) : NAN;
+        *(double *)(void *)((char *)out + k->offset) = fabs(x) < 1e15 ? x : NAN;
+    }
+    return true;
+}
+
+static sfp_status read_points(const char *path, uint64_t upto, sfp_log *l, sfp_error *err)
+{
+    OWNED uint8_t *bytes = NULL;
+    size_t size = 0;
+    sfp_status s = sfp__file_read(path, LOG_BYTES_MAX, &bytes, &size, err);
+    if (s == SFP_ENOTFOUND || s == SFP_EFORMAT)
+        return SFP_OK; /* none, or empty: it begins here */
+    TRY(s);
+    for (size_t at = 0; at < size;) {
+        const char *line = (const char *)bytes + at, *end = memchr(line, '\n', size - at);
+        sfp_log_point p;
+        if (!end || !read_point(line, (size_t)(end - line), &p) || p.step > upto)
+            break;
+        TRY(keep(l, &p, err));
+        at += (size_t)(end - line) + 1;
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__log_open(const char *path, uint64_t upto, sfp_log *out, sfp_error *err)
+{
+    OWNED_BY(sfp__log_close) sfp_log l = {.path = sfp__strdup(path)};
+    OWNED_BY(sfp__text_done) sfp_text t = {0};
+    if (!l.path)
+        return sfp__fail_nomem(err);
+    if (upto)
+        TRY(read_points(path, upto, &l, err));
+    for (size_t i = 0; i < l.count; i++)
+        put_point(&t, &l.point[i]);
+    if (t.failed)
+        return sfp__fail_nomem(err);
+    TRY(sfp__file_write(path, t.s, t.length, err)); /* in one go: a kill leaves the old lines or the new */
+    if (!(l.file = fopen(path, "ae")))
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
+    *out = l;
+    l = (sfp_log){0};
+    return SFP_OK;
+}
+
+sfp_status sfp__log_add(sfp_log *l, const sfp_log_point *p, sfp_error *err)
+{
+    OWNED_BY(sfp__text_done) sfp_text t = {0};
+    TRY(keep(l, p, err));
+    put_point(&t, p);
+    if (t.failed)
+        return sfp__fail_nomem(err);
+    if (fwrite(t.s, 1, t.length, l->file) != t.length || fflush(l->file) != 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", l->path);
+    return SFP_OK;
+}
+
+void sfp__log_close(sfp_log *l)
+{
+    if (l->file)
+        (void)fclose(l->file);
+    sfp__free(l->path);
+    sfp__free(l->point);
+    *l = (sfp_log){0};
+}
+
+/* -------------------------------------------------------------------- report */
+
+/* The points of one number, those that are there. */
+static sfp_series series_of(const sfp_log *log, size_t offset, double *x, double *y)
+{
+    sfp_series s = {.x = x, .y = y};
+    for (size_t i = 0; i < log->count && s.count < INT_MAX; i++) {
+        const sfp_log_point *p = &log->point[i];
+        double last = s.count ? x[s.count - 1] : 0;
+        if (isfinite(value_of(p, offset)) && p->epoch >= last) {
+            x[s.count] = p->epoch;
+            y[s.count++] = value_of(p, offset);
+        }
+    }
+    return s;
+}
+
+sfp_status sfp__pretrain_report(const char *path, const sfp_log *log, sfp_error *err)
+{
+    static const struct {
+        const char *title;
+        bool fraction;
+        number of[SFP_PLOT_SERIES];
+    } plots[] = {
+        {"score on pictures kept apart", true, {{"ncm", offsetof(sfp_log_point, ncm)}, {"knn", offsetof(sfp_log_point, knn)}}},
+        {"loss, class probabilities and labels", false, {{"logits", LOSS(SFP_TERM_LOGITS)}, {"label", LOSS(SFP_TERM_LABEL)}}},
+        {"loss, tokens", false, {{"class", LOSS(SFP_TERM_CLASS)}, {"patch", LOSS(SFP_TERM_PATCH)}}},
+        {"learning rate", false, {{"lr", offsetof(sfp_log_point, lr)}}},
+        {"pictures a second", false, {{"img/s", offsetof(sfp_log_point, images_per_second)}}},
+    };
+    static const char *const ids[] = {"p1", "p2", "p3", "p4", "p5"}, *const colors[] = {"--blue", "--red"};
+    OWNED_BY(sfp__text_done) sfp_text t = {0};
+    OWNED void *block = NULL;
+    double *x[SFP_PLOT_SERIES], *y[SFP_PLOT_SERIES];
+    const sfp_want list[] = {{&x[0], log->count, sizeof(double)},
+                             {&y[0], log->count, sizeof(double)},
+                             {&x[1], log->count, sizeof(double)},
+                             {&y[1], log->count, sizeof(double)}};
+    TRY(sfp__block(&block, SFP_LIST(list), err));
+    sfp__page_begin(&t, "streamfp pretrain", NULL);
+    sfp__text_put(&t, "<h1>Pretraining</h1>\n");
+    if (log->count) {
+        const sfp_log_point *p = &log->point[log->count - 1];
+        sfp__text_printf(&t, "<p>%llu steps, %.2f epochs, %.0f seconds.</p>\n", (unsigned long long)p->step, p->epoch,
+                         p->seconds);
+    }
+    sfp__text_put(&t, "<div class=\"two\">");
+    for (size_t i = 0; i < sizeof plots / sizeof *plots; i++) {
+        sfp_plot p = {.id = ids[i],
+                      .title = plots[i].title,
+                      .across = "epochs",
+                      .fraction = plots[i].fraction,
+                      .single = true,
+                      .buckets = 300,
+                      .unit = "",
+                      .line = NAN};
+        for (; p.count < SFP_PLOT_SERIES && plots[i].of[p.count].key; p.count++) {
+            p.series[p.count] = series_of(log, plots[i].of[p.count].offset, x[p.count], y[p.count]);
+            p.series[p.count].color = colors[p.count];
+            p.series[p.count].name = plots[i].of[p.count].key;
+        }
+        OWNED_BY(sfp__text_done) sfp_text part = {0};
+        if (sfp__plot(&part, &p)) {
+            sfp__text_put(&t, "<section class=\"card\">");
+            sfp__text_putn(&t, part.s ? part.s : "", part.length);
+            sfp__text_put(&t, "</section>\n");
+        }
+        t.failed = t.failed || part.failed;
+    }
+    sfp__text_put(&t, "</div>");
+    return sfp__page_write(&t, path, err);
+}
+
+/* --------------------------------------------------------------- config.json */
 
 static void put_number(sfp_text *t, const char *key, double x)
 {
@@ -35,7 +241,7 @@ static void put_string(sfp_text *t, const char *key, const char *s)
         sfp__text_put(t, "null");
 }
 
-static void put_training(sfp_text *t, const sfp_pretrain_options *o, int64_t pictures, const sfp_pretrain_result *r)
+static void put_training(sfp_text *t, const sfp_pretrain_options *o, const sfp_pretrain_result *r)
 {
     char date[32] = "";
     time_t now = time(NULL);
@@ -48,7 +254,7 @@ static void put_training(sfp_text *t, const sfp_pretrain_options *o, int64_t pic
     put_string(t, "data", o->data);
     put_string(t, "test", o->test);
     put_string(t, "teacher", o->teacher);
-    sfp__text_printf(t, ",\n    \"pictures\": %lld, \"steps\": %" PRIu64, (long long)pictures, r->steps);
+    sfp__text_printf(t, ",\n    \"pictures\": %" PRIu64 ", \"steps\": %" PRIu64, r->pictures, r->steps);
     put_number(t, "epochs", r->epochs);
     put_number(t, "seconds", r->seconds);
     put_number(t, "images_per_second", r->images_per_second);
@@ -63,18 +269,16 @@ static void put_training(sfp_text *t, const sfp_pretrain_options *o, int64_t pic
     sfp__text_put(t, "\n  }");
 }
 
-sfp_status sfp__pretrain_write_config(const char *path, const sfp_pretrain_options *o, const sfp_vit_config *c, int64_t pictures,
+sfp_status sfp__pretrain_write_config(const char *path, const sfp_pretrain_options *o, const sfp_vit_config *c,
                                       const sfp_pretrain_result *r, sfp_error *err)
 {
-    sfp_text t = {0};
+    OWNED_BY(sfp__text_done) sfp_text t = {0};
     sfp__text_put(&t, "{");
     sfp__vit_put_config(c, &t);
     sfp__text_put(&t, ",\n");
-    put_training(&t, o, pictures, r);
+    put_training(&t, o, r);
     sfp__text_put(&t, "\n}\n");
-    sfp_status s = t.failed ? sfp__fail_nomem(err) : sfp__file_write(path, t.s, t.length, err);
-    sfp__text_done(&t);
-    return s;
+    return t.failed ? sfp__fail_nomem(err) : sfp__file_write(path, t.s, t.length, err);
 }
 
 /* ------------------------------------------------------ what an earlier one left */
@@ -83,40 +287,31 @@ sfp_status sfp__pretrain_write_config(const char *path, const sfp_pretrain_optio
 static json_t *read_pretraining(const char *out)
 {
     char path[PATH_MAX];
-    uint8_t *bytes = NULL;
-    size_t size = 0;
+    OWNED_PTR(json_decref) json_t *root = NULL;
     (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_CONFIG, out);
-    if (sfp__file_read(path, CONFIG_BYTES_MAX, &bytes, &size, NULL) != SFP_OK)
-        return NULL;
-    json_t *root = json_loadb((const char *)bytes, size, 0, NULL), *p = json_object_get(root, "pretraining");
-    sfp__free(bytes);
-    json_incref(p);
-    json_decref(root);
-    return p;
+    (void)sfp__json_read(path, CONFIG_BYTES_MAX, &root, NULL);
+    return json_incref(json_object_get(root, "pretraining"));
 }
 
 /* The step of the checkpoint; -1: it cannot be read. */
 static int64_t checkpoint_step(const char *out)
 {
     char path[PATH_MAX];
-    sfp_safetensors *f = NULL;
+    OWNED_PTR(sfp__safetensors_close) sfp_safetensors *f = NULL;
     (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_CHECKPOINT, out);
     if (sfp__safetensors_open(path, &f, NULL) != SFP_OK)
         return -1;
     const char *text = sfp__safetensors_meta(f, "step");
-    int64_t step = text ? strtoll(text, NULL, 10) : -1;
-    sfp__safetensors_close(f);
-    return step;
+    return text ? strtoll(text, NULL, 10) : -1;
 }
 
 /* A finished one may have been given more epochs and stopped there: then its config is of an earlier step than its checkpoint. */
 static bool is_finished(const char *out)
 {
-    json_t *p = read_pretraining(out), *steps = json_object_get(p, "steps");
-    bool finished = json_is_true(json_object_get(p, "finished")) && json_is_integer(steps) &&
-                    json_integer_value(steps) == checkpoint_step(out);
-    json_decref(p);
-    return finished;
+    OWNED_PTR(json_decref) json_t *p = read_pretraining(out);
+    const json_t *steps = json_object_get(p, "steps");
+    return json_is_true(json_object_get(p, "finished")) && json_is_integer(steps) &&
+           json_integer_value(steps) == checkpoint_step(out);
 }
 
 static bool has_checkpoint(const char *out)
@@ -129,13 +324,12 @@ sfp_status sfp__pretrain_take_folder(const sfp_pretrain_options *o, int *lock, i
     if (strlen(o->out) > PATH_MAX - 64) /* the longest name of a file in it */
         return sfp__fail(err, SFP_EINVAL, "%.60s...: is %zu bytes long, expected at most %d", o->out, strlen(o->out),
                          PATH_MAX - 64);
-    sfp_status s = sfp__folder_make(o->out, made, err);
-    if (!s)
-        s = sfp__folder_lock(o->out, lock, err);
-    if (!s && !o->resume && has_checkpoint(o->out) && !is_finished(o->out))
-        s = sfp__fail(err, SFP_EINVAL, "%s: holds a training that was not finished; give --resume to go on, or another --out",
-                      o->out);
-    return s;
+    TRY(sfp__folder_make(o->out, made, err));
+    TRY(sfp__folder_lock(o->out, lock, err));
+    if (!o->resume && has_checkpoint(o->out) && !is_finished(o->out))
+        return sfp__fail(err, SFP_EINVAL, "%s: holds a training that was not finished; give --resume to go on, or another --out",
+                         o->out);
+    return SFP_OK;
 }
 
 sfp_status sfp__pretrain_clear_folder(const sfp_pretrain_options *o, const sfp_pretrain_hooks *hooks, sfp_error *err)
@@ -145,10 +339,8 @@ sfp_status sfp__pretrain_clear_folder(const sfp_pretrain_options *o, const sfp_p
                                         SFP__PRETRAIN_REPORT,         SFP__PRETRAIN_MODEL};
     const char *const keep[] = {o->init, o->teacher}; /* --resume will read them again */
     char text[PATH_MAX + 64];
-    json_t *p = read_pretraining(o->out);
-    bool there = p || has_checkpoint(o->out);
-    json_decref(p);
-    if (!there)
+    OWNED_PTR(json_decref) json_t *p = read_pretraining(o->out);
+    if (!p && !has_checkpoint(o->out))
         return SFP_OK; /* whatever is there is no training's */
     (void)snprintf(text, sizeof text, "%s: replaces the training in it", o->out);
     if (hooks && hooks->say)

@@ -7,11 +7,8 @@
 #include "io/file.h"
 #include "io/folder.h"
 #include "model/vit_train.h"
-#include "pretrain/batches.h"
-#include "pretrain/log.h"
 #include "pretrain/loss.h"
 #include "pretrain/output.h"
-#include "pretrain/report.h"
 #include "pretrain/score.h"
 #include "pretrain/settings.h"
 #include "pretrain/state.h"
@@ -29,28 +26,32 @@ enum { HELD_OUT = 20, UNIT = 8 };
 typedef struct training {
     const sfp_pretrain_options *o;
     const sfp_pretrain_hooks *hooks;
-    int lock; /* on OUT */
-    int made; /* folders, for OUT */
     sfp_thread_pool *pool;
-    sfp_pictures pictures, held;
+    /* what is learned from */
+    sfp_image_set pictures, held;
     sfp_teacher teacher;
     bool taught;
+    sfp_batch_feed *feed;
+    uint64_t epoch_steps;
+    /* what learns */
     sfp_vit *student;
     sfp_vit_plan *plan;
     sfp_loss *loss;
     sfp_pretrain_state state;
-    sfp_batch_feed *feed;
+    double grad_norm, lr; /* of the last step */
+    struct {
+        double sum[SFP_TERMS], seconds;
+        uint64_t steps;
+    } since;         /* the last point of the log */
+    sfp_score score; /* the last one */
+    /* what is written */
+    int lock; /* on OUT */
+    int made; /* folders, for OUT */
     sfp_log log;
-    uint64_t epoch_steps;
-    char path[PATH_MAX]; /* OUT/..., of the file being handled */
-    /* since the last point of the log */
-    double sum[SFP_TERMS], since_seconds;
-    uint64_t since_steps;
-    double grad_norm, lr;
-    sfp_score score;           /* the last one */
+    char path[PATH_MAX];       /* OUT/..., of the file being handled */
+    bool whole;                /* the checkpoint in OUT is good: worth keeping when the next one replaces it */
     double score_at, saved_at; /* state.seconds */
     uint64_t saved_step;
-    bool whole;         /* the checkpoint in OUT is good: worth keeping when the next one replaces it */
     double began, from; /* this call's training: when, and how much of the plan was done */
 } training;
 
@@ -73,7 +74,7 @@ static bool stopped(const training *t)
 
 /* ------------------------------------------------------------- preparation */
 
-static void say_skipped(const training *t, const char *spec, const sfp_pictures *p)
+static void say_skipped(const training *t, const char *spec, const sfp_image_set *p)
 {
     char text[700];
     if (!p->skipped)
@@ -87,21 +88,19 @@ static void say_skipped(const training *t, const char *spec, const sfp_pictures 
 static sfp_status load_pictures(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
-    sfp_pictures_options po = {.size = o->picture_size ? o->picture_size : o->img_size};
-    sfp_status s = sfp__pictures_load(o->data, &po, t->pool, t->hooks, &t->pictures, err);
-    if (s)
-        return s;
+    sfp_image_set_options po = {.size = o->picture_size ? o->picture_size : o->img_size};
+    TRY(sfp__image_set_load(o->data, &po, t->pool, t->hooks, &t->pictures, err));
     say_skipped(t, o->data, &t->pictures);
     po.like = &t->pictures;
     po.limit = o->score_pictures;
     po.test = !o->test || strcmp(o->test, o->data) == 0;
     po.or_nothing = !o->test;
     sfp_error why = {0};
-    s = sfp__pictures_load(o->test ? o->test : o->data, &po, t->pool, NULL, &t->held, &why);
+    sfp_status s = sfp__image_set_load(o->test ? o->test : o->data, &po, t->pool, NULL, &t->held, &why);
     if (!s)
         say_skipped(t, o->test ? o->test : "test part", &t->held);
     if (s && !o->test && s != SFP_ENOMEM) /* no test part, or one that is of no use */
-        return sfp__pictures_hold_out(&t->pictures, HELD_OUT, &t->held, err);
+        return sfp__image_set_hold_out(&t->pictures, HELD_OUT, &t->held, err);
     if (s && err)
         *err = why;
     return s;
@@ -119,15 +118,15 @@ static sfp_status open_teacher(training *t, sfp_error *err)
                                     .grid = o->teacher_grid,
                                     .seed = o->seed,
                                     .crop_least = o->crop_least};
-    sfp_status s = sfp__teacher_open(&to, &t->pictures, t->pool, t->hooks, &t->teacher, err);
-    t->taught = !s;
-    return s;
+    TRY(sfp__teacher_open(&to, &t->pictures, t->pool, t->hooks, &t->teacher, err));
+    t->taught = true;
+    return SFP_OK;
 }
 
 /* Everything that decides what a step does; the length of the plan may change. */
 static uint64_t key_of(const training *t)
 {
-    uint64_t h = sfp__hash(sfp__pictures_hash(&t->pictures), &t->o->seed, sizeof t->o->seed);
+    uint64_t h = sfp__hash(sfp__image_set_hash(&t->pictures), &t->o->seed, sizeof t->o->seed);
     for (const sfp_opt *row = sfp__pretrain_rows; row < sfp__pretrain_rows + SFP_PRETRAIN_ROWS; row++)
         if (sfp__pretrain_decides(row))
             h = sfp__hash(h, (const char *)t->o + row->offset, row->size);
@@ -138,23 +137,19 @@ static uint64_t key_of(const training *t)
 /* Weights of a file with the student's sizes. */
 static sfp_status start_from(training *t, const sfp_vit_config *c, sfp_error *err)
 {
-    sfp_vit *v = NULL;
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
     const sfp_vit_options opt = {.img_size = c->img_size};
-    sfp_status s = sfp__vit_load(t->o->init, &opt, &v, err);
-    if (s)
-        return s;
+    TRY(sfp__vit_load(t->o->init, &opt, &v, err));
     const sfp_vit_config *f = &v->config;
+    bool clip = f->pre_norm || f->no_patch_bias || f->quick_gelu;
     if (f->patch_size != c->patch_size || f->dim != c->dim || f->depth != c->depth || f->heads != c->heads ||
-        f->hidden != c->hidden || f->pre_norm || f->no_patch_bias || f->quick_gelu)
-        s = sfp__fail(err, SFP_EINVAL,
-                      "%s: is a ViT of patch %d, width %d, %d blocks, %d heads, hidden %d%s, expected %d, %d, %d, %d, %d",
-                      t->o->init, f->patch_size, f->dim, f->depth, f->heads, f->hidden,
-                      f->pre_norm || f->no_patch_bias || f->quick_gelu ? " with CLIP's changes" : "", c->patch_size, c->dim,
-                      c->depth, c->heads, c->hidden);
-    else
-        sfp__vit_weights_copy(c, &t->state.weights, &v->weights);
-    sfp__vit_free(v);
-    return s;
+        f->hidden != c->hidden || clip)
+        return sfp__fail(err, SFP_EINVAL,
+                         "%s: is a ViT of patch %d, width %d, %d blocks, %d heads, hidden %d%s, expected %d, %d, %d, %d, %d",
+                         t->o->init, f->patch_size, f->dim, f->depth, f->heads, f->hidden, clip ? " with CLIP's changes" : "",
+                         c->patch_size, c->dim, c->depth, c->heads, c->hidden);
+    sfp__vit_weights_copy(c, &t->state.weights, &v->weights);
+    return SFP_OK;
 }
 
 static sfp_status make_student(training *t, sfp_error *err)
@@ -174,25 +169,19 @@ static sfp_status make_student(training *t, sfp_error *err)
                                  .smoothing = o->smoothing,
                                  .temperature = o->temperature};
     sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .unit = UNIT};
-    sfp_status s = sfp__vit_random(&c, o->seed, 0.02f, &t->student, err);
-    if (!s)
-        s = sfp__loss_create(&lo, &c, &t->pictures, t->taught ? &t->teacher : NULL, sfp__thread_pool_size(t->pool), UNIT,
-                             &t->loss, err);
-    po.token_head = !s && sfp__loss_all_tokens(t->loss);
-    if (!s)
-        s = sfp__vit_plan_create(t->student, t->pool, &po, &t->plan, err);
-    if (!s)
-        s = sfp__vit_plan_prepare(t->plan, o->batch, err);
-    if (!s)
-        s = sfp__pretrain_state_init(&t->state, &c, sfp__loss_count(t->loss), err);
-    if (s)
-        return s;
+    TRY(sfp__vit_random(&c, o->seed, 0.02f, &t->student, err));
+    TRY(sfp__loss_create(&lo, &c, &t->pictures, t->taught ? &t->teacher : NULL, sfp__thread_pool_size(t->pool), UNIT, &t->loss,
+                         err));
+    po.token_head = sfp__loss_all_tokens(t->loss);
+    TRY(sfp__vit_plan_create(t->student, t->pool, &po, &t->plan, err));
+    TRY(sfp__vit_plan_prepare(t->plan, o->batch, err));
+    TRY(sfp__pretrain_state_init(&t->state, &c, sfp__loss_count(t->loss), err));
     t->state.key = key_of(t);
-    s = o->init ? start_from(t, &c, err) : sfp__vit_flat_init(&c, o->seed, &t->state.weights, err);
+    TRY(o->init ? start_from(t, &c, err) : sfp__vit_flat_init(&c, o->seed, &t->state.weights, err));
     sfp__loss_init(t->loss, o->seed, t->state.adam.x + t->state.vit_count);
     sfp__loss_decays(t->loss, t->state.decays + t->state.vit_count);
     memcpy(t->state.adam.ema, t->state.adam.x, t->state.adam.count * sizeof(float));
-    return s;
+    return SFP_OK;
 }
 
 static sfp_status load_state(void *ctx, const char *path, sfp_error *err)
@@ -218,27 +207,20 @@ static sfp_status resume(training *t, bool *found, sfp_error *err)
 static sfp_status prepare(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
-    sfp_status s = sfp__pretrain_take_folder(o, &t->lock, &t->made, err);
-    if (!s)
-        s = load_pictures(t, err);
-    if (!s && t->pictures.count < o->batch)
-        s = sfp__fail(err, SFP_EINVAL, "%s: has %lld pictures to learn from, expected at least a batch of %d", o->data,
-                      (long long)t->pictures.count, o->batch);
-    if (!s)
-        s = open_teacher(t, err);
-    if (!s)
-        s = make_student(t, err);
     bool found = false;
-    if (!s && o->resume)
-        s = resume(t, &found, err);
-    if (!s)
-        s = sfp__vit_set_weights(t->student, &t->state.weights, err);
-    if (!s && !found)
-        s = sfp__pretrain_clear_folder(o, t->hooks, err);
-    if (!s)
-        s = sfp__log_open(path_of(t, SFP__PRETRAIN_LOG), t->state.step, &t->log, err);
-    if (s)
-        return s;
+    TRY(sfp__pretrain_take_folder(o, &t->lock, &t->made, err));
+    TRY(load_pictures(t, err));
+    if (t->pictures.count < o->batch)
+        return sfp__fail(err, SFP_EINVAL, "%s: has %lld pictures to learn from, expected at least a batch of %d", o->data,
+                         (long long)t->pictures.count, o->batch);
+    TRY(open_teacher(t, err));
+    TRY(make_student(t, err));
+    if (o->resume)
+        TRY(resume(t, &found, err));
+    TRY(sfp__vit_set_weights(t->student, &t->state.weights, err));
+    if (!found)
+        TRY(sfp__pretrain_clear_folder(o, t->hooks, err));
+    TRY(sfp__log_open(path_of(t, SFP__PRETRAIN_LOG), t->state.step, &t->log, err));
     t->epoch_steps = sfp__batch_feed_epoch_steps(&t->pictures, o->batch);
     sfp_batches_options bo = {.batch = o->batch,
                               .size = o->img_size,
@@ -286,15 +268,12 @@ static sfp_status step(training *t, sfp_error *err)
     const sfp_pretrain_options *o = t->o;
     const sfp_batch_made *batch = NULL;
     double value[SFP_TERMS], begin = sfp__now();
-    sfp_status s = sfp__batch_feed_take(t->feed, &batch, err);
-    if (s)
-        return s;
+    TRY(sfp__batch_feed_take(t->feed, &batch, err));
     memset(st->adam.g, 0, st->vit_count * sizeof(float));
     sfp__loss_begin(t->loss, batch, o->batch, st->adam.x + st->vit_count);
     const sfp_vit_pass pass = {
         .b = o->batch, .x = batch->x, .token_head = sfp__loss_tokens, .head_ctx = t->loss, .grad_w = &st->grads};
-    if ((s = sfp__vit_run(t->plan, &pass, err)))
-        return s;
+    TRY(sfp__vit_run(t->plan, &pass, err));
     sfp__loss_end(t->loss, value, st->adam.g + st->vit_count);
     double n = (double)st->step;
     t->lr = rate_at(o, fraction(t));
@@ -310,17 +289,16 @@ static sfp_status step(training *t, sfp_error *err)
     if (!isfinite(t->grad_norm))
         return sfp__fail(err, SFP_EINVAL, "step %llu: the gradient is not finite; a smaller --lr may help",
                          (unsigned long long)st->step);
-    if ((s = sfp__vit_set_weights(t->student, &st->weights, err)))
-        return s;
+    TRY(sfp__vit_set_weights(t->student, &st->weights, err));
     for (int i = 0; i < SFP_TERMS; i++)
-        t->sum[i] += value[i];
+        t->since.sum[i] += value[i];
     double took = sfp__now() - begin, usual = st->step ? st->seconds / (double)st->step : took;
     if (st->step >= 10 && took > 20 * usual)
         took = usual; /* the process or the machine stood still: no time of training */
     st->step++;
     st->seconds += took;
-    t->since_steps++;
-    t->since_seconds += took;
+    t->since.steps++;
+    t->since.seconds += took;
     return SFP_OK;
 }
 
@@ -328,7 +306,14 @@ static sfp_status step(training *t, sfp_error *err)
 
 static double images_per_second(const training *t)
 {
-    return t->since_seconds > 0 ? (double)t->since_steps * t->o->batch / t->since_seconds : NAN;
+    return t->since.seconds > 0 ? (double)t->since.steps * t->o->batch / t->since.seconds : NAN;
+}
+
+/* Since the last point; NAN: there was no step. */
+static void mean_losses(const training *t, double loss[SFP_TERMS])
+{
+    for (int i = 0; i < SFP_TERMS; i++)
+        loss[i] = t->since.steps ? t->since.sum[i] / (double)t->since.steps : NAN;
 }
 
 static void tell(const training *t)
@@ -345,8 +330,7 @@ static void tell(const training *t)
                                .knn = t->score.knn,
                                .epoch = (double)t->state.step / (double)t->epoch_steps,
                                .images_per_second = images_per_second(t)};
-    for (int i = 0; i < SFP_TERMS; i++)
-        p.loss[i] = t->since_steps ? t->sum[i] / (double)t->since_steps : NAN;
+    mean_losses(t, p.loss);
     t->hooks->progress(t->hooks->ctx, &p);
 }
 
@@ -360,8 +344,7 @@ static sfp_log_point point_of(const training *t, const sfp_score *score)
                        .images_per_second = images_per_second(t),
                        .ncm = score ? score->ncm : NAN,
                        .knn = score ? score->knn : NAN};
-    for (int i = 0; i < SFP_TERMS; i++)
-        p.loss[i] = t->since_steps ? t->sum[i] / (double)t->since_steps : NAN;
+    mean_losses(t, p.loss);
     return p;
 }
 
@@ -369,24 +352,18 @@ static sfp_status note(training *t, const sfp_score *score, sfp_error *err)
 {
     sfp_log_point p = point_of(t, score);
     sfp_status s = sfp__log_add(&t->log, &p, err);
-    memset(t->sum, 0, sizeof t->sum);
-    t->since_steps = 0;
-    t->since_seconds = 0;
+    memset(&t->since, 0, sizeof t->since);
     return s;
 }
 
 /* The averaged weights, in a vit of their own for as long as it takes. */
 static sfp_status score_now(training *t, sfp_error *err)
 {
-    sfp_vit *v = NULL;
-    sfp_status s = sfp__vit_random(&t->state.config, 0, 0.02f, &v, err);
-    if (!s)
-        s = sfp__vit_set_weights(v, &t->state.average, err);
-    if (!s)
-        s = sfp__score(v, t->pool, &t->pictures, &t->held, t->o->score_pictures, &t->score, err);
-    sfp__vit_free(v);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
     t->score_at = t->state.seconds;
-    return s;
+    TRY(sfp__vit_random(&t->state.config, 0, 0.02f, &v, err));
+    TRY(sfp__vit_set_weights(v, &t->state.average, err));
+    return sfp__score(v, t->pool, &t->pictures, &t->held, t->o->score_pictures, &t->score, err);
 }
 
 static sfp_status save(training *t, sfp_error *err)
@@ -395,16 +372,16 @@ static sfp_status save(training *t, sfp_error *err)
     t->saved_step = t->state.step;
     char last[PATH_MAX];
     (void)snprintf(last, sizeof last, "%s", path_of(t, SFP__PRETRAIN_CHECKPOINT));
-    sfp_status s = t->whole ? sfp__file_keep(last, path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD), err) : SFP_OK;
-    if (!s)
-        s = sfp__pretrain_state_save(&t->state, t->o, last, err);
-    t->whole = !s;
-    return s;
+    if (t->whole)
+        TRY(sfp__file_keep(last, path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD), err));
+    t->whole = false; /* while it is written */
+    TRY(sfp__pretrain_state_save(&t->state, t->o, last, err));
+    t->whole = true;
+    return SFP_OK;
 }
 
 static sfp_status train(training *t, sfp_error *err)
 {
-    sfp_status s = SFP_OK;
     t->began = sfp__now();
     t->from = fraction(t);
     t->saved_at = t->score_at = t->state.seconds;
@@ -412,23 +389,20 @@ static sfp_status train(training *t, sfp_error *err)
     t->score = (sfp_score){.ncm = NAN, .knn = NAN};
     if (ended(t))
         say(t, "this training has ended already: nothing is left to train");
-    while (!s && !ended(t) && !stopped(t)) {
-        if ((s = step(t, err)))
-            break;
+    while (!ended(t) && !stopped(t)) {
+        TRY(step(t, err));
         tell(t);
         bool score = t->o->score_seconds > 0 && t->state.seconds - t->score_at >= t->o->score_seconds;
         if (score)
-            s = score_now(t, err);
-        if (!s && (score || t->since_seconds >= LOG_SECONDS))
-            s = note(t, score ? &t->score : NULL, err);
-        if (!s && score)
-            s = sfp__pretrain_report(path_of(t, SFP__PRETRAIN_REPORT), &t->log, err);
-        if (!s && t->state.seconds - t->saved_at >= t->o->checkpoint_seconds)
-            s = save(t, err);
+            TRY(score_now(t, err));
+        if (score || t->since.seconds >= LOG_SECONDS)
+            TRY(note(t, score ? &t->score : NULL, err));
+        if (score)
+            TRY(sfp__pretrain_report(path_of(t, SFP__PRETRAIN_REPORT), &t->log, err));
+        if (t->state.seconds - t->saved_at >= t->o->checkpoint_seconds)
+            TRY(save(t, err));
     }
-    if (!s && t->state.step > t->saved_step)
-        s = save(t, err);
-    return s;
+    return t->state.step > t->saved_step ? save(t, err) : SFP_OK;
 }
 
 /* ------------------------------------------------------------------- the end */
@@ -463,40 +437,23 @@ static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
     r->images_per_second = (double)t->state.step * t->o->batch / t->state.seconds;
     for (int i = 0; i < SFP_TERMS; i++)
         r->loss[i] = t->log.count ? t->log.point[t->log.count - 1].loss[i] : NAN;
-    sfp_status s = score_now(t, err);
-    if (!s && t->since_steps) {
-        for (int i = 0; i < SFP_TERMS; i++)
-            r->loss[i] = t->sum[i] / (double)t->since_steps;
-        s = note(t, &t->score, err);
+    TRY(score_now(t, err));
+    if (t->since.steps) {
+        mean_losses(t, r->loss);
+        TRY(note(t, &t->score, err));
     }
     r->ncm = t->score.ncm;
     r->knn = t->score.knn;
     sfp_vit_config c;
-    if (!s)
-        s = write_model(t, &c, err);
-    if (!s)
-        s = sfp__pretrain_write_config(path_of(t, SFP__PRETRAIN_CONFIG), t->o, &c, (int64_t)t->pictures.count, r, err);
-    if (!s)
-        s = sfp__pretrain_report(path_of(t, SFP__PRETRAIN_REPORT), &t->log, err);
-    return s;
+    TRY(write_model(t, &c, err));
+    TRY(sfp__pretrain_write_config(path_of(t, SFP__PRETRAIN_CONFIG), t->o, &c, r, err));
+    return sfp__pretrain_report(path_of(t, SFP__PRETRAIN_REPORT), &t->log, err);
 }
 
-sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks,
-                         sfp_pretrain_result *out, sfp_error *err)
+static void training_free(training *t)
 {
-    training *t = sfp__calloc(1, sizeof *t);
     if (!t)
-        return sfp__fail_nomem(err);
-    t->o = o;
-    t->hooks = hooks;
-    t->lock = -1;
-    t->pool = pool;
-    sfp_pretrain_result r = {0};
-    sfp_status s = prepare(t, err);
-    if (!s)
-        s = train(t, err);
-    if (!s)
-        s = finish(t, &r, err);
+        return;
     sfp__batch_feed_free(t->feed);
     sfp__log_close(&t->log);
     sfp__loss_free(t->loss);
@@ -505,13 +462,27 @@ sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_thread_pool *pool, c
     if (t->taught)
         sfp__teacher_done(&t->teacher);
     sfp__pretrain_state_done(&t->state);
-    sfp__pictures_done(&t->pictures);
-    sfp__pictures_done(&t->held);
-    if (s)
-        sfp__folder_unmake(o->out, t->made); /* only empty ones go */
+    sfp__image_set_done(&t->pictures);
+    sfp__image_set_done(&t->held);
+    sfp__folder_unmake(t->o->out, t->made); /* only empty ones go */
     sfp__folder_unlock(t->lock);
     sfp__free(t);
-    if (!s)
-        *out = r;
-    return s;
+}
+DEFINE_OWNED_PTR(training, training_free)
+
+sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks,
+                         sfp_pretrain_result *out, sfp_error *err)
+{
+    OWNED_PTR(training_free) training *t = NULL;
+    sfp_pretrain_result r = {0};
+    TRY(sfp__alloc(&t, 1, sizeof *t, err));
+    t->o = o;
+    t->hooks = hooks;
+    t->lock = -1;
+    t->pool = pool;
+    TRY(prepare(t, err));
+    TRY(train(t, err));
+    TRY(finish(t, &r, err));
+    *out = r;
+    return SFP_OK;
 }

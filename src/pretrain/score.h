@@ -4,7 +4,7 @@
 #define SFP_PRETRAIN_SCORE_H
 
 #include "model/vit.h"
-#include "pretrain/pictures.h"
+#include "pretrain/image_set.h"
 
 typedef struct sfp_score {
     double ncm, knn; /* fractions; NAN without labels */
@@ -13,7 +13,7 @@ typedef struct sfp_score {
 
 /* At most `most` pictures of each set, evenly spread. Class means in Euclidean distance; 10 neighbours by cosine, each vote
  * weighted by it. */
-sfp_status sfp__score(sfp_vit *v, sfp_thread_pool *pool, const sfp_pictures *known, const sfp_pictures *held, int most,
+sfp_status sfp__score(sfp_vit *v, sfp_thread_pool *pool, const sfp_image_set *known, const sfp_image_set *held, int most,
                       sfp_score *out, sfp_error *err);
 
 #endif

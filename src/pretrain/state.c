@@ -27,39 +27,29 @@ static sfp_status note_decay(void *ctx, const char *name, const int64_t *shape, 
 
 sfp_status sfp__pretrain_state_init(sfp_pretrain_state *out, const sfp_vit_config *c, size_t loss_count, sfp_error *err)
 {
-    sfp_pretrain_state s = {.config = *c, .vit_count = sfp__vit_flat_count(c)};
+    OWNED_BY(sfp__pretrain_state_done) sfp_pretrain_state s = {.config = *c, .vit_count = sfp__vit_flat_count(c)};
     sfp_adamw *a = &s.adam;
     a->count = s.vit_count + loss_count;
-    a->x = sfp__calloc(a->count, sizeof(float));
-    a->g = sfp__calloc(a->count, sizeof(float));
-    a->m = sfp__calloc(a->count, sizeof(float));
-    a->v = sfp__calloc(a->count, sizeof(float));
-    a->ema = sfp__calloc(a->count, sizeof(float));
-    a->decays = s.decays = sfp__calloc(a->count, 1);
-    sfp_status status = a->x && a->g && a->m && a->v && a->ema && s.decays ? SFP_OK : sfp__fail_nomem(err);
-    if (!status)
-        status = sfp__vit_flat_view(c, a->x, &s.weights, err);
-    if (!status)
-        status = sfp__vit_flat_view(c, a->g, &s.grads, err);
-    if (!status)
-        status = sfp__vit_flat_view(c, a->ema, &s.average, err);
-    if (status) {
-        sfp__pretrain_state_done(&s);
-        return status;
-    }
+    const sfp_want list[] = {{&a->x, a->count, sizeof(float)},   {&a->g, a->count, sizeof(float)},
+                             {&a->m, a->count, sizeof(float)},   {&a->v, a->count, sizeof(float)},
+                             {&a->ema, a->count, sizeof(float)}, {&s.decays, a->count, 1}};
+    TRY(sfp__block(&s.block, SFP_LIST(list), err));
+    for (size_t i = 0; i < 5; i++)
+        memset(*(float **)list[i].to, 0, a->count * sizeof(float));
+    memset(s.decays, 0, a->count);
+    a->decays = s.decays;
+    TRY(sfp__vit_flat_view(c, a->x, &s.weights, err));
+    TRY(sfp__vit_flat_view(c, a->g, &s.grads, err));
+    TRY(sfp__vit_flat_view(c, a->ema, &s.average, err));
     (void)sfp__vit_each_weight(c, &s.weights, note_decay, &s, NULL);
     *out = s;
+    s = (sfp_pretrain_state){0};
     return SFP_OK;
 }
 
 void sfp__pretrain_state_done(sfp_pretrain_state *s)
 {
-    sfp__free(s->adam.x);
-    sfp__free(s->adam.g);
-    sfp__free(s->adam.m);
-    sfp__free(s->adam.v);
-    sfp__free(s->adam.ema);
-    sfp__free(s->decays);
+    sfp__free(s->block);
     sfp__vit_flat_view_done(&s->weights);
     sfp__vit_flat_view_done(&s->grads);
     sfp__vit_flat_view_done(&s->average);
@@ -114,41 +104,109 @@ static sfp_status read_blocks(const sfp_safetensors *f, sfp_pretrain_state *s, s
     const int64_t shape[] = {(int64_t)s->adam.count};
     const char *path = sfp__safetensors_path(f), *sum;
     const sfp_tensor *t[BLOCKS] = {0};
-    sfp_status status = need_meta(f, SFP_CHECKSUM_KEY, &sum, err);
-    for (int i = 0; !status && i < BLOCKS; i++) /* all are looked at before the first is changed */
-        if (!(status = sfp__safetensors_need(f, list[i].name, &t[i], err)))
-            status = sfp__tensor_expect(path, t[i], shape, 1, err);
-    if (!status)
-        status = sfp__safetensors_check_sum(f, NULL, err);
-    for (int i = 0; !status && i < BLOCKS; i++)
-        status = sfp__tensor_to_f32(path, t[i], list[i].to, err);
-    return status;
+    TRY(need_meta(f, SFP_CHECKSUM_KEY, &sum, err));
+    for (int i = 0; i < BLOCKS; i++) { /* all are looked at before the first is changed */
+        TRY(sfp__safetensors_need(f, list[i].name, &t[i], err));
+        TRY(sfp__tensor_expect(path, t[i], shape, 1, err));
+    }
+    TRY(sfp__safetensors_check_sum(f, NULL, err));
+    for (int i = 0; i < BLOCKS; i++)
+        TRY(sfp__tensor_to_f32(path, t[i], list[i].to, err));
+    return SFP_OK;
 }
 
 sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const sfp_pretrain_options *o, const char *path, sfp_error *err)
 {
-    sfp_safetensors *f = NULL;
+    OWNED_PTR(sfp__safetensors_close) sfp_safetensors *f = NULL;
     const char *step, *seconds, *key;
-    sfp_status status = sfp__safetensors_open(path, &f, err);
-    if (!status)
-        status = need_meta(f, "step", &step, err);
-    if (!status)
-        status = need_meta(f, "seconds", &seconds, err);
-    if (!status)
-        status = need_meta(f, "key", &key, err);
-    if (!status && strtoull(key, NULL, 16) != s->key)
-        status = sfp__pretrain_is_other(f, o, err);
-    uint64_t steps = status ? 0 : strtoull(step, NULL, 10);
-    double spent = status ? 0 : strtod(seconds, NULL);
-    if (!status && (steps > INT64_MAX || !isfinite(spent) || spent < 0))
-        status = sfp__fail(err, SFP_EFORMAT, "%s: is of step %s after %s seconds, expected numbers of a training", path,
-                           sfp__printable(step, (char[32]){0}, 32), sfp__printable(seconds, (char[48]){0}, 48));
-    if (!status)
-        status = read_blocks(f, s, err);
-    if (!status) {
-        s->step = steps;
-        s->seconds = spent;
+    TRY(sfp__safetensors_open(path, &f, err));
+    TRY(need_meta(f, "step", &step, err));
+    TRY(need_meta(f, "seconds", &seconds, err));
+    TRY(need_meta(f, "key", &key, err));
+    if (strtoull(key, NULL, 16) != s->key)
+        return sfp__pretrain_is_other(f, o, err);
+    uint64_t steps = strtoull(step, NULL, 10);
+    double spent = strtod(seconds, NULL);
+    if (steps > INT64_MAX || !isfinite(spent) || spent < 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is of step %s after %s seconds, expected numbers of a training", path,
+                         sfp__printable(step, (char[32]){0}, 32), sfp__printable(seconds, (char[48]){0}, 48));
+    TRY(read_blocks(f, s, err));
+    s->step = steps;
+    s->seconds = spent;
+    return SFP_OK;
+}
+
+/* ----------------------------------------------------------------------- AdamW */
+
+enum { GRAIN = 1 << 16, MOST_PIECES = 4096 };
+
+typedef struct work {
+    const sfp_adamw *a;
+    size_t grain;
+    double sums[MOST_PIECES];
+    float scale, size, root, keep, beta1, beta2, eps, ema;
+} work;
+
+static size_t end_of(const work *w, size_t first)
+{
+    return first + w->grain < w->a->count ? first + w->grain : w->a->count;
+}
+
+static void sum_piece(void *ctx, int piece, int worker)
+{
+    (void)worker;
+    work *w = ctx;
+    const float *g = w->a->g;
+    double lanes[8] = {0};
+    size_t i = (size_t)piece * w->grain, end = end_of(w, i);
+    for (; i + 8 <= end; i += 8)
+        for (size_t k = 0; k < 8; k++)
+            lanes[k] += (double)g[i + k] * (double)g[i + k];
+    for (; i < end; i++)
+        lanes[0] += (double)g[i] * (double)g[i];
+    w->sums[piece] = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
+static void step_piece(void *ctx, int piece, int worker)
+{
+    (void)worker;
+    const work *w = ctx;
+    const sfp_adamw *a = w->a;
+    float *restrict x = a->x, *restrict m = a->m, *restrict v = a->v, *restrict ema = a->ema;
+    const float *restrict grad = a->g;
+    const uint8_t *restrict decays = a->decays;
+    size_t first = (size_t)piece * w->grain, end = end_of(w, first);
+    for (size_t i = first; i < end; i++) {
+        float g = grad[i] * w->scale;
+        m[i] = w->beta1 * m[i] + (1 - w->beta1) * g;
+        v[i] = w->beta2 * v[i] + (1 - w->beta2) * g * g;
+        float y = x[i] * (decays[i] ? w->keep : 1.0f) - w->size * m[i] / (sqrtf(v[i]) * w->root + w->eps);
+        x[i] = y;
+        ema[i] = w->ema * ema[i] + (1 - w->ema) * y;
     }
-    sfp__safetensors_close(f);
-    return status;
+}
+
+double sfp__adamw_step(sfp_thread_pool *pool, const sfp_adamw *a, const sfp_adamw_step *s)
+{
+    work w = {.a = a, .grain = GRAIN};
+    while (a->count > w.grain * MOST_PIECES)
+        w.grain *= 2;
+    int pieces = (int)((a->count + w.grain - 1) / w.grain);
+    sfp__thread_pool_run(pool, pieces, sum_piece, &w);
+    double sum = 0;
+    for (int i = 0; i < pieces; i++)
+        sum += w.sums[i];
+    double norm = sqrt(sum), c1 = 1 - pow(s->beta1, (double)s->t), c2 = 1 - pow(s->beta2, (double)s->t);
+    if (!isfinite(norm))
+        return norm;
+    w.scale = s->clip > 0 && norm > s->clip ? (float)(s->clip / norm) : 1.0f;
+    w.size = (float)(s->lr / c1);
+    w.root = (float)(1 / sqrt(c2));
+    w.keep = (float)(1 - s->lr * s->weight_decay);
+    w.beta1 = (float)s->beta1;
+    w.beta2 = (float)s->beta2;
+    w.eps = (float)s->eps;
+    w.ema = (float)s->ema;
+    sfp__thread_pool_run(pool, pieces, step_piece, &w);
+    return norm;
 }

@@ -30,12 +30,12 @@ typedef struct header {
     uint64_t total; /* entries wanted: view after view, so a cache of fewer views is the beginning of one of more */
     uint64_t entry_bytes;
     uint64_t done;   /* the first so many are there */
-    uint64_t config; /* of what a config beside the weights may say; 0: the file is from before this was noted */
+    uint64_t config; /* of what a config beside the weights may say */
 } header;
 
 typedef struct making {
     const sfp_teacher_options *o;
-    const sfp_pictures *pictures;
+    const sfp_image_set *pictures;
     sfp_teacher *t;
     int size;           /* of the teacher's input */
     int grid, tokens;   /* patches along the teacher's side; its T */
@@ -60,30 +60,25 @@ static int grid_of(const sfp_teacher_options *o)
 
 static sfp_status weights_hash(const char *path, uint64_t *h, sfp_error *err)
 {
-    sfp_map m = {0};
-    if (strcmp(path, SFP_VIT_BUILTIN) == 0 && (m.bytes = sfp__vit_builtin_bytes(&m.size))) {
-        *h = sfp__hash(*h, m.bytes, m.size);
-        return SFP_OK;
-    }
-    sfp_status s = sfp__map_open(path, &m, err);
-    if (s)
-        return s;
-    *h = sfp__hash(*h, m.bytes, m.size);
-    sfp__map_close(&m);
+    OWNED_BY(sfp__map_close) sfp_map m = {0};
+    size_t size = 0;
+    const uint8_t *builtin = strcmp(path, SFP_VIT_BUILTIN) == 0 ? sfp__vit_builtin_bytes(&size) : NULL;
+    if (!builtin)
+        TRY(sfp__map_open(path, &m, err));
+    *h = builtin ? sfp__hash(*h, builtin, size) : sfp__hash(*h, m.bytes, m.size);
     return SFP_OK;
 }
 
-static sfp_status key_of(const sfp_teacher_options *o, const sfp_pictures *p, uint64_t *out, sfp_error *err)
+static sfp_status key_of(const sfp_teacher_options *o, const sfp_image_set *p, uint64_t *out, sfp_error *err)
 {
-    const uint64_t numbers[] = {1 /* how entries are made */, sfp__pictures_hash(p),
+    const uint64_t numbers[] = {1 /* how entries are made */, sfp__image_set_hash(p),
                                 (uint64_t)p->count,           (uint64_t)p->size,
                                 (uint64_t)grid_of(o),         o->seed};
     uint64_t h = sfp__hash(SFP_HASH_START, numbers, sizeof numbers);
     h = sfp__hash(h, &o->crop_least, sizeof o->crop_least);
-    sfp_status s = weights_hash(o->weights, &h, err);
-    if (!s)
-        *out = h;
-    return s;
+    TRY(weights_hash(o->weights, &h, err));
+    *out = h;
+    return SFP_OK;
 }
 
 static uint64_t config_hash(const sfp_vit_config *c)
@@ -92,7 +87,7 @@ static uint64_t config_hash(const sfp_vit_config *c)
     uint64_t h = sfp__hash(SFP_HASH_START, numbers, sizeof numbers);
     h = sfp__hash(h, &c->ln_eps, sizeof c->ln_eps);
     h = sfp__hash(h, c->mean, sizeof c->mean);
-    return sfp__hash(h, c->std, sizeof c->std) | 1; /* never 0 */
+    return sfp__hash(h, c->std, sizeof c->std) | 1;
 }
 
 /* Rows of weights that average `grid` cells into `side`, by the length they share. */
@@ -117,7 +112,7 @@ static void make_input(void *ctx, int piece, int worker)
     uint8_t *rgb = m->rgb + (size_t)piece * 3 * pixels;
     sfp_view v = sfp__view(m->o->seed, picture, view, S, m->o->crop_least);
     const sfp_vit_config *c = &m->t->vit->config;
-    m->status[piece] = sfp__view_render(sfp__pictures_at(m->pictures, (int64_t)picture), S, &v, m->size, rgb, NULL);
+    m->status[piece] = sfp__view_render(sfp__image_set_at(m->pictures, (int64_t)picture), S, &v, m->size, rgb, NULL);
     if (!m->status[piece])
         sfp__pixels_normalise(rgb, m->size, c->mean, c->std, m->x + (size_t)piece * 3 * pixels);
 }
@@ -161,6 +156,11 @@ static sfp_status write_at(int fd, const char *path, const void *bytes, size_t n
     return SFP_OK;
 }
 
+static sfp_status sync_cache(int fd, const char *path, sfp_error *err)
+{
+    return fdatasync(fd) == 0 ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot write", path);
+}
+
 /* What is in an open cache: `other` when it was made for something else, h->done when it is the one wanted. */
 static sfp_status read_header(int fd, const char *path, header *h, bool *other, sfp_error *err)
 {
@@ -173,7 +173,7 @@ static sfp_status read_header(int fd, const char *path, header *h, bool *other, 
     bool ours = pread(fd, &old, sizeof old, 0) == (ssize_t)sizeof old && memcmp(old.magic, h->magic, sizeof old.magic) == 0;
     if (st.st_size > 0 && !ours)
         return sfp__fail(err, SFP_EFORMAT, "%s: is no file of teacher outputs; it is left alone", path);
-    bool same = ours && old.key == h->key && (old.config == h->config || old.config == 0) && old.entry_bytes == h->entry_bytes &&
+    bool same = ours && old.key == h->key && old.config == h->config && old.entry_bytes == h->entry_bytes &&
                 st.st_size >= HEADER_BYTES && ((uint64_t)st.st_size - HEADER_BYTES) / h->entry_bytes >= old.done;
     h->done = same ? old.done : 0; /* more views than before: they follow */
     *other = ours && !same;
@@ -197,11 +197,12 @@ static sfp_status open_cache(const sfp_teacher_options *o, header *h, int *fd, c
     if (f < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", o->cache);
     *fd = f;
-    sfp_status s = lock_cache(f, o->cache, LOCK_SH, err);
-    if (s || (s = read_header(f, o->cache, h, &other, err)) || h->done >= h->total)
-        return s;
-    if ((s = lock_cache(f, o->cache, LOCK_EX, err)) || (s = read_header(f, o->cache, h, &other, err)))
-        return s;
+    TRY(lock_cache(f, o->cache, LOCK_SH, err));
+    TRY(read_header(f, o->cache, h, &other, err));
+    if (h->done >= h->total)
+        return SFP_OK;
+    TRY(lock_cache(f, o->cache, LOCK_EX, err));
+    TRY(read_header(f, o->cache, h, &other, err));
     if (other && hooks && hooks->say) {
         char text[600];
         (void)snprintf(text, sizeof text, "%.400s: was made for another teacher, data or views; made again", o->cache);
@@ -209,10 +210,8 @@ static sfp_status open_cache(const sfp_teacher_options *o, header *h, int *fd, c
     }
     char block[HEADER_BYTES] = {0};
     memcpy(block, h, sizeof *h);
-    if ((s = write_at(f, o->cache, block, sizeof block, 0, err)) == SFP_OK &&
-        fdatasync(f) != 0) /* before old entries are overwritten */
-        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", o->cache);
-    return s;
+    TRY(write_at(f, o->cache, block, sizeof block, 0, err));
+    return sync_cache(f, o->cache, err); /* before old entries are overwritten */
 }
 
 static sfp_status run_chunk(making *m, sfp_vit_plan *plan, sfp_thread_pool *pool, int n, sfp_error *err)
@@ -222,48 +221,41 @@ static sfp_status run_chunk(making *m, sfp_vit_plan *plan, sfp_thread_pool *pool
         if (m->status[i])
             return sfp__fail(err, m->status[i], "cannot make a view of %d x %d pixels", m->size, m->size);
     const sfp_vit_pass pass = {.b = n, .x = m->x, .normed = m->normed};
-    sfp_status s = sfp__vit_run(plan, &pass, err);
-    if (!s)
-        sfp__thread_pool_run(pool, n, make_entry, m);
-    return s;
+    TRY(sfp__vit_run(plan, &pass, err));
+    sfp__thread_pool_run(pool, n, make_entry, m);
+    return SFP_OK;
 }
 
 /* Says how far the file got, when its entries are where no power cut takes them away. */
 static sfp_status note_done(int fd, const char *path, const header *h, sfp_error *err)
 {
-    if (fdatasync(fd) != 0)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", path);
+    TRY(sync_cache(fd, path, err));
     return write_at(fd, path, h, sizeof *h, 0, err);
 }
 
 static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, sfp_thread_pool *pool,
                              const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
-    sfp_status s = SFP_OK;
     double begin = sfp__now(), noted = begin;
+    const char *path = m->o->cache;
     uint64_t start = h->done;
-    while (!s && h->done < h->total) {
+    while (h->done < h->total) {
         if (hooks && hooks->stop && *hooks->stop) {
-            s = note_done(fd, m->o->cache, h, err);
-            return s ? s
-                     : sfp__fail(err, SFP_EINVAL, "%s: stopped after %llu of %llu entries; the same command goes on", m->o->cache,
-                                 (unsigned long long)h->done, (unsigned long long)h->total);
+            TRY(note_done(fd, path, h, err));
+            return sfp__fail(err, SFP_EINVAL, "%s: stopped after %llu of %llu entries; the same command goes on", path,
+                             (unsigned long long)h->done, (unsigned long long)h->total);
         }
         int n = h->total - h->done < CHUNK ? (int)(h->total - h->done) : CHUNK;
         m->first = h->done;
-        s = run_chunk(m, plan, pool, n, err);
-        if (!s)
-            s = write_at(fd, m->o->cache, m->entry, (size_t)n * h->entry_bytes, (off_t)(HEADER_BYTES + h->done * h->entry_bytes),
-                         err);
-        if (s)
-            break;
+        TRY(run_chunk(m, plan, pool, n, err));
+        TRY(write_at(fd, path, m->entry, (size_t)n * h->entry_bytes, (off_t)(HEADER_BYTES + h->done * h->entry_bytes), err));
         h->done += (uint64_t)n;
         if (h->done == h->total || sfp__now() - noted > NOTE_SECONDS) {
-            s = note_done(fd, m->o->cache, h, err);
+            TRY(note_done(fd, path, h, err));
             noted = sfp__now();
         }
         double now = sfp__now() - begin;
-        if (!s && hooks && hooks->progress)
+        if (hooks && hooks->progress)
             hooks->progress(hooks->ctx, &(sfp_pretrain_progress){.phase = "teacher",
                                                                  .done = h->done,
                                                                  .total = h->total,
@@ -272,62 +264,39 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
                                                                  .images_per_second = (double)(h->done - start) / now,
                                                                  .seconds = now});
     }
-    if (!s && h->done > start && fdatasync(fd) != 0)
-        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", m->o->cache);
-    return s ? s : lock_cache(fd, m->o->cache, LOCK_SH, err);
+    if (h->done > start)
+        TRY(sync_cache(fd, path, err));
+    return lock_cache(fd, path, LOCK_SH, err);
 }
 
-static sfp_status make_cache(const sfp_teacher_options *o, const sfp_pictures *p, sfp_teacher *t, sfp_thread_pool *pool,
+static sfp_status make_cache(const sfp_teacher_options *o, const sfp_image_set *p, sfp_teacher *t, sfp_thread_pool *pool,
                              const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
     const sfp_vit_config *c = &t->vit->config;
-    making m = {.o = o,
-                .pictures = p,
-                .t = t,
-                .size = c->img_size,
-                .grid = c->img_size / c->patch_size,
-                .tokens = t->vit->tokens};
+    making m = {
+        .o = o, .pictures = p, .t = t, .size = c->img_size, .grid = c->img_size / c->patch_size, .tokens = t->vit->tokens};
     header h = {.magic = MAGIC,
                 .total = (uint64_t)o->views * (uint64_t)p->count,
                 .entry_bytes = entry_floats(t) * sizeof(uint16_t),
                 .config = config_hash(c)};
-    sfp_vit_plan *plan = NULL;
-    int fd = -1;
-    t->lock = -1;
+    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
+    OWNED void *block = NULL;
     size_t pixels = (size_t)CHUNK * 3 * (size_t)m.size * (size_t)m.size;
-    sfp_status s = key_of(o, p, &h.key, err);
-    if (!s)
-        s = open_cache(o, &h, &fd, hooks, err);
-    if (s || h.done >= h.total)
-        goto done;
-    m.pool_w = sfp__malloc((size_t)t->grid * (size_t)m.grid * sizeof *m.pool_w);
-    m.x = sfp__malloc(pixels * sizeof *m.x);
-    m.rgb = sfp__malloc(pixels);
-    m.normed = sfp__malloc((size_t)CHUNK * (size_t)m.tokens * (size_t)t->dim * sizeof *m.normed);
-    m.entry = sfp__malloc(CHUNK * h.entry_bytes);
-    m.status = sfp__calloc(CHUNK, sizeof *m.status);
-    if (!m.pool_w || !m.x || !m.rgb || !m.normed || !m.entry || !m.status) {
-        s = sfp__fail_nomem(err);
-        goto done;
-    }
+    const sfp_want list[] = {{&m.pool_w, (size_t)t->grid * (size_t)m.grid, sizeof *m.pool_w},
+                             {&m.x, pixels, sizeof *m.x},
+                             {&m.rgb, pixels, 1},
+                             {&m.normed, (size_t)CHUNK * (size_t)m.tokens * (size_t)t->dim, sizeof *m.normed},
+                             {&m.entry, CHUNK, h.entry_bytes},
+                             {&m.status, CHUNK, sizeof *m.status}};
+    TRY(key_of(o, p, &h.key, err));
+    TRY(open_cache(o, &h, &t->lock, hooks, err));
+    if (h.done >= h.total)
+        return SFP_OK;
+    TRY(sfp__block(&block, SFP_LIST(list), err));
     average_weights(t->grid, m.grid, m.pool_w);
     const sfp_vit_plan_options po = {.mode = SFP_VIT_FORWARD, .token_head = true};
-    s = sfp__vit_plan_create(t->vit, pool, &po, &plan, err);
-    if (!s)
-        s = fill_cache(&m, &h, fd, plan, pool, hooks, err);
-done:
-    if (s && fd >= 0)
-        (void)close(fd);
-    else
-        t->lock = fd;
-    sfp__vit_plan_free(plan);
-    sfp__free(m.pool_w);
-    sfp__free(m.x);
-    sfp__free(m.rgb);
-    sfp__free(m.normed);
-    sfp__free(m.entry);
-    sfp__free(m.status);
-    return s;
+    TRY(sfp__vit_plan_create(t->vit, pool, &po, &plan, err));
+    return fill_cache(&m, &h, t->lock, plan, pool, hooks, err);
 }
 
 static const uint16_t *entry_at(const sfp_teacher *t, int view, int64_t picture)
@@ -339,13 +308,10 @@ static const uint16_t *entry_at(const sfp_teacher *t, int view, int64_t picture)
 static sfp_status measure(sfp_teacher *t, sfp_error *err)
 {
     size_t D = (size_t)t->dim;
-    double *sum = sfp__calloc(4 * D, sizeof *sum);
-    t->mean = sfp__malloc(2 * D * sizeof *t->mean);
-    t->scale = sfp__malloc(2 * D * sizeof *t->scale);
-    if (!sum || !t->mean || !t->scale) {
-        sfp__free(sum);
-        return sfp__fail_nomem(err);
-    }
+    OWNED double *sum = NULL;
+    TRY(sfp__alloc(&sum, 4 * D, sizeof *sum, err));
+    TRY(sfp__alloc(&t->mean, 2 * D, sizeof *t->mean, err));
+    TRY(sfp__alloc(&t->scale, 2 * D, sizeof *t->scale, err));
     int64_t total = t->pictures * t->views, n = total < STAT_ENTRIES ? total : STAT_ENTRIES;
     for (int64_t i = 0; i < n; i++) {
         int64_t at = i * total / n;
@@ -364,37 +330,30 @@ static sfp_status measure(sfp_teacher *t, sfp_error *err)
             t->mean[part * D + k] = (float)mean;
             t->scale[part * D + k] = (float)(1 / sqrt(fmax(var, 1e-6)));
         }
-    sfp__free(sum);
     return SFP_OK;
 }
 
-sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_pictures *p, sfp_thread_pool *pool,
+sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_image_set *p, sfp_thread_pool *pool,
                              const sfp_pretrain_hooks *hooks, sfp_teacher *out, sfp_error *err)
 {
-    sfp_teacher t = {.views = o->views, .pictures = p->count, .side = o->side, .grid = grid_of(o)};
+    OWNED_BY(sfp__teacher_done)
+    sfp_teacher t = {.views = o->views, .pictures = p->count, .side = o->side, .grid = grid_of(o), .lock = -1};
     if (t.grid < 1 || t.grid > 255 || t.grid % o->side != 0)
         return sfp__fail(err, SFP_EINVAL, "%d x %d teacher tokens are kept, expected a multiple of the student's %d x %d", t.grid,
                          t.grid, o->side, o->side);
-    sfp_status s = sfp__vit_load(o->weights, NULL, &t.vit, err);
-    if (s)
-        return s;
+    TRY(sfp__vit_load(o->weights, NULL, &t.vit, err));
     t.dim = t.vit->config.dim;
     t.classes = t.vit->config.classes;
-    s = make_cache(o, p, &t, pool, hooks, err);
-    if (!s)
-        s = sfp__map_open(o->cache, &t.map, err);
+    TRY(make_cache(o, p, &t, pool, hooks, err));
+    TRY(sfp__map_open(o->cache, &t.map, err));
     size_t want = HEADER_BYTES + (size_t)t.views * (size_t)t.pictures * entry_floats(&t) * sizeof(uint16_t);
-    if (!s && t.map.size < want)
-        s = sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, expected %zu", o->cache, t.map.size, want);
-    if (!s) {
-        t.entries = (const uint16_t *)(const void *)(t.map.bytes + HEADER_BYTES);
-        s = measure(&t, err);
-    }
-    if (s)
-        sfp__teacher_done(&t);
-    else
-        *out = t;
-    return s;
+    if (t.map.size < want)
+        return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, expected %zu", o->cache, t.map.size, want);
+    t.entries = (const uint16_t *)(const void *)(t.map.bytes + HEADER_BYTES);
+    TRY(measure(&t, err));
+    *out = t;
+    t = (sfp_teacher){.lock = -1};
+    return SFP_OK;
 }
 
 void sfp__teacher_done(sfp_teacher *t)

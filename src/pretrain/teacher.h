@@ -9,7 +9,7 @@
 
 #include "io/file.h"
 #include "model/vit.h"
-#include "pretrain/pictures.h"
+#include "pretrain/image_set.h"
 
 typedef struct sfp_teacher {
     sfp_vit *vit;
@@ -20,7 +20,7 @@ typedef struct sfp_teacher {
     int views;
     int64_t pictures;
     sfp_map map;
-    int lock; /* on the cache, as long as it is read; -1: none */
+    int lock;                /* on the cache, as long as it is read; -1: none */
     const uint16_t *entries; /* (views, pictures, 1 + grid^2, Dt), F16 */
     float *mean, *scale;     /* (2, Dt) of class token and patch tokens: standardised = (x - mean) * scale */
 } sfp_teacher;
@@ -33,7 +33,7 @@ typedef struct sfp_teacher_options {
     double crop_least;
 } sfp_teacher_options;
 
-sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_pictures *p, sfp_thread_pool *pool,
+sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_image_set *p, sfp_thread_pool *pool,
                              const sfp_pretrain_hooks *hooks, sfp_teacher *out, sfp_error *err);
 void sfp__teacher_done(sfp_teacher *t);
 

@@ -1,9 +1,14 @@
 #include "pretrain/views.h"
 
+#include "base/ahead.h"
+#include "base/mem.h"
+#include "base/pixels.h"
 #include "io/image.h"
 
 #include <math.h>
 #include <string.h>
+
+/* ---------------------------------------------------------------------- views */
 
 sfp_rng sfp__draw(uint64_t seed, int what, uint64_t a, uint64_t b)
 {
@@ -52,18 +57,13 @@ sfp_status sfp__view_render(const uint8_t *rgb, int size, const sfp_view *v, int
         uint8_t *image; /* only read: crop and resize take a picture as it is kept */
     } pixels = {.in = rgb};
     const sfp_image whole = {.width = size, .height = size, .rgb = pixels.image};
-    sfp_image part = {0}, fit = {0};
-    sfp_status s = sfp__image_crop(&whole, v->left, v->top, v->width, v->height, &part, err);
-    if (!s)
-        s = sfp__image_resize(&part, to, to, SFP_FILTER_BILINEAR, &fit, err);
-    if (!s) {
-        memcpy(out, fit.rgb, 3 * (size_t)to * (size_t)to);
-        if (v->flip)
-            flip_rows(to, out);
-    }
-    sfp__image_done(&part);
-    sfp__image_done(&fit);
-    return s;
+    OWNED_BY(sfp__image_done) sfp_image part = {0}, fit = {0};
+    TRY(sfp__image_crop(&whole, v->left, v->top, v->width, v->height, &part, err));
+    TRY(sfp__image_resize(&part, to, to, SFP_FILTER_BILINEAR, &fit, err));
+    memcpy(out, fit.rgb, 3 * (size_t)to * (size_t)to);
+    if (v->flip)
+        flip_rows(to, out);
+    return SFP_OK;
 }
 
 static uint8_t to_byte(float x)
@@ -88,4 +88,166 @@ void sfp__view_colour(sfp_rng *r, double strength, int size, uint8_t *rgb)
         for (int k = 0; k < 3; k++)
             rgb[3 * i + (size_t)k] = to_byte(grey + saturation * (c[k] - grey));
     }
+}
+
+/* -------------------------------------------------------------------- batches */
+
+enum { DEPTH = 3 }; /* one slot is in the learner's hands */
+
+struct sfp_batch_feed {
+    const sfp_image_set *pictures;
+    sfp_batches_options opt;
+    uint64_t epoch_steps;
+    sfp_batch_made ring[DEPTH];
+    int64_t *order; /* (count) of `order_epoch` */
+    uint64_t order_epoch;
+    bool ordered;
+    uint8_t *rgb; /* (S, S, 3) the view at hand */
+    float *plain; /* (b, 3, S, S) before mixing */
+    void *block;  /* of these */
+    sfp_ahead *ahead;
+    int64_t next; /* step to be taken */
+};
+
+uint64_t sfp__batch_feed_epoch_steps(const sfp_image_set *p, int batch)
+{
+    return (uint64_t)(p->count / batch);
+}
+
+static void order_epoch(sfp_batch_feed *f, uint64_t epoch)
+{
+    if (f->ordered && f->order_epoch == epoch)
+        return;
+    sfp_rng r = sfp__draw(f->opt.seed, SFP_DRAW_ORDER, epoch, 0);
+    int64_t n = f->pictures->count;
+    for (int64_t i = 0; i < n; i++)
+        f->order[i] = i;
+    for (int64_t i = n - 1; i > 0; i--) {
+        int64_t k = (int64_t)sfp__rng_below(&r, (uint32_t)(i + 1)), t = f->order[i];
+        f->order[i] = f->order[k];
+        f->order[k] = t;
+    }
+    f->order_epoch = epoch;
+    f->ordered = true;
+}
+
+/* Gamma(a), a > 0 (Marsaglia and Tsang). */
+static double draw_gamma(sfp_rng *r, double a)
+{
+    if (a < 1)
+        return draw_gamma(r, a + 1) * pow(1 - sfp__rng_double(r), 1 / a);
+    double d = a - 1.0 / 3, c = 1 / sqrt(9 * d);
+    for (;;) {
+        double x = sfp__rng_normal(r), v = pow(1 + c * x, 3), u = 1 - sfp__rng_double(r);
+        if (v > 0 && log(u) < 0.5 * x * x + d - d * v + d * log(v))
+            return d * v;
+    }
+}
+
+static float draw_part(const sfp_batches_options *o, uint64_t step)
+{
+    if (!(o->mixup > 0))
+        return 1;
+    sfp_rng r = sfp__draw(o->seed, SFP_DRAW_MIX, step, 0);
+    double a = draw_gamma(&r, o->mixup), b = draw_gamma(&r, o->mixup), part = a + b > 0 ? a / (a + b) : 1;
+    return (float)fmax(part, 1 - part); /* the first picture is the larger part: its mate sees the same of it */
+}
+
+static sfp_status make_sample(sfp_batch_feed *f, sfp_batch_made *m, int i, float *x)
+{
+    const sfp_batches_options *o = &f->opt;
+    const sfp_image_set *p = f->pictures;
+    uint64_t epoch = m->step / f->epoch_steps, at = m->step % f->epoch_steps * (uint64_t)o->batch + (uint64_t)i;
+    int64_t picture = f->order[at];
+    uint64_t view = o->views > 0 ? (epoch + (uint64_t)picture) % (uint64_t)o->views : epoch;
+    sfp_view v = sfp__view(o->seed, (uint64_t)picture, view, p->size, o->crop_least);
+    sfp_rng r = sfp__draw(o->seed, SFP_DRAW_COLOUR, (uint64_t)i, m->step);
+    m->picture[i] = picture;
+    m->view[i] = o->views > 0 ? (int)view : 0;
+    m->mirrored[i] = sfp__rng_u32(&r) & 1;
+    v.flip ^= m->mirrored[i];
+    TRY(sfp__view_render(sfp__image_set_at(p, picture), p->size, &v, o->size, f->rgb, &m->err));
+    if (o->jitter > 0)
+        sfp__view_colour(&r, o->jitter, o->size, f->rgb);
+    sfp__pixels_normalise(f->rgb, o->size, o->mean, o->std, x);
+    return SFP_OK;
+}
+
+/* m->x from f->plain */
+static void mix(const sfp_batch_feed *f, sfp_batch_made *m)
+{
+    int b = f->opt.batch;
+    size_t pixels = 3 * (size_t)f->opt.size * (size_t)f->opt.size;
+    for (int i = 0; i < b; i++) {
+        const float *own = f->plain + (size_t)i * pixels, *mate = f->plain + (size_t)(b - 1 - i) * pixels;
+        float *out = m->x + (size_t)i * pixels;
+        for (size_t k = 0; k < pixels; k++)
+            out[k] = m->part * own[k] + (1 - m->part) * mate[k];
+    }
+}
+
+static void make(void *ctx, int64_t step)
+{
+    sfp_batch_feed *f = ctx;
+    sfp_batch_made *m = &f->ring[step % DEPTH];
+    size_t pixels = 3 * (size_t)f->opt.size * (size_t)f->opt.size;
+    m->step = (uint64_t)step;
+    m->part = draw_part(&f->opt, m->step);
+    m->status = SFP_OK;
+    order_epoch(f, m->step / f->epoch_steps);
+    bool mixed = m->part < 1;
+    for (int i = 0; i < f->opt.batch && !m->status; i++)
+        m->status = make_sample(f, m, i, (mixed ? f->plain : m->x) + (size_t)i * pixels);
+    if (mixed && !m->status)
+        mix(f, m);
+}
+
+sfp_status sfp__batch_feed_create(const sfp_image_set *p, const sfp_batches_options *o, uint64_t first_step, sfp_batch_feed **out,
+                                  sfp_error *err)
+{
+    OWNED_PTR(sfp__batch_feed_free) sfp_batch_feed *f = NULL;
+    TRY(sfp__alloc(&f, 1, sizeof *f, err));
+    *f = (sfp_batch_feed){.pictures = p, .opt = *o, .next = (int64_t)first_step};
+    f->epoch_steps = sfp__batch_feed_epoch_steps(p, o->batch);
+    size_t pixels = 3 * (size_t)o->size * (size_t)o->size, b = (size_t)o->batch;
+    sfp_want list[3 + 4 * DEPTH] = {{&f->order, (size_t)p->count, sizeof *f->order},
+                                    {&f->rgb, pixels, 1},
+                                    {&f->plain, o->mixup > 0 ? b * pixels : 0, sizeof *f->plain}};
+    for (int i = 0; i < DEPTH; i++) {
+        sfp_batch_made *m = &f->ring[i];
+        const sfp_want slot[] = {{&m->x, b * pixels, sizeof *m->x},
+                                 {&m->picture, b, sizeof *m->picture},
+                                 {&m->view, b, sizeof *m->view},
+                                 {&m->mirrored, b, sizeof *m->mirrored}};
+        memcpy(list + 3 + 4 * i, slot, sizeof slot);
+    }
+    TRY(sfp__block(&f->block, SFP_LIST(list), err));
+    const sfp_ahead_options ahead = {.what = "batch", .first = f->next, .end = INT64_MAX, .depth = DEPTH, .make = make, .ctx = f};
+    TRY(sfp__ahead_create(&ahead, &f->ahead, err));
+    *out = TAKE(f);
+    return SFP_OK;
+}
+
+void sfp__batch_feed_free(sfp_batch_feed *f)
+{
+    if (!f)
+        return;
+    sfp__ahead_free(f->ahead);
+    sfp__free(f->block);
+    sfp__free(f);
+}
+
+sfp_status sfp__batch_feed_take(sfp_batch_feed *f, const sfp_batch_made **out, sfp_error *err)
+{
+    double waited = 0; /* part of the step's own time */
+    sfp__ahead_release(f->ahead, f->next);
+    TRY(sfp__ahead_take(f->ahead, f->next, &waited, err));
+    const sfp_batch_made *m = &f->ring[f->next++ % DEPTH];
+    if (m->status) {
+        if (err)
+            *err = m->err;
+        return m->status;
+    }
+    *out = m;
+    return SFP_OK;
 }

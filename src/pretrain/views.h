@@ -1,15 +1,18 @@
-/* Views: what a picture looks like when it is learned from.
+/* Views: what an image looks like when it is learned from, and batches of them.
  *
- * A view's crop and flip follow from (seed, picture, view) and nothing else, so a teacher can see the same ones and its
- * outputs can be kept. Colours change at every step; the teacher does not see that. */
+ * A view's crop and flip follow from (seed, image, view) and nothing else, so a teacher can see the same ones and its
+ * outputs can be kept. Colours change at every step; the teacher does not see that.
+ *
+ * Batches say which views a step learns from; a thread of their own makes them ahead so that the learner never waits. Batch k
+ * depends on (seed, k) alone. Epoch e shows every image once, in an order of its own; with fixed views image i shows view
+ * (e + i) mod V, so all views come up equally often and a batch mixes them; half of them are shown mirrored, which the teacher's
+ * outputs follow. A batch that does not fill is left out: an epoch has floor(count / b) steps. */
 #ifndef SFP_PRETRAIN_VIEWS_H
 #define SFP_PRETRAIN_VIEWS_H
 
-#include "base/error.h"
+#include "base/mem.h"
 #include "base/rng.h"
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "pretrain/image_set.h"
 
 typedef struct sfp_view {
     int left, top, width, height;
@@ -28,5 +31,37 @@ sfp_status sfp__view_render(const uint8_t *rgb, int size, const sfp_view *v, int
 
 /* Brightness, contrast and saturation, each by a factor in 1 +- strength, in place. */
 void sfp__view_colour(sfp_rng *r, double strength, int size, uint8_t *rgb);
+
+typedef struct sfp_batches_options {
+    int batch;
+    int size;  /* S, of the input */
+    int views; /* fixed views a picture; 0: a new one every epoch */
+    uint64_t seed;
+    double crop_least, jitter;
+    double mixup; /* Beta(mixup, mixup) gives the first picture's part; 0: no mixing */
+    float mean[3], std[3];
+} sfp_batches_options;
+
+/* Sample i is `part` of picture[i] and 1 - part of picture[mate(i)], mate(i) = b - 1 - i. */
+typedef struct sfp_batch_made {
+    uint64_t step;
+    float part;        /* 1: not mixed */
+    float *x;          /* (b, 3, S, S) */
+    int64_t *picture;  /* (b) */
+    int *view;         /* (b) */
+    bool *mirrored;    /* (b) against the fixed view */
+    sfp_status status; /* of making it */
+    sfp_error err;
+} sfp_batch_made;
+
+typedef struct sfp_batch_feed sfp_batch_feed;
+
+uint64_t sfp__batch_feed_epoch_steps(const sfp_image_set *p, int batch);
+sfp_status sfp__batch_feed_create(const sfp_image_set *p, const sfp_batches_options *o, uint64_t first_step, sfp_batch_feed **out,
+                                  sfp_error *err);
+void sfp__batch_feed_free(sfp_batch_feed *f);
+DEFINE_OWNED_PTR(sfp_batch_feed, sfp__batch_feed_free)
+/* The batch of the next step; it is valid until the next take. */
+sfp_status sfp__batch_feed_take(sfp_batch_feed *f, const sfp_batch_made **out, sfp_error *err);
 
 #endif

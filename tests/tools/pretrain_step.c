@@ -7,9 +7,8 @@
 #include "base/mem.h"
 #include "io/safetensors.h"
 #include "model/vit_train.h"
-#include "pretrain/adamw.h"
-#include "pretrain/loss.h"
 #include "pretrain/state.h"
+#include "pretrain/loss.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +88,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
 {
     static dump d;
     sfp_thread_pool *pool = NULL;
-    sfp_pictures p = {0};
+    sfp_image_set p = {0};
     sfp_teacher t = {0};
     sfp_vit *v = NULL;
     sfp_vit_plan *plan = NULL;
@@ -98,7 +97,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     sfp_pretrain_state st = {0};
     const sfp_batch_made *m = NULL;
     double value[SFP_TERMS];
-    const sfp_pictures_options po = {.size = SIZE};
+    const sfp_image_set_options po = {.size = SIZE};
     const sfp_teacher_options to = {
         .weights = weights, .cache = cache, .views = 2, .side = SIZE / PATCH, .seed = 1, .crop_least = 0.5};
     const sfp_loss_options lo = {.weight = {0.5, 2, 3, 0.7}, .smoothing = 0.1, .temperature = 2};
@@ -116,7 +115,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     if (!s)
         s = make_teacher(weights, err);
     if (!s)
-        s = sfp__pictures_load("synthetic:24", &po, pool, NULL, &p, err);
+        s = sfp__image_set_load("synthetic:24", &po, pool, NULL, &p, err);
     if (!s)
         s = sfp__teacher_open(&to, &p, pool, NULL, &t, err);
     if (!s)
@@ -178,7 +177,7 @@ done:
     if (t.vit)
         sfp__teacher_done(&t);
     sfp__pretrain_state_done(&st);
-    sfp__pictures_done(&p);
+    sfp__image_set_done(&p);
     sfp__thread_pool_free(pool);
     return s;
 }

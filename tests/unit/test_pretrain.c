@@ -1,12 +1,9 @@
 /* The pieces of pretraining: views, batches, AdamW, flat weights, checkpoints, the log, the teacher's cache. */
-#include "pretrain/adamw.h"
-#include "pretrain/batches.h"
-#include "pretrain/log.h"
-#include "pretrain/report.h"
-#include "pretrain/score.h"
 #include "pretrain/state.h"
-#include "pretrain/teacher.h"
 #include "pretrain/views.h"
+#include "pretrain/output.h"
+#include "pretrain/score.h"
+#include "pretrain/teacher.h"
 
 #include "base/mem.h"
 #include "io/file.h"
@@ -26,9 +23,9 @@ enum { SIZE = 16, PICTURES = 37 };
 
 static sfp_thread_pool *pool;
 
-static sfp_pictures noise_pictures(void)
+static sfp_image_set noise_pictures(void)
 {
-    sfp_pictures p = {.size = SIZE, .count = PICTURES, .classes = 3};
+    sfp_image_set p = {.size = SIZE, .count = PICTURES, .classes = 3};
     size_t n = PICTURES * 3 * SIZE * SIZE;
     sfp_rng r = sfp__rng_init(5, 0);
     p.rgb = sfp__malloc(n);
@@ -64,7 +61,7 @@ TEST(views_lie_inside_and_depend_on_seed_picture_and_view_alone)
 
 TEST(a_whole_view_is_the_picture_and_its_flip_the_mirror)
 {
-    sfp_pictures p = noise_pictures();
+    sfp_image_set p = noise_pictures();
     uint8_t out[3 * SIZE * SIZE];
     sfp_view v = {.width = SIZE, .height = SIZE};
     MUST(sfp__view_render(p.rgb, SIZE, &v, SIZE, out, NULL));
@@ -74,12 +71,12 @@ TEST(a_whole_view_is_the_picture_and_its_flip_the_mirror)
     for (int y = 0; y < SIZE; y++)
         for (int x = 0; x < SIZE; x++)
             assert_memory_equal(out + 3 * (y * SIZE + x), p.rgb + 3 * (y * SIZE + SIZE - 1 - x), 3);
-    sfp__pictures_done(&p);
+    sfp__image_set_done(&p);
 }
 
 TEST(no_strength_leaves_colours_alone)
 {
-    sfp_pictures p = noise_pictures();
+    sfp_image_set p = noise_pictures();
     uint8_t out[3 * SIZE * SIZE];
     sfp_rng r = sfp__rng_init(1, 1);
     memcpy(out, p.rgb, sizeof out);
@@ -88,14 +85,14 @@ TEST(no_strength_leaves_colours_alone)
         assert_in_range(out[i] + 1, p.rgb[i], p.rgb[i] + 2); /* one step of rounding */
     sfp__view_colour(&r, 0.8, SIZE, out);
     assert_memory_not_equal(out, p.rgb, sizeof out);
-    sfp__pictures_done(&p);
+    sfp__image_set_done(&p);
 }
 
 /* ----------------------------------------------------------------- batches */
 
 TEST(epochs_show_every_picture_once_and_batches_depend_on_the_step_alone)
 {
-    sfp_pictures p = noise_pictures();
+    sfp_image_set p = noise_pictures();
     const sfp_batches_options o = {
         .batch = 4, .size = SIZE, .views = 2, .seed = 9, .crop_least = 0.5, .jitter = 0.3, .mixup = 0.4, .std = {1, 1, 1}};
     sfp_batch_feed *a = NULL, *b = NULL;
@@ -126,7 +123,7 @@ TEST(epochs_show_every_picture_once_and_batches_depend_on_the_step_alone)
     assert_int_equal(once, 36);
     sfp__batch_feed_free(a);
     sfp__batch_feed_free(b);
-    sfp__pictures_done(&p);
+    sfp__image_set_done(&p);
 }
 
 /* ------------------------------------------------------------------- AdamW */
@@ -373,16 +370,16 @@ TEST(whatever_is_in_a_log_the_report_ends)
 
 TEST(a_test_part_is_taken_where_there_is_one)
 {
-    sfp_pictures p = {0};
-    sfp_pictures_options o = {.size = SIZE, .test = true, .or_nothing = true, .limit = 7};
-    MUST(sfp__pictures_load("synthetic:40", &o, pool, NULL, &p, &err));
+    sfp_image_set p = {0};
+    sfp_image_set_options o = {.size = SIZE, .test = true, .or_nothing = true, .limit = 7};
+    MUST(sfp__image_set_load("synthetic:40", &o, pool, NULL, &p, &err));
     assert_int_equal(p.count, 7);
-    sfp__pictures_done(&p);
+    sfp__image_set_done(&p);
     write_text("pretrain-test.csv", "nowhere.png,a\n");
-    REFUSED(sfp__pictures_load("manifest:pretrain-test.csv", &o, pool, NULL, &p, &err), SFP_ENOTFOUND,
+    REFUSED(sfp__image_set_load("manifest:pretrain-test.csv", &o, pool, NULL, &p, &err), SFP_ENOTFOUND,
             "has no test part"); /* and no picture was looked at */
     o.or_nothing = false;
-    REFUSED(sfp__pictures_load("manifest:pretrain-test.csv", &o, pool, NULL, &p, &err), SFP_EFORMAT, "no picture could be read");
+    REFUSED(sfp__image_set_load("manifest:pretrain-test.csv", &o, pool, NULL, &p, &err), SFP_EFORMAT, "no picture could be read");
     assert_null(p.rgb);
     (void)unlink("pretrain-test.csv");
 }
@@ -418,7 +415,7 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
 {
     const char *weights = "pretrain-test-teacher.safetensors", *config = "pretrain-test-teacher.json",
                *cache = "pretrain-test.cache";
-    sfp_pictures p = noise_pictures();
+    sfp_image_set p = noise_pictures();
     sfp_teacher t;
     int said = 0;
     const sfp_pretrain_hooks hooks = {.ctx = &said, .say = count_say};
@@ -493,14 +490,14 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
     free(first);
     (void)unlink(cache);
     (void)unlink(weights);
-    sfp__pictures_done(&p);
+    sfp__image_set_done(&p);
 }
 
 /* -------------------------------------------------------------------- score */
 
 TEST(features_that_tell_classes_apart_score_full)
 {
-    sfp_pictures known = noise_pictures(), held = noise_pictures();
+    sfp_image_set known = noise_pictures(), held = noise_pictures();
     sfp_vit *v = NULL;
     sfp_score score;
     size_t bytes = 3 * SIZE * SIZE;
@@ -516,27 +513,27 @@ TEST(features_that_tell_classes_apart_score_full)
     MUST(sfp__score(v, pool, &known, &held, 30, &score, &err));
     assert_true(isnan(score.ncm) && isnan(score.knn));
     sfp__vit_free(v);
-    sfp__pictures_done(&known);
-    sfp__pictures_done(&held);
+    sfp__image_set_done(&known);
+    sfp__image_set_done(&held);
 }
 
 TEST(held_out_pictures_leave_the_others_in_order)
 {
-    sfp_pictures p = noise_pictures(), held;
+    sfp_image_set p = noise_pictures(), held;
     for (int i = 0; i < PICTURES; i++) {
         p.label[i] = i;
         p.rgb[(size_t)i * 3 * SIZE * SIZE] = (uint8_t)i;
     }
-    MUST(sfp__pictures_hold_out(&p, 5, &held, &err));
+    MUST(sfp__image_set_hold_out(&p, 5, &held, &err));
     assert_int_equal(held.count, 7);
     assert_int_equal(p.count, 30);
     for (int i = 0; i < 30; i++)
         assert_int_equal(p.label[i], i / 4 * 5 + i % 4);
     for (int i = 0; i < 7; i++)
-        assert_int_equal(*sfp__pictures_at(&held, i), 5 * i + 4);
-    assert_int_equal(*sfp__pictures_at(&p, 29), 36);
-    sfp__pictures_done(&p);
-    sfp__pictures_done(&held);
+        assert_int_equal(*sfp__image_set_at(&held, i), 5 * i + 4);
+    assert_int_equal(*sfp__image_set_at(&p, 29), 36);
+    sfp__image_set_done(&p);
+    sfp__image_set_done(&held);
 }
 
 /* ------------------------------------------------------------------ builtin */

@@ -24,7 +24,7 @@ enum {
 };
 
 typedef struct world {
-    sfp_pictures pictures;
+    sfp_image_set pictures;
     sfp_teacher teacher;
     sfp_batch_made batch;
     sfp_loss *loss;
@@ -185,7 +185,7 @@ TEST(nothing_to_learn_from_is_refused)
 {
     sfp_loss *l = NULL;
     const sfp_vit_config c = {.img_size = 8, .patch_size = 4, .dim = DIM};
-    const sfp_pictures p = {.classes = 1};
+    const sfp_image_set p = {.classes = 1};
     const sfp_loss_options o = {.weight = {1, 1, 1, 1}};
     assert_int_equal(sfp__loss_create(&o, &c, &p, NULL, 1, 1, &l, &err), SFP_EINVAL);
     assert_null(l);

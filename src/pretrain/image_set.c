@@ -1,4 +1,4 @@
-#include "pretrain/pictures.h"
+#include "pretrain/image_set.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -13,7 +13,7 @@ enum { GRAIN = 256 };
 
 typedef struct loading {
     const sfp_source *source;
-    sfp_pictures *to;
+    sfp_image_set *to;
     int64_t of;       /* pictures of the source, of which to->count are taken */
     int64_t first, n; /* the pieces at hand */
     bool *broken;     /* (count) */
@@ -29,7 +29,7 @@ static void load_one(void *ctx, int piece, int worker)
 {
     (void)worker;
     loading *l = ctx;
-    sfp_pictures *p = l->to;
+    sfp_image_set *p = l->to;
     int64_t i = l->first + piece;
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
     sfp_error err = {0};
@@ -48,7 +48,7 @@ static void load_one(void *ctx, int piece, int worker)
 }
 
 /* Broken pictures go, the others move up. */
-static void drop_broken(sfp_pictures *p, const bool *broken)
+static void drop_broken(sfp_image_set *p, const bool *broken)
 {
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
     int64_t kept = 0;
@@ -64,11 +64,9 @@ static void drop_broken(sfp_pictures *p, const bool *broken)
     p->count = kept;
 }
 
-static sfp_status copy_names(const sfp_source *source, sfp_pictures *p, sfp_error *err)
+static sfp_status copy_names(const sfp_source *source, sfp_image_set *p, sfp_error *err)
 {
-    p->class_names = sfp__calloc((size_t)(source->classes ? source->classes : 1), sizeof *p->class_names);
-    if (!p->class_names)
-        return sfp__fail_nomem(err);
+    TRY(sfp__alloc(&p->class_names, (size_t)source->classes, sizeof *p->class_names, err));
     p->classes = source->classes;
     for (int i = 0; i < p->classes; i++)
         if (!(p->class_names[i] = sfp__strdup(source->class_names[i])))
@@ -77,11 +75,10 @@ static sfp_status copy_names(const sfp_source *source, sfp_pictures *p, sfp_erro
 }
 
 /* Labels of another set's classes, by name. */
-static sfp_status relabel(sfp_pictures *p, const sfp_pictures *like, sfp_error *err)
+static sfp_status relabel(sfp_image_set *p, const sfp_image_set *like, sfp_error *err)
 {
-    int32_t *to = sfp__malloc((size_t)(p->classes ? p->classes : 1) * sizeof *to);
-    if (!to)
-        return sfp__fail_nomem(err);
+    OWNED int32_t *to = NULL;
+    TRY(sfp__alloc(&to, (size_t)p->classes, sizeof *to, err));
     for (int i = 0; i < p->classes; i++) {
         to[i] = -1;
         for (int k = 0; k < like->classes && to[i] < 0; k++)
@@ -90,7 +87,6 @@ static sfp_status relabel(sfp_pictures *p, const sfp_pictures *like, sfp_error *
     }
     for (int64_t i = 0; i < p->count; i++)
         p->label[i] = p->label[i] >= 0 ? to[p->label[i]] : -1;
-    sfp__free(to);
     return SFP_OK;
 }
 
@@ -112,12 +108,10 @@ static sfp_status read_all(loading *l, sfp_thread_pool *pool, const sfp_pretrain
     return SFP_OK;
 }
 
-static sfp_status open_source(const char *spec, const sfp_pictures_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_source(const char *spec, const sfp_image_set_options *opt, sfp_source **out, sfp_error *err)
 {
     const sfp_source_options so = {.test = opt->test};
-    sfp_status s = sfp__source_open(spec, &so, out, err);
-    if (s)
-        return s;
+    TRY(sfp__source_open(spec, &so, out, err));
     if (opt->or_nothing && !(*out)->test_part)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: has no test part", spec);
     if ((*out)->kind->live || (*out)->count < 1)
@@ -128,7 +122,7 @@ static sfp_status open_source(const char *spec, const sfp_pictures_options *opt,
 
 static sfp_status make_room(const char *spec, const sfp_source *source, int64_t limit, loading *l, sfp_error *err)
 {
-    sfp_pictures *p = l->to;
+    sfp_image_set *p = l->to;
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size, all;
     l->source = source;
     l->of = source->count;
@@ -136,54 +130,58 @@ static sfp_status make_room(const char *spec, const sfp_source *source, int64_t 
     if (!sfp__mul_size((size_t)p->count, bytes, &all))
         return sfp__fail(err, SFP_ELIMIT, "%s: %lld pictures of %d x %d do not fit into memory", spec, (long long)p->count,
                          p->size, p->size);
-    p->rgb = sfp__malloc(all);
-    p->label = sfp__malloc((size_t)p->count * sizeof *p->label);
-    l->broken = sfp__calloc((size_t)p->count, sizeof *l->broken);
-    return p->rgb && p->label && l->broken ? SFP_OK : sfp__fail_nomem(err);
+    if (!(p->rgb = sfp__malloc(all)))
+        return sfp__fail_nomem(err);
+    TRY(sfp__alloc(&p->label, (size_t)p->count, sizeof *p->label, err));
+    return sfp__alloc(&l->broken, (size_t)p->count, sizeof *l->broken, err);
 }
 
-sfp_status sfp__pictures_load(const char *spec, const sfp_pictures_options *opt, sfp_thread_pool *pool,
-                              const sfp_pretrain_hooks *hooks, sfp_pictures *out, sfp_error *err)
+static void close_source(sfp_source **source)
 {
-    sfp_source *source = NULL;
-    sfp_pictures p = {.size = opt->size};
+    sfp__source_close(*source);
+}
+
+static sfp_status load(const char *spec, const sfp_image_set_options *opt, sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks,
+                       loading *l, sfp_error *err)
+{
+    OWNED_BY(close_source) sfp_source *source = NULL;
+    sfp_image_set *p = l->to;
+    TRY(open_source(spec, opt, &source, err));
+    TRY(make_room(spec, source, opt->limit, l, err));
+    TRY(copy_names(source, p, err));
+    TRY(read_all(l, pool, hooks, err));
+    drop_broken(p, l->broken);
+    if (p->count == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: no picture could be read; the first: %s", spec, p->first_error);
+    return opt->like ? relabel(p, opt->like, err) : SFP_OK;
+}
+
+sfp_status sfp__image_set_load(const char *spec, const sfp_image_set_options *opt, sfp_thread_pool *pool,
+                               const sfp_pretrain_hooks *hooks, sfp_image_set *out, sfp_error *err)
+{
+    sfp_image_set p = {.size = opt->size};
     loading l = {.to = &p};
     pthread_mutex_init(&l.lock, NULL);
-    sfp_status s = open_source(spec, opt, &source, err);
-    if (!s)
-        s = make_room(spec, source, opt->limit, &l, err);
-    if (!s)
-        s = copy_names(source, &p, err);
-    if (!s)
-        s = read_all(&l, pool, hooks, err);
-    if (!s)
-        drop_broken(&p, l.broken);
-    if (!s && p.count == 0)
-        s = sfp__fail(err, SFP_EFORMAT, "%s: no picture could be read; the first: %s", spec, p.first_error);
-    if (!s && opt->like)
-        s = relabel(&p, opt->like, err);
+    sfp_status s = load(spec, opt, pool, hooks, &l, err);
     sfp__free(l.broken);
     pthread_mutex_destroy(&l.lock);
-    sfp__source_close(source);
     if (s)
-        sfp__pictures_done(&p);
+        sfp__image_set_done(&p);
     else
         *out = p;
     return s;
 }
 
-sfp_status sfp__pictures_hold_out(sfp_pictures *from, int nth, sfp_pictures *out, sfp_error *err)
+sfp_status sfp__image_set_hold_out(sfp_image_set *from, int nth, sfp_image_set *out, sfp_error *err)
 {
     size_t bytes = 3 * (size_t)from->size * (size_t)from->size;
-    sfp_pictures p = {.size = from->size};
+    sfp_image_set p = {.size = from->size};
     int64_t taken = from->count / nth, kept = 0;
-    if (taken > 0) {
-        p.rgb = sfp__malloc((size_t)taken * bytes);
-        p.label = sfp__malloc((size_t)taken * sizeof *p.label);
-        if (!p.rgb || !p.label) {
-            sfp__pictures_done(&p);
-            return sfp__fail_nomem(err);
-        }
+    TRY(sfp__alloc(&p.rgb, (size_t)taken, bytes, err));
+    sfp_status s = sfp__alloc(&p.label, (size_t)taken, sizeof *p.label, err);
+    if (s) {
+        sfp__image_set_done(&p);
+        return s;
     }
     for (int64_t i = 0; i < from->count; i++) {
         bool take = i % nth == nth - 1;
@@ -200,17 +198,17 @@ sfp_status sfp__pictures_hold_out(sfp_pictures *from, int nth, sfp_pictures *out
     return SFP_OK;
 }
 
-void sfp__pictures_done(sfp_pictures *p)
+void sfp__image_set_done(sfp_image_set *p)
 {
     sfp__free(p->rgb);
     sfp__free(p->label);
     for (int i = 0; p->class_names && i < p->classes; i++)
         sfp__free(p->class_names[i]);
     sfp__free(p->class_names);
-    *p = (sfp_pictures){0};
+    *p = (sfp_image_set){0};
 }
 
-uint64_t sfp__pictures_hash(const sfp_pictures *p)
+uint64_t sfp__image_set_hash(const sfp_image_set *p)
 {
     return sfp__hash(SFP_HASH_START, p->rgb, (size_t)p->count * 3 * (size_t)p->size * (size_t)p->size);
 }
