@@ -94,16 +94,15 @@ static sfp_status read_all(loading *l, sfp_thread_pool *pool, const sfp_pretrain
 {
     double begin = sfp__now();
     for (l->first = 0; l->first < l->to->count; l->first += l->n) {
-        if (hooks && hooks->stop && *hooks->stop)
+        if (sfp__pretrain_stopped(hooks))
             return sfp__fail(err, SFP_EINVAL, "%s: stopped while reading pictures", l->source->path);
         l->n = l->to->count - l->first < GRAIN ? l->to->count - l->first : GRAIN;
         sfp__thread_pool_run(pool, (int)l->n, load_one, l);
-        if (hooks && hooks->progress)
-            hooks->progress(hooks->ctx, &(sfp_pretrain_progress){.phase = "pictures",
-                                                                 .done = (uint64_t)(l->first + l->n),
-                                                                 .total = (uint64_t)l->to->count,
-                                                                 .fraction = (double)(l->first + l->n) / (double)l->to->count,
-                                                                 .seconds = sfp__now() - begin});
+        sfp__pretrain_tell(hooks, &(sfp_pretrain_progress){.phase = "pictures",
+                                                           .done = (uint64_t)(l->first + l->n),
+                                                           .total = (uint64_t)l->to->count,
+                                                           .fraction = (double)(l->first + l->n) / (double)l->to->count,
+                                                           .seconds = sfp__now() - begin});
     }
     return SFP_OK;
 }

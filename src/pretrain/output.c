@@ -250,10 +250,10 @@ static void put_training(sfp_text *t, const sfp_pretrain_options *o, const sfp_p
         (void)strftime(date, sizeof date, "%Y-%m-%d", &tm);
     sfp__text_printf(t, "  \"pretraining\": {\n    \"version\": \"%s\"", sfp_version());
     put_string(t, "date", date);
-    put_string(t, "command", o->command);
-    put_string(t, "data", o->data);
-    put_string(t, "test", o->test);
-    put_string(t, "teacher", o->teacher);
+    put_string(t, "command", o->output.command);
+    put_string(t, "data", o->data.train);
+    put_string(t, "test", o->data.test);
+    put_string(t, "teacher", o->teacher.weights);
     sfp__text_printf(t, ",\n    \"pictures\": %" PRIu64 ", \"steps\": %" PRIu64, r->pictures, r->steps);
     put_number(t, "epochs", r->epochs);
     put_number(t, "seconds", r->seconds);
@@ -321,14 +321,14 @@ static bool has_checkpoint(const char *out)
 
 sfp_status sfp__pretrain_take_folder(const sfp_pretrain_options *o, int *lock, int *made, sfp_error *err)
 {
-    if (strlen(o->out) > PATH_MAX - 64) /* the longest name of a file in it */
-        return sfp__fail(err, SFP_EINVAL, "%.60s...: is %zu bytes long, expected at most %d", o->out, strlen(o->out),
-                         PATH_MAX - 64);
-    TRY(sfp__folder_make(o->out, made, err));
-    TRY(sfp__folder_lock(o->out, lock, err));
-    if (!o->resume && has_checkpoint(o->out) && !is_finished(o->out))
+    if (strlen(o->output.dir) > PATH_MAX - 64) /* the longest name of a file in it */
+        return sfp__fail(err, SFP_EINVAL, "%.60s...: is %zu bytes long, expected at most %d", o->output.dir,
+                         strlen(o->output.dir), PATH_MAX - 64);
+    TRY(sfp__folder_make(o->output.dir, made, err));
+    TRY(sfp__folder_lock(o->output.dir, lock, err));
+    if (!o->output.resume && has_checkpoint(o->output.dir) && !is_finished(o->output.dir))
         return sfp__fail(err, SFP_EINVAL, "%s: holds a training that was not finished; give --resume to go on, or another --out",
-                         o->out);
+                         o->output.dir);
     return SFP_OK;
 }
 
@@ -337,13 +337,12 @@ sfp_status sfp__pretrain_clear_folder(const sfp_pretrain_options *o, const sfp_p
     static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT_OLD, SFP__PRETRAIN_CHECKPOINT,
                                         SFP__PRETRAIN_CONFIG,         SFP__PRETRAIN_LOG,
                                         SFP__PRETRAIN_REPORT,         SFP__PRETRAIN_MODEL};
-    const char *const keep[] = {o->init, o->teacher}; /* --resume will read them again */
+    const char *const keep[] = {o->student.init, o->teacher.weights}; /* --resume will read them again */
     char text[PATH_MAX + 64];
-    OWNED_PTR(json_decref) json_t *p = read_pretraining(o->out);
-    if (!p && !has_checkpoint(o->out))
+    OWNED_PTR(json_decref) json_t *p = read_pretraining(o->output.dir);
+    if (!p && !has_checkpoint(o->output.dir))
         return SFP_OK; /* whatever is there is no training's */
-    (void)snprintf(text, sizeof text, "%s: replaces the training in it", o->out);
-    if (hooks && hooks->say)
-        hooks->say(hooks->ctx, text);
-    return sfp__folder_remove(o->out, sizeof names / sizeof *names, names, sizeof keep / sizeof *keep, keep, err);
+    (void)snprintf(text, sizeof text, "%s: replaces the training in it", o->output.dir);
+    sfp__pretrain_say(hooks, text);
+    return sfp__folder_remove(o->output.dir, sizeof names / sizeof *names, names, sizeof keep / sizeof *keep, keep, err);
 }

@@ -57,19 +57,8 @@ typedef struct training {
 
 static const char *path_of(training *t, const char *name)
 {
-    (void)snprintf(t->path, sizeof t->path, "%s/%s", t->o->out, name);
+    (void)snprintf(t->path, sizeof t->path, "%s/%s", t->o->output.dir, name);
     return t->path;
-}
-
-static void say(const training *t, const char *text)
-{
-    if (t->hooks && t->hooks->say)
-        t->hooks->say(t->hooks->ctx, text);
-}
-
-static bool stopped(const training *t)
-{
-    return t->hooks && t->hooks->stop && *t->hooks->stop;
 }
 
 /* ------------------------------------------------------------- preparation */
@@ -81,25 +70,25 @@ static void say_skipped(const training *t, const char *spec, const sfp_image_set
         return;
     (void)snprintf(text, sizeof text, "%.200s: %llu pictures could not be read and were left out; the first: %.300s", spec,
                    (unsigned long long)p->skipped, p->first_error);
-    say(t, text);
+    sfp__pretrain_say(t->hooks, text);
 }
 
 /* The pictures to learn from, and those to score on. */
 static sfp_status load_pictures(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
-    sfp_image_set_options po = {.size = o->picture_size ? o->picture_size : o->img_size};
-    TRY(sfp__image_set_load(o->data, &po, t->pool, t->hooks, &t->pictures, err));
-    say_skipped(t, o->data, &t->pictures);
+    sfp_image_set_options po = {.size = o->data.size ? o->data.size : o->student.img_size};
+    TRY(sfp__image_set_load(o->data.train, &po, t->pool, t->hooks, &t->pictures, err));
+    say_skipped(t, o->data.train, &t->pictures);
     po.like = &t->pictures;
-    po.limit = o->score_pictures;
-    po.test = !o->test || strcmp(o->test, o->data) == 0;
-    po.or_nothing = !o->test;
+    po.limit = o->output.score_pictures;
+    po.test = !o->data.test || strcmp(o->data.test, o->data.train) == 0;
+    po.or_nothing = !o->data.test;
     sfp_error why = {0};
-    sfp_status s = sfp__image_set_load(o->test ? o->test : o->data, &po, t->pool, NULL, &t->held, &why);
+    sfp_status s = sfp__image_set_load(o->data.test ? o->data.test : o->data.train, &po, t->pool, NULL, &t->held, &why);
     if (!s)
-        say_skipped(t, o->test ? o->test : "test part", &t->held);
-    if (s && !o->test && s != SFP_ENOMEM) /* no test part, or one that is of no use */
+        say_skipped(t, o->data.test ? o->data.test : "test part", &t->held);
+    if (s && !o->data.test && s != SFP_ENOMEM) /* no test part, or one that is of no use */
         return sfp__image_set_hold_out(&t->pictures, HELD_OUT, &t->held, err);
     if (s && err)
         *err = why;
@@ -109,15 +98,15 @@ static sfp_status load_pictures(training *t, sfp_error *err)
 static sfp_status open_teacher(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
-    if (!o->teacher)
+    if (!o->teacher.weights)
         return SFP_OK;
-    const sfp_teacher_options to = {.weights = o->teacher,
-                                    .cache = o->teacher_cache ? o->teacher_cache : path_of(t, "teacher.cache"),
-                                    .views = o->views,
-                                    .side = o->img_size / o->patch_size,
-                                    .grid = o->teacher_grid,
-                                    .seed = o->seed,
-                                    .crop_least = o->crop_least};
+    const sfp_teacher_options to = {.weights = o->teacher.weights,
+                                    .cache = o->teacher.cache ? o->teacher.cache : path_of(t, "teacher.cache"),
+                                    .views = o->teacher.views,
+                                    .side = o->student.img_size / o->student.patch_size,
+                                    .grid = o->teacher.grid,
+                                    .seed = o->plan.seed,
+                                    .crop_least = o->view.crop_least};
     TRY(sfp__teacher_open(&to, &t->pictures, t->pool, t->hooks, &t->teacher, err));
     t->taught = true;
     return SFP_OK;
@@ -126,7 +115,7 @@ static sfp_status open_teacher(training *t, sfp_error *err)
 /* Everything that decides what a step does; the length of the plan may change. */
 static uint64_t key_of(const training *t)
 {
-    uint64_t h = sfp__hash(sfp__image_set_hash(&t->pictures), &t->o->seed, sizeof t->o->seed);
+    uint64_t h = sfp__hash(sfp__image_set_hash(&t->pictures), &t->o->plan.seed, sizeof t->o->plan.seed);
     for (const sfp_opt *row = sfp__pretrain_rows; row < sfp__pretrain_rows + SFP_PRETRAIN_ROWS; row++)
         if (sfp__pretrain_decides(row))
             h = sfp__hash(h, (const char *)t->o + row->offset, row->size);
@@ -139,15 +128,15 @@ static sfp_status start_from(training *t, const sfp_vit_config *c, sfp_error *er
 {
     OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
     const sfp_vit_options opt = {.img_size = c->img_size};
-    TRY(sfp__vit_load(t->o->init, &opt, &v, err));
+    TRY(sfp__vit_load(t->o->student.init, &opt, &v, err));
     const sfp_vit_config *f = &v->config;
     bool clip = f->pre_norm || f->no_patch_bias || f->quick_gelu;
     if (f->patch_size != c->patch_size || f->dim != c->dim || f->depth != c->depth || f->heads != c->heads ||
         f->hidden != c->hidden || clip)
         return sfp__fail(err, SFP_EINVAL,
                          "%s: is a ViT of patch %d, width %d, %d blocks, %d heads, hidden %d%s, expected %d, %d, %d, %d, %d",
-                         t->o->init, f->patch_size, f->dim, f->depth, f->heads, f->hidden, clip ? " with CLIP's changes" : "",
-                         c->patch_size, c->dim, c->depth, c->heads, c->hidden);
+                         t->o->student.init, f->patch_size, f->dim, f->depth, f->heads, f->hidden,
+                         clip ? " with CLIP's changes" : "", c->patch_size, c->dim, c->depth, c->heads, c->hidden);
     sfp__vit_weights_copy(c, &t->state.weights, &v->weights);
     return SFP_OK;
 }
@@ -155,30 +144,29 @@ static sfp_status start_from(training *t, const sfp_vit_config *c, sfp_error *er
 static sfp_status make_student(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
-    sfp_vit_config c = {.img_size = o->img_size,
-                        .patch_size = o->patch_size,
+    sfp_vit_config c = {.img_size = o->student.img_size,
+                        .patch_size = o->student.patch_size,
                         .channels = 3,
-                        .dim = o->dim,
-                        .depth = o->depth,
-                        .heads = o->heads,
-                        .hidden = o->hidden,
+                        .dim = o->student.dim,
+                        .depth = o->student.depth,
+                        .heads = o->student.heads,
+                        .hidden = o->student.hidden,
                         .ln_eps = 1e-6f};
     memcpy(c.mean, sfp__imagenet_mean, sizeof c.mean);
     memcpy(c.std, sfp__imagenet_std, sizeof c.std);
-    const sfp_loss_options lo = {.weight = {o->weight_label, o->weight_class, o->weight_patch, o->weight_logits},
-                                 .smoothing = o->smoothing,
-                                 .temperature = o->temperature};
+    sfp_loss_options lo = {.smoothing = o->loss.smoothing, .temperature = o->loss.temperature};
+    memcpy(lo.weight, o->loss.weight, sizeof lo.weight);
     sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .unit = UNIT};
-    TRY(sfp__vit_random(&c, o->seed, 0.02f, &t->student, err));
+    TRY(sfp__vit_random(&c, o->plan.seed, 0.02f, &t->student, err));
     TRY(sfp__loss_create(&lo, &c, &t->pictures, t->taught ? &t->teacher : NULL, sfp__thread_pool_size(t->pool), UNIT, &t->loss,
                          err));
     po.token_head = sfp__loss_all_tokens(t->loss);
     TRY(sfp__vit_plan_create(t->student, t->pool, &po, &t->plan, err));
-    TRY(sfp__vit_plan_prepare(t->plan, o->batch, err));
+    TRY(sfp__vit_plan_prepare(t->plan, o->plan.batch, err));
     TRY(sfp__pretrain_state_init(&t->state, &c, sfp__loss_count(t->loss), err));
     t->state.key = key_of(t);
-    TRY(o->init ? start_from(t, &c, err) : sfp__vit_flat_init(&c, o->seed, &t->state.weights, err));
-    sfp__loss_init(t->loss, o->seed, t->state.adam.x + t->state.vit_count);
+    TRY(o->student.init ? start_from(t, &c, err) : sfp__vit_flat_init(&c, o->plan.seed, &t->state.weights, err));
+    sfp__loss_init(t->loss, o->plan.seed, t->state.adam.x + t->state.vit_count);
     sfp__loss_decays(t->loss, t->state.decays + t->state.vit_count);
     memcpy(t->state.adam.ema, t->state.adam.x, t->state.adam.count * sizeof(float));
     return SFP_OK;
@@ -200,7 +188,7 @@ static sfp_status resume(training *t, bool *found, sfp_error *err)
     *found = s == SFP_OK;
     t->whole = *found && !used_old;
     if (*found && used_old)
-        say(t, "the last checkpoint is damaged: going on from the one before");
+        sfp__pretrain_say(t->hooks, "the last checkpoint is damaged: going on from the one before");
     return s == SFP_ENOTFOUND ? SFP_OK : s;
 }
 
@@ -210,25 +198,25 @@ static sfp_status prepare(training *t, sfp_error *err)
     bool found = false;
     TRY(sfp__pretrain_take_folder(o, &t->lock, &t->made, err));
     TRY(load_pictures(t, err));
-    if (t->pictures.count < o->batch)
-        return sfp__fail(err, SFP_EINVAL, "%s: has %lld pictures to learn from, expected at least a batch of %d", o->data,
-                         (long long)t->pictures.count, o->batch);
+    if (t->pictures.count < o->plan.batch)
+        return sfp__fail(err, SFP_EINVAL, "%s: has %lld pictures to learn from, expected at least a batch of %d", o->data.train,
+                         (long long)t->pictures.count, o->plan.batch);
     TRY(open_teacher(t, err));
     TRY(make_student(t, err));
-    if (o->resume)
+    if (o->output.resume)
         TRY(resume(t, &found, err));
     TRY(sfp__vit_set_weights(t->student, &t->state.weights, err));
     if (!found)
         TRY(sfp__pretrain_clear_folder(o, t->hooks, err));
     TRY(sfp__log_open(path_of(t, SFP__PRETRAIN_LOG), t->state.step, &t->log, err));
-    t->epoch_steps = sfp__batch_feed_epoch_steps(&t->pictures, o->batch);
-    sfp_batches_options bo = {.batch = o->batch,
-                              .size = o->img_size,
-                              .views = t->taught ? o->views : 0,
-                              .seed = o->seed,
-                              .crop_least = o->crop_least,
-                              .jitter = o->jitter,
-                              .mixup = o->mixup};
+    t->epoch_steps = sfp__batch_feed_epoch_steps(&t->pictures, o->plan.batch);
+    sfp_batches_options bo = {.batch = o->plan.batch,
+                              .size = o->student.img_size,
+                              .views = t->taught ? o->teacher.views : 0,
+                              .seed = o->plan.seed,
+                              .crop_least = o->view.crop_least,
+                              .jitter = o->view.jitter,
+                              .mixup = o->view.mixup};
     memcpy(bo.mean, t->state.config.mean, sizeof bo.mean);
     memcpy(bo.std, t->state.config.std, sizeof bo.std);
     return sfp__batch_feed_create(&t->pictures, &bo, t->state.step, &t->feed, err);
@@ -238,28 +226,28 @@ static sfp_status prepare(training *t, sfp_error *err)
 
 static uint64_t total_steps(const training *t)
 {
-    return t->epoch_steps * (uint64_t)t->o->epochs;
+    return t->epoch_steps * (uint64_t)t->o->plan.epochs;
 }
 
 /* How much of the plan is done, 0..1. */
 static double fraction(const training *t)
 {
-    double f = t->o->seconds > 0 ? t->state.seconds / t->o->seconds : (double)t->state.step / (double)total_steps(t);
+    double f = t->o->plan.seconds > 0 ? t->state.seconds / t->o->plan.seconds : (double)t->state.step / (double)total_steps(t);
     return f < 1 ? f : 1;
 }
 
 static bool ended(const training *t)
 {
-    return t->o->seconds > 0 ? t->state.seconds >= t->o->seconds : t->state.step >= total_steps(t);
+    return t->o->plan.seconds > 0 ? t->state.seconds >= t->o->plan.seconds : t->state.step >= total_steps(t);
 }
 
 /* Linear warm-up, then half a cosine. */
 static double rate_at(const sfp_pretrain_options *o, double f)
 {
-    if (f < o->warmup)
-        return o->lr * (0.02 + 0.98 * f / o->warmup);
-    double x = (f - o->warmup) / (1 - o->warmup);
-    return o->lr * (LEAST_LR + (1 - LEAST_LR) * 0.5 * (1 + cos(x * 3.14159265358979323846)));
+    if (f < o->adam.warmup)
+        return o->adam.lr * (0.02 + 0.98 * f / o->adam.warmup);
+    double x = (f - o->adam.warmup) / (1 - o->adam.warmup);
+    return o->adam.lr * (LEAST_LR + (1 - LEAST_LR) * 0.5 * (1 + cos(x * 3.14159265358979323846)));
 }
 
 static sfp_status step(training *t, sfp_error *err)
@@ -270,21 +258,21 @@ static sfp_status step(training *t, sfp_error *err)
     double value[SFP_TERMS], begin = sfp__now();
     TRY(sfp__batch_feed_take(t->feed, &batch, err));
     memset(st->adam.g, 0, st->vit_count * sizeof(float));
-    sfp__loss_begin(t->loss, batch, o->batch, st->adam.x + st->vit_count);
+    sfp__loss_begin(t->loss, batch, o->plan.batch, st->adam.x + st->vit_count);
     const sfp_vit_pass pass = {
-        .b = o->batch, .x = batch->x, .token_head = sfp__loss_tokens, .head_ctx = t->loss, .grad_w = &st->grads};
+        .b = o->plan.batch, .x = batch->x, .token_head = sfp__loss_tokens, .head_ctx = t->loss, .grad_w = &st->grads};
     TRY(sfp__vit_run(t->plan, &pass, err));
     sfp__loss_end(t->loss, value, st->adam.g + st->vit_count);
     double n = (double)st->step;
     t->lr = rate_at(o, fraction(t));
     const sfp_adamw_step a = {.t = st->step + 1,
                               .lr = t->lr,
-                              .weight_decay = o->weight_decay,
+                              .weight_decay = o->adam.weight_decay,
                               .beta1 = 0.9,
-                              .beta2 = o->beta2,
+                              .beta2 = o->adam.beta2,
                               .eps = 1e-8,
-                              .clip = o->clip,
-                              .ema = fmin(o->ema, (1 + n) / (10 + n))};
+                              .clip = o->adam.clip,
+                              .ema = fmin(o->adam.ema, (1 + n) / (10 + n))};
     t->grad_norm = sfp__adamw_step(t->pool, &st->adam, &a);
     if (!isfinite(t->grad_norm))
         return sfp__fail(err, SFP_EINVAL, "step %llu: the gradient is not finite; a smaller --lr may help",
@@ -306,7 +294,7 @@ static sfp_status step(training *t, sfp_error *err)
 
 static double images_per_second(const training *t)
 {
-    return t->since.seconds > 0 ? (double)t->since.steps * t->o->batch / t->since.seconds : NAN;
+    return t->since.seconds > 0 ? (double)t->since.steps * t->o->plan.batch / t->since.seconds : NAN;
 }
 
 /* Since the last point; NAN: there was no step. */
@@ -318,11 +306,9 @@ static void mean_losses(const training *t, double loss[SFP_TERMS])
 
 static void tell(const training *t)
 {
-    if (!t->hooks || !t->hooks->progress)
-        return;
     sfp_pretrain_progress p = {.phase = "train",
                                .done = t->state.step,
-                               .total = t->o->seconds > 0 ? 0 : total_steps(t),
+                               .total = t->o->plan.seconds > 0 ? 0 : total_steps(t),
                                .fraction = fraction(t),
                                .from = t->from,
                                .seconds = sfp__now() - t->began,
@@ -331,7 +317,7 @@ static void tell(const training *t)
                                .epoch = (double)t->state.step / (double)t->epoch_steps,
                                .images_per_second = images_per_second(t)};
     mean_losses(t, p.loss);
-    t->hooks->progress(t->hooks->ctx, &p);
+    sfp__pretrain_tell(t->hooks, &p);
 }
 
 static sfp_log_point point_of(const training *t, const sfp_score *score)
@@ -363,7 +349,7 @@ static sfp_status score_now(training *t, sfp_error *err)
     t->score_at = t->state.seconds;
     TRY(sfp__vit_random(&t->state.config, 0, 0.02f, &v, err));
     TRY(sfp__vit_set_weights(v, &t->state.average, err));
-    return sfp__score(v, t->pool, &t->pictures, &t->held, t->o->score_pictures, &t->score, err);
+    return sfp__score(v, t->pool, &t->pictures, &t->held, t->o->output.score_pictures, &t->score, err);
 }
 
 static sfp_status save(training *t, sfp_error *err)
@@ -388,18 +374,18 @@ static sfp_status train(training *t, sfp_error *err)
     t->saved_step = t->state.step;
     t->score = (sfp_score){.ncm = NAN, .knn = NAN};
     if (ended(t))
-        say(t, "this training has ended already: nothing is left to train");
-    while (!ended(t) && !stopped(t)) {
+        sfp__pretrain_say(t->hooks, "this training has ended already: nothing is left to train");
+    while (!ended(t) && !sfp__pretrain_stopped(t->hooks)) {
         TRY(step(t, err));
         tell(t);
-        bool score = t->o->score_seconds > 0 && t->state.seconds - t->score_at >= t->o->score_seconds;
+        bool score = t->o->output.score_seconds > 0 && t->state.seconds - t->score_at >= t->o->output.score_seconds;
         if (score)
             TRY(score_now(t, err));
         if (score || t->since.seconds >= LOG_SECONDS)
             TRY(note(t, score ? &t->score : NULL, err));
         if (score)
             TRY(sfp__pretrain_report(path_of(t, SFP__PRETRAIN_REPORT), &t->log, err));
-        if (t->state.seconds - t->saved_at >= t->o->checkpoint_seconds)
+        if (t->state.seconds - t->saved_at >= t->o->output.checkpoint_seconds)
             TRY(save(t, err));
     }
     return t->state.step > t->saved_step ? save(t, err) : SFP_OK;
@@ -423,7 +409,7 @@ static sfp_status write_model(training *t, sfp_vit_config *c, sfp_error *err)
         w.head_w = hw.out;
         w.head_b = hb.out;
     }
-    return sfp__vit_save(c, &w, t->o->half ? SFP_DTYPE_F16 : SFP_DTYPE_F32, NULL, 0, path_of(t, SFP__PRETRAIN_MODEL), err);
+    return sfp__vit_save(c, &w, t->o->output.half ? SFP_DTYPE_F16 : SFP_DTYPE_F32, NULL, 0, path_of(t, SFP__PRETRAIN_MODEL), err);
 }
 
 static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
@@ -434,7 +420,7 @@ static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
                                .seconds = t->state.seconds,
                                .epochs = (double)t->state.step / (double)t->epoch_steps,
                                .parameters = sfp__vit_parameters(t->student)};
-    r->images_per_second = (double)t->state.step * t->o->batch / t->state.seconds;
+    r->images_per_second = (double)t->state.step * t->o->plan.batch / t->state.seconds;
     for (int i = 0; i < SFP_TERMS; i++)
         r->loss[i] = t->log.count ? t->log.point[t->log.count - 1].loss[i] : NAN;
     TRY(score_now(t, err));
@@ -464,7 +450,7 @@ static void training_free(training *t)
     sfp__pretrain_state_done(&t->state);
     sfp__image_set_done(&t->pictures);
     sfp__image_set_done(&t->held);
-    sfp__folder_unmake(t->o->out, t->made); /* only empty ones go */
+    sfp__folder_unmake(t->o->output.dir, t->made); /* only empty ones go */
     sfp__folder_unlock(t->lock);
     sfp__free(t);
 }

@@ -13,35 +13,50 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct sfp_pretrain_options {
-    const char *data;          /* KIND:PATH */
-    const char *test;          /* KIND:PATH; NULL: the data set's own test part, else every 20th picture */
-    const char *teacher;       /* weights file, or NULL */
-    const char *teacher_cache; /* file of its outputs; NULL: OUT/teacher.cache */
-    const char *init;          /* weights to start from (positions are resized), or NULL: random ones */
-    const char *out;
-    const char *command; /* how it was called, for the config beside the model; NULL: not told */
-    int img_size, patch_size, dim, depth, heads, hidden;
-    int picture_size; /* side of the pictures that views are cut from; 0: img_size */
-    int teacher_grid; /* patch tokens of the teacher kept along a side, a multiple of the student's; 0: the student's */
-    int batch, epochs;
-    double seconds; /* > 0: the schedule follows the seconds spent in training instead of epochs */
-    double lr, weight_decay, warmup, clip, ema;
-    double beta2;
-    int views; /* fixed views a picture, with a teacher */
-    double crop_least, jitter, mixup, smoothing;
-    double weight_label, weight_class, weight_patch, weight_logits, temperature;
-    uint64_t seed;
-    bool half; /* the model's file is F16 */
-    bool resume;
-    double checkpoint_seconds; /* between checkpoints */
-    double score_seconds;      /* between scores; 0: at the end only */
-    int score_pictures;        /* most pictures scored */
-} sfp_pretrain_options;
-
 /* The parts of the loss, in this order everywhere. */
 typedef enum sfp_pretrain_term { SFP_TERM_LABEL, SFP_TERM_CLASS, SFP_TERM_PATCH, SFP_TERM_LOGITS, SFP_TERMS } sfp_pretrain_term;
 const char *sfp__pretrain_term_name(int term);
+
+typedef struct sfp_pretrain_options {
+    struct {
+        const char *train; /* KIND:PATH */
+        const char *test;  /* KIND:PATH; NULL: the data set's own test part, else every 20th image */
+        int size;          /* side of the images that views are cut from; 0: the student's */
+    } data;
+    struct {
+        int img_size, patch_size, dim, depth, heads, hidden;
+        const char *init; /* weights to start from (positions are resized), or NULL: random ones */
+    } student;
+    struct {
+        const char *weights; /* file, or NULL: no teacher */
+        const char *cache;   /* file of its outputs; NULL: OUT/teacher.cache */
+        int grid;            /* patch tokens kept along a side, a multiple of the student's; 0: the student's */
+        int views;           /* fixed views per image */
+    } teacher;
+    struct {
+        double crop_least, jitter, mixup;
+    } view;
+    struct {
+        double weight[SFP_TERMS], smoothing, temperature;
+    } loss;
+    struct {
+        int batch, epochs;
+        double seconds; /* > 0: the schedule follows the seconds spent in training instead of epochs */
+        uint64_t seed;
+    } plan;
+    struct {
+        double lr, warmup, weight_decay, clip, beta2, ema;
+    } adam;
+    struct {
+        const char *dir;
+        const char *command; /* how it was called, for the config beside the model; NULL: not told */
+        bool half;           /* the model's file is F16 */
+        bool resume;
+        double checkpoint_seconds; /* between checkpoints */
+        double score_seconds;      /* between scores; 0: at the end only */
+        int score_pictures;        /* max images scored */
+    } output;
+} sfp_pretrain_options;
 
 typedef struct sfp_pretrain_progress {
     const char *phase;    /* "pictures", "teacher", "train" */
@@ -61,6 +76,22 @@ typedef struct sfp_pretrain_hooks {
     void (*say)(void *ctx, const char *message);
     const volatile sig_atomic_t *stop;
 } sfp_pretrain_hooks;
+
+/* Of hooks that may be NULL, in whole or in part. */
+static inline void sfp__pretrain_say(const sfp_pretrain_hooks *h, const char *text)
+{
+    if (h && h->say)
+        h->say(h->ctx, text);
+}
+static inline void sfp__pretrain_tell(const sfp_pretrain_hooks *h, const sfp_pretrain_progress *p)
+{
+    if (h && h->progress)
+        h->progress(h->ctx, p);
+}
+static inline bool sfp__pretrain_stopped(const sfp_pretrain_hooks *h)
+{
+    return h && h->stop && *h->stop;
+}
 
 typedef struct sfp_pretrain_result {
     bool finished;

@@ -203,10 +203,10 @@ static sfp_status open_cache(const sfp_teacher_options *o, header *h, int *fd, c
         return SFP_OK;
     TRY(lock_cache(f, o->cache, LOCK_EX, err));
     TRY(read_header(f, o->cache, h, &other, err));
-    if (other && hooks && hooks->say) {
+    if (other) {
         char text[600];
         (void)snprintf(text, sizeof text, "%.400s: was made for another teacher, data or views; made again", o->cache);
-        hooks->say(hooks->ctx, text);
+        sfp__pretrain_say(hooks, text);
     }
     char block[HEADER_BYTES] = {0};
     memcpy(block, h, sizeof *h);
@@ -240,7 +240,7 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
     const char *path = m->o->cache;
     uint64_t start = h->done;
     while (h->done < h->total) {
-        if (hooks && hooks->stop && *hooks->stop) {
+        if (sfp__pretrain_stopped(hooks)) {
             TRY(note_done(fd, path, h, err));
             return sfp__fail(err, SFP_EINVAL, "%s: stopped after %llu of %llu entries; the same command goes on", path,
                              (unsigned long long)h->done, (unsigned long long)h->total);
@@ -255,14 +255,13 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
             noted = sfp__now();
         }
         double now = sfp__now() - begin;
-        if (hooks && hooks->progress)
-            hooks->progress(hooks->ctx, &(sfp_pretrain_progress){.phase = "teacher",
-                                                                 .done = h->done,
-                                                                 .total = h->total,
-                                                                 .fraction = (double)h->done / (double)h->total,
-                                                                 .from = (double)start / (double)h->total,
-                                                                 .images_per_second = (double)(h->done - start) / now,
-                                                                 .seconds = now});
+        sfp__pretrain_tell(hooks, &(sfp_pretrain_progress){.phase = "teacher",
+                                                           .done = h->done,
+                                                           .total = h->total,
+                                                           .fraction = (double)h->done / (double)h->total,
+                                                           .from = (double)start / (double)h->total,
+                                                           .images_per_second = (double)(h->done - start) / now,
+                                                           .seconds = now});
     }
     if (h->done > start)
         TRY(sync_cache(fd, path, err));

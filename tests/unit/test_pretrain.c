@@ -276,7 +276,7 @@ TEST(a_checkpoint_brings_everything_back_and_is_of_its_training_alone)
 {
     sfp_pretrain_state a, b;
     const char *path = "pretrain-test.safetensors";
-    sfp_pretrain_options o = {.data = "folder:p", .lr = 0.1, .batch = 8};
+    sfp_pretrain_options o = {.data.train = "folder:p", .adam.lr = 0.1, .plan.batch = 8};
     MUST(sfp__pretrain_state_init(&a, &small, 32, &err));
     MUST(sfp__pretrain_state_init(&b, &small, 32, &err));
     (void)unlink(path);
@@ -299,9 +299,9 @@ TEST(a_checkpoint_brings_everything_back_and_is_of_its_training_alone)
     check_same("average", b.adam.ema, a.adam.ema, a.adam.count * sizeof(float));
     b.key = 78;
     REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "other pictures, labels or teacher's weights");
-    o.teacher = "t";
+    o.teacher.weights = "t";
     REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "was made without teacher, now it is t");
-    o.lr = 0.2;
+    o.adam.lr = 0.2;
     REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "was made with lr 0.1, now it is 0.2");
     b.key = 77;
     flip_last_byte(path);

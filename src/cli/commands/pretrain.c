@@ -84,19 +84,19 @@ static const sfp_idle idle[] = {
 
 static sfp_status read_options(const sfp_args *a, sfp_pretrain_options *o, sfp_error *err)
 {
-    *o = (sfp_pretrain_options){.half = sfp__args_choice(a, "dtype") == 0};
+    *o = (sfp_pretrain_options){.output.half = sfp__args_choice(a, "dtype") == 0};
     sfp__args_store(a, o);
-    if (!o->data || !o->out)
-        return sfp__fail(err, SFP_EINVAL, "--%s is missing", o->data ? "out DIR" : "data KIND:PATH");
+    if (!o->data.train || !o->output.dir)
+        return sfp__fail(err, SFP_EINVAL, "--%s is missing", o->data.train ? "out DIR" : "data KIND:PATH");
     TRY(sfp__args_check_idle(a, SFP_LIST(idle), 0, NULL, err));
-    if (!o->heads)
-        o->heads = o->dim >= 64 ? o->dim / 64 : 1;
-    if (!o->hidden)
-        o->hidden = 4 * o->dim;
-    if (o->img_size % o->patch_size != 0)
-        return sfp__fail(err, SFP_EINVAL, "--img-size %d is not a multiple of --patch %d", o->img_size, o->patch_size);
-    if (o->dim % o->heads != 0)
-        return sfp__fail(err, SFP_EINVAL, "--dim %d is not a multiple of %d heads", o->dim, o->heads);
+    if (!o->student.heads)
+        o->student.heads = o->student.dim >= 64 ? o->student.dim / 64 : 1;
+    if (!o->student.hidden)
+        o->student.hidden = 4 * o->student.dim;
+    if (o->student.img_size % o->student.patch_size != 0)
+        return sfp__fail(err, SFP_EINVAL, "--img-size %d is not a multiple of --patch %d", o->student.img_size, o->student.patch_size);
+    if (o->student.dim % o->student.heads != 0)
+        return sfp__fail(err, SFP_EINVAL, "--dim %d is not a multiple of %d heads", o->student.dim, o->student.heads);
     return SFP_OK;
 }
 
@@ -144,18 +144,18 @@ static int run(const sfp_args *a)
     talk t = {0};
     const sfp_pretrain_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = sfp__stop_on_signals()};
     char *command = command_of(a);
-    o.command = command;
+    o.output.command = command;
     sfp_status s = sfp__thread_pool_create((int)sfp__args_int(a, "threads"), &pool, &err);
     if (!s)
         s = sfp__pretrain(&o, pool, &hooks, &r, &err);
     sfp__line_wipe();
     int code = s ? sfp__command_failed(a, &err) : r.finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;
     if (!s && !r.finished)
-        sfp__say("stopped; go on with --resume --out %s", o.out);
+        sfp__say("stopped; go on with --resume --out %s", o.output.dir);
     if (!s && sfp__args_flag(a, "json"))
         print_json(&r);
     else if (!s)
-        print_table(&r, o.out);
+        print_table(&r, o.output.dir);
     sfp__thread_pool_free(pool);
     sfp__free(command);
     return code;
