@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "stream/picture.h"
+#include "stream/source.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static void load_one(void *ctx, int piece, int worker)
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
     sfp_error err = {0};
     sfp_record record;
-    sfp_status s = l->source->record(l->source, taken_at(l, i), &record, &err);
+    sfp_status s = sfp__source_record(l->source, taken_at(l, i), &record, &err);
     if (!s)
         s = sfp__picture_read_fit(l->source, taken_at(l, i), p->size, SFP_RESIZE_SQUASH, p->rgb + (size_t)i * bytes, NULL, &err);
     p->label[i] = s ? -1 : record.label;

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "io/image.h"
-#include "stream/picture.h"
+#include "stream/source.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

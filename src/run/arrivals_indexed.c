@@ -115,7 +115,7 @@ static sfp_status take_unlabelled(indexed *a, int64_t index, sfp__delivery *d, s
             continue;
         d->predict[i].id = sample->id;
         d->predict[i].rgb = sample->rgb;
-        d->predict[i].name = s->name(s, u->order[k], a->name[i], sizeof a->name[i]);
+        d->predict[i].name = sfp__source_name(s, u->order[k], a->name[i], sizeof a->name[i]);
         d->predict_count++;
     }
     a->given.unlabelled = k - a->next;

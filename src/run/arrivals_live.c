@@ -40,7 +40,7 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     const sfp__plan *p = base->plan;
     const sfp_run_options *o = p->opt;
     bool real = p->clock == SFP_CLOCK_REAL;
-    size_t again = p->source->leave_out ? (size_t)o->pending : 0; /* a source that cannot go back does not give them again */
+    size_t again = p->source->ops->leave_out ? (size_t)o->pending : 0; /* a source that cannot go back does not give them again */
     base->r->labels.expired += sfp__ledger_give_up(a->ledger, again);
     TRY(sfp__ledger_leave_out(a->ledger, p->source, err));
     base->r->lambda = real && o->rate > 0 ? o->rate : NAN;
@@ -86,8 +86,8 @@ static void take_inbox(live *a, double until)
     sfp__inbox_take(a->inbox, p->hooks->stop, until, &a->in);
     a->busy = true;
     a->last = a->in.end && a->in.others.count == 0;                        /* a label among the others may bring a picture back */
-    for (int n = atomic_load(&p->source->remarks); a->told < n; a->told++) /* each once, as soon as there is one */
-        sfp__plan_say(p, "%s", p->source->remark[a->told]);
+    for (int n = atomic_load(&p->source->live->remarks); a->told < n; a->told++) /* each once, as soon as there is one */
+        sfp__plan_say(p, "%s", p->source->live->remark[a->told]);
     take_gone(a);
 }
 
@@ -229,7 +229,7 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *c
     TRY(sfp__alloc(&a, 1, sizeof *a, err));
     a->base = (sfp__arrivals){.kind = &kind, .plan = p, .r = r, .lag = p->clock == SFP_CLOCK_REAL ? &a->lag : NULL};
     a->classes = classes;
-    sfp_status status = sfp__ledger_create(p->opt->pending, p->source->marks, &a->ledger, err);
+    sfp_status status = sfp__ledger_create(p->opt->pending, p->source->ops->marks, &a->ledger, err);
     if (!status)
         status = sfp__alloc(&a->samples, (size_t)p->opt->learner.batch * SFP__RUN_POOL, sizeof *a->samples, err);
     if (status)

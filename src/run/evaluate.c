@@ -1,7 +1,7 @@
 #include "run/evaluate.h"
 
 #include "base/mem.h"
-#include "stream/picture.h"
+#include "stream/source.h"
 
 #include <math.h>
 #include <string.h>
@@ -136,7 +136,7 @@ static sfp_status run_task(sfp_evaluator *e, sfp_predictor *p, int t, int classe
         sfp_record record;
         if (e->stop && *e->stop)
             return SFP__STOPPED;
-        TRY(e->test->record(e->test, task->sample[i], &record, err));
+        TRY(sfp__source_record(e->test, task->sample[i], &record, err));
         int64_t k = e->at[t] + i;
         bool known = sfp__predictor_needs_queries_only(p) && e->has_query[k];
         const uint8_t *rgb = known ? NULL : picture(e, k, task->sample[i], part.count);

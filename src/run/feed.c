@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "run/clock.h"
-#include "stream/picture.h"
+#include "stream/source.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -133,7 +133,7 @@ static void fill(void *ctx, int64_t k)
         sfp_record record;
         sfp_error err = {0};
         *kept = (sfp_picture){0};
-        sfp_status status = f->source->record(f->source, index, &record, &err);
+        sfp_status status = sfp__source_record(f->source, index, &record, &err);
         if (!status)
             status =
                 sfp__picture_read_fit(f->source, index, f->opt.size, f->opt.resize, rgb, f->opt.keep_encoded ? kept : NULL, &err);

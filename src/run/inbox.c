@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "stream/picture.h"
+#include "stream/source.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -148,9 +148,9 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_pic
 {
     sfp_origin origin = {0};
     size_t bytes = 3 * (size_t)b->opt.size * (size_t)b->opt.size;
-    b->source->origin(b->source, &origin);
+    const char *name = sfp__source_origin(b->source, &origin);
     sfp_arrival *a = sfp__calloc(1, sizeof *a);
-    if (!a || !(a->name = sfp__strdup(origin.name)) || (p->bytes && !(a->rgb = sfp__malloc(bytes)))) {
+    if (!a || !(a->name = sfp__strdup(name)) || (p->bytes && !(a->rgb = sfp__malloc(bytes)))) {
         (void)sfp__fail_nomem(err);
         sfp__picture_done(p);
         sfp__arrival_free(a);
@@ -162,7 +162,7 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_pic
     a->at = at;
     a->label = record->label;
     a->class_name = record->label >= 0 ? b->source->class_names[record->label] : NULL;
-    if (b->source->lost)
+    if (b->source->live->lost)
         a->fate = SFP_FATE_SKIPPED;
     if (p->bytes) {
         char where[512];
@@ -216,7 +216,7 @@ static void *work(void *arg)
         bool end = false;
         sfp_arrival *a = NULL;
         keep_pace(b, &due);
-        status = b->source->next(b->source, &record, &p, &end, &err);
+        status = sfp__source_next(b->source, &record, &p, &end, &err);
         double came = sfp__now();
         if (!status && end) { /* an error was its last word, unless we stopped it */
             status = atomic_load(&b->stop) ? SFP_OK : failed;
@@ -224,7 +224,7 @@ static void *work(void *arg)
         }
         if (!status && errors) /* nobody else will tell of it */
             sfp__source_remark(b->source, "%s; the stream goes on", b->stats.last_error);
-        if (status && b->source->lost)
+        if (status && b->source->live->lost)
             status = SFP_OK; /* err says why */
         if (!status && !(a = make_arrival(b, &record, &p, came, &err)))
             status = SFP_ENOMEM;
@@ -253,7 +253,7 @@ static void *work(void *arg)
 static int ready(const sfp_inbox *b)
 {
     int n = complete(b);
-    bool paused = b->source->pause > 0 && sfp__now() - b->last_at >= b->source->pause;
+    bool paused = b->source->ops->pause > 0 && sfp__now() - b->last_at >= b->source->ops->pause;
     if (n > 0)
         return b->opt.batch * (b->opt.pool ? n < b->opt.pool ? n : b->opt.pool : 1);
     bool last = b->ended && b->others.count == 0; /* a label among the others may bring one more */
@@ -284,10 +284,10 @@ void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double unt
     b->idle = true;
     pthread_cond_broadcast(&b->changed); /* there is room for one more */
     while (!(n = ready(b)) && b->others.count == 0 && b->gone.count < GONE_MAX && !b->ended && !(stop && *stop) &&
-           atomic_load(&b->source->remarks) == b->remarks && sfp__now() < until)
+           atomic_load(&b->source->live->remarks) == b->remarks && sfp__now() < until)
         wait_a_little(b, look);
     b->idle = false;
-    b->remarks = atomic_load(&b->source->remarks);
+    b->remarks = atomic_load(&b->source->live->remarks);
     if (stop && *stop)
         n = 0;
     move_first(&b->labelled, n, &out->batch);
@@ -339,7 +339,7 @@ sfp_status sfp__inbox_create(sfp_source *s, const sfp_inbox_options *opt, sfp_in
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&b->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    s->stop = &b->stop;
+    s->live->stop = &b->stop;
     b->started = pthread_create(&b->thread, NULL, work, b) == 0;
     if (!b->started) {
         sfp__inbox_free(b);
@@ -359,7 +359,7 @@ void sfp__inbox_free(sfp_inbox *b)
     pthread_mutex_unlock(&b->lock);
     if (b->started)
         pthread_join(b->thread, NULL);
-    b->source->stop = NULL;
+    b->source->live->stop = NULL;
     sfp__arrival_list_done(&b->labelled);
     sfp__arrival_list_done(&b->others);
     sfp__arrival_list_done(&b->gone);

@@ -1,6 +1,6 @@
 #include "run/ledger.h"
 
-#include "stream/picture.h"
+#include "stream/source.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -391,11 +391,11 @@ uint64_t sfp__ledger_give_up(sfp_ledger *l, size_t max)
 sfp_status sfp__ledger_leave_out(const sfp_ledger *l, sfp_source *s, sfp_error *err)
 {
     OWNED uint64_t *waiting = NULL;
-    if (!l->done.count || !s->leave_out)
+    if (!l->done.count || !s->ops->leave_out)
         return SFP_OK;
     TRY(sfp__alloc(&waiting, l->absent, sizeof *waiting, err));
     sfp_left_out what = {.n = l->done.count, .marks = l->done.mark, .until = l->done.until, .waiting_marks = waiting};
     for (const sfp_arrival *a = l->waiting.oldest; a && a->standing == SFP_STANDING_ABSENT; a = a->newer)
         waiting[what.waiting++] = a->mark;
-    return s->leave_out(s, &what, err);
+    return sfp__source_leave_out(s, &what, err);
 }

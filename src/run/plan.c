@@ -4,7 +4,7 @@
 #include "io/lines.h"
 #include "results/result.h"
 #include "run/run_internal.h"
-#include "stream/picture.h"
+#include "stream/source.h"
 
 #include <limits.h>
 #include <math.h>
@@ -83,7 +83,7 @@ static sfp_status open_test(sfp__plan *p, sfp_error *err)
             sfp__fail_rename(err, "test", "test"); /* the source is wrong, but it is not that of --data */
         return status;
     }
-    if (p->live && !p->source->on_demand)
+    if (p->live && !p->source->ops->on_demand)
         return SFP_OK; /* a second reader would take pictures from the first */
     if (sfp__source_open(o->data, &so, &p->test, &none) == SFP_OK && !p->test->test_part) {
         sfp__source_close(p->test);
@@ -116,10 +116,10 @@ static sfp_status refuse_live(const sfp__plan *p, sfp_error *err)
     if (o->costs)
         return sfp__fail_key(err, "costs", SFP_EINVAL,
                              "costs is '%s', expected none: %s is a live stream, which costs what it costs", o->costs, o->data);
-    if (o->rate > 0 && !p->source->on_demand)
+    if (o->rate > 0 && !p->source->ops->on_demand)
         return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g, expected none: %s: these pictures come at their own rate",
                              o->rate, o->data);
-    if (p->clock == SFP_CLOCK_REAL && p->source->on_demand && !(o->rate > 0))
+    if (p->clock == SFP_CLOCK_REAL && p->source->ops->on_demand && !(o->rate > 0))
         return sfp__fail_key(err, "clock", SFP_EINVAL, "clock real: this clock needs a rate (--rate samples/s) on %s", o->data);
     if (o->pending < 0 || o->pending > 1000000)
         return sfp__fail(err, SFP_EINVAL, "%d pictures may wait for a label, expected 0 to 1000000", o->pending);
@@ -175,7 +175,7 @@ static sfp_status find_unlabelled(sfp__plan *p, uint64_t count, sfp_error *err)
     TRY(sfp__alloc(&order, (size_t)count, sizeof *order, err));
     for (int64_t i = 0; i < p->source->count; i++) {
         sfp_record record;
-        TRY(p->source->record(p->source, i, &record, err));
+        TRY(sfp__source_record(p->source, i, &record, err));
         if (record.label < 0 && (uint64_t)n < count)
             order[n++] = i;
     }

@@ -16,7 +16,7 @@
 #include "run/evaluate.h"
 #include "run/line_log.h"
 #include "run/run.h"
-#include "stream/names.h"
+#include "stream/source_internal.h"
 
 #include <jansson.h>
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "results/result.h"
-#include "stream/known.h"
+#include "stream/tasks.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ typedef struct eval_context {
     const sfp_state_eval_options *opt;
     sfp_state_eval *e;
     sfp_predictor *predictor;
-    sfp_known_source *data;
+    sfp_class_filter *data;
     sfp_tasks tasks;
     sfp_evaluator *evaluator;
 } eval_context;
@@ -32,7 +32,7 @@ static sfp_status open_data(eval_context *s, sfp_error *err)
     TRY(sfp__source_open(o->data, &so, &inner, err));
     for (int c = 0; c < classes; c++)
         names[c] = sfp__predictor_class_name(s->predictor, c);
-    sfp_status status = sfp__known_open(inner, classes, names, &s->data, err);
+    sfp_status status = sfp__class_filter_open(inner, classes, names, &s->data, err);
     if (status)
         sfp__source_close(inner);
     return status == SFP_EFORMAT ? sfp__fail_prefix(err, status, "%s", o->state) : status; /* the names are the state's */
@@ -61,7 +61,7 @@ static sfp_status leave_out_unseen(eval_context *s, sfp_error *err)
         int64_t kept = 0;
         for (int64_t i = 0; i < task->count; i++) {
             sfp_record r = {0};
-            TRY(source->record(source, task->sample[i], &r, err));
+            TRY(sfp__source_record(source, task->sample[i], &r, err));
             if (sfp__predictor_seen(s->predictor, r.label))
                 task->sample[kept++] = task->sample[i];
             else

@@ -1,9 +1,6 @@
-#include "stream/names.h"
+#include "stream/source_internal.h"
 
 #include "base/hash.h"
-#include "base/mem.h"
-#include "base/text.h"
-#include "io/file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,19 +70,16 @@ sfp_status sfp__names_add(sfp_names *t, const char *s, size_t n, int32_t *out, s
     }
     if (t->count >= SFP_CLASSES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "more than %d different names", SFP_CLASSES_MAX);
-    char *name = grow_names(t) ? sfp__malloc(n + 1) : NULL;
+    OWNED char *name = grow_names(t) ? sfp__malloc(n + 1) : NULL;
+    char text[SFP_NAME_MAX];
     if (!name)
         return sfp__fail_nomem(err);
     memcpy(name, s, n);
     name[n] = '\0';
-    if (!sfp__utf8_valid(name)) { /* it goes to JSON files */
-        char text[SFP_NAME_MAX];
-        sfp_status status = sfp__fail(err, SFP_EFORMAT, "the name '%s' is not UTF-8", sfp__printable(name, text, sizeof text));
-        sfp__free(name);
-        return status;
-    }
+    if (!sfp__utf8_valid(name)) /* it goes to JSON files */
+        return sfp__fail(err, SFP_EFORMAT, "the name '%s' is not UTF-8", sfp__printable(name, text, sizeof text));
     t->slot[find_slot(t, s, n)] = t->count + 1;
-    t->name[t->count] = name;
+    t->name[t->count] = TAKE(name);
     *out = t->count++;
     return SFP_OK;
 }
@@ -107,13 +101,10 @@ sfp_status sfp__names_sort(sfp_names *t, int32_t **new_of, sfp_error *err)
         *new_of = NULL;
         return SFP_OK;
     }
-    numbered *list = sfp__malloc(n * sizeof *list);
-    int32_t *map = sfp__malloc(n * sizeof *map);
-    if (!list || !map) {
-        sfp__free(list);
-        sfp__free(map);
-        return sfp__fail_nomem(err);
-    }
+    OWNED numbered *list = NULL;
+    OWNED int32_t *map = NULL;
+    TRY(sfp__alloc(&list, n, sizeof *list, err));
+    TRY(sfp__alloc(&map, n, sizeof *map, err));
     for (size_t i = 0; i < n; i++)
         list[i] = (numbered){t->name[i], (int32_t)i};
     qsort(list, n, sizeof *list, compare_numbered);
@@ -122,8 +113,7 @@ sfp_status sfp__names_sort(sfp_names *t, int32_t **new_of, sfp_error *err)
         map[list[i].number] = (int32_t)i;
     }
     fill_slots(t);
-    sfp__free(list);
-    *new_of = map;
+    *new_of = TAKE(map);
     return SFP_OK;
 }
 
@@ -151,33 +141,26 @@ void sfp__names_done(sfp_names *t)
 
 sfp_status sfp__names_read(const char *path, sfp_names *out, sfp_error *err)
 {
-    uint8_t *bytes = NULL;
-    size_t size = 0;
-    sfp_names names = {0};
-    sfp_status status = sfp__file_read(path, (size_t)SFP_CLASSES_MAX * SFP_CLASS_NAME_MAX, &bytes, &size, err);
-    if (status != SFP_OK)
-        return status;
-    const char *at = (const char *)bytes, *end = at + size;
-    at += sfp__text_mark(at, size);
-    for (size_t line = 1; at < end && status == SFP_OK; line++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        const char *next = stop ? stop + 1 : end;
-        stop = stop ? stop : end;
-        while (stop > at && (stop[-1] == '\r' || stop[-1] == ' ' || stop[-1] == '\t'))
-            stop--;
-        size_t n = (size_t)(stop - at);
+    OWNED_BY(sfp__lines_done) sfp_lines l = {0};
+    OWNED_BY(sfp__names_done) sfp_names names = {0};
+    TRY(sfp__lines_open(path, "one name a line", &l, err));
+    for (char *line;;) {
         int32_t id = 0;
-        if (n > 0 && sfp__names_find(&names, at, n) >= 0)
-            status = sfp__fail(err, SFP_EFORMAT, "%s:%zu: this name comes twice", path, line);
-        else if (n > 0 && (status = sfp__names_add(&names, at, n, &id, err)) != SFP_OK)
-            status = sfp__fail_prefix(err, status, "%s:%zu", path, line);
-        at = next;
+        TRY(sfp__lines_next(&l, &line, err));
+        if (!line)
+            break;
+        size_t n = strlen(line);
+        while (n > 0 && strchr(" \t\r", line[n - 1]))
+            n--;
+        if (n > 0 && sfp__names_find(&names, line, n) >= 0)
+            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: this name comes twice", path, (unsigned long long)l.number);
+        sfp_status status = n > 0 ? sfp__names_add(&names, line, n, &id, err) : SFP_OK;
+        if (status)
+            return sfp__fail_prefix(err, status, "%s:%llu", path, (unsigned long long)l.number);
     }
-    sfp__free(bytes);
-    if (status != SFP_OK) {
-        sfp__names_done(&names);
-        return status;
-    }
+    if (l.number == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
     *out = names;
+    names = (sfp_names){0};
     return SFP_OK;
 }

@@ -1,6 +1,5 @@
-#include "stream/picture.h"
-
-#include "base/mem.h"
+/* From a source's picture to the network's input: decode, cut, resize. */
+#include "stream/source.h"
 
 #include <string.h>
 
@@ -34,40 +33,33 @@ static sfp_status cut_box(const sfp_picture *p, const char *name, sfp_image *im,
         return sfp__fail(err, SFP_EFORMAT, "%s: the box (%d, %d)-(%d, %d) lies outside the %d x %d picture", name, p->left,
                          p->top, p->right, p->bottom, im->width, im->height);
     sfp_image part = {0};
-    sfp_status s = sfp__image_crop(im, left, top, right - left, bottom - top, &part, err);
-    if (!s) {
-        sfp__image_done(im);
-        *im = part;
-    }
-    return s;
+    TRY(sfp__image_crop(im, left, top, right - left, bottom - top, &part, err));
+    sfp__image_done(im);
+    *im = part;
+    return SFP_OK;
 }
 
 sfp_status sfp__picture_fit(const sfp_picture *p, const char *name, int size, sfp_resize how, uint8_t *rgb, sfp_error *err)
 {
-    sfp_image im = {0}, fit = {0};
-    sfp_status s = to_image(p, name, &im, err);
-    if (!s && p->has_box)
-        s = cut_box(p, name, &im, err);
-    if (!s)
-        s = sfp__image_fit(&im, size, how, &fit, err);
-    if (!s)
-        memcpy(rgb, fit.rgb, 3 * (size_t)size * (size_t)size);
-    sfp__image_done(&im);
-    sfp__image_done(&fit);
-    return s;
+    OWNED_BY(sfp__image_done) sfp_image im = {0}, fit = {0};
+    TRY(to_image(p, name, &im, err));
+    if (p->has_box)
+        TRY(cut_box(p, name, &im, err));
+    TRY(sfp__image_fit(&im, size, how, &fit, err));
+    memcpy(rgb, fit.rgb, 3 * (size_t)size * (size_t)size);
+    return SFP_OK;
 }
 
 sfp_status sfp__picture_read_fit(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_picture *kept,
                                  sfp_error *err)
 {
-    sfp_picture p = {0};
+    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
     char where[512];
-    sfp_status status = s->load(s, i, &p, err);
-    if (!status)
-        status = sfp__picture_fit(&p, sfp__source_where(s, i, where, sizeof where), size, how, rgb, err);
-    if (!status && kept && p.kind == SFP_PICTURE_ENCODED && !p.has_box)
+    TRY(sfp__source_load(s, i, &p, err));
+    TRY(sfp__picture_fit(&p, sfp__source_where(s, i, where, sizeof where), size, how, rgb, err));
+    if (kept && p.kind == SFP_PICTURE_ENCODED && !p.has_box) {
         *kept = p;
-    else
-        sfp__picture_done(&p);
-    return status;
+        p.bytes = NULL;
+    }
+    return SFP_OK;
 }

@@ -51,10 +51,8 @@ static const char *likely_kind(const char *path)
     if (!S_ISDIR(st.st_mode))
         return NULL;
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        char *inside = sfp__path_join(path, marks[i].inside);
-        bool there = inside && stat(inside, &st) == 0;
-        sfp__free(inside);
-        if (there)
+        OWNED char *inside = sfp__path_join(path, marks[i].inside);
+        if (inside && stat(inside, &st) == 0)
             return marks[i].kind;
     }
     return "folder";
@@ -67,15 +65,11 @@ static sfp_status unknown_kind(const char *spec, sfp_error *err)
     if (kind)
         return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': has no kind, did you mean %s:%s?",
                              sfp__printable(spec, name, sizeof name), kind, name);
-    sfp_text list = {0};
-    for (size_t i = 0; sfp__source_kinds[i]; i++) {
-        sfp__text_put(&list, i == 0 ? "" : ", ");
-        sfp__text_put(&list, sfp__source_kinds[i]->name);
-    }
-    sfp_status status = sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': expected KIND:PATH with KIND one of %s",
-                                      sfp__printable(spec, name, sizeof name), list.failed ? "..." : list.s);
-    sfp__text_done(&list);
-    return status;
+    OWNED_BY(sfp__text_done) sfp_text list = {0};
+    for (size_t i = 0; sfp__source_kinds[i]; i++)
+        sfp__text_printf(&list, "%s%s", i == 0 ? "" : ", ", sfp__source_kinds[i]->name);
+    return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': expected KIND:PATH with KIND one of %s",
+                         sfp__printable(spec, name, sizeof name), list.failed ? "..." : list.s);
 }
 
 sfp_status sfp__source_open(const char *spec, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
@@ -96,25 +90,64 @@ sfp_status sfp__source_open(const char *spec, const sfp_source_options *opt, sfp
 
 void sfp__source_close(sfp_source *s)
 {
-    if (s)
-        s->close(s);
+    if (!s)
+        return;
+    if (s->ops->close)
+        s->ops->close(s);
+    sfp__free(s->path);
+    sfp__name_list_free(s->class_names, s->classes);
+    sfp__name_list_free(s->domain_names, s->domains);
+    sfp__free((void *)(uintptr_t)s->note);
+    sfp__free(s);
+}
+
+static sfp_status check_index(const sfp_source *s, int64_t i, sfp_error *err)
+{
+    if (i >= 0 && (i < s->count || s->count < 0))
+        return SFP_OK;
+    return sfp__fail(err, SFP_EINVAL, "%s: picture %lld of %lld", s->path, (long long)i, (long long)s->count);
+}
+
+sfp_status sfp__source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err)
+{
+    TRY(check_index(s, i, err));
+    return s->ops->record(s, i, out, err);
+}
+
+sfp_status sfp__source_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
+{
+    TRY(check_index(s, i, err));
+    return s->ops->load(s, i, out, err);
+}
+
+const char *sfp__source_name(const sfp_source *s, int64_t i, char *buf, size_t size)
+{
+    bool none = !s->live && check_index(s, i, NULL) != SFP_OK;
+    return none ? sfp__printable("?", buf, size) : s->ops->name(s, i, buf, size);
+}
+
+const char *sfp__source_where(const sfp_source *s, int64_t i, char *buf, size_t size)
+{
+    bool none = !s->live && check_index(s, i, NULL) != SFP_OK;
+    return none || !s->ops->where ? sfp__source_name(s, i, buf, size) : s->ops->where(s, i, buf, size);
 }
 
 void sfp__source_remark(sfp_source *s, const char *fmt, ...)
 {
-    int n = atomic_load(&s->remarks);
+    sfp_source_live *l = s->live;
+    int n = atomic_load(&l->remarks);
     if (n == SFP_REMARKS_MAX)
         return;
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(s->remark[n], sizeof s->remark[n], fmt, ap);
+    (void)vsnprintf(l->remark[n], sizeof l->remark[n], fmt, ap);
     va_end(ap);
     if (n == SFP_REMARKS_MAX - 1)
-        (void)snprintf(s->remark[n], sizeof s->remark[n], "%.400s; and more of the kind, which are not told", s->path);
+        (void)snprintf(l->remark[n], sizeof l->remark[n], "%.400s; and more of the kind, which are not told", s->path);
     for (int i = 0; i < n; i++)
-        if (strcmp(s->remark[i], s->remark[n]) == 0)
+        if (strcmp(l->remark[i], l->remark[n]) == 0)
             return;
-    atomic_store(&s->remarks, n + 1);
+    atomic_store(&l->remarks, n + 1);
 }
 
 sfp_status sfp__source_mark(const sfp_source *s, uint64_t *out, sfp_error *err)
@@ -123,10 +156,8 @@ sfp_status sfp__source_mark(const sfp_source *s, uint64_t *out, sfp_error *err)
     for (int64_t i = 0; i < s->count; i++) {
         char buf[4096];
         sfp_record r;
-        sfp_status status = s->record(s, i, &r, err);
-        if (status != SFP_OK)
-            return status;
-        const char *name = s->name(s, i, buf, sizeof buf), *class_name = r.label < 0 ? "" : s->class_names[r.label];
+        TRY(sfp__source_record(s, i, &r, err));
+        const char *name = sfp__source_name(s, i, buf, sizeof buf), *class_name = r.label < 0 ? "" : s->class_names[r.label];
         h = sfp__hash(sfp__hash(h, name, strlen(name)), class_name, strlen(class_name));
     }
     *out = h ? h : 1;

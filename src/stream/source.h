@@ -7,16 +7,15 @@
  * one. Sources know nothing of the learner, and do not decode: they give the
  * bytes of a picture file, or pixels where the format has nothing else.
  *
- * To add one: write source_NAME.c with its `const sfp_source_kind`, and add a
- * row to the table in source.c. */
+ * To add one: write sources/NAME.c with its `const sfp_source_ops` and
+ * `const sfp_source_kind`, and add a row to the table in source.c. */
 #ifndef SFP_STREAM_SOURCE_H
 #define SFP_STREAM_SOURCE_H
 
-#include "base/error.h"
+#include "base/mem.h"
+#include "io/image.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 typedef struct sfp_record {
@@ -34,27 +33,27 @@ typedef enum sfp_picture_kind {
 
 typedef struct sfp_picture {
     sfp_picture_kind kind;
-    int width, height;    /* of pixels; 0 for encoded ones */
-    uint8_t *bytes;       /* sfp__malloc'ed; freed by sfp__picture_done */
+    int width, height; /* of pixels; 0 for encoded ones */
+    uint8_t *bytes;    /* sfp__malloc'ed; freed by sfp__picture_done */
     size_t size;
-    bool has_box;         /* only this part of the picture counts: cut after decoding, before resizing, clipped to the picture */
+    bool has_box; /* only this part of the picture counts: cut after decoding, before resizing, clipped to the picture */
     int left, top, right, bottom;
 } sfp_picture;
 
 void sfp__picture_done(sfp_picture *p);
 
 typedef struct sfp_source_options {
-    bool test;      /* the data set's own test part, where it has one (stream51, core50, clear10, clear100, cifar, idx) */
-    uint64_t seed;  /* of what a source draws itself (synthetic; orders that are part of a published protocol) */
-    int order;      /* --order: 0 = natural order of classes; else the seed of the class order (core50: the run) */
+    bool test;     /* the data set's own test part, where it has one (stream51, core50, clear10, clear100, cifar, idx) */
+    uint64_t seed; /* of what a source draws itself (synthetic; orders that are part of a published protocol) */
+    int order;     /* --order: 0 = natural order of classes; else the seed of the class order (core50: the run) */
 } sfp_source_options;
 
 typedef struct sfp_source sfp_source;
 
-/* Where a picture of a live source comes from. */
+/* Where a picture of a live source comes from; goes with it by value. */
 typedef struct sfp_origin {
-    const char *name;  /* what a label that comes later calls it; holds until the next call */
     uint64_t identity; /* of the picture, whatever its name and label: a label may come by moving it; 0: none */
+    uint64_t id;       /* its number, in the order in which pictures came for the first time; who takes it counts */
     uint64_t mark;     /* of the picture with its label: what was taken once is known by it; 0: none */
     int64_t changed;   /* when it got there, in ns of the file system's clock; 0: not known */
 } sfp_origin;
@@ -68,8 +67,6 @@ typedef struct sfp_left_out {
     const uint64_t *waiting_marks; /* (waiting) ... but these */
 } sfp_left_out;
 
-#define SFP_REMARKS_MAX 16
-
 typedef struct sfp_source_kind {
     const char *name;    /* "folder" */
     const char *summary; /* one line */
@@ -78,9 +75,41 @@ typedef struct sfp_source_kind {
     sfp_status (*open)(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
 } sfp_source_kind;
 
+/* What a source can do; what it cannot is NULL or 0. Called by the functions below, which look at i before. */
+typedef struct sfp_source_ops {
+    /* Indexed: both thread-safe. */
+    sfp_status (*record)(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
+    sfp_status (*load)(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err);
+    /* A name for messages and reports: file name, "train-images[17]"; of a live source that of the picture given last. */
+    const char *(*name)(const sfp_source *s, int64_t i, char *buf, size_t size);
+    /* As the messages of load call it: "ROOT/NAME", "SHARD: NAME". NULL: by its name. */
+    const char *(*where)(const sfp_source *s, int64_t i, char *buf, size_t size);
+    /* Live. */
+    sfp_status (*next)(sfp_source *s, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err);
+    const char *(*origin)(const sfp_source *s, sfp_origin *out);
+    sfp_status (*leave_out)(sfp_source *s, const sfp_left_out *what, sfp_error *err); /* NULL: it cannot go back anyway */
+    size_t marks;   /* of so many pictures that are done with the caller keeps the marks for leave_out */
+    double pause;   /* seconds without an arrival after which nobody waits for a batch to be full; 0: always wait */
+    bool on_demand; /* pictures are made when asked for; they do not arrive by themselves */
+    /* Frees what the kind owns itself, also of a source that was not opened to its end; may be NULL. */
+    void (*close)(sfp_source *s);
+} sfp_source_ops;
+
+#define SFP_REMARKS_MAX 16
+
+/* What only a live source has. */
+typedef struct sfp_source_live {
+    const atomic_bool *stop;           /* set by the caller before the first next; NULL: never */
+    bool lost;                         /* next failed, but for this picture alone */
+    atomic_int remarks;                /* how many things were found meanwhile that a user should know; ... */
+    char remark[SFP_REMARKS_MAX][512]; /* ... these, each written before it is counted */
+} sfp_source_live;
+
 /* The common part; a kind's own struct begins with it. Filled by open, constant afterwards. */
 struct sfp_source {
     const sfp_source_kind *kind;
+    const sfp_source_ops *ops;
+    sfp_source_live *live; /* NULL: it is indexed */
     char *path;
     int64_t count; /* pictures; -1: not known or without end */
     int classes;
@@ -93,42 +122,49 @@ struct sfp_source {
     uint64_t skipped;    /* broken entries that were passed over when opening, told in note */
     bool seeded;         /* options.seed has a say in its pictures or their order */
     bool test_part;      /* opened with options.test, and it has a test part: these pictures are not those of the training part */
-    sfp_status (*record)(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
-    /* Thread-safe. */
-    sfp_status (*load)(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err);
-    /* A name for messages and reports: file name, "train-images[17]"; returns buf. */
-    const char *(*name)(const sfp_source *s, int64_t i, char *buf, size_t size);
-    /* As the messages of load call it: "ROOT/NAME", "SHARD: NAME"; returns buf. NULL: by its name. */
-    const char *(*where)(const sfp_source *s, int64_t i, char *buf, size_t size);
-    /* Live: blocks until there is one. *end (then there is no picture): it has ended, or *stop became true, which is looked at
-     * at least every 100 ms. A record without a picture (no bytes) is a label that came late, for the picture of that name.
-     * Classes may grow, class_names never moves. A failure with `lost` set is that of one picture (origin tells which), and the
-     * stream goes on behind it. */
-    const atomic_bool *stop; /* set by the caller before the first next; NULL: never */
-    sfp_status (*next)(sfp_source *s, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err);
-    atomic_int remarks;                /* live: how many things were found meanwhile that a user should know; ... */
-    char remark[SFP_REMARKS_MAX][512]; /* ... these, each written before it is counted */
-    bool lost;                         /* live: next failed, but for this picture alone */
-    void (*origin)(const sfp_source *s, sfp_origin *out); /* live: of what next gave or lost last */
-    bool on_demand; /* live: pictures are made when asked for; they do not arrive by themselves */
-    double pause;   /* live: seconds without an arrival after which nobody waits for a batch to be full; 0: always wait */
-    /* Live, to go on after a break: of the last `marks` pictures that are done with, the caller keeps the marks, and gives them
-     * back before the first next; so those are not given again, nor those that did not change after `until` (the latest change
-     * of those whose marks were not kept). marks 0, leave_out NULL: the source cannot go back anyway. */
-    size_t marks;
-    sfp_status (*leave_out)(sfp_source *s, const sfp_left_out *what, sfp_error *err);
-    void (*close)(sfp_source *s);
 };
 
 /* "KIND:PATH", e.g. "folder:data/pacs/train"; "synthetic:2000". */
 sfp_status sfp__source_open(const char *spec, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
 void sfp__source_close(sfp_source *s);
+DEFINE_OWNED_PTR(sfp_source, sfp__source_close)
+
+/* Of picture i of an indexed source; thread-safe. */
+sfp_status sfp__source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
+sfp_status sfp__source_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err);
+/* A name for messages and reports; returns buf. */
+const char *sfp__source_name(const sfp_source *s, int64_t i, char *buf, size_t size);
 /* Picture i for a message, so that it is called the same whether its file or what is in it cannot be read; returns buf. */
 const char *sfp__source_where(const sfp_source *s, int64_t i, char *buf, size_t size);
-/* One remark more, by the thread that opens it or calls next; not one that was made already, nor more than there is room for. */
-void sfp__source_remark(sfp_source *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Decodes, cuts and resizes to rgb (size, size, 3). `name` stands for the picture in messages. */
+sfp_status sfp__picture_fit(const sfp_picture *p, const char *name, int size, sfp_resize how, uint8_t *rgb, sfp_error *err);
+/* Picture i of an indexed source, fitted; *kept gets the encoded bytes when not NULL and there are any (else bytes NULL). */
+sfp_status sfp__picture_read_fit(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_picture *kept,
+                                 sfp_error *err);
 /* Of the list of an indexed source's pictures: their names (which do not tell where it lies), labels and order; never 0. */
 sfp_status sfp__source_mark(const sfp_source *s, uint64_t *out, sfp_error *err);
+
+/* Live: blocks until there is one. *end (then there is no picture): it has ended, or *live->stop became true, which is looked at
+ * at least every 100 ms. A record without a picture (no bytes) is a label that came late, for the picture of that name.
+ * Classes may grow, class_names never moves. A failure with live->lost set is that of one picture (origin tells which), and the
+ * stream goes on behind it. */
+static inline sfp_status sfp__source_next(sfp_source *s, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err)
+{
+    return s->ops->next(s, record, out, end, err);
+}
+/* Of what next gave or lost last. Returns its name, as a label that comes later calls it; holds until the next call. */
+static inline const char *sfp__source_origin(const sfp_source *s, sfp_origin *out)
+{
+    return s->ops->origin(s, out);
+}
+/* To go on after a break, before the first next: what was done with is not given again, nor what did not change after `until`
+ * (the latest change of those whose marks were not kept). */
+static inline sfp_status sfp__source_leave_out(sfp_source *s, const sfp_left_out *what, sfp_error *err)
+{
+    return s->ops->leave_out(s, what, err);
+}
+/* One remark more, by the thread that opens it or calls next; not one that was made already, nor more than there is room for. */
+void sfp__source_remark(sfp_source *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 extern const sfp_source_kind *const sfp__source_kinds[]; /* ends with NULL */
 

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define CLASS_STREAM (UINT64_C(0x636c6173) << 32) /* shuffles of different purpose draw from different sequences of a seed */
+
 /* ------------------------------------------------------------------- order */
 
 static bool is_digit(char c)
@@ -80,6 +82,18 @@ void sfp__shuffle(int64_t *a, int64_t n, uint64_t seed, uint64_t stream)
     }
 }
 
+sfp_status sfp__class_order(int classes, int order, int64_t **class_at, sfp_error *err)
+{
+    int64_t *list;
+    TRY(sfp__alloc(&list, (size_t)classes, sizeof *list, err));
+    for (int i = 0; i < classes; i++)
+        list[i] = i;
+    if (order != 0)
+        sfp__shuffle(list, classes, (uint64_t)(int64_t)order, CLASS_STREAM);
+    *class_at = list;
+    return SFP_OK;
+}
+
 /* ----------------------------------------------------------------- entries */
 
 sfp_status sfp__entries_add(sfp_entries *l, sfp_entry entry, const char *path, size_t n, sfp_error *err)
@@ -99,20 +113,17 @@ sfp_status sfp__entries_add(sfp_entries *l, sfp_entry entry, const char *path, s
     return SFP_OK;
 }
 
-void sfp__entries_relabel(sfp_entries *l, const int32_t *new_of)
+sfp_status sfp__entries_sort_names(sfp_entries *l, sfp_names *classes, sfp_names *domains, sfp_error *err)
 {
-    for (int64_t i = 0; new_of && i < l->count; i++) {
-        if (l->at[i].record.label >= 0)
-            l->at[i].record.label = new_of[l->at[i].record.label];
+    OWNED int32_t *label = NULL, *domain = NULL;
+    TRY(sfp__names_sort(classes, &label, err));
+    TRY(sfp__names_sort(domains, &domain, err));
+    for (int64_t i = 0; i < l->count; i++) {
+        sfp_record *r = &l->at[i].record;
+        r->label = r->label < 0 ? r->label : label[r->label];
+        r->domain = r->domain < 0 ? r->domain : domain[r->domain];
     }
-}
-
-void sfp__entries_redomain(sfp_entries *l, const int32_t *new_of)
-{
-    for (int64_t i = 0; new_of && i < l->count; i++) {
-        if (l->at[i].record.domain >= 0)
-            l->at[i].record.domain = new_of[l->at[i].record.domain];
-    }
+    return SFP_OK;
 }
 
 void sfp__entries_done(sfp_entries *l)
@@ -124,19 +135,19 @@ void sfp__entries_done(sfp_entries *l)
 
 /* ----------------------------------------------------------------- sources */
 
-sfp_status sfp__source_init(sfp_source *s, const sfp_source_kind *kind, const char *path, sfp_error *err)
+sfp_status sfp__source_create(size_t size, const sfp_source_kind *kind, const sfp_source_ops *ops, const char *path,
+                              sfp_source **out, sfp_error *err)
 {
-    *s = (sfp_source){.kind = kind, .count = -1, .path = sfp__strdup(path)};
-    return s->path ? SFP_OK : sfp__fail_nomem(err);
-}
-
-void sfp__source_done(sfp_source *s)
-{
-    sfp__free(s->path);
-    sfp__name_list_free(s->class_names, s->classes);
-    sfp__name_list_free(s->domain_names, s->domains);
-    sfp__free((void *)(uintptr_t)s->note);
-    *s = (sfp_source){0};
+    OWNED sfp_source *s = NULL;
+    TRY(sfp__alloc(&s, 1, size, err));
+    s->kind = kind;
+    s->ops = ops;
+    s->count = -1;
+    s->path = sfp__strdup(path);
+    if (!s->path)
+        return sfp__fail_nomem(err);
+    *out = TAKE(s);
+    return SFP_OK;
 }
 
 sfp_status sfp__source_note(sfp_source *s, sfp_error *err, const char *fmt, ...)
@@ -146,127 +157,91 @@ sfp_status sfp__source_note(sfp_source *s, sfp_error *err, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    size_t room = strlen(text) + (s->note ? strlen(s->note) : 0) + 3;
-    char *note = sfp__malloc(room);
-    if (!note)
+    OWNED_BY(sfp__text_done) sfp_text note = {0};
+    sfp__text_printf(&note, "%s%s%s", s->note ? s->note : "", s->note ? "; " : "", text);
+    if (note.failed)
         return sfp__fail_nomem(err);
-    (void)snprintf(note, room, "%s%s%s", s->note ? s->note : "", s->note ? "; " : "", text);
     sfp__free((void *)(uintptr_t)s->note);
-    s->note = note;
+    s->note = TAKE(note.s);
     return SFP_OK;
-}
-
-sfp_status sfp__source_check_index(const sfp_source *s, int64_t i, sfp_error *err)
-{
-    if (i < 0 || i >= s->count)
-        return sfp__fail(err, SFP_EINVAL, "%s: picture %lld of %lld", s->path, (long long)i, (long long)s->count);
-    return SFP_OK;
-}
-
-const char *sfp__source_where(const sfp_source *s, int64_t i, char *buf, size_t size)
-{
-    return s->where ? s->where(s, i, buf, size) : s->name(s, i, buf, size);
 }
 
 sfp_status sfp__picture_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err)
 {
     char name[SFP_NAME_MAX];
-    return sfp__fail(err, SFP_EFORMAT, "%s:%s: %s %s", s->kind->name, s->path, s->name(s, i, name, sizeof name), what);
+    return sfp__fail(err, SFP_EFORMAT, "%s:%s: %s %s", s->kind->name, s->path, sfp__source_name(s, i, name, sizeof name), what);
 }
 
-void *sfp__room_for(size_t count, size_t size, sfp_status *status, sfp_error *err)
+sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, const sfp_source_ops *ops, const char *path,
+                                   const char *root, sfp_file_source **out, sfp_error *err)
 {
-    void *p = sfp__calloc(count ? count : 1, size);
-    if (!p)
-        *status = sfp__fail_nomem(err);
-    return p;
-}
-
-sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, const char *path, const char *root,
-                                   sfp_file_source **out, sfp_error *err)
-{
-    sfp_file_source *s = sfp__calloc(1, size);
-    if (!s)
+    OWNED_PTR(sfp__source_close) sfp_source *s = NULL;
+    TRY(sfp__source_create(size, kind, ops, path, &s, err));
+    if (!(((sfp_file_source *)s)->root = sfp__strdup(root)))
         return sfp__fail_nomem(err);
-    sfp_status status = sfp__source_init(&s->base, kind, path, err);
-    if (status == SFP_OK && !(s->root = sfp__strdup(root)))
-        status = sfp__fail_nomem(err);
-    if (status != SFP_OK) {
-        sfp__source_done(&s->base);
-        sfp__free(s);
-        return status;
-    }
-    s->base.record = sfp__file_source_record;
-    s->base.load = sfp__file_source_load;
-    s->base.name = sfp__file_source_name;
-    s->base.where = sfp__file_source_where;
-    s->base.close = sfp__file_source_close;
-    *out = s;
+    *out = (sfp_file_source *)TAKE(s);
     return SFP_OK;
 }
 
-void sfp__file_source_finish(sfp_file_source *s, sfp_names *classes, sfp_names *domains)
+sfp_source *sfp__file_source_finish(sfp_file_source *s, sfp_names *classes, sfp_names *domains)
 {
     sfp__names_give(classes, &s->base.class_names, &s->base.classes);
-    sfp__names_give(domains, &s->base.domain_names, &s->base.domains);
+    if (domains)
+        sfp__names_give(domains, &s->base.domain_names, &s->base.domains);
     s->base.count = s->entries.count;
+    return &s->base;
 }
 
 void sfp__file_source_close(sfp_source *base)
 {
-    if (!base)
-        return;
     sfp_file_source *s = (sfp_file_source *)base;
     sfp__entries_done(&s->entries);
     sfp__free(s->root);
-    sfp__source_done(base);
-    sfp__free(s);
 }
 
 sfp_status sfp__file_source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err)
 {
-    sfp_status status = sfp__source_check_index(s, i, err);
-    if (status == SFP_OK)
-        *out = ((const sfp_file_source *)s)->entries.at[i].record;
-    return status;
+    (void)err;
+    *out = ((const sfp_file_source *)s)->entries.at[i].record;
+    return SFP_OK;
 }
 
-char *sfp__file_source_path(const sfp_file_source *s, int64_t i)
+/* The path of entry i to open; sfp__malloc'ed, NULL: no memory. */
+static char *path_of(const sfp_source *base, int64_t i)
 {
+    const sfp_file_source *s = (const sfp_file_source *)base;
     return sfp__path_join(s->root, sfp__entries_path(&s->entries, i));
 }
 
 sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
 {
-    sfp_status status = sfp__source_check_index(s, i, err);
-    if (status != SFP_OK)
-        return status;
-    char *path = sfp__file_source_path((const sfp_file_source *)s, i);
-    if (!path)
-        return sfp__fail_nomem(err);
-    status = sfp__picture_read(path, out, err);
-    sfp__free(path);
-    return status;
+    OWNED char *path = path_of(s, i);
+    return path ? sfp__picture_read(path, out, err) : sfp__fail_nomem(err);
 }
 
 const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
-    if (sfp__source_check_index(s, i, NULL) != SFP_OK)
-        return sfp__printable("?", buf, size);
     return sfp__printable(sfp__entries_path(&((const sfp_file_source *)s)->entries, i), buf, size);
 }
 
 /* The path as it is opened, byte for byte: that of a file that cannot be read is told so too. */
 const char *sfp__file_source_where(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
-    char *path = sfp__source_check_index(s, i, NULL) == SFP_OK ? sfp__file_source_path((const sfp_file_source *)s, i) : NULL;
+    OWNED char *path = path_of(s, i);
     if (!path)
         return sfp__file_source_name(s, i, buf, size);
     if (snprintf(buf, size, "%s", path) >= (int)size && size > 3)
         memcpy(buf + size - 4, "...", 4);
-    sfp__free(path);
     return buf;
 }
+
+const sfp_source_ops sfp__file_source_ops = {
+    .record = sfp__file_source_record,
+    .load = sfp__file_source_load,
+    .name = sfp__file_source_name,
+    .where = sfp__file_source_where,
+    .close = sfp__file_source_close,
+};
 
 /* ------------------------------------------------------------------- files */
 
@@ -279,6 +254,15 @@ char *sfp__path_join(const char *dir, const char *name)
     if (path)
         (void)snprintf(path, room, "%s%s%s", dir, dir[n - 1] == '/' ? "" : "/", name);
     return path;
+}
+
+sfp_status sfp__path_make(const char *dir, const char *name, char **out, sfp_error *err)
+{
+    char *path = sfp__path_join(dir, name);
+    if (!path)
+        return sfp__fail_nomem(err);
+    *out = path;
+    return SFP_OK;
 }
 
 char *sfp__path_dir(const char *path)
@@ -304,10 +288,9 @@ bool sfp__path_is_dir(const char *path)
 sfp_status sfp__picture_read(const char *path, sfp_picture *out, sfp_error *err)
 {
     sfp_picture p = {.kind = SFP_PICTURE_ENCODED};
-    sfp_status status = sfp__file_read(path, SFP_PICTURE_BYTES_MAX, &p.bytes, &p.size, err);
-    if (status == SFP_OK)
-        *out = p;
-    return status;
+    TRY(sfp__file_read(path, SFP_PICTURE_BYTES_MAX, &p.bytes, &p.size, err));
+    *out = p;
+    return SFP_OK;
 }
 
 void sfp__picture_done(sfp_picture *p)

@@ -1,4 +1,4 @@
-/* What the files of sources share; besides them only tests include it.
+/* What the files of this folder share; besides them only tests include it.
  *
  * Everything here treats its input as hostile: names, lines, counts and sizes
  * have limits, and a message never repeats raw bytes of a file. */
@@ -6,7 +6,8 @@
 #define SFP_STREAM_SOURCE_INTERNAL_H
 
 #include "base/text.h"
-#include "stream/names.h"
+#include "io/json_read.h"
+#include "io/lines.h"
 #include "stream/source.h"
 
 #include <math.h>
@@ -14,7 +15,8 @@
 #define SFP_RECORDS_MAX INT64_C(100000000)        /* pictures of one data set */
 #define SFP_PICTURE_BYTES_MAX ((size_t)256 << 20) /* of one picture file */
 #define SFP_PATH_BYTES_MAX 4096                   /* of a path that a file gives */
-#define SFP_LIST_BYTES_MAX ((size_t)4 << 30)      /* of a manifest, a JSON list, a pickle */
+#define SFP_LIST_BYTES_MAX ((size_t)4 << 30)      /* of a manifest, a pickle */
+#define SFP_JSON_BYTES_MAX ((size_t)1 << 30)      /* of a list in JSON */
 
 extern const sfp_source_kind sfp__source_folder, sfp__source_manifest, sfp__source_idx, sfp__source_cifar, sfp__source_tar,
     sfp__source_stdin, sfp__source_synthetic, sfp__source_dir, sfp__source_stream51, sfp__source_core50, sfp__source_clear10,
@@ -26,6 +28,50 @@ extern const sfp_source_kind sfp__source_folder, sfp__source_manifest, sfp__sour
 int sfp__natural_compare(const char *a, const char *b);
 /* Shuffles by Fisher and Yates, drawn from (seed, stream); n up to SFP_RECORDS_MAX. */
 void sfp__shuffle(int64_t *a, int64_t n, uint64_t seed, uint64_t stream);
+/* class_at (classes, sfp__malloc'ed): the class at each place of the order. order 0: natural, else shuffled by that seed. */
+sfp_status sfp__class_order(int classes, int order, int64_t **class_at, sfp_error *err);
+/* The task of the class at a place of the order, when the first task has `first` classes and every other `each`. */
+static inline int32_t sfp__task_of_place(int64_t place, int first, int each)
+{
+    return place < first ? 0 : (int32_t)(1 + (place - first) / each);
+}
+
+/* ------------------------------------------------------------------- names
+ *
+ * Of classes, domains and the like to numbers, in the order in which they come or sorted. They come from files and are hostile:
+ * their number and length have limits. */
+
+#define SFP_CLASSES_MAX 65536   /* also domains */
+#define SFP_CLASS_NAME_MAX 1024 /* bytes of a class or domain name */
+
+/* Names that are whole numbers first, by number; then the others in byte order. For classes and domains. */
+int sfp__name_compare(const char *a, const char *b);
+
+/* Names to numbers, by a hash table. Zero-initialised is empty. */
+typedef struct sfp_names {
+    int count;
+    char **name; /* (count) */
+    size_t room;
+    int32_t *slot; /* (slots) number + 1; 0: free */
+    size_t slots;  /* a power of two */
+} sfp_names;
+
+/* The number of the name of n bytes; a new one gets the next number. Empty, longer than SFP_CLASS_NAME_MAX, not UTF-8, with a
+ * NUL byte or more than SFP_CLASSES_MAX of them: an error (without a file's name: use sfp__fail_prefix). */
+sfp_status sfp__names_add(sfp_names *t, const char *s, size_t n, int32_t *out, sfp_error *err);
+/* Room for all names there may be at once, so that the list stays where it is while another thread reads it. */
+sfp_status sfp__names_reserve(sfp_names *t, sfp_error *err);
+int32_t sfp__names_find(const sfp_names *t, const char *s, size_t n); /* -1: not there */
+/* Renumbers in the order of sfp__name_compare; *new_of (count, sfp__malloc'ed; NULL when there are none): new number of an old
+ * one. */
+sfp_status sfp__names_sort(sfp_names *t, int32_t **new_of, sfp_error *err);
+/* Gives the list away (to class_names, domain_names); t is empty afterwards. */
+void sfp__names_give(sfp_names *t, char ***names, int *count);
+void sfp__names_done(sfp_names *t);
+void sfp__name_list_free(char **name, int count); /* a list that was given away */
+/* Lines of a text file (class_names.txt and the like) as names, in their order; blank lines and '\r' are dropped; a name that
+ * comes twice is an error. SFP_ENOTFOUND when there is no such file. */
+sfp_status sfp__names_read(const char *path, sfp_names *out, sfp_error *err);
 
 /* ----------------------------------------------------------------- entries */
 
@@ -57,17 +103,15 @@ static inline const char *sfp__entries_path(const sfp_entries *l, int64_t i)
 {
     return l->text.s + l->at[i].text;
 }
-/* label (or domain) = new_of[label] where it is not -1; new_of NULL: nothing. */
-void sfp__entries_relabel(sfp_entries *l, const int32_t *new_of);
-void sfp__entries_redomain(sfp_entries *l, const int32_t *new_of);
+/* Sorts the names (sfp__names_sort), and renumbers the labels and domains of the entries. */
+sfp_status sfp__entries_sort_names(sfp_entries *l, sfp_names *classes, sfp_names *domains, sfp_error *err);
 void sfp__entries_done(sfp_entries *l);
 
 /* ----------------------------------------------------------------- sources */
 
-/* Fills kind and path, and leaves the rest empty; s is cleared first. */
-sfp_status sfp__source_init(sfp_source *s, const sfp_source_kind *kind, const char *path, sfp_error *err);
-/* Frees what the common part owns, not s. */
-void sfp__source_done(sfp_source *s);
+/* A source of `size` bytes, all of it but ops, kind and path empty and count -1. Whatever follows, sfp__source_close frees it. */
+sfp_status sfp__source_create(size_t size, const sfp_source_kind *kind, const sfp_source_ops *ops, const char *path,
+                              sfp_source **out, sfp_error *err);
 /* One thing more in s->note. */
 sfp_status sfp__source_note(sfp_source *s, sfp_error *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
@@ -79,35 +123,63 @@ typedef struct sfp_file_source {
     sfp_entries entries;
 } sfp_file_source;
 
-/* base as sfp__source_init with record, load, name, where, close and root set; `size` is of the kind's whole struct. *out is to
- * be freed by sfp__file_source_close also when a later step of opening fails. */
-sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, const char *path, const char *root,
-                                   sfp_file_source **out, sfp_error *err);
-/* The last step of opening: sorts nothing, takes the names, sets count. */
-void sfp__file_source_finish(sfp_file_source *s, sfp_names *classes, sfp_names *domains);
-void sfp__file_source_close(sfp_source *s);
+extern const sfp_source_ops sfp__file_source_ops;
+/* As sfp__source_create, with its root. */
+sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, const sfp_source_ops *ops, const char *path,
+                                   const char *root, sfp_file_source **out, sfp_error *err);
+/* The last step of opening, which cannot fail: sorts nothing, takes the names (domains may be NULL), sets count. */
+sfp_source *sfp__file_source_finish(sfp_file_source *s, sfp_names *classes, sfp_names *domains);
+static inline void sfp__file_source_free(sfp_file_source *s)
+{
+    sfp__source_close(s ? &s->base : NULL);
+}
+DEFINE_OWNED_PTR(sfp_file_source, sfp__file_source_free)
+/* What its ops are made of. */
 sfp_status sfp__file_source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
 sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err);
 const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, size_t size);
 const char *sfp__file_source_where(const sfp_source *s, int64_t i, char *buf, size_t size);
-/* The path of entry i to open; sfp__malloc'ed, NULL: no memory. */
-char *sfp__file_source_path(const sfp_file_source *s, int64_t i);
+void sfp__file_source_close(sfp_source *s);
 
 /* ------------------------------------------------------------------- files */
 
 /* "DIR/NAME"; NAME alone when it begins with '/'. sfp__malloc'ed, NULL: no memory. */
 char *sfp__path_join(const char *dir, const char *name);
+/* The same with a status, to *out. */
+sfp_status sfp__path_make(const char *dir, const char *name, char **out, sfp_error *err);
 /* The folder part of a path ("." when it has none); sfp__malloc'ed, NULL: no memory. */
 char *sfp__path_dir(const char *path);
 bool sfp__path_is_dir(const char *path);
 /* A picture file's bytes, at most SFP_PICTURE_BYTES_MAX; the message names the file. */
 sfp_status sfp__picture_read(const char *path, sfp_picture *out, sfp_error *err);
-/* SFP_OK when i is a picture of s; else a message */
-sfp_status sfp__source_check_index(const sfp_source *s, int64_t i, sfp_error *err);
 /* SFP_EFORMAT: picture i `what`. */
 sfp_status sfp__picture_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err);
-/* Zeroed room for `count` things of `size` bytes, at least one; NULL: no memory, and *status says so. */
-void *sfp__room_for(size_t count, size_t size, sfp_status *status, sfp_error *err);
+
+/* -------------------------------------------------------------- task split
+ *
+ * Which task a record belongs to: made from a specification (--tasks) and the training set alone, asked for the test set too. */
+
+typedef enum sfp_cut_kind { SFP_CUT_FREE, SFP_CUT_CLASSES, SFP_CUT_DOMAIN, SFP_CUT_TIME, SFP_CUT_GIVEN } sfp_cut_kind;
+
+typedef struct sfp_cut {
+    sfp_cut_kind kind;
+    int tasks;
+    int *end;        /* SFP_CUT_CLASSES (tasks): first stream label behind the task */
+    int32_t *domain; /* SFP_CUT_DOMAIN (tasks): of the training set */
+    double *value;   /* SFP_CUT_TIME, SFP_CUT_GIVEN (tasks): ascending */
+} sfp_cut;
+
+/* r: the records of s. spec NULL: the tasks that the data set gives, else free. */
+sfp_status sfp__cut_make(const sfp_source *s, const sfp_record *r, const char *spec, sfp_cut *c, sfp_error *err);
+void sfp__cut_done(sfp_cut *c);
+
+/* The task of a record (its domain by number of the training set), -1: none. */
+int sfp__cut_task(const sfp_cut *c, const sfp_record *r, int32_t stream_label, int32_t domain);
+/* What task t is called; s is the training set. sfp__malloc'ed, NULL: no memory. */
+char *sfp__cut_name(const sfp_source *s, const sfp_cut *c, int t);
+
+/* Does any labelled picture have a task? */
+bool sfp__gives_tasks(const sfp_source *s, const sfp_record *r);
 
 /* ------------------------------------------------- for tests and fuzz targets */
 
@@ -115,6 +187,8 @@ void *sfp__room_for(size_t count, size_t size, sfp_status *status, sfp_error *er
 sfp_status sfp__manifest_open_memory(const char *path, const void *bytes, size_t size, sfp_source **out, sfp_error *err);
 /* What follows the header of an IDX file (plain or gzipped), sfp__malloc'ed; dims (ndim) are the sizes in the header. */
 sfp_status sfp__idx_read(const char *path, int ndim, int64_t *dims, uint8_t **bytes, sfp_error *err);
+/* A source of dir: takes its time from `now`, seconds that never go back, and not from the clock on the wall. */
+void sfp__dir_set_clock(sfp_source *s, double (*now)(void));
 /* A tar read from an open file as it comes; the file stays open when it is closed. classes: file of class names or "". */
 sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, sfp_error *err);
 

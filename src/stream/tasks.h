@@ -15,11 +15,11 @@
 #include "stream/source.h"
 
 typedef struct sfp_task {
-    char *name;        /* "photo", "classes 0-2", "2004" */
+    char *name; /* "photo", "classes 0-2", "2004" */
     int classes;
     int32_t *class_of; /* (classes) stream labels that occur in it, ascending */
     int64_t count;
-    int64_t *sample;   /* (count) indices into the source, in stream order */
+    int64_t *sample; /* (count) indices into the source, in stream order */
 } sfp_task;
 
 typedef struct sfp_tasks {
@@ -33,13 +33,29 @@ typedef struct sfp_tasks {
 
 /* spec as above, NULL: default. Samples within a task are shuffled by `seed` unless the source keeps its order. Unlabelled
  * records are left out (they are counted in *unlabelled when not NULL). */
-sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, uint64_t seed, uint64_t *unlabelled, sfp_tasks *out,
-                             sfp_error *err);
+sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, uint64_t seed, uint64_t *unlabelled,
+                             sfp_tasks *out, sfp_error *err);
 
 /* The test set cut the same way as `train`: by domain, time or classes, with the same labels (by class name). Samples in natural
  * order; `limit` > 0: at most so many a task, evenly spread. A class that training does not have is an error that names it. */
-sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *train, const sfp_tasks *like, const char *spec, int64_t limit,
-                                  sfp_tasks *out, sfp_error *err);
+sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *train, const sfp_tasks *like, const char *spec,
+                                  int64_t limit, sfp_tasks *out, sfp_error *err);
 void sfp__tasks_done(sfp_tasks *t);
+
+/* ------------------------------------------------------------- the class filter */
+
+/* A source seen through a list of classes (class_filter.c). */
+typedef struct sfp_class_filter {
+    sfp_source base; /* classes and class_names are the list's */
+    sfp_source *inner;
+    int64_t *index;      /* (base.count) into inner */
+    int32_t *label_of;   /* (inner->classes) into the list; -1: not there */
+    uint64_t *foreign;   /* (inner->classes) pictures of a class that the list lacks; 0 for the others */
+    uint64_t unlabelled; /* pictures without a label: left out */
+} sfp_class_filter;
+
+/* names (classes); one that is NULL is its number. inner is an indexed source; on success it is closed with the new one. */
+sfp_status sfp__class_filter_open(sfp_source *inner, int classes, const char *const *names, sfp_class_filter **out,
+                                  sfp_error *err);
 
 #endif

@@ -18,13 +18,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r;
         char name[64];
-        REQUIRE(s->record(s, i, &r, &err) == SFP_OK);
+        REQUIRE(sfp__source_record(s, i, &r, &err) == SFP_OK);
         REQUIRE(r.label >= -1 && r.label < s->classes && r.domain >= -1 && r.domain < s->domains && r.task >= -1 &&
                 !isinf(r.time));
-        REQUIRE(s->name(s, i, name, sizeof name)[0] != '\0');
+        REQUIRE(sfp__source_name(s, i, name, sizeof name)[0] != '\0');
     }
     for (int k = 1; k < s->classes; k++)
         REQUIRE(sfp__name_compare(s->class_names[k - 1], s->class_names[k]) < 0);
-    s->close(s);
+    sfp__source_close(s);
     return 0;
 }

@@ -26,16 +26,16 @@ static void read_indexed(const char *path)
         sfp_record r;
         sfp_picture p = {0};
         char name[64];
-        REQUIRE(s->record(s, i, &r, &err) == SFP_OK && s->name(s, i, name, sizeof name) == name);
+        REQUIRE(sfp__source_record(s, i, &r, &err) == SFP_OK && sfp__source_name(s, i, name, sizeof name) == name);
         check_label(s, &r);
-        status = s->load(s, i, &p, &err);
+        status = sfp__source_load(s, i, &p, &err);
         if (status == SFP_OK)
             sink += touch(p.bytes, p.size);
         else
             require_error(status, &err);
         sfp__picture_done(&p);
     }
-    s->close(s);
+    sfp__source_close(s);
 }
 
 static void read_stream(int fd)
@@ -46,7 +46,7 @@ static void read_stream(int fd)
     for (bool end = false; !end;) {
         sfp_record r;
         sfp_picture p = {0};
-        sfp_status status = s->next(s, &r, &p, &end, &err);
+        sfp_status status = sfp__source_next(s, &r, &p, &end, &err);
         if (status != SFP_OK) {
             require_error(status, &err);
             break;
@@ -57,7 +57,7 @@ static void read_stream(int fd)
         }
         sfp__picture_done(&p);
     }
-    s->close(s);
+    sfp__source_close(s);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)

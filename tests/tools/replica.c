@@ -8,7 +8,7 @@
 #include "io/folder.h"
 #include "io/image.h"
 #include "io/json_write.h"
-#include "stream/render.h"
+#include "stream/sources/render.h"
 #include "stream/source_internal.h"
 
 #include <archive.h>

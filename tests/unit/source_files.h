@@ -64,7 +64,7 @@ static inline void check_refused(const sfp_source_kind *kind, const char *name, 
 static inline sfp_record record_of(const sfp_source *s, int64_t i)
 {
     sfp_record r = {0};
-    if (s->record(s, i, &r, &err) != SFP_OK)
+    if (sfp__source_record(s, i, &r, &err) != SFP_OK)
         fail_msg("record %lld: %s", (long long)i, err.message);
     return r;
 }
@@ -83,7 +83,7 @@ static inline const char *label_text(const sfp_source *s, int64_t i)
 static inline void check_bytes(const sfp_source *s, int64_t i, const void *bytes, size_t size)
 {
     sfp_picture p = {0};
-    if (s->load(s, i, &p, &err) != SFP_OK)
+    if (sfp__source_load(s, i, &p, &err) != SFP_OK)
         fail_msg("picture %lld: %s", (long long)i, err.message);
     assert_int_equal(p.kind, SFP_PICTURE_ENCODED);
     assert_int_equal(p.size, size);
@@ -94,7 +94,7 @@ static inline void check_bytes(const sfp_source *s, int64_t i, const void *bytes
 static inline void check_not_loaded(const sfp_source *s, int64_t i, sfp_status status, const char *a, const char *b)
 {
     sfp_picture p = {0};
-    sfp_status got = s->load(s, i, &p, &err);
+    sfp_status got = sfp__source_load(s, i, &p, &err);
     if (got != status || !strstr(err.message, a) || !strstr(err.message, b))
         fail_msg("picture %lld: got %s, '%s', expected %s, '%s', '%s'", (long long)i, sfp_status_text(got), err.message,
                  sfp_status_text(status), a, b);
@@ -109,10 +109,10 @@ static inline void check_bounds(const sfp_source *s)
     char name[32];
     int64_t outside[] = {-1, s->count, INT64_MAX};
     for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(s->record(s, outside[i], &r, &err), SFP_EINVAL);
-        assert_int_equal(s->load(s, outside[i], &p, &err), SFP_EINVAL);
+        assert_int_equal(sfp__source_record(s, outside[i], &r, &err), SFP_EINVAL);
+        assert_int_equal(sfp__source_load(s, outside[i], &p, &err), SFP_EINVAL);
     }
-    assert_ptr_equal(s->name(s, 0, name, sizeof name), name);
+    assert_ptr_equal(sfp__source_name(s, 0, name, sizeof name), name);
 }
 
 #endif

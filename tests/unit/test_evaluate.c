@@ -41,6 +41,8 @@ static const char *fake_name(const sfp_source *s, int64_t i, char *buf, size_t s
     return buf;
 }
 
+static const sfp_source_ops fake_ops = {.record = fake_record, .load = fake_load, .name = fake_name};
+
 /* Accuracy before and after learning, with so much memory for pictures; how often one was loaded in each evaluation. */
 static void evaluate(const char *method, size_t memory, double accuracy[2], int loaded[2])
 {
@@ -53,9 +55,7 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
                                .classes = CLASSES,
                                .class_names = names,
                                .keeps_order = true,
-                               .record = fake_record,
-                               .load = fake_load,
-                               .name = fake_name};
+                               .ops = &fake_ops};
     sfp_tasks tasks;
     sfp_learner *l = NULL;
     sfp_predictor *p = NULL;

@@ -5,7 +5,7 @@
 #include "model/vit.h"
 #include "run/run.h"
 #include "run/state_eval.h"
-#include "stream/known.h"
+#include "stream/tasks.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -164,16 +164,16 @@ TEST(a_source_through_a_list_has_its_numbers)
     const sfp_source_options so = {.seed = 5};
     const char *const names[] = {"star", NULL, "disc"}, *const twice[] = {"star", "star"}, *const number[] = {NULL, "0"};
     sfp_source *inner = NULL;
-    sfp_known_source *k = NULL;
+    sfp_class_filter *k = NULL;
     MUST(sfp__source_open("synthetic:0", &so, &inner, NULL));
-    assert_int_equal(sfp__known_open(inner, 3, names, &k, &err), SFP_EUNSUPPORTED);
+    assert_int_equal(sfp__class_filter_open(inner, 3, names, &k, &err), SFP_EUNSUPPORTED);
     assert_string_equal(err.message, "synthetic:0: has no end, expected a data set");
     sfp__source_close(inner);
     MUST(sfp__source_open("synthetic:100", &so, &inner, NULL));
-    assert_int_equal(sfp__known_open(inner, 2, twice, &k, &err), SFP_EFORMAT);
+    assert_int_equal(sfp__class_filter_open(inner, 2, twice, &k, &err), SFP_EFORMAT);
     assert_string_equal(err.message, "classes 0 and 1 are both called 'star'");
-    assert_int_equal(sfp__known_open(inner, 2, number, &k, &err), SFP_EFORMAT);
-    assert_true(FAIL_EACH_ALLOCATION(sfp__known_open(inner, 3, names, &k, told), !k) > 0);
+    assert_int_equal(sfp__class_filter_open(inner, 2, number, &k, &err), SFP_EFORMAT);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__class_filter_open(inner, 3, names, &k, told), !k) > 0);
     assert_int_equal(k->base.classes, 3);
     assert_string_equal(k->base.class_names[1], "1");
     uint64_t foreign = 0;
@@ -186,13 +186,13 @@ TEST(a_source_through_a_list_has_its_numbers)
     for (int64_t i = 0; i < k->base.count; i++) {
         sfp_record r, of;
         char a[64], b[64];
-        MUST(k->base.record(&k->base, i, &r, NULL));
-        MUST(inner->record(inner, k->index[i], &of, NULL));
+        MUST(sfp__source_record(&k->base, i, &r, NULL));
+        MUST(sfp__source_record(inner, k->index[i], &of, NULL));
         assert_string_equal(k->base.class_names[r.label], inner->class_names[of.label]);
-        assert_string_equal(k->base.name(&k->base, i, a, sizeof a), inner->name(inner, k->index[i], b, sizeof b));
+        assert_string_equal(sfp__source_name(&k->base, i, a, sizeof a), sfp__source_name(inner, k->index[i], b, sizeof b));
     }
     sfp_record r;
-    assert_int_equal(k->base.record(&k->base, k->base.count, &r, &err), SFP_EINVAL);
+    assert_int_equal(sfp__source_record(&k->base, k->base.count, &r, &err), SFP_EINVAL);
     sfp__source_close(&k->base);
 }
 

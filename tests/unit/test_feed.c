@@ -53,6 +53,8 @@ static const char *fake_name(const sfp_source *s, int64_t i, char *buf, size_t s
     return buf;
 }
 
+static const sfp_source_ops fake_ops = {.record = fake_record, .load = fake_load, .name = fake_name};
+
 static const sfp_source_kind kind = {.name = "fake", .summary = "for tests"};
 
 static fake make_source(int64_t count)
@@ -65,9 +67,7 @@ static fake make_source(int64_t count)
                         .classes = CLASSES,
                         .class_names = names,
                         .keeps_order = true,
-                        .record = fake_record,
-                        .load = fake_load,
-                        .name = fake_name}};
+                        .ops = &fake_ops}};
 }
 
 static sfp_tasks cut(const fake *f, const char *spec)

@@ -16,6 +16,7 @@ enum { S = 4, BATCH = 5 };
  * '?' one that is lost, 'e' an error. */
 typedef struct scripted {
     sfp_source base;
+    sfp_source_live live;
     const char *script;
     int next;
     atomic_int allowed; /* so many characters */
@@ -28,7 +29,7 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
 {
     scripted *s = (scripted *)base;
     for (;;) {
-        *end = (base->stop && atomic_load(base->stop)) || !s->script[s->next];
+        *end = (base->live->stop && atomic_load(base->live->stop)) || !s->script[s->next];
         if (*end)
             return SFP_OK;
         if (s->next < atomic_load(&s->allowed))
@@ -38,8 +39,8 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
     char c = s->script[s->next++];
     (void)snprintf(s->name, sizeof s->name, "p%d", s->next - 1);
     *record = sfp__record_none();
-    base->lost = c == '?';
-    if (base->lost)
+    base->live->lost = c == '?';
+    if (base->live->lost)
         return sfp__fail(why, SFP_EFORMAT, "%s: scripted loss", s->name);
     if (c == 'e')
         return sfp__fail(why, SFP_EFORMAT, "scripted error");
@@ -55,10 +56,11 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
     return SFP_OK;
 }
 
-static void origin(const sfp_source *base, sfp_origin *out)
+static const char *origin(const sfp_source *base, sfp_origin *out)
 {
     const scripted *s = (const scripted *)base;
-    *out = (sfp_origin){.name = s->name, .mark = (uint64_t)s->next, .identity = (uint64_t)s->next};
+    *out = (sfp_origin){.mark = (uint64_t)s->next, .identity = (uint64_t)s->next};
+    return s->name;
 }
 
 static const char *name_of(const sfp_source *base, int64_t i, char *buf, size_t size)
@@ -70,8 +72,8 @@ static const char *name_of(const sfp_source *base, int64_t i, char *buf, size_t 
 
 static scripted make_source(const char *script, int allowed)
 {
-    scripted s = {.base = {.next = next, .origin = origin, .name = name_of, .class_names = names, .classes = 3},
-                  .script = script};
+    static const sfp_source_ops ops = {.next = next, .origin = origin, .name = name_of};
+    scripted s = {.base = {.ops = &ops, .count = -1, .class_names = names, .classes = 3}, .script = script};
     atomic_init(&s.allowed, allowed);
     return s;
 }
@@ -81,6 +83,7 @@ static sfp_inbox *make(scripted *s, int queue, sfp_queue_policy policy, int pool
     const sfp_inbox_options o = {
         .size = S, .batch = BATCH, .queue = queue, .policy = policy, .pool = pool, .others = 4, .first_id = 100};
     sfp_inbox *b = NULL;
+    s->base.live = &s->live;
     MUST(sfp__inbox_create(&s->base, &o, &b, &err));
     return b;
 }
@@ -159,6 +162,7 @@ TEST(what_waited_before_a_break_keeps_its_number)
     sfp_inbox *b = NULL;
     sfp_inbox_output d;
     int i = 0;
+    s.base.live = &s.live;
     MUST(sfp__inbox_create(&s.base, &o, &b, NULL));
     sfp__inbox_take(b, NULL, INFINITY, &d);
     for (const sfp_arrival *a = d.batch.first; a; a = a->next)
@@ -323,7 +327,8 @@ TEST(a_batch_complete_while_the_learner_waits_is_taken)
 TEST(a_pause_ends_the_wait_for_a_full_batch)
 {
     scripted s = make_source("00000000", 3);
-    s.base.pause = 0.05;
+    const sfp_source_ops ops = {.next = next, .origin = origin, .name = name_of, .pause = 0.05};
+    s.base.ops = &ops;
     sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
     sfp_inbox_output d;
     sfp__inbox_take(b, NULL, INFINITY, &d);
@@ -423,7 +428,7 @@ TEST(an_error_before_the_end_is_how_it_ended)
     }
     assert_int_equal(got, 2);
     assert_int_equal(sfp__inbox_stats(b).status, SFP_EFORMAT);
-    assert_int_equal(atomic_load(&s.base.remarks), 0); /* nothing went on */
+    assert_int_equal(atomic_load(&s.live.remarks), 0); /* nothing went on */
     sfp__inbox_free(b);
 }
 
@@ -447,8 +452,8 @@ TEST(an_error_that_passes_is_remarked_upon_at_once)
     assert_false(late);
     assert_int_equal(d.batch.count, 0);
     assert_false(d.end);
-    assert_int_equal(atomic_load(&s.base.remarks), 1);
-    assert_string_equal(s.base.remark[0], "scripted error; the stream goes on");
+    assert_int_equal(atomic_load(&s.live.remarks), 1);
+    assert_string_equal(s.live.remark[0], "scripted error; the stream goes on");
     atomic_store(&s.allowed, 100);
     sfp__inbox_take(b, NULL, INFINITY, &d); /* and does not come back for it again */
     assert_int_equal(drain(&d.batch, NULL), BATCH);
@@ -482,6 +487,6 @@ TEST(it_is_freed_while_the_source_waits_or_is_held_back)
         sfp__inbox_take(b, &stop, INFINITY, &d); /* comes back with nothing */
         assert_int_equal(d.batch.count, 0);
         sfp__inbox_free(b);
-        assert_null(s.base.stop);
+        assert_null(s.live.stop);
     }
 }

@@ -1,7 +1,7 @@
 /* From a source's picture to the network's input. */
-#include "stream/picture.h"
+#include "stream/source.h"
 
-#include "stream/known.h"
+#include "stream/tasks.h"
 
 #include "source_files.h"
 #include "test.h"
@@ -94,8 +94,8 @@ TEST(what_cannot_be_decoded_is_called_as_what_cannot_be_read)
     sfp_source *s = open_source(&sfp__source_folder, "d");
     const char *first = copy(in_folder("d/cat/1.jpg")), *second = copy(in_folder("d/cat/2.jpg"));
     check_both(s, first, second);
-    sfp_known_source *k = NULL;
-    MUST(sfp__known_open(s, 1, (const char *const[]){"cat"}, &k, NULL));
+    sfp_class_filter *k = NULL;
+    MUST(sfp__class_filter_open(s, 1, (const char *const[]){"cat"}, &k, NULL));
     check_both(&k->base, first, second);
     char buf[24], lines[2][600];
     assert_ptr_equal(sfp__source_where(&k->base, 0, buf, sizeof buf), buf);
@@ -116,13 +116,13 @@ TEST(a_place_is_a_name_where_there_are_no_files)
     char where[200], name[200], expected[400];
     (void)replica_make("tar", in_folder("t"), opt, NULL);
     sfp_source *s = open_source(&sfp__source_tar, "t");
-    (void)snprintf(expected, sizeof expected, ".tar: %s", s->name(s, 3, name, sizeof name));
+    (void)snprintf(expected, sizeof expected, ".tar: %s", sfp__source_name(s, 3, name, sizeof name));
     (void)sfp__source_where(s, 3, where, sizeof where);
     assert_int_equal(strncmp(where, s->path, strlen(s->path)), 0); /* the shard, in the folder */
     assert_string_equal(where + strlen(where) - strlen(expected), expected);
     sfp__source_close(s);
     (void)replica_make("idx", in_folder("i"), opt, NULL);
     s = open_source(&sfp__source_idx, "i");
-    assert_string_equal(sfp__source_where(s, 3, where, sizeof where), s->name(s, 3, name, sizeof name));
+    assert_string_equal(sfp__source_where(s, 3, where, sizeof where), sfp__source_name(s, 3, name, sizeof name));
     sfp__source_close(s);
 }

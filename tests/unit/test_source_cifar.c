@@ -50,7 +50,7 @@ static void put_rows(const char *name, int count, int first, int width)
 static void check_picture(const sfp_source *s, int64_t i, int number)
 {
     sfp_picture p = {0};
-    if (s->load(s, i, &p, &err) != SFP_OK)
+    if (sfp__source_load(s, i, &p, &err) != SFP_OK)
         fail_msg("picture %lld: %s", (long long)i, err.message);
     assert_int_equal(p.kind, SFP_PICTURE_RGB);
     assert_int_equal(p.width, 32);
@@ -75,7 +75,7 @@ TEST(binary_batches_of_ten_classes)
         assert_string_equal(label_text(s, i), labels[i]);
         check_picture(s, i, i);
     }
-    assert_string_equal(s->name(s, 3, name, sizeof name), "data_batch_2.bin[0]");
+    assert_string_equal(sfp__source_name(s, 3, name, sizeof name), "data_batch_2.bin[0]");
     assert_string_equal(s->note, "has data_batch_1 to 2 of the published 5");
     check_bounds(s);
     sfp__source_close(s);
@@ -119,7 +119,7 @@ static void *load_all(void *context)
     loader *l = context;
     for (int64_t i = 0; i < l->s->count; i++) {
         sfp_picture p = {0};
-        l->failed += l->s->load(l->s, i, &p, &err) != SFP_OK || p.bytes[5] != colour((int)i, 1, 2);
+        l->failed += sfp__source_load(l->s, i, &p, &err) != SFP_OK || p.bytes[5] != colour((int)i, 1, 2);
         sfp__picture_done(&p);
     }
     return NULL;

@@ -35,10 +35,10 @@ TEST(clear10_leaves_bucket_0_out_and_has_five_tasks)
             assert_int_equal(r.task, r.label < 3 ? 0 : 1 + (r.label - 3) / 2);
             char name[128], part[64];
             (void)snprintf(part, sizeof part, "labeled_images/%d/%s/", (int)r.time, s->class_names[r.label]);
-            assert_non_null(strstr(s->name(s, i, name, sizeof name), part));
+            assert_non_null(strstr(sfp__source_name(s, i, name, sizeof name), part));
         }
         sfp_picture p = {0};
-        MUST(s->load(s, 219, &p, NULL));
+        MUST(sfp__source_load(s, 219, &p, NULL));
         assert_memory_equal(p.bytes, "\xff\xd8", 2);
         sfp__picture_done(&p);
         check_bounds(s);
@@ -70,13 +70,13 @@ TEST(a_bucket_is_shuffled_by_the_seed)
         int seen = 0;
         for (int k = 0; k < 5; k++) {
             char x[128], y[128];
-            (void)a->name(a, i + k, x, sizeof x);
-            assert_string_equal(x, same->name(same, i + k, y, sizeof y));
-            differ += strcmp(x, b->name(b, i + k, y, sizeof y)) != 0;
+            (void)sfp__source_name(a, i + k, x, sizeof x);
+            assert_string_equal(x, sfp__source_name(same, i + k, y, sizeof y));
+            differ += strcmp(x, sfp__source_name(b, i + k, y, sizeof y)) != 0;
             int number = x[strlen(x) - 5] - '0';
             unsorted += number != k;
             seen |= 1 << number;
-            (void)test->name(test, i + k, y, sizeof y); /* test: as listed */
+            (void)sfp__source_name(test, i + k, y, sizeof y); /* test: as listed */
             assert_int_equal(y[strlen(y) - 5] - '0', k);
         }
         assert_int_equal(seen, 31); /* all five, of this bucket */

@@ -44,7 +44,7 @@ static void check_layout(const sfp_source *s, const sfp_source *t)
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r = record_of(s, i);
         char name[64], object[16];
-        (void)s->name(s, i, name, sizeof name);
+        (void)sfp__source_name(s, i, name, sizeof name);
         (void)snprintf(object, sizeof object, "/%s/", s->class_names[r.label]);
         assert_non_null(strstr(name, object));
         assert_true(strncmp(name, "s3/", 3) != 0 && strncmp(name, "s7/", 3) != 0 && strncmp(name, "s10/", 4) != 0);
@@ -60,7 +60,7 @@ static void check_layout(const sfp_source *s, const sfp_source *t)
     for (int64_t i = 0; i < t->count; i++) {
         sfp_record r = record_of(t, i);
         char name[64];
-        (void)t->name(t, i, name, sizeof name);
+        (void)sfp__source_name(t, i, name, sizeof name);
         assert_true(strncmp(name, "s3/", 3) == 0 || strncmp(name, "s7/", 3) == 0 || strncmp(name, "s10/", 4) == 0);
         assert_int_equal(r.task, task_of[r.label]);
     }
@@ -78,7 +78,7 @@ TEST(runs_are_as_the_pickles_say)
             assert_true(c == 0 || record_of(s, 0).label < 10);
         (void)snprintf(first[run], sizeof first[run], "%s", s->class_names[0]);
         sfp_picture p = {0};
-        MUST(s->load(s, 399, &p, NULL));
+        MUST(sfp__source_load(s, 399, &p, NULL));
         assert_memory_equal(p.bytes, "\x89PNG", 4);
         assert_false(p.has_box);
         sfp__picture_done(&p);
@@ -101,10 +101,10 @@ TEST(folders_alone_say_everything)
     sfp_source *s = open_with(false, 0), *t = open_with(true, 0);
     check_layout(s, t);
     char name[64];
-    assert_string_equal(s->name(s, 0, name, sizeof name), "s1/o1/C_01_01_000.png");
-    assert_string_equal(s->name(s, 1, name, sizeof name), "s2/o1/C_02_01_000.png");
-    assert_string_equal(s->name(s, 7, name, sizeof name), "s11/o1/C_11_01_000.png");
-    assert_string_equal(s->name(s, 8, name, sizeof name), "s1/o2/C_01_02_000.png");
+    assert_string_equal(sfp__source_name(s, 0, name, sizeof name), "s1/o1/C_01_01_000.png");
+    assert_string_equal(sfp__source_name(s, 1, name, sizeof name), "s2/o1/C_02_01_000.png");
+    assert_string_equal(sfp__source_name(s, 7, name, sizeof name), "s11/o1/C_11_01_000.png");
+    assert_string_equal(sfp__source_name(s, 8, name, sizeof name), "s1/o2/C_01_02_000.png");
     assert_string_equal(s->class_names[49], "o50");
     assert_non_null(strstr(s->note, "no pickles"));
     sfp__source_close(s);
@@ -113,8 +113,8 @@ TEST(folders_alone_say_everything)
     t = open_with(true, 4);
     check_layout(s, t);
     assert_string_equal(s->class_names[49], "o50");
-    assert_true(strstr(s->name(s, 0, name, sizeof name), "/o1/") == NULL ||
-                strstr(s->name(s, 8, name, sizeof name), "/o2/") == NULL);
+    assert_true(strstr(sfp__source_name(s, 0, name, sizeof name), "/o1/") == NULL ||
+                strstr(sfp__source_name(s, 8, name, sizeof name), "/o2/") == NULL);
     sfp__source_close(s);
     sfp__source_close(t);
     assert_int_equal(rename(in_folder("c/core50_128x128"), in_folder("d")), 0); /* the folder of pictures itself */

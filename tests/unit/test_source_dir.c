@@ -24,7 +24,7 @@ static void check_next(sfp_source *s, const char *label, const char *bytes)
     sfp_record r = {0};
     sfp_picture p = {0};
     bool end = false;
-    MUST(s->next(s, &r, &p, &end, &err));
+    MUST(sfp__source_next(s, &r, &p, &end, &err));
     assert_false(end);
     assert_int_equal(p.kind, SFP_PICTURE_ENCODED);
     assert_int_equal(p.size, strlen(bytes));
@@ -40,13 +40,12 @@ static void check_lost(sfp_source *s, const char *name, sfp_status status, const
     sfp_picture p = {0};
     sfp_origin origin = {0};
     bool end = false;
-    assert_int_equal(s->next(s, &r, &p, &end, &err), status);
-    assert_true(s->lost);
+    assert_int_equal(sfp__source_next(s, &r, &p, &end, &err), status);
+    assert_true(s->live->lost);
     assert_false(end);
     assert_null(p.bytes);
     assert_non_null(strstr(err.message, why));
-    s->origin(s, &origin);
-    assert_string_equal(origin.name, name);
+    assert_string_equal(sfp__source_origin(s, &origin), name);
     assert_true(origin.mark != 0);
 }
 
@@ -55,7 +54,7 @@ static void check_end(sfp_source *s)
     sfp_record r;
     sfp_picture p;
     bool end = false;
-    MUST(s->next(s, &r, &p, &end, NULL));
+    MUST(sfp__source_next(s, &r, &p, &end, NULL));
     assert_true(end);
 }
 
@@ -272,17 +271,17 @@ TEST_AROUND(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, m
     put_text("w/dog/2.jpg", "d2");
     check_next(s, "cat", "c2");
     check_next(s, "dog", "d2");
-    assert_int_equal(atomic_load(&s->remarks), 2);
-    assert_non_null(strstr(s->remark[0], "w/secret: cannot watch the folder: Permission denied; what is in it does not come"));
-    assert_non_null(strstr(s->remark[1], "w/unreachable: cannot watch the folder"));
+    assert_int_equal(atomic_load(&s->live->remarks), 2);
+    assert_non_null(strstr(s->live->remark[0], "w/secret: cannot watch the folder: Permission denied; what is in it does not come"));
+    assert_non_null(strstr(s->live->remark[1], "w/unreachable: cannot watch the folder"));
     sfp_source *other = open_dir("w"); /* so it is when they are there at the beginning */
-    assert_int_equal(atomic_load(&other->remarks), 2);
+    assert_int_equal(atomic_load(&other->live->remarks), 2);
     assert_int_equal(other->classes, 2);
     sfp__source_close(other);
     assert_int_equal(chmod(in_folder("w/secret"), 0755), 0); /* until they can be read */
     put_text("w/secret/1.jpg", "s1");
     check_next(s, "secret", "s1");
-    assert_int_equal(atomic_load(&s->remarks), 2);
+    assert_int_equal(atomic_load(&s->live->remarks), 2);
     sfp__source_close(s);
 }
 
@@ -299,10 +298,10 @@ TEST(a_second_name_of_a_watched_folder_is_passed_over)
     assert_int_equal(s->classes, 2);
     assert_string_equal(s->class_names[0], "cat");
     assert_string_equal(s->class_names[1], "far"); /* this one is there once */
-    assert_int_equal(atomic_load(&s->remarks), 2);
-    assert_non_null(strstr(s->remark[0], "w/a: is passed over, as it is "));
-    assert_non_null(strstr(s->remark[0], "w/cat under another name"));
-    assert_non_null(strstr(s->remark[1], "w/loop: is passed over"));
+    assert_int_equal(atomic_load(&s->live->remarks), 2);
+    assert_non_null(strstr(s->live->remark[0], "w/a: is passed over, as it is "));
+    assert_non_null(strstr(s->live->remark[0], "w/cat under another name"));
+    assert_non_null(strstr(s->live->remark[1], "w/loop: is passed over"));
     check_next(s, "-", "l2");
     check_next(s, "cat", "c1");
     check_next(s, "far", "f3");
@@ -331,14 +330,14 @@ TEST(a_folder_that_cannot_name_a_class_is_remarked_upon)
     put_text("w/\xff\xfe/2.jpg", "x2");
     check_next(s, "-", "x1");
     check_next(s, "-", "x2");
-    assert_int_equal(atomic_load(&s->remarks), 1);
-    assert_non_null(strstr(s->remark[0], "pictures are not labelled: the name '\\xff\\xfe' is not UTF-8"));
+    assert_int_equal(atomic_load(&s->live->remarks), 1);
+    assert_non_null(strstr(s->live->remark[0], "pictures are not labelled: the name '\\xff\\xfe' is not UTF-8"));
     sfp__source_close(s);
     s = open_dir("w"); /* there at the beginning: the same */
     assert_int_equal(s->classes, 1);
     check_next(s, "cat", "c1");
     check_next(s, "-", "x1");
-    assert_int_equal(atomic_load(&s->remarks), 1);
+    assert_int_equal(atomic_load(&s->live->remarks), 1);
     sfp__source_close(s);
 }
 
@@ -353,7 +352,7 @@ TEST(what_cannot_be_read_is_told_as_lost)
     check_lost(s, "cat/1.jpg", SFP_EFORMAT, "cat/1.jpg: is empty");
     check_lost(s, "cat/2.jpg", SFP_ENOTFOUND, "cat/2.jpg: cannot open");
     check_next(s, "cat", "good");
-    assert_false(s->lost);
+    assert_false(s->live->lost);
     check_end(s);
     sfp__source_close(s);
 }
@@ -375,19 +374,18 @@ static void check_label(sfp_source *s, const char *name, const char *label)
     sfp_picture p = {0};
     sfp_origin origin = {0};
     bool end = false;
-    MUST(s->next(s, &r, &p, &end, &err));
+    MUST(sfp__source_next(s, &r, &p, &end, &err));
     assert_false(end);
     assert_null(p.bytes);
     assert_true(r.label >= 0);
     assert_string_equal(s->class_names[r.label], label);
-    s->origin(s, &origin);
-    assert_string_equal(origin.name, name);
+    assert_string_equal(sfp__source_origin(s, &origin), name);
 }
 
 static sfp_origin origin_of(const sfp_source *s)
 {
     sfp_origin o = {0};
-    s->origin(s, &o);
+    (void)sfp__source_origin(s, &o);
     return o;
 }
 
@@ -397,8 +395,8 @@ TEST(labels_of_a_list_come_before_and_after_their_pictures)
     put_text("w/1.jpg", "1");
     put_text("w/early.jpg", "e");
     sfp_source *s = open_dir("w");
-    assert_int_equal(atomic_load(&s->remarks), 1);
-    assert_non_null(strstr(s->remark[0], "w/labels.csv:3: is passed over, expected NAME,LABEL"));
+    assert_int_equal(atomic_load(&s->live->remarks), 1);
+    assert_non_null(strstr(s->live->remark[0], "w/labels.csv:3: is passed over, expected NAME,LABEL"));
     check_next(s, "-", "1");
     check_next(s, "cat", "e");
     put_text("w/later.jpg", "l");
@@ -442,15 +440,15 @@ TEST(a_last_label_without_a_line_end_counts_when_the_stream_ends)
     check_label(s, "2.jpg", "dog");
     check_end(s);
     check_end(s);
-    assert_int_equal(atomic_load(&s->remarks), 0);
+    assert_int_equal(atomic_load(&s->live->remarks), 0);
     sfp__source_close(s);
     put_text("w/labels.csv", "1.jpg,cat\n2.jpg"); /* the beginning of a line is none */
     s = open_dir("w");
     check_next(s, "cat", "1");
     check_next(s, "-", "2");
     check_end(s);
-    assert_int_equal(atomic_load(&s->remarks), 1);
-    assert_non_null(strstr(s->remark[0], "w/labels.csv:2: is passed over, expected NAME,LABEL"));
+    assert_int_equal(atomic_load(&s->live->remarks), 1);
+    assert_non_null(strstr(s->live->remark[0], "w/labels.csv:2: is passed over, expected NAME,LABEL"));
     sfp__source_close(s);
 }
 
@@ -474,7 +472,7 @@ TEST(labels_and_names_may_be_quoted)
     check_label(s, "12\".jpg", "cat"); /* inside, it is a letter as any other */
     check_label(s, "3.jpg", "12\"");
     check_label(s, " .jpg", "dog");
-    assert_int_equal(atomic_load(&s->remarks), 0);
+    assert_int_equal(atomic_load(&s->live->remarks), 0);
     sfp__source_close(s);
 }
 
@@ -503,8 +501,8 @@ TEST(a_wrongly_quoted_label_is_passed_over_and_told)
         put_text("w/labels.csv", wrong[i]);
         append("w/labels.csv", "\n2.jpg,dog\n");
         sfp_source *s = open_dir("w");
-        assert_int_equal(atomic_load(&s->remarks), 1);
-        assert_non_null(strstr(s->remark[0], "w/labels.csv:1: is passed over, expected NAME,LABEL"));
+        assert_int_equal(atomic_load(&s->live->remarks), 1);
+        assert_non_null(strstr(s->live->remark[0], "w/labels.csv:1: is passed over, expected NAME,LABEL"));
         check_next(s, "-", "1");
         check_next(s, "dog", "2");
         check_end(s);
@@ -520,7 +518,7 @@ TEST(a_picture_moved_or_linked_into_a_class_keeps_its_identity)
     sfp_source *s = open_dir("w");
     check_next(s, "-", "1");
     sfp_origin first = origin_of(s);
-    assert_string_equal(first.name, "1.jpg");
+    assert_string_equal(sfp__source_origin(s, &first), "1.jpg");
     check_next(s, "-", "2");
     sfp_origin second = origin_of(s);
     assert_true(first.identity != second.identity && first.mark != second.mark);
@@ -548,7 +546,7 @@ TEST(what_was_done_with_is_left_out_after_a_break)
     put_text("w/cat/2.jpg", "2");
     put_text("w/3.jpg", "3");
     sfp_source *s = open_dir("w");
-    assert_true(s->marks >= 1000 && s->pause > 0);
+    assert_true(s->ops->marks >= 1000 && s->ops->pause > 0);
     check_next(s, "-", "3");
     marks[0] = origin_of(s).mark;
     check_next(s, "cat", "1");
@@ -556,7 +554,7 @@ TEST(what_was_done_with_is_left_out_after_a_break)
     sfp__source_close(s);
     put_text("w/cat/4.jpg", "4");
     s = open_dir("w");
-    MUST(s->leave_out(s, &(sfp_left_out){.n = 2, .marks = marks, .until = INT64_MIN}, NULL));
+    MUST(sfp__source_leave_out(s, &(sfp_left_out){.n = 2, .marks = marks, .until = INT64_MIN}, NULL));
     check_next(s, "cat", "2");
     uint64_t waiting = origin_of(s).mark;
     check_next(s, "cat", "4");
@@ -567,7 +565,7 @@ TEST(what_was_done_with_is_left_out_after_a_break)
     sfp__source_close(s);
     s = open_dir("w");
     /* and what did not change since then, but for one that waits */
-    MUST(s->leave_out(s, &(sfp_left_out){.until = changed, .waiting = 1, .waiting_marks = &waiting}, NULL));
+    MUST(sfp__source_leave_out(s, &(sfp_left_out){.until = changed, .waiting = 1, .waiting_marks = &waiting}, NULL));
     check_next(s, "cat", "another");
     check_next(s, "cat", "2");
     put_text("w/.end", "");
@@ -588,7 +586,7 @@ TEST(stop_ends_the_wait)
     pthread_t thread;
     put_text("w/cat/1.jpg", "c1");
     sfp_source *s = open_dir("w");
-    s->stop = &stop;
+    s->live->stop = &stop;
     check_next(s, "cat", "c1");
     assert_int_equal(pthread_create(&thread, NULL, raise_later, &stop), 0);
     check_end(s);
@@ -619,11 +617,11 @@ TEST(no_file_is_missed_and_none_comes_twice)
     for (bool end = false;;) {
         sfp_record r = {0};
         sfp_picture p = {0};
-        sfp_status status = s->next(s, &r, &p, &end, NULL);
+        sfp_status status = sfp__source_next(s, &r, &p, &end, NULL);
         if (end)
             break;
         if (status != SFP_OK) { /* made in a folder just found, and empty still */
-            assert_true(s->lost);
+            assert_true(s->live->lost);
             continue;
         }
         char text[32] = "";

@@ -38,7 +38,7 @@ TEST(folders_are_classes)
     check_bytes(s, 3, "C10", 3);
     check_bytes(s, 4, "CX", 2);
     char name[64];
-    assert_string_equal(s->name(s, 4, name, sizeof name), "cat/more/deep/x.webp");
+    assert_string_equal(sfp__source_name(s, 4, name, sizeof name), "cat/more/deep/x.webp");
     sfp_record r = record_of(s, 0);
     assert_int_equal(r.task, -1);
     assert_true(isnan(r.time));

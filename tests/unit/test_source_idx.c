@@ -60,7 +60,7 @@ static void put_gz(const char *name, bytes x, size_t cut)
 static void check_pixels(const sfp_source *s, int64_t i, uint8_t first)
 {
     sfp_picture p = {0};
-    MUST(s->load(s, i, &p, &err));
+    MUST(sfp__source_load(s, i, &p, &err));
     assert_int_equal(p.kind, SFP_PICTURE_GREY);
     assert_int_equal(p.width, 3);
     assert_int_equal(p.height, 2);
@@ -86,14 +86,14 @@ TEST(a_folder_has_a_training_and_a_test_part)
         assert_string_equal(label_text(s, i), labels[i]);
         check_pixels(s, i, (uint8_t)(6 * i + 1));
     }
-    assert_string_equal(s->name(s, 3, name, sizeof name), "train-images[3]");
+    assert_string_equal(sfp__source_name(s, 3, name, sizeof name), "train-images[3]");
     check_bounds(s);
     sfp__source_close(s);
     s = open_part(kind, "d", true);
     assert_int_equal(s->count, 2);
     assert_string_equal(label_text(s, 0), "7");
     check_pixels(s, 1, 7);
-    assert_string_equal(s->name(s, 0, name, sizeof name), "t10k-images[0]");
+    assert_string_equal(sfp__source_name(s, 0, name, sizeof name), "t10k-images[0]");
     sfp__source_close(s);
     s = open_part(kind, "d/train-images-idx3-ubyte", false);
     assert_int_equal(s->count, 4);
@@ -233,7 +233,7 @@ TEST(debians_fashion_mnist_is_read)
     for (int k = 0; k < 10; k++)
         assert_int_equal(counts[k], 1000);
     sfp_picture p;
-    MUST(s->load(s, 0, &p, &err));
+    MUST(sfp__source_load(s, 0, &p, &err));
     assert_int_equal(p.width * p.height, 784);
     sfp__picture_done(&p);
     assert_string_equal(label_text(s, 0), "Ankle boot");

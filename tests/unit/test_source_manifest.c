@@ -34,7 +34,7 @@ TEST(a_plain_list_keeps_its_order)
         assert_string_equal(label_text(s, i), labels[i]);
     check_bytes(s, 0, "B", 1); /* relative to the list */
     char name[32];
-    assert_string_equal(s->name(s, 3, name, sizeof name), "/x/d.jpg");
+    assert_string_equal(sfp__source_name(s, 3, name, sizeof name), "/x/d.jpg");
     check_bounds(s);
     sfp__source_close(s);
 }
@@ -74,9 +74,9 @@ TEST(quoted_fields_may_hold_anything)
     sfp_source *s = open_text("\"a,b.jpg\",\"say \"\"hi\"\"\"\n\"two\nlines.jpg\", \"x\" \nc.jpg,\"\"\nd.jpg,x\n");
     char name[64];
     assert_int_equal(s->count, 4);
-    assert_string_equal(s->name(s, 0, name, sizeof name), "a,b.jpg");
+    assert_string_equal(sfp__source_name(s, 0, name, sizeof name), "a,b.jpg");
     assert_string_equal(label_text(s, 0), "say \"hi\"");
-    assert_string_equal(s->name(s, 1, name, sizeof name), "two\\x0alines.jpg");
+    assert_string_equal(sfp__source_name(s, 1, name, sizeof name), "two\\x0alines.jpg");
     assert_string_equal(label_text(s, 1), "x");
     assert_string_equal(label_text(s, 2), "-");
     check_not_loaded(s, 3, SFP_ENOTFOUND, "m.csv:5: ", "d.jpg: cannot open"); /* the quoted newline counts */

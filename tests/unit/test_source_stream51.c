@@ -53,7 +53,7 @@ TEST(a_miniature_has_the_published_counts_and_tasks)
         assert_int_equal(record_of(t, i).task, record_of(s, 6 * i).task);
     sfp_picture p = {0};
     sfp_image im = {0};
-    MUST(s->load(s, 100, &p, &err));
+    MUST(sfp__source_load(s, 100, &p, &err));
     MUST(sfp__image_decode("x", p.bytes, p.size, NULL, &im, &err));
     assert_int_equal(im.width, 32);
     assert_int_equal(im.height, 24);
@@ -74,15 +74,15 @@ TEST(videos_are_shuffled_and_frames_are_not)
     sfp_source *a = open_with(false, 1, 0), *b = open_with(false, 2, 0), *again = open_with(false, 1, 0);
     for (int64_t i = 0; i < a->count; i += 3) {
         char first[128], second[128];
-        (void)a->name(a, i, first, sizeof first);
-        assert_string_equal(again->name(again, i, name, sizeof name), first);
+        (void)sfp__source_name(a, i, first, sizeof first);
+        assert_string_equal(sfp__source_name(again, i, name, sizeof name), first);
         for (int f = 0; f < 3; f++) { /* frames 0, 1, 2 of one video stay together */
-            (void)a->name(a, i + f, second, sizeof second);
+            (void)sfp__source_name(a, i + f, second, sizeof second);
             assert_int_equal(strncmp(first, second, strlen(first) - 5), 0);
             assert_int_equal(second[strlen(second) - 5], '0' + f);
         }
         swapped += i % 6 == 0 && strstr(first, "_0001_") != NULL;
-        different += strcmp(first, b->name(b, i, name, sizeof name)) != 0;
+        different += strcmp(first, sfp__source_name(b, i, name, sizeof name)) != 0;
     }
     assert_in_range(swapped, 10, 41); /* of 51: half of them */
     assert_true(different > 10);
@@ -119,7 +119,7 @@ TEST(an_order_shuffles_classes_and_cuts_tasks_along_it)
 static void check_box(const sfp_source *s, int64_t i, int left, int top, int right, int bottom)
 {
     sfp_picture p = {0};
-    MUST(s->load(s, i, &p, NULL));
+    MUST(sfp__source_load(s, i, &p, NULL));
     assert_true(p.has_box);
     assert_int_equal(p.left, left);
     assert_int_equal(p.top, top);
@@ -162,7 +162,7 @@ TEST(a_video_begins_at_frame_0_or_where_clip_or_video_change)
         char all[64] = "", name[16];
         assert_int_equal(s->count, 8);
         for (int64_t i = 0; i < 7; i++)
-            (void)strncat(all, s->name(s, i, name, sizeof name), sizeof all - strlen(all) - 1);
+            (void)strncat(all, sfp__source_name(s, i, name, sizeof name), sizeof all - strlen(all) - 1);
         if (!strstr(all, "a0a1a2") || !strstr(all, "b0") || !strstr(all, "c1") || !strstr(all, "d2d3"))
             fail_msg("frames of a video are apart: %s", all);
         sfp__source_close(s);

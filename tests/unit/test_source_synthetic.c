@@ -1,7 +1,7 @@
 /* Rendered pictures: the same everywhere and always, balanced, drifting, learnable, cheap. */
 #include "base/mem.h"
 #include "source_files.h"
-#include "stream/render.h"
+#include "stream/sources/render.h"
 #include "test.h"
 
 #include <pthread.h>
@@ -18,7 +18,7 @@ static sfp_source *open_synthetic(const char *path, uint64_t seed, bool test)
 static sfp_picture picture_of(const sfp_source *s, int64_t i)
 {
     sfp_picture p = {0};
-    if (s->load(s, i, &p, &err) != SFP_OK)
+    if (sfp__source_load(s, i, &p, &err) != SFP_OK)
         fail_msg("%lld: %s", (long long)i, err.message);
     assert_int_equal(p.kind, SFP_PICTURE_RGB);
     assert_int_equal(p.width, 64);
@@ -52,7 +52,7 @@ TEST(counts_classes_and_names_are_as_documented)
     assert_string_equal(s->class_names[0], "disc");
     assert_string_equal(s->class_names[9], "arrow");
     assert_true(s->keeps_order);
-    assert_null(s->next);
+    assert_null(s->ops->next);
     assert_false(s->kind->live);
     int counts[10] = {0};
     for (int64_t i = 0; i < s->count; i++) {
@@ -62,7 +62,7 @@ TEST(counts_classes_and_names_are_as_documented)
     }
     for (int c = 0; c < 10; c++)
         assert_int_equal(counts[c], 25);
-    assert_string_equal(s->name(s, 17, name, sizeof name), "synthetic[17]");
+    assert_string_equal(sfp__source_name(s, 17, name, sizeof name), "synthetic[17]");
     check_bounds(s);
     check_bounds(t);
     sfp__source_close(s);
@@ -193,12 +193,12 @@ TEST(without_end_it_is_live_and_still_indexed)
     assert_string_equal(s->kind->name, "synthetic");
     assert_int_equal(t->count, 100);
     assert_false(t->kind->live);
-    s->stop = &stop;
+    s->live->stop = &stop;
     for (int64_t i = 0; i < 30; i++) {
         sfp_record r;
         sfp_picture p = {0}, q = picture_of(finite, i);
         bool end = true;
-        MUST(s->next(s, &r, &p, &end, NULL));
+        MUST(sfp__source_next(s, &r, &p, &end, NULL));
         assert_false(end);
         assert_int_equal(r.label, record_of(finite, i).label);
         assert_memory_equal(p.bytes, q.bytes, q.size);
@@ -209,9 +209,9 @@ TEST(without_end_it_is_live_and_still_indexed)
     sfp__picture_done(&p);
     sfp_record r;
     bool end = false;
-    assert_int_equal(s->record(s, -1, &r, NULL), SFP_EINVAL);
+    assert_int_equal(sfp__source_record(s, -1, &r, NULL), SFP_EINVAL);
     stop = true;
-    MUST(s->next(s, &r, &p, &end, NULL));
+    MUST(sfp__source_next(s, &r, &p, &end, NULL));
     assert_true(end);
     sfp__source_close(s);
     sfp__source_close(finite);
@@ -229,7 +229,7 @@ static void *load_many(void *arg)
     job *j = arg;
     for (int64_t i = 0; i < 40; i++) {
         sfp_picture p = {0};
-        if (j->s->load(j->s, (j->first + i) % 40, &p, NULL) != SFP_OK)
+        if (sfp__source_load(j->s, (j->first + i) % 40, &p, NULL) != SFP_OK)
             return NULL;
         for (size_t k = 0; k < p.size; k++)
             j->sum += p.bytes[k];

@@ -103,7 +103,7 @@ TEST(samples_are_grouped_by_key)
     assert_int_equal(s->skipped, 1);
     assert_non_null(strstr(s->note, "1 samples without a picture"));
     char name[32];
-    assert_string_equal(s->name(s, 1, name, sizeof name), "a/2.jpeg");
+    assert_string_equal(sfp__source_name(s, 1, name, sizeof name), "a/2.jpeg");
     check_bounds(s);
     sfp__source_close(s);
 }
@@ -205,8 +205,8 @@ TEST(long_and_foreign_names_are_read)
     check_bytes(s, 0, "long", 4);
     check_bytes(s, 1, "pax", 3);
     char text[400];
-    assert_string_equal(s->name(s, 0, text, sizeof text), name);
-    assert_string_equal(s->name(s, 1, text, sizeof text), "pax/\\xc3\\xa9\\xc3\\xa9.jpg");
+    assert_string_equal(sfp__source_name(s, 0, text, sizeof text), name);
+    assert_string_equal(sfp__source_name(s, 1, text, sizeof text), "pax/\\xc3\\xa9\\xc3\\xa9.jpg");
     sfp__source_close(s);
 }
 
@@ -317,7 +317,7 @@ static void check_next(sfp_source *s, const char *label, const char *bytes)
     sfp_record r;
     sfp_picture p = {0};
     bool end = true;
-    if (s->next(s, &r, &p, &end, &err) != SFP_OK)
+    if (sfp__source_next(s, &r, &p, &end, &err) != SFP_OK)
         fail_msg("next: %s", err.message);
     assert_false(end);
     assert_string_equal(r.label < 0 ? "-" : s->class_names[r.label], label);
@@ -333,7 +333,7 @@ static void check_end(sfp_source *s)
     sfp_picture p = {0};
     for (int i = 0; i < 2; i++) { /* and it stays at the end */
         bool end = false;
-        MUST(s->next(s, &r, &p, &end, &err));
+        MUST(sfp__source_next(s, &r, &p, &end, &err));
         assert_true(end);
         assert_null(p.bytes);
     }
@@ -373,9 +373,9 @@ TEST(a_broken_stream_gives_what_it_has_and_then_an_error)
     bool end = false;
     sfp_source *s = open_stream("t.tar", "", &fd);
     check_next(s, "10", "first picture");
-    sfp_status status = s->next(s, &r, &p, &end, &err);
+    sfp_status status = sfp__source_next(s, &r, &p, &end, &err);
     assert_int_equal(status, SFP_EFORMAT);
-    assert_false(s->lost);
+    assert_false(s->live->lost);
     assert_non_null(strstr(err.message, "stdin: "));
     assert_non_null(strstr(err.message, "byte"));
     sfp__source_close(s);
@@ -468,8 +468,8 @@ static void check_pieces(const uint8_t *bytes, size_t n, size_t piece, bool b, c
     if (!*failure)
         check_end(s);
     for (int i = 0; i < 2 && *failure; i++) {
-        assert_int_equal(s->next(s, &r, &p, &end, &err), SFP_EFORMAT);
-        assert_false(end || s->lost);
+        assert_int_equal(sfp__source_next(s, &r, &p, &end, &err), SFP_EFORMAT);
+        assert_false(end || s->live->lost);
         assert_non_null(strstr(err.message, failure));
     }
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -532,8 +532,8 @@ TEST(a_stream_without_an_end_mark_is_cut)
     check_next(s, "x", "a");
     check_next(s, "-", "b");      /* what came whole is given */
     for (int i = 0; i < 3; i++) { /* and it stays so: it does not become an end */
-        assert_int_equal(s->next(s, &r, &p, &end, &err), SFP_EFORMAT);
-        assert_false(end || s->lost);
+        assert_int_equal(sfp__source_next(s, &r, &p, &end, &err), SFP_EFORMAT);
+        assert_false(end || s->live->lost);
         assert_non_null(strstr(err.message, "stdin: ends without an end mark"));
     }
     sfp__source_close(s);
@@ -567,13 +567,12 @@ static void check_lost(sfp_source *s, const char *key, const char *message)
     sfp_picture p = {0};
     sfp_origin origin = {0};
     bool end = false;
-    assert_int_equal(s->next(s, &r, &p, &end, &err), SFP_EFORMAT);
-    assert_true(s->lost);
+    assert_int_equal(sfp__source_next(s, &r, &p, &end, &err), SFP_EFORMAT);
+    assert_true(s->live->lost);
     assert_false(end);
     assert_null(p.bytes);
     assert_non_null(strstr(err.message, message));
-    s->origin(s, &origin);
-    assert_string_equal(origin.name, key);
+    assert_string_equal(sfp__source_origin(s, &origin), key);
 }
 
 TEST(a_stream_loses_a_sample_and_goes_on)
@@ -595,7 +594,7 @@ TEST(a_stream_loses_a_sample_and_goes_on)
     sfp_source *s = open_stream("t.tar", "names.txt", &fd);
     check_lost(s, "a", "stdin: a.jpg: is empty");
     check_next(s, "-", "b");
-    assert_false(s->lost);
+    assert_false(s->live->lost);
     check_lost(s, "c", "stdin: c.json: line 1: ");
     check_lost(s, "d", "stdin: d.jpg: label 'nobody' is not in ");
     check_lost(s, "e", "stdin: e.jpg: is empty");
@@ -616,7 +615,7 @@ static void *wait_next(void *context)
     waiter *w = context;
     sfp_record r;
     sfp_picture p = {0};
-    w->status = w->s->next(w->s, &r, &p, &w->end, &err);
+    w->status = sfp__source_next(w->s, &r, &p, &w->end, &err);
     sfp__picture_done(&p);
     return NULL;
 }
@@ -628,7 +627,7 @@ TEST(a_stream_comes_sample_by_sample_and_can_be_stopped)
     assert_int_equal(pipe(pipes), 0);
     MUST(sfp__tar_stream_open(pipes[0], "", &s, &err));
     atomic_bool stop = false;
-    s->stop = &stop;
+    s->live->stop = &stop;
     now.n = 0;
     tar_file("1.jpg", "one");
     tar_file("1.cls", "x");
@@ -664,7 +663,7 @@ TEST(the_shared_shards_are_read)
     assert_string_equal(s->class_names[0], "goldfish, Carassius auratus");
     for (int64_t i = 0; i < s->count; i += 101) { /* every picture begins as a JPEG does */
         sfp_picture p = {0};
-        MUST(s->load(s, i, &p, &err));
+        MUST(sfp__source_load(s, i, &p, &err));
         assert_true(p.size > 4);
         assert_memory_equal(p.bytes, "\xff\xd8\xff", 3);
         assert_memory_equal(p.bytes + p.size - 2, "\xff\xd9", 2);

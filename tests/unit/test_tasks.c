@@ -23,6 +23,8 @@ static const char *list_name(const sfp_source *s, int64_t i, char *buf, size_t s
     return buf;
 }
 
+static const sfp_source_ops list_ops = {.record = list_record, .name = list_name};
+
 static const sfp_source_kind list_kind = {.name = "list"};
 static char path_text[] = "here";
 
@@ -44,8 +46,7 @@ static list_source make(const sfp_record *r, int64_t count, int classes, int dom
                                   .class_names = letters,
                                   .domains = domains,
                                   .domain_names = capitals,
-                                  .record = list_record,
-                                  .name = list_name},
+                                  .ops = &list_ops},
                          .r = r};
 }
 

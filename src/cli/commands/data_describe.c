@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "io/image.h"
-#include "stream/picture.h"
+#include "stream/source.h"
 #include "stream/tasks.h"
 
 #include <inttypes.h>
@@ -127,7 +127,7 @@ static sfp_status fill(const sfp_source *s, const int64_t *count_of, int64_t *se
     for (int64_t i = 0; i < s->count && status == SFP_OK; i++) {
         sfp_record r;
         int place, x, y;
-        status = s->record(s, i, &r, err);
+        status = sfp__source_record(s, i, &r, err);
         if (status != SFP_OK)
             break;
         int row = r.label < 0 ? s->classes : r.label;
@@ -174,7 +174,7 @@ static sfp_status count_records(description *d, sfp_error *err)
     TRY(sfp__alloc(&d->domain_count, (size_t)s->domains + 1, sizeof *d->domain_count, err));
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r;
-        TRY(s->record(s, i, &r, err));
+        TRY(sfp__source_record(s, i, &r, err));
         d->class_count[r.label < 0 ? s->classes : r.label]++;
         d->domain_count[r.domain < 0 ? s->domains : r.domain]++;
         d->first_time = fmin(d->first_time, r.time); /* of a number and NAN: the number */
@@ -210,7 +210,7 @@ static sfp_status measure(const sfp_source *s, int64_t i, int *width, int *heigh
     sfp_image im = {0};
     char where[512];
     uint8_t rgb[3 * CHECK_SIDE * CHECK_SIDE];
-    sfp_status status = s->load(s, i, &p, err);
+    sfp_status status = sfp__source_load(s, i, &p, err);
     if (status != SFP_OK)
         return status;
     (void)sfp__source_where(s, i, where, sizeof where);
@@ -272,7 +272,7 @@ static sfp_status describe(description *d, const char *tasks, sfp_error *err)
 {
     sfp_source_options opt = {.test = d->test, .seed = 1};
     TRY(sfp__source_open(d->spec, &opt, &d->source, err));
-    if (d->source->count < 0 || !d->source->record || !d->source->load)
+    if (d->source->count < 0 || !d->source->ops->record || !d->source->ops->load)
         return sfp__fail_key(err, "data", SFP_EINVAL,
                              "data '%s': is live or without end, expected a data set that can be counted", d->spec);
     if (d->test && !d->source->test_part)

@@ -9,13 +9,8 @@
  * Labels are names, numbers too; an empty one (or null) is a picture without
  * label. Paths are relative to the list. Only the list is read: a missing
  * picture shows when it is loaded, with the line that names it. */
-#include "base/mem.h"
-#include "io/file.h"
-#include "io/image.h"
-#include "io/lines.h"
 #include "stream/source_internal.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,9 +161,7 @@ static sfp_status csv_record(reader *r, int *n, sfp_error *err)
         bool quoted = r->at < limit && *r->at == '"';
         f->s = to;
         r->at += quoted;
-        sfp_status status = quoted ? quoted_field(r, &to, limit, err) : plain_field(r, &to, limit, err);
-        if (status != SFP_OK)
-            return status;
+        TRY(quoted ? quoted_field(r, &to, limit, err) : plain_field(r, &to, limit, err));
         f->n = (size_t)(to - f->s);
         *to++ = '\0';
         if (r->at == r->end || *r->at == '\n') {
@@ -227,19 +220,15 @@ static sfp_status read_csv(reader *r, sfp_error *err)
     while (r->at < r->end) {
         uint64_t line = r->line;
         int n = 0;
-        sfp_status status = csv_record(r, &n, err);
+        bool header = false;
+        TRY(csv_record(r, &n, err));
         r->line++;
-        if (status != SFP_OK)
-            return status;
         if (n == 0)
             continue;
-        if (r->fields == 0) {
-            bool header;
-            if ((status = csv_first(r, line, n, &header, err)) != SFP_OK)
-                return status;
-            if (header)
-                continue;
-        }
+        if (r->fields == 0)
+            TRY(csv_first(r, line, n, &header, err));
+        if (header)
+            continue;
         if (n != r->fields)
             return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has %d field%s, expected %d as in the first line", r->file,
                              (unsigned long long)line, n, n == 1 ? "" : "s", r->fields);
@@ -249,11 +238,8 @@ static sfp_status read_csv(reader *r, sfp_error *err)
                 value[c] = r->f[r->column[c]];
         }
         if (r->entries->count == 1 && r->doubted)
-            status = check_first(r, value[PATH].s, err);
-        if (status == SFP_OK)
-            status = add_entry(r, line, value, err);
-        if (status != SFP_OK)
-            return status;
+            TRY(check_first(r, value[PATH].s, err));
+        TRY(add_entry(r, line, value, err));
     }
     return SFP_OK;
 }
@@ -294,22 +280,18 @@ static sfp_status json_line(reader *r, size_t n, sfp_error *err)
 {
     char text[SFP_NAME_MAX];
     json_error_t bad;
-    json_t *object = json_loadb(r->at, n, JSON_REJECT_DUPLICATES, &bad);
+    OWNED_PTR(json_decref) json_t *object = json_loadb(r->at, n, JSON_REJECT_DUPLICATES, &bad);
     if (!object)
         return sfp__fail(err, SFP_EFORMAT, "%s:%llu: column %d: %s", r->file, (unsigned long long)r->line, bad.column,
                          sfp__printable(bad.text, text, sizeof text));
-    sfp_status status = SFP_OK;
     field value[COLUMNS] = {{0}};
     char buf[COLUMNS][32];
     if (!json_is_object(object))
-        status = sfp__fail(err, SFP_EFORMAT, "%s:%llu: is %s, expected an object {\"path\": ..., \"label\": ...}", r->file,
-                           (unsigned long long)r->line, type_name(object));
-    for (int c = 0; c < COLUMNS && status == SFP_OK; c++)
-        status = json_field(r, object, c, buf[c], sizeof buf[c], &value[c], err);
-    if (status == SFP_OK)
-        status = add_entry(r, r->line, value, err);
-    json_decref(object);
-    return status;
+        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: is %s, expected an object {\"path\": ..., \"label\": ...}", r->file,
+                         (unsigned long long)r->line, type_name(object));
+    for (int c = 0; c < COLUMNS; c++)
+        TRY(json_field(r, object, c, buf[c], sizeof buf[c], &value[c], err));
+    return add_entry(r, r->line, value, err);
 }
 
 static sfp_status read_jsonl(reader *r, sfp_error *err)
@@ -324,9 +306,8 @@ static sfp_status read_jsonl(reader *r, sfp_error *err)
         size_t blank = 0;
         while (blank < n && strchr(" \t\r", r->at[blank]) && r->at[blank])
             blank++;
-        sfp_status status = blank == n ? SFP_OK : json_line(r, n, err);
-        if (status != SFP_OK)
-            return status;
+        if (blank < n)
+            TRY(json_line(r, n, err));
         r->at = next;
     }
     return SFP_OK;
@@ -342,33 +323,24 @@ static unsigned long long line_of(const sfp_source *s, int64_t i)
 static sfp_status load_line(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
 {
     sfp_status status = sfp__file_source_load(s, i, out, err);
-    if (status != SFP_OK && i >= 0 && i < s->count)
-        status = sfp__fail_prefix(err, status, "%s:%llu", s->path, line_of(s, i));
-    return status;
+    return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s:%llu", s->path, line_of(s, i));
 }
 
 static const char *where_line(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
-    int n = i >= 0 && i < s->count ? snprintf(buf, size, "%s:%llu: ", s->path, line_of(s, i)) : 0;
+    int n = snprintf(buf, size, "%s:%llu: ", s->path, line_of(s, i));
     if (n >= 0 && (size_t)n < size)
         (void)sfp__file_source_where(s, i, buf + n, size - (size_t)n);
     return buf;
 }
 
-static sfp_status sort_classes(reader *r, sfp_error *err)
-{
-    int32_t *label = NULL, *domain = NULL;
-    sfp_status status = sfp__names_sort(&r->classes, &label, err);
-    if (status == SFP_OK)
-        status = sfp__names_sort(&r->domains, &domain, err);
-    if (status == SFP_OK) {
-        sfp__entries_relabel(r->entries, label);
-        sfp__entries_redomain(r->entries, domain);
-    }
-    sfp__free(label);
-    sfp__free(domain);
-    return status;
-}
+static const sfp_source_ops manifest_ops = {
+    .record = sfp__file_source_record,
+    .load = load_line,
+    .name = sfp__file_source_name,
+    .where = where_line,
+    .close = sfp__file_source_close,
+};
 
 static sfp_status read_list(reader *r, const void *bytes, size_t size, sfp_error *err)
 {
@@ -379,54 +351,47 @@ static sfp_status read_list(reader *r, const void *bytes, size_t size, sfp_error
     const char *first = r->at;
     while (first < r->end && (*first == ' ' || *first == '\t' || *first == '\r' || *first == '\n'))
         first++;
-    sfp_status status = first < r->end && *first == '{' ? read_jsonl(r, err) : read_csv(r, err);
-    if (status == SFP_OK && r->entries->count == 0)
-        status = sfp__fail(err, SFP_EFORMAT, "%s: lists no pictures, expected lines of path,label[,task[,time]]", r->file);
-    return status;
+    TRY(first < r->end && *first == '{' ? read_jsonl(r, err) : read_csv(r, err));
+    if (r->entries->count == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: lists no pictures, expected lines of path,label[,task[,time]]", r->file);
+    return SFP_OK;
 }
 
-sfp_status sfp__manifest_open_memory(const char *path, const void *bytes, size_t size, sfp_source **out, sfp_error *err)
+static void reader_free(reader *r)
 {
-    sfp_file_source *s = NULL;
-    char *dir = sfp__path_dir(path);
-    reader *r = sfp__calloc(1, sizeof *r);
-    sfp_status status =
-        dir && r ? sfp__file_source_create(sizeof *s, &sfp__source_manifest, path, dir, &s, err) : sfp__fail_nomem(err);
-    if (status == SFP_OK) {
-        r->file = path;
-        r->entries = &s->entries;
-        status = read_list(r, bytes, size, err);
-    }
-    if (status == SFP_OK)
-        status = sort_classes(r, err);
-    if (status == SFP_OK) {
-        sfp__file_source_finish(s, &r->classes, &r->domains);
-        s->base.keeps_order = true;
-        s->base.load = load_line;
-        s->base.where = where_line;
-        *out = &s->base;
-    } else if (s) {
-        sfp__file_source_close(&s->base);
-    }
     if (r) {
         sfp__names_done(&r->classes);
         sfp__names_done(&r->domains);
     }
     sfp__free(r);
-    sfp__free(dir);
-    return status;
+}
+DEFINE_OWNED_PTR(reader, reader_free)
+
+sfp_status sfp__manifest_open_memory(const char *path, const void *bytes, size_t size, sfp_source **out, sfp_error *err)
+{
+    OWNED_PTR(sfp__file_source_free) sfp_file_source *s = NULL;
+    OWNED_PTR(reader_free) reader *r = NULL;
+    OWNED char *dir = sfp__path_dir(path);
+    if (!dir)
+        return sfp__fail_nomem(err);
+    TRY(sfp__file_source_create(sizeof *s, &sfp__source_manifest, &manifest_ops, path, dir, &s, err));
+    TRY(sfp__alloc(&r, 1, sizeof *r, err));
+    r->file = path;
+    r->entries = &s->entries;
+    TRY(read_list(r, bytes, size, err));
+    TRY(sfp__entries_sort_names(&s->entries, &r->classes, &r->domains, err));
+    s->base.keeps_order = true;
+    *out = sfp__file_source_finish(TAKE(s), &r->classes, &r->domains);
+    return SFP_OK;
 }
 
 static sfp_status open_manifest(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
 {
     (void)opt;
-    uint8_t *bytes = NULL;
+    OWNED uint8_t *bytes = NULL;
     size_t size = 0;
-    sfp_status status = sfp__file_read(path, SFP_LIST_BYTES_MAX, &bytes, &size, err);
-    if (status == SFP_OK)
-        status = sfp__manifest_open_memory(path, bytes, size, out, err);
-    sfp__free(bytes);
-    return status;
+    TRY(sfp__file_read(path, SFP_LIST_BYTES_MAX, &bytes, &size, err));
+    return sfp__manifest_open_memory(path, bytes, size, out, err);
 }
 
 const sfp_source_kind sfp__source_manifest = {

@@ -9,8 +9,7 @@
  * the class order), buckets ascending, pictures of a bucket shuffled by the seed.
  * Tasks: 11 classes as 3 + 2 x 4, 100 as 10 x 10; a record's time is its bucket,
  * so that tasks by time follow the years. */
-#include "base/mem.h"
-#include "stream/published.h"
+#include "stream/source_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,19 +93,14 @@ static sfp_status find_buckets(reader *r, json_t *meta, bool skip_first)
     size_t n = json_object_size(meta);
     if (n > BUCKETS_MAX)
         return sfp__fail(r->err, SFP_ELIMIT, "%s: has %zu buckets, expected at most %d", r->meta, n, BUCKETS_MAX);
-    r->buckets = sfp__calloc(n + 1, sizeof *r->buckets);
-    if (!r->buckets)
-        return sfp__fail_nomem(r->err);
+    TRY(sfp__alloc(&r->buckets, n, sizeof *r->buckets, r->err));
     const char *name;
     json_t *files;
     json_object_foreach(meta, name, files)
     {
         int64_t number = 0;
-        sfp_status status = bucket_number(r, name, &number);
-        if (status == SFP_OK)
-            status = check_bucket(r, name, files);
-        if (status != SFP_OK)
-            return status;
+        TRY(bucket_number(r, name, &number));
+        TRY(check_bucket(r, name, files));
         if (number > 0 || !skip_first)
             r->buckets[r->count++] = (bucket){number, files};
     }
@@ -145,61 +139,53 @@ static sfp_status add_file(reader *r, const char *path, json_t *list, sfp_record
 static sfp_status shuffle_entries(sfp_entries *l, int64_t first, uint64_t seed, uint64_t stream, sfp_error *err)
 {
     int64_t n = l->count - first;
-    int64_t *turn = sfp__malloc(((size_t)n + 1) * sizeof *turn);
-    sfp_entry *copy = sfp__malloc(((size_t)n + 1) * sizeof *copy);
-    if (turn && copy) {
-        memcpy(copy, l->at + first, (size_t)n * sizeof *copy);
-        for (int64_t i = 0; i < n; i++)
-            turn[i] = i;
-        sfp__shuffle(turn, n, seed, stream);
-        for (int64_t i = 0; i < n; i++)
-            l->at[first + i] = copy[turn[i]];
-    }
-    sfp_status status = turn && copy ? SFP_OK : sfp__fail_nomem(err);
-    sfp__free(turn);
-    sfp__free(copy);
-    return status;
+    OWNED int64_t *turn = NULL;
+    OWNED sfp_entry *copy = NULL;
+    TRY(sfp__alloc(&turn, (size_t)n, sizeof *turn, err));
+    TRY(sfp__alloc(&copy, (size_t)n, sizeof *copy, err));
+    memcpy(copy, l->at + first, (size_t)n * sizeof *copy);
+    for (int64_t i = 0; i < n; i++)
+        turn[i] = i;
+    sfp__shuffle(turn, n, seed, stream);
+    for (int64_t i = 0; i < n; i++)
+        l->at[first + i] = copy[turn[i]];
+    return SFP_OK;
 }
 
 static sfp_status add_class_bucket(reader *r, const bucket *b, sfp_record record)
 {
     const char *file = json_string_value(json_object_get(b->files, r->classes.name[record.label]));
     int64_t first = r->s->entries.count;
-    json_t *list = NULL;
+    OWNED char *path = NULL;
+    OWNED_PTR(json_decref) json_t *list = NULL;
     if (!file) {
         r->absent++;
         return SFP_OK;
     }
-    char *path = sfp__path_join(r->root, file);
-    if (!path)
-        return sfp__fail_nomem(r->err);
-    sfp_status status = sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, r->err);
-    if (status == SFP_OK)
-        status = add_file(r, path, list, record);
-    if (status == SFP_OK && !r->opt->test && r->s->entries.count > first)
-        status = shuffle_entries(&r->s->entries, first, r->opt->seed, (uint64_t)record.label << 32 | (uint64_t)b->number, r->err);
-    json_decref(list);
-    sfp__free(path);
-    return status;
+    TRY(sfp__path_make(r->root, file, &path, r->err));
+    TRY(sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, r->err));
+    TRY(add_file(r, path, list, record));
+    if (r->opt->test || r->s->entries.count == first)
+        return SFP_OK;
+    return shuffle_entries(&r->s->entries, first, r->opt->seed, (uint64_t)record.label << 32 | (uint64_t)b->number, r->err);
 }
 
 static sfp_status add_all(reader *r, const layout *l)
 {
-    int64_t *class_at = NULL;
-    sfp_status status = sfp__class_order(r->classes.count, r->opt->order, &class_at, r->err);
-    for (int place = 0; place < r->classes.count && status == SFP_OK; place++) {
+    OWNED int64_t *class_at = NULL;
+    TRY(sfp__class_order(r->classes.count, r->opt->order, &class_at, r->err));
+    for (int place = 0; place < r->classes.count; place++) {
         sfp_record record = sfp__record_none();
         record.label = (int32_t)class_at[place];
         record.task = sfp__task_of_place(place, l->first, l->each);
-        for (size_t b = 0; b < r->count && status == SFP_OK; b++) {
+        for (size_t b = 0; b < r->count; b++) {
             record.time = (double)r->buckets[b].number;
-            status = add_class_bucket(r, &r->buckets[b], record);
+            TRY(add_class_bucket(r, &r->buckets[b], record));
         }
     }
-    sfp__free(class_at);
-    if (status == SFP_OK && r->s->entries.count == 0)
-        status = sfp__fail(r->err, SFP_EFORMAT, "%s: lists no pictures", r->meta);
-    return status;
+    if (r->s->entries.count == 0)
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: lists no pictures", r->meta);
+    return SFP_OK;
 }
 
 /* --------------------------------------------------------------------- opening */
@@ -207,11 +193,12 @@ static sfp_status add_all(reader *r, const layout *l)
 /* Beside the pictures; older copies have it one folder up. */
 static sfp_status read_names(reader *r, const char *path)
 {
-    sfp_error why = {0};
-    char *file = sfp__path_join(r->root, NAMES_FILE), *above = sfp__path_join(path, NAMES_FILE);
-    sfp_status status = file && above ? sfp__names_read(file, &r->classes, &why) : sfp__fail_nomem(&why);
+    OWNED char *file = NULL, *above = NULL;
+    sfp_error why = {0}, ignored = {0};
+    TRY(sfp__path_make(r->root, NAMES_FILE, &file, r->err));
+    TRY(sfp__path_make(path, NAMES_FILE, &above, r->err));
+    sfp_status status = sfp__names_read(file, &r->classes, &why);
     if (status == SFP_ENOTFOUND) {
-        sfp_error ignored = {0};
         sfp_status second = sfp__names_read(above, &r->classes, &ignored);
         if (second != SFP_ENOTFOUND) {
             status = second;
@@ -222,59 +209,45 @@ static sfp_status read_names(reader *r, const char *path)
         status = sfp__fail(&why, SFP_EFORMAT, "%s: has no names", file);
     if (status != SFP_OK && r->err)
         *r->err = why;
-    sfp__free(file);
-    sfp__free(above);
     return status;
 }
 
-static sfp_status make_note(reader *r, bool left_out)
+static sfp_status make_notes(reader *r, bool left_out)
 {
-    char absent[96] = "";
+    if (left_out)
+        TRY(sfp__source_note(&r->s->base, r->err, "left out: bucket 0 (published protocol)"));
     if (r->absent)
-        (void)snprintf(absent, sizeof absent, "%s%llu lists of a class in a bucket are not there", left_out ? "; " : "",
-                       (unsigned long long)r->absent);
-    if (!left_out && !r->absent)
-        return SFP_OK;
-    return sfp__source_note(&r->s->base, r->err, "%s%s", left_out ? "left out: bucket 0 (published protocol)" : "", absent);
+        TRY(sfp__source_note(&r->s->base, r->err, "%llu lists of a class in a bucket are not there",
+                             (unsigned long long)r->absent));
+    return SFP_OK;
+}
+
+static void done(reader *r)
+{
+    sfp__file_source_free(r->s);
+    sfp__names_done(&r->classes);
+    sfp__free(r->buckets);
+    sfp__free(r->meta);
+    sfp__free(r->root);
 }
 
 static sfp_status open_clear(const layout *l, const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
 {
-    reader r = {.opt = opt, .err = err};
-    json_t *meta = NULL;
-    sfp_names domains = {0};
-    sfp_status status = SFP_OK;
-    r.root = sfp__path_join(path, opt->test ? "test" : "train");
-    r.meta = r.root ? sfp__path_join(r.root, META_FILE) : NULL;
-    if (!r.meta)
-        status = sfp__fail_nomem(err);
-    if (status == SFP_OK)
-        status = sfp__file_source_create(sizeof *r.s, l->kind, path, r.root, &r.s, err);
-    if (status == SFP_OK)
-        status = sfp__json_read(r.meta, SFP_JSON_BYTES_MAX, &meta, err);
-    if (status == SFP_OK)
-        status = read_names(&r, path);
-    if (status == SFP_OK)
-        status = find_buckets(&r, meta, l->skip_first);
-    if (status == SFP_OK)
-        status = add_all(&r, l);
-    if (status == SFP_OK)
-        status = make_note(&r, r.count < json_object_size(meta));
-    if (status == SFP_OK) {
-        sfp__file_source_finish(r.s, &r.classes, &domains);
-        r.s->base.keeps_order = true;
-        r.s->base.seeded = !opt->test;
-        r.s->base.test_part = opt->test;
-        *out = &r.s->base;
-    } else if (r.s) {
-        sfp__file_source_close(&r.s->base);
-    }
-    json_decref(meta);
-    sfp__names_done(&r.classes);
-    sfp__free(r.buckets);
-    sfp__free(r.meta);
-    sfp__free(r.root);
-    return status;
+    OWNED_BY(done) reader r = {.opt = opt, .err = err};
+    OWNED_PTR(json_decref) json_t *meta = NULL;
+    TRY(sfp__path_make(path, opt->test ? "test" : "train", &r.root, err));
+    TRY(sfp__path_make(r.root, META_FILE, &r.meta, err));
+    TRY(sfp__file_source_create(sizeof *r.s, l->kind, &sfp__file_source_ops, path, r.root, &r.s, err));
+    TRY(sfp__json_read(r.meta, SFP_JSON_BYTES_MAX, &meta, err));
+    TRY(read_names(&r, path));
+    TRY(find_buckets(&r, meta, l->skip_first));
+    TRY(add_all(&r, l));
+    TRY(make_notes(&r, r.count < json_object_size(meta)));
+    r.s->base.keeps_order = true;
+    r.s->base.seeded = !opt->test;
+    r.s->base.test_part = opt->test;
+    *out = sfp__file_source_finish(TAKE(r.s), &r.classes, NULL);
+    return SFP_OK;
 }
 
 static sfp_status open_clear10(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)

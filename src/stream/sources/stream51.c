@@ -12,8 +12,7 @@
  * frame 0, as in the data set's loader, or where clip or video change. Tasks: 11
  * classes, then tens. Test rows of classes from 51 on are for novelty detection:
  * left out and counted. */
-#include "base/mem.h"
-#include "stream/published.h"
+#include "stream/source_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,26 +105,20 @@ static sfp_status get_row(const reader *r, size_t i, row *out)
         return row_error(r, i, "it", "an array", v);
     if (json_array_size(v) != fields)
         return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu has %zu fields, expected %zu", r->file, i, json_array_size(v), fields);
-    sfp_status status = get_int(r, i, json_array_get(v, 0), "class", &out->label);
-    if (status == SFP_OK && (out->label < 0 || (!r->test && out->label >= CLASSES)))
-        status = sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: class is %lld, expected 0 to %d", r->file, i, (long long)out->label,
-                           CLASSES - 1);
-    if (status == SFP_OK && !r->test) {
-        status = get_int(r, i, json_array_get(v, 1), "clip", &out->clip);
-        if (status == SFP_OK)
-            status = get_int(r, i, json_array_get(v, 2), "video", &out->video);
-        if (status == SFP_OK)
-            status = get_int(r, i, json_array_get(v, 3), "frame", &out->frame);
+    TRY(get_int(r, i, json_array_get(v, 0), "class", &out->label));
+    if (out->label < 0 || (!r->test && out->label >= CLASSES))
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu: class is %lld, expected 0 to %d", r->file, i, (long long)out->label,
+                         CLASSES - 1);
+    if (!r->test) {
+        TRY(get_int(r, i, json_array_get(v, 1), "clip", &out->clip));
+        TRY(get_int(r, i, json_array_get(v, 2), "video", &out->video));
+        TRY(get_int(r, i, json_array_get(v, 3), "frame", &out->frame));
     }
-    if (status == SFP_OK)
-        status = get_numbers(r, i, json_array_get(v, fields - 3), "size", 2, size);
-    if (status == SFP_OK)
-        status = get_numbers(r, i, json_array_get(v, fields - 2), "box", 4, box);
-    if (status == SFP_OK)
-        status = get_path(r, i, json_array_get(v, fields - 1), &out->path);
-    if (status == SFP_OK)
-        crop(box, size, out->box);
-    return status;
+    TRY(get_numbers(r, i, json_array_get(v, fields - 3), "size", 2, size));
+    TRY(get_numbers(r, i, json_array_get(v, fields - 2), "box", 4, box));
+    TRY(get_path(r, i, json_array_get(v, fields - 1), &out->path));
+    crop(box, size, out->box);
+    return SFP_OK;
 }
 
 /* ---------------------------------------------------------------------- names */
@@ -165,9 +158,7 @@ static sfp_status names_at(const json_t *rows, int k, sfp_names *names, bool *fo
     for (int32_t i = 0, number = 0; i < CLASSES; i++) {
         if (!of[i])
             return SFP_OK;
-        sfp_status status = sfp__names_add(names, of[i], length[i], &number, err);
-        if (status != SFP_OK)
-            return status;
+        TRY(sfp__names_add(names, of[i], length[i], &number, err));
         if (number != i)
             return SFP_OK;
     }
@@ -179,22 +170,20 @@ static sfp_status names_at(const json_t *rows, int k, sfp_names *names, bool *fo
  * they agree; without it classes are called by their numbers. */
 static sfp_status name_classes(sfp_source *s, const json_t *train, sfp_names *names, sfp_error *err)
 {
-    sfp_status status = SFP_OK;
     for (int k = 0; train && k < 4; k++) {
         bool found = false;
-        status = names_at(train, k, names, &found, err);
-        if (found || status != SFP_OK)
-            return status;
+        TRY(names_at(train, k, names, &found, err));
+        if (found)
+            return SFP_OK;
         sfp__names_done(names);
     }
     if (train)
-        status = sfp__source_note(s, err, "classes are called by their numbers: the paths do not name all %d alike", CLASSES);
-    for (int32_t i = 0, number; i < CLASSES && status == SFP_OK; i++) {
+        TRY(sfp__source_note(s, err, "classes are called by their numbers: the paths do not name all %d alike", CLASSES));
+    for (int32_t i = 0, number; i < CLASSES; i++) {
         char text[16];
-        int n = snprintf(text, sizeof text, "%d", i);
-        status = sfp__names_add(names, text, (size_t)n, &number, err);
+        TRY(sfp__names_add(names, text, (size_t)snprintf(text, sizeof text, "%d", i), &number, err));
     }
-    return status;
+    return SFP_OK;
 }
 
 /* ---------------------------------------------------------------------- order */
@@ -218,21 +207,22 @@ static int compare_keys(const void *a, const void *b)
 /* The turn (count) of each video of a class. */
 static sfp_status draw_turns(int64_t count, int label, uint64_t seed, int64_t **out, sfp_error *err)
 {
-    size_t bytes = ((size_t)count + 1) * sizeof **out;
-    int64_t *list = sfp__malloc(bytes), *turn = sfp__malloc(bytes);
-    if (!list || !turn) {
-        sfp__free(list);
-        sfp__free(turn);
-        return sfp__fail_nomem(err);
-    }
+    OWNED int64_t *list = NULL, *turn = NULL;
+    TRY(sfp__alloc(&list, (size_t)count, sizeof *list, err));
+    TRY(sfp__alloc(&turn, (size_t)count, sizeof *turn, err));
     for (int64_t i = 0; i < count; i++)
         list[i] = i;
     sfp__shuffle(list, count, seed, VIDEO_STREAM + (uint64_t)label);
     for (int64_t i = 0; i < count; i++)
         turn[list[i]] = i;
-    sfp__free(list);
-    *out = turn;
+    *out = TAKE(turn);
     return SFP_OK;
+}
+
+static void free_turns(int64_t *(*turn)[CLASSES])
+{
+    for (int c = 0; c < CLASSES; c++)
+        sfp__free((*turn)[c]);
 }
 
 /* Entries from the order of the file into the order of the stream; `video` (entries.count) numbers each one's within its class.
@@ -241,27 +231,22 @@ static sfp_status order_entries(sfp_file_source *s, const int32_t place[CLASSES]
                                 const int64_t videos[CLASSES], uint64_t seed, sfp_error *err)
 {
     size_t n = (size_t)s->entries.count;
-    int64_t *turn[CLASSES] = {0};
-    key *keys = sfp__malloc((n + 1) * sizeof *keys);
-    sfp_entry *sorted = sfp__malloc((n + 1) * sizeof *sorted);
-    sfp_status status = keys && sorted ? SFP_OK : sfp__fail_nomem(err);
-    for (int c = 0; c < CLASSES && status == SFP_OK; c++)
-        status = draw_turns(videos[c], c, seed, &turn[c], err);
-    if (status == SFP_OK) {
-        for (size_t i = 0; i < n; i++) {
-            int32_t label = s->entries.at[i].record.label;
-            keys[i] = (key){.place = place[label], .turn = turn[label][video[i]], .entry = (int64_t)i};
-        }
-        qsort(keys, n, sizeof *keys, compare_keys);
-        for (size_t i = 0; i < n; i++)
-            sorted[i] = s->entries.at[keys[i].entry];
-        memcpy(s->entries.at, sorted, n * sizeof *sorted);
-    }
+    OWNED_BY(free_turns) int64_t *turn[CLASSES] = {0};
+    OWNED key *keys = NULL;
+    OWNED sfp_entry *sorted = NULL;
+    TRY(sfp__alloc(&keys, n, sizeof *keys, err));
+    TRY(sfp__alloc(&sorted, n, sizeof *sorted, err));
     for (int c = 0; c < CLASSES; c++)
-        sfp__free(turn[c]);
-    sfp__free(keys);
-    sfp__free(sorted);
-    return status;
+        TRY(draw_turns(videos[c], c, seed, &turn[c], err));
+    for (size_t i = 0; i < n; i++) {
+        int32_t label = s->entries.at[i].record.label;
+        keys[i] = (key){.place = place[label], .turn = turn[label][video[i]], .entry = (int64_t)i};
+    }
+    qsort(keys, n, sizeof *keys, compare_keys);
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = s->entries.at[keys[i].entry];
+    memcpy(s->entries.at, sorted, n * sizeof *sorted);
+    return SFP_OK;
 }
 
 /* -------------------------------------------------------------------- opening */
@@ -279,9 +264,7 @@ static sfp_entry pack(const row *r, int32_t task)
 
 static sfp_status load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
 {
-    sfp_status status = sfp__file_source_load(s, i, out, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(sfp__file_source_load(s, i, out, err));
     const sfp_entry *e = &((const sfp_file_source *)s)->entries.at[i];
     out->has_box = true;
     out->left = (int)(e->place >> 32);
@@ -291,119 +274,89 @@ static sfp_status load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_err
     return SFP_OK;
 }
 
+static const sfp_source_ops stream51_ops = {
+    .record = sfp__file_source_record,
+    .load = load,
+    .name = sfp__file_source_name,
+    .where = sfp__file_source_where,
+    .close = sfp__file_source_close,
+};
+
 static sfp_status read_rows(sfp_file_source *s, const reader *r, const int32_t place[CLASSES], uint64_t seed)
 {
     size_t n = json_array_size(r->rows);
-    int64_t videos[CLASSES] = {0}, *video = sfp__malloc((n + 1) * sizeof *video);
-    row last[CLASSES] = {0};
+    OWNED int64_t *video = NULL;
+    int64_t videos[CLASSES] = {0};
+    row last[CLASSES] = {0}, now;
     uint64_t novel = 0, empty = 0;
-    sfp_status status = video ? SFP_OK : sfp__fail_nomem(r->err);
-    for (size_t i = 0; i < n && status == SFP_OK; i++) {
-        row now;
-        status = get_row(r, i, &now);
-        if (status != SFP_OK)
-            break;
-        if (now.label >= CLASSES || now.box[0] >= now.box[2] || now.box[1] >= now.box[3]) {
-            if (now.label >= CLASSES)
-                novel++;
-            else
-                empty++;
+    TRY(sfp__alloc(&video, n, sizeof *video, r->err));
+    for (size_t i = 0; i < n; i++) {
+        TRY(get_row(r, i, &now));
+        bool is_novel = now.label >= CLASSES, is_empty = now.box[0] >= now.box[2] || now.box[1] >= now.box[3];
+        novel += is_novel;
+        empty += !is_novel && is_empty;
+        if (is_novel || is_empty)
             continue;
-        }
         const row *before = &last[now.label];
         if (videos[now.label] == 0 || now.frame == 0 || before->clip != now.clip || before->video != now.video)
             videos[now.label]++;
         last[now.label] = now;
         video[s->entries.count] = videos[now.label] - 1;
-        status = sfp__entries_add(&s->entries, pack(&now, sfp__task_of_place(place[now.label], FIRST_TASK, EACH_TASK)), now.path,
-                                  strlen(now.path), r->err);
+        sfp_entry e = pack(&now, sfp__task_of_place(place[now.label], FIRST_TASK, EACH_TASK));
+        sfp_status status = sfp__entries_add(&s->entries, e, now.path, strlen(now.path), r->err);
         if (status != SFP_OK)
-            status = sfp__fail_prefix(r->err, status, "%s", r->file);
+            return sfp__fail_prefix(r->err, status, "%s", r->file);
     }
-    if (status == SFP_OK && s->entries.count == 0)
-        status = sfp__fail(r->err, SFP_EFORMAT, "%s: has no pictures", r->file);
-    if (status == SFP_OK && !r->test)
-        status = order_entries(s, place, video, videos, seed, r->err);
-    sfp__free(video);
+    if (s->entries.count == 0)
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: has no pictures", r->file);
+    if (!r->test)
+        TRY(order_entries(s, place, video, videos, seed, r->err));
     s->base.skipped = empty;
-    if (status == SFP_OK && (novel || empty))
-        status = sfp__source_note(&s->base, r->err, "left out: %llu pictures of novelty classes, %llu with an empty box",
-                                  (unsigned long long)novel, (unsigned long long)empty);
-    return status;
+    if (novel || empty)
+        TRY(sfp__source_note(&s->base, r->err, "left out: %llu pictures of novelty classes, %llu with an empty box",
+                             (unsigned long long)novel, (unsigned long long)empty));
+    return SFP_OK;
 }
 
 static sfp_status read_list(const char *path, json_t **out, sfp_error *err)
 {
-    json_t *list = NULL;
-    sfp_status status = sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, err);
-    if (status == SFP_OK && !json_is_array(list)) {
-        status = sfp__fail(err, SFP_EFORMAT, "%s: is %s, expected an array of rows", path, sfp__json_type_name(list));
-        json_decref(list);
-        return status;
-    }
-    *out = list;
-    return status;
-}
-
-/* Everything of one part; `train` is wanted for its names when that is the test part. */
-static sfp_status fill(sfp_file_source *s, const char *file, const json_t *rows, const json_t *train,
-                       const sfp_source_options *opt, sfp_error *err)
-{
-    int64_t *class_at = NULL;
-    int32_t place[CLASSES];
-    sfp_names classes = {0}, domains = {0};
-    sfp_status status = sfp__class_order(CLASSES, opt->order, &class_at, err);
-    if (status == SFP_OK) {
-        for (int i = 0; i < CLASSES; i++)
-            place[class_at[i]] = i;
-        sfp__free(class_at);
-        status = read_rows(s, &(reader){.file = file, .rows = rows, .test = opt->test, .err = err}, place, opt->seed);
-    }
-    if (status == SFP_OK)
-        status = name_classes(&s->base, train, &classes, err);
-    if (status == SFP_OK) {
-        sfp__file_source_finish(s, &classes, &domains);
-        s->base.keeps_order = true;
-        s->base.seeded = !opt->test;
-        s->base.test_part = opt->test;
-        s->base.load = load;
-    }
-    sfp__names_done(&classes);
-    return status;
+    OWNED_PTR(json_decref) json_t *list = NULL;
+    TRY(sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, err));
+    if (!json_is_array(list))
+        return sfp__fail(err, SFP_EFORMAT, "%s: is %s, expected an array of rows", path, sfp__json_type_name(list));
+    *out = TAKE(list);
+    return SFP_OK;
 }
 
 static sfp_status open_stream51(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
 {
-    sfp_file_source *s = NULL;
-    json_t *train = NULL, *test = NULL;
+    OWNED_PTR(sfp__file_source_free) sfp_file_source *s = NULL;
+    OWNED_BY(sfp__names_done) sfp_names classes = {0};
+    OWNED char *train_file = NULL, *test_file = NULL;
+    OWNED int64_t *class_at = NULL;
+    OWNED_PTR(json_decref) json_t *train = NULL, *test = NULL;
+    int32_t place[CLASSES];
+    TRY(sfp__path_make(path, "Stream-51_meta_train.json", &train_file, err));
+    TRY(sfp__path_make(path, "Stream-51_meta_test.json", &test_file, err));
+    TRY(sfp__file_source_create(sizeof *s, &sfp__source_stream51, &stream51_ops, path, path, &s, err));
+    if (opt->test)
+        TRY(read_list(test_file, &test, err));
     sfp_error why = {0};
-    char *train_file = sfp__path_join(path, "Stream-51_meta_train.json"),
-         *test_file = sfp__path_join(path, "Stream-51_meta_test.json");
-    sfp_status status = train_file && test_file ? SFP_OK : sfp__fail_nomem(err);
-    if (status == SFP_OK)
-        status = sfp__file_source_create(sizeof *s, &sfp__source_stream51, path, path, &s, err);
-    if (status == SFP_OK && opt->test) {
-        status = read_list(test_file, &test, err);
-        sfp_status names = status == SFP_OK ? read_list(train_file, &train, &why) : SFP_OK;
-        if (names != SFP_OK && names != SFP_ENOTFOUND) {
-            status = names;
-            if (err)
-                *err = why;
-        }
-    } else if (status == SFP_OK) {
-        status = read_list(train_file, &train, err);
-    }
-    if (status == SFP_OK)
-        status = fill(s, opt->test ? test_file : train_file, opt->test ? test : train, train, opt, err);
-    if (status == SFP_OK)
-        *out = &s->base;
-    else if (s)
-        sfp__file_source_close(&s->base);
-    json_decref(train);
-    json_decref(test);
-    sfp__free(train_file);
-    sfp__free(test_file);
-    return status;
+    sfp_status status = read_list(train_file, &train, &why);
+    if (status != SFP_OK && !(status == SFP_ENOTFOUND && opt->test)) /* the test part wants only its names */
+        return sfp__fail(err, status, "%s", why.message);
+    TRY(sfp__class_order(CLASSES, opt->order, &class_at, err));
+    for (int i = 0; i < CLASSES; i++)
+        place[class_at[i]] = i;
+    const reader r = {
+        .file = opt->test ? test_file : train_file, .rows = opt->test ? test : train, .test = opt->test, .err = err};
+    TRY(read_rows(s, &r, place, opt->seed));
+    TRY(name_classes(&s->base, train, &classes, err));
+    s->base.keeps_order = true;
+    s->base.seeded = !opt->test;
+    s->base.test_part = opt->test;
+    *out = sfp__file_source_finish(TAKE(s), &classes, NULL);
+    return SFP_OK;
 }
 
 const sfp_source_kind sfp__source_stream51 = {

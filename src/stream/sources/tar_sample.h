@@ -22,7 +22,7 @@ typedef struct sfp_tar_sample {
     char key[SFP_PATH_BYTES_MAX + 1];
     int label_kind;
     char label[SFP_CLASS_NAME_MAX + 1];
-    bool has_picture, plain; /* plain: KEY.jpg, not KEY.depth.jpg */
+    bool has_picture, plain;           /* plain: KEY.jpg, not KEY.depth.jpg */
     char name[SFP_PATH_BYTES_MAX + 1]; /* of the picture's entry */
     int64_t offset, size;
     uint8_t *bytes; /* when streaming */
@@ -36,11 +36,11 @@ size_t sfp__tar_key_length(const char *name);
 typedef struct sfp_tar_labels {
     sfp_names names;
     bool listed; /* names are those of a list, and labels are numbers (or the names) */
-    char *path;  /* of the list */
+    char *path;  /* of the list; owned */
 } sfp_tar_labels;
 
-/* Takes path over. No such file: no list, unless `wanted`. */
-sfp_status sfp__tar_labels_read(sfp_tar_labels *t, char *path, bool wanted, sfp_error *err);
+/* The list at t->path. No such file: no list, unless `wanted`. */
+sfp_status sfp__tar_labels_read(sfp_tar_labels *t, bool wanted, sfp_error *err);
 /* The class of a label's text; -1 for an empty one. */
 sfp_status sfp__tar_class_of(sfp_tar_labels *t, const char *label, int32_t *out, sfp_error *err);
 void sfp__tar_labels_done(sfp_tar_labels *t);

@@ -1,6 +1,5 @@
-#include "stream/cut.h"
-
-#include "base/mem.h"
+/* Which task a record belongs to: made from a specification (--tasks) and the training set alone, asked for the test set too. */
+#include "stream/source_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,36 +20,27 @@ void sfp__cut_done(sfp_cut *c)
 /* "3,2,2" or "5": positive numbers. *count is 0 when it is something else. */
 static sfp_status parse_numbers(const char *spec, int **out, int *count, sfp_error *err)
 {
-    sfp_status status = SFP_OK;
+    OWNED int *list = NULL;
+    char *stop = NULL;
     *count = 0;
     if (spec[strspn(spec, "0123456789,")] != '\0' || !*spec)
         return SFP_OK;
-    int *list = sfp__room_for(strlen(spec), sizeof *list, &status, err);
-    for (const char *at = spec; status == SFP_OK;) {
-        char *stop;
+    TRY(sfp__alloc(&list, strlen(spec), sizeof *list, err));
+    for (const char *at = spec; !stop || *stop; at = stop + 1) {
         long v = *at >= '0' && *at <= '9' ? strtol(at, &stop, 10) : 0;
-        if (v < 1 || v > SFP_CLASSES_MAX) {
-            status = sfp__fail_key(err, "tasks", SFP_EINVAL,
-                                   "tasks '%.60s': expected a number of tasks, or numbers of classes like 3,2,2", spec);
-            break;
-        }
+        if (v < 1 || v > SFP_CLASSES_MAX)
+            return sfp__fail_key(err, "tasks", SFP_EINVAL,
+                                 "tasks '%.60s': expected a number of tasks, or numbers of classes like 3,2,2", spec);
         list[(*count)++] = (int)v;
-        if (!*stop)
-            break;
-        at = stop + 1;
     }
-    if (status == SFP_OK)
-        *out = list;
-    else
-        sfp__free(list);
-    return status;
+    *out = TAKE(list);
+    return SFP_OK;
 }
 
 /* One number: so many tasks, the first ones a class larger. Several: as they are. Makes *sizes the ends. */
 static sfp_status cut_classes(const sfp_source *s, const char *spec, int *sizes, int count, sfp_cut *c, sfp_error *err)
 {
-    sfp_status status = SFP_OK;
-    int tasks = count == 1 ? sizes[0] : count;
+    int *end, tasks = count == 1 ? sizes[0] : count;
     if (count == 1 && tasks > s->classes)
         return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks '%.60s': more than the %d classes of %s:%s", spec, s->classes,
                              s->kind->name, s->path);
@@ -60,9 +50,7 @@ static sfp_status cut_classes(const sfp_source *s, const char *spec, int *sizes,
     if (count > 1 && sum != s->classes)
         return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks '%.60s': adds up to %lld classes, expected the %d of %s:%s", spec,
                              (long long)sum, s->classes, s->kind->name, s->path);
-    int *end = sfp__room_for((size_t)tasks, sizeof *end, &status, err);
-    if (!end)
-        return status;
+    TRY(sfp__alloc(&end, (size_t)tasks, sizeof *end, err));
     for (int t = 0, at = 0; t < tasks; t++) {
         at += count > 1 ? sizes[t] : s->classes / tasks + (t < s->classes % tasks);
         end[t] = at;
@@ -83,51 +71,35 @@ static int32_t find_name(char **names, int count, const char *s, size_t n)
 static sfp_status unknown_domain(const sfp_source *s, const char *name, size_t n, sfp_error *err)
 {
     char text[SFP_NAME_MAX];
-    sfp_text list = {0};
-    for (int i = 0; i < s->domains && list.length < 300; i++) {
-        sfp__text_put(&list, i ? ", " : "");
-        sfp__text_put(&list, sfp__printable(s->domain_names[i], text, sizeof text));
-    }
-    sfp_status status =
-        sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'domain': domain '%.*s' is not in %s:%s, expected some of %s",
-                      (int)(n < 60 ? n : 60), name, s->kind->name, s->path, list.failed || !list.s ? "..." : list.s);
-    sfp__text_done(&list);
-    return status;
+    OWNED_BY(sfp__text_done) sfp_text list = {0};
+    for (int i = 0; i < s->domains && list.length < 300; i++)
+        sfp__text_printf(&list, "%s%s", i ? ", " : "", sfp__printable(s->domain_names[i], text, sizeof text));
+    return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'domain': domain '%.*s' is not in %s:%s, expected some of %s",
+                         (int)(n < 60 ? n : 60), name, s->kind->name, s->path, list.failed || !list.s ? "..." : list.s);
 }
 
 /* list: "a,b,c", or "" for all in their order. */
 static sfp_status cut_domains(const sfp_source *s, const char *list, sfp_cut *c, sfp_error *err)
 {
-    sfp_status status = SFP_OK;
+    OWNED int32_t *domain = NULL;
     int tasks = 0;
     if (s->domains == 0)
         return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'domain': %s:%s has no domains", s->kind->name, s->path);
-    int32_t *domain = sfp__room_for((size_t)s->domains, sizeof *domain, &status, err);
-    if (!domain)
-        return status;
+    TRY(sfp__alloc(&domain, (size_t)s->domains, sizeof *domain, err));
     for (; !*list && tasks < s->domains; tasks++)
         domain[tasks] = tasks;
-    for (const char *at = list; *list && status == SFP_OK; at++) {
+    for (const char *at = *list ? list : NULL; at;) {
         size_t n = strcspn(at, ",");
         int32_t d = find_name(s->domain_names, s->domains, at, n);
         if (d < 0)
-            status = unknown_domain(s, at, n, err);
-        for (int t = 0; t < tasks && status == SFP_OK; t++) {
+            return unknown_domain(s, at, n, err);
+        for (int t = 0; t < tasks; t++)
             if (domain[t] == d)
-                status =
-                    sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'domain': domain '%.60s' comes twice", s->domain_names[d]);
-        }
-        if (status == SFP_OK)
-            domain[tasks++] = d;
-        at += n;
-        if (!*at)
-            break;
+                return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'domain': domain '%.60s' comes twice", s->domain_names[d]);
+        domain[tasks++] = d;
+        at = at[n] ? at + n + 1 : NULL;
     }
-    if (status != SFP_OK) {
-        sfp__free(domain);
-        return status;
-    }
-    *c = (sfp_cut){.kind = SFP_CUT_DOMAIN, .tasks = tasks, .domain = domain};
+    *c = (sfp_cut){.kind = SFP_CUT_DOMAIN, .tasks = tasks, .domain = TAKE(domain)};
     return SFP_OK;
 }
 
@@ -145,11 +117,11 @@ static double value_of(const sfp_record *r, sfp_cut_kind kind)
 /* One task a value of time or given task, of labelled pictures. */
 static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp_cut_kind kind, sfp_cut *c, sfp_error *err)
 {
-    sfp_status status = SFP_OK;
-    double *value = sfp__room_for((size_t)s->count, sizeof *value, &status, err);
+    OWNED double *value = NULL;
     size_t n = 0, missing = 0, distinct = 0;
     int64_t without = -1; /* the first that has none */
-    for (int64_t i = 0; i < s->count && status == SFP_OK; i++) {
+    TRY(sfp__alloc(&value, (size_t)s->count, sizeof *value, err));
+    for (int64_t i = 0; i < s->count; i++) {
         if (r[i].label < 0)
             continue;
         value[n] = value_of(&r[i], kind);
@@ -157,25 +129,20 @@ static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp_cut_k
             without = i;
     }
     if (missing == n && n > 0) /* the option is wrong, not the data; given tasks are those of some picture */
-        status = sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'time': %s:%s has no times", s->kind->name, s->path);
-    else if (missing > 0)
-        status = sfp__picture_blame(
-            s, without, kind == SFP_CUT_TIME ? "has no time, expected one for --tasks time" : "has no task, but others have one", err);
-    if (status == SFP_OK) {
-        qsort(value, n, sizeof *value, compare_doubles);
-        for (size_t i = 0; i < n; i++) {
-            if (distinct == 0 || value[i] > value[distinct - 1])
-                value[distinct++] = value[i];
-        }
-        if (distinct > TASKS_MAX)
-            status = sfp__fail(err, SFP_ELIMIT, "%s:%s: has %zu different %s, expected at most %d (use --tasks free)",
-                               s->kind->name, s->path, distinct, kind == SFP_CUT_TIME ? "times" : "tasks", TASKS_MAX);
+        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'time': %s:%s has no times", s->kind->name, s->path);
+    if (missing > 0)
+        return sfp__picture_blame(
+            s, without, kind == SFP_CUT_TIME ? "has no time, expected one for --tasks time" : "has no task, but others have one",
+            err);
+    qsort(value, n, sizeof *value, compare_doubles);
+    for (size_t i = 0; i < n; i++) {
+        if (distinct == 0 || value[i] > value[distinct - 1])
+            value[distinct++] = value[i];
     }
-    if (status != SFP_OK) {
-        sfp__free(value);
-        return status;
-    }
-    *c = (sfp_cut){.kind = kind, .tasks = (int)distinct, .value = value};
+    if (distinct > TASKS_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s:%s: has %zu different %s, expected at most %d (use --tasks free)", s->kind->name,
+                         s->path, distinct, kind == SFP_CUT_TIME ? "times" : "tasks", TASKS_MAX);
+    *c = (sfp_cut){.kind = kind, .tasks = (int)distinct, .value = TAKE(value)};
     return SFP_OK;
 }
 
@@ -190,7 +157,8 @@ bool sfp__gives_tasks(const sfp_source *s, const sfp_record *r)
 
 sfp_status sfp__cut_make(const sfp_source *s, const sfp_record *r, const char *spec, sfp_cut *c, sfp_error *err)
 {
-    int *sizes = NULL, count = 0;
+    OWNED int *sizes = NULL;
+    int count = 0;
     if (!spec && sfp__gives_tasks(s, r))
         return cut_values(s, r, SFP_CUT_GIVEN, c, err);
     if (!spec || strcmp(spec, "free") == 0) {
@@ -201,14 +169,11 @@ sfp_status sfp__cut_make(const sfp_source *s, const sfp_record *r, const char *s
         return cut_values(s, r, SFP_CUT_TIME, c, err);
     if (strcmp(spec, "domain") == 0 || strncmp(spec, "domain:", 7) == 0)
         return cut_domains(s, spec[6] ? spec + 7 : "", c, err);
-    sfp_status status = parse_numbers(spec, &sizes, &count, err);
-    if (status == SFP_OK && count == 0)
-        status = sfp__fail_key(err, "tasks", SFP_EINVAL,
-                               "tasks '%.60s': expected a number, sizes like 3,2,2, domain[:a,b], time or free", spec);
-    else if (status == SFP_OK)
-        status = cut_classes(s, spec, sizes, count, c, err);
-    sfp__free(sizes);
-    return status;
+    TRY(parse_numbers(spec, &sizes, &count, err));
+    if (count == 0)
+        return sfp__fail_key(err, "tasks", SFP_EINVAL,
+                             "tasks '%.60s': expected a number, sizes like 3,2,2, domain[:a,b], time or free", spec);
+    return cut_classes(s, spec, sizes, count, c, err);
 }
 
 int sfp__cut_task(const sfp_cut *c, const sfp_record *r, int32_t stream_label, int32_t domain)

@@ -11,10 +11,8 @@
  * PATH is their folder, or one .bin file. Binary pictures are read from the file
  * when asked for. A PNG can only be decoded as a whole: the first picture asked
  * for decodes its batch, which stays in memory (30 MB each). */
-#include "base/mem.h"
-#include "io/file.h"
 #include "io/image.h"
-#include "stream/published.h"
+#include "stream/source_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -83,12 +81,27 @@ static sfp_status load_binary(const cifar_source *s, int64_t i, uint8_t *rgb, sf
 {
     uint8_t planes[BYTES];
     const batch *b = batch_of(s, i);
-    sfp_status status = read_at(b, planes, sizeof planes, (i - b->first) * (s->header + BYTES) + s->header, err);
-    for (int p = 0; p < PIXELS && status == SFP_OK; p++) {
+    TRY(read_at(b, planes, sizeof planes, (i - b->first) * (s->header + BYTES) + s->header, err));
+    for (int p = 0; p < PIXELS; p++) {
         for (int c = 0; c < 3; c++)
             rgb[3 * p + c] = planes[PIXELS * c + p];
     }
-    return status;
+    return SFP_OK;
+}
+
+/* Decodes a batch unless it was. */
+static sfp_status decode_rows(batch *b, sfp_error *err)
+{
+    OWNED_BY(sfp__image_done) sfp_image rows = {0};
+    if (b->rows.rgb)
+        return SFP_OK;
+    TRY(sfp__image_load(b->path, NULL, &rows, err));
+    if (rows.width != PIXELS || rows.height != b->count)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is %dx%d, expected %dx%lld as when it was opened", b->path, rows.width,
+                         rows.height, PIXELS, (long long)b->count);
+    b->rows = rows;
+    rows = (sfp_image){0};
+    return SFP_OK;
 }
 
 static sfp_status load_row(const cifar_source *s, int64_t i, uint8_t *rgb, sfp_error *err)
@@ -96,19 +109,8 @@ static sfp_status load_row(const cifar_source *s, int64_t i, uint8_t *rgb, sfp_e
     /* the decoded rows are a cache: the one part of a source that changes after opening */
     cifar_source *mine = (cifar_source *)(uintptr_t)s;
     batch *b = &mine->batch[batch_of(s, i) - s->batch];
-    sfp_status status = SFP_OK;
     (void)pthread_mutex_lock(&mine->lock);
-    if (!b->rows.rgb) {
-        sfp_image rows = {0};
-        status = sfp__image_load(b->path, NULL, &rows, err);
-        if (status == SFP_OK && (rows.width != PIXELS || rows.height != b->count)) {
-            status = sfp__fail(err, SFP_EFORMAT, "%s: is %dx%d, expected %dx%lld as when it was opened", b->path, rows.width,
-                               rows.height, PIXELS, (long long)b->count);
-            sfp__image_done(&rows);
-        }
-        if (status == SFP_OK)
-            b->rows = rows;
-    }
+    sfp_status status = decode_rows(b, err);
     (void)pthread_mutex_unlock(&mine->lock);
     if (status == SFP_OK)
         memcpy(rgb, b->rows.rgb + (size_t)(i - b->first) * BYTES, BYTES);
@@ -118,28 +120,19 @@ static sfp_status load_row(const cifar_source *s, int64_t i, uint8_t *rgb, sfp_e
 static sfp_status load_cifar(const sfp_source *base, int64_t i, sfp_picture *out, sfp_error *err)
 {
     const cifar_source *s = (const cifar_source *)base;
-    sfp_status status = sfp__source_check_index(base, i, err);
-    if (status != SFP_OK)
-        return status;
-    sfp_picture p = {.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .size = BYTES, .bytes = sfp__malloc(BYTES)};
-    if (!p.bytes)
-        return sfp__fail_nomem(err);
-    status = s->png ? load_row(s, i, p.bytes, err) : load_binary(s, i, p.bytes, err);
-    if (status == SFP_OK)
-        *out = p;
-    else
-        sfp__free(p.bytes);
-    return status;
+    OWNED uint8_t *rgb = NULL;
+    TRY(sfp__alloc(&rgb, BYTES, 1, err));
+    TRY(s->png ? load_row(s, i, rgb, err) : load_binary(s, i, rgb, err));
+    *out = (sfp_picture){.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .size = BYTES, .bytes = TAKE(rgb)};
+    return SFP_OK;
 }
 
 static sfp_status record_cifar(const sfp_source *base, int64_t i, sfp_record *out, sfp_error *err)
 {
-    sfp_status status = sfp__source_check_index(base, i, err);
-    if (status == SFP_OK) {
-        *out = sfp__record_none();
-        out->label = ((const cifar_source *)base)->label[i];
-    }
-    return status;
+    (void)err;
+    *out = sfp__record_none();
+    out->label = ((const cifar_source *)base)->label[i];
+    return SFP_OK;
 }
 
 static const char *name_cifar(const sfp_source *base, int64_t i, char *buf, size_t size)
@@ -160,9 +153,9 @@ static void close_cifar(sfp_source *base)
     }
     sfp__free(s->label);
     (void)pthread_mutex_destroy(&s->lock);
-    sfp__source_done(base);
-    sfp__free(s);
 }
+
+static const sfp_source_ops cifar_ops = {.record = record_cifar, .load = load_cifar, .name = name_cifar, .close = close_cifar};
 
 /* ----------------------------------------------------------------- opening */
 
@@ -222,14 +215,13 @@ static sfp_status add_training(cifar_source *s, const char *dir, const char *suf
         (void)snprintf(name, sizeof name, "data_batch_%d.%s", i, suffix);
         last = has_file(dir, name) ? i : last;
     }
-    sfp_status status = SFP_OK;
-    for (int i = 1; i <= (last ? last : 1) && status == SFP_OK; i++) {
+    for (int i = 1; i <= (last ? last : 1); i++) {
         (void)snprintf(name, sizeof name, "data_batch_%d.%s", i, suffix);
-        status = add_named(s, dir, name, err);
+        TRY(add_named(s, dir, name, err));
     }
-    if (status == SFP_OK && last < BATCHES_MAX)
-        status = sfp__source_note(&s->base, err, "has data_batch_1 to %d of the published %d", last, BATCHES_MAX);
-    return status;
+    if (last < BATCHES_MAX)
+        TRY(sfp__source_note(&s->base, err, "has data_batch_1 to %d of the published %d", last, BATCHES_MAX));
+    return SFP_OK;
 }
 
 static sfp_status find_batches(cifar_source *s, const char *path, bool test, int *classes, sfp_error *err)
@@ -261,64 +253,57 @@ static sfp_status read_binary_labels(cifar_source *s, const batch *b, sfp_error 
 {
     enum { PIECE = 256 };
     size_t record = (size_t)(s->header + BYTES);
-    uint8_t *bytes = sfp__malloc(PIECE * record);
-    sfp_status status = bytes ? SFP_OK : sfp__fail_nomem(err);
-    for (int64_t i = 0; i < b->count && status == SFP_OK; i += PIECE) {
+    OWNED uint8_t *bytes = NULL;
+    TRY(sfp__alloc(&bytes, PIECE, record, err));
+    for (int64_t i = 0; i < b->count; i += PIECE) {
         size_t n = b->count - i < PIECE ? (size_t)(b->count - i) : PIECE;
-        status = read_at(b, bytes, n * record, i * (int64_t)record, err);
-        for (size_t k = 0; k < n && status == SFP_OK; k++)
+        TRY(read_at(b, bytes, n * record, i * (int64_t)record, err));
+        for (size_t k = 0; k < n; k++)
             s->label[b->first + i + (int64_t)k] = bytes[k * record + (size_t)s->header - 1];
     }
-    sfp__free(bytes);
-    return status;
+    return SFP_OK;
 }
 
 static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, sfp_error *err)
 {
     const char *names[] = {test ? "test_lables.json" : "train_lables.json", test ? "test_labels.json" : "train_labels.json"};
-    char *path = sfp__path_join(dir, names[!has_file(dir, names[0]) && has_file(dir, names[1])]);
-    json_t *list = NULL;
-    sfp_status status = path ? sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, err) : sfp__fail_nomem(err);
-    if (status == SFP_OK && !json_is_array(list))
-        status = sfp__fail(err, SFP_EFORMAT, "%s: is not an array, expected [6, 9, ...]", path);
-    else if (status == SFP_OK && json_array_size(list) != (size_t)s->base.count)
-        status = sfp__fail(err, SFP_EFORMAT, "%s: has %zu labels, expected %lld as the batches have pictures", path,
-                           json_array_size(list), (long long)s->base.count);
-    for (int64_t i = 0; i < s->base.count && status == SFP_OK; i++) {
+    OWNED char *path = NULL;
+    OWNED_PTR(json_decref) json_t *list = NULL;
+    TRY(sfp__path_make(dir, names[!has_file(dir, names[0]) && has_file(dir, names[1])], &path, err));
+    TRY(sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, err));
+    if (!json_is_array(list))
+        return sfp__fail(err, SFP_EFORMAT, "%s: is not an array, expected [6, 9, ...]", path);
+    if (json_array_size(list) != (size_t)s->base.count)
+        return sfp__fail(err, SFP_EFORMAT, "%s: has %zu labels, expected %lld as the batches have pictures", path,
+                         json_array_size(list), (long long)s->base.count);
+    for (int64_t i = 0; i < s->base.count; i++) {
         const json_t *v = json_array_get(list, (size_t)i);
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > 255)
-            status = sfp__fail(err, SFP_EFORMAT, "%s: label %lld is not a number, expected 0..9", path, (long long)i);
-        else
-            s->label[i] = (uint8_t)json_integer_value(v);
+            return sfp__fail(err, SFP_EFORMAT, "%s: label %lld is not a number, expected 0..9", path, (long long)i);
+        s->label[i] = (uint8_t)json_integer_value(v);
     }
-    json_decref(list);
-    sfp__free(path);
-    return status;
+    return SFP_OK;
 }
 
 /* Names from the file beside the batches, else the published ones, else numbers. */
 static sfp_status name_classes(cifar_source *s, const char *dir, int classes, sfp_error *err)
 {
-    sfp_names names = {0};
-    int32_t id;
-    char *path = sfp__path_join(dir, classes == 100 ? "fine_label_names.txt" : "batches.meta.txt");
-    sfp_status status = path ? sfp__names_read(path, &names, err) : sfp__fail_nomem(err);
-    if (status == SFP_OK && names.count != classes)
-        status = sfp__fail(err, SFP_EFORMAT, "%s: has %d names, expected %d", path, names.count, classes);
-    if (status == SFP_ENOTFOUND) {
-        status = SFP_OK;
-        for (int i = 0; i < classes && status == SFP_OK; i++) {
-            char number[12];
-            (void)snprintf(number, sizeof number, "%d", i);
-            const char *name = classes == 10 ? cifar10[i] : number;
-            status = sfp__names_add(&names, name, strlen(name), &id, err);
-        }
+    OWNED_BY(sfp__names_done) sfp_names names = {0};
+    OWNED char *path = NULL;
+    TRY(sfp__path_make(dir, classes == 100 ? "fine_label_names.txt" : "batches.meta.txt", &path, err));
+    sfp_status listed = sfp__names_read(path, &names, err);
+    if (listed != SFP_OK && listed != SFP_ENOTFOUND)
+        return listed;
+    if (listed == SFP_OK && names.count != classes)
+        return sfp__fail(err, SFP_EFORMAT, "%s: has %d names, expected %d", path, names.count, classes);
+    for (int32_t i = names.count, id; i < classes; i++) {
+        char number[12];
+        (void)snprintf(number, sizeof number, "%d", i);
+        const char *name = classes == 10 ? cifar10[i] : number;
+        TRY(sfp__names_add(&names, name, strlen(name), &id, err));
     }
-    if (status == SFP_OK)
-        sfp__names_give(&names, &s->base.class_names, &s->base.classes);
-    sfp__names_done(&names);
-    sfp__free(path);
-    return status;
+    sfp__names_give(&names, &s->base.class_names, &s->base.classes);
+    return SFP_OK;
 }
 
 static sfp_status check_labels(const cifar_source *s, sfp_error *err)
@@ -334,37 +319,27 @@ static sfp_status check_labels(const cifar_source *s, sfp_error *err)
 
 static sfp_status open_cifar(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
 {
-    cifar_source *s = sfp__calloc(1, sizeof *s);
-    if (!s)
-        return sfp__fail_nomem(err);
     int classes = 0;
-    char *dir = sfp__path_is_dir(path) ? sfp__strdup(path) : sfp__path_dir(path);
-    sfp_status status = dir ? sfp__source_init(&s->base, &sfp__source_cifar, path, err) : sfp__fail_nomem(err);
+    bool folder = sfp__path_is_dir(path);
+    OWNED char *dir = folder ? sfp__strdup(path) : sfp__path_dir(path);
+    OWNED_PTR(sfp__source_close) sfp_source *base = NULL;
+    if (!dir)
+        return sfp__fail_nomem(err);
+    TRY(sfp__source_create(sizeof(cifar_source), &sfp__source_cifar, &cifar_ops, path, &base, err));
+    cifar_source *s = (cifar_source *)base;
     (void)pthread_mutex_init(&s->lock, NULL);
-    s->base.count = 0;
-    s->base.record = record_cifar;
-    s->base.load = load_cifar;
-    s->base.name = name_cifar;
-    s->base.close = close_cifar;
-    s->base.test_part = opt->test && sfp__path_is_dir(path);
-    if (status == SFP_OK)
-        status = find_batches(s, path, opt->test, &classes, err);
-    if (status == SFP_OK && !(s->label = sfp__malloc((size_t)s->base.count)))
-        status = sfp__fail_nomem(err);
-    if (status == SFP_OK && s->png)
-        status = read_json_labels(s, dir, opt->test, err);
-    for (int b = 0; b < s->batches && status == SFP_OK && !s->png; b++)
-        status = read_binary_labels(s, &s->batch[b], err);
-    if (status == SFP_OK)
-        status = name_classes(s, dir, classes, err);
-    if (status == SFP_OK)
-        status = check_labels(s, err);
-    if (status == SFP_OK)
-        *out = &s->base;
-    else
-        close_cifar(&s->base);
-    sfp__free(dir);
-    return status;
+    base->count = 0;
+    base->test_part = opt->test && folder;
+    TRY(find_batches(s, path, opt->test, &classes, err));
+    TRY(sfp__alloc(&s->label, (size_t)base->count, 1, err));
+    if (s->png)
+        TRY(read_json_labels(s, dir, opt->test, err));
+    for (int b = 0; b < s->batches && !s->png; b++)
+        TRY(read_binary_labels(s, &s->batch[b], err));
+    TRY(name_classes(s, dir, classes, err));
+    TRY(check_labels(s, err));
+    *out = TAKE(base);
+    return SFP_OK;
 }
 
 const sfp_source_kind sfp__source_cifar = {

@@ -10,8 +10,6 @@
  * Where all deeper ones lie in folders of one name, as in CLASS/images/file,
  * that name tells nothing apart: the first level are the classes, which the
  * note says too. */
-#include "base/mem.h"
-#include "io/image.h"
 #include "io/walk.h"
 #include "stream/source_internal.h"
 
@@ -160,9 +158,8 @@ static sfp_status name_entries(sfp_file_source *s, bool domain_layout, sfp_names
         const char *path = sfp__entries_path(&s->entries, i), *rest;
         sfp_record *r = &s->entries.at[i].record;
         size_t n = first_part(path, &rest);
-        sfp_status status = SFP_OK;
+        sfp_status status = domain_layout ? sfp__names_add(domains, path, n, &r->domain, err) : SFP_OK;
         if (domain_layout) {
-            status = sfp__names_add(domains, path, n, &r->domain, err);
             path = rest;
             n = first_part(path, &rest);
         }
@@ -183,22 +180,6 @@ static int compare_entries(const void *a, const void *b, void *text)
     if (x->record.label != y->record.label)
         return x->record.label < y->record.label ? -1 : 1;
     return sfp__natural_compare((const char *)text + x->text, (const char *)text + y->text);
-}
-
-static sfp_status sort_entries(sfp_file_source *s, sfp_names *classes, sfp_names *domains, sfp_error *err)
-{
-    int32_t *label = NULL, *domain = NULL;
-    sfp_status status = sfp__names_sort(classes, &label, err);
-    if (status == SFP_OK)
-        status = sfp__names_sort(domains, &domain, err);
-    if (status == SFP_OK) {
-        sfp__entries_relabel(&s->entries, label);
-        sfp__entries_redomain(&s->entries, domain);
-        qsort_r(s->entries.at, (size_t)s->entries.count, sizeof *s->entries.at, compare_entries, s->entries.text.s);
-    }
-    sfp__free(label);
-    sfp__free(domain);
-    return status;
 }
 
 /* ------------------------------------------------------------------- the notes */
@@ -240,48 +221,32 @@ static sfp_status make_notes(scan *found, const sfp_names *domains, sfp_error *e
         empty.count += found->empty[1].count - 1;
     }
     s->base.skipped = found->loose.count + found->foreign.count + found->odd.count;
-    sfp_status status = note_left_out(s, &found->loose, "pictures outside a class folder", err);
-    if (status == SFP_OK)
-        status = note_left_out(s, &found->foreign, "files that are not JPEG, PNG or WebP", err);
-    if (status == SFP_OK)
-        status = note_left_out(s, &found->odd, "that are no regular files, or links into nowhere", err);
-    if (status == SFP_OK)
-        status = note_left_out(s, &empty, "folders without pictures", err);
-    return status == SFP_OK ? note_parts(s, domains, err) : status;
+    TRY(note_left_out(s, &found->loose, "pictures outside a class folder", err));
+    TRY(note_left_out(s, &found->foreign, "files that are not JPEG, PNG or WebP", err));
+    TRY(note_left_out(s, &found->odd, "that are no regular files, or links into nowhere", err));
+    TRY(note_left_out(s, &empty, "folders without pictures", err));
+    return note_parts(s, domains, err);
 }
 
 static sfp_status open_folder(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
 {
     (void)opt;
-    sfp_file_source *s = NULL;
-    scan found = {0};
+    OWNED_PTR(sfp__file_source_free) sfp_file_source *s = NULL;
+    OWNED_BY(sfp__names_done) sfp_names classes = {0}, domains = {0};
     bool domain_layout = false;
-    sfp_names classes = {0}, domains = {0};
-    sfp_status status = sfp__file_source_create(sizeof *s, &sfp__source_folder, path, path, &s, err);
-    if (status != SFP_OK)
-        return status;
-    found.source = s;
-    status = sfp__walk(path, take, &found, err);
-    if (status == SFP_OK && s->entries.count == 0)
-        status = sfp__fail(err, SFP_EFORMAT, "%s: %s, expected CLASS/*.jpg or DOMAIN/CLASS/*.jpg", path,
-                           found.loose.count ? "has pictures but no class folders" : "has no pictures");
-    if (status == SFP_OK)
-        status = choose_layout(&found, &domain_layout, err);
-    if (status == SFP_OK)
-        status = name_entries(s, domain_layout, &classes, &domains, err);
-    if (status == SFP_OK)
-        status = sort_entries(s, &classes, &domains, err);
-    if (status == SFP_OK)
-        status = make_notes(&found, &domains, err);
-    if (status == SFP_OK) {
-        sfp__file_source_finish(s, &classes, &domains);
-        *out = &s->base;
-    } else {
-        sfp__file_source_close(&s->base);
-    }
-    sfp__names_done(&classes);
-    sfp__names_done(&domains);
-    return status;
+    TRY(sfp__file_source_create(sizeof *s, &sfp__source_folder, &sfp__file_source_ops, path, path, &s, err));
+    scan found = {.source = s};
+    TRY(sfp__walk(path, take, &found, err));
+    if (s->entries.count == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: %s, expected CLASS/*.jpg or DOMAIN/CLASS/*.jpg", path,
+                         found.loose.count ? "has pictures but no class folders" : "has no pictures");
+    TRY(choose_layout(&found, &domain_layout, err));
+    TRY(name_entries(s, domain_layout, &classes, &domains, err));
+    TRY(sfp__entries_sort_names(&s->entries, &classes, &domains, err));
+    qsort_r(s->entries.at, (size_t)s->entries.count, sizeof *s->entries.at, compare_entries, s->entries.text.s);
+    TRY(make_notes(&found, &domains, err));
+    *out = sfp__file_source_finish(TAKE(s), &classes, &domains);
+    return SFP_OK;
 }
 
 const sfp_source_kind sfp__source_folder = {

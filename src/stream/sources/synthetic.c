@@ -2,7 +2,7 @@
  *
  * Picture i depends on the seed and on i alone, so synthetic:1000 is the
  * beginning of synthetic:2000, and any thread may draw any picture. The world
- * drifts with i (stream/render.h), therefore the order is kept. Every ten
+ * drifts with i (stream/sources/render.h), therefore the order is kept. Every ten
  * pictures have every class once.
  *
  * The test set lives in the same world, at moments spread evenly over the same
@@ -11,10 +11,9 @@
  * N = 0 has no end: it is live (only a next one, count -1), but record and load
  * take any index as well; its test set covers the first ENDLESS_SPAN pictures.
  * A picture's mark is its number from 1 on: the last one says where to go on. */
-#include "base/mem.h"
 #include "base/rng.h"
-#include "stream/render.h"
 #include "stream/source_internal.h"
+#include "stream/sources/render.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -36,11 +35,12 @@ static const sfp_source_kind endless = {
 
 typedef struct synthetic {
     sfp_source base;
-    uint64_t world; /* how it drifts */
-    uint64_t seed;  /* what is in a picture */
-    double span;    /* test: pictures of the training stream that it covers; 0: this is the training stream */
-    int64_t next;   /* endless */
-    char given[48]; /* name of the last one */
+    sfp_source_live live; /* endless */
+    uint64_t world;       /* how it drifts */
+    uint64_t seed;        /* what is in a picture */
+    double span;          /* test: pictures of the training stream that it covers; 0: this is the training stream */
+    int64_t next;         /* endless */
+    char given[48];       /* name of the last one */
 } synthetic;
 
 /* Each block of ten is a permutation of the classes. */
@@ -56,18 +56,9 @@ static int32_t label_of(const synthetic *s, int64_t i)
     return order[i % SFP_SHAPES];
 }
 
-static sfp_status check(const sfp_source *s, int64_t i, sfp_error *err)
-{
-    if (s->count >= 0)
-        return sfp__source_check_index(s, i, err);
-    return i >= 0 ? SFP_OK : sfp__fail(err, SFP_EINVAL, "synthetic: picture %lld", (long long)i);
-}
-
 static sfp_status record(const sfp_source *base, int64_t i, sfp_record *out, sfp_error *err)
 {
-    sfp_status status = check(base, i, err);
-    if (status != SFP_OK)
-        return status;
+    (void)err;
     *out = sfp__record_none();
     out->label = label_of((const synthetic *)base, i);
     return SFP_OK;
@@ -76,13 +67,8 @@ static sfp_status record(const sfp_source *base, int64_t i, sfp_record *out, sfp
 static sfp_status load(const sfp_source *base, int64_t i, sfp_picture *out, sfp_error *err)
 {
     const synthetic *s = (const synthetic *)base;
-    sfp_status status = check(base, i, err);
-    if (status != SFP_OK)
-        return status;
     sfp_picture p = {.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .size = SIDE * SIDE * 3};
-    p.bytes = sfp__malloc(p.size);
-    if (!p.bytes)
-        return sfp__fail_nomem(err);
+    TRY(sfp__alloc(&p.bytes, p.size, 1, err));
     double time = s->span > 0 ? ((double)i + 0.5) * s->span / (double)base->count : (double)i;
     sfp_scene scene;
     sfp__scene_make(label_of(s, i), 0, s->world, time, s->seed, (uint64_t)i, &scene);
@@ -101,19 +87,18 @@ static const char *name(const sfp_source *base, int64_t i, char *buf, size_t siz
 static sfp_status next(sfp_source *base, sfp_record *r, sfp_picture *out, bool *end, sfp_error *err)
 {
     synthetic *s = (synthetic *)base;
-    *end = base->stop && atomic_load(base->stop);
+    *end = s->live.stop && atomic_load(s->live.stop);
     if (*end)
         return SFP_OK;
-    sfp_status status = load(base, s->next, out, err);
-    if (status == SFP_OK)
-        status = record(base, s->next++, r, err);
-    return status;
+    TRY(load(base, s->next, out, err));
+    return record(base, s->next++, r, err);
 }
 
-static void origin(const sfp_source *base, sfp_origin *out)
+static const char *origin(const sfp_source *base, sfp_origin *out)
 {
     synthetic *s = (synthetic *)(uintptr_t)base; /* the name is a part of it that only this fills */
-    *out = (sfp_origin){.name = name(base, s->next - 1, s->given, sizeof s->given), .mark = (uint64_t)s->next};
+    *out = (sfp_origin){.mark = (uint64_t)s->next};
+    return name(base, s->next - 1, s->given, sizeof s->given);
 }
 
 static sfp_status leave_out(sfp_source *base, const sfp_left_out *what, sfp_error *err)
@@ -128,11 +113,18 @@ static sfp_status leave_out(sfp_source *base, const sfp_left_out *what, sfp_erro
     return SFP_OK;
 }
 
-static void close_synthetic(sfp_source *base)
-{
-    sfp__source_done(base);
-    sfp__free(base);
-}
+static const sfp_source_ops synthetic_ops = {.record = record, .load = load, .name = name};
+
+static const sfp_source_ops endless_ops = {
+    .record = record,
+    .load = load,
+    .name = name,
+    .next = next,
+    .origin = origin,
+    .leave_out = leave_out,
+    .marks = 1,
+    .on_demand = true,
+};
 
 static sfp_status parse_count(const char *path, int64_t *out, sfp_error *err)
 {
@@ -154,40 +146,25 @@ static sfp_status parse_count(const char *path, int64_t *out, sfp_error *err)
 static sfp_status open_synthetic(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
 {
     int64_t n = 0;
-    sfp_names names = {0};
-    sfp_status status = parse_count(path, &n, err);
-    if (status != SFP_OK)
-        return status;
-    synthetic *s = sfp__calloc(1, sizeof *s);
-    if (!s)
-        return sfp__fail_nomem(err);
+    OWNED_BY(sfp__names_done) sfp_names names = {0};
+    OWNED_PTR(sfp__source_close) sfp_source *base = NULL;
+    TRY(parse_count(path, &n, err));
     bool live = n == 0 && !opt->test;
-    status = sfp__source_init(&s->base, live ? &endless : &sfp__source_synthetic, path, err);
-    for (int32_t i = 0, number; i < SFP_SHAPES && status == SFP_OK; i++)
-        status = sfp__names_add(&names, sfp__shape_names[i], strlen(sfp__shape_names[i]), &number, err);
-    if (status != SFP_OK) {
-        sfp__names_done(&names);
-        close_synthetic(&s->base);
-        return status;
-    }
-    sfp__names_give(&names, &s->base.class_names, &s->base.classes);
+    TRY(sfp__source_create(sizeof(synthetic), live ? &endless : &sfp__source_synthetic, live ? &endless_ops : &synthetic_ops,
+                           path, &base, err));
+    for (int32_t i = 0, number; i < SFP_SHAPES; i++)
+        TRY(sfp__names_add(&names, sfp__shape_names[i], strlen(sfp__shape_names[i]), &number, err));
+    sfp__names_give(&names, &base->class_names, &base->classes);
+    synthetic *s = (synthetic *)base;
     s->world = opt->seed;
     s->seed = opt->test ? opt->seed ^ TEST_SEED : opt->seed;
     s->span = !opt->test ? 0 : (double)(n ? n : ENDLESS_SPAN);
-    s->base.count = live ? -1 : !opt->test ? n : n / 5 > TEST_MIN ? n / 5 : TEST_MIN;
-    s->base.keeps_order = true;
-    s->base.seeded = true;
-    s->base.test_part = opt->test;
-    s->base.record = record;
-    s->base.load = load;
-    s->base.name = name;
-    s->base.next = live ? next : NULL;
-    s->base.origin = live ? origin : NULL;
-    s->base.leave_out = live ? leave_out : NULL;
-    s->base.marks = live;
-    s->base.on_demand = live;
-    s->base.close = close_synthetic;
-    *out = &s->base;
+    base->live = live ? &s->live : NULL;
+    base->count = live ? -1 : !opt->test ? n : n / 5 > TEST_MIN ? n / 5 : TEST_MIN;
+    base->keeps_order = true;
+    base->seeded = true;
+    base->test_part = opt->test;
+    *out = TAKE(base);
     return SFP_OK;
 }
 

@@ -1,8 +1,4 @@
-#include "stream/dir_labels.h"
-
-#include "base/mem.h"
-#include "io/lines.h"
-#include "stream/source_internal.h"
+#include "stream/sources/dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,11 +11,9 @@ enum { PIECE = 65536 };
 
 sfp_status sfp__dir_labels_init(sfp_dir_labels *l, const char *dir, sfp_error *err)
 {
-    *l = (sfp_dir_labels){.path = sfp__path_join(dir, "labels.csv"), .label = sfp__malloc(SFP_CLASSES_MAX * sizeof *l->label)};
-    if (l->path && l->label)
-        return SFP_OK;
-    sfp__dir_labels_done(l);
-    return sfp__fail_nomem(err);
+    *l = (sfp_dir_labels){0};
+    TRY(sfp__path_make(dir, "labels.csv", &l->path, err));
+    return sfp__alloc(&l->label, SFP_CLASSES_MAX, sizeof *l->label, err);
 }
 
 void sfp__dir_labels_done(sfp_dir_labels *l)
@@ -181,24 +175,21 @@ sfp_status sfp__dir_labels_read(sfp_dir_labels *l, sfp_names *classes, sfp_dir_l
     }
     if ((uint64_t)st.st_size == l->offset)
         return SFP_OK;
-    int fd = open(l->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    OWNED char *bytes = NULL;
+    TRY(sfp__alloc(&bytes, PIECE, 1, err));
+    OWNED_BY(sfp__fd_close) int fd = open(l->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) /* taken away again, or not ours to read: what others do in the folder must not end a run */
         return SFP_OK;
-    char *bytes = sfp__malloc(PIECE);
-    sfp_status status = bytes ? SFP_OK : sfp__fail_nomem(err);
-    while (status == SFP_OK) {
+    for (;;) {
         size_t used = 0;
         ssize_t n = pread(fd, bytes, PIECE, (off_t)l->offset);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            break;
-        status = take_lines(l, bytes, (size_t)n, classes, fn, ctx, &used, err);
-        if (used == 0)
-            break;
-        l->offset += used;
+            return SFP_OK;
+        sfp_status status = take_lines(l, bytes, (size_t)n, classes, fn, ctx, &used, err);
+        l->offset += used; /* also after a failure: what was taken is not taken again */
+        if (status || used == 0)
+            return status;
     }
-    sfp__free(bytes);
-    (void)close(fd);
-    return status;
 }

@@ -5,7 +5,6 @@
  * file of pictures, whose labels are beside it. Everything is read into memory
  * when it is opened: the sets are small, and gzip knows no other way. A header
  * is not believed: memory grows with the bytes that are there. */
-#include "base/mem.h"
 #include "stream/source_internal.h"
 
 #include <errno.h>
@@ -37,20 +36,24 @@ static const char *const fashion[] = {"T-shirt/top", "Trouser", "Pullover", "Dre
 /* FIFOs and the like are refused before zlib waits for them. */
 static sfp_status open_gz(const char *path, gzFile *out, sfp_error *err)
 {
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+    OWNED_BY(sfp__fd_close) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
-    struct stat st;
-    sfp_status status = SFP_OK;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        status = sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", path);
-    else if (st.st_size == 0)
-        status = sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
-    else if (!(*out = gzdopen(fd, "rb")))
-        status = sfp__fail_nomem(err);
-    if (status != SFP_OK)
-        (void)close(fd);
-    return status;
+        return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", path);
+    if (st.st_size == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
+    if (!(*out = gzdopen(fd, "rb")))
+        return sfp__fail_nomem(err);
+    fd = -1;
+    return SFP_OK;
+}
+
+static void close_gz(gzFile *f)
+{
+    if (*f)
+        (void)gzclose_r(*f);
 }
 
 /* Up to n bytes; *got says how many there were. */
@@ -79,9 +82,7 @@ static sfp_status read_header(const char *path, gzFile f, int ndim, int64_t *dim
 {
     uint8_t h[4 + 4 * 4];
     size_t n = 4 + 4 * (size_t)ndim, got = 0;
-    sfp_status status = read_gz(path, f, h, n, &got, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(read_gz(path, f, h, n, &got, err));
     if (got < 4 || h[0] != 0 || h[1] != 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: is not an IDX file, expected bytes 0 0 8 %d", path, ndim);
     if (h[2] != 8 || h[3] != ndim)
@@ -104,57 +105,42 @@ static sfp_status read_header(const char *path, gzFile f, int ndim, int64_t *dim
 
 static sfp_status read_body(const char *path, gzFile f, size_t size, uint8_t **bytes, sfp_error *err)
 {
-    uint8_t *block = NULL, extra;
+    OWNED uint8_t *block = NULL;
+    uint8_t extra;
     size_t have = 0, room = 0, got = 0;
-    sfp_status status = SFP_OK;
-    while (have < size && status == SFP_OK) {
-        size_t more = room == 0 ? FIRST_ROOM : 4 * room;
-        more = more < size ? more : size;
-        uint8_t *grown = sfp__realloc(block, have, more);
-        if (!grown) {
-            status = sfp__fail_nomem(err);
-            break;
-        }
+    while (have < size) {
+        room = room == 0 ? FIRST_ROOM : 4 * room;
+        room = room < size ? room : size;
+        uint8_t *grown = sfp__realloc(block, have, room);
+        if (!grown)
+            return sfp__fail_nomem(err);
         block = grown;
-        room = more;
-        status = read_gz(path, f, block + have, room - have, &got, err);
-        if (status == SFP_OK && got < room - have)
-            status =
-                sfp__fail(err, SFP_EFORMAT, "%s: ends after %zu of the %zu bytes that its header says", path, have + got, size);
+        TRY(read_gz(path, f, block + have, room - have, &got, err));
+        if (got < room - have)
+            return sfp__fail(err, SFP_EFORMAT, "%s: ends after %zu of the %zu bytes that its header says", path, have + got,
+                             size);
         have = room;
     }
-    if (status == SFP_OK)
-        status = read_gz(path, f, &extra, 1, &got, err);
-    if (status == SFP_OK && got > 0)
-        status = sfp__fail(err, SFP_EFORMAT, "%s: goes on behind the %zu bytes that its header says", path, size);
-    if (status != SFP_OK) {
-        sfp__free(block);
-        return status;
-    }
-    *bytes = block;
+    TRY(read_gz(path, f, &extra, 1, &got, err));
+    if (got > 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: goes on behind the %zu bytes that its header says", path, size);
+    *bytes = TAKE(block);
     return SFP_OK;
 }
 
 sfp_status sfp__idx_read(const char *path, int ndim, int64_t *dims, uint8_t **bytes, sfp_error *err)
 {
-    gzFile f = NULL;
+    OWNED_BY(close_gz) gzFile f = NULL;
+    OWNED uint8_t *body = NULL;
     size_t size = 0;
     int64_t sizes[4];
-    sfp_status status = open_gz(path, &f, err);
-    if (status != SFP_OK)
-        return status;
-    status = read_header(path, f, ndim, sizes, &size, err);
-    uint8_t *body = NULL;
-    if (status == SFP_OK)
-        status = read_body(path, f, size, &body, err);
-    if (gzclose_r(f) == Z_BUF_ERROR && status == SFP_OK)
-        status = sfp__fail(err, SFP_EFORMAT, "%s: ends before its checksum", path);
-    if (status != SFP_OK) {
-        sfp__free(body);
-        return status;
-    }
+    TRY(open_gz(path, &f, err));
+    TRY(read_header(path, f, ndim, sizes, &size, err));
+    TRY(read_body(path, f, size, &body, err));
+    if (gzclose_r(TAKE(f)) == Z_BUF_ERROR)
+        return sfp__fail(err, SFP_EFORMAT, "%s: ends before its checksum", path);
     memcpy(dims, sizes, (size_t)ndim * sizeof *dims);
-    *bytes = body;
+    *bytes = TAKE(body);
     return SFP_OK;
 }
 
@@ -166,14 +152,12 @@ static sfp_status find_in_folder(const char *dir, const char *part, const char *
     char name[64];
     for (int way = 0; way < 4; way++) {
         (void)snprintf(name, sizeof name, "%s-%s%cidx%d-ubyte%s", part, what, way & 1 ? '.' : '-', ndim, way & 2 ? ".gz" : "");
-        char *path = sfp__path_join(dir, name);
-        if (!path)
-            return sfp__fail_nomem(err);
+        OWNED char *path = NULL;
+        TRY(sfp__path_make(dir, name, &path, err));
         if (access(path, F_OK) == 0) {
-            *out = path;
+            *out = TAKE(path);
             return SFP_OK;
         }
-        sfp__free(path);
     }
     return sfp__fail(err, SFP_ENOTFOUND, "%s: has no %s-%s-idx%d-ubyte or %s-%s-idx%d-ubyte.gz", dir, part, what, ndim, part,
                      what, ndim);
@@ -211,46 +195,38 @@ static char *other_packing(const char *path)
 /* The labels of a file of pictures; one of the two may be gzipped and the other not. */
 static sfp_status find_labels(const char *images, char **out, sfp_error *err)
 {
-    char *renamed = NULL, *path = NULL, *other = NULL;
-    sfp_status status = replaced(images, "images", "labels", &renamed, err);
-    if (status == SFP_OK && !renamed)
-        status = sfp__fail(err, SFP_EINVAL, "%s: expected a name with 'images', beside it the one with 'labels'", images);
-    if (status == SFP_OK)
-        status = replaced(renamed, "idx3", "idx1", &path, err);
-    if (status == SFP_OK && !path) { /* a name without idx3 */
-        path = renamed;
-        renamed = NULL;
-    }
-    if (status == SFP_OK && !(other = other_packing(path)))
-        status = sfp__fail_nomem(err);
-    if (status == SFP_OK && access(path, F_OK) == 0) {
-        *out = path;
-        path = NULL;
-    } else if (status == SFP_OK && access(other, F_OK) == 0) {
-        *out = other;
-        other = NULL;
-    } else if (status == SFP_OK) {
-        status = sfp__fail(err, SFP_ENOTFOUND, "%s: its labels are not there, expected %s", images, path);
-    }
-    sfp__free(renamed);
-    sfp__free(path);
-    sfp__free(other);
-    return status;
+    OWNED char *renamed = NULL, *path = NULL, *other = NULL;
+    TRY(replaced(images, "images", "labels", &renamed, err));
+    if (!renamed)
+        return sfp__fail(err, SFP_EINVAL, "%s: expected a name with 'images', beside it the one with 'labels'", images);
+    TRY(replaced(renamed, "idx3", "idx1", &path, err));
+    if (!path) /* a name without idx3 */
+        path = TAKE(renamed);
+    if (!(other = other_packing(path)))
+        return sfp__fail_nomem(err);
+    if (access(path, F_OK) == 0)
+        *out = TAKE(path);
+    else if (access(other, F_OK) == 0)
+        *out = TAKE(other);
+    else
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: its labels are not there, expected %s", images, path);
+    return SFP_OK;
 }
 
 static sfp_status find_files(const char *path, bool test, char **images, char **labels, sfp_error *err)
 {
     if (sfp__path_is_dir(path)) {
         const char *part = test ? "t10k" : "train";
-        sfp_status status = find_in_folder(path, part, "images", 3, images, err);
-        return status == SFP_OK ? find_in_folder(path, part, "labels", 1, labels, err) : status;
+        TRY(find_in_folder(path, part, "images", 3, images, err));
+        return find_in_folder(path, part, "labels", 1, labels, err);
     }
     if (access(path, F_OK) != 0)
         return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
-    sfp_status status = test ? replaced(path, "train-", "t10k-", images, err) : SFP_OK;
-    if (status == SFP_OK && !*images && !(*images = sfp__strdup(path)))
-        status = sfp__fail_nomem(err);
-    return status == SFP_OK ? find_labels(*images, labels, err) : status;
+    if (test)
+        TRY(replaced(path, "train-", "t10k-", images, err));
+    if (!*images && !(*images = sfp__strdup(path)))
+        return sfp__fail_nomem(err);
+    return find_labels(*images, labels, err);
 }
 
 /* ------------------------------------------------------------------- source */
@@ -261,32 +237,23 @@ static void close_idx(sfp_source *base)
     sfp__free(s->pixels);
     sfp__free(s->digits);
     sfp__free(s->name);
-    sfp__source_done(base);
-    sfp__free(s);
 }
 
 static sfp_status record_idx(const sfp_source *base, int64_t i, sfp_record *out, sfp_error *err)
 {
-    sfp_status status = sfp__source_check_index(base, i, err);
-    if (status == SFP_OK) {
-        const idx_source *s = (const idx_source *)base;
-        *out = sfp__record_none();
-        out->label = s->label[s->digits[i]];
-    }
-    return status;
+    const idx_source *s = (const idx_source *)base;
+    (void)err;
+    *out = sfp__record_none();
+    out->label = s->label[s->digits[i]];
+    return SFP_OK;
 }
 
 static sfp_status load_idx(const sfp_source *base, int64_t i, sfp_picture *out, sfp_error *err)
 {
     const idx_source *s = (const idx_source *)base;
-    sfp_status status = sfp__source_check_index(base, i, err);
-    if (status != SFP_OK)
-        return status;
     size_t n = (size_t)(s->height * s->width);
-    sfp_picture p = {
-        .kind = SFP_PICTURE_GREY, .width = (int)s->width, .height = (int)s->height, .size = n, .bytes = sfp__malloc(n)};
-    if (!p.bytes)
-        return sfp__fail_nomem(err);
+    sfp_picture p = {.kind = SFP_PICTURE_GREY, .width = (int)s->width, .height = (int)s->height, .size = n};
+    TRY(sfp__alloc(&p.bytes, n, 1, err));
     memcpy(p.bytes, s->pixels + (size_t)i * n, n);
     *out = p;
     return SFP_OK;
@@ -297,6 +264,8 @@ static const char *name_idx(const sfp_source *base, int64_t i, char *buf, size_t
     (void)snprintf(buf, size, "%s[%lld]", ((const idx_source *)base)->name, (long long)i);
     return buf;
 }
+
+static const sfp_source_ops idx_ops = {.record = record_idx, .load = load_idx, .name = name_idx, .close = close_idx};
 
 /* By the folder's own name, as many a path has such a word in it; torchvision keeps the files in FashionMNIST/raw. */
 static bool is_fashion(const char *dir)
@@ -320,35 +289,31 @@ static bool is_fashion(const char *dir)
 /* Names of the digits: those of Fashion-MNIST, a file classes.txt beside the pictures, else the digits that occur. */
 static sfp_status name_classes(idx_source *s, const char *images, const char *labels, sfp_error *err)
 {
-    sfp_names names = {0};
-    char *dir = sfp__path_dir(images), *list = dir ? sfp__path_join(dir, "classes.txt") : NULL;
-    bool known = list && access(list, F_OK) == 0;
-    sfp_status status = !list ? sfp__fail_nomem(err) : known ? sfp__names_read(list, &names, err) : SFP_OK;
-    if (status == SFP_OK && !known && is_fashion(dir)) {
-        known = true;
-        for (size_t i = 0; i < sizeof fashion / sizeof *fashion && status == SFP_OK; i++)
-            status = sfp__names_add(&names, fashion[i], strlen(fashion[i]), &s->label[i], err);
-    }
-    bool seen[256] = {false};
-    for (int64_t i = 0; i < s->base.count && status == SFP_OK; i++) {
+    OWNED_BY(sfp__names_done) sfp_names names = {0};
+    OWNED char *dir = sfp__path_dir(images), *list = dir ? sfp__path_join(dir, "classes.txt") : NULL;
+    if (!list)
+        return sfp__fail_nomem(err);
+    bool listed = access(list, F_OK) == 0, known = listed || is_fashion(dir), seen[256] = {false};
+    if (listed)
+        TRY(sfp__names_read(list, &names, err));
+    else if (known)
+        for (size_t i = 0; i < sizeof fashion / sizeof *fashion; i++)
+            TRY(sfp__names_add(&names, fashion[i], strlen(fashion[i]), &s->label[i], err));
+    for (int64_t i = 0; i < s->base.count; i++) {
         seen[s->digits[i]] = true;
         if (known && s->digits[i] >= names.count)
-            status = sfp__fail(err, SFP_EFORMAT, "%s: label %lld is %d, expected one of %d classes", labels, (long long)i,
-                               s->digits[i], names.count);
+            return sfp__fail(err, SFP_EFORMAT, "%s: label %lld is %d, expected one of %d classes", labels, (long long)i,
+                             s->digits[i], names.count);
     }
-    for (int d = 0; d < 256 && status == SFP_OK; d++) {
+    for (int d = 0; d < 256; d++) {
         char digit[12];
         (void)snprintf(digit, sizeof digit, "%d", d);
         s->label[d] = known && d < names.count ? d : -1;
         if (!known && seen[d])
-            status = sfp__names_add(&names, digit, strlen(digit), &s->label[d], err);
+            TRY(sfp__names_add(&names, digit, strlen(digit), &s->label[d], err));
     }
-    if (status == SFP_OK)
-        sfp__names_give(&names, &s->base.class_names, &s->base.classes);
-    sfp__names_done(&names);
-    sfp__free(list);
-    sfp__free(dir);
-    return status;
+    sfp__names_give(&names, &s->base.class_names, &s->base.classes);
+    return SFP_OK;
 }
 
 /* "train-images" of ".../train-images-idx3-ubyte.gz" */
@@ -364,11 +329,8 @@ static char *short_name(const char *images)
 static sfp_status read_files(idx_source *s, const char *images, const char *labels, sfp_error *err)
 {
     int64_t size[3], count = 0;
-    sfp_status status = sfp__idx_read(images, 3, size, &s->pixels, err);
-    if (status == SFP_OK)
-        status = sfp__idx_read(labels, 1, &count, &s->digits, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(sfp__idx_read(images, 3, size, &s->pixels, err));
+    TRY(sfp__idx_read(labels, 1, &count, &s->digits, err));
     if (count != size[0])
         return sfp__fail(err, SFP_EFORMAT, "%s: has %lld labels, expected %lld as %s has pictures", labels, (long long)count,
                          (long long)size[0], images);
@@ -381,27 +343,14 @@ static sfp_status read_files(idx_source *s, const char *images, const char *labe
 
 static sfp_status open_idx(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
 {
-    char *images = NULL, *labels = NULL;
-    idx_source *s = sfp__calloc(1, sizeof *s);
-    if (!s)
-        return sfp__fail_nomem(err);
-    sfp_status status = sfp__source_init(&s->base, &sfp__source_idx, path, err);
-    s->base.record = record_idx;
-    s->base.load = load_idx;
-    s->base.name = name_idx;
-    s->base.close = close_idx;
-    if (status == SFP_OK)
-        status = find_files(path, opt->test, &images, &labels, err);
-    if (status == SFP_OK)
-        status = read_files(s, images, labels, err);
-    s->base.test_part = status == SFP_OK && opt->test && strcmp(images, path) != 0;
-    if (status == SFP_OK)
-        *out = &s->base;
-    else
-        close_idx(&s->base);
-    sfp__free(images);
-    sfp__free(labels);
-    return status;
+    OWNED char *images = NULL, *labels = NULL;
+    OWNED_PTR(sfp__source_close) sfp_source *s = NULL;
+    TRY(sfp__source_create(sizeof(idx_source), &sfp__source_idx, &idx_ops, path, &s, err));
+    TRY(find_files(path, opt->test, &images, &labels, err));
+    TRY(read_files((idx_source *)s, images, labels, err));
+    s->test_part = opt->test && strcmp(images, path) != 0;
+    *out = TAKE(s);
+    return SFP_OK;
 }
 
 const sfp_source_kind sfp__source_idx = {

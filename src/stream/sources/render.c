@@ -1,6 +1,6 @@
 /* Signed distances in place of polygons: the distance to an object's outline
  * gives coverage (antialiasing), bevel and shadow alike. */
-#include "stream/render.h"
+#include "stream/sources/render.h"
 
 #include "base/rng.h"
 

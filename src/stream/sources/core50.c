@@ -12,10 +12,8 @@
  * Without them the folders say everything: sessions 3, 7 and 10 are the test
  * set, objects come in natural order (shuffled by an order that is not 0), 10 in
  * the first task and 5 in each other; within an object by session and frame. */
-#include "base/mem.h"
-#include "io/image.h"
 #include "io/pickle.h"
-#include "stream/published.h"
+#include "stream/source_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -121,11 +119,8 @@ static sfp_status check_batches(tables *t)
     if (!is_list(t->pickle[PATHS], sfp__pickle_root(t->pickle[PATHS])))
         return sfp__fail(t->err, SFP_EFORMAT, "%s: is %s, expected a list of paths", t->file[PATHS],
                          sfp__pickle_type_name(sfp__pickle_type(t->pickle[PATHS], sfp__pickle_root(t->pickle[PATHS]))));
-    sfp_status status = find_run(t, LUP, &t->lup);
-    if (status == SFP_OK)
-        status = find_run(t, LABELS, &t->labels);
-    if (status != SFP_OK)
-        return status;
+    TRY(find_run(t, LUP, &t->lup));
+    TRY(find_run(t, LABELS, &t->labels));
     t->batches = sfp__pickle_count(p, t->lup);
     if (t->batches != sfp__pickle_count(q, t->labels))
         return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d has %zu batches, expected %zu as in LUP.pkl", t->file[LABELS], t->run,
@@ -168,9 +163,7 @@ static sfp_status survey(const tables *t, label_info *info, int64_t *labels)
         for (size_t k = 0; k < n; k++) {
             const char *path;
             int64_t label = 0;
-            sfp_status status = get_picture(t, b, k, &path, &length, &label);
-            if (status != SFP_OK)
-                return status;
+            TRY(get_picture(t, b, k, &path, &length, &label));
             label_info *i = &info[label];
             int object = object_of(path);
             if (b + 1 < t->batches && i->task < 0)
@@ -187,76 +180,62 @@ static sfp_status survey(const tables *t, label_info *info, int64_t *labels)
 static sfp_status number_classes(sfp_source *s, const tables *t, label_info *info, int64_t labels, sfp_names *names)
 {
     bool by_object = true;
-    sfp_status status = SFP_OK;
     for (int64_t i = 0; i < labels; i++) {
         if (info[i].object != 0 && info[i].task < 0)
             return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d: label %lld is in the test set and in no batch", t->file[LABELS],
                              t->run, (long long)i);
         by_object = by_object && info[i].object >= 0;
     }
-    if (!by_object &&
-        (status = sfp__source_note(s, t->err, "classes are called by their labels: %s has labels for more than one object",
-                                   t->file[LABELS])) != SFP_OK)
-        return status;
+    if (!by_object)
+        TRY(sfp__source_note(s, t->err, "classes are called by their labels: %s has labels for more than one object",
+                             t->file[LABELS]));
     for (int32_t task = 0; (size_t)task + 1 < t->batches; task++) {
-        for (int64_t i = 0; i < labels && status == SFP_OK; i++) {
+        for (int64_t i = 0; i < labels; i++) {
             char name[24];
             if (info[i].object == 0 || info[i].task != task)
                 continue;
             int n = by_object ? snprintf(name, sizeof name, "o%d", info[i].object)
                               : snprintf(name, sizeof name, "%lld", (long long)i);
             int before = names->count;
-            status = sfp__names_add(names, name, (size_t)n, &info[i].class, t->err);
-            if (status == SFP_OK && names->count == before) /* one object under two labels */
-                status = sfp__fail(t->err, SFP_EFORMAT, "%s: run %d: object %s has two labels", t->file[LABELS], t->run, name);
+            TRY(sfp__names_add(names, name, (size_t)n, &info[i].class, t->err));
+            if (names->count == before) /* one object under two labels */
+                return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d: object %s has two labels", t->file[LABELS], t->run, name);
         }
     }
-    return status;
+    return SFP_OK;
 }
 
 static sfp_status add_batches(sfp_file_source *s, const tables *t, const label_info *info, bool test)
 {
     size_t first = test ? t->batches - 1 : 0, last = test ? t->batches : t->batches - 1;
-    sfp_status status = SFP_OK;
-    for (size_t b = first; b < last && status == SFP_OK; b++) {
+    for (size_t b = first; b < last; b++) {
         size_t n = sfp__pickle_count(t->pickle[LUP], sfp__pickle_item(t->pickle[LUP], t->lup, b)), length = 0;
-        for (size_t k = 0; k < n && status == SFP_OK; k++) {
+        for (size_t k = 0; k < n; k++) {
             const char *path = NULL;
             int64_t label = 0;
-            status = get_picture(t, b, k, &path, &length, &label);
-            if (status != SFP_OK)
-                break;
             sfp_entry e = {.record = sfp__record_none()};
+            TRY(get_picture(t, b, k, &path, &length, &label));
             e.record.label = info[label].class;
             e.record.task = test ? info[label].task : (int32_t)b;
-            status = sfp__entries_add(&s->entries, e, path, length, t->err);
+            TRY(sfp__entries_add(&s->entries, e, path, length, t->err));
         }
     }
-    return status;
+    return SFP_OK;
 }
 
 static sfp_status fill_by_pickles(sfp_file_source *s, tables *t, bool test, sfp_names *names)
 {
-    sfp_status status = SFP_OK;
+    OWNED label_info *info = NULL;
     int64_t labels = 0;
-    for (int i = 0; i < 3 && status == SFP_OK; i++)
-        status = sfp__pickle_read(t->file[i], NULL, &t->pickle[i], t->err);
-    if (status == SFP_OK)
-        status = check_batches(t);
-    if (status != SFP_OK)
-        return status;
-    label_info *info = sfp__calloc(SFP_CLASSES_MAX, sizeof *info);
-    if (!info)
-        return sfp__fail_nomem(t->err);
+    for (int i = 0; i < 3; i++)
+        TRY(sfp__pickle_read(t->file[i], NULL, &t->pickle[i], t->err));
+    TRY(check_batches(t));
+    TRY(sfp__alloc(&info, SFP_CLASSES_MAX, sizeof *info, t->err));
     for (int i = 0; i < SFP_CLASSES_MAX; i++)
         info[i].task = -1;
-    status = survey(t, info, &labels);
-    if (status == SFP_OK)
-        status = number_classes(&s->base, t, info, labels, names);
-    if (status == SFP_OK)
-        status = add_batches(s, t, info, test);
-    sfp__free(info);
-    return status;
+    TRY(survey(t, info, &labels));
+    TRY(number_classes(&s->base, t, info, labels, names));
+    return add_batches(s, t, info, test);
 }
 
 /* ------------------------------------------------------------------ by folders */
@@ -308,12 +287,9 @@ static sfp_status visit_object(folders *f, const char *path, const char *name, i
     object = numbered(name, strlen(name), 'o');
     if (object < 1 || name[1] == '0')
         return SFP_OK;
-    char *inner = sfp__path_join(path, name);
-    if (!inner)
-        return sfp__fail_nomem(f->err);
-    sfp_status status = each_name(f, inner, visit_file, session, object);
-    sfp__free(inner);
-    return status;
+    OWNED char *inner = NULL;
+    TRY(sfp__path_make(path, name, &inner, f->err));
+    return each_name(f, inner, visit_file, session, object);
 }
 
 static sfp_status visit_session(folders *f, const char *path, const char *name, int session, int object)
@@ -321,12 +297,9 @@ static sfp_status visit_session(folders *f, const char *path, const char *name, 
     session = numbered(name, strlen(name), 's');
     if (session < 1 || name[1] == '0')
         return SFP_OK;
-    char *inner = sfp__path_join(path, name);
-    if (!inner)
-        return sfp__fail_nomem(f->err);
-    sfp_status status = each_name(f, inner, visit_object, session, object);
-    sfp__free(inner);
-    return status;
+    OWNED char *inner = NULL;
+    TRY(sfp__path_make(path, name, &inner, f->err));
+    return each_name(f, inner, visit_object, session, object);
 }
 
 /* By place of the object, session, frame. `label` holds the place here. */
@@ -342,41 +315,32 @@ static int compare_entries(const void *a, const void *b, void *text)
 
 static sfp_status fill_by_folders(sfp_file_source *s, int order, bool test, sfp_names *names, sfp_error *err)
 {
-    folders *f = sfp__calloc(1, sizeof *f);
-    int32_t place_of[NUMBER_MAX + 1] = {0}, object_at[NUMBER_MAX + 1] = {0};
-    int64_t *class_at = NULL;
-    int objects = 0;
-    if (!f)
-        return sfp__fail_nomem(err);
+    OWNED folders *f = NULL;
+    OWNED int64_t *class_at = NULL;
+    int32_t class_of[NUMBER_MAX + 1] = {0}, place_of[NUMBER_MAX + 1] = {0}, number;
+    TRY(sfp__alloc(&f, 1, sizeof *f, err));
     *f = (folders){.s = s, .test = test, .err = err};
-    sfp_status status = each_name(f, s->root, visit_session, 0, 0);
-    for (int i = 1; i <= NUMBER_MAX; i++)
-        if (f->seen[i])
-            object_at[objects++] = i;
-    sfp__free(f);
-    if (status == SFP_OK)
-        status = sfp__class_order(objects, order, &class_at, err);
-    for (int32_t i = 0, number; i < objects && status == SFP_OK; i++) {
+    TRY(each_name(f, s->root, visit_session, 0, 0));
+    for (int object = 1; object <= NUMBER_MAX; object++) {
         char name[16];
-        int n = snprintf(name, sizeof name, "o%d", object_at[i]);
-        status = sfp__names_add(names, name, (size_t)n, &number, err);
+        if (!f->seen[object])
+            continue;
+        class_of[object] = names->count;
+        TRY(sfp__names_add(names, name, (size_t)snprintf(name, sizeof name, "o%d", object), &number, err));
+    }
+    TRY(sfp__class_order(names->count, order, &class_at, err));
+    for (int32_t i = 0; i < names->count; i++)
         place_of[class_at[i]] = i;
-    }
-    if (status == SFP_OK && s->entries.count > 0) {
-        int32_t class_of[NUMBER_MAX + 1] = {0};
-        for (int i = 0; i < objects; i++)
-            class_of[object_at[i]] = i;
-        for (int64_t i = 0; i < s->entries.count; i++)
-            s->entries.at[i].record.label = place_of[class_of[s->entries.at[i].record.label]];
+    for (int64_t i = 0; i < s->entries.count; i++)
+        s->entries.at[i].record.label = place_of[class_of[s->entries.at[i].record.label]];
+    if (s->entries.count > 0)
         qsort_r(s->entries.at, (size_t)s->entries.count, sizeof *s->entries.at, compare_entries, s->entries.text.s);
-        for (int64_t i = 0; i < s->entries.count; i++) {
-            sfp_record *r = &s->entries.at[i].record;
-            r->task = sfp__task_of_place(r->label, FIRST_TASK, EACH_TASK);
-            r->label = (int32_t)class_at[r->label];
-        }
+    for (int64_t i = 0; i < s->entries.count; i++) {
+        sfp_record *r = &s->entries.at[i].record;
+        r->task = sfp__task_of_place(r->label, FIRST_TASK, EACH_TASK);
+        r->label = (int32_t)class_at[r->label];
     }
-    sfp__free(class_at);
-    return status;
+    return SFP_OK;
 }
 
 /* --------------------------------------------------------------------- opening */
@@ -392,9 +356,7 @@ static sfp_status find_pickles(const char *path, tables *t, bool *found)
 {
     int have = 0, absent = 0;
     for (int i = 0; i < 3; i++) {
-        t->file[i] = sfp__path_join(path, pickle_names[i]);
-        if (!t->file[i])
-            return sfp__fail_nomem(t->err);
+        TRY(sfp__path_make(path, pickle_names[i], &t->file[i], t->err));
         if (exists(t->file[i]))
             have++;
         else
@@ -407,41 +369,38 @@ static sfp_status find_pickles(const char *path, tables *t, bool *found)
     return SFP_OK;
 }
 
+static void tables_done(tables *t)
+{
+    for (int i = 0; i < 3; i++) {
+        sfp__free(t->file[i]);
+        sfp__pickle_free(t->pickle[i]);
+    }
+}
+
 static sfp_status open_core50(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
 {
-    sfp_file_source *s = NULL;
-    tables t = {.run = opt->order, .err = err};
-    sfp_names names = {0}, domains = {0};
+    OWNED_PTR(sfp__file_source_free) sfp_file_source *s = NULL;
+    OWNED_BY(tables_done) tables t = {.run = opt->order, .err = err};
+    OWNED_BY(sfp__names_done) sfp_names names = {0};
+    OWNED char *root = NULL;
     bool pickles = false;
-    char *root = sfp__path_join(path, PICTURES);
-    sfp_status status = root ? SFP_OK : sfp__fail_nomem(err);
-    if (status == SFP_OK)
-        status = sfp__file_source_create(sizeof *s, &sfp__source_core50, path, sfp__path_is_dir(root) ? root : path, &s, err);
-    if (status == SFP_OK)
-        status = find_pickles(path, &t, &pickles);
-    if (status == SFP_OK)
-        status = pickles ? fill_by_pickles(s, &t, opt->test, &names) : fill_by_folders(s, opt->order, opt->test, &names, err);
-    if (status == SFP_OK && s->entries.count == 0)
-        status =
-            sfp__fail(err, SFP_EFORMAT, "%s: has no pictures of CORe50's %s part, expected " PICTURES "/sX/oY/C_XX_YY_ZZZ.png",
-                      path, opt->test ? "test" : "training");
-    if (status == SFP_OK && !pickles)
-        status = sfp__source_note(&s->base, err, "no pickles: tasks from the folder names");
-    if (status == SFP_OK) {
-        sfp__file_source_finish(s, &names, &domains);
-        s->base.keeps_order = true;
-        s->base.test_part = opt->test;
-        *out = &s->base;
-    } else if (s) {
-        sfp__file_source_close(&s->base);
-    }
-    for (int i = 0; i < 3; i++) {
-        sfp__free(t.file[i]);
-        sfp__pickle_free(t.pickle[i]);
-    }
-    sfp__names_done(&names);
-    sfp__free(root);
-    return status;
+    TRY(sfp__path_make(path, PICTURES, &root, err));
+    TRY(sfp__file_source_create(sizeof *s, &sfp__source_core50, &sfp__file_source_ops, path, sfp__path_is_dir(root) ? root : path,
+                                &s, err));
+    TRY(find_pickles(path, &t, &pickles));
+    if (pickles)
+        TRY(fill_by_pickles(s, &t, opt->test, &names));
+    else
+        TRY(fill_by_folders(s, opt->order, opt->test, &names, err));
+    if (s->entries.count == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: has no pictures of CORe50's %s part, expected " PICTURES "/sX/oY/C_XX_YY_ZZZ.png",
+                         path, opt->test ? "test" : "training");
+    if (!pickles)
+        TRY(sfp__source_note(&s->base, err, "no pickles: tasks from the folder names"));
+    s->base.keeps_order = true;
+    s->base.test_part = opt->test;
+    *out = sfp__file_source_finish(TAKE(s), &names, NULL);
+    return SFP_OK;
 }
 
 const sfp_source_kind sfp__source_core50 = {

@@ -1,11 +1,6 @@
-#include "stream/tar_sample.h"
-
-#include "base/mem.h"
-#include "io/file.h"
-#include "io/image.h"
+#include "stream/sources/tar_sample.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +40,8 @@ static int label_kind_of(const char *name)
 static sfp_status take_label(sfp_tar_sample *s, int kind, const char *bytes, size_t n, sfp_error *err)
 {
     char number[32], text[SFP_NAME_MAX];
-    json_t *json = NULL;
+    OWNED_PTR(json_decref) json_t *json = NULL;
     json_error_t bad;
-    sfp_status status = SFP_OK;
     if (kind == SFP_TAR_JSON) {
         json = json_loadb(bytes, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &bad);
         if (!json)
@@ -64,24 +58,23 @@ static sfp_status take_label(sfp_tar_sample *s, int kind, const char *bytes, siz
             n = (size_t)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
             bytes = number;
         } else if (!json_is_object(v) && !json_is_null(v)) {
-            status = sfp__fail(err, SFP_EFORMAT, "the label is neither a name nor a whole number");
+            return sfp__fail(err, SFP_EFORMAT, "the label is neither a name nor a whole number");
         }
     }
     while (n > 0 && strchr(" \t\r\n", bytes[n - 1]))
         n--;
     for (; n > 0 && strchr(" \t\r\n", *bytes); n--)
         bytes++;
-    if (status == SFP_OK && n > SFP_CLASS_NAME_MAX)
-        status = sfp__fail(err, SFP_ELIMIT, "the label has %zu bytes, expected at most %d", n, SFP_CLASS_NAME_MAX);
-    else if (status == SFP_OK && (memchr(bytes, 0, n) || memchr(bytes, '\n', n)))
-        status = sfp__fail(err, SFP_EFORMAT, "the label is not one line of text");
-    if (status == SFP_OK && n > 0) {
+    if (n > SFP_CLASS_NAME_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "the label has %zu bytes, expected at most %d", n, SFP_CLASS_NAME_MAX);
+    if (memchr(bytes, 0, n) || memchr(bytes, '\n', n))
+        return sfp__fail(err, SFP_EFORMAT, "the label is not one line of text");
+    if (n > 0) {
         memcpy(s->label, bytes, n);
         s->label[n] = '\0';
         s->label_kind = kind;
     }
-    json_decref(json);
-    return status;
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------------------ labels */
@@ -94,7 +87,7 @@ void sfp__tar_labels_done(sfp_tar_labels *t)
 }
 
 /* One line of a list: "12<tab>n02510455<tab>giant panda" is class 12 "giant panda"; without a tab the line is the name. */
-static sfp_status add_listed(sfp_tar_labels *t, const char *line, size_t n, size_t number, sfp_error *err)
+static sfp_status add_listed(sfp_tar_labels *t, const char *line, size_t n, uint64_t number, sfp_error *err)
 {
     const char *tab = memchr(line, '\t', n), *last = line, *end = line + n;
     char name[SFP_CLASS_NAME_MAX + 1];
@@ -106,46 +99,41 @@ static sfp_status add_listed(sfp_tar_labels *t, const char *line, size_t n, size
         char *stop;
         long k = line[0] >= '0' && line[0] <= '9' ? strtol(line, &stop, 10) : -1;
         if (k != t->names.count || stop != tab)
-            return sfp__fail(err, SFP_EFORMAT, "%s:%zu: expected %d<tab>NAME", t->path, number, t->names.count);
+            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: expected %d<tab>NAME", t->path, (unsigned long long)number,
+                             t->names.count);
     }
     if (length > SFP_CLASS_NAME_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s:%zu: the name has %zu bytes, expected at most %d", t->path, number, length,
-                         SFP_CLASS_NAME_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s:%llu: the name has %zu bytes, expected at most %d", t->path,
+                         (unsigned long long)number, length, SFP_CLASS_NAME_MAX);
     memcpy(name, last, length);
     name[length] = '\0';
     if (sfp__names_find(&t->names, name, length) >= 0) { /* ImageNet has two cranes */
         size_t more = (size_t)snprintf(name + length, sizeof name - length, " (%d)", t->names.count);
         if (length + more >= sizeof name || sfp__names_find(&t->names, name, length + more) >= 0)
-            return sfp__fail(err, SFP_EFORMAT, "%s:%zu: this name comes twice", t->path, number);
+            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: this name comes twice", t->path, (unsigned long long)number);
         length += more;
     }
     sfp_status status = sfp__names_add(&t->names, name, length, &id, err);
-    return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s:%zu", t->path, number);
+    return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s:%llu", t->path, (unsigned long long)number);
 }
 
-/* Takes path over. No such file: no list, unless `wanted`. */
-sfp_status sfp__tar_labels_read(sfp_tar_labels *t, char *path, bool wanted, sfp_error *err)
+sfp_status sfp__tar_labels_read(sfp_tar_labels *t, bool wanted, sfp_error *err)
 {
-    uint8_t *bytes = NULL;
-    size_t size = 0;
-    t->path = path;
-    sfp_status status = sfp__file_read(path, (size_t)SFP_CLASSES_MAX * SFP_CLASS_NAME_MAX, &bytes, &size, err);
-    if (status == SFP_ENOTFOUND && !wanted)
-        return SFP_OK;
-    const char *at = (const char *)bytes, *end = at + size;
-    at += status == SFP_OK ? sfp__text_mark(at, size) : 0;
-    for (size_t number = 1; status == SFP_OK && at < end; number++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at)), *next = stop ? stop + 1 : end;
-        stop = stop ? stop : end;
-        while (stop > at && (stop[-1] == '\r' || stop[-1] == ' '))
-            stop--;
-        if (stop > at)
-            status = add_listed(t, at, (size_t)(stop - at), number, err);
-        at = next;
+    OWNED_BY(sfp__lines_done) sfp_lines l = {0};
+    sfp_status status = sfp__lines_open(t->path, "one name a line", &l, err);
+    if (status)
+        return status == SFP_ENOTFOUND && !wanted ? SFP_OK : status;
+    for (char *line;;) {
+        TRY(sfp__lines_next(&l, &line, err));
+        if (!line)
+            break;
+        if (*line)
+            TRY(add_listed(t, line, strlen(line), l.number, err));
     }
-    sfp__free(bytes);
+    if (l.number == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", t->path);
     t->listed = t->names.count > 0;
-    return status;
+    return SFP_OK;
 }
 
 /* The class of a label's text; -1 for an empty one. */
@@ -223,10 +211,8 @@ sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *
     if (size > LABEL_BYTES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: %s: the label has %lld bytes, expected at most %d", file,
                          sfp__printable(name, text, sizeof text), (long long)size, LABEL_BYTES_MAX);
-    sfp_status status = sfp__tar_read_entry(a, file, name, size, (uint8_t *)bytes, err);
-    if (status != SFP_OK)
-        return status;
-    status = take_label(s, kind, bytes, (size_t)size, err);
+    TRY(sfp__tar_read_entry(a, file, name, size, (uint8_t *)bytes, err));
+    sfp_status status = take_label(s, kind, bytes, (size_t)size, err);
     return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s: %s", file, sfp__printable(name, text, sizeof text));
 }
 

@@ -13,9 +13,7 @@
  *
  * A sample whose picture is empty or too large, or is followed by what cannot be a
  * label, is lost alone; where the archive itself is broken nothing can follow. */
-#include "base/mem.h"
-#include "io/image.h"
-#include "stream/tar_sample.h"
+#include "stream/sources/tar_sample.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -27,6 +25,7 @@
 
 typedef struct tar_stream {
     sfp_source base;
+    sfp_source_live live;
     int fd;
     struct archive *archive;
     sfp_tar_labels labels;
@@ -62,7 +61,7 @@ static la_ssize_t read_stream(struct archive *a, void *data, const void **bytes)
     *bytes = s->buffer;
     for (;;) {
         struct pollfd p = {.fd = s->fd, .events = POLLIN};
-        if (s->base.stop && atomic_load(s->base.stop)) {
+        if (s->live.stop && atomic_load(s->live.stop)) {
             s->stopped = true;
             archive_set_error(a, EINTR, "stopped");
             return -1;
@@ -112,21 +111,19 @@ static bool has_something(const sfp_tar_sample *s)
 /* Looks at one entry: *found when the sfp_tar_sample now has a picture and a label. */
 static sfp_status stream_entry(tar_stream *s, const char *name, int64_t size, bool *found, sfp_error *err)
 {
-    sfp_status status = SFP_OK;
     if (!sfp__image_name(name)) {
-        status = sfp__tar_read_label(s->archive, s->base.path, name, size, &s->now, err);
+        TRY(sfp__tar_read_label(s->archive, s->base.path, name, size, &s->now, err));
     } else if (!s->now.has_picture) {
         s->now.has_picture = true;
         memcpy(s->now.name, name, strlen(name) + 1);
-        if ((status = sfp__tar_check_picture(s->base.path, name, size, err)) != SFP_OK)
-            return status;
+        TRY(sfp__tar_check_picture(s->base.path, name, size, err));
         if (size > 0 && !(s->now.bytes = sfp__malloc((size_t)size)))
             return sfp__fail_nomem(err);
         s->now.size = size;
-        status = sfp__tar_read_entry(s->archive, s->base.path, name, size, s->now.bytes, err);
+        TRY(sfp__tar_read_entry(s->archive, s->base.path, name, size, s->now.bytes, err));
     }
     *found = s->now.has_picture && s->now.label_kind != SFP_TAR_UNLABELLED;
-    return status;
+    return SFP_OK;
 }
 
 /* Reads entries until a sample is whole: it has picture and label, or one of them and another begins, or the stream ends. */
@@ -189,7 +186,7 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture 
     tar_stream *s = (tar_stream *)base;
     bool found = false;
     char text[SFP_NAME_MAX];
-    base->lost = *end = false;
+    s->live.lost = *end = false;
     if (s->ended && !has_something(&s->now))
         return end_stream(s, end, err);
     sfp_status status = read_sample(s, &found, err);
@@ -209,7 +206,7 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture 
         status = sfp__fail_prefix(err, status, "%s: %s", base->path, name);
     if (!s->labels.listed) /* the lists of names never move: see open */
         base->classes = s->labels.names.count;
-    base->lost = status != SFP_OK && status != SFP_ENOMEM && s->now.has_picture && archive_errno(s->archive) == 0;
+    s->live.lost = status != SFP_OK && status != SFP_ENOMEM && s->now.has_picture && archive_errno(s->archive) == 0;
     memcpy(s->done_key, s->now.key, sizeof s->done_key);
     memcpy(s->done_name, s->now.name, sizeof s->done_name);
     s->done_labelled = s->now.label_kind != SFP_TAR_UNLABELLED;
@@ -232,8 +229,6 @@ static void close_stream(sfp_source *base)
     base->class_names = NULL; /* they are those of labels */
     base->classes = 0;
     sfp__tar_labels_done(&s->labels);
-    sfp__source_done(base);
-    sfp__free(s);
 }
 
 static const char *name_stream(const sfp_source *base, int64_t i, char *buf, size_t size)
@@ -251,40 +246,34 @@ static const char *where_stream(const sfp_source *base, int64_t i, char *buf, si
     return buf;
 }
 
-static void origin_stream(const sfp_source *base, sfp_origin *out)
+static const char *origin_stream(const sfp_source *base, sfp_origin *out)
 {
-    *out = (sfp_origin){.name = ((const tar_stream *)base)->done_key};
+    *out = (sfp_origin){0};
+    return ((const tar_stream *)base)->done_key;
 }
+
+static const sfp_source_ops stdin_ops = {
+    .name = name_stream, .where = where_stream, .next = next_stream, .origin = origin_stream, .close = close_stream};
 
 sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, sfp_error *err)
 {
-    tar_stream *s = sfp__calloc(1, sizeof *s);
-    if (!s)
-        return sfp__fail_nomem(err);
+    OWNED_PTR(sfp__source_close) sfp_source *base = NULL;
+    TRY(sfp__source_create(sizeof(tar_stream), &sfp__source_stdin, &stdin_ops, "stdin", &base, err));
+    tar_stream *s = (tar_stream *)base;
     s->fd = fd;
     sfp__tar_sample_clear(&s->now);
-    sfp_status status = sfp__source_init(&s->base, &sfp__source_stdin, "stdin", err);
-    s->base.keeps_order = true;
-    s->base.name = name_stream;
-    s->base.where = where_stream;
-    s->base.next = next_stream;
-    s->base.origin = origin_stream;
-    s->base.close = close_stream;
-    if (status == SFP_OK && *classes) {
-        char *path = sfp__strdup(classes);
-        status = path ? sfp__tar_labels_read(&s->labels, path, true, err) : sfp__fail_nomem(err);
-    }
-    if (status == SFP_OK)
-        status = sfp__names_reserve(&s->labels.names, err);
-    if (status == SFP_OK && !(s->archive = sfp__tar_new_archive()))
-        status = sfp__fail_nomem(err);
-    if (status != SFP_OK) {
-        close_stream(&s->base);
-        return status;
-    }
-    s->base.class_names = s->labels.names.name;
-    s->base.classes = s->labels.names.count;
-    *out = &s->base;
+    if (*classes && !(s->labels.path = sfp__strdup(classes)))
+        return sfp__fail_nomem(err);
+    if (*classes)
+        TRY(sfp__tar_labels_read(&s->labels, true, err));
+    TRY(sfp__names_reserve(&s->labels.names, err));
+    if (!(s->archive = sfp__tar_new_archive()))
+        return sfp__fail_nomem(err);
+    base->live = &s->live;
+    base->keeps_order = true;
+    base->class_names = s->labels.names.name;
+    base->classes = s->labels.names.count;
+    *out = TAKE(base);
     return SFP_OK;
 }
 

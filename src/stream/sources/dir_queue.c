@@ -1,0 +1,279 @@
+/* The images of a watched folder that wait for their turn. What was only found may be in the making: it is looked at again when
+ * its turn comes, and comes as it is then; the event of its writer finds nothing new. */
+#include "stream/sources/dir.h"
+
+#include "base/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { QUEUE_MAX = 1 << 24, SEEN_MAX = 1 << 20 };
+
+#define STEADY_SECONDS 2.0
+#define LAST_CALL_SECONDS (STEADY_SECONDS + 0.5)
+
+/* ------------------------------------------------------------------------ lists */
+
+static bool put(sfp_dir_list *l, sfp_dir_item item)
+{
+    if (l->first == l->last)
+        l->first = l->last = 0;
+    if (!sfp__grow(&l->item, sizeof *l->item, l->last, l->last + 1, &l->capacity))
+        return false;
+    l->item[l->last++] = item;
+    return true;
+}
+
+static void list_done(sfp_dir_list *l)
+{
+    for (size_t i = l->first; i < l->last; i++)
+        sfp__free(l->item[i].path);
+    sfp__free(l->item);
+}
+
+sfp_status sfp__dir_queue_put(sfp_dir_queue *q, sfp_dir_item item, sfp_error *err)
+{
+    if (q->ready.last == QUEUE_MAX && q->ready.first < q->ready.last)
+        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d pictures wait", q->path, QUEUE_MAX);
+    return put(&q->ready, item) ? SFP_OK : sfp__fail_nomem(err);
+}
+
+static int compare_items(const void *a, const void *b)
+{
+    return sfp__natural_compare(((const sfp_dir_item *)a)->path, ((const sfp_dir_item *)b)->path);
+}
+
+void sfp__dir_queue_sort(sfp_dir_queue *q)
+{
+    if (q->ready.last)
+        qsort(q->ready.item, q->ready.last, sizeof *q->ready.item, compare_items);
+}
+
+void sfp__dir_queue_done(sfp_dir_queue *q)
+{
+    list_done(&q->ready);
+    list_done(&q->busy);
+    sfp__free(q->seen);
+    *q = (sfp_dir_queue){0};
+}
+
+/* ------------------------------------------------------------------- what was seen */
+
+static size_t slot_of(const sfp_dir_queue *q, uint64_t mark)
+{
+    size_t at = (size_t)mark & (q->seen_room - 1);
+    while (q->seen[at] && q->seen[at] != mark)
+        at = (at + 1) & (q->seen_room - 1);
+    return at;
+}
+
+static sfp_status grow_seen(sfp_dir_queue *q, sfp_error *err)
+{
+    OWNED uint64_t *old = q->seen;
+    size_t had = q->seen_room;
+    sfp_status status = sfp__alloc(&q->seen, had ? 2 * had : 1024, sizeof *q->seen, err);
+    if (status) {
+        q->seen = TAKE(old);
+        return status;
+    }
+    q->seen_room = had ? 2 * had : 1024;
+    for (size_t i = 0; i < had; i++)
+        if (old[i])
+            q->seen[slot_of(q, old[i])] = old[i];
+    return SFP_OK;
+}
+
+/* mark is not 0. *fresh: it was not there yet. */
+static sfp_status remember(sfp_dir_queue *q, uint64_t mark, bool *fresh, sfp_error *err)
+{
+    if (q->seen_count >= SEEN_MAX) {
+        memset(q->seen, 0, q->seen_room * sizeof *q->seen);
+        q->seen_count = 0;
+    }
+    if (2 * (q->seen_count + 1) > q->seen_room)
+        TRY(grow_seen(q, err));
+    size_t at = slot_of(q, mark);
+    *fresh = q->seen[at] == 0;
+    q->seen[at] = mark;
+    q->seen_count += *fresh;
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------------ looking */
+
+static uint64_t identity_of(const struct stat *st)
+{
+    uint64_t parts[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
+                        (uint64_t)st->st_size};
+    uint64_t h = sfp__hash(SFP_HASH_START, parts, sizeof parts);
+    return h ? h : 1;
+}
+
+/* Of what is at `path`: of its identity and the name of its folder. */
+static uint64_t mark_of(const char *path, uint64_t identity)
+{
+    const char *slash = strchr(path, '/');
+    uint64_t h = sfp__hash(identity, path, slash ? (size_t)(slash - path) : 0);
+    return h ? h : 1;
+}
+
+/* Whether somebody has the file open for writing: the kernel grants a read lease only when nobody has. It grants none at all on a
+ * file of another owner or on some file systems; false then, as nothing is known. (Network file systems may say true of any.) */
+static bool is_being_written(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return false;
+    (void)fcntl(fd, F_SETSIG, SIGURG); /* for who opens it just now; SIGIO, which it would be else, ends a process */
+    bool busy = fcntl(fd, F_SETLEASE, F_RDLCK) != 0 && errno == EAGAIN;
+    (void)close(fd); /* and gives the lease back */
+    return busy;
+}
+
+/* A busy file that has not changed for so long is taken as complete: its writer forgot to close it, or there is none. */
+static bool is_steady(const sfp_dir_queue *q, sfp_dir_item *item, const struct stat *st)
+{
+    uint64_t identity = identity_of(st);
+    double now = q->now();
+    if (identity != item->was) {
+        item->was = identity;
+        item->since = now;
+    }
+    return now - item->since >= STEADY_SECONDS;
+}
+
+typedef enum finding {
+    GONE, /* no file is there */
+    BUSY, /* is being written */
+    SEEN, /* was found before, as it is */
+    FRESH,
+} finding;
+
+/* FRESH: the item has the origin of the file as it is now. */
+static sfp_status identify(sfp_dir_queue *q, const struct stat *st, sfp_dir_item *item, finding *out, sfp_error *err)
+{
+    uint64_t identity = identity_of(st), mark = mark_of(item->path, identity);
+    bool fresh = true;
+    if (mark != item->origin.mark) {
+        TRY(remember(q, mark, &fresh, err));
+        if (fresh)
+            item->origin = (sfp_origin){
+                .identity = identity, .mark = mark, .changed = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
+    }
+    *out = fresh ? FRESH : SEEN;
+    return SFP_OK;
+}
+
+/* Looks at the file. Only with `careful` it can be BUSY; the lease is asked for before the look that counts, and what a writer
+ * does between both is told by an event. */
+static sfp_status look(sfp_dir_queue *q, bool careful, sfp_dir_item *item, finding *out, sfp_error *err)
+{
+    struct stat st;
+    OWNED char *path = NULL;
+    TRY(sfp__path_make(q->path, item->path, &path, err));
+    *out = GONE;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return SFP_OK;
+    if (careful && is_being_written(path)) {
+        *out = BUSY;
+        if (!is_steady(q, item, &st))
+            return SFP_OK;
+    } else if (careful && stat(path, &st) != 0) {
+        return SFP_OK;
+    }
+    return identify(q, &st, item, out, err);
+}
+
+sfp_status sfp__dir_queue_offer(sfp_dir_queue *q, const char *folder, const char *name, bool found, sfp_error *err)
+{
+    finding f = GONE;
+    OWNED char *path = NULL;
+    if (name[0] == '.' || !sfp__image_name(name))
+        return SFP_OK;
+    TRY(sfp__path_make(folder, name, &path, err));
+    sfp_dir_item item = {.path = path, .label = -1, .found = found};
+    TRY(look(q, false, &item, &f, err));
+    if (f != FRESH)
+        return SFP_OK;
+    TRY(sfp__dir_queue_put(q, item, err));
+    path = NULL;
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------------- taking */
+
+sfp_status sfp__dir_queue_take(sfp_dir_queue *q, sfp_dir_item *out, bool *some, sfp_error *err)
+{
+    bool late = q->last_call > 0 && q->now() > q->last_call;
+    for (*some = false; !*some && q->ready.first < q->ready.last; q->ready.first++) {
+        sfp_dir_item item = q->ready.item[q->ready.first];
+        finding f = FRESH;
+        if (item.found)
+            TRY(look(q, true, &item, &f, err));
+        if (f == BUSY && !late) {
+            if (!put(&q->busy, item))
+                return sfp__fail_nomem(err);
+        } else if (f == SEEN) {
+            sfp__free(item.path);
+        } else { /* who reads it tells of what is gone, or never got done */
+            item.unfinished = f == BUSY;
+            *out = item;
+            *some = true;
+        }
+    }
+    return SFP_OK;
+}
+
+void sfp__dir_queue_retry(sfp_dir_queue *q, bool ended)
+{
+    sfp_dir_list empty = q->ready;
+    q->ready = q->busy;
+    q->busy = empty;
+    if (ended && q->last_call == 0)
+        q->last_call = q->now() + LAST_CALL_SECONDS;
+}
+
+/* ----------------------------------------------------------- going on after a break */
+
+static int compare_marks(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static sfp_status sorted(size_t n, const uint64_t *marks, uint64_t **out, sfp_error *err)
+{
+    TRY(sfp__alloc(out, n, sizeof **out, err));
+    if (n) {
+        memcpy(*out, marks, n * sizeof **out);
+        qsort(*out, n, sizeof **out, compare_marks);
+    }
+    return SFP_OK;
+}
+
+static bool is_in(uint64_t mark, size_t n, const uint64_t *marks)
+{
+    return n && bsearch(&mark, marks, n, sizeof *marks, compare_marks);
+}
+
+sfp_status sfp__dir_queue_leave_out(sfp_dir_queue *q, const sfp_left_out *what, sfp_error *err)
+{
+    OWNED uint64_t *done = NULL, *waiting = NULL;
+    size_t kept = q->ready.first;
+    TRY(sorted(what->n, what->marks, &done, err));
+    TRY(sorted(what->waiting, what->waiting_marks, &waiting, err));
+    for (size_t i = q->ready.first; i < q->ready.last; i++) {
+        const sfp_dir_item *item = &q->ready.item[i];
+        bool old = item->origin.changed <= what->until && !is_in(item->origin.mark, what->waiting, waiting);
+        if (old || is_in(item->origin.mark, what->n, done))
+            sfp__free(item->path);
+        else
+            q->ready.item[kept++] = *item;
+    }
+    q->ready.last = kept;
+    return SFP_OK;
+}

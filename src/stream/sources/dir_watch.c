@@ -1,0 +1,313 @@
+#include "stream/sources/dir.h"
+
+#include "base/clock.h"
+#include "base/strings.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { POLL_MS = 50, NAMES_MAX = 1 << 24 };
+
+#define END_NAME ".end"
+#define FILE_EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO)
+#define TOP_EVENTS (IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) /* IN_ATTRIB: a folder may become readable */
+
+/* A watched folder: the one at the top has name "". */
+struct sfp_dir_folder {
+    int id;
+    char *name;
+};
+
+/* ------------------------------------------------------------------ the folders */
+
+static int compare_strings(const void *a, const void *b)
+{
+    return sfp__natural_compare(*(char *const *)a, *(char *const *)b);
+}
+
+static void close_folder(DIR **dir)
+{
+    if (*dir)
+        (void)closedir(*dir);
+}
+
+/* The names in a folder but . and .., in natural order. */
+static sfp_status list_folder(const char *path, sfp_strings *names, sfp_error *err)
+{
+    OWNED_BY(close_folder) DIR *dir = opendir(path);
+    if (!dir)
+        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the folder", path);
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        if (names->count == NAMES_MAX)
+            return sfp__fail(err, SFP_ELIMIT, "%s: more than %d names in the folder", path, NAMES_MAX);
+        TRY(sfp__strings_add(names, entry->d_name, err));
+    }
+    if (names->count)
+        qsort(names->s, (size_t)names->count, sizeof *names->s, compare_strings);
+    return SFP_OK;
+}
+
+/* Offers what is in a folder; one that was taken away again has nothing. */
+static sfp_status scan(sfp_dir_watch *w, const char *folder, sfp_error *err)
+{
+    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
+    OWNED char *path = NULL;
+    sfp_error why = {0};
+    TRY(sfp__path_make(w->path, folder, &path, err));
+    sfp_status status = list_folder(path, &names, &why);
+    if (status == SFP_ENOTFOUND || status == SFP_EIO)
+        return SFP_OK;
+    if (status != SFP_OK)
+        return sfp__fail(err, status, "%s", why.message);
+    for (int i = 0; i < names.count; i++)
+        TRY(sfp__dir_queue_offer(&w->queue, folder, names.s[i], true, err));
+    return SFP_OK;
+}
+
+static sfp_dir_folder *find_folder(const sfp_dir_watch *w, int id)
+{
+    for (int i = 0; i < w->folder_count; i++)
+        if (w->folders[i].id == id)
+            return &w->folders[i];
+    return NULL;
+}
+
+static void drop_folder(sfp_dir_watch *w, sfp_dir_folder *f)
+{
+    sfp__free(f->name);
+    *f = w->folders[--w->folder_count];
+}
+
+static sfp_status room_for_folder(sfp_dir_watch *w, sfp_error *err)
+{
+    size_t n = (size_t)w->folder_count;
+    if (n == SFP_CLASSES_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d folders", w->path, SFP_CLASSES_MAX);
+    if (!sfp__grow(&w->folders, sizeof *w->folders, n, n + 1, &w->folder_room))
+        return sfp__fail_nomem(err);
+    return SFP_OK;
+}
+
+/* Asks the kernel to tell about folder `name`, and of one that it tells about already nothing less; *id is negative when one
+ * inside is gone already. */
+static sfp_status add_watch(const sfp_dir_watch *w, const char *name, int *id, sfp_error *err)
+{
+    uint32_t mask = FILE_EVENTS | IN_CREATE | IN_ONLYDIR | IN_MASK_ADD | (*name ? 0 : TOP_EVENTS);
+    OWNED char *path = NULL;
+    TRY(sfp__path_make(w->path, name, &path, err));
+    bool readable = faccessat(AT_FDCWD, path, R_OK | X_OK, AT_EACCESS) == 0; /* watching alone takes no X_OK */
+    *id = readable ? inotify_add_watch(w->fd, path, mask) : -1;
+    if (*id >= 0 || (*name && (errno == ENOENT || errno == ENOTDIR)))
+        return SFP_OK;
+    return sfp__fail_errno(err,
+                           errno == ENOENT   ? SFP_ENOTFOUND
+                           : errno == ENOSPC ? SFP_ELIMIT
+                                             : SFP_EIO,
+                           "%s: cannot watch the folder", path);
+}
+
+/* Whether folder `a`, watched under that name, is at `b` too: remarks upon it then. */
+static sfp_status is_twice(const sfp_dir_watch *w, const char *a, const char *b, bool *out, sfp_error *err)
+{
+    struct stat at_a, at_b;
+    OWNED char *path_a = NULL, *path_b = NULL;
+    TRY(sfp__path_make(w->path, a, &path_a, err));
+    TRY(sfp__path_make(w->path, b, &path_b, err));
+    *out = stat(path_a, &at_a) == 0 && stat(path_b, &at_b) == 0 && at_a.st_dev == at_b.st_dev && at_a.st_ino == at_b.st_ino;
+    if (*out)
+        sfp__source_remark(w->source, "%.200s: is passed over, as it is %.200s under another name", path_b, path_a);
+    return SFP_OK;
+}
+
+/* Watches folder `name` ("" for the one at the top), then takes what is in it: in this order nothing is missed. */
+static sfp_status watch_folder(sfp_dir_watch *w, const char *name, sfp_error *err)
+{
+    int id = -1;
+    TRY(room_for_folder(w, err));
+    TRY(add_watch(w, name, &id, err));
+    if (id < 0)
+        return SFP_OK;
+    sfp_dir_folder *f = find_folder(w, id);
+    bool twice = false;
+    if (f && strcmp(f->name, name) == 0) /* both by looking and by an event, or it is back from elsewhere */
+        return scan(w, f->name, err);
+    if (f)
+        TRY(is_twice(w, f->name, name, &twice, err));
+    if (twice)
+        return SFP_OK;
+    char *copy = sfp__strdup(name);
+    if (!copy)
+        return sfp__fail_nomem(err);
+    if (f) /* the same folder under a new name */
+        sfp__free(f->name);
+    else
+        f = &w->folders[w->folder_count++];
+    *f = (sfp_dir_folder){.id = id, .name = copy};
+    return scan(w, copy, err);
+}
+
+/* What others put there must not end a run: one that cannot be watched is remarked upon. Too many at the beginning are an error.
+ */
+static sfp_status try_folder(sfp_dir_watch *w, const char *name, sfp_error *err)
+{
+    sfp_error why = {0};
+    sfp_status status = watch_folder(w, name, &why);
+    if (status == SFP_EIO || (status == SFP_ELIMIT && w->opened)) {
+        sfp__source_remark(w->source, "%.400s; what is in it does not come", why.message);
+        return SFP_OK;
+    }
+    return status ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
+}
+
+/* Tries `name` when it is a folder, and a link to one or not. */
+static sfp_status try_name(sfp_dir_watch *w, const char *name, bool links, sfp_error *err)
+{
+    struct stat st;
+    OWNED char *path = NULL;
+    TRY(sfp__path_make(w->path, name, &path, err));
+    bool wanted = name[0] != '.' && lstat(path, &st) == 0 && S_ISLNK(st.st_mode) == links && sfp__path_is_dir(path);
+    return wanted ? try_folder(w, name, err) : SFP_OK;
+}
+
+/* Watches every folder inside that is not watched yet; also finds .end. */
+static sfp_status watch_all(sfp_dir_watch *w, sfp_error *err)
+{
+    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
+    TRY(list_folder(w->path, &names, err));
+    w->ended |= sfp__strings_find(&names, END_NAME) >= 0;
+    for (int links = 0; links < 2; links++)
+        for (int i = 0; i < names.count; i++)
+            TRY(try_name(w, names.s[i], links, err));
+    return SFP_OK;
+}
+
+sfp_status sfp__dir_watch_names(const sfp_dir_watch *w, sfp_names *names, sfp_error *err)
+{
+    int32_t number;
+    sfp_error why = {0};
+    sfp_status status = SFP_OK;
+    for (int i = 0; i < w->folder_count && status != SFP_ENOMEM; i++)
+        if (w->folders[i].name[0])
+            status = sfp__names_add(names, w->folders[i].name, strlen(w->folders[i].name), &number, &why);
+    return status == SFP_ENOMEM ? sfp__fail(err, status, "%s: %s", w->path, why.message) : SFP_OK; /* others are no class */
+}
+
+/* Looks at everything again: events were lost. */
+static sfp_status rescan(sfp_dir_watch *w, sfp_error *err)
+{
+    TRY(watch_all(w, err));
+    for (int i = 0; i < w->folder_count; i++)
+        TRY(scan(w, w->folders[i].name, err));
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------- the events */
+
+/* A second name of a file: by a link, or a hard one. */
+static bool is_link(const sfp_dir_watch *w, const char *folder, const char *name)
+{
+    struct stat st;
+    OWNED char *below = sfp__path_join(folder, name), *path = below ? sfp__path_join(w->path, below) : NULL;
+    return path && lstat(path, &st) == 0 && (S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink > 1));
+}
+
+static sfp_status handle(sfp_dir_watch *w, const struct inotify_event *e, sfp_error *err)
+{
+    if (e->mask & IN_Q_OVERFLOW)
+        return rescan(w, err);
+    sfp_dir_folder *f = find_folder(w, e->wd);
+    if (!f)
+        return SFP_OK;
+    bool top = f->name[0] == '\0';
+    if (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT)) {
+        w->ended |= top;
+        if (e->mask & IN_IGNORED)
+            drop_folder(w, f);
+        return SFP_OK;
+    }
+    if (e->len == 0)
+        return SFP_OK;
+    if (e->mask & IN_ISDIR)
+        return top && e->name[0] != '.' ? try_folder(w, e->name, err) : SFP_OK;
+    if (e->mask & IN_ATTRIB)
+        return SFP_OK;
+    if (top && strcmp(e->name, END_NAME) == 0) {
+        w->ended = true;
+        return SFP_OK;
+    }
+    const char *folder = f->name;                             /* which stays where it is, while the list may move */
+    if ((e->mask & IN_CREATE) && is_link(w, folder, e->name)) /* nobody writes to it and closes it */
+        TRY(sfp__dir_queue_offer(&w->queue, folder, e->name, true, err));
+    if (top && (e->mask & (IN_CREATE | IN_MOVED_TO)))
+        TRY(try_name(w, e->name, true, err));
+    return e->mask & FILE_EVENTS ? sfp__dir_queue_offer(&w->queue, folder, e->name, false, err) : SFP_OK;
+}
+
+/* What the kernel has for us now; what comes behind .end is not looked at. What fails does so alone, and the first is told. */
+static sfp_status read_events(sfp_dir_watch *w, sfp_error *err)
+{
+    _Alignas(struct inotify_event) char buf[16 * (sizeof(struct inotify_event) + NAME_MAX + 1)];
+    ssize_t got = read(w->fd, buf, sizeof buf);
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot watch the folder", w->path);
+    sfp_status status = SFP_OK;
+    for (const char *at = buf; at < buf + got && !w->ended;) {
+        const struct inotify_event *e = (const void *)at;
+        sfp_status failed = handle(w, e, status ? NULL : err);
+        status = status ? status : failed;
+        at += sizeof *e + e->len;
+    }
+    return status;
+}
+
+sfp_status sfp__dir_watch_wait(sfp_dir_watch *w, sfp_error *err)
+{
+    struct pollfd wait = {.fd = w->fd, .events = POLLIN};
+    int ready = poll(&wait, w->ended ? 0 : 1, POLL_MS);
+    if (ready < 0 && errno != EINTR)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot watch the folder", w->path);
+    sfp__dir_queue_retry(&w->queue, w->ended);
+    return ready > 0 ? read_events(w, err) : SFP_OK;
+}
+
+bool sfp__dir_watch_over(const sfp_dir_watch *w)
+{
+    return w->ended && w->queue.busy.first == w->queue.busy.last;
+}
+
+/* ------------------------------------------------------------------------ opening */
+
+sfp_status sfp__dir_watch_open(sfp_dir_watch *w, sfp_source *source, sfp_error *err)
+{
+    *w = (sfp_dir_watch){.source = source, .path = source->path, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
+    w->queue = (sfp_dir_queue){.path = w->path, .now = sfp__now};
+    if (w->fd < 0)
+        return sfp__fail_errno(err, errno == EMFILE ? SFP_ELIMIT : SFP_EIO, "%s: cannot watch the folder", w->path);
+    TRY(watch_folder(w, "", err));
+    TRY(watch_all(w, err));
+    w->opened = true;
+    sfp__dir_queue_sort(&w->queue);
+    return SFP_OK;
+}
+
+void sfp__dir_watch_done(sfp_dir_watch *w)
+{
+    if (!w->path) /* was never opened */
+        return;
+    if (w->fd >= 0)
+        (void)close(w->fd);
+    for (int i = 0; i < w->folder_count; i++)
+        sfp__free(w->folders[i].name);
+    sfp__free(w->folders);
+    sfp__dir_queue_done(&w->queue);
+    *w = (sfp_dir_watch){0};
+}

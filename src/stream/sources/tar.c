@@ -1,0 +1,394 @@
+/* WebDataset shards: a tar, a folder of them, or a range shard-{000..003}.tar.
+ *
+ * One scan by libarchive notes where pictures lie; they are read from there when
+ * asked for, so a compressed tar is refused. Where the bytes of an entry begin
+ * is found from where the next header is: libarchive tells only that. A file
+ * classes.txt beside the shards names the classes. */
+#include "base/rank.h"
+#include "base/strings.h"
+#include "stream/sources/tar_sample.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BLOCK 512
+#define SHARDS_MAX 100000
+
+typedef struct tar_source {
+    sfp_file_source files; /* entries: place = where the bytes begin, size */
+    sfp_strings shards;
+    int64_t *first; /* (shards.count) its first picture */
+    sfp_tar_labels labels;
+    uint64_t further; /* pictures of samples that have one already */
+} tar_source;
+
+static int shard_of(const tar_source *s, int64_t i)
+{
+    return (int)sfp__lower_bound(s->first, s->shards.count, i + 1) - 1;
+}
+
+static sfp_status add_shard(tar_source *s, const char *path, sfp_error *err)
+{
+    if (s->shards.count == SHARDS_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d shards", s->files.base.path, SHARDS_MAX);
+    return sfp__strings_add(&s->shards, path, err);
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    return sfp__natural_compare(*(char *const *)a, *(char *const *)b);
+}
+
+static bool begins_with(const char *path, const char *word)
+{
+    const char *slash = strrchr(path, '/');
+    return strncmp(slash ? slash + 1 : path, word, strlen(word)) == 0;
+}
+
+/* When shards are called train-*, the others are another part: val-* or test-*. */
+static sfp_status pick_part(tar_source *s, bool test, sfp_error *err)
+{
+    bool parts = false;
+    int kept = 0, others = 0;
+    for (int i = 0; i < s->shards.count; i++)
+        parts |= begins_with(s->shards.s[i], "train");
+    if (!parts)
+        return SFP_OK;
+    s->files.base.test_part = test;
+    for (int i = 0; i < s->shards.count; i++) {
+        char *shard = s->shards.s[i];
+        bool train = begins_with(shard, "train"), tests = begins_with(shard, "val") || begins_with(shard, "test");
+        others += !train && !tests;
+        if (test ? tests : train)
+            s->shards.s[kept++] = shard;
+        else
+            sfp__free(shard);
+    }
+    s->shards.count = kept;
+    if (others)
+        TRY(sfp__source_note(&s->files.base, err, "left out: %d tar files called neither train, val nor test", others));
+    return kept ? SFP_OK : sfp__fail(err, SFP_ENOTFOUND, "%s: has train*.tar but no val*.tar or test*.tar", s->files.base.path);
+}
+
+static bool is_packed(const char *name)
+{
+    static const char *const endings[] = {".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (n > strlen(endings[i]) && strcasecmp(name + n - strlen(endings[i]), endings[i]) == 0)
+            return true;
+    return false;
+}
+
+static void close_folder(DIR **dir)
+{
+    if (*dir)
+        (void)closedir(*dir);
+}
+
+static sfp_status list_folder(tar_source *s, const char *path, bool test, sfp_error *err)
+{
+    OWNED_BY(close_folder) DIR *dir = opendir(path);
+    int packed = 0;
+    if (!dir)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open the folder", path);
+    for (const struct dirent *e; (e = readdir(dir));) {
+        const char *dot = strrchr(e->d_name, '.');
+        OWNED char *shard = NULL;
+        if (e->d_name[0] != '.' && dot && strcasecmp(dot, ".tar") == 0) {
+            TRY(sfp__path_make(path, e->d_name, &shard, err));
+            TRY(add_shard(s, shard, err));
+        } else {
+            packed += e->d_name[0] != '.' && is_packed(e->d_name);
+        }
+    }
+    if (packed)
+        TRY(sfp__source_note(&s->files.base, err, "left out: %d packed tar files, expected plain ones", packed));
+    if (s->shards.count == 0)
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: has no *.tar", path);
+    qsort(s->shards.s, (size_t)s->shards.count, sizeof *s->shards.s, compare_paths);
+    return pick_part(s, test, err);
+}
+
+/* shard-{008..012}.tar; the width of the first number is kept. */
+static sfp_status list_range(tar_source *s, const char *path, const char *open, sfp_error *err)
+{
+    const char *close = strchr(open, '}');
+    unsigned long from = 0, to = 0;
+    int width = (int)strspn(open + 1, "0123456789"), length = 0;
+    if (!close || width == 0 || width > 9 || sscanf(open, "{%9lu..%9lu}%n", &from, &to, &length) != 2 ||
+        open + length != close + 1 || from > to || to - from >= SHARDS_MAX)
+        return sfp__fail(err, SFP_EINVAL, "%s: is not a range, expected {FIRST..LAST}, e.g. shard-{000..003}.tar", path);
+    for (unsigned long k = from; k <= to; k++) {
+        OWNED_BY(sfp__text_done) sfp_text shard = {0};
+        sfp__text_printf(&shard, "%.*s%0*lu%s", (int)(open - path), path, width, k, close + 1);
+        if (shard.failed)
+            return sfp__fail_nomem(err);
+        TRY(add_shard(s, shard.s, err));
+    }
+    return SFP_OK;
+}
+
+static sfp_status list_shards(tar_source *s, const char *path, bool test, sfp_error *err)
+{
+    const char *open = strchr(path, '{');
+    if (sfp__path_is_dir(path))
+        return list_folder(s, path, test, err);
+    if (open && access(path, F_OK) != 0)
+        return list_range(s, path, open, err);
+    return add_shard(s, path, err);
+}
+
+/* ----------------------------------------------------------------- indexing */
+
+static sfp_status end_sample(tar_source *s, const char *file, sfp_tar_sample *now, sfp_error *err)
+{
+    sfp_entry e = {.record = sfp__record_none(), .place = (uint64_t)now->offset, .size = (uint64_t)now->size};
+    char text[SFP_NAME_MAX];
+    sfp_status status = SFP_OK;
+    if (now->has_picture) {
+        status = sfp__tar_class_of(&s->labels, now->label, &e.record.label, err);
+        if (status == SFP_OK)
+            status = sfp__entries_add(&s->files.entries, e, now->name, strlen(now->name), err);
+        if (status != SFP_OK)
+            status = sfp__fail_prefix(err, status, "%s: %s", file, sfp__printable(now->name, text, sizeof text));
+    } else if (now->key[0]) {
+        s->files.base.skipped++; /* a label without a picture */
+    }
+    sfp__tar_sample_clear(now);
+    return status;
+}
+
+/* The picture of the entry before this place: its bytes end where the next header begins, on a whole block. */
+static sfp_status place_picture(const char *file, sfp_tar_sample *now, int64_t next_header, int64_t file_size, sfp_error *err)
+{
+    char text[SFP_NAME_MAX];
+    now->offset = next_header - (now->size + BLOCK - 1) / BLOCK * BLOCK;
+    if (now->offset + now->size > file_size)
+        return sfp__fail(err, SFP_EFORMAT, "%s: ends at byte %lld inside %s, expected %lld bytes from byte %lld", file,
+                         (long long)file_size, sfp__printable(now->name, text, sizeof text), (long long)now->size,
+                         (long long)now->offset);
+    return SFP_OK;
+}
+
+/* Behind the end mark there is nothing: another archive there would be passed over without a word. */
+static sfp_status check_rest(int fd, const char *file, int64_t at, sfp_error *err)
+{
+    uint8_t block[16 * BLOCK];
+    ssize_t n;
+    for (; (n = pread(fd, block, sizeof block, (off_t)at)) > 0; at += n)
+        for (ssize_t i = 0; i < n; i++)
+            if (block[i])
+                return sfp__fail(
+                    err, SFP_EFORMAT,
+                    "%s: goes on at byte %lld, behind its end mark, expected one archive: give several as files of a folder, "
+                    "or by 'cat' to stdin:",
+                    file, (long long)(at + i));
+    return n < 0 ? sfp__fail_errno(err, SFP_EIO, "%s: cannot read", file) : SFP_OK;
+}
+
+/* A shard that is being scanned. */
+typedef struct scan {
+    tar_source *s;
+    const char *file;
+    int fd;
+    int64_t size;
+    struct archive *a;
+    sfp_tar_sample *now;
+    bool unplaced; /* the entry before was the picture of `now`, which ends where the next header begins */
+} scan;
+
+static void close_scan(scan *c)
+{
+    if (c->a)
+        (void)archive_read_free(c->a);
+    if (c->fd >= 0)
+        (void)close(c->fd);
+}
+
+/* The next header; *e is NULL behind the last. What is wrong with the archive here is told. */
+static sfp_status next_header(scan *c, struct archive_entry **e, sfp_error *err)
+{
+    int code = archive_read_next_header(c->a, e);
+    int64_t here = archive_read_header_position(c->a);
+    if (code != ARCHIVE_OK && code != ARCHIVE_WARN && code != ARCHIVE_EOF)
+        return sfp__tar_fail(c->a, c->file, err);
+    if (c->unplaced)
+        TRY(place_picture(c->file, c->now, here, c->size, err));
+    c->unplaced = false;
+    if (archive_filter_code(c->a, 0) != ARCHIVE_FILTER_NONE)
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: is compressed (%s), expected a plain tar: unpack it, or use stdin:", c->file,
+                         archive_filter_name(c->a, 0));
+    if (code != ARCHIVE_EOF)
+        return SFP_OK;
+    *e = NULL;
+    if (here + BLOCK > c->size)
+        return sfp__fail(err, SFP_EFORMAT, "%s: ends at byte %lld without an end mark, expected blocks of zeros: it is cut",
+                         c->file, (long long)c->size);
+    return check_rest(c->fd, c->file, here, err);
+}
+
+/* A picture of the sample `now`; n bytes of its name are the key. KEY.jpg goes before KEY.depth.png, wherever it stands. */
+static void take_picture(scan *c, const char *name, size_t n, int64_t size)
+{
+    sfp_tar_sample *now = c->now;
+    bool plain = !strchr(name + n + 1, '.');
+    c->s->further += now->has_picture;
+    if (now->has_picture && (now->plain || !plain))
+        return;
+    now->has_picture = c->unplaced = true;
+    now->plain = plain;
+    now->size = size;
+    memcpy(now->name, name, strlen(name) + 1);
+}
+
+static sfp_status scan_entries(scan *c, sfp_error *err)
+{
+    for (struct archive_entry *e;;) {
+        TRY(next_header(c, &e, err));
+        if (!e)
+            return end_sample(c->s, c->file, c->now, err);
+        const char *name = sfp__tar_entry_name(e);
+        if (!name)
+            continue;
+        size_t n = sfp__tar_key_length(name);
+        if (strlen(c->now->key) != n || memcmp(c->now->key, name, n) != 0) {
+            TRY(end_sample(c->s, c->file, c->now, err));
+            memcpy(c->now->key, name, n);
+            c->now->key[n] = '\0';
+        }
+        int64_t size = archive_entry_size(e);
+        if (!sfp__image_name(name)) {
+            TRY(sfp__tar_read_label(c->a, c->file, name, size, c->now, err));
+        } else {
+            TRY(sfp__tar_check_picture(c->file, name, size, err));
+            take_picture(c, name, n, size);
+        }
+    }
+}
+
+static sfp_status scan_shard(tar_source *s, const char *file, sfp_tar_sample *now, sfp_error *err)
+{
+    struct stat st;
+    OWNED_BY(close_scan) scan c = {.s = s, .file = file, .now = now, .fd = open(file, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+    if (c.fd < 0 || fstat(c.fd, &st) != 0)
+        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", file);
+    if (!S_ISREG(st.st_mode))
+        return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", file);
+    if (st.st_size == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", file);
+    c.size = st.st_size;
+    if (!(c.a = sfp__tar_new_archive()))
+        return sfp__fail_nomem(err);
+    if (archive_read_open_fd(c.a, c.fd, SFP_TAR_READ_BYTES) != ARCHIVE_OK)
+        return sfp__tar_fail(c.a, file, err);
+    return scan_entries(&c, err);
+}
+
+static sfp_status scan_shards(tar_source *s, sfp_error *err)
+{
+    OWNED sfp_tar_sample *now = NULL;
+    TRY(sfp__alloc(&now, 1, sizeof *now, err));
+    TRY(sfp__alloc(&s->first, (size_t)s->shards.count, sizeof *s->first, err));
+    for (int i = 0; i < s->shards.count; i++) {
+        s->first[i] = s->files.entries.count;
+        sfp__tar_sample_clear(now);
+        TRY(scan_shard(s, s->shards.s[i], now, err));
+    }
+    sfp_source *base = &s->files.base;
+    if (s->files.entries.count == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: has no pictures, expected KEY.jpg and KEY.cls", base->path);
+    if (base->skipped)
+        TRY(sfp__source_note(base, err, "left out: %llu samples without a picture", (unsigned long long)base->skipped));
+    if (s->further)
+        TRY(sfp__source_note(base, err, "left out: %llu further pictures of a sample (names alike up to the first '.')",
+                             (unsigned long long)s->further));
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------- source */
+
+static const char *where_tar(const sfp_source *base, int64_t i, char *buf, size_t size)
+{
+    const tar_source *s = (const tar_source *)base;
+    char name[SFP_NAME_MAX];
+    (void)sfp__file_source_name(base, i, name, sizeof name);
+    (void)snprintf(buf, size, "%s: %s", s->shards.s[shard_of(s, i)], name);
+    return buf;
+}
+
+static sfp_status load_tar(const sfp_source *base, int64_t i, sfp_picture *out, sfp_error *err)
+{
+    const tar_source *s = (const tar_source *)base;
+    char where[512];
+    const char *file = s->shards.s[shard_of(s, i)];
+    const sfp_entry *e = &s->files.entries.at[i];
+    (void)where_tar(base, i, where, sizeof where);
+    if (e->size == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", where);
+    OWNED uint8_t *bytes = NULL;
+    TRY(sfp__alloc(&bytes, e->size, 1, err));
+    OWNED_BY(close_scan) scan c = {.fd = open(file, O_RDONLY | O_CLOEXEC)};
+    if (c.fd < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", file);
+    for (size_t done = 0; done < e->size;) {
+        ssize_t n = pread(c.fd, bytes + done, e->size - done, (off_t)(e->place + done));
+        if (n < 0 && errno != EINTR)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", where);
+        if (n == 0)
+            return sfp__fail(err, SFP_EIO, "%s: the file ends inside it", where);
+        done += n > 0 ? (size_t)n : 0;
+    }
+    *out = (sfp_picture){.kind = SFP_PICTURE_ENCODED, .size = e->size, .bytes = TAKE(bytes)};
+    return SFP_OK;
+}
+
+static void close_tar(sfp_source *base)
+{
+    tar_source *s = (tar_source *)base;
+    sfp__strings_done(&s->shards);
+    sfp__free(s->first);
+    sfp__tar_labels_done(&s->labels);
+    sfp__file_source_close(base);
+}
+
+static const sfp_source_ops tar_ops = {
+    .record = sfp__file_source_record,
+    .load = load_tar,
+    .name = sfp__file_source_name,
+    .where = where_tar,
+    .close = close_tar,
+};
+
+static sfp_status open_tar(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+{
+    OWNED_PTR(sfp__file_source_free) sfp_file_source *files = NULL;
+    OWNED char *dir = sfp__path_is_dir(path) ? sfp__strdup(path) : sfp__path_dir(path);
+    sfp_names none = {0};
+    if (!dir)
+        return sfp__fail_nomem(err);
+    TRY(sfp__file_source_create(sizeof(tar_source), &sfp__source_tar, &tar_ops, path, dir, &files, err));
+    tar_source *s = (tar_source *)files;
+    TRY(sfp__path_make(dir, "classes.txt", &s->labels.path, err));
+    TRY(sfp__tar_labels_read(&s->labels, false, err));
+    TRY(list_shards(s, path, opt->test, err));
+    TRY(scan_shards(s, err));
+    if (!s->labels.listed)
+        TRY(sfp__entries_sort_names(&files->entries, &s->labels.names, &none, err));
+    files->base.keeps_order = true;
+    *out = sfp__file_source_finish(TAKE(files), &s->labels.names, NULL);
+    return SFP_OK;
+}
+
+const sfp_source_kind sfp__source_tar = {
+    .name = "tar",
+    .summary = "WebDataset shards: a tar, a folder of them, a range {000..003}",
+    .open = open_tar,
+};
