@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "io/file.h"
-#include "io/image.h"
+#include "io/image/image.h"
 #include "io/lines.h"
 #include "io/walk.h"
 

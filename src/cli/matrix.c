@@ -3,8 +3,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "io/file.h"
-#include "io/npy.h"
-#include "io/tensor_file.h"
+#include "io/tensor/tensor_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -64,9 +63,9 @@ static sfp_status tensor_of(const char *path, const char *name, const sfp_tensor
         return SFP_OK;
     if (name)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: has no tensor '%s'", path, sfp__printable(name, shown, sizeof shown));
-    if (sfp__tensor_file_count(f) != 1)
-        return sfp__fail(err, SFP_EINVAL, "%s: has %zu tensors, expected one, or FILE:NAME", path, sfp__tensor_file_count(f));
-    *out = sfp__tensor_file_at(f, 0);
+    if (f->count != 1)
+        return sfp__fail(err, SFP_EINVAL, "%s: has %zu tensors, expected one, or FILE:NAME", path, f->count);
+    *out = &f->tensors[0];
     return SFP_OK;
 }
 
@@ -78,11 +77,11 @@ static sfp_status with_tensor(const char *path, tensor_fn fn, void *out, sfp_err
     const char *name = name_in(path);
     size_t n = name ? (size_t)(name - path) - 1 : strlen(path);
     if (n >= 4 && memcmp(path + n - 4, ".npy", 4) == 0 && !name) {
-        sfp_npy *npy = NULL;
+        sfp_tensor_file *npy = NULL;
         sfp_status s = sfp__npy_open(path, &npy, err);
         if (!s)
-            s = fn(path, sfp__npy_tensor(npy), out, err);
-        sfp__npy_close(npy);
+            s = fn(path, &npy->tensors[0], out, err);
+        sfp__tensor_file_close(npy);
         return s;
     }
     sfp_tensor_file *f = NULL;

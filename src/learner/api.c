@@ -1,6 +1,6 @@
 /* The public interface (streamfp.h) on top of vit, learner and predictor. */
 #include "base/mem.h"
-#include "io/image.h"
+#include "io/image/image.h"
 #include "learner/learner.h"
 #include "learner/predictor.h"
 #include "learner/settings.h"

@@ -15,7 +15,7 @@
 typedef struct loaded {
     sfp_learner *l;
     const char *path;
-    sfp_safetensors *st;
+    sfp_tensor_file *st;
     int classes, filled;
     sfp_saved_span span;
     sfp_saved_names names;
@@ -41,10 +41,10 @@ static sfp_status read_whole(const char *path, uint8_t **bytes, size_t *size, sf
         return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, which is no checkpoint", path, n);
     memcpy(&expected, block + n - sizeof expected, sizeof expected);
     found = (uint32_t)crc32_z(crc32_z(0, NULL, 0), block, n - sizeof expected);
-    sfp_safetensors *st = NULL;
+    sfp_tensor_file *st = NULL;
     if (found != expected && !sfp__safetensors_open_memory(path, block, n, &st, NULL)) {
-        bool earlier = sfp__safetensors_meta(st, "kind") && sfp__safetensors_meta(st, "position"); /* a method's, version 2 */
-        sfp__safetensors_close(st);
+        bool earlier = sfp__tensor_file_meta(st, "kind") && sfp__tensor_file_meta(st, "position"); /* a method's, version 2 */
+        sfp__tensor_file_close(st);
         if (earlier)
             return sfp__fail(err, SFP_EUNSUPPORTED, "%s: " SFP_SAVED_EARLIER, path);
     }
@@ -65,12 +65,12 @@ sfp_status sfp__checkpoint_check(const char *path, sfp_error *err)
 sfp_status sfp__checkpoint_look(const char *path, char *method, size_t size, char **position, sfp_error *err)
 {
     OWNED uint8_t *bytes = NULL;
-    OWNED_PTR(sfp__safetensors_close) sfp_safetensors *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     size_t n = 0;
     TRY(read_whole(path, &bytes, &n, err));
     TRY(sfp__safetensors_open_memory(path, bytes, n, &st, err));
     TRY(sfp__saved_check_format(st, SFP_CHECKPOINT_FORMAT, SFP_CHECKPOINT_VERSION, true, err));
-    const char *made_by = sfp__safetensors_meta(st, "method"), *text = sfp__safetensors_meta(st, "position");
+    const char *made_by = sfp__tensor_file_meta(st, "method"), *text = sfp__tensor_file_meta(st, "position");
     if (!text)
         return sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint", path);
     if (!(*position = sfp__strdup(text)))
@@ -85,7 +85,7 @@ static sfp_status find(const loaded *f, const char *name, sfp_dtype dtype, int n
                        sfp_error *err)
 {
     const sfp_tensor *t = NULL;
-    sfp_status s = sfp__safetensors_need(f->st, name, &t, err);
+    sfp_status s = sfp__tensor_file_need(f->st, name, &t, err);
     if (!s && t->dtype != dtype)
         s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is %s, expected %s", f->path, name, sfp__dtype_name(t->dtype),
                       sfp__dtype_name(dtype));
@@ -236,7 +236,7 @@ static sfp_status check_buffer(loaded *f, sfp_error *err)
 {
     const sfp_buffer_options *o = f->l->buffer ? &f->l->buffer->opt : NULL;
     const sfp_tensor *label = NULL;
-    sfp_status s = sfp__safetensors_need(f->st, "buffer.label", &label, err);
+    sfp_status s = sfp__tensor_file_need(f->st, "buffer.label", &label, err);
     if (s)
         return s;
     int slots = o ? o->slots : 0;
@@ -285,7 +285,7 @@ static sfp_status check_all(loaded *f, sfp_error *err)
         TRY(sfp__parts_check_buffer(l->buffer, f->st, err));
     }
     const int64_t classes = f->classes;
-    const char *position = sfp__safetensors_meta(f->st, "position");
+    const char *position = sfp__tensor_file_meta(f->st, "position");
     TRY(find(f, "seen", SFP_DTYPE_U8, 1, &classes, &f->seen, err));
     TRY(find(f, "allowed", SFP_DTYPE_U8, 1, &classes, &f->allowed, err));
     TRY(sfp__saved_names_read(f->st, sfp__learner_label_max(l), &f->names, err));
@@ -384,7 +384,7 @@ static void commit(loaded *f)
 
 static sfp_status check_method(const loaded *f, sfp_error *err)
 {
-    const char *then = sfp__safetensors_meta(f->st, "method"), *now = f->l->opt.method;
+    const char *then = sfp__tensor_file_meta(f->st, "method"), *now = f->l->opt.method;
     char shown[SFP_NAME_MAX];
     if (strcmp(then ? then : "", now ? now : "") != 0)
         return sfp__fail(err, SFP_EINVAL, "%s: was made by method %s, now it is %s", f->path,
@@ -421,7 +421,7 @@ done:
     for (int i = 0; i < SFP_HEAD_EXPERTS; i++)
         sfp__head_free(f.heads[i]);
     sfp__saved_names_done(&f.names);
-    sfp__safetensors_close(f.st);
+    sfp__tensor_file_close(f.st);
     sfp__free(f.position);
     sfp__free(bytes);
     return s;

@@ -11,7 +11,7 @@
 #define SFP_LEARNER_HEAD_H
 
 #include "base/error.h"
-#include "io/tensor.h"
+#include "io/tensor/tensor.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "buffer/buffer.h"
 #include "fingerprint/fingerprint.h"
-#include "io/image.h"
+#include "io/image/image.h"
 #include "learner/head.h"
 #include "select/select.h"
 

@@ -37,32 +37,32 @@ sfp_status sfp__parts_visit(const char *prefix, sfp_parts_fn parts, void *state,
     return s;
 }
 
-sfp_status sfp__parts_check(const char *prefix, sfp_parts_fn parts, void *state, const sfp_safetensors *st, sfp_error *err)
+sfp_status sfp__parts_check(const char *prefix, sfp_parts_fn parts, void *state, const sfp_tensor_file *st, sfp_error *err)
 {
     char name[NAME];
     sfp_tensor t;
     void *data;
     for (int i = 0; parts && i < tensor_of(prefix, parts, state, i, name, &t, &data); i++) {
         const sfp_tensor *found = NULL;
-        sfp_status s = sfp__safetensors_need(st, name, &found, err);
+        sfp_status s = sfp__tensor_file_need(st, name, &found, err);
         if (!s && found->dtype != t.dtype)
-            s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is %s, expected %s", sfp__safetensors_path(st), name,
+            s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is %s, expected %s", st->path, name,
                           sfp__dtype_name(found->dtype), sfp__dtype_name(t.dtype));
         if (!s)
-            s = sfp__tensor_expect(sfp__safetensors_path(st), found, t.shape, t.ndim, err);
+            s = sfp__tensor_expect(st->path, found, t.shape, t.ndim, err);
         if (s)
             return s;
     }
     return SFP_OK;
 }
 
-void sfp__parts_load(const char *prefix, sfp_parts_fn parts, void *state, const sfp_safetensors *st)
+void sfp__parts_load(const char *prefix, sfp_parts_fn parts, void *state, const sfp_tensor_file *st)
 {
     char name[NAME];
     sfp_tensor t;
     void *data;
     for (int i = 0; parts && i < tensor_of(prefix, parts, state, i, name, &t, &data); i++)
-        memcpy(data, sfp__safetensors_find(st, name)->data, t.bytes);
+        memcpy(data, sfp__tensor_file_find(st, name)->data, t.bytes);
 }
 
 /* ------------------------------------------------------------------ of a buffer */
@@ -82,14 +82,14 @@ sfp_status sfp__parts_visit_buffer(const sfp_buffer *b, sfp_status (*fn)(void *c
     return parts ? sfp__parts_visit(prefix, parts, b->state, fn, ctx, err) : SFP_OK;
 }
 
-sfp_status sfp__parts_check_buffer(const sfp_buffer *b, const sfp_safetensors *st, sfp_error *err)
+sfp_status sfp__parts_check_buffer(const sfp_buffer *b, const sfp_tensor_file *st, sfp_error *err)
 {
     char prefix[PREFIX];
     sfp_parts_fn parts = parts_of(b, prefix);
     return parts ? sfp__parts_check(prefix, parts, b->state, st, err) : SFP_OK;
 }
 
-void sfp__parts_load_buffer(const sfp_buffer *b, const sfp_safetensors *st)
+void sfp__parts_load_buffer(const sfp_buffer *b, const sfp_tensor_file *st)
 {
     char prefix[PREFIX];
     sfp_parts_fn parts = parts_of(b, prefix);

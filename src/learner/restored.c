@@ -13,7 +13,7 @@ typedef struct reading {
     sfp_vit *vit;
     sfp_thread_pool *threads;
     const char *path;
-    sfp_safetensors *st;
+    sfp_tensor_file *st;
     int classes;
 } reading;
 
@@ -21,7 +21,7 @@ typedef struct reading {
 
 static sfp_status read_setting(const reading *f, const char *key, bool wanted, sfp_error *err)
 {
-    const char *text = sfp__safetensors_meta(f->st, key);
+    const char *text = sfp__tensor_file_meta(f->st, key);
     char value[SFP_NAME_MAX];
     if (!text)
         return wanted ? sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", f->path, key) : SFP_OK;
@@ -32,7 +32,7 @@ static sfp_status read_setting(const reading *f, const char *key, bool wanted, s
 /* "0.5,0.5,0.5", each above `least`. */
 static sfp_status read_three(const reading *f, const char *key, double least, float *out, sfp_error *err)
 {
-    const char *text = sfp__safetensors_meta(f->st, key);
+    const char *text = sfp__tensor_file_meta(f->st, key);
     char shown[SFP_NAME_MAX];
     float v[3];
     int used = 0;
@@ -86,7 +86,7 @@ static sfp_status load_weights(const reading *f, sfp_mix *mix, sfp_error *err)
     static const int64_t shape = SFP_STATE_MIX;
     const sfp_tensor *t = NULL;
     double v[SFP_STATE_MIX];
-    sfp_status s = sfp__safetensors_need(f->st, SFP_STATE_HEAD "mix", &t, err);
+    sfp_status s = sfp__tensor_file_need(f->st, SFP_STATE_HEAD "mix", &t, err);
     if (!s && t->dtype != SFP_DTYPE_F64)
         s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is %s, expected F64", f->path, t->name, sfp__dtype_name(t->dtype));
     if (!s)
@@ -125,11 +125,11 @@ static sfp_status check_sizes(reading *f, sfp_error *err)
     const sfp_tensor *t = NULL;
     char name[40];
     (void)snprintf(name, sizeof name, "prompt.e_p_%d", sfp__fp_pool_layer(o));
-    sfp_status s = sfp__safetensors_need(f->st, name, &t, err);
+    sfp_status s = sfp__tensor_file_need(f->st, name, &t, err);
     if (!s)
         s = sfp__tensor_expect(f->path, t, pool, 3, err);
     if (!s)
-        s = sfp__safetensors_need(f->st, "last.weight", &t, err);
+        s = sfp__tensor_file_need(f->st, "last.weight", &t, err);
     if (s)
         return s;
     const int64_t rows = t->ndim == 2 && t->shape[0] <= SFP_LEARNER_MAX_CLASSES ? t->shape[0] : 0, last[] = {rows, D};
@@ -184,12 +184,12 @@ static sfp_status read_state(reading *f, sfp_error *err)
         (s = sfp__saved_check_format(f->st, SFP_STATE_FORMAT, SFP_STATE_VERSION, true, err)) ||
         (s = sfp__state_check_sum(f->st, err)) || (s = sfp__saved_check_backbone(f->st, f->vit, err)))
         return s;
-    const char *method = sfp__safetensors_meta(f->st, "method");
+    const char *method = sfp__tensor_file_meta(f->st, "method");
     r->method = method != NULL;
     if ((s = read_settings(f, err)) || (s = method ? load_method(f, method, err) : load_fingerprints(f, err)) ||
         (s = sfp__state_seen(f->st, f->classes, true, &r->snapshot.seen, err)) ||
         (s = sfp__saved_names_read(f->st, SFP_LEARNER_MAX_CLASSES, &r->names, err)) ||
-        (sfp__safetensors_meta(f->st, "timestamps") && (s = sfp__saved_int(f->st, "timestamps", 0, INT64_MAX, &t, err))))
+        (sfp__tensor_file_meta(f->st, "timestamps") && (s = sfp__saved_int(f->st, "timestamps", 0, INT64_MAX, &t, err))))
         return s;
     r->snapshot.t = (uint64_t)t;
     r->snapshot.classes = f->classes;
@@ -204,7 +204,7 @@ sfp_status sfp__restored_load(sfp_vit *vit, sfp_thread_pool *threads, const char
     r->opt = sfp__learner_options_defaults(vit);
     reading f = {.r = r, .vit = vit, .threads = threads, .path = path};
     sfp_status s = read_state(&f, err);
-    sfp__safetensors_close(f.st);
+    sfp__tensor_file_close(f.st);
     if (s)
         sfp__restored_free(r);
     else

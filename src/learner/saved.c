@@ -223,7 +223,7 @@ void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run)
     }
 }
 
-sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors *st, bool run, sfp_error *err)
+sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_tensor_file *st, bool run, sfp_error *err)
 {
     sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
     int n = sfp__saved_settings(l, list);
@@ -232,11 +232,11 @@ sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors
         setting_key(&list[i], run, key, sizeof key);
         if (!run && list[i].kind != SFP_SAVED_STATE)
             continue;
-        const char *found = sfp__safetensors_meta(st, key);
+        const char *found = sfp__tensor_file_meta(st, key);
         if (!found && run)
-            return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", sfp__safetensors_path(st), key);
+            return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, key);
         if (found && strcmp(found, list[i].value) != 0)
-            return sfp__fail(err, SFP_EINVAL, "%s: was made with %s %s, now it is %s", sfp__safetensors_path(st), list[i].name,
+            return sfp__fail(err, SFP_EINVAL, "%s: was made with %s %s, now it is %s", st->path, list[i].name,
                              sfp__printable(found, shown, sizeof shown), list[i].value);
     }
     return SFP_OK;
@@ -244,9 +244,9 @@ sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors
 
 /* ------------------------------------------------------------------ reading */
 
-sfp_status sfp__saved_check_format(const sfp_safetensors *st, const char *format, int version, bool wanted, sfp_error *err)
+sfp_status sfp__saved_check_format(const sfp_tensor_file *st, const char *format, int version, bool wanted, sfp_error *err)
 {
-    const char *path = sfp__safetensors_path(st), *found = sfp__safetensors_meta(st, "format");
+    const char *path = st->path, *found = sfp__tensor_file_meta(st, "format");
     char shown[SFP_NAME_MAX];
     long long v = 0;
     if (!found && !wanted)
@@ -265,13 +265,13 @@ sfp_status sfp__saved_check_format(const sfp_safetensors *st, const char *format
 
 const sfp_tensor *sfp__saved_find(void *st, const char *name)
 {
-    return sfp__safetensors_find(st, name);
+    return sfp__tensor_file_find(st, name);
 }
 
-sfp_status sfp__saved_int(const sfp_safetensors *st, const char *key, long long min, long long max, long long *out,
+sfp_status sfp__saved_int(const sfp_tensor_file *st, const char *key, long long min, long long max, long long *out,
                           sfp_error *err)
 {
-    const char *text = sfp__safetensors_meta(st, key), *path = sfp__safetensors_path(st);
+    const char *text = sfp__tensor_file_meta(st, key), *path = st->path;
     char shown[SFP_NAME_MAX], *end = NULL;
     if (!text)
         return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", path, key);
@@ -284,9 +284,9 @@ sfp_status sfp__saved_int(const sfp_safetensors *st, const char *key, long long 
     return SFP_OK;
 }
 
-sfp_status sfp__saved_names_read(const sfp_safetensors *st, int most, sfp_saved_names *out, sfp_error *err)
+sfp_status sfp__saved_names_read(const sfp_tensor_file *st, int most, sfp_saved_names *out, sfp_error *err)
 {
-    const char *text = sfp__safetensors_meta(st, "class_names"), *path = sfp__safetensors_path(st);
+    const char *text = sfp__tensor_file_meta(st, "class_names"), *path = st->path;
     *out = (sfp_saved_names){0};
     if (!text)
         return SFP_OK;
@@ -333,19 +333,19 @@ void sfp__saved_names_commit(sfp_saved_names *n, sfp_learner *l)
         n->count = 0; /* they are the learner's now */
 }
 
-sfp_status sfp__saved_classes(sfp_learner *l, const sfp_safetensors *st, int least, int *out, sfp_error *err)
+sfp_status sfp__saved_classes(sfp_learner *l, const sfp_tensor_file *st, int least, int *out, sfp_error *err)
 {
     const sfp_tensor *t = NULL;
     const sfp_param *p = l->fp ? &l->fp->last_w : NULL;
     const int64_t now = sfp__learner_classes(l);
-    TRY(sfp__safetensors_need(st, p ? p->name : "seen", &t, err));
+    TRY(sfp__tensor_file_need(st, p ? p->name : "seen", &t, err));
     bool grows = sfp__learner_label_max(l) != now, rows = p ? t->ndim == 2 && t->shape[1] == p->shape[1] : t->ndim == 1;
     int64_t low = grows ? least : now, high = grows ? SFP_LEARNER_MAX_CLASSES : now;
     if (!rows || t->shape[0] > SFP_LEARNER_MAX_CLASSES)
-        TRY(sfp__tensor_expect(sfp__safetensors_path(st), t, p ? p->shape : &now, p ? p->ndim : 1, err));
+        TRY(sfp__tensor_expect(st->path, t, p ? p->shape : &now, p ? p->ndim : 1, err));
     if (t->shape[0] < low || t->shape[0] > high)
         return sfp__fail(err, SFP_EINVAL, "%s: has %lld classes, expected %s%lld, as many as the stream has",
-                         sfp__safetensors_path(st), (long long)t->shape[0], grows ? "at least " : "", (long long)low);
+                         st->path, (long long)t->shape[0], grows ? "at least " : "", (long long)low);
     *out = (int)t->shape[0];
     return SFP_OK;
 }

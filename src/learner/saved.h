@@ -4,7 +4,7 @@
 #ifndef SFP_LEARNER_SAVED_H
 #define SFP_LEARNER_SAVED_H
 
-#include "io/safetensors.h"
+#include "io/tensor/safetensors.h"
 #include "learner/learner_internal.h"
 
 /* ------------------------------------------------------------------ writing */
@@ -58,7 +58,7 @@ int sfp__saved_answer_settings(const sfp_learner_options *o, sfp_saved_setting *
 void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run);
 /* Fails with SFP_EINVAL and both values where the file's differ. `run`: those of SFP_SAVED_RUN too, of which
  * none may be missing. */
-sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_safetensors *st, bool run, sfp_error *err);
+sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_tensor_file *st, bool run, sfp_error *err);
 
 /* ----------------------------------------------------------------- backbone */
 
@@ -68,9 +68,9 @@ unsigned long sfp__saved_backbone_sum(const sfp_vit *vit);
 /* backbone-file, backbone-sizes, backbone: whose queries and features the values were learned on. */
 void sfp__saved_put_backbone(sfp_saved_meta *m, const sfp_vit *vit);
 /* The input size at which the values were learned; 0: the file does not tell. */
-int sfp__saved_img_size(const sfp_safetensors *st);
+int sfp__saved_img_size(const sfp_tensor_file *st);
 /* SFP_EINVAL and both by name when it is another one. A file that does not tell is taken. */
-sfp_status sfp__saved_check_backbone(const sfp_safetensors *st, const sfp_vit *vit, sfp_error *err);
+sfp_status sfp__saved_check_backbone(const sfp_tensor_file *st, const sfp_vit *vit, sfp_error *err);
 
 /* ------------------------------------------------------------------ reading */
 
@@ -78,13 +78,13 @@ sfp_status sfp__saved_check_backbone(const sfp_safetensors *st, const sfp_vit *v
     "written by an earlier version: start again without --resume in another --out, or finish it with that version"
 
 /* SFP_EFORMAT for another format, SFP_EUNSUPPORTED for another version. `wanted`: the file must name its format. */
-sfp_status sfp__saved_check_format(const sfp_safetensors *st, const char *format, int version, bool wanted, sfp_error *err);
+sfp_status sfp__saved_check_format(const sfp_tensor_file *st, const char *format, int version, bool wanted, sfp_error *err);
 
-/* An sfp_head_find_fn; `st` is an sfp_safetensors. */
+/* An sfp_head_find_fn; `st` is an sfp_tensor_file. */
 const sfp_tensor *sfp__saved_find(void *st, const char *name);
 
 /* A number of the metadata; SFP_EFORMAT when it is missing or out of range. */
-sfp_status sfp__saved_int(const sfp_safetensors *st, const char *key, long long min, long long max, long long *out,
+sfp_status sfp__saved_int(const sfp_tensor_file *st, const char *key, long long min, long long max, long long *out,
                           sfp_error *err);
 
 typedef struct sfp_saved_names {
@@ -93,14 +93,14 @@ typedef struct sfp_saved_names {
     char **name; /* (count), NULL where a class has none */
 } sfp_saved_names;
 
-sfp_status sfp__saved_names_read(const sfp_safetensors *st, int most, sfp_saved_names *out, sfp_error *err);
+sfp_status sfp__saved_names_read(const sfp_tensor_file *st, int most, sfp_saved_names *out, sfp_error *err);
 void sfp__saved_names_done(sfp_saved_names *n);
 /* The learner takes the names over, in place of its own; there is room. Cannot fail. */
 void sfp__saved_names_commit(sfp_saved_names *n, sfp_learner *l);
 
 /* How many rows the file's classifier has, or classes its method: as many as the learner's, or where they appear `least` and
  * more. */
-sfp_status sfp__saved_classes(sfp_learner *l, const sfp_safetensors *st, int least, int *out, sfp_error *err);
+sfp_status sfp__saved_classes(sfp_learner *l, const sfp_tensor_file *st, int least, int *out, sfp_error *err);
 
 typedef struct sfp_saved_span {
     int task, start, open;

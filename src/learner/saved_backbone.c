@@ -60,9 +60,9 @@ void sfp__saved_put_backbone(sfp_saved_meta *m, const sfp_vit *vit)
     sfp__saved_put(m, "backbone", id.sum);
 }
 
-int sfp__saved_img_size(const sfp_safetensors *st)
+int sfp__saved_img_size(const sfp_tensor_file *st)
 {
-    const char *sizes = sfp__safetensors_meta(st, "backbone-sizes");
+    const char *sizes = sfp__tensor_file_meta(st, "backbone-sizes");
     char *end = NULL;
     if (!sizes || strncmp(sizes, "img ", 4) != 0)
         return 0;
@@ -70,10 +70,10 @@ int sfp__saved_img_size(const sfp_safetensors *st)
     return *end == ',' && side > 0 && side <= INT_MAX ? (int)side : 0;
 }
 
-sfp_status sfp__saved_check_backbone(const sfp_safetensors *st, const sfp_vit *vit, sfp_error *err)
+sfp_status sfp__saved_check_backbone(const sfp_tensor_file *st, const sfp_vit *vit, sfp_error *err)
 {
-    const char *sum = sfp__safetensors_meta(st, "backbone"), *sizes = sfp__safetensors_meta(st, "backbone-sizes"),
-               *file = sfp__safetensors_meta(st, "backbone-file");
+    const char *sum = sfp__tensor_file_meta(st, "backbone"), *sizes = sfp__tensor_file_meta(st, "backbone-sizes"),
+               *file = sfp__tensor_file_meta(st, "backbone-file");
     identity id = identify(vit);
     if ((!sum || strcmp(sum, id.sum) == 0) && (!sizes || strcmp(sizes, id.sizes) == 0))
         return SFP_OK;
@@ -83,10 +83,10 @@ sfp_status sfp__saved_check_backbone(const sfp_safetensors *st, const sfp_vit *v
         (void)snprintf(other, sizeof other, "img %d%s", side, strchr(id.sizes, ','));
         if (strcmp(other, sizes) == 0)
             return sfp__fail(err, SFP_EINVAL, "%s: was learned at an input size of %d, this backbone is at %d (img-size %d brings it there)",
-                             sfp__safetensors_path(st), side, vit->config.img_size, side);
+                             st->path, side, vit->config.img_size, side);
     }
     return sfp__fail(err, SFP_EINVAL, "%s: was learned on backbone '%s' (%s; checksum %s), this one is '%s' (%s; checksum %s)",
-                     sfp__safetensors_path(st), sfp__printable(file ? file : "?", was[0], sizeof was[0]),
+                     st->path, sfp__printable(file ? file : "?", was[0], sizeof was[0]),
                      sfp__printable(sizes ? sizes : "?", was[1], sizeof was[1]), sfp__printable(sum ? sum : "?", was[2], sizeof was[2]),
                      id.file, id.sizes, id.sum);
 }

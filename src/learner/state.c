@@ -119,7 +119,7 @@ sfp_status sfp__learner_save_state(sfp_learner *l, const char *path, sfp_error *
 typedef struct loaded {
     sfp_learner *l;
     const char *path;
-    sfp_safetensors *st;
+    sfp_tensor_file *st;
     int classes;
     float *values; /* all tensors, in the order of sfp__fp_params */
     uint8_t *seen; /* (classes) */
@@ -129,7 +129,7 @@ typedef struct loaded {
 
 static sfp_status check_kind(const loaded *f, sfp_error *err)
 {
-    const char *method = sfp__safetensors_meta(f->st, "method");
+    const char *method = sfp__tensor_file_meta(f->st, "method");
     char name[SFP_NAME_MAX];
     sfp_status s = sfp__saved_check_format(f->st, SFP_STATE_FORMAT, SFP_STATE_VERSION, false, err);
     if (!s)
@@ -177,7 +177,7 @@ sfp_status sfp__learner_load_state(sfp_learner *l, const char *path, sfp_error *
     s = sfp__learner_publish(l, err);
 done:
     sfp__saved_names_done(&f.names);
-    sfp__safetensors_close(f.st);
+    sfp__tensor_file_close(f.st);
     sfp__free(f.values);
     sfp__free(f.seen);
     return s;

@@ -29,7 +29,7 @@ sfp_status sfp__state_sum(const sfp_saved_tensors *tensors, const sfp_saved_meta
 /* ------------------------------------------------------------------ reading */
 
 /* SFP_EFORMAT for a state that is not what its checksum says; one without, and any other file, is taken as it is. */
-sfp_status sfp__state_check_sum(const sfp_safetensors *st, sfp_error *err);
+sfp_status sfp__state_check_sum(const sfp_tensor_file *st, sfp_error *err);
 
 /* The input size at which a state was learned, before there is a backbone to read it on; 0: the file does not tell. */
 sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err);
@@ -40,20 +40,20 @@ typedef struct sfp_state_pool {
     int first_layer, last_layer;
 } sfp_state_pool;
 
-bool sfp__state_pool(const sfp_safetensors *st, sfp_state_pool *out); /* false: the file has none */
+bool sfp__state_pool(const sfp_tensor_file *st, sfp_state_pool *out); /* false: the file has none */
 /* SFP_EINVAL and both values, by the names of the options, where the file's pool is not as these fingerprints have theirs. */
-sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_safetensors *st, sfp_error *err);
+sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_tensor_file *st, sfp_error *err);
 
 /* All parameters of fp in the order of sfp__fp_params, one after another, newly allocated; the classifier has `classes` rows.
  * Every tensor must be there, of the right shape and finite, and none that such fingerprints do not have. */
-sfp_status sfp__state_values(sfp_fp *fp, const sfp_safetensors *st, int classes, float **out, sfp_error *err);
+sfp_status sfp__state_values(sfp_fp *fp, const sfp_tensor_file *st, int classes, float **out, sfp_error *err);
 /* Puts them in; the classifier has that many rows. Adam begins anew. Cannot fail. */
 void sfp__state_put_values(sfp_fp *fp, const float *values);
 
 /* Which components learn. Files of the reference name only the task. */
-sfp_status sfp__state_span(const sfp_fp_options *o, const sfp_safetensors *st, sfp_saved_span *out, sfp_error *err);
+sfp_status sfp__state_span(const sfp_fp_options *o, const sfp_tensor_file *st, sfp_saved_span *out, sfp_error *err);
 
 /* (classes) newly allocated, NULL for 0 classes; `otherwise` where the file does not tell. */
-sfp_status sfp__state_seen(const sfp_safetensors *st, int classes, bool otherwise, uint8_t **out, sfp_error *err);
+sfp_status sfp__state_seen(const sfp_tensor_file *st, int classes, bool otherwise, uint8_t **out, sfp_error *err);
 
 #endif

@@ -13,11 +13,11 @@
 
 sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err)
 {
-    sfp_safetensors *st = NULL;
+    sfp_tensor_file *st = NULL;
     sfp_status s = sfp__safetensors_open(path, &st, err);
     if (!s && !(s = sfp__state_check_sum(st, err)))
         *out = sfp__saved_img_size(st);
-    sfp__safetensors_close(st);
+    sfp__tensor_file_close(st);
     return s;
 }
 
@@ -32,11 +32,11 @@ static int pool_layer(const char *name, bool *shared)
     return end > name + 11 && *end == '\0' && layer >= 0 && layer < SFP_VIT_MAX_DEPTH ? (int)layer : -1;
 }
 
-bool sfp__state_pool(const sfp_safetensors *st, sfp_state_pool *out)
+bool sfp__state_pool(const sfp_tensor_file *st, sfp_state_pool *out)
 {
     sfp_state_pool p = {.pool = -1, .first_layer = SFP_VIT_MAX_DEPTH, .last_layer = -1};
-    for (size_t i = 0; i < sfp__safetensors_count(st); i++) {
-        const sfp_tensor *t = sfp__safetensors_at(st, i);
+    for (size_t i = 0; i < st->count; i++) {
+        const sfp_tensor *t = &st->tensors[i];
         bool shared;
         int layer = pool_layer(t->name, &shared);
         if (layer < 0 || t->ndim != 3)
@@ -54,10 +54,10 @@ bool sfp__state_pool(const sfp_safetensors *st, sfp_state_pool *out)
     return p.pool >= 0;
 }
 
-sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_safetensors *st, sfp_error *err)
+sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_tensor_file *st, sfp_error *err)
 {
     const sfp_fp_options *o = &fp->opt;
-    const char *path = sfp__safetensors_path(st);
+    const char *path = st->path;
     sfp_state_pool p;
     if (!sfp__state_pool(st, &p))
         return SFP_OK; /* the first tensor that is missing will be told */
@@ -87,26 +87,26 @@ static size_t file_shape(sfp_fp *fp, int classes, const sfp_param *p, int64_t *s
 }
 
 /* A tensor that these fingerprints have no use for means that the file is of another kind of learner. */
-static sfp_status check_known(const sfp_safetensors *st, sfp_param **params, int count, sfp_error *err)
+static sfp_status check_known(const sfp_tensor_file *st, sfp_param **params, int count, sfp_error *err)
 {
-    for (size_t k = 0; k < sfp__safetensors_count(st); k++) {
-        const sfp_tensor *t = sfp__safetensors_at(st, k);
+    for (size_t k = 0; k < st->count; k++) {
+        const sfp_tensor *t = &st->tensors[k];
         bool known = strncmp(t->name, SFP_STATE_HEAD, strlen(SFP_STATE_HEAD)) == 0;
         for (int i = 0; i < count && !known; i++)
             known = strcmp(params[i]->name, t->name) == 0;
         char name[SFP_NAME_MAX], shape[SFP_SHAPE_MAX];
         if (!known)
             return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected none of that name with these settings",
-                             sfp__safetensors_path(st), sfp__printable(t->name, name, sizeof name),
+                             st->path, sfp__printable(t->name, name, sizeof name),
                              sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
     }
     return SFP_OK;
 }
 
-static sfp_status read_tensor(const sfp_safetensors *st, const char *name, float *to, size_t *count, sfp_error *err)
+static sfp_status read_tensor(const sfp_tensor_file *st, const char *name, float *to, size_t *count, sfp_error *err)
 {
-    const char *path = sfp__safetensors_path(st);
-    const sfp_tensor *t = sfp__safetensors_find(st, name);
+    const char *path = st->path;
+    const sfp_tensor *t = sfp__tensor_file_find(st, name);
     sfp_status s = sfp__tensor_to_f32(path, t, to, err);
     for (size_t k = 0; !s && k < t->count; k++)
         if (!isfinite(to[k]))
@@ -116,7 +116,7 @@ static sfp_status read_tensor(const sfp_safetensors *st, const char *name, float
     return s;
 }
 
-sfp_status sfp__state_values(sfp_fp *fp, const sfp_safetensors *st, int classes, float **out, sfp_error *err)
+sfp_status sfp__state_values(sfp_fp *fp, const sfp_tensor_file *st, int classes, float **out, sfp_error *err)
 {
     int count = 0;
     sfp_param **params = sfp__fp_params(fp, &count);
@@ -126,8 +126,8 @@ sfp_status sfp__state_values(sfp_fp *fp, const sfp_safetensors *st, int classes,
     for (int i = 0; !s && i < count; i++) { /* sizes first: a forged one takes no memory */
         const sfp_tensor *t = NULL;
         total += file_shape(fp, classes, params[i], shape);
-        if (!(s = sfp__safetensors_need(st, params[i]->name, &t, err)))
-            s = sfp__tensor_expect(sfp__safetensors_path(st), t, shape, params[i]->ndim, err);
+        if (!(s = sfp__tensor_file_need(st, params[i]->name, &t, err)))
+            s = sfp__tensor_expect(st->path, t, shape, params[i]->ndim, err);
     }
     if (!s)
         s = check_known(st, params, count, err);
@@ -157,14 +157,14 @@ void sfp__state_put_values(sfp_fp *fp, const float *values)
     sfp__fp_changed(fp);
 }
 
-sfp_status sfp__state_span(const sfp_fp_options *o, const sfp_safetensors *st, sfp_saved_span *out, sfp_error *err)
+sfp_status sfp__state_span(const sfp_fp_options *o, const sfp_tensor_file *st, sfp_saved_span *out, sfp_error *err)
 {
     long long task = 0, start = 0, open = 0;
     int first = 0, end = 0;
     sfp_status s = sfp__saved_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err);
     if (s)
         return s;
-    if (o->tasks > 0 && !sfp__safetensors_meta(st, "open")) {
+    if (o->tasks > 0 && !sfp__tensor_file_meta(st, "open")) {
         sfp__fp_task_span(o, (int)task, &first, &end);
         start = first;
         open = end;
@@ -176,9 +176,9 @@ sfp_status sfp__state_span(const sfp_fp_options *o, const sfp_safetensors *st, s
     return SFP_OK;
 }
 
-sfp_status sfp__state_seen(const sfp_safetensors *st, int classes, bool otherwise, uint8_t **out, sfp_error *err)
+sfp_status sfp__state_seen(const sfp_tensor_file *st, int classes, bool otherwise, uint8_t **out, sfp_error *err)
 {
-    const char *text = sfp__safetensors_meta(st, "seen"), *path = sfp__safetensors_path(st);
+    const char *text = sfp__tensor_file_meta(st, "seen"), *path = st->path;
     uint8_t *seen = classes > 0 ? sfp__calloc((size_t)classes, 1) : NULL;
     if (classes > 0 && !seen)
         return sfp__fail_nomem(err);

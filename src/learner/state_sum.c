@@ -70,26 +70,27 @@ sfp_status sfp__state_sum(const sfp_saved_tensors *tensors, const sfp_saved_meta
     return s;
 }
 
-sfp_status sfp__state_check_sum(const sfp_safetensors *st, sfp_error *err)
+sfp_status sfp__state_check_sum(const sfp_tensor_file *st, sfp_error *err)
 {
-    const char *format = sfp__safetensors_meta(st, "format"), *version = sfp__safetensors_meta(st, "version");
+    const char *format = sfp__tensor_file_meta(st, "format"), *version = sfp__tensor_file_meta(st, "version");
     char now[16];
     (void)snprintf(now, sizeof now, "%d", SFP_STATE_VERSION);
     bool ours = format && strcmp(format, SFP_STATE_FORMAT) == 0 && version && strcmp(version, now) == 0;
-    if (!ours || !sfp__safetensors_meta(st, SFP_CHECKSUM_KEY)) /* another version may sum in another way */
+    if (!ours || !sfp__tensor_file_meta(st, SFP_CHECKSUM_KEY)) /* another version may sum in another way */
         return SFP_OK;
     char sum[SFP_CHECKSUM_MAX];
-    size_t count = 0, room = sfp__safetensors_count(st) + sfp__safetensors_meta_count(st);
+    size_t count = 0, room = st->count + st->meta_count;
     part *list = sfp__calloc(room, sizeof *list);
     if (!list)
         return sfp__fail_nomem(err);
-    for (size_t i = 0; i < sfp__safetensors_meta_count(st); i++) {
+    for (size_t i = 0; i < st->meta_count; i++) {
         part *p = &list[count];
-        sfp__safetensors_meta_at(st, i, &p->name, &p->value);
+        p->name = st->meta[i].key;
+        p->value = st->meta[i].value;
         count += strcmp(p->name, SFP_CHECKSUM_KEY) != 0;
     }
-    for (size_t i = 0; i < sfp__safetensors_count(st); i++) {
-        const sfp_tensor *t = sfp__safetensors_at(st, i);
+    for (size_t i = 0; i < st->count; i++) {
+        const sfp_tensor *t = &st->tensors[i];
         list[count++] = (part){t->name, NULL, t};
     }
     sfp_status s = sum_parts(list, count, sum, err);

@@ -243,7 +243,7 @@ void sfp__vit_free(sfp_vit *v)
 
 const char *sfp__vit_path(const sfp_vit *v)
 {
-    return v->file ? sfp__tensor_file_path(v->file) : NULL;
+    return v->file ? v->file->path : NULL;
 }
 
 /* ------------------------------------------------------------------ random */
@@ -395,7 +395,7 @@ sfp_status sfp__vit_head(const sfp_vit *v, int b, const float *feature, float *l
     const sfp_vit_config *c = &v->config;
     if (c->classes == 0)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: no 'head.weight', so no class scores: only features",
-                         v->file ? sfp__tensor_file_path(v->file) : "vit");
+                         v->file ? v->file->path : "vit");
     for (int i = 0; i < b; i++)
         memcpy(logits + (size_t)i * (size_t)c->classes, v->weights.head_b, (size_t)c->classes * sizeof *logits);
     int token = sfp__gemm_enter();

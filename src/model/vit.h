@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "compute/gemm.h"
-#include "io/safetensors.h"
+#include "io/tensor/safetensors.h"
 
 #include <pthread.h>
 #include <stdbool.h>

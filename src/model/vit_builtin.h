@@ -2,7 +2,7 @@
 #ifndef SFP_MODEL_VIT_BUILTIN_H
 #define SFP_MODEL_VIT_BUILTIN_H
 
-#include "io/tensor_file.h"
+#include "io/tensor/tensor_file.h"
 
 /* The name under which sfp__vit_load takes it; a file of that name is "./builtin". */
 #define SFP_VIT_BUILTIN "builtin"

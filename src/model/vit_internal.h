@@ -3,7 +3,7 @@
 #define SFP_MODEL_VIT_INTERNAL_H
 
 #include "compute/gemm.h"
-#include "io/tensor_file.h"
+#include "io/tensor/tensor_file.h"
 #include "model/vit.h"
 
 /* Elements of a weight; its sizes were checked, so the product fits. */

@@ -95,9 +95,9 @@ static sfp_status refuse_unknown_parts(const loading *l, sfp_error *err)
                  {".k_norm.", "normalised keys"},
                  {"relative_position", "relative positions"},
                  {"fc_norm.", "pooled features"}};
-    for (size_t i = 0; i < sfp__tensor_file_count(l->file); i++)
+    for (size_t i = 0; i < l->file->count; i++)
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
-            const char *name = sfp__tensor_file_at(l->file, i)->name;
+            const char *name = l->file->tensors[i].name;
             if (strncmp(name, l->names.prefix, strlen(l->names.prefix)) == 0 && strstr(name, parts[k].part))
                 return sfp__fail(err, SFP_EUNSUPPORTED, "%s: has '%s' (%s), expected a plain ViT", l->path,
                                  sfp__printable(name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), parts[k].what);
@@ -274,7 +274,7 @@ static sfp_status find_stored(loading *l, const char *full, const int64_t *shape
             s = expect(l, out->part[i], out->order, out->parts, shape, ndim, err);
         if (s)
             return s;
-        l->used[out->part[i] - sfp__tensor_file_at(l->file, 0)] = true;
+        l->used[out->part[i] - &l->file->tensors[0]] = true;
     }
     return SFP_OK;
 }
@@ -373,7 +373,7 @@ static void describe(const loading *l)
 /* The tensors that nothing of the vit reads: how many, and the first of them. */
 static void describe_ignored(const loading *l)
 {
-    size_t total = sfp__tensor_file_count(l->file), ignored = 0, at = 0, room = sizeof l->v->ignored;
+    size_t total = l->file->count, ignored = 0, at = 0, room = sizeof l->v->ignored;
     for (size_t i = 0; i < total; i++)
         ignored += !l->used[i];
     if (ignored == 0)
@@ -382,7 +382,7 @@ static void describe_ignored(const loading *l)
     for (size_t i = 0, shown = 0; i < total && shown < 4 && at < room; i++)
         if (!l->used[i]) {
             char name[64];
-            (void)sfp__printable(sfp__tensor_file_at(l->file, i)->name, name, sizeof name);
+            (void)sfp__printable(l->file->tensors[i].name, name, sizeof name);
             at += (size_t)snprintf(l->v->ignored + at, room - at, "%s%s", shown ? ", " : "",
                                    shown == 3 && ignored > 4 ? "..." : name);
             shown++;
@@ -419,7 +419,7 @@ sfp_status sfp__vit_load(const char *path, const sfp_vit_options *opt, sfp_vit *
     s = sfp__vit_names_find(file, &l.names, err);
     if (!s)
         s = read_config(&l, opt ? opt->img_size : 0, &config, err);
-    if (!s && !(l.used = sfp__calloc(sfp__tensor_file_count(file), sizeof *l.used)))
+    if (!s && !(l.used = sfp__calloc(file->count, sizeof *l.used)))
         s = sfp__fail_nomem(err);
     if (!s)
         s = sfp__vit_new(&config, &l.v, err);

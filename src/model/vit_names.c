@@ -145,8 +145,8 @@ static bool ends_with_name(const char *name, const char *end, size_t *prefix)
 static bool file_has(const sfp_tensor_file *f, const char *end)
 {
     size_t prefix;
-    for (size_t i = 0; i < sfp__tensor_file_count(f); i++)
-        if (ends_with_name(sfp__tensor_file_at(f, i)->name, end, &prefix))
+    for (size_t i = 0; i < f->count; i++)
+        if (ends_with_name(f->tensors[i].name, end, &prefix))
             return true;
     return false;
 }
@@ -156,8 +156,8 @@ static bool find_prefix(const sfp_tensor_file *f, const sfp__vit_layout *layout,
 {
     bool found = false, second = true;
     out->others = -1;
-    for (size_t i = 0; i < sfp__tensor_file_count(f); i++) {
-        const char *name = sfp__tensor_file_at(f, i)->name;
+    for (size_t i = 0; i < f->count; i++) {
+        const char *name = f->tensors[i].name;
         size_t n;
         if (!ends_with_name(name, layout->mark, &n) || n >= sizeof out->prefix) /* a name that long is none of these */
             continue;
@@ -196,7 +196,7 @@ sfp_status sfp__vit_names_find(const sfp_tensor_file *f, sfp__vit_names *out, sf
     return sfp__fail(err, SFP_ENOTFOUND,
                      "%s: no ViT: tensor 'patch_embed.proj.weight' is missing (timm, DeiT, DINO, iBOT, MoCo v3), and so are CLIP's "
                      "'class_embedding', Hugging Face's 'embeddings.patch_embeddings.projection.weight' and JAX's 'embedding/kernel'",
-                     sfp__tensor_file_path(f));
+                     f->path);
 }
 
 bool sfp__vit_names_of(const sfp__vit_names *n, int block, const char *timm_name, int part, char buf[SFP_VIT_NAME_MAX], sfp__vit_order *order)
@@ -226,8 +226,8 @@ int sfp__vit_names_depth(const sfp__vit_names *n, const sfp_tensor_file *f)
 {
     size_t prefix = strlen(n->prefix), blocks = strlen(n->layout->blocks), after = strlen(n->layout->after);
     int count = 0;
-    for (size_t i = 0; i < sfp__tensor_file_count(f); i++) {
-        const char *name = sfp__tensor_file_at(f, i)->name;
+    for (size_t i = 0; i < f->count; i++) {
+        const char *name = f->tensors[i].name;
         if (strncmp(name, n->prefix, prefix) != 0 || strncmp(name + prefix, n->layout->blocks, blocks) != 0)
             continue;
         const char *digits = name + prefix + blocks;

@@ -2,7 +2,7 @@
 #ifndef SFP_MODEL_VIT_NAMES_H
 #define SFP_MODEL_VIT_NAMES_H
 
-#include "io/tensor_file.h"
+#include "io/tensor/tensor_file.h"
 
 #define SFP_VIT_NAME_MAX 512
 #define SFP_VIT_PREFIX_MAX 384

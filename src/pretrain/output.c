@@ -6,7 +6,7 @@
 #include "io/folder.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
-#include "io/safetensors.h"
+#include "io/tensor/safetensors.h"
 #include "report/html.h"
 
 #include <inttypes.h>
@@ -297,11 +297,11 @@ static json_t *read_pretraining(const char *out)
 static int64_t checkpoint_step(const char *out)
 {
     char path[PATH_MAX];
-    OWNED_PTR(sfp__safetensors_close) sfp_safetensors *f = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
     (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_CHECKPOINT, out);
     if (sfp__safetensors_open(path, &f, NULL) != SFP_OK)
         return -1;
-    const char *text = sfp__safetensors_meta(f, "step");
+    const char *text = sfp__tensor_file_meta(f, "step");
     return text ? strtoll(text, NULL, 10) : -1;
 }
 

@@ -123,13 +123,13 @@ size_t sfp__pretrain_notes(const sfp_pretrain_options *o, sfp_pretrain_note *out
     return n;
 }
 
-sfp_status sfp__pretrain_is_other(const sfp_safetensors *f, const sfp_pretrain_options *o, sfp_error *err)
+sfp_status sfp__pretrain_is_other(const sfp_tensor_file *f, const sfp_pretrain_options *o, sfp_error *err)
 {
     sfp_pretrain_note list[SFP_PRETRAIN_NOTES_MAX];
-    const char *path = sfp__safetensors_path(f);
+    const char *path = f->path;
     bool told = false;
     for (size_t i = 0, n = sfp__pretrain_notes(o, list); i < n; i++) {
-        const char *was = sfp__safetensors_meta(f, list[i].key), *now = list[i].text ? list[i].text : list[i].number;
+        const char *was = sfp__tensor_file_meta(f, list[i].key), *now = list[i].text ? list[i].text : list[i].number;
         const char *name = list[i].key + strlen(PREFIX);
         char shown[SFP_NAME_MAX];
         told = told || was;

@@ -4,7 +4,7 @@
 #define SFP_PRETRAIN_SETTINGS_H
 
 #include "base/settings.h"
-#include "io/safetensors.h"
+#include "io/tensor/safetensors.h"
 #include "pretrain/pretrain.h"
 
 enum { SFP_PRETRAIN_ROWS = 41 };
@@ -24,6 +24,6 @@ typedef struct sfp_pretrain_note {
 /* The options that decide what a step does; returns how many. `o` must outlive them. */
 size_t sfp__pretrain_notes(const sfp_pretrain_options *o, sfp_pretrain_note *out);
 /* SFP_EINVAL: a checkpoint of another training; with its first note that is not as now, and both values. */
-sfp_status sfp__pretrain_is_other(const sfp_safetensors *f, const sfp_pretrain_options *o, sfp_error *err);
+sfp_status sfp__pretrain_is_other(const sfp_tensor_file *f, const sfp_pretrain_options *o, sfp_error *err);
 
 #endif

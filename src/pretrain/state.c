@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "io/safetensors.h"
+#include "io/tensor/safetensors.h"
 #include "model/vit_train.h"
 #include "pretrain/settings.h"
 
@@ -86,15 +86,15 @@ sfp_status sfp__pretrain_state_save(const sfp_pretrain_state *s, const sfp_pretr
     return sfp__safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, meta, 5 + n, err);
 }
 
-static sfp_status need_meta(const sfp_safetensors *f, const char *key, const char **out, sfp_error *err)
+static sfp_status need_meta(const sfp_tensor_file *f, const char *key, const char **out, sfp_error *err)
 {
-    *out = sfp__safetensors_meta(f, key);
+    *out = sfp__tensor_file_meta(f, key);
     return *out ? SFP_OK
-                : sfp__fail(err, SFP_EFORMAT, "%s: has no '%s', expected a checkpoint of pretraining", sfp__safetensors_path(f),
+                : sfp__fail(err, SFP_EFORMAT, "%s: has no '%s', expected a checkpoint of pretraining", f->path,
                             key);
 }
 
-static sfp_status read_blocks(const sfp_safetensors *f, sfp_pretrain_state *s, sfp_error *err)
+static sfp_status read_blocks(const sfp_tensor_file *f, sfp_pretrain_state *s, sfp_error *err)
 {
     const struct {
         const char *name;
@@ -102,11 +102,11 @@ static sfp_status read_blocks(const sfp_safetensors *f, sfp_pretrain_state *s, s
     } list[] = {{"weights", s->adam.x}, {"moment1", s->adam.m}, {"moment2", s->adam.v}, {"average", s->adam.ema}};
     enum { BLOCKS = sizeof list / sizeof *list };
     const int64_t shape[] = {(int64_t)s->adam.count};
-    const char *path = sfp__safetensors_path(f), *sum;
+    const char *path = f->path, *sum;
     const sfp_tensor *t[BLOCKS] = {0};
     TRY(need_meta(f, SFP_CHECKSUM_KEY, &sum, err));
     for (int i = 0; i < BLOCKS; i++) { /* all are looked at before the first is changed */
-        TRY(sfp__safetensors_need(f, list[i].name, &t[i], err));
+        TRY(sfp__tensor_file_need(f, list[i].name, &t[i], err));
         TRY(sfp__tensor_expect(path, t[i], shape, 1, err));
     }
     TRY(sfp__safetensors_check_sum(f, NULL, err));
@@ -117,7 +117,7 @@ static sfp_status read_blocks(const sfp_safetensors *f, sfp_pretrain_state *s, s
 
 sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const sfp_pretrain_options *o, const char *path, sfp_error *err)
 {
-    OWNED_PTR(sfp__safetensors_close) sfp_safetensors *f = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
     const char *step, *seconds, *key;
     TRY(sfp__safetensors_open(path, &f, err));
     TRY(need_meta(f, "step", &step, err));

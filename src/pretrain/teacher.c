@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/pixels.h"
-#include "io/tensor.h"
+#include "io/tensor/tensor.h"
 #include "model/vit_builtin.h"
 #include "pretrain/views.h"
 

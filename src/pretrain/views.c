@@ -3,7 +3,7 @@
 #include "base/ahead.h"
 #include "base/mem.h"
 #include "base/pixels.h"
-#include "io/image.h"
+#include "io/image/image.h"
 
 #include <math.h>
 #include <string.h>

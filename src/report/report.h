@@ -2,7 +2,7 @@
 #ifndef SFP_REPORT_REPORT_H
 #define SFP_REPORT_REPORT_H
 
-#include "io/image.h"
+#include "io/image/image.h"
 #include "results/result.h"
 
 typedef struct sfp_thumb {

@@ -3,7 +3,7 @@
 #include "report/report_internal.h"
 
 #include "base/mem.h"
-#include "io/image.h"
+#include "io/image/image.h"
 #include "stream/source.h"
 
 #include <inttypes.h>

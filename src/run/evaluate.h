@@ -4,7 +4,7 @@
 #define SFP_RUN_EVALUATE_H
 
 #include "base/mem.h"
-#include "io/image.h"
+#include "io/image/image.h"
 #include "learner/predictor.h"
 #include "stream/source.h"
 #include "stream/tasks.h"

@@ -5,7 +5,7 @@
 #define SFP_RUN_FEED_H
 
 #include "base/mem.h"
-#include "io/image.h"
+#include "io/image/image.h"
 #include "stream/source.h"
 #include "stream/tasks.h"
 

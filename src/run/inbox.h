@@ -9,7 +9,7 @@
 #ifndef SFP_RUN_INBOX_H
 #define SFP_RUN_INBOX_H
 
-#include "io/image.h"
+#include "io/image/image.h"
 #include "run/clock.h"
 #include "run/ledger.h"
 

@@ -13,7 +13,7 @@
 #define SFP_STREAM_SOURCE_H
 
 #include "base/mem.h"
-#include "io/image.h"
+#include "io/image/image.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Any bytes as a picture: refused with a message, or decoded, turned and made to fit. */
 #include "fuzz.h"
-#include "io/image.h"
+#include "io/image/image.h"
 
 static volatile unsigned sink;
 

@@ -1,6 +1,6 @@
 /* Any bytes as a pickle: refused with a message, or a tree whose every value can be asked for. */
 #include "fuzz.h"
-#include "io/pickle.h"
+#include "io/tensor/pickle.h"
 
 static volatile unsigned sink;
 static unsigned budget; /* shared values are reached by many ways: so many visits are enough */

@@ -3,7 +3,7 @@
 #define SFP_TESTS_FUZZ_TENSOR_FILE_H
 
 #include "fuzz.h"
-#include "io/tensor_file.h"
+#include "io/tensor/tensor_file.h"
 
 static volatile unsigned sink;
 
@@ -17,8 +17,8 @@ static inline void read_tensors(const uint8_t *bytes, size_t size)
         REQUIRE(f == NULL);
         return;
     }
-    for (size_t i = 0; i < sfp__tensor_file_count(f); i++) {
-        const sfp_tensor *t = sfp__tensor_file_at(f, i);
+    for (size_t i = 0; i < f->count; i++) {
+        const sfp_tensor *t = &f->tensors[i];
         REQUIRE(t->bytes == t->count * sfp__dtype_size(t->dtype) && sfp__tensor_file_find(f, t->name) == t);
         sink += touch(t->data, t->bytes);
         float *x = malloc(t->count * sizeof *x + 1);

@@ -14,12 +14,12 @@
  *     mkfile flip IN OUT OFFSET
  *         a copy with all bits of one byte turned (a negative OFFSET counts from the end)
  *     mkfile nan IN OUT NAME
- *         a copy of a safetensors file whose tensor NAME begins with a NaN, and whose checksum, where it has one, has another key:
- *         it is as a program writes it that knows of none */
+ *         a copy of a safetensors file whose tensor NAME begins with a NaN, and whose checksum, where it has one, has another
+ * key: it is as a program writes it that knows of none */
 #include "base/mem.h"
 #include "base/thread_pool.h"
-#include "io/image.h"
-#include "io/safetensors.h"
+#include "io/image/image.h"
+#include "io/tensor/safetensors.h"
 #include "model/vit.h"
 
 #include <stdio.h>
@@ -360,15 +360,15 @@ static int change_copy(const char *from, const char *to, long flip, const char *
     size_t n = fread(bytes, 1, sizeof bytes, f);
     (void)fclose(f);
     if (nan_name) {
-        sfp_safetensors *st = NULL;
+        sfp_tensor_file *st = NULL;
         if (sfp__safetensors_open_memory(from, bytes, n, &st, err) != SFP_OK)
             return fail(err->message);
-        const sfp_tensor *t = sfp__safetensors_find(st, nan_name);
+        const sfp_tensor *t = sfp__tensor_file_find(st, nan_name);
         float nan = __builtin_nanf("");
         double wide = __builtin_nan("");
         if (t)
             memcpy(bytes + ((const char *)t->data - bytes), t->dtype == SFP_DTYPE_F64 ? (void *)&wide : &nan, t->dtype == SFP_DTYPE_F64 ? sizeof wide : sizeof nan);
-        sfp__safetensors_close(st);
+        sfp__tensor_file_close(st);
         if (!t)
             return fail(nan_name);
         hide_checksum(bytes);

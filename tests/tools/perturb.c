@@ -8,8 +8,8 @@
  *         indices one is changed */
 #include "base/mem.h"
 #include "base/rng.h"
+#include "io/tensor/safetensors.h"
 #include "verify/verify.h"
-#include "io/safetensors.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static int fail(const char *text)
     return 1;
 }
 
-static sfp_status open_file(const char *dir, const char *name, sfp_safetensors **out, sfp_error *err)
+static sfp_status open_file(const char *dir, const char *name, sfp_tensor_file **out, sfp_error *err)
 {
     char path[4096];
     (void)snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -39,14 +39,14 @@ static double tolerance_of(const char *name)
 /* What the error is relative to: the values, or for stepN.X the update of X. */
 static sfp_status reference_length(const char *dir, const sfp_tensor *t, const float *value, double *length, sfp_error *err)
 {
-    sfp_safetensors *before = NULL;
+    sfp_tensor_file *before = NULL;
     float *from = sfp__calloc(t->count, sizeof *from);
     sfp_status s = from ? SFP_OK : sfp__fail_nomem(err);
     const char *name = strchr(t->name, '.');
     if (!s && strncmp(t->name, "step", 4) == 0 && name) {
         const sfp_tensor *b;
         const char *file = strncmp(t->name, "step10.", 7) == 0 ? "state_boundary.safetensors" : "state0.safetensors";
-        if (!(s = open_file(dir, file, &before, err)) && !(s = sfp__safetensors_need(before, name + 1, &b, err)) &&
+        if (!(s = open_file(dir, file, &before, err)) && !(s = sfp__tensor_file_need(before, name + 1, &b, err)) &&
             !(s = sfp__tensor_expect(file, b, t->shape, t->ndim, err)))
             s = sfp__tensor_to_f32(file, b, from, err);
     }
@@ -55,7 +55,7 @@ static sfp_status reference_length(const char *dir, const sfp_tensor *t, const f
         sum += ((double)value[i] - (double)from[i]) * ((double)value[i] - (double)from[i]);
     *length = sqrt(sum);
     sfp__free(from);
-    sfp__safetensors_close(before);
+    sfp__tensor_file_close(before);
     return s;
 }
 
@@ -83,15 +83,15 @@ static sfp_status perturb_floats(const char *dir, sfp_tensor *t, void *data, sfp
 
 static int one(const char *dir, const char *name, const char *out, sfp_error *err)
 {
-    sfp_safetensors *st = NULL;
+    sfp_tensor_file *st = NULL;
     if (open_file(dir, "expect.safetensors", &st, err))
         return fail(err->message);
-    size_t count = sfp__safetensors_count(st);
+    size_t count = st->count;
     sfp_tensor *all = sfp__calloc(count, sizeof *all), *t = NULL;
     void *data = NULL;
     sfp_status s = all ? SFP_OK : sfp__fail_nomem(err);
     for (size_t i = 0; !s && i < count; i++) {
-        all[i] = *sfp__safetensors_at(st, i);
+        all[i] = *&st->tensors[i];
         if (strcmp(all[i].name, name) == 0)
             t = &all[i];
     }
@@ -102,7 +102,7 @@ static int one(const char *dir, const char *name, const char *out, sfp_error *er
     if (!s && t->dtype == SFP_DTYPE_I64) {
         const sfp_tensor *scores; /* as many as there are samples */
         memcpy(data, t->data, t->bytes);
-        if (!(s = sfp__safetensors_need(st, "similarity", &scores, err)))
+        if (!(s = sfp__tensor_file_need(st, "similarity", &scores, err)))
             ((int64_t *)data)[0] = (((int64_t *)data)[0] + 1) % (int64_t)scores->count;
     } else if (!s && (t->dtype == SFP_DTYPE_F32 || t->dtype == SFP_DTYPE_F64)) {
         s = perturb_floats(dir, t, data, err);
@@ -115,18 +115,18 @@ static int one(const char *dir, const char *name, const char *out, sfp_error *er
     }
     sfp__free(data);
     sfp__free(all);
-    sfp__safetensors_close(st);
+    sfp__tensor_file_close(st);
     return s ? fail(err->message) : 0;
 }
 
 static int list(const char *dir, sfp_error *err)
 {
-    sfp_safetensors *st = NULL;
+    sfp_tensor_file *st = NULL;
     if (open_file(dir, "expect.safetensors", &st, err))
         return fail(err->message);
-    for (size_t i = 0; i < sfp__safetensors_count(st); i++)
-        (void)puts(sfp__safetensors_at(st, i)->name);
-    sfp__safetensors_close(st);
+    for (size_t i = 0; i < st->count; i++)
+        (void)puts(st->tensors[i].name);
+    sfp__tensor_file_close(st);
     return 0;
 }
 

@@ -5,7 +5,7 @@
  * Small pictures and a small random teacher of another width; the batch is mixed, so every term of the loss is at work.
  * tests/python/pretrain_step.py does the same step with PyTorch and compares. */
 #include "base/mem.h"
-#include "io/safetensors.h"
+#include "io/tensor/safetensors.h"
 #include "model/vit_train.h"
 #include "pretrain/state.h"
 #include "pretrain/loss.h"

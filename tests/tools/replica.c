@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "io/folder.h"
-#include "io/image.h"
+#include "io/image/image.h"
 #include "io/json_write.h"
 #include "stream/sources/render.h"
 #include "stream/source_internal.h"

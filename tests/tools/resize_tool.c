@@ -1,7 +1,7 @@
 /* Decodes and resizes one picture for comparison with another program:
  *     resize_tool FILE decode | orient | bilinear W H | bicubic W H | squash S | crop S
  * writes "W H\n" and the RGB bytes to stdout. `bench N` instead times N squashes to 224 on stderr. */
-#include "io/image.h"
+#include "io/image/image.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "io/file.h"
-#include "io/image.h"
+#include "io/image/image.h"
 #include "learner/learner.h"
 #include "model/vit.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
-#include "io/image.h"
+#include "io/image/image.h"
 #include "model/vit.h"
 #include "run/run.h"
 

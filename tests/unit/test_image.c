@@ -1,8 +1,8 @@
 /* Decoding: every kind of picture becomes the RGB it shows; what is refused is named. */
-#include "io/image.h"
+#include "io/image/image.h"
 
 #include "base/mem.h"
-#include "io/image_codec.h"
+#include "io/image/codec.h"
 #include "test.h"
 #include "test_image_encode.h"
 

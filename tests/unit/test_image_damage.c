@@ -1,5 +1,5 @@
 /* Damaged pictures and failing allocations: an error with a message, never a crash, never a leak. */
-#include "io/image.h"
+#include "io/image/image.h"
 #include "test.h"
 #include "test_image_encode.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/pixels.h"
-#include "io/image.h"
+#include "io/image/image.h"
 
 #include "test.h"
 #include "test_learner_fixture.h"

@@ -1,4 +1,4 @@
-#include "io/npy.h"
+#include "io/tensor/tensor_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static void check_refused(int version, const char *header, size_t data_size, sfp
 {
     size_t size;
     uint8_t *bytes = make(version, header, data_size, &size);
-    sfp_npy *npy = NULL;
+    sfp_tensor_file *npy = NULL;
     sfp_status got = sfp__npy_open_memory("x.npy", bytes, size, &npy, &err);
     free(bytes);
     if (got != status || !strstr(err.message, message))
@@ -43,17 +43,17 @@ static void check_taken(int version, const char *header, size_t data_size, sfp_d
 {
     size_t size;
     uint8_t *bytes = make(version, header, data_size, &size);
-    sfp_npy *npy;
+    sfp_tensor_file *npy;
     if (sfp__npy_open_memory("x.npy", bytes, size, &npy, &err) != SFP_OK)
         fail_msg("%s: %s", header, err.message);
-    const sfp_tensor *t = sfp__npy_tensor(npy);
+    const sfp_tensor *t = &npy->tensors[0];
     assert_int_equal(t->dtype, dtype);
     MUST(sfp__tensor_expect("x.npy", t, shape, ndim, &err));
     assert_int_equal(t->bytes, data_size);
-    assert_string_equal(t->name, "x.npy");
+    assert_string_equal(t->name, "array");
     if (data_size)
         assert_int_equal(*(const uint8_t *)t->data, 1);
-    sfp__npy_close(npy);
+    sfp__tensor_file_close(npy);
     free(bytes);
 }
 
@@ -136,7 +136,7 @@ TEST(sizes_that_do_not_fit_are_refused)
 
 TEST(versions_and_lengths_are_checked)
 {
-    sfp_npy *npy;
+    sfp_tensor_file *npy;
     check_refused(4, "{}", 0, SFP_EUNSUPPORTED, "npy version is 4.0, expected 1.0, 2.0 or 3.0");
     check_refused(0, "{}", 0, SFP_EUNSUPPORTED, "npy version is 0.0");
     uint8_t lies[12] = {0x93, 'N', 'U', 'M', 'P', 'Y', 2, 0, 0xff, 0xff, 0xff, 0xff};
@@ -154,7 +154,7 @@ TEST(every_truncation_is_refused)
     for (size_t n = 0; n < size; n++) {
         uint8_t *part = malloc(n ? n : 1);
         memcpy(part, whole, n);
-        sfp_npy *npy;
+        sfp_tensor_file *npy;
         assert_int_equal(sfp__npy_open_memory("x", part, n, &npy, NULL), SFP_EFORMAT);
         free(part);
     }
@@ -186,15 +186,15 @@ TEST(what_is_written_is_read_back)
             sfp_tensor t = {.name = "t", .dtype = types[i], .ndim = ndim, .shape = {2, 3, 1, 2}, .data = data};
             assert_true(sfp__shape_count(t.shape, ndim, types[i], &t.count, &t.bytes));
             MUST(sfp__npy_write(path, &t, &err));
-            sfp_npy *npy;
+            sfp_tensor_file *npy;
             MUST(sfp__npy_open(path, &npy, &err));
-            const sfp_tensor *got = sfp__npy_tensor(npy);
+            const sfp_tensor *got = &npy->tensors[0];
             assert_int_equal(got->dtype, types[i]);
             MUST(sfp__tensor_expect(path, got, t.shape, ndim, &err));
             assert_memory_equal(got->data, data, t.bytes);
             assert_int_equal((uintptr_t)got->data % 64, 0); /* as NumPy aligns it */
-            assert_string_equal(got->name, path);
-            sfp__npy_close(npy);
+            assert_string_equal(got->name, "array");
+            sfp__tensor_file_close(npy);
         }
     }
 }
@@ -210,7 +210,7 @@ TEST(types_that_npy_lacks_are_refused_when_writing)
 
 TEST(paths_that_are_no_files_fail_cleanly)
 {
-    sfp_npy *npy = NULL;
+    sfp_tensor_file *npy = NULL;
     REFUSED(sfp__npy_open(folder, &npy, &err), SFP_EINVAL, "is a directory");
     assert_int_equal(sfp__npy_open("/tmp/sfp_no_such_file", &npy, &err), SFP_ENOTFOUND);
     assert_null(npy);
@@ -220,10 +220,10 @@ TEST(each_failing_allocation_is_reported)
 {
     uint8_t data[1] = {5};
     sfp_tensor t = {.name = "t", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {1}, .count = 1, .bytes = 1, .data = data};
-    sfp_npy *npy = NULL;
+    sfp_tensor_file *npy = NULL;
     (void)unlink(path);
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_write(path, &t, told), access(path, F_OK) != 0), 2, 50);
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_open(path, &npy, told), !npy), 2, 50);
-    sfp__npy_close(npy);
-    sfp__npy_close(NULL);
+    sfp__tensor_file_close(npy);
+    sfp__tensor_file_close(NULL);
 }

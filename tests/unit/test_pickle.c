@@ -1,4 +1,4 @@
-#include "io/pickle.h"
+#include "io/tensor/pickle.h"
 
 #include "base/mem.h"
 #include "base/text.h"

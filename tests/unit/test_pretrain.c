@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "io/file.h"
-#include "io/tensor.h"
+#include "io/tensor/tensor.h"
 #include "model/vit_builtin.h"
 #include "model/vit_train.h"
 

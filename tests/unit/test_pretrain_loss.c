@@ -3,7 +3,7 @@
 #include "pretrain/loss.h"
 
 #include "base/mem.h"
-#include "io/tensor.h"
+#include "io/tensor/tensor.h"
 
 #include <stdio.h>
 

@@ -10,7 +10,7 @@
 #include "temp_folder.h"
 #include "test.h"
 
-#include "io/image.h"
+#include "io/image/image.h"
 
 static char path[96];
 

@@ -1,6 +1,6 @@
 /* Resizing against a naive oracle in double precision, and the fits of SPEC section 6. */
-#include "io/image.h"
-#include "io/image_codec.h"
+#include "io/image/codec.h"
+#include "io/image/image.h"
 
 #include <math.h>
 #include <stdlib.h>

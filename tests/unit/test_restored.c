@@ -5,7 +5,7 @@
 #include "learner_world.h"
 #include "test.h"
 
-#include "io/safetensors.h"
+#include "io/tensor/safetensors.h"
 #include "learner/learner_internal.h"
 #include "learner/predictor.h"
 #include "learner/state.h"
@@ -179,14 +179,14 @@ static void refused(sfp_vit *on, const char *file, sfp_status status, const char
  * "t"; it has no checksum. */
 static void save_changed(const char *drop, const char *spoil, const char *key, const char *value)
 {
-    sfp_safetensors *st = NULL;
+    sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(PATH("s"), &st, &err));
-    size_t n = sfp__safetensors_count(st), m = sfp__safetensors_meta_count(st), tensors = 0, metas = 0;
+    size_t n = st->count, m = st->meta_count, tensors = 0, metas = 0;
     sfp_tensor *list = calloc(n, sizeof *list);
     sfp_meta *meta = calloc(m, sizeof *meta);
     void *spoiled = NULL;
     for (size_t i = 0; i < n; i++) {
-        sfp_tensor t = *sfp__safetensors_at(st, i);
+        sfp_tensor t = *&st->tensors[i];
         if (drop && strcmp(t.name, drop) == 0)
             continue;
         if (spoil && strcmp(t.name, spoil) == 0) {
@@ -199,7 +199,7 @@ static void save_changed(const char *drop, const char *spoil, const char *key, c
         list[tensors++] = t;
     }
     for (size_t i = 0; i < m; i++) {
-        sfp__safetensors_meta_at(st, i, &meta[metas].key, &meta[metas].value);
+        meta[metas] = st->meta[i];
         if (key && strcmp(meta[metas].key, key) == 0)
             meta[metas].value = value;
         if (strcmp(meta[metas].key, SFP_CHECKSUM_KEY) == 0)
@@ -210,7 +210,7 @@ static void save_changed(const char *drop, const char *spoil, const char *key, c
     free(list);
     free(meta);
     free(spoiled);
-    sfp__safetensors_close(st);
+    sfp__tensor_file_close(st);
 }
 
 static void save_learner(sfp_head_mode head)
@@ -226,12 +226,12 @@ static void save_learner(sfp_head_mode head)
 TEST(every_tensor_is_needed_and_finite)
 {
     save_learner(SFP_HEAD_MIX);
-    sfp_safetensors *st = NULL;
+    sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(PATH("s"), &st, &err));
-    size_t n = sfp__safetensors_count(st);
+    size_t n = st->count;
     assert_true(n > 18);
     for (size_t i = 0; i < n; i++) {
-        const sfp_tensor *t = sfp__safetensors_at(st, i);
+        const sfp_tensor *t = &st->tensors[i];
         char words[128];
         save_changed(t->name, NULL, NULL, NULL);
         (void)snprintf(words, sizeof words, "tensor '%s' is missing", t->name);
@@ -243,7 +243,7 @@ TEST(every_tensor_is_needed_and_finite)
                        t->count - 1);
         refused(vit, "t", SFP_EFORMAT, words);
     }
-    sfp__safetensors_close(st);
+    sfp__tensor_file_close(st);
     remove_files();
 }
 
@@ -294,19 +294,19 @@ TEST(what_does_not_fit_is_told)
 /* "s" with tensors and metadata the other way round, as "t". */
 static void save_reversed(void)
 {
-    sfp_safetensors *st = NULL;
+    sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(PATH("s"), &st, &err));
-    size_t n = sfp__safetensors_count(st), m = sfp__safetensors_meta_count(st);
+    size_t n = st->count, m = st->meta_count;
     sfp_tensor *list = calloc(n, sizeof *list);
     sfp_meta *meta = calloc(m, sizeof *meta);
     for (size_t i = 0; i < n; i++)
-        list[n - 1 - i] = *sfp__safetensors_at(st, i);
+        list[n - 1 - i] = *&st->tensors[i];
     for (size_t i = 0; i < m; i++)
-        sfp__safetensors_meta_at(st, i, &meta[m - 1 - i].key, &meta[m - 1 - i].value);
+        meta[m - 1 - i] = st->meta[i];
     MUST(sfp__safetensors_write(PATH("t"), list, n, meta, m, &err));
     free(list);
     free(meta);
-    sfp__safetensors_close(st);
+    sfp__tensor_file_close(st);
 }
 
 static void spill_damaged(const bytes *b)

@@ -1,6 +1,6 @@
 /* A run stopped after every few timestamps and resumed ends with the bytes of one that was left alone, for every method, clock
  * and kind of stream; and the counts add up in odd corners. (Threads: sfp__thread_pool_create is in run_world.h.) */
-#include "io/safetensors.h"
+#include "io/tensor/safetensors.h"
 #include "model/vit.h"
 
 #include "run_world.h"
@@ -486,7 +486,7 @@ TEST(a_state_without_names_gets_those_of_the_stream)
 {
     char state[4600];
     sfp_learner *l = NULL;
-    sfp_safetensors *st = NULL;
+    sfp_tensor_file *st = NULL;
     sfp_run_options o = options("synthetic:60", "free");
     (void)snprintf(state, sizeof state, "%s", in_folder("unnamed.safetensors"));
     sfp_learner_options lo = o.learner;
@@ -497,12 +497,12 @@ TEST(a_state_without_names_gets_those_of_the_stream)
     o.init_state = state;
     sfp_result r = run_once(&o, "named", 0, NULL);
     MUST(sfp__safetensors_open(in_folder("named/state.safetensors"), &st, NULL));
-    const char *names = sfp__safetensors_meta(st, "class_names");
+    const char *names = sfp__tensor_file_meta(st, "class_names");
     assert_non_null(names);
     assert_null(strstr(names, "null"));
     for (int c = 0; c < r.classes; c++)
         assert_non_null(strstr(names, r.class_names[c]));
-    sfp__safetensors_close(st);
+    sfp__tensor_file_close(st);
     sfp__result_done(&r);
 }
 

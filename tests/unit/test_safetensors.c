@@ -1,5 +1,5 @@
 /* The reader: what it takes, and that it refuses every other thing with its name. */
-#include "io/safetensors.h"
+#include "io/tensor/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void *make(const char *json, size_t json_size, size_t data_size, size_t *
 }
 
 /* Opens such a file; keeps the bytes in *keep while the handle lives. */
-static sfp_status open_json(const char *json, size_t data_size, sfp_safetensors **st, void **keep, sfp_error *why)
+static sfp_status open_json(const char *json, size_t data_size, sfp_tensor_file **st, void **keep, sfp_error *why)
 {
     size_t size;
     *keep = make(json, strlen(json), data_size, &size);
@@ -35,7 +35,7 @@ static sfp_status open_json(const char *json, size_t data_size, sfp_safetensors 
 
 static void check_refused(const char *json, size_t data_size, sfp_status status, const char *message)
 {
-    sfp_safetensors *st = (sfp_safetensors *)&st;
+    sfp_tensor_file *st = (sfp_tensor_file *)&st;
     void *bytes, *untouched = st;
     sfp_status got = open_json(json, data_size, &st, &bytes, &err);
     free(bytes);
@@ -51,63 +51,59 @@ TEST(tensors_are_found_by_name_and_listed_by_offset)
                        "\"empty\":{\"dtype\":\"U8\",\"shape\":[0,5],\"data_offsets\":[8,8]},"
                        "\"a\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
                        "\"\\u00e9\":{\"dtype\":\"BF16\",\"shape\":[1],\"data_offsets\":[32,34]}}   ";
-    sfp_safetensors *st;
+    sfp_tensor_file *st;
     void *bytes;
     MUST(open_json(json, 34, &st, &bytes, NULL));
-    assert_int_equal(sfp__safetensors_count(st), 4);
+    assert_int_equal(st->count, 4);
     const char *order[] = {"a", "empty", "b", "\xc3\xa9"};
     for (size_t i = 0; i < 4; i++) {
-        const sfp_tensor *t = sfp__safetensors_at(st, i);
+        const sfp_tensor *t = &st->tensors[i];
         assert_string_equal(t->name, order[i]);
-        assert_ptr_equal(sfp__safetensors_find(st, order[i]), t);
+        assert_ptr_equal(sfp__tensor_file_find(st, order[i]), t);
     }
-    assert_null(sfp__safetensors_at(st, 4));
-    assert_null(sfp__safetensors_find(st, "c"));
-    assert_null(sfp__safetensors_find(st, ""));
-    const sfp_tensor *b = sfp__safetensors_find(st, "b");
+    assert_null(sfp__tensor_file_find(st, "c"));
+    assert_null(sfp__tensor_file_find(st, ""));
+    const sfp_tensor *b = sfp__tensor_file_find(st, "b");
     assert_int_equal(b->dtype, SFP_DTYPE_F32);
     assert_int_equal(b->ndim, 2);
     assert_true(b->shape[0] == 2 && b->shape[1] == 3 && b->count == 6 && b->bytes == 24);
     assert_int_equal(*(const uint8_t *)b->data, 8);
-    assert_true(sfp__safetensors_find(st, "a")->count == 1);
-    assert_string_equal(sfp__safetensors_path(st), "w.safetensors");
-    sfp__safetensors_release(st);
-    sfp__safetensors_close(st);
+    assert_true(sfp__tensor_file_find(st, "a")->count == 1);
+    assert_string_equal(st->path, "w.safetensors");
+    sfp__tensor_file_release(st);
+    sfp__tensor_file_close(st);
     free(bytes);
 }
 
 TEST(a_missing_tensor_is_named)
 {
-    sfp_safetensors *st;
+    sfp_tensor_file *st;
     void *bytes;
     const sfp_tensor *t = NULL;
     MUST(open_json("{}", 0, &st, &bytes, NULL));
-    assert_int_equal(sfp__safetensors_count(st), 0);
-    assert_int_equal(sfp__safetensors_need(st, "cls_token", &t, &err), SFP_ENOTFOUND);
+    assert_int_equal(st->count, 0);
+    assert_int_equal(sfp__tensor_file_need(st, "cls_token", &t, &err), SFP_ENOTFOUND);
     assert_string_equal(err.message, "w.safetensors: tensor 'cls_token' is missing");
     assert_null(t);
-    sfp__safetensors_close(st);
+    sfp__tensor_file_close(st);
     free(bytes);
 }
 
 TEST(metadata_is_read)
 {
-    sfp_safetensors *st;
+    sfp_tensor_file *st;
     void *bytes;
-    const char *key, *value;
     MUST(open_json("{\"__metadata__\":{\"format\":\"pt\",\"x\":\"\"}}", 0, &st, &bytes, NULL));
-    assert_int_equal(sfp__safetensors_count(st), 0);
-    assert_string_equal(sfp__safetensors_meta(st, "format"), "pt");
-    assert_string_equal(sfp__safetensors_meta(st, "x"), "");
-    assert_null(sfp__safetensors_meta(st, "y"));
-    assert_int_equal(sfp__safetensors_meta_count(st), 2);
+    assert_int_equal(st->count, 0);
+    assert_string_equal(sfp__tensor_file_meta(st, "format"), "pt");
+    assert_string_equal(sfp__tensor_file_meta(st, "x"), "");
+    assert_null(sfp__tensor_file_meta(st, "y"));
+    assert_int_equal(st->meta_count, 2);
     for (size_t i = 0; i < 2; i++) {
-        sfp__safetensors_meta_at(st, i, &key, &value);
-        assert_string_equal(sfp__safetensors_meta(st, key), value);
+        const char *key = st->meta[i].key, *value = st->meta[i].value;
+        assert_string_equal(sfp__tensor_file_meta(st, key), value);
     }
-    sfp__safetensors_meta_at(st, 2, &key, &value);
-    assert_null(key);
-    sfp__safetensors_close(st);
+    sfp__tensor_file_close(st);
     free(bytes);
 }
 
@@ -210,7 +206,7 @@ TEST(deep_nesting_is_refused)
 
 TEST(header_lengths_that_lie_are_refused)
 {
-    sfp_safetensors *st;
+    sfp_tensor_file *st;
     uint8_t bytes[10] = {3, 0, 0, 0, 0, 0, 0, 0, '{', '}'};
     assert_int_equal(sfp__safetensors_open_memory("w", bytes, 10, &st, &err), SFP_EFORMAT);
     assert_string_equal(err.message, "w: header length is 3, but only 2 bytes follow it");
@@ -233,7 +229,7 @@ TEST(every_truncation_is_refused)
     for (size_t n = 0; n < size; n++) {
         uint8_t *part = malloc(n ? n : 1);
         memcpy(part, whole, n);
-        sfp_safetensors *st;
+        sfp_tensor_file *st;
         assert_int_equal(sfp__safetensors_open_memory("w", part, n, &st, &err), SFP_EFORMAT);
         assert_int_equal(err.status, SFP_EFORMAT);
         free(part);
@@ -244,7 +240,7 @@ TEST(every_truncation_is_refused)
 TEST(paths_that_are_no_files_fail_cleanly)
 {
     char path[96];
-    sfp_safetensors *st = NULL;
+    sfp_tensor_file *st = NULL;
     make_folder_for("f", path, sizeof path);
     REFUSED(sfp__safetensors_open(folder, &st, &err), SFP_EINVAL, "is a directory, expected a file");
     REFUSED(sfp__safetensors_open(path, &st, &err), SFP_ENOTFOUND, "cannot open: No such file");
@@ -261,10 +257,10 @@ TEST(paths_that_are_no_files_fail_cleanly)
 TEST(each_failing_allocation_is_reported)
 {
     const char *json = "{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}";
-    sfp_safetensors *st = NULL;
+    sfp_tensor_file *st = NULL;
     void *bytes;
     assert_in_range(FAIL_EACH_ALLOCATION(open_json(json, 4, &st, &bytes, told), (free(bytes), !st)), 4, 99);
-    sfp__safetensors_close(st);
+    sfp__tensor_file_close(st);
     free(bytes);
-    sfp__safetensors_close(NULL);
+    sfp__tensor_file_close(NULL);
 }

@@ -1,5 +1,5 @@
 /* The writer: round trips, and that a failed write leaves everything as it was. */
-#include "io/safetensors.h"
+#include "io/tensor/safetensors.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -60,35 +60,35 @@ TEST(what_is_written_is_read_back)
     MUST(sfp__safetensors_write(path, tensors, 4, meta, 3, &err));
     assert_int_equal(files_in_dir(), 1);
 
-    sfp_safetensors *st;
+    sfp_tensor_file *st;
     MUST(sfp__safetensors_open(path, &st, &err));
-    assert_int_equal(sfp__safetensors_count(st), 4);
+    assert_int_equal(st->count, 4);
     for (size_t i = 0; i < 4; i++) {
-        const sfp_tensor *want = &tensors[i], *got = sfp__safetensors_find(st, want->name);
+        const sfp_tensor *want = &tensors[i], *got = sfp__tensor_file_find(st, want->name);
         assert_non_null(got);
         assert_int_equal(got->dtype, want->dtype);
         MUST(sfp__tensor_expect(path, got, want->shape, want->ndim, &err));
         if (want->bytes)
             assert_memory_equal(got->data, want->data, want->bytes);
     }
-    assert_int_equal(sfp__safetensors_meta_count(st), 3);
+    assert_int_equal(st->meta_count, 3);
     for (size_t i = 0; i < 3; i++)
-        assert_string_equal(sfp__safetensors_meta(st, meta[i].key), meta[i].value);
+        assert_string_equal(sfp__tensor_file_meta(st, meta[i].key), meta[i].value);
     /* the padded header puts the first tensor at a multiple of 8, and pages dropped come back */
-    const sfp_tensor *w = sfp__safetensors_at(st, 0);
+    const sfp_tensor *w = &st->tensors[0];
     assert_int_equal((uintptr_t)w->data % 8, 0);
-    sfp__safetensors_release(st);
+    sfp__tensor_file_release(st);
     assert_memory_equal(w->data, f, 24);
-    sfp__safetensors_close(st);
+    sfp__tensor_file_close(st);
 }
 
 TEST(a_file_without_tensors_is_written)
 {
-    sfp_safetensors *st;
+    sfp_tensor_file *st;
     MUST(sfp__safetensors_write(path, NULL, 0, NULL, 0, NULL));
     MUST(sfp__safetensors_open(path, &st, NULL));
-    assert_int_equal(sfp__safetensors_count(st), 0);
-    sfp__safetensors_close(st);
+    assert_int_equal(st->count, 0);
+    sfp__tensor_file_close(st);
 }
 
 TEST(many_tensors_are_all_found)
@@ -101,15 +101,15 @@ TEST(many_tensors_are_all_found)
         (void)snprintf(names[i], 16, "t.%d", i * 7919 % N);
         tensors[i] = bytes_tensor(names[i], i % 8, data);
     }
-    sfp_safetensors *st;
+    sfp_tensor_file *st;
     MUST(sfp__safetensors_write(path, tensors, N, NULL, 0, NULL));
     MUST(sfp__safetensors_open(path, &st, NULL));
     for (int i = 0; i < N; i++) {
-        const sfp_tensor *t = sfp__safetensors_find(st, names[i]);
+        const sfp_tensor *t = sfp__tensor_file_find(st, names[i]);
         assert_non_null(t);
         assert_true(t->bytes == (size_t)(i % 8));
     }
-    sfp__safetensors_close(st);
+    sfp__tensor_file_close(st);
     free(tensors);
     free(names);
 }
@@ -152,10 +152,10 @@ TEST(tensors_that_could_not_be_read_back_are_refused)
 
 static void check_old_file(uint8_t first)
 {
-    sfp_safetensors *st;
+    sfp_tensor_file *st;
     MUST(sfp__safetensors_open(path, &st, NULL));
-    assert_int_equal(*(const uint8_t *)sfp__safetensors_at(st, 0)->data, first);
-    sfp__safetensors_close(st);
+    assert_int_equal(*(const uint8_t *)st->tensors[0].data, first);
+    sfp__tensor_file_close(st);
     assert_int_equal(files_in_dir(), 1);
 }
 

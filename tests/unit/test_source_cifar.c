@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "base/mem.h"
-#include "io/image.h"
+#include "io/image/image.h"
 #include "test_image_encode.h"
 
 #include <pthread.h>

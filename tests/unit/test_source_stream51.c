@@ -1,6 +1,6 @@
 /* Stream-51: counts, crops, order, tasks, and what is wrong with a list. */
 #include "base/mem.h"
-#include "io/image.h"
+#include "io/image/image.h"
 #include "source_files.h"
 #include "test.h"
 #include "tools/replica.h"

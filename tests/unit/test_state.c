@@ -4,7 +4,7 @@
 #include "model/vit.h"
 #include "test.h"
 
-#include "io/safetensors.h"
+#include "io/tensor/safetensors.h"
 #include "learner/learner_internal.h"
 #include "learner/state.h"
 
@@ -93,7 +93,7 @@ TEST(a_golden_state_loads)
                                    .std = {1, 1, 1}};
     sfp_vit *v = NULL;
     sfp_learner *l = NULL;
-    sfp_safetensors *st = NULL;
+    sfp_tensor_file *st = NULL;
     MUST(sfp__vit_random(&config, 1, 0.1f, &v, &err));
     sfp_learner_options o = sfp__learner_options_defaults(v);
     o.fp.pool = 12;
@@ -108,13 +108,13 @@ TEST(a_golden_state_loads)
     MUST(sfp__safetensors_open(path, &st, &err));
     int n;
     sfp_param **p = sfp__fp_params(l->fp, &n);
-    assert_int_equal(n, sfp__safetensors_count(st));
+    assert_int_equal(n, st->count);
     for (int i = 0; i < n; i++)
-        assert_memory_equal(p[i]->data, sfp__safetensors_find(st, p[i]->name)->data,
+        assert_memory_equal(p[i]->data, sfp__tensor_file_find(st, p[i]->name)->data,
                             (size_t)p[i]->rows * p[i]->width * sizeof(float));
     for (int i = 0; i < 6; i++)
         assert_false(sfp__learner_seen(l, i));
-    sfp__safetensors_close(st);
+    sfp__tensor_file_close(st);
     sfp__learner_free(l);
     /* without attunement the gate's tensors have no place */
     sfp_error why = {0};
@@ -131,17 +131,17 @@ TEST(a_golden_state_loads)
 /* "s" with one tensor or one entry of the metadata changed and without its checksum; goes to "t". */
 static void save_changed(const char *name, const sfp_tensor *tensor, const char *key, const char *value)
 {
-    sfp_safetensors *st = NULL;
+    sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(PATH("s"), &st, &err));
-    size_t n = sfp__safetensors_count(st), m = sfp__safetensors_meta_count(st), k = 0;
+    size_t n = st->count, m = st->meta_count, k = 0;
     sfp_tensor *tensors = calloc(n, sizeof *tensors);
     sfp_meta *meta = calloc(m, sizeof *meta);
     for (size_t i = 0; i < n; i++) {
-        const sfp_tensor *t = sfp__safetensors_at(st, i);
+        const sfp_tensor *t = &st->tensors[i];
         tensors[i] = name && strcmp(t->name, name) == 0 ? *tensor : *t;
     }
     for (size_t i = 0; i < m; i++) {
-        sfp__safetensors_meta_at(st, i, &meta[k].key, &meta[k].value);
+        meta[k] = st->meta[i];
         if (key && strcmp(meta[k].key, key) == 0)
             meta[k].value = value;
         if (strcmp(meta[k].key, SFP_CHECKSUM_KEY) == 0)
@@ -151,7 +151,7 @@ static void save_changed(const char *name, const sfp_tensor *tensor, const char 
     MUST(sfp__safetensors_write(PATH("t"), tensors, n, meta, k, &err));
     free(tensors);
     free(meta);
-    sfp__safetensors_close(st);
+    sfp__tensor_file_close(st);
 }
 
 static void refused(sfp_learner *l, sfp_status status, const char *words)
@@ -253,11 +253,11 @@ TEST(a_damaged_one_is_refused)
 /* "s" without a word of metadata but the task, as the reference writes states. */
 static void save_bare(void)
 {
-    sfp_safetensors *st = NULL;
+    sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     const sfp_meta task = {"task", "1"};
-    MUST(sfp__safetensors_write(PATH("t"), sfp__safetensors_at(st, 0), sfp__safetensors_count(st), &task, 1, &err));
-    sfp__safetensors_close(st);
+    MUST(sfp__safetensors_write(PATH("t"), &st->tensors[0], st->count, &task, 1, &err));
+    sfp__tensor_file_close(st);
 }
 
 TEST(other_shapes_are_told_by_the_names_of_options)

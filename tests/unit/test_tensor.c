@@ -1,4 +1,4 @@
-#include "io/tensor.h"
+#include "io/tensor/tensor.h"
 
 #include "base/mem.h"
 #include "base/text.h"

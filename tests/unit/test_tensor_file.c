@@ -1,5 +1,5 @@
 /* Files of weights in all formats, made by hand: what is in them comes out, and everything wrong is refused by name. */
-#include "io/tensor_file.h"
+#include "io/tensor/tensor_file.h"
 
 #include <stdio.h>
 
@@ -163,13 +163,13 @@ static void refuse_view(view v, size_t storage, const char *message)
 static void check_good(const sfp_tensor_file *f)
 {
     static const float turned[6] = {0, 3, 1, 4, 2, 5}, four[1] = {4};
-    assert_int_equal(sfp__tensor_file_count(f), 4);
+    assert_int_equal(f->count, 4);
     check_values(f, "a", "(2, 3)", numbers);
     check_values(f, "model.t", "(3, 2)", turned);
     check_values(f, "model.p", "(2, 3)", numbers);
     check_values(f, "model.7", "()", four);
     assert_null(sfp__tensor_file_find(f, "epoch"));
-    assert_int_equal(sfp__tensor_file_meta_count(f), 0);
+    assert_int_equal(f->meta_count, 0);
 }
 
 TEST(a_pytorch_file_gives_the_tensors_of_its_dicts)
@@ -180,7 +180,7 @@ TEST(a_pytorch_file_gives_the_tensors_of_its_dicts)
         void *copy;
         sfp_tensor_file *f = NULL;
         MUST(open_copy(z.file.bytes, z.file.size, &copy, &f, &err));
-        assert_string_equal(sfp__tensor_file_format(f), "PyTorch");
+        assert_string_equal(f->format, "PyTorch");
         check_good(f);
         sfp__tensor_file_close(f);
         free(copy);
@@ -209,7 +209,7 @@ TEST(a_file_from_before_the_zip_gives_the_same)
     void *copy;
     sfp_tensor_file *f = NULL;
     MUST(open_copy(m.bytes, m.size, &copy, &f, &err));
-    assert_string_equal(sfp__tensor_file_format(f), "PyTorch before 1.6");
+    assert_string_equal(f->format, "PyTorch before 1.6");
     check_good(f);
     sfp__tensor_file_close(f);
     free(copy);
@@ -385,7 +385,7 @@ TEST(numbers_of_64_bits_are_read_and_checked)
     void *copy;
     sfp_tensor_file *f = NULL;
     MUST(open_copy(m.bytes, m.size, &copy, &f, &err));
-    assert_int_equal(sfp__tensor_file_count(f), 0);
+    assert_int_equal(f->count, 0);
     sfp__tensor_file_close(f);
     free(copy);
     size_t locator = m.size - 22 - 20;
@@ -430,8 +430,8 @@ TEST(an_npz_gives_its_arrays_by_name)
     void *copy;
     sfp_tensor_file *f = NULL;
     MUST(open_copy(z.file.bytes, z.file.size, &copy, &f, &err));
-    assert_string_equal(sfp__tensor_file_format(f), "NumPy npz");
-    assert_int_equal(sfp__tensor_file_count(f), 2);
+    assert_string_equal(f->format, "NumPy npz");
+    assert_int_equal(f->count, 2);
     check_values(f, "layer/a", "(2, 3)", numbers);
     check_values(f, "b", "(2, 3)", numbers);
     sfp__tensor_file_close(f);

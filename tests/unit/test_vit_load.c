@@ -2,7 +2,7 @@
 #include "base/pixels.h"
 #include "model/vit.h"
 
-#include "io/safetensors.h"
+#include "io/tensor/safetensors.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

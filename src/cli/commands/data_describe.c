@@ -9,7 +9,7 @@
 #include "cli/ui.h"
 
 #include "base/mem.h"
-#include "io/image.h"
+#include "io/image/image.h"
 #include "stream/source.h"
 #include "stream/tasks.h"
 

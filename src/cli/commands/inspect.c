@@ -11,8 +11,7 @@
 
 #include "base/mem.h"
 #include "io/file.h"
-#include "io/npy.h"
-#include "io/tensor_file.h"
+#include "io/tensor/tensor_file.h"
 #include "model/vit.h"
 #include "model/vit_builtin.h"
 
@@ -31,8 +30,7 @@ static const sfp_opt options[] = {
 
 typedef struct inspected {
     const char *path, *format;
-    sfp_tensor_file *set; /* one of these two */
-    sfp_npy *npy;
+    sfp_tensor_file *set;
     sfp_inspect_saved saved; /* a state or a checkpoint; or */
     sfp_vit *vit;            /* a ViT; or why not */
     char why_not[SFP_ERROR_MAX];
@@ -42,21 +40,6 @@ typedef struct tensor_stats {
     double min, max, mean; /* over the finite elements; NaN when there are none */
     size_t nan, inf;
 } tensor_stats;
-
-static size_t tensor_count(const inspected *in)
-{
-    return in->set ? sfp__tensor_file_count(in->set) : 1;
-}
-
-static const sfp_tensor *tensor_at(const inspected *in, size_t i)
-{
-    return in->set ? sfp__tensor_file_at(in->set, i) : sfp__npy_tensor(in->npy);
-}
-
-static const char *tensor_name(const inspected *in, const sfp_tensor *t)
-{
-    return in->set ? t->name : "array";
-}
 
 /* A ViT at this input size (0: the file's own), or why it is none. One that cannot have that size is an error. */
 static sfp_status load_vit(inspected *in, int img_size, sfp_error *err)
@@ -77,35 +60,23 @@ static sfp_status load_vit(inspected *in, int img_size, sfp_error *err)
 static sfp_status open_file(inspected *in, const char *path, int img_size, sfp_error *err)
 {
     bool builtin = strcmp(path, SFP_VIT_BUILTIN) == 0;
-    unsigned char magic[6] = {0};
-    FILE *f = NULL;
-    sfp_status s = builtin ? SFP_OK : sfp__file_open(path, &f, err);
-    if (s != SFP_OK)
-        return s;
-    size_t n = f ? fread(magic, 1, sizeof magic, f) : 0;
-    if (f)
-        (void)fclose(f);
     in->path = path;
-    if (n == sizeof magic && memcmp(magic, "\x93NUMPY", 6) == 0) {
-        in->format = "npy";
+    TRY(builtin ? sfp__vit_builtin_open(&in->set, err) : sfp__tensor_file_open(path, &in->set, err));
+    in->format = in->set->format;
+    if (strcmp(in->format, "npy") == 0) {
         (void)snprintf(in->why_not, sizeof in->why_not, "a single array, expected a set of named tensors");
-        return sfp__npy_open(path, &in->npy, err);
+        return SFP_OK;
     }
-    s = builtin ? sfp__vit_builtin_open(&in->set, err) : sfp__tensor_file_open(path, &in->set, err);
-    if (s != SFP_OK)
-        return s;
-    in->format = sfp__tensor_file_format(in->set);
     if (!builtin && strcmp(in->format, "safetensors") == 0)
-        s = sfp__inspect_saved_open(path, &in->saved, err);
-    return s || in->saved.what[0] ? s : load_vit(in, img_size, err);
+        sfp__inspect_saved_init(in->set, &in->saved);
+    return in->saved.what[0] ? SFP_OK : load_vit(in, img_size, err);
 }
 
 static void close_file(inspected *in)
 {
-    sfp__inspect_saved_close(&in->saved);
+    sfp__inspect_saved_done(&in->saved);
     sfp__vit_free(in->vit);
     sfp__tensor_file_close(in->set);
-    sfp__npy_close(in->npy);
 }
 
 /* ------------------------------------------------------------------- stats */
@@ -162,13 +133,13 @@ static sfp_status measure(const inspected *in, const sfp_tensor *t, tensor_stats
 static void print_head(const inspected *in)
 {
     size_t bytes = 0, elements = 0;
-    for (size_t i = 0; i < tensor_count(in); i++) {
-        bytes += tensor_at(in, i)->bytes;
-        elements += tensor_at(in, i)->count;
+    for (size_t i = 0; i < in->set->count; i++) {
+        bytes += in->set->tensors[i].bytes;
+        elements += in->set->tensors[i].count;
     }
     (void)printf("file          %s\n", in->path);
-    (void)printf("format        %s, %zu tensor%s, %zu elements, %zu bytes\n", in->format, tensor_count(in),
-                 tensor_count(in) == 1 ? "" : "s", elements, bytes);
+    (void)printf("format        %s, %zu tensor%s, %zu elements, %zu bytes\n", in->format, in->set->count,
+                 in->set->count == 1 ? "" : "s", elements, bytes);
     if (in->saved.what[0]) {
         sfp__inspect_saved_text(&in->saved);
         return;
@@ -200,18 +171,18 @@ static void print_head(const inspected *in)
 static sfp_status print_tensors(const inspected *in, bool stats, sfp_error *err)
 {
     int width = 4;
-    for (size_t i = 0; i < tensor_count(in); i++) {
-        int n = (int)strnlen(tensor_name(in, tensor_at(in, i)), 60);
+    for (size_t i = 0; i < in->set->count; i++) {
+        int n = (int)strnlen(in->set->tensors[i].name, 60);
         width = n > width ? n : width;
     }
     (void)printf("\n%-*s  %-5s  %-*s", width, "name", "dtype", stats ? 20 : 0, "shape");
     if (stats)
         (void)printf("  %12s  %12s  %12s  %s", "min", "max", "mean", "nan");
     (void)printf("\n");
-    for (size_t i = 0; i < tensor_count(in); i++) {
-        const sfp_tensor *t = tensor_at(in, i);
+    for (size_t i = 0; i < in->set->count; i++) {
+        const sfp_tensor *t = &in->set->tensors[i];
         char shape[160];
-        sfp__put_text(stdout, tensor_name(in, t), width);
+        sfp__put_text(stdout, t->name, width);
         (void)sfp__shape_text(t->shape, t->ndim, shape, sizeof shape);
         (void)printf("  %-5s  %-*s", sfp__dtype_name(t->dtype), stats ? 20 : 0, shape);
         if (stats) {
@@ -230,12 +201,11 @@ static sfp_status print_tensors(const inspected *in, bool stats, sfp_error *err)
 
 static void print_meta(const inspected *in)
 {
-    size_t n = in->set ? sfp__tensor_file_meta_count(in->set) : 0;
+    size_t n = in->set->meta_count;
     if (n > 0)
         (void)printf("\nmetadata\n");
     for (size_t i = 0; i < n; i++) {
-        const char *key, *value;
-        sfp__tensor_file_meta_at(in->set, i, &key, &value);
+        const char *key = in->set->meta[i].key, *value = in->set->meta[i].value;
         (void)printf("  ");
         sfp__put_text(stdout, key, 0);
         (void)printf(": ");
@@ -292,10 +262,10 @@ static void json_vit(sfp_json *j, const inspected *in)
 static sfp_status json_tensors(sfp_json *j, const inspected *in, bool stats, sfp_error *err)
 {
     sfp__json_array(j, "tensors");
-    for (size_t i = 0; i < tensor_count(in); i++) {
-        const sfp_tensor *t = tensor_at(in, i);
+    for (size_t i = 0; i < in->set->count; i++) {
+        const sfp_tensor *t = &in->set->tensors[i];
         sfp__json_object(j, NULL);
-        sfp__json_string(j, "name", tensor_name(in, t));
+        sfp__json_string(j, "name", t->name);
         sfp__json_string(j, "dtype", sfp__dtype_name(t->dtype));
         sfp__json_array(j, "shape");
         for (int d = 0; d < t->ndim; d++)
@@ -326,12 +296,11 @@ static sfp_status print_json(const inspected *in, bool tensors, bool stats, sfp_
     sfp__json_string(&j, "file", in->path);
     sfp__json_string(&j, "format", in->format);
     json_vit(&j, in);
-    sfp__json_int(&j, "tensor_count", (int64_t)tensor_count(in));
-    if (in->set && strcmp(in->format, "safetensors") == 0) {
+    sfp__json_int(&j, "tensor_count", (int64_t)in->set->count);
+    if (strcmp(in->format, "safetensors") == 0) {
         sfp__json_object(&j, "metadata");
-        for (size_t i = 0; i < sfp__tensor_file_meta_count(in->set); i++) {
-            const char *key, *value;
-            sfp__tensor_file_meta_at(in->set, i, &key, &value);
+        for (size_t i = 0; i < in->set->meta_count; i++) {
+            const char *key = in->set->meta[i].key, *value = in->set->meta[i].value;
             sfp__json_string(&j, key, value);
         }
         sfp__json_end(&j);

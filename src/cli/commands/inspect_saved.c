@@ -19,13 +19,13 @@ static const char *setting(const sfp_inspect_saved *s, const char *name)
 {
     char key[64];
     (void)snprintf(key, sizeof key, "setting.%s", name);
-    const char *value = sfp__safetensors_meta(s->st, key);
-    return value ? value : sfp__safetensors_meta(s->st, name);
+    const char *value = sfp__tensor_file_meta(s->st, key);
+    return value ? value : sfp__tensor_file_meta(s->st, name);
 }
 
 static bool number(const sfp_inspect_saved *s, const char *key, int64_t *out)
 {
-    const char *text = sfp__safetensors_meta(s->st, key);
+    const char *text = sfp__tensor_file_meta(s->st, key);
     return text && sfp__parse_int(text, out) && *out >= 0;
 }
 
@@ -37,7 +37,7 @@ static bool is(const char *text, const char *word)
 /* "WORDS (FORMAT, version N)" */
 static void name_it(sfp_inspect_saved *s, const char *kind, const char *words, const char *method)
 {
-    const char *format = sfp__safetensors_meta(s->st, "format"), *version = sfp__safetensors_meta(s->st, "version");
+    const char *format = sfp__tensor_file_meta(s->st, "format"), *version = sfp__tensor_file_meta(s->st, "version");
     char shown[3][48];
     s->kind = kind;
     s->method = method;
@@ -50,28 +50,28 @@ static void name_it(sfp_inspect_saved *s, const char *kind, const char *words, c
 
 static void recognise(sfp_inspect_saved *s)
 {
-    const char *format = sfp__safetensors_meta(s->st, "format"), *kind = sfp__safetensors_meta(s->st, "kind"),
-               *method = sfp__safetensors_meta(s->st, "method");
+    const char *format = sfp__tensor_file_meta(s->st, "format"), *kind = sfp__tensor_file_meta(s->st, "kind"),
+               *method = sfp__tensor_file_meta(s->st, "method");
     if (is(format, SFP_STATE_FORMAT))
         name_it(s, "state", method ? "the state" : "a learner's state", method);
     else if (is(format, SFP_CHECKPOINT_FORMAT))
         name_it(s, "checkpoint", method ? "the checkpoint" : "a learner's checkpoint", method);
     else if (is(kind, SFP_PRETRAIN_KIND))
         name_it(s, "pretrain-checkpoint", "a checkpoint of pretraining", NULL);
-    else if (!format && s->has_pool && sfp__safetensors_find(s->st, "last.weight"))
+    else if (!format && s->has_pool && sfp__tensor_file_find(s->st, "last.weight"))
         name_it(s, "state", "a learner's state without settings", NULL);
 }
 
 /* Of a tensor that has a row for each: -1 when there is none. */
 static int64_t rows_of(const sfp_inspect_saved *s, const char *name)
 {
-    const sfp_tensor *t = sfp__safetensors_find(s->st, name);
+    const sfp_tensor *t = sfp__tensor_file_find(s->st, name);
     return t && t->ndim > 0 ? t->shape[0] : -1;
 }
 
 static void count_classes(sfp_inspect_saved *s)
 {
-    const sfp_tensor *flags = sfp__safetensors_find(s->st, "seen");
+    const sfp_tensor *flags = sfp__tensor_file_find(s->st, "seen");
     uint8_t *seen = NULL;
     s->seen = -1;
     s->classes = rows_of(s, "last.weight");
@@ -81,7 +81,7 @@ static void count_classes(sfp_inspect_saved *s)
         s->seen = 0;
         for (size_t i = 0; i < flags->count; i++)
             s->seen += ((const uint8_t *)flags->data)[i] != 0;
-    } else if (sfp__safetensors_meta(s->st, "seen") && s->classes >= 0 && s->classes <= SFP_LEARNER_MAX_CLASSES &&
+    } else if (sfp__tensor_file_meta(s->st, "seen") && s->classes >= 0 && s->classes <= SFP_LEARNER_MAX_CLASSES &&
                !sfp__state_seen(s->st, (int)s->classes, false, &seen, NULL)) {
         s->seen = 0;
         for (int64_t i = 0; i < s->classes; i++)
@@ -90,28 +90,22 @@ static void count_classes(sfp_inspect_saved *s)
     sfp__free(seen);
 }
 
-sfp_status sfp__inspect_saved_open(const char *path, sfp_inspect_saved *out, sfp_error *err)
+void sfp__inspect_saved_init(const sfp_tensor_file *st, sfp_inspect_saved *s)
 {
-    sfp_inspect_saved s = {.slots = -1};
-    sfp_status status = sfp__safetensors_open(path, &s.st, err);
-    if (status)
-        return status;
-    s.has_pool = sfp__state_pool(s.st, &s.pool);
-    recognise(&s);
-    if (s.what[0]) {
-        s.damaged = sfp__state_check_sum(s.st, NULL) == SFP_EFORMAT;
-        count_classes(&s);
-        s.slots = rows_of(&s, "buffer.label");
-        (void)sfp__saved_names_read(s.st, SFP_LEARNER_MAX_CLASSES, &s.names, NULL);
-    }
-    *out = s;
-    return SFP_OK;
+    *s = (sfp_inspect_saved){.st = st, .slots = -1};
+    s->has_pool = sfp__state_pool(st, &s->pool);
+    recognise(s);
+    if (!s->what[0])
+        return;
+    s->damaged = sfp__state_check_sum(st, NULL) == SFP_EFORMAT;
+    count_classes(s);
+    s->slots = rows_of(s, "buffer.label");
+    (void)sfp__saved_names_read(st, SFP_LEARNER_MAX_CLASSES, &s->names, NULL);
 }
 
-void sfp__inspect_saved_close(sfp_inspect_saved *s)
+void sfp__inspect_saved_done(sfp_inspect_saved *s)
 {
     sfp__saved_names_done(&s->names);
-    sfp__safetensors_close(s->st);
     *s = (sfp_inspect_saved){0};
 }
 
@@ -129,7 +123,7 @@ static void put_setting(const sfp_inspect_saved *s, const char *before, const ch
 
 static void put_backbone(const sfp_inspect_saved *s)
 {
-    const char *file = sfp__safetensors_meta(s->st, "backbone-file"), *sizes = sfp__safetensors_meta(s->st, "backbone-sizes");
+    const char *file = sfp__tensor_file_meta(s->st, "backbone-file"), *sizes = sfp__tensor_file_meta(s->st, "backbone-sizes");
     if (!file)
         return;
     (void)printf("learned on    ");

@@ -9,7 +9,7 @@
 typedef struct sfp_inspect_saved {
     char what[256];   /* in words, nothing in it that could steer a terminal; "": none of these files */
     const char *kind; /* "state", "checkpoint", "pretrain-checkpoint" */
-    sfp_safetensors *st;
+    const sfp_tensor_file *st;
     const char *method; /* NULL: the learner's own */
     bool damaged;       /* a state that is not what its checksum says */
     bool has_pool;
@@ -18,9 +18,9 @@ typedef struct sfp_inspect_saved {
     sfp_saved_names names;
 } sfp_inspect_saved;
 
-/* Of a safetensors file. What it does not tell, or tells wrong, is left out: only a file that cannot be read is an error. */
-sfp_status sfp__inspect_saved_open(const char *path, sfp_inspect_saved *out, sfp_error *err);
-void sfp__inspect_saved_close(sfp_inspect_saved *s);
+/* Of a safetensors file, which must outlive it. What it does not tell, or tells wrong, is left out. */
+void sfp__inspect_saved_init(const sfp_tensor_file *st, sfp_inspect_saved *out);
+void sfp__inspect_saved_done(sfp_inspect_saved *s);
 
 void sfp__inspect_saved_text(const sfp_inspect_saved *s);
 void sfp__inspect_saved_json(sfp_json *j, const sfp_inspect_saved *s);

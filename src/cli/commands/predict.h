@@ -9,7 +9,7 @@
 #include "io/json_write.h"
 
 #include "base/thread_pool.h"
-#include "io/image.h"
+#include "io/image/image.h"
 #include "learner/predictor.h"
 #include "model/vit.h"
 

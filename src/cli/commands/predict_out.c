@@ -2,7 +2,7 @@
 
 #include "cli/ui.h"
 
-#include "io/npy.h"
+#include "io/tensor/tensor_file.h"
 
 #include <math.h>
 #include <stdlib.h>

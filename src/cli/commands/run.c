@@ -311,18 +311,19 @@ static sfp_status print_result(const sfp_result *r, const char *out, bool json, 
 /* The file of --init-state; whether it fits this run is told later. A run that goes on may need it no more. */
 static sfp_status find_state(const char *given, bool resume, char *path, size_t size, sfp_error *err)
 {
-    sfp_inspect_saved saved = {0};
-    sfp_status s = sfp__state_file(given, path, size, err);
-    if (s || resume)
-        return s;
-    s = sfp__inspect_saved_open(path, &saved, err);
-    if (!s && !saved.kind)
-        s = sfp__fail(err, SFP_EFORMAT, "%s: is no state, expected the state.safetensors of a run, or its folder", path);
-    else if (!s && strcmp(saved.kind, "state") != 0)
-        s = sfp__fail(err, SFP_EFORMAT, "%s: is %s and no state, expected the state.safetensors of a run, or its folder", path,
-                      saved.what);
-    sfp__inspect_saved_close(&saved);
-    return s;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_BY(sfp__inspect_saved_done) sfp_inspect_saved saved = {0};
+    TRY(sfp__state_file(given, path, size, err));
+    if (resume)
+        return SFP_OK;
+    TRY(sfp__safetensors_open(path, &st, err));
+    sfp__inspect_saved_init(st, &saved);
+    if (!saved.kind)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is no state, expected the state.safetensors of a run, or its folder", path);
+    if (strcmp(saved.kind, "state") != 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is %s and no state, expected the state.safetensors of a run, or its folder", path,
+                         saved.what);
+    return SFP_OK;
 }
 
 static sfp_status learn(sfp_args *a, sfp_run_options *o, bool *finished, sfp_error *err)

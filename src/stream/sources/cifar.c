@@ -11,7 +11,7 @@
  * PATH is their folder, or one .bin file. Binary pictures are read from the file
  * when asked for. A PNG can only be decoded as a whole: the first picture asked
  * for decodes its batch, which stays in memory (30 MB each). */
-#include "io/image.h"
+#include "io/image/image.h"
 #include "stream/source_internal.h"
 
 #include <errno.h>

@@ -12,7 +12,7 @@
  * Without them the folders say everything: sessions 3, 7 and 10 are the test
  * set, objects come in natural order (shuffled by an order that is not 0), 10 in
  * the first task and 5 in each other; within an object by session and frame. */
-#include "io/pickle.h"
+#include "io/tensor/pickle.h"
 #include "stream/source_internal.h"
 
 #include <dirent.h>

@@ -34,13 +34,13 @@ static sfp_status read_prefixes(backbone_case *k, sfp_error *err)
         char k_name[32], v_name[32];
         (void)snprintf(k_name, sizeof k_name, "prefix_k_%d", l);
         (void)snprintf(v_name, sizeof v_name, "prefix_v_%d", l);
-        const sfp_tensor *t = sfp__safetensors_find(g->expect, k_name);
+        const sfp_tensor *t = sfp__tensor_file_find(g->expect, k_name);
         if (!t)
             continue;
         if (t->ndim != 3 || t->shape[1] < 1 || t->shape[1] > MAX_PREFIX_ROWS) {
             char shape[160];
             return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected (%d, 1 to %d, %d)",
-                             sfp__safetensors_path(g->expect), k_name, sfp__shape_text(t->shape, t->ndim, shape, sizeof shape),
+                             g->expect->path, k_name, sfp__shape_text(t->shape, t->ndim, shape, sizeof shape),
                              g->b, MAX_PREFIX_ROWS, c->dim);
         }
         k->rows[l] = (int)t->shape[1];

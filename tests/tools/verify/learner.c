@@ -88,7 +88,7 @@ static sfp_status options_from(learner_case *c, sfp_trainer_options *o, sfp_erro
 }
 
 /* All learnable values from a state file, spans of `task`, Adam from the start. */
-static sfp_status load_state(learner_case *c, const sfp_safetensors *st, int task, sfp_error *err)
+static sfp_status load_state(learner_case *c, const sfp_tensor_file *st, int task, sfp_error *err)
 {
     int count;
     sfp_param **params = sfp__fp_params(c->fp, &count);
@@ -109,11 +109,11 @@ static sfp_status prepare(learner_case *c, sfp_error *err)
     sfp_golden *g = c->g;
     const sfp_vit_config *v = &g->vit->config;
     const sfp_tensor *mem;
-    sfp_status s = sfp__safetensors_need(g->batch, "mem_x", &mem, err);
+    sfp_status s = sfp__tensor_file_need(g->batch, "mem_x", &mem, err);
     if (s)
         return s;
     if (mem->ndim != 4 || mem->shape[0] < 1 || mem->shape[0] > 100000)
-        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'mem_x' holds no pictures", sfp__safetensors_path(g->batch));
+        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'mem_x' holds no pictures", g->batch->path);
     c->b = g->b;
     c->mem = (int)mem->shape[0];
     c->D = v->dim;
@@ -206,7 +206,7 @@ static sfp_status check_selection(learner_case *c, sfp_error *err)
     const sfp_tensor *t;
     int *picked = c->work + 5 * c->b, n = pick(c, picked);
     sfp_status s = sfp__verify_compare(c->r, g, "similarity", c->score, (int64_t[]){c->b}, 1, SFP_VERIFY_VALUE, err);
-    if (s || (s = sfp__safetensors_need(g->expect, "coreset_half", &t, err)))
+    if (s || (s = sfp__tensor_file_need(g->expect, "coreset_half", &t, err)))
         return s;
     int64_t *want = NULL;
     if ((s = sfp__verify_labels(g->expect, "coreset_half", (int)t->count, c->b, &want, err)))
@@ -278,7 +278,7 @@ static sfp_status check_gradients(learner_case *c, const char *tag, int n, int t
 }
 
 /* The values as they are, minus those of `from`, against the expected ones minus the same. */
-static sfp_status check_update(learner_case *c, int step, const sfp_safetensors *from, sfp_error *err)
+static sfp_status check_update(learner_case *c, int step, const sfp_tensor_file *from, sfp_error *err)
 {
     int count;
     sfp_param **params = sfp__fp_params(c->fp, &count);
@@ -311,7 +311,7 @@ static sfp_status check_update(learner_case *c, int step, const sfp_safetensors 
 }
 
 /* Five timestamps on the same batch and the same replay, as the reference makes them. */
-static sfp_status five_steps(learner_case *c, const sfp_safetensors *from, sfp_error *err)
+static sfp_status five_steps(learner_case *c, const sfp_tensor_file *from, sfp_error *err)
 {
     int first = c->steps;
     sfp_status s = SFP_OK;
@@ -362,14 +362,14 @@ static sfp_status run_case(learner_case *c, sfp_error *err)
         place(c, c->b + i, i, true, 1.0f / (float)c->mem, false);
     if ((s = check_gradients(c, "replay", c->b + c->mem, 2, err)) || (s = five_steps(c, g->state, err)))
         return s;
-    if (sfp__safetensors_find(g->expect, "step10.last.bias")) {
-        sfp_safetensors *boundary = NULL;
+    if (sfp__tensor_file_find(g->expect, "step10.last.bias")) {
+        sfp_tensor_file *boundary = NULL;
         s = sfp__verify_open(g, "state_boundary.safetensors", &boundary, err);
         if (!s)
             s = load_state(c, boundary, c->task + 1, err);
         if (!s)
             s = five_steps(c, boundary, err);
-        sfp__safetensors_close(boundary);
+        sfp__tensor_file_close(boundary);
         if (s)
             return s;
     }

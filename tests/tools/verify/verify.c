@@ -40,7 +40,7 @@ static sfp_status path_in(const char *dir, const char *name, char *buf, size_t s
     return SFP_OK;
 }
 
-sfp_status sfp__verify_open(const sfp_golden *g, const char *name, sfp_safetensors **out, sfp_error *err)
+sfp_status sfp__verify_open(const sfp_golden *g, const char *name, sfp_tensor_file **out, sfp_error *err)
 {
     char path[PATH_MAX];
     sfp_status s = path_in(g->dir, name, path, sizeof path, err);
@@ -48,12 +48,12 @@ sfp_status sfp__verify_open(const sfp_golden *g, const char *name, sfp_safetenso
 }
 
 /* A tensor of exactly this shape, as floats; *out is newly allocated. */
-sfp_status sfp__verify_floats(const sfp_safetensors *st, const char *name, const int64_t *shape, int ndim, float **out,
+sfp_status sfp__verify_floats(const sfp_tensor_file *st, const char *name, const int64_t *shape, int ndim, float **out,
                               sfp_error *err)
 {
     const sfp_tensor *t;
-    const char *file = sfp__safetensors_path(st);
-    sfp_status s = sfp__safetensors_need(st, name, &t, err);
+    const char *file = st->path;
+    sfp_status s = sfp__tensor_file_need(st, name, &t, err);
     if (s == SFP_OK)
         s = sfp__tensor_expect(file, t, shape, ndim, err);
     if (s != SFP_OK)
@@ -117,12 +117,12 @@ static sfp_status load_backbone(sfp_golden *g, sfp_error *err)
     return s;
 }
 
-sfp_status sfp__verify_labels(const sfp_safetensors *st, const char *name, int n, int classes, int64_t **out, sfp_error *err)
+sfp_status sfp__verify_labels(const sfp_tensor_file *st, const char *name, int n, int classes, int64_t **out, sfp_error *err)
 {
     const sfp_tensor *t;
-    const char *file = sfp__safetensors_path(st);
+    const char *file = st->path;
     int64_t shape[1] = {n};
-    sfp_status s = sfp__safetensors_need(st, name, &t, err);
+    sfp_status s = sfp__tensor_file_need(st, name, &t, err);
     if (s == SFP_OK)
         s = sfp__tensor_expect(file, t, shape, 1, err);
     if (s != SFP_OK)
@@ -152,14 +152,14 @@ static sfp_status read_case(sfp_golden *g, sfp_error *err)
 
     const sfp_vit_config *c = &g->vit->config;
     const sfp_tensor *x, *last;
-    if ((s = sfp__safetensors_need(g->batch, "x", &x, err)) != SFP_OK ||
-        (s = sfp__safetensors_need(g->state, "last.bias", &last, err)) != SFP_OK)
+    if ((s = sfp__tensor_file_need(g->batch, "x", &x, err)) != SFP_OK ||
+        (s = sfp__tensor_file_need(g->state, "last.bias", &last, err)) != SFP_OK)
         return s;
     if (x->ndim < 1 || x->shape[0] < 1 || x->shape[0] > INT_MAX / 2)
-        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'x' holds no pictures", sfp__safetensors_path(g->batch));
+        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'x' holds no pictures", g->batch->path);
     if (last->count < 1 || last->count > MAX_CLASSES)
         return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'last.bias' has %zu elements, expected 1 to %d",
-                         sfp__safetensors_path(g->state), last->count, MAX_CLASSES);
+                         g->state->path, last->count, MAX_CLASSES);
     g->b = (int)x->shape[0];
     g->classes = (int)last->count;
     int64_t x_shape[4] = {g->b, 3, c->img_size, c->img_size};
@@ -168,7 +168,7 @@ static sfp_status read_case(sfp_golden *g, sfp_error *err)
         return s;
 
     g->query = sfp__calloc((size_t)g->b * (size_t)c->dim, sizeof(float));
-    size_t tensors = sfp__safetensors_count(g->expect);
+    size_t tensors = g->expect->count;
     g->checked = sfp__calloc(tensors ? tensors : 1, sizeof *g->checked);
     if (!g->query || !g->checked)
         return sfp__fail_nomem(err);
@@ -179,10 +179,10 @@ static void free_case(sfp_golden *g)
 {
     sfp__vit_free(g->vit);
     json_decref(g->config);
-    sfp_safetensors *files[] = {g->batch, g->state, g->expect};
+    sfp_tensor_file *files[] = {g->batch, g->state, g->expect};
     for (int i = 0; i < 3; i++)
         if (files[i])
-            sfp__safetensors_close(files[i]);
+            sfp__tensor_file_close(files[i]);
     sfp__free(g->x);
     sfp__free(g->query);
     sfp__free(g->y);
@@ -224,8 +224,8 @@ void sfp__verify_line(sfp_verify *r, const char *name, double error, double tole
 
 void sfp__verify_mark(sfp_golden *g, const char *name)
 {
-    for (size_t i = 0; i < sfp__safetensors_count(g->expect); i++)
-        if (strcmp(sfp__safetensors_at(g->expect, i)->name, name) == 0)
+    for (size_t i = 0; i < g->expect->count; i++)
+        if (strcmp(g->expect->tensors[i].name, name) == 0)
             g->checked[i] = true;
 }
 
@@ -254,13 +254,13 @@ static size_t family(const char *name)
 /* What expect.safetensors holds beyond the backbone's parts: named, a family at a time, so that nobody takes it for checked. */
 static void list_unchecked(sfp_verify *r, const sfp_golden *g)
 {
-    size_t total = sfp__safetensors_count(g->expect), column = 0;
+    size_t total = g->expect->count, column = 0;
     if (r->brief && !r->json)
         return;
     if (r->json)
         sfp__json_array(&r->out, "not_checked");
     for (size_t i = 0; i < total; i++) {
-        const char *name = sfp__safetensors_at(g->expect, i)->name;
+        const char *name = g->expect->tensors[i].name;
         if (g->checked[i])
             continue;
         if (r->json) {
@@ -270,7 +270,7 @@ static void list_unchecked(sfp_verify *r, const sfp_golden *g)
         size_t n = family(name), members = 0;
         bool earlier = false;
         for (size_t k = 0; k < total; k++) {
-            const char *other = sfp__safetensors_at(g->expect, k)->name;
+            const char *other = g->expect->tensors[k].name;
             if (g->checked[k] || family(other) != n || memcmp(other, name, n) != 0)
                 continue;
             earlier = earlier || k < i;

@@ -5,7 +5,7 @@
 #include "io/json_write.h"
 
 #include "base/thread_pool.h"
-#include "io/safetensors.h"
+#include "io/tensor/safetensors.h"
 #include "model/vit.h"
 
 #include <jansson.h>
@@ -26,7 +26,7 @@ typedef struct sfp_verify {
 typedef struct sfp_golden {
     const char *dir;
     json_t *config; /* config.json */
-    sfp_safetensors *batch, *state, *expect;
+    sfp_tensor_file *batch, *state, *expect;
     sfp_vit *vit;
     int b, classes;
     float *x;      /* (b, 3, S, S) */
@@ -45,11 +45,11 @@ sfp_status sfp__verify_compare(sfp_verify *r, sfp_golden *g, const char *name, c
 void sfp__verify_mark(sfp_golden *g, const char *name);
 
 /* DIR/NAME opened. */
-sfp_status sfp__verify_open(const sfp_golden *g, const char *name, sfp_safetensors **out, sfp_error *err);
+sfp_status sfp__verify_open(const sfp_golden *g, const char *name, sfp_tensor_file **out, sfp_error *err);
 /* Tensors of exactly this shape; *out is newly allocated. */
-sfp_status sfp__verify_floats(const sfp_safetensors *st, const char *name, const int64_t *shape, int ndim, float **out,
+sfp_status sfp__verify_floats(const sfp_tensor_file *st, const char *name, const int64_t *shape, int ndim, float **out,
                               sfp_error *err);
-sfp_status sfp__verify_labels(const sfp_safetensors *st, const char *name, int n, int classes, int64_t **out, sfp_error *err);
+sfp_status sfp__verify_labels(const sfp_tensor_file *st, const char *name, int n, int classes, int64_t **out, sfp_error *err);
 
 sfp_status sfp__verify_backbone(sfp_verify *r, sfp_golden *g, sfp_error *err);
 sfp_status sfp__verify_learner(sfp_verify *r, sfp_golden *g, sfp_error *err);

@@ -1,6 +1,6 @@
 /* Pictures: JPEG, PNG and WebP files to 8-bit RGB; Pillow's resize; crop. */
-#ifndef SFP_IO_IMAGE_H
-#define SFP_IO_IMAGE_H
+#ifndef SFP_IO_IMAGE_IMAGE_H
+#define SFP_IO_IMAGE_IMAGE_H
 
 #include "base/error.h"
 #include "base/text.h"

@@ -1,10 +1,10 @@
 /* Pictures: which decoder by the first bytes (names lie), limits before any
  * allocation, crop and the PNG writer. */
-#include "io/image.h"
+#include "io/image/image.h"
 
 #include "base/mem.h"
 #include "io/file.h"
-#include "io/image_codec.h"
+#include "io/image/codec.h"
 
 #include <limits.h>
 #include <spng.h>

@@ -1,9 +1,9 @@
 /* The stack machine that reads a pickle: what pickle_machine.c (containers, the stack), pickle_scalar.c (numbers, strings)
  * and pickle_object.c (objects) share. */
-#ifndef SFP_IO_PICKLE_MACHINE_H
-#define SFP_IO_PICKLE_MACHINE_H
+#ifndef SFP_IO_TENSOR_PICKLE_MACHINE_H
+#define SFP_IO_TENSOR_PICKLE_MACHINE_H
 
-#include "io/pickle_internal.h"
+#include "io/tensor/pickle_internal.h"
 
 typedef struct sfp__pickle_machine {
     sfp_pickle *p;

@@ -11,8 +11,8 @@
  * a pickle memoised is shared, not copied, so a value can be reached by several
  * ways, and a list can even hold itself: whoever walks without knowing the
  * shape must bound the depth. */
-#ifndef SFP_IO_PICKLE_H
-#define SFP_IO_PICKLE_H
+#ifndef SFP_IO_TENSOR_PICKLE_H
+#define SFP_IO_TENSOR_PICKLE_H
 
 #include "base/mem.h"
 

@@ -1,5 +1,5 @@
 /* Numbers and strings of a pickle: what an opcode's operand says becomes one value on the stack. */
-#include "io/pickle_machine.h"
+#include "io/tensor/pickle_machine.h"
 
 #include "base/text.h"
 

@@ -5,7 +5,7 @@
  * pickle_scalar.c; opcodes that name or make objects are in pickle_object.c,
  * which asks the allow-list. The machine does not recurse and runs nothing.
  * Memory is bounded by the input: every opcode pushes at most one value, and a memo number must be below the number of bytes. */
-#include "io/pickle_machine.h"
+#include "io/tensor/pickle_machine.h"
 
 #include "base/mem.h"
 #include "base/text.h"

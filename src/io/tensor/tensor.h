@@ -1,6 +1,6 @@
 /* A named tensor as it lies in a file: what every weight format gives and takes. */
-#ifndef SFP_IO_TENSOR_H
-#define SFP_IO_TENSOR_H
+#ifndef SFP_IO_TENSOR_TENSOR_H
+#define SFP_IO_TENSOR_TENSOR_H
 
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
 /* EXIF: a TIFF file in a marker, of which one number is wanted. Broken blocks
  * are common in the wild and no reason to refuse a picture: they mean 1. */
-#include "io/image_codec.h"
+#include "io/image/codec.h"
 
 #include "base/mem.h"
 
@@ -70,10 +70,12 @@ sfp_status sfp__image_orient(sfp_image *im, int orientation, sfp_error *err)
     /* which way the source is read: x and y swapped, columns from the right, rows from the bottom */
     static const struct {
         bool swap, right, bottom;
-    } ways[9] = {[2] = {0, 1, 0}, [3] = {0, 1, 1}, [4] = {0, 0, 1}, [5] = {1, 0, 0}, [6] = {1, 0, 1}, [7] = {1, 1, 1}, [8] = {1, 1, 0}};
+    } ways[9] = {
+        [2] = {0, 1, 0}, [3] = {0, 1, 1}, [4] = {0, 0, 1}, [5] = {1, 0, 0}, [6] = {1, 0, 1}, [7] = {1, 1, 1}, [8] = {1, 1, 0}};
     ptrdiff_t w = im->width, h = im->height;
     ptrdiff_t column = ways[orientation].right ? -3 : 3, row = ways[orientation].bottom ? -3 * w : 3 * w;
-    const uint8_t *start = im->rgb + (ways[orientation].right ? 3 * (w - 1) : 0) + (ways[orientation].bottom ? 3 * w * (h - 1) : 0);
+    const uint8_t *start =
+        im->rgb + (ways[orientation].right ? 3 * (w - 1) : 0) + (ways[orientation].bottom ? 3 * w * (h - 1) : 0);
     ptrdiff_t step_x = ways[orientation].swap ? row : column, step_y = ways[orientation].swap ? column : row;
 
     sfp_image turned = {0};

@@ -3,8 +3,8 @@
  * A stored member is a pointer into the archive, so that a mapped file of weights is used where it lies (a library that copies
  * members out would cost a second copy of the model). A deflated one is unpacked by its owner. Nothing is ever written to the
  * disk, and the names of members are only compared. */
-#ifndef SFP_IO_ZIP_H
-#define SFP_IO_ZIP_H
+#ifndef SFP_IO_TENSOR_ZIP_H
+#define SFP_IO_TENSOR_ZIP_H
 
 #include "base/mem.h"
 

@@ -3,7 +3,7 @@
  * The bytes of a tensor lie where its file put them, so they may be unaligned
  * for their type: every element is fetched by memcpy, which compilers turn
  * into a plain load. */
-#include "io/tensor.h"
+#include "io/tensor/tensor.h"
 
 #include "base/mem.h"
 #include "base/text.h"

@@ -1,22 +1,14 @@
-/* NumPy's .npy. The header is a Python dict in text; a parser for just that
- * much of Python reads it: three keys, a string, True or False, a tuple of
- * integers. Anything else is an error, nothing is evaluated. */
-#include "io/npy.h"
+/* NumPy's .npy, and .npz: a zip of .npy files, stored (savez) or deflated (savez_compressed). A .npy's header is a Python dict in
+ * text; a parser for just that much of Python reads it: three keys, a string, True or False, a tuple of integers. Anything else
+ * is an error, nothing is evaluated. */
+#include "io/tensor/formats.h"
 
-#include "base/mem.h"
 #include "base/text.h"
-#include "io/file.h"
 
 #include <string.h>
 
 #define MAGIC "\x93NUMPY"
 #define HEADER_ALIGN 64 /* what NumPy pads to */
-
-struct sfp_npy {
-    sfp_map map; /* empty when the bytes are the caller's */
-    char *path;
-    sfp_tensor tensor;
-};
 
 struct cursor {
     const char *at, *end;
@@ -88,9 +80,7 @@ static sfp_status take_descr(struct cursor *c, sfp_tensor *t)
     skip_space(c);
     if (c->at < c->end && *c->at == '[')
         return sfp__fail(c->err, SFP_EUNSUPPORTED, "%s: npy holds records, expected one plain type", c->path);
-    sfp_status status = take_string(c, descr, sizeof descr, "a type such as '<f4'");
-    if (status != SFP_OK)
-        return status;
+    TRY(take_string(c, descr, sizeof descr, "a type such as '<f4'"));
     sfp__printable(descr, shown, sizeof shown);
     if (descr[0] == '>')
         return sfp__fail(c->err, SFP_EUNSUPPORTED, "%s: npy type '%s' is big-endian, expected little-endian", c->path, shown);
@@ -140,9 +130,7 @@ static sfp_status take_shape(struct cursor *c, sfp_tensor *t)
             return expected(c, "',' or ')'");
         if (t->ndim == SFP_MAX_DIMS)
             return sfp__fail(c->err, SFP_ELIMIT, "%s: npy has more than %d dimensions", c->path, SFP_MAX_DIMS);
-        sfp_status status = take_dim(c, &t->shape[t->ndim]);
-        if (status != SFP_OK)
-            return status;
+        TRY(take_dim(c, &t->shape[t->ndim]));
         t->ndim++;
         comma = take(c, ',');
     }
@@ -166,9 +154,7 @@ static sfp_status take_dict(struct cursor *c, sfp_tensor *t)
         if (!comma)
             return expected(c, "',' or '}'");
         char key[16] = "";
-        sfp_status status = take_string(c, key, sizeof key, "a key");
-        if (status != SFP_OK)
-            return status;
+        TRY(take_string(c, key, sizeof key, "a key"));
         int bit = 0;
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
             if (strcmp(key, keys[i].name) == 0)
@@ -180,9 +166,7 @@ static sfp_status take_dict(struct cursor *c, sfp_tensor *t)
         seen |= bit;
         if (!take(c, ':'))
             return expected(c, "':'");
-        status = bit == DESCR ? take_descr(c, t) : bit == ORDER ? take_order(c) : take_shape(c, t);
-        if (status != SFP_OK)
-            return status;
+        TRY(bit == DESCR ? take_descr(c, t) : bit == ORDER ? take_order(c) : take_shape(c, t));
         comma = take(c, ',');
     }
     skip_space(c);
@@ -196,92 +180,118 @@ static sfp_status take_dict(struct cursor *c, sfp_tensor *t)
     return SFP_OK;
 }
 
-static sfp_status parse(sfp_npy *npy, const uint8_t *bytes, size_t size, sfp_error *err)
+/* Of whatever is in it; the name is the caller's. */
+static sfp_status parse(const char *path, const uint8_t *bytes, size_t size, sfp_tensor *t, sfp_error *err)
 {
     if (size < 10 || memcmp(bytes, MAGIC, 6) != 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is not an npy file (no NUMPY at its start)", npy->path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: is not an npy file (no NUMPY at its start)", path);
     int major = bytes[6], minor = bytes[7];
     if (major < 1 || major > 3 || minor != 0)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: npy version is %d.%d, expected 1.0, 2.0 or 3.0", npy->path, major, minor);
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: npy version is %d.%d, expected 1.0, 2.0 or 3.0", path, major, minor);
     size_t start = major == 1 ? 10 : 12;
     if (size < start)
-        return sfp__fail(err, SFP_EFORMAT, "%s: npy ends in its header", npy->path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: npy ends in its header", path);
     uint32_t length = (uint32_t)bytes[8] | (uint32_t)bytes[9] << 8;
     if (major > 1)
         length |= (uint32_t)bytes[10] << 16 | (uint32_t)bytes[11] << 24;
     if (length > size - start)
-        return sfp__fail(err, SFP_EFORMAT, "%s: npy header length is %u, but only %zu bytes follow it", npy->path,
-                         (unsigned)length, size - start);
+        return sfp__fail(err, SFP_EFORMAT, "%s: npy header length is %u, but only %zu bytes follow it", path, (unsigned)length,
+                         size - start);
 
-    sfp_tensor *t = &npy->tensor;
     const char *header = (const char *)bytes + start;
-    struct cursor c = {header, header + length, npy->path, err};
-    sfp_status status = take_dict(&c, t);
-    if (status != SFP_OK)
-        return status;
+    struct cursor c = {header, header + length, path, err};
+    TRY(take_dict(&c, t));
     char shape[SFP_SHAPE_MAX];
     sfp__shape_text(t->shape, t->ndim, shape, sizeof shape);
     if (!sfp__shape_count(t->shape, t->ndim, t->dtype, &t->count, &t->bytes))
-        return sfp__fail(err, SFP_ELIMIT, "%s: npy shape %s is too large", npy->path, shape);
+        return sfp__fail(err, SFP_ELIMIT, "%s: npy shape %s is too large", path, shape);
     size_t rest = size - start - length;
     if (rest != t->bytes)
-        return sfp__fail(err, SFP_EFORMAT, "%s: npy holds %zu bytes of data, expected %zu for %s %s", npy->path, rest, t->bytes,
+        return sfp__fail(err, SFP_EFORMAT, "%s: npy holds %zu bytes of data, expected %zu for %s %s", path, rest, t->bytes,
                          sfp__dtype_name(t->dtype), shape);
     t->data = bytes + start + length;
-    t->name = npy->path;
     return SFP_OK;
 }
 
-/* Takes `map` over, also when it fails. */
-static sfp_status open_bytes(const char *label, sfp_map map, const void *bytes, size_t size, sfp_npy **out, sfp_error *err)
+static bool is_npy(const uint8_t *bytes, size_t size, const sfp_zip *zip)
 {
-    sfp_status status;
-    sfp_npy *npy = sfp__calloc(1, sizeof *npy);
-    if (!npy) {
-        sfp__map_close(&map);
+    (void)zip;
+    return size >= strlen(MAGIC) && memcmp(bytes, MAGIC, strlen(MAGIC)) == 0;
+}
+
+static sfp_status open_npy(sfp_tensor_file *f, const uint8_t *bytes, size_t size, const sfp_zip *zip, sfp_error *err)
+{
+    (void)zip;
+    sfp_tensor t = {.name = "array"};
+    TRY(parse(f->path, bytes, size, &t, err));
+    return sfp__tensor_file_add(f, &t, err);
+}
+
+const sfp__tensor_format sfp__format_npy = {"npy", is_npy, open_npy};
+
+sfp_status sfp__npy_open(const char *path, sfp_tensor_file **out, sfp_error *err)
+{
+    return sfp__tensor_file_open_as(&sfp__format_npy, path, NULL, 0, out, err);
+}
+
+sfp_status sfp__npy_open_memory(const char *label, const void *bytes, size_t size, sfp_tensor_file **out, sfp_error *err)
+{
+    return sfp__tensor_file_open_as(&sfp__format_npy, label, bytes, size, out, err);
+}
+
+/* ----------------------------------------------------------------------- npz */
+
+/* Length without ".npy"; 0: another ending. */
+static size_t stem(const char *name)
+{
+    size_t n = strlen(name), end = strlen(".npy");
+    return n > end && strcmp(name + n - end, ".npy") == 0 ? n - end : 0;
+}
+
+static bool is_npz(const uint8_t *bytes, size_t size, const sfp_zip *zip)
+{
+    (void)bytes;
+    (void)size;
+    for (size_t i = 0; zip && i < sfp__zip_count(zip); i++)
+        if (stem(sfp__zip_at(zip, i)->name))
+            return true;
+    return false;
+}
+
+/* A tensor is called as its member without the ".npy". */
+static sfp_status add_member(sfp_tensor_file *f, const sfp_zip *zip, const sfp_zip_member *m, sfp_error *err)
+{
+    char shown[SFP_NAME_MAX];
+    const uint8_t *bytes;
+    uint8_t *unpacked = NULL;
+    OWNED_BY(sfp__text_done) sfp_text label = {0};
+    OWNED char *name = sfp__strdup(m->name);
+    sfp__text_printf(&label, "%s: %s", f->path, sfp__printable(m->name, shown, sizeof shown));
+    if (!name || label.failed)
         return sfp__fail_nomem(err);
-    }
-    npy->map = map;
-    npy->path = sfp__strdup(label);
-    if (!npy->path)
-        status = sfp__fail_nomem(err);
-    else
-        status = parse(npy, bytes, size, err);
-    if (status != SFP_OK) {
-        sfp__npy_close(npy);
-        return status;
-    }
-    *out = npy;
+    if (!stem(m->name))
+        return sfp__fail(err, SFP_EFORMAT, "%s: zip member '%s' is no .npy file, expected only those", f->path, shown);
+    TRY(sfp__zip_bytes(zip, m, &bytes, &unpacked, err));
+    if (unpacked)
+        TRY(sfp__tensor_file_own(f, unpacked, err));
+    name[stem(m->name)] = '\0';
+    sfp_tensor t = {.name = name};
+    TRY(parse(label.s, bytes, m->size, &t, err));
+    return sfp__tensor_file_add(f, &t, err);
+}
+
+static sfp_status open_npz(sfp_tensor_file *f, const uint8_t *bytes, size_t size, const sfp_zip *zip, sfp_error *err)
+{
+    (void)bytes;
+    (void)size;
+    for (size_t i = 0; i < sfp__zip_count(zip); i++)
+        TRY(add_member(f, zip, sfp__zip_at(zip, i), err));
     return SFP_OK;
 }
 
-sfp_status sfp__npy_open(const char *path, sfp_npy **out, sfp_error *err)
-{
-    sfp_map map = {0};
-    sfp_status status = sfp__map_open(path, &map, err);
-    if (status != SFP_OK)
-        return status;
-    return open_bytes(path, map, map.bytes, map.size, out, err);
-}
+const sfp__tensor_format sfp__format_npz = {"NumPy npz", is_npz, open_npz};
 
-sfp_status sfp__npy_open_memory(const char *label, const void *bytes, size_t size, sfp_npy **out, sfp_error *err)
-{
-    return open_bytes(label, (sfp_map){0}, bytes, size, out, err);
-}
-
-void sfp__npy_close(sfp_npy *npy)
-{
-    if (!npy)
-        return;
-    sfp__map_close(&npy->map);
-    sfp__free(npy->path);
-    sfp__free(npy);
-}
-
-const sfp_tensor *sfp__npy_tensor(const sfp_npy *npy)
-{
-    return &npy->tensor;
-}
+/* ------------------------------------------------------------------- writing */
 
 static void make_header(const sfp_tensor *t, sfp_text *text)
 {
@@ -309,17 +319,13 @@ sfp_status sfp__npy_write(const char *path, const sfp_tensor *t, sfp_error *err)
         return sfp__fail(err, SFP_ELIMIT, "%s: %d dimensions, expected at most %d", path, t->ndim, SFP_MAX_DIMS);
     if (!sfp__shape_count(t->shape, t->ndim, t->dtype, &count, &bytes) || bytes != t->bytes || (bytes > 0 && !t->data))
         return sfp__fail(err, SFP_EINVAL, "%s: %zu bytes%s do not fit the shape", path, t->bytes, t->data ? "" : " (NULL)");
-    sfp_text header = {0};
-    sfp_writer w = {.fd = -1};
+    OWNED_BY(sfp__text_done) sfp_text header = {0};
+    OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
     make_header(t, &header);
-    sfp_status status = header.failed ? sfp__fail_nomem(err) : sfp__writer_open(path, &w, err);
-    if (status == SFP_OK)
-        status = sfp__writer_put(&w, header.s, header.length, err);
-    if (status == SFP_OK)
-        status = sfp__writer_put(&w, t->data, t->bytes, err);
-    if (status == SFP_OK)
-        status = sfp__writer_commit(&w, err);
-    sfp__writer_abort(&w);
-    sfp__text_done(&header);
-    return status;
+    if (header.failed)
+        return sfp__fail_nomem(err);
+    TRY(sfp__writer_open(path, &w, err));
+    TRY(sfp__writer_put(&w, header.s, header.length, err));
+    TRY(sfp__writer_put(&w, t->data, t->bytes, err));
+    return sfp__writer_commit(&w, err);
 }

@@ -1,8 +1,8 @@
 /* The tree that a pickle becomes: pickle.c keeps it, pickle_machine.c and pickle_object.c build it. */
-#ifndef SFP_IO_PICKLE_INTERNAL_H
-#define SFP_IO_PICKLE_INTERNAL_H
+#ifndef SFP_IO_TENSOR_PICKLE_INTERNAL_H
+#define SFP_IO_TENSOR_PICKLE_INTERNAL_H
 
-#include "io/pickle.h"
+#include "io/tensor/pickle.h"
 
 typedef struct sfp_pickle_node {
     uint8_t type;

@@ -8,7 +8,7 @@
  * dicts in disguise; everything else of a training checkpoint (arguments,
  * random states, schedules) is passed over. A pickle can lead in circles and
  * reach one dict by many ways, so depth and number of steps are limited. */
-#include "io/torch_internal.h"
+#include "io/tensor/formats.h"
 
 #include "base/mem.h"
 #include "base/text.h"

@@ -2,7 +2,7 @@
  *
  * An integer is its own word; so a list of a million of them is a block of
  * eight million bytes. */
-#include "io/pickle_internal.h"
+#include "io/tensor/pickle_internal.h"
 
 #include "base/mem.h"
 #include "io/file.h"

@@ -4,7 +4,7 @@
  * the reader's allow-list has that name; "calling" it becomes a node with the
  * name, the arguments and, later, the state, for the reader to make sense of.
  * Without a list all of it is refused. */
-#include "io/pickle_machine.h"
+#include "io/tensor/pickle_machine.h"
 
 #include "base/text.h"
 

@@ -2,7 +2,7 @@
 #ifndef SFP_IO_IMAGE_CODEC_H
 #define SFP_IO_IMAGE_CODEC_H
 
-#include "io/image.h"
+#include "io/image/image.h"
 
 /* Room for a picture, once its size is within the limits; messages begin with `label`. */
 sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp_image *out, sfp_error *err);

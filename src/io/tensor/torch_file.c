@@ -5,7 +5,7 @@
  * tensors are pointers into the mapped file. Before, one stream: a magic
  * number, protocol, system, the same pickle, the keys of the storages in order,
  * then each storage as its length and its numbers. */
-#include "io/torch_internal.h"
+#include "io/tensor/formats.h"
 
 #include "base/mem.h"
 #include "base/text.h"

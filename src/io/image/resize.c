@@ -15,10 +15,10 @@
  *
  * The inner loops come in plain C and, for x86, in AVX2; both give the same
  * numbers, as they are sums of integers. */
-#include "io/image.h"
+#include "io/image/image.h"
 
 #include "base/mem.h"
-#include "io/image_codec.h"
+#include "io/image/codec.h"
 
 #include <limits.h>
 #include <math.h>

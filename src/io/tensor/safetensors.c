@@ -1,0 +1,396 @@
+/* safetensors, read and written.
+ *
+ * A checkpoint comes from anywhere, so its header is taken as hostile: nothing
+ * of it is used before the length, the JSON, and each tensor's type, shape and
+ * offsets have been checked, and the tensors together cover the data area
+ * without gap or overlap (the rule of the format, which also means that no two
+ * tensors share bytes and none hides some). Afterwards tensors are pointers
+ * into the mapping: loading copies nothing.
+ *
+ * The writer checks everything before the first byte goes out, so that whatever
+ * it writes its own reader takes. */
+#include "io/tensor/safetensors.h"
+
+#include "base/text.h"
+#include "io/json_read.h"
+#include "io/json_write.h"
+#include "io/tensor/formats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#define HEADER_MAX 100000000u /* bytes, the limit of the reference implementation */
+
+typedef struct reader {
+    sfp_tensor_file *f;
+    const uint8_t *data; /* the data area */
+    size_t size;
+    sfp_error *err;
+} reader;
+
+/* ------------------------------------------------------------------- reading */
+
+static const char *type_words(const json_t *v)
+{
+    static const char *const words[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string", [JSON_INTEGER] = "an integer",
+        [JSON_REAL] = "a real",      [JSON_TRUE] = "true",      [JSON_FALSE] = "false",     [JSON_NULL] = "null",
+    };
+    return v ? words[json_typeof(v)] : "missing";
+}
+
+/* Fails about one tensor: "FILE: tensor 'NAME' " and the rest. */
+#define FAIL_TENSOR(status, fmt, ...)                             \
+    sfp__fail(r->err, status, "%s: tensor '%s' " fmt, r->f->path, \
+              sfp__printable(t->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), __VA_ARGS__)
+
+static sfp_status parse_dtype(const reader *r, const json_t *info, sfp_tensor *t)
+{
+    const json_t *v = json_object_get(info, "dtype");
+    const char *text = json_string_value(v);
+    if (!text)
+        return FAIL_TENSOR(SFP_EFORMAT, "has a dtype that is %s, expected a string", type_words(v));
+    for (int i = 0; i < SFP_DTYPE_COUNT; i++) {
+        if (strcmp(text, sfp__dtype_name((sfp_dtype)i)) == 0) {
+            t->dtype = (sfp_dtype)i;
+            return SFP_OK;
+        }
+    }
+    char shown[64];
+    return FAIL_TENSOR(SFP_EUNSUPPORTED, "has dtype '%s', expected F64, F32, F16, BF16, I64, I32 or U8",
+                       sfp__printable(text, shown, sizeof shown));
+}
+
+static sfp_status parse_shape(const reader *r, const json_t *info, sfp_tensor *t)
+{
+    const json_t *shape = json_object_get(info, "shape");
+    if (!json_is_array(shape))
+        return FAIL_TENSOR(SFP_EFORMAT, "has a shape that is %s, expected an array", type_words(shape));
+    size_t n = json_array_size(shape);
+    if (n > SFP_MAX_DIMS)
+        return FAIL_TENSOR(SFP_ELIMIT, "has %zu dimensions, expected at most %d", n, SFP_MAX_DIMS);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(shape, i);
+        if (!json_is_integer(v))
+            return FAIL_TENSOR(SFP_EFORMAT, "has %s as dimension %zu, expected an integer", type_words(v), i);
+        t->shape[i] = json_integer_value(v);
+        if (t->shape[i] < 0)
+            return FAIL_TENSOR(SFP_EFORMAT, "has %lld as dimension %zu, expected 0 or more", (long long)t->shape[i], i);
+    }
+    t->ndim = (int)n;
+    if (!sfp__shape_count(t->shape, t->ndim, t->dtype, &t->count, &t->bytes)) {
+        char shown[SFP_SHAPE_MAX];
+        return FAIL_TENSOR(SFP_ELIMIT, "has shape %s: too large", sfp__shape_text(t->shape, t->ndim, shown, sizeof shown));
+    }
+    return SFP_OK;
+}
+
+static sfp_status parse_offsets(const reader *r, const json_t *info, sfp_tensor *t)
+{
+    const json_t *pair = json_object_get(info, "data_offsets");
+    const json_t *first = json_array_get(pair, 0), *last = json_array_get(pair, 1);
+    if (json_array_size(pair) != 2 || !json_is_integer(first) || !json_is_integer(last))
+        return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets that are %s, expected two integers",
+                           json_is_array(pair) ? "something else" : type_words(pair));
+    long long begin = json_integer_value(first), end = json_integer_value(last);
+    if (begin < 0 || end < begin)
+        return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%lld, %lld], expected 0 <= begin <= end", begin, end);
+    if ((unsigned long long)end > r->size)
+        return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%lld, %lld], but the file holds %zu bytes of data", begin, end,
+                           r->size);
+    if ((size_t)(end - begin) != t->bytes) {
+        char shown[SFP_SHAPE_MAX];
+        return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%lld, %lld], expected %zu bytes for %s %s", begin, end, t->bytes,
+                           sfp__dtype_name(t->dtype), sfp__shape_text(t->shape, t->ndim, shown, sizeof shown));
+    }
+    t->data = r->data + begin;
+    return SFP_OK;
+}
+
+static sfp_status parse_tensor(const reader *r, const char *name, const json_t *info, sfp_tensor *t)
+{
+    *t = (sfp_tensor){.name = name};
+    if (!json_is_object(info))
+        return FAIL_TENSOR(SFP_EFORMAT, "is %s, expected an object", type_words(info));
+    TRY(parse_dtype(r, info, t));
+    TRY(parse_shape(r, info, t));
+    return parse_offsets(r, info, t);
+}
+
+static sfp_status parse_meta(const reader *r, json_t *meta)
+{
+    if (!json_is_object(meta))
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: __metadata__ is %s, expected an object of strings", r->f->path,
+                         type_words(meta));
+    const char *key;
+    json_t *value;
+    TRY(sfp__alloc(&r->f->meta, json_object_size(meta), sizeof *r->f->meta, r->err));
+    json_object_foreach(meta, key, value)
+    {
+        if (!json_is_string(value)) {
+            char shown[SFP_NAME_MAX];
+            return sfp__fail(r->err, SFP_EFORMAT, "%s: __metadata__ '%s' is %s, expected a string", r->f->path,
+                             sfp__printable(key, shown, sizeof shown), type_words(value));
+        }
+        r->f->meta[r->f->meta_count++] = (sfp_meta){key, json_string_value(value)};
+    }
+    return SFP_OK;
+}
+
+static int compare_offset(const void *pa, const void *pb)
+{
+    const sfp_tensor *a = pa, *b = pb;
+    if (a->data != b->data)
+        return (const uint8_t *)a->data < (const uint8_t *)b->data ? -1 : 1;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? -1 : 1; /* an empty tensor comes before the one that begins at its place */
+    return strcmp(a->name, b->name);
+}
+
+/* Sorted by offset, each tensor must begin where the one before it ended. */
+static sfp_status check_cover(const reader *r)
+{
+    size_t at = 0;
+    const char *before = NULL;
+    for (size_t i = 0; i < r->f->count; i++) {
+        const sfp_tensor *t = &r->f->tensors[i];
+        size_t begin = (size_t)((const uint8_t *)t->data - r->data);
+        char shown[SFP_NAME_MAX];
+        if (begin < at)
+            return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%zu, %zu] and overlaps tensor '%s', which ends at %zu", begin,
+                               begin + t->bytes, sfp__printable(before, shown, sizeof shown), at);
+        if (begin > at)
+            return FAIL_TENSOR(SFP_EFORMAT,
+                               "has data_offsets [%zu, %zu], expected to begin at %zu: bytes between belong to no tensor", begin,
+                               begin + t->bytes, at);
+        at = begin + t->bytes;
+        before = t->name;
+    }
+    if (at != r->size)
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: the tensors end at %zu, but the file holds %zu bytes of data", r->f->path, at,
+                         r->size);
+    return SFP_OK;
+}
+
+static sfp_status parse_entries(const reader *r)
+{
+    sfp_tensor_file *f = r->f;
+    const char *key;
+    json_t *value;
+    TRY(sfp__alloc(&f->tensors, json_object_size(f->header), sizeof *f->tensors, r->err));
+    json_object_foreach(f->header, key, value)
+    {
+        if (strcmp(key, "__metadata__") == 0)
+            TRY(parse_meta(r, value));
+        else
+            TRY(parse_tensor(r, key, value, &f->tensors[f->count++]));
+    }
+    if (f->count > 0)
+        qsort(f->tensors, f->count, sizeof *f->tensors, compare_offset);
+    return check_cover(r);
+}
+
+static sfp_status parse(sfp_tensor_file *f, const uint8_t *bytes, size_t size, const sfp_zip *zip, sfp_error *err)
+{
+    (void)zip;
+    if (size < 8)
+        return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, expected a safetensors file of at least 8", f->path, size);
+    uint64_t length;
+    memcpy(&length, bytes, 8);
+    if (length > HEADER_MAX)
+        return sfp__fail(err, SFP_EFORMAT, "%s: header length is %llu, expected at most %u (is it a safetensors file?)", f->path,
+                         (unsigned long long)length, HEADER_MAX);
+    if (length > size - 8)
+        return sfp__fail(err, SFP_EFORMAT, "%s: header length is %llu, but only %zu bytes follow it", f->path,
+                         (unsigned long long)length, size - 8);
+    const char *text = (const char *)bytes + 8;
+    if (length == 0 || text[0] != '{')
+        return sfp__fail(err, SFP_EFORMAT, "%s: the header does not begin with '{' (is it a safetensors file?)", f->path);
+
+    json_error_t where;
+    f->header = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &where);
+    if (!f->header) {
+        char shown[SFP_NAME_MAX];
+        sfp_status status = json_error_code(&where) == json_error_out_of_memory ? SFP_ENOMEM : SFP_EFORMAT;
+        return sfp__fail(err, status, "%s: header, byte %d: %s", f->path, where.position,
+                         sfp__printable(where.text, shown, sizeof shown));
+    }
+    return parse_entries(&(reader){f, bytes + 8 + length, size - 8 - (size_t)length, err});
+}
+
+static bool is_no_archive(const uint8_t *bytes, size_t size, const sfp_zip *zip)
+{
+    (void)bytes;
+    (void)size;
+    return zip == NULL;
+}
+
+const sfp__tensor_format sfp__format_safetensors = {"safetensors", is_no_archive, parse};
+
+sfp_status sfp__safetensors_open(const char *path, sfp_tensor_file **out, sfp_error *err)
+{
+    return sfp__tensor_file_open_as(&sfp__format_safetensors, path, NULL, 0, out, err);
+}
+
+sfp_status sfp__safetensors_open_memory(const char *label, const void *bytes, size_t size, sfp_tensor_file **out, sfp_error *err)
+{
+    return sfp__tensor_file_open_as(&sfp__format_safetensors, label, bytes, size, out, err);
+}
+
+/* ------------------------------------------------------------------ checksum */
+
+void sfp__safetensors_sum(const char *also, size_t count, const sfp_tensor *tensors, char out[SFP_CHECKSUM_MAX])
+{
+    unsigned long sum = crc32_z(0, NULL, 0);
+    if (also)
+        sum = crc32_z(sum, (const unsigned char *)also, strlen(also));
+    for (size_t i = 0; i < count; i++)
+        if (tensors[i].bytes)
+            sum = crc32_z(sum, tensors[i].data, tensors[i].bytes);
+    (void)snprintf(out, SFP_CHECKSUM_MAX, "%08lx", sum);
+}
+
+sfp_status sfp__safetensors_check_sum(const sfp_tensor_file *f, const char *also, sfp_error *err)
+{
+    char sum[SFP_CHECKSUM_MAX];
+    if (!sfp__tensor_file_meta(f, SFP_CHECKSUM_KEY))
+        return SFP_OK;
+    sfp__safetensors_sum(also, f->count, f->tensors, sum);
+    return sfp__safetensors_expect_sum(f, sum, err);
+}
+
+sfp_status sfp__safetensors_expect_sum(const sfp_tensor_file *f, const char *sum, sfp_error *err)
+{
+    char shown[32];
+    const char *expected = sfp__tensor_file_meta(f, SFP_CHECKSUM_KEY);
+    if (!expected || strcmp(sum, expected) == 0)
+        return SFP_OK;
+    return sfp__fail(err, SFP_EFORMAT, "%s: is damaged: its checksum is %s, expected %s", f->path, sum,
+                     sfp__printable(expected, shown, sizeof shown));
+}
+
+/* ------------------------------------------------------------------- writing */
+
+static sfp_status check_text(const char *path, const char *what, const char *s, sfp_error *err)
+{
+    if (s && sfp__utf8_valid(s))
+        return SFP_OK;
+    char shown[SFP_NAME_MAX];
+    return sfp__fail(err, SFP_EINVAL, "%s: %s '%s' is not UTF-8", path, what,
+                     s ? sfp__printable(s, shown, sizeof shown) : "(null)");
+}
+
+static sfp_status check_tensor(const char *path, const sfp_tensor *t, sfp_error *err)
+{
+    TRY(check_text(path, "tensor name", t->name, err));
+    char name[SFP_NAME_MAX], shape[SFP_SHAPE_MAX];
+    sfp__printable(t->name, name, sizeof name);
+    if (strcmp(t->name, "__metadata__") == 0)
+        return sfp__fail(err, SFP_EINVAL, "%s: a tensor cannot be named '__metadata__'", path);
+    if ((int)t->dtype < 0 || t->dtype >= SFP_DTYPE_COUNT)
+        return sfp__fail(err, SFP_EINVAL, "%s: tensor '%s' is of unknown type %d", path, name, (int)t->dtype);
+    if (t->ndim < 0 || t->ndim > SFP_MAX_DIMS)
+        return sfp__fail(err, SFP_ELIMIT, "%s: tensor '%s' has %d dimensions, expected at most %d", path, name, t->ndim,
+                         SFP_MAX_DIMS);
+    size_t count, bytes;
+    if (!sfp__shape_count(t->shape, t->ndim, t->dtype, &count, &bytes) || bytes != t->bytes || (bytes > 0 && !t->data))
+        return sfp__fail(err, SFP_EINVAL, "%s: tensor '%s' is given %zu bytes%s, which do not fit %s %s", path, name, t->bytes,
+                         t->data ? "" : " (NULL)", sfp__dtype_name(t->dtype),
+                         sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
+    return SFP_OK;
+}
+
+static int compare_text(const void *pa, const void *pb)
+{
+    const char *const *a = pa, *const *b = pb;
+    return strcmp(*a, *b);
+}
+
+/* Sorts `names`; the reader refuses a key that comes twice. */
+static sfp_status check_distinct(const char *path, const char *what, const char **names, size_t count, sfp_error *err)
+{
+    if (count > 1)
+        qsort(names, count, sizeof *names, compare_text);
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(names[i - 1], names[i]) == 0)
+            return sfp__fail(err, SFP_EINVAL, "%s: %s '%s' is given twice", path, what,
+                             sfp__printable(names[i], (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
+    }
+    return SFP_OK;
+}
+
+static sfp_status check_all(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count,
+                            sfp_error *err)
+{
+    OWNED const char **names = NULL;
+    TRY(sfp__alloc(&names, count > meta_count ? count : meta_count, sizeof *names, err));
+    for (size_t i = 0; i < count; i++) {
+        TRY(check_tensor(path, &tensors[i], err));
+        names[i] = tensors[i].name;
+    }
+    TRY(check_distinct(path, "tensor", names, count, err));
+    for (size_t i = 0; i < meta_count; i++) {
+        TRY(check_text(path, "metadata key", meta[i].key, err));
+        TRY(check_text(path, "metadata value", meta[i].value, err));
+        names[i] = meta[i].key;
+    }
+    return check_distinct(path, "metadata key", names, meta_count, err);
+}
+
+static void put_tensor(sfp_json *j, const sfp_tensor *t, size_t begin)
+{
+    sfp__json_object(j, t->name);
+    sfp__json_string(j, "dtype", sfp__dtype_name(t->dtype));
+    sfp__json_array(j, "shape");
+    for (int i = 0; i < t->ndim; i++)
+        sfp__json_int(j, NULL, t->shape[i]);
+    sfp__json_end(j);
+    sfp__json_array(j, "data_offsets");
+    sfp__json_uint(j, NULL, begin);
+    sfp__json_uint(j, NULL, begin + t->bytes);
+    sfp__json_end(j);
+    sfp__json_end(j);
+}
+
+sfp_status sfp__safetensors_header(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta,
+                                   size_t meta_count, sfp_text *out, sfp_error *err)
+{
+    sfp_json j = {.text = out};
+    size_t at = 0, end;
+    TRY(check_all(path, tensors, count, meta, meta_count, err));
+    sfp__text_fill(out, '\0', 8); /* the length, when it is known */
+    sfp__json_object(&j, NULL);
+    if (meta_count > 0) {
+        sfp__json_object(&j, "__metadata__");
+        for (size_t i = 0; i < meta_count; i++)
+            sfp__json_string(&j, meta[i].key, meta[i].value);
+        sfp__json_end(&j);
+    }
+    for (size_t i = 0; i < count; i++, at = end) {
+        if (!sfp__add_size(at, tensors[i].bytes, &end))
+            return sfp__fail(err, SFP_ELIMIT, "%s: the tensors are too large for one file", path);
+        put_tensor(&j, &tensors[i], at);
+    }
+    sfp__json_end(&j);
+    sfp__text_fill(out, ' ', (8 - out->length % 8) % 8); /* the data area is 8-byte aligned */
+    if (out->failed)
+        return sfp__fail_nomem(err);
+    uint64_t length = out->length - 8;
+    memcpy(out->s, &length, 8);
+    return SFP_OK;
+}
+
+sfp_status sfp__safetensors_write(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta,
+                                  size_t meta_count, sfp_error *err)
+{
+    OWNED_BY(sfp__text_done) sfp_text header = {0};
+    OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
+    TRY(sfp__safetensors_header(path, tensors, count, meta, meta_count, &header, err));
+    TRY(sfp__writer_open(path, &w, err));
+    TRY(sfp__writer_put(&w, header.s, header.length, err));
+    for (size_t i = 0; i < count; i++)
+        TRY(sfp__writer_put(&w, tensors[i].data, tensors[i].bytes, err));
+    return sfp__writer_commit(&w, err);
+}

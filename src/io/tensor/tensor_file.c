@@ -1,0 +1,161 @@
+/* One handle for all formats of weights: which one it is, the list of tensors, names found by bisection. */
+#include "io/tensor/formats.h"
+
+#include "base/text.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define TENSORS_MAX ((size_t)100000)
+#define NAMES_MAX ((size_t)64 << 20) /* bytes of all names */
+
+/* Asked in this order. The last one takes whatever is no archive, so its messages are what a file that is nothing gets. */
+static const sfp__tensor_format *const formats[] = {&sfp__format_torch, &sfp__format_npz, &sfp__format_torch_old,
+                                                    &sfp__format_npy, &sfp__format_safetensors};
+
+/* --------------------------------------------------------------------- list */
+
+sfp_status sfp__tensor_file_own(sfp_tensor_file *f, void *block, sfp_error *err)
+{
+    if (!sfp__grow(&f->blocks, sizeof *f->blocks, f->block_count, f->block_count + 1, &f->block_capacity)) {
+        sfp__free(block);
+        return sfp__fail_nomem(err);
+    }
+    f->blocks[f->block_count++] = block;
+    return SFP_OK;
+}
+
+sfp_status sfp__tensor_file_add(sfp_tensor_file *f, const sfp_tensor *t, sfp_error *err)
+{
+    f->name_bytes += strlen(t->name) + 1;
+    if (f->count >= TENSORS_MAX || f->name_bytes > NAMES_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s: more than %zu tensors or %zu MB of names", f->path, TENSORS_MAX, NAMES_MAX >> 20);
+    if (!sfp__grow(&f->tensors, sizeof *f->tensors, f->count, f->count + 1, &f->capacity))
+        return sfp__fail_nomem(err);
+    char *name = sfp__strdup(t->name);
+    if (!name)
+        return sfp__fail_nomem(err);
+    TRY(sfp__tensor_file_own(f, name, err));
+    f->tensors[f->count] = *t;
+    f->tensors[f->count++].name = name;
+    return SFP_OK;
+}
+
+static int compare_name(const void *pa, const void *pb)
+{
+    const sfp_tensor *const *a = pa, *const *b = pb;
+    return strcmp((*a)->name, (*b)->name);
+}
+
+static sfp_status index_names(sfp_tensor_file *f, sfp_error *err)
+{
+    if (f->count == 0)
+        return SFP_OK;
+    TRY(sfp__alloc(&f->by_name, f->count, sizeof *f->by_name, err));
+    for (size_t i = 0; i < f->count; i++)
+        f->by_name[i] = &f->tensors[i];
+    qsort(f->by_name, f->count, sizeof *f->by_name, compare_name);
+    for (size_t i = 1; i < f->count; i++)
+        if (strcmp(f->by_name[i - 1]->name, f->by_name[i]->name) == 0)
+            return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is there twice", f->path,
+                             sfp__printable(f->by_name[i]->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
+    return SFP_OK;
+}
+
+/* --------------------------------------------------------------------- open */
+
+static sfp_status read_bytes(sfp_tensor_file *f, const sfp__tensor_format *format, const uint8_t *bytes, size_t size,
+                             sfp_error *err)
+{
+    OWNED_PTR(sfp__zip_close) sfp_zip *zip = NULL;
+    if (!format && sfp__zip_is(bytes, size))
+        TRY(sfp__zip_open(f->path, bytes, size, &zip, err));
+    for (size_t i = 0; !format && i < sizeof formats / sizeof *formats; i++)
+        if (formats[i]->is(bytes, size, zip))
+            format = formats[i];
+    if (!format)
+        return sfp__fail(err, SFP_EUNSUPPORTED,
+                         "%s: a zip archive with neither PyTorch's data.pkl nor .npy files, expected one of them", f->path);
+    f->format = format->name;
+    TRY(format->open(f, bytes, size, zip, err));
+    return index_names(f, err);
+}
+
+sfp_status sfp__tensor_file_open_as(const sfp__tensor_format *format, const char *path, const void *bytes, size_t size,
+                                    sfp_tensor_file **out, sfp_error *err)
+{
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
+    TRY(sfp__alloc(&f, 1, sizeof *f, err));
+    if (!bytes) {
+        TRY(sfp__map_open(path, &f->map, err));
+        bytes = f->map.bytes;
+        size = f->map.size;
+    }
+    f->path = sfp__strdup(path);
+    if (!f->path)
+        return sfp__fail_nomem(err);
+    TRY(read_bytes(f, format, bytes, size, err));
+    *out = TAKE(f);
+    return SFP_OK;
+}
+
+sfp_status sfp__tensor_file_open(const char *path, sfp_tensor_file **out, sfp_error *err)
+{
+    return sfp__tensor_file_open_as(NULL, path, NULL, 0, out, err);
+}
+
+sfp_status sfp__tensor_file_open_memory(const char *label, const void *bytes, size_t size, sfp_tensor_file **out, sfp_error *err)
+{
+    return sfp__tensor_file_open_as(NULL, label, bytes, size, out, err);
+}
+
+void sfp__tensor_file_close(sfp_tensor_file *f)
+{
+    if (!f)
+        return;
+    for (size_t i = 0; i < f->block_count; i++)
+        sfp__free(f->blocks[i]);
+    sfp__free(f->blocks);
+    json_decref(f->header);
+    sfp__free(f->meta);
+    sfp__free(f->tensors);
+    sfp__free(f->by_name);
+    sfp__map_close(&f->map);
+    sfp__free(f->path);
+    sfp__free(f);
+}
+
+/* ------------------------------------------------------------------- asking */
+
+const sfp_tensor *sfp__tensor_file_find(const sfp_tensor_file *f, const char *name)
+{
+    const sfp_tensor key = {.name = name}, *wanted = &key;
+    const sfp_tensor **found = f->count ? bsearch(&wanted, f->by_name, f->count, sizeof *f->by_name, compare_name) : NULL;
+    return found ? *found : NULL;
+}
+
+sfp_status sfp__tensor_file_need(const sfp_tensor_file *f, const char *name, const sfp_tensor **out, sfp_error *err)
+{
+    const sfp_tensor *t = sfp__tensor_file_find(f, name);
+    if (!t)
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: tensor '%s' is missing", f->path,
+                         sfp__printable(name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
+    *out = t;
+    return SFP_OK;
+}
+
+const char *sfp__tensor_file_meta(const sfp_tensor_file *f, const char *key)
+{
+    for (size_t i = 0; i < f->meta_count; i++)
+        if (strcmp(f->meta[i].key, key) == 0)
+            return f->meta[i].value;
+    return NULL;
+}
+
+void sfp__tensor_file_release(const sfp_tensor_file *f)
+{
+    if (f->map.bytes)
+        (void)madvise((void *)(uintptr_t)f->map.bytes, f->map.size, MADV_DONTNEED);
+}
