@@ -26,6 +26,7 @@ typedef struct indexed {
     struct {
         const int64_t *batch;
         int batches;        /* to learn from */
+        int64_t skipped;    /* of their images, as not readable */
         int64_t unlabelled; /* predicted, or not readable */
         int unread;
     } given;
@@ -135,7 +136,7 @@ static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__del
         TRY(sfp__feed_take(a->feed, k, &m, &d->samples, err));
         if (n > 1)
             memcpy(a->pooled + d->count, d->samples, (size_t)m * sizeof *a->pooled);
-        a->base.r->samples.skipped += (uint64_t)(b->first[k + 1] - b->first[k] - m);
+        a->given.skipped += b->first[k + 1] - b->first[k] - m;
         d->count += m;
         if (a->arrived)
             beside += a->arrived[k] - b->arrived[k] - (k > 0 ? a->arrived[before] - b->arrived[before] : 0);
@@ -186,12 +187,12 @@ static void commit(sfp__arrivals *base, double seconds)
         a->predicting += seconds;
     } else if (n) {
         sfp__feed_release(a->feed, a->given.batch[n - 1] + 1);
+        base->r->samples.skipped += (uint64_t)a->given.skipped;
         a->predicting = 0;
     }
     if (a->clock.taken_count) /* behind the last batch nothing is late any more */
         sfp__clock_spent(&a->clock, n, seconds);
-    a->given.batches = a->given.unread = 0;
-    a->given.unlabelled = 0;
+    memset(&a->given, 0, sizeof a->given);
 }
 
 /* ----------------------------------------------------------- numbers, checkpoints */

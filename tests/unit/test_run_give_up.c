@@ -155,6 +155,17 @@ TEST(on_a_clock)
     check(o, "triage");
 }
 
+/* The batch that is at hand then is read again: what is broken in it is counted once. */
+TEST(with_images_that_cannot_be_read)
+{
+    char data[4700];
+    put_pictures("broken", 4, true);
+    (void)snprintf(data, sizeof data, "folder:%s", in_folder("broken"));
+    sfp_run_options o = options(data, "2");
+    o.test = data;
+    check(o, "broken_images");
+}
+
 /* An evaluation that was not given up is not done again: it would be noted at another place. */
 TEST(what_was_evaluated_is_remembered)
 {
