@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "io/folder.h"
+#include "io/json_read.h"
 #include "results/registry.h"
 #include "results/result.h"
 #include "run/run_internal.h"
@@ -68,10 +69,9 @@ sfp_status sfp__files_take(const sfp__plan *p, int *lock, sfp_error *err)
     if (p->opt->resume || !found)
         return SFP_OK;
     /* when all are damaged, whether there is a result: one that is not a run's was refused; a live run never ends for good */
-    json_t *root = look_at_checkpoint(p, path, method);
+    OWNED_PTR(json_decref) json_t *root = look_at_checkpoint(p, path, method);
     bool unfinished = root ? !json_is_true(json_object_get(root, "finished")) : !sfp__folder_has(p->opt->out, "result.json");
     bool live = json_object_get(root, "live") != NULL;
-    json_decref(root);
     if (unfinished || live)
         return sfp__fail(err, SFP_EINVAL, "%s: holds %s; give --resume to go on, or another --out", p->opt->out,
                          unfinished ? "a run that was not finished" : "the run of a live stream");
@@ -202,18 +202,13 @@ sfp_status sfp__files_may_resume(const sfp__plan *p, sfp_error *err)
     const char *now = p->opt->method ? p->opt->method : "";
     if (!p->opt->out)
         return SFP_OK;
-    json_t *root = look_at_checkpoint(p, path, method);
+    OWNED_PTR(json_decref) json_t *root = look_at_checkpoint(p, path, method);
     if (!root)
         return has_checkpoint(p) ? SFP_OK : may_leave_alone(p, err);
-    sfp_status status = SFP_OK;
     if (strcmp(method, now) != 0)
-        status =
-            sfp__fail(err, SFP_EINVAL, "%s: was made %s%s, expected one made %s%s", path,
-                      *method ? "by --method " : "without --method", method, *now ? "by --method " : "without --method", now);
-    else
-        status = check_config(p, path, root, err);
-    json_decref(root);
-    return status;
+        return sfp__fail(err, SFP_EINVAL, "%s: was made %s%s, expected one made %s%s", path,
+                         *method ? "by --method " : "without --method", method, *now ? "by --method " : "without --method", now);
+    return check_config(p, path, root, err);
 }
 
 /* A finished run whose checkpoint was removed is as finished as before: *run->journal.r is its result. SFP_ENOTFOUND: there is
@@ -257,11 +252,9 @@ sfp_status sfp__files_resume(sfp__run_state *run, bool *finished, sfp_error *err
         return SFP_OK;
     }
     TRY(status);
-    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-    status = take_position(run, path, root, err);
-    *finished = !status && json_is_true(json_object_get(root, "finished"));
-    json_decref(root);
-    TRY(status);
+    OWNED_PTR(json_decref) json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    TRY(take_position(run, path, root, err));
+    *finished = json_is_true(json_object_get(root, "finished"));
     run->resumed = true;
     sfp__plan_say(p, "%s",
                   *finished && !p->live ? "this run has ended already: nothing to do"

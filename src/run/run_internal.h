@@ -14,7 +14,7 @@
 #include "learner/predictor.h"
 #include "run/arrivals.h"
 #include "run/evaluate.h"
-#include "run/line_log.h"
+#include "io/line_log.h"
 #include "run/run.h"
 #include "stream/source_internal.h"
 

@@ -1,9 +1,10 @@
 /* Lines of JSON that a run leaves: {"KEY":N,...} each, N never falling, in a file rotated by size, cut back when a run is
  * resumed.
  */
-#ifndef SFP_RUN_LINE_LOG_H
-#define SFP_RUN_LINE_LOG_H
+#ifndef SFP_IO_LINE_LOG_H
+#define SFP_IO_LINE_LOG_H
 
+#include "base/mem.h"
 #include "base/text.h"
 
 #include <stdint.h>
@@ -27,5 +28,6 @@ sfp_status sfp__line_log_flush(sfp_line_log *e, sfp_error *err);
 /* The same, and waits until they are on the disk: a machine that loses its power afterwards loses none. */
 sfp_status sfp__line_log_sync(sfp_line_log *e, sfp_error *err);
 void sfp__line_log_close(sfp_line_log *e); /* flush first to hear of errors */
+DEFINE_OWNED_PTR(sfp_line_log, sfp__line_log_close)
 
 #endif

@@ -5,9 +5,10 @@
  * the same set of files as one that was not.
  *
  * A file always ends with a whole line: bytes of a write that failed half-way are cut off again. */
-#include "run/line_log.h"
+#include "io/line_log.h"
 
 #include "base/mem.h"
+#include "io/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +20,7 @@
 #define PENDING_MAX ((size_t)256 << 10) /* lines are handed over when they take more */
 
 struct sfp_line_log {
+    void *paths;
     char *path, *old, *older; /* old and older: room for PATH.N */
     const char *key;
     int fd;
@@ -41,14 +43,13 @@ static const char *old_name(const sfp_line_log *e, int i, char *to)
 static sfp_status open_file(const char *path, int flags, int *out, sfp_error *err)
 {
     struct stat st;
-    int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
+    OWNED_BY(sfp__fd_close) int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
     if (fd < 0)
         return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        (void)close(fd);
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", path);
-    }
     *out = fd;
+    fd = -1;
     return SFP_OK;
 }
 
@@ -126,17 +127,13 @@ static sfp_status scan(const char *path, int fd, const char *key, uint64_t from,
 /* Looks into one file; one that is not there is empty. */
 static sfp_status scan_path(const char *path, const char *key, uint64_t from, place *out, sfp_error *err)
 {
-    int fd = -1;
+    OWNED_BY(sfp__fd_close) int fd = -1;
     sfp_error why;
-    sfp_status s = open_file(path, O_RDONLY, &fd, &why);
+    sfp_status status = open_file(path, O_RDONLY, &fd, &why);
     *out = (place){0};
-    if (s == SFP_ENOTFOUND)
+    if (status == SFP_ENOTFOUND)
         return SFP_OK;
-    if (s != SFP_OK)
-        return sfp__fail(err, s, "%s", why.message);
-    s = scan(path, fd, key, from, out, err);
-    (void)close(fd);
-    return s;
+    return status ? sfp__fail(err, status, "%s", why.message) : scan(path, fd, key, from, out, err);
 }
 
 static sfp_status move(const char *from, const char *to, sfp_error *err)
@@ -152,9 +149,7 @@ static sfp_status unrotate(sfp_line_log *e, sfp_error *err)
     for (int i = 1;; i++) {
         if (access(old_name(e, i, e->old), F_OK) != 0)
             return SFP_OK;
-        sfp_status s = move(e->old, old_name(e, i - 1, e->older), err);
-        if (s != SFP_OK)
-            return s;
+        TRY(move(e->old, old_name(e, i - 1, e->older), err));
     }
 }
 
@@ -175,20 +170,16 @@ static sfp_status find_cut(sfp_line_log *e, uint64_t from, size_t *keep_bytes, s
         return forget_all(e, err);
     }
     for (;;) {
-        sfp_status s = scan_path(e->path, e->key, from, &now, err);
-        if (s == SFP_OK && now.offset == 0) /* nothing to keep here: does the one before have lines to cut too? */
-            s = scan_path(old_name(e, 1, e->old), e->key, from, &before, err);
-        if (s != SFP_OK)
-            return s;
+        TRY(scan_path(e->path, e->key, from, &now, err));
+        if (now.offset == 0) /* nothing to keep here: does the one before have lines to cut too? */
+            TRY(scan_path(old_name(e, 1, e->old), e->key, from, &before, err));
         if (now.offset > 0 || !before.found) {
             *keep_bytes = now.offset;
             e->any = now.offset > 0 || before.offset > 0;
             e->last = now.offset > 0 ? now.last : before.last;
             return SFP_OK;
         }
-        s = unrotate(e, err);
-        if (s != SFP_OK)
-            return s;
+        TRY(unrotate(e, err));
     }
 }
 
@@ -196,46 +187,29 @@ sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key
                               sfp_line_log **out, sfp_error *err)
 {
     size_t room = strlen(dir) + strlen(name) + 64, stay = 0;
-    sfp_status s = SFP_OK;
+    OWNED_PTR(sfp__line_log_close) sfp_line_log *e = NULL;
     if (keep < 0 || keep > 1000)
         return sfp__fail(err, SFP_EINVAL, "%d old logs to keep, expected 0 to 1000", keep);
-    sfp_line_log *e = sfp__calloc(1, sizeof *e);
-    if (!e)
-        return sfp__fail_nomem(err);
+    TRY(sfp__alloc(&e, 1, sizeof *e, err));
     *e = (sfp_line_log){.fd = -1, .key = key, .keep = keep, .max_bytes = max_bytes};
-    e->path = sfp__malloc(room);
-    e->old = sfp__malloc(room);
-    e->older = sfp__malloc(room);
-    if (!e->path || !e->old || !e->older) {
-        s = sfp__fail_nomem(err);
-        goto done;
-    }
+    const sfp_want paths[] = {{&e->path, room, 1}, {&e->old, room, 1}, {&e->older, room, 1}};
+    TRY(sfp__block(&e->paths, SFP_LIST(paths), err));
     (void)snprintf(e->path, room, "%s/%s", dir, name);
-    s = find_cut(e, from, &stay, err);
-    if (s == SFP_OK)
-        s = open_file(e->path, O_RDWR | O_CREAT, &e->fd, err);
-    if (s == SFP_OK && (ftruncate(e->fd, (off_t)stay) != 0 || lseek(e->fd, 0, SEEK_END) < 0))
-        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot cut to %zu bytes", e->path, stay);
+    TRY(find_cut(e, from, &stay, err));
+    TRY(open_file(e->path, O_RDWR | O_CREAT, &e->fd, err));
+    if (ftruncate(e->fd, (off_t)stay) != 0 || lseek(e->fd, 0, SEEK_END) < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot cut to %zu bytes", e->path, stay);
     e->size = stay;
-done:
-    if (s == SFP_OK)
-        *out = e;
-    else
-        sfp__line_log_close(e);
-    return s;
+    *out = TAKE(e);
+    return SFP_OK;
 }
 
 static sfp_status rotate(sfp_line_log *e, sfp_error *err)
 {
-    sfp_status s = SFP_OK;
-    for (int i = e->keep; s == SFP_OK && i >= 1; i--) /* the oldest is overwritten */
-        s = move(old_name(e, i - 1, e->old), old_name(e, i, e->older), err);
-    if (s != SFP_OK)
-        return s;
     int fd = -1;
-    s = open_file(e->path, O_RDWR | O_CREAT | O_TRUNC, &fd, err);
-    if (s != SFP_OK)
-        return s;
+    for (int i = e->keep; i >= 1; i--) /* the oldest is overwritten */
+        TRY(move(old_name(e, i - 1, e->old), old_name(e, i, e->older), err));
+    TRY(open_file(e->path, O_RDWR | O_CREAT | O_TRUNC, &fd, err));
     (void)fdatasync(e->fd); /* nobody asks for it later; a failure is found when the run is resumed */
     (void)close(e->fd);
     e->fd = fd;
@@ -250,10 +224,10 @@ sfp_status sfp__line_log_flush(sfp_line_log *e, sfp_error *err)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            sfp_status s = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", e->path);
+            sfp_status status = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", e->path);
             if (ftruncate(e->fd, (off_t)e->size) == 0) /* back to the last whole line */
                 (void)lseek(e->fd, (off_t)e->size, SEEK_SET);
-            return s;
+            return status;
         }
         done += (size_t)n;
     }
@@ -264,10 +238,10 @@ sfp_status sfp__line_log_flush(sfp_line_log *e, sfp_error *err)
 
 sfp_status sfp__line_log_sync(sfp_line_log *e, sfp_error *err)
 {
-    sfp_status s = sfp__line_log_flush(e, err);
-    if (s == SFP_OK && fdatasync(e->fd) != 0 && errno != EINVAL && errno != ENOTSUP) /* some file systems have no such thing */
-        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", e->path);
-    return s;
+    TRY(sfp__line_log_flush(e, err));
+    if (fdatasync(e->fd) != 0 && errno != EINVAL && errno != ENOTSUP) /* some file systems have no such thing */
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", e->path);
+    return SFP_OK;
 }
 
 bool sfp__line_log_last(const sfp_line_log *e, uint64_t *t)
@@ -285,21 +259,17 @@ sfp_text *sfp__line_log_begin(sfp_line_log *e)
 
 sfp_status sfp__line_log_add(sfp_line_log *e, sfp_error *err)
 {
-    sfp_status s = SFP_OK;
     if (e->line.failed) {
         sfp__text_done(&e->line);
         return sfp__fail_nomem(err);
     }
     size_t held = e->size + e->pending.length;
     if (e->max_bytes && held > 0 && held + e->line.length > e->max_bytes) {
-        s = sfp__line_log_flush(e, err);
-        if (s == SFP_OK)
-            s = rotate(e, err);
+        TRY(sfp__line_log_flush(e, err));
+        TRY(rotate(e, err));
     } else if (e->pending.length > 0 && e->pending.length + e->line.length > PENDING_MAX) {
-        s = sfp__line_log_flush(e, err);
+        TRY(sfp__line_log_flush(e, err));
     }
-    if (s != SFP_OK)
-        return s;
     sfp__text_putn(&e->pending, e->line.s, e->line.length);
     if (e->pending.failed) {
         e->pending.failed = false; /* the lines before this one are still there */
@@ -318,8 +288,6 @@ void sfp__line_log_close(sfp_line_log *e)
     }
     sfp__text_done(&e->pending);
     sfp__text_done(&e->line);
-    sfp__free(e->path);
-    sfp__free(e->old);
-    sfp__free(e->older);
+    sfp__free(e->paths);
     sfp__free(e);
 }
