@@ -14,11 +14,6 @@
 #include "pretrain/teacher.h"
 #include "pretrain/views.h"
 
-typedef struct sfp_loss_options {
-    double weight[SFP_TERMS];
-    double smoothing, temperature;
-} sfp_loss_options;
-
 typedef struct sfp_loss sfp_loss;
 
 /* teacher may be NULL; terms that need what is not there get weight 0. lanes: of the passes. */

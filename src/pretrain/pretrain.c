@@ -100,14 +100,7 @@ static sfp_status open_teacher(training *t, sfp_error *err)
     const sfp_pretrain_options *o = t->o;
     if (!o->teacher.weights)
         return SFP_OK;
-    const sfp_teacher_options to = {.weights = o->teacher.weights,
-                                    .cache = o->teacher.cache ? o->teacher.cache : path_of(t, "teacher.cache"),
-                                    .views = o->teacher.views,
-                                    .side = o->student.img_size / o->student.patch_size,
-                                    .grid = o->teacher.grid,
-                                    .seed = o->plan.seed,
-                                    .crop_least = o->view.crop_least};
-    TRY(sfp__teacher_open(&to, &t->pictures, t->pool, t->hooks, &t->teacher, err));
+    TRY(sfp__teacher_open(o, &t->pictures, t->pool, t->hooks, &t->teacher, err));
     t->taught = true;
     return SFP_OK;
 }
@@ -154,12 +147,10 @@ static sfp_status make_student(training *t, sfp_error *err)
                         .ln_eps = 1e-6f};
     memcpy(c.mean, sfp__imagenet_mean, sizeof c.mean);
     memcpy(c.std, sfp__imagenet_std, sizeof c.std);
-    sfp_loss_options lo = {.smoothing = o->loss.smoothing, .temperature = o->loss.temperature};
-    memcpy(lo.weight, o->loss.weight, sizeof lo.weight);
     sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .unit = UNIT};
     TRY(sfp__vit_random(&c, o->plan.seed, 0.02f, &t->student, err));
-    TRY(sfp__loss_create(&lo, &c, &t->pictures, t->taught ? &t->teacher : NULL, sfp__thread_pool_size(t->pool), UNIT, &t->loss,
-                         err));
+    TRY(sfp__loss_create(&o->loss, &c, &t->pictures, t->taught ? &t->teacher : NULL, sfp__thread_pool_size(t->pool), UNIT,
+                         &t->loss, err));
     po.token_head = sfp__loss_all_tokens(t->loss);
     TRY(sfp__vit_plan_create(t->student, t->pool, &po, &t->plan, err));
     TRY(sfp__vit_plan_prepare(t->plan, o->plan.batch, err));
@@ -210,16 +201,8 @@ static sfp_status prepare(training *t, sfp_error *err)
         TRY(sfp__pretrain_clear_folder(o, t->hooks, err));
     TRY(sfp__log_open(path_of(t, SFP__PRETRAIN_LOG), t->state.step, &t->log, err));
     t->epoch_steps = sfp__batch_feed_epoch_steps(&t->pictures, o->plan.batch);
-    sfp_batches_options bo = {.batch = o->plan.batch,
-                              .size = o->student.img_size,
-                              .views = t->taught ? o->teacher.views : 0,
-                              .seed = o->plan.seed,
-                              .crop_least = o->view.crop_least,
-                              .jitter = o->view.jitter,
-                              .mixup = o->view.mixup};
-    memcpy(bo.mean, t->state.config.mean, sizeof bo.mean);
-    memcpy(bo.std, t->state.config.std, sizeof bo.std);
-    return sfp__batch_feed_create(&t->pictures, &bo, t->state.step, &t->feed, err);
+    return sfp__batch_feed_create(&t->pictures, o, &t->state.config, t->taught ? o->teacher.views : 0, t->state.step, &t->feed,
+                                  err);
 }
 
 /* ------------------------------------------------------------------- steps */

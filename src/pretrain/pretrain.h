@@ -17,6 +17,10 @@
 typedef enum sfp_pretrain_term { SFP_TERM_LABEL, SFP_TERM_CLASS, SFP_TERM_PATCH, SFP_TERM_LOGITS, SFP_TERMS } sfp_pretrain_term;
 const char *sfp__pretrain_term_name(int term);
 
+typedef struct sfp_loss_options {
+    double weight[SFP_TERMS], smoothing, temperature;
+} sfp_loss_options;
+
 typedef struct sfp_pretrain_options {
     struct {
         const char *train; /* KIND:PATH */
@@ -34,11 +38,10 @@ typedef struct sfp_pretrain_options {
         int views;           /* fixed views per image */
     } teacher;
     struct {
-        double crop_least, jitter, mixup;
+        double crop_least, jitter;
+        double mixup; /* Beta(mixup, mixup) gives the first image's part; 0: no mixing */
     } view;
-    struct {
-        double weight[SFP_TERMS], smoothing, temperature;
-    } loss;
+    sfp_loss_options loss;
     struct {
         int batch, epochs;
         double seconds; /* > 0: the schedule follows the seconds spent in training instead of epochs */

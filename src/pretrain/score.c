@@ -1,7 +1,6 @@
 #include "pretrain/score.h"
 
 #include "base/mem.h"
-#include "base/pixels.h"
 #include "base/rank.h"
 #include "compute/gemm.h"
 #include "compute/vec.h"
@@ -19,44 +18,16 @@ typedef struct sheet {
     int32_t *label; /* (n) */
 } sheet;
 
-typedef struct normalising {
-    const sfp_image_set *p;
-    const int64_t *which;
-    const sfp_vit_config *c;
-    float *x;
-    sfp_status *status; /* (CHUNK) */
-} normalising;
-
-static void normalise_one(void *ctx, int piece, int worker)
-{
-    (void)worker;
-    normalising *n = ctx;
-    int S = n->c->img_size;
-    size_t pixels = 3 * (size_t)S * (size_t)S;
-    const uint8_t *rgb = sfp__image_set_at(n->p, n->which[piece]);
-    uint8_t *fit = n->p->size != S ? sfp__malloc(pixels) : NULL;
-    const sfp_view whole = {.width = n->p->size, .height = n->p->size};
-    n->status[piece] = n->p->size == S ? SFP_OK : !fit ? SFP_ENOMEM : sfp__view_render(rgb, n->p->size, &whole, S, fit, NULL);
-    if (!n->status[piece])
-        sfp__pixels_normalise(fit ? fit : rgb, S, n->c->mean, n->c->std, n->x + (size_t)piece * pixels);
-    sfp__free(fit);
-}
-
 static sfp_status run_features(const sfp_vit *v, sfp_vit_plan *plan, sfp_thread_pool *pool, const sfp_image_set *p,
                                const int64_t *which, sheet *s, sfp_error *err)
 {
     const sfp_vit_config *c = &v->config;
     size_t pixels = 3 * (size_t)c->img_size * (size_t)c->img_size;
-    sfp_status made[CHUNK];
     OWNED float *x = NULL;
     TRY(sfp__alloc(&x, CHUNK * pixels, sizeof *x, err));
     for (int first = 0; first < s->n; first += CHUNK) {
         int n = s->n - first < CHUNK ? s->n - first : CHUNK;
-        normalising ctx = {.p = p, .which = which + first, .c = c, .x = x, .status = made};
-        sfp__thread_pool_run(pool, n, normalise_one, &ctx);
-        for (int i = 0; i < n; i++)
-            if (made[i])
-                return sfp__fail(err, made[i], "cannot make a view of %d x %d pixels", c->img_size, c->img_size);
+        TRY(sfp__inputs_make(p, n, which + first, NULL, c, pool, x, err));
         const sfp_vit_pass pass = {.b = n, .x = x, .feature = s->feature + (size_t)first * (size_t)c->dim};
         TRY(sfp__vit_run(plan, &pass, err));
     }

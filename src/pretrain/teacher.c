@@ -3,13 +3,13 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "base/pixels.h"
 #include "io/tensor/tensor.h"
 #include "model/vit_builtin.h"
 #include "pretrain/views.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,18 +34,17 @@ typedef struct header {
 } header;
 
 typedef struct making {
-    const sfp_teacher_options *o;
+    const sfp_pretrain_options *o;
+    const char *cache;
     const sfp_image_set *pictures;
     sfp_teacher *t;
-    int size;           /* of the teacher's input */
-    int grid, tokens;   /* patches along the teacher's side; its T */
-    float *pool_w;      /* (entry grid, grid) weights of averaging along one axis */
-    float *x;           /* (CHUNK, 3, size, size) */
-    uint8_t *rgb;       /* (CHUNK, size, size, 3) */
-    float *normed;      /* (CHUNK, T, Dt) */
-    uint16_t *entry;    /* (CHUNK, 1 + entry grid^2, Dt) */
-    uint64_t first;     /* the entries at hand */
-    sfp_status *status; /* (CHUNK) */
+    int size;         /* of the teacher's input */
+    int grid, tokens; /* patches along the teacher's side; its T */
+    float *pool_w;    /* (entry grid, grid) weights of averaging along one axis */
+    float *x;         /* (CHUNK, 3, size, size) */
+    float *normed;    /* (CHUNK, T, Dt) */
+    uint16_t *entry;  /* (CHUNK, 1 + entry grid^2, Dt) */
+    uint64_t first;   /* the entries at hand */
 } making;
 
 static size_t entry_floats(const sfp_teacher *t)
@@ -53,9 +52,14 @@ static size_t entry_floats(const sfp_teacher *t)
     return (size_t)(1 + t->grid * t->grid) * (size_t)t->dim;
 }
 
-static int grid_of(const sfp_teacher_options *o)
+static int side_of(const sfp_pretrain_options *o)
 {
-    return o->grid ? o->grid : o->side;
+    return o->student.img_size / o->student.patch_size;
+}
+
+static int grid_of(const sfp_pretrain_options *o)
+{
+    return o->teacher.grid ? o->teacher.grid : side_of(o);
 }
 
 static sfp_status weights_hash(const char *path, uint64_t *h, sfp_error *err)
@@ -69,14 +73,14 @@ static sfp_status weights_hash(const char *path, uint64_t *h, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status key_of(const sfp_teacher_options *o, const sfp_image_set *p, uint64_t *out, sfp_error *err)
+static sfp_status key_of(const sfp_pretrain_options *o, const sfp_image_set *p, uint64_t *out, sfp_error *err)
 {
     const uint64_t numbers[] = {1 /* how entries are made */, sfp__image_set_hash(p),
                                 (uint64_t)p->count,           (uint64_t)p->size,
-                                (uint64_t)grid_of(o),         o->seed};
+                                (uint64_t)grid_of(o),         o->plan.seed};
     uint64_t h = sfp__hash(SFP_HASH_START, numbers, sizeof numbers);
-    h = sfp__hash(h, &o->crop_least, sizeof o->crop_least);
-    TRY(weights_hash(o->weights, &h, err));
+    h = sfp__hash(h, &o->view.crop_least, sizeof o->view.crop_least);
+    TRY(weights_hash(o->teacher.weights, &h, err));
     *out = h;
     return SFP_OK;
 }
@@ -99,22 +103,6 @@ static void average_weights(int side, int grid, float *w)
             double shared = fmin(high, b) - fmax(low, a);
             w[i * grid + k] = shared > 1e-12 ? (float)(shared * side) : 0.0f;
         }
-}
-
-static void make_input(void *ctx, int piece, int worker)
-{
-    (void)worker;
-    making *m = ctx;
-    uint64_t entry = m->first + (uint64_t)piece;
-    uint64_t picture = entry % (uint64_t)m->pictures->count, view = entry / (uint64_t)m->pictures->count;
-    size_t pixels = (size_t)m->size * (size_t)m->size;
-    int S = m->pictures->size;
-    uint8_t *rgb = m->rgb + (size_t)piece * 3 * pixels;
-    sfp_view v = sfp__view(m->o->seed, picture, view, S, m->o->crop_least);
-    const sfp_vit_config *c = &m->t->vit->config;
-    m->status[piece] = sfp__view_render(sfp__image_set_at(m->pictures, (int64_t)picture), S, &v, m->size, rgb, NULL);
-    if (!m->status[piece])
-        sfp__pixels_normalise(rgb, m->size, c->mean, c->std, m->x + (size_t)piece * 3 * pixels);
 }
 
 /* One teacher output (T, Dt) to an entry. */
@@ -190,36 +178,40 @@ static sfp_status lock_cache(int fd, const char *path, int how, sfp_error *err)
 }
 
 /* Opens the cache, whole, to go on with it, or begun anew. */
-static sfp_status open_cache(const sfp_teacher_options *o, header *h, int *fd, const sfp_pretrain_hooks *hooks, sfp_error *err)
+static sfp_status open_cache(const char *cache, header *h, int *fd, const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
     bool other = false;
-    int f = open(o->cache, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    int f = open(cache, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (f < 0)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", o->cache);
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", cache);
     *fd = f;
-    TRY(lock_cache(f, o->cache, LOCK_SH, err));
-    TRY(read_header(f, o->cache, h, &other, err));
+    TRY(lock_cache(f, cache, LOCK_SH, err));
+    TRY(read_header(f, cache, h, &other, err));
     if (h->done >= h->total)
         return SFP_OK;
-    TRY(lock_cache(f, o->cache, LOCK_EX, err));
-    TRY(read_header(f, o->cache, h, &other, err));
+    TRY(lock_cache(f, cache, LOCK_EX, err));
+    TRY(read_header(f, cache, h, &other, err));
     if (other) {
         char text[600];
-        (void)snprintf(text, sizeof text, "%.400s: was made for another teacher, data or views; made again", o->cache);
+        (void)snprintf(text, sizeof text, "%.400s: was made for another teacher, data or views; made again", cache);
         sfp__pretrain_say(hooks, text);
     }
     char block[HEADER_BYTES] = {0};
     memcpy(block, h, sizeof *h);
-    TRY(write_at(f, o->cache, block, sizeof block, 0, err));
-    return sync_cache(f, o->cache, err); /* before old entries are overwritten */
+    TRY(write_at(f, cache, block, sizeof block, 0, err));
+    return sync_cache(f, cache, err); /* before old entries are overwritten */
 }
 
 static sfp_status run_chunk(making *m, sfp_vit_plan *plan, sfp_thread_pool *pool, int n, sfp_error *err)
 {
-    sfp__thread_pool_run(pool, n, make_input, m);
-    for (int i = 0; i < n; i++)
-        if (m->status[i])
-            return sfp__fail(err, m->status[i], "cannot make a view of %d x %d pixels", m->size, m->size);
+    int64_t image[CHUNK];
+    sfp_view view[CHUNK];
+    for (int i = 0; i < n; i++) {
+        uint64_t entry = m->first + (uint64_t)i, count = (uint64_t)m->pictures->count;
+        image[i] = (int64_t)(entry % count);
+        view[i] = sfp__view(m->o->plan.seed, entry % count, entry / count, m->pictures->size, m->o->view.crop_least);
+    }
+    TRY(sfp__inputs_make(m->pictures, n, image, view, &m->t->vit->config, pool, m->x, err));
     const sfp_vit_pass pass = {.b = n, .x = m->x, .normed = m->normed};
     TRY(sfp__vit_run(plan, &pass, err));
     sfp__thread_pool_run(pool, n, make_entry, m);
@@ -237,7 +229,7 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
                              const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
     double begin = sfp__now(), noted = begin;
-    const char *path = m->o->cache;
+    const char *path = m->cache;
     uint64_t start = h->done;
     while (h->done < h->total) {
         if (sfp__pretrain_stopped(hooks)) {
@@ -268,14 +260,14 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
     return lock_cache(fd, path, LOCK_SH, err);
 }
 
-static sfp_status make_cache(const sfp_teacher_options *o, const sfp_image_set *p, sfp_teacher *t, sfp_thread_pool *pool,
-                             const sfp_pretrain_hooks *hooks, sfp_error *err)
+static sfp_status make_cache(const sfp_pretrain_options *o, const char *cache, const sfp_image_set *p, sfp_teacher *t,
+                             sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
     const sfp_vit_config *c = &t->vit->config;
     making m = {
         .o = o, .pictures = p, .t = t, .size = c->img_size, .grid = c->img_size / c->patch_size, .tokens = t->vit->tokens};
     header h = {.magic = MAGIC,
-                .total = (uint64_t)o->views * (uint64_t)p->count,
+                .total = (uint64_t)o->teacher.views * (uint64_t)p->count,
                 .entry_bytes = entry_floats(t) * sizeof(uint16_t),
                 .config = config_hash(c)};
     OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
@@ -283,12 +275,10 @@ static sfp_status make_cache(const sfp_teacher_options *o, const sfp_image_set *
     size_t pixels = (size_t)CHUNK * 3 * (size_t)m.size * (size_t)m.size;
     const sfp_want list[] = {{&m.pool_w, (size_t)t->grid * (size_t)m.grid, sizeof *m.pool_w},
                              {&m.x, pixels, sizeof *m.x},
-                             {&m.rgb, pixels, 1},
                              {&m.normed, (size_t)CHUNK * (size_t)m.tokens * (size_t)t->dim, sizeof *m.normed},
-                             {&m.entry, CHUNK, h.entry_bytes},
-                             {&m.status, CHUNK, sizeof *m.status}};
+                             {&m.entry, CHUNK, h.entry_bytes}};
     TRY(key_of(o, p, &h.key, err));
-    TRY(open_cache(o, &h, &t->lock, hooks, err));
+    TRY(open_cache(cache, &h, &t->lock, hooks, err));
     if (h.done >= h.total)
         return SFP_OK;
     TRY(sfp__block(&block, SFP_LIST(list), err));
@@ -332,22 +322,25 @@ static sfp_status measure(sfp_teacher *t, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_image_set *p, sfp_thread_pool *pool,
+sfp_status sfp__teacher_open(const sfp_pretrain_options *o, const sfp_image_set *p, sfp_thread_pool *pool,
                              const sfp_pretrain_hooks *hooks, sfp_teacher *out, sfp_error *err)
 {
     OWNED_BY(sfp__teacher_done)
-    sfp_teacher t = {.views = o->views, .pictures = p->count, .side = o->side, .grid = grid_of(o), .lock = -1};
-    if (t.grid < 1 || t.grid > 255 || t.grid % o->side != 0)
+    sfp_teacher t = {.views = o->teacher.views, .pictures = p->count, .side = side_of(o), .grid = grid_of(o), .lock = -1};
+    if (t.grid < 1 || t.grid > 255 || t.grid % side_of(o) != 0)
         return sfp__fail(err, SFP_EINVAL, "%d x %d teacher tokens are kept, expected a multiple of the student's %d x %d", t.grid,
-                         t.grid, o->side, o->side);
-    TRY(sfp__vit_load(o->weights, NULL, &t.vit, err));
+                         t.grid, side_of(o), side_of(o));
+    char in_folder[PATH_MAX];
+    (void)snprintf(in_folder, sizeof in_folder, "%s/teacher.cache", o->output.dir);
+    const char *cache = o->teacher.cache ? o->teacher.cache : in_folder;
+    TRY(sfp__vit_load(o->teacher.weights, NULL, &t.vit, err));
     t.dim = t.vit->config.dim;
     t.classes = t.vit->config.classes;
-    TRY(make_cache(o, p, &t, pool, hooks, err));
-    TRY(sfp__map_open(o->cache, &t.map, err));
+    TRY(make_cache(o, cache, p, &t, pool, hooks, err));
+    TRY(sfp__map_open(cache, &t.map, err));
     size_t want = HEADER_BYTES + (size_t)t.views * (size_t)t.pictures * entry_floats(&t) * sizeof(uint16_t);
     if (t.map.size < want)
-        return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, expected %zu", o->cache, t.map.size, want);
+        return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, expected %zu", cache, t.map.size, want);
     t.entries = (const uint16_t *)(const void *)(t.map.bytes + HEADER_BYTES);
     TRY(measure(&t, err));
     *out = t;

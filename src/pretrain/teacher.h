@@ -25,15 +25,8 @@ typedef struct sfp_teacher {
     float *mean, *scale;     /* (2, Dt) of class token and patch tokens: standardised = (x - mean) * scale */
 } sfp_teacher;
 
-typedef struct sfp_teacher_options {
-    const char *weights, *cache;
-    int views, side; /* fixed views a picture; patches along the student's side */
-    int grid;        /* of the entries, a multiple of side: one file for students of several sizes. 0: side */
-    uint64_t seed;
-    double crop_least;
-} sfp_teacher_options;
-
-sfp_status sfp__teacher_open(const sfp_teacher_options *o, const sfp_image_set *p, sfp_thread_pool *pool,
+/* o: its teacher, views, seed, and the student's size. */
+sfp_status sfp__teacher_open(const sfp_pretrain_options *o, const sfp_image_set *p, sfp_thread_pool *pool,
                              const sfp_pretrain_hooks *hooks, sfp_teacher *out, sfp_error *err);
 void sfp__teacher_done(sfp_teacher *t);
 

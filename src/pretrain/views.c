@@ -6,6 +6,7 @@
 #include "io/image/image.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------------- views */
@@ -66,6 +67,50 @@ sfp_status sfp__view_render(const uint8_t *rgb, int size, const sfp_view *v, int
     return SFP_OK;
 }
 
+typedef struct inputs {
+    const sfp_image_set *p;
+    const int64_t *image;
+    const sfp_view *view;
+    const sfp_vit_config *c;
+    float *x;
+    atomic_int status; /* of the last that failed */
+} inputs;
+
+static sfp_status make_input(const inputs *in, int i)
+{
+    const sfp_image_set *p = in->p;
+    const sfp_view whole = {.width = p->size, .height = p->size};
+    int S = in->c->img_size;
+    size_t pixels = 3 * (size_t)S * (size_t)S;
+    const uint8_t *rgb = sfp__image_set_at(p, in->image[i]);
+    OWNED uint8_t *fit = NULL;
+    if (in->view || p->size != S) {
+        if (!(fit = sfp__malloc(pixels)))
+            return SFP_ENOMEM;
+        TRY(sfp__view_render(rgb, p->size, in->view ? &in->view[i] : &whole, S, fit, NULL));
+    }
+    sfp__pixels_normalise(fit ? fit : rgb, S, in->c->mean, in->c->std, in->x + (size_t)i * pixels);
+    return SFP_OK;
+}
+
+static void make_one(void *ctx, int piece, int worker)
+{
+    (void)worker;
+    inputs *in = ctx;
+    sfp_status s = make_input(in, piece);
+    if (s)
+        atomic_store(&in->status, (int)s);
+}
+
+sfp_status sfp__inputs_make(const sfp_image_set *p, int n, const int64_t *image, const sfp_view *view, const sfp_vit_config *c,
+                            sfp_thread_pool *pool, float *x, sfp_error *err)
+{
+    inputs in = {.p = p, .image = image, .view = view, .c = c, .x = x};
+    sfp__thread_pool_run(pool, n, make_one, &in);
+    sfp_status s = (sfp_status)atomic_load(&in.status);
+    return s ? sfp__fail(err, s, "cannot make a view of %d x %d pixels", c->img_size, c->img_size) : SFP_OK;
+}
+
 static uint8_t to_byte(float x)
 {
     return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x + 0.5f);
@@ -96,7 +141,9 @@ enum { DEPTH = 3 }; /* one slot is in the learner's hands */
 
 struct sfp_batch_feed {
     const sfp_image_set *pictures;
-    sfp_batches_options opt;
+    const sfp_pretrain_options *o;
+    const sfp_vit_config *c;
+    int fixed_views;
     uint64_t epoch_steps;
     sfp_batch_made ring[DEPTH];
     int64_t *order; /* (count) of `order_epoch` */
@@ -118,7 +165,7 @@ static void order_epoch(sfp_batch_feed *f, uint64_t epoch)
 {
     if (f->ordered && f->order_epoch == epoch)
         return;
-    sfp_rng r = sfp__draw(f->opt.seed, SFP_DRAW_ORDER, epoch, 0);
+    sfp_rng r = sfp__draw(f->o->plan.seed, SFP_DRAW_ORDER, epoch, 0);
     int64_t n = f->pictures->count;
     for (int64_t i = 0; i < n; i++)
         f->order[i] = i;
@@ -144,40 +191,40 @@ static double draw_gamma(sfp_rng *r, double a)
     }
 }
 
-static float draw_part(const sfp_batches_options *o, uint64_t step)
+static float draw_part(const sfp_pretrain_options *o, uint64_t step)
 {
-    if (!(o->mixup > 0))
+    if (!(o->view.mixup > 0))
         return 1;
-    sfp_rng r = sfp__draw(o->seed, SFP_DRAW_MIX, step, 0);
-    double a = draw_gamma(&r, o->mixup), b = draw_gamma(&r, o->mixup), part = a + b > 0 ? a / (a + b) : 1;
+    sfp_rng r = sfp__draw(o->plan.seed, SFP_DRAW_MIX, step, 0);
+    double a = draw_gamma(&r, o->view.mixup), b = draw_gamma(&r, o->view.mixup), part = a + b > 0 ? a / (a + b) : 1;
     return (float)fmax(part, 1 - part); /* the first picture is the larger part: its mate sees the same of it */
 }
 
 static sfp_status make_sample(sfp_batch_feed *f, sfp_batch_made *m, int i, float *x)
 {
-    const sfp_batches_options *o = &f->opt;
+    const sfp_pretrain_options *o = f->o;
     const sfp_image_set *p = f->pictures;
-    uint64_t epoch = m->step / f->epoch_steps, at = m->step % f->epoch_steps * (uint64_t)o->batch + (uint64_t)i;
+    uint64_t epoch = m->step / f->epoch_steps, at = m->step % f->epoch_steps * (uint64_t)o->plan.batch + (uint64_t)i;
     int64_t picture = f->order[at];
-    uint64_t view = o->views > 0 ? (epoch + (uint64_t)picture) % (uint64_t)o->views : epoch;
-    sfp_view v = sfp__view(o->seed, (uint64_t)picture, view, p->size, o->crop_least);
-    sfp_rng r = sfp__draw(o->seed, SFP_DRAW_COLOUR, (uint64_t)i, m->step);
+    uint64_t view = f->fixed_views > 0 ? (epoch + (uint64_t)picture) % (uint64_t)f->fixed_views : epoch;
+    sfp_view v = sfp__view(o->plan.seed, (uint64_t)picture, view, p->size, o->view.crop_least);
+    sfp_rng r = sfp__draw(o->plan.seed, SFP_DRAW_COLOUR, (uint64_t)i, m->step);
     m->picture[i] = picture;
-    m->view[i] = o->views > 0 ? (int)view : 0;
+    m->view[i] = f->fixed_views > 0 ? (int)view : 0;
     m->mirrored[i] = sfp__rng_u32(&r) & 1;
     v.flip ^= m->mirrored[i];
-    TRY(sfp__view_render(sfp__image_set_at(p, picture), p->size, &v, o->size, f->rgb, &m->err));
-    if (o->jitter > 0)
-        sfp__view_colour(&r, o->jitter, o->size, f->rgb);
-    sfp__pixels_normalise(f->rgb, o->size, o->mean, o->std, x);
+    TRY(sfp__view_render(sfp__image_set_at(p, picture), p->size, &v, f->c->img_size, f->rgb, &m->err));
+    if (o->view.jitter > 0)
+        sfp__view_colour(&r, o->view.jitter, f->c->img_size, f->rgb);
+    sfp__pixels_normalise(f->rgb, f->c->img_size, f->c->mean, f->c->std, x);
     return SFP_OK;
 }
 
 /* m->x from f->plain */
 static void mix(const sfp_batch_feed *f, sfp_batch_made *m)
 {
-    int b = f->opt.batch;
-    size_t pixels = 3 * (size_t)f->opt.size * (size_t)f->opt.size;
+    int b = f->o->plan.batch;
+    size_t pixels = 3 * (size_t)f->c->img_size * (size_t)f->c->img_size;
     for (int i = 0; i < b; i++) {
         const float *own = f->plain + (size_t)i * pixels, *mate = f->plain + (size_t)(b - 1 - i) * pixels;
         float *out = m->x + (size_t)i * pixels;
@@ -190,29 +237,29 @@ static void make(void *ctx, int64_t step)
 {
     sfp_batch_feed *f = ctx;
     sfp_batch_made *m = &f->ring[step % DEPTH];
-    size_t pixels = 3 * (size_t)f->opt.size * (size_t)f->opt.size;
+    size_t pixels = 3 * (size_t)f->c->img_size * (size_t)f->c->img_size;
     m->step = (uint64_t)step;
-    m->part = draw_part(&f->opt, m->step);
+    m->part = draw_part(f->o, m->step);
     m->status = SFP_OK;
     order_epoch(f, m->step / f->epoch_steps);
     bool mixed = m->part < 1;
-    for (int i = 0; i < f->opt.batch && !m->status; i++)
+    for (int i = 0; i < f->o->plan.batch && !m->status; i++)
         m->status = make_sample(f, m, i, (mixed ? f->plain : m->x) + (size_t)i * pixels);
     if (mixed && !m->status)
         mix(f, m);
 }
 
-sfp_status sfp__batch_feed_create(const sfp_image_set *p, const sfp_batches_options *o, uint64_t first_step, sfp_batch_feed **out,
-                                  sfp_error *err)
+sfp_status sfp__batch_feed_create(const sfp_image_set *p, const sfp_pretrain_options *o, const sfp_vit_config *c, int fixed_views,
+                                  uint64_t first_step, sfp_batch_feed **out, sfp_error *err)
 {
     OWNED_PTR(sfp__batch_feed_free) sfp_batch_feed *f = NULL;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
-    *f = (sfp_batch_feed){.pictures = p, .opt = *o, .next = (int64_t)first_step};
-    f->epoch_steps = sfp__batch_feed_epoch_steps(p, o->batch);
-    size_t pixels = 3 * (size_t)o->size * (size_t)o->size, b = (size_t)o->batch;
+    *f = (sfp_batch_feed){.pictures = p, .o = o, .c = c, .fixed_views = fixed_views, .next = (int64_t)first_step};
+    f->epoch_steps = sfp__batch_feed_epoch_steps(p, o->plan.batch);
+    size_t pixels = 3 * (size_t)f->c->img_size * (size_t)f->c->img_size, b = (size_t)o->plan.batch;
     sfp_want list[3 + 4 * DEPTH] = {{&f->order, (size_t)p->count, sizeof *f->order},
                                     {&f->rgb, pixels, 1},
-                                    {&f->plain, o->mixup > 0 ? b * pixels : 0, sizeof *f->plain}};
+                                    {&f->plain, o->view.mixup > 0 ? b * pixels : 0, sizeof *f->plain}};
     for (int i = 0; i < DEPTH; i++) {
         sfp_batch_made *m = &f->ring[i];
         const sfp_want slot[] = {{&m->x, b * pixels, sizeof *m->x},

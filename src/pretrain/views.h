@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "model/vit.h"
 #include "pretrain/image_set.h"
 
 typedef struct sfp_view {
@@ -29,18 +30,13 @@ sfp_view sfp__view(uint64_t seed, uint64_t picture, uint64_t view, int size, dou
 /* rgb (size, size, 3) cropped, flipped and brought to out (to, to, 3). */
 sfp_status sfp__view_render(const uint8_t *rgb, int size, const sfp_view *v, int to, uint8_t *out, sfp_error *err);
 
+/* n images of a set as a vit takes them, x (n, 3, S, S): each by its view (NULL: all of it), brought to the vit's size and
+ * normalised. */
+sfp_status sfp__inputs_make(const sfp_image_set *p, int n, const int64_t *image, const sfp_view *view, const sfp_vit_config *c,
+                            sfp_thread_pool *pool, float *x, sfp_error *err);
+
 /* Brightness, contrast and saturation, each by a factor in 1 +- strength, in place. */
 void sfp__view_colour(sfp_rng *r, double strength, int size, uint8_t *rgb);
-
-typedef struct sfp_batches_options {
-    int batch;
-    int size;  /* S, of the input */
-    int views; /* fixed views a picture; 0: a new one every epoch */
-    uint64_t seed;
-    double crop_least, jitter;
-    double mixup; /* Beta(mixup, mixup) gives the first picture's part; 0: no mixing */
-    float mean[3], std[3];
-} sfp_batches_options;
 
 /* Sample i is `part` of picture[i] and 1 - part of picture[mate(i)], mate(i) = b - 1 - i. */
 typedef struct sfp_batch_made {
@@ -57,8 +53,9 @@ typedef struct sfp_batch_made {
 typedef struct sfp_batch_feed sfp_batch_feed;
 
 uint64_t sfp__batch_feed_epoch_steps(const sfp_image_set *p, int batch);
-sfp_status sfp__batch_feed_create(const sfp_image_set *p, const sfp_batches_options *o, uint64_t first_step, sfp_batch_feed **out,
-                                  sfp_error *err);
+/* o: its plan and views; c: the student; fixed_views: per image, 0: a new one every epoch. */
+sfp_status sfp__batch_feed_create(const sfp_image_set *p, const sfp_pretrain_options *o, const sfp_vit_config *c, int fixed_views,
+                                  uint64_t first_step, sfp_batch_feed **out, sfp_error *err);
 void sfp__batch_feed_free(sfp_batch_feed *f);
 DEFINE_OWNED_PTR(sfp_batch_feed, sfp__batch_feed_free)
 /* The batch of the next step; it is valid until the next take. */

@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "io/tensor/safetensors.h"
 #include "model/vit_train.h"
-#include "pretrain/state.h"
 #include "pretrain/loss.h"
+#include "pretrain/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,18 +98,12 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     const sfp_batch_made *m = NULL;
     double value[SFP_TERMS];
     const sfp_image_set_options po = {.size = SIZE};
-    const sfp_teacher_options to = {
-        .weights = weights, .cache = cache, .views = 2, .side = SIZE / PATCH, .seed = 1, .crop_least = 0.5};
-    const sfp_loss_options lo = {.weight = {0.5, 2, 3, 0.7}, .smoothing = 0.1, .temperature = 2};
-    const sfp_batches_options bo = {.batch = BATCH,
-                                    .size = SIZE,
-                                    .views = 2,
-                                    .seed = 1,
-                                    .crop_least = 0.5,
-                                    .jitter = 0.3,
-                                    .mixup = 0.8,
-                                    .mean = {0.5f, 0.5f, 0.5f},
-                                    .std = {0.25f, 0.25f, 0.25f}};
+    const sfp_pretrain_options o = {.teacher = {.weights = weights, .cache = cache, .views = 2},
+                                    .student = {.img_size = SIZE, .patch_size = PATCH},
+                                    .plan = {.batch = BATCH, .seed = 1},
+                                    .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.8},
+                                    .loss = {.weight = {0.5, 2, 3, 0.7}, .smoothing = 0.1, .temperature = 2}};
+    const sfp_vit_config seen = {.img_size = SIZE, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
     const sfp_vit_plan_options plo = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .unit = UNIT};
     sfp_status s = sfp__thread_pool_create(2, &pool, err);
     if (!s)
@@ -117,19 +111,19 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     if (!s)
         s = sfp__image_set_load("synthetic:24", &po, pool, NULL, &p, err);
     if (!s)
-        s = sfp__teacher_open(&to, &p, pool, NULL, &t, err);
+        s = sfp__teacher_open(&o, &p, pool, NULL, &t, err);
     if (!s)
         s = sfp__vit_random(&student, 1, 0.02f, &v, err);
     if (!s)
         s = sfp__vit_plan_create(v, pool, &plo, &plan, err);
     if (!s)
-        s = sfp__loss_create(&lo, &student, &p, &t, 2, UNIT, &loss, err);
+        s = sfp__loss_create(&o.loss, &student, &p, &t, 2, UNIT, &loss, err);
     if (!s)
         s = sfp__pretrain_state_init(&st, &student, loss ? sfp__loss_count(loss) : 0, err);
     if (!s)
         s = sfp__vit_flat_init(&student, 1, &st.weights, err);
     if (!s)
-        s = sfp__batch_feed_create(&p, &bo, 1, &feed, err);
+        s = sfp__batch_feed_create(&p, &o, &seen, 2, 1, &feed, err);
     if (s)
         goto done;
     float *layers = st.adam.x + st.vit_count;

@@ -1,9 +1,9 @@
 /* The pieces of pretraining: views, batches, AdamW, flat weights, checkpoints, the log, the teacher's cache. */
-#include "pretrain/state.h"
-#include "pretrain/views.h"
 #include "pretrain/output.h"
 #include "pretrain/score.h"
+#include "pretrain/state.h"
 #include "pretrain/teacher.h"
+#include "pretrain/views.h"
 
 #include "base/mem.h"
 #include "io/file.h"
@@ -93,13 +93,13 @@ TEST(no_strength_leaves_colours_alone)
 TEST(epochs_show_every_picture_once_and_batches_depend_on_the_step_alone)
 {
     sfp_image_set p = noise_pictures();
-    const sfp_batches_options o = {
-        .batch = 4, .size = SIZE, .views = 2, .seed = 9, .crop_least = 0.5, .jitter = 0.3, .mixup = 0.4, .std = {1, 1, 1}};
+    const sfp_pretrain_options o = {.plan = {.batch = 4, .seed = 9}, .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.4}};
+    const sfp_vit_config c = {.img_size = SIZE, .std = {1, 1, 1}};
     sfp_batch_feed *a = NULL, *b = NULL;
     size_t floats_of = 4 * 3 * SIZE * SIZE;
     assert_int_equal(sfp__batch_feed_epoch_steps(&p, 4), 9);
-    MUST(sfp__batch_feed_create(&p, &o, 0, &a, &err));
-    MUST(sfp__batch_feed_create(&p, &o, 12, &b, &err));
+    MUST(sfp__batch_feed_create(&p, &o, &c, 2, 0, &a, &err));
+    MUST(sfp__batch_feed_create(&p, &o, &c, 2, 12, &b, &err));
     int seen[PICTURES] = {0};
     for (uint64_t step = 0; step < 20; step++) {
         const sfp_batch_made *m = NULL, *n = NULL;
@@ -419,7 +419,10 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
     sfp_teacher t;
     int said = 0;
     const sfp_pretrain_hooks hooks = {.ctx = &said, .say = count_say};
-    sfp_teacher_options o = {.weights = weights, .cache = cache, .views = 1, .side = 2, .seed = 1, .crop_least = 0.5};
+    sfp_pretrain_options o = {.teacher = {.weights = weights, .cache = cache, .views = 1},
+                              .student = {.img_size = 2, .patch_size = 1},
+                              .plan.seed = 1,
+                              .view.crop_least = 0.5};
     (void)unlink(cache);
     write_teacher(weights, 1);
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
@@ -440,7 +443,7 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
     }
     assert_true(fabs(sum / (PICTURES * 64)) < 1e-3 && fabs(squares / (PICTURES * 64) - 1) < 0.02);
     sfp__teacher_done(&t);
-    o.views = 2; /* the first view stays, the second follows */
+    o.teacher.views = 2; /* the first view stays, the second follows */
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
     assert_memory_equal(t.entries, first, one * sizeof *first);
     assert_memory_not_equal(t.entries + one, first, one * sizeof *first);
@@ -448,8 +451,8 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
     float fine[5 * 16] = {0}, coarse[2 * 16] = {0};
     sfp__teacher_add(&t, 1, 7, true, 0.5f, fine);
     sfp__teacher_done(&t);
-    o.side = 1; /* a smaller student on the same file sees the averages */
-    o.grid = 2;
+    o.student.img_size = 1; /* a smaller student on the same file sees the averages */
+    o.teacher.grid = 2;
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
     assert_int_equal(said, 0);
     sfp__teacher_add(&t, 1, 7, true, 0.5f, coarse);
@@ -462,18 +465,18 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
     sfp_teacher other;
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &other, &err));
     sfp__teacher_done(&other);
-    o.seed = 2;
+    o.plan.seed = 2;
     REFUSED(sfp__teacher_open(&o, &p, pool, &hooks, &other, &err), SFP_EINVAL, "another training reads it");
     assert_memory_equal(t.entries, first, one * sizeof *first);
-    o.seed = 1;
+    o.plan.seed = 1;
     assert_int_equal(said, 0);
     sfp__teacher_done(&t);
-    o.side = 2;
-    o.grid = 3;
+    o.student.img_size = 2;
+    o.teacher.grid = 3;
     assert_int_equal(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_EINVAL);
-    o.grid = 0;
+    o.teacher.grid = 0;
     write_teacher(weights, 2); /* another teacher */
-    o.views = 1;
+    o.teacher.views = 1;
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
     assert_int_equal(said, 1);
     assert_memory_not_equal(t.entries, first, one * sizeof *first);

@@ -311,7 +311,7 @@ static void check_layout_1(sfp_registry *r, const sfp_result *result, int count)
     assert_int_equal(all.count, count);
     for (int i = 0; i < 2; i++) {
         const sfp_registry_row *row = &all.row[count - 1 - i];
-        char name[16], number[8], *json = NULL;
+        char name[24], number[16], *json = NULL;
         (void)snprintf(name, sizeof name, "/runs/%d", i);
         (void)snprintf(number, sizeof number, "%d", 3 + 4 * i);
         assert_true(row->id == 3 + 4 * i && row->seed == (i ? UINT64_MAX : 7) && row->finished && row->seconds == 8);
