@@ -158,8 +158,7 @@ sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_l
 {
     sfp_learner_options o = sfp__learner_options_defaults(e->vit);
     for (int i = 0; i < sfp__settings_count; i++) {
-        sfp_status s =
-            sfp__settings_apply(&o, &e->vit->config, sfp__settings[i].info.key, sfp__settings[i].info.fallback, err);
+        sfp_status s = sfp__settings_apply(&o, &e->vit->config, sfp__settings[i].info.key, sfp__settings[i].info.fallback, err);
         if (s)
             return s;
     }

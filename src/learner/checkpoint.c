@@ -1,365 +1,388 @@
-/* Writing checkpoints, and which one to go on from (checkpoint.h: the format).
+/* Checkpoints (checkpoint.h: the format): one list of parts, which is written, checked and read.
  *
- * The file is written beside PATH from where the values lie, in one pass with
- * its checksum: nothing large is copied. Only when all of it is in the new file
- * does the present PATH become PATH.old, by a second link to it, and then the
- * new file PATH, so that at every moment one whole file has one of the two
- * names. A PATH that is damaged never takes the place of PATH.old. */
+ * A file's checksum comes first, on the bytes as they lie, so that a damaged one is never parsed; what passes is still taken as
+ * hostile: every size, label and count is checked before the first value is changed, and after that nothing can fail. */
 #include "learner/checkpoint.h"
 
 #include "base/mem.h"
-#include "io/file.h"
-#include "learner/parts.h"
+#include "learner/visit.h"
 
-#include <ctype.h>
-#include <dirent.h>
-#include <errno.h>
-#include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
 
-/* ------------------------------------------------------------ what is in it */
-
-/* Where a tensor's bytes are: together, or a piece in each slot of the buffer. */
-typedef enum place { WHOLE, SLOT_QUERY, SLOT_MEAN_EMBED, SLOT_IMAGE } place;
-
-typedef struct content {
+/* A visit of the learner by `v`. */
+typedef struct visit {
     sfp_learner *l;
-    sfp_tensor *tensors; /* names are ours */
-    place *places;
-    size_t count, room;
-    sfp_saved_meta meta;
-    /* gathered small things */
-    int64_t counters[SFP_CHECKPOINT_COUNTERS];
-    int64_t rng[SFP_CHECKPOINT_RNGS][SFP_CHECKPOINT_RNG];
-    double drift[SFP_CHECKPOINT_DRIFT];
-    double mix[1 + SFP_HEAD_EXPERTS];
-    int64_t *id, *born, *image_size; /* (filled) */
-    int32_t *label;
-    uint8_t *has_query;
-    size_t image_bytes;
-} content;
+    sfp_visitor v;
+    bool commits;        /* it reads and puts in what was checked before */
+    int classes, filled; /* of the file, or when it is written of the learner */
+    int64_t buffer_seen, image_bytes;
+} visit;
 
-static sfp_status more_room(content *c, sfp_error *err)
-{
-    size_t room = c->room ? 2 * c->room : 128;
-    sfp_tensor *tensors = sfp__realloc(c->tensors, c->count * sizeof *tensors, room * sizeof *tensors);
-    if (tensors)
-        c->tensors = tensors;
-    place *places = sfp__realloc(c->places, c->count * sizeof *places, room * sizeof *places);
-    if (places)
-        c->places = places;
-    if (!tensors || !places)
-        return sfp__fail_nomem(err);
-    c->room = room;
-    return SFP_OK;
-}
+/* ------------------------------------------------------------------- numbers */
 
-static sfp_status add_tensor(content *c, const sfp_tensor *t, place where, sfp_error *err)
+static sfp_status visit_counters(visit *f, sfp_error *err)
 {
-    sfp_status s = c->count == c->room ? more_room(c, err) : SFP_OK;
-    char *name = s ? NULL : sfp__strdup(t->name);
-    if (!s && !name)
-        s = sfp__fail_nomem(err);
-    if (s)
-        return s;
-    c->tensors[c->count] = *t;
-    c->tensors[c->count].name = name;
-    c->places[c->count++] = where;
-    return SFP_OK;
-}
-
-static sfp_status add(content *c, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape, place where,
-                      const void *data, sfp_error *err)
-{
-    sfp_tensor t = {.name = name, .dtype = dtype, .ndim = ndim, .data = data};
-    memcpy(t.shape, shape, (size_t)ndim * sizeof *shape);
-    if (!sfp__shape_count(t.shape, ndim, dtype, &t.count, &t.bytes))
-        return sfp__fail(err, SFP_ELIMIT, "tensor '%s' is too large", name);
-    return add_tensor(c, &t, where, err);
-}
-
-static sfp_status add_whole_tensor(void *ctx, const sfp_tensor *t, sfp_error *err)
-{
-    return add_tensor(ctx, t, WHOLE, err);
-}
-
-static void gather_counters(content *c)
-{
-    const sfp_learner *l = c->l;
+    sfp_learner *l = f->l;
     const sfp_learner_counts *n = &l->counts;
-    memcpy(c->counters,
-           (const int64_t[]){(int64_t)n->timestamps, (int64_t)n->offered, (int64_t)n->scored, (int64_t)n->trained,
-                             (int64_t)n->replayed, l->buffer ? (int64_t)l->buffer->seen : 0, l->limit_coreset,
-                             l->limit_replay, l->limit_steps, l->no_slack},
-           sizeof c->counters);
+    int64_t c[] = {(int64_t)n->timestamps, (int64_t)n->offered,
+                   (int64_t)n->scored,     (int64_t)n->trained,
+                   (int64_t)n->replayed,   l->buffer ? (int64_t)l->buffer->seen : 0,
+                   l->limit_coreset,       l->limit_replay,
+                   l->limit_steps,         l->no_slack};
+    enum { COUNTERS = sizeof c / sizeof *c, LIMITS = 6 };
+    TRY(sfp__visit_values(&f->v, "counters", SFP_DTYPE_I64, COUNTERS, c, err));
+    for (int i = 0; i < COUNTERS; i++)
+        if (c[i] < 0 || (i >= LIMITS && c[i] > INT32_MAX))
+            return sfp__fail(err, SFP_EFORMAT, "%s: tensor 'counters' has %lld as element %d, expected a %s", f->v.file,
+                             (long long)c[i], i, i < LIMITS ? "count" : "limit");
+    f->buffer_seen = c[5];
+    if (!f->commits)
+        return SFP_OK;
+    l->counts = (sfp_learner_counts){(uint64_t)c[0], (uint64_t)c[1], (uint64_t)c[2], (uint64_t)c[3], (uint64_t)c[4]};
+    sfp__learner_limit(l, (int)c[6], (int)c[7], (int)c[8]);
+    sfp__learner_slack(l, c[9] == 0);
+    return SFP_OK;
 }
 
-static void gather_numbers(content *c)
+static sfp_status visit_rng(visit *f, const char *name, sfp_rng *r, sfp_error *err)
 {
-    sfp_learner *l = c->l;
-    const sfp_drift_detector *d = &l->detector;
-    sfp_rng *rngs[SFP_CHECKPOINT_RNGS];
-    memcpy(c->drift, (const double[]){d->count, d->mean, d->m2, d->up, d->up_min, d->down, d->down_max}, sizeof c->drift);
-    sfp__checkpoint_rngs(l, rngs);
-    for (int i = 0; i < SFP_CHECKPOINT_RNGS; i++) {
-        const sfp_rng *r = rngs[i];
-        memcpy(c->rng[i],
-               (const int64_t[]){(int64_t)r->key, (int64_t)r->stream, (int64_t)r->counter, r->block[0], r->block[1], r->block[2],
-                                 r->block[3], r->left},
-               sizeof c->rng[i]);
-    }
-    c->mix[0] = l->mix.count;
-    memcpy(c->mix + 1, l->mix.loss, SFP_HEAD_EXPERTS * sizeof *c->mix);
+    int64_t n[] = {(int64_t)r->key, (int64_t)r->stream, (int64_t)r->counter, r->block[0],
+                   r->block[1],     r->block[2],        r->block[3],         r->left};
+    TRY(sfp__visit_values(&f->v, name, SFP_DTYPE_I64, sizeof n / sizeof *n, n, err));
+    bool fine = n[7] >= 0 && n[7] <= 4;
+    for (int k = 0; k < 4; k++)
+        fine = fine && n[3 + k] >= 0 && n[3 + k] <= UINT32_MAX;
+    if (!fine)
+        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is no state of a generator", f->v.file, name);
+    if (f->commits)
+        *r = (sfp_rng){.key = (uint64_t)n[0],
+                       .stream = (uint64_t)n[1],
+                       .counter = (uint64_t)n[2],
+                       .block = {(uint32_t)n[3], (uint32_t)n[4], (uint32_t)n[5], (uint32_t)n[6]},
+                       .left = (uint32_t)n[7]};
+    return SFP_OK;
 }
 
-static sfp_status gather_slots(content *c, int filled, sfp_error *err)
+static sfp_status visit_drift(visit *f, sfp_error *err)
 {
-    size_t n = (size_t)(filled > 0 ? filled : 1);
-    c->id = sfp__calloc(n, sizeof *c->id);
-    c->born = sfp__calloc(n, sizeof *c->born);
-    c->image_size = sfp__calloc(n, sizeof *c->image_size);
-    c->label = sfp__calloc(n, sizeof *c->label);
-    c->has_query = sfp__calloc(n, 1);
-    if (!c->id || !c->born || !c->image_size || !c->label || !c->has_query)
-        return sfp__fail_nomem(err);
-    for (int i = 0; i < filled; i++) {
-        const sfp_slot *slot = &c->l->buffer->slot[i];
-        c->id[i] = (int64_t)slot->id;
-        c->born[i] = (int64_t)slot->born;
-        c->image_size[i] = (int64_t)slot->image_size;
-        c->label[i] = slot->label;
-        c->has_query[i] = slot->has_query;
-        c->image_bytes += slot->image_size;
+    sfp_drift_detector *d = &f->l->detector;
+    double n[] = {d->count, d->mean, d->m2, d->up, d->up_min, d->down, d->down_max};
+    TRY(sfp__visit_values(&f->v, "drift", SFP_DTYPE_F64, sizeof n / sizeof *n, n, err));
+    if (f->commits)
+        *d = (sfp_drift_detector){n[0], n[1], n[2], n[3], n[4], n[5], n[6]};
+    return SFP_OK;
+}
+
+static sfp_status visit_mix(visit *f, sfp_error *err)
+{
+    sfp_mix *m = &f->l->mix;
+    double n[1 + SFP_HEAD_EXPERTS] = {m->count};
+    memcpy(n + 1, m->loss, sizeof m->loss);
+    TRY(sfp__visit_values(&f->v, "mix", SFP_DTYPE_F64, sizeof n / sizeof *n, n, err));
+    if (f->commits) {
+        m->count = n[0];
+        memcpy(m->loss, n + 1, sizeof m->loss);
     }
     return SFP_OK;
 }
 
-static sfp_status add_params(content *c, sfp_error *err)
+/* ---------------------------------------------------------------- parameters */
+
+/* Values and Adam's moments; the classifier has the file's rows. */
+static sfp_status visit_param(visit *f, sfp_param *p, sfp_error *err)
 {
-    int count = 0;
-    sfp_param **params = sfp__fp_params(c->l->fp, &count);
-    sfp_status s = SFP_OK;
-    for (int i = 0; !s && i < count; i++) {
-        const sfp_param *p = params[i];
-        char m[64], v[64], steps[64];
-        (void)snprintf(m, sizeof m, "adam.m.%s", p->name);
-        (void)snprintf(v, sizeof v, "adam.v.%s", p->name);
-        (void)snprintf(steps, sizeof steps, "adam.steps.%s", p->name);
-        if ((s = add(c, p->name, SFP_DTYPE_F32, p->ndim, p->shape, WHOLE, p->data, err)) ||
-            (s = add(c, m, SFP_DTYPE_F32, p->ndim, p->shape, WHOLE, p->m, err)) ||
-            (s = add(c, v, SFP_DTYPE_F32, p->ndim, p->shape, WHOLE, p->v, err)))
-            return s;
-        s = add(c, steps, SFP_DTYPE_I32, 1, p->shape, WHOLE, p->steps, err);
+    const struct {
+        const char *prefix;
+        sfp_dtype dtype;
+        int ndim;
+        void *data;
+    } list[] = {{"", SFP_DTYPE_F32, p->ndim, p->data},
+                {"adam.m.", SFP_DTYPE_F32, p->ndim, p->m},
+                {"adam.v.", SFP_DTYPE_F32, p->ndim, p->v},
+                {"adam.steps.", SFP_DTYPE_I32, 1, p->steps}};
+    int64_t shape[3];
+    char name[64];
+    memcpy(shape, p->shape, sizeof shape);
+    if (p == &f->l->fp->last_w || p == &f->l->fp->last_b)
+        shape[0] = f->classes;
+    if (f->commits && shape[0] < p->rows)
+        sfp__param_shrink(p, (int)shape[0]);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        (void)snprintf(name, sizeof name, "%s%s", list[i].prefix, p->name);
+        TRY(sfp__visit(&f->v, name, list[i].dtype, list[i].ndim, shape, list[i].data, err));
     }
-    return s;
+    return SFP_OK;
 }
 
-/* Fingerprints with what they learn by: generators, drift, mix, Adam, the buffer. */
-static sfp_status add_fingerprints(content *c, sfp_error *err)
+/* -------------------------------------------------------------------- buffer */
+
+#define SLOT_FIELD(field, at, size)                                \
+    static void *slot_##field(void *learner, int i, size_t *bytes) \
+    {                                                              \
+        sfp_learner *l = learner;                                  \
+        sfp_slot *slot = &l->buffer->slot[i];                      \
+        *bytes = size;                                             \
+        return at;                                                 \
+    }
+SLOT_FIELD(id, &slot->id, sizeof slot->id)
+SLOT_FIELD(born, &slot->born, sizeof slot->born)
+SLOT_FIELD(image_size, &slot->image_size, sizeof slot->image_size)
+SLOT_FIELD(label, &slot->label, sizeof slot->label)
+SLOT_FIELD(has_query, &slot->has_query, sizeof slot->has_query)
+SLOT_FIELD(query, slot->query, (size_t)l->D * sizeof(float))
+SLOT_FIELD(mean_embed, slot->mean_embed, (size_t)l->D * sizeof(float))
+SLOT_FIELD(image, slot->image, slot->image_size)
+#undef SLOT_FIELD
+
+static int64_t number_at(const sfp_tensor *t, int i)
 {
-    static const int64_t rngs[] = {SFP_CHECKPOINT_RNGS, SFP_CHECKPOINT_RNG}, seven = SFP_CHECKPOINT_DRIFT,
-                         experts = 1 + SFP_HEAD_EXPERTS;
-    sfp_learner *l = c->l;
-    int filled = l->buffer ? l->buffer->filled : 0;
-    const int64_t n = filled, vectors[] = {n, l->D};
-    gather_numbers(c);
-    TRY(gather_slots(c, filled, err));
-    const int64_t image_bytes = (int64_t)c->image_bytes;
-    const sfp_slot *first = filled > 0 ? &l->buffer->slot[0] : NULL;
-    TRY(add(c, "rng", SFP_DTYPE_I64, 2, rngs, WHOLE, c->rng, err));
-    TRY(add(c, "drift", SFP_DTYPE_F64, 1, &seven, WHOLE, c->drift, err));
-    TRY(add(c, "buffer.id", SFP_DTYPE_I64, 1, &n, WHOLE, c->id, err));
-    TRY(add(c, "buffer.born", SFP_DTYPE_I64, 1, &n, WHOLE, c->born, err));
-    TRY(add(c, "buffer.image_size", SFP_DTYPE_I64, 1, &n, WHOLE, c->image_size, err));
+    int64_t wide = 0;
+    int32_t narrow = 0;
+    size_t size = t->dtype == SFP_DTYPE_I64 ? sizeof wide : sizeof narrow;
+    memcpy(size == sizeof wide ? (void *)&wide : (void *)&narrow, (const char *)t->data + (size_t)i * size, size);
+    return size == sizeof wide ? wide : narrow;
+}
+
+/* What a file says of its slots, before any is changed. */
+static sfp_status look_at_slots(visit *f, sfp_error *err)
+{
+    const sfp_learner *l = f->l;
+    const sfp_tensor *label = NULL, *size = NULL, *has = NULL;
+    int slots = l->buffer ? l->buffer->opt.slots : 0;
+    size_t most = l->buffer ? l->buffer->opt.image_bytes : 0;
+    TRY(sfp__visit_find(&f->v, "buffer.label", SFP_DTYPE_I32, &label, err));
+    TRY(sfp__visit_find(&f->v, "buffer.image_size", SFP_DTYPE_I64, &size, err));
+    TRY(sfp__visit_find(&f->v, "buffer.has_query", SFP_DTYPE_U8, &has, err));
+    if (label->ndim != 1 || label->shape[0] > slots || label->shape[0] > f->buffer_seen || size->count != label->count ||
+        has->count != label->count)
+        return sfp__fail(err, SFP_EFORMAT, "%s: %lld slots are filled from %lld samples, expected at most %d slots", f->v.file,
+                         (long long)label->count, (long long)f->buffer_seen, slots);
+    f->filled = (int)label->shape[0];
+    for (int i = 0; i < f->filled; i++) {
+        int64_t bytes = number_at(size, i), y = number_at(label, i);
+        if (bytes < 0 || (uint64_t)bytes > most || y < 0 || y >= f->classes || ((const uint8_t *)has->data)[i] > 1)
+            return sfp__fail(err, SFP_EFORMAT,
+                             "%s: slot %d has a picture of %lld bytes and label %lld, expected at most %zu and a label below %d",
+                             f->v.file, i, (long long)bytes, (long long)y, most, f->classes);
+        if (!l->opt.keep_compressed && (uint64_t)bytes != most)
+            return sfp__fail(err, SFP_EFORMAT, "%s: slot %d has a picture of %lld bytes, expected %zu", f->v.file, i,
+                             (long long)bytes, most);
+        f->image_bytes += bytes; /* both factors are small: at most slots * image_bytes, which fits memory */
+    }
+    return SFP_OK;
+}
+
+static sfp_status visit_buffer(visit *f, sfp_error *err)
+{
+    sfp_learner *l = f->l;
+    f->image_bytes = 0;
+    if (!f->v.put) {
+        TRY(look_at_slots(f, err));
+    } else {
+        f->filled = l->buffer ? l->buffer->filled : 0;
+        for (int i = 0; i < f->filled; i++)
+            f->image_bytes += (int64_t)l->buffer->slot[i].image_size;
+    }
+    const int64_t vectors[] = {f->filled, l->D};
+    const struct {
+        const char *name;
+        sfp_dtype dtype;
+        int ndim;
+        const int64_t *shape;
+        void *(*at)(void *ctx, int i, size_t *bytes);
+    } list[] = {{"buffer.id", SFP_DTYPE_I64, 1, vectors, slot_id},
+                {"buffer.born", SFP_DTYPE_I64, 1, vectors, slot_born},
+                {"buffer.image_size", SFP_DTYPE_I64, 1, vectors, slot_image_size},
+                {"buffer.query", SFP_DTYPE_F32, 2, vectors, slot_query},
+                {"buffer.mean_embed", SFP_DTYPE_F32, 2, vectors, slot_mean_embed},
+                {"buffer.label", SFP_DTYPE_I32, 1, vectors, slot_label},
+                {"buffer.has_query", SFP_DTYPE_U8, 1, vectors, slot_has_query},
+                {"buffer.image", SFP_DTYPE_U8, 1, &f->image_bytes, slot_image}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const sfp_pieces pieces = {f->filled, list[i].at, l};
+        TRY(sfp__visit_pieces(&f->v, list[i].name, list[i].dtype, list[i].ndim, list[i].shape, &pieces, err));
+    }
+    if (f->commits && l->buffer)
+        TRY(sfp__buffer_restore(l->buffer, f->filled, (uint64_t)f->buffer_seen, err)); /* all it asks for was checked */
+    if (!l->buffer)
+        return SFP_OK;
+    char prefix[40];
+    sfp_visitor v = f->v;
+    (void)snprintf(prefix, sizeof prefix, "buffer.%s", l->buffer->method->name);
+    v.prefix = prefix;
+    return sfp__visit_parts(&v, l->buffer->method->parts, l->buffer->state, err);
+}
+
+/* ------------------------------------------------------------------- the list */
+
+static sfp_status visit_fingerprints(visit *f, sfp_error *err)
+{
+    sfp_learner *l = f->l;
+    int count = 0;
+    sfp_param **params = sfp__fp_params(l->fp, &count);
+    sfp_visitor selector = f->v;
+    selector.prefix = "select";
+    TRY(visit_rng(f, "rng.fingerprints", &l->fp->rng, err));
+    TRY(visit_rng(f, "rng.select", &l->select_rng, err));
+    TRY(visit_rng(f, "rng.replay", &l->replay_rng, err));
+    TRY(visit_rng(f, "rng.buffer", &l->buffer_rng, err));
+    TRY(visit_drift(f, err));
     if (l->opt.head == SFP_HEAD_MIX)
-        TRY(add(c, "mix", SFP_DTYPE_F64, 1, &experts, WHOLE, c->mix, err));
-    TRY(add_params(c, err));
-    TRY(add(c, "buffer.query", SFP_DTYPE_F32, 2, vectors, SLOT_QUERY, first ? first->query : NULL, err));
-    TRY(add(c, "buffer.mean_embed", SFP_DTYPE_F32, 2, vectors, SLOT_MEAN_EMBED, first ? first->mean_embed : NULL, err));
-    TRY(add(c, "buffer.label", SFP_DTYPE_I32, 1, &n, WHOLE, c->label, err));
-    TRY(add(c, "buffer.has_query", SFP_DTYPE_U8, 1, &n, WHOLE, c->has_query, err));
-    TRY(add(c, "buffer.image", SFP_DTYPE_U8, 1, &image_bytes, SLOT_IMAGE, first ? first->image : NULL, err));
-    TRY(sfp__parts_visit("select", l->selector->parts, l->select_state, add_whole_tensor, c, err));
-    return sfp__parts_visit_buffer(l->buffer, add_whole_tensor, c, err);
+        TRY(visit_mix(f, err));
+    for (int i = 0; i < count; i++)
+        TRY(visit_param(f, params[i], err));
+    if (f->commits)
+        sfp__fp_changed(l->fp);
+    TRY(sfp__visit_parts(&selector, l->selector->parts, l->select_state, err));
+    return visit_buffer(f, err);
 }
 
-static sfp_status add_everything(content *c, sfp_error *err)
+static sfp_status visit_learner(visit *f, sfp_error *err)
 {
-    static const int64_t counters = SFP_CHECKPOINT_COUNTERS, one = 1;
-    static const uint8_t checksum[4] = {0}; /* its bytes are written by hand */
-    sfp_learner *l = c->l;
-    const int64_t classes = sfp__learner_classes(l);
-    gather_counters(c);
-    TRY(add(c, "counters", SFP_DTYPE_I64, 1, &counters, WHOLE, c->counters, err));
+    sfp_learner *l = f->l;
+    const int64_t classes = f->classes;
+    TRY(visit_counters(f, err));
     if (l->fp)
-        TRY(add_fingerprints(c, err));
+        TRY(visit_fingerprints(f, err));
+    if (f->commits) {
+        memset(l->seen, 0, (size_t)l->class_room);
+        memset(l->allowed, 0, (size_t)l->class_room);
+    }
+    TRY(sfp__visit(&f->v, "seen", SFP_DTYPE_U8, 1, &classes, l->seen, err));
+    return sfp__visit(&f->v, "allowed", SFP_DTYPE_U8, 1, &classes, l->allowed, err);
+}
+
+static sfp_status visit_heads(sfp_head *const heads[SFP_HEAD_EXPERTS], const sfp_visitor *with, sfp_error *err)
+{
     for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
         char prefix[32];
-        if (!l->heads[i])
+        sfp_visitor v = *with;
+        if (!heads[i])
             continue;
-        (void)snprintf(prefix, sizeof prefix, "head.%s", sfp__head_kind(l->heads[i]));
-        TRY(sfp__head_visit(l->heads[i], prefix, add_whole_tensor, c, err));
+        (void)snprintf(prefix, sizeof prefix, "head.%s", sfp__head_kind(heads[i]));
+        v.prefix = prefix;
+        TRY(sfp__head_visit(heads[i], &v, err));
     }
-    TRY(add(c, "seen", SFP_DTYPE_U8, 1, &classes, WHOLE, l->seen, err));
-    TRY(add(c, "allowed", SFP_DTYPE_U8, 1, &classes, WHOLE, l->allowed, err));
-    return add(c, "checksum", SFP_DTYPE_I32, 1, &one, WHOLE, checksum, err);
-}
-
-static sfp_status make_content(content *c, const char *position, sfp_error *err)
-{
-    sfp_status s = add_everything(c, err);
-    if (s)
-        return s;
-    sfp__saved_put(&c->meta, "format", SFP_CHECKPOINT_FORMAT);
-    sfp__saved_put_int(&c->meta, "version", SFP_CHECKPOINT_VERSION);
-    if (c->l->opt.method) /* fingerprints have theirs among the settings */
-        sfp__saved_put_backbone(&c->meta, c->l->vit);
-    sfp__saved_put_common(&c->meta, c->l);
-    sfp__saved_put(&c->meta, "position", position);
-    sfp__saved_put_settings(&c->meta, c->l, true);
-    return c->meta.failed ? sfp__fail_nomem(err) : SFP_OK;
-}
-
-static void content_done(content *c)
-{
-    for (size_t i = 0; i < c->count; i++)
-        sfp__free((void *)(uintptr_t)c->tensors[i].name);
-    sfp__free(c->tensors);
-    sfp__free(c->places);
-    sfp__free(c->id);
-    sfp__free(c->born);
-    sfp__free(c->image_size);
-    sfp__free(c->label);
-    sfp__free(c->has_query);
-    sfp__saved_done(&c->meta);
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------------------- writing */
 
-typedef struct summed {
-    sfp_writer w;
-    unsigned long sum;
-} summed;
-
-static sfp_status put(summed *to, const void *bytes, size_t size, sfp_error *err)
-{
-    if (size == 0)
-        return SFP_OK;
-    to->sum = crc32_z(to->sum, bytes, size);
-    return sfp__writer_put(&to->w, bytes, size, err);
-}
-
-static sfp_status put_tensor(summed *to, const content *c, size_t i, sfp_error *err)
-{
-    const sfp_tensor *t = &c->tensors[i];
-    if (c->places[i] == WHOLE)
-        return put(to, t->data, t->bytes, err);
-    sfp_status s = SFP_OK;
-    size_t vector = (size_t)c->l->D * sizeof(float);
-    for (int k = 0; !s && c->l->buffer && k < c->l->buffer->filled; k++) {
-        const sfp_slot *slot = &c->l->buffer->slot[k];
-        if (c->places[i] == SLOT_IMAGE)
-            s = put(to, slot->image, slot->image_size, err);
-        else
-            s = put(to, c->places[i] == SLOT_QUERY ? slot->query : slot->mean_embed, vector, err);
-    }
-    return s;
-}
-
-static bool stamp_of(const char *path, sfp_file_stamp *out)
-{
-    struct stat st;
-    if (stat(path, &st) != 0)
-        return false;
-    *out =
-        (sfp_file_stamp){(uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
-    return true;
-}
-
-static bool same_stamp(const sfp_file_stamp *a, const sfp_file_stamp *b)
-{
-    return a->device == b->device && a->inode == b->inode && a->size == b->size && a->seconds == b->seconds &&
-           a->nanoseconds == b->nanoseconds;
-}
-
-/* "PATH" + suffix, newly allocated. */
-static char *path_with(const char *path, const char *suffix)
-{
-    size_t n = strlen(path), m = strlen(suffix) + 1;
-    char *out = sfp__malloc(n + m);
-    if (out) {
-        memcpy(out, path, n);
-        memcpy(out + n, suffix, m);
-    }
-    return out;
-}
-
-/* PATH becomes PATH.old too, when it is whole. */
-static sfp_status keep_previous(const sfp_learner *l, const char *path, const char *old, sfp_error *err)
-{
-    sfp_file_stamp now;
-    sfp_error unused;
-    if (!stamp_of(path, &now))
-        return SFP_OK;
-    if (!same_stamp(&now, &l->checkpoint) && sfp__checkpoint_check(path, &unused) != SFP_OK)
-        return SFP_OK;
-    return sfp__file_keep(path, old, err);
-}
-
 sfp_status sfp__learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err)
 {
-    content c = {.l = l};
-    summed to = {.w = {.fd = -1}, .sum = crc32_z(0, NULL, 0)};
-    sfp_text header = {0};
-    char *old = path_with(path, ".old");
-    sfp_status s = old ? make_content(&c, position ? position : "", err) : sfp__fail_nomem(err);
-    if (s || (s = sfp__safetensors_header(path, c.tensors, c.count, c.meta.list, c.meta.count, &header, err)) ||
-        (s = sfp__writer_open(path, &to.w, err)) || (s = put(&to, header.s, header.length, err)))
-        goto done;
-    for (size_t i = 0; !s && i + 1 < c.count; i++)
-        s = put_tensor(&to, &c, i, err);
-    uint32_t sum = (uint32_t)to.sum;
-    if (s || (s = sfp__writer_put(&to.w, &sum, sizeof sum, err)) || (s = keep_previous(l, path, old, err)))
-        goto done;
-    s = sfp__writer_commit(&to.w, err);
-    if (!s && !stamp_of(path, &l->checkpoint))
-        l->checkpoint = (sfp_file_stamp){0};
-done:
-    sfp__writer_abort(&to.w);
-    sfp__text_done(&header);
-    content_done(&c);
-    sfp__free(old);
-    return s;
+    OWNED_BY(sfp__kept_parts_done) sfp_kept_parts parts = {0};
+    OWNED_BY(sfp__saved_done) sfp_saved_meta meta = {0};
+    visit f = {.l = l, .v = sfp__visit_writing(&parts), .classes = sfp__learner_classes(l)};
+    TRY(visit_learner(&f, err));
+    TRY(visit_heads(l->heads, &f.v, err));
+    sfp__saved_put(&meta, "format", SFP_CHECKPOINT_FORMAT);
+    sfp__saved_put_int(&meta, "version", SFP_CHECKPOINT_VERSION);
+    if (l->opt.method) /* fingerprints have theirs among the settings */
+        sfp__saved_put_backbone(&meta, l->vit);
+    sfp__saved_put_common(&meta, l);
+    sfp__saved_put(&meta, "position", position ? position : "");
+    sfp__saved_put_settings(&meta, l, true);
+    if (meta.failed)
+        return sfp__fail_nomem(err);
+    return sfp__kept_write(&l->checkpoint, path, &parts, meta.list, meta.count, err);
 }
 
-/* ------------------------------------------------------------------ resuming */
+/* ------------------------------------------------------------------- reading */
 
-/* A process killed while writing leaves PATH.tmp.PID behind: those of processes that are no more are removed. */
-static void remove_leftovers(const char *path)
+/* A method's of version 2, which had another checksum. */
+static bool is_earlier(const char *path)
 {
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-    size_t n = strlen(base);
-    char *dir = slash ? path_with(path, "") : path_with(".", "");
-    if (dir && slash)
-        dir[slash == path ? 1 : slash - path] = '\0';
-    DIR *d = dir ? opendir(dir) : NULL;
-    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
-        const char *rest = e->d_name + n;
-        if (strncmp(e->d_name, base, n) != 0 || strncmp(rest, ".tmp.", 5) != 0 || !isdigit((unsigned char)rest[5]))
-            continue;
-        long pid = strtol(rest + 5, NULL, 10);
-        bool gone = pid == (long)getpid() || (pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH);
-        if (gone)
-            (void)unlinkat(dirfd(d), e->d_name, 0);
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    return sfp__safetensors_open(path, &st, NULL) == SFP_OK && sfp__tensor_file_meta(st, "kind") &&
+           sfp__tensor_file_meta(st, "position");
+}
+
+/* A whole checkpoint of this version; *bytes must outlive *st. */
+static sfp_status open_whole(const char *path, uint8_t **bytes, sfp_tensor_file **st, sfp_error *err)
+{
+    size_t size = 0;
+    sfp_status status = sfp__kept_read(path, bytes, &size, err);
+    if (status == SFP_EFORMAT && is_earlier(path))
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: " SFP_SAVED_EARLIER, path);
+    TRY(status);
+    TRY(sfp__safetensors_open_memory(path, *bytes, size, st, err));
+    return sfp__saved_check_format(*st, SFP_CHECKPOINT_FORMAT, SFP_CHECKPOINT_VERSION, true, err);
+}
+
+sfp_status sfp__checkpoint_look(const char *path, char *method, size_t size, char **position, sfp_error *err)
+{
+    OWNED uint8_t *bytes = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    TRY(open_whole(path, &bytes, &st, err));
+    const char *made_by = sfp__tensor_file_meta(st, "method"), *text = sfp__tensor_file_meta(st, "position");
+    if (!text)
+        return sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint", path);
+    if (!(*position = sfp__strdup(text)))
+        return sfp__fail_nomem(err);
+    (void)sfp__printable(made_by ? made_by : "", method, size);
+    return SFP_OK;
+}
+
+static sfp_status check_method(const sfp_learner *l, const sfp_tensor_file *st, sfp_error *err)
+{
+    const char *then = sfp__tensor_file_meta(st, "method"), *now = l->opt.method;
+    char shown[SFP_NAME_MAX];
+    if (strcmp(then ? then : "", now ? now : "") != 0)
+        return sfp__fail(err, SFP_EINVAL, "%s: was made by method %s, now it is %s", st->path,
+                         then ? sfp__printable(then, shown, sizeof shown) : "none", now ? now : "none");
+    return now ? sfp__saved_check_backbone(st, l->vit, err) : SFP_OK;
+}
+
+static sfp_status read_span(const sfp_learner *l, const sfp_tensor_file *st, sfp_saved_span *out, sfp_error *err)
+{
+    const sfp_fp_options *o = &l->opt.fp;
+    long long task = 0, start = 0, open = 0;
+    if (!l->fp)
+        return SFP_OK;
+    TRY(sfp__saved_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err));
+    TRY(sfp__saved_int(st, "open", 1, o->pool, &open, err));
+    TRY(sfp__saved_int(st, "start", 0, open - 1, &start, err));
+    *out = (sfp_saved_span){(int)task, (int)start, (int)open};
+    return SFP_OK;
+}
+
+static void free_heads(sfp_head *(*heads)[SFP_HEAD_EXPERTS])
+{
+    for (int i = 0; i < SFP_HEAD_EXPERTS; i++)
+        sfp__head_free((*heads)[i]);
+}
+
+/* Checks all of it, then puts it in. */
+static sfp_status take(sfp_learner *l, sfp_tensor_file *st, char **position, sfp_error *err)
+{
+    OWNED_BY(free_heads) sfp_head *heads[SFP_HEAD_EXPERTS] = {NULL};
+    OWNED_BY(sfp__saved_names_done) sfp_saved_names names = {0};
+    OWNED char *text = NULL;
+    sfp_saved_span span = {0};
+    visit f = {.l = l, .v = sfp__visit_reading(st, true)};
+    const sfp_visitor reading = sfp__visit_reading(st, false);
+    TRY(sfp__saved_classes(l, st, 0, &f.classes, err));
+    TRY(visit_learner(&f, err));
+    TRY(read_span(l, st, &span, err));
+    TRY(sfp__saved_names_read(st, sfp__learner_label_max(l), &names, err));
+    TRY(sfp__learner_make_heads(l, heads, err));
+    TRY(visit_heads(heads, &reading, err));
+    const char *where = sfp__tensor_file_meta(st, "position");
+    if (!(text = sfp__strdup(where ? where : "")))
+        return sfp__fail_nomem(err);
+    TRY(sfp__saved_prepare(l, reading.file, &span, f.classes, names.count, err));
+    f.v = reading;
+    f.commits = true;
+    TRY(visit_learner(&f, err)); /* it was checked: nothing fails from here on */
+    for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
+        sfp_head *before = l->heads[i];
+        l->heads[i] = heads[i];
+        heads[i] = before;
     }
-    if (d)
-        (void)closedir(d);
-    sfp__free(dir);
+    sfp__saved_names_commit(&names, l);
+    *position = TAKE(text);
+    return SFP_OK;
 }
 
 typedef struct loading {
@@ -367,32 +390,28 @@ typedef struct loading {
     char *position;
 } loading;
 
+/* SFP_EFORMAT, SFP_EIO: damaged; others (other settings, another version, no memory): not the file's fault. */
 static sfp_status load(void *ctx, const char *path, sfp_error *err)
 {
     loading *to = ctx;
-    return sfp__checkpoint_load(to->l, path, &to->position, err);
+    OWNED uint8_t *bytes = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    TRY(open_whole(path, &bytes, &st, err));
+    TRY(check_method(to->l, st, err));
+    TRY(sfp__saved_check_settings(to->l, st, true, err));
+    /* the settings are the same, so whatever does not fit now is the file's fault */
+    sfp_status status = take(to->l, st, &to->position, err);
+    if (status && status != SFP_ENOMEM)
+        return err->status = SFP_EFORMAT;
+    return status ? status : sfp__learner_publish(to->l, err);
 }
 
 sfp_status sfp__learner_resume(sfp_learner *l, const char *path, char **position, bool *used_old, sfp_error *err)
 {
     loading to = {.l = l};
-    bool fell_back = false;
-    char *old = path_with(path, ".old");
-    if (!old)
-        return sfp__fail_nomem(err);
-    remove_leftovers(path);
-    sfp_status s = sfp__file_or_kept(path, old, load, &to, &fell_back, err);
-    if (!s) {
-        if (!stamp_of(fell_back ? old : path, &l->checkpoint))
-            l->checkpoint = (sfp_file_stamp){0};
-        if (used_old)
-            *used_old = fell_back;
-        if (position) {
-            *position = to.position;
-            to.position = NULL;
-        }
-    }
+    sfp_status status = sfp__kept_resume(&l->checkpoint, path, load, &to, used_old, err);
+    if (!status && position)
+        *position = TAKE(to.position);
     sfp__free(to.position);
-    sfp__free(old);
-    return s;
+    return status;
 }

@@ -11,9 +11,9 @@
 #include <stdbool.h>
 
 typedef struct sfp_drift_detector {
-    double count, mean, m2;    /* running moments (Welford) */
-    double up, up_min;         /* accumulated excess upwards and its least value */
-    double down, down_max;     /* downwards and its greatest */
+    double count, mean, m2; /* running moments (Welford) */
+    double up, up_min;      /* accumulated excess upwards and its least value */
+    double down, down_max;  /* downwards and its greatest */
 } sfp_drift_detector;
 
 /* Takes the next value; true: drift. */

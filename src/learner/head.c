@@ -46,10 +46,9 @@ static sfp_status reserve_rows(sfp_head *h, int rows, sfp_error *err)
         !sfp__head_extend(&h->count, sizeof *h->count, old, count) ||
         !sfp__head_extend(&h->raw, SFP_HEAD_GRAIN * sizeof *h->raw, old, count))
         return sfp__fail_nomem(err);
-    sfp_status s = h->kind->grow(h, room, err);
-    if (s == SFP_OK)
-        h->room = room;
-    return s;
+    TRY(h->kind->grow(h, room, err));
+    h->room = room;
+    return SFP_OK;
 }
 
 static sfp_status reserve_labels(sfp_head *h, int labels, sfp_error *err)
@@ -73,8 +72,6 @@ static int row_of(sfp_head *h, int label)
     if (h->row_of[label] < 0) {
         h->label[h->rows] = label;
         h->row_of[label] = h->rows++;
-        if (label >= h->labels)
-            h->labels = label + 1;
     }
     return h->row_of[label];
 }
@@ -89,19 +86,16 @@ static sfp_status reserve(sfp_head *h, int n, const int32_t *label, sfp_error *e
                              SFP_HEAD_LABEL_MAX - 1);
         highest = label[i] > highest ? label[i] : highest;
     }
-    sfp_status s = reserve_labels(h, highest + 1, err);
-    for (int i = 0; s == SFP_OK && i < n; i++) /* -2: counted */
+    TRY(reserve_labels(h, highest + 1, err));
+    for (int i = 0; i < n; i++) /* -2: counted */
         if (h->row_of[label[i]] == -1) {
             h->row_of[label[i]] = -2;
             fresh++;
         }
-    if (s == SFP_OK) {
-        s = reserve_rows(h, h->rows + fresh, err);
-        for (int i = 0; i < n; i++)
-            if (h->row_of[label[i]] == -2)
-                h->row_of[label[i]] = -1;
-    }
-    return s;
+    for (int i = 0; i < n; i++)
+        if (h->row_of[label[i]] == -2)
+            h->row_of[label[i]] = -1;
+    return reserve_rows(h, h->rows + fresh, err);
 }
 
 static sfp_status check_queries(const sfp_head *h, int n, const float *query, sfp_error *err)
@@ -131,21 +125,15 @@ sfp_status sfp__head_create(const char *kind, const sfp_head_options *opt, sfp_h
         opt->ranpac_width > 1 << 15 || !(opt->slda_shrink >= 0 && opt->slda_shrink <= 1))
         return sfp__fail(err, SFP_EINVAL, "head %s: dim %d, classes %d, width %d, shrinkage %g are out of range", k->name,
                          opt->dim, opt->classes, opt->ranpac_width, (double)opt->slda_shrink);
-    sfp_head *h = sfp__calloc(1, k->size);
-    if (!h)
-        return sfp__fail_nomem(err);
+    OWNED_PTR(sfp__head_free) sfp_head *h = NULL;
+    TRY(sfp__alloc(&h, 1, k->size, err));
     h->kind = k;
     h->opt = *opt;
-    sfp_status s = k->init(h, err);
-    if (s == SFP_OK)
-        s = reserve_rows(h, opt->classes > 0 ? opt->classes : 1, err);
-    if (s == SFP_OK)
-        s = reserve_labels(h, opt->classes, err);
-    if (s == SFP_OK)
-        *out = h;
-    else
-        sfp__head_free(h);
-    return s;
+    TRY(k->init(h, err));
+    TRY(reserve_rows(h, opt->classes > 0 ? opt->classes : 1, err));
+    TRY(reserve_labels(h, opt->classes, err));
+    *out = TAKE(h);
+    return SFP_OK;
 }
 
 void sfp__head_free(sfp_head *h)
@@ -170,21 +158,12 @@ const char *sfp__head_name(int i)
     return i >= 0 && (size_t)i < sizeof kinds / sizeof *kinds ? kinds[i]->name : NULL;
 }
 
-int sfp__head_classes(const sfp_head *h)
+sfp_status sfp__head_update(sfp_head *h, int n, const float *query, const int32_t *label, sfp_error *err)
 {
-    return h->labels;
-}
-
-sfp_status sfp__head_update(sfp_head *h, int n, const float *query, const float *feature, const int32_t *label, sfp_error *err)
-{
-    (void)feature; /* no kind learns from the prompted feature: it moves as the fingerprints learn, sums over it would be stale */
     if (h->answers)
         return sfp__fail(err, SFP_EUNSUPPORTED, "head %s was loaded to answer: what learning needs was not saved", h->kind->name);
-    sfp_status s = check_queries(h, n, query, err);
-    if (s == SFP_OK)
-        s = reserve(h, n, label, err);
-    if (s != SFP_OK)
-        return s;
+    TRY(check_queries(h, n, query, err));
+    TRY(reserve(h, n, label, err));
     int token = sfp__gemm_enter();
     for (int i = 0; i < n; i++) {
         int row = row_of(h, label[i]);
@@ -222,14 +201,10 @@ void sfp__head_log_softmax(int rows, const int64_t *label, const double *raw, in
             out[label[r]] = (float)fmax(raw[r] - shift, -1e30);
 }
 
-sfp_status sfp__head_scores(sfp_head *h, int n, const float *query, const float *feature, int classes, float *out, sfp_error *err)
+sfp_status sfp__head_scores(sfp_head *h, int n, const float *query, int classes, float *out, sfp_error *err)
 {
-    (void)feature;
-    sfp_status s = check_queries(h, n, query, err);
-    if (s == SFP_OK)
-        s = sfp__head_refresh(h, err);
-    if (s != SFP_OK)
-        return s;
+    TRY(check_queries(h, n, query, err));
+    TRY(sfp__head_refresh(h, err));
     size_t count = (size_t)n * (size_t)classes;
     for (size_t i = 0; i < count; i++)
         out[i] = -INFINITY;
@@ -249,144 +224,60 @@ sfp_status sfp__head_scores(sfp_head *h, int n, const float *query, const float 
 
 /* ---------------------------------------------------------------- save, load */
 
-sfp_status sfp__head_put(const sfp_head_saver *s, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape,
-                         const void *data, sfp_error *err)
-{
-    char full[SFP_NAME_MAX];
-    sfp_tensor t = {.name = full, .dtype = dtype, .ndim = ndim, .data = data};
-    (void)snprintf(full, sizeof full, "%s.%s", s->prefix, name);
-    memcpy(t.shape, shape, (size_t)ndim * sizeof *shape);
-    if (!sfp__shape_count(t.shape, ndim, dtype, &t.count, &t.bytes))
-        return sfp__fail(err, SFP_ELIMIT, "tensor '%s' is too large", full);
-    return s->fn(s->ctx, &t, err);
-}
-
-sfp_status sfp__head_find(const sfp_head_loader *l, const char *name, sfp_dtype dtype, const sfp_tensor **out, sfp_error *err)
-{
-    char full[SFP_NAME_MAX];
-    (void)snprintf(full, sizeof full, "%s.%s", l->prefix, name);
-    const sfp_tensor *t = l->find(l->ctx, full);
-    if (!t)
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: tensor '%s' is missing", l->file, full);
-    if (t->dtype != dtype)
-        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is %s, expected %s", l->file, full, sfp__dtype_name(t->dtype),
-                         sfp__dtype_name(dtype));
-    *out = t;
-    return SFP_OK;
-}
-
-/* The first value that is no finite number; `count`: there is none. */
-static size_t first_not_finite(sfp_dtype dtype, size_t count, const void *data, double *value)
-{
-    bool f32 = dtype == SFP_DTYPE_F32;
-    for (size_t i = 0; (f32 || dtype == SFP_DTYPE_F64) && i < count; i++) {
-        *value = f32 ? (double)((const float *)data)[i] : ((const double *)data)[i];
-        if (!isfinite(*value))
-            return i;
-    }
-    return count;
-}
-
-sfp_status sfp__head_get(const sfp_head_loader *l, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape, void *out,
-                         sfp_error *err)
+static sfp_status read_classes(sfp_head *h, const sfp_visitor *v, sfp_error *err)
 {
     const sfp_tensor *t = NULL;
-    sfp_status s = sfp__head_find(l, name, dtype, &t, err);
-    if (s == SFP_OK)
-        s = sfp__tensor_expect(l->file, t, shape, ndim, err);
-    if (s != SFP_OK || t->bytes == 0)
-        return s;
-    memcpy(out, t->data, t->bytes);
-    double value = 0;
-    size_t at = first_not_finite(dtype, t->count, out, &value);
-    if (at < t->count)
-        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.%s' has %g as element %zu, expected a finite number", l->file,
-                         l->prefix, name, value, at);
-    return SFP_OK;
-}
-
-static sfp_status put_classes(const sfp_head *h, const sfp_head_saver *saver, sfp_error *err)
-{
-    const int64_t rows = h->rows;
-    sfp_status s = sfp__head_put(saver, "labels", SFP_DTYPE_I64, 1, &rows, h->label, err);
-    return s == SFP_OK ? sfp__head_put(saver, "counts", SFP_DTYPE_I64, 1, &rows, h->count, err) : s;
-}
-
-sfp_status sfp__head_visit(const sfp_head *h, const char *prefix, sfp_head_tensor_fn fn, void *ctx, sfp_error *err)
-{
-    const sfp_head_saver saver = {.prefix = prefix, .fn = fn, .ctx = ctx};
-    sfp_status s = put_classes(h, &saver, err);
-    return s == SFP_OK ? h->kind->save(h, &saver, err) : s;
-}
-
-sfp_status sfp__head_visit_answer(sfp_head *h, const char *prefix, sfp_head_tensor_fn fn, void *ctx, sfp_error *err)
-{
-    const sfp_head_saver saver = {.prefix = prefix, .fn = fn, .ctx = ctx};
-    sfp_status s = sfp__head_refresh(h, err);
-    if (s == SFP_OK)
-        s = put_classes(h, &saver, err);
-    if (s != SFP_OK)
-        return s;
-    return h->kind->save_answer ? h->kind->save_answer(h, &saver, err) : h->kind->save(h, &saver, err);
-}
-
-static sfp_status load_classes(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
-{
-    const sfp_tensor *t = NULL;
-    sfp_status s = sfp__head_find(l, "labels", SFP_DTYPE_I64, &t, err);
-    if (s != SFP_OK)
-        return s;
+    TRY(sfp__visit_find(v, "labels", SFP_DTYPE_I64, &t, err));
     if (t->ndim != 1 || t->count > SFP_HEAD_LABEL_MAX)
-        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.labels' is no list of classes", l->file, l->prefix);
+        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.labels' is no list of classes", v->file, v->prefix);
     const int64_t rows = (int64_t)t->count;
-    s = reserve_rows(h, (int)rows, err);
-    if (s == SFP_OK)
-        s = sfp__head_get(l, "labels", SFP_DTYPE_I64, 1, &rows, h->label, err);
-    if (s == SFP_OK)
-        s = sfp__head_get(l, "counts", SFP_DTYPE_I64, 1, &rows, h->count, err);
-    for (int64_t r = 0; s == SFP_OK && r < rows; r++) {
+    TRY(reserve_rows(h, (int)rows, err));
+    TRY(sfp__visit(v, "labels", SFP_DTYPE_I64, 1, &rows, h->label, err));
+    TRY(sfp__visit(v, "counts", SFP_DTYPE_I64, 1, &rows, h->count, err));
+    for (int64_t r = 0; r < rows; r++) {
         int64_t label = h->label[r];
         if (label < 0 || label >= SFP_HEAD_LABEL_MAX || h->count[r] < 1 || h->count[r] > INT64_MAX / SFP_HEAD_LABEL_MAX)
-            return sfp__fail(err, SFP_EFORMAT, "%s: '%s': class %lld has label %lld and %lld samples", l->file, l->prefix,
+            return sfp__fail(err, SFP_EFORMAT, "%s: '%s': class %lld has label %lld and %lld samples", v->file, v->prefix,
                              (long long)r, (long long)label, (long long)h->count[r]);
-        s = reserve_labels(h, (int)label + 1, err);
-        if (s == SFP_OK && row_of(h, (int)label) != (int)r)
-            s = sfp__fail(err, SFP_EFORMAT, "%s: '%s': label %lld is there twice", l->file, l->prefix, (long long)label);
+        TRY(reserve_labels(h, (int)label + 1, err));
+        if (row_of(h, (int)label) != (int)r)
+            return sfp__fail(err, SFP_EFORMAT, "%s: '%s': label %lld is there twice", v->file, v->prefix, (long long)label);
         h->n += h->count[r];
     }
-    return s;
+    return SFP_OK;
 }
 
-static sfp_status load(sfp_head *h, const sfp_head_loader *loader, bool answers, sfp_error *err)
+static sfp_status visit_kind(sfp_head *h, const sfp_visitor *v, sfp_error *err)
 {
-    sfp_head *fresh = NULL; /* a failed load leaves h as it was */
-    sfp_status s = sfp__head_create(h->kind->name, &h->opt, &fresh, err);
-    if (s == SFP_OK)
-        s = load_classes(fresh, loader, err);
-    if (s == SFP_OK)
-        s = answers && h->kind->load_answer ? h->kind->load_answer(fresh, loader, err) : h->kind->load(fresh, loader, err);
-    if (s == SFP_OK) {
-        fresh->answers = answers;
-        char *a = (char *)h, *b = (char *)fresh;
-        for (size_t i = 0; i < h->kind->size; i++) {
-            char c = a[i];
-            a[i] = b[i];
-            b[i] = c;
-        }
+    return (v->answers && h->kind->visit_answer ? h->kind->visit_answer : h->kind->visit)(h, v, err);
+}
+
+static sfp_status write_head(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+{
+    const int64_t rows = h->rows;
+    if (v->answers)
+        TRY(sfp__head_refresh(h, err));
+    TRY(sfp__visit(v, "labels", SFP_DTYPE_I64, 1, &rows, h->label, err));
+    TRY(sfp__visit(v, "counts", SFP_DTYPE_I64, 1, &rows, h->count, err));
+    return visit_kind(h, v, err);
+}
+
+sfp_status sfp__head_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+{
+    OWNED_PTR(sfp__head_free) sfp_head *fresh = NULL; /* a failed read leaves h as it was */
+    sfp_visitor reads = *v;
+    reads.finite = true;
+    if (v->put)
+        return write_head(h, v, err);
+    TRY(sfp__head_create(h->kind->name, &h->opt, &fresh, err));
+    TRY(read_classes(fresh, &reads, err));
+    TRY(visit_kind(fresh, &reads, err));
+    fresh->answers = v->answers;
+    char *a = (char *)h, *b = (char *)fresh;
+    for (size_t i = 0; i < h->kind->size; i++) {
+        char c = a[i];
+        a[i] = b[i];
+        b[i] = c;
     }
-    sfp__head_free(fresh);
-    return s;
-}
-
-sfp_status sfp__head_load(sfp_head *h, const char *prefix, sfp_head_find_fn find, void *ctx, const char *file, sfp_error *err)
-{
-    const sfp_head_loader loader = {.prefix = prefix, .file = file, .find = find, .ctx = ctx};
-    return load(h, &loader, false, err);
-}
-
-sfp_status sfp__head_load_answer(sfp_head *h, const char *prefix, sfp_head_find_fn find, void *ctx, const char *file,
-                                 sfp_error *err)
-{
-    const sfp_head_loader loader = {.prefix = prefix, .file = file, .find = find, .ctx = ctx};
-    return load(h, &loader, true, err);
+    return SFP_OK;
 }

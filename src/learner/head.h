@@ -1,7 +1,7 @@
 /* Closed-form heads on the frozen features (SPEC section 13): they learn from
  * queries that are computed anyway, one sample at a time, without gradients.
  *
- *     update(q, feature, label) -> scores(q, feature) -> save, load
+ *     update(q, label) -> scores(q) -> visit
  *
  * A head gives log-probabilities over the classes seen (-INFINITY for others; 0
  * for a single class), so that `mix` can add them. Class rows appear on first sight. To add a head:
@@ -10,8 +10,7 @@
 #ifndef SFP_LEARNER_HEAD_H
 #define SFP_LEARNER_HEAD_H
 
-#include "base/error.h"
-#include "io/tensor/tensor.h"
+#include "learner/visit.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,12 +19,12 @@
 typedef struct sfp_head sfp_head;
 
 typedef struct sfp_head_options {
-    int dim;            /* D of queries and features */
-    int classes;        /* rows to begin with room for; grows */
-    uint64_t seed;      /* of ranpac's projection */
-    int ranpac_width;   /* 4000 */
-    float slda_shrink;  /* 1e-4 */
-    float mix_rate;     /* learning rate of mix's exponential weights */
+    int dim;           /* D of queries and features */
+    int classes;       /* rows to begin with room for; grows */
+    uint64_t seed;     /* of ranpac's projection */
+    int ranpac_width;  /* 4000 */
+    float slda_shrink; /* 1e-4 */
+    float mix_rate;    /* learning rate of mix's exponential weights */
 } sfp_head_options;
 
 sfp_head_options sfp__head_options_defaults(int dim, int classes);
@@ -33,48 +32,39 @@ sfp_head_options sfp__head_options_defaults(int dim, int classes);
 /* kind: "ncm", "slda", "ranpac". */
 sfp_status sfp__head_create(const char *kind, const sfp_head_options *opt, sfp_head **out, sfp_error *err);
 void sfp__head_free(sfp_head *h);
+DEFINE_OWNED_PTR(sfp_head, sfp__head_free)
 const char *sfp__head_kind(const sfp_head *h);
 /* Names of the kinds, from 0 until NULL. */
 const char *sfp__head_name(int i);
 
-/* n samples; query (n, D), feature (n, D; may be NULL when the kind does not use it), label (n) >= 0. All are learned from or,
- * on failure (a query that is not finite, a label out of range, no memory for new classes), none. */
-sfp_status sfp__head_update(sfp_head *h, int n, const float *query, const float *feature, const int32_t *label, sfp_error *err);
+/* n samples; query (n, D), label (n) >= 0. All are learned from or, on failure (a query that is not finite, a label out of range,
+ * no memory for new classes), none. No kind learns from the prompted feature: it moves as the fingerprints learn, sums over it
+ * would be stale. */
+sfp_status sfp__head_update(sfp_head *h, int n, const float *query, const int32_t *label, sfp_error *err);
 /* Does the solving that updates put off (ranpac's ridge, slda's inverse); scores calls it when needed. */
 sfp_status sfp__head_refresh(sfp_head *h, sfp_error *err);
 /* log-probabilities (n, classes); labels seen that are not below `classes` are left out. */
-sfp_status sfp__head_scores(sfp_head *h, int n, const float *query, const float *feature, int classes, float *out, sfp_error *err);
-int sfp__head_classes(const sfp_head *h); /* highest label seen + 1 */
+sfp_status sfp__head_scores(sfp_head *h, int n, const float *query, int classes, float *out, sfp_error *err);
 
-/* State as named tensors under "PREFIX.": visit calls fn for each (saving), load reads them back by name. A tensor's name is
- * valid during the call of fn only, its data until the head changes. A loaded head goes on to the same bytes as the saved one;
- * a load that fails leaves the head as it was. */
-typedef sfp_status (*sfp_head_tensor_fn)(void *ctx, const sfp_tensor *t, sfp_error *err);
-typedef const sfp_tensor *(*sfp_head_find_fn)(void *ctx, const char *name);
-sfp_status sfp__head_visit(const sfp_head *h, const char *prefix, sfp_head_tensor_fn fn, void *ctx, sfp_error *err);
-sfp_status sfp__head_load(sfp_head *h, const char *prefix, sfp_head_find_fn find, void *ctx, const char *file, sfp_error *err);
-
-/* The same for scores alone: what refresh has solved instead of the sums it was solved from (ranpac: a matrix of classes, not
- * of M x M). A head loaded so gives the bytes of the saved one and learns nothing more: update fails with SFP_EUNSUPPORTED. */
-sfp_status sfp__head_visit_answer(sfp_head *h, const char *prefix, sfp_head_tensor_fn fn, void *ctx, sfp_error *err);
-sfp_status sfp__head_load_answer(sfp_head *h, const char *prefix, sfp_head_find_fn find, void *ctx, const char *file, sfp_error *err);
+/* State as tensors. A head that was read goes on to the same bytes as the one that was written; a read that fails leaves it as it
+ * was. v->answers: for scores alone, what refresh has solved instead of the sums it was solved from (ranpac: a matrix of classes,
+ * not of M x M); a head read so gives the bytes of the written one and learns nothing more: update fails with SFP_EUNSUPPORTED.
+ */
+sfp_status sfp__head_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err);
 
 /* ---------------------------------------------------------------------- mix */
 
 /* Log-probabilities of several experts added with weights that follow each one's prequential loss: exponential weights, so
  * that the answer is never much worse than the best expert's. Expert 0 is the learned linear head. */
-#define SFP_MIX_MAX 8
-enum { SFP_HEAD_EXPERTS = 3 }; /* of the learner's: linear, slda, ranpac */
+enum { SFP_HEAD_EXPERTS = 3 }; /* linear, slda, ranpac */
 
 typedef struct sfp_mix { /* plain data; loss and count are the state to save */
-    int experts;
     double rate;
-    double loss[SFP_MIX_MAX]; /* accumulated, discounted */
-    double count;             /* samples, discounted */
+    double loss[SFP_HEAD_EXPERTS]; /* accumulated, discounted */
+    double count;                  /* samples, discounted */
 } sfp_mix;
 
-void sfp__mix_init(sfp_mix *m, int experts, double rate);
-/* Weights (experts), sum 1. */
+/* Weights (SFP_HEAD_EXPERTS), sum 1. */
 void sfp__mix_weights(const sfp_mix *m, double *weight);
 /* logp[e] (n, classes) per expert, before these labels were learned from: test-then-train. */
 void sfp__mix_observe(sfp_mix *m, int n, int classes, const float *const *logp, const int32_t *label);

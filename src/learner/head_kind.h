@@ -18,18 +18,6 @@
 #define SFP_HEAD_VALUE_MAX 1e12f     /* |query| is below this: squares summed over a stream stay finite in a float */
 #define SFP_HEAD_GRAIN 64            /* samples scored at a time */
 
-typedef struct sfp_head_saver {
-    const char *prefix;
-    sfp_head_tensor_fn fn;
-    void *ctx;
-} sfp_head_saver;
-
-typedef struct sfp_head_loader {
-    const char *prefix, *file;
-    sfp_head_find_fn find;
-    void *ctx;
-} sfp_head_loader;
-
 /* A head's scores as a linear map (head_scorer.c). */
 typedef struct sfp_head_form {
     int dim, rows, width; /* width: of the features, D or of the projection */
@@ -55,23 +43,20 @@ typedef struct sfp_head_kind {
     void (*score)(sfp_head *h, int n, const float *q, double *out);
     /* After refresh: sets width and project; fills weight, bias and centre when weight is not NULL. */
     void (*form)(const sfp_head *h, sfp_head_form *form);
-    sfp_status (*save)(const sfp_head *h, const sfp_head_saver *s, sfp_error *err);
-    /* Into a new head whose classes are loaded and grown. */
-    sfp_status (*load)(sfp_head *h, const sfp_head_loader *l, sfp_error *err);
-    /* What score and form read, after refresh, and back; NULL: save and load are no more than that. */
-    sfp_status (*save_answer)(sfp_head *h, const sfp_head_saver *s, sfp_error *err);
-    sfp_status (*load_answer)(sfp_head *h, const sfp_head_loader *l, sfp_error *err);
+    /* Writes, or reads into a new head whose classes are read and grown. */
+    sfp_status (*visit)(sfp_head *h, const sfp_visitor *v, sfp_error *err);
+    /* Of what score and form read, after refresh; NULL: that is no less. */
+    sfp_status (*visit_answer)(sfp_head *h, const sfp_visitor *v, sfp_error *err);
 } sfp_head_kind;
 
 struct sfp_head {
     const sfp_head_kind *kind;
     sfp_head_options opt;
-    bool answers;    /* loaded for scores alone */
-    int64_t n;       /* samples learned from */
-    int rows, room;  /* classes seen; room in the arrays by class */
-    int64_t *label;  /* (room): label of a row */
-    int64_t *count;  /* (room): samples of a row */
-    int labels;      /* highest label + 1 */
+    bool answers;   /* loaded for scores alone */
+    int64_t n;      /* samples learned from */
+    int rows, room; /* classes seen; room in the arrays by class */
+    int64_t *label; /* (room): label of a row */
+    int64_t *count; /* (room): samples of a row */
     int label_room;
     int32_t *row_of; /* (label_room): row of a label, -1 when not seen */
     double *raw;     /* (SFP_HEAD_GRAIN, room) */
@@ -84,14 +69,5 @@ bool sfp__head_extend(void *p, size_t size, size_t old, size_t count);
 
 /* Normalised over the rows whose label is below `classes`; the other places of out (classes) are left alone. */
 void sfp__head_log_softmax(int rows, const int64_t *label, const double *raw, int classes, float *out);
-
-/* One tensor to the saver; its name is valid during the call, its data as long as the head is not changed. */
-sfp_status sfp__head_put(const sfp_head_saver *s, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape, const void *data,
-                         sfp_error *err);
-/* The tensor of this name; SFP_ENOTFOUND, or SFP_EFORMAT when it is not of `dtype`. */
-sfp_status sfp__head_find(const sfp_head_loader *l, const char *name, sfp_dtype dtype, const sfp_tensor **out, sfp_error *err);
-/* Finds, checks shape and that floating-point values are finite, copies. */
-sfp_status sfp__head_get(const sfp_head_loader *l, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape, void *out,
-                         sfp_error *err);
 
 #endif

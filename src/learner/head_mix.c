@@ -34,36 +34,31 @@
 static const double FLOOR = 1e-4;
 static const double DISCOUNT = 0.9986146661010289; /* 2^(-1/500) */
 
-void sfp__mix_init(sfp_mix *m, int experts, double rate)
-{
-    *m = (sfp_mix){.experts = experts < 1 ? 1 : experts > SFP_MIX_MAX ? SFP_MIX_MAX : experts, .rate = rate};
-}
-
 void sfp__mix_weights(const sfp_mix *m, double *weight)
 {
     double least = INFINITY, sum = 0;
-    for (int e = 0; e < m->experts; e++)
+    for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
         least = fmin(least, m->loss[e]);
-    for (int e = 0; e < m->experts; e++)
+    for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
         sum += weight[e] = exp(-m->rate * (m->loss[e] - least));
-    for (int e = 0; e < m->experts; e++)
+    for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
         weight[e] /= sum;
 }
 
 /* Does any expert know class c of sample i? */
-static bool known(const sfp_mix *m, int classes, const float *const *logp, int i, int c)
+static bool known(int classes, const float *const *logp, int i, int c)
 {
-    for (int e = 0; e < m->experts; e++)
+    for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
         if (isfinite(logp[e][(size_t)i * (size_t)classes + (size_t)c]))
             return true;
     return false;
 }
 
-static int count_known(const sfp_mix *m, int classes, const float *const *logp, int i)
+static int count_known(int classes, const float *const *logp, int i)
 {
     int n = 0;
     for (int c = 0; c < classes; c++)
-        n += known(m, classes, logp, i, c);
+        n += known(classes, logp, i, c);
     return n;
 }
 
@@ -101,10 +96,10 @@ void sfp__mix_observe(sfp_mix *m, int n, int classes, const float *const *logp, 
 {
     for (int i = 0; i < n; i++) {
         int y = label[i];
-        if (y < 0 || y >= classes || !known(m, classes, logp, i, y))
+        if (y < 0 || y >= classes || !known(classes, logp, i, y))
             continue; /* new to all of them: says nothing about any */
-        int all = count_known(m, classes, logp, i);
-        for (int e = 0; e < m->experts; e++) {
+        int all = count_known(classes, logp, i);
+        for (int e = 0; e < SFP_HEAD_EXPERTS; e++) {
             opinion o = listen(logp[e] + (size_t)i * (size_t)classes, classes, all);
             m->loss[e] = DISCOUNT * m->loss[e] - log_probability(&o, y);
         }
@@ -114,14 +109,14 @@ void sfp__mix_observe(sfp_mix *m, int n, int classes, const float *const *logp, 
 
 void sfp__mix_combine(const sfp_mix *m, int n, int classes, const float *const *logp, float *out)
 {
-    double weight[SFP_MIX_MAX];
+    double weight[SFP_HEAD_EXPERTS];
     sfp__mix_weights(m, weight);
     for (int i = 0; i < n; i++) {
         float *y = out + (size_t)i * (size_t)classes;
-        int all = count_known(m, classes, logp, i);
+        int all = count_known(classes, logp, i);
         for (int c = 0; c < classes; c++)
-            y[c] = known(m, classes, logp, i, c) ? 0 : -INFINITY;
-        for (int e = 0; e < m->experts; e++) {
+            y[c] = known(classes, logp, i, c) ? 0 : -INFINITY;
+        for (int e = 0; e < SFP_HEAD_EXPERTS; e++) {
             opinion o = listen(logp[e] + (size_t)i * (size_t)classes, classes, all);
             for (int c = 0; c < classes; c++)
                 if (isfinite(y[c]))

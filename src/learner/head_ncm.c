@@ -116,28 +116,13 @@ static void ncm_form(const sfp_head *h, sfp_head_form *f)
     }
 }
 
-static sfp_status ncm_save(const sfp_head *h, const sfp_head_saver *s, sfp_error *err)
-{
-    const ncm *m = (const ncm *)h;
-    const int64_t shape[] = {h->rows, h->opt.dim}, two = 2;
-    sfp_status status = sfp__head_put(s, "means", SFP_DTYPE_F64, 2, shape, m->mean, err);
-    if (status == SFP_OK)
-        status = sfp__head_put(s, "grand", SFP_DTYPE_F64, 1, shape + 1, m->grand, err);
-    if (status == SFP_OK)
-        status = sfp__head_put(s, "scatter", SFP_DTYPE_F64, 1, &two, m->scatter, err);
-    return status;
-}
-
-static sfp_status ncm_load(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
+static sfp_status ncm_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err)
 {
     ncm *m = (ncm *)h;
     const int64_t shape[] = {h->rows, h->opt.dim}, two = 2;
-    sfp_status status = sfp__head_get(l, "means", SFP_DTYPE_F64, 2, shape, m->mean, err);
-    if (status == SFP_OK)
-        status = sfp__head_get(l, "grand", SFP_DTYPE_F64, 1, shape + 1, m->grand, err);
-    if (status == SFP_OK)
-        status = sfp__head_get(l, "scatter", SFP_DTYPE_F64, 1, &two, m->scatter, err);
-    return status;
+    TRY(sfp__visit(v, "means", SFP_DTYPE_F64, 2, shape, m->mean, err));
+    TRY(sfp__visit(v, "grand", SFP_DTYPE_F64, 1, shape + 1, m->grand, err));
+    return sfp__visit(v, "scatter", SFP_DTYPE_F64, 1, &two, m->scatter, err);
 }
 
 const sfp_head_kind sfp__head_ncm = {
@@ -150,6 +135,5 @@ const sfp_head_kind sfp__head_ncm = {
     .refresh = ncm_refresh,
     .score = ncm_score,
     .form = ncm_form,
-    .save = ncm_save,
-    .load = ncm_load,
+    .visit = ncm_visit,
 };

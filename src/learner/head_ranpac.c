@@ -228,32 +228,6 @@ static void ranpac_form(const sfp_head *h, sfp_head_form *f)
 
 /* --------------------------------------------------------------- save, load */
 
-/* The saved tensors: name, type, dimensions, shape (two numbers; `folded` is 0 while the base is empty), where. */
-#define RANPAC_TENSORS(X)                                       \
-    X("counter", I64, 1, 2, 0, m->counter)                      \
-    X("strength", F64, 1, 2, 0, m->strength)                    \
-    X("query", F32, 2, m->recent, m->base.opt.dim, m->query)    \
-    X("row", I64, 1, m->recent, 0, m->row)                      \
-    X("slot", I64, 1, m->recent, 0, m->slot)                    \
-    X("gram", F32, 2, folded ? m->width : 0, m->width, m->gram) \
-    X("target", F32, 2, folded ? m->base.rows : 0, m->width, m->target)
-
-static sfp_status ranpac_save(const sfp_head *h, const sfp_head_saver *s, sfp_error *err)
-{
-    const sfp_ranpac *m = (const sfp_ranpac *)h;
-    const bool folded = sfp__ranpac_has_base(m);
-    const int64_t two = 2;
-    sfp_status status = sfp__head_put(s, "setup", SFP_DTYPE_I64, 1, &two, m->setup, err);
-#define PUT(name, type, ndim, rows, columns, data)                                 \
-    if (status == SFP_OK) {                                                        \
-        const int64_t shape[] = {rows, columns};                                   \
-        status = sfp__head_put(s, name, SFP_DTYPE_##type, ndim, shape, data, err); \
-    }
-    RANPAC_TENSORS(PUT)
-#undef PUT
-    return status;
-}
-
 /* What no stream could have led to: a file made by hand. */
 static bool plausible(const sfp_ranpac *m)
 {
@@ -267,14 +241,14 @@ static bool plausible(const sfp_ranpac *m)
     return fine;
 }
 
-static sfp_status load_setup(sfp_ranpac *m, const sfp_head_loader *l, sfp_error *err)
+static sfp_status visit_setup(sfp_ranpac *m, const sfp_visitor *v, sfp_error *err)
 {
     const int64_t two = 2;
-    sfp_status status = sfp__head_get(l, "setup", SFP_DTYPE_I64, 1, &two, m->setup, err);
-    if (status == SFP_OK && m->setup[SFP_RANPAC_WIDTH] != m->width)
-        return sfp__fail(err, SFP_ESHAPE, "%s: '%s' has a projection of width %lld, expected %d", l->file, l->prefix,
+    TRY(sfp__visit(v, "setup", SFP_DTYPE_I64, 1, &two, m->setup, err));
+    if (m->setup[SFP_RANPAC_WIDTH] != m->width)
+        return sfp__fail(err, SFP_ESHAPE, "%s: '%s' has a projection of width %lld, expected %d", v->file, v->prefix,
                          (long long)m->setup[SFP_RANPAC_WIDTH], m->width);
-    return status;
+    return SFP_OK;
 }
 
 /* The projection that belongs to the loaded setup. */
@@ -286,32 +260,40 @@ static void take_seed(sfp_ranpac *m)
     draw_projection(m);
 }
 
-static sfp_status ranpac_load(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
+/* How many samples the file has that are not folded into its base. */
+static sfp_status read_recent(sfp_ranpac *m, const sfp_visitor *v, sfp_error *err)
 {
-    sfp_ranpac *m = (sfp_ranpac *)h;
     const sfp_tensor *t = NULL;
-    sfp_status status = load_setup(m, l, err);
-    if (status == SFP_OK)
-        status = sfp__head_find(l, "row", SFP_DTYPE_I64, &t, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(sfp__visit_find(v, "row", SFP_DTYPE_I64, &t, err));
     if (t->count > (size_t)m->cap)
-        return sfp__fail(err, SFP_EFORMAT, "%s: '%s' has %zu recent samples, expected at most %d", l->file, l->prefix, t->count,
+        return sfp__fail(err, SFP_EFORMAT, "%s: '%s' has %zu recent samples, expected at most %d", v->file, v->prefix, t->count,
                          m->cap);
     m->recent = (int)t->count;
-    const bool folded = h->n > m->recent;
-#define GET(name, type, ndim, rows, columns, data)                                 \
-    if (status == SFP_OK) {                                                        \
-        const int64_t shape[] = {rows, columns};                                   \
-        status = sfp__head_get(l, name, SFP_DTYPE_##type, ndim, shape, data, err); \
-    }
-    RANPAC_TENSORS(GET)
-#undef GET
-    if (status == SFP_OK && !plausible(m))
-        return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counters, classes and samples do not fit together", l->file, l->prefix);
-    if (status == SFP_OK)
-        take_seed(m);
-    return status;
+    return SFP_OK;
+}
+
+static sfp_status ranpac_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+{
+    sfp_ranpac *m = (sfp_ranpac *)h;
+    TRY(visit_setup(m, v, err));
+    if (!v->put)
+        TRY(read_recent(m, v, err));
+    bool folded = v->put ? sfp__ranpac_has_base(m) : h->n > m->recent;
+    const int64_t two = 2, query[] = {m->recent, h->opt.dim}, gram[] = {folded ? m->width : 0, m->width},
+                  target[] = {folded ? h->rows : 0, m->width};
+    TRY(sfp__visit(v, "counter", SFP_DTYPE_I64, 1, &two, m->counter, err));
+    TRY(sfp__visit(v, "strength", SFP_DTYPE_F64, 1, &two, m->strength, err));
+    TRY(sfp__visit(v, "query", SFP_DTYPE_F32, 2, query, m->query, err));
+    TRY(sfp__visit(v, "row", SFP_DTYPE_I64, 1, query, m->row, err));
+    TRY(sfp__visit(v, "slot", SFP_DTYPE_I64, 1, query, m->slot, err));
+    TRY(sfp__visit(v, "gram", SFP_DTYPE_F32, 2, gram, m->gram, err));
+    TRY(sfp__visit(v, "target", SFP_DTYPE_F32, 2, target, m->target, err));
+    if (v->put)
+        return SFP_OK;
+    if (!plausible(m))
+        return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counters, classes and samples do not fit together", v->file, v->prefix);
+    take_seed(m);
+    return SFP_OK;
 }
 
 /* m->plain for the rows there are. */
@@ -326,37 +308,21 @@ static sfp_status make_plain(sfp_ranpac *m, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status ranpac_save_answer(sfp_head *h, const sfp_head_saver *s, sfp_error *err)
+static sfp_status ranpac_visit_answer(sfp_head *h, const sfp_visitor *v, sfp_error *err)
 {
     sfp_ranpac *m = (sfp_ranpac *)h;
     const int64_t two = 2, shape[] = {h->rows, m->width};
-    size_t width = (size_t)m->width;
-    sfp_status status = make_plain(m, err);
-    for (size_t r = 0; status == SFP_OK && r < (size_t)h->rows; r++)
-        memcpy(m->plain + r * width, m->weight + r * (size_t)m->side, width * sizeof *m->plain);
-    if (status == SFP_OK)
-        status = sfp__head_put(s, "setup", SFP_DTYPE_I64, 1, &two, m->setup, err);
-    if (status == SFP_OK)
-        status = sfp__head_put(s, "strength", SFP_DTYPE_F64, 1, &two, m->strength, err);
-    return status == SFP_OK ? sfp__head_put(s, "weight", SFP_DTYPE_F32, 2, shape, m->plain, err) : status;
-}
-
-static sfp_status ranpac_load_answer(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
-{
-    sfp_ranpac *m = (sfp_ranpac *)h;
-    const int64_t two = 2, shape[] = {h->rows, m->width};
-    size_t width = (size_t)m->width;
-    sfp_status status = load_setup(m, l, err);
-    if (status == SFP_OK)
-        status = sfp__head_get(l, "strength", SFP_DTYPE_F64, 1, &two, m->strength, err);
-    if (status == SFP_OK)
-        status = make_plain(m, err);
-    if (status == SFP_OK)
-        status = sfp__head_get(l, "weight", SFP_DTYPE_F32, 2, shape, m->plain, err);
-    if (status != SFP_OK)
-        return status;
-    for (size_t r = 0; r < (size_t)h->rows; r++)
-        memcpy(m->weight + r * (size_t)m->side, m->plain + r * width, width * sizeof *m->weight);
+    size_t width = (size_t)m->width, side = (size_t)m->side, rows = (size_t)h->rows;
+    TRY(make_plain(m, err));
+    for (size_t r = 0; v->put && r < rows; r++)
+        memcpy(m->plain + r * width, m->weight + r * side, width * sizeof *m->plain);
+    TRY(visit_setup(m, v, err));
+    TRY(sfp__visit(v, "strength", SFP_DTYPE_F64, 1, &two, m->strength, err));
+    TRY(sfp__visit(v, "weight", SFP_DTYPE_F32, 2, shape, m->plain, err));
+    if (v->put)
+        return SFP_OK;
+    for (size_t r = 0; r < rows; r++)
+        memcpy(m->weight + r * side, m->plain + r * width, width * sizeof *m->weight);
     m->solved = h->n;
     take_seed(m);
     return SFP_OK;
@@ -372,8 +338,6 @@ const sfp_head_kind sfp__head_ranpac = {
     .refresh = ranpac_refresh,
     .score = ranpac_score,
     .form = ranpac_form,
-    .save = ranpac_save,
-    .load = ranpac_load,
-    .save_answer = ranpac_save_answer,
-    .load_answer = ranpac_load_answer,
+    .visit = ranpac_visit,
+    .visit_answer = ranpac_visit_answer,
 };

@@ -164,43 +164,22 @@ static void slda_form(const sfp_head *h, sfp_head_form *f)
     memcpy(f->centre, m->grand, d * sizeof *f->centre);
 }
 
-static sfp_status slda_save(const sfp_head *h, const sfp_head_saver *s, sfp_error *err)
-{
-    const slda *m = (const slda *)h;
-    const int64_t means[] = {h->rows, h->opt.dim}, square[] = {h->opt.dim, h->opt.dim};
-    sfp_status status = sfp__head_put(s, "means", SFP_DTYPE_F64, 2, means, m->mean, err);
-    return status == SFP_OK ? sfp__head_put(s, "scatter", SFP_DTYPE_F64, 2, square, m->scatter, err) : status;
-}
-
-static sfp_status slda_load(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
+static sfp_status slda_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err)
 {
     slda *m = (slda *)h;
     const int64_t means[] = {h->rows, h->opt.dim}, square[] = {h->opt.dim, h->opt.dim};
-    sfp_status status = sfp__head_get(l, "means", SFP_DTYPE_F64, 2, means, m->mean, err);
-    return status == SFP_OK ? sfp__head_get(l, "scatter", SFP_DTYPE_F64, 2, square, m->scatter, err) : status;
+    TRY(sfp__visit(v, "means", SFP_DTYPE_F64, 2, means, m->mean, err));
+    return sfp__visit(v, "scatter", SFP_DTYPE_F64, 2, square, m->scatter, err);
 }
 
-static sfp_status slda_save_answer(sfp_head *h, const sfp_head_saver *s, sfp_error *err)
-{
-    const slda *m = (const slda *)h;
-    const int64_t weight[] = {h->opt.dim, h->rows};
-    sfp_status status = sfp__head_put(s, "weight", SFP_DTYPE_F64, 2, weight, m->weight, err);
-    if (status == SFP_OK)
-        status = sfp__head_put(s, "bias", SFP_DTYPE_F64, 1, weight + 1, m->bias, err);
-    return status == SFP_OK ? sfp__head_put(s, "centre", SFP_DTYPE_F64, 1, weight, m->grand, err) : status;
-}
-
-static sfp_status slda_load_answer(sfp_head *h, const sfp_head_loader *l, sfp_error *err)
+static sfp_status slda_visit_answer(sfp_head *h, const sfp_visitor *v, sfp_error *err)
 {
     slda *m = (slda *)h;
     const int64_t weight[] = {h->opt.dim, h->rows};
-    sfp_status status = sfp__head_get(l, "weight", SFP_DTYPE_F64, 2, weight, m->weight, err);
-    if (status == SFP_OK)
-        status = sfp__head_get(l, "bias", SFP_DTYPE_F64, 1, weight + 1, m->bias, err);
-    if (status == SFP_OK)
-        status = sfp__head_get(l, "centre", SFP_DTYPE_F64, 1, weight, m->grand, err);
+    TRY(sfp__visit(v, "weight", SFP_DTYPE_F64, 2, weight, m->weight, err));
+    TRY(sfp__visit(v, "bias", SFP_DTYPE_F64, 1, weight + 1, m->bias, err));
     m->solved = h->n;
-    return status;
+    return sfp__visit(v, "centre", SFP_DTYPE_F64, 1, weight, m->grand, err);
 }
 
 const sfp_head_kind sfp__head_slda = {
@@ -213,8 +192,6 @@ const sfp_head_kind sfp__head_slda = {
     .refresh = slda_refresh,
     .score = slda_score,
     .form = slda_form,
-    .save = slda_save,
-    .load = slda_load,
-    .save_answer = slda_save_answer,
-    .load_answer = slda_load_answer,
+    .visit = slda_visit,
+    .visit_answer = slda_visit_answer,
 };

@@ -202,7 +202,7 @@ static sfp_status make_fingerprints(sfp_learner *l, sfp_error *err)
     TRY(make_batch_work(l, err));
     TRY(make_step_work(l, err));
     TRY(sfp__learner_class_room(l, o->fp.classes > 16 ? o->fp.classes : 16, err));
-    sfp__mix_init(&l->mix, SFP_HEAD_EXPERTS, (double)sfp__head_options_defaults(l->D, 1).mix_rate);
+    l->mix = (sfp_mix){.rate = (double)sfp__head_options_defaults(l->D, 1).mix_rate};
     return sfp__learner_make_heads(l, l->heads, err);
 }
 

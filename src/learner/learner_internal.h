@@ -11,12 +11,6 @@
 
 enum { SFP_LEARNER_MAX_CLASSES = 1 << 20 };
 
-/* Tells whether a file is still the one that was looked at. All 0: none. */
-typedef struct sfp_file_stamp {
-    uint64_t device, inode, size;
-    int64_t seconds, nanoseconds; /* of its last change */
-} sfp_file_stamp;
-
 /* One sample of a step: of the coreset or of the buffer. */
 typedef struct sfp__item {
     int index; /* into the batch, or a slot; -1: a picture that is neither (ask.c) */
@@ -47,7 +41,7 @@ struct sfp_learner {
     bool no_slack;
     int limit_coreset, limit_replay, limit_steps; /* 0: none */
     sfp_snapshots snapshots;
-    sfp_file_stamp checkpoint; /* the last one that was written or read: known to be whole */
+    sfp_kept checkpoint; /* the last one that was written or read */
     /* classes */
     int classes; /* a method's; fingerprints have theirs in the classifier */
     int class_room;

@@ -402,7 +402,7 @@ static sfp_status run_head(sfp_predictor *p, int n, int unknown, sfp_error *err)
         status = sfp__vit_run(p->plan, &pass, err);
     }
     if (!status && p->snapshot->classes > 0)
-        status = sfp__head_scores(p->head, n, p->query, NULL, p->snapshot->classes, p->logits, err);
+        status = sfp__head_scores(p->head, n, p->query, p->snapshot->classes, p->logits, err);
     return status;
 }
 

@@ -72,35 +72,26 @@ static sfp_status read_settings(reading *f, sfp_error *err)
 static sfp_status load_head(const reading *f, const char *kind, sfp_head **out, sfp_error *err)
 {
     sfp_head_options o = sfp__head_options_defaults(f->vit->config.dim, f->classes);
+    sfp_visitor v = sfp__visit_reading(f->st, false);
     char prefix[32];
     o.seed = f->r->opt.seed;
     sfp_status s = sfp__head_create(kind, &o, out, err);
     if (s)
         return sfp__fail_prefix(err, s, "%s", f->path);
     (void)snprintf(prefix, sizeof prefix, SFP_STATE_HEAD "%s", kind);
-    return sfp__head_load_answer(*out, prefix, sfp__saved_find, f->st, f->path, err);
+    v.prefix = prefix;
+    v.answers = true;
+    return sfp__head_visit(*out, &v, err);
 }
 
 static sfp_status load_weights(const reading *f, sfp_mix *mix, sfp_error *err)
 {
-    static const int64_t shape = SFP_STATE_MIX;
-    const sfp_tensor *t = NULL;
-    double v[SFP_STATE_MIX];
-    sfp_status s = sfp__tensor_file_need(f->st, SFP_STATE_HEAD "mix", &t, err);
-    if (!s && t->dtype != SFP_DTYPE_F64)
-        s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is %s, expected F64", f->path, t->name, sfp__dtype_name(t->dtype));
-    if (!s)
-        s = sfp__tensor_expect(f->path, t, &shape, 1, err);
-    if (s)
-        return s;
-    memcpy(v, t->data, sizeof v);
-    for (int i = 0; i < SFP_STATE_MIX; i++)
-        if (!isfinite(v[i]))
-            return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %g as element %d, expected a finite number", f->path, t->name,
-                             v[i], i);
-    sfp__mix_init(mix, SFP_HEAD_EXPERTS, (double)sfp__head_options_defaults(1, 1).mix_rate);
-    mix->count = v[0];
-    memcpy(mix->loss, v + 1, SFP_HEAD_EXPERTS * sizeof *v);
+    sfp_visitor v = sfp__visit_reading(f->st, false);
+    double n[SFP_STATE_MIX];
+    v.finite = true;
+    TRY(sfp__visit_values(&v, SFP_STATE_HEAD "mix", SFP_DTYPE_F64, SFP_STATE_MIX, n, err));
+    *mix = (sfp_mix){.rate = (double)sfp__head_options_defaults(1, 1).mix_rate, .count = n[0]};
+    memcpy(mix->loss, n + 1, sizeof mix->loss);
     return SFP_OK;
 }
 

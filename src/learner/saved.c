@@ -94,33 +94,6 @@ void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l)
     put_names(m, count, l->names);
 }
 
-sfp_status sfp__saved_add_tensor(void *to, const sfp_tensor *t, sfp_error *err)
-{
-    sfp_saved_tensors *all = to;
-    if (all->count == all->room) {
-        size_t room = all->room ? 2 * all->room : 32;
-        sfp_tensor *list = sfp__realloc(all->list, all->count * sizeof *list, room * sizeof *list);
-        if (!list)
-            return sfp__fail_nomem(err);
-        all->list = list;
-        all->room = room;
-    }
-    char *name = sfp__strdup(t->name);
-    if (!name)
-        return sfp__fail_nomem(err);
-    all->list[all->count] = *t;
-    all->list[all->count++].name = name;
-    return SFP_OK;
-}
-
-void sfp__saved_tensors_done(sfp_saved_tensors *t)
-{
-    for (size_t i = 0; i < t->count; i++)
-        sfp__free((void *)(uintptr_t)t->list[i].name);
-    sfp__free(t->list);
-    *t = (sfp_saved_tensors){0};
-}
-
 /* ----------------------------------------------------------------- settings */
 
 static const char *on_off(bool on)
@@ -261,11 +234,6 @@ sfp_status sfp__saved_check_format(const sfp_tensor_file *st, const char *format
         s = sfp__fail(err, SFP_EUNSUPPORTED, "%s: is version %lld of %s, this program knows version %d", path, v, format,
                       version);
     return s;
-}
-
-const sfp_tensor *sfp__saved_find(void *st, const char *name)
-{
-    return sfp__tensor_file_find(st, name);
 }
 
 sfp_status sfp__saved_int(const sfp_tensor_file *st, const char *key, long long min, long long max, long long *out,

@@ -23,16 +23,6 @@ void sfp__saved_done(sfp_saved_meta *m);
 /* task, start, open (or the method), timestamps and class_names, a JSON list in which a class without a name is null. */
 void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l);
 
-/* Tensors to write; names are copied, data is not. */
-typedef struct sfp_saved_tensors {
-    sfp_tensor *list;
-    size_t count, room;
-} sfp_saved_tensors;
-
-/* `to` is an sfp_saved_tensors: an sfp_head_tensor_fn. */
-sfp_status sfp__saved_add_tensor(void *to, const sfp_tensor *t, sfp_error *err);
-void sfp__saved_tensors_done(sfp_saved_tensors *t);
-
 /* ----------------------------------------------------------------- settings */
 
 typedef enum sfp_saved_kind {
@@ -79,9 +69,6 @@ sfp_status sfp__saved_check_backbone(const sfp_tensor_file *st, const sfp_vit *v
 
 /* SFP_EFORMAT for another format, SFP_EUNSUPPORTED for another version. `wanted`: the file must name its format. */
 sfp_status sfp__saved_check_format(const sfp_tensor_file *st, const char *format, int version, bool wanted, sfp_error *err);
-
-/* An sfp_head_find_fn; `st` is an sfp_tensor_file. */
-const sfp_tensor *sfp__saved_find(void *st, const char *name);
 
 /* A number of the metadata; SFP_EFORMAT when it is missing or out of range. */
 sfp_status sfp__saved_int(const sfp_tensor_file *st, const char *key, long long min, long long max, long long *out,

@@ -22,7 +22,8 @@ unsigned long sfp__saved_backbone_sum(const sfp_vit *vit)
         if (list[i].data)
             sum = crc32_z(sum, (const unsigned char *)list[i].data, list[i].bytes);
     for (int b = 0; b < c->depth; b++) {
-        const float *all[] = {w->blocks[b].norm1_w, w->blocks[b].norm2_w, w->blocks[b].proj_b, w->blocks[b].fc2_b, w->blocks[b].qkv_w};
+        const float *all[] = {w->blocks[b].norm1_w, w->blocks[b].norm2_w, w->blocks[b].proj_b, w->blocks[b].fc2_b,
+                              w->blocks[b].qkv_w};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             if (all[i])
                 sum = crc32_z(sum, (const unsigned char *)all[i], D); /* of qkv the first row */
@@ -46,8 +47,8 @@ static identity identify(const sfp_vit *vit)
     const sfp_vit_config *c = &vit->config;
     identity id;
     (void)sfp__printable(file_name(vit), id.file, sizeof id.file);
-    (void)snprintf(id.sizes, sizeof id.sizes, "img %d, patch %d, width %d, depth %d, heads %d, hidden %d", c->img_size, c->patch_size,
-                   c->dim, c->depth, c->heads, c->hidden);
+    (void)snprintf(id.sizes, sizeof id.sizes, "img %d, patch %d, width %d, depth %d, heads %d, hidden %d", c->img_size,
+                   c->patch_size, c->dim, c->depth, c->heads, c->hidden);
     (void)snprintf(id.sum, sizeof id.sum, "%08lx", sfp__saved_backbone_sum(vit));
     return id;
 }
@@ -82,11 +83,12 @@ sfp_status sfp__saved_check_backbone(const sfp_tensor_file *st, const sfp_vit *v
     if (side && side != vit->config.img_size) {
         (void)snprintf(other, sizeof other, "img %d%s", side, strchr(id.sizes, ','));
         if (strcmp(other, sizes) == 0)
-            return sfp__fail(err, SFP_EINVAL, "%s: was learned at an input size of %d, this backbone is at %d (img-size %d brings it there)",
+            return sfp__fail(err, SFP_EINVAL,
+                             "%s: was learned at an input size of %d, this backbone is at %d (img-size %d brings it there)",
                              st->path, side, vit->config.img_size, side);
     }
     return sfp__fail(err, SFP_EINVAL, "%s: was learned on backbone '%s' (%s; checksum %s), this one is '%s' (%s; checksum %s)",
                      st->path, sfp__printable(file ? file : "?", was[0], sizeof was[0]),
-                     sfp__printable(sizes ? sizes : "?", was[1], sizeof was[1]), sfp__printable(sum ? sum : "?", was[2], sizeof was[2]),
-                     id.file, id.sizes, id.sum);
+                     sfp__printable(sizes ? sizes : "?", was[1], sizeof was[1]),
+                     sfp__printable(sum ? sum : "?", was[2], sizeof was[2]), id.file, id.sizes, id.sum);
 }

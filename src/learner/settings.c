@@ -12,7 +12,8 @@
 #define AT(field) offsetof(sfp_learner_options, field)
 
 const sfp_setting sfp__settings[] = {
-#define ROW(type, key, values, fallback, help, place, least, most) {{key, values, fallback, help}, SFP_SETTING_##type, AT(place), least, most},
+#define ROW(type, key, values, fallback, help, place, least, most) \
+    {{key, values, fallback, help}, SFP_SETTING_##type, AT(place), least, most},
     SFP_SETTINGS_LIST(ROW)
 #undef ROW
 };
@@ -101,7 +102,8 @@ static sfp_status set_seed(const sfp_setting *s, const char *value, uint64_t *to
     return SFP_OK;
 }
 
-static sfp_status apply(const sfp_setting *s, sfp_learner_options *o, const sfp_vit_config *vit, const char *value, sfp_error *err)
+static sfp_status apply(const sfp_setting *s, sfp_learner_options *o, const sfp_vit_config *vit, const char *value,
+                        sfp_error *err)
 {
     void *at = (char *)o + s->offset;
     double x = 0;
@@ -156,9 +158,11 @@ static sfp_status apply(const sfp_setting *s, sfp_learner_options *o, const sfp_
     return SFP_OK;
 }
 
-_Static_assert(sizeof(sfp_coreset_mode) == sizeof(unsigned) && sizeof(sfp_drift) == sizeof(unsigned), "enums are stored as unsigned");
+_Static_assert(sizeof(sfp_coreset_mode) == sizeof(unsigned) && sizeof(sfp_drift) == sizeof(unsigned),
+               "enums are stored as unsigned");
 
-sfp_status sfp__settings_apply(sfp_learner_options *o, const sfp_vit_config *vit, const char *key, const char *value, sfp_error *err)
+sfp_status sfp__settings_apply(sfp_learner_options *o, const sfp_vit_config *vit, const char *key, const char *value,
+                               sfp_error *err)
 {
     for (int i = 0; i < sfp__settings_count; i++)
         if (strcmp(sfp__settings[i].info.key, key) == 0)

@@ -8,19 +8,19 @@
 
 typedef enum sfp_setting_type {
     SFP_SETTING_INT,
-    SFP_SETTING_SIZE,   /* size_t */
-    SFP_SETTING_SEED,   /* uint64_t */
-    SFP_SETTING_REAL,   /* double */
+    SFP_SETTING_SIZE, /* size_t */
+    SFP_SETTING_SEED, /* uint64_t */
+    SFP_SETTING_REAL, /* double */
     SFP_SETTING_FLOAT,
     SFP_SETTING_CHOICE, /* an enum: index into the words */
     SFP_SETTING_FLAG,   /* on, off */
     SFP_SETTING_FLIP,   /* a choice of two words stored as bool: the second is true */
     SFP_SETTING_SELECTOR,
-    SFP_SETTING_BUFFER, /* a buffer method */
-    SFP_SETTING_LAYERS, /* "0-4" */
-    SFP_SETTING_TASKS,  /* a number, or "free" */
+    SFP_SETTING_BUFFER,  /* a buffer method */
+    SFP_SETTING_LAYERS,  /* "0-4" */
+    SFP_SETTING_TASKS,   /* a number, or "free" */
     SFP_SETTING_CLASSES, /* a number that a program which reads a stream counts itself */
-    SFP_SETTING_NORM,   /* mean and std: checkpoint, none, imagenet, half */
+    SFP_SETTING_NORM,    /* mean and std: checkpoint, none, imagenet, half */
 } sfp_setting_type;
 
 typedef struct sfp_setting {
@@ -38,6 +38,7 @@ const char *sfp__selector_name(int i);
 const char *sfp__buffer_method_name(int i);
 
 /* Puts one value into *o. */
-sfp_status sfp__settings_apply(sfp_learner_options *o, const sfp_vit_config *vit, const char *key, const char *value, sfp_error *err);
+sfp_status sfp__settings_apply(sfp_learner_options *o, const sfp_vit_config *vit, const char *key, const char *value,
+                               sfp_error *err);
 
 #endif

@@ -39,7 +39,7 @@ static void put_head_of_file(sfp_saved_meta *m, int classes, const uint8_t *seen
 }
 
 /* The checksum comes last into the metadata. */
-static sfp_status write_state(const char *path, const sfp_saved_tensors *tensors, sfp_saved_meta *meta, sfp_error *err)
+static sfp_status write_state(const char *path, const sfp_kept_parts *tensors, sfp_saved_meta *meta, sfp_error *err)
 {
     char sum[SFP_CHECKSUM_MAX] = "";
     sfp_status s = meta->failed ? SFP_OK : sfp__state_sum(tensors, meta, sum, err);
@@ -51,67 +51,40 @@ static sfp_status write_state(const char *path, const sfp_saved_tensors *tensors
     return sfp__safetensors_write(path, tensors->list, tensors->count, meta->list, meta->count, err);
 }
 
-static sfp_status add_head(sfp_saved_tensors *to, sfp_head *h, sfp_error *err)
+/* What answering needs: of a mix its weights and heads, of a method its head. */
+static sfp_status visit_heads(sfp_learner *l, const sfp_visitor *with, sfp_error *err)
 {
-    char prefix[32];
-    (void)snprintf(prefix, sizeof prefix, SFP_STATE_HEAD "%s", sfp__head_kind(h));
-    return sfp__head_visit_answer(h, prefix, sfp__saved_add_tensor, to, err);
-}
-
-/* The heads of a mix and its weights; `mix` (SFP_STATE_MIX) must outlive the tensors. */
-static sfp_status add_mix(sfp_saved_tensors *to, sfp_learner *l, double *mix, sfp_error *err)
-{
-    sfp_tensor t = {.name = SFP_STATE_HEAD "mix",
-                    .dtype = SFP_DTYPE_F64,
-                    .ndim = 1,
-                    .shape = {SFP_STATE_MIX},
-                    .count = SFP_STATE_MIX,
-                    .bytes = SFP_STATE_MIX * sizeof *mix,
-                    .data = mix};
-    mix[0] = l->mix.count;
-    memcpy(mix + 1, l->mix.loss, SFP_HEAD_EXPERTS * sizeof *mix);
-    sfp_status s = sfp__saved_add_tensor(to, &t, err);
-    for (int i = 1; !s && i < SFP_HEAD_EXPERTS; i++)
-        s = add_head(to, l->heads[i], err);
-    return s;
-}
-
-static sfp_status add_params(sfp_saved_tensors *to, sfp_fp *fp, sfp_error *err)
-{
-    int count = 0;
-    sfp_param **params = sfp__fp_params(fp, &count);
-    sfp_status s = SFP_OK;
-    for (int i = 0; !s && i < count; i++) {
-        const sfp_param *p = params[i];
-        size_t n = (size_t)p->rows * p->width;
-        sfp_tensor t = {
-            .name = p->name, .dtype = SFP_DTYPE_F32, .ndim = p->ndim, .count = n, .bytes = n * sizeof(float), .data = p->data};
-        memcpy(t.shape, p->shape, (size_t)p->ndim * sizeof *p->shape);
-        s = sfp__saved_add_tensor(to, &t, err);
+    double mix[SFP_STATE_MIX] = {l->mix.count};
+    memcpy(mix + 1, l->mix.loss, sizeof l->mix.loss);
+    if (l->heads[1])
+        TRY(sfp__visit_values(with, SFP_STATE_HEAD "mix", SFP_DTYPE_F64, SFP_STATE_MIX, mix, err));
+    for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
+        char prefix[32];
+        sfp_visitor v = *with;
+        if (!l->heads[i])
+            continue;
+        (void)snprintf(prefix, sizeof prefix, SFP_STATE_HEAD "%s", sfp__head_kind(l->heads[i]));
+        v.prefix = prefix;
+        v.answers = true;
+        TRY(sfp__head_visit(l->heads[i], &v, err));
     }
-    return s;
+    return SFP_OK;
 }
 
 sfp_status sfp__learner_save_state(sfp_learner *l, const char *path, sfp_error *err)
 {
-    sfp_saved_tensors tensors = {0};
-    sfp_saved_meta meta = {0};
-    double mix[SFP_STATE_MIX];
-    /* the wider types first: then each tensor is aligned */
-    sfp_status s = l->opt.method                 ? add_head(&tensors, l->heads[0], err)
-                   : l->opt.head == SFP_HEAD_MIX ? add_mix(&tensors, l, mix, err)
-                                                 : SFP_OK;
-    if (!s && l->fp)
-        s = add_params(&tensors, l->fp, err);
-    if (!s) {
-        put_head_of_file(&meta, sfp__learner_classes(l), l->seen, l->vit);
-        sfp__saved_put_common(&meta, l);
-        sfp__saved_put_settings(&meta, l, false);
-        s = write_state(path, &tensors, &meta, err);
-    }
-    sfp__saved_done(&meta);
-    sfp__saved_tensors_done(&tensors);
-    return s;
+    OWNED_BY(sfp__kept_parts_done) sfp_kept_parts parts = {0};
+    OWNED_BY(sfp__saved_done) sfp_saved_meta meta = {0};
+    const sfp_visitor v = sfp__visit_writing(&parts);
+    int count = 0;
+    sfp_param **params = l->fp ? sfp__fp_params(l->fp, &count) : NULL;
+    TRY(visit_heads(l, &v, err)); /* the wider types first: then each tensor is aligned */
+    for (int i = 0; i < count; i++)
+        TRY(sfp__visit(&v, params[i]->name, SFP_DTYPE_F32, params[i]->ndim, params[i]->shape, params[i]->data, err));
+    put_head_of_file(&meta, sfp__learner_classes(l), l->seen, l->vit);
+    sfp__saved_put_common(&meta, l);
+    sfp__saved_put_settings(&meta, l, false);
+    return write_state(path, &parts, &meta, err);
 }
 
 /* ------------------------------------------------------------------- loading */
@@ -168,8 +141,7 @@ sfp_status sfp__learner_load_state(sfp_learner *l, const char *path, sfp_error *
     if (s)
         return s;
     if ((s = check_kind(&f, err)) || (s = sfp__saved_check_settings(l, f.st, false, err)) || (s = read_values(&f, err)) ||
-        (s = sfp__state_span(&l->fp->opt, f.st, &f.span, err)) ||
-        (s = sfp__state_seen(f.st, f.classes, false, &f.seen, err)) ||
+        (s = sfp__state_span(&l->fp->opt, f.st, &f.span, err)) || (s = sfp__state_seen(f.st, f.classes, false, &f.seen, err)) ||
         (s = sfp__saved_names_read(f.st, l->opt.fp.tasks > 0 ? f.classes : SFP_LEARNER_MAX_CLASSES, &f.names, err)) ||
         (s = sfp__saved_prepare(l, path, &f.span, f.classes, f.names.count, err)))
         goto done;

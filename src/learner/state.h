@@ -23,8 +23,7 @@ enum { SFP_STATE_VERSION = 1, SFP_STATE_MIX = 1 + SFP_HEAD_EXPERTS };
 /* ------------------------------------------------------------------ writing */
 
 /* What the metadata's checksum is to be, when everything else is there. */
-sfp_status sfp__state_sum(const sfp_saved_tensors *tensors, const sfp_saved_meta *meta, char out[SFP_CHECKSUM_MAX],
-                          sfp_error *err);
+sfp_status sfp__state_sum(const sfp_kept_parts *tensors, const sfp_saved_meta *meta, char out[SFP_CHECKSUM_MAX], sfp_error *err);
 
 /* ------------------------------------------------------------------ reading */
 

@@ -64,9 +64,8 @@ sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_tensor_file *st, sfp_erro
     const struct {
         const char *name;
         int64_t was, now;
-    } list[] = {{"a backbone of width", p.width, fp->last_w.shape[1]},
-                {"pool", p.pool, o->pool},
-                {"prompt-length", p.length, o->length}};
+    } list[] = {
+        {"a backbone of width", p.width, fp->last_w.shape[1]}, {"pool", p.pool, o->pool}, {"prompt-length", p.length, o->length}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i].was != list[i].now)
             return sfp__fail(err, SFP_EINVAL, "%s: was made with %s %lld, now it is %lld", path, list[i].name,

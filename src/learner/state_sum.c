@@ -54,8 +54,7 @@ static sfp_status sum_parts(part *list, size_t count, char out[SFP_CHECKSUM_MAX]
     return s;
 }
 
-sfp_status sfp__state_sum(const sfp_saved_tensors *tensors, const sfp_saved_meta *meta, char out[SFP_CHECKSUM_MAX],
-                          sfp_error *err)
+sfp_status sfp__state_sum(const sfp_kept_parts *tensors, const sfp_saved_meta *meta, char out[SFP_CHECKSUM_MAX], sfp_error *err)
 {
     size_t count = 0, room = tensors->count + meta->count;
     part *list = sfp__calloc(room + 1, sizeof *list);

@@ -257,7 +257,7 @@ static sfp_status feed_heads(sfp_learner *l, int b, int step, const float *logit
     int classes = sfp__learner_classes(l), c = keep_coreset(l, step, logits), n = 0;
     sfp_status s = SFP_OK;
     for (int e = 1; !s && e < SFP_HEAD_EXPERTS; e++)
-        s = sfp__head_scores(l->heads[e], c, l->step_query, NULL, classes, l->expert[e], err);
+        s = sfp__head_scores(l->heads[e], c, l->step_query, classes, l->expert[e], err);
     if (s)
         return s;
     judge_mixed(l, c, r);
@@ -271,7 +271,7 @@ static sfp_status feed_heads(sfp_learner *l, int b, int step, const float *logit
         l->step_label[n++] = l->label[i];
     }
     for (int e = 1; !s && e < SFP_HEAD_EXPERTS; e++)
-        s = sfp__head_update(l->heads[e], n, l->step_query, NULL, l->step_label, err);
+        s = sfp__head_update(l->heads[e], n, l->step_query, l->step_label, err);
     return s;
 }
 
@@ -386,11 +386,11 @@ static sfp_status offer_to_method(sfp_learner *l, int b, const sfp_sample *sampl
     TRY(sfp__vit_run(l->plan, &pass, err));
     double asked = sfp__now();
     int classes = sfp__learner_classes(l);
-    TRY(sfp__head_scores(l->heads[0], b, l->query, NULL, classes, l->expert[0], err));
+    TRY(sfp__head_scores(l->heads[0], b, l->query, classes, l->expert[0], err));
     for (int i = 0; i < b; i++)
         count_answer(l, classes, l->expert[0] + (size_t)i * (size_t)classes, l->label[i], &r);
     double judged = sfp__now();
-    TRY(sfp__head_update(l->heads[0], b, l->query, NULL, l->label, err));
+    TRY(sfp__head_update(l->heads[0], b, l->query, l->label, err));
     for (int i = 0; i < b; i++)
         l->seen[l->label[i]] = 1;
     l->counts.timestamps++;

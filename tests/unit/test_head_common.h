@@ -3,7 +3,7 @@
 #ifndef SFP_TESTS_HEAD_COMMON_H
 #define SFP_TESTS_HEAD_COMMON_H
 
-#include "learner/head.h"
+#include "learner/head_kind.h"
 #include "learner/head_scorer.h"
 
 #include "failing_alloc.h"
@@ -54,14 +54,14 @@ static UNUSED sfp_head *make_head(const char *kind, int d, int width)
 
 static UNUSED void learn(sfp_head *h, const stream *s, int from, int to)
 {
-    if (to > from && sfp__head_update(h, to - from, s->x + from * s->d, NULL, s->label + from, &err) != SFP_OK)
+    if (to > from && sfp__head_update(h, to - from, s->x + from * s->d, s->label + from, &err) != SFP_OK)
         fail_msg("%s", err.message);
 }
 
 static UNUSED float *score(sfp_head *h, const stream *s, int n, int classes)
 {
     float *out = filled((size_t)n * (size_t)classes, NAN);
-    MUST(sfp__head_scores(h, n, s->x, NULL, classes, out, &err));
+    MUST(sfp__head_scores(h, n, s->x, classes, out, &err));
     return out;
 }
 
@@ -96,6 +96,15 @@ static UNUSED void check_distributions(const float *logp, int rows, int classes,
 
 enum { STATE_MAX = 16 };
 
+/* The highest label seen + 1. */
+static UNUSED int labels_of(const sfp_head *h)
+{
+    int64_t n = 0;
+    for (int r = 0; r < h->rows; r++)
+        n = h->label[r] >= n ? h->label[r] + 1 : n;
+    return (int)n;
+}
+
 typedef struct state {
     int count;
     sfp_tensor t[STATE_MAX]; /* names and data are copies */
@@ -123,10 +132,16 @@ static UNUSED const sfp_tensor *find(void *ctx, const char *name)
     return NULL;
 }
 
-static UNUSED state save(const sfp_head *h)
+static UNUSED sfp_status read_head(sfp_head *h, state *from, const char *file, bool answers, sfp_error *why)
+{
+    return sfp__head_visit(h, &(sfp_visitor){.prefix = "head.x", .find = find, .ctx = from, .file = file, .answers = answers},
+                           why);
+}
+
+static UNUSED state save(sfp_head *h)
 {
     state s = {0};
-    MUST(sfp__head_visit(h, "head.x", keep, &s, &err));
+    MUST(sfp__head_visit(h, &(sfp_visitor){.prefix = "head.x", .put = keep, .ctx = &s}, &err));
     return s;
 }
 
@@ -192,8 +207,8 @@ static UNUSED void check_resume(const char *kind, int width, const stream *s, in
     }
     learn(b, s, 0, s->n < 5 ? s->n : 5); /* is forgotten by the load */
     state saved = save(a);
-    MUST(sfp__head_load(b, "head.x", find, &saved, "file", &err));
-    assert_int_equal(sfp__head_classes(a), sfp__head_classes(b));
+    MUST(read_head(b, &saved, "file", false, &err));
+    assert_int_equal(labels_of(a), labels_of(b));
     for (int i = at; i <= s->n; i += 20) {
         float *x = score(a, s, 20, classes), *y = score(b, s, 20, classes);
         check_same("scores after loading", y, x, 20 * (size_t)classes * sizeof *x);
@@ -240,7 +255,7 @@ static UNUSED void check_bad_states(const char *kind, int width, const stream *s
                     memset((void *)(uintptr_t)t->data, 0x7f, 8);
             }
             bool harmless = how == 3 && strstr(t->name, "setup");
-            sfp_status status = sfp__head_load(h, "head.x", find, &good, "some.safetensors", &err);
+            sfp_status status = read_head(h, &good, "some.safetensors", false, &err);
             if (how == 3)
                 memcpy((void *)(uintptr_t)t->data, &word, 8);
             *t = before;
@@ -257,7 +272,7 @@ static UNUSED void check_bad_states(const char *kind, int width, const stream *s
 static UNUSED state save_answer(sfp_head *h)
 {
     state s = {0};
-    MUST(sfp__head_visit_answer(h, "head.x", keep, &s, &err));
+    MUST(sfp__head_visit(h, &(sfp_visitor){.prefix = "head.x", .put = keep, .ctx = &s, .answers = true}, &err));
     return s;
 }
 
@@ -298,7 +313,7 @@ static UNUSED void check_answers(const char *kind, int width, const stream *s, i
         for (int i = 0; i < saved.count; i++) {
             sfp_tensor *t = &saved.t[i], before = *t;
             t->name = "other";
-            assert_int_equal(sfp__head_load_answer(b, "head.x", find, &saved, "some.file", &err), SFP_ENOTFOUND);
+            assert_int_equal(read_head(b, &saved, "some.file", true, &err), SFP_ENOTFOUND);
             *t = before;
             assert_non_null(strstr(err.message, "some.file: tensor 'head.x."));
             if (t->dtype == SFP_DTYPE_I64 || t->bytes == 0)
@@ -306,19 +321,18 @@ static UNUSED void check_answers(const char *kind, int width, const stream *s, i
             uint64_t word;
             memcpy(&word, t->data, 8);
             memset((void *)(uintptr_t)t->data, 0xff, 8);
-            assert_int_equal(sfp__head_load_answer(b, "head.x", find, &saved, "some.file", &err), SFP_EFORMAT);
+            assert_int_equal(read_head(b, &saved, "some.file", true, &err), SFP_EFORMAT);
             memcpy((void *)(uintptr_t)t->data, &word, 8);
             assert_non_null(strstr(err.message, "as element 0, expected a finite number"));
         }
         check_saves_as(b, &untouched);
-        assert_true(FAIL_EACH_ALLOCATION(sfp__head_load_answer(b, "head.x", find, &saved, "file", told),
-                                         (check_saves_as(b, &untouched), true)) > 0);
+        assert_true(FAIL_EACH_ALLOCATION(read_head(b, &saved, "file", true, told), (check_saves_as(b, &untouched), true)) > 0);
         float *x, *y, *frozen_x, *frozen_y;
         both_scores(a, s, classes, &x, &frozen_x);
         both_scores(b, s, classes, &y, &frozen_y);
         check_same("scores of what was loaded to answer", y, x, 20 * (size_t)classes * sizeof *x);
         check_same("... and of its copy", frozen_y, frozen_x, 20 * (size_t)classes * sizeof *x);
-        REFUSED(sfp__head_update(b, 1, s->x, NULL, s->label, &err), SFP_EUNSUPPORTED, "loaded to answer");
+        REFUSED(sfp__head_update(b, 1, s->x, s->label, &err), SFP_EUNSUPPORTED, "loaded to answer");
         state again = save_answer(b); /* it can be saved again */
         check_same_state(&saved, &again);
         free(x), free(y), free(frozen_x), free(frozen_y);
@@ -341,9 +355,9 @@ static UNUSED void check_torture(const char *kind, int width, const stream *s, i
     expected = score(reference, s, 1, classes);
     state saved = save(reference);
     failures += FAIL_EACH_ALLOCATION(sfp__head_create(kind, &opt, &h, told), !h);
-    failures += FAIL_EACH_ALLOCATION(sfp__head_update(h, s->n, s->x, NULL, s->label, told), sfp__head_classes(h) == 0);
-    failures += FAIL_EACH_ALLOCATION(sfp__head_scores(h, 1, s->x, NULL, classes, out, told), true);
-    failures += FAIL_EACH_ALLOCATION(sfp__head_load(h, "head.x", find, &saved, "file", told), true);
+    failures += FAIL_EACH_ALLOCATION(sfp__head_update(h, s->n, s->x, s->label, told), labels_of(h) == 0);
+    failures += FAIL_EACH_ALLOCATION(sfp__head_scores(h, 1, s->x, classes, out, told), true);
+    failures += FAIL_EACH_ALLOCATION(read_head(h, &saved, "file", false, told), true);
     assert_true(failures > 4);
     check_same("scores", out, expected, (size_t)classes * sizeof *out);
     state now = save(h);
@@ -364,25 +378,25 @@ static UNUSED void check_degenerate(const char *kind, int width)
     float out[CLASSES], x[D] = {0};
 
     sfp_head *h = make_head(kind, D, width); /* nothing learned */
-    assert_int_equal(sfp__head_classes(h), 0);
+    assert_int_equal(labels_of(h), 0);
     MUST(sfp__head_refresh(h, NULL));
-    MUST(sfp__head_scores(h, 1, x, NULL, CLASSES, out, NULL));
+    MUST(sfp__head_scores(h, 1, x, CLASSES, out, NULL));
     for (int c = 0; c < CLASSES; c++)
         assert_true(out[c] == -INFINITY);
     state empty = save(h); /* can be saved and loaded too */
-    MUST(sfp__head_load(h, "head.x", find, &empty, "file", &err));
+    MUST(read_head(h, &empty, "file", false, &err));
     free_state(&empty);
 
     int32_t bad = -1; /* refused, named, nothing changed */
-    assert_int_equal(sfp__head_update(h, 1, x, NULL, &bad, &err), SFP_EINVAL);
+    assert_int_equal(sfp__head_update(h, 1, x, &bad, &err), SFP_EINVAL);
     bad = INT32_MAX;
-    assert_int_equal(sfp__head_update(h, 1, x, NULL, &bad, &err), SFP_EINVAL);
+    assert_int_equal(sfp__head_update(h, 1, x, &bad, &err), SFP_EINVAL);
     x[2] = NAN;
     bad = 0;
-    REFUSED(sfp__head_update(h, 1, x, NULL, &bad, &err), SFP_EINVAL, "value 2 of query 0");
-    assert_int_equal(sfp__head_scores(h, 1, x, NULL, CLASSES, out, &err), SFP_EINVAL);
-    MUST(sfp__head_update(h, 0, NULL, NULL, NULL, &err));
-    assert_int_equal(sfp__head_classes(h), 0);
+    REFUSED(sfp__head_update(h, 1, x, &bad, &err), SFP_EINVAL, "value 2 of query 0");
+    assert_int_equal(sfp__head_scores(h, 1, x, CLASSES, out, &err), SFP_EINVAL);
+    MUST(sfp__head_update(h, 0, NULL, NULL, &err));
+    assert_int_equal(labels_of(h), 0);
     sfp__head_free(h);
 
     const double scales[] = {0, 1e-20, 1e-3, 1, 1e5, 1e11}; /* of features; 0: all the same */
@@ -407,7 +421,7 @@ static UNUSED void check_degenerate(const char *kind, int width)
                 for (int i = 0; i < 10 * 8; i++)
                     assert_true(!isnan(few[i]));
                 free(few);
-                assert_int_equal(sfp__head_classes(h), many ? 41 : 6);
+                assert_int_equal(labels_of(h), many ? 41 : 6);
                 sfp__head_free(h);
                 free_stream(&s);
             }

@@ -218,14 +218,14 @@ TEST(another_seed_is_another_projection)
     float *x = score(a, &s, 20, K), *y = score(b, &s, 20, K);
     assert_memory_not_equal(x, y, 20 * K * sizeof *x);
     state saved = save(a); /* the seed is part of the state */
-    MUST(sfp__head_load(b, "head.x", find, &saved, "file", NULL));
+    MUST(read_head(b, &saved, "file", false, NULL));
     free(y);
     y = score(b, &s, 20, K);
     check_same("scores", x, y, 20 * K * sizeof *x);
     sfp__head_free(b);
     opt.ranpac_width = 25;
     MUST(sfp__head_create("ranpac", &opt, &b, NULL));
-    REFUSED(sfp__head_load(b, "head.x", find, &saved, "file", &err), SFP_ESHAPE, "width 24, expected 25");
+    REFUSED(read_head(b, &saved, "file", false, &err), SFP_ESHAPE, "width 24, expected 25");
     free(x);
     free(y);
     free_state(&saved);
@@ -243,7 +243,7 @@ TEST(a_step_allocates_nothing)
     unsigned long before = sfp__mem_count();
     for (int i = 20; i < s.n; i += 20) {
         learn(h, &s, i, i + 20);
-        MUST(sfp__head_scores(h, 20, s.x, NULL, K, out, NULL));
+        MUST(sfp__head_scores(h, 20, s.x, K, out, NULL));
     }
     assert_true(sfp__mem_count() == before);
     sfp__head_free(h);

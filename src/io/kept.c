@@ -1,0 +1,169 @@
+#include "io/kept.h"
+
+#include "base/text.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+/* --------------------------------------------------------------------- parts */
+
+sfp_status sfp__kept_add(sfp_kept_parts *p, const sfp_tensor *t, const sfp_pieces *pieces, sfp_error *err)
+{
+    size_t size = strlen(t->name) + 1, capacity = p->capacity;
+    char *name = sfp__arena_take(&p->arena, size, 1);
+    if (!name || !sfp__grow(&p->list, sizeof *p->list, p->count, p->count + 1, &capacity) ||
+        !sfp__grow(&p->pieces, sizeof *p->pieces, p->count, p->count + 1, &p->capacity))
+        return sfp__fail_nomem(err);
+    memcpy(name, t->name, size);
+    p->list[p->count] = *t;
+    p->list[p->count].name = name;
+    p->pieces[p->count++] = pieces ? *pieces : (sfp_pieces){0};
+    return SFP_OK;
+}
+
+void sfp__kept_parts_done(sfp_kept_parts *p)
+{
+    sfp__free(p->list);
+    sfp__free(p->pieces);
+    sfp__arena_done(&p->arena);
+    *p = (sfp_kept_parts){0};
+}
+
+/* ------------------------------------------------------------------- writing */
+
+static bool stamp(const char *path, sfp_kept *out)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return false;
+    *out = (sfp_kept){(uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
+    return true;
+}
+
+static bool same(const sfp_kept *a, const sfp_kept *b)
+{
+    return a->device == b->device && a->inode == b->inode && a->size == b->size && a->seconds == b->seconds &&
+           a->nanoseconds == b->nanoseconds;
+}
+
+static sfp_status old_of(const char *path, char old[PATH_MAX], sfp_error *err)
+{
+    if (snprintf(old, PATH_MAX, "%s.old", path) >= PATH_MAX)
+        return sfp__fail(err, SFP_EINVAL, "%s: the path is too long", path);
+    return SFP_OK;
+}
+
+/* PATH becomes PATH.old too, when it is whole. */
+static sfp_status keep_previous(const sfp_kept *k, const char *path, sfp_error *err)
+{
+    char old[PATH_MAX];
+    sfp_kept now;
+    OWNED uint8_t *bytes = NULL;
+    size_t size;
+    TRY(old_of(path, old, err));
+    if (!stamp(path, &now) || (!same(&now, k) && sfp__kept_read(path, &bytes, &size, NULL) != SFP_OK))
+        return SFP_OK;
+    return sfp__file_keep(path, old, err);
+}
+
+static sfp_status put(sfp_writer *w, unsigned long *sum, const void *bytes, size_t size, sfp_error *err)
+{
+    if (size == 0)
+        return SFP_OK;
+    *sum = crc32_z(*sum, bytes, size);
+    return sfp__writer_put(w, bytes, size, err);
+}
+
+sfp_status sfp__kept_write(sfp_kept *k, const char *path, sfp_kept_parts *parts, const sfp_meta *meta, size_t meta_count,
+                           sfp_error *err)
+{
+    static const uint8_t zero[4]; /* the checksum's own bytes are written by hand */
+    const sfp_tensor last = {
+        .name = "checksum", .dtype = SFP_DTYPE_I32, .ndim = 1, .shape = {1}, .count = 1, .bytes = sizeof zero, .data = zero};
+    OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
+    OWNED_BY(sfp__text_done) sfp_text header = {0};
+    unsigned long sum = crc32_z(0, NULL, 0);
+    TRY(sfp__kept_add(parts, &last, NULL, err));
+    TRY(sfp__safetensors_header(path, parts->list, parts->count, meta, meta_count, &header, err));
+    TRY(sfp__writer_open(path, &w, err));
+    TRY(put(&w, &sum, header.s, header.length, err));
+    for (size_t i = 0; i + 1 < parts->count; i++) {
+        const sfp_pieces *p = &parts->pieces[i];
+        size_t bytes;
+        if (!p->at)
+            TRY(put(&w, &sum, parts->list[i].data, parts->list[i].bytes, err));
+        for (int j = 0; j < p->n; j++) {
+            const void *data = p->at(p->ctx, j, &bytes);
+            TRY(put(&w, &sum, data, bytes, err));
+        }
+    }
+    const uint32_t written = (uint32_t)sum;
+    TRY(sfp__writer_put(&w, &written, sizeof written, err));
+    TRY(keep_previous(k, path, err));
+    TRY(sfp__writer_commit(&w, err));
+    if (!stamp(path, k))
+        *k = (sfp_kept){0};
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------- reading */
+
+sfp_status sfp__kept_read(const char *path, uint8_t **bytes, size_t *size, sfp_error *err)
+{
+    OWNED uint8_t *block = NULL;
+    size_t n = 0;
+    uint32_t expected;
+    TRY(sfp__file_read(path, SIZE_MAX, &block, &n, err));
+    if (n < 16)
+        return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, which is no checkpoint", path, n);
+    memcpy(&expected, block + n - sizeof expected, sizeof expected);
+    uint32_t found = (uint32_t)crc32_z(crc32_z(0, NULL, 0), block, n - sizeof expected);
+    if (found != expected)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is damaged: its checksum is %08x, expected %08x", path, found, expected);
+    *bytes = TAKE(block);
+    *size = n;
+    return SFP_OK;
+}
+
+/* A process killed while writing leaves PATH.tmp.PID behind: those of processes that are no more are removed. */
+static void remove_leftovers(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    size_t n = strlen(base), length = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
+    OWNED char *dir = sfp__strdup(slash ? path : ".");
+    if (dir)
+        dir[length] = '\0';
+    DIR *d = dir ? opendir(dir) : NULL;
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        const char *rest = e->d_name + n;
+        if (strncmp(e->d_name, base, n) != 0 || strncmp(rest, ".tmp.", 5) != 0 || !isdigit((unsigned char)rest[5]))
+            continue;
+        long pid = strtol(rest + 5, NULL, 10);
+        if (pid == (long)getpid() || (pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH))
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    }
+    if (d)
+        (void)closedir(d);
+}
+
+sfp_status sfp__kept_resume(sfp_kept *k, const char *path, sfp_file_reader read, void *ctx, bool *used_old, sfp_error *err)
+{
+    char old[PATH_MAX];
+    bool fell_back = false;
+    TRY(old_of(path, old, err));
+    remove_leftovers(path);
+    TRY(sfp__file_or_kept(path, old, read, ctx, &fell_back, err));
+    if (!stamp(fell_back ? old : path, k))
+        *k = (sfp_kept){0};
+    if (used_old)
+        *used_old = fell_back;
+    return SFP_OK;
+}

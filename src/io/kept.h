@@ -1,0 +1,48 @@
+/* A file of tensors that is written again and again, of which the one before stays beside it: checkpoints.
+ *
+ * It is written beside PATH from where the values lie, in one pass with its checksum: nothing large is copied. Only when all of
+ * it is in the new file does the present PATH become PATH.old, by a second link to it, and then the new file PATH, so that at
+ * every moment one whole file has one of the two names. A PATH that is damaged never takes the place of PATH.old.
+ *
+ * The last tensor, "checksum" (I32), is the CRC-32 of all bytes before it, header and metadata too. */
+#ifndef SFP_IO_KEPT_H
+#define SFP_IO_KEPT_H
+
+#include "base/mem.h"
+#include "io/file.h"
+#include "io/tensor/safetensors.h"
+
+/* Where the bytes of a tensor are when they are not together: n pieces, in order. */
+typedef struct sfp_pieces {
+    int n;
+    void *(*at)(void *ctx, int i, size_t *bytes);
+    void *ctx;
+} sfp_pieces;
+
+/* What goes into a file: names are copied, data is not. Whoever made it calls done. */
+typedef struct sfp_kept_parts {
+    sfp_tensor *list;
+    sfp_pieces *pieces; /* (count) n 0: the data of the tensor */
+    size_t count, capacity;
+    sfp_arena arena; /* of names and of values that must last until the file is written */
+} sfp_kept_parts;
+
+sfp_status sfp__kept_add(sfp_kept_parts *p, const sfp_tensor *t, const sfp_pieces *pieces, sfp_error *err);
+void sfp__kept_parts_done(sfp_kept_parts *p);
+
+/* The file last written or read, which is known to be whole as long as it is still the same one. All 0: none. */
+typedef struct sfp_kept {
+    uint64_t device, inode, size;
+    int64_t seconds, nanoseconds; /* of its last change */
+} sfp_kept;
+
+sfp_status sfp__kept_write(sfp_kept *k, const char *path, sfp_kept_parts *parts, const sfp_meta *meta, size_t meta_count,
+                           sfp_error *err);
+
+/* All of the file in a new block, when its checksum holds. It is read, not mapped: a bad sector is an error then, no signal. */
+sfp_status sfp__kept_read(const char *path, uint8_t **bytes, size_t *size, sfp_error *err);
+
+/* PATH by `read`, or when that is damaged or gone PATH.old (sfp__file_or_kept); what killed writers left behind goes. */
+sfp_status sfp__kept_resume(sfp_kept *k, const char *path, sfp_file_reader read, void *ctx, bool *used_old, sfp_error *err);
+
+#endif

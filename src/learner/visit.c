@@ -1,0 +1,141 @@
+#include "learner/visit.h"
+
+#include "base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static sfp_status put_part(void *ctx, const sfp_tensor *t, sfp_error *err)
+{
+    return sfp__kept_add(ctx, t, NULL, err);
+}
+
+static const sfp_tensor *find_part(void *ctx, const char *name)
+{
+    return sfp__tensor_file_find(ctx, name);
+}
+
+sfp_visitor sfp__visit_writing(sfp_kept_parts *parts)
+{
+    return (sfp_visitor){.ctx = parts, .put = put_part};
+}
+
+sfp_visitor sfp__visit_reading(sfp_tensor_file *file, bool checks)
+{
+    return (sfp_visitor){.ctx = file, .find = find_part, .file = file->path, .checks = checks};
+}
+
+static void full_name(const sfp_visitor *v, const char *name, char out[SFP_NAME_MAX])
+{
+    (void)snprintf(out, SFP_NAME_MAX, "%s%s%s", v->prefix ? v->prefix : "", v->prefix ? "." : "", name);
+}
+
+sfp_status sfp__visit_find(const sfp_visitor *v, const char *name, sfp_dtype dtype, const sfp_tensor **out, sfp_error *err)
+{
+    char full[SFP_NAME_MAX];
+    full_name(v, name, full);
+    const sfp_tensor *t = v->find(v->ctx, full);
+    if (!t)
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: tensor '%s' is missing", v->file, full);
+    if (t->dtype != dtype)
+        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is %s, expected %s", v->file, full, sfp__dtype_name(t->dtype),
+                         sfp__dtype_name(dtype));
+    *out = t;
+    return SFP_OK;
+}
+
+static sfp_status check_finite(const sfp_visitor *v, const sfp_tensor *t, sfp_error *err)
+{
+    bool f32 = t->dtype == SFP_DTYPE_F32;
+    for (size_t i = 0; (f32 || t->dtype == SFP_DTYPE_F64) && i < t->count; i++) {
+        double value;
+        float narrow;
+        memcpy(f32 ? (void *)&narrow : (void *)&value, (const char *)t->data + i * (f32 ? 4 : 8), f32 ? 4 : 8);
+        value = f32 ? (double)narrow : value;
+        if (!isfinite(value))
+            return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %g as element %zu, expected a finite number", v->file,
+                             t->name, value, i);
+    }
+    return SFP_OK;
+}
+
+/* The tensor of a part that is read, once it is what it should be. */
+static sfp_status look_at(const sfp_visitor *v, const sfp_tensor *want, const sfp_tensor **out, sfp_error *err)
+{
+    TRY(sfp__visit_find(&(sfp_visitor){.ctx = v->ctx, .find = v->find, .file = v->file}, want->name, want->dtype, out, err));
+    TRY(sfp__tensor_expect(v->file, *out, want->shape, want->ndim, err));
+    return v->finite ? check_finite(v, *out, err) : SFP_OK;
+}
+
+static sfp_status describe(const sfp_visitor *v, const char *name, char full[SFP_NAME_MAX], sfp_dtype dtype, int ndim,
+                           const int64_t *shape, const void *data, sfp_tensor *out, sfp_error *err)
+{
+    full_name(v, name, full);
+    *out = (sfp_tensor){.name = full, .dtype = dtype, .ndim = ndim, .data = data};
+    memcpy(out->shape, shape, (size_t)ndim * sizeof *shape);
+    if (!sfp__shape_count(out->shape, ndim, dtype, &out->count, &out->bytes))
+        return sfp__fail(err, SFP_ELIMIT, "tensor '%s' is too large", full);
+    return SFP_OK;
+}
+
+sfp_status sfp__visit(const sfp_visitor *v, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape, void *data,
+                      sfp_error *err)
+{
+    char full[SFP_NAME_MAX];
+    sfp_tensor t;
+    const sfp_tensor *found = NULL;
+    TRY(describe(v, name, full, dtype, ndim, shape, data, &t, err));
+    if (v->put)
+        return v->put(v->ctx, &t, err);
+    TRY(look_at(v, &t, &found, err));
+    if (!v->checks && found->bytes > 0)
+        memcpy(data, found->data, found->bytes);
+    return SFP_OK;
+}
+
+sfp_status sfp__visit_values(const sfp_visitor *v, const char *name, sfp_dtype dtype, int64_t count, void *data, sfp_error *err)
+{
+    sfp_visitor reading = *v;
+    reading.checks = false; /* into the caller's own */
+    if (!v->put)
+        return sfp__visit(&reading, name, dtype, 1, &count, data, err);
+    size_t bytes = (size_t)count * sfp__dtype_size(dtype);
+    sfp_kept_parts *parts = v->ctx;
+    void *copy = sfp__arena_take(&parts->arena, bytes, 1);
+    if (!copy)
+        return sfp__fail_nomem(err);
+    memcpy(copy, data, bytes);
+    return sfp__visit(v, name, dtype, 1, &count, copy, err);
+}
+
+sfp_status sfp__visit_pieces(const sfp_visitor *v, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape,
+                             const sfp_pieces *pieces, sfp_error *err)
+{
+    char full[SFP_NAME_MAX];
+    sfp_tensor t;
+    const sfp_tensor *found = NULL;
+    size_t bytes = 0;
+    TRY(describe(v, name, full, dtype, ndim, shape, pieces->n > 0 ? pieces->at(pieces->ctx, 0, &bytes) : NULL, &t, err));
+    if (v->put)
+        return sfp__kept_add(v->ctx, &t, pieces, err);
+    TRY(look_at(v, &t, &found, err));
+    const char *from = found->data;
+    for (int i = 0; i < pieces->n && !v->checks; i++, from += bytes) {
+        void *to = pieces->at(pieces->ctx, i, &bytes);
+        memcpy(to, from, bytes);
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__visit_parts(const sfp_visitor *v, sfp_parts_fn list, void *state, sfp_error *err)
+{
+    static const sfp_dtype types[] = {[SFP_PART_F32] = SFP_DTYPE_F32,
+                                      [SFP_PART_F64] = SFP_DTYPE_F64,
+                                      [SFP_PART_I32] = SFP_DTYPE_I32,
+                                      [SFP_PART_I64] = SFP_DTYPE_I64,
+                                      [SFP_PART_U8] = SFP_DTYPE_U8};
+    sfp_part p = {0};
+    for (int i = 0; list && i < list(state, i, &p); i++)
+        TRY(sfp__visit(v, p.name, types[p.type], p.ndim, p.shape, p.data, err));
+    return SFP_OK;
+}
