@@ -122,7 +122,7 @@ static void take_group(live *a, sfp__delivery *d)
     }
     for (const sfp_arrival *i = a->group.first; i; i = i->next) {
         int k = d->predict_count++;
-        d->predict[k].id = i->id;
+        d->predict[k].id = i->origin.id;
         d->predict[k].name = i->name;
         d->predict[k].rgb = i->rgb;
     }
@@ -134,7 +134,7 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
     for (sfp_arrival *i = a->in.batch.first; i; i = i->next) {
         sfp_sample *s = &a->samples[d->count++];
         a->base.r->labels.late += sfp__ledger_end_waiting(a->ledger, i);
-        *s = (sfp_sample){.rgb = i->rgb, .id = i->id, .encoded = i->kept.bytes, .encoded_size = i->kept.size};
+        *s = (sfp_sample){.rgb = i->rgb, .id = i->origin.id, .encoded = i->kept.bytes, .encoded_size = i->kept.size};
         TRY(sfp__classes_label(a->classes, i, &s->label, err));
     }
     if (d->count == 0)
@@ -170,7 +170,7 @@ static void commit(sfp__arrivals *base, double seconds)
     sfp_result *r = base->r;
     bool predicted = a->group.count > 0;
     for (sfp_arrival *i; (i = sfp__arrival_list_take(&a->group));) {
-        sfp__ledger_predicted(a->ledger, i->id);
+        sfp__ledger_predicted(a->ledger, i->origin.id);
         r->labels.unlabelled++;
         r->labels.expired += sfp__ledger_wait(a->ledger, i);
     }

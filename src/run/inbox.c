@@ -156,9 +156,7 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_pic
         sfp__arrival_free(a);
         return NULL;
     }
-    a->identity = origin.identity;
-    a->mark = origin.mark;
-    a->changed = origin.changed;
+    a->origin = origin;
     a->at = at;
     a->label = record->label;
     a->class_name = record->label >= 0 ? b->source->class_names[record->label] : NULL;
@@ -179,9 +177,9 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_pic
 
 static void put(sfp_inbox *b, sfp_arrival *a)
 {
-    bool known = b->opt.ledger && sfp__ledger_id(b->opt.ledger, a->identity, &a->id);
+    bool known = b->opt.ledger && sfp__ledger_id(b->opt.ledger, a->origin.identity, &a->origin.id);
     if (!known && (a->rgb || a->fate != SFP_FATE_NONE))
-        a->id = b->stats.next_id++;
+        a->origin.id = b->stats.next_id++;
     if (a->fate != SFP_FATE_NONE)
         let_go(b, a, a->fate);
     else if (a->rgb && a->label >= 0)

@@ -140,7 +140,7 @@ static void take_out(queue *q, sfp_arrival *a)
 /* The newest of all that wait. */
 static void enter(sfp_ledger *l, sfp_arrival *a, sfp_standing standing)
 {
-    sfp_arrival **place = bucket_of(l, a->identity);
+    sfp_arrival **place = bucket_of(l, a->origin.identity);
     append(&l->waiting, a);
     l->absent += standing == SFP_STANDING_ABSENT;
     a->standing = standing;
@@ -163,7 +163,7 @@ static void leave(sfp_ledger *l, sfp_arrival *a)
     }
     a->standing = SFP_STANDING_NEW;
     pthread_mutex_lock(&l->lock);
-    sfp_arrival **place = bucket_of(l, a->identity);
+    sfp_arrival **place = bucket_of(l, a->origin.identity);
     while (*place != a)
         place = &(*place)->same;
     *place = a->same;
@@ -174,7 +174,7 @@ static void leave(sfp_ledger *l, sfp_arrival *a)
 static sfp_arrival *find(const sfp_ledger *l, uint64_t identity, sfp_standing standing)
 {
     sfp_arrival *a = identity ? *bucket_of(l, identity) : NULL;
-    while (a && (a->identity != identity || a->standing != standing))
+    while (a && (a->origin.identity != identity || a->standing != standing))
         a = a->same;
     return a;
 }
@@ -183,10 +183,10 @@ bool sfp__ledger_id(sfp_ledger *l, uint64_t identity, uint64_t *id)
 {
     pthread_mutex_lock(&l->lock);
     const sfp_arrival *a = identity ? *bucket_of(l, identity) : NULL, *end = l->restored + l->restored_count;
-    while (a && (a->identity != identity || a < l->restored || a >= end))
+    while (a && (a->origin.identity != identity || a < l->restored || a >= end))
         a = a->same;
     if (a)
-        *id = a->id;
+        *id = a->origin.id;
     pthread_mutex_unlock(&l->lock);
     return a != NULL;
 }
@@ -195,21 +195,21 @@ bool sfp__ledger_id(sfp_ledger *l, uint64_t identity, uint64_t *id)
 
 static void keep_mark(sfp_ledger *l, const sfp_arrival *a)
 {
-    if (!l->done.room || !a->mark)
+    if (!l->done.room || !a->origin.mark)
         return;
     size_t at = l->done.next;
     if (l->done.count == l->done.room && l->done.changed[at] > l->done.until)
         l->done.until = l->done.changed[at];
-    l->done.mark[at] = a->mark;
-    l->done.changed[at] = a->changed;
+    l->done.mark[at] = a->origin.mark;
+    l->done.changed[at] = a->origin.changed;
     l->done.next = (at + 1) % l->done.room;
     l->done.count += l->done.count < l->done.room;
 }
 
 void sfp__ledger_finish(sfp_ledger *l, sfp_arrival *a)
 {
-    if ((a->rgb || a->fate != SFP_FATE_NONE) && a->id >= l->next_id)
-        l->next_id = a->id + 1;
+    if ((a->rgb || a->fate != SFP_FATE_NONE) && a->origin.id >= l->next_id)
+        l->next_id = a->origin.id + 1;
     keep_mark(l, a);
     sfp__arrival_free(a);
 }
@@ -229,9 +229,9 @@ static void end(sfp_ledger *l, sfp_arrival *a)
 
 sfp_standing sfp__ledger_meet(sfp_ledger *l, const sfp_arrival *a)
 {
-    sfp_arrival *absent = find(l, a->identity, SFP_STANDING_ABSENT);
+    sfp_arrival *absent = find(l, a->origin.identity, SFP_STANDING_ABSENT);
     if (!absent)
-        return find(l, a->identity, SFP_STANDING_OVER) ? SFP_STANDING_OVER : SFP_STANDING_NEW;
+        return find(l, a->origin.identity, SFP_STANDING_OVER) ? SFP_STANDING_OVER : SFP_STANDING_NEW;
     leave(l, absent);
     return SFP_STANDING_ABSENT;
 }
@@ -264,10 +264,10 @@ bool sfp__ledger_end_waiting(sfp_ledger *l, sfp_arrival *a)
         take_out(&l->labelled, a);
         return true;
     }
-    sfp_arrival *same = find(l, a->identity, SFP_STANDING_WAITING);
-    if (!same && !(same = find(l, a->identity, SFP_STANDING_ABSENT)))
+    sfp_arrival *same = find(l, a->origin.identity, SFP_STANDING_WAITING);
+    if (!same && !(same = find(l, a->origin.identity, SFP_STANDING_ABSENT)))
         return false;
-    a->id = same->id;
+    a->origin.id = same->origin.id;
     end(l, same);
     return true;
 }
@@ -306,8 +306,8 @@ json_t *sfp__ledger_json(const sfp_ledger *l)
     bool all = waiting && marks;
     for (const queue *q = &l->waiting; q; q = q == &l->waiting ? &l->labelled : NULL)
         for (const sfp_arrival *a = q->oldest; a && all; a = a->newer)
-            all = add(waiting, (json_int_t)a->id) && add(waiting, (json_int_t)a->identity) && add(waiting, (json_int_t)a->mark) &&
-                  add(waiting, a->changed);
+            all = add(waiting, (json_int_t)a->origin.id) && add(waiting, (json_int_t)a->origin.identity) && add(waiting, (json_int_t)a->origin.mark) &&
+                  add(waiting, a->origin.changed);
     for (size_t i = 0; i < l->done.count && all; i++) { /* the oldest first */
         size_t at = (l->done.next + l->done.room - l->done.count + i) % l->done.room;
         all = add(marks, (json_int_t)l->done.mark[at]) && add(marks, l->done.changed[at]);
@@ -340,7 +340,7 @@ static json_int_t number_at(const json_t *list, size_t i)
 
 static int by_id(const void *a, const void *b)
 {
-    uint64_t x = ((const sfp_arrival *)a)->id, y = ((const sfp_arrival *)b)->id;
+    uint64_t x = ((const sfp_arrival *)a)->origin.id, y = ((const sfp_arrival *)b)->origin.id;
     return (x > y) - (x < y);
 }
 
@@ -361,10 +361,10 @@ bool sfp__ledger_read(sfp_ledger *l, json_t *j)
         return false;
     l->restored_count = n;
     for (size_t i = 0; i < n; i++)
-        l->restored[i] = (sfp_arrival){.id = (uint64_t)number_at(waiting, NUMBERS * i),
-                                       .identity = (uint64_t)number_at(waiting, NUMBERS * i + 1),
-                                       .mark = (uint64_t)number_at(waiting, NUMBERS * i + 2),
-                                       .changed = number_at(waiting, NUMBERS * i + 3)};
+        l->restored[i].origin = (sfp_origin){.id = (uint64_t)number_at(waiting, NUMBERS * i),
+                                             .identity = (uint64_t)number_at(waiting, NUMBERS * i + 1),
+                                             .mark = (uint64_t)number_at(waiting, NUMBERS * i + 2),
+                                             .changed = number_at(waiting, NUMBERS * i + 3)};
     qsort(l->restored, n, sizeof *l->restored, by_id);
     for (size_t i = 0; i < n; i++)
         enter(l, &l->restored[i], SFP_STANDING_ABSENT);
@@ -396,6 +396,6 @@ sfp_status sfp__ledger_leave_out(const sfp_ledger *l, sfp_source *s, sfp_error *
     TRY(sfp__alloc(&waiting, l->absent, sizeof *waiting, err));
     sfp_left_out what = {.n = l->done.count, .marks = l->done.mark, .until = l->done.until, .waiting_marks = waiting};
     for (const sfp_arrival *a = l->waiting.oldest; a && a->standing == SFP_STANDING_ABSENT; a = a->newer)
-        waiting[what.waiting++] = a->mark;
+        waiting[what.waiting++] = a->origin.mark;
     return sfp__source_leave_out(s, &what, err);
 }

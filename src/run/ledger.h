@@ -36,9 +36,7 @@ typedef enum sfp_standing {
 typedef struct sfp_arrival {
     struct sfp_arrival *next; /* in a list */
     char *name;
-    uint64_t id; /* images are numbered as they come for the first time */
-    uint64_t identity, mark;
-    int64_t changed;        /* as sfp_origin */
+    sfp_origin origin;
     double at;              /* sfp__now() when it came */
     int32_t label;          /* of the source; -1: none */
     const char *class_name; /* of the label; the source's */

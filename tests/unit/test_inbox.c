@@ -94,7 +94,7 @@ static int drain(sfp_arrival_list *l, int *out)
     int n = 0;
     for (sfp_arrival *a; (a = sfp__arrival_list_take(l)); sfp__arrival_free(a))
         if (out)
-            out[n++] = (int)(a->mark - 1);
+            out[n++] = (int)(a->origin.mark - 1);
         else
             n++;
     return n;
@@ -118,7 +118,7 @@ TEST(batches_come_in_order_and_the_last_is_short)
         sfp__inbox_take(b, NULL, INFINITY, &d);
         if (d.batch.count) {
             const sfp_arrival *a = d.batch.first;
-            assert_int_equal(a->id, 100 + seen);
+            assert_int_equal(a->origin.id, 100 + seen);
             assert_string_equal(a->class_name, names[seen % 3]);
             assert_int_equal(a->rgb[0], seen);
         }
@@ -166,7 +166,7 @@ TEST(what_waited_before_a_break_keeps_its_number)
     MUST(sfp__inbox_create(&s.base, &o, &b, NULL));
     sfp__inbox_take(b, NULL, INFINITY, &d);
     for (const sfp_arrival *a = d.batch.first; a; a = a->next)
-        assert_int_equal(a->id, want[i++]);
+        assert_int_equal(a->origin.id, want[i++]);
     assert_int_equal(i, BATCH);
     assert_int_equal(drain(&d.batch, NULL), BATCH);
     sfp__inbox_free(b);
@@ -177,7 +177,7 @@ static sfp_arrival *image(const char *name, uint64_t identity, uint64_t id)
 {
     sfp_arrival *a = sfp__calloc(1, sizeof *a);
     assert_non_null(a);
-    *a = (sfp_arrival){.name = sfp__strdup(name), .identity = identity, .id = id, .mark = 100 + id, .rgb = sfp__calloc(1, 3)};
+    *a = (sfp_arrival){.name = sfp__strdup(name), .origin = {.identity = identity, .id = id, .mark = 100 + id}, .rgb = sfp__calloc(1, 3)};
     return a;
 }
 
@@ -225,7 +225,7 @@ TEST(waiting_ends_once_and_the_oldest_gives_way)
     sfp__ledger_finish(l, labelled);
     sfp_arrival *moved = image("class/fresh", 50, 10);
     assert_true(sfp__ledger_end_waiting(l, moved));
-    assert_int_equal(moved->id, 8);
+    assert_int_equal(moved->origin.id, 8);
     assert_false(sfp__ledger_end_waiting(l, moved));
     sfp__ledger_finish(l, moved);
     json_t *j = sfp__ledger_json(l);
