@@ -28,43 +28,42 @@ static sfp_status check_regular(const char *path, const struct stat *st, sfp_err
     return SFP_OK;
 }
 
-static sfp_status open_regular(const char *path, int *out_fd, size_t *out_size, sfp_error *err)
+sfp_status sfp__fd_open(const char *path, int *out, size_t *size, sfp_error *err)
 {
-    /* O_NONBLOCK: opening a FIFO nobody writes to must not wait */
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) {
-        sfp_status status = errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO;
-        return sfp__fail_errno(err, status, "%s: cannot open", path);
-    }
     struct stat st;
-    sfp_status status = SFP_OK;
+    /* O_NONBLOCK: opening a FIFO nobody writes to must not wait */
+    OWNED_BY(sfp__fd_close) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
     if (fstat(fd, &st) != 0)
-        status = sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", path);
-    else
-        status = check_regular(path, &st, err);
-    if (status != SFP_OK) {
-        (void)close(fd);
-        return status;
-    }
-    *out_fd = fd;
-    *out_size = (size_t)st.st_size;
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", path);
+    TRY(check_regular(path, &st, err));
+    *size = (size_t)st.st_size;
+    *out = fd;
+    fd = -1;
     return SFP_OK;
 }
 
-/* One with something in it. */
-static sfp_status open_filled(const char *path, int *out_fd, size_t *out_size, sfp_error *err)
+int64_t sfp__fd_read_at(int fd, void *bytes, size_t n, int64_t offset)
 {
-    int fd = -1;
-    size_t size = 0;
-    sfp_status status = open_regular(path, &fd, &size, err);
-    if (status != SFP_OK)
-        return status;
-    if (size == 0) {
-        (void)close(fd);
-        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
+    size_t done = 0;
+    for (ssize_t got = 1; done < n && got != 0; done += got > 0 ? (size_t)got : 0) {
+        got = pread(fd, (uint8_t *)bytes + done, n - done, (off_t)(offset + (int64_t)done));
+        if (got < 0 && errno != EINTR)
+            return -1;
     }
-    *out_fd = fd;
-    *out_size = size;
+    return (int64_t)done;
+}
+
+/* One with something in it. */
+static sfp_status open_filled(const char *path, int *out, size_t *size, sfp_error *err)
+{
+    OWNED_BY(sfp__fd_close) int fd = -1;
+    TRY(sfp__fd_open(path, &fd, size, err));
+    if (*size == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
+    *out = fd;
+    fd = -1;
     return SFP_OK;
 }
 
@@ -83,7 +82,7 @@ sfp_status sfp__file_open(const char *path, FILE **out, sfp_error *err)
     bool pipe = is_handed_over(path);
     sfp_status status = SFP_OK;
     if (!pipe)
-        status = open_regular(path, &fd, &size, err);
+        status = sfp__fd_open(path, &fd, &size, err);
     else if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
         status = sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
     if (status != SFP_OK)

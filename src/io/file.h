@@ -28,6 +28,11 @@ static inline void sfp__fd_close(const int *fd)
         (void)close(*fd);
 }
 
+/* The same as a descriptor, with its size. */
+sfp_status sfp__fd_open(const char *path, int *out, size_t *size, sfp_error *err);
+/* pread, as often as it takes: how many of the n bytes were there; -1 after an error, which errno tells. */
+int64_t sfp__fd_read_at(int fd, void *bytes, size_t n, int64_t offset);
+
 typedef struct sfp_map {
     const uint8_t *bytes;
     size_t size;

@@ -14,12 +14,9 @@
 #include "io/image/image.h"
 #include "stream/source_internal.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SIDE 32
@@ -64,16 +61,11 @@ static const char *file_name(const char *path)
 
 static sfp_status read_at(const batch *b, void *bytes, size_t n, int64_t offset, sfp_error *err)
 {
-    for (size_t done = 0; done < n;) {
-        ssize_t got = pread(b->fd, (uint8_t *)bytes + done, n - done, (off_t)(offset + (int64_t)done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return sfp__fail_errno(err, SFP_EIO, "%s: cannot read at byte %lld", b->path, (long long)offset);
-        if (got == 0)
-            return sfp__fail(err, SFP_EIO, "%s: ends before byte %lld", b->path, (long long)(offset + (int64_t)n));
-        done += (size_t)got;
-    }
+    int64_t got = sfp__fd_read_at(b->fd, bytes, n, offset);
+    if (got < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read at byte %lld", b->path, (long long)offset);
+    if (got < (int64_t)n)
+        return sfp__fail(err, SFP_EIO, "%s: ends before byte %lld", b->path, (long long)(offset + (int64_t)n));
     return SFP_OK;
 }
 
@@ -163,16 +155,12 @@ static const sfp_source_ops cifar_ops = {.record = record_cifar, .load = load_ci
 static sfp_status add_batch(cifar_source *s, char *path, sfp_error *err)
 {
     batch *b = &s->batch[s->batches++];
-    *b = (batch){.path = path, .fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), .first = s->base.count};
-    struct stat st;
-    if (b->fd < 0 || fstat(b->fd, &st) != 0)
-        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
-    if (!S_ISREG(st.st_mode))
-        return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", path);
+    size_t size = 0;
+    *b = (batch){.path = path, .fd = -1, .first = s->base.count};
+    TRY(sfp__fd_open(path, &b->fd, &size, err));
     if (s->png) {
         uint8_t h[24];
-        if (st.st_size < (off_t)sizeof h || read_at(b, h, sizeof h, 0, NULL) != SFP_OK ||
-            memcmp(h, "\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16) != 0)
+        if (size < sizeof h || read_at(b, h, sizeof h, 0, NULL) != SFP_OK || memcmp(h, "\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16) != 0)
             return sfp__fail(err, SFP_EFORMAT, "%s: is not a PNG file", path);
         uint32_t width = (uint32_t)h[16] << 24 | (uint32_t)h[17] << 16 | (uint32_t)h[18] << 8 | h[19];
         uint32_t height = (uint32_t)h[20] << 24 | (uint32_t)h[21] << 16 | (uint32_t)h[22] << 8 | h[23];
@@ -181,11 +169,10 @@ static sfp_status add_batch(cifar_source *s, char *path, sfp_error *err)
                              PIXELS);
         b->count = height;
     } else {
-        int record = s->header + BYTES;
-        if (st.st_size == 0 || st.st_size % record != 0)
-            return sfp__fail(err, SFP_EFORMAT, "%s: has %lld bytes, expected a multiple of %d", path, (long long)st.st_size,
-                             record);
-        b->count = st.st_size / record;
+        size_t record = (size_t)(s->header + BYTES);
+        if (size == 0 || size % record != 0)
+            return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, expected a multiple of %zu", path, size, record);
+        b->count = (int64_t)(size / record);
     }
     if (b->count > SFP_RECORDS_MAX - b->first)
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %lld pictures", path, (long long)SFP_RECORDS_MAX);

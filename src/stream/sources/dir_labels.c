@@ -1,6 +1,5 @@
 #include "stream/sources/dir.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,9 +181,7 @@ sfp_status sfp__dir_labels_read(sfp_dir_labels *l, sfp_names *classes, sfp_dir_l
         return SFP_OK;
     for (;;) {
         size_t used = 0;
-        ssize_t n = pread(fd, bytes, PIECE, (off_t)l->offset);
-        if (n < 0 && errno == EINTR)
-            continue;
+        int64_t n = sfp__fd_read_at(fd, bytes, PIECE, (int64_t)l->offset);
         if (n <= 0)
             return SFP_OK;
         sfp_status status = take_lines(l, bytes, (size_t)n, classes, fn, ctx, &used, err);

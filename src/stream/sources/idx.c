@@ -7,11 +7,8 @@
  * is not believed: memory grows with the bytes that are there. */
 #include "stream/source_internal.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -33,16 +30,12 @@ static const char *const fashion[] = {"T-shirt/top", "Trouser", "Pullover", "Dre
 
 /* ------------------------------------------------------------------ reading */
 
-/* FIFOs and the like are refused before zlib waits for them. */
 static sfp_status open_gz(const char *path, gzFile *out, sfp_error *err)
 {
-    struct stat st;
-    OWNED_BY(sfp__fd_close) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", path);
-    if (st.st_size == 0)
+    OWNED_BY(sfp__fd_close) int fd = -1;
+    size_t size = 0;
+    TRY(sfp__fd_open(path, &fd, &size, err));
+    if (size == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
     if (!(*out = gzdopen(fd, "rb")))
         return sfp__fail_nomem(err);

@@ -9,13 +9,11 @@
 #include "stream/sources/tar_sample.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define BLOCK 512
@@ -182,9 +180,9 @@ static sfp_status place_picture(const char *file, sfp_tar_sample *now, int64_t n
 static sfp_status check_rest(int fd, const char *file, int64_t at, sfp_error *err)
 {
     uint8_t block[16 * BLOCK];
-    ssize_t n;
-    for (; (n = pread(fd, block, sizeof block, (off_t)at)) > 0; at += n)
-        for (ssize_t i = 0; i < n; i++)
+    int64_t n;
+    for (; (n = sfp__fd_read_at(fd, block, sizeof block, at)) > 0; at += n)
+        for (int64_t i = 0; i < n; i++)
             if (block[i])
                 return sfp__fail(
                     err, SFP_EFORMAT,
@@ -209,8 +207,7 @@ static void close_scan(scan *c)
 {
     if (c->a)
         (void)archive_read_free(c->a);
-    if (c->fd >= 0)
-        (void)close(c->fd);
+    sfp__fd_close(&c->fd);
 }
 
 /* The next header; *e is NULL behind the last. What is wrong with the archive here is told. */
@@ -276,15 +273,12 @@ static sfp_status scan_entries(scan *c, sfp_error *err)
 
 static sfp_status scan_shard(tar_source *s, const char *file, sfp_tar_sample *now, sfp_error *err)
 {
-    struct stat st;
-    OWNED_BY(close_scan) scan c = {.s = s, .file = file, .now = now, .fd = open(file, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
-    if (c.fd < 0 || fstat(c.fd, &st) != 0)
-        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", file);
-    if (!S_ISREG(st.st_mode))
-        return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", file);
-    if (st.st_size == 0)
+    OWNED_BY(close_scan) scan c = {.s = s, .file = file, .now = now, .fd = -1};
+    size_t size = 0;
+    TRY(sfp__fd_open(file, &c.fd, &size, err));
+    if (size == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: is empty", file);
-    c.size = st.st_size;
+    c.size = (int64_t)size;
     if (!(c.a = sfp__tar_new_archive()))
         return sfp__fail_nomem(err);
     if (archive_read_open_fd(c.a, c.fd, SFP_TAR_READ_BYTES) != ARCHIVE_OK)
@@ -335,17 +329,14 @@ static sfp_status load_tar(const sfp_source *base, int64_t i, sfp_picture *out, 
         return sfp__fail(err, SFP_EFORMAT, "%s: is empty", where);
     OWNED uint8_t *bytes = NULL;
     TRY(sfp__alloc(&bytes, e->size, 1, err));
-    OWNED_BY(close_scan) scan c = {.fd = open(file, O_RDONLY | O_CLOEXEC)};
-    if (c.fd < 0)
+    OWNED_BY(sfp__fd_close) int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", file);
-    for (size_t done = 0; done < e->size;) {
-        ssize_t n = pread(c.fd, bytes + done, e->size - done, (off_t)(e->place + done));
-        if (n < 0 && errno != EINTR)
-            return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", where);
-        if (n == 0)
-            return sfp__fail(err, SFP_EIO, "%s: the file ends inside it", where);
-        done += n > 0 ? (size_t)n : 0;
-    }
+    int64_t got = sfp__fd_read_at(fd, bytes, e->size, (int64_t)e->place);
+    if (got < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", where);
+    if (got < (int64_t)e->size)
+        return sfp__fail(err, SFP_EIO, "%s: the file ends inside it", where);
     *out = (sfp_picture){.kind = SFP_PICTURE_ENCODED, .size = e->size, .bytes = TAKE(bytes)};
     return SFP_OK;
 }
