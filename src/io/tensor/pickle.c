@@ -2,12 +2,10 @@
  *
  * An integer is its own word; so a list of a million of them is a block of
  * eight million bytes. */
-#include "io/tensor/pickle_internal.h"
+#include "io/tensor/pickle.h"
 
-#include "base/mem.h"
 #include "io/file.h"
 
-#include <math.h>
 #include <string.h>
 
 #define CHUNK ((size_t)64 << 10)
@@ -48,19 +46,14 @@ sfp_pickle_limits sfp__pickle_limits_defaults(void)
 sfp_status sfp__pickle_create(sfp_pickle **out, sfp_error *err)
 {
     static const uint8_t constants[] = {SFP_PICKLE_NONE, SFP_PICKLE_BOOL, SFP_PICKLE_BOOL};
-    sfp_pickle *p = sfp__calloc(1, sizeof *p);
+    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
     sfp_pickle_value v = 0;
-    sfp_status status = p ? SFP_OK : sfp__fail_nomem(err);
-    for (size_t i = 0; i < sizeof constants && status == SFP_OK; i++) {
-        status = sfp__pickle_new_node(p, (sfp_pickle_type)constants[i], &v, err);
-        if (status == SFP_OK)
-            p->nodes[i].integer = i == SFP_PICKLE_NODE_TRUE;
+    TRY(sfp__alloc(&p, 1, sizeof *p, err));
+    for (size_t i = 0; i < sizeof constants; i++) {
+        TRY(sfp__pickle_new_node(p, (sfp_pickle_type)constants[i], &v, err));
+        p->nodes[i].integer = i == SFP_PICKLE_NODE_TRUE;
     }
-    if (status != SFP_OK) {
-        sfp__pickle_free(p);
-        return status;
-    }
-    *out = p;
+    *out = TAKE(p);
     return SFP_OK;
 }
 
@@ -81,24 +74,10 @@ void sfp__pickle_free(sfp_pickle *p)
 
 sfp_status sfp__pickle_read(const char *path, const sfp_pickle_limits *limits, sfp_pickle **out, sfp_error *err)
 {
-    uint8_t *bytes = NULL;
+    OWNED uint8_t *bytes = NULL;
     size_t size = 0;
-    sfp_status status = sfp__file_read(path, limits ? limits->bytes : sfp__pickle_limits_defaults().bytes, &bytes, &size, err);
-    if (status != SFP_OK)
-        return status;
-    status = sfp__pickle_parse(path, bytes, size, limits, out, err);
-    sfp__free(bytes);
-    return status;
-}
-
-size_t sfp__pickle_used(const sfp_pickle *p)
-{
-    return p->used;
-}
-
-sfp_pickle_value sfp__pickle_root(const sfp_pickle *p)
-{
-    return p->root;
+    TRY(sfp__file_read(path, limits ? limits->bytes : sfp__pickle_limits_defaults().bytes, &bytes, &size, err));
+    return sfp__pickle_parse(path, bytes, size, limits, out, err);
 }
 
 bool sfp__pickle_next(const sfp_pickle *p, sfp_pickle_type type, sfp_pickle_value *at)
@@ -130,19 +109,6 @@ int64_t sfp__pickle_int(const sfp_pickle *p, sfp_pickle_value v)
         return (int64_t)v >> 1;
     sfp_pickle_type type = sfp__pickle_type(p, v);
     return type == SFP_PICKLE_INT || type == SFP_PICKLE_BOOL ? sfp__pickle_node_of(p, v)->integer : 0;
-}
-
-double sfp__pickle_float(const sfp_pickle *p, sfp_pickle_value v)
-{
-    switch (sfp__pickle_type(p, v)) {
-    case SFP_PICKLE_FLOAT:
-        return sfp__pickle_node_of(p, v)->number;
-    case SFP_PICKLE_INT:
-    case SFP_PICKLE_BOOL:
-        return (double)sfp__pickle_int(p, v);
-    default:
-        return (double)NAN;
-    }
 }
 
 const char *sfp__pickle_text(const sfp_pickle *p, sfp_pickle_value v, size_t *length)

@@ -20,7 +20,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct sfp_pickle sfp_pickle;
 typedef uint64_t sfp_pickle_value; /* of one sfp_pickle; valid until it is freed */
 
 typedef enum sfp_pickle_type {
@@ -37,6 +36,49 @@ typedef enum sfp_pickle_type {
     SFP_PICKLE_OBJECT,     /* a global, its tuple of arguments and, when it was given one, its state: 2 or 3 items */
     SFP_PICKLE_PERSISTENT, /* something outside of the pickle: 1 item tells what */
 } sfp_pickle_type;
+
+typedef struct sfp_pickle_node {
+    uint8_t type;
+    uint8_t level; /* of nesting, as known when the last item was put in */
+    size_t count;  /* items; a dict has two a pair; bytes of text */
+    size_t room;
+    union {
+        int64_t integer; /* also booleans */
+        double number;
+        char *text;
+        sfp_pickle_value *item;
+    };
+} sfp_pickle_node;
+
+/* Text is kept in chunks that never move. */
+typedef struct sfp_pickle_chunk {
+    struct sfp_pickle_chunk *next;
+    size_t used, size;
+    char bytes[];
+} sfp_pickle_chunk;
+
+typedef struct sfp_pickle {
+    sfp_pickle_node *nodes;
+    size_t count, room;
+    sfp_pickle_chunk *chunks;
+    sfp_pickle_value root;
+    size_t used; /* bytes up to and with the STOP: more may follow */
+} sfp_pickle;
+
+/* Nodes that always exist. */
+enum { SFP_PICKLE_NODE_NONE, SFP_PICKLE_NODE_FALSE, SFP_PICKLE_NODE_TRUE };
+
+/* An odd value is the integer (v >> 1); an even one is twice the number of a node. */
+static inline bool sfp__pickle_is_small(sfp_pickle_value v)
+{
+    return v & 1;
+}
+
+/* of a value that is not small; moves when a node is made */
+static inline sfp_pickle_node *sfp__pickle_node_of(const sfp_pickle *p, sfp_pickle_value v)
+{
+    return &p->nodes[v / 2];
+}
 
 typedef struct sfp_pickle_limits {
     size_t bytes;               /* of the file (default 512 MiB) */
@@ -55,9 +97,6 @@ sfp_status sfp__pickle_read(const char *path, const sfp_pickle_limits *limits, s
 void sfp__pickle_free(sfp_pickle *p);
 DEFINE_OWNED_PTR(sfp_pickle, sfp__pickle_free)
 
-/* Bytes up to and with the STOP: more may follow. */
-size_t sfp__pickle_used(const sfp_pickle *p);
-sfp_pickle_value sfp__pickle_root(const sfp_pickle *p);
 /* The next value of that type after *at, in the order they were made (*at 0: from the beginning); false: there is none. Only for
  * types that are never small: globals, containers, objects, persistent values. */
 bool sfp__pickle_next(const sfp_pickle *p, sfp_pickle_type type, sfp_pickle_value *at);
@@ -67,8 +106,6 @@ const char *sfp__pickle_type_name(sfp_pickle_type type);
 
 /* Integers and booleans; 0 for anything else. */
 int64_t sfp__pickle_int(const sfp_pickle *p, sfp_pickle_value v);
-/* Numbers; NAN for anything else. */
-double sfp__pickle_float(const sfp_pickle *p, sfp_pickle_value v);
 /* Text and bytes, terminated (NUL bytes may come before); NULL for anything else. length may be NULL. */
 const char *sfp__pickle_text(const sfp_pickle *p, sfp_pickle_value v, size_t *length);
 /* "module.name" of a class or function; NULL for anything else. */
@@ -81,5 +118,11 @@ sfp_pickle_value sfp__pickle_key(const sfp_pickle *p, sfp_pickle_value dict, siz
 /* The value of a dict under a text key or an integer key (the last one, as in Python); false: not there, or no dict. */
 bool sfp__pickle_get(const sfp_pickle *p, sfp_pickle_value dict, const char *key, sfp_pickle_value *out);
 bool sfp__pickle_get_int(const sfp_pickle *p, sfp_pickle_value dict, int64_t key, sfp_pickle_value *out);
+
+/* What the machine fills (pickle_machine.c). */
+sfp_status sfp__pickle_create(sfp_pickle **out, sfp_error *err);
+sfp_status sfp__pickle_new_node(sfp_pickle *p, sfp_pickle_type type, sfp_pickle_value *out, sfp_error *err);
+/* n bytes of text and a terminator, which is set; NULL: no memory */
+char *sfp__pickle_new_text(sfp_pickle *p, size_t n);
 
 #endif

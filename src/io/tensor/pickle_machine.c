@@ -1,13 +1,12 @@
 /* The stack machine of a pickle.
  *
  * One table says of every opcode what it is called, what operand follows it and
- * what to do; what has no row is unknown. Numbers and strings are made in
- * pickle_scalar.c; opcodes that name or make objects are in pickle_object.c,
- * which asks the allow-list. The machine does not recurse and runs nothing.
- * Memory is bounded by the input: every opcode pushes at most one value, and a memo number must be below the number of bytes. */
-#include "io/tensor/pickle_machine.h"
+ * what to do; what has no row is unknown. Opcodes that name or make objects ask
+ * the allow-list. The machine does not recurse and runs nothing. Memory is
+ * bounded by the input: every opcode pushes at most one value, and a memo number
+ * must be below the number of bytes. */
+#include "io/tensor/pickle.h"
 
-#include "base/mem.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -15,23 +14,72 @@
 #include <string.h>
 
 #define UNSET UINT64_MAX
+#define SMALL_MAX (INT64_MAX >> 1) /* largest integer that fits a value */
+#define LINE_MAX_SHOWN 40
+#define GLOBAL_MAX 200 /* bytes of a name that could be on a list */
 
-static const sfp__pickle_opcode opcodes[256];
+typedef struct machine {
+    sfp_pickle *p;
+    const char *label;
+    sfp_error *err;
+    sfp_pickle_limits limits;
+    const uint8_t *bytes, *at, *end;
+    size_t offset; /* of the opcode being done */
+    sfp_pickle_value *stack;
+    size_t depth, stack_room;
+    size_t *marks; /* (limits.depth) heights of the stack */
+    int mark_count;
+    sfp_pickle_value *memo;
+    size_t memo_count, memo_room; /* entries set; room */
+    size_t items;
+} machine;
 
-static const char *op_name(const sfp__pickle_machine *m)
+typedef enum operand {
+    NO_OPERAND,
+    INT_1 = 1, /* so many bytes, little-endian */
+    INT_2 = 2,
+    INT_4 = 4,
+    INT_8 = 8,
+    DATA_1 = 16 + 1, /* a length of so many bytes, then the bytes */
+    DATA_4 = 16 + 4,
+    DATA_8 = 16 + 8,
+    LINE = 32, /* up to '\n' */
+    LINES_2,   /* two of them */
+} operand;
+
+typedef struct argument {
+    uint64_t integer;
+    const uint8_t *data, *second;
+    size_t size, second_size;
+} argument;
+
+typedef struct opcode {
+    const char *name;
+    operand operand;
+    sfp_status (*run)(machine *m, const struct opcode *op, const argument *a);
+    int variant; /* what tells apart the opcodes of one function */
+} opcode;
+
+#define ACTION(name) \
+    static sfp_status name(machine *m, __attribute__((unused)) const opcode *op, __attribute__((unused)) const argument *a)
+
+static const opcode opcodes[256];
+
+static const char *op_name(const machine *m)
 {
     return opcodes[m->bytes[m->offset]].name;
 }
 
 /* "FILE: byte 17: APPEND: MESSAGE" */
-sfp_status sfp__pickle_fail_at(const sfp__pickle_machine *m, sfp_status status)
+#define FAIL(m, status, ...) fail_at(m, sfp__fail((m)->err, status, __VA_ARGS__))
+static sfp_status fail_at(const machine *m, sfp_status status)
 {
     return sfp__fail_prefix(m->err, status, "%s: pickle, byte %zu: %s", m->label, m->offset, op_name(m));
 }
 
 /* ---------------------------------------------------------------- the stack */
 
-static sfp_status count_items(sfp__pickle_machine *m, size_t n)
+static sfp_status count_items(machine *m, size_t n)
 {
     if (n > m->limits.items - m->items)
         return FAIL(m, SFP_ELIMIT, "more than %zu values", m->limits.items);
@@ -39,11 +87,9 @@ static sfp_status count_items(sfp__pickle_machine *m, size_t n)
     return SFP_OK;
 }
 
-sfp_status sfp__pickle_push(sfp__pickle_machine *m, sfp_pickle_value v)
+static sfp_status push(machine *m, sfp_pickle_value v)
 {
-    sfp_status status = count_items(m, 1);
-    if (status != SFP_OK)
-        return status;
+    TRY(count_items(m, 1));
     if (!sfp__grow(&m->stack, sizeof *m->stack, m->depth, m->depth + 1, &m->stack_room))
         return sfp__fail_nomem(m->err);
     m->stack[m->depth++] = v;
@@ -51,12 +97,12 @@ sfp_status sfp__pickle_push(sfp__pickle_machine *m, sfp_pickle_value v)
 }
 
 /* Values above the last mark (or at all). */
-static size_t available(const sfp__pickle_machine *m)
+static size_t available(const machine *m)
 {
     return m->depth - (m->mark_count ? m->marks[m->mark_count - 1] : 0);
 }
 
-sfp_status sfp__pickle_need(sfp__pickle_machine *m, size_t n)
+static sfp_status need(machine *m, size_t n)
 {
     if (available(m) < n)
         return FAIL(m, SFP_EFORMAT, "needs %zu value%s on the stack, found %zu", n, n == 1 ? "" : "s", available(m));
@@ -64,7 +110,7 @@ sfp_status sfp__pickle_need(sfp__pickle_machine *m, size_t n)
 }
 
 /* Takes the last mark away; *first is where its values begin. */
-static sfp_status take_mark(sfp__pickle_machine *m, size_t *first)
+static sfp_status take_mark(machine *m, size_t *first)
 {
     if (m->mark_count == 0)
         return FAIL(m, SFP_EFORMAT, "there is no MARK");
@@ -73,12 +119,10 @@ static sfp_status take_mark(sfp__pickle_machine *m, size_t *first)
 }
 
 /* Puts n values from the stack into a container. */
-sfp_status sfp__pickle_put_items(sfp__pickle_machine *m, sfp_pickle_value container, const size_t first, size_t n)
+static sfp_status put_items(machine *m, sfp_pickle_value container, const size_t first, size_t n)
 {
-    sfp_status status = count_items(m, n);
+    TRY(count_items(m, n));
     sfp_pickle_node *c = sfp__pickle_node_of(m->p, container);
-    if (status != SFP_OK)
-        return status;
     if (!sfp__grow(&c->item, sizeof *c->item, c->count, c->count + n, &c->room))
         return sfp__fail_nomem(m->err);
     for (size_t i = 0; i < n; i++) {
@@ -95,120 +139,100 @@ sfp_status sfp__pickle_put_items(sfp__pickle_machine *m, sfp_pickle_value contai
 
 /* ------------------------------------------------------------------ actions */
 
-static sfp_status unsupported(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(unsupported)
 {
-    (void)op;
-    (void)a;
     return FAIL(m, SFP_EUNSUPPORTED, "is not supported, expected lists, tuples, dicts, strings and numbers");
 }
 
-static sfp_status do_proto(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_proto)
 {
-    (void)op;
     if (a->integer > 5)
         return FAIL(m, SFP_EUNSUPPORTED, "protocol is %llu, expected 0 to 5", (unsigned long long)a->integer);
     return SFP_OK;
 }
 
 /* A frame is only a hint to read ahead; it must lie in the file. */
-static sfp_status do_frame(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_frame)
 {
-    (void)op;
     if (a->integer > (uint64_t)(m->end - m->at))
         return FAIL(m, SFP_EFORMAT, "frame is %llu bytes, found %zu", (unsigned long long)a->integer, (size_t)(m->end - m->at));
     return SFP_OK;
 }
 
-static sfp_status do_mark(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_mark)
 {
-    (void)op;
-    (void)a;
     if (m->mark_count == m->limits.depth)
         return FAIL(m, SFP_ELIMIT, "nested deeper than %d", m->limits.depth);
     m->marks[m->mark_count++] = m->depth;
     return SFP_OK;
 }
 
-static sfp_status do_pop(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_pop)
 {
-    (void)op;
-    (void)a;
     if (available(m) == 0 && m->mark_count > 0) { /* Python's POP takes a mark too */
         m->mark_count--;
         return SFP_OK;
     }
-    sfp_status status = sfp__pickle_need(m, 1);
-    if (status == SFP_OK)
-        m->depth--;
-    return status;
+    TRY(need(m, 1));
+    m->depth--;
+    return SFP_OK;
 }
 
-static sfp_status do_pop_mark(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_pop_mark)
 {
-    (void)op;
-    (void)a;
     return take_mark(m, &m->depth);
 }
 
-static sfp_status do_dup(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_dup)
 {
-    (void)op;
-    (void)a;
-    sfp_status status = sfp__pickle_need(m, 1);
-    return status == SFP_OK ? sfp__pickle_push(m, m->stack[m->depth - 1]) : status;
+    TRY(need(m, 1));
+    return push(m, m->stack[m->depth - 1]);
 }
 
-static sfp_status do_constant(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_constant)
 {
-    (void)a;
-    return sfp__pickle_push(m, 2 * (uint64_t)op->variant);
+    return push(m, 2 * (uint64_t)op->variant);
 }
 
 /* variant: the type */
-static sfp_status do_empty(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_empty)
 {
-    (void)a;
     sfp_pickle_value v = 0;
-    sfp_status status = sfp__pickle_new_node(m->p, (sfp_pickle_type)op->variant, &v, m->err);
-    return status == SFP_OK ? sfp__pickle_push(m, v) : status;
+    TRY(sfp__pickle_new_node(m->p, (sfp_pickle_type)op->variant, &v, m->err));
+    return push(m, v);
 }
 
 /* A container of the values from `first` on, in their place. */
-static sfp_status collect(sfp__pickle_machine *m, sfp_pickle_type type, size_t first)
+static sfp_status collect(machine *m, sfp_pickle_type type, size_t first)
 {
     size_t n = m->depth - first;
     sfp_pickle_value v = 0;
     if (type == SFP_PICKLE_DICT && n % 2)
         return FAIL(m, SFP_EFORMAT, "a key has no value");
-    sfp_status status = sfp__pickle_new_node(m->p, type, &v, m->err);
-    if (status == SFP_OK)
-        status = sfp__pickle_put_items(m, v, first, n);
-    if (status != SFP_OK)
-        return status;
+    TRY(sfp__pickle_new_node(m->p, type, &v, m->err));
+    TRY(put_items(m, v, first, n));
     m->depth = first;
-    return sfp__pickle_push(m, v);
+    return push(m, v);
 }
 
 /* LIST, TUPLE, DICT: what lies above the mark. variant: the type */
-static sfp_status do_collect(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_collect)
 {
-    (void)a;
     size_t first = 0;
-    sfp_status status = take_mark(m, &first);
-    return status == SFP_OK ? collect(m, (sfp_pickle_type)op->variant, first) : status;
+    TRY(take_mark(m, &first));
+    return collect(m, (sfp_pickle_type)op->variant, first);
 }
 
 /* variant: how many */
-static sfp_status do_tuple(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_tuple)
 {
-    (void)a;
     size_t n = (size_t)op->variant;
-    sfp_status status = sfp__pickle_need(m, n);
-    return status == SFP_OK ? collect(m, SFP_PICKLE_TUPLE, m->depth - n) : status;
+    TRY(need(m, n));
+    return collect(m, SFP_PICKLE_TUPLE, m->depth - n);
 }
 
 /* Puts what is above `first` into the container below it. */
-static sfp_status extend(sfp__pickle_machine *m, sfp_pickle_type type, size_t first)
+static sfp_status extend(machine *m, sfp_pickle_type type, size_t first)
 {
     size_t n = m->depth - first;
     size_t base = m->mark_count ? m->marks[m->mark_count - 1] : 0;
@@ -221,38 +245,244 @@ static sfp_status extend(sfp__pickle_machine *m, sfp_pickle_type type, size_t fi
                     sfp__pickle_type_name(found));
     if (type == SFP_PICKLE_DICT && n % 2)
         return FAIL(m, SFP_EFORMAT, "a key has no value");
-    sfp_status status = sfp__pickle_put_items(m, c, first, n);
-    if (status == SFP_OK)
-        m->depth = first;
-    return status;
+    TRY(put_items(m, c, first, n));
+    m->depth = first;
+    return SFP_OK;
 }
 
 /* APPEND, SETITEM. variant: the type */
-static sfp_status do_put_one(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_put_one)
 {
-    (void)a;
     size_t n = op->variant == SFP_PICKLE_DICT ? 2 : 1;
-    sfp_status status = sfp__pickle_need(m, n + 1);
-    return status == SFP_OK ? extend(m, (sfp_pickle_type)op->variant, m->depth - n) : status;
+    TRY(need(m, n + 1));
+    return extend(m, (sfp_pickle_type)op->variant, m->depth - n);
 }
 
 /* APPENDS, SETITEMS. variant: the type */
-static sfp_status do_put_many(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_put_many)
 {
-    (void)a;
     size_t first = 0;
-    sfp_status status = take_mark(m, &first);
-    return status == SFP_OK ? extend(m, (sfp_pickle_type)op->variant, first) : status;
+    TRY(take_mark(m, &first));
+    return extend(m, (sfp_pickle_type)op->variant, first);
+}
+
+/* ------------------------------------------------------------------ numbers */
+
+static sfp_status push_int(machine *m, int64_t n)
+{
+    if (n >= -SMALL_MAX - 1 && n <= SMALL_MAX)
+        return push(m, (uint64_t)n * 2 + 1);
+    sfp_pickle_value v = 0;
+    TRY(sfp__pickle_new_node(m->p, SFP_PICKLE_INT, &v, m->err));
+    sfp__pickle_node_of(m->p, v)->integer = n;
+    return push(m, v);
+}
+
+/* variant: 4 for a signed one */
+ACTION(do_int)
+{
+    return push_int(m, op->variant == 4 ? (int64_t)(int32_t)(uint32_t)a->integer : (int64_t)a->integer);
+}
+
+static sfp_status number_line(machine *m, const argument *a, char *buf, size_t size)
+{
+    if (a->size == 0 || a->size >= size || memchr(a->data, '\0', a->size))
+        return FAIL(m, SFP_EFORMAT, "expected a number on a line of at most %zu bytes", size - 1);
+    memcpy(buf, a->data, a->size);
+    buf[a->size] = '\0';
+    return SFP_OK;
+}
+
+static sfp_status bad_number(machine *m, const char *text)
+{
+    char shown[LINE_MAX_SHOWN];
+    return FAIL(m, SFP_EFORMAT, "expected a number, found '%s'", sfp__printable(text, shown, sizeof shown));
+}
+
+/* "12", "-3", Python 2's "3L"; INT has "00" and "01" for False and True. variant: 1 for LONG */
+ACTION(do_int_line)
+{
+    char text[64], *end;
+    TRY(number_line(m, a, text, sizeof text));
+    if (!op->variant && (strcmp(text, "00") == 0 || strcmp(text, "01") == 0))
+        return push(m, 2 * (text[1] == '1' ? SFP_PICKLE_NODE_TRUE : SFP_PICKLE_NODE_FALSE));
+    if (text[0] != '-' && (text[0] < '0' || text[0] > '9'))
+        return bad_number(m, text);
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    if (end > text && op->variant && *end == 'L')
+        end++;
+    if (end == text || *end != '\0')
+        return bad_number(m, text);
+    if (errno == ERANGE)
+        return FAIL(m, SFP_ELIMIT, "the number does not fit 64 bits");
+    return push_int(m, n);
+}
+
+/* Two's complement, little-endian, any length: what fits 64 bits is taken. */
+ACTION(do_long)
+{
+    uint8_t sign = a->size && a->data[a->size - 1] & 0x80 ? 0xff : 0;
+    uint64_t n = sign ? UINT64_MAX : 0;
+    for (size_t i = 8; i < a->size; i++)
+        if (a->data[i] != sign)
+            return FAIL(m, SFP_ELIMIT, "the number does not fit 64 bits");
+    for (size_t i = a->size < 8 ? a->size : 8; i-- > 0;)
+        n = n << 8 | a->data[i];
+    if (a->size > 8 && (n >> 63) != (sign & 1))
+        return FAIL(m, SFP_ELIMIT, "the number does not fit 64 bits");
+    return push_int(m, (int64_t)n);
+}
+
+static sfp_status push_float(machine *m, double x)
+{
+    sfp_pickle_value v = 0;
+    TRY(sfp__pickle_new_node(m->p, SFP_PICKLE_FLOAT, &v, m->err));
+    sfp__pickle_node_of(m->p, v)->number = x;
+    return push(m, v);
+}
+
+ACTION(do_float_line)
+{
+    char text[64], *end;
+    TRY(number_line(m, a, text, sizeof text));
+    double x = strtod(text, &end);
+    if (end == text || *end != '\0')
+        return bad_number(m, text);
+    return push_float(m, x);
+}
+
+/* The one big-endian operand. */
+ACTION(do_float)
+{
+    uint64_t bits = __builtin_bswap64(a->integer);
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return push_float(m, x);
+}
+
+/* ------------------------------------------------------------------ strings */
+
+/* Text of n bytes; text NULL: the caller fills *storage and may then shorten it. */
+static sfp_status push_text(machine *m, sfp_pickle_type type, const void *text, size_t n, char **storage)
+{
+    sfp_pickle_value v = 0;
+    char *s = sfp__pickle_new_text(m->p, n);
+    if (!s)
+        return sfp__fail_nomem(m->err);
+    TRY(sfp__pickle_new_node(m->p, type, &v, m->err));
+    if (text && n)
+        memcpy(s, text, n);
+    sfp__pickle_node_of(m->p, v)->text = s;
+    sfp__pickle_node_of(m->p, v)->count = n;
+    if (storage)
+        *storage = s;
+    return push(m, v);
+}
+
+/* variant: the type */
+ACTION(do_data)
+{
+    return push_text(m, (sfp_pickle_type)op->variant, a->data, a->size, NULL);
+}
+
+static int hex_digit(uint8_t c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* n hexadecimal digits at s */
+static bool hex(const uint8_t *s, const uint8_t *end, int n, uint32_t *out)
+{
+    uint32_t v = 0;
+    if (end - s < n)
+        return false;
+    for (int i = 0; i < n; i++) {
+        int d = hex_digit(s[i]);
+        if (d < 0)
+            return false;
+        v = v << 4 | (uint32_t)d;
+    }
+    *out = v;
+    return true;
+}
+
+/* Protocol 0's 'text' as repr() wrote it. Names need only the plain escapes. */
+ACTION(do_string_line)
+{
+    static const char escapes[] = "\\\\''\"\"n\nt\tr\ra\ab\bf\fv\v";
+    const uint8_t *s = a->data, *end = a->data + a->size;
+    char *out;
+    if (a->size < 2 || (s[0] != '\'' && s[0] != '"') || end[-1] != s[0])
+        return FAIL(m, SFP_EFORMAT, "expected a quoted string on one line");
+    TRY(push_text(m, SFP_PICKLE_TEXT, NULL, a->size - 2, &out));
+    size_t n = 0;
+    for (s++, end--; s < end; s++) {
+        uint32_t code;
+        if (*s != '\\') {
+            out[n++] = (char)*s;
+            continue;
+        }
+        if (++s < end && *s == 'x' && hex(s + 1, end, 2, &code)) {
+            out[n++] = (char)code;
+            s += 2;
+            continue;
+        }
+        const char *e = escapes;
+        while (s < end && *e && (uint8_t)e[0] != *s)
+            e += 2;
+        if (s >= end || !*e)
+            return FAIL(m, SFP_EFORMAT, "the string has an escape that is not known");
+        out[n++] = e[1];
+    }
+    out[n] = '\0';
+    sfp__pickle_node_of(m->p, m->stack[m->depth - 1])->count = n;
+    return SFP_OK;
+}
+
+/* UTF-8 of a code point; at most 4 bytes */
+static size_t put_utf8(uint32_t c, char *out)
+{
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    for (int i = more; i > 0; i--, c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3f));
+    out[0] = (char)((0xf00 >> (more + 1) & 0xff) | c);
+    return (size_t)more + 1;
+}
+
+/* Protocol 0's unicode: Latin-1 with \uXXXX and \UXXXXXXXX. A byte becomes at most two, an escape of six at most three. */
+ACTION(do_unicode_line)
+{
+    const uint8_t *s = a->data, *end = a->data + a->size;
+    char *out;
+    size_t n = 0;
+    TRY(push_text(m, SFP_PICKLE_TEXT, NULL, 2 * a->size, &out));
+    while (s < end) {
+        uint32_t code = *s;
+        int digits = *s == '\\' && end - s > 1 ? (s[1] == 'u' ? 4 : s[1] == 'U' ? 8 : 0) : 0;
+        if (digits && (!hex(s + 2, end, digits, &code) || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)))
+            return FAIL(m, SFP_EFORMAT, "the string has a \\u escape that is no character");
+        s += digits ? 2 + digits : 1;
+        n += put_utf8(code, out + n);
+    }
+    out[n] = '\0';
+    sfp__pickle_node_of(m->p, m->stack[m->depth - 1])->count = n;
+    return SFP_OK;
 }
 
 /* --------------------------------------------------------------------- memo */
 
-static sfp_status memo_put(sfp__pickle_machine *m, uint64_t key)
+static sfp_status memo_put(machine *m, uint64_t key)
 {
     size_t size = (size_t)(m->end - m->bytes);
-    sfp_status status = sfp__pickle_need(m, 1);
-    if (status != SFP_OK)
-        return status;
+    TRY(need(m, 1));
     if (key >= size || key >= m->limits.memo) /* Python counts from 0 up, so no honest number is that large */
         return FAIL(m, SFP_ELIMIT, "memo number is %llu, expected one below %zu", (unsigned long long)key,
                     size < m->limits.memo ? size : m->limits.memo);
@@ -266,46 +496,167 @@ static sfp_status memo_put(sfp__pickle_machine *m, uint64_t key)
     return SFP_OK;
 }
 
-static sfp_status memo_get(sfp__pickle_machine *m, uint64_t key)
+static sfp_status memo_get(machine *m, uint64_t key)
 {
     if (key >= m->memo_room || m->memo[key] == UNSET)
         return FAIL(m, SFP_EFORMAT, "memo number %llu was never put", (unsigned long long)key);
-    return sfp__pickle_push(m, m->memo[key]);
+    return push(m, m->memo[key]);
 }
 
 /* variant: 1 to put, 0 to get */
-static sfp_status do_memo(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_memo)
 {
     return op->variant ? memo_put(m, a->integer) : memo_get(m, a->integer);
 }
 
-static sfp_status do_memo_line(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_memo_line)
 {
     char text[24], *end;
-    sfp_status status = sfp__pickle_number_line(m, a, text, sizeof text);
-    if (status != SFP_OK)
-        return status;
+    TRY(number_line(m, a, text, sizeof text));
     errno = 0;
     unsigned long long key = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno == ERANGE)
-        return sfp__pickle_bad_number(m, text);
+        return bad_number(m, text);
     return op->variant ? memo_put(m, key) : memo_get(m, key);
 }
 
 /* The next number, which is how many there are. */
-static sfp_status do_memoize(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_memoize)
 {
-    (void)op;
-    (void)a;
     return memo_put(m, m->memo_count);
+}
+
+/* ------------------------------------------------------------------ objects
+ *
+ * Nothing is ever called. A class or function becomes a node with its name, if
+ * the reader's allow-list has that name; "calling" it becomes a node with the
+ * name, the arguments and, later, the state, for the reader to make sense of.
+ * Without a list all of it is refused. */
+
+/* Classes whose instances are filled by SETITEMS: as good as a dict. */
+static const char *const dicts[] = {"collections.OrderedDict", "collections.defaultdict"};
+
+ACTION(refuse)
+{
+    return FAIL(m, SFP_EUNSUPPORTED, "is not allowed: the pickle makes or calls Python objects, expected plain data only");
+}
+
+/* An entry that ends in '*' stands for all names that begin so. */
+static bool allowed(const machine *m, const char *name)
+{
+    for (const char *const *g = m->limits.globals; *g; g++) {
+        size_t n = strlen(*g);
+        if (n && (*g)[n - 1] == '*' ? strncmp(name, *g, n - 1) == 0 : strcmp(name, *g) == 0)
+            return true;
+    }
+    return false;
+}
+
+static sfp_status push_global(machine *m, const void *module, size_t module_size, const void *name, size_t name_size)
+{
+    char full[GLOBAL_MAX + 1], shown[SFP_NAME_MAX];
+    size_t room = sizeof full - 1, n = module_size < room ? module_size : room;
+    memcpy(full, module, n);
+    if (n < room)
+        full[n++] = '.';
+    size_t more = name_size < room - n ? name_size : room - n;
+    memcpy(full + n, name, more);
+    n += more;
+    full[n] = '\0';
+    if (module_size + 1 + name_size > room || strlen(full) != n || !allowed(m, full))
+        return FAIL(m, SFP_EUNSUPPORTED,
+                    "'%s' is not allowed: it is not among the names that weights need, and nothing of a pickle is run",
+                    sfp__printable(full, shown, sizeof shown));
+    sfp_pickle_value v = 0;
+    char *text = sfp__pickle_new_text(m->p, n);
+    if (!text)
+        return sfp__fail_nomem(m->err);
+    TRY(sfp__pickle_new_node(m->p, SFP_PICKLE_GLOBAL, &v, m->err));
+    memcpy(text, full, n);
+    sfp__pickle_node_of(m->p, v)->text = text;
+    sfp__pickle_node_of(m->p, v)->count = n;
+    return push(m, v);
+}
+
+/* variant: 1 when module and name lie on the stack */
+ACTION(do_global)
+{
+    if (!m->limits.globals)
+        return refuse(m, op, a);
+    if (op->variant == 0)
+        return push_global(m, a->data, a->size, a->second, a->second_size);
+    TRY(need(m, 2));
+    size_t module_size = 0, name_size = 0;
+    const char *module = sfp__pickle_text(m->p, m->stack[m->depth - 2], &module_size);
+    const char *name = sfp__pickle_text(m->p, m->stack[m->depth - 1], &name_size);
+    if (!module || !name)
+        return FAIL(m, SFP_EFORMAT, "needs the texts of a module and a name");
+    m->depth -= 2;
+    return push_global(m, module, module_size, name, name_size);
+}
+
+static bool is_dict(const char *name)
+{
+    for (size_t i = 0; i < sizeof dicts / sizeof *dicts; i++)
+        if (strcmp(name, dicts[i]) == 0)
+            return true;
+    return false;
+}
+
+/* REDUCE and NEWOBJ: a name and its arguments. */
+ACTION(do_object)
+{
+    if (!m->limits.globals)
+        return refuse(m, op, a);
+    TRY(need(m, 2));
+    sfp_pickle_value callee = m->stack[m->depth - 2], args = m->stack[m->depth - 1];
+    const char *name = sfp__pickle_global(m->p, callee);
+    if (!name)
+        return FAIL(m, SFP_EUNSUPPORTED, "calls %s, expected a class or function",
+                    sfp__pickle_type_name(sfp__pickle_type(m->p, callee)));
+    if (sfp__pickle_type(m->p, args) != SFP_PICKLE_TUPLE)
+        return FAIL(m, SFP_EFORMAT, "has %s as arguments of '%s', expected a tuple",
+                    sfp__pickle_type_name(sfp__pickle_type(m->p, args)), name);
+    if (!is_dict(name))
+        return collect(m, SFP_PICKLE_OBJECT, m->depth - 2);
+    for (size_t i = 0; i < sfp__pickle_count(m->p, args);
+         i++) /* a defaultdict's function tells nothing, Python 2's pairs would */
+        if (sfp__pickle_type(m->p, sfp__pickle_item(m->p, args, i)) >= SFP_PICKLE_LIST)
+            return FAIL(m, SFP_EUNSUPPORTED, "makes '%s' from %s, expected one that is filled afterwards", name,
+                        sfp__pickle_type_name(sfp__pickle_type(m->p, sfp__pickle_item(m->p, args, i))));
+    m->depth -= 2;
+    return collect(m, SFP_PICKLE_DICT, m->depth);
+}
+
+/* The state of the object below it. A dict's own attributes (torch's _metadata) are dropped. */
+ACTION(do_build)
+{
+    if (!m->limits.globals)
+        return refuse(m, op, a);
+    TRY(need(m, 2));
+    sfp_pickle_value object = m->stack[m->depth - 2];
+    sfp_pickle_type type = sfp__pickle_type(m->p, object);
+    if (type != SFP_PICKLE_DICT && type != SFP_PICKLE_OBJECT)
+        return FAIL(m, SFP_EFORMAT, "gives a state to %s, expected an object", sfp__pickle_type_name(type));
+    if (type == SFP_PICKLE_OBJECT && sfp__pickle_count(m->p, object) == 2)
+        TRY(put_items(m, object, m->depth - 1, 1));
+    m->depth--;
+    return SFP_OK;
+}
+
+/* What the file keeps outside of the pickle, by an identification of its own. */
+ACTION(do_persistent)
+{
+    if (!m->limits.globals)
+        return refuse(m, op, a);
+    TRY(need(m, 1));
+    return collect(m, SFP_PICKLE_PERSISTENT, m->depth - 1);
 }
 
 /* -------------------------------------------------------------------- table */
 
-static sfp_status do_stop(sfp__pickle_machine *m, const sfp__pickle_opcode *op, const sfp__pickle_argument *a)
+ACTION(do_stop)
 {
-    (void)op;
-    (void)a;
     if (m->mark_count || m->depth != 1)
         return FAIL(m, SFP_EFORMAT, "expected one value on the stack, found %zu%s", m->depth, m->mark_count ? " and a MARK" : "");
     m->p->root = m->stack[0];
@@ -313,7 +664,7 @@ static sfp_status do_stop(sfp__pickle_machine *m, const sfp__pickle_opcode *op, 
     return SFP_OK;
 }
 
-static const sfp__pickle_opcode opcodes[256] = {
+static const opcode opcodes[256] = {
     ['('] = {"MARK", NO_OPERAND, do_mark, 0},
     ['.'] = {"STOP", NO_OPERAND, do_stop, 0},
     ['0'] = {"POP", NO_OPERAND, do_pop, 0},
@@ -326,27 +677,27 @@ static const sfp__pickle_opcode opcodes[256] = {
     [0x88] = {"NEWTRUE", NO_OPERAND, do_constant, SFP_PICKLE_NODE_TRUE},
     [0x89] = {"NEWFALSE", NO_OPERAND, do_constant, SFP_PICKLE_NODE_FALSE},
 
-    ['I'] = {"INT", LINE, sfp__pickle_do_int_line, 0},
-    ['L'] = {"LONG", LINE, sfp__pickle_do_int_line, 1},
-    ['K'] = {"BININT1", INT_1, sfp__pickle_do_int, 1},
-    ['M'] = {"BININT2", INT_2, sfp__pickle_do_int, 2},
-    ['J'] = {"BININT", INT_4, sfp__pickle_do_int, 4},
-    [0x8a] = {"LONG1", DATA_1, sfp__pickle_do_long, 0},
-    [0x8b] = {"LONG4", DATA_4, sfp__pickle_do_long, 0},
-    ['F'] = {"FLOAT", LINE, sfp__pickle_do_float_line, 0},
-    ['G'] = {"BINFLOAT", INT_8, sfp__pickle_do_float, 0},
+    ['I'] = {"INT", LINE, do_int_line, 0},
+    ['L'] = {"LONG", LINE, do_int_line, 1},
+    ['K'] = {"BININT1", INT_1, do_int, 1},
+    ['M'] = {"BININT2", INT_2, do_int, 2},
+    ['J'] = {"BININT", INT_4, do_int, 4},
+    [0x8a] = {"LONG1", DATA_1, do_long, 0},
+    [0x8b] = {"LONG4", DATA_4, do_long, 0},
+    ['F'] = {"FLOAT", LINE, do_float_line, 0},
+    ['G'] = {"BINFLOAT", INT_8, do_float, 0},
 
-    ['S'] = {"STRING", LINE, sfp__pickle_do_string_line, 0},
-    ['V'] = {"UNICODE", LINE, sfp__pickle_do_unicode_line, 0},
-    ['U'] = {"SHORT_BINSTRING", DATA_1, sfp__pickle_do_data, SFP_PICKLE_TEXT},
-    ['T'] = {"BINSTRING", DATA_4, sfp__pickle_do_data, SFP_PICKLE_TEXT},
-    [0x8c] = {"SHORT_BINUNICODE", DATA_1, sfp__pickle_do_data, SFP_PICKLE_TEXT},
-    ['X'] = {"BINUNICODE", DATA_4, sfp__pickle_do_data, SFP_PICKLE_TEXT},
-    [0x8d] = {"BINUNICODE8", DATA_8, sfp__pickle_do_data, SFP_PICKLE_TEXT},
-    ['C'] = {"SHORT_BINBYTES", DATA_1, sfp__pickle_do_data, SFP_PICKLE_BYTES},
-    ['B'] = {"BINBYTES", DATA_4, sfp__pickle_do_data, SFP_PICKLE_BYTES},
-    [0x8e] = {"BINBYTES8", DATA_8, sfp__pickle_do_data, SFP_PICKLE_BYTES},
-    [0x96] = {"BYTEARRAY8", DATA_8, sfp__pickle_do_data, SFP_PICKLE_BYTES},
+    ['S'] = {"STRING", LINE, do_string_line, 0},
+    ['V'] = {"UNICODE", LINE, do_unicode_line, 0},
+    ['U'] = {"SHORT_BINSTRING", DATA_1, do_data, SFP_PICKLE_TEXT},
+    ['T'] = {"BINSTRING", DATA_4, do_data, SFP_PICKLE_TEXT},
+    [0x8c] = {"SHORT_BINUNICODE", DATA_1, do_data, SFP_PICKLE_TEXT},
+    ['X'] = {"BINUNICODE", DATA_4, do_data, SFP_PICKLE_TEXT},
+    [0x8d] = {"BINUNICODE8", DATA_8, do_data, SFP_PICKLE_TEXT},
+    ['C'] = {"SHORT_BINBYTES", DATA_1, do_data, SFP_PICKLE_BYTES},
+    ['B'] = {"BINBYTES", DATA_4, do_data, SFP_PICKLE_BYTES},
+    [0x8e] = {"BINBYTES8", DATA_8, do_data, SFP_PICKLE_BYTES},
+    [0x96] = {"BYTEARRAY8", DATA_8, do_data, SFP_PICKLE_BYTES},
 
     [']'] = {"EMPTY_LIST", NO_OPERAND, do_empty, SFP_PICKLE_LIST},
     [')'] = {"EMPTY_TUPLE", NO_OPERAND, do_empty, SFP_PICKLE_TUPLE},
@@ -376,23 +727,23 @@ static const sfp__pickle_opcode opcodes[256] = {
     [0x97] = {"NEXT_BUFFER", NO_OPERAND, unsupported, 0},
     [0x98] = {"READONLY_BUFFER", NO_OPERAND, unsupported, 0},
 
-    ['c'] = {"GLOBAL", LINES_2, sfp__pickle_do_global, 0},
-    [0x93] = {"STACK_GLOBAL", NO_OPERAND, sfp__pickle_do_global, 1},
-    ['R'] = {"REDUCE", NO_OPERAND, sfp__pickle_do_object, 0},
-    [0x81] = {"NEWOBJ", NO_OPERAND, sfp__pickle_do_object, 0},
-    ['b'] = {"BUILD", NO_OPERAND, sfp__pickle_do_build, 0},
-    ['Q'] = {"BINPERSID", NO_OPERAND, sfp__pickle_do_persistent, 0},
-    ['P'] = {"PERSID", NO_OPERAND, sfp__pickle_refuse, 0},
-    ['i'] = {"INST", NO_OPERAND, sfp__pickle_refuse, 0},
-    ['o'] = {"OBJ", NO_OPERAND, sfp__pickle_refuse, 0},
-    [0x92] = {"NEWOBJ_EX", NO_OPERAND, sfp__pickle_refuse, 0},
-    [0x82] = {"EXT1", NO_OPERAND, sfp__pickle_refuse, 0},
-    [0x83] = {"EXT2", NO_OPERAND, sfp__pickle_refuse, 0},
-    [0x84] = {"EXT4", NO_OPERAND, sfp__pickle_refuse, 0},
+    ['c'] = {"GLOBAL", LINES_2, do_global, 0},
+    [0x93] = {"STACK_GLOBAL", NO_OPERAND, do_global, 1},
+    ['R'] = {"REDUCE", NO_OPERAND, do_object, 0},
+    [0x81] = {"NEWOBJ", NO_OPERAND, do_object, 0},
+    ['b'] = {"BUILD", NO_OPERAND, do_build, 0},
+    ['Q'] = {"BINPERSID", NO_OPERAND, do_persistent, 0},
+    ['P'] = {"PERSID", NO_OPERAND, refuse, 0},
+    ['i'] = {"INST", NO_OPERAND, refuse, 0},
+    ['o'] = {"OBJ", NO_OPERAND, refuse, 0},
+    [0x92] = {"NEWOBJ_EX", NO_OPERAND, refuse, 0},
+    [0x82] = {"EXT1", NO_OPERAND, refuse, 0},
+    [0x83] = {"EXT2", NO_OPERAND, refuse, 0},
+    [0x84] = {"EXT4", NO_OPERAND, refuse, 0},
 };
 
 /* n bytes, little-endian */
-static bool take_int(sfp__pickle_machine *m, int n, uint64_t *out)
+static bool take_int(machine *m, int n, uint64_t *out)
 {
     uint64_t v = 0;
     if (m->end - m->at < n)
@@ -404,7 +755,7 @@ static bool take_int(sfp__pickle_machine *m, int n, uint64_t *out)
     return true;
 }
 
-static bool take_data(sfp__pickle_machine *m, int length_bytes, sfp__pickle_argument *out)
+static bool take_data(machine *m, int length_bytes, argument *out)
 {
     uint64_t n = 0;
     if (!take_int(m, length_bytes, &n) || n > (uint64_t)(m->end - m->at))
@@ -415,7 +766,7 @@ static bool take_data(sfp__pickle_machine *m, int length_bytes, sfp__pickle_argu
     return true;
 }
 
-static bool take_line(sfp__pickle_machine *m, const uint8_t **data, size_t *size)
+static bool take_line(machine *m, const uint8_t **data, size_t *size)
 {
     const uint8_t *stop = m->at < m->end ? memchr(m->at, '\n', (size_t)(m->end - m->at)) : NULL;
     if (!stop)
@@ -428,70 +779,51 @@ static bool take_line(sfp__pickle_machine *m, const uint8_t **data, size_t *size
     return true;
 }
 
-static sfp_status take_operand(sfp__pickle_machine *m, operand kind, sfp__pickle_argument *out)
+static sfp_status take_operand(machine *m, operand kind, argument *out)
 {
     bool ok = true;
-    switch (kind) {
-    case NO_OPERAND:
-        break;
-    case INT_1:
-        ok = take_int(m, 1, &out->integer);
-        break;
-    case INT_2:
-        ok = take_int(m, 2, &out->integer);
-        break;
-    case INT_4:
-        ok = take_int(m, 4, &out->integer);
-        break;
-    case INT_8:
-        ok = take_int(m, 8, &out->integer);
-        break;
-    case DATA_1:
-        ok = take_data(m, 1, out);
-        break;
-    case DATA_4:
-        ok = take_data(m, 4, out);
-        break;
-    case DATA_8:
-        ok = take_data(m, 8, out);
-        break;
-    case LINE:
-        ok = take_line(m, &out->data, &out->size);
-        break;
-    case LINES_2:
-        ok = take_line(m, &out->data, &out->size) && take_line(m, &out->second, &out->second_size);
-        break;
-    }
+    if (kind >= LINE)
+        ok = take_line(m, &out->data, &out->size) && (kind == LINE || take_line(m, &out->second, &out->second_size));
+    else if (kind > INT_8)
+        ok = take_data(m, (int)kind - 16, out);
+    else if (kind != NO_OPERAND)
+        ok = take_int(m, (int)kind, &out->integer);
     return ok ? SFP_OK : FAIL(m, SFP_EFORMAT, "the file ends within it");
 }
 
-static sfp_status run(sfp__pickle_machine *m)
+static sfp_status run(machine *m)
 {
-    sfp_status status = SFP_OK;
-    for (uint8_t code = 0; status == SFP_OK && code != '.';) {
+    for (uint8_t code = 0; code != '.';) {
         if (m->at == m->end)
             return sfp__fail(m->err, SFP_EFORMAT, "%s: pickle ends without STOP, after %zu bytes", m->label,
                              (size_t)(m->end - m->bytes));
         m->offset = (size_t)(m->at - m->bytes);
         code = *m->at++;
-        const sfp__pickle_opcode *op = &opcodes[code];
+        const opcode *op = &opcodes[code];
         if (!op->run)
             return sfp__fail(m->err, SFP_EFORMAT, "%s: pickle, byte %zu: opcode 0x%02x is not known: no pickle, or a damaged one",
                              m->label, m->offset, code);
-        sfp__pickle_argument a = {0};
-        status = take_operand(m, op->operand, &a);
-        if (status == SFP_OK)
-            status = op->run(m, op, &a);
+        argument a = {0};
+        TRY(take_operand(m, op->operand, &a));
+        TRY(op->run(m, op, &a));
     }
-    return status;
+    return SFP_OK;
+}
+
+static void machine_done(machine *m)
+{
+    sfp__free(m->stack);
+    sfp__free(m->marks);
+    sfp__free(m->memo);
+    sfp__pickle_free(m->p);
 }
 
 sfp_status sfp__pickle_parse(const char *label, const void *bytes, size_t size, const sfp_pickle_limits *limits, sfp_pickle **out,
                              sfp_error *err)
 {
-    sfp__pickle_machine m = {
+    OWNED_BY(machine_done)
+    machine m = {
         .label = label, .err = err, .bytes = bytes, .at = bytes, .limits = limits ? *limits : sfp__pickle_limits_defaults()};
-    sfp_status status = SFP_OK;
     m.end = m.at + size;
     if (m.limits.depth < 1 || m.limits.depth > 200) /* a level is kept in a byte */
         return sfp__fail(err, SFP_EINVAL, "%s: limit of nesting is %d, expected 1..200", label, m.limits.depth);
@@ -499,20 +831,9 @@ sfp_status sfp__pickle_parse(const char *label, const void *bytes, size_t size, 
         return sfp__fail(err, SFP_EFORMAT, "%s: is empty, expected a pickle", label);
     if (size > m.limits.bytes)
         return sfp__fail(err, SFP_ELIMIT, "%s: pickle is %zu bytes, expected at most %zu", label, size, m.limits.bytes);
-    m.marks = sfp__calloc((size_t)m.limits.depth, sizeof *m.marks);
-    if (!m.marks)
-        status = sfp__fail_nomem(err);
-    if (status == SFP_OK)
-        status = sfp__pickle_create(&m.p, err);
-    if (status == SFP_OK)
-        status = run(&m);
-    sfp__free(m.stack);
-    sfp__free(m.marks);
-    sfp__free(m.memo);
-    if (status != SFP_OK) {
-        sfp__pickle_free(m.p);
-        return status;
-    }
-    *out = m.p;
+    TRY(sfp__alloc(&m.marks, (size_t)m.limits.depth, sizeof *m.marks, err));
+    TRY(sfp__pickle_create(&m.p, err));
+    TRY(run(&m));
+    *out = TAKE(m.p);
     return SFP_OK;
 }

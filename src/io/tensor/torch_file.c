@@ -145,7 +145,7 @@ static sfp_status next_pickle(const sfp_tensor_file *f, const uint8_t *bytes, si
     size_t rest = size - *at < limits.bytes ? size - *at : limits.bytes;
     sfp_status status = sfp__pickle_parse(f->path, bytes + *at, rest, &limits, out, err);
     if (status == SFP_OK)
-        *at += sfp__pickle_used(*out);
+        *at += (*out)->used;
     return status;
 }
 
@@ -160,7 +160,7 @@ static int compare_key(const void *pa, const void *pb)
 static sfp_status place_old(const sfp_tensor_file *f, const uint8_t *bytes, size_t size, size_t at, const sfp_pickle *keys,
                             sfp__torch_storage **sorted, size_t count, sfp_error *err)
 {
-    sfp_pickle_value list = sfp__pickle_root(keys);
+    sfp_pickle_value list = keys->root;
     size_t next = 0;
     for (size_t i = 0; i < sfp__pickle_count(keys, list); i++) {
         const char *key = sfp__pickle_text(keys, sfp__pickle_item(keys, list, i), NULL);

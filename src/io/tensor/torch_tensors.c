@@ -303,7 +303,7 @@ sfp_status sfp__torch_add_tensors(sfp_tensor_file *f, const sfp_pickle *p, const
     walk w = {.f = f, .p = p, .storages = s, .err = err, .copies = bytes};
     if (!sfp__mul_size(bytes, 2, &w.left) || !sfp__add_size(w.left, SLACK, &w.left))
         w.left = SIZE_MAX;
-    sfp_pickle_value root = sfp__pickle_root(p), inner;
+    sfp_pickle_value root = p->root, inner;
     sfp_status status = SFP_OK;
     if (find_view(p, root, &inner)) {
         sfp__text_put(&w.name, "tensor");

@@ -66,7 +66,7 @@ static sfp_status find_run(const tables *t, int which, sfp_pickle_value *out)
 {
     const sfp_pickle *p = t->pickle[which];
     const char *file = t->file[which];
-    sfp_pickle_value root = sfp__pickle_root(p), runs, run;
+    sfp_pickle_value root = p->root, runs, run;
     if (sfp__pickle_type(p, root) != SFP_PICKLE_DICT)
         return sfp__fail(t->err, SFP_EFORMAT, "%s: is %s, expected a dict of scenarios", file,
                          sfp__pickle_type_name(sfp__pickle_type(p, root)));
@@ -93,7 +93,7 @@ static sfp_status find_run(const tables *t, int which, sfp_pickle_value *out)
 /* Picture k of batch b: its path and its label. */
 static sfp_status get_picture(const tables *t, size_t b, size_t k, const char **path, size_t *length, int64_t *label)
 {
-    sfp_pickle_value paths = sfp__pickle_root(t->pickle[PATHS]);
+    sfp_pickle_value paths = t->pickle[PATHS]->root;
     sfp_pickle_value index = sfp__pickle_item(t->pickle[LUP], sfp__pickle_item(t->pickle[LUP], t->lup, b), k);
     sfp_pickle_value class = sfp__pickle_item(t->pickle[LABELS], sfp__pickle_item(t->pickle[LABELS], t->labels, b), k);
     size_t count = sfp__pickle_count(t->pickle[PATHS], paths);
@@ -116,9 +116,9 @@ static sfp_status get_picture(const tables *t, size_t b, size_t k, const char **
 static sfp_status check_batches(tables *t)
 {
     const sfp_pickle *p = t->pickle[LUP], *q = t->pickle[LABELS];
-    if (!is_list(t->pickle[PATHS], sfp__pickle_root(t->pickle[PATHS])))
+    if (!is_list(t->pickle[PATHS], t->pickle[PATHS]->root))
         return sfp__fail(t->err, SFP_EFORMAT, "%s: is %s, expected a list of paths", t->file[PATHS],
-                         sfp__pickle_type_name(sfp__pickle_type(t->pickle[PATHS], sfp__pickle_root(t->pickle[PATHS]))));
+                         sfp__pickle_type_name(sfp__pickle_type(t->pickle[PATHS], t->pickle[PATHS]->root)));
     TRY(find_run(t, LUP, &t->lup));
     TRY(find_run(t, LABELS, &t->labels));
     t->batches = sfp__pickle_count(p, t->lup);
