@@ -11,12 +11,12 @@
 #ifndef SFP_BUFFER_BUFFER_H
 #define SFP_BUFFER_BUFFER_H
 
-#include "base/ask.h"
 #include "base/error.h"
-#include "base/need.h"
-#include "base/parts.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
+#include "buffer/ask.h"
+#include "select/need.h"
+#include "select/parts.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -194,7 +194,7 @@ int sfp__buffer_fill(sfp_buffer *b, const sfp_buffer_batch *batch);
 
 /* For methods that decide before they change anything. Free slots that the batch is going to fill, and the samples then left: */
 int sfp__buffer_fits(const sfp_buffer *b, const sfp_buffer_batch *batch);
-/* Who is in slot p once it has, as base/ask.h numbers samples; and the label of a sample so numbered. */
+/* Who is in slot p once it has, as buffer/ask.h numbers samples; and the label of a sample so numbered. */
 int sfp__buffer_who(const sfp_buffer *b, const sfp_buffer_batch *batch, int p);
 int32_t sfp__buffer_label(const sfp_buffer *b, const sfp_buffer_batch *batch, int who);
 /* Does what was decided: fills free slots, then puts sample retained[i] into slot replaced[i] for i < nu, counts all of the batch

@@ -26,7 +26,7 @@ typedef struct aser {
     sfp_arena arena;
 } aser;
 
-/* The sets of one update, samples numbered as in base/ask.h. */
+/* The sets of one update, samples numbered as in buffer/ask.h. */
 typedef struct sets {
     int left;      /* samples of the batch that did not fit: stored..b-1 */
     int competing; /* buffer samples among the candidates */

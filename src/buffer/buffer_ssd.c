@@ -37,8 +37,8 @@
  *    picture moves when its class is matched. Momentum goes on over tasks.
  *  - they match after a batch is stored, and not when it began a synthetic picture; here always before. */
 #include "base/mem.h"
-#include "base/pixels.h"
 #include "buffer/ssd_state.h"
+#include "compute/pixels.h"
 
 #include <math.h>
 #include <string.h>

@@ -11,8 +11,8 @@
  * (grad_x L(theta + hv) - grad_x L(theta - hv)) / 2h: three passes and no graph (h: ssd.h).
  *
  * Everything that can fail comes first and writes to scratch only; then all steps are done. */
-#include "base/pixels.h"
 #include "buffer/ssd_state.h"
+#include "compute/pixels.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,8 @@ set(SFP_COMPUTE
     compute/kernels.c
     compute/kernels_ref.c
     compute/kernels_generic.c
-    compute/param.c)
+    compute/param.c
+    compute/pixels.c)
 list(TRANSFORM SFP_COMPUTE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
 
 set(simd_flags -O3 -ffp-contract=fast -fno-trapping-math -fno-signed-zeros)

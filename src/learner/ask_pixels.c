@@ -1,5 +1,5 @@
-/* The part of base/ask.h that ends at pixels: gradients of the loss and of features to the pictures a buffer method has made, and
- * what a slot keeps to be scored.
+/* The part of buffer/ask.h that ends at pixels: gradients of the loss and of features to the pictures a buffer method has made,
+ * and what a slot keeps to be scored.
  *
  * Along v the parameters are moved in place and put back from a copy: theta + h*v - h*v is not theta in floating point. Rows that
  * do not learn stay where they are, so that what the fingerprints keep of them (attunement's maps) is not computed again. The

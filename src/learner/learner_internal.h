@@ -2,7 +2,7 @@
 #ifndef SFP_LEARNER_LEARNER_INTERNAL_H
 #define SFP_LEARNER_LEARNER_INTERNAL_H
 
-#include "base/ask.h"
+#include "buffer/ask.h"
 #include "learner/drift.h"
 #include "learner/learner.h"
 #include "learner/look.h"
@@ -111,7 +111,7 @@ bool sfp__learner_masked(const sfp_learner *l);
 bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item);
 void sfp__learner_keep_queries(sfp_learner *l, int unknown);
 
-/* ask.c: base/need.h's gradients of samples of the batch, while it is selected from: the loss as a step has it, rows that learn
+/* ask.c: select/need.h's gradients of samples of the batch, while it is selected from: the loss as a step has it, rows that learn
  * one parameter after another. */
 size_t sfp__learner_gradient_length(const sfp_learner *l);
 sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *out, sfp_error *err);
@@ -124,7 +124,7 @@ void sfp__learner_ask_done(sfp_learner *l);
 /* For an update of the buffer; NULL: its method asks for nothing. */
 const sfp_ask *sfp__learner_ask(sfp_learner *l);
 
-/* base/ask.h's calls of the same names, while the buffer is updated; the learner is their ctx. They use the arrays of a step. */
+/* buffer/ask.h's calls of the same names, while the buffer is updated; the learner is their ctx. They use the arrays of a step. */
 sfp_status sfp__ask_pixels(void *learner, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx,
                            sfp_error *err);
 sfp_status sfp__ask_feature_pixels(void *learner, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *err);

@@ -1,8 +1,8 @@
 #include "learner/predictor.h"
 
 #include "base/mem.h"
-#include "base/pixels.h"
 #include "compute/gemm.h"
+#include "compute/pixels.h"
 #include "learner/learner_internal.h"
 #include "learner/restored.h"
 

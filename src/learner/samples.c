@@ -1,6 +1,6 @@
 /* Where the samples of a step are: pictures and queries of the batch are the learner's, those of slots the buffer's. A query is
  * computed once in the life of a sample, by whichever pass needs it first. */
-#include "base/pixels.h"
+#include "compute/pixels.h"
 #include "learner/learner_internal.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "learner/learner.h"
 
 #include "base/clock.h"
-#include "base/pixels.h"
+#include "compute/pixels.h"
 #include "compute/vec.h"
 #include "learner/learner_internal.h"
 

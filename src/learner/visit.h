@@ -2,8 +2,8 @@
 #ifndef SFP_LEARNER_VISIT_H
 #define SFP_LEARNER_VISIT_H
 
-#include "base/parts.h"
 #include "io/kept.h"
+#include "select/parts.h"
 
 typedef struct sfp_visitor {
     const char *prefix; /* names are PREFIX.NAME; NULL: NAME */

@@ -1,8 +1,8 @@
 #include "pretrain/image_set.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "stream/source.h"
 
 #include <pthread.h>

@@ -2,8 +2,8 @@
 #include "pretrain/pretrain.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "io/file.h"
 #include "io/folder.h"
 #include "model/vit_train.h"

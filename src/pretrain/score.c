@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/rank.h"
 #include "compute/gemm.h"
+#include "compute/pixels.h"
 #include "compute/vec.h"
 #include "pretrain/views.h"
 

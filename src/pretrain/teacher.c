@@ -1,8 +1,8 @@
 #include "pretrain/teacher.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "io/tensor/tensor.h"
 #include "model/vit_builtin.h"
 #include "pretrain/views.h"

@@ -2,7 +2,7 @@
 
 #include "base/ahead.h"
 #include "base/mem.h"
-#include "base/pixels.h"
+#include "compute/pixels.h"
 #include "io/image/image.h"
 
 #include <math.h>

@@ -6,9 +6,9 @@
 #ifndef SFP_SELECT_LOSSNET_H
 #define SFP_SELECT_LOSSNET_H
 
-#include "base/need.h"
 #include "base/rng.h"
 #include "compute/param.h"
+#include "select/need.h"
 
 enum { SFP_LOSSNET_WIDTH = 128, SFP_LOSSNET_JOINED = SFP_TAPS * SFP_LOSSNET_WIDTH, SFP_LOSSNET_PARAMS = 2 * SFP_TAPS + 2 };
 

@@ -13,11 +13,11 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/need.h"
-#include "base/parts.h"
 #include "base/rank.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
+#include "select/need.h"
+#include "select/parts.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 #include "stream/source_internal.h"
 
-#include "base/hash.h"
+#include "base/rng.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The table of sources, and how one is named on the command line. */
 #include "stream/source_internal.h"
 
-#include "base/hash.h"
 #include "base/mem.h"
+#include "base/rng.h"
 
 #include <stdarg.h>
 #include <stdio.h>

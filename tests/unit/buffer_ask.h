@@ -1,9 +1,9 @@
-/* Somebody to ask (base/ask.h) for the buffer tests: features and gradients that follow from the id of a sample alone, and a note
- * of what was asked. Include after <cmocka.h>. */
+/* Somebody to ask (buffer/ask.h) for the buffer tests: features and gradients that follow from the id of a sample alone, and a
+ * note of what was asked. Include after <cmocka.h>. */
 #ifndef SFP_TESTS_BUFFER_ASK_H
 #define SFP_TESTS_BUFFER_ASK_H
 
-#include "base/ask.h"
+#include "buffer/ask.h"
 
 #include <math.h>
 

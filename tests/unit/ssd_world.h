@@ -3,8 +3,8 @@
 #ifndef SFP_TESTS_SSD_WORLD_H
 #define SFP_TESTS_SSD_WORLD_H
 
-#include "base/pixels.h"
 #include "buffer/buffer.h"
+#include "compute/pixels.h"
 
 #include "numeric.h"
 #include "test.h"

@@ -129,7 +129,7 @@ static void move_pixels(scene *f, const double *d, double t)
             f->wide[i][k] = (double)f->x[i][k] + t * d[(size_t)i * f->pixels + k];
 }
 
-/* The oracle's values that learn to theirs plus t * v, v as base/ask.h flattens it. */
+/* The oracle's values that learn to theirs plus t * v, v as buffer/ask.h flattens it. */
 static void move_values(scene *f, const float *v, double t)
 {
     int count;

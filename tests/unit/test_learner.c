@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "base/pixels.h"
+#include "compute/pixels.h"
 #include "io/image/image.h"
 
 #include "test.h"

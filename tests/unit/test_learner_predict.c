@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/pixels.h"
+#include "compute/pixels.h"
 
 #include "test.h"
 #include "test_learner_fixture.h"

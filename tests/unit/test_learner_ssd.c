@@ -1,6 +1,6 @@
 /* The buffer ssd in a learner: that matching lowers its loss; whole runs: what slots hold, threads, resume, allocations. Its
  * gradients: test_ask_pixels.c. */
-#include "base/pixels.h"
+#include "compute/pixels.h"
 #include "learner/learner.h"
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Pools that a sample chooses from (SPEC section 13: l2p, dualprompt): what they hold, what a sample takes, what learns when.
  * Their gradients are in test_trainer_gradient.c, checkpoints and states in test_checkpoint.c and test_restored.c. */
 
-#include "base/pixels.h"
+#include "compute/pixels.h"
 #include "compute/vec.h"
 #include "failing_alloc.h"
 #include "test.h"

@@ -1,7 +1,7 @@
 /* The arithmetic of the buffer ssd: relations and their gradient against the formula in double, the gap, the step, and pixels
  * between bytes and floats. */
-#include "base/pixels.h"
 #include "buffer/ssd.h"
+#include "compute/pixels.h"
 
 #include <stdbool.h>
 #include <stdint.h>

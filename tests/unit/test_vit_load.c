@@ -1,5 +1,5 @@
 /* Loading a checkpoint: files written here with the weights of a random vit, right ones and every wrong kind. */
-#include "base/pixels.h"
+#include "compute/pixels.h"
 #include "model/vit.h"
 
 #include "io/tensor/safetensors.h"

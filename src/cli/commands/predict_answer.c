@@ -3,7 +3,7 @@
 #include "cli/backbone.h"
 
 #include "base/mem.h"
-#include "base/pixels.h"
+#include "compute/pixels.h"
 
 #include <limits.h>
 #include <math.h>

@@ -2,7 +2,7 @@
  * its turn comes, and comes as it is then; the event of its writer finds nothing new. */
 #include "stream/sources/dir.h"
 
-#include "base/hash.h"
+#include "base/rng.h"
 
 #include <errno.h>
 #include <fcntl.h>

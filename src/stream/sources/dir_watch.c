@@ -1,7 +1,7 @@
 #include "stream/sources/dir.h"
 
 #include "base/clock.h"
-#include "base/strings.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
  * is found from where the next header is: libarchive tells only that. A file
  * classes.txt beside the shards names the classes. */
 #include "base/rank.h"
-#include "base/strings.h"
+#include "base/text.h"
 #include "stream/sources/tar_sample.h"
 
 #include <dirent.h>

@@ -13,7 +13,7 @@
 #include "cli/ui.h"
 
 #include "base/mem.h"
-#include "base/strings.h"
+#include "base/text.h"
 #include "io/file.h"
 
 #include <dirent.h>

@@ -2,8 +2,8 @@
  *
  * A method with state lists its parts; whoever writes checkpoints walks the list. Shapes depend on the options alone, never on
  * what was learned, so that a file is checked before the first value is changed. */
-#ifndef SFP_BASE_PARTS_H
-#define SFP_BASE_PARTS_H
+#ifndef SFP_SELECT_PARTS_H
+#define SFP_SELECT_PARTS_H
 
 #include <stdint.h>
 

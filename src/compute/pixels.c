@@ -1,4 +1,4 @@
-#include "base/pixels.h"
+#include "compute/pixels.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* What a selector or a buffer method may ask for: one bit each, the same for both, so that what a step must compute is the
  * union. What costs a pass: QUERY and ATTENTION the unprompted backbone (queries are kept for the step, so that only samples left
  * out cost extra); FEATURES, LOGITS, PROBS and TAPS together one more, the prompted backbone. */
-#ifndef SFP_BASE_NEED_H
-#define SFP_BASE_NEED_H
+#ifndef SFP_SELECT_NEED_H
+#define SFP_SELECT_NEED_H
 
 #include "base/error.h"
 
@@ -18,7 +18,7 @@ enum {
     SFP_NEED_PIXELS = 256,   /* buffers alone: gradients to pixels; pictures of a batch then are pixels, never compressed */
 };
 
-/* For a buffer FEATURES and GRADIENTS are not arrays but what it may ask for (base/ask.h); with QUERY all queries of a batch are
+/* For a buffer FEATURES and GRADIENTS are not arrays but what it may ask for (buffer/ask.h); with QUERY all queries of a batch are
  * known when it is offered. */
 
 enum { SFP_TAPS = 4 };

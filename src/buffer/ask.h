@@ -1,12 +1,12 @@
-/* What a buffer method may ask of the learner while its update runs (base/need.h says who gets what). It names samples and
+/* What a buffer method may ask of the learner while its update runs (select/need.h says who gets what). It names samples and
  * pictures, and never sees the model.
  *
  * A sample is one int: i < b is sample i of the batch, b + s is slot s, as the batch and the slots are at the moment of the call.
  * Everything is with the parameters as they are after the steps, and they are bit for bit the same when a call returns. Queries
  * that a call had to compute are kept with the batch, the slots and the pictures, so that none is computed twice. Every call
  * takes any number. On failure its outputs are undefined, but a query that is said to be known is. */
-#ifndef SFP_BASE_ASK_H
-#define SFP_BASE_ASK_H
+#ifndef SFP_BUFFER_ASK_H
+#define SFP_BUFFER_ASK_H
 
 #include "base/error.h"
 
