@@ -1,13 +1,14 @@
-/* What a run is made of. Each part has one owner, the file that changes it; only run.c sees them all together.
+/* What a run is made of. Each part is changed by one file:
  *
  *   plan       plan.c       what is to be run: options, sources, tasks, batches. Made before anything begins, constant then
- *   position   run.c        where it stands: what a checkpoint holds beside the learner and the parts below (position.c)
+ *   position   run.c        where it stands: what a checkpoint holds beside the learner and the parts below
  *   classes    classes.c    the classes of the stream: a live one's appear, and are matched by name
  *   arrivals   arrivals_*.c how data comes, and how time passes (arrivals.h)
- *   journal    journal.c    what is noted: the result, events, predictions, pictures for the report
+ *   journal    journal.c    what is noted: the result, events, predictions, images for the report
  *   pace       run.c        when the next checkpoint is due
  *
- * files.c has the folder: what is found in it, and what is left in it. All parts live as long as sfp__run. */
+ * All live as long as sfp__run. run.c sees them together, and so do those that write down where all of them stand: journal.c (of a
+ * timestamp), position.c (for a checkpoint) and files.c (what is found in the folder, and what is left in it). */
 #ifndef SFP_RUN_RUN_INTERNAL_H
 #define SFP_RUN_RUN_INTERNAL_H
 
