@@ -1,8 +1,8 @@
 /* How data comes to a run: a delivery at a time, in the order of the stream.
  *
- *     a->kind->next(a, until, &d, err);     what comes next; it waits for it
+ *     sfp__arrivals_next(a, until, &d, err);     what comes next; it waits for it
  *     ... predict, or learn ...
- *     a->kind->commit(a, seconds);          only now clock and ledger move: a run that ends before gets it again
+ *     sfp__arrivals_commit(a, seconds);          only now clock and ledger move: a run that ends before gets it again
  *
  * Two kinds: an indexed stream is known beforehand (arrivals_indexed.c: feed and clock), a live one is not (arrivals_live.c:
  * inbox and ledger). */
@@ -75,6 +75,22 @@ struct sfp__arrivals {
     sfp_lag *lag;     /* NULL: nothing can be late */
     sfp_clock *clock; /* NULL: a live stream */
 };
+
+static inline sfp_status sfp__arrivals_next(sfp__arrivals *a, double until, sfp__delivery *d, sfp_error *err)
+{
+    return a->kind->next(a, until, d, err);
+}
+
+static inline void sfp__arrivals_commit(sfp__arrivals *a, double seconds)
+{
+    a->kind->commit(a, seconds);
+}
+
+static inline void sfp__arrivals_free(sfp__arrivals *a)
+{
+    if (a)
+        a->kind->free(a);
+}
 
 sfp_status sfp__arrivals_indexed(const sfp__plan *p, sfp_result *r, sfp__arrivals **out, sfp_error *err);
 sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *classes, sfp__arrivals **out, sfp_error *err);

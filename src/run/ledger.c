@@ -24,9 +24,9 @@ struct sfp_ledger {
     size_t restored_count;
     uint64_t next_id, predicted;
     struct {
-        uint64_t *mark;   /* (room) */
-        int64_t *changed; /* (room) */
-        size_t room, count, next;
+        uint64_t *mark;   /* (capacity) */
+        int64_t *changed; /* (capacity) */
+        size_t capacity, count, next;
         int64_t until; /* the latest change of those that were overwritten */
     } done;            /* with the last images: a ring */
 };
@@ -80,7 +80,7 @@ sfp_status sfp__ledger_create(int capacity, size_t marks, sfp_ledger **out, sfp_
     sfp_ledger *l = NULL;
     TRY(sfp__alloc(&l, 1, sizeof *l, err));
     l->capacity = (size_t)capacity;
-    l->done.room = marks;
+    l->done.capacity = marks;
     l->done.until = INT64_MIN;
     l->buckets = 1024;
     while (l->buckets < l->capacity)
@@ -195,15 +195,15 @@ bool sfp__ledger_id(sfp_ledger *l, uint64_t identity, uint64_t *id)
 
 static void keep_mark(sfp_ledger *l, const sfp_arrival *a)
 {
-    if (!l->done.room || !a->origin.mark)
+    if (!l->done.capacity || !a->origin.mark)
         return;
     size_t at = l->done.next;
-    if (l->done.count == l->done.room && l->done.changed[at] > l->done.until)
+    if (l->done.count == l->done.capacity && l->done.changed[at] > l->done.until)
         l->done.until = l->done.changed[at];
     l->done.mark[at] = a->origin.mark;
     l->done.changed[at] = a->origin.changed;
-    l->done.next = (at + 1) % l->done.room;
-    l->done.count += l->done.count < l->done.room;
+    l->done.next = (at + 1) % l->done.capacity;
+    l->done.count += l->done.count < l->done.capacity;
 }
 
 void sfp__ledger_finish(sfp_ledger *l, sfp_arrival *a)
@@ -306,10 +306,10 @@ json_t *sfp__ledger_json(const sfp_ledger *l)
     bool all = waiting && marks;
     for (const queue *q = &l->waiting; q; q = q == &l->waiting ? &l->labelled : NULL)
         for (const sfp_arrival *a = q->oldest; a && all; a = a->newer)
-            all = add(waiting, (json_int_t)a->origin.id) && add(waiting, (json_int_t)a->origin.identity) && add(waiting, (json_int_t)a->origin.mark) &&
-                  add(waiting, a->origin.changed);
+            all = add(waiting, (json_int_t)a->origin.id) && add(waiting, (json_int_t)a->origin.identity) &&
+                  add(waiting, (json_int_t)a->origin.mark) && add(waiting, a->origin.changed);
     for (size_t i = 0; i < l->done.count && all; i++) { /* the oldest first */
-        size_t at = (l->done.next + l->done.room - l->done.count + i) % l->done.room;
+        size_t at = (l->done.next + l->done.capacity - l->done.count + i) % l->done.capacity;
         all = add(marks, (json_int_t)l->done.mark[at]) && add(marks, l->done.changed[at]);
     }
     if (!all) {
@@ -352,7 +352,7 @@ bool sfp__ledger_read(sfp_ledger *l, json_t *j)
     if (json_unpack(j, "{s:I,s:I,s:o,s:o,s:I}", "next_id", &next_id, "predicted", &predicted, "waiting", &waiting, "marks",
                     &marks, "until", &until) != 0 ||
         next_id < 0 || predicted < 0 || predicted > next_id || !whole_numbers(waiting, NUMBERS, WAITING_MAX, &n) ||
-        !whole_numbers(marks, 2, l->done.room, &done))
+        !whole_numbers(marks, 2, l->done.capacity, &done))
         return false;
     for (size_t i = 0; i < n; i++)
         if ((uint64_t)number_at(waiting, NUMBERS * i) >= (uint64_t)next_id)
@@ -373,7 +373,7 @@ bool sfp__ledger_read(sfp_ledger *l, json_t *j)
         l->done.changed[i] = number_at(marks, 2 * i + 1);
     }
     l->done.count = done;
-    l->done.next = l->done.room ? done % l->done.room : 0;
+    l->done.next = l->done.capacity ? done % l->done.capacity : 0;
     l->done.until = until;
     l->next_id = (uint64_t)next_id;
     l->predicted = (uint64_t)predicted;

@@ -268,7 +268,7 @@ static sfp_status loop(sfp__run_state *run, sfp_error *err)
     TRY(evaluate_if_due(run, err)); /* of a run that was stopped within it */
     while (d.more || !sfp__plan_stopped(&run->plan)) {
         double seconds = 0;
-        TRY(arrivals->kind->next(arrivals, save_at(run), &d, err));
+        TRY(sfp__arrivals_next(arrivals, save_at(run), &d, err));
         if (d.end)
             break;
         if (d.count || d.predict_count)
@@ -276,7 +276,7 @@ static sfp_status loop(sfp__run_state *run, sfp_error *err)
         TRY(reach_task(run, d.task, err));
         TRY(answer(run, &d, &seconds, err));
         TRY(learn(run, &d, &seconds, err));
-        arrivals->kind->commit(arrivals, seconds);
+        sfp__arrivals_commit(arrivals, seconds);
         run->pace.unsaved |= d.taken;
         if (d.more)
             continue;
@@ -479,8 +479,7 @@ sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_
     memset(result, 0, sizeof *result);
     sfp_status status = run_all(&run, err);
     sfp__journal_done(&run.journal);
-    if (run.arrivals)
-        run.arrivals->kind->free(run.arrivals);
+    sfp__arrivals_free(run.arrivals);
     sfp__evaluator_free(run.evaluator);
     sfp__classes_done(&run.classes);
     sfp__predictor_free(run.predictor);
