@@ -5,6 +5,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
+    KEPT_IN_BLOCK;
     static const uint8_t storage[96] = {1, 2, 3};
     zip_made z = {0};
     read_tensors(bytes, size);
@@ -13,6 +14,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     zip_add(&z, "archive/data/1", storage, 16, size % 2);
     zip_end(&z);
     read_tensors(z.file.bytes, z.file.size);
-    zip_free(&z);
     return 0;
 }

@@ -53,7 +53,6 @@ static inline void mean_row(const test_ask *t, int n, const int *sample, float *
         for (int k = 0; k < params; k++)
             out[k] += one[k] / (float)n;
     }
-    free(one);
 }
 
 /* One question, answered from the last group to the first: the order is nobody's to rely on. */

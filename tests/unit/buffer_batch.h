@@ -23,9 +23,7 @@ typedef struct test_batch {
 
 static inline void *test_array(int n, size_t size)
 {
-    void *p = calloc((size_t)(n ? n : 1), size);
-    assert_non_null(p);
-    return p;
+    return kept_calloc((size_t)(n ? n : 1), size);
 }
 
 static inline size_t test_image_size(uint64_t id, size_t image_bytes)
@@ -97,21 +95,6 @@ static inline test_batch batch_make(int b, int dim, size_t image_bytes, uint64_t
                                 .score = t.score,
                                 .fingerprint = t.fingerprint};
     return t;
-}
-
-static inline void batch_free(test_batch *t)
-{
-    for (int i = 0; i < t->view.b; i++)
-        free(t->image[i]);
-    free(t->label);
-    free(t->id);
-    free(t->image);
-    free(t->image_size);
-    free(t->mean_embed);
-    free(t->query);
-    free(t->score);
-    free(t->fingerprint);
-    free(t->has_query);
 }
 
 static inline sfp_buffer *buffer_make(const char *method, int slots, int dim, size_t image_bytes, int max_batch)

@@ -65,8 +65,7 @@ static void make_world(void)
     assert_non_null(mkdtemp(dir));
     MUST(sfp__vit_random(&config, 3, 0.1f, &vit, &err));
     MUST(sfp__thread_pool_create(2, &threads, &err));
-    pictures = calloc(SAMPLES, sizeof *pictures);
-    assert_non_null(pictures);
+    pictures = kept_calloc(SAMPLES, sizeof *pictures);
     for (int i = 0; i < SAMPLES; i++)
         draw(i, pictures[i].rgb);
 }
@@ -99,7 +98,6 @@ static void free_world(void)
     sfp__vit_free(vit);
     for (int i = 0; i < SAMPLES; i++)
         sfp__free(pictures[i].png);
-    free(pictures);
     assert_int_equal(rmdir(dir), 0);
 }
 

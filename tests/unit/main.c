@@ -50,6 +50,8 @@ static bool is_named(const char *file, const char *name)
     return strncmp(base, name, n) == 0 && strcmp(base + n, ".c") == 0;
 }
 
+static size_t kept_before;
+
 static void run(void **state)
 {
     const test_entry *t = *state;
@@ -60,6 +62,7 @@ static int before(void **state)
 {
     const test_entry *t = *state;
     *t->err = (sfp_error){0};
+    kept_before = kept_count();
     if (t->before)
         t->before();
     return 0;
@@ -70,6 +73,7 @@ static int after(void **state)
     const test_entry *t = *state;
     if (t->after)
         t->after();
+    kept_free_to(&kept_before);
     return 0;
 }
 
@@ -86,6 +90,7 @@ static int after_all(void **unused)
     (void)unused;
     if (all_after)
         all_after();
+    kept_free_to(&(size_t){0});
     return 0;
 }
 

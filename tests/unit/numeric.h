@@ -16,9 +16,7 @@
 
 static inline float *floats(size_t n)
 {
-    float *p = malloc(n ? n * sizeof *p : 1);
-    assert_non_null(p);
-    return p;
+    return kept_malloc(n * sizeof(float));
 }
 
 /* n values of a normal with this standard deviation. */

@@ -99,8 +99,7 @@ static inline char *file_text(const char *path)
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     size_t room = 1 << 22;
-    char *text = malloc(room);
-    assert_non_null(text);
+    char *text = kept_malloc(room);
     text[fread(text, 1, room - 1, f)] = '\0';
     (void)fclose(f);
     return text;

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "test.h"
+
 typedef struct select_case {
     sfp_select_batch batch;
     int32_t *label;
@@ -22,7 +24,7 @@ typedef enum case_kind {
 
 static inline float *case_rows(sfp_rng *rng, int n, int width, case_kind kind)
 {
-    float *x = malloc((size_t)n * (size_t)width * sizeof *x + 1);
+    float *x = kept_malloc((size_t)n * (size_t)width * sizeof *x + 1);
     for (int i = 0; i < n * width; i++)
         x[i] = kind == CASE_GRID ? (float)((int)sfp__rng_below(rng, 4) - 1) : (float)sfp__rng_normal(rng);
     for (int i = 1; kind == CASE_TWINS && i < n; i++)
@@ -36,7 +38,7 @@ static inline float *case_rows(sfp_rng *rng, int n, int width, case_kind kind)
 
 static inline select_case make_case(sfp_rng *rng, int b, int dim, int classes, case_kind kind)
 {
-    select_case c = {.label = malloc((size_t)b * sizeof(int32_t) + 1)};
+    select_case c = {.label = kept_malloc((size_t)b * sizeof(int32_t) + 1)};
     for (int i = 0; i < b; i++)
         c.label[i] = (int32_t)sfp__rng_below(rng, (uint32_t)classes);
     c.score = case_rows(rng, b, 1, kind);
@@ -45,7 +47,7 @@ static inline select_case make_case(sfp_rng *rng, int b, int dim, int classes, c
     c.logits = case_rows(rng, b, classes, kind);
     c.pooled = case_rows(rng, b, dim, kind);
     c.taps = case_rows(rng, b, SFP_TAPS * dim, kind);
-    c.probs = malloc((size_t)b * (size_t)classes * sizeof(float) + 1);
+    c.probs = kept_malloc((size_t)b * (size_t)classes * sizeof(float) + 1);
     for (int i = 0; i < b; i++) {
         double sum = 0;
         for (int k = 0; k < classes; k++)
@@ -65,18 +67,6 @@ static inline select_case make_case(sfp_rng *rng, int b, int dim, int classes, c
                                  .pooled = c.pooled,
                                  .taps = c.taps};
     return c;
-}
-
-static inline void free_case(select_case *c)
-{
-    free(c->label);
-    free(c->score);
-    free(c->query);
-    free(c->features);
-    free(c->logits);
-    free(c->probs);
-    free(c->pooled);
-    free(c->taps);
 }
 
 /* One pick into arrays of exactly b. */

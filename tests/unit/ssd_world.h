@@ -213,8 +213,7 @@ static sfp_buffer_options options(int slots)
 
 static world *make_world(int slots, int classes, uint64_t seed)
 {
-    world *w = calloc(1, sizeof *w);
-    assert_non_null(w);
+    world *w = kept_calloc(1, sizeof *w);
     sfp_rng rng = sfp__rng_init(seed, 9);
     w->slots = slots;
     w->rng = sfp__rng_init(seed, 1);
@@ -246,7 +245,6 @@ static world *make_world(int slots, int classes, uint64_t seed)
 static void free_world(world *w)
 {
     sfp__buffer_free(w->b);
-    free(w);
 }
 
 /* Draws the next batch, b samples with labels of [lo, hi); it is in the world, not yet in the buffer. */

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#define UNUSED __attribute__((unused))
+#include "kept.h"
 
 typedef void test_function(void);
 

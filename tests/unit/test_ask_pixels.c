@@ -97,11 +97,6 @@ static void set_up(scene *f, const kind *k)
 
 static void tear_down(scene *f)
 {
-    oracle_done(&f->o);
-    for (int i = 0; i < PICTURES; i++) {
-        free(f->image[i]);
-        free(f->wide[i]);
-    }
     sfp__learner_free(f->l);
     free_model(&f->m);
 }
@@ -116,7 +111,6 @@ static double loss_at(scene *f)
         oracle_image image = {o, i, doubles((size_t)(ORACLE_PARTS * o->fp.length * D))};
         const vit_oracle_pass pass = {.x = f->wide[i], .prefix = oracle_prefix, .ctx = &image, .feature = o->feature + i * D};
         vit_oracle_forward(&o->vit, &pass);
-        free(image.prefix);
     }
     return oracle_head_loss(o);
 }
@@ -215,9 +209,7 @@ TEST(gradients_to_pixels_are_those_of_the_loss)
             double want = (side[1] - side[0]) / 2e-4, got = along(&f, dx, d);
             if (!(fabs(got - want) <= 1e-4 * size))
                 fail_msg("%s: the gradient gives %.9g, the central difference %.9g (size %.3g)", f.k->name, got, want, size);
-            free(d);
         }
-        free(dx);
         tear_down(&f);
     }
 }
@@ -243,9 +235,7 @@ TEST(gradients_of_features_are_those_of_the_features)
             double want = (side[1] - side[0]) / 2e-4, got = along(&f, dx, d);
             if (!(fabs(got - want) <= 1e-4 * size))
                 fail_msg("%s: the gradient gives %.9g, the central difference %.9g (size %.3g)", f.k->name, got, want, size);
-            free(d);
         }
-        free(dfeature), free(dx);
         tear_down(&f);
     }
 }
@@ -262,7 +252,6 @@ static void mixed(const scene *f, const float *v, double reach, float *dx)
     pixels_of(f, v, (float)-h, other);
     for (size_t i = 0; i < n; i++)
         dx[i] = (float)((double)(dx[i] - other[i]) / (2 * h));
-    free(other);
 }
 
 /* d/dt d/dh L(x + td, theta + hv) by four losses in double. */
@@ -297,9 +286,6 @@ static void mixed_errors(scene *f, const float *v, int reaches, const double *re
         }
         error[r] = sqrt(sum / size);
     }
-    for (int k = 0; k < DIRECTIONS; k++)
-        free(d[k]);
-    free(dx);
 }
 
 /* v = 2 (gs - gr), as matching has it: of the pictures against three others. */
@@ -314,9 +300,6 @@ static float *matching_v(scene *f)
     p.x = x;
     MUST(f->ask->gradient_at(f->ask->ctx, &p, gr, NULL, &err));
     assert_true(sfp__ssd_gap(f->ask->params, v, gr, v) > 0);
-    for (int i = 0; i < PICTURES; i++)
-        free(other[i]);
-    free(gr);
     return v;
 }
 
@@ -341,7 +324,6 @@ TEST(the_mixed_derivative_is_right_and_its_step_well_chosen)
                 fail_msg("%s, v %d: the mixed derivative is off by %.3g of its size", f.k->name, which, error[CHOSEN]);
             assert_true(error[0] > 10 * error[CHOSEN]);
             assert_true(error[REACHES - 1] > 10 * error[CHOSEN]);
-            free(v);
         }
         tear_down(&f);
     }
@@ -384,9 +366,6 @@ TEST(the_matching_loss_falls_along_its_gradient)
     double slope = (side[1] - side[0]) / (2 * t);
     if (!(fabs(slope - length) <= 0.01 * length))
         fail_msg("the loss rises by %.6g along its gradient, whose length is %.6g", slope, length);
-    for (int i = 0; i < PICTURES; i++)
-        free(moved[i]);
-    free(v), free(dx), free(query), free(g), free(gr);
     tear_down(&f);
 }
 
@@ -402,7 +381,6 @@ TEST(parameters_are_put_back_to_the_bit)
     float *first = copied(again, PICTURES * f.pixels); /* the pool was prepared at theta, and now is not */
     pixels_of(&f, v, 0.37f, again);
     check_same("gradient to pixels along v", again, first, PICTURES * f.pixels * sizeof *dx);
-    free(first);
     pixels_of(&f, NULL, 0, again);
     check_same("gradient to pixels", again, dx, PICTURES * f.pixels * sizeof *dx); /* what is cached of the parameters too */
     values after = take_values(f.l);
@@ -412,11 +390,8 @@ TEST(parameters_are_put_back_to_the_bit)
     assert_int_equal(try_pixels(&f, &p, v, 0.37f, again), SFP_EINVAL);
     p.n = 0;
     assert_int_equal(try_pixels(&f, &p, v, 0.37f, again), SFP_EINVAL);
-    free_values(&after);
     after = take_values(f.l);
     assert_true(same_values(&before, &after));
-    free_values(&before), free_values(&after);
-    free(v), free(dx), free(again);
     tear_down(&f);
 }
 
@@ -480,7 +455,6 @@ TEST(queries_of_pictures_are_computed_once)
         assert_true(one == (memcmp(again, dx[0], n * sizeof *g) == 0));
         feature_pixels_of(&f, &p, dfeature, again);
         assert_true(one == (memcmp(again, dx[1], n * sizeof *g) == 0));
-        free(q.all), free(want), free(dfeature), free(g), free(feature), free(dx[0]), free(dx[1]), free(again);
         tear_down(&f);
     }
 }
@@ -524,6 +498,5 @@ TEST(many_pictures_are_one_question)
         MUST(f.ask->embed_at(f.ask->ctx, 1, &xs[i], one, &err));
         check_near("embedding of many", embed + (size_t)i * D, one, D, 1e-6);
     }
-    free(x), free(v), free(dfeature), free(dx), free(one), free(want), free(embed), free(query);
     tear_down(&f);
 }

@@ -278,7 +278,6 @@ TEST(the_largest_sums_stay)
             test_batch x = random_batch(&rng, 1 + (int)sfp__rng_below(&rng, (uint32_t)most), dim, classes, next);
             next += (uint64_t)x.view.b;
             check_update(b, &x, classes, &rng);
-            batch_free(&x);
         }
         sfp__buffer_free(b);
     }
@@ -324,8 +323,6 @@ TEST(sets_are_drawn_uniformly)
     check_distribution("judges of class 0", 6, by_class[0], sixth);
     check_distribution("judges of class 1", 3, by_class[1], third);
     check_distribution("who competes", M, competes, other);
-    batch_free(&fill);
-    batch_free(&x);
     sfp__buffer_free(b);
 }
 
@@ -346,7 +343,5 @@ TEST(failures_change_nothing)
     assert_true(same_rng(&rng, &same));
     t.fail_at = -1;
     check_failed_allocations(b, &x, &y, &t);
-    batch_free(&x);
-    batch_free(&y);
     sfp__buffer_free(b);
 }

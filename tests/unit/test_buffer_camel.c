@@ -120,7 +120,6 @@ TEST(the_merged_set_is_reduced_by_the_definition)
                     fail_msg("round %d, batch %d: sample %d of %d is %s, expected otherwise", round, t, i, all.n,
                              there ? "in" : "out");
             }
-            batch_free(&x);
         }
         sfp__buffer_free(b);
     }
@@ -139,8 +138,6 @@ TEST(ties_go_to_who_is_there)
     assert_int_equal(c.stored, 6);
     MUST(sfp__buffer_update(b, &y.view, NULL, &c, NULL));
     assert_int_equal(c.nu, 0);
-    batch_free(&x);
-    batch_free(&y);
     sfp__buffer_free(b);
 }
 
@@ -160,8 +157,6 @@ TEST(queries_that_are_not_finite_leave_first)
         bad += (id > 10 && id < 15) || id == 23;
     }
     assert_int_equal(bad, 1); /* 2 + 3 are finite, of 6 */
-    batch_free(&x);
-    batch_free(&y);
     sfp__buffer_free(b);
 }
 
@@ -178,7 +173,5 @@ TEST(failures_change_nothing)
     check_same_picture(&before, b);
     y.has_query[2] = true;
     check_failed_allocations(b, &x, &y, &t);
-    batch_free(&x);
-    batch_free(&y);
     sfp__buffer_free(b);
 }

@@ -101,7 +101,6 @@ TEST(nu_has_its_exact_distribution)
                 count[change.nu]++;
             }
             check_distribution("nu", 16, count, p);
-            batch_free(&batch);
             sfp__buffer_free(buffer);
         }
     }
@@ -119,7 +118,6 @@ TEST(nu_counts_what_was_just_stored)
         MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
         assert_int_equal(change.stored, 2);
         assert_int_equal(change.nu, 3); /* half of b, not of what is left */
-        batch_free(&batch);
     }
     sfp__buffer_free(b);
 }
@@ -180,13 +178,6 @@ static void check_draws(const char *what, sfp_drop_rule drop, int m, const float
     check_distribution(what, batch_cells, entered, p_in);
     check_distribution(what, slot_cells, left, p_out);
     check_distribution(what, b * m, both, p_both);
-    free(entered);
-    free(left);
-    free(both);
-    free(p_in);
-    free(p_out);
-    free(p_both);
-    batch_free(&batch);
     sfp__buffer_free(buffer);
 }
 
@@ -230,8 +221,6 @@ TEST(weighted_draws_have_their_exact_distribution)
         }
         ordered_probabilities(n, cases[c].weight, count, 0, 0, 1, p);
         check_distribution("weighted draw", cells, seen, p);
-        free(seen);
-        free(p);
     }
 }
 
@@ -319,7 +308,6 @@ TEST(the_reservoir_keeps_every_set_equally_often)
         count[x < y ? x * 6 + y : y * 6 + x]++;
     }
     check_distribution("reservoir pairs", 36, count, p);
-    batch_free(&batch);
     sfp__buffer_free(b);
 }
 
@@ -344,7 +332,6 @@ TEST(the_reservoir_favours_no_position)
     double p = chi_square_tail(N - 1, statistic * (N - 1) / (N - M));
     if (!(p > 1e-6 && p < 1 - 1e-6))
         fail_msg("chi-square %.2f, p = %g", statistic, p);
-    batch_free(&batch);
     sfp__buffer_free(b);
 }
 
@@ -361,7 +348,6 @@ TEST(the_reservoir_counts_beyond_32_bits)
         assert_int_equal(change.nu, 0); /* chance of one in all runs: 3e-7 */
         assert_int_equal(b->seen, ((uint64_t)1 << 40) + 50);
     }
-    batch_free(&batch);
     sfp__buffer_free(b);
 }
 
@@ -395,7 +381,6 @@ TEST(replay_draws_are_uniform_and_without_replacement)
     check_distribution("replay of everything", 3125, whole, p_whole);
     assert_int_equal(sfp__buffer_draw(b, 0, &rng, slots), 0);
     assert_int_equal(sfp__buffer_draw(b, -3, &rng, slots), 0);
-    batch_free(&batch);
     sfp__buffer_free(b);
 }
 

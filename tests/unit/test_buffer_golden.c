@@ -28,7 +28,7 @@ static size_t length(const json_t *c, const char *key)
 static double *numbers(const json_t *c, const char *key)
 {
     size_t n = length(c, key);
-    double *out = malloc(n * sizeof *out + 1);
+    double *out = kept_malloc(n * sizeof *out + 1);
     for (size_t i = 0; i < n; i++)
         out[i] = json_number_value(json_array_get(json_object_get(c, key), i));
     return out;
@@ -38,10 +38,9 @@ static float *scores(const json_t *c, const char *key)
 {
     size_t n = length(c, key);
     double *in = numbers(c, key);
-    float *out = malloc(n * sizeof *out + 1);
+    float *out = kept_malloc(n * sizeof *out + 1);
     for (size_t i = 0; i < n; i++)
         out[i] = (float)in[i];
-    free(in);
     return out;
 }
 
@@ -67,9 +66,9 @@ TEST(every_update_is_the_reference_s)
         size_t most = (size_t)(b > m ? b : m);
         float *batch = scores(c, "S_batch"), *buffer = scores(c, "S_buffer");
         double *u_nu = numbers(c, "u_nu"), *u_batch = numbers(c, "u_batch"), *u_buffer = numbers(c, "u_buffer");
-        double *dwork = malloc(most * sizeof *dwork);
-        int *iwork = malloc(most * sizeof *iwork), *retained = malloc((size_t)b * sizeof(int)),
-            *replaced = malloc((size_t)b * sizeof(int));
+        double *dwork = kept_malloc(most * sizeof *dwork);
+        int *iwork = kept_malloc(most * sizeof *iwork), *retained = kept_malloc((size_t)b * sizeof(int)),
+            *replaced = kept_malloc((size_t)b * sizeof(int));
         sfp_buffer_plan plan;
         sfp__buffer_plan((uint64_t)n_seen, m, b, batch, buffer, u_nu, u_batch, u_buffer,
                          strcmp(rule, "alg2") == 0 ? SFP_DROP_ALG2 : SFP_DROP_EQ8, SFP_NU_AT_LEAST_ONE, iwork, dwork, retained,
@@ -78,15 +77,6 @@ TEST(every_update_is_the_reference_s)
             fail_msg("case %d: stored %d, nu %d, expected %d, %d", k, plan.stored, plan.nu, whole(c, "stored"), whole(c, "nu"));
         check_indices(k, c, "retained", retained, plan.nu);
         check_indices(k, c, "replaced", replaced, plan.nu);
-        free(batch);
-        free(buffer);
-        free(u_nu);
-        free(u_batch);
-        free(u_buffer);
-        free(dwork);
-        free(iwork);
-        free(retained);
-        free(replaced);
     }
 }
 

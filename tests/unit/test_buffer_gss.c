@@ -183,7 +183,6 @@ TEST(samples_are_stored_and_replaced_with_their_scores)
                 for (int i = 0; i < m; i++)
                     assert_true(fabs((double)score[i] - (double)was[i]) < 1e-5);
             }
-            batch_free(&x);
         }
         sfp__buffer_free(b);
     }
@@ -236,8 +235,6 @@ TEST(slots_are_drawn_and_replaced_with_the_right_probabilities)
             probability[M * (M + 1) + M] += drawn * (1 - p) * (1 - q);
         }
     check_distribution("replacements", (M + 1) * (M + 1), count, probability);
-    batch_free(&fill);
-    batch_free(&x);
     sfp__buffer_free(b);
 }
 
@@ -257,7 +254,6 @@ TEST(any_scores_are_survived)
         ask_begin(&t, b, &x);
         MUST(sfp__buffer_update(b, &x.view, &rng, &c, NULL));
         check_change(&before, &x, &c, b);
-        batch_free(&x);
     }
     sfp__buffer_free(b);
 }
@@ -283,7 +279,5 @@ TEST(failures_change_nothing)
     }
     t.fail_at = -1;
     check_failed_allocations(b, &x, &y, &t);
-    batch_free(&x);
-    batch_free(&y);
     sfp__buffer_free(b);
 }

@@ -209,8 +209,7 @@ static copy copy_of(const world *w)
     copy c = {.seen = w->b->seen, .rng = w->rng};
     for (int i = 0; i < PARTS; i++) {
         const void *from = part_of(w, part_names[i], &c.bytes[i]);
-        c.part[i] = malloc(c.bytes[i]);
-        assert_non_null(c.part[i]);
+        c.part[i] = kept_malloc(c.bytes[i]);
         memcpy(c.part[i], from, c.bytes[i]);
     }
     for (int i = 0; i < w->slots; i++) {
@@ -219,12 +218,6 @@ static copy copy_of(const world *w)
         c.id[i] = w->b->slot[i].id;
     }
     return c;
-}
-
-static void free_copy(copy *c)
-{
-    for (int i = 0; i < PARTS; i++)
-        free(c->part[i]);
 }
 
 /* The window holds what it held, but for the row that a batch at hand writes over; queries may have become known. */
@@ -284,7 +277,6 @@ TEST(a_failure_of_any_call_changes_nothing)
     } while (status != SFP_OK);
     assert_true(k > 8); /* calls of every kind */
     w->m.fail_at = -1;
-    free_copy(&c);
     free_world(w);
 }
 
@@ -306,7 +298,6 @@ TEST(a_gradient_that_is_no_number_moves_nothing)
             assert_true(isfinite(x[i * N + k]) && isfinite(u[i * N + k]));
     }
     assert_true(moved > 0 && stayed > 0);
-    free_copy(&c);
     free_world(w);
 }
 

@@ -16,7 +16,6 @@ static float *make_spd(sfp_rng *rng, int n, int ld, double ridge)
     for (int i = 0; i < n; i++)
         for (int j = 0; j <= i; j++)
             a[i * ld + j] = (float)(dot(b + i * k, b + j * k, (size_t)k) / k + (i == j ? ridge : 0));
-    free(b);
     return a;
 }
 
@@ -47,8 +46,6 @@ TEST(the_factor_times_its_transpose_is_the_matrix)
             float *a = make_spd(&rng, n, ld, 0.1), *l = copied(a, (size_t)n * (size_t)ld);
             assert_true(sfp__cholesky(n, l, ld));
             check_factor(l, a, n, ld);
-            free(a);
-            free(l);
         }
 }
 
@@ -62,8 +59,6 @@ TEST(appending_rows_gives_the_same_factor)
         for (int done = 0; done < n; done += steps[k])
             assert_true(sfp__cholesky_append(done, n - done < steps[k] ? n - done : steps[k], l, ld));
         check_factor(l, a, n, ld);
-        free(a);
-        free(l);
     }
 }
 
@@ -91,10 +86,6 @@ TEST(forward_then_backward_solves)
                 }
                 check_same("beyond the row", x + r * ldx + n, b + r * ldx + n, 5 * sizeof *x);
             }
-            free(a);
-            free(l);
-            free(b);
-            free(x);
         }
 }
 
@@ -114,7 +105,6 @@ TEST(what_has_no_factor_is_told)
             else
                 a[i * n + i] = how == 0 ? -1.0f : how == 1 ? NAN : 0.0f;
             assert_false(sfp__cholesky(n, a, n));
-            free(a);
         }
     float pair[] = {1, 0, 2, 1}; /* indefinite, found by append */
     assert_true(sfp__cholesky_append(0, 1, pair, 2));
@@ -129,8 +119,6 @@ TEST(the_same_input_gives_the_same_bytes)
     assert_true(sfp__cholesky(n, a, n) && sfp__cholesky(n, l, n));
     for (int i = 0; i < n; i++)
         check_same("row", a + i * n, l + i * n, ((size_t)i + 1) * sizeof *a);
-    free(a);
-    free(l);
 }
 
 TEST(double_factors_solve_ill_conditioned_systems)
@@ -139,14 +127,15 @@ TEST(double_factors_solve_ill_conditioned_systems)
     for (int n = 1; n <= 40; n += 13) {
         size_t count = (size_t)n * (size_t)n;
         int columns = 3;
-        double *a = malloc(count * sizeof *a), *u = malloc(count * sizeof *u), *x = malloc((size_t)(n * columns) * sizeof *x);
+        double *a = kept_malloc(count * sizeof *a), *u = kept_malloc(count * sizeof *u),
+               *x = kept_malloc((size_t)(n * columns) * sizeof *x);
         float *v = normals(&rng, (size_t)n, 1000);
         for (int i = 0; i < n; i++)
             for (int j = 0; j < n; j++) /* one direction of 1e6 n, the others 1e-3 */
                 u[i * n + j] = a[i * n + j] = (double)v[i] * (double)v[j] + (i == j ? 1e-3 : 0);
         for (int i = 0; i < n * columns; i++)
             x[i] = sfp__rng_normal(&rng);
-        double *b = malloc((size_t)(n * columns) * sizeof *b);
+        double *b = kept_malloc((size_t)(n * columns) * sizeof *b);
         memcpy(b, x, (size_t)(n * columns) * sizeof *b);
         assert_true(sfp__cholesky_f64(n, u));
         sfp__cholesky_solve_f64(n, u, columns, x);
@@ -157,11 +146,6 @@ TEST(double_factors_solve_ill_conditioned_systems)
                     s += a[i * n + j] * x[j * columns + c];
                 assert_true(fabs(s - b[i * columns + c]) < 1e-3);
             }
-        free(a);
-        free(u);
-        free(x);
-        free(b);
-        free(v);
     }
     double singular[] = {1, 1, 1, 1};
     assert_false(sfp__cholesky_f64(2, singular));

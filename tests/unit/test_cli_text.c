@@ -139,11 +139,9 @@ TEST(broken_lists_name_their_line)
 
 TEST(a_line_without_end_is_refused)
 {
-    char *line = malloc(SFP_LIST_MAX_LINE + 10);
-    assert_non_null(line);
+    char *line = kept_malloc(SFP_LIST_MAX_LINE + 10);
     memset(line, 'a', SFP_LIST_MAX_LINE + 10);
     put_bytes("list.csv", line, SFP_LIST_MAX_LINE + 10);
-    free(line);
     sfp_filelist l = {0};
     REFUSED(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT, "too long");
     sfp__filelist_done(&l);

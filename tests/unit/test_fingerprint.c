@@ -168,7 +168,6 @@ static void check_start(const fixture *f, int start, int open, sfp_rng *rng)
             if (!full)
                 memcpy(basis + (size_t)have++ * n, y, n * sizeof *y);
         }
-        free(basis), free(y), free(draw);
     }
 }
 
@@ -276,7 +275,6 @@ TEST(a_boundary_freezes_and_resets_adam)
     for (int i = 0; i < count; i++) {
         if (is_pool(all[i]))
             check_same(all[i]->name, all[i]->data, kept[i], 3 * all[i]->width * sizeof(float));
-        free(kept[i]);
     }
     tear_down(&f);
 }
@@ -334,7 +332,6 @@ TEST(free_streams_grow_by_spans_until_full_then_all_learn)
         float *before = copied(p->data, (size_t)spans[i][1] * p->width);
         MUST(sfp__fp_grow(f.fp, &err));
         check_same("what was open", p->data, before, (size_t)spans[i][1] * p->width * sizeof(float));
-        free(before);
         assert_int_equal(sfp__fp_next_task(f.fp, &err), SFP_EINVAL); /* there are no known tasks */
     }
     tear_down(&f);
@@ -359,7 +356,6 @@ TEST(new_classes_leave_the_others_alone)
                 largest = fmax(largest, fabs((double)f.fp->last_w.data[c * 64 + k]));
             assert_true(largest > 0.8 / 8 && largest <= 1.0 / 8);
         }
-        free(w);
     }
     tear_down(&f);
 }
@@ -433,7 +429,6 @@ TEST(attunement_equals_the_formula)
                         check_pool(&f, &o, "after a step");
                     }
                 }
-                oracle_done(&o);
                 tear_down(&f);
             }
 }
@@ -459,8 +454,6 @@ TEST(ties_of_the_gate_keep_the_lower_index)
         sfp__fp_changed(f.fp);
         check_pool(&f, &o, "the first ones");
         check_near("kept by a tie", tied, f.fp->view.prefix[0], 4 * 2 * 32, 1e-6);
-        free(tied);
-        oracle_done(&o);
         tear_down(&f);
     }
 }
@@ -499,8 +492,6 @@ TEST(prefixes_equal_the_formula)
                                      (double)e[i * comp + k], want[k]);
                 }
             }
-            free(q), free(alpha), free(norm), free(work), free(e), free(dq), free(want);
-            oracle_done(&o);
             tear_down(&f);
         }
 }
@@ -552,16 +543,11 @@ TEST(similarity_is_the_mean_of_all_cosines)
             if (!(fabs(got - want) < 2e-7))
                 fail_msg("task %d, image %d: %.9g, expected %.9g", task, i, got, want);
             assert_true(fabs(want) > 1e-5); /* there was something to get wrong */
-            free(embed);
         }
         shake_learning_rows(&f);
         if (task == 0)
             next_task(&f);
     }
-    for (int i = 0; i < B; i++)
-        free(x[i]);
-    free(mean);
-    oracle_done(&o);
     sfp__trainer_free(trainer);
     sfp__vit_free(vit);
     sfp__thread_pool_free(pool);

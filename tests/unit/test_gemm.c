@@ -87,10 +87,8 @@ TEST(packed_products_equal_sums_in_double)
                 for (int i = 0; i<m; i += m> 7 ? 97 : 1) /* all rows are many sums: the first, the last, one between */
                     check_row(&d, m, i, x, dense, 1e-6);
                 check_row(&d, m, m - 1, x, dense, 1e-6);
-                free(x), free(y), free(dense);
                 sfp__gemm_op_free(op);
             }
-            free(w), free(bias);
             sfp__gemm_weight_free(packed);
         }
     sfp__gemm_weight_free(NULL);
@@ -119,7 +117,6 @@ TEST(every_row_goes_to_its_place)
         }
     sfp__gemm_op_free(op);
     sfp__gemm_weight_free(packed);
-    free(w), free(x), free(y);
 }
 
 TEST(an_op_runs_any_weight_of_its_sizes_and_keeps_none)
@@ -140,11 +137,9 @@ TEST(an_op_runs_any_weight_of_its_sizes_and_keeps_none)
         float *dense = from_panels(y, M, N, sfp__gemm_panel(wa));
         for (int r = 0; r < M; r++)
             check_row(round % 2 ? &db : &da, M, r, x, dense, 1e-6);
-        free(dense);
     }
     sfp__gemm_op_free(op);
     sfp__gemm_weight_free(wa), sfp__gemm_weight_free(wb);
-    free(a), free(b), free(bias), free(x), free(ka), free(kb), free(kept);
 }
 
 typedef struct lane_job {
@@ -194,11 +189,9 @@ TEST(lanes_run_at_once_without_touching_each_other)
             assert_int_equal(pthread_join(thread[i], NULL), 0);
         for (int i = 0; i < LANES; i++) {
             assert_int_equal(job[i].wrong, 0);
-            free(job[i].x), free(job[i].y), free(job[i].want);
         }
         sfp__gemm_op_free(op);
         sfp__gemm_weight_free(packed);
-        free(w);
     }
 }
 
@@ -237,7 +230,6 @@ TEST(plain_products_in_all_transpositions)
                     fail_msg("ta %d, tb %d, (%d, %d, %d), beta %g: (%d, %d) is %.8g, expected %.8g", ta, tb, m, n, k,
                              (double)beta, r, j, (double)c[r * ldc + j], want);
             }
-        free(a), free(b), free(c), free(before);
     }
 }
 
@@ -311,11 +303,9 @@ TEST(bf16_is_close_or_refused_by_name)
         float *dense = from_panels(y, M, N, sfp__gemm_panel(packed));
         for (int r = 0; r < M; r++)
             check_row(&d, M, r, x, dense, 1.0 / 128);
-        free(dense);
         sfp__gemm_op_free(op);
         sfp__gemm_weight_free(packed);
     }
-    free(w), free(bias), free(x);
 }
 
 TEST(without_memory_packing_and_preparing_fail_cleanly)
@@ -332,5 +322,4 @@ TEST(without_memory_packing_and_preparing_fail_cleanly)
     assert_non_null(op);
     sfp__gemm_op_free(op);
     sfp__gemm_weight_free(packed);
-    free(w);
 }

@@ -24,7 +24,7 @@ typedef struct stream {
 static UNUSED stream make_stream(uint64_t seed, int n, int d, int clusters, const int32_t *label, double spread, double offset)
 {
     sfp_rng rng = sfp__rng_init(seed, 7);
-    stream s = {.n = n, .d = d, .x = floats((size_t)n * (size_t)d), .label = malloc((size_t)n * sizeof *s.label)};
+    stream s = {.n = n, .d = d, .x = floats((size_t)n * (size_t)d), .label = kept_malloc((size_t)n * sizeof *s.label)};
     float *mean = normals(&rng, (size_t)clusters * (size_t)d, 1);
     for (int i = 0; i < n; i++) {
         int k = (int)sfp__rng_below(&rng, (uint32_t)clusters);
@@ -32,14 +32,7 @@ static UNUSED stream make_stream(uint64_t seed, int n, int d, int clusters, cons
         for (int j = 0; j < d; j++)
             s.x[i * d + j] = (float)(offset + (double)mean[k * d + j] + spread * sfp__rng_normal(&rng));
     }
-    free(mean);
     return s;
-}
-
-static UNUSED void free_stream(stream *s)
-{
-    free(s->x);
-    free(s->label);
 }
 
 static UNUSED sfp_head *make_head(const char *kind, int d, int width)
@@ -117,8 +110,8 @@ static UNUSED sfp_status keep(void *ctx, const sfp_tensor *t, sfp_error *why)
     assert_true(s->count < STATE_MAX);
     sfp_tensor *to = &s->t[s->count++];
     *to = *t;
-    to->name = strdup(t->name);
-    to->data = malloc(t->bytes ? t->bytes : 1);
+    to->name = memcpy(kept_malloc(strlen(t->name) + 1), t->name, strlen(t->name) + 1);
+    to->data = kept_malloc(t->bytes ? t->bytes : 1);
     memcpy((void *)(uintptr_t)to->data, t->data ? t->data : "", t->bytes);
     return SFP_OK;
 }
@@ -143,15 +136,6 @@ static UNUSED state save(sfp_head *h)
     state s = {0};
     MUST(sfp__head_visit(h, &(sfp_visitor){.prefix = "head.x", .put = keep, .ctx = &s}, &err));
     return s;
-}
-
-static UNUSED void free_state(state *s)
-{
-    for (int i = 0; i < s->count; i++) {
-        free((void *)(uintptr_t)s->t[i].name);
-        free((void *)(uintptr_t)s->t[i].data);
-    }
-    s->count = 0;
 }
 
 static UNUSED void check_same_state(const state *a, const state *b)
@@ -188,13 +172,9 @@ static UNUSED void check_cuts(const char *kind, int width, const stream *s, int 
         } else {
             check_same_state(&first, &now);
             check_same("scores", scores, first_scores, 20 * (size_t)classes * sizeof *scores);
-            free_state(&now);
-            free(scores);
         }
         sfp__head_free(h);
     }
-    free_state(&first);
-    free(first_scores);
 }
 
 /* A head saved after `at` samples and loaded into a new one goes on to the same bytes. */
@@ -203,7 +183,6 @@ static UNUSED void check_resume(const char *kind, int width, const stream *s, in
     sfp_head *a = make_head(kind, s->d, width), *b = make_head(kind, s->d, width);
     for (int i = 0; i < at; i += 20) { /* scores in between: what they derive must not be needed */
         learn(a, s, i, i + 20 < at ? i + 20 : at);
-        free(score(a, s, 1, classes));
     }
     learn(b, s, 0, s->n < 5 ? s->n : 5); /* is forgotten by the load */
     state saved = save(a);
@@ -212,8 +191,6 @@ static UNUSED void check_resume(const char *kind, int width, const stream *s, in
     for (int i = at; i <= s->n; i += 20) {
         float *x = score(a, s, 20, classes), *y = score(b, s, 20, classes);
         check_same("scores after loading", y, x, 20 * (size_t)classes * sizeof *x);
-        free(x);
-        free(y);
         if (i < s->n) {
             learn(a, s, i, i + 20 < s->n ? i + 20 : s->n);
             learn(b, s, i, i + 20 < s->n ? i + 20 : s->n);
@@ -221,9 +198,6 @@ static UNUSED void check_resume(const char *kind, int width, const stream *s, in
     }
     state x = save(a), y = save(b);
     check_same_state(&x, &y);
-    free_state(&saved);
-    free_state(&x);
-    free_state(&y);
     sfp__head_free(a);
     sfp__head_free(b);
 }
@@ -263,9 +237,7 @@ static UNUSED void check_bad_states(const char *kind, int width, const stream *s
                 fail_msg("%s, change %d: status %d, '%s'", t->name, how, (int)status, err.message);
             state now = save(h);
             check_same_state(&good, &now);
-            free_state(&now);
         }
-    free_state(&good);
     sfp__head_free(h);
 }
 
@@ -282,11 +254,10 @@ static UNUSED void both_scores(sfp_head *h, const stream *s, int classes, float 
     sfp_head_scorer *scorer = NULL;
     MUST(sfp__head_freeze(h, &scorer, NULL));
     size_t work = sfp__head_scorer_work(scorer);
-    double *room = calloc(work ? work : 1, sizeof *room);
+    double *room = kept_calloc(work ? work : 1, sizeof *room);
     *own = score(h, s, 20, classes);
     *frozen = floats(20 * (size_t)classes);
     sfp__head_scorer_scores(scorer, 20, s->x, classes, room, *frozen);
-    free(room);
     sfp__head_scorer_free(scorer);
 }
 
@@ -294,7 +265,6 @@ static UNUSED void check_saves_as(sfp_head *h, const state *want)
 {
     state now = save(h);
     check_same_state(want, &now);
-    free_state(&now);
 }
 
 /* What is saved for answers alone answers to the same bytes, whatever the head was before, and learns no more; every tensor that
@@ -335,8 +305,6 @@ static UNUSED void check_answers(const char *kind, int width, const stream *s, i
         REFUSED(sfp__head_update(b, 1, s->x, s->label, &err), SFP_EUNSUPPORTED, "loaded to answer");
         state again = save_answer(b); /* it can be saved again */
         check_same_state(&saved, &again);
-        free(x), free(y), free(frozen_x), free(frozen_y);
-        free_state(&saved), free_state(&untouched), free_state(&again);
         sfp__head_free(a);
         sfp__head_free(b);
     }
@@ -362,10 +330,6 @@ static UNUSED void check_torture(const char *kind, int width, const stream *s, i
     check_same("scores", out, expected, (size_t)classes * sizeof *out);
     state now = save(h);
     check_same_state(&saved, &now);
-    free_state(&now);
-    free_state(&saved);
-    free(out);
-    free(expected);
     sfp__head_free(h);
     sfp__head_free(reference);
 }
@@ -385,7 +349,6 @@ static UNUSED void check_degenerate(const char *kind, int width)
         assert_true(out[c] == -INFINITY);
     state empty = save(h); /* can be saved and loaded too */
     MUST(read_head(h, &empty, "file", false, &err));
-    free_state(&empty);
 
     int32_t bad = -1; /* refused, named, nothing changed */
     assert_int_equal(sfp__head_update(h, 1, x, &bad, &err), SFP_EINVAL);
@@ -415,15 +378,12 @@ static UNUSED void check_degenerate(const char *kind, int width)
                     check_distributions(p, 10, CLASSES, s.label, i + 1);
                     if (!many)
                         assert_true(p[5] == 0);
-                    free(p);
                 }
                 float *few = score(h, &s, 10, 8); /* asked for fewer classes than there are */
                 for (int i = 0; i < 10 * 8; i++)
                     assert_true(!isnan(few[i]));
-                free(few);
                 assert_int_equal(labels_of(h), many ? 41 : 6);
                 sfp__head_free(h);
-                free_stream(&s);
             }
 }
 

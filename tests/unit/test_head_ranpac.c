@@ -13,7 +13,7 @@ static double *projections(const stream *s, int n, int width)
 {
     sfp_rng rng = sfp__rng_init(SEED, 1);
     float *r = normals(&rng, (size_t)(D * width), 1);
-    double *phi = malloc((size_t)(n * width) * sizeof *phi);
+    double *phi = kept_malloc((size_t)(n * width) * sizeof *phi);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < width; k++) {
             double sum = 0;
@@ -21,7 +21,6 @@ static double *projections(const stream *s, int n, int width)
                 sum += (double)s->x[i * D + j] * (double)r[j * width + k];
             phi[i * width + k] = fmax(sum, 0);
         }
-    free(r);
     return phi;
 }
 
@@ -29,7 +28,7 @@ static double *projections(const stream *s, int n, int width)
 static double *ridge(const stream *s, const double *phi, const bool *use, int n, int width, double lambda)
 {
     int w = width + K;
-    double *a = calloc((size_t)(width * w), sizeof *a), *x = malloc((size_t)(width * K) * sizeof *x);
+    double *a = kept_calloc((size_t)(width * w), sizeof *a), *x = kept_malloc((size_t)(width * K) * sizeof *x);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < width && use[i]; j++) {
             for (int k = 0; k < width; k++)
@@ -51,7 +50,6 @@ static double *ridge(const stream *s, const double *phi, const bool *use, int n,
                 sum -= a[i * w + k] * x[k * K + c];
             x[i * K + c] = sum / a[i * w + i];
         }
-    free(a);
     return x;
 }
 
@@ -98,14 +96,8 @@ TEST(scores_are_those_of_the_ridge_solved_at_once)
             check_near("log-probabilities", got + i * K, want + i * K, (size_t)seen, 2e-3);
         }
         check_distributions(got, 50, K, s.label, n);
-        free(w);
-        free(got);
-        free(want);
-        free_state(&now);
     }
-    free(phi);
     sfp__head_free(h);
-    free_stream(&s);
 }
 
 /* lambda has the least squared error on the held-out samples of a ridge fitted to all others; with the base empty, and with a
@@ -121,7 +113,7 @@ static void check_choice(int width, int n, double spread, bool neighbours)
     const int64_t *slot = tensor(&now, "slot"), *counter = tensor(&now, "counter");
     const float *query = tensor(&now, "query");
     assert_int_equal(counter[1], 2 * n);
-    bool *use = malloc((size_t)n * sizeof *use);
+    bool *use = kept_malloc((size_t)n * sizeof *use);
     int held = 0;
     for (int i = 0; i < n; i++) {
         use[i] = true;
@@ -141,16 +133,11 @@ static void check_choice(int width, int n, double spread, bool neighbours)
         if (e == 0)
             chosen = error;
         least = fmin(least, error);
-        free(w);
     }
     if (!(chosen <= least * 1.002))
         fail_msg("width %d, n %d: lambda %g has held-out error %g, another has %g", width, n, strength[0], chosen, least);
     assert_true(strength[1] > 3 && strength[1] < 81);
-    free(use);
-    free(phi);
-    free_state(&now);
     sfp__head_free(h);
-    free_stream(&s);
 }
 
 TEST(lambda_is_the_best_on_held_out_samples)
@@ -173,10 +160,8 @@ TEST(lambda_is_chosen_again_when_the_stream_has_doubled)
         state now = save(h);
         assert_int_equal(((const int64_t *)tensor(&now, "counter"))[1], next[k]);
         assert_true(((const double *)tensor(&now, "strength"))[0] > 0);
-        free_state(&now);
     }
     sfp__head_free(h);
-    free_stream(&s);
 }
 
 TEST(the_reservoir_is_uniform_over_the_stream)
@@ -200,9 +185,7 @@ TEST(the_reservoir_is_uniform_over_the_stream)
     for (int k = 0; k < 128; k++)
         assert_true(taken[k]);
     assert_in_range(late, 64 - 23, 64 + 23);
-    free_state(&now);
     sfp__head_free(h);
-    free_stream(&s);
 }
 
 TEST(another_seed_is_another_projection)
@@ -219,19 +202,14 @@ TEST(another_seed_is_another_projection)
     assert_memory_not_equal(x, y, 20 * K * sizeof *x);
     state saved = save(a); /* the seed is part of the state */
     MUST(read_head(b, &saved, "file", false, NULL));
-    free(y);
     y = score(b, &s, 20, K);
     check_same("scores", x, y, 20 * K * sizeof *x);
     sfp__head_free(b);
     opt.ranpac_width = 25;
     MUST(sfp__head_create("ranpac", &opt, &b, NULL));
     REFUSED(read_head(b, &saved, "file", false, &err), SFP_ESHAPE, "width 24, expected 25");
-    free(x);
-    free(y);
-    free_state(&saved);
     sfp__head_free(a);
     sfp__head_free(b);
-    free_stream(&s);
 }
 
 TEST(a_step_allocates_nothing)
@@ -247,7 +225,6 @@ TEST(a_step_allocates_nothing)
     }
     assert_true(sfp__mem_count() == before);
     sfp__head_free(h);
-    free_stream(&s);
 }
 
 TEST(cuts_in_batches_leave_no_trace)
@@ -255,7 +232,6 @@ TEST(cuts_in_batches_leave_no_trace)
     stream s = make_stream(2, 600, D, K, NULL, 1.5, 0.5);
     check_cuts("ranpac", 24, &s, K);
     check_cuts("ranpac", 150, &s, K);
-    free_stream(&s);
 }
 
 TEST(a_loaded_head_goes_on_to_the_same_bytes)
@@ -269,7 +245,6 @@ TEST(a_loaded_head_goes_on_to_the_same_bytes)
     s.n = 50; /* nothing folded yet */
     check_answers("ranpac", 24, &s, 34);
     check_bad_states("ranpac", 24, &s);
-    free_stream(&s);
 }
 
 TEST(degenerate_streams_give_numbers)
@@ -282,5 +257,4 @@ TEST(each_failing_allocation_is_survived)
 {
     stream s = make_stream(4, 90, D, 20, NULL, 1, 0);
     check_torture("ranpac", 16, &s, 20);
-    free_stream(&s);
 }

@@ -45,9 +45,7 @@ TEST(jpegs_of_all_kinds_decode)
         sfp_image im = decode(b);
         check_picture(im, 12);
         sfp__image_done(&im);
-        free(b.bytes);
     }
-    free(rgb);
 }
 
 TEST(grey_jpegs_become_grey_rgb)
@@ -60,8 +58,6 @@ TEST(grey_jpegs_become_grey_rgb)
         assert_in_range(im.rgb[3 * i], grey[i] > 3 ? grey[i] - 3 : 0, grey[i] + 3);
     }
     sfp__image_done(&im);
-    free(b.bytes);
-    free(grey);
 }
 
 TEST(adobe_cmyk_jpegs_become_rgb)
@@ -79,7 +75,6 @@ TEST(adobe_cmyk_jpegs_become_rgb)
             assert_in_range(im.rgb[3 * j + 2], 126, 130); /* 255 * 128 / 255 */
         }
         sfp__image_done(&im);
-        free(b.bytes);
     }
 }
 
@@ -90,7 +85,7 @@ static void check_png(uint8_t type, uint8_t depth, int channels, uint8_t interla
     for (uint32_t i = 0; i < palette.n_entries; i++)
         palette.entries[i] = (struct spng_plte_entry){(uint8_t)(255 - i), (uint8_t)(i * 3), (uint8_t)(i * 7), 0};
     size_t stride = ((size_t)W * (size_t)channels * depth + 7) / 8;
-    uint8_t *rows = calloc(H, stride), want[W * H * 3];
+    uint8_t *rows = kept_calloc(H, stride), want[W * H * 3];
     for (int y = 0; y < H; y++) {
         for (int x = 0; x < W; x++) {
             unsigned v[4];
@@ -131,8 +126,6 @@ static void check_png(uint8_t type, uint8_t depth, int channels, uint8_t interla
     if (memcmp(im.rgb, want, sizeof want) != 0)
         fail_msg("type %d, depth %d, interlace %d decode to something else", type, depth, interlace);
     sfp__image_done(&im);
-    free(b.bytes);
-    free(rows);
 }
 
 TEST(pngs_of_all_types_and_depths_decode)
@@ -158,7 +151,6 @@ TEST(webps_decode)
         sfp_image im = decode(b);
         check_picture(im, kind & 1 ? 0 : 16);
         sfp__image_done(&im);
-        free(b.bytes);
     }
 }
 
@@ -169,8 +161,6 @@ TEST(animated_webp_is_refused_by_name)
     blob still = make_webp(W, H, true, false), b = extend_webp(still, W, H, 0x02, (blob){&empty, 0});
     assert_int_equal(sfp__image_decode("x.webp", b.bytes, b.size, NULL, &im, &err), SFP_EUNSUPPORTED);
     assert_string_equal(err.message, "x.webp: WebP is animated, expected a still picture");
-    free(still.bytes);
-    free(b.bytes);
 }
 
 /* Where pixel (x, y) of the stored picture goes. */
@@ -208,13 +198,8 @@ TEST(orientation_is_followed_when_asked)
             check_turned(upright, stored.rgb, orientation);
             sfp__image_done(&stored);
             sfp__image_done(&upright);
-            free(files[i].bytes);
         }
-        free(exif.bytes);
-        free(bare.bytes);
-        free(webp.bytes);
     }
-    free(rgb);
 }
 
 TEST(broken_exif_means_upright)
@@ -226,14 +211,12 @@ TEST(broken_exif_means_upright)
             blob part = blob_of(whole.bytes, n);
             int got = sfp__exif_orientation(part.bytes, n);
             assert_int_equal(got, n < 6 + 8 + 2 + 10 ? 1 : 6);
-            free(part.bytes);
         }
         for (size_t i = 0; i < whole.size * 8; i++) {
             whole.bytes[i / 8] ^= (uint8_t)(1 << i % 8);
             assert_in_range(sfp__exif_orientation(whole.bytes, whole.size), 1, 8);
             whole.bytes[i / 8] ^= (uint8_t)(1 << i % 8);
         }
-        free(whole.bytes);
     }
     uint8_t far[14] = {'I', 'I', 42, 0, 0xff, 0xff, 0xff, 0xff};
     assert_int_equal(sfp__exif_orientation(far, sizeof far), 1);
@@ -262,7 +245,6 @@ TEST(limits_hold_before_memory_is_taken)
         opt.max_pixels++;
         opt.max_bytes = files[i].size - 1;
         check_refused(files[i].bytes, files[i].size, &opt, SFP_ELIMIT, "bytes, expected at most");
-        free(files[i].bytes);
     }
     /* a PNG of a few bytes that says it has 2^31-1 by 2^31-1 pixels */
     blob png = make_png(1, 1);
@@ -270,7 +252,6 @@ TEST(limits_hold_before_memory_is_taken)
     sfp_image im;
     sfp_status status = sfp__image_decode("x", png.bytes, png.size, NULL, &im, NULL);
     assert_true(status == SFP_ELIMIT || status == SFP_EFORMAT); /* the checksum is wrong too */
-    free(png.bytes);
 }
 
 TEST(other_files_are_refused)
@@ -302,7 +283,6 @@ TEST(files_are_loaded_by_content_not_by_name)
     REFUSED(sfp__image_load(path, NULL, &im, &err), SFP_EINVAL, "is not a regular file");
     assert_int_equal(sfp__image_load(folder, NULL, &im, &err), SFP_EINVAL);
     remove_file_and_folder(path);
-    free(b.bytes);
 }
 
 TEST(names_of_pictures_are_known)
@@ -327,6 +307,5 @@ TEST(png_files_are_written_and_read_back)
     assert_int_equal(sfp__image_write_png(path, &none, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_write_png("/tmp/sfp_no_such_folder/a.png", &im, &err), SFP_ENOTFOUND);
     assert_int_equal(sfp__image_write_png("/dev/full", &im, &err), SFP_EINVAL);
-    free(im.rgb);
     remove_file_and_folder(path);
 }

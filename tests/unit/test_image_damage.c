@@ -31,16 +31,6 @@ static void make_kinds(kind kinds[KINDS])
         {"WebP", extend_webp(webp, W, H, 0x08, exif)},
     };
     memcpy(kinds, made, sizeof made);
-    free(rgb);
-    free(cmyk);
-    free(webp.bytes);
-    free(exif.bytes);
-}
-
-static void free_kinds(kind kinds[KINDS])
-{
-    for (int i = 0; i < KINDS; i++)
-        free(kinds[i].file.bytes);
 }
 
 static sfp_status decode(const uint8_t *bytes, size_t size, sfp_error *why)
@@ -77,10 +67,8 @@ TEST(truncated_pictures_are_errors)
             sfp_status status = decode(part.bytes, n, &err);
             if (n < needed && status == SFP_OK)
                 fail_msg("%s, kind %d: taken with %zu of %zu bytes", kinds[i].name, i, n, f.size);
-            free(part.bytes);
         }
     }
-    free_kinds(kinds);
 }
 
 TEST(truncation_is_called_so)
@@ -94,9 +82,7 @@ TEST(truncation_is_called_so)
         (void)snprintf(want, sizeof want, "x: %s is truncated", kinds[i].name);
         if (!strstr(err.message, want))
             fail_msg("kind %d: '%s', expected '%s'", i, err.message, want);
-        free(part.bytes);
     }
-    free_kinds(kinds);
 }
 
 /* The first scan of a JPEG: from its marker to the next one. */
@@ -119,7 +105,6 @@ TEST(a_jpeg_that_ends_in_the_middle_of_its_data_is_truncated)
     find_scan(b, &start, &end);
     memcpy(b.bytes + (start + end) / 2, "\xff\xd9", 2); /* an end marker put there by a repair tool */
     REFUSED(decode(b.bytes, b.size, &err), SFP_EFORMAT, "x: JPEG is truncated: coded data end early");
-    free(b.bytes);
 }
 
 TEST(flipped_bits_never_crash)
@@ -134,7 +119,6 @@ TEST(flipped_bits_never_crash)
             f.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
         }
     }
-    free_kinds(kinds);
 }
 
 TEST(a_jpeg_with_too_many_scans_is_refused)
@@ -143,14 +127,12 @@ TEST(a_jpeg_with_too_many_scans_is_refused)
     size_t start, end, times = 600;
     find_scan(b, &start, &end);
     size_t body = end - start, size = b.size + body * times;
-    blob bomb = {malloc(size), size};
+    blob bomb = {kept_malloc(size), size};
     memcpy(bomb.bytes, b.bytes, end);
     for (size_t i = 0; i < times; i++)
         memcpy(bomb.bytes + end + i * body, b.bytes + start, body);
     memcpy(bomb.bytes + end + times * body, b.bytes + end, b.size - end);
     REFUSED(decode(bomb.bytes, bomb.size, &err), SFP_ELIMIT, "JPEG has more than 500 scans");
-    free(bomb.bytes);
-    free(b.bytes);
 }
 
 TEST(each_failing_allocation_is_reported)
@@ -161,5 +143,4 @@ TEST(each_failing_allocation_is_reported)
         const blob *file = &kinds[i].file;
         assert_in_range(FAIL_EACH_ALLOCATION(decode(file->bytes, file->size, told), true), 1, 20);
     }
-    free_kinds(kinds);
 }

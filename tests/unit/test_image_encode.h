@@ -22,7 +22,7 @@ typedef struct blob {
 
 static inline blob blob_of(const void *bytes, size_t size)
 {
-    blob b = {malloc(size ? size : 1), size};
+    blob b = {kept_malloc(size ? size : 1), size};
     assert_non_null(b.bytes);
     memcpy(b.bytes, bytes, size);
     return b;
@@ -37,8 +37,7 @@ static inline uint8_t sample(int x, int y, int c, int width, int height)
 
 static inline uint8_t *make_samples(int width, int height, int channels)
 {
-    uint8_t *p = malloc((size_t)width * (size_t)height * (size_t)channels), *to = p;
-    assert_non_null(p);
+    uint8_t *p = kept_malloc((size_t)width * (size_t)height * (size_t)channels), *to = p;
     for (int y = 0; y < height; y++) {
         for (int x = 0; x < width; x++) {
             for (int c = 0; c < channels; c++)
@@ -95,7 +94,6 @@ static inline blob encode_jpeg(const uint8_t *samples, int width, int height, jp
     jpeg_finish_compress(&c);
     jpeg_destroy_compress(&c);
     blob b = blob_of(out, size);
-    free(out);
     return b;
 }
 
@@ -104,7 +102,6 @@ static inline blob make_jpeg(int width, int height, bool progressive)
     uint8_t *p = make_samples(width, height, 3);
     blob b = encode_jpeg(p, width, height,
                          (jpeg_how){.given = JCS_RGB, .stored = JCS_YCbCr, .quality = 95, .progressive = progressive});
-    free(p);
     return b;
 }
 
@@ -140,7 +137,6 @@ static inline blob encode_png(const void *rows, size_t size, int width, int heig
     void *out = spng_get_png_buffer(c, &n, &code);
     assert_int_equal(code, 0);
     blob b = blob_of(out, n);
-    free(out);
     spng_ctx_free(c);
     return b;
 }
@@ -150,7 +146,6 @@ static inline blob make_png(int width, int height)
     uint8_t *p = make_samples(width, height, 3);
     blob b = encode_png(p, (size_t)width * (size_t)height * 3, width, height,
                         (png_how){.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8});
-    free(p);
     return b;
 }
 
@@ -165,7 +160,6 @@ static inline blob make_webp(int width, int height, bool lossless, bool alpha)
     assert_true(n > 0);
     blob b = blob_of(out, n);
     WebPFree(out);
-    free(p);
     return b;
 }
 
@@ -179,7 +173,7 @@ static inline void put32(uint8_t *p, size_t v)
 static inline blob extend_webp(blob still, int width, int height, uint8_t flags, blob exif)
 {
     size_t picture = still.size - 12, padded = exif.size + (exif.size & 1), size = 12 + 18 + picture + 8 + padded;
-    blob b = {calloc(1, size), size};
+    blob b = {kept_calloc(1, size), size};
     uint8_t *p = b.bytes;
     memcpy(p, "RIFF....WEBPVP8X", 16);
     put32(p + 4, size - 8);

@@ -48,6 +48,7 @@ TEST(norm_forward_agrees)
     for (size_t s = 0; s < COUNT(norm_sizes); s++)
         for (size_t r = 0; r < COUNT(norm_rows); r++)
             for (int offset = 0; offset < 2; offset++) {
+                KEPT_IN_BLOCK;
                 int m = norm_rows[r], d = norm_sizes[s].d;
                 size_t n = (size_t)m * (size_t)d;
                 char sizes[64];
@@ -62,7 +63,6 @@ TEST(norm_forward_agrees)
                     check_near(label(fast[k]->isa, "norm", sizes), y, wy, n, offset ? 1e-4 : 2e-6);
                     check_near(label(fast[k]->isa, "norm stats", sizes), stats, wstats, 2 * (size_t)m, 2e-5);
                 }
-                free(x), free(gamma), free(beta), free(y), free(stats), free(wy), free(wstats);
             }
 }
 
@@ -71,6 +71,7 @@ TEST(sum_and_norm_agree_in_place_and_without_norm)
     sfp_rng rng = sfp__rng_init(2, 0);
     for (size_t s = 0; s < COUNT(norm_sizes); s++)
         for (size_t r = 0; r < COUNT(norm_rows); r++) {
+            KEPT_IN_BLOCK;
             int m = norm_rows[r], d = norm_sizes[s].d, w = norm_sizes[s].w;
             size_t n = (size_t)m * (size_t)d, rows = 2 * (size_t)m;
             char sizes[64];
@@ -96,8 +97,6 @@ TEST(sum_and_norm_agree_in_place_and_without_norm)
                 fast[k]->add_norm_fwd(m, d, x, res, w, NULL, NULL, 1e-6f, xo, NULL, NULL);
                 check_same(label(isa, "sum only", sizes), xo, wxo, n * sizeof *xo);
             }
-            free(x), free(dense), free(res), free(gamma), free(beta), free(xo), free(y), free(stats), free(wxo), free(wy),
-                free(wstats);
         }
 }
 
@@ -106,6 +105,7 @@ TEST(norm_backward_agrees_with_and_without_weights)
     sfp_rng rng = sfp__rng_init(3, 0);
     for (size_t s = 0; s < COUNT(norm_sizes); s++)
         for (size_t r = 0; r < COUNT(norm_rows); r++) {
+            KEPT_IN_BLOCK;
             int m = norm_rows[r], d = norm_sizes[s].d, w = norm_sizes[s].w;
             if (d == 1)
                 continue; /* the exact gradient is 0: nothing but rounding to compare */
@@ -134,10 +134,7 @@ TEST(norm_backward_agrees_with_and_without_weights)
                 memcpy(dx, start, n * sizeof *dx);
                 fast[k]->norm_bwd(m, d, dense, d, x, stats, gamma, dx, NULL, NULL);
                 check_near(label(isa, "dx dense", sizes), dx, wdx, n, 1e-5);
-                free(dx), free(dg), free(db);
             }
-            free(x), free(dense), free(dy), free(gamma), free(beta), free(start), free(gstart), free(y), free(stats);
-            free(wdx), free(wdg), free(wdb), free(ddx);
         }
 }
 
@@ -184,7 +181,6 @@ TEST(norm_backward_equals_central_differences)
         if (!(fabs(got - want) < 1e-5 * (1 + fabs(want))))
             fail_msg("gradient %d is %.8g, central difference %.8g", i, got, want);
     }
-    free(x), free(gamma), free(beta), free(dy);
 }
 
 /* ------------------------------------------------------------------- GELU */
@@ -256,9 +252,7 @@ static void check_activation(int which, int m, int n, int w, sfp_rng *rng)
         check_near(label(isa, "derivative", sizes), h, wh, count, 1e-6);
         fast[k]->gelu_bwd(m, n, dy, wh, w, dh);
         check_same(label(isa, "backward", sizes), dh, wdh, count * sizeof *dh);
-        free(h), free(y), free(dh);
     }
-    free(dense), free(in), free(dy), free(wh), free(wy), free(wdh);
 }
 
 TEST(gelus_agree_in_panels_saved_or_not)
@@ -290,7 +284,6 @@ static void check_accuracy(const sfp_kernels *k, int which)
         assert_true(fabsf(out[i] - fmaxf(far[i], 0)) <= 2e-7f * fabsf(far[i]));
         assert_true(fabsf(in[i] - (far[i] > 0)) <= 1e-6f);
     }
-    free(h), free(y);
 }
 
 TEST(gelus_are_as_accurate_as_a_float_from_minus_10_to_10)
@@ -337,16 +330,6 @@ static head make_head(sfp_rng *rng, int nq, int nk, int np, int d, double sd)
     return h;
 }
 
-static void free_head(head *h)
-{
-    free(h->q), free(h->k), free(h->v), free(h->pk), free(h->pv), free(h->dout);
-}
-
-static void free_result(result *r)
-{
-    free(r->out), free(r->prob0), free(r->dq), free(r->dk), free(r->dv), free(r->dpk), free(r->dpv);
-}
-
 typedef enum wish { WANT_ALL, WANT_PREFIX, WANT_TOKENS } wish;
 
 /* Forward and backward by one table, outputs filled with a canary before. */
@@ -370,7 +353,6 @@ static result attend(const sfp_kernels *t, const head *h, wish want)
     if (want != WANT_TOKENS && a.np)
         a.dpk = r.dpk, a.dpv = r.dpv;
     t->attn_bwd(&a);
-    free(aligned);
     return r;
 }
 
@@ -386,7 +368,6 @@ static void check_rows(const char *what, const float *got, const float *want, in
                 fail_msg("%s: wrote beyond column %d of row %d", what, d, r);
     }
     check_near(what, g, w, (size_t)(rows * d), tolerance);
-    free(g), free(w);
 }
 
 static void compare_attention(const sfp_kernels *t, const head *h, const result *want, const char *sizes, double tolerance)
@@ -400,7 +381,6 @@ static void compare_attention(const sfp_kernels *t, const head *h, const result 
     check_rows(label(t->isa, "dv", sizes), r.dv, want->dv, a->nk, a->d, a->ldd, tolerance);
     check_rows(label(t->isa, "dpk", sizes), r.dpk, want->dpk, a->np, a->d, a->lddp, tolerance);
     check_rows(label(t->isa, "dpv", sizes), r.dpv, want->dpv, a->np, a->d, a->lddp, tolerance);
-    free_result(&r);
     r = attend(t, h, WANT_PREFIX);
     check_rows(label(t->isa, "dpk alone", sizes), r.dpk, want->dpk, a->np, a->d, a->lddp, tolerance);
     check_rows(label(t->isa, "dpv alone", sizes), r.dpv, want->dpv, a->np, a->d, a->lddp, tolerance);
@@ -408,13 +388,11 @@ static void compare_attention(const sfp_kernels *t, const head *h, const result 
         assert_true(r.dk[i] == canary && r.dv[i] == canary);
     for (size_t i = 0; i < r.nq; i++)
         assert_true(r.dq[i] == canary);
-    free_result(&r);
     r = attend(t, h, WANT_TOKENS);
     check_rows(label(t->isa, "dq without prefix gradients", sizes), r.dq, want->dq, a->nq, a->d, a->ldd, tolerance);
     check_rows(label(t->isa, "dk without prefix gradients", sizes), r.dk, want->dk, a->nk, a->d, a->ldd, tolerance);
     for (size_t i = 0; i < r.np; i++)
         assert_true(r.dpk[i] == canary && r.dpv[i] == canary);
-    free_result(&r);
 }
 
 TEST(attention_agrees_forward_and_backward)
@@ -423,6 +401,7 @@ TEST(attention_agrees_forward_and_backward)
                      nks[] = {1, 10, 50, 197};
     sfp_rng rng = sfp__rng_init(6, 0);
     for (size_t i = 0; i < COUNT(ds) * COUNT(nqs) * COUNT(nps) * COUNT(nks); i++) {
+        KEPT_IN_BLOCK;
         int d = ds[i % COUNT(ds)], nq = nqs[i / COUNT(ds) % COUNT(nqs)], np = nps[i / COUNT(ds) / COUNT(nqs) % COUNT(nps)];
         int nk = nks[i / COUNT(ds) / COUNT(nqs) / COUNT(nps)];
         nk += np + nk == 1; /* a single key has no gradient but rounding */
@@ -432,8 +411,6 @@ TEST(attention_agrees_forward_and_backward)
         result want = attend(ref, &h, WANT_ALL);
         for (size_t k = 0; k < fast_count; k++)
             compare_attention(fast[k], &h, &want, sizes, 1e-5);
-        free_result(&want);
-        free_head(&h);
     }
 }
 
@@ -501,8 +478,6 @@ TEST(attention_backward_equals_central_differences)
             }
         }
         compare_attention(ref, &h, &r, "the oracle's ways of asking", 0);
-        free_result(&r);
-        free_head(&h);
     }
 }
 
@@ -512,6 +487,7 @@ TEST(huge_scores_stay_finite_and_within_the_values)
     const sfp_kernels *tables[] = {ref, fast[0], fast[1], fast[2]};
     static const int nqs[] = {1, 30};
     for (size_t s = 0; s < COUNT(nqs); s++) {
+        KEPT_IN_BLOCK;
         head h = make_head(&rng, nqs[s], 50, 4, 16, 70); /* q.k of about +-2e4, times scale: +-5e3 */
         for (size_t k = 0; k <= fast_count; k++) {
             result r = attend(tables[k], &h, WANT_ALL);
@@ -538,9 +514,7 @@ TEST(huge_scores_stay_finite_and_within_the_values)
                 for (int j = 0; j < a->nk; j++)
                     assert_true(isfinite(r.dk[j * a->ldd + c]) && isfinite(r.dv[j * a->ldd + c]));
             }
-            free_result(&r);
         }
-        free_head(&h);
     }
 }
 
@@ -594,11 +568,8 @@ TEST(a_nan_in_norm_or_gelu_comes_out)
                 fast[k]->quick_gelu_fwd(M, D, fh, D, true, g);
                 check_nan_kept(label(fast[k]->isa, "quick gelu", ""), g, wqg, M * D, true);
                 check_nan_kept(label(fast[k]->isa, "quick gelu slope", ""), fh, wq, M * D, true);
-                free(fh);
             }
-            free(x), free(wh), free(wq);
         }
-    free(gamma), free(beta);
 }
 
 TEST(a_nan_in_attention_comes_out)
@@ -608,6 +579,7 @@ TEST(a_nan_in_attention_comes_out)
     for (size_t s = 0; s < COUNT(nqs); s++)
         for (size_t p = 0; p < COUNT(payloads); p++)
             for (int place = 0; place < 5; place++) {
+                KEPT_IN_BLOCK;
                 head h = make_head(&rng, nqs[s], 37, 3, 20, 1);
                 float *all[] = {h.q, h.k, h.v, h.pk, h.pv};
                 const int rows[] = {h.a.nq, h.a.nk, h.a.nk, h.a.np, h.a.np};
@@ -625,10 +597,7 @@ TEST(a_nan_in_attention_comes_out)
                     check_nan_kept(label(isa, "dv", ""), r.dv, want.dv, r.nk, false);
                     check_nan_kept(label(isa, "dpk", ""), r.dpk, want.dpk, r.np, true);
                     check_nan_kept(label(isa, "dpv", ""), r.dpv, want.dpv, r.np, false);
-                    free_result(&r);
                 }
-                free_result(&want);
-                free_head(&h);
             }
 }
 

@@ -28,7 +28,6 @@ TEST(frozen_components_are_bit_identical_after_training)
         assert_int_equal(l->fp->start, 4 * task);
         assert_int_equal(l->fp->open, 4 * task + 4);
         for (int i = 0; i < count; i++) {
-            free(kept[i]);
             kept[i] = copied(p[i]->data, (size_t)p[i]->rows * p[i]->width);
         }
         for (uint64_t t = 0; t < 4; t++) {
@@ -50,8 +49,6 @@ TEST(frozen_components_are_bit_identical_after_training)
     }
     assert_int_equal(sfp__learner_next_task(l, &err), SFP_EINVAL);
     assert_int_equal(l->fp->open, 12);
-    for (int i = 0; i < count; i++)
-        free(kept[i]);
     sfp__learner_free(l);
     free_model(&m);
 }
@@ -124,12 +121,9 @@ TEST(the_same_seed_gives_the_same_bytes_at_any_thread_count)
             values other = train_six(threads, 5, &all[i]);
             if (!same_values(&one, &other))
                 fail_msg("options %d: %d threads give another state", i, threads);
-            free_values(&other);
         }
         values other = train_six(1, 6, &all[i]);
         assert_false(same_values(&one, &other));
-        free_values(&other);
-        free_values(&one);
     }
     free_model(&m);
 }
@@ -256,7 +250,6 @@ TEST(a_timestamp_is_what_the_report_says)
             assert_int_equal(slot->label, stored_label[i]);
             assert_int_equal(slot->id, stored_id[i]);
         }
-        free_batch(&b);
     }
     int count;
     sfp_param **a = sfp__fp_params(l->fp, &count), **b = sfp__fp_params(fp, &count);
@@ -267,7 +260,6 @@ TEST(a_timestamp_is_what_the_report_says)
     assert_int_equal(counts.offered, 40);
     assert_int_equal(counts.trained, 30);
     assert_int_equal(counts.replayed, 4 * 2 * 4);
-    free(x), free(mean), free(query);
     sfp__trainer_free(trainer);
     sfp__learner_free(l);
     free_model(&m);
@@ -341,7 +333,6 @@ TEST(a_replayed_picture_never_pays_its_query_twice)
         }
     }
     assert_true(late > 3 && again > 10); /* both happened */
-    free(x);
     sfp__learner_free(l);
     free_model(&m);
 }
@@ -394,7 +385,6 @@ static void expect_refused(sfp_learner *l, int b, const sfp_sample *samples, con
     assert_int_equal(r.t, 99);
     assert_int_equal(l->buffer ? l->buffer->filled : 0, filled_slots);
     assert_int_equal(sfp__learner_counts(l).timestamps, counts.timestamps);
-    free_values(&before), free_values(&after);
 }
 
 TEST(bad_batches_change_nothing)
@@ -414,7 +404,6 @@ TEST(bad_batches_change_nothing)
     expect_refused(l, 0, b.sample, "batch of 0");
     expect_refused(l, 9, b.sample, "batch of 9");
     (void)offer(l, 0, 4, 1);
-    free_batch(&b);
     sfp__learner_free(l);
     free_model(&m);
 }
@@ -435,7 +424,6 @@ TEST(a_loss_that_is_not_finite_changes_nothing)
         sfp__fp_changed(l->fp);
         batch b = make_batch(8, 8, 0, 4, 1);
         expect_refused(l, 8, b.sample, "the loss is");
-        free_batch(&b);
         sfp__learner_free(l);
     }
     o.adam.lr = 3e38f; /* the first step is finite, what it leads to is not */
@@ -443,7 +431,6 @@ TEST(a_loss_that_is_not_finite_changes_nothing)
     (void)offer(l, 0, 4, 0);
     batch b = make_batch(8, 8, 0, 4, 1);
     expect_refused(l, 8, b.sample, "learning rate");
-    free_batch(&b);
     sfp__learner_free(l);
     free_model(&m);
 }
@@ -481,7 +468,6 @@ TEST(free_streams_open_components_on_new_classes)
         assert_true(sfp__learner_classes(l) >= before);
         assert_true(sfp__learner_seen(l, steps[i].hi - 1));
         assert_false(sfp__learner_seen(l, steps[i].classes));
-        free_batch(&b);
     }
     /* all components moved in the last two: also the first ones, which had been frozen */
     values before = take_values(l);
@@ -490,7 +476,6 @@ TEST(free_streams_open_components_on_new_classes)
     size_t width = 4 * 16;
     for (int k = 0; k < 12; k++) /* prompt.e_p_0 is the first tensor */
         assert_true(memcmp(before.x + (size_t)k * width, after.x + (size_t)k * width, width * sizeof(float)) != 0);
-    free_values(&before), free_values(&after);
     sfp__learner_free(l);
     free_model(&m);
 }
@@ -515,7 +500,6 @@ TEST(drift_switches_decide_what_opens_components)
                 b.sample[i].label = i % 4; /* all classes at once: none is new later */
             MUST(sfp__learner_offer(l, 8, b.sample, &r, &err));
             grew[t >= 50] += r.grew;
-            free_batch(&b);
         }
         assert_int_equal(grew[0], 0);
         assert_int_equal(grew[1] > 0, kind == SFP_DRIFT_PH);
@@ -546,7 +530,6 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
     }
     for (int c = 0; c < 6; c++)
         assert_int_equal(memcmp(before + c * 16, w->data + c * 16, 16 * sizeof(float)) == 0, c != 1 && c != 2);
-    free(before);
     /* a free stream has no tasks: all rows */
     sfp_learner_options open = o;
     open.fp.tasks = 0;
@@ -555,8 +538,6 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
     (void)offer(f, 1, 3, 0);
     for (int c = 0; c < 6; c++)
         assert_true(memcmp(before + c * 16, f->fp->last_w.data + c * 16, 16 * sizeof(float)) != 0);
-    free(before);
-    free_batch(&b);
     sfp__learner_free(l), sfp__learner_free(f);
     free_model(&m);
 }
@@ -608,7 +589,6 @@ TEST(equal_weights_are_no_weights)
     o.weighted = true;
     values weighted = train_six(1, 5, &o);
     assert_true(same_values(&plain, &weighted));
-    free_values(&plain), free_values(&weighted);
     free_model(&m);
 }
 
@@ -636,7 +616,6 @@ TEST(pictures_kept_compressed_replay_the_same)
             MUST(sfp__learner_offer(l, 8, b.sample, NULL, &err));
             for (int i = 0; i < 8; i++)
                 sfp__text_done(&png[i]);
-            free_batch(&b);
         }
         for (int i = 0; i < l->buffer->filled; i++) {
             const sfp_slot *slot = &l->buffer->slot[i];
@@ -655,12 +634,10 @@ TEST(pictures_kept_compressed_replay_the_same)
             assert_true(broken > 10);
             batch b = make_batch(S, 8, 0, 4, 9);
             expect_refused(l, 8, b.sample, "a picture of the buffer");
-            free_batch(&b);
         }
         sfp__learner_free(l);
     }
     assert_true(same_values(&v[0], &v[1]));
-    free_values(&v[0]), free_values(&v[1]);
     free_model(&m);
 }
 

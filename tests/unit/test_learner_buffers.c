@@ -106,8 +106,6 @@ TEST(threads_and_repetition_change_nothing)
         }
         if (!same_values(&v[0], &v[1]) || memcmp(&s[0], &s[1], sizeof s[0]) != 0)
             fail_msg("buffer '%s': one thread and three end differently", methods[i]);
-        free_values(&v[0]);
-        free_values(&v[1]);
     }
 }
 
@@ -241,10 +239,6 @@ TEST(features_are_those_of_a_step)
         assert_int_equal(ask->features(ask->ctx, 1, (const int[]){N}, got, &err), SFP_EINVAL);
         assert_int_equal(ask->features(ask->ctx, 1, (const int[]){-1}, got, &err), SFP_EINVAL);
         assert_int_equal(ask->features(ask->ctx, 0, who, got, &err), SFP_EINVAL);
-        free(got);
-        free(at);
-        free(gradient);
-        free(x);
         sfp__learner_free(l);
     }
     free_model(&m);
@@ -292,9 +286,6 @@ TEST(gradients_of_each_are_those_of_one)
         check_values(l, &before);
         assert_int_equal(ask->gradient_each(ask->ctx, 1, (const int[]){N}, 1, room, see, &e, &err), SFP_EINVAL);
         assert_int_equal(ask->gradient_each(ask->ctx, 1, who, 0, room, see, &e, &err), SFP_EINVAL);
-        free(e.all);
-        free(room);
-        free(want);
         sfp__learner_free(l);
     }
     free_model(&m);
@@ -338,11 +329,6 @@ TEST(gradients_are_means)
     l->buffer->slot[2].query[0] -= 5;
     MUST(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, at, &err));
     assert_memory_not_equal(one, at, P * sizeof *one);
-    free(all);
-    free(one);
-    free(at);
-    free(mean);
-    free(x);
     sfp__learner_free(l);
     free_model(&m);
 }

@@ -81,7 +81,7 @@ static UNUSED sfp_learner *make_learner(const model *m, const sfp_learner_option
 /* b pictures with labels of [lo, hi): a colour a class, stripes by the picture, noise. The same t gives the same pictures. */
 static UNUSED batch make_batch(int S, int b, int lo, int hi, uint64_t t)
 {
-    batch x = {.b = b, .rgb = malloc((size_t)(b * S * S * 3))};
+    batch x = {.b = b, .rgb = kept_malloc((size_t)(b * S * S * 3))};
     assert_non_null(x.rgb);
     sfp_rng rng = sfp__rng_init(500, t);
     for (int i = 0; i < b; i++) {
@@ -96,18 +96,12 @@ static UNUSED batch make_batch(int S, int b, int lo, int hi, uint64_t t)
     return x;
 }
 
-static UNUSED void free_batch(batch *x)
-{
-    free(x->rgb);
-}
-
 /* One timestamp on make_batch(t). */
 static UNUSED sfp_timestamp offer(sfp_learner *l, int lo, int hi, uint64_t t)
 {
     sfp_timestamp r = {0};
     batch x = make_batch(l->S, l->opt.batch, lo, hi, t);
     MUST(sfp__learner_offer(l, x.b, x.sample, &r, &err));
-    free_batch(&x);
     return r;
 }
 
@@ -163,18 +157,11 @@ static UNUSED bool same_values(const values *a, const values *b)
     return a->n == b->n && memcmp(a->x, b->x, a->n * sizeof *a->x) == 0;
 }
 
-static UNUSED void free_values(values *v)
-{
-    free(v->x);
-}
-
 /* The learner's values are these, which are freed. */
 static UNUSED void check_values(sfp_learner *l, values *want)
 {
     values v = take_values(l);
     assert_true(same_values(&v, want));
-    free_values(&v);
-    free_values(want);
 }
 
 /* Long runs: `make check-long` sets SFP_LONG. */

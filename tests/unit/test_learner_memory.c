@@ -69,8 +69,6 @@ TEST(resident_size_stays_over_a_long_stream)
     assert_true(start > 0);
     if (!SANITIZED)
         assert_true(most - start < 1 << 20);
-    for (int i = 0; i < KINDS; i++)
-        free_batch(&kinds[i]);
     sfp__predictor_free(p);
     sfp__learner_free(l);
     free_model(&m);

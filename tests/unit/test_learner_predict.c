@@ -58,9 +58,7 @@ static double *by_hand(sfp_learner *l, int n, const uint8_t *const *rgb)
             sum += l->seen[c] ? exp(z[c]) : 0;
         for (int c = 0; c < C; c++)
             z[c] = l->seen[c] ? z[c] - log(sum) : -INFINITY;
-        free((void *)(uintptr_t)x[i]);
     }
-    oracle_done(&o);
     return logp;
 }
 
@@ -103,8 +101,6 @@ TEST(answers_equal_the_state_worked_out_by_hand)
             int32_t alone[PICTURES];
             MUST(sfp__predictor_run(p, PICTURES, pictures_of(&b), alone, NULL, 0, NULL, &err));
             assert_memory_equal(alone, label, sizeof label);
-            free(want), free(logp);
-            free_batch(&b);
         }
         sfp__predictor_free(p);
         sfp__learner_free(l);
@@ -131,7 +127,6 @@ TEST(before_anything_was_learned_there_is_no_answer)
             for (int c = 0; c < answer.classes; c++)
                 assert_true(logp[i * 8 + c] == -INFINITY);
         }
-        free_batch(&b);
         sfp__predictor_free(p);
         sfp__learner_free(l);
         free_model(&m);
@@ -162,7 +157,6 @@ TEST(only_classes_seen_are_answered)
     sfp_prediction answer = {0};
     assert_int_equal(sfp__predictor_run(p, 16, pictures_of(&b), label, logp, 8, &answer, &err), SFP_ELIMIT);
     assert_int_equal(answer.classes, 9); /* how much room it takes */
-    free_batch(&b);
     sfp__predictor_free(p);
     sfp__learner_free(l);
     free_model(&m);
@@ -201,7 +195,6 @@ TEST(queries_that_are_known_are_used)
         moved = fmax(moved, fabs((double)logp[1][c] - (double)logp[0][c]));
     assert_true(moved > 1e-4);
     check_near("the others", logp[1] + 4, logp[0] + 4, (PICTURES - 1) * 4, 1e-5);
-    free_batch(&b);
     sfp__predictor_free(p);
     sfp__learner_free(l);
     free_model(&m);
@@ -236,7 +229,6 @@ TEST(the_mixed_head_answers_the_same_with_and_without_room)
             assert_int_equal(without[i], with[i]);
         }
         l->fp->last_b.data[t] -= 40;
-        free_batch(&b);
     }
     sfp__predictor_free(p);
     sfp__learner_free(l);
@@ -258,7 +250,6 @@ TEST(a_prediction_allocates_nothing_after_the_first)
     for (int i = 0; i < 5; i++)
         MUST(sfp__predictor_run(p, 7, pictures_of(&b), label, logp, 4, NULL, &err));
     assert_int_equal(sfp__mem_count() - before, 0);
-    free_batch(&b);
     sfp__predictor_free(p);
     sfp__learner_free(l);
     free_model(&m);
@@ -296,7 +287,6 @@ TEST(on_demand_a_copy_is_made_when_asked_for)
     (void)offer(l, 0, 3, 7);
     assert_int_equal(l->snapshots.current->t, 7);
     sfp__predictor_free(lazy);
-    free_batch(&b);
     sfp__learner_free(l);
     free_model(&m);
 }
@@ -355,8 +345,7 @@ typedef struct copy {
 
 static copy take_copy(sfp_learner *l)
 {
-    copy c = {
-        .v = take_values(l), .start = l->fp->start, .open = l->fp->open, .classes = sfp__learner_classes(l)};
+    copy c = {.v = take_values(l), .start = l->fp->start, .open = l->fp->open, .classes = sfp__learner_classes(l)};
     assert_true(c.classes <= MOST_CLASSES);
     for (int i = 0; i < c.classes; i++)
         c.seen[i] = sfp__learner_seen(l, i);
@@ -411,8 +400,8 @@ static void check_snapshots(sfp_fp_kind kind, int times)
                             .stop = &stop,
                             .answers = &asked,
                             .seed = (uint64_t)i,
-                            .records = calloc(RECORDS, sizeof(record)),
-                            .seconds = calloc(RECORDS, sizeof(double))};
+                            .records = kept_calloc(RECORDS, sizeof(record)),
+                            .seconds = kept_calloc(RECORDS, sizeof(double))};
         assert_non_null(askers[i].records);
         assert_non_null(askers[i].seconds);
     }
@@ -468,16 +457,12 @@ static void check_snapshots(sfp_fp_kind kind, int times)
         print_message("%d answers from %d of %d states; p50 %.3f ms, p99 %.3f ms\n", n, states, times + 1, 1e3 * all[n / 2],
                       1e3 * all[n * 99 / 100]);
     assert_true(states >= times / 2);
-    for (int t = 0; t <= times; t++)
-        free_values(&copies[t].v);
     for (int i = 0; i < THREADS; i++) {
         sfp__predictor_free(askers[i].p);
-        free(askers[i].records), free(askers[i].seconds);
     }
     sfp__predictor_free(p);
     for (int i = 0; i < THREADS; i++)
         sfp__thread_pool_free(pools[i]);
-    free_batch(&b);
     sfp__learner_free(l), sfp__learner_free(again);
     free_model(&m);
 }

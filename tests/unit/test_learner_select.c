@@ -83,8 +83,6 @@ TEST(threads_and_repetition_change_nothing)
         }
         if (!same_values(&v[0], &v[1]))
             fail_msg("selector '%s': one thread and three learn different values", (*s)->name);
-        free_values(&v[0]);
-        free_values(&v[1]);
     }
 }
 
@@ -178,7 +176,6 @@ TEST(a_look_sees_what_a_step_sees)
         }
         if (!one)
             close_to("queries", (size_t)(BATCH * l->D), l->query, query, 1e-5);
-        free(query);
         sfp__learner_free(l);
     }
     free_model(&m);
@@ -208,8 +205,8 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
         float *normed = floats((size_t)(T * D)), *stats = floats((size_t)(2 * T)), *mass = floats((size_t)T), want[16];
         int order[64];
         for (int i = 0; i < BATCH; i++) {
-            sfp__kernels()->norm_fwd(T, D, taps[depth - 2] + i * T * D, m.vit->weights.norm_w,
-                                     m.vit->weights.norm_b, c->ln_eps, normed, stats);
+            sfp__kernels()->norm_fwd(T, D, taps[depth - 2] + i * T * D, m.vit->weights.norm_w, m.vit->weights.norm_b, c->ln_eps,
+                                     normed, stats);
             sfp__freesel_pool(T, D, c->heads, normed, attention + i * c->heads * T, order, mass, want);
             close_to("pooled", (size_t)D, l->look.pooled + i * D, want, 1e-4);
         }
@@ -241,13 +238,6 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
         sfp__look_done(&look);
         sfp__vit_plan_free(plan);
         sfp__vit_plan_free(prompted);
-        for (int i = 0; i < depth; i++)
-            free(taps[i]);
-        free(attention);
-        free(normed);
-        free(stats);
-        free(mass);
-        free(query);
         sfp__learner_free(l);
         free_model(&m);
     }
@@ -280,10 +270,6 @@ TEST(gradients_by_callback_are_those_of_a_step)
     check_values(l, &before);
     assert_int_equal(sfp__learner_gradient(l, 1, (const int[]){BATCH}, one, &err), SFP_EINVAL);
     assert_int_equal(sfp__learner_gradient(l, 0, NULL, one, &err), SFP_EINVAL);
-    free(both);
-    free(one);
-    free(two);
-    free_batch(&x);
     sfp__learner_free(l);
     free_model(&m);
 }

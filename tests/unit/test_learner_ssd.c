@@ -57,7 +57,6 @@ static double matching_loss(sfp_learner *l, const batch *real, int32_t y)
         MUST(ask->gradient_at(ask->ctx, &(sfp_pictures){.n = n[i], .x = x[i], .label = label}, g[i], NULL, &err));
     }
     double loss = sfp__ssd_gap(ask->params, g[0], g[1], g[0]);
-    free(g[0]), free(g[1]), free(in);
     return loss;
 }
 
@@ -95,7 +94,6 @@ TEST(optimising_lowers_the_matching_loss)
         last = loss;
     }
     assert_true(last < 0.85 * first); /* 0.0192 -> 0.0149 */
-    free_batch(&x);
     sfp__learner_free(l);
     free_model(&m);
 }
@@ -115,7 +113,6 @@ static void check_slots(sfp_learner *l)
         MUST(sfp__trainer_queries(l->trainer, 1, &one, got, &err));
         check_near("query", slot->query, got, (size_t)l->D, 1e-5);
     }
-    free(x), free(got);
 }
 
 /* Synthetic pictures have left the bytes they began as, by more than rounding. */
@@ -132,7 +129,6 @@ static void check_moved(const sfp_learner *l)
             furthest = fmaxf(furthest, fabsf(x[k] - pixels[(size_t)i * l->pixels + k]));
     }
     assert_true(furthest > 1e-5f);
-    free(x);
 }
 
 /* What a slot had. */
@@ -146,7 +142,7 @@ typedef struct had {
 static had had_of(const sfp_learner *l, int i)
 {
     const sfp_slot *slot = &l->buffer->slot[i];
-    had h = {slot->id, slot->has_query, malloc(l->rgb_bytes), copied(slot->query, (size_t)l->D),
+    had h = {slot->id, slot->has_query, kept_malloc(l->rgb_bytes), copied(slot->query, (size_t)l->D),
              copied(slot->mean_embed, (size_t)l->D)};
     assert_non_null(h.image);
     memcpy(h.image, slot->image, l->rgb_bytes);
@@ -200,7 +196,6 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
             }
             kept += ours && same && before[i].has_query;
             lost += ours && !same && before[i].has_query;
-            free(before[i].image), free(before[i].query), free(before[i].embed);
         }
         check_slots(l);
     }
@@ -246,8 +241,7 @@ TEST(threads_change_nothing)
             (void)(t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t));
         v[i] = take_values(l);
         bytes = l->rgb_bytes * (size_t)l->buffer->filled;
-        image[i] = malloc(bytes);
-        assert_non_null(image[i]);
+        image[i] = kept_malloc(bytes);
         for (int k = 0; k < l->buffer->filled; k++)
             memcpy(image[i] + (size_t)k * l->rgb_bytes, l->buffer->slot[k].image, l->rgb_bytes);
         sfp__learner_free(l);
@@ -255,10 +249,6 @@ TEST(threads_change_nothing)
     }
     assert_true(same_values(&v[0], &v[1]));
     assert_memory_equal(image[0], image[1], bytes);
-    for (int i = 0; i < 2; i++) {
-        free_values(&v[i]);
-        free(image[i]);
-    }
 }
 
 static long file_bytes(const char *path, uint8_t **out)
@@ -268,7 +258,7 @@ static long file_bytes(const char *path, uint8_t **out)
     assert_int_equal(fseek(f, 0, SEEK_END), 0);
     long n = ftell(f);
     rewind(f);
-    *out = malloc((size_t)n);
+    *out = kept_malloc((size_t)n);
     assert_non_null(*out);
     assert_int_equal(fread(*out, 1, (size_t)n, f), n);
     (void)fclose(f);
@@ -301,7 +291,6 @@ TEST(a_resumed_learner_goes_on_to_the_same_bytes)
         }
         assert_int_equal(n[0], n[1]);
         assert_memory_equal(bytes[0], bytes[1], (size_t)n[0]);
-        free(bytes[0]), free(bytes[1]);
     }
     for (int i = 0; i < 2; i++) {
         char old[80];

@@ -15,7 +15,7 @@ static uint8_t *make(int version, const char *header, size_t data_size, size_t *
 {
     size_t n = strlen(header), start = version == 1 ? 10 : 12;
     *size = start + n + data_size;
-    uint8_t *bytes = calloc(1, *size);
+    uint8_t *bytes = kept_calloc(1, *size);
     memcpy(bytes, "\x93NUMPY", 6);
     bytes[6] = (uint8_t)version;
     bytes[8] = (uint8_t)n;
@@ -32,7 +32,6 @@ static void check_refused(int version, const char *header, size_t data_size, sfp
     uint8_t *bytes = make(version, header, data_size, &size);
     sfp_tensor_file *npy = NULL;
     sfp_status got = sfp__npy_open_memory("x.npy", bytes, size, &npy, &err);
-    free(bytes);
     if (got != status || !strstr(err.message, message))
         fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s'", header, sfp_status_text(got), err.message, sfp_status_text(status),
                  message);
@@ -54,7 +53,6 @@ static void check_taken(int version, const char *header, size_t data_size, sfp_d
     if (data_size)
         assert_int_equal(*(const uint8_t *)t->data, 1);
     sfp__tensor_file_close(npy);
-    free(bytes);
 }
 
 TEST(headers_as_numpy_writes_them_are_taken)
@@ -152,13 +150,11 @@ TEST(every_truncation_is_refused)
     size_t size;
     uint8_t *whole = make(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 24, &size);
     for (size_t n = 0; n < size; n++) {
-        uint8_t *part = malloc(n ? n : 1);
+        uint8_t *part = kept_malloc(n ? n : 1);
         memcpy(part, whole, n);
         sfp_tensor_file *npy;
         assert_int_equal(sfp__npy_open_memory("x", part, n, &npy, NULL), SFP_EFORMAT);
-        free(part);
     }
-    free(whole);
 }
 
 static char path[96];

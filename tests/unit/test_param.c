@@ -123,7 +123,6 @@ TEST(reset_forgets_moments_and_steps_of_its_rows_alone)
         for (int i = r * WIDTH; i < (r + 1) * WIDTH; i++)
             assert_true(p.m[i] == (reset ? 0 : m[i]) && p.v[i] == (reset ? 0 : v[i]) && p.data[i] == x[i]);
     }
-    free(m), free(v), free(x);
     sfp__param_done(&p);
 }
 
@@ -148,7 +147,6 @@ TEST(growing_keeps_what_is_there)
         for (int i = 0; i < rows * WIDTH; i++)
             p.grad[i] = (float)(i + 1);
         sfp__adam_step(&a, &p);
-        free(x), free(m);
     }
     assert_int_equal(p.steps[0], 24);
     assert_int_equal(p.steps[69], 1);

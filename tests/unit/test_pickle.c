@@ -60,11 +60,9 @@ static void show(const sfp_pickle *p, sfp_pickle_value v, int depth, sfp_text *o
 /* to the byte, so that a sanitizer sees a read beyond */
 static sfp_status parse(const char *bytes, size_t size, const sfp_pickle_limits *limits, sfp_pickle **out, sfp_error *why)
 {
-    char *copy = malloc(size ? size : 1);
-    assert_non_null(copy);
+    char *copy = kept_malloc(size ? size : 1);
     memcpy(copy, bytes, size);
     sfp_status status = sfp__pickle_parse("x.pkl", copy, size, limits, out, why);
-    free(copy);
     return status;
 }
 
@@ -254,8 +252,8 @@ TEST(what_is_no_pickle_is_refused_with_its_place)
     BAD("V\\u12\n.", SFP_EFORMAT, "no character");
     BAD("V\\ud800\n.", SFP_EFORMAT, "no character");
     BAD("X\x05\x00\x00\x00"
-            "ab.",
-            SFP_EFORMAT, "BINUNICODE: the file ends within it");
+        "ab.",
+        SFP_EFORMAT, "BINUNICODE: the file ends within it");
     BAD("\x8e\xff\xff\xff\xff\xff\xff\xff\xff.", SFP_EFORMAT, "BINBYTES8: the file ends within it");
     BAD("\x95\xff\xff\xff\xff\xff\xff\xff\xffN.", SFP_EFORMAT, "FRAME: frame is");
     BAD("0.", SFP_EFORMAT, "POP: needs 1 value");
@@ -350,8 +348,7 @@ TEST(a_failed_allocation_leaves_nothing_behind)
 TEST(a_million_integers_take_eight_bytes_each)
 {
     enum { N = 1000000 };
-    char *bytes = malloc(3 * N + 16), *at = bytes;
-    assert_non_null(bytes);
+    char *bytes = kept_malloc(3 * N + 16), *at = bytes;
     *at++ = ']';
     *at++ = '(';
     for (int i = 0; i < N; i++) {
@@ -365,7 +362,6 @@ TEST(a_million_integers_take_eight_bytes_each)
     unsigned long before = sfp__mem_count();
     MUST(sfp__pickle_parse("x.pkl", bytes, (size_t)(at - bytes), NULL, &p, NULL));
     assert_true(sfp__mem_count() - before < 64); /* one block a doubling, not one an integer */
-    free(bytes);
     assert_int_equal(sfp__pickle_count(p, p->root), N);
     assert_int_equal(sfp__pickle_int(p, sfp__pickle_item(p, p->root, 65537)), 1);
     sfp__pickle_free(p);

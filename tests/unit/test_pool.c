@@ -56,8 +56,7 @@ static sfp_thread_pool *make(int threads)
 TEST(every_piece_runs_once_on_a_worker_in_range)
 {
     static const int threads[] = {1, 2, 3, 8}, pieces[] = {0, -3, 1, 2, 3, 7, 8, 9, 100, MOST_PIECES};
-    record *r = malloc(sizeof *r);
-    assert_non_null(r);
+    record *r = kept_malloc(sizeof *r);
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
         sfp_thread_pool *p = make(threads[t]);
         assert_int_equal(sfp__thread_pool_size(p), threads[t]);
@@ -71,7 +70,6 @@ TEST(every_piece_runs_once_on_a_worker_in_range)
             }
         sfp__thread_pool_free(p);
     }
-    free(r);
 }
 
 /* Plain additions: a thread sanitizer sees a run that returns before its pieces ended. */

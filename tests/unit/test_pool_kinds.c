@@ -152,7 +152,6 @@ static void check_answer(sfp_learner *l, int layer, const char *p_name, const ch
                 check_same("a part", e + i * parts * COMP + (h * parts + j) * COMP / 2, p->data + pick[j] * COMP + h * COMP / 2,
                            COMP / 2 * sizeof *e);
     }
-    free(q), free(alpha), free(norm), free(work), free(e);
 }
 
 TEST(an_answer_takes_the_nearest_keys)
@@ -199,7 +198,6 @@ TEST(a_query_of_nan_takes_something)
         sfp__fp_compose(&l->fp->view, l->fp->view.layers - 1, 1, q, 12, alpha, norm, work, e);
         for (int i = 0; i < 2 * D * sfp__fp_prefix_rows(&l->opt.fp); i++)
             assert_true(isfinite(e[i]));
-        free(q), free(e);
         sfp__learner_free(l);
     }
     free_model(&m);
@@ -266,7 +264,6 @@ TEST(general_prompts_learn_always_experts_in_their_task)
             for (int r = 0; r < p->rows; r++)
                 if (same_row(p, before[i], r) != (i >= 2 && r != task))
                     fail_msg("task %d: row %d of %s", task, r, names[i]);
-            free(before[i]);
         }
         if (task < 2)
             next_task(l);
@@ -293,7 +290,6 @@ TEST(l2p_learns_as_a_whole)
                 assert_false(same_row(p, p0, i) || same_row(k, k0, i));
             assert_int_equal(l->fp->start, 0);
             assert_int_equal(l->fp->open, PARTS);
-            free(p0), free(k0);
             if (tasks && task < 2)
                 next_task(l);
         }
@@ -360,11 +356,9 @@ TEST(keys_come_to_the_queries_of_their_task)
             best += mean[c] * mean[c];
         if (cosine < 0.98 * sqrt(best))
             fail_msg("task %d: the mean cosine is %.3f of at most %.3f", task, cosine, sqrt(best));
-        free_batch(&b);
         if (task < 2)
             next_task(l);
     }
-    free(x);
     sfp__learner_free(l);
     free_model(&m);
 }

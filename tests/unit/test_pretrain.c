@@ -167,7 +167,6 @@ TEST(adamw_equals_the_formulas)
     sfp_adamw_step s = {.t = 6, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8};
     assert_true(!isfinite(sfp__adamw_step(pool, &a, &s)));
     check_same("weights after a gradient that is not finite", x, before, N * sizeof(float));
-    free(before), free(x), free(g), free(m), free(v), free(ema);
 }
 
 /* ------------------------------------------------------------- flat weights */
@@ -213,7 +212,6 @@ TEST(new_weights_reach_every_packed_copy)
     sfp__vit_plan_free(plan);
     sfp__vit_free(a);
     sfp__vit_free(b);
-    free(x), free(other), free(want), free(got);
 }
 
 static void plain_head(void *ctx, int first, int n, const float *feature, float *grad)
@@ -252,7 +250,6 @@ TEST(both_kinds_of_head_give_the_same_gradients)
     check_same("gradients", g[1], g[0], n * sizeof(float));
     assert_true(dot(g[0], g[0], n) > 0);
     sfp__vit_free(v);
-    free(x), free(g[0]), free(g[1]);
 }
 
 TEST(decay_spares_norms_biases_positions_and_the_class_token)
@@ -429,7 +426,7 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
     assert_int_equal(t.dim, 16);
     assert_int_equal(t.classes, 4);
     size_t one = (size_t)PICTURES * 5 * 16;
-    uint16_t *first = malloc(one * sizeof *first);
+    uint16_t *first = kept_malloc(one * sizeof *first);
     memcpy(first, t.entries, one * sizeof *first);
     /* standardised: mean 0, deviation 1 over all entries */
     double sum = 0, squares = 0;
@@ -490,7 +487,6 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
     (void)unlink(config);
     write_text(cache, "something of somebody");
     REFUSED(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_EFORMAT, "left alone");
-    free(first);
     (void)unlink(cache);
     (void)unlink(weights);
     sfp__image_set_done(&p);

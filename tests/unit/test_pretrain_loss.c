@@ -47,7 +47,7 @@ static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, fl
                  .opt = {.smoothing = 0.1, .temperature = 2}};
     memcpy(w->opt.weight, weight, sizeof w->opt.weight);
     size_t n = (size_t)(VIEWS * PICTURES * TOKENS * teacher_dim);
-    w->entries = malloc(n * sizeof *w->entries);
+    w->entries = kept_malloc(n * sizeof *w->entries);
     for (size_t i = 0; i < n; i++)
         w->entries[i] = sfp__f32_to_f16((float)sfp__rng_normal(&rng));
     const sfp_vit_config tc = {.img_size = 8,
@@ -87,8 +87,6 @@ static void tear_down(world *w)
 {
     sfp__loss_free(w->loss);
     sfp__vit_free(w->teacher.vit);
-    free(w->teacher.mean), free(w->teacher.scale), free(w->entries);
-    free(w->tokens), free(w->params), free(w->grad_tokens), free(w->grad_params);
 }
 
 /* As a pass does it: units in turn on the lanes. */
@@ -122,13 +120,11 @@ static void check_along(world *w, const char *name, bool of_tokens, uint64_t see
         for (size_t i = 0; i < n; i++)
             moved[i] += (side ? h : -h) * direction[i];
         value[side] = evaluate(w, of_tokens ? moved : w->tokens, of_tokens ? w->params : moved, gt, gp);
-        free(moved);
     }
     double want = (value[1] - value[0]) / (2 * (double)h);
     if (!(fabs(got - want) <= 4e-3 * (fabs(want) + 0.05)))
         fail_msg("%s: along %s the gradient gives %.7g, the central difference %.7g", name, of_tokens ? "tokens" : "parameters",
                  got, want);
-    free(direction), free(at), free(gt), free(gp);
 }
 
 TEST(gradients_equal_central_differences)

@@ -23,8 +23,8 @@ TEST(random_scores_are_in_order)
     sfp_rng rng = sfp__rng_init(11, 0);
     for (int n = 0; n <= 70; n++) {
         for (int values = 1; values <= 64; values *= 4) {
-            float *score = malloc((size_t)n * sizeof *score + 1);
-            int *order = malloc((size_t)n * sizeof *order + 1);
+            float *score = kept_malloc((size_t)n * sizeof *score + 1);
+            int *order = kept_malloc((size_t)n * sizeof *order + 1);
             for (int i = 0; i < n; i++) {
                 uint32_t v = sfp__rng_below(&rng, (uint32_t)values + 1);
                 score[i] = v == 0 ? NAN : (float)v - 3;
@@ -41,8 +41,6 @@ TEST(random_scores_are_in_order)
                 sum += order[i];
             }
             assert_int_equal(sum, (long)n * (n - 1) / 2);
-            free(score);
-            free(order);
         }
     }
 }

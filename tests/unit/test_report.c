@@ -108,7 +108,6 @@ TEST(a_report_has_its_parts)
         if (strstr(text, never[i]))
             fail_msg("'%s' in it: %.80s", never[i], strstr(text, never[i]));
     check_nesting(text);
-    free(text);
     sfp__result_done(&r);
 }
 
@@ -124,7 +123,6 @@ TEST(an_empty_run_gives_a_report_too)
         assert_non_null(strstr(text, "Nothing was recorded."));
         assert_null(strstr(text, "nan"));
         check_nesting(text);
-        free(text);
         sfp__result_done(&r);
     }
 }
@@ -156,7 +154,6 @@ TEST(names_cannot_leave_their_place)
     assert_int_equal(count(text, "</style>"), count(text, "<style>"));
     assert_true(count(text, "&lt;script&gt;") > 5);
     check_nesting(text);
-    free(text);
     sfp__result_done(&r);
 }
 
@@ -170,7 +167,6 @@ TEST(many_classes_and_tasks_still_fit)
         assert_int_equal(strstr(text, "The lowest") != NULL, sizes[i][1] > 61);
         assert_non_null(strstr(text, "Mixed up most"));
         check_nesting(text);
-        free(text);
         sfp__result_done(&r);
     }
 }
@@ -187,7 +183,6 @@ TEST(strange_curves_are_drawn_or_left_out)
         char *text = report(&r, NULL);
         assert_null(strstr(text, "nan"));
         check_nesting(text);
-        free(text);
         sfp__result_done(&r);
     }
 }
@@ -202,7 +197,6 @@ TEST(one_point_is_no_curve_but_not_nothing)
     assert_non_null(strstr(text, "<p class=\"note\">Too few timestamps for a curve.</p>"));
     assert_null(strstr(text, "Nothing was recorded."));
     check_nesting(text);
-    free(text);
     sfp__result_done(&r);
 }
 
@@ -225,8 +219,7 @@ static sfp_image sprite(const char *text, int n)
         text += sizeof mark - 1;
     }
     size_t length = strcspn(text, ")"), size = 0;
-    uint8_t *bytes = malloc(length);
-    assert_non_null(bytes);
+    uint8_t *bytes = kept_malloc(length);
     assert_int_equal(length % 4, 0);
     for (size_t i = 0; i < length; i += 4) {
         unsigned v = 0;
@@ -240,7 +233,6 @@ static sfp_image sprite(const char *text, int n)
     }
     sfp_image im;
     MUST(sfp__image_decode("sprite", bytes, size, NULL, &im, &err));
-    free(bytes);
     return im;
 }
 
@@ -257,8 +249,7 @@ TEST(thumbnails_are_one_picture_a_sheet)
     sfp_thumb batch[3] = {{.width = 2, .height = 2, .rgb = red, .label = "left one"},
                           {.width = 2, .height = 1, .rgb = wide, .label = "taken one", .chosen = true},
                           {0}};
-    sfp_thumb *kept = calloc(500, sizeof *kept);
-    assert_non_null(kept);
+    sfp_thumb *kept = kept_calloc(500, sizeof *kept);
     for (int i = 0; i < 500; i++)
         kept[i] = (sfp_thumb){.width = 2, .height = 2, .rgb = red, .label = i % 2 ? "class 10" : "class 2", .age = (uint64_t)i};
     sfp_report_pictures p = {.batch_count = 3, .batch = batch, .took = 1, .left = 1234, .buffer_count = 500, .buffer = kept};
@@ -280,8 +271,6 @@ TEST(thumbnails_are_one_picture_a_sheet)
     check_nesting(text);
     sfp__image_done(&first);
     sfp__image_done(&second);
-    free(text);
-    free(kept);
     sfp__result_done(&r);
 }
 
@@ -312,7 +301,6 @@ TEST(encoded_pictures_are_decoded_and_broken_ones_counted)
     check_nesting(text);
     sfp__image_done(&sheet);
     sfp__text_done(&png);
-    free(text);
     sfp__result_done(&r);
 }
 
@@ -333,12 +321,10 @@ TEST(what_differs_from_the_defaults_is_named)
     char *text = report(&r, NULL);
     assert_non_null(strstr(text, all));
     assert_null(strstr(text, "not known"));
-    free(text);
     result_option(&r, "stranger", "3"); /* whatever its default was */
     text = report(&r, NULL);
     assert_null(strstr(text, all));
     assert_non_null(strstr(text, "<tr><td>stranger</td><td>3</td><td><span class=\"soft\">not known</span></td>"));
-    free(text);
     default_is(&r, "triage", "on", "off");
     default_is(&r, "method", "ncm", ""); /* has no default: it was given */
     default_is(&r, "rate", "max", "max");
@@ -351,7 +337,6 @@ TEST(what_differs_from_the_defaults_is_named)
         strstr(text, "<tr class=\"changed\"><td>method</td><td>ncm</td><td><span class=\"soft\">not set</span></td>"));
     assert_non_null(strstr(text, "<tr><td>rate</td><td>max</td><td>max</td>"));
     check_nesting(text);
-    free(text);
     sfp__result_done(&r);
 }
 
@@ -363,7 +348,6 @@ TEST(one_time_is_once)
     assert_non_null(strstr(text, "<b>class 3</b> taken for <b>class 0</b> 10 times (10.0 %)"));
     assert_non_null(strstr(text, "<b>class 1</b> taken for <b>class 2</b> once (1.0 %)"));
     assert_null(strstr(text, " 1 times"));
-    free(text);
     sfp__result_done(&r);
 }
 

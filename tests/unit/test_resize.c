@@ -25,7 +25,7 @@ static int between(int low, int high)
 /* Bytes allocated to the exact size, so that a sanitizer sees a read beyond them. */
 static sfp_image make(int width, int height, bool hard)
 {
-    sfp_image im = {width, height, malloc((size_t)width * (size_t)height * 3)};
+    sfp_image im = {width, height, kept_malloc((size_t)width * (size_t)height * 3)};
     for (size_t i = 0; i < (size_t)width * (size_t)height * 3; i++)
         im.rgb[i] = hard ? (random32() & 1 ? 255 : 0) : (uint8_t)random32();
     return im;
@@ -55,8 +55,9 @@ static double oracle_sample(const double *line, size_t step, int n, int out, int
 static double *oracle(const sfp_image *im, int width, int height, sfp_filter filter)
 {
     size_t in_row = (size_t)im->width * 3, row = (size_t)width * 3;
-    double *in = malloc(in_row * (size_t)im->height * sizeof *in), *middle = malloc(row * (size_t)im->height * sizeof *middle);
-    double *out = malloc(row * (size_t)height * sizeof *out);
+    double *in = kept_malloc(in_row * (size_t)im->height * sizeof *in),
+           *middle = kept_malloc(row * (size_t)im->height * sizeof *middle);
+    double *out = kept_malloc(row * (size_t)height * sizeof *out);
     for (size_t i = 0; i < in_row * (size_t)im->height; i++)
         in[i] = im->rgb[i];
     for (int y = 0; y < im->height; y++) {
@@ -71,8 +72,6 @@ static double *oracle(const sfp_image *im, int width, int height, sfp_filter fil
                                                    ? middle[(size_t)y * row + (size_t)x]
                                                    : oracle_sample(middle + x, row, im->height, height, y, filter);
     }
-    free(in);
-    free(middle);
     return out;
 }
 
@@ -96,8 +95,6 @@ static void check_against_oracle(int w, int h, int width, int height, sfp_filter
     }
     sfp__image_done(&fast);
     sfp__image_done(&plain);
-    free(im.rgb);
-    free(want);
 }
 
 TEST(random_sizes_agree_with_the_oracle)
@@ -134,7 +131,6 @@ TEST(an_even_picture_stays_even)
         for (size_t j = 0; j < (size_t)out.width * (size_t)out.height * 3; j++)
             assert_int_equal(out.rgb[j], i * 4);
         sfp__image_done(&out);
-        free(im.rgb);
     }
 }
 
@@ -145,7 +141,6 @@ TEST(the_same_size_copies)
     assert_memory_equal(im.rgb, out.rgb, 17 * 9 * 3);
     assert_ptr_not_equal(im.rgb, out.rgb);
     sfp__image_done(&out);
-    free(im.rgb);
 }
 
 TEST(squash_is_a_bilinear_resize)
@@ -156,7 +151,6 @@ TEST(squash_is_a_bilinear_resize)
     assert_memory_equal(a.rgb, b.rgb, 32 * 32 * 3);
     sfp__image_done(&a);
     sfp__image_done(&b);
-    free(im.rgb);
 }
 
 /* The way SPEC section 6 says it, step by step. */
@@ -173,7 +167,6 @@ static void check_crop(int w, int h, int size)
     sfp__image_done(&full);
     sfp__image_done(&want);
     sfp__image_done(&got);
-    free(im.rgb);
 }
 
 TEST(crop_takes_the_centre_of_the_resized_picture)
@@ -196,7 +189,6 @@ TEST(crop_of_the_right_short_side_resizes_nothing)
     assert_memory_equal(a.rgb, b.rgb, 56 * 56 * 3);
     sfp__image_done(&a);
     sfp__image_done(&b);
-    free(im.rgb);
 }
 
 TEST(crop_of_a_thread_thin_picture_needs_little_memory)
@@ -205,7 +197,6 @@ TEST(crop_of_a_thread_thin_picture_needs_little_memory)
     sfp_image im = make(1, 65535, false), out;
     MUST(sfp__image_fit(&im, 224, SFP_RESIZE_CROP, &out, NULL));
     sfp__image_done(&out);
-    free(im.rgb);
 }
 
 TEST(impossible_sizes_are_refused)
@@ -223,7 +214,6 @@ TEST(impossible_sizes_are_refused)
     assert_int_equal(sfp__image_crop(&im, 0, 0, 0, 2, &out, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_crop(&im, 2, 2, 2147483647, 2, &out, &err), SFP_EINVAL);
     assert_true(out.width == 7 && out.rgb == NULL);
-    free(im.rgb);
 }
 
 TEST(each_failing_allocation_is_reported)
@@ -235,5 +225,4 @@ TEST(each_failing_allocation_is_reported)
         assert_in_range(FAIL_EACH_ALLOCATION(sfp__image_fit(&im, 16, how[i], &out, told), !out.rgb), 4, 50);
         sfp__image_done(&out);
     }
-    free(im.rgb);
 }

@@ -182,8 +182,8 @@ static void save_changed(const char *drop, const char *spoil, const char *key, c
     sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     size_t n = st->count, m = st->meta_count, tensors = 0, metas = 0;
-    sfp_tensor *list = calloc(n, sizeof *list);
-    sfp_meta *meta = calloc(m, sizeof *meta);
+    sfp_tensor *list = kept_calloc(n, sizeof *list);
+    sfp_meta *meta = kept_calloc(m, sizeof *meta);
     void *spoiled = NULL;
     for (size_t i = 0; i < n; i++) {
         sfp_tensor t = *&st->tensors[i];
@@ -191,7 +191,7 @@ static void save_changed(const char *drop, const char *spoil, const char *key, c
             continue;
         if (spoil && strcmp(t.name, spoil) == 0) {
             size_t size = sfp__dtype_size(t.dtype);
-            spoiled = malloc(t.bytes);
+            spoiled = kept_malloc(t.bytes);
             memcpy(spoiled, t.data, t.bytes);
             memset((char *)spoiled + t.bytes - size, 0xff, size);
             t.data = spoiled;
@@ -207,9 +207,6 @@ static void save_changed(const char *drop, const char *spoil, const char *key, c
         metas += meta[metas].value != NULL;
     }
     MUST(sfp__safetensors_write(PATH("t"), list, tensors, meta, metas, &err));
-    free(list);
-    free(meta);
-    free(spoiled);
     sfp__tensor_file_close(st);
 }
 
@@ -297,15 +294,13 @@ static void save_reversed(void)
     sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     size_t n = st->count, m = st->meta_count;
-    sfp_tensor *list = calloc(n, sizeof *list);
-    sfp_meta *meta = calloc(m, sizeof *meta);
+    sfp_tensor *list = kept_calloc(n, sizeof *list);
+    sfp_meta *meta = kept_calloc(m, sizeof *meta);
     for (size_t i = 0; i < n; i++)
         list[n - 1 - i] = *&st->tensors[i];
     for (size_t i = 0; i < m; i++)
         meta[m - 1 - i] = st->meta[i];
     MUST(sfp__safetensors_write(PATH("t"), list, n, meta, m, &err));
-    free(list);
-    free(meta);
     sfp__tensor_file_close(st);
 }
 

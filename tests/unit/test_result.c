@@ -206,8 +206,7 @@ static void check_refused(const char *good, const char *from, const char *to, co
     assert_non_null(found);
     size_t at = (size_t)(found - good);
     size_t room = strlen(good) + strlen(to) + 1;
-    char *text = malloc(room);
-    assert_non_null(text);
+    char *text = kept_malloc(room);
     (void)snprintf(text, room, "%.*s%s%s", (int)at, good, to, good + at + strlen(from));
     sfp_result r, untouched;
     memset(&r, 0x5a, sizeof r);
@@ -216,7 +215,6 @@ static void check_refused(const char *good, const char *from, const char *to, co
     if (s != SFP_EFORMAT || !strstr(err.message, message))
         fail_msg("%s -> %s: got %s, '%s', expected '%s'", from, to, sfp_status_text(s), err.message, message);
     assert_memory_equal(&r, &untouched, sizeof r);
-    free(text);
 }
 
 TEST(hostile_files_are_refused_with_a_reason)

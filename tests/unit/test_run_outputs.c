@@ -62,8 +62,6 @@ TEST(lag_is_not_a_number_where_nothing_can_be_late)
         assert_int_equal(isfinite(r.lag.mean) && isfinite(r.lag.max) && isfinite(r.lag.last), late);
         check_holds(json, "\"lag\": {\"mean\":null, \"max\":null, \"last\":null}", !late);
         check_holds(page, "Largest lag", late);
-        free(json);
-        free(page);
         sfp__result_done(&r);
     }
 }
@@ -82,7 +80,6 @@ static json_t *events_of(const char *name)
         assert_int_equal(json_object_del(one, "seconds"), 0);
         (void)json_array_append_new(list, one);
     }
-    free(text);
     return list;
 }
 
@@ -168,7 +165,6 @@ static void check_sides(sfp_run_options *o, const char *name, size_t took, size_
     assert_true(offered >= took + left);
     check_heading(page, "Taken", coreset, took);
     check_heading(page, "Left", offered - coreset, left);
-    free(page);
     json_decref(events);
     sfp__result_done(&r);
 }
@@ -211,8 +207,6 @@ TEST(pictures_kept_compressed_are_shown)
     assert_int_equal(strcspn(a, ")"), strcspn(b, ")"));
     assert_memory_equal(a, b, strcspn(b, ")")); /* the same pictures: here the same pixels too */
     check_holds(one, "20 pictures; oldest first", true);
-    free(one);
-    free(other);
 }
 
 TEST(a_run_resumed_at_its_end_says_why_no_coreset_is_shown)
@@ -229,12 +223,10 @@ TEST(a_run_resumed_at_its_end_says_why_no_coreset_is_shown)
     char *page = text_in("at_the_end", "report.html");
     check_holds(page, "What the coreset took", true);
     check_holds(page, nothing, true);
-    free(page);
     o = options("synthetic:60", "1");
     o.method = "ncm"; /* which has none */
     r = run_once(&o, "no_coreset", 0, NULL);
     sfp__result_done(&r);
     page = text_in("no_coreset", "report.html");
     check_holds(page, "What the coreset took", false);
-    free(page);
 }

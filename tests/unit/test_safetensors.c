@@ -16,8 +16,7 @@ static void *make(const char *json, size_t json_size, size_t data_size, size_t *
 {
     uint64_t length = json_size;
     *size = 8 + json_size + data_size;
-    uint8_t *bytes = malloc(*size);
-    assert_non_null(bytes);
+    uint8_t *bytes = kept_malloc(*size);
     memcpy(bytes, &length, 8);
     memcpy(bytes + 8, json, json_size);
     for (size_t i = 0; i < data_size; i++)
@@ -38,7 +37,6 @@ static void check_refused(const char *json, size_t data_size, sfp_status status,
     sfp_tensor_file *st = (sfp_tensor_file *)&st;
     void *bytes, *untouched = st;
     sfp_status got = open_json(json, data_size, &st, &bytes, &err);
-    free(bytes);
     if (got != status || !strstr(err.message, message))
         fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s'", json, sfp_status_text(got), err.message, sfp_status_text(status),
                  message);
@@ -72,7 +70,6 @@ TEST(tensors_are_found_by_name_and_listed_by_offset)
     assert_string_equal(st->path, "w.safetensors");
     sfp__tensor_file_release(st);
     sfp__tensor_file_close(st);
-    free(bytes);
 }
 
 TEST(a_missing_tensor_is_named)
@@ -86,7 +83,6 @@ TEST(a_missing_tensor_is_named)
     assert_string_equal(err.message, "w.safetensors: tensor 'cls_token' is missing");
     assert_null(t);
     sfp__tensor_file_close(st);
-    free(bytes);
 }
 
 TEST(metadata_is_read)
@@ -104,7 +100,6 @@ TEST(metadata_is_read)
         assert_string_equal(sfp__tensor_file_meta(st, key), value);
     }
     sfp__tensor_file_close(st);
-    free(bytes);
 }
 
 TEST(metadata_of_other_types_is_refused)
@@ -196,12 +191,11 @@ TEST(names_with_control_characters_are_escaped_in_messages)
 TEST(deep_nesting_is_refused)
 {
     size_t depth = 100000;
-    char *json = malloc(depth + 6);
+    char *json = kept_malloc(depth + 6);
     memcpy(json, "{\"a\":", 5);
     memset(json + 5, '[', depth);
     json[depth + 5] = '\0';
     check_refused(json, 0, SFP_EFORMAT, "depth");
-    free(json);
 }
 
 TEST(header_lengths_that_lie_are_refused)
@@ -227,14 +221,12 @@ TEST(every_truncation_is_refused)
     size_t size;
     uint8_t *whole = make(json, strlen(json), 8, &size);
     for (size_t n = 0; n < size; n++) {
-        uint8_t *part = malloc(n ? n : 1);
+        uint8_t *part = kept_malloc(n ? n : 1);
         memcpy(part, whole, n);
         sfp_tensor_file *st;
         assert_int_equal(sfp__safetensors_open_memory("w", part, n, &st, &err), SFP_EFORMAT);
         assert_int_equal(err.status, SFP_EFORMAT);
-        free(part);
     }
-    free(whole);
 }
 
 TEST(paths_that_are_no_files_fail_cleanly)
@@ -259,8 +251,7 @@ TEST(each_failing_allocation_is_reported)
     const char *json = "{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}";
     sfp_tensor_file *st = NULL;
     void *bytes;
-    assert_in_range(FAIL_EACH_ALLOCATION(open_json(json, 4, &st, &bytes, told), (free(bytes), !st)), 4, 99);
+    assert_in_range(FAIL_EACH_ALLOCATION(open_json(json, 4, &st, &bytes, told), !st), 4, 99);
     sfp__tensor_file_close(st);
-    free(bytes);
     sfp__tensor_file_close(NULL);
 }

@@ -94,8 +94,8 @@ TEST(a_file_without_tensors_is_written)
 TEST(many_tensors_are_all_found)
 {
     enum { N = 2000 };
-    sfp_tensor *tensors = calloc(N, sizeof *tensors);
-    char(*names)[16] = calloc(N, 16);
+    sfp_tensor *tensors = kept_calloc(N, sizeof *tensors);
+    char(*names)[16] = kept_calloc(N, 16);
     uint8_t data[7] = {0};
     for (int i = 0; i < N; i++) {
         (void)snprintf(names[i], 16, "t.%d", i * 7919 % N);
@@ -110,8 +110,6 @@ TEST(many_tensors_are_all_found)
         assert_true(t->bytes == (size_t)(i % 8));
     }
     sfp__tensor_file_close(st);
-    free(tensors);
-    free(names);
 }
 
 static void check_refused(const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count, sfp_status status,
@@ -162,7 +160,7 @@ static void check_old_file(uint8_t first)
 TEST(a_full_disk_leaves_the_old_file_and_nothing_else)
 {
     size_t size = 1 << 20;
-    uint8_t *data = calloc(1, size);
+    uint8_t *data = kept_calloc(1, size);
     data[0] = 42;
     sfp_tensor small = bytes_tensor("a", 16, data), large = bytes_tensor("a", (int64_t)size, data);
     MUST(sfp__safetensors_write(path, &small, 1, NULL, 0, NULL));
@@ -183,7 +181,6 @@ TEST(a_full_disk_leaves_the_old_file_and_nothing_else)
     check_old_file(42);
     MUST(sfp__safetensors_write(path, &large, 1, NULL, 0, NULL));
     check_old_file(43);
-    free(data);
 }
 
 TEST(devices_directories_and_missing_folders_are_refused)

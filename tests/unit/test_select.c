@@ -23,13 +23,12 @@ static int pick(const char *name, int b, const float *score, double sigma, sfp_c
     sfp_arena arena = {0};
     const sfp_select_env env = {.rng = rng, .arena = &arena};
     int count = -1;
-    float *weight = malloc((size_t)b * sizeof *weight + 1);
-    *out = malloc((size_t)b * sizeof **out + 1);
+    float *weight = kept_malloc((size_t)b * sizeof *weight + 1);
+    *out = kept_malloc((size_t)b * sizeof **out + 1);
     MUST(s->pick(&batch, &opt, &env, *out, weight, &count, &err));
     assert_in_range(count, 0, b);
     for (int i = 0; i < count; i++)
         assert_true(weight[i] == 1);
-    free(weight);
     sfp__arena_done(&arena);
     return count;
 }
@@ -40,7 +39,6 @@ static void check_pick(const char *name, int b, const float *score, double sigma
     assert_int_equal(count, n);
     for (int i = 0; i < n; i++)
         assert_int_equal(got[i], want[i]);
-    free(got);
 }
 
 TEST(a_coreset_is_a_floor_of_sigma_b_and_at_least_one)
@@ -85,8 +83,6 @@ TEST(the_window_is_around_the_middle_for_every_b_and_c)
                 int *again;
                 assert_int_equal(pick("streamfp", b, score, sigma, mode, NULL, &again), n);
                 assert_memory_equal(got, again, (size_t)n * sizeof *got);
-                free(got);
-                free(again);
             }
         }
     }
@@ -153,7 +149,6 @@ TEST(random_is_uniform_and_repeatable)
         int *out;
         assert_int_equal(pick("random", 5, NULL, 0.6, SFP_CORESET_PAPER, &rng, &out), 3); /* the mode is streamfp's */
         count[out[0] * 25 + out[1] * 5 + out[2]]++;
-        free(out);
     }
     check_distribution("random triples", 125, count, p);
 
@@ -163,8 +158,6 @@ TEST(random_is_uniform_and_repeatable)
     assert_int_equal(pick("random", 50, NULL, 0.5, SFP_CORESET_EXACT, &r2, &b), 25);
     assert_memory_equal(a, b, 25 * sizeof *a);
     assert_int_equal(sfp__rng_u32(&r1), sfp__rng_u32(&r2));
-    free(a);
-    free(b);
 }
 
 TEST(the_chi_square_tail_is_right)
@@ -254,7 +247,6 @@ TEST(what_holds_for_every_selector)
             }
             sfp__arena_done(&arena);
         }
-        free_case(&c);
     }
 }
 
@@ -277,7 +269,6 @@ TEST(no_memory_is_an_error)
         int out[12] = {77}, count = -1;
         (void)FAIL_EACH_ALLOCATION(pick_half(*s, &c, out, &count, told), out[0] == 77 && count == -1);
     }
-    free_case(&c);
 }
 
 TEST(the_table_has_every_selector_once)

@@ -55,7 +55,6 @@ TEST(kcenter_is_farthest_first)
         brute_kcenter(b, classes, c.logits, n, want);
         if (n < b && memcmp(out, want, (size_t)n * sizeof *out) != 0)
             fail_msg("round %d: %d of %d points with %d numbers are not the farthest ones", round, n, b, classes);
-        free_case(&c);
     }
     sfp__arena_done(&arena);
 }
@@ -129,7 +128,6 @@ TEST(d2_sampling_has_the_distribution_of_its_definition)
         }
         check_distribution(cosine ? "D^2 on cosine distance" : "D^2", N * N * N, count, p);
         sfp__arena_done(&arena);
-        free(x);
     }
 }
 
@@ -156,7 +154,6 @@ TEST(d2_sampling_takes_equal_points_last)
             assert_true(i >= KINDS || !seen[kind[out[i]]]);
             seen[kind[out[i]]] = true;
         }
-        free(kinds);
     }
     sfp__arena_done(&arena);
 }
@@ -194,7 +191,5 @@ TEST(freesel_pools_the_tokens_with_half_the_attention)
         for (int k = 0; k < D; k++)
             if (fabs((double)out[k] - want[k] / kept) > 1e-5)
                 fail_msg("round %d: number %d is %g, expected %g of %d tokens", round, k, (double)out[k], want[k] / kept, kept);
-        free(tokens);
-        free(attention);
     }
 }

@@ -112,7 +112,6 @@ TEST(camel_is_greedy_on_its_function)
             near_ties = before;
         for (int i = 0; i < n; i++)
             assert_true(weight[i] == 1);
-        free_case(&c);
     }
     assert_true(near_ties < 5);
     sfp__arena_done(&arena);
@@ -122,7 +121,7 @@ TEST(camel_is_greedy_on_its_function)
 static world gradients(const select_case *c)
 {
     int D = c->batch.dim, C = c->batch.classes, n = c->batch.b, width = C * (D + 1);
-    double *g = calloc((size_t)n * (size_t)width, sizeof *g);
+    double *g = kept_calloc((size_t)n * (size_t)width, sizeof *g);
     world w = {.n = n};
     for (int i = 0; i < n; i++)
         for (int k = 0; k < C; k++) {
@@ -138,7 +137,6 @@ static world gradients(const select_case *c)
             w.d[i][j] = sqrt(s);
             w.furthest = fmax(w.furthest, w.d[i][j]);
         }
-    free(g);
     return w;
 }
 
@@ -186,7 +184,6 @@ TEST(craig_is_greedy_and_weighs_by_cluster)
                 sum += weight[i];
             assert_true(sum == (float)b);
         }
-        free_case(&c);
     }
     assert_true(near_ties < 5);
     sfp__arena_done(&arena);
@@ -222,7 +219,6 @@ TEST(greedy_is_within_1_minus_1_over_e_of_the_optimum)
             assert_true(got >= (1 - exp(-1)) * best);
             worst = best > 0 ? fmin(worst, got / best) : worst;
         }
-        free_case(&c);
     }
     print_message("worst of all cases: %.4f of the optimum\n", worst);
     assert_true(worst < 1); /* it is a heuristic: the test sees where it misses */
@@ -236,7 +232,7 @@ static void greedy_of(const select_case *c, size_t pairs, bool precise, int clas
     sfp_arena arena = {0};
     const sfp_select_env env = {.arena = &arena};
     sfp_metric m;
-    int n = c->batch.b, *id = malloc((size_t)n * sizeof *id), group[4] = {0, n / 3, n / 2, n};
+    int n = c->batch.b, *id = kept_malloc((size_t)n * sizeof *id), group[4] = {0, n / 3, n / 2, n};
     for (int i = 0; i < n; i++)
         id[i] = (i * 7 + 3) % n; /* any order, when 7 does not divide n */
     MUST(sfp__metric_init(&m, &env, n, c->batch.dim, c->features, classes, classes ? c->probs : NULL, NULL));
@@ -245,7 +241,6 @@ static void greedy_of(const select_case *c, size_t pairs, bool precise, int clas
         group[1] = n;
     const sfp_facility f = {.env = &env, .metric = &m, .groups = classes ? 1 : 3, .group = group, .id = id, .pairs = pairs};
     MUST(sfp__facility_greedy(&f, count, out, NULL));
-    free(id);
     sfp__arena_done(&arena);
 }
 
@@ -265,7 +260,6 @@ TEST(few_pairs_in_memory_choose_the_same)
                 assert_memory_equal(all, some, (size_t)count * sizeof *all);
             }
         }
-        free_case(&c);
     }
 }
 
@@ -285,7 +279,6 @@ TEST(float_distances_choose_almost_the_same)
             for (int i = 0; i < COUNT; i++)
                 differ += exact[i] != fast[i];
         }
-        free_case(&c);
     }
     print_message("%d of %d picks differ\n", differ, 6 * 2 * COUNT);
     assert_true(differ < 6 * 2 * COUNT / 20);
@@ -318,5 +311,4 @@ TEST(huge_and_tiny_points_choose_the_same)
         assert_memory_equal(chosen[k], chosen[0], sizeof chosen[0]);
         sfp__arena_done(&arena);
     }
-    free(rows);
 }

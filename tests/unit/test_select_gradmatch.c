@@ -159,7 +159,6 @@ TEST(gradmatch_is_orthogonal_matching_pursuit)
         for (int i = real; i < k; i++)
             assert_true(weight[i] == 1);
         cut += real < k && real > 0;
-        free_case(&c);
     }
     print_message("%d pursuits ended early, %d weights are 0\n", cut, zeros);
     assert_true(cut > 20 && zeros > 0); /* both happen: the cases are not all easy */
@@ -283,7 +282,6 @@ TEST(the_objective_never_grows)
             assert_true(fabs(final[0][i] - final[1][i]) <= 1e-4 * fmax(1, final[0][i]));
         print_message("factored: %d of %d picks differ\n", differ, COUNT);
         assert_true(differ == 0 || round == 3); /* equal samples tie: a float may choose either */
-        free_case(&c);
     }
     sfp__arena_done(&arena);
 }

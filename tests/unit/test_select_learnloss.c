@@ -75,8 +75,6 @@ TEST(gradients_are_central_differences)
     }
     print_message("%d numbers, %d of them at a bend\n", checked, kinks);
     assert_true(checked > 500 && kinks < checked / 5);
-    free(taps);
-    free(loss);
     sfp__lossnet_done(&net);
 }
 
@@ -110,7 +108,6 @@ TEST(it_learns_to_rank_and_takes_the_highest)
                 right[lowest] += lowest ? above >= B - 3 : above < 3;
             }
         }
-        free_case(&c);
     }
     print_message("the first pick is among the three highest in %d, the three lowest in %d of 100\n", right[0], right[1]);
     assert_true(right[0] > 80 && right[1] > 80);
@@ -126,7 +123,6 @@ TEST(it_learns_to_rank_and_takes_the_highest)
     memcpy(before, part.data, sizeof(float) * 8);
     s->learn(env.state, &c.batch, B, order, bad);
     assert_memory_equal(before, part.data, sizeof(float) * 8);
-    free_case(&c);
     s->close(env.state);
     sfp__arena_done(&arena);
 }
@@ -168,8 +164,6 @@ TEST(the_state_is_all_of_it)
             n *= (size_t)one.shape[i];
         assert_memory_equal(one.data, two.data, n);
     }
-    free(loss);
-    free_case(&c);
     s->close(a);
     s->close(b);
     s->close(NULL);

@@ -45,7 +45,6 @@ TEST(every_selector_picks_the_same)
             memcmp(weight[0], weight[1], (size_t)count[0] * sizeof(float)) != 0)
             fail_msg("selector '%s': three threads choose otherwise than one", (*s)->name);
     }
-    free_case(&c);
 }
 
 TEST(both_phases_and_both_ways_pick_the_same)
@@ -74,5 +73,4 @@ TEST(both_phases_and_both_ways_pick_the_same)
     assert_memory_equal(cover[0], cover[1], sizeof cover[0]);
     assert_memory_equal(pursuit[0], pursuit[1], sizeof pursuit[0]);
     assert_memory_equal(weight[0], weight[1], sizeof weight[0]);
-    free_case(&c);
 }

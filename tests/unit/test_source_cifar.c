@@ -23,7 +23,7 @@ static uint8_t colour(int i, int p, int c)
 static void put_binary(const char *name, int header, const char *labels, int first)
 {
     size_t n = strlen(labels), record = (size_t)header + BYTES;
-    uint8_t *b = calloc(n, record);
+    uint8_t *b = kept_calloc(n, record);
     for (size_t i = 0; i < n; i++) {
         uint8_t *at = b + i * record;
         at[0] = 19;
@@ -32,19 +32,16 @@ static void put_binary(const char *name, int header, const char *labels, int fir
             at[header + p] = colour(first + (int)i, p % PIXELS, p / PIXELS);
     }
     put_bytes(name, b, n * record);
-    free(b);
 }
 
 static void put_rows(const char *name, int count, int first, int width)
 {
     size_t size = (size_t)count * (size_t)width * 3;
-    uint8_t *rgb = malloc(size);
+    uint8_t *rgb = kept_malloc(size);
     for (size_t k = 0; k < size; k++)
         rgb[k] = colour(first + (int)(k / ((size_t)width * 3)), (int)(k / 3 % (size_t)width), (int)(k % 3));
     blob b = encode_png(rgb, size, width, count, (png_how){.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8});
     put_bytes(name, b.bytes, b.size);
-    free(b.bytes);
-    free(rgb);
 }
 
 static void check_picture(const sfp_source *s, int64_t i, int number)

@@ -136,7 +136,7 @@ TEST(errors_name_the_line_and_what_was_expected)
 TEST(a_line_without_end_is_refused)
 {
     size_t n = 200000;
-    char *text = malloc(n + 1);
+    char *text = kept_malloc(n + 1);
     memset(text, 'a', n);
     text[n] = '\0';
     refused(text, SFP_EFORMAT, "m.csv:1: ", "longer than 65536");
@@ -151,22 +151,19 @@ TEST(a_line_without_end_is_refused)
     memset(text, 'p', 4990);
     memcpy(text + 4990, ",class\n", 8);
     refused(text, SFP_ELIMIT, "m.csv:1: ", "4990 bytes");
-    free(text);
 }
 
 /* A record of many a, with `what` around byte 65,536: its character `at` stands there. */
 static void refused_around_the_limit(const char *what, size_t at, bool quoted, const char *message)
 {
     enum { LIMIT = 65536, SIZE = LIMIT + 300000 };
-    char *text = malloc(SIZE + 1);
-    assert_non_null(text);
+    char *text = kept_malloc(SIZE + 1);
     memset(text, 'a', SIZE);
     text[SIZE] = '\0';
     if (quoted)
         text[0] = '"';
     memcpy(text + LIMIT - at, what, strlen(what));
     refused(text, SFP_EFORMAT, "m.csv:1: ", message);
-    free(text);
 }
 
 TEST(a_record_that_steps_over_the_limit_is_refused)

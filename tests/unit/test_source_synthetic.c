@@ -258,13 +258,12 @@ TEST(any_size_is_drawn_within_its_bytes)
 {
     for (int size = 1; size < 70; size += 17) {
         sfp_scene scene;
-        uint8_t *rgb = malloc((size_t)(size * size * 3)); /* to the byte */
+        uint8_t *rgb = kept_malloc((size_t)(size * size * 3)); /* to the byte */
         assert_non_null(rgb);
         for (int shape = 0; shape < SFP_SHAPES; shape++) {
             sfp__scene_make(shape, shape, 1, 1e9, 2, (uint64_t)shape, &scene);
             sfp__scene_draw(&scene, size, rgb);
         }
-        free(rgb);
     }
 }
 

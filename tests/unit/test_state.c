@@ -134,8 +134,8 @@ static void save_changed(const char *name, const sfp_tensor *tensor, const char 
     sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     size_t n = st->count, m = st->meta_count, k = 0;
-    sfp_tensor *tensors = calloc(n, sizeof *tensors);
-    sfp_meta *meta = calloc(m, sizeof *meta);
+    sfp_tensor *tensors = kept_calloc(n, sizeof *tensors);
+    sfp_meta *meta = kept_calloc(m, sizeof *meta);
     for (size_t i = 0; i < n; i++) {
         const sfp_tensor *t = &st->tensors[i];
         tensors[i] = name && strcmp(t->name, name) == 0 ? *tensor : *t;
@@ -149,8 +149,6 @@ static void save_changed(const char *name, const sfp_tensor *tensor, const char 
         k += meta[k].value != NULL;
     }
     MUST(sfp__safetensors_write(PATH("t"), tensors, n, meta, k, &err));
-    free(tensors);
-    free(meta);
     sfp__tensor_file_close(st);
 }
 

@@ -53,7 +53,7 @@ static list_source make(const sfp_record *r, int64_t count, int classes, int dom
 /* n records, label i % classes, domain i % 3, time 2000 + i % 4 */
 static sfp_record *make_records(int n, int classes)
 {
-    sfp_record *r = calloc((size_t)n, sizeof *r);
+    sfp_record *r = kept_calloc((size_t)n, sizeof *r);
     for (int i = 0; i < n; i++)
         r[i] = (sfp_record){i % classes, i % 3, -1, 2000 + i % 4};
     return r;
@@ -80,7 +80,7 @@ static void refused(const list_source *s, const char *spec, const char *a, const
 static void check_whole(const list_source *s, const sfp_tasks *t, int64_t expected)
 {
     int64_t sum = 0;
-    bool *seen = calloc((size_t)s->base.count, 1);
+    bool *seen = kept_calloc((size_t)s->base.count, 1);
     assert_int_equal(t->classes, s->base.classes);
     for (int k = 0; k < t->classes; k++)
         assert_int_equal(t->label_of[t->source_label[k]], k);
@@ -103,7 +103,6 @@ static void check_whole(const list_source *s, const sfp_tasks *t, int64_t expect
         assert_non_null(task->name);
     }
     assert_int_equal(sum, expected);
-    free(seen);
 }
 
 TEST(a_number_cuts_evenly_and_larger_ones_come_first)
@@ -131,7 +130,6 @@ TEST(a_number_cuts_evenly_and_larger_ones_come_first)
     sfp__tasks_done(&t);
     refused(&s, "11", "more than the 10 classes", "list:here");
     refused(&s, "0", "expected a number of tasks", "");
-    free(r);
 }
 
 TEST(sizes_cut_as_they_say)
@@ -152,7 +150,6 @@ TEST(sizes_cut_as_they_say)
     refused(&s, "9999999999", "3,2,2", "");
     refused(&s, "dom", "domain[:a,b]", "dom");
     refused(&s, "", "domain[:a,b]", "''");
-    free(r);
 }
 
 TEST(the_order_of_classes_is_drawn_from_its_seed)
@@ -172,7 +169,6 @@ TEST(the_order_of_classes_is_drawn_from_its_seed)
     sfp__tasks_done(&a);
     sfp__tasks_done(&b);
     sfp__tasks_done(&c);
-    free(r);
 }
 
 TEST(samples_are_shuffled_by_the_seed_unless_their_order_means_something)
@@ -208,7 +204,6 @@ TEST(samples_are_shuffled_by_the_seed_unless_their_order_means_something)
     a = cut(&s, NULL, 0, 1); /* gives no tasks itself: free */
     assert_true(a.free);
     sfp__tasks_done(&a);
-    free(r);
 }
 
 TEST(domains_come_in_the_order_given)
@@ -238,7 +233,6 @@ TEST(domains_come_in_the_order_given)
     for (int i = 0; i < 90; i++)
         r[i].domain = -1;
     refused(&s, "domain", "has no domains", "list:here");
-    free(r);
 }
 
 TEST(times_ascend)
@@ -361,8 +355,6 @@ TEST(the_test_set_is_cut_like_the_training_set)
             sfp__tasks_done(&a);
         }
     }
-    free(r);
-    free(q);
 }
 
 TEST(classes_that_training_does_not_have_are_named)
@@ -378,8 +370,6 @@ TEST(classes_that_training_does_not_have_are_named)
             "no labelled pictures for task 'class 1'");
     assert_null(b.task);
     sfp__tasks_done(&a);
-    free(r);
-    free(q);
 }
 
 TEST(a_test_set_without_tasks_goes_by_class)
@@ -419,5 +409,4 @@ TEST(every_allocation_may_fail)
         }
         sfp__tasks_done(&like);
     }
-    free(r);
 }

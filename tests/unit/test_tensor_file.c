@@ -114,7 +114,7 @@ static zip_made torch_file(const made *program, const void *storage, size_t size
 /* to the byte, so that a sanitizer sees a read beyond */
 static sfp_status open_copy(const void *bytes, size_t size, void **copy, sfp_tensor_file **f, sfp_error *why)
 {
-    *copy = malloc(size ? size : 1);
+    *copy = kept_malloc(size ? size : 1);
     assert_non_null(*copy);
     memcpy(*copy, bytes, size);
     return sfp__tensor_file_open_memory("w.pth", *copy, size, f, why);
@@ -141,7 +141,6 @@ static void check_refused(const void *bytes, size_t size, sfp_status status, con
     if (got != status || !strstr(err.message, message) || strncmp(err.message, "w.pth: ", 7) != 0)
         fail_msg("got %s, '%s'\n  expected %s, '%s'", sfp_status_text(got), err.message, sfp_status_text(status), message);
     assert_null(f);
-    free(copy);
 }
 
 static void refuse_program(made program, size_t storage, sfp_status status, const char *message)
@@ -149,8 +148,6 @@ static void refuse_program(made program, size_t storage, sfp_status status, cons
     static const uint8_t zeros[64];
     zip_made z = torch_file(&program, zeros, storage, false);
     check_refused(z.file.bytes, z.file.size, status, message);
-    zip_free(&z);
-    free(program.bytes);
 }
 
 static void refuse_view(view v, size_t storage, const char *message)
@@ -183,10 +180,7 @@ TEST(a_pytorch_file_gives_the_tensors_of_its_dicts)
         assert_string_equal(f->format, "PyTorch");
         check_good(f);
         sfp__tensor_file_close(f);
-        free(copy);
-        zip_free(&z);
     }
-    free(program.bytes);
 }
 
 static made old_file(const made *program, const char *key, uint64_t elements)
@@ -212,20 +206,15 @@ TEST(a_file_from_before_the_zip_gives_the_same)
     assert_string_equal(f->format, "PyTorch before 1.6");
     check_good(f);
     sfp__tensor_file_close(f);
-    free(copy);
     check_refused(m.bytes, m.size - 1, SFP_EFORMAT, "storage '0' is 6 elements of F32, but only 23 bytes follow");
     check_refused(m.bytes, m.size - 30, SFP_EFORMAT, "storage '0'");
     check_refused(m.bytes, 20, SFP_EFORMAT, "pickle");
-    free(m.bytes);
     m = old_file(&program, "1", 6);
     check_refused(m.bytes, m.size, SFP_EFORMAT, "storage '1' belongs to no tensor");
-    free(m.bytes);
     m = old_file(&program, "0", 5);
     check_refused(m.bytes, m.size, SFP_EFORMAT, "has 5 elements, expected 6");
-    free(m.bytes);
     m = old_file(&program, "0", UINT64_MAX / 2);
     check_refused(m.bytes, m.size, SFP_EFORMAT, "but only 24 bytes follow");
-    free(m.bytes), free(program.bytes);
 }
 
 TEST(tensors_must_lie_in_their_storage)
@@ -248,7 +237,8 @@ TEST(tensors_must_lie_in_their_storage)
                    "of type 'torch.CharStorage'");
 }
 
-#define PROGRAM(literal) ((made){.bytes = memcpy(malloc(sizeof(literal)), literal, sizeof(literal)), .size = sizeof(literal) - 1})
+#define PROGRAM(literal) \
+    ((made){.bytes = memcpy(kept_malloc(sizeof(literal)), literal, sizeof(literal)), .size = sizeof(literal) - 1})
 
 TEST(what_is_no_tensor_is_refused_by_name)
 {
@@ -284,12 +274,9 @@ TEST(sharing_and_names_are_bounded)
         tensor(&m, &(view){"FloatStorage", "0", 16384, 0, 1, {16384}, {1}});
     }
     words(&m, "u.");
-    uint8_t *zeros = calloc(65536, 1);
-    assert_non_null(zeros);
+    uint8_t *zeros = kept_calloc(65536, 1);
     zip_made z = torch_file(&m, zeros, 65536, false);
     check_refused(z.file.bytes, z.file.size, SFP_ELIMIT, "more than twice as large as the file");
-    zip_free(&z);
-    free(zeros), free(m.bytes);
     m = (made){0};
     put(&m, "\x80\x02}X\x01\x04\x00\x00", 8);
     for (int i = 0; i < 1025; i++)
@@ -310,12 +297,10 @@ TEST(sharing_and_names_are_bounded)
 
 static void change(const zip_made *z, size_t at, uint8_t value, sfp_status status, const char *message)
 {
-    uint8_t *copy = malloc(z->file.size);
-    assert_non_null(copy);
+    uint8_t *copy = kept_malloc(z->file.size);
     memcpy(copy, z->file.bytes, z->file.size);
     copy[at] = value;
     check_refused(copy, z->file.size, status, message);
-    free(copy);
 }
 
 TEST(a_damaged_archive_is_refused)
@@ -327,7 +312,6 @@ TEST(a_damaged_archive_is_refused)
         sfp_tensor_file *f = NULL;
         void *copy;
         assert_int_not_equal(open_copy(z.file.bytes, cut, &copy, &f, &err), SFP_OK);
-        free(copy);
     }
     change(&z, end + 10, 99, SFP_EFORMAT, "tells 99 members");
     change(&z, end + 19, 0x7f, SFP_EFORMAT, "zip directory is");
@@ -340,8 +324,6 @@ TEST(a_damaged_archive_is_refused)
     change(&z, entry + 46, '/', SFP_EFORMAT, "no relative path");
     change(&z, entry + 46, 0, SFP_EFORMAT, "no relative path");
     change(&z, 60, 0xff, SFP_EFORMAT, "CRC");
-    zip_free(&z);
-    free(program.bytes);
 }
 
 /* An archive of one member whose sizes and places stand in the 64-bit fields, as in files above 4 GB. */
@@ -375,7 +357,6 @@ static made wide_archive(const char *name, const void *data, size_t size, size_t
     put_number(&m, UINT64_MAX, 8);
     put_number(&m, UINT64_MAX, 8);
     put_number(&m, 0, 2);
-    free(z.directory.bytes);
     return m;
 }
 
@@ -387,32 +368,26 @@ TEST(numbers_of_64_bits_are_read_and_checked)
     MUST(open_copy(m.bytes, m.size, &copy, &f, &err));
     assert_int_equal(f->count, 0);
     sfp__tensor_file_close(f);
-    free(copy);
     size_t locator = m.size - 22 - 20;
     m.bytes[locator + 8]++;
     check_refused(m.bytes, m.size, SFP_EFORMAT, "64-bit directory is at byte");
-    free(m.bytes);
     m = wide_archive("net/data.pkl", "}.", 2, 17); /* no room for the place */
     check_refused(m.bytes, m.size, SFP_EFORMAT, "has sizes that are damaged");
-    free(m.bytes);
 }
 
 TEST(a_small_archive_must_not_unpack_to_a_large_one)
 {
     enum { SIZE = 32 << 20 };
-    uint8_t *zeros = calloc(SIZE, 1);
-    assert_non_null(zeros);
+    uint8_t *zeros = kept_calloc(SIZE, 1);
     zip_made z = {0};
     zip_add(&z, "a.npy", zeros, SIZE, true);
     zip_end(&z);
     check_refused(z.file.bytes, z.file.size, SFP_ELIMIT, "unpack to more than");
-    zip_free(&z);
+    z = (zip_made){0};
     zip_add(&z, "a.npy", zeros, 4096, true); /* tells half of what it unpacks to */
     zip_end(&z);
     size_t entry = z.file.size - 22 - z.directory.size;
     change(&z, entry + 25, 8, SFP_EFORMAT, "expected 2048");
-    zip_free(&z);
-    free(zeros);
 }
 
 TEST(an_npz_gives_its_arrays_by_name)
@@ -435,27 +410,24 @@ TEST(an_npz_gives_its_arrays_by_name)
     check_values(f, "layer/a", "(2, 3)", numbers);
     check_values(f, "b", "(2, 3)", numbers);
     sfp__tensor_file_close(f);
-    free(copy);
     char deep[1000]; /* a path of any length */
     memset(deep, 'd', sizeof deep - 1);
     deep[sizeof deep - 1] = '\0';
     MUST(sfp__tensor_file_open_memory(deep, z.file.bytes, z.file.size, &f, &err));
     sfp__tensor_file_close(f);
-    zip_free(&z);
+    z = (zip_made){0};
     zip_add(&z, "a.npy", m.bytes, m.size - 1, false);
     zip_end(&z);
     check_refused(z.file.bytes, z.file.size, SFP_EFORMAT, "a.npy: npy holds 23 bytes");
-    zip_free(&z);
+    z = (zip_made){0};
     zip_add(&z, "a.npy", m.bytes, m.size, false);
     zip_add(&z, "readme", "x", 1, false);
     zip_end(&z);
     check_refused(z.file.bytes, z.file.size, SFP_EFORMAT, "'readme' is no .npy file");
-    zip_free(&z);
+    z = (zip_made){0};
     zip_add(&z, "readme", "x", 1, false);
     zip_end(&z);
     check_refused(z.file.bytes, z.file.size, SFP_EUNSUPPORTED, "neither PyTorch's data.pkl nor .npy");
-    zip_free(&z);
-    free(m.bytes);
 }
 
 TEST(each_failing_allocation_is_reported)
@@ -467,7 +439,5 @@ TEST(each_failing_allocation_is_reported)
         assert_true(FAIL_EACH_ALLOCATION(sfp__tensor_file_open_memory("w.pth", z.file.bytes, z.file.size, &f, told), !f) >= 10);
         assert_non_null(f);
         sfp__tensor_file_close(f);
-        zip_free(&z);
     }
-    free(program.bytes);
 }

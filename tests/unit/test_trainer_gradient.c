@@ -150,10 +150,6 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
 
 static void tear_down(fixture *f)
 {
-    oracle_done(&f->o);
-    for (int i = 0; i < MOST; i++)
-        free(f->image[i]);
-    free(f->query);
     sfp__trainer_free(f->trainer);
     sfp__vit_free(f->vit);
     sfp__thread_pool_free(f->pool);
@@ -199,7 +195,6 @@ static double difference(oracle *o, int i, const double *d, double h, bool live)
     memcpy(o->value[i], kept, o->count[i] * sizeof *kept);
     if (held)
         memcpy(o->token, held, tokens * sizeof *held);
-    free(kept), free(held);
     return (loss[1] - loss[0]) / (2 * h);
 }
 
@@ -246,7 +241,6 @@ static void check_param(fixture *f, int i)
             fail_msg("%s: %s, direction %d: the gradient gives %.9g, the central difference %.9g (size %.3g)", f->s->name,
                      p->name, kind, got, want, size);
     }
-    free(d);
 }
 
 /* Frozen and unused rows have no gradient at all; the rows that learn all have one, but where no sample chose them. */
@@ -283,7 +277,6 @@ static void check_own_slope(fixture *f, int i)
     double slope = (loss[1] - loss[0]) / (2 * h);
     if (!(fabs(slope - length) <= 5e-3 * length + 1e-6 / h))
         fail_msg("%s: %s: the loss rises by %.6g along the gradient, whose length is %.6g", f->s->name, p->name, slope, length);
-    free(kept), free(g);
 }
 
 /* ------------------------------------------------------------------- tests */
@@ -383,7 +376,6 @@ TEST(the_gate_learns_from_frozen_components_too)
     assert_true(fabs(all - length) < 1e-4 * length);
     if (fabs(learning_only - length) < 0.02 * length)
         fail_msg("frozen components make no difference: %.9g and %.9g", learning_only, length);
-    free(w), free(b), free(d);
     tear_down(&f);
 }
 
@@ -404,7 +396,6 @@ TEST(query_one_has_no_gradient_through_the_tokens)
         assert_true(fabs(held - length) < 1e-4 * length);
         if ((fabs(live - length) > 1e-3 * length) != (l == 0))
             fail_msg("layer %d: held %.9g, moving %.9g, the gradient's length %.9g", l, held, live, length);
-        free(d);
     }
     tear_down(&f);
 }
@@ -442,7 +433,6 @@ TEST(the_two_losses_add)
         double left = length_of(sum[i], f.o.count[i]), last = length_of(params[i]->grad, f.o.count[i]);
         if (!(left <= 2e-6 * last + 1e-9))
             fail_msg("%s: %.3g is left of %.3g", params[i]->name, left, last);
-        free(sum[i]);
     }
     tear_down(&f);
 }

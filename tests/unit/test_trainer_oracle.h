@@ -92,14 +92,12 @@ static UNUSED void oracle_attune_row(const oracle *o, const double *gate_w, cons
         for (int i = 0; kept[r] && i < D; i++)
             out[i] += exp(z[r]) / sum * y[i];
     }
-    free(h), free(y);
 }
 
 static UNUSED void oracle_attune(oracle *o)
 {
     int D = o->vit.c.dim, Lp = o->fp.length;
     for (int l = 0; l < o->layers; l++) {
-        free(o->attuned[l]);
         o->attuned[l] = doubles((size_t)(oracle_open(o, l) * Lp * D));
         for (int row = 0; row < oracle_open(o, l) * Lp; row++) {
             const double *p = oracle_p(o, l) + row * D;
@@ -169,7 +167,6 @@ static void oracle_project(const oracle *o, int l, int rows, double *e)
         oracle_linear(D, D, b->qkv_w + part * D * D, b->qkv_b + part * D, e + r * D, y);
         memcpy(e + r * D, y, (size_t)D * sizeof *y);
     }
-    free(y);
 }
 
 /* The same for kinds that choose: keys of all parts, then their values. */
@@ -254,7 +251,6 @@ static UNUSED void oracle_forward(oracle *o, const float *pixels, int sample, bo
     const vit_oracle_pass pass = {
         .x = x, .prefix = prompted ? oracle_prefix : NULL, .ctx = &image, .feature = feature, .embed = embed};
     vit_oracle_forward(&o->vit, &pass);
-    free(x), free(image.prefix);
 }
 
 /* -------------------------------------------------------------------- loss */
@@ -289,7 +285,6 @@ static UNUSED double oracle_head_loss(const oracle *o)
             sum += o->masked && o->masked[i] && !o->allowed[c] ? 0 : exp(z[c]);
         loss += (double)o->weight[i] * (log(sum) - z[o->label[i]]);
     }
-    free(z);
     for (int l = 0; o->fp.ortho_mu > 0 && l < o->layers; l++) {
         double mu = (double)o->fp.ortho_mu * o->terms;
         loss += oracle_ortho(mu, oracle_open(o, l), o->fp.length * D, o->attuned[l]);
@@ -329,7 +324,6 @@ static UNUSED void oracle_take(oracle *o, sfp_fp *fp)
         }
         if (strcmp(params[i]->name, "prompt.attune.gate.weight") == 0)
             o->gate = i;
-        free(o->value[i]);
         o->count[i] = (size_t)params[i]->rows * params[i]->width;
         o->value[i] = to_doubles(params[i]->data, o->count[i]);
     }
@@ -360,28 +354,11 @@ static UNUSED void oracle_batch(oracle *o, int n, const float *const *x)
     size_t floats_ = (size_t)n * (size_t)o->vit.c.dim;
     o->n = n;
     o->x = x;
-    free(o->feature), free(o->query), free(o->token);
     o->feature = doubles(floats_);
     o->query = doubles(floats_);
     o->token = doubles((size_t)o->layers * floats_);
     for (int i = 0; i < n; i++)
         oracle_forward(o, x[i], i, false, o->query + i * o->vit.c.dim, NULL);
-}
-
-static UNUSED void oracle_done(oracle *o)
-{
-#define DROP(field, ...) free(o->vit.field);
-    SFP_VIT_GLOBAL_LIST(DROP)
-#undef DROP
-    for (int l = 0; l < o->vit.c.depth; l++) {
-#define DROP(field, ...) free(o->vit.blocks[l].field);
-        SFP_VIT_BLOCK_LIST(DROP)
-#undef DROP
-        free(o->attuned[l]);
-    }
-    for (int i = 0; i < o->params; i++)
-        free(o->value[i]);
-    free(o->feature), free(o->query), free(o->token);
 }
 
 #endif

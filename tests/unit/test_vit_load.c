@@ -83,7 +83,6 @@ static size_t place(const checkpoint *p, const char *name)
 static void drop(checkpoint *p, const char *name)
 {
     size_t i = place(p, name);
-    free(p->owned[i]);
     p->count--;
     for (; i < p->count; i++) {
         p->tensors[i] = p->tensors[i + 1];
@@ -101,7 +100,6 @@ static void reshape(checkpoint *p, const char *name, int ndim, const int64_t *sh
     t->ndim = ndim;
     memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
     assert_true(sfp__shape_count(shape, ndim, SFP_DTYPE_F32, &t->count, &t->bytes));
-    free(p->owned[i]);
     t->data = p->owned[i] = filled(t->count, 0.5f);
 }
 
@@ -110,7 +108,6 @@ static void poison(checkpoint *p, const char *name, size_t at, float value)
     size_t i = place(p, name);
     float *copy = copied(p->tensors[i].data, p->tensors[i].count);
     copy[at] = value;
-    free(p->owned[i]);
     p->tensors[i].data = p->owned[i] = copy;
 }
 
@@ -119,8 +116,7 @@ static void convert(checkpoint *p, const char *name, sfp_dtype to)
     size_t i = place(p, name);
     sfp_tensor *t = &p->tensors[i];
     const float *from = t->data;
-    char *out = malloc(t->count * sfp__dtype_size(to));
-    assert_non_null(out);
+    char *out = kept_malloc(t->count * sfp__dtype_size(to));
     for (size_t k = 0; k < t->count; k++) {
         double wide = (double)from[k];
         uint16_t half = to == SFP_DTYPE_F16 ? sfp__f32_to_f16(from[k]) : sfp__f32_to_bf16(from[k]);
@@ -138,8 +134,6 @@ static void write_file(const checkpoint *p)
 
 static void done(checkpoint *p)
 {
-    for (size_t i = 0; i < p->count; i++)
-        free(p->owned[i]);
     sfp__vit_free(p->vit);
 }
 
@@ -223,7 +217,6 @@ static void features_of(sfp_vit *v, float *feature)
         fail_msg("%s", err.message);
     sfp__vit_plan_free(plan);
     sfp__thread_pool_free(pool);
-    free(x);
 }
 
 /* Both compute the same: to the bit, or to a relative error. */
@@ -355,7 +348,6 @@ TEST_AROUND(logits_are_the_head_of_the_features, make_checkpoint, free_checkpoin
     REFUSED(sfp__vit_head(v, 3, feature, logits, &err), SFP_ENOTFOUND, weights);
     assert_non_null(strstr(err.message, "head.weight"));
     sfp__vit_free(v);
-    free(feature);
 }
 
 TEST(pixels_are_normalised_channel_by_channel)

@@ -97,13 +97,6 @@ static batch make_batch(const sfp_vit_config *c, int b)
     return t;
 }
 
-static void free_batch(batch *t)
-{
-    free(t->x), free(t->direction), free(t->feature);
-    for (int l = 0; l < 3; l++)
-        free(t->pk[l]), free(t->pv[l]), free(t->gk[l]), free(t->gv[l]);
-}
-
 /* Samples [first, first + n) of a batch, with gradients to the prefixes unless forward only. */
 static sfp_vit_pass pass_of(batch *t, const sfp_vit_config *c, int mode, int first, int n)
 {
@@ -195,17 +188,14 @@ TEST(any_number_of_threads_gives_the_same_bytes)
             sfp_vit_pass p = pass_of(&got, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
             run(plan, &p);
             if (i == 0 && round == 0) {
-                free_batch(&want);
                 want = got;
                 continue;
             }
             compare(&got, &want, 0);
-            free_batch(&got);
         }
         sfp__vit_plan_free(plan);
         sfp__thread_pool_free(pool);
     }
-    free_batch(&want);
     sfp__vit_free(v);
 }
 
@@ -225,7 +215,6 @@ TEST(a_batch_equals_its_samples_one_by_one)
         run(plan, &p);
     }
     compare(&parts, &whole, 1e-6);
-    free_batch(&whole), free_batch(&parts);
     sfp__vit_plan_free(plan);
     sfp__thread_pool_free(pool);
     sfp__vit_free(v);
@@ -244,10 +233,8 @@ TEST(the_size_of_micro_batches_does_not_matter)
         run(plan, &p);
         if (unit)
             compare(&got, &want, 1e-6);
-        free_batch(&got);
         sfp__vit_plan_free(plan);
     }
-    free_batch(&want);
     sfp__thread_pool_free(pool);
     sfp__vit_free(v);
 }
@@ -289,7 +276,6 @@ TEST(weight_gradients_repeat_with_the_same_threads)
                 first = got;
             } else {
                 check_same("weight gradients", got, first, n * sizeof *got);
-                free(got);
             }
             sfp__vit_weights_done(&small, &g);
         }
@@ -297,12 +283,9 @@ TEST(weight_gradients_repeat_with_the_same_threads)
             check_near("other threads", first, serial, n, 1e-5);
         else
             serial = copied(first, n);
-        free(first);
         sfp__vit_plan_free(plan);
         sfp__thread_pool_free(pool);
     }
-    free(serial);
-    free_batch(&t);
     sfp__vit_free(v);
 }
 
@@ -333,7 +316,6 @@ TEST(a_run_after_the_first_allocates_nothing)
         sfp__vit_plan_free(plan);
     }
     sfp__vit_weights_done(&small, &g);
-    free_batch(&t);
     sfp__thread_pool_free(pool);
     sfp__vit_free(v);
 }
@@ -355,7 +337,6 @@ TEST(a_plans_memory_does_not_depend_on_the_batch)
         run(plan, &p);
         assert_int_equal(sfp__vit_plan_bytes(plan), bytes);
     }
-    free_batch(&t);
     sfp__vit_plan_free(plan), sfp__vit_plan_free(single), sfp__vit_plan_free(forward), sfp__vit_plan_free(NULL);
     sfp__thread_pool_free(one), sfp__thread_pool_free(two);
     sfp__vit_free(v);
@@ -412,8 +393,6 @@ TEST(wrong_passes_are_refused_by_name)
     REFUSED(sfp__vit_plan_create(v, pool, &many, &none, &err), SFP_EINVAL, "5000");
     assert_null(none);
     sfp__vit_weights_done(&small, &g);
-    free(tokens);
-    free_batch(&t);
     sfp__vit_plan_free(plan);
     sfp__thread_pool_free(pool);
     sfp__vit_free(v);
@@ -491,7 +470,6 @@ TEST(every_allocation_may_fail)
         compare(&t, &want, 0);
     }
     assert_true(again); /* some of them failed in the run itself */
-    free_batch(&want), free_batch(&t);
     sfp__thread_pool_free(pool);
 }
 
@@ -553,8 +531,6 @@ TEST(plans_of_one_vit_run_at_the_same_time)
                 if (kinds[i].mode)
                     check_near("keys", u[i].t.gk[0], u[1].t.gk[0], 9 * u[1].t.piece, 1e-4);
             }
-            for (int i = 0; i < USERS; i++)
-                free_batch(&u[i].t);
             assert_int_equal(pthread_barrier_destroy(&begin), 0);
             sfp__vit_free(v);
         }
@@ -602,7 +578,6 @@ TEST(operations_are_counted_exactly)
         run(train, &p);
         assert_true(sfp__vit_plan_flops(train) == b * (patch + block0 + class1 + prefix0 + back1 + back0));
     }
-    free_batch(&t);
     sfp__vit_plan_free(forward), sfp__vit_plan_free(train);
     sfp__thread_pool_free(pool);
     sfp__vit_free(v);

@@ -47,9 +47,7 @@ typedef struct vit_oracle_pass {
 
 static UNUSED double *doubles(size_t n)
 {
-    double *p = calloc(n ? n : 1, sizeof *p);
-    assert_non_null(p);
-    return p;
+    return kept_calloc(n ? n : 1, sizeof(double));
 }
 
 static UNUSED double *to_doubles(const float *x, size_t n)
@@ -123,7 +121,6 @@ static UNUSED void oracle_attention(const sfp_vit_config *config, int T, const d
             for (int j = 0; i == 0 && class_row && j < T; j++)
                 class_row[h * T + j] = p[P + j] / sum;
         }
-    free(p);
 }
 
 /* x (T, D): the class token and the patch embeddings, with their positions. */
@@ -187,7 +184,6 @@ static UNUSED void vit_oracle_forward(const vit_oracle *o, const vit_oracle_pass
         oracle_norm(D, eps, x, o->norm_w, o->norm_b, pass->feature);
     for (int t = 0; pass->normed && t < T; t++)
         oracle_norm(D, eps, x + t * D, o->norm_w, o->norm_b, pass->normed + t * D);
-    free(x), free(y), free(qkv), free(h), free(out), free(a);
 }
 
 #endif

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "kept.h"
+
 /* Bytes that grow. */
 typedef struct made {
     uint8_t *bytes;
@@ -18,9 +20,7 @@ static inline void put(made *m, const void *data, size_t n)
 {
     if (m->size + n > m->room) {
         m->room = 2 * (m->size + n) + 256;
-        m->bytes = realloc(m->bytes, m->room);
-        if (!m->bytes)
-            abort();
+        m->bytes = kept_realloc(m->bytes, m->room);
     }
     if (n)
         memcpy(m->bytes + m->size, data, n);
@@ -48,9 +48,7 @@ static inline void zip_add(zip_made *z, const char *name, const void *data, size
         if (deflateInit2(&s, 9, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY) != Z_OK)
             abort();
         packed = deflateBound(&s, size);
-        out = malloc(packed);
-        if (!out)
-            abort();
+        out = kept_malloc(packed);
         s.next_in = (z_const Bytef *)(uintptr_t)data;
         s.avail_in = (uInt)size;
         s.next_out = out;
@@ -79,7 +77,6 @@ static inline void zip_add(zip_made *z, const char *name, const void *data, size
         put(m, name, length);
     }
     put(&z->file, deflated ? out : data, packed);
-    free(out);
     z->count++;
 }
 
@@ -95,13 +92,6 @@ static inline void zip_end(zip_made *z)
     put_number(&z->file, z->directory.size, 4);
     put_number(&z->file, at, 4);
     put_number(&z->file, 0, 2);
-}
-
-static inline void zip_free(zip_made *z)
-{
-    free(z->file.bytes);
-    free(z->directory.bytes);
-    *z = (zip_made){0};
 }
 
 #endif
