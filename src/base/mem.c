@@ -96,6 +96,17 @@ sfp_status sfp__block(void *to, size_t n, const sfp_want *list, sfp_error *err)
     return SFP_OK;
 }
 
+sfp_status sfp__block_cleared(void *to, size_t n, const sfp_want *list, sfp_error *err)
+{
+    TRY(sfp__block(to, n, list, err));
+    for (size_t i = 0; i < n; i++) {
+        void *p;
+        memcpy(&p, list[i].to, sizeof p);
+        memset(p, 0, (list[i].count ? list[i].count : 1) * list[i].size);
+    }
+    return SFP_OK;
+}
+
 void *sfp__realloc(void *p, size_t old, size_t size)
 {
     void *q = sfp__malloc(size);

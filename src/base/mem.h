@@ -47,6 +47,8 @@ typedef struct sfp_want {
 } sfp_want;
 #define SFP_LIST(list) sizeof(list) / sizeof *(list), list
 sfp_status sfp__block(void *to, size_t n, const sfp_want *list, sfp_error *err);
+/* The same, cleared. */
+sfp_status sfp__block_cleared(void *to, size_t n, const sfp_want *list, sfp_error *err);
 
 /* 64-byte aligned, not cleared; NULL when out of memory or size is 0. */
 void *sfp__malloc(size_t size);

@@ -4,8 +4,6 @@
  * while a stream runs. Invariants: 0 <= filled <= slots and filled <= n_seen. */
 #include "buffer/buffer.h"
 
-#include "base/mem.h"
-
 #include <string.h>
 
 const sfp_buffer_method *const sfp__buffer_methods[] = {
@@ -74,28 +72,6 @@ static int fitting(const sfp_buffer_options *opt, const sfp_buffer_method *metho
     return fits;
 }
 
-/* Cuts the workspace into its pieces; with base NULL it only measures. Its size fits: ints times some bytes. */
-static size_t layout(sfp_buffer *b, char *base)
-{
-    size_t batch = (size_t)b->max_batch, m = (size_t)b->opt.slots, n = batch > m ? batch : m, at = 0;
-    struct {
-        void *piece;
-        size_t bytes;
-    } pieces[] = {
-        {&b->u_nu, batch * sizeof(double)},  {&b->u_batch, batch * sizeof(double)}, {&b->u_buffer, batch * sizeof(double)},
-        {&b->weight, n * sizeof(double)},    {&b->score, m * sizeof(float)},        {&b->order, n * sizeof(int)},
-        {&b->retained, batch * sizeof(int)}, {&b->replaced, batch * sizeof(int)},
-    };
-    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
-        if (base) {
-            void *p = base + at;
-            memcpy(pieces[i].piece, &p, sizeof p);
-        }
-        at += (pieces[i].bytes + SFP_ALIGN - 1) & ~(size_t)(SFP_ALIGN - 1);
-    }
-    return at;
-}
-
 sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_buffer **out, sfp_error *err)
 {
     const sfp_buffer_method *method = sfp__buffer_method_find(opt->method);
@@ -115,48 +91,31 @@ sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_
                              "buffer-bytes is %zu, but %d slots of %zu bytes take %zu: %d slots would fit", opt->budget,
                              opt->slots, bytes / (m ? m : 1), bytes, fitting(opt, method, max_batch));
 
-    sfp_status status = SFP_OK;
-    size_t wanted = sizeof(sfp_buffer);
-    sfp_buffer *b = sfp__calloc(1, wanted);
-    if (!b)
-        return sfp__fail_nomem(err);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = NULL;
+    TRY(sfp__alloc(&b, 1, sizeof *b, err));
     b->opt = *opt;
     b->opt.slots = (int)m;
     b->opt.method = method->name;
     b->method = method;
     b->max_batch = max_batch;
 
-    wanted = layout(b, NULL);
-    b->work = sfp__calloc(1, wanted);
-    if (!b->work)
-        goto nomem;
-    layout(b, b->work);
-    if (m > 0) {
-        wanted = m * sizeof *b->slot;
-        b->slot = sfp__calloc(m, sizeof *b->slot);
-        if (!b->slot)
-            goto nomem;
-        wanted = m * each.stored;
-        b->store = sfp__calloc(m, each.stored);
-        if (!b->store)
-            goto nomem;
-    }
-    char *query = m > 0 ? (char *)b->store + m * each.image : NULL;
+    size_t batch = (size_t)max_batch, n = batch > m ? batch : m;
+    const sfp_want list[] = {{&b->slot, m, sizeof *b->slot},          {&b->store, m, each.stored},
+                             {&b->u_nu, batch, sizeof *b->u_nu},      {&b->u_batch, batch, sizeof *b->u_batch},
+                             {&b->u_buffer, batch, sizeof *b->u_nu},  {&b->weight, n, sizeof *b->weight},
+                             {&b->score, m, sizeof *b->score},        {&b->order, n, sizeof *b->order},
+                             {&b->retained, batch, sizeof *b->order}, {&b->replaced, batch, sizeof *b->order}};
+    TRY(sfp__block_cleared(&b->block, SFP_LIST(list), err));
+    uint8_t *query = b->store + m * each.image;
     for (size_t i = 0; i < m; i++) {
-        b->slot[i].image = (uint8_t *)b->store + i * each.image;
+        b->slot[i].image = b->store + i * each.image;
         b->slot[i].query = (float *)(void *)(query + i * each.vector);
         b->slot[i].mean_embed = (float *)(void *)(query + (m + i) * each.vector);
     }
-    if (method->open && (status = method->open(&b->opt, max_batch, &b->state, err)) != SFP_OK)
-        goto failed;
-    *out = b;
+    if (method->open)
+        TRY(method->open(&b->opt, max_batch, &b->state, err));
+    *out = TAKE(b);
     return SFP_OK;
-
-nomem:
-    status = sfp__fail_nomem(err);
-failed:
-    sfp__buffer_free(b);
-    return status;
 }
 
 void sfp__buffer_free(sfp_buffer *b)
@@ -165,9 +124,7 @@ void sfp__buffer_free(sfp_buffer *b)
         return;
     if (b->method->close)
         b->method->close(b->state);
-    sfp__free(b->store);
-    sfp__free(b->slot);
-    sfp__free(b->work);
+    sfp__free(b->block);
     sfp__free(b);
 }
 
@@ -302,12 +259,27 @@ sfp_status sfp__buffer_update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_
 {
     sfp_buffer_change what = {.retained = b->retained, .replaced = b->replaced};
     sfp_rng drawn = rng ? *rng : (sfp_rng){0};
-    sfp_status status = check_batch(b, batch, err);
-    if (status == SFP_OK && batch->b > 0)
-        status = b->method->update(b, batch, rng ? &drawn : NULL, &what, err);
-    if (status == SFP_OK && rng)
+    TRY(check_batch(b, batch, err));
+    if (batch->b > 0)
+        TRY(b->method->update(b, batch, rng ? &drawn : NULL, &what, err));
+    if (rng)
         *rng = drawn;
-    if (status == SFP_OK && change)
+    if (change)
         *change = what;
-    return status;
+    return SFP_OK;
 }
+
+/* ------------------------------------------------------------- no rehearsal */
+
+static sfp_status count_only(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change,
+                             sfp_error *err)
+{
+    (void)rng;
+    (void)change;
+    (void)err;
+    b->seen += (uint64_t)batch->b;
+    return SFP_OK;
+}
+
+const sfp_buffer_method sfp__buffer_none = {
+    .name = "none", .summary = "keeps nothing", .keeps_nothing = true, .update = count_only};

@@ -12,11 +12,12 @@
 #define SFP_BUFFER_BUFFER_H
 
 #include "base/error.h"
+#include "base/mem.h"
+#include "select/need.h"
+#include "select/parts.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "buffer/ask.h"
-#include "select/need.h"
-#include "select/parts.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,9 +90,9 @@ typedef struct sfp_buffer_method {
     /* A method with state or scratch of its own, which `update` finds as b->state; all NULL for one without. */
     sfp_status (*open)(const sfp_buffer_options *opt, int max_batch, void **state, sfp_error *err);
     void (*close)(void *state); /* takes NULL */
-    size_t (*bytes)(const sfp_buffer_options *opt,
-                    int max_batch); /* what it keeps beside the slots: the budget counts it; NULL: 0 */
-    sfp_parts_fn parts;             /* what a checkpoint keeps */
+    /* What it keeps beside the slots, which the budget counts; NULL: 0. */
+    size_t (*bytes)(const sfp_buffer_options *opt, int max_batch);
+    sfp_parts_fn parts; /* what a checkpoint keeps */
 } sfp_buffer_method;
 
 /* Read by all, written by this folder. */
@@ -103,11 +104,11 @@ struct sfp_buffer {
     int filled;    /* slots 0..filled-1 are in use; never falls */
     uint64_t seen; /* n_seen */
 
+    void *block;    /* all arrays below */
     sfp_slot *slot; /* (m); image, query and mean_embed point into `store` */
-    void *store;    /* m pictures, then m queries, then m mean embeddings */
+    uint8_t *store; /* m pictures, then m queries, then m mean embeddings */
 
-    /* workspace: pieces of one block, laid out by layout() in buffer.c; n = max(max_batch, m) */
-    void *work;
+    /* workspace; n = max(max_batch, m) */
     double *u_nu, *u_batch, *u_buffer; /* (max_batch) */
     double *weight;                    /* (n) */
     float *score;                      /* (m) */
@@ -123,6 +124,7 @@ extern const sfp_buffer_method *const sfp__buffer_methods[];
  * memory, workspace too, is taken here, but for a method's scratch, which may grow during its first updates. */
 sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_buffer **out, sfp_error *err);
 void sfp__buffer_free(sfp_buffer *b);
+DEFINE_OWNED_PTR(sfp_buffer, sfp__buffer_free)
 
 /* For loading a checkpoint, once slots 0..filled-1 have been written: n_seen as given. */
 sfp_status sfp__buffer_restore(sfp_buffer *b, int filled, uint64_t seen, sfp_error *err);

@@ -14,11 +14,13 @@
  * From the authors: their code also draws what is rehearsed by Shapley values; the comparison is of buffers, so rehearsal stays
  * uniform. C is the number of classes the classifier has, theirs that of the data set, which a free stream does not know.
  * Features that are not finite are worth nothing and go first. */
-#include "base/mem.h"
 #include "base/rank.h"
 #include "buffer/buffer.h"
 #include "buffer/knn_shapley.h"
+#include "compute/vec.h"
 #include "select/heap.h"
+
+#include <math.h>
 
 enum { NEIGHBOURS = 3 };
 
@@ -42,17 +44,65 @@ static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void 
 {
     (void)opt;
     (void)max_batch;
-    *state = sfp__calloc(1, sizeof(aser));
-    return *state ? SFP_OK : sfp__fail_nomem(err);
+    return sfp__alloc(state, 1, sizeof(aser), err);
 }
 
 static void close_state(void *state)
 {
-    aser *s = state;
-    if (!s)
-        return;
-    sfp__arena_done(&s->arena);
-    sfp__free(s);
+    if (state)
+        sfp__arena_done(&((aser *)state)->arena);
+    sfp__free(state);
+}
+
+/* ----------------------------------------------------------- Shapley values */
+
+/* From the farthest to the nearest: s_n = [same_n] min(k,n) / (n k), s_i = s_(i+1) + ([same_i] - [same_(i+1)]) min(k,i) / (i k),
+ * i counted from 1. With fewer than k points every one is worth [same] / k. */
+void sfp__knn_shapley(int n, int k, const bool *same, double *value)
+{
+    double next = 0;
+    for (int i = n; i > 0; i--) {
+        int gain = (int)same[i - 1] - (i < n ? (int)same[i] : 0);
+        next += gain * (double)(k < i ? k : i) / ((double)i * k);
+        value[i - 1] = next;
+    }
+}
+
+static const float *row(const sfp_shapley_game *g, int i)
+{
+    return g->x + (size_t)i * (size_t)g->dim;
+}
+
+static bool is_finite(const sfp_shapley_game *g, int i)
+{
+    float zero = 0;
+    for (int k = 0; k < g->dim; k++)
+        zero += 0.0f * row(g, i)[k];
+    return zero == 0;
+}
+
+void sfp__knn_shapley_sum(const sfp_shapley_game *g, double *sum)
+{
+    int n = 0;
+    for (int i = 0; i < g->n; i++) {
+        bool plays = is_finite(g, i);
+        sum[i] = plays ? 0 : -INFINITY;
+        if (plays)
+            g->finite[n++] = i;
+    }
+    for (int t = 0; t < g->tests; t++) {
+        int test = g->test[t];
+        if (!is_finite(g, test))
+            continue;
+        for (int i = 0; i < n; i++)
+            g->near[i] = (float)-sfp__distance2_f64(g->dim, row(g, test), row(g, g->finite[i]));
+        sfp__rank_descending(n, g->near, g->order);
+        for (int i = 0; i < n; i++)
+            g->same[i] = g->label[g->finite[g->order[i]]] == g->label[test];
+        sfp__knn_shapley(n, g->k, g->same, g->value);
+        for (int i = 0; i < n; i++)
+            sum[g->finite[g->order[i]]] += g->value[i];
+    }
 }
 
 /* --------------------------------------------------------------------- sets */
@@ -167,35 +217,33 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
     }
     size_t rows = (size_t)m + (size_t)b->max_batch, D = (size_t)b->opt.dim; /* at most, so that scratch never grows */
     const full_buffer f = {b, batch};
+    int *slots;
+    float *x;
+    double *sum;
+    sfp_shapley_game game = {.k = NEIGHBOURS, .dim = b->opt.dim};
+    const sfp_want list[] = {{&slots, (size_t)m, sizeof *slots},
+                             {&s.slot, (size_t)m, sizeof *s.slot},
+                             {&s.who, rows, sizeof *s.who},
+                             {&s.label, rows, sizeof *s.label},
+                             {&s.test, rows, sizeof *s.test},
+                             {&x, rows * D, sizeof *x},
+                             {&sum, rows, sizeof *sum},
+                             {&game.finite, rows, sizeof *game.finite},
+                             {&game.order, rows, sizeof *game.order},
+                             {&game.near, rows, sizeof *game.near},
+                             {&game.same, rows, sizeof *game.same},
+                             {&game.value, rows, sizeof *game.value}};
     sfp__arena_reset(&state->arena);
-    int *slots = sfp__arena_take(&state->arena, (size_t)m, sizeof *slots);
-    s.slot = sfp__arena_take(&state->arena, (size_t)m, sizeof *s.slot);
-    s.who = sfp__arena_take(&state->arena, rows, sizeof *s.who);
-    s.label = sfp__arena_take(&state->arena, rows, sizeof *s.label);
-    s.test = sfp__arena_take(&state->arena, rows, sizeof *s.test);
-    float *x = sfp__arena_take(&state->arena, rows * D, sizeof *x);
-    double *sum = sfp__arena_take(&state->arena, rows, sizeof *sum);
-    sfp_shapley_game game = {.k = NEIGHBOURS,
-                             .dim = b->opt.dim,
-                             .x = x,
-                             .label = s.label,
-                             .finite = sfp__arena_take(&state->arena, rows, sizeof *game.finite),
-                             .order = sfp__arena_take(&state->arena, rows, sizeof *game.order),
-                             .near = sfp__arena_take(&state->arena, rows, sizeof *game.near),
-                             .same = sfp__arena_take(&state->arena, rows, sizeof *game.same),
-                             .value = sfp__arena_take(&state->arena, rows, sizeof *game.value)};
-    if (!slots || !s.slot || !s.who || !s.label || !s.test || !x || !sum || !game.finite || !game.order || !game.near ||
-        !game.same || !game.value)
-        return sfp__fail_nomem(err);
+    TRY(sfp__arena_list(&state->arena, SFP_LIST(list), err));
 
     draw_sets(&f, rng, slots, &s);
     if (s.competing == 0) { /* every slot judges */
         sfp__buffer_commit(b, batch, 0, change);
         return SFP_OK;
     }
-    sfp_status status = ask->features(ask->ctx, s.rows, s.who, x, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(ask->features(ask->ctx, s.rows, s.who, x, err));
+    game.x = x;
+    game.label = s.label;
     game.n = s.competing + s.left;
     game.tests = s.tests;
     game.test = s.test;

@@ -7,7 +7,6 @@
  *
  * From the authors: what is kept counts once in the loss, as in every buffer here; no weights are kept with it. Distances are
  * those of the selector, which says where it departs. */
-#include "base/mem.h"
 #include "buffer/buffer.h"
 #include "select/select.h"
 
@@ -24,33 +23,22 @@ typedef struct camel {
 
 static void close_state(void *state)
 {
-    camel *s = state;
-    if (!s)
-        return;
-    sfp__arena_done(&s->arena);
-    sfp__free(s->query);
-    sfp__free(s->label);
-    sfp__free(s->picked);
-    sfp__free(s->stays);
-    sfp__free(s);
+    if (state)
+        sfp__arena_done(&((camel *)state)->arena);
+    sfp__free(state);
 }
 
 static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void **state, sfp_error *err)
 {
-    camel *s = sfp__calloc(1, sizeof *s);
-    if (!s)
-        return sfp__fail_nomem(err);
-    size_t n = (size_t)opt->slots + (size_t)max_batch, row = (size_t)opt->dim * sizeof *s->query;
-    s->selector = sfp__selector_find("camel");
-    s->query = sfp__calloc(n, row);
-    s->label = sfp__calloc(n, sizeof *s->label);
-    s->picked = sfp__calloc(n, sizeof *s->picked);
-    s->stays = sfp__calloc(n, sizeof *s->stays);
-    if (!s->query || !s->label || !s->picked || !s->stays) {
-        close_state(s);
-        return sfp__fail_nomem(err);
-    }
-    *state = s;
+    size_t n = (size_t)opt->slots + (size_t)max_batch;
+    camel *s, made = {.selector = sfp__selector_find("camel")};
+    const sfp_want list[] = {{&s, 1, sizeof *s}, /* first: its address is the block's */
+                             {&made.query, n * (size_t)opt->dim, sizeof *made.query},
+                             {&made.label, n, sizeof *made.label},
+                             {&made.picked, n, sizeof *made.picked},
+                             {&made.stays, n, sizeof *made.stays}};
+    TRY(sfp__block_cleared(state, SFP_LIST(list), err));
+    *s = made;
     return SFP_OK;
 }
 
@@ -80,9 +68,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
     const sfp_select_env env = {.arena = &s->arena, .threads = batch->threads};
     sfp_select_options opt = sfp__select_options_defaults();
     opt.sigma = (double)m / n;
-    sfp_status status = s->selector->pick(&merged, &opt, &env, s->picked, NULL, &count, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(s->selector->pick(&merged, &opt, &env, s->picked, NULL, &count, err));
     memset(s->stays, 0, (size_t)n * sizeof *s->stays);
     for (int i = 0; i < count; i++) {
         s->stays[s->picked[i]] = true;

@@ -16,12 +16,96 @@
  * drawn from equally (theirs fails). Scores that are not finite count as 1. */
 #include "buffer/gss_score.h"
 
-#include "base/mem.h"
 #include "buffer/buffer.h"
+#include "compute/vec.h"
 
+#include <math.h>
 #include <string.h>
 
 #define FIRST_SCORE 0.1f
+
+/* ------------------------------------------------------------------ numbers */
+
+int sfp__gss_group_size(int filled)
+{
+    return filled < SFP_GSS_GROUP ? filled : SFP_GSS_GROUP;
+}
+
+int sfp__gss_groups(int filled)
+{
+    int groups = filled > 0 ? filled / sfp__gss_group_size(filled) : 0;
+    return groups < SFP_GSS_GROUPS ? groups : SFP_GSS_GROUPS;
+}
+
+/* All numbers that learn may be more than an int counts. */
+static double dot(size_t n, const float *a, const float *b)
+{
+    enum { PIECE = 1 << 20 };
+    double sum = 0;
+    for (size_t at = 0; at < n; at += PIECE)
+        sum += sfp__dot_f64((int)(n - at < PIECE ? n - at : PIECE), a + at, b + at);
+    return sum;
+}
+
+void sfp__gss_unit(size_t n, float *g)
+{
+    double length = sqrt(dot(n, g, g));
+    for (size_t i = 0; i < n && length > 0; i++)
+        g[i] = (float)((double)g[i] / length);
+}
+
+typedef struct products {
+    size_t n;
+    const float *group, *g;
+    double out[SFP_GSS_GROUPS];
+} products;
+
+static void product_piece(void *ctx, int i, int worker)
+{
+    products *p = ctx;
+    (void)worker;
+    p->out[i] = dot(p->n, p->group + (size_t)i * p->n, p->g);
+}
+
+float sfp__gss_score(size_t n, int groups, const float *group, const float *g, sfp_thread_pool *threads)
+{
+    products p = {.n = n, .group = group, .g = g};
+    double length = sqrt(dot(n, g, g)), best = -INFINITY;
+    if (threads)
+        sfp__thread_pool_run(threads, groups, product_piece, &p);
+    for (int i = 0; i < groups; i++) {
+        if (!threads)
+            product_piece(&p, i, 0);
+        double cosine = length == 0 ? 0 : p.out[i] / length;
+        best = isfinite(cosine) ? fmax(best, cosine) : best;
+    }
+    return isfinite(best) ? (float)fmax(fmin(best, 1), -1) : 1.0f;
+}
+
+static double sane(float score)
+{
+    return isfinite(score) ? fmax(fmin((double)score, 1), -1) : 1;
+}
+
+void sfp__gss_weights(int n, const float *score, double *weight)
+{
+    double min = INFINITY, max = -INFINITY;
+    for (int i = 0; i < n; i++) {
+        weight[i] = sane(score[i]);
+        min = fmin(min, weight[i]);
+        max = fmax(max, weight[i]);
+    }
+    for (int i = 0; i < n; i++)
+        weight[i] = (weight[i] - min) / (max - min + 0.01);
+}
+
+double sfp__gss_replace(float slot, float fresh)
+{
+    double a = sane(slot) + 1, b = sane(fresh) + 1;
+    return a + b > 0 ? a / (a + b) : 0.5;
+}
+
+/* -------------------------------------------------------------------- state */
 
 typedef struct gss {
     int slots;
@@ -32,29 +116,19 @@ typedef struct gss {
 
 static void close_state(void *state)
 {
-    gss *s = state;
-    if (!s)
-        return;
-    sfp__arena_done(&s->arena);
-    sfp__free(s->score);
-    sfp__free(s->fresh);
-    sfp__free(s);
+    if (state)
+        sfp__arena_done(&((gss *)state)->arena);
+    sfp__free(state);
 }
 
 static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void **state, sfp_error *err)
 {
-    gss *s = sfp__calloc(1, sizeof *s);
-    if (!s)
-        return sfp__fail_nomem(err);
-    size_t m = opt->slots > 0 ? (size_t)opt->slots : 1, b = (size_t)max_batch;
-    s->slots = opt->slots;
-    s->score = sfp__calloc(m, sizeof *s->score);
-    s->fresh = sfp__calloc(b, sizeof *s->fresh);
-    if (!s->score || !s->fresh) {
-        close_state(s);
-        return sfp__fail_nomem(err);
-    }
-    *state = s;
+    gss *s, made = {.slots = opt->slots};
+    const sfp_want list[] = {{&s, 1, sizeof *s}, /* first: its address is the block's */
+                             {&made.score, (size_t)opt->slots, sizeof *made.score},
+                             {&made.fresh, (size_t)max_batch, sizeof *made.fresh}};
+    TRY(sfp__block_cleared(state, SFP_LIST(list), err));
+    *s = made;
     return SFP_OK;
 }
 
@@ -99,12 +173,11 @@ static sfp_status of_groups(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rn
     const sfp_ask *ask = batch->ask;
     int size = sfp__gss_group_size(b->filled), most = sfp__gss_groups(b->opt.slots), slots[SFP_GSS_GROUPS * SFP_GSS_GROUP];
     *g = (gradients){.groups = sfp__gss_groups(b->filled), .n = ask->params, .fresh = s->fresh, .threads = batch->threads};
+    const sfp_want list[] = {{&g->one, ask->params, sizeof *g->one},
+                             {&g->sum, ask->params, sizeof *g->sum},
+                             {&g->group, ask->params * (size_t)most, sizeof *g->group}}; /* once and for all */
     sfp__arena_reset(&s->arena);
-    g->one = sfp__arena_take(&s->arena, ask->params, sizeof *g->one);
-    g->sum = sfp__arena_take(&s->arena, ask->params, sizeof *g->sum);
-    g->group = sfp__arena_take(&s->arena, ask->params * (size_t)most, sizeof *g->group); /* once and for all */
-    if (!g->one || !g->sum || !g->group)
-        return sfp__fail_nomem(err);
+    TRY(sfp__arena_list(&s->arena, SFP_LIST(list), err));
     int count = sfp__buffer_draw(b, g->groups * size, rng, slots);
     for (int i = 0; i < count; i++)
         slots[i] += batch->b;
@@ -135,14 +208,13 @@ static sfp_status store(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *r
 {
     gss *s = b->state;
     int first = b->filled, n = sfp__buffer_fits(b, batch);
-    sfp_status status = SFP_OK;
     if (first == 0) {
         for (int i = 0; i < n; i++)
             s->fresh[i] = FIRST_SCORE;
     } else {
         gradients g;
-        if ((status = of_groups(b, batch, rng, &g, err)) || (status = score_samples(b, batch, &g, n, err)))
-            return status;
+        TRY(of_groups(b, batch, rng, &g, err));
+        TRY(score_samples(b, batch, &g, n, err));
     }
     sfp__buffer_commit(b, batch, 0, change);
     memcpy(s->score + first, s->fresh, (size_t)n * sizeof *s->score);
@@ -154,9 +226,8 @@ static sfp_status replace(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng 
     gss *s = b->state;
     gradients g;
     int m = b->opt.slots, n = batch->b < m ? batch->b : m, nu = 0;
-    sfp_status status = of_groups(b, batch, rng, &g, err);
-    if (status || (status = score_samples(b, batch, &g, batch->b, err)))
-        return status;
+    TRY(of_groups(b, batch, rng, &g, err));
+    TRY(score_samples(b, batch, &g, batch->b, err));
     if (sfp__gss_score(g.n, g.groups, g.group, g.sum, batch->threads) < 0) {
         for (int i = 0; i < n; i++)
             b->u_batch[i] = sfp__rng_double(rng);

@@ -1,6 +1,6 @@
 /* Summarising stream data (Gu et al., AAAI 2024, sections 3.2 to 3.4; SPEC section 12): floor(m / classes) slots a class hold
  * synthetic pictures, which begin as the first samples of the class and are then moved, every 6 batches, so that training on them
- * would push the learner where the stream's recent samples push it (ssd_match.c). The other slots are a reservoir.
+ * would push the learner where the stream's recent samples push it (ssd.c). The other slots are a reservoir.
  *
  * `classes` is the number of classes the classifier has: all of them where it is known, those seen so far in a free stream. It
  * may grow; then a class has room for fewer, and the surplus, its highest slots, stay in the buffer as they are but belong to the
@@ -36,57 +36,15 @@
  *  - their one optimiser for all pictures of a task moves, by momentum, those of every class at each class's step; here a
  *    picture moves when its class is matched. Momentum goes on over tasks.
  *  - they match after a batch is stored, and not when it began a synthetic picture; here always before. */
-#include "base/mem.h"
-#include "buffer/ssd_state.h"
 #include "compute/pixels.h"
+#include "buffer/ssd.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------------- state */
 
-typedef struct piece {
-    void *to; /* address of the pointer */
-    size_t count, size;
-    bool kept; /* counted by the budget */
-} piece;
-
-enum { PIECES = 25 };
-
-/* All arrays of the state; returns how many. */
-static int pieces_of(sfp__ssd *s, piece list[PIECES])
-{
-    size_t m = (size_t)s->slots, n = s->pixels, D = (size_t)s->dim, recent = SFP_SSD_WINDOW * (size_t)s->max_batch;
-    size_t asked = m > SFP__SSD_CHUNK ? m : SFP__SSD_CHUNK;
-    const piece all[] = {{&s->synthetic, m, 1, true},
-                         {&s->x, m * n, sizeof(float), true},
-                         {&s->u, m * n, sizeof(float), true},
-                         {&s->recent, recent * n, 1, true},
-                         {&s->recent_label, recent, sizeof(int32_t), true},
-                         {&s->recent_query, recent * D, sizeof(float), true},
-                         {&s->recent_known, recent, 1, true},
-                         {&s->grad, m * n, sizeof(float), false},
-                         {&s->step, m, 1, false},
-                         {&s->in, SFP__SSD_CHUNK * n, sizeof(float), false},
-                         {&s->out, SFP__SSD_CHUNK * D, sizeof(float), false},
-                         {&s->rgb, n, 1, false},
-                         {&s->feature, m * D, sizeof(float), false},
-                         {&s->dfeature, m * D, sizeof(float), false},
-                         {&s->query, m * D, sizeof(float), false},
-                         {&s->older, m * D, sizeof(float), false},
-                         {&s->looked, m, 1, false},
-                         {&s->memory, SFP_SSD_MEMORY * D, sizeof(float), false},
-                         {&s->real, 4 * D, sizeof(float), false},
-                         {&s->mine, 2 * m, sizeof(int), false},
-                         {&s->xs, asked, sizeof(float *), false},
-                         {&s->label, asked, sizeof(int32_t), false},
-                         {&s->queries, asked, sizeof(float *), false},
-                         {&s->known, asked, sizeof(bool), false},
-                         {&s->dx, asked, sizeof(float *), false}};
-    _Static_assert(sizeof all / sizeof *all == PIECES, "one entry a piece");
-    memcpy(list, all, sizeof all);
-    return PIECES;
-}
+enum { KEPT = 7, SCRATCH = 18 };
 
 static sfp__ssd sizes_of(const sfp_buffer_options *opt, int max_batch)
 {
@@ -97,66 +55,87 @@ static sfp__ssd sizes_of(const sfp_buffer_options *opt, int max_batch)
                       .pixels = opt->image_bytes};
 }
 
+/* What checkpoints keep and the budget counts. */
+static void want_kept(sfp__ssd *s, sfp_want list[KEPT])
+{
+    size_t m = (size_t)s->slots, n = s->pixels, recent = SFP_SSD_WINDOW * (size_t)s->max_batch;
+    const sfp_want all[KEPT] = {{&s->kept.synthetic, m, 1},
+                                {&s->kept.x, m * n, sizeof(float)},
+                                {&s->kept.u, m * n, sizeof(float)},
+                                {&s->kept.recent, recent * n, 1},
+                                {&s->kept.recent_label, recent, sizeof(int32_t)},
+                                {&s->kept.recent_query, recent * (size_t)s->dim, sizeof(float)},
+                                {&s->kept.recent_known, recent, 1}};
+    memcpy(list, all, sizeof all);
+}
+
+static void want_scratch(sfp__ssd *s, sfp_want list[SCRATCH])
+{
+    size_t m = (size_t)s->slots, n = s->pixels, D = (size_t)s->dim, asked = m > SFP__SSD_CHUNK ? m : SFP__SSD_CHUNK;
+    const sfp_want all[SCRATCH] = {{&s->scratch.grad, m * n, sizeof(float)},
+                                   {&s->scratch.step, m, 1},
+                                   {&s->scratch.in, SFP__SSD_CHUNK * n, sizeof(float)},
+                                   {&s->scratch.out, SFP__SSD_CHUNK * D, sizeof(float)},
+                                   {&s->scratch.rgb, n, 1},
+                                   {&s->scratch.feature, m * D, sizeof(float)},
+                                   {&s->scratch.dfeature, m * D, sizeof(float)},
+                                   {&s->scratch.query, m * D, sizeof(float)},
+                                   {&s->scratch.older, m * D, sizeof(float)},
+                                   {&s->scratch.looked, m, 1},
+                                   {&s->scratch.memory, SFP_SSD_MEMORY * D, sizeof(float)},
+                                   {&s->scratch.real, 4 * D, sizeof(float)},
+                                   {&s->scratch.mine, 2 * m, sizeof(int)},
+                                   {&s->request.xs, asked, sizeof(float *)},
+                                   {&s->request.label, asked, sizeof(int32_t)},
+                                   {&s->request.queries, asked, sizeof(float *)},
+                                   {&s->request.known, asked, sizeof(bool)},
+                                   {&s->request.dx, asked, sizeof(float *)}};
+    memcpy(list, all, sizeof all);
+}
+
 static size_t bytes_of(const sfp_buffer_options *opt, int max_batch)
 {
     sfp__ssd s = sizes_of(opt, max_batch);
-    piece list[PIECES];
+    sfp_want list[KEPT];
     size_t bytes = 0;
-    for (int i = 0, n = pieces_of(&s, list); i < n && opt->slots > 0; i++)
-        bytes += list[i].kept ? list[i].count * list[i].size : 0;
+    want_kept(&s, list);
+    for (int i = 0; i < KEPT && opt->slots > 0; i++)
+        bytes += list[i].count * list[i].size;
     return bytes;
 }
 
 static void close_state(void *state)
 {
-    sfp__ssd *s = state;
-    if (!s)
-        return;
-    piece list[PIECES];
-    for (int i = 0, n = pieces_of(s, list); i < n; i++) {
-        void *p;
-        memcpy(&p, list[i].to, sizeof p);
-        sfp__free(p);
-    }
-    sfp__arena_done(&s->arena);
-    sfp__free(s);
+    if (state)
+        sfp__arena_done(&((sfp__ssd *)state)->arena);
+    sfp__free(state);
 }
 
 static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void **state, sfp_error *err)
 {
-    sfp__ssd sizes = sizes_of(opt, max_batch);
-    if (sizes.side < 1 || 3 * (size_t)sizes.side * (size_t)sizes.side != opt->image_bytes)
+    sfp__ssd made = sizes_of(opt, max_batch), *s;
+    if (made.side < 1 || 3 * (size_t)made.side * (size_t)made.side != opt->image_bytes)
         return sfp__fail(err, SFP_EINVAL, "buffer 'ssd': pictures of %zu bytes, expected 3 * side * side", opt->image_bytes);
-    for (int c = 0; c < 3; c++)
+    for (int c = 0; c < 3; c++) {
         if (!(opt->std[c] > 0) || !isfinite(opt->mean[c] / opt->std[c]))
             return sfp__fail(err, SFP_EINVAL, "buffer 'ssd': channel %d has mean %g and std %g, expected std above 0", c,
                              (double)opt->mean[c], (double)opt->std[c]);
+        made.mean[c] = opt->mean[c];
+        made.std[c] = opt->std[c];
+        made.low[c] = (0 - opt->mean[c]) / opt->std[c];
+        made.high[c] = (1 - opt->mean[c]) / opt->std[c];
+    }
     if (opt->slots == 0)
         return SFP_OK;
-    sfp__ssd *s = sfp__calloc(1, sizeof *s);
-    if (!s)
-        return sfp__fail_nomem(err);
-    *s = sizes;
-    for (int c = 0; c < 3; c++) {
-        s->mean[c] = opt->mean[c];
-        s->std[c] = opt->std[c];
-        s->low[c] = (0 - opt->mean[c]) / opt->std[c];
-        s->high[c] = (1 - opt->mean[c]) / opt->std[c];
-    }
-    piece list[PIECES];
-    for (int i = 0, n = pieces_of(s, list); i < n; i++) {
-        void *p = sfp__calloc(list[i].count, list[i].size);
-        if (!p) {
-            close_state(s);
-            return sfp__fail_nomem(err);
-        }
-        memcpy(list[i].to, &p, sizeof p);
-    }
-    s->work = s->real + s->dim;
-    s->deck = s->mine + s->slots;
-    s->quota = -1;
-    memset(s->recent_label, -1, SFP_SSD_WINDOW * (size_t)max_batch * sizeof *s->recent_label);
-    *state = s;
+    sfp_want list[1 + KEPT + SCRATCH] = {{&s, 1, sizeof *s}}; /* first: its address is the block's */
+    want_kept(&made, list + 1);
+    want_scratch(&made, list + 1 + KEPT);
+    TRY(sfp__block_cleared(state, SFP_LIST(list), err));
+    made.scratch.work = made.scratch.real + made.dim;
+    made.scratch.deck = made.scratch.mine + made.slots;
+    made.quota = -1;
+    memset(made.kept.recent_label, -1, SFP_SSD_WINDOW * (size_t)max_batch * sizeof *made.kept.recent_label);
+    *s = made;
     return SFP_OK;
 }
 
@@ -167,14 +146,14 @@ static int parts(void *state, int index, sfp_part *out)
         return 0;
     int64_t m = s->slots, S = s->side, b = s->max_batch, D = s->dim;
     const sfp_part list[] = {
-        {.name = "synthetic", .type = SFP_PART_U8, .ndim = 1, .shape = {m}, .data = s->synthetic},
-        {.name = "pixels", .type = SFP_PART_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->x},
-        {.name = "momentum", .type = SFP_PART_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->u},
-        {.name = "recent", .type = SFP_PART_U8, .ndim = 3, .shape = {SFP_SSD_WINDOW, b, 3 * S * S}, .data = s->recent},
-        {.name = "recent.label", .type = SFP_PART_I32, .ndim = 2, .shape = {SFP_SSD_WINDOW, b}, .data = s->recent_label},
-        {.name = "recent.query", .type = SFP_PART_F32, .ndim = 3, .shape = {SFP_SSD_WINDOW, b, D}, .data = s->recent_query},
-        {.name = "recent.known", .type = SFP_PART_U8, .ndim = 2, .shape = {SFP_SSD_WINDOW, b}, .data = s->recent_known},
-        {.name = "batches", .type = SFP_PART_I64, .ndim = 1, .shape = {1}, .data = &s->batches},
+        {.name = "synthetic", .type = SFP_PART_U8, .ndim = 1, .shape = {m}, .data = s->kept.synthetic},
+        {.name = "pixels", .type = SFP_PART_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.x},
+        {.name = "momentum", .type = SFP_PART_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.u},
+        {.name = "recent", .type = SFP_PART_U8, .ndim = 3, .shape = {SFP_SSD_WINDOW, b, 3 * S * S}, .data = s->kept.recent},
+        {.name = "recent.label", .type = SFP_PART_I32, .ndim = 2, .shape = {SFP_SSD_WINDOW, b}, .data = s->kept.recent_label},
+        {.name = "recent.query", .type = SFP_PART_F32, .ndim = 3, .shape = {SFP_SSD_WINDOW, b, D}, .data = s->kept.recent_query},
+        {.name = "recent.known", .type = SFP_PART_U8, .ndim = 2, .shape = {SFP_SSD_WINDOW, b}, .data = s->kept.recent_known},
+        {.name = "batches", .type = SFP_PART_I64, .ndim = 1, .shape = {1}, .data = &s->kept.batches},
     };
     int count = (int)(sizeof list / sizeof *list);
     if (index < count)
@@ -187,7 +166,7 @@ static int parts(void *state, int index, sfp_part *out)
 /* Where sample k of the batch at hand is in the window. */
 static size_t place_of(const sfp__ssd *s, int k)
 {
-    return (size_t)((uint64_t)s->batches % SFP_SSD_WINDOW) * (size_t)s->max_batch + (size_t)k;
+    return (size_t)((uint64_t)s->kept.batches % SFP_SSD_WINDOW) * (size_t)s->max_batch + (size_t)k;
 }
 
 /* The batch into the window, over one that it has pushed out: should the update fail, nobody misses that. */
@@ -197,13 +176,13 @@ static void remember(sfp__ssd *s, const sfp_buffer_batch *batch)
     for (int i = 0; i < s->max_batch; i++) {
         size_t at = place_of(s, i);
         bool known = i < batch->b && batch->query && batch->has_query && batch->has_query[i];
-        s->recent_label[at] = i < batch->b ? batch->label[i] : -1;
-        s->recent_known[at] = known;
-        memset(s->recent_query + at * D, 0, D * sizeof *s->recent_query);
+        s->kept.recent_label[at] = i < batch->b ? batch->label[i] : -1;
+        s->kept.recent_known[at] = known;
+        memset(s->kept.recent_query + at * D, 0, D * sizeof *s->kept.recent_query);
         if (known)
-            memcpy(s->recent_query + at * D, batch->query + (size_t)i * D, D * sizeof *s->recent_query);
+            memcpy(s->kept.recent_query + at * D, batch->query + (size_t)i * D, D * sizeof *s->kept.recent_query);
         if (i < batch->b)
-            memcpy(s->recent + at * s->pixels, batch->image[i], s->pixels);
+            memcpy(s->kept.recent + at * s->pixels, batch->image[i], s->pixels);
     }
 }
 
@@ -215,7 +194,7 @@ static int count_of(const sfp_buffer *b, int32_t label, int end)
     const sfp__ssd *s = b->state;
     int n = 0;
     for (int i = 0; i < end; i++)
-        n += s->synthetic[i] && b->slot[i].label == label;
+        n += s->kept.synthetic[i] && b->slot[i].label == label;
     return n;
 }
 
@@ -224,10 +203,10 @@ static void release_surplus(sfp_buffer *b, int quota)
 {
     sfp__ssd *s = b->state;
     for (int i = b->filled - 1; i >= 0 && quota != s->quota; i--)
-        if (s->synthetic[i] && count_of(b, b->slot[i].label, i) >= quota) {
-            s->synthetic[i] = 0;
-            memset(s->x + (size_t)i * s->pixels, 0, s->pixels * sizeof *s->x);
-            memset(s->u + (size_t)i * s->pixels, 0, s->pixels * sizeof *s->u);
+        if (s->kept.synthetic[i] && count_of(b, b->slot[i].label, i) >= quota) {
+            s->kept.synthetic[i] = 0;
+            memset(s->kept.x + (size_t)i * s->pixels, 0, s->pixels * sizeof *s->kept.x);
+            memset(s->kept.u + (size_t)i * s->pixels, 0, s->pixels * sizeof *s->kept.u);
         }
     s->quota = quota;
 }
@@ -236,9 +215,9 @@ static void release_surplus(sfp_buffer *b, int quota)
 static void begin_picture(sfp_buffer *b, int i)
 {
     sfp__ssd *s = b->state;
-    s->synthetic[i] = 1;
-    sfp__pixels_normalise(b->slot[i].image, s->side, s->mean, s->std, s->x + (size_t)i * s->pixels);
-    memset(s->u + (size_t)i * s->pixels, 0, s->pixels * sizeof *s->u);
+    s->kept.synthetic[i] = 1;
+    sfp__pixels_normalise(b->slot[i].image, s->side, s->mean, s->std, s->kept.x + (size_t)i * s->pixels);
+    memset(s->kept.u + (size_t)i * s->pixels, 0, s->pixels * sizeof *s->kept.u);
 }
 
 /* A slot of the reservoir, all with the same probability; -1: there is none. */
@@ -247,10 +226,10 @@ static int any_reservoir_slot(const sfp_buffer *b, sfp_rng *rng)
     const sfp__ssd *s = b->state;
     int n = 0;
     for (int i = 0; i < b->filled; i++)
-        n += !s->synthetic[i];
+        n += !s->kept.synthetic[i];
     int left = n ? (int)sfp__rng_below(rng, (uint32_t)n) : -1;
     for (int i = 0; n && i < b->filled; i++)
-        if (!s->synthetic[i] && left-- == 0)
+        if (!s->kept.synthetic[i] && left-- == 0)
             return i;
     return -1;
 }
@@ -261,9 +240,9 @@ static void take_query(sfp_buffer *b, int i, int k)
     const sfp__ssd *s = b->state;
     sfp_slot *slot = &b->slot[i];
     size_t at = place_of(s, k), D = (size_t)s->dim;
-    if (slot->has_query || !s->recent_known[at])
+    if (slot->has_query || !s->kept.recent_known[at])
         return;
-    memcpy(slot->query, s->recent_query + at * D, D * sizeof *slot->query);
+    memcpy(slot->query, s->kept.recent_query + at * D, D * sizeof *slot->query);
     slot->has_query = true;
 }
 
@@ -273,7 +252,7 @@ static void store(sfp_buffer *b, const sfp_buffer_batch *batch, int quota, sfp_r
     int first = b->filled, nu = 0;
     change->stored = sfp__buffer_fill(b, batch);
     for (int i = first; i < b->filled; i++) {
-        s->synthetic[i] = 0;
+        s->kept.synthetic[i] = 0;
         take_query(b, i, i - first);
         if (count_of(b, b->slot[i].label, i) < quota)
             begin_picture(b, i);
@@ -286,7 +265,7 @@ static void store(sfp_buffer *b, const sfp_buffer_batch *batch, int quota, sfp_r
             b->seen++;
         else
             i = sfp__reservoir_slot(b, rng);
-        if (i < 0 || s->synthetic[i])
+        if (i < 0 || s->kept.synthetic[i])
             continue;
         sfp__buffer_note(b, i, k, &nu);
         sfp__buffer_put(b, i, batch, k);
@@ -313,15 +292,12 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
                              "buffer 'ssd': sample %d of the batch (id %llu) is %zu bytes, expected %zu, its pixels", i,
                              (unsigned long long)batch->id[i], batch->image_size[i], s->pixels);
     remember(s, batch);
-    if (((uint64_t)s->batches + 1) % SFP_SSD_EVERY == 0) {
-        sfp_status status = sfp__ssd_optimise(b, batch, rng, err);
-        if (status != SFP_OK)
-            return status;
-    }
+    if (((uint64_t)s->kept.batches + 1) % SFP_SSD_EVERY == 0)
+        TRY(sfp__ssd_optimise(b, batch, rng, err));
     int quota = batch->ask->classes > 0 ? b->opt.slots / batch->ask->classes : 0;
     release_surplus(b, quota);
     store(b, batch, quota, rng, change);
-    s->batches = (int64_t)((uint64_t)s->batches + 1);
+    s->kept.batches = (int64_t)((uint64_t)s->kept.batches + 1);
     return SFP_OK;
 }
 

@@ -1,9 +1,25 @@
+/* One optimisation step of ssd's synthetic pictures. The loss of a class c, as the authors' (their options' defaults):
+ *
+ *     |g(X_c) - g(R_c)|^2 + sum over j of | |s - m_j| - |r - m_j| |
+ *
+ * g: gradient of the mean cross-entropy to what learns, of the synthetic pictures X_c and of the recent samples R_c; s and r:
+ * mean unit features of the same two; m_j: unit features of up to 10 random synthetic pictures of older classes. Older are the
+ * classes of which the recent batches have no sample: the authors take those of earlier tasks, of which a stream without tasks
+ * knows nothing. (Their distance leaves out the parameters that are vectors and the classifier; all that learns counts here.)
+ *
+ * With v = 2 (g(X_c) - g(R_c)) held, the first term's gradient to the pixels is d/dx <v, grad_theta L(x)>, taken as
+ * (grad_x L(theta + hv) - grad_x L(theta - hv)) / 2h: three passes and no graph (h: ssd.h).
+ *
+ * Everything that can fail comes first and writes to scratch only; then all steps are done. */
 #include "buffer/ssd.h"
 
+#include "compute/pixels.h"
 #include "compute/vec.h"
 
 #include <math.h>
 #include <string.h>
+
+/* ---------------------------------------------------------------- arithmetic */
 
 #define TINY 1e-12f    /* the least length a vector is divided by, as PyTorch's normalize */
 #define TINY_GAP 1e-6f /* the least distance, as the authors' */
@@ -74,4 +90,297 @@ void sfp__ssd_step(size_t n, float low, float high, const float *g, const float 
         if (u_next)
             u_next[i] = speed;
     }
+}
+
+/* ------------------------------------------------------------------ matching */
+
+/* A class at work. */
+typedef struct job {
+    sfp_buffer *b;
+    sfp__ssd *s;
+    const sfp_buffer_batch *batch;
+    const sfp_ask *ask;
+    int32_t label;
+    int deck;               /* pictures of older classes: s->scratch.deck */
+    int n, older;           /* synthetic pictures of the class: s->scratch.mine; the first so many of the deck are looked at */
+    float *gs, *gr, *piece; /* (params) */
+} job;
+
+static float *row(float *rows, int i, size_t width)
+{
+    return rows + (size_t)i * width;
+}
+
+/* Samples of a class in the window. */
+static int count_recent(const sfp__ssd *s, int32_t label)
+{
+    int n = 0;
+    for (int k = 0; k < SFP_SSD_WINDOW * s->max_batch; k++)
+        n += s->kept.recent_label[k] == label;
+    return n;
+}
+
+static void find_older(job *j)
+{
+    for (int i = 0; i < j->b->filled; i++)
+        if (j->s->kept.synthetic[i] && count_recent(j->s, j->b->slot[i].label) == 0)
+            j->s->scratch.deck[j->deck++] = i;
+}
+
+static void find_mine(job *j)
+{
+    j->n = 0;
+    for (int i = 0; i < j->b->filled; i++)
+        if (j->s->kept.synthetic[i] && j->b->slot[i].label == j->label)
+            j->s->scratch.mine[j->n++] = i;
+}
+
+/* Those that distances are taken to, to the top of the deck. */
+static void draw_older(job *j, sfp_rng *rng)
+{
+    int *deck = j->s->scratch.deck;
+    j->older = j->deck < SFP_SSD_MEMORY ? j->deck : SFP_SSD_MEMORY;
+    for (int i = 0; i < j->older; i++) {
+        int k = i + (int)sfp__rng_below(rng, (uint32_t)(j->deck - i)), kept = deck[i];
+        deck[i] = deck[k];
+        deck[k] = kept;
+    }
+}
+
+/* The first n pictures that are loaded. */
+static sfp_pictures loaded(const sfp__ssd *s, int n)
+{
+    return (sfp_pictures){
+        .n = n, .x = s->request.xs, .label = s->request.label, .query = s->request.queries, .known = s->request.known};
+}
+
+/* The class's synthetic pictures, with no gradient yet and queries that nobody knows: they have moved. */
+static void load_synthetic(const job *j)
+{
+    sfp__ssd *s = j->s;
+    for (int i = 0; i < j->n; i++) {
+        s->request.xs[i] = row(s->kept.x, s->scratch.mine[i], s->pixels);
+        s->request.label[i] = j->label;
+        s->request.queries[i] = row(s->scratch.query, i, (size_t)s->dim);
+        s->request.known[i] = false;
+        s->request.dx[i] = row(s->scratch.grad, s->scratch.mine[i], s->pixels);
+        memset(s->request.dx[i], 0, s->pixels * sizeof *s->scratch.grad);
+    }
+}
+
+/* A chunk of its recent samples, from place *at of the window on, which moves behind the last; their places to `from`. */
+static int load_real(const job *j, int *at, int from[SFP__SSD_CHUNK])
+{
+    sfp__ssd *s = j->s;
+    int n = 0;
+    for (; *at < SFP_SSD_WINDOW * s->max_batch && n < SFP__SSD_CHUNK; ++*at) {
+        if (s->kept.recent_label[*at] != j->label)
+            continue;
+        float *to = row(s->scratch.in, n, s->pixels);
+        sfp__pixels_normalise(s->kept.recent + (size_t)*at * s->pixels, s->side, s->mean, s->std, to);
+        s->request.xs[n] = to;
+        s->request.label[n] = j->label;
+        s->request.queries[n] = row(s->kept.recent_query, *at, (size_t)s->dim);
+        s->request.known[n] = s->kept.recent_known[*at];
+        from[n++] = *at;
+    }
+    return n;
+}
+
+/* g(R_c) and r. */
+static sfp_status match_target(const job *j, sfp_error *err)
+{
+    sfp__ssd *s = j->s;
+    int total = count_recent(s, j->label), at = 0, n, from[SFP__SSD_CHUNK];
+    memset(j->gr, 0, j->ask->params * sizeof *j->gr);
+    memset(s->scratch.real, 0, (size_t)s->dim * sizeof *s->scratch.real);
+    while ((n = load_real(j, &at, from)) > 0) {
+        const sfp_pictures pictures = loaded(s, n);
+        sfp_status status = j->ask->gradient_at(j->ask->ctx, &pictures, j->piece, s->scratch.out, err);
+        for (int i = 0; i < n; i++)
+            s->kept.recent_known[from[i]] = s->request.known[i];
+        if (status)
+            return status;
+        float share = (float)n / (float)total;
+        for (size_t i = 0; i < j->ask->params; i++)
+            j->gr[i] += share * j->piece[i];
+        sfp__ssd_add_units(n, s->dim, s->scratch.out, 1 / (float)total, s->scratch.real);
+    }
+    return SFP_OK;
+}
+
+/* g(X_c), and the features of X_c. They stay loaded, their queries known. */
+static sfp_status match_source(const job *j, sfp_error *err)
+{
+    load_synthetic(j);
+    const sfp_pictures pictures = loaded(j->s, j->n);
+    return j->ask->gradient_at(j->ask->ctx, &pictures, j->gs, j->s->scratch.feature, err);
+}
+
+/* The first term: the central difference along v. */
+static sfp_status gradient_term(const job *j, sfp_error *err)
+{
+    sfp__ssd *s = j->s;
+    const sfp_pictures pictures = loaded(s, j->n);
+    float *v = j->gs;
+    double length = 2 * sqrt(sfp__ssd_gap(j->ask->params, j->gs, j->gr, v)), h = SFP_SSD_REACH / length;
+    if (!(length > 1e-30) || !isfinite(length)) /* they match to the last bit, or are no numbers */
+        return SFP_OK;
+    for (int sign = 1; sign >= -1; sign -= 2)
+        TRY(j->ask->pixels(j->ask->ctx, &pictures, v, (float)(sign * h), (float)sign, s->request.dx, err));
+    for (int i = 0; i < j->n; i++)
+        for (size_t k = 0; k < s->pixels; k++)
+            s->request.dx[i][k] *= (float)(1 / (2 * h));
+    return SFP_OK;
+}
+
+/* Features of the older classes' pictures that were drawn, to s->scratch.memory; those that a class before drew too are there. */
+static sfp_status look_at_older(const job *j, sfp_error *err)
+{
+    sfp__ssd *s = j->s;
+    size_t D = (size_t)s->dim;
+    int sample[SFP_SSD_MEMORY], n = 0;
+    for (int i = 0; i < j->older; i++)
+        if (!s->scratch.looked[s->scratch.deck[i]])
+            sample[n++] = j->batch->b + s->scratch.deck[i];
+    if (n > 0)
+        TRY(j->ask->features(j->ask->ctx, n, sample, s->scratch.memory, err));
+    for (int i = 0; i < n; i++) {
+        int slot = sample[i] - j->batch->b;
+        memcpy(row(s->scratch.older, slot, D), row(s->scratch.memory, i, D), D * sizeof *s->scratch.older);
+        s->scratch.looked[slot] = 1;
+    }
+    for (int i = 0; i < j->older; i++)
+        memcpy(row(s->scratch.memory, i, D), row(s->scratch.older, s->scratch.deck[i], D), D * sizeof *s->scratch.memory);
+    return SFP_OK;
+}
+
+/* The second term, added. */
+static sfp_status relation_term(const job *j, sfp_error *err)
+{
+    sfp__ssd *s = j->s;
+    if (j->older == 0)
+        return SFP_OK;
+    TRY(look_at_older(j, err));
+    const sfp_pictures pictures = loaded(s, j->n);
+    (void)sfp__ssd_relation(j->n, s->dim, s->scratch.feature, s->scratch.real, j->older, s->scratch.memory, s->scratch.work,
+                            s->scratch.dfeature);
+    return j->ask->feature_pixels(j->ask->ctx, &pictures, s->scratch.dfeature, s->request.dx, err);
+}
+
+/* The class's slots that have a gradient move. One with a number that is not finite has none: it would stay in the momentum. */
+static void mark(const job *j)
+{
+    for (int i = 0; i < j->n; i++) {
+        const float *g = j->s->request.dx[i];
+        float zero = 0;
+        for (size_t k = 0; k < j->s->pixels; k++)
+            zero += 0.0f * g[k];
+        j->s->scratch.step[j->s->scratch.mine[i]] = zero == 0.0f ? SFP__SSD_MOVES : SFP__SSD_STAYS;
+    }
+}
+
+/* ------------------------------------------------------------------- the steps */
+
+/* Pixels of slot i after its step into x, momentum into u (NULL: not wanted). */
+static void step_picture(const sfp__ssd *s, int i, float *u, float *x)
+{
+    size_t plane = s->pixels / 3, at = (size_t)i * s->pixels;
+    for (int c = 0; c < 3; c++, at += plane, x += plane, u = u ? u + plane : NULL)
+        sfp__ssd_step(plane, s->low[c], s->high[c], s->scratch.grad + at, s->kept.u + at, s->kept.x + at, u, x);
+}
+
+/* Does the step of slot i change the bytes that are replayed? Then x is the picture as the slot will have it. */
+static bool bytes_change(const job *j, int i, float *x)
+{
+    const sfp__ssd *s = j->s;
+    const sfp_slot *slot = &j->b->slot[i];
+    step_picture(s, i, NULL, x);
+    sfp__pixels_to_bytes(x, s->side, s->mean, s->std, s->scratch.rgb);
+    if (slot->image_size == s->pixels && memcmp(s->scratch.rgb, slot->image, s->pixels) == 0)
+        return false;
+    sfp__pixels_normalise(s->scratch.rgb, s->side, s->mean, s->std, x);
+    return true;
+}
+
+/* Finds the slots whose bytes change, and their mean embeddings, into s->scratch.feature by slot. */
+static sfp_status embed_changes(const job *j, sfp_error *err)
+{
+    sfp__ssd *s = j->s;
+    size_t D = (size_t)s->dim;
+    int slot[SFP__SSD_CHUNK], n = 0;
+    for (int i = 0; i < j->b->filled; i++) {
+        float *x = row(s->scratch.in, n, s->pixels);
+        if (s->scratch.step[i] == SFP__SSD_MOVES && bytes_change(j, i, x)) {
+            s->scratch.step[i] = SFP__SSD_CHANGES;
+            s->request.xs[n] = x;
+            slot[n++] = i;
+        }
+        if (n == 0 || (n < SFP__SSD_CHUNK && i + 1 < j->b->filled))
+            continue;
+        TRY(j->ask->embed_at(j->ask->ctx, n, s->request.xs, s->scratch.out, err));
+        for (int k = 0; k < n; k++)
+            memcpy(row(s->scratch.feature, slot[k], D), row(s->scratch.out, k, D), D * sizeof *s->scratch.out);
+        n = 0;
+    }
+    return SFP_OK;
+}
+
+static void commit_steps(const job *j)
+{
+    sfp__ssd *s = j->s;
+    size_t bytes = (size_t)s->dim * sizeof(float);
+    for (int i = 0; i < j->b->filled; i++) {
+        sfp_slot *slot = &j->b->slot[i];
+        if (s->scratch.step[i] == SFP__SSD_STAYS)
+            continue;
+        step_picture(s, i, row(s->kept.u, i, s->pixels), row(s->kept.x, i, s->pixels));
+        if (s->scratch.step[i] == SFP__SSD_MOVES)
+            continue;
+        sfp__pixels_to_bytes(row(s->kept.x, i, s->pixels), s->side, s->mean, s->std, slot->image);
+        slot->image_size = s->pixels;
+        slot->has_query = false;
+        memset(slot->query, 0, bytes);
+        memcpy(slot->mean_embed, row(s->scratch.feature, i, (size_t)s->dim), bytes);
+    }
+}
+
+/* Is sample i the first of its class in the batch? */
+static bool is_first(const sfp_buffer_batch *batch, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (batch->label[k] == batch->label[i])
+            return false;
+    return true;
+}
+
+sfp_status sfp__ssd_optimise(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_error *err)
+{
+    sfp__ssd *s = b->state;
+    const sfp_ask *ask = batch->ask;
+    job j = {.b = b, .s = s, .batch = batch, .ask = ask};
+    const sfp_want list[] = {
+        {&j.gs, ask->params, sizeof *j.gs}, {&j.gr, ask->params, sizeof *j.gr}, {&j.piece, ask->params, sizeof *j.piece}};
+    sfp__arena_reset(&s->arena);
+    TRY(sfp__arena_list(&s->arena, SFP_LIST(list), err));
+    memset(s->scratch.step, SFP__SSD_STAYS, (size_t)s->slots);
+    memset(s->scratch.looked, 0, (size_t)s->slots);
+    find_older(&j);
+    for (int i = 0; i < batch->b; i++) {
+        if (!is_first(batch, i))
+            continue;
+        j.label = batch->label[i];
+        find_mine(&j);
+        if (j.n == 0)
+            continue;
+        draw_older(&j, rng);
+        TRY(match_target(&j, err));
+        TRY(match_source(&j, err));
+        TRY(gradient_term(&j, err));
+        TRY(relation_term(&j, err));
+        mark(&j);
+    }
+    TRY(embed_changes(&j, err));
+    commit_steps(&j);
+    return SFP_OK;
 }

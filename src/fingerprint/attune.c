@@ -36,6 +36,7 @@ struct sfp_attune {
     cut *cuts;   /* (layers) of the call under way */
     int chunks;  /* a layer, at most */
     worker *workers;
+    void *block, *scratch; /* of the arrays; of the workers' */
 };
 
 /* ------------------------------------------------------------ making, freeing */
@@ -44,8 +45,7 @@ static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
 {
     const sfp_vit_config *c = &vit->config;
     size_t D = (size_t)c->dim, rows = CHUNK * (size_t)a->opt.length;
-    sfp_status s = SFP_OK;
-    for (int r = 0; !s && r < MAPS; r++) {
+    for (int r = 0; r < MAPS; r++) {
         const sfp_vit_block_weights *b = &vit->weights.blocks[c->depth - MAPS + r];
         const float *wk = b->qkv_w + D * D, *wv = b->qkv_w + 2 * D * D;
         const struct {
@@ -55,32 +55,26 @@ static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
                     {&a->v[r], {.n = a->D, .k = a->D, .w = wv, .bias = b->qkv_b + 2 * D}},
                     {&a->k_t[r], {.n = a->D, .k = a->D, .w = wk, .transposed = true}},
                     {&a->v_t[r], {.n = a->D, .k = a->D, .w = wv, .transposed = true}}};
-        for (size_t i = 0; !s && i < sizeof list / sizeof *list; i++)
-            s = sfp__gemm_weight_create(&list[i].d, list[i].slot, err);
+        for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+            TRY(sfp__gemm_weight_create(&list[i].d, list[i].slot, err));
     }
     size_t layers = (size_t)a->opt.layers, pool = (size_t)a->opt.pool, Lp = (size_t)a->opt.length;
+    size_t threads = (size_t)sfp__thread_pool_size(a->threads);
     a->chunks = (a->opt.pool + CHUNK - 1) / CHUNK + 1; /* one more: frozen and learning parts are cut apart */
-    int threads = sfp__thread_pool_size(a->threads);
-    if (!s) {
-        a->map = sfp__calloc(layers * pool * MAPS * Lp * D, sizeof(float));
-        a->der = sfp__calloc(layers * (size_t)a->opt.learning * MAPS * Lp * D, sizeof(float));
-        a->gate = sfp__calloc(layers * pool * Lp * MAPS, sizeof(float));
-        a->part = sfp__calloc(layers * (size_t)a->chunks * (MAPS * D + MAPS), sizeof(float));
-        a->valid = sfp__calloc(layers, sizeof *a->valid);
-        a->cuts = sfp__calloc(layers, sizeof *a->cuts);
-        a->workers = sfp__calloc((size_t)threads, sizeof *a->workers);
-        if (!a->map || !a->der || !a->gate || !a->part || !a->valid || !a->cuts || !a->workers)
-            s = sfp__fail_nomem(err);
-    }
-    for (int i = 0; !s && i < threads; i++) {
-        worker *w = &a->workers[i];
-        w->h = sfp__malloc(rows * D * sizeof(float));
-        w->g = sfp__malloc(rows * D * sizeof(float));
-        w->y = sfp__malloc(rows * D * sizeof(float));
-        if (!w->h || !w->g || !w->y)
-            s = sfp__fail_nomem(err);
-    }
-    return s;
+    const sfp_want list[] = {{&a->map, layers * pool * MAPS * Lp * D, sizeof(float)},
+                             {&a->der, layers * (size_t)a->opt.learning * MAPS * Lp * D, sizeof(float)},
+                             {&a->gate, layers * pool * Lp * MAPS, sizeof(float)},
+                             {&a->part, layers * (size_t)a->chunks * (MAPS * D + MAPS), sizeof(float)},
+                             {&a->valid, layers, sizeof *a->valid},
+                             {&a->cuts, layers, sizeof *a->cuts},
+                             {&a->workers, threads, sizeof *a->workers}};
+    TRY(sfp__block_cleared(&a->block, SFP_LIST(list), err));
+    float *x;
+    const sfp_want scratch = {&x, threads * 3 * rows * D, sizeof *x};
+    TRY(sfp__block(&a->scratch, 1, &scratch, err));
+    for (size_t i = 0; i < threads; i++, x += 3 * rows * D)
+        a->workers[i] = (worker){x, x + rows * D, x + 2 * rows * D};
+    return SFP_OK;
 }
 
 sfp_status sfp__attune_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_attune_options *opt, sfp_attune **out,
@@ -92,19 +86,15 @@ sfp_status sfp__attune_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_
                              MAPS, vit->config.depth);
     if (opt->topk < 1 || opt->topk > MAPS)
         return sfp__fail_key(err, "attune-topk", SFP_EINVAL, "attune-topk is %d, expected 1 to %d", opt->topk, MAPS);
-    sfp_attune *a = sfp__calloc(1, sizeof *a);
-    if (!a)
-        return sfp__fail_nomem(err);
+    OWNED_PTR(sfp__attune_free) sfp_attune *a = NULL;
+    TRY(sfp__alloc(&a, 1, sizeof *a, err));
     a->opt = *opt;
     a->D = vit->config.dim;
     a->threads = threads;
     a->kernels = sfp__kernels();
-    sfp_status s = make(a, vit, err);
-    if (s)
-        sfp__attune_free(a);
-    else
-        *out = a;
-    return s;
+    TRY(make(a, vit, err));
+    *out = TAKE(a);
+    return SFP_OK;
 }
 
 void sfp__attune_free(sfp_attune *a)
@@ -123,18 +113,8 @@ void sfp__attune_free(sfp_attune *a)
         sfp__gemm_op_free(a->op_k_t[i]);
         sfp__gemm_op_free(a->op_v_t[i]);
     }
-    for (int i = 0; a->workers && i < sfp__thread_pool_size(a->threads); i++) {
-        sfp__free(a->workers[i].h);
-        sfp__free(a->workers[i].g);
-        sfp__free(a->workers[i].y);
-    }
-    sfp__free(a->workers);
-    sfp__free(a->map);
-    sfp__free(a->der);
-    sfp__free(a->gate);
-    sfp__free(a->part);
-    sfp__free(a->valid);
-    sfp__free(a->cuts);
+    sfp__free(a->scratch);
+    sfp__free(a->block);
     sfp__free(a);
 }
 
@@ -151,11 +131,9 @@ static sfp_status need_ops(sfp_attune *a, int comps, sfp_error *err)
         const sfp_gemm_weight *like;
     } list[] = {
         {&a->op_k[comps], a->k[0]}, {&a->op_v[comps], a->v[0]}, {&a->op_k_t[comps], a->k_t[0]}, {&a->op_v_t[comps], a->v_t[0]}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        sfp_status s = *list[i].op ? SFP_OK : sfp__gemm_op_create(list[i].like, m, lanes, list[i].op, err);
-        if (s)
-            return s;
-    }
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (!*list[i].op)
+            TRY(sfp__gemm_op_create(list[i].like, m, lanes, list[i].op, err));
     return SFP_OK;
 }
 
@@ -287,11 +265,9 @@ sfp_status sfp__attune_fwd(sfp_attune *a, const sfp_attune_span *spans, const fl
     for (int l = 0; l < a->opt.layers; l++) {
         int start = spans[l].start, learning = spans[l].open - start;
         const int sizes[] = {CHUNK, start % CHUNK, learning % CHUNK};
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            sfp_status s = sizes[i] ? need_ops(a, sizes[i], err) : SFP_OK;
-            if (s)
-                return s;
-        }
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            if (sizes[i])
+                TRY(need_ops(a, sizes[i], err));
     }
     sfp__thread_pool_run(a->threads, a->opt.layers * j.chunks, forward_piece, &j);
     for (int l = 0; l < a->opt.layers; l++)

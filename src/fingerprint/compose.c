@@ -17,78 +17,59 @@
 sfp_status sfp__fp_buffers_create(sfp_fp *f, sfp_error *err)
 {
     const sfp_fp_options *o = &f->opt;
-    size_t pool = (size_t)o->pool, comp = (size_t)o->length * (size_t)f->D, D = (size_t)f->D, b = (size_t)f->max_batch;
+    size_t pool = (size_t)o->pool, D = (size_t)f->D, comp = (size_t)o->length * D, b = (size_t)f->max_batch;
+    size_t passes = o->query_one ? (size_t)f->layers : 1, parts = (size_t)f->parts, n = 0;
     bool raw = o->prefix == SFP_PREFIX_RAW;
-    bool ok = (f->row = sfp__malloc(D * sizeof(float))) &&
-              (f->squares = sfp__malloc(b * D * sizeof(float) * (o->query_one ? (size_t)f->layers : 1))) &&
-              (!o->query_one || (f->token = sfp__malloc(b * D * sizeof(float) * (size_t)f->layers)));
+    sfp_want list[3 + 13 * SFP_FP_MAX_LAYERS];
+#define WANT(wanted, to, floats) \
+    if (wanted)                  \
+    list[n++] = (sfp_want){&(to), (floats), sizeof(float)}
+    WANT(true, f->row, D);
+    WANT(true, f->squares, passes * b * D);
+    WANT(o->query_one, f->token, passes * b * D);
     for (int l = 0; l < f->layers; l++) {
-        size_t rows = (size_t)sfp__fp_layer_rows(f, l), parts = (size_t)f->parts;
-        bool keys = f->k[l].data != NULL, attention = f->a[l].data != NULL;
-        const struct {
-            bool wanted;
-            float **to;
-            size_t floats;
-        } list[] = {{o->attune, &f->attuned[l], rows * comp},
-                    {raw, &f->projected[l], rows * comp},
-                    {raw, &f->unprojected[l], rows * comp},
-                    {true, &f->dprefix[l], rows * comp},
-                    {keys, &f->ak[l], pool * D},
-                    {attention, &f->a2[l], pool * D},
-                    {keys, &f->knorm[l], pool},
-                    {true, &f->alpha[l], b * pool},
-                    {attention, &f->norm[l], b * pool},
-                    {true, &f->e[l], b * parts * comp},
-                    {true, &f->de[l], b * parts * comp},
-                    {attention, &f->work[l], 2 * b * pool + 2 * pool * D},
-                    {o->ortho_mu > 0, &f->gram[l], rows * rows}};
-        for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-            ok = ok && (!list[i].wanted || (*list[i].to = sfp__calloc(list[i].floats, sizeof(float))));
+        sfp_fp_layer *y = &f->layer[l];
+        sfp_fp_grad *g = &f->grad[l];
+        size_t rows = (size_t)sfp__fp_layer_rows(f, l);
+        WANT(o->attune, y->attuned, rows * comp);
+        WANT(raw, y->projected, rows * comp);
+        WANT(y->k.data, y->ak, pool * D);
+        WANT(y->a.data, y->a2, pool * D);
+        WANT(y->k.data, y->knorm, pool);
+        WANT(true, y->alpha, b * pool);
+        WANT(y->a.data, y->norm, b * pool);
+        WANT(true, y->e, b * parts * comp);
+        WANT(true, g->prefix, rows * comp);
+        WANT(raw, g->projected, rows * comp);
+        WANT(true, g->e, b * parts * comp);
+        WANT(y->a.data, g->work, 2 * b * pool + 2 * pool * D);
+        WANT(o->ortho_mu > 0, g->gram, rows * rows);
     }
-    if (!ok)
-        return sfp__fail_nomem(err);
-    f->learning_most = o->tasks && !f->kind->whole ? o->pool / o->tasks : o->pool;
+#undef WANT
+    TRY(sfp__block_cleared(&f->block, n, list, err));
+    f->max_learning = o->tasks && !f->kind->whole ? o->pool / o->tasks : o->pool;
     if (!o->attune)
         return SFP_OK;
     const sfp_attune_options a = {.layers = f->layers,
                                   .pool = o->pool,
-                                  .learning = f->learning_most,
+                                  .learning = f->max_learning,
                                   .length = o->length,
                                   .topk = o->attune_topk,
                                   .residual = o->attune_residual};
     return sfp__attune_create(f->vit, f->threads, &a, &f->attune, err);
 }
 
-void sfp__fp_buffers_free(sfp_fp *f)
-{
-    sfp__attune_free(f->attune);
-    sfp__free(f->row);
-    sfp__free(f->squares);
-    sfp__free(f->token);
-    for (int l = 0; l < f->layers; l++) {
-        float *all[] = {f->attuned[l], f->projected[l], f->dprefix[l], f->ak[l],   f->a2[l],   f->knorm[l],      f->alpha[l],
-                        f->norm[l],    f->e[l],         f->de[l],      f->work[l], f->gram[l], f->unprojected[l]};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            sfp__free(all[i]);
-    }
-}
-
 /* The pool that prefixes are made of before the raw projection. */
-static float *pool_of(const sfp_fp *f, int l)
+static float *pool_of(const sfp_fp_layer *y)
 {
-    return f->opt.attune ? f->attuned[l] : f->p[l].data;
-}
-
-static float *prefix_of(const sfp_fp *f, int l)
-{
-    return f->opt.prefix == SFP_PREFIX_RAW ? f->projected[l] : pool_of(f, l);
+    return y->attuned ? y->attuned : y->p.data;
 }
 
 /* out (n, Lp*D) (+)= in W^T (or in W, backwards), the first half of a component's rows by the key map, the rest by the
  * value map of layer l. */
 static void project(const sfp_fp *f, int l, int n, const float *in, bool backwards, float *out)
 {
-    const float *w = f->vit->weights.blocks[f->layer[l]].qkv_w;
+    const float *w = f->vit->weights.blocks[f->layer[l].at].qkv_w;
     int D = f->D, half = f->opt.length / 2;
     size_t comp = (size_t)f->opt.length * (size_t)D;
     for (int k = 0; k < n; k++)
@@ -109,11 +90,12 @@ typedef struct layer_job {
 static void prepare_layer(void *ctx, int l, int worker)
 {
     sfp_fp *f = ((layer_job *)ctx)->f;
+    sfp_fp_layer *y = &f->layer[l];
     (void)worker;
     f->kind->prepare(f, l);
-    if (f->opt.prefix == SFP_PREFIX_RAW) {
+    if (y->projected) {
         int token = sfp__gemm_enter();
-        project(f, l, sfp__fp_layer_open(f, l), pool_of(f, l), false, f->projected[l]);
+        project(f, l, sfp__fp_layer_open(f, l), pool_of(y), false, y->projected);
         sfp__gemm_leave(token);
     }
 }
@@ -130,26 +112,28 @@ sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err)
         return SFP_OK;
     if (f->attune) {
         const float *p[SFP_FP_MAX_LAYERS];
+        float *out[SFP_FP_MAX_LAYERS];
         sfp_attune_span spans[SFP_FP_MAX_LAYERS];
-        for (int l = 0; l < f->layers; l++)
-            p[l] = f->p[l].data;
         attune_spans(f, spans);
-        sfp_status s = sfp__attune_fwd(f->attune, spans, p, &f->gate_w, &f->gate_b, f->attuned, err);
-        if (s)
-            return s;
+        for (int l = 0; l < f->layers; l++) {
+            p[l] = f->layer[l].p.data;
+            out[l] = f->layer[l].attuned;
+        }
+        TRY(sfp__attune_fwd(f->attune, spans, p, &f->gate_w, &f->gate_b, out, err));
     }
     layer_job j = {.f = f};
     sfp__thread_pool_run(f->threads, f->layers, prepare_layer, &j);
-    f->view = (sfp_fp_view){
+    sfp_fp_view *v = &f->view;
+    *v = (sfp_fp_view){
         .kind = f->kind, .layers = f->layers, .start = f->start, .parts = f->parts, .length = f->opt.length, .dim = f->D};
     for (int l = 0; l < f->layers; l++) {
-        f->view.layer[l] = f->layer[l];
-        f->view.open[l] = sfp__fp_layer_open(f, l);
-        f->view.ak[l] = f->ak[l];
-        f->view.a2[l] = f->a2[l];
-        f->view.prefix[l] = prefix_of(f, l);
-        if (f->opt.prefix == SFP_PREFIX_RAW)
-            f->view.bias[l] = f->vit->weights.blocks[f->layer[l]].qkv_b + f->D;
+        const sfp_fp_layer *y = &f->layer[l];
+        v->layer[l] = y->at;
+        v->open[l] = sfp__fp_layer_open(f, l);
+        v->ak[l] = y->ak;
+        v->a2[l] = y->a2;
+        v->prefix[l] = y->projected ? y->projected : pool_of(y);
+        v->bias[l] = y->projected ? f->vit->weights.blocks[y->at].qkv_b + f->D : NULL;
     }
     f->prepared = true;
     return SFP_OK;
@@ -165,15 +149,16 @@ void sfp__fp_compose(const sfp_fp_view *v, int l, int n, const float *query, int
 
 static void compose_at(sfp_fp *f, int l, int first, int n, const float *query, float *square)
 {
+    const sfp_fp_layer *y = &f->layer[l];
     size_t at = (size_t)first, comp = (size_t)f->parts * (size_t)f->opt.length * (size_t)f->D, pool = (size_t)f->opt.pool;
     const sfp__composing c = {.n = n,
                               .query = query,
                               .rehearsed = f->samples.rehearsed ? f->samples.rehearsed + first : NULL,
                               .ld = f->opt.pool,
-                              .alpha = f->alpha[l] + at * pool,
-                              .norm = f->norm[l] ? f->norm[l] + at * pool : NULL,
+                              .alpha = y->alpha + at * pool,
+                              .norm = y->norm ? y->norm + at * pool : NULL,
                               .work = square + at * (size_t)f->D,
-                              .prefix = f->e[l] + at * comp};
+                              .prefix = y->e + at * comp};
     f->kind->compose(&f->view, l, &c);
 }
 
@@ -187,7 +172,7 @@ static void compose(void *ctx, int first, int n, const float *query)
 static void compose_layer(void *ctx, int layer, int first, int n, const float *token)
 {
     sfp_fp *f = ctx;
-    int l = layer - f->layer[0];
+    int l = layer - f->layer[0].at;
     size_t room = (size_t)f->max_batch * (size_t)f->D, at = (size_t)first * (size_t)f->D;
     float *kept = f->token + (size_t)l * room + at;
     memcpy(kept, token, (size_t)n * (size_t)f->D * sizeof *kept);
@@ -204,14 +189,15 @@ void sfp__fp_attach(sfp_fp *f, sfp_vit_pass *pass, const sfp_fp_samples *samples
     pass->prefix_stride = 2 * values;
     f->samples = samples ? *samples : (sfp_fp_samples){0};
     for (int l = 0; l < f->layers; l++) {
-        int at = f->layer[l];
-        f->query[l] = f->opt.query_one ? f->token + (size_t)l * room : pass->query;
-        f->square[l] = f->opt.query_one ? f->squares + (size_t)l * room : f->squares;
-        pass->prefix_rows[at] = half;
-        pass->prefix_k[at] = f->e[l];
-        pass->prefix_v[at] = f->e[l] + values;
-        pass->grad_prefix_k[at] = f->samples.weight ? f->de[l] : NULL;
-        pass->grad_prefix_v[at] = f->samples.weight ? f->de[l] + values : NULL;
+        sfp_fp_layer *y = &f->layer[l];
+        float *grad = f->samples.weight ? f->grad[l].e : NULL;
+        y->query = f->opt.query_one ? f->token + (size_t)l * room : pass->query;
+        y->square = f->opt.query_one ? f->squares + (size_t)l * room : f->squares;
+        pass->prefix_rows[y->at] = half;
+        pass->prefix_k[y->at] = y->e;
+        pass->prefix_v[y->at] = y->e + values;
+        pass->grad_prefix_k[y->at] = grad;
+        pass->grad_prefix_v[y->at] = grad ? grad + values : NULL;
     }
 }
 
@@ -241,25 +227,26 @@ static void gradients_layer(void *ctx, int l, int worker)
     layer_job *j = ctx;
     sfp_fp *f = j->f;
     (void)worker;
+    sfp_fp_layer *y = &f->layer[l];
+    sfp_fp_grad *g = &f->grad[l];
     int D = f->D, start = sfp__fp_layer_start(f, l), N = sfp__fp_layer_open(f, l), comp = f->opt.length * D;
-    bool raw = f->opt.prefix == SFP_PREFIX_RAW;
     int token = sfp__gemm_enter();
-    f->own[l] = f->kind->backward(f, l, j->first, j->n, raw ? f->unprojected[l] : f->dprefix[l]);
-    if (raw)
-        project(f, l, N, f->unprojected[l], true, f->dprefix[l]);
-    f->penalty[l] = 0;
+    g->own = f->kind->backward(f, l, j->first, j->n, y->projected ? g->projected : g->prefix);
+    if (y->projected)
+        project(f, l, N, g->projected, true, g->prefix);
+    g->penalty = 0;
     if (f->opt.ortho_mu > 0) {
         float mu = f->opt.ortho_mu;
-        if (f->k[l].data)
-            f->penalty[l] += ortho(N, D, f->k[l].data, mu, f->gram[l], start, j->terms, f->k[l].grad);
-        if (f->a[l].data)
-            f->penalty[l] += ortho(N, D, f->a[l].data, mu, f->gram[l], start, j->terms, f->a[l].grad);
-        f->penalty[l] += ortho(N, comp, pool_of(f, l), mu, f->gram[l], 0, j->terms, f->dprefix[l]);
+        if (y->k.data)
+            g->penalty += ortho(N, D, y->k.data, mu, g->gram, start, j->terms, y->k.grad);
+        if (y->a.data)
+            g->penalty += ortho(N, D, y->a.data, mu, g->gram, start, j->terms, y->a.grad);
+        g->penalty += ortho(N, comp, pool_of(y), mu, g->gram, 0, j->terms, g->prefix);
     }
     if (!f->opt.attune) {
         size_t at = (size_t)start * (size_t)comp, n = (size_t)(N - start) * (size_t)comp;
         for (size_t i = at; i < at + n; i++)
-            f->p[l].grad[i] += f->dprefix[l][i];
+            y->p.grad[i] += g->prefix[i];
     }
     sfp__gemm_leave(token);
 }
@@ -272,8 +259,8 @@ sfp_status sfp__fp_gradients(sfp_fp *f, int first, int n, int terms, double *los
     sfp__thread_pool_run(f->threads, f->layers, gradients_layer, &j);
     double penalty = 0, own = 0;
     for (int l = 0; l < f->layers; l++) {
-        penalty += f->penalty[l];
-        own += f->own[l];
+        penalty += f->grad[l].penalty;
+        own += f->grad[l].own;
     }
     *loss = terms * penalty + own;
     if (f->attune) {
@@ -282,9 +269,9 @@ sfp_status sfp__fp_gradients(sfp_fp *f, int first, int n, int terms, double *los
         sfp_attune_span spans[SFP_FP_MAX_LAYERS];
         attune_spans(f, spans);
         for (int l = 0; l < f->layers; l++) {
-            p[l] = f->p[l].data;
-            dout[l] = f->dprefix[l];
-            dp[l] = f->p[l].grad;
+            p[l] = f->layer[l].p.data;
+            dout[l] = f->grad[l].prefix;
+            dp[l] = f->layer[l].p.grad;
         }
         sfp__attune_bwd(f->attune, spans, p, dout, dp, &f->gate_w, &f->gate_b);
     }

@@ -113,11 +113,12 @@ static bool extend_basis(size_t n, double *basis, int *count, double *y)
  * itself where that space is full. Rows from `open` on are 0. */
 static sfp_status start_rows(sfp_param *p, int start, int open, sfp_rng *rng, sfp_error *err)
 {
-    size_t n = p->width, most = (size_t)open < n ? (size_t)open : n;
-    double *basis = sfp__malloc(most * n * sizeof *basis), *y = sfp__malloc(n * sizeof *y), *draw = sfp__malloc(n * sizeof *draw);
-    sfp_status s = basis && y && draw ? SFP_OK : sfp__fail_nomem(err);
-    int count = 0;
-    for (int k = 0; !s && k < open; k++) {
+    size_t n = p->width, max = (size_t)open < n ? (size_t)open : n;
+    double *basis, *y, *draw;
+    OWNED void *block = NULL;
+    const sfp_want list[] = {{&basis, max * n, sizeof *basis}, {&y, n, sizeof *y}, {&draw, n, sizeof *draw}};
+    TRY(sfp__block(&block, SFP_LIST(list), err));
+    for (int k = 0, count = 0; k < open; k++) {
         float *row = p->data + (size_t)k * n;
         if (k < start) {
             for (size_t j = 0; j < n; j++)
@@ -135,12 +136,8 @@ static sfp_status start_rows(sfp_param *p, int start, int open, sfp_rng *rng, sf
         for (size_t j = 0; j < n; j++)
             row[j] = (float)y[j];
     }
-    if (!s)
-        memset(p->data + (size_t)open * n, 0, (size_t)(p->rows - open) * n * sizeof *p->data);
-    sfp__free(basis);
-    sfp__free(y);
-    sfp__free(draw);
-    return s;
+    memset(p->data + (size_t)open * n, 0, (size_t)(p->rows - open) * n * sizeof *p->data);
+    return SFP_OK;
 }
 
 static void uniform_rows(sfp_param *p, int first, int end, int dim, sfp_rng *rng)
@@ -153,7 +150,7 @@ static void uniform_rows(sfp_param *p, int first, int end, int dim, sfp_rng *rng
 /* The tensors of layer number l that have a row a component; returns how many. */
 static int components_of(sfp_fp *f, int l, sfp_param *out[3])
 {
-    sfp_param *all[] = {&f->p[l], &f->k[l], &f->a[l]};
+    sfp_param *all[] = {&f->layer[l].p, &f->layer[l].k, &f->layer[l].a};
     int n = 0;
     for (int i = 0; i < 3; i++)
         if (all[i]->data)
@@ -164,14 +161,13 @@ static int components_of(sfp_fp *f, int l, sfp_param *out[3])
 /* Values of components [start, open); what all samples share starts once, with the first. */
 static sfp_status open_span(sfp_fp *f, int start, int open, sfp_error *err)
 {
-    sfp_status s = SFP_OK;
-    for (int l = 0; !s && l < f->layers; l++) {
+    for (int l = 0; l < f->layers; l++) {
         sfp_param *all[3];
         int n = shared(f, l) && start > 0 ? 0 : components_of(f, l, all);
-        for (int i = 0; !s && i < n; i++)
-            s = start_rows(all[i], start, shared(f, l) ? 1 : open, &f->rng, err);
+        for (int i = 0; i < n; i++)
+            TRY(start_rows(all[i], start, shared(f, l) ? 1 : open, &f->rng, err));
     }
-    return s;
+    return SFP_OK;
 }
 
 static void set_span(sfp_fp *f, int start, int open)
@@ -196,9 +192,8 @@ static sfp_status check(const sfp_vit_config *c, sfp_fp_options *o, sfp_error *e
         return sfp__fail_key(err, "pool-kind", SFP_EINVAL, "pool-kind is number %d, expected 0 to %zu", (int)o->kind,
                              sizeof kinds / sizeof *kinds - 1);
     const sfp__pool_kind *kind = kinds[o->kind];
-    sfp_status s = kind->check ? kind->check(o, err) : SFP_OK;
-    if (s)
-        return s;
+    if (kind->check)
+        TRY(kind->check(o, err));
     if (o->length < 2 || o->length % 2 || o->length > 256)
         return sfp__fail_key(err, "prompt-length", SFP_EINVAL, "prompt-length is %d, expected an even number from 2 to 256",
                              o->length);
@@ -223,11 +218,18 @@ static sfp_status check(const sfp_vit_config *c, sfp_fp_options *o, sfp_error *e
     return SFP_OK;
 }
 
+static sfp_status add_param(sfp_fp *f, sfp_param *p, const char *name, int ndim, const int64_t *shape, sfp_error *err)
+{
+    TRY(sfp__param_init(p, name, ndim, shape, err));
+    f->params[f->param_count++] = p;
+    return SFP_OK;
+}
+
 static sfp_status make_params(sfp_fp *f, sfp_error *err)
 {
     const sfp_fp_options *o = &f->opt;
-    sfp_status s = SFP_OK;
-    for (int l = 0; !s && l < f->layers; l++) {
+    for (int l = 0; l < f->layers; l++) {
+        sfp_fp_layer *y = &f->layer[l];
         int rows = sfp__fp_layer_rows(f, l);
         const struct {
             bool wanted;
@@ -235,88 +237,66 @@ static sfp_status make_params(sfp_fp *f, sfp_error *err)
             char c;
             int ndim;
             int64_t shape[3];
-        } list[] = {{true, &f->p[l], 'p', 3, {rows, o->length, f->D}},
-                    {!shared(f, l), &f->k[l], 'k', 2, {rows, f->D}},
-                    {f->kind->attention, &f->a[l], 'a', 2, {rows, f->D}}};
-        for (int i = 0; !s && i < 3; i++) {
+        } list[] = {{true, &y->p, 'p', 3, {rows, o->length, f->D}},
+                    {!shared(f, l), &y->k, 'k', 2, {rows, f->D}},
+                    {f->kind->attention, &y->a, 'a', 2, {rows, f->D}}};
+        for (int i = 0; i < 3; i++) {
             char name[40];
-            if (!list[i].wanted)
-                continue;
-            (void)snprintf(name, sizeof name, "prompt.%c_%c_%d", shared(f, l) ? 'g' : 'e', list[i].c, f->layer[l]);
-            s = sfp__param_init(list[i].p, name, list[i].ndim, list[i].shape, err);
-            f->params[f->param_count++] = list[i].p;
+            (void)snprintf(name, sizeof name, "prompt.%c_%c_%d", shared(f, l) ? 'g' : 'e', list[i].c, y->at);
+            if (list[i].wanted)
+                TRY(add_param(f, list[i].p, name, list[i].ndim, list[i].shape, err));
         }
     }
-    const struct {
-        bool wanted;
-        sfp_param *p;
-        const char *name;
-        int ndim;
-        int64_t shape[2];
-    } rest[] = {{o->attune, &f->gate_w, "prompt.attune.gate.weight", 2, {SFP_ATTUNE_MAPS, f->D}},
-                {o->attune, &f->gate_b, "prompt.attune.gate.bias", 1, {SFP_ATTUNE_MAPS}},
-                {true, &f->last_w, "last.weight", 2, {o->classes, f->D}},
-                {true, &f->last_b, "last.bias", 1, {o->classes}}};
-    for (size_t i = 0; !s && i < sizeof rest / sizeof *rest; i++) {
-        if (!rest[i].wanted)
-            continue;
-        s = sfp__param_init(rest[i].p, rest[i].name, rest[i].ndim, rest[i].shape, err);
-        f->params[f->param_count++] = rest[i].p;
+    if (o->attune) {
+        TRY(add_param(f, &f->gate_w, "prompt.attune.gate.weight", 2, (const int64_t[]){SFP_ATTUNE_MAPS, f->D}, err));
+        TRY(add_param(f, &f->gate_b, "prompt.attune.gate.bias", 1, (const int64_t[]){SFP_ATTUNE_MAPS}, err));
     }
-    return s;
+    TRY(add_param(f, &f->last_w, "last.weight", 2, (const int64_t[]){o->classes, f->D}, err));
+    return add_param(f, &f->last_b, "last.bias", 1, (const int64_t[]){o->classes}, err);
 }
 
 sfp_status sfp__fp_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_fp_options *opt, int max_batch, sfp_fp **out,
                           sfp_error *err)
 {
     sfp_fp_options o = *opt;
-    const sfp_vit_config *c = &vit->config;
-    sfp_status s = check(c, &o, err);
-    if (s)
-        return s;
-    sfp_fp *f = sfp__calloc(1, sizeof *f);
-    if (!f)
-        return sfp__fail_nomem(err);
+    TRY(check(&vit->config, &o, err));
+    OWNED_PTR(sfp__fp_free) sfp_fp *f = NULL;
+    TRY(sfp__alloc(&f, 1, sizeof *f, err));
     f->opt = o;
     f->kind = kinds[o.kind];
     f->parts = parts_of(&o);
     f->vit = vit;
     f->threads = threads;
-    f->D = c->dim;
+    f->D = vit->config.dim;
     f->max_batch = max_batch;
     f->rng = sfp__rng_init(o.seed, 1);
     for (int l = o.first_layer; l <= o.last_layer; l++)
-        f->layer[f->layers++] = l;
-    s = make_params(f, err);
+        f->layer[f->layers++].at = l;
+    TRY(make_params(f, err));
     int start = 0, open = f->kind->whole ? o.pool : o.span;
     if (o.tasks)
         sfp__fp_task_span(&o, 0, &start, &open);
-    if (!s)
-        s = open_span(f, start, open, err);
-    if (!s) {
-        set_span(f, start, open);
-        if (o.attune) {
-            uniform_rows(&f->gate_w, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
-            uniform_rows(&f->gate_b, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
-        }
-        uniform_rows(&f->last_w, 0, o.classes, f->D, &f->rng);
-        uniform_rows(&f->last_b, 0, o.classes, f->D, &f->rng);
-        s = sfp__fp_buffers_create(f, err);
+    TRY(open_span(f, start, open, err));
+    set_span(f, start, open);
+    if (o.attune) {
+        uniform_rows(&f->gate_w, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
+        uniform_rows(&f->gate_b, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
     }
-    if (s)
-        sfp__fp_free(f);
-    else
-        *out = f;
-    return s;
+    uniform_rows(&f->last_w, 0, o.classes, f->D, &f->rng);
+    uniform_rows(&f->last_b, 0, o.classes, f->D, &f->rng);
+    TRY(sfp__fp_buffers_create(f, err));
+    *out = TAKE(f);
+    return SFP_OK;
 }
 
 void sfp__fp_free(sfp_fp *f)
 {
     if (!f)
         return;
-    sfp__fp_buffers_free(f);
+    sfp__attune_free(f->attune);
     for (int i = 0; i < f->param_count; i++)
         sfp__param_done(f->params[i]);
+    sfp__free(f->block);
     sfp__free(f);
 }
 
@@ -328,9 +308,8 @@ sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err)
     if (f->task + 1 >= f->opt.tasks)
         return sfp__fail(err, SFP_EINVAL, "task %d of %d: there is no further one", f->task + 2, f->opt.tasks);
     sfp__fp_task_span(&f->opt, f->task + 1, &start, &open);
-    sfp_status s = open > f->open ? open_span(f, start, open, err) : SFP_OK;
-    if (s)
-        return s;
+    if (open > f->open)
+        TRY(open_span(f, start, open, err));
     f->task++;
     set_span(f, start, open);
     for (int i = 0; i < f->param_count; i++)
@@ -345,9 +324,7 @@ sfp_status sfp__fp_grow(sfp_fp *f, sfp_error *err)
         return SFP_OK;
     }
     int open = f->open + f->opt.span < f->opt.pool ? f->open + f->opt.span : f->opt.pool;
-    sfp_status s = open_span(f, f->open, open, err);
-    if (s)
-        return s;
+    TRY(open_span(f, f->open, open, err));
     for (int l = f->kind->shared_layers; l < f->layers; l++) {
         sfp_param *all[3];
         for (int i = 0, n = components_of(f, l, all); i < n; i++)
@@ -363,8 +340,8 @@ sfp_status sfp__fp_restore(sfp_fp *f, int task, int start, int open, sfp_error *
     if (task < 0 || (f->opt.tasks && task >= f->opt.tasks) || start < 0 || open < start || open > f->opt.pool)
         return sfp__fail(err, SFP_EFORMAT, "task %d with components %d to %d learning does not fit a pool of %d for %d tasks",
                          task, start, open, f->opt.pool, f->opt.tasks);
-    if (f->opt.attune && open - start > f->learning_most)
-        return sfp__fail(err, SFP_EFORMAT, "%d components learning, expected at most %d", open - start, f->learning_most);
+    if (f->opt.attune && open - start > f->max_learning)
+        return sfp__fail(err, SFP_EFORMAT, "%d components learning, expected at most %d", open - start, f->max_learning);
     if (f->kind->whole && (start != 0 || open != f->opt.pool))
         return sfp__fail(err, SFP_EFORMAT, "components %d to %d learning, expected all %d", start, open, f->opt.pool);
     f->task = task;
@@ -378,13 +355,12 @@ sfp_status sfp__fp_add_classes(sfp_fp *f, int classes, sfp_error *err)
     int before = f->last_w.rows;
     if (classes <= before)
         return SFP_OK;
-    sfp_status s = sfp__param_grow(&f->last_w, classes, err);
-    if (!s)
-        s = sfp__param_grow(&f->last_b, classes, err);
-    if (s) {
+    TRY(sfp__param_grow(&f->last_w, classes, err));
+    sfp_status status = sfp__param_grow(&f->last_b, classes, err);
+    if (status) {
         f->last_w.rows = f->last_w.hi = before;
         f->last_w.shape[0] = before;
-        return s;
+        return status;
     }
     uniform_rows(&f->last_w, before, classes, f->D, &f->rng);
     uniform_rows(&f->last_b, before, classes, f->D, &f->rng);
@@ -433,7 +409,7 @@ void sfp__fp_mean_unit(const sfp_fp *f, float *out)
     float *sum = f->row; /* (D) */
     for (int l = 0; l < f->layers; l++)
         for (int k = 0; k < sfp__fp_layer_open(f, l); k++) {
-            const float *p = f->p[l].data + (size_t)k * f->p[l].width;
+            const float *p = f->layer[l].p.data + (size_t)k * f->layer[l].p.width;
             memcpy(sum, p, (size_t)D * sizeof *sum);
             for (int i = 1; i < Lp; i++)
                 sfp__axpy(D, 1, p + (size_t)i * (size_t)D, sum);

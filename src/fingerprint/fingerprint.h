@@ -14,6 +14,7 @@
 #ifndef SFP_FINGERPRINT_FINGERPRINT_H
 #define SFP_FINGERPRINT_FINGERPRINT_H
 
+#include "base/mem.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "compute/param.h"
@@ -87,6 +88,29 @@ typedef struct sfp_fp_samples {
     const bool *rehearsed; /* (b) or NULL: none. Those may be of any task so far, the others are of the present one */
 } sfp_fp_samples;
 
+/* One prompted layer of a pool. */
+typedef struct sfp_fp_layer {
+    int at;                      /* the block of the backbone */
+    sfp_param p, k, a;           /* k, a: zeroed where a kind has none */
+    float *attuned;              /* (pool, Lp*D); NULL: attunement is off */
+    float *projected;            /* (pool, Lp*D); NULL: prefixes are not raw */
+    float *ak, *a2;              /* (pool, D) */
+    float *knorm;                /* (pool) |K| */
+    float *alpha, *norm;         /* (max_batch, pool) */
+    float *e;                    /* (max_batch, parts*Lp*D) prefixes */
+    const float *query, *square; /* (b, D) of the pass under way: queries, what the kind keeps of them */
+} sfp_fp_layer;
+
+/* What its backward needs. */
+typedef struct sfp_fp_grad {
+    float *prefix;       /* (pool, Lp*D) gradient of the view's prefix */
+    float *projected;    /* (pool, Lp*D) of what was projected; NULL: prefixes are not raw */
+    float *e;            /* (max_batch, parts*Lp*D) of the prefixes */
+    float *work;         /* coda: see pool_coda.c */
+    float *gram;         /* (pool, pool); NULL: no ortho penalty */
+    double penalty, own; /* of the loss: ortho, the kind's own part */
+} sfp_fp_grad;
+
 /* Read by all, written by this folder. */
 typedef struct sfp_fp {
     sfp_fp_options opt;
@@ -94,40 +118,28 @@ typedef struct sfp_fp {
     sfp_vit *vit;
     sfp_thread_pool *threads;
     int D, layers, max_batch, parts;
-    int layer[SFP_FP_MAX_LAYERS];
     int task, start, open; /* components: [0, start) frozen, [start, open) learning, the rest unused */
-    int learning_most;
+    int max_learning;
     bool prepared; /* attuned pool and view are those of the values as they are */
     sfp_rng rng;
-    sfp_param p[SFP_FP_MAX_LAYERS], k[SFP_FP_MAX_LAYERS], a[SFP_FP_MAX_LAYERS]; /* k, a: zeroed where a kind has none */
+    sfp_fp_layer layer[SFP_FP_MAX_LAYERS];
+    sfp_fp_grad grad[SFP_FP_MAX_LAYERS];
     sfp_param gate_w, gate_b, last_w, last_b;
-    sfp_param *params[SFP_FP_MAX_PARAMS];
+    sfp_param *params[SFP_FP_MAX_PARAMS]; /* all that learns, in the order of state files */
     int param_count;
     struct sfp_attune *attune; /* NULL: off */
     sfp_fp_view view;
-    /* a layer each */
-    float *attuned[SFP_FP_MAX_LAYERS];                         /* (pool, Lp*D); attunement off: P's own values */
-    float *projected[SFP_FP_MAX_LAYERS];                       /* (pool, Lp*D), raw prefixes only; else the same as attuned */
-    float *dprefix[SFP_FP_MAX_LAYERS];                         /* (pool, Lp*D) gradient of the view's prefix */
-    float *ak[SFP_FP_MAX_LAYERS], *a2[SFP_FP_MAX_LAYERS];      /* (pool, D) */
-    float *knorm[SFP_FP_MAX_LAYERS];                           /* (pool) |K| */
-    float *alpha[SFP_FP_MAX_LAYERS], *norm[SFP_FP_MAX_LAYERS]; /* (max_batch, pool) */
-    float *e[SFP_FP_MAX_LAYERS], *de[SFP_FP_MAX_LAYERS];       /* (max_batch, parts*Lp*D) prefixes and their gradients */
-    float *work[SFP_FP_MAX_LAYERS];                            /* coda: room for gradients, see pool_coda.c */
-    float *unprojected[SFP_FP_MAX_LAYERS];                     /* (pool, Lp*D), raw prefixes only: gradient of projected */
-    float *squares;                 /* (max_batch, D) what a kind keeps of q (coda: q^2); one: a layer each */
-    float *token;                   /* one: (layers, max_batch, D) class tokens that entered the layers */
-    float *gram[SFP_FP_MAX_LAYERS]; /* (pool, pool), ortho penalty only */
-    double penalty[SFP_FP_MAX_LAYERS], own[SFP_FP_MAX_LAYERS]; /* of the loss: ortho, the kind's own part */
-    float *row;                                                /* (D) */
-    const float *query[SFP_FP_MAX_LAYERS];                     /* (b, D) of the pass under way */
-    const float *square[SFP_FP_MAX_LAYERS];                    /* (b, D) */
     sfp_fp_samples samples;
+    float *squares; /* (max_batch, D) what a kind keeps of q (coda: q^2); query_one: per layer */
+    float *token;   /* query_one: (layers, max_batch, D) class tokens that entered the layers */
+    float *row;     /* (D) */
+    void *block;    /* all arrays of the layers and the three above */
 } sfp_fp;
 
 sfp_status sfp__fp_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_fp_options *opt, int max_batch, sfp_fp **out,
                           sfp_error *err);
 void sfp__fp_free(sfp_fp *f);
+DEFINE_OWNED_PTR(sfp_fp, sfp__fp_free)
 
 /* The next known task: its components open, earlier ones freeze (but for kinds that learn as a whole), Adam begins anew
  * everywhere. */

@@ -25,12 +25,13 @@
 
 static void prepare(sfp_fp *f, int l)
 {
+    const sfp_fp_layer *y = &f->layer[l];
     int D = f->D;
     for (int k = 0; k < f->open; k++) {
-        const float *K = f->k[l].data + (size_t)k * (size_t)D, *A = f->a[l].data + (size_t)k * (size_t)D;
-        float *ak = f->ak[l] + (size_t)k * (size_t)D, *a2 = f->a2[l] + (size_t)k * (size_t)D;
+        const float *K = y->k.data + (size_t)k * (size_t)D, *A = y->a.data + (size_t)k * (size_t)D;
+        float *ak = y->ak + (size_t)k * (size_t)D, *a2 = y->a2 + (size_t)k * (size_t)D;
         float length = fmaxf(sqrtf(sfp__dot(D, K, K)), SFP_FP_TINY), inv = 1 / length;
-        f->knorm[l][k] = length;
+        y->knorm[k] = length;
         for (int c = 0; c < D; c++) {
             ak[c] = A[c] * K[c] * inv;
             a2[c] = A[c] * A[c];
@@ -61,24 +62,24 @@ static void compose(const sfp_fp_view *v, int l, const sfp__composing *c)
 /* dK and dA of the learning components from the gradient of alpha of b samples from `first` on. */
 static void cosine_backward(sfp_fp *f, int l, int first, int b, const float *dalpha, float *c, float *cq, float *eq)
 {
+    const sfp_fp_layer *y = &f->layer[l];
     int D = f->D, s = f->start, n = f->open - s, ld = f->opt.pool;
-    const float *alpha = f->alpha[l] + (size_t)first * (size_t)ld, *norm = f->norm[l] + (size_t)first * (size_t)ld;
+    const float *alpha = y->alpha + (size_t)first * (size_t)ld, *norm = y->norm + (size_t)first * (size_t)ld;
     size_t row = (size_t)first * (size_t)D;
     /* c = d / u; cq = c^T q (n, D) */
     for (int i = 0; i < b; i++)
         for (int k = 0; k < n; k++)
             c[i * n + k] = dalpha[i * ld + s + k] / norm[i * ld + s + k];
-    sfp__gemm_plain(true, false, n, D, b, c, n, f->query[l] + row, D, 0, cq, D);
+    sfp__gemm_plain(true, false, n, D, b, c, n, y->query + row, D, 0, cq, D);
     /* c = d alpha / u^2; eq = c^T q^2 (n, D) */
     for (int i = 0; i < b; i++)
         for (int k = 0; k < n; k++)
             c[i * n + k] *= alpha[i * ld + s + k] / norm[i * ld + s + k];
-    sfp__gemm_plain(true, false, n, D, b, c, n, f->square[l] + row, D, 0, eq, D);
+    sfp__gemm_plain(true, false, n, D, b, c, n, y->square + row, D, 0, eq, D);
     for (int k = 0; k < n; k++) {
         size_t at = (size_t)(s + k) * (size_t)D;
-        const float *K = f->k[l].data + at, *A = f->a[l].data + at, *q1 = cq + (size_t)k * (size_t)D,
-                    *q2 = eq + (size_t)k * (size_t)D;
-        float *dk = f->k[l].grad + at, *da = f->a[l].grad + at, inv = 1 / f->knorm[l][s + k], sum = 0;
+        const float *K = y->k.data + at, *A = y->a.data + at, *q1 = cq + (size_t)k * (size_t)D, *q2 = eq + (size_t)k * (size_t)D;
+        float *dk = y->k.grad + at, *da = y->a.grad + at, inv = 1 / y->knorm[s + k], sum = 0;
         for (int i = 0; i < b; i++)
             sum += dalpha[i * ld + s + k] * alpha[i * ld + s + k];
         for (int j = 0; j < D; j++) {
@@ -93,13 +94,13 @@ static double backward(sfp_fp *f, int l, int first, int n, float *dprefix)
 {
     int D = f->D, N = f->open, comp = f->opt.length * D, ld = f->opt.pool;
     size_t pool = (size_t)f->opt.pool;
-    float *dalpha = f->work[l], *c = dalpha + (size_t)f->max_batch * pool, *cq = c + (size_t)f->max_batch * pool,
+    float *dalpha = f->grad[l].work, *c = dalpha + (size_t)f->max_batch * pool, *cq = c + (size_t)f->max_batch * pool,
           *eq = cq + pool * (size_t)D;
-    const float *de = f->de[l] + (size_t)first * (size_t)comp;
+    const float *de = f->grad[l].e + (size_t)first * (size_t)comp;
     sfp__gemm_plain(false, true, n, N, comp, de, comp, f->view.prefix[l], comp, 0, dalpha, ld);
     cosine_backward(f, l, first, n, dalpha, c, cq, eq);
     /* frozen components have no gradient of their own, but attunement's gate sees them */
-    sfp__gemm_plain(true, false, N, comp, n, f->alpha[l] + (size_t)first * pool, ld, de, comp, 0, dprefix, comp);
+    sfp__gemm_plain(true, false, N, comp, n, f->layer[l].alpha + (size_t)first * pool, ld, de, comp, 0, dprefix, comp);
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /* A kind of pool (--pool-kind): how a sample's prefix is put together of the
- * components of a layer, and the gradients on the way back. One file a kind,
- * one row in fingerprint.c.
+ * components of a layer, and the gradients on the way back. One row a kind in
+ * fingerprint.c.
  *
  * All else is shared (fingerprint.c, compose.c): components P, attunement, the
  * raw projection, spans, starting values, the ortho penalty over whatever
@@ -9,7 +9,12 @@
 #ifndef SFP_FINGERPRINT_POOL_KIND_H
 #define SFP_FINGERPRINT_POOL_KIND_H
 
-#include "fingerprint/fp_internal.h"
+#include "fingerprint/attune.h"
+#include "fingerprint/fingerprint.h"
+
+#define SFP_FP_TINY 1e-12f /* the least length a vector is divided by, as in PyTorch's normalize */
+
+typedef struct sfp__pool_kind sfp__pool_kind;
 
 /* Prefixes of n samples of one layer. */
 typedef struct sfp__composing {
@@ -18,9 +23,9 @@ typedef struct sfp__composing {
     bool test;             /* as in a test; else a step, and */
     const bool *rehearsed; /* (n) or NULL: which samples are not of the present task */
     int ld;
-    float *alpha, *norm;   /* (n, ld) kept for the backward */
-    float *work;           /* (n, D) kept for the backward */
-    float *prefix;         /* (n, parts*Lp*D) out */
+    float *alpha, *norm; /* (n, ld) kept for the backward */
+    float *work;         /* (n, D) kept for the backward */
+    float *prefix;       /* (n, parts*Lp*D) out */
 } sfp__composing;
 
 struct sfp__pool_kind {
@@ -34,7 +39,7 @@ struct sfp__pool_kind {
     /* The view's tables of layer number l. */
     void (*prepare)(sfp_fp *f, int l);
     void (*compose)(const sfp_fp_view *v, int l, const sfp__composing *c);
-    /* From f->de, the gradient of the prefixes, for samples [first, first + n) of the pass: writes that of view.prefix (all
+    /* From grad[l].e, the gradient of the prefixes, for samples [first, first + n) of the pass: writes that of view.prefix (all
      * components in use) to dprefix, adds those of K and A for the components that learn, returns what the kind itself adds to
      * the loss. */
     double (*backward)(sfp_fp *f, int l, int first, int n, float *dprefix);
@@ -42,9 +47,12 @@ struct sfp__pool_kind {
 
 extern const struct sfp__pool_kind sfp__pool_coda, sfp__pool_l2p, sfp__pool_dualprompt;
 
-/* What kinds share that choose components by the nearest keys (pool_choose.c). */
-void sfp__choose_prepare(sfp_fp *f, int l);
-void sfp__choose_compose(const sfp_fp_view *v, int l, const sfp__composing *c);
-double sfp__choose_backward(sfp_fp *f, int l, int first, int n, float *dprefix);
+/* Components of layer number l: [0, rows) exist, [0, open) are in use, [start, open) learn. */
+int sfp__fp_layer_rows(const sfp_fp *f, int l);
+int sfp__fp_layer_start(const sfp_fp *f, int l);
+int sfp__fp_layer_open(const sfp_fp *f, int l);
+
+/* Memory of the layers, and the attunement. */
+sfp_status sfp__fp_buffers_create(sfp_fp *f, sfp_error *err);
 
 #endif

@@ -242,7 +242,7 @@ TEST(gradients_of_features_are_those_of_the_features)
 
 /* ---------------------------------------------------------- the mixed derivative */
 
-/* (grad_x L(theta + hv) - grad_x L(theta - hv)) / 2h with |hv| = reach, as ssd_match.c takes it. */
+/* (grad_x L(theta + hv) - grad_x L(theta - hv)) / 2h with |hv| = reach, as ssd.c takes it. */
 static void mixed(const scene *f, const float *v, double reach, float *dx)
 {
     size_t n = PICTURES * f->pixels;
