@@ -2,6 +2,7 @@
 #ifndef SFP_BASE_RANK_H
 #define SFP_BASE_RANK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Positions 0..n-1 by score descending, ties by lower index, NaN last. One right answer, so the same on every machine;
@@ -10,5 +11,53 @@ void sfp__rank_descending(int n, const float *score, int *order);
 
 /* The first of n ascending values that is not below `value`; n: there is none. */
 int64_t sfp__lower_bound(const int64_t *at, int64_t n, int64_t value);
+
+/* A binary heap of indices whose order a callback gives; the first is on top. Keys live with the caller and may change: then
+ * the index on top sinks, or the heap is made anew. */
+typedef struct sfp_heap {
+    int n;
+    int *at;                                       /* (n) */
+    bool (*before)(const void *ctx, int i, int j); /* a strict order: no two indices are equal */
+    const void *ctx;
+} sfp_heap;
+
+static inline void sfp__heap_sink(sfp_heap *h, int root)
+{
+    int moving = h->n ? h->at[root] : 0;
+    for (int child; (child = 2 * root + 1) < h->n; root = child) {
+        if (child + 1 < h->n && h->before(h->ctx, h->at[child + 1], h->at[child]))
+            child++;
+        if (!h->before(h->ctx, h->at[child], moving))
+            break;
+        h->at[root] = h->at[child];
+    }
+    if (h->n)
+        h->at[root] = moving;
+}
+
+static inline void sfp__heap_make(sfp_heap *h)
+{
+    for (int root = h->n / 2 - 1; root >= 0; root--)
+        sfp__heap_sink(h, root);
+}
+
+static inline int sfp__heap_pop(sfp_heap *h)
+{
+    int top = h->at[0];
+    h->at[0] = h->at[--h->n];
+    sfp__heap_sink(h, 0);
+    return top;
+}
+
+/* at[0..n) sorted so that none is `after` the next; no memory but `at`. */
+static inline void sfp__heap_sort(int n, int *at, bool (*after)(const void *ctx, int i, int j), const void *ctx)
+{
+    sfp_heap h = {.n = n, .at = at, .before = after, .ctx = ctx};
+    sfp__heap_make(&h);
+    while (h.n > 1) {
+        int last = sfp__heap_pop(&h);
+        at[h.n] = last;
+    }
+}
 
 #endif

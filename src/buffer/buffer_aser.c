@@ -18,7 +18,6 @@
 #include "buffer/buffer.h"
 #include "buffer/knn_shapley.h"
 #include "compute/vec.h"
-#include "select/heap.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 #include "select/facility.h"
 
-#include "select/heap.h"
+#include "base/rank.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -72,9 +72,7 @@ static sfp_status begin(greedy *g, const sfp_facility *f, sfp_error *err)
                              {&g->taken, n, sizeof *g->taken},
                              {&g->work, workers * 2 * B * B, sizeof *g->work},
                              {&g->block, workers * B * B, sizeof *g->block}};
-    sfp_status s = sfp__arena_list(f->env->arena, SFP_LIST(list), err);
-    if (s)
-        return s;
+    TRY(sfp__arena_list(f->env->arena, SFP_LIST(list), err));
     for (int k = 0, c = 0; k < f->groups; k++) {
         int first = f->group[k], end = f->group[k + 1];
         for (int i = first; i < end; i++) {
@@ -265,14 +263,14 @@ static sfp_status dense(greedy *g, int count, int *out, sfp_error *err)
                              {&g->moved_h, n * (size_t)m->dim, sizeof *g->moved_h},
                              {&g->moved_r, m->r ? n * (size_t)m->classes : 1, sizeof *g->moved_r},
                              {&g->moved_self, n, sizeof *g->moved_self}};
-    sfp_status s = sfp__arena_list(g->f->env->arena, SFP_LIST(list), err);
-    while (!s && g->picked < count && all_pairs(g) > g->f->pairs) {
+    TRY(sfp__arena_list(g->f->env->arena, SFP_LIST(list), err));
+    while (g->picked < count && all_pairs(g) > g->f->pairs) {
         int best = best_left(g);
         g->taken[best] = true;
         out[g->picked++] = best;
         dense_pick(g, best);
     }
-    return s;
+    return SFP_OK;
 }
 
 /* --------------------------------------------------------------------- sparse */
@@ -311,20 +309,19 @@ static sfp_status make_lists(greedy *g, sfp_error *err)
                              {&g->room, n, sizeof *g->room},
                              {&g->length, n, sizeof *g->length},
                              {&g->evaluated, n, sizeof *g->evaluated}};
-    sfp_status s = sfp__arena_list(g->f->env->arena, SFP_LIST(list), err);
-    for (int j = 0; !s && j < g->n; j++)
+    TRY(sfp__arena_list(g->f->env->arena, SFP_LIST(list), err));
+    for (int j = 0; j < g->n; j++)
         g->room[j] = g->pairs[j] > 0 ? (size_t)g->pairs[j] : 0;
     /* A product may round a distance differently than the one that counted the pair: then all are counted now, and the second
      * round, which computes the same, has room for them. */
-    for (bool fits = false; !s && !fits;) {
+    for (bool fits = false; !fits;) {
         total = 0;
         for (int j = 0; j < g->n; j++) {
             g->at[j] = total;
             total += g->room[j];
         }
         const sfp_want near = {&g->near, total, sizeof *g->near};
-        if ((s = sfp__arena_list(g->f->env->arena, 1, &near, err)))
-            return s;
+        TRY(sfp__arena_list(g->f->env->arena, 1, &near, err));
         sfp__select_each(g->f->env, g->columns, list_piece, g);
         fits = true;
         for (int j = 0; j < g->n; j++) {
@@ -332,7 +329,7 @@ static sfp_status make_lists(greedy *g, sfp_error *err)
             g->room[j] = (size_t)g->length[j];
         }
     }
-    return s;
+    return SFP_OK;
 }
 
 static void evaluate(greedy *g, int j)
@@ -358,9 +355,8 @@ static sfp_status sparse(greedy *g, int count, int *out, sfp_error *err)
         return SFP_OK;
     sfp_heap heap = {.before = before, .ctx = g};
     const sfp_want order = {&heap.at, (size_t)g->n, sizeof *heap.at};
-    sfp_status s = make_lists(g, err);
-    if (s || (s = sfp__arena_list(g->f->env->arena, 1, &order, err)))
-        return s;
+    TRY(make_lists(g, err));
+    TRY(sfp__arena_list(g->f->env->arena, 1, &order, err));
     for (int j = 0; j < g->n; j++) {
         if (g->taken[j])
             continue;
@@ -389,11 +385,86 @@ sfp_status sfp__facility_greedy(const sfp_facility *f, int count, int *out, sfp_
     greedy g;
     if (count < 1)
         return SFP_OK;
-    sfp_status s = begin(&g, f, err);
-    if (s)
-        return s;
+    TRY(begin(&g, f, err));
     first_gains(&g);
-    if ((s = dense(&g, count, out, err)))
-        return s;
+    TRY(dense(&g, count, out, err));
     return sparse(&g, count, out, err);
+}
+
+/* ------------------------------------------------------------------- clusters */
+
+/* Which chosen point is nearest to each point: craig's weights. One blocked pass, n*c distances. */
+typedef struct clusters {
+    const sfp_facility *f;
+    sfp_points chosen; /* by id ascending */
+    float *work;
+    int32_t *block;
+    int *nearest; /* (n) position in `chosen` */
+} clusters;
+
+static void cluster_piece(void *ctx, int piece, int worker)
+{
+    clusters *c = ctx;
+    const sfp_metric *m = c->f->metric;
+    int first = piece * B, n = min(B, m->n - first);
+    sfp_points b = sfp__metric_points(m, first, n);
+    int32_t *q = c->block + (size_t)worker * B * B, best[B];
+    for (int i = 0; i < n; i++)
+        best[i] = INT32_MAX;
+    for (int at = 0; at < c->chosen.n; at += B) {
+        sfp_points a = c->chosen;
+        a.n = min(B, c->chosen.n - at);
+        a.h += (size_t)at * (size_t)m->dim;
+        a.r = a.r ? a.r + (size_t)at * (size_t)m->classes : NULL;
+        a.self += at;
+        a.which += at;
+        sfp__metric_block(m, &a, &b, c->work + (size_t)worker * 2 * B * B, q);
+        for (int k = 0; k < a.n; k++)
+            for (int i = 0; i < n; i++)
+                if (q[k * B + i] < best[i]) {
+                    best[i] = q[k * B + i];
+                    c->nearest[first + i] = at + k;
+                }
+    }
+}
+
+typedef struct by_id {
+    const int *id, *chosen;
+} by_id;
+
+static bool id_after(const void *ctx, int i, int j)
+{
+    const by_id *b = ctx;
+    return b->id[b->chosen[i]] > b->id[b->chosen[j]];
+}
+
+sfp_status sfp__facility_clusters(const sfp_facility *f, int count, const int *chosen, int *size, sfp_error *err)
+{
+    const sfp_metric *m = f->metric;
+    size_t k = (size_t)count, workers = (size_t)sfp__select_workers(f->env);
+    clusters c = {.f = f};
+    int *order, *which;
+    float *h, *r;
+    double *self;
+    const sfp_want list[] = {{&order, k, sizeof *order},
+                             {&which, k, sizeof *which},
+                             {&h, k * (size_t)m->dim, sizeof *h},
+                             {&r, m->r ? k * (size_t)m->classes : 1, sizeof *r},
+                             {&self, k, sizeof *self},
+                             {&c.work, workers * 2 * B * B, sizeof *c.work},
+                             {&c.block, workers * B * B, sizeof *c.block},
+                             {&c.nearest, (size_t)m->n, sizeof *c.nearest}};
+    TRY(sfp__arena_list(f->env->arena, SFP_LIST(list), err));
+    for (int i = 0; i < count; i++) {
+        order[i] = i;
+        size[i] = 0;
+    }
+    sfp__heap_sort(count, order, id_after, &(by_id){f->id, chosen});
+    for (int i = 0; i < count; i++)
+        which[i] = chosen[order[i]];
+    c.chosen = sfp__metric_gather(m, count, which, h, r, self);
+    sfp__select_each(f->env, (m->n + B - 1) / B, cluster_piece, &c);
+    for (int i = 0; i < m->n; i++)
+        size[order[c.nearest[i]]]++;
+    return SFP_OK;
 }

@@ -64,15 +64,11 @@ static sfp_status begin(pursuit *p, const sfp_columns *columns, sfp_error *err)
         {&p->member_h, c * (D + 1), sizeof *p->member_h}, {&p->scaled_r, c * C, sizeof *p->scaled_r},
         {&p->residual, C * D, sizeof *p->residual},       {&p->bias, C, sizeof *p->bias},
         {&p->change, C * (D + 1), sizeof *p->change},     {&p->product, workers * GRAIN * C, sizeof *p->product}};
-    sfp_status s = sfp__arena_list(p->env->arena, SFP_LIST(both), err);
-    if (!s)
-        s = p->keep ? sfp__arena_list(p->env->arena, SFP_LIST(kept), err)
-                    : sfp__arena_list(p->env->arena, SFP_LIST(factored), err);
-    if (!s)
-        s = sfp__nnls_init(&p->fit, p->env, columns, p->most, SFP_OMP_RIDGE, err);
-    for (int i = 0; !s && i < p->n; i++)
-        p->is_pick[i] = false;
-    return s;
+    TRY(sfp__arena_list(p->env->arena, SFP_LIST(both), err));
+    TRY(p->keep ? sfp__arena_list(p->env->arena, SFP_LIST(kept), err) : sfp__arena_list(p->env->arena, SFP_LIST(factored), err));
+    TRY(sfp__nnls_init(&p->fit, p->env, columns, p->most, SFP_OMP_RIDGE, err));
+    memset(p->is_pick, 0, n * sizeof *p->is_pick);
+    return SFP_OK;
 }
 
 /* --------------------------------------------------------- sums of gradients */
@@ -289,9 +285,7 @@ sfp_status sfp__omp(const sfp_select_env *env, const sfp_metric *m, size_t gram,
     if (count < 1)
         return SFP_OK;
     const sfp_columns columns = {.ctx = &p, .gram = gram_with, .correlate = correlate};
-    sfp_status s = begin(&p, &columns, err);
-    if (s)
-        return s;
+    TRY(begin(&p, &columns, err));
     sfp__select_each(env, p.C, target_piece, &p);
     for (int i = 0; p.keep && i < p.n; i++)
         p.start[i] = with_target(&p, i);

@@ -115,19 +115,17 @@ sfp_status sfp__select_begin(const sfp_selector *s, const sfp_select_batch *batc
                              const sfp_select_env *env, int matrices, const sfp_matrix *matrix, sfp_candidates *to, bool *all,
                              int *out, float *weight, int *count, sfp_error *err)
 {
-    sfp_status status = sfp__select_check(s, batch, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(sfp__select_check(s, batch, err));
     int b = batch->b, c = sfp__coreset_size(b, opt->sigma);
     *all = c >= b;
     if (*all) {
         sfp__select_whole(b, out, weight, count);
         return SFP_OK;
     }
+    int *id, n = 0, last = b;
+    const sfp_want want = {&id, (size_t)b, sizeof *id};
     sfp__arena_reset(env->arena);
-    int *id = sfp__arena_take(env->arena, (size_t)b, sizeof *id), n = 0, last = b;
-    if (!id)
-        return sfp__fail_nomem(err);
+    TRY(sfp__arena_list(env->arena, 1, &want, err));
     for (int i = 0; i < b; i++) {
         bool finite = true;
         for (int m = 0; m < matrices && finite; m++)

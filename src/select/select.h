@@ -52,9 +52,9 @@ typedef struct sfp_select_batch {
 /* What a selector works with. */
 typedef struct sfp_select_env {
     sfp_rng *rng;
-    sfp_arena *arena;  /* scratch: `pick` may reset it, and keeps nothing in it */
+    sfp_arena *arena;         /* scratch: `pick` may reset it, and keeps nothing in it */
     sfp_thread_pool *threads; /* NULL: the calling thread alone */
-    void *state;       /* what `open` made */
+    void *state;              /* what `open` made */
     /* Long work: `done` of `total` (0: not known) "picks" or what it is that takes the time; NULL: nobody listens. On the calling
      * thread. */
     void (*tell)(void *ctx, const char *what, uint64_t done, uint64_t total);

@@ -8,9 +8,9 @@
  *
  * From the authors: their code takes distances of raw pixels for pictures and the similarity 1 - d / max(d); the order of gains
  * is the same. */
+#include "base/rank.h"
 #include "select/cover.h"
 #include "select/facility.h"
-#include "select/heap.h"
 
 #include <string.h>
 
@@ -51,10 +51,9 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     bool whole = false;
     if (batch->b > 0 && !batch->label)
         return sfp__fail(err, SFP_EINVAL, "selector 'camel' needs labels, the batch has none");
-    sfp_status status =
-        sfp__select_begin(&sfp__selector_camel, batch, opt, env, 1, &features, &from, &whole, out, weight, count, err);
-    if (status != SFP_OK || whole)
-        return status;
+    TRY(sfp__select_begin(&sfp__selector_camel, batch, opt, env, 1, &features, &from, &whole, out, weight, count, err));
+    if (whole)
+        return SFP_OK;
     size_t n = (size_t)from.n;
     int got = from.c < from.n ? from.c : from.n, *order, *id, *group, *picked;
     float *x;
@@ -63,17 +62,15 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
                              {&group, n + 1, sizeof *group},
                              {&picked, n, sizeof *picked},
                              {&x, n * (size_t)features.width, sizeof *x}};
-    if ((status = sfp__arena_list(env->arena, SFP_LIST(list), err)))
-        return status;
+    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     sfp_metric metric;
     sfp_facility f = {.env = env, .metric = &metric, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
     f.groups = group_by_class(&from, batch->label, order, id, group);
     memcpy(from.id, id, n * sizeof *id); /* candidates in the same order from here on */
     sfp__select_gather(&from, &features, x);
     sfp__unit_rows(from.n, features.width, x);
-    if ((status = sfp__metric_init(&metric, env, from.n, features.width, x, 0, NULL, err)) ||
-        (status = sfp__facility_greedy(&f, got, picked, err)))
-        return status;
+    TRY(sfp__metric_init(&metric, env, from.n, features.width, x, 0, NULL, err));
+    TRY(sfp__facility_greedy(&f, got, picked, err));
     sfp__select_equal_weights(got, weight);
     sfp__select_end(&from, got, picked, out, weight, count);
     return SFP_OK;

@@ -8,7 +8,6 @@
  * From the authors: they select a class at a time and, in the code this is compared with, over batches of which each chooses one,
  * so that everything is chosen; here a batch is one ground set. */
 #include "select/facility.h"
-#include "select/lastlayer.h"
 
 static sfp_status choose(const sfp_select_env *env, const sfp_metric *m, const int *id, int want, int *picked, double *weight,
                          sfp_error *err)
@@ -17,10 +16,9 @@ static sfp_status choose(const sfp_select_env *env, const sfp_metric *m, const i
     const int group[] = {0, m->n};
     const sfp_want list[] = {{&size, (size_t)want, sizeof *size}};
     const sfp_facility f = {.env = env, .metric = m, .groups = 1, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
-    sfp_status status = sfp__arena_list(env->arena, SFP_LIST(list), err);
-    if (status || (status = sfp__facility_greedy(&f, want, picked, err)) ||
-        (status = sfp__facility_clusters(&f, want, picked, size, err)))
-        return status;
+    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
+    TRY(sfp__facility_greedy(&f, want, picked, err));
+    TRY(sfp__facility_clusters(&f, want, picked, size, err));
     for (int i = 0; i < want; i++)
         weight[i] = size[i];
     return SFP_OK;

@@ -38,21 +38,18 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     const sfp_matrix pooled = {batch->pooled, batch->dim};
     sfp_candidates from;
     bool whole = false;
-    sfp_status status =
-        sfp__select_begin(&sfp__selector_freesel, batch, opt, env, 1, &pooled, &from, &whole, out, weight, count, err);
-    if (status != SFP_OK || whole)
-        return status;
+    TRY(sfp__select_begin(&sfp__selector_freesel, batch, opt, env, 1, &pooled, &from, &whole, out, weight, count, err));
+    if (whole)
+        return SFP_OK;
     int got = from.c < from.n ? from.c : from.n;
     float *x;
     int *picked;
     const sfp_want list[] = {{&x, (size_t)from.n * (size_t)pooled.width, sizeof *x}, {&picked, (size_t)from.n, sizeof *picked}};
-    if ((status = sfp__arena_list(env->arena, SFP_LIST(list), err)))
-        return status;
+    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     sfp__select_gather(&from, &pooled, x);
     if (!opt->euclidean)
         sfp__unit_rows(from.n, pooled.width, x);
-    if ((status = sfp__d2_sample(env, from.n, pooled.width, x, !opt->euclidean, got, picked, err)))
-        return status;
+    TRY(sfp__d2_sample(env, from.n, pooled.width, x, !opt->euclidean, got, picked, err));
     sfp__select_equal_weights(got, weight);
     sfp__select_end(&from, got, picked, out, weight, count);
     return SFP_OK;

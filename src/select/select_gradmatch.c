@@ -6,7 +6,6 @@
  *
  * From the authors: they match over batches, of which each is one column, and in the code this is compared with every batch is
  * chosen; here a column is a sample. Their fit clips what comes out negative; here it is the exact non-negative minimum. */
-#include "select/lastlayer.h"
 #include "select/omp.h"
 
 /* The deck of those of n that are not in picked[0..got), then draws until there are `want`. */
@@ -33,9 +32,8 @@ static sfp_status choose(const sfp_select_env *env, const sfp_metric *m, const i
     int got = 0, *deck;
     const sfp_want list[] = {{&deck, (size_t)m->n, sizeof *deck}};
     (void)id; /* candidates are in the order of the batch: a lower position is a lower index */
-    sfp_status status = sfp__arena_list(env->arena, SFP_LIST(list), err);
-    if (status || (status = sfp__omp(env, m, SFP_OMP_GRAM, want, picked, weight, &got, err)))
-        return status;
+    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
+    TRY(sfp__omp(env, m, SFP_OMP_GRAM, want, picked, weight, &got, err));
     for (int i = got; i < want; i++)
         weight[i] = 1;
     fill_up(env->rng, m->n, got, want, picked, deck);

@@ -5,8 +5,8 @@
  *
  * From the authors: their code begins at the labelled pool and adds a mixed-integer refinement for outliers; a batch has no
  * labelled pool, and the refinement solves an NP-hard problem a step. A greedy start at index 0 is what is compared here. */
+#include "base/rank.h"
 #include "select/cover.h"
-#include "select/heap.h"
 
 /* Farther first, then the lower index. */
 static bool before(const void *ctx, int i, int j)
@@ -33,20 +33,17 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     const sfp_matrix logits = {batch->logits, batch->classes};
     sfp_candidates from;
     bool whole = false;
-    sfp_status status =
-        sfp__select_begin(&sfp__selector_kcenter, batch, opt, env, 1, &logits, &from, &whole, out, weight, count, err);
-    if (status != SFP_OK || whole)
-        return status;
+    TRY(sfp__select_begin(&sfp__selector_kcenter, batch, opt, env, 1, &logits, &from, &whole, out, weight, count, err));
+    if (whole)
+        return SFP_OK;
     int got = from.c < from.n ? from.c : from.n;
     float *x;
     int *order;
     const sfp_want list[] = {{&x, (size_t)from.n * (size_t)logits.width, sizeof *x}, {&order, (size_t)from.n, sizeof *order}};
-    if ((status = sfp__arena_list(env->arena, SFP_LIST(list), err)))
-        return status;
+    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     sfp__select_gather(&from, &logits, x);
     sfp_cover cover;
-    if ((status = sfp__cover_init(&cover, env, from.n, logits.width, x, from.c, err)))
-        return status;
+    TRY(sfp__cover_init(&cover, env, from.n, logits.width, x, from.c, err));
     sfp_heap heap = {.n = from.n, .at = order, .before = before, .ctx = &cover};
     for (int i = 0; i < from.n; i++)
         order[i] = i; /* a heap already: all are infinitely far */

@@ -6,7 +6,8 @@
  *
  * From the authors: their network reads pooled feature maps of a convolutional network and is trained jointly, its gradients
  * reaching the backbone; the backbone here is frozen and the means are detached. Token means are those that selection saw. */
-#include "base/mem.h"
+#include "compute/gemm.h"
+#include "compute/vec.h"
 #include "select/lossnet.h"
 #include "select/select_internal.h"
 
@@ -15,6 +16,97 @@
 #include <string.h>
 
 enum { STREAM = 40 }; /* of the generator of the first weights */
+
+/* ---------------------------------------------------------------- the network */
+
+enum { WIDTH = SFP_LOSSNET_WIDTH, JOINED = SFP_LOSSNET_JOINED, LAST = 2 * SFP_TAPS };
+
+sfp_status sfp__lossnet_init(sfp_lossnet *net, int dim, sfp_rng *rng, sfp_error *err)
+{
+    OWNED_BY(sfp__lossnet_done) sfp_lossnet made = {.dim = dim};
+    for (int k = 0; k <= SFP_TAPS; k++) {
+        char w[16] = "w", b[16] = "b";
+        if (k < SFP_TAPS) {
+            (void)snprintf(w, sizeof w, "w%d", k);
+            (void)snprintf(b, sizeof b, "b%d", k);
+        }
+        const int64_t rows = k < SFP_TAPS ? WIDTH : 1, shape[] = {rows, k < SFP_TAPS ? dim : JOINED};
+        sfp_param *weight = &made.param[2 * k], *bias = &made.param[2 * k + 1];
+        TRY(sfp__param_init(weight, w, 2, shape, err));
+        TRY(sfp__param_init(bias, b, 1, &rows, err));
+        double bound = 1 / sqrt((double)shape[1]);
+        for (int64_t i = 0; i < rows * shape[1]; i++)
+            weight->data[i] = (float)((2 * sfp__rng_double(rng) - 1) * bound);
+        for (int64_t i = 0; i < rows; i++)
+            bias->data[i] = (float)((2 * sfp__rng_double(rng) - 1) * bound);
+    }
+    *net = made;
+    made = (sfp_lossnet){0};
+    return SFP_OK;
+}
+
+void sfp__lossnet_done(sfp_lossnet *net)
+{
+    for (int i = 0; i < SFP_LOSSNET_PARAMS; i++)
+        sfp__param_done(&net->param[i]);
+}
+
+void sfp__lossnet_fwd(const sfp_lossnet *net, int n, const float *taps, float *hidden, float *predicted)
+{
+    int token = sfp__gemm_enter();
+    for (int k = 0; k < SFP_TAPS; k++) {
+        float *to = hidden + (size_t)k * WIDTH;
+        for (int i = 0; i < n; i++)
+            memcpy(to + (size_t)i * JOINED, net->param[2 * k + 1].data, WIDTH * sizeof *to);
+        sfp__gemm_plain(false, true, n, WIDTH, net->dim, taps + (size_t)k * (size_t)net->dim, SFP_TAPS * net->dim,
+                        net->param[2 * k].data, net->dim, 1, to, JOINED);
+    }
+    sfp__gemm_leave(token);
+    for (int i = 0; i < n; i++) {
+        float *row = hidden + (size_t)i * JOINED;
+        for (int j = 0; j < JOINED; j++)
+            row[j] = row[j] > 0 ? row[j] : 0;
+        predicted[i] = sfp__dot(JOINED, row, net->param[LAST].data) + net->param[LAST + 1].data[0];
+    }
+}
+
+void sfp__lossnet_bwd(sfp_lossnet *net, int n, const float *taps, float *hidden, const float *grad)
+{
+    const float *last = net->param[LAST].data;
+    for (int i = 0; i < n; i++) {
+        float *row = hidden + (size_t)i * JOINED;
+        sfp__axpy(JOINED, grad[i], row, net->param[LAST].grad);
+        net->param[LAST + 1].grad[0] += grad[i];
+        for (int j = 0; j < JOINED; j++)
+            row[j] = row[j] > 0 ? grad[i] * last[j] : 0;
+        for (int k = 0; k < SFP_TAPS; k++)
+            sfp__axpy(WIDTH, 1, row + (size_t)k * WIDTH, net->param[2 * k + 1].grad);
+    }
+    int token = sfp__gemm_enter();
+    for (int k = 0; k < SFP_TAPS; k++)
+        sfp__gemm_plain(true, false, WIDTH, net->dim, n, hidden + (size_t)k * WIDTH, JOINED, taps + (size_t)k * (size_t)net->dim,
+                        SFP_TAPS * net->dim, 1, net->param[2 * k].grad, net->dim);
+    sfp__gemm_leave(token);
+}
+
+double sfp__lossnet_rank(int n, const float *predicted, const float *loss, float *grad)
+{
+    int pairs = n / 2;
+    double sum = 0;
+    memset(grad, 0, (size_t)n * sizeof *grad);
+    for (int i = 0; i < pairs; i++) {
+        int j = n - 1 - i;
+        float sign = loss[i] > loss[j] ? 1.0f : -1.0f, margin = 1 - sign * (predicted[i] - predicted[j]);
+        if (!(margin > 0))
+            continue;
+        sum += (double)margin / pairs;
+        grad[i] = -sign / (float)pairs;
+        grad[j] = sign / (float)pairs;
+    }
+    return sum;
+}
+
+/* --------------------------------------------------------------- the selector */
 
 typedef struct learnloss {
     sfp_lossnet net;
@@ -29,40 +121,29 @@ typedef struct learnloss {
 
 static void close_state(void *state)
 {
-    learnloss *s = state;
-    if (!s)
-        return;
-    sfp__lossnet_done(&s->net);
-    sfp__free(s->taps);
-    sfp__free(s->hidden);
-    sfp__free(s->predicted);
-    sfp__free(s->loss);
-    sfp__free(s->grad);
-    sfp__free(s);
+    if (state)
+        sfp__lossnet_done(&((learnloss *)state)->net);
+    sfp__free(state);
 }
 
 static sfp_status open_state(int dim, int max_batch, uint64_t seed, void **state, sfp_error *err)
 {
-    learnloss *s = sfp__calloc(1, sizeof *s);
-    if (!s)
-        return sfp__fail_nomem(err);
     sfp_rng rng = sfp__rng_init(seed, STREAM);
-    size_t b = (size_t)max_batch, width = SFP_TAPS * (size_t)dim;
-    s->adam = sfp__adam_defaults();
-    s->adam.lr = 1e-4f;
-    s->max_batch = max_batch;
-    s->taps = sfp__malloc(b * width * sizeof(float));
-    s->hidden = sfp__malloc(b * SFP_LOSSNET_JOINED * sizeof(float));
-    s->predicted = sfp__malloc(b * sizeof(float));
-    s->loss = sfp__malloc(b * sizeof(float));
-    s->grad = sfp__malloc(b * sizeof(float));
-    sfp_status status = s->taps && s->hidden && s->predicted && s->loss && s->grad ? sfp__lossnet_init(&s->net, dim, &rng, err)
-                                                                                   : sfp__fail_nomem(err);
-    if (status)
-        close_state(s);
-    else
-        *state = s;
-    return status;
+    size_t b = (size_t)max_batch;
+    OWNED void *block = NULL;
+    learnloss *s, made = {.adam = sfp__adam_defaults(), .max_batch = max_batch};
+    made.adam.lr = 1e-4f;
+    const sfp_want list[] = {{&s, 1, sizeof *s}, /* first: its address is the block's */
+                             {&made.taps, b * SFP_TAPS * (size_t)dim, sizeof *made.taps},
+                             {&made.hidden, b * JOINED, sizeof *made.hidden},
+                             {&made.predicted, b, sizeof *made.predicted},
+                             {&made.loss, b, sizeof *made.loss},
+                             {&made.grad, b, sizeof *made.grad}};
+    TRY(sfp__block(&block, SFP_LIST(list), err));
+    TRY(sfp__lossnet_init(&made.net, dim, &rng, err));
+    *s = made;
+    *state = TAKE(block);
+    return SFP_OK;
 }
 
 static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
@@ -77,13 +158,11 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
         return sfp__fail(err, SFP_EINVAL,
                          "selector 'learnloss': a batch of %d samples of width %d, expected at most %d of width %d", batch->b,
                          batch->dim, s ? s->max_batch : 0, s ? s->net.dim : 0);
-    sfp_status status =
-        sfp__select_begin(&sfp__selector_learnloss, batch, opt, env, 1, &taps, &from, &whole, out, weight, count, err);
-    if (status != SFP_OK || whole)
-        return status;
+    TRY(sfp__select_begin(&sfp__selector_learnloss, batch, opt, env, 1, &taps, &from, &whole, out, weight, count, err));
+    if (whole)
+        return SFP_OK;
     const sfp_want want = {&order, (size_t)from.n, sizeof *order};
-    if ((status = sfp__arena_list(env->arena, 1, &want, err)))
-        return status;
+    TRY(sfp__arena_list(env->arena, 1, &want, err));
     sfp__select_gather(&from, &taps, s->taps);
     sfp__lossnet_fwd(&s->net, from.n, s->taps, s->hidden, s->predicted);
     for (int i = 0; i < from.n && opt->lowest; i++)

@@ -1,5 +1,9 @@
-/* c of b uniformly without replacement: the first c cards of a shuffled deck, one bounded draw each. The whole batch
- * (sigma >= 1) is taken in its own order and draws nothing. */
+/* The two that look at nothing.
+ *
+ * random: c of b uniformly without replacement: the first c cards of a shuffled deck, one bounded draw each. The whole batch
+ * (sigma >= 1) is taken in its own order and draws nothing.
+ *
+ * none: the whole batch, whatever sigma is. */
 #include "select/select_internal.h"
 
 static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
@@ -7,9 +11,9 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
 {
     sfp_candidates all;
     bool whole = false;
-    sfp_status status = sfp__select_begin(&sfp__selector_random, batch, opt, env, 0, NULL, &all, &whole, out, weight, count, err);
-    if (status != SFP_OK || whole)
-        return status;
+    TRY(sfp__select_begin(&sfp__selector_random, batch, opt, env, 0, NULL, &all, &whole, out, weight, count, err));
+    if (whole)
+        return SFP_OK;
     int *deck = all.id;
     for (int i = 0; i < all.c; i++) {
         int k = i + (int)sfp__rng_below(env->rng, (uint32_t)(all.b - i));
@@ -22,3 +26,15 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
 }
 
 const sfp_selector sfp__selector_random = {.name = "random", .summary = "uniformly at random", .pick = pick};
+
+static sfp_status pick_all(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
+                           float *weight, int *count, sfp_error *err)
+{
+    (void)opt;
+    (void)env;
+    TRY(sfp__select_check(&sfp__selector_none, batch, err));
+    sfp__select_whole(batch->b, out, weight, count);
+    return SFP_OK;
+}
+
+const sfp_selector sfp__selector_none = {.name = "none", .summary = "the whole batch", .pick = pick_all};

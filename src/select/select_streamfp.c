@@ -5,13 +5,11 @@
 static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
-    sfp_status status = sfp__select_check(&sfp__selector_streamfp, batch, err);
-    if (status != SFP_OK)
-        return status;
+    int *order;
+    const sfp_want want = {&order, (size_t)batch->b, sizeof *order};
+    TRY(sfp__select_check(&sfp__selector_streamfp, batch, err));
     sfp__arena_reset(env->arena);
-    int *order = sfp__arena_take(env->arena, (size_t)batch->b, sizeof *order);
-    if (!order)
-        return sfp__fail_nomem(err);
+    TRY(sfp__arena_list(env->arena, 1, &want, err));
     sfp__rank_descending(batch->b, batch->score, order);
     *count = sfp__coreset_window(batch->b, order, opt, out);
     sfp__select_equal_weights(*count, weight);

@@ -30,14 +30,13 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     const sfp_matrix probs = {batch->probs, batch->classes};
     sfp_candidates from;
     bool whole = false;
-    sfp_status s = sfp__select_begin(&sfp__selector_margin, batch, opt, env, 1, &probs, &from, &whole, out, weight, count, err);
-    if (s != SFP_OK || whole)
-        return s;
+    TRY(sfp__select_begin(&sfp__selector_margin, batch, opt, env, 1, &probs, &from, &whole, out, weight, count, err));
+    if (whole)
+        return SFP_OK;
     int *order, got = from.c < from.n ? from.c : from.n;
     float *score;
     const sfp_want list[] = {{&order, (size_t)from.n, sizeof *order}, {&score, (size_t)from.n, sizeof *score}};
-    if ((s = sfp__arena_list(env->arena, SFP_LIST(list), err)))
-        return s;
+    TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     for (int i = 0; i < from.n; i++)
         score[i] = -margin(batch->classes, batch->probs + (size_t)from.id[i] * (size_t)batch->classes);
     sfp__rank_descending(from.n, score, order);
