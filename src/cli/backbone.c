@@ -3,7 +3,7 @@
 #include "cli/ui.h"
 
 #include "learner/state.h"
-#include "model/vit_builtin.h"
+#include "model/vit.h"
 
 #include <limits.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 # Kernels: one source (kernels_simd.inc) compiled for each instruction set, chosen at run time.
 set(SFP_COMPUTE
-    compute/cpu.c
     compute/gemm.c
     compute/kernels.c
     compute/kernels_ref.c

@@ -12,7 +12,7 @@
 #include "compute/gemm_onednn.h"
 
 #include "base/mem.h"
-#include "compute/cpu.h"
+#include "compute/kernels.h"
 #include "compute/gemm.h"
 
 #include <pthread.h>

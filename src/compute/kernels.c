@@ -1,11 +1,50 @@
-/* The choice of a kernel table: once, at first use. */
+/* What this CPU is, and the choice of a kernel table: once, at first use. */
 #include "compute/kernels.h"
 
-#include "compute/cpu.h"
-
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+sfp_cpu sfp__cpu(void)
+{
+    sfp_cpu c = {0};
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    c.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    c.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512dq");
+    c.bf16 = c.avx512 && __builtin_cpu_supports("avx512bf16");
+#endif
+    return c;
+}
+
+static char name[128] = "unknown CPU";
+
+static void read_name(void)
+{
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    if (!f)
+        return;
+    char line[256];
+    while (fgets(line, sizeof line, f)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon) {
+            size_t n = strcspn(colon + 1, "\n");
+            colon[1 + n] = 0;
+            (void)snprintf(name, sizeof name, "%s", colon[1] == ' ' ? colon + 2 : colon + 1);
+            break;
+        }
+    }
+    (void)fclose(f);
+}
+
+const char *sfp__cpu_name(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_name);
+    return name;
+}
 
 const sfp_kernels *sfp__kernels_named(const char *isa)
 {

@@ -76,4 +76,16 @@ const sfp_kernels *sfp__kernels_named(const char *isa);
 
 extern const sfp_kernels sfp__kernels_ref, sfp__kernels_generic, sfp__kernels_avx2, sfp__kernels_avx512;
 
+/* What this CPU can run. */
+typedef struct sfp_cpu {
+    bool avx2;   /* AVX2 and FMA */
+    bool avx512; /* F, BW, VL, DQ */
+    bool bf16;   /* AVX512_BF16 */
+} sfp_cpu;
+
+sfp_cpu sfp__cpu(void);
+
+/* The processor's name, e.g. from /proc/cpuinfo; never NULL. */
+const char *sfp__cpu_name(void);
+
 #endif

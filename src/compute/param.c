@@ -13,30 +13,25 @@ sfp_adam sfp__adam_defaults(void)
 
 static sfp_status resize(sfp_param *p, int capacity, sfp_error *err)
 {
-    size_t old = (size_t)p->capacity * p->width * sizeof(float), bytes = (size_t)capacity * p->width * sizeof(float);
-    float **arrays[] = {&p->data, &p->grad, &p->m, &p->v};
-    float *fresh[4] = {NULL};
-    uint32_t *steps = sfp__calloc((size_t)capacity, sizeof *steps);
-    bool ok = steps != NULL;
-    for (int i = 0; i < 4; i++)
-        ok = (fresh[i] = sfp__calloc(1, bytes)) != NULL && ok;
-    if (!ok) {
-        for (int i = 0; i < 4; i++)
-            sfp__free(fresh[i]);
-        sfp__free(steps);
-        return sfp__fail_nomem(err);
+    size_t floats = (size_t)capacity * p->width, old = (size_t)p->capacity * p->width * sizeof(float);
+    sfp_param q = *p;
+    const sfp_want list[] = {{&q.data, floats, sizeof *q.data}, /* first: its address is the block's */
+                             {&q.grad, floats, sizeof *q.grad},
+                             {&q.m, floats, sizeof *q.m},
+                             {&q.v, floats, sizeof *q.v},
+                             {&q.steps, (size_t)capacity, sizeof *q.steps}};
+    void *block;
+    TRY(sfp__block_cleared(&block, SFP_LIST(list), err));
+    if (p->capacity) {
+        memcpy(q.data, p->data, old);
+        memcpy(q.grad, p->grad, old);
+        memcpy(q.m, p->m, old);
+        memcpy(q.v, p->v, old);
+        memcpy(q.steps, p->steps, (size_t)p->capacity * sizeof *q.steps);
     }
-    for (int i = 0; i < 4; i++) {
-        if (old)
-            memcpy(fresh[i], *arrays[i], old);
-        sfp__free(*arrays[i]);
-        *arrays[i] = fresh[i];
-    }
-    if (p->capacity)
-        memcpy(steps, p->steps, (size_t)p->capacity * sizeof *steps);
-    sfp__free(p->steps);
-    p->steps = steps;
-    p->capacity = capacity;
+    sfp__free(p->data);
+    q.capacity = capacity;
+    *p = q;
     return SFP_OK;
 }
 
@@ -49,31 +44,19 @@ sfp_status sfp__param_init(sfp_param *p, const char *name, int ndim, const int64
         p->width *= i ? (size_t)shape[i] : 1;
     }
     p->hi = p->rows;
-    sfp_status s = resize(p, p->rows ? p->rows : 16, err);
-    if (s)
-        sfp__param_done(p);
-    return s;
+    return resize(p, p->rows ? p->rows : 16, err);
 }
 
 void sfp__param_done(sfp_param *p)
 {
     sfp__free(p->data);
-    sfp__free(p->grad);
-    sfp__free(p->m);
-    sfp__free(p->v);
-    sfp__free(p->steps);
-    p->data = p->grad = p->m = p->v = NULL;
-    p->steps = NULL;
-    p->rows = p->capacity = 0;
+    *p = (sfp_param){0};
 }
 
 sfp_status sfp__param_grow(sfp_param *p, int rows, sfp_error *err)
 {
-    if (rows > p->capacity) {
-        sfp_status s = resize(p, rows > 2 * p->capacity ? rows : 2 * p->capacity, err);
-        if (s)
-            return s;
-    }
+    if (rows > p->capacity)
+        TRY(resize(p, rows > 2 * p->capacity ? rows : 2 * p->capacity, err));
     p->rows = rows;
     p->hi = rows;
     p->shape[0] = rows;

@@ -12,13 +12,13 @@
 #include <stdint.h>
 
 typedef struct sfp_param {
-    char name[40];    /* as in state files: "prompt.e_p_0" */
+    char name[40]; /* as in state files: "prompt.e_p_0" */
     int ndim;
     int64_t shape[3]; /* shape[0] is the number of rows */
     int rows, capacity;
-    size_t width;     /* floats a row */
-    int lo, hi;       /* rows that learn */
-    float *data, *grad, *m, *v; /* (capacity, width) */
+    size_t width;               /* floats a row */
+    int lo, hi;                 /* rows that learn */
+    float *data, *grad, *m, *v; /* (capacity, width); data begins the block of all five */
     uint32_t *steps;            /* (capacity) */
 } sfp_param;
 

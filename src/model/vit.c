@@ -1,7 +1,6 @@
 /* A vit's weights: one by one, random making, packing. */
 #include "model/vit.h"
 
-#include "base/mem.h"
 #include "base/rng.h"
 #include "model/vit_internal.h"
 
@@ -13,9 +12,11 @@
 /* More than any published ViT has; keeps every product of sizes in an int or a size_t. */
 enum { MAX_DIM = 8192, MAX_HIDDEN = 65536, MAX_TOKENS = 65536, MAX_PATCH = 256 };
 
-const char *sfp__vit_block_name(int block, const char *name, char *buf, size_t size)
+enum { NAME_SIZE = 64 };
+
+static const char *block_name(int block, const char *name, char buf[NAME_SIZE])
 {
-    (void)snprintf(buf, size, "blocks.%d.%s", block, name);
+    (void)snprintf(buf, NAME_SIZE, "blocks.%d.%s", block, name);
     return buf;
 }
 
@@ -23,11 +24,9 @@ const char *sfp__vit_block_name(int block, const char *name, char *buf, size_t s
 
 sfp_status sfp__vit_each_weight(const sfp_vit_config *c, sfp_vit_weights *w, sfp_vit_weight_fn fn, void *ctx, sfp_error *err)
 {
-    sfp_status s;
-#define VISIT(field, name, ndim, ...)                                              \
-    if (!(c->no_patch_bias && &w->field == &w->patch_b) &&                         \
-        (s = fn(ctx, name, (const int64_t[]){__VA_ARGS__}, ndim, &w->field, err))) \
-        return s;
+#define VISIT(field, name, ndim, ...)                    \
+    if (!(c->no_patch_bias && &w->field == &w->patch_b)) \
+        TRY(fn(ctx, name, (const int64_t[]){__VA_ARGS__}, ndim, &w->field, err));
     SFP_VIT_GLOBAL_LIST(VISIT)
     if (c->pre_norm) {
         SFP_VIT_PRE_LIST(VISIT)
@@ -38,10 +37,9 @@ sfp_status sfp__vit_each_weight(const sfp_vit_config *c, sfp_vit_weights *w, sfp
 #undef VISIT
     for (int i = 0; i < c->depth; i++) {
         sfp_vit_block_weights *b = &w->blocks[i];
-        char full[64];
-#define VISIT(field, name, ndim, ...)                                                                                         \
-    if ((s = fn(ctx, sfp__vit_block_name(i, name, full, sizeof full), (const int64_t[]){__VA_ARGS__}, ndim, &b->field, err))) \
-        return s;
+        char full[NAME_SIZE];
+#define VISIT(field, name, ndim, ...) \
+    TRY(fn(ctx, block_name(i, name, full), (const int64_t[]){__VA_ARGS__}, ndim, &b->field, err));
         SFP_VIT_BLOCK_LIST(VISIT)
 #undef VISIT
     }
@@ -52,9 +50,7 @@ static sfp_status make_zero(void *ctx, const char *name, const int64_t *shape, i
 {
     (void)ctx;
     (void)name;
-    size_t n = sfp__vit_count(shape, ndim);
-    *field = sfp__calloc(n, sizeof **field);
-    return *field ? SFP_OK : sfp__fail_nomem(err);
+    return sfp__alloc(field, sfp__vit_count(shape, ndim), sizeof **field, err);
 }
 
 static sfp_status free_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
@@ -72,15 +68,13 @@ static sfp_status free_one(void *ctx, const char *name, const int64_t *shape, in
 sfp_status sfp__vit_weights_create(const sfp_vit_config *config, sfp_vit_weights *out, sfp_error *err)
 {
     sfp_vit_weights w = {0};
-    w.blocks = sfp__calloc((size_t)config->depth, sizeof *w.blocks);
-    if (!w.blocks)
-        return sfp__fail_nomem(err);
-    sfp_status s = sfp__vit_each_weight(config, &w, make_zero, NULL, err);
-    if (s)
+    TRY(sfp__alloc(&w.blocks, (size_t)config->depth, sizeof *w.blocks, err));
+    sfp_status status = sfp__vit_each_weight(config, &w, make_zero, NULL, err);
+    if (status)
         sfp__vit_weights_done(config, &w);
     else
         *out = w;
-    return s;
+    return status;
 }
 
 void sfp__vit_weights_done(const sfp_vit_config *config, sfp_vit_weights *w)
@@ -90,18 +84,6 @@ void sfp__vit_weights_done(const sfp_vit_config *config, sfp_vit_weights *w)
     (void)sfp__vit_each_weight(config, w, free_one, NULL, NULL);
     sfp__free(w->blocks);
     w->blocks = NULL;
-}
-
-static sfp_status add_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
-{
-    (void)name;
-    (void)err;
-    const float ***from = ctx; /* the list of source arrays, in the same order */
-    const float *src = *(*from)++;
-    size_t n = sfp__vit_count(shape, ndim);
-    for (size_t i = 0; i < n; i++)
-        (*field)[i] += src[i];
-    return SFP_OK;
 }
 
 static sfp_status list_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
@@ -115,14 +97,41 @@ static sfp_status list_one(void *ctx, const char *name, const int64_t *shape, in
     return SFP_OK;
 }
 
-void sfp__vit_weights_add(const sfp_vit_config *config, sfp_vit_weights *to, const sfp_vit_weights *from)
+typedef struct combining {
+    const float **from; /* the arrays of the other set, in the same order */
+    bool add;           /* or copy */
+} combining;
+
+static sfp_status combine_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
 {
-    const float *list[16 + 12 * SFP_VIT_MAX_DEPTH];
-    const float **at = list;
+    (void)name;
+    (void)err;
+    combining *c = ctx;
+    const float *from = *c->from++;
+    size_t n = sfp__vit_count(shape, ndim);
+    if (!c->add)
+        memcpy(*field, from, n * sizeof **field);
+    for (size_t i = 0; c->add && i < n; i++)
+        (*field)[i] += from[i];
+    return SFP_OK;
+}
+
+static void combine(const sfp_vit_config *config, sfp_vit_weights *to, const sfp_vit_weights *from, bool add)
+{
+    const float *list[16 + 12 * SFP_VIT_MAX_DEPTH], **at = list;
     sfp_vit_weights view = *from;
     (void)sfp__vit_each_weight(config, &view, list_one, &at, NULL);
-    at = list;
-    (void)sfp__vit_each_weight(config, to, add_one, &at, NULL);
+    (void)sfp__vit_each_weight(config, to, combine_one, &(combining){list, add}, NULL);
+}
+
+void sfp__vit_weights_add(const sfp_vit_config *config, sfp_vit_weights *to, const sfp_vit_weights *from)
+{
+    combine(config, to, from, true);
+}
+
+void sfp__vit_weights_copy(const sfp_vit_config *config, sfp_vit_weights *to, const sfp_vit_weights *from)
+{
+    combine(config, to, from, false);
 }
 
 static sfp_status zero_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
@@ -194,9 +203,8 @@ sfp_status sfp__vit_check_config(const char *file, const sfp_vit_config *c, sfp_
 
 sfp_status sfp__vit_new(const sfp_vit_config *c, sfp_vit **out, sfp_error *err)
 {
-    sfp_vit *v = sfp__calloc(1, sizeof *v);
-    if (!v)
-        return sfp__fail_nomem(err);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    TRY(sfp__alloc(&v, 1, sizeof *v, err));
     pthread_mutex_init(&v->lock, NULL);
     v->config = *c;
     v->config.class_names = NULL;
@@ -204,14 +212,12 @@ sfp_status sfp__vit_new(const sfp_vit_config *c, sfp_vit **out, sfp_error *err)
     v->patches = side * side;
     v->tokens = v->patches + 1;
     v->head_dim = c->dim / c->heads;
-    v->weights.blocks = sfp__calloc((size_t)c->depth, sizeof *v->weights.blocks);
-    v->packed = sfp__calloc((size_t)c->depth, sizeof *v->packed);
-    v->owned = sfp__calloc(16 + 12 * (size_t)c->depth, sizeof *v->owned);
-    if (!v->weights.blocks || !v->packed || !v->owned) {
-        sfp__vit_free(v);
-        return sfp__fail_nomem(err);
-    }
-    *out = v;
+    size_t depth = (size_t)c->depth;
+    const sfp_want list[] = {{&v->weights.blocks, depth, sizeof *v->weights.blocks},
+                             {&v->packed, depth, sizeof *v->packed},
+                             {&v->owned, 16 + 12 * depth, sizeof *v->owned}};
+    TRY(sfp__block_cleared(&v->arrays, SFP_LIST(list), err));
+    *out = TAKE(v);
     return SFP_OK;
 }
 
@@ -233,9 +239,7 @@ void sfp__vit_free(sfp_vit *v)
     for (int i = 0; v->config.class_names && i < v->config.classes; i++)
         sfp__free(v->config.class_names[i]);
     sfp__free(v->config.class_names);
-    sfp__free(v->owned);
-    sfp__free(v->packed);
-    sfp__free(v->weights.blocks);
+    sfp__free(v->arrays);
     sfp__tensor_file_close(v->file);
     pthread_mutex_destroy(&v->lock);
     sfp__free(v);
@@ -257,9 +261,7 @@ typedef struct random_ctx {
 static sfp_status make_random(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
 {
     random_ctx *r = ctx;
-    sfp_status s = make_zero(NULL, name, shape, ndim, field, err);
-    if (s)
-        return s;
+    TRY(make_zero(NULL, name, shape, ndim, field, err));
     r->v->owned[r->v->owned_count++] = *field;
     size_t n = sfp__vit_count(shape, ndim);
     const char *dot = strrchr(name, '.');
@@ -271,20 +273,13 @@ static sfp_status make_random(void *ctx, const char *name, const int64_t *shape,
 
 sfp_status sfp__vit_random(const sfp_vit_config *config, uint64_t seed, float scale, sfp_vit **out, sfp_error *err)
 {
-    sfp_status s = sfp__vit_check_config("random vit", config, err);
-    sfp_vit *v = NULL;
-    if (!s)
-        s = sfp__vit_new(config, &v, err);
-    if (s)
-        return s;
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    TRY(sfp__vit_check_config("random vit", config, err));
+    TRY(sfp__vit_new(config, &v, err));
     random_ctx ctx = {.v = v, .rng = sfp__rng_init(seed, 0), .scale = scale};
-    s = sfp__vit_each_weight(&v->config, &v->weights, make_random, &ctx, err);
-    if (s) {
-        sfp__vit_free(v);
-        return s;
-    }
+    TRY(sfp__vit_each_weight(&v->config, &v->weights, make_random, &ctx, err));
     (void)snprintf(v->recognised, sizeof v->recognised, "seeded random weights");
-    *out = v;
+    *out = TAKE(v);
     return SFP_OK;
 }
 
@@ -304,88 +299,79 @@ static sfp_status pack_one(sfp_vit *v, sfp_gemm_weight **slot, int n, int k, con
 
 static sfp_status pack_forward(sfp_vit *v, int i, bool whole, sfp_error *err)
 {
-    const sfp_vit_config *c = &v->config;
     const sfp_vit_block_weights *b = &v->weights.blocks[i];
     sfp__vit_packed *p = &v->packed[i];
-    int D = c->dim, F = c->hidden, hd = v->head_dim;
-    sfp_status s = SFP_OK;
+    int D = v->config.dim, F = v->config.hidden, hd = v->head_dim;
     if (whole) {
-        s = pack_one(v, &p->qkv, 3 * D, D, b->qkv_w, false, b->qkv_b, hd, err);
+        TRY(pack_one(v, &p->qkv, 3 * D, D, b->qkv_w, false, b->qkv_b, hd, err));
     } else {
-        s = pack_one(v, &p->q, D, D, b->qkv_w, false, b->qkv_b, hd, err);
-        if (!s)
-            s = pack_one(v, &p->kv, 2 * D, D, b->qkv_w + (size_t)D * (size_t)D, false, b->qkv_b + D, hd, err);
+        TRY(pack_one(v, &p->q, D, D, b->qkv_w, false, b->qkv_b, hd, err));
+        TRY(pack_one(v, &p->kv, 2 * D, D, b->qkv_w + (size_t)D * (size_t)D, false, b->qkv_b + D, hd, err));
     }
-    if (!s)
-        s = pack_one(v, &p->proj, D, D, b->proj_w, false, b->proj_b, 0, err);
-    if (!s)
-        s = pack_one(v, &p->fc1, F, D, b->fc1_w, false, b->fc1_b, 0, err);
-    if (!s)
-        s = pack_one(v, &p->fc2, D, F, b->fc2_w, false, b->fc2_b, 0, err);
-    return s;
+    TRY(pack_one(v, &p->proj, D, D, b->proj_w, false, b->proj_b, 0, err));
+    TRY(pack_one(v, &p->fc1, F, D, b->fc1_w, false, b->fc1_b, 0, err));
+    return pack_one(v, &p->fc2, D, F, b->fc2_w, false, b->fc2_b, 0, err);
 }
 
 static sfp_status pack_backward(sfp_vit *v, int i, bool whole, sfp_error *err)
 {
-    const sfp_vit_config *c = &v->config;
     const sfp_vit_block_weights *b = &v->weights.blocks[i];
     sfp__vit_packed *p = &v->packed[i];
-    int D = c->dim, F = c->hidden, hd = v->head_dim;
-    sfp_status s;
+    int D = v->config.dim, F = v->config.hidden, hd = v->head_dim;
     if (whole) {
-        s = pack_one(v, &p->qkv_t, D, 3 * D, b->qkv_w, true, NULL, 0, err);
+        TRY(pack_one(v, &p->qkv_t, D, 3 * D, b->qkv_w, true, NULL, 0, err));
     } else {
-        s = pack_one(v, &p->q_t, D, D, b->qkv_w, true, NULL, 0, err);
-        if (!s)
-            s = pack_one(v, &p->kv_t, D, 2 * D, b->qkv_w + (size_t)D * (size_t)D, true, NULL, 0, err);
+        TRY(pack_one(v, &p->q_t, D, D, b->qkv_w, true, NULL, 0, err));
+        TRY(pack_one(v, &p->kv_t, D, 2 * D, b->qkv_w + (size_t)D * (size_t)D, true, NULL, 0, err));
     }
-    if (!s)
-        s = pack_one(v, &p->proj_t, D, D, b->proj_w, true, NULL, hd, err);
-    if (!s)
-        s = pack_one(v, &p->fc1_t, D, F, b->fc1_w, true, NULL, 0, err);
-    if (!s)
-        s = pack_one(v, &p->fc2_t, F, D, b->fc2_w, true, NULL, 0, err);
-    return s;
+    TRY(pack_one(v, &p->proj_t, D, D, b->proj_w, true, NULL, hd, err));
+    TRY(pack_one(v, &p->fc1_t, D, F, b->fc1_w, true, NULL, 0, err));
+    return pack_one(v, &p->fc2_t, F, D, b->fc2_w, true, NULL, 0, err);
+}
+
+/* What a plan of this mode reads; the last block's q, k and v apart unless all tokens are computed. */
+static sfp_status pack_all(sfp_vit *v, int mode, bool all_tokens, sfp_error *err)
+{
+    const sfp_vit_config *c = &v->config;
+    int patch_in = c->channels * c->patch_size * c->patch_size;
+    TRY(pack_one(v, &v->patch, c->dim, patch_in, v->weights.patch_w, false, v->weights.patch_b, 0, err));
+    if (mode & SFP_VIT_GRAD_INPUT)
+        TRY(pack_one(v, &v->patch_t, patch_in, c->dim, v->weights.patch_w, true, NULL, 0, err));
+    for (int i = 0; i < c->depth; i++) {
+        bool whole = all_tokens || i < c->depth - 1;
+        TRY(pack_forward(v, i, whole, err));
+        if (mode != SFP_VIT_FORWARD)
+            TRY(pack_backward(v, i, whole, err));
+    }
+    return SFP_OK;
 }
 
 sfp_status sfp__vit_pack(sfp_vit *v, int mode, bool all_tokens, sfp_error *err)
 {
-    const sfp_vit_config *c = &v->config;
-    int patch_in = c->channels * c->patch_size * c->patch_size;
     pthread_mutex_lock(&v->lock);
-    sfp_status s = pack_one(v, &v->patch, c->dim, patch_in, v->weights.patch_w, false, v->weights.patch_b, 0, err);
-    if (!s && (mode & SFP_VIT_GRAD_INPUT))
-        s = pack_one(v, &v->patch_t, patch_in, c->dim, v->weights.patch_w, true, NULL, 0, err);
-    for (int i = 0; !s && i < c->depth; i++) {
-        bool whole = all_tokens || i < c->depth - 1;
-        s = pack_forward(v, i, whole, err);
-        if (!s && mode != SFP_VIT_FORWARD)
-            s = pack_backward(v, i, whole, err);
-    }
+    sfp_status status = pack_all(v, mode, all_tokens, err);
     if (v->file)
         sfp__tensor_file_release(v->file); /* the packed copies are what passes read */
     pthread_mutex_unlock(&v->lock);
-    return s;
+    return status;
+}
+
+/* Of the last block both ways, whole and apart. */
+static sfp_status repack_all(sfp_vit *v, sfp_error *err)
+{
+    TRY(pack_all(v, SFP_VIT_GRAD_INPUT, false, err));
+    TRY(pack_forward(v, v->config.depth - 1, true, err));
+    return pack_backward(v, v->config.depth - 1, true, err);
 }
 
 sfp_status sfp__vit_repack(sfp_vit *v, sfp_error *err)
 {
-    const sfp_vit_config *c = &v->config;
-    int patch_in = c->channels * c->patch_size * c->patch_size;
     pthread_mutex_lock(&v->lock);
     v->repacking = true;
-    sfp_status s = pack_one(v, &v->patch, c->dim, patch_in, v->weights.patch_w, false, v->weights.patch_b, 0, err);
-    if (!s)
-        s = pack_one(v, &v->patch_t, patch_in, c->dim, v->weights.patch_w, true, NULL, 0, err);
-    for (int i = 0; !s && i < c->depth; i++)
-        for (int whole = i == c->depth - 1 ? 0 : 1; !s && whole <= 1; whole++) {
-            s = pack_forward(v, i, whole, err);
-            if (!s)
-                s = pack_backward(v, i, whole, err);
-        }
+    sfp_status status = repack_all(v, err);
     v->repacking = false;
     pthread_mutex_unlock(&v->lock);
-    return s;
+    return status;
 }
 
 /* ------------------------------------------------------------- small pieces */

@@ -112,6 +112,7 @@ typedef struct sfp_vit {
     bool repacking;       /* under the lock: what is packed follows the weights, nothing new is packed */
     sfp_gemm_weight *patch, *patch_t;
     sfp__vit_packed *packed; /* (depth) */
+    void *arrays;            /* owned, packed and the blocks of the weights */
 } sfp_vit;
 
 typedef struct sfp_vit_options {
@@ -143,6 +144,18 @@ void sfp__vit_put_config(const sfp_vit_config *c, sfp_text *t);
 /* logits (b, classes) of features (b, D) by the checkpoint's own head; SFP_ENOTFOUND without one. */
 sfp_status sfp__vit_head(const sfp_vit *v, int b, const float *feature, float *logits, sfp_error *err);
 
+/* The backbone that the program carries: models/builtin.safetensors, put into the binary when it is built. */
+
+/* The name under which sfp__vit_load takes it; a file of that name is "./builtin". */
+#define SFP_VIT_BUILTIN "builtin"
+
+/* Whether there was such a file when this was built. */
+bool sfp__vit_has_builtin(void);
+/* SFP_ENOTFOUND in a build without it. */
+sfp_status sfp__vit_builtin_open(struct sfp_tensor_file **out, sfp_error *err);
+/* All of the file as it lies in the binary; NULL in a build without it. */
+const uint8_t *sfp__vit_builtin_bytes(size_t *size);
+
 /* ------------------------------------------------------------------ passes */
 
 typedef enum sfp_vit_mode {
@@ -170,7 +183,6 @@ sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_thread_pool *pool, const sfp_vit
 sfp_status sfp__vit_plan_prepare(sfp_vit_plan *p, int max_batch, sfp_error *err);
 void sfp__vit_plan_free(sfp_vit_plan *p);
 DEFINE_OWNED_PTR(sfp_vit_plan, sfp__vit_plan_free)
-size_t sfp__vit_plan_bytes(const sfp_vit_plan *p);
 
 /* Called for each micro-batch of samples [first, first+n) with their features (n, D); writes the loss gradient to them.
  * Runs on a pool thread, at most once a sample, for different samples at the same time. */
@@ -238,5 +250,29 @@ sfp_status sfp__vit_weights_create(const sfp_vit_config *config, sfp_vit_weights
 void sfp__vit_weights_done(const sfp_vit_config *config, sfp_vit_weights *w);
 void sfp__vit_weights_zero(const sfp_vit_config *config, sfp_vit_weights *w);
 void sfp__vit_weights_add(const sfp_vit_config *config, sfp_vit_weights *to, const sfp_vit_weights *from);
+
+/* --------------------------------------------------------------- a vit that learns
+ *
+ * Its weights as one block of floats, so that an optimiser, an average and a checkpoint are plain loops, and the way new weights
+ * come into the packed copies that passes read. */
+
+/* Floats of all weights of such a vit in one block; each tensor begins at a multiple of 16. */
+size_t sfp__vit_flat_count(const sfp_vit_config *c);
+
+/* The tensors in a block of that many floats, which stays the caller's. */
+sfp_status sfp__vit_flat_view(const sfp_vit_config *c, float *block, sfp_vit_weights *out, sfp_error *err);
+void sfp__vit_flat_view_done(sfp_vit_weights *view);
+
+/* What a training starts from: weights of products uniform by their fan (the ones that end a residual branch scaled down by
+ * the number of branches), norms 1, biases 0, class token normal with 0.02. Two things that a short training has no time to
+ * find: positions are sines and cosines of row and column, and keys start equal to queries, so tokens attend to what is like
+ * them and near them. */
+sfp_status sfp__vit_flat_init(const sfp_vit_config *c, uint64_t seed, sfp_vit_weights *view, sfp_error *err);
+
+/* Of two sets of the same sizes; `c` says whether there is a head. */
+void sfp__vit_weights_copy(const sfp_vit_config *c, sfp_vit_weights *to, const sfp_vit_weights *from);
+
+/* Copies the weights into a vit made by sfp__vit_random and packs them again. No pass may run meanwhile. */
+sfp_status sfp__vit_set_weights(sfp_vit *v, const sfp_vit_weights *from, sfp_error *err);
 
 #endif

@@ -4,7 +4,7 @@
  * dx is the gradient of the residual stream at the point reached. Frozen
  * weights cost nothing: u->grad is NULL and only the products that carry dx
  * downwards are made; they end at the lowest block that has a prefix. */
-#include "model/vit_pass.h"
+#include "model/vit_internal.h"
 
 #include <string.h>
 

@@ -1,4 +1,5 @@
-#include "model/vit_builtin.h"
+#include "io/tensor/tensor_file.h"
+#include "model/vit.h"
 
 #ifdef SFP_BUILTIN_FILE
 

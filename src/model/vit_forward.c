@@ -10,7 +10,7 @@
  * prefix reaches. */
 #include "base/clock.h"
 #include "compute/vec.h"
-#include "model/vit_pass.h"
+#include "model/vit_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,10 @@
-/* What the files of `model` share about a vit. */
+/* What the files of `model` share: a vit's weights and their packing; a plan's inside, with the prepared products, the workspace
+ * of a lane and the micro-batch that runs on it. */
 #ifndef SFP_MODEL_VIT_INTERNAL_H
 #define SFP_MODEL_VIT_INTERNAL_H
 
 #include "compute/gemm.h"
+#include "compute/kernels.h"
 #include "io/tensor/tensor_file.h"
 #include "model/vit.h"
 
@@ -18,17 +20,115 @@ static inline size_t sfp__vit_count(const int64_t *shape, int ndim)
 sfp_status sfp__vit_check_config(const char *file, const sfp_vit_config *c, sfp_error *err);
 /* A vit of these sizes without weights; class names are left out. */
 sfp_status sfp__vit_new(const sfp_vit_config *c, sfp_vit **out, sfp_error *err);
-/* Position embeddings (1 + from^2, D) to (1 + to^2, D): the class token's stays, the others are resized as torch's interpolate
- * does it (bicubic, align_corners and antialias off). */
-void sfp__vit_resize_positions(int dim, int from, const float *x, int to, float *out);
-
 /* Packs what a plan with this mode needs and is not packed yet. */
 sfp_status sfp__vit_pack(sfp_vit *v, int mode, bool all_tokens, sfp_error *err);
 
 /* After a change of the weights: every packed copy follows them. No pass may run meanwhile. */
 sfp_status sfp__vit_repack(sfp_vit *v, sfp_error *err);
 
-/* Writes "blocks.3.attn.qkv.weight" from a block index and a short name; returns buf. */
-const char *sfp__vit_block_name(int block, const char *name, char *buf, size_t size);
+/* ------------------------------------------------------------------- plans */
+
+/* Matrix products prepared for micro-batches of n samples: M = n*T rows, or n rows (class tokens, suffix _c). */
+typedef struct sfp__vit_ops {
+    sfp_gemm_op *patch, *patch_t;
+    sfp_gemm_op *qkv, *kv, *proj, *fc1, *fc2;
+    sfp_gemm_op *q_c, *proj_c, *fc1_c, *fc2_c;
+    sfp_gemm_op *qkv_t, *kv_t, *proj_t, *fc1_t, *fc2_t;
+    sfp_gemm_op *q_t_c, *proj_t_c, *fc1_t_c, *fc2_t_c;
+    bool ready;
+} sfp__vit_ops;
+
+/* What a block keeps for its backward. In forward mode all blocks share one. In the class-only last block xmid, h, st2,
+ * att and g have n rows, and qkv holds keys and values only. */
+typedef struct sfp__vit_saved {
+    float *xin;  /* (M, D) input of the block */
+    float *st1;  /* (M, 2) */
+    float *qkv;  /* (M, 3D) panels */
+    float *att;  /* (M, D) attention output; kept only for weight gradients */
+    float *xmid; /* (M, D) after attention's residual */
+    float *st2;  /* (M, 2) */
+    float *h;    /* (M, F) panels: derivative of GELU */
+    float *g;    /* (M, F) GELU output; kept only for weight gradients */
+} sfp__vit_saved;
+
+typedef struct sfp__vit_lane {
+    sfp__vit_saved saved[SFP_VIT_MAX_DEPTH];
+    float *patch;   /* (n*L, C*P*P) */
+    float *emb;     /* (n*L, D) panels; backward: dense */
+    float *xpre;    /* (M, D) tokens before the norm that comes before the blocks; pre_norm only */
+    float *stpre;   /* (M, 2) */
+    float *xout;    /* (M, D) output of the last block; class-only: (n, D) */
+    float *xc;      /* (n, D) class rows of the last block's input */
+    float *qc;      /* (n, D) class query, panels; backward: its gradient, dense */
+    float *feature; /* (n, D); with a token head all normalised tokens (M, D) */
+    float *dfeature;
+    float *stf;     /* (n, 2) or (M, 2) */
+    float *a;       /* (M, D) dense input of a product */
+    float *y;       /* (M, D) panels: result of a product */
+    float *yc;      /* (n, D) panels */
+    float *dx;      /* (M, D) gradient of the residual stream */
+    float *dxc;     /* (n, D) */
+    float *dqkv;    /* (M, 3D) dense */
+    float *dg;      /* (M, F) panels */
+    float *dh;      /* (M, F) dense */
+    float *scratch; /* attention */
+    double flops;
+    sfp_vit_seconds seconds;
+    sfp_vit_weights grad; /* lanes after the first accumulate here, mode GRAD_WEIGHTS */
+} sfp__vit_lane;
+
+struct sfp_vit_plan {
+    sfp_vit *v;
+    sfp_thread_pool *pool;
+    const sfp_kernels *kernels;
+    sfp_vit_plan_options opt;
+    int unit, lanes;
+    sfp__vit_ops *ops; /* (unit + 1), by samples */
+    sfp__vit_lane *lane;
+    void **blocks; /* (lanes) workspace */
+    void *arrays;  /* the three above */
+    double flops;
+    sfp_vit_seconds seconds;
+};
+
+/* Samples [first, first + n) on a lane. */
+typedef struct sfp__vit_unit {
+    sfp_vit_plan *plan;
+    const sfp_vit_pass *pass;
+    sfp__vit_lane *lane;
+    const sfp__vit_ops *ops;
+    sfp_vit_weights *grad; /* where weight gradients go, or NULL */
+    int lane_index, first, n;
+    bool query; /* compute the samples' queries first */
+    int lowest; /* the lowest block the backward must reach */
+} sfp__vit_unit;
+
+void sfp__vit_forward(const sfp__vit_unit *u);
+void sfp__vit_backward(const sfp__vit_unit *u);
+
+/* y = x w on the unit's lane, counted. */
+static inline void sfp__vit_product(const sfp__vit_unit *u, const sfp_gemm_op *op, int m, int n, int k, const sfp_gemm_weight *w,
+                                    const float *x, float *y)
+{
+    sfp__gemm_run(op, u->lane_index, w, x, y);
+    u->lane->flops += 2.0 * m * n * k;
+}
+
+/* Column c of row r of a matrix in panels. */
+static inline float *sfp__vit_panel_at(float *p, int m, int w, int r, int c)
+{
+    return p + (size_t)(c / w) * (size_t)m * (size_t)w + (size_t)r * (size_t)w + (size_t)(c % w);
+}
+
+/* The attention of sample i (of the unit), head h, block l, with its prefix when prompted: all but the backward's fields. */
+sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h, bool prompted);
+
+/* Where sample i's prefix (or its gradient) of layer l begins. */
+static inline size_t sfp__vit_prefix_at(const sfp__vit_unit *u, int l, int i)
+{
+    size_t stride =
+        u->pass->prefix_stride ? u->pass->prefix_stride : (size_t)u->pass->prefix_rows[l] * (size_t)u->plan->v->config.dim;
+    return (size_t)(u->first + i) * stride;
+}
 
 #endif

@@ -2,10 +2,8 @@
  * config; then every weight, as it lies in the file where that is possible, else converted, joined, transposed or resized. */
 #include "model/vit.h"
 
-#include "base/mem.h"
 #include "base/text.h"
 #include "io/config.h"
-#include "model/vit_builtin.h"
 #include "model/vit_internal.h"
 #include "model/vit_names.h"
 
@@ -57,9 +55,7 @@ static sfp_status need_shape(const loading *l, int block, const char *timm, int 
     const sfp_tensor *t;
     sfp__vit_order order;
     char shown[SFP_NAME_MAX], text[SFP_SHAPE_MAX];
-    sfp_status s = need(l, block, timm, 0, &t, &order, err);
-    if (s)
-        return s;
+    TRY(need(l, block, timm, 0, &t, &order, err));
     int missing = l->names.layout->loose && t->ndim < ndim ? ndim - t->ndim : 0;
     for (int i = 0; i < missing; i++)
         shape[i] = 1;
@@ -140,19 +136,13 @@ static sfp_status read_side(loading *l, int64_t tokens, int wanted, sfp_vit_conf
 static sfp_status read_config(loading *l, int wanted_side, sfp_vit_config *c, sfp_error *err)
 {
     int64_t cls[3], patch[4], pos[3], fc1[2], head[2] = {0, 0};
-    sfp_status s = need_shape(l, -1, "cls_token", 3, cls, err);
-    if (!s)
-        s = need_shape(l, -1, "patch_embed.proj.weight", 4, patch, err);
-    if (!s)
-        s = need_shape(l, -1, "pos_embed", 3, pos, err);
-    if (!s)
-        s = need_shape(l, 0, "mlp.fc1.weight", 2, fc1, err);
-    if (!s)
-        s = refuse_unknown_parts(l, err);
-    if (!s && has(l, "head.weight") && !has(l, "pre_logits/kernel")) /* a layer before the head: its scores are out of reach */
-        s = need_shape(l, -1, "head.weight", 2, head, err);
-    if (s)
-        return s;
+    TRY(need_shape(l, -1, "cls_token", 3, cls, err));
+    TRY(need_shape(l, -1, "patch_embed.proj.weight", 4, patch, err));
+    TRY(need_shape(l, -1, "pos_embed", 3, pos, err));
+    TRY(need_shape(l, 0, "mlp.fc1.weight", 2, fc1, err));
+    TRY(refuse_unknown_parts(l, err));
+    if (has(l, "head.weight") && !has(l, "pre_logits/kernel")) /* a layer before the head: its scores are out of reach */
+        TRY(need_shape(l, -1, "head.weight", 2, head, err));
     const sfp_model_config *beside = &l->config;
     *c = (sfp_vit_config){.channels = (int)patch[1], .dim = (int)cls[2], .hidden = (int)fc1[0], .patch_size = (int)patch[2]};
     c->depth = sfp__vit_names_depth(&l->names, l->file);
@@ -164,9 +154,60 @@ static sfp_status read_config(loading *l, int wanted_side, sfp_vit_config *c, sf
     c->ln_eps = beside->ln_eps > 0 ? beside->ln_eps : eps > 0 ? eps : c->pre_norm ? 1e-5f : 1e-6f;
     memcpy(c->mean, beside->has_mean ? beside->mean : sfp__imagenet_mean, sizeof c->mean);
     memcpy(c->std, beside->has_std ? beside->std : sfp__imagenet_std, sizeof c->std);
-    if ((s = read_side(l, pos[1], wanted_side, c, err)) || (s = read_heads(l, c, err)))
-        return s;
+    TRY(read_side(l, pos[1], wanted_side, c, err));
+    TRY(read_heads(l, c, err));
     return sfp__vit_check_config(l->path, c, err);
+}
+
+/* --------------------------------------------------------------- positions */
+
+/* Position embeddings for another input size: the grid of patches is a picture of D channels, resized by cubic convolution with
+ * a = -0.75, pixel centres at halves and the border repeated. That is torch's interpolate(mode="bicubic") as DeiT, DINO and CLIP
+ * users call it; timm's own helper also smooths when it makes the grid smaller. */
+static double near_tap(double x)
+{
+    const double a = -0.75;
+    return ((a + 2) * x - (a + 3)) * x * x + 1;
+}
+
+static double far_tap(double x)
+{
+    const double a = -0.75;
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+}
+
+/* The four source cells of target cell i and their weights. */
+static void taps(int from, int to, int i, int at[4], double weight[4])
+{
+    double x = (i + 0.5) * from / to - 0.5, base = floor(x), t = x - base;
+    const double w[4] = {far_tap(t + 1), near_tap(t), near_tap(1 - t), far_tap(2 - t)};
+    for (int k = 0; k < 4; k++) {
+        int cell = (int)base - 1 + k;
+        at[k] = cell < 0 ? 0 : cell >= from ? from - 1 : cell;
+        weight[k] = w[k];
+    }
+}
+
+static void resize_positions(int dim, int from, const float *x, int to, float *out)
+{
+    size_t D = (size_t)dim;
+    memcpy(out, x, D * sizeof *out); /* the class token has no place */
+    const float *grid = x + D;
+    float *cell = out + D;
+    for (int row = 0; row < to; row++)
+        for (int column = 0; column < to; column++, cell += D) {
+            int rows[4], columns[4];
+            double wr[4], wc[4];
+            taps(from, to, row, rows, wr);
+            taps(from, to, column, columns, wc);
+            for (size_t d = 0; d < D; d++) {
+                double sum = 0;
+                for (int r = 0; r < 4; r++)
+                    for (int c = 0; c < 4; c++)
+                        sum += wr[r] * wc[c] * (double)grid[((size_t)rows[r] * (size_t)from + (size_t)columns[c]) * D + d];
+                cell[d] = (float)sum;
+            }
+        }
 }
 
 /* ----------------------------------------------------------------- numbers */
@@ -200,23 +241,19 @@ static sfp_status take_part(const loading *l, const sfp_tensor *t, sfp__vit_orde
 {
     if (order == SFP__VIT_SAME)
         return sfp__tensor_to_f32(l->path, t, out, err);
-    float *raw = sfp__malloc(t->count * sizeof *raw), *turned = NULL; /* no weight is empty */
-    sfp_status s = raw ? sfp__tensor_to_f32(l->path, t, raw, err) : sfp__fail_nomem(err);
-    if (!s && order != SFP__VIT_HWIO)
+    float *raw, *turned;
+    OWNED void *block = NULL;
+    const sfp_want list[] = {{&raw, t->count, sizeof *raw}, {&turned, order == SFP__VIT_HWIO ? t->count : 0, sizeof *turned}};
+    TRY(sfp__block(&block, SFP_LIST(list), err));
+    TRY(sfp__tensor_to_f32(l->path, t, raw, err));
+    if (order != SFP__VIT_HWIO) {
         transpose(raw, t->count / rows, rows, out);
-    if (!s && order == SFP__VIT_HWIO) {
-        turned = sfp__malloc(t->count * sizeof *turned);
-        size_t channels = (size_t)t->shape[2];
-        if (turned) {
-            transpose(raw, t->count / rows, rows, turned);
-            channels_first(turned, rows, t->count / rows / channels, channels, out);
-        } else {
-            s = sfp__fail_nomem(err);
-        }
+        return SFP_OK;
     }
-    sfp__free(raw);
-    sfp__free(turned);
-    return s;
+    size_t channels = (size_t)t->shape[2];
+    transpose(raw, t->count / rows, rows, turned);
+    channels_first(turned, rows, t->count / rows / channels, channels, out);
+    return SFP_OK;
 }
 
 static sfp_status check_finite(const loading *l, const char *name, const float *x, size_t n, sfp_error *err)
@@ -269,11 +306,8 @@ static sfp_status find_stored(loading *l, const char *full, const int64_t *shape
     while (out->parts < 3 && sfp__vit_names_of(&l->names, block, timm, out->parts, name, &out->order))
         out->parts++;
     for (int i = 0; i < out->parts; i++) {
-        sfp_status s = need(l, block, timm, i, &out->part[i], &out->order, err);
-        if (!s)
-            s = expect(l, out->part[i], out->order, out->parts, shape, ndim, err);
-        if (s)
-            return s;
+        TRY(need(l, block, timm, i, &out->part[i], &out->order, err));
+        TRY(expect(l, out->part[i], out->order, out->parts, shape, ndim, err));
         l->used[out->part[i] - &l->file->tensors[0]] = true;
     }
     return SFP_OK;
@@ -290,16 +324,15 @@ static sfp_status read_stored(const loading *l, const stored *w, const int64_t *
     bool in_place = w->parts == 1 && w->order == SFP__VIT_SAME && w->part[0]->dtype == SFP_DTYPE_F32 &&
                     (uintptr_t)data.in % sizeof(float) == 0;
     float *x = data.out;
-    sfp_status s = in_place ? SFP_OK : own(l->v, count, &x, err);
-    for (int i = 0; !s && i < w->parts; i++) {
+    if (!in_place)
+        TRY(own(l->v, count, &x, err));
+    for (int i = 0; i < w->parts; i++) {
         if (!in_place)
-            s = take_part(l, w->part[i], w->order, rows, x + (size_t)i * share, err);
-        if (!s)
-            s = check_finite(l, w->part[i]->name, x + (size_t)i * share, share, err);
+            TRY(take_part(l, w->part[i], w->order, rows, x + (size_t)i * share, err));
+        TRY(check_finite(l, w->part[i]->name, x + (size_t)i * share, share, err));
     }
-    if (!s)
-        *out = x;
-    return s;
+    *out = x;
+    return SFP_OK;
 }
 
 static sfp_status take_weight(void *ctx, const char *full, const int64_t *shape, int ndim, float **field, sfp_error *err)
@@ -313,24 +346,23 @@ static sfp_status take_weight(void *ctx, const char *full, const int64_t *shape,
     if (resized)
         in_file[1] = 1 + (int64_t)l->side * l->side;
     stored w;
-    float *x = NULL, *fit = NULL;
-    sfp_status s = find_stored(l, full, in_file, ndim, &w, err);
-    if (!s)
-        s = read_stored(l, &w, in_file, ndim, &x, err);
-    if (!s && resized && !(s = own(l->v, sfp__vit_count(shape, ndim), &fit, err)))
-        sfp__vit_resize_positions(c->dim, l->side, x, side, fit);
-    if (!s)
-        *field = resized ? fit : x;
-    return s;
+    float *x = NULL;
+    TRY(find_stored(l, full, in_file, ndim, &w, err));
+    TRY(read_stored(l, &w, in_file, ndim, &x, err));
+    if (resized) {
+        const float *from = x;
+        TRY(own(l->v, sfp__vit_count(shape, ndim), &x, err));
+        resize_positions(c->dim, l->side, from, side, x);
+    }
+    *field = x;
+    return SFP_OK;
 }
 
 static sfp_status take_names(sfp_vit *v, const sfp_model_config *beside, sfp_error *err)
 {
     if (!beside->class_names || beside->class_count != (size_t)v->config.classes || v->config.classes == 0)
         return SFP_OK;
-    v->config.class_names = sfp__calloc(beside->class_count, sizeof *v->config.class_names);
-    if (!v->config.class_names)
-        return sfp__fail_nomem(err);
+    TRY(sfp__alloc(&v->config.class_names, beside->class_count, sizeof *v->config.class_names, err));
     for (size_t i = 0; i < beside->class_count; i++)
         if (!(v->config.class_names[i] = sfp__strdup(beside->class_names[i])))
             return sfp__fail_nomem(err);
@@ -395,9 +427,7 @@ static void describe_ignored(const loading *l)
 static sfp_status open_file(const char *path, sfp_tensor_file **file, loading *l, sfp_error *err)
 {
     bool builtin = strcmp(path, SFP_VIT_BUILTIN) == 0;
-    sfp_status s = builtin ? sfp__vit_builtin_open(file, err) : sfp__tensor_file_open(path, file, err);
-    if (s)
-        return s;
+    TRY(builtin ? sfp__vit_builtin_open(file, err) : sfp__tensor_file_open(path, file, err));
     const char *inside = sfp__tensor_file_meta(*file, SFP_CONFIG_META);
     if (!builtin)
         return sfp__model_config_find(path, inside, &l->config, &l->config_from, err);
@@ -405,43 +435,30 @@ static sfp_status open_file(const char *path, sfp_tensor_file **file, loading *l
     return inside ? sfp__model_config_parse(path, inside, strlen(inside), &l->config, err) : SFP_OK;
 }
 
+static void loading_done(loading *l)
+{
+    sfp__model_config_done(&l->config);
+    sfp__free(l->used);
+    sfp__vit_free(l->v);
+}
+
 sfp_status sfp__vit_load(const char *path, const sfp_vit_options *opt, sfp_vit **out, sfp_error *err)
 {
-    sfp_tensor_file *file = NULL;
-    loading l = {.path = path};
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *file = NULL;
+    OWNED_BY(loading_done) loading l = {.path = path};
     sfp_vit_config config;
-    sfp_status s = open_file(path, &file, &l, err);
-    if (s) {
-        sfp__tensor_file_close(file);
-        return s;
-    }
+    TRY(open_file(path, &file, &l, err));
     l.file = file;
-    s = sfp__vit_names_find(file, &l.names, err);
-    if (!s)
-        s = read_config(&l, opt ? opt->img_size : 0, &config, err);
-    if (!s && !(l.used = sfp__calloc(file->count, sizeof *l.used)))
-        s = sfp__fail_nomem(err);
-    if (!s)
-        s = sfp__vit_new(&config, &l.v, err);
-    if (s)
-        goto done;
+    TRY(sfp__vit_names_find(file, &l.names, err));
+    TRY(read_config(&l, opt ? opt->img_size : 0, &config, err));
+    TRY(sfp__alloc(&l.used, file->count, sizeof *l.used, err));
+    TRY(sfp__vit_new(&config, &l.v, err));
     l.v->precision = opt ? opt->precision : SFP_PRECISION_F32;
-    l.v->file = file;
-    file = NULL;
-    s = take_names(l.v, &l.config, err);
-    if (!s)
-        s = sfp__vit_each_weight(&l.v->config, &l.v->weights, take_weight, &l, err);
-    if (!s) {
-        describe(&l);
-        describe_ignored(&l);
-    }
-done:
-    sfp__model_config_done(&l.config);
-    sfp__tensor_file_close(file);
-    sfp__free(l.used);
-    if (s)
-        sfp__vit_free(l.v);
-    else
-        *out = l.v;
-    return s;
+    l.v->file = TAKE(file);
+    TRY(take_names(l.v, &l.config, err));
+    TRY(sfp__vit_each_weight(&l.v->config, &l.v->weights, take_weight, &l, err));
+    describe(&l);
+    describe_ignored(&l);
+    *out = TAKE(l.v);
+    return SFP_OK;
 }

@@ -6,8 +6,7 @@
  * results do not depend on threads, memory does not depend on the batch, and a
  * pass has a single meeting point. */
 #include "base/clock.h"
-#include "base/mem.h"
-#include "model/vit_pass.h"
+#include "model/vit_internal.h"
 
 #include <string.h>
 
@@ -19,71 +18,76 @@ enum {
 
 /* ---------------------------------------------------------------- workspace */
 
-/* Lays out or, with base NULL, only measures: the one place that knows. */
-typedef struct arena {
-    char *base;
-    size_t used;
-} arena;
-
-static float *take(arena *a, size_t floats)
-{
-    float *p = a->base ? (float *)(void *)(a->base + a->used) : NULL;
-    a->used += (floats * sizeof(float) + SFP_ALIGN - 1) / SFP_ALIGN * SFP_ALIGN;
-    return p;
-}
-
-static size_t lay_out(const sfp_vit_plan *p, char *base, sfp__vit_lane *out)
+/* One block a lane. In a forward plan all blocks share what they keep; the query pass must leave the first one's input for the
+ * prompted one. */
+static sfp_status make_lane(const sfp_vit_plan *p, sfp__vit_lane *l, void **block, sfp_error *err)
 {
     const sfp_vit_config *c = &p->v->config;
     size_t n = (size_t)p->unit, T = (size_t)p->v->tokens, L = (size_t)p->v->patches, M = n * T;
     size_t D = (size_t)c->dim, F = (size_t)c->hidden;
     size_t patch_in = (size_t)c->channels * (size_t)c->patch_size * (size_t)c->patch_size;
     bool backward = p->opt.mode != SFP_VIT_FORWARD, weights = p->opt.mode & SFP_VIT_GRAD_WEIGHTS;
-    arena a = {base, 0};
-    sfp__vit_lane l = {0};
-    for (int i = 0; i < c->depth; i++) {
-        sfp__vit_saved *s = &l.saved[i];
-        if (!backward && i > (p->opt.queries ? 1 : 0)) {
-            *s = l.saved[i - 1];
-            continue;
-        }
-        bool keep_input = backward || (p->opt.queries && i == 0); /* the query pass must leave it for the prompted one */
+    int own = backward ? c->depth : p->opt.queries && c->depth > 1 ? 2 : 1; /* blocks that share with none */
+    size_t normed = p->opt.token_head ? M : n;                              /* rows of the final norm */
+    sfp_want list[8 * SFP_VIT_MAX_DEPTH + 19];
+    size_t count = 0;
+#define WANT(to, floats)               \
+    list[count++] = (sfp_want)         \
+    {                                  \
+        &(to), (floats), sizeof(float) \
+    }
+    for (int i = 0; i < own; i++) {
+        sfp__vit_saved *s = &l->saved[i];
         size_t rows = backward && i == c->depth - 1 && !p->opt.all_tokens ? n : M;
-        s->xin = take(&a, M * D);
-        s->st1 = take(&a, M * 2);
-        s->qkv = take(&a, M * D * (rows == M ? 3 : 2));
-        s->xmid = keep_input ? take(&a, rows * D) : s->xin;
-        s->st2 = take(&a, rows * 2);
-        s->h = take(&a, rows * F);
-        s->att = i == 0 || weights ? take(&a, (i == 0 ? M : rows) * D) : l.saved[0].att;
-        s->g = i == 0 || weights ? take(&a, (i == 0 ? M : rows) * F) : l.saved[0].g;
+        WANT(s->xin, M * D);
+        WANT(s->st1, M * 2);
+        WANT(s->qkv, M * D * (rows == M ? 3 : 2));
+        if (backward || (p->opt.queries && i == 0))
+            WANT(s->xmid, rows * D);
+        WANT(s->st2, rows * 2);
+        WANT(s->h, rows * F);
+        if (i == 0 || weights) {
+            WANT(s->att, (i == 0 ? M : rows) * D);
+            WANT(s->g, (i == 0 ? M : rows) * F);
+        }
     }
-    l.patch = take(&a, n * L * patch_in);
-    l.emb = take(&a, n * L * (D > patch_in ? D : patch_in));
-    l.xpre = c->pre_norm ? take(&a, M * D) : NULL;
-    l.stpre = c->pre_norm ? take(&a, M * 2) : NULL;
-    l.xout = take(&a, (p->opt.all_tokens ? M : n) * D);
-    l.xc = take(&a, n * D);
-    l.qc = take(&a, n * D);
-    size_t normed = p->opt.token_head ? M : n; /* rows of the final norm */
-    l.feature = take(&a, normed * D);
-    l.stf = take(&a, normed * 2);
-    l.a = take(&a, M * D);
-    l.y = take(&a, M * D);
-    l.yc = take(&a, n * D);
+    WANT(l->patch, n * L * patch_in);
+    WANT(l->emb, n * L * (D > patch_in ? D : patch_in));
+    if (c->pre_norm) {
+        WANT(l->xpre, M * D);
+        WANT(l->stpre, M * 2);
+    }
+    WANT(l->xout, (p->opt.all_tokens ? M : n) * D);
+    WANT(l->xc, n * D);
+    WANT(l->qc, n * D);
+    WANT(l->feature, normed * D);
+    WANT(l->stf, normed * 2);
+    WANT(l->a, M * D);
+    WANT(l->y, M * D);
+    WANT(l->yc, n * D);
     if (backward) {
-        l.dfeature = take(&a, normed * D);
-        l.dx = take(&a, M * D);
-        l.dxc = take(&a, n * D);
-        l.dqkv = take(&a, M * 3 * D);
-        l.dg = take(&a, M * F);
-        l.dh = take(&a, M * F);
+        WANT(l->dfeature, normed * D);
+        WANT(l->dx, M * D);
+        WANT(l->dxc, n * D);
+        WANT(l->dqkv, M * 3 * D);
+        WANT(l->dg, M * F);
+        WANT(l->dh, M * F);
     }
-    l.scratch = take(&a, p->kernels->attn_scratch((int)T, (int)T + p->opt.prefix_rows, p->v->head_dim));
-    l.grad = out ? out->grad : (sfp_vit_weights){0};
-    if (out)
-        *out = l;
-    return a.used;
+    WANT(l->scratch, p->kernels->attn_scratch((int)T, (int)T + p->opt.prefix_rows, p->v->head_dim));
+#undef WANT
+    TRY(sfp__block(block, count, list, err));
+    for (int i = 0; i < c->depth; i++) {
+        sfp__vit_saved *s = &l->saved[i];
+        if (i >= own)
+            *s = l->saved[i - 1];
+        if (!s->xmid)
+            s->xmid = s->xin;
+        if (!s->att) {
+            s->att = l->saved[0].att;
+            s->g = l->saved[0].g;
+        }
+    }
+    return SFP_OK;
 }
 
 /* ---------------------------------------------------------- plan, products */
@@ -96,12 +100,9 @@ sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_thread_pool *pool, const sfp_vit
     if (opt->token_head && opt->queries)
         return sfp__fail(err, SFP_EINVAL, "a plan has a token head or computes queries, not both");
     bool all_tokens = opt->all_tokens || opt->token_head;
-    sfp_status s = sfp__vit_pack(v, opt->mode, all_tokens, err);
-    if (s)
-        return s;
-    sfp_vit_plan *p = sfp__calloc(1, sizeof *p);
-    if (!p)
-        return sfp__fail_nomem(err);
+    TRY(sfp__vit_pack(v, opt->mode, all_tokens, err));
+    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *p = NULL;
+    TRY(sfp__alloc(&p, 1, sizeof *p, err));
     p->v = v;
     p->pool = pool;
     p->kernels = sfp__kernels();
@@ -110,30 +111,18 @@ sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_thread_pool *pool, const sfp_vit
     p->unit = opt->unit > 0 ? opt->unit : UNIT_ROWS / v->tokens;
     p->unit = p->unit < 1 ? 1 : p->unit > MAX_UNIT ? MAX_UNIT : p->unit;
     int lanes = sfp__thread_pool_size(pool);
-    p->ops = sfp__calloc((size_t)p->unit + 1, sizeof *p->ops);
-    p->lane = sfp__calloc((size_t)lanes, sizeof *p->lane);
-    p->blocks = sfp__calloc((size_t)lanes, sizeof *p->blocks);
-    if (!p->ops || !p->lane || !p->blocks) {
-        s = sfp__fail_nomem(err);
-        goto done;
-    }
+    const sfp_want list[] = {{&p->ops, (size_t)p->unit + 1, sizeof *p->ops},
+                             {&p->lane, (size_t)lanes, sizeof *p->lane},
+                             {&p->blocks, (size_t)lanes, sizeof *p->blocks}};
+    TRY(sfp__block_cleared(&p->arrays, SFP_LIST(list), err));
     p->lanes = lanes;
-    p->lane_bytes = lay_out(p, NULL, NULL);
     for (int i = 0; i < lanes; i++) {
-        if (i > 0 && (opt->mode & SFP_VIT_GRAD_WEIGHTS) && (s = sfp__vit_weights_create(&v->config, &p->lane[i].grad, err)))
-            goto done;
-        if (!(p->blocks[i] = sfp__malloc(p->lane_bytes))) {
-            s = sfp__fail_nomem(err);
-            goto done;
-        }
-        (void)lay_out(p, p->blocks[i], &p->lane[i]);
+        if (i > 0 && (opt->mode & SFP_VIT_GRAD_WEIGHTS))
+            TRY(sfp__vit_weights_create(&v->config, &p->lane[i].grad, err));
+        TRY(make_lane(p, &p->lane[i], &p->blocks[i], err));
     }
-done:
-    if (s)
-        sfp__vit_plan_free(p);
-    else
-        *out = p;
-    return s;
+    *out = TAKE(p);
+    return SFP_OK;
 }
 
 static void ops_free(sfp__vit_ops *o)
@@ -156,15 +145,8 @@ void sfp__vit_plan_free(sfp_vit_plan *p)
         sfp__vit_weights_done(&p->v->config, &p->lane[i].grad);
         sfp__free(p->blocks[i]);
     }
-    sfp__free(p->blocks);
-    sfp__free(p->lane);
-    sfp__free(p->ops);
+    sfp__free(p->arrays);
     sfp__free(p);
-}
-
-size_t sfp__vit_plan_bytes(const sfp_vit_plan *p)
-{
-    return (size_t)p->lanes * p->lane_bytes;
 }
 
 double sfp__vit_plan_flops(const sfp_vit_plan *p)
@@ -214,13 +196,9 @@ static sfp_status need_ops(sfp_vit_plan *p, int n, sfp_error *err)
         {backward && class_only, &o->fc1_t_c, &last->fc1_t, n},
         {backward && class_only, &o->fc2_t_c, &last->fc2_t, n},
     };
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (!list[i].wanted || *list[i].op)
-            continue;
-        sfp_status s = sfp__gemm_op_create(*list[i].like, list[i].m, p->lanes, list[i].op, err);
-        if (s)
-            return s;
-    }
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i].wanted && !*list[i].op)
+            TRY(sfp__gemm_op_create(*list[i].like, list[i].m, p->lanes, list[i].op, err));
     o->ready = true;
     return SFP_OK;
 }
@@ -234,10 +212,9 @@ static int unit_of(const sfp_vit_plan *p, int b)
 
 sfp_status sfp__vit_plan_prepare(sfp_vit_plan *p, int max_batch, sfp_error *err)
 {
-    sfp_status s = SFP_OK;
-    for (int n = 1; !s && n <= unit_of(p, max_batch); n++)
-        s = need_ops(p, n, err);
-    return s;
+    for (int n = 1; n <= unit_of(p, max_batch); n++)
+        TRY(need_ops(p, n, err));
+    return SFP_OK;
 }
 
 /* --------------------------------------------------------------------- run */
@@ -332,9 +309,9 @@ static void run_piece(void *ctx, int piece, int worker)
 
 sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *err)
 {
-    sfp_status s = check_pass(p, pass, err);
-    if (s || pass->b == 0)
-        return s;
+    TRY(check_pass(p, pass, err));
+    if (pass->b == 0)
+        return SFP_OK;
     run_ctx r = {.plan = p, .pass = pass};
     r.unit = unit_of(p, pass->b);
     int queries = queries_of(pass), rest = pass->b - queries;
@@ -345,11 +322,9 @@ sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *er
     while (!everything && r.lowest < p->v->config.depth && !pass->grad_prefix_k[r.lowest])
         r.lowest++;
     const int sizes[] = {r.unit, queries % r.unit, rest % r.unit};
-    for (size_t i = 0; !s && i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i])
-            s = need_ops(p, sizes[i], err);
-    if (s)
-        return s;
+            TRY(need_ops(p, sizes[i], err));
     for (int i = 0; i < p->lanes; i++) {
         p->lane[i].flops = 0;
         p->lane[i].seconds = (sfp_vit_seconds){0};

@@ -77,9 +77,7 @@ static sfp_status put_numbers(saving *s, const sfp_tensor *t, sfp_writer *w, sfp
                 return sfp__fail(err, SFP_ELIMIT, "%s: element %zu of tensor '%s' is %g, which does not fit %s", w->path, at + i,
                                  t->name, (double)x[at + i], sfp__dtype_name(s->dtype));
         }
-        sfp_status status = sfp__writer_put(w, s->half, n * sizeof *s->half, err);
-        if (status)
-            return status;
+        TRY(sfp__writer_put(w, s->half, n * sizeof *s->half, err));
     }
     return SFP_OK;
 }
@@ -89,40 +87,27 @@ sfp_status sfp__vit_save(const sfp_vit_config *c, const sfp_vit_weights *weights
 {
     if (dtype != SFP_DTYPE_F32 && dtype != SFP_DTYPE_F16 && dtype != SFP_DTYPE_BF16)
         return sfp__fail(err, SFP_EINVAL, "%s: weights as %s, expected F32, F16 or BF16", path, sfp__dtype_name(dtype));
-    sfp_text config = {0}, header = {0};
-    sfp_writer w = {.fd = -1};
-    saving *s = sfp__calloc(1, sizeof *s);
-    sfp_meta *all = sfp__calloc(meta_count + 1, sizeof *all);
+    OWNED_BY(sfp__text_done) sfp_text config = {0}, header = {0};
+    OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
+    OWNED saving *s = NULL;
+    OWNED sfp_meta *all = NULL;
     sfp_vit_weights view = *weights;
-    sfp_status status = s && all ? SFP_OK : sfp__fail_nomem(err);
-    if (status)
-        goto done;
+    TRY(sfp__alloc(&s, 1, sizeof *s, err));
+    TRY(sfp__alloc(&all, meta_count + 1, sizeof *all, err));
     s->dtype = dtype;
-    status = sfp__vit_each_weight(c, &view, list_weight, s, err);
+    TRY(sfp__vit_each_weight(c, &view, list_weight, s, err));
     sfp__text_put(&config, "{");
     sfp__vit_put_config(c, &config);
     sfp__text_put(&config, "}");
-    if (!status && config.failed)
-        status = sfp__fail_nomem(err);
-    if (status)
-        goto done;
+    if (config.failed)
+        return sfp__fail_nomem(err);
     if (meta_count)
         memcpy(all, meta, meta_count * sizeof *all);
     all[meta_count] = (sfp_meta){SFP_CONFIG_META, config.s};
-    status = sfp__safetensors_header(path, s->tensors, s->count, all, meta_count + 1, &header, err);
-    if (!status)
-        status = sfp__writer_open(path, &w, err);
-    if (!status)
-        status = sfp__writer_put(&w, header.s, header.length, err);
-    for (size_t i = 0; !status && i < s->count; i++)
-        status = put_numbers(s, &s->tensors[i], &w, err);
-    if (!status)
-        status = sfp__writer_commit(&w, err);
-done:
-    sfp__writer_abort(&w);
-    sfp__text_done(&header);
-    sfp__text_done(&config);
-    sfp__free(all);
-    sfp__free(s);
-    return status;
+    TRY(sfp__safetensors_header(path, s->tensors, s->count, all, meta_count + 1, &header, err));
+    TRY(sfp__writer_open(path, &w, err));
+    TRY(sfp__writer_put(&w, header.s, header.length, err));
+    for (size_t i = 0; i < s->count; i++)
+        TRY(put_numbers(s, &s->tensors[i], &w, err));
+    return sfp__writer_commit(&w, err);
 }

@@ -1,6 +1,4 @@
-#include "model/vit_train.h"
-
-#include "base/mem.h"
+/* A vit that learns (vit.h): one block of weights, and what a training starts from. */
 #include "base/rng.h"
 #include "model/vit_internal.h"
 
@@ -37,9 +35,8 @@ size_t sfp__vit_flat_count(const sfp_vit_config *c)
 
 sfp_status sfp__vit_flat_view(const sfp_vit_config *c, float *block, sfp_vit_weights *out, sfp_error *err)
 {
-    sfp_vit_weights w = {.blocks = sfp__calloc((size_t)c->depth, sizeof *w.blocks)};
-    if (!w.blocks)
-        return sfp__fail_nomem(err);
+    sfp_vit_weights w = {0};
+    TRY(sfp__alloc(&w.blocks, (size_t)c->depth, sizeof *w.blocks, err));
     placing p = {.block = block};
     (void)sfp__vit_each_weight(c, &w, place, &p, NULL);
     *out = w;
@@ -111,39 +108,6 @@ sfp_status sfp__vit_flat_init(const sfp_vit_config *c, uint64_t seed, sfp_vit_we
 {
     starting s = {.rng = sfp__rng_init(seed, 0), .c = c};
     return sfp__vit_each_weight(c, view, start_one, &s, err);
-}
-
-typedef struct copying {
-    float *const *from; /* the list of source arrays, in the same order */
-} copying;
-
-static sfp_status list_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
-{
-    (void)name;
-    (void)shape;
-    (void)ndim;
-    (void)err;
-    float ***at = ctx;
-    *(*at)++ = *field;
-    return SFP_OK;
-}
-
-static sfp_status copy_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
-{
-    (void)name;
-    (void)err;
-    copying *c = ctx;
-    memcpy(*field, *c->from++, sfp__vit_count(shape, ndim) * sizeof **field);
-    return SFP_OK;
-}
-
-void sfp__vit_weights_copy(const sfp_vit_config *c, sfp_vit_weights *to, const sfp_vit_weights *from)
-{
-    float *list[16 + 12 * SFP_VIT_MAX_DEPTH], **at = list;
-    sfp_vit_weights view = *from;
-    (void)sfp__vit_each_weight(c, &view, list_one, &at, NULL);
-    copying copy = {.from = list};
-    (void)sfp__vit_each_weight(c, to, copy_one, &copy, NULL);
 }
 
 sfp_status sfp__vit_set_weights(sfp_vit *v, const sfp_vit_weights *from, sfp_error *err)

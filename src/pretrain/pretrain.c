@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "io/file.h"
 #include "io/folder.h"
-#include "model/vit_train.h"
+#include "model/vit.h"
 #include "pretrain/loss.h"
 #include "pretrain/output.h"
 #include "pretrain/score.h"

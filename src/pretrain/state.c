@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "io/tensor/safetensors.h"
-#include "model/vit_train.h"
+#include "model/vit.h"
 #include "pretrain/settings.h"
 
 #include <inttypes.h>

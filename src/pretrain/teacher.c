@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "io/tensor/tensor.h"
-#include "model/vit_builtin.h"
+#include "model/vit.h"
 #include "pretrain/views.h"
 
 #include <errno.h>

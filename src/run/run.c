@@ -4,9 +4,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "compute/cpu.h"
-#include "compute/gemm.h"
 #include "compute/kernels.h"
+#include "compute/gemm.h"
 #include "io/folder.h"
 #include "results/result.h"
 #include "run/run_internal.h"

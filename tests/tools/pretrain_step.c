@@ -6,7 +6,7 @@
  * tests/python/pretrain_step.py does the same step with PyTorch and compares. */
 #include "base/mem.h"
 #include "io/tensor/safetensors.h"
-#include "model/vit_train.h"
+#include "model/vit.h"
 #include "pretrain/loss.h"
 #include "pretrain/state.h"
 

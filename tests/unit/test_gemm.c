@@ -1,7 +1,7 @@
 /* Matrix products: the packed and the plain ones against sums in double, alone and on many lanes at once. */
 #include "compute/gemm.h"
 
-#include "compute/cpu.h"
+#include "compute/kernels.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -8,8 +8,7 @@
 #include "base/mem.h"
 #include "io/file.h"
 #include "io/tensor/tensor.h"
-#include "model/vit_builtin.h"
-#include "model/vit_train.h"
+#include "model/vit.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

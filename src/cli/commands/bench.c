@@ -9,9 +9,8 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "compute/cpu.h"
-#include "compute/gemm.h"
 #include "compute/kernels.h"
+#include "compute/gemm.h"
 #include "io/json_write.h"
 #include "learner/learner.h"
 #include "learner/settings.h"

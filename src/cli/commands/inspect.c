@@ -13,7 +13,6 @@
 #include "io/file.h"
 #include "io/tensor/tensor_file.h"
 #include "model/vit.h"
-#include "model/vit_builtin.h"
 
 #include <inttypes.h>
 #include <limits.h>
