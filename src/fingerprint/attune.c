@@ -140,11 +140,11 @@ static sfp_status need_ops(sfp_attune *a, int comps, sfp_error *err)
 /* -------------------------------------------------------------------- chunks */
 
 /* Cuts every layer; returns the most chunks a layer has. */
-static int cut_layers(sfp_attune *a, const sfp_attune_span *spans)
+static int cut_layers(sfp_attune *a, const sfp_attune_layer *layer)
 {
     int most = 0;
     for (int l = 0; l < a->opt.layers; l++) {
-        int start = spans[l].start, open = spans[l].open, frozen = (start + CHUNK - 1) / CHUNK;
+        int start = layer[l].start, open = layer[l].open, frozen = (start + CHUNK - 1) / CHUNK;
         a->cuts[l] = (cut){start, open, frozen, frozen + (open - start + CHUNK - 1) / CHUNK};
         most = a->cuts[l].chunks > most ? a->cuts[l].chunks : most;
     }
@@ -202,11 +202,8 @@ static void gate_row(const sfp_attune *a, const float *p, const float *w, const 
 typedef struct job {
     sfp_attune *a;
     int chunks; /* pieces a layer; some have fewer */
-    const float *const *p;
+    const sfp_attune_layer *layer;
     const float *gate_w, *gate_b;
-    float *const *out;
-    const float *const *dout;
-    float *const *dp;
 } job;
 
 /* The maps of n components from `first` on of a layer; `offset` >= 0: learning, derivatives are kept. */
@@ -215,7 +212,7 @@ static void run_maps(const job *j, int layer, int first, int n, int offset, int 
     sfp_attune *a = j->a;
     worker *w = &a->workers[lane];
     int D = a->D, Lp = a->opt.length, m = n * Lp;
-    const float *p = j->p[layer] + (size_t)first * (size_t)Lp * (size_t)D;
+    const float *p = j->layer[layer].p + (size_t)first * (size_t)Lp * (size_t)D;
     for (int r = 0; r < MAPS; r++) {
         float *h = offset >= 0 ? der_at(a, layer, offset, n, r) : w->h;
         sfp__gemm_run(a->op_k[n], lane, a->k[r], p, h);
@@ -247,8 +244,8 @@ static void forward_piece(void *ctx, int piece, int lane)
     for (int k = first; k < first + n; k++)
         for (int i = 0; i < Lp; i++) {
             size_t at = ((size_t)k * (size_t)Lp + (size_t)i) * (size_t)D;
-            const float *p = j->p[layer] + at;
-            float *g = gate_at(a, layer, k) + i * MAPS, *out = j->out[layer] + at;
+            const float *p = j->layer[layer].p + at;
+            float *g = gate_at(a, layer, k) + i * MAPS, *out = j->layer[layer].out + at;
             const float *y[MAPS];
             gate_row(a, p, j->gate_w, j->gate_b, g);
             for (int r = 0; r < MAPS; r++)
@@ -258,12 +255,12 @@ static void forward_piece(void *ctx, int piece, int lane)
         }
 }
 
-sfp_status sfp__attune_fwd(sfp_attune *a, const sfp_attune_span *spans, const float *const *p, const sfp_param *gate_w,
-                           const sfp_param *gate_b, float *const *out, sfp_error *err)
+sfp_status sfp__attune_fwd(sfp_attune *a, const sfp_attune_layer *layer, const sfp_param *gate_w, const sfp_param *gate_b,
+                           sfp_error *err)
 {
-    job j = {.a = a, .chunks = cut_layers(a, spans), .p = p, .gate_w = gate_w->data, .gate_b = gate_b->data, .out = out};
+    job j = {.a = a, .chunks = cut_layers(a, layer), .layer = layer, .gate_w = gate_w->data, .gate_b = gate_b->data};
     for (int l = 0; l < a->opt.layers; l++) {
-        int start = spans[l].start, learning = spans[l].open - start;
+        int start = layer[l].start, learning = layer[l].open - start;
         const int sizes[] = {CHUNK, start % CHUNK, learning % CHUNK};
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             if (sizes[i])
@@ -271,7 +268,7 @@ sfp_status sfp__attune_fwd(sfp_attune *a, const sfp_attune_span *spans, const fl
     }
     sfp__thread_pool_run(a->threads, a->opt.layers * j.chunks, forward_piece, &j);
     for (int l = 0; l < a->opt.layers; l++)
-        a->valid[l] = spans[l].start;
+        a->valid[l] = layer[l].start;
     return SFP_OK;
 }
 
@@ -284,8 +281,8 @@ static void maps_backward(const job *j, int layer, int first, int n, int lane)
     worker *w = &a->workers[lane];
     int D = a->D, Lp = a->opt.length, m = n * Lp;
     size_t at = (size_t)first * (size_t)Lp * (size_t)D;
-    const float *dout = j->dout[layer] + at, *g = gate_at(a, layer, first);
-    float *dp = j->dp[layer] + at;
+    const float *dout = j->layer[layer].dout + at, *g = gate_at(a, layer, first);
+    float *dp = j->layer[layer].dp + at;
     for (int r = 0; r < MAPS; r++) {
         for (int row = 0; row < m; row++)
             for (int c = 0; c < D; c++)
@@ -322,7 +319,7 @@ static void backward_piece(void *ctx, int piece, int lane)
     for (int k = first; k < first + n; k++)
         for (int i = 0; i < Lp; i++) {
             size_t at = ((size_t)k * (size_t)Lp + (size_t)i) * (size_t)D;
-            const float *p = j->p[layer] + at, *dout = j->dout[layer] + at, *g = gate_at(a, layer, k) + i * MAPS;
+            const float *p = j->layer[layer].p + at, *dout = j->layer[layer].dout + at, *g = gate_at(a, layer, k) + i * MAPS;
             float dg[MAPS], mean = 0;
             for (int r = 0; r < MAPS; r++) {
                 dg[r] = sfp__dot(D, dout, map_at(a, layer, k, r) + (size_t)i * (size_t)D);
@@ -333,20 +330,18 @@ static void backward_piece(void *ctx, int piece, int lane)
                 db[r] += dz;
                 sfp__axpy(D, dz, p, dw + r * D);
                 if (learns)
-                    sfp__axpy(D, dz, j->gate_w + r * D, j->dp[layer] + at);
+                    sfp__axpy(D, dz, j->gate_w + r * D, j->layer[layer].dp + at);
             }
         }
 }
 
-void sfp__attune_bwd(sfp_attune *a, const sfp_attune_span *spans, const float *const *p, const float *const *dout,
-                     float *const *dp, sfp_param *gate_w, sfp_param *gate_b)
+void sfp__attune_bwd(sfp_attune *a, const sfp_attune_layer *layer, sfp_param *gate_w, sfp_param *gate_b)
 {
-    job j = {
-        .a = a, .chunks = cut_layers(a, spans), .p = p, .gate_w = gate_w->data, .gate_b = gate_b->data, .dout = dout, .dp = dp};
+    job j = {.a = a, .chunks = cut_layers(a, layer), .layer = layer, .gate_w = gate_w->data, .gate_b = gate_b->data};
     sfp__thread_pool_run(a->threads, a->opt.layers * j.chunks, backward_piece, &j);
-    for (int layer = 0; layer < a->opt.layers; layer++) /* in order: the same sum whatever the threads */
-        for (int chunk = 0; chunk < a->cuts[layer].chunks; chunk++) {
-            const float *part = a->part + ((size_t)layer * (size_t)a->chunks + (size_t)chunk) * (size_t)(MAPS * a->D + MAPS);
+    for (int l = 0; l < a->opt.layers; l++) /* in order: the same sum whatever the threads */
+        for (int chunk = 0; chunk < a->cuts[l].chunks; chunk++) {
+            const float *part = a->part + ((size_t)l * (size_t)a->chunks + (size_t)chunk) * (size_t)(MAPS * a->D + MAPS);
             for (int i = 0; i < MAPS * a->D; i++)
                 gate_w->grad[i] += part[i];
             for (int r = 0; r < MAPS; r++)

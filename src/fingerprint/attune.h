@@ -27,10 +27,14 @@ typedef struct sfp_attune_options {
     bool residual; /* add p */
 } sfp_attune_options;
 
-/* Components of a layer: [0, open) are there, [start, open) learn. */
-typedef struct sfp_attune_span {
+/* What one layer gives and gets; all of components [0, open), of which [start, open) learn. */
+typedef struct sfp_attune_layer {
     int start, open;
-} sfp_attune_span;
+    const float *p;    /* (open, length*D) */
+    float *out;        /* (open, length*D), written by the forward */
+    const float *dout; /* (open, length*D) its gradient, read by the backward */
+    float *dp;         /* (open, length*D), to which the backward adds for components that learn */
+} sfp_attune_layer;
 
 typedef struct sfp_attune sfp_attune;
 
@@ -42,12 +46,11 @@ DEFINE_OWNED_PTR(sfp_attune, sfp__attune_free)
 /* The maps of all components are computed anew by the next forward, even of those that are frozen. */
 void sfp__attune_invalidate(sfp_attune *a);
 
-/* out[l] (open, length*D) from p[l] (open, length*D) for every layer; spans (layers). */
-sfp_status sfp__attune_fwd(sfp_attune *a, const sfp_attune_span *spans, const float *const *p, const sfp_param *gate_w,
-                           const sfp_param *gate_b, float *const *out, sfp_error *err);
+/* From p to out, in every layer (layers). */
+sfp_status sfp__attune_fwd(sfp_attune *a, const sfp_attune_layer *layer, const sfp_param *gate_w, const sfp_param *gate_b,
+                           sfp_error *err);
 
-/* From the gradient of out[l] (all open components): adds to dp[l] of the components that learn, and to the gate's gradients. */
-void sfp__attune_bwd(sfp_attune *a, const sfp_attune_span *spans, const float *const *p, const float *const *dout,
-                     float *const *dp, sfp_param *gate_w, sfp_param *gate_b);
+/* From dout to dp, and to the gate's gradients. */
+void sfp__attune_bwd(sfp_attune *a, const sfp_attune_layer *layer, sfp_param *gate_w, sfp_param *gate_b);
 
 #endif

@@ -100,10 +100,17 @@ static void prepare_layer(void *ctx, int l, int worker)
     }
 }
 
-static void attune_spans(const sfp_fp *f, sfp_attune_span *out)
+static void attune_layers(const sfp_fp *f, sfp_attune_layer *out)
 {
-    for (int l = 0; l < f->layers; l++)
-        out[l] = (sfp_attune_span){sfp__fp_layer_start(f, l), sfp__fp_layer_open(f, l)};
+    for (int l = 0; l < f->layers; l++) {
+        const sfp_fp_layer *y = &f->layer[l];
+        out[l] = (sfp_attune_layer){.start = sfp__fp_layer_start(f, l),
+                                    .open = sfp__fp_layer_open(f, l),
+                                    .p = y->p.data,
+                                    .out = y->attuned,
+                                    .dout = f->grad[l].prefix,
+                                    .dp = y->p.grad};
+    }
 }
 
 sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err)
@@ -111,15 +118,9 @@ sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err)
     if (f->prepared)
         return SFP_OK;
     if (f->attune) {
-        const float *p[SFP_FP_MAX_LAYERS];
-        float *out[SFP_FP_MAX_LAYERS];
-        sfp_attune_span spans[SFP_FP_MAX_LAYERS];
-        attune_spans(f, spans);
-        for (int l = 0; l < f->layers; l++) {
-            p[l] = f->layer[l].p.data;
-            out[l] = f->layer[l].attuned;
-        }
-        TRY(sfp__attune_fwd(f->attune, spans, p, &f->gate_w, &f->gate_b, out, err));
+        sfp_attune_layer layers[SFP_FP_MAX_LAYERS];
+        attune_layers(f, layers);
+        TRY(sfp__attune_fwd(f->attune, layers, &f->gate_w, &f->gate_b, err));
     }
     layer_job j = {.f = f};
     sfp__thread_pool_run(f->threads, f->layers, prepare_layer, &j);
@@ -186,6 +187,7 @@ void sfp__fp_attach(sfp_fp *f, sfp_vit_pass *pass, const sfp_fp_samples *samples
     pass->compose = f->opt.query_one ? NULL : compose;
     pass->compose_layer = f->opt.query_one ? compose_layer : NULL;
     pass->compose_ctx = f;
+    pass->prompts = f->prompts;
     pass->prefix_stride = 2 * values;
     f->samples = samples ? *samples : (sfp_fp_samples){0};
     for (int l = 0; l < f->layers; l++) {
@@ -193,11 +195,8 @@ void sfp__fp_attach(sfp_fp *f, sfp_vit_pass *pass, const sfp_fp_samples *samples
         float *grad = f->samples.weight ? f->grad[l].e : NULL;
         y->query = f->opt.query_one ? f->token + (size_t)l * room : pass->query;
         y->square = f->opt.query_one ? f->squares + (size_t)l * room : f->squares;
-        pass->prefix_rows[y->at] = half;
-        pass->prefix_k[y->at] = y->e;
-        pass->prefix_v[y->at] = y->e + values;
-        pass->grad_prefix_k[y->at] = grad;
-        pass->grad_prefix_v[y->at] = grad ? grad + values : NULL;
+        f->prompts[y->at] = (sfp_vit_prompt){
+            .rows = half, .k = y->e, .v = y->e + values, .grad_k = grad, .grad_v = grad ? grad + values : NULL};
     }
 }
 
@@ -264,16 +263,9 @@ sfp_status sfp__fp_gradients(sfp_fp *f, int first, int n, int terms, double *los
     }
     *loss = terms * penalty + own;
     if (f->attune) {
-        const float *p[SFP_FP_MAX_LAYERS], *dout[SFP_FP_MAX_LAYERS];
-        float *dp[SFP_FP_MAX_LAYERS];
-        sfp_attune_span spans[SFP_FP_MAX_LAYERS];
-        attune_spans(f, spans);
-        for (int l = 0; l < f->layers; l++) {
-            p[l] = f->layer[l].p.data;
-            dout[l] = f->grad[l].prefix;
-            dp[l] = f->layer[l].p.grad;
-        }
-        sfp__attune_bwd(f->attune, spans, p, dout, dp, &f->gate_w, &f->gate_b);
+        sfp_attune_layer layers[SFP_FP_MAX_LAYERS];
+        attune_layers(f, layers);
+        sfp__attune_bwd(f->attune, layers, &f->gate_w, &f->gate_b);
     }
     return SFP_OK;
 }

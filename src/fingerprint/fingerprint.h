@@ -130,6 +130,7 @@ typedef struct sfp_fp {
     struct sfp_attune *attune; /* NULL: off */
     sfp_fp_view view;
     sfp_fp_samples samples;
+    sfp_vit_prompt prompts[SFP_VIT_MAX_DEPTH]; /* of the pass under way, by block */
     float *squares; /* (max_batch, D) what a kind keeps of q (coda: q^2); query_one: per layer */
     float *token;   /* query_one: (layers, max_batch, D) class tokens that entered the layers */
     float *row;     /* (D) */

@@ -98,11 +98,13 @@ static void pool_tokens(sfp_look *k, int first, int n)
 static sfp_status look_plain(sfp_look *k, int n, const float *const *x, float *query, sfp_error *err)
 {
     sfp_status s = SFP_OK;
+    float *tokens[SFP_VIT_MAX_DEPTH] = {0};
     for (int first = 0; !s && first < n; first += CHUNK) {
         int count = n - first < CHUNK ? n - first : CHUNK;
         sfp_vit_pass pass = {.b = count, .xs = x + first, .feature = query + (size_t)first * (size_t)k->D};
         if (wants(k, SFP_NEED_ATTENTION)) {
-            pass.tokens[k->vit->config.depth - 2] = k->tokens;
+            tokens[k->vit->config.depth - 2] = k->tokens;
+            pass.tokens = tokens;
             pass.class_attention = k->attention;
         }
         s = sfp__vit_run(k->plain, &pass, err);
@@ -143,17 +145,18 @@ sfp_status sfp__look_features(sfp_look *k, int n, const float *const *x, int unk
 {
     const sfp_fp_options *o = &k->fp->opt;
     int depth = k->vit->config.depth;
+    float *tokens[SFP_VIT_MAX_DEPTH] = {0};
     size_t token_floats = CHUNK * (size_t)k->vit->tokens * (size_t)k->D;
     sfp_status s = sfp__fp_prepare(k->fp, err);
     for (int first = 0; !s && first < n; first += CHUNK) {
         int count = n - first < CHUNK ? n - first : CHUNK;
-        sfp_vit_pass pass = {.b = count, .xs = x + first, .feature = k->features + (size_t)first * (size_t)k->D};
+        sfp_vit_pass pass = {.b = count, .xs = x + first, .feature = k->features + (size_t)first * (size_t)k->D, .tokens = tokens};
         if (!o->query_one) {
             pass.query = query + (size_t)first * (size_t)k->D;
             pass.queries = unknown <= first ? 0 : unknown - first < count ? unknown - first : count;
         }
         for (int q = SFP_TAPS - 1; q >= 0 && wants(k, SFP_NEED_TAPS); q--)
-            pass.tokens[quarter(depth, q)] = k->tokens + (size_t)q * token_floats;
+            tokens[quarter(depth, q)] = k->tokens + (size_t)q * token_floats;
         const sfp_fp_samples samples = {.rehearsed = rehearsed ? rehearsed + first : NULL};
         sfp__fp_attach(k->fp, &pass, &samples);
         s = sfp__vit_run(k->prompted, &pass, err);

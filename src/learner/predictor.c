@@ -364,8 +364,13 @@ static sfp_status run_prompted(sfp_predictor *p, int n, int unknown, sfp_error *
     const sfp_snapshot *s = p->snapshot;
     int D = p->D, C = s->classes;
     sfp__thread_pool_run(p->threads, n, normalise_piece, p);
-    sfp_vit_pass pass = {
-        .b = n, .xs = p->xs, .feature = p->feature, .compose_ctx = p, .prefix_stride = 2 * (size_t)p->rows * (size_t)D};
+    sfp_vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {0};
+    sfp_vit_pass pass = {.b = n,
+                         .xs = p->xs,
+                         .feature = p->feature,
+                         .prompts = prompts,
+                         .prefix_stride = 2 * (size_t)p->rows * (size_t)D,
+                         .compose_ctx = p};
     if (p->opt->fp.query_one) {
         pass.compose_layer = compose_layer;
     } else {
@@ -374,10 +379,8 @@ static sfp_status run_prompted(sfp_predictor *p, int n, int unknown, sfp_error *
         pass.compose = compose;
     }
     for (int l = 0; l < s->view.layers; l++) {
-        int layer = s->view.layer[l];
-        pass.prefix_rows[layer] = p->rows;
-        pass.prefix_k[layer] = p->prefix[l];
-        pass.prefix_v[layer] = p->prefix[l] + (size_t)p->rows * (size_t)D;
+        const float *keys = p->prefix[l];
+        prompts[s->view.layer[l]] = (sfp_vit_prompt){.rows = p->rows, .k = keys, .v = keys + (size_t)p->rows * (size_t)D};
     }
     sfp_status status = sfp__vit_run(p->plan, &pass, err);
     if (status)

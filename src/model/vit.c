@@ -22,11 +22,19 @@ static const char *block_name(int block, const char *name, char buf[NAME_SIZE])
 
 /* ------------------------------------------------- all weights, one by one */
 
+/* Its sizes were checked, so their product fits. */
+static sfp_status visit(sfp_vit_weight_fn fn, void *ctx, const char *name, const int64_t *shape, int ndim, float **data,
+                        sfp_error *err)
+{
+    sfp_vit_weight w = {.name = name, .shape = shape, .ndim = ndim, .count = sfp__vit_count(shape, ndim), .data = data};
+    return fn(ctx, &w, err);
+}
+
 sfp_status sfp__vit_each_weight(const sfp_vit_config *c, sfp_vit_weights *w, sfp_vit_weight_fn fn, void *ctx, sfp_error *err)
 {
 #define VISIT(field, name, ndim, ...)                    \
     if (!(c->no_patch_bias && &w->field == &w->patch_b)) \
-        TRY(fn(ctx, name, (const int64_t[]){__VA_ARGS__}, ndim, &w->field, err));
+        TRY(visit(fn, ctx, name, (const int64_t[]){__VA_ARGS__}, ndim, &w->field, err));
     SFP_VIT_GLOBAL_LIST(VISIT)
     if (c->pre_norm) {
         SFP_VIT_PRE_LIST(VISIT)
@@ -39,29 +47,25 @@ sfp_status sfp__vit_each_weight(const sfp_vit_config *c, sfp_vit_weights *w, sfp
         sfp_vit_block_weights *b = &w->blocks[i];
         char full[NAME_SIZE];
 #define VISIT(field, name, ndim, ...) \
-    TRY(fn(ctx, block_name(i, name, full), (const int64_t[]){__VA_ARGS__}, ndim, &b->field, err));
+    TRY(visit(fn, ctx, block_name(i, name, full), (const int64_t[]){__VA_ARGS__}, ndim, &b->field, err));
         SFP_VIT_BLOCK_LIST(VISIT)
 #undef VISIT
     }
     return SFP_OK;
 }
 
-static sfp_status make_zero(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+static sfp_status make_zero(void *ctx, const sfp_vit_weight *w, sfp_error *err)
 {
     (void)ctx;
-    (void)name;
-    return sfp__alloc(field, sfp__vit_count(shape, ndim), sizeof **field, err);
+    return sfp__alloc(w->data, w->count, sizeof **w->data, err);
 }
 
-static sfp_status free_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+static sfp_status free_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
 {
     (void)ctx;
-    (void)name;
-    (void)shape;
-    (void)ndim;
     (void)err;
-    sfp__free(*field);
-    *field = NULL;
+    sfp__free(*w->data);
+    *w->data = NULL;
     return SFP_OK;
 }
 
@@ -86,14 +90,11 @@ void sfp__vit_weights_done(const sfp_vit_config *config, sfp_vit_weights *w)
     w->blocks = NULL;
 }
 
-static sfp_status list_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+static sfp_status list_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
 {
-    (void)name;
-    (void)shape;
-    (void)ndim;
     (void)err;
     const float ***at = ctx;
-    *(*at)++ = *field;
+    *(*at)++ = *w->data;
     return SFP_OK;
 }
 
@@ -102,17 +103,16 @@ typedef struct combining {
     bool add;           /* or copy */
 } combining;
 
-static sfp_status combine_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+static sfp_status combine_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
 {
-    (void)name;
     (void)err;
     combining *c = ctx;
     const float *from = *c->from++;
-    size_t n = sfp__vit_count(shape, ndim);
+    float *to = *w->data;
     if (!c->add)
-        memcpy(*field, from, n * sizeof **field);
-    for (size_t i = 0; c->add && i < n; i++)
-        (*field)[i] += from[i];
+        memcpy(to, from, w->count * sizeof *to);
+    for (size_t i = 0; c->add && i < w->count; i++)
+        to[i] += from[i];
     return SFP_OK;
 }
 
@@ -134,12 +134,11 @@ void sfp__vit_weights_copy(const sfp_vit_config *config, sfp_vit_weights *to, co
     combine(config, to, from, false);
 }
 
-static sfp_status zero_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+static sfp_status zero_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
 {
     (void)ctx;
-    (void)name;
     (void)err;
-    memset(*field, 0, sfp__vit_count(shape, ndim) * sizeof **field);
+    memset(*w->data, 0, w->count * sizeof **w->data);
     return SFP_OK;
 }
 
@@ -148,12 +147,11 @@ void sfp__vit_weights_zero(const sfp_vit_config *config, sfp_vit_weights *w)
     (void)sfp__vit_each_weight(config, w, zero_one, NULL, NULL);
 }
 
-static sfp_status count_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+static sfp_status count_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
 {
-    (void)field;
     (void)err;
-    if (strncmp(name, "head.", 5) != 0)
-        *(size_t *)ctx += sfp__vit_count(shape, ndim);
+    if (strncmp(w->name, "head.", 5) != 0)
+        *(size_t *)ctx += w->count;
     return SFP_OK;
 }
 
@@ -258,16 +256,15 @@ typedef struct random_ctx {
     float scale;
 } random_ctx;
 
-static sfp_status make_random(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+static sfp_status make_random(void *ctx, const sfp_vit_weight *w, sfp_error *err)
 {
     random_ctx *r = ctx;
-    TRY(make_zero(NULL, name, shape, ndim, field, err));
-    r->v->owned[r->v->owned_count++] = *field;
-    size_t n = sfp__vit_count(shape, ndim);
-    const char *dot = strrchr(name, '.');
-    bool norm = strstr(name, "norm") != NULL && dot && strcmp(dot, ".weight") == 0;
-    for (size_t i = 0; i < n; i++)
-        (*field)[i] = (norm ? 1.0f : 0.0f) + r->scale * (float)sfp__rng_normal(&r->rng);
+    TRY(make_zero(NULL, w, err));
+    r->v->owned[r->v->owned_count++] = *w->data;
+    const char *dot = strrchr(w->name, '.');
+    bool norm = strstr(w->name, "norm") != NULL && dot && strcmp(dot, ".weight") == 0;
+    for (size_t i = 0; i < w->count; i++)
+        (*w->data)[i] = (norm ? 1.0f : 0.0f) + r->scale * (float)sfp__rng_normal(&r->rng);
     return SFP_OK;
 }
 

@@ -199,32 +199,42 @@ typedef void (*sfp_vit_compose_fn)(void *ctx, int first, int n, const float *que
 /* The same for one layer, from the class tokens (n, D) that enter it. */
 typedef void (*sfp_vit_compose_layer_fn)(void *ctx, int layer, int first, int n, const float *token);
 
+/* The prefix of one layer. */
+typedef struct sfp_vit_prompt {
+    int rows;               /* of its keys (and of its values); 0: none */
+    const float *k, *v;     /* (b, rows, D) */
+    float *grad_k, *grad_v; /* (b, rows, D) out; NULL: not wanted */
+} sfp_vit_prompt;
+
 typedef struct sfp_vit_pass {
+    /* inputs */
     int b;
-    const float *x;             /* (b, 3, S, S), normalised; or NULL and */
-    const float *const *xs;     /* (b) one (3, S, S) each */
-    bool embed_only;            /* stop after the patch embedding: only embed and mean_embed come out */
-    float *query;               /* (b, D) features of the unprompted vit, or NULL: not needed */
-    int queries;                /* the first `queries` of them are computed by this pass, the others given */
-    sfp_vit_compose_fn compose; /* with query: makes the prefixes */
+    const float *x;         /* (b, 3, S, S), normalised; or NULL and */
+    const float *const *xs; /* (b) one (3, S, S) each */
+    bool embed_only;        /* stop after the patch embedding: only embed and mean_embed come out */
+
+    /* prompts */
+    const sfp_vit_prompt *prompts;          /* (depth) or NULL: none */
+    size_t prefix_stride;                   /* floats from sample to sample in prefixes and their gradients; 0: rows * D */
+    float *query;                           /* (b, D) features of the unprompted vit, or NULL: not needed */
+    int queries;                            /* the first `queries` of them are computed by this pass, the others given */
+    sfp_vit_compose_fn compose;             /* with query: makes the prefixes */
+    sfp_vit_compose_layer_fn compose_layer; /* or, layer by layer, from the class token that enters it */
     void *compose_ctx;
-    sfp_vit_compose_layer_fn compose_layer;   /* or, layer by layer, from the class token that enters it */
-    size_t prefix_stride;                     /* floats from sample to sample in prefixes and their gradients; 0: rows * D */
-    int prefix_rows[SFP_VIT_MAX_DEPTH];       /* rows of layer l's prefix keys (and of its values); 0: none */
-    const float *prefix_k[SFP_VIT_MAX_DEPTH]; /* (b, rows, D) */
-    const float *prefix_v[SFP_VIT_MAX_DEPTH]; /* (b, rows, D) */
-    float *feature;                           /* (b, D) out, or NULL */
-    float *embed;                             /* (b, L, D) out: patch embeddings, no position; or NULL */
-    float *mean_embed;                /* (b, D) out: mean over tokens of unit patch embeddings (SPEC section 4); or NULL */
-    float *tokens[SFP_VIT_MAX_DEPTH]; /* (b, T, D) out: tokens after block l; or NULL */
-    float *normed;                    /* (b, T, D) out: tokens after the final norm, a plan with token_head; or NULL */
-    float *class_attention;           /* (b, H, T) out: last block, class token's row, prefix left out; or NULL */
-    sfp_vit_head_fn head;             /* backward modes: the loss */
-    sfp_vit_token_head_fn token_head; /* ... or, in a plan with that option, the loss over all tokens; in another one over
-                                         class tokens alone, (n, 1, D) */
+
+    /* outputs; NULL: not wanted */
+    float *feature;         /* (b, D) */
+    float *embed;           /* (b, L, D) patch embeddings, no position */
+    float *mean_embed;      /* (b, D) mean over tokens of unit patch embeddings (SPEC section 4) */
+    float *const *tokens;   /* (depth) (b, T, D) tokens after block l, or NULL */
+    float *normed;          /* (b, T, D) tokens after the final norm, a plan with token_head */
+    float *class_attention; /* (b, H, T) last block, class token's row, prefix left out */
+
+    /* backward modes: the loss, and what else has gradients */
+    sfp_vit_head_fn head;
+    sfp_vit_token_head_fn token_head; /* instead, in a plan with that option: over all tokens; in another one over class tokens
+                                         alone, (n, 1, D) */
     void *head_ctx;
-    float *grad_prefix_k[SFP_VIT_MAX_DEPTH]; /* (b, rows, D) out; NULL where no prefix or not wanted */
-    float *grad_prefix_v[SFP_VIT_MAX_DEPTH];
     float *grad_x;           /* (b, 3, S, S) out, mode GRAD_INPUT */
     sfp_vit_weights *grad_w; /* += , mode GRAD_WEIGHTS (head rows untouched: the caller owns the head) */
 } sfp_vit_pass;
@@ -240,9 +250,17 @@ typedef struct sfp_vit_seconds {
 } sfp_vit_seconds;
 sfp_vit_seconds sfp__vit_plan_seconds(const sfp_vit_plan *p);
 
-/* Calls fn for every weight of `w` with its full name and shape, in the order of the lists above; ends at the first failure. */
-typedef sfp_status (*sfp_vit_weight_fn)(void *ctx, const char *name, const int64_t *shape, int ndim, float **field,
-                                        sfp_error *err);
+/* A weight as visitors see it. */
+typedef struct sfp_vit_weight {
+    const char *name; /* full: "blocks.3.attn.qkv.weight" */
+    const int64_t *shape;
+    int ndim;
+    size_t count; /* elements */
+    float **data;
+} sfp_vit_weight;
+
+/* Calls fn for every weight of `w` in the order of the lists above; ends at the first failure. */
+typedef sfp_status (*sfp_vit_weight_fn)(void *ctx, const sfp_vit_weight *w, sfp_error *err);
 sfp_status sfp__vit_each_weight(const sfp_vit_config *c, sfp_vit_weights *w, sfp_vit_weight_fn fn, void *ctx, sfp_error *err);
 
 /* Room for a full set of weights (for gradients), zeroed. */

@@ -55,7 +55,7 @@ static void mlp_backward(const sfp__vit_unit *u, int l, int m, float *dx, const 
 static void attend_backward(const sfp__vit_unit *u, int l, float *dout, bool tokens)
 {
     const sfp_vit *v = u->plan->v;
-    const sfp_vit_pass *pass = u->pass;
+    const sfp_vit_prompt prompt = sfp__vit_prompt(u->pass, l);
     int D = v->config.dim, T = v->tokens, H = v->config.heads, d = v->head_dim, w = sfp__gemm_panel(v->packed[l].proj_t);
     for (int i = 0; i < u->n; i++)
         for (int h = 0; h < H; h++) {
@@ -73,10 +73,10 @@ static void attend_backward(const sfp__vit_unit *u, int l, float *dout, bool tok
                 a.dv = a.dk + D;
                 a.ldd = 2 * D;
             }
-            if (a.np && pass->grad_prefix_k[l]) {
+            if (a.np && prompt.grad_k) {
                 size_t at = sfp__vit_prefix_at(u, l, i) + (size_t)(h * d);
-                a.dpk = pass->grad_prefix_k[l] + at;
-                a.dpv = pass->grad_prefix_v[l] + at;
+                a.dpk = prompt.grad_k + at;
+                a.dpv = prompt.grad_v + at;
                 a.lddp = D;
             }
             u->plan->kernels->attn_bwd(&a);

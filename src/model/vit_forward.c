@@ -90,13 +90,13 @@ static void embed(const sfp__vit_unit *u)
 sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h, bool prompted)
 {
     const sfp_vit *v = u->plan->v;
-    const sfp_vit_pass *pass = u->pass;
+    const sfp_vit_prompt prompt = sfp__vit_prompt(u->pass, l);
     sfp__vit_lane *lane = u->lane;
     const sfp__vit_packed *packed = &v->packed[l];
     int D = v->config.dim, T = v->tokens, d = v->head_dim, M = u->n * T, c = h * d;
     bool class_only = l == v->config.depth - 1 && !u->plan->opt.all_tokens;
     sfp_attn a = {.nq = class_only ? 1 : T, .nk = T, 
-                  .np = prompted ? pass->prefix_rows[l] : 0, .d = d, .scale = 1.0f / sqrtf((float)d)};
+                  .np = prompted ? prompt.rows : 0, .d = d, .scale = 1.0f / sqrtf((float)d)};
     float *qkv = lane->saved[l].qkv;
     if (class_only) {
         int wq = sfp__gemm_panel(packed->q), w = sfp__gemm_panel(packed->kv);
@@ -115,8 +115,8 @@ sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h, bool pr
     }
     if (a.np) {
         size_t at = sfp__vit_prefix_at(u, l, i) + (size_t)c;
-        a.pk = pass->prefix_k[l] + at;
-        a.pv = pass->prefix_v[l] + at;
+        a.pk = prompt.k + at;
+        a.pv = prompt.v + at;
         a.ldp = D;
     }
     a.scratch = lane->scratch;
@@ -136,7 +136,7 @@ static void attend(const sfp__vit_unit *u, int l, bool prompted)
     const sfp_vit *v = u->plan->v;
     int D = v->config.dim, T = v->tokens, H = v->config.heads;
     bool last = l == v->config.depth - 1;
-    if (prompted && u->pass->compose_layer && u->pass->prefix_rows[l]) {
+    if (prompted && u->pass->compose_layer && sfp__vit_prompt(u->pass, l).rows) {
         class_rows(u, u->lane->saved[l].xin, u->lane->xc);
         u->pass->compose_layer(u->pass->compose_ctx, l, u->first, u->n, u->lane->xc);
     }
@@ -181,7 +181,7 @@ static void block(const sfp__vit_unit *u, int l, bool prompted)
     const sfp_vit_block_weights *next = last ? NULL : &v->weights.blocks[l + 1];
     k->add_norm_fwd(M, D, s->xmid, lane->y, sfp__gemm_panel(w->fc2), next ? next->norm1_w : NULL, next ? next->norm1_b : NULL, c->ln_eps,
                     xout, next ? lane->a : NULL, next ? lane->saved[l + 1].st1 : NULL);
-    if (prompted && u->pass->tokens[l])
+    if (prompted && u->pass->tokens && u->pass->tokens[l])
         memcpy(u->pass->tokens[l] + (size_t)u->first * (size_t)v->tokens * (size_t)D, xout, (size_t)M * (size_t)D * sizeof *xout);
 }
 

@@ -123,12 +123,18 @@ static inline float *sfp__vit_panel_at(float *p, int m, int w, int r, int c)
 /* The attention of sample i (of the unit), head h, block l, with its prefix when prompted: all but the backward's fields. */
 sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h, bool prompted);
 
+/* The prefix of layer l; none without prompts. */
+static inline sfp_vit_prompt sfp__vit_prompt(const sfp_vit_pass *pass, int l)
+{
+    return pass->prompts ? pass->prompts[l] : (sfp_vit_prompt){0};
+}
+
 /* Where sample i's prefix (or its gradient) of layer l begins. */
 static inline size_t sfp__vit_prefix_at(const sfp__vit_unit *u, int l, int i)
 {
-    size_t stride =
-        u->pass->prefix_stride ? u->pass->prefix_stride : (size_t)u->pass->prefix_rows[l] * (size_t)u->plan->v->config.dim;
-    return (size_t)(u->first + i) * stride;
+    const sfp_vit_pass *pass = u->pass;
+    size_t rows = (size_t)sfp__vit_prompt(pass, l).rows, D = (size_t)u->plan->v->config.dim;
+    return (size_t)(u->first + i) * (pass->prefix_stride ? pass->prefix_stride : rows * D);
 }
 
 #endif

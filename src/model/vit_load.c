@@ -335,26 +335,26 @@ static sfp_status read_stored(const loading *l, const stored *w, const int64_t *
     return SFP_OK;
 }
 
-static sfp_status take_weight(void *ctx, const char *full, const int64_t *shape, int ndim, float **field, sfp_error *err)
+static sfp_status take_weight(void *ctx, const sfp_vit_weight *w, sfp_error *err)
 {
     loading *l = ctx;
     const sfp_vit_config *c = &l->v->config;
     int side = c->img_size / c->patch_size;
-    bool resized = strcmp(full, "pos_embed") == 0 && l->side != side;
+    bool resized = strcmp(w->name, "pos_embed") == 0 && l->side != side;
     int64_t in_file[SFP_MAX_DIMS];
-    memcpy(in_file, shape, (size_t)ndim * sizeof *shape);
+    memcpy(in_file, w->shape, (size_t)w->ndim * sizeof *in_file);
     if (resized)
         in_file[1] = 1 + (int64_t)l->side * l->side;
-    stored w;
+    stored found;
     float *x = NULL;
-    TRY(find_stored(l, full, in_file, ndim, &w, err));
-    TRY(read_stored(l, &w, in_file, ndim, &x, err));
+    TRY(find_stored(l, w->name, in_file, w->ndim, &found, err));
+    TRY(read_stored(l, &found, in_file, w->ndim, &x, err));
     if (resized) {
         const float *from = x;
-        TRY(own(l->v, sfp__vit_count(shape, ndim), &x, err));
+        TRY(own(l->v, w->count, &x, err));
         resize_positions(c->dim, l->side, from, side, x);
     }
-    *field = x;
+    *w->data = x;
     return SFP_OK;
 }
 

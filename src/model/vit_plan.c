@@ -225,14 +225,15 @@ static sfp_status check_pass(const sfp_vit_plan *p, const sfp_vit_pass *pass, sf
     if (pass->b < 0 || pass->b > 1 << 24)
         return sfp__fail(err, SFP_EINVAL, "batch of %d samples", pass->b);
     for (int l = 0; l < c->depth; l++) {
-        int rows = pass->prefix_rows[l];
+        const sfp_vit_prompt prompt = sfp__vit_prompt(pass, l);
+        int rows = prompt.rows;
         if (rows < 0 || rows > p->opt.prefix_rows)
             return sfp__fail(err, SFP_EINVAL, "layer %d: %d prefix rows, the plan allows 0 to %d", l, rows, p->opt.prefix_rows);
-        if (rows && (!pass->prefix_k[l] || !pass->prefix_v[l]))
+        if (rows && (!prompt.k || !prompt.v))
             return sfp__fail(err, SFP_EINVAL, "layer %d: prefix keys or values are missing", l);
-        if (!pass->grad_prefix_k[l] != !pass->grad_prefix_v[l])
+        if (!prompt.grad_k != !prompt.grad_v)
             return sfp__fail(err, SFP_EINVAL, "layer %d: gradients to prefix keys and values come together", l);
-        if (pass->tokens[l] && l == c->depth - 1 && !p->opt.all_tokens)
+        if (pass->tokens && pass->tokens[l] && l == c->depth - 1 && !p->opt.all_tokens)
             return sfp__fail(err, SFP_EINVAL, "tokens of the last block need a plan with all_tokens");
     }
     if (pass->normed && !p->opt.token_head)
@@ -319,7 +320,7 @@ sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *er
     r.units = r.first_units + parts(rest, r.unit);
     r.by_lane = pass->grad_w != NULL;
     bool everything = p->opt.mode & (SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT);
-    while (!everything && r.lowest < p->v->config.depth && !pass->grad_prefix_k[r.lowest])
+    while (!everything && r.lowest < p->v->config.depth && !sfp__vit_prompt(pass, r.lowest).grad_k)
         r.lowest++;
     const int sizes[] = {r.unit, queries % r.unit, rest % r.unit};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)

@@ -22,15 +22,15 @@ typedef struct saving {
     uint16_t half[CHUNK];
 } saving;
 
-static sfp_status list_weight(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+static sfp_status list_weight(void *ctx, const sfp_vit_weight *w, sfp_error *err)
 {
     saving *s = ctx;
     (void)err;
     sfp_tensor *t = &s->tensors[s->count];
-    (void)snprintf(s->names[s->count], NAME_ROOM, "%s", name);
-    *t = (sfp_tensor){.name = s->names[s->count], .dtype = s->dtype, .ndim = ndim, .data = *field};
-    memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
-    (void)sfp__shape_count(shape, ndim, s->dtype, &t->count, &t->bytes); /* they were allocated: it fits */
+    (void)snprintf(s->names[s->count], NAME_ROOM, "%s", w->name);
+    *t = (sfp_tensor){.name = s->names[s->count], .dtype = s->dtype, .ndim = w->ndim, .data = *w->data};
+    memcpy(t->shape, w->shape, (size_t)w->ndim * sizeof *w->shape);
+    (void)sfp__shape_count(w->shape, w->ndim, s->dtype, &t->count, &t->bytes); /* they were allocated: it fits */
     s->count++;
     return SFP_OK;
 }

@@ -13,14 +13,13 @@ typedef struct placing {
     size_t used;
 } placing;
 
-static sfp_status place(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+static sfp_status place(void *ctx, const sfp_vit_weight *w, sfp_error *err)
 {
-    (void)name;
     (void)err;
     placing *p = ctx;
     if (p->block)
-        *field = p->block + p->used;
-    p->used += (sfp__vit_count(shape, ndim) + 15) / 16 * 16;
+        *w->data = p->block + p->used;
+    p->used += (w->count + 15) / 16 * 16;
     return SFP_OK;
 }
 
@@ -78,28 +77,30 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-static sfp_status start_one(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+static sfp_status start_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
 {
     (void)err;
     starting *s = ctx;
-    size_t n = sfp__vit_count(shape, ndim);
+    const char *name = w->name;
+    float *to = *w->data;
+    size_t n = w->count;
     if (strcmp(name, "pos_embed") == 0) {
-        start_positions(s->c, *field);
+        start_positions(s->c, to);
     } else if (strcmp(name, "cls_token") == 0) {
         for (size_t i = 0; i < n; i++)
-            (*field)[i] = (float)(0.02 * sfp__rng_normal(&s->rng));
-    } else if (ndim == 1) {
+            to[i] = (float)(0.02 * sfp__rng_normal(&s->rng));
+    } else if (w->ndim == 1) {
         for (size_t i = 0; i < n; i++)
-            (*field)[i] = ends_with(name, ".weight") ? 1.0f : 0.0f; /* norms; biases */
+            to[i] = ends_with(name, ".weight") ? 1.0f : 0.0f; /* norms; biases */
     } else {
-        double in = (double)(n / (size_t)shape[0]), edge = sqrt(6 / (in + (double)shape[0]));
+        double in = (double)(n / (size_t)w->shape[0]), edge = sqrt(6 / (in + (double)w->shape[0]));
         if (ends_with(name, "attn.proj.weight") || ends_with(name, "fc2.weight"))
             edge /= sqrt(2.0 * s->c->depth);
         for (size_t i = 0; i < n; i++)
-            (*field)[i] = (float)(edge * (2 * sfp__rng_double(&s->rng) - 1));
+            to[i] = (float)(edge * (2 * sfp__rng_double(&s->rng) - 1));
         size_t square = (size_t)s->c->dim * (size_t)s->c->dim;
         if (ends_with(name, "attn.qkv.weight"))
-            memcpy(*field + square, *field, square * sizeof **field);
+            memcpy(to + square, to, square * sizeof *to);
     }
     return SFP_OK;
 }

@@ -12,16 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static sfp_status note_decay(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+static sfp_status note_decay(void *ctx, const sfp_vit_weight *w, sfp_error *err)
 {
     (void)err;
     sfp_pretrain_state *s = ctx;
-    size_t n = 1;
-    for (int i = 0; i < ndim; i++)
-        n *= (size_t)shape[i];
     /* matrices decay; norms, biases, positions and the class token do not */
-    bool decays = ndim > 1 && strcmp(name, "cls_token") != 0 && strcmp(name, "pos_embed") != 0;
-    memset(s->decays + (*field - s->adam.x), decays, n);
+    bool decays = w->ndim > 1 && strcmp(w->name, "cls_token") != 0 && strcmp(w->name, "pos_embed") != 0;
+    memset(s->decays + (*w->data - s->adam.x), decays, w->count);
     return SFP_OK;
 }
 

@@ -203,11 +203,9 @@ static int make_golden(const char *dir, long seed, sfp_error *err)
     golden g = {.w = w, .bias = bias, .logits = logits};
     sfp_vit_pass plain = {.b = GOLDEN_B, .x = x, .feature = query, .embed = embed};
     sfp_vit_pass pass = {.b = GOLDEN_B, .x = x, .feature = feature, .head = plain_head, .head_ctx = &g};
-    pass.prefix_rows[1] = GOLDEN_ROWS;
-    pass.prefix_k[1] = prefix[0];
-    pass.prefix_v[1] = prefix[1];
-    pass.grad_prefix_k[1] = grad[0];
-    pass.grad_prefix_v[1] = grad[1];
+    const sfp_vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {
+        [1] = {.rows = GOLDEN_ROWS, .k = prefix[0], .v = prefix[1], .grad_k = grad[0], .grad_v = grad[1]}};
+    pass.prompts = prompts;
     int code = 1;
     (void)mkdir(dir, 0777);
     if (sfp__vit_random(&tiny, (uint64_t)seed, 0.05f, &v, err) != SFP_OK || sfp__thread_pool_create(1, &pool, err) != SFP_OK ||

@@ -59,10 +59,10 @@ static void add(dump *d, const char *name, const void *data, sfp_dtype dtype, in
     t->data = copy;
 }
 
-static sfp_status add_weight(void *ctx, const char *name, const int64_t *shape, int ndim, float **field, sfp_error *err)
+static sfp_status add_weight(void *ctx, const sfp_vit_weight *w, sfp_error *err)
 {
     (void)err;
-    add(ctx, name, *field, SFP_DTYPE_F32, ndim, shape);
+    add(ctx, w->name, *w->data, SFP_DTYPE_F32, w->ndim, w->shape);
     return SFP_OK;
 }
 

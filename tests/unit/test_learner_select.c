@@ -200,7 +200,8 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
         (void)offer(l, 0, 6, 5);
         sfp_vit_pass pass = {.b = BATCH, .x = l->x, .class_attention = attention};
         for (int i = 0; i < depth; i++)
-            pass.tokens[i] = taps[i] = floats(n);
+            taps[i] = floats(n);
+        pass.tokens = taps;
         MUST(sfp__vit_run(plan, &pass, &err));
         float *normed = floats((size_t)(T * D)), *stats = floats((size_t)(2 * T)), *mass = floats((size_t)T), want[16];
         int order[64];
@@ -220,8 +221,7 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
         const sfp_vit_plan_options qo = {.all_tokens = true, .prefix_rows = o.fp.length / 2, .queries = true};
         MUST(sfp__vit_plan_create(m.vit, m.pool, &qo, &prompted, &err));
         sfp_vit_pass again = {.b = BATCH, .x = l->x, .query = query, .queries = BATCH};
-        for (int i = 0; i < depth; i++)
-            again.tokens[i] = taps[i];
+        again.tokens = taps;
         sfp__fp_attach(l->fp, &again, NULL);
         MUST(sfp__vit_run(prompted, &again, &err));
         for (int i = 0; i < BATCH; i++)

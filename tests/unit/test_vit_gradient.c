@@ -100,6 +100,7 @@ typedef struct fixture {
     int count, weights; /* tensors [0, weights) are weights */
     bool bent;          /* the loss: linear, or not */
     sfp_vit_weights grad;
+    sfp_vit_prompt prompts[MOST_DEPTH];
 } fixture;
 
 static tensor *add_tensor(fixture *f, const char *name, const float *value, size_t count, float *grad)
@@ -244,19 +245,17 @@ static const tensor *find(const fixture *f, const char *name)
 /* A pass over the fixture's batch with all prefixes; with a backward mode, all its gradients. */
 static sfp_vit_pass make_pass(fixture *f, int mode)
 {
-    sfp_vit_pass p = {.b = B, .x = f->x, .head = mode ? head : NULL, .head_ctx = f};
+    sfp_vit_pass p = {.b = B, .x = f->x, .prompts = f->prompts, .head = mode ? head : NULL, .head_ctx = f};
     for (int l = 0; l < f->config.depth; l++) {
-        p.prefix_rows[l] = f->o.rows[l];
-        p.prefix_k[l] = f->pk[l];
-        p.prefix_v[l] = f->pv[l];
+        f->prompts[l] = (sfp_vit_prompt){.rows = f->o.rows[l], .k = f->pk[l], .v = f->pv[l]};
         char name[64];
         (void)snprintf(name, sizeof name, "prefix keys %d", l);
         const tensor *k = find(f, name);
         (void)snprintf(name, sizeof name, "prefix values %d", l);
         const tensor *v = find(f, name);
         if (k && v && mode) {
-            p.grad_prefix_k[l] = k->grad;
-            p.grad_prefix_v[l] = v->grad;
+            f->prompts[l].grad_k = k->grad;
+            f->prompts[l].grad_v = v->grad;
         }
     }
     if (mode & SFP_VIT_GRAD_WEIGHTS)
@@ -301,21 +300,22 @@ TEST(outputs_equal_the_oracle)
                 int side = s->S / s->P, L = side * side, T = L + 1, D = s->D;
                 size_t nf = (size_t)(B * D), ne = (size_t)(B * L * D), nt = (size_t)(B * T * D), na = (size_t)(B * s->H * T);
                 sfp_vit_pass p = make_pass(&f, mode ? SFP_VIT_GRAD_PREFIX : SFP_VIT_FORWARD);
+                float *tokens[MOST_DEPTH] = {0};
+                p.tokens = tokens;
                 p.feature = floats(nf);
                 p.embed = floats(ne);
                 p.class_attention = floats(na);
                 f.o.embed = doubles(ne);
                 f.o.class_attention = doubles(na);
                 for (int l = 0; l < s->depth - !all; l++) {
-                    p.tokens[l] = floats(nt);
+                    tokens[l] = floats(nt);
                     f.o.tokens[l] = doubles(nt);
                 }
                 run(&f, &p, mode ? SFP_VIT_GRAD_PREFIX : SFP_VIT_FORWARD, all, 2);
                 (void)oracle_loss(&f);
                 check_oracle(s, "embed", p.embed, f.o.embed, ne);
-                for (int l = 0; l < s->depth - !all; l++) {
-                    check_oracle(s, "tokens", p.tokens[l], f.o.tokens[l], nt);
-                }
+                for (int l = 0; l < s->depth - !all; l++)
+                    check_oracle(s, "tokens", tokens[l], f.o.tokens[l], nt);
                 check_oracle(s, "class attention", p.class_attention, f.o.class_attention, na);
                 check_oracle(s, "feature", p.feature, f.o.feature, nf);
                 tear_down(&f);
@@ -432,13 +432,15 @@ TEST(prefix_gradients_do_not_depend_on_what_else_is_asked_for)
                 if (n == 0)
                     continue;
                 sfp_vit_pass one = p;
+                sfp_vit_prompt alone[MOST_DEPTH];
                 for (int l = 0; l < s->depth; l++)
-                    one.grad_prefix_k[l] = one.grad_prefix_v[l] = NULL;
-                one.grad_prefix_k[only] = filled(n, NAN);
-                one.grad_prefix_v[only] = filled(n, NAN);
+                    alone[l] = (sfp_vit_prompt){.rows = p.prompts[l].rows, .k = p.prompts[l].k, .v = p.prompts[l].v};
+                alone[only].grad_k = filled(n, NAN);
+                alone[only].grad_v = filled(n, NAN);
+                one.prompts = alone;
                 run(&f, &one, SFP_VIT_GRAD_PREFIX, all, 0);
-                check_near("keys of one layer", one.grad_prefix_k[only], p.grad_prefix_k[only], n, 5e-5);
-                check_near("values of one layer", one.grad_prefix_v[only], p.grad_prefix_v[only], n, 5e-5);
+                check_near("keys of one layer", alone[only].grad_k, p.prompts[only].grad_k, n, 5e-5);
+                check_near("values of one layer", alone[only].grad_v, p.prompts[only].grad_v, n, 5e-5);
             }
         tear_down(&f);
     }

@@ -178,6 +178,7 @@ typedef struct bench {
     float *x, *feature, *head; /* (b,3,S,S) (b,D) (CLASSES,D) */
     float *prefix, *grad;      /* (PREFIX_LAYERS, 2, b, PREFIX_ROWS, D) */
     sfp_vit_pass query, train;
+    sfp_vit_prompt prompts[SFP_VIT_MAX_DEPTH];
     sfp_bench_gemm *gemm;
     sfp_bench_timestamp stamp; /* rounds 0: not measured */
     double forward_seconds, train_seconds, forward_flops, train_flops;
@@ -255,13 +256,13 @@ static sfp_status prepare(bench *t, sfp_error *err)
     if (!s)
         s = sfp__vit_plan_create(t->vit, t->pool, &prompted, &t->backward, err);
     t->query = (sfp_vit_pass){.b = t->b, .x = t->x, .feature = t->feature};
-    t->train = (sfp_vit_pass){.b = t->b, .x = t->x, .head = loss, .head_ctx = t};
+    t->train = (sfp_vit_pass){.b = t->b, .x = t->x, .prompts = t->prompts, .head = loss, .head_ctx = t};
     for (size_t l = 0; l < PREFIX_LAYERS; l++) {
-        t->train.prefix_rows[l] = PREFIX_ROWS;
-        t->train.prefix_k[l] = t->prefix + 2 * l * piece;
-        t->train.prefix_v[l] = t->prefix + (2 * l + 1) * piece;
-        t->train.grad_prefix_k[l] = t->grad + 2 * l * piece;
-        t->train.grad_prefix_v[l] = t->grad + (2 * l + 1) * piece;
+        t->prompts[l] = (sfp_vit_prompt){.rows = PREFIX_ROWS,
+                                         .k = t->prefix + 2 * l * piece,
+                                         .v = t->prefix + (2 * l + 1) * piece,
+                                         .grad_k = t->grad + 2 * l * piece,
+                                         .grad_v = t->grad + (2 * l + 1) * piece};
     }
     return s;
 }

@@ -137,14 +137,12 @@ static sfp_status compute(backbone_case *k, sfp_thread_pool *pool, sfp_error *er
     s = sfp__vit_run(k->query_plan, &query, err);
     if (s != SFP_OK)
         return s;
-    sfp_vit_pass pass = {.b = g->b, .x = g->x, .feature = k->feature, .head = classifier, .head_ctx = k};
-    for (int l = 0; l < c->depth; l++) {
-        pass.prefix_rows[l] = k->rows[l];
-        pass.prefix_k[l] = k->prefix_k[l];
-        pass.prefix_v[l] = k->prefix_v[l];
-        pass.grad_prefix_k[l] = k->grad_k[l];
-        pass.grad_prefix_v[l] = k->grad_v[l];
-    }
+    sfp_vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {0};
+    const sfp_vit_pass pass = {
+        .b = g->b, .x = g->x, .prompts = prompts, .feature = k->feature, .head = classifier, .head_ctx = k};
+    for (int l = 0; l < c->depth; l++)
+        prompts[l] = (sfp_vit_prompt){
+            .rows = k->rows[l], .k = k->prefix_k[l], .v = k->prefix_v[l], .grad_k = k->grad_k[l], .grad_v = k->grad_v[l]};
     return sfp__vit_run(k->prefix_plan, &pass, err);
 }
 
