@@ -32,8 +32,8 @@ typedef struct sfp_ask {
 
     /* (n, D) what the classifier sees: class tokens of the prompted pass. SFP_NEED_FEATURES. */
     sfp_status (*features)(void *ctx, int n, const int *sample, float *out, sfp_error *err);
-    /* (params) gradient of the mean loss of n samples to what learns: cross-entropy, and the term of the keys where a pool has one
-     * (l2p, dualprompt). SFP_NEED_GRADIENTS. */
+    /* (params) gradient of the mean loss of n samples to what learns: cross-entropy, and the term of the keys where a pool has
+     * one (l2p, dualprompt). SFP_NEED_GRADIENTS. */
     sfp_status (*gradient)(void *ctx, int n, const int *sample, float *out, sfp_error *err);
 
     /* The same of each group of `size` samples in a row (the last may be smaller), one after another in `room` (params), in any
@@ -46,7 +46,8 @@ typedef struct sfp_ask {
 
     /* SFP_NEED_PIXELS. dx (n) of (3, S, S) += scale * the gradient to the pixels of the mean cross-entropy at the parameters
      * theta + h*v, v (params); NULL: at theta. This and the next use queries when all are known, and keep none. */
-    sfp_status (*pixels)(void *ctx, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx, sfp_error *err);
+    sfp_status (*pixels)(void *ctx, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx,
+                         sfp_error *err);
     /* dx (n) of (3, S, S) += the gradient to the pixels of the sum of <dfeature, feature>, dfeature (n, D). */
     sfp_status (*feature_pixels)(void *ctx, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *err);
     /* (n, D) mean unit patch embeddings: what a slot keeps to be scored. No pass through the blocks. */

@@ -13,11 +13,11 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "select/need.h"
-#include "select/parts.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "buffer/ask.h"
+#include "select/need.h"
+#include "select/parts.h"
 
 #include <stdbool.h>
 #include <stddef.h>

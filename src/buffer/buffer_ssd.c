@@ -36,8 +36,8 @@
  *  - their one optimiser for all pictures of a task moves, by momentum, those of every class at each class's step; here a
  *    picture moves when its class is matched. Momentum goes on over tasks.
  *  - they match after a batch is stored, and not when it began a synthetic picture; here always before. */
-#include "compute/pixels.h"
 #include "buffer/ssd.h"
+#include "compute/pixels.h"
 
 #include <math.h>
 #include <string.h>

@@ -195,8 +195,8 @@ void sfp__fp_attach(sfp_fp *f, sfp_vit_pass *pass, const sfp_fp_samples *samples
         float *grad = f->samples.weight ? f->grad[l].e : NULL;
         y->query = f->opt.query_one ? f->token + (size_t)l * room : pass->query;
         y->square = f->opt.query_one ? f->squares + (size_t)l * room : f->squares;
-        f->prompts[y->at] = (sfp_vit_prompt){
-            .rows = half, .k = y->e, .v = y->e + values, .grad_k = grad, .grad_v = grad ? grad + values : NULL};
+        f->prompts[y->at] =
+            (sfp_vit_prompt){.rows = half, .k = y->e, .v = y->e + values, .grad_k = grad, .grad_v = grad ? grad + values : NULL};
     }
 }
 

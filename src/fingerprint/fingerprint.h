@@ -131,10 +131,10 @@ typedef struct sfp_fp {
     sfp_fp_view view;
     sfp_fp_samples samples;
     sfp_vit_prompt prompts[SFP_VIT_MAX_DEPTH]; /* of the pass under way, by block */
-    float *squares; /* (max_batch, D) what a kind keeps of q (coda: q^2); query_one: per layer */
-    float *token;   /* query_one: (layers, max_batch, D) class tokens that entered the layers */
-    float *row;     /* (D) */
-    void *block;    /* all arrays of the layers and the three above */
+    float *squares;                            /* (max_batch, D) what a kind keeps of q (coda: q^2); query_one: per layer */
+    float *token;                              /* query_one: (layers, max_batch, D) class tokens that entered the layers */
+    float *row;                                /* (D) */
+    void *block;                               /* all arrays of the layers and the three above */
 } sfp_fp;
 
 sfp_status sfp__fp_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_fp_options *opt, int max_batch, sfp_fp **out,
