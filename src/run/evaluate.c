@@ -19,17 +19,18 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks,
     TRY(sfp__alloc(&e->at, rows + 1, sizeof *e->at, err));
     for (int t = 0; t < tasks->count; t++)
         e->at[t + 1] = e->total += tasks->task[t].count;
-    size_t n = (size_t)(e->total ? e->total : 1);
+    size_t n = (size_t)e->total;
     e->all = n * e->bytes <= memory;
-    TRY(sfp__alloc(&e->asked, rows, sizeof *e->asked, err));
-    TRY(sfp__alloc(&e->accuracy, rows, sizeof *e->accuracy, err));
-    TRY(sfp__alloc(&e->alone, rows * SFP_HEAD_EXPERTS, sizeof *e->alone, err));
-    TRY(sfp__alloc(&e->state, n, 1, err));
-    TRY(sfp__alloc(&e->has_query, n, sizeof *e->has_query, err));
-    e->rgb = sfp__malloc((e->all ? n : CHUNK) * e->bytes);
-    e->query = e->rgb ? sfp__malloc(n * (size_t)dim * sizeof *e->query) : NULL;
-    if (!e->query)
-        return sfp__fail_nomem(err);
+    const sfp_want list[] = {{&e->asked, rows, sizeof *e->asked},
+                             {&e->accuracy, rows, sizeof *e->accuracy},
+                             {&e->alone, rows * SFP_HEAD_EXPERTS, sizeof *e->alone},
+                             {&e->state, n, sizeof *e->state},
+                             {&e->has_query, n, sizeof *e->has_query},
+                             {&e->rgb, e->all ? n : CHUNK, e->bytes},
+                             {&e->query, n, (size_t)dim * sizeof *e->query}};
+    TRY(sfp__block(&e->block, SFP_LIST(list), err));
+    memset(e->state, 0, n);
+    memset(e->has_query, 0, n * sizeof *e->has_query);
     *out = TAKE(e);
     return SFP_OK;
 }
@@ -39,14 +40,8 @@ void sfp__evaluator_free(sfp_evaluator *e)
     if (!e)
         return;
     sfp__free(e->at);
-    sfp__free(e->asked);
-    sfp__free(e->accuracy);
+    sfp__free(e->block);
     sfp__free(e->confusion);
-    sfp__free(e->rgb);
-    sfp__free(e->state);
-    sfp__free(e->query);
-    sfp__free(e->has_query);
-    sfp__free(e->alone);
     sfp__free(e);
 }
 

@@ -29,6 +29,7 @@ typedef struct sfp_evaluator {
     const volatile sig_atomic_t *stop; /* not 0 ends a run between two batches; NULL: never */
     /* what is kept of the pictures */
     size_t bytes;       /* of a picture */
+    void *block;        /* of the arrays below, but for at and confusion */
     int64_t total, *at; /* (tasks + 1): first sample of a task */
     uint8_t *rgb;       /* (total) pictures, or as many as are asked at once when they do not fit */
     bool all;

@@ -98,7 +98,8 @@ struct sfp_feed {
     const sfp_batches *batches;
     sfp_feed_options opt;
     size_t bytes;
-    slot *ring; /* (depth) */
+    void *block; /* of what follows */
+    slot *ring;  /* (depth) */
     sfp_ahead *ahead;
     pthread_mutex_t lock; /* guards the stats */
     sfp_feed_stats stats;
@@ -157,6 +158,9 @@ sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const s
 {
     OWNED_PTR(sfp__feed_free) sfp_feed *f = NULL;
     size_t most = (size_t)(batches->most ? batches->most : 1), depth = (size_t)opt->depth;
+    uint8_t *rgb;
+    sfp_sample *sample;
+    sfp_picture *kept;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
     f->source = s;
     f->tasks = tasks;
@@ -164,13 +168,13 @@ sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const s
     f->opt = *opt;
     f->bytes = 3 * (size_t)opt->size * (size_t)opt->size;
     pthread_mutex_init(&f->lock, NULL);
-    TRY(sfp__alloc(&f->ring, depth, sizeof *f->ring, err));
-    for (size_t i = 0; i < depth; i++) {
-        if (!(f->ring[i].rgb = sfp__malloc(most * f->bytes)))
-            return sfp__fail_nomem(err);
-        TRY(sfp__alloc(&f->ring[i].sample, most, sizeof(sfp_sample), err));
-        TRY(sfp__alloc(&f->ring[i].kept, most, sizeof(sfp_picture), err));
-    }
+    const sfp_want list[] = {{&f->ring, depth, sizeof *f->ring},
+                             {&rgb, depth * most, f->bytes},
+                             {&sample, depth * most, sizeof *sample},
+                             {&kept, depth * most, sizeof *kept}};
+    TRY(sfp__block(&f->block, SFP_LIST(list), err));
+    for (size_t i = 0; i < depth; i++)
+        f->ring[i] = (slot){.rgb = rgb + i * most * f->bytes, .sample = sample + i * most, .kept = kept + i * most};
     const sfp_ahead_options ahead = {
         .what = "batch", .first = start, .end = batches->count, .depth = opt->depth, .make = fill, .ctx = f};
     TRY(sfp__ahead_create(&ahead, &f->ahead, err));
@@ -183,13 +187,9 @@ void sfp__feed_free(sfp_feed *f)
     if (!f)
         return;
     sfp__ahead_free(f->ahead);
-    for (int i = 0; f->ring && i < f->opt.depth; i++) {
+    for (int i = 0; f->block && i < f->opt.depth; i++)
         empty(&f->ring[i]);
-        sfp__free(f->ring[i].rgb);
-        sfp__free(f->ring[i].sample);
-        sfp__free(f->ring[i].kept);
-    }
-    sfp__free(f->ring);
+    sfp__free(f->block);
     pthread_mutex_destroy(&f->lock);
     sfp__free(f);
 }
