@@ -100,6 +100,23 @@ void sfp__text_printf(sfp_text *t, const char *fmt, ...)
     va_end(ap);
 }
 
+sfp_status sfp__text_new(char **out, sfp_error *err, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    char *s = n < 0 ? NULL : sfp__malloc((size_t)n + 1);
+    if (s)
+        (void)vsnprintf(s, (size_t)n + 1, fmt, again);
+    va_end(again);
+    va_end(ap);
+    if (!s)
+        return sfp__fail_nomem(err);
+    *out = s;
+    return SFP_OK;
+}
+
 void sfp__text_done(sfp_text *t)
 {
     sfp__free(t->s);

@@ -27,6 +27,8 @@ void sfp__text_putn(sfp_text *t, const char *s, size_t n);
 void sfp__text_fill(sfp_text *t, char c, size_t n);
 void sfp__text_printf(sfp_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sfp__text_done(sfp_text *t);
+/* A new string to *out, sfp__malloc'ed. */
+sfp_status sfp__text_new(char **out, sfp_error *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Bytes of the byte order mark that a text begins with, as spreadsheets write it: 3, or 0 without one. */
 size_t sfp__text_mark(const char *s, size_t n);

@@ -51,8 +51,8 @@ static const char *likely_kind(const char *path)
     if (!S_ISDIR(st.st_mode))
         return NULL;
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        OWNED char *inside = sfp__path_join(path, marks[i].inside);
-        if (inside && stat(inside, &st) == 0)
+        OWNED char *inside = NULL;
+        if (!sfp__path_make(path, marks[i].inside, &inside, NULL) && stat(inside, &st) == 0)
             return marks[i].kind;
     }
     return "folder";

@@ -4,12 +4,15 @@
 #include "base/rng.h"
 #include "io/file.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#define NAMES_MAX (1 << 24)                       /* in a folder */
 #define CLASS_STREAM (UINT64_C(0x636c6173) << 32) /* shuffles of different purpose draw from different sequences of a seed */
 
 /* ------------------------------------------------------------------- order */
@@ -157,12 +160,10 @@ sfp_status sfp__source_note(sfp_source *s, sfp_error *err, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    OWNED_BY(sfp__text_done) sfp_text note = {0};
-    sfp__text_printf(&note, "%s%s%s", s->note ? s->note : "", s->note ? "; " : "", text);
-    if (note.failed)
-        return sfp__fail_nomem(err);
+    char *note;
+    TRY(sfp__text_new(&note, err, "%s%s%s", s->note ? s->note : "", s->note ? "; " : "", text));
     sfp__free((void *)(uintptr_t)s->note);
-    s->note = TAKE(note.s);
+    s->note = note;
     return SFP_OK;
 }
 
@@ -206,17 +207,18 @@ sfp_status sfp__file_source_record(const sfp_source *s, int64_t i, sfp_record *o
     return SFP_OK;
 }
 
-/* The path of entry i to open; sfp__malloc'ed, NULL: no memory. */
-static char *path_of(const sfp_source *base, int64_t i)
+/* The path of entry i to open. */
+static sfp_status path_of(const sfp_source *base, int64_t i, char **out, sfp_error *err)
 {
     const sfp_file_source *s = (const sfp_file_source *)base;
-    return sfp__path_join(s->root, sfp__entries_path(&s->entries, i));
+    return sfp__path_make(s->root, sfp__entries_path(&s->entries, i), out, err);
 }
 
 sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
 {
-    OWNED char *path = path_of(s, i);
-    return path ? sfp__picture_read(path, out, err) : sfp__fail_nomem(err);
+    OWNED char *path = NULL;
+    TRY(path_of(s, i, &path, err));
+    return sfp__picture_read(path, out, err);
 }
 
 const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, size_t size)
@@ -227,8 +229,8 @@ const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, siz
 /* The path as it is opened, byte for byte: that of a file that cannot be read is told so too. */
 const char *sfp__file_source_where(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
-    OWNED char *path = path_of(s, i);
-    if (!path)
+    OWNED char *path = NULL;
+    if (path_of(s, i, &path, NULL))
         return sfp__file_source_name(s, i, buf, size);
     if (snprintf(buf, size, "%s", path) >= (int)size && size > 3)
         memcpy(buf + size - 4, "...", 4);
@@ -245,38 +247,48 @@ const sfp_source_ops sfp__file_source_ops = {
 
 /* ------------------------------------------------------------------- files */
 
-char *sfp__path_join(const char *dir, const char *name)
-{
-    size_t n = strlen(dir), room = n + strlen(name) + 2;
-    if (*name == '/' || n == 0)
-        return sfp__strdup(name);
-    char *path = sfp__malloc(room);
-    if (path)
-        (void)snprintf(path, room, "%s%s%s", dir, dir[n - 1] == '/' ? "" : "/", name);
-    return path;
-}
-
 sfp_status sfp__path_make(const char *dir, const char *name, char **out, sfp_error *err)
 {
-    char *path = sfp__path_join(dir, name);
-    if (!path)
-        return sfp__fail_nomem(err);
-    *out = path;
-    return SFP_OK;
+    size_t n = strlen(dir);
+    if (*name == '/' || n == 0)
+        return sfp__text_new(out, err, "%s", name);
+    return sfp__text_new(out, err, "%s%s%s", dir, dir[n - 1] == '/' ? "" : "/", name);
 }
 
-char *sfp__path_dir(const char *path)
+sfp_status sfp__path_folder(const char *path, char **out, sfp_error *err)
 {
     const char *slash = strrchr(path, '/');
-    if (!slash)
-        return sfp__strdup(".");
-    size_t n = slash == path ? 1 : (size_t)(slash - path);
-    char *dir = sfp__malloc(n + 1);
-    if (dir) {
-        memcpy(dir, path, n);
-        dir[n] = '\0';
+    if (sfp__path_is_dir(path))
+        return sfp__text_new(out, err, "%s", path);
+    return sfp__text_new(out, err, "%.*s", !slash || slash == path ? 1 : (int)(slash - path), slash ? path : ".");
+}
+
+static int compare_strings(const void *a, const void *b)
+{
+    return sfp__natural_compare(*(char *const *)a, *(char *const *)b);
+}
+
+static void close_folder(DIR **dir)
+{
+    if (*dir)
+        (void)closedir(*dir);
+}
+
+sfp_status sfp__folder_names(const char *path, sfp_strings *names, sfp_error *err)
+{
+    OWNED_BY(close_folder) DIR *dir = opendir(path);
+    if (!dir)
+        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the folder", path);
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        if (names->count == NAMES_MAX)
+            return sfp__fail(err, SFP_ELIMIT, "%s: more than %d names in the folder", path, NAMES_MAX);
+        TRY(sfp__strings_add(names, entry->d_name, err));
     }
-    return dir;
+    if (names->count)
+        qsort(names->s, (size_t)names->count, sizeof *names->s, compare_strings);
+    return SFP_OK;
 }
 
 bool sfp__path_is_dir(const char *path)

@@ -143,12 +143,12 @@ void sfp__file_source_close(sfp_source *s);
 
 /* ------------------------------------------------------------------- files */
 
-/* "DIR/NAME"; NAME alone when it begins with '/'. sfp__malloc'ed, NULL: no memory. */
-char *sfp__path_join(const char *dir, const char *name);
-/* The same with a status, to *out. */
+/* "DIR/NAME", NAME alone when it begins with '/': to *out, sfp__malloc'ed. */
 sfp_status sfp__path_make(const char *dir, const char *name, char **out, sfp_error *err);
-/* The folder part of a path ("." when it has none); sfp__malloc'ed, NULL: no memory. */
-char *sfp__path_dir(const char *path);
+/* PATH itself when it is a folder, else the one it lies in ("." when it names none). */
+sfp_status sfp__path_folder(const char *path, char **out, sfp_error *err);
+/* The names in a folder but . and .., in natural order. SFP_ENOTFOUND, else SFP_EIO when it cannot be opened. */
+sfp_status sfp__folder_names(const char *path, sfp_strings *names, sfp_error *err);
 bool sfp__path_is_dir(const char *path);
 /* A picture file's bytes, at most SFP_PICTURE_BYTES_MAX; the message names the file. */
 sfp_status sfp__picture_read(const char *path, sfp_picture *out, sfp_error *err);

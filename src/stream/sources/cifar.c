@@ -182,8 +182,9 @@ static sfp_status add_batch(cifar_source *s, char *path, sfp_error *err)
 
 static sfp_status add_named(cifar_source *s, const char *dir, const char *name, sfp_error *err)
 {
-    char *path = sfp__path_join(dir, name);
-    return path ? add_batch(s, path, err) : sfp__fail_nomem(err);
+    char *path = NULL;
+    TRY(sfp__path_make(dir, name, &path, err));
+    return add_batch(s, path, err);
 }
 
 static bool has_file(const char *dir, const char *name)
@@ -307,16 +308,14 @@ static sfp_status check_labels(const cifar_source *s, sfp_error *err)
 static sfp_status open_cifar(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
 {
     int classes = 0;
-    bool folder = sfp__path_is_dir(path);
-    OWNED char *dir = folder ? sfp__strdup(path) : sfp__path_dir(path);
+    OWNED char *dir = NULL;
     OWNED_PTR(sfp__source_close) sfp_source *base = NULL;
-    if (!dir)
-        return sfp__fail_nomem(err);
+    TRY(sfp__path_folder(path, &dir, err));
     TRY(sfp__source_create(sizeof(cifar_source), &sfp__source_cifar, &cifar_ops, path, &base, err));
     cifar_source *s = (cifar_source *)base;
     (void)pthread_mutex_init(&s->lock, NULL);
     base->count = 0;
-    base->test_part = opt->test && folder;
+    base->test_part = opt->test && sfp__path_is_dir(path);
     TRY(find_batches(s, path, opt->test, &classes, err));
     TRY(sfp__alloc(&s->label, (size_t)base->count, 1, err));
     if (s->png)

@@ -15,8 +15,6 @@
 #include "io/tensor/pickle.h"
 #include "stream/source_internal.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,59 +245,44 @@ typedef struct folders {
     sfp_error *err;
 } folders;
 
-/* Calls visit(name) for what is in a folder. A folder of pictures that is not there is no error of its own. */
-static sfp_status each_name(folders *f, const char *path,
-                            sfp_status (*visit)(folders *f, const char *path, const char *name, int session, int object),
-                            int session, int object)
-{
-    DIR *dir = opendir(path);
-    sfp_status status = SFP_OK;
-    if (!dir)
-        return sfp__fail_errno(f->err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the folder", path);
-    for (struct dirent *e; status == SFP_OK && (e = readdir(dir));)
-        status = visit(f, path, e->d_name, session, object);
-    (void)closedir(dir);
-    return status;
-}
-
 static bool is_test_session(int session)
 {
     return session == 3 || session == 7 || session == 10;
 }
 
-static sfp_status visit_file(folders *f, const char *path, const char *name, int session, int object)
+static sfp_status add_files(folders *f, const char *path, int session, int object)
 {
-    (void)path;
-    if (name[0] == '.' || !sfp__image_name(name))
-        return SFP_OK;
-    f->seen[object] = true;
-    if (is_test_session(session) != f->test)
-        return SFP_OK;
-    char relative[SFP_PATH_BYTES_MAX];
-    int n = snprintf(relative, sizeof relative, "s%d/o%d/%s", session, object, name);
-    sfp_entry e = {.record = sfp__record_none(), .place = (uint64_t)session};
-    e.record.label = object; /* its class follows when all are known */
-    return sfp__entries_add(&f->s->entries, e, relative, (size_t)n, f->err);
+    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
+    TRY(sfp__folder_names(path, &names, f->err));
+    for (int i = 0; i < names.count; i++) {
+        char relative[SFP_PATH_BYTES_MAX];
+        sfp_entry e = {.record = sfp__record_none(), .place = (uint64_t)session};
+        if (names.s[i][0] == '.' || !sfp__image_name(names.s[i]))
+            continue;
+        f->seen[object] = true;
+        if (is_test_session(session) != f->test)
+            continue;
+        int n = snprintf(relative, sizeof relative, "s%d/o%d/%s", session, object, names.s[i]);
+        e.record.label = object; /* its class follows when all are known */
+        TRY(sfp__entries_add(&f->s->entries, e, relative, (size_t)n, f->err));
+    }
+    return SFP_OK;
 }
 
-static sfp_status visit_object(folders *f, const char *path, const char *name, int session, int object)
+/* The objects of a session; session 0: the sessions. */
+static sfp_status add_folders(folders *f, const char *path, int session)
 {
-    object = numbered(name, strlen(name), 'o');
-    if (object < 1 || name[1] == '0')
-        return SFP_OK;
-    OWNED char *inner = NULL;
-    TRY(sfp__path_make(path, name, &inner, f->err));
-    return each_name(f, inner, visit_file, session, object);
-}
-
-static sfp_status visit_session(folders *f, const char *path, const char *name, int session, int object)
-{
-    session = numbered(name, strlen(name), 's');
-    if (session < 1 || name[1] == '0')
-        return SFP_OK;
-    OWNED char *inner = NULL;
-    TRY(sfp__path_make(path, name, &inner, f->err));
-    return each_name(f, inner, visit_object, session, object);
+    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
+    TRY(sfp__folder_names(path, &names, f->err));
+    for (int i = 0; i < names.count; i++) {
+        OWNED char *inner = NULL;
+        int number = numbered(names.s[i], strlen(names.s[i]), session ? 'o' : 's');
+        if (number < 1 || names.s[i][1] == '0')
+            continue;
+        TRY(sfp__path_make(path, names.s[i], &inner, f->err));
+        TRY(session ? add_files(f, inner, session, number) : add_folders(f, inner, number));
+    }
+    return SFP_OK;
 }
 
 /* By place of the object, session, frame. `label` holds the place here. */
@@ -320,7 +303,7 @@ static sfp_status fill_by_folders(sfp_file_source *s, int order, bool test, sfp_
     int32_t class_of[NUMBER_MAX + 1] = {0}, place_of[NUMBER_MAX + 1] = {0}, number;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
     *f = (folders){.s = s, .test = test, .err = err};
-    TRY(each_name(f, s->root, visit_session, 0, 0));
+    TRY(add_folders(f, s->root, 0));
     for (int object = 1; object <= NUMBER_MAX; object++) {
         char name[16];
         if (!f->seen[object])

@@ -150,8 +150,10 @@ static const char *name_of(const sfp_source *s, int64_t i, char *buf, size_t siz
 static const char *where_of(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
     const sfp_dir_item *given = &((const dir_source *)s)->given;
-    OWNED char *path = given->path ? sfp__path_join(s->path, given->path) : NULL;
-    return path ? sfp__printable(path, buf, size) : name_of(s, i, buf, size);
+    OWNED char *path = NULL;
+    if (!given->path || sfp__path_make(s->path, given->path, &path, NULL))
+        return name_of(s, i, buf, size);
+    return sfp__printable(path, buf, size);
 }
 
 /* -------------------------------------------------------------- opening, closing */

@@ -1,19 +1,16 @@
 #include "stream/sources/dir.h"
 
 #include "base/clock.h"
-#include "base/text.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { POLL_MS = 50, NAMES_MAX = 1 << 24 };
+enum { POLL_MS = 50 };
 
 #define END_NAME ".end"
 #define FILE_EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO)
@@ -27,35 +24,6 @@ struct sfp_dir_folder {
 
 /* ------------------------------------------------------------------ the folders */
 
-static int compare_strings(const void *a, const void *b)
-{
-    return sfp__natural_compare(*(char *const *)a, *(char *const *)b);
-}
-
-static void close_folder(DIR **dir)
-{
-    if (*dir)
-        (void)closedir(*dir);
-}
-
-/* The names in a folder but . and .., in natural order. */
-static sfp_status list_folder(const char *path, sfp_strings *names, sfp_error *err)
-{
-    OWNED_BY(close_folder) DIR *dir = opendir(path);
-    if (!dir)
-        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the folder", path);
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        if (names->count == NAMES_MAX)
-            return sfp__fail(err, SFP_ELIMIT, "%s: more than %d names in the folder", path, NAMES_MAX);
-        TRY(sfp__strings_add(names, entry->d_name, err));
-    }
-    if (names->count)
-        qsort(names->s, (size_t)names->count, sizeof *names->s, compare_strings);
-    return SFP_OK;
-}
-
 /* Offers what is in a folder; one that was taken away again has nothing. */
 static sfp_status scan(sfp_dir_watch *w, const char *folder, sfp_error *err)
 {
@@ -63,7 +31,7 @@ static sfp_status scan(sfp_dir_watch *w, const char *folder, sfp_error *err)
     OWNED char *path = NULL;
     sfp_error why = {0};
     TRY(sfp__path_make(w->path, folder, &path, err));
-    sfp_status status = list_folder(path, &names, &why);
+    sfp_status status = sfp__folder_names(path, &names, &why);
     if (status == SFP_ENOTFOUND || status == SFP_EIO)
         return SFP_OK;
     if (status != SFP_OK)
@@ -182,7 +150,7 @@ static sfp_status try_name(sfp_dir_watch *w, const char *name, bool links, sfp_e
 static sfp_status watch_all(sfp_dir_watch *w, sfp_error *err)
 {
     OWNED_BY(sfp__strings_done) sfp_strings names = {0};
-    TRY(list_folder(w->path, &names, err));
+    TRY(sfp__folder_names(w->path, &names, err));
     w->ended |= sfp__strings_find(&names, END_NAME) >= 0;
     for (int links = 0; links < 2; links++)
         for (int i = 0; i < names.count; i++)
@@ -216,8 +184,9 @@ static sfp_status rescan(sfp_dir_watch *w, sfp_error *err)
 static bool is_link(const sfp_dir_watch *w, const char *folder, const char *name)
 {
     struct stat st;
-    OWNED char *below = sfp__path_join(folder, name), *path = below ? sfp__path_join(w->path, below) : NULL;
-    return path && lstat(path, &st) == 0 && (S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink > 1));
+    OWNED char *below = NULL, *path = NULL;
+    return !sfp__path_make(folder, name, &below, NULL) && !sfp__path_make(w->path, below, &path, NULL) && lstat(path, &st) == 0 &&
+           (S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink > 1));
 }
 
 static sfp_status handle(sfp_dir_watch *w, const struct inotify_event *e, sfp_error *err)

@@ -165,24 +165,15 @@ static sfp_status replaced(const char *path, const char *from, const char *to, c
     *out = NULL;
     if (!at)
         return SFP_OK;
-    size_t room = strlen(path) + strlen(to) + 1;
-    char *copy = sfp__malloc(room);
-    if (!copy)
-        return sfp__fail_nomem(err);
-    (void)snprintf(copy, room, "%.*s%s%s", (int)(at - path), path, to, at + strlen(from));
-    *out = copy;
-    return SFP_OK;
+    return sfp__text_new(out, err, "%.*s%s%s", (int)(at - path), path, to, at + strlen(from));
 }
 
-/* `path` with .gz at its end, or without it; NULL: no memory. */
-static char *other_packing(const char *path)
+/* `path` with .gz at its end, or without it. */
+static sfp_status other_packing(const char *path, char **out, sfp_error *err)
 {
-    size_t n = strlen(path), room = n + 4;
+    size_t n = strlen(path);
     bool packed = n > 3 && strcmp(path + n - 3, ".gz") == 0;
-    char *other = sfp__malloc(room);
-    if (other)
-        (void)snprintf(other, room, "%.*s%s", (int)(packed ? n - 3 : n), path, packed ? "" : ".gz");
-    return other;
+    return sfp__text_new(out, err, "%.*s%s", (int)(packed ? n - 3 : n), path, packed ? "" : ".gz");
 }
 
 /* The labels of a file of pictures; one of the two may be gzipped and the other not. */
@@ -195,8 +186,7 @@ static sfp_status find_labels(const char *images, char **out, sfp_error *err)
     TRY(replaced(renamed, "idx3", "idx1", &path, err));
     if (!path) /* a name without idx3 */
         path = TAKE(renamed);
-    if (!(other = other_packing(path)))
-        return sfp__fail_nomem(err);
+    TRY(other_packing(path, &other, err));
     if (access(path, F_OK) == 0)
         *out = TAKE(path);
     else if (access(other, F_OK) == 0)
@@ -283,9 +273,9 @@ static bool is_fashion(const char *dir)
 static sfp_status name_classes(idx_source *s, const char *images, const char *labels, sfp_error *err)
 {
     OWNED_BY(sfp__names_done) sfp_names names = {0};
-    OWNED char *dir = sfp__path_dir(images), *list = dir ? sfp__path_join(dir, "classes.txt") : NULL;
-    if (!list)
-        return sfp__fail_nomem(err);
+    OWNED char *dir = NULL, *list = NULL;
+    TRY(sfp__path_folder(images, &dir, err));
+    TRY(sfp__path_make(dir, "classes.txt", &list, err));
     bool listed = access(list, F_OK) == 0, known = listed || is_fashion(dir), seen[256] = {false};
     if (listed)
         TRY(sfp__names_read(list, &names, err));

@@ -371,9 +371,8 @@ sfp_status sfp__manifest_open_memory(const char *path, const void *bytes, size_t
 {
     OWNED_PTR(sfp__file_source_free) sfp_file_source *s = NULL;
     OWNED_PTR(reader_free) reader *r = NULL;
-    OWNED char *dir = sfp__path_dir(path);
-    if (!dir)
-        return sfp__fail_nomem(err);
+    OWNED char *dir = NULL;
+    TRY(sfp__path_folder(path, &dir, err));
     TRY(sfp__file_source_create(sizeof *s, &sfp__source_manifest, &manifest_ops, path, dir, &s, err));
     TRY(sfp__alloc(&r, 1, sizeof *r, err));
     r->file = path;

@@ -5,10 +5,8 @@
  * is found from where the next header is: libarchive tells only that. A file
  * classes.txt beside the shards names the classes. */
 #include "base/rank.h"
-#include "base/text.h"
 #include "stream/sources/tar_sample.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,11 +35,6 @@ static sfp_status add_shard(tar_source *s, const char *path, sfp_error *err)
     if (s->shards.count == SHARDS_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %d shards", s->files.base.path, SHARDS_MAX);
     return sfp__strings_add(&s->shards, path, err);
-}
-
-static int compare_paths(const void *a, const void *b)
-{
-    return sfp__natural_compare(*(char *const *)a, *(char *const *)b);
 }
 
 static bool begins_with(const char *path, const char *word)
@@ -85,33 +78,24 @@ static bool is_packed(const char *name)
     return false;
 }
 
-static void close_folder(DIR **dir)
-{
-    if (*dir)
-        (void)closedir(*dir);
-}
-
 static sfp_status list_folder(tar_source *s, const char *path, bool test, sfp_error *err)
 {
-    OWNED_BY(close_folder) DIR *dir = opendir(path);
+    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
     int packed = 0;
-    if (!dir)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open the folder", path);
-    for (const struct dirent *e; (e = readdir(dir));) {
-        const char *dot = strrchr(e->d_name, '.');
+    TRY(sfp__folder_names(path, &names, err));
+    for (int i = 0; i < names.count; i++) {
+        const char *name = names.s[i], *dot = strrchr(name, '.');
         OWNED char *shard = NULL;
-        if (e->d_name[0] != '.' && dot && strcasecmp(dot, ".tar") == 0) {
-            TRY(sfp__path_make(path, e->d_name, &shard, err));
-            TRY(add_shard(s, shard, err));
-        } else {
-            packed += e->d_name[0] != '.' && is_packed(e->d_name);
-        }
+        packed += *name != '.' && is_packed(name);
+        if (*name == '.' || !dot || strcasecmp(dot, ".tar") != 0)
+            continue;
+        TRY(sfp__path_make(path, name, &shard, err));
+        TRY(add_shard(s, shard, err));
     }
     if (packed)
         TRY(sfp__source_note(&s->files.base, err, "left out: %d packed tar files, expected plain ones", packed));
     if (s->shards.count == 0)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: has no *.tar", path);
-    qsort(s->shards.s, (size_t)s->shards.count, sizeof *s->shards.s, compare_paths);
     return pick_part(s, test, err);
 }
 
@@ -125,11 +109,9 @@ static sfp_status list_range(tar_source *s, const char *path, const char *open, 
         open + length != close + 1 || from > to || to - from >= SHARDS_MAX)
         return sfp__fail(err, SFP_EINVAL, "%s: is not a range, expected {FIRST..LAST}, e.g. shard-{000..003}.tar", path);
     for (unsigned long k = from; k <= to; k++) {
-        OWNED_BY(sfp__text_done) sfp_text shard = {0};
-        sfp__text_printf(&shard, "%.*s%0*lu%s", (int)(open - path), path, width, k, close + 1);
-        if (shard.failed)
-            return sfp__fail_nomem(err);
-        TRY(add_shard(s, shard.s, err));
+        OWNED char *shard = NULL;
+        TRY(sfp__text_new(&shard, err, "%.*s%0*lu%s", (int)(open - path), path, width, k, close + 1));
+        TRY(add_shard(s, shard, err));
     }
     return SFP_OK;
 }
@@ -361,10 +343,9 @@ static const sfp_source_ops tar_ops = {
 static sfp_status open_tar(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
 {
     OWNED_PTR(sfp__file_source_free) sfp_file_source *files = NULL;
-    OWNED char *dir = sfp__path_is_dir(path) ? sfp__strdup(path) : sfp__path_dir(path);
+    OWNED char *dir = NULL;
     sfp_names none = {0};
-    if (!dir)
-        return sfp__fail_nomem(err);
+    TRY(sfp__path_folder(path, &dir, err));
     TRY(sfp__file_source_create(sizeof(tar_source), &sfp__source_tar, &tar_ops, path, dir, &files, err));
     tar_source *s = (tar_source *)files;
     TRY(sfp__path_make(dir, "classes.txt", &s->labels.path, err));
