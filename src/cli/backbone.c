@@ -2,7 +2,7 @@
 
 #include "cli/ui.h"
 
-#include "learner/state.h"
+#include "learner/state/state.h"
 #include "model/vit.h"
 
 #include <limits.h>

@@ -1,5 +1,6 @@
 /* The public interface (streamfp.h) on top of vit, learner and predictor. */
 #include "base/mem.h"
+#include "base/text.h"
 #include "io/image/image.h"
 #include "learner/learner.h"
 #include "learner/predictor.h"
@@ -12,37 +13,34 @@ struct sfp_engine {
     sfp_vit *vit;
     sfp_thread_pool *pool;
 };
+DEFINE_OWNED_PTR(sfp_engine, sfp_engine_close)
 
 struct sfp_settings {
-    int count, room;
-    char **pairs; /* (room) key, value, key, value, ... */
+    sfp_strings pairs; /* key, value, key, value, ... */
 };
 
 /* -------------------------------------------------------------------- engine */
 
-static sfp_status engine_from(sfp_status s, sfp_vit *vit, int threads, sfp_engine **out, sfp_error *err)
+/* Takes the backbone over, also when it fails. */
+static sfp_status make_engine(sfp_vit *vit, int threads, sfp_engine **out, sfp_error *err)
 {
-    sfp_engine *e = NULL;
-    sfp_thread_pool *pool = NULL;
-    if (!s)
-        s = sfp__thread_pool_create(threads, &pool, err);
-    if (!s && !(e = sfp__calloc(1, sizeof *e)))
-        s = sfp__fail_nomem(err);
-    if (s) {
-        sfp__thread_pool_free(pool);
+    OWNED_PTR(sfp_engine_close) sfp_engine *e = NULL;
+    sfp_status status = sfp__alloc(&e, 1, sizeof *e, err);
+    if (status) {
         sfp__vit_free(vit);
-        return s;
+        return status;
     }
-    *e = (sfp_engine){vit, pool};
-    *out = e;
+    e->vit = vit;
+    TRY(sfp__thread_pool_create(threads, &e->pool, err));
+    *out = TAKE(e);
     return SFP_OK;
 }
 
 sfp_status sfp_engine_open(const char *backbone, int threads, sfp_engine **out, sfp_error *err)
 {
     sfp_vit *vit = NULL;
-    sfp_status s = sfp__vit_load(backbone, NULL, &vit, err);
-    return engine_from(s, vit, threads, out, err);
+    TRY(sfp__vit_load(backbone, NULL, &vit, err));
+    return make_engine(vit, threads, out, err);
 }
 
 sfp_status sfp_engine_open_random(uint64_t seed, int threads, sfp_engine **out, sfp_error *err)
@@ -58,8 +56,8 @@ sfp_status sfp_engine_open_random(uint64_t seed, int threads, sfp_engine **out, 
                               .mean = {0.5f, 0.5f, 0.5f},
                               .std = {0.25f, 0.25f, 0.25f}};
     sfp_vit *vit = NULL;
-    sfp_status s = sfp__vit_random(&c, seed, 0.1f, &vit, err);
-    return engine_from(s, vit, threads, out, err);
+    TRY(sfp__vit_random(&c, seed, 0.1f, &vit, err));
+    return make_engine(vit, threads, out, err);
 }
 
 void sfp_engine_close(sfp_engine *e)
@@ -83,15 +81,12 @@ int sfp_engine_dim(const sfp_engine *e)
 
 static sfp_status read_image(const char *path, int size, sfp_resize how, uint8_t *rgb, sfp_error *err)
 {
-    sfp_image whole = {0}, fit = {0};
-    sfp_status s = sfp__image_load(path, NULL, &whole, err);
-    if (!s)
-        s = sfp__image_fit(&whole, size, how, &fit, err);
-    if (!s)
-        memcpy(rgb, fit.rgb, 3 * (size_t)size * (size_t)size);
-    sfp__image_done(&whole);
-    sfp__image_done(&fit);
-    return s;
+    OWNED_BY(sfp__image_done) sfp_image whole = {0};
+    OWNED_BY(sfp__image_done) sfp_image fit = {0};
+    TRY(sfp__image_load(path, NULL, &whole, err));
+    TRY(sfp__image_fit(&whole, size, how, &fit, err));
+    memcpy(rgb, fit.rgb, 3 * (size_t)size * (size_t)size);
+    return SFP_OK;
 }
 
 sfp_status sfp_engine_read_image(const sfp_engine *e, const char *path, uint8_t *rgb, sfp_error *err)
@@ -108,20 +103,14 @@ const sfp_setting_info *sfp_settings_info(int i)
 
 sfp_status sfp_settings_create(sfp_settings **out, sfp_error *err)
 {
-    sfp_settings *s = sfp__calloc(1, sizeof *s);
-    if (!s)
-        return sfp__fail_nomem(err);
-    *out = s;
-    return SFP_OK;
+    return sfp__alloc(out, 1, sizeof **out, err);
 }
 
 void sfp_settings_free(sfp_settings *s)
 {
     if (!s)
         return;
-    for (int i = 0; i < s->count; i++)
-        sfp__free(s->pairs[i]);
-    sfp__free(s->pairs);
+    sfp__strings_done(&s->pairs);
     sfp__free(s);
 }
 
@@ -130,25 +119,15 @@ sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value,
     /* checked here, so that the message comes where the mistake is; kept as text, applied when the backbone is known */
     sfp_learner_options scratch = {0};
     const sfp_vit_config plain = {.std = {1, 1, 1}};
-    sfp_status status = sfp__settings_apply(&scratch, &plain, key, value, err);
-    if (status)
-        return status;
-    if (s->count + 2 > s->room) {
-        int room = s->room ? 2 * s->room : 16;
-        char **pairs = sfp__realloc(s->pairs, (size_t)s->room * sizeof *pairs, (size_t)room * sizeof *pairs);
-        if (!pairs)
-            return sfp__fail_nomem(err);
-        s->pairs = pairs;
-        s->room = room;
-    }
-    char *k = sfp__strdup(key), *v = sfp__strdup(value);
-    if (!k || !v) {
-        sfp__free(k);
-        sfp__free(v);
+    int at = s->pairs.count;
+    TRY(sfp__settings_apply(&scratch, &plain, key, value, err));
+    OWNED char *k = sfp__strdup(key);
+    OWNED char *v = sfp__strdup(value);
+    if (!k || !v)
         return sfp__fail_nomem(err);
-    }
-    s->pairs[s->count++] = k;
-    s->pairs[s->count++] = v;
+    TRY(sfp__strings_resize(&s->pairs, at + 2, err));
+    s->pairs.s[at] = TAKE(k);
+    s->pairs.s[at + 1] = TAKE(v);
     return SFP_OK;
 }
 
@@ -156,35 +135,24 @@ sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value,
 
 sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_learner **out, sfp_error *err)
 {
+    const sfp_vit_config *c = &e->vit->config;
     sfp_learner_options o = sfp__learner_options_defaults(e->vit);
-    for (int i = 0; i < sfp__settings_count; i++) {
-        sfp_status s = sfp__settings_apply(&o, &e->vit->config, sfp__settings[i].info.key, sfp__settings[i].info.fallback, err);
-        if (s)
-            return s;
-    }
-    int depth = e->vit->config.depth;
-    if (o.fp.last_layer >= depth)
-        o.fp.last_layer = depth - 1; /* the default "0-4" on a shallow backbone; what the caller sets is taken as it is */
-    for (int i = 0; settings && i < settings->count; i += 2) {
-        sfp_status s = sfp__settings_apply(&o, &e->vit->config, settings->pairs[i], settings->pairs[i + 1], err);
-        if (s)
-            return s;
-    }
+    for (int i = 0; i < sfp__settings_count; i++)
+        TRY(sfp__settings_apply(&o, c, sfp__settings[i].info.key, sfp__settings[i].info.fallback, err));
+    if (o.fp.last_layer >= c->depth)
+        o.fp.last_layer = c->depth - 1; /* the default "0-4" on a shallow backbone; what the caller sets is taken as it is */
+    for (int i = 0; settings && i < settings->pairs.count; i += 2)
+        TRY(sfp__settings_apply(&o, c, settings->pairs.s[i], settings->pairs.s[i + 1], err));
     return sfp__learner_create(e->vit, e->pool, &o, out, err);
-}
-
-void sfp_learner_free(sfp_learner *l)
-{
-    sfp__learner_free(l);
 }
 
 sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *samples, sfp_report *report, sfp_error *err)
 {
     sfp_timestamp t;
-    sfp_status s = sfp__learner_offer(l, count, samples, &t, err);
-    if (s || !report)
-        return s;
     int replayed = 0;
+    TRY(sfp__learner_offer(l, count, samples, &t, err));
+    if (!report)
+        return SFP_OK;
     for (int k = 0; k < t.steps; k++)
         replayed += t.replay_count[k];
     *report = (sfp_report){.timestamp = t.t,
@@ -198,83 +166,39 @@ sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *sample
     return SFP_OK;
 }
 
-sfp_status sfp_learner_next_task(sfp_learner *l, sfp_error *err)
-{
-    return sfp__learner_next_task(l, err);
-}
-
-int sfp_learner_classes(const sfp_learner *l)
-{
-    return sfp__learner_classes(l);
-}
-
-sfp_status sfp_learner_name_class(sfp_learner *l, int32_t label, const char *name, sfp_error *err)
-{
-    return sfp__learner_name_class(l, label, name, err);
-}
-
-sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err)
-{
-    return sfp__learner_save_state(l, path, err);
-}
-
-sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
-{
-    return sfp__learner_load_state(l, path, err);
-}
-
-sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err)
-{
-    return sfp__learner_checkpoint(l, path, position ? position : "", err);
-}
-
 sfp_status sfp_learner_resume(sfp_learner *l, const char *path, char *buffer, size_t size, sfp_error *err)
 {
-    char *position = NULL;
-    bool used_old;
-    sfp_status s = sfp__learner_resume(l, path, &position, &used_old, err);
-    if (!s && buffer && size)
-        (void)snprintf(buffer, size, "%s", position ? position : "");
-    sfp__free(position);
-    return s;
+    OWNED char *position = NULL;
+    TRY(sfp__learner_resume(l, path, &position, NULL, err));
+    if (buffer && size)
+        (void)snprintf(buffer, size, "%s", position);
+    return SFP_OK;
 }
 
 /* ----------------------------------------------------------------- predictor */
 
+/* The pool goes with the predictor, or when that could not be made goes now. */
+static sfp_status own_pool(sfp_status made, sfp_thread_pool *pool, sfp_predictor **p)
+{
+    if (made)
+        sfp__thread_pool_free(pool);
+    else
+        sfp__predictor_own_pool(*p);
+    return made;
+}
+
 sfp_status sfp_predictor_create(sfp_learner *l, int threads, int max_batch, sfp_predictor **out, sfp_error *err)
 {
     sfp_thread_pool *pool = NULL;
-    sfp_status s = sfp__thread_pool_create(threads, &pool, err);
-    if (s)
-        return s;
-    if ((s = sfp__predictor_create(l, pool, max_batch, out, err)))
-        sfp__thread_pool_free(pool);
-    else
-        sfp__predictor_own_pool(*out);
-    return s;
+    TRY(sfp__thread_pool_create(threads, &pool, err));
+    return own_pool(sfp__predictor_create(l, pool, max_batch, out, err), pool, out);
 }
 
 sfp_status sfp_predictor_open(sfp_engine *e, const char *state, int threads, int max_batch, sfp_predictor **out, sfp_error *err)
 {
     sfp_thread_pool *pool = NULL;
-    sfp_status s = sfp__thread_pool_create(threads, &pool, err);
-    if (s)
-        return s;
-    if ((s = sfp__predictor_open(e->vit, pool, state, max_batch, out, err)))
-        sfp__thread_pool_free(pool);
-    else
-        sfp__predictor_own_pool(*out);
-    return s;
-}
-
-int sfp_predictor_classes(const sfp_predictor *p)
-{
-    return sfp__predictor_classes(p);
-}
-
-const char *sfp_predictor_class_name(const sfp_predictor *p, int32_t label)
-{
-    return sfp__predictor_class_name(p, label);
+    TRY(sfp__thread_pool_create(threads, &pool, err));
+    return own_pool(sfp__predictor_open(e->vit, pool, state, max_batch, out, err), pool, out);
 }
 
 sfp_status sfp_predictor_read_image(const sfp_predictor *p, const char *path, uint8_t *rgb, sfp_error *err)
@@ -282,17 +206,12 @@ sfp_status sfp_predictor_read_image(const sfp_predictor *p, const char *path, ui
     return read_image(path, sfp__predictor_image_size(p), sfp__predictor_options(p)->resize, rgb, err);
 }
 
-void sfp_predictor_free(sfp_predictor *p)
-{
-    sfp__predictor_free(p);
-}
-
 sfp_status sfp_predictor_run(sfp_predictor *p, int count, const uint8_t *const *rgb, int32_t *label, float *logp, int classes,
                              uint64_t *timestamps, sfp_error *err)
 {
     sfp_prediction answer = {0};
-    sfp_status s = sfp__predictor_run(p, count, rgb, label, logp, classes, &answer, err);
-    if (!s && timestamps)
+    TRY(sfp__predictor_run(p, count, rgb, label, logp, classes, &answer, err));
+    if (timestamps)
         *timestamps = answer.t;
-    return s;
+    return SFP_OK;
 }

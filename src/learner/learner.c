@@ -1,4 +1,4 @@
-/* What a learner is made of: options, room, classes, tasks. What it does with a batch is in timestamp.c. */
+/* What a learner is made of: options, room, classes, tasks. What it does with a batch is in step.c. */
 #include "learner/learner.h"
 
 #include "base/mem.h"
@@ -209,33 +209,26 @@ static sfp_status make_fingerprints(sfp_learner *l, sfp_error *err)
 sfp_status sfp__learner_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_learner_options *opt, sfp_learner **out,
                                sfp_error *err)
 {
-    sfp_status s = check(opt, err);
-    if (s)
-        return s;
-    sfp_learner *l = sfp__calloc(1, sizeof *l);
-    if (!l)
-        return sfp__fail_nomem(err);
-    const sfp_vit_config *c = &vit->config;
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
+    TRY(check(opt, err));
+    TRY(sfp__alloc(&l, 1, sizeof *l, err));
     l->opt = *opt;
     l->vit = vit;
     l->threads = threads;
-    l->D = c->dim;
-    l->S = c->img_size;
+    l->D = vit->config.dim;
+    l->S = vit->config.img_size;
     l->rgb_bytes = 3 * (size_t)l->S * (size_t)l->S;
     l->pixels = l->rgb_bytes;
     l->select_rng = sfp__rng_init(opt->seed, 2);
     l->replay_rng = sfp__rng_init(opt->seed, 3);
     l->buffer_rng = sfp__rng_init(opt->seed, 4);
     sfp__snapshots_init(&l->snapshots);
-    s = opt->method ? make_method(l, err) : make_fingerprints(l, err);
-    if (s)
-        sfp__learner_free(l);
-    else
-        *out = l;
-    return s;
+    TRY(opt->method ? make_method(l, err) : make_fingerprints(l, err));
+    *out = TAKE(l);
+    return SFP_OK;
 }
 
-void sfp__learner_free(sfp_learner *l)
+void sfp_learner_free(sfp_learner *l)
 {
     if (!l)
         return;
@@ -278,7 +271,7 @@ sfp_buffer *sfp__learner_buffer(sfp_learner *l)
     return l->buffer;
 }
 
-int sfp__learner_classes(const sfp_learner *l)
+int sfp_learner_classes(const sfp_learner *l)
 {
     return l->fp ? l->fp->last_w.rows : l->classes;
 }
@@ -301,16 +294,14 @@ bool sfp__learner_known_tasks(const sfp_learner *l)
 int sfp__learner_label_max(const sfp_learner *l)
 {
     bool known = l->opt.method ? l->opt.fp.classes > 0 : l->opt.fp.tasks > 0;
-    return known ? sfp__learner_classes(l) : SFP_LEARNER_MAX_CLASSES;
+    return known ? sfp_learner_classes(l) : SFP_LEARNER_MAX_CLASSES;
 }
 
-sfp_status sfp__learner_name_class(sfp_learner *l, int label, const char *name, sfp_error *err)
+sfp_status sfp_learner_name_class(sfp_learner *l, int label, const char *name, sfp_error *err)
 {
     if (label < 0 || label >= sfp__learner_label_max(l))
         return sfp__fail(err, SFP_EINVAL, "class %d to be named '%s' is out of range", label, name ? name : "");
-    sfp_status s = sfp__learner_class_room(l, label + 1, err);
-    if (s)
-        return s;
+    TRY(sfp__learner_class_room(l, label + 1, err));
     char *copy = name ? sfp__strdup(name) : NULL;
     if (name && !copy)
         return sfp__fail_nomem(err);
@@ -321,7 +312,7 @@ sfp_status sfp__learner_name_class(sfp_learner *l, int label, const char *name, 
 
 sfp_status sfp__learner_set_classes(sfp_learner *l, int n, const int32_t *labels, sfp_error *err)
 {
-    int classes = sfp__learner_classes(l);
+    int classes = sfp_learner_classes(l);
     for (int i = 0; i < n; i++)
         if (labels[i] < 0 || labels[i] >= classes)
             return sfp__fail(err, SFP_EINVAL, "class %d of the task, expected 0 to %d", labels[i], classes - 1);
@@ -348,7 +339,7 @@ int sfp__learner_task(const sfp_learner *l)
     return l->fp ? l->fp->task : 0;
 }
 
-sfp_status sfp__learner_next_task(sfp_learner *l, sfp_error *err)
+sfp_status sfp_learner_next_task(sfp_learner *l, sfp_error *err)
 {
     return l->fp ? sfp__fp_next_task(l->fp, err) : SFP_OK;
 }

@@ -15,7 +15,7 @@
 #include "buffer/buffer.h"
 #include "fingerprint/fingerprint.h"
 #include "io/image/image.h"
-#include "learner/head.h"
+#include "learner/heads/head.h"
 #include "select/select.h"
 
 typedef enum sfp_head_mode { SFP_HEAD_LINEAR, SFP_HEAD_MIX } sfp_head_mode;
@@ -73,8 +73,7 @@ typedef struct sfp_timestamp {
 /* `threads` and `vit` must outlive the learner. */
 sfp_status sfp__learner_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_learner_options *opt, sfp_learner **out,
                                sfp_error *err);
-void sfp__learner_free(sfp_learner *l);
-DEFINE_OWNED_PTR(sfp_learner, sfp__learner_free)
+DEFINE_OWNED_PTR(sfp_learner, sfp_learner_free)
 const sfp_learner_options *sfp__learner_options(const sfp_learner *l);
 
 /* One timestamp. On failure before the first step nothing has changed. */
@@ -88,13 +87,9 @@ void sfp__learner_limit(sfp_learner *l, int coreset, int replay, int steps);
 
 /* Known tasks: the classes (n labels) that compete in a loss without rehearsal; at the start, and with each next task. */
 sfp_status sfp__learner_set_classes(sfp_learner *l, int n, const int32_t *labels, sfp_error *err);
-sfp_status sfp__learner_next_task(sfp_learner *l, sfp_error *err);
 int sfp__learner_task(const sfp_learner *l); /* from 0; a state brings its own along */
 
-/* Names for the state file; copied. NULL entries are allowed. */
-sfp_status sfp__learner_name_class(sfp_learner *l, int label, const char *name, sfp_error *err);
 const char *sfp__learner_class_name(const sfp_learner *l, int label); /* NULL: none */
-int sfp__learner_classes(const sfp_learner *l);                       /* rows of the classifier */
 bool sfp__learner_seen(const sfp_learner *l, int label);              /* was it ever offered */
 
 /* The rehearsal buffer, to look into; NULL without one. */
@@ -108,16 +103,14 @@ sfp_learner_counts sfp__learner_counts(const sfp_learner *l);
 
 /* ------------------------------------------------------------- state, checkpoint */
 
-/* Learnable state, names as in the golden files. Loading needs the same sizes and the settings the values were learned with; the
- * message names what differs. On a free stream the file may have more classes. Adam begins anew; buffer, heads, counters and
- * generators stay. A load or resume that fails changes nothing, with one exception: when there is no memory for what predictors
- * see (SFP_ENOMEM), they go on with what they had. */
-sfp_status sfp__learner_save_state(sfp_learner *l, const char *path, sfp_error *err);
-sfp_status sfp__learner_load_state(sfp_learner *l, const char *path, sfp_error *err);
+/* sfp_learner_save, sfp_learner_load: learnable state, names as in the golden files. Loading needs the same sizes and the
+ * settings the values were learned with; the message names what differs. On a free stream the file may have more classes. Adam
+ * begins anew; buffer, heads, counters and generators stay. A load or resume that fails changes nothing, with one exception: when
+ * there is no memory for what predictors see (SFP_ENOMEM), they go on with what they had.
+ *
+ * sfp_learner_checkpoint: everything needed to go on, atomically; the previous one stays beside it as PATH.old. `position` is the
+ * caller's own text (stream position, configuration) and comes back from resume, newly allocated (sfp__free). */
 
-/* Everything needed to go on, atomically; the previous one stays beside it as PATH.old. `position` is the caller's own text
- * (stream position, configuration) and comes back from resume, newly allocated (sfp__free). */
-sfp_status sfp__learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err);
 /* What a checkpoint that is whole says of itself: the method that made it ("": fingerprints), and its position, newly allocated.
  */
 sfp_status sfp__checkpoint_look(const char *path, char *method, size_t size, char **position, sfp_error *err);

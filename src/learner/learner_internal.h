@@ -3,19 +3,35 @@
 #define SFP_LEARNER_LEARNER_INTERNAL_H
 
 #include "buffer/ask.h"
-#include "learner/drift.h"
+#include "learner/features.h"
 #include "learner/learner.h"
-#include "learner/look.h"
 #include "learner/snapshot.h"
 #include "learner/trainer.h"
 
 enum { SFP_LEARNER_MAX_CLASSES = 1 << 20 };
 
+/* Page-Hinkley on a series (SPEC section 9): fires when the mean has moved,
+ * in either direction, by more than chance and its own spread explain.
+ *
+ * The series is standardised by its running mean and deviation, so one pair of
+ * numbers serves every backbone: `slack` is the shift, in deviations, that is
+ * still no drift, `limit` the accumulated excess that fires. After firing it
+ * starts anew. */
+
+typedef struct sfp_drift_detector {
+    double count, mean, m2; /* running moments (Welford) */
+    double up, up_min;      /* accumulated excess upwards and its least value */
+    double down, down_max;  /* downwards and its greatest */
+} sfp_drift_detector;
+
+/* Takes the next value; true: drift. */
+bool sfp__drift_next(sfp_drift_detector *d, double value);
+
 /* One sample of a step: of the coreset or of the buffer. */
 typedef struct sfp__item {
-    int index; /* into the batch, or a slot; -1: a picture that is neither (ask.c) */
+    int index; /* into the batch, or a slot; -1: a picture that is neither (model_access.c) */
     bool replay;
-    int row; /* which of those asked for (ask.c) */
+    int row; /* which of those asked for (model_access.c) */
 } sfp__item;
 
 struct sfp_learner {
@@ -101,7 +117,7 @@ extern const char *const sfp__learner_experts[SFP_HEAD_EXPERTS];
 /* New heads of the mix, or the method's; on failure those made so far are the caller's to free. */
 sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_EXPERTS], sfp_error *err);
 
-/* samples.c: the picture of a slot as the network's input (3, S, S); items[at], of the batch or a slot, into the arrays of a
+/* model_access.c: the picture of a slot as the network's input (3, S, S); items[at], of the batch or a slot, into the arrays of a
  * step, all but its weight (room: for the picture of a slot); whether the query of a sample need not be computed; and those that
  * a pass has computed, the first `unknown` of step_query, back to where items[] come from. */
 sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, float *out, sfp_error *err);
@@ -111,7 +127,7 @@ bool sfp__learner_masked(const sfp_learner *l);
 bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item);
 void sfp__learner_keep_queries(sfp_learner *l, int unknown);
 
-/* ask.c: select/need.h's gradients of samples of the batch, while it is selected from: the loss as a step has it, rows that learn
+/* select/need.h's gradients of samples of the batch, while it is selected from: the loss as a step has it, rows that learn
  * one parameter after another. */
 size_t sfp__learner_gradient_length(const sfp_learner *l);
 sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *out, sfp_error *err);

@@ -4,22 +4,27 @@
 #include "compute/gemm.h"
 #include "compute/pixels.h"
 #include "learner/learner_internal.h"
-#include "learner/restored.h"
+#include "learner/state/state.h"
 
 #include <math.h>
 #include <string.h>
 
 struct sfp_predictor {
-    sfp_learner *learner;   /* or */
+    /* where answers come from */
+    sfp_learner *learner;   /* outlives it; or */
     sfp_restored *restored; /* a saved state, its own */
     sfp_head *head;         /* of a method; else NULL */
     const sfp_learner_options *opt;
+    bool on_demand;               /* not among the learner's predictors: asks for a copy itself */
+    const sfp_snapshot *snapshot; /* of the run under way */
+    sfp_snapshot of_method;       /* a learner's, as it is now */
+    /* workspace, from its creation to its end; pieces of at most `max` pictures */
     sfp_thread_pool *threads;
     bool own_pool;
-    bool on_demand;            /* not among the learner's predictors: asks for a copy itself */
     int max, D, S, pool, rows; /* rows of a layer's prefix keys */
     size_t pixels;
     sfp_vit_plan *plan;
+    void *block;                      /* what follows */
     float *x;                         /* (max, 3, S, S) */
     const float **xs;                 /* (max) */
     const uint8_t **rgb;              /* (max) in the order of the pass */
@@ -27,24 +32,19 @@ struct sfp_predictor {
     float *query, *feature;           /* (max, D) */
     float *alpha, *norm, *square;     /* (max, pool) x2, (max, D) */
     float *prefix[SFP_FP_MAX_LAYERS]; /* (max, 2*rows*D) */
-    int class_room;
-    float *logits, *expert[SFP_HEAD_EXPERTS]; /* (max, class_room) */
+    /* ... that grows with the classes or with what is asked */
+    size_t class_capacity, work_capacity, alone_capacity, logp_capacity;
+    void *class_block;
+    float *logits, *expert[SFP_HEAD_EXPERTS]; /* (max, class_capacity) */
     double *work;
-    size_t work_room;
-    int32_t *alone; /* (SFP_HEAD_EXPERTS, alone_room): each expert's own answer to the pictures of the last run */
-    int alone_room;
+    int32_t *alone; /* (SFP_HEAD_EXPERTS, alone_capacity): each expert's own answer to the pictures of the last run */
     bool alone_known;
-    float *logp; /* (logp_room) of sfp__predictor_ask */
-    size_t logp_room;
-    sfp_snapshot of_method;       /* a learner's, as it is now */
-    const sfp_snapshot *snapshot; /* of the run under way */
+    float *logp; /* of sfp__predictor_ask */
 };
 
 static sfp_status publish(sfp_learner *l, sfp_error *err)
 {
-    sfp_status s = sfp__fp_prepare(l->fp, err);
-    if (s)
-        return s;
+    TRY(sfp__fp_prepare(l->fp, err));
     const sfp_snapshot_source from = {.t = l->counts.timestamps,
                                       .view = &l->fp->view,
                                       .last_w = &l->fp->last_w,
@@ -66,43 +66,28 @@ sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err)
     return looked_at ? publish(l, err) : SFP_OK;
 }
 
-static void *room(size_t count, size_t size, bool *ok)
-{
-    void *p = sfp__calloc(count, size);
-    *ok = *ok && p;
-    return p;
-}
-
 /* Workspace and plan for `max_batch` pictures; p->opt, p->head, D and S are set. */
 static sfp_status make(sfp_predictor *p, sfp_vit *vit, const sfp_fp_options *o, int max_batch, sfp_error *err)
 {
     if (max_batch < 1 || max_batch > 100000)
         return sfp__fail(err, SFP_EINVAL, "batches of %d pictures, expected 1 to 100000", max_batch);
     bool prompted = !p->head;
-    size_t n = (size_t)max_batch, D = (size_t)p->D, pool = (size_t)o->pool;
     p->max = max_batch;
     p->pool = o->pool;
     p->rows = prompted ? sfp__fp_prefix_rows(o) : 0;
     p->pixels = 3 * (size_t)p->S * (size_t)p->S;
-    bool ok = true;
-    p->x = room(n * p->pixels, sizeof(float), &ok);
-    p->xs = room(n, sizeof *p->xs, &ok);
-    p->rgb = room(n, sizeof *p->rgb, &ok);
-    p->order = room(n, sizeof *p->order, &ok);
-    p->query = room(n * D, sizeof(float), &ok);
-    if (prompted) {
-        p->feature = room(n * D, sizeof(float), &ok);
-        p->alpha = room(n * pool, sizeof(float), &ok);
-        p->norm = room(n * pool, sizeof(float), &ok);
-        p->square = room(n * D, sizeof(float), &ok);
-        for (int i = 0; i < o->last_layer - o->first_layer + 1; i++)
-            p->prefix[i] = room(n * 2 * (size_t)p->rows * D, sizeof(float), &ok);
-    }
-    if (!ok)
-        return sfp__fail_nomem(err);
+    size_t n = (size_t)max_batch, D = (size_t)p->D, some = prompted ? n : 0, pool = some * (size_t)o->pool;
+    sfp_want list[9 + SFP_FP_MAX_LAYERS] = {
+        {&p->x, n * p->pixels, sizeof *p->x}, {&p->xs, n, sizeof *p->xs},           {&p->rgb, n, sizeof *p->rgb},
+        {&p->order, n, sizeof *p->order},     {&p->query, n * D, sizeof *p->query}, {&p->feature, some * D, sizeof *p->feature},
+        {&p->alpha, pool, sizeof *p->alpha},  {&p->norm, pool, sizeof *p->norm},    {&p->square, some * D, sizeof *p->square}};
+    size_t count = 9;
+    for (int i = 0; prompted && i < o->last_layer - o->first_layer + 1; i++)
+        list[count++] = (sfp_want){&p->prefix[i], n * 2 * (size_t)p->rows * D, sizeof *p->prefix[i]};
+    TRY(sfp__block(&p->block, count, list, err));
     const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted && !o->query_one};
-    sfp_status s = sfp__vit_plan_create(vit, p->threads, &plan, &p->plan, err);
-    return s ? s : sfp__vit_plan_prepare(p->plan, max_batch, err);
+    TRY(sfp__vit_plan_create(vit, p->threads, &plan, &p->plan, err));
+    return sfp__vit_plan_prepare(p->plan, max_batch, err);
 }
 
 int sfp__predictor_cut(const sfp_predictor *p)
@@ -132,7 +117,7 @@ static sfp_status begin(sfp_vit *vit, sfp_thread_pool *threads, sfp_predictor **
 
 sfp_status sfp__predictor_create(sfp_learner *l, sfp_thread_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
+    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     TRY(begin(l->vit, threads, &p, err));
     p->opt = &l->opt;
     p->head = l->opt.method ? l->heads[0] : NULL;
@@ -153,7 +138,7 @@ sfp_status sfp__predictor_create(sfp_learner *l, sfp_thread_pool *threads, int m
 sfp_status sfp__predictor_open(sfp_vit *vit, sfp_thread_pool *threads, const char *path, int max_batch, sfp_predictor **out,
                                sfp_error *err)
 {
-    OWNED_PTR(sfp__predictor_free) sfp_predictor *p = NULL;
+    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     TRY(begin(vit, threads, &p, err));
     TRY(sfp__restored_load(vit, threads, path, &p->restored, err));
     p->opt = &p->restored->opt;
@@ -163,7 +148,7 @@ sfp_status sfp__predictor_open(sfp_vit *vit, sfp_thread_pool *threads, const cha
     return SFP_OK;
 }
 
-void sfp__predictor_free(sfp_predictor *p)
+void sfp_predictor_free(sfp_predictor *p)
 {
     if (!p)
         return;
@@ -173,14 +158,11 @@ void sfp__predictor_free(sfp_predictor *p)
         pthread_mutex_unlock(&p->learner->snapshots.lock);
     }
     sfp__vit_plan_free(p->plan);
-    void *all[] = {p->x,    (void *)p->xs, (void *)p->rgb, p->order, p->query, p->feature, p->alpha,
-                   p->norm, p->square,     p->logits,      p->work,  p->alone, p->logp};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        sfp__free(all[i]);
-    for (int i = 0; i < SFP_FP_MAX_LAYERS; i++)
-        sfp__free(p->prefix[i]);
-    for (int i = 0; i < SFP_HEAD_EXPERTS; i++)
-        sfp__free(p->expert[i]);
+    sfp__free(p->block);
+    sfp__free(p->class_block);
+    sfp__free(p->work);
+    sfp__free(p->alone);
+    sfp__free(p->logp);
     sfp__restored_free(p->restored);
     if (p->own_pool)
         sfp__thread_pool_free(p->threads);
@@ -202,12 +184,12 @@ void sfp__predictor_own_pool(sfp_predictor *p)
     p->own_pool = true;
 }
 
-int sfp__predictor_classes(const sfp_predictor *p)
+int sfp_predictor_classes(const sfp_predictor *p)
 {
-    return p->restored ? p->restored->snapshot.classes : sfp__learner_classes(p->learner);
+    return p->restored ? p->restored->snapshot.classes : sfp_learner_classes(p->learner);
 }
 
-const char *sfp__predictor_class_name(const sfp_predictor *p, int label)
+const char *sfp_predictor_class_name(const sfp_predictor *p, int label)
 {
     if (!p->restored)
         return sfp__learner_class_name(p->learner, label);
@@ -260,56 +242,27 @@ static void normalise_piece(void *ctx, int i, int worker)
     sfp__pixels_normalise(p->rgb[i], p->S, p->opt->mean, p->opt->std, p->x + (size_t)i * p->pixels);
 }
 
+/* Room for the classes and the heads of the snapshot. */
 static sfp_status class_room(sfp_predictor *p, sfp_error *err)
 {
     const sfp_snapshot *s = p->snapshot;
-    size_t work = 0;
+    size_t work = 0, n = (size_t)p->max * (size_t)s->classes;
     for (int e = 1; s->mixed && e < SFP_HEAD_EXPERTS; e++) {
         size_t need = sfp__head_scorer_work(s->heads[e]);
         work = need > work ? need : work;
     }
-    bool ok = true;
-    if (s->classes > p->class_room) {
-        size_t n = (size_t)p->max * (size_t)s->classes;
-        sfp__free(p->logits);
-        p->logits = room(n, sizeof(float), &ok);
-        for (int e = 0; e < SFP_HEAD_EXPERTS; e++) {
-            sfp__free(p->expert[e]);
-            p->expert[e] = room(n, sizeof(float), &ok);
-        }
-        p->class_room = ok ? s->classes : 0;
+    if ((size_t)s->classes > p->class_capacity) {
+        _Static_assert(SFP_HEAD_EXPERTS == 3, "a row for each");
+        const sfp_want list[] = {{&p->logits, n, sizeof *p->logits},
+                                 {&p->expert[0], n, sizeof *p->expert[0]},
+                                 {&p->expert[1], n, sizeof *p->expert[1]},
+                                 {&p->expert[2], n, sizeof *p->expert[2]}};
+        sfp__free(TAKE(p->class_block));
+        p->class_capacity = 0;
+        TRY(sfp__block(&p->class_block, SFP_LIST(list), err));
+        p->class_capacity = (size_t)s->classes;
     }
-    if (work > p->work_room) {
-        sfp__free(p->work);
-        p->work = room(work, sizeof *p->work, &ok);
-        p->work_room = ok ? work : 0;
-    }
-    return ok ? SFP_OK : sfp__fail_nomem(err);
-}
-
-/* Log-softmax over the classes seen; z and out may be the same. */
-static void log_softmax(const sfp_snapshot *s, const float *z, float *out)
-{
-    int C = s->classes;
-    float max = -INFINITY;
-    double sum = 0;
-    for (int c = 0; c < C; c++)
-        if (s->seen[c])
-            max = fmaxf(max, z[c]);
-    for (int c = 0; c < C; c++)
-        sum += s->seen[c] ? exp((double)z[c] - (double)max) : 0;
-    for (int c = 0; c < C; c++)
-        out[c] = s->seen[c] ? (float)((double)z[c] - (double)max - log(sum)) : -INFINITY;
-}
-
-/* The best class seen; -1: none was. */
-static int32_t best_class(const sfp_snapshot *s, const float *logp)
-{
-    int32_t best = -1;
-    for (int c = 0; c < s->classes; c++)
-        if (s->seen[c] && (best < 0 || logp[c] > logp[best]))
-            best = c;
-    return best;
+    return sfp__grow(&p->work, sizeof *p->work, 0, work, &p->work_capacity) ? SFP_OK : sfp__fail_nomem(err);
 }
 
 /* Log-probabilities of row i of the pass, picture `to` of the run, over the classes seen; returns the best class. */
@@ -319,7 +272,7 @@ static int32_t answer_row(sfp_predictor *p, int i, int to, float *out)
     int C = s->classes;
     const float *z = p->logits + (size_t)i * (size_t)C;
     if (!p->head)
-        log_softmax(s, z, out);
+        sfp__log_softmax(C, s->seen, z, out);
     else if (out != z) /* they are log-probabilities already */
         memcpy(out, z, (size_t)C * sizeof *out);
     if (s->mixed) {
@@ -330,12 +283,12 @@ static int32_t answer_row(sfp_predictor *p, int i, int to, float *out)
             experts[e] = row;
         }
         for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
-            p->alone[(size_t)e * (size_t)p->alone_room + (size_t)to] = best_class(s, experts[e]);
+            p->alone[(size_t)e * p->alone_capacity + (size_t)to] = sfp__best_class(C, s->seen, experts[e]);
         float *mixed = p->expert[0] + (size_t)i * (size_t)C;
         sfp__mix_combine(&s->mix, 1, C, experts, mixed);
         memcpy(out, mixed, (size_t)C * sizeof *out);
     }
-    return best_class(s, out);
+    return sfp__best_class(C, s->seen, out);
 }
 
 /* Pictures in the order of the pass, those without a known query first; returns how many of these. */
@@ -382,16 +335,8 @@ static sfp_status run_prompted(sfp_predictor *p, int n, int unknown, sfp_error *
         const float *keys = p->prefix[l];
         prompts[s->view.layer[l]] = (sfp_vit_prompt){.rows = p->rows, .k = keys, .v = keys + (size_t)p->rows * (size_t)D};
     }
-    sfp_status status = sfp__vit_run(p->plan, &pass, err);
-    if (status)
-        return status;
-    for (int i = 0; C > 0 && i < n; i++)
-        memcpy(p->logits + (size_t)i * (size_t)C, s->last_b, (size_t)C * sizeof(float));
-    if (C > 0) { /* a free stream has no class before its first batch */
-        int token = sfp__gemm_enter();
-        sfp__gemm_plain(false, true, n, C, D, p->feature, D, s->last_w, D, 1, p->logits, C);
-        sfp__gemm_leave(token);
-    }
+    TRY(sfp__vit_run(p->plan, &pass, err));
+    sfp__logits(n, C, D, p->feature, s->last_w, s->last_b, p->logits);
     return SFP_OK;
 }
 
@@ -416,9 +361,7 @@ static sfp_status run_part(sfp_predictor *p, int first, int n, const uint8_t *co
     bool has_queries = p->head || !p->opt->fp.query_one;
     size_t D = (size_t)p->D, C = (size_t)p->snapshot->classes;
     int unknown = order_pictures(p, n, rgb, query, has_query);
-    sfp_status status = p->head ? run_head(p, n, unknown, err) : run_prompted(p, n, unknown, err);
-    if (status)
-        return status;
+    TRY(p->head ? run_head(p, n, unknown, err) : run_prompted(p, n, unknown, err));
     for (int i = 0; i < n; i++) {
         int to = p->order[i];
         label[to] =
@@ -433,17 +376,18 @@ static sfp_status run_part(sfp_predictor *p, int first, int n, const uint8_t *co
 
 static sfp_status alone_room(sfp_predictor *p, int n, sfp_error *err)
 {
-    if (n <= p->alone_room)
+    if ((size_t)n <= p->alone_capacity)
         return SFP_OK;
-    sfp__free(p->alone);
-    p->alone = sfp__calloc((size_t)n * SFP_HEAD_EXPERTS, sizeof *p->alone);
-    p->alone_room = p->alone ? n : 0;
-    return p->alone ? SFP_OK : sfp__fail_nomem(err);
+    sfp__free(TAKE(p->alone));
+    p->alone_capacity = 0;
+    TRY(sfp__alloc(&p->alone, (size_t)n * SFP_HEAD_EXPERTS, sizeof *p->alone, err));
+    p->alone_capacity = (size_t)n;
+    return SFP_OK;
 }
 
 const int32_t *sfp__predictor_alone(const sfp_predictor *p, int e)
 {
-    return p->alone_known ? p->alone + (size_t)e * (size_t)p->alone_room : NULL;
+    return p->alone_known ? p->alone + (size_t)e * p->alone_capacity : NULL;
 }
 
 sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query,
@@ -453,7 +397,7 @@ sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *cons
     sfp_snapshot *held = p->restored ? &p->restored->snapshot : &p->of_method;
     if (l && p->head) {
         p->head = l->heads[0]; /* a resume brings another */
-        p->of_method = (sfp_snapshot){.t = l->counts.timestamps, .classes = sfp__learner_classes(l), .seen = l->seen};
+        p->of_method = (sfp_snapshot){.t = l->counts.timestamps, .classes = sfp_learner_classes(l), .seen = l->seen};
     } else if (l) {
         if (p->on_demand && l->snapshots.stale)
             TRY(publish(l, err));
@@ -485,9 +429,9 @@ sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *cons
 sfp_status sfp__predictor_ask(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
                               float *probability, sfp_error *err)
 {
-    int classes = sfp__predictor_classes(p);
+    int classes = sfp_predictor_classes(p);
     size_t need = (size_t)n * (size_t)(classes ? classes : 1);
-    if (probability && !sfp__grow(&p->logp, sizeof *p->logp, 0, need, &p->logp_room))
+    if (probability && !sfp__grow(&p->logp, sizeof *p->logp, 0, need, &p->logp_capacity))
         return sfp__fail_nomem(err);
     TRY(sfp__predictor_run_known(p, n, rgb, query, has_query, label, probability ? p->logp : NULL, classes, NULL, err));
     for (int i = 0; probability && i < n; i++)

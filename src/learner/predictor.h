@@ -17,8 +17,7 @@ sfp_status sfp__predictor_create(sfp_learner *l, sfp_thread_pool *threads, int m
 /* Its calls never overlap with those on the learner: from now on a copy of the state is made when it asks, not after every
  * timestamp. */
 void sfp__predictor_on_demand(sfp_predictor *p);
-void sfp__predictor_free(sfp_predictor *p);
-DEFINE_OWNED_PTR(sfp_predictor, sfp__predictor_free)
+DEFINE_OWNED_PTR(sfp_predictor, sfp_predictor_free)
 /* The pool goes with the predictor. */
 void sfp__predictor_own_pool(sfp_predictor *p);
 
@@ -28,8 +27,6 @@ sfp_status sfp__predictor_open(sfp_vit *vit, sfp_thread_pool *threads, const cha
                                sfp_error *err);
 
 /* What it answers with. Of a learner's predictor: not while the learner learns. */
-int sfp__predictor_classes(const sfp_predictor *p);
-const char *sfp__predictor_class_name(const sfp_predictor *p, int label); /* NULL: none */
 bool sfp__predictor_seen(const sfp_predictor *p, int label);
 int sfp__predictor_image_size(const sfp_predictor *p);
 const sfp_learner_options *sfp__predictor_options(const sfp_predictor *p); /* resize, mean, std, seed */

@@ -113,9 +113,7 @@ static sfp_status fill(sfp_snapshot *to, const sfp_snapshot_source *from, sfp_er
         return SFP_OK;
     to->mix = *from->mix;
     for (int i = 1; i < SFP_HEAD_EXPERTS; i++) {
-        sfp_status s = sfp__head_freeze(from->heads[i], &to->heads[i], err);
-        if (s)
-            return s;
+        TRY(sfp__head_freeze(from->heads[i], &to->heads[i], err));
     }
     return SFP_OK;
 }
@@ -125,9 +123,7 @@ sfp_status sfp__snapshots_publish(sfp_snapshots *s, const sfp_snapshot_source *f
     sfp_snapshot *one = free_one(s, err);
     if (!one)
         return SFP_ENOMEM;
-    sfp_status status = fill(one, from, err);
-    if (status)
-        return status;
+    TRY(fill(one, from, err));
     pthread_mutex_lock(&s->lock);
     s->current = one;
     pthread_mutex_unlock(&s->lock);

@@ -8,8 +8,7 @@
 #define SFP_LEARNER_SNAPSHOT_H
 
 #include "fingerprint/fingerprint.h"
-#include "learner/head.h"
-#include "learner/head_scorer.h"
+#include "learner/heads/head.h"
 
 #include <pthread.h>
 

@@ -51,41 +51,33 @@ static sfp_status class_room(sfp_trainer *t, int classes, sfp_error *err)
     return SFP_OK;
 }
 
+static sfp_status make_plan(const sfp_trainer *t, const sfp_vit_plan_options *o, sfp_vit_plan **out, sfp_error *err)
+{
+    TRY(sfp__vit_plan_create(t->vit, t->threads, o, out, err));
+    return sfp__vit_plan_prepare(*out, t->opt.max_batch, err);
+}
+
 sfp_status sfp__trainer_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_trainer_options *opt, sfp_trainer **out,
                                sfp_error *err)
 {
-    sfp_trainer *t = sfp__calloc(1, sizeof *t);
-    if (!t)
-        return sfp__fail_nomem(err);
+    OWNED_PTR(sfp__trainer_free) sfp_trainer *t = NULL;
+    TRY(sfp__alloc(&t, 1, sizeof *t, err));
     t->opt = *opt;
     t->vit = vit;
     t->threads = threads;
     t->D = vit->config.dim;
     size_t b = (size_t)opt->max_batch;
-    sfp_status s = sfp__fp_create(vit, threads, &opt->fp, opt->max_batch, &t->fp, err);
-    t->feature = sfp__malloc(b * (size_t)t->D * sizeof(float));
-    t->loss = sfp__malloc(b * sizeof(double));
-    if (!s && (!t->feature || !t->loss))
-        s = sfp__fail_nomem(err);
+    TRY(sfp__fp_create(vit, threads, &opt->fp, opt->max_batch, &t->fp, err));
+    TRY(sfp__alloc(&t->feature, b * (size_t)t->D, sizeof *t->feature, err));
+    TRY(sfp__alloc(&t->loss, b, sizeof *t->loss, err));
+    TRY(class_room(t, opt->fp.classes > 16 ? opt->fp.classes : 16, err));
     const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
-    sfp_vit_plan_options train = {.mode = SFP_VIT_GRAD_PREFIX, .queries = !opt->fp.query_one};
-    if (!s)
-        train.prefix_rows = sfp__fp_prefix_rows(&t->fp->opt);
-    if (!s)
-        s = class_room(t, opt->fp.classes > 16 ? opt->fp.classes : 16, err);
-    if (!s)
-        s = sfp__vit_plan_create(vit, threads, &train, &t->backward, err);
-    if (!s)
-        s = sfp__vit_plan_prepare(t->backward, opt->max_batch, err);
-    if (!s)
-        s = sfp__vit_plan_create(vit, threads, &plain, &t->forward, err);
-    if (!s)
-        s = sfp__vit_plan_prepare(t->forward, opt->max_batch, err);
-    if (s)
-        sfp__trainer_free(t);
-    else
-        *out = t;
-    return s;
+    const sfp_vit_plan_options train = {
+        .mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = !opt->fp.query_one};
+    TRY(make_plan(t, &train, &t->backward, err));
+    TRY(make_plan(t, &plain, &t->forward, err));
+    *out = TAKE(t);
+    return SFP_OK;
 }
 
 void sfp__trainer_free(sfp_trainer *t)
@@ -110,8 +102,8 @@ sfp_fp *sfp__trainer_fp(sfp_trainer *t)
 
 sfp_status sfp__trainer_add_classes(sfp_trainer *t, int classes, sfp_error *err)
 {
-    sfp_status s = class_room(t, classes, err);
-    return s ? s : sfp__fp_add_classes(t->fp, classes, err);
+    TRY(class_room(t, classes, err));
+    return sfp__fp_add_classes(t->fp, classes, err);
 }
 
 /* Cross-entropy of samples [first, first + n): their losses, residuals and the gradient of their features. */
@@ -162,12 +154,9 @@ static sfp_status check_labels(const sfp_trainer *t, const sfp_train_batch *b, s
 
 sfp_status sfp__trainer_pass(sfp_trainer *t, const sfp_train_batch *b, sfp_train_result *result, sfp_error *err)
 {
-    sfp_status s = check_labels(t, b, err);
-    if (s)
-        return s;
+    TRY(check_labels(t, b, err));
     double begin = sfp__now();
-    if ((s = sfp__fp_prepare(t->fp, err)))
-        return s;
+    TRY(sfp__fp_prepare(t->fp, err));
     double attuned = sfp__now();
     t->batch = b;
     sfp_vit_pass pass = {.b = b->n, .xs = b->x, .feature = t->feature, .head = head, .head_ctx = t};
@@ -177,8 +166,7 @@ sfp_status sfp__trainer_pass(sfp_trainer *t, const sfp_train_batch *b, sfp_train
     }
     const sfp_fp_samples samples = {.weight = b->weight, .rehearsed = b->rehearsed};
     sfp__fp_attach(t->fp, &pass, &samples);
-    if ((s = sfp__vit_run(t->backward, &pass, err)))
-        return s;
+    TRY(sfp__vit_run(t->backward, &pass, err));
     double ran = sfp__now();
     sfp_vit_seconds lane = sfp__vit_plan_seconds(t->backward);
     double all = lane.query + lane.forward + lane.backward, share = all > 0 ? (ran - attuned) / all : 0;
@@ -198,9 +186,7 @@ sfp_status sfp__trainer_collect(sfp_trainer *t, int first, int n, int terms, dou
     sfp_param *w = &t->fp->last_w, *bias = &t->fp->last_b;
     size_t C = (size_t)w->rows, at = (size_t)first;
     sfp__fp_zero_grad(t->fp);
-    sfp_status s = sfp__fp_gradients(t->fp, first, n, terms, loss, err);
-    if (s)
-        return s;
+    TRY(sfp__fp_gradients(t->fp, first, n, terms, loss, err));
     int token = sfp__gemm_enter();
     sfp__gemm_plain(true, false, w->rows, t->D, n, t->residual + at * C, w->rows, t->feature + at * (size_t)t->D, t->D, 1,
                     w->grad, t->D);
@@ -216,19 +202,16 @@ sfp_status sfp__trainer_collect(sfp_trainer *t, int first, int n, int terms, dou
 
 sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *b, sfp_train_result *result, sfp_error *err)
 {
-    sfp_status s = sfp__trainer_pass(t, b, result, err);
+    TRY(sfp__trainer_pass(t, b, result, err));
     double ran = sfp__now();
-    if (!s)
-        s = sfp__trainer_collect(t, 0, b->n, b->terms, &result->loss, err);
+    TRY(sfp__trainer_collect(t, 0, b->n, b->terms, &result->loss, err));
     result->update_seconds = sfp__now() - ran;
-    return s;
+    return SFP_OK;
 }
 
 sfp_status sfp__trainer_step(sfp_trainer *t, const sfp_train_batch *batch, sfp_train_result *result, sfp_error *err)
 {
-    sfp_status s = sfp__trainer_gradients(t, batch, result, err);
-    if (s)
-        return s;
+    TRY(sfp__trainer_gradients(t, batch, result, err));
     double begin = sfp__now();
     sfp__fp_step(t->fp, &t->opt.adam);
     result->update_seconds += sfp__now() - begin;
@@ -243,22 +226,16 @@ sfp_status sfp__trainer_prepare_pixels(sfp_trainer *t, sfp_error *err)
         .mode = SFP_VIT_GRAD_INPUT, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = !t->opt.fp.query_one};
     if (t->pixels)
         return SFP_OK;
-    sfp_vit_plan *plan = NULL;
-    sfp_status s = sfp__vit_plan_create(t->vit, t->threads, &o, &plan, err);
-    if (!s)
-        s = sfp__vit_plan_prepare(plan, t->opt.max_batch, err);
-    if (s)
-        sfp__vit_plan_free(plan);
-    else
-        t->pixels = plan;
-    return s;
+    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
+    TRY(make_plan(t, &o, &plan, err));
+    t->pixels = TAKE(plan);
+    return SFP_OK;
 }
 
 static sfp_status run_to_pixels(sfp_trainer *t, const sfp_train_batch *b, sfp_vit_head_fn loss, float *dx, sfp_error *err)
 {
-    sfp_status s = sfp__trainer_prepare_pixels(t, err);
-    if (s || (s = sfp__fp_prepare(t->fp, err)))
-        return s;
+    TRY(sfp__trainer_prepare_pixels(t, err));
+    TRY(sfp__fp_prepare(t->fp, err));
     sfp_vit_pass pass = {.b = b->n, .xs = b->x, .head = loss, .head_ctx = t, .grad_x = dx};
     if (!t->opt.fp.query_one) {
         pass.query = b->query;
@@ -272,8 +249,8 @@ static sfp_status run_to_pixels(sfp_trainer *t, const sfp_train_batch *b, sfp_vi
 
 sfp_status sfp__trainer_pixels(sfp_trainer *t, const sfp_train_batch *batch, float *dx, sfp_error *err)
 {
-    sfp_status s = check_labels(t, batch, err);
-    return s ? s : run_to_pixels(t, batch, head, dx, err);
+    TRY(check_labels(t, batch, err));
+    return run_to_pixels(t, batch, head, dx, err);
 }
 
 static void given_head(void *ctx, int first, int n, const float *feature, float *grad)

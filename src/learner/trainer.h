@@ -38,6 +38,7 @@ typedef struct sfp_train_result {
 sfp_status sfp__trainer_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_trainer_options *opt, sfp_trainer **out,
                                sfp_error *err);
 void sfp__trainer_free(sfp_trainer *t);
+DEFINE_OWNED_PTR(sfp_trainer, sfp__trainer_free)
 sfp_fp *sfp__trainer_fp(sfp_trainer *t);
 
 /* Room for more classes; no allocation when there is. */

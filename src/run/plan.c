@@ -238,11 +238,11 @@ static sfp_learner_options learner_options(const sfp__plan *p)
 
 sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp_learner **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__learner_free) sfp_learner *l = NULL;
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
     sfp_learner_options lo = learner_options(p);
     TRY(sfp__learner_create(p->opt->vit, p->opt->pool, &lo, &l, err));
     for (int c = 0; c < p->tasks.classes; c++)
-        TRY(sfp__learner_name_class(l, c, p->source->class_names[p->tasks.source_label[c]], err));
+        TRY(sfp_learner_name_class(l, c, p->source->class_names[p->tasks.source_label[c]], err));
     *out = TAKE(l);
     return SFP_OK;
 }
@@ -325,7 +325,7 @@ static sfp_status measure_cost(const sfp__plan *p, double *cost, sfp_error *err)
                                  .resize = p->opt->learner.resize,
                                  .keep_encoded = p->opt->learner.keep_compressed,
                                  .depth = SFP__RUN_AHEAD};
-    OWNED_PTR(sfp__learner_free) sfp_learner *copy = NULL;
+    OWNED_PTR(sfp_learner_free) sfp_learner *copy = NULL;
     int64_t count = 0;
     if (p->cost_count) {
         *cost = 0;

@@ -166,7 +166,7 @@ static sfp_status end_task(sfp__run_state *run, sfp_error *err)
         char name[64], path[PATH_MAX];
         (void)snprintf(name, sizeof name, "state-task-%d.safetensors", at->task + 1);
         TRY(sfp__plan_path(p, name, path, sizeof path, err));
-        TRY(sfp__learner_save_state(run->learner, path, err));
+        TRY(sfp_learner_save(run->learner, path, err));
     }
     return SFP_OK;
 }
@@ -182,7 +182,7 @@ static sfp_status reach_task(sfp__run_state *run, int task, sfp_error *err)
         TRY(end_task(run, err));
         if (run->at.task + 1 < tasks->count) {
             run->at.task++;
-            TRY(sfp__learner_next_task(run->learner, err));
+            TRY(sfp_learner_next_task(run->learner, err));
             TRY(set_classes(run, err));
         }
     }
@@ -337,7 +337,7 @@ static sfp_status load_init_state(sfp__run_state *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp_learner *l = run->learner;
-    TRY(sfp__learner_load_state(l, p->opt->init_state, err));
+    TRY(sfp_learner_load(l, p->opt->init_state, err));
     if (!p->tasks.free && sfp__learner_task(l) > 0) /* its components are frozen: there is no way back */
         return sfp__fail(err, SFP_EINVAL, "%s: is of task %d of %d, expected one of the first, with which a run begins",
                          p->opt->init_state, sfp__learner_task(l) + 1, p->tasks.count);
@@ -481,8 +481,8 @@ sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_
     sfp__arrivals_free(run.arrivals);
     sfp__evaluator_free(run.evaluator);
     sfp__classes_done(&run.classes);
-    sfp__predictor_free(run.predictor);
-    sfp__learner_free(run.learner);
+    sfp_predictor_free(run.predictor);
+    sfp_learner_free(run.learner);
     sfp__plan_done(&run.plan);
     sfp__free(run.query);
     sfp__folder_unlock(run.lock);

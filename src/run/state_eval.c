@@ -23,7 +23,7 @@ typedef struct eval_context {
 static sfp_status open_data(eval_context *s, sfp_error *err)
 {
     const sfp_state_eval_options *o = s->opt;
-    int classes = sfp__predictor_classes(s->predictor);
+    int classes = sfp_predictor_classes(s->predictor);
     const sfp_source_options so = {.test = !o->train_part,
                                    .seed = o->seed ? *o->seed : sfp__predictor_options(s->predictor)->seed};
     OWNED const char **names = NULL;
@@ -31,7 +31,7 @@ static sfp_status open_data(eval_context *s, sfp_error *err)
     TRY(sfp__alloc(&names, (size_t)classes, sizeof *names, err));
     TRY(sfp__source_open(o->data, &so, &inner, err));
     for (int c = 0; c < classes; c++)
-        names[c] = sfp__predictor_class_name(s->predictor, c);
+        names[c] = sfp_predictor_class_name(s->predictor, c);
     sfp_status status = sfp__class_filter_open(inner, classes, names, &s->data, err);
     if (status)
         sfp__source_close(inner);
@@ -180,7 +180,7 @@ sfp_status sfp__state_eval(const sfp_state_eval_options *opt, sfp_state_eval *ou
     sfp__evaluator_free(s.evaluator);
     sfp__tasks_done(&s.tasks);
     sfp__source_close(s.data ? &s.data->base : NULL);
-    sfp__predictor_free(s.predictor);
+    sfp_predictor_free(s.predictor);
     if (status)
         sfp__state_eval_done(&e);
     else

@@ -71,11 +71,11 @@ static void draw(unsigned long long seed, uint64_t id, int label, uint8_t *rgb)
 static sfp_status begin_task(sfp_learner *l, int task, sfp_error *err)
 {
     const int32_t labels[] = {2 * task, 2 * task + 1};
-    sfp_status s = task > 0 ? sfp__learner_next_task(l, err) : SFP_OK;
+    sfp_status s = task > 0 ? sfp_learner_next_task(l, err) : SFP_OK;
     for (int i = 0; !s && i < 2; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "class %d", labels[i]);
-        s = sfp__learner_name_class(l, labels[i], name, err);
+        s = sfp_learner_name_class(l, labels[i], name, err);
     }
     return s ? s : sfp__learner_set_classes(l, 2, labels, err);
 }
@@ -127,10 +127,10 @@ static sfp_status run(sfp_learner *l, const options *o, sfp_error *err)
         s = one_timestamp(l, o, t, rgb, err);
         (void)snprintf(position, sizeof position, "%ld", t + 1);
         if (!s && ((t + 1) % o->every == 0 || t + 1 == o->timestamps))
-            s = sfp__learner_checkpoint(l, checkpoint, position, err);
+            s = sfp_learner_checkpoint(l, checkpoint, position, err);
     }
     free(rgb);
-    return s ? s : sfp__learner_save_state(l, state, err);
+    return s ? s : sfp_learner_save(l, state, err);
 }
 
 int main(int argc, char **argv)
@@ -173,7 +173,7 @@ int main(int argc, char **argv)
         s = run(l, &o, &err);
     if (s)
         (void)fprintf(stderr, "stream_driver: %s\n", err.message[0] ? err.message : sfp_status_text(s));
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     sfp__thread_pool_free(threads);
     sfp__vit_free(vit);
     return s ? 1 : 0;

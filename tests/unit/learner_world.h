@@ -140,7 +140,7 @@ static void name_classes(sfp_learner *l, int task)
 {
     const int32_t labels[] = {2 * task, 2 * task + 1};
     MUST(sfp__learner_set_classes(l, 2, labels, &err));
-    MUST(sfp__learner_name_class(l, 2 * task, task == 1 ? "a \"name\" \xc3\xa9" : "cat", &err));
+    MUST(sfp_learner_name_class(l, 2 * task, task == 1 ? "a \"name\" \xc3\xa9" : "cat", &err));
 }
 
 /* Timestamps [from, to). Known tasks: the next one begins at `each`, 2 * `each`, ... (0: never). */
@@ -152,7 +152,7 @@ static void feed(sfp_learner *l, int from, int to, int each)
         if (known && t == 0)
             name_classes(l, 0);
         if (known && each > 0 && t > 0 && t % each == 0) {
-            MUST(sfp__learner_next_task(l, &err));
+            MUST(sfp_learner_next_task(l, &err));
             name_classes(l, task);
         }
         sfp_sample samples[BATCH];
@@ -202,7 +202,7 @@ static inline void assert_same_bytes(bytes a, bytes b, const char *what)
 static inline bytes image_of(sfp_learner *l)
 {
     char path[96];
-    MUST(sfp__learner_checkpoint(l, in_dir("image", path, sizeof path), "", &err));
+    MUST(sfp_learner_checkpoint(l, in_dir("image", path, sizeof path), "", &err));
     bytes b = slurp(path);
     (void)unlink(path);
     (void)unlink(PATH("image.old"));

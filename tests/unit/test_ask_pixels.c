@@ -76,7 +76,7 @@ static void set_up(scene *f, const kind *k)
     for (uint64_t t = 0; t < 3; t++)
         (void)offer(f->l, 0, CLASSES, t);
     for (int i = 0; i < k->boundaries; i++)
-        MUST(sfp__learner_next_task(f->l, &err));
+        MUST(sfp_learner_next_task(f->l, &err));
     f->ask = sfp__learner_ask(f->l);
     for (int i = 0; i < PICTURES; i++) {
         f->x[i] = f->image[i] = normals(&f->rng, f->pixels, 1);
@@ -97,7 +97,7 @@ static void set_up(scene *f, const kind *k)
 
 static void tear_down(scene *f)
 {
-    sfp__learner_free(f->l);
+    sfp_learner_free(f->l);
     free_model(&f->m);
 }
 

@@ -26,7 +26,7 @@ static void same_as_never_stopping(const scenario *s)
     char ckpt[96];
     sfp_learner *a = make_learner(&s->o), *b = make_learner(&s->o);
     feed(a, 0, s->stop, s->each);
-    MUST(sfp__learner_checkpoint(a, in_dir("c", ckpt, sizeof ckpt), "timestamp five\n\x01 \xe2\x82\xac", &err));
+    MUST(sfp_learner_checkpoint(a, in_dir("c", ckpt, sizeof ckpt), "timestamp five\n\x01 \xe2\x82\xac", &err));
     feed(a, s->stop, s->times, s->each);
 
     char *position = NULL;
@@ -37,13 +37,13 @@ static void same_as_never_stopping(const scenario *s)
     assert_string_equal(position, "timestamp five\n\x01 \xe2\x82\xac");
     sfp__free(position);
     bytes first = slurp(ckpt), again;
-    MUST(sfp__learner_checkpoint(b, PATH("d"), "timestamp five\n\x01 \xe2\x82\xac", &err));
+    MUST(sfp_learner_checkpoint(b, PATH("d"), "timestamp five\n\x01 \xe2\x82\xac", &err));
     again = slurp(PATH("d"));
     assert_same_bytes(first, again, "a checkpoint of what was resumed");
     feed(b, s->stop, s->times, s->each);
 
-    MUST(sfp__learner_save_state(a, PATH("a"), &err));
-    MUST(sfp__learner_save_state(b, PATH("b"), &err));
+    MUST(sfp_learner_save(a, PATH("a"), &err));
+    MUST(sfp_learner_save(b, PATH("b"), &err));
     bytes sa = slurp(PATH("a")), sb = slurp(PATH("b")), ca = image_of(a), cb = image_of(b);
     assert_same_bytes(sa, sb, "states at the end");
     assert_same_bytes(ca, cb, "checkpoints at the end");
@@ -51,8 +51,8 @@ static void same_as_never_stopping(const scenario *s)
     bytes all[] = {first, again, sa, sb, ca, cb};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__free(all[i].p);
-    sfp__learner_free(a);
-    sfp__learner_free(b);
+    sfp_learner_free(a);
+    sfp_learner_free(b);
     remove_files();
 }
 
@@ -156,7 +156,7 @@ static sfp_learner *with_checkpoint(const sfp_learner_options *o)
 {
     sfp_learner *l = make_learner(o);
     feed(l, 0, 3, 0);
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "three", &err));
+    MUST(sfp_learner_checkpoint(l, PATH("c"), "three", &err));
     return l;
 }
 
@@ -200,7 +200,7 @@ TEST(every_flipped_byte_is_found)
     sfp__free(good.p);
     sfp__free(before.p);
     sfp__free(after.p);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     remove_files();
 }
 
@@ -216,7 +216,7 @@ TEST(one_of_an_earlier_version_is_refused)
     at[11] = '2';
     uint32_t sum = (uint32_t)crc32_z(0, b.p, b.n - sizeof sum);
     memcpy(b.p + b.n - sizeof sum, &sum, sizeof sum);
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "here", &err)); /* a good one before it */
+    MUST(sfp_learner_checkpoint(l, PATH("c"), "here", &err)); /* a good one before it */
     spill(PATH("c"), b.p, b.n);
     static const char wanted[] =
         "/c: written by an earlier version: start again without --resume in another --out, or finish it with "
@@ -230,7 +230,7 @@ TEST(one_of_an_earlier_version_is_refused)
     assert_int_equal(resume(l, NULL, message), SFP_EUNSUPPORTED);
     assert_non_null(strstr(message, wanted));
     sfp__free(b.p);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     remove_files();
 }
 
@@ -247,7 +247,7 @@ TEST(every_truncation_is_found)
             break;
     }
     sfp__free(good.p);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     remove_files();
 }
 
@@ -283,7 +283,7 @@ TEST(forged_contents_are_refused)
     sfp__free(good.p);
     sfp__free(before.p);
     sfp__free(after.p);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     remove_files();
 }
 
@@ -294,7 +294,7 @@ TEST(the_one_before_serves_when_the_last_is_damaged_or_gone)
     bytes third = slurp(PATH("c")), then, old;
     bool used_old = true;
     feed(l, 3, 4, 0);
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "four", &err));
+    MUST(sfp_learner_checkpoint(l, PATH("c"), "four", &err));
     assert_int_equal(count_files(), 2);
     old = slurp(PATH("c.old"));
     assert_same_bytes(third, old, "PATH.old");
@@ -309,7 +309,7 @@ TEST(the_one_before_serves_when_the_last_is_damaged_or_gone)
     assert_int_equal(sfp__learner_counts(l).timestamps, 3);
 
     /* the damaged one does not push out the good one */
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "three", &err));
+    MUST(sfp_learner_checkpoint(l, PATH("c"), "three", &err));
     old = slurp(PATH("c.old"));
     then = slurp(PATH("c"));
     assert_same_bytes(third, old, "PATH.old beside a damaged PATH");
@@ -334,7 +334,7 @@ TEST(the_one_before_serves_when_the_last_is_damaged_or_gone)
     (void)unlink(PATH("c.old"));
     assert_int_equal(resume(l, &used_old, message), SFP_ENOTFOUND);
     sfp__free(third.p);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     remove_files();
 }
 
@@ -351,10 +351,10 @@ TEST(leftovers_of_killed_writers_go)
     spill(PATH("c.old.tmp"), "x", 1);
     MUST(resume(l, NULL, NULL));
     assert_int_equal(count_files(), 4);
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "", &err));
+    MUST(sfp_learner_checkpoint(l, PATH("c"), "", &err));
     assert_int_equal(access(PATH("c.old.tmp"), F_OK), -1);
     assert_int_equal(count_files(), 4);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     remove_files();
 }
 
@@ -364,7 +364,7 @@ TEST(other_settings_are_told_by_name)
 {
     sfp_learner_options o = small_options();
     sfp_learner *l = with_checkpoint(&o);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     const struct {
         const char *words;
         sfp_learner_options o;
@@ -411,7 +411,7 @@ TEST(other_settings_are_told_by_name)
         assert_int_equal(resume(l, NULL, message), SFP_EINVAL);
         if (!strstr(message, list[i].words))
             fail_msg("expected '%s' in '%s'", list[i].words, message);
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     remove_files();
 }
@@ -433,10 +433,10 @@ TEST(checkpoint_and_resume_survive_every_failing_allocation)
     o.fp.classes = 0;
     sfp_learner *l = make_learner(&o), *fresh = make_learner(&o);
     feed(l, 0, TIMES, 0); /* more classes than a new learner has room for */
-    MUST(sfp__learner_name_class(l, 2, "two", &err));
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "x", &err));
+    MUST(sfp_learner_name_class(l, 2, "two", &err));
+    MUST(sfp_learner_checkpoint(l, PATH("c"), "x", &err));
     bytes good = slurp(PATH("c")), empty = image_of(fresh), now;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__learner_checkpoint(l, PATH("c"), "x", told), only_file_is("c", good)) > 0);
+    assert_true(FAIL_EACH_ALLOCATION(sfp_learner_checkpoint(l, PATH("c"), "x", told), only_file_is("c", good)) > 0);
     now = slurp(PATH("c"));
     assert_same_bytes(good, now, "PATH");
     sfp__free(now.p);
@@ -461,7 +461,7 @@ TEST(checkpoint_and_resume_survive_every_failing_allocation)
         }
         sfp__free(position);
         if (s == SFP_OK && !done) {
-            sfp__learner_free(fresh);
+            sfp_learner_free(fresh);
             fresh = make_learner(&o);
         }
     }
@@ -472,8 +472,8 @@ TEST(checkpoint_and_resume_survive_every_failing_allocation)
     bytes all[] = {good, empty, now, same};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__free(all[i].p);
-    sfp__learner_free(l);
-    sfp__learner_free(fresh);
+    sfp_learner_free(l);
+    sfp_learner_free(fresh);
     remove_files();
 }
 
@@ -482,7 +482,7 @@ TEST(a_full_disk_leaves_the_last_good_one)
     sfp_learner_options o = small_options();
     sfp_learner *l = with_checkpoint(&o);
     feed(l, 3, 4, 0);
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "four", &err));
+    MUST(sfp_learner_checkpoint(l, PATH("c"), "four", &err));
     bytes last = slurp(PATH("c")), old = slurp(PATH("c.old")), now;
     struct rlimit limit, small;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -491,7 +491,7 @@ TEST(a_full_disk_leaves_the_last_good_one)
     for (size_t n = 0; n < last.n; n += last.n / 7) {
         small = (struct rlimit){.rlim_cur = n, .rlim_max = limit.rlim_max};
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-        sfp_status s = sfp__learner_checkpoint(l, PATH("c"), "five", &err);
+        sfp_status s = sfp_learner_checkpoint(l, PATH("c"), "five", &err);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
         assert_int_equal(s, SFP_EIO);
         assert_non_null(strstr(err.message, "/c: cannot write"));
@@ -504,10 +504,10 @@ TEST(a_full_disk_leaves_the_last_good_one)
         assert_int_equal(count_files(), 2);
     }
     (void)signal(SIGXFSZ, handler);
-    MUST(sfp__learner_checkpoint(l, PATH("c"), "five", &err));
+    MUST(sfp_learner_checkpoint(l, PATH("c"), "five", &err));
     sfp__free(last.p);
     sfp__free(old.p);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     remove_files();
 }
 
@@ -515,10 +515,10 @@ TEST(paths_that_cannot_be_written_are_told)
 {
     sfp_learner_options o = small_options();
     sfp_learner *l = with_checkpoint(&o);
-    assert_int_equal(sfp__learner_checkpoint(l, PATH("nowhere/c"), "", &err), SFP_ENOTFOUND);
-    assert_int_equal(sfp__learner_checkpoint(l, dir, "", &err), SFP_EINVAL);
-    assert_int_equal(sfp__learner_checkpoint(l, PATH("c"), "not UTF-8: \xff", &err), SFP_EINVAL);
+    assert_int_equal(sfp_learner_checkpoint(l, PATH("nowhere/c"), "", &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp_learner_checkpoint(l, dir, "", &err), SFP_EINVAL);
+    assert_int_equal(sfp_learner_checkpoint(l, PATH("c"), "not UTF-8: \xff", &err), SFP_EINVAL);
     MUST(resume(l, NULL, NULL));
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     remove_files();
 }

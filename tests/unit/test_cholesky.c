@@ -1,5 +1,5 @@
 /* Factors and solves against their definitions in double. */
-#include "learner/cholesky.h"
+#include "learner/heads/cholesky.h"
 
 #include "compute/gemm.h"
 

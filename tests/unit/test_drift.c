@@ -1,5 +1,5 @@
 /* The drift detector: how often it fires on series that shift and on series that do not, over 200 seeded series each. */
-#include "learner/drift.h"
+#include "learner/learner_internal.h"
 
 #include "base/rng.h"
 

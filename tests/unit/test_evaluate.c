@@ -85,8 +85,8 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
         MUST(sfp__learner_offer(l, CLASSES, samples, &t, NULL));
     }
     sfp__evaluator_free(e);
-    sfp__predictor_free(p);
-    sfp__learner_free(l);
+    sfp_predictor_free(p);
+    sfp_learner_free(l);
     sfp__tasks_done(&tasks);
 }
 

@@ -3,8 +3,8 @@
 #ifndef SFP_TESTS_HEAD_COMMON_H
 #define SFP_TESTS_HEAD_COMMON_H
 
-#include "learner/head_kind.h"
-#include "learner/head_scorer.h"
+#include "learner/heads/head_kind.h"
+#include "learner/heads/head.h"
 
 #include "failing_alloc.h"
 #include "numeric.h"

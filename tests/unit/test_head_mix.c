@@ -1,5 +1,5 @@
 /* The mixture: its bound, its formula, and what must not break it. */
-#include "learner/head.h"
+#include "learner/heads/head.h"
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* Nearest class mean against its definition over the whole stream. */
-#include "learner/head.h"
+#include "learner/heads/head.h"
 
 #include <stdint.h>
 

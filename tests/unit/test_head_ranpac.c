@@ -1,5 +1,5 @@
 /* RanPAC against the normal equations of its ridge, in double. */
-#include "learner/head.h"
+#include "learner/heads/head.h"
 
 #include <stdint.h>
 

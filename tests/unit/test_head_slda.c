@@ -1,5 +1,5 @@
 /* Streaming LDA against its recursion written out in double, with the inverse by elimination. */
-#include "learner/head.h"
+#include "learner/heads/head.h"
 
 #include <stdint.h>
 

@@ -45,11 +45,11 @@ TEST(frozen_components_are_bit_identical_after_training)
                     fail_msg("task %d: row %d of %s %s", task, row, p[i]->name, same ? "did not learn" : "moved");
             }
         if (task < 2)
-            MUST(sfp__learner_next_task(l, &err));
+            MUST(sfp_learner_next_task(l, &err));
     }
-    assert_int_equal(sfp__learner_next_task(l, &err), SFP_EINVAL);
+    assert_int_equal(sfp_learner_next_task(l, &err), SFP_EINVAL);
     assert_int_equal(l->fp->open, 12);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -90,11 +90,11 @@ static values train_six(int threads, uint64_t seed, const sfp_learner_options *l
     sfp_learner *l = make_learner(&m, &o);
     for (uint64_t t = 0; t < 6; t++) {
         if (t == 3 && o.fp.tasks)
-            MUST(sfp__learner_next_task(l, &err));
+            MUST(sfp_learner_next_task(l, &err));
         (void)offer(l, 0, t < 3 ? 3 : 6, t);
     }
     values v = take_values(l);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
     return v;
 }
@@ -151,8 +151,8 @@ TEST(a_timestamp_allocates_nothing_after_warm_up)
             (void)offer(l, 0, 10, t);
         assert_int_equal(sfp__mem_count() - before, 0);
         assert_int_equal(l->buffer->filled, 102);
-        sfp__predictor_free(p);
-        sfp__learner_free(l);
+        sfp_predictor_free(p);
+        sfp_learner_free(l);
         free_model(&m);
     }
 }
@@ -261,7 +261,7 @@ TEST(a_timestamp_is_what_the_report_says)
     assert_int_equal(counts.trained, 30);
     assert_int_equal(counts.replayed, 4 * 2 * 4);
     sfp__trainer_free(trainer);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -274,7 +274,7 @@ TEST(more_steps_learn_more)
     sfp_learner *l = make_learner(&m, &o);
     sfp_timestamp r = offer(l, 0, 3, 1);
     assert_true(r.loss[29] < 0.5 * r.loss[0]);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -333,7 +333,7 @@ TEST(a_replayed_picture_never_pays_its_query_twice)
         }
     }
     assert_true(late > 3 && again > 10); /* both happened */
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -364,7 +364,7 @@ TEST(scoring_the_buffer_touches_no_pixels)
     assert_true(replaced > 5);
     values v = take_values(a);
     check_values(b, &v);
-    sfp__learner_free(a), sfp__learner_free(b);
+    sfp_learner_free(a), sfp_learner_free(b);
     free_model(&m);
 }
 
@@ -404,7 +404,7 @@ TEST(bad_batches_change_nothing)
     expect_refused(l, 0, b.sample, "batch of 0");
     expect_refused(l, 9, b.sample, "batch of 9");
     (void)offer(l, 0, 4, 1);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -424,14 +424,14 @@ TEST(a_loss_that_is_not_finite_changes_nothing)
         sfp__fp_changed(l->fp);
         batch b = make_batch(8, 8, 0, 4, 1);
         expect_refused(l, 8, b.sample, "the loss is");
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     o.adam.lr = 3e38f; /* the first step is finite, what it leads to is not */
     sfp_learner *l = make_learner(&m, &o);
     (void)offer(l, 0, 4, 0);
     batch b = make_batch(8, 8, 0, 4, 1);
     expect_refused(l, 8, b.sample, "learning rate");
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -443,7 +443,7 @@ TEST(free_streams_open_components_on_new_classes)
     sfp_learner_options o = small_options(&m, 0, 0);
     o.fp.span = 5; /* of 12 */
     sfp_learner *l = make_learner(&m, &o);
-    assert_int_equal(sfp__learner_classes(l), 0);
+    assert_int_equal(sfp_learner_classes(l), 0);
     const struct {
         int lo, hi, start, open, classes;
         bool grew;
@@ -455,7 +455,7 @@ TEST(free_streams_open_components_on_new_classes)
         {0, 7, 0, 12, 7, false}, {7, 8, 0, 12, 8, false}, {8, 9, 0, 12, 9, false}, {1, 9, 0, 12, 9, false},
     };
     for (int i = 0; i < 9; i++) {
-        int before = sfp__learner_classes(l);
+        int before = sfp_learner_classes(l);
         sfp_timestamp r = {0};
         batch b = make_batch(8, 8, steps[i].lo, steps[i].hi, (uint64_t)i);
         for (int k = 0; k < 8; k++) /* all of them are there */
@@ -464,8 +464,8 @@ TEST(free_streams_open_components_on_new_classes)
         assert_int_equal(r.grew, steps[i].grew);
         assert_int_equal(l->fp->start, steps[i].start);
         assert_int_equal(l->fp->open, steps[i].open);
-        assert_int_equal(sfp__learner_classes(l), steps[i].classes);
-        assert_true(sfp__learner_classes(l) >= before);
+        assert_int_equal(sfp_learner_classes(l), steps[i].classes);
+        assert_true(sfp_learner_classes(l) >= before);
         assert_true(sfp__learner_seen(l, steps[i].hi - 1));
         assert_false(sfp__learner_seen(l, steps[i].classes));
     }
@@ -476,7 +476,7 @@ TEST(free_streams_open_components_on_new_classes)
     size_t width = 4 * 16;
     for (int k = 0; k < 12; k++) /* prompt.e_p_0 is the first tensor */
         assert_true(memcmp(before.x + (size_t)k * width, after.x + (size_t)k * width, width * sizeof(float)) != 0);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -503,7 +503,7 @@ TEST(drift_switches_decide_what_opens_components)
         }
         assert_int_equal(grew[0], 0);
         assert_int_equal(grew[1] > 0, kind == SFP_DRIFT_PH);
-        sfp__learner_free(l);
+        sfp_learner_free(l);
         free_model(&m);
     }
 }
@@ -538,7 +538,7 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
     (void)offer(f, 1, 3, 0);
     for (int c = 0; c < 6; c++)
         assert_true(memcmp(before + c * 16, f->fp->last_w.data + c * 16, 16 * sizeof(float)) != 0);
-    sfp__learner_free(l), sfp__learner_free(f);
+    sfp_learner_free(l), sfp_learner_free(f);
     free_model(&m);
 }
 
@@ -575,7 +575,7 @@ TEST(every_selector_and_buffer_runs)
                 }
             }
             assert_int_equal(moved > 0, s != 1);
-            sfp__learner_free(l);
+            sfp_learner_free(l);
         }
     free_model(&m);
 }
@@ -635,7 +635,7 @@ TEST(pictures_kept_compressed_replay_the_same)
             batch b = make_batch(S, 8, 0, 4, 9);
             expect_refused(l, 8, b.sample, "a picture of the buffer");
         }
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     assert_true(same_values(&v[0], &v[1]));
     free_model(&m);
@@ -646,15 +646,15 @@ TEST(classes_have_names)
     model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 4);
     sfp_learner *l = make_learner(&m, &o);
-    assert_int_equal(sfp__learner_classes(l), 4); /* not more rows than there are classes */
-    MUST(sfp__learner_name_class(l, 2, "cat", &err));
-    MUST(sfp__learner_name_class(l, 2, "dog", &err));
+    assert_int_equal(sfp_learner_classes(l), 4); /* not more rows than there are classes */
+    MUST(sfp_learner_name_class(l, 2, "cat", &err));
+    MUST(sfp_learner_name_class(l, 2, "dog", &err));
     assert_string_equal(sfp__learner_class_name(l, 2), "dog");
     assert_null(sfp__learner_class_name(l, 1));
     assert_null(sfp__learner_class_name(l, -1));
-    assert_int_equal(sfp__learner_name_class(l, 4, "none", &err), SFP_EINVAL);
-    assert_int_equal(sfp__learner_name_class(l, -1, "none", &err), SFP_EINVAL);
-    assert_int_equal(sfp__learner_classes(l), 4);
-    sfp__learner_free(l);
+    assert_int_equal(sfp_learner_name_class(l, 4, "none", &err), SFP_EINVAL);
+    assert_int_equal(sfp_learner_name_class(l, -1, "none", &err), SFP_EINVAL);
+    assert_int_equal(sfp_learner_classes(l), 4);
+    sfp_learner_free(l);
     free_model(&m);
 }

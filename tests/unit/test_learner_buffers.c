@@ -84,7 +84,7 @@ TEST(the_change_is_what_happened)
                 assert_int_equal(filled, slots);
                 if (replaced == 0 && slots > 6)
                     fail_msg("buffer '%s' replaces nothing", methods[i]);
-                sfp__learner_free(l);
+                sfp_learner_free(l);
             }
     free_model(&m);
 }
@@ -101,7 +101,7 @@ TEST(threads_and_repetition_change_nothing)
             offer_range(l, 0, TIMES);
             v[k] = take_values(l);
             s[k] = shot_of(l);
-            sfp__learner_free(l);
+            sfp_learner_free(l);
             free_model(&m);
         }
         if (!same_values(&v[0], &v[1]) || memcmp(&s[0], &s[1], sizeof s[0]) != 0)
@@ -126,8 +126,8 @@ TEST(a_resumed_learner_keeps_the_same)
         }
         values v = take_values(a);
         check_values(b, &v);
-        sfp__learner_free(a);
-        sfp__learner_free(b);
+        sfp_learner_free(a);
+        sfp_learner_free(b);
     }
     free_model(&m);
 }
@@ -146,8 +146,8 @@ TEST(the_state_of_a_method_is_saved)
     assert_int_equal(gss->parts(b->buffer->state, 0, &q), 1);
     assert_memory_equal(p.data, q.data, 20 * sizeof(float));
     assert_true(((float *)p.data)[19] != 0);
-    sfp__learner_free(a);
-    sfp__learner_free(b);
+    sfp_learner_free(a);
+    sfp_learner_free(b);
     free_model(&m);
 }
 
@@ -163,7 +163,7 @@ TEST(nothing_is_allocated_once_warm)
             offer_range(l, 0, 4);
             for (uint64_t t = 4; t < 10; t++)
                 check_allocates_nothing(methods[i], l, 0, 6, t);
-            sfp__learner_free(l);
+            sfp_learner_free(l);
         }
     free_model(&m);
 }
@@ -239,7 +239,7 @@ TEST(features_are_those_of_a_step)
         assert_int_equal(ask->features(ask->ctx, 1, (const int[]){N}, got, &err), SFP_EINVAL);
         assert_int_equal(ask->features(ask->ctx, 1, (const int[]){-1}, got, &err), SFP_EINVAL);
         assert_int_equal(ask->features(ask->ctx, 0, who, got, &err), SFP_EINVAL);
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     free_model(&m);
 }
@@ -286,7 +286,7 @@ TEST(gradients_of_each_are_those_of_one)
         check_values(l, &before);
         assert_int_equal(ask->gradient_each(ask->ctx, 1, (const int[]){N}, 1, room, see, &e, &err), SFP_EINVAL);
         assert_int_equal(ask->gradient_each(ask->ctx, 1, who, 0, room, see, &e, &err), SFP_EINVAL);
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     free_model(&m);
 }
@@ -329,7 +329,7 @@ TEST(gradients_are_means)
     l->buffer->slot[2].query[0] -= 5;
     MUST(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, at, &err));
     assert_memory_not_equal(one, at, P * sizeof *one);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -344,7 +344,7 @@ TEST(a_method_that_needs_queries_has_them)
         offer_range(l, 0, TIMES);
         for (int i = 0; i < 20; i++)
             assert_true(l->buffer->slot[i].has_query);
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     free_model(&m);
 }

@@ -125,7 +125,7 @@ static UNUSED sfp_status resume_from(sfp_learner *a, sfp_learner *b)
 {
     char path[64];
     (void)snprintf(path, sizeof path, "/tmp/sfp_test_learner_%d", (int)getpid());
-    MUST(sfp__learner_checkpoint(a, path, "here", &err));
+    MUST(sfp_learner_checkpoint(a, path, "here", &err));
     sfp_status status = sfp__learner_resume(b, path, NULL, NULL, &err);
     (void)unlink(path);
     return status;

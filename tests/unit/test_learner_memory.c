@@ -69,7 +69,7 @@ TEST(resident_size_stays_over_a_long_stream)
     assert_true(start > 0);
     if (!SANITIZED)
         assert_true(most - start < 1 << 20);
-    sfp__predictor_free(p);
-    sfp__learner_free(l);
+    sfp_predictor_free(p);
+    sfp_learner_free(l);
     free_model(&m);
 }

@@ -104,8 +104,8 @@ TEST(known_queries_change_no_answer)
             assert_int_equal(first[i], again[i]);
             assert_in_range(first[i], 0, CLASSES - 1);
         }
-        sfp__predictor_free(p);
-        sfp__learner_free(l);
+        sfp_predictor_free(p);
+        sfp_learner_free(l);
     }
 }
 
@@ -122,7 +122,7 @@ TEST(a_resumed_head_goes_on_alike)
         bool has[N] = {false};
         int32_t one[N], two[N];
         offer(a, 0, BATCH);
-        MUST(sfp__learner_checkpoint(a, path, "here", NULL));
+        MUST(sfp_learner_checkpoint(a, path, "here", NULL));
         MUST(sfp__learner_resume(b, path, &position, &used_old, NULL));
         assert_string_equal(position, "here");
         sfp__free(position);
@@ -132,10 +132,10 @@ TEST(a_resumed_head_goes_on_alike)
         MUST(sfp__predictor_ask(of_a, N, rgb, query, has, one, NULL, NULL));
         MUST(sfp__predictor_ask(of_b, N, rgb, query, has, two, NULL, NULL));
         assert_memory_equal(one, two, sizeof one);
-        sfp__predictor_free(of_a);
-        sfp__predictor_free(of_b);
-        sfp__learner_free(a);
-        sfp__learner_free(b);
+        sfp_predictor_free(of_a);
+        sfp_predictor_free(of_b);
+        sfp_learner_free(a);
+        sfp_learner_free(b);
     }
 }
 
@@ -148,8 +148,8 @@ TEST(a_head_goes_on_from_the_checkpoint_before)
     bool used_old = false;
     const char *const want[] = {"first", "first", "first", "third"};
     offer(a, 0, BATCH);
-    MUST(sfp__learner_checkpoint(a, path, "first", NULL));
-    MUST(sfp__learner_checkpoint(a, path, "second", NULL));
+    MUST(sfp_learner_checkpoint(a, path, "first", NULL));
+    MUST(sfp_learner_checkpoint(a, path, "second", NULL));
     for (int i = 0; i < 4; i++) {
         char *position = NULL;
         if (i < 2)
@@ -161,10 +161,10 @@ TEST(a_head_goes_on_from_the_checkpoint_before)
         assert_string_equal(position, want[i]);
         sfp__free(position);
         for (int k = 0; k < i; k++) /* one puts a whole file in its place, a second keeps that */
-            MUST(sfp__learner_checkpoint(b, path, k ? "fourth" : "third", NULL));
+            MUST(sfp_learner_checkpoint(b, path, k ? "fourth" : "third", NULL));
     }
-    sfp__learner_free(a);
-    sfp__learner_free(b);
+    sfp_learner_free(a);
+    sfp_learner_free(b);
 }
 
 TEST(what_does_not_fit_is_refused)
@@ -181,9 +181,9 @@ TEST(what_does_not_fit_is_refused)
     assert_string_equal(err.message, "sample 7 has label 3, expected 0 to 2");
     (void)snprintf(path, sizeof path, "%s", in_folder("nowhere"));
     assert_int_equal(sfp__learner_resume(l, path, &position, &used_old, &err), SFP_ENOTFOUND);
-    REFUSED(sfp__learner_load_state(l, path, &err), SFP_EINVAL, "cannot be gone on from by method ncm");
+    REFUSED(sfp_learner_load(l, path, &err), SFP_EINVAL, "cannot be gone on from by method ncm");
     put_text("torn", "half a file");
     (void)snprintf(path, sizeof path, "%s", in_folder("torn"));
     assert_int_equal(sfp__learner_resume(l, path, &position, &used_old, &err), SFP_EFORMAT);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
 }

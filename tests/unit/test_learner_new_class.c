@@ -28,7 +28,7 @@ TEST(a_new_class_moves_no_weight_of_the_mixed_heads)
     (void)offer(l, 3, 5, 9);
     for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
         assert_true(l->mix.loss[e] > 0);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -42,7 +42,7 @@ TEST(the_linear_head_cannot_name_a_class_before_it_came)
     for (uint64_t t = 1; t < 20; t++)
         right += offer(l, 0, 2, t).right;
     assert_true(right > 0);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -68,7 +68,7 @@ TEST(rehearsed_samples_are_judged_by_nobody)
     assert_int_equal(t[1].right, t[0].right);
     for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
         assert_true(fabs(l[1]->mix.loss[e] - l[0]->mix.loss[e]) < 1e-5 * fabs(l[0]->mix.loss[e]));
-    sfp__learner_free(l[0]);
-    sfp__learner_free(l[1]);
+    sfp_learner_free(l[0]);
+    sfp_learner_free(l[1]);
     free_model(&m);
 }

@@ -38,7 +38,7 @@ static double *by_hand(sfp_learner *l, int n, const uint8_t *const *rgb)
 {
     oracle o;
     const float *x[MOST_BATCH];
-    int C = sfp__learner_classes(l);
+    int C = sfp_learner_classes(l);
     double *logp = doubles((size_t)(n * C));
     for (int i = 0; i < n; i++) {
         float *to = floats(PIXELS);
@@ -74,10 +74,10 @@ TEST(answers_equal_the_state_worked_out_by_hand)
         sfp_predictor *p = make_predictor(l, m.pool, 4); /* requests of 10 are cut */
         for (uint64_t t = 0; t < 6; t++) {
             if (t == 3 && kind != 1)
-                MUST(sfp__learner_next_task(l, &err));
+                MUST(sfp_learner_next_task(l, &err));
             (void)offer(l, 1, t < 3 ? 3 : 5, t); /* classes 0, 5 and 6 are never seen */
             batch b = make_batch(S, PICTURES, 0, 7, 100 + t);
-            int C = sfp__learner_classes(l), ld = C + 3;
+            int C = sfp_learner_classes(l), ld = C + 3;
             float *logp = filled((size_t)(PICTURES * ld), NAN);
             int32_t label[PICTURES];
             sfp_prediction answer = {0};
@@ -102,8 +102,8 @@ TEST(answers_equal_the_state_worked_out_by_hand)
             MUST(sfp__predictor_run(p, PICTURES, pictures_of(&b), alone, NULL, 0, NULL, &err));
             assert_memory_equal(alone, label, sizeof label);
         }
-        sfp__predictor_free(p);
-        sfp__learner_free(l);
+        sfp_predictor_free(p);
+        sfp_learner_free(l);
         free_model(&m);
     }
 }
@@ -127,8 +127,8 @@ TEST(before_anything_was_learned_there_is_no_answer)
             for (int c = 0; c < answer.classes; c++)
                 assert_true(logp[i * 8 + c] == -INFINITY);
         }
-        sfp__predictor_free(p);
-        sfp__learner_free(l);
+        sfp_predictor_free(p);
+        sfp_learner_free(l);
         free_model(&m);
     }
 }
@@ -157,8 +157,8 @@ TEST(only_classes_seen_are_answered)
     sfp_prediction answer = {0};
     assert_int_equal(sfp__predictor_run(p, 16, pictures_of(&b), label, logp, 8, &answer, &err), SFP_ELIMIT);
     assert_int_equal(answer.classes, 9); /* how much room it takes */
-    sfp__predictor_free(p);
-    sfp__learner_free(l);
+    sfp_predictor_free(p);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -195,8 +195,8 @@ TEST(queries_that_are_known_are_used)
         moved = fmax(moved, fabs((double)logp[1][c] - (double)logp[0][c]));
     assert_true(moved > 1e-4);
     check_near("the others", logp[1] + 4, logp[0] + 4, (PICTURES - 1) * 4, 1e-5);
-    sfp__predictor_free(p);
-    sfp__learner_free(l);
+    sfp_predictor_free(p);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -230,8 +230,8 @@ TEST(the_mixed_head_answers_the_same_with_and_without_room)
         }
         l->fp->last_b.data[t] -= 40;
     }
-    sfp__predictor_free(p);
-    sfp__learner_free(l);
+    sfp_predictor_free(p);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -250,8 +250,8 @@ TEST(a_prediction_allocates_nothing_after_the_first)
     for (int i = 0; i < 5; i++)
         MUST(sfp__predictor_run(p, 7, pictures_of(&b), label, logp, 4, NULL, &err));
     assert_int_equal(sfp__mem_count() - before, 0);
-    sfp__predictor_free(p);
-    sfp__learner_free(l);
+    sfp_predictor_free(p);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -283,11 +283,11 @@ TEST(on_demand_a_copy_is_made_when_asked_for)
     assert_memory_equal(label, again, sizeof label);
     (void)offer(l, 0, 3, 6);
     assert_int_equal(l->snapshots.current->t, 7); /* somebody may ask at any moment */
-    sfp__predictor_free(eager);
+    sfp_predictor_free(eager);
     (void)offer(l, 0, 3, 7);
     assert_int_equal(l->snapshots.current->t, 7);
-    sfp__predictor_free(lazy);
-    sfp__learner_free(l);
+    sfp_predictor_free(lazy);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -345,7 +345,7 @@ typedef struct copy {
 
 static copy take_copy(sfp_learner *l)
 {
-    copy c = {.v = take_values(l), .start = l->fp->start, .open = l->fp->open, .classes = sfp__learner_classes(l)};
+    copy c = {.v = take_values(l), .start = l->fp->start, .open = l->fp->open, .classes = sfp_learner_classes(l)};
     assert_true(c.classes <= MOST_CLASSES);
     for (int i = 0; i < c.classes; i++)
         c.seen[i] = sfp__learner_seen(l, i);
@@ -458,12 +458,12 @@ static void check_snapshots(sfp_fp_kind kind, int times)
                       1e3 * all[n * 99 / 100]);
     assert_true(states >= times / 2);
     for (int i = 0; i < THREADS; i++) {
-        sfp__predictor_free(askers[i].p);
+        sfp_predictor_free(askers[i].p);
     }
-    sfp__predictor_free(p);
+    sfp_predictor_free(p);
     for (int i = 0; i < THREADS; i++)
         sfp__thread_pool_free(pools[i]);
-    sfp__learner_free(l), sfp__learner_free(again);
+    sfp_learner_free(l), sfp_learner_free(again);
     free_model(&m);
 }
 

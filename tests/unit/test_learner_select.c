@@ -62,7 +62,7 @@ TEST(every_selector_goes_with_every_buffer_and_head)
                 check_coreset(&r, (*s)->name);
                 assert_int_equal(r.judged, r.coreset_count);
             }
-            sfp__learner_free(l);
+            sfp_learner_free(l);
         }
     free_model(&m);
 }
@@ -78,7 +78,7 @@ TEST(threads_and_repetition_change_nothing)
             sfp_learner *l = learner_of(&m, &o);
             offer_range(l, 0, TIMES);
             v[i] = take_values(l);
-            sfp__learner_free(l);
+            sfp_learner_free(l);
             free_model(&m);
         }
         if (!same_values(&v[0], &v[1]))
@@ -94,7 +94,7 @@ TEST(nothing_is_allocated_once_warm)
         sfp_learner *l = learner_of(&m, &o);
         offer_range(l, 0, 4);
         check_allocates_nothing((*s)->name, l, 0, 6, 77);
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     free_model(&m);
 }
@@ -115,8 +115,8 @@ TEST(a_resumed_learner_chooses_the_same)
         }
         values v = take_values(a);
         check_values(b, &v);
-        sfp__learner_free(a);
-        sfp__learner_free(b);
+        sfp_learner_free(a);
+        sfp_learner_free(b);
     }
     free_model(&m);
 }
@@ -131,8 +131,8 @@ TEST(a_checkpoint_of_another_selector_is_refused)
     sfp_learner *b = learner_of(&m, &o);
     (void)offer(a, 0, 6, 0);
     assert_int_equal(resume_from(a, b), SFP_EINVAL);
-    sfp__learner_free(a);
-    sfp__learner_free(b);
+    sfp_learner_free(a);
+    sfp_learner_free(b);
     free_model(&m);
 }
 
@@ -165,7 +165,7 @@ TEST(a_look_sees_what_a_step_sees)
             .n = BATCH, .x = l->xs, .label = label, .weight = weight, .query = query, .queries = BATCH, .terms = 1};
         sfp_train_result r = {0};
         MUST(sfp__trainer_gradients(l->trainer, &b, &r, &err));
-        int C = sfp__learner_classes(l);
+        int C = sfp_learner_classes(l);
         close_to("features", (size_t)(BATCH * l->D), l->look.features, r.feature, 1e-5);
         for (int i = 0; i < BATCH; i++) {
             double sum = 0;
@@ -176,7 +176,7 @@ TEST(a_look_sees_what_a_step_sees)
         }
         if (!one)
             close_to("queries", (size_t)(BATCH * l->D), l->query, query, 1e-5);
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     free_model(&m);
 }
@@ -238,7 +238,7 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
         sfp__look_done(&look);
         sfp__vit_plan_free(plan);
         sfp__vit_plan_free(prompted);
-        sfp__learner_free(l);
+        sfp_learner_free(l);
         free_model(&m);
     }
 }
@@ -270,7 +270,7 @@ TEST(gradients_by_callback_are_those_of_a_step)
     check_values(l, &before);
     assert_int_equal(sfp__learner_gradient(l, 1, (const int[]){BATCH}, one, &err), SFP_EINVAL);
     assert_int_equal(sfp__learner_gradient(l, 0, NULL, one, &err), SFP_EINVAL);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -283,7 +283,7 @@ TEST(weights_enter_the_loss_only_when_asked)
         o.weighted = weighted;
         sfp_learner *l = learner_of(&m, &o);
         loss[weighted] = offer(l, 0, 6, 0).loss[0];
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     assert_true(loss[0] != loss[1]);
     free_model(&m);

@@ -94,7 +94,7 @@ TEST(optimising_lowers_the_matching_loss)
         last = loss;
     }
     assert_true(last < 0.85 * first); /* 0.0192 -> 0.0149 */
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -200,7 +200,7 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
         check_slots(l);
     }
     assert_true(kept > 5 && lost > 5);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -223,7 +223,7 @@ TEST(runs_with_any_selector_and_slots_stay_true)
         }
         check_slots(l);
         check_moved(l);
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     free_model(&m);
 }
@@ -244,7 +244,7 @@ TEST(threads_change_nothing)
         image[i] = kept_malloc(bytes);
         for (int k = 0; k < l->buffer->filled; k++)
             memcpy(image[i] + (size_t)k * l->rgb_bytes, l->buffer->slot[k].image, l->rgb_bytes);
-        sfp__learner_free(l);
+        sfp_learner_free(l);
         free_model(&m);
     }
     assert_true(same_values(&v[0], &v[1]));
@@ -276,7 +276,7 @@ TEST(a_resumed_learner_goes_on_to_the_same_bytes)
         sfp_learner *l[2] = {make_learner(&m, &o), make_learner(&m, &o)};
         for (int t = 0; t < 30; t++) {
             if (t == at) {
-                MUST(sfp__learner_checkpoint(l[0], path[0], "", &err));
+                MUST(sfp_learner_checkpoint(l[0], path[0], "", &err));
                 MUST(sfp__learner_resume(l[1], path[0], NULL, NULL, &err));
             }
             for (int i = 0; i < (t < at ? 1 : 2); i++)
@@ -285,9 +285,9 @@ TEST(a_resumed_learner_goes_on_to_the_same_bytes)
         uint8_t *bytes[2];
         long n[2];
         for (int i = 0; i < 2; i++) {
-            MUST(sfp__learner_checkpoint(l[i], path[i], "", &err));
+            MUST(sfp_learner_checkpoint(l[i], path[i], "", &err));
             n[i] = file_bytes(path[i], &bytes[i]);
-            sfp__learner_free(l[i]);
+            sfp_learner_free(l[i]);
         }
         assert_int_equal(n[0], n[1]);
         assert_memory_equal(bytes[0], bytes[1], (size_t)n[0]);
@@ -311,6 +311,6 @@ TEST(nothing_is_allocated_once_warm)
         (void)(t < 4 ? offer(l, 0, 2, t) : offer(l, 2, 6, t));
     for (; t < 37; t++)
         check_allocates_nothing("ssd", l, 2, 6, t);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }

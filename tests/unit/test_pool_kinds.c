@@ -30,7 +30,7 @@ static sfp_param *param(sfp_learner *l, const char *name)
 
 static void next_task(sfp_learner *l)
 {
-    MUST(sfp__learner_next_task(l, &err));
+    MUST(sfp_learner_next_task(l, &err));
 }
 
 /* ------------------------------------------------------------------ tensors */
@@ -72,7 +72,7 @@ TEST(tensors_have_names_and_shapes_of_their_kind)
             assert_string_equal(p[k]->name, list[i].name[k]);
             assert_int_equal(p[k]->rows, list[i].rows[k]);
         }
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     free_model(&m);
 }
@@ -91,7 +91,7 @@ TEST(what_a_kind_cannot_do_is_told)
     o.fp.first_layer = 1; /* what enters the second layer has seen the image */
     MUST(sfp__learner_create(m.vit, m.pool, &o, &l, &err));
     (void)offer(l, 0, 6, 0);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     o = options(&m, (sfp_fp_kind)3, 3);
     assert_int_equal(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL);
     free_model(&m);
@@ -169,7 +169,7 @@ TEST(an_answer_takes_the_nearest_keys)
         memcpy(k->data + D, k->data, D * sizeof(float)); /* a tie */
         sfp__fp_changed(l->fp);
         check_answer(l, 0, "prompt.e_p_0", "prompt.e_k_0", pool < PARTS ? pool : PARTS, &rng);
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
     o.fp.attune = false;
@@ -182,7 +182,7 @@ TEST(an_answer_takes_the_nearest_keys)
         if (task < 2)
             next_task(l);
     }
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -198,7 +198,7 @@ TEST(a_query_of_nan_takes_something)
         sfp__fp_compose(&l->fp->view, l->fp->view.layers - 1, 1, q, 12, alpha, norm, work, e);
         for (int i = 0; i < 2 * D * sfp__fp_prefix_rows(&l->opt.fp); i++)
             assert_true(isfinite(e[i]));
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     free_model(&m);
 }
@@ -233,7 +233,7 @@ TEST(similarity_is_of_the_components_in_use)
         sfp__fp_mean_unit(l->fp, got);
         for (int c = 0; c < D; c++)
             assert_true(fabs((double)got[c] - want[c] / fingerprints) < 1e-6);
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     free_model(&m);
 }
@@ -270,7 +270,7 @@ TEST(general_prompts_learn_always_experts_in_their_task)
         for (int i = 0; i < 4; i++) /* Adam begins anew */
             assert_int_equal(param(l, names[i])->steps[i < 2 ? 0 : task], task < 2 ? 0 : 4);
     }
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -293,7 +293,7 @@ TEST(l2p_learns_as_a_whole)
             if (tasks && task < 2)
                 next_task(l);
         }
-        sfp__learner_free(l);
+        sfp_learner_free(l);
     }
     free_model(&m);
 }
@@ -317,7 +317,7 @@ TEST(a_free_stream_opens_an_expert_at_a_time)
         assert_int_equal(l->fp->start, steps[i].start);
         assert_int_equal(l->fp->open, steps[i].open);
     }
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }
 
@@ -359,6 +359,6 @@ TEST(keys_come_to_the_queries_of_their_task)
         if (task < 2)
             next_task(l);
     }
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     free_model(&m);
 }

@@ -8,7 +8,7 @@
 #include "io/tensor/safetensors.h"
 #include "learner/learner_internal.h"
 #include "learner/predictor.h"
-#include "learner/state.h"
+#include "learner/state/state.h"
 
 #include <math.h>
 
@@ -54,13 +54,13 @@ static void check_kind(const sfp_learner_options *o)
     bool known = o->fp.tasks > 0;
     feed(l, 0, known ? 10 : 30, known ? 4 : 0);
     MUST(sfp__predictor_create(l, threads, 20, &own, &err));
-    MUST(sfp__learner_save_state(l, PATH("s"), &err));
+    MUST(sfp_learner_save(l, PATH("s"), &err));
     MUST(sfp__predictor_open(vit, threads, PATH("s"), 0, &opened, &err));
     answers x = ask(own), y = ask(opened);
     assert_same_answers(&x, &y);
-    assert_int_equal(sfp__predictor_classes(opened), sfp__learner_classes(l));
-    for (int c = -1; c <= sfp__learner_classes(l); c++) {
-        const char *a = sfp__learner_class_name(l, c), *b = sfp__predictor_class_name(opened, c);
+    assert_int_equal(sfp_predictor_classes(opened), sfp_learner_classes(l));
+    for (int c = -1; c <= sfp_learner_classes(l); c++) {
+        const char *a = sfp__learner_class_name(l, c), *b = sfp_predictor_class_name(opened, c);
         assert_true((!a && !b) || strcmp(a, b) == 0);
         assert_int_equal(sfp__learner_seen(l, c), sfp__predictor_seen(opened, c));
     }
@@ -69,9 +69,9 @@ static void check_kind(const sfp_learner_options *o)
     assert_int_equal(had->seed, o->seed);
     assert_memory_equal(had->mean, o->mean, sizeof o->mean);
     assert_memory_equal(had->std, o->std, sizeof o->std);
-    sfp__predictor_free(opened);
-    sfp__predictor_free(own);
-    sfp__learner_free(l);
+    sfp_predictor_free(opened);
+    sfp_predictor_free(own);
+    sfp_learner_free(l);
     remove_files();
 }
 
@@ -119,7 +119,7 @@ static sfp_learner *save_method(const char *kind)
     o.fp.classes = 3;
     sfp_learner *l = make_learner(&o);
     feed(l, 0, 9, 0);
-    MUST(sfp__learner_save_state(l, PATH("s"), &err));
+    MUST(sfp_learner_save(l, PATH("s"), &err));
     return l;
 }
 
@@ -135,8 +135,8 @@ TEST(a_head_alone_answers_too)
         MUST(sfp__predictor_create(from, threads, 4, &learned, &err));
         answers a = ask(p), want = ask(learned), again;
         assert_int_equal(a.about.t, 9);
-        assert_string_equal(sfp__predictor_class_name(p, 0), "cat");
-        assert_null(sfp__predictor_class_name(p, 2));
+        assert_string_equal(sfp_predictor_class_name(p, 0), "cat");
+        assert_null(sfp_predictor_class_name(p, 2));
         assert_same_answers(&a, &want);
         float query[ASKED * 32];
         bool has[ASKED] = {false};
@@ -154,12 +154,12 @@ TEST(a_head_alone_answers_too)
         assert_same_answers(&a, &again);
         sfp_learner_options o = small_options();
         sfp_learner *l = make_learner(&o);
-        assert_int_equal(sfp__learner_load_state(l, PATH("s"), &why), SFP_EINVAL);
+        assert_int_equal(sfp_learner_load(l, PATH("s"), &why), SFP_EINVAL);
         assert_non_null(strstr(why.message, "is the state of method "));
-        sfp__learner_free(l);
-        sfp__predictor_free(p);
-        sfp__predictor_free(learned);
-        sfp__learner_free(from);
+        sfp_learner_free(l);
+        sfp_predictor_free(p);
+        sfp_predictor_free(learned);
+        sfp_learner_free(from);
         remove_files();
     }
 }
@@ -216,8 +216,8 @@ static void save_learner(sfp_head_mode head)
     o.head = head;
     sfp_learner *l = make_learner(&o);
     feed(l, 0, 5, 4);
-    MUST(sfp__learner_save_state(l, PATH("s"), &err));
-    sfp__learner_free(l);
+    MUST(sfp_learner_save(l, PATH("s"), &err));
+    sfp_learner_free(l);
 }
 
 TEST(every_tensor_is_needed_and_finite)
@@ -336,7 +336,7 @@ TEST(a_damaged_one_is_refused)
     choose_pictures();
     for (int kind = 0; kind < 3; kind++) {
         if (kind == 2)
-            sfp__learner_free(save_method("slda"));
+            sfp_learner_free(save_method("slda"));
         else
             save_learner(kind == 1 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR);
         refuse_every_damage();
@@ -351,9 +351,9 @@ TEST(a_damaged_one_is_refused)
             MUST(sfp__predictor_open(vit, threads, PATH("t"), 0, &copy, &err));
             b = ask(copy);
             assert_same_answers(&a, &b);
-            sfp__predictor_free(copy);
+            sfp_predictor_free(copy);
         }
-        sfp__predictor_free(whole);
+        sfp_predictor_free(whole);
         remove_files();
     }
 }
@@ -364,7 +364,7 @@ TEST(turned_bytes_never_crash)
     choose_pictures();
     for (int kind = 0; kind < 3; kind++) {
         if (kind == 2)
-            sfp__learner_free(save_method("slda"));
+            sfp_learner_free(save_method("slda"));
         else
             save_learner(kind == 1 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR);
         save_changed(NULL, NULL, NULL, NULL);
@@ -381,9 +381,9 @@ TEST(turned_bytes_never_crash)
                 int32_t label[ASKED];
                 MUST(sfp__predictor_run(p, ASKED, asked, label, NULL, 0, NULL, &err));
                 for (int k = 0; k < ASKED; k++)
-                    assert_in_range(label[k] + 1, 0, sfp__predictor_classes(p));
+                    assert_in_range(label[k] + 1, 0, sfp_predictor_classes(p));
             }
-            sfp__predictor_free(p);
+            sfp_predictor_free(p);
         }
         sfp__free(whole.p);
     }
@@ -401,15 +401,15 @@ TEST(another_backbone_is_refused_by_name)
     sfp_learner *l = NULL;
     sfp_error why = {0};
     MUST(sfp__learner_create(other, threads, &o, &l, &err));
-    assert_int_equal(sfp__learner_load_state(l, PATH("s"), &why), SFP_EINVAL);
+    assert_int_equal(sfp_learner_load(l, PATH("s"), &why), SFP_EINVAL);
     assert_non_null(strstr(why.message, "was learned on backbone 'random'"));
     save_changed(NULL, NULL, "backbone", NULL); /* a file that does not tell is taken */
-    MUST(sfp__learner_load_state(l, PATH("t"), &err));
-    sfp__learner_free(l);
+    MUST(sfp_learner_load(l, PATH("t"), &err));
+    sfp_learner_free(l);
     sfp__vit_free(other);
     config.depth = 4;
     MUST(sfp__vit_random(&config, 3, 0.1f, &other, &err));
-    sfp__learner_free(save_method("ncm"));
+    sfp_learner_free(save_method("ncm"));
     refused(other, "s", SFP_EINVAL, "depth 5, heads 4, hidden 64; checksum ");
     sfp__vit_free(other);
     remove_files();
@@ -420,6 +420,6 @@ TEST(every_failing_allocation_is_told)
     save_learner(SFP_HEAD_MIX);
     sfp_predictor *p = NULL;
     assert_true(FAIL_SOME_ALLOCATIONS(20, sfp__predictor_open(vit, threads, PATH("s"), 0, &p, told), !p) > 30);
-    sfp__predictor_free(p);
+    sfp_predictor_free(p);
     remove_files();
 }

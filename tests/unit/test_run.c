@@ -492,8 +492,8 @@ TEST(a_state_without_names_gets_those_of_the_stream)
     sfp_learner_options lo = o.learner;
     lo.fp.tasks = lo.fp.classes = 0;
     MUST(sfp__learner_create(vit, threads, &lo, &l, NULL));
-    MUST(sfp__learner_save_state(l, state, NULL));
-    sfp__learner_free(l);
+    MUST(sfp_learner_save(l, state, NULL));
+    sfp_learner_free(l);
     o.init_state = state;
     sfp_result r = run_once(&o, "named", 0, NULL);
     MUST(sfp__safetensors_open(in_folder("named/state.safetensors"), &st, NULL));

@@ -6,7 +6,7 @@
 
 #include "io/tensor/safetensors.h"
 #include "learner/learner_internal.h"
-#include "learner/state.h"
+#include "learner/state/state.h"
 
 #include <math.h>
 
@@ -42,15 +42,15 @@ TEST(what_is_saved_is_loaded)
         feed(a, 0, known ? 10 : TIMES, known ? 4 : 0); /* free: more classes than there was room for */
         feed(b, 0, 2, 0);
         if (!known) {
-            MUST(sfp__learner_name_class(a, 5, "five \xff", &err));    /* of a folder that is not UTF-8 */
-            MUST(sfp__learner_name_class(a, 30, "a later one", &err)); /* not seen yet: it has a name, no row */
-            MUST(sfp__learner_name_class(a, 3, "x", &err));
-            MUST(sfp__learner_name_class(a, 3, NULL, &err));
+            MUST(sfp_learner_name_class(a, 5, "five \xff", &err));    /* of a folder that is not UTF-8 */
+            MUST(sfp_learner_name_class(a, 30, "a later one", &err)); /* not seen yet: it has a name, no row */
+            MUST(sfp_learner_name_class(a, 3, "x", &err));
+            MUST(sfp_learner_name_class(a, 3, NULL, &err));
         }
-        MUST(sfp__learner_save_state(a, PATH("s"), &err));
-        MUST(sfp__learner_load_state(b, PATH("s"), &err));
+        MUST(sfp_learner_save(a, PATH("s"), &err));
+        MUST(sfp_learner_load(b, PATH("s"), &err));
         assert_same_values(a, b);
-        int rows = sfp__learner_classes(a);
+        int rows = sfp_learner_classes(a);
         assert_int_equal(rows, known ? 6 : (TIMES - 1) / 3 + 3);
         for (int i = 0; i < rows; i++)
             assert_int_equal(sfp__learner_seen(a, i), sfp__learner_seen(b, i));
@@ -67,10 +67,10 @@ TEST(what_is_saved_is_loaded)
         for (int i = 0; i < n; i++) /* Adam begins anew */
             for (int r = 0; r < p[i]->rows; r++)
                 assert_int_equal(p[i]->steps[r], 0);
-        MUST(sfp__learner_save_state(b, PATH("t"), &err));
+        MUST(sfp_learner_save(b, PATH("t"), &err));
         feed(b, known ? 10 : TIMES - 1, known ? 11 : TIMES, known ? 4 : 0);
-        sfp__learner_free(a);
-        sfp__learner_free(b);
+        sfp_learner_free(a);
+        sfp_learner_free(b);
         remove_files();
     }
 }
@@ -101,7 +101,7 @@ TEST(a_golden_state_loads)
     o.fp.tasks = 3;
     o.fp.classes = 6;
     MUST(sfp__learner_create(v, threads, &o, &l, &err));
-    MUST(sfp__learner_load_state(l, path, &err));
+    MUST(sfp_learner_load(l, path, &err));
     assert_int_equal(l->fp->task, 1);
     assert_int_equal(l->fp->start, 4);
     assert_int_equal(l->fp->open, 8);
@@ -115,14 +115,14 @@ TEST(a_golden_state_loads)
     for (int i = 0; i < 6; i++)
         assert_false(sfp__learner_seen(l, i));
     sfp__tensor_file_close(st);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     /* without attunement the gate's tensors have no place */
     sfp_error why = {0};
     o.fp.attune = false;
     MUST(sfp__learner_create(v, threads, &o, &l, &err));
-    assert_int_equal(sfp__learner_load_state(l, path, &why), SFP_ESHAPE);
+    assert_int_equal(sfp_learner_load(l, path, &why), SFP_ESHAPE);
     assert_non_null(strstr(why.message, "tensor 'prompt.attune.gate."));
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     sfp__vit_free(v);
 }
 
@@ -155,7 +155,7 @@ static void save_changed(const char *name, const sfp_tensor *tensor, const char 
 static void refused(sfp_learner *l, sfp_status status, const char *words)
 {
     bytes before = image_of(l);
-    sfp_status s = sfp__learner_load_state(l, PATH("t"), &err);
+    sfp_status s = sfp_learner_load(l, PATH("t"), &err);
     if (s != status || !strstr(err.message, words) || !strstr(err.message, "/t: "))
         fail_msg("expected %d '%s', got %d '%s'", status, words, s, err.message);
     bytes after = image_of(l);
@@ -169,7 +169,7 @@ TEST(what_does_not_fit_is_told_and_changes_nothing)
     sfp_learner_options o = small_options();
     sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 5, 4);
-    MUST(sfp__learner_save_state(a, PATH("s"), &err));
+    MUST(sfp_learner_save(a, PATH("s"), &err));
     float values[7 * 32] = {0};
     sfp_tensor t = {
         .name = "prompt.e_k_1", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {6, 32}, .count = 192, .bytes = 768, .data = values};
@@ -215,9 +215,9 @@ TEST(what_does_not_fit_is_told_and_changes_nothing)
         save_changed(NULL, NULL, list[i].key, list[i].value);
         refused(b, list[i].status, list[i].words);
     }
-    assert_int_equal(sfp__learner_load_state(b, PATH("none"), &err), SFP_ENOTFOUND);
-    sfp__learner_free(a);
-    sfp__learner_free(b);
+    assert_int_equal(sfp_learner_load(b, PATH("none"), &err), SFP_ENOTFOUND);
+    sfp_learner_free(a);
+    sfp_learner_free(b);
     remove_files();
 }
 
@@ -226,7 +226,7 @@ TEST(a_damaged_one_is_refused)
     sfp_learner_options o = small_options();
     sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 5, 4);
-    MUST(sfp__learner_save_state(a, PATH("s"), &err));
+    MUST(sfp_learner_save(a, PATH("s"), &err));
     bytes whole = slurp(PATH("s"));
     uint64_t header;
     memcpy(&header, whole.p, sizeof header);
@@ -240,11 +240,11 @@ TEST(a_damaged_one_is_refused)
     assert_non_null(strstr(why.message, "is damaged"));
     assert_int_equal(side, 7);
     save_changed(NULL, NULL, NULL, NULL); /* no checksum: as it is */
-    MUST(sfp__learner_load_state(b, PATH("t"), &err));
+    MUST(sfp_learner_load(b, PATH("t"), &err));
     assert_same_values(a, b);
     sfp__free(whole.p);
-    sfp__learner_free(a);
-    sfp__learner_free(b);
+    sfp_learner_free(a);
+    sfp_learner_free(b);
     remove_files();
 }
 
@@ -263,8 +263,8 @@ TEST(other_shapes_are_told_by_the_names_of_options)
     sfp_learner_options o = small_options();
     sfp_learner *a = make_learner(&o);
     feed(a, 0, 5, 4);
-    MUST(sfp__learner_save_state(a, PATH("s"), &err));
-    sfp__learner_free(a);
+    MUST(sfp_learner_save(a, PATH("s"), &err));
+    sfp_learner_free(a);
     for (int bare = 0; bare < 2; bare++) {
         if (bare)
             save_bare();
@@ -282,7 +282,7 @@ TEST(other_shapes_are_told_by_the_names_of_options)
         for (int i = 0; i < (bare ? 4 : 5); i++) {
             sfp_learner *b = make_learner(&list[i]);
             refused(b, SFP_EINVAL, words[i]);
-            sfp__learner_free(b);
+            sfp_learner_free(b);
         }
     }
     remove_files();
@@ -292,8 +292,8 @@ TEST(the_input_size_is_told_before_there_is_a_backbone)
 {
     sfp_learner_options o = small_options();
     sfp_learner *a = make_learner(&o);
-    MUST(sfp__learner_save_state(a, PATH("s"), &err));
-    sfp__learner_free(a);
+    MUST(sfp_learner_save(a, PATH("s"), &err));
+    sfp_learner_free(a);
     const struct {
         const char *sizes;
         int side;
@@ -323,17 +323,17 @@ TEST(a_class_new_to_a_loaded_state_opens_components)
     o.fp.span = 2;
     sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 1, 0); /* classes 0 to 2 */
-    MUST(sfp__learner_save_state(a, PATH("s"), &err));
-    MUST(sfp__learner_load_state(b, PATH("s"), &err));
+    MUST(sfp_learner_save(a, PATH("s"), &err));
+    MUST(sfp_learner_load(b, PATH("s"), &err));
     feed(b, 1, 2, 0); /* the same */
     assert_int_equal(b->fp->open, 2);
-    sfp__learner_free(b);
+    sfp_learner_free(b);
     b = make_learner(&o);
-    MUST(sfp__learner_load_state(b, PATH("s"), &err));
+    MUST(sfp_learner_load(b, PATH("s"), &err));
     feed(b, 3, 4, 0); /* class 3 in its first batch */
     assert_int_equal(b->fp->open, 4);
-    sfp__learner_free(a);
-    sfp__learner_free(b);
+    sfp_learner_free(a);
+    sfp_learner_free(b);
     remove_files();
 }
 
@@ -343,10 +343,10 @@ TEST(a_free_stream_keeps_the_classes_it_has)
     sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 2, 0);
     feed(b, 0, 8, 0);
-    MUST(sfp__learner_save_state(a, PATH("t"), &err));
+    MUST(sfp_learner_save(a, PATH("t"), &err));
     refused(b, SFP_EINVAL, "has 3 classes, expected at least 5");
-    sfp__learner_free(a);
-    sfp__learner_free(b);
+    sfp_learner_free(a);
+    sfp_learner_free(b);
     remove_files();
 }
 
@@ -357,11 +357,11 @@ TEST(save_and_load_survive_every_failing_allocation)
     sfp_learner_options o = free_options();
     sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, TIMES, 0);
-    MUST(sfp__learner_name_class(a, 0, "nought", &err));
+    MUST(sfp_learner_name_class(a, 0, "nought", &err));
     int failures = 0;
     for (long k = 0, done = 0; !done; k++) {
         sfp__mem_fail_at(k);
-        sfp_status s = sfp__learner_save_state(a, PATH("s"), NULL);
+        sfp_status s = sfp_learner_save(a, PATH("s"), NULL);
         sfp__mem_fail_at(-1);
         done = s == SFP_OK;
         assert_true(s == SFP_OK || s == SFP_ENOMEM);
@@ -372,7 +372,7 @@ TEST(save_and_load_survive_every_failing_allocation)
     bytes empty = image_of(b), now;
     for (long k = 0, done = 0; !done; k++) {
         sfp__mem_fail_at(k);
-        sfp_status s = sfp__learner_load_state(b, PATH("s"), NULL);
+        sfp_status s = sfp_learner_load(b, PATH("s"), NULL);
         sfp__mem_fail_at(-1);
         done = s == SFP_OK;
         if (!done) {
@@ -386,7 +386,7 @@ TEST(save_and_load_survive_every_failing_allocation)
     assert_true(failures > 40);
     assert_same_values(a, b);
     sfp__free(empty.p);
-    sfp__learner_free(a);
-    sfp__learner_free(b);
+    sfp_learner_free(a);
+    sfp_learner_free(b);
     remove_files();
 }

@@ -161,7 +161,7 @@ sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_thread_pool *pool, int b, 
     struct rusage u;
     out->rss = getrusage(RUSAGE_SELF, &u) == 0 ? (size_t)u.ru_maxrss * 1024 : 0;
     out->slots = l && sfp__learner_buffer(l) ? o.buffer.slots : 0;
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     sfp__free(samples);
     sfp__free(rgb);
     return s;

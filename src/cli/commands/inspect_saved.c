@@ -4,7 +4,7 @@
 #include "cli/ui.h"
 
 #include "base/mem.h"
-#include "learner/checkpoint.h"
+#include "learner/state/state.h"
 #include "pretrain/state.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "io/json_write.h"
 
-#include "learner/state.h"
+#include "learner/state/state.h"
 
 typedef struct sfp_inspect_saved {
     char what[256];   /* in words, nothing in it that could steer a terminal; "": none of these files */

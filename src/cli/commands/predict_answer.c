@@ -49,7 +49,7 @@ static sfp_status open_state(sfp_predict *p, const char *given, sfp_error *err)
         s = sfp__predictor_open(p->vit, p->pool, path, 0, &p->predictor, err);
     if (s)
         return s;
-    p->classes = sfp__predictor_classes(p->predictor);
+    p->classes = sfp_predictor_classes(p->predictor);
     p->resize = sfp__predictor_options(p->predictor)->resize;
     p->score = true;
     for (int c = 0; c < p->classes && !any; c++)
@@ -69,7 +69,7 @@ const char *sfp__predict_class_name(const sfp_predict *p, int k)
     if (p->names)
         return (size_t)k < p->name_count ? p->names[k] : NULL;
     if (p->predictor)
-        return sfp__predictor_class_name(p->predictor, k);
+        return sfp_predictor_class_name(p->predictor, k);
     return c->class_names ? c->class_names[k] : NULL;
 }
 
@@ -97,7 +97,7 @@ sfp_status sfp__predict_room(sfp_predict *p, sfp_error *err)
 
 void sfp__predict_close(sfp_predict *p)
 {
-    sfp__predictor_free(p->predictor);
+    sfp_predictor_free(p->predictor);
     sfp__vit_plan_free(p->plan);
     sfp__free(p->x);
     sfp__free(p->feature);

@@ -1,4 +1,4 @@
-#include "learner/look.h"
+#include "learner/features.h"
 
 #include "base/mem.h"
 #include "compute/gemm.h"
@@ -16,66 +16,55 @@ static bool wants(const sfp_look *k, unsigned needs)
     return k->needs & needs;
 }
 
-static sfp_status take(float **to, size_t count, sfp_error *err)
-{
-    return (*to = sfp__malloc(count * sizeof **to)) ? SFP_OK : sfp__fail_nomem(err);
-}
-
 /* -------------------------------------------------------------- making, freeing */
 
-static sfp_status make_plans(sfp_look *k, sfp_thread_pool *threads, sfp_error *err)
+static sfp_status make_plan(const sfp_look *k, sfp_thread_pool *threads, const sfp_vit_plan_options *o, sfp_vit_plan **out,
+                            sfp_error *err)
 {
-    const sfp_fp_options *o = &k->fp->opt;
-    const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
-    const sfp_vit_plan_options prompted = {.mode = SFP_VIT_FORWARD,
-                                           .prefix_rows = sfp__fp_prefix_rows(o),
-                                           .queries = !o->query_one,
-                                           .all_tokens = wants(k, SFP_NEED_TAPS)};
-    int most = k->max_batch < CHUNK ? k->max_batch : CHUNK;
-    sfp_status s = SFP_OK;
-    if (wants(k, SFP_NEED_QUERY | SFP_NEED_ATTENTION) && !(s = sfp__vit_plan_create(k->vit, threads, &plain, &k->plain, err)))
-        s = sfp__vit_plan_prepare(k->plain, most, err);
-    if (!s && wants(k, SFP_NEED_FEATURES | SFP_NEED_LOGITS | SFP_NEED_PROBS | SFP_NEED_TAPS) &&
-        !(s = sfp__vit_plan_create(k->vit, threads, &prompted, &k->prompted, err)))
-        s = sfp__vit_plan_prepare(k->prompted, most, err);
-    return s;
+    TRY(sfp__vit_plan_create(k->vit, threads, o, out, err));
+    return sfp__vit_plan_prepare(*out, k->max_batch < CHUNK ? k->max_batch : CHUNK, err);
 }
 
 sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_thread_pool *threads, sfp_fp *fp, unsigned needs, int max_batch,
                           sfp_error *err)
 {
     const sfp_vit_config *c = &vit->config;
-    size_t b = (size_t)max_batch, D = (size_t)c->dim, T = (size_t)vit->tokens, H = (size_t)c->heads;
     *k = (sfp_look){.needs = needs & SFP_LOOK_NEEDS, .vit = vit, .fp = fp, .max_batch = max_batch, .D = c->dim};
     if (!k->needs)
         return SFP_OK;
-    if (wants(k, SFP_NEED_ATTENTION) && c->depth < 2)
+    bool attention = wants(k, SFP_NEED_ATTENTION), taps = wants(k, SFP_NEED_TAPS);
+    if (attention && c->depth < 2)
         return sfp__fail(err, SFP_EUNSUPPORTED, "tokens of the second-last block are wanted of a backbone with %d", c->depth);
-    sfp_status s = make_plans(k, threads, err);
-    size_t taps = wants(k, SFP_NEED_TAPS) ? SFP_TAPS : wants(k, SFP_NEED_ATTENTION) ? 1 : 0;
-    if (!s && k->prompted)
-        s = take(&k->features, b * D, err);
-    if (!s && wants(k, SFP_NEED_TAPS))
-        s = take(&k->taps, b * SFP_TAPS * D, err);
-    if (!s && taps)
-        s = take(&k->tokens, taps * CHUNK * T * D, err);
-    if (!s && wants(k, SFP_NEED_ATTENTION)) {
-        if ((s = take(&k->pooled, b * D, err)) || (s = take(&k->attention, CHUNK * H * T, err)) ||
-            (s = take(&k->stats, 2 * T, err)) || (s = take(&k->mass, T, err)))
-            return s;
-        if (!(k->order = sfp__malloc(T * sizeof *k->order)))
-            s = sfp__fail_nomem(err);
-    }
-    return s;
+    const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
+    const sfp_vit_plan_options prompted = {
+        .mode = SFP_VIT_FORWARD, .prefix_rows = sfp__fp_prefix_rows(&fp->opt), .queries = !fp->opt.query_one, .all_tokens = taps};
+    if (wants(k, SFP_NEED_QUERY | SFP_NEED_ATTENTION))
+        TRY(make_plan(k, threads, &plain, &k->plain, err));
+    if (wants(k, SFP_NEED_FEATURES | SFP_NEED_LOGITS | SFP_NEED_PROBS | SFP_NEED_TAPS))
+        TRY(make_plan(k, threads, &prompted, &k->prompted, err));
+    size_t b = (size_t)max_batch, D = (size_t)c->dim, T = (size_t)vit->tokens, H = (size_t)c->heads;
+    size_t some = attention ? 1 : 0, tokens = taps ? SFP_TAPS : some; /* what is not asked for takes no room */
+    const sfp_want list[] = {{&k->features, k->prompted ? b * D : 0, sizeof *k->features},
+                             {&k->taps, taps ? b * SFP_TAPS * D : 0, sizeof *k->taps},
+                             {&k->tokens, tokens * CHUNK * T * D, sizeof *k->tokens},
+                             {&k->pooled, some * b * D, sizeof *k->pooled},
+                             {&k->attention, some * CHUNK * H * T, sizeof *k->attention},
+                             {&k->stats, some * 2 * T, sizeof *k->stats},
+                             {&k->mass, some * T, sizeof *k->mass},
+                             {&k->order, some * T, sizeof *k->order}};
+    TRY(sfp__block(&k->block, SFP_LIST(list), err));
+    k->features = k->prompted ? k->features : NULL;
+    k->taps = taps ? k->taps : NULL;
+    k->pooled = attention ? k->pooled : NULL;
+    return SFP_OK;
 }
 
 void sfp__look_done(sfp_look *k)
 {
     sfp__vit_plan_free(k->plain);
     sfp__vit_plan_free(k->prompted);
-    void *all[] = {k->features, k->logits, k->probs, k->pooled, k->taps, k->tokens, k->attention, k->stats, k->mass, k->order};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        sfp__free(all[i]);
+    sfp__free(k->block);
+    sfp__free(k->class_block);
     *k = (sfp_look){0};
 }
 
@@ -97,9 +86,8 @@ static void pool_tokens(sfp_look *k, int first, int n)
 
 static sfp_status look_plain(sfp_look *k, int n, const float *const *x, float *query, sfp_error *err)
 {
-    sfp_status s = SFP_OK;
     float *tokens[SFP_VIT_MAX_DEPTH] = {0};
-    for (int first = 0; !s && first < n; first += CHUNK) {
+    for (int first = 0; first < n; first += CHUNK) {
         int count = n - first < CHUNK ? n - first : CHUNK;
         sfp_vit_pass pass = {.b = count, .xs = x + first, .feature = query + (size_t)first * (size_t)k->D};
         if (wants(k, SFP_NEED_ATTENTION)) {
@@ -107,11 +95,11 @@ static sfp_status look_plain(sfp_look *k, int n, const float *const *x, float *q
             pass.tokens = tokens;
             pass.class_attention = k->attention;
         }
-        s = sfp__vit_run(k->plain, &pass, err);
-        if (!s && wants(k, SFP_NEED_ATTENTION))
+        TRY(sfp__vit_run(k->plain, &pass, err));
+        if (wants(k, SFP_NEED_ATTENTION))
             pool_tokens(k, first, count);
     }
-    return s;
+    return SFP_OK;
 }
 
 /* -------------------------------------------------------------------- prompted */
@@ -147,8 +135,8 @@ sfp_status sfp__look_features(sfp_look *k, int n, const float *const *x, int unk
     int depth = k->vit->config.depth;
     float *tokens[SFP_VIT_MAX_DEPTH] = {0};
     size_t token_floats = CHUNK * (size_t)k->vit->tokens * (size_t)k->D;
-    sfp_status s = sfp__fp_prepare(k->fp, err);
-    for (int first = 0; !s && first < n; first += CHUNK) {
+    TRY(sfp__fp_prepare(k->fp, err));
+    for (int first = 0; first < n; first += CHUNK) {
         int count = n - first < CHUNK ? n - first : CHUNK;
         sfp_vit_pass pass = {.b = count, .xs = x + first, .feature = k->features + (size_t)first * (size_t)k->D, .tokens = tokens};
         if (!o->query_one) {
@@ -159,30 +147,58 @@ sfp_status sfp__look_features(sfp_look *k, int n, const float *const *x, int unk
             tokens[quarter(depth, q)] = k->tokens + (size_t)q * token_floats;
         const sfp_fp_samples samples = {.rehearsed = rehearsed ? rehearsed + first : NULL};
         sfp__fp_attach(k->fp, &pass, &samples);
-        s = sfp__vit_run(k->prompted, &pass, err);
-        if (!s && wants(k, SFP_NEED_TAPS))
+        TRY(sfp__vit_run(k->prompted, &pass, err));
+        if (wants(k, SFP_NEED_TAPS))
             mean_tokens(k, first, count);
     }
-    return s;
+    return SFP_OK;
 }
 
 static sfp_status class_room(sfp_look *k, int classes, sfp_error *err)
 {
+    size_t n = (size_t)k->max_batch * (size_t)classes;
+    void *block = NULL;
     if (classes <= k->class_room)
         return SFP_OK;
-    size_t n = (size_t)k->max_batch * (size_t)classes;
-    float *logits = NULL, *probs = NULL;
-    sfp_status s = take(&logits, n, err);
-    if (s || (s = take(&probs, n, err))) {
-        sfp__free(logits);
-        return s;
-    }
-    sfp__free(k->logits);
-    sfp__free(k->probs);
-    k->logits = logits;
-    k->probs = probs;
+    const sfp_want list[] = {{&k->logits, n, sizeof *k->logits}, {&k->probs, n, sizeof *k->probs}};
+    TRY(sfp__block(&block, SFP_LIST(list), err));
+    sfp__free(k->class_block);
+    k->class_block = block;
     k->class_room = classes;
     return SFP_OK;
+}
+
+void sfp__logits(int n, int classes, int dim, const float *feature, const float *w, const float *bias, float *out)
+{
+    if (classes == 0)
+        return; /* a free stream has none before its first batch */
+    for (int i = 0; i < n; i++)
+        memcpy(out + (size_t)i * (size_t)classes, bias, (size_t)classes * sizeof *out);
+    int token = sfp__gemm_enter();
+    sfp__gemm_plain(false, true, n, classes, dim, feature, dim, w, dim, 1, out, classes);
+    sfp__gemm_leave(token);
+}
+
+void sfp__log_softmax(int classes, const uint8_t *seen, const float *z, float *out)
+{
+    float max = -INFINITY;
+    double sum = 0;
+    for (int c = 0; c < classes; c++)
+        if (seen[c])
+            max = fmaxf(max, z[c]);
+    for (int c = 0; c < classes; c++)
+        sum += seen[c] ? exp((double)z[c] - (double)max) : 0;
+    for (int c = 0; c < classes; c++)
+        out[c] = seen[c] ? (float)((double)z[c] - (double)max - log(sum)) : -INFINITY;
+}
+
+int32_t sfp__best_class(int classes, const uint8_t *seen, const float *score)
+{
+    int32_t best = -1;
+    for (int c = 0; c < classes; c++)
+        if (seen[c] && (best < 0 || score[c] > score[best]))
+            best = c;
+    return best;
 }
 
 static void softmax(int C, const uint8_t *allowed, const float *z, float *p)
@@ -201,14 +217,8 @@ static sfp_status classify(sfp_look *k, int n, const uint8_t *allowed, sfp_error
 {
     const sfp_param *w = &k->fp->last_w, *bias = &k->fp->last_b;
     int C = w->rows;
-    sfp_status s = class_room(k, C, err);
-    if (s)
-        return s;
-    for (int i = 0; i < n; i++)
-        memcpy(k->logits + (size_t)i * (size_t)C, bias->data, (size_t)C * sizeof(float));
-    int token = sfp__gemm_enter();
-    sfp__gemm_plain(false, true, n, C, k->D, k->features, k->D, w->data, k->D, 1, k->logits, C);
-    sfp__gemm_leave(token);
+    TRY(class_room(k, C, err));
+    sfp__logits(n, C, k->D, k->features, w->data, bias->data, k->logits);
     for (int i = 0; i < n && wants(k, SFP_NEED_PROBS); i++)
         softmax(C, allowed, k->logits + (size_t)i * (size_t)C, k->probs + (size_t)i * (size_t)C);
     return SFP_OK;
@@ -216,13 +226,9 @@ static sfp_status classify(sfp_look *k, int n, const uint8_t *allowed, sfp_error
 
 sfp_status sfp__look(sfp_look *k, int n, const float *const *x, const uint8_t *allowed, float *query, sfp_error *err)
 {
-    sfp_status s = SFP_OK;
     if (k->plain)
-        s = look_plain(k, n, x, query, err);
-    if (!s && k->prompted)
-        s = sfp__look_features(k, n, x, k->plain ? 0 : n, NULL, query,
-                               err); /* the unprompted pass has left the queries already */
-    if (!s && wants(k, SFP_NEED_LOGITS | SFP_NEED_PROBS))
-        s = classify(k, n, allowed, err);
-    return s;
+        TRY(look_plain(k, n, x, query, err));
+    if (k->prompted) /* the unprompted pass has left the queries already */
+        TRY(sfp__look_features(k, n, x, k->plain ? 0 : n, NULL, query, err));
+    return wants(k, SFP_NEED_LOGITS | SFP_NEED_PROBS) ? classify(k, n, allowed, err) : SFP_OK;
 }

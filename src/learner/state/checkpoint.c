@@ -1,11 +1,11 @@
-/* Checkpoints (checkpoint.h: the format): one list of parts, which is written, checked and read.
+/* Checkpoints (state.h: the format): one list of parts, which is written, checked and read.
  *
  * A file's checksum comes first, on the bytes as they lie, so that a damaged one is never parsed; what passes is still taken as
  * hostile: every size, label and count is checked before the first value is changed, and after that nothing can fail. */
-#include "learner/checkpoint.h"
+#include "learner/state/state.h"
 
 #include "base/mem.h"
-#include "learner/visit.h"
+#include "learner/state/visit.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -269,11 +269,11 @@ static sfp_status visit_heads(sfp_head *const heads[SFP_HEAD_EXPERTS], const sfp
 
 /* ------------------------------------------------------------------- writing */
 
-sfp_status sfp__learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err)
+sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err)
 {
     OWNED_BY(sfp__kept_parts_done) sfp_kept_parts parts = {0};
     OWNED_BY(sfp__saved_done) sfp_saved_meta meta = {0};
-    visit f = {.l = l, .v = sfp__visit_writing(&parts), .classes = sfp__learner_classes(l)};
+    visit f = {.l = l, .v = sfp__visit_writing(&parts), .classes = sfp_learner_classes(l)};
     TRY(visit_learner(&f, err));
     TRY(visit_heads(l->heads, &f.v, err));
     sfp__saved_put(&meta, "format", SFP_CHECKPOINT_FORMAT);

@@ -18,8 +18,8 @@
  * classes to solve, put off until scores are asked for; D classes to score.
  * Memory: two (D, D) of double. */
 #include "base/mem.h"
-#include "learner/cholesky.h"
-#include "learner/head_kind.h"
+#include "learner/heads/cholesky.h"
+#include "learner/heads/head_kind.h"
 
 #include <math.h>
 #include <string.h>

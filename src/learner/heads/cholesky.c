@@ -7,7 +7,7 @@
  *
  * Diagonal blocks are factored and inverted in double and applied as products:
  * substitution inside a block would be as slow as everything else together. */
-#include "learner/cholesky.h"
+#include "learner/heads/cholesky.h"
 
 #include "compute/gemm.h"
 

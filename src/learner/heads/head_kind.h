@@ -12,7 +12,7 @@
 #ifndef SFP_LEARNER_HEAD_KIND_H
 #define SFP_LEARNER_HEAD_KIND_H
 
-#include "learner/head.h"
+#include "learner/heads/head.h"
 
 #define SFP_HEAD_LABEL_MAX (1 << 20) /* labels are below this */
 #define SFP_HEAD_VALUE_MAX 1e12f     /* |query| is below this: squares summed over a stream stay finite in a float */

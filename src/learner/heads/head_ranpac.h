@@ -2,7 +2,7 @@
 #ifndef SFP_LEARNER_HEAD_RANPAC_H
 #define SFP_LEARNER_HEAD_RANPAC_H
 
-#include "learner/head_kind.h"
+#include "learner/heads/head_kind.h"
 
 #define SFP_RANPAC_GRAIN 32 /* recent samples added to the small factor at a time */
 #define SFP_RANPAC_HELD 128 /* samples held out at most */

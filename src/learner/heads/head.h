@@ -10,7 +10,7 @@
 #ifndef SFP_LEARNER_HEAD_H
 #define SFP_LEARNER_HEAD_H
 
-#include "learner/visit.h"
+#include "learner/state/visit.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,6 +51,22 @@ sfp_status sfp__head_scores(sfp_head *h, int n, const float *query, int classes,
  * not of M x M); a head read so gives the bytes of the written one and learns nothing more: update fails with SFP_EUNSUPPORTED.
  */
 sfp_status sfp__head_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err);
+
+/* ------------------------------------------------------------------- scorer
+ *
+ * An immutable copy of what a head's scores need, so that other threads can score while the head goes on learning. */
+
+typedef struct sfp_head_scorer sfp_head_scorer;
+
+/* The head as it is; *scorer is written over when it is not NULL (its memory is used again), else made. */
+sfp_status sfp__head_freeze(sfp_head *h, sfp_head_scorer **scorer, sfp_error *err);
+void sfp__head_scorer_free(sfp_head_scorer *s);
+
+/* Doubles of work that scores needs for one sample. */
+size_t sfp__head_scorer_work(const sfp_head_scorer *s);
+
+/* The same log-probabilities (n, classes) as sfp__head_scores of the frozen head. */
+void sfp__head_scorer_scores(const sfp_head_scorer *s, int n, const float *query, int classes, double *work, float *out);
 
 /* ---------------------------------------------------------------------- mix */
 

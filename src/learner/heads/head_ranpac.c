@@ -40,7 +40,7 @@
  * The derived part is computed in fixed pieces of GRAIN rows, so that it is a
  * function of the saved part: it does not matter when it was refreshed. Only
  * lambda and scale depend on when scores were asked for; they are saved. */
-#include "learner/head_ranpac.h"
+#include "learner/heads/head_ranpac.h"
 
 #include "base/mem.h"
 #include "base/rng.h"

@@ -4,10 +4,10 @@
  *
  * so one copy of centre, weight and bias serves them all. R never changes and
  * is not copied: it belongs to the head, which outlives the snapshots. */
-#include "learner/head_scorer.h"
+#include "learner/heads/head.h"
 
 #include "base/mem.h"
-#include "learner/head_kind.h"
+#include "learner/heads/head_kind.h"
 
 #include <math.h>
 #include <string.h>

@@ -27,7 +27,7 @@
  * observe them too, before they are trained on again.
  *
  * NaN counts as "never seen". Nothing here allocates or fails. */
-#include "learner/head.h"
+#include "learner/heads/head.h"
 
 #include <math.h>
 

@@ -19,13 +19,14 @@ typedef struct sfp_look {
     sfp_vit_plan *plain, *prompted; /* NULL where not needed */
     float *features;                /* (max_batch, D) */
     int class_room;
-    float *logits, *probs; /* (max_batch, C) */
-    float *pooled;         /* (max_batch, D) */
-    float *taps;           /* (max_batch, SFP_TAPS, D) */
-    float *tokens;         /* (CHUNK, T, D) for each tap; what is not asked for is NULL */
-    float *attention;      /* (CHUNK, H, T) */
-    float *stats, *mass;   /* (T, 2) (T) */
-    int *order;            /* (T) */
+    float *logits, *probs;     /* (max_batch, C) */
+    float *pooled;             /* (max_batch, D) */
+    float *taps;               /* (max_batch, SFP_TAPS, D) */
+    float *tokens;             /* (CHUNK, T, D) for each tap; what is not asked for is NULL */
+    float *attention;          /* (CHUNK, H, T) */
+    float *stats, *mass;       /* (T, 2) (T) */
+    int *order;                /* (T) */
+    void *block, *class_block; /* what lies above; of logits and probs */
 } sfp_look;
 
 /* Bits that a look serves; one with none of them costs nothing. */
@@ -44,5 +45,14 @@ sfp_status sfp__look(sfp_look *k, int n, const float *const *x, const uint8_t *a
  * are computed and the others given; rehearsed (n) or NULL as in sfp_train_batch. */
 sfp_status sfp__look_features(sfp_look *k, int n, const float *const *x, int unknown, const bool *rehearsed, float *query,
                               sfp_error *err);
+
+/* -------------------------------------------------------------- the classifier */
+
+/* out (n, classes) = feature (n, D) w^T + bias. */
+void sfp__logits(int n, int classes, int dim, const float *feature, const float *w, const float *bias, float *out);
+/* Log-softmax over the classes seen of one row, -INFINITY for others; z and out may be the same. */
+void sfp__log_softmax(int classes, const uint8_t *seen, const float *z, float *out);
+/* The best class seen; -1: none was. */
+int32_t sfp__best_class(int classes, const uint8_t *seen, const float *score);
 
 #endif

@@ -24,7 +24,7 @@ static void normalise_piece(void *ctx, int i, int worker)
 
 static sfp_status take_batch(sfp_learner *l, int b, const sfp_sample *samples, bool *new_class, sfp_error *err)
 {
-    int classes = sfp__learner_classes(l), highest = -1;
+    int classes = sfp_learner_classes(l), highest = -1;
     if (b < 1 || b > l->opt.batch)
         return sfp__fail(err, SFP_EINVAL, "a batch of %d samples, expected 1 to %d", b, l->opt.batch);
     int most = sfp__learner_label_max(l);
@@ -62,30 +62,57 @@ static void score(const sfp_learner *l, int b, float *out)
         out[i] = sfp__dot(l->D, l->mean_embed + (size_t)i * (size_t)l->D, l->fingerprint);
 }
 
+/* --------------------------------------------------------------------- drift */
+
+static const double DRIFT_SLACK = 0.5, DRIFT_LIMIT = 20;
+static const double DRIFT_WARM_UP = 30; /* values before anything can fire */
+
+bool sfp__drift_next(sfp_drift_detector *d, double value)
+{
+    if (!isfinite(value))
+        return false;
+    double deviation = d->count > 1 ? sqrt(d->m2 / (d->count - 1)) : 0;
+    if (d->count >= DRIFT_WARM_UP && deviation > 0) {
+        double z = (value - d->mean) / deviation;
+        d->up += z - DRIFT_SLACK;
+        d->down += z + DRIFT_SLACK;
+        d->up_min = fmin(d->up_min, d->up);
+        d->down_max = fmax(d->down_max, d->down);
+        if (d->up - d->up_min > DRIFT_LIMIT || d->down_max - d->down > DRIFT_LIMIT) {
+            *d = (sfp_drift_detector){0};
+            return true;
+        }
+    }
+    d->count++;
+    double delta = value - d->mean;
+    d->mean += delta / d->count;
+    d->m2 += delta * (value - d->mean);
+    return false;
+}
+
+/* ------------------------------------------------------------------- selection */
+
 /* What the selector asked for beside scores. Queries come with it, and the step need not compute them. */
 static sfp_status look(sfp_learner *l, int b, sfp_error *err)
 {
     if (!l->look.needs)
         return SFP_OK;
-    sfp_status s = sfp__look(&l->look, b, l->xs, sfp__learner_masked(l) ? l->allowed : NULL, l->query, err);
-    bool queries = l->look.plain || !l->opt.fp.query_one;
-    for (int i = 0; !s && i < b && queries; i++)
-        l->has_query[i] = true;
-    return s;
+    TRY(sfp__look(&l->look, b, l->xs, sfp__learner_masked(l) ? l->allowed : NULL, l->query, err));
+    if (l->look.plain || !l->opt.fp.query_one)
+        memset(l->has_query, true, (size_t)b * sizeof *l->has_query);
+    return SFP_OK;
 }
 
 /* The first span is for those that come first; a state may bring some. */
 static bool knows_a_class(const sfp_learner *l)
 {
-    return memchr(l->seen, 1, (size_t)sfp__learner_classes(l)) != NULL;
+    return memchr(l->seen, 1, (size_t)sfp_learner_classes(l)) != NULL;
 }
 
 /* Scores, drift, coreset. */
 static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_timestamp *r, sfp_error *err)
 {
-    sfp_status s = sfp__trainer_embed(l->trainer, b, l->xs, l->mean_embed, err);
-    if (s)
-        return s;
+    TRY(sfp__trainer_embed(l->trainer, b, l->xs, l->mean_embed, err));
     score(l, b, l->score);
     bool grow = l->opt.drift == SFP_DRIFT_NEW_CLASS && new_class && knows_a_class(l);
     if (l->opt.drift == SFP_DRIFT_PH) {
@@ -96,8 +123,7 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
     }
     if (!sfp__learner_known_tasks(l) && grow) {
         int open = l->fp->open;
-        if ((s = sfp__fp_grow(l->fp, err)))
-            return s;
+        TRY(sfp__fp_grow(l->fp, err));
         r->grew = l->fp->open > open; /* a full pool learns as a whole, but opens nothing */
         score(l, b, l->score);
     }
@@ -107,8 +133,7 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
         most = l->limit_coreset;
     if (c > most) /* the same window, narrower */
         coreset.sigma = (double)most / b;
-    if ((s = look(l, b, err)))
-        return s;
+    TRY(look(l, b, err));
     const sfp_gradients gradients = {sfp__learner_gradient_length(l), sfp__learner_gradient, l};
     l->select_batch = (sfp_select_batch){.b = b,
                                          .label = l->label,
@@ -116,7 +141,7 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
                                          .dim = l->D,
                                          .query = l->query,
                                          .features = l->look.features,
-                                         .classes = sfp__learner_classes(l),
+                                         .classes = sfp_learner_classes(l),
                                          .logits = l->look.logits,
                                          .probs = l->look.probs,
                                          .pooled = l->look.pooled,
@@ -125,12 +150,12 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
     batch.gradients = &gradients;
     const sfp_select_env env = {
         .rng = &l->select_rng, .arena = &l->select_arena, .threads = l->threads, .state = l->select_state};
-    s = l->selector->pick(&batch, &coreset, &env, l->coreset, l->select_weight, &r->coreset_count, err);
-    if (!s && r->coreset_count > most) /* a selector that takes all, whatever sigma is */
+    TRY(l->selector->pick(&batch, &coreset, &env, l->coreset, l->select_weight, &r->coreset_count, err));
+    if (r->coreset_count > most) /* a selector that takes all, whatever sigma is */
         r->coreset_count = most;
     r->similarity = l->score;
     r->coreset = l->coreset;
-    return s;
+    return SFP_OK;
 }
 
 /* Puts the samples of a step in order, unknown queries first; returns how many of these. */
@@ -159,9 +184,7 @@ static sfp_status fill_step(sfp_learner *l, int c, const int *slots, int r, sfp_
         int k = 0;
         while (among[k] != item->index)
             k++;
-        sfp_status s = sfp__learner_fill_item(l, i, l->rx + (size_t)(item->replay ? k : 0) * l->pixels, err);
-        if (s)
-            return s;
+        TRY(sfp__learner_fill_item(l, i, l->rx + (size_t)(item->replay ? k : 0) * l->pixels, err));
         if (item->replay)
             l->step_weight[i] = 1.0f / (float)r;
         else
@@ -172,20 +195,6 @@ static sfp_status fill_step(sfp_learner *l, int c, const int *slots, int r, sfp_
 
 /* ---------------------------------------------------------------- mixed heads */
 
-/* log-softmax over the classes seen of one row of logits. */
-static void log_softmax(const sfp_learner *l, int classes, const float *z, float *out)
-{
-    float max = -INFINITY;
-    double sum = 0;
-    for (int c = 0; c < classes; c++)
-        if (l->seen[c])
-            max = fmaxf(max, z[c]);
-    for (int c = 0; c < classes; c++)
-        sum += l->seen[c] ? exp((double)z[c] - (double)max) : 0;
-    for (int c = 0; c < classes; c++)
-        out[c] = l->seen[c] ? (float)((double)z[c] - (double)max - log(sum)) : -INFINITY;
-}
-
 /* Queries of the samples that the coreset left out. */
 static sfp_status missing_queries(sfp_learner *l, int b, sfp_error *err)
 {
@@ -193,30 +202,27 @@ static sfp_status missing_queries(sfp_learner *l, int b, sfp_error *err)
     for (int i = 0; i < b; i++)
         if (!l->has_query[i])
             l->xs[n++] = l->x + (size_t)i * l->pixels;
-    sfp_status s = n ? sfp__trainer_queries(l->trainer, n, l->xs, l->step_query, err) : SFP_OK;
-    for (int i = 0, k = 0; !s && i < b; i++) {
+    if (n > 0)
+        TRY(sfp__trainer_queries(l->trainer, n, l->xs, l->step_query, err));
+    for (int i = 0, k = 0; i < b; i++) {
         if (l->has_query[i])
             continue;
         memcpy(l->query + (size_t)i * (size_t)l->D, l->step_query + (size_t)k++ * (size_t)l->D, (size_t)l->D * sizeof(float));
         l->has_query[i] = true;
     }
-    return s;
+    return SFP_OK;
 }
 
 static void count_answer(const sfp_learner *l, int classes, const float *score, int32_t truth, sfp_timestamp *r)
 {
-    int best = -1;
-    for (int c = 0; c < classes; c++)
-        if (l->seen[c] && (best < 0 || score[c] > score[best]))
-            best = c;
     r->judged++;
-    r->right += best == truth;
+    r->right += sfp__best_class(classes, l->seen, score) == truth;
 }
 
 /* Test, then train: the answers of before the step to the coreset's samples, by the linear head. */
 static void judge(const sfp_learner *l, int n, const float *logits, sfp_timestamp *r)
 {
-    int classes = sfp__learner_classes(l);
+    int classes = sfp_learner_classes(l);
     for (int i = 0; i < n; i++)
         if (!l->items[i].replay)
             count_answer(l, classes, logits + (size_t)i * (size_t)classes, l->step_label[i], r);
@@ -225,7 +231,7 @@ static void judge(const sfp_learner *l, int n, const float *logits, sfp_timestam
 /* The same by the mixed heads, from the experts' log-probabilities of c samples. */
 static void judge_mixed(const sfp_learner *l, int c, sfp_timestamp *r)
 {
-    int classes = sfp__learner_classes(l);
+    int classes = sfp_learner_classes(l);
     for (int i = 0; i < c; i++) {
         const float *row[SFP_HEAD_EXPERTS];
         for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
@@ -238,12 +244,12 @@ static void judge_mixed(const sfp_learner *l, int c, sfp_timestamp *r)
 /* Of the n samples of a step only those of the coreset, in front: labels, queries, the linear head's log-probabilities. */
 static int keep_coreset(sfp_learner *l, int n, const float *logits)
 {
-    size_t classes = (size_t)sfp__learner_classes(l), D = (size_t)l->D;
+    size_t classes = (size_t)sfp_learner_classes(l), D = (size_t)l->D;
     int c = 0;
     for (int i = 0; i < n; i++) {
         if (l->items[i].replay)
             continue;
-        log_softmax(l, (int)classes, logits + (size_t)i * classes, l->expert[0] + (size_t)c * classes);
+        sfp__log_softmax((int)classes, l->seen, logits + (size_t)i * classes, l->expert[0] + (size_t)c * classes);
         memmove(l->step_query + (size_t)c * D, l->step_query + (size_t)i * D, D * sizeof *l->step_query);
         l->step_label[c++] = l->step_label[i];
     }
@@ -254,25 +260,22 @@ static int keep_coreset(sfp_learner *l, int n, const float *logits)
  * first step, then learn from every query at hand. */
 static sfp_status feed_heads(sfp_learner *l, int b, int step, const float *logits, sfp_timestamp *r, sfp_error *err)
 {
-    int classes = sfp__learner_classes(l), c = keep_coreset(l, step, logits), n = 0;
-    sfp_status s = SFP_OK;
-    for (int e = 1; !s && e < SFP_HEAD_EXPERTS; e++)
-        s = sfp__head_scores(l->heads[e], c, l->step_query, classes, l->expert[e], err);
-    if (s)
-        return s;
+    int classes = sfp_learner_classes(l), c = keep_coreset(l, step, logits), n = 0;
+    for (int e = 1; e < SFP_HEAD_EXPERTS; e++)
+        TRY(sfp__head_scores(l->heads[e], c, l->step_query, classes, l->expert[e], err));
     judge_mixed(l, c, r);
     sfp__mix_observe(&l->mix, c, classes, (const float *const *)l->expert, l->step_label);
-    if ((l->opt.feed == SFP_FEED_BATCH || (l->opt.feed == SFP_FEED_AUTO && !l->no_slack)) && (s = missing_queries(l, b, err)))
-        return s;
+    if (l->opt.feed == SFP_FEED_BATCH || (l->opt.feed == SFP_FEED_AUTO && !l->no_slack))
+        TRY(missing_queries(l, b, err));
     for (int i = 0; i < b; i++) {
         if (!l->has_query[i])
             continue;
         memcpy(l->step_query + (size_t)n * (size_t)l->D, l->query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof(float));
         l->step_label[n++] = l->label[i];
     }
-    for (int e = 1; !s && e < SFP_HEAD_EXPERTS; e++)
-        s = sfp__head_update(l->heads[e], n, l->step_query, l->step_label, err);
-    return s;
+    for (int e = 1; e < SFP_HEAD_EXPERTS; e++)
+        TRY(sfp__head_update(l->heads[e], n, l->step_query, l->step_label, err));
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------------------- the steps */
@@ -294,7 +297,7 @@ static void teach_selector(sfp_learner *l, int n, int c, const float *logits)
 {
     if (!l->selector->learn)
         return;
-    int classes = sfp__learner_classes(l);
+    int classes = sfp_learner_classes(l);
     float *by_index = l->sample_loss, *by_choice = l->sample_loss + l->opt.batch;
     for (int i = 0; i < n; i++)
         if (!l->items[i].replay)
@@ -312,9 +315,7 @@ static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
         int *slots = l->replay + k * room;
         int drawn = l->buffer ? sfp__buffer_draw(l->buffer, want, &l->replay_rng, slots) : 0;
         int unknown = order_items(l, c, slots, drawn);
-        sfp_status s = fill_step(l, c, slots, drawn, err);
-        if (s)
-            return s;
+        TRY(fill_step(l, c, slots, drawn, err));
         const sfp_train_batch batch = {.n = c + drawn,
                                        .x = l->xs,
                                        .label = l->step_label,
@@ -326,8 +327,7 @@ static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
                                        .queries = unknown,
                                        .terms = drawn ? 2 : 1};
         sfp_train_result result = {0};
-        if ((s = sfp__trainer_step(l->trainer, &batch, &result, err)))
-            return s;
+        TRY(sfp__trainer_step(l->trainer, &batch, &result, err));
         sfp__learner_keep_queries(l, l->opt.fp.query_one ? 0 : unknown);
         teach_selector(l, c + drawn, c, result.logits);
         l->loss[k] = result.loss;
@@ -343,8 +343,7 @@ static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
             judge(l, c + drawn, result.logits, r);
         if (k == 0 && l->opt.head == SFP_HEAD_MIX) {
             double begin = sfp__now();
-            if ((s = feed_heads(l, b, c + drawn, result.logits, r, err)))
-                return s;
+            TRY(feed_heads(l, b, c + drawn, result.logits, r, err));
             r->seconds.head = sfp__now() - begin;
         }
     }
@@ -355,9 +354,7 @@ static sfp_status update_buffer(sfp_learner *l, int b, sfp_timestamp *r, sfp_err
 {
     if (!l->buffer)
         return SFP_OK;
-    sfp_status s = sfp__learner_buffer_needs(l) & SFP_NEED_QUERY ? missing_queries(l, b, err) : SFP_OK;
-    if (s)
-        return s;
+    TRY(sfp__learner_buffer_needs(l) & SFP_NEED_QUERY ? missing_queries(l, b, err) : SFP_OK);
     score(l, b, l->score_after);
     const sfp_buffer_batch batch = {.b = b,
                                     .now = l->counts.timestamps,
@@ -385,7 +382,7 @@ static sfp_status offer_to_method(sfp_learner *l, int b, const sfp_sample *sampl
     const sfp_vit_pass pass = {.b = b, .xs = l->xs, .feature = l->query};
     TRY(sfp__vit_run(l->plan, &pass, err));
     double asked = sfp__now();
-    int classes = sfp__learner_classes(l);
+    int classes = sfp_learner_classes(l);
     TRY(sfp__head_scores(l->heads[0], b, l->query, classes, l->expert[0], err));
     for (int i = 0; i < b; i++)
         count_answer(l, classes, l->expert[0] + (size_t)i * (size_t)classes, l->label[i], &r);
@@ -413,19 +410,14 @@ sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, 
         r.steps = l->limit_steps;
     bool new_class = false;
     double begin = sfp__now();
-    sfp_status s = take_batch(l, b, samples, &new_class, err);
-    if (!s)
-        s = select_coreset(l, b, new_class, &r, err);
-    if (s)
-        return s;
+    TRY(take_batch(l, b, samples, &new_class, err));
+    TRY(select_coreset(l, b, new_class, &r, err));
     double selected = sfp__now();
-    if ((s = train(l, b, &r, err)))
-        return s;
+    TRY(train(l, b, &r, err));
     for (int i = 0; i < b; i++) /* only now: answers of before the step cannot name a class that is new in it */
         l->seen[l->label[i]] = 1;
     double trained = sfp__now();
-    if ((s = update_buffer(l, b, &r, err)))
-        return s;
+    TRY(update_buffer(l, b, &r, err));
     double buffered = sfp__now();
     l->counts.timestamps++;
     l->counts.offered += (uint64_t)b;
@@ -435,9 +427,9 @@ sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, 
     r.loss = l->loss;
     r.seconds.select = selected - begin;
     r.seconds.buffer = buffered - trained;
-    s = sfp__learner_publish(l, err);
+    sfp_status published = sfp__learner_publish(l, err);
     r.seconds.total = sfp__now() - begin;
     if (report)
         *report = r;
-    return s;
+    return published;
 }

@@ -4,8 +4,8 @@
  * Everything here works in memory reserved when the head was made; only the
  * numbers can fail, and then lambda is raised. */
 #include "compute/gemm.h"
-#include "learner/cholesky.h"
-#include "learner/head_ranpac.h"
+#include "learner/heads/cholesky.h"
+#include "learner/heads/head_ranpac.h"
 
 #include <math.h>
 #include <string.h>

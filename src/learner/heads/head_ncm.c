@@ -11,7 +11,7 @@
  * Costs: D operations a sample to learn, classes * D to score; nothing to solve.
  * Sums are in double, one sample after the other: cuts in batches leave no trace. */
 #include "base/mem.h"
-#include "learner/head_kind.h"
+#include "learner/heads/head_kind.h"
 
 #include <math.h>
 

@@ -1,10 +1,10 @@
 /* The table of heads, and what they share (head_kind.h). */
-#include "learner/head.h"
+#include "learner/heads/head.h"
 
 #include "base/mem.h"
 #include "base/text.h"
 #include "compute/gemm.h"
-#include "learner/head_kind.h"
+#include "learner/heads/head_kind.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "learner/visit.h"
+#include "learner/state/visit.h"
 
 #include "base/text.h"
 

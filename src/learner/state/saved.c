@@ -1,13 +1,15 @@
-#include "learner/saved.h"
+#include "learner/state/state.h"
 
 #include "base/mem.h"
 #include "io/json_write.h"
 
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 /* ------------------------------------------------------------------ writing */
 
@@ -80,7 +82,7 @@ static void put_names(sfp_saved_meta *m, int count, char *const *names)
 
 void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l)
 {
-    int count = l->class_room, classes = sfp__learner_classes(l);
+    int count = l->class_room, classes = sfp_learner_classes(l);
     while (count > classes && !l->names[count - 1])
         count--;
     if (l->opt.method) {
@@ -110,7 +112,8 @@ static const char *on_off(bool on)
     }
 #define PUT(k, n_, ...) PUT_IF(true, k, n_, __VA_ARGS__)
 
-int sfp__saved_answer_settings(const sfp_learner_options *o, sfp_saved_setting *out)
+/* Those of SFP_SAVED_ANSWER: how pictures become input, head, batch, seed. */
+static int answer_settings(const sfp_learner_options *o, sfp_saved_setting *out)
 {
     int n = 0;
     PUT(ANSWER, "seed", "%llu", (unsigned long long)o->seed)
@@ -168,14 +171,14 @@ static int list_settings(const sfp_learner_options *o, const sfp_vit *vit, bool 
     PUT_IF(free_stream, RUN, "span", "%d", o->fp.span)
     PUT_IF(free_stream, RUN, "drift", "%s", drifts[o->drift])
     PUT_IF(o->head == SFP_HEAD_MIX, RUN, "head-feed", "%s", ((const char *const[]){"coreset", "batch", "auto"})[o->feed])
-    return n + sfp__saved_answer_settings(o, out + n);
+    return n + answer_settings(o, out + n);
 }
 #undef PUT
 #undef PUT_IF
 
 int sfp__saved_settings(const sfp_learner *l, sfp_saved_setting *out)
 {
-    return l->opt.method ? sfp__saved_answer_settings(&l->opt, out) : list_settings(&l->opt, l->vit, l->buffer, out);
+    return l->opt.method ? answer_settings(&l->opt, out) : list_settings(&l->opt, l->vit, l->buffer, out);
 }
 
 /* A checkpoint's settings stand apart from what it holds; a state's are plain, for people who look into the file. */
@@ -305,15 +308,15 @@ sfp_status sfp__saved_classes(sfp_learner *l, const sfp_tensor_file *st, int lea
 {
     const sfp_tensor *t = NULL;
     const sfp_param *p = l->fp ? &l->fp->last_w : NULL;
-    const int64_t now = sfp__learner_classes(l);
+    const int64_t now = sfp_learner_classes(l);
     TRY(sfp__tensor_file_need(st, p ? p->name : "seen", &t, err));
     bool grows = sfp__learner_label_max(l) != now, rows = p ? t->ndim == 2 && t->shape[1] == p->shape[1] : t->ndim == 1;
     int64_t low = grows ? least : now, high = grows ? SFP_LEARNER_MAX_CLASSES : now;
     if (!rows || t->shape[0] > SFP_LEARNER_MAX_CLASSES)
         TRY(sfp__tensor_expect(st->path, t, p ? p->shape : &now, p ? p->ndim : 1, err));
     if (t->shape[0] < low || t->shape[0] > high)
-        return sfp__fail(err, SFP_EINVAL, "%s: has %lld classes, expected %s%lld, as many as the stream has",
-                         st->path, (long long)t->shape[0], grows ? "at least " : "", (long long)low);
+        return sfp__fail(err, SFP_EINVAL, "%s: has %lld classes, expected %s%lld, as many as the stream has", st->path,
+                         (long long)t->shape[0], grows ? "at least " : "", (long long)low);
     *out = (int)t->shape[0];
     return SFP_OK;
 }
@@ -337,4 +340,94 @@ sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_
         (void)sfp__fp_restore(l->fp, before.task, before.start, before.open, NULL); /* it was so: it fits */
     l->fp->rng = rng;
     return s;
+}
+
+/* ----------------------------------------------------------------- backbone */
+
+/* Which backbone a file belongs to. Prompts and heads mean nothing on another
+ * one of the same sizes, and nothing would look wrong but the accuracy. */
+
+unsigned long sfp__saved_backbone_sum(const sfp_vit *vit)
+{
+    const sfp_vit_config *c = &vit->config;
+    const sfp_vit_weights *w = &vit->weights;
+    size_t D = (size_t)c->dim * sizeof(float), tokens = (size_t)vit->tokens;
+    unsigned long sum = crc32_z(0, NULL, 0);
+    const struct {
+        const float *data;
+        size_t bytes;
+    } list[] = {{w->cls, D}, {w->pos, tokens * D}, {w->norm_w, D}, {w->norm_b, D}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i].data)
+            sum = crc32_z(sum, (const unsigned char *)list[i].data, list[i].bytes);
+    for (int b = 0; b < c->depth; b++) {
+        const float *all[] = {w->blocks[b].norm1_w, w->blocks[b].norm2_w, w->blocks[b].proj_b, w->blocks[b].fc2_b,
+                              w->blocks[b].qkv_w};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            if (all[i])
+                sum = crc32_z(sum, (const unsigned char *)all[i], D); /* of qkv the first row */
+    }
+    return sum;
+}
+
+/* The file's own name: a folder may move. */
+static const char *file_name(const sfp_vit *vit)
+{
+    const char *path = sfp__vit_path(vit), *slash = path ? strrchr(path, '/') : NULL;
+    return slash ? slash + 1 : path ? path : "random";
+}
+
+typedef struct identity {
+    char file[SFP_NAME_MAX], sizes[128], sum[16];
+} identity;
+
+static identity identify(const sfp_vit *vit)
+{
+    const sfp_vit_config *c = &vit->config;
+    identity id;
+    (void)sfp__printable(file_name(vit), id.file, sizeof id.file);
+    (void)snprintf(id.sizes, sizeof id.sizes, "img %d, patch %d, width %d, depth %d, heads %d, hidden %d", c->img_size,
+                   c->patch_size, c->dim, c->depth, c->heads, c->hidden);
+    (void)snprintf(id.sum, sizeof id.sum, "%08lx", sfp__saved_backbone_sum(vit));
+    return id;
+}
+
+void sfp__saved_put_backbone(sfp_saved_meta *m, const sfp_vit *vit)
+{
+    identity id = identify(vit);
+    sfp__saved_put(m, "backbone-file", id.file);
+    sfp__saved_put(m, "backbone-sizes", id.sizes);
+    sfp__saved_put(m, "backbone", id.sum);
+}
+
+int sfp__saved_img_size(const sfp_tensor_file *st)
+{
+    const char *sizes = sfp__tensor_file_meta(st, "backbone-sizes");
+    char *end = NULL;
+    if (!sizes || strncmp(sizes, "img ", 4) != 0)
+        return 0;
+    long side = strtol(sizes + 4, &end, 10);
+    return *end == ',' && side > 0 && side <= INT_MAX ? (int)side : 0;
+}
+
+sfp_status sfp__saved_check_backbone(const sfp_tensor_file *st, const sfp_vit *vit, sfp_error *err)
+{
+    const char *sum = sfp__tensor_file_meta(st, "backbone"), *sizes = sfp__tensor_file_meta(st, "backbone-sizes"),
+               *file = sfp__tensor_file_meta(st, "backbone-file");
+    identity id = identify(vit);
+    if ((!sum || strcmp(sum, id.sum) == 0) && (!sizes || strcmp(sizes, id.sizes) == 0))
+        return SFP_OK;
+    char was[3][SFP_NAME_MAX], other[sizeof id.sizes];
+    int side = sfp__saved_img_size(st);
+    if (side && side != vit->config.img_size) {
+        (void)snprintf(other, sizeof other, "img %d%s", side, strchr(id.sizes, ','));
+        if (strcmp(other, sizes) == 0)
+            return sfp__fail(err, SFP_EINVAL,
+                             "%s: was learned at an input size of %d, this backbone is at %d (img-size %d brings it there)",
+                             st->path, side, vit->config.img_size, side);
+    }
+    return sfp__fail(err, SFP_EINVAL, "%s: was learned on backbone '%s' (%s; checksum %s), this one is '%s' (%s; checksum %s)",
+                     st->path, sfp__printable(file ? file : "?", was[0], sizeof was[0]),
+                     sfp__printable(sizes ? sizes : "?", was[1], sizeof was[1]),
+                     sfp__printable(sum ? sum : "?", was[2], sizeof was[2]), id.file, id.sizes, id.sum);
 }

@@ -1,0 +1,503 @@
+/* What selectors and buffer methods ask for while they decide: gradients of the learnable parameters (select/need.h) and features
+ * (buffer/ask.h) of samples they name, or of pictures. The parameters stay as they are.
+ *
+ * Any number of samples, some at a time: as many as a step takes, of which at most SFP_ASK_SLOTS are pictures of slots, so that
+ * memory does not grow with the question. Queries that are known are used, others computed in the same pass and kept. */
+#include "learner/learner_internal.h"
+
+#include "base/mem.h"
+#include "compute/pixels.h"
+#include "compute/vec.h"
+
+#include <string.h>
+
+/* The samples of one question. */
+typedef struct asked {
+    int n;
+    const int *sample;           /* (n) i < b: of the batch, b + s: slot s; or NULL and */
+    const sfp_pictures *picture; /* these n */
+} asked;
+
+static int batch_size(const sfp_learner *l)
+{
+    return l->select_batch.b;
+}
+
+static sfp_status check(const char *what, int n, const int *sample, int most, sfp_error *err)
+{
+    if (n < 1)
+        return sfp__fail(err, SFP_EINVAL, "%s of %d samples, expected at least 1", what, n);
+    for (int i = 0; i < n && sample; i++)
+        if (sample[i] < 0 || sample[i] >= most)
+            return sfp__fail(err, SFP_EINVAL, "%s of sample %d, expected 0 to %d", what, sample[i], most - 1);
+    return SFP_OK;
+}
+
+static sfp__item item_of(const sfp_learner *l, const asked *a, int row)
+{
+    int b = batch_size(l), k = a->sample ? a->sample[row] : -1;
+    return (sfp__item){.index = k < b ? k : k - b, .replay = k >= b, .row = row};
+}
+
+/* How many of the samples from `first` on go into one pass of at most `most`. */
+static int count_of(const sfp_learner *l, const asked *a, int first, int most)
+{
+    int n = 0;
+    for (int slots = 0; n < most && first + n < a->n; n++) {
+        slots += item_of(l, a, first + n).replay;
+        if (slots > SFP_ASK_SLOTS)
+            break;
+    }
+    return n;
+}
+
+/* A picture as sample `at` of the pass; it can be of any task. */
+static void fill_picture(sfp_learner *l, const sfp_pictures *p, int at)
+{
+    int row = l->items[at].row;
+    l->xs[at] = p->x[row];
+    l->step_label[at] = p->label[row];
+    l->step_masked[at] = false;
+    l->step_rehearsed[at] = true;
+    if (p->query)
+        memcpy(l->step_query + (size_t)at * (size_t)l->D, p->query[row], (size_t)l->D * sizeof *l->step_query);
+}
+
+static bool query_known(const sfp_learner *l, const asked *a, const sfp__item *item)
+{
+    return sfp__learner_query_known(l, item) || (item->index < 0 && a->picture->query && a->picture->known[item->row]);
+}
+
+/* The first `unknown` queries of a pass to where its samples come from. */
+static void keep_queries(sfp_learner *l, const asked *a, int unknown)
+{
+    sfp__learner_keep_queries(l, unknown);
+    for (int i = 0; i < unknown && a->picture && a->picture->query; i++) {
+        int row = l->items[i].row;
+        memcpy(a->picture->query[row], l->step_query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *l->step_query);
+        a->picture->known[row] = true;
+    }
+}
+
+/* Samples [first, first + n) into the arrays of a step, those with unknown queries first; how many of these to *unknown. */
+static sfp_status fill(sfp_learner *l, const asked *a, int first, int n, int *unknown, sfp_error *err)
+{
+    int at = 0, slots = 0;
+    for (int known = 0; known < 2; known++) {
+        for (int i = first; i < first + n; i++) {
+            sfp__item item = item_of(l, a, i);
+            if (query_known(l, a, &item) != (known == 1))
+                continue;
+            l->items[at] = item;
+            if (a->picture)
+                fill_picture(l, a->picture, at);
+            else
+                TRY(sfp__learner_fill_item(l, at, item.replay ? l->ask_x + (size_t)slots++ * l->pixels : NULL, err));
+            at++;
+        }
+        *unknown = known ? *unknown : at;
+    }
+    return SFP_OK;
+}
+
+/* ---------------------------------------------------------------- gradients */
+
+size_t sfp__learner_gradient_length(const sfp_learner *l)
+{
+    int count = 0;
+    size_t n = 0;
+    sfp_param **params = sfp__fp_params(l->fp, &count);
+    for (int i = 0; i < count; i++)
+        n += (size_t)(params[i]->hi - params[i]->lo) * params[i]->width;
+    return n;
+}
+
+/* The gradients of rows that learn to `out`, or added to it. */
+static void collect(const sfp_learner *l, bool add, float *out)
+{
+    int count = 0;
+    sfp_param **params = sfp__fp_params(l->fp, &count);
+    for (int i = 0; i < count; i++) {
+        const sfp_param *p = params[i];
+        size_t n = (size_t)(p->hi - p->lo) * p->width;
+        const float *from = p->grad + (size_t)p->lo * p->width;
+        for (size_t k = 0; k < n && add; k++)
+            out[k] += from[k];
+        if (!add)
+            memcpy(out, from, n * sizeof *out);
+        out += n;
+    }
+}
+
+/* Rows (n, D) of a pass to the samples they belong to. */
+static void place(const sfp_learner *l, int n, const float *rows, float *out)
+{
+    size_t D = (size_t)l->D;
+    for (int i = 0; i < n; i++)
+        memcpy(out + (size_t)l->items[i].row * D, rows + (size_t)i * D, D * sizeof *out);
+}
+
+/* A pass over some samples of a question from `first` on, whose losses are means over groups of `size`; how many to *n.
+ * in_order: not those with unknown queries first. */
+static sfp_status pass_over(sfp_learner *l, const asked *a, int first, int size, bool in_order, int *n, sfp_train_result *result,
+                            sfp_error *err)
+{
+    int unknown = 0;
+    *n = count_of(l, a, first, l->room);
+    TRY(fill(l, a, first, *n, &unknown, err));
+    if (in_order && unknown > 0) {
+        TRY(sfp__trainer_queries(l->trainer, unknown, l->xs, l->step_query, err));
+        keep_queries(l, a, unknown);
+        TRY(fill(l, a, first, *n, &unknown, err));
+    }
+    for (int i = 0; i < *n; i++) {
+        int left = a->n - l->items[i].row / size * size; /* the last group may be smaller */
+        l->step_weight[i] = 1.0f / (float)(left < size ? left : size);
+    }
+    l->ask_batch = (sfp_train_batch){.n = *n,
+                                     .x = l->xs,
+                                     .label = l->step_label,
+                                     .weight = l->step_weight,
+                                     .masked = l->step_masked,
+                                     .allowed = l->allowed,
+                                     .rehearsed = l->step_rehearsed,
+                                     .query = l->step_query,
+                                     .queries = unknown};
+    TRY(sfp__trainer_pass(l->trainer, &l->ask_batch, result, err));
+    keep_queries(l, a, unknown);
+    return SFP_OK;
+}
+
+/* terms: how often the ortho penalty is part of the loss. feature (n, D): what the pass saw, or NULL. */
+static sfp_status gradient_of(sfp_learner *l, const asked *a, int terms, float *out, float *feature, sfp_error *err)
+{
+    for (int first = 0, n; first < a->n; first += n) {
+        sfp_train_result result;
+        double loss;
+        TRY(pass_over(l, a, first, a->n, false, &n, &result, err));
+        TRY(sfp__trainer_collect(l->trainer, 0, n, first == 0 ? terms : 0, &loss, err));
+        collect(l, first > 0, out);
+        if (feature)
+            place(l, n, result.feature, feature);
+    }
+    return SFP_OK;
+}
+
+/* Samples that are known by their numbers: a group is in a row, be it cut by the end of a pass. */
+static sfp_status gradient_each_of(sfp_learner *l, const asked *a, int size, float *room, sfp_ask_take take, void *user,
+                                   sfp_error *err)
+{
+    for (int first = 0, n; first < a->n; first += n) {
+        sfp_train_result result;
+        TRY(pass_over(l, a, first, size, size > 1, &n, &result, err));
+        for (int i = 0, some; i < n; i += some) {
+            double loss;
+            int row = l->items[i].row, of_group = row % size;
+            some = n - i < size - of_group ? n - i : size - of_group;
+            TRY(sfp__trainer_collect(l->trainer, i, some, 0, &loss, err));
+            collect(l, of_group > 0, room);
+            if (of_group + some == size || row + some == a->n)
+                take(user, row / size, room);
+        }
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *out, sfp_error *err)
+{
+    sfp_learner *l = learner;
+    TRY(check("a gradient", n, index, batch_size(l), err));
+    sfp_status status = gradient_of(l, &(asked){.n = n, .sample = index}, 1, out, NULL, err);
+    for (int i = 0; i < batch_size(l); i++) /* as selection left them */
+        l->xs[i] = l->x + (size_t)i * l->pixels;
+    return status;
+}
+
+static sfp_status gradient(void *learner, int n, const int *sample, float *out, sfp_error *err)
+{
+    sfp_learner *l = learner;
+    TRY(check("a gradient", n, sample, batch_size(l) + l->buffer->filled, err));
+    return gradient_of(l, &(asked){.n = n, .sample = sample}, 0, out, NULL, err);
+}
+
+static sfp_status gradient_each(void *learner, int n, const int *sample, int size, float *room, sfp_ask_take take, void *user,
+                                sfp_error *err)
+{
+    sfp_learner *l = learner;
+    TRY(check("a gradient", n < size ? n : size, NULL, 0, err));
+    TRY(check("a gradient", n, sample, batch_size(l) + l->buffer->filled, err));
+    return gradient_each_of(l, &(asked){.n = n, .sample = sample}, size, room, take, user, err);
+}
+
+static sfp_status gradient_at(void *learner, const sfp_pictures *p, float *out, float *feature, sfp_error *err)
+{
+    TRY(check("a gradient", p->n, NULL, 0, err));
+    return gradient_of(learner, &(asked){.n = p->n, .picture = p}, 0, out, feature, err);
+}
+
+/* ----------------------------------------------------------------- features */
+
+static sfp_status features_of(sfp_learner *l, const asked *a, float *out, sfp_error *err)
+{
+    for (int first = 0, n; first < a->n; first += n) {
+        int unknown = 0;
+        n = count_of(l, a, first, l->ask_look.max_batch);
+        TRY(fill(l, a, first, n, &unknown, err));
+        TRY(sfp__look_features(&l->ask_look, n, l->xs, unknown, l->step_rehearsed, l->step_query, err));
+        keep_queries(l, a, unknown);
+        place(l, n, l->ask_look.features, out);
+    }
+    return SFP_OK;
+}
+
+static sfp_status features(void *learner, int n, const int *sample, float *out, sfp_error *err)
+{
+    sfp_learner *l = learner;
+    TRY(check("features", n, sample, batch_size(l) + l->buffer->filled, err));
+    return features_of(l, &(asked){.n = n, .sample = sample}, out, err);
+}
+
+/* ------------------------------------------------------------------ the buffer */
+
+unsigned sfp__learner_buffer_needs(const sfp_learner *l)
+{
+    return l->buffer ? l->buffer->method->needs : 0;
+}
+
+sfp_status sfp__learner_ask_init(sfp_learner *l, sfp_error *err)
+{
+    unsigned needs = sfp__learner_buffer_needs(l) & (SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS);
+    if (!needs)
+        return SFP_OK;
+    int chunk = l->room < SFP_ASK_SLOTS ? l->room : SFP_ASK_SLOTS;
+    TRY(sfp__alloc(&l->ask_x, SFP_ASK_SLOTS * l->pixels, sizeof *l->ask_x, err));
+    if (needs & SFP_NEED_PIXELS)
+        TRY(sfp__trainer_prepare_pixels(l->trainer, err));
+    l->ask = (sfp_ask){.ctx = l,
+                       .dim = l->D,
+                       .side = l->S,
+                       .gradient = gradient,
+                       .gradient_each = gradient_each,
+                       .gradient_at = gradient_at,
+                       .pixels = sfp__ask_pixels,
+                       .feature_pixels = sfp__ask_feature_pixels,
+                       .embed_at = sfp__ask_embed_at};
+    if (!(needs & SFP_NEED_FEATURES))
+        return SFP_OK;
+    l->ask.features = features;
+    return sfp__look_init(&l->ask_look, l->vit, l->threads, l->fp, SFP_NEED_FEATURES, chunk, err);
+}
+
+void sfp__learner_ask_done(sfp_learner *l)
+{
+    sfp__look_done(&l->ask_look);
+    sfp__free(l->ask_x);
+}
+
+const sfp_ask *sfp__learner_ask(sfp_learner *l)
+{
+    if (!l->ask.ctx)
+        return NULL;
+    l->ask.classes = sfp_learner_classes(l);
+    l->ask.params = sfp__learner_gradient_length(l);
+    return &l->ask;
+}
+
+/* ------------------------------------------------------------------ to pixels */
+
+/* The part of buffer/ask.h that ends at pixels: gradients of the loss and of features to the pictures a buffer method has made, and
+ * what a slot keeps to be scored.
+ *
+ * Along v the parameters are moved in place and put back from a copy: theta + h*v - h*v is not theta in floating point. Rows that
+ * do not learn stay where they are, so that what the fingerprints keep of them (attunement's maps) is not computed again. The
+ * others move once a question, however many pictures it has, which go through some at a time.
+ *
+ * Queries are constants (SPEC section 2), also where they belong to the picture that is differentiated: the reading of every such
+ * system, whose query pass runs without a graph. With `query one` they are tokens that move with the parameters: at theta + h*v
+ * the ones of there are held. */
+
+/* The values that learn, one parameter after another, into `kept`; then they become kept + h*v. */
+static void move_along(sfp_learner *l, const float *v, float h, float *kept)
+{
+    int count = 0;
+    sfp_param **params = sfp__fp_params(l->fp, &count);
+    for (int i = 0; i < count; i++) {
+        size_t n = (size_t)(params[i]->hi - params[i]->lo) * params[i]->width;
+        float *at = params[i]->data + (size_t)params[i]->lo * params[i]->width;
+        memcpy(kept, at, n * sizeof *at);
+        for (size_t k = 0; k < n; k++)
+            at[k] += h * v[k];
+        kept += n;
+        v += n;
+    }
+    sfp__fp_moved(l->fp);
+}
+
+static void put_back(sfp_learner *l, const float *kept)
+{
+    int count = 0;
+    sfp_param **params = sfp__fp_params(l->fp, &count);
+    for (int i = 0; i < count; i++) {
+        size_t n = (size_t)(params[i]->hi - params[i]->lo) * params[i]->width;
+        memcpy(params[i]->data + (size_t)params[i]->lo * params[i]->width, kept, n * sizeof *kept);
+        kept += n;
+    }
+    sfp__fp_moved(l->fp);
+}
+
+/* Pictures in a pass, whose gradients lie in ask_x. */
+static int pass_size(const sfp_learner *l, int left)
+{
+    int most = l->room < SFP_ASK_SLOTS ? l->room : SFP_ASK_SLOTS;
+    return left < most ? left : most;
+}
+
+static bool all_known(const sfp_pictures *p)
+{
+    for (int i = 0; i < p->n && p->query; i++)
+        if (!p->known[i])
+            return false;
+    return p->query;
+}
+
+/* Pictures [first, first + n) as samples of a step that all count the same, of whatever task. */
+static sfp_train_batch samples(sfp_learner *l, const sfp_pictures *p, int first, int n)
+{
+    bool known = all_known(p);
+    for (int i = 0; i < n; i++) {
+        l->step_weight[i] = 1.0f / (float)p->n;
+        l->step_masked[i] = false;
+        l->step_rehearsed[i] = true;
+        if (known)
+            memcpy(l->step_query + (size_t)i * (size_t)l->D, p->query[first + i], (size_t)l->D * sizeof *l->step_query);
+    }
+    return (sfp_train_batch){.n = n,
+                             .x = p->x + first,
+                             .label = p->label ? p->label + first : NULL,
+                             .weight = l->step_weight,
+                             .masked = l->step_masked,
+                             .allowed = l->allowed,
+                             .rehearsed = l->step_rehearsed,
+                             .query = l->step_query,
+                             .queries = known || l->opt.fp.query_one ? 0 : n,
+                             .terms = 1};
+}
+
+static sfp_status check_count(int n, sfp_error *err)
+{
+    return n < 1 ? sfp__fail(err, SFP_EINVAL, "a question about %d pictures, expected at least 1", n) : SFP_OK;
+}
+
+/* dx += scale * the gradients at the parameters as they are. dfeature NULL: of the loss. */
+static sfp_status add_gradients(sfp_learner *l, const sfp_pictures *p, const float *dfeature, float scale, float *const *dx,
+                                sfp_error *err)
+{
+    for (int first = 0, n; first < p->n; first += n) {
+        n = pass_size(l, p->n - first);
+        const sfp_train_batch batch = samples(l, p, first, n);
+        const float *of = dfeature ? dfeature + (size_t)first * (size_t)l->D : NULL;
+        TRY(of ? sfp__trainer_feature_pixels(l->trainer, &batch, of, l->ask_x, err)
+               : sfp__trainer_pixels(l->trainer, &batch, l->ask_x, err));
+        for (int i = 0; i < n; i++)
+            sfp__axpy((int)l->pixels, scale, l->ask_x + (size_t)i * l->pixels, dx[first + i]);
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__ask_pixels(void *learner, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx,
+                           sfp_error *err)
+{
+    sfp_learner *l = learner;
+    TRY(check_count(p->n, err));
+    float *kept = NULL;
+    if (v) {
+        size_t count = sfp__learner_gradient_length(l);
+        sfp__arena_reset(&l->pixels_arena);
+        if (!(kept = sfp__arena_take(&l->pixels_arena, count, sizeof *kept)))
+            return sfp__fail_nomem(err);
+        move_along(l, v, h, kept);
+    }
+    sfp_status status = add_gradients(l, p, NULL, scale, dx, err);
+    if (v)
+        put_back(l, kept);
+    return status;
+}
+
+sfp_status sfp__ask_feature_pixels(void *learner, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *err)
+{
+    TRY(check_count(p->n, err));
+    return add_gradients(learner, p, dfeature, 1, dx, err);
+}
+
+sfp_status sfp__ask_embed_at(void *learner, int n, const float *const *x, float *out, sfp_error *err)
+{
+    sfp_learner *l = learner;
+    TRY(check_count(n, err));
+    for (int first = 0, some; first < n; first += some) {
+        some = pass_size(l, n - first);
+        TRY(sfp__trainer_embed(l->trainer, some, x + first, out + (size_t)first * (size_t)l->D, err));
+    }
+    return SFP_OK;
+}
+
+/* -------------------------------------------------------- samples of a pass */
+
+/* Where the samples of a step are: pictures and queries of the batch are the learner's, those of slots the buffer's. A query is
+ * computed once in the life of a sample, by whichever pass needs it first. */
+
+sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, float *out, sfp_error *err)
+{
+    if (slot->image_size == l->rgb_bytes) {
+        sfp__pixels_normalise(slot->image, l->S, l->opt.mean, l->opt.std, out);
+        return SFP_OK;
+    }
+    OWNED_BY(sfp__image_done) sfp_image whole = {0};
+    OWNED_BY(sfp__image_done) sfp_image fit = {0};
+    TRY(sfp__image_decode("a picture of the buffer", slot->image, slot->image_size, NULL, &whole, err));
+    TRY(sfp__image_fit(&whole, l->S, l->opt.resize, &fit, err));
+    sfp__pixels_normalise(fit.rgb, l->S, l->opt.mean, l->opt.std, out);
+    return SFP_OK;
+}
+
+bool sfp__learner_masked(const sfp_learner *l)
+{
+    return !l->buffer && l->opt.fp.tasks > 0;
+}
+
+sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *room, sfp_error *err)
+{
+    const sfp__item *item = &l->items[at];
+    const sfp_slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
+    const float *query = slot ? slot->query : l->query + (size_t)item->index * (size_t)l->D;
+    l->xs[at] = slot ? room : l->x + (size_t)item->index * l->pixels;
+    l->step_label[at] = slot ? slot->label : l->label[item->index];
+    l->step_masked[at] = !slot && sfp__learner_masked(l);
+    l->step_rehearsed[at] = item->replay;
+    memcpy(l->step_query + (size_t)at * (size_t)l->D, query, (size_t)l->D * sizeof *query);
+    return slot ? sfp__learner_slot_input(l, slot, room, err) : SFP_OK;
+}
+
+bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item)
+{
+    if (l->opt.fp.query_one)
+        return true;
+    if (item->index < 0)
+        return false;
+    return item->replay ? l->buffer->slot[item->index].has_query : l->has_query[item->index];
+}
+
+void sfp__learner_keep_queries(sfp_learner *l, int unknown)
+{
+    for (int i = 0; i < unknown; i++) {
+        const sfp__item *item = &l->items[i];
+        if (item->index < 0)
+            continue;
+        sfp_slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
+        float *to = slot ? slot->query : l->query + (size_t)item->index * (size_t)l->D;
+        memcpy(to, l->step_query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *to);
+        if (slot)
+            slot->has_query = true;
+        else
+            l->has_query[item->index] = true;
+    }
+}

@@ -1,0 +1,393 @@
+#include "learner/state/state.h"
+
+#include "base/mem.h"
+#include "io/json_read.h"
+#include "learner/settings.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct reading {
+    sfp_restored *r;
+    sfp_vit *vit;
+    sfp_thread_pool *threads;
+    const char *path;
+    sfp_tensor_file *st;
+    int classes;
+} reading;
+
+/* ------------------------------------------------------------------ settings */
+
+static sfp_status read_setting(const reading *f, const char *key, bool wanted, sfp_error *err)
+{
+    const char *text = sfp__tensor_file_meta(f->st, key);
+    char value[SFP_NAME_MAX];
+    if (!text)
+        return wanted ? sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", f->path, key) : SFP_OK;
+    sfp_status s = sfp__settings_apply(&f->r->opt, &f->vit->config, key, sfp__printable(text, value, sizeof value), err);
+    return s ? sfp__fail_prefix(err, s, "%s: metadata", f->path) : SFP_OK;
+}
+
+/* "0.5,0.5,0.5", each above `least`. */
+static sfp_status read_three(const reading *f, const char *key, double least, float *out, sfp_error *err)
+{
+    const char *text = sfp__tensor_file_meta(f->st, key);
+    char shown[SFP_NAME_MAX];
+    float v[3];
+    int used = 0;
+    if (!text)
+        return SFP_OK;
+    bool fine = sscanf(text, "%f,%f,%f%n", &v[0], &v[1], &v[2], &used) == 3 && text[used] == '\0';
+    for (int i = 0; fine && i < 3; i++)
+        fine = isfinite(v[i]) && (double)v[i] > least;
+    if (!fine)
+        return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is '%s', expected three numbers above %g", f->path, key,
+                         sfp__printable(text, shown, sizeof shown), least);
+    memcpy(out, v, sizeof v);
+    return SFP_OK;
+}
+
+static sfp_status read_settings(reading *f, sfp_error *err)
+{
+    static const struct {
+        const char *key;
+        bool of_fingerprints, wanted;
+    } list[] = {
+        {"pool-kind", true, false}, {"pool", true, true},         {"prompt-length", true, true},    {"prompt-layers", true, true},
+        {"attune", true, false},    {"attune-topk", true, false}, {"attune-residual", true, false}, {"prefix", true, false},
+        {"query", true, false},     {"head", true, false},        {"resize", false, false},         {"batch", false, false},
+        {"seed", false, false}};
+    sfp_status s = SFP_OK;
+    for (size_t i = 0; !s && i < sizeof list / sizeof *list; i++)
+        if (!(list[i].of_fingerprints && f->r->method))
+            s = read_setting(f, list[i].key, list[i].wanted, err);
+    if (!s)
+        s = read_three(f, "mean", -1e6, f->r->opt.mean, err);
+    return s ? s : read_three(f, "std", 0, f->r->opt.std, err);
+}
+
+/* --------------------------------------------------------------------- heads */
+
+static sfp_status load_head(const reading *f, const char *kind, sfp_head **out, sfp_error *err)
+{
+    sfp_head_options o = sfp__head_options_defaults(f->vit->config.dim, f->classes);
+    sfp_visitor v = sfp__visit_reading(f->st, false);
+    char prefix[32];
+    o.seed = f->r->opt.seed;
+    sfp_status s = sfp__head_create(kind, &o, out, err);
+    if (s)
+        return sfp__fail_prefix(err, s, "%s", f->path);
+    (void)snprintf(prefix, sizeof prefix, SFP_STATE_HEAD "%s", kind);
+    v.prefix = prefix;
+    v.answers = true;
+    return sfp__head_visit(*out, &v, err);
+}
+
+static sfp_status load_weights(const reading *f, sfp_mix *mix, sfp_error *err)
+{
+    sfp_visitor v = sfp__visit_reading(f->st, false);
+    double n[SFP_STATE_MIX];
+    v.finite = true;
+    TRY(sfp__visit_values(&v, SFP_STATE_HEAD "mix", SFP_DTYPE_F64, SFP_STATE_MIX, n, err));
+    *mix = (sfp_mix){.rate = (double)sfp__head_options_defaults(1, 1).mix_rate, .count = n[0]};
+    memcpy(mix->loss, n + 1, sizeof mix->loss);
+    return SFP_OK;
+}
+
+static sfp_status load_mix(const reading *f, sfp_error *err)
+{
+    sfp_restored *r = f->r;
+    sfp_status s = load_weights(f, &r->snapshot.mix, err);
+    for (int i = 1; !s && i < SFP_HEAD_EXPERTS; i++)
+        if (!(s = load_head(f, sfp__learner_experts[i], &r->heads[i], err)))
+            s = sfp__head_freeze(r->heads[i], &r->snapshot.heads[i], err);
+    r->snapshot.mixed = !s;
+    return s;
+}
+
+/* -------------------------------------------------------------- fingerprints */
+
+/* How many rows the classifier has; that the pool is in the file as the metadata says comes before memory is taken for it. */
+static sfp_status check_sizes(reading *f, sfp_error *err)
+{
+    const sfp_fp_options *o = &f->r->opt.fp;
+    const int64_t D = f->vit->config.dim, pool[] = {o->pool, o->length, D};
+    const sfp_tensor *t = NULL;
+    char name[40];
+    (void)snprintf(name, sizeof name, "prompt.e_p_%d", sfp__fp_pool_layer(o));
+    TRY(sfp__tensor_file_need(f->st, name, &t, err));
+    TRY(sfp__tensor_expect(f->path, t, pool, 3, err));
+    TRY(sfp__tensor_file_need(f->st, "last.weight", &t, err));
+    const int64_t rows = t->ndim == 2 && t->shape[0] <= SFP_LEARNER_MAX_CLASSES ? t->shape[0] : 0, last[] = {rows, D};
+    f->classes = (int)rows;
+    return sfp__tensor_expect(f->path, t, last, 2, err);
+}
+
+static sfp_status load_fingerprints(reading *f, sfp_error *err)
+{
+    sfp_restored *r = f->r;
+    long long start = 0, open = 0;
+    float *values = NULL;
+    TRY(check_sizes(f, err));
+    r->opt.fp.tasks = 0; /* tasks bear on learning; free, any span of components fits */
+    r->opt.fp.span = 1;
+    r->opt.fp.classes = f->classes;
+    sfp_status made = sfp__fp_create(f->vit, f->threads, &r->opt.fp, 1, &r->fp, err);
+    if (made)
+        return sfp__fail_prefix(err, made, "%s", f->path);
+    r->opt.fp = r->fp->opt;
+    TRY(sfp__state_values(r->fp, f->st, f->classes, &values, err));
+    sfp__state_put_values(r->fp, values);
+    sfp__free(values);
+    TRY(sfp__saved_int(f->st, "open", 1, r->opt.fp.pool, &open, err));
+    TRY(sfp__saved_int(f->st, "start", 0, open - 1, &start, err));
+    TRY(sfp__fp_restore(r->fp, 0, (int)start, (int)open, err));
+    TRY(sfp__fp_prepare(r->fp, err));
+    r->snapshot.view = r->fp->view;
+    r->snapshot.last_w = r->fp->last_w.data;
+    r->snapshot.last_b = r->fp->last_b.data;
+    return r->opt.head == SFP_HEAD_MIX ? load_mix(f, err) : SFP_OK;
+}
+
+static sfp_status load_method(reading *f, const char *method, sfp_error *err)
+{
+    long long classes = 0;
+    TRY(sfp__saved_int(f->st, "classes", 0, SFP_LEARNER_MAX_CLASSES, &classes, err));
+    f->classes = (int)classes;
+    return load_head(f, method, &f->r->heads[0], err);
+}
+
+/* ---------------------------------------------------------------------- whole */
+
+static sfp_status read_state(reading *f, sfp_error *err)
+{
+    sfp_restored *r = f->r;
+    long long t = 0;
+    TRY(sfp__safetensors_open(f->path, &f->st, err));
+    TRY(sfp__saved_check_format(f->st, SFP_STATE_FORMAT, SFP_STATE_VERSION, true, err));
+    TRY(sfp__state_check_sum(f->st, err));
+    TRY(sfp__saved_check_backbone(f->st, f->vit, err));
+    const char *method = sfp__tensor_file_meta(f->st, "method");
+    r->method = method != NULL;
+    TRY(read_settings(f, err));
+    TRY(method ? load_method(f, method, err) : load_fingerprints(f, err));
+    TRY(sfp__state_seen(f->st, f->classes, true, &r->snapshot.seen, err));
+    TRY(sfp__saved_names_read(f->st, SFP_LEARNER_MAX_CLASSES, &r->names, err));
+    if (sfp__tensor_file_meta(f->st, "timestamps"))
+        TRY(sfp__saved_int(f->st, "timestamps", 0, INT64_MAX, &t, err));
+    r->snapshot.t = (uint64_t)t;
+    r->snapshot.classes = f->classes;
+    return SFP_OK;
+}
+
+sfp_status sfp__restored_load(sfp_vit *vit, sfp_thread_pool *threads, const char *path, sfp_restored **out, sfp_error *err)
+{
+    OWNED_PTR(sfp__restored_free) sfp_restored *r = NULL;
+    TRY(sfp__alloc(&r, 1, sizeof *r, err));
+    r->opt = sfp__learner_options_defaults(vit);
+    reading f = {.r = r, .vit = vit, .threads = threads, .path = path};
+    sfp_status status = read_state(&f, err);
+    sfp__tensor_file_close(f.st);
+    TRY(status);
+    *out = TAKE(r);
+    return SFP_OK;
+}
+
+void sfp__restored_free(sfp_restored *r)
+{
+    if (!r)
+        return;
+    for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
+        sfp__head_scorer_free(r->snapshot.heads[i]);
+        sfp__head_free(r->heads[i]);
+    }
+    sfp__free(r->snapshot.seen);
+    sfp__saved_names_done(&r->names);
+    sfp__fp_free(r->fp);
+    sfp__free(r);
+}
+
+/* ------------------------------------------------------ the parts of a state file
+ *
+ * Read and checked; whoever asks for them decides where they go: into a learner (state.c), or into what only answers. */
+
+sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err)
+{
+    sfp_tensor_file *st = NULL;
+    sfp_status s = sfp__safetensors_open(path, &st, err);
+    if (!s && !(s = sfp__state_check_sum(st, err)))
+        *out = sfp__saved_img_size(st);
+    sfp__tensor_file_close(st);
+    return s;
+}
+
+/* The layer of "prompt.e_p_N", or of "prompt.g_p_N", which all samples share; -1: another name. */
+static int pool_layer(const char *name, bool *shared)
+{
+    char *end = NULL;
+    *shared = strncmp(name, "prompt.g_p_", 11) == 0;
+    if (!*shared && strncmp(name, "prompt.e_p_", 11) != 0)
+        return -1;
+    long layer = strtol(name + 11, &end, 10);
+    return end > name + 11 && *end == '\0' && layer >= 0 && layer < SFP_VIT_MAX_DEPTH ? (int)layer : -1;
+}
+
+bool sfp__state_pool(const sfp_tensor_file *st, sfp_state_pool *out)
+{
+    sfp_state_pool p = {.pool = -1, .first_layer = SFP_VIT_MAX_DEPTH, .last_layer = -1};
+    for (size_t i = 0; i < st->count; i++) {
+        const sfp_tensor *t = &st->tensors[i];
+        bool shared;
+        int layer = pool_layer(t->name, &shared);
+        if (layer < 0 || t->ndim != 3)
+            continue;
+        p.first_layer = layer < p.first_layer ? layer : p.first_layer;
+        p.last_layer = layer > p.last_layer ? layer : p.last_layer;
+        if (shared || p.pool >= 0)
+            continue;
+        p.pool = t->shape[0];
+        p.length = t->shape[1];
+        p.width = t->shape[2];
+    }
+    if (p.pool >= 0)
+        *out = p;
+    return p.pool >= 0;
+}
+
+sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_tensor_file *st, sfp_error *err)
+{
+    const sfp_fp_options *o = &fp->opt;
+    const char *path = st->path;
+    sfp_state_pool p;
+    if (!sfp__state_pool(st, &p))
+        return SFP_OK; /* the first tensor that is missing will be told */
+    const struct {
+        const char *name;
+        int64_t was, now;
+    } list[] = {
+        {"a backbone of width", p.width, fp->last_w.shape[1]}, {"pool", p.pool, o->pool}, {"prompt-length", p.length, o->length}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i].was != list[i].now)
+            return sfp__fail(err, SFP_EINVAL, "%s: was made with %s %lld, now it is %lld", path, list[i].name,
+                             (long long)list[i].was, (long long)list[i].now);
+    if (p.first_layer != o->first_layer || p.last_layer != o->last_layer)
+        return sfp__fail(err, SFP_EINVAL, "%s: was made with prompt-layers %d-%d, now it is %d-%d", path, p.first_layer,
+                         p.last_layer, o->first_layer, o->last_layer);
+    return SFP_OK;
+}
+
+/* The shape a parameter has in the file: as here, but for the rows of the classifier. */
+static size_t file_shape(sfp_fp *fp, int classes, const sfp_param *p, int64_t *shape)
+{
+    bool by_class = p == &fp->last_w || p == &fp->last_b;
+    memcpy(shape, p->shape, sizeof p->shape);
+    shape[0] = by_class ? classes : p->shape[0];
+    return (size_t)shape[0] * p->width;
+}
+
+/* A tensor that these fingerprints have no use for means that the file is of another kind of learner. */
+static sfp_status check_known(const sfp_tensor_file *st, sfp_param **params, int count, sfp_error *err)
+{
+    for (size_t k = 0; k < st->count; k++) {
+        const sfp_tensor *t = &st->tensors[k];
+        bool known = strncmp(t->name, SFP_STATE_HEAD, strlen(SFP_STATE_HEAD)) == 0;
+        for (int i = 0; i < count && !known; i++)
+            known = strcmp(params[i]->name, t->name) == 0;
+        char name[SFP_NAME_MAX], shape[SFP_SHAPE_MAX];
+        if (!known)
+            return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected none of that name with these settings", st->path,
+                             sfp__printable(t->name, name, sizeof name), sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
+    }
+    return SFP_OK;
+}
+
+static sfp_status read_tensor(const sfp_tensor_file *st, const char *name, float *to, size_t *count, sfp_error *err)
+{
+    const char *path = st->path;
+    const sfp_tensor *t = sfp__tensor_file_find(st, name);
+    sfp_status s = sfp__tensor_to_f32(path, t, to, err);
+    for (size_t k = 0; !s && k < t->count; k++)
+        if (!isfinite(to[k]))
+            s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %g as element %zu, expected a finite number", path, name,
+                          (double)to[k], k);
+    *count = t->count;
+    return s;
+}
+
+sfp_status sfp__state_values(sfp_fp *fp, const sfp_tensor_file *st, int classes, float **out, sfp_error *err)
+{
+    OWNED float *values = NULL;
+    int count = 0;
+    sfp_param **params = sfp__fp_params(fp, &count);
+    int64_t shape[3];
+    size_t total = 0, at = 0, n = 0;
+    for (int i = 0; i < count; i++) { /* sizes first: a forged one takes no memory */
+        const sfp_tensor *t = NULL;
+        total += file_shape(fp, classes, params[i], shape);
+        TRY(sfp__tensor_file_need(st, params[i]->name, &t, err));
+        TRY(sfp__tensor_expect(st->path, t, shape, params[i]->ndim, err));
+    }
+    TRY(check_known(st, params, count, err));
+    TRY(sfp__alloc(&values, total, sizeof *values, err));
+    for (int i = 0; i < count; i++, at += n)
+        TRY(read_tensor(st, params[i]->name, values + at, &n, err));
+    *out = TAKE(values);
+    return SFP_OK;
+}
+
+void sfp__state_put_values(sfp_fp *fp, const float *values)
+{
+    int count = 0;
+    sfp_param **params = sfp__fp_params(fp, &count);
+    for (int i = 0; i < count; i++) {
+        size_t n = (size_t)params[i]->rows * params[i]->width;
+        if (n > 0)
+            memcpy(params[i]->data, values, n * sizeof *values);
+        sfp__param_reset_adam(params[i], 0, params[i]->rows);
+        values += n;
+    }
+    sfp__fp_changed(fp);
+}
+
+sfp_status sfp__state_span(const sfp_fp_options *o, const sfp_tensor_file *st, sfp_saved_span *out, sfp_error *err)
+{
+    long long task = 0, start = 0, open = 0;
+    int first = 0, end = 0;
+    TRY(sfp__saved_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err));
+    if (o->tasks > 0 && !sfp__tensor_file_meta(st, "open")) {
+        sfp__fp_task_span(o, (int)task, &first, &end);
+        start = first;
+        open = end;
+    } else {
+        TRY(sfp__saved_int(st, "open", 1, o->pool, &open, err));
+        TRY(sfp__saved_int(st, "start", 0, open - 1, &start, err));
+    }
+    *out = (sfp_saved_span){(int)task, (int)start, (int)open};
+    return SFP_OK;
+}
+
+sfp_status sfp__state_seen(const sfp_tensor_file *st, int classes, bool otherwise, uint8_t **out, sfp_error *err)
+{
+    const char *text = sfp__tensor_file_meta(st, "seen"), *path = st->path;
+    OWNED uint8_t *seen = NULL;
+    json_error_t where;
+    OWNED_PTR(json_decref) json_t *list = text ? json_loads(text, 0, &where) : NULL;
+    if (classes > 0)
+        TRY(sfp__alloc(&seen, (size_t)classes, 1, err));
+    if (!text && seen)
+        memset(seen, otherwise, (size_t)classes);
+    if (text && !json_is_array(list))
+        return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen' is no JSON list", path);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        long long label = json_is_integer(v) ? json_integer_value(v) : -1;
+        if (label < 0 || label >= classes)
+            return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen': entry %zu is no class from 0 to %d", path, i, classes - 1);
+        seen[label] = 1;
+    }
+    *out = TAKE(seen);
+    return SFP_OK;
+}

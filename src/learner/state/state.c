@@ -1,0 +1,223 @@
+/* Writing state files, and reading them into a learner (state.h says what they
+ * hold). */
+#include "learner/state/state.h"
+
+#include "base/mem.h"
+#include "io/json_write.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -------------------------------------------------------------------- saving */
+
+/* The labels of the classes seen, as a JSON list. */
+static void put_seen(sfp_saved_meta *m, int classes, const uint8_t *seen)
+{
+    sfp_text t = {0};
+    const char *comma = "";
+    sfp__text_put(&t, "[");
+    for (int i = 0; i < classes; i++)
+        if (seen[i]) {
+            sfp__text_printf(&t, "%s%d", comma, i);
+            comma = ",";
+        }
+    sfp__text_put(&t, "]");
+    if (t.failed)
+        m->failed = true;
+    else
+        sfp__saved_put(m, "seen", t.s);
+    sfp__text_done(&t);
+}
+
+/* What every state has. */
+static void put_head_of_file(sfp_saved_meta *m, int classes, const uint8_t *seen, const sfp_vit *vit)
+{
+    sfp__saved_put(m, "format", SFP_STATE_FORMAT);
+    sfp__saved_put_int(m, "version", SFP_STATE_VERSION);
+    sfp__saved_put_int(m, "classes", classes);
+    put_seen(m, classes, seen);
+    sfp__saved_put_backbone(m, vit);
+}
+
+/* The checksum comes last into the metadata. */
+static sfp_status write_state(const char *path, const sfp_kept_parts *tensors, sfp_saved_meta *meta, sfp_error *err)
+{
+    char sum[SFP_CHECKSUM_MAX] = "";
+    TRY(meta->failed ? SFP_OK : sfp__state_sum(tensors, meta, sum, err));
+    sfp__saved_put(meta, SFP_CHECKSUM_KEY, sum);
+    if (meta->failed)
+        return sfp__fail_nomem(err);
+    return sfp__safetensors_write(path, tensors->list, tensors->count, meta->list, meta->count, err);
+}
+
+/* What answering needs: of a mix its weights and heads, of a method its head. */
+static sfp_status visit_heads(sfp_learner *l, const sfp_visitor *with, sfp_error *err)
+{
+    double mix[SFP_STATE_MIX] = {l->mix.count};
+    memcpy(mix + 1, l->mix.loss, sizeof l->mix.loss);
+    if (l->heads[1])
+        TRY(sfp__visit_values(with, SFP_STATE_HEAD "mix", SFP_DTYPE_F64, SFP_STATE_MIX, mix, err));
+    for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
+        char prefix[32];
+        sfp_visitor v = *with;
+        if (!l->heads[i])
+            continue;
+        (void)snprintf(prefix, sizeof prefix, SFP_STATE_HEAD "%s", sfp__head_kind(l->heads[i]));
+        v.prefix = prefix;
+        v.answers = true;
+        TRY(sfp__head_visit(l->heads[i], &v, err));
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err)
+{
+    OWNED_BY(sfp__kept_parts_done) sfp_kept_parts parts = {0};
+    OWNED_BY(sfp__saved_done) sfp_saved_meta meta = {0};
+    const sfp_visitor v = sfp__visit_writing(&parts);
+    int count = 0;
+    sfp_param **params = l->fp ? sfp__fp_params(l->fp, &count) : NULL;
+    TRY(visit_heads(l, &v, err)); /* the wider types first: then each tensor is aligned */
+    for (int i = 0; i < count; i++)
+        TRY(sfp__visit(&v, params[i]->name, SFP_DTYPE_F32, params[i]->ndim, params[i]->shape, params[i]->data, err));
+    put_head_of_file(&meta, sfp_learner_classes(l), l->seen, l->vit);
+    sfp__saved_put_common(&meta, l);
+    sfp__saved_put_settings(&meta, l, false);
+    return write_state(path, &parts, &meta, err);
+}
+
+/* ------------------------------------------------------------------- loading */
+
+static sfp_status check_kind(const sfp_learner *l, const sfp_tensor_file *st, sfp_error *err)
+{
+    const char *method = sfp__tensor_file_meta(st, "method");
+    char name[SFP_NAME_MAX];
+    TRY(sfp__saved_check_format(st, SFP_STATE_FORMAT, SFP_STATE_VERSION, false, err));
+    TRY(sfp__state_check_sum(st, err));
+    if (method)
+        return sfp__fail(err, SFP_EINVAL, "%s: is the state of method %s, expected one of fingerprints", st->path,
+                         sfp__printable(method, name, sizeof name));
+    return sfp__saved_check_backbone(st, l->vit, err);
+}
+
+sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
+{
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_BY(sfp__saved_names_done) sfp_saved_names names = {0};
+    OWNED float *values = NULL; /* all tensors, in the order of sfp__fp_params */
+    OWNED uint8_t *seen = NULL;
+    sfp_saved_span span = {0};
+    int classes = 0;
+    if (l->opt.method)
+        return sfp__fail(err, SFP_EINVAL, "%s: cannot be gone on from by method %s", path, l->opt.method);
+    TRY(sfp__safetensors_open(path, &st, err));
+    TRY(check_kind(l, st, err));
+    TRY(sfp__saved_check_settings(l, st, false, err));
+    TRY(sfp__state_check_pool(l->fp, st, err));
+    TRY(sfp__saved_classes(l, st, sfp_learner_classes(l), &classes, err));
+    TRY(sfp__state_values(l->fp, st, classes, &values, err));
+    TRY(sfp__state_span(&l->fp->opt, st, &span, err));
+    TRY(sfp__state_seen(st, classes, false, &seen, err));
+    TRY(sfp__saved_names_read(st, l->opt.fp.tasks > 0 ? classes : SFP_LEARNER_MAX_CLASSES, &names, err));
+    TRY(sfp__saved_prepare(l, path, &span, classes, names.count, err));
+    sfp__state_put_values(l->fp, values); /* from here on nothing fails */
+    memset(l->seen, 0, (size_t)l->class_room);
+    if (classes > 0)
+        memcpy(l->seen, seen, (size_t)classes);
+    sfp__saved_names_commit(&names, l);
+    return sfp__learner_publish(l, err);
+}
+
+/* ------------------------------------------------------------------ checksum */
+
+/* The checksum of a state: of a text that has a line for each entry of the
+ * metadata and for each tensor, with its type, shape and the checksum of its
+ * bytes. The lines are in order of name, so that another program may write the
+ * same state with its parts in another order. */
+
+typedef struct part {
+    const char *name;
+    const char *value;        /* an entry's */
+    const sfp_tensor *tensor; /* NULL: an entry of the metadata */
+} part;
+
+static int compare_parts(const void *pa, const void *pb)
+{
+    const part *a = pa, *b = pb;
+    if (!a->tensor != !b->tensor)
+        return a->tensor ? 1 : -1;
+    return strcmp(a->name, b->name);
+}
+
+static void put_part(sfp_text *to, const part *p)
+{
+    char shape[SFP_SHAPE_MAX], sum[SFP_CHECKSUM_MAX];
+    sfp__text_json(to, p->name);
+    sfp__text_put(to, ":");
+    if (p->tensor) {
+        sfp__safetensors_sum(NULL, 1, p->tensor, sum);
+        sfp__text_printf(to, "%s %s %s", sfp__dtype_name(p->tensor->dtype),
+                         sfp__shape_text(p->tensor->shape, p->tensor->ndim, shape, sizeof shape), sum);
+    } else {
+        sfp__text_json(to, p->value);
+    }
+    sfp__text_put(to, "\n");
+}
+
+/* Sorts them. */
+static sfp_status sum_parts(part *list, size_t count, char out[SFP_CHECKSUM_MAX], sfp_error *err)
+{
+    sfp_text text = {0};
+    qsort(list, count, sizeof *list, compare_parts);
+    for (size_t i = 0; i < count; i++)
+        put_part(&text, &list[i]);
+    sfp_status s = text.failed ? sfp__fail_nomem(err) : SFP_OK;
+    if (!s)
+        sfp__safetensors_sum(text.s, 0, NULL, out);
+    sfp__text_done(&text);
+    return s;
+}
+
+sfp_status sfp__state_sum(const sfp_kept_parts *tensors, const sfp_saved_meta *meta, char out[SFP_CHECKSUM_MAX], sfp_error *err)
+{
+    size_t count = 0, room = tensors->count + meta->count;
+    part *list = sfp__calloc(room + 1, sizeof *list);
+    if (!list)
+        return sfp__fail_nomem(err);
+    for (size_t i = 0; i < meta->count; i++)
+        list[count++] = (part){meta->list[i].key, meta->list[i].value, NULL};
+    for (size_t i = 0; i < tensors->count; i++)
+        list[count++] = (part){tensors->list[i].name, NULL, &tensors->list[i]};
+    sfp_status s = sum_parts(list, count, out, err);
+    sfp__free(list);
+    return s;
+}
+
+sfp_status sfp__state_check_sum(const sfp_tensor_file *st, sfp_error *err)
+{
+    const char *format = sfp__tensor_file_meta(st, "format"), *version = sfp__tensor_file_meta(st, "version");
+    char now[16];
+    (void)snprintf(now, sizeof now, "%d", SFP_STATE_VERSION);
+    bool ours = format && strcmp(format, SFP_STATE_FORMAT) == 0 && version && strcmp(version, now) == 0;
+    if (!ours || !sfp__tensor_file_meta(st, SFP_CHECKSUM_KEY)) /* another version may sum in another way */
+        return SFP_OK;
+    char sum[SFP_CHECKSUM_MAX];
+    size_t count = 0, room = st->count + st->meta_count;
+    part *list = sfp__calloc(room, sizeof *list);
+    if (!list)
+        return sfp__fail_nomem(err);
+    for (size_t i = 0; i < st->meta_count; i++) {
+        part *p = &list[count];
+        p->name = st->meta[i].key;
+        p->value = st->meta[i].value;
+        count += strcmp(p->name, SFP_CHECKSUM_KEY) != 0;
+    }
+    for (size_t i = 0; i < st->count; i++) {
+        const sfp_tensor *t = &st->tensors[i];
+        list[count++] = (part){t->name, NULL, t};
+    }
+    sfp_status s = sum_parts(list, count, sum, err);
+    sfp__free(list);
+    return s ? s : sfp__safetensors_expect_sum(st, sum, err);
+}
