@@ -1,7 +1,7 @@
 /* The kernels no library has: layer norm, GELU and softmax attention with
  * prefix keys and values, each with its backward.
  *
- * One table a instruction set, chosen once at start (cpu.h); the plain-C table
+ * One table per instruction set, chosen once at start; the plain-C table
  * of kernels_ref.c is the oracle of all others.
  *
  * Layouts. "dense" is (m, n) row-major. "panels of w" is how a packed matrix
