@@ -89,15 +89,14 @@ static sfp_status get_rgb(const struct reader *r, const json_t *v, const char *n
 static sfp_status read_sizes(const struct reader *r, sfp_model_config *c)
 {
     const char *name;
-    sfp_status status = SFP_OK;
     const json_t *v = find(r, (const char *const[]){"num_heads", "num_attention_heads", NULL}, &name);
     if (v)
-        status = get_int(r, v, name, 4096, &c->heads);
-    if (status == SFP_OK && (v = find(r, (const char *const[]){"img_size", "image_size", "input_size", NULL}, &name)))
-        status = get_side(r, v, name, 65536, &c->img_size);
-    if (status == SFP_OK && (v = find(r, (const char *const[]){"patch_size", NULL}, &name)))
-        status = get_side(r, v, name, 65536, &c->patch_size);
-    return status;
+        TRY(get_int(r, v, name, 4096, &c->heads));
+    if ((v = find(r, (const char *const[]){"img_size", "image_size", "input_size", NULL}, &name)))
+        TRY(get_side(r, v, name, 65536, &c->img_size));
+    if ((v = find(r, (const char *const[]){"patch_size", NULL}, &name)))
+        TRY(get_side(r, v, name, 65536, &c->patch_size));
+    return SFP_OK;
 }
 
 static sfp_status read_numbers(const struct reader *r, sfp_model_config *c)
@@ -110,16 +109,15 @@ static sfp_status read_numbers(const struct reader *r, sfp_model_config *c)
             return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is %g, expected a number in (0, 1]", r->label, name, eps);
         c->ln_eps = (float)eps;
     }
-    sfp_status status = SFP_OK;
     if ((v = find(r, (const char *const[]){"mean", "image_mean", NULL}, &name))) {
-        status = get_rgb(r, v, name, false, c->mean);
-        c->has_mean = status == SFP_OK;
+        TRY(get_rgb(r, v, name, false, c->mean));
+        c->has_mean = true;
     }
-    if (status == SFP_OK && (v = find(r, (const char *const[]){"std", "image_std", NULL}, &name))) {
-        status = get_rgb(r, v, name, true, c->std);
-        c->has_std = status == SFP_OK;
+    if ((v = find(r, (const char *const[]){"std", "image_std", NULL}, &name))) {
+        TRY(get_rgb(r, v, name, true, c->std));
+        c->has_std = true;
     }
-    return status;
+    return SFP_OK;
 }
 
 static sfp_status read_activation(const struct reader *r, sfp_model_config *c)
@@ -144,9 +142,7 @@ static sfp_status alloc_names(const struct reader *r, const char *name, size_t n
 {
     if (n > CLASSES_MAX)
         return sfp__fail(r->err, SFP_ELIMIT, "%s: '%s' has %zu names, expected at most %d", r->label, name, n, CLASSES_MAX);
-    c->class_names = sfp__calloc(n, sizeof *c->class_names);
-    if (!c->class_names)
-        return sfp__fail_nomem(r->err);
+    TRY(sfp__alloc(&c->class_names, n, sizeof *c->class_names, r->err));
     c->class_count = n;
     return SFP_OK;
 }
@@ -163,18 +159,16 @@ static sfp_status put_name(const struct reader *r, const char *name, const json_
 
 static sfp_status names_of_array(const struct reader *r, const char *name, const json_t *v, sfp_model_config *c)
 {
-    sfp_status status = alloc_names(r, name, json_array_size(v), c);
-    for (size_t i = 0; i < c->class_count && status == SFP_OK; i++)
-        status = put_name(r, name, json_array_get(v, i), i, c);
-    return status;
+    TRY(alloc_names(r, name, json_array_size(v), c));
+    for (size_t i = 0; i < c->class_count; i++)
+        TRY(put_name(r, name, json_array_get(v, i), i, c));
+    return SFP_OK;
 }
 
 /* {"0": "cat", "1": "dog"}: with n keys, each distinct and below n, none is missing. */
 static sfp_status names_of_object(const struct reader *r, const char *name, json_t *v, sfp_model_config *c)
 {
-    sfp_status status = alloc_names(r, name, json_object_size(v), c);
-    if (status != SFP_OK)
-        return status;
+    TRY(alloc_names(r, name, json_object_size(v), c));
     const char *key;
     json_t *value;
     json_object_foreach(v, key, value)
@@ -184,9 +178,7 @@ static sfp_status names_of_object(const struct reader *r, const char *name, json
         if (i >= c->class_count || *end != '\0' || c->class_names[i])
             return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' has key '%s', expected each of 0..%zu once", r->label, name,
                              sfp__printable(key, (char[64]){0}, 64), c->class_count - 1);
-        status = put_name(r, name, value, i, c);
-        if (status != SFP_OK)
-            return status;
+        TRY(put_name(r, name, value, i, c));
     }
     return SFP_OK;
 }
@@ -217,14 +209,10 @@ static sfp_status read_root(const char *label, const json_t *root, sfp_model_con
             return sfp__fail(err, SFP_EFORMAT, "%s: '%s' is no object", label, sections[i - 1]);
         r.objects[i] = section;
     }
-    sfp_status status = read_sizes(&r, c);
-    if (status == SFP_OK)
-        status = read_numbers(&r, c);
-    if (status == SFP_OK)
-        status = read_activation(&r, c);
-    if (status == SFP_OK)
-        status = read_names(&r, c);
-    return status;
+    TRY(read_sizes(&r, c));
+    TRY(read_numbers(&r, c));
+    TRY(read_activation(&r, c));
+    return read_names(&r, c);
 }
 
 static sfp_status take_root(const char *label, const json_t *root, sfp_model_config *out, sfp_error *err)
@@ -266,14 +254,14 @@ static sfp_status read_if_there(const char *path, sfp_model_config *out, bool *f
 /* mean and std where config.json, at `path` with its name from `dir` on, has none. */
 static sfp_status add_preprocessor(char *path, size_t dir, sfp_model_config *c, const char **from, sfp_error *err)
 {
-    sfp_model_config more = {0};
+    OWNED_BY(sfp__model_config_done) sfp_model_config more = {0};
     bool found = false;
     if (c->has_mean && c->has_std)
         return SFP_OK;
     memcpy(path + dir, PREPROCESSOR, sizeof PREPROCESSOR);
-    sfp_status status = read_if_there(path, &more, &found, err);
-    if (status != SFP_OK || !found)
-        return status;
+    TRY(read_if_there(path, &more, &found, err));
+    if (!found)
+        return SFP_OK;
     if (!c->has_mean && more.has_mean)
         memcpy(c->mean, more.mean, sizeof c->mean);
     if (!c->has_std && more.has_std)
@@ -281,7 +269,6 @@ static sfp_status add_preprocessor(char *path, size_t dir, sfp_model_config *c, 
     c->has_mean |= more.has_mean;
     c->has_std |= more.has_std;
     *from = "config.json and " PREPROCESSOR " beside it";
-    sfp__model_config_done(&more);
     return SFP_OK;
 }
 
@@ -291,33 +278,29 @@ sfp_status sfp__model_config_find(const char *weights_path, const char *inside, 
     const char *slash = strrchr(weights_path, '/'), *name = slash ? slash + 1 : weights_path, *dot = strrchr(name, '.');
     size_t dir = (size_t)(name - weights_path), stem = dot && dot != name ? (size_t)(dot - weights_path) : strlen(weights_path);
     size_t room = strlen(weights_path) + sizeof PREPROCESSOR;
-    char *path = sfp__malloc(room);
+    OWNED char *path = sfp__malloc(room);
     if (!path)
         return sfp__fail_nomem(err);
-    sfp_model_config c = {0};
+    OWNED_BY(sfp__model_config_done) sfp_model_config c = {0};
     bool found = false;
     const char *where = "the config beside it";
     memcpy(path, weights_path, stem);
     memcpy(path + stem, ".json", sizeof ".json");
-    sfp_status status = read_if_there(path, &c, &found, err);
-    if (status == SFP_OK && !found && inside) {
+    TRY(read_if_there(path, &c, &found, err));
+    if (!found && inside) {
         where = "the config in its metadata";
-        status = sfp__model_config_parse(weights_path, inside, strlen(inside), &c, err);
-        found = status == SFP_OK;
+        TRY(sfp__model_config_parse(weights_path, inside, strlen(inside), &c, err));
+        found = true;
     }
-    if (status == SFP_OK && !found) {
+    if (!found) {
         memcpy(path + dir, "config.json", sizeof "config.json");
-        status = read_if_there(path, &c, &found, err);
-        if (status == SFP_OK && found)
-            status = add_preprocessor(path, dir, &c, &where, err);
-    }
-    sfp__free(path);
-    if (status != SFP_OK) {
-        sfp__model_config_done(&c);
-        return status;
+        TRY(read_if_there(path, &c, &found, err));
+        if (found)
+            TRY(add_preprocessor(path, dir, &c, &where, err));
     }
     if (found)
         *out = c;
+    c = (sfp_model_config){0};
     *from = found ? where : NULL;
     return SFP_OK;
 }

@@ -5,8 +5,6 @@
  * writer never touches the old file until the new one is on the disk. */
 #include "io/file.h"
 
-#include "base/mem.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -16,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* read() and write() take at most this in one call on Linux */
+/* pread() and write() take at most this in one call on Linux */
 #define IO_CHUNK ((size_t)1 << 30)
 
 static sfp_status check_regular(const char *path, const struct stat *st, sfp_error *err)
@@ -48,7 +46,7 @@ int64_t sfp__fd_read_at(int fd, void *bytes, size_t n, int64_t offset)
 {
     size_t done = 0;
     for (ssize_t got = 1; done < n && got != 0; done += got > 0 ? (size_t)got : 0) {
-        got = pread(fd, (uint8_t *)bytes + done, n - done, (off_t)(offset + (int64_t)done));
+        got = pread(fd, (uint8_t *)bytes + done, n - done < IO_CHUNK ? n - done : IO_CHUNK, (off_t)(offset + (int64_t)done));
         if (got < 0 && errno != EINTR)
             return -1;
     }
@@ -77,39 +75,30 @@ static bool is_handed_over(const char *path)
 
 sfp_status sfp__file_open(const char *path, FILE **out, sfp_error *err)
 {
-    int fd = -1;
+    OWNED_BY(sfp__fd_close) int fd = -1;
     size_t size = 0;
-    bool pipe = is_handed_over(path);
-    sfp_status status = SFP_OK;
-    if (!pipe)
-        status = sfp__fd_open(path, &fd, &size, err);
+    if (!is_handed_over(path))
+        TRY(sfp__fd_open(path, &fd, &size, err));
     else if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
-        status = sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
-    if (status != SFP_OK)
-        return status;
-    FILE *f = fdopen(fd, "r");
-    if (!f) {
-        (void)close(fd);
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
-    }
+    FILE *f = fdopen(fd, "r");
+    if (!f)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
+    fd = -1; /* the stream's */
     *out = f;
     return SFP_OK;
 }
 
 sfp_status sfp__map_open(const char *path, sfp_map *out, sfp_error *err)
 {
-    int fd = -1;
+    OWNED_BY(sfp__fd_close) int fd = -1; /* the mapping stays */
     size_t size = 0;
-    sfp_status status = open_filled(path, &fd, &size, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(open_filled(path, &fd, &size, err));
     void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED)
-        status = sfp__fail_errno(err, SFP_EIO, "%s: cannot map %zu bytes", path, size);
-    else
-        *out = (sfp_map){p, size};
-    (void)close(fd); /* the mapping stays */
-    return status;
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot map %zu bytes", path, size);
+    *out = (sfp_map){p, size};
+    return SFP_OK;
 }
 
 void sfp__map_close(sfp_map *m)
@@ -119,49 +108,25 @@ void sfp__map_close(sfp_map *m)
     *m = (sfp_map){0};
 }
 
-static sfp_status read_all(const char *path, int fd, uint8_t *bytes, size_t size, sfp_error *err)
-{
-    for (size_t done = 0; done < size;) {
-        size_t want = size - done < IO_CHUNK ? size - done : IO_CHUNK;
-        ssize_t n = read(fd, bytes + done, want);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
-        if (n == 0)
-            return sfp__fail(err, SFP_EIO, "%s: ends after %zu bytes, expected %zu", path, done, size);
-        done += (size_t)n;
-    }
-    return SFP_OK;
-}
-
 sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *size, sfp_error *err)
 {
-    int fd = -1;
+    OWNED_BY(sfp__fd_close) int fd = -1;
+    OWNED uint8_t *block = NULL;
     size_t n = 0;
-    uint8_t *block = NULL;
-    sfp_status status = open_filled(path, &fd, &n, err);
-    if (status != SFP_OK)
-        return status;
-    if (n > max_bytes) {
-        status = sfp__fail(err, SFP_ELIMIT, "%s: has %zu bytes, expected at most %zu", path, n, max_bytes);
-        goto done;
-    }
+    TRY(open_filled(path, &fd, &n, err));
+    if (n > max_bytes)
+        return sfp__fail(err, SFP_ELIMIT, "%s: has %zu bytes, expected at most %zu", path, n, max_bytes);
     block = sfp__malloc(n);
-    if (!block) {
-        status = sfp__fail_nomem(err);
-        goto done;
-    }
-    status = read_all(path, fd, block, n, err);
-    if (status != SFP_OK)
-        goto done;
-    *bytes = block;
+    if (!block)
+        return sfp__fail_nomem(err);
+    int64_t got = sfp__fd_read_at(fd, block, n, 0);
+    if (got < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+    if ((size_t)got < n)
+        return sfp__fail(err, SFP_EIO, "%s: ends after %lld bytes, expected %zu", path, (long long)got, n);
+    *bytes = TAKE(block);
     *size = n;
-    block = NULL;
-done:
-    (void)close(fd);
-    sfp__free(block);
-    return status;
+    return SFP_OK;
 }
 
 /* Creates a file of its own beside PATH. A left-over of a killed process with our number is stepped around. */
@@ -187,22 +152,15 @@ sfp_status sfp__writer_open(const char *path, sfp_writer *out, sfp_error *err)
 {
     /* a rename over a device or a directory is never what was meant */
     struct stat st;
-    if (stat(path, &st) == 0) {
-        sfp_status status = check_regular(path, &st, err);
-        if (status != SFP_OK)
-            return status;
-    }
+    if (stat(path, &st) == 0)
+        TRY(check_regular(path, &st, err));
     size_t room = strlen(path) + 40;
-    char *tmp = sfp__malloc(room);
+    OWNED char *tmp = sfp__malloc(room);
     if (!tmp)
         return sfp__fail_nomem(err);
     int fd = -1;
-    sfp_status status = open_tmp(path, tmp, room, &fd, err);
-    if (status != SFP_OK) {
-        sfp__free(tmp);
-        return status;
-    }
-    *out = (sfp_writer){path, tmp, fd};
+    TRY(open_tmp(path, tmp, room, &fd, err));
+    *out = (sfp_writer){path, TAKE(tmp), fd};
     return SFP_OK;
 }
 
@@ -233,34 +191,24 @@ static sfp_status sync_directory(const char *path, char *scratch, sfp_error *err
         scratch[n] = '\0';
         dir = scratch;
     }
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return SFP_OK;
-    sfp_status status = SFP_OK;
-    if (fsync(fd) != 0 && errno == EIO)
-        status = sfp__fail_errno(err, SFP_EIO, "%s: cannot sync its directory", path);
-    (void)close(fd);
-    return status;
+    OWNED_BY(sfp__fd_close) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && fsync(fd) != 0 && errno == EIO)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot sync its directory", path);
+    return SFP_OK;
 }
 
-sfp_status sfp__writer_commit(sfp_writer *w, sfp_error *err)
+sfp_status sfp__writer_commit(sfp_writer *out, sfp_error *err)
 {
-    if (fsync(w->fd) != 0) {
-        sfp_status status = sfp__fail_errno(err, SFP_EIO, "%s: cannot sync", w->path);
-        sfp__writer_abort(w);
-        return status;
-    }
-    int fd = w->fd;
-    w->fd = -1;
-    if (close(fd) != 0 || rename(w->tmp, w->path) != 0) {
-        sfp_status status = sfp__fail_errno(err, SFP_EIO, "%s: cannot replace", w->path);
-        sfp__writer_abort(w);
-        return status;
-    }
-    sfp_status status = sync_directory(w->path, w->tmp, err); /* tmp has room for any part of path */
-    sfp__free(w->tmp);
-    *w = (sfp_writer){.fd = -1};
-    return status;
+    OWNED_BY(sfp__writer_abort) sfp_writer w = *out;
+    *out = (sfp_writer){.fd = -1};
+    if (fsync(w.fd) != 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot sync", w.path);
+    int fd = w.fd;
+    w.fd = -1;
+    if (close(fd) != 0 || rename(w.tmp, w.path) != 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot replace", w.path);
+    OWNED char *scratch = TAKE(w.tmp); /* has room for any part of path */
+    return sync_directory(w.path, scratch, err);
 }
 
 void sfp__writer_abort(sfp_writer *w)
@@ -295,13 +243,11 @@ sfp_status sfp__file_keep(const char *path, const char *kept, sfp_error *err)
     size_t room = strlen(kept) + sizeof ".tmp";
     if (access(path, F_OK) != 0)
         return SFP_OK;
-    char *aside = sfp__malloc(room);
+    OWNED char *aside = sfp__malloc(room);
     if (!aside)
         return sfp__fail_nomem(err);
     (void)snprintf(aside, room, "%s.tmp", kept);
-    sfp_status status = keep_by_link(path, kept, aside, err);
-    sfp__free(aside);
-    return status;
+    return keep_by_link(path, kept, aside, err);
 }
 
 static bool is_damage(sfp_status s)
@@ -330,12 +276,8 @@ sfp_status sfp__file_or_kept(const char *path, const char *kept, sfp_file_reader
 
 sfp_status sfp__file_write(const char *path, const void *bytes, size_t size, sfp_error *err)
 {
-    sfp_writer w = {.fd = -1};
-    sfp_status status = sfp__writer_open(path, &w, err);
-    if (status == SFP_OK)
-        status = sfp__writer_put(&w, bytes, size, err);
-    if (status == SFP_OK)
-        status = sfp__writer_commit(&w, err);
-    sfp__writer_abort(&w);
-    return status;
+    OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
+    TRY(sfp__writer_open(path, &w, err));
+    TRY(sfp__writer_put(&w, bytes, size, err));
+    return sfp__writer_commit(&w, err);
 }

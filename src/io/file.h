@@ -57,8 +57,8 @@ typedef struct sfp_writer {
 sfp_status sfp__writer_open(const char *path, sfp_writer *out, sfp_error *err);
 sfp_status sfp__writer_put(sfp_writer *w, const void *bytes, size_t size, sfp_error *err);
 sfp_status sfp__writer_commit(sfp_writer *w, sfp_error *err);
-void sfp__writer_abort(
-    sfp_writer *w); /* a writer that is not open: nothing. OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1}; */
+/* A writer that is not open: nothing. OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1}; */
+void sfp__writer_abort(sfp_writer *w);
 
 /* Before PATH is replaced: it becomes KEPT too, in place of what was there. Where the file system has no links it is only KEPT
  * then. No file at PATH: nothing to keep. */

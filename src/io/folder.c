@@ -1,7 +1,7 @@
 /* The lock is on the folder itself (flock): nothing lies about, and the kernel lets go of it however a process ends. */
 #include "io/folder.h"
 
-#include "base/mem.h"
+#include "io/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -60,14 +60,13 @@ static bool make(char *path, int *made)
 sfp_status sfp__folder_make(const char *path, int *made, sfp_error *err)
 {
     int n = 0;
-    char *copy = sfp__strdup(path);
+    OWNED char *copy = sfp__strdup(path);
     if (!copy)
         return sfp__fail_nomem(err);
-    sfp_status s = make(copy, &n) ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", path);
-    sfp__free(copy);
-    if (!s)
-        *made = n;
-    return s;
+    if (!make(copy, &n))
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", path);
+    *made = n;
+    return SFP_OK;
 }
 
 sfp_status sfp__folder_make_for(const char *file, sfp_error *err)
@@ -76,21 +75,18 @@ sfp_status sfp__folder_make_for(const char *file, sfp_error *err)
     int made;
     if (n == 0)
         return SFP_OK;
-    char *parent = sfp__strdup(file);
+    OWNED char *parent = sfp__strdup(file);
     if (!parent)
         return sfp__fail_nomem(err);
     parent[n] = '\0';
-    sfp_status s = sfp__folder_make(parent, &made, err);
-    sfp__free(parent);
-    return s;
+    return sfp__folder_make(parent, &made, err);
 }
 
 void sfp__folder_unmake(const char *path, int made)
 {
-    char *copy = made > 0 ? sfp__strdup(path) : NULL;
+    OWNED char *copy = made > 0 ? sfp__strdup(path) : NULL;
     if (copy)
         unmake(copy, made);
-    sfp__free(copy);
 }
 
 static sfp_status open_folder(const char *path, int *fd, sfp_error *err)
@@ -107,37 +103,26 @@ static sfp_status open_folder(const char *path, int *fd, sfp_error *err)
 
 sfp_status sfp__folder_lock(const char *path, int *lock, sfp_error *err)
 {
-    int fd;
-    sfp_status s = open_folder(path, &fd, err);
-    if (s)
-        return s;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        *lock = fd;
-        return SFP_OK;
-    }
-    bool taken = errno == EWOULDBLOCK;
-    (void)close(fd);
-    if (taken)
+    OWNED_BY(sfp__fd_close) int fd = -1;
+    TRY(open_folder(path, &fd, err));
+    bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (!ours && errno == EWOULDBLOCK)
         return sfp__fail(err, SFP_EINVAL, "%s: another run is writing there", path);
-    *lock = -1; /* some network file systems lock only what is open for writing, which a folder never is */
+    *lock = ours ? fd : -1; /* some network file systems lock only what is open for writing, which a folder never is */
+    fd = ours ? -1 : fd;
     return SFP_OK;
 }
 
 void sfp__folder_unlock(int lock)
 {
-    if (lock >= 0)
-        (void)close(lock);
+    sfp__fd_close(&lock);
 }
 
 bool sfp__folder_has(const char *path, const char *name)
 {
-    int fd;
+    OWNED_BY(sfp__fd_close) int fd = -1;
     struct stat st;
-    if (open_folder(path, &fd, NULL) != SFP_OK)
-        return false;
-    bool there = fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-    (void)close(fd);
-    return there;
+    return open_folder(path, &fd, NULL) == SFP_OK && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 static bool matches(const char *name, const char *pattern)
@@ -162,25 +147,29 @@ static bool is_one_of(int fd, const char *name, size_t count, const char *const 
     return false;
 }
 
+static void close_dir(DIR *d)
+{
+    if (d)
+        (void)closedir(d);
+}
+DEFINE_OWNED_PTR(DIR, close_dir)
+
 sfp_status sfp__folder_remove(const char *path, size_t count, const char *const *names, size_t kept, const char *const *keep,
                               sfp_error *err)
 {
-    int fd;
-    sfp_status s = open_folder(path, &fd, err);
-    if (s)
-        return s;
-    DIR *d = fdopendir(fd); /* owns fd */
-    if (!d) {
-        s = sfp__fail_errno(err, SFP_EIO, "%s: cannot read the folder", path);
+    OWNED_PTR(close_dir) DIR *d = NULL;
+    int fd = -1;
+    TRY(open_folder(path, &fd, err));
+    if (!(d = fdopendir(fd))) { /* owns fd */
+        (void)sfp__fail_errno(err, SFP_EIO, "%s: cannot read the folder", path);
         (void)close(fd);
-        return s;
+        return SFP_EIO;
     }
-    for (size_t i = 0; !s && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         rewinddir(d);
-        for (const struct dirent *e; !s && (e = readdir(d));)
+        for (const struct dirent *e; (e = readdir(d));)
             if (matches(e->d_name, names[i]) && !is_one_of(fd, e->d_name, kept, keep) && unlinkat(fd, e->d_name, 0) != 0)
-                s = sfp__fail_errno(err, SFP_EIO, "%s/%s: cannot remove", path, e->d_name);
+                return sfp__fail_errno(err, SFP_EIO, "%s/%s: cannot remove", path, e->d_name);
     }
-    (void)closedir(d);
-    return s;
+    return SFP_OK;
 }

@@ -7,7 +7,8 @@
 /* Room for a picture, once its size is within the limits; messages begin with `label`. */
 sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp_image *out, sfp_error *err);
 
-/* One picture to RGB. *orientation is 1..8, looked for only when opt->exif_orientation is set (else 1). */
+/* One picture to RGB; whatever happens, *out is the caller's to free. *orientation is 1..8, looked for only when
+ * opt->exif_orientation is set (else 1). */
 typedef sfp_status sfp_decode_fn(const char *label, const uint8_t *bytes, size_t size, const sfp_image_options *opt,
                                  sfp_image *out, int *orientation, sfp_error *err);
 sfp_decode_fn sfp__jpeg_decode, sfp__png_decode, sfp__webp_decode;

@@ -79,10 +79,8 @@ sfp_status sfp__image_orient(sfp_image *im, int orientation, sfp_error *err)
     ptrdiff_t step_x = ways[orientation].swap ? row : column, step_y = ways[orientation].swap ? column : row;
 
     sfp_image turned = {0};
-    sfp_status status = sfp__image_alloc("turned picture", ways[orientation].swap ? h : w, ways[orientation].swap ? w : h,
-                                         SIZE_MAX, &turned, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(sfp__image_alloc("turned picture", ways[orientation].swap ? h : w, ways[orientation].swap ? w : h, SIZE_MAX, &turned,
+                         err));
     uint8_t *to = turned.rgb;
     for (int y = 0; y < turned.height; y++) {
         for (int x = 0; x < turned.width; x++, to += 3)

@@ -62,31 +62,22 @@ sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, 
     sfp_decode_fn *decode = find_decoder(bytes, size);
     if (!decode)
         return sfp__fail(err, SFP_EFORMAT, "%s: is no JPEG, PNG or WebP picture", label);
-    sfp_image im = {0};
+    OWNED_BY(sfp__image_done) sfp_image im = {0};
     int orientation = 1;
-    sfp_status status = decode(label, bytes, size, opt, &im, &orientation, err);
-    if (status != SFP_OK)
-        return status;
-    status = sfp__image_orient(&im, orientation, err);
-    if (status != SFP_OK) {
-        sfp__image_done(&im);
-        return status;
-    }
+    TRY(decode(label, bytes, size, opt, &im, &orientation, err));
+    TRY(sfp__image_orient(&im, orientation, err));
     *out = im;
+    im = (sfp_image){0};
     return SFP_OK;
 }
 
 sfp_status sfp__image_load(const char *path, const sfp_image_options *opt, sfp_image *out, sfp_error *err)
 {
     size_t max_bytes = opt ? opt->max_bytes : sfp__image_options_defaults().max_bytes;
-    uint8_t *bytes = NULL;
+    OWNED uint8_t *bytes = NULL;
     size_t size = 0;
-    sfp_status status = sfp__file_read(path, max_bytes, &bytes, &size, err);
-    if (status != SFP_OK)
-        return status;
-    status = sfp__image_decode(path, bytes, size, opt, out, err);
-    sfp__free(bytes);
-    return status;
+    TRY(sfp__file_read(path, max_bytes, &bytes, &size, err));
+    return sfp__image_decode(path, bytes, size, opt, out, err);
 }
 
 bool sfp__image_name(const char *path)
@@ -108,9 +99,7 @@ sfp_status sfp__image_crop(const sfp_image *im, int left, int top, int width, in
         return sfp__fail(err, SFP_EINVAL, "crop of %d x %d at (%d, %d) does not lie inside a picture of %d x %d", width, height,
                          left, top, im->width, im->height);
     sfp_image cut = {0};
-    sfp_status status = sfp__image_alloc("crop", width, height, SIZE_MAX, &cut, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(sfp__image_alloc("crop", width, height, SIZE_MAX, &cut, err));
     size_t row = (size_t)width * 3, stride = (size_t)im->width * 3;
     const uint8_t *from = im->rgb + (size_t)top * stride + (size_t)left * 3;
     for (int y = 0; y < height; y++)
@@ -151,10 +140,7 @@ sfp_status sfp__image_encode_png(const char *label, const sfp_image *im, sfp_tex
 
 sfp_status sfp__image_write_png(const char *path, const sfp_image *im, sfp_error *err)
 {
-    sfp_text png = {0};
-    sfp_status status = sfp__image_encode_png(path, im, &png, err);
-    if (status == SFP_OK)
-        status = sfp__file_write(path, png.s, png.length, err);
-    sfp__text_done(&png);
-    return status;
+    OWNED_BY(sfp__text_done) sfp_text png = {0};
+    TRY(sfp__image_encode_png(path, im, &png, err));
+    return sfp__file_write(path, png.s, png.length, err);
 }

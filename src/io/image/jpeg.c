@@ -152,11 +152,7 @@ sfp_status sfp__jpeg_decode(const char *label, const uint8_t *bytes, size_t size
     decode_guarded(&r, bytes, size);
     jpeg_destroy_decompress(&r.info);
     sfp__free(r.row);
-    if (r.status != SFP_OK) {
-        sfp__image_done(&r.image);
-        return r.status;
-    }
     *out = r.image;
     *orientation = r.orientation;
-    return SFP_OK;
+    return r.status;
 }

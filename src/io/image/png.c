@@ -40,9 +40,7 @@ static sfp_status decode(const char *label, spng_ctx *ctx, const uint8_t *bytes,
         code = spng_get_ihdr(ctx, &head);
     if (code)
         return fail_code(label, code, err);
-    sfp_status status = sfp__image_alloc(label, head.width, head.height, opt->max_pixels, im, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(sfp__image_alloc(label, head.width, head.height, opt->max_pixels, im, err));
     size_t have = (size_t)im->width * (size_t)im->height * 3;
     code = spng_decoded_image_size(ctx, SPNG_FMT_RGB8, &expected);
     if (!code && expected != have)
@@ -52,20 +50,15 @@ static sfp_status decode(const char *label, spng_ctx *ctx, const uint8_t *bytes,
     return code ? fail_code(label, code, err) : SFP_OK;
 }
 
+DEFINE_OWNED_PTR(spng_ctx, spng_ctx_free)
+
 sfp_status sfp__png_decode(const char *label, const uint8_t *bytes, size_t size, const sfp_image_options *opt, sfp_image *out,
                            int *orientation, sfp_error *err)
 {
-    sfp_image im = {0};
-    spng_ctx *ctx = spng_ctx_new(0);
+    OWNED_PTR(spng_ctx_free) spng_ctx *ctx = spng_ctx_new(0);
     if (!ctx)
         return sfp__fail(err, SFP_ENOMEM, "%s: cannot start the PNG decoder", label);
-    sfp_status status = decode(label, ctx, bytes, size, opt, &im, err);
-    if (status == SFP_OK) {
-        *orientation = opt->exif_orientation ? find_orientation(ctx) : 1;
-        *out = im;
-    } else {
-        sfp__image_done(&im);
-    }
-    spng_ctx_free(ctx);
-    return status;
+    TRY(decode(label, ctx, bytes, size, opt, out, err));
+    *orientation = opt->exif_orientation ? find_orientation(ctx) : 1;
+    return SFP_OK;
 }

@@ -296,34 +296,27 @@ AVX2 static void vertical_avx2(const struct axis *a, const uint8_t *src, size_t 
 static sfp_status resize_into(const sfp_image *im, int64_t full_w, int64_t full_h, sfp_filter filter, int64_t left, int64_t top,
                               sfp_image *out, sfp_error *err)
 {
-    struct axis across = {0}, down = {0};
-    uint8_t *middle = NULL; /* the rows between the passes */
-    sfp_status status = SFP_OK;
+    OWNED_BY(axis_done) struct axis across = {0}, down = {0};
+    OWNED uint8_t *middle = NULL; /* the rows between the passes */
     bool pass_x = full_w != im->width, pass_y = full_h != im->height;
     int row0 = (int)top, rows = out->height; /* input rows needed; without a vertical pass top lies inside */
     size_t stride = (size_t)im->width * 3, bytes = (size_t)out->width * 3;
 
     if (pass_y) {
-        status = axis_init(&down, im->height, full_h, top, out->height, filter, err);
-        if (status != SFP_OK)
-            goto done;
+        TRY(axis_init(&down, im->height, full_h, top, out->height, filter, err));
         int bottom = out->height - 1;
         row0 = down.first[0];
         rows = down.first[bottom] + down.taps[bottom] - row0;
     }
     const uint8_t *src = im->rgb + (size_t)row0 * stride;
     if (pass_x) {
-        status = axis_init(&across, im->width, full_w, left, out->width, filter, err);
-        if (status != SFP_OK)
-            goto done;
+        TRY(axis_init(&across, im->width, full_w, left, out->width, filter, err));
         uint8_t *to = out->rgb;
         if (pass_y) {
             size_t need;
             middle = sfp__mul_size(bytes, (size_t)rows, &need) ? sfp__malloc(need) : NULL;
-            if (!middle) {
-                status = sfp__fail_nomem(err);
-                goto done;
-            }
+            if (!middle)
+                return sfp__fail_nomem(err);
             to = middle;
         }
         PICK(horizontal)(&across, src, stride, rows, to);
@@ -334,11 +327,7 @@ static sfp_status resize_into(const sfp_image *im, int64_t full_w, int64_t full_
     }
     if (pass_y)
         PICK(vertical)(&down, src, stride, row0, bytes, out->rgb);
-done:
-    sfp__free(middle);
-    axis_done(&across);
-    axis_done(&down);
-    return status;
+    return SFP_OK;
 }
 
 static sfp_status resize_window(const sfp_image *im, int64_t full_w, int64_t full_h, sfp_filter filter, int64_t left, int64_t top,
@@ -346,16 +335,11 @@ static sfp_status resize_window(const sfp_image *im, int64_t full_w, int64_t ful
 {
     if (full_w == im->width && full_h == im->height)
         return sfp__image_crop(im, (int)left, (int)top, width, height, out, err);
-    sfp_image made = {0};
-    sfp_status status = sfp__image_alloc("resized picture", width, height, SIZE_MAX, &made, err);
-    if (status != SFP_OK)
-        return status;
-    status = resize_into(im, full_w, full_h, filter, left, top, &made, err);
-    if (status != SFP_OK) {
-        sfp__image_done(&made);
-        return status;
-    }
+    OWNED_BY(sfp__image_done) sfp_image made = {0};
+    TRY(sfp__image_alloc("resized picture", width, height, SIZE_MAX, &made, err));
+    TRY(resize_into(im, full_w, full_h, filter, left, top, &made, err));
     *out = made;
+    made = (sfp_image){0};
     return SFP_OK;
 }
 
@@ -368,9 +352,7 @@ static sfp_status check_source(const sfp_image *im, sfp_error *err)
 
 sfp_status sfp__image_resize(const sfp_image *im, int width, int height, sfp_filter filter, sfp_image *out, sfp_error *err)
 {
-    sfp_status status = check_source(im, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(check_source(im, err));
     if (width < 1 || height < 1)
         return sfp__fail(err, SFP_EINVAL, "cannot resize to %d x %d", width, height);
     return resize_window(im, width, height, filter, 0, 0, width, height, out, err);
@@ -378,9 +360,7 @@ sfp_status sfp__image_resize(const sfp_image *im, int width, int height, sfp_fil
 
 sfp_status sfp__image_fit(const sfp_image *im, int size, sfp_resize how, sfp_image *out, sfp_error *err)
 {
-    sfp_status status = check_source(im, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(check_source(im, err));
     if (size < 1 || size > INT_MAX / 256)
         return sfp__fail(err, SFP_EINVAL, "cannot fit a picture to size %d", size);
     if (how == SFP_RESIZE_SQUASH)

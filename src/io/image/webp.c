@@ -49,23 +49,17 @@ sfp_status sfp__webp_decode(const char *label, const uint8_t *bytes, size_t size
         return fail_code(label, code, err);
     if (config.input.has_animation)
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: WebP is animated, expected a still picture", label);
-    sfp_image im = {0};
-    sfp_status status = sfp__image_alloc(label, config.input.width, config.input.height, opt->max_pixels, &im, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(sfp__image_alloc(label, config.input.width, config.input.height, opt->max_pixels, out, err));
     /* WebP is at most 16,383 a side: the stride fits an int */
     config.output.colorspace = MODE_RGB;
     config.output.is_external_memory = 1;
-    config.output.u.RGBA.rgba = im.rgb;
-    config.output.u.RGBA.stride = im.width * 3;
-    config.output.u.RGBA.size = (size_t)im.width * (size_t)im.height * 3;
+    config.output.u.RGBA.rgba = out->rgb;
+    config.output.u.RGBA.stride = out->width * 3;
+    config.output.u.RGBA.size = (size_t)out->width * (size_t)out->height * 3;
     code = WebPDecode(bytes, size, &config);
     WebPFreeDecBuffer(&config.output);
-    if (code != VP8_STATUS_OK) {
-        sfp__image_done(&im);
+    if (code != VP8_STATUS_OK)
         return fail_code(label, code, err);
-    }
     *orientation = opt->exif_orientation ? find_orientation(bytes, size) : 1;
-    *out = im;
     return SFP_OK;
 }

@@ -252,8 +252,8 @@ static bool is_npz(const uint8_t *bytes, size_t size, const sfp_zip *zip)
 {
     (void)bytes;
     (void)size;
-    for (size_t i = 0; zip && i < sfp__zip_count(zip); i++)
-        if (stem(sfp__zip_at(zip, i)->name))
+    for (size_t i = 0; zip && i < zip->count; i++)
+        if (stem(zip->members[i].name))
             return true;
     return false;
 }
@@ -284,8 +284,8 @@ static sfp_status open_npz(sfp_tensor_file *f, const uint8_t *bytes, size_t size
 {
     (void)bytes;
     (void)size;
-    for (size_t i = 0; i < sfp__zip_count(zip); i++)
-        TRY(add_member(f, zip, sfp__zip_at(zip, i), err));
+    for (size_t i = 0; i < zip->count; i++)
+        TRY(add_member(f, zip, &zip->members[i], err));
     return SFP_OK;
 }
 

@@ -24,9 +24,9 @@ static size_t pickle_prefix(const char *name)
 
 static const sfp_zip_member *find_pickle(const sfp_zip *zip)
 {
-    for (size_t i = 0; i < sfp__zip_count(zip); i++)
-        if (pickle_prefix(sfp__zip_at(zip, i)->name))
-            return sfp__zip_at(zip, i);
+    for (size_t i = 0; i < zip->count; i++)
+        if (pickle_prefix(zip->members[i].name))
+            return &zip->members[i];
     return NULL;
 }
 
@@ -37,57 +37,52 @@ static bool is_zip(const uint8_t *bytes, size_t size, const sfp_zip *zip)
     return zip && find_pickle(zip);
 }
 
+static void storages_done(sfp__torch_storages *s)
+{
+    sfp__free(s->list);
+}
+
 /* Where the bytes of each storage are: member by member, each checked once. `seen` (members) holds what was. */
 static sfp_status place_storages(sfp_tensor_file *f, const sfp_zip *zip, const char *folder, size_t length, const uint8_t **seen,
                                  sfp__torch_storages *s, size_t *total, sfp_error *err)
 {
-    sfp_text name = {0};
-    sfp_status status = SFP_OK;
-    for (size_t i = 0; status == SFP_OK && i < s->count; i++) {
+    OWNED_BY(sfp__text_done) sfp_text name = {0};
+    for (size_t i = 0; i < s->count; i++) {
         sfp__torch_storage *one = &s->list[i];
         name.length = 0;
-        sfp__text_putn(&name, folder, length);
-        sfp__text_put(&name, "data/");
-        sfp__text_put(&name, one->key);
-        if (name.failed) {
-            status = sfp__fail_nomem(err);
-            break;
-        }
+        sfp__text_printf(&name, "%.*sdata/%s", (int)length, folder, one->key);
+        if (name.failed)
+            return sfp__fail_nomem(err);
         const sfp_zip_member *m = sfp__zip_find(zip, name.s);
         char shown[SFP_NAME_MAX];
         size_t wanted;
-        if (!m) {
-            status = sfp__fail(err, SFP_EFORMAT, "%s: storage '%s' is missing in the zip archive", f->path,
-                               sfp__printable(name.s, shown, sizeof shown));
-        } else if (!sfp__mul_size(one->count, sfp__dtype_size(one->dtype), &wanted) || wanted > m->size) {
-            status = sfp__fail(err, SFP_EFORMAT, "%s: storage '%s' has %zu bytes, expected %zu elements of %s", f->path,
-                               sfp__printable(name.s, shown, sizeof shown), m->size, one->count, sfp__dtype_name(one->dtype));
-        } else {
-            const uint8_t **at = &seen[m - sfp__zip_at(zip, 0)];
-            uint8_t *owned = NULL;
-            if (!*at) {
-                *total += m->size;
-                status = sfp__zip_bytes(zip, m, at, &owned, err);
-            }
-            if (status == SFP_OK && owned)
-                status = sfp__tensor_file_own(f, owned, err);
-            one->bytes = *at;
+        if (!m)
+            return sfp__fail(err, SFP_EFORMAT, "%s: storage '%s' is missing in the zip archive", f->path,
+                             sfp__printable(name.s, shown, sizeof shown));
+        if (!sfp__mul_size(one->count, sfp__dtype_size(one->dtype), &wanted) || wanted > m->size)
+            return sfp__fail(err, SFP_EFORMAT, "%s: storage '%s' has %zu bytes, expected %zu elements of %s", f->path,
+                             sfp__printable(name.s, shown, sizeof shown), m->size, one->count, sfp__dtype_name(one->dtype));
+        const uint8_t **at = &seen[m - zip->members];
+        uint8_t *unpacked = NULL;
+        if (!*at) {
+            *total += m->size;
+            TRY(sfp__zip_bytes(zip, m, at, &unpacked, err));
         }
+        if (unpacked)
+            TRY(sfp__tensor_file_own(f, unpacked, err));
+        one->bytes = *at;
     }
-    sfp__text_done(&name);
-    return status;
+    return SFP_OK;
 }
 
 /* Numbers are used as they lie; a file says so when they are the other way round. */
 static sfp_status check_order(const sfp_tensor_file *f, const sfp_zip *zip, const char *folder, size_t length, sfp_error *err)
 {
-    sfp_text name = {0};
-    sfp__text_putn(&name, folder, length);
-    sfp__text_put(&name, "byteorder");
+    OWNED_BY(sfp__text_done) sfp_text name = {0};
+    sfp__text_printf(&name, "%.*sbyteorder", (int)length, folder);
     if (name.failed)
         return sfp__fail_nomem(err);
     const sfp_zip_member *m = sfp__zip_find(zip, name.s);
-    sfp__text_done(&name);
     if (m && !m->deflated && m->size == 3 && memcmp(m->data, "big", 3) == 0)
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: was saved with big-endian numbers, expected little-endian", f->path);
     return SFP_OK;
@@ -100,29 +95,18 @@ static sfp_status open_zip(sfp_tensor_file *f, const uint8_t *bytes, size_t size
     const sfp_zip_member *m = find_pickle(zip);
     size_t prefix = pickle_prefix(m->name), total = 0;
     sfp_pickle_limits limits = sfp__torch_limits();
-    sfp_pickle *p = NULL;
-    sfp__torch_storages storages = {0};
+    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
+    OWNED_BY(storages_done) sfp__torch_storages storages = {0};
     const uint8_t *program;
-    uint8_t *owned = NULL;
-    const uint8_t **seen = NULL;
-    sfp_status status = check_order(f, zip, m->name, prefix, err);
-    if (status == SFP_OK)
-        status = sfp__zip_bytes(zip, m, &program, &owned, err);
-    if (status == SFP_OK)
-        status = sfp__pickle_parse(f->path, program, m->size, &limits, &p, err);
-    if (status == SFP_OK)
-        status = sfp__torch_find_storages(f->path, p, &storages, err);
-    if (status == SFP_OK && !(seen = sfp__calloc(sfp__zip_count(zip), sizeof(uint8_t *))))
-        status = sfp__fail_nomem(err);
-    if (status == SFP_OK)
-        status = place_storages(f, zip, m->name, prefix, seen, &storages, &total, err);
-    if (status == SFP_OK)
-        status = sfp__torch_add_tensors(f, p, &storages, total, err);
-    sfp__free(seen);
-    sfp__free(storages.list);
-    sfp__pickle_free(p);
-    sfp__free(owned);
-    return status;
+    OWNED uint8_t *unpacked = NULL;
+    OWNED const uint8_t **seen = NULL;
+    TRY(check_order(f, zip, m->name, prefix, err));
+    TRY(sfp__zip_bytes(zip, m, &program, &unpacked, err));
+    TRY(sfp__pickle_parse(f->path, program, m->size, &limits, &p, err));
+    TRY(sfp__torch_find_storages(f->path, p, &storages, err));
+    TRY(sfp__alloc(&seen, zip->count, sizeof *seen, err));
+    TRY(place_storages(f, zip, m->name, prefix, seen, &storages, &total, err));
+    return sfp__torch_add_tensors(f, p, &storages, total, err);
 }
 
 const sfp__tensor_format sfp__format_torch = {"PyTorch", is_zip, open_zip};
@@ -143,10 +127,9 @@ static sfp_status next_pickle(const sfp_tensor_file *f, const uint8_t *bytes, si
 {
     sfp_pickle_limits limits = sfp__torch_limits();
     size_t rest = size - *at < limits.bytes ? size - *at : limits.bytes;
-    sfp_status status = sfp__pickle_parse(f->path, bytes + *at, rest, &limits, out, err);
-    if (status == SFP_OK)
-        *at += (*out)->used;
-    return status;
+    TRY(sfp__pickle_parse(f->path, bytes + *at, rest, &limits, out, err));
+    *at += (*out)->used;
+    return SFP_OK;
 }
 
 static int compare_key(const void *pa, const void *pb)
@@ -195,37 +178,36 @@ static sfp_status place_old(const sfp_tensor_file *f, const uint8_t *bytes, size
     return SFP_OK;
 }
 
+enum { PROTOCOL, SYSTEM, OBJECT, KEYS, PICKLES };
+
+typedef struct old_file {
+    sfp_pickle *p[PICKLES];
+    sfp__torch_storages storages;
+    sfp__torch_storage **sorted; /* by key */
+} old_file;
+
+static void old_done(old_file *o)
+{
+    for (int i = 0; i < PICKLES; i++)
+        sfp__pickle_free(o->p[i]);
+    storages_done(&o->storages);
+    sfp__free(o->sorted);
+}
+
 static sfp_status open_old(sfp_tensor_file *f, const uint8_t *bytes, size_t size, const sfp_zip *zip, sfp_error *err)
 {
-    enum { PROTOCOL, SYSTEM, OBJECT, KEYS, PICKLES };
     (void)zip;
-    sfp_pickle *p[PICKLES] = {0};
-    sfp__torch_storages storages = {0};
-    sfp__torch_storage **sorted = NULL;
+    OWNED_BY(old_done) old_file o = {0};
     size_t at = sizeof magic;
-    sfp_status status = SFP_OK;
-    for (int i = 0; status == SFP_OK && i < PICKLES; i++)
-        status = next_pickle(f, bytes, size, &at, &p[i], err);
-    if (status == SFP_OK)
-        status = sfp__torch_find_storages(f->path, p[OBJECT], &storages, err);
-    if (status == SFP_OK && storages.count > 0) {
-        sorted = sfp__calloc(storages.count, sizeof *sorted);
-        if (!sorted)
-            status = sfp__fail_nomem(err);
-        for (size_t i = 0; sorted && i < storages.count; i++)
-            sorted[i] = &storages.list[i];
-        if (sorted)
-            qsort(sorted, storages.count, sizeof *sorted, compare_key);
-    }
-    if (status == SFP_OK)
-        status = place_old(f, bytes, size, at, p[KEYS], sorted, storages.count, err);
-    if (status == SFP_OK)
-        status = sfp__torch_add_tensors(f, p[OBJECT], &storages, size, err);
-    sfp__free(sorted);
-    sfp__free(storages.list);
     for (int i = 0; i < PICKLES; i++)
-        sfp__pickle_free(p[i]);
-    return status;
+        TRY(next_pickle(f, bytes, size, &at, &o.p[i], err));
+    TRY(sfp__torch_find_storages(f->path, o.p[OBJECT], &o.storages, err));
+    TRY(sfp__alloc(&o.sorted, o.storages.count, sizeof *o.sorted, err));
+    for (size_t i = 0; i < o.storages.count; i++)
+        o.sorted[i] = &o.storages.list[i];
+    qsort(o.sorted, o.storages.count, sizeof *o.sorted, compare_key);
+    TRY(place_old(f, bytes, size, at, o.p[KEYS], o.sorted, o.storages.count, err));
+    return sfp__torch_add_tensors(f, o.p[OBJECT], &o.storages, size, err);
 }
 
 const sfp__tensor_format sfp__format_torch_old = {"PyTorch before 1.6", is_old, open_old};

@@ -86,17 +86,13 @@ sfp_status sfp__torch_find_storages(const char *path, const sfp_pickle *p, sfp__
     size_t n = 0;
     for (sfp_pickle_value v = 0; sfp__pickle_next(p, SFP_PICKLE_PERSISTENT, &v);)
         n++;
-    sfp__torch_storages s = {0};
-    if (n > 0 && !(s.list = sfp__calloc(n, sizeof *s.list)))
-        return sfp__fail_nomem(err);
-    sfp_status status = SFP_OK;
-    for (sfp_pickle_value v = 0; status == SFP_OK && sfp__pickle_next(p, SFP_PICKLE_PERSISTENT, &v);)
-        status = read_storage(path, p, v, &s.list[s.count++], err);
-    if (status != SFP_OK)
-        sfp__free(s.list);
-    else
-        *out = s;
-    return status;
+    OWNED sfp__torch_storage *list = NULL;
+    TRY(sfp__alloc(&list, n, sizeof *list, err));
+    n = 0;
+    for (sfp_pickle_value v = 0; sfp__pickle_next(p, SFP_PICKLE_PERSISTENT, &v);)
+        TRY(read_storage(path, p, v, &list[n++], err));
+    *out = (sfp__torch_storages){TAKE(list), n};
+    return SFP_OK;
 }
 
 static int compare_at(const void *pa, const void *pb)
@@ -209,8 +205,8 @@ static sfp_status add_view(walk *w, sfp_pickle_value args)
     w->left -= t.bytes;
     const uint8_t *from = s->bytes + (size_t)offset * sfp__dtype_size(t.dtype);
     t.data = from;
-    sfp_status status = t.count == 0 || is_dense(&t, stride) ? SFP_OK : gather(w, &t, stride, from);
-    return status == SFP_OK ? sfp__tensor_file_add(w->f, &t, w->err) : status;
+    TRY(t.count == 0 || is_dense(&t, stride) ? SFP_OK : gather(w, &t, stride, from));
+    return sfp__tensor_file_add(w->f, &t, w->err);
 }
 
 /* The arguments of _rebuild_tensor(_v2) behind an object, whatever it is wrapped in; false: it is no tensor. */
@@ -283,18 +279,17 @@ static sfp_status walk_value(walk *w, sfp_pickle_value v, int depth)
 static sfp_status walk_dict(walk *w, sfp_pickle_value dict, int depth)
 {
     size_t prefix = w->name.length;
-    sfp_status status = SFP_OK;
-    for (size_t i = 0; status == SFP_OK && i < sfp__pickle_count(w->p, dict); i++) {
+    for (size_t i = 0; i < sfp__pickle_count(w->p, dict); i++) {
         bool usable = false;
         if (++w->steps > STEPS_MAX)
             return sfp__fail(w->err, SFP_ELIMIT, "%s: the pickle's dicts have more than %zu entries, one inside another",
                              w->f->path, STEPS_MAX);
-        status = put_key(w, sfp__pickle_key(w->p, dict, i), &usable);
-        if (status == SFP_OK && usable)
-            status = walk_value(w, sfp__pickle_item(w->p, dict, i), depth);
+        TRY(put_key(w, sfp__pickle_key(w->p, dict, i), &usable));
+        if (usable)
+            TRY(walk_value(w, sfp__pickle_item(w->p, dict, i), depth));
         cut_name(w, prefix);
     }
-    return status;
+    return SFP_OK;
 }
 
 sfp_status sfp__torch_add_tensors(sfp_tensor_file *f, const sfp_pickle *p, const sfp__torch_storages *s, size_t bytes,

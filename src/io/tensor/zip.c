@@ -4,7 +4,6 @@
  * it in name and method. Every number is checked before it is used. */
 #include "io/tensor/zip.h"
 
-#include "base/mem.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -25,14 +24,6 @@ enum {
 /* Weights hardly shrink: what unpacks to so much more is made to fill the memory. */
 #define RATIO_MAX 20
 #define SLACK ((size_t)16 << 20)
-
-struct sfp_zip {
-    char *label;
-    char *names; /* one block */
-    sfp_zip_member *members;
-    const sfp_zip_member **by_name;
-    size_t count;
-};
 
 /* Where the directory is, as the end of the archive tells. */
 typedef struct directory {
@@ -201,27 +192,22 @@ static sfp_status check_sizes(const sfp_zip *z, size_t room, sfp_error *err)
 static sfp_status read_directory(sfp_zip *z, const uint8_t *bytes, size_t size, sfp_error *err)
 {
     directory d = {0};
-    sfp_status status = find_directory(z->label, bytes, size, &d, err);
-    if (status != SFP_OK || d.count == 0)
-        return status;
+    TRY(find_directory(z->label, bytes, size, &d, err));
     size_t left = (size_t)d.size, names = 0;
-    z->members = sfp__calloc((size_t)d.count, sizeof *z->members);
-    z->by_name = sfp__calloc((size_t)d.count, sizeof(sfp_zip_member *));
-    z->names = sfp__malloc(left); /* an entry is longer than its name and a terminator */
-    if (!z->members || !z->by_name || !z->names)
-        return sfp__fail_nomem(err);
+    TRY(sfp__alloc(&z->members, (size_t)d.count, sizeof *z->members, err));
+    TRY(sfp__alloc(&z->by_name, (size_t)d.count, sizeof *z->by_name, err));
+    TRY(sfp__alloc(&z->names, left, 1, err)); /* an entry is longer than its name and a terminator */
     for (const uint8_t *p = bytes + d.offset; z->count < d.count;) {
         sfp_zip_member *m = &z->members[z->count];
         size_t used = 0;
-        status = read_entry(z, bytes, d.offset, p, left, z->names + names, m, &used, err);
-        if (status != SFP_OK)
-            return status;
+        TRY(read_entry(z, bytes, d.offset, p, left, z->names + names, m, &used, err));
         names += strlen(m->name) + 1;
         z->by_name[z->count++] = m;
         p += used;
         left -= used;
     }
-    qsort(z->by_name, z->count, sizeof *z->by_name, compare_name);
+    if (z->count)
+        qsort(z->by_name, z->count, sizeof *z->by_name, compare_name);
     for (size_t i = 1; i < z->count; i++) {
         const sfp_zip_member *m = z->by_name[i];
         if (strcmp(z->by_name[i - 1]->name, m->name) == 0)
@@ -232,16 +218,14 @@ static sfp_status read_directory(sfp_zip *z, const uint8_t *bytes, size_t size, 
 
 sfp_status sfp__zip_open(const char *label, const void *bytes, size_t size, sfp_zip **out, sfp_error *err)
 {
-    sfp_zip *z = sfp__calloc(1, sizeof *z);
-    if (!z)
-        return sfp__fail_nomem(err);
+    OWNED_PTR(sfp__zip_close) sfp_zip *z = NULL;
+    TRY(sfp__alloc(&z, 1, sizeof *z, err));
     z->label = sfp__strdup(label);
-    sfp_status status = z->label ? read_directory(z, bytes, size, err) : sfp__fail_nomem(err);
-    if (status != SFP_OK)
-        sfp__zip_close(z);
-    else
-        *out = z;
-    return status;
+    if (!z->label)
+        return sfp__fail_nomem(err);
+    TRY(read_directory(z, bytes, size, err));
+    *out = TAKE(z);
+    return SFP_OK;
 }
 
 void sfp__zip_close(sfp_zip *z)
@@ -255,30 +239,11 @@ void sfp__zip_close(sfp_zip *z)
     sfp__free(z);
 }
 
-size_t sfp__zip_count(const sfp_zip *z)
-{
-    return z->count;
-}
-
-const sfp_zip_member *sfp__zip_at(const sfp_zip *z, size_t i)
-{
-    return &z->members[i];
-}
-
 const sfp_zip_member *sfp__zip_find(const sfp_zip *z, const char *name)
 {
-    size_t low = 0, high = z->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(name, z->by_name[middle]->name);
-        if (order == 0)
-            return z->by_name[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    const sfp_zip_member key = {.name = name}, *wanted = &key;
+    const sfp_zip_member **found = z->count ? bsearch(&wanted, z->by_name, z->count, sizeof *z->by_name, compare_name) : NULL;
+    return found ? *found : NULL;
 }
 
 /* ------------------------------------------------------------------- bytes */
@@ -312,26 +277,16 @@ static sfp_status unpack(const sfp_zip *z, const sfp_zip_member *m, uint8_t *out
 
 sfp_status sfp__zip_bytes(const sfp_zip *z, const sfp_zip_member *m, const uint8_t **bytes, uint8_t **owned, sfp_error *err)
 {
-    uint8_t *block = NULL;
-    sfp_status status = SFP_OK;
+    OWNED uint8_t *block = NULL;
     if (m->deflated) {
-        block = sfp__malloc(m->size ? m->size : 1);
-        if (!block)
-            return sfp__fail_nomem(err);
-        status = unpack(z, m, block, err);
+        TRY(sfp__alloc(&block, m->size, 1, err));
+        TRY(unpack(z, m, block, err));
     }
     const uint8_t *at = block ? block : m->data;
-    if (status == SFP_OK) {
-        uint32_t crc = (uint32_t)crc32_z(crc32_z(0, NULL, 0), at, m->size);
-        if (crc != m->crc)
-            status =
-                FAIL_MEMBER(SFP_EFORMAT, "has CRC %08x, expected %08x: the file is damaged", (unsigned)crc, (unsigned)m->crc);
-    }
-    if (status != SFP_OK) {
-        sfp__free(block);
-        return status;
-    }
+    uint32_t crc = (uint32_t)crc32_z(crc32_z(0, NULL, 0), at, m->size);
+    if (crc != m->crc)
+        return FAIL_MEMBER(SFP_EFORMAT, "has CRC %08x, expected %08x: the file is damaged", (unsigned)crc, (unsigned)m->crc);
     *bytes = at;
-    *owned = block;
+    *owned = TAKE(block);
     return SFP_OK;
 }

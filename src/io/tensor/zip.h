@@ -12,8 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct sfp_zip sfp_zip;
-
 typedef struct sfp_zip_member {
     const char *name;
     const uint8_t *data; /* (packed) */
@@ -21,6 +19,13 @@ typedef struct sfp_zip_member {
     uint32_t crc;
     bool deflated;
 } sfp_zip_member;
+
+typedef struct sfp_zip {
+    sfp_zip_member *members; /* (count) in the order of the directory */
+    size_t count;
+    char *label, *names;            /* the names in one block */
+    const sfp_zip_member **by_name; /* (count) */
+} sfp_zip;
 
 /* Does it begin like one? */
 bool sfp__zip_is(const void *bytes, size_t size);
@@ -31,8 +36,6 @@ sfp_status sfp__zip_open(const char *label, const void *bytes, size_t size, sfp_
 void sfp__zip_close(sfp_zip *z);
 DEFINE_OWNED_PTR(sfp_zip, sfp__zip_close)
 
-size_t sfp__zip_count(const sfp_zip *z);
-const sfp_zip_member *sfp__zip_at(const sfp_zip *z, size_t i);           /* in the order of the directory */
 const sfp_zip_member *sfp__zip_find(const sfp_zip *z, const char *name); /* NULL: not there */
 
 /* The bytes of a member, checked against its CRC. *owned is a block of sfp__malloc that holds them, for the caller to free, or
