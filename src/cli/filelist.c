@@ -4,7 +4,7 @@
 #include "io/file.h"
 #include "io/image/image.h"
 #include "io/lines.h"
-#include "io/walk.h"
+#include "io/folder.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
 #include "io/image/image.h"
 
 #include "base/mem.h"
-#include "io/image/codec.h"
 #include "test.h"
 #include "test_image_encode.h"
 

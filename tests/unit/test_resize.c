@@ -1,5 +1,4 @@
 /* Resizing against a naive oracle in double precision, and the fits of SPEC section 6. */
-#include "io/image/codec.h"
 #include "io/image/image.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
  * function that calls setjmp. Of the warnings, those that mean missing data
  * are errors (a half grey picture would be learnt as it is); the others, such
  * as stray bytes between markers, are let pass, as Pillow does. */
-#include "io/image/codec.h"
+#include "io/image/image.h"
 
 #include "base/mem.h"
 

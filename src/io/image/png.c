@@ -1,6 +1,6 @@
 /* PNG by libspng: grey, palette and 16-bit become 8-bit RGB (the high byte),
  * transparency is dropped and gamma left alone, as Pillow's convert("RGB"). */
-#include "io/image/codec.h"
+#include "io/image/image.h"
 
 #include "base/mem.h"
 

@@ -18,7 +18,6 @@
 #include "io/image/image.h"
 
 #include "base/mem.h"
-#include "io/image/codec.h"
 
 #include <limits.h>
 #include <math.h>

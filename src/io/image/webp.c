@@ -1,5 +1,5 @@
 /* WebP, lossy and lossless, by libwebp; alpha is dropped. */
-#include "io/image/codec.h"
+#include "io/image/image.h"
 
 #include "base/mem.h"
 

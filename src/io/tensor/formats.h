@@ -2,9 +2,47 @@
 #ifndef SFP_IO_TENSOR_FORMATS_H
 #define SFP_IO_TENSOR_FORMATS_H
 
-#include "io/tensor/pickle.h"
 #include "io/tensor/tensor_file.h"
-#include "io/tensor/zip.h"
+
+/* --------------------------------------------------------------- zip archives
+ *
+ * What PyTorch and NumPy wrap their arrays in. A stored member is a pointer into
+ * the archive, so that a mapped file of weights is used where it lies (a library
+ * that copies members out would cost a second copy of the model). A deflated one
+ * is unpacked by its owner. Nothing is ever written to the disk, and the names of
+ * members are only compared. */
+
+typedef struct sfp_zip_member {
+    const char *name;
+    const uint8_t *data; /* (packed) */
+    size_t packed, size; /* bytes in the archive, bytes unpacked; equal when stored */
+    uint32_t crc;
+    bool deflated;
+} sfp_zip_member;
+
+typedef struct sfp_zip {
+    sfp_zip_member *members; /* (count) in the order of the directory */
+    size_t count;
+    char *label, *names;            /* the names in one block */
+    const sfp_zip_member **by_name; /* (count) */
+} sfp_zip;
+
+/* Does it begin like one? */
+bool sfp__zip_is(const void *bytes, size_t size);
+
+/* Reads and checks the directory: every member lies inside, has a name of its own and is stored or deflated, and what they
+ * unpack to is in proportion to the archive. The bytes must outlive the handle; `label` stands for the file in messages. */
+sfp_status sfp__zip_open(const char *label, const void *bytes, size_t size, sfp_zip **out, sfp_error *err);
+void sfp__zip_close(sfp_zip *z);
+DEFINE_OWNED_PTR(sfp_zip, sfp__zip_close)
+
+const sfp_zip_member *sfp__zip_find(const sfp_zip *z, const char *name); /* NULL: not there */
+
+/* The bytes of a member, checked against its CRC. *owned is a block of sfp__malloc that holds them, for the caller to free, or
+ * NULL when they lie in the archive. */
+sfp_status sfp__zip_bytes(const sfp_zip *z, const sfp_zip_member *m, const uint8_t **bytes, uint8_t **owned, sfp_error *err);
+
+/* -------------------------------------------------------------------- formats */
 
 typedef struct sfp__tensor_format {
     const char *name;
@@ -24,33 +62,5 @@ sfp_status sfp__tensor_file_open_as(const sfp__tensor_format *format, const char
 sfp_status sfp__tensor_file_add(sfp_tensor_file *f, const sfp_tensor *t, sfp_error *err);
 /* The file owns `block` from now on, also after a failure. */
 sfp_status sfp__tensor_file_own(sfp_tensor_file *f, void *block, sfp_error *err);
-
-/* -------------------------------------------------------------------- PyTorch
- *
- * torch_file.c finds the pickle and the storages, torch_tensors.c the tensors in the pickle. */
-
-/* One flat array of numbers that tensors are views of, named by a persistent value of the pickle. */
-typedef struct sfp__torch_storage {
-    sfp_pickle_value at; /* the persistent value */
-    const char *key;     /* its name in the file */
-    sfp_dtype dtype;
-    size_t count; /* elements */
-    const uint8_t *bytes;
-} sfp__torch_storage;
-
-typedef struct sfp__torch_storages {
-    sfp__torch_storage *list; /* (count), ascending by `at`; NULL bytes: not found yet */
-    size_t count;
-} sfp__torch_storages;
-
-/* What a pickle of weights may name. */
-extern const char *const sfp__torch_globals[];
-sfp_pickle_limits sfp__torch_limits(void);
-
-/* Every storage that the pickle names, with its type and length; where the bytes are is the file's to know. */
-sfp_status sfp__torch_find_storages(const char *path, const sfp_pickle *p, sfp__torch_storages *out, sfp_error *err);
-/* All tensors of all dicts, into `f`. Together they may be twice `bytes` (what the storages hold): tied weights are few. */
-sfp_status sfp__torch_add_tensors(sfp_tensor_file *f, const sfp_pickle *p, const sfp__torch_storages *s, size_t bytes,
-                                  sfp_error *err);
 
 #endif

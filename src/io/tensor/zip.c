@@ -2,7 +2,7 @@
  *
  * The directory at the end is the truth; a member's own header must agree with
  * it in name and method. Every number is checked before it is used. */
-#include "io/tensor/zip.h"
+#include "io/tensor/formats.h"
 
 #include "base/text.h"
 

@@ -1,6 +1,6 @@
 /* A folder a class: PATH/class/.../file, or PATH/domain/class/.../file.
  *
- * One pass over the tree (io/walk.h) lists every picture; which of the two
+ * One pass over the tree (io/folder.h) lists every picture; which of the two
  * layouts it is follows from the list. Pictures right inside a folder of the
  * first level speak for classes, deeper ones for domains, and the more have it
  * (as many: classes); so one stray picture does not turn domains into classes.
@@ -10,7 +10,7 @@
  * Where all deeper ones lie in folders of one name, as in CLASS/images/file,
  * that name tells nothing apart: the first level are the classes, which the
  * note says too. */
-#include "io/walk.h"
+#include "io/folder.h"
 #include "stream/source_internal.h"
 
 #include <stdio.h>
