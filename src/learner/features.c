@@ -138,7 +138,8 @@ sfp_status sfp__look_features(sfp_look *k, int n, const float *const *x, int unk
     TRY(sfp__fp_prepare(k->fp, err));
     for (int first = 0; first < n; first += CHUNK) {
         int count = n - first < CHUNK ? n - first : CHUNK;
-        sfp_vit_pass pass = {.b = count, .xs = x + first, .feature = k->features + (size_t)first * (size_t)k->D, .tokens = tokens};
+        sfp_vit_pass pass = {
+            .b = count, .xs = x + first, .feature = k->features + (size_t)first * (size_t)k->D, .tokens = tokens};
         if (!o->query_one) {
             pass.query = query + (size_t)first * (size_t)k->D;
             pass.queries = unknown <= first ? 0 : unknown - first < count ? unknown - first : count;

@@ -55,12 +55,13 @@ static sfp_status check(const sfp_learner_options *o, sfp_error *err)
 static sfp_status make_batch_work(sfp_learner *l, sfp_error *err)
 {
     size_t b = (size_t)l->opt.batch, D = (size_t)l->D;
-    const sfp_want list[] = {{&l->x, b * l->pixels, sizeof *l->x}, {&l->xs, (size_t)l->room, sizeof *l->xs},
-                             {&l->query, b * D, sizeof *l->query}, {&l->has_query, b, sizeof *l->has_query},
-                             {&l->label, b, sizeof *l->label},     {&l->id, b, sizeof *l->id},
-                             {&l->image, b, sizeof *l->image},     {&l->image_size, b, sizeof *l->image_size}};
-    TRY(sfp__block(&l->batch_block, SFP_LIST(list), err));
-    memset(l->query, 0, b * D * sizeof *l->query); /* slots take over what is there, also where has_query is false */
+    const sfp_want list[] = {
+        {&l->batch.x, b * l->pixels, sizeof *l->batch.x}, {&l->step.xs, (size_t)l->room, sizeof *l->step.xs},
+        {&l->batch.query, b * D, sizeof *l->batch.query}, {&l->batch.has_query, b, sizeof *l->batch.has_query},
+        {&l->batch.label, b, sizeof *l->batch.label},     {&l->batch.id, b, sizeof *l->batch.id},
+        {&l->batch.image, b, sizeof *l->batch.image},     {&l->batch.image_size, b, sizeof *l->batch.image_size}};
+    TRY(sfp__block(&l->batch.block, SFP_LIST(list), err));
+    memset(l->batch.query, 0, b * D * sizeof *l->batch.query); /* slots take over what is there, also where has_query is false */
     return SFP_OK;
 }
 
@@ -69,25 +70,25 @@ static sfp_status make_step_work(sfp_learner *l, sfp_error *err)
 {
     size_t b = (size_t)l->opt.batch, n = (size_t)l->room, D = (size_t)l->D, k = (size_t)l->opt.steps;
     size_t r = (size_t)(l->opt.replay ? l->opt.replay : 1);
-    const sfp_want list[] = {{&l->rx, r * l->pixels, sizeof *l->rx},
-                             {&l->mean_embed, b * D, sizeof *l->mean_embed},
-                             {&l->fingerprint, D, sizeof *l->fingerprint},
-                             {&l->score, b, sizeof *l->score},
-                             {&l->score_after, b, sizeof *l->score_after},
-                             {&l->coreset, b, sizeof *l->coreset},
-                             {&l->select_weight, b, sizeof *l->select_weight},
-                             {&l->sample_loss, 2 * b, sizeof *l->sample_loss},
-                             {&l->items, n, sizeof *l->items},
-                             {&l->step_label, n, sizeof *l->step_label},
-                             {&l->step_weight, n, sizeof *l->step_weight},
-                             {&l->step_masked, n, sizeof *l->step_masked},
-                             {&l->step_rehearsed, n, sizeof *l->step_rehearsed},
-                             {&l->step_query, n * D, sizeof *l->step_query},
-                             {&l->replay, k * r, sizeof *l->replay},
-                             {&l->replay_count, k, sizeof *l->replay_count},
-                             {&l->loss, k, sizeof *l->loss}};
-    TRY(sfp__block(&l->step_block, SFP_LIST(list), err));
-    memset(l->select_weight, 0, b * sizeof *l->select_weight);
+    const sfp_want list[] = {{&l->step.rx, r * l->pixels, sizeof *l->step.rx},
+                             {&l->batch.mean_embed, b * D, sizeof *l->batch.mean_embed},
+                             {&l->batch.fingerprint, D, sizeof *l->batch.fingerprint},
+                             {&l->batch.score, b, sizeof *l->batch.score},
+                             {&l->batch.score_after, b, sizeof *l->batch.score_after},
+                             {&l->batch.coreset, b, sizeof *l->batch.coreset},
+                             {&l->batch.select_weight, b, sizeof *l->batch.select_weight},
+                             {&l->step.sample_loss, 2 * b, sizeof *l->step.sample_loss},
+                             {&l->step.items, n, sizeof *l->step.items},
+                             {&l->step.label, n, sizeof *l->step.label},
+                             {&l->step.weight, n, sizeof *l->step.weight},
+                             {&l->step.masked, n, sizeof *l->step.masked},
+                             {&l->step.rehearsed, n, sizeof *l->step.rehearsed},
+                             {&l->step.query, n * D, sizeof *l->step.query},
+                             {&l->step.replay, k * r, sizeof *l->step.replay},
+                             {&l->step.replay_count, k, sizeof *l->step.replay_count},
+                             {&l->step.loss, k, sizeof *l->step.loss}};
+    TRY(sfp__block(&l->step.block, SFP_LIST(list), err));
+    memset(l->batch.select_weight, 0, b * sizeof *l->batch.select_weight);
     return SFP_OK;
 }
 
@@ -108,10 +109,10 @@ sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEA
 
 sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err)
 {
-    if (classes <= l->class_room)
+    if (classes <= l->classes.capacity)
         return SFP_OK;
-    int room = classes > 2 * l->class_room ? classes : 2 * l->class_room;
-    size_t old = (size_t)l->class_room, n = (size_t)room, b = (size_t)l->opt.batch;
+    int room = classes > 2 * l->classes.capacity ? classes : 2 * l->classes.capacity;
+    size_t old = (size_t)l->classes.capacity, n = (size_t)room, b = (size_t)l->opt.batch;
     char **names = sfp__calloc(n, sizeof *names);
     uint8_t *seen = sfp__calloc(n, 1), *allowed = sfp__calloc(n, 1);
     float *expert[SFP_HEAD_EXPERTS] = {NULL}, *mixed = NULL;
@@ -131,23 +132,23 @@ sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err)
         return sfp__fail_nomem(err);
     }
     if (old) {
-        memcpy(names, l->names, old * sizeof *names);
-        memcpy(seen, l->seen, old);
-        memcpy(allowed, l->allowed, old);
+        memcpy(names, l->classes.names, old * sizeof *names);
+        memcpy(seen, l->classes.seen, old);
+        memcpy(allowed, l->classes.allowed, old);
     }
-    sfp__free(l->names);
-    sfp__free(l->seen);
-    sfp__free(l->allowed);
-    l->names = names;
-    l->seen = seen;
-    l->allowed = allowed;
+    sfp__free(l->classes.names);
+    sfp__free(l->classes.seen);
+    sfp__free(l->classes.allowed);
+    l->classes.names = names;
+    l->classes.seen = seen;
+    l->classes.allowed = allowed;
     for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
-        sfp__free(l->expert[i]);
-        l->expert[i] = expert[i];
+        sfp__free(l->step.expert[i]);
+        l->step.expert[i] = expert[i];
     }
-    sfp__free(l->mixed);
-    l->mixed = mixed;
-    l->class_room = room;
+    sfp__free(l->step.mixed);
+    l->step.mixed = mixed;
+    l->classes.capacity = room;
     return SFP_OK;
 }
 
@@ -156,7 +157,7 @@ sfp_status sfp__learner_add_classes(sfp_learner *l, int classes, sfp_error *err)
     TRY(sfp__learner_class_room(l, classes, err));
     if (l->trainer)
         return sfp__trainer_add_classes(l->trainer, classes, err);
-    l->classes = classes > l->classes ? classes : l->classes;
+    l->classes.count = classes > l->classes.count ? classes : l->classes.count;
     return SFP_OK;
 }
 
@@ -168,7 +169,7 @@ static sfp_status make_method(sfp_learner *l, sfp_error *err)
     l->room = l->opt.batch;
     TRY(make_batch_work(l, err));
     TRY(sfp__learner_class_room(l, l->opt.fp.classes > 16 ? l->opt.fp.classes : 16, err));
-    l->classes = l->opt.fp.classes;
+    l->classes.count = l->opt.fp.classes;
     return SFP_OK;
 }
 
@@ -235,7 +236,7 @@ void sfp_learner_free(sfp_learner *l)
     sfp__snapshots_done(&l->snapshots);
     for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
         sfp__head_free(l->heads[i]);
-        sfp__free(l->expert[i]);
+        sfp__free(l->step.expert[i]);
     }
     sfp__buffer_free(l->buffer);
     if (l->selector && l->selector->close)
@@ -245,10 +246,10 @@ void sfp_learner_free(sfp_learner *l)
     sfp__arena_done(&l->pixels_arena);
     sfp__look_done(&l->look);
     sfp__trainer_free(l->trainer);
-    for (int i = 0; i < l->class_room; i++)
-        sfp__free(l->names[i]);
+    for (int i = 0; i < l->classes.capacity; i++)
+        sfp__free(l->classes.names[i]);
     sfp__vit_plan_free(l->plan);
-    void *all[] = {l->batch_block, l->step_block, l->mixed, (void *)l->names, l->seen, l->allowed};
+    void *all[] = {l->batch.block, l->step.block, l->step.mixed, (void *)l->classes.names, l->classes.seen, l->classes.allowed};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__free(all[i]);
     sfp__free(l);
@@ -273,17 +274,17 @@ sfp_buffer *sfp__learner_buffer(sfp_learner *l)
 
 int sfp_learner_classes(const sfp_learner *l)
 {
-    return l->fp ? l->fp->last_w.rows : l->classes;
+    return l->fp ? l->fp->last_w.rows : l->classes.count;
 }
 
 bool sfp__learner_seen(const sfp_learner *l, int label)
 {
-    return label >= 0 && label < l->class_room && l->seen[label];
+    return label >= 0 && label < l->classes.capacity && l->classes.seen[label];
 }
 
 const char *sfp__learner_class_name(const sfp_learner *l, int label)
 {
-    return label >= 0 && label < l->class_room ? l->names[label] : NULL;
+    return label >= 0 && label < l->classes.capacity ? l->classes.names[label] : NULL;
 }
 
 bool sfp__learner_known_tasks(const sfp_learner *l)
@@ -305,8 +306,8 @@ sfp_status sfp_learner_name_class(sfp_learner *l, int label, const char *name, s
     char *copy = name ? sfp__strdup(name) : NULL;
     if (name && !copy)
         return sfp__fail_nomem(err);
-    sfp__free(l->names[label]);
-    l->names[label] = copy;
+    sfp__free(l->classes.names[label]);
+    l->classes.names[label] = copy;
     return SFP_OK;
 }
 
@@ -316,22 +317,22 @@ sfp_status sfp__learner_set_classes(sfp_learner *l, int n, const int32_t *labels
     for (int i = 0; i < n; i++)
         if (labels[i] < 0 || labels[i] >= classes)
             return sfp__fail(err, SFP_EINVAL, "class %d of the task, expected 0 to %d", labels[i], classes - 1);
-    memset(l->allowed, 0, (size_t)l->class_room);
+    memset(l->classes.allowed, 0, (size_t)l->classes.capacity);
     for (int i = 0; i < n; i++)
-        l->allowed[labels[i]] = 1;
+        l->classes.allowed[labels[i]] = 1;
     return SFP_OK;
 }
 
 void sfp__learner_slack(sfp_learner *l, bool slack)
 {
-    l->no_slack = !slack;
+    l->limits.no_slack = !slack;
 }
 
 void sfp__learner_limit(sfp_learner *l, int coreset, int replay, int steps)
 {
-    l->limit_coreset = coreset;
-    l->limit_replay = replay;
-    l->limit_steps = steps;
+    l->limits.coreset = coreset;
+    l->limits.replay = replay;
+    l->limits.steps = steps;
 }
 
 int sfp__learner_task(const sfp_learner *l)

@@ -34,72 +34,96 @@ typedef struct sfp__item {
     int row; /* which of those asked for (model_access.c) */
 } sfp__item;
 
+/* What a learner knows of its classes; one function gives all of it room (sfp__learner_class_room). */
+typedef struct sfp_classes {
+    int count; /* a method's; fingerprints have theirs in the classifier */
+    int capacity;
+    char **names;     /* (capacity) NULL where there is none */
+    uint8_t *seen;    /* (capacity) were they ever offered */
+    uint8_t *allowed; /* (capacity) compete in a masked loss */
+} sfp_classes;
+
+/* The batch at hand and what selection makes of it; b = options.batch. Filled by each timestamp, good until the next. */
+typedef struct sfp_batch_work {
+    void *block;           /* of what follows, and of step.xs */
+    float *x;              /* (b, 3, S, S) normalised */
+    float *query;          /* (b, D) */
+    bool *has_query;       /* (b) */
+    int32_t *label;        /* (b) */
+    uint64_t *id;          /* (b) */
+    const uint8_t **image; /* (b) the caller's, during the timestamp */
+    size_t *image_size;    /* (b) */
+    /* with fingerprints, in the block of sfp_step_work */
+    float *mean_embed;         /* (b, D) */
+    float *fingerprint;        /* (D) */
+    float *score;              /* (b) as selection saw it */
+    float *score_after;        /* (b) */
+    int *coreset;              /* (b) */
+    float *select_weight;      /* (b) */
+    sfp_select_batch selected; /* as selection saw it */
+} sfp_batch_work;
+
+/* One pass over samples of the batch and of the buffer: of a training step, and between steps of what selectors and buffer
+ * methods ask (model_access.c); n = `room` below. Nothing in it lasts from one pass to the next but replay, replay_count and
+ * loss, which the timestamp reports. */
+typedef struct sfp_step_work {
+    void *block;
+    const float **xs;           /* (n) */
+    float *rx;                  /* (replay, 3, S, S) replayed pictures, normalised */
+    sfp__item *items;           /* (n) in the order of the pass: unknown queries first */
+    int32_t *label;             /* (n) */
+    float *weight;              /* (n) */
+    bool *masked;               /* (n) */
+    bool *rehearsed;            /* (n) */
+    float *query;               /* (n, D) */
+    float *sample_loss;         /* (2, b) of the coreset, by index and in order of choice */
+    int *replay, *replay_count; /* (steps, replay) (steps) */
+    double *loss;               /* (steps) */
+    /* by class, so they grow with the classes */
+    float *expert[SFP_HEAD_EXPERTS]; /* (b, capacity) log-probabilities: mix all, a method [0] */
+    float *mixed;                    /* (capacity) of one sample, mix only */
+} sfp_step_work;
+
+/* Lives from create to free; owns all it points to but vit and threads. */
 struct sfp_learner {
     sfp_learner_options opt;
     sfp_vit *vit;
     sfp_thread_pool *threads;
-    sfp_trainer *trainer; /* NULL with a method, and so are fp, selector and buffer */
-    sfp_fp *fp;
-    sfp_vit_plan *plan; /* a method's, for its queries */
-    const sfp_selector *selector;
+    const sfp_selector *selector; /* NULL with a method, and so are trainer, fp and buffer */
+    /* what a checkpoint holds */
+    sfp_trainer *trainer;
+    sfp_fp *fp;                        /* the trainer's */
     void *select_state;                /* of a selector that learns, else NULL */
-    sfp_look look;                     /* what the selector asks for */
     sfp_buffer *buffer;                /* NULL: none */
-    sfp_ask ask;                       /* what its method may ask for */
-    sfp_look ask_look;                 /* features that it asks for */
-    sfp_train_batch ask_batch;         /* of the question under way */
-    float *ask_x;                      /* (SFP_ASK_SLOTS, 3, S, S) pictures of slots, normalised; NULL: it asks for nothing */
     sfp_head *heads[SFP_HEAD_EXPERTS]; /* mix: [1] slda, [2] ranpac, [0] is the trainer's own and stays NULL; a method: [0] */
     sfp_mix mix;
     sfp_rng select_rng, replay_rng, buffer_rng;
     sfp_drift_detector detector;
     sfp_learner_counts counts;
-    bool no_slack;
-    int limit_coreset, limit_replay, limit_steps; /* 0: none */
+    struct {
+        bool no_slack;
+        int coreset, replay, steps; /* 0: none */
+    } limits;                       /* what a controller said last */
+    sfp_classes classes;
+    /* what is made of it */
     sfp_snapshots snapshots;
     sfp_kept checkpoint; /* the last one that was written or read */
-    /* classes */
-    int classes; /* a method's; fingerprints have theirs in the classifier */
-    int class_room;
-    char **names;     /* (class_room) */
-    uint8_t *seen;    /* (class_room) */
-    uint8_t *allowed; /* (class_room) compete in a masked loss */
     /* sizes */
     int D, S;
     size_t rgb_bytes, pixels; /* bytes of a picture, floats of an input */
     int most;                 /* samples a step */
     int room;                 /* in a step or a batch, the larger: how much arrays of samples hold */
-    /* workspace of a timestamp; b = options.batch, n = max(b, most) */
-    void *batch_block, *step_block; /* what lies below */
-    float *x;                       /* (b, 3, S, S) the batch, normalised */
-    float *rx;                      /* (replay, 3, S, S) replayed pictures, normalised */
-    const float **xs;               /* (n) */
-    float *mean_embed;              /* (b, D) */
-    float *fingerprint;             /* (D) */
-    float *score;                   /* (b) as selection saw it */
-    float *score_after;             /* (b) */
-    float *query;                   /* (b, D) */
-    bool *has_query;                /* (b) */
-    int32_t *label;                 /* (b) */
-    uint64_t *id;                   /* (b) */
-    const uint8_t **image;          /* (b) */
-    size_t *image_size;             /* (b) */
+    /* workspace */
+    sfp_vit_plan *plan; /* a method's, for its queries */
+    sfp_look look;      /* what the selector asks for */
+    sfp_batch_work batch;
+    sfp_step_work step;
     sfp_arena select_arena;
-    sfp_arena pixels_arena;          /* of sfp__ask_pixels */
-    sfp_select_batch select_batch;   /* as selection saw it */
-    int *coreset;                    /* (b) */
-    float *select_weight;            /* (b) */
-    float *sample_loss;              /* (2, b) of the coreset, by index and in order of choice */
-    sfp__item *items;                /* (n) in the order of the step: unknown queries first */
-    int32_t *step_label;             /* (n) */
-    float *step_weight;              /* (n) */
-    bool *step_masked;               /* (n) */
-    bool *step_rehearsed;            /* (n) */
-    float *step_query;               /* (n, D) */
-    int *replay, *replay_count;      /* (steps, replay) (steps) */
-    double *loss;                    /* (steps) */
-    float *expert[SFP_HEAD_EXPERTS]; /* (b, class_room) log-probabilities: mix all, a method [0] */
-    float *mixed;                    /* (class_room) of one sample, mix only */
+    sfp_ask ask;               /* what the buffer's method may ask for */
+    sfp_look ask_look;         /* features that it asks for */
+    sfp_train_batch ask_batch; /* of the question under way */
+    float *ask_x;              /* (SFP_ASK_SLOTS, 3, S, S) pictures of slots, normalised; NULL: it asks for nothing */
+    sfp_arena pixels_arena;    /* of sfp__ask_pixels */
 };
 
 /* Arrays by class for so many; changes nothing else. */
@@ -140,7 +164,8 @@ void sfp__learner_ask_done(sfp_learner *l);
 /* For an update of the buffer; NULL: its method asks for nothing. */
 const sfp_ask *sfp__learner_ask(sfp_learner *l);
 
-/* buffer/ask.h's calls of the same names, while the buffer is updated; the learner is their ctx. They use the arrays of a step. */
+/* buffer/ask.h's calls of the same names, while the buffer is updated; the learner is their ctx. They use the arrays of a step.
+ */
 sfp_status sfp__ask_pixels(void *learner, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx,
                            sfp_error *err);
 sfp_status sfp__ask_feature_pixels(void *learner, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *err);

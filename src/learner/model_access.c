@@ -20,7 +20,7 @@ typedef struct asked {
 
 static int batch_size(const sfp_learner *l)
 {
-    return l->select_batch.b;
+    return l->batch.selected.b;
 }
 
 static sfp_status check(const char *what, int n, const int *sample, int most, sfp_error *err)
@@ -54,13 +54,13 @@ static int count_of(const sfp_learner *l, const asked *a, int first, int most)
 /* A picture as sample `at` of the pass; it can be of any task. */
 static void fill_picture(sfp_learner *l, const sfp_pictures *p, int at)
 {
-    int row = l->items[at].row;
-    l->xs[at] = p->x[row];
-    l->step_label[at] = p->label[row];
-    l->step_masked[at] = false;
-    l->step_rehearsed[at] = true;
+    int row = l->step.items[at].row;
+    l->step.xs[at] = p->x[row];
+    l->step.label[at] = p->label[row];
+    l->step.masked[at] = false;
+    l->step.rehearsed[at] = true;
     if (p->query)
-        memcpy(l->step_query + (size_t)at * (size_t)l->D, p->query[row], (size_t)l->D * sizeof *l->step_query);
+        memcpy(l->step.query + (size_t)at * (size_t)l->D, p->query[row], (size_t)l->D * sizeof *l->step.query);
 }
 
 static bool query_known(const sfp_learner *l, const asked *a, const sfp__item *item)
@@ -73,8 +73,8 @@ static void keep_queries(sfp_learner *l, const asked *a, int unknown)
 {
     sfp__learner_keep_queries(l, unknown);
     for (int i = 0; i < unknown && a->picture && a->picture->query; i++) {
-        int row = l->items[i].row;
-        memcpy(a->picture->query[row], l->step_query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *l->step_query);
+        int row = l->step.items[i].row;
+        memcpy(a->picture->query[row], l->step.query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *l->step.query);
         a->picture->known[row] = true;
     }
 }
@@ -88,7 +88,7 @@ static sfp_status fill(sfp_learner *l, const asked *a, int first, int n, int *un
             sfp__item item = item_of(l, a, i);
             if (query_known(l, a, &item) != (known == 1))
                 continue;
-            l->items[at] = item;
+            l->step.items[at] = item;
             if (a->picture)
                 fill_picture(l, a->picture, at);
             else
@@ -134,7 +134,7 @@ static void place(const sfp_learner *l, int n, const float *rows, float *out)
 {
     size_t D = (size_t)l->D;
     for (int i = 0; i < n; i++)
-        memcpy(out + (size_t)l->items[i].row * D, rows + (size_t)i * D, D * sizeof *out);
+        memcpy(out + (size_t)l->step.items[i].row * D, rows + (size_t)i * D, D * sizeof *out);
 }
 
 /* A pass over some samples of a question from `first` on, whose losses are means over groups of `size`; how many to *n.
@@ -146,22 +146,22 @@ static sfp_status pass_over(sfp_learner *l, const asked *a, int first, int size,
     *n = count_of(l, a, first, l->room);
     TRY(fill(l, a, first, *n, &unknown, err));
     if (in_order && unknown > 0) {
-        TRY(sfp__trainer_queries(l->trainer, unknown, l->xs, l->step_query, err));
+        TRY(sfp__trainer_queries(l->trainer, unknown, l->step.xs, l->step.query, err));
         keep_queries(l, a, unknown);
         TRY(fill(l, a, first, *n, &unknown, err));
     }
     for (int i = 0; i < *n; i++) {
-        int left = a->n - l->items[i].row / size * size; /* the last group may be smaller */
-        l->step_weight[i] = 1.0f / (float)(left < size ? left : size);
+        int left = a->n - l->step.items[i].row / size * size; /* the last group may be smaller */
+        l->step.weight[i] = 1.0f / (float)(left < size ? left : size);
     }
     l->ask_batch = (sfp_train_batch){.n = *n,
-                                     .x = l->xs,
-                                     .label = l->step_label,
-                                     .weight = l->step_weight,
-                                     .masked = l->step_masked,
-                                     .allowed = l->allowed,
-                                     .rehearsed = l->step_rehearsed,
-                                     .query = l->step_query,
+                                     .x = l->step.xs,
+                                     .label = l->step.label,
+                                     .weight = l->step.weight,
+                                     .masked = l->step.masked,
+                                     .allowed = l->classes.allowed,
+                                     .rehearsed = l->step.rehearsed,
+                                     .query = l->step.query,
                                      .queries = unknown};
     TRY(sfp__trainer_pass(l->trainer, &l->ask_batch, result, err));
     keep_queries(l, a, unknown);
@@ -192,7 +192,7 @@ static sfp_status gradient_each_of(sfp_learner *l, const asked *a, int size, flo
         TRY(pass_over(l, a, first, size, size > 1, &n, &result, err));
         for (int i = 0, some; i < n; i += some) {
             double loss;
-            int row = l->items[i].row, of_group = row % size;
+            int row = l->step.items[i].row, of_group = row % size;
             some = n - i < size - of_group ? n - i : size - of_group;
             TRY(sfp__trainer_collect(l->trainer, i, some, 0, &loss, err));
             collect(l, of_group > 0, room);
@@ -209,7 +209,7 @@ sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *
     TRY(check("a gradient", n, index, batch_size(l), err));
     sfp_status status = gradient_of(l, &(asked){.n = n, .sample = index}, 1, out, NULL, err);
     for (int i = 0; i < batch_size(l); i++) /* as selection left them */
-        l->xs[i] = l->x + (size_t)i * l->pixels;
+        l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
     return status;
 }
 
@@ -243,7 +243,7 @@ static sfp_status features_of(sfp_learner *l, const asked *a, float *out, sfp_er
         int unknown = 0;
         n = count_of(l, a, first, l->ask_look.max_batch);
         TRY(fill(l, a, first, n, &unknown, err));
-        TRY(sfp__look_features(&l->ask_look, n, l->xs, unknown, l->step_rehearsed, l->step_query, err));
+        TRY(sfp__look_features(&l->ask_look, n, l->step.xs, unknown, l->step.rehearsed, l->step.query, err));
         keep_queries(l, a, unknown);
         place(l, n, l->ask_look.features, out);
     }
@@ -305,8 +305,8 @@ const sfp_ask *sfp__learner_ask(sfp_learner *l)
 
 /* ------------------------------------------------------------------ to pixels */
 
-/* The part of buffer/ask.h that ends at pixels: gradients of the loss and of features to the pictures a buffer method has made, and
- * what a slot keeps to be scored.
+/* The part of buffer/ask.h that ends at pixels: gradients of the loss and of features to the pictures a buffer method has made,
+ * and what a slot keeps to be scored.
  *
  * Along v the parameters are moved in place and put back from a copy: theta + h*v - h*v is not theta in floating point. Rows that
  * do not learn stay where they are, so that what the fingerprints keep of them (attunement's maps) is not computed again. The
@@ -365,20 +365,20 @@ static sfp_train_batch samples(sfp_learner *l, const sfp_pictures *p, int first,
 {
     bool known = all_known(p);
     for (int i = 0; i < n; i++) {
-        l->step_weight[i] = 1.0f / (float)p->n;
-        l->step_masked[i] = false;
-        l->step_rehearsed[i] = true;
+        l->step.weight[i] = 1.0f / (float)p->n;
+        l->step.masked[i] = false;
+        l->step.rehearsed[i] = true;
         if (known)
-            memcpy(l->step_query + (size_t)i * (size_t)l->D, p->query[first + i], (size_t)l->D * sizeof *l->step_query);
+            memcpy(l->step.query + (size_t)i * (size_t)l->D, p->query[first + i], (size_t)l->D * sizeof *l->step.query);
     }
     return (sfp_train_batch){.n = n,
                              .x = p->x + first,
                              .label = p->label ? p->label + first : NULL,
-                             .weight = l->step_weight,
-                             .masked = l->step_masked,
-                             .allowed = l->allowed,
-                             .rehearsed = l->step_rehearsed,
-                             .query = l->step_query,
+                             .weight = l->step.weight,
+                             .masked = l->step.masked,
+                             .allowed = l->classes.allowed,
+                             .rehearsed = l->step.rehearsed,
+                             .query = l->step.query,
                              .queries = known || l->opt.fp.query_one ? 0 : n,
                              .terms = 1};
 }
@@ -466,14 +466,14 @@ bool sfp__learner_masked(const sfp_learner *l)
 
 sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *room, sfp_error *err)
 {
-    const sfp__item *item = &l->items[at];
+    const sfp__item *item = &l->step.items[at];
     const sfp_slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
-    const float *query = slot ? slot->query : l->query + (size_t)item->index * (size_t)l->D;
-    l->xs[at] = slot ? room : l->x + (size_t)item->index * l->pixels;
-    l->step_label[at] = slot ? slot->label : l->label[item->index];
-    l->step_masked[at] = !slot && sfp__learner_masked(l);
-    l->step_rehearsed[at] = item->replay;
-    memcpy(l->step_query + (size_t)at * (size_t)l->D, query, (size_t)l->D * sizeof *query);
+    const float *query = slot ? slot->query : l->batch.query + (size_t)item->index * (size_t)l->D;
+    l->step.xs[at] = slot ? room : l->batch.x + (size_t)item->index * l->pixels;
+    l->step.label[at] = slot ? slot->label : l->batch.label[item->index];
+    l->step.masked[at] = !slot && sfp__learner_masked(l);
+    l->step.rehearsed[at] = item->replay;
+    memcpy(l->step.query + (size_t)at * (size_t)l->D, query, (size_t)l->D * sizeof *query);
     return slot ? sfp__learner_slot_input(l, slot, room, err) : SFP_OK;
 }
 
@@ -483,21 +483,21 @@ bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item)
         return true;
     if (item->index < 0)
         return false;
-    return item->replay ? l->buffer->slot[item->index].has_query : l->has_query[item->index];
+    return item->replay ? l->buffer->slot[item->index].has_query : l->batch.has_query[item->index];
 }
 
 void sfp__learner_keep_queries(sfp_learner *l, int unknown)
 {
     for (int i = 0; i < unknown; i++) {
-        const sfp__item *item = &l->items[i];
+        const sfp__item *item = &l->step.items[i];
         if (item->index < 0)
             continue;
         sfp_slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
-        float *to = slot ? slot->query : l->query + (size_t)item->index * (size_t)l->D;
-        memcpy(to, l->step_query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *to);
+        float *to = slot ? slot->query : l->batch.query + (size_t)item->index * (size_t)l->D;
+        memcpy(to, l->step.query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *to);
         if (slot)
             slot->has_query = true;
         else
-            l->has_query[item->index] = true;
+            l->batch.has_query[item->index] = true;
     }
 }

@@ -49,7 +49,7 @@ static sfp_status publish(sfp_learner *l, sfp_error *err)
                                       .view = &l->fp->view,
                                       .last_w = &l->fp->last_w,
                                       .last_b = &l->fp->last_b,
-                                      .seen = l->seen,
+                                      .seen = l->classes.seen,
                                       .mix = l->opt.head == SFP_HEAD_MIX ? &l->mix : NULL,
                                       .heads = l->heads};
     return sfp__snapshots_publish(&l->snapshots, &from, err);
@@ -397,7 +397,7 @@ sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *cons
     sfp_snapshot *held = p->restored ? &p->restored->snapshot : &p->of_method;
     if (l && p->head) {
         p->head = l->heads[0]; /* a resume brings another */
-        p->of_method = (sfp_snapshot){.t = l->counts.timestamps, .classes = sfp_learner_classes(l), .seen = l->seen};
+        p->of_method = (sfp_snapshot){.t = l->counts.timestamps, .classes = sfp_learner_classes(l), .seen = l->classes.seen};
     } else if (l) {
         if (p->on_demand && l->snapshots.stale)
             TRY(publish(l, err));

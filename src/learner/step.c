@@ -19,7 +19,7 @@ static void normalise_piece(void *ctx, int i, int worker)
 {
     const normalise_job *j = ctx;
     (void)worker;
-    sfp__pixels_normalise(j->samples[i].rgb, j->l->S, j->l->opt.mean, j->l->opt.std, j->l->x + (size_t)i * j->l->pixels);
+    sfp__pixels_normalise(j->samples[i].rgb, j->l->S, j->l->opt.mean, j->l->opt.std, j->l->batch.x + (size_t)i * j->l->pixels);
 }
 
 static sfp_status take_batch(sfp_learner *l, int b, const sfp_sample *samples, bool *new_class, sfp_error *err)
@@ -41,14 +41,14 @@ static sfp_status take_batch(sfp_learner *l, int b, const sfp_sample *samples, b
     *new_class = false;
     for (int i = 0; i < b; i++) {
         const sfp_sample *s = &samples[i];
-        l->label[i] = s->label;
-        l->id[i] = s->id;
+        l->batch.label[i] = s->label;
+        l->batch.id[i] = s->id;
         bool compressed = l->opt.keep_compressed && !needs_pixels && s->encoded && s->encoded_size < l->rgb_bytes;
-        l->image[i] = compressed ? s->encoded : s->rgb;
-        l->image_size[i] = compressed ? s->encoded_size : l->rgb_bytes;
-        l->has_query[i] = false;
-        l->xs[i] = l->x + (size_t)i * l->pixels;
-        *new_class = *new_class || !l->seen[s->label];
+        l->batch.image[i] = compressed ? s->encoded : s->rgb;
+        l->batch.image_size[i] = compressed ? s->encoded_size : l->rgb_bytes;
+        l->batch.has_query[i] = false;
+        l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
+        *new_class = *new_class || !l->classes.seen[s->label];
     }
     normalise_job j = {l, samples};
     sfp__thread_pool_run(l->threads, b, normalise_piece, &j);
@@ -57,9 +57,9 @@ static sfp_status take_batch(sfp_learner *l, int b, const sfp_sample *samples, b
 
 static void score(const sfp_learner *l, int b, float *out)
 {
-    sfp__fp_mean_unit(l->fp, l->fingerprint);
+    sfp__fp_mean_unit(l->fp, l->batch.fingerprint);
     for (int i = 0; i < b; i++)
-        out[i] = sfp__dot(l->D, l->mean_embed + (size_t)i * (size_t)l->D, l->fingerprint);
+        out[i] = sfp__dot(l->D, l->batch.mean_embed + (size_t)i * (size_t)l->D, l->batch.fingerprint);
 }
 
 /* --------------------------------------------------------------------- drift */
@@ -97,64 +97,64 @@ static sfp_status look(sfp_learner *l, int b, sfp_error *err)
 {
     if (!l->look.needs)
         return SFP_OK;
-    TRY(sfp__look(&l->look, b, l->xs, sfp__learner_masked(l) ? l->allowed : NULL, l->query, err));
+    TRY(sfp__look(&l->look, b, l->step.xs, sfp__learner_masked(l) ? l->classes.allowed : NULL, l->batch.query, err));
     if (l->look.plain || !l->opt.fp.query_one)
-        memset(l->has_query, true, (size_t)b * sizeof *l->has_query);
+        memset(l->batch.has_query, true, (size_t)b * sizeof *l->batch.has_query);
     return SFP_OK;
 }
 
 /* The first span is for those that come first; a state may bring some. */
 static bool knows_a_class(const sfp_learner *l)
 {
-    return memchr(l->seen, 1, (size_t)sfp_learner_classes(l)) != NULL;
+    return memchr(l->classes.seen, 1, (size_t)sfp_learner_classes(l)) != NULL;
 }
 
 /* Scores, drift, coreset. */
 static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_timestamp *r, sfp_error *err)
 {
-    TRY(sfp__trainer_embed(l->trainer, b, l->xs, l->mean_embed, err));
-    score(l, b, l->score);
+    TRY(sfp__trainer_embed(l->trainer, b, l->step.xs, l->batch.mean_embed, err));
+    score(l, b, l->batch.score);
     bool grow = l->opt.drift == SFP_DRIFT_NEW_CLASS && new_class && knows_a_class(l);
     if (l->opt.drift == SFP_DRIFT_PH) {
         double mean = 0;
         for (int i = 0; i < b; i++)
-            mean += (double)l->score[i] / b;
+            mean += (double)l->batch.score[i] / b;
         grow = sfp__drift_next(&l->detector, mean);
     }
     if (!sfp__learner_known_tasks(l) && grow) {
         int open = l->fp->open;
         TRY(sfp__fp_grow(l->fp, err));
         r->grew = l->fp->open > open; /* a full pool learns as a whole, but opens nothing */
-        score(l, b, l->score);
+        score(l, b, l->batch.score);
     }
     sfp_select_options coreset = l->opt.coreset;
     int most = l->most - l->opt.replay, c = sfp__coreset_size(b, coreset.sigma);
-    if (l->limit_coreset > 0 && l->limit_coreset < most)
-        most = l->limit_coreset;
+    if (l->limits.coreset > 0 && l->limits.coreset < most)
+        most = l->limits.coreset;
     if (c > most) /* the same window, narrower */
         coreset.sigma = (double)most / b;
     TRY(look(l, b, err));
     const sfp_gradients gradients = {sfp__learner_gradient_length(l), sfp__learner_gradient, l};
-    l->select_batch = (sfp_select_batch){.b = b,
-                                         .label = l->label,
-                                         .score = l->score,
-                                         .dim = l->D,
-                                         .query = l->query,
-                                         .features = l->look.features,
-                                         .classes = sfp_learner_classes(l),
-                                         .logits = l->look.logits,
-                                         .probs = l->look.probs,
-                                         .pooled = l->look.pooled,
-                                         .taps = l->look.taps};
-    sfp_select_batch batch = l->select_batch;
+    l->batch.selected = (sfp_select_batch){.b = b,
+                                           .label = l->batch.label,
+                                           .score = l->batch.score,
+                                           .dim = l->D,
+                                           .query = l->batch.query,
+                                           .features = l->look.features,
+                                           .classes = sfp_learner_classes(l),
+                                           .logits = l->look.logits,
+                                           .probs = l->look.probs,
+                                           .pooled = l->look.pooled,
+                                           .taps = l->look.taps};
+    sfp_select_batch batch = l->batch.selected;
     batch.gradients = &gradients;
     const sfp_select_env env = {
         .rng = &l->select_rng, .arena = &l->select_arena, .threads = l->threads, .state = l->select_state};
-    TRY(l->selector->pick(&batch, &coreset, &env, l->coreset, l->select_weight, &r->coreset_count, err));
+    TRY(l->selector->pick(&batch, &coreset, &env, l->batch.coreset, l->batch.select_weight, &r->coreset_count, err));
     if (r->coreset_count > most) /* a selector that takes all, whatever sigma is */
         r->coreset_count = most;
-    r->similarity = l->score;
-    r->coreset = l->coreset;
+    r->similarity = l->batch.score;
+    r->coreset = l->batch.coreset;
     return SFP_OK;
 }
 
@@ -164,9 +164,9 @@ static int order_items(sfp_learner *l, int c, const int *slots, int r)
     int n = 0, unknown = 0;
     for (int want = 0; want < 2; want++) {
         for (int i = 0; i < c + r; i++) {
-            sfp__item item = {.index = i < c ? l->coreset[i] : slots[i - c], .replay = i >= c};
+            sfp__item item = {.index = i < c ? l->batch.coreset[i] : slots[i - c], .replay = i >= c};
             if (sfp__learner_query_known(l, &item) == (want == 1))
-                l->items[n++] = item;
+                l->step.items[n++] = item;
         }
         unknown = want == 0 ? n : unknown;
     }
@@ -177,18 +177,18 @@ static sfp_status fill_step(sfp_learner *l, int c, const int *slots, int r, sfp_
 {
     float weight_sum = 0;
     for (int i = 0; i < c; i++)
-        weight_sum += l->select_weight[i];
+        weight_sum += l->batch.select_weight[i];
     for (int i = 0; i < c + r; i++) {
-        const sfp__item *item = &l->items[i];
-        const int *among = item->replay ? slots : l->coreset;
+        const sfp__item *item = &l->step.items[i];
+        const int *among = item->replay ? slots : l->batch.coreset;
         int k = 0;
         while (among[k] != item->index)
             k++;
-        TRY(sfp__learner_fill_item(l, i, l->rx + (size_t)(item->replay ? k : 0) * l->pixels, err));
+        TRY(sfp__learner_fill_item(l, i, l->step.rx + (size_t)(item->replay ? k : 0) * l->pixels, err));
         if (item->replay)
-            l->step_weight[i] = 1.0f / (float)r;
+            l->step.weight[i] = 1.0f / (float)r;
         else
-            l->step_weight[i] = l->opt.weighted && weight_sum > 0 ? l->select_weight[k] / weight_sum : 1.0f / (float)c;
+            l->step.weight[i] = l->opt.weighted && weight_sum > 0 ? l->batch.select_weight[k] / weight_sum : 1.0f / (float)c;
     }
     return SFP_OK;
 }
@@ -200,15 +200,16 @@ static sfp_status missing_queries(sfp_learner *l, int b, sfp_error *err)
 {
     int n = 0;
     for (int i = 0; i < b; i++)
-        if (!l->has_query[i])
-            l->xs[n++] = l->x + (size_t)i * l->pixels;
+        if (!l->batch.has_query[i])
+            l->step.xs[n++] = l->batch.x + (size_t)i * l->pixels;
     if (n > 0)
-        TRY(sfp__trainer_queries(l->trainer, n, l->xs, l->step_query, err));
+        TRY(sfp__trainer_queries(l->trainer, n, l->step.xs, l->step.query, err));
     for (int i = 0, k = 0; i < b; i++) {
-        if (l->has_query[i])
+        if (l->batch.has_query[i])
             continue;
-        memcpy(l->query + (size_t)i * (size_t)l->D, l->step_query + (size_t)k++ * (size_t)l->D, (size_t)l->D * sizeof(float));
-        l->has_query[i] = true;
+        memcpy(l->batch.query + (size_t)i * (size_t)l->D, l->step.query + (size_t)k++ * (size_t)l->D,
+               (size_t)l->D * sizeof(float));
+        l->batch.has_query[i] = true;
     }
     return SFP_OK;
 }
@@ -216,7 +217,7 @@ static sfp_status missing_queries(sfp_learner *l, int b, sfp_error *err)
 static void count_answer(const sfp_learner *l, int classes, const float *score, int32_t truth, sfp_timestamp *r)
 {
     r->judged++;
-    r->right += sfp__best_class(classes, l->seen, score) == truth;
+    r->right += sfp__best_class(classes, l->classes.seen, score) == truth;
 }
 
 /* Test, then train: the answers of before the step to the coreset's samples, by the linear head. */
@@ -224,8 +225,8 @@ static void judge(const sfp_learner *l, int n, const float *logits, sfp_timestam
 {
     int classes = sfp_learner_classes(l);
     for (int i = 0; i < n; i++)
-        if (!l->items[i].replay)
-            count_answer(l, classes, logits + (size_t)i * (size_t)classes, l->step_label[i], r);
+        if (!l->step.items[i].replay)
+            count_answer(l, classes, logits + (size_t)i * (size_t)classes, l->step.label[i], r);
 }
 
 /* The same by the mixed heads, from the experts' log-probabilities of c samples. */
@@ -235,9 +236,9 @@ static void judge_mixed(const sfp_learner *l, int c, sfp_timestamp *r)
     for (int i = 0; i < c; i++) {
         const float *row[SFP_HEAD_EXPERTS];
         for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
-            row[e] = l->expert[e] + (size_t)i * (size_t)classes;
-        sfp__mix_combine(&l->mix, 1, classes, row, l->mixed);
-        count_answer(l, classes, l->mixed, l->step_label[i], r);
+            row[e] = l->step.expert[e] + (size_t)i * (size_t)classes;
+        sfp__mix_combine(&l->mix, 1, classes, row, l->step.mixed);
+        count_answer(l, classes, l->step.mixed, l->step.label[i], r);
     }
 }
 
@@ -247,11 +248,11 @@ static int keep_coreset(sfp_learner *l, int n, const float *logits)
     size_t classes = (size_t)sfp_learner_classes(l), D = (size_t)l->D;
     int c = 0;
     for (int i = 0; i < n; i++) {
-        if (l->items[i].replay)
+        if (l->step.items[i].replay)
             continue;
-        sfp__log_softmax((int)classes, l->seen, logits + (size_t)i * classes, l->expert[0] + (size_t)c * classes);
-        memmove(l->step_query + (size_t)c * D, l->step_query + (size_t)i * D, D * sizeof *l->step_query);
-        l->step_label[c++] = l->step_label[i];
+        sfp__log_softmax((int)classes, l->classes.seen, logits + (size_t)i * classes, l->step.expert[0] + (size_t)c * classes);
+        memmove(l->step.query + (size_t)c * D, l->step.query + (size_t)i * D, D * sizeof *l->step.query);
+        l->step.label[c++] = l->step.label[i];
     }
     return c;
 }
@@ -262,19 +263,19 @@ static sfp_status feed_heads(sfp_learner *l, int b, int step, const float *logit
 {
     int classes = sfp_learner_classes(l), c = keep_coreset(l, step, logits), n = 0;
     for (int e = 1; e < SFP_HEAD_EXPERTS; e++)
-        TRY(sfp__head_scores(l->heads[e], c, l->step_query, classes, l->expert[e], err));
+        TRY(sfp__head_scores(l->heads[e], c, l->step.query, classes, l->step.expert[e], err));
     judge_mixed(l, c, r);
-    sfp__mix_observe(&l->mix, c, classes, (const float *const *)l->expert, l->step_label);
-    if (l->opt.feed == SFP_FEED_BATCH || (l->opt.feed == SFP_FEED_AUTO && !l->no_slack))
+    sfp__mix_observe(&l->mix, c, classes, (const float *const *)l->step.expert, l->step.label);
+    if (l->opt.feed == SFP_FEED_BATCH || (l->opt.feed == SFP_FEED_AUTO && !l->limits.no_slack))
         TRY(missing_queries(l, b, err));
     for (int i = 0; i < b; i++) {
-        if (!l->has_query[i])
+        if (!l->batch.has_query[i])
             continue;
-        memcpy(l->step_query + (size_t)n * (size_t)l->D, l->query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof(float));
-        l->step_label[n++] = l->label[i];
+        memcpy(l->step.query + (size_t)n * (size_t)l->D, l->batch.query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof(float));
+        l->step.label[n++] = l->batch.label[i];
     }
     for (int e = 1; e < SFP_HEAD_EXPERTS; e++)
-        TRY(sfp__head_update(l->heads[e], n, l->step_query, l->step_label, err));
+        TRY(sfp__head_update(l->heads[e], n, l->step.query, l->step.label, err));
     return SFP_OK;
 }
 
@@ -282,7 +283,7 @@ static sfp_status feed_heads(sfp_learner *l, int b, int step, const float *logit
 
 static float cross_entropy(const sfp_learner *l, int classes, const float *z, int label)
 {
-    const uint8_t *allowed = sfp__learner_masked(l) ? l->allowed : NULL;
+    const uint8_t *allowed = sfp__learner_masked(l) ? l->classes.allowed : NULL;
     float max = -INFINITY;
     double sum = 0;
     for (int c = 0; c < classes; c++)
@@ -298,40 +299,40 @@ static void teach_selector(sfp_learner *l, int n, int c, const float *logits)
     if (!l->selector->learn)
         return;
     int classes = sfp_learner_classes(l);
-    float *by_index = l->sample_loss, *by_choice = l->sample_loss + l->opt.batch;
+    float *by_index = l->step.sample_loss, *by_choice = l->step.sample_loss + l->opt.batch;
     for (int i = 0; i < n; i++)
-        if (!l->items[i].replay)
-            by_index[l->items[i].index] = cross_entropy(l, classes, logits + (size_t)i * (size_t)classes, l->step_label[i]);
+        if (!l->step.items[i].replay)
+            by_index[l->step.items[i].index] = cross_entropy(l, classes, logits + (size_t)i * (size_t)classes, l->step.label[i]);
     for (int i = 0; i < c; i++)
-        by_choice[i] = by_index[l->coreset[i]];
-    l->selector->learn(l->select_state, &l->select_batch, c, l->coreset, by_choice);
+        by_choice[i] = by_index[l->batch.coreset[i]];
+    l->selector->learn(l->select_state, &l->batch.selected, c, l->batch.coreset, by_choice);
 }
 
 static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
 {
     int c = r->coreset_count, room = l->opt.replay ? l->opt.replay : 1;
-    int want = l->limit_replay > 0 && l->limit_replay < l->opt.replay ? l->limit_replay : l->opt.replay;
+    int want = l->limits.replay > 0 && l->limits.replay < l->opt.replay ? l->limits.replay : l->opt.replay;
     for (int k = 0; k < r->steps; k++) {
-        int *slots = l->replay + k * room;
+        int *slots = l->step.replay + k * room;
         int drawn = l->buffer ? sfp__buffer_draw(l->buffer, want, &l->replay_rng, slots) : 0;
         int unknown = order_items(l, c, slots, drawn);
         TRY(fill_step(l, c, slots, drawn, err));
         const sfp_train_batch batch = {.n = c + drawn,
-                                       .x = l->xs,
-                                       .label = l->step_label,
-                                       .weight = l->step_weight,
-                                       .masked = l->step_masked,
-                                       .allowed = l->allowed,
-                                       .rehearsed = l->step_rehearsed,
-                                       .query = l->step_query,
+                                       .x = l->step.xs,
+                                       .label = l->step.label,
+                                       .weight = l->step.weight,
+                                       .masked = l->step.masked,
+                                       .allowed = l->classes.allowed,
+                                       .rehearsed = l->step.rehearsed,
+                                       .query = l->step.query,
                                        .queries = unknown,
                                        .terms = drawn ? 2 : 1};
         sfp_train_result result = {0};
         TRY(sfp__trainer_step(l->trainer, &batch, &result, err));
         sfp__learner_keep_queries(l, l->opt.fp.query_one ? 0 : unknown);
         teach_selector(l, c + drawn, c, result.logits);
-        l->loss[k] = result.loss;
-        l->replay_count[k] = drawn;
+        l->step.loss[k] = result.loss;
+        l->step.replay_count[k] = drawn;
         l->counts.trained += (uint64_t)c;
         l->counts.replayed += (uint64_t)drawn;
         r->seconds.attune += result.attune_seconds;
@@ -355,18 +356,18 @@ static sfp_status update_buffer(sfp_learner *l, int b, sfp_timestamp *r, sfp_err
     if (!l->buffer)
         return SFP_OK;
     TRY(sfp__learner_buffer_needs(l) & SFP_NEED_QUERY ? missing_queries(l, b, err) : SFP_OK);
-    score(l, b, l->score_after);
+    score(l, b, l->batch.score_after);
     const sfp_buffer_batch batch = {.b = b,
                                     .now = l->counts.timestamps,
-                                    .label = l->label,
-                                    .id = l->id,
-                                    .image = l->image,
-                                    .image_size = l->image_size,
-                                    .mean_embed = l->mean_embed,
-                                    .query = l->query,
-                                    .has_query = l->has_query,
-                                    .score = l->score_after,
-                                    .fingerprint = l->fingerprint,
+                                    .label = l->batch.label,
+                                    .id = l->batch.id,
+                                    .image = l->batch.image,
+                                    .image_size = l->batch.image_size,
+                                    .mean_embed = l->batch.mean_embed,
+                                    .query = l->batch.query,
+                                    .has_query = l->batch.has_query,
+                                    .score = l->batch.score_after,
+                                    .fingerprint = l->batch.fingerprint,
                                     .ask = sfp__learner_ask(l),
                                     .threads = l->threads};
     return sfp__buffer_update(l->buffer, &batch, &l->buffer_rng, &r->buffer, err);
@@ -379,17 +380,17 @@ static sfp_status offer_to_method(sfp_learner *l, int b, const sfp_sample *sampl
     bool new_class;
     double begin = sfp__now();
     TRY(take_batch(l, b, samples, &new_class, err));
-    const sfp_vit_pass pass = {.b = b, .xs = l->xs, .feature = l->query};
+    const sfp_vit_pass pass = {.b = b, .xs = l->step.xs, .feature = l->batch.query};
     TRY(sfp__vit_run(l->plan, &pass, err));
     double asked = sfp__now();
     int classes = sfp_learner_classes(l);
-    TRY(sfp__head_scores(l->heads[0], b, l->query, classes, l->expert[0], err));
+    TRY(sfp__head_scores(l->heads[0], b, l->batch.query, classes, l->step.expert[0], err));
     for (int i = 0; i < b; i++)
-        count_answer(l, classes, l->expert[0] + (size_t)i * (size_t)classes, l->label[i], &r);
+        count_answer(l, classes, l->step.expert[0] + (size_t)i * (size_t)classes, l->batch.label[i], &r);
     double judged = sfp__now();
-    TRY(sfp__head_update(l->heads[0], b, l->query, l->label, err));
+    TRY(sfp__head_update(l->heads[0], b, l->batch.query, l->batch.label, err));
     for (int i = 0; i < b; i++)
-        l->seen[l->label[i]] = 1;
+        l->classes.seen[l->batch.label[i]] = 1;
     l->counts.timestamps++;
     l->counts.offered += (uint64_t)b;
     l->counts.trained += (uint64_t)b;
@@ -406,8 +407,8 @@ sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, 
     if (l->opt.method)
         return offer_to_method(l, b, samples, report, err);
     sfp_timestamp r = {.t = l->counts.timestamps, .task = l->fp->task, .offered = b, .steps = l->opt.steps};
-    if (l->limit_steps > 0 && l->limit_steps < r.steps)
-        r.steps = l->limit_steps;
+    if (l->limits.steps > 0 && l->limits.steps < r.steps)
+        r.steps = l->limits.steps;
     bool new_class = false;
     double begin = sfp__now();
     TRY(take_batch(l, b, samples, &new_class, err));
@@ -415,16 +416,16 @@ sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, 
     double selected = sfp__now();
     TRY(train(l, b, &r, err));
     for (int i = 0; i < b; i++) /* only now: answers of before the step cannot name a class that is new in it */
-        l->seen[l->label[i]] = 1;
+        l->classes.seen[l->batch.label[i]] = 1;
     double trained = sfp__now();
     TRY(update_buffer(l, b, &r, err));
     double buffered = sfp__now();
     l->counts.timestamps++;
     l->counts.offered += (uint64_t)b;
     l->counts.scored += (uint64_t)b;
-    r.replay = l->replay;
-    r.replay_count = l->replay_count;
-    r.loss = l->loss;
+    r.replay = l->step.replay;
+    r.replay_count = l->step.replay_count;
+    r.loss = l->step.loss;
     r.seconds.select = selected - begin;
     r.seconds.buffer = buffered - trained;
     sfp_status published = sfp__learner_publish(l, err);

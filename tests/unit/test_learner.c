@@ -234,7 +234,7 @@ TEST(a_timestamp_is_what_the_report_says)
             after[i] = (float)dot(mean + (size_t)i * D, unit, D);
             moved = fmaxf(moved, fabsf(after[i] - want[i]));
         }
-        check_near("similarity after the steps", l->score_after, after, 8, 5e-3);
+        check_near("similarity after the steps", l->batch.score_after, after, 8, 5e-3);
         assert_true(moved > 0.02f * fabsf(want[0]));
         /* in order while there is room, then as drawn */
         for (int i = 0; i < r.buffer.stored + r.buffer.nu; i++) {
@@ -357,8 +357,8 @@ TEST(scoring_the_buffer_touches_no_pixels)
             assert_int_equal(ra.buffer.replaced[i], rb.buffer.replaced[i]);
         }
         replaced += ra.buffer.nu;
-        sfp__buffer_score(a->buffer, a->fingerprint, score[0]);
-        sfp__buffer_score(b->buffer, b->fingerprint, score[1]);
+        sfp__buffer_score(a->buffer, a->batch.fingerprint, score[0]);
+        sfp__buffer_score(b->buffer, b->batch.fingerprint, score[1]);
         check_same("scores", score[1], score[0], (size_t)a->buffer->filled * sizeof(float));
     }
     assert_true(replaced > 5);

@@ -191,7 +191,7 @@ static sfp_learner *warm(const model *m, const char *buffer, bool query_one, sfp
 static void input_of(const sfp_learner *l, int who, float *out)
 {
     if (who < BATCH)
-        memcpy(out, l->x + (size_t)who * l->pixels, l->pixels * sizeof *out);
+        memcpy(out, l->batch.x + (size_t)who * l->pixels, l->pixels * sizeof *out);
     else
         MUST(sfp__learner_slot_input(l, &l->buffer->slot[who - BATCH], out, &err));
 }
@@ -231,8 +231,8 @@ TEST(features_are_those_of_a_step)
             check_near("features", got + (size_t)i * D, r.feature, D, 1e-5);
             if (one)
                 continue;
-            const float *kept = who[i] < BATCH ? l->query + (size_t)who[i] * D : l->buffer->slot[who[i] - BATCH].query;
-            assert_true(who[i] < BATCH ? l->has_query[who[i]] : l->buffer->slot[who[i] - BATCH].has_query);
+            const float *kept = who[i] < BATCH ? l->batch.query + (size_t)who[i] * D : l->buffer->slot[who[i] - BATCH].query;
+            assert_true(who[i] < BATCH ? l->batch.has_query[who[i]] : l->buffer->slot[who[i] - BATCH].has_query);
             check_near("queries", kept, query, D, 1e-5);
         }
         check_values(l, &before);
@@ -314,7 +314,7 @@ TEST(gradients_are_means)
             mean[k] += one[k] / N;
         input_of(l, who[i], x + (size_t)i * l->pixels);
         xs[i] = x + (size_t)i * l->pixels;
-        label[i] = who[i] < BATCH ? l->label[who[i]] : l->buffer->slot[who[i] - BATCH].label;
+        label[i] = who[i] < BATCH ? l->batch.label[who[i]] : l->buffer->slot[who[i] - BATCH].label;
     }
     check_near("gradient", all, mean, P, 1e-4);
     MUST(ask->gradient_at(ask->ctx, &(sfp_pictures){.n = N, .x = xs, .label = label}, at, NULL, &err));

@@ -55,9 +55,9 @@ static double *by_hand(sfp_learner *l, int n, const uint8_t *const *rgb)
         oracle_forward(&o, x[i], i, true, o.feature, NULL);
         oracle_linear(C, D, o.value[o.params - 2], o.value[o.params - 1], o.feature, z);
         for (int c = 0; c < C; c++)
-            sum += l->seen[c] ? exp(z[c]) : 0;
+            sum += l->classes.seen[c] ? exp(z[c]) : 0;
         for (int c = 0; c < C; c++)
-            z[c] = l->seen[c] ? z[c] - log(sum) : -INFINITY;
+            z[c] = l->classes.seen[c] ? z[c] - log(sum) : -INFINITY;
     }
     return logp;
 }
@@ -364,7 +364,7 @@ static void put_copy(sfp_learner *l, const copy *c, uint64_t t)
         at += n;
     }
     MUST(sfp__fp_restore(l->fp, 0, c->start, c->open, &err));
-    memcpy(l->seen, c->seen, (size_t)c->classes);
+    memcpy(l->classes.seen, c->seen, (size_t)c->classes);
     l->counts.timestamps = t;
     MUST(sfp__learner_publish(l, &err));
 }

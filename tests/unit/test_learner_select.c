@@ -159,10 +159,10 @@ TEST(a_look_sees_what_a_step_sees)
         for (int i = 0; i < BATCH; i++)
             weight[i] = 1.0f / BATCH;
         for (int i = 0; i < BATCH; i++)
-            l->xs[i] = l->x + (size_t)i * l->pixels;
-        MUST(sfp__look(&l->look, BATCH, l->xs, NULL, l->query, &err));
+            l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
+        MUST(sfp__look(&l->look, BATCH, l->step.xs, NULL, l->batch.query, &err));
         const sfp_train_batch b = {
-            .n = BATCH, .x = l->xs, .label = label, .weight = weight, .query = query, .queries = BATCH, .terms = 1};
+            .n = BATCH, .x = l->step.xs, .label = label, .weight = weight, .query = query, .queries = BATCH, .terms = 1};
         sfp_train_result r = {0};
         MUST(sfp__trainer_gradients(l->trainer, &b, &r, &err));
         int C = sfp_learner_classes(l);
@@ -175,7 +175,7 @@ TEST(a_look_sees_what_a_step_sees)
                 assert_true(fabs((double)l->look.probs[i * C + c] - exp((double)r.logits[i * C + c]) / sum) < 1e-5);
         }
         if (!one)
-            close_to("queries", (size_t)(BATCH * l->D), l->query, query, 1e-5);
+            close_to("queries", (size_t)(BATCH * l->D), l->batch.query, query, 1e-5);
         sfp_learner_free(l);
     }
     free_model(&m);
@@ -198,7 +198,7 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
         o.fp.attune = depth > 2;
         sfp_learner *l = learner_of(&m, &o);
         (void)offer(l, 0, 6, 5);
-        sfp_vit_pass pass = {.b = BATCH, .x = l->x, .class_attention = attention};
+        sfp_vit_pass pass = {.b = BATCH, .x = l->batch.x, .class_attention = attention};
         for (int i = 0; i < depth; i++)
             taps[i] = floats(n);
         pass.tokens = taps;
@@ -215,12 +215,12 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
         MUST(sfp__look_init(&look, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err));
         float *query = floats((size_t)(BATCH * D));
         for (int i = 0; i < BATCH; i++) /* the step has put them in its own order */
-            l->xs[i] = l->x + (size_t)i * l->pixels;
-        MUST(sfp__look(&look, BATCH, l->xs, NULL, query, &err));
+            l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
+        MUST(sfp__look(&look, BATCH, l->step.xs, NULL, query, &err));
         sfp_vit_plan *prompted = NULL;
         const sfp_vit_plan_options qo = {.all_tokens = true, .prefix_rows = o.fp.length / 2, .queries = true};
         MUST(sfp__vit_plan_create(m.vit, m.pool, &qo, &prompted, &err));
-        sfp_vit_pass again = {.b = BATCH, .x = l->x, .query = query, .queries = BATCH};
+        sfp_vit_pass again = {.b = BATCH, .x = l->batch.x, .query = query, .queries = BATCH};
         again.tokens = taps;
         sfp__fp_attach(l->fp, &again, NULL);
         MUST(sfp__vit_run(prompted, &again, &err));

@@ -25,11 +25,10 @@ static sfp_status visit_counters(visit *f, sfp_error *err)
 {
     sfp_learner *l = f->l;
     const sfp_learner_counts *n = &l->counts;
-    int64_t c[] = {(int64_t)n->timestamps, (int64_t)n->offered,
-                   (int64_t)n->scored,     (int64_t)n->trained,
-                   (int64_t)n->replayed,   l->buffer ? (int64_t)l->buffer->seen : 0,
-                   l->limit_coreset,       l->limit_replay,
-                   l->limit_steps,         l->no_slack};
+    int64_t c[] = {(int64_t)n->timestamps, (int64_t)n->offered,  (int64_t)n->scored,
+                   (int64_t)n->trained,    (int64_t)n->replayed, l->buffer ? (int64_t)l->buffer->seen : 0,
+                   l->limits.coreset,      l->limits.replay,     l->limits.steps,
+                   l->limits.no_slack};
     enum { COUNTERS = sizeof c / sizeof *c, LIMITS = 6 };
     TRY(sfp__visit_values(&f->v, "counters", SFP_DTYPE_I64, COUNTERS, c, err));
     for (int i = 0; i < COUNTERS; i++)
@@ -246,11 +245,11 @@ static sfp_status visit_learner(visit *f, sfp_error *err)
     if (l->fp)
         TRY(visit_fingerprints(f, err));
     if (f->commits) {
-        memset(l->seen, 0, (size_t)l->class_room);
-        memset(l->allowed, 0, (size_t)l->class_room);
+        memset(l->classes.seen, 0, (size_t)l->classes.capacity);
+        memset(l->classes.allowed, 0, (size_t)l->classes.capacity);
     }
-    TRY(sfp__visit(&f->v, "seen", SFP_DTYPE_U8, 1, &classes, l->seen, err));
-    return sfp__visit(&f->v, "allowed", SFP_DTYPE_U8, 1, &classes, l->allowed, err);
+    TRY(sfp__visit(&f->v, "seen", SFP_DTYPE_U8, 1, &classes, l->classes.seen, err));
+    return sfp__visit(&f->v, "allowed", SFP_DTYPE_U8, 1, &classes, l->classes.allowed, err);
 }
 
 static sfp_status visit_heads(sfp_head *const heads[SFP_HEAD_EXPERTS], const sfp_visitor *with, sfp_error *err)

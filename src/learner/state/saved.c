@@ -82,8 +82,8 @@ static void put_names(sfp_saved_meta *m, int count, char *const *names)
 
 void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l)
 {
-    int count = l->class_room, classes = sfp_learner_classes(l);
-    while (count > classes && !l->names[count - 1])
+    int count = l->classes.capacity, classes = sfp_learner_classes(l);
+    while (count > classes && !l->classes.names[count - 1])
         count--;
     if (l->opt.method) {
         sfp__saved_put(m, "method", l->opt.method);
@@ -93,7 +93,7 @@ void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l)
         sfp__saved_put_int(m, "open", l->fp->open);
     }
     sfp__saved_put_int(m, "timestamps", (long long)l->counts.timestamps);
-    put_names(m, count, l->names);
+    put_names(m, count, l->classes.names);
 }
 
 /* ----------------------------------------------------------------- settings */
@@ -296,9 +296,9 @@ void sfp__saved_names_done(sfp_saved_names *n)
 
 void sfp__saved_names_commit(sfp_saved_names *n, sfp_learner *l)
 {
-    for (int i = 0; n->given && i < l->class_room; i++) {
-        sfp__free(l->names[i]);
-        l->names[i] = i < n->count ? n->name[i] : NULL;
+    for (int i = 0; n->given && i < l->classes.capacity; i++) {
+        sfp__free(l->classes.names[i]);
+        l->classes.names[i] = i < n->count ? n->name[i] : NULL;
     }
     if (n->given)
         n->count = 0; /* they are the learner's now */

@@ -81,7 +81,7 @@ sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err)
     TRY(visit_heads(l, &v, err)); /* the wider types first: then each tensor is aligned */
     for (int i = 0; i < count; i++)
         TRY(sfp__visit(&v, params[i]->name, SFP_DTYPE_F32, params[i]->ndim, params[i]->shape, params[i]->data, err));
-    put_head_of_file(&meta, sfp_learner_classes(l), l->seen, l->vit);
+    put_head_of_file(&meta, sfp_learner_classes(l), l->classes.seen, l->vit);
     sfp__saved_put_common(&meta, l);
     sfp__saved_put_settings(&meta, l, false);
     return write_state(path, &parts, &meta, err);
@@ -122,9 +122,9 @@ sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
     TRY(sfp__saved_names_read(st, l->opt.fp.tasks > 0 ? classes : SFP_LEARNER_MAX_CLASSES, &names, err));
     TRY(sfp__saved_prepare(l, path, &span, classes, names.count, err));
     sfp__state_put_values(l->fp, values); /* from here on nothing fails */
-    memset(l->seen, 0, (size_t)l->class_room);
+    memset(l->classes.seen, 0, (size_t)l->classes.capacity);
     if (classes > 0)
-        memcpy(l->seen, seen, (size_t)classes);
+        memcpy(l->classes.seen, seen, (size_t)classes);
     sfp__saved_names_commit(&names, l);
     return sfp__learner_publish(l, err);
 }
