@@ -4,7 +4,7 @@
 #   make demo         a stream of Fashion-MNIST at 3,000 pictures a second (installs Debian's dataset-fashion-mnist)
 #   make check        what CI runs: builds and runs all tests, also with sanitizers: minutes
 #   make tidy         clang-tidy over the sources, with the checks of .clang-tidy; part of make check
-#   make check-long   the tests with SFP_LONG=1 (larger matrices, 50 kills), every selector with every buffer under asan, then
+#   make check-long   the tests with SFP_LONG=1 (larger matrices, more kills), every selector with every buffer under asan, then
 #                     SFP_FUZZ_SECONDS (300) a fuzz target
 #   make install      DESTDIR= PREFIX=/usr/local
 #   make uninstall    with the same DESTDIR and PREFIX; leaves nothing

@@ -5,8 +5,6 @@
 
 #include "buffer/ask.h"
 
-#include <math.h>
-
 #include "buffer_batch.h"
 #include "failing_alloc.h"
 #include "test.h"

@@ -5,9 +5,6 @@
 
 #include "buffer/buffer.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "test.h"
 
 typedef struct test_batch {

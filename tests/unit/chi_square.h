@@ -3,8 +3,6 @@
 #ifndef SFP_TESTS_CHI_SQUARE_H
 #define SFP_TESTS_CHI_SQUARE_H
 
-#include <math.h>
-
 #include "test.h"
 
 /* Probability that a chi-square of k degrees of freedom exceeds x: the regularised upper gamma function Q(k/2, x/2), by its

@@ -2,11 +2,7 @@
 #ifndef SFP_TESTS_FAILING_ALLOC_H
 #define SFP_TESTS_FAILING_ALLOC_H
 
-#include "base/error.h"
-#include "base/mem.h"
-
 #include <limits.h>
-#include <stdbool.h>
 
 #include "test.h"
 

@@ -2,8 +2,6 @@
 #ifndef SFP_TESTS_FLIP_LAST_BYTE_H
 #define SFP_TESTS_FLIP_LAST_BYTE_H
 
-#include <stdio.h>
-
 #include "test.h"
 
 static inline void flip_last_byte(const char *path)

@@ -2,7 +2,6 @@
 #ifndef SFP_TESTS_LEARNER_WORLD_H
 #define SFP_TESTS_LEARNER_WORLD_H
 
-#include "base/mem.h"
 #include "base/rng.h"
 #include "io/file.h"
 #include "io/image/image.h"
@@ -10,12 +9,9 @@
 #include "model/vit.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "test.h"
+#include "vit_make.h"
 
 enum { SIDE = 32, BATCH = 6, TIMES = 48, SAMPLES = BATCH * TIMES, BYTES = 3 * SIDE * SIDE };
 
@@ -52,16 +48,7 @@ static void draw(int i, uint8_t *rgb)
 
 static void make_world(void)
 {
-    const sfp_vit_config config = {.img_size = SIDE,
-                                   .patch_size = 8,
-                                   .channels = 3,
-                                   .dim = 32,
-                                   .depth = 5,
-                                   .heads = 4,
-                                   .hidden = 64,
-                                   .ln_eps = 1e-6f,
-                                   .mean = {0.5f, 0.5f, 0.5f},
-                                   .std = {0.5f, 0.5f, 0.5f}};
+    const sfp_vit_config config = VIT(SIDE, 8, 32, 5, 4, 64, 0.5f, 0.5f);
     assert_non_null(mkdtemp(dir));
     MUST(sfp__vit_random(&config, 3, 0.1f, &vit, &err));
     MUST(sfp__thread_pool_create(2, &threads, &err));

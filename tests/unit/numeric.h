@@ -6,10 +6,6 @@
 
 #include "base/rng.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "test.h"
 
 #define UNUSED __attribute__((unused))

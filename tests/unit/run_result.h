@@ -2,14 +2,7 @@
 #ifndef SFP_TESTS_RUN_RESULT_H
 #define SFP_TESTS_RUN_RESULT_H
 
-#include "base/mem.h"
 #include "results/result.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "test.h"
 

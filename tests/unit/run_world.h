@@ -2,7 +2,6 @@
 #ifndef TEST_RUN_WORLD_H
 #define TEST_RUN_WORLD_H
 
-#include "base/mem.h"
 #include "base/thread_pool.h"
 #include "io/image/image.h"
 #include "model/vit.h"
@@ -10,22 +9,14 @@
 
 #include "source_files.h"
 #include "test.h"
+#include "vit_make.h"
 
 static sfp_vit *vit;
 static sfp_thread_pool *threads;
 
 static inline void make_world(void)
 {
-    const sfp_vit_config c = {.img_size = 16,
-                              .patch_size = 8,
-                              .channels = 3,
-                              .dim = 32,
-                              .depth = 3,
-                              .heads = 2,
-                              .hidden = 64,
-                              .ln_eps = 1e-6f,
-                              .mean = {0.5f, 0.5f, 0.5f},
-                              .std = {0.25f, 0.25f, 0.25f}};
+    const sfp_vit_config c = VIT(16, 8, 32, 3, 2, 64, 0.5f, 0.25f);
     make_folder();
     MUST(sfp__vit_random(&c, 1, 0.08f, &vit, &err));
     MUST(sfp__thread_pool_create(1, &threads, &err));

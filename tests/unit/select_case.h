@@ -5,9 +5,6 @@
 
 #include "select/select.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 #include "test.h"
 
 typedef struct select_case {

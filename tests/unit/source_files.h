@@ -4,14 +4,7 @@
 
 #include "stream/source_internal.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "failing_alloc.h"
 #include "temp_folder.h"
@@ -82,13 +75,12 @@ static inline const char *label_text(const sfp_source *s, int64_t i)
 /* Picture i is encoded and has these bytes. */
 static inline void check_bytes(const sfp_source *s, int64_t i, const void *bytes, size_t size)
 {
-    sfp_picture p = {0};
+    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
     if (sfp__source_load(s, i, &p, &err) != SFP_OK)
         fail_msg("picture %lld: %s", (long long)i, err.message);
     assert_int_equal(p.kind, SFP_PICTURE_ENCODED);
     assert_int_equal(p.size, size);
     assert_memory_equal(p.bytes, bytes, size);
-    sfp__picture_done(&p);
 }
 
 static inline void check_not_loaded(const sfp_source *s, int64_t i, sfp_status status, const char *a, const char *b)

@@ -3,11 +3,7 @@
 #define SFP_TESTS_TEMP_FOLDER_H
 
 #include <ftw.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "test.h"
 

@@ -3,8 +3,6 @@
 
 #include <semaphore.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <unistd.h>
 
 #include "failing_alloc.h"
 #include "test.h"

@@ -1,14 +1,9 @@
 /* The arena: pieces do not overlap, a second round allocates nothing, what cannot be had is NULL. */
-#include "base/mem.h"
-
-#include <stdint.h>
-#include <string.h>
-
 #include "test.h"
 
 TEST(pieces_are_aligned_and_apart)
 {
-    sfp_arena a = {0};
+    OWNED_BY(sfp__arena_done) sfp_arena a = {0};
     for (int round = 0; round < 3; round++) {
         unsigned char *piece[40];
         unsigned long before = sfp__mem_count();
@@ -26,12 +21,11 @@ TEST(pieces_are_aligned_and_apart)
             assert_int_equal(sfp__mem_count(), before);
     }
     sfp__arena_done(&a);
-    sfp__arena_done(&a);
 }
 
 TEST(what_cannot_be_had_is_null)
 {
-    sfp_arena a = {0};
+    OWNED_BY(sfp__arena_done) sfp_arena a = {0};
     assert_null(sfp__arena_take(&a, SIZE_MAX, 2));
     assert_null(sfp__arena_take(&a, SIZE_MAX, 1));
     sfp__mem_fail_at(0);
@@ -43,5 +37,4 @@ TEST(what_cannot_be_had_is_null)
     sfp__arena_reset(&a);
     sfp__mem_fail_at(-1);
     assert_non_null(sfp__arena_take(&a, 10, 10));
-    sfp__arena_done(&a);
 }

@@ -4,10 +4,6 @@
  * Queries are constants (SPEC section 2), of the picture that is differentiated too: the oracle holds them while pixels move. */
 #include "learner/learner.h"
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "buffer/ssd.h"
 #include "model/vit.h"
 

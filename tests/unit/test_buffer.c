@@ -2,14 +2,6 @@
  * made. How the draws are distributed: test_buffer_draw.c. */
 #include "buffer/buffer.h"
 
-#include "base/mem.h"
-
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "buffer_batch.h"
 #include "failing_alloc.h"
 #include "test.h"

@@ -1,11 +1,6 @@
 /* Camel's buffer keeps what the definition of camel keeps of buffer and batch together. */
 #include "buffer/buffer.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "buffer_ask.h"
 #include "test.h"
 

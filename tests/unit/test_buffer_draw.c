@@ -4,11 +4,6 @@
 
 #include "base/rank.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "buffer_batch.h"
 #include "chi_square.h"
 #include "test.h"

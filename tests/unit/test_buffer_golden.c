@@ -2,10 +2,6 @@
 #include "buffer/buffer.h"
 
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "test.h"
 

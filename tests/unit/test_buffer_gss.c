@@ -2,11 +2,6 @@
 #include "buffer/buffer.h"
 #include "buffer/gss_score.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "buffer_ask.h"
 #include "chi_square.h"
 #include "test.h"

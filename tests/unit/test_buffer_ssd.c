@@ -1,11 +1,7 @@
 /* The buffer ssd on a model small enough to write down: whole updates against the definition in double, failures, hostile states.
  * What slots hold: test_buffer_ssd_slots.c. The same on a ViT: test_learner_ssd.c. */
-#include "base/mem.h"
 #include "buffer/ssd.h"
 #include "compute/pixels.h"
-
-#include <stdint.h>
-#include <stdio.h>
 
 #include "failing_alloc.h"
 #include "ssd_world.h"

@@ -1,8 +1,4 @@
 /* The slots of the buffer ssd on a model small enough to write down: what they hold, quotas, queries that are computed once. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "ssd_world.h"
 #include "test.h"
 

@@ -1,6 +1,5 @@
 /* Checkpoints: going on from one gives the bytes of never having stopped; a damaged one is always told; the last good one
  * survives whatever happens to the writing of the next. */
-
 #include "failing_alloc.h"
 #include "learner_world.h"
 #include "model/vit.h"

@@ -3,8 +3,6 @@
 
 #include "compute/gemm.h"
 
-#include <stdint.h>
-
 #include "numeric.h"
 #include "test.h"
 

@@ -3,10 +3,6 @@
 #include "io/json_write.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "failing_alloc.h"
 #include "temp_folder.h"

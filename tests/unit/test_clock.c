@@ -1,15 +1,8 @@
 /* The arrival clock: what is kept, dropped and how late, against hand-worked cases and an independent simulation. */
-#include "base/mem.h"
 #include "base/rng.h"
 #include "run/clock.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "test.h"
 

@@ -3,9 +3,6 @@
 
 #include "base/rng.h"
 
-#include <math.h>
-#include <stdint.h>
-
 #include "test.h"
 
 enum { SERIES = 200, STATIONARY = 300, AFTER = 60 };

@@ -1,10 +1,5 @@
 /* Errors: the record is filled, cut and chained as the callers rely on. */
-#include "base/error.h"
-#include "base/mem.h"
-
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "test.h"
 

@@ -56,7 +56,7 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
                                .class_names = names,
                                .keeps_order = true,
                                .ops = &fake_ops};
-    sfp_tasks tasks;
+    OWNED_BY(sfp__tasks_done) sfp_tasks tasks = {0};
     sfp_learner *l = NULL;
     sfp_predictor *p = NULL;
     sfp_evaluator *e = NULL;
@@ -87,7 +87,6 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
     sfp__evaluator_free(e);
     sfp_predictor_free(p);
     sfp_learner_free(l);
-    sfp__tasks_done(&tasks);
 }
 
 TEST(a_head_alone_needs_each_picture_once)

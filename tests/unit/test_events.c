@@ -1,22 +1,13 @@
 #include "run/run_internal.h"
 
-#include "base/mem.h"
-
-#include <stdint.h>
-
 #include "failing_alloc.h"
 #include "temp_folder.h"
 #include "test.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define ROOM ((size_t)1 << 20)
 
@@ -97,10 +88,9 @@ static void write_range(sfp_line_log *e, uint64_t from, uint64_t to)
 static void check_last(uint64_t from, size_t max_bytes, int64_t t)
 {
     uint64_t last = 99;
-    sfp_line_log *e = open_events(from, max_bytes, 3);
+    OWNED_PTR(sfp__line_log_close) sfp_line_log *e = open_events(from, max_bytes, 3);
     assert_int_equal(sfp__line_log_last(e, &last), t >= 0);
     assert_int_equal(last, t >= 0 ? (uint64_t)t : 99);
-    sfp__line_log_close(e);
 }
 
 TEST(opening_tells_the_last_line_that_is_left)
@@ -299,8 +289,7 @@ TEST(long_runs_are_written_without_a_flush_and_without_memory)
 
 TEST(no_memory_is_told)
 {
-    sfp_line_log *e = NULL;
+    OWNED_PTR(sfp__line_log_close) sfp_line_log *e = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 0, 0, 0, &e, told), !e) > 0);
     assert_true(FAIL_EACH_ALLOCATION(write_one(e, 0, told), true) > 0);
-    sfp__line_log_close(e);
 }

@@ -1,10 +1,7 @@
 /* Batches of a stream and the thread that decodes them ahead. */
-#include "base/mem.h"
 #include "run/feed.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "test.h"
@@ -96,7 +93,7 @@ static sfp_feed *feed_of(const fake *f, const sfp_tasks *t, const sfp_batches *b
 TEST(batches_never_cross_tasks_and_keep_a_short_last_one)
 {
     fake f = make_source(52); /* two tasks of 26 */
-    sfp_tasks t = cut(&f, "2");
+    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "2");
     sfp_batches b = batch(&t, 10, false);
     static const int sizes[] = {10, 10, 6, 10, 10, 6};
     assert_int_equal(b.count, 6);
@@ -109,13 +106,12 @@ TEST(batches_never_cross_tasks_and_keep_a_short_last_one)
             assert_int_equal(b.order[i] % CLASSES / 2, b.task[k]);
     }
     sfp__batches_done(&b);
-    sfp__tasks_done(&t);
 }
 
 TEST(short_last_batches_can_be_left_out_but_still_take_time)
 {
     fake f = make_source(52);
-    sfp_tasks t = cut(&f, "2");
+    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "2");
     sfp_batches b = batch(&t, 10, true);
     static const int64_t arrived[] = {10, 20, 36, 46};
     assert_int_equal(b.count, 4);
@@ -127,13 +123,12 @@ TEST(short_last_batches_can_be_left_out_but_still_take_time)
     assert_int_equal(b.count, 2);
     assert_int_equal(b.most, 26);
     sfp__batches_done(&b);
-    sfp__tasks_done(&t);
 }
 
 TEST(every_batch_comes_in_order_with_its_pictures)
 {
     fake f = make_source(230);
-    sfp_tasks t = cut(&f, "2");
+    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "2");
     sfp_batches b = batch(&t, 7, false);
     sfp_feed *feed = feed_of(&f, &t, &b, 0);
     for (int64_t k = 0; k < b.count; k++) {
@@ -153,14 +148,13 @@ TEST(every_batch_comes_in_order_with_its_pictures)
     assert_string_equal(sfp__feed_stats(feed).first_error, "");
     sfp__feed_free(feed);
     sfp__batches_done(&b);
-    sfp__tasks_done(&t);
 }
 
 TEST(pictures_that_cannot_be_read_are_left_out_and_counted)
 {
     fake f = make_source(60);
     f.broken_every = 6;
-    sfp_tasks t = cut(&f, "free");
+    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
     sfp_batches b = batch(&t, 12, false);
     sfp_feed *feed = feed_of(&f, &t, &b, 0);
     for (int64_t k = 0; k < b.count; k++) {
@@ -184,14 +178,13 @@ TEST(pictures_that_cannot_be_read_are_left_out_and_counted)
     assert_int_equal(n, 0);
     sfp__feed_free(feed);
     sfp__batches_done(&b);
-    sfp__tasks_done(&t);
 }
 
 TEST(it_jumps_ahead_and_several_can_be_held)
 {
     fake f = make_source(400);
     f.pause = 100000;
-    sfp_tasks t = cut(&f, "free");
+    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
     sfp_batches b = batch(&t, 4, false);
     sfp_feed *feed = feed_of(&f, &t, &b, 3);
     static const int64_t jumps[] = {3, 4, 40, 41, 45, 80, 97};
@@ -209,7 +202,6 @@ TEST(it_jumps_ahead_and_several_can_be_held)
     }
     sfp__feed_free(feed);
     sfp__batches_done(&b);
-    sfp__tasks_done(&t);
 }
 
 /* The paper's clock: of the batches of each task some stay, evenly spread, and none of the others is decoded. */
@@ -218,7 +210,7 @@ TEST(only_the_batches_that_are_kept_are_decoded)
     atomic_long loads = 0;
     fake f = make_source(400);
     f.loads = &loads;
-    sfp_tasks t = cut(&f, "free");
+    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
     sfp_batches b = batch(&t, 4, false);
     static const int64_t kept[] = {0, 16, 33, 50, 66, 83}; /* of 100 */
     sfp__batches_keep(&b, 16);
@@ -238,13 +230,12 @@ TEST(only_the_batches_that_are_kept_are_decoded)
     sfp__feed_free(feed);
     assert_int_equal(atomic_load(&loads), 24);
     sfp__batches_done(&b);
-    sfp__tasks_done(&t);
 }
 
 TEST(what_is_not_at_hand_is_refused)
 {
     fake f = make_source(40);
-    sfp_tasks t = cut(&f, "free");
+    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
     sfp_batches b = batch(&t, 4, false);
     sfp_feed *feed = feed_of(&f, &t, &b, 2);
     int n;
@@ -256,28 +247,25 @@ TEST(what_is_not_at_hand_is_refused)
     assert_int_equal(sfp__feed_take(feed, 10, &n, &s, &err), SFP_EINVAL); /* there are 10: 0 to 9 */
     sfp__feed_free(feed);
     sfp__batches_done(&b);
-    sfp__tasks_done(&t);
 }
 
 TEST(it_can_be_ended_at_any_time)
 {
     fake f = make_source(4000);
-    sfp_tasks t = cut(&f, "free");
+    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
     sfp_batches b = batch(&t, 16, false);
     for (int round = 0; round < 60; round++) {
         f.pause = round % 3 ? 0 : 10000;
-        sfp_feed *feed = feed_of(&f, &t, &b, round);
+        OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_of(&f, &t, &b, round);
         for (int64_t k = round; k < 2 * round; k++) {
             int n;
             const sfp_sample *s;
             MUST(sfp__feed_take(feed, k, &n, &s, NULL));
             sfp__feed_release(feed, k + 1);
         }
-        sfp__feed_free(feed);
     }
     sfp_feed *feed = feed_of(&f, &t, &b, b.count); /* nothing left to give */
     sfp__feed_free(feed);
     sfp__feed_free(NULL);
     sfp__batches_done(&b);
-    sfp__tasks_done(&t);
 }

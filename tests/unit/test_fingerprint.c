@@ -2,12 +2,11 @@
  * similarity. Gradients are in test_trainer_gradient.c. */
 #include "fingerprint/fingerprint.h"
 
-#include <stdio.h>
-
 #include "learner/trainer.h"
 
 #include "test.h"
 #include "test_trainer_oracle.h"
+#include "vit_make.h"
 
 enum { B = 7 };
 
@@ -20,15 +19,7 @@ typedef struct fixture {
 
 static sfp_vit *small_vit(int S, int D, int depth)
 {
-    const sfp_vit_config c = {.img_size = S,
-                              .patch_size = 8,
-                              .channels = 3,
-                              .dim = D,
-                              .depth = depth,
-                              .heads = 2,
-                              .hidden = D,
-                              .ln_eps = 1e-6f,
-                              .std = {1, 1, 1}};
+    const sfp_vit_config c = VIT(S, 8, D, depth, 2, D, 0, 1);
     sfp_vit *vit = NULL;
     MUST(sfp__vit_random(&c, 5, 0.2f, &vit, &err));
     return vit;

@@ -1,10 +1,7 @@
 /* The folder that a run writes into: who holds it, what is in it, and what of it goes. */
 #include "io/folder.h"
 
-#include "base/mem.h"
-
 #include <signal.h>
-#include <stdint.h>
 #include <sys/wait.h>
 
 #include "temp_folder.h"

@@ -5,7 +5,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 
 #include "failing_alloc.h"
 #include "numeric.h"

@@ -10,8 +10,6 @@
 #include "numeric.h"
 #include "test.h"
 
-#include <stdio.h>
-
 /* ------------------------------------------------------------------- stream */
 
 typedef struct stream {
@@ -157,7 +155,7 @@ static UNUSED void check_cuts(const char *kind, int width, const stream *s, int 
     float *first_scores = NULL;
     const int cuts[] = {1, 7, 64};
     for (size_t k = 0; k < 3; k++) {
-        sfp_head *h = make_head(kind, s->d, width);
+        OWNED_PTR(sfp__head_free) sfp_head *h = make_head(kind, s->d, width);
         for (int half = 0; half < 2; half++) {
             int from = half ? s->n / 2 : 0, to = half ? s->n : s->n / 2;
             for (int i = from; i < to; i += cuts[k])
@@ -173,7 +171,6 @@ static UNUSED void check_cuts(const char *kind, int width, const stream *s, int 
             check_same_state(&first, &now);
             check_same("scores", scores, first_scores, 20 * (size_t)classes * sizeof *scores);
         }
-        sfp__head_free(h);
     }
 }
 
@@ -205,7 +202,7 @@ static UNUSED void check_resume(const char *kind, int width, const stream *s, in
 /* Every tensor missing, of another type, of another shape, or not finite: told by name, and the head stays as it was. */
 static UNUSED void check_bad_states(const char *kind, int width, const stream *s)
 {
-    sfp_head *h = make_head(kind, s->d, width);
+    OWNED_PTR(sfp__head_free) sfp_head *h = make_head(kind, s->d, width);
     learn(h, s, 0, s->n);
     state good = save(h);
     for (int i = 0; i < good.count; i++)
@@ -238,7 +235,6 @@ static UNUSED void check_bad_states(const char *kind, int width, const stream *s
             state now = save(h);
             check_same_state(&good, &now);
         }
-    sfp__head_free(h);
 }
 
 static UNUSED state save_answer(sfp_head *h)

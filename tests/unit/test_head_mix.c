@@ -1,8 +1,6 @@
 /* The mixture: its bound, its formula, and what must not break it. */
 #include "learner/heads/head.h"
 
-#include <stdint.h>
-
 #include "test.h"
 #include "test_head_common.h"
 

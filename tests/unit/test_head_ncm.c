@@ -1,8 +1,6 @@
 /* Nearest class mean against its definition over the whole stream. */
 #include "learner/heads/head.h"
 
-#include <stdint.h>
-
 #include "test.h"
 #include "test_head_common.h"
 
@@ -29,7 +27,7 @@ static double distance(const stream *s, int i, int c)
 TEST(scores_are_those_of_the_class_means)
 {
     stream s = make_stream(1, N, D, K, NULL, 1.5, 3);
-    sfp_head *h = make_head("ncm", D, 8);
+    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("ncm", D, 8);
     assert_string_equal(sfp__head_kind(h), "ncm");
     learn(h, &s, 0, N);
     float *got = score(h, &s, N, K), *want = floats(N * K);
@@ -52,7 +50,6 @@ TEST(scores_are_those_of_the_class_means)
     }
     check_near("log-probabilities", got, want, N * K, 1e-6);
     check_distributions(got, N, K, s.label, N);
-    sfp__head_free(h);
 }
 
 TEST(cuts_in_batches_leave_no_trace)

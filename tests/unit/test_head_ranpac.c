@@ -1,8 +1,6 @@
 /* RanPAC against the normal equations of its ridge, in double. */
 #include "learner/heads/head.h"
 
-#include <stdint.h>
-
 #include "test.h"
 #include "test_head_common.h"
 
@@ -78,7 +76,7 @@ TEST(scores_are_those_of_the_ridge_solved_at_once)
     for (int c = 0; c < K; c++)
         s.label[c] = c;
     double *phi = projections(&s, s.n, 24);
-    sfp_head *h = make_head("ranpac", D, 24);
+    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("ranpac", D, 24);
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
         int n = counts[k];
         learn(h, &s, k ? counts[k - 1] : 0, n);
@@ -97,7 +95,6 @@ TEST(scores_are_those_of_the_ridge_solved_at_once)
         }
         check_distributions(got, 50, K, s.label, n);
     }
-    sfp__head_free(h);
 }
 
 /* lambda has the least squared error on the held-out samples of a ridge fitted to all others; with the base empty, and with a
@@ -105,7 +102,7 @@ TEST(scores_are_those_of_the_ridge_solved_at_once)
 static void check_choice(int width, int n, double spread, bool neighbours)
 {
     stream s = make_stream((uint64_t)n, n, D, K, NULL, spread, 0.3);
-    sfp_head *h = make_head("ranpac", D, width);
+    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("ranpac", D, width);
     learn(h, &s, 0, n);
     MUST(sfp__head_refresh(h, NULL));
     state now = save(h);
@@ -137,7 +134,6 @@ static void check_choice(int width, int n, double spread, bool neighbours)
     if (!(chosen <= least * 1.002))
         fail_msg("width %d, n %d: lambda %g has held-out error %g, another has %g", width, n, strength[0], chosen, least);
     assert_true(strength[1] > 3 && strength[1] < 81);
-    sfp__head_free(h);
 }
 
 TEST(lambda_is_the_best_on_held_out_samples)
@@ -152,7 +148,7 @@ TEST(lambda_is_the_best_on_held_out_samples)
 TEST(lambda_is_chosen_again_when_the_stream_has_doubled)
 {
     stream s = make_stream(1, 200, D, K, NULL, 2, 0);
-    sfp_head *h = make_head("ranpac", D, 24);
+    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("ranpac", D, 24);
     const int at[] = {30, 39, 40, 79, 80, 150, 170}, next[] = {40, 40, 80, 80, 160, 160, 340};
     for (int k = 0; k < 7; k++) {
         learn(h, &s, k ? at[k - 1] : 0, at[k]);
@@ -161,7 +157,6 @@ TEST(lambda_is_chosen_again_when_the_stream_has_doubled)
         assert_int_equal(((const int64_t *)tensor(&now, "counter"))[1], next[k]);
         assert_true(((const double *)tensor(&now, "strength"))[0] > 0);
     }
-    sfp__head_free(h);
 }
 
 TEST(the_reservoir_is_uniform_over_the_stream)
@@ -170,7 +165,7 @@ TEST(the_reservoir_is_uniform_over_the_stream)
     stream s = make_stream(1, n, D, K, NULL, 2, 0);
     for (int i = 0; i < n; i++)
         s.x[i * D] = (float)i; /* tells when it came */
-    sfp_head *h = make_head("ranpac", D, 4);
+    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("ranpac", D, 4);
     learn(h, &s, 0, n);
     state now = save(h);
     const int64_t *slot = tensor(&now, "slot");
@@ -185,7 +180,6 @@ TEST(the_reservoir_is_uniform_over_the_stream)
     for (int k = 0; k < 128; k++)
         assert_true(taken[k]);
     assert_in_range(late, 64 - 23, 64 + 23);
-    sfp__head_free(h);
 }
 
 TEST(another_seed_is_another_projection)
@@ -215,7 +209,7 @@ TEST(another_seed_is_another_projection)
 TEST(a_step_allocates_nothing)
 {
     stream s = make_stream(1, 900, D, K, NULL, 2, 0);
-    sfp_head *h = make_head("ranpac", D, 24);
+    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("ranpac", D, 24);
     float out[20 * K];
     learn(h, &s, 0, 20);
     unsigned long before = sfp__mem_count();
@@ -224,7 +218,6 @@ TEST(a_step_allocates_nothing)
         MUST(sfp__head_scores(h, 20, s.x, K, out, NULL));
     }
     assert_true(sfp__mem_count() == before);
-    sfp__head_free(h);
 }
 
 TEST(cuts_in_batches_leave_no_trace)

@@ -1,8 +1,6 @@
 /* Streaming LDA against its recursion written out in double, with the inverse by elimination. */
 #include "learner/heads/head.h"
 
-#include <stdint.h>
-
 #include "test.h"
 #include "test_head_common.h"
 
@@ -89,12 +87,11 @@ TEST(scores_are_those_of_the_recursion)
     const double offsets[] = {0, 5, 100}; /* far from the origin the plain formula cancels; the head's does not */
     for (int k = 0; k < 3; k++) {
         stream s = make_stream((uint64_t)k, N, D, K, NULL, 1.2, offsets[k]);
-        sfp_head *h = make_head("slda", D, 8);
+        OWNED_PTR(sfp__head_free) sfp_head *h = make_head("slda", D, 8);
         learn(h, &s, 0, N);
         float *got = score(h, &s, N, K), *want = definition(&s, (double)1e-4f);
         check_near("log-probabilities", got, want, (size_t)N * K, 1e-6);
         check_distributions(got, N, K, s.label, N);
-        sfp__head_free(h);
     }
 }
 
@@ -103,11 +100,10 @@ TEST(a_rank_deficient_covariance_is_shrunk)
     stream s = make_stream(5, 12, D, K, NULL, 1.2, 0); /* fewer samples than dimensions */
     for (int c = 0; c < K; c++)
         s.label[c] = c;
-    sfp_head *h = make_head("slda", D, 8);
+    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("slda", D, 8);
     learn(h, &s, 0, s.n);
     float *got = score(h, &s, s.n, K), *want = definition(&s, (double)1e-4f);
     check_near("log-probabilities", got, want, (size_t)s.n * K, 1e-5);
-    sfp__head_free(h);
 }
 
 TEST(without_shrinkage_singular_is_still_a_number)
@@ -115,12 +111,11 @@ TEST(without_shrinkage_singular_is_still_a_number)
     stream s = make_stream(6, 8, D, 2, NULL, 1, 0);
     sfp_head_options opt = sfp__head_options_defaults(D, 2);
     opt.slda_shrink = 0;
-    sfp_head *h = NULL;
+    OWNED_PTR(sfp__head_free) sfp_head *h = NULL;
     MUST(sfp__head_create("slda", &opt, &h, NULL));
     learn(h, &s, 0, s.n);
     float *p = score(h, &s, s.n, 2);
     check_distributions(p, s.n, 2, s.label, s.n);
-    sfp__head_free(h);
 }
 
 TEST(cuts_in_batches_leave_no_trace)

@@ -1,14 +1,12 @@
 /* Decoding: every kind of picture becomes the RGB it shows; what is refused is named. */
 #include "io/image/image.h"
 
-#include "base/mem.h"
 #include "test.h"
 #include "test_image_encode.h"
 
 #include "temp_folder.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define W 37
 #define H 23
@@ -41,9 +39,8 @@ TEST(jpegs_of_all_kinds_decode)
     };
     for (size_t i = 0; i < sizeof hows / sizeof *hows; i++) {
         blob b = encode_jpeg(rgb, W, H, hows[i]);
-        sfp_image im = decode(b);
+        OWNED_BY(sfp__image_done) sfp_image im = decode(b);
         check_picture(im, 12);
-        sfp__image_done(&im);
     }
 }
 
@@ -51,12 +48,11 @@ TEST(grey_jpegs_become_grey_rgb)
 {
     uint8_t *grey = make_samples(W, H, 1);
     blob b = encode_jpeg(grey, W, H, (jpeg_how){.given = JCS_GRAYSCALE, .stored = JCS_GRAYSCALE, .quality = 100});
-    sfp_image im = decode(b);
+    OWNED_BY(sfp__image_done) sfp_image im = decode(b);
     for (int i = 0; i < W * H; i++) {
         assert_true(im.rgb[3 * i] == im.rgb[3 * i + 1] && im.rgb[3 * i] == im.rgb[3 * i + 2]);
         assert_in_range(im.rgb[3 * i], grey[i] > 3 ? grey[i] - 3 : 0, grey[i] + 3);
     }
-    sfp__image_done(&im);
 }
 
 TEST(adobe_cmyk_jpegs_become_rgb)
@@ -67,13 +63,12 @@ TEST(adobe_cmyk_jpegs_become_rgb)
     const J_COLOR_SPACE stored[] = {JCS_CMYK, JCS_YCCK};
     for (int i = 0; i < 2; i++) {
         blob b = encode_jpeg(cmyk, W, H, (jpeg_how){.given = JCS_CMYK, .stored = stored[i], .quality = 100});
-        sfp_image im = decode(b);
+        OWNED_BY(sfp__image_done) sfp_image im = decode(b);
         for (int j = 0; j < W * H; j++) {
             assert_in_range(im.rgb[3 * j], 98, 102);      /* 200 * 128 / 255 */
             assert_in_range(im.rgb[3 * j + 1], 48, 52);   /* 100 * 128 / 255 */
             assert_in_range(im.rgb[3 * j + 2], 126, 130); /* 255 * 128 / 255 */
         }
-        sfp__image_done(&im);
     }
 }
 
@@ -120,11 +115,10 @@ static void check_png(uint8_t type, uint8_t depth, int channels, uint8_t interla
                                   .interlace = interlace,
                                   .palette = indexed ? &palette : NULL,
                                   .transparent = indexed ? &transparent : NULL});
-    sfp_image im = decode(b);
+    OWNED_BY(sfp__image_done) sfp_image im = decode(b);
     assert_true(im.width == W && im.height == H);
     if (memcmp(im.rgb, want, sizeof want) != 0)
         fail_msg("type %d, depth %d, interlace %d decode to something else", type, depth, interlace);
-    sfp__image_done(&im);
 }
 
 TEST(pngs_of_all_types_and_depths_decode)
@@ -147,9 +141,8 @@ TEST(webps_decode)
 {
     for (int kind = 0; kind < 4; kind++) {
         blob b = make_webp(W, H, kind & 1, kind & 2);
-        sfp_image im = decode(b);
+        OWNED_BY(sfp__image_done) sfp_image im = decode(b);
         check_picture(im, kind & 1 ? 0 : 16);
-        sfp__image_done(&im);
     }
 }
 

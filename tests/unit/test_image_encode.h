@@ -2,13 +2,6 @@
 #ifndef TEST_IMAGE_ENCODE_H
 #define TEST_IMAGE_ENCODE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <jpeglib.h>
 #include <spng.h>
 #include <webp/encode.h>

@@ -1,11 +1,8 @@
 /* A live source's pictures on their way: order, batches, what a full queue does, what came without a label; counts add up. */
 #include "base/clock.h"
-#include "base/mem.h"
 #include "run/inbox.h"
 
-#include <math.h>
 #include <pthread.h>
-#include <stdio.h>
 
 #include "source_files.h"
 #include "test.h"
@@ -177,7 +174,8 @@ static sfp_arrival *image(const char *name, uint64_t identity, uint64_t id)
 {
     sfp_arrival *a = sfp__calloc(1, sizeof *a);
     assert_non_null(a);
-    *a = (sfp_arrival){.name = sfp__strdup(name), .origin = {.identity = identity, .id = id, .mark = 100 + id}, .rgb = sfp__calloc(1, 3)};
+    *a = (sfp_arrival){
+        .name = sfp__strdup(name), .origin = {.identity = identity, .id = id, .mark = 100 + id}, .rgb = sfp__calloc(1, 3)};
     return a;
 }
 

@@ -2,9 +2,6 @@
  * the formulas in double. Sizes are ragged on purpose: no multiple of a vector, one row, one key, whole and partial tiles. */
 #include "compute/kernels.h"
 
-#include <stdint.h>
-#include <stdio.h>
-
 #include "numeric.h"
 #include "test.h"
 

@@ -2,9 +2,6 @@
  * timestamp done by hand. */
 #include "learner/learner.h"
 
-#include <stdio.h>
-
-#include "base/mem.h"
 #include "compute/pixels.h"
 #include "io/image/image.h"
 
@@ -15,7 +12,7 @@
 
 TEST(frozen_components_are_bit_identical_after_training)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 3, 6);
     o.adam.lr = 0.05f;
     o.fp.ortho_mu = 0.1f;
@@ -50,7 +47,6 @@ TEST(frozen_components_are_bit_identical_after_training)
     assert_int_equal(sfp_learner_next_task(l, &err), SFP_EINVAL);
     assert_int_equal(l->fp->open, 12);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 TEST(options_that_cannot_be_are_refused)
@@ -101,7 +97,7 @@ static values train_six(int threads, uint64_t seed, const sfp_learner_options *l
 
 TEST(the_same_seed_gives_the_same_bytes_at_any_thread_count)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options all[4];
     for (int i = 0; i < 4; i++)
         all[i] = small_options(&m, 2, 6);
@@ -125,7 +121,6 @@ TEST(the_same_seed_gives_the_same_bytes_at_any_thread_count)
         values other = train_six(1, 6, &all[i]);
         assert_false(same_values(&one, &other));
     }
-    free_model(&m);
 }
 
 /* Warm: the buffer is full, and every size of a micro-batch has come once (the backbone prepares its products for one when it
@@ -135,7 +130,7 @@ TEST(a_timestamp_allocates_nothing_after_warm_up)
     enum { WARM = 8, COUNTED = 10 };
     for (int i = 0; i < 6; i++) {
         bool watched = i % 2; /* without and with somebody who predicts */
-        model m = tiny_model(2);
+        OWNED_BY(free_model) model m = tiny_model(2);
         sfp_learner_options o = sfp__learner_options_defaults(m.vit);
         o.fp.kind = (sfp_fp_kind)(i / 2);
         o.fp.last_layer = 2; /* the model has three blocks */
@@ -153,7 +148,6 @@ TEST(a_timestamp_allocates_nothing_after_warm_up)
         assert_int_equal(l->buffer->filled, 102);
         sfp_predictor_free(p);
         sfp_learner_free(l);
-        free_model(&m);
     }
 }
 
@@ -162,7 +156,7 @@ TEST(a_timestamp_allocates_nothing_after_warm_up)
 /* Three timestamps of two steps each, done again on a trainer of its own from what the report says was drawn. */
 TEST(a_timestamp_is_what_the_report_says)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 1, 5);
     o.steps = 2;
     o.coreset.sigma = 0.4; /* 3 of 8 */
@@ -262,12 +256,11 @@ TEST(a_timestamp_is_what_the_report_says)
     assert_int_equal(counts.replayed, 4 * 2 * 4);
     sfp__trainer_free(trainer);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 TEST(more_steps_learn_more)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 1, 3);
     o.steps = 30;
     o.adam.lr = 0.02f;
@@ -275,7 +268,6 @@ TEST(more_steps_learn_more)
     sfp_timestamp r = offer(l, 0, 3, 1);
     assert_true(r.loss[29] < 0.5 * r.loss[0]);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 /* ------------------------------------------------------------------ queries */
@@ -284,7 +276,7 @@ TEST(more_steps_learn_more)
  * overwritten by hand stays so through later replays. */
 TEST(a_replayed_picture_never_pays_its_query_twice)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 1, 4);
     o.batch = 16;
     o.replay = 6;
@@ -334,13 +326,12 @@ TEST(a_replayed_picture_never_pays_its_query_twice)
     }
     assert_true(late > 3 && again > 10); /* both happened */
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 /* With no replay nothing may look at the slots' pixels: decisions and state are the same when these are garbage. */
 TEST(scoring_the_buffer_touches_no_pixels)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 4);
     o.replay = 0;
     sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
@@ -365,7 +356,6 @@ TEST(scoring_the_buffer_touches_no_pixels)
     values v = take_values(a);
     check_values(b, &v);
     sfp_learner_free(a), sfp_learner_free(b);
-    free_model(&m);
 }
 
 /* ----------------------------------------------------------------- failures */
@@ -389,7 +379,7 @@ static void expect_refused(sfp_learner *l, int b, const sfp_sample *samples, con
 
 TEST(bad_batches_change_nothing)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 2, 4);
     sfp_learner *l = make_learner(&m, &o);
     (void)offer(l, 0, 4, 0);
@@ -405,12 +395,11 @@ TEST(bad_batches_change_nothing)
     expect_refused(l, 9, b.sample, "batch of 9");
     (void)offer(l, 0, 4, 1);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 TEST(a_loss_that_is_not_finite_changes_nothing)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 4);
     const char *const names[] = {"last.weight", "last.bias", "prompt.e_p_1", "prompt.e_k_0", "prompt.attune.gate.weight"};
     for (int i = 0; i < 5; i++) {
@@ -432,14 +421,13 @@ TEST(a_loss_that_is_not_finite_changes_nothing)
     batch b = make_batch(8, 8, 0, 4, 1);
     expect_refused(l, 8, b.sample, "learning rate");
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 /* ------------------------------------------------------------- free streams */
 
 TEST(free_streams_open_components_on_new_classes)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 0, 0);
     o.fp.span = 5; /* of 12 */
     sfp_learner *l = make_learner(&m, &o);
@@ -477,13 +465,12 @@ TEST(free_streams_open_components_on_new_classes)
     for (int k = 0; k < 12; k++) /* prompt.e_p_0 is the first tensor */
         assert_true(memcmp(before.x + (size_t)k * width, after.x + (size_t)k * width, width * sizeof(float)) != 0);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 TEST(drift_switches_decide_what_opens_components)
 {
     for (int kind = SFP_DRIFT_OFF; kind <= SFP_DRIFT_PH; kind++) {
-        model m = tiny_model(1);
+        OWNED_BY(free_model) model m = tiny_model(1);
         sfp_learner_options o = small_options(&m, 0, 4);
         o.fp.span = 2;
         o.drift = (sfp_drift)kind;
@@ -504,7 +491,6 @@ TEST(drift_switches_decide_what_opens_components)
         assert_int_equal(grew[0], 0);
         assert_int_equal(grew[1] > 0, kind == SFP_DRIFT_PH);
         sfp_learner_free(l);
-        free_model(&m);
     }
 }
 
@@ -512,7 +498,7 @@ TEST(drift_switches_decide_what_opens_components)
 
 TEST(without_a_buffer_only_the_tasks_classes_compete)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 2, 6);
     o.buffer.method = "none";
     sfp_learner *l = make_learner(&m, &o);
@@ -539,13 +525,12 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
     for (int c = 0; c < 6; c++)
         assert_true(memcmp(before + c * 16, f->fp->last_w.data + c * 16, 16 * sizeof(float)) != 0);
     sfp_learner_free(l), sfp_learner_free(f);
-    free_model(&m);
 }
 
 TEST(every_selector_and_buffer_runs)
 {
     const char *const selectors[] = {"streamfp", "none", "random"}, *const buffers[] = {"streamfp", "er", "none"};
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     for (int s = 0; s < 3; s++)
         for (int k = 0; k < 3; k++) {
             sfp_learner_options o = small_options(&m, 1, 4);
@@ -577,25 +562,23 @@ TEST(every_selector_and_buffer_runs)
             assert_int_equal(moved > 0, s != 1);
             sfp_learner_free(l);
         }
-    free_model(&m);
 }
 
 /* This selector's weights are equal: letting them into the loss changes nothing. */
 TEST(equal_weights_are_no_weights)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 2, 6);
     values plain = train_six(1, 5, &o);
     o.weighted = true;
     values weighted = train_six(1, 5, &o);
     assert_true(same_values(&plain, &weighted));
-    free_model(&m);
 }
 
 TEST(pictures_kept_compressed_replay_the_same)
 {
     enum { S = 32 };
-    model m = make_model(S, 8, 16, 3, 1);
+    OWNED_BY(free_model) model m = make_model(S, 8, 16, 3, 1);
     values v[2];
     for (int keep = 0; keep < 2; keep++) {
         sfp_learner_options o = small_options(&m, 1, 4);
@@ -638,12 +621,11 @@ TEST(pictures_kept_compressed_replay_the_same)
         sfp_learner_free(l);
     }
     assert_true(same_values(&v[0], &v[1]));
-    free_model(&m);
 }
 
 TEST(classes_have_names)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 4);
     sfp_learner *l = make_learner(&m, &o);
     assert_int_equal(sfp_learner_classes(l), 4); /* not more rows than there are classes */
@@ -656,5 +638,4 @@ TEST(classes_have_names)
     assert_int_equal(sfp_learner_name_class(l, -1, "none", &err), SFP_EINVAL);
     assert_int_equal(sfp_learner_classes(l), 4);
     sfp_learner_free(l);
-    free_model(&m);
 }

@@ -2,11 +2,6 @@
  * happened; the same on any number of threads and after a resume; nothing is allocated once warm. */
 #include "learner/learner.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "test.h"
 #include "test_learner_fixture.h"
 
@@ -60,7 +55,7 @@ static int turn(uint64_t t)
 
 TEST(the_change_is_what_happened)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     for (int slots = 5; slots <= 40; slots += 35) /* fewer than a batch has, and more than fit at once */
         for (int i = 0; i < METHODS; i++)
             for (int k = 0; k < SELECTORS; k++) {
@@ -86,7 +81,6 @@ TEST(the_change_is_what_happened)
                     fail_msg("buffer '%s' replaces nothing", methods[i]);
                 sfp_learner_free(l);
             }
-    free_model(&m);
 }
 
 TEST(threads_and_repetition_change_nothing)
@@ -95,14 +89,13 @@ TEST(threads_and_repetition_change_nothing)
         values v[2] = {{0}};
         shot s[2];
         for (int k = 0; k < 2; k++) {
-            model m = tiny_model(k ? 3 : 1);
+            OWNED_BY(free_model) model m = tiny_model(k ? 3 : 1);
             sfp_learner_options o = options_of(&m, "streamfp", methods[i], 20);
             sfp_learner *l = make_learner(&m, &o);
             offer_range(l, 0, TIMES);
             v[k] = take_values(l);
             s[k] = shot_of(l);
             sfp_learner_free(l);
-            free_model(&m);
         }
         if (!same_values(&v[0], &v[1]) || memcmp(&s[0], &s[1], sizeof s[0]) != 0)
             fail_msg("buffer '%s': one thread and three end differently", methods[i]);
@@ -111,7 +104,7 @@ TEST(threads_and_repetition_change_nothing)
 
 TEST(a_resumed_learner_keeps_the_same)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     for (int i = 0; i < METHODS; i++) {
         sfp_learner_options o = options_of(&m, "learnloss", methods[i], 30);
         sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
@@ -129,13 +122,12 @@ TEST(a_resumed_learner_keeps_the_same)
         sfp_learner_free(a);
         sfp_learner_free(b);
     }
-    free_model(&m);
 }
 
 /* gss' scores are part of a checkpoint: a file without them is refused, and they come back. */
 TEST(the_state_of_a_method_is_saved)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = options_of(&m, "streamfp", "gss", 20);
     sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
     sfp_part p = {0}, q = {0};
@@ -148,12 +140,11 @@ TEST(the_state_of_a_method_is_saved)
     assert_true(((float *)p.data)[19] != 0);
     sfp_learner_free(a);
     sfp_learner_free(b);
-    free_model(&m);
 }
 
 TEST(nothing_is_allocated_once_warm)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     for (int i = 0; i < METHODS; i++)
         for (int slots = 5; slots <= 20; slots += 15) {
             sfp_learner_options o = options_of(&m, "streamfp", methods[i], slots);
@@ -165,7 +156,6 @@ TEST(nothing_is_allocated_once_warm)
                 check_allocates_nothing(methods[i], l, 0, 6, t);
             sfp_learner_free(l);
         }
-    free_model(&m);
 }
 
 /* ---------------------------------------------------------------- what is asked */
@@ -198,7 +188,7 @@ static void input_of(const sfp_learner *l, int who, float *out)
 
 TEST(features_are_those_of_a_step)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     for (int turn = 0; turn < 4; turn++) { /* every kind of pool, and one pass instead of two */
         bool one = turn == 3;
         sfp_fp_kind kind = one ? SFP_FP_CODA : (sfp_fp_kind)turn;
@@ -241,7 +231,6 @@ TEST(features_are_those_of_a_step)
         assert_int_equal(ask->features(ask->ctx, 0, who, got, &err), SFP_EINVAL);
         sfp_learner_free(l);
     }
-    free_model(&m);
 }
 
 typedef struct each_seen {
@@ -260,7 +249,7 @@ static void see(void *user, int i, const float *gradient)
 /* Full passes give what a pass for each group gives, with every kind of pool. */
 TEST(gradients_of_each_are_those_of_one)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     for (int turn = 0; turn < 4; turn++) {
         bool one_pass = turn == 3;
         sfp_learner *l = warm(&m, "gss", one_pass, one_pass ? SFP_FP_CODA : (sfp_fp_kind)turn);
@@ -288,13 +277,12 @@ TEST(gradients_of_each_are_those_of_one)
         assert_int_equal(ask->gradient_each(ask->ctx, 1, who, 0, room, see, &e, &err), SFP_EINVAL);
         sfp_learner_free(l);
     }
-    free_model(&m);
 }
 
 /* The gradient of many is the mean of those of each, however it is cut; a known query is used as it is. */
 TEST(gradients_are_means)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner *l = warm(&m, "gss", false, SFP_FP_CODA);
     const sfp_ask *ask = sfp__learner_ask(l);
     enum { N = BATCH + 40 };
@@ -330,13 +318,12 @@ TEST(gradients_are_means)
     MUST(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, at, &err));
     assert_memory_not_equal(one, at, P * sizeof *one);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 /* camel asks for queries: all of a full buffer are known, with or without a second pass. */
 TEST(a_method_that_needs_queries_has_them)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     for (int one = 0; one < 2; one++) {
         sfp_learner_options o = options_of(&m, "streamfp", "camel", 20);
         o.fp.query_one = one;
@@ -346,5 +333,4 @@ TEST(a_method_that_needs_queries_has_them)
             assert_true(l->buffer->slot[i].has_query);
         sfp_learner_free(l);
     }
-    free_model(&m);
 }

@@ -3,15 +3,12 @@
 #ifndef SFP_TESTS_LEARNER_FIXTURE_H
 #define SFP_TESTS_LEARNER_FIXTURE_H
 
-#include "base/mem.h"
 #include "learner/learner_internal.h"
 #include "learner/predictor.h"
 
-#include <stdio.h>
-#include <unistd.h>
-
 #include "numeric.h"
 #include "test.h"
+#include "vit_make.h"
 
 enum { MOST_BATCH = 64, MOST_PARAMS = 32 };
 
@@ -29,16 +26,7 @@ typedef struct batch {
 
 static UNUSED model make_model(int S, int patch, int D, int depth, int threads)
 {
-    const sfp_vit_config c = {.img_size = S,
-                              .patch_size = patch,
-                              .channels = 3,
-                              .dim = D,
-                              .depth = depth,
-                              .heads = 2,
-                              .hidden = 2 * D,
-                              .ln_eps = 1e-6f,
-                              .mean = {0.5f, 0.5f, 0.5f},
-                              .std = {0.25f, 0.25f, 0.25f}};
+    const sfp_vit_config c = VIT(S, patch, D, depth, 2, 2 * D, 0.5f, 0.25f);
     model m = {.S = S};
     MUST(sfp__vit_random(&c, 3, 0.2f, &m.vit, &err));
     MUST(sfp__thread_pool_create(threads, &m.pool, &err));

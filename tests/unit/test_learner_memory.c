@@ -2,11 +2,7 @@
  * somebody who predicts now and then. 2,000 timestamps; with SFP_LONG=1 (or STREAMFP_LONG=1) 20,000. */
 #include "learner/learner.h"
 
-#include <stdio.h>
-#include <unistd.h>
-
 #include "base/clock.h"
-#include "base/mem.h"
 
 #include "test.h"
 #include "test_learner_fixture.h"
@@ -33,7 +29,7 @@ TEST(resident_size_stays_over_a_long_stream)
 {
     enum { WARM = 200, KINDS = 50 };
     uint64_t timestamps = SANITIZED ? 200 : long_tests() ? 20000 : 2000;
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 0, 0);
     o.fp.pool = 10;
     o.steps = 2;
@@ -71,5 +67,4 @@ TEST(resident_size_stays_over_a_long_stream)
         assert_true(most - start < 1 << 20);
     sfp_predictor_free(p);
     sfp_learner_free(l);
-    free_model(&m);
 }

@@ -1,14 +1,12 @@
 /* A closed-form head alone, as a learner. */
-#include "base/mem.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "learner/predictor.h"
 #include "model/vit.h"
 
-#include <stdio.h>
-
 #include "source_files.h"
 #include "test.h"
+#include "vit_make.h"
 
 #include "flip_last_byte.h"
 
@@ -23,16 +21,7 @@ static const char *const methods[] = {"ncm", "slda", "ranpac"};
 
 static void make_world(void)
 {
-    const sfp_vit_config c = {.img_size = S,
-                              .patch_size = 8,
-                              .channels = 3,
-                              .dim = D,
-                              .depth = 3,
-                              .heads = 2,
-                              .hidden = 64,
-                              .ln_eps = 1e-6f,
-                              .mean = {0.5f, 0.5f, 0.5f},
-                              .std = {0.25f, 0.25f, 0.25f}};
+    const sfp_vit_config c = VIT(S, 8, D, 3, 2, 64, 0.5f, 0.25f);
     sfp_rng rng = sfp__rng_init(5, 1);
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < BYTES; k++)

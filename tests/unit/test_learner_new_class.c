@@ -1,18 +1,12 @@
 /* Test, then train: classes that are new nobody could know, so nobody is blamed or praised for them, nor for what is rehearsed.
  */
-#include "base/mem.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "test.h"
 #include "test_learner_fixture.h"
 
 /* Classes one after the other, one a batch: no head had a chance, so no weight moves; when a class comes again, they do. */
 TEST(a_new_class_moves_no_weight_of_the_mixed_heads)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 0, 0);
     o.head = SFP_HEAD_MIX;
     o.buffer.method = "none";
@@ -29,12 +23,11 @@ TEST(a_new_class_moves_no_weight_of_the_mixed_heads)
     for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
         assert_true(l->mix.loss[e] > 0);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 TEST(the_linear_head_cannot_name_a_class_before_it_came)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 2);
     sfp_learner *l = make_learner(&m, &o);
     assert_int_equal(offer(l, 0, 2, 0).right, 0);
@@ -43,13 +36,12 @@ TEST(the_linear_head_cannot_name_a_class_before_it_came)
         right += offer(l, 0, 2, t).right;
     assert_true(right > 0);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 /* A slot whose query is not known comes first in a step; who is judged does not change by it. */
 TEST(rehearsed_samples_are_judged_by_nobody)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 4);
     o.head = SFP_HEAD_MIX;
     o.select = "kcenter"; /* knows the queries of the whole batch */
@@ -70,5 +62,4 @@ TEST(rehearsed_samples_are_judged_by_nobody)
         assert_true(fabs(l[1]->mix.loss[e] - l[0]->mix.loss[e]) < 1e-5 * fabs(l[0]->mix.loss[e]));
     sfp_learner_free(l[0]);
     sfp_learner_free(l[1]);
-    free_model(&m);
 }

@@ -4,10 +4,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "compute/pixels.h"
 
 #include "test.h"
@@ -65,7 +63,7 @@ static double *by_hand(sfp_learner *l, int n, const uint8_t *const *rgb)
 TEST(answers_equal_the_state_worked_out_by_hand)
 {
     for (int kind = 0; kind < 4; kind++) {
-        model m = tiny_model(2);
+        OWNED_BY(free_model) model m = tiny_model(2);
         sfp_learner_options o = small_options(&m, kind == 1 ? 0 : 2, kind == 1 ? 0 : 7);
         o.fp.query_one = kind == 2;
         o.fp.prefix = kind == 3 ? SFP_PREFIX_RAW : SFP_PREFIX_PROJECTED;
@@ -104,14 +102,13 @@ TEST(answers_equal_the_state_worked_out_by_hand)
         }
         sfp_predictor_free(p);
         sfp_learner_free(l);
-        free_model(&m);
     }
 }
 
 TEST(before_anything_was_learned_there_is_no_answer)
 {
     for (int known = 0; known < 2; known++) {
-        model m = tiny_model(1);
+        OWNED_BY(free_model) model m = tiny_model(1);
         sfp_learner_options o = small_options(&m, known, known ? 5 : 0);
         sfp_learner *l = make_learner(&m, &o);
         sfp_predictor *p = make_predictor(l, m.pool, 4);
@@ -129,13 +126,12 @@ TEST(before_anything_was_learned_there_is_no_answer)
         }
         sfp_predictor_free(p);
         sfp_learner_free(l);
-        free_model(&m);
     }
 }
 
 TEST(only_classes_seen_are_answered)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 9);
     sfp_learner *l = make_learner(&m, &o);
     (void)offer(l, 2, 4, 0);
@@ -159,12 +155,11 @@ TEST(only_classes_seen_are_answered)
     assert_int_equal(answer.classes, 9); /* how much room it takes */
     sfp_predictor_free(p);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 TEST(queries_that_are_known_are_used)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 1, 4);
     sfp_learner *l = make_learner(&m, &o);
     for (uint64_t t = 0; t < 3; t++)
@@ -197,13 +192,12 @@ TEST(queries_that_are_known_are_used)
     check_near("the others", logp[1] + 4, logp[0] + 4, (PICTURES - 1) * 4, 1e-5);
     sfp_predictor_free(p);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 /* The mixture answers the same whether its log-probabilities are asked for or not. */
 TEST(the_mixed_head_answers_the_same_with_and_without_room)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 5);
     o.head = SFP_HEAD_MIX;
     sfp_learner *l = make_learner(&m, &o);
@@ -232,12 +226,11 @@ TEST(the_mixed_head_answers_the_same_with_and_without_room)
     }
     sfp_predictor_free(p);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 TEST(a_prediction_allocates_nothing_after_the_first)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 1, 4);
     sfp_learner *l = make_learner(&m, &o);
     sfp_predictor *p = make_predictor(l, m.pool, 4);
@@ -252,13 +245,12 @@ TEST(a_prediction_allocates_nothing_after_the_first)
     assert_int_equal(sfp__mem_count() - before, 0);
     sfp_predictor_free(p);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 /* A predictor that asks in turn with the learner costs no copy unless it asks, and then sees the last timestamp. */
 TEST(on_demand_a_copy_is_made_when_asked_for)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 0, 0);
     sfp_learner *l = make_learner(&m, &o);
     sfp_predictor *lazy = make_predictor(l, m.pool, 4), *eager = NULL;
@@ -288,7 +280,6 @@ TEST(on_demand_a_copy_is_made_when_asked_for)
     assert_int_equal(l->snapshots.current->t, 7);
     sfp_predictor_free(lazy);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 /* ---------------------------------------------------------------- snapshots */
@@ -379,7 +370,7 @@ static int by_size(const void *a, const void *b)
  * state after the timestamp it names. */
 static void check_snapshots(sfp_fp_kind kind, int times)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 0, 0);
     o.fp.kind = kind;
     o.fp.span = 3;
@@ -464,7 +455,6 @@ static void check_snapshots(sfp_fp_kind kind, int times)
     for (int i = 0; i < THREADS; i++)
         sfp__thread_pool_free(pools[i]);
     sfp_learner_free(l), sfp_learner_free(again);
-    free_model(&m);
 }
 
 TEST(answers_come_from_one_consistent_snapshot)

@@ -2,11 +2,6 @@
  * nothing is allocated once warm, any buffer and head goes with it. */
 #include "learner/learner.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "compute/kernels.h"
 
 #include "test.h"
@@ -50,7 +45,7 @@ static void check_coreset(const sfp_timestamp *r, const char *select)
 
 TEST(every_selector_goes_with_every_buffer_and_head)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     int turn = 0; /* every pair once, with known tasks or without and either head in turn */
     for (const sfp_selector *const *s = sfp__selectors; *s; s++)
         for (int b = 0; sfp__buffer_methods[b]; b++, turn++) {
@@ -64,7 +59,6 @@ TEST(every_selector_goes_with_every_buffer_and_head)
             }
             sfp_learner_free(l);
         }
-    free_model(&m);
 }
 
 TEST(threads_and_repetition_change_nothing)
@@ -72,14 +66,13 @@ TEST(threads_and_repetition_change_nothing)
     for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
         values v[2] = {{0}};
         for (int i = 0; i < 2; i++) {
-            model m = tiny_model(i ? 3 : 1);
+            OWNED_BY(free_model) model m = tiny_model(i ? 3 : 1);
             sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
             o.weighted = true;
             sfp_learner *l = learner_of(&m, &o);
             offer_range(l, 0, TIMES);
             v[i] = take_values(l);
             sfp_learner_free(l);
-            free_model(&m);
         }
         if (!same_values(&v[0], &v[1]))
             fail_msg("selector '%s': one thread and three learn different values", (*s)->name);
@@ -88,7 +81,7 @@ TEST(threads_and_repetition_change_nothing)
 
 TEST(nothing_is_allocated_once_warm)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
         sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", true, SFP_HEAD_LINEAR);
         sfp_learner *l = learner_of(&m, &o);
@@ -96,12 +89,11 @@ TEST(nothing_is_allocated_once_warm)
         check_allocates_nothing((*s)->name, l, 0, 6, 77);
         sfp_learner_free(l);
     }
-    free_model(&m);
 }
 
 TEST(a_resumed_learner_chooses_the_same)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
         sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
         sfp_learner *a = learner_of(&m, &o), *b = learner_of(&m, &o);
@@ -118,13 +110,12 @@ TEST(a_resumed_learner_chooses_the_same)
         sfp_learner_free(a);
         sfp_learner_free(b);
     }
-    free_model(&m);
 }
 
 /* A checkpoint that lacks the state of its selector is told; nothing changes. */
 TEST(a_checkpoint_of_another_selector_is_refused)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = options_of(&m, "random", "streamfp", false, SFP_HEAD_LINEAR);
     sfp_learner *a = learner_of(&m, &o);
     o.select = "learnloss";
@@ -133,7 +124,6 @@ TEST(a_checkpoint_of_another_selector_is_refused)
     assert_int_equal(resume_from(a, b), SFP_EINVAL);
     sfp_learner_free(a);
     sfp_learner_free(b);
-    free_model(&m);
 }
 
 /* ----------------------------------------------------------- what a look computes */
@@ -148,7 +138,7 @@ static void close_to(const char *what, size_t n, const float *got, const float *
 /* Features and logits of the prompted pass are those that a training step sees. */
 TEST(a_look_sees_what_a_step_sees)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     for (int one = 0; one < 2; one++) {
         sfp_learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
         o.fp.query_one = one;
@@ -178,14 +168,13 @@ TEST(a_look_sees_what_a_step_sees)
             close_to("queries", (size_t)(BATCH * l->D), l->batch.query, query, 1e-5);
         sfp_learner_free(l);
     }
-    free_model(&m);
 }
 
 /* Token means after each quarter, and freesel's features, from taps of a pass over everything at once. */
 TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
 {
     for (int depth = 2; depth <= 8; depth += 3) {
-        model m = make_model(8, 4, 16, depth, 2);
+        OWNED_BY(free_model) model m = make_model(8, 4, 16, depth, 2);
         const sfp_vit_config *c = &m.vit->config;
         int T = m.vit->tokens, D = c->dim;
         size_t n = (size_t)(BATCH * T * D);
@@ -239,14 +228,13 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
         sfp__vit_plan_free(plan);
         sfp__vit_plan_free(prompted);
         sfp_learner_free(l);
-        free_model(&m);
     }
 }
 
 /* The gradient of several samples is the mean of theirs, and the one a step would take. */
 TEST(gradients_by_callback_are_those_of_a_step)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = options_of(&m, "streamfp", "none", true, SFP_HEAD_LINEAR);
     sfp_learner *l = learner_of(&m, &o);
     (void)offer(l, 0, 6, 1);
@@ -271,12 +259,11 @@ TEST(gradients_by_callback_are_those_of_a_step)
     assert_int_equal(sfp__learner_gradient(l, 1, (const int[]){BATCH}, one, &err), SFP_EINVAL);
     assert_int_equal(sfp__learner_gradient(l, 0, NULL, one, &err), SFP_EINVAL);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 TEST(weights_enter_the_loss_only_when_asked)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     double loss[2];
     for (int weighted = 0; weighted < 2; weighted++) {
         sfp_learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
@@ -286,5 +273,4 @@ TEST(weights_enter_the_loss_only_when_asked)
         sfp_learner_free(l);
     }
     assert_true(loss[0] != loss[1]);
-    free_model(&m);
 }

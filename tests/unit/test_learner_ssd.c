@@ -3,11 +3,6 @@
 #include "compute/pixels.h"
 #include "learner/learner.h"
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "buffer/ssd.h"
 #include "model/vit.h"
 
@@ -63,7 +58,7 @@ static double matching_loss(sfp_learner *l, const batch *real, int32_t y)
 /* Parameters that stay and batches that come again: then every optimisation of the buffer lowers the loss. */
 TEST(optimising_lowers_the_matching_loss)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = ssd_options(&m, 0, 2);
     o.buffer.slots = 6;
     sfp_learner *l = make_learner(&m, &o);
@@ -95,7 +90,6 @@ TEST(optimising_lowers_the_matching_loss)
     }
     assert_true(last < 0.85 * first); /* 0.0192 -> 0.0149 */
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 /* Embeddings and queries of slots, as far as they are known, are those of the pictures in them. */
@@ -167,7 +161,7 @@ static void bring_to_the_border(const sfp_learner *l)
 
 TEST(only_bytes_that_change_cost_query_and_embedding)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = ssd_options(&m, 0, 6);
     sfp_learner *l = make_learner(&m, &o);
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
@@ -201,13 +195,12 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
     }
     assert_true(kept > 5 && lost > 5);
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 TEST(runs_with_any_selector_and_slots_stay_true)
 {
     const char *const selectors[] = {"streamfp", "none", "random", "craig", "learnloss"};
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     for (int i = 0; i < 5; i++) {
         sfp_learner_options o = ssd_options(&m, i % 2 ? 2 : 0, i % 2 ? 6 : 0);
         o.select = selectors[i];
@@ -225,7 +218,6 @@ TEST(runs_with_any_selector_and_slots_stay_true)
         check_moved(l);
         sfp_learner_free(l);
     }
-    free_model(&m);
 }
 
 TEST(threads_change_nothing)
@@ -234,7 +226,7 @@ TEST(threads_change_nothing)
     uint8_t *image[2];
     size_t bytes = 0;
     for (int i = 0; i < 2; i++) {
-        model m = tiny_model(i ? 3 : 1);
+        OWNED_BY(free_model) model m = tiny_model(i ? 3 : 1);
         sfp_learner_options o = ssd_options(&m, 0, 0);
         sfp_learner *l = make_learner(&m, &o);
         for (uint64_t t = 0; t < 26; t++)
@@ -245,7 +237,6 @@ TEST(threads_change_nothing)
         for (int k = 0; k < l->buffer->filled; k++)
             memcpy(image[i] + (size_t)k * l->rgb_bytes, l->buffer->slot[k].image, l->rgb_bytes);
         sfp_learner_free(l);
-        free_model(&m);
     }
     assert_true(same_values(&v[0], &v[1]));
     assert_memory_equal(image[0], image[1], bytes);
@@ -267,7 +258,7 @@ static long file_bytes(const char *path, uint8_t **out)
 
 TEST(a_resumed_learner_goes_on_to_the_same_bytes)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     char path[2][64];
     for (int i = 0; i < 2; i++)
         (void)snprintf(path[i], sizeof path[i], "/tmp/sfp_test_ssd_%d_%d", (int)getpid(), i);
@@ -298,12 +289,11 @@ TEST(a_resumed_learner_goes_on_to_the_same_bytes)
         (void)unlink(path[i]);
         (void)unlink(old);
     }
-    free_model(&m);
 }
 
 TEST(nothing_is_allocated_once_warm)
 {
-    model m = tiny_model(2);
+    OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = ssd_options(&m, 2, 6);
     sfp_learner *l = make_learner(&m, &o);
     uint64_t t = 0;
@@ -312,5 +302,4 @@ TEST(nothing_is_allocated_once_warm)
     for (; t < 37; t++)
         check_allocates_nothing("ssd", l, 2, 6, t);
     sfp_learner_free(l);
-    free_model(&m);
 }

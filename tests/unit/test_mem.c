@@ -1,9 +1,4 @@
 /* Memory: alignment, overflow, and the two things tests rely on: counting and failing. */
-#include "base/mem.h"
-
-#include <stdint.h>
-#include <string.h>
-
 #include "test.h"
 
 TEST(blocks_are_aligned_and_whole)

@@ -1,9 +1,5 @@
 #include "results/result.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-
 #include "test.h"
 
 static void near(double got, double want, double tolerance)
@@ -49,7 +45,7 @@ TEST(a_task_without_test_samples_is_left_out)
 
 TEST(summarise_fills_the_result)
 {
-    sfp_result r;
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
     MUST(sfp__result_init(&r, 3, 0, NULL));
     for (int i = 0; i < 9; i++)
         r.accuracy[i] = a[i];
@@ -60,7 +56,6 @@ TEST(summarise_fills_the_result)
     near(r.average_accuracy, 0.75, 1e-15);
     near(r.forgetting, 0.1, 1e-14);
     near(r.backward_transfer, -0.1, 1e-14);
-    sfp__result_done(&r);
 }
 
 TEST(incomplete_beta_has_its_known_values)

@@ -1,10 +1,6 @@
 #include "io/tensor/tensor_file.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "failing_alloc.h"
 #include "temp_folder.h"
@@ -42,7 +38,7 @@ static void check_taken(int version, const char *header, size_t data_size, sfp_d
 {
     size_t size;
     uint8_t *bytes = make(version, header, data_size, &size);
-    sfp_tensor_file *npy;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *npy = NULL;
     if (sfp__npy_open_memory("x.npy", bytes, size, &npy, &err) != SFP_OK)
         fail_msg("%s: %s", header, err.message);
     const sfp_tensor *t = &npy->tensors[0];
@@ -52,7 +48,6 @@ static void check_taken(int version, const char *header, size_t data_size, sfp_d
     assert_string_equal(t->name, "array");
     if (data_size)
         assert_int_equal(*(const uint8_t *)t->data, 1);
-    sfp__tensor_file_close(npy);
 }
 
 TEST(headers_as_numpy_writes_them_are_taken)
@@ -182,7 +177,7 @@ TEST(what_is_written_is_read_back)
             sfp_tensor t = {.name = "t", .dtype = types[i], .ndim = ndim, .shape = {2, 3, 1, 2}, .data = data};
             assert_true(sfp__shape_count(t.shape, ndim, types[i], &t.count, &t.bytes));
             MUST(sfp__npy_write(path, &t, &err));
-            sfp_tensor_file *npy;
+            OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *npy = NULL;
             MUST(sfp__npy_open(path, &npy, &err));
             const sfp_tensor *got = &npy->tensors[0];
             assert_int_equal(got->dtype, types[i]);
@@ -190,7 +185,6 @@ TEST(what_is_written_is_read_back)
             assert_memory_equal(got->data, data, t.bytes);
             assert_int_equal((uintptr_t)got->data % 64, 0); /* as NumPy aligns it */
             assert_string_equal(got->name, "array");
-            sfp__tensor_file_close(npy);
         }
     }
 }
@@ -216,10 +210,9 @@ TEST(each_failing_allocation_is_reported)
 {
     uint8_t data[1] = {5};
     sfp_tensor t = {.name = "t", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {1}, .count = 1, .bytes = 1, .data = data};
-    sfp_tensor_file *npy = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *npy = NULL;
     (void)unlink(path);
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_write(path, &t, told), access(path, F_OK) != 0), 2, 50);
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_open(path, &npy, told), !npy), 2, 50);
-    sfp__tensor_file_close(npy);
     sfp__tensor_file_close(NULL);
 }

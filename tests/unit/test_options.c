@@ -1,10 +1,6 @@
 /* Option tables: parsing, typing, ranges, sources and suggestions. */
-#include "base/mem.h"
 #include "base/settings.h"
 #include "cli/command.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #include "test.h"
 

@@ -1,8 +1,6 @@
 /* Learnable tensors and Adam, against PyTorch's formula written out for one number in double. */
 #include "compute/param.h"
 
-#include <stdbool.h>
-
 #include "numeric.h"
 #include "test.h"
 

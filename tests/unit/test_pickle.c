@@ -1,14 +1,8 @@
 #include "io/tensor/pickle.h"
 
-#include "base/mem.h"
 #include "base/text.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "failing_alloc.h"
 #include "test.h"
@@ -68,7 +62,7 @@ static sfp_status parse(const char *bytes, size_t size, const sfp_pickle_limits 
 
 static void check_taken(const char *bytes, size_t size, const char *expected)
 {
-    sfp_pickle *p = NULL;
+    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
     sfp_text text = {0};
     if (parse(bytes, size, NULL, &p, &err) != SFP_OK)
         fail_msg("%s: %s", expected, err.message);
@@ -76,7 +70,6 @@ static void check_taken(const char *bytes, size_t size, const char *expected)
     assert_false(text.failed);
     assert_string_equal(text.s, expected);
     sfp__text_done(&text);
-    sfp__pickle_free(p);
 }
 #define TAKEN(literal, expected) check_taken(literal, sizeof(literal) - 1, expected)
 
@@ -307,7 +300,7 @@ TEST(values_are_found_by_key)
                          "aK\x01X\x01\x00\x00\x00"
                          "bK\x02K\x07K\x03U\x01"
                          "aK\x04u.";
-    sfp_pickle *p = NULL;
+    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
     sfp_pickle_value v = 0;
     MUST(parse(bytes, sizeof bytes - 1, NULL, &p, NULL));
     sfp_pickle_value root = p->root;
@@ -323,7 +316,6 @@ TEST(values_are_found_by_key)
     assert_false(sfp__pickle_get(p, v, "c", &v)); /* no dict */
     assert_null(sfp__pickle_text(p, root, NULL));
     assert_int_equal(sfp__pickle_int(p, root), 0);
-    sfp__pickle_free(p);
 }
 
 TEST(every_truncation_is_refused)
@@ -340,9 +332,8 @@ TEST(every_truncation_is_refused)
 
 TEST(a_failed_allocation_leaves_nothing_behind)
 {
-    sfp_pickle *p = NULL;
+    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__pickle_parse("x.pkl", dumps[4].bytes, dumps[4].size, NULL, &p, told), !p) > 3);
-    sfp__pickle_free(p);
 }
 
 TEST(a_million_integers_take_eight_bytes_each)
@@ -358,13 +349,12 @@ TEST(a_million_integers_take_eight_bytes_each)
     }
     *at++ = 'e';
     *at++ = '.';
-    sfp_pickle *p = NULL;
+    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
     unsigned long before = sfp__mem_count();
     MUST(sfp__pickle_parse("x.pkl", bytes, (size_t)(at - bytes), NULL, &p, NULL));
     assert_true(sfp__mem_count() - before < 64); /* one block a doubling, not one an integer */
     assert_int_equal(sfp__pickle_count(p, p->root), N);
     assert_int_equal(sfp__pickle_int(p, sfp__pickle_item(p, p->root, 65537)), 1);
-    sfp__pickle_free(p);
 }
 
 TEST(files_are_read_and_missing_ones_named)

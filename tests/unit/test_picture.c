@@ -91,7 +91,7 @@ TEST(what_cannot_be_decoded_is_called_as_what_cannot_be_read)
     put_text("d/cat/1.jpg", "");
     put_text("d/cat/2.jpg", "text");
     put_text("list.csv", "d/cat/1.jpg,cat\nd/cat/2.jpg,cat\n");
-    sfp_source *s = open_source(&sfp__source_folder, "d");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(&sfp__source_folder, "d");
     const char *first = copy(in_folder("d/cat/1.jpg")), *second = copy(in_folder("d/cat/2.jpg"));
     check_both(s, first, second);
     sfp_class_filter *k = NULL;
@@ -107,7 +107,6 @@ TEST(what_cannot_be_decoded_is_called_as_what_cannot_be_read)
     (void)snprintf(lines[1], sizeof lines[1], "%s:2: %s", list, in_folder("d/cat/2.jpg"));
     s = open_source(&sfp__source_manifest, "list.csv");
     check_both(s, lines[0], lines[1]);
-    sfp__source_close(s);
 }
 
 TEST(a_place_is_a_name_where_there_are_no_files)

@@ -4,9 +4,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "failing_alloc.h"

@@ -1,6 +1,5 @@
 /* Pools that a sample chooses from (SPEC section 13: l2p, dualprompt): what they hold, what a sample takes, what learns when.
  * Their gradients are in test_trainer_gradient.c, checkpoints and states in test_checkpoint.c and test_restored.c. */
-
 #include "compute/pixels.h"
 #include "compute/vec.h"
 #include "failing_alloc.h"
@@ -60,7 +59,7 @@ TEST(tensors_have_names_and_shapes_of_their_kind)
          {"prompt.g_p_0", "prompt.g_p_1", "prompt.e_p_2", "prompt.e_k_2", "last.weight", "last.bias"},
          {1, 1, 12, 12, 0, 0}},
     };
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         sfp_learner_options o = options(&m, list[i].kind, list[i].tasks);
         o.fp.attune = false;
@@ -74,12 +73,11 @@ TEST(tensors_have_names_and_shapes_of_their_kind)
         }
         sfp_learner_free(l);
     }
-    free_model(&m);
 }
 
 TEST(what_a_kind_cannot_do_is_told)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner *l = NULL;
     sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
     o.fp.first_layer = 1;
@@ -94,12 +92,11 @@ TEST(what_a_kind_cannot_do_is_told)
     sfp_learner_free(l);
     o = options(&m, (sfp_fp_kind)3, 3);
     assert_int_equal(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL);
-    free_model(&m);
 }
 
 TEST(making_one_survives_every_failing_allocation)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
         sfp_fp_options o = options(&m, (sfp_fp_kind)kind, 3).fp;
         sfp_fp *fp = NULL;
@@ -107,7 +104,6 @@ TEST(making_one_survives_every_failing_allocation)
         assert_non_null(fp);
         sfp__fp_free(fp);
     }
-    free_model(&m);
 }
 
 /* -------------------------------------------------------------- what is taken */
@@ -156,7 +152,7 @@ static void check_answer(sfp_learner *l, int layer, const char *p_name, const ch
 
 TEST(an_answer_takes_the_nearest_keys)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_rng rng = sfp__rng_init(8, 8);
     for (int pool = 3; pool <= 12; pool += 3) {
         sfp_learner_options o = options(&m, SFP_FP_L2P, 3);
@@ -183,13 +179,12 @@ TEST(an_answer_takes_the_nearest_keys)
             next_task(l);
     }
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 /* A query that is no number still takes components that exist. */
 TEST(a_query_of_nan_takes_something)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
         sfp_learner_options o = options(&m, (sfp_fp_kind)kind, 3);
         sfp_learner *l = make_learner(&m, &o);
@@ -200,7 +195,6 @@ TEST(a_query_of_nan_takes_something)
             assert_true(isfinite(e[i]));
         sfp_learner_free(l);
     }
-    free_model(&m);
 }
 
 /* ----------------------------------------------------------------- similarity */
@@ -208,7 +202,7 @@ TEST(a_query_of_nan_takes_something)
 /* SPEC section 4 over whatever components a kind has in use, of all layers, each counted once. */
 TEST(similarity_is_of_the_components_in_use)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
         sfp_learner_options o = options(&m, (sfp_fp_kind)kind, 3);
         sfp_learner *l = make_learner(&m, &o);
@@ -235,7 +229,6 @@ TEST(similarity_is_of_the_components_in_use)
             assert_true(fabs((double)got[c] - want[c] / fingerprints) < 1e-6);
         sfp_learner_free(l);
     }
-    free_model(&m);
 }
 
 /* ------------------------------------------------------------- what learns when */
@@ -247,7 +240,7 @@ static bool same_row(const sfp_param *p, const float *before, int row)
 
 TEST(general_prompts_learn_always_experts_in_their_task)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
     sfp_learner *l = make_learner(&m, &o);
     const char *names[] = {"prompt.g_p_0", "prompt.g_p_1", "prompt.e_p_2", "prompt.e_k_2"};
@@ -271,12 +264,11 @@ TEST(general_prompts_learn_always_experts_in_their_task)
             assert_int_equal(param(l, names[i])->steps[i < 2 ? 0 : task], task < 2 ? 0 : 4);
     }
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 TEST(l2p_learns_as_a_whole)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     for (int tasks = 0; tasks <= 3; tasks += 3) {
         sfp_learner_options o = options(&m, SFP_FP_L2P, tasks);
         o.fp.pool = PARTS; /* then each is chosen */
@@ -295,13 +287,12 @@ TEST(l2p_learns_as_a_whole)
         }
         sfp_learner_free(l);
     }
-    free_model(&m);
 }
 
 /* SPEC section 9, an expert where coda opens a span; when all are open and more is asked for, all learn. */
 TEST(a_free_stream_opens_an_expert_at_a_time)
 {
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 0);
     o.fp.pool = 3;
     o.fp.span = 2; /* does not matter */
@@ -318,7 +309,6 @@ TEST(a_free_stream_opens_an_expert_at_a_time)
         assert_int_equal(l->fp->open, steps[i].open);
     }
     sfp_learner_free(l);
-    free_model(&m);
 }
 
 /* The term of the keys does its work: the key of a task points where the task's queries do on the whole, which no direction can
@@ -326,7 +316,7 @@ TEST(a_free_stream_opens_an_expert_at_a_time)
 TEST(keys_come_to_the_queries_of_their_task)
 {
     enum { N = 24 };
-    model m = tiny_model(1);
+    OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
     o.buffer.method = "none";
     sfp_learner *l = make_learner(&m, &o);
@@ -360,5 +350,4 @@ TEST(keys_come_to_the_queries_of_their_task)
             next_task(l);
     }
     sfp_learner_free(l);
-    free_model(&m);
 }

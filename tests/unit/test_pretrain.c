@@ -5,18 +5,16 @@
 #include "pretrain/teacher.h"
 #include "pretrain/views.h"
 
-#include "base/mem.h"
 #include "io/file.h"
 #include "io/tensor/tensor.h"
 #include "model/vit.h"
 
-#include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "flip_last_byte.h"
 #include "numeric.h"
 #include "test.h"
+#include "vit_make.h"
 
 enum { SIZE = 16, PICTURES = 37 };
 
@@ -170,15 +168,7 @@ TEST(adamw_equals_the_formulas)
 
 /* ------------------------------------------------------------- flat weights */
 
-static const sfp_vit_config small = {.img_size = SIZE,
-                                     .patch_size = 8,
-                                     .channels = 3,
-                                     .dim = 16,
-                                     .depth = 2,
-                                     .heads = 2,
-                                     .hidden = 24,
-                                     .ln_eps = 1e-6f,
-                                     .std = {1, 1, 1}};
+static const sfp_vit_config small = VIT(SIZE, 8, 16, 2, 2, 24, 0, 1);
 
 static float *features_of(sfp_vit *v, const float *x)
 {
@@ -196,7 +186,7 @@ static float *features_of(sfp_vit *v, const float *x)
 TEST(new_weights_reach_every_packed_copy)
 {
     sfp_vit *a = NULL, *b = NULL;
-    sfp_vit_plan *plan = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
     sfp_rng r = sfp__rng_init(4, 0);
     float *x = normals(&r, 4 * 3 * SIZE * SIZE, 1);
     const sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT, .token_head = true};
@@ -208,7 +198,6 @@ TEST(new_weights_reach_every_packed_copy)
     float *want = features_of(b, x), *got = features_of(a, x);
     check_same("features after the change", got, want, 4 * 16 * sizeof *got);
     assert_memory_not_equal(other, got, 4 * 16 * sizeof *got);
-    sfp__vit_plan_free(plan);
     sfp__vit_free(a);
     sfp__vit_free(b);
 }
@@ -229,7 +218,7 @@ static void lane_head(void *ctx, int lane, int first, int n, const float *tokens
 /* A loss that asks for its lane sees class tokens alone in a plan that computes no others. */
 TEST(both_kinds_of_head_give_the_same_gradients)
 {
-    sfp_vit *v = NULL;
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
     sfp_rng r = sfp__rng_init(6, 0);
     size_t n = sfp__vit_flat_count(&small);
     float *x = normals(&r, 4 * 3 * SIZE * SIZE, 1), *g[2] = {filled(n, 0), filled(n, 0)};
@@ -248,7 +237,6 @@ TEST(both_kinds_of_head_give_the_same_gradients)
     }
     check_same("gradients", g[1], g[0], n * sizeof(float));
     assert_true(dot(g[0], g[0], n) > 0);
-    sfp__vit_free(v);
 }
 
 TEST(decay_spares_norms_biases_positions_and_the_class_token)
@@ -384,21 +372,10 @@ TEST(a_test_part_is_taken_where_there_is_one)
 
 static void write_teacher(const char *path, uint64_t seed)
 {
-    const sfp_vit_config c = {.img_size = 24,
-                              .patch_size = 8,
-                              .channels = 3,
-                              .dim = 16,
-                              .depth = 1,
-                              .heads = 2,
-                              .hidden = 24,
-                              .classes = 4,
-                              .ln_eps = 1e-6f,
-                              .mean = {0.5f, 0.5f, 0.5f},
-                              .std = {0.25f, 0.25f, 0.25f}};
-    sfp_vit *v = NULL;
+    const sfp_vit_config c = VIT(24, 8, 16, 1, 2, 24, 0.5f, 0.25f, .classes = 4);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
     if (sfp__vit_random(&c, seed, 0.3f, &v, &err) || sfp__vit_save(&c, &v->weights, SFP_DTYPE_F32, NULL, 0, path, &err))
         fail_msg("%s", err.message);
-    sfp__vit_free(v);
 }
 
 static void count_say(void *ctx, const char *message)
@@ -538,14 +515,13 @@ TEST(held_out_pictures_leave_the_others_in_order)
 
 TEST(the_backbone_in_the_box_loads_or_says_that_there_is_none)
 {
-    sfp_vit *v = NULL;
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
     sfp_status s = sfp__vit_load(SFP_VIT_BUILTIN, NULL, &v, &err);
     assert_int_equal(s, sfp__vit_has_builtin() ? SFP_OK : SFP_ENOTFOUND);
     if (s)
         assert_non_null(strstr(err.message, "was not there when this was built"));
     else
         assert_true(v->config.heads > 0 && v->config.img_size % v->config.patch_size == 0);
-    sfp__vit_free(v);
 }
 
 static void make_pool(void)

@@ -2,13 +2,11 @@
  * every term alone and all together, mixed and not, with the teacher's width and another one. */
 #include "pretrain/loss.h"
 
-#include "base/mem.h"
 #include "io/tensor/tensor.h"
-
-#include <stdio.h>
 
 #include "numeric.h"
 #include "test.h"
+#include "vit_make.h"
 
 enum {
     BATCH = 5,
@@ -50,16 +48,7 @@ static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, fl
     w->entries = kept_malloc(n * sizeof *w->entries);
     for (size_t i = 0; i < n; i++)
         w->entries[i] = sfp__f32_to_f16((float)sfp__rng_normal(&rng));
-    const sfp_vit_config tc = {.img_size = 8,
-                               .patch_size = 8,
-                               .channels = 3,
-                               .dim = teacher_dim,
-                               .depth = 1,
-                               .heads = 1,
-                               .hidden = 8,
-                               .classes = 6,
-                               .ln_eps = 1e-6f,
-                               .std = {1, 1, 1}};
+    const sfp_vit_config tc = VIT(8, 8, teacher_dim, 1, 1, 8, 0, 1, .classes = 6);
     w->teacher = (sfp_teacher){.dim = teacher_dim,
                                .classes = 6,
                                .side = SIDE,

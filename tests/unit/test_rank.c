@@ -2,9 +2,6 @@
 #include "base/rank.h"
 #include "base/rng.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 #include "test.h"
 
 TEST(the_corners_of_the_order)

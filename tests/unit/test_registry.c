@@ -1,7 +1,5 @@
 #include "results/registry.h"
 
-#include <stdint.h>
-
 #include "run_result.h"
 #include "temp_folder.h"
 #include "test.h"
@@ -50,7 +48,7 @@ static bool gather(void *ctx, const sfp_registry_row *row)
 
 TEST(a_run_is_found_by_number_and_directory)
 {
-    sfp_result result = result_make(2, 2);
+    OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     result.seed = UINT64_MAX;
     sfp_registry *r = open_registry();
     int64_t id = put(r, folder, &result);
@@ -71,13 +69,12 @@ TEST(a_run_is_found_by_number_and_directory)
     assert_null(json);
     sfp__registry_close(r);
     sfp__free(text);
-    sfp__result_done(&result);
 }
 
 TEST(rows_come_newest_first)
 {
-    sfp_result result = result_make(2, 2);
-    sfp_registry *r = open_registry();
+    OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
+    OWNED_PTR(sfp__registry_close) sfp_registry *r = open_registry();
     for (int i = 0; i < 5; i++) {
         (void)snprintf(result.started, sizeof result.started, "2025-01-0%dT00:00:00Z", 1 + (i * 3) % 5);
         (void)put(r, folder, &result);
@@ -95,13 +92,11 @@ TEST(rows_come_newest_first)
     assert_string_equal(row->method, "random+er");
     assert_string_equal(row->data, "synthetic:1000");
     assert_true(row->seed == 7 && row->finished && row->average_accuracy == result.average_accuracy && row->seconds == 8);
-    sfp__registry_close(r);
-    sfp__result_done(&result);
 }
 
 TEST(the_same_run_is_replaced)
 {
-    sfp_result result = result_make(2, 2);
+    OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     result.finished = false;
     result.average_accuracy = NAN;
     sfp_registry *r = open_registry();
@@ -118,7 +113,6 @@ TEST(the_same_run_is_replaced)
     MUST(sfp__registry_list(r, 0, gather, &now, NULL));
     assert_true(now.count == 1 && now.row[0].finished && now.row[0].average_accuracy == 0.5);
     sfp__registry_close(r);
-    sfp__result_done(&result);
 }
 
 TEST(processes_write_at_the_same_time)
@@ -148,14 +142,13 @@ TEST(processes_write_at_the_same_time)
         assert_true(waitpid(child[p], &status, 0) == child[p]);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
-    sfp_registry *r = open_registry();
+    OWNED_PTR(sfp__registry_close) sfp_registry *r = open_registry();
     rows all = {0};
     MUST(sfp__registry_list(r, 0, gather, &all, NULL));
     assert_int_equal(all.count, PROCESSES * RUNS);
     for (int i = 0; i < all.count; i++)
         for (int k = 0; k < i; k++)
             assert_true(all.row[i].id != all.row[k].id);
-    sfp__registry_close(r);
 }
 
 static void write_db(const char *bytes, size_t n)
@@ -210,7 +203,7 @@ TEST(what_is_no_registry_is_refused)
 
 TEST(a_damaged_registry_is_told)
 {
-    sfp_result result = result_make(2, 2);
+    OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     sfp_registry *r = open_registry();
     for (int i = 0; i < 40; i++) {
         (void)snprintf(result.started, sizeof result.started, "%d", i);
@@ -232,7 +225,6 @@ TEST(a_damaged_registry_is_told)
     }
     assert_int_equal(s, SFP_EFORMAT);
     assert_non_null(strstr(err.message, "damaged"));
-    sfp__result_done(&result);
 }
 
 TEST(the_place_follows_the_environment)
@@ -269,7 +261,7 @@ TEST(a_reader_makes_nothing)
 
 TEST(a_reader_finds_what_was_put)
 {
-    sfp_result result = result_make(2, 2);
+    OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     sfp_registry *r = open_registry();
     int64_t id = put(r, folder, &result);
     sfp__registry_close(r);
@@ -279,7 +271,6 @@ TEST(a_reader_finds_what_was_put)
     MUST(sfp__registry_list(r, 0, gather, &all, &err));
     assert_true(all.count == 1 && all.row[0].id == id);
     sfp__registry_close(r);
-    sfp__result_done(&result);
 }
 
 /* The table as the first layout had it, with two runs; the second has a seed beyond 2^63. */
@@ -332,7 +323,7 @@ static void check_layout_1(sfp_registry *r, const sfp_result *result, int count)
 
 TEST(an_earlier_layout_is_read_and_brought_up_to_date)
 {
-    sfp_result result = result_make(2, 2);
+    OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     sfp_registry *r = NULL;
     make_layout_1(&result);
     assert_int_equal(chmod(db, 0444), 0); /* a reader changes nothing */
@@ -349,5 +340,4 @@ TEST(an_earlier_layout_is_read_and_brought_up_to_date)
     r = open_registry();
     check_layout_1(r, &result, 3);
     sfp__registry_close(r);
-    sfp__result_done(&result);
 }

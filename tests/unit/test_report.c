@@ -3,8 +3,6 @@
 
 #include "report/html.h"
 
-#include <stdint.h>
-
 #include "failing_alloc.h"
 #include "run_result.h"
 #include "temp_folder.h"
@@ -75,7 +73,7 @@ static void check_nesting(const char *text)
 
 TEST(a_report_has_its_parts)
 {
-    sfp_result r = result_make(3, 4);
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(3, 4);
     MUST(sfp__result_default(&r, "sigma", "0.5", NULL));
     char *text = report(&r, NULL);
     static const char *const parts[] = {"<!DOCTYPE html>",
@@ -108,7 +106,6 @@ TEST(a_report_has_its_parts)
         if (strstr(text, never[i]))
             fail_msg("'%s' in it: %.80s", never[i], strstr(text, never[i]));
     check_nesting(text);
-    sfp__result_done(&r);
 }
 
 TEST(an_empty_run_gives_a_report_too)
@@ -130,7 +127,7 @@ TEST(an_empty_run_gives_a_report_too)
 TEST(names_cannot_leave_their_place)
 {
     static const char evil[] = "</title></style><script>alert('1')</script>\"' onload=\"x\"&amp;\xff\x1b\xe2\x80\xae";
-    sfp_result r = result_make(3, 4);
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(3, 4);
     sfp_thumb thumb = {.label = evil, .chosen = true};
     sfp_report_pictures p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &thumb};
     for (int i = 0; i < 3; i++) {
@@ -154,20 +151,18 @@ TEST(names_cannot_leave_their_place)
     assert_int_equal(count(text, "</style>"), count(text, "<style>"));
     assert_true(count(text, "&lt;script&gt;") > 5);
     check_nesting(text);
-    sfp__result_done(&r);
 }
 
 TEST(many_classes_and_tasks_still_fit)
 {
     const int sizes[][2] = {{2, 30}, {20, 100}, {70, 101}, {1, 1000}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        sfp_result r = result_make(sizes[i][0], sizes[i][1]);
+        OWNED_BY(sfp__result_done) sfp_result r = result_make(sizes[i][0], sizes[i][1]);
         char *text = report(&r, NULL);
         assert_int_equal(strstr(text, "aria-label=\"confusion matrix\"") != NULL, sizes[i][1] <= 100);
         assert_int_equal(strstr(text, "The lowest") != NULL, sizes[i][1] > 61);
         assert_non_null(strstr(text, "Mixed up most"));
         check_nesting(text);
-        sfp__result_done(&r);
     }
 }
 
@@ -176,20 +171,19 @@ TEST(strange_curves_are_drawn_or_left_out)
     const double ys[][3] = {{0, 0, 0}, {1e300, 1e-300, 0}, {NAN, NAN, NAN}, {-1, -2, -3}, {1e-300, 1e-300, 1e-300}};
     const double xs[][3] = {{0, 0, 0}, {1, 2, 3}, {1e-300, 1e-299, 1e-299}, {1e300, 1e300, 1e300}, {-3, -2, -1}};
     for (size_t i = 0; i < 25; i++) {
-        sfp_result r;
+        OWNED_BY(sfp__result_done) sfp_result r = {0};
         MUST(sfp__result_init(&r, 1, 1, NULL));
         for (int k = 0; k < 3; k++)
             MUST(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], xs[i / 5][k], ys[i % 5][k], NULL));
         char *text = report(&r, NULL);
         assert_null(strstr(text, "nan"));
         check_nesting(text);
-        sfp__result_done(&r);
     }
 }
 
 TEST(one_point_is_no_curve_but_not_nothing)
 {
-    sfp_result r;
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
     MUST(sfp__result_init(&r, 1, 1, NULL));
     MUST(sfp__curve_add(&r.curve[SFP_CURVE_PREQUENTIAL], 60, NAN, NULL));
     MUST(sfp__curve_add(&r.curve[SFP_CURVE_LOSS], 60, 2.5, NULL));
@@ -197,7 +191,6 @@ TEST(one_point_is_no_curve_but_not_nothing)
     assert_non_null(strstr(text, "<p class=\"note\">Too few timestamps for a curve.</p>"));
     assert_null(strstr(text, "Nothing was recorded."));
     check_nesting(text);
-    sfp__result_done(&r);
 }
 
 static unsigned digit(char c)
@@ -253,7 +246,7 @@ TEST(thumbnails_are_one_picture_a_sheet)
     for (int i = 0; i < 500; i++)
         kept[i] = (sfp_thumb){.width = 2, .height = 2, .rgb = red, .label = i % 2 ? "class 10" : "class 2", .age = (uint64_t)i};
     sfp_report_pictures p = {.batch_count = 3, .batch = batch, .took = 1, .left = 1234, .buffer_count = 500, .buffer = kept};
-    sfp_result r = result_make(1, 2);
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
     char *text = report(&r, &p);
     sfp_image first = sprite(text, 0), second = sprite(text, 1);
     assert_int_equal(first.width, 24 * 48);
@@ -271,7 +264,6 @@ TEST(thumbnails_are_one_picture_a_sheet)
     check_nesting(text);
     sfp__image_done(&first);
     sfp__image_done(&second);
-    sfp__result_done(&r);
 }
 
 TEST(encoded_pictures_are_decoded_and_broken_ones_counted)
@@ -287,7 +279,7 @@ TEST(encoded_pictures_are_decoded_and_broken_ones_counted)
                          {.encoded = bytes, .encoded_size = 20, .label = "c"},
                          {.encoded = bytes, .encoded_size = 0, .label = "d", .age = 1}};
     sfp_report_pictures p = {.selects = true, .buffer_count = 4, .buffer = kept};
-    sfp_result r = result_make(1, 2);
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
     char *text = report(&r, &p);
     sfp_image sheet = sprite(text, 0);
     check_pixel(&sheet, 12, 24, 0, 0, 255); /* squashed: all of it */
@@ -301,7 +293,6 @@ TEST(encoded_pictures_are_decoded_and_broken_ones_counted)
     check_nesting(text);
     sfp__image_done(&sheet);
     sfp__text_done(&png);
-    sfp__result_done(&r);
 }
 
 static void default_is(sfp_result *r, const char *key, const char *value, const char *fallback)
@@ -313,7 +304,7 @@ static void default_is(sfp_result *r, const char *key, const char *value, const 
 TEST(what_differs_from_the_defaults_is_named)
 {
     static const char all[] = "All other options are at their defaults.";
-    sfp_result r;
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
     MUST(sfp__result_init(&r, 1, 2, NULL));
     default_is(&r, "data", "synthetic:9", "idx:x"); /* told in the sentence before */
     default_is(&r, "triage", "off", "off");
@@ -337,18 +328,16 @@ TEST(what_differs_from_the_defaults_is_named)
         strstr(text, "<tr class=\"changed\"><td>method</td><td>ncm</td><td><span class=\"soft\">not set</span></td>"));
     assert_non_null(strstr(text, "<tr><td>rate</td><td>max</td><td>max</td>"));
     check_nesting(text);
-    sfp__result_done(&r);
 }
 
 TEST(one_time_is_once)
 {
-    sfp_result r = result_make(1, 4);
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 4);
     r.confusion[1 * 4 + 2] = 1;
     char *text = report(&r, NULL);
     assert_non_null(strstr(text, "<b>class 3</b> taken for <b>class 0</b> 10 times (10.0 %)"));
     assert_non_null(strstr(text, "<b>class 1</b> taken for <b>class 2</b> once (1.0 %)"));
     assert_null(strstr(text, " 1 times"));
-    sfp__result_done(&r);
 }
 
 TEST(no_memory_is_told_and_leaves_no_file)
@@ -360,12 +349,11 @@ TEST(no_memory_is_told_and_leaves_no_file)
     MUST(sfp__image_encode_png("square", &(sfp_image){2, 2, square}, &png, NULL));
     sfp_thumb encoded = {.encoded = (const uint8_t *)png.s, .encoded_size = png.length, .label = "y"};
     sfp_report_pictures p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &encoded};
-    sfp_result r = result_make(2, 3);
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(2, 3);
     assert_true(FAIL_EACH_ALLOCATION(sfp__report_write(&r, &p, path, told), access(path, F_OK) != 0) >= 10);
     assert_int_equal(access(path, F_OK), 0);
     assert_int_equal(sfp__report_write(&r, NULL, "/tmp/sfp_no_such_folder/r.html", NULL), SFP_ENOTFOUND);
     sfp__text_done(&png);
-    sfp__result_done(&r);
 }
 
 TEST(numbers_are_written_in_their_shortest_form)

@@ -1,10 +1,6 @@
 /* Resizing against a naive oracle in double precision, and the fits of SPEC section 6. */
 #include "io/image/image.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "failing_alloc.h"
 #include "test.h"
 
@@ -220,8 +216,7 @@ TEST(each_failing_allocation_is_reported)
     sfp_image im = make(31, 29, false);
     const sfp_resize how[] = {SFP_RESIZE_SQUASH, SFP_RESIZE_CROP};
     for (int i = 0; i < 2; i++) {
-        sfp_image out = {0};
+        OWNED_BY(sfp__image_done) sfp_image out = {0};
         assert_in_range(FAIL_EACH_ALLOCATION(sfp__image_fit(&im, 16, how[i], &out, told), !out.rgb), 4, 50);
-        sfp__image_done(&out);
     }
 }

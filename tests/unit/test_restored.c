@@ -1,6 +1,5 @@
 /* States opened to answer: the bytes of the learner that saved them, settings from the file alone; what does not fit is told
  * by name. */
-
 #include "failing_alloc.h"
 #include "learner_world.h"
 #include "test.h"
@@ -9,8 +8,6 @@
 #include "learner/learner_internal.h"
 #include "learner/predictor.h"
 #include "learner/state/state.h"
-
-#include <math.h>
 
 AROUND_ALL(make_world, free_world)
 
@@ -179,7 +176,7 @@ static void refused(sfp_vit *on, const char *file, sfp_status status, const char
  * "t"; it has no checksum. */
 static void save_changed(const char *drop, const char *spoil, const char *key, const char *value)
 {
-    sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     size_t n = st->count, m = st->meta_count, tensors = 0, metas = 0;
     sfp_tensor *list = kept_calloc(n, sizeof *list);
@@ -207,7 +204,6 @@ static void save_changed(const char *drop, const char *spoil, const char *key, c
         metas += meta[metas].value != NULL;
     }
     MUST(sfp__safetensors_write(PATH("t"), list, tensors, meta, metas, &err));
-    sfp__tensor_file_close(st);
 }
 
 static void save_learner(sfp_head_mode head)
@@ -291,7 +287,7 @@ TEST(what_does_not_fit_is_told)
 /* "s" with tensors and metadata the other way round, as "t". */
 static void save_reversed(void)
 {
-    sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     size_t n = st->count, m = st->meta_count;
     sfp_tensor *list = kept_calloc(n, sizeof *list);
@@ -301,7 +297,6 @@ static void save_reversed(void)
     for (size_t i = 0; i < m; i++)
         meta[m - 1 - i] = st->meta[i];
     MUST(sfp__safetensors_write(PATH("t"), list, n, meta, m, &err));
-    sfp__tensor_file_close(st);
 }
 
 static void spill_damaged(const bytes *b)

@@ -1,7 +1,5 @@
 #include "results/result.h"
 
-#include <stdint.h>
-
 #include "failing_alloc.h"
 #include "run_result.h"
 #include "temp_folder.h"
@@ -45,7 +43,7 @@ TEST(every_key_of_the_specification_is_there)
                                        "peak_rss_bytes"};
     static const char *const samples[] = {"offered", "scored", "trained", "replayed", "dropped"};
     static const char *const seconds[] = {"decode", "select", "train", "buffer", "evaluate", "total"};
-    sfp_result r = result_make(3, 4);
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(3, 4);
     MUST(sfp__result_write(&r, path, NULL));
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(root);
@@ -66,7 +64,6 @@ TEST(every_key_of_the_specification_is_there)
     assert_true(json_is_null(json_array_get(per_class, 0)));
     assert_true(json_number_value(json_array_get(per_class, 2)) == 0.9);
     json_decref(root);
-    sfp__result_done(&r);
 }
 
 TEST(what_is_written_reads_back_the_same)
@@ -91,7 +88,7 @@ TEST(what_is_written_reads_back_the_same)
 
 TEST(evaluations_stay_few)
 {
-    sfp_result r;
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
     const double accuracy[2] = {0.5, NAN};
     MUST(sfp__result_init(&r, 2, 0, NULL));
     for (uint64_t i = 0; i < 5000; i++) {
@@ -109,12 +106,11 @@ TEST(evaluations_stay_few)
     MUST(sfp__result_evaluated(&r, 4999, 1, again, NULL)); /* the same place: replaced */
     assert_int_equal(r.evaluation_count, count);
     assert_true(r.evaluations[count - 1].average == 0.5 && r.evaluations[count - 1].accuracy[1] == 0.75);
-    sfp__result_done(&r);
 }
 
 TEST(classes_may_appear)
 {
-    sfp_result r;
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
     MUST(sfp__result_init(&r, 1, 0, NULL));
     for (int i = 0; i < 100; i++) {
         char name[16];
@@ -131,12 +127,10 @@ TEST(classes_may_appear)
     assert_int_equal(r.classes, 100);
     assert_string_equal(r.class_names[99], "c99");
     char *text = result_text(&r);
-    sfp_result back;
+    OWNED_BY(sfp__result_done) sfp_result back = {0};
     MUST(sfp__result_parse("text", text, strlen(text), &back, NULL));
     assert_string_equal(back.class_names[99], "c99");
     sfp__free(text);
-    sfp__result_done(&back);
-    sfp__result_done(&r);
 }
 
 TEST(a_curve_is_thinned_out_evenly)
@@ -166,7 +160,7 @@ TEST(names_that_are_no_text_become_text)
 
 TEST(options_are_replaced_and_named)
 {
-    sfp_result r = result_make(1, 1);
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 1);
     char method[64], key[32];
     sfp__result_method(&r, method, sizeof method);
     assert_string_equal(method, "random+er");
@@ -184,19 +178,17 @@ TEST(options_are_replaced_and_named)
     }
     assert_string_equal(sfp__result_value(&r, "k57"), "k57");
     assert_int_equal(r.config_count, 105);
-    sfp__result_done(&r);
 }
 
 TEST(sizes_out_of_range_are_refused)
 {
-    sfp_result r;
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
     assert_int_equal(sfp__result_init(&r, 0, 1, NULL), SFP_EINVAL);
     assert_int_equal(sfp__result_init(&r, 1, -1, NULL), SFP_EINVAL);
     assert_int_equal(sfp__result_init(&r, SFP_RESULT_TASKS_MAX + 1, 1, NULL), SFP_EINVAL);
     MUST(sfp__result_init(&r, 1, SFP_CONFUSION_MAX + 1, NULL));
     assert_null(r.confusion);
     assert_true(isnan(sfp__result_class_accuracy(&r, 0, NULL)));
-    sfp__result_done(&r);
 }
 
 /* The text of a good result with `from` replaced by `to`, which must be refused. */
@@ -259,12 +251,11 @@ TEST(hostile_files_are_refused_with_a_reason)
         {"\"x\":[20,40", "\"x\":[20,20,40", "'y' has 50 entries, expected 51"},
         {"\"x\":[20,40", "\"x\":[null,40", "x must not fall"},
     };
-    sfp_result r = result_make(2, 3);
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(2, 3);
     char *good = result_text(&r);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_refused(good, cases[i][0], cases[i][1], cases[i][2]);
     sfp__free(good);
-    sfp__result_done(&r);
 }
 
 /* A text cut anywhere, or with any byte turned, is refused or read, and never more. */

@@ -2,9 +2,6 @@
  * are seeded, so the statistical bounds (chance 1e-6 and less for a right generator) hold or fail for good. */
 #include "base/rng.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "test.h"
 
 /* kat_vectors of Random123: philox4x32, 10 rounds */

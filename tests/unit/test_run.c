@@ -124,12 +124,10 @@ TEST(the_controller_goes_on_as_it_was)
     o.learner.head = SFP_HEAD_MIX; /* feed auto asks whether there is slack */
     o.controller = true;
     stopped_is_as_left_alone(o, 1);
-    sfp_result with = run_once(&o, "controlled", 0, NULL);
+    OWNED_BY(sfp__result_done) sfp_result with = run_once(&o, "controlled", 0, NULL);
     o.controller = false;
-    sfp_result without = run_once(&o, "uncontrolled", 0, NULL);
+    OWNED_BY(sfp__result_done) sfp_result without = run_once(&o, "uncontrolled", 0, NULL);
     assert_true(with.samples.trained < without.samples.trained);
-    sfp__result_done(&with);
-    sfp__result_done(&without);
 }
 
 TEST(evaluations_are_noted_and_survive_a_stop)
@@ -193,24 +191,21 @@ TEST(a_test_part_as_large_as_the_training_part_is_used)
     (void)snprintf(data, sizeof data, "idx:%s", in_folder("idx"));
     sfp_run_options o = options(data, "1");
     o.eval_limit = 0;
-    sfp_result r = run_once(&o, "same_size", 0, NULL);
+    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "same_size", 0, NULL);
     uint64_t tested = 0;
     assert_true(r.average_accuracy >= 0);
     (void)sfp__result_class_accuracy(&r, 0, &tested);
     assert_int_equal(tested, 6);
-    sfp__result_done(&r);
 }
 
 TEST(evaluation_in_between_changes_nothing)
 {
     sfp_run_options o = options("synthetic:130", "2");
-    sfp_result a = run_once(&o, "between_off", 0, NULL);
+    OWNED_BY(sfp__result_done) sfp_result a = run_once(&o, "between_off", 0, NULL);
     o.eval_every = 2;
-    sfp_result b = run_once(&o, "between_on", 0, NULL);
+    OWNED_BY(sfp__result_done) sfp_result b = run_once(&o, "between_on", 0, NULL);
     same_result(&a, &b);
     same_file("between_off/state.safetensors", "between_on/state.safetensors");
-    sfp__result_done(&a);
-    sfp__result_done(&b);
 }
 
 TEST(paper_clock_measures_a_first_task_of_few_batches)
@@ -218,10 +213,9 @@ TEST(paper_clock_measures_a_first_task_of_few_batches)
     sfp_run_options o = options("synthetic:100", "5"); /* 2 batches a task */
     o.clock = SFP_CLOCK_PAPER;
     o.rate = 1e9;
-    sfp_result r = run_once(&o, "paper_few", 0, NULL);
+    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "paper_few", 0, NULL);
     assert_true(r.cs > 1); /* 0 when nothing was measured */
     assert_int_equal(r.samples.dropped, 50);
-    sfp__result_done(&r);
 }
 
 TEST(a_new_run_in_an_old_folder_forgets_its_checkpoint)
@@ -254,13 +248,12 @@ TEST(broken_pictures_are_counted_once_however_often_it_is_resumed)
     o.learner.batch = 5;
     o.learner.keep_compressed = true;
     stopped_is_as_left_alone(o, 1);
-    sfp_result r = run_once(&o, "broken", 0, said);
+    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "broken", 0, said);
     assert_int_equal(r.samples.offered, 24);
     assert_int_equal(r.samples.skipped, 6);
     assert_int_equal(r.samples.dropped, 0);
     assert_non_null(strstr(said, "6 pictures could not be read and were left out; the first: "));
     assert_true(r.average_accuracy != r.average_accuracy); /* no test set */
-    sfp__result_done(&r);
 }
 
 TEST(one_class_and_a_batch_larger_than_the_data)
@@ -274,12 +267,11 @@ TEST(one_class_and_a_batch_larger_than_the_data)
         o.method = methods[i];
         o.test = data;
         o.learner.batch = 64;
-        sfp_result r = run_once(&o, "single_out", 0, NULL);
+        OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "single_out", 0, NULL);
         assert_int_equal(r.samples.offered, 12);
         assert_int_equal(r.samples.dropped, 0);
         assert_true(r.average_accuracy == 1);
         assert_true(r.coverage == 1);
-        sfp__result_done(&r);
     }
 }
 
@@ -288,7 +280,7 @@ TEST(stopping_before_the_first_timestamp_leaves_no_checkpoint)
     volatile sig_atomic_t stop = 1;
     sfp_run_hooks hooks = {.stop = &stop};
     sfp_run_options o = options("synthetic:60", "2");
-    sfp_result r;
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
     assert_int_equal(mkdir(in_folder("early"), 0777), 0);
     char out[4600];
     (void)snprintf(out, sizeof out, "%s", in_folder("early"));
@@ -296,7 +288,6 @@ TEST(stopping_before_the_first_timestamp_leaves_no_checkpoint)
     MUST(sfp__run(&o, &hooks, &r, NULL));
     assert_false(r.finished);
     assert_int_equal(access(in_folder("early/checkpoint"), F_OK), -1);
-    sfp__result_done(&r);
 }
 
 /* Says as `listen` does, and whether the word was among what was said. */
@@ -380,11 +371,10 @@ TEST(what_is_not_a_runs_stays)
             refused(o, "it is not the result of a run: give another --out");
             assert_int_equal(access(in_folder("theirs/report.html"), F_OK), 0);
         }
-    sfp_result r = run_once(&o, "theirs_too", 0, NULL); /* one that is a run's is replaced */
+    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "theirs_too", 0, NULL); /* one that is a run's is replaced */
     sfp__result_done(&r);
     o.resume = false;
     assert_true(says(&o, "theirs_too", "replaces the finished run", false, &r));
-    sfp__result_done(&r);
 }
 
 TEST(events_that_a_checkpoint_counts_and_are_missing_are_told)
@@ -418,10 +408,9 @@ TEST(the_same_state_is_not_evaluated_twice)
         sfp_run_options o = options("synthetic:60", "2"); /* 3 batches a task */
         o.eval_every = every ? 3 : 0;
         unsigned long before = sfp__mem_count();
-        sfp_result r = run_once(&o, every ? "evaluated_every" : "evaluated_once", 0, NULL);
+        OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, every ? "evaluated_every" : "evaluated_once", 0, NULL);
         count[every] = sfp__mem_count() - before;
         assert_int_equal(r.evaluation_count, 2);
-        sfp__result_done(&r);
     }
     assert_int_equal(count[0], count[1]);
 }
@@ -486,7 +475,7 @@ TEST(a_state_without_names_gets_those_of_the_stream)
 {
     char state[4600];
     sfp_learner *l = NULL;
-    sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     sfp_run_options o = options("synthetic:60", "free");
     (void)snprintf(state, sizeof state, "%s", in_folder("unnamed.safetensors"));
     sfp_learner_options lo = o.learner;
@@ -495,15 +484,13 @@ TEST(a_state_without_names_gets_those_of_the_stream)
     MUST(sfp_learner_save(l, state, NULL));
     sfp_learner_free(l);
     o.init_state = state;
-    sfp_result r = run_once(&o, "named", 0, NULL);
+    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "named", 0, NULL);
     MUST(sfp__safetensors_open(in_folder("named/state.safetensors"), &st, NULL));
     const char *names = sfp__tensor_file_meta(st, "class_names");
     assert_non_null(names);
     assert_null(strstr(names, "null"));
     for (int c = 0; c < r.classes; c++)
         assert_non_null(strstr(names, r.class_names[c]));
-    sfp__tensor_file_close(st);
-    sfp__result_done(&r);
 }
 
 TEST(what_cannot_be_run_is_said)

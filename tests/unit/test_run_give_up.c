@@ -5,8 +5,6 @@
 #include "run_world.h"
 #include "test.h"
 
-#include <math.h>
-
 AROUND_ALL(make_world, end_world)
 
 /* Lets `lets` evaluations pass and stops in the next: before its first picture, after some, or after the last. */
@@ -75,7 +73,7 @@ static void check(sfp_run_options o, const char *name)
     int processes = 0;
     (void)snprintf(whole, sizeof whole, "%s_whole", name);
     (void)snprintf(parts, sizeof parts, "%s_parts", name);
-    sfp_result left_alone = run_once(&o, whole, 0, NULL);
+    OWNED_BY(sfp__result_done) sfp_result left_alone = run_once(&o, whole, 0, NULL);
     assert_true(left_alone.finished && left_alone.evaluation_count > 1);
     for (bool finished = false; !finished; processes++) {
         watch w = {.lets = processes > 0, .when = processes % WAYS};
@@ -105,7 +103,6 @@ static void check(sfp_run_options o, const char *name)
         (void)snprintf(b, sizeof b, "%s/state-task-%d.safetensors", parts, t);
         same_file(a, b);
     }
-    sfp__result_done(&left_alone);
 }
 
 TEST(after_each_task)
@@ -171,7 +168,7 @@ TEST(what_was_evaluated_is_remembered)
 {
     sfp_run_options o = on_virtual_clock("synthetic:200", "3", 80);
     o.eval_every = 1;
-    sfp_result whole = run_once(&o, "remembered_whole", 0, NULL);
+    OWNED_BY(sfp__result_done) sfp_result whole = run_once(&o, "remembered_whole", 0, NULL);
     for (bool finished = false; !finished;) {
         watch w = {.when = AFTER_LAST};
         sfp_result r = run_watched(&o, "remembered_parts", &w);
@@ -181,5 +178,4 @@ TEST(what_was_evaluated_is_remembered)
         sfp__result_done(&r);
         o.resume = true;
     }
-    sfp__result_done(&whole);
 }

@@ -20,7 +20,7 @@ TEST(a_stream_without_end_goes_on_as_if_never_stopped)
         (void)snprintf(whole, sizeof whole, "endless%d", m);
         (void)snprintf(cut, sizeof cut, "endless_cut%d", m);
         o.method = methods[m];
-        sfp_result want = run_once(&o, whole, 12, NULL);
+        OWNED_BY(sfp__result_done) sfp_result want = run_once(&o, whole, 12, NULL);
         assert_true(want.finished);
         assert_int_equal(want.samples.offered, 120);
         assert_int_equal(want.classes, 10);
@@ -30,7 +30,7 @@ TEST(a_stream_without_end_goes_on_as_if_never_stopped)
         assert_int_equal(part.samples.offered, 50);
         sfp__result_done(&part);
         o.resume = true;
-        sfp_result r = run_once(&o, cut, 7, said);
+        OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, cut, 7, said);
         assert_string_equal(said, "going on from the last checkpoint");
         assert_int_equal(r.samples.offered, 120);
         assert_int_equal(r.classes, 10);
@@ -40,8 +40,6 @@ TEST(a_stream_without_end_goes_on_as_if_never_stopped)
         (void)snprintf(a, sizeof a, "%s/state.safetensors", whole);
         (void)snprintf(b, sizeof b, "%s/state.safetensors", cut);
         same_file(a, b);
-        sfp__result_done(&want);
-        sfp__result_done(&r);
     }
 }
 
@@ -289,10 +287,9 @@ TEST(a_short_batch_is_learned_after_a_pause)
     put_picture("pause/cat/1.png", 10);
     put_picture("pause/cat/2.png", 20);
     sfp_run_options o = watch("pause");
-    sfp_result r = run_script(&o, "pause_out", end_after_two);
+    OWNED_BY(sfp__result_done) sfp_result r = run_script(&o, "pause_out", end_after_two);
     assert_int_equal(r.samples.offered, 3);
     assert_int_equal(lines_of("pause_out/events.jsonl", "{\"t\":"), 2);
-    sfp__result_done(&r);
 }
 
 TEST(the_test_set_is_matched_by_name)
@@ -313,13 +310,12 @@ TEST(the_test_set_is_matched_by_name)
     o.test = test;
     o.eval_limit = 0;
     o.eval_every = 1;
-    sfp_result r = run_once(&o, "by_name", 0, said);
+    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "by_name", 0, said);
     assert_non_null(strstr(said, "1 of the 2 classes of the test set did not come yet"));
     assert_true(r.average_accuracy == 0.5); /* all zebras, no ant */
     assert_int_equal(r.classes, 1);
     assert_int_equal(r.confusion[0], 6);
     assert_int_equal(r.evaluation_count, 2);
-    sfp__result_done(&r);
 }
 
 /* --------------------------------------------------------------------- the real clock */
@@ -357,9 +353,10 @@ static void overload(const char *data, double cost, bool triage, bool controller
     (void)snprintf(out, sizeof out, "overload_%d%d%d", live, triage, controller); /* a live stream's folder is not written over */
     (void)snprintf(sized, sizeof sized, "synthetic:%d", (int)(o.rate * seconds));
     o.data = live ? data : sized;
-    sfp_result r = run_once(&o, out, live ? (int)(seconds / cost / 2) + 3 : 0, NULL);
+    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, out, live ? (int)(seconds / cost / 2) + 3 : 0, NULL);
     assert_true(r.finished);
-    assert_int_equal(r.samples.scored + r.samples.dropped + r.samples.skipped, r.samples.offered); /* every sample is scored, or dropped */
+    assert_int_equal(r.samples.scored + r.samples.dropped + r.samples.skipped,
+                     r.samples.offered); /* every sample is scored, or dropped */
     assert_int_equal(r.samples.skipped, 0);
     if (!live)
         assert_int_equal(r.samples.offered, (int)(o.rate * seconds));
@@ -372,7 +369,6 @@ static void overload(const char *data, double cost, bool triage, bool controller
     if (!(r.lag.max < bound))
         fail_msg("%s: largest lag %.3f s at %.4f s a batch, expected less than %.3f", data, r.lag.max, cost, bound);
     assert_true(r.lag.mean <= r.lag.max);
-    sfp__result_done(&r);
 }
 
 TEST(lag_is_bounded_and_counts_add_up_at_three_times_the_load)

@@ -56,13 +56,12 @@ TEST(lag_is_not_a_number_where_nothing_can_be_late)
         o.clock = clocks[i];
         o.rate = 100;
         o.costs = costs;
-        sfp_result r = run_once(&o, "lag", 0, NULL);
+        OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "lag", 0, NULL);
         bool late = clocks[i] == SFP_CLOCK_VIRTUAL;
         char *json = text_in("lag", "result.json"), *page = text_in("lag", "report.html");
         assert_int_equal(isfinite(r.lag.mean) && isfinite(r.lag.max) && isfinite(r.lag.last), late);
         check_holds(json, "\"lag\": {\"mean\":null, \"max\":null, \"last\":null}", !late);
         check_holds(page, "Largest lag", late);
-        sfp__result_done(&r);
     }
 }
 
@@ -158,7 +157,7 @@ static void check_heading(const char *page, const char *title, size_t all, size_
 /* Both sides are there however large the batch, and how many they were is what the events say. */
 static void check_sides(sfp_run_options *o, const char *name, size_t took, size_t left)
 {
-    sfp_result r = run_once(o, name, 0, NULL);
+    OWNED_BY(sfp__result_done) sfp_result r = run_once(o, name, 0, NULL);
     json_t *events = events_of(name);
     char *page = text_in(name, "report.html");
     size_t offered = last_count(events, "offered"), coreset = last_count(events, "coreset");
@@ -166,7 +165,6 @@ static void check_sides(sfp_run_options *o, const char *name, size_t took, size_
     check_heading(page, "Taken", coreset, took);
     check_heading(page, "Left", offered - coreset, left);
     json_decref(events);
-    sfp__result_done(&r);
 }
 
 TEST(a_report_shows_what_was_taken_and_what_was_left)
@@ -197,8 +195,7 @@ TEST(pictures_kept_compressed_are_shown)
     for (int compressed = 0; compressed < 2; compressed++) {
         sfp_run_options o = options(data, "1");
         o.learner.keep_compressed = compressed;
-        sfp_result r = run_once(&o, compressed ? "compressed" : "pixels", 0, NULL);
-        sfp__result_done(&r);
+        OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, compressed ? "compressed" : "pixels", 0, NULL);
     }
     char *one = text_in("compressed", "report.html"), *other = text_in("pixels", "report.html");
     const char *a = strstr(one, ".kept i{"), *b = strstr(other, ".kept i{");

@@ -1,11 +1,7 @@
 /* The reader: what it takes, and that it refuses every other thing with its name. */
 #include "io/tensor/safetensors.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "failing_alloc.h"
 #include "temp_folder.h"
@@ -49,7 +45,7 @@ TEST(tensors_are_found_by_name_and_listed_by_offset)
                        "\"empty\":{\"dtype\":\"U8\",\"shape\":[0,5],\"data_offsets\":[8,8]},"
                        "\"a\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
                        "\"\\u00e9\":{\"dtype\":\"BF16\",\"shape\":[1],\"data_offsets\":[32,34]}}   ";
-    sfp_tensor_file *st;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     void *bytes;
     MUST(open_json(json, 34, &st, &bytes, NULL));
     assert_int_equal(st->count, 4);
@@ -69,12 +65,11 @@ TEST(tensors_are_found_by_name_and_listed_by_offset)
     assert_true(sfp__tensor_file_find(st, "a")->count == 1);
     assert_string_equal(st->path, "w.safetensors");
     sfp__tensor_file_release(st);
-    sfp__tensor_file_close(st);
 }
 
 TEST(a_missing_tensor_is_named)
 {
-    sfp_tensor_file *st;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     void *bytes;
     const sfp_tensor *t = NULL;
     MUST(open_json("{}", 0, &st, &bytes, NULL));
@@ -82,12 +77,11 @@ TEST(a_missing_tensor_is_named)
     assert_int_equal(sfp__tensor_file_need(st, "cls_token", &t, &err), SFP_ENOTFOUND);
     assert_string_equal(err.message, "w.safetensors: tensor 'cls_token' is missing");
     assert_null(t);
-    sfp__tensor_file_close(st);
 }
 
 TEST(metadata_is_read)
 {
-    sfp_tensor_file *st;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     void *bytes;
     MUST(open_json("{\"__metadata__\":{\"format\":\"pt\",\"x\":\"\"}}", 0, &st, &bytes, NULL));
     assert_int_equal(st->count, 0);
@@ -99,7 +93,6 @@ TEST(metadata_is_read)
         const char *key = st->meta[i].key, *value = st->meta[i].value;
         assert_string_equal(sfp__tensor_file_meta(st, key), value);
     }
-    sfp__tensor_file_close(st);
 }
 
 TEST(metadata_of_other_types_is_refused)
@@ -249,9 +242,8 @@ TEST(paths_that_are_no_files_fail_cleanly)
 TEST(each_failing_allocation_is_reported)
 {
     const char *json = "{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}";
-    sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     void *bytes;
     assert_in_range(FAIL_EACH_ALLOCATION(open_json(json, 4, &st, &bytes, told), !st), 4, 99);
-    sfp__tensor_file_close(st);
     sfp__tensor_file_close(NULL);
 }

@@ -3,12 +3,8 @@
 
 #include <dirent.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "failing_alloc.h"
 #include "temp_folder.h"
@@ -60,7 +56,7 @@ TEST(what_is_written_is_read_back)
     MUST(sfp__safetensors_write(path, tensors, 4, meta, 3, &err));
     assert_int_equal(files_in_dir(), 1);
 
-    sfp_tensor_file *st;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(path, &st, &err));
     assert_int_equal(st->count, 4);
     for (size_t i = 0; i < 4; i++) {
@@ -79,16 +75,14 @@ TEST(what_is_written_is_read_back)
     assert_int_equal((uintptr_t)w->data % 8, 0);
     sfp__tensor_file_release(st);
     assert_memory_equal(w->data, f, 24);
-    sfp__tensor_file_close(st);
 }
 
 TEST(a_file_without_tensors_is_written)
 {
-    sfp_tensor_file *st;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_write(path, NULL, 0, NULL, 0, NULL));
     MUST(sfp__safetensors_open(path, &st, NULL));
     assert_int_equal(st->count, 0);
-    sfp__tensor_file_close(st);
 }
 
 TEST(many_tensors_are_all_found)
@@ -101,7 +95,7 @@ TEST(many_tensors_are_all_found)
         (void)snprintf(names[i], 16, "t.%d", i * 7919 % N);
         tensors[i] = bytes_tensor(names[i], i % 8, data);
     }
-    sfp_tensor_file *st;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_write(path, tensors, N, NULL, 0, NULL));
     MUST(sfp__safetensors_open(path, &st, NULL));
     for (int i = 0; i < N; i++) {
@@ -109,7 +103,6 @@ TEST(many_tensors_are_all_found)
         assert_non_null(t);
         assert_true(t->bytes == (size_t)(i % 8));
     }
-    sfp__tensor_file_close(st);
 }
 
 static void check_refused(const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count, sfp_status status,

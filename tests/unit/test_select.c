@@ -1,13 +1,6 @@
 /* Selectors: the size of a coreset, its window in the ranking, that random is uniform, and what holds for all of them. */
 #include "select/select.h"
 
-#include "base/mem.h"
-
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "chi_square.h"
 #include "failing_alloc.h"
 #include "select_case.h"
@@ -188,7 +181,7 @@ TEST(what_is_missing_is_named)
         sfp_select_options opt = sfp__select_options_defaults();
         const int32_t label[4] = {0};
         sfp_select_batch batch = {.b = 4, .label = label, .classes = 1};
-        sfp_arena arena = {0};
+        OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
         sfp_select_env env = {.arena = &arena};
         int out[4] = {7, 7, 7, 7}, count = 77;
         assert_int_equal(s->pick(&batch, &opt, &env, out, NULL, &count, &err), SFP_EINVAL);
@@ -197,7 +190,6 @@ TEST(what_is_missing_is_named)
         assert_int_equal(out[0], 7);
         batch.b = -1;
         assert_int_equal(s->pick(&batch, &opt, &env, out, NULL, &count, &err), SFP_EINVAL);
-        sfp__arena_done(&arena);
     }
 }
 
@@ -219,7 +211,7 @@ TEST(what_holds_for_every_selector)
         for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
             int n = sfp__coreset_size(b, sigma), out[2][40], want = strcmp((*s)->name, "none") == 0 || n == b ? b : n;
             float weight[2][40];
-            sfp_arena arena = {0};
+            OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
             for (int again = 0; again < 2; again++) {
                 sfp_rng draw = sfp__rng_init(5, (uint64_t)round);
                 assert_int_equal(case_pick((*s)->name, &c.batch, sigma, &draw, &arena, NULL, out[again], weight[again]), want);
@@ -245,7 +237,6 @@ TEST(what_holds_for_every_selector)
                 assert_int_equal(case_pick((*s)->name, &c.batch, sigma, &draw, &arena, NULL, out[1], weight[1]), want);
                 assert_int_equal(sfp__mem_count(), before);
             }
-            sfp__arena_done(&arena);
         }
     }
 }

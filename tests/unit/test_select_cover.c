@@ -1,11 +1,6 @@
 /* kcenter and D^2 sampling against their definitions; freesel's feature. */
 #include "select/cover.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "compute/vec.h"
 
 #include "chi_square.h"
@@ -44,7 +39,7 @@ static void brute_kcenter(int n, int dim, const float *x, int c, int *out)
 TEST(kcenter_is_farthest_first)
 {
     sfp_rng rng = sfp__rng_init(1, 0);
-    sfp_arena arena = {0};
+    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
     for (int round = 0; round < 3000; round++) {
         int big = round % 100 == 0, b = 2 + (int)sfp__rng_below(&rng, big ? 600 : 30), classes = 1 + (int)sfp__rng_below(&rng, 9),
             want[632], out[632];
@@ -56,7 +51,6 @@ TEST(kcenter_is_farthest_first)
         if (n < b && memcmp(out, want, (size_t)n * sizeof *out) != 0)
             fail_msg("round %d: %d of %d points with %d numbers are not the farthest ones", round, n, b, classes);
     }
-    sfp__arena_done(&arena);
 }
 
 /* Numbers whose squares do not fit a float, and points that differ in their last digits: the filter must not decide. */
@@ -65,7 +59,7 @@ TEST(kcenter_does_not_trust_a_product)
     enum { N = 200, D = 5 };
     static float x[N * D];
     int out[N], want[N];
-    sfp_arena arena = {0};
+    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
     for (int huge = 0; huge < 2; huge++) {
         sfp_rng rng = sfp__rng_init(2, (uint64_t)huge);
         for (int i = 0; i < N * D; i++)
@@ -75,7 +69,6 @@ TEST(kcenter_does_not_trust_a_product)
         brute_kcenter(N, D, x, 160, want);
         assert_memory_equal(out, want, 160 * sizeof *out);
     }
-    sfp__arena_done(&arena);
 }
 
 /* Probability of drawing a, b, c in this order. */
@@ -118,7 +111,7 @@ TEST(d2_sampling_has_the_distribution_of_its_definition)
             bool apart = order[0] != order[1] && order[1] != order[2] && order[0] != order[2];
             p[i] = apart ? d2_probability(N, D, x, cosine, order, 3) : 0;
         }
-        sfp_arena arena = {0};
+        OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
         const sfp_select_env env = {.rng = &rng, .arena = &arena};
         for (int k = 0; k < DRAWS; k++) {
             int out[3];
@@ -127,7 +120,6 @@ TEST(d2_sampling_has_the_distribution_of_its_definition)
             count[out[0] * 25 + out[1] * 5 + out[2]]++;
         }
         check_distribution(cosine ? "D^2 on cosine distance" : "D^2", N * N * N, count, p);
-        sfp__arena_done(&arena);
     }
 }
 
@@ -136,7 +128,7 @@ TEST(d2_sampling_takes_equal_points_last)
 {
     enum { N = 400, KINDS = 150, D = 4 };
     sfp_rng rng = sfp__rng_init(4, 0);
-    sfp_arena arena = {0};
+    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
     const sfp_select_env env = {.rng = &rng, .arena = &arena};
     for (int round = 0; round < 20; round++) {
         float *kinds = case_rows(&rng, KINDS, D, CASE_NORMAL), x[N * D];
@@ -155,7 +147,6 @@ TEST(d2_sampling_takes_equal_points_last)
             seen[kind[out[i]]] = true;
         }
     }
-    sfp__arena_done(&arena);
 }
 
 /* The definition, by the slowest way: the least t such that the tokens with attention >= t hold half the mass. */

@@ -2,11 +2,6 @@
  * its two phases choose the same. */
 #include "select/facility.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "select_case.h"
 #include "test.h"
 
@@ -94,7 +89,7 @@ static void unit_rows(const select_case *c, float *out)
 TEST(camel_is_greedy_on_its_function)
 {
     sfp_rng rng = sfp__rng_init(1, 0);
-    sfp_arena arena = {0};
+    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
     near_ties = 0;
     for (int round = 0; round < 3000; round++) {
         int b = 2 + (int)sfp__rng_below(&rng, 18), dim = 1 + (int)sfp__rng_below(&rng, 5), out[MOST];
@@ -114,7 +109,6 @@ TEST(camel_is_greedy_on_its_function)
             assert_true(weight[i] == 1);
     }
     assert_true(near_ties < 5);
-    sfp__arena_done(&arena);
 }
 
 /* Distances of last-layer gradients, written out. */
@@ -162,7 +156,7 @@ static void check_clusters(const world *w, int k, const int *chosen, const float
 TEST(craig_is_greedy_and_weighs_by_cluster)
 {
     sfp_rng rng = sfp__rng_init(2, 0);
-    sfp_arena arena = {0};
+    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
     near_ties = 0;
     for (int round = 0; round < 3000; round++) {
         int b = 2 + (int)sfp__rng_below(&rng, 16), out[MOST];
@@ -186,7 +180,6 @@ TEST(craig_is_greedy_and_weighs_by_cluster)
         }
     }
     assert_true(near_ties < 5);
-    sfp__arena_done(&arena);
 }
 
 static double best_of_all(const world *w, int k, int from, int depth, int *chosen)
@@ -205,7 +198,7 @@ static double best_of_all(const world *w, int k, int from, int depth, int *chose
 TEST(greedy_is_within_1_minus_1_over_e_of_the_optimum)
 {
     sfp_rng rng = sfp__rng_init(3, 0);
-    sfp_arena arena = {0};
+    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
     double worst = 1;
     for (int round = 0; round < 400; round++) {
         int b = 4 + (int)sfp__rng_below(&rng, 8), out[MOST], scratch[MOST], k = 1 + (int)sfp__rng_below(&rng, 4);
@@ -222,14 +215,13 @@ TEST(greedy_is_within_1_minus_1_over_e_of_the_optimum)
     }
     print_message("worst of all cases: %.4f of the optimum\n", worst);
     assert_true(worst < 1); /* it is a heuristic: the test sees where it misses */
-    sfp__arena_done(&arena);
 }
 
 /* ------------------------------------------------------------------- two phases */
 
 static void greedy_of(const select_case *c, size_t pairs, bool precise, int classes, int count, int *out)
 {
-    sfp_arena arena = {0};
+    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
     const sfp_select_env env = {.arena = &arena};
     sfp_metric m;
     int n = c->batch.b, *id = kept_malloc((size_t)n * sizeof *id), group[4] = {0, n / 3, n / 2, n};
@@ -241,7 +233,6 @@ static void greedy_of(const select_case *c, size_t pairs, bool precise, int clas
         group[1] = n;
     const sfp_facility f = {.env = &env, .metric = &m, .groups = classes ? 1 : 3, .group = group, .id = id, .pairs = pairs};
     MUST(sfp__facility_greedy(&f, count, out, NULL));
-    sfp__arena_done(&arena);
 }
 
 TEST(few_pairs_in_memory_choose_the_same)
@@ -298,7 +289,7 @@ TEST(huge_and_tiny_points_choose_the_same)
     for (int i = 0; i < N; i++)
         id[i] = i;
     for (int k = 0; k < 3; k++) {
-        sfp_arena arena = {0};
+        OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
         const sfp_select_env env = {.arena = &arena};
         sfp_metric m;
         for (int i = 0; i < N * DIM; i++)
@@ -309,6 +300,5 @@ TEST(huge_and_tiny_points_choose_the_same)
         const sfp_facility f = {.env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
         MUST(sfp__facility_greedy(&f, COUNT, chosen[k], NULL));
         assert_memory_equal(chosen[k], chosen[0], sizeof chosen[0]);
-        sfp__arena_done(&arena);
     }
 }

@@ -2,11 +2,6 @@
  * ones. */
 #include "select/omp.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "select_case.h"
 #include "test.h"
 
@@ -131,7 +126,7 @@ static int check_pursuit(const world *w, int count, const int *chosen)
 TEST(gradmatch_is_orthogonal_matching_pursuit)
 {
     sfp_rng rng = sfp__rng_init(1, 0);
-    sfp_arena arena = {0};
+    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
     int cut = 0, zeros = 0;
     for (int round = 0; round < 4000; round++) {
         int b = 2 + (int)sfp__rng_below(&rng, MOST - 2), out[MOST],
@@ -162,7 +157,6 @@ TEST(gradmatch_is_orthogonal_matching_pursuit)
     }
     print_message("%d pursuits ended early, %d weights are 0\n", cut, zeros);
     assert_true(cut > 20 && zeros > 0); /* both happen: the cases are not all easy */
-    sfp__arena_done(&arena);
 }
 
 static void gram_of(void *ctx, int c, int n, const int *others, double *out)
@@ -193,7 +187,7 @@ static double correlate(void *ctx, const sfp_nnls *s, int n, const int *which, d
 TEST(the_fit_is_the_non_negative_minimum)
 {
     sfp_rng rng = sfp__rng_init(3, 0);
-    sfp_arena arena = {0};
+    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
     left = 0;
     for (int round = 0; round < 3000; round++) {
         int k = 1 + (int)sfp__rng_below(&rng, PICKS), chosen[PICKS];
@@ -220,7 +214,6 @@ TEST(the_fit_is_the_non_negative_minimum)
     }
     print_message("%d times a column was left out\n", left);
     assert_true(left > 1000);
-    sfp__arena_done(&arena);
 }
 
 /* Both ways to the correlations; along a pursuit the objective never grows, a prefix is the shorter pursuit, weights are >= 0. */
@@ -228,7 +221,7 @@ TEST(the_objective_never_grows)
 {
     enum { N = 200, D = 12, C = 6, COUNT = 90 };
     sfp_rng rng = sfp__rng_init(2, 0);
-    sfp_arena arena = {0};
+    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
     for (int round = 0; round < 4; round++) {
         select_case c = make_case(&rng, N, D, C, round == 3 ? CASE_TWINS : CASE_NORMAL);
         for (int i = 0; i < N; i++)
@@ -283,5 +276,4 @@ TEST(the_objective_never_grows)
         print_message("factored: %d of %d picks differ\n", differ, COUNT);
         assert_true(differ == 0 || round == 3); /* equal samples tie: a float may choose either */
     }
-    sfp__arena_done(&arena);
 }

@@ -3,11 +3,6 @@
 #include "select/lossnet.h"
 #include "select/select.h"
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "select_case.h"
 #include "test.h"
 
@@ -84,7 +79,7 @@ TEST(it_learns_to_rank_and_takes_the_highest)
     enum { B = 16, D = 6 };
     const sfp_selector *s = sfp__selector_find("learnloss");
     sfp_rng rng = sfp__rng_init(3, 0);
-    sfp_arena arena = {0};
+    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
     sfp_select_env env = {.rng = &rng, .arena = &arena};
     MUST(s->open(D, B, 5, &env.state, NULL));
     int out[B], count = 0, right[2] = {0}, order[B];
@@ -124,7 +119,6 @@ TEST(it_learns_to_rank_and_takes_the_highest)
     s->learn(env.state, &c.batch, B, order, bad);
     assert_memory_equal(before, part.data, sizeof(float) * 8);
     s->close(env.state);
-    sfp__arena_done(&arena);
 }
 
 TEST(the_state_is_all_of_it)

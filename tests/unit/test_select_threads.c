@@ -3,10 +3,6 @@
 #include "select/facility.h"
 #include "select/omp.h"
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "select_case.h"
 #include "test.h"
 
@@ -34,10 +30,9 @@ TEST(every_selector_picks_the_same)
     for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
         int count[2];
         for (int i = 0; i < 2; i++) {
-            sfp_arena arena = {0};
+            OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
             sfp_rng draw = sfp__rng_init(2, 2);
             count[i] = case_pick((*s)->name, &c.batch, 0.1, &draw, &arena, i ? pool : NULL, out[i], weight[i]);
-            sfp__arena_done(&arena);
         }
         assert_int_equal(count[0], count[1]);
         assert_true(count[0] > 0);
@@ -59,7 +54,7 @@ TEST(both_phases_and_both_ways_pick_the_same)
     int cover[2][COUNT], pursuit[2][COUNT];
     double weight[2][COUNT];
     for (int i = 0; i < 2; i++) {
-        sfp_arena arena = {0};
+        OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
         const sfp_select_env env = {.arena = &arena, .threads = i ? pool : NULL};
         sfp_metric m;
         int got = 0;
@@ -68,7 +63,6 @@ TEST(both_phases_and_both_ways_pick_the_same)
         MUST(sfp__facility_greedy(&f, COUNT, cover[i], NULL));
         MUST(sfp__omp(&env, &m, 0, COUNT, pursuit[i], weight[i], &got, NULL));
         assert_int_equal(got, COUNT);
-        sfp__arena_done(&arena);
     }
     assert_memory_equal(cover[0], cover[1], sizeof cover[0]);
     assert_memory_equal(pursuit[0], pursuit[1], sizeof pursuit[0]);

@@ -2,7 +2,6 @@
 #include "source_files.h"
 #include "test.h"
 
-#include "base/mem.h"
 #include "io/image/image.h"
 #include "test_image_encode.h"
 
@@ -46,7 +45,7 @@ static void put_rows(const char *name, int count, int first, int width)
 
 static void check_picture(const sfp_source *s, int64_t i, int number)
 {
-    sfp_picture p = {0};
+    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
     if (sfp__source_load(s, i, &p, &err) != SFP_OK)
         fail_msg("picture %lld: %s", (long long)i, err.message);
     assert_int_equal(p.kind, SFP_PICTURE_RGB);
@@ -55,7 +54,6 @@ static void check_picture(const sfp_source *s, int64_t i, int number)
     assert_int_equal(p.size, BYTES);
     for (int k = 0; k < BYTES; k++)
         assert_int_equal(p.bytes[k], colour(number, k / 3, k % 3));
-    sfp__picture_done(&p);
 }
 
 TEST(binary_batches_of_ten_classes)
@@ -115,9 +113,8 @@ static void *load_all(void *context)
 {
     loader *l = context;
     for (int64_t i = 0; i < l->s->count; i++) {
-        sfp_picture p = {0};
+        OWNED_BY(sfp__picture_done) sfp_picture p = {0};
         l->failed += sfp__source_load(l->s, i, &p, &err) != SFP_OK || p.bytes[5] != colour((int)i, 1, 2);
-        sfp__picture_done(&p);
     }
     return NULL;
 }

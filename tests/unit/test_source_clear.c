@@ -1,5 +1,4 @@
 /* CLEAR-10 and CLEAR-100: counts, buckets, order, tasks; what is wrong with the lists. */
-#include "base/mem.h"
 #include "source_files.h"
 #include "test.h"
 #include "tools/replica.h"
@@ -22,7 +21,7 @@ TEST(clear10_leaves_bucket_0_out_and_has_five_tasks)
 {
     make_replica("clear10", 2);
     for (int test = 0; test < 2; test++) {
-        sfp_source *s = open_with(&sfp__source_clear10, test, 1, 0);
+        OWNED_PTR(sfp__source_close) sfp_source *s = open_with(&sfp__source_clear10, test, 1, 0);
         assert_int_equal(s->count, 11 * 10 * 2);
         assert_int_equal(s->classes, 11);
         assert_string_equal(s->class_names[10], "disc-2");
@@ -42,7 +41,6 @@ TEST(clear10_leaves_bucket_0_out_and_has_five_tasks)
         assert_memory_equal(p.bytes, "\xff\xd8", 2);
         sfp__picture_done(&p);
         check_bounds(s);
-        sfp__source_close(s);
     }
 }
 
@@ -91,7 +89,7 @@ TEST(a_bucket_is_shuffled_by_the_seed)
 TEST(an_order_shuffles_classes)
 {
     make_replica("clear10", 1);
-    sfp_source *s = open_with(&sfp__source_clear10, false, 1, 3);
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_with(&sfp__source_clear10, false, 1, 3);
     int moved = 0;
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r = record_of(s, i);
@@ -101,7 +99,6 @@ TEST(an_order_shuffles_classes)
     }
     assert_true(moved > 30);
     assert_string_equal(s->class_names[0], "disc");
-    sfp__source_close(s);
 }
 
 #define META "c/train/labeled_metadata.json"
@@ -116,14 +113,13 @@ TEST(buckets_go_by_number_and_names_may_be_above)
     put_text("c/train/b.json", "{\"x\": {\"IMG_PATH\": \"nine.jpg\"}}");
     put_text("c/train/c.json", "{\"x\": {\"IMG_PATH\": \"dog.jpg\"}}");
     put_text("c/train/nine.jpg", "9");
-    sfp_source *s = open_with(&sfp__source_clear10, false, 1, 0);
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_with(&sfp__source_clear10, false, 1, 0);
     assert_int_equal(s->count, 3);
     check_bytes(s, 0, "9", 1);
     assert_true(record_of(s, 1).time == 10);
     assert_string_equal(label_text(s, 2), "dog");
     assert_non_null(strstr(s->note, "1 lists of a class in a bucket are not there"));
     check_not_loaded(s, 1, SFP_ENOTFOUND, "train/ten.jpg", "");
-    sfp__source_close(s);
 }
 
 #define LIST "c/train/a.json"

@@ -1,5 +1,4 @@
 /* CORe50: by its pickles and by its folders; what is wrong with them. */
-#include "base/mem.h"
 #include "source_files.h"
 #include "test.h"
 #include "tools/replica.h"

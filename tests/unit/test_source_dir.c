@@ -1,12 +1,10 @@
 /* A watched folder: what is there, what comes, what is passed over, how it ends. */
-#include "base/mem.h"
 #include "source_files.h"
 #include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <unistd.h>
 
 AROUND_EACH(make_folder, remove_folder)
 
@@ -22,7 +20,7 @@ static sfp_source *open_dir(const char *name)
 static void check_next(sfp_source *s, const char *label, const char *bytes)
 {
     sfp_record r = {0};
-    sfp_picture p = {0};
+    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
     bool end = false;
     MUST(sfp__source_next(s, &r, &p, &end, &err));
     assert_false(end);
@@ -30,7 +28,6 @@ static void check_next(sfp_source *s, const char *label, const char *bytes)
     assert_int_equal(p.size, strlen(bytes));
     assert_memory_equal(p.bytes, bytes, p.size);
     assert_string_equal(r.label < 0 ? "-" : s->class_names[r.label], label);
-    sfp__picture_done(&p);
 }
 
 /* The next picture is lost, and why. */
@@ -73,7 +70,7 @@ TEST(what_is_there_comes_first_in_natural_order)
     put_text("w/dog/.hidden.jpg", "not yet");
     put_text("w/.secret/x.jpg", "no");
     put_text("w/.end", "");
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     assert_int_equal(s->count, -1);
     assert_true(s->kind->live && s->keeps_order);
     assert_int_equal(s->classes, 2);
@@ -84,13 +81,12 @@ TEST(what_is_there_comes_first_in_natural_order)
     check_next(s, "-", "l");
     check_end(s);
     check_end(s); /* and stays there */
-    sfp__source_close(s);
 }
 
 TEST(files_come_when_closed_or_moved_in)
 {
     put_text("w/cat/1.jpg", "c1");
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
     put_text("w/cat/2.jpg", "c2");
     put_text("w/cat/.tmp3", "c3");
@@ -103,13 +99,12 @@ TEST(files_come_when_closed_or_moved_in)
     check_next(s, "cat", "c3");
     check_next(s, "-", "l4");
     check_end(s);
-    sfp__source_close(s);
 }
 
 TEST(a_file_being_written_waits_until_it_is_closed)
 {
     put_text("w/cat/0.jpg", "x");
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     check_next(s, "cat", "x");
     FILE *f = fopen(in_folder("w/cat/1.jpg"), "wb");
     assert_non_null(f);
@@ -119,7 +114,6 @@ TEST(a_file_being_written_waits_until_it_is_closed)
     check_next(s, "cat", "second");
     assert_int_equal(fclose(f), 0);
     check_next(s, "cat", "first");
-    sfp__source_close(s);
 }
 
 /* Whether the kernel says here that a file is open for writing. */
@@ -199,7 +193,7 @@ TEST(what_changes_while_it_waits_comes_once_as_it_is_then)
     put_text("w/cat/1.jpg", "c1");
     put_text("w/cat/2.jpg", "");
     put_text("w/cat/3.jpg", "c3");
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     put_text("w/cat/2.jpg", "c2");                                                /* an event follows */
     assert_int_equal(utimensat(AT_FDCWD, in_folder("w/cat/3.jpg"), times, 0), 0); /* none does */
     put_text("w/.end", "");
@@ -207,14 +201,13 @@ TEST(what_changes_while_it_waits_comes_once_as_it_is_then)
     check_next(s, "cat", "c2");
     check_next(s, "cat", "c3");
     check_end(s);
-    sfp__source_close(s);
 }
 
 TEST(later_folders_are_watched)
 {
     put_text("w/classes.txt", "zebra\ncat\n");
     put_text("w/dog/1.jpg", "d1");
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     assert_int_equal(s->classes, 3); /* the list, then what else is there */
     assert_string_equal(s->class_names[0], "zebra");
     assert_string_equal(s->class_names[2], "dog");
@@ -240,7 +233,6 @@ TEST(later_folders_are_watched)
     assert_ptr_equal(s->class_names, names); /* others may read it meanwhile */
     put_text("w/.end", "");
     check_end(s);
-    sfp__source_close(s);
 }
 
 enum { NOBODY = 65534 };
@@ -262,7 +254,7 @@ TEST_AROUND(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, m
 {
     put_text("w/cat/1.jpg", "c1");
     put_text("w/dog/1.jpg", "d1");
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
     check_next(s, "dog", "d1");
     assert_int_equal(mkdir(in_folder("w/secret"), 0), 0);
@@ -272,7 +264,8 @@ TEST_AROUND(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, m
     check_next(s, "cat", "c2");
     check_next(s, "dog", "d2");
     assert_int_equal(atomic_load(&s->live->remarks), 2);
-    assert_non_null(strstr(s->live->remark[0], "w/secret: cannot watch the folder: Permission denied; what is in it does not come"));
+    assert_non_null(
+        strstr(s->live->remark[0], "w/secret: cannot watch the folder: Permission denied; what is in it does not come"));
     assert_non_null(strstr(s->live->remark[1], "w/unreachable: cannot watch the folder"));
     sfp_source *other = open_dir("w"); /* so it is when they are there at the beginning */
     assert_int_equal(atomic_load(&other->live->remarks), 2);
@@ -282,7 +275,6 @@ TEST_AROUND(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, m
     put_text("w/secret/1.jpg", "s1");
     check_next(s, "secret", "s1");
     assert_int_equal(atomic_load(&s->live->remarks), 2);
-    sfp__source_close(s);
 }
 
 TEST(a_second_name_of_a_watched_folder_is_passed_over)
@@ -294,7 +286,7 @@ TEST(a_second_name_of_a_watched_folder_is_passed_over)
     assert_int_equal(symlink(".", in_folder("w/loop")), 0);
     assert_int_equal(symlink("cat", in_folder("w/a")), 0); /* although it comes before cat by name */
     assert_int_equal(symlink("../far", in_folder("w/far")), 0);
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     assert_int_equal(s->classes, 2);
     assert_string_equal(s->class_names[0], "cat");
     assert_string_equal(s->class_names[1], "far"); /* this one is there once */
@@ -318,7 +310,6 @@ TEST(a_second_name_of_a_watched_folder_is_passed_over)
     check_next(s, "lynx", "c4");
     put_text("w/.end", "");
     check_end(s);
-    sfp__source_close(s);
 }
 
 TEST(a_folder_that_cannot_name_a_class_is_remarked_upon)
@@ -347,24 +338,22 @@ TEST(what_cannot_be_read_is_told_as_lost)
     put_text("w/cat/2.jpg", "gone soon");
     put_text("w/cat/3.jpg", "good");
     put_text("w/.end", "");
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     assert_int_equal(remove(in_folder("w/cat/2.jpg")), 0);
     check_lost(s, "cat/1.jpg", SFP_EFORMAT, "cat/1.jpg: is empty");
     check_lost(s, "cat/2.jpg", SFP_ENOTFOUND, "cat/2.jpg: cannot open");
     check_next(s, "cat", "good");
     assert_false(s->live->lost);
     check_end(s);
-    sfp__source_close(s);
 }
 
 TEST(it_ends_when_the_folder_goes_away)
 {
     put_text("w/cat/1.jpg", "c1");
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
     move("w", "v");
     check_end(s);
-    sfp__source_close(s);
 }
 
 /* The next thing is the label of this picture. */
@@ -394,7 +383,7 @@ TEST(labels_of_a_list_come_before_and_after_their_pictures)
     put_text("w/labels.csv", "\xef\xbb\xbfname,label\nearly.jpg,cat\n, \nno comma\nlater.jpg,cat\n");
     put_text("w/1.jpg", "1");
     put_text("w/early.jpg", "e");
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     assert_int_equal(atomic_load(&s->live->remarks), 1);
     assert_non_null(strstr(s->live->remark[0], "w/labels.csv:3: is passed over, expected NAME,LABEL"));
     check_next(s, "-", "1");
@@ -415,7 +404,6 @@ TEST(labels_of_a_list_come_before_and_after_their_pictures)
     check_label(s, "1.jpg", "cat");
     put_text("w/.end", "");
     check_end(s);
-    sfp__source_close(s);
 }
 
 static void append(const char *name, const char *text)
@@ -456,7 +444,7 @@ TEST(labels_and_names_may_be_quoted)
 {
     put_text("w/1.jpg", "1");
     put_text("w/labels.csv", "\"name\",\"label\"\r\n\"1.jpg\",cat\n");
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     check_next(s, "cat", "1");
     append("w/labels.csv", "\"un,comma.jpg\",dog\n"
                            " \"say \"\"a\"\".jpg\" , \"a \"\"b\"\", c\" \r\n"
@@ -473,7 +461,6 @@ TEST(labels_and_names_may_be_quoted)
     check_label(s, "3.jpg", "12\"");
     check_label(s, " .jpg", "dog");
     assert_int_equal(atomic_load(&s->live->remarks), 0);
-    sfp__source_close(s);
 }
 
 TEST(a_wrongly_quoted_label_is_passed_over_and_told)
@@ -500,13 +487,12 @@ TEST(a_wrongly_quoted_label_is_passed_over_and_told)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         put_text("w/labels.csv", wrong[i]);
         append("w/labels.csv", "\n2.jpg,dog\n");
-        sfp_source *s = open_dir("w");
+        OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
         assert_int_equal(atomic_load(&s->live->remarks), 1);
         assert_non_null(strstr(s->live->remark[0], "w/labels.csv:1: is passed over, expected NAME,LABEL"));
         check_next(s, "-", "1");
         check_next(s, "dog", "2");
         check_end(s);
-        sfp__source_close(s);
     }
 }
 
@@ -515,7 +501,7 @@ TEST(a_picture_moved_or_linked_into_a_class_keeps_its_identity)
     put_text("w/cat/.keep", "");
     put_text("w/1.jpg", "1");
     put_text("w/2.jpg", "2");
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     check_next(s, "-", "1");
     sfp_origin first = origin_of(s);
     assert_string_equal(sfp__source_origin(s, &first), "1.jpg");
@@ -536,7 +522,6 @@ TEST(a_picture_moved_or_linked_into_a_class_keeps_its_identity)
     assert_int_equal(symlink("../3.jpg", in_folder("w/cat/3.jpg")), 0);
     check_next(s, "cat", "3");
     assert_true(origin_of(s).identity == third.identity);
-    sfp__source_close(s);
 }
 
 TEST(what_was_done_with_is_left_out_after_a_break)
@@ -585,13 +570,12 @@ TEST(stop_ends_the_wait)
     atomic_bool stop = false;
     pthread_t thread;
     put_text("w/cat/1.jpg", "c1");
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     s->live->stop = &stop;
     check_next(s, "cat", "c1");
     assert_int_equal(pthread_create(&thread, NULL, raise_later, &stop), 0);
     check_end(s);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    sfp__source_close(s);
 }
 
 static void *write_many(void *unused)
@@ -612,11 +596,11 @@ TEST(no_file_is_missed_and_none_comes_twice)
     int seen[300] = {0};
     bool leases = has_leases();
     put_text("w/c0/.keep", "");
-    sfp_source *s = open_dir("w");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
     assert_int_equal(pthread_create(&thread, NULL, write_many, NULL), 0);
     for (bool end = false;;) {
         sfp_record r = {0};
-        sfp_picture p = {0};
+        OWNED_BY(sfp__picture_done) sfp_picture p = {0};
         sfp_status status = sfp__source_next(s, &r, &p, &end, NULL);
         if (end)
             break;
@@ -632,13 +616,11 @@ TEST(no_file_is_missed_and_none_comes_twice)
         (void)snprintf(text, sizeof text, "c%ld", i % 7);
         assert_string_equal(s->class_names[r.label], text);
         seen[i]++;
-        sfp__picture_done(&p);
     }
     assert_int_equal(pthread_join(thread, NULL), 0);
     for (int i = 0; i < 300;
          i++) /* without leases, a file caught between creation and writing in a folder just found comes twice */
         assert_true(leases || i % 7 == 0 ? seen[i] == 1 : seen[i] >= 1);
-    sfp__source_close(s);
 }
 
 TEST(what_is_no_folder_is_refused)
@@ -655,8 +637,7 @@ TEST(a_failed_allocation_leaves_nothing_behind)
     put_text("w/cat/1.jpg", "1");
     put_text("w/dog/1.jpg", "2");
     assert_int_equal(symlink("dog", in_folder("w/link")), 0);
-    sfp_source *s = open_tortured(&sfp__source_dir, in_folder("w"), false, 20);
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_tortured(&sfp__source_dir, in_folder("w"), false, 20);
     check_next(s, "cat", "1");
     check_next(s, "dog", "2");
-    sfp__source_close(s);
 }

@@ -1,5 +1,4 @@
 /* Folders of classes: layouts, order, links, and what is no picture. */
-#include "base/mem.h"
 #include "source_files.h"
 #include "test.h"
 
@@ -22,7 +21,7 @@ TEST(folders_are_classes)
     put_text("d/cat/more/deep/x.webp", "CX");
     put_text("d/10/a.jpeg", "T");
     put_text("d/9/a.jpg", "N");
-    sfp_source *s = open_source(kind, "d");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 6);
     assert_int_equal(s->classes, 4);
     static const char *const names[] = {"9", "10", "cat", "dog"}; /* numbers by value, then bytes */
@@ -43,7 +42,6 @@ TEST(folders_are_classes)
     assert_int_equal(r.task, -1);
     assert_true(isnan(r.time));
     check_bounds(s);
-    sfp__source_close(s);
 }
 
 TEST(folders_of_folders_are_domains)
@@ -52,7 +50,7 @@ TEST(folders_of_folders_are_domains)
     put_text("d/photo/dog/1.jpg", "b");
     put_text("d/photo/cat/2.jpg", "c");
     put_text("d/photo/readme.txt", "not a picture");
-    sfp_source *s = open_source(kind, "d");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 3);
     assert_int_equal(s->classes, 2);
     assert_int_equal(s->domains, 2);
@@ -61,7 +59,6 @@ TEST(folders_of_folders_are_domains)
     assert_string_equal(label_text(s, 2), "sketch/dog");
     assert_int_equal(s->skipped, 1);
     assert_string_equal(s->note, "left out: 1 files that are not JPEG, PNG or WebP, the first: photo/readme.txt");
-    sfp__source_close(s);
 }
 
 TEST(pictures_on_both_levels_follow_the_more)
@@ -168,12 +165,11 @@ TEST(links_are_followed_but_not_in_circles)
     assert_int_equal(symlink("..", in_folder("far/top")), 0);
     assert_int_equal(symlink("nowhere.jpg", in_folder("d/a/broken.jpg")), 0);
     assert_int_equal(symlink("1.jpg", in_folder("d/a/3.jpg")), 0);
-    sfp_source *s = open_source(kind, "d");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 3);
     check_bytes(s, 0, "1", 1);
     check_bytes(s, 1, "1", 1); /* the link to a file */
     check_bytes(s, 2, "2", 1); /* behind the link to a folder */
-    sfp__source_close(s);
 }
 
 TEST(what_is_missing_is_named)
@@ -200,12 +196,11 @@ TEST(a_picture_that_cannot_be_read_is_named)
     put_text("d/a/1.jpg", "");
     put_text("d/a/2.jpg", "x");
     put_text("d/a/3.jpg", "x");
-    sfp_source *s = open_source(kind, "d");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "d");
     check_not_loaded(s, 0, SFP_EFORMAT, "d/a/1.jpg", "is empty");
     assert_int_equal(unlink(in_folder("d/a/2.jpg")), 0);
     check_not_loaded(s, 1, SFP_ENOTFOUND, "d/a/2.jpg", "No such file");
     check_bytes(s, 2, "x", 1);
-    sfp__source_close(s);
 }
 
 TEST(every_allocation_may_fail)

@@ -1,5 +1,4 @@
 /* IDX files, gzipped or not: what is taken, and headers that lie. */
-#include "base/mem.h"
 #include "source_files.h"
 #include "test.h"
 
@@ -59,7 +58,7 @@ static void put_gz(const char *name, bytes x, size_t cut)
 
 static void check_pixels(const sfp_source *s, int64_t i, uint8_t first)
 {
-    sfp_picture p = {0};
+    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
     MUST(sfp__source_load(s, i, &p, &err));
     assert_int_equal(p.kind, SFP_PICTURE_GREY);
     assert_int_equal(p.width, 3);
@@ -67,7 +66,6 @@ static void check_pixels(const sfp_source *s, int64_t i, uint8_t first)
     assert_int_equal(p.size, 6);
     for (int k = 0; k < 6; k++)
         assert_int_equal(p.bytes[k], first + k);
-    sfp__picture_done(&p);
 }
 
 TEST(a_folder_has_a_training_and_a_test_part)
@@ -218,7 +216,7 @@ TEST(every_allocation_may_fail)
 
 TEST(debians_fashion_mnist_is_read)
 {
-    sfp_source *s = NULL;
+    OWNED_PTR(sfp__source_close) sfp_source *s = NULL;
     sfp_source_options opt = {.test = true};
     sfp_status status = kind->open("/usr/share/datasets/fashion-mnist", &opt, &s, &err);
     if (status == SFP_ENOTFOUND)
@@ -237,5 +235,4 @@ TEST(debians_fashion_mnist_is_read)
     assert_int_equal(p.width * p.height, 784);
     sfp__picture_done(&p);
     assert_string_equal(label_text(s, 0), "Ankle boot");
-    sfp__source_close(s);
 }

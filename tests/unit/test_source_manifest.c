@@ -1,6 +1,5 @@
 /* Manifests: CSV and JSONL, headers, quoting, and errors that name the line. */
 #include "base/clock.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "source_files.h"
 #include "test.h"
@@ -24,7 +23,7 @@ static void refused(const char *text, sfp_status status, const char *a, const ch
 TEST(a_plain_list_keeps_its_order)
 {
     put_text("sub/pics/b.jpg", "B");
-    sfp_source *s = open_text("pics/b.jpg,dog\na.jpg,cat\r\n\n  \nc.jpg, 7 \n/x/d.jpg,\nb.jpg,dog");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_text("pics/b.jpg,dog\na.jpg,cat\r\n\n  \nc.jpg, 7 \n/x/d.jpg,\nb.jpg,dog");
     assert_int_equal(s->count, 5);
     assert_true(s->keeps_order);
     assert_int_equal(s->classes, 3);
@@ -36,7 +35,6 @@ TEST(a_plain_list_keeps_its_order)
     char name[32];
     assert_string_equal(sfp__source_name(s, 3, name, sizeof name), "/x/d.jpg");
     check_bounds(s);
-    sfp__source_close(s);
 }
 
 TEST(four_columns_and_a_header_in_any_order)
@@ -71,6 +69,7 @@ TEST(names_need_no_ending_when_none_has_one)
 
 TEST(quoted_fields_may_hold_anything)
 {
+    OWNED_PTR(sfp__source_close)
     sfp_source *s = open_text("\"a,b.jpg\",\"say \"\"hi\"\"\"\n\"two\nlines.jpg\", \"x\" \nc.jpg,\"\"\nd.jpg,x\n");
     char name[64];
     assert_int_equal(s->count, 4);
@@ -80,11 +79,11 @@ TEST(quoted_fields_may_hold_anything)
     assert_string_equal(label_text(s, 1), "x");
     assert_string_equal(label_text(s, 2), "-");
     check_not_loaded(s, 3, SFP_ENOTFOUND, "m.csv:5: ", "d.jpg: cannot open"); /* the quoted newline counts */
-    sfp__source_close(s);
 }
 
 TEST(json_lines_are_the_same)
 {
+    OWNED_PTR(sfp__source_close)
     sfp_source *s = open_text(
         "\n{\"path\": \"a.jpg\", \"label\": \"cat\", \"task\": 1, \"time\": 2.5}\n"
         "{\"label\": 12, \"path\": \"b.jpg\", \"extra\": [1]}\r\n\n{\"path\": \"c.jpg\", \"label\": null, \"domain\": \"d\"}");
@@ -96,7 +95,6 @@ TEST(json_lines_are_the_same)
     assert_int_equal(r.task, 1);
     assert_true(r.time == 2.5);
     check_not_loaded(s, 1, SFP_ENOTFOUND, "m.csv:3: ", "b.jpg");
-    sfp__source_close(s);
 }
 
 TEST(errors_name_the_line_and_what_was_expected)
@@ -194,7 +192,7 @@ TEST(a_hundred_thousand_lines_open_at_once)
     put_text("m.csv", t.s);
     sfp__text_done(&t);
     double start = sfp__now();
-    sfp_source *s = open_source(kind, "m.csv");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "m.csv");
     double seconds = sfp__now() - start;
     print_message("100,000 lines: %.3f s\n", seconds);
     assert_int_equal(s->count, 100000);
@@ -205,5 +203,4 @@ TEST(a_hundred_thousand_lines_open_at_once)
         assert_string_equal(label_text(s, i), want);
     }
     assert_true(seconds < 5);
-    sfp__source_close(s);
 }

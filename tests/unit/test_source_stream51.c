@@ -1,5 +1,4 @@
 /* Stream-51: counts, crops, order, tasks, and what is wrong with a list. */
-#include "base/mem.h"
 #include "io/image/image.h"
 #include "source_files.h"
 #include "test.h"
@@ -118,27 +117,26 @@ TEST(an_order_shuffles_classes_and_cuts_tasks_along_it)
 
 static void check_box(const sfp_source *s, int64_t i, int left, int top, int right, int bottom)
 {
-    sfp_picture p = {0};
+    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
     MUST(sfp__source_load(s, i, &p, NULL));
     assert_true(p.has_box);
     assert_int_equal(p.left, left);
     assert_int_equal(p.top, top);
     assert_int_equal(p.right, right);
     assert_int_equal(p.bottom, bottom);
-    sfp__picture_done(&p);
 }
 
 /* The expected numbers are those of the data set's own Python code. */
 TEST(boxes_grow_truncate_and_clip)
 {
     put_text("s/a.jpg", "x");
-    put_text(TEST_JSON, "[[0, [200, 100], [60, 20, 80, 40], \"a.jpg\"],"       /* 40 x 40 around (40, 60): 44 x 44 */
-                   " [1, [200, 100], [61, 20, 81, 40], \"a.jpg\"],"       /* 41 x 41: centre (40.5, 60.5) -> (40, 60), +- 22.55 */
-                   " [2, [200, 100], [200, 0, 100, 0], \"a.jpg\"],"       /* clipped on all sides */
-                   " [3, [200, 100], [33.7, 10.2, 50, 20.9], \"a.jpg\"]," /* fractions */
-                   " [4, [200, 100], [30, 30, 50, 20], \"a.jpg\"],"       /* no width: left out */
-                   " [77, [200, 100], [30, 20, 50, 20], \"a.jpg\"]]");
-    sfp_source *s = open_with(true, 0, 0);
+    put_text(TEST_JSON, "[[0, [200, 100], [60, 20, 80, 40], \"a.jpg\"]," /* 40 x 40 around (40, 60): 44 x 44 */
+                        " [1, [200, 100], [61, 20, 81, 40], \"a.jpg\"]," /* 41 x 41: centre (40.5, 60.5) -> (40, 60), +- 22.55 */
+                        " [2, [200, 100], [200, 0, 100, 0], \"a.jpg\"]," /* clipped on all sides */
+                        " [3, [200, 100], [33.7, 10.2, 50, 20.9], \"a.jpg\"]," /* fractions */
+                        " [4, [200, 100], [30, 30, 50, 20], \"a.jpg\"],"       /* no width: left out */
+                        " [77, [200, 100], [30, 20, 50, 20], \"a.jpg\"]]");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_with(true, 0, 0);
     assert_int_equal(s->count, 4);
     check_box(s, 0, 18, 38, 62, 82);
     check_box(s, 1, 17, 37, 62, 82);
@@ -147,7 +145,6 @@ TEST(boxes_grow_truncate_and_clip)
     assert_int_equal(s->skipped, 1);
     assert_non_null(strstr(s->note, "1 pictures of novelty classes, 1 with an empty box"));
     assert_string_equal(s->class_names[4], "4"); /* no training list to name them */
-    sfp__source_close(s);
 }
 
 TEST(a_video_begins_at_frame_0_or_where_clip_or_video_change)
@@ -158,14 +155,13 @@ TEST(a_video_begins_at_frame_0_or_where_clip_or_video_change)
                     "[0,0,0,2,[9,9],[5,1,5,1],\"a2\"],[0,0,0,0,[9,9],[5,1,5,1],\"b0\"],"
                     "[0,1,0,1,[9,9],[5,1,5,1],\"c1\"],[0,1,2,2,[9,9],[5,1,5,1],\"d2\"],[0,1,2,3,[9,9],[5,1,5,1],\"d3\"]]");
     for (uint64_t seed = 0; seed < 8; seed++) {
-        sfp_source *s = open_with(false, seed, 0);
+        OWNED_PTR(sfp__source_close) sfp_source *s = open_with(false, seed, 0);
         char all[64] = "", name[16];
         assert_int_equal(s->count, 8);
         for (int64_t i = 0; i < 7; i++)
             (void)strncat(all, sfp__source_name(s, i, name, sizeof name), sizeof all - strlen(all) - 1);
         if (!strstr(all, "a0a1a2") || !strstr(all, "b0") || !strstr(all, "c1") || !strstr(all, "d2d3"))
             fail_msg("frames of a video are apart: %s", all);
-        sfp__source_close(s);
     }
 }
 
@@ -199,12 +195,11 @@ TEST(broken_lists_are_refused_with_file_and_row)
         check_refused(kind, "s", bad[i].status, TRAIN, bad[i].message);
     }
     put_text(TRAIN, "[[0,0,0,0,[9,9],[5,1,5,1],\"gone.jpg\"]]");
-    sfp_source *s = open_with(false, 0, 0);
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_with(false, 0, 0);
     assert_string_equal(s->note, "classes are called by their numbers: the paths do not name all 51 alike");
     check_not_loaded(s, 0, SFP_ENOTFOUND, "s/gone.jpg", "");
     put_text("s/gone.jpg", "");
     check_not_loaded(s, 0, SFP_EFORMAT, "s/gone.jpg", "empty");
-    sfp__source_close(s);
 }
 
 TEST(a_failed_allocation_leaves_nothing_behind)

@@ -1,5 +1,4 @@
 /* Rendered pictures: the same everywhere and always, balanced, drifting, learnable, cheap. */
-#include "base/mem.h"
 #include "source_files.h"
 #include "stream/sources/render.h"
 #include "test.h"
@@ -108,16 +107,15 @@ static void mean_colour(const sfp_source *s, int64_t first, double out[3])
 {
     out[0] = out[1] = out[2] = 0;
     for (int64_t i = first; i < first + 60; i++) {
-        sfp_picture p = picture_of(s, i);
+        OWNED_BY(sfp__picture_done) sfp_picture p = picture_of(s, i);
         for (size_t k = 0; k < p.size; k++)
             out[k % 3] += p.bytes[k] / (60.0 * 64 * 64);
-        sfp__picture_done(&p);
     }
 }
 
 TEST(the_world_drifts_slowly)
 {
-    sfp_source *s = open_synthetic("3000", 1, false);
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_synthetic("3000", 1, false);
     double a[3], b[3], near = 0, far = 0;
     for (int64_t at = 0; at < 2400; at += 400) {
         mean_colour(s, at, a);
@@ -127,7 +125,6 @@ TEST(the_world_drifts_slowly)
         far += fabs(a[0] - b[0]) + fabs(a[1] - b[1]) + fabs(a[2] - b[2]);
     }
     assert_true(far > 1.5 * near);
-    sfp__source_close(s);
 }
 
 /* Outlines alone tell classes apart: nearest class mean of edge maps in object coordinates is far too simple for the posed
@@ -228,19 +225,18 @@ static void *load_many(void *arg)
 {
     job *j = arg;
     for (int64_t i = 0; i < 40; i++) {
-        sfp_picture p = {0};
+        OWNED_BY(sfp__picture_done) sfp_picture p = {0};
         if (sfp__source_load(j->s, (j->first + i) % 40, &p, NULL) != SFP_OK)
             return NULL;
         for (size_t k = 0; k < p.size; k++)
             j->sum += p.bytes[k];
-        sfp__picture_done(&p);
     }
     return NULL;
 }
 
 TEST(threads_may_load_at_once)
 {
-    sfp_source *s = open_synthetic("40", 4, false);
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_synthetic("40", 4, false);
     pthread_t thread[4];
     job jobs[4];
     for (int i = 0; i < 4; i++) {
@@ -251,7 +247,6 @@ TEST(threads_may_load_at_once)
         assert_int_equal(pthread_join(thread[i], NULL), 0);
     for (int i = 1; i < 4; i++)
         assert_int_equal(jobs[i].sum, jobs[0].sum);
-    sfp__source_close(s);
 }
 
 TEST(any_size_is_drawn_within_its_bytes)

@@ -1,6 +1,5 @@
 /* WebDataset shards and the same from a pipe: grouping, labels, places, damage. */
 #include "base/clock.h"
-#include "base/mem.h"
 #include "source_files.h"
 #include "test.h"
 
@@ -89,7 +88,7 @@ TEST(samples_are_grouped_by_key)
     tar_file("a/3.jpg", "three");
     tar_file("a/4.jpg", "");
     tar_end("t.tar");
-    sfp_source *s = open_source(kind, "t.tar");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "t.tar");
     assert_int_equal(s->count, 4);
     assert_true(s->keeps_order);
     assert_string_equal(label_text(s, 0), "from txt");
@@ -105,7 +104,6 @@ TEST(samples_are_grouped_by_key)
     char name[32];
     assert_string_equal(sfp__source_name(s, 1, name, sizeof name), "a/2.jpeg");
     check_bounds(s);
-    sfp__source_close(s);
 }
 
 TEST(numbers_sort_and_lists_name_them)
@@ -146,7 +144,7 @@ TEST(shards_follow_each_other)
     }
     static const char *const ways[] = {"d", "d/s-{8..12}.tar"};
     for (int way = 0; way < 2; way++) {
-        sfp_source *s = open_source(kind, ways[way]);
+        OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, ways[way]);
         assert_int_equal(s->count, 15);
         int64_t at = 0;
         for (int i = 8; i <= 12; i++) {
@@ -156,7 +154,6 @@ TEST(shards_follow_each_other)
                 check_bytes(s, at++, text, strlen(text));
             }
         }
-        sfp__source_close(s);
     }
     three_samples("e/s-099.tar");
     three_samples("e/s-100.tar");
@@ -200,14 +197,13 @@ TEST(long_and_foreign_names_are_read)
     tar_bytes("PaxHeader", pax, (size_t)n, 'x');
     tar_file("other.jpg", "pax");
     tar_end("t.tar");
-    sfp_source *s = open_source(kind, "t.tar");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "t.tar");
     assert_int_equal(s->count, 2);
     check_bytes(s, 0, "long", 4);
     check_bytes(s, 1, "pax", 3);
     char text[400];
     assert_string_equal(sfp__source_name(s, 0, text, sizeof text), name);
     assert_string_equal(sfp__source_name(s, 1, text, sizeof text), "pax/\\xc3\\xa9\\xc3\\xa9.jpg");
-    sfp__source_close(s);
 }
 
 TEST(a_cut_tar_is_told_wherever_it_ends)
@@ -270,11 +266,10 @@ TEST(damage_is_told)
     put_bytes("t.tar", now.b, now.n);
     check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: at byte 0", "");
     three_samples("s.tar");
-    sfp_source *s = open_source(kind, "s.tar");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "s.tar");
     assert_int_equal(truncate(in_folder("s.tar"), 600), 0);
     check_bytes(s, 0, "first picture", 13);
     check_not_loaded(s, 1, SFP_EIO, "s.tar: 001.png", "ends inside");
-    sfp__source_close(s);
 }
 
 static size_t pack(uint8_t *packed, size_t room)
@@ -315,7 +310,7 @@ static sfp_source *open_stream(const char *name, const char *classes, int *fd)
 static void check_next(sfp_source *s, const char *label, const char *bytes)
 {
     sfp_record r;
-    sfp_picture p = {0};
+    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
     bool end = true;
     if (sfp__source_next(s, &r, &p, &end, &err) != SFP_OK)
         fail_msg("next: %s", err.message);
@@ -324,7 +319,6 @@ static void check_next(sfp_source *s, const char *label, const char *bytes)
     assert_true(r.label < s->classes);
     assert_int_equal(p.size, strlen(bytes));
     assert_memory_equal(p.bytes, bytes, p.size);
-    sfp__picture_done(&p);
 }
 
 static void check_end(sfp_source *s)
@@ -551,13 +545,12 @@ TEST(what_is_left_out_is_told)
     put_text("d/more.tar", "anything");
     put_text("d/train-1.tar.gz", "anything");
     put_text("d/train-0.tar.idx", "anything");
-    sfp_source *s = open_source(kind, "d");
+    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 1);
     check_bytes(s, 0, "colour", 6);
     assert_non_null(strstr(s->note, "left out: 2 further pictures of a sample"));
     assert_non_null(strstr(s->note, "left out: 1 tar files called neither train, val nor test"));
     assert_non_null(strstr(s->note, "left out: 1 packed tar files"));
-    sfp__source_close(s);
 }
 
 /* The next sample is lost, and why. */
@@ -656,7 +649,7 @@ TEST(the_shared_shards_are_read)
     (void)snprintf(path, sizeof path, "%s/data/tiny-imagenet-24k", shared ? shared : "../shared");
     if (!sfp__path_is_dir(path))
         skip();
-    sfp_source *s = NULL;
+    OWNED_PTR(sfp__source_close) sfp_source *s = NULL;
     sfp_source_options opt = {.test = true};
     MUST(kind->open(path, &opt, &s, &err));
     assert_int_equal(s->classes, 200);
@@ -670,5 +663,4 @@ TEST(the_shared_shards_are_read)
         sfp__picture_done(&p);
         assert_true(record_of(s, i).label >= 0);
     }
-    sfp__source_close(s);
 }

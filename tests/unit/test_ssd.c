@@ -3,9 +3,6 @@
 #include "buffer/ssd.h"
 #include "compute/pixels.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "numeric.h"
 #include "test.h"
 

@@ -1,14 +1,12 @@
 /* State files: what is saved is loaded, golden files load, what does not fit is told by name and changes nothing. */
-
 #include "learner_world.h"
 #include "model/vit.h"
 #include "test.h"
+#include "vit_make.h"
 
 #include "io/tensor/safetensors.h"
 #include "learner/learner_internal.h"
 #include "learner/state/state.h"
-
-#include <math.h>
 
 AROUND_ALL(make_world, free_world)
 
@@ -82,16 +80,8 @@ TEST(a_golden_state_loads)
     (void)snprintf(path, sizeof path, "%s/golden/two_tasks/state0.safetensors", shared ? shared : "../shared");
     if (access(path, R_OK) != 0)
         skip();
-    const sfp_vit_config config = {.img_size = SIDE,
-                                   .patch_size = 8,
-                                   .channels = 3,
-                                   .dim = 64,
-                                   .depth = 6,
-                                   .heads = 4,
-                                   .hidden = 256,
-                                   .ln_eps = 1e-6f,
-                                   .std = {1, 1, 1}};
-    sfp_vit *v = NULL;
+    const sfp_vit_config config = VIT(SIDE, 8, 64, 6, 4, 256, 0, 1);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
     sfp_learner *l = NULL;
     sfp_tensor_file *st = NULL;
     MUST(sfp__vit_random(&config, 1, 0.1f, &v, &err));
@@ -123,7 +113,6 @@ TEST(a_golden_state_loads)
     assert_int_equal(sfp_learner_load(l, path, &why), SFP_ESHAPE);
     assert_non_null(strstr(why.message, "tensor 'prompt.attune.gate."));
     sfp_learner_free(l);
-    sfp__vit_free(v);
 }
 
 /* ------------------------------------------------------------------------ what does not fit */
@@ -131,7 +120,7 @@ TEST(a_golden_state_loads)
 /* "s" with one tensor or one entry of the metadata changed and without its checksum; goes to "t". */
 static void save_changed(const char *name, const sfp_tensor *tensor, const char *key, const char *value)
 {
-    sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     size_t n = st->count, m = st->meta_count, k = 0;
     sfp_tensor *tensors = kept_calloc(n, sizeof *tensors);
@@ -149,7 +138,6 @@ static void save_changed(const char *name, const sfp_tensor *tensor, const char 
         k += meta[k].value != NULL;
     }
     MUST(sfp__safetensors_write(PATH("t"), tensors, n, meta, k, &err));
-    sfp__tensor_file_close(st);
 }
 
 static void refused(sfp_learner *l, sfp_status status, const char *words)
@@ -251,11 +239,10 @@ TEST(a_damaged_one_is_refused)
 /* "s" without a word of metadata but the task, as the reference writes states. */
 static void save_bare(void)
 {
-    sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     const sfp_meta task = {"task", "1"};
     MUST(sfp__safetensors_write(PATH("t"), &st->tensors[0], st->count, &task, 1, &err));
-    sfp__tensor_file_close(st);
 }
 
 TEST(other_shapes_are_told_by_the_names_of_options)

@@ -1,18 +1,12 @@
 /* A saved state measured on a data set gives the very numbers of the run that saved it, whatever it is made of; classes are
  * matched by name, and what the state does not know is counted, not guessed. */
-#include "base/mem.h"
 #include "base/thread_pool.h"
 #include "model/vit.h"
 #include "run/run.h"
 #include "run/state_eval.h"
 #include "stream/tasks.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "run_world.h"
 #include "test.h"
@@ -70,7 +64,7 @@ static void assert_same_numbers(const sfp_result *r, int row, const sfp_state_ev
 
 static void check_run(sfp_run_options o, const char *name)
 {
-    sfp_result r = run_into(&o, name);
+    OWNED_BY(sfp__result_done) sfp_result r = run_into(&o, name);
     for (int t = 0; t < r.tasks; t++) {
         char path[4700];
         (void)snprintf(path, sizeof path, "%s/state-task-%d.safetensors", o.out, t + 1);
@@ -85,7 +79,6 @@ static void check_run(sfp_run_options o, const char *name)
         assert_int_equal(e.unknown_count, 10 - 10 / r.tasks * (t + 1));
         sfp__state_eval_done(&e);
     }
-    sfp__result_done(&r);
 }
 
 TEST(a_state_gives_the_numbers_of_its_run)

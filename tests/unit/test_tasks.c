@@ -112,7 +112,7 @@ TEST(a_number_cuts_evenly_and_larger_ones_come_first)
     for (int j = 1; j <= 10; j++) {
         char spec[12];
         (void)snprintf(spec, sizeof spec, "%d", j);
-        sfp_tasks t = cut(&s, spec, 0, 1);
+        OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&s, spec, 0, 1);
         assert_int_equal(t.count, j);
         assert_false(t.free);
         check_whole(&s, &t, 100);
@@ -122,7 +122,6 @@ TEST(a_number_cuts_evenly_and_larger_ones_come_first)
             for (int k = 0; k < t.task[i].classes; k++)
                 assert_int_equal(t.task[i].class_of[k], next++); /* ascending ranges */
         }
-        sfp__tasks_done(&t);
     }
     sfp_tasks t = cut(&s, "3", 0, 1);
     assert_string_equal(t.task[0].name, "classes 0-3");
@@ -398,15 +397,13 @@ TEST(every_allocation_may_fail)
     list_source s = make(r, 30, 5, 3);
     static const char *const specs[] = {"3", "domain:A,B", "time", "free", NULL};
     for (int k = 0; k < 5; k++) {
-        sfp_tasks like = cut(&s, specs[k], 3, 1);
+        OWNED_BY(sfp__tasks_done) sfp_tasks like = cut(&s, specs[k], 3, 1);
         for (int test = 0; test < 2; test++) {
-            sfp_tasks t = {0};
+            OWNED_BY(sfp__tasks_done) sfp_tasks t = {0};
             long failures = FAIL_EACH_ALLOCATION(test ? sfp__tasks_create_test(&s.base, &s.base, &like, specs[k], 0, &t, told)
                                                       : sfp__tasks_create(&s.base, specs[k], 3, 1, NULL, &t, told),
                                                  !t.task);
             assert_in_range(failures, 6, 300);
-            sfp__tasks_done(&t);
         }
-        sfp__tasks_done(&like);
     }
 }

@@ -1,11 +1,6 @@
 #include "io/tensor/tensor.h"
 
-#include "base/mem.h"
 #include "base/text.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "test.h"
 

@@ -1,8 +1,6 @@
 /* Files of weights in all formats, made by hand: what is in them comes out, and everything wrong is refused by name. */
 #include "io/tensor/tensor_file.h"
 
-#include <stdio.h>
-
 #include "failing_alloc.h"
 #include "test.h"
 #include "zip_make.h"
@@ -175,11 +173,10 @@ TEST(a_pytorch_file_gives_the_tensors_of_its_dicts)
     for (int deflated = 0; deflated < 2; deflated++) {
         zip_made z = torch_file(&program, numbers, sizeof numbers, deflated);
         void *copy;
-        sfp_tensor_file *f = NULL;
+        OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
         MUST(open_copy(z.file.bytes, z.file.size, &copy, &f, &err));
         assert_string_equal(f->format, "PyTorch");
         check_good(f);
-        sfp__tensor_file_close(f);
     }
 }
 
@@ -435,9 +432,8 @@ TEST(each_failing_allocation_is_reported)
     made program = good_program();
     for (int deflated = 0; deflated < 2; deflated++) {
         zip_made z = torch_file(&program, numbers, sizeof numbers, deflated);
-        sfp_tensor_file *f = NULL;
+        OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
         assert_true(FAIL_EACH_ALLOCATION(sfp__tensor_file_open_memory("w.pth", z.file.bytes, z.file.size, &f, told), !f) >= 10);
         assert_non_null(f);
-        sfp__tensor_file_close(f);
     }
 }

@@ -3,10 +3,6 @@
 #include "io/json_write.h"
 #include "io/lines.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "temp_folder.h"
 #include "test.h"
 

@@ -10,10 +10,9 @@
  * hold them, and a test shows that differences which let them move are another number. */
 #include "learner/trainer.h"
 
-#include <stdio.h>
-
 #include "test.h"
 #include "test_trainer_oracle.h"
+#include "vit_make.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
@@ -86,15 +85,7 @@ static void ok(const shape *s, sfp_status status, const sfp_error *why)
 static void set_up(fixture *f, const shape *s, uint64_t seed)
 {
     *f = (fixture){.s = s, .rng = sfp__rng_init(seed, 1)};
-    const sfp_vit_config c = {.img_size = s->S,
-                              .patch_size = 8,
-                              .channels = 3,
-                              .dim = s->D,
-                              .depth = s->depth,
-                              .heads = s->H,
-                              .hidden = 2 * s->D,
-                              .ln_eps = 1e-6f,
-                              .std = {1, 1, 1}};
+    const sfp_vit_config c = VIT(s->S, 8, s->D, s->depth, s->H, 2 * s->D, 0, 1);
     sfp_trainer_options t = {.fp = sfp__fp_options_defaults(), .adam = sfp__adam_defaults(), .max_batch = MOST};
     t.fp.kind = s->kind;
     t.fp.pool = s->pool;

@@ -4,12 +4,8 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <math.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "test.h"
 

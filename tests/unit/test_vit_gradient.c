@@ -3,8 +3,6 @@
  * directions, tensor by tensor. */
 #include "model/vit.h"
 
-#include <stdio.h>
-
 #include "test.h"
 #include "vit_oracle.h"
 
@@ -269,10 +267,9 @@ static void run(fixture *f, const sfp_vit_pass *pass, int mode, bool all_tokens,
 {
     sfp_vit_plan_options opt = {.mode = mode, .prefix_rows = MOST_ROWS, .unit = unit, .all_tokens = all_tokens};
     opt.token_head = pass->token_head || pass->normed;
-    sfp_vit_plan *plan = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
     if (sfp__vit_plan_create(f->vit, f->pool, &opt, &plan, &err) || sfp__vit_run(plan, pass, &err))
         fail_msg("%s", err.message);
-    sfp__vit_plan_free(plan);
 }
 
 /* ------------------------------------------------------------------- tests */

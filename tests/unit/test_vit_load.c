@@ -4,29 +4,19 @@
 
 #include "io/tensor/safetensors.h"
 
-#include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "failing_alloc.h"
 #include "numeric.h"
 #include "temp_folder.h"
 #include "test.h"
+#include "vit_make.h"
 
 enum { MOST = 64, CLASSES = 5 };
 
 static char weights[96], config[96], config_of_stem[96];
 
-static const sfp_vit_config sizes = {.img_size = 12,
-                                     .patch_size = 4,
-                                     .channels = 3,
-                                     .dim = 24,
-                                     .depth = 2,
-                                     .heads = 3,
-                                     .hidden = 40,
-                                     .classes = CLASSES,
-                                     .ln_eps = 1e-6f,
-                                     .std = {1, 1, 1}};
+static const sfp_vit_config sizes = VIT(12, 4, 24, 2, 3, 40, 0, 1, .classes = CLASSES);
 
 /* ----------------------------------------------------------- making a file */
 
@@ -237,7 +227,7 @@ TEST_AROUND(a_written_vit_loads_and_computes_the_same, make_checkpoint, free_che
     write_file(p);
     write_text(config, "{\"num_heads\": 3, \"mean\": [0.1, 0.2, 0.3], \"std\": [0.5, 0.6, 0.7], \"layer_norm_eps\": 1e-6,"
                        " \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
-    sfp_vit *v = load();
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = load();
     const sfp_vit_config *c = &v->config;
     assert_int_equal(c->img_size, 12);
     assert_int_equal(c->patch_size, 4);
@@ -259,7 +249,6 @@ TEST_AROUND(a_written_vit_loads_and_computes_the_same, make_checkpoint, free_che
                          2 * (4 * 24 + 3 * 24 * 24 + 3 * 24 + 24 * 24 + 24 + 40 * 24 + 40 + 24 * 40 + 24));
     assert_non_null(strstr(v->recognised, "plain ViT"));
     check_features(v, p->vit, 0);
-    sfp__vit_free(v);
 }
 
 TEST_AROUND(other_number_types_convert, make_checkpoint, free_checkpoint)
@@ -269,7 +258,7 @@ TEST_AROUND(other_number_types_convert, make_checkpoint, free_checkpoint)
     convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16);
     convert(p, "blocks.1.mlp.fc1.weight", SFP_DTYPE_BF16);
     convert(p, "pos_embed", SFP_DTYPE_F64);
-    sfp_vit *v = load_with_three_heads(p);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = load_with_three_heads(p);
     const sfp_vit_weights *w = &v->weights;
     for (size_t i = 0; i < 3 * 24 * 24; i++)
         assert_true(w->blocks[0].qkv_w[i] == sfp__f16_to_f32(sfp__f32_to_f16(from->blocks[0].qkv_w[i])));
@@ -277,7 +266,6 @@ TEST_AROUND(other_number_types_convert, make_checkpoint, free_checkpoint)
         assert_true(w->blocks[1].fc1_w[i] == sfp__bf16_to_f32(sfp__f32_to_bf16(from->blocks[1].fc1_w[i])));
     check_same("pos_embed", w->pos, from->pos, 10 * 24 * sizeof(float));
     check_features(v, p->vit, 0.05);
-    sfp__vit_free(v);
 }
 
 TEST_AROUND(the_stems_config_goes_before_config_json, make_checkpoint, free_checkpoint)
@@ -325,9 +313,8 @@ TEST_AROUND(names_of_another_number_of_classes_are_left_out, make_checkpoint, fr
     checkpoint *p = &good;
     write_file(p);
     write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\"]}");
-    sfp_vit *v = load();
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = load();
     assert_null(v->config.class_names);
-    sfp__vit_free(v);
 }
 
 TEST_AROUND(logits_are_the_head_of_the_features, make_checkpoint, free_checkpoint)
@@ -343,11 +330,10 @@ TEST_AROUND(logits_are_the_head_of_the_features, make_checkpoint, free_checkpoin
     check_near("logits", logits, want, 3 * CLASSES, 1e-6);
     drop(p, "head.weight");
     drop(p, "head.bias");
-    sfp_vit *v = load_with_three_heads(p);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = load_with_three_heads(p);
     assert_int_equal(v->config.classes, 0);
     REFUSED(sfp__vit_head(v, 3, feature, logits, &err), SFP_ENOTFOUND, weights);
     assert_non_null(strstr(err.message, "head.weight"));
-    sfp__vit_free(v);
 }
 
 TEST(pixels_are_normalised_channel_by_channel)
@@ -495,7 +481,7 @@ TEST_AROUND(another_input_size_resizes_the_positions, make_checkpoint, free_chec
     const float *grid = p->vit->weights.pos;
     static const int sides[] = {6, 9, 3, 2}; /* twice, three times, the same, smaller */
     for (size_t i = 0; i < 4; i++) {
-        sfp_vit *v = NULL;
+        OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
         const sfp_vit_options o = {.img_size = 4 * sides[i]};
         MUST(sfp__vit_load(weights, &o, &v, &err));
         assert_int_equal(v->config.img_size, 4 * sides[i]);
@@ -508,7 +494,6 @@ TEST_AROUND(another_input_size_resizes_the_positions, make_checkpoint, free_chec
                     check_near("cell", pos + 24 * (1 + (3 * r + 1) * 9 + 3 * c + 1), grid + 24 * (1 + 3 * r + c), 24, 1e-6);
         if (sides[i] == 3)
             check_same("positions", pos, grid, 10 * 24 * sizeof *pos);
-        sfp__vit_free(v);
     }
     sfp_vit *v = NULL;
     REFUSED(sfp__vit_load(weights, &(sfp_vit_options){.img_size = 13}, &v, &err), SFP_EINVAL,
@@ -641,9 +626,8 @@ TEST_AROUND(loading_without_memory_fails_cleanly, make_checkpoint, free_checkpoi
     convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16); /* needs room of its own */
     write_file(p);
     write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
-    sfp_vit *v = NULL;
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__vit_load(weights, NULL, &v, told), !v) >= 10);
     assert_non_null(v);
     assert_string_equal(v->config.class_names[0], "a");
-    sfp__vit_free(v);
 }

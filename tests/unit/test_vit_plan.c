@@ -2,12 +2,9 @@
  * allocation failing in turn, two plans on one vit. */
 #include "model/vit_internal.h"
 
-#include "base/mem.h"
-
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 
 #include "failing_alloc.h"
 #include "numeric.h"
@@ -179,7 +176,7 @@ static void compare(const batch *a, const batch *b, double tolerance)
 TEST(any_number_of_threads_gives_the_same_bytes)
 {
     static const int threads[] = {1, 2, 3, 5};
-    sfp_vit *v = make_vit(&small);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
     batch want = make_batch(&small, MOST_B);
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
         sfp_thread_pool *pool = make_pool(threads[i]);
@@ -197,12 +194,11 @@ TEST(any_number_of_threads_gives_the_same_bytes)
         sfp__vit_plan_free(plan);
         sfp__thread_pool_free(pool);
     }
-    sfp__vit_free(v);
 }
 
 TEST(a_batch_equals_its_samples_one_by_one)
 {
-    sfp_vit *v = make_vit(&small);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
     sfp_thread_pool *pool = make_pool(2);
     sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
     batch whole = make_batch(&small, MOST_B), parts = make_batch(&small, MOST_B);
@@ -218,15 +214,15 @@ TEST(a_batch_equals_its_samples_one_by_one)
     compare(&parts, &whole, 1e-6);
     sfp__vit_plan_free(plan);
     sfp__thread_pool_free(pool);
-    sfp__vit_free(v);
 }
 
 TEST(the_size_of_micro_batches_does_not_matter)
 {
-    sfp_vit *v = make_vit(&small);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
     sfp_thread_pool *pool = make_pool(2);
     batch want = make_batch(&small, MOST_B);
     for (int unit = 0; unit < 5; unit++) {
+        OWNED_PTR(sfp__vit_plan_free)
         sfp_vit_plan *plan =
             make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .unit = unit});
         batch got = make_batch(&small, MOST_B);
@@ -234,10 +230,8 @@ TEST(the_size_of_micro_batches_does_not_matter)
         run(plan, &p);
         if (unit)
             compare(&got, &want, 1e-6);
-        sfp__vit_plan_free(plan);
     }
     sfp__thread_pool_free(pool);
-    sfp__vit_free(v);
 }
 
 static float *all_weights(const sfp_vit_config *c, const sfp_vit_weights *w, size_t *count)
@@ -258,7 +252,7 @@ static float *all_weights(const sfp_vit_config *c, const sfp_vit_weights *w, siz
 TEST(weight_gradients_repeat_with_the_same_threads)
 {
     static const int threads[] = {1, 2, 3};
-    sfp_vit *v = make_vit(&small);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
     batch t = make_batch(&small, MOST_B);
     float *serial = NULL;
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
@@ -287,7 +281,6 @@ TEST(weight_gradients_repeat_with_the_same_threads)
         sfp__vit_plan_free(plan);
         sfp__thread_pool_free(pool);
     }
-    sfp__vit_free(v);
 }
 
 TEST(a_run_after_the_first_allocates_nothing)
@@ -331,13 +324,14 @@ static size_t bytes_of(const sfp_vit_plan *p)
 
 TEST(a_plans_memory_does_not_depend_on_the_batch)
 {
-    sfp_vit *v = make_vit(&small);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
     sfp_thread_pool *one = make_pool(1), *two = make_pool(2);
     sfp_vit_plan_options opt = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS};
     sfp_vit_plan *plan = make_plan(v, two, opt), *single = make_plan(v, one, opt),
                  *forward = make_plan(v, two, (sfp_vit_plan_options){0});
     size_t bytes = bytes_of(plan);
-    assert_in_range(bytes, 2 * bytes_of(single) - 4096, 2 * bytes_of(single) + 4096); /* a block may be a little longer than asked */
+    assert_in_range(bytes, 2 * bytes_of(single) - 4096,
+                    2 * bytes_of(single) + 4096); /* a block may be a little longer than asked */
     assert_true(bytes_of(forward) < bytes);
     batch t = make_batch(&small, MOST_B);
     static const int sizes[] = {1, MOST_B, 0, 5};
@@ -348,7 +342,6 @@ TEST(a_plans_memory_does_not_depend_on_the_batch)
     }
     sfp__vit_plan_free(plan), sfp__vit_plan_free(single), sfp__vit_plan_free(forward), sfp__vit_plan_free(NULL);
     sfp__thread_pool_free(one), sfp__thread_pool_free(two);
-    sfp__vit_free(v);
 }
 
 static void check_refused(sfp_vit_plan *plan, const sfp_vit_pass *p, const char *message)
@@ -360,7 +353,7 @@ static void check_refused(sfp_vit_plan *plan, const sfp_vit_pass *p, const char 
 
 TEST(wrong_passes_are_refused_by_name)
 {
-    sfp_vit *v = make_vit(&small);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
     sfp_thread_pool *pool = make_pool(1);
     sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
     batch t = make_batch(&small, 2);
@@ -406,7 +399,6 @@ TEST(wrong_passes_are_refused_by_name)
     sfp__vit_weights_done(&small, &g);
     sfp__vit_plan_free(plan);
     sfp__thread_pool_free(pool);
-    sfp__vit_free(v);
 }
 
 TEST(wrong_sizes_make_no_vit)
@@ -525,7 +517,7 @@ TEST(plans_of_one_vit_run_at_the_same_time)
         for (int round = 0; round < 3; round++) {
             sfp_vit_config c = small;
             c.depth = depth;
-            sfp_vit *v = make_vit(&c); /* fresh: packing on demand happens at the same time too */
+            OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&c); /* fresh: packing on demand happens at the same time too */
             pthread_barrier_t begin;
             assert_int_equal(pthread_barrier_init(&begin, NULL, USERS), 0);
             user u[USERS];
@@ -543,7 +535,6 @@ TEST(plans_of_one_vit_run_at_the_same_time)
                     check_near("keys", u[i].t.gk[0], u[1].t.gk[0], 9 * u[1].t.piece, 1e-4);
             }
             assert_int_equal(pthread_barrier_destroy(&begin), 0);
-            sfp__vit_free(v);
         }
 }
 
@@ -574,7 +565,7 @@ TEST(operations_are_counted_exactly)
     const double back0 = 2 * (2 * 5 * 12 * 8) + 2 * 5 * 8 * 8 + 2 * (2 * 5 * 7 * 8) + 2 * (2 * 5 * 2 * 8);
     assert_true(patch + block0 + class1 == 10432); /* the sums above, by hand */
     assert_true(patch + block0 + class1 + prefix0 + back1 + back0 == 17072);
-    sfp_vit *v = make_vit(&c);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&c);
     sfp_thread_pool *pool = make_pool(2);
     sfp_vit_plan *forward = make_plan(v, pool, (sfp_vit_plan_options){0});
     sfp_vit_plan *train = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = 2});
@@ -590,5 +581,4 @@ TEST(operations_are_counted_exactly)
     }
     sfp__vit_plan_free(forward), sfp__vit_plan_free(train);
     sfp__thread_pool_free(pool);
-    sfp__vit_free(v);
 }

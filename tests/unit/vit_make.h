@@ -1,0 +1,14 @@
+/* Sizes of small vits. Golden numbers depend on them, and on the seeds that they are drawn with. */
+#ifndef SFP_TESTS_VIT_MAKE_H
+#define SFP_TESTS_VIT_MAKE_H
+
+#include "model/vit.h"
+
+/* Side and patch in pixels, width, blocks, heads, hidden width; mean and deviation of all channels; other members. */
+#define VIT(S, patch, D, blocks, H, width, mean_, std_, ...)                                                                   \
+    {                                                                                                                          \
+        .img_size = (S), .patch_size = (patch), .channels = 3, .dim = (D), .depth = (blocks), .heads = (H), .hidden = (width), \
+        .ln_eps = 1e-6f, .mean = {mean_, mean_, mean_}, .std = {std_, std_, std_}, __VA_ARGS__                                 \
+    }
+
+#endif
