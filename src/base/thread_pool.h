@@ -5,13 +5,14 @@
 #ifndef SFP_BASE_THREAD_POOL_H
 #define SFP_BASE_THREAD_POOL_H
 
-#include "base/error.h"
+#include "base/mem.h"
 
 typedef struct sfp_thread_pool sfp_thread_pool;
 
 /* threads < 1: as many as the process may run on. The caller is one of them. */
 sfp_status sfp__thread_pool_create(int threads, sfp_thread_pool **out, sfp_error *err);
 void sfp__thread_pool_free(sfp_thread_pool *p);
+DEFINE_OWNED_PTR(sfp_thread_pool, sfp__thread_pool_free)
 int sfp__thread_pool_size(const sfp_thread_pool *p);
 
 /* fn(ctx, piece, worker) for every piece in [0, pieces), each once, any order, worker in [0, threads). Returns when all

@@ -22,10 +22,24 @@ const sfp_command *sfp__command_find(const char *name)
     return NULL;
 }
 
-int sfp__command_failed(const sfp_args *args, sfp_error *err)
+sfp_status sfp__fail_quietly(sfp_error *err)
+{
+    return sfp__fail(err, SFP_EIO, "%s", "");
+}
+
+sfp_status sfp__as_usage(sfp_error *err)
+{
+    (void)snprintf(err->key, sizeof err->key, "%s", SFP_USAGE);
+    return err->status;
+}
+
+static int say_failed(const sfp_args *args, sfp_error *err)
 {
     bool value = (err->status == SFP_EINVAL || err->status == SFP_ELIMIT) && sfp__args_blame(args, err);
-    return value ? sfp__say_usage(args->command, "%s", err->message) : sfp__say_error(err);
+    bool usage = value || strcmp(err->key, SFP_USAGE) == 0;
+    if (err->status && !*err->message) /* said already */
+        return usage ? SFP_EXIT_USAGE : SFP_EXIT_FAILED;
+    return usage ? sfp__say_usage(args->command, "%s", err->message) : sfp__say_error(err);
 }
 
 /* ------------------------------------------------------------ command line */
@@ -106,7 +120,7 @@ static int unknown_command(const char *name)
 }
 
 /* "list, fetch nor describe" */
-static int unknown_verb(const sfp_command *c, const char *name)
+static sfp_status unknown_verb(const sfp_command *c, const char *name, sfp_error *err)
 {
     const char *names[16];
     char all[256] = "";
@@ -116,8 +130,8 @@ static int unknown_verb(const sfp_command *c, const char *name)
         used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i == 0 ? "" : i + 1 == n ? " nor " : ", ", names[i]);
     }
     const char *best = sfp__nearest(name, names, n);
-    return best ? sfp__say_usage(c->name, "'%s' is neither %s, did you mean '%s'?", name, all, best)
-                : sfp__say_usage(c->name, "'%s' is neither %s", name, all);
+    return best ? sfp__fail_usage(err, "'%s' is neither %s, did you mean '%s'?", name, all, best)
+                : sfp__fail_usage(err, "'%s' is neither %s", name, all);
 }
 
 /* Is the word in the list, which blanks cut? */
@@ -130,7 +144,7 @@ static bool is_listed(const char *list, const char *word)
     return false;
 }
 
-static int run_verb(const sfp_command *c, const sfp_args *a)
+static sfp_status run_verb(const sfp_command *c, const sfp_args *a, sfp_error *err)
 {
     const char *name = a->operand_count ? a->operands[0] : NULL;
     const sfp_verb *v = NULL;
@@ -138,40 +152,41 @@ static int run_verb(const sfp_command *c, const sfp_args *a)
     for (size_t i = 0; name && i < c->verb_count; i++)
         v = strcmp(c->verbs[i].name, name) == 0 ? &c->verbs[i] : v;
     if (!v)
-        return name ? unknown_verb(c, name) : c->run(a);
+        return name ? unknown_verb(c, name, err) : c->run(a, err);
     for (size_t i = 0; i < a->count; i++) {
         const char *option = a->opts[i].name;
         if (a->values[i].rank == SFP_RANK_COMMAND_LINE && strcmp(option, "json") != 0 && !is_listed(v->options, option))
-            return sfp__say_usage(c->name, "%s takes no --%s", name, option);
+            return sfp__fail_usage(err, "%s takes no --%s", name, option);
     }
     if (n > 0 && !v->needs)
-        return sfp__say_usage(c->name, "'%s' is one argument too many", a->operands[1]);
+        return sfp__fail_usage(err, "'%s' is one argument too many", a->operands[1]);
     if (n < v->min_operands || (v->max_operands != SFP_OPERANDS_ANY && n > v->max_operands))
-        return sfp__say_usage(c->name, "%s needs %s", name, v->needs);
-    return v->run(a);
+        return sfp__fail_usage(err, "%s needs %s", name, v->needs);
+    return v->run(a, err);
+}
+
+static sfp_status run_parsed(const sfp_command *c, const sfp_args *a, sfp_error *err)
+{
+    if (a->help) {
+        sfp__help_command(stdout, c);
+        return SFP_OK;
+    }
+    if (a->operand_count < c->min_operands)
+        return sfp__fail_usage(err, "needs %s", c->operands);
+    if (c->max_operands != SFP_OPERANDS_ANY && a->operand_count > c->max_operands)
+        return sfp__fail_usage(err, "'%s' is one argument too many", a->operands[c->max_operands]);
+    return c->verbs ? run_verb(c, a, err) : c->run(a, err);
 }
 
 static int run_command(const sfp_command *c, int argc, char **argv)
 {
-    sfp_args args;
+    OWNED_BY(sfp__args_done) sfp_args args = {0};
     sfp_error err = {0};
-    if (sfp__args_init(&args, c->name, c->opts, c->opt_count, &err) != SFP_OK)
+    if (sfp__args_init(&args, c->name, c->opts, c->opt_count, &err))
         return sfp__say_error(&err);
-    int code;
-    if (sfp__args_parse(&args, argc, argv, &err) != SFP_OK) {
-        code = err.status == SFP_EINVAL ? sfp__say_usage(c->name, "%s", err.message) : sfp__say_error(&err);
-    } else if (args.help) {
-        sfp__help_command(stdout, c);
-        code = SFP_EXIT_OK;
-    } else if (args.operand_count < c->min_operands) {
-        code = sfp__say_usage(c->name, "needs %s", c->operands);
-    } else if (c->max_operands != SFP_OPERANDS_ANY && args.operand_count > c->max_operands) {
-        code = sfp__say_usage(c->name, "'%s' is one argument too many", args.operands[c->max_operands]);
-    } else {
-        code = c->verbs ? run_verb(c, &args) : c->run(&args);
-    }
-    sfp__args_done(&args);
-    return code;
+    if (sfp__args_parse(&args, argc, argv, &err))
+        return err.status == SFP_EINVAL ? sfp__say_usage(c->name, "%s", err.message) : sfp__say_error(&err);
+    return run_parsed(c, &args, &err) ? say_failed(&args, &err) : SFP_EXIT_OK;
 }
 
 int sfp__command_main(int argc, char **argv)

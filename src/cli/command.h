@@ -4,7 +4,7 @@
  * command.c. Parser, --help, manual page and completion follow from the struct.
  *
  *     static const sfp_opt options[] = {SFP_ROW_JSON, SFP_ROW_THREADS};
- *     static int run(const sfp_args *args) { ... return SFP_EXIT_OK; }
+ *     static sfp_status run(const sfp_args *args, sfp_error *err) { ... return SFP_OK; }
  *     const sfp_command sfp__cmd_bench = {
  *         .name = "bench", .summary = "measure ...", .run = run, SFP_COMMAND_OPTIONS(options)};
  */
@@ -15,13 +15,23 @@
 
 enum { SFP_EXIT_OK = 0, SFP_EXIT_FAILED = 1, SFP_EXIT_USAGE = 2 };
 
+/* How a command ends: SFP_OK, exit code 0; or an error, which is said. The exit code is 2 when it is about the command line - an
+ * option's value (err->key), of which it is said who gave it, or whatever a command tells by SFP_USAGE - else 1. */
+#define SFP_USAGE "USAGE"
+#define sfp__fail_usage(err, ...) sfp__fail_key(err, SFP_USAGE, SFP_EINVAL, __VA_ARGS__)
+/* The error in *err is about the command line, whatever it is; returns its status. */
+sfp_status sfp__as_usage(sfp_error *err);
+/* All was said already, but the exit code is 1. */
+sfp_status sfp__fail_quietly(sfp_error *err);
+typedef sfp_status sfp_command_fn(const sfp_args *args, sfp_error *err);
+
 #define SFP_OPERANDS_ANY (-1)
 
 /* A word that comes first among a command's operands and has its own job. The table of options is the command's; an option that the
  * verb does not take is told and not quietly ignored. */
 typedef struct sfp_verb {
     const char *name;
-    int (*run)(const sfp_args *args); /* operands[0] is the verb */
+    sfp_command_fn *run;              /* operands[0] is the verb */
     int min_operands, max_operands;   /* after the verb */
     const char *needs;                /* said when there are fewer or more: "one data set, KIND:PATH"; NULL: it takes none */
     const char *options;              /* "tasks test": what it takes besides --json; NULL: none */
@@ -36,7 +46,7 @@ typedef struct sfp_command {
     const char *examples; /* lines; NULL: none */
     const sfp_opt *opts;
     size_t opt_count;
-    int (*run)(const sfp_args *args); /* returns an exit code; of a command with verbs: without any operand */
+    sfp_command_fn *run;              /* of a command with verbs: without any operand */
     const sfp_verb *verbs;            /* (verb_count); NULL: none */
     size_t verb_count;
 } sfp_command;
@@ -68,9 +78,6 @@ sfp_status sfp__args_parse(sfp_args *a, int argc, char **argv, sfp_error *err);
 sfp_status sfp__yaml_config(const char *path, sfp_args *args, sfp_error *err);
 
 const sfp_command *sfp__command_find(const char *name);
-/* Says err's message and returns the exit code: SFP_EXIT_USAGE when it is an option's value that is wrong - then who gave it is
- * named - else SFP_EXIT_FAILED. */
-int sfp__command_failed(const sfp_args *args, sfp_error *err);
 /* Parses argv (its [0] the program), runs; returns the exit code. */
 int sfp__command_main(int argc, char **argv);
 

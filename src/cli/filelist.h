@@ -4,21 +4,20 @@
 #ifndef SFP_CLI_FILELIST_H
 #define SFP_CLI_FILELIST_H
 
-#include "base/error.h"
+#include "base/strings.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define SFP_LIST_MAX_LINE 65536      /* bytes of a CSV line */
 #define SFP_LIST_MAX_FILES 100000000 /* entries of a list */
 #define SFP_LIST_MAX_NAMES 1000000   /* class names */
 
 typedef struct sfp_filelist {
     char *text;      /* paths and labels, each terminated */
-    size_t used, room;
+    size_t used, text_capacity;
     size_t *entries; /* (count): offset of the path in text; the label follows it, empty when there is none */
-    size_t count, entry_room;
+    size_t count, entry_capacity;
 } sfp_filelist;
 
 const char *sfp__filelist_path(const sfp_filelist *l, size_t i);
@@ -33,8 +32,7 @@ sfp_status sfp__filelist_add_path(sfp_filelist *l, const char *path, sfp_error *
  * relative to the list's folder. Blank lines and lines that begin with '#' are passed over. */
 sfp_status sfp__filelist_add_csv(sfp_filelist *l, const char *path, sfp_error *err);
 
-/* Class names, one a line. *names has *count strings; free with sfp__names_free. */
-sfp_status sfp__class_names_read(const char *path, char ***names, size_t *count, sfp_error *err);
-void sfp__names_free(char **names, size_t count);
+/* Class names, one a line; `names` is empty before. */
+sfp_status sfp__class_names_read(const char *path, sfp_strings *names, sfp_error *err);
 
 #endif

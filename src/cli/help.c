@@ -227,24 +227,25 @@ static const sfp_opt help_options[] = {
     SFP_ROW_CHOICE("completion", "bash", NULL, "Print the completion script of a shell."),
 };
 
-static int run_help(const sfp_args *args)
+static sfp_status run_help(const sfp_args *args, sfp_error *err)
 {
     bool man = sfp__args_flag(args, "man"), completion = sfp__args_choice(args, "completion") >= 0;
+    const sfp_command *c = args->operand_count ? sfp__command_find(args->operands[0]) : NULL;
     if (man + completion + args->operand_count > 1)
-        return sfp__say_usage("help", "prints one thing, expected COMMAND, --man or --completion");
-    if (man) {
-        sfp__help_man(stdout);
-    } else if (completion) {
-        sfp__help_bash(stdout);
-    } else if (args->operand_count == 1) {
-        const sfp_command *c = sfp__command_find(args->operands[0]);
-        if (!c)
-            return sfp__say_usage(NULL, "unknown command '%s'", args->operands[0]);
-        sfp__help_command(stdout, c);
-    } else {
-        sfp__help_overview(stdout);
+        return sfp__fail_usage(err, "prints one thing, expected COMMAND, --man or --completion");
+    if (args->operand_count && !c) {
+        (void)sfp__say_usage(NULL, "unknown command '%s'", args->operands[0]);
+        return sfp__fail_usage(err, "%s", "");
     }
-    return SFP_EXIT_OK;
+    if (man)
+        sfp__help_man(stdout);
+    else if (completion)
+        sfp__help_bash(stdout);
+    else if (c)
+        sfp__help_command(stdout, c);
+    else
+        sfp__help_overview(stdout);
+    return SFP_OK;
 }
 
 const sfp_command sfp__cmd_help = {

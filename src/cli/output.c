@@ -44,10 +44,8 @@ void sfp__out_row(const sfp_out *o, const char *label, const char *fmt, ...)
 
 void sfp__out_cell(const sfp_out *o, const char *text, int width)
 {
-    if (!o->text)
-        return;
-    (void)fputs("  ", stdout);
-    sfp__put_cell(stdout, text, width);
+    if (o->text)
+        sfp__put_cell(stdout, text, width);
 }
 
 void sfp__out_int(sfp_out *o, const char *key, const char *label, int64_t value)

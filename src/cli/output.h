@@ -18,7 +18,7 @@ void sfp__out_end(sfp_out *o);
 void sfp__out_printf(const sfp_out *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* "LABEL  VALUE" and the end of the line; what is in the value cannot steer a terminal. */
 void sfp__out_row(const sfp_out *o, const char *label, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* As sfp__put_cell, after two blanks. */
+/* As sfp__put_cell. */
 void sfp__out_cell(const sfp_out *o, const char *text, int width);
 
 /* A row of the text and a member of the object. */

@@ -1,6 +1,7 @@
 /* What commands read and write as text: JSON out, lists of files, class names. */
 #include "cli/filelist.h"
 #include "io/json_write.h"
+#include "io/lines.h"
 
 #include <jansson.h>
 
@@ -135,9 +136,9 @@ TEST(broken_lists_name_their_line)
 
 TEST(a_line_without_end_is_refused)
 {
-    char *line = kept_malloc(SFP_LIST_MAX_LINE + 10);
-    memset(line, 'a', SFP_LIST_MAX_LINE + 10);
-    put_bytes("list.csv", line, SFP_LIST_MAX_LINE + 10);
+    char *line = kept_malloc(SFP_LINE_MAX + 10);
+    memset(line, 'a', SFP_LINE_MAX + 10);
+    put_bytes("list.csv", line, SFP_LINE_MAX + 10);
     sfp_filelist l = {0};
     REFUSED(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT, "too long");
     sfp__filelist_done(&l);
@@ -160,15 +161,14 @@ TEST(a_large_list_keeps_every_entry)
 
 TEST(names_are_lines)
 {
-    char **names = NULL;
-    size_t count = 0;
+    sfp_strings names = {0};
     put_bytes("list.csv", "tench\r\ngreat white shark\n\nlast", 30);
-    MUST(sfp__class_names_read(in_folder("list.csv"), &names, &count, &err));
-    assert_int_equal(count, 4);
-    assert_string_equal(names[0], "tench");
-    assert_string_equal(names[2], "");
-    assert_string_equal(names[3], "last");
-    sfp__names_free(names, count);
+    MUST(sfp__class_names_read(in_folder("list.csv"), &names, &err));
+    assert_int_equal(names.count, 4);
+    assert_string_equal(names.s[0], "tench");
+    assert_string_equal(names.s[2], "");
+    assert_string_equal(names.s[3], "last");
+    sfp__strings_done(&names);
 }
 
 TEST(every_failed_allocation_of_a_list_is_told)
@@ -176,11 +176,10 @@ TEST(every_failed_allocation_of_a_list_is_told)
     put_bytes("list.csv", "a.png,1\nb.png,2\n", 16);
     const char *path = in_folder("list.csv");
     sfp_filelist l = {0};
-    char **names = NULL;
-    size_t count = 0;
+    sfp_strings names = {0};
     assert_true(FAIL_EACH_ALLOCATION(sfp__filelist_add_csv(&l, path, told), (sfp__filelist_done(&l), true)) > 0);
     assert_int_equal(l.count, 2);
     sfp__filelist_done(&l);
-    assert_true(FAIL_EACH_ALLOCATION(sfp__class_names_read(path, &names, &count, told), !names && !count) > 0);
-    sfp__names_free(names, count);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__class_names_read(path, &names, told), !names.s) > 0);
+    sfp__strings_done(&names);
 }

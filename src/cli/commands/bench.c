@@ -5,13 +5,13 @@
 
 #include "cli/command.h"
 #include "cli/commands/bench.h"
+#include "cli/output.h"
 #include "cli/ui.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "compute/kernels.h"
 #include "compute/gemm.h"
-#include "io/json_write.h"
+#include "compute/kernels.h"
 #include "learner/learner.h"
 #include "learner/settings.h"
 #include "model/vit.h"
@@ -48,33 +48,18 @@ static const sfp_opt options[] = {
 
 /* ------------------------------------------------------------- whole timestamps */
 
-enum {
-    SFP_BENCH_QUERY,
-    SFP_BENCH_SELECT,
-    SFP_BENCH_ATTUNE,
-    SFP_BENCH_FORWARD,
-    SFP_BENCH_BACKWARD,
-    SFP_BENCH_UPDATE,
-    SFP_BENCH_BUFFER,
-    SFP_BENCH_PARTS
-};
+/* A learner in the middle of a stream: the buffer is full, long ago, and its queries are known, as they are after each slot's
+ * first replay (SPEC section 17). */
+enum { PART_SELECT = 1, PART_BUFFER = 6, PARTS };
+static const char *const part_names[PARTS] = {"query", "select", "attune", "forward", "backward", "update", "buffer"};
 
-extern const char *const sfp__bench_part_names[SFP_BENCH_PARTS];
-
-typedef struct sfp_bench_timestamp {
+typedef struct timestamps {
     int rounds, coreset, replay, slots;
-    double total;                 /* of the best round */
-    double mean;                  /* over all rounds: what a method that works every few timestamps costs */
-    double part[SFP_BENCH_PARTS]; /* of the same round */
+    double total;       /* of the best round */
+    double mean;        /* over all rounds: what a method that works every few timestamps costs */
+    double part[PARTS]; /* of the same round */
     size_t rss;
-} sfp_bench_timestamp;
-
-/* With this selector and buffer method. */
-sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_thread_pool *pool, int b, int rounds, const char *select,
-                                    const char *buffer, sfp_bench_timestamp *out, sfp_error *err);
-
-const char *const sfp__bench_part_names[SFP_BENCH_PARTS] = {"query",    "select", "attune", "forward",
-                                                            "backward", "update", "buffer"};
+} timestamps;
 
 static void noise(uint8_t *to, size_t n, sfp_rng *rng)
 {
@@ -114,25 +99,52 @@ static sfp_status fill_buffer(sfp_learner *l, int dim, size_t bytes, sfp_rng *rn
     return sfp__buffer_restore(buffer, m, SEEN, err);
 }
 
-static void keep_best(const sfp_timestamp *t, sfp_bench_timestamp *out)
+static void keep_best(const sfp_timestamp *t, timestamps *out)
 {
     out->mean += (t->seconds.total - out->mean) / (out->rounds + 1);
     if (out->rounds++ > 0 && t->seconds.total >= out->total)
         return;
-    const double part[SFP_BENCH_PARTS] = {t->seconds.query,    t->seconds.select, t->seconds.attune, t->seconds.forward,
-                                          t->seconds.backward, t->seconds.update, t->seconds.buffer};
+    const double part[PARTS] = {t->seconds.query,    t->seconds.select, t->seconds.attune, t->seconds.forward,
+                                t->seconds.backward, t->seconds.update, t->seconds.buffer};
     out->total = t->seconds.total;
     memcpy(out->part, part, sizeof part);
     out->coreset = t->coreset_count;
     out->replay = t->replay_count[0];
 }
 
-sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_thread_pool *pool, int b, int rounds, const char *select,
-                                    const char *buffer, sfp_bench_timestamp *out, sfp_error *err)
+static size_t peak_rss(void)
 {
-    const sfp_vit_config *c = &vit->config;
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (size_t)u.ru_maxrss * 1024 : 0;
+}
+
+static sfp_status run_rounds(sfp_learner *l, int b, int rounds, const sfp_vit_config *c, timestamps *out, sfp_error *err)
+{
     size_t bytes = 3 * (size_t)c->img_size * (size_t)c->img_size, n = (size_t)b;
     sfp_rng rng = sfp__rng_init(7, 0);
+    OWNED uint8_t *rgb = NULL;
+    OWNED sfp_sample *samples = NULL;
+    TRY(sfp__alloc(&rgb, n, bytes, err));
+    TRY(sfp__alloc(&samples, n, sizeof *samples, err));
+    TRY(set_classes(l, err));
+    TRY(fill_buffer(l, c->dim, bytes, &rng, err));
+    for (int i = 0; i < WARM_UP + rounds; i++) {
+        sfp_timestamp t;
+        noise(rgb, n * bytes, &rng);
+        for (size_t k = 0; k < n; k++)
+            samples[k] = (sfp_sample){.rgb = rgb + k * bytes, .label = (int32_t)(k % CLASSES), .id = 1000 * (uint64_t)i + k};
+        TRY(sfp__learner_offer(l, b, samples, &t, err));
+        if (i >= WARM_UP)
+            keep_best(&t, out);
+    }
+    out->rss = peak_rss();
+    out->slots = sfp__learner_buffer(l) ? sfp__learner_options(l)->buffer.slots : 0;
+    return SFP_OK;
+}
+
+static sfp_status measure_timestamps(sfp_vit *vit, sfp_thread_pool *pool, int b, int rounds, const char *select,
+                                     const char *buffer, timestamps *out, sfp_error *err)
+{
     sfp_learner_options o = sfp__learner_options_defaults(vit);
     sfp_learner *l = NULL;
     o.fp.tasks = TASKS;
@@ -140,30 +152,9 @@ sfp_status sfp__bench_timestamp_run(sfp_vit *vit, sfp_thread_pool *pool, int b, 
     o.batch = b;
     o.select = select;
     o.buffer.method = buffer;
-    uint8_t *rgb = sfp__malloc(n * bytes);
-    sfp_sample *samples = sfp__calloc(n, sizeof *samples);
-    sfp_status s = rgb && samples ? SFP_OK : sfp__fail_nomem(err);
-    if (!s)
-        s = sfp__learner_create(vit, pool, &o, &l, err);
-    if (!s)
-        s = set_classes(l, err);
-    if (!s)
-        s = fill_buffer(l, c->dim, bytes, &rng, err);
-    for (int i = 0; !s && i < WARM_UP + rounds; i++) {
-        sfp_timestamp t;
-        noise(rgb, n * bytes, &rng);
-        for (size_t k = 0; k < n; k++)
-            samples[k] = (sfp_sample){.rgb = rgb + k * bytes, .label = (int32_t)(k % CLASSES), .id = 1000 * (uint64_t)i + k};
-        s = sfp__learner_offer(l, b, samples, &t, err);
-        if (!s && i >= WARM_UP)
-            keep_best(&t, out);
-    }
-    struct rusage u;
-    out->rss = getrusage(RUSAGE_SELF, &u) == 0 ? (size_t)u.ru_maxrss * 1024 : 0;
-    out->slots = l && sfp__learner_buffer(l) ? o.buffer.slots : 0;
-    sfp_learner_free(l);
-    sfp__free(samples);
-    sfp__free(rgb);
+    TRY(sfp__learner_create(vit, pool, &o, &l, err));
+    sfp_status s = run_rounds(l, b, rounds, &vit->config, out, err);
+    sfp__learner_free(l);
     return s;
 }
 
@@ -175,12 +166,13 @@ typedef struct bench {
     sfp_thread_pool *pool;
     sfp_vit *vit;
     sfp_vit_plan *forward, *backward;
+    void *block;
     float *x, *feature, *head; /* (b,3,S,S) (b,D) (CLASSES,D) */
     float *prefix, *grad;      /* (PREFIX_LAYERS, 2, b, PREFIX_ROWS, D) */
     sfp_vit_pass query, train;
     sfp_vit_prompt prompts[SFP_VIT_MAX_DEPTH];
     sfp_bench_gemm *gemm;
-    sfp_bench_timestamp stamp; /* rounds 0: not measured */
+    timestamps stamp; /* rounds 0: not measured */
     double forward_seconds, train_seconds, forward_flops, train_flops;
     size_t rss;
 } bench;
@@ -209,21 +201,11 @@ static void loss(void *ctx, int first, int n, const float *feature, float *grad)
     }
 }
 
-static sfp_status normal(float **out, size_t n, uint64_t stream, sfp_error *err)
+static void normal(float *out, size_t n, uint64_t stream)
 {
-    *out = sfp__malloc(n * sizeof **out);
-    if (!*out)
-        return sfp__fail_nomem(err);
     sfp_rng rng = sfp__rng_init(1, stream);
     for (size_t i = 0; i < n; i++)
-        (*out)[i] = (float)sfp__rng_normal(&rng);
-    return SFP_OK;
-}
-
-static size_t peak_rss(void)
-{
-    struct rusage u;
-    return getrusage(RUSAGE_SELF, &u) == 0 ? (size_t)u.ru_maxrss * 1024 : 0;
+        out[i] = (float)sfp__rng_normal(&rng);
 }
 
 static sfp_status prepare(bench *t, sfp_error *err)
@@ -239,22 +221,20 @@ static sfp_status prepare(bench *t, sfp_error *err)
                         .ln_eps = 1e-6f,
                         .std = {1, 1, 1}};
     size_t b = (size_t)t->b, D = (size_t)t->dim, piece = b * PREFIX_ROWS * D;
-    sfp_status s = sfp__vit_random(&c, 0, 0.02f, &t->vit, err);
-    if (!s)
-        s = normal(&t->x, b * 3 * S * S, 1, err);
-    if (!s)
-        s = normal(&t->head, CLASSES * D, 2, err);
-    if (!s)
-        s = normal(&t->prefix, 2 * PREFIX_LAYERS * piece, 3, err);
-    if (!s && (!(t->grad = sfp__malloc(2 * PREFIX_LAYERS * piece * sizeof(float))) ||
-               !(t->feature = sfp__malloc(b * D * sizeof(float)))))
-        s = sfp__fail_nomem(err);
+    const sfp_want list[] = {{&t->x, b * 3 * S * S, sizeof(float)},
+                             {&t->head, CLASSES * D, sizeof(float)},
+                             {&t->prefix, 2 * PREFIX_LAYERS * piece, sizeof(float)},
+                             {&t->grad, 2 * PREFIX_LAYERS * piece, sizeof(float)},
+                             {&t->feature, b * D, sizeof(float)}};
     const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD},
                                prompted = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = PREFIX_ROWS};
-    if (!s)
-        s = sfp__vit_plan_create(t->vit, t->pool, &plain, &t->forward, err);
-    if (!s)
-        s = sfp__vit_plan_create(t->vit, t->pool, &prompted, &t->backward, err);
+    TRY(sfp__vit_random(&c, 0, 0.02f, &t->vit, err));
+    TRY(sfp__block(&t->block, SFP_LIST(list), err));
+    normal(t->x, b * 3 * S * S, 1);
+    normal(t->head, CLASSES * D, 2);
+    normal(t->prefix, 2 * PREFIX_LAYERS * piece, 3);
+    TRY(sfp__vit_plan_create(t->vit, t->pool, &plain, &t->forward, err));
+    TRY(sfp__vit_plan_create(t->vit, t->pool, &prompted, &t->backward, err));
     t->query = (sfp_vit_pass){.b = t->b, .x = t->x, .feature = t->feature};
     t->train = (sfp_vit_pass){.b = t->b, .x = t->x, .prompts = t->prompts, .head = loss, .head_ctx = t};
     for (size_t l = 0; l < PREFIX_LAYERS; l++) {
@@ -264,7 +244,7 @@ static sfp_status prepare(bench *t, sfp_error *err)
                                          .grad_k = t->grad + 2 * l * piece,
                                          .grad_v = t->grad + (2 * l + 1) * piece};
     }
-    return s;
+    return SFP_OK;
 }
 
 static sfp_status timed(sfp_vit_plan *plan, const sfp_vit_pass *pass, double *best, double *flops, sfp_error *err)
@@ -281,117 +261,123 @@ static sfp_status timed(sfp_vit_plan *plan, const sfp_vit_pass *pass, double *be
 static sfp_status measure(bench *t, bool passes_only, sfp_error *err)
 {
     double unused = 0;
-    sfp_status s = timed(t->forward, &t->query, &unused, &t->forward_flops, err); /* warm-up */
-    if (!s)
-        s = timed(t->backward, &t->train, &unused, &t->train_flops, err);
+    TRY(timed(t->forward, &t->query, &unused, &t->forward_flops, err)); /* warm-up */
+    TRY(timed(t->backward, &t->train, &unused, &t->train_flops, err));
     t->rss = peak_rss(); /* before the plain products' own buffers */
-    if (!s && !passes_only)
-        s = sfp__bench_gemm_create(t->b * t->vit->tokens, t->dim, 4 * t->dim, t->pool, &t->gemm, err);
-    for (int i = 0; !s && i < t->rounds; i++) {
+    if (!passes_only)
+        TRY(sfp__bench_gemm_create(t->b * t->vit->tokens, t->dim, 4 * t->dim, t->pool, &t->gemm, err));
+    for (int i = 0; i < t->rounds; i++) {
         if (t->gemm)
             sfp__bench_gemm_round(t->gemm);
-        s = timed(t->forward, &t->query, &t->forward_seconds, &t->forward_flops, err);
-        if (!s)
-            s = timed(t->backward, &t->train, &t->train_seconds, &t->train_flops, err);
+        TRY(timed(t->forward, &t->query, &t->forward_seconds, &t->forward_flops, err));
+        TRY(timed(t->backward, &t->train, &t->train_seconds, &t->train_flops, err));
     }
-    return s;
+    return SFP_OK;
 }
 
-static void print_json(const bench *t, const char *size)
+static void put_rate(sfp_out *o, const char *label, const char *key, double rate, double seconds, double best)
 {
-    sfp_json j;
-    sfp__json_begin(&j, stdout);
-    sfp__json_string(&j, "size", size);
-    sfp__json_int(&j, "batch", t->b);
-    sfp__json_int(&j, "threads", sfp__thread_pool_size(t->pool));
-    sfp__json_string(&j, "cpu", sfp__cpu_name());
-    sfp__json_string(&j, "kernels", sfp__kernels()->isa);
-    sfp__json_string(&j, "gemm_backend", sfp__gemm_backend());
-    double forward = t->forward_flops / t->forward_seconds * 1e-9, train = t->train_flops / t->train_seconds * 1e-9;
-    if (t->gemm) {
-        const char *name = "";
-        double best = sfp__bench_gemm_best(t->gemm, &name);
-        sfp__json_real(&j, "gemm_gflops", best);
-        sfp__json_string(&j, "gemm_best", name);
-        sfp__json_object(&j, "gemm_all");
-        for (int i = 0; i < sfp__bench_gemm_contenders(t->gemm); i++)
-            sfp__json_real(&j, sfp__bench_gemm_name(t->gemm, i), sfp__bench_gemm_rate(t->gemm, i));
-        sfp__json_end(&j);
-        sfp__json_real(&j, "forward_over_gemm", forward / best);
-        sfp__json_real(&j, "backward_over_gemm", train / best);
+    char name[40];
+    sfp__out_printf(o, "%-34s %8.1f GFLOP/s %8.3f s", label, rate, seconds);
+    if (best > 0) {
+        (void)snprintf(name, sizeof name, "%s_over_gemm", key);
+        sfp__json_real(&o->json, name, rate / best);
+        sfp__out_printf(o, "  %5.2f of the best product", rate / best);
     }
-    if (t->forward_seconds > 0) {
-        sfp__json_real(&j, "forward_gflops", forward);
-        sfp__json_real(&j, "backward_gflops", train);
-        sfp__json_real(&j, "forward_seconds", t->forward_seconds);
-        sfp__json_real(&j, "backward_seconds", t->train_seconds);
-        sfp__json_int(&j, "peak_rss_bytes", (int64_t)t->rss);
-    }
-    if (t->stamp.rounds) {
-        sfp__json_string(&j, "select", t->select);
-        sfp__json_string(&j, "buffer", t->buffer);
-        sfp__json_real(&j, "timestamp_seconds", t->stamp.total);
-        sfp__json_real(&j, "timestamp_mean_seconds", t->stamp.mean);
-        sfp__json_object(&j, "timestamp_parts");
-        for (int i = 0; i < SFP_BENCH_PARTS; i++)
-            sfp__json_real(&j, sfp__bench_part_names[i], t->stamp.part[i]);
-        sfp__json_end(&j);
-        sfp__json_real(&j, "select_and_buffer_share",
-                       (t->stamp.part[SFP_BENCH_SELECT] + t->stamp.part[SFP_BENCH_BUFFER]) / t->stamp.total);
-        sfp__json_real(&j, "samples_per_second", t->b / t->stamp.total);
-        sfp__json_int(&j, "peak_rss_bytes_learner", (int64_t)t->stamp.rss);
-    }
-    sfp__json_end_all(&j);
+    sfp__out_printf(o, "\n");
 }
 
-static void print_text(const bench *t, const char *size)
+static void put_passes(sfp_out *o, const bench *t)
 {
     double forward = t->forward_flops / t->forward_seconds * 1e-9, train = t->train_flops / t->train_seconds * 1e-9, best = 0;
     const char *name = "";
-    printf("ViT-%s/16, batch %d, %d thread%s, %s kernels, %s\n%s\n\n", size, t->b, sfp__thread_pool_size(t->pool),
-           sfp__thread_pool_size(t->pool) == 1 ? "" : "s", sfp__kernels()->isa, sfp__gemm_backend(), sfp__cpu_name());
     if (t->gemm) {
         best = sfp__bench_gemm_best(t->gemm, &name);
-        for (int i = 0; i < sfp__bench_gemm_contenders(t->gemm); i++)
-            printf("%-34s %8.1f GFLOP/s\n", sfp__bench_gemm_name(t->gemm, i), sfp__bench_gemm_rate(t->gemm, i));
-        printf("\n");
+        sfp__json_real(&o->json, "gemm_gflops", best);
+        sfp__json_string(&o->json, "gemm_best", name);
+        sfp__json_object(&o->json, "gemm_all");
+        for (int i = 0; i < sfp__bench_gemm_contenders(t->gemm); i++) {
+            double rate = sfp__bench_gemm_rate(t->gemm, i);
+            sfp__json_real(&o->json, sfp__bench_gemm_name(t->gemm, i), rate);
+            sfp__out_printf(o, "%-34s %8.1f GFLOP/s\n", sfp__bench_gemm_name(t->gemm, i), rate);
+        }
+        sfp__json_end(&o->json);
+        sfp__out_printf(o, "\n");
     }
-    if (t->forward_seconds > 0) {
-        printf("%-34s %8.1f GFLOP/s %8.3f s", "forward", forward, t->forward_seconds);
-        if (t->gemm)
-            printf("  %5.2f of the best product", forward / best);
-        printf("\n%-34s %8.1f GFLOP/s %8.3f s", "forward + prefix backward", train, t->train_seconds);
-        if (t->gemm)
-            printf("  %5.2f of the best product", train / best);
-        printf("\n%-34s %8.2f GB\n\n", "peak memory of these", (double)t->rss * 1e-9);
-    }
-    if (!t->stamp.rounds)
+    if (!(t->forward_seconds > 0))
         return;
-    printf("One timestamp: batch %d, select %s, coreset %d, buffer %s of %d, replay %d\n", t->b, t->select, t->stamp.coreset,
-           t->buffer, t->stamp.slots, t->stamp.replay);
-    for (int i = 0; i < SFP_BENCH_PARTS; i++)
-        printf("  %-32s %8.4f s  %5.1f %%\n", sfp__bench_part_names[i], t->stamp.part[i],
-               100 * t->stamp.part[i] / t->stamp.total);
-    printf("  %-32s %8.4f s  %8.2f samples/s, peak memory %.2f GB\n", "all", t->stamp.total, t->b / t->stamp.total,
-           (double)t->stamp.rss * 1e-9);
+    put_rate(o, "forward", "forward", forward, t->forward_seconds, best);
+    put_rate(o, "forward + prefix backward", "backward", train, t->train_seconds, best);
+    sfp__out_printf(o, "%-34s %8.2f GB\n\n", "peak memory of these", (double)t->rss * 1e-9);
+    sfp__json_real(&o->json, "forward_gflops", forward);
+    sfp__json_real(&o->json, "backward_gflops", train);
+    sfp__json_real(&o->json, "forward_seconds", t->forward_seconds);
+    sfp__json_real(&o->json, "backward_seconds", t->train_seconds);
+    sfp__json_uint(&o->json, "peak_rss_bytes", t->rss);
+}
+
+static void put_timestamp(sfp_out *o, const bench *t)
+{
+    const timestamps *s = &t->stamp;
+    sfp__json_string(&o->json, "select", t->select);
+    sfp__json_string(&o->json, "buffer", t->buffer);
+    sfp__json_real(&o->json, "timestamp_seconds", s->total);
+    sfp__json_real(&o->json, "timestamp_mean_seconds", s->mean);
+    sfp__out_printf(o, "One timestamp: batch %d, select %s, coreset %d, buffer %s of %d, replay %d\n", t->b, t->select,
+                    s->coreset, t->buffer, s->slots, s->replay);
+    sfp__json_object(&o->json, "timestamp_parts");
+    for (int i = 0; i < PARTS; i++) {
+        sfp__json_real(&o->json, part_names[i], s->part[i]);
+        sfp__out_printf(o, "  %-32s %8.4f s  %5.1f %%\n", part_names[i], s->part[i], 100 * s->part[i] / s->total);
+    }
+    sfp__json_end(&o->json);
+    sfp__json_real(&o->json, "select_and_buffer_share", (s->part[PART_SELECT] + s->part[PART_BUFFER]) / s->total);
+    sfp__json_real(&o->json, "samples_per_second", t->b / s->total);
+    sfp__json_uint(&o->json, "peak_rss_bytes_learner", s->rss);
+    sfp__out_printf(o, "  %-32s %8.4f s  %8.2f samples/s, peak memory %.2f GB\n", "all", s->total, t->b / s->total,
+                    (double)s->rss * 1e-9);
+}
+
+static void print(const bench *t, const char *size, const char *name, bool json)
+{
+    int threads = sfp__thread_pool_size(t->pool);
+    sfp_out o;
+    sfp__out_begin(&o, json, 0);
+    sfp__json_string(&o.json, "size", size);
+    sfp__json_int(&o.json, "batch", t->b);
+    sfp__json_int(&o.json, "threads", threads);
+    sfp__json_string(&o.json, "cpu", sfp__cpu_name());
+    sfp__json_string(&o.json, "kernels", sfp__kernels()->isa);
+    sfp__json_string(&o.json, "gemm_backend", sfp__gemm_backend());
+    sfp__out_printf(&o, "ViT-%s/16, batch %d, %d thread%s, %s kernels, %s\n%s\n\n", name, t->b, threads, threads == 1 ? "" : "s",
+                    sfp__kernels()->isa, sfp__gemm_backend(), sfp__cpu_name());
+    put_passes(&o, t);
+    if (t->stamp.rounds)
+        put_timestamp(&o, t);
+    sfp__out_end(&o);
 }
 
 static const sfp_idle idle[] = {{"select buffer", "passes-only=on", "passes-only", "it is of the timestamps"}};
 
-static sfp_status check_options(const sfp_args *args, sfp_error *err)
+static void bench_done(bench *t)
 {
-    if (sfp__args_flag(args, "passes-only") && sfp__args_flag(args, "timestamp-only"))
-        return sfp__fail(err, SFP_EINVAL, "--passes-only and --timestamp-only leave nothing to measure");
-    return sfp__args_check_idle(args, SFP_LIST(idle), 0, NULL, err);
+    sfp__bench_gemm_free(t->gemm);
+    sfp__vit_plan_free(t->backward);
+    sfp__vit_plan_free(t->forward);
+    sfp__vit_free(t->vit);
+    sfp__thread_pool_free(t->pool);
+    sfp__free(t->block);
 }
 
-static int run(const sfp_args *args)
+static sfp_status run(const sfp_args *args, sfp_error *err)
 {
     static const struct {
         const char *name;
         int dim, depth, heads;
     } sizes[] = {{"Ti", 192, 12, 3}, {"S", 384, 12, 6}, {"B", 768, 12, 12}};
     int size = sfp__args_choice(args, "size");
+    bool passes_only = sfp__args_flag(args, "passes-only"), timestamp_only = sfp__args_flag(args, "timestamp-only");
+    OWNED_BY(bench_done)
     bench t = {.select = sfp__args_text(args, "select"),
                .buffer = sfp__args_text(args, "buffer"),
                .b = (int)sfp__args_int(args, "batch"),
@@ -399,31 +385,17 @@ static int run(const sfp_args *args)
                .depth = sizes[size].depth,
                .heads = sizes[size].heads,
                .rounds = (int)sfp__args_int(args, "rounds")};
-    sfp_error err = {0};
-    if (check_options(args, &err))
-        return sfp__say_usage("bench", "%s", err.message);
-    sfp_status s = sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &t.pool, &err);
-    if (!s)
-        s = prepare(&t, &err);
-    if (!s && !sfp__args_flag(args, "timestamp-only"))
-        s = measure(&t, sfp__args_flag(args, "passes-only"), &err);
-    if (!s && !sfp__args_flag(args, "passes-only"))
-        s = sfp__bench_timestamp_run(t.vit, t.pool, t.b, t.rounds, t.select, t.buffer, &t.stamp, &err);
-    if (!s && sfp__args_flag(args, "json"))
-        print_json(&t, sfp__args_text(args, "size"));
-    else if (!s)
-        print_text(&t, sizes[size].name);
-    sfp__bench_gemm_free(t.gemm);
-    sfp__vit_plan_free(t.backward);
-    sfp__vit_plan_free(t.forward);
-    sfp__vit_free(t.vit);
-    sfp__thread_pool_free(t.pool);
-    sfp__free(t.x);
-    sfp__free(t.head);
-    sfp__free(t.prefix);
-    sfp__free(t.grad);
-    sfp__free(t.feature);
-    return s ? sfp__say_error(&err) : SFP_EXIT_OK;
+    if (passes_only && timestamp_only)
+        return sfp__fail_usage(err, "--passes-only and --timestamp-only leave nothing to measure");
+    TRY(sfp__args_check_idle(args, SFP_LIST(idle), 0, NULL, err));
+    TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &t.pool, err));
+    TRY(prepare(&t, err));
+    if (!timestamp_only)
+        TRY(measure(&t, passes_only, err));
+    if (!passes_only)
+        TRY(measure_timestamps(t.vit, t.pool, t.b, t.rounds, t.select, t.buffer, &t.stamp, err));
+    print(&t, sfp__args_text(args, "size"), sizes[size].name, sfp__args_flag(args, "json"));
+    return SFP_OK;
 }
 
 const sfp_command sfp__cmd_bench = {

@@ -63,57 +63,52 @@ static sfp_status add_packed(sfp_bench_gemm *g, int rows, sfp_error *err)
     contender *c = &g->list[g->contenders++];
     (void)snprintf(c->name, sizeof c->name, "%s packed, %d rows a call", sfp__gemm_backend(), rows);
     c->rows = rows;
-    sfp_status s = SFP_OK;
-    for (int i = 0; !s && i < SHAPES; i++) {
-        s = sfp__gemm_op_create(g->packed[i], rows, sfp__thread_pool_size(g->pool), &c->op[i], err);
-        if (!s && g->m % rows)
-            s = sfp__gemm_op_create(g->packed[i], g->m % rows, sfp__thread_pool_size(g->pool), &c->tail[i], err);
+    for (int i = 0; i < SHAPES; i++) {
+        TRY(sfp__gemm_op_create(g->packed[i], rows, sfp__thread_pool_size(g->pool), &c->op[i], err));
+        if (g->m % rows)
+            TRY(sfp__gemm_op_create(g->packed[i], g->m % rows, sfp__thread_pool_size(g->pool), &c->tail[i], err));
     }
-    return s;
+    return SFP_OK;
+}
+
+static sfp_status fill(sfp_bench_gemm *g, int dim, int hidden, sfp_error *err)
+{
+    const int n[SHAPES] = {3 * dim, dim, hidden, dim}, k[SHAPES] = {dim, dim, dim, hidden};
+    int threads = sfp__thread_pool_size(g->pool), m = g->m;
+    size_t floats = (size_t)m * (size_t)(hidden > 3 * dim ? hidden : 3 * dim);
+    TRY(sfp__alloc(&g->x, floats, sizeof *g->x, err));
+    TRY(sfp__alloc(&g->y, floats, sizeof *g->y, err));
+    for (size_t i = 0; i < floats; i++)
+        g->x[i] = (float)(i % 17) / 17.0f - 0.4f;
+    for (int i = 0; i < SHAPES; i++) {
+        size_t count = (size_t)n[i] * (size_t)k[i];
+        g->n[i] = n[i];
+        g->k[i] = k[i];
+        TRY(sfp__alloc(&g->w[i], count, sizeof(float), err));
+        for (size_t j = 0; j < count; j++)
+            g->w[i][j] = (float)(j % 13) / 130.0f - 0.05f;
+        const sfp_gemm_weight_desc d = {.n = n[i], .k = k[i], .w = g->w[i]};
+        TRY(sfp__gemm_weight_create(&d, &g->packed[i], err));
+    }
+    TRY(add_packed(g, (m + threads - 1) / threads, err));
+    if (SMALL_ROWS < m)
+        TRY(add_packed(g, SMALL_ROWS, err));
+    load_blas(g);
+    return SFP_OK;
 }
 
 sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp_thread_pool *pool, sfp_bench_gemm **out, sfp_error *err)
 {
-    sfp_bench_gemm *g = sfp__calloc(1, sizeof *g);
-    if (!g)
-        return sfp__fail_nomem(err);
-    const int n[SHAPES] = {3 * dim, dim, hidden, dim}, k[SHAPES] = {dim, dim, dim, hidden};
-    int widest = hidden > 3 * dim ? hidden : 3 * dim;
-    size_t floats = (size_t)m * (size_t)widest;
-    sfp_status s = SFP_OK;
+    sfp_bench_gemm *g = NULL;
+    TRY(sfp__alloc(&g, 1, sizeof *g, err));
     g->m = m;
     g->pool = pool;
-    g->x = sfp__malloc(floats * sizeof *g->x);
-    g->y = sfp__malloc(floats * sizeof *g->y);
-    if (!g->x || !g->y)
-        s = sfp__fail_nomem(err);
-    for (size_t i = 0; !s && i < floats; i++)
-        g->x[i] = (float)(i % 17) / 17.0f - 0.4f;
-    for (int i = 0; !s && i < SHAPES; i++) {
-        size_t count = (size_t)n[i] * (size_t)k[i];
-        g->n[i] = n[i];
-        g->k[i] = k[i];
-        if (!(g->w[i] = sfp__malloc(count * sizeof(float)))) {
-            s = sfp__fail_nomem(err);
-            break;
-        }
-        for (size_t j = 0; j < count; j++)
-            g->w[i][j] = (float)(j % 13) / 130.0f - 0.05f;
-        sfp_gemm_weight_desc d = {.n = n[i], .k = k[i], .w = g->w[i]};
-        s = sfp__gemm_weight_create(&d, &g->packed[i], err);
-    }
-    int threads = sfp__thread_pool_size(pool);
-    if (!s)
-        s = add_packed(g, (m + threads - 1) / threads, err);
-    if (!s && SMALL_ROWS < m)
-        s = add_packed(g, SMALL_ROWS, err);
-    if (s) {
+    sfp_status s = fill(g, dim, hidden, err);
+    if (s)
         sfp__bench_gemm_free(g);
-        return s;
-    }
-    load_blas(g);
-    *out = g;
-    return SFP_OK;
+    else
+        *out = g;
+    return s;
 }
 
 void sfp__bench_gemm_free(sfp_bench_gemm *g)

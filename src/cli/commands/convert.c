@@ -3,8 +3,7 @@
  * What is written is what was loaded: names, joined q, k, v, resized positions and the config are settled once, so that the file
  * needs nothing beside it and opens without a copy. */
 #include "cli/command.h"
-#include "cli/ui.h"
-#include "io/json_write.h"
+#include "cli/output.h"
 
 #include "model/vit.h"
 
@@ -27,41 +26,31 @@ static bool names_other_format(const char *to)
     return false;
 }
 
-static int run(const sfp_args *args)
+static sfp_status run(const sfp_args *args, sfp_error *err)
 {
     static const sfp_dtype types[] = {SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_BF16};
     const char *from = args->operands[0], *to = args->operands[1], *name = strrchr(from, '/');
     sfp_dtype dtype = types[sfp__args_choice(args, "dtype")];
-    sfp_vit_options o = {.img_size = (int)sfp__args_int(args, "img-size")};
-    sfp_vit *v = NULL;
-    sfp_error err = {0};
+    const sfp_vit_options opt = {.img_size = (int)sfp__args_int(args, "img-size")};
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    sfp_out o;
     if (names_other_format(to))
-        return sfp__say_usage("convert", "'%s' is to be written, and convert writes safetensors; expected NAME.safetensors", to);
-    sfp_status s = sfp__vit_load(from, &o, &v, &err);
-    if (!s) {
-        const sfp_meta meta[] = {{"format", "pt"}, {"source", name ? name + 1 : from}, {"recognised", v->recognised}};
-        s = sfp__vit_save(&v->config, &v->weights, dtype, meta, sizeof meta / sizeof *meta, to, &err);
-    }
-    if (!s && sfp__args_flag(args, "json")) {
-        sfp_json j;
-        sfp__json_begin(&j, stdout);
-        sfp__json_string(&j, "from", from);
-        sfp__json_string(&j, "to", to);
-        sfp__json_string(&j, "dtype", sfp__dtype_name(dtype));
-        sfp__json_string(&j, "recognised", v->recognised);
-        sfp__json_string(&j, "ignored", v->ignored);
-        sfp__json_int(&j, "parameters", (int64_t)sfp__vit_parameters(v));
-        sfp__json_end_all(&j);
-    } else if (!s) {
-        (void)printf("read     %s\n", v->recognised);
-        if (v->ignored[0])
-            (void)printf("ignored  %s\n", v->ignored);
-        (void)printf("wrote    ");
-        sfp__put_text(stdout, to, 0);
-        (void)printf(", %zu parameters as %s\n", sfp__vit_parameters(v), sfp__dtype_name(dtype));
-    }
-    sfp__vit_free(v);
-    return s ? sfp__command_failed(args, &err) : SFP_EXIT_OK;
+        return sfp__fail_usage(err, "'%s' is to be written, and convert writes safetensors; expected NAME.safetensors", to);
+    TRY(sfp__vit_load(from, &opt, &v, err));
+    const sfp_meta meta[] = {{"format", "pt"}, {"source", name ? name + 1 : from}, {"recognised", v->recognised}};
+    TRY(sfp__vit_save(&v->config, &v->weights, dtype, meta, sizeof meta / sizeof *meta, to, err));
+    sfp__out_begin(&o, sfp__args_flag(args, "json"), 8);
+    sfp__json_string(&o.json, "from", from);
+    sfp__json_string(&o.json, "to", to);
+    sfp__json_string(&o.json, "dtype", sfp__dtype_name(dtype));
+    sfp__out_string(&o, "recognised", "read", v->recognised);
+    sfp__json_string(&o.json, "ignored", v->ignored);
+    if (v->ignored[0])
+        sfp__out_row(&o, "ignored", "%s", v->ignored);
+    sfp__json_int(&o.json, "parameters", (int64_t)sfp__vit_parameters(v));
+    sfp__out_row(&o, "wrote", "%s, %zu parameters as %s", to, sfp__vit_parameters(v), sfp__dtype_name(dtype));
+    sfp__out_end(&o);
+    return SFP_OK;
 }
 
 const sfp_command sfp__cmd_convert = {

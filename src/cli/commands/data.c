@@ -2,7 +2,6 @@
 #include "cli/commands/data.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/ui.h"
 
 #include "stream/source.h"
 
@@ -20,10 +19,11 @@ static const sfp_opt options[] = {
     SFP_ROW_JSON,
 };
 
-static int list(const sfp_args *args)
+static sfp_status list(const sfp_args *args, sfp_error *err)
 {
     sfp_out o;
     sfp_json *j = &o.json;
+    (void)err;
     sfp__out_begin(&o, sfp__args_flag(args, "json"), 0);
     sfp__out_printf(&o, "kinds of sources, for --data KIND:PATH\n");
     sfp__json_array(j, "kinds");
@@ -51,16 +51,16 @@ static int list(const sfp_args *args)
         sfp__json_end(j);
     }
     sfp__out_end(&o);
-    return SFP_EXIT_OK;
+    return SFP_OK;
 }
 
 /* Without a verb, options are those of list: none. */
-static int run(const sfp_args *args)
+static sfp_status run(const sfp_args *args, sfp_error *err)
 {
     for (size_t i = 0; i < args->count; i++)
         if (args->values[i].rank == SFP_RANK_COMMAND_LINE && strcmp(args->opts[i].name, "json") != 0)
-            return sfp__say_usage("data", "list takes no --%s", args->opts[i].name);
-    return list(args);
+            return sfp__fail_usage(err, "list takes no --%s", args->opts[i].name);
+    return list(args, err);
 }
 
 static const sfp_verb verbs[] = {

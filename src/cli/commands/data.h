@@ -2,7 +2,7 @@
 #ifndef SFP_CLI_DATA_H
 #define SFP_CLI_DATA_H
 
-#include "base/settings.h"
+#include "cli/command.h"
 #include "stream/source.h"
 
 /* A data set that a registry has. */
@@ -19,8 +19,6 @@ extern const sfp_data_set sfp__data_sets[]; /* ends with a NULL name */
 /* Is it there? dir NULL: where it usually is. */
 bool sfp__data_set_there(const sfp_data_set *d, const char *dir);
 
-/* Verbs: exit codes. */
-int sfp__data_fetch(const sfp_args *args);
-int sfp__data_describe(const sfp_args *args);
+sfp_command_fn sfp__data_fetch, sfp__data_describe;
 
 #endif

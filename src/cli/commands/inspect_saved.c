@@ -109,163 +109,123 @@ void sfp__inspect_saved_done(sfp_inspect_saved *s)
     *s = (sfp_inspect_saved){0};
 }
 
-/* ----------------------------------------------------------------------- text */
+/* --------------------------------------------------------------------- output */
 
-/* " WORD VALUE", where the file tells it. */
-static void put_setting(const sfp_inspect_saved *s, const char *before, const char *name)
-{
-    const char *value = setting(s, name);
-    if (!value)
-        return;
-    (void)printf("%s%s ", before, name);
-    sfp__put_text(stdout, value, 0);
-}
-
-static void put_backbone(const sfp_inspect_saved *s)
-{
-    const char *file = sfp__tensor_file_meta(s->st, "backbone-file"), *sizes = sfp__tensor_file_meta(s->st, "backbone-sizes");
-    if (!file)
-        return;
-    (void)printf("learned on    ");
-    sfp__put_text(stdout, file, 0);
-    if (sizes) {
-        (void)printf(" (");
-        sfp__put_text(stdout, sizes, 0);
-        (void)printf(")");
-    }
-    (void)printf("\n");
-}
-
-static void put_pool(const sfp_inspect_saved *s)
-{
-    int64_t open;
-    if (!s->has_pool)
-        return;
-    (void)printf("fingerprints  pool %lld", (long long)s->pool.pool);
-    if (number(s, "open", &open))
-        (void)printf(" (%lld open)", (long long)open);
-    (void)printf(", prompt-length %lld, prompt-layers %d-%d, width %lld", (long long)s->pool.length, s->pool.first_layer,
-                 s->pool.last_layer, (long long)s->pool.width);
-    put_setting(s, ", ", "pool-kind");
-    put_setting(s, ", ", "attune");
-    (void)printf("\n");
-}
-
-static void put_tasks(const sfp_inspect_saved *s)
-{
-    const char *tasks = setting(s, "tasks");
-    int64_t task;
-    if (!tasks)
-        return;
-    (void)printf("tasks         ");
-    sfp__put_text(stdout, tasks, 0);
-    if (!is(tasks, "free") && number(s, "task", &task) && task < INT64_MAX)
-        (void)printf(", at task %lld", (long long)task + 1);
-    (void)printf("\n");
-}
-
-static void put_classes(const sfp_inspect_saved *s)
-{
-    if (s->classes < 0)
-        return;
-    (void)printf("classes       %lld", (long long)s->classes);
-    if (s->seen >= 0)
-        (void)printf(", %lld seen", (long long)s->seen);
-    for (int i = 0; i < s->names.count && i < NAMES_SHOWN; i++) {
-        (void)printf(i ? "; " : ": ");
-        sfp__put_text(stdout, s->names.name[i] ? s->names.name[i] : "-", 0);
-    }
-    if (s->names.count > NAMES_SHOWN)
-        (void)printf("; and %d more", s->names.count - NAMES_SHOWN);
-    (void)printf("\n");
-}
-
-static void put_count(const sfp_inspect_saved *s, const char *label, const char *key)
-{
-    int64_t n;
-    if (number(s, key, &n))
-        (void)printf("%-13s %lld\n", label, (long long)n);
-}
-
-void sfp__inspect_saved_text(const sfp_inspect_saved *s)
-{
-    (void)printf("recognised    %s\n", s->what);
-    if (s->damaged)
-        (void)printf("damaged       its checksum is not that of what it holds\n");
-    put_backbone(s);
-    put_pool(s);
-    put_tasks(s);
-    if (!s->method && setting(s, "head")) {
-        (void)printf("head          ");
-        sfp__put_text(stdout, setting(s, "head"), 0);
-        (void)printf("\n");
-    }
-    put_classes(s);
-    if (s->slots >= 0)
-        (void)printf("buffer        %lld samples\n", (long long)s->slots);
-    put_count(s, "timestamps", "timestamps");
-    put_count(s, "steps", "step");
-}
-
-/* ----------------------------------------------------------------------- json */
-
-static void json_setting(sfp_json *j, const sfp_inspect_saved *s, const char *key, const char *name)
+/* Where the file tells it. */
+static void put_setting(sfp_out *o, const sfp_inspect_saved *s, const char *key, const char *name)
 {
     if (setting(s, name))
-        sfp__json_string(j, key, setting(s, name));
+        sfp__json_string(&o->json, key, setting(s, name));
 }
 
-static void json_count(sfp_json *j, const sfp_inspect_saved *s, const char *key)
+static const char *shown(const sfp_inspect_saved *s, const char *name, char *buf, size_t size)
+{
+    const char *value = setting(s, name);
+    (void)snprintf(buf, size, "%s%s%s%s", value ? ", " : "", value ? name : "", value ? " " : "", value ? value : "");
+    return buf;
+}
+
+static void put_count(sfp_out *o, const sfp_inspect_saved *s, const char *key, const char *label)
 {
     int64_t n;
-    if (number(s, key, &n))
-        sfp__json_int(j, key, n);
+    if (!number(s, key, &n))
+        return;
+    sfp__json_int(&o->json, key, n);
+    if (label)
+        sfp__out_row(o, label, "%lld", (long long)n);
 }
 
-static void json_pool(sfp_json *j, const sfp_inspect_saved *s)
+static void put_backbone(sfp_out *o, const sfp_inspect_saved *s)
 {
+    const char *file = sfp__tensor_file_meta(s->st, "backbone-file"), *sizes = sfp__tensor_file_meta(s->st, "backbone-sizes");
+    put_setting(o, s, "backbone_file", "backbone-file");
+    put_setting(o, s, "backbone_sizes", "backbone-sizes");
+    if (file)
+        sfp__out_row(o, "learned on", "%s%s%s%s", file, sizes ? " (" : "", sizes ? sizes : "", sizes ? ")" : "");
+}
+
+static void put_pool(sfp_out *o, const sfp_inspect_saved *s)
+{
+    char is_open[40] = "", kind[256], attune[256];
+    int64_t n;
     if (!s->has_pool)
         return;
-    sfp__json_int(j, "pool", s->pool.pool);
-    json_count(j, s, "open");
-    sfp__json_int(j, "prompt_length", s->pool.length);
-    sfp__json_array(j, "prompt_layers");
+    if (number(s, "open", &n))
+        (void)snprintf(is_open, sizeof is_open, " (%lld open)", (long long)n);
+    sfp__out_row(o, "fingerprints", "pool %lld%s, prompt-length %lld, prompt-layers %d-%d, width %lld%s%s",
+                 (long long)s->pool.pool, is_open, (long long)s->pool.length, s->pool.first_layer, s->pool.last_layer,
+                 (long long)s->pool.width, shown(s, "pool-kind", kind, sizeof kind), shown(s, "attune", attune, sizeof attune));
+    sfp__json_int(&o->json, "pool", s->pool.pool);
+    put_count(o, s, "open", NULL);
+    sfp__json_int(&o->json, "prompt_length", s->pool.length);
+    sfp__json_array(&o->json, "prompt_layers");
     for (int l = s->pool.first_layer; l <= s->pool.last_layer; l++)
-        sfp__json_int(j, NULL, l);
-    sfp__json_end(j);
-    sfp__json_int(j, "width", s->pool.width);
-    json_setting(j, s, "pool_kind", "pool-kind");
+        sfp__json_int(&o->json, NULL, l);
+    sfp__json_end(&o->json);
+    sfp__json_int(&o->json, "width", s->pool.width);
+    put_setting(o, s, "pool_kind", "pool-kind");
 }
 
-void sfp__inspect_saved_json(sfp_json *j, const sfp_inspect_saved *s)
+static void put_tasks(sfp_out *o, const sfp_inspect_saved *s)
 {
-    sfp__json_string(j, "recognised", s->what);
-    sfp__json_object(j, "saved");
-    sfp__json_string(j, "kind", s->kind);
-    if (s->damaged)
-        sfp__json_bool(j, "damaged", true);
-    if (s->method)
-        sfp__json_string(j, "method", s->method);
-    json_setting(j, s, "backbone_file", "backbone-file");
-    json_setting(j, s, "backbone_sizes", "backbone-sizes");
-    json_pool(j, s);
-    json_setting(j, s, "tasks", "tasks");
-    json_count(j, s, "task");
-    if (!s->method)
-        json_setting(j, s, "head", "head");
-    if (s->classes >= 0)
-        sfp__json_int(j, "classes", s->classes);
-    if (s->seen >= 0)
-        sfp__json_int(j, "seen", s->seen);
-    if (s->names.given) {
-        sfp__json_array(j, "class_names");
-        for (int i = 0; i < s->names.count; i++)
-            sfp__json_string(j, NULL, s->names.name[i]);
-        sfp__json_end(j);
+    const char *tasks = setting(s, "tasks");
+    char at[48] = "";
+    int64_t task;
+    if (tasks && !is(tasks, "free") && number(s, "task", &task) && task < INT64_MAX)
+        (void)snprintf(at, sizeof at, ", at task %lld", (long long)task + 1);
+    if (tasks)
+        sfp__out_row(o, "tasks", "%s%s", tasks, at);
+    put_setting(o, s, "tasks", "tasks");
+    put_count(o, s, "task", NULL);
+}
+
+static void put_classes(sfp_out *o, const sfp_inspect_saved *s)
+{
+    if (s->classes >= 0) {
+        sfp__json_int(&o->json, "classes", s->classes);
+        sfp__out_printf(o, "classes       %lld", (long long)s->classes);
+        if (s->seen >= 0)
+            sfp__out_printf(o, ", %lld seen", (long long)s->seen);
+        for (int i = 0; o->text && i < s->names.count && i < NAMES_SHOWN; i++) {
+            (void)printf(i ? "; " : ": ");
+            sfp__put_text(stdout, s->names.name[i] ? s->names.name[i] : "-", 0);
+        }
+        if (s->names.count > NAMES_SHOWN)
+            sfp__out_printf(o, "; and %d more", s->names.count - NAMES_SHOWN);
+        sfp__out_printf(o, "\n");
     }
-    if (s->slots >= 0)
-        sfp__json_int(j, "buffered", s->slots);
-    json_count(j, s, "timestamps");
-    json_count(j, s, "step");
-    sfp__json_end(j);
+    if (s->seen >= 0)
+        sfp__json_int(&o->json, "seen", s->seen);
+    if (s->names.given) {
+        sfp__json_array(&o->json, "class_names");
+        for (int i = 0; i < s->names.count; i++)
+            sfp__json_string(&o->json, NULL, s->names.name[i]);
+        sfp__json_end(&o->json);
+    }
+}
+
+void sfp__inspect_saved_print(sfp_out *o, const sfp_inspect_saved *s)
+{
+    sfp__out_string(o, "recognised", "recognised", s->what);
+    sfp__json_object(&o->json, "saved");
+    sfp__json_string(&o->json, "kind", s->kind);
+    if (s->damaged) {
+        sfp__json_bool(&o->json, "damaged", true);
+        sfp__out_row(o, "damaged", "its checksum is not that of what it holds");
+    }
+    if (s->method)
+        sfp__json_string(&o->json, "method", s->method);
+    put_backbone(o, s);
+    put_pool(o, s);
+    put_tasks(o, s);
+    if (!s->method && setting(s, "head"))
+        sfp__out_string(o, "head", "head", setting(s, "head"));
+    put_classes(o, s);
+    if (s->slots >= 0) {
+        sfp__json_int(&o->json, "buffered", s->slots);
+        sfp__out_row(o, "buffer", "%lld samples", (long long)s->slots);
+    }
+    put_count(o, s, "timestamps", "timestamps");
+    put_count(o, s, "step", "steps");
+    sfp__json_end(&o->json);
 }

@@ -2,7 +2,7 @@
 #ifndef SFP_CLI_INSPECT_SAVED_H
 #define SFP_CLI_INSPECT_SAVED_H
 
-#include "io/json_write.h"
+#include "cli/output.h"
 
 #include "learner/state/state.h"
 
@@ -22,7 +22,6 @@ typedef struct sfp_inspect_saved {
 void sfp__inspect_saved_init(const sfp_tensor_file *st, sfp_inspect_saved *out);
 void sfp__inspect_saved_done(sfp_inspect_saved *s);
 
-void sfp__inspect_saved_text(const sfp_inspect_saved *s);
-void sfp__inspect_saved_json(sfp_json *j, const sfp_inspect_saved *s);
+void sfp__inspect_saved_print(sfp_out *o, const sfp_inspect_saved *s);
 
 #endif

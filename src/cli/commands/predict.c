@@ -43,26 +43,14 @@ static const sfp_opt options[] = {
 
 /* ------------------------------------------------------------------ set-up */
 
-static sfp_status read_names(sfp_predict *p, sfp_error *err)
-{
-    const char *path = sfp__args_string(p->args, "names");
-    if (!path)
-        return SFP_OK;
-    sfp_status s = sfp__class_names_read(path, &p->names, &p->name_count, err);
-    if (s == SFP_OK && p->name_count != (size_t)p->classes)
-        s = sfp__fail(err, SFP_EFORMAT, "%s: %zu names, expected %d, as many as the %s has classes", path, p->name_count,
-                      p->classes, p->predictor ? "state" : "backbone");
-    return s;
-}
-
 static sfp_status label_of(const sfp_predict *p, const char *list, size_t i, int32_t *out, sfp_error *err)
 {
     const char *text = sfp__filelist_label(&p->files, i), *file = sfp__filelist_path(&p->files, i);
     int64_t number;
     if (text[0] == '\0')
         return sfp__fail(err, SFP_EFORMAT, "%s: '%s' has no label, expected 'file,label'", list, file);
-    for (int k = 0; k < p->classes; k++) { /* names first: they may be numbers in another order */
-        const char *name = sfp__predict_class_name(p, k);
+    for (int k = 0; k < p->answer.classes; k++) { /* names first: they may be numbers in another order */
+        const char *name = sfp__answerer_class_name(&p->answer, k);
         if (name && strcmp(name, text) == 0) {
             *out = k;
             return SFP_OK;
@@ -71,8 +59,8 @@ static sfp_status label_of(const sfp_predict *p, const char *list, size_t i, int
     if (!sfp__parse_int(text, &number))
         return sfp__fail(err, SFP_EFORMAT, "%s: label of '%s' is '%s', expected a class number or a class name", list, file,
                          text);
-    if (number < 0 || number >= p->classes)
-        return sfp__fail(err, SFP_EFORMAT, "%s: label of '%s' is %s, expected 0 to %d", list, file, text, p->classes - 1);
+    if (number < 0 || number >= p->answer.classes)
+        return sfp__fail(err, SFP_EFORMAT, "%s: label of '%s' is %s, expected 0 to %d", list, file, text, p->answer.classes - 1);
     *out = (int32_t)number;
     return SFP_OK;
 }
@@ -80,77 +68,46 @@ static sfp_status label_of(const sfp_predict *p, const char *list, size_t i, int
 static sfp_status read_files(sfp_predict *p, sfp_error *err)
 {
     const char *list = sfp__args_string(p->args, "eval");
-    sfp_status s = SFP_OK;
-    for (int i = 0; s == SFP_OK && i < p->args->operand_count; i++)
-        s = sfp__filelist_add_path(&p->files, p->args->operands[i], err);
-    if (s != SFP_OK || !list)
-        return s;
-    s = sfp__filelist_add_csv(&p->files, list, err);
-    if (s != SFP_OK)
-        return s;
-    p->labels = sfp__calloc(p->files.count, sizeof *p->labels);
-    if (!p->labels)
-        return sfp__fail_nomem(err);
-    for (size_t i = 0; s == SFP_OK && i < p->files.count; i++)
-        s = label_of(p, list, i, &p->labels[i], err);
-    return s;
+    for (int i = 0; i < p->args->operand_count; i++)
+        TRY(sfp__filelist_add_path(&p->files, p->args->operands[i], err));
+    if (!list)
+        return SFP_OK;
+    TRY(sfp__filelist_add_csv(&p->files, list, err));
+    TRY(sfp__alloc(&p->labels, p->files.count, sizeof *p->labels, err));
+    for (size_t i = 0; i < p->files.count; i++)
+        TRY(label_of(p, list, i, &p->labels[i], err));
+    return SFP_OK;
 }
 
 static size_t picture_bytes(const sfp_predict *p)
 {
-    size_t side = (size_t)p->vit->config.img_size;
+    size_t side = (size_t)p->answer.vit->config.img_size;
     return 3 * side * side;
 }
 
-static sfp_status make_room(sfp_predict *p, sfp_error *err)
+static sfp_status reserve(sfp_predict *p, sfp_error *err)
 {
-    size_t input = picture_bytes(p) * sizeof(float), chunk = CHUNK_BYTES / input;
-    chunk = chunk < 1 ? 1 : chunk > CHUNK_MAX ? CHUNK_MAX : chunk;
-    chunk = chunk > p->files.count ? p->files.count : chunk;
-    p->chunk = (int)chunk;
-    p->rgb = sfp__malloc(chunk * picture_bytes(p));
-    p->errors = sfp__calloc(chunk, sizeof *p->errors);
-    p->slot_of = sfp__calloc(chunk, sizeof *p->slot_of);
-    p->picture = sfp__calloc(chunk, sizeof *p->picture);
-    if (!p->rgb || !p->errors || !p->slot_of || !p->picture)
-        return sfp__fail_nomem(err);
-    return sfp__predict_room(p, err);
+    sfp_chunk *c = &p->chunk;
+    size_t input = picture_bytes(p) * sizeof(float), n = CHUNK_BYTES / input;
+    n = n < 1 ? 1 : n > CHUNK_MAX ? CHUNK_MAX : n;
+    n = n > p->files.count ? p->files.count : n;
+    c->capacity = (int)n;
+    const sfp_want list[] = {{&c->rgb, n, picture_bytes(p)},
+                             {&c->errors, n, sizeof *c->errors},
+                             {&c->slot_of, n, sizeof *c->slot_of},
+                             {&c->picture, n, sizeof *c->picture}};
+    TRY(sfp__block(&c->block, SFP_LIST(list), err));
+    return sfp__answerer_reserve(&p->answer, c->capacity, err);
 }
 
-static sfp_status set_up(sfp_predict *p, sfp_error *err)
+static void predict_done(sfp_predict *p)
 {
-    const sfp_args *a = p->args;
-    p->json = sfp__args_flag(a, "json");
-    p->eval = sfp__args_string(a, "eval") != NULL;
-    p->list = p->json && !p->eval;
-    p->image_options = sfp__image_options_defaults();
-    p->image_options.exif_orientation = sfp__args_flag(a, "exif");
-    sfp_status s;
-    if ((s = sfp__thread_pool_create((int)sfp__args_int(a, "threads"), &p->pool, err)) != SFP_OK ||
-        (s = sfp__backbone_open_for(a, sfp__args_string(a, "state"), &p->vit, err)) != SFP_OK ||
-        (s = sfp__predict_open(p, err)) != SFP_OK)
-        return s;
-    p->topk = (int)sfp__args_int(a, "topk");
-    p->topk = p->topk > p->classes ? p->classes : p->topk;
-    if ((s = read_names(p, err)) != SFP_OK || (s = read_files(p, err)) != SFP_OK)
-        return s;
-    return make_room(p, err);
-}
-
-static void tear_down(sfp_predict *p)
-{
-    if (p->spool)
-        (void)fclose(p->spool);
-    sfp__predict_close(p);
-    sfp__vit_free(p->vit);
-    sfp__thread_pool_free(p->pool);
-    sfp__names_free(p->names, p->name_count);
+    if (p->tally.spool)
+        (void)fclose(p->tally.spool);
+    sfp__answerer_close(&p->answer);
     sfp__filelist_done(&p->files);
     sfp__free(p->labels);
-    sfp__free(p->rgb);
-    sfp__free(p->errors);
-    sfp__free(p->slot_of);
-    sfp__free((void *)p->picture);
+    sfp__free(p->chunk.block);
 }
 
 /* ------------------------------------------------------------------- chunk */
@@ -158,75 +115,74 @@ static void tear_down(sfp_predict *p)
 static void decode_one(void *ctx, int slot, int worker)
 {
     sfp_predict *p = ctx;
-    sfp_image raw = {0}, fitted = {0};
-    sfp_error *err = &p->errors[slot];
+    OWNED_BY(sfp__image_done) sfp_image raw = {0}, fitted = {0};
+    sfp_error *err = &p->chunk.errors[slot];
     (void)worker;
     memset(err, 0, sizeof *err);
-    sfp_status s = sfp__image_load(sfp__filelist_path(&p->files, p->first + (size_t)slot), &p->image_options, &raw, err);
-    if (s == SFP_OK) {
-        s = sfp__image_fit(&raw, p->vit->config.img_size, p->resize, &fitted, err);
-        if (s == SFP_OK)
-            memcpy(p->rgb + (size_t)slot * picture_bytes(p), fitted.rgb, picture_bytes(p));
-        sfp__image_done(&fitted);
-    }
-    sfp__image_done(&raw);
+    sfp_status s = sfp__image_load(sfp__filelist_path(&p->files, p->chunk.first + (size_t)slot), &p->image_options, &raw, err);
+    if (!s)
+        s = sfp__image_fit(&raw, p->answer.vit->config.img_size, p->answer.resize, &fitted, err);
+    if (!s)
+        memcpy(p->chunk.rgb + (size_t)slot * picture_bytes(p), fitted.rgb, picture_bytes(p));
     err->status = s; /* tells whether the slot counts, whatever the callee wrote */
 }
 
 static sfp_status run_chunk(sfp_predict *p, sfp_error *err)
 {
-    sfp__thread_pool_run(p->pool, p->slots, decode_one, p);
-    p->decoded = 0;
-    for (int slot = 0; slot < p->slots; slot++) {
-        if (p->errors[slot].status == SFP_OK) {
-            p->slot_of[p->decoded] = slot;
-            p->picture[p->decoded++] = p->rgb + (size_t)slot * picture_bytes(p);
+    sfp_chunk *c = &p->chunk;
+    sfp__thread_pool_run(p->answer.pool, c->slots, decode_one, p);
+    c->decoded = 0;
+    for (int slot = 0; slot < c->slots; slot++) {
+        if (c->errors[slot].status == SFP_OK) {
+            c->slot_of[c->decoded] = slot;
+            c->picture[c->decoded++] = c->rgb + (size_t)slot * picture_bytes(p);
             continue;
         }
         if (sfp__args_flag(p->args, "strict"))
-            return sfp__fail(err, p->errors[slot].status, "%s", p->errors[slot].message);
+            return sfp__fail(err, c->errors[slot].status, "%s", c->errors[slot].message);
         sfp__predict_say_failed(p, slot);
-        p->failed++;
+        p->tally.failed++;
     }
-    sfp_status s = sfp__predict_answer(p, err);
-    if (s != SFP_OK)
-        return s;
-    p->count += (size_t)p->decoded;
+    TRY(sfp__answerer_run(&p->answer, c->decoded, c->picture, err));
+    p->tally.count += (size_t)c->decoded;
     sfp__predict_tell(p);
     return sfp__predict_spool_chunk(p, err);
+}
+
+static sfp_status run_chunks(sfp_predict *p, sfp_progress *progress, sfp_error *err)
+{
+    sfp_chunk *c = &p->chunk;
+    for (; c->first < p->files.count; c->first += (size_t)c->slots) {
+        size_t left = p->files.count - c->first;
+        c->slots = left < (size_t)c->capacity ? (int)left : c->capacity;
+        TRY(run_chunk(p, err));
+        sfp__progress_tell(progress, c->first + (size_t)c->slots);
+    }
+    return SFP_OK;
 }
 
 static sfp_status run_all(sfp_predict *p, sfp_error *err)
 {
     sfp_progress progress;
-    sfp_status s = sfp__predict_spool_open(p, err);
-    if (s != SFP_OK)
-        return s;
+    sfp_json *json = &p->tally.out.json;
+    TRY(sfp__predict_spool_open(p, err));
     double begin = sfp__seconds();
     sfp__progress_init(&progress, "pictures", p->files.count);
-    if (p->json)
-        sfp__json_begin(&p->out, stdout);
+    sfp__out_begin(&p->tally.out, sfp__args_flag(p->args, "json"), 0);
     if (p->list)
-        sfp__json_array(&p->out, "pictures");
-    while (s == SFP_OK && p->first < p->files.count) {
-        size_t left = p->files.count - p->first;
-        p->slots = left < (size_t)p->chunk ? (int)left : p->chunk;
-        s = run_chunk(p, err);
-        p->first += (size_t)p->slots;
-        sfp__progress_tell(&progress, p->first);
-    }
+        sfp__json_array(json, "pictures");
+    sfp_status s = run_chunks(p, &progress, err);
     sfp__progress_done(&progress);
     if (p->list)
-        sfp__json_end(&p->out);
-    p->seconds = sfp__seconds() - begin;
-    if (s == SFP_OK)
+        sfp__json_end(json);
+    p->tally.seconds = sfp__seconds() - begin;
+    if (!s)
         s = sfp__predict_spool_finish(p, err);
-    if (s == SFP_OK)
+    if (!s)
         sfp__predict_summary(p);
-    else if (p->json)
-        sfp__json_string(&p->out, "error", err->message);
-    if (p->json)
-        sfp__json_end_all(&p->out);
+    else
+        sfp__json_string(json, "error", err->message);
+    sfp__out_end(&p->tally.out);
     return s;
 }
 
@@ -251,25 +207,27 @@ static bool is_npy(const char *name)
     return dot && strcmp(dot, ".npy") == 0;
 }
 
-static int run(const sfp_args *args)
+static sfp_status run(const sfp_args *args, sfp_error *err)
 {
-    sfp_predict p = {.args = args};
-    sfp_error err = {0};
+    OWNED_BY(predict_done) sfp_predict p = {.args = args};
     const char *features = sfp__args_string(args, "features");
+    p.eval = sfp__args_string(args, "eval");
+    p.list = sfp__args_flag(args, "json") && !p.eval;
     if (features && !is_npy(features))
-        return sfp__say_usage(args->command, "'%s' is to be written by --features, expected NAME.npy", features);
-    if (sfp__args_string(args, "eval") && args->operand_count > 0)
-        return sfp__say_usage(args->command, "'%s': --eval names the pictures, expected no others", args->operands[0]);
-    if (!sfp__args_string(args, "eval") && args->operand_count == 0)
-        return sfp__say_usage(args->command, "needs PATH... or --eval FILE");
+        return sfp__fail_usage(err, "'%s' is to be written by --features, expected NAME.npy", features);
+    if (p.eval && args->operand_count > 0)
+        return sfp__fail_usage(err, "'%s': --eval names the pictures, expected no others", args->operands[0]);
+    if (!p.eval && args->operand_count == 0)
+        return sfp__fail_usage(err, "needs PATH... or --eval FILE");
     if (conflict(args))
-        return sfp__say_usage(args->command, "%s", conflict(args));
-    sfp_status s = set_up(&p, &err);
-    if (s == SFP_OK)
-        s = run_all(&p, &err);
-    int code = s != SFP_OK ? sfp__command_failed(args, &err) : p.failed ? SFP_EXIT_FAILED : SFP_EXIT_OK;
-    tear_down(&p);
-    return code;
+        return sfp__fail_usage(err, "%s", conflict(args));
+    p.image_options = sfp__image_options_defaults();
+    p.image_options.exif_orientation = sfp__args_flag(args, "exif");
+    TRY(sfp__answerer_open(&p.answer, args, err));
+    TRY(read_files(&p, err));
+    TRY(reserve(&p, err));
+    TRY(run_all(&p, err));
+    return p.tally.failed ? sfp__fail_quietly(err) : SFP_OK;
 }
 
 const sfp_command sfp__cmd_predict = {

@@ -13,129 +13,131 @@ enum { EVAL_TOP = 5, NORMALISE_NONE = 1, NORMALISE_IMAGENET, NORMALISE_HALF };
 
 /* -------------------------------------------------------------------- opening */
 
-static void choose_normalisation(sfp_predict *p)
+static void choose_normalisation(sfp_answerer *a, int how)
 {
-    const sfp_vit_config *c = &p->vit->config;
-    int how = sfp__args_choice(p->args, "normalise");
+    const sfp_vit_config *c = &a->vit->config;
     for (int i = 0; i < 3; i++) {
         bool none = how == NORMALISE_NONE, half = how == NORMALISE_HALF, imagenet = how == NORMALISE_IMAGENET;
-        p->mean[i] = none ? 0.0f : half ? 0.5f : imagenet ? sfp__imagenet_mean[i] : c->mean[i];
-        p->std[i] = none ? 1.0f : half ? 0.5f : imagenet ? sfp__imagenet_std[i] : c->std[i];
+        a->mean[i] = none ? 0.0f : half ? 0.5f : imagenet ? sfp__imagenet_mean[i] : c->mean[i];
+        a->std[i] = none ? 1.0f : half ? 0.5f : imagenet ? sfp__imagenet_std[i] : c->std[i];
     }
 }
 
-static sfp_status open_backbone(sfp_predict *p, sfp_error *err)
+static sfp_status open_backbone(sfp_answerer *a, const sfp_args *args, sfp_error *err)
 {
-    const sfp_args *a = p->args;
-    p->classes = p->vit->config.classes;
-    p->score = p->classes > 0;
-    p->resize = sfp__args_choice(a, "resize") == 0 ? SFP_RESIZE_SQUASH : SFP_RESIZE_CROP;
-    choose_normalisation(p);
-    if (!p->score && (p->eval || !sfp__args_string(a, "features")))
+    a->classes = a->vit->config.classes;
+    a->score = a->classes > 0;
+    a->resize = sfp__args_choice(args, "resize") == 0 ? SFP_RESIZE_SQUASH : SFP_RESIZE_CROP;
+    choose_normalisation(a, sfp__args_choice(args, "normalise"));
+    if (!a->score && (sfp__args_string(args, "eval") || !sfp__args_string(args, "features")))
         return sfp__fail(
             err, SFP_EUNSUPPORTED,
             "%s: this backbone has no head (no tensor 'head.weight'), so it has no classes; --features FILE writes its "
             "features, --state FILE gives it what was learned",
-            sfp__args_string(a, "backbone"));
+            sfp__args_string(args, "backbone"));
     return SFP_OK;
 }
 
-static sfp_status open_state(sfp_predict *p, const char *given, sfp_error *err)
+static sfp_status open_state(sfp_answerer *a, const char *given, sfp_error *err)
 {
     char path[PATH_MAX];
     bool any = false;
-    sfp_status s = sfp__state_file(given, path, sizeof path, err);
-    if (!s)
-        s = sfp__predictor_open(p->vit, p->pool, path, 0, &p->predictor, err);
-    if (s)
-        return s;
-    p->classes = sfp_predictor_classes(p->predictor);
-    p->resize = sfp__predictor_options(p->predictor)->resize;
-    p->score = true;
-    for (int c = 0; c < p->classes && !any; c++)
-        any = sfp__predictor_seen(p->predictor, c);
+    TRY(sfp__state_file(given, path, sizeof path, err));
+    TRY(sfp__predictor_open(a->vit, a->pool, path, 0, &a->predictor, err));
+    a->classes = sfp__predictor_classes(a->predictor);
+    a->resize = sfp__predictor_options(a->predictor)->resize;
+    a->score = true;
+    for (int c = 0; c < a->classes && !any; c++)
+        any = sfp__predictor_seen(a->predictor, c);
     return any ? SFP_OK : sfp__fail(err, SFP_EINVAL, "%s: has seen no class yet, expected at least one", path);
 }
 
-sfp_status sfp__predict_open(sfp_predict *p, sfp_error *err)
+static sfp_status read_names(sfp_answerer *a, const char *path, sfp_error *err)
 {
-    const char *state = sfp__args_string(p->args, "state");
-    return state ? open_state(p, state, err) : open_backbone(p, err);
+    if (!path)
+        return SFP_OK;
+    TRY(sfp__class_names_read(path, &a->names, err));
+    if (a->names.count != a->classes)
+        return sfp__fail(err, SFP_EFORMAT, "%s: %d names, expected %d, as many as the %s has classes", path, a->names.count,
+                         a->classes, a->predictor ? "state" : "backbone");
+    return SFP_OK;
 }
 
-const char *sfp__predict_class_name(const sfp_predict *p, int k)
+sfp_status sfp__answerer_open(sfp_answerer *a, const sfp_args *args, sfp_error *err)
 {
-    const sfp_vit_config *c = &p->vit->config;
-    if (p->names)
-        return (size_t)k < p->name_count ? p->names[k] : NULL;
-    if (p->predictor)
-        return sfp_predictor_class_name(p->predictor, k);
+    const char *state = sfp__args_string(args, "state");
+    TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &a->pool, err));
+    TRY(sfp__backbone_open_for(args, state, &a->vit, err));
+    TRY(state ? open_state(a, state, err) : open_backbone(a, args, err));
+    a->topk = (int)sfp__args_int(args, "topk");
+    a->topk = a->topk > a->classes ? a->classes : a->topk;
+    return read_names(a, sfp__args_string(args, "names"), err);
+}
+
+const char *sfp__answerer_class_name(const sfp_answerer *a, int k)
+{
+    const sfp_vit_config *c = &a->vit->config;
+    if (a->names.count > 0)
+        return k < a->names.count ? a->names.s[k] : NULL;
+    if (a->predictor)
+        return sfp__predictor_class_name(a->predictor, k);
     return c->class_names ? c->class_names[k] : NULL;
 }
 
-sfp_status sfp__predict_room(sfp_predict *p, sfp_error *err)
+sfp_status sfp__answerer_reserve(sfp_answerer *a, int chunk, sfp_error *err)
 {
-    const sfp_vit_config *c = &p->vit->config;
-    size_t chunk = (size_t)p->chunk, pixels = 3 * (size_t)c->img_size * (size_t)c->img_size,
-           classes = p->classes > 0 ? (size_t)p->classes : 1;
-    p->scores = sfp__calloc(chunk * classes, sizeof *p->scores);
-    p->label = sfp__calloc(chunk, sizeof *p->label);
-    p->top_count = sfp__calloc(chunk, sizeof *p->top_count);
-    p->top = sfp__calloc(chunk * SFP_PREDICT_TOP_MAX, sizeof *p->top);
-    p->top_p = sfp__calloc(chunk * SFP_PREDICT_TOP_MAX, sizeof *p->top_p);
-    if (!p->scores || !p->label || !p->top_count || !p->top || !p->top_p)
-        return sfp__fail_nomem(err);
-    if (p->predictor)
-        return SFP_OK;
-    p->x = sfp__malloc(chunk * pixels * sizeof *p->x);
-    p->feature = sfp__malloc(chunk * (size_t)c->dim * sizeof *p->feature);
-    if (!p->x || !p->feature)
-        return sfp__fail_nomem(err);
+    const sfp_vit_config *c = &a->vit->config;
+    size_t n = (size_t)chunk, own = a->predictor ? 0 : n; /* a predictor has arrays of its own */
+    const sfp_want list[] = {{&a->scores, n * (size_t)(a->classes > 0 ? a->classes : 1), sizeof *a->scores},
+                             {&a->label, n, sizeof *a->label},
+                             {&a->top_count, n, sizeof *a->top_count},
+                             {&a->top, n * SFP_PREDICT_TOP_MAX, sizeof *a->top},
+                             {&a->top_p, n * SFP_PREDICT_TOP_MAX, sizeof *a->top_p},
+                             {&a->x, own * 3 * (size_t)c->img_size * (size_t)c->img_size, sizeof *a->x},
+                             {&a->feature, own * (size_t)c->dim, sizeof *a->feature}};
+    TRY(sfp__block(&a->block, SFP_LIST(list), err));
     const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD};
-    return sfp__vit_plan_create(p->vit, p->pool, &plan, &p->plan, err);
+    return a->predictor ? SFP_OK : sfp__vit_plan_create(a->vit, a->pool, &plan, &a->plan, err);
 }
 
-void sfp__predict_close(sfp_predict *p)
+void sfp__answerer_close(sfp_answerer *a)
 {
-    sfp_predictor_free(p->predictor);
-    sfp__vit_plan_free(p->plan);
-    sfp__free(p->x);
-    sfp__free(p->feature);
-    sfp__free(p->scores);
-    sfp__free(p->label);
-    sfp__free(p->top_count);
-    sfp__free(p->top);
-    sfp__free(p->top_p);
+    sfp__predictor_free(a->predictor);
+    sfp__vit_plan_free(a->plan);
+    sfp__free(a->block);
+    sfp__strings_done(&a->names);
+    sfp__vit_free(a->vit);
+    sfp__thread_pool_free(a->pool);
 }
 
 /* ------------------------------------------------------------------- answering */
 
 static void normalise_one(void *ctx, int i, int worker)
 {
-    sfp_predict *p = ctx;
-    int side = p->vit->config.img_size;
+    sfp_answerer *a = ctx;
+    int side = a->vit->config.img_size;
     (void)worker;
-    sfp__pixels_normalise(p->picture[i], side, p->mean, p->std, p->x + (size_t)i * 3 * (size_t)side * (size_t)side);
+    sfp__pixels_normalise(a->picture[i], side, a->mean, a->std, a->x + (size_t)i * 3 * (size_t)side * (size_t)side);
 }
 
-static sfp_status ask_backbone(sfp_predict *p, sfp_error *err)
+static sfp_status ask_backbone(sfp_answerer *a, int n, sfp_error *err)
 {
-    sfp__thread_pool_run(p->pool, p->decoded, normalise_one, p);
-    const sfp_vit_pass pass = {.b = p->decoded, .x = p->x, .feature = p->feature};
-    sfp_status s = sfp__vit_run(p->plan, &pass, err);
-    return s || !p->score ? s : sfp__vit_head(p->vit, p->decoded, p->feature, p->scores, err);
+    sfp__thread_pool_run(a->pool, n, normalise_one, a);
+    const sfp_vit_pass pass = {.b = n, .x = a->x, .feature = a->feature};
+    TRY(sfp__vit_run(a->plan, &pass, err));
+    return a->score ? sfp__vit_head(a->vit, n, a->feature, a->scores, err) : SFP_OK;
 }
 
 /* Probabilities of the best classes of picture i; ties by lower class. */
 static void rank_one(void *ctx, int i, int worker)
 {
-    sfp_predict *p = ctx;
-    const float *z = p->scores + (size_t)i * (size_t)p->classes;
-    int32_t *top = p->top + (size_t)i * SFP_PREDICT_TOP_MAX;
-    float *top_p = p->top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
-    int want = p->topk > EVAL_TOP ? p->topk : EVAL_TOP, have = 0;
+    sfp_answerer *a = ctx;
+    const float *z = a->scores + (size_t)i * (size_t)a->classes;
+    int32_t *top = a->top + (size_t)i * SFP_PREDICT_TOP_MAX;
+    float *top_p = a->top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
+    int want = a->topk > EVAL_TOP ? a->topk : EVAL_TOP, have = 0;
     (void)worker;
-    for (int k = 0; k < p->classes; k++) {
+    for (int k = 0; k < a->classes; k++) {
         if (z[k] == -INFINITY)
             continue;
         int at = have < want ? have++ : want;
@@ -146,21 +148,21 @@ static void rank_one(void *ctx, int i, int worker)
             top[at] = k;
     }
     double sum = 0;
-    for (int k = 0; have > 0 && k < p->classes; k++)
+    for (int k = 0; have > 0 && k < a->classes; k++)
         sum += exp((double)z[k] - (double)z[top[0]]);
     for (int k = 0; k < have; k++)
         top_p[k] = (float)(exp((double)z[top[k]] - (double)z[top[0]]) / sum);
-    p->top_count[i] = have;
+    a->top_count[i] = have;
 }
 
-sfp_status sfp__predict_answer(sfp_predict *p, sfp_error *err)
+sfp_status sfp__answerer_run(sfp_answerer *a, int n, const uint8_t *const *picture, sfp_error *err)
 {
-    if (p->decoded == 0)
+    if (n == 0)
         return SFP_OK;
-    sfp_status s = p->predictor
-                       ? sfp__predictor_run(p->predictor, p->decoded, p->picture, p->label, p->scores, p->classes, NULL, err)
-                       : ask_backbone(p, err);
-    if (!s && p->score)
-        sfp__thread_pool_run(p->pool, p->decoded, rank_one, p);
-    return s;
+    a->picture = picture;
+    TRY(a->predictor ? sfp__predictor_run(a->predictor, n, picture, a->label, a->scores, a->classes, NULL, err)
+                     : ask_backbone(a, n, err));
+    if (a->score)
+        sfp__thread_pool_run(a->pool, n, rank_one, a);
+    return SFP_OK;
 }

@@ -13,12 +13,12 @@ enum { EVAL_TOP = 5 };
 
 static int shown(const sfp_predict *p, int i)
 {
-    return p->topk < p->top_count[i] ? p->topk : p->top_count[i];
+    return p->answer.topk < p->answer.top_count[i] ? p->answer.topk : p->answer.top_count[i];
 }
 
 static const char *file_of(const sfp_predict *p, int slot)
 {
-    return sfp__filelist_path(&p->files, p->first + (size_t)slot);
+    return sfp__filelist_path(&p->files, p->chunk.first + (size_t)slot);
 }
 
 /* With --features a picture is also known by its row, which only the list of files would tell. */
@@ -26,19 +26,19 @@ void sfp__predict_say_failed(const sfp_predict *p, int slot)
 {
     const char *features = sfp__args_string(p->args, "features");
     if (features)
-        sfp__say("%s (row %zu of %s)", p->errors[slot].message, p->first + (size_t)slot, features);
+        sfp__say("%s (row %zu of %s)", p->chunk.errors[slot].message, p->chunk.first + (size_t)slot, features);
     else
-        (void)sfp__say_error(&p->errors[slot]);
+        (void)sfp__say_error(&p->chunk.errors[slot]);
 }
 
 /* Columns by tabs, which put_text lets through in no name: names have commas, colons and blanks. */
 static void print_text(const sfp_predict *p, int i)
 {
-    const int32_t *top = p->top + (size_t)i * SFP_PREDICT_TOP_MAX;
-    const float *top_p = p->top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
-    sfp__put_text(stdout, file_of(p, p->slot_of[i]), 0);
+    const int32_t *top = p->answer.top + (size_t)i * SFP_PREDICT_TOP_MAX;
+    const float *top_p = p->answer.top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
+    sfp__put_text(stdout, file_of(p, p->chunk.slot_of[i]), 0);
     for (int k = 0; k < shown(p, i); k++) {
-        const char *name = sfp__predict_class_name(p, top[k]);
+        const char *name = sfp__answerer_class_name(&p->answer, top[k]);
         (void)fputc('\t', stdout);
         if (name)
             sfp__put_text(stdout, name, 0);
@@ -51,75 +51,76 @@ static void print_text(const sfp_predict *p, int i)
 
 static void json_top(sfp_predict *p, int i)
 {
-    const int32_t *top = p->top + (size_t)i * SFP_PREDICT_TOP_MAX;
-    const float *top_p = p->top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
-    sfp__json_array(&p->out, "top");
+    const int32_t *top = p->answer.top + (size_t)i * SFP_PREDICT_TOP_MAX;
+    const float *top_p = p->answer.top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
+    sfp__json_array(&p->tally.out.json, "top");
     for (int k = 0; k < shown(p, i); k++) {
-        sfp__json_object(&p->out, NULL);
-        sfp__json_int(&p->out, "class", top[k]);
-        if (sfp__predict_class_name(p, top[k]))
-            sfp__json_string(&p->out, "name", sfp__predict_class_name(p, top[k]));
-        sfp__json_float(&p->out, "probability", top_p[k]);
-        sfp__json_end(&p->out);
+        sfp__json_object(&p->tally.out.json, NULL);
+        sfp__json_int(&p->tally.out.json, "class", top[k]);
+        if (sfp__answerer_class_name(&p->answer, top[k]))
+            sfp__json_string(&p->tally.out.json, "name", sfp__answerer_class_name(&p->answer, top[k]));
+        sfp__json_float(&p->tally.out.json, "probability", top_p[k]);
+        sfp__json_end(&p->tally.out.json);
     }
-    sfp__json_end(&p->out);
+    sfp__json_end(&p->tally.out.json);
 }
 
 /* The picture of a slot: the decoded picture i, or with i negative one that could not be. */
 static void print_json(sfp_predict *p, int slot, int i)
 {
-    sfp__json_object(&p->out, NULL);
-    sfp__json_int(&p->out, "row", (int64_t)p->first + slot);
-    sfp__json_string(&p->out, "file", file_of(p, slot));
+    sfp__json_object(&p->tally.out.json, NULL);
+    sfp__json_int(&p->tally.out.json, "row", (int64_t)p->chunk.first + slot);
+    sfp__json_string(&p->tally.out.json, "file", file_of(p, slot));
     if (i < 0)
-        sfp__json_string(&p->out, "error", p->errors[slot].message);
-    else if (p->score)
+        sfp__json_string(&p->tally.out.json, "error", p->chunk.errors[slot].message);
+    else if (p->answer.score)
         json_top(p, i);
-    sfp__json_end(&p->out);
+    sfp__json_end(&p->tally.out.json);
 }
 
 static void count_right(sfp_predict *p, int i)
 {
-    const int32_t *top = p->top + (size_t)i * SFP_PREDICT_TOP_MAX;
-    int32_t label = p->labels[p->first + (size_t)p->slot_of[i]];
-    for (int k = 0; k < EVAL_TOP && k < p->top_count[i]; k++) {
-        p->top1 += k == 0 && top[k] == label;
-        p->top5 += top[k] == label;
+    const int32_t *top = p->answer.top + (size_t)i * SFP_PREDICT_TOP_MAX;
+    int32_t label = p->labels[p->chunk.first + (size_t)p->chunk.slot_of[i]];
+    for (int k = 0; k < EVAL_TOP && k < p->answer.top_count[i]; k++) {
+        p->tally.top1 += k == 0 && top[k] == label;
+        p->tally.top5 += top[k] == label;
     }
 }
 
 void sfp__predict_tell(sfp_predict *p)
 {
-    for (int slot = 0, next = 0; slot < p->slots; slot++) {
-        int i = next < p->decoded && p->slot_of[next] == slot ? next++ : -1;
+    for (int slot = 0, next = 0; slot < p->chunk.slots; slot++) {
+        int i = next < p->chunk.decoded && p->chunk.slot_of[next] == slot ? next++ : -1;
         if (p->list)
             print_json(p, slot, i);
         else if (i >= 0 && p->eval)
             count_right(p, i);
-        else if (i >= 0 && p->score)
+        else if (i >= 0 && p->answer.score)
             print_text(p, i);
     }
 }
 
 void sfp__predict_summary(sfp_predict *p)
 {
-    double rate = p->seconds > 0 ? (double)p->count / p->seconds : 0;
-    if (p->json) {
+    double rate = p->tally.seconds > 0 ? (double)p->tally.count / p->tally.seconds : 0;
+    if (!p->tally.out.text) {
         if (p->eval) {
-            sfp__json_int(&p->out, "top1_count", (int64_t)p->top1);
-            sfp__json_int(&p->out, "top5_count", (int64_t)p->top5);
+            sfp__json_int(&p->tally.out.json, "top1_count", (int64_t)p->tally.top1);
+            sfp__json_int(&p->tally.out.json, "top5_count", (int64_t)p->tally.top5);
         }
-        sfp__json_int(&p->out, "count", (int64_t)p->count);
-        sfp__json_int(&p->out, "failed", (int64_t)p->failed);
-        sfp__json_real(&p->out, "seconds", p->seconds);
-        sfp__json_real(&p->out, "images_per_second", rate);
+        sfp__json_int(&p->tally.out.json, "count", (int64_t)p->tally.count);
+        sfp__json_int(&p->tally.out.json, "failed", (int64_t)p->tally.failed);
+        sfp__json_real(&p->tally.out.json, "seconds", p->tally.seconds);
+        sfp__json_real(&p->tally.out.json, "images_per_second", rate);
     } else if (p->eval) {
-        double n = p->count ? (double)p->count : 1;
-        (void)printf("top-1 %zu of %zu (%.1f %%), top-%d %zu of %zu (%.1f %%), %.1f images/s\n", p->top1, p->count,
-                     100.0 * (double)p->top1 / n, EVAL_TOP, p->top5, p->count, 100.0 * (double)p->top5 / n, rate);
+        double n = p->tally.count ? (double)p->tally.count : 1;
+        (void)printf("top-1 %zu of %zu (%.1f %%), top-%d %zu of %zu (%.1f %%), %.1f images/s\n", p->tally.top1, p->tally.count,
+                     100.0 * (double)p->tally.top1 / n, EVAL_TOP, p->tally.top5, p->tally.count,
+                     100.0 * (double)p->tally.top5 / n, rate);
     }
-    if (p->failed)
-        sfp__say("%zu of %zu pictures could not be decoded", p->failed, p->failed + p->count);
+    if (p->tally.failed)
+        sfp__say("%zu of %zu pictures could not be decoded", p->tally.failed, p->tally.failed + p->tally.count);
 }
 
 /* ---------------------------------------------------------------------- features */
@@ -139,8 +140,8 @@ sfp_status sfp__predict_spool_open(sfp_predict *p, sfp_error *err)
     if (fd < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot create", path);
     (void)unlink(name);
-    p->spool = fdopen(fd, "w+");
-    if (!p->spool) {
+    p->tally.spool = fdopen(fd, "w+");
+    if (!p->tally.spool) {
         (void)close(fd);
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot create", path);
     }
@@ -150,16 +151,17 @@ sfp_status sfp__predict_spool_open(sfp_predict *p, sfp_error *err)
 /* Rows go to the spool in the order of files, one for each of them. */
 sfp_status sfp__predict_spool_chunk(sfp_predict *p, sfp_error *err)
 {
-    int dim = p->vit->config.dim, next = 0;
+    int dim = p->answer.vit->config.dim, next = 0;
     const float nan_row = NAN;
     bool good = true;
-    for (int slot = 0; p->spool && slot < p->slots; slot++) {
-        if (next < p->decoded && p->slot_of[next] == slot) {
-            good = good && fwrite(p->feature + (size_t)next * (size_t)dim, sizeof(float), (size_t)dim, p->spool) == (size_t)dim;
+    for (int slot = 0; p->tally.spool && slot < p->chunk.slots; slot++) {
+        if (next < p->chunk.decoded && p->chunk.slot_of[next] == slot) {
+            good = good && fwrite(p->answer.feature + (size_t)next * (size_t)dim, sizeof(float), (size_t)dim, p->tally.spool) ==
+                               (size_t)dim;
             next++;
         } else {
             for (int k = 0; k < dim; k++)
-                good = good && fwrite(&nan_row, sizeof nan_row, 1, p->spool) == 1;
+                good = good && fwrite(&nan_row, sizeof nan_row, 1, p->tally.spool) == 1;
         }
     }
     return good ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot write", sfp__args_string(p->args, "features"));
@@ -168,12 +170,12 @@ sfp_status sfp__predict_spool_chunk(sfp_predict *p, sfp_error *err)
 sfp_status sfp__predict_spool_finish(sfp_predict *p, sfp_error *err)
 {
     const char *path = sfp__args_string(p->args, "features");
-    size_t dim = (size_t)p->vit->config.dim, bytes = p->files.count * dim * sizeof(float);
-    if (!p->spool)
+    size_t dim = (size_t)p->answer.vit->config.dim, bytes = p->files.count * dim * sizeof(float);
+    if (!p->tally.spool)
         return SFP_OK;
-    if (fflush(p->spool) != 0)
+    if (fflush(p->tally.spool) != 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", path);
-    void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fileno(p->spool), 0);
+    void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fileno(p->tally.spool), 0);
     if (map == MAP_FAILED)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot map %zu bytes", path, bytes);
     sfp_tensor t = {

@@ -1,7 +1,7 @@
 /* streamfp pretrain: train a ViT on pictures, from their labels, from a teacher backbone, or both. */
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/ui.h"
-#include "io/json_write.h"
 
 #include "base/mem.h"
 #include "base/text.h"
@@ -55,22 +55,14 @@ static void on_say(void *ctx, const char *message)
 }
 
 /* The options as given: what makes the same model again. */
-static char *command_of(const sfp_args *a)
+static void put_command(const sfp_args *a, sfp_text *t)
 {
-    sfp_text t = {0};
-    sfp__text_put(&t, "streamfp pretrain");
+    sfp__text_put(t, "streamfp pretrain");
     for (size_t i = 0; i < a->count; i++) {
-        const char *name = a->opts[i].name, *value = sfp__args_text(a, name);
-        if (sfp__args_rank(a, name) <= SFP_RANK_DEFAULT || strcmp(name, "json") == 0 || strcmp(name, "resume") == 0)
-            continue;
-        sfp__text_put(&t, " --");
-        sfp__text_put(&t, name);
-        sfp__text_put(&t, " ");
-        sfp__text_put(&t, value ? value : "");
+        const char *name = a->opts[i].name, *value = a->values[i].text;
+        if (a->values[i].rank > SFP_RANK_DEFAULT && strcmp(name, "json") != 0 && strcmp(name, "resume") != 0)
+            sfp__text_printf(t, " --%s %s", name, value ? value : "");
     }
-    if (t.failed)
-        sfp__text_done(&t);
-    return t.s;
 }
 
 static const sfp_idle idle[] = {
@@ -87,78 +79,69 @@ static sfp_status read_options(const sfp_args *a, sfp_pretrain_options *o, sfp_e
     *o = (sfp_pretrain_options){.output.half = sfp__args_choice(a, "dtype") == 0};
     sfp__args_store(a, o);
     if (!o->data.train || !o->output.dir)
-        return sfp__fail(err, SFP_EINVAL, "--%s is missing", o->data.train ? "out DIR" : "data KIND:PATH");
+        return sfp__fail_usage(err, "--%s is missing", o->data.train ? "out DIR" : "data KIND:PATH");
     TRY(sfp__args_check_idle(a, SFP_LIST(idle), 0, NULL, err));
     if (!o->student.heads)
         o->student.heads = o->student.dim >= 64 ? o->student.dim / 64 : 1;
     if (!o->student.hidden)
         o->student.hidden = 4 * o->student.dim;
     if (o->student.img_size % o->student.patch_size != 0)
-        return sfp__fail(err, SFP_EINVAL, "--img-size %d is not a multiple of --patch %d", o->student.img_size, o->student.patch_size);
+        return sfp__fail_usage(err, "--img-size %d is not a multiple of --patch %d", o->student.img_size, o->student.patch_size);
     if (o->student.dim % o->student.heads != 0)
-        return sfp__fail(err, SFP_EINVAL, "--dim %d is not a multiple of %d heads", o->student.dim, o->student.heads);
+        return sfp__fail_usage(err, "--dim %d is not a multiple of %d heads", o->student.dim, o->student.heads);
     return SFP_OK;
 }
 
-static void print_json(const sfp_pretrain_result *r)
+static void print(const sfp_pretrain_result *r, const char *out, bool json)
 {
-    sfp_json j;
-    sfp__json_begin(&j, stdout);
-    sfp__json_bool(&j, "finished", r->finished);
-    sfp__json_int(&j, "steps", (int64_t)r->steps);
-    sfp__json_real(&j, "epochs", r->epochs);
-    sfp__json_int(&j, "pictures", (int64_t)r->pictures);
-    sfp__json_int(&j, "parameters", (int64_t)r->parameters);
-    sfp__json_real(&j, "seconds", r->seconds);
-    sfp__json_real(&j, "images_per_second", r->images_per_second);
-    sfp__json_object(&j, "loss");
-    for (int i = 0; i < SFP_TERMS; i++)
-        sfp__json_real(&j, sfp__pretrain_term_name(i), r->loss[i]);
-    sfp__json_end(&j);
-    sfp__json_real(&j, "ncm", r->ncm);
-    sfp__json_real(&j, "knn", r->knn);
-    sfp__json_end_all(&j);
-}
-
-static void print_table(const sfp_pretrain_result *r, const char *out)
-{
-    (void)printf("  %-24s %10llu (%.2f epochs of %llu pictures)\n", "steps", (unsigned long long)r->steps, r->epochs,
-                 (unsigned long long)r->pictures);
-    (void)printf("  %-24s %10.1f s, %.1f img/s\n", "time", r->seconds, r->images_per_second);
-    for (int i = 0; i < SFP_TERMS; i++)
+    sfp_out o;
+    sfp_json *j = &o.json;
+    sfp__out_begin(&o, json, 0);
+    sfp__json_bool(j, "finished", r->finished);
+    sfp__json_uint(j, "steps", r->steps);
+    sfp__json_real(j, "epochs", r->epochs);
+    sfp__json_uint(j, "pictures", r->pictures);
+    sfp__out_printf(&o, "  %-24s %10llu (%.2f epochs of %llu pictures)\n", "steps", (unsigned long long)r->steps, r->epochs,
+                    (unsigned long long)r->pictures);
+    sfp__json_uint(j, "parameters", r->parameters);
+    sfp__json_real(j, "seconds", r->seconds);
+    sfp__json_real(j, "images_per_second", r->images_per_second);
+    sfp__out_printf(&o, "  %-24s %10.1f s, %.1f img/s\n", "time", r->seconds, r->images_per_second);
+    sfp__json_object(j, "loss");
+    for (int i = 0; i < SFP_TERMS; i++) {
+        sfp__json_real(j, sfp__pretrain_term_name(i), r->loss[i]);
         if (isfinite(r->loss[i]))
-            (void)printf("  loss, %-18s %10.4f\n", sfp__pretrain_term_name(i), r->loss[i]);
+            sfp__out_printf(&o, "  loss, %-18s %10.4f\n", sfp__pretrain_term_name(i), r->loss[i]);
+    }
+    sfp__json_end(j);
+    sfp__json_real(j, "ncm", r->ncm);
+    sfp__json_real(j, "knn", r->knn);
     if (isfinite(r->ncm))
-        (void)printf("  %-24s %9.1f %%\n  %-24s %9.1f %%\n", "nearest class mean", 100 * r->ncm, "nearest neighbours", 100 * r->knn);
-    (void)printf("  %-24s %s/model.safetensors (%.2f million weights)\n", "model", out, 1e-6 * (double)r->parameters);
+        sfp__out_printf(&o, "  %-24s %9.1f %%\n  %-24s %9.1f %%\n", "nearest class mean", 100 * r->ncm, "nearest neighbours",
+                        100 * r->knn);
+    sfp__out_printf(&o, "  %-24s %s/model.safetensors (%.2f million weights)\n", "model", out, 1e-6 * (double)r->parameters);
+    sfp__out_end(&o);
 }
 
-static int run(const sfp_args *a)
+static sfp_status run(const sfp_args *a, sfp_error *err)
 {
-    sfp_error err = {0};
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
+    OWNED_BY(sfp__text_done) sfp_text command = {0};
     sfp_pretrain_options o;
-    if (read_options(a, &o, &err))
-        return sfp__say_usage("pretrain", "%s", err.message);
-    sfp_thread_pool *pool = NULL;
     sfp_pretrain_result r = {0};
     talk t = {0};
     const sfp_pretrain_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = sfp__stop_on_signals()};
-    char *command = command_of(a);
-    o.output.command = command;
-    sfp_status s = sfp__thread_pool_create((int)sfp__args_int(a, "threads"), &pool, &err);
-    if (!s)
-        s = sfp__pretrain(&o, pool, &hooks, &r, &err);
+    TRY(read_options(a, &o, err));
+    put_command(a, &command);
+    o.output.command = command.failed ? NULL : command.s;
+    TRY(sfp__thread_pool_create((int)sfp__args_int(a, "threads"), &pool, err));
+    sfp_status s = sfp__pretrain(&o, pool, &hooks, &r, err);
     sfp__line_wipe();
-    int code = s ? sfp__command_failed(a, &err) : r.finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;
-    if (!s && !r.finished)
+    TRY(s);
+    if (!r.finished)
         sfp__say("stopped; go on with --resume --out %s", o.output.dir);
-    if (!s && sfp__args_flag(a, "json"))
-        print_json(&r);
-    else if (!s)
-        print_table(&r, o.output.dir);
-    sfp__thread_pool_free(pool);
-    sfp__free(command);
-    return code;
+    print(&r, o.output.dir, sfp__args_flag(a, "json"));
+    return r.finished ? SFP_OK : sfp__fail_quietly(err);
 }
 
 const sfp_command sfp__cmd_pretrain = {

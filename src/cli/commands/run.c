@@ -166,7 +166,11 @@ void sfp__run_progress_line(const sfp_run_progress *p, sfp_line *l)
 
 /* ----------------------------------------------------------------- when it is shown */
 
-static bool is_due(sfp_run_talk *t)
+typedef struct talk {
+    double last; /* sfp__seconds of the last line */
+} talk;
+
+static bool is_due(talk *t)
 {
     double now = sfp__seconds(), every = sfp__line_rewrites() ? 0.2 : 10;
     bool due = now - t->last >= every;
@@ -175,7 +179,7 @@ static bool is_due(sfp_run_talk *t)
     return due;
 }
 
-void sfp__run_talk_progress(void *ctx, const sfp_run_progress *p)
+static void on_progress(void *ctx, const sfp_run_progress *p)
 {
     sfp_line l;
     if (!is_due(ctx))
@@ -184,7 +188,7 @@ void sfp__run_talk_progress(void *ctx, const sfp_run_progress *p)
     sfp__line_show(&l);
 }
 
-void sfp__run_talk_evaluating(void *ctx, int task, uint64_t done, uint64_t total)
+static void on_evaluating(void *ctx, int task, uint64_t done, uint64_t total)
 {
     bool begins = done == 0 && sfp__line_rewrites(); /* seconds may pass before the first pictures are answered */
     sfp_line l = {0};
@@ -195,7 +199,7 @@ void sfp__run_talk_evaluating(void *ctx, int task, uint64_t done, uint64_t total
     sfp__line_show(&l);
 }
 
-void sfp__run_talk_say(void *ctx, const char *message)
+static void on_say(void *ctx, const char *message)
 {
     (void)ctx;
     sfp__say("%s", message);
@@ -274,15 +278,15 @@ static void print_table(const sfp_result *r, const char *out)
 static sfp_status fresh_dir(char *buf, size_t size, int *made, sfp_error *err)
 {
     int parent = 0, own = 0;
-    sfp_status s = sfp__folder_make("runs", &parent, err);
-    for (int i = 1; !s && i < 1000000; i++) {
+    TRY(sfp__folder_make("runs", &parent, err));
+    for (int i = 1; i < 1000000; i++) {
         (void)snprintf(buf, size, "runs/%d", i);
-        s = sfp__folder_make(buf, &own, err);
+        TRY(sfp__folder_make(buf, &own, err));
         *made = parent + own;
         if (own)
             return SFP_OK;
     }
-    return s ? s : sfp__fail(err, SFP_ELIMIT, "runs: there are too many");
+    return sfp__fail(err, SFP_ELIMIT, "runs: there are too many");
 }
 
 /* --out, made where it is missing, or a fresh one in buf. */
@@ -294,18 +298,18 @@ static sfp_status make_out(const char *given, char *buf, size_t size, const char
 
 static sfp_status print_result(const sfp_result *r, const char *out, bool json, sfp_error *err)
 {
-    char *text = NULL;
+    OWNED char *text = NULL;
     if (!r->finished && r->samples.offered == 0)
         sfp__say("stopped before anything was learned");
     else if (!r->finished)
         sfp__say("stopped; go on with --resume --out %s", out);
-    sfp_status s = json ? sfp__result_text(r, true, &text, err) : SFP_OK;
-    if (text)
+    if (json) {
+        TRY(sfp__result_text(r, true, &text, err));
         (void)puts(text);
-    else if (!s && r->finished)
+    } else if (r->finished) {
         print_table(r, out);
-    sfp__free(text);
-    return s;
+    }
+    return SFP_OK;
 }
 
 /* The file of --init-state; whether it fits this run is told later. A run that goes on may need it no more. */
@@ -326,60 +330,48 @@ static sfp_status find_state(const char *given, bool resume, char *path, size_t 
     return SFP_OK;
 }
 
-static sfp_status learn(sfp_args *a, sfp_run_options *o, bool *finished, sfp_error *err)
+static sfp_status learn(sfp_args *a, sfp_run_options *o, sfp_error *err)
 {
+    OWNED_BY(sfp__result_done) sfp_result result = {0};
     char dir[PATH_MAX], state[PATH_MAX];
     int made = 0;
-    sfp_result result = {0};
-    sfp_run_talk t = {.last = sfp__seconds()};
-    const sfp_run_hooks hooks = {.ctx = &t, .progress = sfp__run_talk_progress, .evaluating = sfp__run_talk_evaluating,
-                                 .say = sfp__run_talk_say, .stop = sfp__stop_on_signals(),
-                                 .config = sfp__run_note_config, .same_config = sfp__run_same_config, .opened = sfp__run_opened,
+    talk t = {.last = sfp__seconds()};
+    const sfp_run_hooks hooks = {.ctx = &t,
+                                 .progress = on_progress,
+                                 .evaluating = on_evaluating,
+                                 .say = on_say,
+                                 .stop = sfp__stop_on_signals(),
+                                 .config = sfp__run_note_config,
+                                 .same_config = sfp__run_same_config,
+                                 .opened = sfp__run_opened,
                                  .config_ctx = a};
     if (o->init_state) {
-        sfp_status found = find_state(o->init_state, o->resume, state, sizeof state, err);
-        if (found)
-            return found;
+        TRY(find_state(o->init_state, o->resume, state, sizeof state, err));
         o->init_state = state;
     }
-    sfp_status s = make_out(sfp__args_string(a, "out"), dir, sizeof dir, &o->out, &made, err);
-    if (s)
-        return s;
-    s = sfp__run(o, &hooks, &result, err);
+    TRY(make_out(sfp__args_string(a, "out"), dir, sizeof dir, &o->out, &made, err));
+    sfp_status s = sfp__run(o, &hooks, &result, err);
     sfp__line_wipe();
     if (!s)
         s = print_result(&result, o->out, sfp__args_flag(a, "json"), err);
-    *finished = result.finished;
-    bool nothing = s || (!result.finished && result.samples.offered == 0); /* failed or stopped before there was anything to keep? */
-    if (nothing)
-        sfp__folder_unmake(o->out, made); /* only empty ones go */
-    if (result.tasks > 0)
-        sfp__result_done(&result);
-    return s;
+    if (s || (!result.finished && result.samples.offered == 0)) /* failed or stopped before there was anything to keep? */
+        sfp__folder_unmake(o->out, made);                       /* only empty ones go */
+    return s || result.finished ? s : sfp__fail_quietly(err);
 }
 
-static int run(const sfp_args *given)
+static sfp_status run(const sfp_args *given, sfp_error *err)
 {
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
+    OWNED_PTR(sfp__vit_free) sfp_vit *vit = NULL;
     sfp_args a = *given; /* its values may be added to */
-    sfp_error err = {0};
     const char *config = sfp__args_string(&a, "config");
-    if ((config && sfp__yaml_config(config, &a, &err)) || sfp__run_preset(&a, &err))
-        return sfp__say_usage("run", "%s", err.message);
-    sfp_thread_pool *pool = NULL;
-    sfp_vit *vit = NULL;
-    bool finished = false;
-    sfp_status s = sfp__thread_pool_create((int)sfp__args_int(&a, "threads"), &pool, &err);
-    if (!s)
-        s = sfp__backbone_open(&a, &vit, &err);
-    if (!s) {
-        sfp_run_options o = sfp__run_options_defaults(vit, pool);
-        s = sfp__run_settings(&a, &o, &err);
-        if (!s)
-            s = learn(&a, &o, &finished, &err);
-    }
-    sfp__vit_free(vit);
-    sfp__thread_pool_free(pool);
-    return s ? sfp__command_failed(&a, &err) : finished ? SFP_EXIT_OK : SFP_EXIT_FAILED;
+    if ((config && sfp__yaml_config(config, &a, err)) || sfp__run_preset(&a, err))
+        return sfp__as_usage(err);
+    TRY(sfp__thread_pool_create((int)sfp__args_int(&a, "threads"), &pool, err));
+    TRY(sfp__backbone_open(&a, &vit, err));
+    sfp_run_options o = sfp__run_options_defaults(vit, pool);
+    TRY(sfp__run_settings(&a, &o, err));
+    return learn(&a, &o, err);
 }
 
 const sfp_command sfp__cmd_run = {

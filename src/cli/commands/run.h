@@ -17,15 +17,7 @@ sfp_status sfp__run_note_config(void *ctx, sfp_result *r, sfp_error *err);
 sfp_status sfp__run_same_config(void *ctx, const sfp_result *then, bool live, sfp_error *err);
 sfp_status sfp__run_opened(void *ctx, const sfp_run_options *o, const sfp_run_stream *stream, sfp_error *err);
 
+/* The line that tells how far a run is. */
 void sfp__run_progress_line(const sfp_run_progress *p, sfp_line *l);
-
-/* For the hooks of a run, on standard error. */
-typedef struct sfp_run_talk {
-    double last; /* sfp__seconds of the last line */
-} sfp_run_talk;
-
-void sfp__run_talk_progress(void *ctx, const sfp_run_progress *p);
-void sfp__run_talk_evaluating(void *ctx, int task, uint64_t done, uint64_t total);
-void sfp__run_talk_say(void *ctx, const char *message);
 
 #endif

@@ -21,11 +21,8 @@ sfp_status sfp__run_preset(sfp_args *a, sfp_error *err)
                 {2, "attune-residual", "on"}, {2, "head", "mix"}};
     int which = sfp__args_choice(a, "preset");
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (list[i].preset != which)
-            continue;
-        sfp_status s = sfp__args_set(a, list[i].key, list[i].value, SFP_RANK_PRESET, "preset", err);
-        if (s)
-            return s;
+        if (list[i].preset == which)
+            TRY(sfp__args_set(a, list[i].key, list[i].value, SFP_RANK_PRESET, "preset", err));
     }
     return SFP_OK;
 }
@@ -104,9 +101,7 @@ static sfp_status layer_settings(const sfp_args *a, const char *value, sfp_run_o
     const sfp_vit_config *c = &o->vit->config;
     sfp_fp_options *fp = &o->learner.fp;
     int last = fp->last_layer; /* of the default, as it fits */
-    sfp_status s = sfp__settings_apply(&o->learner, c, "prompt-layers", value, err);
-    if (s)
-        return s;
+    TRY(sfp__settings_apply(&o->learner, c, "prompt-layers", value, err));
     if (sfp__args_rank(a, "prompt-layers") > SFP_RANK_PRESET && fp->last_layer >= c->depth)
         return sfp__fail_key(err, "prompt-layers", SFP_EINVAL,
                              "prompt-layers is '%s', expected layers up to %d: this backbone has %d blocks", value, c->depth - 1,
@@ -131,13 +126,10 @@ static sfp_status learner_settings(const sfp_args *a, sfp_run_options *o, sfp_er
         if (s->type == SFP_SETTING_TASKS || s->type == SFP_SETTING_CLASSES)
             continue; /* the stream's matter */
         const char *value = sfp__args_value(a, s->info.key);
-        sfp_status status = SFP_OK;
         if (value && s->type == SFP_SETTING_LAYERS)
-            status = layer_settings(a, value, o, err);
+            TRY(layer_settings(a, value, o, err));
         else if (value)
-            status = sfp__settings_apply(&o->learner, &o->vit->config, s->info.key, value, err);
-        if (status)
-            return status;
+            TRY(sfp__settings_apply(&o->learner, &o->vit->config, s->info.key, value, err));
     }
     return SFP_OK;
 }
@@ -166,9 +158,7 @@ sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *e
     o->tasks = sfp__args_string(a, "tasks");
     if (!o->tasks && sfp__args_rank(a, "data") <= SFP_RANK_DEFAULT)
         o->tasks = "5";
-    sfp_status s = clock_settings(a, o, err);
-    if (s)
-        return s;
+    TRY(clock_settings(a, o, err));
     if (strcmp(every, "task") != 0 && (!sfp__parse_int(every, &n) || n < 1 || n > INT_MAX))
         return sfp__fail_key(err, "eval-every", SFP_EINVAL, "eval-every is '%s', expected task, or a number of timestamps",
                              every);
@@ -176,7 +166,8 @@ sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *e
     if (o->resume && !sfp__args_string(a, "out"))
         return sfp__fail_key(err, "resume", SFP_EINVAL, "--resume needs the directory of the run (--out DIR)");
     o->drop_short = sfp__args_choice(a, "preset") == 1;
-    return (s = learner_settings(a, o, err)) ? s : o->resume ? SFP_OK : check_idle(a, o, NULL, err);
+    TRY(learner_settings(a, o, err));
+    return o->resume ? SFP_OK : check_idle(a, o, NULL, err);
 }
 
 /* Whoever goes on gives what was given then, idle or not. */
@@ -196,19 +187,19 @@ static bool is_noted(const sfp_opt *o)
 static sfp_status note(const sfp_opt *o, const char *value, sfp_result *r, sfp_error *err)
 {
     const char *fallback = sfp__opt_default(o);
-    sfp_status s = sfp__result_config(r, o->name, fallback && sfp__same_number(value, fallback) ? fallback : value, err);
-    return s ? s : sfp__result_default(r, o->name, fallback ? fallback : "", err);
+    TRY(sfp__result_config(r, o->name, fallback && sfp__same_number(value, fallback) ? fallback : value, err));
+    return sfp__result_default(r, o->name, fallback ? fallback : "", err);
 }
 
 sfp_status sfp__run_note_config(void *ctx, sfp_result *r, sfp_error *err)
 {
     const sfp_args *a = ctx;
-    sfp_status s = SFP_OK;
-    for (size_t i = 0; !s && i < a->count; i++) {
+    for (size_t i = 0; i < a->count; i++) {
         const char *value = is_noted(&a->opts[i]) ? sfp__args_value(a, a->opts[i].name) : NULL;
-        s = value ? note(&a->opts[i], value, r, err) : SFP_OK;
+        if (value)
+            TRY(note(&a->opts[i], value, r, err));
     }
-    return s;
+    return SFP_OK;
 }
 
 /* Files may have been moved, or be named from another directory: [KIND:]PATH is the same when the file is, or when there is nothing

@@ -42,6 +42,7 @@ typedef struct job {
     sfp_arena arena;
     sfp_progress progress;
     sfp_select_env env;
+    void *block;
     int count, *index;
     float *weight;
 } job;
@@ -87,14 +88,17 @@ static sfp_status load(job *j, const sfp_args *args, sfp_error *err)
 {
     const char *labels = sfp__args_string(args, "labels"), *probs = sfp__args_string(args, "probs");
     int rows = 0;
-    sfp_status s = sfp__table_load(sfp__args_string(args, "features"), &j->features, err);
-    if (!s && labels && !(s = sfp__labels_load(labels, &rows, &j->label, err)))
-        s = same_rows(j, labels, rows, err);
-    if (!s && probs && !(s = sfp__table_load(probs, &j->probs, err)))
-        s = same_rows(j, probs, j->probs.rows, err);
-    if (!s && probs)
-        s = check_probs(&j->probs, probs, err);
-    return !s && labels && probs ? check_labels(j, labels, probs, err) : s;
+    TRY(sfp__table_load(sfp__args_string(args, "features"), &j->features, err));
+    if (labels) {
+        TRY(sfp__labels_load(labels, &rows, &j->label, err));
+        TRY(same_rows(j, labels, rows, err));
+    }
+    if (probs) {
+        TRY(sfp__table_load(probs, &j->probs, err));
+        TRY(same_rows(j, probs, j->probs.rows, err));
+        TRY(check_probs(&j->probs, probs, err));
+    }
+    return labels && probs ? check_labels(j, labels, probs, err) : SFP_OK;
 }
 
 static bool finite_row(const sfp_table *t, int i)
@@ -135,8 +139,7 @@ static bool finite_sample(const job *j, int i)
 static sfp_status sort_out(job *j, const sfp_args *args, sfp_error *err)
 {
     int n = 0, rows = j->features.rows;
-    if (!(j->order = sfp__malloc((size_t)rows * sizeof *j->order)))
-        return sfp__fail_nomem(err);
+    TRY(sfp__alloc(&j->order, (size_t)rows, sizeof *j->order, err));
     for (int i = 0; i < rows; i++)
         if (finite_sample(j, i))
             j->order[n++] = i;
@@ -192,9 +195,7 @@ static sfp_status choose_blindly(job *j, int c, sfp_error *err)
 {
     const sfp_select_batch batch = {.b = j->finite};
     const sfp_select_options opt = {.sigma = (c + 0.5) / fmax(1, j->finite)}; /* half a row: exactly c, however it is rounded */
-    sfp_status s = sfp__selector_find("random")->pick(&batch, &opt, &j->env, j->index, j->weight, &j->count, err);
-    if (s)
-        return s;
+    TRY(sfp__selector_find("random")->pick(&batch, &opt, &j->env, j->index, j->weight, &j->count, err));
     for (int i = 0; i < j->count; i++)
         j->index[i] = j->order[j->index[i]];
     for (; j->count < c; j->count++) {
@@ -213,17 +214,15 @@ static sfp_status choose(job *j, bool euclidean, sfp_error *err)
 static sfp_status work(job *j, const sfp_args *args, sfp_error *err)
 {
     sfp_rng rng = sfp__rng_init((uint64_t)sfp__args_int(args, "seed"), 2);
-    sfp_status s = load(j, args, err);
-    if (s || (s = sort_out(j, args, err)) || (s = sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &j->pool, err)))
-        return s;
+    TRY(load(j, args, err));
+    TRY(sort_out(j, args, err));
+    TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &j->pool, err));
     size_t n = (size_t)j->features.rows;
-    j->index = sfp__malloc(n * sizeof *j->index);
-    j->weight = sfp__malloc(n * sizeof *j->weight);
-    if (!j->index || !j->weight)
-        return sfp__fail_nomem(err);
+    const sfp_want list[] = {{&j->index, n, sizeof *j->index}, {&j->weight, n, sizeof *j->weight}};
+    TRY(sfp__block(&j->block, SFP_LIST(list), err));
     sfp__progress_init(&j->progress, "picks", 0);
     j->env = (sfp_select_env){.rng = &rng, .arena = &j->arena, .threads = j->pool, .tell = tell, .tell_ctx = &j->progress};
-    s = choose(j, sfp__args_choice(args, "distance") == 1, err);
+    sfp_status s = choose(j, sfp__args_choice(args, "distance") == 1, err);
     sfp__progress_done(&j->progress);
     return s;
 }
@@ -249,31 +248,28 @@ static void print(const job *j, bool json)
     sfp__json_end_all(&out);
 }
 
-static int run(const sfp_args *args)
+static void job_done(job *j)
 {
-    job j = {.method = (method)sfp__args_choice(args, "method")};
-    sfp_error err = {0};
-    const char *lacks = missing(args, j.method);
+    sfp__arena_done(&j->arena);
+    sfp__thread_pool_free(j->pool);
+    sfp__table_done(&j->features);
+    sfp__table_done(&j->probs);
+    sfp__free(j->label);
+    sfp__free(j->order);
+    sfp__free(j->block);
+}
+
+static sfp_status run(const sfp_args *args, sfp_error *err)
+{
+    OWNED_BY(job_done) job j = {.method = (method)sfp__args_choice(args, "method")};
+    const char *lacks = missing(args, j.method), *name = sfp__args_text(args, "method");
     if (lacks)
-        return sfp__say_usage("select", "%s%sneeds --%s", sfp__args_text(args, "method") ? sfp__args_text(args, "method") : "",
-                              sfp__args_text(args, "method") ? " " : "", lacks);
-    if (sfp__args_check_idle(args, SFP_LIST(idle), 0, NULL, &err))
-        return sfp__command_failed(args, &err);
+        return sfp__fail_usage(err, "%s%sneeds --%s", name ? name : "", name ? " " : "", lacks);
+    TRY(sfp__args_check_idle(args, SFP_LIST(idle), 0, NULL, err));
     j.ratio = sfp__args_real(args, "ratio");
-    int code = SFP_EXIT_OK;
-    if (work(&j, args, &err) == SFP_OK)
-        print(&j, sfp__args_flag(args, "json"));
-    else
-        code = sfp__say_error(&err);
-    sfp__arena_done(&j.arena);
-    sfp__thread_pool_free(j.pool);
-    sfp__table_done(&j.features);
-    sfp__table_done(&j.probs);
-    sfp__free(j.label);
-    sfp__free(j.order);
-    sfp__free(j.index);
-    sfp__free(j.weight);
-    return code;
+    TRY(work(&j, args, err));
+    print(&j, sfp__args_flag(args, "json"));
+    return SFP_OK;
 }
 
 const sfp_command sfp__cmd_select = {

@@ -1,7 +1,7 @@
 /* Runs side by side: the options in which they differ, then the numbers. Runs that differ in nothing but the seed (and where
  * they were written) are repetitions: they share a column, with mean and 95 % interval. A seed counts once, by its newest run:
  * the same again is no second sample, and would narrow the interval. */
-#include "cli/runs_compare.h"
+#include "cli/commands/runs_compare.h"
 
 #include "cli/ui.h"
 #include "io/json_write.h"

@@ -3,7 +3,7 @@
  * A run is named by its number in the registry or by its directory; of a directory the result.json in it is read, so that runs
  * of another machine can be looked at and compared without being in the registry. */
 #include "cli/command.h"
-#include "cli/runs_compare.h"
+#include "cli/commands/runs_compare.h"
 #include "cli/ui.h"
 #include "io/json_write.h"
 
@@ -232,8 +232,8 @@ static sfp_status check_different(int n, const sfp_named_run *runs, sfp_error *e
             bool same;
             TRY(is_same(&runs[j].result, &runs[i].result, &same, err));
             if (same)
-                return sfp__fail_key(err, "RUN", SFP_EINVAL, "'%s' and '%s' are the same run, expected different ones",
-                                     runs[j].name, runs[i].name);
+                return sfp__fail_usage(err, "'%s' and '%s' are the same run, expected different ones", runs[j].name,
+                                       runs[i].name);
         }
     return SFP_OK;
 }
@@ -281,39 +281,11 @@ static sfp_status add(const sfp_args *args, sfp_error *err)
     return SFP_OK;
 }
 
-static int run(const sfp_args *args)
-{
-    static const struct {
-        const char *name;
-        sfp_status (*run)(const sfp_args *args, sfp_error *err);
-        int min, max; /* operands after the name; max 0: any number */
-        const char *usage;
-    } verbs[] = {{"show", show, 1, 1, "show needs one run: its number or its directory"},
-                 {"compare", compare, 2, 0, "compare needs two runs or more: their numbers or directories"},
-                 {"add", add, 1, 0, "add needs the directories of runs"}};
-    enum { VERBS = sizeof verbs / sizeof *verbs };
-    sfp_error err = {0};
-    const char *names[VERBS];
-    int n = args->operand_count - 1;
-    if (n < 0)
-        return list(args, &err) ? sfp__say_error(&err) : SFP_EXIT_OK;
-    for (int i = 0; i < VERBS; i++) {
-        names[i] = verbs[i].name;
-        if (strcmp(verbs[i].name, args->operands[0]) != 0)
-            continue;
-        if (sfp__args_rank(args, "limit") > SFP_RANK_DEFAULT)
-            return sfp__say_usage("runs", "%s takes no --limit", verbs[i].name);
-        if (n < verbs[i].min || (verbs[i].max && n > verbs[i].max))
-            return sfp__say_usage("runs", "%s", verbs[i].usage);
-        if (!verbs[i].run(args, &err))
-            return SFP_EXIT_OK;
-        return strcmp(err.key, "RUN") == 0 ? sfp__say_usage("runs", "%s", err.message) : sfp__say_error(&err);
-    }
-    const char *best = sfp__nearest(args->operands[0], names, VERBS);
-    if (best)
-        return sfp__say_usage("runs", "'%s' is neither show, compare nor add, did you mean '%s'?", args->operands[0], best);
-    return sfp__say_usage("runs", "'%s' is neither show, compare nor add", args->operands[0]);
-}
+static const sfp_verb verbs[] = {
+    {"show", show, 1, 1, "one run: its number or its directory", NULL},
+    {"compare", compare, 2, SFP_OPERANDS_ANY, "two runs or more: their numbers or directories", NULL},
+    {"add", add, 1, SFP_OPERANDS_ANY, "the directories of runs", NULL},
+};
 
 const sfp_command sfp__cmd_runs = {
     .name = "runs",
@@ -329,5 +301,6 @@ const sfp_command sfp__cmd_runs = {
                 "  streamfp runs show 12\n"
                 "  streamfp runs compare 12 13 14 runs/baseline\n",
     SFP_COMMAND_OPTIONS(options),
-    .run = run,
+    SFP_COMMAND_VERBS(verbs),
+    .run = list,
 };
