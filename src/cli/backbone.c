@@ -37,22 +37,20 @@ static bool can_have(const sfp_vit *v, int side)
 
 sfp_status sfp__backbone_open_for(const sfp_args *a, const char *state, sfp_vit **out, sfp_error *err)
 {
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL, *resized = NULL;
     char path[PATH_MAX];
     int side = 0;
-    sfp_vit *v = NULL, *resized = NULL;
-    sfp_status s = sfp__backbone_open(a, &v, err);
-    if (!s && state && sfp__args_int(a, "img-size") == 0 && !(s = sfp__state_file(state, path, sizeof path, err)))
-        s = sfp__state_img_size(path, &side, err);
-    if (!s && side && side != v->config.img_size && can_have(v, side) && !(s = open_at(a, side, &resized, err))) {
-        sfp__say("input size %d, at which %s was learned; the backbone's own is %d", side, path, v->config.img_size);
-        sfp__vit_free(v);
-        v = resized;
+    TRY(sfp__backbone_open(a, &v, err));
+    if (state && sfp__args_int(a, "img-size") == 0) {
+        TRY(sfp__state_file(state, path, sizeof path, err));
+        TRY(sfp__state_img_size(path, &side, err));
     }
-    if (s)
-        sfp__vit_free(v);
-    else
-        *out = v;
-    return s;
+    if (side && side != v->config.img_size && can_have(v, side)) {
+        TRY(open_at(a, side, &resized, err));
+        sfp__say("input size %d, at which %s was learned; the backbone's own is %d", side, path, v->config.img_size);
+    }
+    *out = resized ? TAKE(resized) : TAKE(v);
+    return SFP_OK;
 }
 
 sfp_status sfp__state_file(const char *given, char *buf, size_t size, sfp_error *err)

@@ -44,15 +44,11 @@ static sfp_status from_tensor(const char *path, const sfp_tensor *t, sfp_table *
     if (t->ndim < 1 || t->ndim > 2 || rows > ROWS_MAX || columns > COLUMNS_MAX)
         return sfp__fail(err, SFP_ESHAPE, "%s: the array is %s, expected (rows, columns) or (rows,)", path,
                          sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
-    float *x = sfp__malloc(t->count * sizeof *x);
-    if (!x)
-        return sfp__fail_nomem(err);
-    sfp_status s = sfp__tensor_to_f32(path, t, x, err);
-    if (s)
-        sfp__free(x);
-    else
-        *out = (sfp_table){(int)rows, (int)columns, x};
-    return s;
+    OWNED float *x = NULL;
+    TRY(sfp__alloc(&x, t->count, sizeof *x, err));
+    TRY(sfp__tensor_to_f32(path, t, x, err));
+    *out = (sfp_table){(int)rows, (int)columns, TAKE(x)};
+    return SFP_OK;
 }
 
 /* The tensor called `name`; with NULL the only one. */
@@ -69,35 +65,24 @@ static sfp_status tensor_of(const char *path, const char *name, const sfp_tensor
     return SFP_OK;
 }
 
-typedef sfp_status (*tensor_fn)(const char *path, const sfp_tensor *t, void *out, sfp_error *err);
-
-/* fn on the array of a .npy or of a file of tensors. */
-static sfp_status with_tensor(const char *path, tensor_fn fn, void *out, sfp_error *err)
+/* The array of a .npy or of a file of tensors. */
+static sfp_status from_arrays(const char *path, sfp_table *out, sfp_error *err)
 {
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
+    const sfp_tensor *t = NULL;
     const char *name = name_in(path);
     size_t n = name ? (size_t)(name - path) - 1 : strlen(path);
     if (n >= 4 && memcmp(path + n - 4, ".npy", 4) == 0 && !name) {
-        sfp_tensor_file *npy = NULL;
-        sfp_status s = sfp__npy_open(path, &npy, err);
-        if (!s)
-            s = fn(path, &npy->tensors[0], out, err);
-        sfp__tensor_file_close(npy);
-        return s;
+        TRY(sfp__npy_open(path, &f, err));
+        return from_tensor(path, &f->tensors[0], out, err);
     }
-    sfp_tensor_file *f = NULL;
-    const sfp_tensor *t = NULL;
-    char *file = sfp__strdup(path);
+    OWNED char *file = sfp__strdup(path);
     if (!file)
         return sfp__fail_nomem(err);
     file[n] = '\0';
-    sfp_status s = sfp__tensor_file_open(file, &f, err);
-    if (!s)
-        s = tensor_of(file, name, f, &t, err);
-    if (!s)
-        s = fn(file, t, out, err);
-    sfp__tensor_file_close(f);
-    sfp__free(file);
-    return s;
+    TRY(sfp__tensor_file_open(file, &f, err));
+    TRY(tensor_of(file, name, f, &t, err));
+    return from_tensor(file, t, out, err);
 }
 
 /* ----------------------------------------------------------------------- text */
@@ -106,7 +91,7 @@ typedef struct reader {
     const char *path, *at; /* the rest, terminated */
     int line;
     float *x;
-    size_t used, room;
+    size_t used, capacity;
     int rows, columns;
 } reader;
 
@@ -178,14 +163,8 @@ static sfp_status stops_of(const reader *r, const char **stops, sfp_error *err)
 
 static sfp_status keep(reader *r, float value, sfp_error *err)
 {
-    if (r->used == r->room) {
-        size_t room = r->room ? 2 * r->room : 4096;
-        float *x = sfp__realloc(r->x, r->used * sizeof *x, room * sizeof *x);
-        if (!x)
-            return sfp__fail_nomem(err);
-        r->x = x;
-        r->room = room;
-    }
+    if (!sfp__grow(&r->x, sizeof *r->x, r->used, r->used + 1, &r->capacity))
+        return sfp__fail_nomem(err);
     r->x[r->used++] = value;
     return SFP_OK;
 }
@@ -212,17 +191,15 @@ static sfp_status take(reader *r, line *l, cell c, sfp_error *err)
 static sfp_status read_line(reader *r, line *l, sfp_error *err)
 {
     const char *stops = NULL;
-    sfp_status s = stops_of(r, &stops, err);
-    if (s)
-        return s;
+    TRY(stops_of(r, &stops, err));
     r->at += strspn(r->at, BLANKS);
-    for (bool more = *r->at && *r->at != '\n'; !s && more;) {
-        s = take(r, l, next_cell(r, stops), err);
+    for (bool more = *r->at && *r->at != '\n'; more;) {
+        TRY(take(r, l, next_cell(r, stops), err));
         r->at += strspn(r->at, BLANKS); /* a run of them separates once, and not at the end of the line */
         more = *r->at && *r->at != '\n';
         r->at += *r->at == ',' || *r->at == ';'; /* after it there is a cell, be it empty */
     }
-    return s;
+    return SFP_OK;
 }
 
 static sfp_status refuse(const reader *r, const line *l, sfp_error *err)
@@ -240,9 +217,7 @@ static sfp_status read_rows(reader *r, sfp_error *err)
 {
     for (; *r->at; r->line++) {
         line l = {0};
-        sfp_status s = read_line(r, &l, err);
-        if (s)
-            return s;
+        TRY(read_line(r, &l, err));
         bool heading = r->line == 1 && l.numbers == 0 && l.words > 0;
         if (l.odd && !heading)
             return refuse(r, &l, err);
@@ -261,22 +236,18 @@ static sfp_status read_rows(reader *r, sfp_error *err)
 
 static sfp_status from_text(const char *path, sfp_table *out, sfp_error *err)
 {
-    uint8_t *bytes = NULL;
+    OWNED uint8_t *bytes = NULL;
     size_t size = 0;
-    sfp_status s = sfp__file_read(path, TEXT_MAX, &bytes, &size, err);
-    if (s)
-        return s;
-    char *text = sfp__realloc(bytes, size, size + 1);
-    if (!text) {
-        sfp__free(bytes);
+    TRY(sfp__file_read(path, TEXT_MAX, &bytes, &size, err));
+    OWNED char *text = sfp__realloc(bytes, size, size + 1);
+    if (!text)
         return sfp__fail_nomem(err);
-    }
+    bytes = NULL; /* it is `text` now */
     text[size] = '\0';
-    reader r = {.path = path, .at = text, .line = 1};
-    r.at += sfp__text_mark(text, size);
-    s = memchr(text, '\0', size) ? sfp__fail(err, SFP_EFORMAT, "%s: is not text, and its name ends in no format of arrays", path)
-                                 : read_rows(&r, err);
-    sfp__free(text);
+    if (memchr(text, '\0', size))
+        return sfp__fail(err, SFP_EFORMAT, "%s: is not text, and its name ends in no format of arrays", path);
+    reader r = {.path = path, .at = text + sfp__text_mark(text, size), .line = 1};
+    sfp_status s = read_rows(&r, err);
     if (s)
         sfp__free(r.x);
     else
@@ -286,14 +257,9 @@ static sfp_status from_text(const char *path, sfp_table *out, sfp_error *err)
 
 /* --------------------------------------------------------------------- public */
 
-static sfp_status table_fn(const char *path, const sfp_tensor *t, void *out, sfp_error *err)
-{
-    return from_tensor(path, t, out, err);
-}
-
 sfp_status sfp__table_load(const char *path, sfp_table *out, sfp_error *err)
 {
-    return name_in(path) || is_tensors(path, strlen(path)) ? with_tensor(path, table_fn, out, err) : from_text(path, out, err);
+    return name_in(path) || is_tensors(path, strlen(path)) ? from_arrays(path, out, err) : from_text(path, out, err);
 }
 
 void sfp__table_done(sfp_table *t)
@@ -304,29 +270,20 @@ void sfp__table_done(sfp_table *t)
 
 sfp_status sfp__labels_load(const char *path, int *rows, int32_t **label, sfp_error *err)
 {
-    sfp_table t = {0};
-    sfp_status s = sfp__table_load(path, &t, err);
-    if (s)
-        return s;
-    int32_t *y = NULL;
+    OWNED_BY(sfp__table_done) sfp_table t = {0};
+    OWNED int32_t *y = NULL;
+    TRY(sfp__table_load(path, &t, err));
     if (t.columns != 1)
-        s = sfp__fail(err, SFP_ESHAPE, "%s: has %d columns, expected labels, one a row", path, t.columns);
-    else if (!(y = sfp__malloc((size_t)t.rows * sizeof *y)))
-        s = sfp__fail_nomem(err);
-    for (int i = 0; !s && i < t.rows; i++) {
+        return sfp__fail(err, SFP_ESHAPE, "%s: has %d columns, expected labels, one a row", path, t.columns);
+    TRY(sfp__alloc(&y, (size_t)t.rows, sizeof *y, err));
+    for (int i = 0; i < t.rows; i++) {
         float v = t.x[i];
         if (!(v >= 0 && v <= 1 << 24) || v != floorf(v)) /* whole numbers up to here are exact in a float */
-            s = sfp__fail(err, SFP_EFORMAT, "%s: label %d is %g, expected a whole number from 0 to %d", path, i, (double)v,
-                          1 << 24);
-        else
-            y[i] = (int32_t)v;
+            return sfp__fail(err, SFP_EFORMAT, "%s: label %d is %g, expected a whole number from 0 to %d", path, i, (double)v,
+                             1 << 24);
+        y[i] = (int32_t)v;
     }
-    if (s) {
-        sfp__free(y);
-    } else {
-        *rows = t.rows;
-        *label = y;
-    }
-    sfp__table_done(&t);
-    return s;
+    *rows = t.rows;
+    *label = TAKE(y);
+    return SFP_OK;
 }

@@ -78,46 +78,35 @@ static sfp_status take_mapping(const char *path, yaml_document_t *doc, const yam
     return SFP_OK;
 }
 
-/* What is left after the first document must be nothing. */
-static sfp_status expect_end(const char *path, yaml_parser_t *parser, sfp_error *err)
+/* One document at most, as the file has it. */
+static sfp_status take_documents(const char *path, yaml_parser_t *parser, sfp_args *args, sfp_error *err)
 {
-    yaml_document_t doc;
+    OWNED_BY(yaml_document_delete) yaml_document_t doc = {0}, more = {0};
     if (!yaml_parser_load(parser, &doc))
         return not_yaml(path, parser, err);
     const yaml_node_t *root = yaml_document_get_root_node(&doc);
-    sfp_status s =
-        root ? sfp__fail(err, SFP_EFORMAT, "%s:%zu: a second document begins here, expected one", path, root->start_mark.line + 1)
-             : SFP_OK;
-    yaml_document_delete(&doc);
-    return s;
+    if (!root)
+        return SFP_OK; /* an empty file sets nothing */
+    if (root->type != YAML_MAPPING_NODE)
+        return sfp__fail(err, SFP_EFORMAT, "%s: expected a mapping of options to values", path);
+    if (!yaml_parser_load(parser, &more))
+        return not_yaml(path, parser, err);
+    const yaml_node_t *second = yaml_document_get_root_node(&more);
+    if (second)
+        return sfp__fail(err, SFP_EFORMAT, "%s:%zu: a second document begins here, expected one", path,
+                         second->start_mark.line + 1);
+    return take_mapping(path, &doc, root, args, err);
 }
 
 sfp_status sfp__yaml_config(const char *path, sfp_args *args, sfp_error *err)
 {
-    FILE *f = NULL;
-    sfp_status s = sfp__file_open(path, &f, err);
-    if (s)
-        return s;
+    OWNED_PTR(sfp__file_close) FILE *f = NULL;
     yaml_parser_t parser;
-    yaml_document_t doc;
-    if (!yaml_parser_initialize(&parser)) {
-        (void)fclose(f);
+    TRY(sfp__file_open(path, &f, err));
+    if (!yaml_parser_initialize(&parser))
         return sfp__fail_nomem(err);
-    }
     yaml_parser_set_input_file(&parser, f);
-    if (!yaml_parser_load(&parser, &doc)) {
-        s = not_yaml(path, &parser, err);
-    } else {
-        const yaml_node_t *root = yaml_document_get_root_node(&doc);
-        if (!root)
-            s = SFP_OK; /* an empty file sets nothing */
-        else if (root->type != YAML_MAPPING_NODE)
-            s = sfp__fail(err, SFP_EFORMAT, "%s: expected a mapping of options to values", path);
-        else if (!(s = expect_end(path, &parser, err)))
-            s = take_mapping(path, &doc, root, args, err);
-        yaml_document_delete(&doc);
-    }
+    sfp_status s = take_documents(path, &parser, args, err);
     yaml_parser_delete(&parser);
-    (void)fclose(f);
     return s;
 }
