@@ -3,6 +3,7 @@
 #include "learner/settings_list.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -107,28 +108,27 @@ static sfp_status apply(const sfp_setting *s, sfp_learner_options *o, const sfp_
 {
     void *at = (char *)o + s->offset;
     double x = 0;
-    sfp_status status = SFP_OK;
     int word = word_of(s->info.values, value);
     switch (s->type) {
     case SFP_SETTING_INT:
     case SFP_SETTING_CLASSES:
-        if (!(status = number(s, value, true, &x, err)))
-            *(int *)at = (int)x;
-        return status;
+        TRY(number(s, value, true, &x, err));
+        *(int *)at = (int)x;
+        return SFP_OK;
     case SFP_SETTING_SIZE:
-        if (!(status = number(s, value, true, &x, err)))
-            *(size_t *)at = (size_t)x;
-        return status;
+        TRY(number(s, value, true, &x, err));
+        *(size_t *)at = (size_t)x;
+        return SFP_OK;
     case SFP_SETTING_SEED:
         return set_seed(s, value, at, err);
     case SFP_SETTING_REAL:
-        if (!(status = number(s, value, false, &x, err)))
-            *(double *)at = x;
-        return status;
+        TRY(number(s, value, false, &x, err));
+        *(double *)at = x;
+        return SFP_OK;
     case SFP_SETTING_FLOAT:
-        if (!(status = number(s, value, false, &x, err)))
-            *(float *)at = (float)x;
-        return status;
+        TRY(number(s, value, false, &x, err));
+        *(float *)at = (float)x;
+        return SFP_OK;
     case SFP_SETTING_SELECTOR:
         return set_name(s, value, sfp__selector_name, at, err);
     case SFP_SETTING_BUFFER:
@@ -136,11 +136,10 @@ static sfp_status apply(const sfp_setting *s, sfp_learner_options *o, const sfp_
     case SFP_SETTING_LAYERS:
         return set_layers(s, value, &o->fp, err);
     case SFP_SETTING_TASKS:
-        if (strcmp(value, "free") == 0)
-            o->fp.tasks = 0;
-        else if (!(status = number(s, value, true, &x, err)))
-            o->fp.tasks = (int)x;
-        return status;
+        if (strcmp(value, "free") != 0)
+            TRY(number(s, value, true, &x, err));
+        o->fp.tasks = (int)x;
+        return SFP_OK;
     case SFP_SETTING_CHOICE:
     case SFP_SETTING_FLAG:
     case SFP_SETTING_FLIP:
@@ -161,11 +160,70 @@ static sfp_status apply(const sfp_setting *s, sfp_learner_options *o, const sfp_
 _Static_assert(sizeof(sfp_coreset_mode) == sizeof(unsigned) && sizeof(sfp_drift) == sizeof(unsigned),
                "enums are stored as unsigned");
 
-sfp_status sfp__settings_apply(sfp_learner_options *o, const sfp_vit_config *vit, const char *key, const char *value,
-                               sfp_error *err)
+const sfp_setting *sfp__settings_find(const char *key)
 {
     for (int i = 0; i < sfp__settings_count; i++)
         if (strcmp(sfp__settings[i].info.key, key) == 0)
-            return apply(&sfp__settings[i], o, vit, value, err);
-    return sfp__fail(err, SFP_EINVAL, "there is no setting '%.80s'", key);
+            return &sfp__settings[i];
+    return NULL;
+}
+
+/* Word i of "a|b|c". */
+static const char *word_at(const char *words, unsigned i, char *buf, size_t size)
+{
+    for (; i > 0 && *words; i--)
+        words += strcspn(words, "|") + 1;
+    (void)snprintf(buf, size, "%.*s", (int)strcspn(words, "|"), words);
+    return buf;
+}
+
+const char *sfp__setting_text(const sfp_setting *s, const sfp_learner_options *o, char *buf, size_t size)
+{
+    const void *at = (const char *)o + s->offset;
+    switch (s->type) {
+    case SFP_SETTING_TASKS:
+    case SFP_SETTING_INT:
+    case SFP_SETTING_CLASSES:
+        (void)snprintf(buf, size, "%d", *(const int *)at);
+        return s->type == SFP_SETTING_TASKS && *(const int *)at == 0 ? word_at("free", 0, buf, size) : buf;
+    case SFP_SETTING_SIZE:
+        (void)snprintf(buf, size, "%zu", *(const size_t *)at);
+        return buf;
+    case SFP_SETTING_SEED:
+        (void)snprintf(buf, size, "%" PRIu64, *(const uint64_t *)at);
+        return buf;
+    case SFP_SETTING_REAL:
+        (void)snprintf(buf, size, "%.17g", *(const double *)at);
+        return buf;
+    case SFP_SETTING_FLOAT:
+        (void)snprintf(buf, size, "%.9g", (double)*(const float *)at);
+        return buf;
+    case SFP_SETTING_SELECTOR:
+    case SFP_SETTING_BUFFER:
+        (void)snprintf(buf, size, "%s", *(const char *const *)at);
+        return buf;
+    case SFP_SETTING_LAYERS:
+        (void)snprintf(buf, size, "%d-%d", o->fp.first_layer, o->fp.last_layer);
+        return buf;
+    case SFP_SETTING_CHOICE: {
+        unsigned i;
+        memcpy(&i, at, sizeof i);
+        return word_at(s->info.values, i, buf, size);
+    }
+    case SFP_SETTING_FLAG:
+        return word_at(s->info.values, !*(const bool *)at, buf, size);
+    case SFP_SETTING_FLIP:
+        return word_at(s->info.values, *(const bool *)at, buf, size);
+    case SFP_SETTING_NORM:
+        break;
+    }
+    buf[0] = '\0';
+    return buf;
+}
+
+sfp_status sfp__settings_apply(sfp_learner_options *o, const sfp_vit_config *vit, const char *key, const char *value,
+                               sfp_error *err)
+{
+    const sfp_setting *s = sfp__settings_find(key);
+    return s ? apply(s, o, vit, value, err) : sfp__fail(err, SFP_EINVAL, "there is no setting '%.80s'", key);
 }

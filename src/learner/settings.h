@@ -37,6 +37,10 @@ extern const int sfp__settings_count;
 const char *sfp__selector_name(int i);
 const char *sfp__buffer_method_name(int i);
 
+/* The setting of that name; NULL: there is none. */
+const sfp_setting *sfp__settings_find(const char *key);
+/* The value in *o, as sfp__settings_apply takes it; nothing for SFP_SETTING_NORM. Returns buf. */
+const char *sfp__setting_text(const sfp_setting *s, const sfp_learner_options *o, char *buf, size_t size);
 /* Puts one value into *o. */
 sfp_status sfp__settings_apply(sfp_learner_options *o, const sfp_vit_config *vit, const char *key, const char *value,
                                sfp_error *err);

@@ -172,9 +172,9 @@ static sfp_status check_config(const sfp__plan *p, const char *path, json_t *roo
 {
     sfp_result then;
     sfp_error unused;
-    if (!p->hooks->same_config || parse_result(path, root, &then, &unused) != SFP_OK)
+    if (parse_result(path, root, &then, &unused) != SFP_OK)
         return SFP_OK;
-    sfp_status status = p->hooks->same_config(p->hooks->config_ctx, &then, p->live, err);
+    sfp_status status = sfp__settings_same(p->opt->given, &then, p->live, err);
     sfp__result_done(&then);
     return status ? sfp__fail_prefix(err, status, "%s", path) : SFP_OK;
 }
@@ -190,7 +190,7 @@ static sfp_status may_leave_alone(const sfp__plan *p, sfp_error *err)
     if (p->live)
         status =
             sfp__fail(err, SFP_EINVAL, "%s: holds a result, but no checkpoint to go on from; give another --out", p->opt->out);
-    else if (p->hooks->same_config && (status = p->hooks->same_config(p->hooks->config_ctx, &then, false, err)))
+    else if ((status = sfp__settings_same(p->opt->given, &then, false, err)))
         status = sfp__fail_prefix(err, status, "%s/result.json", p->opt->out);
     sfp__result_done(&then);
     return status;

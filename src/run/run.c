@@ -330,7 +330,7 @@ static sfp_status start_result(sfp__run_state *run, sfp_error *err)
     struct tm utc;
     if (gmtime_r(&now, &utc))
         (void)strftime(r->started, sizeof r->started, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return p->hooks->config ? p->hooks->config(p->hooks->config_ctx, r, err) : SFP_OK;
+    return sfp__settings_note(p->opt->given, r, err);
 }
 
 static sfp_status load_init_state(sfp__run_state *run, sfp_error *err)
@@ -366,10 +366,8 @@ static sfp_status prepare(sfp__run_state *run, sfp_error *err)
     if (o->resume)
         TRY(sfp__files_may_resume(p, err));
     TRY(sfp__plan_cut(p, err));
-    if (p->hooks->opened) {
-        const sfp_run_stream stream = {.live = p->live, .tasks = !p->tasks.free};
-        TRY(p->hooks->opened(p->hooks->config_ctx, o, &stream, err));
-    }
+    if (!o->resume) /* whoever goes on gives what was given then, idle or not */
+        TRY(sfp__run_check_idle(o, &(sfp_run_stream){.live = p->live, .tasks = !p->tasks.free}, err));
     TRY(start_result(run, err));
     TRY(sfp__plan_make_learner(p, &run->learner, err));
     TRY(sfp__predictor_create(run->learner, o->pool, 0, &run->predictor, err));

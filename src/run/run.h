@@ -10,9 +10,10 @@
 #ifndef SFP_RUN_RUN_H
 #define SFP_RUN_RUN_H
 
+#include "base/settings.h"
 #include "learner/learner.h"
-#include "run/clock.h"
 #include "results/result.h"
+#include "run/clock.h"
 
 #include <signal.h>
 
@@ -38,6 +39,7 @@ typedef struct sfp_run_options {
     const char *out;          /* directory; NULL: no files */
     const char *init_state;   /* state.safetensors to begin with; NULL: fresh */
     bool resume;
+    const sfp_args *given;     /* the settings as they were given: noted in the result, compared when a run goes on; NULL: none */
     double checkpoint_seconds; /* of training between checkpoints; live, and on the real clock: on the wall */
 } sfp_run_options;
 
@@ -61,14 +63,12 @@ typedef struct sfp_run_hooks {
     /* An evaluation after task `task` (from 0) goes on: `done` of `total` pictures. */
     void (*evaluating)(void *ctx, int task, uint64_t done, uint64_t total);
     void (*say)(void *ctx, const char *message); /* notes and warnings */
-    sfp_status (*config)(void *ctx, sfp_result *r, sfp_error *err); /* notes the options in a new result */
-    /* Refuses (SFP_EINVAL) a run that is to go on when the options noted in it are not those of now: "was made with ..." */
-    sfp_status (*same_config)(void *ctx, const sfp_result *then, bool live, sfp_error *err);
-    /* Refuses (SFP_EINVAL) options that mean nothing on a stream like this one, which has just been opened. */
-    sfp_status (*opened)(void *ctx, const sfp_run_options *opt, const sfp_run_stream *stream, sfp_error *err);
-    void *config_ctx; /* of the last three */
     const volatile sig_atomic_t *stop;           /* not 0: finish the step, give up an evaluation, write a checkpoint, return */
 } sfp_run_hooks;
+
+/* Refuses (SFP_EINVAL) settings that were given and would mean nothing; what hangs on the stream passes while it is not open
+ * (NULL). A run that does not go on asks for itself once it is. */
+sfp_status sfp__run_check_idle(const sfp_run_options *opt, const sfp_run_stream *stream, sfp_error *err);
 
 /* result is initialised here; the caller ends it with sfp__result_done also after a failure (when result->tasks > 0).
  * result->finished tells whether the stream ended or it was stopped. */

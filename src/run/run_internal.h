@@ -200,4 +200,11 @@ sfp_status sfp__files_leave(sfp__run_state *run, sfp_error *err);
 /* And result.json, state, report. */
 sfp_status sfp__files_outputs(sfp__run_state *run, sfp_error *err);
 
+/* -------------------------------------------------------------------- settings.c */
+
+/* `a` NULL: nothing to note, and nothing to compare. */
+sfp_status sfp__settings_note(const sfp_args *a, sfp_result *r, sfp_error *err);
+/* Refuses (SFP_EINVAL) a run that is to go on when the settings noted in it are not those of now: "was made with ..." */
+sfp_status sfp__settings_same(const sfp_args *a, const sfp_result *then, bool live, sfp_error *err);
+
 #endif

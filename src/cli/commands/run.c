@@ -336,15 +336,8 @@ static sfp_status learn(sfp_args *a, sfp_run_options *o, sfp_error *err)
     char dir[PATH_MAX], state[PATH_MAX];
     int made = 0;
     talk t = {.last = sfp__seconds()};
-    const sfp_run_hooks hooks = {.ctx = &t,
-                                 .progress = on_progress,
-                                 .evaluating = on_evaluating,
-                                 .say = on_say,
-                                 .stop = sfp__stop_on_signals(),
-                                 .config = sfp__run_note_config,
-                                 .same_config = sfp__run_same_config,
-                                 .opened = sfp__run_opened,
-                                 .config_ctx = a};
+    const sfp_run_hooks hooks = {
+        .ctx = &t, .progress = on_progress, .evaluating = on_evaluating, .say = on_say, .stop = sfp__stop_on_signals()};
     if (o->init_state) {
         TRY(find_state(o->init_state, o->resume, state, sizeof state, err));
         o->init_state = state;

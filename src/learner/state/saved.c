@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "io/json_write.h"
+#include "learner/settings.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -98,28 +99,35 @@ void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l)
 
 /* ----------------------------------------------------------------- settings */
 
-static const char *on_off(bool on)
-{
-    return on ? "on" : "off";
-}
-
-#define PUT_IF(condition, k, n_, ...)                                   \
-    if (condition) {                                                    \
+/* One that is no setting, or not in its words. */
+#define PUT(k, n_, ...)                                                 \
+    {                                                                   \
         out[n].kind = SFP_SAVED_##k;                                    \
         out[n].name = n_;                                               \
         (void)snprintf(out[n].value, sizeof out[n].value, __VA_ARGS__); \
         n++;                                                            \
     }
-#define PUT(k, n_, ...) PUT_IF(true, k, n_, __VA_ARGS__)
+
+/* Settings by their keys, which blanks cut; returns how many. */
+static int put_settings(sfp_saved_kind kind, const char *keys, const sfp_learner_options *o, sfp_saved_setting *out)
+{
+    int n = 0;
+    for (char key[32]; *keys; n++) {
+        size_t length = strcspn(keys, " ");
+        (void)snprintf(key, sizeof key, "%.*s", (int)length, keys);
+        keys += length + strspn(keys + length, " ");
+        const sfp_setting *s = sfp__settings_find(key);
+        out[n].kind = kind;
+        out[n].name = s->info.key;
+        (void)sfp__setting_text(s, o, out[n].value, sizeof out[n].value);
+    }
+    return n;
+}
 
 /* Those of SFP_SAVED_ANSWER: how pictures become input, head, batch, seed. */
 static int answer_settings(const sfp_learner_options *o, sfp_saved_setting *out)
 {
-    int n = 0;
-    PUT(ANSWER, "seed", "%llu", (unsigned long long)o->seed)
-    PUT(ANSWER, "batch", "%d", o->batch)
-    PUT(ANSWER, "head", "%s", o->head == SFP_HEAD_MIX ? "mix" : "linear")
-    PUT(ANSWER, "resize", "%s", o->resize == SFP_RESIZE_CROP ? "crop" : "squash")
+    int n = put_settings(SFP_SAVED_ANSWER, "seed batch head resize", o, out);
     PUT(ANSWER, "mean", "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2])
     PUT(ANSWER, "std", "%.9g,%.9g,%.9g", (double)o->std[0], (double)o->std[1], (double)o->std[2])
     return n;
@@ -129,21 +137,10 @@ static int answer_settings(const sfp_learner_options *o, sfp_saved_setting *out)
 static int list_settings(const sfp_learner_options *o, const sfp_vit *vit, bool buffer, sfp_saved_setting *out)
 {
     const sfp_vit_config *c = &vit->config;
-    static const char *const drifts[] = {"off", "new-class", "ph"};
     bool free_stream = o->fp.tasks == 0;
-    int n = 0;
-    PUT_IF(!free_stream, STATE, "tasks", "%d", o->fp.tasks)
-    PUT_IF(free_stream, STATE, "tasks", "free")
-    PUT(STATE, "pool-kind", "%s", sfp__fp_kind_name(o->fp.kind))
-    PUT(STATE, "pool", "%d", o->fp.pool)
-    PUT(STATE, "prompt-length", "%d", o->fp.length)
-    PUT(STATE, "prompt-layers", "%d-%d", o->fp.first_layer, o->fp.last_layer)
-    PUT(STATE, "attune", "%s", on_off(o->fp.attune))
-    PUT_IF(o->fp.attune, STATE, "attune-residual", "%s", on_off(o->fp.attune_residual))
-    PUT_IF(o->fp.attune, STATE, "attune-topk", "%d", o->fp.attune_topk)
-    PUT(STATE, "prefix", "%s", o->fp.prefix == SFP_PREFIX_RAW ? "raw" : "projected")
-    PUT(STATE, "query", "%s", o->fp.query_one ? "one" : "two")
-
+    int n = put_settings(SFP_SAVED_STATE, "tasks pool-kind pool prompt-length prompt-layers attune", o, out);
+    n += put_settings(SFP_SAVED_STATE, o->fp.attune ? "attune-residual attune-topk" : "", o, out + n);
+    n += put_settings(SFP_SAVED_STATE, "prefix query", o, out + n);
     PUT(RUN, "img-size", "%d", c->img_size)
     PUT(RUN, "patch-size", "%d", c->patch_size)
     PUT(RUN, "width", "%d", c->dim)
@@ -151,30 +148,21 @@ static int list_settings(const sfp_learner_options *o, const sfp_vit *vit, bool 
     PUT(RUN, "heads", "%d", c->heads)
     PUT(RUN, "hidden", "%d", c->hidden)
     PUT(RUN, "backbone", "%08lx", sfp__saved_backbone_sum(vit))
-    PUT(RUN, "steps", "%d", o->steps)
-    PUT(RUN, "replay", "%d", o->replay)
-    PUT(RUN, "select", "%s", o->select)
-    PUT(RUN, "sigma", "%.17g", o->coreset.sigma)
-    PUT(RUN, "coreset", "%s", o->coreset.mode == SFP_CORESET_PAPER ? "paper" : "exact")
-    PUT_IF(strcmp(o->select, "learnloss") == 0, RUN, "learnloss-order", "%s", o->coreset.lowest ? "low" : "high")
+    n += put_settings(SFP_SAVED_RUN, "steps replay select sigma coreset", o, out + n);
+    n += put_settings(SFP_SAVED_RUN, strcmp(o->select, "learnloss") == 0 ? "learnloss-order" : "", o, out + n);
     PUT(RUN, "coreset-most", "%d", o->coreset_most)
-    PUT(RUN, "weighted", "%s", on_off(o->weighted))
-    PUT(RUN, "buffer", "%s", o->buffer.method)
-    PUT_IF(buffer, RUN, "buffer-size", "%d", o->buffer.slots)
-    PUT_IF(buffer, RUN, "drop-rule", "%s", o->buffer.drop == SFP_DROP_EQ8 ? "eq8" : "alg2")
-    PUT_IF(buffer, RUN, "nu", "%s", o->buffer.nu == SFP_NU_RESERVOIR ? "reservoir" : "at-least-one")
-    PUT_IF(buffer, RUN, "keep-compressed", "%s", on_off(o->keep_compressed))
-    PUT(RUN, "lr", "%.9g", (double)o->adam.lr)
+    n += put_settings(SFP_SAVED_RUN, "weighted buffer", o, out + n);
+    n += put_settings(SFP_SAVED_RUN, buffer ? "buffer-size drop-rule nu" : "", o, out + n);
+    if (buffer)
+        PUT(RUN, "keep-compressed", "%s", o->keep_compressed ? "on" : "off")
+    n += put_settings(SFP_SAVED_RUN, "lr", o, out + n);
     PUT(RUN, "adam", "%.9g,%.9g,%.9g", (double)o->adam.beta1, (double)o->adam.beta2, (double)o->adam.eps)
-    PUT(RUN, "ortho-mu", "%.9g", (double)o->fp.ortho_mu)
-    PUT(RUN, "classes", "%d", o->fp.classes)
-    PUT_IF(free_stream, RUN, "span", "%d", o->fp.span)
-    PUT_IF(free_stream, RUN, "drift", "%s", drifts[o->drift])
-    PUT_IF(o->head == SFP_HEAD_MIX, RUN, "head-feed", "%s", ((const char *const[]){"coreset", "batch", "auto"})[o->feed])
+    n += put_settings(SFP_SAVED_RUN, "ortho-mu classes", o, out + n);
+    n += put_settings(SFP_SAVED_RUN, free_stream ? "span drift" : "", o, out + n);
+    n += put_settings(SFP_SAVED_RUN, o->head == SFP_HEAD_MIX ? "head-feed" : "", o, out + n);
     return n + answer_settings(o, out + n);
 }
 #undef PUT
-#undef PUT_IF
 
 int sfp__saved_settings(const sfp_learner *l, sfp_saved_setting *out)
 {

@@ -1,0 +1,143 @@
+/* The settings as they were given: which of them mean nothing beside the others, what is noted of them in the result, and whether
+ * a run that is to go on was made with the same. */
+#include "base/settings.h"
+#include "base/mem.h"
+#include "learner/settings_list.h"
+#include "run/run_internal.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---------------------------------------------------------------------- idle */
+
+#define FALLS_BEHIND "it needs clock virtual or real (give --rate LAMBDA; on a live stream --clock real)"
+#define KEY(type, key, values, fallback, help, place, least, most) key " "
+#define OF_THE_LEARNER \
+    SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) SFP_SETTINGS_HEAD(KEY) "steps lr"
+#define OF_THE_BUFFER "buffer-size buffer-bytes keep drop-rule nu"
+
+/* Facts: boundaries (of tasks, that are known), live (unknown until the stream is open), weighs (the selector), keeps (the
+ * buffer). */
+static const sfp_idle rules[] = {
+    {"controller", "method", "method {method}", "a head on its own has no coreset, replay or steps to follow the load"},
+    {"triage", "method", "method {method}", "a head on its own learns from all it sees, there is nothing to choose"},
+    {"init-state", "method", "method {method}", "a head on its own starts from nothing"},
+    {OF_THE_LEARNER, "method", "method {method}", "a head on its own has no coreset, buffer, steps or fingerprints"},
+    {"drift span", "boundaries=on", "tasks {tasks}", "it is for a stream without task boundaries (tasks free)"},
+    {"drift span", "pool-kind=l2p", "pool-kind {pool-kind}", "all components learn from the beginning"},
+    {"span", "pool-kind=dualprompt", "pool-kind {pool-kind}", "experts open one at a time"},
+    {"pool", "pool-kind=dualprompt&boundaries=on", "pool-kind {pool-kind}", "there is an expert a task"},
+    {"attune-topk attune-residual", "attune=off", "attune {attune}", "nothing is attuned"},
+    {"head-feed", "head!=mix", "head {head}", "it is of head mix"},
+    /* triage and the controller take as many as sigma says */
+    {"sigma", "select=none&triage=off&controller=off", "select {select}", "the whole batch is trained on"},
+    {"coreset learnloss-order", "triage=off&controller=off&sigma>=1", "sigma {sigma}", "the whole batch is trained on"},
+    {"coreset", "select!=streamfp", "select {select}", "it is of select streamfp"},
+    {"learnloss-order", "select!=learnloss", "select {select}", "it is of select learnloss"},
+    {"weighted", "weighs=off", "select {select}", "it needs a selector that gives weights (craig, gradmatch)"},
+    {OF_THE_BUFFER, "keeps=nothing", "buffer {buffer}", "nothing is kept"},
+    {"replay", "keeps=nothing&replay!=0", "buffer {buffer}", "nothing is kept"}, /* 0 says the same */
+    {"buffer " OF_THE_BUFFER, "replay=0&controller=off&keeps!=nothing", "replay {replay}", "nothing is rehearsed"},
+    {"drop-rule nu", "buffer!=streamfp", "buffer {buffer}", "it is of buffer streamfp"},
+    {"keep", "keeps=pixels", "buffer {buffer}", "it works on pixels"},
+    {"rate", "clock=off", "clock {clock}", "all is learned from, whenever it comes (rate max)"},
+    {"triage controller queue queue-policy", "clock=off|paper", "clock {clock}", FALLS_BEHIND},
+    {"costs", "clock=off|real", "clock {clock}",
+     "it needs clock virtual or paper (give --rate LAMBDA; a live stream takes none)"},
+    {"calibrate", "clock!=paper", "clock {clock}", "it needs clock paper (give --clock paper --rate LAMBDA)"},
+    {"calibrate", "costs", "costs {costs}", "what a batch costs is given, so nothing is measured"},
+    {"queue queue-policy", "triage=on", "triage {triage}", "what waits is pooled, not queued"},
+    {"queue-policy", "queue=0&queue-policy!=block", "queue {queue}",
+     "nothing waits, so what comes while the learner is busy is dropped"},
+    {"order", "live=on", "data {data}", "classes of a live stream are numbered as they come"},
+    {"pending", "live=off", "data {data}", "only pictures of a live stream wait for their label"},
+};
+
+sfp_status sfp__run_check_idle(const sfp_run_options *o, const sfp_run_stream *stream, sfp_error *err)
+{
+    const sfp_buffer_method *buffer = sfp__buffer_method_find(o->learner.buffer.method);
+    bool boundaries = stream ? stream->tasks : o->tasks && strcmp(o->tasks, "free") != 0;
+    /* as far as the options tell: a live stream's is real instead of virtual, which use the same */
+    sfp_clock_kind clock = o->clock != SFP_CLOCK_DEFAULT ? o->clock : o->rate > 0 ? SFP_CLOCK_VIRTUAL : SFP_CLOCK_OFF;
+    const sfp_fact facts[] = {
+        {"clock", sfp__clock_name(clock)},
+        {"tasks", o->tasks},
+        {"boundaries", boundaries ? "on" : "off"},
+        {"live", !stream        ? NULL
+                 : stream->live ? "on"
+                                : "off"},
+        {"weighs", sfp__selector_find(o->learner.select)->weighs ? "on" : "off"},
+        {"keeps", buffer->keeps_nothing             ? "nothing"
+                  : buffer->needs & SFP_NEED_PIXELS ? "pixels"
+                                                    : "images"},
+    };
+    return o->given ? sfp__args_check_idle(o->given, SFP_LIST(rules), SFP_LIST(facts), err) : SFP_OK;
+}
+
+/* ------------------------------------------------------------ the result's config */
+
+static bool is_noted(const sfp_opt *o)
+{
+    return o->type != SFP_OPT_GROUP && o->resume != SFP_NOT_NOTED;
+}
+
+/* A number that is its default by another spelling is noted as the default is: 0.50 differs from 0.5 in nothing. */
+static sfp_status note(const sfp_opt *o, const char *value, sfp_result *r, sfp_error *err)
+{
+    const char *fallback = sfp__opt_default(o);
+    TRY(sfp__result_config(r, o->name, fallback && sfp__same_number(value, fallback) ? fallback : value, err));
+    return sfp__result_default(r, o->name, fallback ? fallback : "", err);
+}
+
+sfp_status sfp__settings_note(const sfp_args *a, sfp_result *r, sfp_error *err)
+{
+    for (size_t i = 0; a && i < a->count; i++) {
+        const char *value = is_noted(&a->opts[i]) ? sfp__args_value(a, a->opts[i].name) : NULL;
+        if (value)
+            TRY(note(&a->opts[i], value, r, err));
+    }
+    return SFP_OK;
+}
+
+/* Files may have been moved, or be named from another directory: [KIND:]PATH is the same when the file is, or when there is
+ * nothing any more where it was. */
+static bool same_file(const char *was, const char *now)
+{
+    size_t kind = strcspn(now, ":");
+    struct stat a, b;
+    if (now[kind] && strncmp(was, now, kind + 1) != 0)
+        return false;
+    kind = now[kind] ? kind + 1 : 0;
+    if (stat(now + kind, &b) != 0)
+        return false;
+    return stat(was + kind, &a) != 0 || (a.st_dev == b.st_dev && a.st_ino == b.st_ino);
+}
+
+static bool same_value(const sfp_opt *o, const char *was, const char *now)
+{
+    if (!was || !now)
+        return was == now;
+    bool file = o->type == SFP_OPT_STRING && (strncmp(o->arg, "FILE", 4) == 0 || strcmp(o->arg, "KIND:PATH") == 0);
+    bool word = o->fallback && strcmp(was, o->fallback) == 0; /* "builtin" is no file that went away */
+    return strcmp(was, now) == 0 || sfp__same_number(was, now) || (file && !word && same_file(was, now));
+}
+
+sfp_status sfp__settings_same(const sfp_args *a, const sfp_result *then, bool live, sfp_error *err)
+{
+    for (size_t i = 0; a && i < a->count; i++) {
+        const sfp_opt *o = &a->opts[i];
+        if (!is_noted(o) || o->resume == SFP_RESUME_ANY || (live && o->resume == SFP_RESUME_LIVE))
+            continue;
+        const char *was = sfp__result_value(then, o->name), *now = sfp__args_value(a, o->name);
+        if (!was)
+            was = sfp__opt_default(o); /* a program that did not have the option yet did as its default says */
+        if (same_value(o, was, now))
+            continue;
+        if (!was)
+            return sfp__fail(err, SFP_EINVAL, "was made without %s, now it is %s", o->name, now);
+        if (!now)
+            return sfp__fail(err, SFP_EINVAL, "was made with %s %s, now there is none", o->name, was);
+        return sfp__fail(err, SFP_EINVAL, "was made with %s %s, now it is %s", o->name, was, now);
+    }
+    return SFP_OK;
+}
