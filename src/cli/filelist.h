@@ -4,7 +4,7 @@
 #ifndef SFP_CLI_FILELIST_H
 #define SFP_CLI_FILELIST_H
 
-#include "base/strings.h"
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -90,6 +90,8 @@ static sfp_status load_pictures(training *t, sfp_error *err)
         say_skipped(t, o->data.test ? o->data.test : "test part", &t->held);
     if (s && !o->data.test && s != SFP_ENOMEM) /* no test part, or one that is of no use */
         return sfp__image_set_hold_out(&t->pictures, HELD_OUT, &t->held, err);
+    if (s && strcmp(why.key, "data") == 0)
+        sfp__fail_rename(&why, "test", "test"); /* the source is wrong, but it is not that of --data */
     if (s && err)
         *err = why;
     return s;

@@ -4,7 +4,6 @@
 #include "cli/commands/bench.h"
 
 #include "cli/command.h"
-#include "cli/commands/bench.h"
 #include "cli/output.h"
 #include "cli/ui.h"
 
@@ -30,18 +29,8 @@ static const sfp_opt options[] = {
                  "Only the two passes, without plain matrix products and timestamps: for memory and for comparisons with other "
                  "programs."),
     SFP_ROW_FLAG("timestamp-only", "Measure only whole timestamps of the learner."),
-    {.name = "select",
-     .type = SFP_OPT_STRING,
-     .arg = "NAME",
-     .fallback = "streamfp",
-     .word = sfp__selector_name,
-     .help = "The learner's selector."},
-    {.name = "buffer",
-     .type = SFP_OPT_STRING,
-     .arg = "NAME",
-     .fallback = "streamfp",
-     .word = sfp__buffer_method_name,
-     .help = "The learner's buffer method."},
+    SFP_ROW_STRING("select", "NAME", "streamfp", "The learner's selector.", .word = sfp__selector_name),
+    SFP_ROW_STRING("buffer", "NAME", "streamfp", "The learner's buffer method.", .word = sfp__buffer_method_name),
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
 };
@@ -154,7 +143,7 @@ static sfp_status measure_timestamps(sfp_vit *vit, sfp_thread_pool *pool, int b,
     o.buffer.method = buffer;
     TRY(sfp__learner_create(vit, pool, &o, &l, err));
     sfp_status s = run_rounds(l, b, rounds, &vit->config, out, err);
-    sfp__learner_free(l);
+    sfp_learner_free(l);
     return s;
 }
 

@@ -7,7 +7,7 @@
 #include "cli/filelist.h"
 #include "cli/output.h"
 
-#include "base/strings.h"
+#include "base/text.h"
 #include "base/thread_pool.h"
 #include "io/image/image.h"
 #include "learner/predictor.h"

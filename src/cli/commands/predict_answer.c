@@ -44,7 +44,7 @@ static sfp_status open_state(sfp_answerer *a, const char *given, sfp_error *err)
     bool any = false;
     TRY(sfp__state_file(given, path, sizeof path, err));
     TRY(sfp__predictor_open(a->vit, a->pool, path, 0, &a->predictor, err));
-    a->classes = sfp__predictor_classes(a->predictor);
+    a->classes = sfp_predictor_classes(a->predictor);
     a->resize = sfp__predictor_options(a->predictor)->resize;
     a->score = true;
     for (int c = 0; c < a->classes && !any; c++)
@@ -80,7 +80,7 @@ const char *sfp__answerer_class_name(const sfp_answerer *a, int k)
     if (a->names.count > 0)
         return k < a->names.count ? a->names.s[k] : NULL;
     if (a->predictor)
-        return sfp__predictor_class_name(a->predictor, k);
+        return sfp_predictor_class_name(a->predictor, k);
     return c->class_names ? c->class_names[k] : NULL;
 }
 
@@ -102,7 +102,7 @@ sfp_status sfp__answerer_reserve(sfp_answerer *a, int chunk, sfp_error *err)
 
 void sfp__answerer_close(sfp_answerer *a)
 {
-    sfp__predictor_free(a->predictor);
+    sfp_predictor_free(a->predictor);
     sfp__vit_plan_free(a->plan);
     sfp__free(a->block);
     sfp__strings_done(&a->names);

@@ -1,6 +1,5 @@
 #include "cli/commands/run.h"
 
-#include "cli/commands/run.h"
 #include "cli/ui.h"
 
 #include "learner/settings.h"

@@ -14,6 +14,7 @@ try --data synthetic:40 --out o --bach 8
 {
     try --data synthetic:4 --out o $small
     try --data folder:nowhere --out o $small
+    try --data synthetic:40 --test synthetic:abc --out o $small
     try --data synthetic:40 --teacher nowhere.safetensors --out o $small
     try --data synthetic:40 --out /dev/null/o $small
     try --data synthetic:40 --weight-label 0 --out o $small
