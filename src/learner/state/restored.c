@@ -308,13 +308,13 @@ static sfp_status read_tensor(const sfp_tensor_file *st, const char *name, float
 {
     const char *path = st->path;
     const sfp_tensor *t = sfp__tensor_file_find(st, name);
-    sfp_status s = sfp__tensor_to_f32(path, t, to, err);
-    for (size_t k = 0; !s && k < t->count; k++)
+    TRY(sfp__tensor_to_f32(path, t, to, err));
+    for (size_t k = 0; k < t->count; k++)
         if (!isfinite(to[k]))
-            s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %g as element %zu, expected a finite number", path, name,
-                          (double)to[k], k);
+            return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' has %g as element %zu, expected a finite number", path, name,
+                             (double)to[k], k);
     *count = t->count;
-    return s;
+    return SFP_OK;
 }
 
 sfp_status sfp__state_values(sfp_fp *fp, const sfp_tensor_file *st, int classes, float **out, sfp_error *err)

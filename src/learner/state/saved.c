@@ -1,6 +1,7 @@
 #include "learner/state/state.h"
 
 #include "base/mem.h"
+#include "io/json_read.h"
 #include "io/json_write.h"
 #include "learner/settings.h"
 
@@ -14,28 +15,20 @@
 
 /* ------------------------------------------------------------------ writing */
 
+static char *copied(sfp_saved_meta *m, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = sfp__arena_take(&m->arena, size, 1);
+    return copy ? memcpy(copy, text, size) : NULL;
+}
+
 void sfp__saved_put(sfp_saved_meta *m, const char *key, const char *value)
 {
-    if (m->failed)
-        return;
-    if (m->count == m->room) {
-        size_t room = m->room ? 2 * m->room : 32;
-        sfp_meta *list = sfp__realloc(m->list, m->count * sizeof *list, room * sizeof *list);
-        if (!list) {
-            m->failed = true;
-            return;
-        }
-        m->list = list;
-        m->room = room;
-    }
-    char *k = sfp__strdup(key), *v = sfp__strdup(value);
-    if (!k || !v) {
-        sfp__free(k);
-        sfp__free(v);
-        m->failed = true;
-        return;
-    }
-    m->list[m->count++] = (sfp_meta){k, v};
+    const sfp_meta entry = {copied(m, key), copied(m, value)};
+    m->failed =
+        m->failed || !entry.key || !entry.value || !sfp__grow(&m->list, sizeof *m->list, m->count, m->count + 1, &m->capacity);
+    if (!m->failed)
+        m->list[m->count++] = entry;
 }
 
 void sfp__saved_put_int(sfp_saved_meta *m, const char *key, long long value)
@@ -47,10 +40,7 @@ void sfp__saved_put_int(sfp_saved_meta *m, const char *key, long long value)
 
 void sfp__saved_done(sfp_saved_meta *m)
 {
-    for (size_t i = 0; i < m->count; i++) {
-        sfp__free((void *)(uintptr_t)m->list[i].key);
-        sfp__free((void *)(uintptr_t)m->list[i].value);
-    }
+    sfp__arena_done(&m->arena);
     sfp__free(m->list);
     *m = (sfp_saved_meta){0};
 }
@@ -246,32 +236,29 @@ sfp_status sfp__saved_int(const sfp_tensor_file *st, const char *key, long long 
 sfp_status sfp__saved_names_read(const sfp_tensor_file *st, int most, sfp_saved_names *out, sfp_error *err)
 {
     const char *text = sfp__tensor_file_meta(st, "class_names"), *path = st->path;
+    json_error_t where;
+    OWNED_PTR(json_decref) json_t *list = text ? json_loads(text, 0, &where) : NULL;
+    OWNED_BY(sfp__saved_names_done) sfp_saved_names names = {.given = true};
+    size_t n = json_array_size(list);
     *out = (sfp_saved_names){0};
     if (!text)
         return SFP_OK;
-    sfp_status s = SFP_OK;
-    json_error_t where;
-    json_t *list = json_loads(text, 0, &where);
-    size_t n = json_array_size(list);
     if (!json_is_array(list))
-        s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' is no JSON list", path);
-    else if (n > (size_t)most)
-        s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' has %zu names, expected at most %d", path, n, most);
-    else if (n > 0 && !(out->name = sfp__calloc(n, sizeof *out->name)))
-        s = sfp__fail_nomem(err);
-    for (size_t i = 0; !s && i < n; i++) {
+        return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' is no JSON list", path);
+    if (n > (size_t)most)
+        return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' has %zu names, expected at most %d", path, n, most);
+    TRY(sfp__alloc(&names.name, n, sizeof *names.name, err));
+    names.count = (int)n;
+    for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, i);
         if (!json_is_string(v) && !json_is_null(v))
-            s = sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names': class %zu is neither a string nor null", path, i);
-        else if (json_is_string(v) && !(out->name[i] = sfp__strdup(json_string_value(v))))
-            s = sfp__fail_nomem(err);
-        out->count = (int)i + 1;
+            return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names': class %zu is neither a string nor null", path, i);
+        if (json_is_string(v) && !(names.name[i] = sfp__strdup(json_string_value(v))))
+            return sfp__fail_nomem(err);
     }
-    out->given = !s;
-    if (s)
-        sfp__saved_names_done(out);
-    json_decref(list);
-    return s;
+    *out = names;
+    names = (sfp_saved_names){0};
+    return SFP_OK;
 }
 
 void sfp__saved_names_done(sfp_saved_names *n)

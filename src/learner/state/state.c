@@ -165,59 +165,41 @@ static void put_part(sfp_text *to, const part *p)
     sfp__text_put(to, "\n");
 }
 
-/* Sorts them. */
-static sfp_status sum_parts(part *list, size_t count, char out[SFP_CHECKSUM_MAX], sfp_error *err)
+/* Of everything but the checksum itself. */
+static sfp_status sum_of(size_t count, const sfp_tensor *tensors, size_t meta_count, const sfp_meta *meta,
+                         char out[SFP_CHECKSUM_MAX], sfp_error *err)
 {
-    sfp_text text = {0};
-    qsort(list, count, sizeof *list, compare_parts);
+    OWNED part *list = NULL;
+    OWNED_BY(sfp__text_done) sfp_text text = {0};
+    size_t n = 0;
+    TRY(sfp__alloc(&list, count + meta_count, sizeof *list, err));
+    for (size_t i = 0; i < meta_count; i++)
+        if (strcmp(meta[i].key, SFP_CHECKSUM_KEY) != 0)
+            list[n++] = (part){meta[i].key, meta[i].value, NULL};
     for (size_t i = 0; i < count; i++)
+        list[n++] = (part){tensors[i].name, NULL, &tensors[i]};
+    qsort(list, n, sizeof *list, compare_parts);
+    for (size_t i = 0; i < n; i++)
         put_part(&text, &list[i]);
-    sfp_status s = text.failed ? sfp__fail_nomem(err) : SFP_OK;
-    if (!s)
-        sfp__safetensors_sum(text.s, 0, NULL, out);
-    sfp__text_done(&text);
-    return s;
+    if (text.failed)
+        return sfp__fail_nomem(err);
+    sfp__safetensors_sum(text.s, 0, NULL, out);
+    return SFP_OK;
 }
 
 sfp_status sfp__state_sum(const sfp_kept_parts *tensors, const sfp_saved_meta *meta, char out[SFP_CHECKSUM_MAX], sfp_error *err)
 {
-    size_t count = 0, room = tensors->count + meta->count;
-    part *list = sfp__calloc(room + 1, sizeof *list);
-    if (!list)
-        return sfp__fail_nomem(err);
-    for (size_t i = 0; i < meta->count; i++)
-        list[count++] = (part){meta->list[i].key, meta->list[i].value, NULL};
-    for (size_t i = 0; i < tensors->count; i++)
-        list[count++] = (part){tensors->list[i].name, NULL, &tensors->list[i]};
-    sfp_status s = sum_parts(list, count, out, err);
-    sfp__free(list);
-    return s;
+    return sum_of(tensors->count, tensors->list, meta->count, meta->list, out, err);
 }
 
 sfp_status sfp__state_check_sum(const sfp_tensor_file *st, sfp_error *err)
 {
     const char *format = sfp__tensor_file_meta(st, "format"), *version = sfp__tensor_file_meta(st, "version");
-    char now[16];
+    char now[16], sum[SFP_CHECKSUM_MAX];
     (void)snprintf(now, sizeof now, "%d", SFP_STATE_VERSION);
     bool ours = format && strcmp(format, SFP_STATE_FORMAT) == 0 && version && strcmp(version, now) == 0;
     if (!ours || !sfp__tensor_file_meta(st, SFP_CHECKSUM_KEY)) /* another version may sum in another way */
         return SFP_OK;
-    char sum[SFP_CHECKSUM_MAX];
-    size_t count = 0, room = st->count + st->meta_count;
-    part *list = sfp__calloc(room, sizeof *list);
-    if (!list)
-        return sfp__fail_nomem(err);
-    for (size_t i = 0; i < st->meta_count; i++) {
-        part *p = &list[count];
-        p->name = st->meta[i].key;
-        p->value = st->meta[i].value;
-        count += strcmp(p->name, SFP_CHECKSUM_KEY) != 0;
-    }
-    for (size_t i = 0; i < st->count; i++) {
-        const sfp_tensor *t = &st->tensors[i];
-        list[count++] = (part){t->name, NULL, t};
-    }
-    sfp_status s = sum_parts(list, count, sum, err);
-    sfp__free(list);
-    return s ? s : sfp__safetensors_expect_sum(st, sum, err);
+    TRY(sum_of(st->count, st->tensors, st->meta_count, st->meta, sum, err));
+    return sfp__safetensors_expect_sum(st, sum, err);
 }

@@ -14,7 +14,8 @@
 /* Metadata that grows; `failed` (out of memory) is kept until the end. Keys and values are copied. */
 typedef struct sfp_saved_meta {
     sfp_meta *list;
-    size_t count, room;
+    size_t count, capacity;
+    sfp_arena arena; /* of the copies */
     bool failed;
 } sfp_saved_meta;
 
