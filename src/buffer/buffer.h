@@ -16,8 +16,7 @@
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "buffer/ask.h"
-#include "select/need.h"
-#include "select/parts.h"
+#include "select/select.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -208,5 +207,58 @@ int sfp__reservoir_slot(sfp_buffer *b, sfp_rng *rng);
 /* Notes in retained and replaced that sample k goes to a slot. A later sample of the batch can push out an earlier one: only the
  * last is told. */
 void sfp__buffer_note(sfp_buffer *b, int slot, int k, int *nu);
+
+/* ------------------------------------------------------------------- gss score
+ *
+ * The numbers of gradient-based sample selection, without who computes gradients (buffer_gss.c; Aljundi et al. 2019). */
+
+/* Groups of up to 10 slots, at most 20, all different slots: as many whole groups as `filled` slots give. */
+enum { SFP_GSS_GROUPS = 20, SFP_GSS_GROUP = 10 };
+int sfp__gss_group_size(int filled);
+int sfp__gss_groups(int filled);
+
+/* To unit length; zeros stay. */
+void sfp__gss_unit(size_t n, float *g);
+
+/* The largest cosine of g to one of the groups (groups, n) of unit length; 0 to one without length. Those that are not numbers do
+ * not count, and when none is left it is 1: as like the others as can be. Sums in double. */
+float sfp__gss_score(size_t n, int groups, const float *group, const float *g, sfp_thread_pool *threads /* or NULL */);
+
+/* Weights by which slots are drawn: (s - min) / (max - min + 0.01), a score that is not finite counting as 1. */
+void sfp__gss_weights(int n, const float *score, double *weight);
+
+/* Probability that a slot's sample gives way to a new one: (s_slot + 1) / ((s_slot + 1) + (s_new + 1)); one half when both are
+ * -1. */
+double sfp__gss_replace(float slot, float fresh);
+
+/* ----------------------------------------------------------------- knn shapley
+ *
+ * Shapley values of training points for a k-nearest-neighbour classifier, exactly and without trying subsets (Jia et al.,
+ * "Efficient task-specific data valuation for nearest neighbor algorithms", VLDB 2019, Theorem 1).
+ *
+ * The game of one test point: a set S of training points is worth v(S) = 1/k * #{of the min(k, |S|) nearest in S, those with the
+ * class of the test point}. The value of point i is the mean, over all orders in which the points can come, of what v grows by
+ * when i comes; values sum to v(all points). */
+
+/* Values (n) of points in order of their distance, nearest first; same[i]: has the class of the test point. O(n). */
+void sfp__knn_shapley(int n, int k, const bool *same, double *value);
+
+typedef struct sfp_shapley_game {
+    int k, dim;
+    const float *x;       /* (rows, D) */
+    const int32_t *label; /* (rows) */
+    int n;                /* rows 0..n-1 are the training points */
+    int tests;
+    const int *test; /* (tests) rows of the test points; a training point may be one */
+    /* workspace */
+    int *finite, *order; /* (n) */
+    float *near;         /* (n) */
+    bool *same;          /* (n) */
+    double *value;       /* (n) */
+} sfp_shapley_game;
+
+/* sum[i], i < n: the sum of point i's values over all test points, Euclidean distance, ties by lower index. Rows with a number
+ * that is not finite play in no game; a training point among them is worth -INFINITY. tests * (n*D + n*log(n)) operations. */
+void sfp__knn_shapley_sum(const sfp_shapley_game *g, double *sum);
 
 #endif

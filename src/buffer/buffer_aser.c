@@ -16,7 +16,6 @@
  * Features that are not finite are worth nothing and go first. */
 #include "base/rank.h"
 #include "buffer/buffer.h"
-#include "buffer/knn_shapley.h"
 #include "compute/vec.h"
 
 #include <math.h>

@@ -14,9 +14,8 @@
  *
  * From the authors: with more samples than slots theirs fails, here the first m of the batch compete. Zero weights left over are
  * drawn from equally (theirs fails). Scores that are not finite count as 1. */
-#include "buffer/gss_score.h"
-
 #include "buffer/buffer.h"
+
 #include "compute/vec.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 #define SFP_LEARNER_LOOK_H
 
 #include "learner/trainer.h"
-#include "select/need.h"
+#include "select/select.h"
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "pretrain/image_set.h"
+#include "pretrain/pretrain_internal.h"
 
 #include "base/clock.h"
 #include "base/mem.h"

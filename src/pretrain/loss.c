@@ -1,4 +1,4 @@
-#include "pretrain/loss.h"
+#include "pretrain/pretrain_internal.h"
 
 #include "base/mem.h"
 #include "compute/gemm.h"

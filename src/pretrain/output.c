@@ -1,4 +1,4 @@
-#include "pretrain/output.h"
+#include "pretrain/pretrain_internal.h"
 
 #include "base/mem.h"
 #include "base/text.h"

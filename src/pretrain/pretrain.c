@@ -7,12 +7,7 @@
 #include "io/file.h"
 #include "io/folder.h"
 #include "model/vit.h"
-#include "pretrain/loss.h"
-#include "pretrain/output.h"
-#include "pretrain/score.h"
-#include "pretrain/settings.h"
-#include "pretrain/state.h"
-#include "pretrain/teacher.h"
+#include "pretrain/pretrain_internal.h"
 
 #include <limits.h>
 #include <math.h>

@@ -1,11 +1,10 @@
-#include "pretrain/score.h"
+#include "pretrain/pretrain_internal.h"
 
 #include "base/mem.h"
 #include "base/rank.h"
 #include "compute/gemm.h"
 #include "compute/pixels.h"
 #include "compute/vec.h"
-#include "pretrain/views.h"
 
 #include <math.h>
 #include <string.h>

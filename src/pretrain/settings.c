@@ -1,4 +1,4 @@
-#include "pretrain/settings.h"
+#include "pretrain/pretrain.h"
 
 #include "base/text.h"
 

@@ -1,10 +1,10 @@
-#include "pretrain/state.h"
+#include "pretrain/pretrain_internal.h"
 
 #include "base/mem.h"
 #include "base/text.h"
 #include "io/tensor/safetensors.h"
 #include "model/vit.h"
-#include "pretrain/settings.h"
+#include "pretrain/pretrain.h"
 
 #include <inttypes.h>
 #include <math.h>

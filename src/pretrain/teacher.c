@@ -1,11 +1,10 @@
-#include "pretrain/teacher.h"
+#include "pretrain/pretrain_internal.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "io/tensor/tensor.h"
 #include "model/vit.h"
-#include "pretrain/views.h"
 
 #include <errno.h>
 #include <fcntl.h>

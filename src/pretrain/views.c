@@ -1,4 +1,4 @@
-#include "pretrain/views.h"
+#include "pretrain/pretrain_internal.h"
 
 #include "base/ahead.h"
 #include "base/mem.h"

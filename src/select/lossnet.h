@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 #include "compute/param.h"
-#include "select/need.h"
+#include "select/select.h"
 
 enum { SFP_LOSSNET_WIDTH = 128, SFP_LOSSNET_JOINED = SFP_TAPS * SFP_LOSSNET_WIDTH, SFP_LOSSNET_PARAMS = 2 * SFP_TAPS + 2 };
 

@@ -1,4 +1,69 @@
-/* Selectors: which c of the b samples of a batch to train on (SPEC sections 5 and 11).
+/* Selectors: which part of a batch is trained on; and what selectors and buffer methods may need and keep. */
+#ifndef SFP_SELECT_SELECT_H
+#define SFP_SELECT_SELECT_H
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/rank.h"
+#include "base/rng.h"
+#include "base/thread_pool.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ------------------------------------------------------------------------ need
+ *
+ * What a selector or a buffer method may ask for: one bit each, the same for both, so that what a step must compute is the
+ * union. What costs a pass: QUERY and ATTENTION the unprompted backbone (queries are kept for the step, so that only samples left
+ * out cost extra); FEATURES, LOGITS, PROBS and TAPS together one more, the prompted backbone. */
+
+enum {
+    SFP_NEED_SCORE = 1,      /* similarity S(x) to the fingerprints (b); for a buffer also what scores its slots */
+    SFP_NEED_FEATURES = 2,   /* (b, D) what the classifier sees: the class token of the prompted pass */
+    SFP_NEED_LOGITS = 4,     /* (b, C) */
+    SFP_NEED_PROBS = 8,      /* (b, C) */
+    SFP_NEED_ATTENTION = 16, /* freesel's pooled patch tokens (b, D), unprompted */
+    SFP_NEED_GRADIENTS = 32, /* gradients of the learnable parameters, by callback */
+    SFP_NEED_QUERY = 64,     /* (b, D) features of the unprompted backbone: they know nothing of what was learned */
+    SFP_NEED_TAPS = 128,     /* (b, SFP_TAPS, D) means over the tokens after each quarter of the blocks, prompted */
+    SFP_NEED_PIXELS = 256,   /* buffers alone: gradients to pixels; pictures of a batch then are pixels, never compressed */
+};
+
+/* For a buffer FEATURES and GRADIENTS are not arrays but what it may ask for (buffer/ask.h); with QUERY all queries of a batch
+ * are known when it is offered. */
+
+enum { SFP_TAPS = 4 };
+
+/* Gradient of the mean cross-entropy of `n` samples of the batch (indices) to the learnable parameters, flattened: (length). */
+typedef struct sfp_gradients {
+    size_t length;
+    sfp_status (*of)(void *ctx, int n, const int *index, float *out, sfp_error *err);
+    void *ctx;
+} sfp_gradients;
+
+/* ----------------------------------------------------------------------- parts
+ *
+ * State of a selector or a buffer method as named tensors: one list says what is saved, loaded and of which shape.
+ *
+ * A method with state lists its parts; whoever writes checkpoints walks the list. Shapes depend on the options alone, never on
+ * what was learned, so that a file is checked before the first value is changed. */
+
+typedef enum sfp_part_type { SFP_PART_F32, SFP_PART_F64, SFP_PART_I32, SFP_PART_I64, SFP_PART_U8 } sfp_part_type;
+
+typedef struct sfp_part {
+    char name[48]; /* without the method's own: "w0" */
+    sfp_part_type type;
+    int ndim;
+    int64_t shape[4];
+    void *data; /* where it lives; written by loading */
+} sfp_part;
+
+/* The part of this index into *out; returns how many there are. */
+typedef int (*sfp_parts_fn)(void *state, int index, sfp_part *out);
+
+/* ---------------------------------------------------------------------- select
+ *
+ * Selectors: which c of the b samples of a batch to train on (SPEC sections 5 and 11).
  *
  * A selector declares what it needs and gets exactly that; it never sees the
  * model. To add one: write select_NAME.c with its `const sfp_selector`, and add
@@ -8,19 +73,6 @@
  * random number is drawn for it; ties go to the lower index; a sample with a
  * number that is not finite is taken only when all others are; the same input
  * and generator give the same picks, whatever the number of threads. */
-#ifndef SFP_SELECT_SELECT_H
-#define SFP_SELECT_SELECT_H
-
-#include "base/error.h"
-#include "base/mem.h"
-#include "base/rank.h"
-#include "base/rng.h"
-#include "base/thread_pool.h"
-#include "select/need.h"
-#include "select/parts.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 typedef enum sfp_coreset_mode { SFP_CORESET_EXACT, SFP_CORESET_PAPER } sfp_coreset_mode;
 

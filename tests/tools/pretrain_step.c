@@ -7,8 +7,7 @@
 #include "base/mem.h"
 #include "io/tensor/safetensors.h"
 #include "model/vit.h"
-#include "pretrain/loss.h"
-#include "pretrain/state.h"
+#include "pretrain/pretrain_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

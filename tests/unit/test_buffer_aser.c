@@ -1,7 +1,6 @@
 /* KNN-Shapley values against their two definitions (weighted subsets, orders of arrival), and aser's update against brute force
  * over the sets it drew; the sets themselves by distribution. */
 #include "buffer/buffer.h"
-#include "buffer/knn_shapley.h"
 
 #include "buffer_ask.h"
 #include "chi_square.h"

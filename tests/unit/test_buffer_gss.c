@@ -1,6 +1,5 @@
 /* gss: scores against brute force over the groups it drew, slots and replacements by their exact distribution. */
 #include "buffer/buffer.h"
-#include "buffer/gss_score.h"
 
 #include "buffer_ask.h"
 #include "chi_square.h"

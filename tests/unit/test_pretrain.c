@@ -1,9 +1,5 @@
 /* The pieces of pretraining: views, batches, AdamW, flat weights, checkpoints, the log, the teacher's cache. */
-#include "pretrain/output.h"
-#include "pretrain/score.h"
-#include "pretrain/state.h"
-#include "pretrain/teacher.h"
-#include "pretrain/views.h"
+#include "pretrain/pretrain_internal.h"
 
 #include "io/file.h"
 #include "io/tensor/tensor.h"

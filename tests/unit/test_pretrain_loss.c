@@ -1,6 +1,6 @@
 /* The loss of pretraining: its gradients to tokens and to its own layers against central differences of its value, for
  * every term alone and all together, mixed and not, with the teacher's width and another one. */
-#include "pretrain/loss.h"
+#include "pretrain/pretrain_internal.h"
 
 #include "io/tensor/tensor.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "learner/state/state.h"
-#include "pretrain/state.h"
+#include "pretrain/pretrain_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "pretrain/pretrain.h"
-#include "pretrain/settings.h"
 
 #include <limits.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #define SFP_LEARNER_VISIT_H
 
 #include "io/kept.h"
-#include "select/parts.h"
+#include "select/select.h"
 
 typedef struct sfp_visitor {
     const char *prefix; /* names are PREFIX.NAME; NULL: NAME */
