@@ -190,7 +190,7 @@ enum { DIRECTIONS = 6 };
 TEST(gradients_to_pixels_are_those_of_the_loss)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        scene f;
+        OWNED_BY(tear_down) scene f = {0};
         set_up(&f, &kinds[i]);
         float *dx = floats(PICTURES * f.pixels);
         pixels_of(&f, NULL, 0, dx);
@@ -206,14 +206,13 @@ TEST(gradients_to_pixels_are_those_of_the_loss)
             if (!(fabs(got - want) <= 1e-4 * size))
                 fail_msg("%s: the gradient gives %.9g, the central difference %.9g (size %.3g)", f.k->name, got, want, size);
         }
-        tear_down(&f);
     }
 }
 
 TEST(gradients_of_features_are_those_of_the_features)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        scene f;
+        OWNED_BY(tear_down) scene f = {0};
         set_up(&f, &kinds[i]);
         const sfp_pictures p = {.n = PICTURES, .x = f.x}; /* no loss, no labels */
         size_t D = (size_t)f.l->D;
@@ -232,7 +231,6 @@ TEST(gradients_of_features_are_those_of_the_features)
             if (!(fabs(got - want) <= 1e-4 * size))
                 fail_msg("%s: the gradient gives %.9g, the central difference %.9g (size %.3g)", f.k->name, got, want, size);
         }
-        tear_down(&f);
     }
 }
 
@@ -310,7 +308,7 @@ TEST(the_mixed_derivative_is_right_and_its_step_well_chosen)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (kinds[i].one) /* its queries move with the parameters: the difference has a part that holding them has not */
             continue;
-        scene f;
+        OWNED_BY(tear_down) scene f = {0};
         double error[REACHES];
         set_up(&f, &kinds[i]);
         for (int which = 0; which < 2; which++) {
@@ -321,14 +319,13 @@ TEST(the_mixed_derivative_is_right_and_its_step_well_chosen)
             assert_true(error[0] > 10 * error[CHOSEN]);
             assert_true(error[REACHES - 1] > 10 * error[CHOSEN]);
         }
-        tear_down(&f);
     }
 }
 
 /* |g(X) - gr|^2 along its own gradient, queries held, on the engine alone: the chain from pixels to the loss as a whole. */
 TEST(the_matching_loss_falls_along_its_gradient)
 {
-    scene f;
+    OWNED_BY(tear_down) scene f = {0};
     set_up(&f, &kinds[0]);
     size_t n = PICTURES * f.pixels, D = (size_t)f.l->D, params = f.ask->params;
     float *v = matching_v(&f), *dx = floats(n), *query = floats(PICTURES * D), *g = floats(params), *gr = floats(params);
@@ -362,12 +359,11 @@ TEST(the_matching_loss_falls_along_its_gradient)
     double slope = (side[1] - side[0]) / (2 * t);
     if (!(fabs(slope - length) <= 0.01 * length))
         fail_msg("the loss rises by %.6g along its gradient, whose length is %.6g", slope, length);
-    tear_down(&f);
 }
 
 TEST(parameters_are_put_back_to_the_bit)
 {
-    scene f;
+    OWNED_BY(tear_down) scene f = {0};
     set_up(&f, &kinds[2]);
     float *v = normals(&f.rng, f.ask->params, 3), *dx = floats(PICTURES * f.pixels), *again = floats(PICTURES * f.pixels);
     values before = take_values(f.l);
@@ -388,7 +384,6 @@ TEST(parameters_are_put_back_to_the_bit)
     assert_int_equal(try_pixels(&f, &p, v, 0.37f, again), SFP_EINVAL);
     after = take_values(f.l);
     assert_true(same_values(&before, &after));
-    tear_down(&f);
 }
 
 /* --------------------------------------------------------------------- queries */
@@ -413,7 +408,7 @@ static queries queries_of(const scene *f)
 TEST(queries_of_pictures_are_computed_once)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        scene f;
+        OWNED_BY(tear_down) scene f = {0};
         set_up(&f, &kinds[i]);
         size_t D = (size_t)f.l->D, P = f.ask->params, n = PICTURES * f.pixels;
         bool one = kinds[i].one;
@@ -451,7 +446,6 @@ TEST(queries_of_pictures_are_computed_once)
         assert_true(one == (memcmp(again, dx[0], n * sizeof *g) == 0));
         feature_pixels_of(&f, &p, dfeature, again);
         assert_true(one == (memcmp(again, dx[1], n * sizeof *g) == 0));
-        tear_down(&f);
     }
 }
 
@@ -459,7 +453,7 @@ TEST(queries_of_pictures_are_computed_once)
 TEST(many_pictures_are_one_question)
 {
     enum { MANY = 2 * SFP_ASK_SLOTS + 3 };
-    scene f;
+    OWNED_BY(tear_down) scene f = {0};
     set_up(&f, &kinds[0]);
     size_t D = (size_t)f.l->D, n = f.pixels;
     float *x = normals(&f.rng, MANY * n, 1), *v = normals(&f.rng, f.ask->params, 1), *dfeature = normals(&f.rng, MANY * D, 1);
@@ -494,5 +488,4 @@ TEST(many_pictures_are_one_question)
         MUST(f.ask->embed_at(f.ask->ctx, 1, &xs[i], one, &err));
         check_near("embedding of many", embed + (size_t)i * D, one, D, 1e-6);
     }
-    tear_down(&f);
 }

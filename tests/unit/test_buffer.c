@@ -93,7 +93,7 @@ TEST(samples_fill_free_slots_in_order)
 {
     static const char *const names[] = {"streamfp", "er"};
     for (int k = 0; k < 2; k++) {
-        sfp_buffer *b = buffer_make(names[k], 10, 5, 30, 7);
+        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make(names[k], 10, 5, 30, 7);
         sfp_rng rng = sfp__rng_init(1, 2), untouched = rng;
         sfp_buffer_change change;
         for (int t = 0; t < 2; t++) {
@@ -110,7 +110,6 @@ TEST(samples_fill_free_slots_in_order)
         for (int i = 0; i < 10; i++)
             check_slot(b, i, (uint64_t)(100 + i), (uint64_t)(i / 5));
         assert_true(same_rng(&rng, &untouched)); /* nothing was left to draw for */
-        sfp__buffer_free(b);
     }
 }
 
@@ -128,7 +127,7 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
         opt.image_bytes = 17;
         opt.drop = trial & 1 ? SFP_DROP_ALG2 : SFP_DROP_EQ8;
         opt.nu = trial & 2 ? SFP_NU_AT_LEAST_ONE : SFP_NU_RESERVOIR;
-        sfp_buffer *b;
+        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = NULL;
         MUST(sfp__buffer_create(&opt, MOST, &b, NULL));
         sfp_rng rng = sfp__rng_init((uint64_t)trial, 8);
         uint64_t held[30] = {0}, born[30] = {0}, n_seen = 0;
@@ -179,7 +178,6 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
             for (int i = 0; i < b->filled; i++)
                 check_slot(b, i, held[i], born[i]);
         }
-        sfp__buffer_free(b);
     }
 }
 
@@ -187,7 +185,7 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
 TEST(er_tells_what_it_did)
 {
     enum { M = 6, B = 9 };
-    sfp_buffer *b = buffer_make("er", M, 3, 5, B);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("er", M, 3, 5, B);
     sfp_rng rng = sfp__rng_init(4, 4);
     uint64_t held[M] = {0}, seen = 0;
     long replacements = 0;
@@ -213,12 +211,11 @@ TEST(er_tells_what_it_did)
             assert_int_equal(b->slot[i].id, held[i]);
     }
     assert_true(replacements > 10);
-    sfp__buffer_free(b);
 }
 
 TEST(none_counts_and_keeps_nothing)
 {
-    sfp_buffer *b = buffer_make("none", 50, 4, 100, 8);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("none", 50, 4, 100, 8);
     test_batch batch = batch_make(8, 4, 100, 0, 0);
     sfp_rng rng = sfp__rng_init(1, 1), before = rng;
     sfp_buffer_change change;
@@ -237,21 +234,19 @@ TEST(none_counts_and_keeps_nothing)
     assert_int_equal(b->filled, 0);
     assert_int_equal(sfp__buffer_draw(b, 5, &rng, slots), 0);
     assert_true(same_rng(&rng, &before));
-    sfp__buffer_free(b);
 }
 
 TEST(a_buffer_without_slots_works)
 {
     static const char *const names[] = {"streamfp", "er"};
     for (int k = 0; k < 2; k++) {
-        sfp_buffer *b = buffer_make(names[k], 0, 4, 100, 8);
+        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make(names[k], 0, 4, 100, 8);
         test_batch batch = batch_make(8, 4, 100, 0, 0);
         sfp_rng rng = sfp__rng_init(1, 1);
         sfp_buffer_change change;
         MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
         assert_int_equal(change.stored + change.nu, 0);
         assert_int_equal(b->seen, 8);
-        sfp__buffer_free(b);
     }
 }
 
@@ -276,7 +271,7 @@ static void check_refused(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_stat
 
 TEST(a_refused_batch_changes_nothing)
 {
-    sfp_buffer *b = buffer_make("streamfp", 6, 4, 20, 8);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("streamfp", 6, 4, 20, 8);
     test_batch first = batch_make(5, 4, 20, 500, 3), batch = batch_make(8, 4, 20, 900, 4);
     sfp_rng rng = sfp__rng_init(1, 1);
     MUST(sfp__buffer_update(b, &first.view, &rng, NULL, NULL));
@@ -304,12 +299,11 @@ TEST(a_refused_batch_changes_nothing)
     batch.image_size[7] = 20;
     batch.image[7] = NULL;
     check_refused(b, &batch.view, SFP_EINVAL, "buffer 'streamfp': sample 7 of the batch (id 907) has no picture");
-    sfp__buffer_free(b);
 }
 
 TEST(a_method_without_scores_takes_a_batch_without_them)
 {
-    sfp_buffer *b = buffer_make("er", 4, 4, 20, 8);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("er", 4, 4, 20, 8);
     test_batch batch = batch_make(4, 4, 20, 500, 3);
     sfp_rng rng = sfp__rng_init(1, 1);
     for (int i = 0; i < 4; i++)
@@ -324,18 +318,16 @@ TEST(a_method_without_scores_takes_a_batch_without_them)
         assert_true(s->query[0] == 0 && s->mean_embed[0] == 0);
         assert_int_equal(s->id, 500 + i);
     }
-    sfp__buffer_free(b);
 }
 
 TEST(an_empty_batch_changes_nothing)
 {
-    sfp_buffer *b = buffer_make("streamfp", 4, 4, 20, 8);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("streamfp", 4, 4, 20, 8);
     sfp_buffer_batch empty = {0};
     sfp_buffer_change change = {.stored = 9, .nu = 9};
     MUST(sfp__buffer_update(b, &empty, NULL, &change, NULL));
     assert_int_equal(change.stored + change.nu, 0);
     assert_int_equal(b->seen, 0);
-    sfp__buffer_free(b);
 }
 
 /* A buffer restored from another's slots goes on exactly as that one does. */
@@ -383,7 +375,7 @@ TEST(a_restored_buffer_goes_on_the_same)
 
 TEST(a_checkpoint_that_cannot_be_is_refused)
 {
-    sfp_buffer *b = buffer_make("streamfp", 5, 4, 20, 8);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("streamfp", 5, 4, 20, 8);
     assert_int_equal(sfp__buffer_restore(b, 6, 10, &err), SFP_EINVAL);
     assert_int_equal(sfp__buffer_restore(b, -1, 10, &err), SFP_EINVAL);
     assert_int_equal(sfp__buffer_restore(b, 3, 2, &err), SFP_EINVAL);
@@ -394,14 +386,13 @@ TEST(a_checkpoint_that_cannot_be_is_refused)
     MUST(sfp__buffer_restore(b, 1, 2, &err));
     assert_int_equal(b->filled, 1);
     assert_int_equal(b->seen, 2);
-    sfp__buffer_free(b);
 }
 
 /* <mean_embed, fingerprint> for every length around the width of the sums, against doubles. */
 TEST(slots_are_scored_by_their_mean_embedding)
 {
     for (int dim = 1; dim <= 70; dim++) {
-        sfp_buffer *b = buffer_make("streamfp", 5, dim, 3, 3);
+        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("streamfp", 5, dim, 3, 3);
         test_batch batch = batch_make(3, dim, 3, 40, 0);
         sfp_rng rng = sfp__rng_init(1, 1);
         float score[5] = {0, 0, 0, 55, 55};
@@ -414,7 +405,6 @@ TEST(slots_are_scored_by_their_mean_embedding)
             assert_true(fabs((double)score[i] - want) < 1e-5);
         }
         assert_true(score[3] == 55); /* only what is filled */
-        sfp__buffer_free(b);
     }
 }
 
@@ -428,7 +418,7 @@ TEST(ten_thousand_updates_hold_the_budget_and_allocate_nothing)
     for (const sfp_buffer_method *const *method = sfp__buffer_methods; *method; method++) {
         if ((*method)->needs & ~(unsigned)SFP_NEED_SCORE)
             continue;
-        sfp_buffer *b = buffer_make((*method)->name, M, D, BYTES, B);
+        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make((*method)->name, M, D, BYTES, B);
         sfp_rng rng = sfp__rng_init(6, 6);
         uint64_t seen = 0;
         int slots[10];
@@ -446,7 +436,6 @@ TEST(ten_thousand_updates_hold_the_budget_and_allocate_nothing)
         }
         assert_int_equal(sfp__mem_count(), before);
         assert_int_equal(b->filled, (*method)->keeps_nothing ? 0 : M);
-        sfp__buffer_free(b);
     }
 }
 
@@ -455,7 +444,6 @@ TEST(every_failed_allocation_is_told_and_leaks_nothing)
     sfp_buffer_options opt = sfp__buffer_options_defaults();
     opt.dim = 8;
     opt.image_bytes = 12;
-    sfp_buffer *b = NULL;
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__buffer_create(&opt, 20, &b, told), !b) >= 2);
-    sfp__buffer_free(b);
 }

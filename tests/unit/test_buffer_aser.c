@@ -266,14 +266,13 @@ TEST(the_largest_sums_stay)
         int m = 1 + (int)sfp__rng_below(&rng, 9), most = 1 + (int)sfp__rng_below(&rng, 5),
             classes = 1 + (int)sfp__rng_below(&rng, 5);
         int dim = 1 + (int)sfp__rng_below(&rng, 3);
-        sfp_buffer *b = buffer_make("aser", m, dim, 4, most);
+        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("aser", m, dim, 4, most);
         uint64_t next = (uint64_t)round * 1000;
         for (int t = 0; t < 6; t++) {
             test_batch x = random_batch(&rng, 1 + (int)sfp__rng_below(&rng, (uint32_t)most), dim, classes, next);
             next += (uint64_t)x.view.b;
             check_update(b, &x, classes, &rng);
         }
-        sfp__buffer_free(b);
     }
 }
 
@@ -283,7 +282,7 @@ TEST(sets_are_drawn_uniformly)
     enum { M = 9, ROUNDS = 6000 };
     long judge[2][M] = {{0}}, competes[M] = {0};
     double third[3], sixth[6], other[M];
-    sfp_buffer *b = buffer_make("aser", M, 2, 4, M);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("aser", M, 2, 4, M);
     test_batch fill = batch_make(M, 2, 4, 100, 0), x = batch_make(1, 2, 4, 5, 0);
     for (int i = 0; i < M; i++)
         fill.label[i] = i % 3 == 0;
@@ -317,12 +316,11 @@ TEST(sets_are_drawn_uniformly)
     check_distribution("judges of class 0", 6, by_class[0], sixth);
     check_distribution("judges of class 1", 3, by_class[1], third);
     check_distribution("who competes", M, competes, other);
-    sfp__buffer_free(b);
 }
 
 TEST(failures_change_nothing)
 {
-    sfp_buffer *b = buffer_make("aser", 10, 3, 4, 8);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("aser", 10, 3, 4, 8);
     sfp_rng rng = sfp__rng_init(5, 5), same;
     test_batch x = random_batch(&rng, 8, 3, 4, 0), y = random_batch(&rng, 8, 3, 4, 50);
     test_ask t = {.ask = {.dim = 3, .classes = 4}, .row = small_integers, .fail_at = 0};
@@ -337,5 +335,4 @@ TEST(failures_change_nothing)
     assert_true(same_rng(&rng, &same));
     t.fail_at = -1;
     check_failed_allocations(b, &x, &y, &t);
-    sfp__buffer_free(b);
 }

@@ -91,7 +91,7 @@ TEST(the_merged_set_is_reduced_by_the_definition)
     for (int round = 0; round < 500; round++) {
         int m = 1 + (int)sfp__rng_below(&rng, 10), most = 1 + (int)sfp__rng_below(&rng, 12),
             classes = 1 + (int)sfp__rng_below(&rng, 4);
-        sfp_buffer *b = buffer_make("camel", m, DIM, 4, most);
+        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("camel", m, DIM, 4, most);
         uint64_t next = 1;
         for (int t = 0; t < 4; t++) {
             test_batch x = random_batch(&rng, 1 + (int)sfp__rng_below(&rng, (uint32_t)most), classes, next);
@@ -116,7 +116,6 @@ TEST(the_merged_set_is_reduced_by_the_definition)
                              there ? "in" : "out");
             }
         }
-        sfp__buffer_free(b);
     }
 }
 
@@ -124,7 +123,7 @@ TEST(the_merged_set_is_reduced_by_the_definition)
 TEST(ties_go_to_who_is_there)
 {
     sfp_rng rng = sfp__rng_init(2, 1);
-    sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
     test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 6, 2, 20);
     memcpy(y.query, x.query, 6 * DIM * sizeof *x.query);
     memcpy(y.label, x.label, 6 * sizeof *x.label);
@@ -133,13 +132,12 @@ TEST(ties_go_to_who_is_there)
     assert_int_equal(c.stored, 6);
     MUST(sfp__buffer_update(b, &y.view, NULL, &c, NULL));
     assert_int_equal(c.nu, 0);
-    sfp__buffer_free(b);
 }
 
 TEST(queries_that_are_not_finite_leave_first)
 {
     sfp_rng rng = sfp__rng_init(3, 1);
-    sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
     test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 4, 2, 20);
     for (int i = 1; i < 5; i++)
         x.query[i * DIM + i % DIM] = i % 2 ? NAN : INFINITY;
@@ -152,13 +150,12 @@ TEST(queries_that_are_not_finite_leave_first)
         bad += (id > 10 && id < 15) || id == 23;
     }
     assert_int_equal(bad, 1); /* 2 + 3 are finite, of 6 */
-    sfp__buffer_free(b);
 }
 
 TEST(failures_change_nothing)
 {
     sfp_rng rng = sfp__rng_init(4, 1);
-    sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
     test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 6, 2, 20);
     test_ask t = {.fail_at = -1};
     MUST(sfp__buffer_update(b, &x.view, NULL, NULL, NULL));
@@ -168,5 +165,4 @@ TEST(failures_change_nothing)
     check_same_picture(&before, b);
     y.has_query[2] = true;
     check_failed_allocations(b, &x, &y, &t);
-    sfp__buffer_free(b);
 }

@@ -76,7 +76,7 @@ TEST(nu_has_its_exact_distribution)
         for (int rule = SFP_NU_AT_LEAST_ONE; rule <= SFP_NU_RESERVOIR; rule++) {
             int m = cases[c].m, b = cases[c].b, half = b / 2 > 1 ? b / 2 : 1;
             sfp_buffer_options opt = {.slots = m, .dim = 1, .image_bytes = 1, .nu = (sfp_nu_rule)rule, .method = "streamfp"};
-            sfp_buffer *buffer;
+            OWNED_PTR(sfp__buffer_free) sfp_buffer *buffer = NULL;
             MUST(sfp__buffer_create(&opt, b, &buffer, NULL));
             double p[16] = {0};
             for (int hits = 0; hits <= b; hits++) {
@@ -96,7 +96,6 @@ TEST(nu_has_its_exact_distribution)
                 count[change.nu]++;
             }
             check_distribution("nu", 16, count, p);
-            sfp__buffer_free(buffer);
         }
     }
 }
@@ -104,7 +103,7 @@ TEST(nu_has_its_exact_distribution)
 /* n_seen counts what the same batch just stored: 3 of 5 slots filled, 6 arrive, 2 are stored, 4 are left with 5/5. */
 TEST(nu_counts_what_was_just_stored)
 {
-    sfp_buffer *b = buffer_make("streamfp", 5, 1, 1, 6);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("streamfp", 5, 1, 1, 6);
     sfp_rng rng = sfp__rng_init(1, 1);
     for (int k = 0; k < 2000; k++) {
         test_batch batch = batch_make(6, 1, 1, 0, 0);
@@ -114,7 +113,6 @@ TEST(nu_counts_what_was_just_stored)
         assert_int_equal(change.stored, 2);
         assert_int_equal(change.nu, 3); /* half of b, not of what is left */
     }
-    sfp__buffer_free(b);
 }
 
 /* ------------------------------------------------------------------ the two draws */
@@ -127,7 +125,7 @@ static void check_draws(const char *what, sfp_drop_rule drop, int m, const float
     int nu = b / 2, batch_cells = power(b, nu), slot_cells = power(m, nu);
     assert_true(nu <= m && nu >= 1);
     sfp_buffer_options opt = {.slots = m, .dim = 1, .image_bytes = 1, .drop = drop, .method = "streamfp"};
-    sfp_buffer *buffer;
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *buffer = NULL;
     MUST(sfp__buffer_create(&opt, b, &buffer, NULL));
     test_batch batch = batch_make(b, 1, 1, 0, 0);
     batch.fingerprint[0] = 1;
@@ -173,7 +171,6 @@ static void check_draws(const char *what, sfp_drop_rule drop, int m, const float
     check_distribution(what, batch_cells, entered, p_in);
     check_distribution(what, slot_cells, left, p_out);
     check_distribution(what, b * m, both, p_both);
-    sfp__buffer_free(buffer);
 }
 
 TEST(both_draws_have_their_exact_distribution)
@@ -282,7 +279,7 @@ TEST(the_reservoir_keeps_every_set_equally_often)
         for (int j = i + 1; j < 6; j++)
             p[i * 6 + j] = 1.0 / 15;
     test_batch batch = batch_make(6, 1, 1, 0, 0);
-    sfp_buffer *b = buffer_make("er", 2, 1, 1, 6);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("er", 2, 1, 1, 6);
     sfp_rng rng = sfp__rng_init(8, 8), cut = sfp__rng_init(9, 9);
     for (int k = 0; k < 45000; k++) {
         MUST(sfp__buffer_restore(b, 0, 0, NULL));
@@ -303,7 +300,6 @@ TEST(the_reservoir_keeps_every_set_equally_often)
         count[x < y ? x * 6 + y : y * 6 + x]++;
     }
     check_distribution("reservoir pairs", 36, count, p);
-    sfp__buffer_free(b);
 }
 
 /* Forty samples, seven slots: each position of the stream is left in 7/40 of the runs. Counts of a draw without replacement
@@ -313,7 +309,7 @@ TEST(the_reservoir_favours_no_position)
     enum { N = 40, M = 7, RUNS = 20000 };
     long count[N] = {0};
     test_batch batch = batch_make(N, 1, 1, 0, 0);
-    sfp_buffer *b = buffer_make("er", M, 1, 1, N);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("er", M, 1, 1, N);
     sfp_rng rng = sfp__rng_init(18, 8);
     for (int k = 0; k < RUNS; k++) {
         MUST(sfp__buffer_restore(b, 0, 0, NULL));
@@ -327,13 +323,12 @@ TEST(the_reservoir_favours_no_position)
     double p = chi_square_tail(N - 1, statistic * (N - 1) / (N - M));
     if (!(p > 1e-6 && p < 1 - 1e-6))
         fail_msg("chi-square %.2f, p = %g", statistic, p);
-    sfp__buffer_free(b);
 }
 
 /* After 2^40 samples a slot is hit once in 4e11; a count cut to 32 bits would begin again and hit every time. */
 TEST(the_reservoir_counts_beyond_32_bits)
 {
-    sfp_buffer *b = buffer_make("er", 3, 1, 1, 50);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("er", 3, 1, 1, 50);
     test_batch batch = batch_make(50, 1, 1, 0, 0);
     sfp_rng rng = sfp__rng_init(2, 3);
     for (int k = 0; k < 2000; k++) {
@@ -343,12 +338,11 @@ TEST(the_reservoir_counts_beyond_32_bits)
         assert_int_equal(change.nu, 0); /* chance of one in all runs: 3e-7 */
         assert_int_equal(b->seen, ((uint64_t)1 << 40) + 50);
     }
-    sfp__buffer_free(b);
 }
 
 TEST(replay_draws_are_uniform_and_without_replacement)
 {
-    sfp_buffer *b = buffer_make("streamfp", 8, 1, 1, 8);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("streamfp", 8, 1, 1, 8);
     test_batch batch = batch_make(5, 1, 1, 0, 0);
     sfp_rng rng = sfp__rng_init(31, 0);
     int slots[20];
@@ -376,7 +370,6 @@ TEST(replay_draws_are_uniform_and_without_replacement)
     check_distribution("replay of everything", 3125, whole, p_whole);
     assert_int_equal(sfp__buffer_draw(b, 0, &rng, slots), 0);
     assert_int_equal(sfp__buffer_draw(b, -3, &rng, slots), 0);
-    sfp__buffer_free(b);
 }
 
 /* -------------------------------------------------- a second implementation */

@@ -136,7 +136,7 @@ TEST(samples_are_stored_and_replaced_with_their_scores)
     sfp_rng rng = sfp__rng_init(2, 2);
     for (int round = 0; round < 60; round++) {
         int m = round % 3 ? 1 + (int)sfp__rng_below(&rng, 40) : 1 + (int)sfp__rng_below(&rng, 4), most = 8;
-        sfp_buffer *b = buffer_make("gss", m, 3, 4, most);
+        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("gss", m, 3, 4, most);
         test_ask t = asker();
         float *score = scores_of(b), was[64];
         for (int at = 0; at < 16; at++) {
@@ -178,7 +178,6 @@ TEST(samples_are_stored_and_replaced_with_their_scores)
                     assert_true(fabs((double)score[i] - (double)was[i]) < 1e-5);
             }
         }
-        sfp__buffer_free(b);
     }
     assert_true(replaced > 50 && refused > 50); /* both happen, or nothing was tested */
 }
@@ -189,7 +188,7 @@ TEST(slots_are_drawn_and_replaced_with_the_right_probabilities)
 {
     enum { M = 4, B = 2, ROUNDS = 40000 };
     static const float given[M] = {0.9f, -0.4f, 0.3f, -0.8f};
-    sfp_buffer *b = buffer_make("gss", M, 3, 4, M);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("gss", M, 3, 4, M);
     test_batch fill = batch_make(M, 3, 4, 1, 0), x = batch_make(B, 3, 4, 100001, 0);
     test_ask t = asker();
     sfp_rng rng = sfp__rng_init(3, 3);
@@ -229,13 +228,12 @@ TEST(slots_are_drawn_and_replaced_with_the_right_probabilities)
             probability[M * (M + 1) + M] += drawn * (1 - p) * (1 - q);
         }
     check_distribution("replacements", (M + 1) * (M + 1), count, probability);
-    sfp__buffer_free(b);
 }
 
 /* Scores come from checkpoints: any number. */
 TEST(any_scores_are_survived)
 {
-    sfp_buffer *b = buffer_make("gss", 5, 3, 4, 8);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("gss", 5, 3, 4, 8);
     test_ask t = asker();
     sfp_rng rng = sfp__rng_init(4, 4);
     for (int round = 0; round < 50; round++) {
@@ -249,12 +247,11 @@ TEST(any_scores_are_survived)
         MUST(sfp__buffer_update(b, &x.view, &rng, &c, NULL));
         check_change(&before, &x, &c, b);
     }
-    sfp__buffer_free(b);
 }
 
 TEST(failures_change_nothing)
 {
-    sfp_buffer *b = buffer_make("gss", 25, 3, 4, 25);
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("gss", 25, 3, 4, 25);
     test_ask t = asker();
     sfp_rng rng = sfp__rng_init(5, 5);
     test_batch x = batch_make(25, 3, 4, 0, 0), y = batch_make(4, 3, 4, 100000, 0);
@@ -273,5 +270,4 @@ TEST(failures_change_nothing)
     }
     t.fail_at = -1;
     check_failed_allocations(b, &x, &y, &t);
-    sfp__buffer_free(b);
 }

@@ -86,7 +86,7 @@ TEST(ending_all_closes_what_is_open)
 
 static void expect_list(const char *content, size_t size, size_t count, const char *const *files, const char *const *labels)
 {
-    sfp_filelist l = {0};
+    OWNED_BY(sfp__filelist_done) sfp_filelist l = {0};
     put_bytes("list.csv", content, size);
     MUST(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err));
     assert_int_equal(l.count, count);
@@ -100,7 +100,6 @@ static void expect_list(const char *content, size_t size, size_t count, const ch
         }
         assert_string_equal(sfp__filelist_label(&l, i), labels[i]);
     }
-    sfp__filelist_done(&l);
 }
 #define LIST(content, count, files, labels) expect_list(content, sizeof(content) - 1, count, files, labels)
 
@@ -126,11 +125,10 @@ TEST(broken_lists_name_their_line)
                {"", 0, ": the list is empty"},
                {"file,label\n\n", 12, ": the list is empty"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        sfp_filelist l = {0};
+        OWNED_BY(sfp__filelist_done) sfp_filelist l = {0};
         put_bytes("list.csv", bad[i].content, bad[i].size);
         REFUSED(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT, bad[i].part);
         assert_memory_equal(err.message, folder, strlen(folder));
-        sfp__filelist_done(&l);
     }
 }
 
@@ -139,14 +137,13 @@ TEST(a_line_without_end_is_refused)
     char *line = kept_malloc(SFP_LINE_MAX + 10);
     memset(line, 'a', SFP_LINE_MAX + 10);
     put_bytes("list.csv", line, SFP_LINE_MAX + 10);
-    sfp_filelist l = {0};
+    OWNED_BY(sfp__filelist_done) sfp_filelist l = {0};
     REFUSED(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT, "too long");
-    sfp__filelist_done(&l);
 }
 
 TEST(a_large_list_keeps_every_entry)
 {
-    sfp_filelist l = {0};
+    OWNED_BY(sfp__filelist_done) sfp_filelist l = {0};
     char path[32], label[32];
     for (int i = 0; i < 100000; i++) {
         (void)snprintf(path, sizeof path, "picture-%d.png", i);
@@ -156,19 +153,17 @@ TEST(a_large_list_keeps_every_entry)
     assert_int_equal(l.count, 100000);
     assert_string_equal(sfp__filelist_path(&l, 99999), "picture-99999.png");
     assert_string_equal(sfp__filelist_label(&l, 8), "1");
-    sfp__filelist_done(&l);
 }
 
 TEST(names_are_lines)
 {
-    sfp_strings names = {0};
+    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
     put_bytes("list.csv", "tench\r\ngreat white shark\n\nlast", 30);
     MUST(sfp__class_names_read(in_folder("list.csv"), &names, &err));
     assert_int_equal(names.count, 4);
     assert_string_equal(names.s[0], "tench");
     assert_string_equal(names.s[2], "");
     assert_string_equal(names.s[3], "last");
-    sfp__strings_done(&names);
 }
 
 TEST(every_failed_allocation_of_a_list_is_told)
@@ -176,10 +171,9 @@ TEST(every_failed_allocation_of_a_list_is_told)
     put_bytes("list.csv", "a.png,1\nb.png,2\n", 16);
     const char *path = in_folder("list.csv");
     sfp_filelist l = {0};
-    sfp_strings names = {0};
+    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
     assert_true(FAIL_EACH_ALLOCATION(sfp__filelist_add_csv(&l, path, told), (sfp__filelist_done(&l), true)) > 0);
     assert_int_equal(l.count, 2);
     sfp__filelist_done(&l);
     assert_true(FAIL_EACH_ALLOCATION(sfp__class_names_read(path, &names, told), !names.s) > 0);
-    sfp__strings_done(&names);
 }

@@ -211,7 +211,7 @@ TEST(the_real_clock_drops_at_overload_and_counts_add_up)
     for (int i = 0; i < 30; i++)
         arrived[i] = (i + 1) * 10;
     const sfp_clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1000, .queue = 1, .policy = SFP_QUEUE_DROP_OLDEST};
-    sfp_clock c;
+    OWNED_BY(sfp__clock_done) sfp_clock c = {0};
     MUST(sfp__clock_init(&c, &o, 30, arrived, NULL));
     int count;
     while (sfp__clock_next(&c, &count)) {
@@ -220,7 +220,6 @@ TEST(the_real_clock_drops_at_overload_and_counts_add_up)
     }
     assert_true(c.lag.served <= 20);
     assert_true(c.lag.max < 0.5); /* one waits at most: lag is bounded however long the overload lasts */
-    sfp__clock_done(&c);
 }
 
 static sfp_clock clock_of_four(bool pool)
@@ -248,7 +247,7 @@ static sfp_clock read_back(sfp_clock *c)
 TEST(what_was_given_stays_until_it_is_done)
 {
     int count;
-    sfp_clock c = clock_of_four(true);
+    OWNED_BY(sfp__clock_done) sfp_clock c = clock_of_four(true);
     assert_non_null(sfp__clock_next(&c, &count));
     sfp__clock_spent(&c, 1, 2.5);
     const int64_t *batch = sfp__clock_next(&c, &count);
@@ -271,7 +270,6 @@ TEST(what_was_given_stays_until_it_is_done)
     assert_int_equal(batch[0], 3);
     sfp__clock_spent(&c, 1, 0);
     assert_null(sfp__clock_next(&c, &count));
-    sfp__clock_done(&c);
 }
 
 TEST(a_position_that_does_not_fit_is_refused)
@@ -287,7 +285,7 @@ TEST(a_position_that_does_not_fit_is_refused)
         "{'now':0,'blocked':0,'held':false,'next':2,'queue':[],'taken':[],'spent':0,'lag':{}}",
         "{'now':0,'blocked':0,'held':false,'next':2,'queue':[[0,0],[0,0],[0,0],[0,0]],'taken':[],'spent':0,'lag':LAG}",
     };
-    sfp_clock c = clock_of_four(false);
+    OWNED_BY(sfp__clock_done) sfp_clock c = clock_of_four(false);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[512], *at;
         (void)snprintf(text, sizeof text, "%s", wrong[i]);
@@ -301,14 +299,13 @@ TEST(a_position_that_does_not_fit_is_refused)
             fail_msg("%s was read", text);
         json_decref(j);
     }
-    sfp__clock_done(&c);
 }
 
 /* Without a rate nothing is late: each in its turn. */
 TEST(without_a_rate_every_batch_has_its_turn)
 {
     static const int64_t arrived[] = {10, 20};
-    sfp_clock c;
+    OWNED_BY(sfp__clock_done) sfp_clock c = {0};
     int count;
     MUST(sfp__clock_init(&c, &(sfp_clock_options){.kind = SFP_CLOCK_OFF}, 2, arrived, NULL));
     for (int64_t k = 0; k < 2; k++) {
@@ -319,7 +316,6 @@ TEST(without_a_rate_every_batch_has_its_turn)
     }
     assert_null(sfp__clock_next(&c, &count));
     assert_int_equal(c.lag.served, 0);
-    sfp__clock_done(&c);
 }
 
 TEST(each_batch_of_a_pool_has_its_own_lag)
@@ -327,7 +323,7 @@ TEST(each_batch_of_a_pool_has_its_own_lag)
     /* a batch a second; learning from the first takes 3.5 s, and three wait by then: 2.5, 1.5 and 0.5 s */
     const int64_t arrived[] = {10, 20, 30, 40};
     const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 8};
-    sfp_clock c;
+    OWNED_BY(sfp__clock_done) sfp_clock c = {0};
     int count;
     MUST(sfp__clock_init(&c, &o, 4, arrived, NULL));
     assert_non_null(sfp__clock_next(&c, &count));
@@ -336,7 +332,6 @@ TEST(each_batch_of_a_pool_has_its_own_lag)
     assert_int_equal(count, 3);
     assert_int_equal(c.lag.served, 4);
     assert_true(fabs(c.lag.sum - 4.5) < 1e-9 && fabs(c.lag.last - 2.5) < 1e-9 && fabs(c.lag.max - 2.5) < 1e-9);
-    sfp__clock_done(&c);
 }
 
 static volatile sig_atomic_t stop;
@@ -351,7 +346,7 @@ TEST(waiting_for_a_real_batch_ends_when_stopped)
 {
     const int64_t arrived[] = {1};
     const sfp_clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1e-3, .stop = &stop}; /* it would take a quarter of an hour */
-    sfp_clock c;
+    OWNED_BY(sfp__clock_done) sfp_clock c = {0};
     int count;
     const struct sigaction action = {.sa_handler = set_stop};
     assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
@@ -360,5 +355,4 @@ TEST(waiting_for_a_real_batch_ends_when_stopped)
     assert_null(sfp__clock_next(&c, &count));
     assert_int_equal(stop, 1);
     assert_int_equal(c.next, 0); /* nothing is lost */
-    sfp__clock_done(&c);
 }

@@ -30,6 +30,7 @@ static void check_refused(const char *text, sfp_status status, const char *messa
 
 TEST(this_projects_keys_are_read)
 {
+    OWNED_BY(sfp__model_config_done)
     sfp_model_config c =
         parse("{\"architecture\":\"vit\",\"img_size\":32,\"patch_size\":8,\"num_heads\":4,\"mean\":[0,0.5,0],"
               "\"std\":[1,1,2.0],\"ln_eps\":1e-06,\"layers\":[0,1],\"activation\":\"gelu\",\"class_names\":[\"a\",\"b\"]}");
@@ -40,11 +41,11 @@ TEST(this_projects_keys_are_read)
     assert_string_equal(c.activation, "gelu");
     assert_int_equal(c.class_count, 2);
     assert_string_equal(c.class_names[1], "b");
-    sfp__model_config_done(&c);
 }
 
 TEST(timms_keys_are_read)
 {
+    OWNED_BY(sfp__model_config_done)
     sfp_model_config c =
         parse("{\"architecture\":\"vit_base_patch16_224\",\"num_classes\":2,\"num_features\":768,\"pretrained_cfg\":"
               "{\"tag\":\"x\",\"input_size\":[3,384,384],\"mean\":[0.5,0.5,0.5],\"std\":[0.5,0.5,0.5],"
@@ -54,11 +55,11 @@ TEST(timms_keys_are_read)
     assert_true(c.has_mean && c.has_std && c.std[0] == 0.5f && c.ln_eps == 0);
     assert_string_equal(c.class_names[0], "cat");
     assert_string_equal(c.activation, "");
-    sfp__model_config_done(&c);
 }
 
 TEST(hugging_faces_keys_are_read)
 {
+    OWNED_BY(sfp__model_config_done)
     sfp_model_config c =
         parse("{\"model_type\":\"vit\",\"num_attention_heads\":12,\"layer_norm_eps\":1e-12,\"hidden_act\":\"gelu\","
               "\"image_size\":224,\"patch_size\":16,\"image_mean\":[0.1,0.2,0.3],\"image_std\":[1,2,3],"
@@ -70,18 +71,17 @@ TEST(hugging_faces_keys_are_read)
     assert_string_equal(c.class_names[0], "cat");
     assert_string_equal(c.class_names[1], "dog");
     assert_string_equal(c.class_names[2], "\xc3\xa9");
-    sfp__model_config_done(&c);
 }
 
 TEST(clips_image_tower_is_read)
 {
+    OWNED_BY(sfp__model_config_done)
     sfp_model_config c = parse("{\"text_config\":{\"num_attention_heads\":8},\"vision_config\":{\"num_attention_heads\":12,"
                                "\"hidden_act\":\"quick_gelu\",\"image_size\":[224,224],\"patch_size\":32}}");
     assert_int_equal(c.heads, 12);
     assert_int_equal(c.img_size, 224);
     assert_int_equal(c.patch_size, 32);
     assert_string_equal(c.activation, "quick_gelu");
-    sfp__model_config_done(&c);
 }
 
 TEST(absent_and_null_keys_stay_unset)

@@ -57,9 +57,9 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
                                .keeps_order = true,
                                .ops = &fake_ops};
     OWNED_BY(sfp__tasks_done) sfp_tasks tasks = {0};
-    sfp_learner *l = NULL;
-    sfp_predictor *p = NULL;
-    sfp_evaluator *e = NULL;
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
+    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
+    OWNED_PTR(sfp__evaluator_free) sfp_evaluator *e = NULL;
     sfp_timestamp t;
     sfp_learner_options lo = sfp__learner_options_defaults(vit);
     uint8_t rgb[CLASSES][3 * SIDE * SIDE];
@@ -84,9 +84,6 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
         assert_int_equal(e->skipped, 1);
         MUST(sfp__learner_offer(l, CLASSES, samples, &t, NULL));
     }
-    sfp__evaluator_free(e);
-    sfp_predictor_free(p);
-    sfp_learner_free(l);
 }
 
 TEST(a_head_alone_needs_each_picture_once)

@@ -142,11 +142,10 @@ TEST(without_scores_similarity_is_null)
     MUST(sfp__journal_event(e, &ts, 0, NULL, NULL));
     sfp__line_log_close(e);
     json_error_t why;
-    json_t *line = json_loads(text_of(0), 0, &why);
+    OWNED_PTR(json_decref) json_t *line = json_loads(text_of(0), 0, &why);
     assert_non_null(line);
     assert_true(json_is_null(json_object_get(line, "similarity")));
     assert_int_equal(json_array_size(json_object_get(line, "replay")), 0);
-    json_decref(line);
 }
 
 TEST(who_chooses_nothing_learns_from_all)

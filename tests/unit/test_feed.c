@@ -94,7 +94,7 @@ TEST(batches_never_cross_tasks_and_keep_a_short_last_one)
 {
     fake f = make_source(52); /* two tasks of 26 */
     OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "2");
-    sfp_batches b = batch(&t, 10, false);
+    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 10, false);
     static const int sizes[] = {10, 10, 6, 10, 10, 6};
     assert_int_equal(b.count, 6);
     assert_int_equal(b.most, 10);
@@ -105,7 +105,6 @@ TEST(batches_never_cross_tasks_and_keep_a_short_last_one)
         for (int64_t i = b.first[k]; i < b.first[k + 1]; i++)
             assert_int_equal(b.order[i] % CLASSES / 2, b.task[k]);
     }
-    sfp__batches_done(&b);
 }
 
 TEST(short_last_batches_can_be_left_out_but_still_take_time)
@@ -129,8 +128,8 @@ TEST(every_batch_comes_in_order_with_its_pictures)
 {
     fake f = make_source(230);
     OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "2");
-    sfp_batches b = batch(&t, 7, false);
-    sfp_feed *feed = feed_of(&f, &t, &b, 0);
+    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 7, false);
+    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_of(&f, &t, &b, 0);
     for (int64_t k = 0; k < b.count; k++) {
         int n;
         const sfp_sample *s;
@@ -146,8 +145,6 @@ TEST(every_batch_comes_in_order_with_its_pictures)
     }
     assert_string_equal(sfp__feed_stats(feed).first_error, "");
     assert_string_equal(sfp__feed_stats(feed).first_error, "");
-    sfp__feed_free(feed);
-    sfp__batches_done(&b);
 }
 
 TEST(pictures_that_cannot_be_read_are_left_out_and_counted)
@@ -155,7 +152,7 @@ TEST(pictures_that_cannot_be_read_are_left_out_and_counted)
     fake f = make_source(60);
     f.broken_every = 6;
     OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
-    sfp_batches b = batch(&t, 12, false);
+    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 12, false);
     sfp_feed *feed = feed_of(&f, &t, &b, 0);
     for (int64_t k = 0; k < b.count; k++) {
         int n;
@@ -177,7 +174,6 @@ TEST(pictures_that_cannot_be_read_are_left_out_and_counted)
     MUST(sfp__feed_take(feed, 0, &n, &s, NULL));
     assert_int_equal(n, 0);
     sfp__feed_free(feed);
-    sfp__batches_done(&b);
 }
 
 TEST(it_jumps_ahead_and_several_can_be_held)
@@ -185,8 +181,8 @@ TEST(it_jumps_ahead_and_several_can_be_held)
     fake f = make_source(400);
     f.pause = 100000;
     OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
-    sfp_batches b = batch(&t, 4, false);
-    sfp_feed *feed = feed_of(&f, &t, &b, 3);
+    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 4, false);
+    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_of(&f, &t, &b, 3);
     static const int64_t jumps[] = {3, 4, 40, 41, 45, 80, 97};
     int n;
     const sfp_sample *held[3];
@@ -200,8 +196,6 @@ TEST(it_jumps_ahead_and_several_can_be_held)
                 assert_int_equal(held[h][i].rgb[5], held[h][i].id % 251);
             }
     }
-    sfp__feed_free(feed);
-    sfp__batches_done(&b);
 }
 
 /* The paper's clock: of the batches of each task some stay, evenly spread, and none of the others is decoded. */
@@ -211,7 +205,7 @@ TEST(only_the_batches_that_are_kept_are_decoded)
     fake f = make_source(400);
     f.loads = &loads;
     OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
-    sfp_batches b = batch(&t, 4, false);
+    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 4, false);
     static const int64_t kept[] = {0, 16, 33, 50, 66, 83}; /* of 100 */
     sfp__batches_keep(&b, 16);
     assert_int_equal(b.count, 6);
@@ -229,15 +223,14 @@ TEST(only_the_batches_that_are_kept_are_decoded)
     }
     sfp__feed_free(feed);
     assert_int_equal(atomic_load(&loads), 24);
-    sfp__batches_done(&b);
 }
 
 TEST(what_is_not_at_hand_is_refused)
 {
     fake f = make_source(40);
     OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
-    sfp_batches b = batch(&t, 4, false);
-    sfp_feed *feed = feed_of(&f, &t, &b, 2);
+    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 4, false);
+    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_of(&f, &t, &b, 2);
     int n;
     const sfp_sample *s;
     assert_int_equal(sfp__feed_take(feed, 1, &n, &s, &err), SFP_EINVAL);
@@ -245,15 +238,13 @@ TEST(what_is_not_at_hand_is_refused)
     assert_int_equal(sfp__feed_take(feed, 6, &n, &s, &err), SFP_EINVAL);
     sfp__feed_release(feed, 10);
     assert_int_equal(sfp__feed_take(feed, 10, &n, &s, &err), SFP_EINVAL); /* there are 10: 0 to 9 */
-    sfp__feed_free(feed);
-    sfp__batches_done(&b);
 }
 
 TEST(it_can_be_ended_at_any_time)
 {
     fake f = make_source(4000);
     OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
-    sfp_batches b = batch(&t, 16, false);
+    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 16, false);
     for (int round = 0; round < 60; round++) {
         f.pause = round % 3 ? 0 : 10000;
         OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_of(&f, &t, &b, round);
@@ -264,8 +255,6 @@ TEST(it_can_be_ended_at_any_time)
             sfp__feed_release(feed, k + 1);
         }
     }
-    sfp_feed *feed = feed_of(&f, &t, &b, b.count); /* nothing left to give */
-    sfp__feed_free(feed);
+    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_of(&f, &t, &b, b.count); /* nothing left to give */
     sfp__feed_free(NULL);
-    sfp__batches_done(&b);
 }

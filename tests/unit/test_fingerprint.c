@@ -92,7 +92,7 @@ static double row_dot(const sfp_param *p, int i, int j)
 
 TEST(new_components_are_orthogonal_to_all_trained_ones)
 {
-    fixture f;
+    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(30, 3, 4); /* 30 < 32: there is room for all */
     set_up(&f, 32, &o);
     double worst = 0, not_orthogonal = 0;
@@ -119,7 +119,6 @@ TEST(new_components_are_orthogonal_to_all_trained_ones)
     }
     assert_true(not_orthogonal > 0.05); /* the trained ones are not orthogonal any more: the projection had work to do */
     assert_true(worst > 0);
-    tear_down(&f);
 }
 
 /* The naive way: each row's draw from the generator, minus its part in the span of the rows before it (an orthonormal basis
@@ -168,7 +167,7 @@ TEST(starts_are_the_draws_with_earlier_components_projected_out)
         int D, pool, tasks, length;
     } cases[] = {{32, 12, 3, 4}, {32, 11, 3, 2}, {16, 40, 2, 2}, {16, 50, 5, 4}}; /* the last two: more components than D */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fixture f;
+        OWNED_BY(tear_down) fixture f = {0};
         sfp_fp_options o = options(cases[i].pool, cases[i].tasks, cases[i].length);
         set_up(&f, cases[i].D, &o);
         sfp_rng rng = sfp__rng_init(o.seed, 1);
@@ -182,13 +181,12 @@ TEST(starts_are_the_draws_with_earlier_components_projected_out)
             if (task + 1 < o.tasks)
                 next_task(&f);
         }
-        tear_down(&f);
     }
 }
 
 TEST(gate_and_classifier_start_uniform)
 {
-    fixture f;
+    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(6, 1, 2);
     o.classes = 200;
     set_up(&f, 64, &o);
@@ -207,14 +205,13 @@ TEST(gate_and_classifier_start_uniform)
             assert_true(fabs(square - bound * bound / 3) < 6 * bound * bound * sqrt(4 / 45.0 / (double)n));
         }
     }
-    tear_down(&f);
 }
 
 /* -------------------------------------------------------------------- spans */
 
 TEST(a_remainder_stays_unused_and_zero)
 {
-    fixture f;
+    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(11, 3, 2);
     set_up(&f, 32, &o);
     for (int task = 0; task < 3; task++) {
@@ -234,12 +231,11 @@ TEST(a_remainder_stays_unused_and_zero)
     assert_int_equal(sfp__fp_next_task(f.fp, &err), SFP_EINVAL);
     assert_string_equal(err.message, "task 4 of 3: there is no further one");
     assert_int_equal(f.fp->open, 9);
-    tear_down(&f);
 }
 
 TEST(a_boundary_freezes_and_resets_adam)
 {
-    fixture f;
+    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(6, 2, 2);
     sfp_adam adam = sfp__adam_defaults();
     set_up(&f, 32, &o);
@@ -267,7 +263,6 @@ TEST(a_boundary_freezes_and_resets_adam)
         if (is_pool(all[i]))
             check_same(all[i]->name, all[i]->data, kept[i], 3 * all[i]->width * sizeof(float));
     }
-    tear_down(&f);
 }
 
 TEST(sizes_that_cannot_be_are_refused)
@@ -300,7 +295,7 @@ TEST(sizes_that_cannot_be_are_refused)
 
 TEST(free_streams_grow_by_spans_until_full_then_all_learn)
 {
-    fixture f;
+    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(10, 0, 2);
     o.span = 4;
     sfp_adam adam = sfp__adam_defaults();
@@ -325,12 +320,11 @@ TEST(free_streams_grow_by_spans_until_full_then_all_learn)
         check_same("what was open", p->data, before, (size_t)spans[i][1] * p->width * sizeof(float));
         assert_int_equal(sfp__fp_next_task(f.fp, &err), SFP_EINVAL); /* there are no known tasks */
     }
-    tear_down(&f);
 }
 
 TEST(new_classes_leave_the_others_alone)
 {
-    fixture f;
+    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(6, 0, 2);
     o.classes = 0;
     set_up(&f, 64, &o);
@@ -348,12 +342,11 @@ TEST(new_classes_leave_the_others_alone)
             assert_true(largest > 0.8 / 8 && largest <= 1.0 / 8);
         }
     }
-    tear_down(&f);
 }
 
 TEST(spans_that_do_not_fit_are_not_restored)
 {
-    fixture f;
+    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(6, 2, 2);
     set_up(&f, 32, &o);
     const int bad[][3] = {{-1, 0, 3}, {2, 0, 3}, {0, -1, 3}, {0, 4, 3}, {1, 3, 7}, {0, 0, 6}};
@@ -362,7 +355,6 @@ TEST(spans_that_do_not_fit_are_not_restored)
     assert_int_equal(f.fp->open, 3);
     MUST(sfp__fp_restore(f.fp, 1, 3, 6, &err));
     assert_int_equal(f.fp->start, 3);
-    tear_down(&f);
 }
 
 /* -------------------------------------------------- attunement and prefixes */
@@ -398,7 +390,7 @@ TEST(attunement_equals_the_formula)
     for (int attune = 0; attune < 2; attune++)
         for (int residual = 0; residual < 2; residual++)
             for (int topk = 1; topk <= 3; topk++) {
-                fixture f;
+                OWNED_BY(tear_down) fixture f = {0};
                 oracle o;
                 sfp_fp_options opt = options(57, 3, 2); /* 19 a task: chunks of 16 and 3, frozen and learning */
                 opt.attune = attune;
@@ -420,7 +412,6 @@ TEST(attunement_equals_the_formula)
                         check_pool(&f, &o, "after a step");
                     }
                 }
-                tear_down(&f);
             }
 }
 
@@ -428,7 +419,7 @@ TEST(attunement_equals_the_formula)
 TEST(ties_of_the_gate_keep_the_lower_index)
 {
     for (int topk = 1; topk <= 2; topk++) {
-        fixture f;
+        OWNED_BY(tear_down) fixture f = {0};
         oracle o;
         sfp_fp_options opt = options(4, 1, 2);
         opt.attune_topk = topk;
@@ -445,7 +436,6 @@ TEST(ties_of_the_gate_keep_the_lower_index)
         sfp__fp_changed(f.fp);
         check_pool(&f, &o, "the first ones");
         check_near("kept by a tie", tied, f.fp->view.prefix[0], 4 * 2 * 32, 1e-6);
-        tear_down(&f);
     }
 }
 
@@ -453,7 +443,7 @@ TEST(prefixes_equal_the_formula)
 {
     for (int raw = 0; raw < 2; raw++)
         for (int attune = 0; attune < 2; attune++) {
-            fixture f;
+            OWNED_BY(tear_down) fixture f = {0};
             oracle o;
             sfp_fp_options opt = options(12, 2, 4);
             opt.first_layer = 1;
@@ -483,7 +473,6 @@ TEST(prefixes_equal_the_formula)
                                      (double)e[i * comp + k], want[k]);
                 }
             }
-            tear_down(&f);
         }
 }
 

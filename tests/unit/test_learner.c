@@ -17,7 +17,7 @@ TEST(frozen_components_are_bit_identical_after_training)
     o.adam.lr = 0.05f;
     o.fp.ortho_mu = 0.1f;
     o.steps = 2;
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     int count;
     sfp_param **p = sfp__fp_params(l->fp, &count);
     float *kept[MOST_PARAMS] = {NULL};
@@ -46,7 +46,6 @@ TEST(frozen_components_are_bit_identical_after_training)
     }
     assert_int_equal(sfp_learner_next_task(l, &err), SFP_EINVAL);
     assert_int_equal(l->fp->open, 12);
-    sfp_learner_free(l);
 }
 
 TEST(options_that_cannot_be_are_refused)
@@ -135,8 +134,8 @@ TEST(a_timestamp_allocates_nothing_after_warm_up)
         o.fp.kind = (sfp_fp_kind)(i / 2);
         o.fp.last_layer = 2; /* the model has three blocks */
         o.fp.classes = 10;
-        sfp_learner *l = make_learner(&m, &o);
-        sfp_predictor *p = NULL;
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
         if (watched)
             MUST(sfp__predictor_create(l, m.pool, 4, &p, &err));
         for (uint64_t t = 0; t < WARM; t++)
@@ -146,8 +145,6 @@ TEST(a_timestamp_allocates_nothing_after_warm_up)
             (void)offer(l, 0, 10, t);
         assert_int_equal(sfp__mem_count() - before, 0);
         assert_int_equal(l->buffer->filled, 102);
-        sfp_predictor_free(p);
-        sfp_learner_free(l);
     }
 }
 
@@ -162,8 +159,8 @@ TEST(a_timestamp_is_what_the_report_says)
     o.coreset.sigma = 0.4; /* 3 of 8 */
     o.adam.lr = 0.01f;
     o.fp.ortho_mu = 0.1f; /* counted once a loss term: the first timestamp has one, the others two */
-    sfp_learner *l = make_learner(&m, &o);
-    sfp_trainer *trainer = NULL;
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__trainer_free) sfp_trainer *trainer = NULL;
     sfp_trainer_options to = {.fp = sfp__learner_options(l)->fp, .adam = o.adam, .max_batch = 16};
     MUST(sfp__trainer_create(m.vit, m.pool, &to, &trainer, &err));
     sfp_fp *fp = sfp__trainer_fp(trainer);
@@ -254,8 +251,6 @@ TEST(a_timestamp_is_what_the_report_says)
     assert_int_equal(counts.offered, 40);
     assert_int_equal(counts.trained, 30);
     assert_int_equal(counts.replayed, 4 * 2 * 4);
-    sfp__trainer_free(trainer);
-    sfp_learner_free(l);
 }
 
 TEST(more_steps_learn_more)
@@ -264,10 +259,9 @@ TEST(more_steps_learn_more)
     sfp_learner_options o = small_options(&m, 1, 3);
     o.steps = 30;
     o.adam.lr = 0.02f;
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     sfp_timestamp r = offer(l, 0, 3, 1);
     assert_true(r.loss[29] < 0.5 * r.loss[0]);
-    sfp_learner_free(l);
 }
 
 /* ------------------------------------------------------------------ queries */
@@ -281,7 +275,7 @@ TEST(a_replayed_picture_never_pays_its_query_twice)
     o.batch = 16;
     o.replay = 6;
     o.buffer.slots = 16;
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     sfp_timestamp r = offer(l, 0, 4, 0);
     int known = 0, late = 0, again = 0;
     for (int i = 0; i < 16; i++)
@@ -325,7 +319,6 @@ TEST(a_replayed_picture_never_pays_its_query_twice)
         }
     }
     assert_true(late > 3 && again > 10); /* both happened */
-    sfp_learner_free(l);
 }
 
 /* With no replay nothing may look at the slots' pixels: decisions and state are the same when these are garbage. */
@@ -381,7 +374,7 @@ TEST(bad_batches_change_nothing)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 2, 4);
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     (void)offer(l, 0, 4, 0);
     batch b = make_batch(8, 8, 0, 4, 1);
     const int32_t wrong[] = {-1, 4, INT32_MIN, INT32_MAX};
@@ -394,7 +387,6 @@ TEST(bad_batches_change_nothing)
     expect_refused(l, 0, b.sample, "batch of 0");
     expect_refused(l, 9, b.sample, "batch of 9");
     (void)offer(l, 0, 4, 1);
-    sfp_learner_free(l);
 }
 
 TEST(a_loss_that_is_not_finite_changes_nothing)
@@ -403,7 +395,7 @@ TEST(a_loss_that_is_not_finite_changes_nothing)
     sfp_learner_options o = small_options(&m, 1, 4);
     const char *const names[] = {"last.weight", "last.bias", "prompt.e_p_1", "prompt.e_k_0", "prompt.attune.gate.weight"};
     for (int i = 0; i < 5; i++) {
-        sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         (void)offer(l, 0, 4, 0);
         int count;
         sfp_param **p = sfp__fp_params(l->fp, &count);
@@ -413,14 +405,12 @@ TEST(a_loss_that_is_not_finite_changes_nothing)
         sfp__fp_changed(l->fp);
         batch b = make_batch(8, 8, 0, 4, 1);
         expect_refused(l, 8, b.sample, "the loss is");
-        sfp_learner_free(l);
     }
     o.adam.lr = 3e38f; /* the first step is finite, what it leads to is not */
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     (void)offer(l, 0, 4, 0);
     batch b = make_batch(8, 8, 0, 4, 1);
     expect_refused(l, 8, b.sample, "learning rate");
-    sfp_learner_free(l);
 }
 
 /* ------------------------------------------------------------- free streams */
@@ -430,7 +420,7 @@ TEST(free_streams_open_components_on_new_classes)
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 0, 0);
     o.fp.span = 5; /* of 12 */
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     assert_int_equal(sfp_learner_classes(l), 0);
     const struct {
         int lo, hi, start, open, classes;
@@ -464,7 +454,6 @@ TEST(free_streams_open_components_on_new_classes)
     size_t width = 4 * 16;
     for (int k = 0; k < 12; k++) /* prompt.e_p_0 is the first tensor */
         assert_true(memcmp(before.x + (size_t)k * width, after.x + (size_t)k * width, width * sizeof(float)) != 0);
-    sfp_learner_free(l);
 }
 
 TEST(drift_switches_decide_what_opens_components)
@@ -475,7 +464,7 @@ TEST(drift_switches_decide_what_opens_components)
         o.fp.span = 2;
         o.drift = (sfp_drift)kind;
         o.adam.lr = 0; /* fingerprints stay: only the pictures can shift */
-        sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         int grew[2] = {0, 0};
         for (uint64_t t = 0; t < 90; t++) {
             batch b = make_batch(8, 8, 0, 4, t);
@@ -490,7 +479,6 @@ TEST(drift_switches_decide_what_opens_components)
         }
         assert_int_equal(grew[0], 0);
         assert_int_equal(grew[1] > 0, kind == SFP_DRIFT_PH);
-        sfp_learner_free(l);
     }
 }
 
@@ -537,7 +525,7 @@ TEST(every_selector_and_buffer_runs)
             const int32_t classes[] = {0, 1, 2, 3};
             o.select = selectors[s];
             o.buffer.method = buffers[k];
-            sfp_learner *l = make_learner(&m, &o);
+            OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
             MUST(sfp__learner_set_classes(l, 4, classes, &err));
             int moved = 0, last[8] = {-1};
             for (uint64_t t = 0; t < 8; t++) {
@@ -560,7 +548,6 @@ TEST(every_selector_and_buffer_runs)
                 }
             }
             assert_int_equal(moved > 0, s != 1);
-            sfp_learner_free(l);
         }
 }
 
@@ -583,7 +570,7 @@ TEST(pictures_kept_compressed_replay_the_same)
     for (int keep = 0; keep < 2; keep++) {
         sfp_learner_options o = small_options(&m, 1, 4);
         o.keep_compressed = keep;
-        sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         int compressed = 0, raw = 0, broken = 0;
         for (uint64_t t = 0; t < 6; t++) {
             batch b = make_batch(S, 8, 0, 4, t);
@@ -618,7 +605,6 @@ TEST(pictures_kept_compressed_replay_the_same)
             batch b = make_batch(S, 8, 0, 4, 9);
             expect_refused(l, 8, b.sample, "a picture of the buffer");
         }
-        sfp_learner_free(l);
     }
     assert_true(same_values(&v[0], &v[1]));
 }
@@ -627,7 +613,7 @@ TEST(classes_have_names)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 4);
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     assert_int_equal(sfp_learner_classes(l), 4); /* not more rows than there are classes */
     MUST(sfp_learner_name_class(l, 2, "cat", &err));
     MUST(sfp_learner_name_class(l, 2, "dog", &err));
@@ -637,5 +623,4 @@ TEST(classes_have_names)
     assert_int_equal(sfp_learner_name_class(l, 4, "none", &err), SFP_EINVAL);
     assert_int_equal(sfp_learner_name_class(l, -1, "none", &err), SFP_EINVAL);
     assert_int_equal(sfp_learner_classes(l), 4);
-    sfp_learner_free(l);
 }

@@ -60,7 +60,7 @@ TEST(the_change_is_what_happened)
         for (int i = 0; i < METHODS; i++)
             for (int k = 0; k < SELECTORS; k++) {
                 sfp_learner_options o = options_of(&m, selectors[k], methods[i], slots);
-                sfp_learner *l = make_learner(&m, &o);
+                OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
                 uint64_t id[64] = {0};
                 int filled = 0, replaced = 0;
                 for (uint64_t t = 0; t < TIMES + 3; t++) {
@@ -79,7 +79,6 @@ TEST(the_change_is_what_happened)
                 assert_int_equal(filled, slots);
                 if (replaced == 0 && slots > 6)
                     fail_msg("buffer '%s' replaces nothing", methods[i]);
-                sfp_learner_free(l);
             }
 }
 
@@ -91,11 +90,10 @@ TEST(threads_and_repetition_change_nothing)
         for (int k = 0; k < 2; k++) {
             OWNED_BY(free_model) model m = tiny_model(k ? 3 : 1);
             sfp_learner_options o = options_of(&m, "streamfp", methods[i], 20);
-            sfp_learner *l = make_learner(&m, &o);
+            OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
             offer_range(l, 0, TIMES);
             v[k] = take_values(l);
             s[k] = shot_of(l);
-            sfp_learner_free(l);
         }
         if (!same_values(&v[0], &v[1]) || memcmp(&s[0], &s[1], sizeof s[0]) != 0)
             fail_msg("buffer '%s': one thread and three end differently", methods[i]);
@@ -150,11 +148,10 @@ TEST(nothing_is_allocated_once_warm)
             sfp_learner_options o = options_of(&m, "streamfp", methods[i], slots);
             o.fp.tasks = 2;
             o.fp.classes = 6;
-            sfp_learner *l = make_learner(&m, &o);
+            OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
             offer_range(l, 0, 4);
             for (uint64_t t = 4; t < 10; t++)
                 check_allocates_nothing(methods[i], l, 0, 6, t);
-            sfp_learner_free(l);
         }
 }
 
@@ -192,7 +189,7 @@ TEST(features_are_those_of_a_step)
     for (int turn = 0; turn < 4; turn++) { /* every kind of pool, and one pass instead of two */
         bool one = turn == 3;
         sfp_fp_kind kind = one ? SFP_FP_CODA : (sfp_fp_kind)turn;
-        sfp_learner *l = warm(&m, "aser", one, kind);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = warm(&m, "aser", one, kind);
         const sfp_ask *ask = sfp__learner_ask(l);
         enum { N = BATCH + 40 };
         int who[N];
@@ -229,7 +226,6 @@ TEST(features_are_those_of_a_step)
         assert_int_equal(ask->features(ask->ctx, 1, (const int[]){N}, got, &err), SFP_EINVAL);
         assert_int_equal(ask->features(ask->ctx, 1, (const int[]){-1}, got, &err), SFP_EINVAL);
         assert_int_equal(ask->features(ask->ctx, 0, who, got, &err), SFP_EINVAL);
-        sfp_learner_free(l);
     }
 }
 
@@ -252,7 +248,7 @@ TEST(gradients_of_each_are_those_of_one)
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int turn = 0; turn < 4; turn++) {
         bool one_pass = turn == 3;
-        sfp_learner *l = warm(&m, "gss", one_pass, one_pass ? SFP_FP_CODA : (sfp_fp_kind)turn);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = warm(&m, "gss", one_pass, one_pass ? SFP_FP_CODA : (sfp_fp_kind)turn);
         const sfp_ask *ask = sfp__learner_ask(l);
         enum { N = BATCH + 40 };
         int who[N], times[N] = {0};
@@ -275,7 +271,6 @@ TEST(gradients_of_each_are_those_of_one)
         check_values(l, &before);
         assert_int_equal(ask->gradient_each(ask->ctx, 1, (const int[]){N}, 1, room, see, &e, &err), SFP_EINVAL);
         assert_int_equal(ask->gradient_each(ask->ctx, 1, who, 0, room, see, &e, &err), SFP_EINVAL);
-        sfp_learner_free(l);
     }
 }
 
@@ -283,7 +278,7 @@ TEST(gradients_of_each_are_those_of_one)
 TEST(gradients_are_means)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp_learner *l = warm(&m, "gss", false, SFP_FP_CODA);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = warm(&m, "gss", false, SFP_FP_CODA);
     const sfp_ask *ask = sfp__learner_ask(l);
     enum { N = BATCH + 40 };
     size_t P = ask->params;
@@ -317,7 +312,6 @@ TEST(gradients_are_means)
     l->buffer->slot[2].query[0] -= 5;
     MUST(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, at, &err));
     assert_memory_not_equal(one, at, P * sizeof *one);
-    sfp_learner_free(l);
 }
 
 /* camel asks for queries: all of a full buffer are known, with or without a second pass. */
@@ -327,10 +321,9 @@ TEST(a_method_that_needs_queries_has_them)
     for (int one = 0; one < 2; one++) {
         sfp_learner_options o = options_of(&m, "streamfp", "camel", 20);
         o.fp.query_one = one;
-        sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         offer_range(l, 0, TIMES);
         for (int i = 0; i < 20; i++)
             assert_true(l->buffer->slot[i].has_query);
-        sfp_learner_free(l);
     }
 }

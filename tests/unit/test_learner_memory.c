@@ -34,8 +34,8 @@ TEST(resident_size_stays_over_a_long_stream)
     o.fp.pool = 10;
     o.steps = 2;
     o.drift = SFP_DRIFT_PH;
-    sfp_learner *l = make_learner(&m, &o);
-    sfp_predictor *p = NULL;
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     MUST(sfp__predictor_create(l, m.pool, 2, &p, &err));
     batch kinds[KINDS]; /* made before: the test itself allocates nothing either */
     for (uint64_t i = 0; i < KINDS; i++)
@@ -65,6 +65,4 @@ TEST(resident_size_stays_over_a_long_stream)
     assert_true(start > 0);
     if (!SANITIZED)
         assert_true(most - start < 1 << 20);
-    sfp_predictor_free(p);
-    sfp_learner_free(l);
 }

@@ -74,8 +74,8 @@ static void offer(sfp_learner *l, int from, int n)
 TEST(known_queries_change_no_answer)
 {
     for (int m = 0; m < 3; m++) {
-        sfp_learner *l = make(methods[m]);
-        sfp_predictor *p = ask_of(l);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make(methods[m]);
+        OWNED_PTR(sfp_predictor_free) sfp_predictor *p = ask_of(l);
         static float query[N * D];
         bool has[N] = {false};
         int32_t first[N], again[N];
@@ -93,8 +93,6 @@ TEST(known_queries_change_no_answer)
             assert_int_equal(first[i], again[i]);
             assert_in_range(first[i], 0, CLASSES - 1);
         }
-        sfp_predictor_free(p);
-        sfp_learner_free(l);
     }
 }
 
@@ -158,7 +156,7 @@ TEST(a_head_goes_on_from_the_checkpoint_before)
 
 TEST(what_does_not_fit_is_refused)
 {
-    sfp_learner *l = make("ncm");
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make("ncm");
     sfp_timestamp t;
     char *position = NULL, path[4600];
     bool used_old;
@@ -174,5 +172,4 @@ TEST(what_does_not_fit_is_refused)
     put_text("torn", "half a file");
     (void)snprintf(path, sizeof path, "%s", in_folder("torn"));
     assert_int_equal(sfp__learner_resume(l, path, &position, &used_old, &err), SFP_EFORMAT);
-    sfp_learner_free(l);
 }

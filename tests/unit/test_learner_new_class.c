@@ -10,7 +10,7 @@ TEST(a_new_class_moves_no_weight_of_the_mixed_heads)
     sfp_learner_options o = small_options(&m, 0, 0);
     o.head = SFP_HEAD_MIX;
     o.buffer.method = "none";
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     for (int c = 0; c < 5; c++) {
         sfp_timestamp t = offer(l, c, c + 1, (uint64_t)c);
         assert_true(t.judged > 0);
@@ -22,20 +22,18 @@ TEST(a_new_class_moves_no_weight_of_the_mixed_heads)
     (void)offer(l, 3, 5, 9);
     for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
         assert_true(l->mix.loss[e] > 0);
-    sfp_learner_free(l);
 }
 
 TEST(the_linear_head_cannot_name_a_class_before_it_came)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 2);
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     assert_int_equal(offer(l, 0, 2, 0).right, 0);
     int right = 0;
     for (uint64_t t = 1; t < 20; t++)
         right += offer(l, 0, 2, t).right;
     assert_true(right > 0);
-    sfp_learner_free(l);
 }
 
 /* A slot whose query is not known comes first in a step; who is judged does not change by it. */

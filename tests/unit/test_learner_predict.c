@@ -68,8 +68,8 @@ TEST(answers_equal_the_state_worked_out_by_hand)
         o.fp.query_one = kind == 2;
         o.fp.prefix = kind == 3 ? SFP_PREFIX_RAW : SFP_PREFIX_PROJECTED;
         o.adam.lr = 0.02f;
-        sfp_learner *l = make_learner(&m, &o);
-        sfp_predictor *p = make_predictor(l, m.pool, 4); /* requests of 10 are cut */
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4); /* requests of 10 are cut */
         for (uint64_t t = 0; t < 6; t++) {
             if (t == 3 && kind != 1)
                 MUST(sfp_learner_next_task(l, &err));
@@ -100,8 +100,6 @@ TEST(answers_equal_the_state_worked_out_by_hand)
             MUST(sfp__predictor_run(p, PICTURES, pictures_of(&b), alone, NULL, 0, NULL, &err));
             assert_memory_equal(alone, label, sizeof label);
         }
-        sfp_predictor_free(p);
-        sfp_learner_free(l);
     }
 }
 
@@ -110,8 +108,8 @@ TEST(before_anything_was_learned_there_is_no_answer)
     for (int known = 0; known < 2; known++) {
         OWNED_BY(free_model) model m = tiny_model(1);
         sfp_learner_options o = small_options(&m, known, known ? 5 : 0);
-        sfp_learner *l = make_learner(&m, &o);
-        sfp_predictor *p = make_predictor(l, m.pool, 4);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
         batch b = make_batch(S, 3, 0, 5, 0);
         int32_t label[3] = {7, 7, 7};
         float logp[3 * 8];
@@ -124,8 +122,6 @@ TEST(before_anything_was_learned_there_is_no_answer)
             for (int c = 0; c < answer.classes; c++)
                 assert_true(logp[i * 8 + c] == -INFINITY);
         }
-        sfp_predictor_free(p);
-        sfp_learner_free(l);
     }
 }
 
@@ -133,12 +129,12 @@ TEST(only_classes_seen_are_answered)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 9);
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     (void)offer(l, 2, 4, 0);
     (void)offer(l, 6, 7, 1);
     for (int c = 0; c < 9; c++) /* the classifier is sure of what was never seen */
         l->fp->last_b.data[c] += sfp__learner_seen(l, c) ? 0 : 1000;
-    sfp_predictor *p = make_predictor(l, m.pool, 16);
+    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 16);
     batch b = make_batch(S, 16, 0, 9, 5);
     int32_t label[16];
     float logp[16 * 9];
@@ -153,18 +149,16 @@ TEST(only_classes_seen_are_answered)
     sfp_prediction answer = {0};
     assert_int_equal(sfp__predictor_run(p, 16, pictures_of(&b), label, logp, 8, &answer, &err), SFP_ELIMIT);
     assert_int_equal(answer.classes, 9); /* how much room it takes */
-    sfp_predictor_free(p);
-    sfp_learner_free(l);
 }
 
 TEST(queries_that_are_known_are_used)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 1, 4);
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     for (uint64_t t = 0; t < 3; t++)
         (void)offer(l, 0, 4, t);
-    sfp_predictor *p = make_predictor(l, m.pool, 4);
+    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
     batch b = make_batch(S, PICTURES, 0, 4, 7);
     int32_t label[2][PICTURES];
     float logp[2][PICTURES * 4], query[PICTURES * D] = {0}, fresh[PICTURES * D], x[PIXELS];
@@ -190,8 +184,6 @@ TEST(queries_that_are_known_are_used)
         moved = fmax(moved, fabs((double)logp[1][c] - (double)logp[0][c]));
     assert_true(moved > 1e-4);
     check_near("the others", logp[1] + 4, logp[0] + 4, (PICTURES - 1) * 4, 1e-5);
-    sfp_predictor_free(p);
-    sfp_learner_free(l);
 }
 
 /* The mixture answers the same whether its log-probabilities are asked for or not. */
@@ -200,8 +192,8 @@ TEST(the_mixed_head_answers_the_same_with_and_without_room)
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 5);
     o.head = SFP_HEAD_MIX;
-    sfp_learner *l = make_learner(&m, &o);
-    sfp_predictor *p = make_predictor(l, m.pool, 16);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 16);
     for (uint64_t t = 0; t < 5; t++) {
         (void)offer(l, 0, 5, t);
         /* a linear head that is sure of one class and counts: without it the answer would be another */
@@ -224,16 +216,14 @@ TEST(the_mixed_head_answers_the_same_with_and_without_room)
         }
         l->fp->last_b.data[t] -= 40;
     }
-    sfp_predictor_free(p);
-    sfp_learner_free(l);
 }
 
 TEST(a_prediction_allocates_nothing_after_the_first)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 1, 4);
-    sfp_learner *l = make_learner(&m, &o);
-    sfp_predictor *p = make_predictor(l, m.pool, 4);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
     batch b = make_batch(S, 7, 0, 4, 7);
     int32_t label[7];
     float logp[7 * 4];
@@ -243,8 +233,6 @@ TEST(a_prediction_allocates_nothing_after_the_first)
     for (int i = 0; i < 5; i++)
         MUST(sfp__predictor_run(p, 7, pictures_of(&b), label, logp, 4, NULL, &err));
     assert_int_equal(sfp__mem_count() - before, 0);
-    sfp_predictor_free(p);
-    sfp_learner_free(l);
 }
 
 /* A predictor that asks in turn with the learner costs no copy unless it asks, and then sees the last timestamp. */
@@ -252,7 +240,7 @@ TEST(on_demand_a_copy_is_made_when_asked_for)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 0, 0);
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     sfp_predictor *lazy = make_predictor(l, m.pool, 4), *eager = NULL;
     batch b = make_batch(S, 4, 0, 3, 9);
     int32_t label[4], again[4];
@@ -279,7 +267,6 @@ TEST(on_demand_a_copy_is_made_when_asked_for)
     (void)offer(l, 0, 3, 7);
     assert_int_equal(l->snapshots.current->t, 7);
     sfp_predictor_free(lazy);
-    sfp_learner_free(l);
 }
 
 /* ---------------------------------------------------------------- snapshots */

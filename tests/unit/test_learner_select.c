@@ -51,13 +51,12 @@ TEST(every_selector_goes_with_every_buffer_and_head)
         for (int b = 0; sfp__buffer_methods[b]; b++, turn++) {
             sfp_learner_options o =
                 options_of(&m, (*s)->name, sfp__buffer_methods[b]->name, turn % 2, (sfp_head_mode)(turn / 2 % 2));
-            sfp_learner *l = learner_of(&m, &o);
+            OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
             for (uint64_t t = 0; t < TIMES; t++) {
                 sfp_timestamp r = offer(l, 0, 6, t);
                 check_coreset(&r, (*s)->name);
                 assert_int_equal(r.judged, r.coreset_count);
             }
-            sfp_learner_free(l);
         }
 }
 
@@ -69,10 +68,9 @@ TEST(threads_and_repetition_change_nothing)
             OWNED_BY(free_model) model m = tiny_model(i ? 3 : 1);
             sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
             o.weighted = true;
-            sfp_learner *l = learner_of(&m, &o);
+            OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
             offer_range(l, 0, TIMES);
             v[i] = take_values(l);
-            sfp_learner_free(l);
         }
         if (!same_values(&v[0], &v[1]))
             fail_msg("selector '%s': one thread and three learn different values", (*s)->name);
@@ -84,10 +82,9 @@ TEST(nothing_is_allocated_once_warm)
     OWNED_BY(free_model) model m = tiny_model(2);
     for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
         sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", true, SFP_HEAD_LINEAR);
-        sfp_learner *l = learner_of(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
         offer_range(l, 0, 4);
         check_allocates_nothing((*s)->name, l, 0, 6, 77);
-        sfp_learner_free(l);
     }
 }
 
@@ -117,13 +114,11 @@ TEST(a_checkpoint_of_another_selector_is_refused)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = options_of(&m, "random", "streamfp", false, SFP_HEAD_LINEAR);
-    sfp_learner *a = learner_of(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *a = learner_of(&m, &o);
     o.select = "learnloss";
-    sfp_learner *b = learner_of(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *b = learner_of(&m, &o);
     (void)offer(a, 0, 6, 0);
     assert_int_equal(resume_from(a, b), SFP_EINVAL);
-    sfp_learner_free(a);
-    sfp_learner_free(b);
 }
 
 /* ----------------------------------------------------------- what a look computes */
@@ -142,7 +137,7 @@ TEST(a_look_sees_what_a_step_sees)
     for (int one = 0; one < 2; one++) {
         sfp_learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
         o.fp.query_one = one;
-        sfp_learner *l = learner_of(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
         offer_range(l, 0, 3);
         int32_t label[BATCH] = {0};
         float weight[BATCH], *query = floats((size_t)(BATCH * l->D));
@@ -166,7 +161,6 @@ TEST(a_look_sees_what_a_step_sees)
         }
         if (!one)
             close_to("queries", (size_t)(BATCH * l->D), l->batch.query, query, 1e-5);
-        sfp_learner_free(l);
     }
 }
 
@@ -179,13 +173,13 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
         int T = m.vit->tokens, D = c->dim;
         size_t n = (size_t)(BATCH * T * D);
         float *taps[8], *attention = floats((size_t)(BATCH * c->heads * T));
-        sfp_vit_plan *plan = NULL;
+        OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
         const sfp_vit_plan_options po = {.all_tokens = true};
         MUST(sfp__vit_plan_create(m.vit, m.pool, &po, &plan, &err));
         sfp_learner_options o = options_of(&m, "freesel", "none", true, SFP_HEAD_LINEAR);
         o.fp.last_layer = 0;
         o.fp.attune = depth > 2;
-        sfp_learner *l = learner_of(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
         (void)offer(l, 0, 6, 5);
         sfp_vit_pass pass = {.b = BATCH, .x = l->batch.x, .class_attention = attention};
         for (int i = 0; i < depth; i++)
@@ -200,13 +194,13 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
             sfp__freesel_pool(T, D, c->heads, normed, attention + i * c->heads * T, order, mass, want);
             close_to("pooled", (size_t)D, l->look.pooled + i * D, want, 1e-4);
         }
-        sfp_look look;
+        OWNED_BY(sfp__look_done) sfp_look look = {0};
         MUST(sfp__look_init(&look, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err));
         float *query = floats((size_t)(BATCH * D));
         for (int i = 0; i < BATCH; i++) /* the step has put them in its own order */
             l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
         MUST(sfp__look(&look, BATCH, l->step.xs, NULL, query, &err));
-        sfp_vit_plan *prompted = NULL;
+        OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *prompted = NULL;
         const sfp_vit_plan_options qo = {.all_tokens = true, .prefix_rows = o.fp.length / 2, .queries = true};
         MUST(sfp__vit_plan_create(m.vit, m.pool, &qo, &prompted, &err));
         sfp_vit_pass again = {.b = BATCH, .x = l->batch.x, .query = query, .queries = BATCH};
@@ -224,10 +218,6 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
                 }
                 close_to("token means", (size_t)D, look.taps + (i * SFP_TAPS + q) * D, want, 1e-4);
             }
-        sfp__look_done(&look);
-        sfp__vit_plan_free(plan);
-        sfp__vit_plan_free(prompted);
-        sfp_learner_free(l);
     }
 }
 
@@ -236,7 +226,7 @@ TEST(gradients_by_callback_are_those_of_a_step)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = options_of(&m, "streamfp", "none", true, SFP_HEAD_LINEAR);
-    sfp_learner *l = learner_of(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
     (void)offer(l, 0, 6, 1);
     batch x = make_batch(l->S, BATCH, 0, 6, 2);
     MUST(sfp__learner_offer(l, x.b, x.sample, NULL, &err));
@@ -258,7 +248,6 @@ TEST(gradients_by_callback_are_those_of_a_step)
     check_values(l, &before);
     assert_int_equal(sfp__learner_gradient(l, 1, (const int[]){BATCH}, one, &err), SFP_EINVAL);
     assert_int_equal(sfp__learner_gradient(l, 0, NULL, one, &err), SFP_EINVAL);
-    sfp_learner_free(l);
 }
 
 TEST(weights_enter_the_loss_only_when_asked)
@@ -268,9 +257,8 @@ TEST(weights_enter_the_loss_only_when_asked)
     for (int weighted = 0; weighted < 2; weighted++) {
         sfp_learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
         o.weighted = weighted;
-        sfp_learner *l = learner_of(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
         loss[weighted] = offer(l, 0, 6, 0).loss[0];
-        sfp_learner_free(l);
     }
     assert_true(loss[0] != loss[1]);
 }

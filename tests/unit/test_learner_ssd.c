@@ -61,7 +61,7 @@ TEST(optimising_lowers_the_matching_loss)
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = ssd_options(&m, 0, 2);
     o.buffer.slots = 6;
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     for (uint64_t t = 0; t < 3; t++)
         (void)offer(l, 0, 2, t);
     batch x = make_batch(l->S, l->opt.batch, 0, 2, 40);
@@ -89,7 +89,6 @@ TEST(optimising_lowers_the_matching_loss)
         last = loss;
     }
     assert_true(last < 0.85 * first); /* 0.0192 -> 0.0149 */
-    sfp_learner_free(l);
 }
 
 /* Embeddings and queries of slots, as far as they are known, are those of the pictures in them. */
@@ -163,7 +162,7 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = ssd_options(&m, 0, 6);
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
     int kept = 0, lost = 0;
     for (uint64_t t = 0; t < 36; t++) {
@@ -194,7 +193,6 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
         check_slots(l);
     }
     assert_true(kept > 5 && lost > 5);
-    sfp_learner_free(l);
 }
 
 TEST(runs_with_any_selector_and_slots_stay_true)
@@ -208,7 +206,7 @@ TEST(runs_with_any_selector_and_slots_stay_true)
         o.steps = 1 + i % 3;
         o.fp.query_one = i == 4;
         o.fp.kind = i == 1 ? SFP_FP_L2P : i == 3 ? SFP_FP_DUALPROMPT : SFP_FP_CODA;
-        sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         for (uint64_t t = 0; t < 30; t++) {
             sfp_timestamp r = t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t); /* 0 and 1 become old */
             for (int k = 0; k < r.steps; k++)
@@ -216,7 +214,6 @@ TEST(runs_with_any_selector_and_slots_stay_true)
         }
         check_slots(l);
         check_moved(l);
-        sfp_learner_free(l);
     }
 }
 
@@ -228,7 +225,7 @@ TEST(threads_change_nothing)
     for (int i = 0; i < 2; i++) {
         OWNED_BY(free_model) model m = tiny_model(i ? 3 : 1);
         sfp_learner_options o = ssd_options(&m, 0, 0);
-        sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         for (uint64_t t = 0; t < 26; t++)
             (void)(t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t));
         v[i] = take_values(l);
@@ -236,7 +233,6 @@ TEST(threads_change_nothing)
         image[i] = kept_malloc(bytes);
         for (int k = 0; k < l->buffer->filled; k++)
             memcpy(image[i] + (size_t)k * l->rgb_bytes, l->buffer->slot[k].image, l->rgb_bytes);
-        sfp_learner_free(l);
     }
     assert_true(same_values(&v[0], &v[1]));
     assert_memory_equal(image[0], image[1], bytes);
@@ -295,11 +291,10 @@ TEST(nothing_is_allocated_once_warm)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = ssd_options(&m, 2, 6);
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     uint64_t t = 0;
     for (; t < 24; t++) /* the first optimisation with older classes is behind */
         (void)(t < 4 ? offer(l, 0, 2, t) : offer(l, 2, 6, t));
     for (; t < 37; t++)
         check_allocates_nothing("ssd", l, 2, 6, t);
-    sfp_learner_free(l);
 }

@@ -29,7 +29,7 @@ enum { ROWS = 5, WIDTH = 7 };
 
 TEST(adam_is_pytorchs)
 {
-    sfp_param p;
+    OWNED_BY(sfp__param_done) sfp_param p = {0};
     sfp_rng rng = sfp__rng_init(1, 0);
     sfp_adam a = sfp__adam_defaults();
     scalar want[ROWS * WIDTH] = {0};
@@ -47,24 +47,22 @@ TEST(adam_is_pytorchs)
             if (!(fabs((double)p.data[i] - want[i].x) <= 2e-7 * (1 + fabs(want[i].x)) * (t + 1)))
                 fail_msg("step %d, element %d: %.9g, expected %.9g", t + 1, i, (double)p.data[i], want[i].x);
     }
-    sfp__param_done(&p);
 }
 
 TEST(the_first_step_moves_by_lr_whatever_the_gradient)
 {
-    sfp_param p;
+    OWNED_BY(sfp__param_done) sfp_param p = {0};
     sfp_adam a = {.lr = 0.25f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
     init(&p, 1, 3);
     p.grad[0] = 1e-3f, p.grad[1] = -40, p.grad[2] = 0;
     sfp__adam_step(&a, &p);
     assert_true(fabsf(p.data[0] + 0.25f) < 1e-5f && fabsf(p.data[1] - 0.25f) < 1e-6f && p.data[2] == 0);
-    sfp__param_done(&p);
 }
 
 /* Rows that begin later begin like the first ones did: same gradients, same way. */
 TEST(each_row_counts_its_own_steps)
 {
-    sfp_param p;
+    OWNED_BY(sfp__param_done) sfp_param p = {0};
     sfp_rng rng = sfp__rng_init(2, 0);
     sfp_adam a = sfp__adam_defaults();
     enum { STEPS = 12, LATER = 5 };
@@ -99,12 +97,11 @@ TEST(each_row_counts_its_own_steps)
     assert_int_equal(p.steps[2], 0);
     for (int i = 0; i < WIDTH; i++)
         assert_true(p.data[2 * WIDTH + i] == 0 && p.m[2 * WIDTH + i] == 0 && p.v[2 * WIDTH + i] == 0);
-    sfp__param_done(&p);
 }
 
 TEST(reset_forgets_moments_and_steps_of_its_rows_alone)
 {
-    sfp_param p;
+    OWNED_BY(sfp__param_done) sfp_param p = {0};
     sfp_rng rng = sfp__rng_init(3, 0);
     sfp_adam a = sfp__adam_defaults();
     init(&p, ROWS, WIDTH);
@@ -121,12 +118,11 @@ TEST(reset_forgets_moments_and_steps_of_its_rows_alone)
         for (int i = r * WIDTH; i < (r + 1) * WIDTH; i++)
             assert_true(p.m[i] == (reset ? 0 : m[i]) && p.v[i] == (reset ? 0 : v[i]) && p.data[i] == x[i]);
     }
-    sfp__param_done(&p);
 }
 
 TEST(growing_keeps_what_is_there)
 {
-    sfp_param p;
+    OWNED_BY(sfp__param_done) sfp_param p = {0};
     sfp_adam a = sfp__adam_defaults();
     init(&p, 0, WIDTH); /* rows that come later */
     assert_int_equal(p.rows, 0);
@@ -151,5 +147,4 @@ TEST(growing_keeps_what_is_there)
     sfp__param_zero_grad(&p);
     for (int i = 0; i < 70 * WIDTH; i++)
         assert_true(p.grad[i] == 0);
-    sfp__param_done(&p);
 }

@@ -63,13 +63,12 @@ static sfp_status parse(const char *bytes, size_t size, const sfp_pickle_limits 
 static void check_taken(const char *bytes, size_t size, const char *expected)
 {
     OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
-    sfp_text text = {0};
+    OWNED_BY(sfp__text_done) sfp_text text = {0};
     if (parse(bytes, size, NULL, &p, &err) != SFP_OK)
         fail_msg("%s: %s", expected, err.message);
     show(p, p->root, 6, &text);
     assert_false(text.failed);
     assert_string_equal(text.s, expected);
-    sfp__text_done(&text);
 }
 #define TAKEN(literal, expected) check_taken(literal, sizeof(literal) - 1, expected)
 

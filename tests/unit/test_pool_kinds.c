@@ -63,7 +63,7 @@ TEST(tensors_have_names_and_shapes_of_their_kind)
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         sfp_learner_options o = options(&m, list[i].kind, list[i].tasks);
         o.fp.attune = false;
-        sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         int count;
         sfp_param **p = sfp__fp_params(l->fp, &count);
         assert_int_equal(count, list[i].count);
@@ -71,7 +71,6 @@ TEST(tensors_have_names_and_shapes_of_their_kind)
             assert_string_equal(p[k]->name, list[i].name[k]);
             assert_int_equal(p[k]->rows, list[i].rows[k]);
         }
-        sfp_learner_free(l);
     }
 }
 
@@ -99,10 +98,9 @@ TEST(making_one_survives_every_failing_allocation)
     OWNED_BY(free_model) model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
         sfp_fp_options o = options(&m, (sfp_fp_kind)kind, 3).fp;
-        sfp_fp *fp = NULL;
+        OWNED_PTR(sfp__fp_free) sfp_fp *fp = NULL;
         assert_true(FAIL_EACH_ALLOCATION(sfp__fp_create(m.vit, m.pool, &o, 8, &fp, told), !fp) > 0);
         assert_non_null(fp);
-        sfp__fp_free(fp);
     }
 }
 
@@ -158,18 +156,17 @@ TEST(an_answer_takes_the_nearest_keys)
         sfp_learner_options o = options(&m, SFP_FP_L2P, 3);
         o.fp.attune = false;
         o.fp.pool = pool;
-        sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         for (int t = 0; t < 20; t++)
             check_answer(l, 0, "prompt.e_p_0", "prompt.e_k_0", pool < PARTS ? pool : PARTS, &rng);
         sfp_param *k = param(l, "prompt.e_k_0");
         memcpy(k->data + D, k->data, D * sizeof(float)); /* a tie */
         sfp__fp_changed(l->fp);
         check_answer(l, 0, "prompt.e_p_0", "prompt.e_k_0", pool < PARTS ? pool : PARTS, &rng);
-        sfp_learner_free(l);
     }
     sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
     o.fp.attune = false;
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     for (int task = 0; task < 3; task++) {
         for (int t = 0; t < 20; t++)
             check_answer(l, 2, "prompt.e_p_2", "prompt.e_k_2", 1, &rng);
@@ -178,7 +175,6 @@ TEST(an_answer_takes_the_nearest_keys)
         if (task < 2)
             next_task(l);
     }
-    sfp_learner_free(l);
 }
 
 /* A query that is no number still takes components that exist. */
@@ -187,13 +183,12 @@ TEST(a_query_of_nan_takes_something)
     OWNED_BY(free_model) model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
         sfp_learner_options o = options(&m, (sfp_fp_kind)kind, 3);
-        sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         MUST(sfp__fp_prepare(l->fp, &err));
         float *q = filled(D, NAN), alpha[12], norm[12], work[D], *e = filled(PARTS * COMP, NAN);
         sfp__fp_compose(&l->fp->view, l->fp->view.layers - 1, 1, q, 12, alpha, norm, work, e);
         for (int i = 0; i < 2 * D * sfp__fp_prefix_rows(&l->opt.fp); i++)
             assert_true(isfinite(e[i]));
-        sfp_learner_free(l);
     }
 }
 
@@ -205,7 +200,7 @@ TEST(similarity_is_of_the_components_in_use)
     OWNED_BY(free_model) model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
         sfp_learner_options o = options(&m, (sfp_fp_kind)kind, 3);
-        sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         (void)offer(l, 0, 2, 0);
         next_task(l);
         (void)offer(l, 2, 4, 1);
@@ -227,7 +222,6 @@ TEST(similarity_is_of_the_components_in_use)
         sfp__fp_mean_unit(l->fp, got);
         for (int c = 0; c < D; c++)
             assert_true(fabs((double)got[c] - want[c] / fingerprints) < 1e-6);
-        sfp_learner_free(l);
     }
 }
 
@@ -242,7 +236,7 @@ TEST(general_prompts_learn_always_experts_in_their_task)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     const char *names[] = {"prompt.g_p_0", "prompt.g_p_1", "prompt.e_p_2", "prompt.e_k_2"};
     for (int task = 0; task < 3; task++) {
         float *before[4];
@@ -263,7 +257,6 @@ TEST(general_prompts_learn_always_experts_in_their_task)
         for (int i = 0; i < 4; i++) /* Adam begins anew */
             assert_int_equal(param(l, names[i])->steps[i < 2 ? 0 : task], task < 2 ? 0 : 4);
     }
-    sfp_learner_free(l);
 }
 
 TEST(l2p_learns_as_a_whole)
@@ -272,7 +265,7 @@ TEST(l2p_learns_as_a_whole)
     for (int tasks = 0; tasks <= 3; tasks += 3) {
         sfp_learner_options o = options(&m, SFP_FP_L2P, tasks);
         o.fp.pool = PARTS; /* then each is chosen */
-        sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         for (int task = 0; task < 3; task++) {
             const sfp_param *p = param(l, "prompt.e_p_0"), *k = param(l, "prompt.e_k_0");
             float *p0 = copied(p->data, (size_t)p->rows * p->width), *k0 = copied(k->data, (size_t)k->rows * k->width);
@@ -285,7 +278,6 @@ TEST(l2p_learns_as_a_whole)
             if (tasks && task < 2)
                 next_task(l);
         }
-        sfp_learner_free(l);
     }
 }
 
@@ -296,7 +288,7 @@ TEST(a_free_stream_opens_an_expert_at_a_time)
     sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 0);
     o.fp.pool = 3;
     o.fp.span = 2; /* does not matter */
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     static const struct {
         int lo, hi, start, open;
         bool grew;
@@ -308,7 +300,6 @@ TEST(a_free_stream_opens_an_expert_at_a_time)
         assert_int_equal(l->fp->start, steps[i].start);
         assert_int_equal(l->fp->open, steps[i].open);
     }
-    sfp_learner_free(l);
 }
 
 /* The term of the keys does its work: the key of a task points where the task's queries do on the whole, which no direction can
@@ -319,7 +310,7 @@ TEST(keys_come_to_the_queries_of_their_task)
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
     o.buffer.method = "none";
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     float *x = floats(N * l->pixels), query[N * D];
     const float *xs[N];
     for (int task = 0; task < 3; task++) {
@@ -349,5 +340,4 @@ TEST(keys_come_to_the_queries_of_their_task)
         if (task < 2)
             next_task(l);
     }
-    sfp_learner_free(l);
 }

@@ -54,7 +54,7 @@ TEST(views_lie_inside_and_depend_on_seed_picture_and_view_alone)
 
 TEST(a_whole_view_is_the_picture_and_its_flip_the_mirror)
 {
-    sfp_image_set p = noise_pictures();
+    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_pictures();
     uint8_t out[3 * SIZE * SIZE];
     sfp_view v = {.width = SIZE, .height = SIZE};
     MUST(sfp__view_render(p.rgb, SIZE, &v, SIZE, out, NULL));
@@ -64,12 +64,11 @@ TEST(a_whole_view_is_the_picture_and_its_flip_the_mirror)
     for (int y = 0; y < SIZE; y++)
         for (int x = 0; x < SIZE; x++)
             assert_memory_equal(out + 3 * (y * SIZE + x), p.rgb + 3 * (y * SIZE + SIZE - 1 - x), 3);
-    sfp__image_set_done(&p);
 }
 
 TEST(no_strength_leaves_colours_alone)
 {
-    sfp_image_set p = noise_pictures();
+    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_pictures();
     uint8_t out[3 * SIZE * SIZE];
     sfp_rng r = sfp__rng_init(1, 1);
     memcpy(out, p.rgb, sizeof out);
@@ -78,14 +77,13 @@ TEST(no_strength_leaves_colours_alone)
         assert_in_range(out[i] + 1, p.rgb[i], p.rgb[i] + 2); /* one step of rounding */
     sfp__view_colour(&r, 0.8, SIZE, out);
     assert_memory_not_equal(out, p.rgb, sizeof out);
-    sfp__image_set_done(&p);
 }
 
 /* ----------------------------------------------------------------- batches */
 
 TEST(epochs_show_every_picture_once_and_batches_depend_on_the_step_alone)
 {
-    sfp_image_set p = noise_pictures();
+    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_pictures();
     const sfp_pretrain_options o = {.plan = {.batch = 4, .seed = 9}, .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.4}};
     const sfp_vit_config c = {.img_size = SIZE, .std = {1, 1, 1}};
     sfp_batch_feed *a = NULL, *b = NULL;
@@ -116,7 +114,6 @@ TEST(epochs_show_every_picture_once_and_batches_depend_on_the_step_alone)
     assert_int_equal(once, 36);
     sfp__batch_feed_free(a);
     sfp__batch_feed_free(b);
-    sfp__image_set_done(&p);
 }
 
 /* ------------------------------------------------------------------- AdamW */
@@ -220,16 +217,14 @@ TEST(both_kinds_of_head_give_the_same_gradients)
     float *x = normals(&r, 4 * 3 * SIZE * SIZE, 1), *g[2] = {filled(n, 0), filled(n, 0)};
     MUST(sfp__vit_random(&small, 1, 0.2f, &v, &err));
     for (int k = 0; k < 2; k++) {
-        sfp_vit_plan *plan = NULL;
-        sfp_vit_weights view;
+        OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
+        OWNED_BY(sfp__vit_flat_view_done) sfp_vit_weights view = {0};
         const sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS};
         MUST(sfp__vit_flat_view(&small, g[k], &view, &err));
         const sfp_vit_pass pass = {
             .b = 4, .x = x, .head = k ? NULL : plain_head, .token_head = k ? lane_head : NULL, .grad_w = &view};
         MUST(sfp__vit_plan_create(v, pool, &po, &plan, &err));
         MUST(sfp__vit_run(plan, &pass, &err));
-        sfp__vit_plan_free(plan);
-        sfp__vit_flat_view_done(&view);
     }
     check_same("gradients", g[1], g[0], n * sizeof(float));
     assert_true(dot(g[0], g[0], n) > 0);
@@ -237,7 +232,7 @@ TEST(both_kinds_of_head_give_the_same_gradients)
 
 TEST(decay_spares_norms_biases_positions_and_the_class_token)
 {
-    sfp_pretrain_state s;
+    OWNED_BY(sfp__pretrain_state_done) sfp_pretrain_state s = {0};
     MUST(sfp__pretrain_state_init(&s, &small, 32, &err));
     size_t decayed = 0, matrices = 16 * 3 * 64 + 2 * (3 * 16 * 16 + 16 * 16 + 2 * 24 * 16);
     for (size_t i = 0; i < s.vit_count; i++)
@@ -247,7 +242,6 @@ TEST(decay_spares_norms_biases_positions_and_the_class_token)
     assert_int_equal(s.decays[s.weights.cls - s.adam.x], 0);
     assert_int_equal(s.decays[s.weights.blocks[1].norm2_w - s.adam.x], 0);
     assert_int_equal(s.decays[s.weights.blocks[1].fc2_w - s.adam.x], 1);
-    sfp__pretrain_state_done(&s);
 }
 
 /* ------------------------------------------------------------- checkpoint, log */
@@ -384,7 +378,7 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
 {
     const char *weights = "pretrain-test-teacher.safetensors", *config = "pretrain-test-teacher.json",
                *cache = "pretrain-test.cache";
-    sfp_image_set p = noise_pictures();
+    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_pictures();
     sfp_teacher t;
     int said = 0;
     const sfp_pretrain_hooks hooks = {.ctx = &said, .say = count_say};
@@ -461,7 +455,6 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
     REFUSED(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_EFORMAT, "left alone");
     (void)unlink(cache);
     (void)unlink(weights);
-    sfp__image_set_done(&p);
 }
 
 /* -------------------------------------------------------------------- score */
@@ -469,7 +462,7 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
 TEST(features_that_tell_classes_apart_score_full)
 {
     sfp_image_set known = noise_pictures(), held = noise_pictures();
-    sfp_vit *v = NULL;
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
     sfp_score score;
     size_t bytes = 3 * SIZE * SIZE;
     for (int i = 0; i < PICTURES; i++) { /* one colour a class */
@@ -483,7 +476,6 @@ TEST(features_that_tell_classes_apart_score_full)
         held.label[i] = -1;
     MUST(sfp__score(v, pool, &known, &held, 30, &score, &err));
     assert_true(isnan(score.ncm) && isnan(score.knn));
-    sfp__vit_free(v);
     sfp__image_set_done(&known);
     sfp__image_set_done(&held);
 }

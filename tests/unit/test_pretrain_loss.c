@@ -122,7 +122,7 @@ TEST(gradients_equal_central_differences)
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
         for (int other = 0; other < 2; other++)
             for (int mixed = 0; mixed < 2; mixed++) {
-                world w;
+                OWNED_BY(tear_down) world w = {0};
                 char name[64];
                 (void)snprintf(name, sizeof name, "weights %zu, %s width, %s", i, other ? "another" : "the same",
                                mixed ? "mixed" : "plain");
@@ -133,13 +133,12 @@ TEST(gradients_equal_central_differences)
                     if (w.param_count)
                         check_along(&w, name, false, seed);
                 }
-                tear_down(&w);
             }
 }
 
 TEST(a_student_that_equals_the_teacher_has_no_loss)
 {
-    world w;
+    OWNED_BY(tear_down) world w = {0};
     set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
     for (int i = 0; i < BATCH; i++) {
         float target[TOKENS * DIM] = {0};
@@ -149,12 +148,11 @@ TEST(a_student_that_equals_the_teacher_has_no_loss)
     assert_true(fabs(evaluate(&w, w.tokens, w.params, w.grad_tokens, w.grad_params)) < 1e-6);
     for (size_t i = 0; i < w.token_count; i++)
         assert_true(fabsf(w.grad_tokens[i]) < 1e-6f);
-    tear_down(&w);
 }
 
 TEST(mirrored_targets_are_the_rows_the_other_way_round)
 {
-    world w;
+    OWNED_BY(tear_down) world w = {0};
     set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
     float plain[TOKENS][DIM] = {0}, mirrored[TOKENS][DIM] = {0};
     sfp__teacher_add(&w.teacher, 1, 3, false, 1, plain[0]);
@@ -163,7 +161,6 @@ TEST(mirrored_targets_are_the_rows_the_other_way_round)
     for (int y = 0; y < SIDE; y++)
         for (int x = 0; x < SIDE; x++)
             assert_memory_equal(plain[1 + y * SIDE + x], mirrored[1 + y * SIDE + SIDE - 1 - x], sizeof plain[0]);
-    tear_down(&w);
 }
 
 TEST(nothing_to_learn_from_is_refused)

@@ -268,7 +268,7 @@ TEST(thumbnails_are_one_picture_a_sheet)
 
 TEST(encoded_pictures_are_decoded_and_broken_ones_counted)
 {
-    sfp_text png = {0};
+    OWNED_BY(sfp__text_done) sfp_text png = {0};
     uint8_t rgb[9 * 3 * 3];
     for (int i = 0; i < 27; i++) /* 9 x 3: a green square with a blue one on either side */
         memcpy(rgb + 3 * i, i % 9 / 3 == 1 ? "\x00\xff\x00" : "\x00\x00\xff", 3);
@@ -281,7 +281,7 @@ TEST(encoded_pictures_are_decoded_and_broken_ones_counted)
     sfp_report_pictures p = {.selects = true, .buffer_count = 4, .buffer = kept};
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
     char *text = report(&r, &p);
-    sfp_image sheet = sprite(text, 0);
+    OWNED_BY(sfp__image_done) sfp_image sheet = sprite(text, 0);
     check_pixel(&sheet, 12, 24, 0, 0, 255); /* squashed: all of it */
     check_pixel(&sheet, 24, 24, 0, 255, 0);
     check_pixel(&sheet, 48 + 12, 24, 0, 255, 0); /* its middle alone */
@@ -291,8 +291,6 @@ TEST(encoded_pictures_are_decoded_and_broken_ones_counted)
     assert_non_null(strstr(text, "(full: 1 timestamp)"));
     assert_non_null(strstr(text, "Nothing was learned since the run was last started or resumed"));
     check_nesting(text);
-    sfp__image_done(&sheet);
-    sfp__text_done(&png);
 }
 
 static void default_is(sfp_result *r, const char *key, const char *value, const char *fallback)
@@ -344,7 +342,7 @@ TEST(no_memory_is_told_and_leaves_no_file)
 {
     uint8_t red[12] = {200};
     sfp_thumb thumb = {.width = 2, .height = 2, .rgb = red, .label = "x", .age = 1, .chosen = true};
-    sfp_text png = {0};
+    OWNED_BY(sfp__text_done) sfp_text png = {0};
     uint8_t square[12] = {0};
     MUST(sfp__image_encode_png("square", &(sfp_image){2, 2, square}, &png, NULL));
     sfp_thumb encoded = {.encoded = (const uint8_t *)png.s, .encoded_size = png.length, .label = "y"};
@@ -353,12 +351,11 @@ TEST(no_memory_is_told_and_leaves_no_file)
     assert_true(FAIL_EACH_ALLOCATION(sfp__report_write(&r, &p, path, told), access(path, F_OK) != 0) >= 10);
     assert_int_equal(access(path, F_OK), 0);
     assert_int_equal(sfp__report_write(&r, NULL, "/tmp/sfp_no_such_folder/r.html", NULL), SFP_ENOTFOUND);
-    sfp__text_done(&png);
 }
 
 TEST(numbers_are_written_in_their_shortest_form)
 {
-    sfp_text t = {0};
+    OWNED_BY(sfp__text_done) sfp_text t = {0};
     const double x[] = {0.1, 1.0 / 3, 5e-324, -0.0, 1e22, NAN, INFINITY};
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
         sfp__text_exact(&t, x[i]);
@@ -373,5 +370,4 @@ TEST(numbers_are_written_in_their_shortest_form)
     sfp__text_put(&t, " ");
     sfp__put_html_cut(&t, "\xc3\xa9\xc3\xa9\xc3\xa9<", 3);
     assert_string_equal(t.s, "\xc3\xa9\xc3\xa9\xc3\xa9&lt; \xc3\xa9\xc3\xa9\xe2\x80\xa6");
-    sfp__text_done(&t);
 }

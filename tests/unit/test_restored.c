@@ -210,10 +210,9 @@ static void save_learner(sfp_head_mode head)
 {
     sfp_learner_options o = small_options();
     o.head = head;
-    sfp_learner *l = make_learner(&o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&o);
     feed(l, 0, 5, 4);
     MUST(sfp_learner_save(l, PATH("s"), &err));
-    sfp_learner_free(l);
 }
 
 TEST(every_tensor_is_needed_and_finite)
@@ -367,7 +366,7 @@ TEST(turned_bytes_never_crash)
         sfp_rng rng = sfp__rng_init(8, 8);
         for (int i = 0; i < (kind == 1 ? 20 : 100); i++) {
             size_t at = sfp__rng_below(&rng, (uint32_t)(i % 3 ? 4000 : whole.n)); /* the header more often */
-            sfp_predictor *p = NULL;
+            OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
             uint8_t before = whole.p[at % whole.n];
             whole.p[at % whole.n] ^= (uint8_t)(1u << (i % 8));
             spill(PATH("t"), whole.p, whole.n);
@@ -378,7 +377,6 @@ TEST(turned_bytes_never_crash)
                 for (int k = 0; k < ASKED; k++)
                     assert_in_range(label[k] + 1, 0, sfp_predictor_classes(p));
             }
-            sfp_predictor_free(p);
         }
         sfp__free(whole.p);
     }

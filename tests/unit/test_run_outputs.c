@@ -158,13 +158,12 @@ static void check_heading(const char *page, const char *title, size_t all, size_
 static void check_sides(sfp_run_options *o, const char *name, size_t took, size_t left)
 {
     OWNED_BY(sfp__result_done) sfp_result r = run_once(o, name, 0, NULL);
-    json_t *events = events_of(name);
+    OWNED_PTR(json_decref) json_t *events = events_of(name);
     char *page = text_in(name, "report.html");
     size_t offered = last_count(events, "offered"), coreset = last_count(events, "coreset");
     assert_true(offered >= took + left);
     check_heading(page, "Taken", coreset, took);
     check_heading(page, "Left", offered - coreset, left);
-    json_decref(events);
 }
 
 TEST(a_report_shows_what_was_taken_and_what_was_left)

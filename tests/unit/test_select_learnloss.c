@@ -41,7 +41,7 @@ TEST(gradients_are_central_differences)
 {
     enum { N = 9, D = 5 };
     sfp_rng rng = sfp__rng_init(2, 0);
-    sfp_lossnet net;
+    OWNED_BY(sfp__lossnet_done) sfp_lossnet net = {0};
     MUST(sfp__lossnet_init(&net, D, &rng, NULL));
     float *taps = case_rows(&rng, N, SFP_TAPS * D, CASE_NORMAL), *loss = case_rows(&rng, N, 1, CASE_NORMAL);
     static float hidden[N * SFP_LOSSNET_JOINED], predicted[N], grad[N];
@@ -70,7 +70,6 @@ TEST(gradients_are_central_differences)
     }
     print_message("%d numbers, %d of them at a bend\n", checked, kinks);
     assert_true(checked > 500 && kinks < checked / 5);
-    sfp__lossnet_done(&net);
 }
 
 /* The loss is a function of the token means: after some steps the order of the predictions is that of the losses. */

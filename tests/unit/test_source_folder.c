@@ -234,7 +234,7 @@ TEST(numbers_in_names_compare_as_numbers)
 
 TEST(many_names_keep_their_numbers)
 {
-    sfp_names t = {0};
+    OWNED_BY(sfp__names_done) sfp_names t = {0};
     int32_t id, *new_of = NULL;
     char name[16];
     for (int round = 0; round < 2; round++) {
@@ -260,5 +260,4 @@ TEST(many_names_keep_their_numbers)
     }
     assert_int_equal(sfp__names_add(&t, "one more", 8, &id, &err), SFP_ELIMIT);
     sfp__free(new_of);
-    sfp__names_done(&t);
 }

@@ -267,9 +267,8 @@ TEST(other_shapes_are_told_by_the_names_of_options)
         list[3].fp.classes = 8;
         list[4].fp.tasks = 2;
         for (int i = 0; i < (bare ? 4 : 5); i++) {
-            sfp_learner *b = make_learner(&list[i]);
+            OWNED_PTR(sfp_learner_free) sfp_learner *b = make_learner(&list[i]);
             refused(b, SFP_EINVAL, words[i]);
-            sfp_learner_free(b);
         }
     }
     remove_files();

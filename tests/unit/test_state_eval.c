@@ -69,7 +69,7 @@ static void check_run(sfp_run_options o, const char *name)
         char path[4700];
         (void)snprintf(path, sizeof path, "%s/state-task-%d.safetensors", o.out, t + 1);
         sfp_state_eval_options eo = exam_options(path, o.tasks);
-        sfp_state_eval e = examine(&eo);
+        OWNED_BY(sfp__state_eval_done) sfp_state_eval e = examine(&eo);
         assert_same_numbers(&r, t, &e, t + 1 == r.tasks);
         uint64_t asked = 0;
         for (int k = 0; k < e.tasks; k++)
@@ -77,7 +77,6 @@ static void check_run(sfp_run_options o, const char *name)
         assert_int_equal(e.pictures, asked);
         assert_int_equal(e.pictures + e.unknown_pictures, 9 * (uint64_t)r.tasks);
         assert_int_equal(e.unknown_count, 10 - 10 / r.tasks * (t + 1));
-        sfp__state_eval_done(&e);
     }
 }
 

@@ -298,7 +298,7 @@ static double take_gradients(fixture *f)
 TEST(gradients_equal_central_differences)
 {
     for (size_t i = 0; i < COUNT(shapes); i++) {
-        fixture f;
+        OWNED_BY(tear_down) fixture f = {0};
         set_up(&f, &shapes[i], 700 + i);
         reach_task(&f);
         bool l2p = f.s->kind == SFP_FP_L2P; /* all learn */
@@ -322,7 +322,6 @@ TEST(gradients_equal_central_differences)
                 check_own_slope(&f, p);
             step(&f);
         }
-        tear_down(&f);
     }
     print_message("worst error: %.2f of what is allowed\n", worst);
 }
@@ -330,7 +329,7 @@ TEST(gradients_equal_central_differences)
 /* Masked samples say nothing about classes that do not compete; the others do. */
 TEST(classes_that_do_not_compete_get_no_gradient)
 {
-    fixture f;
+    OWNED_BY(tear_down) fixture f = {0};
     set_up(&f, &shapes[3], 40);
     assert_true(f.s->masked && f.s->r == 0);
     (void)take_gradients(&f);
@@ -342,13 +341,12 @@ TEST(classes_that_do_not_compete_get_no_gradient)
     f.label[1] = CLASSES - 1; /* not of the task: refused, not learned as minus infinity */
     sfp_train_result result;
     assert_int_equal(sfp__trainer_gradients(f.trainer, &f.batch, &result, &err), SFP_EINVAL);
-    tear_down(&f);
 }
 
 /* A gate that saw only the learning components would have another gradient. */
 TEST(the_gate_learns_from_frozen_components_too)
 {
-    fixture f;
+    OWNED_BY(tear_down) fixture f = {0};
     set_up(&f, &shapes[2], 41);
     reach_task(&f);
     (void)take_gradients(&f);
@@ -367,14 +365,13 @@ TEST(the_gate_learns_from_frozen_components_too)
     assert_true(fabs(all - length) < 1e-4 * length);
     if (fabs(learning_only - length) < 0.02 * length)
         fail_msg("frozen components make no difference: %.9g and %.9g", learning_only, length);
-    tear_down(&f);
 }
 
 /* The engine follows the differences with tokens held; letting them move gives another number, except for the last prompted
  * layer, behind which there is no token left to move. */
 TEST(query_one_has_no_gradient_through_the_tokens)
 {
-    fixture f;
+    OWNED_BY(tear_down) fixture f = {0};
     set_up(&f, &shapes[9], 42);
     (void)take_gradients(&f);
     for (int l = 0; l < f.o.layers; l += f.o.layers - 1) {
@@ -388,13 +385,12 @@ TEST(query_one_has_no_gradient_through_the_tokens)
         if ((fabs(live - length) > 1e-3 * length) != (l == 0))
             fail_msg("layer %d: held %.9g, moving %.9g, the gradient's length %.9g", l, held, live, length);
     }
-    tear_down(&f);
 }
 
 /* One sum with a weight a sample is the sum of two mean losses: gradients add. */
 TEST(the_two_losses_add)
 {
-    fixture f;
+    OWNED_BY(tear_down) fixture f = {0};
     set_up(&f, &shapes[5], 43); /* with the penalty in each */
     int count, c = f.s->c, r = f.s->r;
     sfp_param **params = sfp__fp_params(f.fp, &count);
@@ -425,7 +421,6 @@ TEST(the_two_losses_add)
         if (!(left <= 2e-6 * last + 1e-9))
             fail_msg("%s: %.3g is left of %.3g", params[i]->name, left, last);
     }
-    tear_down(&f);
 }
 
 /* Values, loss and features of a step do not depend on which queries it computed itself, nor on the threads. */
@@ -462,7 +457,7 @@ TEST(given_queries_and_threads_change_nothing)
 
 TEST(bad_batches_are_refused)
 {
-    fixture f;
+    OWNED_BY(tear_down) fixture f = {0};
     set_up(&f, &shapes[1], 45);
     sfp_train_result result;
     const int32_t wrong[] = {-1, CLASSES, INT32_MAX};
@@ -476,5 +471,4 @@ TEST(bad_batches_are_refused)
     assert_int_equal(sfp__trainer_step(f.trainer, &f.batch, &result, &err), SFP_EINVAL);
     f.batch.n = 0;
     assert_int_equal(sfp__trainer_step(f.trainer, &f.batch, &result, &err), SFP_EINVAL);
-    tear_down(&f);
 }

@@ -292,7 +292,7 @@ TEST(outputs_equal_the_oracle)
                 const shape *s = &shapes[i];
                 if (!s->all_directions && mode != all)
                     continue; /* the large ones in two of the four ways */
-                fixture f;
+                OWNED_BY(tear_down) fixture f = {0};
                 set_up(&f, s, 100 + i);
                 int side = s->S / s->P, L = side * side, T = L + 1, D = s->D;
                 size_t nf = (size_t)(B * D), ne = (size_t)(B * L * D), nt = (size_t)(B * T * D), na = (size_t)(B * s->H * T);
@@ -315,7 +315,6 @@ TEST(outputs_equal_the_oracle)
                     check_oracle(s, "tokens", tokens[l], f.o.tokens[l], nt);
                 check_oracle(s, "class attention", p.class_attention, f.o.class_attention, na);
                 check_oracle(s, "feature", p.feature, f.o.feature, nf);
-                tear_down(&f);
             }
 }
 
@@ -370,7 +369,7 @@ TEST(gradients_equal_central_differences_of_the_oracle)
     for (size_t i = 0; i < COUNT(shapes); i++)
         for (int bent = 0; bent < 2; bent++) {
             const shape *s = &shapes[i];
-            fixture f;
+            OWNED_BY(tear_down) fixture f = {0};
             sfp_rng rng = sfp__rng_init(200 + i, 2);
             set_up(&f, s, 200 + i);
             f.bent = bent;
@@ -381,7 +380,6 @@ TEST(gradients_equal_central_differences_of_the_oracle)
             check_gradients(&f, s, f.weights, f.count, &rng);
             for (size_t k = 0; k < (size_t)(f.config.classes * s->D); k++) /* the head is the caller's */
                 assert_true(f.grad.head_w[k] == 0);
-            tear_down(&f);
         }
 }
 
@@ -389,7 +387,7 @@ TEST(a_loss_over_all_tokens_has_the_oracles_gradients)
 {
     for (size_t i = 0; i < COUNT(shapes); i++) {
         const shape *s = &shapes[i];
-        fixture f;
+        OWNED_BY(tear_down) fixture f = {0};
         sfp_rng rng = sfp__rng_init(250 + i, 2);
         set_up(&f, s, 250 + i);
         f.bent = true;
@@ -406,7 +404,6 @@ TEST(a_loss_over_all_tokens_has_the_oracles_gradients)
         check_oracle(s, "feature", p.feature, f.o.feature, nf);
         check_gradients(&f, s, 0, f.weights, &rng);
         check_gradients(&f, s, f.weights, f.count, &rng);
-        tear_down(&f);
     }
 }
 
@@ -415,7 +412,7 @@ TEST(prefix_gradients_do_not_depend_on_what_else_is_asked_for)
 {
     for (size_t i = 0; i < COUNT(shapes); i++) {
         const shape *s = &shapes[i];
-        fixture f;
+        OWNED_BY(tear_down) fixture f = {0};
         sfp_rng rng = sfp__rng_init(300 + i, 2);
         set_up(&f, s, 300 + i);
         f.bent = true;
@@ -439,7 +436,6 @@ TEST(prefix_gradients_do_not_depend_on_what_else_is_asked_for)
                 check_near("keys of one layer", alone[only].grad_k, p.prompts[only].grad_k, n, 5e-5);
                 check_near("values of one layer", alone[only].grad_v, p.prompts[only].grad_v, n, 5e-5);
             }
-        tear_down(&f);
     }
 }
 
@@ -468,7 +464,7 @@ TEST(all_tokens_or_class_only_give_the_same)
 
 TEST(weight_gradients_are_added_to_what_is_there)
 {
-    fixture f;
+    OWNED_BY(tear_down) fixture f = {0};
     set_up(&f, &shapes[2], 500);
     sfp_vit_pass p = make_pass(&f, SFP_VIT_GRAD_WEIGHTS);
     run(&f, &p, SFP_VIT_GRAD_WEIGHTS, false, 1);
@@ -481,5 +477,4 @@ TEST(weight_gradients_are_added_to_what_is_there)
             once[t][k] *= 2;
         check_near(f.tensors[t].name, f.tensors[t].grad, once[t], f.tensors[t].count, 1e-6);
     }
-    tear_down(&f);
 }
