@@ -19,8 +19,16 @@ static sfp_status open_at(const sfp_args *a, int side, sfp_vit **out, sfp_error 
         return sfp__vit_load(file, &o, out, err);
     sfp__say("backbone: this program was built without models/builtin.safetensors, so a seeded random ViT stands in (nothing is "
              "pretrained); give --backbone FILE for a real one");
-    const sfp_vit_config c = {.img_size = 32, .patch_size = 8, .channels = 3, .dim = 128, .depth = 6, .heads = 4, .hidden = 512,
-                              .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+    const sfp_vit_config c = {.img_size = 32,
+                              .patch_size = 8,
+                              .channels = 3,
+                              .dim = 128,
+                              .depth = 6,
+                              .heads = 4,
+                              .hidden = 512,
+                              .ln_eps = 1e-6f,
+                              .mean = {0.5f, 0.5f, 0.5f},
+                              .std = {0.25f, 0.25f, 0.25f}};
     return sfp__vit_random(&c, 1, 0.08f, out, err);
 }
 

@@ -7,8 +7,8 @@
 
 /* By the options --backbone, --precision and --img-size. */
 sfp_status sfp__backbone_open(const sfp_args *a, sfp_vit **out, sfp_error *err);
-/* ... for answers from a state (FILE or DIR; NULL: none): without --img-size at the size at which it was learned, and it is said when
- * that is not the backbone's own. */
+/* ... for answers from a state (FILE or DIR; NULL: none): without --img-size at the size at which it was learned, and it is said
+ * when that is not the backbone's own. */
 sfp_status sfp__backbone_open_for(const sfp_args *a, const char *state, sfp_vit **out, sfp_error *err);
 
 /* The state file that --state names: FILE itself, or DIR/state.safetensors of a run's folder. */

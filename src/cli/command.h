@@ -27,14 +27,14 @@ typedef sfp_status sfp_command_fn(const sfp_args *args, sfp_error *err);
 
 #define SFP_OPERANDS_ANY (-1)
 
-/* A word that comes first among a command's operands and has its own job. The table of options is the command's; an option that the
- * verb does not take is told and not quietly ignored. */
+/* A word that comes first among a command's operands and has its own job. The table of options is the command's; an option that
+ * the verb does not take is told and not quietly ignored. */
 typedef struct sfp_verb {
     const char *name;
-    sfp_command_fn *run;              /* operands[0] is the verb */
-    int min_operands, max_operands;   /* after the verb */
-    const char *needs;                /* said when there are fewer or more: "one data set, KIND:PATH"; NULL: it takes none */
-    const char *options;              /* "tasks test": what it takes besides --json; NULL: none */
+    sfp_command_fn *run;            /* operands[0] is the verb */
+    int min_operands, max_operands; /* after the verb */
+    const char *needs;              /* said when there are fewer or more: "one data set, KIND:PATH"; NULL: it takes none */
+    const char *options;            /* "tasks test": what it takes besides --json; NULL: none */
 } sfp_verb;
 
 typedef struct sfp_command {
@@ -46,8 +46,8 @@ typedef struct sfp_command {
     const char *examples; /* lines; NULL: none */
     const sfp_opt *opts;
     size_t opt_count;
-    sfp_command_fn *run;              /* of a command with verbs: without any operand */
-    const sfp_verb *verbs;            /* (verb_count); NULL: none */
+    sfp_command_fn *run;   /* of a command with verbs: without any operand */
+    const sfp_verb *verbs; /* (verb_count); NULL: none */
     size_t verb_count;
 } sfp_command;
 

@@ -1,9 +1,9 @@
 #include "cli/filelist.h"
 
 #include "base/mem.h"
+#include "io/folder.h"
 #include "io/image/image.h"
 #include "io/lines.h"
-#include "io/folder.h"
 
 #include <inttypes.h>
 #include <limits.h>

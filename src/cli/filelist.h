@@ -14,7 +14,7 @@
 #define SFP_LIST_MAX_NAMES 1000000   /* class names */
 
 typedef struct sfp_filelist {
-    char *text;      /* paths and labels, each terminated */
+    char *text; /* paths and labels, each terminated */
     size_t used, text_capacity;
     size_t *entries; /* (count): offset of the path in text; the label follows it, empty when there is none */
     size_t count, entry_capacity;

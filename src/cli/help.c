@@ -187,11 +187,12 @@ static void roff_option(FILE *to, const sfp_opt *o)
 void sfp__help_man(FILE *to)
 {
     (void)fprintf(to, ".TH STREAMFP 1 \"\" \"streamfp %s\" \"User Commands\"\n", sfp_version());
-    (void)fputs(".SH NAME\nstreamfp \\- real\\-time stream learning for vision transformers\n"
-                ".SH SYNOPSIS\n.B streamfp\n.I COMMAND\n[\\fIOPTION\\fR...] [\\fIARGUMENT\\fR...]\n.br\n"
-                ".B streamfp \\-\\-version\n"
-                ".SH DESCRIPTION\nOne program with a command for each job. Data goes to standard output, talk to standard error.\n",
-                to);
+    (void)fputs(
+        ".SH NAME\nstreamfp \\- real\\-time stream learning for vision transformers\n"
+        ".SH SYNOPSIS\n.B streamfp\n.I COMMAND\n[\\fIOPTION\\fR...] [\\fIARGUMENT\\fR...]\n.br\n"
+        ".B streamfp \\-\\-version\n"
+        ".SH DESCRIPTION\nOne program with a command for each job. Data goes to standard output, talk to standard error.\n",
+        to);
     roff(to, switches);
     (void)fputs("\n.SH COMMANDS\n", to);
     for (size_t i = 0; sfp__commands[i]; i++) {

@@ -1,5 +1,5 @@
-/* What a command prints on standard output: as text for people or, with --json, as one object on one line. A command says all of it
- * once; each call below tells to which of the two it goes. `json` of a text takes calls too, and writes nothing. */
+/* What a command prints on standard output: as text for people or, with --json, as one object on one line. A command says all of
+ * it once; each call below tells to which of the two it goes. `json` of a text takes calls too, and writes nothing. */
 #ifndef SFP_CLI_OUTPUT_H
 #define SFP_CLI_OUTPUT_H
 

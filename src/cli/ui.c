@@ -15,9 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FIRST_AFTER 1.0    /* seconds before a progress line appears on a terminal */
-#define REDRAW_EVERY 0.2   /* ... and between two states of it */
-#define PLAIN_EVERY 30.0   /* seconds between plain lines elsewhere */
+#define FIRST_AFTER 1.0  /* seconds before a progress line appears on a terminal */
+#define REDRAW_EVERY 0.2 /* ... and between two states of it */
+#define PLAIN_EVERY 30.0 /* seconds between plain lines elsewhere */
 
 /* Bytes of the character at s; shown: it is UTF-8 and does not steer a terminal, as U+0080 to U+009F do too. */
 static int character(const char *s, bool *shown)

@@ -16,7 +16,8 @@ int sfp__say_error(const sfp_error *err);
 /* Says what is wrong with the command line and where help is; returns SFP_EXIT_USAGE. */
 int sfp__say_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Text that came from a file: control characters and bytes that are no UTF-8 become '?', so that it cannot steer a terminal; padded to `width` columns. */
+/* Text that came from a file: control characters and bytes that are no UTF-8 become '?', so that it cannot steer a terminal;
+ * padded to `width` columns. */
 void sfp__put_text(FILE *to, const char *text, int width);
 /* The same in exactly `width` columns: of a longer one beginning and end are shown. */
 void sfp__put_cell(FILE *to, const char *text, int width);

@@ -59,10 +59,12 @@ const sfp_command sfp__cmd_convert = {
     .operands = "IN OUT.safetensors",
     .min_operands = 2,
     .max_operands = 2,
-    .text = "Reads a ViT from safetensors, PyTorch (.pth, .pt, .bin) or NumPy (.npz) with the names of timm, DeiT, DINO, iBOT, MoCo v3, CLIP's "
-            "image tower, Hugging Face or Google's JAX code, and writes it as safetensors with timm names; heads, layer-norm eps, "
-            "activation, mean, std and class names go into its metadata. The features stay the same.\n\n"
-            "Pickles are read by a reader that runs nothing: a file that names anything but tensors is refused.",
+    .text =
+        "Reads a ViT from safetensors, PyTorch (.pth, .pt, .bin) or NumPy (.npz) with the names of timm, DeiT, DINO, iBOT, MoCo "
+        "v3, CLIP's "
+        "image tower, Hugging Face or Google's JAX code, and writes it as safetensors with timm names; heads, layer-norm eps, "
+        "activation, mean, std and class names go into its metadata. The features stay the same.\n\n"
+        "Pickles are read by a reader that runs nothing: a file that names anything but tensors is refused.",
     .examples = "  streamfp convert dino_deitsmall16_pretrain.pth dino_small.safetensors\n"
                 "  streamfp convert ViT-B-16.pt clip_b16.safetensors --dtype f16\n"
                 "  streamfp convert deit_tiny.pth deit_tiny_96.safetensors --img-size 96\n",

@@ -18,16 +18,19 @@
 enum { PAIRS_SHOWN = 10, UNKNOWN_SHOWN = 10 };
 
 static const sfp_opt options[] = {
-    SFP_ROW_STRING("state", "FILE|DIR", NULL, "What was learned: a state.safetensors, or the folder of a run that has one. The backbone "
-                                              "is brought to the input size of the run."),
+    SFP_ROW_STRING("state", "FILE|DIR", NULL,
+                   "What was learned: a state.safetensors, or the folder of a run that has one. The backbone "
+                   "is brought to the input size of the run."),
     SFP_ROW_STRING("backbone", "FILE|builtin", "builtin", "The backbone it was learned on; another one is refused."),
     SFP_ROW_STRING("data", "KIND:PATH", NULL, "Labelled pictures; of a data set with a test part, that part."),
     SFP_ROW_CHOICE("part", "test|train", "test", "Which part of a data set that has both."),
-    SFP_ROW_STRING("tasks", "J|SIZES|domain[:a,b]|time|free", NULL, "Accuracy for each of these too, cut as run cuts them: over the classes "
-                                                                    "of the state. Default: the data set's domains or tasks, if any."),
+    SFP_ROW_STRING("tasks", "J|SIZES|domain[:a,b]|time|free", NULL,
+                   "Accuracy for each of these too, cut as run cuts them: over the classes "
+                   "of the state. Default: the data set's domains or tasks, if any."),
     SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Pictures a task at most; 0: all."),
-    SFP_ROW_INT("seed", "N", NULL, 0, INT64_MAX,
-                "Of data that is drawn (synthetic; of stream51 and clear the order of the training part). Default: that of the run."),
+    SFP_ROW_INT(
+        "seed", "N", NULL, 0, INT64_MAX,
+        "Of data that is drawn (synthetic; of stream51 and clear the order of the training part). Default: that of the run."),
     SFP_ROW_IMG_SIZE,
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Of the matrix products; bf16 where the CPU has it."),
     SFP_ROW_THREADS,
@@ -173,8 +176,9 @@ static void print(const sfp_state_eval *e, const char *state, const char *data, 
 static void say_left_out(const sfp_state_eval *e)
 {
     if (e->unknown_count)
-        sfp__say("%llu picture%s of %d class%s that the state does not know %s left out:", (unsigned long long)e->unknown_pictures,
-                 plural(e->unknown_pictures), e->unknown_count, e->unknown_count == 1 ? "" : "es", was(e->unknown_pictures));
+        sfp__say(
+            "%llu picture%s of %d class%s that the state does not know %s left out:", (unsigned long long)e->unknown_pictures,
+            plural(e->unknown_pictures), e->unknown_count, e->unknown_count == 1 ? "" : "es", was(e->unknown_pictures));
     for (int i = 0; i < e->unknown_count && i < UNKNOWN_SHOWN; i++) {
         (void)fprintf(stderr, "  ");
         sfp__put_cell(stderr, e->unknown[i].name, 24);
@@ -183,10 +187,11 @@ static void say_left_out(const sfp_state_eval *e)
     if (e->unknown_count > UNKNOWN_SHOWN)
         (void)fprintf(stderr, "  and %d more\n", e->unknown_count - UNKNOWN_SHOWN);
     if (e->unlabelled)
-        sfp__say("%llu picture%s without a label %s left out", (unsigned long long)e->unlabelled, plural(e->unlabelled), was(e->unlabelled));
+        sfp__say("%llu picture%s without a label %s left out", (unsigned long long)e->unlabelled, plural(e->unlabelled),
+                 was(e->unlabelled));
     if (e->skipped)
-        sfp__say("%llu picture%s could not be read and %s left out; the first: %s", (unsigned long long)e->skipped, plural(e->skipped),
-                 was(e->skipped), e->first_error);
+        sfp__say("%llu picture%s could not be read and %s left out; the first: %s", (unsigned long long)e->skipped,
+                 plural(e->skipped), was(e->skipped), e->first_error);
 }
 
 /* -------------------------------------------------------------------- command */
@@ -237,16 +242,16 @@ static sfp_status run(const sfp_args *a, sfp_error *err)
     TRY(sfp__backbone_open_for(a, state, &vit, err));
     uint64_t seed = sfp__args_text(a, "seed") ? (uint64_t)sfp__args_int(a, "seed") : 0;
     const sfp_state_eval_options o = {.vit = vit,
-                                .pool = pool,
-                                .state = state,
-                                .data = sfp__args_string(a, "data"),
-                                .train_part = sfp__args_choice(a, "part") == 1,
-                                .tasks = sfp__args_string(a, "tasks"),
-                                .limit = sfp__args_int(a, "eval-limit"),
-                                .seed = sfp__args_text(a, "seed") ? &seed : NULL,
-                                .progress = on_progress,
-                                .begin = on_begin,
-                                .ctx = &progress};
+                                      .pool = pool,
+                                      .state = state,
+                                      .data = sfp__args_string(a, "data"),
+                                      .train_part = sfp__args_choice(a, "part") == 1,
+                                      .tasks = sfp__args_string(a, "tasks"),
+                                      .limit = sfp__args_int(a, "eval-limit"),
+                                      .seed = sfp__args_text(a, "seed") ? &seed : NULL,
+                                      .progress = on_progress,
+                                      .begin = on_begin,
+                                      .ctx = &progress};
     sfp_status s = sfp__state_eval(&o, &e, err);
     sfp__progress_done(&progress);
     TRY(s);
@@ -258,12 +263,15 @@ static sfp_status run(const sfp_args *a, sfp_error *err)
 const sfp_command sfp__cmd_eval = {
     .name = "eval",
     .summary = "measure a saved state on labelled pictures",
-    .text = "Answers every picture of a data set from what a run has saved, and counts: accuracy overall, for each task or domain and "
-            "for each class, and which classes are taken for which. Classes are matched by name; pictures of classes that the state "
-            "does not know are named, counted and left out.\n\n"
-            "The exit code is 1 when pictures could not be read.",
+    .text =
+        "Answers every picture of a data set from what a run has saved, and counts: accuracy overall, for each task or domain "
+        "and "
+        "for each class, and which classes are taken for which. Classes are matched by name; pictures of classes that the state "
+        "does not know are named, counted and left out.\n\n"
+        "The exit code is 1 when pictures could not be read.",
     .examples = "  streamfp eval --state runs/3 --backbone deit_tiny.safetensors --data folder:pacs/test\n"
-                "  streamfp eval --state runs/3/state-task-2.safetensors --backbone deit_tiny.safetensors --data folder:pacs/test --tasks 3,2,2\n",
+                "  streamfp eval --state runs/3/state-task-2.safetensors --backbone deit_tiny.safetensors --data "
+                "folder:pacs/test --tasks 3,2,2\n",
     SFP_COMMAND_OPTIONS(options),
     .run = run,
 };

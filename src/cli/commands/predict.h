@@ -52,10 +52,10 @@ void sfp__answerer_close(sfp_answerer *a);
 typedef struct sfp_chunk {
     int capacity;
     void *block;
-    size_t first;            /* file of slot 0 */
-    int slots;               /* files of this chunk */
-    uint8_t *rgb;            /* (capacity, S, S, 3) */
-    sfp_error *errors;       /* (capacity); status SFP_OK: decoded */
+    size_t first;      /* file of slot 0 */
+    int slots;         /* files of this chunk */
+    uint8_t *rgb;      /* (capacity, S, S, 3) */
+    sfp_error *errors; /* (capacity); status SFP_OK: decoded */
     int decoded;
     int *slot_of;            /* (capacity): slot of the i-th decoded picture */
     const uint8_t **picture; /* (capacity): its pixels */

@@ -27,12 +27,17 @@
 #define ROW_REAL ROW_INT
 #define ROW_FLOAT ROW_INT
 #define ROW_LAYERS ROW_INT
-#define ROW_SELECTOR(k, v, d, h) {.name = k, .type = SFP_OPT_STRING, .arg = v, .fallback = d, .help = h, .word = sfp__selector_name},
-#define ROW_BUFFER(k, v, d, h) {.name = k, .type = SFP_OPT_STRING, .arg = v, .fallback = d, .help = h, .word = sfp__buffer_method_name},
-#define ROW_TASKS(k, v, d, h)                                                  \
-    {.name = k, .type = SFP_OPT_STRING, .arg = "J|SIZES|domain[:a,b]|time|free", \
-     .help = "How the stream is cut into tasks: J equal parts or SIZES (3,2,2) of the classes, by domain, by time, or not at all. " \
-             "Default: the data set's own tasks, else free; without --data 5."},
+#define ROW_SELECTOR(k, v, d, h) \
+    {.name = k, .type = SFP_OPT_STRING, .arg = v, .fallback = d, .help = h, .word = sfp__selector_name},
+#define ROW_BUFFER(k, v, d, h) \
+    {.name = k, .type = SFP_OPT_STRING, .arg = v, .fallback = d, .help = h, .word = sfp__buffer_method_name},
+#define ROW_TASKS(k, v, d, h)                                                                                                   \
+    {.name = k,                                                                                                                 \
+     .type = SFP_OPT_STRING,                                                                                                    \
+     .arg = "J|SIZES|domain[:a,b]|time|free",                                                                                   \
+     .help =                                                                                                                    \
+         "How the stream is cut into tasks: J equal parts or SIZES (3,2,2) of the classes, by domain, by time, or not at all. " \
+         "Default: the data set's own tasks, else free; without --data 5."},
 #define ROW_CLASSES(k, v, d, h) /* the stream tells */
 #define ROW_CHOICE(k, v, d, h) {.name = k, .type = SFP_OPT_CHOICE, .arg = v, .fallback = d, .help = h},
 #define ROW_FLIP ROW_CHOICE
@@ -247,7 +252,8 @@ static void print_table(const sfp_result *r, const char *out)
     for (int h = 0; r->heads && h < SFP_RESULT_HEADS; h++) {
         char name[32];
         (void)snprintf(name, sizeof name, "  %s alone", sfp__result_head_names[h]);
-        print_number(name, sfp__average_accuracy(r->tasks, r->tasks_done, r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks), "");
+        print_number(
+            name, sfp__average_accuracy(r->tasks, r->tasks_done, r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks), "");
     }
     print_number("forgetting", r->forgetting, "");
     print_number("backward transfer", r->backward_transfer, "");
@@ -370,25 +376,36 @@ static sfp_status run(const sfp_args *given, sfp_error *err)
 const sfp_command sfp__cmd_run = {
     .name = "run",
     .summary = "learn from a stream",
-    .text = "Learns from a stream of labelled pictures at the rate they arrive: scores each batch, trains on its coreset and on rehearsed "
-            "samples, updates the rehearsal buffer, and evaluates after each task.\n\n"
-            "A live stream (dir:PATH, stdin, synthetic:0) has no tasks and its classes appear; it is learned from until it ends or Ctrl-C. "
-            "Pictures without a label are predicted at once (predictions.jsonl in --out), by what was learned until then, whatever the "
-            "clock, and wait for one: moved or linked into the folder of a class, or named by a line NAME,LABEL of PATH/labels.csv; on "
-            "standard input a .cls of the same key, alone. --resume goes on with what was learned; of a watched folder only what is new is "
-            "taken. A picture that still waits keeps its id there and is not predicted again; those of standard input cannot come again "
-            "and are given up. A stream that breaks off is a failure: what was learned is kept, as not finished, and --resume goes on; "
-            "when nothing came, nothing is changed. In a data set no label will come: a free stream in its own order (--tasks free) "
-            "predicts such pictures when their turn comes, others leave them out.\n\n"
-            "An option that the others make mean nothing is refused, unless it says no more than its default.\n\n"
-            "A checkpoint is written after every 2 seconds of training (on the real clock and on live streams: 2 seconds on the wall, when "
-            "something came), or less often, to cost no more than 2 % of the time. Ctrl-C finishes the timestamp, or gives up an "
-            "evaluation that --resume then does again, and writes a checkpoint; a second one leaves at once. The exit code is 0 when the "
-            "stream ended.",
-    .examples = "  streamfp run --backbone deit_tiny.safetensors --data folder:pacs/train --test folder:pacs/test --tasks domain\n"
-                "  streamfp run --data synthetic:2000 --rate 100 --triage\n"
-                "  streamfp run --data dir:incoming --clock real --queue 2 --out runs/live --resume\n"
-                "  streamfp run --config pacs.yaml --set seed=3 --out runs/pacs-3 --resume\n",
+    .text =
+        "Learns from a stream of labelled pictures at the rate they arrive: scores each batch, trains on its coreset and on "
+        "rehearsed "
+        "samples, updates the rehearsal buffer, and evaluates after each task.\n\n"
+        "A live stream (dir:PATH, stdin, synthetic:0) has no tasks and its classes appear; it is learned from until it ends or "
+        "Ctrl-C. "
+        "Pictures without a label are predicted at once (predictions.jsonl in --out), by what was learned until then, whatever "
+        "the "
+        "clock, and wait for one: moved or linked into the folder of a class, or named by a line NAME,LABEL of PATH/labels.csv; "
+        "on "
+        "standard input a .cls of the same key, alone. --resume goes on with what was learned; of a watched folder only what is "
+        "new is "
+        "taken. A picture that still waits keeps its id there and is not predicted again; those of standard input cannot come "
+        "again "
+        "and are given up. A stream that breaks off is a failure: what was learned is kept, as not finished, and --resume goes "
+        "on; "
+        "when nothing came, nothing is changed. In a data set no label will come: a free stream in its own order (--tasks free) "
+        "predicts such pictures when their turn comes, others leave them out.\n\n"
+        "An option that the others make mean nothing is refused, unless it says no more than its default.\n\n"
+        "A checkpoint is written after every 2 seconds of training (on the real clock and on live streams: 2 seconds on the "
+        "wall, when "
+        "something came), or less often, to cost no more than 2 % of the time. Ctrl-C finishes the timestamp, or gives up an "
+        "evaluation that --resume then does again, and writes a checkpoint; a second one leaves at once. The exit code is 0 when "
+        "the "
+        "stream ended.",
+    .examples =
+        "  streamfp run --backbone deit_tiny.safetensors --data folder:pacs/train --test folder:pacs/test --tasks domain\n"
+        "  streamfp run --data synthetic:2000 --rate 100 --triage\n"
+        "  streamfp run --data dir:incoming --clock real --queue 2 --out runs/live --resume\n"
+        "  streamfp run --config pacs.yaml --set seed=3 --out runs/pacs-3 --resume\n",
     SFP_COMMAND_OPTIONS(options),
     .run = run,
 };

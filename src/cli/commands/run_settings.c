@@ -13,8 +13,11 @@ sfp_status sfp__run_preset(sfp_args *a, sfp_error *err)
     static const struct {
         int preset;
         const char *key, *value;
-    } list[] = {{1, "coreset", "paper"}, {1, "normalise", "none"}, {1, "head", "linear"},
-                {2, "attune-residual", "on"}, {2, "head", "mix"}};
+    } list[] = {{1, "coreset", "paper"},
+                {1, "normalise", "none"},
+                {1, "head", "linear"},
+                {2, "attune-residual", "on"},
+                {2, "head", "mix"}};
     int which = sfp__args_choice(a, "preset");
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         if (list[i].preset == which)
@@ -25,7 +28,8 @@ sfp_status sfp__run_preset(sfp_args *a, sfp_error *err)
 
 /* ----------------------------------------------------------------- settings */
 
-/* Layers that the user named must be there; the default is as many of them as the backbone has (sfp__learner_options_defaults). */
+/* Layers that the user named must be there; the default is as many of them as the backbone has (sfp__learner_options_defaults).
+ */
 static sfp_status layer_settings(const sfp_args *a, const char *value, sfp_run_options *o, sfp_error *err)
 {
     const sfp_vit_config *c = &o->vit->config;

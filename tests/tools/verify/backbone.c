@@ -39,9 +39,8 @@ static sfp_status read_prefixes(backbone_case *k, sfp_error *err)
             continue;
         if (t->ndim != 3 || t->shape[1] < 1 || t->shape[1] > MAX_PREFIX_ROWS) {
             char shape[160];
-            return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected (%d, 1 to %d, %d)",
-                             g->expect->path, k_name, sfp__shape_text(t->shape, t->ndim, shape, sizeof shape),
-                             g->b, MAX_PREFIX_ROWS, c->dim);
+            return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected (%d, 1 to %d, %d)", g->expect->path, k_name,
+                             sfp__shape_text(t->shape, t->ndim, shape, sizeof shape), g->b, MAX_PREFIX_ROWS, c->dim);
         }
         k->rows[l] = (int)t->shape[1];
         int64_t shape[3] = {g->b, k->rows[l], c->dim};

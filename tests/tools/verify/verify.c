@@ -158,8 +158,8 @@ static sfp_status read_case(sfp_golden *g, sfp_error *err)
     if (x->ndim < 1 || x->shape[0] < 1 || x->shape[0] > INT_MAX / 2)
         return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'x' holds no pictures", g->batch->path);
     if (last->count < 1 || last->count > MAX_CLASSES)
-        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'last.bias' has %zu elements, expected 1 to %d",
-                         g->state->path, last->count, MAX_CLASSES);
+        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'last.bias' has %zu elements, expected 1 to %d", g->state->path,
+                         last->count, MAX_CLASSES);
     g->b = (int)x->shape[0];
     g->classes = (int)last->count;
     int64_t x_shape[4] = {g->b, 3, c->img_size, c->img_size};
