@@ -87,6 +87,7 @@ static inline blob encode_jpeg(const uint8_t *samples, int width, int height, jp
     jpeg_finish_compress(&c);
     jpeg_destroy_compress(&c);
     blob b = blob_of(out, size);
+    free(out); /* the library made it */
     return b;
 }
 
@@ -130,6 +131,7 @@ static inline blob encode_png(const void *rows, size_t size, int width, int heig
     void *out = spng_get_png_buffer(c, &n, &code);
     assert_int_equal(code, 0);
     blob b = blob_of(out, n);
+    free(out);
     spng_ctx_free(c);
     return b;
 }

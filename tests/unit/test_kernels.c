@@ -350,6 +350,7 @@ static result attend(const sfp_kernels *t, const head *h, wish want)
     if (want != WANT_TOKENS && a.np)
         a.dpk = r.dpk, a.dpv = r.dpv;
     t->attn_bwd(&a);
+    free(aligned);
     return r;
 }
 
