@@ -178,7 +178,7 @@ static float *features_of(sfp_vit *v, const float *x)
 /* Plans made before a change must see it: everything packed follows. */
 TEST(new_weights_reach_every_packed_copy)
 {
-    sfp_vit *a = NULL, *b = NULL;
+    OWNED_PTR(sfp__vit_free) sfp_vit *a = NULL, *b = NULL;
     OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
     sfp_rng r = sfp__rng_init(4, 0);
     float *x = normals(&r, 4 * 3 * SIZE * SIZE, 1);
@@ -191,8 +191,6 @@ TEST(new_weights_reach_every_packed_copy)
     float *want = features_of(b, x), *got = features_of(a, x);
     check_same("features after the change", got, want, 4 * 16 * sizeof *got);
     assert_memory_not_equal(other, got, 4 * 16 * sizeof *got);
-    sfp__vit_free(a);
-    sfp__vit_free(b);
 }
 
 static void plain_head(void *ctx, int first, int n, const float *feature, float *grad)
