@@ -1,6 +1,7 @@
 #include "cli/backbone.h"
 
 #include "cli/ui.h"
+#include "io/file.h"
 
 #include "learner/state/state.h"
 #include "model/vit.h"
@@ -65,8 +66,5 @@ sfp_status sfp__state_file(const char *given, char *buf, size_t size, sfp_error 
 {
     struct stat st;
     bool folder = stat(given, &st) == 0 && S_ISDIR(st.st_mode);
-    int need = snprintf(buf, size, "%s%s", given, folder ? "/state.safetensors" : "");
-    if (need < 0 || (size_t)need >= size)
-        return sfp__fail(err, SFP_ELIMIT, "%s: the path is too long", given);
-    return SFP_OK;
+    return sfp__path_print(buf, size, err, "%s%s", given, folder ? "/state.safetensors" : "");
 }

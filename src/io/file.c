@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,15 @@
 
 /* pread() and write() take at most this in one call on Linux */
 #define IO_CHUNK ((size_t)1 << 30)
+
+sfp_status sfp__path_print(char *to, size_t size, sfp_error *err, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(to, size, fmt, ap);
+    va_end(ap);
+    return n >= 0 && (size_t)n < size ? SFP_OK : sfp__fail(err, SFP_ELIMIT, "%s: the path is too long", to);
+}
 
 static sfp_status check_regular(const char *path, const struct stat *st, sfp_error *err)
 {

@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+/* A path by printf, in `to`, which has `size` bytes. */
+sfp_status sfp__path_print(char *to, size_t size, sfp_error *err, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
 /* A regular file, perhaps empty, to be read piece by piece; a FIFO or a device is an error at once. No such file:
  * SFP_ENOTFOUND. */
 sfp_status sfp__file_open(const char *path, FILE **out, sfp_error *err);

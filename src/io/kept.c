@@ -54,13 +54,6 @@ static bool same(const sfp_kept *a, const sfp_kept *b)
            a->nanoseconds == b->nanoseconds;
 }
 
-static sfp_status old_of(const char *path, char old[PATH_MAX], sfp_error *err)
-{
-    if (snprintf(old, PATH_MAX, "%s.old", path) >= PATH_MAX)
-        return sfp__fail(err, SFP_EINVAL, "%s: the path is too long", path);
-    return SFP_OK;
-}
-
 /* PATH becomes PATH.old too, when it is whole. */
 static sfp_status keep_previous(const sfp_kept *k, const char *path, sfp_error *err)
 {
@@ -68,7 +61,7 @@ static sfp_status keep_previous(const sfp_kept *k, const char *path, sfp_error *
     sfp_kept now;
     OWNED uint8_t *bytes = NULL;
     size_t size;
-    TRY(old_of(path, old, err));
+    TRY(sfp__path_print(old, sizeof old, err, "%s.old", path));
     if (!stamp(path, &now) || (!same(&now, k) && sfp__kept_read(path, &bytes, &size, NULL) != SFP_OK))
         return SFP_OK;
     return sfp__file_keep(path, old, err);
@@ -158,7 +151,7 @@ sfp_status sfp__kept_resume(sfp_kept *k, const char *path, sfp_file_reader read,
 {
     char old[PATH_MAX];
     bool fell_back = false;
-    TRY(old_of(path, old, err));
+    TRY(sfp__path_print(old, sizeof old, err, "%s.old", path));
     remove_leftovers(path);
     TRY(sfp__file_or_kept(path, old, read, ctx, &fell_back, err));
     if (!stamp(fell_back ? old : path, k))

@@ -90,14 +90,12 @@ static sfp_status scan(const char *path, int fd, const char *key, uint64_t from,
     place p = {0};
     size_t lines = 0;
     for (;;) {
-        ssize_t n = pread(fd, block, sizeof block, (off_t)p.size);
-        if (n < 0 && errno == EINTR)
-            continue;
+        int64_t n = sfp__fd_read_at(fd, block, sizeof block, (int64_t)p.size);
         if (n < 0)
             return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
         if (n == 0)
             break;
-        for (ssize_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i++) {
             p.size++;
             if (block[i] != '\n') {
                 if (line.length < sizeof line.head)

@@ -1,6 +1,7 @@
 /* What a run is to do: its sources, tasks, batches and test set; what a timestamp costs. */
 #include "base/mem.h"
 #include "base/text.h"
+#include "io/file.h"
 #include "io/lines.h"
 #include "results/result.h"
 #include "run/run_internal.h"
@@ -33,10 +34,7 @@ bool sfp__plan_stopped(const sfp__plan *p)
 
 sfp_status sfp__plan_path(const sfp__plan *p, const char *name, char *buf, size_t size, sfp_error *err)
 {
-    int need = snprintf(buf, size, "%s/%s", p->opt->out, name);
-    if (need < 0 || (size_t)need >= size)
-        return sfp__fail(err, SFP_ELIMIT, "%s/%s: the path is too long", p->opt->out, name);
-    return SFP_OK;
+    return sfp__path_print(buf, size, err, "%s/%s", p->opt->out, name);
 }
 
 void sfp__plan_done(sfp__plan *p)

@@ -1,6 +1,7 @@
 #include "cli/commands/predict.h"
 
 #include "cli/ui.h"
+#include "io/file.h"
 
 #include "io/tensor/tensor_file.h"
 
@@ -133,9 +134,7 @@ sfp_status sfp__predict_spool_open(sfp_predict *p, sfp_error *err)
     const char *path = sfp__args_string(p->args, "features");
     if (!path)
         return SFP_OK;
-    int need = snprintf(name, sizeof name, "%s.tmp.XXXXXX", path);
-    if (need < 0 || (size_t)need >= sizeof name)
-        return sfp__fail(err, SFP_ELIMIT, "%s: the path is too long", path);
+    TRY(sfp__path_print(name, sizeof name, err, "%s.tmp.XXXXXX", path));
     int fd = mkstemp(name);
     if (fd < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot create", path);

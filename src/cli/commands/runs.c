@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/commands/runs_compare.h"
 #include "cli/ui.h"
+#include "io/file.h"
 #include "io/json_write.h"
 
 #include "base/mem.h"
@@ -264,8 +265,7 @@ static sfp_status add_one(sfp_registry *registry, const char *dir, sfp_error *er
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     char path[PATH_MAX];
     int64_t id = 0;
-    if (snprintf(path, sizeof path, "%s/result.json", dir) >= (int)sizeof path)
-        return sfp__fail(err, SFP_ELIMIT, "%s/result.json: the path is too long", dir);
+    TRY(sfp__path_print(path, sizeof path, err, "%s/result.json", dir));
     TRY(sfp__result_read(path, &r, err));
     TRY(sfp__registry_put(registry, dir, &r, &id, err));
     sfp__say("%s is run %" PRId64, dir, id);
