@@ -13,10 +13,11 @@
 
 /* ------------------------------------------------------------ who frees what
  *
- *     OWNED float *x = NULL;                           freed by sfp__free at the end of its scope
- *     OWNED_BY(sfp__text_done) sfp_text t = {0};       a value whose function takes its address
- *     OWNED_PTR(sfp__source_close) sfp_source *s = NULL;   a pointer; its header has DEFINE_OWNED_PTR(sfp_source,
- * sfp__source_close) *out = TAKE(x);                                  handed over: x is NULL from here on */
+ *     OWNED float *x = NULL;                               freed by sfp__free at the end of its scope
+ *     OWNED_BY(sfp__text_done) sfp_text t = {0};           a value whose function takes its address
+ *     OWNED_PTR(sfp__source_close) sfp_source *s = NULL;   a pointer; its header says
+ *                                                          DEFINE_OWNED_PTR(sfp_source, sfp__source_close)
+ *     *out = TAKE(x);                                      handed over: x is NULL from here on */
 #define OWNED __attribute__((cleanup(sfp__free_at)))
 #define OWNED_BY(fn) __attribute__((cleanup(fn)))
 #define OWNED_PTR(fn) __attribute__((cleanup(fn##_at)))

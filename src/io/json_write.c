@@ -191,13 +191,3 @@ void sfp__text_json(sfp_text *t, const char *s)
 {
     quote(&(sfp_json){.text = t}, s);
 }
-
-void sfp__text_exact(sfp_text *t, double x)
-{
-    sfp__json_exact(&(sfp_json){.text = t}, NULL, x);
-}
-
-void sfp__text_exact_float(sfp_text *t, float x)
-{
-    sfp__json_exact_float(&(sfp_json){.text = t}, NULL, x);
-}

@@ -62,9 +62,7 @@ void sfp__json_float(sfp_json *j, const char *key, float value);
 /* A value as it is printed, of less than 64 bytes; it must be JSON. */
 void sfp__json_printf(sfp_json *j, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* A value alone, for what is laid out by hand. A string with its quotes: bytes that are no UTF-8 become U+FFFD. */
+/* A string alone, with its quotes, for what is laid out by hand: bytes that are no UTF-8 become U+FFFD. */
 void sfp__text_json(sfp_text *t, const char *s);
-void sfp__text_exact(sfp_text *t, double x);
-void sfp__text_exact_float(sfp_text *t, float x);
 
 #endif

@@ -358,12 +358,12 @@ TEST(numbers_are_written_in_their_shortest_form)
     OWNED_BY(sfp__text_done) sfp_text t = {0};
     const double x[] = {0.1, 1.0 / 3, 5e-324, -0.0, 1e22, NAN, INFINITY};
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
-        sfp__text_exact(&t, x[i]);
+        sfp__json_exact(&(sfp_json){.text = &t}, NULL, x[i]);
         sfp__text_put(&t, " ");
     }
-    sfp__text_exact_float(&t, 0.1f);
+    sfp__json_exact_float(&(sfp_json){.text = &t}, NULL, 0.1f);
     sfp__text_put(&t, " ");
-    sfp__text_exact_float(&t, 16777217.0f);
+    sfp__json_exact_float(&(sfp_json){.text = &t}, NULL, 16777217.0f);
     assert_string_equal(t.s, "0.1 0.3333333333333333 4.94065645841247e-324 -0 1e+22 null null 0.1 16777216");
     t.length = 0;
     sfp__put_html_cut(&t, "\xc3\xa9\xc3\xa9\xc3\xa9<", 4);
