@@ -5,7 +5,9 @@
 #include "base/rng.h"
 #include "io/file.h"
 #include "io/image/image.h"
+#include "io/tensor/safetensors.h"
 #include "learner/learner.h"
+#include "learner/state/state.h"
 #include "model/vit.h"
 
 #include <dirent.h>
@@ -80,7 +82,6 @@ static inline int count_files(void)
 
 static void free_world(void)
 {
-    remove_files();
     sfp__thread_pool_free(threads);
     sfp__vit_free(vit);
     for (int i = 0; i < SAMPLES; i++)
@@ -163,9 +164,10 @@ typedef struct bytes {
 
 static bytes slurp(const char *path)
 {
-    bytes b = {0};
-    MUST(sfp__file_read(path, 1 << 30, &b.p, &b.n, &err));
-    return b;
+    OWNED uint8_t *p = NULL;
+    size_t n;
+    MUST(sfp__file_read(path, 1 << 30, &p, &n, &err));
+    return (bytes){memcpy(kept_malloc(n), p, n), n};
 }
 
 static inline void spill(const char *path, const void *p, size_t n)
@@ -183,6 +185,28 @@ static inline void assert_same_bytes(bytes a, bytes b, const char *what)
         at++;
     if (a.n != b.n || at < n)
         fail_msg("%s: %zu and %zu bytes, different from byte %zu on", what, a.n, b.n, at);
+}
+
+/* "s" with one tensor (NULL: without it) or one entry of the metadata changed and without its checksum; goes to "t". */
+static inline void save_changed(const char *name, const sfp_tensor *tensor, const char *key, const char *value)
+{
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    MUST(sfp__safetensors_open(PATH("s"), &st, &err));
+    size_t n = 0, m = 0;
+    sfp_tensor *tensors = kept_calloc(st->count, sizeof *tensors);
+    sfp_meta *meta = kept_calloc(st->meta_count, sizeof *meta);
+    for (size_t i = 0; i < st->count; i++) {
+        bool changed = name && strcmp(st->tensors[i].name, name) == 0;
+        if (!changed || tensor)
+            tensors[n++] = changed ? *tensor : st->tensors[i];
+    }
+    for (size_t i = 0; i < st->meta_count; i++) {
+        meta[m] = st->meta[i];
+        if (key && strcmp(meta[m].key, key) == 0)
+            meta[m].value = value;
+        m += meta[m].value && strcmp(meta[m].key, SFP_CHECKSUM_KEY) != 0;
+    }
+    MUST(sfp__safetensors_write(PATH("t"), tensors, n, meta, m, &err));
 }
 
 /* All a learner is, as the bytes of a checkpoint. */

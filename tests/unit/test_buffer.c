@@ -335,7 +335,7 @@ TEST(a_restored_buffer_goes_on_the_same)
 {
     static const char *const names[] = {"streamfp", "er"};
     for (int k = 0; k < 2; k++) {
-        sfp_buffer *a = buffer_make(names[k], 12, 6, 10, 7), *b = buffer_make(names[k], 12, 6, 10, 7);
+        OWNED_PTR(sfp__buffer_free) sfp_buffer *a = buffer_make(names[k], 12, 6, 10, 7), *b = buffer_make(names[k], 12, 6, 10, 7);
         sfp_rng rng = sfp__rng_init(2, 2);
         int drawn_a[5], drawn_b[5];
         uint64_t id = 0;
@@ -368,8 +368,6 @@ TEST(a_restored_buffer_goes_on_the_same)
         }
         for (int i = 0; i < 12; i++)
             check_slot(b, i, a->slot[i].id, a->slot[i].born);
-        sfp__buffer_free(a);
-        sfp__buffer_free(b);
     }
 }
 

@@ -21,7 +21,7 @@ static double naive_cosine(int n, const float *a, const float *b)
 TEST(a_score_is_the_largest_cosine)
 {
     sfp_rng rng = sfp__rng_init(1, 1);
-    sfp_thread_pool *pool = NULL;
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
     MUST(sfp__thread_pool_create(3, &pool, NULL));
     for (int round = 0; round < 3000; round++) {
         int n = 1 + (int)sfp__rng_below(&rng, 30), groups = 1 + (int)sfp__rng_below(&rng, SFP_GSS_GROUPS);
@@ -40,7 +40,6 @@ TEST(a_score_is_the_largest_cosine)
         assert_true(fabs((double)got - (isinf(want) ? 1 : want)) < 1e-6);
         assert_true(sfp__gss_score((size_t)n, groups, group, g, pool) == got);
     }
-    sfp__thread_pool_free(pool);
 }
 
 TEST(groups_are_as_many_whole_ones_as_there_are)

@@ -482,9 +482,9 @@ TEST(prefixes_equal_the_formula)
 TEST(similarity_is_the_mean_of_all_cosines)
 {
     enum { S = 32, D = 48, L = 16 };
-    sfp_vit *vit = small_vit(S, D, 3);
-    sfp_thread_pool *pool = NULL;
-    sfp_trainer *trainer = NULL;
+    OWNED_PTR(sfp__vit_free) sfp_vit *vit = small_vit(S, D, 3);
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
+    OWNED_PTR(sfp__trainer_free) sfp_trainer *trainer = NULL;
     sfp_trainer_options t = {.fp = options(14, 2, 4), .adam = sfp__adam_defaults(), .max_batch = B};
     if (sfp__thread_pool_create(2, &pool, &err) || sfp__trainer_create(vit, pool, &t, &trainer, &err))
         fail_msg("%s", err.message);
@@ -528,7 +528,4 @@ TEST(similarity_is_the_mean_of_all_cosines)
         if (task == 0)
             next_task(&f);
     }
-    sfp__trainer_free(trainer);
-    sfp__vit_free(vit);
-    sfp__thread_pool_free(pool);
 }

@@ -3,8 +3,8 @@
 #ifndef SFP_TESTS_HEAD_COMMON_H
 #define SFP_TESTS_HEAD_COMMON_H
 
-#include "learner/heads/head_kind.h"
 #include "learner/heads/head.h"
+#include "learner/heads/head_kind.h"
 
 #include "failing_alloc.h"
 #include "numeric.h"
@@ -177,7 +177,7 @@ static UNUSED void check_cuts(const char *kind, int width, const stream *s, int 
 /* A head saved after `at` samples and loaded into a new one goes on to the same bytes. */
 static UNUSED void check_resume(const char *kind, int width, const stream *s, int at, int classes)
 {
-    sfp_head *a = make_head(kind, s->d, width), *b = make_head(kind, s->d, width);
+    OWNED_PTR(sfp__head_free) sfp_head *a = make_head(kind, s->d, width), *b = make_head(kind, s->d, width);
     for (int i = 0; i < at; i += 20) { /* scores in between: what they derive must not be needed */
         learn(a, s, i, i + 20 < at ? i + 20 : at);
     }
@@ -195,8 +195,6 @@ static UNUSED void check_resume(const char *kind, int width, const stream *s, in
     }
     state x = save(a), y = save(b);
     check_same_state(&x, &y);
-    sfp__head_free(a);
-    sfp__head_free(b);
 }
 
 /* Every tensor missing, of another type, of another shape, or not finite: told by name, and the head stays as it was. */
@@ -268,7 +266,7 @@ static UNUSED void check_saves_as(sfp_head *h, const state *want)
 static UNUSED void check_answers(const char *kind, int width, const stream *s, int classes)
 {
     for (int learned = 0; learned <= s->n; learned += s->n) {
-        sfp_head *a = make_head(kind, s->d, width), *b = NULL;
+        OWNED_PTR(sfp__head_free) sfp_head *a = make_head(kind, s->d, width), *b = NULL;
         sfp_head_options opt = sfp__head_options_defaults(s->d, 1);
         opt.ranpac_width = width;
         opt.seed = 999;
@@ -301,8 +299,6 @@ static UNUSED void check_answers(const char *kind, int width, const stream *s, i
         REFUSED(sfp__head_update(b, 1, s->x, s->label, &err), SFP_EUNSUPPORTED, "loaded to answer");
         state again = save_answer(b); /* it can be saved again */
         check_same_state(&saved, &again);
-        sfp__head_free(a);
-        sfp__head_free(b);
     }
 }
 
@@ -311,7 +307,7 @@ static UNUSED void check_torture(const char *kind, int width, const stream *s, i
 {
     sfp_head_options opt = sfp__head_options_defaults(s->d, 1);
     opt.ranpac_width = width;
-    sfp_head *h = NULL, *reference = NULL;
+    OWNED_PTR(sfp__head_free) sfp_head *h = NULL, *reference = NULL;
     float *out = floats((size_t)classes), *expected;
     long failures = 0;
     MUST(sfp__head_create(kind, &opt, &reference, NULL));
@@ -326,8 +322,6 @@ static UNUSED void check_torture(const char *kind, int width, const stream *s, i
     check_same("scores", out, expected, (size_t)classes * sizeof *out);
     state now = save(h);
     check_same_state(&saved, &now);
-    sfp__head_free(h);
-    sfp__head_free(reference);
 }
 
 /* One sample, one class, constant and zero features, huge and tiny ones, labels that skip numbers, nothing at all. */

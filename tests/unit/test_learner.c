@@ -327,7 +327,7 @@ TEST(scoring_the_buffer_touches_no_pixels)
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 4);
     o.replay = 0;
-    sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
     float score[2][20];
     int replaced = 0;
     for (uint64_t t = 0; t < 10; t++) {
@@ -348,7 +348,6 @@ TEST(scoring_the_buffer_touches_no_pixels)
     assert_true(replaced > 5);
     values v = take_values(a);
     check_values(b, &v);
-    sfp_learner_free(a), sfp_learner_free(b);
 }
 
 /* ----------------------------------------------------------------- failures */
@@ -489,7 +488,7 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 2, 6);
     o.buffer.method = "none";
-    sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     batch b = make_batch(8, 8, 1, 3, 0);
     expect_refused(l, 8, b.sample, "not of the current task"); /* which are the task's was not said */
     const int32_t classes[] = {1, 2}, wrong[] = {1, 6};
@@ -507,12 +506,11 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
     /* a free stream has no tasks: all rows */
     sfp_learner_options open = o;
     open.fp.tasks = 0;
-    sfp_learner *f = make_learner(&m, &open);
+    OWNED_PTR(sfp_learner_free) sfp_learner *f = make_learner(&m, &open);
     before = copied(f->fp->last_w.data, 6 * 16);
     (void)offer(f, 1, 3, 0);
     for (int c = 0; c < 6; c++)
         assert_true(memcmp(before + c * 16, f->fp->last_w.data + c * 16, 16 * sizeof(float)) != 0);
-    sfp_learner_free(l), sfp_learner_free(f);
 }
 
 TEST(every_selector_and_buffer_runs)

@@ -105,7 +105,7 @@ TEST(a_resumed_learner_keeps_the_same)
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int i = 0; i < METHODS; i++) {
         sfp_learner_options o = options_of(&m, "learnloss", methods[i], 30);
-        sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
         offer_range(a, 0, TIMES);
         MUST(resume_from(a, b));
         for (uint64_t t = TIMES; t < TIMES + 5; t++) {
@@ -117,8 +117,6 @@ TEST(a_resumed_learner_keeps_the_same)
         }
         values v = take_values(a);
         check_values(b, &v);
-        sfp_learner_free(a);
-        sfp_learner_free(b);
     }
 }
 
@@ -127,7 +125,7 @@ TEST(the_state_of_a_method_is_saved)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = options_of(&m, "streamfp", "gss", 20);
-    sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
     sfp_part p = {0}, q = {0};
     offer_range(a, 0, TIMES);
     MUST(resume_from(a, b));
@@ -136,8 +134,6 @@ TEST(the_state_of_a_method_is_saved)
     assert_int_equal(gss->parts(b->buffer->state, 0, &q), 1);
     assert_memory_equal(p.data, q.data, 20 * sizeof(float));
     assert_true(((float *)p.data)[19] != 0);
-    sfp_learner_free(a);
-    sfp_learner_free(b);
 }
 
 TEST(nothing_is_allocated_once_warm)

@@ -101,8 +101,8 @@ TEST(a_resumed_head_goes_on_alike)
     char path[4600];
     (void)snprintf(path, sizeof path, "%s", in_folder("checkpoint"));
     for (int m = 0; m < 3; m++) {
-        sfp_learner *a = make(methods[m]), *b = make(methods[m]);
-        sfp_predictor *of_a = ask_of(a), *of_b = ask_of(b);
+        OWNED_PTR(sfp_learner_free) sfp_learner *a = make(methods[m]), *b = make(methods[m]);
+        OWNED_PTR(sfp_predictor_free) sfp_predictor *of_a = ask_of(a), *of_b = ask_of(b);
         char *position = NULL;
         bool used_old;
         float query[N * D];
@@ -119,10 +119,6 @@ TEST(a_resumed_head_goes_on_alike)
         MUST(sfp__predictor_ask(of_a, N, rgb, query, has, one, NULL, NULL));
         MUST(sfp__predictor_ask(of_b, N, rgb, query, has, two, NULL, NULL));
         assert_memory_equal(one, two, sizeof one);
-        sfp_predictor_free(of_a);
-        sfp_predictor_free(of_b);
-        sfp_learner_free(a);
-        sfp_learner_free(b);
     }
 }
 
@@ -131,7 +127,7 @@ TEST(a_head_goes_on_from_the_checkpoint_before)
 {
     char path[4600];
     (void)snprintf(path, sizeof path, "%s", in_folder("two"));
-    sfp_learner *a = make("slda"), *b = make("slda");
+    OWNED_PTR(sfp_learner_free) sfp_learner *a = make("slda"), *b = make("slda");
     bool used_old = false;
     const char *const want[] = {"first", "first", "first", "third"};
     offer(a, 0, BATCH);
@@ -150,8 +146,6 @@ TEST(a_head_goes_on_from_the_checkpoint_before)
         for (int k = 0; k < i; k++) /* one puts a whole file in its place, a second keeps that */
             MUST(sfp_learner_checkpoint(b, path, k ? "fourth" : "third", NULL));
     }
-    sfp_learner_free(a);
-    sfp_learner_free(b);
 }
 
 TEST(what_does_not_fit_is_refused)

@@ -362,7 +362,7 @@ static void check_snapshots(sfp_fp_kind kind, int times)
     o.fp.kind = kind;
     o.fp.span = 3;
     o.adam.lr = 0.02f;
-    sfp_learner *l = make_learner(&m, &o), *again = make_learner(&m, &o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o), *again = make_learner(&m, &o);
     batch b = make_batch(S, PICTURES, 0, 8, 999);
     const uint8_t *rgb[PICTURES];
     memcpy(rgb, pictures_of(&b), sizeof rgb);
@@ -441,7 +441,6 @@ static void check_snapshots(sfp_fp_kind kind, int times)
     sfp_predictor_free(p);
     for (int i = 0; i < THREADS; i++)
         sfp__thread_pool_free(pools[i]);
-    sfp_learner_free(l), sfp_learner_free(again);
 }
 
 TEST(answers_come_from_one_consistent_snapshot)

@@ -93,7 +93,7 @@ TEST(a_resumed_learner_chooses_the_same)
     OWNED_BY(free_model) model m = tiny_model(2);
     for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
         sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
-        sfp_learner *a = learner_of(&m, &o), *b = learner_of(&m, &o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *a = learner_of(&m, &o), *b = learner_of(&m, &o);
         offer_range(a, 0, TIMES);
         MUST(resume_from(a, b));
         for (uint64_t t = TIMES; t < TIMES + 4; t++) {
@@ -104,8 +104,6 @@ TEST(a_resumed_learner_chooses_the_same)
         }
         values v = take_values(a);
         check_values(b, &v);
-        sfp_learner_free(a);
-        sfp_learner_free(b);
     }
 }
 

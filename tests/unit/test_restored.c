@@ -10,6 +10,7 @@
 #include "learner/state/state.h"
 
 AROUND_ALL(make_world, free_world)
+AROUND_EACH(NULL, remove_files)
 
 enum { ASKED = 9, CLASSES = 40 };
 
@@ -46,8 +47,8 @@ static void assert_same_answers(const answers *x, const answers *y)
 /* Of one learner: the answers of its own predictor and of what was saved. */
 static void check_kind(const sfp_learner_options *o)
 {
-    sfp_learner *l = make_learner(o);
-    sfp_predictor *own = NULL, *opened = NULL;
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(o);
+    OWNED_PTR(sfp_predictor_free) sfp_predictor *own = NULL, *opened = NULL;
     bool known = o->fp.tasks > 0;
     feed(l, 0, known ? 10 : 30, known ? 4 : 0);
     MUST(sfp__predictor_create(l, threads, 20, &own, &err));
@@ -66,10 +67,6 @@ static void check_kind(const sfp_learner_options *o)
     assert_int_equal(had->seed, o->seed);
     assert_memory_equal(had->mean, o->mean, sizeof o->mean);
     assert_memory_equal(had->std, o->std, sizeof o->std);
-    sfp_predictor_free(opened);
-    sfp_predictor_free(own);
-    sfp_learner_free(l);
-    remove_files();
 }
 
 TEST(answers_are_those_of_the_learner_that_saved)
@@ -125,9 +122,8 @@ TEST(a_head_alone_answers_too)
     choose_pictures();
     static const char *const kinds[] = {"ncm", "slda", "ranpac"};
     for (int k = 0; k < 3; k++) {
-        sfp_learner *from = save_method(kinds[k]);
-        sfp_predictor *p = NULL, *learned = NULL;
-        sfp_error why = {0};
+        OWNED_PTR(sfp_learner_free) sfp_learner *from = save_method(kinds[k]);
+        OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL, *learned = NULL;
         MUST(sfp__predictor_open(vit, threads, PATH("s"), 4, &p, &err)); /* 9 are cut in three */
         MUST(sfp__predictor_create(from, threads, 4, &learned, &err));
         answers a = ask(p), want = ask(learned), again;
@@ -150,14 +146,8 @@ TEST(a_head_alone_answers_too)
         MUST(sfp__predictor_run_known(p, ASKED, asked, query, has, again.label, again.logp, CLASSES, NULL, &err));
         assert_same_answers(&a, &again);
         sfp_learner_options o = small_options();
-        sfp_learner *l = make_learner(&o);
-        assert_int_equal(sfp_learner_load(l, PATH("s"), &why), SFP_EINVAL);
-        assert_non_null(strstr(why.message, "is the state of method "));
-        sfp_learner_free(l);
-        sfp_predictor_free(p);
-        sfp_predictor_free(learned);
-        sfp_learner_free(from);
-        remove_files();
+        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&o);
+        REFUSED(sfp_learner_load(l, PATH("s"), &err), SFP_EINVAL, "is the state of method ");
     }
 }
 
@@ -172,40 +162,6 @@ static void refused(sfp_vit *on, const char *file, sfp_status status, const char
     assert_null(p);
 }
 
-/* "s" without tensor `drop`, with a NaN at the end of tensor `spoil`, and with key = value in its metadata (NULL: without), as
- * "t"; it has no checksum. */
-static void save_changed(const char *drop, const char *spoil, const char *key, const char *value)
-{
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
-    MUST(sfp__safetensors_open(PATH("s"), &st, &err));
-    size_t n = st->count, m = st->meta_count, tensors = 0, metas = 0;
-    sfp_tensor *list = kept_calloc(n, sizeof *list);
-    sfp_meta *meta = kept_calloc(m, sizeof *meta);
-    void *spoiled = NULL;
-    for (size_t i = 0; i < n; i++) {
-        sfp_tensor t = *&st->tensors[i];
-        if (drop && strcmp(t.name, drop) == 0)
-            continue;
-        if (spoil && strcmp(t.name, spoil) == 0) {
-            size_t size = sfp__dtype_size(t.dtype);
-            spoiled = kept_malloc(t.bytes);
-            memcpy(spoiled, t.data, t.bytes);
-            memset((char *)spoiled + t.bytes - size, 0xff, size);
-            t.data = spoiled;
-        }
-        list[tensors++] = t;
-    }
-    for (size_t i = 0; i < m; i++) {
-        meta[metas] = st->meta[i];
-        if (key && strcmp(meta[metas].key, key) == 0)
-            meta[metas].value = value;
-        if (strcmp(meta[metas].key, SFP_CHECKSUM_KEY) == 0)
-            continue;
-        metas += meta[metas].value != NULL;
-    }
-    MUST(sfp__safetensors_write(PATH("t"), list, tensors, meta, metas, &err));
-}
-
 static void save_learner(sfp_head_mode head)
 {
     sfp_learner_options o = small_options();
@@ -215,10 +171,19 @@ static void save_learner(sfp_head_mode head)
     MUST(sfp_learner_save(l, PATH("s"), &err));
 }
 
+/* The linear head, the mixture, a method. */
+static void save_kind(int kind)
+{
+    if (kind == 2)
+        sfp_learner_free(save_method("slda"));
+    else
+        save_learner(kind == 1 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR);
+}
+
 TEST(every_tensor_is_needed_and_finite)
 {
     save_learner(SFP_HEAD_MIX);
-    sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_open(PATH("s"), &st, &err));
     size_t n = st->count;
     assert_true(n > 18);
@@ -230,13 +195,15 @@ TEST(every_tensor_is_needed_and_finite)
         refused(vit, "t", SFP_ENOTFOUND, words);
         if (t->dtype == SFP_DTYPE_I64)
             continue;
-        save_changed(NULL, t->name, NULL, NULL);
+        size_t size = sfp__dtype_size(t->dtype);
+        sfp_tensor spoiled = *t;
+        spoiled.data = memcpy(kept_malloc(t->bytes), t->data, t->bytes);
+        memset((char *)(uintptr_t)spoiled.data + t->bytes - size, 0xff, size); /* a NaN at the end */
+        save_changed(t->name, &spoiled, NULL, NULL);
         (void)snprintf(words, sizeof words, "tensor '%s' has -nan as element %zu, expected a finite number", t->name,
                        t->count - 1);
         refused(vit, "t", SFP_EFORMAT, words);
     }
-    sfp__tensor_file_close(st);
-    remove_files();
 }
 
 TEST(what_does_not_fit_is_told)
@@ -278,9 +245,7 @@ TEST(what_does_not_fit_is_told)
         spill(PATH("t"), whole.p, n);
         refused(vit, "t", SFP_EFORMAT, "");
     }
-    sfp__free(whole.p);
     refused(vit, "none", SFP_ENOTFOUND, "");
-    remove_files();
 }
 
 /* "s" with tensors and metadata the other way round, as "t". */
@@ -322,33 +287,27 @@ static void refuse_every_damage(void)
     }
     memset(b.p + data, 0, b.n - data);
     spill_damaged(&b);
-    sfp__free(b.p);
 }
 
 TEST(a_damaged_one_is_refused)
 {
     choose_pictures();
     for (int kind = 0; kind < 3; kind++) {
-        if (kind == 2)
-            sfp_learner_free(save_method("slda"));
-        else
-            save_learner(kind == 1 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR);
+        save_kind(kind);
         refuse_every_damage();
-        sfp_predictor *whole = NULL, *copy = NULL;
+        OWNED_PTR(sfp_predictor_free) sfp_predictor *whole = NULL;
         MUST(sfp__predictor_open(vit, threads, PATH("s"), 0, &whole, &err));
-        answers a = ask(whole), b;
+        answers a = ask(whole);
         for (int summed = 0; summed < 2; summed++) {
             if (summed)
                 save_reversed();
             else
                 save_changed(NULL, NULL, NULL, NULL);
+            OWNED_PTR(sfp_predictor_free) sfp_predictor *copy = NULL;
             MUST(sfp__predictor_open(vit, threads, PATH("t"), 0, &copy, &err));
-            b = ask(copy);
+            answers b = ask(copy);
             assert_same_answers(&a, &b);
-            sfp_predictor_free(copy);
         }
-        sfp_predictor_free(whole);
-        remove_files();
     }
 }
 
@@ -357,10 +316,7 @@ TEST(turned_bytes_never_crash)
 {
     choose_pictures();
     for (int kind = 0; kind < 3; kind++) {
-        if (kind == 2)
-            sfp_learner_free(save_method("slda"));
-        else
-            save_learner(kind == 1 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR);
+        save_kind(kind);
         save_changed(NULL, NULL, NULL, NULL);
         bytes whole = slurp(PATH("t"));
         sfp_rng rng = sfp__rng_init(8, 8);
@@ -378,41 +334,31 @@ TEST(turned_bytes_never_crash)
                     assert_in_range(label[k] + 1, 0, sfp_predictor_classes(p));
             }
         }
-        sfp__free(whole.p);
     }
-    remove_files();
 }
 
 TEST(another_backbone_is_refused_by_name)
 {
     sfp_vit_config config = vit->config;
-    sfp_vit *other = NULL;
+    OWNED_PTR(sfp__vit_free) sfp_vit *other = NULL, *shallow = NULL;
     MUST(sfp__vit_random(&config, 4, 0.1f, &other, &err));
     save_learner(SFP_HEAD_MIX);
     refused(other, "s", SFP_EINVAL, "was learned on backbone 'random'");
     sfp_learner_options o = small_options();
-    sfp_learner *l = NULL;
-    sfp_error why = {0};
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
     MUST(sfp__learner_create(other, threads, &o, &l, &err));
-    assert_int_equal(sfp_learner_load(l, PATH("s"), &why), SFP_EINVAL);
-    assert_non_null(strstr(why.message, "was learned on backbone 'random'"));
+    REFUSED(sfp_learner_load(l, PATH("s"), &err), SFP_EINVAL, "was learned on backbone 'random'");
     save_changed(NULL, NULL, "backbone", NULL); /* a file that does not tell is taken */
     MUST(sfp_learner_load(l, PATH("t"), &err));
-    sfp_learner_free(l);
-    sfp__vit_free(other);
     config.depth = 4;
-    MUST(sfp__vit_random(&config, 3, 0.1f, &other, &err));
+    MUST(sfp__vit_random(&config, 3, 0.1f, &shallow, &err));
     sfp_learner_free(save_method("ncm"));
-    refused(other, "s", SFP_EINVAL, "depth 5, heads 4, hidden 64; checksum ");
-    sfp__vit_free(other);
-    remove_files();
+    refused(shallow, "s", SFP_EINVAL, "depth 5, heads 4, hidden 64; checksum ");
 }
 
 TEST(every_failing_allocation_is_told)
 {
     save_learner(SFP_HEAD_MIX);
-    sfp_predictor *p = NULL;
+    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     assert_true(FAIL_SOME_ALLOCATIONS(20, sfp__predictor_open(vit, threads, PATH("s"), 0, &p, told), !p) > 30);
-    sfp_predictor_free(p);
-    remove_files();
 }

@@ -1,4 +1,5 @@
 /* State files: what is saved is loaded, golden files load, what does not fit is told by name and changes nothing. */
+#include "failing_alloc.h"
 #include "learner_world.h"
 #include "model/vit.h"
 #include "test.h"
@@ -9,6 +10,7 @@
 #include "learner/state/state.h"
 
 AROUND_ALL(make_world, free_world)
+AROUND_EACH(NULL, remove_files)
 
 static sfp_learner_options free_options(void)
 {
@@ -36,7 +38,7 @@ TEST(what_is_saved_is_loaded)
 {
     for (int known = 0; known < 2; known++) {
         sfp_learner_options o = known ? small_options() : free_options();
-        sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+        OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
         feed(a, 0, known ? 10 : TIMES, known ? 4 : 0); /* free: more classes than there was room for */
         feed(b, 0, 2, 0);
         if (!known) {
@@ -67,9 +69,6 @@ TEST(what_is_saved_is_loaded)
                 assert_int_equal(p[i]->steps[r], 0);
         MUST(sfp_learner_save(b, PATH("t"), &err));
         feed(b, known ? 10 : TIMES - 1, known ? 11 : TIMES, known ? 4 : 0);
-        sfp_learner_free(a);
-        sfp_learner_free(b);
-        remove_files();
     }
 }
 
@@ -82,8 +81,8 @@ TEST(a_golden_state_loads)
         skip();
     const sfp_vit_config config = VIT(SIDE, 8, 64, 6, 4, 256, 0, 1);
     OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
-    sfp_learner *l = NULL;
-    sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL, *without = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     MUST(sfp__vit_random(&config, 1, 0.1f, &v, &err));
     sfp_learner_options o = sfp__learner_options_defaults(v);
     o.fp.pool = 12;
@@ -104,41 +103,12 @@ TEST(a_golden_state_loads)
                             (size_t)p[i]->rows * p[i]->width * sizeof(float));
     for (int i = 0; i < 6; i++)
         assert_false(sfp__learner_seen(l, i));
-    sfp__tensor_file_close(st);
-    sfp_learner_free(l);
-    /* without attunement the gate's tensors have no place */
-    sfp_error why = {0};
-    o.fp.attune = false;
-    MUST(sfp__learner_create(v, threads, &o, &l, &err));
-    assert_int_equal(sfp_learner_load(l, path, &why), SFP_ESHAPE);
-    assert_non_null(strstr(why.message, "tensor 'prompt.attune.gate."));
-    sfp_learner_free(l);
+    o.fp.attune = false; /* then the gate's tensors have no place */
+    MUST(sfp__learner_create(v, threads, &o, &without, &err));
+    REFUSED(sfp_learner_load(without, path, &err), SFP_ESHAPE, "tensor 'prompt.attune.gate.");
 }
 
 /* ------------------------------------------------------------------------ what does not fit */
-
-/* "s" with one tensor or one entry of the metadata changed and without its checksum; goes to "t". */
-static void save_changed(const char *name, const sfp_tensor *tensor, const char *key, const char *value)
-{
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
-    MUST(sfp__safetensors_open(PATH("s"), &st, &err));
-    size_t n = st->count, m = st->meta_count, k = 0;
-    sfp_tensor *tensors = kept_calloc(n, sizeof *tensors);
-    sfp_meta *meta = kept_calloc(m, sizeof *meta);
-    for (size_t i = 0; i < n; i++) {
-        const sfp_tensor *t = &st->tensors[i];
-        tensors[i] = name && strcmp(t->name, name) == 0 ? *tensor : *t;
-    }
-    for (size_t i = 0; i < m; i++) {
-        meta[k] = st->meta[i];
-        if (key && strcmp(meta[k].key, key) == 0)
-            meta[k].value = value;
-        if (strcmp(meta[k].key, SFP_CHECKSUM_KEY) == 0)
-            continue;
-        k += meta[k].value != NULL;
-    }
-    MUST(sfp__safetensors_write(PATH("t"), tensors, n, meta, k, &err));
-}
 
 static void refused(sfp_learner *l, sfp_status status, const char *words)
 {
@@ -146,16 +116,13 @@ static void refused(sfp_learner *l, sfp_status status, const char *words)
     sfp_status s = sfp_learner_load(l, PATH("t"), &err);
     if (s != status || !strstr(err.message, words) || !strstr(err.message, "/t: "))
         fail_msg("expected %d '%s', got %d '%s'", status, words, s, err.message);
-    bytes after = image_of(l);
-    assert_same_bytes(before, after, "a learner after a refused state");
-    sfp__free(before.p);
-    sfp__free(after.p);
+    assert_same_bytes(before, image_of(l), "a learner after a refused state");
 }
 
 TEST(what_does_not_fit_is_told_and_changes_nothing)
 {
     sfp_learner_options o = small_options();
-    sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 5, 4);
     MUST(sfp_learner_save(a, PATH("s"), &err));
     float values[7 * 32] = {0};
@@ -204,15 +171,12 @@ TEST(what_does_not_fit_is_told_and_changes_nothing)
         refused(b, list[i].status, list[i].words);
     }
     assert_int_equal(sfp_learner_load(b, PATH("none"), &err), SFP_ENOTFOUND);
-    sfp_learner_free(a);
-    sfp_learner_free(b);
-    remove_files();
 }
 
 TEST(a_damaged_one_is_refused)
 {
     sfp_learner_options o = small_options();
-    sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 5, 4);
     MUST(sfp_learner_save(a, PATH("s"), &err));
     bytes whole = slurp(PATH("s"));
@@ -223,17 +187,11 @@ TEST(a_damaged_one_is_refused)
     spill(PATH("t"), whole.p, whole.n);
     refused(b, SFP_EFORMAT, "is damaged: its checksum is ");
     int side = 7;
-    sfp_error why = {0};
-    assert_int_equal(sfp__state_img_size(PATH("t"), &side, &why), SFP_EFORMAT);
-    assert_non_null(strstr(why.message, "is damaged"));
+    REFUSED(sfp__state_img_size(PATH("t"), &side, &err), SFP_EFORMAT, "is damaged");
     assert_int_equal(side, 7);
     save_changed(NULL, NULL, NULL, NULL); /* no checksum: as it is */
     MUST(sfp_learner_load(b, PATH("t"), &err));
     assert_same_values(a, b);
-    sfp__free(whole.p);
-    sfp_learner_free(a);
-    sfp_learner_free(b);
-    remove_files();
 }
 
 /* "s" without a word of metadata but the task, as the reference writes states. */
@@ -248,10 +206,9 @@ static void save_bare(void)
 TEST(other_shapes_are_told_by_the_names_of_options)
 {
     sfp_learner_options o = small_options();
-    sfp_learner *a = make_learner(&o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o);
     feed(a, 0, 5, 4);
     MUST(sfp_learner_save(a, PATH("s"), &err));
-    sfp_learner_free(a);
     for (int bare = 0; bare < 2; bare++) {
         if (bare)
             save_bare();
@@ -271,15 +228,13 @@ TEST(other_shapes_are_told_by_the_names_of_options)
             refused(b, SFP_EINVAL, words[i]);
         }
     }
-    remove_files();
 }
 
 TEST(the_input_size_is_told_before_there_is_a_backbone)
 {
     sfp_learner_options o = small_options();
-    sfp_learner *a = make_learner(&o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o);
     MUST(sfp_learner_save(a, PATH("s"), &err));
-    sfp_learner_free(a);
     const struct {
         const char *sizes;
         int side;
@@ -300,40 +255,31 @@ TEST(the_input_size_is_told_before_there_is_a_backbone)
     side = 7;
     assert_int_equal(sfp__state_img_size(PATH("none"), &side, &err), SFP_ENOTFOUND);
     assert_int_equal(side, 7);
-    remove_files();
 }
 
 TEST(a_class_new_to_a_loaded_state_opens_components)
 {
     sfp_learner_options o = free_options();
     o.fp.span = 2;
-    sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o), *c = make_learner(&o);
     feed(a, 0, 1, 0); /* classes 0 to 2 */
     MUST(sfp_learner_save(a, PATH("s"), &err));
     MUST(sfp_learner_load(b, PATH("s"), &err));
     feed(b, 1, 2, 0); /* the same */
     assert_int_equal(b->fp->open, 2);
-    sfp_learner_free(b);
-    b = make_learner(&o);
-    MUST(sfp_learner_load(b, PATH("s"), &err));
-    feed(b, 3, 4, 0); /* class 3 in its first batch */
-    assert_int_equal(b->fp->open, 4);
-    sfp_learner_free(a);
-    sfp_learner_free(b);
-    remove_files();
+    MUST(sfp_learner_load(c, PATH("s"), &err));
+    feed(c, 3, 4, 0); /* class 3 in its first batch */
+    assert_int_equal(c->fp->open, 4);
 }
 
 TEST(a_free_stream_keeps_the_classes_it_has)
 {
     sfp_learner_options o = free_options();
-    sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 2, 0);
     feed(b, 0, 8, 0);
     MUST(sfp_learner_save(a, PATH("t"), &err));
     refused(b, SFP_EINVAL, "has 3 classes, expected at least 5");
-    sfp_learner_free(a);
-    sfp_learner_free(b);
-    remove_files();
 }
 
 /* ------------------------------------------------------------------------ memory */
@@ -341,38 +287,17 @@ TEST(a_free_stream_keeps_the_classes_it_has)
 TEST(save_and_load_survive_every_failing_allocation)
 {
     sfp_learner_options o = free_options();
-    sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, TIMES, 0);
     MUST(sfp_learner_name_class(a, 0, "nought", &err));
-    int failures = 0;
-    for (long k = 0, done = 0; !done; k++) {
-        sfp__mem_fail_at(k);
-        sfp_status s = sfp_learner_save(a, PATH("s"), NULL);
-        sfp__mem_fail_at(-1);
-        done = s == SFP_OK;
-        assert_true(s == SFP_OK || s == SFP_ENOMEM);
-        assert_int_equal(count_files(), done ? 1 : 0);
-        failures += !done;
-    }
+    long failures = FAIL_EACH_ALLOCATION(sfp_learner_save(a, PATH("s"), told), count_files() == 0);
     assert_true(failures > 30);
-    bytes empty = image_of(b), now;
-    for (long k = 0, done = 0; !done; k++) {
-        sfp__mem_fail_at(k);
-        sfp_status s = sfp_learner_load(b, PATH("s"), NULL);
-        sfp__mem_fail_at(-1);
-        done = s == SFP_OK;
-        if (!done) {
-            failures++;
-            assert_int_equal(s, SFP_ENOMEM);
-            now = image_of(b);
-            assert_same_bytes(empty, now, "a learner after a failed load");
-            sfp__free(now.p);
-        }
-    }
+    assert_int_equal(count_files(), 1);
+    bytes empty = image_of(b);
+    failures += FAIL_EACH_ALLOCATION(sfp_learner_load(b, PATH("s"), told), ({
+                                         assert_same_bytes(empty, image_of(b), "a learner after a failed load");
+                                         true;
+                                     }));
     assert_true(failures > 40);
     assert_same_values(a, b);
-    sfp__free(empty.p);
-    sfp_learner_free(a);
-    sfp_learner_free(b);
-    remove_files();
 }

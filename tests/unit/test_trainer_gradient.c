@@ -430,7 +430,7 @@ TEST(given_queries_and_threads_change_nothing)
         fixture a, b;
         set_up(&a, &shapes[1], 44);
         set_up(&b, &shapes[1], 44);
-        sfp_thread_pool *pool = NULL;
+        OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
         ok(b.s, sfp__thread_pool_create(threads, &pool, &err), &err);
         sfp_trainer_options t = {.fp = b.fp->opt, .adam = sfp__adam_defaults(), .max_batch = MOST};
         sfp__trainer_free(b.trainer);
@@ -451,7 +451,6 @@ TEST(given_queries_and_threads_change_nothing)
         sfp__trainer_free(b.trainer);
         b.trainer = NULL;
         tear_down(&b);
-        sfp__thread_pool_free(pool);
     }
 }
 

@@ -196,8 +196,8 @@ static void check_refused(sfp_status status, ...)
 
 static void features_of(sfp_vit *v, float *feature)
 {
-    sfp_thread_pool *pool = NULL;
-    sfp_vit_plan *plan = NULL;
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
     sfp_rng rng = sfp__rng_init(3, 3);
     float *x = normals(&rng, 2 * 3 * 12 * 12, 1);
     const sfp_vit_plan_options opt = {0};
@@ -205,8 +205,6 @@ static void features_of(sfp_vit *v, float *feature)
     if (sfp__thread_pool_create(1, &pool, &err) || sfp__vit_plan_create(v, pool, &opt, &plan, &err) ||
         sfp__vit_run(plan, &pass, &err))
         fail_msg("%s", err.message);
-    sfp__vit_plan_free(plan);
-    sfp__thread_pool_free(pool);
 }
 
 /* Both compute the same: to the bit, or to a relative error. */

@@ -179,7 +179,8 @@ TEST(any_number_of_threads_gives_the_same_bytes)
     OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
     batch want = make_batch(&small, MOST_B);
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
-        sfp_thread_pool *pool = make_pool(threads[i]);
+        OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(threads[i]);
+        OWNED_PTR(sfp__vit_plan_free)
         sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
         for (int round = 0; round < 3; round++) { /* who takes which piece differs from run to run */
             batch got = make_batch(&small, MOST_B);
@@ -191,15 +192,14 @@ TEST(any_number_of_threads_gives_the_same_bytes)
             }
             compare(&got, &want, 0);
         }
-        sfp__vit_plan_free(plan);
-        sfp__thread_pool_free(pool);
     }
 }
 
 TEST(a_batch_equals_its_samples_one_by_one)
 {
     OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
-    sfp_thread_pool *pool = make_pool(2);
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(2);
+    OWNED_PTR(sfp__vit_plan_free)
     sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
     batch whole = make_batch(&small, MOST_B), parts = make_batch(&small, MOST_B);
     sfp_vit_pass p = pass_of(&whole, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
@@ -212,14 +212,12 @@ TEST(a_batch_equals_its_samples_one_by_one)
         run(plan, &p);
     }
     compare(&parts, &whole, 1e-6);
-    sfp__vit_plan_free(plan);
-    sfp__thread_pool_free(pool);
 }
 
 TEST(the_size_of_micro_batches_does_not_matter)
 {
     OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
-    sfp_thread_pool *pool = make_pool(2);
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(2);
     batch want = make_batch(&small, MOST_B);
     for (int unit = 0; unit < 5; unit++) {
         OWNED_PTR(sfp__vit_plan_free)
@@ -231,7 +229,6 @@ TEST(the_size_of_micro_batches_does_not_matter)
         if (unit)
             compare(&got, &want, 1e-6);
     }
-    sfp__thread_pool_free(pool);
 }
 
 static float *all_weights(const sfp_vit_config *c, const sfp_vit_weights *w, size_t *count)
@@ -256,7 +253,8 @@ TEST(weight_gradients_repeat_with_the_same_threads)
     batch t = make_batch(&small, MOST_B);
     float *serial = NULL;
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
-        sfp_thread_pool *pool = make_pool(threads[i]);
+        OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(threads[i]);
+        OWNED_PTR(sfp__vit_plan_free)
         sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_WEIGHTS, .prefix_rows = ROWS});
         float *first = NULL;
         size_t n = 0;
@@ -278,20 +276,19 @@ TEST(weight_gradients_repeat_with_the_same_threads)
             check_near("other threads", first, serial, n, 1e-5);
         else
             serial = copied(first, n);
-        sfp__vit_plan_free(plan);
-        sfp__thread_pool_free(pool);
     }
 }
 
 TEST(a_run_after_the_first_allocates_nothing)
 {
     static const int modes[] = {SFP_VIT_FORWARD, SFP_VIT_GRAD_PREFIX, SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS};
-    sfp_vit *v = make_vit(&small);
-    sfp_thread_pool *pool = make_pool(2);
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(2);
     batch t = make_batch(&small, MOST_B);
     sfp_vit_weights g;
     MUST(sfp__vit_weights_create(&small, &g, &err));
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        OWNED_PTR(sfp__vit_plan_free)
         sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = modes[i], .prefix_rows = ROWS});
         sfp_vit_pass p = pass_of(&t, &small, modes[i], 0, MOST_B);
         p.grad_w = modes[i] & SFP_VIT_GRAD_WEIGHTS ? &g : NULL;
@@ -307,11 +304,8 @@ TEST(a_run_after_the_first_allocates_nothing)
 #ifdef COUNTS_MALLOC
         assert_int_equal(atomic_load(&own_calls), calls);
 #endif
-        sfp__vit_plan_free(plan);
     }
     sfp__vit_weights_done(&small, &g);
-    sfp__thread_pool_free(pool);
-    sfp__vit_free(v);
 }
 
 static size_t bytes_of(const sfp_vit_plan *p)
@@ -325,8 +319,9 @@ static size_t bytes_of(const sfp_vit_plan *p)
 TEST(a_plans_memory_does_not_depend_on_the_batch)
 {
     OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
-    sfp_thread_pool *one = make_pool(1), *two = make_pool(2);
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *one = make_pool(1), *two = make_pool(2);
     sfp_vit_plan_options opt = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS};
+    OWNED_PTR(sfp__vit_plan_free)
     sfp_vit_plan *plan = make_plan(v, two, opt), *single = make_plan(v, one, opt),
                  *forward = make_plan(v, two, (sfp_vit_plan_options){0});
     size_t bytes = bytes_of(plan);
@@ -340,8 +335,7 @@ TEST(a_plans_memory_does_not_depend_on_the_batch)
         run(plan, &p);
         assert_int_equal(bytes_of(plan), bytes);
     }
-    sfp__vit_plan_free(plan), sfp__vit_plan_free(single), sfp__vit_plan_free(forward), sfp__vit_plan_free(NULL);
-    sfp__thread_pool_free(one), sfp__thread_pool_free(two);
+    sfp__vit_plan_free(NULL);
 }
 
 static void check_refused(sfp_vit_plan *plan, const sfp_vit_pass *p, const char *message)
@@ -354,7 +348,8 @@ static void check_refused(sfp_vit_plan *plan, const sfp_vit_pass *p, const char 
 TEST(wrong_passes_are_refused_by_name)
 {
     OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
-    sfp_thread_pool *pool = make_pool(1);
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(1);
+    OWNED_PTR(sfp__vit_plan_free)
     sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
     batch t = make_batch(&small, 2);
     const sfp_vit_pass good = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, 2);
@@ -397,8 +392,6 @@ TEST(wrong_passes_are_refused_by_name)
     REFUSED(sfp__vit_plan_create(v, pool, &many, &none, &err), SFP_EINVAL, "5000");
     assert_null(none);
     sfp__vit_weights_done(&small, &g);
-    sfp__vit_plan_free(plan);
-    sfp__thread_pool_free(pool);
 }
 
 TEST(wrong_sizes_make_no_vit)
@@ -462,7 +455,7 @@ static sfp_status everything(sfp_thread_pool *pool, int mode, bool all_tokens, b
 
 TEST(every_allocation_may_fail)
 {
-    sfp_thread_pool *pool = make_pool(2);
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(2);
     batch want = make_batch(&small, 5), t = make_batch(&small, 5);
     bool again = false;
     for (int all = 0; all < 2; all++) {
@@ -473,7 +466,6 @@ TEST(every_allocation_may_fail)
         compare(&t, &want, 0);
     }
     assert_true(again); /* some of them failed in the run itself */
-    sfp__thread_pool_free(pool);
 }
 
 /* ------------------------------------------------------- plans at the same time */
@@ -566,8 +558,9 @@ TEST(operations_are_counted_exactly)
     assert_true(patch + block0 + class1 == 10432); /* the sums above, by hand */
     assert_true(patch + block0 + class1 + prefix0 + back1 + back0 == 17072);
     OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&c);
-    sfp_thread_pool *pool = make_pool(2);
-    sfp_vit_plan *forward = make_plan(v, pool, (sfp_vit_plan_options){0});
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(2);
+    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *forward = make_plan(v, pool, (sfp_vit_plan_options){0});
+    OWNED_PTR(sfp__vit_plan_free)
     sfp_vit_plan *train = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = 2});
     batch t = make_batch(&c, 9);
     for (int b = 1; b <= 9; b += 4) {
@@ -579,6 +572,4 @@ TEST(operations_are_counted_exactly)
         run(train, &p);
         assert_true(sfp__vit_plan_flops(train) == b * (patch + block0 + class1 + prefix0 + back1 + back0));
     }
-    sfp__vit_plan_free(forward), sfp__vit_plan_free(train);
-    sfp__thread_pool_free(pool);
 }
