@@ -16,27 +16,11 @@
 
 enum { SIZE = 32, PATCH = 8, BATCH = 8, PICTURES = 24, UNIT = 2, MOST = 400 };
 
-static const sfp_vit_config student = {.img_size = SIZE,
-                                       .patch_size = PATCH,
-                                       .channels = 3,
-                                       .dim = 48,
-                                       .depth = 3,
-                                       .heads = 3,
-                                       .hidden = 96,
-                                       .ln_eps = 1e-6f,
-                                       .mean = {0.5f, 0.5f, 0.5f},
-                                       .std = {0.25f, 0.25f, 0.25f}};
-static const sfp_vit_config taught = {.img_size = 40,
-                                      .patch_size = 8,
-                                      .channels = 3,
-                                      .dim = 32,
-                                      .depth = 2,
-                                      .heads = 2,
-                                      .hidden = 64,
-                                      .classes = 7,
-                                      .ln_eps = 1e-6f,
-                                      .mean = {0.5f, 0.5f, 0.5f},
-                                      .std = {0.25f, 0.25f, 0.25f}};
+#define OF_HALF .channels = 3, .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}
+static const sfp_vit_config student = {
+    .img_size = SIZE, .patch_size = PATCH, .dim = 48, .depth = 3, .heads = 3, .hidden = 96, OF_HALF};
+static const sfp_vit_config taught = {
+    .img_size = 40, .patch_size = 8, .dim = 32, .depth = 2, .heads = 2, .hidden = 64, .classes = 7, OF_HALF};
 
 typedef struct dump {
     sfp_tensor t[MOST];
@@ -75,25 +59,28 @@ static void add_state(dump *d, const char *prefix, sfp_vit_weights *w, const flo
 
 static sfp_status make_teacher(const char *path, sfp_error *err)
 {
-    sfp_vit *v = NULL;
-    sfp_status s = sfp__vit_random(&taught, 2, 0.2f, &v, err);
-    if (!s)
-        s = sfp__vit_save(&taught, &v->weights, SFP_DTYPE_F32, NULL, 0, path, err);
-    sfp__vit_free(v);
-    return s;
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    TRY(sfp__vit_random(&taught, 2, 0.2f, &v, err));
+    return sfp__vit_save(&taught, &v->weights, SFP_DTYPE_F32, NULL, 0, path, err);
+}
+
+static void teacher_done(sfp_teacher *t)
+{
+    if (t->vit)
+        sfp__teacher_done(t);
 }
 
 static sfp_status run(const char *out, const char *weights, const char *cache, sfp_error *err)
 {
     static dump d;
-    sfp_thread_pool *pool = NULL;
-    sfp_image_set p = {0};
-    sfp_teacher t = {0};
-    sfp_vit *v = NULL;
-    sfp_vit_plan *plan = NULL;
-    sfp_loss *loss = NULL;
-    sfp_batch_feed *feed = NULL;
-    sfp_pretrain_state st = {0};
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
+    OWNED_BY(sfp__image_set_done) sfp_image_set p = {0};
+    OWNED_BY(sfp__pretrain_state_done) sfp_pretrain_state st = {0};
+    OWNED_BY(teacher_done) sfp_teacher t = {0};
+    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
+    OWNED_PTR(sfp__loss_free) sfp_loss *loss = NULL;
+    OWNED_PTR(sfp__batch_feed_free) sfp_batch_feed *feed = NULL;
     const sfp_batch_made *m = NULL;
     double value[SFP_TERMS];
     const sfp_image_set_options po = {.size = SIZE};
@@ -104,39 +91,27 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
                                     .loss = {.weight = {0.5, 2, 3, 0.7}, .smoothing = 0.1, .temperature = 2}};
     const sfp_vit_config seen = {.img_size = SIZE, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
     const sfp_vit_plan_options plo = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .unit = UNIT};
-    sfp_status s = sfp__thread_pool_create(2, &pool, err);
-    if (!s)
-        s = make_teacher(weights, err);
-    if (!s)
-        s = sfp__image_set_load("synthetic:24", &po, pool, NULL, &p, err);
-    if (!s)
-        s = sfp__teacher_open(&o, &p, pool, NULL, &t, err);
-    if (!s)
-        s = sfp__vit_random(&student, 1, 0.02f, &v, err);
-    if (!s)
-        s = sfp__vit_plan_create(v, pool, &plo, &plan, err);
-    if (!s)
-        s = sfp__loss_create(&o.loss, &student, &p, &t, 2, UNIT, &loss, err);
-    if (!s)
-        s = sfp__pretrain_state_init(&st, &student, loss ? sfp__loss_count(loss) : 0, err);
-    if (!s)
-        s = sfp__vit_flat_init(&student, 1, &st.weights, err);
-    if (!s)
-        s = sfp__batch_feed_create(&p, &o, &seen, 2, 1, &feed, err);
-    if (s)
-        goto done;
+    TRY(sfp__thread_pool_create(2, &pool, err));
+    TRY(make_teacher(weights, err));
+    TRY(sfp__image_set_load("synthetic:24", &po, pool, NULL, &p, err));
+    TRY(sfp__teacher_open(&o, &p, pool, NULL, &t, err));
+    TRY(sfp__vit_random(&student, 1, 0.02f, &v, err));
+    TRY(sfp__vit_plan_create(v, pool, &plo, &plan, err));
+    TRY(sfp__loss_create(&o.loss, &student, &p, &t, 2, UNIT, &loss, err));
+    TRY(sfp__pretrain_state_init(&st, &student, sfp__loss_count(loss), err));
+    TRY(sfp__vit_flat_init(&student, 1, &st.weights, err));
+    TRY(sfp__batch_feed_create(&p, &o, &seen, 2, 1, &feed, err));
     float *layers = st.adam.x + st.vit_count;
     size_t layer_count = st.adam.count - st.vit_count;
     sfp__loss_init(loss, 1, layers);
     sfp__loss_decays(loss, st.decays + st.vit_count);
     memcpy(st.adam.ema, st.adam.x, st.adam.count * sizeof(float));
     add_state(&d, "before.", &st.weights, layers, layer_count);
-    if ((s = sfp__vit_set_weights(v, &st.weights, err)) || (s = sfp__batch_feed_take(feed, &m, err)))
-        goto done;
+    TRY(sfp__vit_set_weights(v, &st.weights, err));
+    TRY(sfp__batch_feed_take(feed, &m, err));
     sfp__loss_begin(loss, m, BATCH, layers);
     const sfp_vit_pass pass = {.b = BATCH, .x = m->x, .token_head = sfp__loss_tokens, .head_ctx = loss, .grad_w = &st.grads};
-    if ((s = sfp__vit_run(plan, &pass, err)))
-        goto done;
+    TRY(sfp__vit_run(plan, &pass, err));
     sfp__loss_end(loss, value, st.adam.g + st.vit_count);
     add_state(&d, "grad.", &st.grads, st.adam.g + st.vit_count, layer_count);
     const sfp_adamw_step a = {
@@ -161,18 +136,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     add(&d, "teacher_head_b", t.vit->weights.head_b, SFP_DTYPE_F32, 1, (const int64_t[]){7});
     add(&d, "label", label, SFP_DTYPE_I64, 1, (const int64_t[]){BATCH});
     add(&d, "numbers", numbers, SFP_DTYPE_F32, 1, (const int64_t[]){6});
-    s = sfp__safetensors_write(out, d.t, d.count, NULL, 0, err);
-done:
-    sfp__batch_feed_free(feed);
-    sfp__loss_free(loss);
-    sfp__vit_plan_free(plan);
-    sfp__vit_free(v);
-    if (t.vit)
-        sfp__teacher_done(&t);
-    sfp__pretrain_state_done(&st);
-    sfp__image_set_done(&p);
-    sfp__thread_pool_free(pool);
-    return s;
+    return sfp__safetensors_write(out, d.t, d.count, NULL, 0, err);
 }
 
 int main(int argc, char **argv)

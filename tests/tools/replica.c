@@ -8,16 +8,15 @@
 #include "io/folder.h"
 #include "io/image/image.h"
 #include "io/json_write.h"
-#include "stream/sources/render.h"
 #include "stream/source_internal.h"
+#include "stream/sources/render.h"
+#include "tools/jpeg_make.h"
 
 #include <archive.h>
 #include <archive_entry.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <jpeglib.h>
 
 #define NAME_ROOM 256
 #define PATH_ROOM 4096
@@ -63,32 +62,6 @@ static void put_text_file(maker *m, const char *name, sfp_text *t)
     *t = (sfp_text){0};
 }
 
-/* The picture at hand; libjpeg ends the program when it fails. */
-static void put_jpeg(const maker *m, sfp_text *to)
-{
-    struct jpeg_error_mgr errors;
-    struct jpeg_compress_struct info = {.err = jpeg_std_error(&errors)};
-    unsigned char *bytes = NULL;
-    unsigned long size = 0;
-    jpeg_create_compress(&info);
-    jpeg_mem_dest(&info, &bytes, &size);
-    info.image_width = (JDIMENSION)m->im.width;
-    info.image_height = (JDIMENSION)m->im.height;
-    info.input_components = 3;
-    info.in_color_space = JCS_RGB;
-    jpeg_set_defaults(&info);
-    jpeg_set_quality(&info, QUALITY, TRUE);
-    jpeg_start_compress(&info, TRUE);
-    while (info.next_scanline < info.image_height) {
-        JSAMPROW row = m->im.rgb + (size_t)info.next_scanline * (size_t)m->im.width * 3;
-        (void)jpeg_write_scanlines(&info, &row, 1);
-    }
-    jpeg_finish_compress(&info);
-    jpeg_destroy_compress(&info);
-    sfp__text_putn(to, (const char *)bytes, size);
-    free(bytes);
-}
-
 /* The picture at hand as its name says: JPEG or PNG. */
 static void put_picture(maker *m, const char *name)
 {
@@ -97,7 +70,7 @@ static void put_picture(maker *m, const char *name)
     if (strcmp(strrchr(name, '.'), ".png") == 0)
         must(sfp__image_encode_png(name, &m->im, &t, &err) == SFP_OK, err.message);
     else
-        put_jpeg(m, &t);
+        put_jpeg(&m->im, QUALITY, &t);
     put_text_file(m, name, &t);
 }
 
@@ -389,10 +362,8 @@ static void make_idx_part(maker *m, const char *part, int each, uint64_t first)
     enum { SIDE = 28 };
     char name[NAME_ROOM];
     sfp_text images = {0}, labels = {0};
-    put_be32(&images, 0x803);
-    put_be32(&images, each * SFP_SHAPES);
-    put_be32(&images, SIDE);
-    put_be32(&images, SIDE);
+    for (int i = 0; i < 4; i++)
+        put_be32(&images, (const int[]){0x803, each * SFP_SHAPES, SIDE, SIDE}[i]);
     put_be32(&labels, 0x801);
     put_be32(&labels, each * SFP_SHAPES);
     for (int i = 0; i < each; i++) {
@@ -486,7 +457,7 @@ static void make_tar(maker *m)
                 int key = (shard * m->opt.each + i) * SFP_SHAPES + c;
                 sfp_text jpeg = {0};
                 draw_square(m, c, (uint64_t)key, WORLD_STEP * key);
-                put_jpeg(m, &jpeg);
+                put_jpeg(&m->im, QUALITY, &jpeg);
                 must(!jpeg.failed, "no memory");
                 (void)snprintf(name, sizeof name, "%06d.jpg", key);
                 put_tar(a, name, jpeg.s, jpeg.length);

@@ -18,6 +18,7 @@ typedef struct backbone_case {
     sfp_golden *g;
     sfp_vit_plan *query_plan, *prefix_plan;
     float *last_w, *last_b;                                           /* (classes, D), (classes) */
+    void *block;                                                      /* of the three below */
     float *embed, *logits;                                            /* (b, L, D), (b, classes) */
     float *feature;                                                   /* (b, D), with prefixes */
     int rows[SFP_VIT_MAX_DEPTH];                                      /* of layer l's prefix; 0: none */
@@ -27,33 +28,27 @@ typedef struct backbone_case {
 
 static sfp_status read_prefixes(backbone_case *k, sfp_error *err)
 {
-    sfp_golden *g = k->g;
+    const sfp_golden *g = k->g;
     const sfp_vit_config *c = &g->vit->config;
-    sfp_status s = SFP_OK;
-    for (int l = 0; s == SFP_OK && l < c->depth; l++) {
+    for (int l = 0; l < c->depth; l++) {
         char k_name[32], v_name[32];
         (void)snprintf(k_name, sizeof k_name, "prefix_k_%d", l);
         (void)snprintf(v_name, sizeof v_name, "prefix_v_%d", l);
         const sfp_tensor *t = sfp__tensor_file_find(g->expect, k_name);
         if (!t)
             continue;
-        if (t->ndim != 3 || t->shape[1] < 1 || t->shape[1] > MAX_PREFIX_ROWS) {
-            char shape[160];
+        if (t->ndim != 3 || t->shape[1] < 1 || t->shape[1] > MAX_PREFIX_ROWS)
             return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected (%d, 1 to %d, %d)", g->expect->path, k_name,
-                             sfp__shape_text(t->shape, t->ndim, shape, sizeof shape), g->b, MAX_PREFIX_ROWS, c->dim);
-        }
+                             sfp__shape_text(t->shape, t->ndim, (char[160]){0}, 160), g->b, MAX_PREFIX_ROWS, c->dim);
         k->rows[l] = (int)t->shape[1];
         int64_t shape[3] = {g->b, k->rows[l], c->dim};
         size_t floats = (size_t)g->b * (size_t)k->rows[l] * (size_t)c->dim;
-        if ((s = sfp__verify_floats(g->expect, k_name, shape, 3, &k->prefix_k[l], err)) != SFP_OK ||
-            (s = sfp__verify_floats(g->expect, v_name, shape, 3, &k->prefix_v[l], err)) != SFP_OK)
-            break;
-        k->grad_k[l] = sfp__calloc(floats, sizeof(float));
-        k->grad_v[l] = sfp__calloc(floats, sizeof(float));
-        if (!k->grad_k[l] || !k->grad_v[l])
-            s = sfp__fail_nomem(err);
+        TRY(sfp__verify_floats(g->expect, k_name, shape, 3, &k->prefix_k[l], err));
+        TRY(sfp__verify_floats(g->expect, v_name, shape, 3, &k->prefix_v[l], err));
+        TRY(sfp__alloc(&k->grad_k[l], floats, sizeof(float), err));
+        TRY(sfp__alloc(&k->grad_v[l], floats, sizeof(float), err));
     }
-    return s;
+    return SFP_OK;
 }
 
 static sfp_status read_inputs(backbone_case *k, sfp_error *err)
@@ -61,27 +56,22 @@ static sfp_status read_inputs(backbone_case *k, sfp_error *err)
     const sfp_golden *g = k->g;
     const sfp_vit_config *c = &g->vit->config;
     size_t b = (size_t)g->b, dim = (size_t)c->dim, patches = (size_t)g->vit->tokens - 1;
-    int64_t w_shape[2] = {g->classes, c->dim}, b_shape[1] = {g->classes};
-    sfp_status s;
-    if ((s = sfp__verify_floats(g->state, "last.weight", w_shape, 2, &k->last_w, err)) != SFP_OK ||
-        (s = sfp__verify_floats(g->state, "last.bias", b_shape, 1, &k->last_b, err)) != SFP_OK ||
-        (s = read_prefixes(k, err)) != SFP_OK)
-        return s;
-    k->feature = sfp__calloc(b * dim, sizeof(float));
-    k->embed = sfp__calloc(b * patches * dim, sizeof(float));
-    k->logits = sfp__calloc(b * (size_t)g->classes, sizeof(float));
-    if (!k->feature || !k->embed || !k->logits)
-        return sfp__fail_nomem(err);
-    return SFP_OK;
+    TRY(sfp__verify_floats(g->state, "last.weight", (int64_t[]){g->classes, c->dim}, 2, &k->last_w, err));
+    TRY(sfp__verify_floats(g->state, "last.bias", (int64_t[]){g->classes}, 1, &k->last_b, err));
+    TRY(read_prefixes(k, err));
+    const sfp_want list[] = {{&k->feature, b * dim, sizeof(float)},
+                             {&k->embed, b * patches * dim, sizeof(float)},
+                             {&k->logits, b * (size_t)g->classes, sizeof(float)}};
+    return sfp__block_cleared(&k->block, SFP_LIST(list), err);
 }
 
-static void release(backbone_case *k)
+static void case_done(backbone_case *k)
 {
     sfp__vit_plan_free(k->query_plan);
     sfp__vit_plan_free(k->prefix_plan);
-    float *blocks[] = {k->last_w, k->last_b, k->embed, k->logits, k->feature};
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-        sfp__free(blocks[i]);
+    sfp__free(k->last_w);
+    sfp__free(k->last_b);
+    sfp__free(k->block);
     for (int l = 0; l < SFP_VIT_MAX_DEPTH; l++) {
         sfp__free(k->prefix_k[l]);
         sfp__free(k->prefix_v[l]);
@@ -127,15 +117,10 @@ static sfp_status compute(backbone_case *k, sfp_thread_pool *pool, sfp_error *er
     sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD}, prefixed = {.mode = SFP_VIT_GRAD_PREFIX};
     for (int l = 0; l < c->depth; l++)
         prefixed.prefix_rows = k->rows[l] > prefixed.prefix_rows ? k->rows[l] : prefixed.prefix_rows;
-    sfp_status s = sfp__vit_plan_create(g->vit, pool, &plain, &k->query_plan, err);
-    if (s == SFP_OK)
-        s = sfp__vit_plan_create(g->vit, pool, &prefixed, &k->prefix_plan, err);
-    if (s != SFP_OK)
-        return s;
+    TRY(sfp__vit_plan_create(g->vit, pool, &plain, &k->query_plan, err));
+    TRY(sfp__vit_plan_create(g->vit, pool, &prefixed, &k->prefix_plan, err));
     sfp_vit_pass query = {.b = g->b, .x = g->x, .feature = g->query, .embed = k->embed};
-    s = sfp__vit_run(k->query_plan, &query, err);
-    if (s != SFP_OK)
-        return s;
+    TRY(sfp__vit_run(k->query_plan, &query, err));
     sfp_vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {0};
     const sfp_vit_pass pass = {
         .b = g->b, .x = g->x, .prompts = prompts, .feature = k->feature, .head = classifier, .head_ctx = k};
@@ -145,16 +130,14 @@ static sfp_status compute(backbone_case *k, sfp_thread_pool *pool, sfp_error *er
     return sfp__vit_run(k->prefix_plan, &pass, err);
 }
 
-static sfp_status compare_all(sfp_verify *r, backbone_case *k, sfp_error *err)
+static sfp_status compare_all(sfp_verify *r, const backbone_case *k, sfp_error *err)
 {
     sfp_golden *g = k->g;
     const sfp_vit_config *c = &g->vit->config;
-    int64_t query[2] = {g->b, c->dim}, embed[3] = {g->b, g->vit->tokens - 1, c->dim}, logits[2] = {g->b, g->classes};
-    sfp_status s;
-    if ((s = sfp__verify_compare(r, g, "query", g->query, query, 2, SFP_VERIFY_VALUE, err)) != SFP_OK ||
-        (s = sfp__verify_compare(r, g, "embed", k->embed, embed, 3, SFP_VERIFY_VALUE, err)) != SFP_OK ||
-        (s = sfp__verify_compare(r, g, "logits", k->logits, logits, 2, SFP_VERIFY_VALUE, err)) != SFP_OK)
-        return s;
+    const int64_t embed[3] = {g->b, g->vit->tokens - 1, c->dim};
+    TRY(sfp__verify_compare(r, g, "query", g->query, (int64_t[]){g->b, c->dim}, 2, SFP_VERIFY_VALUE, err));
+    TRY(sfp__verify_compare(r, g, "embed", k->embed, embed, 3, SFP_VERIFY_VALUE, err));
+    TRY(sfp__verify_compare(r, g, "logits", k->logits, (int64_t[]){g->b, g->classes}, 2, SFP_VERIFY_VALUE, err));
     for (int l = 0; l < c->depth; l++) {
         char name[32];
         int64_t shape[3] = {g->b, k->rows[l], c->dim};
@@ -162,9 +145,7 @@ static sfp_status compare_all(sfp_verify *r, backbone_case *k, sfp_error *err)
             (void)snprintf(name, sizeof name, "prefix_%c_%d", v ? 'v' : 'k', l);
             sfp__verify_mark(g, name); /* an input */
             (void)snprintf(name, sizeof name, "grad_prefix_%c_%d", v ? 'v' : 'k', l);
-            s = sfp__verify_compare(r, g, name, v ? k->grad_v[l] : k->grad_k[l], shape, 3, SFP_VERIFY_GRADIENT, err);
-            if (s != SFP_OK)
-                return s;
+            TRY(sfp__verify_compare(r, g, name, v ? k->grad_v[l] : k->grad_k[l], shape, 3, SFP_VERIFY_GRADIENT, err));
         }
     }
     return SFP_OK;
@@ -172,12 +153,8 @@ static sfp_status compare_all(sfp_verify *r, backbone_case *k, sfp_error *err)
 
 sfp_status sfp__verify_backbone(sfp_verify *r, sfp_golden *g, sfp_error *err)
 {
-    backbone_case k = {.g = g};
-    sfp_status s = read_inputs(&k, err);
-    if (s == SFP_OK)
-        s = compute(&k, r->pool, err);
-    if (s == SFP_OK)
-        s = compare_all(r, &k, err);
-    release(&k);
-    return s;
+    OWNED_BY(case_done) backbone_case k = {.g = g};
+    TRY(read_inputs(&k, err));
+    TRY(compute(&k, r->pool, err));
+    return compare_all(r, &k, err);
 }

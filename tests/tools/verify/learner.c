@@ -21,6 +21,7 @@ typedef struct learner_case {
     int b, mem, D, lo, hi, tasks, task, each, mask_rows;
     float *mem_x; /* (mem, 3, S, S) */
     int64_t *mem_y;
+    void *block;                      /* of all below */
     float *mean_embed, *score, *unit; /* (b, D) (b) (D) */
     const float **xs;                 /* (b + mem) */
     int32_t *label;
@@ -56,11 +57,8 @@ static sfp_status options_from(learner_case *c, sfp_trainer_options *o, sfp_erro
                 {"length", 2, 256, &length},        {"attune", 0, 1, &attune},         {"attune_residual", 0, 1, &residual},
                 {"attune_topk", 1, 3, &topk},       {"ortho_mu", 0, 1e6, &mu},         {"lr", 0, 1e3, &lr},
                 {"classes_lo", 0, g->classes, &lo}, {"classes_hi", 0, g->classes, &hi}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        sfp_status s = config_number(g, list[i].key, list[i].min, list[i].max, list[i].to, err);
-        if (s)
-            return s;
-    }
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        TRY(config_number(g, list[i].key, list[i].min, list[i].max, list[i].to, err));
     json_t *layers = json_object_get(g->config, "layers");
     size_t n = json_array_size(layers);
     if (n < 1)
@@ -93,12 +91,9 @@ static sfp_status load_state(learner_case *c, const sfp_tensor_file *st, int tas
     int count;
     sfp_param **params = sfp__fp_params(c->fp, &count);
     for (int i = 0; i < count; i++) {
-        float *values = NULL;
-        sfp_status s = sfp__verify_floats(st, params[i]->name, params[i]->shape, params[i]->ndim, &values, err);
-        if (s)
-            return s;
+        OWNED float *values = NULL;
+        TRY(sfp__verify_floats(st, params[i]->name, params[i]->shape, params[i]->ndim, &values, err));
         memcpy(params[i]->data, values, (size_t)params[i]->rows * params[i]->width * sizeof *values);
-        sfp__free(values);
         sfp__param_reset_adam(params[i], 0, params[i]->rows);
     }
     return sfp__fp_restore(c->fp, task, task * c->each, (task + 1) * c->each, err);
@@ -109,47 +104,37 @@ static sfp_status prepare(learner_case *c, sfp_error *err)
     sfp_golden *g = c->g;
     const sfp_vit_config *v = &g->vit->config;
     const sfp_tensor *mem;
-    sfp_status s = sfp__tensor_file_need(g->batch, "mem_x", &mem, err);
-    if (s)
-        return s;
+    TRY(sfp__tensor_file_need(g->batch, "mem_x", &mem, err));
     if (mem->ndim != 4 || mem->shape[0] < 1 || mem->shape[0] > 100000)
         return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'mem_x' holds no pictures", g->batch->path);
     c->b = g->b;
     c->mem = (int)mem->shape[0];
     c->D = v->dim;
     sfp_trainer_options o = {0};
-    if ((s = sfp__verify_floats(g->batch, "mem_x", (int64_t[]){c->mem, 3, v->img_size, v->img_size}, 4, &c->mem_x, err)) ||
-        (s = sfp__verify_labels(g->batch, "mem_y", c->mem, g->classes, &c->mem_y, err)) || (s = options_from(c, &o, err)) ||
-        (s = sfp__trainer_create(g->vit, c->r->pool, &o, &c->trainer, err)))
-        return s;
+    TRY(sfp__verify_floats(g->batch, "mem_x", (int64_t[]){c->mem, 3, v->img_size, v->img_size}, 4, &c->mem_x, err));
+    TRY(sfp__verify_labels(g->batch, "mem_y", c->mem, g->classes, &c->mem_y, err));
+    TRY(options_from(c, &o, err));
+    TRY(sfp__trainer_create(g->vit, c->r->pool, &o, &c->trainer, err));
     c->fp = sfp__trainer_fp(c->trainer);
     size_t n = (size_t)(c->b + c->mem), b = (size_t)c->b, D = (size_t)c->D;
-    c->mean_embed = sfp__malloc(b * D * sizeof(float));
-    c->score = sfp__malloc(b * sizeof(float));
-    c->unit = sfp__malloc(D * sizeof(float));
-    c->xs = sfp__malloc(n * sizeof *c->xs);
-    c->label = sfp__malloc(n * sizeof *c->label);
-    c->weight = sfp__malloc(n * sizeof *c->weight);
-    c->query = sfp__malloc(n * D * sizeof(float));
-    c->known = sfp__malloc(n * D * sizeof(float));
-    c->masked = sfp__malloc(n * sizeof *c->masked);
-    c->allowed = sfp__calloc((size_t)g->classes, 1);
-    c->work = sfp__malloc(6 * b * sizeof *c->work);
-    if (!c->mean_embed || !c->score || !c->unit || !c->xs || !c->label || !c->weight || !c->query || !c->known || !c->masked ||
-        !c->allowed || !c->work)
-        return sfp__fail_nomem(err);
+    const sfp_want list[] = {{&c->mean_embed, b * D, sizeof(float)}, {&c->score, b, sizeof(float)},
+                             {&c->unit, D, sizeof(float)},           {&c->xs, n, sizeof *c->xs},
+                             {&c->label, n, sizeof *c->label},       {&c->weight, n, sizeof *c->weight},
+                             {&c->query, n * D, sizeof(float)},      {&c->known, n * D, sizeof(float)},
+                             {&c->masked, n, sizeof *c->masked},     {&c->allowed, (size_t)g->classes, 1},
+                             {&c->work, 6 * b, sizeof *c->work}};
+    TRY(sfp__block_cleared(&c->block, SFP_LIST(list), err));
     for (int i = c->lo; i < c->hi; i++)
         c->allowed[i] = 1;
     return load_state(c, g->state, c->task, err);
 }
 
-static void release(learner_case *c)
+static void case_done(learner_case *c)
 {
     sfp__trainer_free(c->trainer);
-    void *all[] = {c->mem_x,  c->mem_y, c->mean_embed, c->score,  c->unit,    (void *)c->xs, c->label,
-                   c->weight, c->query, c->known,      c->masked, c->allowed, c->work};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        sfp__free(all[i]);
+    sfp__free(c->mem_x);
+    sfp__free(c->mem_y);
+    sfp__free(c->block);
 }
 
 /* ---------------------------------------------------------------- computing */
@@ -205,56 +190,49 @@ static sfp_status check_selection(learner_case *c, sfp_error *err)
     sfp_golden *g = c->g;
     const sfp_tensor *t;
     int *picked = c->work + 5 * c->b, n = pick(c, picked);
-    sfp_status s = sfp__verify_compare(c->r, g, "similarity", c->score, (int64_t[]){c->b}, 1, SFP_VERIFY_VALUE, err);
-    if (s || (s = sfp__tensor_file_need(g->expect, "coreset_half", &t, err)))
-        return s;
-    int64_t *want = NULL;
-    if ((s = sfp__verify_labels(g->expect, "coreset_half", (int)t->count, c->b, &want, err)))
-        return s;
+    OWNED int64_t *want = NULL;
+    TRY(sfp__verify_compare(c->r, g, "similarity", c->score, (int64_t[]){c->b}, 1, SFP_VERIFY_VALUE, err));
+    TRY(sfp__tensor_file_need(g->expect, "coreset_half", &t, err));
+    TRY(sfp__verify_labels(g->expect, "coreset_half", (int)t->count, c->b, &want, err));
     bool same = n == (int)t->count;
     for (int i = 0; same && i < n; i++)
         same = picked[i] == want[i];
-    sfp__free(want);
     sfp__verify_line(c->r, "coreset_half", same ? 0 : INFINITY, 0);
     sfp__verify_mark(g, "coreset_half");
-    double *pi = sfp__malloc((size_t)c->b * sizeof *pi);
-    float *pif = sfp__malloc((size_t)c->b * sizeof *pif);
-    if (pi && pif) {
-        sfp__rank_probability(c->b, c->score, c->work, pi);
-        for (int i = 0; i < c->b; i++)
-            pif[i] = (float)pi[i];
-        s = sfp__verify_compare(c->r, g, "rank_probability", pif, (int64_t[]){c->b}, 1, SFP_VERIFY_VALUE, err);
-    } else {
-        s = sfp__fail_nomem(err);
-    }
-    sfp__free(pi);
-    sfp__free(pif);
-    return s;
+    OWNED double *pi = NULL;
+    OWNED float *pif = NULL;
+    TRY(sfp__alloc(&pi, (size_t)c->b, sizeof *pi, err));
+    TRY(sfp__alloc(&pif, (size_t)c->b, sizeof *pif, err));
+    sfp__rank_probability(c->b, c->score, c->work, pi);
+    for (int i = 0; i < c->b; i++)
+        pif[i] = (float)pi[i];
+    return sfp__verify_compare(c->r, g, "rank_probability", pif, (int64_t[]){c->b}, 1, SFP_VERIFY_VALUE, err);
 }
 
 static sfp_status check_prefixes(learner_case *c, sfp_error *err)
 {
-    sfp_status s = sfp__fp_prepare(c->fp, err);
-    if (s)
-        return s;
+    TRY(sfp__fp_prepare(c->fp, err));
     const sfp_fp_view *v = &c->fp->view;
     size_t b = (size_t)c->b, D = (size_t)c->D, half = (size_t)v->length / 2 * D, pool = (size_t)c->fp->opt.pool;
-    float *room = sfp__malloc((2 * b * pool + b * D + 3 * b * 2 * half) * sizeof *room);
-    if (!room)
-        return sfp__fail_nomem(err);
-    float *alpha = room, *norm = alpha + b * pool, *work = norm + b * pool, *e = work + b * D, *part = e + 2 * b * half;
-    for (int l = 0; !s && l < v->layers; l++) {
+    float *alpha, *norm, *work, *e, *part;
+    const sfp_want list[] = {{&alpha, b * pool, sizeof(float)},
+                             {&norm, b * pool, sizeof(float)},
+                             {&work, b * D, sizeof(float)},
+                             {&e, 2 * b * half, sizeof(float)},
+                             {&part, b * half, sizeof(float)}};
+    OWNED void *block = NULL;
+    TRY(sfp__block(&block, SFP_LIST(list), err));
+    for (int l = 0; l < v->layers; l++) {
         sfp__fp_compose(v, l, c->b, c->known, (int)pool, alpha, norm, work, e);
-        for (int side = 0; !s && side < 2; side++) {
+        for (int side = 0; side < 2; side++) {
             char name[32];
             (void)snprintf(name, sizeof name, "prefix_%c_%d", side ? 'v' : 'k', v->layer[l]);
             for (size_t i = 0; i < b; i++)
                 memcpy(part + i * half, e + i * 2 * half + (size_t)side * half, half * sizeof *part);
-            s = sfp__verify_compare(c->r, c->g, name, part, (int64_t[]){c->b, v->length / 2, c->D}, 3, SFP_VERIFY_VALUE, err);
+            TRY(sfp__verify_compare(c->r, c->g, name, part, (int64_t[]){c->b, v->length / 2, c->D}, 3, SFP_VERIFY_VALUE, err));
         }
     }
-    sfp__free(room);
-    return s;
+    return SFP_OK;
 }
 
 static sfp_status check_gradients(learner_case *c, const char *tag, int n, int terms, sfp_error *err)
@@ -263,18 +241,17 @@ static sfp_status check_gradients(learner_case *c, const char *tag, int n, int t
     sfp_train_result result;
     char name[96];
     int count;
-    sfp_status s = sfp__trainer_gradients(c->trainer, &batch, &result, err);
-    if (s)
-        return s;
+    TRY(sfp__trainer_gradients(c->trainer, &batch, &result, err));
     (void)snprintf(name, sizeof name, "loss_%s", tag);
     float loss = (float)result.loss;
-    s = sfp__verify_compare(c->r, c->g, name, &loss, (int64_t[]){1}, 1, SFP_VERIFY_VALUE, err);
+    TRY(sfp__verify_compare(c->r, c->g, name, &loss, (int64_t[]){1}, 1, SFP_VERIFY_VALUE, err));
     sfp_param **params = sfp__fp_params(c->fp, &count);
-    for (int i = 0; !s && i < count; i++) {
-        (void)snprintf(name, sizeof name, "grad_%s.%s", tag, params[i]->name);
-        s = sfp__verify_compare(c->r, c->g, name, params[i]->grad, params[i]->shape, params[i]->ndim, SFP_VERIFY_GRADIENT, err);
+    for (int i = 0; i < count; i++) {
+        const sfp_param *p = params[i];
+        (void)snprintf(name, sizeof name, "grad_%s.%s", tag, p->name);
+        TRY(sfp__verify_compare(c->r, c->g, name, p->grad, p->shape, p->ndim, SFP_VERIFY_GRADIENT, err));
     }
-    return s;
+    return SFP_OK;
 }
 
 /* The values as they are, minus those of `from`, against the expected ones minus the same. */
@@ -285,27 +262,18 @@ static sfp_status check_update(learner_case *c, int step, const sfp_tensor_file 
     for (int i = 0; i < count; i++) {
         const sfp_param *p = params[i];
         char name[96];
-        float *before = NULL, *want = NULL, *found = NULL;
+        OWNED float *before = NULL, *want = NULL, *found = NULL;
         size_t n = (size_t)p->rows * p->width;
         (void)snprintf(name, sizeof name, "step%d.%s", step, p->name);
-        sfp_status s = sfp__verify_floats(from, p->name, p->shape, p->ndim, &before, err);
-        if (!s)
-            s = sfp__verify_floats(c->g->expect, name, p->shape, p->ndim, &want, err);
-        if (!s && !(found = sfp__malloc(n * sizeof *found)))
-            s = sfp__fail_nomem(err);
-        for (size_t k = 0; !s && k < n; k++) {
+        TRY(sfp__verify_floats(from, p->name, p->shape, p->ndim, &before, err));
+        TRY(sfp__verify_floats(c->g->expect, name, p->shape, p->ndim, &want, err));
+        TRY(sfp__alloc(&found, n, sizeof *found, err));
+        for (size_t k = 0; k < n; k++) {
             found[k] = p->data[k] - before[k];
             want[k] -= before[k];
         }
-        if (!s) {
-            sfp__verify_line(c->r, name, sfp__verify_error(found, want, n), SFP_VERIFY_UPDATE);
-            sfp__verify_mark(c->g, name);
-        }
-        sfp__free(before);
-        sfp__free(want);
-        sfp__free(found);
-        if (s)
-            return s;
+        sfp__verify_line(c->r, name, sfp__verify_error(found, want, n), SFP_VERIFY_UPDATE);
+        sfp__verify_mark(c->g, name);
     }
     return SFP_OK;
 }
@@ -314,8 +282,7 @@ static sfp_status check_update(learner_case *c, int step, const sfp_tensor_file 
 static sfp_status five_steps(learner_case *c, const sfp_tensor_file *from, sfp_error *err)
 {
     int first = c->steps;
-    sfp_status s = SFP_OK;
-    for (int k = 0; !s && k < 5; k++) {
+    for (int k = 0; k < 5; k++) {
         int *picked = c->work + 5 * c->b, n = pick(c, picked);
         for (int i = 0; i < n; i++)
             place(c, i, picked[i], false, 1.0f / (float)n, false);
@@ -323,12 +290,12 @@ static sfp_status five_steps(learner_case *c, const sfp_tensor_file *from, sfp_e
             place(c, n + i, i, true, 1.0f / (float)c->mem, false);
         sfp_train_batch batch = batch_of(c, n + c->mem, 0, 2);
         sfp_train_result result = {0};
-        s = sfp__trainer_step(c->trainer, &batch, &result, err);
+        TRY(sfp__trainer_step(c->trainer, &batch, &result, err));
         c->losses[c->steps++] = (float)result.loss;
-        if (!s && ((k == 0 && first == 0) || k == 4))
-            s = check_update(c, c->steps, from, err);
+        if ((k == 0 && first == 0) || k == 4)
+            TRY(check_update(c, c->steps, from, err));
     }
-    return s;
+    return SFP_OK;
 }
 
 static sfp_status check_logits(learner_case *c, const char *name, sfp_error *err)
@@ -337,50 +304,37 @@ static sfp_status check_logits(learner_case *c, const char *name, sfp_error *err
         place(c, i, i, false, 1.0f / (float)c->b, false);
     sfp_train_batch batch = batch_of(c, c->b, c->b, 1); /* queries computed by the pass itself */
     sfp_train_result result = {0};
-    sfp_status s = sfp__trainer_gradients(c->trainer, &batch, &result, err);
-    return s ? s
-             : sfp__verify_compare(c->r, c->g, name, result.logits, (int64_t[]){c->b, c->g->classes}, 2, SFP_VERIFY_VALUE, err);
-}
-
-static sfp_status run_case(learner_case *c, sfp_error *err)
-{
-    sfp_golden *g = c->g;
-    sfp_status s = prepare(c, err);
-    for (int i = 0; !s && i < c->b + c->mem; i++)
-        c->xs[i] = (i < c->b ? g->x : c->mem_x) + (size_t)(i < c->b ? i : i - c->b) * pixels(c);
-    if (s || (s = sfp__trainer_embed(c->trainer, c->b, c->xs, c->mean_embed, err)) ||
-        (s = sfp__trainer_queries(c->trainer, c->b + c->mem, c->xs, c->known, err)) || (s = check_prefixes(c, err)) ||
-        (s = check_selection(c, err)) || (s = check_logits(c, "logits", err)))
-        return s;
-    for (int i = 0; i < c->b; i++)
-        place(c, i, i, false, 1.0f / (float)c->b, true);
-    if ((s = check_gradients(c, "masked", c->b, 1, err)))
-        return s;
-    for (int i = 0; i < c->b; i++)
-        place(c, i, i, false, 1.0f / (float)c->b, false);
-    for (int i = 0; i < c->mem; i++)
-        place(c, c->b + i, i, true, 1.0f / (float)c->mem, false);
-    if ((s = check_gradients(c, "replay", c->b + c->mem, 2, err)) || (s = five_steps(c, g->state, err)))
-        return s;
-    if (sfp__tensor_file_find(g->expect, "step10.last.bias")) {
-        sfp_tensor_file *boundary = NULL;
-        s = sfp__verify_open(g, "state_boundary.safetensors", &boundary, err);
-        if (!s)
-            s = load_state(c, boundary, c->task + 1, err);
-        if (!s)
-            s = five_steps(c, boundary, err);
-        sfp__tensor_file_close(boundary);
-        if (s)
-            return s;
-    }
-    s = sfp__verify_compare(c->r, g, "losses", c->losses, (int64_t[]){c->steps}, 1, SFP_VERIFY_VALUE, err);
-    return s ? s : check_logits(c, "logits_after", err);
+    TRY(sfp__trainer_gradients(c->trainer, &batch, &result, err));
+    return sfp__verify_compare(c->r, c->g, name, result.logits, (int64_t[]){c->b, c->g->classes}, 2, SFP_VERIFY_VALUE, err);
 }
 
 sfp_status sfp__verify_learner(sfp_verify *r, sfp_golden *g, sfp_error *err)
 {
-    learner_case c = {.g = g, .r = r};
-    sfp_status s = run_case(&c, err);
-    release(&c);
-    return s;
+    OWNED_BY(case_done) learner_case whole = {.g = g, .r = r};
+    learner_case *c = &whole;
+    TRY(prepare(c, err));
+    for (int i = 0; i < c->b + c->mem; i++)
+        c->xs[i] = (i < c->b ? g->x : c->mem_x) + (size_t)(i < c->b ? i : i - c->b) * pixels(c);
+    TRY(sfp__trainer_embed(c->trainer, c->b, c->xs, c->mean_embed, err));
+    TRY(sfp__trainer_queries(c->trainer, c->b + c->mem, c->xs, c->known, err));
+    TRY(check_prefixes(c, err));
+    TRY(check_selection(c, err));
+    TRY(check_logits(c, "logits", err));
+    for (int i = 0; i < c->b; i++)
+        place(c, i, i, false, 1.0f / (float)c->b, true);
+    TRY(check_gradients(c, "masked", c->b, 1, err));
+    for (int i = 0; i < c->b; i++)
+        place(c, i, i, false, 1.0f / (float)c->b, false);
+    for (int i = 0; i < c->mem; i++)
+        place(c, c->b + i, i, true, 1.0f / (float)c->mem, false);
+    TRY(check_gradients(c, "replay", c->b + c->mem, 2, err));
+    TRY(five_steps(c, g->state, err));
+    if (sfp__tensor_file_find(g->expect, "step10.last.bias")) {
+        OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *boundary = NULL;
+        TRY(sfp__verify_open(g, "state_boundary.safetensors", &boundary, err));
+        TRY(load_state(c, boundary, c->task + 1, err));
+        TRY(five_steps(c, boundary, err));
+    }
+    TRY(sfp__verify_compare(c->r, g, "losses", c->losses, (int64_t[]){c->steps}, 1, SFP_VERIFY_VALUE, err));
+    return check_logits(c, "logits_after", err);
 }

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "io/file.h"
+#include "io/json_read.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -32,10 +33,9 @@ static const sfp_opt options[] = {
 
 /* ---------------------------------------------------------------- reading */
 
-static sfp_status path_in(const char *dir, const char *name, char *buf, size_t size, sfp_error *err)
+static sfp_status path_in(const char *dir, const char *name, char path[PATH_MAX], sfp_error *err)
 {
-    int need = snprintf(buf, size, "%s/%s", dir, name);
-    if (need < 0 || (size_t)need >= size)
+    if (snprintf(path, PATH_MAX, "%s/%s", dir, name) >= PATH_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s/%s: the path is too long", dir, name);
     return SFP_OK;
 }
@@ -43,30 +43,36 @@ static sfp_status path_in(const char *dir, const char *name, char *buf, size_t s
 sfp_status sfp__verify_open(const sfp_golden *g, const char *name, sfp_tensor_file **out, sfp_error *err)
 {
     char path[PATH_MAX];
-    sfp_status s = path_in(g->dir, name, path, sizeof path, err);
-    return s == SFP_OK ? sfp__safetensors_open(path, out, err) : s;
+    TRY(path_in(g->dir, name, path, err));
+    return sfp__safetensors_open(path, out, err);
 }
 
-/* A tensor of exactly this shape, as floats; *out is newly allocated. */
 sfp_status sfp__verify_floats(const sfp_tensor_file *st, const char *name, const int64_t *shape, int ndim, float **out,
                               sfp_error *err)
 {
     const sfp_tensor *t;
-    const char *file = st->path;
-    sfp_status s = sfp__tensor_file_need(st, name, &t, err);
-    if (s == SFP_OK)
-        s = sfp__tensor_expect(file, t, shape, ndim, err);
-    if (s != SFP_OK)
-        return s;
-    float *values = sfp__malloc(t->count * sizeof *values);
-    if (!values)
-        return sfp__fail_nomem(err);
-    s = sfp__tensor_to_f32(file, t, values, err);
-    if (s != SFP_OK) {
-        sfp__free(values);
-        return s;
-    }
-    *out = values;
+    OWNED float *values = NULL;
+    TRY(sfp__tensor_file_need(st, name, &t, err));
+    TRY(sfp__tensor_expect(st->path, t, shape, ndim, err));
+    TRY(sfp__alloc(&values, t->count, sizeof *values, err));
+    TRY(sfp__tensor_to_f32(st->path, t, values, err));
+    *out = TAKE(values);
+    return SFP_OK;
+}
+
+sfp_status sfp__verify_labels(const sfp_tensor_file *st, const char *name, int n, int classes, int64_t **out, sfp_error *err)
+{
+    const sfp_tensor *t;
+    OWNED int64_t *values = NULL;
+    TRY(sfp__tensor_file_need(st, name, &t, err));
+    TRY(sfp__tensor_expect(st->path, t, (int64_t[]){n}, 1, err));
+    TRY(sfp__alloc(&values, (size_t)n, sizeof *values, err));
+    TRY(sfp__tensor_to_i64(st->path, t, values, err));
+    for (int i = 0; i < n; i++)
+        if (values[i] < 0 || values[i] >= classes)
+            return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' holds %lld at %d, expected 0 to %d", st->path, name,
+                             (long long)values[i], i, classes - 1);
+    *out = TAKE(values);
     return SFP_OK;
 }
 
@@ -87,74 +93,35 @@ static sfp_status same_number(const char *file, json_t *config, const char *key,
 static sfp_status load_backbone(sfp_golden *g, sfp_error *err)
 {
     char file[PATH_MAX], weights[PATH_MAX];
-    json_error_t where;
-    sfp_status s = path_in(g->dir, "config.json", file, sizeof file, err);
-    if (s != SFP_OK)
-        return s;
-    FILE *f = NULL;
-    if ((s = sfp__file_open(file, &f, err)) != SFP_OK)
-        return s;
-    json_t *config = g->config = json_loadf(f, JSON_REJECT_DUPLICATES, &where);
-    (void)fclose(f);
-    if (!config)
-        return sfp__fail(err, SFP_EFORMAT, "%s:%d: %s", file, where.line, where.text);
-    const char *name = json_string_value(json_object_get(config, "backbone"));
-    if (!name) {
+    TRY(path_in(g->dir, "config.json", file, err));
+    TRY(sfp__json_read(file, 1 << 20, &g->config, err));
+    const char *name = json_string_value(json_object_get(g->config, "backbone"));
+    if (!name)
         return sfp__fail(err, SFP_EFORMAT, "%s: no text 'backbone', expected the weights' file", file);
-    }
-    s = name[0] == '/' ? path_in("", name + 1, weights, sizeof weights, err)
-                       : path_in(g->dir, name, weights, sizeof weights, err);
-    if (s != SFP_OK || (s = sfp__vit_load(weights, NULL, &g->vit, err)) != SFP_OK)
-        return s;
+    TRY(name[0] == '/' ? path_in("", name + 1, weights, err) : path_in(g->dir, name, weights, err));
+    TRY(sfp__vit_load(weights, NULL, &g->vit, err));
     const sfp_vit_config *c = &g->vit->config;
     const struct {
         const char *key;
         double found;
     } numbers[] = {{"img_size", c->img_size}, {"patch_size", c->patch_size}, {"embed_dim", c->dim},
                    {"depth", c->depth},       {"num_heads", c->heads},       {"ln_eps", (double)c->ln_eps}};
-    for (size_t i = 0; s == SFP_OK && i < sizeof numbers / sizeof *numbers; i++)
-        s = same_number(file, config, numbers[i].key, numbers[i].found, err);
-    return s;
-}
-
-sfp_status sfp__verify_labels(const sfp_tensor_file *st, const char *name, int n, int classes, int64_t **out, sfp_error *err)
-{
-    const sfp_tensor *t;
-    const char *file = st->path;
-    int64_t shape[1] = {n};
-    sfp_status s = sfp__tensor_file_need(st, name, &t, err);
-    if (s == SFP_OK)
-        s = sfp__tensor_expect(file, t, shape, 1, err);
-    if (s != SFP_OK)
-        return s;
-    int64_t *values = sfp__malloc((n ? (size_t)n : 1) * sizeof *values);
-    if (!values)
-        return sfp__fail_nomem(err);
-    s = sfp__tensor_to_i64(file, t, values, err);
-    for (int i = 0; s == SFP_OK && i < n; i++)
-        if (values[i] < 0 || values[i] >= classes)
-            s = sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' holds %lld at %d, expected 0 to %d", file, name,
-                          (long long)values[i], i, classes - 1);
-    if (s == SFP_OK)
-        *out = values;
-    else
-        sfp__free(values);
-    return s;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        TRY(same_number(file, g->config, numbers[i].key, numbers[i].found, err));
+    return SFP_OK;
 }
 
 static sfp_status read_case(sfp_golden *g, sfp_error *err)
 {
-    sfp_status s;
-    if ((s = load_backbone(g, err)) != SFP_OK || (s = sfp__verify_open(g, "batch.safetensors", &g->batch, err)) != SFP_OK ||
-        (s = sfp__verify_open(g, "state0.safetensors", &g->state, err)) != SFP_OK ||
-        (s = sfp__verify_open(g, "expect.safetensors", &g->expect, err)) != SFP_OK)
-        return s;
+    TRY(load_backbone(g, err));
+    TRY(sfp__verify_open(g, "batch.safetensors", &g->batch, err));
+    TRY(sfp__verify_open(g, "state0.safetensors", &g->state, err));
+    TRY(sfp__verify_open(g, "expect.safetensors", &g->expect, err));
 
     const sfp_vit_config *c = &g->vit->config;
     const sfp_tensor *x, *last;
-    if ((s = sfp__tensor_file_need(g->batch, "x", &x, err)) != SFP_OK ||
-        (s = sfp__tensor_file_need(g->state, "last.bias", &last, err)) != SFP_OK)
-        return s;
+    TRY(sfp__tensor_file_need(g->batch, "x", &x, err));
+    TRY(sfp__tensor_file_need(g->state, "last.bias", &last, err));
     if (x->ndim < 1 || x->shape[0] < 1 || x->shape[0] > INT_MAX / 2)
         return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'x' holds no pictures", g->batch->path);
     if (last->count < 1 || last->count > MAX_CLASSES)
@@ -162,27 +129,19 @@ static sfp_status read_case(sfp_golden *g, sfp_error *err)
                          last->count, MAX_CLASSES);
     g->b = (int)x->shape[0];
     g->classes = (int)last->count;
-    int64_t x_shape[4] = {g->b, 3, c->img_size, c->img_size};
-    if ((s = sfp__verify_floats(g->batch, "x", x_shape, 4, &g->x, err)) != SFP_OK ||
-        (s = sfp__verify_labels(g->batch, "y", g->b, g->classes, &g->y, err)) != SFP_OK)
-        return s;
-
-    g->query = sfp__calloc((size_t)g->b * (size_t)c->dim, sizeof(float));
-    size_t tensors = g->expect->count;
-    g->checked = sfp__calloc(tensors ? tensors : 1, sizeof *g->checked);
-    if (!g->query || !g->checked)
-        return sfp__fail_nomem(err);
-    return SFP_OK;
+    TRY(sfp__verify_floats(g->batch, "x", (int64_t[]){g->b, 3, c->img_size, c->img_size}, 4, &g->x, err));
+    TRY(sfp__verify_labels(g->batch, "y", g->b, g->classes, &g->y, err));
+    TRY(sfp__alloc(&g->query, (size_t)g->b * (size_t)c->dim, sizeof *g->query, err));
+    return sfp__alloc(&g->checked, g->expect->count, sizeof *g->checked, err);
 }
 
-static void free_case(sfp_golden *g)
+static void golden_done(sfp_golden *g)
 {
     sfp__vit_free(g->vit);
     json_decref(g->config);
-    sfp_tensor_file *files[] = {g->batch, g->state, g->expect};
-    for (int i = 0; i < 3; i++)
-        if (files[i])
-            sfp__tensor_file_close(files[i]);
+    sfp__tensor_file_close(g->batch);
+    sfp__tensor_file_close(g->state);
+    sfp__tensor_file_close(g->expect);
     sfp__free(g->x);
     sfp__free(g->query);
     sfp__free(g->y);
@@ -209,17 +168,15 @@ void sfp__verify_line(sfp_verify *r, const char *name, double error, double tole
     bool ok = error <= tolerance; /* false for NaN */
     r->tensors++;
     r->failures += !ok;
-    if (r->json) {
-        sfp__json_object(&r->out, NULL);
-        sfp__json_string(&r->out, "name", name);
-        sfp__json_real(&r->out, "error", error);
-        sfp__json_real(&r->out, "tolerance", tolerance);
-        sfp__json_bool(&r->out, "ok", ok);
-        sfp__json_end(&r->out);
-    } else if (!ok || !r->brief) {
+    sfp__json_object(&r->out, NULL);
+    sfp__json_string(&r->out, "name", name);
+    sfp__json_real(&r->out, "error", error);
+    sfp__json_real(&r->out, "tolerance", tolerance);
+    sfp__json_bool(&r->out, "ok", ok);
+    sfp__json_end(&r->out);
+    if (!r->json && (!ok || !r->brief))
         (void)printf("  %-40s  %9.2e  %7.0e  %s%s%s\n", name, error, tolerance,
                      ok ? sfp__color_good(stdout) : sfp__color_bad(stdout), ok ? "ok" : "FAIL", sfp__color_off(stdout));
-    }
 }
 
 void sfp__verify_mark(sfp_golden *g, const char *name)
@@ -232,16 +189,13 @@ void sfp__verify_mark(sfp_golden *g, const char *name)
 sfp_status sfp__verify_compare(sfp_verify *r, sfp_golden *g, const char *name, const float *found, const int64_t *shape, int ndim,
                                double tolerance, sfp_error *err)
 {
-    float *expected = NULL;
-    sfp_status s = sfp__verify_floats(g->expect, name, shape, ndim, &expected, err);
-    if (s != SFP_OK)
-        return s;
+    OWNED float *expected = NULL;
+    TRY(sfp__verify_floats(g->expect, name, shape, ndim, &expected, err));
     size_t n = 1;
     for (int i = 0; i < ndim; i++)
         n *= (size_t)shape[i];
     sfp__verify_line(r, name, sfp__verify_error(found, expected, n), tolerance);
     sfp__verify_mark(g, name);
-    sfp__free(expected);
     return SFP_OK;
 }
 
@@ -255,18 +209,12 @@ static size_t family(const char *name)
 static void list_unchecked(sfp_verify *r, const sfp_golden *g)
 {
     size_t total = g->expect->count, column = 0;
-    if (r->brief && !r->json)
-        return;
-    if (r->json)
-        sfp__json_array(&r->out, "not_checked");
+    sfp__json_array(&r->out, "not_checked");
     for (size_t i = 0; i < total; i++) {
         const char *name = g->expect->tensors[i].name;
         if (g->checked[i])
             continue;
-        if (r->json) {
-            sfp__json_string(&r->out, NULL, name);
-            continue;
-        }
+        sfp__json_string(&r->out, NULL, name);
         size_t n = family(name), members = 0;
         bool earlier = false;
         for (size_t k = 0; k < total; k++) {
@@ -276,7 +224,7 @@ static void list_unchecked(sfp_verify *r, const sfp_golden *g)
             earlier = earlier || k < i;
             members++;
         }
-        if (earlier)
+        if (earlier || r->brief || r->json)
             continue;
         char text[160];
         if (members > 1)
@@ -291,67 +239,49 @@ static void list_unchecked(sfp_verify *r, const sfp_golden *g)
         (void)fputc(' ', stdout);
         sfp__put_text(stdout, text, 0);
     }
-    if (r->json)
-        sfp__json_end(&r->out);
-    else if (column)
+    sfp__json_end(&r->out);
+    if (column)
         (void)fputc('\n', stdout);
 }
 
-static void begin_case(const sfp_verify *r, const char *path)
+/* The tensors of a case, each a line: of a folder once it was read, of a file as it is read. */
+static sfp_status verify_tensors(sfp_verify *r, const char *path, sfp_golden *g, sfp_error *err)
 {
-    if (r->brief)
-        return;
-    sfp__put_text(stdout, path, 0);
-    (void)fputc('\n', stdout);
+    if (!r->json && !r->brief) {
+        sfp__put_text(stdout, path, 0);
+        (void)fputc('\n', stdout);
+    }
+    sfp__json_array(&r->out, "tensors");
+    sfp_status s = g ? sfp__verify_backbone(r, g, err) : sfp__verify_buffer(r, path, err);
+    if (!s && g)
+        s = sfp__verify_learner(r, g, err);
+    sfp__json_end(&r->out);
+    return s;
+}
+
+static sfp_status verify_folder(sfp_verify *r, const char *dir, sfp_error *err)
+{
+    OWNED_BY(golden_done) sfp_golden g = {.dir = dir};
+    TRY(read_case(&g, err));
+    TRY(verify_tensors(r, dir, &g, err));
+    list_unchecked(r, &g);
+    return SFP_OK;
 }
 
 /* Prints the case; *ok tells whether all tensors held. */
-static sfp_status verify_folder(sfp_verify *r, const char *dir, sfp_error *err)
-{
-    sfp_golden g = {.dir = dir};
-    sfp_status s = read_case(&g, err);
-    if (s == SFP_OK) {
-        if (r->json)
-            sfp__json_array(&r->out, "tensors");
-        else
-            begin_case(r, dir);
-        s = sfp__verify_backbone(r, &g, err);
-        if (s == SFP_OK)
-            s = sfp__verify_learner(r, &g, err);
-        if (r->json)
-            sfp__json_end(&r->out);
-    }
-    if (s == SFP_OK)
-        list_unchecked(r, &g);
-    free_case(&g);
-    return s;
-}
-
-static sfp_status verify_file(sfp_verify *r, const char *path, sfp_error *err)
-{
-    if (r->json)
-        sfp__json_array(&r->out, "tensors");
-    else
-        begin_case(r, path);
-    sfp_status s = sfp__verify_buffer(r, path, err);
-    if (r->json)
-        sfp__json_end(&r->out);
-    return s;
-}
-
 static sfp_status verify_case(sfp_verify *r, const char *path, bool *ok, sfp_error *err)
 {
     struct stat st;
     r->tensors = r->failures = 0;
     if (stat(path, &st) != 0)
         return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
-    sfp_status s = S_ISDIR(st.st_mode) ? verify_folder(r, path, err) : verify_file(r, path, err);
-    *ok = s == SFP_OK && r->failures == 0 && r->tensors > 0;
-    if (s == SFP_OK && !r->json) {
+    TRY(S_ISDIR(st.st_mode) ? verify_folder(r, path, err) : verify_tensors(r, path, NULL, err));
+    *ok = r->failures == 0 && r->tensors > 0;
+    if (!r->json) {
         sfp__put_text(stdout, r->brief ? path : " ", 0);
         (void)printf("%s %d of %d hold\n", r->brief ? ":" : "", r->tensors - r->failures, r->tensors);
     }
-    return s;
+    return SFP_OK;
 }
 
 /* One case with all that is said of it; true when all of it held. */
@@ -359,19 +289,14 @@ static bool verify_one(sfp_verify *r, const char *path)
 {
     bool ok = false;
     sfp_error err = {0};
-    if (r->json) {
-        sfp__json_object(&r->out, NULL);
-        sfp__json_string(&r->out, "case", path);
-    }
+    sfp__json_object(&r->out, NULL);
+    sfp__json_string(&r->out, "case", path);
     if (verify_case(r, path, &ok, &err) != SFP_OK) {
         (void)sfp__say_error(&err);
-        if (r->json)
-            sfp__json_string(&r->out, "error", err.message);
+        sfp__json_string(&r->out, "error", err.message);
     }
-    if (r->json) {
-        sfp__json_bool(&r->out, "ok", ok);
-        sfp__json_end(&r->out);
-    }
+    sfp__json_bool(&r->out, "ok", ok);
+    sfp__json_end(&r->out);
     return ok;
 }
 
@@ -384,7 +309,7 @@ static bool is_case(const char *path)
     const char *slash = strrchr(path, '/');
     if (slash && strcmp(slash, "/buffer.json") == 0)
         return true;
-    return path_in(path, "config.json", config, sizeof config, &unused) == SFP_OK && stat(config, &st) == 0;
+    return path_in(path, "config.json", config, &unused) == SFP_OK && stat(config, &st) == 0;
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)
@@ -408,7 +333,7 @@ static sfp_status list_cases(const char *folder, sfp_strings *cases, sfp_error *
     for (int i = 0; i < n; i++) {
         char path[PATH_MAX];
         sfp_error unused;
-        if (!s && !path_in(folder, entries[i]->d_name, path, sizeof path, &unused) && is_case(path))
+        if (!s && !path_in(folder, entries[i]->d_name, path, &unused) && is_case(path))
             s = sfp__strings_add(cases, path, err);
         free(entries[i]);
     }
@@ -440,28 +365,25 @@ static int run(const sfp_args *args)
 {
     sfp_verify r = {.json = sfp__args_flag(args, "json")};
     sfp_error err = {0};
-    if (sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &r.pool, &err) != SFP_OK)
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
+    if (sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &pool, &err) != SFP_OK)
         return sfp__say_error(&err);
+    r.pool = pool;
     bool all = true;
-    if (r.json) {
-        sfp__json_begin(&r.out, stdout);
-        sfp__json_array(&r.out, "cases");
-    }
+    sfp__json_begin(&r.out, r.json ? stdout : NULL);
+    sfp__json_array(&r.out, "cases");
     for (int i = 0; i < args->operand_count; i++)
         all = verify_operand(&r, args->operands[i]) && all;
-    if (r.json) {
-        sfp__json_end(&r.out);
-        sfp__json_bool(&r.out, "ok", all);
-        sfp__json_end_all(&r.out);
-    }
-    sfp__thread_pool_free(r.pool);
+    sfp__json_end(&r.out);
+    sfp__json_bool(&r.out, "ok", all);
+    sfp__json_end_all(&r.out);
     return all ? SFP_EXIT_OK : SFP_EXIT_FAILED;
 }
 
 int main(int argc, char **argv)
 {
     static const char usage[] = "streamfp-verify [--threads N] [--json] DIR|FILE...";
-    sfp_args args;
+    OWNED_BY(sfp__args_done) sfp_args args = {0};
     sfp_error err = {0};
     int code = SFP_EXIT_USAGE;
     if (sfp__args_init(&args, "verify", options, sizeof options / sizeof *options, &err))
@@ -476,8 +398,5 @@ int main(int argc, char **argv)
     } else {
         code = run(&args);
     }
-    sfp__args_done(&args);
-    if (fflush(stdout) != 0)
-        code = SFP_EXIT_FAILED;
-    return code;
+    return fflush(stdout) == 0 ? code : SFP_EXIT_FAILED;
 }
