@@ -1,21 +1,26 @@
 #include "kept.h"
 
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct kept_thing {
+    void *p;
+    void (*done)(void *);
+} kept_thing;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void **kept;
+static kept_thing *kept;
 static size_t kept_now, kept_size;
 
-void *kept_realloc(void *old, size_t size)
+/* In the place of `old` when it is not NULL. */
+static void *note(void *old, void *p, void (*done)(void *))
 {
-    void *p = realloc(old, size ? size : 1);
-    if (!p)
-        abort();
     pthread_mutex_lock(&lock);
     size_t at = old ? kept_now - 1 : kept_now;
-    while (old && kept[at] != old)
+    while (old && kept[at].p != old)
         at--;
     if (at == kept_size) {
         kept_size = 2 * kept_size + 1024;
@@ -23,10 +28,18 @@ void *kept_realloc(void *old, size_t size)
         if (!kept)
             abort();
     }
-    kept[at] = p;
+    kept[at] = (kept_thing){p, done};
     kept_now += !old;
     pthread_mutex_unlock(&lock);
     return p;
+}
+
+void *kept_realloc(void *old, size_t size)
+{
+    void *p = realloc(old, size ? size : 1);
+    if (!p)
+        abort();
+    return note(old, p, free);
 }
 
 void *kept_malloc(size_t size)
@@ -39,6 +52,22 @@ void *kept_calloc(size_t count, size_t size)
     return memset(kept_malloc(count * size), 0, count * size);
 }
 
+char *kept_print(const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0)
+        abort();
+    va_end(args);
+    return note(NULL, text, free);
+}
+
+void kept_until(void *thing, void (*done)(void *))
+{
+    (void)note(NULL, thing, done);
+}
+
 size_t kept_count(void)
 {
     return kept_now;
@@ -46,8 +75,10 @@ size_t kept_count(void)
 
 void kept_free_to(const size_t *count)
 {
-    while (kept_now > *count)
-        free(kept[--kept_now]);
+    while (kept_now > *count) {
+        kept_thing last = kept[--kept_now];
+        last.done(last.p);
+    }
     if (kept_now == 0) {
         free(kept);
         kept = NULL;

@@ -78,24 +78,14 @@ static inline sfp_result result_make(int tasks, int classes)
     return r;
 }
 
+KEEP_BY(keep_text, char, sfp__free)
+
 /* Not inlined: gcc 12 then sees dangling pointers where there are none. */
 __attribute__((noinline, unused)) static char *result_text(const sfp_result *r)
 {
     char *text = NULL;
     MUST(sfp__result_text(r, true, &text, NULL));
-    return text;
-}
-
-/* A file's text; free. */
-static inline char *file_text(const char *path)
-{
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    size_t room = 1 << 22;
-    char *text = kept_malloc(room);
-    text[fread(text, 1, room - 1, f)] = '\0';
-    (void)fclose(f);
-    return text;
+    return keep_text(text);
 }
 
 #endif

@@ -43,6 +43,16 @@ static inline sfp_run_options options(const char *data, const char *tasks)
     return o;
 }
 
+/* The clock of a stream that comes at this rate, with the costs of the file. */
+static inline sfp_run_options clocked(const char *data, const char *tasks, sfp_clock_kind clock, double rate)
+{
+    sfp_run_options o = options(data, tasks);
+    o.costs = in_folder("costs");
+    o.clock = clock;
+    o.rate = rate;
+    return o;
+}
+
 typedef struct stopper {
     volatile sig_atomic_t stop;
     int after;
@@ -63,17 +73,17 @@ static inline void listen(void *ctx, const char *message)
     (void)snprintf(s->said, sizeof s->said, "%s", message);
 }
 
-/* Runs into folder `name`; o->out is good until the next. */
+KEEP_BY(keep_result, sfp_result, sfp__result_done)
+
+/* Runs into folder `name`. The result goes when the test ends: it may be read, not changed. */
 static inline sfp_result run_with(sfp_run_options *o, const char *name, const sfp_run_hooks *hooks)
 {
-    static char out[4600];
-    sfp_result r;
-    (void)snprintf(out, sizeof out, "%s", in_folder(name));
-    (void)mkdir(out, 0777);
-    o->out = out;
-    if (sfp__run(o, hooks, &r, &err))
+    sfp_result *r = kept_malloc(sizeof *r);
+    o->out = in_folder(name);
+    (void)mkdir(o->out, 0777);
+    if (sfp__run(o, hooks, r, &err))
         fail_msg("%s: %s", name, err.message);
-    return r;
+    return *keep_result(r);
 }
 
 /* after > 0: stops after so many timestamps. */
@@ -100,9 +110,14 @@ static inline void refused(sfp_run_options o, const char *message)
 
 static inline void same_file(const char *a, const char *b)
 {
-    char command[9600];
-    (void)snprintf(command, sizeof command, "cmp '%s' '%s'", in_folder(a), in_folder(b));
+    const char *command = kept_print("cmp '%s' '%s'", in_folder(a), in_folder(b));
     assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): paths of our own making */
+}
+
+/* Of two runs. */
+static inline void same_state(const char *a, const char *b)
+{
+    same_file(kept_print("%s/state.safetensors", a), kept_print("%s/state.safetensors", b));
 }
 
 static inline void same_result(const sfp_result *a, const sfp_result *b)
@@ -124,20 +139,24 @@ static inline void same_result(const sfp_result *a, const sfp_result *b)
         assert_true(c->x[i] == d->x[i] && c->y[i] == d->y[i]);
 }
 
+/* All of it of one shade. */
+static inline void put_picture(const char *name, int shade)
+{
+    uint8_t rgb[16 * 16 * 3];
+    memset(rgb, shade, sizeof rgb);
+    MUST(sfp__image_write_png(make_way(name), &(sfp_image){.width = 16, .height = 16, .rgb = rgb}, &err));
+}
+
 /* A folder of classes with 12 pictures each, every fourth of which may be broken. */
 static inline void put_pictures(const char *top, int classes, bool broken)
 {
     for (int c = 0; c < classes; c++)
         for (int i = 0; i < 12; i++) {
-            uint8_t rgb[16 * 16 * 3];
-            char name[64], path[4600];
-            memset(rgb, 20 * i + 9 * c, sizeof rgb);
-            (void)snprintf(name, sizeof name, "%s/c%d/%02d.png", top, c, i);
-            put_text(name, "not a picture");
-            (void)snprintf(path, sizeof path, "%s", in_folder(name));
-            sfp_image im = {.width = 16, .height = 16, .rgb = rgb};
-            if (!broken || i % 4 != 1)
-                MUST(sfp__image_write_png(path, &im, NULL));
+            const char *name = kept_print("%s/c%d/%02d.png", top, c, i);
+            if (broken && i % 4 == 1)
+                put_text(name, "not a picture");
+            else
+                put_picture(name, 20 * i + 9 * c);
         }
 }
 

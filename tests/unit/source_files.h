@@ -10,12 +10,20 @@
 #include "temp_folder.h"
 #include "test.h"
 
-static inline sfp_source *open_part(const sfp_source_kind *kind, const char *name, bool test)
+KEEP_BY(keep_source, sfp_source, sfp__source_close)
+
+/* Sources opened here are closed when the test ends. */
+static inline sfp_source *open_as(const sfp_source_kind *kind, const char *path, sfp_source_options opt)
 {
     sfp_source *s = NULL;
-    sfp_source_options opt = {.test = test};
-    if (kind->open(in_folder(name), &opt, &s, &err) != SFP_OK)
-        fail_msg("%s: %s", name, err.message);
+    if (kind->open(path, &opt, &s, &err) != SFP_OK)
+        fail_msg("%s: %s", path, err.message);
+    return keep_source(s);
+}
+
+static inline sfp_source *open_part(const sfp_source_kind *kind, const char *name, bool test)
+{
+    sfp_source *s = open_as(kind, in_folder(name), (sfp_source_options){.test = test});
     assert_ptr_equal(s->kind, kind);
     return s;
 }
@@ -33,7 +41,7 @@ static inline sfp_source *open_tortured(const sfp_source_kind *kind, const char 
     sfp_source *s = NULL;
     assert_true(FAIL_EACH_ALLOCATION(kind->open(path, &opt, &s, told), !s) > least);
     assert_non_null(s);
-    return s;
+    return keep_source(s);
 }
 
 /* Opening fails with this status and a message with both texts in it. */
@@ -54,6 +62,23 @@ static inline void check_refused(const sfp_source_kind *kind, const char *name, 
     check_refused_part(kind, name, false, status, a, b);
 }
 
+/* One after the other: a file is written (NULL: none) and what opening `name` says then. */
+typedef struct refusal {
+    const char *file, *text;
+    sfp_status status;
+    const char *a, *b;
+} refusal;
+
+#define CHECK_REFUSALS(kind, name, ...)                                               \
+    do {                                                                              \
+        static const refusal steps_[] = {__VA_ARGS__};                                \
+        for (size_t i_ = 0; i_ < sizeof steps_ / sizeof *steps_; i_++) {              \
+            if (steps_[i_].file)                                                      \
+                put_text(steps_[i_].file, steps_[i_].text);                           \
+            check_refused(kind, name, steps_[i_].status, steps_[i_].a, steps_[i_].b); \
+        }                                                                             \
+    } while (0)
+
 static inline sfp_record record_of(const sfp_source *s, int64_t i)
 {
     sfp_record r = {0};
@@ -70,6 +95,33 @@ static inline const char *label_text(const sfp_source *s, int64_t i)
     (void)snprintf(text, sizeof text, "%s%s%s", r.domain < 0 ? "" : s->domain_names[r.domain], r.domain < 0 ? "" : "/",
                    r.label < 0 ? "-" : s->class_names[r.label]);
     return text;
+}
+
+/* The source has so many pictures, of these labels. */
+#define CHECK_LABELS(s, ...)                                                            \
+    do {                                                                                \
+        static const char *const labels_[] = {__VA_ARGS__};                             \
+        check_labels_of(s, (int64_t)(sizeof labels_ / sizeof *labels_), labels_, true); \
+    } while (0)
+
+/* The first ones have these labels. */
+#define CHECK_FIRST_LABELS(s, ...)                                                       \
+    do {                                                                                 \
+        static const char *const labels_[] = {__VA_ARGS__};                              \
+        check_labels_of(s, (int64_t)(sizeof labels_ / sizeof *labels_), labels_, false); \
+    } while (0)
+
+static inline void check_labels_of(const sfp_source *s, int64_t n, const char *const *labels, bool all)
+{
+    assert_true(all ? s->count == n : s->count >= n);
+    for (int64_t i = 0; i < n; i++)
+        assert_string_equal(label_text(s, i), labels[i]);
+}
+
+static inline void check_name(const sfp_source *s, int64_t i, const char *name)
+{
+    char text[400];
+    assert_string_equal(sfp__source_name(s, i, text, sizeof text), name);
 }
 
 /* Picture i is encoded and has these bytes. */
@@ -105,6 +157,48 @@ static inline void check_bounds(const sfp_source *s)
         assert_int_equal(sfp__source_load(s, outside[i], &p, &err), SFP_EINVAL);
     }
     assert_ptr_equal(sfp__source_name(s, 0, name, sizeof name), name);
+}
+
+/* The next of a live source has this label (a class name or "-") and these bytes. */
+static inline void check_next(sfp_source *s, const char *label, const char *bytes)
+{
+    sfp_record r = {0};
+    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
+    bool end = true;
+    MUST(sfp__source_next(s, &r, &p, &end, &err));
+    assert_false(end);
+    assert_int_equal(p.kind, SFP_PICTURE_ENCODED);
+    assert_int_equal(p.size, strlen(bytes));
+    assert_memory_equal(p.bytes, bytes, p.size);
+    assert_true(r.label < s->classes);
+    assert_string_equal(r.label < 0 ? "-" : s->class_names[r.label], label);
+}
+
+/* The next one is lost, and why. */
+static inline sfp_origin check_lost(sfp_source *s, const char *name, sfp_status status, const char *why)
+{
+    sfp_record r = {0};
+    sfp_picture p = {0};
+    sfp_origin origin = {0};
+    bool end = false;
+    REFUSED(sfp__source_next(s, &r, &p, &end, &err), status, why);
+    assert_true(s->live->lost);
+    assert_false(end);
+    assert_null(p.bytes);
+    assert_string_equal(sfp__source_origin(s, &origin), name);
+    return origin;
+}
+
+static inline void check_end(sfp_source *s)
+{
+    sfp_record r;
+    sfp_picture p = {0};
+    for (int i = 0; i < 2; i++) { /* and it stays at the end */
+        bool end = false;
+        MUST(sfp__source_next(s, &r, &p, &end, &err));
+        assert_true(end);
+        assert_null(p.bytes);
+    }
 }
 
 #endif

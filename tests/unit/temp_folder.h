@@ -29,21 +29,33 @@ static inline void remove_folder(void)
     assert_int_equal(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* FOLDER/name, in one of a few buffers. */
+/* FOLDER/name, until the test ends. */
 static inline const char *in_folder(const char *name)
 {
-    static char path[4][4500];
-    static int turn;
-    turn = (turn + 1) % 4;
-    (void)snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
-    return path[turn];
+    return kept_print("%s/%s", folder, name);
 }
 
-/* Writes FOLDER/name and makes the folders on the way. */
-static inline void put_bytes(const char *name, const void *bytes, size_t size)
+static inline bool is_there(const char *name)
 {
-    char path[4500];
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(in_folder(name), F_OK) == 0;
+}
+
+/* The text of a file, until the test ends. */
+static inline char *file_text(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    size_t size = 1 << 22;
+    char *text = kept_malloc(size);
+    text[fread(text, 1, size - 1, f)] = '\0';
+    (void)fclose(f);
+    return text;
+}
+
+/* Makes the folders on the way to FOLDER/name, which is returned. */
+static inline const char *make_way(const char *name)
+{
+    char *path = kept_print("%s/%s", folder, name);
     for (char *p = path + strlen(folder) + 1; *p; p++) {
         if (*p == '/') {
             *p = '\0';
@@ -51,15 +63,36 @@ static inline void put_bytes(const char *name, const void *bytes, size_t size)
             *p = '/';
         }
     }
-    FILE *f = fopen(path, "wb");
+    return path;
+}
+
+static inline void put_bytes_as(const char *mode, const char *name, const void *bytes, size_t size)
+{
+    FILE *f = fopen(make_way(name), mode);
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, size, f), size);
     assert_int_equal(fclose(f), 0);
 }
 
+/* Writes FOLDER/name and makes the folders on the way. */
+static inline void put_bytes(const char *name, const void *bytes, size_t size)
+{
+    put_bytes_as("wb", name, bytes, size);
+}
+
 static inline void put_text(const char *name, const char *text)
 {
     put_bytes(name, text, strlen(text));
+}
+
+static inline void append_text(const char *name, const char *text)
+{
+    put_bytes_as("ab", name, text, strlen(text));
+}
+
+static inline void move(const char *from, const char *to)
+{
+    assert_int_equal(rename(in_folder(from), in_folder(to)), 0);
 }
 
 /* For tests around one file: its path, and a teardown that fails when anything lies beside it, such as a temporary file. */

@@ -246,11 +246,6 @@ TEST(an_unwritable_folder_keeps_its_files)
     assert_int_equal(chmod(in_folder("inside"), 0755), 0);
 }
 
-static bool is_there(const char *name)
-{
-    return access(in_folder(name), F_OK) == 0;
-}
-
 TEST(parents_are_made_and_go_again)
 {
     int made = UNTOUCHED;

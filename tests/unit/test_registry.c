@@ -68,7 +68,6 @@ TEST(a_run_is_found_by_number_and_directory)
     assert_int_equal(sfp__registry_json(r, "/nowhere", &json, &err), SFP_ENOTFOUND);
     assert_null(json);
     sfp__registry_close(r);
-    sfp__free(text);
 }
 
 TEST(rows_come_newest_first)
@@ -291,7 +290,6 @@ static void make_layout_1(const sfp_result *result)
                                      3 + 4 * i, i, one.started, i ? -1 : 7, one.average_accuracy, json);
         sql(text);
         sqlite3_free(text);
-        sfp__free(json);
     }
 }
 
@@ -317,7 +315,6 @@ static void check_layout_1(sfp_registry *r, const sfp_result *result, int count)
         MUST(sfp__registry_json(r, number, &json, NULL));
         assert_string_equal(json, text);
         sfp__free(json);
-        sfp__free(text);
     }
 }
 

@@ -79,8 +79,6 @@ TEST(what_is_written_reads_back_the_same)
         assert_string_equal(a, b);
         assert_true(back.seed == r.seed && back.prequential_accuracy == r.prequential_accuracy && back.finished);
         assert_string_equal(back.config[3].fallback, "0.5");
-        sfp__free(a);
-        sfp__free(b);
         sfp__result_done(&r);
         sfp__result_done(&back);
     }
@@ -130,7 +128,6 @@ TEST(classes_may_appear)
     OWNED_BY(sfp__result_done) sfp_result back = {0};
     MUST(sfp__result_parse("text", text, strlen(text), &back, NULL));
     assert_string_equal(back.class_names[99], "c99");
-    sfp__free(text);
 }
 
 TEST(a_curve_is_thinned_out_evenly)
@@ -255,7 +252,6 @@ TEST(hostile_files_are_refused_with_a_reason)
     char *good = result_text(&r);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_refused(good, cases[i][0], cases[i][1], cases[i][2]);
-    sfp__free(good);
 }
 
 /* A text cut anywhere, or with any byte turned, is refused or read, and never more. */
@@ -272,7 +268,6 @@ TEST(damaged_text_does_no_harm)
             sfp__result_done(&back);
         good[i] = kept;
     }
-    sfp__free(good);
     sfp__result_done(&r);
 }
 
@@ -287,7 +282,6 @@ TEST(no_memory_is_told_and_leaks_nothing)
     assert_true(FAIL_EACH_ALLOCATION(sfp__result_init(&fresh, 2, 3, told), true) > 0);
     sfp__result_done(&fresh);
     sfp__result_done(&fresh); /* twice does no harm */
-    sfp__free(good);
     sfp__result_done(&r);
 }
 

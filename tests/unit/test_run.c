@@ -11,25 +11,17 @@ AROUND_ALL(make_world, end_world)
 static void stopped_is_as_left_alone(sfp_run_options o, int every)
 {
     static int number;
-    char whole[32], cut[32], a[64], b[64];
-    (void)snprintf(whole, sizeof whole, "whole%d", ++number);
-    (void)snprintf(cut, sizeof cut, "cut%d", number);
+    const char *whole = kept_print("whole%d", ++number), *cut = kept_print("cut%d", number);
     sfp_result want = run_once(&o, whole, 0, NULL), r;
     assert_true(want.finished);
     o.resume = true;
-    for (int stops = 0;; stops++) {
-        assert_true(stops < 200);
+    int stops = 0;
+    do {
+        assert_true(stops++ < 200);
         r = run_once(&o, cut, every, NULL);
-        if (r.finished)
-            break;
-        sfp__result_done(&r);
-    }
+    } while (!r.finished);
     same_result(&want, &r);
-    (void)snprintf(a, sizeof a, "%s/state.safetensors", whole);
-    (void)snprintf(b, sizeof b, "%s/state.safetensors", cut);
-    same_file(a, b);
-    sfp__result_done(&want);
-    sfp__result_done(&r);
+    same_state(whole, cut);
 }
 
 TEST(plain_run)
@@ -55,13 +47,8 @@ TEST(closed_form_heads)
 
 TEST(virtual_clock_with_a_queue)
 {
-    char costs[4600];
-    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
     for (int policy = SFP_QUEUE_DROP_OLDEST; policy <= SFP_QUEUE_BLOCK; policy++) {
-        sfp_run_options o = options("synthetic:250", "5");
-        o.clock = SFP_CLOCK_VIRTUAL;
-        o.rate = 100;
-        o.costs = costs;
+        sfp_run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 100);
         o.queue = 2;
         o.policy = (sfp_queue_policy)policy;
         stopped_is_as_left_alone(o, 3);
@@ -71,13 +58,8 @@ TEST(virtual_clock_with_a_queue)
 /* What follows from the load (whose queries feed the heads; how much is trained on) is as it was when it was stopped. */
 TEST(what_follows_the_load_goes_on)
 {
-    char costs[4600];
-    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
     for (int controller = 0; controller < 2; controller++) {
-        sfp_run_options o = options("synthetic:250", "5");
-        o.clock = SFP_CLOCK_VIRTUAL;
-        o.rate = 100;
-        o.costs = costs;
+        sfp_run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 100);
         o.queue = 2;
         o.controller = controller;
         o.learner.head = controller ? SFP_HEAD_LINEAR : SFP_HEAD_MIX;
@@ -88,23 +70,14 @@ TEST(what_follows_the_load_goes_on)
 
 TEST(paper_clock_with_costs)
 {
-    char costs[4600];
-    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
-    sfp_run_options o = options("synthetic:300", "3");
-    o.clock = SFP_CLOCK_PAPER;
-    o.rate = 400; /* C_S 7.3: gaps larger than what is decoded ahead */
-    o.costs = costs;
+    /* C_S 7.3: gaps larger than what is decoded ahead */
+    sfp_run_options o = clocked("synthetic:300", "3", SFP_CLOCK_PAPER, 400);
     stopped_is_as_left_alone(o, 1);
 }
 
 TEST(triage_pools_across_tasks)
 {
-    char costs[4600];
-    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
-    sfp_run_options o = options("synthetic:250", "5");
-    o.clock = SFP_CLOCK_VIRTUAL;
-    o.rate = 300;
-    o.costs = costs;
+    sfp_run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 300);
     o.triage = true;
     stopped_is_as_left_alone(o, 2);
     o.method = "ncm";
@@ -113,20 +86,15 @@ TEST(triage_pools_across_tasks)
 
 TEST(the_controller_goes_on_as_it_was)
 {
-    char costs[4600];
-    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
-    sfp_run_options o = options("synthetic:250", "2");
-    o.clock = SFP_CLOCK_VIRTUAL;
-    o.rate = 100;
-    o.costs = costs;
+    sfp_run_options o = clocked("synthetic:250", "2", SFP_CLOCK_VIRTUAL, 100);
     o.queue = 3;
     o.learner.steps = 2;
     o.learner.head = SFP_HEAD_MIX; /* feed auto asks whether there is slack */
     o.controller = true;
     stopped_is_as_left_alone(o, 1);
-    OWNED_BY(sfp__result_done) sfp_result with = run_once(&o, "controlled", 0, NULL);
+    sfp_result with = run_once(&o, "controlled", 0, NULL);
     o.controller = false;
-    OWNED_BY(sfp__result_done) sfp_result without = run_once(&o, "uncontrolled", 0, NULL);
+    sfp_result without = run_once(&o, "uncontrolled", 0, NULL);
     assert_true(with.samples.trained < without.samples.trained);
 }
 
@@ -152,46 +120,37 @@ TEST(evaluations_are_noted_and_survive_a_stop)
     assert_true(want.evaluations[5].average == want.average_accuracy);
     assert_true(want.evaluations[2].accuracy[0] == want.accuracy[0]);
     o.resume = true;
-    for (;;) {
+    do
         r = run_once(&o, "evaluated_cut", 2, NULL);
-        if (r.finished)
-            break;
-        sfp__result_done(&r);
-    }
+    while (!r.finished);
     assert_int_equal(r.evaluation_count, want.evaluation_count);
     for (int i = 0; i < 6; i++) {
         assert_int_equal(r.evaluations[i].offered, want.evaluations[i].offered);
         assert_true(r.evaluations[i].average == want.evaluations[i].average);
     }
-    sfp__result_done(&want);
-    sfp__result_done(&r);
 }
 
 static void put_idx(const char *part, int count, int shade)
 {
-    char name[64];
     uint8_t images[16 + 12 * 64] = {0, 0, 8, 3, 0, 0, 0, (uint8_t)count, 0, 0, 0, 8, 0, 0, 0, 8},
                              labels[8 + 12] = {0, 0, 8, 1, 0, 0, 0, (uint8_t)count};
     for (int i = 0; i < count; i++) {
         memset(images + 16 + i * 64, shade + 40 * (i % 2), 64);
         labels[8 + i] = (uint8_t)(i % 2);
     }
-    (void)snprintf(name, sizeof name, "idx/%s-images-idx3-ubyte", part);
-    put_bytes(name, images, 16 + (size_t)count * 64);
-    (void)snprintf(name, sizeof name, "idx/%s-labels-idx1-ubyte", part);
-    put_bytes(name, labels, 8 + (size_t)count);
+    put_bytes(kept_print("idx/%s-images-idx3-ubyte", part), images, 16 + (size_t)count * 64);
+    put_bytes(kept_print("idx/%s-labels-idx1-ubyte", part), labels, 8 + (size_t)count);
 }
 
 /* A test part is known by being one, not by its size. */
 TEST(a_test_part_as_large_as_the_training_part_is_used)
 {
-    char data[4700];
     put_idx("train", 12, 10);
     put_idx("t10k", 12, 100);
-    (void)snprintf(data, sizeof data, "idx:%s", in_folder("idx"));
+    const char *data = kept_print("idx:%s", in_folder("idx"));
     sfp_run_options o = options(data, "1");
     o.eval_limit = 0;
-    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "same_size", 0, NULL);
+    sfp_result r = run_once(&o, "same_size", 0, NULL);
     uint64_t tested = 0;
     assert_true(r.average_accuracy >= 0);
     (void)sfp__result_class_accuracy(&r, 0, &tested);
@@ -201,11 +160,11 @@ TEST(a_test_part_as_large_as_the_training_part_is_used)
 TEST(evaluation_in_between_changes_nothing)
 {
     sfp_run_options o = options("synthetic:130", "2");
-    OWNED_BY(sfp__result_done) sfp_result a = run_once(&o, "between_off", 0, NULL);
+    sfp_result a = run_once(&o, "between_off", 0, NULL);
     o.eval_every = 2;
-    OWNED_BY(sfp__result_done) sfp_result b = run_once(&o, "between_on", 0, NULL);
+    sfp_result b = run_once(&o, "between_on", 0, NULL);
     same_result(&a, &b);
-    same_file("between_off/state.safetensors", "between_on/state.safetensors");
+    same_state("between_off", "between_on");
 }
 
 TEST(paper_clock_measures_a_first_task_of_few_batches)
@@ -213,7 +172,7 @@ TEST(paper_clock_measures_a_first_task_of_few_batches)
     sfp_run_options o = options("synthetic:100", "5"); /* 2 batches a task */
     o.clock = SFP_CLOCK_PAPER;
     o.rate = 1e9;
-    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "paper_few", 0, NULL);
+    sfp_result r = run_once(&o, "paper_few", 0, NULL);
     assert_true(r.cs > 1); /* 0 when nothing was measured */
     assert_int_equal(r.samples.dropped, 50);
 }
@@ -222,33 +181,27 @@ TEST(a_new_run_in_an_old_folder_forgets_its_checkpoint)
 {
     char said[SFP_ERROR_MAX];
     sfp_run_options o = options("synthetic:60", "2");
-    sfp_result r = run_once(&o, "again", 0, NULL);
-    sfp__result_done(&r);
-    assert_int_equal(access(in_folder("again/checkpoint"), F_OK), 0);
-    r = run_once(&o, "again", 2, NULL); /* begun anew, and stopped */
-    assert_false(r.finished);
-    assert_int_equal(access(in_folder("again/checkpoint.old"), F_OK), -1);
-    sfp__result_done(&r);
+    (void)run_once(&o, "again", 0, NULL);
+    assert_true(is_there("again/checkpoint"));
+    assert_false(run_once(&o, "again", 2, NULL).finished); /* begun anew, and stopped */
+    assert_false(is_there("again/checkpoint.old"));
     o.resume = true;
-    r = run_once(&o, "again", 0, said);
-    assert_true(r.finished);
+    assert_true(run_once(&o, "again", 0, said).finished);
     assert_string_equal(said, "going on from the last checkpoint");
-    sfp__result_done(&r);
-    r = run_once(&o, "again", 0, said);
+    (void)run_once(&o, "again", 0, said);
     assert_string_equal(said, "this run has ended already: nothing to do");
-    sfp__result_done(&r);
 }
 
 TEST(broken_pictures_are_counted_once_however_often_it_is_resumed)
 {
-    char data[4700], said[SFP_ERROR_MAX];
+    char said[SFP_ERROR_MAX];
     put_pictures("pictures", 2, true);
-    (void)snprintf(data, sizeof data, "folder:%s", in_folder("pictures"));
+    const char *data = kept_print("folder:%s", in_folder("pictures"));
     sfp_run_options o = options(data, "2");
     o.learner.batch = 5;
     o.learner.keep_compressed = true;
     stopped_is_as_left_alone(o, 1);
-    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "broken", 0, said);
+    sfp_result r = run_once(&o, "broken", 0, said);
     assert_int_equal(r.samples.offered, 24);
     assert_int_equal(r.samples.skipped, 6);
     assert_int_equal(r.samples.dropped, 0);
@@ -258,16 +211,15 @@ TEST(broken_pictures_are_counted_once_however_often_it_is_resumed)
 
 TEST(one_class_and_a_batch_larger_than_the_data)
 {
-    char data[4700];
     put_pictures("single", 1, false);
-    (void)snprintf(data, sizeof data, "folder:%s", in_folder("single"));
+    const char *data = kept_print("folder:%s", in_folder("single"));
     static const char *const methods[] = {NULL, "ncm", "slda", "ranpac"};
     for (int i = 0; i < 4; i++) {
         sfp_run_options o = options(data, "1");
         o.method = methods[i];
         o.test = data;
         o.learner.batch = 64;
-        OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "single_out", 0, NULL);
+        sfp_result r = run_once(&o, "single_out", 0, NULL);
         assert_int_equal(r.samples.offered, 12);
         assert_int_equal(r.samples.dropped, 0);
         assert_true(r.average_accuracy == 1);
@@ -280,14 +232,8 @@ TEST(stopping_before_the_first_timestamp_leaves_no_checkpoint)
     volatile sig_atomic_t stop = 1;
     sfp_run_hooks hooks = {.stop = &stop};
     sfp_run_options o = options("synthetic:60", "2");
-    OWNED_BY(sfp__result_done) sfp_result r = {0};
-    assert_int_equal(mkdir(in_folder("early"), 0777), 0);
-    char out[4600];
-    (void)snprintf(out, sizeof out, "%s", in_folder("early"));
-    o.out = out;
-    MUST(sfp__run(&o, &hooks, &r, NULL));
-    assert_false(r.finished);
-    assert_int_equal(access(in_folder("early/checkpoint"), F_OK), -1);
+    assert_false(run_with(&o, "early", &hooks).finished);
+    assert_false(is_there("early/checkpoint"));
 }
 
 /* Says as `listen` does, and whether the word was among what was said. */
@@ -314,25 +260,18 @@ static bool says(sfp_run_options *o, const char *name, const char *word, bool st
 TEST(stopping_while_the_clock_is_measured_leaves_the_run_before)
 {
     static const char *const files[] = {"checkpoint", "result.json", "report.html", "events.jsonl", "state.safetensors"};
-    sfp_result r;
     sfp_run_options o = options("synthetic:60", "2");
-    r = run_once(&o, "measured", 0, NULL);
-    sfp__result_done(&r);
+    sfp_result r = run_once(&o, "measured", 0, NULL);
     o.clock = SFP_CLOCK_PAPER;
     o.rate = 100;
     assert_false(says(&o, "measured", "batches are kept", true, &r));
     assert_false(r.finished);
     assert_int_equal(r.samples.offered, 0);
-    sfp__result_done(&r);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char name[64];
-        (void)snprintf(name, sizeof name, "measured/%s", files[i]);
-        assert_int_equal(access(in_folder(name), F_OK), 0);
-    }
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        assert_true(is_there(kept_print("measured/%s", files[i])));
     o = options("synthetic:60", "2");
     o.resume = true;
     assert_true(says(&o, "measured", "has ended already", false, &r));
-    sfp__result_done(&r);
 }
 
 TEST(a_finished_run_without_its_checkpoint_is_left_alone)
@@ -345,34 +284,27 @@ TEST(a_finished_run_without_its_checkpoint_is_left_alone)
     assert_true(says(&o, "bare", "has ended already", false, &r));
     assert_true(r.finished);
     same_result(&want, &r);
-    assert_int_equal(access(in_folder("bare/state-task-1.safetensors"), F_OK), 0);
-    sfp__result_done(&r);
-    sfp__result_done(&want);
-    char out[4600];
-    (void)snprintf(out, sizeof out, "%s", in_folder("bare"));
+    assert_true(is_there("bare/state-task-1.safetensors"));
     o = options("synthetic:0", NULL); /* which never ends, so it cannot have ended */
     o.resume = true;
-    o.out = out;
+    o.out = in_folder("bare");
     refused(o, "bare: holds a result, but no checkpoint to go on from");
 }
 
 TEST(what_is_not_a_runs_stays)
 {
     static const char *const theirs[] = {"{\"score\": 7}\n", "[]", "", "not JSON"};
-    char out[4600];
     sfp_run_options o = options("synthetic:60", "2");
     put_text("theirs/report.html", "a report of something else");
-    (void)snprintf(out, sizeof out, "%s", in_folder("theirs"));
-    o.out = out;
+    o.out = in_folder("theirs");
     for (int resume = 0; resume < 2; resume++)
         for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) {
             put_text("theirs/result.json", theirs[i]);
             o.resume = resume;
             refused(o, "it is not the result of a run: give another --out");
-            assert_int_equal(access(in_folder("theirs/report.html"), F_OK), 0);
+            assert_true(is_there("theirs/report.html"));
         }
-    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "theirs_too", 0, NULL); /* one that is a run's is replaced */
-    sfp__result_done(&r);
+    sfp_result r = run_once(&o, "theirs_too", 0, NULL); /* one that is a run's is replaced */
     o.resume = false;
     assert_true(says(&o, "theirs_too", "replaces the finished run", false, &r));
 }
@@ -380,24 +312,16 @@ TEST(what_is_not_a_runs_stays)
 TEST(events_that_a_checkpoint_counts_and_are_missing_are_told)
 {
     sfp_run_options o = options("synthetic:130", "2");
-    sfp_result r = run_once(&o, "short_log", 4, NULL);
-    assert_false(r.finished);
-    sfp__result_done(&r);
+    sfp_result r;
+    assert_false(run_once(&o, "short_log", 4, NULL).finished);
     o.resume = true;
     assert_false(says(&o, "short_log", "missing", true, &r)); /* whole */
-    sfp__result_done(&r);
-    FILE *f = fopen(in_folder("short_log/events.jsonl"), "r");
-    char line[65536];
-    long two = 0;
-    assert_non_null(f);
+    const char *events = in_folder("short_log/events.jsonl"), *text = file_text(events), *third = text;
     for (int i = 0; i < 2; i++)
-        assert_non_null(fgets(line, sizeof line, f));
-    two = ftell(f);
-    assert_int_equal(fclose(f), 0);
-    assert_int_equal(truncate(in_folder("short_log/events.jsonl"), two), 0);
+        third = strchr(third, '\n') + 1;
+    assert_int_equal(truncate(events, third - text), 0);
     assert_true(says(&o, "short_log", "events.jsonl: the last 2 timestamps before the checkpoint are missing", false, &r));
     assert_true(r.finished);
-    sfp__result_done(&r);
 }
 
 /* An evaluation notes what it found: one more of them is one more allocation. */
@@ -408,7 +332,7 @@ TEST(the_same_state_is_not_evaluated_twice)
         sfp_run_options o = options("synthetic:60", "2"); /* 3 batches a task */
         o.eval_every = every ? 3 : 0;
         unsigned long before = sfp__mem_count();
-        OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, every ? "evaluated_every" : "evaluated_once", 0, NULL);
+        sfp_result r = run_once(&o, every ? "evaluated_every" : "evaluated_once", 0, NULL);
         count[every] = sfp__mem_count() - before;
         assert_int_equal(r.evaluation_count, 2);
     }
@@ -430,61 +354,46 @@ static void note_first(void *ctx, const sfp_run_progress *p)
 TEST(progress_tells_where_this_process_began)
 {
     sfp_run_options o = options("synthetic:130", "2");
-    sfp_result r = run_once(&o, "from", 3, NULL);
-    sfp__result_done(&r);
+    (void)run_once(&o, "from", 3, NULL);
     o.resume = true;
     begin b = {0};
     const sfp_run_hooks hooks = {.ctx = &b, .progress = note_first, .stop = &b.stop};
-    r = run_with(&o, "from", &hooks);
+    (void)run_with(&o, "from", &hooks);
     assert_int_equal(b.from, 30);
     assert_int_equal(b.offered, 40);
-    sfp__result_done(&r);
-}
-
-static void rename_class(const char *from, const char *to)
-{
-    char path[4600];
-    (void)snprintf(path, sizeof path, "%s", in_folder(from));
-    assert_int_equal(rename(path, in_folder(to)), 0);
 }
 
 TEST(a_stopped_run_does_not_go_on_with_classes_of_other_names)
 {
-    char data[4700];
     put_pictures("shapes", 3, false);
-    (void)snprintf(data, sizeof data, "folder:%s", in_folder("shapes"));
+    const char *data = kept_print("folder:%s", in_folder("shapes"));
     static const char *const methods[] = {NULL, "ncm"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         sfp_run_options o = options(data, "free");
         o.method = methods[i];
-        sfp_result r = run_once(&o, i ? "renamed_head" : "renamed", 2, NULL);
-        assert_false(r.finished);
-        sfp__result_done(&r);
+        assert_false(run_once(&o, i ? "renamed_head" : "renamed", 2, NULL).finished);
         o.resume = true;
-        rename_class("shapes/c2", "shapes/a");
+        move("shapes/c2", "shapes/a");
         refused(o, "checkpoint: class 0 is 'c0' there and 'a' in the stream");
-        rename_class("shapes/a", "shapes/c2");
-        r = run_once(&o, i ? "renamed_head" : "renamed", 0, NULL);
-        assert_true(r.finished);
-        sfp__result_done(&r);
+        move("shapes/a", "shapes/c2");
+        assert_true(run_once(&o, i ? "renamed_head" : "renamed", 0, NULL).finished);
     }
 }
 
 /* Such are those that others wrote. */
 TEST(a_state_without_names_gets_those_of_the_stream)
 {
-    char state[4600];
+    const char *state = in_folder("unnamed.safetensors");
     sfp_learner *l = NULL;
     OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     sfp_run_options o = options("synthetic:60", "free");
-    (void)snprintf(state, sizeof state, "%s", in_folder("unnamed.safetensors"));
     sfp_learner_options lo = o.learner;
     lo.fp.tasks = lo.fp.classes = 0;
     MUST(sfp__learner_create(vit, threads, &lo, &l, NULL));
     MUST(sfp_learner_save(l, state, NULL));
     sfp_learner_free(l);
     o.init_state = state;
-    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "named", 0, NULL);
+    sfp_result r = run_once(&o, "named", 0, NULL);
     MUST(sfp__safetensors_open(in_folder("named/state.safetensors"), &st, NULL));
     const char *names = sfp__tensor_file_meta(st, "class_names");
     assert_non_null(names);
@@ -495,15 +404,12 @@ TEST(a_state_without_names_gets_those_of_the_stream)
 
 TEST(what_cannot_be_run_is_said)
 {
-    char costs[4600], bad[4600];
     put_text("bad", "0.5\nfast\n");
     put_text("empty", "# nothing\n");
-    (void)snprintf(bad, sizeof bad, "%s", in_folder("bad"));
-    (void)snprintf(costs, sizeof costs, "%s", in_folder("empty"));
     sfp_run_options o = options("synthetic:60", "2");
-    o.costs = bad;
+    o.costs = in_folder("bad");
     refused(o, "bad:2: is 'fast', expected seconds from 0");
-    o.costs = costs;
+    o.costs = in_folder("empty");
     refused(o, "empty: no costs, expected seconds, one a line");
     o = options("synthetic:60", "2");
     o.clock = SFP_CLOCK_VIRTUAL;

@@ -69,11 +69,9 @@ static void has_no_numbers(const sfp_result *r)
 /* Stopped again and again: every process ends the evaluation that the last gave up, and is stopped in the next. */
 static void check(sfp_run_options o, const char *name)
 {
-    char whole[128], parts[128], a[256], b[256];
+    const char *whole = kept_print("%s_whole", name), *parts = kept_print("%s_parts", name);
     int processes = 0;
-    (void)snprintf(whole, sizeof whole, "%s_whole", name);
-    (void)snprintf(parts, sizeof parts, "%s_parts", name);
-    OWNED_BY(sfp__result_done) sfp_result left_alone = run_once(&o, whole, 0, NULL);
+    sfp_result left_alone = run_once(&o, whole, 0, NULL);
     assert_true(left_alone.finished && left_alone.evaluation_count > 1);
     for (bool finished = false; !finished; processes++) {
         watch w = {.lets = processes > 0, .when = processes % WAYS};
@@ -90,19 +88,13 @@ static void check(sfp_run_options o, const char *name)
             same_result(&left_alone, &r);
             same_evaluations(&left_alone, &r);
         }
-        sfp__result_done(&r);
         o.resume = true;
         assert_true(processes < 100);
     }
     assert_true(processes > left_alone.evaluation_count / 2);
-    (void)snprintf(a, sizeof a, "%s/state.safetensors", whole);
-    (void)snprintf(b, sizeof b, "%s/state.safetensors", parts);
-    same_file(a, b);
-    for (int t = 1; t <= left_alone.tasks; t++) {
-        (void)snprintf(a, sizeof a, "%s/state-task-%d.safetensors", whole, t);
-        (void)snprintf(b, sizeof b, "%s/state-task-%d.safetensors", parts, t);
-        same_file(a, b);
-    }
+    same_state(whole, parts);
+    for (int t = 1; t <= left_alone.tasks; t++)
+        same_file(kept_print("%s/state-task-%d.safetensors", whole, t), kept_print("%s/state-task-%d.safetensors", parts, t));
 }
 
 TEST(after_each_task)
@@ -125,21 +117,10 @@ TEST(between_timestamps)
     check(o, "between_head");
 }
 
-static sfp_run_options on_virtual_clock(const char *data, const char *tasks, double rate)
-{
-    static char costs[4600];
-    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
-    sfp_run_options o = options(data, tasks);
-    o.costs = costs;
-    o.clock = SFP_CLOCK_VIRTUAL;
-    o.rate = rate;
-    return o;
-}
-
 /* The clock has given the first batch of the next task by then. */
 TEST(on_a_clock)
 {
-    sfp_run_options o = on_virtual_clock("synthetic:200", "3", 80);
+    sfp_run_options o = clocked("synthetic:200", "3", SFP_CLOCK_VIRTUAL, 80);
     o.queue = 2;
     check(o, "virtual");
     o.eval_every = 1;
@@ -147,7 +128,7 @@ TEST(on_a_clock)
     o.eval_every = o.queue = 0;
     o.clock = SFP_CLOCK_PAPER;
     check(o, "paper");
-    o = on_virtual_clock("synthetic:300", "5", 200);
+    o = clocked("synthetic:300", "5", SFP_CLOCK_VIRTUAL, 200);
     o.triage = true; /* pools batches of two tasks */
     check(o, "triage");
 }
@@ -155,9 +136,8 @@ TEST(on_a_clock)
 /* The batch that is at hand then is read again: what is broken in it is counted once. */
 TEST(with_images_that_cannot_be_read)
 {
-    char data[4700];
     put_pictures("broken", 4, true);
-    (void)snprintf(data, sizeof data, "folder:%s", in_folder("broken"));
+    const char *data = kept_print("folder:%s", in_folder("broken"));
     sfp_run_options o = options(data, "2");
     o.test = data;
     check(o, "broken_images");
@@ -166,16 +146,15 @@ TEST(with_images_that_cannot_be_read)
 /* An evaluation that was not given up is not done again: it would be noted at another place. */
 TEST(what_was_evaluated_is_remembered)
 {
-    sfp_run_options o = on_virtual_clock("synthetic:200", "3", 80);
+    sfp_run_options o = clocked("synthetic:200", "3", SFP_CLOCK_VIRTUAL, 80);
     o.eval_every = 1;
-    OWNED_BY(sfp__result_done) sfp_result whole = run_once(&o, "remembered_whole", 0, NULL);
+    sfp_result whole = run_once(&o, "remembered_whole", 0, NULL);
     for (bool finished = false; !finished;) {
         watch w = {.when = AFTER_LAST};
         sfp_result r = run_watched(&o, "remembered_parts", &w);
         finished = r.finished;
         if (finished)
             same_evaluations(&whole, &r);
-        sfp__result_done(&r);
         o.resume = true;
     }
 }

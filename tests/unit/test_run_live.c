@@ -15,56 +15,34 @@ TEST(a_stream_without_end_goes_on_as_if_never_stopped)
 {
     static const char *const methods[] = {NULL, "ncm", "slda"};
     for (int m = 0; m < 3; m++) {
-        char whole[32], cut[32], a[64], b[64], said[SFP_ERROR_MAX];
+        char said[SFP_ERROR_MAX];
+        const char *whole = kept_print("endless%d", m), *cut = kept_print("endless_cut%d", m);
         sfp_run_options o = options("synthetic:0", m ? NULL : "free");
-        (void)snprintf(whole, sizeof whole, "endless%d", m);
-        (void)snprintf(cut, sizeof cut, "endless_cut%d", m);
         o.method = methods[m];
-        OWNED_BY(sfp__result_done) sfp_result want = run_once(&o, whole, 12, NULL);
+        sfp_result want = run_once(&o, whole, 12, NULL);
         assert_true(want.finished);
         assert_int_equal(want.samples.offered, 120);
         assert_int_equal(want.classes, 10);
         assert_true(want.coverage == 1);
         assert_true(want.average_accuracy >= 0); /* its own test set */
-        sfp_result part = run_once(&o, cut, 5, NULL);
-        assert_int_equal(part.samples.offered, 50);
-        sfp__result_done(&part);
+        assert_int_equal(run_once(&o, cut, 5, NULL).samples.offered, 50);
         o.resume = true;
-        OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, cut, 7, said);
+        sfp_result r = run_once(&o, cut, 7, said);
         assert_string_equal(said, "going on from the last checkpoint");
         assert_int_equal(r.samples.offered, 120);
         assert_int_equal(r.classes, 10);
         for (int c = 0; c < 10; c++)
             assert_string_equal(r.class_names[c], want.class_names[c]);
         same_result(&want, &r);
-        (void)snprintf(a, sizeof a, "%s/state.safetensors", whole);
-        (void)snprintf(b, sizeof b, "%s/state.safetensors", cut);
-        same_file(a, b);
+        same_state(whole, cut);
     }
 }
 
 /* ------------------------------------------------------------------ a watched folder */
 
-static void put_picture(const char *name, int shade)
-{
-    uint8_t rgb[16 * 16 * 3];
-    char path[4600];
-    for (size_t i = 0; i < sizeof rgb; i++)
-        rgb[i] = (uint8_t)(shade + (int)(i % 7));
-    (void)snprintf(path, sizeof path, "%s", in_folder(name));
-    for (char *p = strchr(path + strlen(folder) + 1, '/'); p; p = strchr(p + 1, '/')) {
-        *p = '\0';
-        (void)mkdir(path, 0777);
-        *p = '/';
-    }
-    sfp_image im = {.width = 16, .height = 16, .rgb = rgb};
-    MUST(sfp__image_write_png(path, &im, NULL));
-}
-
 static sfp_run_options watch(const char *name)
 {
-    static char data[4700];
-    (void)snprintf(data, sizeof data, "dir:%s", in_folder(name));
+    const char *data = kept_print("dir:%s", in_folder(name));
     sfp_run_options o = options(data, NULL);
     o.learner.batch = 5;
     return o;
@@ -93,11 +71,8 @@ static void check_labels(const sfp_result *r, uint64_t unlabelled, uint64_t late
 
 TEST(a_folder_is_learned_from_and_only_what_is_new_later)
 {
-    char name[64];
-    for (int i = 0; i < 12; i++) {
-        (void)snprintf(name, sizeof name, "in/c%d/%d.png", i % 2, i);
-        put_picture(name, 100 * (i % 2) + i);
-    }
+    for (int i = 0; i < 12; i++)
+        put_picture(kept_print("in/c%d/%d.png", i % 2, i), 100 * (i % 2) + i);
     put_text("in/c0/broken.png", "no picture");
     put_text("in/c0/empty.png", "");
     put_text("in/c1/empty.png", "");
@@ -112,7 +87,6 @@ TEST(a_folder_is_learned_from_and_only_what_is_new_later)
     assert_int_equal(r.classes, 2);
     check_labels(&r, 0, 0, 0, 0);
     assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 3); /* 5, 5 and 2 */
-    sfp__result_done(&r);
     put_picture("in/a/new.png", 50); /* sorts before the classes that are known: numbers must not change */
     put_picture("in/c1/12.png", 112);
     o.resume = true;
@@ -124,11 +98,9 @@ TEST(a_folder_is_learned_from_and_only_what_is_new_later)
     assert_string_equal(r.class_names[0], "c0");
     assert_string_equal(r.class_names[2], "a");
     assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 4);
-    sfp__result_done(&r);
     r = run_once(&o, "folder", 0, NULL); /* nothing is new */
     assert_int_equal(r.samples.offered, 17);
     assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 4);
-    sfp__result_done(&r);
 }
 
 /* What is put into the folder when so many timestamps are done. */
@@ -154,16 +126,8 @@ static sfp_result run_script(sfp_run_options *o, const char *name, void (*act)(i
 
 static void put_five(const char *class, int from)
 {
-    for (int i = from; i < from + 5; i++) {
-        char name[64];
-        (void)snprintf(name, sizeof name, "late/%s/%d.png", class, i);
-        put_picture(name, i);
-    }
-}
-
-static void move(const char *from, const char *to)
-{
-    assert_int_equal(rename(in_folder(from), in_folder(to)), 0);
+    for (int i = from; i < from + 5; i++)
+        put_picture(kept_print("late/%s/%d.png", class, i), i);
 }
 
 static void label_later(int done)
@@ -193,36 +157,23 @@ TEST(labels_that_come_late_are_learned_from)
     assert_true(r.samples.offered == 12 || r.samples.offered == 17); /* .end may come before the dogs are looked at */
     assert_int_equal(lines_of("late_out/predictions.jsonl", "\"class\":\"cat\""), 3);
     assert_int_equal(lines_of("late_out/predictions.jsonl", "\"name\":\"u3.png\""), 1);
-    sfp__result_done(&r);
     o.resume = true; /* the one that waited comes again, and is counted once */
     r = run_once(&o, "late_out", 0, NULL);
     check_labels(&r, 3, 2, 0, 1);
     assert_int_equal(lines_of("late_out/predictions.jsonl", ""), 3);
-    sfp__result_done(&r);
     o.resume = false;
     o.pending = 0;
     r = run_once(&o, "late_none", 0, NULL); /* all that is there now; nothing may wait */
     check_labels(&r, 1, 0, 1, 0);
-    sfp__result_done(&r);
-}
-
-static void append(const char *name, const char *text)
-{
-    FILE *f = fopen(in_folder(name), "a");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
 }
 
 /* One line of predictions each, id and name as given; and no others. */
 static void check_predictions(const char *name, int n, const char *const *begin, const char *const *picture)
 {
-    char line[128];
     assert_int_equal(lines_of(name, ""), n);
     for (int i = 0; i < n; i++) {
         assert_int_equal(lines_of(name, begin[i]), 1);
-        (void)snprintf(line, sizeof line, "\"name\":\"%s.png\"", picture[i]);
-        assert_int_equal(lines_of(name, line), 1);
+        assert_int_equal(lines_of(name, kept_print("\"name\":\"%s.png\"", picture[i])), 1);
     }
 }
 
@@ -230,24 +181,18 @@ TEST(what_waits_is_predicted_once_however_often_a_run_goes_on)
 {
     static const char *const begin[] = {"{\"id\":5,", "{\"id\":6,", "{\"id\":7,", "{\"id\":8,", "{\"id\":9,", "{\"id\":10,"};
     static const char *const picture[] = {"u1", "u2", "u3", "u4", "u5", "u6"};
-    for (int i = 0; i < 10; i++) {
-        char name[64];
-        (void)snprintf(name, sizeof name, i < 5 ? "again/cat/%d.png" : "again/u%d.png", i < 5 ? i : i - 4);
-        put_picture(name, 20 * i);
-    }
+    for (int i = 0; i < 10; i++)
+        put_picture(i < 5 ? kept_print("again/cat/%d.png", i) : kept_print("again/u%d.png", i - 4), 20 * i);
     put_text("again/.end", "");
     sfp_run_options o = watch("again");
     sfp_result r = run_once(&o, "again_out", 0, NULL);
     check_labels(&r, 5, 0, 0, 5);
-    sfp__result_done(&r);
     check_predictions("again_out/predictions.jsonl", 5, begin, picture);
     /* as if killed after the checkpoint; then three get their label, each in another way, one goes away, one is new */
-    append("again_out/predictions.jsonl", "{\"id\":10,\"t\":1,\"name\":\"lost.png\"}\n{\"id\":1");
+    append_text("again_out/predictions.jsonl", "{\"id\":10,\"t\":1,\"name\":\"lost.png\"}\n{\"id\":1");
     move("again/u2.png", "again/cat/moved.png");
     put_text("again/labels.csv", "u3.png,cat\n");
-    char from[4600];
-    (void)snprintf(from, sizeof from, "%s", in_folder("again/u4.png"));
-    assert_int_equal(link(from, in_folder("again/cat/linked.png")), 0);
+    assert_int_equal(link(in_folder("again/u4.png"), in_folder("again/cat/linked.png")), 0);
     assert_int_equal(unlink(in_folder("again/u5.png")), 0);
     put_picture("again/u6.png", 230);
     o.resume = true;
@@ -255,7 +200,6 @@ TEST(what_waits_is_predicted_once_however_often_a_run_goes_on)
         r = run_once(&o, "again_out", 0, NULL);
         check_labels(&r, 6, 3, 0, 3);
         assert_int_equal(r.samples.offered, 8);
-        sfp__result_done(&r);
         check_predictions("again_out/predictions.jsonl", 6, begin, picture);
         assert_int_equal(lines_of("again_out/events.jsonl", "\"offered\":[8,6,7]"), 1); /* known by the numbers they had */
     }
@@ -263,13 +207,11 @@ TEST(what_waits_is_predicted_once_however_often_a_run_goes_on)
     for (int times = 0; times < 2; times++) {
         r = run_once(&o, "again_out", 0, NULL);
         check_labels(&r, 6, 3, 2, 1);
-        sfp__result_done(&r);
         check_predictions("again_out/predictions.jsonl", 6, begin, picture);
     }
     put_picture("again/a.png", 240); /* comes before the one that waits, which has to go */
     r = run_once(&o, "again_out", 0, NULL);
     check_labels(&r, 7, 3, 3, 1);
-    sfp__result_done(&r);
     assert_int_equal(lines_of("again_out/predictions.jsonl", "{\"id\":11,"), 1);
     assert_int_equal(lines_of("again_out/predictions.jsonl", ""), 7);
 }
@@ -287,30 +229,25 @@ TEST(a_short_batch_is_learned_after_a_pause)
     put_picture("pause/cat/1.png", 10);
     put_picture("pause/cat/2.png", 20);
     sfp_run_options o = watch("pause");
-    OWNED_BY(sfp__result_done) sfp_result r = run_script(&o, "pause_out", end_after_two);
+    sfp_result r = run_script(&o, "pause_out", end_after_two);
     assert_int_equal(r.samples.offered, 3);
     assert_int_equal(lines_of("pause_out/events.jsonl", "{\"t\":"), 2);
 }
 
 TEST(the_test_set_is_matched_by_name)
 {
-    char test[4700], said[SFP_ERROR_MAX];
+    char said[SFP_ERROR_MAX];
     for (int i = 0; i < 6; i++) {
-        char name[64];
-        (void)snprintf(name, sizeof name, "in2/zebra/%d.png", i);
-        put_picture(name, 10 + i);
-        (void)snprintf(name, sizeof name, "test2/zebra/%d.png", i);
-        put_picture(name, 12 + i);
-        (void)snprintf(name, sizeof name, "test2/ant/%d.png", i); /* never comes */
-        put_picture(name, 12 + i);
+        put_picture(kept_print("in2/zebra/%d.png", i), 10 + i);
+        put_picture(kept_print("test2/zebra/%d.png", i), 12 + i);
+        put_picture(kept_print("test2/ant/%d.png", i), 12 + i); /* never comes */
     }
     put_text("in2/.end", "");
-    (void)snprintf(test, sizeof test, "folder:%s", in_folder("test2"));
     sfp_run_options o = watch("in2");
-    o.test = test;
+    o.test = kept_print("folder:%s", in_folder("test2"));
     o.eval_limit = 0;
     o.eval_every = 1;
-    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "by_name", 0, said);
+    sfp_result r = run_once(&o, "by_name", 0, said);
     assert_non_null(strstr(said, "1 of the 2 classes of the test set did not come yet"));
     assert_true(r.average_accuracy == 0.5); /* all zebras, no ant */
     assert_int_equal(r.classes, 1);
@@ -333,9 +270,7 @@ static double measure(void)
     sfp_run_options o = options("synthetic:300", NULL);
     slow(&o);
     sfp_result r = run_once(&o, "cost", 0, NULL);
-    double cost = (r.seconds.select + r.seconds.train + r.seconds.buffer) / (300.0 / o.learner.batch);
-    sfp__result_done(&r);
-    return cost;
+    return (r.seconds.select + r.seconds.train + r.seconds.buffer) / (300.0 / o.learner.batch);
 }
 
 static void overload(const char *data, double cost, bool triage, bool controller)
@@ -349,11 +284,9 @@ static void overload(const char *data, double cost, bool triage, bool controller
     o.queue = 2;
     o.triage = triage;
     o.controller = controller;
-    char sized[64], out[64];
-    (void)snprintf(out, sizeof out, "overload_%d%d%d", live, triage, controller); /* a live stream's folder is not written over */
-    (void)snprintf(sized, sizeof sized, "synthetic:%d", (int)(o.rate * seconds));
-    o.data = live ? data : sized;
-    OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, out, live ? (int)(seconds / cost / 2) + 3 : 0, NULL);
+    const char *out = kept_print("overload_%d%d%d", live, triage, controller); /* a live stream's folder is not written over */
+    o.data = live ? data : kept_print("synthetic:%d", (int)(o.rate * seconds));
+    sfp_result r = run_once(&o, out, live ? (int)(seconds / cost / 2) + 3 : 0, NULL);
     assert_true(r.finished);
     assert_int_equal(r.samples.scored + r.samples.dropped + r.samples.skipped,
                      r.samples.offered); /* every sample is scored, or dropped */

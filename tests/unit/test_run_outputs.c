@@ -14,9 +14,7 @@ AROUND_ALL(make_world, end_world)
 
 static char *text_in(const char *folder_name, const char *name)
 {
-    char path[256];
-    (void)snprintf(path, sizeof path, "%s/%s", folder_name, name);
-    return file_text(in_folder(path));
+    return file_text(in_folder(kept_print("%s/%s", folder_name, name)));
 }
 
 static void check_holds(const char *text, const char *part, bool wanted)
@@ -30,33 +28,23 @@ static void check_holds(const char *text, const char *part, bool wanted)
 TEST(every_file_tells_the_same_numbers)
 {
     sfp_run_options o = options("synthetic:60", "2");
-    sfp_result r = run_once(&o, "numbers", 0, NULL), file;
+    sfp_result r = run_once(&o, "numbers", 0, NULL);
+    OWNED_BY(sfp__result_done) sfp_result file = {0};
     MUST(sfp__result_read(in_folder("numbers/result.json"), &file, NULL));
-    sfp_registry *registry = NULL;
-    char *said = result_text(&r), *written = result_text(&file), *registered = NULL;
+    OWNED_PTR(sfp__registry_close) sfp_registry *registry = NULL;
+    OWNED char *registered = NULL;
     MUST(sfp__registry_look(&registry, NULL));
     MUST(sfp__registry_json(registry, o.out, &registered, NULL));
-    assert_string_equal(said, written);
-    assert_string_equal(said, registered);
-    sfp__registry_close(registry);
-    sfp__free(said);
-    sfp__free(written);
-    sfp__free(registered);
-    sfp__result_done(&r);
-    sfp__result_done(&file);
+    assert_string_equal(result_text(&r), result_text(&file));
+    assert_string_equal(result_text(&r), registered);
 }
 
 TEST(lag_is_not_a_number_where_nothing_can_be_late)
 {
-    char costs[4600];
-    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
     const sfp_clock_kind clocks[] = {SFP_CLOCK_OFF, SFP_CLOCK_PAPER, SFP_CLOCK_VIRTUAL};
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
-        sfp_run_options o = options("synthetic:60", "2");
-        o.clock = clocks[i];
-        o.rate = 100;
-        o.costs = costs;
-        OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, "lag", 0, NULL);
+        sfp_run_options o = clocked("synthetic:60", "2", clocks[i], 100);
+        sfp_result r = run_once(&o, "lag", 0, NULL);
         bool late = clocks[i] == SFP_CLOCK_VIRTUAL;
         char *json = text_in("lag", "result.json"), *page = text_in("lag", "report.html");
         assert_int_equal(isfinite(r.lag.mean) && isfinite(r.lag.max) && isfinite(r.lag.last), late);
@@ -102,26 +90,13 @@ TEST(heads_leave_a_line_a_timestamp_however_often_they_are_stopped)
 {
     static const char *const methods[] = {"ncm", "slda", "ranpac"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        char whole[32], cut[32];
-        (void)snprintf(whole, sizeof whole, "whole_%s", methods[i]);
-        (void)snprintf(cut, sizeof cut, "cut_%s", methods[i]);
+        const char *whole = kept_print("whole_%s", methods[i]), *cut = kept_print("cut_%s", methods[i]);
         sfp_run_options o = options("synthetic:120", "2");
         o.method = methods[i];
-        sfp_result r = run_once(&o, whole, 0, NULL);
-        sfp__result_done(&r);
+        (void)run_once(&o, whole, 0, NULL);
         o.resume = true;
-        for (bool ended = false; !ended; sfp__result_done(&r)) {
-            r = run_once(&o, cut, 5, NULL);
-            ended = r.finished;
-            if (!ended) { /* as one that was killed leaves them: beyond the checkpoint, and torn */
-                char path[64];
-                (void)snprintf(path, sizeof path, "%s/events.jsonl", cut);
-                FILE *f = fopen(in_folder(path), "a");
-                assert_non_null(f);
-                assert_true(fputs("{\"t\":10,\"task\":1,\"offered\":[3]}\n{\"t\":11,\"ta", f) >= 0);
-                assert_int_equal(fclose(f), 0);
-            }
-        }
+        while (!run_once(&o, cut, 5, NULL).finished) /* as one that was killed leaves them: beyond the checkpoint, and torn */
+            append_text(kept_print("%s/events.jsonl", cut), "{\"t\":10,\"task\":1,\"offered\":[3]}\n{\"t\":11,\"ta");
         json_t *want = events_of(whole), *got = events_of(cut);
         assert_int_equal(json_array_size(want), 12);
         for (size_t t = 0; t < 12; t++)
@@ -141,11 +116,8 @@ static size_t last_count(const json_t *events, const char *key)
 
 static void check_heading(const char *page, const char *title, size_t all, size_t shown)
 {
-    char text[96];
-    if (shown < all)
-        (void)snprintf(text, sizeof text, "<h3>%s: %zu, %zu shown</h3>", title, all, shown);
-    else
-        (void)snprintf(text, sizeof text, "<h3>%s: %zu</h3>", title, all);
+    const char *text =
+        shown < all ? kept_print("<h3>%s: %zu, %zu shown</h3>", title, all, shown) : kept_print("<h3>%s: %zu</h3>", title, all);
     check_holds(page, text, true);
     const char *list = strstr(page, text) + strlen(text), *end = strstr(list, "</ul>");
     size_t count = 0;
@@ -157,7 +129,7 @@ static void check_heading(const char *page, const char *title, size_t all, size_
 /* Both sides are there however large the batch, and how many they were is what the events say. */
 static void check_sides(sfp_run_options *o, const char *name, size_t took, size_t left)
 {
-    OWNED_BY(sfp__result_done) sfp_result r = run_once(o, name, 0, NULL);
+    (void)run_once(o, name, 0, NULL);
     OWNED_PTR(json_decref) json_t *events = events_of(name);
     char *page = text_in(name, "report.html");
     size_t offered = last_count(events, "offered"), coreset = last_count(events, "coreset");
@@ -176,25 +148,19 @@ TEST(a_report_shows_what_was_taken_and_what_was_left)
     check_sides(&o, "few_taken", 3, 37);
     o.learner.coreset.sigma = 1;
     check_sides(&o, "all_taken", 40, 0);
-    char costs[4600];
-    (void)snprintf(costs, sizeof costs, "%s", in_folder("costs"));
-    o = options("synthetic:500", "1");
-    o.clock = SFP_CLOCK_VIRTUAL;
-    o.rate = 300;
-    o.costs = costs;
+    o = clocked("synthetic:500", "1", SFP_CLOCK_VIRTUAL, 300);
     o.triage = true;
     check_sides(&o, "triage", 5, 35);
 }
 
 TEST(pictures_kept_compressed_are_shown)
 {
-    char data[4700];
     put_pictures("kept", 2, false);
-    (void)snprintf(data, sizeof data, "folder:%s", in_folder("kept"));
+    const char *data = kept_print("folder:%s", in_folder("kept"));
     for (int compressed = 0; compressed < 2; compressed++) {
         sfp_run_options o = options(data, "1");
         o.learner.keep_compressed = compressed;
-        OWNED_BY(sfp__result_done) sfp_result r = run_once(&o, compressed ? "compressed" : "pixels", 0, NULL);
+        (void)run_once(&o, compressed ? "compressed" : "pixels", 0, NULL);
     }
     char *one = text_in("compressed", "report.html"), *other = text_in("pixels", "report.html");
     const char *a = strstr(one, ".kept i{"), *b = strstr(other, ".kept i{");
@@ -209,20 +175,15 @@ TEST(a_run_resumed_at_its_end_says_why_no_coreset_is_shown)
 {
     static const char *const nothing = "Nothing was learned since the run was last started or resumed";
     sfp_run_options o = options("synthetic:60", "1");
-    sfp_result r = run_once(&o, "at_the_end", 6, NULL);
-    assert_false(r.finished);
-    sfp__result_done(&r);
+    assert_false(run_once(&o, "at_the_end", 6, NULL).finished);
     o.resume = true;
-    r = run_once(&o, "at_the_end", 0, NULL);
-    assert_true(r.finished);
-    sfp__result_done(&r);
+    assert_true(run_once(&o, "at_the_end", 0, NULL).finished);
     char *page = text_in("at_the_end", "report.html");
     check_holds(page, "What the coreset took", true);
     check_holds(page, nothing, true);
     o = options("synthetic:60", "1");
     o.method = "ncm"; /* which has none */
-    r = run_once(&o, "no_coreset", 0, NULL);
-    sfp__result_done(&r);
+    (void)run_once(&o, "no_coreset", 0, NULL);
     page = text_in("no_coreset", "report.html");
     check_holds(page, "What the coreset took", false);
 }

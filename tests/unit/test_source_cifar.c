@@ -62,29 +62,19 @@ TEST(binary_batches_of_ten_classes)
     put_binary("d/data_batch_2.bin", 1, "1", 3);
     put_binary("d/test_batch.bin", 1, "72", 10);
     sfp_source *s = open_source(kind, "d");
-    assert_int_equal(s->count, 4);
     assert_int_equal(s->classes, 10);
-    static const char *const labels[] = {"cat", "truck", "airplane", "automobile"};
-    char name[64];
-    for (int i = 0; i < 4; i++) {
-        assert_string_equal(label_text(s, i), labels[i]);
+    CHECK_LABELS(s, "cat", "truck", "airplane", "automobile");
+    for (int i = 0; i < 4; i++)
         check_picture(s, i, i);
-    }
-    assert_string_equal(sfp__source_name(s, 3, name, sizeof name), "data_batch_2.bin[0]");
+    check_name(s, 3, "data_batch_2.bin[0]");
     assert_string_equal(s->note, "has data_batch_1 to 2 of the published 5");
     check_bounds(s);
-    sfp__source_close(s);
     s = open_part(kind, "d", true);
     assert_int_equal(s->count, 2);
     check_picture(s, 1, 11);
-    sfp__source_close(s);
-    s = open_source(kind, "d/test_batch.bin");
-    assert_int_equal(s->count, 2);
-    sfp__source_close(s);
+    assert_int_equal(open_source(kind, "d/test_batch.bin")->count, 2);
     put_text("d/batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
-    s = open_source(kind, "d");
-    assert_string_equal(label_text(s, 0), "d");
-    sfp__source_close(s);
+    assert_string_equal(label_text(open_source(kind, "d"), 0), "d");
 }
 
 TEST(fine_labels_of_a_hundred_classes)
@@ -93,13 +83,9 @@ TEST(fine_labels_of_a_hundred_classes)
     put_binary("d/test.bin", 2, "1", 7);
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->classes, 100);
-    assert_string_equal(label_text(s, 0), "5");
-    assert_string_equal(label_text(s, 1), "96");
+    CHECK_LABELS(s, "5", "96");
     check_picture(s, 1, 1);
-    sfp__source_close(s);
-    s = open_part(kind, "d/test.bin", true);
-    check_picture(s, 0, 7);
-    sfp__source_close(s);
+    check_picture(open_part(kind, "d/test.bin", true), 0, 7);
     put_binary("d/train.bin", 2, "5\x94", 0);
     check_refused(kind, "d", SFP_EFORMAT, "train.bin[1]: label is 100", "0..99");
 }
@@ -142,11 +128,9 @@ TEST(png_rows_with_json_labels)
     for (int i = 4; i >= 0; i--)
         check_picture(s, i, i);
     check_bounds(s);
-    sfp__source_close(s);
     s = open_part(kind, "d", true);
     check_picture(s, 0, 9);
     assert_string_equal(label_text(s, 0), "deer");
-    sfp__source_close(s);
 }
 
 TEST(damage_is_told)
@@ -154,10 +138,8 @@ TEST(damage_is_told)
     check_refused(kind, "none", SFP_ENOTFOUND, "none", "cannot open");
     put_text("e/readme", "x");
     check_refused(kind, "e", SFP_ENOTFOUND, "/e", "has no CIFAR files");
-    put_text("d/data_batch_1.bin", "short");
-    check_refused(kind, "d", SFP_EFORMAT, "data_batch_1.bin: has 5 bytes", "multiple of 3073");
-    put_text("d/data_batch_1.bin", "");
-    check_refused(kind, "d", SFP_EFORMAT, "data_batch_1.bin: has 0 bytes", "multiple of 3073");
+    CHECK_REFUSALS(kind, "d", {"d/data_batch_1.bin", "short", SFP_EFORMAT, "data_batch_1.bin: has 5 bytes", "multiple of 3073"},
+                   {"d/data_batch_1.bin", "", SFP_EFORMAT, "data_batch_1.bin: has 0 bytes", "multiple of 3073"});
     put_binary("d/data_batch_1.bin", 1, "1:", 0);
     check_refused(kind, "d", SFP_EFORMAT, "data_batch_1.bin[1]: label is 10", "0..9");
     check_refused_part(kind, "d", true, SFP_ENOTFOUND, "test_batch.bin", "cannot open");
@@ -173,28 +155,22 @@ TEST(damage_is_told)
     assert_int_equal(truncate(in_folder("s/data_batch_1.bin"), 4000), 0); /* while it is open */
     check_picture(s, 0, 0);
     check_not_loaded(s, 1, SFP_EIO, "data_batch_1.bin", "ends before");
-    sfp__source_close(s);
 
     put_rows("p/data_batch_1.png", 2, 0, 512);
     check_refused(kind, "p", SFP_EFORMAT, "data_batch_1.png: is 512x2", "1024");
     put_rows("p/data_batch_1.png", 2, 0, 1024);
     check_refused(kind, "p", SFP_ENOTFOUND, "train_lables.json", "cannot open");
-    static const char *const labels[][2] = {{"[1]", "has 1 labels, expected 2"},
-                                            {"[1, 2, 3]", "has 3 labels"},
-                                            {"[1, ", "train_lables.json: line 1"},
-                                            {"{}", "not an array"},
-                                            {"[1, -1]", "label 1"},
-                                            {"[1, \"2\"]", "label 1"},
-                                            {"[1, 10]", "label is 10"}};
-    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
-        put_text("p/train_lables.json", labels[i][0]);
-        check_refused(kind, "p", SFP_EFORMAT, labels[i][1], "");
-    }
+    CHECK_REFUSALS(kind, "p", {"p/train_lables.json", "[1]", SFP_EFORMAT, "has 1 labels, expected 2", ""},
+                   {"p/train_lables.json", "[1, 2, 3]", SFP_EFORMAT, "has 3 labels", ""},
+                   {"p/train_lables.json", "[1, ", SFP_EFORMAT, "train_lables.json: line 1", ""},
+                   {"p/train_lables.json", "{}", SFP_EFORMAT, "not an array", ""},
+                   {"p/train_lables.json", "[1, -1]", SFP_EFORMAT, "label 1", ""},
+                   {"p/train_lables.json", "[1, \"2\"]", SFP_EFORMAT, "label 1", ""},
+                   {"p/train_lables.json", "[1, 10]", SFP_EFORMAT, "label is 10", ""});
     put_text("p/train_lables.json", "[1, 2]");
     s = open_source(kind, "p");
     assert_int_equal(truncate(in_folder("p/data_batch_1.png"), 60), 0);
     check_not_loaded(s, 1, SFP_EFORMAT, "data_batch_1.png", "");
-    sfp__source_close(s);
     put_text("p/data_batch_1.png", "not a png, but long enough for a header");
     check_refused(kind, "p", SFP_EFORMAT, "data_batch_1.png", "not a PNG");
 }
@@ -202,5 +178,5 @@ TEST(damage_is_told)
 TEST(every_allocation_may_fail)
 {
     put_binary("d/data_batch_1.bin", 1, "11", 0);
-    sfp__source_close(open_tortured(kind, in_folder("d"), false, 5));
+    (void)open_tortured(kind, in_folder("d"), false, 5);
 }

@@ -7,9 +7,7 @@ AROUND_EACH(make_folder, remove_folder)
 
 static sfp_source *open_with(const sfp_source_kind *kind, bool test, uint64_t seed, int order)
 {
-    sfp_source *s = NULL;
-    MUST(kind->open(in_folder("c"), &(sfp_source_options){.test = test, .seed = seed, .order = order}, &s, &err));
-    return s;
+    return open_as(kind, in_folder("c"), (sfp_source_options){.test = test, .seed = seed, .order = order});
 }
 
 static void make_replica(const char *name, int each)
@@ -21,7 +19,7 @@ TEST(clear10_leaves_bucket_0_out_and_has_five_tasks)
 {
     make_replica("clear10", 2);
     for (int test = 0; test < 2; test++) {
-        OWNED_PTR(sfp__source_close) sfp_source *s = open_with(&sfp__source_clear10, test, 1, 0);
+        sfp_source *s = open_with(&sfp__source_clear10, test, 1, 0);
         assert_int_equal(s->count, 11 * 10 * 2);
         assert_int_equal(s->classes, 11);
         assert_string_equal(s->class_names[10], "disc-2");
@@ -32,8 +30,8 @@ TEST(clear10_leaves_bucket_0_out_and_has_five_tasks)
             assert_int_equal(r.label, i / 20); /* class by class, then by bucket */
             assert_true(r.time == (double)(i / 2 % 10 + 1));
             assert_int_equal(r.task, r.label < 3 ? 0 : 1 + (r.label - 3) / 2);
-            char name[128], part[64];
-            (void)snprintf(part, sizeof part, "labeled_images/%d/%s/", (int)r.time, s->class_names[r.label]);
+            char name[128];
+            const char *part = kept_print("labeled_images/%d/%s/", (int)r.time, s->class_names[r.label]);
             assert_non_null(strstr(sfp__source_name(s, i, name, sizeof name), part));
         }
         sfp_picture p = {0};
@@ -54,8 +52,6 @@ TEST(clear100_has_ten_tasks_of_ten)
     assert_null(s->note);
     for (int64_t i = 0; i < s->count; i++)
         assert_int_equal(record_of(s, i).task, i / 100);
-    sfp__source_close(s);
-    sfp__source_close(t);
 }
 
 TEST(a_bucket_is_shuffled_by_the_seed)
@@ -80,16 +76,12 @@ TEST(a_bucket_is_shuffled_by_the_seed)
         assert_int_equal(seen, 31); /* all five, of this bucket */
     }
     assert_true(differ > 200 && unsorted > 200);
-    sfp__source_close(a);
-    sfp__source_close(same);
-    sfp__source_close(b);
-    sfp__source_close(test);
 }
 
 TEST(an_order_shuffles_classes)
 {
     make_replica("clear10", 1);
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_with(&sfp__source_clear10, false, 1, 3);
+    sfp_source *s = open_with(&sfp__source_clear10, false, 1, 3);
     int moved = 0;
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r = record_of(s, i);
@@ -113,7 +105,7 @@ TEST(buckets_go_by_number_and_names_may_be_above)
     put_text("c/train/b.json", "{\"x\": {\"IMG_PATH\": \"nine.jpg\"}}");
     put_text("c/train/c.json", "{\"x\": {\"IMG_PATH\": \"dog.jpg\"}}");
     put_text("c/train/nine.jpg", "9");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_with(&sfp__source_clear10, false, 1, 0);
+    sfp_source *s = open_with(&sfp__source_clear10, false, 1, 0);
     assert_int_equal(s->count, 3);
     check_bytes(s, 0, "9", 1);
     assert_true(record_of(s, 1).time == 10);
@@ -124,38 +116,26 @@ TEST(buckets_go_by_number_and_names_may_be_above)
 
 #define LIST "c/train/a.json"
 
-/* A file is put, and what opening then says. */
 TEST(broken_lists_are_refused_with_their_file)
 {
-    static const struct {
-        const char *file, *text; /* NULL: as before */
-        sfp_status status;
-        const char *place, *what;
-    } steps[] = {
-        {NULL, NULL, SFP_ENOTFOUND, META, ""},
-        {META, "{\"1\": {\"cat\": \"a.json\"}}", SFP_ENOTFOUND, NAMES, ""},
-        {NAMES, "\n\n", SFP_EFORMAT, NAMES, "has no names"},
-        {NAMES, "dog\n", SFP_EFORMAT, META, "bucket '1' has class 'cat', which is not in class_names.txt"},
-        {NAMES, "cat\n", SFP_ENOTFOUND, LIST, ""},
-        {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}", SFP_EFORMAT, LIST ": line 1, column", ""},
-        {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}, \"x\": {}}", SFP_EFORMAT, LIST ": line 1, column", "duplicate"},
-        {LIST, "[]", SFP_EFORMAT, LIST, "is an array, expected an object {id: {\"IMG_PATH\": path}}"},
-        {LIST, "{\"x\": {}}", SFP_EFORMAT, LIST ": picture 'x'", "IMG_PATH is nothing"},
-        {LIST, "{\"x\": {\"IMG_PATH\": 5}}", SFP_EFORMAT, "picture 'x'", "IMG_PATH is an integer"},
-        {LIST, "{\"\\u001b\": {\"IMG_PATH\": \"\"}}", SFP_EFORMAT, "picture '\\x1b'", "empty"},
-        {LIST, "{}", SFP_EFORMAT, META, "lists no pictures"},
-        {META, "[]", SFP_EFORMAT, META, "is an array, expected an object {bucket"},
-        {META, "{\"one\": {}}", SFP_EFORMAT, META, "bucket 'one' is no number"},
-        {META, "{\"1\": {}, \"01\": {}}", SFP_EFORMAT, META, "bucket 1 comes twice"},
-        {META, "{\"1\": 3}", SFP_EFORMAT, META, "bucket '1' is an integer"},
-        {META, "{\"1\": {\"cat\": null}}", SFP_EFORMAT, META, "bucket '1', class 'cat' is null"},
-        {META, "{\"1\": {\"cat\": \"a.json\"},}", SFP_EFORMAT, META, "line 1, column"},
-    };
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        if (steps[i].file)
-            put_text(steps[i].file, steps[i].text);
-        check_refused(&sfp__source_clear10, "c", steps[i].status, steps[i].place, steps[i].what);
-    }
+    CHECK_REFUSALS(&sfp__source_clear10, "c", {NULL, NULL, SFP_ENOTFOUND, META, ""},
+                   {META, "{\"1\": {\"cat\": \"a.json\"}}", SFP_ENOTFOUND, NAMES, ""},
+                   {NAMES, "\n\n", SFP_EFORMAT, NAMES, "has no names"},
+                   {NAMES, "dog\n", SFP_EFORMAT, META, "bucket '1' has class 'cat', which is not in class_names.txt"},
+                   {NAMES, "cat\n", SFP_ENOTFOUND, LIST, ""},
+                   {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}", SFP_EFORMAT, LIST ": line 1, column", ""},
+                   {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}, \"x\": {}}", SFP_EFORMAT, LIST ": line 1, column", "duplicate"},
+                   {LIST, "[]", SFP_EFORMAT, LIST, "is an array, expected an object {id: {\"IMG_PATH\": path}}"},
+                   {LIST, "{\"x\": {}}", SFP_EFORMAT, LIST ": picture 'x'", "IMG_PATH is nothing"},
+                   {LIST, "{\"x\": {\"IMG_PATH\": 5}}", SFP_EFORMAT, "picture 'x'", "IMG_PATH is an integer"},
+                   {LIST, "{\"\\u001b\": {\"IMG_PATH\": \"\"}}", SFP_EFORMAT, "picture '\\x1b'", "empty"},
+                   {LIST, "{}", SFP_EFORMAT, META, "lists no pictures"},
+                   {META, "[]", SFP_EFORMAT, META, "is an array, expected an object {bucket"},
+                   {META, "{\"one\": {}}", SFP_EFORMAT, META, "bucket 'one' is no number"},
+                   {META, "{\"1\": {}, \"01\": {}}", SFP_EFORMAT, META, "bucket 1 comes twice"},
+                   {META, "{\"1\": 3}", SFP_EFORMAT, META, "bucket '1' is an integer"},
+                   {META, "{\"1\": {\"cat\": null}}", SFP_EFORMAT, META, "bucket '1', class 'cat' is null"},
+                   {META, "{\"1\": {\"cat\": \"a.json\"},}", SFP_EFORMAT, META, "line 1, column"});
     check_refused_part(&sfp__source_clear10, "c", true, SFP_ENOTFOUND, "c/test/labeled_metadata.json", "");
 }
 
@@ -164,5 +144,5 @@ TEST(a_failed_allocation_leaves_nothing_behind)
     put_text(NAMES, "cat\ndog");
     put_text(META, "{\"0\": {}, \"1\": {\"cat\": \"a.json\", \"dog\": \"a.json\"}}");
     put_text("c/train/a.json", "{\"x\": {\"IMG_PATH\": \"a.jpg\"}}");
-    sfp__source_close(open_tortured(&sfp__source_clear10, in_folder("c"), false, 15));
+    (void)open_tortured(&sfp__source_clear10, in_folder("c"), false, 15);
 }

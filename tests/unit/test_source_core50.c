@@ -9,9 +9,7 @@ static const sfp_source_kind *const kind = &sfp__source_core50;
 
 static sfp_source *open_with(bool test, int order)
 {
-    sfp_source *s = NULL;
-    MUST(kind->open(in_folder("c"), &(sfp_source_options){.test = test, .order = order}, &s, &err));
-    return s;
+    return open_as(kind, in_folder("c"), (sfp_source_options){.test = test, .order = order});
 }
 
 static void make_replica(void)
@@ -82,8 +80,6 @@ TEST(runs_are_as_the_pickles_say)
         assert_false(p.has_box);
         sfp__picture_done(&p);
         check_bounds(t);
-        sfp__source_close(s);
-        sfp__source_close(t);
     }
     assert_string_equal(first[0], "o1");
     assert_true(strcmp(first[3], first[6]) != 0 || strcmp(first[3], first[9]) != 0);
@@ -100,41 +96,29 @@ TEST(folders_alone_say_everything)
     sfp_source *s = open_with(false, 0), *t = open_with(true, 0);
     check_layout(s, t);
     char name[64];
-    assert_string_equal(sfp__source_name(s, 0, name, sizeof name), "s1/o1/C_01_01_000.png");
-    assert_string_equal(sfp__source_name(s, 1, name, sizeof name), "s2/o1/C_02_01_000.png");
-    assert_string_equal(sfp__source_name(s, 7, name, sizeof name), "s11/o1/C_11_01_000.png");
-    assert_string_equal(sfp__source_name(s, 8, name, sizeof name), "s1/o2/C_01_02_000.png");
+    check_name(s, 0, "s1/o1/C_01_01_000.png");
+    check_name(s, 1, "s2/o1/C_02_01_000.png");
+    check_name(s, 7, "s11/o1/C_11_01_000.png");
+    check_name(s, 8, "s1/o2/C_01_02_000.png");
     assert_string_equal(s->class_names[49], "o50");
     assert_non_null(strstr(s->note, "no pickles"));
-    sfp__source_close(s);
-    sfp__source_close(t);
     s = open_with(false, 4); /* an order shuffles the objects */
     t = open_with(true, 4);
     check_layout(s, t);
     assert_string_equal(s->class_names[49], "o50");
     assert_true(strstr(sfp__source_name(s, 0, name, sizeof name), "/o1/") == NULL ||
                 strstr(sfp__source_name(s, 8, name, sizeof name), "/o2/") == NULL);
-    sfp__source_close(s);
-    sfp__source_close(t);
     assert_int_equal(rename(in_folder("c/core50_128x128"), in_folder("d")), 0); /* the folder of pictures itself */
     s = open_source(kind, "d");
     assert_int_equal(s->count, 400);
     check_bounds(s);
-    sfp__source_close(s);
 }
 
-/* paths (2), and one run of two batches and a test set */
 #define PATHS "(lp0\nS's1/o7/a.png'\naS's3/o7/b.png'\naS's1/o2/c.png'\na."
-#define LUP                \
-    "(dS'nc'\n(l(l(lI0\na" \
-    "a(lI2\na"             \
-    "a(lI1\na"             \
-    "aas."
-#define LABELS             \
-    "(dS'nc'\n(l(l(lI5\na" \
-    "a(lI3\na"             \
-    "a(lI5\na"             \
-    "aas."
+/* One run of two batches and a test set, of one item each (opcodes). */
+#define RUN(first, second, test) "(dS'nc'\n(l(l(l" first "\naa(l" second "\naa(l" test "\naaas."
+#define LUP RUN("I0", "I2", "I1")
+#define LABELS RUN("I5", "I3", "I5")
 
 static void put_pickles(const char *paths, const char *lup, const char *labels)
 {
@@ -159,74 +143,42 @@ TEST(labels_count_along_the_tasks_and_are_named_by_their_object)
     assert_int_equal(record_of(t, 0).label, 0);
     assert_int_equal(record_of(t, 0).task, 0);
     check_not_loaded(s, 0, SFP_ENOTFOUND, "s1/o7/a.png", "");
-    sfp__source_close(s);
-    sfp__source_close(t);
     /* two objects under one label: called by numbers */
     put_pickles("(lS's1/o7/a.png'\naS's3/o8/b.png'\naS's1/o2/c.png'\na.", LUP, LABELS);
     s = open_with(false, 0);
     assert_string_equal(s->class_names[0], "5");
     assert_string_equal(s->class_names[1], "3");
-    sfp__source_close(s);
 }
 
 TEST(broken_pickles_are_refused_with_their_file)
 {
+    static const struct {
+        const char *paths, *lup, *labels;
+        sfp_status status;
+        const char *a, *b;
+    } bad[] = {
+        {"cos\nsystem\n(S'true'\ntR.", LUP, LABELS, SFP_EUNSUPPORTED, "c/paths.pkl: pickle, byte 0: GLOBAL", "not allowed"},
+        {PATHS, "(dS'nc'\n(lI1\n", LABELS, SFP_EFORMAT, "c/LUP.pkl", "ends without STOP"},
+        {"N.", LUP, LABELS, SFP_EFORMAT, "c/paths.pkl", "is None, expected a list of paths"},
+        {PATHS, "(l.", LABELS, SFP_EFORMAT, "c/LUP.pkl", "is a list, expected a dict of scenarios"},
+        {PATHS, "(dS'ni'\n(ls.", LABELS, SFP_EFORMAT, "c/LUP.pkl", "has no scenario 'nc'"},
+        {PATHS, LUP, "(dS'nc'\n(l(l(lI5\naaas.", SFP_EFORMAT, "c/labels.pkl", "is a list of 1, expected a list of batches"},
+        {PATHS, LUP, "(dS'nc'\n(l(l(lI5\naa(lI3\naaas.", SFP_EFORMAT, "c/labels.pkl", "has 2 batches, expected 3"},
+        {PATHS, LUP, RUN("I5\naI5", "I3", "I5"), SFP_EFORMAT, "c/labels.pkl", "batch 0 is a list of 2, expected a list of 1"},
+        {PATHS, RUN("I3", "I2", "I1"), LABELS, SFP_EFORMAT, "c/LUP.pkl: run 0, batch 0, item 0 is an integer 3", "below 3"},
+        {PATHS, LUP, RUN("I-5", "I3", "I5"), SFP_EFORMAT, "c/labels.pkl: run 0, batch 0, item 0", "expected a class below"},
+        {PATHS, LUP, RUN("S'cat'", "I3", "I5"), SFP_EFORMAT, "is a string", "expected a class below"},
+        {"(lI1\naI2\naI3\na.", LUP, LABELS, SFP_EFORMAT, "c/paths.pkl", "item 0 is no path"},
+        {PATHS, LUP, RUN("I5", "I3", "I9"), SFP_EFORMAT, "label 9 is in the test set", "in no batch"},
+        {"(lS's1/o7/a.png'\naS's3/o7/b.png'\naS's1/o7/c.png'\na.", LUP, LABELS, SFP_EFORMAT, "object o7 has two labels",
+         "labels.pkl"},
+    };
     put_text("c/LUP.pkl", LUP);
     check_refused(kind, "c", SFP_ENOTFOUND, "c/labels.pkl", "is not there, expected paths.pkl, LUP.pkl and labels.pkl");
-    put_pickles("cos\nsystem\n(S'true'\ntR.", LUP, LABELS);
-    check_refused(kind, "c", SFP_EUNSUPPORTED, "c/paths.pkl: pickle, byte 0: GLOBAL", "not allowed");
-    put_pickles(PATHS, "(dS'nc'\n(lI1\n", LABELS);
-    check_refused(kind, "c", SFP_EFORMAT, "c/LUP.pkl", "ends without STOP");
-    put_pickles("N.", LUP, LABELS);
-    check_refused(kind, "c", SFP_EFORMAT, "c/paths.pkl", "is None, expected a list of paths");
-    put_pickles(PATHS, "(l.", LABELS);
-    check_refused(kind, "c", SFP_EFORMAT, "c/LUP.pkl", "is a list, expected a dict of scenarios");
-    put_pickles(PATHS, "(dS'ni'\n(ls.", LABELS);
-    check_refused(kind, "c", SFP_EFORMAT, "c/LUP.pkl", "has no scenario 'nc'");
-    put_pickles(PATHS, LUP,
-                "(dS'nc'\n(l(l(lI5\na"
-                "aas.");
-    check_refused(kind, "c", SFP_EFORMAT, "c/labels.pkl", "is a list of 1, expected a list of batches");
-    put_pickles(PATHS, LUP,
-                "(dS'nc'\n(l(l(lI5\na"
-                "a(lI3\na"
-                "aas.");
-    check_refused(kind, "c", SFP_EFORMAT, "c/labels.pkl", "has 2 batches, expected 3");
-    put_pickles(PATHS, LUP,
-                "(dS'nc'\n(l(l(lI5\naI5\na"
-                "a(lI3\na"
-                "a(lI5\na"
-                "aas.");
-    check_refused(kind, "c", SFP_EFORMAT, "c/labels.pkl", "batch 0 is a list of 2, expected a list of 1");
-    put_pickles(PATHS,
-                "(dS'nc'\n(l(l(lI3\na"
-                "a(lI2\na"
-                "a(lI1\na"
-                "aas.",
-                LABELS);
-    check_refused(kind, "c", SFP_EFORMAT, "c/LUP.pkl: run 0, batch 0, item 0 is an integer 3", "below 3");
-    put_pickles(PATHS, LUP,
-                "(dS'nc'\n(l(l(lI-5\na"
-                "a(lI3\na"
-                "a(lI5\na"
-                "aas.");
-    check_refused(kind, "c", SFP_EFORMAT, "c/labels.pkl: run 0, batch 0, item 0", "expected a class below");
-    put_pickles(PATHS, LUP,
-                "(dS'nc'\n(l(l(lS'cat'\na"
-                "a(lI3\na"
-                "a(lI5\na"
-                "aas.");
-    check_refused(kind, "c", SFP_EFORMAT, "is a string", "expected a class below");
-    put_pickles("(lI1\naI2\naI3\na.", LUP, LABELS);
-    check_refused(kind, "c", SFP_EFORMAT, "c/paths.pkl", "item 0 is no path");
-    put_pickles(PATHS, LUP,
-                "(dS'nc'\n(l(l(lI5\na"
-                "a(lI3\na"
-                "a(lI9\na"
-                "aas.");
-    check_refused(kind, "c", SFP_EFORMAT, "label 9 is in the test set", "in no batch");
-    put_pickles("(lS's1/o7/a.png'\naS's3/o7/b.png'\naS's1/o7/c.png'\na.", LUP, LABELS);
-    check_refused(kind, "c", SFP_EFORMAT, "object o7 has two labels", "labels.pkl");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put_pickles(bad[i].paths, bad[i].lup, bad[i].labels);
+        check_refused(kind, "c", bad[i].status, bad[i].a, bad[i].b);
+    }
 }
 
 TEST(folders_without_pictures_are_refused)
@@ -245,7 +197,7 @@ TEST(a_failed_allocation_leaves_nothing_behind)
     put_pickles(PATHS, LUP, LABELS);
     put_text("c/s1/o1/x.png", "x");
     for (int folders = 0; folders < 2; folders++) {
-        sfp__source_close(open_tortured(kind, in_folder("c"), false, 10));
+        (void)open_tortured(kind, in_folder("c"), false, 10);
         if (!folders)
             remove_pickles();
     }

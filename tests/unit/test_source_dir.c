@@ -10,54 +10,17 @@ AROUND_EACH(make_folder, remove_folder)
 
 static sfp_source *open_dir(const char *name)
 {
-    sfp_source *s = NULL;
-    if (sfp__source_dir.open(in_folder(name), &(sfp_source_options){0}, &s, &err) != SFP_OK)
-        fail_msg("%s: %s", name, err.message);
-    return s;
+    return open_source(&sfp__source_dir, name);
 }
 
-/* The next picture has this label (a class name or "-") and these bytes. */
-static void check_next(sfp_source *s, const char *label, const char *bytes)
+static int remarks(const sfp_source *s)
 {
-    sfp_record r = {0};
-    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
-    bool end = false;
-    MUST(sfp__source_next(s, &r, &p, &end, &err));
-    assert_false(end);
-    assert_int_equal(p.kind, SFP_PICTURE_ENCODED);
-    assert_int_equal(p.size, strlen(bytes));
-    assert_memory_equal(p.bytes, bytes, p.size);
-    assert_string_equal(r.label < 0 ? "-" : s->class_names[r.label], label);
+    return atomic_load(&s->live->remarks);
 }
 
-/* The next picture is lost, and why. */
-static void check_lost(sfp_source *s, const char *name, sfp_status status, const char *why)
+static void check_dir_lost(sfp_source *s, const char *name, sfp_status status, const char *why)
 {
-    sfp_record r = {0};
-    sfp_picture p = {0};
-    sfp_origin origin = {0};
-    bool end = false;
-    assert_int_equal(sfp__source_next(s, &r, &p, &end, &err), status);
-    assert_true(s->live->lost);
-    assert_false(end);
-    assert_null(p.bytes);
-    assert_non_null(strstr(err.message, why));
-    assert_string_equal(sfp__source_origin(s, &origin), name);
-    assert_true(origin.mark != 0);
-}
-
-static void check_end(sfp_source *s)
-{
-    sfp_record r;
-    sfp_picture p;
-    bool end = false;
-    MUST(sfp__source_next(s, &r, &p, &end, NULL));
-    assert_true(end);
-}
-
-static void move(const char *from, const char *to)
-{
-    assert_int_equal(rename(in_folder(from), in_folder(to)), 0);
+    assert_true(check_lost(s, name, status, why).mark != 0);
 }
 
 TEST(what_is_there_comes_first_in_natural_order)
@@ -70,7 +33,7 @@ TEST(what_is_there_comes_first_in_natural_order)
     put_text("w/dog/.hidden.jpg", "not yet");
     put_text("w/.secret/x.jpg", "no");
     put_text("w/.end", "");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
+    sfp_source *s = open_dir("w");
     assert_int_equal(s->count, -1);
     assert_true(s->kind->live && s->keeps_order);
     assert_int_equal(s->classes, 2);
@@ -80,13 +43,12 @@ TEST(what_is_there_comes_first_in_natural_order)
     check_next(s, "dog", "d10");
     check_next(s, "-", "l");
     check_end(s);
-    check_end(s); /* and stays there */
 }
 
 TEST(files_come_when_closed_or_moved_in)
 {
     put_text("w/cat/1.jpg", "c1");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
+    sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
     put_text("w/cat/2.jpg", "c2");
     put_text("w/cat/.tmp3", "c3");
@@ -104,7 +66,7 @@ TEST(files_come_when_closed_or_moved_in)
 TEST(a_file_being_written_waits_until_it_is_closed)
 {
     put_text("w/cat/0.jpg", "x");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
+    sfp_source *s = open_dir("w");
     check_next(s, "cat", "x");
     FILE *f = fopen(in_folder("w/cat/1.jpg"), "wb");
     assert_non_null(f);
@@ -141,7 +103,6 @@ TEST(so_does_one_that_is_there_at_the_beginning)
     check_next(s, "cat", "c1");
     check_next(s, "cat", "in p"); /* nobody waits for ever for what does not change */
     check_end(s);
-    sfp__source_close(s);
     assert_int_equal(remove(in_folder("w/.end")), 0);
     s = open_dir("w");
     check_next(s, "cat", "c1");
@@ -150,7 +111,6 @@ TEST(so_does_one_that_is_there_at_the_beginning)
     check_next(s, "cat", "in parts");
     put_text("w/.end", "");
     check_end(s);
-    sfp__source_close(s);
 }
 
 typedef struct slow_writer {
@@ -179,9 +139,8 @@ TEST(one_that_is_never_done_is_told_as_lost_at_the_end)
     assert_int_equal(pthread_create(&thread, NULL, write_slowly, &w), 0);
     sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
-    check_lost(s, "cat/2.jpg", SFP_EIO, "cat/2.jpg: was still being written when the stream ended");
+    check_dir_lost(s, "cat/2.jpg", SFP_EIO, "cat/2.jpg: was still being written when the stream ended");
     check_end(s);
-    sfp__source_close(s);
     atomic_store(&w.stop, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(close(w.fd), 0);
@@ -193,7 +152,7 @@ TEST(what_changes_while_it_waits_comes_once_as_it_is_then)
     put_text("w/cat/1.jpg", "c1");
     put_text("w/cat/2.jpg", "");
     put_text("w/cat/3.jpg", "c3");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
+    sfp_source *s = open_dir("w");
     put_text("w/cat/2.jpg", "c2");                                                /* an event follows */
     assert_int_equal(utimensat(AT_FDCWD, in_folder("w/cat/3.jpg"), times, 0), 0); /* none does */
     put_text("w/.end", "");
@@ -207,7 +166,7 @@ TEST(later_folders_are_watched)
 {
     put_text("w/classes.txt", "zebra\ncat\n");
     put_text("w/dog/1.jpg", "d1");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
+    sfp_source *s = open_dir("w");
     assert_int_equal(s->classes, 3); /* the list, then what else is there */
     assert_string_equal(s->class_names[0], "zebra");
     assert_string_equal(s->class_names[2], "dog");
@@ -254,7 +213,7 @@ TEST_AROUND(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, m
 {
     put_text("w/cat/1.jpg", "c1");
     put_text("w/dog/1.jpg", "d1");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
+    sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
     check_next(s, "dog", "d1");
     assert_int_equal(mkdir(in_folder("w/secret"), 0), 0);
@@ -263,18 +222,17 @@ TEST_AROUND(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, m
     put_text("w/dog/2.jpg", "d2");
     check_next(s, "cat", "c2");
     check_next(s, "dog", "d2");
-    assert_int_equal(atomic_load(&s->live->remarks), 2);
+    assert_int_equal(remarks(s), 2);
     assert_non_null(
         strstr(s->live->remark[0], "w/secret: cannot watch the folder: Permission denied; what is in it does not come"));
     assert_non_null(strstr(s->live->remark[1], "w/unreachable: cannot watch the folder"));
-    sfp_source *other = open_dir("w"); /* so it is when they are there at the beginning */
-    assert_int_equal(atomic_load(&other->live->remarks), 2);
+    const sfp_source *other = open_dir("w"); /* so it is when they are there at the beginning */
+    assert_int_equal(remarks(other), 2);
     assert_int_equal(other->classes, 2);
-    sfp__source_close(other);
     assert_int_equal(chmod(in_folder("w/secret"), 0755), 0); /* until they can be read */
     put_text("w/secret/1.jpg", "s1");
     check_next(s, "secret", "s1");
-    assert_int_equal(atomic_load(&s->live->remarks), 2);
+    assert_int_equal(remarks(s), 2);
 }
 
 TEST(a_second_name_of_a_watched_folder_is_passed_over)
@@ -286,11 +244,11 @@ TEST(a_second_name_of_a_watched_folder_is_passed_over)
     assert_int_equal(symlink(".", in_folder("w/loop")), 0);
     assert_int_equal(symlink("cat", in_folder("w/a")), 0); /* although it comes before cat by name */
     assert_int_equal(symlink("../far", in_folder("w/far")), 0);
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
+    sfp_source *s = open_dir("w");
     assert_int_equal(s->classes, 2);
     assert_string_equal(s->class_names[0], "cat");
     assert_string_equal(s->class_names[1], "far"); /* this one is there once */
-    assert_int_equal(atomic_load(&s->live->remarks), 2);
+    assert_int_equal(remarks(s), 2);
     assert_non_null(strstr(s->live->remark[0], "w/a: is passed over, as it is "));
     assert_non_null(strstr(s->live->remark[0], "w/cat under another name"));
     assert_non_null(strstr(s->live->remark[1], "w/loop: is passed over"));
@@ -321,15 +279,13 @@ TEST(a_folder_that_cannot_name_a_class_is_remarked_upon)
     put_text("w/\xff\xfe/2.jpg", "x2");
     check_next(s, "-", "x1");
     check_next(s, "-", "x2");
-    assert_int_equal(atomic_load(&s->live->remarks), 1);
+    assert_int_equal(remarks(s), 1);
     assert_non_null(strstr(s->live->remark[0], "pictures are not labelled: the name '\\xff\\xfe' is not UTF-8"));
-    sfp__source_close(s);
     s = open_dir("w"); /* there at the beginning: the same */
     assert_int_equal(s->classes, 1);
     check_next(s, "cat", "c1");
     check_next(s, "-", "x1");
-    assert_int_equal(atomic_load(&s->live->remarks), 1);
-    sfp__source_close(s);
+    assert_int_equal(remarks(s), 1);
 }
 
 TEST(what_cannot_be_read_is_told_as_lost)
@@ -338,10 +294,10 @@ TEST(what_cannot_be_read_is_told_as_lost)
     put_text("w/cat/2.jpg", "gone soon");
     put_text("w/cat/3.jpg", "good");
     put_text("w/.end", "");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
+    sfp_source *s = open_dir("w");
     assert_int_equal(remove(in_folder("w/cat/2.jpg")), 0);
-    check_lost(s, "cat/1.jpg", SFP_EFORMAT, "cat/1.jpg: is empty");
-    check_lost(s, "cat/2.jpg", SFP_ENOTFOUND, "cat/2.jpg: cannot open");
+    check_dir_lost(s, "cat/1.jpg", SFP_EFORMAT, "cat/1.jpg: is empty");
+    check_dir_lost(s, "cat/2.jpg", SFP_ENOTFOUND, "cat/2.jpg: cannot open");
     check_next(s, "cat", "good");
     assert_false(s->live->lost);
     check_end(s);
@@ -350,7 +306,7 @@ TEST(what_cannot_be_read_is_told_as_lost)
 TEST(it_ends_when_the_folder_goes_away)
 {
     put_text("w/cat/1.jpg", "c1");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
+    sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
     move("w", "v");
     check_end(s);
@@ -383,8 +339,8 @@ TEST(labels_of_a_list_come_before_and_after_their_pictures)
     put_text("w/labels.csv", "\xef\xbb\xbfname,label\nearly.jpg,cat\n, \nno comma\nlater.jpg,cat\n");
     put_text("w/1.jpg", "1");
     put_text("w/early.jpg", "e");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
-    assert_int_equal(atomic_load(&s->live->remarks), 1);
+    sfp_source *s = open_dir("w");
+    assert_int_equal(remarks(s), 1);
     assert_non_null(strstr(s->live->remark[0], "w/labels.csv:3: is passed over, expected NAME,LABEL"));
     check_next(s, "-", "1");
     check_next(s, "cat", "e");
@@ -406,14 +362,6 @@ TEST(labels_of_a_list_come_before_and_after_their_pictures)
     check_end(s);
 }
 
-static void append(const char *name, const char *text)
-{
-    FILE *f = fopen(in_folder(name), "ab");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
-}
-
 TEST(a_last_label_without_a_line_end_counts_when_the_stream_ends)
 {
     put_text("w/1.jpg", "1");
@@ -421,38 +369,35 @@ TEST(a_last_label_without_a_line_end_counts_when_the_stream_ends)
     put_text("w/labels.csv", "1.jpg,cat");
     sfp_source *s = open_dir("w");
     check_next(s, "-", "1"); /* its line may go on */
-    append("w/labels.csv", "fish\n2.jpg,dog");
+    append_text("w/labels.csv", "fish\n2.jpg,dog");
     check_next(s, "-", "2");
     check_label(s, "1.jpg", "catfish");
     put_text("w/.end", "");
     check_label(s, "2.jpg", "dog");
     check_end(s);
-    check_end(s);
-    assert_int_equal(atomic_load(&s->live->remarks), 0);
-    sfp__source_close(s);
+    assert_int_equal(remarks(s), 0);
     put_text("w/labels.csv", "1.jpg,cat\n2.jpg"); /* the beginning of a line is none */
     s = open_dir("w");
     check_next(s, "cat", "1");
     check_next(s, "-", "2");
     check_end(s);
-    assert_int_equal(atomic_load(&s->live->remarks), 1);
+    assert_int_equal(remarks(s), 1);
     assert_non_null(strstr(s->live->remark[0], "w/labels.csv:2: is passed over, expected NAME,LABEL"));
-    sfp__source_close(s);
 }
 
 TEST(labels_and_names_may_be_quoted)
 {
     put_text("w/1.jpg", "1");
     put_text("w/labels.csv", "\"name\",\"label\"\r\n\"1.jpg\",cat\n");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
+    sfp_source *s = open_dir("w");
     check_next(s, "cat", "1");
-    append("w/labels.csv", "\"un,comma.jpg\",dog\n"
-                           " \"say \"\"a\"\".jpg\" , \"a \"\"b\"\", c\" \r\n"
-                           "x,y.jpg,\"cat, big\"\n"
-                           "x,y.jpg,cat\n"
-                           "12\".jpg,cat\n"
-                           "3.jpg,12\"\n"
-                           "\" .jpg\",\"dog\"\n");
+    append_text("w/labels.csv", "\"un,comma.jpg\",dog\n"
+                                " \"say \"\"a\"\".jpg\" , \"a \"\"b\"\", c\" \r\n"
+                                "x,y.jpg,\"cat, big\"\n"
+                                "x,y.jpg,cat\n"
+                                "12\".jpg,cat\n"
+                                "3.jpg,12\"\n"
+                                "\" .jpg\",\"dog\"\n");
     check_label(s, "un,comma.jpg", "dog");
     check_label(s, "say \"a\".jpg", "a \"b\", c");
     check_label(s, "x,y.jpg", "cat, big");
@@ -460,7 +405,7 @@ TEST(labels_and_names_may_be_quoted)
     check_label(s, "12\".jpg", "cat"); /* inside, it is a letter as any other */
     check_label(s, "3.jpg", "12\"");
     check_label(s, " .jpg", "dog");
-    assert_int_equal(atomic_load(&s->live->remarks), 0);
+    assert_int_equal(remarks(s), 0);
 }
 
 TEST(a_wrongly_quoted_label_is_passed_over_and_told)
@@ -486,9 +431,9 @@ TEST(a_wrongly_quoted_label_is_passed_over_and_told)
     put_text("w/.end", "");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         put_text("w/labels.csv", wrong[i]);
-        append("w/labels.csv", "\n2.jpg,dog\n");
-        OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
-        assert_int_equal(atomic_load(&s->live->remarks), 1);
+        append_text("w/labels.csv", "\n2.jpg,dog\n");
+        sfp_source *s = open_dir("w");
+        assert_int_equal(remarks(s), 1);
         assert_non_null(strstr(s->live->remark[0], "w/labels.csv:1: is passed over, expected NAME,LABEL"));
         check_next(s, "-", "1");
         check_next(s, "dog", "2");
@@ -501,7 +446,7 @@ TEST(a_picture_moved_or_linked_into_a_class_keeps_its_identity)
     put_text("w/cat/.keep", "");
     put_text("w/1.jpg", "1");
     put_text("w/2.jpg", "2");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
+    sfp_source *s = open_dir("w");
     check_next(s, "-", "1");
     sfp_origin first = origin_of(s);
     assert_string_equal(sfp__source_origin(s, &first), "1.jpg");
@@ -536,7 +481,6 @@ TEST(what_was_done_with_is_left_out_after_a_break)
     marks[0] = origin_of(s).mark;
     check_next(s, "cat", "1");
     marks[1] = origin_of(s).mark;
-    sfp__source_close(s);
     put_text("w/cat/4.jpg", "4");
     s = open_dir("w");
     MUST(sfp__source_leave_out(s, &(sfp_left_out){.n = 2, .marks = marks, .until = INT64_MIN}, NULL));
@@ -547,7 +491,6 @@ TEST(what_was_done_with_is_left_out_after_a_break)
     (void)usleep(20000);                /* a file system's clock may be slow */
     put_text("w/cat/1.jpg", "another"); /* what is written anew is new */
     check_next(s, "cat", "another");
-    sfp__source_close(s);
     s = open_dir("w");
     /* and what did not change since then, but for one that waits */
     MUST(sfp__source_leave_out(s, &(sfp_left_out){.until = changed, .waiting = 1, .waiting_marks = &waiting}, NULL));
@@ -555,7 +498,6 @@ TEST(what_was_done_with_is_left_out_after_a_break)
     check_next(s, "cat", "2");
     put_text("w/.end", "");
     check_end(s);
-    sfp__source_close(s);
 }
 
 static void *raise_later(void *flag)
@@ -567,10 +509,11 @@ static void *raise_later(void *flag)
 
 TEST(stop_ends_the_wait)
 {
-    atomic_bool stop = false;
+    static atomic_bool stop;
     pthread_t thread;
+    atomic_store(&stop, false);
     put_text("w/cat/1.jpg", "c1");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
+    sfp_source *s = open_dir("w");
     s->live->stop = &stop;
     check_next(s, "cat", "c1");
     assert_int_equal(pthread_create(&thread, NULL, raise_later, &stop), 0);
@@ -581,10 +524,7 @@ TEST(stop_ends_the_wait)
 static void *write_many(void *unused)
 {
     for (int i = 0; i < 300; i++) {
-        char name[64], text[32];
-        (void)snprintf(name, sizeof name, "w/c%d/%d.jpg", i % 7, i);
-        (void)snprintf(text, sizeof text, "%d", i);
-        put_text(name, text);
+        put_text(kept_print("w/c%d/%d.jpg", i % 7, i), kept_print("%d", i));
     }
     put_text("w/.end", "");
     return unused;
@@ -596,7 +536,7 @@ TEST(no_file_is_missed_and_none_comes_twice)
     int seen[300] = {0};
     bool leases = has_leases();
     put_text("w/c0/.keep", "");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_dir("w");
+    sfp_source *s = open_dir("w");
     assert_int_equal(pthread_create(&thread, NULL, write_many, NULL), 0);
     for (bool end = false;;) {
         sfp_record r = {0};
@@ -613,8 +553,7 @@ TEST(no_file_is_missed_and_none_comes_twice)
         memcpy(text, p.bytes, p.size);
         long i = strtol(text, NULL, 10);
         assert_in_range(i, 0, 299);
-        (void)snprintf(text, sizeof text, "c%ld", i % 7);
-        assert_string_equal(s->class_names[r.label], text);
+        assert_string_equal(s->class_names[r.label], kept_print("c%ld", i % 7));
         seen[i]++;
     }
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -637,7 +576,7 @@ TEST(a_failed_allocation_leaves_nothing_behind)
     put_text("w/cat/1.jpg", "1");
     put_text("w/dog/1.jpg", "2");
     assert_int_equal(symlink("dog", in_folder("w/link")), 0);
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_tortured(&sfp__source_dir, in_folder("w"), false, 20);
+    sfp_source *s = open_tortured(&sfp__source_dir, in_folder("w"), false, 20);
     check_next(s, "cat", "1");
     check_next(s, "dog", "2");
 }

@@ -8,11 +8,6 @@ AROUND_EACH(make_folder, remove_folder)
 
 static const sfp_source_kind *const kind = &sfp__source_folder;
 
-static void move_folder(const char *from, const char *to)
-{
-    assert_int_equal(rename(in_folder(from), in_folder(to)), 0);
-}
-
 TEST(folders_are_classes)
 {
     put_text("d/dog/b.jpg", "D");
@@ -21,8 +16,7 @@ TEST(folders_are_classes)
     put_text("d/cat/more/deep/x.webp", "CX");
     put_text("d/10/a.jpeg", "T");
     put_text("d/9/a.jpg", "N");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "d");
-    assert_int_equal(s->count, 6);
+    sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->classes, 4);
     static const char *const names[] = {"9", "10", "cat", "dog"}; /* numbers by value, then bytes */
     for (int i = 0; i < 4; i++)
@@ -30,14 +24,11 @@ TEST(folders_are_classes)
     assert_int_equal(s->domains, 0);
     assert_false(s->keeps_order);
     assert_null(s->note);
-    static const char *const labels[] = {"9", "10", "cat", "cat", "cat", "dog"};
-    for (int i = 0; i < 6; i++)
-        assert_string_equal(label_text(s, i), labels[i]);
+    CHECK_LABELS(s, "9", "10", "cat", "cat", "cat", "dog");
     check_bytes(s, 2, "C9", 2); /* 9 before 10 */
     check_bytes(s, 3, "C10", 3);
     check_bytes(s, 4, "CX", 2);
-    char name[64];
-    assert_string_equal(sfp__source_name(s, 4, name, sizeof name), "cat/more/deep/x.webp");
+    check_name(s, 4, "cat/more/deep/x.webp");
     sfp_record r = record_of(s, 0);
     assert_int_equal(r.task, -1);
     assert_true(isnan(r.time));
@@ -50,13 +41,10 @@ TEST(folders_of_folders_are_domains)
     put_text("d/photo/dog/1.jpg", "b");
     put_text("d/photo/cat/2.jpg", "c");
     put_text("d/photo/readme.txt", "not a picture");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "d");
-    assert_int_equal(s->count, 3);
+    sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->classes, 2);
     assert_int_equal(s->domains, 2);
-    assert_string_equal(label_text(s, 0), "photo/cat");
-    assert_string_equal(label_text(s, 1), "photo/dog");
-    assert_string_equal(label_text(s, 2), "sketch/dog");
+    CHECK_LABELS(s, "photo/cat", "photo/dog", "sketch/dog");
     assert_int_equal(s->skipped, 1);
     assert_string_equal(s->note, "left out: 1 files that are not JPEG, PNG or WebP, the first: photo/readme.txt");
 }
@@ -75,14 +63,12 @@ TEST(pictures_on_both_levels_follow_the_more)
     check_bytes(s, 2, "a", 1);
     assert_int_equal(s->skipped, 2);
     assert_string_equal(s->note, "left out: 2 pictures outside a class folder, the first: photo/preview9.jpg");
-    sfp__source_close(s);
     put_text("d/photo/3.jpg", "x"); /* as many: photo is a class, and what is below it belongs to it */
     s = open_source(kind, "d");
     assert_int_equal(s->domains, 0);
     assert_int_equal(s->count, 6);
     assert_string_equal(label_text(s, 0), "photo");
     assert_null(s->note);
-    sfp__source_close(s);
 }
 
 TEST(a_folder_of_one_name_in_every_class_tells_nothing_apart)
@@ -95,38 +81,29 @@ TEST(a_folder_of_one_name_in_every_class_tells_nothing_apart)
     assert_int_equal(s->count, 3);
     assert_int_equal(s->domains, 0);
     assert_int_equal(s->classes, 2);
-    assert_string_equal(label_text(s, 0), "n01");
-    assert_string_equal(label_text(s, 1), "n02");
+    CHECK_FIRST_LABELS(s, "n01", "n02");
     assert_non_null(
         strstr(s->note, "every folder has its pictures in 'images': the folders above are the classes; left out: 1 files"));
-    sfp__source_close(s);
     put_text("d/n02/image/3.JPEG", "3"); /* but where names differ they are classes */
     s = open_source(kind, "d");
     assert_int_equal(s->domains, 2);
     assert_int_equal(s->classes, 2);
-    sfp__source_close(s);
     put_text("e/photo/apple/1.jpg", "1"); /* one folder in one: nothing to tell by */
     s = open_source(kind, "e");
     assert_string_equal(label_text(s, 0), "photo/apple");
     assert_null(s->note);
-    sfp__source_close(s);
 }
 
 TEST(parts_taken_as_domains_are_told)
 {
-    char want[256];
     put_text("d/Train/cat/1.jpg", "1");
     put_text("d/Train/dog/1.jpg", "2");
     put_text("d/val/cat/1.jpg", "3");
     sfp_source *s = open_source(kind, "d/");
     assert_int_equal(s->domains, 2);
-    (void)snprintf(want, sizeof want, "--data folder:%s/Train --test folder:%s/val", in_folder("d"), in_folder("d"));
-    assert_non_null(strstr(s->note, want));
-    sfp__source_close(s);
-    move_folder("d/val", "d/photo");
-    s = open_source(kind, "d");
-    assert_null(s->note);
-    sfp__source_close(s);
+    assert_non_null(strstr(s->note, kept_print("--data folder:%s --test folder:%s", in_folder("d/Train"), in_folder("d/val"))));
+    move("d/val", "d/photo");
+    assert_null(open_source(kind, "d")->note);
 }
 
 TEST(what_is_no_file_or_empty_is_counted)
@@ -145,7 +122,6 @@ TEST(what_is_no_file_or_empty_is_counted)
     assert_string_equal(s->note, "left out: 1 files that are not JPEG, PNG or WebP, the first: b/notes/x.txt; "
                                  "left out: 2 that are no regular files, or links into nowhere, the first: a/broken.png; "
                                  "left out: 2 folders without pictures, the first: b/");
-    sfp__source_close(s);
     put_text("e/photo/cat/1.jpg", "1");
     put_text("e/sketch/dog/1.jpg", "1");
     assert_int_equal(mkdir(in_folder("e/sketch/cat"), 0777), 0);
@@ -153,7 +129,6 @@ TEST(what_is_no_file_or_empty_is_counted)
     s = open_source(kind, "e");
     assert_string_equal(s->note, "left out: 1 that are no regular files, or links into nowhere, the first: sketch/horse; "
                                  "left out: 1 folders without pictures, the first: sketch/cat/");
-    sfp__source_close(s);
 }
 
 TEST(links_are_followed_but_not_in_circles)
@@ -165,7 +140,7 @@ TEST(links_are_followed_but_not_in_circles)
     assert_int_equal(symlink("..", in_folder("far/top")), 0);
     assert_int_equal(symlink("nowhere.jpg", in_folder("d/a/broken.jpg")), 0);
     assert_int_equal(symlink("1.jpg", in_folder("d/a/3.jpg")), 0);
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "d");
+    sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 3);
     check_bytes(s, 0, "1", 1);
     check_bytes(s, 1, "1", 1); /* the link to a file */
@@ -174,21 +149,28 @@ TEST(links_are_followed_but_not_in_circles)
 
 TEST(what_is_missing_is_named)
 {
+    static const struct {
+        const char *name, *file;
+        sfp_status status;
+        const char *a, *b;
+    } bad[] = {
+        {"empty", NULL, SFP_EFORMAT, "empty", "has no pictures"},
+        {"texts", "texts/a/x.txt", SFP_EFORMAT, "texts", "has no pictures"},
+        {"loose", "loose/x.jpg", SFP_EFORMAT, "loose", "no class folders"},
+        {"file", "file", SFP_EIO, "file", "Not a directory"},
+        {"bad", "bad/\xff\xfe/x.jpg", SFP_EFORMAT, "\\xff\\xfe", "UTF-8"},
+        {"long",
+         "long/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z/1/2/3/4/5/6/"
+         "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z/1/2/3/4/5/6/x.jpg",
+         SFP_ELIMIT, "long", "nested too deep"},
+    };
     check_refused(kind, "nothing", SFP_ENOTFOUND, folder, "cannot open the folder");
     assert_int_equal(mkdir(in_folder("empty"), 0777), 0);
-    check_refused(kind, "empty", SFP_EFORMAT, "empty", "has no pictures");
-    put_text("texts/a/x.txt", "t");
-    check_refused(kind, "texts", SFP_EFORMAT, "texts", "has no pictures");
-    put_text("loose/x.jpg", "t");
-    check_refused(kind, "loose", SFP_EFORMAT, "loose", "no class folders");
-    put_text("file", "t");
-    check_refused(kind, "file", SFP_EIO, "file", "Not a directory");
-    put_text("bad/\xff\xfe/x.jpg", "t");
-    check_refused(kind, "bad", SFP_EFORMAT, "\\xff\\xfe", "UTF-8");
-    put_text("long/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z/1/2/3/4/5/6/"
-             "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z/1/2/3/4/5/6/x.jpg",
-             "t");
-    check_refused(kind, "long", SFP_ELIMIT, "long", "nested too deep");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (bad[i].file)
+            put_text(bad[i].file, "t");
+        check_refused(kind, bad[i].name, bad[i].status, bad[i].a, bad[i].b);
+    }
 }
 
 TEST(a_picture_that_cannot_be_read_is_named)
@@ -196,7 +178,7 @@ TEST(a_picture_that_cannot_be_read_is_named)
     put_text("d/a/1.jpg", "");
     put_text("d/a/2.jpg", "x");
     put_text("d/a/3.jpg", "x");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "d");
+    sfp_source *s = open_source(kind, "d");
     check_not_loaded(s, 0, SFP_EFORMAT, "d/a/1.jpg", "is empty");
     assert_int_equal(unlink(in_folder("d/a/2.jpg")), 0);
     check_not_loaded(s, 1, SFP_ENOTFOUND, "d/a/2.jpg", "No such file");
@@ -209,7 +191,7 @@ TEST(every_allocation_may_fail)
     put_text("d/y/b/2.jpg", "2");
     put_text("d/y/loose.jpg", "2");
     put_text("d/note.txt", "2");
-    sfp__source_close(open_tortured(kind, in_folder("d"), false, 8));
+    (void)open_tortured(kind, in_folder("d"), false, 8);
 }
 
 TEST(numbers_in_names_compare_as_numbers)

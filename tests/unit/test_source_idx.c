@@ -45,6 +45,13 @@ static void put(const char *name, bytes x)
     put_bytes(name, x.b, x.n);
 }
 
+/* The training part of a folder. */
+static void put_part(const char *name, const char *digits)
+{
+    put(kept_print("%s/train-images-idx3-ubyte", name), make_images((uint32_t)strlen(digits)));
+    put(kept_print("%s/train-labels-idx1-ubyte", name), make_labels(digits));
+}
+
 static void put_gz(const char *name, bytes x, size_t cut)
 {
     uint8_t packed[8192];
@@ -70,46 +77,33 @@ static void check_pixels(const sfp_source *s, int64_t i, uint8_t first)
 
 TEST(a_folder_has_a_training_and_a_test_part)
 {
-    put("d/train-images-idx3-ubyte", make_images(4));
-    put("d/train-labels-idx1-ubyte", make_labels("1731"));
+    put_part("d", "1731");
     put_gz("d/t10k-images.idx3-ubyte.gz", make_images(2), 0);
     put_gz("d/t10k-labels.idx1-ubyte.gz", make_labels("73"), 0);
     sfp_source *s = open_source(kind, "d");
-    assert_int_equal(s->count, 4);
     assert_int_equal(s->classes, 3); /* those that occur */
     assert_false(s->keeps_order);
-    static const char *const labels[] = {"1", "7", "3", "1"};
-    char name[32];
-    for (int i = 0; i < 4; i++) {
-        assert_string_equal(label_text(s, i), labels[i]);
+    CHECK_LABELS(s, "1", "7", "3", "1");
+    for (int i = 0; i < 4; i++)
         check_pixels(s, i, (uint8_t)(6 * i + 1));
-    }
-    assert_string_equal(sfp__source_name(s, 3, name, sizeof name), "train-images[3]");
+    check_name(s, 3, "train-images[3]");
     check_bounds(s);
-    sfp__source_close(s);
     s = open_part(kind, "d", true);
     assert_int_equal(s->count, 2);
     assert_string_equal(label_text(s, 0), "7");
     check_pixels(s, 1, 7);
-    assert_string_equal(sfp__source_name(s, 0, name, sizeof name), "t10k-images[0]");
-    sfp__source_close(s);
-    s = open_part(kind, "d/train-images-idx3-ubyte", false);
-    assert_int_equal(s->count, 4);
-    sfp__source_close(s);
+    check_name(s, 0, "t10k-images[0]");
+    assert_int_equal(open_source(kind, "d/train-images-idx3-ubyte")->count, 4);
 }
 
 TEST(a_file_finds_its_labels)
 {
     put_gz("my-train-images.idx3-ubyte.gz", make_images(1), 0);
     put("my-train-labels.idx1-ubyte", make_labels("2")); /* one packed, one not */
-    sfp_source *s = open_source(kind, "my-train-images.idx3-ubyte.gz");
-    assert_int_equal(s->count, 1);
-    sfp__source_close(s);
+    assert_int_equal(open_source(kind, "my-train-images.idx3-ubyte.gz")->count, 1);
     put("my-t10k-images.idx3-ubyte.gz", make_images(2));
     put("my-t10k-labels.idx1-ubyte.gz", make_labels("22"));
-    s = open_part(kind, "my-train-images.idx3-ubyte.gz", true);
-    assert_int_equal(s->count, 2);
-    sfp__source_close(s);
+    assert_int_equal(open_part(kind, "my-train-images.idx3-ubyte.gz", true)->count, 2);
     put("lonely-images", make_images(1));
     check_refused(kind, "lonely-images", SFP_ENOTFOUND, "lonely-images: its labels are not there", "lonely-labels");
     put("x", make_images(1));
@@ -118,24 +112,16 @@ TEST(a_file_finds_its_labels)
 
 TEST(known_classes_have_names_and_bounds)
 {
-    put("Fashion/train-images-idx3-ubyte", make_images(2));
-    put("Fashion/train-labels-idx1-ubyte", make_labels("09"));
+    put_part("Fashion", "09");
     sfp_source *s = open_source(kind, "Fashion");
     assert_int_equal(s->classes, 10);
-    assert_string_equal(label_text(s, 0), "T-shirt/top");
-    assert_string_equal(label_text(s, 1), "Ankle boot");
-    sfp__source_close(s);
-    put("FashionMNIST/raw/train-images-idx3-ubyte", make_images(1));
-    put("FashionMNIST/raw/train-labels-idx1-ubyte", make_labels("1"));
-    s = open_source(kind, "FashionMNIST/raw//");
-    assert_string_equal(label_text(s, 0), "Trouser");
-    sfp__source_close(s);
-    put("Fashion/mnist/train-images-idx3-ubyte", make_images(2)); /* the folder's own name alone counts */
-    put("Fashion/mnist/train-labels-idx1-ubyte", make_labels("09"));
+    CHECK_LABELS(s, "T-shirt/top", "Ankle boot");
+    put_part("FashionMNIST/raw", "1");
+    CHECK_LABELS(open_source(kind, "FashionMNIST/raw//"), "Trouser");
+    put_part("Fashion/mnist", "09"); /* the folder's own name alone counts */
     s = open_source(kind, "Fashion/mnist");
     assert_int_equal(s->classes, 2);
     assert_string_equal(label_text(s, 1), "9");
-    sfp__source_close(s);
     put("Fashion/train-labels-idx1-ubyte", make_labels("0:"));
     check_refused(kind, "Fashion", SFP_EFORMAT, "train-labels-idx1-ubyte: label 1 is 10", "10 classes");
     put_text("Fashion/classes.txt", "hat\r\nshoe\n\n");
@@ -143,7 +129,6 @@ TEST(known_classes_have_names_and_bounds)
     s = open_source(kind, "Fashion");
     assert_int_equal(s->classes, 2);
     assert_string_equal(label_text(s, 1), "shoe");
-    sfp__source_close(s);
     put_text("Fashion/classes.txt", "hat\nhat\n");
     check_refused(kind, "Fashion", SFP_EFORMAT, "classes.txt:2: ", "twice");
 }
@@ -166,34 +151,28 @@ TEST(damage_is_told)
                       : n < 16 ? "header of 16"
                                : "that its header says");
     }
-    x = good;
-    x.b[x.n++] = 0;
-    put(images, x);
-    check_refused(kind, "d", SFP_EFORMAT, "train-images", "goes on behind");
-    x = good;
-    x.b[2] = 13;
-    put(images, x);
-    check_refused(kind, "d", SFP_EUNSUPPORTED, "train-images", "type 13");
-    x = good;
-    x.b[3] = 1;
-    put(images, x);
-    check_refused(kind, "d", SFP_EUNSUPPORTED, "train-images", "1 dimensions");
-    x = good;
-    memset(x.b + 4, 0xff, 12);
-    put(images, x);
-    check_refused(kind, "d", SFP_EFORMAT, "train-images", "dimension 0 is 4294967295");
-    x = good;
-    memcpy(x.b + 4, "\x05\0\0\0\0\0\x40\0\0\0\x40\0", 12); /* 84 million pictures of 16384 x 16384 */
-    put(images, x);
-    check_refused(kind, "d", SFP_ELIMIT, "train-images", "more than");
-    x = good;
-    memset(x.b + 8, 0, 4);
-    put(images, x);
-    check_refused(kind, "d", SFP_EFORMAT, "train-images", "dimension 1 is 0");
-    x = good;
-    memcpy(x.b + 4, "\0\x10\0\0", 4); /* says a million, has two */
-    put(images, x);
-    check_refused(kind, "d", SFP_EFORMAT, "train-images", "ends after 12 of");
+    static const struct {
+        size_t at, n; /* what is written where */
+        const char *bytes;
+        sfp_status status;
+        const char *message;
+    } edits[] = {
+        {28, 1, "", SFP_EFORMAT, "goes on behind"},
+        {2, 1, "\x0d", SFP_EUNSUPPORTED, "type 13"},
+        {3, 1, "\x01", SFP_EUNSUPPORTED, "1 dimensions"},
+        {4, 12, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", SFP_EFORMAT, "dimension 0 is 4294967295"},
+        {4, 12, "\x05\0\0\0\0\0\x40\0\0\0\x40\0", SFP_ELIMIT, "more than"}, /* 84 million pictures of 16384 x 16384 */
+        {8, 4, "\0\0\0\0", SFP_EFORMAT, "dimension 1 is 0"},
+        {4, 4, "\0\x10\0\0", SFP_EFORMAT, "ends after 12 of"}, /* says a million, has two */
+    };
+    assert_int_equal(good.n, 28);
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        x = good;
+        memcpy(x.b + edits[i].at, edits[i].bytes, edits[i].n);
+        x.n = edits[i].at == good.n ? good.n + edits[i].n : good.n;
+        put(images, x);
+        check_refused(kind, "d", edits[i].status, "train-images", edits[i].message);
+    }
     put(images, make_images(3));
     check_refused(kind, "d", SFP_EFORMAT, "train-labels", "has 2 labels, expected 3");
 }
@@ -209,14 +188,13 @@ TEST(a_cut_gzip_is_told)
 
 TEST(every_allocation_may_fail)
 {
-    put("d/train-images-idx3-ubyte", make_images(2));
-    put("d/train-labels-idx1-ubyte", make_labels("01"));
-    sfp__source_close(open_tortured(kind, in_folder("d"), false, 5));
+    put_part("d", "01");
+    (void)open_tortured(kind, in_folder("d"), false, 5);
 }
 
 TEST(debians_fashion_mnist_is_read)
 {
-    OWNED_PTR(sfp__source_close) sfp_source *s = NULL;
+    sfp_source *s = NULL;
     sfp_source_options opt = {.test = true};
     sfp_status status = kind->open("/usr/share/datasets/fashion-mnist", &opt, &s, &err);
     if (status == SFP_ENOTFOUND)

@@ -23,17 +23,13 @@ static void refused(const char *text, sfp_status status, const char *a, const ch
 TEST(a_plain_list_keeps_its_order)
 {
     put_text("sub/pics/b.jpg", "B");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_text("pics/b.jpg,dog\na.jpg,cat\r\n\n  \nc.jpg, 7 \n/x/d.jpg,\nb.jpg,dog");
-    assert_int_equal(s->count, 5);
+    sfp_source *s = open_text("pics/b.jpg,dog\na.jpg,cat\r\n\n  \nc.jpg, 7 \n/x/d.jpg,\nb.jpg,dog");
     assert_true(s->keeps_order);
     assert_int_equal(s->classes, 3);
     assert_string_equal(s->class_names[0], "7");
-    static const char *const labels[] = {"dog", "cat", "7", "-", "dog"};
-    for (int i = 0; i < 5; i++)
-        assert_string_equal(label_text(s, i), labels[i]);
+    CHECK_LABELS(s, "dog", "cat", "7", "-", "dog");
     check_bytes(s, 0, "B", 1); /* relative to the list */
-    char name[32];
-    assert_string_equal(sfp__source_name(s, 3, name, sizeof name), "/x/d.jpg");
+    check_name(s, 3, "/x/d.jpg");
     check_bounds(s);
 }
 
@@ -46,36 +42,26 @@ TEST(four_columns_and_a_header_in_any_order)
     r = record_of(s, 2);
     assert_int_equal(r.task, -1);
     assert_true(isnan(r.time));
-    sfp__source_close(s);
     s = open_text("\xef\xbb\xbfTime,weight,LABEL,path,domain\n1,0.5,cat,a.jpg,photo\n2,0.1,dog,b.jpg,sketch\n");
-    assert_int_equal(s->count, 2);
-    assert_string_equal(label_text(s, 0), "photo/cat");
-    assert_string_equal(label_text(s, 1), "sketch/dog");
+    CHECK_LABELS(s, "photo/cat", "sketch/dog");
     r = record_of(s, 1);
     assert_true(r.time == 2);
     assert_int_equal(r.task, -1);
-    sfp__source_close(s);
 }
 
 TEST(names_need_no_ending_when_none_has_one)
 {
-    sfp_source *s = open_text("one,x\ntwo,y\nthree.jpg,x\n");
-    assert_int_equal(s->count, 3);
-    sfp__source_close(s);
-    s = open_text("path,label\none,x\ntwo.jpg,y\n"); /* the heading is clear */
-    assert_int_equal(s->count, 2);
-    sfp__source_close(s);
+    assert_int_equal(open_text("one,x\ntwo,y\nthree.jpg,x\n")->count, 3);
+    assert_int_equal(open_text("path,label\none,x\ntwo.jpg,y\n")->count, 2); /* the heading is clear */
 }
 
 TEST(quoted_fields_may_hold_anything)
 {
-    OWNED_PTR(sfp__source_close)
     sfp_source *s = open_text("\"a,b.jpg\",\"say \"\"hi\"\"\"\n\"two\nlines.jpg\", \"x\" \nc.jpg,\"\"\nd.jpg,x\n");
-    char name[64];
     assert_int_equal(s->count, 4);
-    assert_string_equal(sfp__source_name(s, 0, name, sizeof name), "a,b.jpg");
+    check_name(s, 0, "a,b.jpg");
     assert_string_equal(label_text(s, 0), "say \"hi\"");
-    assert_string_equal(sfp__source_name(s, 1, name, sizeof name), "two\\x0alines.jpg");
+    check_name(s, 1, "two\\x0alines.jpg");
     assert_string_equal(label_text(s, 1), "x");
     assert_string_equal(label_text(s, 2), "-");
     check_not_loaded(s, 3, SFP_ENOTFOUND, "m.csv:5: ", "d.jpg: cannot open"); /* the quoted newline counts */
@@ -83,14 +69,10 @@ TEST(quoted_fields_may_hold_anything)
 
 TEST(json_lines_are_the_same)
 {
-    OWNED_PTR(sfp__source_close)
     sfp_source *s = open_text(
         "\n{\"path\": \"a.jpg\", \"label\": \"cat\", \"task\": 1, \"time\": 2.5}\n"
         "{\"label\": 12, \"path\": \"b.jpg\", \"extra\": [1]}\r\n\n{\"path\": \"c.jpg\", \"label\": null, \"domain\": \"d\"}");
-    assert_int_equal(s->count, 3);
-    assert_string_equal(label_text(s, 0), "cat");
-    assert_string_equal(label_text(s, 1), "12");
-    assert_string_equal(label_text(s, 2), "d/-");
+    CHECK_LABELS(s, "cat", "12", "d/-");
     sfp_record r = record_of(s, 0);
     assert_int_equal(r.task, 1);
     assert_true(r.time == 2.5);
@@ -179,7 +161,7 @@ TEST(a_record_that_steps_over_the_limit_is_refused)
 TEST(every_allocation_may_fail)
 {
     put_text("m.csv", "path,label,domain\na.jpg,cat,x\nb.jpg,dog,y\n");
-    sfp__source_close(open_tortured(kind, in_folder("m.csv"), false, 8));
+    (void)open_tortured(kind, in_folder("m.csv"), false, 8);
 }
 
 /* A sanitised build on a busy machine is far slower: the bound is for a stray stat() a line or a quadratic step. */
@@ -192,15 +174,12 @@ TEST(a_hundred_thousand_lines_open_at_once)
     put_text("m.csv", t.s);
     sfp__text_done(&t);
     double start = sfp__now();
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_source(kind, "m.csv");
+    sfp_source *s = open_source(kind, "m.csv");
     double seconds = sfp__now() - start;
     print_message("100,000 lines: %.3f s\n", seconds);
     assert_int_equal(s->count, 100000);
     assert_int_equal(s->classes, 1000);
-    for (int64_t i = 0; i < s->count; i += 997) {
-        char want[32];
-        (void)snprintf(want, sizeof want, "class_%d", (int)(i % 1000));
-        assert_string_equal(label_text(s, i), want);
-    }
+    for (int64_t i = 0; i < s->count; i += 997)
+        assert_string_equal(label_text(s, i), kept_print("class_%d", (int)(i % 1000)));
     assert_true(seconds < 5);
 }

@@ -13,9 +13,7 @@ static const sfp_source_kind *const kind = &sfp__source_stream51;
 
 static sfp_source *open_with(bool test, uint64_t seed, int order)
 {
-    sfp_source *s = NULL;
-    MUST(kind->open(in_folder("s"), &(sfp_source_options){.test = test, .seed = seed, .order = order}, &s, &err));
-    return s;
+    return open_as(kind, in_folder("s"), (sfp_source_options){.test = test, .seed = seed, .order = order});
 }
 
 static void make_replica(int each)
@@ -61,8 +59,6 @@ TEST(a_miniature_has_the_published_counts_and_tasks)
     sfp__image_done(&im);
     sfp__picture_done(&p);
     check_bounds(s);
-    sfp__source_close(s);
-    sfp__source_close(t);
 }
 
 TEST(videos_are_shuffled_and_frames_are_not)
@@ -85,9 +81,6 @@ TEST(videos_are_shuffled_and_frames_are_not)
     }
     assert_in_range(swapped, 10, 41); /* of 51: half of them */
     assert_true(different > 10);
-    sfp__source_close(a);
-    sfp__source_close(b);
-    sfp__source_close(again);
 }
 
 TEST(an_order_shuffles_classes_and_cuts_tasks_along_it)
@@ -110,9 +103,6 @@ TEST(an_order_shuffles_classes_and_cuts_tasks_along_it)
         assert_int_equal(record_of(t, i).task, task_of[record_of(t, i).label]);
     for (int c = 0; c < 51; c++)
         assert_string_equal(s->class_names[c], natural->class_names[c]);
-    sfp__source_close(s);
-    sfp__source_close(t);
-    sfp__source_close(natural);
 }
 
 static void check_box(const sfp_source *s, int64_t i, int left, int top, int right, int bottom)
@@ -136,7 +126,7 @@ TEST(boxes_grow_truncate_and_clip)
                         " [3, [200, 100], [33.7, 10.2, 50, 20.9], \"a.jpg\"]," /* fractions */
                         " [4, [200, 100], [30, 30, 50, 20], \"a.jpg\"],"       /* no width: left out */
                         " [77, [200, 100], [30, 20, 50, 20], \"a.jpg\"]]");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_with(true, 0, 0);
+    sfp_source *s = open_with(true, 0, 0);
     assert_int_equal(s->count, 4);
     check_box(s, 0, 18, 38, 62, 82);
     check_box(s, 1, 17, 37, 62, 82);
@@ -155,7 +145,7 @@ TEST(a_video_begins_at_frame_0_or_where_clip_or_video_change)
                     "[0,0,0,2,[9,9],[5,1,5,1],\"a2\"],[0,0,0,0,[9,9],[5,1,5,1],\"b0\"],"
                     "[0,1,0,1,[9,9],[5,1,5,1],\"c1\"],[0,1,2,2,[9,9],[5,1,5,1],\"d2\"],[0,1,2,3,[9,9],[5,1,5,1],\"d3\"]]");
     for (uint64_t seed = 0; seed < 8; seed++) {
-        OWNED_PTR(sfp__source_close) sfp_source *s = open_with(false, seed, 0);
+        sfp_source *s = open_with(false, seed, 0);
         char all[64] = "", name[16];
         assert_int_equal(s->count, 8);
         for (int64_t i = 0; i < 7; i++)
@@ -169,33 +159,32 @@ TEST(broken_lists_are_refused_with_file_and_row)
 {
     static const struct {
         const char *text, *message;
-        sfp_status status;
     } bad[] = {
-        {"[[0,0,0,0,[9,9],[5,1,5,1],\"a\"]", "line 1, column", SFP_EFORMAT},
-        {"{}", "is an object, expected an array of rows", SFP_EFORMAT},
-        {"[]", "has no pictures", SFP_EFORMAT},
-        {"[5]", "row 0: it is an integer, expected an array", SFP_EFORMAT},
-        {"[[0,0,0,0,[9,9],[5,1,5,1]]]", "row 0 has 6 fields, expected 7", SFP_EFORMAT},
-        {"[[51,0,0,0,[9,9],[5,1,5,1],\"a\"]]", "row 0: class is 51, expected 0 to 50", SFP_EFORMAT},
-        {"[[-1,0,0,0,[9,9],[5,1,5,1],\"a\"]]", "class is -1", SFP_EFORMAT},
-        {"[[\"cat\",0,0,0,[9,9],[5,1,5,1],\"a\"]]", "class is a string, expected an integer", SFP_EFORMAT},
-        {"[[0,0,0,null,[9,9],[5,1,5,1],\"a\"]]", "frame is null, expected an integer", SFP_EFORMAT},
-        {"[[0,0,0,0,[9],[5,1,5,1],\"a\"]]", "size is an array, expected [width, height]", SFP_EFORMAT},
-        {"[[0,0,0,0,[9,9],[5,1,5,true],\"a\"]]", "box is a boolean, expected numbers", SFP_EFORMAT},
-        {"[[0,0,0,0,[9,9],[5,1,1e99,1],\"a\"]]", "box has 1e+99", SFP_EFORMAT},
-        {"[[0,0,0,0,[9,9],[5,1,5,1],[]]]", "path is an array, expected a string", SFP_EFORMAT},
-        {"[[0,0,0,0,[9,9],[5,1,5,1],\"\"]]", "path has 0 bytes", SFP_EFORMAT},
-        {"[[0,0,0,0,[9,9],[5,5,5,1],\"a\"]]", "has no pictures", SFP_EFORMAT},
+        {"[[0,0,0,0,[9,9],[5,1,5,1],\"a\"]", "line 1, column"},
+        {"{}", "is an object, expected an array of rows"},
+        {"[]", "has no pictures"},
+        {"[5]", "row 0: it is an integer, expected an array"},
+        {"[[0,0,0,0,[9,9],[5,1,5,1]]]", "row 0 has 6 fields, expected 7"},
+        {"[[51,0,0,0,[9,9],[5,1,5,1],\"a\"]]", "row 0: class is 51, expected 0 to 50"},
+        {"[[-1,0,0,0,[9,9],[5,1,5,1],\"a\"]]", "class is -1"},
+        {"[[\"cat\",0,0,0,[9,9],[5,1,5,1],\"a\"]]", "class is a string, expected an integer"},
+        {"[[0,0,0,null,[9,9],[5,1,5,1],\"a\"]]", "frame is null, expected an integer"},
+        {"[[0,0,0,0,[9],[5,1,5,1],\"a\"]]", "size is an array, expected [width, height]"},
+        {"[[0,0,0,0,[9,9],[5,1,5,true],\"a\"]]", "box is a boolean, expected numbers"},
+        {"[[0,0,0,0,[9,9],[5,1,1e99,1],\"a\"]]", "box has 1e+99"},
+        {"[[0,0,0,0,[9,9],[5,1,5,1],[]]]", "path is an array, expected a string"},
+        {"[[0,0,0,0,[9,9],[5,1,5,1],\"\"]]", "path has 0 bytes"},
+        {"[[0,0,0,0,[9,9],[5,5,5,1],\"a\"]]", "has no pictures"},
     };
     put_text("s/x", "");
     check_refused(kind, "s", SFP_ENOTFOUND, TRAIN, "");
     check_refused_part(kind, "s", true, SFP_ENOTFOUND, TEST_JSON, "");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         put_text(TRAIN, bad[i].text);
-        check_refused(kind, "s", bad[i].status, TRAIN, bad[i].message);
+        check_refused(kind, "s", SFP_EFORMAT, TRAIN, bad[i].message);
     }
     put_text(TRAIN, "[[0,0,0,0,[9,9],[5,1,5,1],\"gone.jpg\"]]");
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_with(false, 0, 0);
+    sfp_source *s = open_with(false, 0, 0);
     assert_string_equal(s->note, "classes are called by their numbers: the paths do not name all 51 alike");
     check_not_loaded(s, 0, SFP_ENOTFOUND, "s/gone.jpg", "");
     put_text("s/gone.jpg", "");
@@ -205,7 +194,6 @@ TEST(broken_lists_are_refused_with_file_and_row)
 TEST(a_failed_allocation_leaves_nothing_behind)
 {
     make_replica(1);
-    for (int test = 0; test < 2; test++) {
-        sfp__source_close(open_tortured(kind, in_folder("s"), test, 20));
-    }
+    for (int test = 0; test < 2; test++)
+        (void)open_tortured(kind, in_folder("s"), test, 20);
 }

@@ -7,11 +7,7 @@
 
 static sfp_source *open_synthetic(const char *path, uint64_t seed, bool test)
 {
-    sfp_source *s = NULL;
-    sfp_source_options opt = {.test = test, .seed = seed};
-    if (sfp__source_synthetic.open(path, &opt, &s, &err) != SFP_OK)
-        fail_msg("%s: %s", path, err.message);
-    return s;
+    return open_as(&sfp__source_synthetic, path, (sfp_source_options){.test = test, .seed = seed});
 }
 
 static sfp_picture picture_of(const sfp_source *s, int64_t i)
@@ -30,20 +26,17 @@ static sfp_picture picture_of(const sfp_source *s, int64_t i)
 /* Mean absolute difference of two pictures. */
 static double distance(const sfp_source *a, int64_t i, const sfp_source *b, int64_t j)
 {
-    sfp_picture p = picture_of(a, i), q = picture_of(b, j);
+    OWNED_BY(sfp__picture_done) sfp_picture p = picture_of(a, i);
+    OWNED_BY(sfp__picture_done) sfp_picture q = picture_of(b, j);
     double sum = 0;
     for (size_t k = 0; k < p.size; k++)
         sum += abs(p.bytes[k] - q.bytes[k]);
-    sum /= (double)p.size;
-    sfp__picture_done(&p);
-    sfp__picture_done(&q);
-    return sum;
+    return sum / (double)p.size;
 }
 
 TEST(counts_classes_and_names_are_as_documented)
 {
     sfp_source *s = open_synthetic("250", 1, false), *t = open_synthetic("250", 1, true), *big = open_synthetic("1000", 1, true);
-    char name[64];
     assert_int_equal(s->count, 250);
     assert_int_equal(t->count, 100);
     assert_int_equal(big->count, 200);
@@ -61,15 +54,10 @@ TEST(counts_classes_and_names_are_as_documented)
     }
     for (int c = 0; c < 10; c++)
         assert_int_equal(counts[c], 25);
-    assert_string_equal(sfp__source_name(s, 17, name, sizeof name), "synthetic[17]");
+    check_name(s, 17, "synthetic[17]");
     check_bounds(s);
     check_bounds(t);
-    sfp__source_close(s);
-    sfp__source_close(t);
-    sfp__source_close(big);
-    s = open_synthetic("", 1, false);
-    assert_int_equal(s->count, 2000);
-    sfp__source_close(s);
+    assert_int_equal(open_synthetic("", 1, false)->count, 2000);
 }
 
 TEST(a_picture_depends_on_seed_and_index_alone)
@@ -85,9 +73,6 @@ TEST(a_picture_depends_on_seed_and_index_alone)
     for (int64_t i = 0; i < 100; i++)
         same_labels += record_of(a, i).label == record_of(other, i).label;
     assert_true(same_labels < 40);
-    sfp__source_close(a);
-    sfp__source_close(b);
-    sfp__source_close(other);
 }
 
 TEST(the_test_set_is_of_the_same_world_with_other_pictures)
@@ -98,8 +83,6 @@ TEST(the_test_set_is_of_the_same_world_with_other_pictures)
         for (int64_t j = 0; j < s->count; j += 7)
             nearest = fmin(nearest, distance(t, i, s, j));
     assert_true(nearest > 1); /* none is a copy */
-    sfp__source_close(s);
-    sfp__source_close(t);
 }
 
 /* Mean colour of a stretch of the stream. */
@@ -115,7 +98,7 @@ static void mean_colour(const sfp_source *s, int64_t first, double out[3])
 
 TEST(the_world_drifts_slowly)
 {
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_synthetic("3000", 1, false);
+    sfp_source *s = open_synthetic("3000", 1, false);
     double a[3], b[3], near = 0, far = 0;
     for (int64_t at = 0; at < 2400; at += 400) {
         mean_colour(s, at, a);
@@ -177,19 +160,18 @@ TEST(classes_are_neither_hidden_nor_trivial)
     double accuracy = (double)right / T;
     print_message("nearest mean of edges: %.3f\n", accuracy);
     assert_true(accuracy > 0.15 && accuracy < 0.8);
-    sfp__source_close(s);
-    sfp__source_close(t);
 }
 
 TEST(without_end_it_is_live_and_still_indexed)
 {
-    atomic_bool stop = false;
+    static atomic_bool stop;
     sfp_source *s = open_synthetic("0", 2, false), *finite = open_synthetic("50", 2, false), *t = open_synthetic("0", 2, true);
     assert_int_equal(s->count, -1);
     assert_true(s->kind->live);
     assert_string_equal(s->kind->name, "synthetic");
     assert_int_equal(t->count, 100);
     assert_false(t->kind->live);
+    atomic_store(&stop, false);
     s->live->stop = &stop;
     for (int64_t i = 0; i < 30; i++) {
         sfp_record r;
@@ -210,9 +192,6 @@ TEST(without_end_it_is_live_and_still_indexed)
     stop = true;
     MUST(sfp__source_next(s, &r, &p, &end, NULL));
     assert_true(end);
-    sfp__source_close(s);
-    sfp__source_close(finite);
-    sfp__source_close(t);
 }
 
 typedef struct job {
@@ -236,7 +215,7 @@ static void *load_many(void *arg)
 
 TEST(threads_may_load_at_once)
 {
-    OWNED_PTR(sfp__source_close) sfp_source *s = open_synthetic("40", 4, false);
+    sfp_source *s = open_synthetic("40", 4, false);
     pthread_t thread[4];
     job jobs[4];
     for (int i = 0; i < 4; i++) {
@@ -275,5 +254,5 @@ TEST(numbers_that_are_none_are_refused)
 
 TEST(a_failed_allocation_leaves_nothing_behind)
 {
-    sfp__source_close(open_tortured(&sfp__source_synthetic, "10", false, 5));
+    (void)open_tortured(&sfp__source_synthetic, "10", false, 5);
 }

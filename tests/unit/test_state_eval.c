@@ -21,12 +21,6 @@ static sfp_run_options run_options(const char *tasks)
     return o;
 }
 
-static sfp_result run_into(sfp_run_options *o, const char *name)
-{
-    const sfp_run_hooks hooks = {0};
-    return run_with(o, name, &hooks);
-}
-
 static sfp_state_eval_options exam_options(const char *state, const char *tasks)
 {
     return (sfp_state_eval_options){
@@ -64,7 +58,7 @@ static void assert_same_numbers(const sfp_result *r, int row, const sfp_state_ev
 
 static void check_run(sfp_run_options o, const char *name)
 {
-    OWNED_BY(sfp__result_done) sfp_result r = run_into(&o, name);
+    sfp_result r = run_once(&o, name, 0, NULL);
     for (int t = 0; t < r.tasks; t++) {
         char path[4700];
         (void)snprintf(path, sizeof path, "%s/state-task-%d.safetensors", o.out, t + 1);
@@ -107,31 +101,17 @@ TEST(what_the_state_does_not_know_is_counted)
 {
     sfp_run_options o = run_options("free");
     static const char *const names[] = {"cat", "dog", "emu"};
-    char path[4700], data[4700], wide[4700];
     for (int c = 0; c < 3; c++)
         for (int i = 0; i < 4; i++) {
-            char name[64];
-            uint8_t rgb[3 * 16 * 16];
-            memset(rgb, 40 + 60 * c + i, sizeof rgb);
-            const sfp_image im = {16, 16, rgb};
-            (void)snprintf(name, sizeof name, "all/%s/%d.png", names[c], i);
-            put_text(name, ""); /* makes the folders */
-            MUST(sfp__image_write_png(in_folder(name), &im, NULL));
-            (void)snprintf(name, sizeof name, "two/%s/%d.png", names[c], i);
-            if (c == 1)
-                continue;
-            put_text(name, "");
-            MUST(sfp__image_write_png(in_folder(name), &im, NULL));
+            put_picture(kept_print("all/%s/%d.png", names[c], i), 40 + 60 * c + i);
+            if (c != 1)
+                put_picture(kept_print("two/%s/%d.png", names[c], i), 40 + 60 * c + i);
         }
     put_text("all/cat/9.png", "no picture");
-    (void)snprintf(data, sizeof data, "folder:%s", in_folder("two"));
-    o.data = data;
-    sfp_result r = run_into(&o, "beasts");
-    sfp__result_done(&r);
-    (void)snprintf(path, sizeof path, "%s/state.safetensors", in_folder("beasts"));
-    (void)snprintf(wide, sizeof wide, "folder:%s", in_folder("all"));
-    sfp_state_eval_options eo = exam_options(path, NULL);
-    eo.data = wide;
+    o.data = kept_print("folder:%s", in_folder("two"));
+    (void)run_once(&o, "beasts", 0, NULL);
+    sfp_state_eval_options eo = exam_options(in_folder("beasts/state.safetensors"), NULL);
+    eo.data = kept_print("folder:%s", in_folder("all"));
     eo.limit = 0;
     sfp_state_eval e = examine(&eo);
     assert_int_equal(e.tasks, 1);
@@ -193,11 +173,8 @@ TEST(every_failing_allocation_is_told)
     sfp_run_options o = run_options("2");
     o.data = "synthetic:40";
     o.method = "ncm";
-    sfp_result r = run_into(&o, "small");
-    sfp__result_done(&r);
-    char path[4700];
-    (void)snprintf(path, sizeof path, "%s/state.safetensors", in_folder("small"));
-    sfp_state_eval_options eo = exam_options(path, "2");
+    (void)run_once(&o, "small", 0, NULL);
+    sfp_state_eval_options eo = exam_options(in_folder("small/state.safetensors"), "2");
     eo.limit = 2;
     int failures = 0;
     for (long k = 0, done = 0; !done; k += 1 + k / 8) {
