@@ -8,13 +8,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     sfp_source *s = NULL;
     sfp_error err = {0};
-    sfp_status status = sfp__manifest_open_memory("fuzz", bytes, size, &s, &err);
-    if (status != SFP_OK) {
-        require_error(status, &err);
-        REQUIRE(s == NULL);
+    bool opened = taken(sfp__manifest_open_memory("fuzz", bytes, size, &s, &err), &err);
+    REQUIRE(opened ? s->count > 0 : s == NULL);
+    if (!opened)
         return 0;
-    }
-    REQUIRE(s->count > 0);
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r;
         char name[64];

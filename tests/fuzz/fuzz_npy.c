@@ -1,21 +1,14 @@
 /* Any bytes as an npy file: refused with a message, or the array is the rest of the file. */
-#include "fuzz.h"
-#include "io/tensor/tensor_file.h"
-
-static volatile unsigned sink;
+#include "fuzz_tensor_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    sfp_tensor_file *npy;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *npy = NULL;
     sfp_error err = {0};
-    sfp_status status = sfp__npy_open_memory("fuzz", bytes, size, &npy, &err);
-    if (status != SFP_OK) {
-        require_error(status, &err);
+    if (!taken(sfp__npy_open_memory("fuzz", bytes, size, &npy, &err), &err))
         return 0;
-    }
     const sfp_tensor *t = &npy->tensors[0];
     REQUIRE((const uint8_t *)t->data + t->bytes == bytes + size);
-    sink += touch(t->data, t->bytes);
-    sfp__tensor_file_close(npy);
+    check_tensors(npy);
     return 0;
 }

@@ -5,28 +5,32 @@
 #include "fuzz.h"
 #include "io/tensor/tensor_file.h"
 
-static volatile unsigned sink;
-
-static inline void read_tensors(const uint8_t *bytes, size_t size)
+/* The bytes of all tensors. */
+static inline size_t check_tensors(const sfp_tensor_file *f)
 {
-    sfp_tensor_file *f = NULL;
-    sfp_error err = {0};
-    sfp_status status = sfp__tensor_file_open_memory("fuzz", bytes, size, &f, &err);
-    if (status != SFP_OK) {
-        require_error(status, &err);
-        REQUIRE(f == NULL);
-        return;
-    }
+    size_t total = 0;
     for (size_t i = 0; i < f->count; i++) {
         const sfp_tensor *t = &f->tensors[i];
+        sfp_error err = {0};
         REQUIRE(t->bytes == t->count * sfp__dtype_size(t->dtype) && sfp__tensor_file_find(f, t->name) == t);
-        sink += touch(t->data, t->bytes);
+        touch(t->data, t->bytes);
+        total += t->bytes;
         float *x = malloc(t->count * sizeof *x + 1);
         if (x)
             REQUIRE(sfp__tensor_to_f32("fuzz", t, x, &err) == SFP_OK);
         free(x);
     }
-    sfp__tensor_file_close(f);
+    return total;
+}
+
+static inline void read_tensors(const uint8_t *bytes, size_t size)
+{
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
+    sfp_error err = {0};
+    if (taken(sfp__tensor_file_open_memory("fuzz", bytes, size, &f, &err), &err))
+        (void)check_tensors(f);
+    else
+        REQUIRE(f == NULL);
 }
 
 #endif

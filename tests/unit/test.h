@@ -70,4 +70,11 @@ static UNUSED sfp_error err;
             fail_msg("%s: status %d, \"%s\", expected status %d and \"%s\"", #call, refused_, err.message, status, part); \
     } while (0)
 
+/* The same, with all of the message. */
+#define TOLD(call, status, whole)                \
+    do {                                         \
+        REFUSED(call, status, whole);            \
+        assert_string_equal(err.message, whole); \
+    } while (0)
+
 #endif

@@ -21,15 +21,13 @@ static void check_refused(const char *text, sfp_status status, const char *messa
     sfp_model_config c, untouched;
     memset(&c, 0x5a, sizeof c);
     untouched = c;
-    sfp_status got = sfp__model_config_parse("c.json", text, strlen(text), &c, &err);
-    if (got != status || !strstr(err.message, message))
-        fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s'", text, sfp_status_text(got), err.message, sfp_status_text(status),
-                 message);
+    REFUSED(sfp__model_config_parse("c.json", text, strlen(text), &c, &err), status, message);
     assert_memory_equal(&c, &untouched, sizeof c);
 }
 
 TEST(this_projects_keys_are_read)
 {
+    OWNED_BY(sfp__model_config_done)
     OWNED_BY(sfp__model_config_done)
     sfp_model_config c =
         parse("{\"architecture\":\"vit\",\"img_size\":32,\"patch_size\":8,\"num_heads\":4,\"mean\":[0,0.5,0],"
@@ -46,6 +44,7 @@ TEST(this_projects_keys_are_read)
 TEST(timms_keys_are_read)
 {
     OWNED_BY(sfp__model_config_done)
+    OWNED_BY(sfp__model_config_done)
     sfp_model_config c =
         parse("{\"architecture\":\"vit_base_patch16_224\",\"num_classes\":2,\"num_features\":768,\"pretrained_cfg\":"
               "{\"tag\":\"x\",\"input_size\":[3,384,384],\"mean\":[0.5,0.5,0.5],\"std\":[0.5,0.5,0.5],"
@@ -59,6 +58,7 @@ TEST(timms_keys_are_read)
 
 TEST(hugging_faces_keys_are_read)
 {
+    OWNED_BY(sfp__model_config_done)
     OWNED_BY(sfp__model_config_done)
     sfp_model_config c =
         parse("{\"model_type\":\"vit\",\"num_attention_heads\":12,\"layer_norm_eps\":1e-12,\"hidden_act\":\"gelu\","
@@ -76,6 +76,7 @@ TEST(hugging_faces_keys_are_read)
 TEST(clips_image_tower_is_read)
 {
     OWNED_BY(sfp__model_config_done)
+    OWNED_BY(sfp__model_config_done)
     sfp_model_config c = parse("{\"text_config\":{\"num_attention_heads\":8},\"vision_config\":{\"num_attention_heads\":12,"
                                "\"hidden_act\":\"quick_gelu\",\"image_size\":[224,224],\"patch_size\":32}}");
     assert_int_equal(c.heads, 12);
@@ -86,10 +87,10 @@ TEST(clips_image_tower_is_read)
 
 TEST(absent_and_null_keys_stay_unset)
 {
+    OWNED_BY(sfp__model_config_done)
     sfp_model_config c = parse("{\"num_heads\":null,\"mean\":null,\"pretrained_cfg\":null,\"id2label\":{},\"other\":[1]}");
     sfp_model_config unset = {0};
     assert_memory_equal(&c, &unset, sizeof c);
-    sfp__model_config_done(&c);
     sfp__model_config_done(NULL);
 }
 

@@ -40,24 +40,21 @@ TEST(calloc_clears)
 
 TEST(realloc_keeps_what_fits)
 {
+    static const unsigned char ten[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     unsigned char *p = sfp__realloc(NULL, 0, 10);
     assert_non_null(p);
-    for (int i = 0; i < 10; i++)
-        p[i] = (unsigned char)i;
+    memcpy(p, ten, 10);
     p = sfp__realloc(p, 10, 500);
     assert_non_null(p);
     assert_int_equal((uintptr_t)p % SFP_ALIGN, 0);
-    for (int i = 0; i < 10; i++)
-        assert_int_equal(p[i], i);
+    assert_memory_equal(p, ten, 10);
     p = sfp__realloc(p, 500, 4);
     assert_non_null(p);
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(p[i], i);
+    assert_memory_equal(p, ten, 4);
     sfp__mem_fail_at(0);
     assert_null(sfp__realloc(p, 4, 1000));
     sfp__mem_fail_at(-1);
-    for (int i = 0; i < 4; i++) /* a failed one leaves the old block alone */
-        assert_int_equal(p[i], i);
+    assert_memory_equal(p, ten, 4); /* a failed one leaves the old block alone */
     sfp__free(p);
 }
 
@@ -90,11 +87,9 @@ TEST(a_growing_array_keeps_what_is_used)
 
 TEST(strdup_copies_the_end_too)
 {
-    char *s = sfp__strdup("blocks.0"), *empty = sfp__strdup("");
+    OWNED char *s = sfp__strdup("blocks.0"), *empty = sfp__strdup("");
     assert_string_equal(s, "blocks.0");
     assert_string_equal(empty, "");
-    sfp__free(s);
-    sfp__free(empty);
 }
 
 TEST(overflow_is_told)
@@ -113,20 +108,15 @@ TEST(the_kth_allocation_fails_and_only_that_one)
     for (long k = 0; k < 5; k++) {
         sfp__mem_fail_at(k);
         for (long i = 0; i < 8; i++) {
-            void *p = i % 2 ? sfp__calloc(3, 3) : sfp__malloc(9);
-            if (i == k)
-                assert_null(p);
-            else
-                assert_non_null(p);
-            sfp__free(p);
+            OWNED void *p = i % 2 ? sfp__calloc(3, 3) : sfp__malloc(9);
+            assert_int_equal(p == NULL, i == k);
         }
     }
     sfp__mem_fail_at(2);
     sfp__mem_fail_at(-1);
     for (int i = 0; i < 5; i++) {
-        void *p = sfp__malloc(1);
+        OWNED void *p = sfp__malloc(1);
         assert_non_null(p);
-        sfp__free(p);
     }
 }
 

@@ -2,6 +2,7 @@
 #include "base/settings.h"
 #include "cli/command.h"
 
+#include "failing_alloc.h"
 #include "test.h"
 
 static const char *animal(int i)
@@ -44,6 +45,15 @@ static sfp_status parse(int argc, const char **argv)
     return sfp__args_parse(&args, argc, (char **)(void *)argv, &err);
 }
 #define PARSE(...) parse((int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)), (const char *[]){__VA_ARGS__})
+
+/* Values that an option does not take; the list ends with NULL. */
+static void all_bad(const char *name, const char *const *values)
+{
+    for (; *values; values++)
+        if (PARSE(name, *values) != SFP_EINVAL)
+            fail_msg("%s takes '%s'", name, *values);
+}
+#define ALL_BAD(name, ...) all_bad(name, (const char *const[]){__VA_ARGS__, NULL})
 
 TEST(defaults_come_from_the_table)
 {
@@ -93,15 +103,10 @@ TEST(help_stops_parsing)
 
 TEST(numbers_are_strict)
 {
-    static const char *const bad[] = {"", " 1", "1 ", "0x10", "1e2", "--1", "+", "1.0", "9223372036854775808", "nan"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(PARSE("--seed", bad[i]), SFP_EINVAL);
+    ALL_BAD("--seed", "", " 1", "1 ", "0x10", "1e2", "--1", "+", "1.0", "9223372036854775808", "nan");
     MUST(PARSE("--seed", "9223372036854775807"));
     assert_true(sfp__args_int(&args, "seed") == INT64_MAX);
-
-    static const char *const bad_reals[] = {"", "nan", "inf", "0x1p-1", "1e999", ".", "0.5.", " 0.5", "0,5"};
-    for (size_t i = 0; i < sizeof bad_reals / sizeof *bad_reals; i++)
-        assert_int_equal(PARSE("--sigma", bad_reals[i]), SFP_EINVAL);
+    ALL_BAD("--sigma", "", "nan", "inf", "0x1p-1", "1e999", ".", "0.5.", " 0.5", "0,5");
     MUST(PARSE("--sigma", "1e-400")); /* too small for a double is zero, not an error */
 }
 
@@ -109,8 +114,7 @@ TEST(ranges_hold_at_both_ends)
 {
     MUST(PARSE("--batch-size", "1"));
     MUST(PARSE("--batch-size", "1000"));
-    assert_int_equal(PARSE("--batch-size", "0"), SFP_EINVAL);
-    assert_string_equal(err.message, "--batch-size is 0, expected 1 to 1000");
+    TOLD(PARSE("--batch-size", "0"), SFP_EINVAL, "--batch-size is 0, expected 1 to 1000");
     assert_int_equal(PARSE("--batch-size", "1001"), SFP_EINVAL);
     MUST(PARSE("--sigma", "1"));
     assert_int_equal(PARSE("--sigma", "1.0000001"), SFP_EINVAL);
@@ -125,27 +129,22 @@ TEST(a_failed_value_changes_nothing)
 
 TEST(choices_are_whole_words)
 {
-    static const char *const bad[] = {"", "pap", "paper|virtual", "PAPER", "of"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(PARSE("--clock", bad[i]), SFP_EINVAL);
+    ALL_BAD("--clock", "", "pap", "paper|virtual", "PAPER", "of");
     MUST(PARSE("--clock", "paper"));
     assert_int_equal(sfp__args_choice(&args, "clock"), 0);
 }
 
 TEST(a_missing_value_is_told)
 {
-    assert_int_equal(PARSE("--sigma"), SFP_EINVAL);
-    assert_string_equal(err.message, "--sigma needs R");
+    TOLD(PARSE("--sigma"), SFP_EINVAL, "--sigma needs R");
 }
 
 TEST(unknown_options_suggest_the_nearest)
 {
-    assert_int_equal(PARSE("--sgima", "1"), SFP_EINVAL);
-    assert_string_equal(err.message, "unknown option '--sgima', did you mean '--sigma'?");
-    assert_int_equal(PARSE("--batch", "1"), SFP_EINVAL); /* a prefix is no abbreviation, but a hint */
-    assert_string_equal(err.message, "unknown option '--batch', did you mean '--batch-size'?");
-    assert_int_equal(PARSE("--qqqqqq"), SFP_EINVAL);
-    assert_string_equal(err.message, "unknown option '--qqqqqq'");
+    TOLD(PARSE("--sgima", "1"), SFP_EINVAL, "unknown option '--sgima', did you mean '--sigma'?");
+    TOLD(PARSE("--batch", "1"), SFP_EINVAL,
+         "unknown option '--batch', did you mean '--batch-size'?"); /* a prefix is no abbreviation, but a hint */
+    TOLD(PARSE("--qqqqqq"), SFP_EINVAL, "unknown option '--qqqqqq'");
 }
 
 TEST(a_very_long_option_is_refused)
@@ -165,8 +164,8 @@ TEST(the_command_line_beats_a_file_in_any_order)
     MUST(sfp__args_set(&args, "batch_size", "5", SFP_RANK_PRESET, "preset", &err));
     assert_int_equal(sfp__args_int(&args, "batch-size"), 4);
     /* a value that would be ignored is still checked */
-    assert_int_equal(sfp__args_set(&args, "sigma", "7", SFP_RANK_FILE, "run.yaml:3: sigma", &err), SFP_EINVAL);
-    assert_string_equal(err.message, "run.yaml:3: sigma is 7, expected 0 to 1");
+    TOLD(sfp__args_set(&args, "sigma", "7", SFP_RANK_FILE, "run.yaml:3: sigma", &err), SFP_EINVAL,
+         "run.yaml:3: sigma is 7, expected 0 to 1");
 }
 
 TEST(pairs_set_values_by_key)
@@ -175,24 +174,22 @@ TEST(pairs_set_values_by_key)
     assert_int_equal(sfp__args_choice(&args, "clock"), 1);
     assert_int_equal(sfp__args_set_pair(&args, "clock", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
     assert_int_equal(sfp__args_set_pair(&args, "=x", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
-    assert_int_equal(sfp__args_set_pair(&args, "clok=off", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "unknown key 'clok', did you mean 'clock'?");
+    TOLD(sfp__args_set_pair(&args, "clok=off", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL,
+         "unknown key 'clok', did you mean 'clock'?");
 }
 
 TEST(words_of_another_table_are_checked)
 {
     MUST(PARSE("--animal", "bee"));
     assert_string_equal(sfp__args_string(&args, "animal"), "bee");
-    assert_int_equal(PARSE("--animal=be"), SFP_EINVAL);
-    assert_string_equal(err.message, "--animal is 'be', expected one of ape, bee");
+    TOLD(PARSE("--animal=be"), SFP_EINVAL, "--animal is 'be', expected one of ape, bee");
     assert_string_equal(sfp__args_string(&args, "animal"), "bee");
 }
 
 TEST(a_heading_is_no_option)
 {
     assert_int_equal(PARSE("--=x"), SFP_EINVAL);
-    assert_int_equal(sfp__args_set(&args, "", "x", SFP_RANK_FILE, "run.yaml:1: ", &err), SFP_EINVAL);
-    assert_string_equal(err.message, "unknown key ''");
+    TOLD(sfp__args_set(&args, "", "x", SFP_RANK_FILE, "run.yaml:1: ", &err), SFP_EINVAL, "unknown key ''");
 }
 
 /* For what is checked later than it arrives. */
@@ -221,21 +218,24 @@ TEST(a_message_can_name_who_gave_the_value)
     assert_string_equal(err.message, "a.safetensors: clock is real");
 }
 
-TEST(given_is_what_the_user_wants_otherwise)
+static void all_given(bool given)
 {
     static const char *const keys[] = {"batch-size", "sigma", "out", "clock", "drift", "weighted", "animal"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        assert_false(sfp__args_given(&args, keys[i]));
+        assert_int_equal(sfp__args_given(&args, keys[i]), given);
+}
+
+TEST(given_is_what_the_user_wants_otherwise)
+{
+    all_given(false);
     MUST(sfp__args_set(&args, "batch_size", "020", SFP_RANK_FILE, "x.yaml:1: batch_size", &err));
     MUST(PARSE("--sigma=.50", "--clock=off", "--no-weighted"));
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        assert_false(sfp__args_given(&args, keys[i]));
+    all_given(false);
     MUST(sfp__args_set(&args, "drift", "ph", SFP_RANK_PRESET, "preset", &err));
     assert_false(sfp__args_given(&args, "drift"));
     MUST(sfp__args_set(&args, "batch_size", "3", SFP_RANK_FILE, "x.yaml:1: batch_size", &err));
     MUST(PARSE("--sigma=.6", "--out=x", "--clock=paper", "--drift=off", "--weighted", "--animal=ape"));
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        assert_true(sfp__args_given(&args, keys[i]));
+    all_given(true);
     assert_string_equal(sfp__args_value(&args, "weighted"), "on");
 }
 
@@ -249,17 +249,15 @@ TEST(what_has_no_effect_is_refused)
     const size_t n = sizeof rules / sizeof *rules;
     MUST(sfp__args_check_idle(&args, n, rules, 2, facts, &err)); /* nothing was given */
     MUST(sfp__args_set(&args, "sigma", ".7", SFP_RANK_FILE, "x.yaml:1: sigma", &err));
-    assert_int_equal(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "x.yaml:1: sigma has no effect with clock real of of the data set itself: b");
+    TOLD(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL,
+         "x.yaml:1: sigma has no effect with clock real of of the data set itself: b");
     assert_string_equal(err.key, "sigma");
     MUST(PARSE("--weighted", "--drift=ph"));
-    assert_int_equal(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "--drift has no effect with batch-size 20: d");
+    TOLD(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL, "--drift has no effect with batch-size 20: d");
     MUST(PARSE("--batch-size=2"));
     MUST(sfp__args_check_idle(&args, n, rules, 2, facts, &err));
     MUST(PARSE("--out=here"));
-    assert_int_equal(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "--drift has no effect with out here: a");
+    TOLD(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL, "--drift has no effect with out here: a");
 }
 
 TEST(numbers_are_the_same_however_they_are_written)
@@ -269,25 +267,17 @@ TEST(numbers_are_the_same_however_they_are_written)
     assert_false(sfp__same_number("9007199254740993", "9007199254740992")); /* a double cannot tell */
 }
 
+static sfp_status init_and_parse(sfp_error *why)
+{
+    const char *argv[] = {"x", "--out", "y", "--sigma=0.2"};
+    OWNED_BY(sfp__args_done) sfp_args a = {0};
+    TRY(sfp__args_init(&a, "test", table, ROWS, why));
+    return sfp__args_parse(&a, 4, (char **)(void *)argv, why);
+}
+
 TEST(every_failed_allocation_is_told)
 {
-    for (long k = 0; k < 40; k++) {
-        sfp_args a;
-        const char *argv[] = {"x", "--out", "y", "--sigma=0.2"};
-        sfp_error e = {0};
-        sfp__mem_fail_at(k);
-        sfp_status s = sfp__args_init(&a, "test", table, ROWS, &e);
-        if (s == SFP_OK) {
-            s = sfp__args_parse(&a, 4, (char **)(void *)argv, &e);
-            sfp__mem_fail_at(-1);
-            sfp__args_done(&a);
-        }
-        sfp__mem_fail_at(-1);
-        if (s == SFP_OK)
-            return;
-        assert_int_equal(s, SFP_ENOMEM);
-    }
-    fail_msg("parsing never came to its end");
+    assert_in_range(FAIL_EACH_ALLOCATION(init_and_parse(told), true), 1, 40);
 }
 
 /* What the parser cannot check of a table: doubles, defaults that do not parse, texts that the printers need. */

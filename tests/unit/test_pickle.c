@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "failing_alloc.h"
+#include "temp_folder.h"
 #include "test.h"
 
 /* As Python's repr() shows it, to a depth of 6. */
@@ -56,8 +57,7 @@ static sfp_status parse(const char *bytes, size_t size, const sfp_pickle_limits 
 {
     char *copy = kept_malloc(size ? size : 1);
     memcpy(copy, bytes, size);
-    sfp_status status = sfp__pickle_parse("x.pkl", copy, size, limits, out, why);
-    return status;
+    return sfp__pickle_parse("x.pkl", copy, size, limits, out, why);
 }
 
 static void check_taken(const char *bytes, size_t size, const char *expected)
@@ -75,9 +75,7 @@ static void check_taken(const char *bytes, size_t size, const char *expected)
 static void check_refused(const char *bytes, size_t size, const sfp_pickle_limits *limits, sfp_status status, const char *message)
 {
     sfp_pickle *p = NULL;
-    sfp_status got = parse(bytes, size, limits, &p, &err);
-    if (got != status || !strstr(err.message, message))
-        fail_msg("got %s, '%s'\n  expected %s, '%s'", sfp_status_text(got), err.message, sfp_status_text(status), message);
+    REFUSED(parse(bytes, size, limits, &p, &err), status, message);
     assert_int_equal(strncmp(err.message, "x.pkl: ", 7), 0);
     assert_null(p);
 }
@@ -88,64 +86,30 @@ static void check_refused(const char *bytes, size_t size, const sfp_pickle_limit
     "{'nc': [[[0, 1, 300, 70000, -5], [2]], ()], 'x': (1.5, None, True, False), '\xc3\xa9': ['a', 'a'], 7: {'big': " \
     "1099511627776}}"
 
+#define PROTOCOL_2_AND_3                                                                                           \
+    "}q\0(X\2\0\0\0ncq\1]q\2(]q\3(]q\4(K\0K\1M,\1Jp\21\1\0J\373\377\377\377e]q\5K\2ae)eX\1\0\0\0xq\6(G?\370\0\0\0" \
+    "\0\0\0N\210\211tq\7X\2\0\0\0\303\251q\10]q\11(X\1\0\0\0aq\nh\neK\7}q\13X\3\0\0\0bigq\14\212\6\0\0\0\0\0\1su."
+#define PROTOCOL_4_AND_5                                                                                           \
+    "\225b\0\0\0\0\0\0\0}\224(\214\2nc\224]\224(]\224(]\224(K\0K\1M,\1Jp\21\1\0J\373\377\377\377e]\224K\2ae)e\214" \
+    "\1x\224(G?\370\0\0\0\0\0\0N\210\211t\224\214\2\303\251\224]\224(\214\1a\224h\neK\7}\224\214\3big\224\212\6\0" \
+    "\0\0\0\0\1su."
+#define DUMP(literal)                \
+    {                                \
+        literal, sizeof(literal) - 1 \
+    }
+
 static const struct {
     const char *bytes;
     size_t size;
 } dumps[] = {
-    {"\050\144\160\060\012\126\156\143\012\160\061\012\050\154\160\062\012\050\154\160\063\012\050\154\160\064\012\111\060\012"
-     "\141\111"
-     "\061\012\141\111\063\060\060\012\141\111\067\060\060\060\060\012\141\111\055\065\012\141\141\050\154\160\065\012\111\062"
-     "\012\141"
-     "\141\141\050\164\141\163\126\170\012\160\066\012\050\106\061\056\065\012\116\111\060\061\012\111\060\060\012\164\160\067"
-     "\012\163"
-     "\126\351\012\160\070\012\050\154\160\071\012\126\141\012\160\061\060\012\141\147\061\060\012\141\163\111\067\012\050\144"
-     "\160\061"
-     "\061\012\126\142\151\147\012\160\061\062\012\114\061\060\071\071\065\061\061\066\062\067\067\067\066\114\012\163\163\056",
-     158},
-    {"\175\161\000\050\130\002\000\000\000\156\143\161\001\135\161\002\050\135\161\003\050\135\161\004\050\113\000\113\001\115"
-     "\054\001"
-     "\112\160\021\001\000\112\373\377\377\377\145\135\161\005\113\002\141\145\051\145\130\001\000\000\000\170\161\006\050\107"
-     "\077\370"
-     "\000\000\000\000\000\000\116\111\060\061\012\111\060\060\012\164\161\007\130\002\000\000\000\303\251\161\010\135\161\011"
-     "\050\130"
-     "\001\000\000\000\141\161\012\150\012\145\113\007\175\161\013\130\003\000\000\000\142\151\147\161\014\114\061\060\071\071"
-     "\065\061"
-     "\061\066\062\067\067\067\066\114\012\163\165\056",
-     140},
-    {"\200\002\175\161\000\050\130\002\000\000\000\156\143\161\001\135\161\002\050\135\161\003\050\135\161\004\050\113\000\113"
-     "\001\115"
-     "\054\001\112\160\021\001\000\112\373\377\377\377\145\135\161\005\113\002\141\145\051\145\130\001\000\000\000\170\161\006"
-     "\050\107"
-     "\077\370\000\000\000\000\000\000\116\210\211\164\161\007\130\002\000\000\000\303\251\161\010\135\161\011\050\130\001\000"
-     "\000\000"
-     "\141\161\012\150\012\145\113\007\175\161\013\130\003\000\000\000\142\151\147\161\014\212\006\000\000\000\000\000\001\163"
-     "\165\056",
-     128},
-    {"\200\003\175\161\000\050\130\002\000\000\000\156\143\161\001\135\161\002\050\135\161\003\050\135\161\004\050\113\000\113"
-     "\001\115"
-     "\054\001\112\160\021\001\000\112\373\377\377\377\145\135\161\005\113\002\141\145\051\145\130\001\000\000\000\170\161\006"
-     "\050\107"
-     "\077\370\000\000\000\000\000\000\116\210\211\164\161\007\130\002\000\000\000\303\251\161\010\135\161\011\050\130\001\000"
-     "\000\000"
-     "\141\161\012\150\012\145\113\007\175\161\013\130\003\000\000\000\142\151\147\161\014\212\006\000\000\000\000\000\001\163"
-     "\165\056",
-     128},
-    {"\200\004\225\142\000\000\000\000\000\000\000\175\224\050\214\002\156\143\224\135\224\050\135\224\050\135\224\050\113\000"
-     "\113\001"
-     "\115\054\001\112\160\021\001\000\112\373\377\377\377\145\135\224\113\002\141\145\051\145\214\001\170\224\050\107\077\370"
-     "\000\000"
-     "\000\000\000\000\116\210\211\164\224\214\002\303\251\224\135\224\050\214\001\141\224\150\012\145\113\007\175\224\214\003"
-     "\142\151"
-     "\147\224\212\006\000\000\000\000\000\001\163\165\056",
-     109},
-    {"\200\005\225\142\000\000\000\000\000\000\000\175\224\050\214\002\156\143\224\135\224\050\135\224\050\135\224\050\113\000"
-     "\113\001"
-     "\115\054\001\112\160\021\001\000\112\373\377\377\377\145\135\224\113\002\141\145\051\145\214\001\170\224\050\107\077\370"
-     "\000\000"
-     "\000\000\000\000\116\210\211\164\224\214\002\303\251\224\135\224\050\214\001\141\224\150\012\145\113\007\175\224\214\003"
-     "\142\151"
-     "\147\224\212\006\000\000\000\000\000\001\163\165\056",
-     109},
+    DUMP("(dp0\nVnc\np1\n(lp2\n(lp3\n(lp4\nI0\naI1\naI300\naI70000\naI-5\naa(lp5\nI2\naaa(tasVx\np6\n(F1.5\nNI01\nI00\ntp7"
+         "\nsV\351\np8\n(lp9\nVa\np10\nag10\nasI7\n(dp11\nVbig\np12\nL1099511627776L\nss."),
+    DUMP("}q\0(X\2\0\0\0ncq\1]q\2(]q\3(]q\4(K\0K\1M,\1Jp\21\1\0J\373\377\377\377e]q\5K\2ae)eX\1\0\0\0xq\6(G?\370\0\0\0\0\0"
+         "\0NI01\nI00\ntq\7X\2\0\0\0\303\251q\10]q\11(X\1\0\0\0aq\nh\neK\7}q\13X\3\0\0\0bigq\14L1099511627776L\nsu."),
+    DUMP("\200\2" PROTOCOL_2_AND_3),
+    DUMP("\200\3" PROTOCOL_2_AND_3),
+    DUMP("\200\4" PROTOCOL_4_AND_5),
+    DUMP("\200\5" PROTOCOL_4_AND_5),
 };
 
 TEST(every_protocol_gives_the_same_values)
@@ -163,26 +127,17 @@ TEST(what_python_2_wrote_is_taken)
     /* the same written on Windows in text mode */
     TAKEN("(lp0\r\nI7\r\naS'x'\r\na.", "[7, 'x']");
     /* protocol 2 */
-    TAKEN("\x80\x02}q\x00U\x02ncq\x01]q\x02(K\x01M,\x01J\x70\x11\x01\x00J\xff\xff\xff\xff\x8a\x01\x05"
-          "es.",
+    TAKEN("\x80\x02}q\x00U\x02ncq\x01]q\x02(K\x01M,\x01J\x70\x11\x01\x00J\xff\xff\xff\xff\x8a\x01\005es.",
           "{'nc': [1, 300, 70000, -1, 5]}");
-    TAKEN("(T\x03\x00\x00\x00"
-          "abcX\x02\x00\x00\x00\xc3\xa9t.",
-          "('abc', '\xc3\xa9')");
+    TAKEN("(T\x03\x00\x00\000abcX\x02\x00\x00\x00\xc3\xa9t.", "('abc', '\xc3\xa9')");
 }
 
 TEST(integers_keep_their_value)
 {
-    TAKEN("]\x8a\x00"
-          "a\x8a\x01\x80"
-          "a\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f"
-          "a\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80"
-          "a.",
+    TAKEN("]\x8a\000a\x8a\x01\200a\x8a\x08\xff\xff\xff\xff\xff\xff\xff\177a\x8a\x08\x00\x00\x00\x00\x00\x00\x00\200a.",
           "[0, -128, 9223372036854775807, -9223372036854775808]");
-    TAKEN("]\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x3f"
-          "a\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x40"
-          "a\x8a\x08\x00\x00\x00\x00\x00\x00\x00\xc0"
-          "a.",
+    TAKEN("]\x8a\x08\xff\xff\xff\xff\xff\xff\xff\077a\x8a\x08\x00\x00\x00\x00\x00\x00\x00\100a\x8a\x08\x00\x00\x00\x00\x00\x00"
+          "\x00\300a.",
           "[4611686018427387903, 4611686018427387904, -4611686018427387904]");
     TAKEN("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\xff.", "-1");
     TAKEN("\x8b\x02\x00\x00\x00\x34\x12.", "4660");
@@ -243,9 +198,7 @@ TEST(what_is_no_pickle_is_refused_with_its_place)
     BAD("S'a\\'\n.", SFP_EFORMAT, "escape that is not known");
     BAD("V\\u12\n.", SFP_EFORMAT, "no character");
     BAD("V\\ud800\n.", SFP_EFORMAT, "no character");
-    BAD("X\x05\x00\x00\x00"
-        "ab.",
-        SFP_EFORMAT, "BINUNICODE: the file ends within it");
+    BAD("X\x05\x00\x00\000ab.", SFP_EFORMAT, "BINUNICODE: the file ends within it");
     BAD("\x8e\xff\xff\xff\xff\xff\xff\xff\xff.", SFP_EFORMAT, "BINBYTES8: the file ends within it");
     BAD("\x95\xff\xff\xff\xff\xff\xff\xff\xffN.", SFP_EFORMAT, "FRAME: frame is");
     BAD("0.", SFP_EFORMAT, "POP: needs 1 value");
@@ -257,16 +210,10 @@ TEST(stack_and_memo_work_as_in_python)
     TAKEN("NI5\n0.", "None");
     TAKEN("](N1.", "[]");
     TAKEN("K\x07(0.", "7"); /* POP takes a mark */
-    TAKEN("K\x07"
-          "2\x86.",
-          "(7, 7)");
-    TAKEN("]q\x03K\x01"
-          "ah\x03\x86.",
-          "([1], [1])"); /* shared */
-    TAKEN("]\x94K\x01\x94"
-          "ah\x01\x86.",
-          "([1], 1)");                       /* MEMOIZE counts */
-    TAKEN("]p1\ng1\na.", "[[[[[[...]]]]]]"); /* a list that holds itself */
+    TAKEN("K\0072\x86.", "(7, 7)");
+    TAKEN("]q\x03K\001ah\x03\x86.", "([1], [1])");  /* shared */
+    TAKEN("]\x94K\x01\224ah\x01\x86.", "([1], 1)"); /* MEMOIZE counts */
+    TAKEN("]p1\ng1\na.", "[[[[[[...]]]]]]");        /* a list that holds itself */
     TAKEN("}K\x01NsK\x01K\x02s.", "{1: None, 1: 2}");
     TAKEN(")\x85.", "((),)");
 }
@@ -295,21 +242,15 @@ TEST(limits_hold)
 
 TEST(values_are_found_by_key)
 {
-    const char bytes[] = "}(U\x01"
-                         "aK\x01X\x01\x00\x00\x00"
-                         "bK\x02K\x07K\x03U\x01"
-                         "aK\x04u.";
+    const char bytes[] = "}(U\001aK\x01X\x01\x00\x00\000bK\x02K\x07K\x03U\001aK\x04u.";
     OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
     sfp_pickle_value v = 0;
     MUST(parse(bytes, sizeof bytes - 1, NULL, &p, NULL));
     sfp_pickle_value root = p->root;
     assert_int_equal(sfp__pickle_count(p, root), 4);
-    assert_true(sfp__pickle_get(p, root, "a", &v));
-    assert_int_equal(sfp__pickle_int(p, v), 4); /* the last one counts */
-    assert_true(sfp__pickle_get(p, root, "b", &v));
-    assert_int_equal(sfp__pickle_int(p, v), 2);
-    assert_true(sfp__pickle_get_int(p, root, 7, &v));
-    assert_int_equal(sfp__pickle_int(p, v), 3);
+    assert_true(sfp__pickle_get(p, root, "a", &v) && sfp__pickle_int(p, v) == 4); /* the last one counts */
+    assert_true(sfp__pickle_get(p, root, "b", &v) && sfp__pickle_int(p, v) == 2);
+    assert_true(sfp__pickle_get_int(p, root, 7, &v) && sfp__pickle_int(p, v) == 3);
     assert_false(sfp__pickle_get(p, root, "c", &v));
     assert_false(sfp__pickle_get_int(p, root, 1, &v));
     assert_false(sfp__pickle_get(p, v, "c", &v)); /* no dict */
@@ -358,14 +299,10 @@ TEST(a_million_integers_take_eight_bytes_each)
 
 TEST(files_are_read_and_missing_ones_named)
 {
-    char name[] = "/tmp/sfp-pickle-XXXXXX";
-    sfp_pickle *p = NULL;
-    int fd = mkstemp(name);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, "N.", 2), 2);
-    (void)close(fd);
-    MUST(sfp__pickle_read(name, NULL, &p, &err));
-    sfp__pickle_free(p);
-    (void)unlink(name);
-    REFUSED(sfp__pickle_read(name, NULL, &p, &err), SFP_ENOTFOUND, name);
+    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL, *none = NULL;
+    make_folder();
+    put_text("x.pkl", "N.");
+    MUST(sfp__pickle_read(in_folder("x.pkl"), NULL, &p, &err));
+    remove_folder();
+    REFUSED(sfp__pickle_read(in_folder("x.pkl"), NULL, &none, &err), SFP_ENOTFOUND, in_folder("x.pkl"));
 }

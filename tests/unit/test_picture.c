@@ -45,16 +45,16 @@ TEST(a_box_is_cut_and_clipped)
     for (size_t i = 0; i < sizeof out; i++)
         assert_int_equal(out[i], 200);
     p.left = 6;
-    assert_int_equal(sfp__picture_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT);
-    assert_string_equal(err.message, "box: the box (6, 2)-(400, 300) lies outside the 6 x 4 picture");
+    TOLD(sfp__picture_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
+         "box: the box (6, 2)-(400, 300) lies outside the 6 x 4 picture");
 }
 
 TEST(a_wrong_number_of_bytes_is_refused)
 {
     uint8_t grey[W * H] = {0}, out[3 * 2 * 2];
     sfp_picture p = {.kind = SFP_PICTURE_RGB, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
-    assert_int_equal(sfp__picture_fit(&p, "short", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT);
-    assert_string_equal(err.message, "short: 6 x 4 pixels in 24 bytes, expected 72");
+    TOLD(sfp__picture_fit(&p, "short", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
+         "short: 6 x 4 pixels in 24 bytes, expected 72");
     p = (sfp_picture){.kind = SFP_PICTURE_ENCODED, .bytes = grey, .size = sizeof grey};
     assert_int_not_equal(sfp__picture_fit(&p, "noise", 2, SFP_RESIZE_SQUASH, out, &err), SFP_OK);
     assert_non_null(strstr(err.message, "noise"));

@@ -86,7 +86,7 @@ TEST(epochs_show_every_picture_once_and_batches_depend_on_the_step_alone)
     OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_pictures();
     const sfp_pretrain_options o = {.plan = {.batch = 4, .seed = 9}, .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.4}};
     const sfp_vit_config c = {.img_size = SIZE, .std = {1, 1, 1}};
-    sfp_batch_feed *a = NULL, *b = NULL;
+    OWNED_PTR(sfp__batch_feed_free) sfp_batch_feed *a = NULL, *b = NULL;
     size_t floats_of = 4 * 3 * SIZE * SIZE;
     assert_int_equal(sfp__batch_feed_epoch_steps(&p, 4), 9);
     MUST(sfp__batch_feed_create(&p, &o, &c, 2, 0, &a, &err));
@@ -112,8 +112,6 @@ TEST(epochs_show_every_picture_once_and_batches_depend_on_the_step_alone)
         once += seen[i];
     }
     assert_int_equal(once, 36);
-    sfp__batch_feed_free(a);
-    sfp__batch_feed_free(b);
 }
 
 /* ------------------------------------------------------------------- AdamW */
@@ -265,10 +263,11 @@ TEST(a_checkpoint_brings_everything_back_and_is_of_its_training_alone)
     MUST(sfp__pretrain_state_save(&a, &o, path, &err));
     MUST(sfp__pretrain_state_load(&b, &o, path, &err));
     assert_true(b.step == a.step && b.seconds == a.seconds);
-    check_same("weights", b.adam.x, a.adam.x, a.adam.count * sizeof(float));
-    check_same("first moments", b.adam.m, a.adam.m, a.adam.count * sizeof(float));
-    check_same("second moments", b.adam.v, a.adam.v, a.adam.count * sizeof(float));
-    check_same("average", b.adam.ema, a.adam.ema, a.adam.count * sizeof(float));
+    const size_t bytes = a.adam.count * sizeof(float);
+    check_same("weights", b.adam.x, a.adam.x, bytes);
+    check_same("first moments", b.adam.m, a.adam.m, bytes);
+    check_same("second moments", b.adam.v, a.adam.v, bytes);
+    check_same("average", b.adam.ema, a.adam.ema, bytes);
     b.key = 78;
     REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "other pictures, labels or teacher's weights");
     o.teacher.weights = "t";
@@ -459,7 +458,7 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
 
 TEST(features_that_tell_classes_apart_score_full)
 {
-    sfp_image_set known = noise_pictures(), held = noise_pictures();
+    OWNED_BY(sfp__image_set_done) sfp_image_set known = noise_pictures(), held = noise_pictures();
     OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
     sfp_score score;
     size_t bytes = 3 * SIZE * SIZE;
@@ -474,13 +473,11 @@ TEST(features_that_tell_classes_apart_score_full)
         held.label[i] = -1;
     MUST(sfp__score(v, pool, &known, &held, 30, &score, &err));
     assert_true(isnan(score.ncm) && isnan(score.knn));
-    sfp__image_set_done(&known);
-    sfp__image_set_done(&held);
 }
 
 TEST(held_out_pictures_leave_the_others_in_order)
 {
-    sfp_image_set p = noise_pictures(), held;
+    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_pictures(), held = {0};
     for (int i = 0; i < PICTURES; i++) {
         p.label[i] = i;
         p.rgb[(size_t)i * 3 * SIZE * SIZE] = (uint8_t)i;
@@ -493,8 +490,6 @@ TEST(held_out_pictures_leave_the_others_in_order)
     for (int i = 0; i < 7; i++)
         assert_int_equal(*sfp__image_set_at(&held, i), 5 * i + 4);
     assert_int_equal(*sfp__image_set_at(&p, 29), 36);
-    sfp__image_set_done(&p);
-    sfp__image_set_done(&held);
 }
 
 /* ------------------------------------------------------------------ builtin */

@@ -72,7 +72,8 @@ static double *oracle(const sfp_image *im, int width, int height, sfp_filter fil
 
 static void check_against_oracle(int w, int h, int width, int height, sfp_filter filter)
 {
-    sfp_image im = make(w, h, random32() % 3 == 0), fast, plain;
+    sfp_image im = make(w, h, random32() % 3 == 0);
+    OWNED_BY(sfp__image_done) sfp_image fast = {0}, plain = {0};
     double *want = oracle(&im, width, height, filter);
     MUST(sfp__image_resize(&im, width, height, filter, &fast, NULL));
     sfp__resize_plain_only(true);
@@ -88,8 +89,6 @@ static void check_against_oracle(int w, int h, int width, int height, sfp_filter
             fail_msg("%d x %d to %d x %d, filter %d, sample %zu: %d, expected %.3f", w, h, width, height, (int)filter, i,
                      fast.rgb[i], want[i]);
     }
-    sfp__image_done(&fast);
-    sfp__image_done(&plain);
 }
 
 TEST(random_sizes_agree_with_the_oracle)
@@ -131,21 +130,20 @@ TEST(an_even_picture_stays_even)
 
 TEST(the_same_size_copies)
 {
-    sfp_image im = make(17, 9, false), out;
+    sfp_image im = make(17, 9, false);
+    OWNED_BY(sfp__image_done) sfp_image out = {0};
     MUST(sfp__image_resize(&im, 17, 9, SFP_FILTER_BICUBIC, &out, NULL));
     assert_memory_equal(im.rgb, out.rgb, 17 * 9 * 3);
     assert_ptr_not_equal(im.rgb, out.rgb);
-    sfp__image_done(&out);
 }
 
 TEST(squash_is_a_bilinear_resize)
 {
-    sfp_image im = make(71, 40, false), a, b;
+    sfp_image im = make(71, 40, false);
+    OWNED_BY(sfp__image_done) sfp_image a = {0}, b = {0};
     MUST(sfp__image_fit(&im, 32, SFP_RESIZE_SQUASH, &a, NULL));
     MUST(sfp__image_resize(&im, 32, 32, SFP_FILTER_BILINEAR, &b, NULL));
     assert_memory_equal(a.rgb, b.rgb, 32 * 32 * 3);
-    sfp__image_done(&a);
-    sfp__image_done(&b);
 }
 
 /* The way SPEC section 6 says it, step by step. */
@@ -153,15 +151,13 @@ static void check_crop(int w, int h, int size)
 {
     int target = (int)lround(size * 256.0 / 224.0);
     int full_w = w <= h ? target : (int)((double)target * w / h), full_h = w <= h ? (int)((double)target * h / w) : target;
-    sfp_image im = make(w, h, false), full, want, got;
+    sfp_image im = make(w, h, false);
+    OWNED_BY(sfp__image_done) sfp_image full = {0}, want = {0}, got = {0};
     MUST(sfp__image_resize(&im, full_w, full_h, SFP_FILTER_BILINEAR, &full, NULL));
     MUST(sfp__image_crop(&full, (full_w - size) / 2, (full_h - size) / 2, size, size, &want, NULL));
     MUST(sfp__image_fit(&im, size, SFP_RESIZE_CROP, &got, NULL));
     assert_true(got.width == size && got.height == size);
     assert_memory_equal(got.rgb, want.rgb, (size_t)size * (size_t)size * 3);
-    sfp__image_done(&full);
-    sfp__image_done(&want);
-    sfp__image_done(&got);
 }
 
 TEST(crop_takes_the_centre_of_the_resized_picture)
@@ -178,33 +174,29 @@ TEST(crop_takes_the_centre_of_the_resized_picture)
 
 TEST(crop_of_the_right_short_side_resizes_nothing)
 {
-    sfp_image im = make(91, 64, false), a, b; /* 56 * 256 / 224 = 64 */
+    sfp_image im = make(91, 64, false); /* 56 * 256 / 224 = 64 */
+    OWNED_BY(sfp__image_done) sfp_image a = {0}, b = {0};
     MUST(sfp__image_fit(&im, 56, SFP_RESIZE_CROP, &a, NULL));
     MUST(sfp__image_crop(&im, (91 - 56) / 2, 4, 56, 56, &b, NULL));
     assert_memory_equal(a.rgb, b.rgb, 56 * 56 * 3);
-    sfp__image_done(&a);
-    sfp__image_done(&b);
 }
 
 TEST(crop_of_a_thread_thin_picture_needs_little_memory)
 {
     /* as a whole the resized picture would have 256 x 16,776,960 pixels */
-    sfp_image im = make(1, 65535, false), out;
+    sfp_image im = make(1, 65535, false);
+    OWNED_BY(sfp__image_done) sfp_image out = {0};
     MUST(sfp__image_fit(&im, 224, SFP_RESIZE_CROP, &out, NULL));
-    sfp__image_done(&out);
 }
 
 TEST(impossible_sizes_are_refused)
 {
     sfp_image im = make(4, 4, false), out = {7, 7, NULL}, none = {0};
-    assert_int_equal(sfp__image_resize(&im, 0, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "cannot resize to 0 x 4");
-    assert_int_equal(sfp__image_resize(&none, 4, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "cannot resize a picture of 0 x 0");
-    assert_int_equal(sfp__image_fit(&im, 0, SFP_RESIZE_CROP, &out, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "cannot fit a picture to size 0");
-    assert_int_equal(sfp__image_crop(&im, 1, 0, 4, 4, &out, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "crop of 4 x 4 at (1, 0) does not lie inside a picture of 4 x 4");
+    TOLD(sfp__image_resize(&im, 0, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL, "cannot resize to 0 x 4");
+    TOLD(sfp__image_resize(&none, 4, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL, "cannot resize a picture of 0 x 0");
+    TOLD(sfp__image_fit(&im, 0, SFP_RESIZE_CROP, &out, &err), SFP_EINVAL, "cannot fit a picture to size 0");
+    TOLD(sfp__image_crop(&im, 1, 0, 4, 4, &out, &err), SFP_EINVAL,
+         "crop of 4 x 4 at (1, 0) does not lie inside a picture of 4 x 4");
     assert_int_equal(sfp__image_crop(&im, -1, 0, 2, 2, &out, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_crop(&im, 0, 0, 0, 2, &out, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_crop(&im, 2, 2, 2147483647, 2, &out, &err), SFP_EINVAL);

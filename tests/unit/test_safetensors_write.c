@@ -108,33 +108,33 @@ TEST(many_tensors_are_all_found)
 static void check_refused(const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count, sfp_status status,
                           const char *message)
 {
-    assert_int_equal(sfp__safetensors_write(path, tensors, count, meta, meta_count, &err), status);
-    if (!strstr(err.message, message))
-        fail_msg("'%s', expected '%s'", err.message, message);
+    REFUSED(sfp__safetensors_write(path, tensors, count, meta, meta_count, &err), status, message);
 }
 
 TEST(tensors_that_could_not_be_read_back_are_refused)
 {
     uint8_t data[8] = {0};
-    sfp_tensor twice[2] = {bytes_tensor("a", 2, data), bytes_tensor("a", 3, data)};
+    sfp_tensor twice[2] = {bytes_tensor("a", 2, data), bytes_tensor("a", 3, data)}, t = twice[0];
     check_refused(twice, 2, NULL, 0, SFP_EINVAL, "tensor 'a' is given twice");
-    sfp_tensor t = bytes_tensor("__metadata__", 2, data);
-    check_refused(&t, 1, NULL, 0, SFP_EINVAL, "cannot be named '__metadata__'");
-    t = bytes_tensor("\xff", 2, data);
-    check_refused(&t, 1, NULL, 0, SFP_EINVAL, "tensor name '\\xff' is not UTF-8");
-    t = bytes_tensor("a", 2, data);
     t.bytes = 3;
     check_refused(&t, 1, NULL, 0, SFP_EINVAL, "tensor 'a' is given 3 bytes, which do not fit U8 (2,)");
-    t = bytes_tensor("a", 2, NULL);
-    check_refused(&t, 1, NULL, 0, SFP_EINVAL, "(NULL)");
-    t = bytes_tensor("a", -1, data);
-    check_refused(&t, 1, NULL, 0, SFP_EINVAL, "do not fit U8 (-1,)");
-    t = bytes_tensor("a", 2, data);
+    t = twice[0];
     t.ndim = 9;
     check_refused(&t, 1, NULL, 0, SFP_ELIMIT, "has 9 dimensions");
-    t = bytes_tensor("a", 2, data);
+    t = twice[0];
     t.dtype = SFP_DTYPE_COUNT;
     check_refused(&t, 1, NULL, 0, SFP_EINVAL, "unknown type");
+    const struct {
+        sfp_tensor t;
+        const char *message;
+    } named[] = {
+        {bytes_tensor("__metadata__", 2, data), "cannot be named '__metadata__'"},
+        {bytes_tensor("\xff", 2, data), "tensor name '\\xff' is not UTF-8"},
+        {bytes_tensor("a", 2, NULL), "(NULL)"},
+        {bytes_tensor("a", -1, data), "do not fit U8 (-1,)"},
+    };
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        check_refused(&named[i].t, 1, NULL, 0, SFP_EINVAL, named[i].message);
     sfp_meta meta[2] = {{"k", "1"}, {"k", "2"}};
     check_refused(NULL, 0, meta, 2, SFP_EINVAL, "metadata key 'k' is given twice");
     meta[0].value = "\xc3";

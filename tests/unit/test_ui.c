@@ -43,12 +43,8 @@ static void put_cell(const char *given, int width, const char *want)
 TEST(control_characters_do_not_reach_a_terminal)
 {
     put_text("a\x1b[2J\n\x7f", "a?[2J??");
-    put_text("\xc2\x9b"
-             "31m\xc2\x80\xc2\x9f\xc2\xa0",
-             "?31m??\xc2\xa0"); /* U+009B is a whole ESC [ */
-    put_text("\x9b"
-             "31m",
-             "?31m");
+    put_text("\xc2\23331m\xc2\x80\xc2\x9f\xc2\xa0", "?31m??\xc2\xa0"); /* U+009B is a whole ESC [ */
+    put_text("\23331m", "?31m");
     put_text("K\xc3\xa4se \xe4\xb8\xad\xf0\x9f\x98\x80", "K\xc3\xa4se \xe4\xb8\xad\xf0\x9f\x98\x80");
     put_text("\xc3", "?"); /* cut */
     put_text("\xf0\x9f\x98", "???");
@@ -78,16 +74,8 @@ static void check_line(const sfp_run_progress *p, const char *want)
 
 TEST(the_line_of_a_run)
 {
-    sfp_run_progress p = {.task = 1,
-                          .tasks = 3,
-                          .task_name = "photo",
-                          .offered = 50,
-                          .total = 200,
-                          .rate = 12.34,
-                          .lag = NAN,
-                          .loss = NAN,
-                          .accuracy = NAN,
-                          .seconds = 30};
+    sfp_run_progress p = {.task = 1, .tasks = 3, .task_name = "photo", .offered = 50, .total = 200, .rate = 12.34, .seconds = 30};
+    p.lag = p.loss = p.accuracy = NAN;
     check_line(&p, "task 2 of 3 (photo)  50/200  12.3/s  ETA 1:30");
     p.from = 40; /* of the 30 seconds none is of those before */
     check_line(&p, "task 2 of 3 (photo)  50/200  12.3/s  ETA 7:30");
@@ -101,8 +89,9 @@ TEST(the_line_of_a_run)
     check_line(&p, "50 samples  12.3/s  lag 0.50 s  loss 1.000  accuracy 0.250");
     p.total = p.offered;
     check_line(&p, "task 2 of 3  50/50  12.3/s  lag 0.50 s  loss 1.000  accuracy 0.250  ETA 0:00");
-    p.task_name = "\x1b]0;mine\x07\xc2\x9b"
-                  "2J\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3"
+    p.task_name = "\x1b]0;"
+                  "mine\x07\xc2\2332J\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3"
+                  "\xa4\xc3\xa4\xc3"
                   "\xa4\xc3\xa4";
     p.lag = p.loss = p.accuracy = NAN;
     check_line(
@@ -112,16 +101,11 @@ TEST(the_line_of_a_run)
 
 TEST(a_narrow_terminal_shows_what_matters_most)
 {
-    sfp_run_progress p = {.task = 1,
-                          .tasks = 10,
-                          .task_name = "photo",
-                          .offered = 12345,
-                          .total = 60000,
-                          .rate = 123.4,
-                          .lag = 0.5,
-                          .loss = 1,
-                          .accuracy = 0.25,
-                          .seconds = 60};
+    sfp_run_progress p = {.task = 1, .tasks = 10, .task_name = "photo", .offered = 12345, .total = 60000, .seconds = 60};
+    p.rate = 123.4;
+    p.lag = 0.5;
+    p.loss = 1;
+    p.accuracy = 0.25;
     check_line(&p, "task 2 of 10 (photo)  12345/60000  123.4/s  lag 0.50 s  loss 1.000  accuracy 0.250  ETA 3:51");
     check_columns(&p, 91, "task 2 of 10 (photo)  12345/60000  123.4/s  lag 0.50 s  accuracy 0.250  ETA 3:51");
     check_columns(&p, 79, "task 2 of 10 (photo)  12345/60000  123.4/s  accuracy 0.250  ETA 3:51");
