@@ -11,11 +11,9 @@
 
 #define ROOM ((size_t)1 << 20)
 
-static char *name(int i)
+static const char *name(int i)
 {
-    static char path[96];
-    (void)snprintf(path, sizeof path, i ? "%s/events.jsonl.%d" : "%s/events.jsonl", folder, i);
-    return path;
+    return in_folder(i ? kept_print("events.jsonl.%d", i) : "events.jsonl");
 }
 
 static void drop_dir(void)
@@ -38,14 +36,6 @@ static const char *text_of(int i)
         (void)fclose(f);
     }
     return text[i];
-}
-
-static void append(const char *text)
-{
-    FILE *f = fopen(name(0), "a");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    (void)fclose(f);
 }
 
 static sfp_line_log *open_events(uint64_t from, size_t max_bytes, int keep)
@@ -84,6 +74,12 @@ static void write_range(sfp_line_log *e, uint64_t from, uint64_t to)
     MUST(sfp__line_log_flush(e, NULL));
 }
 
+static void write_file(uint64_t from, uint64_t to, size_t max_bytes, int keep)
+{
+    OWNED_PTR(sfp__line_log_close) sfp_line_log *e = open_events(from, max_bytes, keep);
+    write_range(e, from, to);
+}
+
 /* What opening left ends with the line of timestamp t; -1: there is none. */
 static void check_last(uint64_t from, size_t max_bytes, int64_t t)
 {
@@ -105,9 +101,7 @@ TEST(opening_tells_the_last_line_that_is_left)
     assert_int_equal(truncate(name(0), (off_t)strlen(text_of(0)) - 5), 0); /* torn */
     check_last(4, 0, 2);
     check_last(0, 0, -1);
-    e = open_events(0, 700, 3); /* two lines a file, or less */
-    write_range(e, 0, 6);
-    sfp__line_log_close(e);
+    write_file(0, 6, 700, 3); /* two lines a file, or less */
     assert_true(strlen(text_of(1)) > 0);
     check_last(6, 700, 5);
     assert_int_equal(unlink(name(0)), 0); /* the one before is looked at */
@@ -116,9 +110,8 @@ TEST(opening_tells_the_last_line_that_is_left)
 
 TEST(a_line_has_what_the_specification_says)
 {
-    sfp_line_log *e = open_events(0, 0, 0);
+    OWNED_PTR(sfp__line_log_close) sfp_line_log *e = open_events(0, 0, 0);
     write_range(e, 5, 6);
-    sfp__line_log_close(e);
     const char *text = text_of(0);
     assert_true(strchr(text, '\n') == text + strlen(text) - 1);
     char *start = strstr(text, ",\"seconds\"");
@@ -162,19 +155,14 @@ TEST(who_chooses_nothing_learns_from_all)
 TEST(a_resumed_run_writes_the_same_file)
 {
     static char whole[ROOM];
-    sfp_line_log *e = open_events(0, 0, 0);
-    write_range(e, 0, 30);
-    sfp__line_log_close(e);
+    write_file(0, 30, 0, 0);
     (void)snprintf(whole, sizeof whole, "%s", text_of(0));
     for (uint64_t from = 1; from <= 30; from += 7) {
-        append("{\"t\":30,\"task\":1,\"off"); /* torn by a kill */
-        e = open_events(from, 0, 0);
-        write_range(e, from, 30);
-        sfp__line_log_close(e);
+        append_text("events.jsonl", "{\"t\":30,\"task\":1,\"off"); /* torn by a kill */
+        write_file(from, 30, 0, 0);
         assert_string_equal(text_of(0), whole);
     }
-    e = open_events(0, 0, 0); /* a new run in an old directory */
-    sfp__line_log_close(e);
+    write_file(0, 0, 0, 0); /* a new run in an old directory */
     assert_string_equal(text_of(0), "");
 }
 
@@ -183,9 +171,7 @@ TEST(a_resumed_run_takes_rotated_files_back)
     enum { LARGEST = 2000 };
     char whole[4][LARGEST + 1];
     for (int keep = 0; keep <= 3; keep += 3) {
-        sfp_line_log *e = open_events(0, LARGEST, keep);
-        write_range(e, 0, 23);
-        sfp__line_log_close(e);
+        write_file(0, 23, LARGEST, keep);
         for (int i = 0; i < 4; i++) {
             const char *text = text_of(i);
             assert_true(strlen(text) <= LARGEST);
@@ -193,28 +179,19 @@ TEST(a_resumed_run_takes_rotated_files_back)
             assert_int_equal(*whole[i] != '\0', i <= keep);
         }
         /* from 16 on is in two files; what rotation has dropped for good stays away */
-        e = open_events(keep ? 16 : 22, LARGEST, keep);
-        write_range(e, keep ? 16 : 22, 23);
-        sfp__line_log_close(e);
+        write_file(keep ? 16 : 22, 23, LARGEST, keep);
         for (int i = 0; i < 3; i++)
             assert_string_equal(text_of(i), whole[i]);
-        e = open_events(0, LARGEST, keep);
-        sfp__line_log_close(e);
+        write_file(0, 0, LARGEST, keep);
         assert_true(access(name(1), F_OK) != 0 && access(name(0), F_OK) == 0);
     }
 }
 
 TEST(a_rotation_cut_short_is_mended)
 {
-    sfp_line_log *e = open_events(0, 1 << 20, 2);
-    write_range(e, 0, 6);
-    sfp__line_log_close(e);
-    char from[96];
-    (void)snprintf(from, sizeof from, "%s", name(0));
-    assert_int_equal(rename(from, name(1)), 0); /* killed after the rename, before the new file */
-    e = open_events(4, 1 << 20, 2);
-    write_range(e, 4, 5);
-    sfp__line_log_close(e);
+    write_file(0, 6, 1 << 20, 2);
+    move("events.jsonl", "events.jsonl.1"); /* killed after the rename, before the new file */
+    write_file(4, 5, 1 << 20, 2);
     assert_non_null(strstr(text_of(0), "{\"t\":0,"));
     assert_non_null(strstr(text_of(0), "\n{\"t\":4,"));
     assert_null(strstr(text_of(0), "{\"t\":5,"));
@@ -228,8 +205,8 @@ TEST(a_file_that_is_no_log_is_refused)
     sfp_line_log *e = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         (void)unlink(name(0));
-        append("{\"t\":0,\"x\":{}}\n");
-        append(bad[i]);
+        append_text("events.jsonl", "{\"t\":0,\"x\":{}}\n");
+        append_text("events.jsonl", bad[i]);
         REFUSED(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 5, 0, 0, &e, &err), SFP_EFORMAT,
                 "events.jsonl:2: is not a line");
     }

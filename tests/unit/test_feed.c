@@ -67,34 +67,52 @@ static fake make_source(int64_t count)
                         .ops = &fake_ops}};
 }
 
-static sfp_tasks cut(const fake *f, const char *spec)
+static fake f;
+static sfp_tasks t;
+static sfp_batches b;
+
+static void end_stream(void)
 {
-    sfp_tasks t;
-    MUST(sfp__tasks_create(&f->s, spec, 0, 0, NULL, &t, &err));
-    return t;
+    sfp__batches_done(&b);
+    sfp__tasks_done(&t);
+    b = (sfp_batches){0};
+    t = (sfp_tasks){0};
 }
 
-static sfp_batches batch(const sfp_tasks *t, int b, bool whole)
+AROUND_EACH(NULL, end_stream)
+
+/* Makes f, t and b; whole: without short last batches. */
+static void begin_with(int64_t count, const char *spec, int batch, bool whole)
 {
-    sfp_batches out;
-    MUST(sfp__batches_create(t, b, whole, &out, NULL));
-    return out;
+    end_stream();
+    f = make_source(count);
+    MUST(sfp__tasks_create(&f.s, spec, 0, 0, NULL, &t, &err));
+    MUST(sfp__batches_create(&t, batch, whole, &b, &err));
 }
 
-static const sfp_feed_options four_ahead = {.size = SIDE, .depth = 4};
-
-static sfp_feed *feed_of(const fake *f, const sfp_tasks *t, const sfp_batches *b, int64_t start)
+static void begin(int64_t count, const char *spec, int batch)
 {
-    sfp_feed *out = NULL;
-    MUST(sfp__feed_create(&f->s, t, b, &four_ahead, start, &out, NULL));
-    return out;
+    begin_with(count, spec, batch, false);
+}
+
+static sfp_feed *feed_from(int64_t start)
+{
+    static const sfp_feed_options four_ahead = {.size = SIDE, .depth = 4};
+    sfp_feed *feed = NULL;
+    MUST(sfp__feed_create(&f.s, &t, &b, &four_ahead, start, &feed, &err));
+    return feed;
+}
+
+static int take(sfp_feed *feed, int64_t k, const sfp_sample **s)
+{
+    int n = -1;
+    MUST(sfp__feed_take(feed, k, &n, s, &err));
+    return n;
 }
 
 TEST(batches_never_cross_tasks_and_keep_a_short_last_one)
 {
-    fake f = make_source(52); /* two tasks of 26 */
-    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "2");
-    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 10, false);
+    begin(52, "2", 10); /* two tasks of 26 */
     static const int sizes[] = {10, 10, 6, 10, 10, 6};
     assert_int_equal(b.count, 6);
     assert_int_equal(b.most, 10);
@@ -109,31 +127,24 @@ TEST(batches_never_cross_tasks_and_keep_a_short_last_one)
 
 TEST(short_last_batches_can_be_left_out_but_still_take_time)
 {
-    fake f = make_source(52);
-    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "2");
-    sfp_batches b = batch(&t, 10, true);
+    begin_with(52, "2", 10, true);
     static const int64_t arrived[] = {10, 20, 36, 46};
     assert_int_equal(b.count, 4);
     assert_int_equal(b.first[4], 40);
     for (int k = 0; k < 4; k++)
         assert_int_equal(b.arrived[k], arrived[k]);
-    sfp__batches_done(&b);
-    b = batch(&t, 100, true); /* the only one of a task stays */
+    begin_with(52, "2", 100, true); /* the only one of a task stays */
     assert_int_equal(b.count, 2);
     assert_int_equal(b.most, 26);
-    sfp__batches_done(&b);
 }
 
 TEST(every_batch_comes_in_order_with_its_pictures)
 {
-    fake f = make_source(230);
-    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "2");
-    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 7, false);
-    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_of(&f, &t, &b, 0);
+    begin(230, "2", 7);
+    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_from(0);
     for (int64_t k = 0; k < b.count; k++) {
-        int n;
         const sfp_sample *s;
-        MUST(sfp__feed_take(feed, k, &n, &s, NULL));
+        int n = take(feed, k, &s);
         assert_int_equal(n, b.first[k + 1] - b.first[k]);
         for (int i = 0; i < n; i++) {
             assert_int_equal(s[i].id, b.order[b.first[k] + i]);
@@ -144,20 +155,16 @@ TEST(every_batch_comes_in_order_with_its_pictures)
         sfp__feed_release(feed, k + 1);
     }
     assert_string_equal(sfp__feed_stats(feed).first_error, "");
-    assert_string_equal(sfp__feed_stats(feed).first_error, "");
 }
 
 TEST(pictures_that_cannot_be_read_are_left_out_and_counted)
 {
-    fake f = make_source(60);
+    begin(60, "free", 12);
     f.broken_every = 6;
-    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
-    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 12, false);
-    sfp_feed *feed = feed_of(&f, &t, &b, 0);
+    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_from(0);
     for (int64_t k = 0; k < b.count; k++) {
-        int n;
         const sfp_sample *s;
-        MUST(sfp__feed_take(feed, k, &n, &s, NULL));
+        int n = take(feed, k, &s);
         assert_int_equal(n, 10);
         for (int i = 0; i < n; i++) {
             assert_int_not_equal(s[i].id % 6, 0);
@@ -168,28 +175,23 @@ TEST(pictures_that_cannot_be_read_are_left_out_and_counted)
     assert_string_equal(sfp__feed_stats(feed).first_error, "picture 0: broken");
     sfp__feed_free(feed);
     f.broken_every = 1; /* not one is left: empty batches, no waiting for ever */
-    feed = feed_of(&f, &t, &b, 0);
-    int n = -1;
+    feed = feed_from(0);
     const sfp_sample *s;
-    MUST(sfp__feed_take(feed, 0, &n, &s, NULL));
-    assert_int_equal(n, 0);
-    sfp__feed_free(feed);
+    assert_int_equal(take(feed, 0, &s), 0);
 }
 
 TEST(it_jumps_ahead_and_several_can_be_held)
 {
-    fake f = make_source(400);
+    begin(400, "free", 4);
     f.pause = 100000;
-    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
-    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 4, false);
-    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_of(&f, &t, &b, 3);
+    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_from(3);
     static const int64_t jumps[] = {3, 4, 40, 41, 45, 80, 97};
-    int n;
+    int n = 0;
     const sfp_sample *held[3];
     for (size_t j = 0; j < sizeof jumps / sizeof *jumps; j++) {
         sfp__feed_release(feed, jumps[j]);
         for (int h = 0; h < 3; h++) /* three batches at once stay valid, as triage takes them */
-            MUST(sfp__feed_take(feed, jumps[j] + h, &n, &held[h], NULL));
+            n = take(feed, jumps[j] + h, &held[h]);
         for (int h = 0; h < 3; h++)
             for (int i = 0; i < n; i++) {
                 assert_int_equal(held[h][i].id, 4 * (jumps[j] + h) + i);
@@ -202,22 +204,18 @@ TEST(it_jumps_ahead_and_several_can_be_held)
 TEST(only_the_batches_that_are_kept_are_decoded)
 {
     atomic_long loads = 0;
-    fake f = make_source(400);
+    begin(400, "free", 4);
     f.loads = &loads;
-    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
-    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 4, false);
     static const int64_t kept[] = {0, 16, 33, 50, 66, 83}; /* of 100 */
     sfp__batches_keep(&b, 16);
     assert_int_equal(b.count, 6);
     assert_int_equal(b.samples, 400); /* of the stream, still */
-    sfp_feed *feed = feed_of(&f, &t, &b, 0);
+    sfp_feed *feed = feed_from(0);
     for (int64_t i = 0; i < b.count; i++) {
-        int n;
         const sfp_sample *s;
         assert_int_equal(b.arrived[i], 4 * (kept[i] + 1));
-        MUST(sfp__feed_take(feed, i, &n, &s, NULL));
-        assert_int_equal(n, 4);
-        for (int k = 0; k < n; k++)
+        assert_int_equal(take(feed, i, &s), 4);
+        for (int k = 0; k < 4; k++)
             assert_int_equal(s[k].id, 4 * kept[i] + k);
         sfp__feed_release(feed, i + 1);
     }
@@ -227,10 +225,8 @@ TEST(only_the_batches_that_are_kept_are_decoded)
 
 TEST(what_is_not_at_hand_is_refused)
 {
-    fake f = make_source(40);
-    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
-    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 4, false);
-    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_of(&f, &t, &b, 2);
+    begin(40, "free", 4);
+    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_from(2);
     int n;
     const sfp_sample *s;
     assert_int_equal(sfp__feed_take(feed, 1, &n, &s, &err), SFP_EINVAL);
@@ -242,19 +238,16 @@ TEST(what_is_not_at_hand_is_refused)
 
 TEST(it_can_be_ended_at_any_time)
 {
-    fake f = make_source(4000);
-    OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&f, "free");
-    OWNED_BY(sfp__batches_done) sfp_batches b = batch(&t, 16, false);
+    begin(4000, "free", 16);
     for (int round = 0; round < 60; round++) {
         f.pause = round % 3 ? 0 : 10000;
-        OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_of(&f, &t, &b, round);
+        OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_from(round);
         for (int64_t k = round; k < 2 * round; k++) {
-            int n;
             const sfp_sample *s;
-            MUST(sfp__feed_take(feed, k, &n, &s, NULL));
+            (void)take(feed, k, &s);
             sfp__feed_release(feed, k + 1);
         }
     }
-    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_of(&f, &t, &b, b.count); /* nothing left to give */
+    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_from(b.count); /* nothing left to give */
     sfp__feed_free(NULL);
 }

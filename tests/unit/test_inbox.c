@@ -67,22 +67,43 @@ static const char *name_of(const sfp_source *base, int64_t i, char *buf, size_t 
     return buf;
 }
 
-static scripted make_source(const char *script, int allowed)
+static scripted *make_source(const char *script, int allowed)
 {
     static const sfp_source_ops ops = {.next = next, .origin = origin, .name = name_of};
-    scripted s = {.base = {.ops = &ops, .count = -1, .class_names = names, .classes = 3}, .script = script};
-    atomic_init(&s.allowed, allowed);
+    scripted *s = kept_malloc(sizeof *s);
+    *s = (scripted){.base = {.ops = &ops, .count = -1, .class_names = names, .classes = 3, .live = &s->live}, .script = script};
+    atomic_init(&s->allowed, allowed);
     return s;
+}
+
+KEEP_BY(keep_inbox, sfp_inbox, sfp__inbox_free)
+KEEP_BY(keep_ledger, sfp_ledger, sfp__ledger_free)
+
+static sfp_inbox *make_unkept(scripted *s, int queue, sfp_queue_policy policy, int pool, sfp_ledger *ledger)
+{
+    const sfp_inbox_options o = {.size = S,
+                                 .batch = BATCH,
+                                 .queue = queue,
+                                 .policy = policy,
+                                 .pool = pool,
+                                 .others = 4,
+                                 .first_id = 100,
+                                 .ledger = ledger};
+    sfp_inbox *b = NULL;
+    MUST(sfp__inbox_create(&s->base, &o, &b, &err));
+    return b;
 }
 
 static sfp_inbox *make(scripted *s, int queue, sfp_queue_policy policy, int pool)
 {
-    const sfp_inbox_options o = {
-        .size = S, .batch = BATCH, .queue = queue, .policy = policy, .pool = pool, .others = 4, .first_id = 100};
-    sfp_inbox *b = NULL;
-    s->base.live = &s->live;
-    MUST(sfp__inbox_create(&s->base, &o, &b, &err));
-    return b;
+    return keep_inbox(make_unkept(s, queue, policy, pool, NULL));
+}
+
+static sfp_inbox_output take(sfp_inbox *b)
+{
+    sfp_inbox_output d;
+    sfp__inbox_take(b, NULL, INFINITY, &d);
+    return d;
 }
 
 /* The numbers of the pictures of a list; frees it. */
@@ -106,13 +127,12 @@ static void settle(sfp_inbox *b, uint64_t id)
 
 TEST(batches_come_in_order_and_the_last_is_short)
 {
-    scripted s = make_source("0120120120120", 100);
-    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
+    scripted *s = make_source("0120120120120", 100);
+    sfp_inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
     int seen = 0;
     for (bool end = false; !end;) {
-        sfp_inbox_output d;
         int number[BATCH];
-        sfp__inbox_take(b, NULL, INFINITY, &d);
+        sfp_inbox_output d = take(b);
         if (d.batch.count) {
             const sfp_arrival *a = d.batch.first;
             assert_int_equal(a->origin.id, 100 + seen);
@@ -127,18 +147,25 @@ TEST(batches_come_in_order_and_the_last_is_short)
         end = d.end;
     }
     assert_int_equal(seen, 13);
-    sfp__inbox_free(b);
 }
 
 static bool read_ledger(sfp_ledger *l, const char *waiting)
 {
-    char text[256];
-    (void)snprintf(text, sizeof text, "{\"next_id\":8,\"predicted\":8,\"waiting\":%s,\"marks\":[],\"until\":0}", waiting);
+    const char *text = kept_print("{\"next_id\":8,\"predicted\":8,\"waiting\":%s,\"marks\":[],\"until\":0}", waiting);
     json_t *j = json_loads(text, 0, NULL);
     assert_non_null(j);
     bool read = sfp__ledger_read(l, j);
     json_decref(j);
     return read;
+}
+
+static void check_json(const sfp_ledger *l, const char *expected)
+{
+    json_t *j = sfp__ledger_json(l);
+    char *text = json_dumps(j, JSON_COMPACT);
+    assert_string_equal(text, expected);
+    free(text);
+    json_decref(j);
 }
 
 /* As a checkpoint left it: id, identity, mark and time of change of each. */
@@ -147,27 +174,21 @@ static sfp_ledger *make_ledger(int capacity, const char *waiting)
     sfp_ledger *l = NULL;
     MUST(sfp__ledger_create(capacity, 4, &l, NULL));
     assert_true(read_ledger(l, waiting));
-    return l;
+    return keep_ledger(l);
 }
 
 TEST(what_waited_before_a_break_keeps_its_number)
 {
     static const uint64_t want[] = {100, 7, 101, 3, 102};
     sfp_ledger *ledger = make_ledger(10, "[7,2,0,0,3,4,0,0,5,9,0,0]");
-    scripted s = make_source("00110", 100);
-    const sfp_inbox_options o = {.size = S, .batch = BATCH, .queue = 1, .others = 4, .first_id = 100, .ledger = ledger};
-    sfp_inbox *b = NULL;
-    sfp_inbox_output d;
+    scripted *s = make_source("00110", 100);
     int i = 0;
-    s.base.live = &s.live;
-    MUST(sfp__inbox_create(&s.base, &o, &b, NULL));
-    sfp__inbox_take(b, NULL, INFINITY, &d);
+    sfp_inbox *b = keep_inbox(make_unkept(s, 1, 0, 0, ledger));
+    sfp_inbox_output d = take(b);
     for (const sfp_arrival *a = d.batch.first; a; a = a->next)
         assert_int_equal(a->origin.id, want[i++]);
     assert_int_equal(i, BATCH);
     assert_int_equal(drain(&d.batch, NULL), BATCH);
-    sfp__inbox_free(b);
-    sfp__ledger_free(ledger);
 }
 
 static sfp_arrival *image(const char *name, uint64_t identity, uint64_t id)
@@ -182,18 +203,12 @@ static sfp_arrival *image(const char *name, uint64_t identity, uint64_t id)
 TEST(what_waited_is_read_back_or_refused)
 {
     static const char *const wrong[] = {"{}", "[1,2,3]", "[1,2,3,\"4\"]", "[8,2,3,4]", "[-1,2,3,4]", "null"};
-    sfp_ledger *l = NULL;
-    MUST(sfp__ledger_create(3, 4, &l, NULL));
+    sfp_ledger *l = make_ledger(3, "[]");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_false(read_ledger(l, wrong[i]));
     assert_int_equal(sfp__ledger_waiting(l), 0);
     assert_true(read_ledger(l, "[4,-1,5,-6,3,2,9,0]"));
-    json_t *j = sfp__ledger_json(l);
-    char *text = json_dumps(j, JSON_COMPACT);
-    assert_string_equal(text, "{\"next_id\":8,\"predicted\":8,\"waiting\":[3,2,9,0,4,-1,5,-6],\"marks\":[],\"until\":0}");
-    free(text);
-    json_decref(j);
-    sfp__ledger_free(l);
+    check_json(l, "{\"next_id\":8,\"predicted\":8,\"waiting\":[3,2,9,0,4,-1,5,-6],\"marks\":[],\"until\":0}");
 }
 
 TEST(waiting_ends_once_and_the_oldest_gives_way)
@@ -226,17 +241,11 @@ TEST(waiting_ends_once_and_the_oldest_gives_way)
     assert_int_equal(moved->origin.id, 8);
     assert_false(sfp__ledger_end_waiting(l, moved));
     sfp__ledger_finish(l, moved);
-    json_t *j = sfp__ledger_json(l);
-    char *text = json_dumps(j, JSON_COMPACT);
-    assert_string_equal(text, "{\"next_id\":9,\"predicted\":8,\"waiting\":[9,60,109,0],"
-                              "\"marks\":[9,0,104,0,108,0,110,0],\"until\":0}");
-    free(text);
-    json_decref(j);
-    sfp__ledger_free(l);
+    check_json(l, "{\"next_id\":9,\"predicted\":8,\"waiting\":[9,60,109,0],"
+                  "\"marks\":[9,0,104,0,108,0,110,0],\"until\":0}");
     l = make_ledger(0, "[]"); /* nothing may wait */
     assert_int_equal(sfp__ledger_wait(l, image("at once", 1, 8)), 1);
     assert_int_equal(sfp__ledger_waiting(l), 0);
-    sfp__ledger_free(l);
 }
 
 /* While the learner is busy 30 pictures come: 6 batches. Which of them wait? */
@@ -254,13 +263,11 @@ TEST(a_full_queue_does_what_its_policy_says)
                  {9, SFP_QUEUE_DROP_OLDEST, 0, {0, 1, 2, 3, 4, 5}, 6, 1},
                  {0, SFP_QUEUE_DROP_OLDEST, 4, {2, 3, 4, 5}, 4, 4}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        scripted s = make_source("000000000000000000000000000000", 30);
-        sfp_inbox *b = make(&s, cases[k].queue, cases[k].policy, cases[k].pool);
+        sfp_inbox *b = make(make_source("000000000000000000000000000000", 30), cases[k].queue, cases[k].policy, cases[k].pool);
         settle(b, 130);
         int got = 0, gone = 0, number[6 * BATCH];
         for (bool end = false; !end;) {
-            sfp_inbox_output d;
-            sfp__inbox_take(b, NULL, INFINITY, &d);
+            sfp_inbox_output d = take(b);
             if (d.batch.count) {
                 assert_int_equal(d.batch.count, cases[k].together * BATCH);
                 assert_int_equal(d.lag.served, cases[k].together);
@@ -278,27 +285,23 @@ TEST(a_full_queue_does_what_its_policy_says)
         assert_int_equal(got + gone, 30);
         for (int i = 0; i < got; i++)
             assert_int_equal(number[i], cases[k].first[i / BATCH] * BATCH + i % BATCH);
-        sfp__inbox_free(b);
     }
 }
 
 TEST(a_source_is_held_back_and_nothing_is_lost)
 {
-    scripted s = make_source("000000000000000000000000000000", 30);
-    sfp_inbox *b = make(&s, 1, SFP_QUEUE_BLOCK, 0);
+    sfp_inbox *b = make(make_source("000000000000000000000000000000", 30), 1, SFP_QUEUE_BLOCK, 0);
     settle(b, 110); /* one waits, one more is complete and held back */
     (void)usleep(20000);
     assert_int_equal(sfp__inbox_stats(b).next_id, 110);
     int got = 0;
     for (bool end = false; !end;) {
-        sfp_inbox_output d;
-        sfp__inbox_take(b, NULL, INFINITY, &d);
+        sfp_inbox_output d = take(b);
         got += drain(&d.batch, NULL);
         assert_int_equal(d.gone.count, 0);
         end = d.end;
     }
     assert_int_equal(got, 30);
-    sfp__inbox_free(b);
 }
 
 static void *allow_later(void *source)
@@ -310,43 +313,37 @@ static void *allow_later(void *source)
 
 TEST(a_batch_complete_while_the_learner_waits_is_taken)
 {
-    scripted s = make_source("00000", 3);
-    sfp_inbox *b = make(&s, 0, SFP_QUEUE_DROP_OLDEST, 0); /* no place in the queue */
+    scripted *s = make_source("00000", 3);
+    sfp_inbox *b = make(s, 0, SFP_QUEUE_DROP_OLDEST, 0); /* no place in the queue */
     pthread_t thread;
-    sfp_inbox_output d;
-    assert_int_equal(pthread_create(&thread, NULL, allow_later, &s), 0);
-    sfp__inbox_take(b, NULL, INFINITY, &d);
+    assert_int_equal(pthread_create(&thread, NULL, allow_later, s), 0);
+    sfp_inbox_output d = take(b);
     assert_int_equal(drain(&d.batch, NULL), BATCH);
     assert_int_equal(d.gone.count, 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    sfp__inbox_free(b);
 }
 
 TEST(a_pause_ends_the_wait_for_a_full_batch)
 {
-    scripted s = make_source("00000000", 3);
-    const sfp_source_ops ops = {.next = next, .origin = origin, .name = name_of, .pause = 0.05};
-    s.base.ops = &ops;
-    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
-    sfp_inbox_output d;
-    sfp__inbox_take(b, NULL, INFINITY, &d);
+    scripted *s = make_source("00000000", 3);
+    static const sfp_source_ops ops = {.next = next, .origin = origin, .name = name_of, .pause = 0.05};
+    s->base.ops = &ops;
+    sfp_inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp_inbox_output d = take(b);
     assert_int_equal(drain(&d.batch, NULL), 3);
     assert_false(d.end);
-    atomic_store(&s.allowed, 8);
-    sfp__inbox_take(b, NULL, INFINITY, &d);
+    atomic_store(&s->allowed, 8);
+    d = take(b);
     assert_int_equal(drain(&d.batch, NULL), 5);
-    sfp__inbox_free(b);
 }
 
 TEST(what_has_no_label_goes_beside_and_joins_with_one)
 {
-    scripted s = make_source("u0uul0", 100);
-    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp_inbox *b = make(make_source("u0uul0", 100), 2, SFP_QUEUE_BLOCK, 0);
     sfp_ledger *l = make_ledger(10, "[]");
     int unlabelled = 0, labels = 0, got = 0;
     for (bool end = false; !end;) {
-        sfp_inbox_output d;
-        sfp__inbox_take(b, NULL, INFINITY, &d);
+        sfp_inbox_output d = take(b);
         end = d.end && d.others.count == 0;
         for (sfp_arrival *a; (a = sfp__arrival_list_take(&d.others));) {
             if (a->rgb) {
@@ -369,35 +366,28 @@ TEST(what_has_no_label_goes_beside_and_joins_with_one)
     assert_int_equal(labels, 1);
     assert_int_equal(got, 3);
     assert_int_equal(sfp__ledger_waiting(l), 3); /* the one with a label was not taken out */
-    sfp__inbox_free(b);
-    sfp__ledger_free(l);
 }
 
 TEST(too_many_without_a_label_expire_where_nothing_is_held_back)
 {
-    scripted s = make_source("uuuuuuuuuu", 100);
-    sfp_inbox *b = make(&s, 0, SFP_QUEUE_DROP_OLDEST, 0);
+    sfp_inbox *b = make(make_source("uuuuuuuuuu", 100), 0, SFP_QUEUE_DROP_OLDEST, 0);
     settle(b, 110);
-    sfp_inbox_output d;
     int gone[16], others[16];
     (void)usleep(2000);
-    sfp__inbox_take(b, NULL, INFINITY, &d);
+    sfp_inbox_output d = take(b);
     assert_int_equal(d.gone.first->fate, SFP_FATE_EXPIRED);
     assert_int_equal(drain(&d.gone, gone), 6);
     assert_int_equal(gone[0], 0); /* the oldest go */
     assert_int_equal(drain(&d.others, others), 4);
     assert_int_equal(others[0], 6);
-    sfp__inbox_free(b);
 }
 
 TEST(broken_pictures_are_gone_and_three_errors_in_a_row_end_it)
 {
-    scripted s = make_source("0!0e0???0eee0000", 100);
-    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
-    sfp_inbox_output d;
+    sfp_inbox *b = make(make_source("0!0e0???0eee0000", 100), 2, SFP_QUEUE_BLOCK, 0);
     int got = 0, skipped = 0;
     for (bool end = false; !end;) {
-        sfp__inbox_take(b, NULL, INFINITY, &d);
+        sfp_inbox_output d = take(b);
         for (const sfp_arrival *a = d.gone.first; a; a = a->next)
             assert_int_equal(a->fate, SFP_FATE_SKIPPED);
         got += drain(&d.batch, NULL);
@@ -411,23 +401,21 @@ TEST(broken_pictures_are_gone_and_three_errors_in_a_row_end_it)
     assert_int_equal(stats.status, SFP_EFORMAT);
     assert_non_null(strstr(stats.first_error, "p1: 4 x 4 pixels"));
     assert_string_equal(stats.last_error, "scripted error");
-    sfp__inbox_free(b);
 }
 
 TEST(an_error_before_the_end_is_how_it_ended)
 {
-    scripted s = make_source("00e", 100);
-    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
+    scripted *s = make_source("00e", 100);
+    sfp_inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
     sfp_inbox_output d = {0};
     int got = 0;
     while (!d.end) {
-        sfp__inbox_take(b, NULL, INFINITY, &d);
+        d = take(b);
         got += drain(&d.batch, NULL);
     }
     assert_int_equal(got, 2);
     assert_int_equal(sfp__inbox_stats(b).status, SFP_EFORMAT);
-    assert_int_equal(atomic_load(&s.live.remarks), 0); /* nothing went on */
-    sfp__inbox_free(b);
+    assert_int_equal(atomic_load(&s->live.remarks), 0); /* nothing went on */
 }
 
 /* A stream of nothing but broken pictures: they are told before it ends, and do not pile up. */
@@ -440,8 +428,8 @@ static void note_late(int signal)
 
 TEST(an_error_that_passes_is_remarked_upon_at_once)
 {
-    scripted s = make_source("0e0000", 3); /* a batch is far from full */
-    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
+    scripted *s = make_source("0e0000", 3); /* a batch is far from full */
+    sfp_inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
     sfp_inbox_output d;
     (void)signal(SIGALRM, note_late);
     (void)alarm(20);
@@ -450,12 +438,11 @@ TEST(an_error_that_passes_is_remarked_upon_at_once)
     assert_false(late);
     assert_int_equal(d.batch.count, 0);
     assert_false(d.end);
-    assert_int_equal(atomic_load(&s.live.remarks), 1);
-    assert_string_equal(s.live.remark[0], "scripted error; the stream goes on");
-    atomic_store(&s.allowed, 100);
-    sfp__inbox_take(b, NULL, INFINITY, &d); /* and does not come back for it again */
+    assert_int_equal(atomic_load(&s->live.remarks), 1);
+    assert_string_equal(s->live.remark[0], "scripted error; the stream goes on");
+    atomic_store(&s->allowed, 100);
+    d = take(b); /* and does not come back for it again */
     assert_int_equal(drain(&d.batch, NULL), BATCH);
-    sfp__inbox_free(b);
 }
 
 TEST(many_that_are_gone_are_delivered_while_the_source_goes_on)
@@ -464,27 +451,24 @@ TEST(many_that_are_gone_are_delivered_while_the_source_goes_on)
     static char script[MANY + 2];
     memset(script, '!', MANY);
     script[MANY] = '0'; /* is never allowed: the source waits */
-    scripted s = make_source(script, MANY);
-    sfp_inbox *b = make(&s, 2, SFP_QUEUE_BLOCK, 0);
-    sfp_inbox_output d;
-    sfp__inbox_take(b, NULL, INFINITY, &d);
+    sfp_inbox *b = make(make_source(script, MANY), 2, SFP_QUEUE_BLOCK, 0);
+    sfp_inbox_output d = take(b);
     assert_false(d.end);
     assert_int_equal(d.batch.count, 0);
     assert_true(drain(&d.gone, NULL) >= 1024);
-    sfp__inbox_free(b);
 }
 
 TEST(it_is_freed_while_the_source_waits_or_is_held_back)
 {
     for (int held = 0; held < 2; held++) {
-        scripted s = make_source("000000000000000000000000000000", held ? 30 : 2);
-        sfp_inbox *b = make(&s, 0, SFP_QUEUE_BLOCK, 0);
+        scripted *s = make_source("000000000000000000000000000000", held ? 30 : 2);
+        sfp_inbox *b = make_unkept(s, 0, SFP_QUEUE_BLOCK, 0, NULL);
         settle(b, held ? 105 : 102);
         volatile sig_atomic_t stop = 1;
         sfp_inbox_output d;
         sfp__inbox_take(b, &stop, INFINITY, &d); /* comes back with nothing */
         assert_int_equal(d.batch.count, 0);
         sfp__inbox_free(b);
-        assert_null(s.live.stop);
+        assert_null(s->live.stop);
     }
 }

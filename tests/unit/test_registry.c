@@ -33,6 +33,14 @@ static int64_t put(sfp_registry *r, const char *where, const sfp_result *result)
     return id;
 }
 
+/* The run of this number or folder has this result. */
+static void check_json(sfp_registry *r, const char *run, const sfp_result *result)
+{
+    OWNED char *json = NULL;
+    MUST(sfp__registry_json(r, run, &json, &err));
+    assert_string_equal(json, result_text(result));
+}
+
 typedef struct rows {
     int count, stop_after;
     sfp_registry_row row[100];
@@ -50,24 +58,15 @@ TEST(a_run_is_found_by_number_and_directory)
 {
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     result.seed = UINT64_MAX;
-    sfp_registry *r = open_registry();
+    OWNED_PTR(sfp__registry_close) sfp_registry *r = open_registry();
     int64_t id = put(r, folder, &result);
-    char number[32], *json = NULL, *text = result_text(&result);
-    (void)snprintf(number, sizeof number, "%d", (int)id);
-    const char *names[] = {number, folder, NULL};
-    char roundabout[96];
-    (void)snprintf(roundabout, sizeof roundabout, "%s/a/..", folder);
-    names[2] = roundabout;
-    for (int i = 0; i < 3; i++) {
-        MUST(sfp__registry_json(r, names[i], &json, NULL));
-        assert_string_equal(json, text);
-        sfp__free(json);
-        json = NULL;
-    }
+    const char *names[] = {kept_print("%d", (int)id), folder, in_folder("a/..")};
+    for (int i = 0; i < 3; i++)
+        check_json(r, names[i], &result);
+    char *json = NULL;
     REFUSED(sfp__registry_json(r, "999", &json, &err), SFP_ENOTFOUND, "999");
     assert_int_equal(sfp__registry_json(r, "/nowhere", &json, &err), SFP_ENOTFOUND);
     assert_null(json);
-    sfp__registry_close(r);
 }
 
 TEST(rows_come_newest_first)
@@ -150,14 +149,6 @@ TEST(processes_write_at_the_same_time)
             assert_true(all.row[i].id != all.row[k].id);
 }
 
-static void write_db(const char *bytes, size_t n)
-{
-    FILE *f = fopen(db, "w");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    (void)fclose(f);
-}
-
 typedef sfp_status opener(sfp_registry **out, sfp_error *why);
 
 static void refused_by(opener *open, sfp_status status, const char *message)
@@ -193,7 +184,7 @@ TEST(what_is_no_registry_is_refused)
     refused(SFP_EFORMAT, "a database of something else");
     char garbage[5000];
     memset(garbage, 'x', sizeof garbage);
-    write_db(garbage, sizeof garbage);
+    put_bytes("a/b/runs.db", garbage, sizeof garbage);
     refused(SFP_EFORMAT, "not a registry of runs, or is damaged");
     assert_int_equal(unlink(db), 0);
     assert_int_equal(mkdir(db, 0777), 0);
@@ -228,16 +219,12 @@ TEST(a_damaged_registry_is_told)
 
 TEST(the_place_follows_the_environment)
 {
-    char path[128];
-    struct stat st;
     assert_int_equal(unsetenv("STREAMFP_REGISTRY") | setenv("XDG_DATA_HOME", folder, 1) | setenv("HOME", folder, 1), 0);
     sfp__registry_close(open_registry());
-    (void)snprintf(path, sizeof path, "%s/streamfp/runs.db", folder);
-    assert_int_equal(stat(path, &st), 0);
+    assert_true(is_there("streamfp/runs.db"));
     assert_int_equal(setenv("XDG_DATA_HOME", "relative", 1), 0); /* does not count */
     sfp__registry_close(open_registry());
-    (void)snprintf(path, sizeof path, "%s/.local/share/streamfp/runs.db", folder);
-    assert_int_equal(stat(path, &st), 0);
+    assert_true(is_there(".local/share/streamfp/runs.db"));
     assert_int_equal(unsetenv("XDG_DATA_HOME") | unsetenv("HOME"), 0);
     refused(SFP_EINVAL, "STREAMFP_REGISTRY");
     assert_int_equal(setenv("STREAMFP_REGISTRY", "/dev/null/runs.db", 1), 0);
@@ -247,13 +234,11 @@ TEST(the_place_follows_the_environment)
 TEST(a_reader_makes_nothing)
 {
     struct stat st;
-    char parent[128];
-    (void)snprintf(parent, sizeof parent, "%s/a", folder);
     refused_by(sfp__registry_look, SFP_ENOTFOUND, "runs.db: there is no registry yet");
-    assert_int_equal(stat(parent, &st), -1);
+    assert_false(is_there("a"));
     sfp__registry_close(open_registry());
     assert_int_equal(unlink(db), 0);
-    write_db("", 0); /* as a writer has it that has just begun */
+    put_text("a/b/runs.db", ""); /* as a writer has it that has just begun */
     refused_by(sfp__registry_look, SFP_ENOTFOUND, "runs.db: there is no registry yet");
     assert_true(stat(db, &st) == 0 && st.st_size == 0);
 }
@@ -300,21 +285,15 @@ static void check_layout_1(sfp_registry *r, const sfp_result *result, int count)
     assert_int_equal(all.count, count);
     for (int i = 0; i < 2; i++) {
         const sfp_registry_row *row = &all.row[count - 1 - i];
-        char name[24], number[16], *json = NULL;
-        (void)snprintf(name, sizeof name, "/runs/%d", i);
-        (void)snprintf(number, sizeof number, "%d", 3 + 4 * i);
         assert_true(row->id == 3 + 4 * i && row->seed == (i ? UINT64_MAX : 7) && row->finished && row->seconds == 8);
         assert_true(fabs(row->average_accuracy - result->average_accuracy) < 1e-15);
-        assert_string_equal(row->dir, name);
+        assert_string_equal(row->dir, kept_print("/runs/%d", i));
         assert_string_equal(row->started, result->started);
         assert_string_equal(row->method, "random+er");
         assert_string_equal(row->data, "synthetic:1000");
         sfp_result one = *result;
         one.seed = row->seed;
-        char *text = result_text(&one);
-        MUST(sfp__registry_json(r, number, &json, NULL));
-        assert_string_equal(json, text);
-        sfp__free(json);
+        check_json(r, kept_print("%d", 3 + 4 * i), &one);
     }
 }
 

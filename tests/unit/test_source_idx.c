@@ -199,8 +199,8 @@ TEST(debians_fashion_mnist_is_read)
     sfp_status status = kind->open("/usr/share/datasets/fashion-mnist", &opt, &s, &err);
     if (status == SFP_ENOTFOUND)
         skip();
-    if (status != SFP_OK)
-        fail_msg("%s", err.message);
+    MUST(status);
+    (void)keep_source(s);
     assert_int_equal(s->count, 10000);
     assert_int_equal(s->classes, 10);
     int counts[10] = {0};

@@ -89,12 +89,8 @@ TEST(samples_are_grouped_by_key)
     tar_file("a/4.jpg", "");
     tar_end("t.tar");
     sfp_source *s = open_source(kind, "t.tar");
-    assert_int_equal(s->count, 4);
     assert_true(s->keeps_order);
-    assert_string_equal(label_text(s, 0), "from txt");
-    assert_string_equal(label_text(s, 1), "-");
-    assert_string_equal(label_text(s, 2), "cls wins");
-    assert_string_equal(label_text(s, 3), "-");
+    CHECK_LABELS(s, "from txt", "-", "cls wins", "-");
     check_bytes(s, 0, "one", 3);
     check_bytes(s, 1, "two", 3);
     check_bytes(s, 2, "three", 5);
@@ -118,26 +114,19 @@ TEST(numbers_sort_and_lists_name_them)
     assert_int_equal(s->classes, 11);
     assert_string_equal(s->class_names[0], "zero, nought");
     assert_string_equal(s->class_names[2], "crane (2)");
-    assert_string_equal(label_text(s, 0), "ten");
-    assert_string_equal(label_text(s, 1), "nine");
-    put_text("classes.txt", "a\nb\n");
-    check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: 000.jpg: label is 10, expected 0..1", "classes.txt");
-    put_text("classes.txt", "1\ta\n");
-    check_refused(kind, "t.tar", SFP_EFORMAT, "classes.txt:1: ", "expected 0<tab>NAME");
+    CHECK_FIRST_LABELS(s, "ten", "nine");
+    CHECK_REFUSALS(kind, "t.tar",
+                   {"classes.txt", "a\nb\n", SFP_EFORMAT, "t.tar: 000.jpg: label is 10, expected 0..1", "classes.txt"},
+                   {"classes.txt", "1\ta\n", SFP_EFORMAT, "classes.txt:1: ", "expected 0<tab>NAME"});
 }
 
 TEST(shards_follow_each_other)
 {
     for (int i = 8; i <= 12; i++) {
-        char name[40], text[32];
         now.n = 0;
-        for (int k = 0; k < i - 7; k++) {
-            (void)snprintf(name, sizeof name, "%d.jpg", k);
-            (void)snprintf(text, sizeof text, "%d-%d", i, k);
-            tar_file(name, text);
-        }
-        (void)snprintf(name, sizeof name, "d/s-%d.tar", i);
-        tar_end(name);
+        for (int k = 0; k < i - 7; k++)
+            tar_file(kept_print("%d.jpg", k), kept_print("%d-%d", i, k));
+        tar_end(kept_print("d/s-%d.tar", i));
     }
     static const char *const ways[] = {"d", "d/s-{8..12}.tar"};
     for (int way = 0; way < 2; way++) {
@@ -146,16 +135,14 @@ TEST(shards_follow_each_other)
         int64_t at = 0;
         for (int i = 8; i <= 12; i++) {
             for (int k = 0; k < i - 7; k++) {
-                char text[32];
-                (void)snprintf(text, sizeof text, "%d-%d", i, k);
+                const char *text = kept_print("%d-%d", i, k);
                 check_bytes(s, at++, text, strlen(text));
             }
         }
     }
     three_samples("e/s-099.tar");
     three_samples("e/s-100.tar");
-    sfp_source *s = open_source(kind, "e/s-{099..100}.tar"); /* zeros are kept */
-    assert_int_equal(s->count, 6);
+    assert_int_equal(open_source(kind, "e/s-{099..100}.tar")->count, 6); /* zeros are kept */
     check_refused(kind, "e/s-{099..101}.tar", SFP_ENOTFOUND, "s-101.tar", "cannot open");
     static const char *const bad[] = {"e/s-{9..8}.tar", "e/s-{a..b}.tar",         "e/s-{1..2.tar",
                                       "e/s-{1.2}.tar",  "e/s-{0..999999999}.tar", "e/{}"};
@@ -169,10 +156,8 @@ TEST(a_folder_has_a_training_and_a_test_part)
     check_refused_part(kind, "d", true, SFP_ENOTFOUND, "no val*.tar", "");
     three_samples("d/train-1.tar");
     three_samples("d/val-0.tar");
-    sfp_source *s = open_source(kind, "d");
-    assert_int_equal(s->count, 6);
-    s = open_part(kind, "d", true);
-    assert_int_equal(s->count, 3);
+    assert_int_equal(open_source(kind, "d")->count, 6);
+    assert_int_equal(open_part(kind, "d", true)->count, 3);
     put_text("none/x.txt", "x");
     check_refused(kind, "none", SFP_ENOTFOUND, "none", "has no *.tar");
 }
@@ -225,35 +210,35 @@ TEST(a_cut_tar_is_told_wherever_it_ends)
 
 TEST(damage_is_told)
 {
+    static const struct {
+        struct {
+            const char *name, *text; /* NULL: says that it is huge */
+        } entry[2];
+        sfp_status status;
+        const char *place, *what;
+    } bad[] = {
+        {{{0}}, SFP_EFORMAT, "", ""},
+        {{{"1.jpg", "x"}, {"1.json", "{\"label\": "}}, SFP_EFORMAT, ": 1.json: ", "line 1"},
+        {{{"1.txt", "two\nlines"}}, SFP_EFORMAT, ": 1.txt: ", "one line"},
+        {{{"1.json", "[1]"}}, SFP_EFORMAT, ": 1.json: ", "neither a name nor"},
+        {{{"huge.jpg", NULL}}, SFP_ELIMIT, ": huge.jpg: ", "at most"},
+        {{{"huge.cls", NULL}}, SFP_ELIMIT, ": huge.cls: ", "at most"},
+    };
     check_refused(kind, "no.tar", SFP_ENOTFOUND, "no.tar", "cannot open");
     put_text("e.tar", "");
     check_refused(kind, "e.tar", SFP_EFORMAT, "e.tar", "is empty");
     put_text("x.tar", "this is no tar file at all, not even a little");
     check_refused(kind, "x.tar", SFP_EFORMAT, "x.tar: at byte 0", "");
-    now.n = 0;
-    tar_end("z.tar");
-    check_refused(kind, "z.tar", SFP_EFORMAT, "z.tar", "");
-    now.n = 0;
-    tar_file("1.jpg", "x");
-    tar_file("1.json", "{\"label\": ");
-    tar_end("j.tar");
-    check_refused(kind, "j.tar", SFP_EFORMAT, "j.tar: 1.json: ", "line 1");
-    now.n = 0;
-    tar_file("1.txt", "two\nlines");
-    tar_end("l.tar");
-    check_refused(kind, "l.tar", SFP_EFORMAT, "l.tar: 1.txt: ", "one line");
-    now.n = 0;
-    tar_file("1.json", "[1]");
-    tar_end("a.tar");
-    check_refused(kind, "a.tar", SFP_EFORMAT, "a.tar: 1.json: ", "neither a name nor");
-    now.n = 0;
-    tar_header("huge.jpg", 07777777777, '0');
-    tar_end("h.tar");
-    check_refused(kind, "h.tar", SFP_ELIMIT, "h.tar: huge.jpg: ", "at most");
-    now.n = 0;
-    tar_header("huge.cls", 07777777777, '0');
-    tar_end("h.tar");
-    check_refused(kind, "h.tar", SFP_ELIMIT, "h.tar: huge.cls: ", "at most");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        now.n = 0;
+        for (int k = 0; k < 2 && bad[i].entry[k].name; k++)
+            if (bad[i].entry[k].text)
+                tar_file(bad[i].entry[k].name, bad[i].entry[k].text);
+            else
+                tar_header(bad[i].entry[k].name, 07777777777, '0');
+        tar_end("b.tar");
+        check_refused(kind, "b.tar", bad[i].status, kept_print("b.tar%s", bad[i].place), bad[i].what);
+    }
     three_samples("t.tar");
     now.b[0] ^= 1; /* the checksum no longer holds */
     put_bytes("t.tar", now.b, now.n);
@@ -291,13 +276,37 @@ TEST(every_allocation_may_fail)
 
 /* -------------------------------------------------------------------- stdin */
 
-static sfp_source *open_stream(const char *name, const char *classes, int *fd)
+static sfp_source *open_fd(int fd, const char *classes)
 {
     sfp_source *s = NULL;
-    *fd = open(in_folder(name), O_RDONLY);
-    assert_true(*fd >= 0);
-    MUST(sfp__tar_stream_open(*fd, *classes ? in_folder(classes) : "", &s, &err));
-    return s;
+    assert_true(fd >= 0);
+    MUST(sfp__tar_stream_open(fd, classes, &s, &err));
+    return keep_source(s);
+}
+
+static void close_file(void *file)
+{
+    (void)fclose(file);
+}
+
+static sfp_source *open_stream(const char *name, const char *classes)
+{
+    FILE *f = fopen(in_folder(name), "rb");
+    assert_non_null(f);
+    kept_until(f, close_file);
+    return open_fd(fileno(f), *classes ? in_folder(classes) : "");
+}
+
+/* The stream is broken and stays so: it does not become an end. */
+static void check_broken(sfp_source *s, const char *message)
+{
+    sfp_record r;
+    sfp_picture p = {0};
+    bool end = false;
+    for (int i = 0; i < 3; i++) {
+        REFUSED(sfp__source_next(s, &r, &p, &end, &err), SFP_EFORMAT, message);
+        assert_false(end || s->live->lost);
+    }
 }
 
 TEST(a_stream_gives_the_same_samples)
@@ -308,8 +317,7 @@ TEST(a_stream_gives_the_same_samples)
     put_text("names.txt", "\xef\xbb\xbf"
                           "0\n1\n2\n3\n4\n5\n6\n7\n8\nnine\nten\n");
     for (int way = 0; way < 3; way++) {
-        int fd;
-        sfp_source *s = open_stream(way == 1 ? "t.tar.gz" : "t.tar", way == 2 ? "names.txt" : "", &fd);
+        sfp_source *s = open_stream(way == 1 ? "t.tar.gz" : "t.tar", way == 2 ? "names.txt" : "");
         assert_int_equal(s->count, -1);
         assert_int_equal(s->classes, way == 2 ? 11 : 0);
         char **names = s->class_names;
@@ -319,7 +327,6 @@ TEST(a_stream_gives_the_same_samples)
         check_end(s);
         assert_ptr_equal(s->class_names, names);
         assert_int_equal(s->classes, way == 2 ? 11 : 2);
-        close(fd);
     }
 }
 
@@ -327,24 +334,15 @@ TEST(a_broken_stream_gives_what_it_has_and_then_an_error)
 {
     three_samples(NULL);
     put_bytes("t.tar", now.b, 4 * 512 + 3 * 512 + 2);
-    int fd;
-    sfp_record r;
-    sfp_picture p = {0};
-    bool end = false;
-    sfp_source *s = open_stream("t.tar", "", &fd);
+    sfp_source *s = open_stream("t.tar", "");
     check_next(s, "10", "first picture");
-    sfp_status status = sfp__source_next(s, &r, &p, &end, &err);
-    assert_int_equal(status, SFP_EFORMAT);
-    assert_false(s->live->lost);
-    assert_non_null(strstr(err.message, "stdin: "));
+    check_broken(s, "stdin: ");
     assert_non_null(strstr(err.message, "byte"));
-    close(fd);
     check_refused(&sfp__source_stdin, "missing.txt", SFP_ENOTFOUND, "missing.txt", "cannot open");
 }
 
 TEST(a_stream_may_be_several_archives)
 {
-    int fd;
     now.n = 0;
     tar_file("a.jpg", "a");
     tar_file("a.cls", "x");
@@ -352,11 +350,10 @@ TEST(a_stream_may_be_several_archives)
     tar_file("b.jpg", "b");
     tar_file("b.cls", "y");
     tar_end("t.tar");
-    sfp_source *s = open_stream("t.tar", "", &fd);
+    sfp_source *s = open_stream("t.tar", "");
     check_next(s, "x", "a");
     check_next(s, "y", "b");
     check_end(s);
-    close(fd);
     check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: goes on at byte 3072, behind its end mark", "stdin");
 }
 
@@ -411,25 +408,18 @@ static void *write_pieces(void *context)
 static void check_pieces(const uint8_t *bytes, size_t n, size_t piece, bool b, const char *failure)
 {
     int pipes[2];
-    sfp_source *s = NULL;
-    sfp_record r;
-    sfp_picture p = {0};
-    bool end = false;
     pthread_t thread;
     assert_int_equal(pipe(pipes), 0);
     pieces w = {.fd = pipes[1], .bytes = bytes, .n = n, .piece = piece};
     assert_int_equal(pthread_create(&thread, NULL, write_pieces, &w), 0);
-    MUST(sfp__tar_stream_open(pipes[0], "", &s, &err));
+    sfp_source *s = open_fd(pipes[0], "");
     check_next(s, "x", "a.jpg");
     if (b)
         check_next(s, "y", "b.jpg");
-    if (!*failure)
+    if (*failure)
+        check_broken(s, failure);
+    else
         check_end(s);
-    for (int i = 0; i < 2 && *failure; i++) {
-        assert_int_equal(sfp__source_next(s, &r, &p, &end, &err), SFP_EFORMAT);
-        assert_false(end || s->live->lost);
-        assert_non_null(strstr(err.message, failure));
-    }
     assert_int_equal(pthread_join(thread, NULL), 0);
     close(pipes[0]);
 }
@@ -446,7 +436,7 @@ TEST(what_follows_a_packed_archive_is_packed_alike_or_told)
         const size_t piece = k % 2 ? 7 : sizeof packed;
         const int filter = packer[k / 2].filter;
         const bool quiet = k < 4; /* the library itself tells of what follows the others, though nothing then comes of a block */
-        char failure[80];
+        const char *failure;
         size_t one = 0, two, more;
         one_sample("a.jpg", "a.cls", "x");
         pack_behind(filter, packed, sizeof packed, &one);
@@ -459,7 +449,7 @@ TEST(what_follows_a_packed_archive_is_packed_alike_or_told)
             continue;
         more = two;
         pack_behind(filter == ARCHIVE_FILTER_GZIP ? ARCHIVE_FILTER_ZSTD : ARCHIVE_FILTER_GZIP, packed, sizeof packed, &more);
-        (void)snprintf(failure, sizeof failure, "stdin: what follows byte %zu is not %s", two, packer[k / 2].name);
+        failure = kept_print("stdin: what follows byte %zu is not %s", two, packer[k / 2].name);
         check_pieces(packed, more, piece, true, failure);
         memset(packed + two, 0, 1000); /* as tapes are filled up */
         check_pieces(packed, two + 5, piece, true, "");
@@ -469,31 +459,22 @@ TEST(what_follows_a_packed_archive_is_packed_alike_or_told)
         packed[two + 1] = 1;
         check_pieces(packed, two + 2, piece, true, failure);
         memcpy(packed + one, now.b, now.n); /* a plain tar */
-        (void)snprintf(failure, sizeof failure, "stdin: what follows byte %zu is not %s", one, packer[k / 2].name);
+        failure = kept_print("stdin: what follows byte %zu is not %s", one, packer[k / 2].name);
         check_pieces(packed, one + now.n, piece, false, failure);
     }
 }
 
 TEST(a_stream_without_an_end_mark_is_cut)
 {
-    int fd;
-    sfp_record r;
-    sfp_picture p = {0};
-    bool end = false;
     now.n = 0;
     tar_file("a.jpg", "a");
     tar_file("a.cls", "x");
     tar_file("b.jpg", "b");
     put_bytes("t.tar", now.b, now.n);
-    sfp_source *s = open_stream("t.tar", "", &fd);
+    sfp_source *s = open_stream("t.tar", "");
     check_next(s, "x", "a");
-    check_next(s, "-", "b");      /* what came whole is given */
-    for (int i = 0; i < 3; i++) { /* and it stays so: it does not become an end */
-        assert_int_equal(sfp__source_next(s, &r, &p, &end, &err), SFP_EFORMAT);
-        assert_false(end || s->live->lost);
-        assert_non_null(strstr(err.message, "stdin: ends without an end mark"));
-    }
-    close(fd);
+    check_next(s, "-", "b"); /* what came whole is given */
+    check_broken(s, "stdin: ends without an end mark");
 }
 
 TEST(what_is_left_out_is_told)
@@ -517,7 +498,6 @@ TEST(what_is_left_out_is_told)
 
 TEST(a_stream_loses_a_sample_and_goes_on)
 {
-    int fd;
     put_text("names.txt", "x\ny\n");
     now.n = 0;
     tar_file("a.jpg", "");
@@ -531,7 +511,7 @@ TEST(a_stream_loses_a_sample_and_goes_on)
     tar_file("f.jpg", "f");
     tar_file("f.cls", "y");
     tar_end("t.tar");
-    sfp_source *s = open_stream("t.tar", "names.txt", &fd);
+    sfp_source *s = open_stream("t.tar", "names.txt");
     (void)check_lost(s, "a", SFP_EFORMAT, "stdin: a.jpg: is empty");
     check_next(s, "-", "b");
     assert_false(s->live->lost);
@@ -540,7 +520,6 @@ TEST(a_stream_loses_a_sample_and_goes_on)
     (void)check_lost(s, "e", SFP_EFORMAT, "stdin: e.jpg: is empty");
     check_next(s, "y", "f");
     check_end(s);
-    close(fd);
 }
 
 typedef struct waiter {
@@ -561,11 +540,11 @@ static void *wait_next(void *context)
 
 TEST(a_stream_comes_sample_by_sample_and_can_be_stopped)
 {
+    static atomic_bool stop;
     int pipes[2];
-    sfp_source *s = NULL;
     assert_int_equal(pipe(pipes), 0);
-    MUST(sfp__tar_stream_open(pipes[0], "", &s, &err));
-    atomic_bool stop = false;
+    sfp_source *s = open_fd(pipes[0], "");
+    atomic_store(&stop, false);
     s->live->stop = &stop;
     now.n = 0;
     tar_file("1.jpg", "one");
@@ -589,14 +568,11 @@ TEST(a_stream_comes_sample_by_sample_and_can_be_stopped)
 
 TEST(the_shared_shards_are_read)
 {
-    char path[512];
     const char *shared = getenv("STREAMFP_SHARED");
-    (void)snprintf(path, sizeof path, "%s/data/tiny-imagenet-24k", shared ? shared : "../shared");
+    const char *path = kept_print("%s/data/tiny-imagenet-24k", shared ? shared : "../shared");
     if (!sfp__path_is_dir(path))
         skip();
-    sfp_source *s = NULL;
-    sfp_source_options opt = {.test = true};
-    MUST(kind->open(path, &opt, &s, &err));
+    sfp_source *s = open_as(kind, path, (sfp_source_options){.test = true});
     assert_int_equal(s->classes, 200);
     assert_string_equal(s->class_names[0], "goldfish, Carassius auratus");
     for (int64_t i = 0; i < s->count; i += 101) { /* every picture begins as a JPEG does */

@@ -59,12 +59,15 @@ static sfp_record *make_records(int n, int classes)
     return r;
 }
 
+KEEP_BY(keep_tasks, sfp_tasks, sfp__tasks_done)
+
+/* They go when the test ends. */
 static sfp_tasks cut(const list_source *s, const char *spec, int order, uint64_t seed)
 {
-    sfp_tasks t = {0};
-    if (sfp__tasks_create(&s->base, spec, order, seed, NULL, &t, &err) != SFP_OK)
+    sfp_tasks *t = kept_calloc(1, sizeof *t);
+    if (sfp__tasks_create(&s->base, spec, order, seed, NULL, t, &err) != SFP_OK)
         fail_msg("'%s': %s", spec ? spec : "-", err.message);
-    return t;
+    return *keep_tasks(t);
 }
 
 static void refused(const list_source *s, const char *spec, const char *a, const char *b)
@@ -107,12 +110,9 @@ static void check_whole(const list_source *s, const sfp_tasks *t, int64_t expect
 
 TEST(a_number_cuts_evenly_and_larger_ones_come_first)
 {
-    sfp_record *r = make_records(100, 10);
-    list_source s = make(r, 100, 10, 3);
+    list_source s = make(make_records(100, 10), 100, 10, 3);
     for (int j = 1; j <= 10; j++) {
-        char spec[12];
-        (void)snprintf(spec, sizeof spec, "%d", j);
-        OWNED_BY(sfp__tasks_done) sfp_tasks t = cut(&s, spec, 0, 1);
+        sfp_tasks t = cut(&s, kept_print("%d", j), 0, 1);
         assert_int_equal(t.count, j);
         assert_false(t.free);
         check_whole(&s, &t, 100);
@@ -126,22 +126,19 @@ TEST(a_number_cuts_evenly_and_larger_ones_come_first)
     sfp_tasks t = cut(&s, "3", 0, 1);
     assert_string_equal(t.task[0].name, "classes 0-3");
     assert_string_equal(t.task[2].name, "classes 7-9");
-    sfp__tasks_done(&t);
     refused(&s, "11", "more than the 10 classes", "list:here");
     refused(&s, "0", "expected a number of tasks", "");
 }
 
 TEST(sizes_cut_as_they_say)
 {
-    sfp_record *r = make_records(70, 7);
-    list_source s = make(r, 70, 7, 3);
+    list_source s = make(make_records(70, 7), 70, 7, 3);
     sfp_tasks t = cut(&s, "3,1,3", 0, 1);
     check_whole(&s, &t, 70);
     assert_int_equal(t.count, 3);
     assert_int_equal(t.task[0].count, 30);
     assert_int_equal(t.task[1].count, 10);
     assert_string_equal(t.task[1].name, "class 3");
-    sfp__tasks_done(&t);
     refused(&s, "3,2,3", "adds up to 8 classes, expected the 7", "list:here");
     refused(&s, "3,,4", "3,2,2", "3,,4");
     refused(&s, "3,4,", "3,2,2", "3,4,");
@@ -153,8 +150,7 @@ TEST(sizes_cut_as_they_say)
 
 TEST(the_order_of_classes_is_drawn_from_its_seed)
 {
-    sfp_record *r = make_records(100, 10);
-    list_source s = make(r, 100, 10, 3);
+    list_source s = make(make_records(100, 10), 100, 10, 3);
     sfp_tasks natural = cut(&s, "5", 0, 1), a = cut(&s, "5", 7, 1), b = cut(&s, "5", 7, 2), c = cut(&s, "5", 8, 1);
     for (int k = 0; k < 10; k++)
         assert_int_equal(natural.label_of[k], k);
@@ -164,16 +160,11 @@ TEST(the_order_of_classes_is_drawn_from_its_seed)
     check_whole(&s, &a, 100);
     for (int i = 0; i < 5; i++)
         assert_int_equal(a.task[i].class_of[0], 2 * i);
-    sfp__tasks_done(&natural);
-    sfp__tasks_done(&a);
-    sfp__tasks_done(&b);
-    sfp__tasks_done(&c);
 }
 
 TEST(samples_are_shuffled_by_the_seed_unless_their_order_means_something)
 {
-    sfp_record *r = make_records(1000, 10);
-    list_source s = make(r, 1000, 10, 3);
+    list_source s = make(make_records(1000, 10), 1000, 10, 3);
     sfp_tasks a = cut(&s, "2", 0, 1), b = cut(&s, "2", 0, 1), c = cut(&s, "2", 0, 2);
     for (int t = 0; t < 2; t++) {
         size_t bytes = 500 * sizeof *a.task[t].sample;
@@ -186,23 +177,16 @@ TEST(samples_are_shuffled_by_the_seed_unless_their_order_means_something)
     for (int i = 0; i < 250; i++)
         early += a.task[0].sample[i] < 500;
     assert_true(early > 80 && early < 170);
-    sfp__tasks_done(&a);
-    sfp__tasks_done(&b);
-    sfp__tasks_done(&c);
     s.base.keeps_order = true;
     a = cut(&s, "2", 0, 1);
     for (int i = 1; i < 500; i++)
         assert_true(a.task[1].sample[i - 1] < a.task[1].sample[i]);
-    sfp__tasks_done(&a);
     a = cut(&s, "free", 0, 1);
     assert_true(a.free);
     assert_int_equal(a.count, 1);
     for (int i = 0; i < 1000; i++)
         assert_int_equal(a.task[0].sample[i], i);
-    sfp__tasks_done(&a);
-    a = cut(&s, NULL, 0, 1); /* gives no tasks itself: free */
-    assert_true(a.free);
-    sfp__tasks_done(&a);
+    assert_true(cut(&s, NULL, 0, 1).free); /* gives no tasks itself: free */
 }
 
 TEST(domains_come_in_the_order_given)
@@ -216,13 +200,11 @@ TEST(domains_come_in_the_order_given)
     assert_int_equal(t.task[0].count, 30);
     assert_int_equal(t.task[0].classes, 2); /* labels 0 and 3 */
     assert_int_equal(t.task[0].class_of[1], 3);
-    sfp__tasks_done(&t);
     t = cut(&s, "domain:C,A", 0, 1);
     assert_int_equal(t.count, 2);
     assert_string_equal(t.task[0].name, "C");
     for (int i = 0; i < 30; i++)
         assert_int_equal(t.task[0].sample[i] % 3, 2);
-    sfp__tasks_done(&t);
     refused(&s, "domain:A,Z", "domain 'Z' is not in list:here", "A, B, C");
     refused(&s, "domain:A,B,A", "'A' comes twice", "");
     refused(&s, "domain:A,", "domain ''", "");
@@ -239,7 +221,7 @@ TEST(times_ascend)
     sfp_record r[] = {{0, -1, -1, 2005}, {1, -1, -1, 1999.5}, {0, -1, -1, 2005}, {-1, -1, -1, NAN}, {1, -1, -1, -3}};
     list_source s = make(r, 5, 2, 0);
     uint64_t unlabelled = 99;
-    sfp_tasks t = {0};
+    OWNED_BY(sfp__tasks_done) sfp_tasks t = {0};
     MUST(sfp__tasks_create(&s.base, "time", 0, 1, &unlabelled, &t, &err));
     assert_int_equal(unlabelled, 1);
     check_whole(&s, &t, 4);
@@ -248,7 +230,6 @@ TEST(times_ascend)
     assert_string_equal(t.task[1].name, "1999.5");
     assert_string_equal(t.task[2].name, "2005");
     assert_int_equal(t.task[2].count, 2);
-    sfp__tasks_done(&t);
     r[2].time = NAN;
     refused(&s, "time", "picture-2", "has no time");
     for (int i = 0; i < 5; i++)
@@ -272,10 +253,7 @@ TEST(tasks_of_the_data_set_itself)
     assert_int_equal(t.source_label[1], 3);
     assert_int_equal(t.task[1].sample[0], 0);
     assert_int_equal(t.task[1].sample[2], 5);
-    sfp__tasks_done(&t);
-    t = cut(&s, "free", 0, 1); /* unless something else is asked for */
-    assert_int_equal(t.count, 1);
-    sfp__tasks_done(&t);
+    assert_int_equal(cut(&s, "free", 0, 1).count, 1); /* unless something else is asked for */
     r[4].task = -1;
     refused(&s, NULL, "picture-4", "has no task");
 }
@@ -298,10 +276,10 @@ TEST(what_cannot_be_cut_is_told)
 static sfp_tasks cut_test(const list_source *test, const list_source *train, const sfp_tasks *like, const char *spec,
                           int64_t limit)
 {
-    sfp_tasks t = {0};
-    if (sfp__tasks_create_test(&test->base, &train->base, like, spec, limit, &t, &err) != SFP_OK)
+    sfp_tasks *t = kept_calloc(1, sizeof *t);
+    if (sfp__tasks_create_test(&test->base, &train->base, like, spec, limit, t, &err) != SFP_OK)
         fail_msg("'%s': %s", spec ? spec : "-", err.message);
-    return t;
+    return *keep_tasks(t);
 }
 
 TEST(the_test_set_is_cut_like_the_training_set)
@@ -341,7 +319,6 @@ TEST(the_test_set_is_cut_like_the_training_set)
             for (int c = 0; c < 12; c++)
                 assert_string_equal(test.base.class_names[b.source_label[c]], train.base.class_names[a.source_label[c]]);
             assert_int_equal(b.label_of[12], -1);
-            sfp__tasks_done(&b);
             b = cut_test(&test, &train, &a, specs[k], 5);
             for (int t = 0; t < b.count; t++) {
                 assert_true(b.task[t].count <= 5 && b.task[t].count > 0);
@@ -350,8 +327,6 @@ TEST(the_test_set_is_cut_like_the_training_set)
                         assert_int_equal(b.task[t].sample[i], 12 * i); /* evenly spread */
                 }
             }
-            sfp__tasks_done(&b);
-            sfp__tasks_done(&a);
         }
     }
 }
@@ -368,7 +343,6 @@ TEST(classes_that_training_does_not_have_are_named)
     REFUSED(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL,
             "no labelled pictures for task 'class 1'");
     assert_null(b.task);
-    sfp__tasks_done(&a);
 }
 
 TEST(a_test_set_without_tasks_goes_by_class)
@@ -379,14 +353,11 @@ TEST(a_test_set_without_tasks_goes_by_class)
     sfp_tasks a = cut(&train, NULL, 0, 1), b = cut_test(&test, &train, &a, NULL, 0);
     assert_int_equal(b.task[0].count, 2); /* 0 and 1 */
     assert_int_equal(b.task[1].count, 3); /* 1 and both 2 */
-    sfp__tasks_done(&b);
     for (int i = 0; i < 4; i++)
         q[i].task = i / 2; /* with tasks of its own it goes by them */
     b = cut_test(&test, &train, &a, NULL, 0);
     assert_int_equal(b.task[0].count, 2);
     assert_int_equal(b.task[1].count, 2);
-    sfp__tasks_done(&b);
-    sfp__tasks_done(&a);
 }
 
 TEST(every_allocation_may_fail)
@@ -397,7 +368,7 @@ TEST(every_allocation_may_fail)
     list_source s = make(r, 30, 5, 3);
     static const char *const specs[] = {"3", "domain:A,B", "time", "free", NULL};
     for (int k = 0; k < 5; k++) {
-        OWNED_BY(sfp__tasks_done) sfp_tasks like = cut(&s, specs[k], 3, 1);
+        sfp_tasks like = cut(&s, specs[k], 3, 1);
         for (int test = 0; test < 2; test++) {
             OWNED_BY(sfp__tasks_done) sfp_tasks t = {0};
             long failures = FAIL_EACH_ALLOCATION(test ? sfp__tasks_create_test(&s.base, &s.base, &like, specs[k], 0, &t, told)
