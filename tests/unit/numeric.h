@@ -8,8 +8,6 @@
 
 #include "test.h"
 
-#define UNUSED __attribute__((unused))
-
 static inline float *floats(size_t n)
 {
     return kept_malloc(n * sizeof(float));
@@ -64,6 +62,14 @@ static UNUSED double dot(const float *a, const float *b, size_t n)
     for (size_t i = 0; i < n; i++)
         s += (double)a[i] * (double)b[i];
     return s;
+}
+
+static UNUSED int best_of(const float *x, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        best = x[i] > x[best] ? i : best;
+    return best;
 }
 
 /* kernels.h: element (r, c) of an (m, n) matrix in panels of w. */

@@ -246,6 +246,7 @@ static void free_world(world *w)
 {
     sfp__buffer_free(w->b);
 }
+DEFINE_OWNED_PTR(world, free_world)
 
 /* Draws the next batch, b samples with labels of [lo, hi); it is in the world, not yet in the buffer. */
 static void draw_batch(world *w, int b, int lo, int hi)
@@ -306,6 +307,13 @@ static sfp_buffer_change offer(world *w, int b, int lo, int hi)
         fail_msg("batch %d: %s", w->t, err.message);
     w->t++;
     return change;
+}
+
+/* Whole batches of these classes until there were t. */
+static UNUSED void offer_until(world *w, int t, int lo, int hi)
+{
+    while (w->t < t)
+        (void)offer(w, MOST_B, lo, hi);
 }
 
 static void *part_of(const world *w, const char *name, size_t *bytes)

@@ -138,33 +138,29 @@ static void check_step(world *w, int32_t label, bool relations)
 TEST(an_optimisation_is_one_step_down_the_matching_loss)
 {
     for (uint64_t seed = 0; seed < 40; seed++) {
-        world *w = make_world(21, 3, seed);    /* 7 a class */
-        while (w->t < 5 + 6 * (int)(seed % 3)) /* later ones have momentum */
+        OWNED_PTR(free_world) world *w = make_world(21, 3, seed); /* 7 a class */
+        while (w->t < 5 + 6 * (int)(seed % 3))                    /* later ones have momentum */
             (void)offer(w, MOST_B - w->t % 3, 0, 2);
         draw_batch(w, MOST_B, 0, 2);
         check_step(w, w->label[w->t][0], false);
-        free_world(w);
     }
 }
 
 TEST(older_classes_add_their_relations)
 {
     for (uint64_t seed = 0; seed < 40; seed++) {
-        world *w = make_world(21, 3, seed);
-        while (w->t < 12)
-            (void)offer(w, MOST_B, 0, 1);
-        while (w->t < 29) /* class 0 leaves the window */
-            (void)offer(w, MOST_B, 1, 3);
+        OWNED_PTR(free_world) world *w = make_world(21, 3, seed);
+        offer_until(w, 12, 0, 1);
+        offer_until(w, 29, 1, 3); /* class 0 leaves the window */
         draw_batch(w, MOST_B, 1, 3);
         check_step(w, w->label[w->t][0], true);
-        free_world(w);
     }
 }
 
 /* The same batch again and again: each time the loss of a class in it falls, in the end by much. */
 TEST(optimising_lowers_the_matching_loss)
 {
-    world *w = make_world(8, 2, 3);
+    OWNED_PTR(free_world) world *w = make_world(8, 2, 3);
     double first = 0, last = 0;
     for (int t = 0; t < MOST_T; t++) {
         draw_batch(w, MOST_B, 0, 2);
@@ -182,7 +178,6 @@ TEST(optimising_lowers_the_matching_loss)
     }
     if (!(first > 0 && last < 0.75 * first))
         fail_msg("the loss was %.4g and is %.4g", first, last);
-    free_world(w);
 }
 
 /* ------------------------------------------------------------------- failures */
@@ -254,11 +249,9 @@ static void check_unchanged(const world *w, const copy *c)
 
 TEST(a_failure_of_any_call_changes_nothing)
 {
-    world *w = make_world(21, 3, 7);
-    while (w->t < 12)
-        (void)offer(w, MOST_B, 0, 1);
-    while (w->t < 29)
-        (void)offer(w, MOST_B, 1, 3);
+    OWNED_PTR(free_world) world *w = make_world(21, 3, 7);
+    offer_until(w, 12, 0, 1);
+    offer_until(w, 29, 1, 3);
     draw_batch(w, MOST_B, 1, 3);
     copy c = copy_of(w);
     sfp_status status;
@@ -273,14 +266,12 @@ TEST(a_failure_of_any_call_changes_nothing)
     } while (status != SFP_OK);
     assert_true(k > 8); /* calls of every kind */
     w->m.fail_at = -1;
-    free_world(w);
 }
 
 TEST(a_gradient_that_is_no_number_moves_nothing)
 {
-    world *w = make_world(21, 3, 7);
-    while (w->t < 5)
-        (void)offer(w, MOST_B, 0, 2);
+    OWNED_PTR(free_world) world *w = make_world(21, 3, 7);
+    offer_until(w, 5, 0, 2);
     copy c = copy_of(w);
     w->m.poison = true;
     (void)offer(w, MOST_B, 0, 2);
@@ -294,24 +285,22 @@ TEST(a_gradient_that_is_no_number_moves_nothing)
             assert_true(isfinite(x[i * N + k]) && isfinite(u[i * N + k]));
     }
     assert_true(moved > 0 && stayed > 0);
-    free_world(w);
 }
 
 TEST(pictures_that_are_not_pixels_are_refused)
 {
-    world *w = make_world(4, 2, 1);
+    OWNED_PTR(free_world) world *w = make_world(4, 2, 1);
     const uint8_t bytes[N] = {0}, *image = bytes;
     const int32_t label = 0;
     const uint64_t id = 77;
     size_t size = N - 1;
     sfp_buffer_batch batch = {.b = 1, .label = &label, .id = &id, .image = &image, .image_size = &size, .ask = &w->ask};
-    assert_int_equal(sfp__buffer_update(w->b, &batch, &w->rng, NULL, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "buffer 'ssd': sample 0 of the batch (id 77) is 11 bytes, expected 12, its pixels");
+    REFUSED(sfp__buffer_update(w->b, &batch, &w->rng, NULL, &err), SFP_EINVAL,
+            "buffer 'ssd': sample 0 of the batch (id 77) is 11 bytes, expected 12, its pixels");
     size = N;
     w->ask.side = 3;
     assert_int_equal(sfp__buffer_update(w->b, &batch, &w->rng, NULL, &err), SFP_EINVAL);
     assert_int_equal(w->b->seen, 0);
-    free_world(w);
     sfp_buffer_options o = options(3);
     sfp_buffer *b = NULL;
     o.image_bytes = 13;
@@ -325,9 +314,8 @@ TEST(pictures_that_are_not_pixels_are_refused)
 TEST(any_state_from_a_file_is_survived)
 {
     for (uint64_t seed = 0; seed < 60; seed++) {
-        world *w = make_world(9, 3, seed);
-        while (w->t < 4)
-            (void)offer(w, MOST_B, 0, 3);
+        OWNED_PTR(free_world) world *w = make_world(9, 3, seed);
+        offer_until(w, 4, 0, 3);
         sfp_rng rng = sfp__rng_init(seed, 5);
         w->m.any_query = true;
         for (int i = 0; i < PARTS; i++) {
@@ -339,7 +327,6 @@ TEST(any_state_from_a_file_is_survived)
         w->ask.classes = 1 + (int)(seed % 4);
         for (int t = 0; t < 14; t++)
             (void)offer(w, MOST_B, 0, 3);
-        free_world(w);
     }
 }
 
@@ -347,14 +334,11 @@ TEST(any_state_from_a_file_is_survived)
 
 TEST(nothing_is_allocated_once_warm)
 {
-    world *w = make_world(21, 3, 7);
-    while (w->t < 12)
-        (void)offer(w, MOST_B, 0, 3);
+    OWNED_PTR(free_world) world *w = make_world(21, 3, 7);
+    offer_until(w, 12, 0, 3);
     unsigned long before = sfp__mem_count();
-    while (w->t < 30)
-        (void)offer(w, MOST_B, 0, 3);
+    offer_until(w, 30, 0, 3);
     assert_int_equal(sfp__mem_count(), before);
-    free_world(w);
 }
 
 TEST(memory_is_counted_and_may_be_missing)

@@ -23,9 +23,8 @@ static int synthetic_of(const world *w, int32_t label)
 
 TEST(pictures_begin_as_samples_up_to_the_quota)
 {
-    world *w = make_world(10, 4, 1); /* 2 a class */
-    for (int t = 0; t < 5; t++)
-        (void)offer(w, MOST_B, 0, 4);
+    OWNED_PTR(free_world) world *w = make_world(10, 4, 1); /* 2 a class */
+    offer_until(w, 5, 0, 4);
     const uint8_t *synthetic = part_of(w, "synthetic", NULL);
     const float *x = part_of(w, "pixels", NULL);
     for (int32_t y = 0; y < 4; y++)
@@ -38,13 +37,12 @@ TEST(pictures_begin_as_samples_up_to_the_quota)
             sfp__pixels_normalise(slot->image, S, mean, std_, want);
         assert_memory_equal(x + i * N, want, sizeof want);
     }
-    free_world(w);
 }
 
 /* What changes is told, synthetic pictures are never replaced, and slots hold what pixels say. */
 TEST(slots_hold_the_pictures_and_changes_are_told)
 {
-    world *w = make_world(13, 4, 5); /* 3 a class, one more slot */
+    OWNED_PTR(free_world) world *w = make_world(13, 4, 5); /* 3 a class, one more slot */
     const uint8_t *synthetic = part_of(w, "synthetic", NULL);
     const float *x = part_of(w, "pixels", NULL);
     bool replaced_any = false;
@@ -81,7 +79,6 @@ TEST(slots_hold_the_pictures_and_changes_are_told)
     }
     assert_true(replaced_any);
     assert_int_equal(w->b->seen, 40 * MOST_B);
-    free_world(w);
 }
 
 /* Every pixel of slot i so near the border of the next byte, up or down in turn, that a step may cross it. */
@@ -98,14 +95,13 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
 {
     int kept = 0, lost = 0;
     for (uint64_t seed = 0; seed < 10; seed++) {
-        world *w = make_world(21, 3, seed);
+        OWNED_PTR(free_world) world *w = make_world(21, 3, seed);
         const uint8_t *synthetic = part_of(w, "synthetic", NULL);
         const float *x = part_of(w, "pixels", NULL);
         sfp_slot before[MOST_SLOTS];
         uint8_t image[MOST_SLOTS][N];
         float pixels_before[MOST_SLOTS][N], query[MOST_SLOTS][D];
-        while (w->t < 17)
-            (void)offer(w, MOST_B, 0, 3);
+        offer_until(w, 17, 0, 3);
         for (int i = 0; i < w->b->filled; i++) {
             sfp_slot *slot = &w->b->slot[i];
             float picture[N];
@@ -145,7 +141,6 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
         }
         assert_int_equal(w->m.embeds, changed);
         lost += changed;
-        free_world(w);
     }
     assert_true(kept > 20 && lost > 20);
 }
@@ -162,7 +157,7 @@ static bool in_batch(const world *w, int32_t label)
  * The parameters move twice a class. */
 TEST(queries_are_computed_once)
 {
-    world *w = make_world(21, 3, 4);
+    OWNED_PTR(free_world) world *w = make_world(21, 3, 4);
     bool known[MOST_T][MOST_B] = {{false}};
     int late = 0;
     for (int t = 0; t < 60; t++) {
@@ -196,12 +191,11 @@ TEST(queries_are_computed_once)
         w->t++;
     }
     assert_true(late > 0);
-    free_world(w);
 }
 
 TEST(more_classes_shrink_the_quota_and_free_the_surplus)
 {
-    world *w = make_world(12, 1, 2);
+    OWNED_PTR(free_world) world *w = make_world(12, 1, 2);
     for (int classes = 1; classes <= 14; classes++) {
         uint8_t picture[12][N];
         for (int i = 0; i < 12; i++)
@@ -227,5 +221,4 @@ TEST(more_classes_shrink_the_quota_and_free_the_surplus)
                 assert_memory_equal(w->b->slot[i].image, picture[i], N);
         }
     }
-    free_world(w);
 }

@@ -37,11 +37,12 @@ static sfp_fp_options options(int pool, int tasks, int length)
     return o;
 }
 
-static void set_up(fixture *f, int D, const sfp_fp_options *o)
+static fixture set_up(int D, const sfp_fp_options *o)
 {
-    *f = (fixture){.vit = small_vit(16, D, 4), .rng = sfp__rng_init(9, 9)};
-    if (sfp__thread_pool_create(2, &f->pool, &err) || sfp__fp_create(f->vit, f->pool, o, B, &f->fp, &err))
-        fail_msg("%s", err.message);
+    fixture f = {.vit = small_vit(16, D, 4), .rng = sfp__rng_init(9, 9)};
+    MUST(sfp__thread_pool_create(2, &f.pool, &err));
+    MUST(sfp__fp_create(f.vit, f.pool, o, B, &f.fp, &err));
+    return f;
 }
 
 static void tear_down(fixture *f)
@@ -92,9 +93,8 @@ static double row_dot(const sfp_param *p, int i, int j)
 
 TEST(new_components_are_orthogonal_to_all_trained_ones)
 {
-    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(30, 3, 4); /* 30 < 32: there is room for all */
-    set_up(&f, 32, &o);
+    OWNED_BY(tear_down) fixture f = set_up(32, &o);
     double worst = 0, not_orthogonal = 0;
     for (int task = 0; task < 3; task++) {
         int count, s = f.fp->start, open = f.fp->open;
@@ -167,9 +167,8 @@ TEST(starts_are_the_draws_with_earlier_components_projected_out)
         int D, pool, tasks, length;
     } cases[] = {{32, 12, 3, 4}, {32, 11, 3, 2}, {16, 40, 2, 2}, {16, 50, 5, 4}}; /* the last two: more components than D */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        OWNED_BY(tear_down) fixture f = {0};
         sfp_fp_options o = options(cases[i].pool, cases[i].tasks, cases[i].length);
-        set_up(&f, cases[i].D, &o);
+        OWNED_BY(tear_down) fixture f = set_up(cases[i].D, &o);
         sfp_rng rng = sfp__rng_init(o.seed, 1);
         int each = o.pool / o.tasks;
         for (int task = 0; task < o.tasks; task++) {
@@ -186,10 +185,9 @@ TEST(starts_are_the_draws_with_earlier_components_projected_out)
 
 TEST(gate_and_classifier_start_uniform)
 {
-    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(6, 1, 2);
     o.classes = 200;
-    set_up(&f, 64, &o);
+    OWNED_BY(tear_down) fixture f = set_up(64, &o);
     const char *const names[] = {"prompt.attune.gate.weight", "prompt.attune.gate.bias", "last.weight", "last.bias"};
     for (int i = 0; i < 4; i++) {
         const sfp_param *p = param(&f, names[i]);
@@ -211,9 +209,8 @@ TEST(gate_and_classifier_start_uniform)
 
 TEST(a_remainder_stays_unused_and_zero)
 {
-    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(11, 3, 2);
-    set_up(&f, 32, &o);
+    OWNED_BY(tear_down) fixture f = set_up(32, &o);
     for (int task = 0; task < 3; task++) {
         int count;
         sfp_param **all = sfp__fp_params(f.fp, &count);
@@ -228,17 +225,15 @@ TEST(a_remainder_stays_unused_and_zero)
         if (task < 2)
             next_task(&f);
     }
-    assert_int_equal(sfp__fp_next_task(f.fp, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "task 4 of 3: there is no further one");
+    REFUSED(sfp__fp_next_task(f.fp, &err), SFP_EINVAL, "task 4 of 3: there is no further one");
     assert_int_equal(f.fp->open, 9);
 }
 
 TEST(a_boundary_freezes_and_resets_adam)
 {
-    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(6, 2, 2);
     sfp_adam adam = sfp__adam_defaults();
-    set_up(&f, 32, &o);
+    OWNED_BY(tear_down) fixture f = set_up(32, &o);
     int count;
     sfp_param **all = sfp__fp_params(f.fp, &count);
     for (int i = 0; i < count; i++)
@@ -267,17 +262,14 @@ TEST(a_boundary_freezes_and_resets_adam)
 
 TEST(sizes_that_cannot_be_are_refused)
 {
-    fixture f;
     sfp_fp_options good = options(6, 2, 2), bad;
     sfp_fp *fp = NULL;
-    set_up(&f, 32, &good);
-#define BAD(field, value, text)                                                      \
-    bad = good;                                                                      \
-    bad.field = value;                                                               \
-    assert_int_equal(sfp__fp_create(f.vit, f.pool, &bad, B, &fp, &err), SFP_EINVAL); \
-    assert_null(fp);                                                                 \
-    if (!strstr(err.message, text))                                                  \
-        fail_msg("%s", err.message);
+    OWNED_BY(tear_down) fixture f = set_up(32, &good);
+#define BAD(field, value, text)                                                   \
+    bad = good;                                                                   \
+    bad.field = value;                                                            \
+    REFUSED(sfp__fp_create(f.vit, f.pool, &bad, B, &fp, &err), SFP_EINVAL, text); \
+    assert_null(fp);
     BAD(tasks, 7, "7 tasks with a pool of 6 components")
     BAD(tasks, -1, "tasks")
     BAD(length, 3, "prompt-length is 3")
@@ -290,16 +282,14 @@ TEST(sizes_that_cannot_be_are_refused)
     BAD(ortho_mu, NAN, "ortho-mu")
     BAD(span, 9, "span is 9")
 #undef BAD
-    tear_down(&f);
 }
 
 TEST(free_streams_grow_by_spans_until_full_then_all_learn)
 {
-    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(10, 0, 2);
     o.span = 4;
     sfp_adam adam = sfp__adam_defaults();
-    set_up(&f, 32, &o);
+    OWNED_BY(tear_down) fixture f = set_up(32, &o);
     const int spans[][2] = {{0, 4}, {4, 8}, {0, 10}, {0, 10}, {0, 10}};
     const sfp_param *p = param(&f, "prompt.e_p_1"), *gate = param(&f, "prompt.attune.gate.weight");
     for (int i = 0; i < 5; i++) {
@@ -324,10 +314,9 @@ TEST(free_streams_grow_by_spans_until_full_then_all_learn)
 
 TEST(new_classes_leave_the_others_alone)
 {
-    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(6, 0, 2);
     o.classes = 0;
-    set_up(&f, 64, &o);
+    OWNED_BY(tear_down) fixture f = set_up(64, &o);
     for (int classes = 1; classes < 60; classes += 7) {
         int before = f.fp->last_w.rows;
         float *w = copied(f.fp->last_w.data, (size_t)before * 64);
@@ -346,9 +335,8 @@ TEST(new_classes_leave_the_others_alone)
 
 TEST(spans_that_do_not_fit_are_not_restored)
 {
-    OWNED_BY(tear_down) fixture f = {0};
     sfp_fp_options o = options(6, 2, 2);
-    set_up(&f, 32, &o);
+    OWNED_BY(tear_down) fixture f = set_up(32, &o);
     const int bad[][3] = {{-1, 0, 3}, {2, 0, 3}, {0, -1, 3}, {0, 4, 3}, {1, 3, 7}, {0, 0, 6}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(sfp__fp_restore(f.fp, bad[i][0], bad[i][1], bad[i][2], &err), SFP_EFORMAT);
@@ -390,14 +378,13 @@ TEST(attunement_equals_the_formula)
     for (int attune = 0; attune < 2; attune++)
         for (int residual = 0; residual < 2; residual++)
             for (int topk = 1; topk <= 3; topk++) {
-                OWNED_BY(tear_down) fixture f = {0};
                 oracle o;
                 sfp_fp_options opt = options(57, 3, 2); /* 19 a task: chunks of 16 and 3, frozen and learning */
                 opt.attune = attune;
                 opt.attune_residual = residual;
                 opt.attune_topk = topk;
                 opt.last_layer = 1;
-                set_up(&f, 32, &opt);
+                OWNED_BY(tear_down) fixture f = set_up(32, &opt);
                 oracle_init(&o, f.vit, f.fp);
                 check_pool(&f, &o, "task 0");
                 shake_learning_rows(&f);
@@ -419,11 +406,10 @@ TEST(attunement_equals_the_formula)
 TEST(ties_of_the_gate_keep_the_lower_index)
 {
     for (int topk = 1; topk <= 2; topk++) {
-        OWNED_BY(tear_down) fixture f = {0};
         oracle o;
         sfp_fp_options opt = options(4, 1, 2);
         opt.attune_topk = topk;
-        set_up(&f, 32, &opt);
+        OWNED_BY(tear_down) fixture f = set_up(32, &opt);
         sfp_param *w = param(&f, "prompt.attune.gate.weight"), *b = param(&f, "prompt.attune.gate.bias");
         memset(w->data, 0, 3 * w->width * sizeof(float));
         memset(b->data, 0, 3 * sizeof(float));
@@ -443,13 +429,12 @@ TEST(prefixes_equal_the_formula)
 {
     for (int raw = 0; raw < 2; raw++)
         for (int attune = 0; attune < 2; attune++) {
-            OWNED_BY(tear_down) fixture f = {0};
             oracle o;
             sfp_fp_options opt = options(12, 2, 4);
             opt.first_layer = 1;
             opt.attune = attune;
             opt.prefix = raw ? SFP_PREFIX_RAW : SFP_PREFIX_PROJECTED;
-            set_up(&f, 40, &opt);
+            OWNED_BY(tear_down) fixture f = set_up(40, &opt);
             shake_learning_rows(&f);
             next_task(&f);
             oracle_init(&o, f.vit, f.fp);
@@ -486,8 +471,8 @@ TEST(similarity_is_the_mean_of_all_cosines)
     OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
     OWNED_PTR(sfp__trainer_free) sfp_trainer *trainer = NULL;
     sfp_trainer_options t = {.fp = options(14, 2, 4), .adam = sfp__adam_defaults(), .max_batch = B};
-    if (sfp__thread_pool_create(2, &pool, &err) || sfp__trainer_create(vit, pool, &t, &trainer, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__thread_pool_create(2, &pool, &err));
+    MUST(sfp__trainer_create(vit, pool, &t, &trainer, &err));
     fixture f = {.fp = sfp__trainer_fp(trainer), .rng = sfp__rng_init(3, 3)};
     oracle o;
     oracle_init(&o, vit, f.fp);

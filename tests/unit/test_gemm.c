@@ -14,6 +14,9 @@
 
 static const float canary = 12345.75f;
 
+DEFINE_OWNED_PTR(sfp_gemm_weight, sfp__gemm_weight_free)
+DEFINE_OWNED_PTR(sfp_gemm_op, sfp__gemm_op_free)
+
 static sfp_gemm_weight *pack(const sfp_gemm_weight_desc *d)
 {
     sfp_gemm_weight *w = NULL;
@@ -70,14 +73,14 @@ TEST(packed_products_equal_sums_in_double)
             float *w = normals(&rng, (size_t)n * (size_t)k, 1), *bias = normals(&rng, (size_t)n, 3);
             sfp_gemm_weight_desc d = {
                 .n = n, .k = k, .w = w, .transposed = variant & 1, .bias = variant & 2 ? bias : NULL, .align = shapes[s].align};
-            sfp_gemm_weight *packed = pack(&d);
+            OWNED_PTR(sfp__gemm_weight_free) sfp_gemm_weight *packed = pack(&d);
             int panel = sfp__gemm_panel(packed);
             assert_true(panel >= 1 && n % panel == 0);
             assert_true(shapes[s].align == 0 || panel % shapes[s].align == 0);
             for (size_t r = 0; r < COUNT(rows); r++) {
                 int m = rows[r];
                 size_t count = (size_t)m * (size_t)n;
-                sfp_gemm_op *op = prepare(packed, m, 1);
+                OWNED_PTR(sfp__gemm_op_free) sfp_gemm_op *op = prepare(packed, m, 1);
                 float *x = normals(&rng, (size_t)m * (size_t)k, 1), *y = filled(count + 16, canary);
                 run(op, 0, packed, x, y);
                 for (size_t i = count; i < count + 16; i++)
@@ -86,9 +89,7 @@ TEST(packed_products_equal_sums_in_double)
                 for (int i = 0; i<m; i += m> 7 ? 97 : 1) /* all rows are many sums: the first, the last, one between */
                     check_row(&d, m, i, x, dense, 1e-6);
                 check_row(&d, m, m - 1, x, dense, 1e-6);
-                sfp__gemm_op_free(op);
             }
-            sfp__gemm_weight_free(packed);
         }
     sfp__gemm_weight_free(NULL);
     sfp__gemm_op_free(NULL);
@@ -101,8 +102,8 @@ TEST(every_row_goes_to_its_place)
     sfp_rng rng = sfp__rng_init(2, 0);
     float *w = normals(&rng, (size_t)N * K, 1), *x = floats((size_t)M * K), *y = floats((size_t)M * N);
     sfp_gemm_weight_desc d = {.n = N, .k = K, .w = w, .align = 64};
-    sfp_gemm_weight *packed = pack(&d);
-    sfp_gemm_op *op = prepare(packed, M, 1);
+    OWNED_PTR(sfp__gemm_weight_free) sfp_gemm_weight *packed = pack(&d);
+    OWNED_PTR(sfp__gemm_op_free) sfp_gemm_op *op = prepare(packed, M, 1);
     for (int r = 0; r < M; r++)
         for (int i = 0; i < K; i++)
             x[r * K + i] = i == r ? (float)(r + 1) : 0; /* row r picks column r of W */
@@ -114,8 +115,6 @@ TEST(every_row_goes_to_its_place)
             if (!(fabsf(got - want) <= 1e-6f * fabsf(want)))
                 fail_msg("row %d, column %d is %g, expected %g", r, c, (double)got, (double)want);
         }
-    sfp__gemm_op_free(op);
-    sfp__gemm_weight_free(packed);
 }
 
 TEST(an_op_runs_any_weight_of_its_sizes_and_keeps_none)
@@ -125,11 +124,11 @@ TEST(an_op_runs_any_weight_of_its_sizes_and_keeps_none)
     float *a = normals(&rng, N * K, 1), *b = normals(&rng, N * K, 1), *bias = normals(&rng, N, 1), *x = normals(&rng, M * K, 1);
     sfp_gemm_weight_desc da = {.n = N, .k = K, .w = a, .bias = bias},
                          db = {.n = N, .k = K, .w = b, .transposed = true, .bias = bias};
-    sfp_gemm_weight *wa = pack(&da), *wb = pack(&db);
+    OWNED_PTR(sfp__gemm_weight_free) sfp_gemm_weight *wa = pack(&da), *wb = pack(&db);
     float *ka = copied(a, N * K), *kb = copied(b, N * K), *kept = copied(bias, N);
     memset(a, 0, N * K * sizeof *a), memset(b, 0, N * K * sizeof *b), memset(bias, 0, N * sizeof *bias); /* packed is a copy */
     da.w = ka, da.bias = kept, db.w = kb, db.bias = kept;
-    sfp_gemm_op *op = prepare(wa, M, 1);
+    OWNED_PTR(sfp__gemm_op_free) sfp_gemm_op *op = prepare(wa, M, 1);
     float y[M * N];
     for (int round = 0; round < 3; round++) {
         run(op, 0, round % 2 ? wb : wa, x, y);
@@ -137,8 +136,6 @@ TEST(an_op_runs_any_weight_of_its_sizes_and_keeps_none)
         for (int r = 0; r < M; r++)
             check_row(round % 2 ? &db : &da, M, r, x, dense, 1e-6);
     }
-    sfp__gemm_op_free(op);
-    sfp__gemm_weight_free(wa), sfp__gemm_weight_free(wb);
 }
 
 typedef struct lane_job {
@@ -171,8 +168,8 @@ TEST(lanes_run_at_once_without_touching_each_other)
         int n = sizes[s].n, k = sizes[s].k;
         float *w = normals(&rng, (size_t)n * (size_t)k, 1);
         sfp_gemm_weight_desc d = {.n = n, .k = k, .w = w};
-        sfp_gemm_weight *packed = pack(&d);
-        sfp_gemm_op *op = prepare(packed, M, LANES);
+        OWNED_PTR(sfp__gemm_weight_free) sfp_gemm_weight *packed = pack(&d);
+        OWNED_PTR(sfp__gemm_op_free) sfp_gemm_op *op = prepare(packed, M, LANES);
         lane_job job[LANES];
         pthread_t thread[LANES];
         for (int i = 0; i < LANES; i++) {
@@ -186,11 +183,8 @@ TEST(lanes_run_at_once_without_touching_each_other)
             assert_int_equal(pthread_create(&thread[i], NULL, run_lane, &job[i]), 0);
         for (int i = 0; i < LANES; i++)
             assert_int_equal(pthread_join(thread[i], NULL), 0);
-        for (int i = 0; i < LANES; i++) {
+        for (int i = 0; i < LANES; i++)
             assert_int_equal(job[i].wrong, 0);
-        }
-        sfp__gemm_op_free(op);
-        sfp__gemm_weight_free(packed);
     }
 }
 
@@ -286,7 +280,7 @@ TEST(bf16_is_close_or_refused_by_name)
     sfp_rng rng = sfp__rng_init(7, 0);
     float *w = normals(&rng, N * K, 1), *bias = normals(&rng, N, 1), *x = normals(&rng, M * K, 1), y[M * N];
     sfp_gemm_weight_desc d = {.n = N, .k = K, .w = w, .bias = bias, .precision = SFP_PRECISION_BF16};
-    sfp_gemm_weight *packed = NULL;
+    OWNED_PTR(sfp__gemm_weight_free) sfp_gemm_weight *packed = NULL;
     sfp_status s = sfp__gemm_weight_create(&d, &packed, &err);
     bool cblas = strncmp(sfp__gemm_backend(), "CBLAS", 5) == 0;
     if (s) {
@@ -297,13 +291,11 @@ TEST(bf16_is_close_or_refused_by_name)
         assert_non_null(strstr(err.message, "--precision f32"));
         assert_true(cblas || !sfp__cpu().bf16);
     } else {
-        sfp_gemm_op *op = prepare(packed, M, 1);
+        OWNED_PTR(sfp__gemm_op_free) sfp_gemm_op *op = prepare(packed, M, 1);
         run(op, 0, packed, x, y);
         float *dense = from_panels(y, M, N, sfp__gemm_panel(packed));
         for (int r = 0; r < M; r++)
             check_row(&d, M, r, x, dense, 1.0 / 128);
-        sfp__gemm_op_free(op);
-        sfp__gemm_weight_free(packed);
     }
 }
 
@@ -313,12 +305,10 @@ TEST(without_memory_packing_and_preparing_fail_cleanly)
     sfp_rng rng = sfp__rng_init(8, 0);
     float *w = normals(&rng, N * K, 1);
     sfp_gemm_weight_desc d = {.n = N, .k = K, .w = w};
-    sfp_gemm_weight *packed = NULL;
-    sfp_gemm_op *op = NULL;
+    OWNED_PTR(sfp__gemm_weight_free) sfp_gemm_weight *packed = NULL;
+    OWNED_PTR(sfp__gemm_op_free) sfp_gemm_op *op = NULL;
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__gemm_weight_create(&d, &packed, told), !packed), 1, 98);
     assert_non_null(packed);
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__gemm_op_create(packed, 5, 3, &op, told), !op), 1, 98);
     assert_non_null(op);
-    sfp__gemm_op_free(op);
-    sfp__gemm_weight_free(packed);
 }

@@ -1,8 +1,8 @@
 /* The mixture: its bound, its formula, and what must not break it. */
 #include "learner/heads/head.h"
 
+#include "numeric.h"
 #include "test.h"
-#include "test_head_common.h"
 
 enum { C = 5, E = 3 };
 

@@ -4,6 +4,7 @@
 #include "model/vit.h"
 
 #include "test.h"
+#include "vit_make.h"
 #include "vit_oracle.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -112,27 +113,17 @@ static tensor *add_tensor(fixture *f, const char *name, const float *value, size
     return t;
 }
 
-static void set_up(fixture *f, const shape *s, uint64_t seed)
+static fixture set_up(const shape *s, uint64_t seed)
 {
-    *f = (fixture){.config = {.img_size = s->S,
-                              .patch_size = s->P,
-                              .channels = 3,
-                              .dim = s->D,
-                              .depth = s->depth,
-                              .heads = s->H,
-                              .hidden = s->F,
-                              .classes = 5,
-                              .ln_eps = 1e-3f,
-                              .quick_gelu = s->clip,
-                              .pre_norm = s->clip,
-                              .no_patch_bias = s->clip,
-                              .std = {1, 1, 1}}};
+    fixture made = {.config = VIT_EPS(1e-3f, s->S, s->P, s->D, s->depth, s->H, s->F, 0, 1, .classes = 5, .quick_gelu = s->clip,
+                                      .pre_norm = s->clip, .no_patch_bias = s->clip)},
+            *f = &made;
     const sfp_vit_config *c = &f->config;
     /* weights of about 1/sqrt(D) make every part matter: attention is neither flat nor one-hot */
     float scale = s->D < 100 ? 0.25f : 0.05f;
-    if (sfp__vit_random(c, seed, scale, &f->vit, &err) || sfp__thread_pool_create(2, &f->pool, &err) ||
-        sfp__vit_weights_create(c, &f->grad, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__vit_random(c, seed, scale, &f->vit, &err));
+    MUST(sfp__thread_pool_create(2, &f->pool, &err));
+    MUST(sfp__vit_weights_create(c, &f->grad, &err));
     const sfp_vit_weights *w = &f->vit->weights;
     f->o.vit.c = *c;
 #define COPY_FIELD(field, name, ndim, ...) \
@@ -173,6 +164,7 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
     }
     f->direction = normals(&rng, (size_t)(B * (s->S / s->P * (s->S / s->P) + 1) * s->D), 1);
     f->o.feature = doubles((size_t)(B * s->D));
+    return made;
 }
 
 static void tear_down(fixture *f)
@@ -268,8 +260,8 @@ static void run(fixture *f, const sfp_vit_pass *pass, int mode, bool all_tokens,
     sfp_vit_plan_options opt = {.mode = mode, .prefix_rows = MOST_ROWS, .unit = unit, .all_tokens = all_tokens};
     opt.token_head = pass->token_head || pass->normed;
     OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
-    if (sfp__vit_plan_create(f->vit, f->pool, &opt, &plan, &err) || sfp__vit_run(plan, pass, &err))
-        fail_msg("%s", err.message);
+    MUST(sfp__vit_plan_create(f->vit, f->pool, &opt, &plan, &err));
+    MUST(sfp__vit_run(plan, pass, &err));
 }
 
 /* ------------------------------------------------------------------- tests */
@@ -292,8 +284,7 @@ TEST(outputs_equal_the_oracle)
                 const shape *s = &shapes[i];
                 if (!s->all_directions && mode != all)
                     continue; /* the large ones in two of the four ways */
-                OWNED_BY(tear_down) fixture f = {0};
-                set_up(&f, s, 100 + i);
+                OWNED_BY(tear_down) fixture f = set_up(s, 100 + i);
                 int side = s->S / s->P, L = side * side, T = L + 1, D = s->D;
                 size_t nf = (size_t)(B * D), ne = (size_t)(B * L * D), nt = (size_t)(B * T * D), na = (size_t)(B * s->H * T);
                 sfp_vit_pass p = make_pass(&f, mode ? SFP_VIT_GRAD_PREFIX : SFP_VIT_FORWARD);
@@ -369,9 +360,8 @@ TEST(gradients_equal_central_differences_of_the_oracle)
     for (size_t i = 0; i < COUNT(shapes); i++)
         for (int bent = 0; bent < 2; bent++) {
             const shape *s = &shapes[i];
-            OWNED_BY(tear_down) fixture f = {0};
+            OWNED_BY(tear_down) fixture f = set_up(s, 200 + i);
             sfp_rng rng = sfp__rng_init(200 + i, 2);
-            set_up(&f, s, 200 + i);
             f.bent = bent;
             int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
             sfp_vit_pass p = make_pass(&f, mode);
@@ -387,9 +377,8 @@ TEST(a_loss_over_all_tokens_has_the_oracles_gradients)
 {
     for (size_t i = 0; i < COUNT(shapes); i++) {
         const shape *s = &shapes[i];
-        OWNED_BY(tear_down) fixture f = {0};
+        OWNED_BY(tear_down) fixture f = set_up(s, 250 + i);
         sfp_rng rng = sfp__rng_init(250 + i, 2);
-        set_up(&f, s, 250 + i);
         f.bent = true;
         int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
         size_t nt = (size_t)(B * f.vit->tokens * s->D), nf = (size_t)(B * s->D);
@@ -412,9 +401,8 @@ TEST(prefix_gradients_do_not_depend_on_what_else_is_asked_for)
 {
     for (size_t i = 0; i < COUNT(shapes); i++) {
         const shape *s = &shapes[i];
-        OWNED_BY(tear_down) fixture f = {0};
+        OWNED_BY(tear_down) fixture f = set_up(s, 300 + i);
         sfp_rng rng = sfp__rng_init(300 + i, 2);
-        set_up(&f, s, 300 + i);
         f.bent = true;
         sfp_vit_pass p = make_pass(&f, SFP_VIT_GRAD_PREFIX);
         run(&f, &p, SFP_VIT_GRAD_PREFIX, false, 0);
@@ -443,9 +431,7 @@ TEST(all_tokens_or_class_only_give_the_same)
 {
     int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
     for (size_t i = 0; i < COUNT(shapes); i++) {
-        fixture a, b;
-        set_up(&a, &shapes[i], 400 + i);
-        set_up(&b, &shapes[i], 400 + i);
+        OWNED_BY(tear_down) fixture a = set_up(&shapes[i], 400 + i), b = set_up(&shapes[i], 400 + i);
         a.bent = b.bent = true;
         sfp_vit_pass pa = make_pass(&a, mode), pb = make_pass(&b, mode);
         size_t nf = (size_t)(B * shapes[i].D);
@@ -458,14 +444,12 @@ TEST(all_tokens_or_class_only_give_the_same)
             (void)snprintf(text, sizeof text, "%s: %s", shapes[i].name, a.tensors[t].name);
             check_near(text, b.tensors[t].grad, a.tensors[t].grad, a.tensors[t].count, 1e-4);
         }
-        tear_down(&a), tear_down(&b);
     }
 }
 
 TEST(weight_gradients_are_added_to_what_is_there)
 {
-    OWNED_BY(tear_down) fixture f = {0};
-    set_up(&f, &shapes[2], 500);
+    OWNED_BY(tear_down) fixture f = set_up(&shapes[2], 500);
     sfp_vit_pass p = make_pass(&f, SFP_VIT_GRAD_WEIGHTS);
     run(&f, &p, SFP_VIT_GRAD_WEIGHTS, false, 1);
     float *once[MOST_TENSORS];

@@ -9,18 +9,11 @@
 #include "failing_alloc.h"
 #include "numeric.h"
 #include "test.h"
+#include "vit_make.h"
 
 enum { ROWS = 3, MOST_B = 21 };
 
-static const sfp_vit_config small = {.img_size = 20,
-                                     .patch_size = 4,
-                                     .channels = 3,
-                                     .dim = 24,
-                                     .depth = 3,
-                                     .heads = 3,
-                                     .hidden = 50,
-                                     .ln_eps = 1e-5f,
-                                     .std = {1, 1, 1}};
+static const sfp_vit_config small = VIT_EPS(1e-5f, 20, 4, 24, 3, 3, 50, 0, 1);
 
 /* ------------------------------------------------- counting malloc itself */
 
@@ -116,12 +109,6 @@ static sfp_vit_pass pass_of(batch *t, const sfp_vit_config *c, int mode, int fir
     return p;
 }
 
-static void check(sfp_status s, const sfp_error *why)
-{
-    if (s)
-        fail_msg("%s", why->message);
-}
-
 static sfp_vit *make_vit(const sfp_vit_config *c)
 {
     sfp_vit *v = NULL;
@@ -141,6 +128,11 @@ static sfp_vit_plan *make_plan(sfp_vit *v, sfp_thread_pool *pool, sfp_vit_plan_o
     sfp_vit_plan *p = NULL;
     MUST(sfp__vit_plan_create(v, pool, &opt, &p, &err));
     return p;
+}
+
+static sfp_vit_plan *make_prefix_plan(sfp_vit *v, sfp_thread_pool *pool)
+{
+    return make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
 }
 
 static void run(sfp_vit_plan *plan, const sfp_vit_pass *pass)
@@ -180,8 +172,7 @@ TEST(any_number_of_threads_gives_the_same_bytes)
     batch want = make_batch(&small, MOST_B);
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
         OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(threads[i]);
-        OWNED_PTR(sfp__vit_plan_free)
-        sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
+        OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = make_prefix_plan(v, pool);
         for (int round = 0; round < 3; round++) { /* who takes which piece differs from run to run */
             batch got = make_batch(&small, MOST_B);
             sfp_vit_pass p = pass_of(&got, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
@@ -199,8 +190,7 @@ TEST(a_batch_equals_its_samples_one_by_one)
 {
     OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
     OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(2);
-    OWNED_PTR(sfp__vit_plan_free)
-    sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
+    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = make_prefix_plan(v, pool);
     batch whole = make_batch(&small, MOST_B), parts = make_batch(&small, MOST_B);
     sfp_vit_pass p = pass_of(&whole, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
     run(plan, &p);
@@ -338,19 +328,11 @@ TEST(a_plans_memory_does_not_depend_on_the_batch)
     sfp__vit_plan_free(NULL);
 }
 
-static void check_refused(sfp_vit_plan *plan, const sfp_vit_pass *p, const char *message)
-{
-    sfp_status s = sfp__vit_run(plan, p, &err);
-    if (s != SFP_EINVAL || !strstr(err.message, message))
-        fail_msg("got '%s' (%s), expected '%s'", err.message, sfp_status_text(s), message);
-}
-
 TEST(wrong_passes_are_refused_by_name)
 {
     OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
     OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(1);
-    OWNED_PTR(sfp__vit_plan_free)
-    sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
+    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = make_prefix_plan(v, pool);
     batch t = make_batch(&small, 2);
     const sfp_vit_pass good = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, 2);
     float *tokens = filled(2 * 26 * 24, NAN);
@@ -360,30 +342,30 @@ TEST(wrong_passes_are_refused_by_name)
     sfp_vit_prompt wrong[3];
     p.prompts = memcpy(wrong, good.prompts, sizeof wrong);
     wrong[2].rows = ROWS + 1;
-    check_refused(plan, &p, "layer 2: 4 prefix rows, the plan allows 0 to 3");
+    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "layer 2: 4 prefix rows, the plan allows 0 to 3");
     wrong[2].rows = -1;
-    check_refused(plan, &p, "layer 2: -1 prefix rows");
+    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "layer 2: -1 prefix rows");
     wrong[2].rows = ROWS;
     wrong[0].v = NULL;
-    check_refused(plan, &p, "layer 0: prefix keys or values are missing");
+    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "layer 0: prefix keys or values are missing");
     wrong[0].v = good.prompts[0].v;
     wrong[2].grad_k = NULL;
-    check_refused(plan, &p, "layer 2: gradients to prefix keys and values come together");
+    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "layer 2: gradients to prefix keys and values come together");
     p = good;
     p.head = NULL;
-    check_refused(plan, &p, "needs a loss");
+    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "needs a loss");
     p = good;
     p.tokens = (float *[]){NULL, NULL, tokens};
-    check_refused(plan, &p, "all_tokens");
+    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "all_tokens");
     p = good;
     p.grad_w = &g;
-    check_refused(plan, &p, "mode");
+    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "mode");
     p = good;
     p.grad_x = tokens;
-    check_refused(plan, &p, "mode");
+    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "mode");
     p = good;
     p.b = -1;
-    check_refused(plan, &p, "batch of -1");
+    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "batch of -1");
     for (size_t i = 0; i < (size_t)t.b * t.D; i++)
         assert_true(!!isnan(t.feature[i])); /* outputs are untouched on failure */
     run(plan, &good);
@@ -521,7 +503,8 @@ TEST(plans_of_one_vit_run_at_the_same_time)
             for (int i = 0; i < USERS; i++)
                 assert_int_equal(pthread_join(thread[i], NULL), 0);
             for (int i = 0; i < USERS; i++) {
-                check(u[i].status, &u[i].err);
+                err = u[i].err;
+                MUST(u[i].status);
                 check_near("feature", u[i].t.feature, u[0].t.feature, 9 * u[0].t.D, 1e-5);
                 if (kinds[i].mode)
                     check_near("keys", u[i].t.gk[0], u[1].t.gk[0], 9 * u[1].t.piece, 1e-4);
@@ -535,15 +518,7 @@ TEST(plans_of_one_vit_run_at_the_same_time)
 /* D 8, H 2, F 12, two blocks, 2 x 2 patches of 4 x 4: L 4, T 5. Two operations a multiply-add. */
 TEST(operations_are_counted_exactly)
 {
-    const sfp_vit_config c = {.img_size = 8,
-                              .patch_size = 4,
-                              .channels = 3,
-                              .dim = 8,
-                              .depth = 2,
-                              .heads = 2,
-                              .hidden = 12,
-                              .ln_eps = 1e-5f,
-                              .std = {1, 1, 1}};
+    const sfp_vit_config c = VIT_EPS(1e-5f, 8, 4, 8, 2, 2, 12, 0, 1);
     const double patch = 2 * 4 * 8 * 48;
     const double block0 = 2 * 5 * 24 * 8 /* qkv */ + 2 * 2 * 5 * 5 * 8 /* scores, values */ + 2 * 5 * 8 * 8 /* proj */ +
                           2 * (2 * 5 * 12 * 8) /* mlp */;

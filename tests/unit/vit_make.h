@@ -5,10 +5,11 @@
 #include "model/vit.h"
 
 /* Side and patch in pixels, width, blocks, heads, hidden width; mean and deviation of all channels; other members. */
-#define VIT(S, patch, D, blocks, H, width, mean_, std_, ...)                                                                   \
+#define VIT(...) VIT_EPS(1e-6f, __VA_ARGS__)
+#define VIT_EPS(eps, S, patch, D, blocks, H, width, mean_, std_, ...)                                                          \
     {                                                                                                                          \
         .img_size = (S), .patch_size = (patch), .channels = 3, .dim = (D), .depth = (blocks), .heads = (H), .hidden = (width), \
-        .ln_eps = 1e-6f, .mean = {mean_, mean_, mean_}, .std = {std_, std_, std_}, __VA_ARGS__                                 \
+        .ln_eps = (eps), .mean = {mean_, mean_, mean_}, .std = {std_, std_, std_}, __VA_ARGS__                                 \
     }
 
 #endif
