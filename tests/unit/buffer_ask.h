@@ -70,8 +70,8 @@ static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, 
     return t->calls++ == t->fail_at ? sfp__fail(why, SFP_EIO, "asked in vain") : SFP_OK;
 }
 
-/* For one update of b with this batch. */
-static inline void ask_begin(test_ask *t, sfp_buffer *b, test_batch *x)
+/* One update of b with this batch. */
+static inline sfp_status ask_update(sfp_buffer *b, test_batch *x, test_ask *t, sfp_rng *rng, sfp_buffer_change *c, sfp_error *why)
 {
     t->ask.ctx = t;
     t->ask.features = ask_features;
@@ -80,6 +80,7 @@ static inline void ask_begin(test_ask *t, sfp_buffer *b, test_batch *x)
     t->batch = &x->view;
     t->calls = t->asked = 0;
     x->view.ask = &t->ask;
+    return sfp__buffer_update(b, &x->view, rng, c, why);
 }
 
 /* Who is in the slots, and all that an update may change. */
@@ -125,10 +126,14 @@ static inline void check_change(const buffer_picture *before, const test_batch *
     check_same_picture(&want, b);
 }
 
-static inline sfp_status ask_update(sfp_buffer *b, test_batch *x, test_ask *t, sfp_rng *rng, sfp_error *why)
+/* What fails changes nothing: neither slots nor the numbers to come. */
+static inline void check_failed_update(sfp_buffer *b, test_batch *x, test_ask *t, sfp_rng *rng)
 {
-    ask_begin(t, b, x);
-    return sfp__buffer_update(b, &x->view, rng, NULL, why);
+    buffer_picture before = picture_of(b);
+    sfp_rng same = *rng;
+    assert_int_equal(ask_update(b, x, t, rng, NULL, &err), SFP_EIO);
+    check_same_picture(&before, b);
+    assert_true(same_rng(rng, &same));
 }
 
 /* A new buffer such as `like` that has seen x. */
@@ -137,7 +142,7 @@ static inline sfp_buffer *buffer_with(sfp_buffer *like, test_batch *x, test_ask 
     sfp_buffer *b = NULL;
     sfp_rng rng = sfp__rng_init(8, 8);
     MUST(sfp__buffer_create(&like->opt, x->view.b, &b, NULL));
-    MUST(ask_update(b, x, t, &rng, NULL));
+    MUST(ask_update(b, x, t, &rng, NULL, NULL));
     return b;
 }
 
@@ -148,7 +153,7 @@ static inline void check_failed_allocations(sfp_buffer *like, test_batch *x, tes
     sfp_buffer *b = buffer_with(like, x, t);
     buffer_picture before = picture_of(b);
     sfp_rng rng = sfp__rng_init(9, 9), same = rng;
-    long failures = FAIL_EACH_ALLOCATION(ask_update(b, y, t, &rng, told), ({
+    long failures = FAIL_EACH_ALLOCATION(ask_update(b, y, t, &rng, NULL, told), ({
                                              check_same_picture(&before, b);
                                              sfp__buffer_free(b);
                                              b = buffer_with(like, x, t);

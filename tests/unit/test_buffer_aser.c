@@ -190,8 +190,7 @@ static void check_update(sfp_buffer *b, test_batch *x, int classes, sfp_rng *rng
         slot_label[i] = b->slot[i].label;
     for (int i = 0; i < stored; i++)
         slot_label[filled + i] = x->label[i];
-    ask_begin(&t, b, x);
-    MUST(sfp__buffer_update(b, &x->view, rng, &c, &err));
+    MUST(ask_update(b, x, &t, rng, &c, &err));
     check_change(&before, x, &c, b);
     assert_int_equal(c.stored, stored);
     if (left == 0) {
@@ -290,11 +289,9 @@ TEST(sets_are_drawn_uniformly)
     test_ask t = {.ask = {.dim = 2, .classes = 2}, .row = small_integers, .fail_at = -1};
     sfp_rng rng = sfp__rng_init(4, 4);
     for (int round = 0; round < ROUNDS; round++) {
-        ask_begin(&t, b, &fill);
         MUST(sfp__buffer_restore(b, 0, 0, NULL));
-        MUST(sfp__buffer_update(b, &fill.view, &rng, NULL, NULL));
-        ask_begin(&t, b, &x);
-        MUST(sfp__buffer_update(b, &x.view, &rng, NULL, NULL));
+        MUST(ask_update(b, &fill, &t, &rng, NULL, NULL));
+        MUST(ask_update(b, &x, &t, &rng, NULL, NULL));
         assert_int_equal(t.asked, 3 + 1 + 2); /* floor(1.5 * 2) compete */
         for (int i = 0; i < 3; i++)
             competes[t.who[i] - 1]++;
@@ -321,18 +318,12 @@ TEST(sets_are_drawn_uniformly)
 TEST(failures_change_nothing)
 {
     OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("aser", 10, 3, 4, 8);
-    sfp_rng rng = sfp__rng_init(5, 5), same;
+    sfp_rng rng = sfp__rng_init(5, 5);
     test_batch x = random_batch(&rng, 8, 3, 4, 0), y = random_batch(&rng, 8, 3, 4, 50);
     test_ask t = {.ask = {.dim = 3, .classes = 4}, .row = small_integers, .fail_at = 0};
     assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, &err), SFP_EINVAL); /* nobody to ask */
-    ask_begin(&t, b, &x);
-    MUST(sfp__buffer_update(b, &x.view, &rng, NULL, &err));
-    ask_begin(&t, b, &y);
-    buffer_picture before = picture_of(b);
-    same = rng;
-    assert_int_equal(sfp__buffer_update(b, &y.view, &rng, NULL, &err), SFP_EIO);
-    check_same_picture(&before, b);
-    assert_true(same_rng(&rng, &same));
+    MUST(ask_update(b, &x, &t, &rng, NULL, &err));
+    check_failed_update(b, &y, &t, &rng);
     t.fail_at = -1;
     check_failed_allocations(b, &x, &y, &t);
 }

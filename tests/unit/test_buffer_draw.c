@@ -49,13 +49,28 @@ static int as_digits(int n, const int *index, int count)
     return digits;
 }
 
-/* Of rank r (from 1) of n: the weight of entering, and of leaving by either rule. */
-static double rank_weight(int r, int n)
+/* Of each score's rank (NaN last, ties by index): the weight of entering, and of leaving by eq8. */
+static int oracle_before(const float *s, int i, int j)
+{
+    double a = isnan(s[i]) ? -INFINITY : (double)s[i], b = isnan(s[j]) ? -INFINITY : (double)s[j];
+    if (a != b)
+        return a > b;
+    if (isnan(s[i]) != isnan(s[j]))
+        return isnan(s[j]);
+    return i < j;
+}
+
+static void oracle_probability(int n, const float *s, double *pi)
 {
     double sum = 0;
-    for (int k = 1; k <= n; k++)
-        sum += 1.0 / k;
-    return 1 - 1 / (r * sum);
+    for (int r = 0; r < n; r++)
+        sum += 1.0 / (r + 1);
+    for (int i = 0; i < n; i++) {
+        int before = 0;
+        for (int j = 0; j < n; j++)
+            before += oracle_before(s, j, i);
+        pi[i] = 1 - 1.0 / (before + 1) / sum;
+    }
 }
 
 static double binomial(int n, int k, double p)
@@ -146,18 +161,10 @@ static void check_draws(const char *what, sfp_drop_rule drop, int m, const float
     }
 
     double weight_in[8], weight_out[8];
-    for (int i = 0; i < b; i++) {
-        int r = 1;
-        for (int j = 0; j < b; j++)
-            r += batch_score[j] > batch_score[i] || (batch_score[j] == batch_score[i] && j < i);
-        weight_in[i] = rank_weight(r, b);
-    }
-    for (int i = 0; i < m; i++) {
-        int r = 1;
-        for (int j = 0; j < m; j++)
-            r += slot_score[j] > slot_score[i] || (slot_score[j] == slot_score[i] && j < i);
-        weight_out[i] = drop == SFP_DROP_ALG2 ? 1 - rank_weight(r, m) : rank_weight(r, m);
-    }
+    oracle_probability(b, batch_score, weight_in);
+    oracle_probability(m, slot_score, weight_out);
+    for (int i = 0; i < m && drop == SFP_DROP_ALG2; i++)
+        weight_out[i] = 1 - weight_out[i];
     double *p_in = test_array(batch_cells, sizeof(double)), *p_out = test_array(slot_cells, sizeof(double)),
            *p_both = test_array(b * m, sizeof(double)), sum_in = 0, sum_out = 0;
     ordered_probabilities(b, weight_in, nu, 0, 0, 1, p_in);
@@ -375,29 +382,6 @@ TEST(replay_draws_are_uniform_and_without_replacement)
 /* -------------------------------------------------- a second implementation */
 
 enum { MOST = 64 };
-
-static int oracle_before(const float *s, int i, int j)
-{
-    double a = isnan(s[i]) ? -INFINITY : (double)s[i], b = isnan(s[j]) ? -INFINITY : (double)s[j];
-    if (a != b)
-        return a > b;
-    if (isnan(s[i]) != isnan(s[j]))
-        return isnan(s[j]);
-    return i < j;
-}
-
-static void oracle_probability(int n, const float *s, double *pi)
-{
-    double sum = 0;
-    for (int r = 0; r < n; r++)
-        sum += 1.0 / (r + 1);
-    for (int i = 0; i < n; i++) {
-        int before = 0;
-        for (int j = 0; j < n; j++)
-            before += oracle_before(s, j, i);
-        pi[i] = 1 - 1.0 / (before + 1) / sum;
-    }
-}
 
 /* weighted_draw of the reference: cumulative sums, then searchsorted from the right. */
 static void oracle_draw(int n, const double *weight, int count, const double *u, int *out)

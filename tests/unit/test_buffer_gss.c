@@ -144,8 +144,7 @@ TEST(samples_are_stored_and_replaced_with_their_scores)
             buffer_picture before = picture_of(b);
             memcpy(was, score, (size_t)m * sizeof *was);
             sfp_buffer_change c = {0};
-            ask_begin(&t, b, &x);
-            MUST(sfp__buffer_update(b, &x.view, &rng, &c, NULL));
+            MUST(ask_update(b, &x, &t, &rng, &c, NULL));
             check_change(&before, &x, &c, b);
             float group[SFP_GSS_GROUPS * PARAMS], g[PARAMS];
             int groups = check_groups(&t, &before, group);
@@ -194,12 +193,10 @@ TEST(slots_are_drawn_and_replaced_with_the_right_probabilities)
     long count[(M + 1) * (M + 1)] = {0};
     for (int round = 0; round < ROUNDS; round++) {
         MUST(sfp__buffer_restore(b, 0, 0, NULL));
-        ask_begin(&t, b, &fill);
-        MUST(sfp__buffer_update(b, &fill.view, &rng, NULL, NULL));
+        MUST(ask_update(b, &fill, &t, &rng, NULL, NULL));
         memcpy(scores_of(b), given, sizeof given);
         sfp_buffer_change c = {0};
-        ask_begin(&t, b, &x);
-        MUST(sfp__buffer_update(b, &x.view, &rng, &c, NULL));
+        MUST(ask_update(b, &x, &t, &rng, &c, NULL));
         int to[B] = {M, M};
         for (int i = 0; i < c.nu; i++)
             to[c.retained[i]] = c.replaced[i];
@@ -242,8 +239,7 @@ TEST(any_scores_are_survived)
             scores_of(b)[i] = odd[(round + i * i) % 5];
         buffer_picture before = picture_of(b);
         sfp_buffer_change c = {0};
-        ask_begin(&t, b, &x);
-        MUST(sfp__buffer_update(b, &x.view, &rng, &c, NULL));
+        MUST(ask_update(b, &x, &t, &rng, &c, NULL));
         check_change(&before, &x, &c, b);
     }
 }
@@ -254,17 +250,11 @@ TEST(failures_change_nothing)
     test_ask t = asker();
     sfp_rng rng = sfp__rng_init(5, 5);
     test_batch x = batch_make(25, 3, 4, 0, 0), y = batch_make(4, 3, 4, 100000, 0);
-    ask_begin(&t, b, &x);
-    MUST(sfp__buffer_update(b, &x.view, &rng, NULL, &err));
-    buffer_picture before = picture_of(b);
+    MUST(ask_update(b, &x, &t, &rng, NULL, &err));
     float was[25];
     memcpy(was, scores_of(b), sizeof was);
     for (t.fail_at = 0; t.fail_at < 2; t.fail_at++) { /* groups, samples */
-        sfp_rng same = rng;
-        ask_begin(&t, b, &y);
-        assert_int_equal(sfp__buffer_update(b, &y.view, &rng, NULL, &err), SFP_EIO);
-        assert_true(same_rng(&rng, &same));
-        check_same_picture(&before, b);
+        check_failed_update(b, &y, &t, &rng);
         assert_memory_equal(scores_of(b), was, sizeof was);
     }
     t.fail_at = -1;
