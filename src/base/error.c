@@ -1,3 +1,4 @@
+#define SFP_ERROR_FUNCTIONS
 #include "base/error.h"
 
 #include "base/mem.h"
