@@ -46,6 +46,7 @@ static inline uint64_t sfp__hash(uint64_t h, const void *bytes, size_t n)
         h ^= h >> 32;
     }
     for (; n; n--, p++)
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): it cannot follow an int by its bytes */
         h = (h ^ *p) * UINT64_C(1099511628211);
     return h;
 }

@@ -80,7 +80,7 @@ static void put_words(FILE *to, const char *arg)
 static const char *files_of(const char *arg)
 {
     const char *word, *found = NULL;
-    for (int n; (n = next_choice(&arg, &word)) > 0;) {
+    while (next_choice(&arg, &word) > 0) {
         if (strncmp(word, "FILE", 4) == 0 || strncmp(word, "PATH", 4) == 0)
             return "-f";
         if (strncmp(word, "DIR", 3) == 0 || strncmp(word, "RUN", 3) == 0)

@@ -12,8 +12,8 @@
 #include "compute/gemm_onednn.h"
 
 #include "base/mem.h"
-#include "compute/kernels.h"
 #include "compute/gemm.h"
+#include "compute/kernels.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -313,7 +313,7 @@ void sfp__gemm_op_free(sfp_gemm_op *op)
 {
     if (!op)
         return;
-    for (int i = 0; i < op->lanes; i++) {
+    for (int i = 0; op->lane && i < op->lanes; i++) {
         lane *l = &op->lane[i];
         dnnl_memory_destroy(l->src);
         dnnl_memory_destroy(l->weights);

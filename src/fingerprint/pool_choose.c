@@ -70,7 +70,7 @@ static size_t half_at(int parts, int j, int h, size_t half)
 
 static void compose(const sfp_fp_view *v, int l, const sfp__composing *c)
 {
-    int D = v->dim, N = v->open[l], pick[MOST_PARTS];
+    int D = v->dim, N = v->open[l], pick[MOST_PARTS] = {0};
     size_t half = (size_t)(v->length / 2) * (size_t)D;
     for (int i = 0; i < c->n && v->ak[l]; i++) {
         const float *q = c->query + (size_t)i * (size_t)D;
@@ -109,7 +109,7 @@ static double key_backward(sfp_fp *f, int l, int i, int k, float scale)
 static double backward(sfp_fp *f, int l, int first, int n, float *dprefix)
 {
     const sfp_fp_view *v = &f->view;
-    int pick[MOST_PARTS], half = v->length / 2 * v->dim, choices = v->parts * (f->layers - f->kind->shared_layers);
+    int pick[MOST_PARTS] = {0}, half = v->length / 2 * v->dim, choices = v->parts * (f->layers - f->kind->shared_layers);
     double loss = 0;
     memset(dprefix, 0, (size_t)v->open[l] * 2 * (size_t)half * sizeof *dprefix);
     for (int i = first; i < first + n; i++) {

@@ -284,8 +284,7 @@ sfp_status sfp__model_config_find(const char *weights_path, const char *inside, 
     OWNED_BY(sfp__model_config_done) sfp_model_config c = {0};
     bool found = false;
     const char *where = "the config beside it";
-    memcpy(path, weights_path, stem);
-    memcpy(path + stem, ".json", sizeof ".json");
+    (void)snprintf(path, room, "%.*s.json", (int)stem, weights_path);
     TRY(read_if_there(path, &c, &found, err));
     if (!found && inside) {
         where = "the config in its metadata";

@@ -59,7 +59,7 @@ typedef struct sfp_writer {
 
 sfp_status sfp__writer_open(const char *path, sfp_writer *out, sfp_error *err);
 sfp_status sfp__writer_put(sfp_writer *w, const void *bytes, size_t size, sfp_error *err);
-sfp_status sfp__writer_commit(sfp_writer *w, sfp_error *err);
+sfp_status sfp__writer_commit(sfp_writer *out, sfp_error *err);
 /* A writer that is not open: nothing. OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1}; */
 void sfp__writer_abort(sfp_writer *w);
 

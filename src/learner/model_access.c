@@ -65,7 +65,8 @@ static void fill_picture(sfp_learner *l, const sfp_pictures *p, int at)
 
 static bool query_known(const sfp_learner *l, const asked *a, const sfp__item *item)
 {
-    return sfp__learner_query_known(l, item) || (item->index < 0 && a->picture->query && a->picture->known[item->row]);
+    return sfp__learner_query_known(l, item) ||
+           (item->index < 0 && a->picture && a->picture->query && a->picture->known[item->row]);
 }
 
 /* The first `unknown` queries of a pass to where its samples come from. */

@@ -93,7 +93,8 @@ static sfp_status start_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
         for (size_t i = 0; i < n; i++)
             to[i] = ends_with(name, ".weight") ? 1.0f : 0.0f; /* norms; biases */
     } else {
-        double in = (double)(n / (size_t)w->shape[0]), edge = sqrt(6 / (in + (double)w->shape[0]));
+        size_t in = n / (size_t)w->shape[0];
+        double edge = sqrt(6 / ((double)in + (double)w->shape[0]));
         if (ends_with(name, "attn.proj.weight") || ends_with(name, "fc2.weight"))
             edge /= sqrt(2.0 * s->c->depth);
         for (size_t i = 0; i < n; i++)

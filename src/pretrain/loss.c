@@ -95,7 +95,7 @@ sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *stu
         w[SFP_TERM_LABEL] = 0;
     if (w[SFP_TERM_LABEL] > 0)
         l->label = add_layer(l, pictures->classes);
-    if (w[SFP_TERM_LOGITS] > 0)
+    if (teacher && w[SFP_TERM_LOGITS] > 0)
         l->logits = add_layer(l, teacher->classes);
     if (w[SFP_TERM_CLASS] > 0 && l->Dt != l->D)
         l->to_class = add_layer(l, l->Dt);

@@ -274,7 +274,7 @@ typedef struct sfp_pretrain_state {
     uint64_t key;   /* of the options that decide what a step does */
 } sfp_pretrain_state;
 
-sfp_status sfp__pretrain_state_init(sfp_pretrain_state *s, const sfp_vit_config *c, size_t loss_count, sfp_error *err);
+sfp_status sfp__pretrain_state_init(sfp_pretrain_state *out, const sfp_vit_config *c, size_t loss_count, sfp_error *err);
 void sfp__pretrain_state_done(sfp_pretrain_state *s);
 
 /* With the options that it was made with. */

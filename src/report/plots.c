@@ -51,7 +51,7 @@ static int gather(const sfp_series *c, const frame *f, int want, bucket *b)
             continue;
         int k = (int)(c->x[i] / f->x1 * want);
         k = k >= want ? want - 1 : k < 0 ? 0 : k;
-        if (k != last) {
+        if (used == 0 || k != last) {
             if (used == MOST_BUCKETS)
                 break;
             b[used++] = (bucket){.low = y, .high = y};

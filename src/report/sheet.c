@@ -39,8 +39,8 @@ static void put_base64(sfp_text *t, const uint8_t *bytes, size_t size)
 /* Picture `at` of a sheet, in the middle of its place. */
 static void put_picture(sfp_image *sheet, int at, const sfp_image *small)
 {
-    size_t left = (size_t)(at % COLUMNS * SIDE + (SIDE - small->width) / 2),
-           top = (size_t)(at / COLUMNS * SIDE + (SIDE - small->height) / 2);
+    size_t left = (size_t)(at % COLUMNS) * SIDE + (size_t)(SIDE - small->width) / 2,
+           top = (size_t)(at / COLUMNS) * SIDE + (size_t)(SIDE - small->height) / 2;
     size_t row = (size_t)small->width * 3;
     for (size_t y = 0; y < (size_t)small->height; y++)
         memcpy(sheet->rgb + ((top + y) * (size_t)sheet->width + left) * 3, small->rgb + y * row, row);

@@ -226,13 +226,14 @@ sfp_status sfp__result_evaluated(sfp_result *r, uint64_t offered, int task, cons
         TRY(sfp__alloc(&r->evaluations, SFP_EVALUATIONS_MAX, sizeof *r->evaluations, err));
     TRY(sfp__alloc(&add.accuracy, (size_t)task + 1, sizeof *accuracy, err));
     memcpy(add.accuracy, accuracy, ((size_t)task + 1) * sizeof *accuracy);
-    sfp_evaluation *last = r->evaluation_count ? &r->evaluations[r->evaluation_count - 1] : NULL;
-    if (last && last->offered == offered && last->task == task) {
+    int n = r->evaluation_count;
+    sfp_evaluation *last = r->evaluations + (n > 0 ? n - 1 : 0);
+    if (n > 0 && last->offered == offered && last->task == task) {
         sfp__free(last->accuracy);
         *last = add;
         return SFP_OK;
     }
-    if (r->evaluation_count == SFP_EVALUATIONS_MAX)
+    if (n == SFP_EVALUATIONS_MAX)
         thin_evaluations(r);
     r->evaluations[r->evaluation_count++] = add;
     return SFP_OK;

@@ -387,7 +387,7 @@ static sfp_status get_cells(const sfp_json_in *in, const json_t *root, const cha
     size_t n = (size_t)r->classes;
     TRY(sfp__json_need_array(in, root, key, 0, n * n, &cells));
     for (size_t i = 0; i < json_array_size(cells); i++) {
-        uint64_t v[3];
+        uint64_t v[3] = {0};
         for (size_t k = 0; k < 3; k++) /* json_array_get of what is no array is NULL */
             TRY(to_cell(in, json_array_get(json_array_get(cells, i), k), key, k < 2 ? (json_int_t)n : COUNT_LIMIT, &v[k]));
         r->confusion[v[0] * n + v[1]] = v[2];

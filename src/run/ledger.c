@@ -304,8 +304,9 @@ json_t *sfp__ledger_json(const sfp_ledger *l)
 {
     json_t *waiting = json_array(), *marks = json_array();
     bool all = waiting && marks;
-    for (const queue *q = &l->waiting; q; q = q == &l->waiting ? &l->labelled : NULL)
-        for (const sfp_arrival *a = q->oldest; a && all; a = a->newer)
+    const queue *const queues[] = {&l->waiting, &l->labelled};
+    for (int k = 0; k < 2; k++)
+        for (const sfp_arrival *a = queues[k]->oldest; a && all; a = a->newer)
             all = add(waiting, (json_int_t)a->origin.id) && add(waiting, (json_int_t)a->origin.identity) &&
                   add(waiting, (json_int_t)a->origin.mark) && add(waiting, a->origin.changed);
     for (size_t i = 0; i < l->done.count && all; i++) { /* the oldest first */

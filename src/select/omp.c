@@ -96,7 +96,7 @@ static void target_piece(void *ctx, int c, int worker)
 static void base_piece(void *ctx, int c, int worker)
 {
     pursuit *p = ctx;
-    size_t width = (size_t)(p->D + 1);
+    size_t width = (size_t)p->D + 1;
     double *row = p->base + (size_t)c * width;
     (void)worker;
     memcpy(row, p->target + (size_t)c * width, width * sizeof *row);
@@ -151,7 +151,7 @@ static void correlation_piece(void *ctx, int piece, int worker)
 /* The residual at the present weights: from `base` by what the weights changed since. */
 static void update_residual(pursuit *p)
 {
-    size_t width = (size_t)(p->D + 1), C = (size_t)p->C;
+    size_t width = (size_t)p->D + 1, C = (size_t)p->C;
     if (p->picked == 0 || p->picked - p->refreshed >= REFRESH) {
         memcpy(p->then, p->fit.w, (size_t)p->picked * sizeof *p->then);
         p->refreshed = p->picked;

@@ -139,7 +139,7 @@ sfp_status sfp__file_source_record(const sfp_source *s, int64_t i, sfp_record *o
 sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err);
 const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, size_t size);
 const char *sfp__file_source_where(const sfp_source *s, int64_t i, char *buf, size_t size);
-void sfp__file_source_close(sfp_source *s);
+void sfp__file_source_close(sfp_source *base);
 
 /* ------------------------------------------------------------------- files */
 

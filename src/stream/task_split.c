@@ -26,12 +26,14 @@ static sfp_status parse_numbers(const char *spec, int **out, int *count, sfp_err
     if (spec[strspn(spec, "0123456789,")] != '\0' || !*spec)
         return SFP_OK;
     TRY(sfp__alloc(&list, strlen(spec), sizeof *list, err));
-    for (const char *at = spec; !stop || *stop; at = stop + 1) {
+    for (const char *at = spec;; at = stop + 1) {
         long v = *at >= '0' && *at <= '9' ? strtol(at, &stop, 10) : 0;
-        if (v < 1 || v > SFP_CLASSES_MAX)
+        if (!stop || v < 1 || v > SFP_CLASSES_MAX)
             return sfp__fail_key(err, "tasks", SFP_EINVAL,
                                  "tasks '%.60s': expected a number of tasks, or numbers of classes like 3,2,2", spec);
         list[(*count)++] = (int)v;
+        if (!*stop)
+            break;
     }
     *out = TAKE(list);
     return SFP_OK;

@@ -19,6 +19,6 @@ double sfp__bench_gemm_best(const sfp_bench_gemm *g, const char **name);
 
 int sfp__bench_gemm_contenders(const sfp_bench_gemm *g);
 const char *sfp__bench_gemm_name(const sfp_bench_gemm *g, int i);
-double sfp__bench_gemm_rate(const sfp_bench_gemm *g, int i);
+double sfp__bench_gemm_rate(const sfp_bench_gemm *g, int c);
 
 #endif

@@ -46,8 +46,6 @@ static const char *const cifar_files[] = {"data_batch_1.png", "data_batch_2.png"
                                           "data_batch_5.png", "test_batch.png",   "train_lables.json", "test_lables.json"};
 enum { CIFAR_FILES = sizeof cifar_files / sizeof *cifar_files };
 
-extern char **environ;
-
 bool sfp__data_set_there(const sfp_data_set *d, const char *dir)
 {
     static const char *const suffix[] = {"", ".gz"};

@@ -19,7 +19,7 @@ typedef struct sfp_inspect_saved {
 } sfp_inspect_saved;
 
 /* Of a safetensors file, which must outlive it. What it does not tell, or tells wrong, is left out. */
-void sfp__inspect_saved_init(const sfp_tensor_file *st, sfp_inspect_saved *out);
+void sfp__inspect_saved_init(const sfp_tensor_file *st, sfp_inspect_saved *s);
 void sfp__inspect_saved_done(sfp_inspect_saved *s);
 
 void sfp__inspect_saved_print(sfp_out *o, const sfp_inspect_saved *s);

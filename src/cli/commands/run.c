@@ -336,11 +336,12 @@ static sfp_status find_state(const char *given, bool resume, char *path, size_t 
     return SFP_OK;
 }
 
-static sfp_status learn(sfp_args *a, sfp_run_options *o, sfp_error *err)
+static sfp_status learn(sfp_args *a, const sfp_run_options *given, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result result = {0};
     char dir[PATH_MAX], state[PATH_MAX];
     int made = 0;
+    sfp_run_options own = *given, *o = &own; /* its paths are found here */
     talk t = {.last = sfp__seconds()};
     const sfp_run_hooks hooks = {
         .ctx = &t, .progress = on_progress, .evaluating = on_evaluating, .say = on_say, .stop = sfp__stop_on_signals()};

@@ -384,7 +384,7 @@ sfp_status sfp__state_seen(const sfp_tensor_file *st, int classes, bool otherwis
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *v = json_array_get(list, i);
         long long label = json_is_integer(v) ? json_integer_value(v) : -1;
-        if (label < 0 || label >= classes)
+        if (!seen || label < 0 || label >= classes)
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen': entry %zu is no class from 0 to %d", path, i, classes - 1);
         seen[label] = 1;
     }

@@ -169,7 +169,7 @@ static sfp_status add_batch(cifar_source *s, char *path, sfp_error *err)
                              PIXELS);
         b->count = height;
     } else {
-        size_t record = (size_t)(s->header + BYTES);
+        size_t record = (size_t)s->header + BYTES;
         if (size == 0 || size % record != 0)
             return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, expected a multiple of %zu", path, size, record);
         b->count = (int64_t)(size / record);
@@ -240,7 +240,7 @@ static sfp_status find_batches(cifar_source *s, const char *path, bool test, int
 static sfp_status read_binary_labels(cifar_source *s, const batch *b, sfp_error *err)
 {
     enum { PIECE = 256 };
-    size_t record = (size_t)(s->header + BYTES);
+    size_t record = (size_t)s->header + BYTES;
     OWNED uint8_t *bytes = NULL;
     TRY(sfp__alloc(&bytes, PIECE, record, err));
     for (int64_t i = 0; i < b->count; i += PIECE) {

@@ -39,7 +39,7 @@ static int label_kind_of(const char *name)
 /* A label's text without the blanks around it; *n is 0 for none. */
 static sfp_status take_label(sfp_tar_sample *s, int kind, const char *bytes, size_t n, sfp_error *err)
 {
-    char number[32], text[SFP_NAME_MAX];
+    char number[32] = "", text[SFP_NAME_MAX];
     OWNED_PTR(json_decref) json_t *json = NULL;
     json_error_t bad;
     if (kind == SFP_TAR_JSON) {
@@ -96,7 +96,7 @@ static sfp_status add_listed(sfp_tar_labels *t, const char *line, size_t n, uint
         last = p + 1;
     size_t length = (size_t)(end - last);
     if (tab) {
-        char *stop;
+        char *stop = NULL;
         long k = line[0] >= '0' && line[0] <= '9' ? strtol(line, &stop, 10) : -1;
         if (k != t->names.count || stop != tab)
             return sfp__fail(err, SFP_EFORMAT, "%s:%llu: expected %d<tab>NAME", t->path, (unsigned long long)number,
@@ -206,7 +206,7 @@ sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *
 {
     int kind = label_kind_of(name);
     char text[SFP_NAME_MAX], bytes[LABEL_BYTES_MAX];
-    if (kind >= s->label_kind || size == 0)
+    if (kind >= s->label_kind || size <= 0)
         return SFP_OK;
     if (size > LABEL_BYTES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: %s: the label has %lld bytes, expected at most %d", file,
