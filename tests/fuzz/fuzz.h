@@ -6,7 +6,10 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -26,6 +29,15 @@ static inline void touch(const void *data, size_t size)
     static volatile unsigned sink;
     for (size_t i = 0; i < size; i++)
         sink += ((const uint8_t *)data)[i];
+}
+
+/* The descriptor of a file in memory with these bytes, to be closed; `path` is its name. */
+static inline int file_of(const uint8_t *bytes, size_t size, char path[32])
+{
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    REQUIRE(fd >= 0 && write(fd, bytes, size) == (ssize_t)size && lseek(fd, 0, SEEK_SET) == 0);
+    (void)snprintf(path, 32, "/proc/self/fd/%d", fd);
+    return fd;
 }
 
 #endif

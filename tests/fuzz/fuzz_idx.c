@@ -1,6 +1,6 @@
 /* Any bytes as an IDX file, packed or not: refused with a message, or as many bytes as its sizes say. */
 #include "base/mem.h"
-#include "fuzz_file.h"
+#include "fuzz.h"
 #include "stream/source_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)

@@ -1,6 +1,6 @@
 /* Any bytes as a text matrix and as labels (`select`): refused with a message that names the file, or rows of equal length. */
 #include "cli/matrix.h"
-#include "fuzz_file.h"
+#include "fuzz.h"
 
 #include "base/mem.h"
 

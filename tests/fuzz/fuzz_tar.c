@@ -1,5 +1,5 @@
 /* Any bytes as a WebDataset shard, from a file and as a stream: refused with a message, or every picture can be read. */
-#include "fuzz_file.h"
+#include "fuzz.h"
 #include "stream/source_internal.h"
 
 static void check_label(const sfp_source *s, const sfp_record *r)

@@ -1,7 +1,7 @@
 /* Any bytes as the file of `run --config`: refused with a message that names the file, or every value that it set is one that
  * its option takes. */
 #include "cli/command.h"
-#include "fuzz_file.h"
+#include "fuzz.h"
 
 #include <string.h>
 

@@ -104,7 +104,7 @@ static sfp_status change(tensor_list *l, const char *what, sfp_error *err)
     return sfp__fail(err, SFP_EINVAL, "%s", what);
 }
 
-static sfp_status make_vit(int argc, char **argv, sfp_error *err)
+static sfp_status make_vit(char **argv, sfp_error *err)
 {
     static tensor_list l;
     sfp_vit_config config = tiny;
@@ -112,8 +112,8 @@ static sfp_status make_vit(int argc, char **argv, sfp_error *err)
     config.classes = (int)number(argv[4]);
     TRY(sfp__vit_random(&config, (uint64_t)number(argv[3]), 0.05f, &v, err));
     TRY(sfp__vit_each_weight(&config, &v->weights, add_weight, &l, err));
-    for (int i = 5; i < argc; i++)
-        TRY(change(&l, argv[i], err));
+    for (char **what = argv + 5; *what; what++)
+        TRY(change(&l, *what, err));
     const sfp_meta meta[] = {{"made_by", "mkfile"}};
     return sfp__safetensors_write(argv[2], l.tensors, l.count, meta, 1, err);
 }
@@ -165,9 +165,8 @@ static sfp_status write_part(const char *dir, const char *name, tensor_list *l, 
     return sfp__safetensors_write(path, l->tensors, count, NULL, 0, err);
 }
 
-static sfp_status make_golden(int argc, char **argv, sfp_error *err)
+static sfp_status make_golden(char **argv, sfp_error *err)
 {
-    (void)argc;
     const char *dir = argv[2];
     long seed = number(argv[3]);
     enum { S = 32, D = 64, L = 16, X = GOLDEN_B * 3 * S * S, P = GOLDEN_B * GOLDEN_ROWS * D };
@@ -247,9 +246,8 @@ static sfp_status draw(sfp_image *im, int width, int height, long seed, sfp_erro
     return SFP_OK;
 }
 
-static sfp_status make_picture(int argc, char **argv, sfp_error *err)
+static sfp_status make_picture(char **argv, sfp_error *err)
 {
-    (void)argc;
     OWNED_BY(sfp__image_done) sfp_image im = {0};
     OWNED_BY(sfp__text_done) sfp_text file = {0};
     TRY(draw(&im, (int)number(argv[3]), (int)number(argv[4]), number(argv[5]), err));
@@ -261,9 +259,8 @@ static sfp_status make_picture(int argc, char **argv, sfp_error *err)
 
 /* -------------------------------------------------------------------- bytes */
 
-static sfp_status make_raw(int argc, char **argv, sfp_error *err)
+static sfp_status make_raw(char **argv, sfp_error *err)
 {
-    (void)argc;
     uint64_t length = strlen(argv[3]);
     long data = number(argv[4]);
     size_t size = sizeof length + length + (size_t)(data > 0 ? data : 0);
@@ -274,16 +271,14 @@ static sfp_status make_raw(int argc, char **argv, sfp_error *err)
     return sfp__file_write(argv[2], all, size, err);
 }
 
-static sfp_status make_length(int argc, char **argv, sfp_error *err)
+static sfp_status make_length(char **argv, sfp_error *err)
 {
-    (void)argc;
     uint64_t length = strtoull(argv[3], NULL, 10);
     return sfp__file_write(argv[2], &length, sizeof length, err);
 }
 
-static sfp_status make_flip(int argc, char **argv, sfp_error *err)
+static sfp_status make_flip(char **argv, sfp_error *err)
 {
-    (void)argc;
     OWNED uint8_t *bytes = NULL;
     size_t n = 0;
     long flip = strtol(argv[4], NULL, 10);
@@ -306,9 +301,8 @@ static void hide_checksum(uint8_t *bytes)
         memcpy(at + 1, "unsummed", sizeof SFP_CHECKSUM_KEY - 1);
 }
 
-static sfp_status make_nan(int argc, char **argv, sfp_error *err)
+static sfp_status make_nan(char **argv, sfp_error *err)
 {
-    (void)argc;
     OWNED uint8_t *bytes = NULL;
     OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     const sfp_tensor *t;
@@ -329,7 +323,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *what;
         int min, max; /* of argc */
-        sfp_status (*make)(int argc, char **argv, sfp_error *err);
+        sfp_status (*make)(char **argv, sfp_error *err);
     } kinds[] = {
         {"vit", 5, 99, make_vit}, {"picture", 6, 6, make_picture}, {"jpeg", 6, 6, make_picture}, {"golden", 4, 4, make_golden},
         {"raw", 5, 5, make_raw},  {"length", 4, 4, make_length},   {"flip", 5, 5, make_flip},    {"nan", 5, 5, make_nan},
@@ -338,7 +332,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (argc < kinds[i].min || argc > kinds[i].max || strcmp(argv[1], kinds[i].what) != 0)
             continue;
-        if (kinds[i].make(argc, argv, &err) == SFP_OK)
+        if (kinds[i].make(argv, &err) == SFP_OK)
             return 0;
         (void)fprintf(stderr, "mkfile: %s\n", err.message);
         return 1;

@@ -303,31 +303,29 @@ static void make_clear100(maker *m)
 
 /* --------------------------------------------------------- folders, manifests */
 
-static void make_folder(maker *m)
+/* A folder a class, below `domain` ("" or "NAME/"). */
+static void make_classes(maker *m, const char *domain, int first, double time)
 {
     char name[NAME_ROOM];
     for (int c = 0; c < SFP_SHAPES; c++) {
         for (int i = 0; i < m->opt.each; i++) {
-            (void)snprintf(name, sizeof name, "%s/%04d.jpg", CLASS_NAME(c), i);
-            draw_square(m, c, (uint64_t)i, WORLD_STEP * i);
+            (void)snprintf(name, sizeof name, "%s%s/%04d.jpg", domain, CLASS_NAME(c), i);
+            draw_square(m, c, (uint64_t)(first + i), time + WORLD_STEP * i);
             put_picture(m, name);
         }
     }
 }
 
+static void make_folder(maker *m)
+{
+    make_classes(m, "", 0, 0);
+}
+
 static void make_domain(maker *m)
 {
-    static const char *const domains[] = {"autumn", "spring", "winter"};
-    char name[NAME_ROOM];
-    for (int d = 0; d < 3; d++) {
-        for (int c = 0; c < SFP_SHAPES; c++) {
-            for (int i = 0; i < m->opt.each; i++) {
-                (void)snprintf(name, sizeof name, "%s/%s/%04d.jpg", domains[d], CLASS_NAME(c), i);
-                draw_square(m, c, (uint64_t)(d * 1000 + i), 1500.0 * d + WORLD_STEP * i);
-                put_picture(m, name);
-            }
-        }
-    }
+    static const char *const domains[] = {"autumn/", "spring/", "winter/"};
+    for (int d = 0; d < 3; d++)
+        make_classes(m, domains[d], d * 1000, 1500.0 * d);
 }
 
 /* Two tasks: the first five classes, the last five; time counts up. */

@@ -21,22 +21,16 @@ int main(int argc, char **argv)
     const char *data = NULL;
     bool json = false;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        switch (c) {
-        case 'e':
+        if (c == 'e')
             opt.each = (int)strtol(optarg, NULL, 10);
-            break;
-        case 's':
+        else if (c == 's')
             opt.size = (int)strtol(optarg, NULL, 10);
-            break;
-        case 'r':
+        else if (c == 'r')
             opt.seed = strtoull(optarg, NULL, 10);
-            break;
-        case 'j':
+        else if (c == 'j')
             json = true;
-            break;
-        default:
+        else
             return 2;
-        }
     }
     if (argc - optind != 2) {
         (void)fprintf(stderr, "replica: expected KIND DIR [--each N] [--size PIXELS] [--seed N] [--json]\n");

@@ -62,12 +62,15 @@ static UNUSED sfp_error err;
     } while (0)
 
 /* The call, which is given &err, fails with this status and says this part of a message. */
-#define REFUSED(call, status, part)                                                                                       \
-    do {                                                                                                                  \
-        err = (sfp_error){0};                                                                                             \
-        sfp_status refused_ = (call);                                                                                     \
-        if (refused_ != (status) || !strstr(err.message, part))                                                           \
-            fail_msg("%s: status %d, \"%s\", expected status %d and \"%s\"", #call, refused_, err.message, status, part); \
+#define REFUSED(call, status, part) REFUSED_AS(#call, call, status, part)
+
+/* The same for rows of tables, which have a name of their own. */
+#define REFUSED_AS(name, call, status, part)                                                                             \
+    do {                                                                                                                 \
+        err = (sfp_error){0};                                                                                            \
+        sfp_status refused_ = (call);                                                                                    \
+        if (refused_ != (status) || !strstr(err.message, part))                                                          \
+            fail_msg("%s: status %d, \"%s\", expected status %d and \"%s\"", name, refused_, err.message, status, part); \
     } while (0)
 
 /* The same, with all of the message. */

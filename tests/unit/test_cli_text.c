@@ -15,11 +15,24 @@ AROUND_ALL(make_folder, remove_folder)
 
 static char text[4096];
 
+static FILE *begin_json(sfp_json *j)
+{
+    memset(text, 0, sizeof text);
+    FILE *f = fmemopen(text, sizeof text, "w");
+    sfp__json_begin(j, f);
+    return f;
+}
+
+static void end_json(sfp_json *j, FILE *f)
+{
+    sfp__json_end_all(j);
+    assert_int_equal(fclose(f), 0);
+}
+
 TEST(json_is_what_a_parser_reads)
 {
     sfp_json j;
-    FILE *f = fmemopen(text, sizeof text, "w");
-    sfp__json_begin(&j, f);
+    FILE *f = begin_json(&j);
     sfp__json_string(&j, "quote\"d", "a\\b\n\x01\x1b \xc3\xa9 end");
     sfp__json_string(&j, "none", NULL);
     sfp__json_array(&j, "list");
@@ -32,8 +45,7 @@ TEST(json_is_what_a_parser_reads)
     sfp__json_bool(&j, NULL, true);
     sfp__json_end(&j);
     sfp__json_float(&j, "float", 0.485f);
-    sfp__json_end_all(&j);
-    assert_int_equal(fclose(f), 0);
+    end_json(&j, f);
 
     assert_int_equal(text[strlen(text) - 1], '\n');
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
@@ -56,12 +68,9 @@ TEST(json_of_a_broken_file_name_is_still_json)
                                         "\xe2\x28\xa1", "\x80",  "\xf0\x9f\x98\x80"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         sfp_json j;
-        memset(text, 0, sizeof text);
-        FILE *f = fmemopen(text, sizeof text, "w");
-        sfp__json_begin(&j, f);
+        FILE *f = begin_json(&j);
         sfp__json_string(&j, "file", names[i]);
-        sfp__json_end_all(&j);
-        assert_int_equal(fclose(f), 0);
+        end_json(&j, f);
         json_t *root = json_loads(text, 0, NULL);
         assert_non_null(root);
         json_decref(root);
@@ -71,14 +80,11 @@ TEST(json_of_a_broken_file_name_is_still_json)
 TEST(ending_all_closes_what_is_open)
 {
     sfp_json j;
-    memset(text, 0, sizeof text);
-    FILE *f = fmemopen(text, sizeof text, "w");
-    sfp__json_begin(&j, f);
+    FILE *f = begin_json(&j);
     sfp__json_array(&j, "a");
     sfp__json_object(&j, NULL);
     sfp__json_array(&j, "b");
-    sfp__json_end_all(&j);
-    assert_int_equal(fclose(f), 0);
+    end_json(&j, f);
     assert_string_equal(text, "{\"a\":[{\"b\":[]}]}\n");
 }
 

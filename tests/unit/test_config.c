@@ -21,7 +21,7 @@ static void check_refused(const char *text, sfp_status status, const char *messa
     sfp_model_config c, untouched;
     memset(&c, 0x5a, sizeof c);
     untouched = c;
-    REFUSED(sfp__model_config_parse("c.json", text, strlen(text), &c, &err), status, message);
+    REFUSED_AS(text, sfp__model_config_parse("c.json", text, strlen(text), &c, &err), status, message);
     assert_memory_equal(&c, &untouched, sizeof c);
 }
 

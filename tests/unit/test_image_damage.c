@@ -15,7 +15,9 @@ typedef struct kind {
 
 enum { KINDS = 9 };
 
-static void make_kinds(kind kinds[KINDS])
+static kind kinds[KINDS];
+
+static void make_kinds(void)
 {
     uint8_t *rgb = make_samples(W, H, 3), *cmyk = make_samples(W, H, 4);
     blob webp = make_webp(W, H, false, false), exif = make_exif(6, false, true);
@@ -32,6 +34,8 @@ static void make_kinds(kind kinds[KINDS])
     };
     memcpy(kinds, made, sizeof made);
 }
+
+AROUND_ALL(make_kinds, NULL)
 
 static sfp_status decode(const uint8_t *bytes, size_t size, sfp_error *why)
 {
@@ -51,8 +55,6 @@ static sfp_status decode(const uint8_t *bytes, size_t size, sfp_error *why)
 
 TEST(truncated_pictures_are_errors)
 {
-    kind kinds[KINDS];
-    make_kinds(kinds);
     for (int i = 0; i < KINDS; i++) {
         blob f = kinds[i].file;
         MUST(decode(f.bytes, f.size, &err));
@@ -73,8 +75,6 @@ TEST(truncated_pictures_are_errors)
 
 TEST(truncation_is_called_so)
 {
-    kind kinds[KINDS];
-    make_kinds(kinds);
     for (int i = 0; i < KINDS; i++) {
         blob part = blob_of(kinds[i].file.bytes, kinds[i].file.size * 2 / 3);
         assert_int_equal(decode(part.bytes, part.size, &err), SFP_EFORMAT);
@@ -109,8 +109,6 @@ TEST(a_jpeg_that_ends_in_the_middle_of_its_data_is_truncated)
 
 TEST(flipped_bits_never_crash)
 {
-    kind kinds[KINDS];
-    make_kinds(kinds);
     for (int i = 0; i < KINDS; i++) {
         blob f = kinds[i].file;
         for (size_t bit = 0; bit < f.size * 8; bit += bit < 2400 ? 1 : 37) {
@@ -137,8 +135,6 @@ TEST(a_jpeg_with_too_many_scans_is_refused)
 
 TEST(each_failing_allocation_is_reported)
 {
-    kind kinds[KINDS];
-    make_kinds(kinds);
     for (int i = 0; i < KINDS; i++) {
         const blob *file = &kinds[i].file;
         assert_in_range(FAIL_EACH_ALLOCATION(decode(file->bytes, file->size, told), true), 1, 20);

@@ -8,7 +8,7 @@
 #include "test.h"
 #include "vit_make.h"
 
-#include "flip_last_byte.h"
+#include "temp_folder.h"
 
 enum { S = 16, D = 32, CLASSES = 3, N = 12, BATCH = 5, BYTES = 3 * S * S };
 

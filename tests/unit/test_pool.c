@@ -55,7 +55,7 @@ TEST(every_piece_runs_once_on_a_worker_in_range)
     static const int threads[] = {1, 2, 3, 8}, pieces[] = {0, -3, 1, 2, 3, 7, 8, 9, 100, MOST_PIECES};
     record *r = kept_malloc(sizeof *r);
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
-        sfp_thread_pool *p = make(threads[t]);
+        OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *p = make(threads[t]);
         assert_int_equal(sfp__thread_pool_size(p), threads[t]);
         for (size_t n = 0; n < sizeof pieces / sizeof *pieces; n++)
             for (int dawdle = 0; dawdle < 2; dawdle++) {
@@ -65,7 +65,6 @@ TEST(every_piece_runs_once_on_a_worker_in_range)
                 sfp__thread_pool_run(p, pieces[n], note, r);
                 check_record(r, pieces[n]);
             }
-        sfp__thread_pool_free(p);
     }
 }
 
@@ -83,7 +82,7 @@ static void add(void *ctx, int piece, int worker)
 TEST(a_pool_is_reused_ten_thousand_times)
 {
     enum { ROUNDS = 10000 };
-    sfp_thread_pool *p = make(3);
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *p = make(3);
     sums s = {0};
     long want[64] = {0};
     for (int i = 0; i < ROUNDS; i++) {
@@ -93,7 +92,6 @@ TEST(a_pool_is_reused_ten_thousand_times)
             want[k] += k + 1;
     }
     assert_memory_equal(s.piece, want, sizeof want);
-    sfp__thread_pool_free(p);
 }
 
 /* As many pieces as threads, each waiting for all others to have begun: ends only when every thread takes one. */
@@ -120,13 +118,12 @@ static void meet(void *ctx, int piece, int worker)
 TEST(all_threads_take_part)
 {
     enum { THREADS = 4 };
-    sfp_thread_pool *p = make(THREADS);
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *p = make(THREADS);
     for (int round = 0; round < 20; round++) {
         meeting m = {.expected = THREADS};
         sfp__thread_pool_run(p, THREADS, meet, &m);
         assert_int_equal(atomic_load(&m.missed), 0);
     }
-    sfp__thread_pool_free(p);
 }
 
 typedef struct caller {
@@ -146,7 +143,7 @@ static void *call_often(void *arg)
 TEST(callers_that_share_a_pool_wait_for_each_other)
 {
     enum { CALLERS = 4, ROUNDS = 500 };
-    sfp_thread_pool *p = make(2);
+    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *p = make(2);
     caller c[CALLERS] = {0};
     pthread_t thread[CALLERS];
     for (int i = 0; i < CALLERS; i++) {
@@ -159,7 +156,6 @@ TEST(callers_that_share_a_pool_wait_for_each_other)
     for (int i = 0; i < CALLERS; i++)
         for (int k = 0; k < 5; k++)
             assert_int_equal(c[i].s.piece[k], (k + 1) * (ROUNDS - ROUNDS / 5 * k));
-    sfp__thread_pool_free(p);
 }
 
 TEST(no_number_means_the_cpus_of_the_process)
@@ -167,9 +163,8 @@ TEST(no_number_means_the_cpus_of_the_process)
     cpu_set_t set;
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
     for (int asked = -1; asked < 1; asked++) {
-        sfp_thread_pool *p = make(asked);
+        OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *p = make(asked);
         assert_int_equal(sfp__thread_pool_size(p), CPU_COUNT(&set));
-        sfp__thread_pool_free(p);
     }
 }
 

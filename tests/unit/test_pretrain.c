@@ -7,8 +7,8 @@
 
 #include <sys/stat.h>
 
-#include "flip_last_byte.h"
 #include "numeric.h"
+#include "temp_folder.h"
 #include "test.h"
 #include "vit_make.h"
 

@@ -7,24 +7,6 @@
 
 /* ------------------------------------------------------------------ pickles */
 
-static void text(made *m, const char *s)
-{
-    put(m, "X", 1);
-    put_number(m, strlen(s), 4);
-    put(m, s, strlen(s));
-}
-
-static void integer(made *m, int64_t v)
-{
-    put(m, "\x8a\x08", 2);
-    put_number(m, (uint64_t)v, 8);
-}
-
-static void words(made *m, const char *s)
-{
-    put(m, s, strlen(s));
-}
-
 typedef struct view {
     const char *kind, *key;
     int64_t elements, offset;
@@ -32,25 +14,47 @@ typedef struct view {
     int64_t shape[3], stride[3];
 } view;
 
-static void tensor(made *m, const view *v)
+/* The bytes of `program`, in which %t stands for a text, %i for an integer (int64_t), %s for bytes as they are and %v for a
+ * tensor (const view *). */
+static void add(made *m, const char *program, ...)
 {
-    words(m, "ctorch._utils\n_rebuild_tensor_v2\n((");
-    text(m, "storage");
-    words(m, "ctorch\n");
-    words(m, v->kind);
-    words(m, "\n");
-    text(m, v->key);
-    text(m, "cpu");
-    integer(m, v->elements);
-    words(m, "tQ");
-    integer(m, v->offset);
-    for (int k = 0; k < 2; k++) {
-        words(m, "(");
-        for (int i = 0; i < v->ndim; i++)
-            integer(m, k ? v->stride[i] : v->shape[i]);
-        words(m, "t");
+    va_list ap;
+    va_start(ap, program);
+    for (const char *p = program, *s; *p; p++) {
+        if (*p != '%') {
+            put(m, p, 1);
+            continue;
+        }
+        const view *v;
+        switch (*++p) {
+        case 't':
+            s = va_arg(ap, const char *);
+            put(m, "X", 1);
+            put_number(m, strlen(s), 4);
+            put(m, s, strlen(s));
+            break;
+        case 'i':
+            put(m, "\x8a\x08", 2);
+            put_number(m, (uint64_t)va_arg(ap, int64_t), 8);
+            break;
+        case 's':
+            s = va_arg(ap, const char *);
+            put(m, s, strlen(s));
+            break;
+        default:
+            v = va_arg(ap, const view *);
+            add(m, "ctorch._utils\n_rebuild_tensor_v2\n((%tctorch\n%s\n%t%t%itQ%i", "storage", v->kind, v->key, "cpu",
+                v->elements, v->offset);
+            for (int k = 0; k < 2; k++) {
+                add(m, "(");
+                for (int i = 0; i < v->ndim; i++)
+                    add(m, "%i", k ? v->stride[i] : v->shape[i]);
+                add(m, "t");
+            }
+            add(m, "\211ccollections\nOrderedDict\n)RtR");
+        }
     }
-    words(m, "\211ccollections\nOrderedDict\n)RtR");
+    va_end(ap);
 }
 
 static const view plain = {"FloatStorage", "0", 6, 0, 2, {2, 3}, {3, 1}};
@@ -60,37 +64,17 @@ static const float numbers[6] = {0, 1, 2, 3, 4, 5};
 static made good_program(void)
 {
     made m = {0};
-    put(&m, "\x80\x02}(", 4);
-    text(&m, "a");
-    tensor(&m, &plain);
-    text(&m, "model");
-    words(&m, "ccollections\nOrderedDict\n)R(");
-    text(&m, "t");
-    tensor(&m, &(view){"FloatStorage", "0", 6, 0, 2, {3, 2}, {1, 3}});
-    text(&m, "p");
-    words(&m, "ctorch._utils\n_rebuild_parameter\n(");
-    tensor(&m, &plain);
-    words(&m, "\210ccollections\nOrderedDict\n)RtR");
-    put(&m, "K\x07", 2);
-    tensor(&m, &(view){"FloatStorage", "0", 6, 4, 0, {0}, {0}});
-    words(&m, "u}");
-    text(&m, "_metadata");
-    words(&m, "Nsb");
-    text(&m, "epoch");
-    put(&m, "K\x03", 2);
-    text(&m, "args");
-    words(&m, "cargparse\nNamespace\n)\x81}b");
-    words(&m, "u.");
+    const view turned = {"FloatStorage", "0", 6, 0, 2, {3, 2}, {1, 3}}, scalar = {"FloatStorage", "0", 6, 4, 0, {0}, {0}};
+    add(&m, "\200\2}(%t%v%tccollections\nOrderedDict\n)R(%t%v", "a", &plain, "model", "t", &turned);
+    add(&m, "%tctorch._utils\n_rebuild_parameter\n(%v\210ccollections\nOrderedDict\n)RtR", "p", &plain);
+    add(&m, "K\7%vu}%tNsb%tK\3%tcargparse\nNamespace\n)\201}bu.", &scalar, "_metadata", "epoch", "args");
     return m;
 }
 
 static made one_tensor(const view *v)
 {
     made m = {0};
-    put(&m, "\x80\x02}", 3);
-    text(&m, "w");
-    tensor(&m, v);
-    words(&m, "s.");
+    add(&m, "\200\2}%t%vs.", "w", v);
     return m;
 }
 
@@ -187,9 +171,7 @@ static made old_file(const made *program, const char *key, uint64_t elements)
     put(&m, "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.", 15);
     put(&m, "\x80\x02M\xe9\x03.\x80\x02}.", 10);
     put(&m, program->bytes, program->size);
-    put(&m, "\x80\x02]", 3);
-    text(&m, key);
-    words(&m, "a.");
+    add(&m, "\200\2]%ta.", key);
     put_number(&m, elements, 8);
     put(&m, numbers, sizeof numbers);
     return m;
@@ -263,30 +245,22 @@ TEST(what_is_no_tensor_is_refused_by_name)
 TEST(sharing_and_names_are_bounded)
 {
     made m = {0};
-    put(&m, "\x80\x02}(", 4);
+    add(&m, "\200\2}(");
     for (int i = 0; i < 60; i++) { /* 60 tensors of one storage of 64 KB: more than twice the file and some slack */
         char name[16];
         (void)snprintf(name, sizeof name, "%d", i);
-        text(&m, name);
-        tensor(&m, &(view){"FloatStorage", "0", 16384, 0, 1, {16384}, {1}});
+        add(&m, "%t%v", name, &(view){"FloatStorage", "0", 16384, 0, 1, {16384}, {1}});
     }
-    words(&m, "u.");
-    uint8_t *zeros = kept_calloc(65536, 1);
-    zip_made z = torch_file(&m, zeros, 65536, false);
-    check_refused(z.file, SFP_ELIMIT, "more than twice as large as the file");
+    add(&m, "u.");
+    check_refused(torch_file(&m, kept_calloc(65536, 1), 65536, false).file, SFP_ELIMIT, "more than twice as large as the file");
+    char name[1026];
+    memset(name, 'x', 1025);
+    name[1025] = '\0';
     m = (made){0};
-    put(&m, "\x80\x02}X\x01\x04\x00\x00", 8);
-    for (int i = 0; i < 1025; i++)
-        put(&m, "x", 1);
-    words(&m, "Ns.");
+    add(&m, "\200\2}%tNs.", name);
     refuse_program(m, 8, SFP_ELIMIT, "a name in the pickle is 1025 bytes");
     m = (made){0};
-    put(&m, "\x80\x02}(", 4);
-    for (int i = 0; i < 2; i++) {
-        text(&m, "w");
-        tensor(&m, &plain);
-    }
-    words(&m, "u.");
+    add(&m, "\200\2}(%t%v%t%vu.", "w", &plain, "w", &plain);
     refuse_program(m, 24, SFP_EFORMAT, "tensor 'w' is there twice");
 }
 
@@ -330,29 +304,16 @@ static made wide_archive(const char *name, const void *data, size_t size, size_t
     memset(z.directory.bytes + 20, 0xff, 8); /* packed, size */
     memset(z.directory.bytes + 42, 0xff, 4); /* place */
     z.directory.bytes[30] = (uint8_t)(4 + extra);
-    put_number(&z.directory, 1, 2);
-    put_number(&z.directory, extra, 2);
-    put_number(&z.directory, size, 8);
-    put_number(&z.directory, size, 8);
-    put_number(&z.directory, 0, extra - 16);
+    PUT_NUMBERS(&z.directory, {1, 2}, {extra, 2}, {size, 8}, {size, 8}, {0, extra - 16});
     made m = z.file;
     size_t at = m.size, end = at + z.directory.size;
     put(&m, z.directory.bytes, z.directory.size);
     put(&m, "PK\6\6", 4);
-    put_number(&m, 44, 8);
-    put_number(&m, 0, 12);
-    put_number(&m, 1, 8);
-    put_number(&m, 1, 8);
-    put_number(&m, z.directory.size, 8);
-    put_number(&m, at, 8);
+    PUT_NUMBERS(&m, {44, 8}, {0, 12}, {1, 8}, {1, 8}, {z.directory.size, 8}, {at, 8});
     put(&m, "PK\6\7", 4);
-    put_number(&m, 0, 4);
-    put_number(&m, end, 8);
-    put_number(&m, 1, 4);
+    PUT_NUMBERS(&m, {0, 4}, {end, 8}, {1, 4});
     put(&m, "PK\5\6", 4);
-    put_number(&m, UINT64_MAX, 8);
-    put_number(&m, UINT64_MAX, 8);
-    put_number(&m, 0, 2);
+    PUT_NUMBERS(&m, {UINT64_MAX, 8}, {UINT64_MAX, 8}, {0, 2});
     return m;
 }
 

@@ -33,6 +33,15 @@ static inline void put_number(made *m, uint64_t v, size_t n)
         put(m, &(uint8_t){(uint8_t)v}, 1);
 }
 
+/* Pairs: a number, its bytes. */
+#define PUT_NUMBERS(m, ...) \
+    put_numbers(m, sizeof((uint64_t[][2]){__VA_ARGS__}) / sizeof(uint64_t[2]), (const uint64_t[][2]){__VA_ARGS__})
+static inline void put_numbers(made *m, size_t count, const uint64_t (*list)[2])
+{
+    for (size_t i = 0; i < count; i++)
+        put_number(m, list[i][0], list[i][1]);
+}
+
 /* An archive: members, then the directory. */
 typedef struct zip_made {
     made file, directory;
@@ -64,16 +73,8 @@ static inline void zip_add(zip_made *z, const char *name, const void *data, size
         made *m = entry ? &z->directory : &z->file;
         put(m, entry ? "PK\1\2" : "PK\3\4", 4);
         put_number(m, 20, entry ? 2 : 0);
-        put_number(m, 20, 2);
-        put_number(m, 0, 2);
-        put_number(m, deflated ? 8 : 0, 2);
-        put_number(m, 0, 4);
-        put_number(m, crc, 4);
-        put_number(m, packed, 4);
-        put_number(m, size, 4);
-        put_number(m, length, 2);
-        put_number(m, 0, entry ? 12 : 2);
-        put_number(m, at, entry ? 4 : 0);
+        PUT_NUMBERS(m, {20, 2}, {0, 2}, {deflated ? 8 : 0, 2}, {0, 4}, {crc, 4}, {packed, 4}, {size, 4}, {length, 2});
+        PUT_NUMBERS(m, {0, entry ? 12 : 2}, {at, entry ? 4 : 0});
         put(m, name, length);
     }
     put(&z->file, deflated ? out : data, packed);
@@ -86,12 +87,7 @@ static inline void zip_end(zip_made *z)
     size_t at = z->file.size;
     put(&z->file, z->directory.bytes, z->directory.size);
     put(&z->file, "PK\5\6", 4);
-    put_number(&z->file, 0, 4);
-    put_number(&z->file, z->count, 2);
-    put_number(&z->file, z->count, 2);
-    put_number(&z->file, z->directory.size, 4);
-    put_number(&z->file, at, 4);
-    put_number(&z->file, 0, 2);
+    PUT_NUMBERS(&z->file, {0, 4}, {z->count, 2}, {z->count, 2}, {z->directory.size, 4}, {at, 4}, {0, 2});
 }
 
 #endif

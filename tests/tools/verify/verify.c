@@ -312,28 +312,19 @@ static bool is_case(const char *path)
     return path_in(path, "config.json", config, &unused) == SFP_OK && stat(config, &st) == 0;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-static int not_hidden(const struct dirent *e)
-{
-    return e->d_name[0] != '.';
-}
-
 /* The cases in a folder, by name; nothing below it. */
 static sfp_status list_cases(const char *folder, sfp_strings *cases, sfp_error *err)
 {
     struct dirent **entries = NULL;
-    int n = scandir(folder, &entries, not_hidden, by_name);
+    int n = scandir(folder, &entries, NULL, alphasort);
     if (n < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot list", folder);
     sfp_status s = SFP_OK;
     for (int i = 0; i < n; i++) {
         char path[PATH_MAX];
         sfp_error unused;
-        if (!s && !path_in(folder, entries[i]->d_name, path, &unused) && is_case(path))
+        const char *name = entries[i]->d_name;
+        if (!s && name[0] != '.' && !path_in(folder, name, path, &unused) && is_case(path))
             s = sfp__strings_add(cases, path, err);
         free(entries[i]);
     }
