@@ -108,6 +108,19 @@ static inline void remove_file_and_folder(const char *path)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* Such a file for each test of the source file. */
+#define AROUND_ONE_FILE(name)                     \
+    static char path[96];                         \
+    static void make_path(void)                   \
+    {                                             \
+        make_folder_for(name, path, sizeof path); \
+    }                                             \
+    static void remove_path(void)                 \
+    {                                             \
+        remove_file_and_folder(path);             \
+    }                                             \
+    AROUND_EACH(make_path, remove_path)
+
 /* Damage that leaves a file its form: one bit of its last number is another. */
 static inline void flip_last_byte(const char *path)
 {

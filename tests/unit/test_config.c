@@ -6,7 +6,7 @@
 #include "temp_folder.h"
 #include "test.h"
 
-AROUND_ALL(make_folder, remove_folder)
+AROUND_EACH(make_folder, remove_folder)
 
 static sfp_model_config parse(const char *text)
 {
@@ -161,7 +161,6 @@ TEST(the_file_beside_the_weights_is_found)
     assert_int_equal(mkdir(in_folder("net.v1.json"), 0700), 0);
     REFUSED(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_EINVAL, "is a directory");
     (void)rmdir(in_folder("net.v1.json"));
-    (void)unlink(in_folder("config.json"));
 }
 
 TEST(what_the_file_carries_comes_after_its_own_and_before_the_folders)
@@ -177,8 +176,6 @@ TEST(what_the_file_carries_comes_after_its_own_and_before_the_folders)
     put_text("net.json", "{\"num_heads\":6}");
     MUST(sfp__model_config_find(weights, inside, &c, &from, &err));
     assert_true(c.heads == 6 && strstr(from, "beside"));
-    (void)unlink(in_folder("net.json"));
-    (void)unlink(in_folder("config.json"));
 }
 
 TEST(mean_and_std_may_stand_in_a_file_of_their_own)
@@ -196,8 +193,6 @@ TEST(mean_and_std_may_stand_in_a_file_of_their_own)
     assert_non_null(strstr(from, "preprocessor_config.json"));
     put_text("preprocessor_config.json", "{\"image_mean\":[0.5]}");
     REFUSED(sfp__model_config_find(weights, NULL, &c, &from, &err), SFP_EFORMAT, "preprocessor_config.json: 'image_mean'");
-    (void)unlink(in_folder("preprocessor_config.json"));
-    (void)unlink(in_folder("config.json"));
 }
 
 TEST(names_without_folder_or_ending_work_too)
@@ -212,7 +207,6 @@ TEST(names_without_folder_or_ending_work_too)
     assert_true(found && c.heads == 5);
     MUST(sfp__model_config_find(".hidden", NULL, &c, &found, NULL));
     assert_null(found);
-    (void)unlink(in_folder("net.json"));
     assert_int_equal(chdir(old), 0);
 }
 
@@ -223,5 +217,4 @@ TEST(each_failing_allocation_is_reported)
     const char *found = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__model_config_find(in_folder("net.bin"), NULL, &c, &found, told), !found) >= 5);
     sfp__model_config_done(&c);
-    (void)unlink(in_folder("net.json"));
 }

@@ -8,6 +8,8 @@
 
 #include <sys/stat.h>
 
+AROUND_ONE_FILE("a.png")
+
 #define W 37
 #define H 23
 
@@ -256,8 +258,6 @@ TEST(other_files_are_refused)
 
 TEST(files_are_loaded_by_content_not_by_name)
 {
-    char path[96];
-    make_folder_for("a.png", path, sizeof path);
     blob b = make_jpeg(W, H, false);
     put_bytes("a.png", b.bytes, b.size);
     sfp_image im;
@@ -272,7 +272,6 @@ TEST(files_are_loaded_by_content_not_by_name)
     assert_int_equal(mkfifo(path, 0600), 0);
     REFUSED(sfp__image_load(path, NULL, &im, &err), SFP_EINVAL, "is not a regular file");
     assert_int_equal(sfp__image_load(folder, NULL, &im, &err), SFP_EINVAL);
-    remove_file_and_folder(path);
 }
 
 TEST(names_of_pictures_are_known)
@@ -287,8 +286,6 @@ TEST(names_of_pictures_are_known)
 
 TEST(png_files_are_written_and_read_back)
 {
-    char path[96];
-    make_folder_for("a.png", path, sizeof path);
     sfp_image im = {W, H, make_samples(W, H, 3)}, back, none = {0};
     MUST(sfp__image_write_png(path, &im, &err));
     MUST(sfp__image_load(path, NULL, &back, &err));
@@ -297,5 +294,4 @@ TEST(png_files_are_written_and_read_back)
     assert_int_equal(sfp__image_write_png(path, &none, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_write_png("/tmp/sfp_no_such_folder/a.png", &im, &err), SFP_ENOTFOUND);
     assert_int_equal(sfp__image_write_png("/dev/full", &im, &err), SFP_EINVAL);
-    remove_file_and_folder(path);
 }

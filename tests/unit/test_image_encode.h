@@ -94,9 +94,8 @@ static inline blob encode_jpeg(const uint8_t *samples, int width, int height, jp
 static inline blob make_jpeg(int width, int height, bool progressive)
 {
     uint8_t *p = make_samples(width, height, 3);
-    blob b = encode_jpeg(p, width, height,
-                         (jpeg_how){.given = JCS_RGB, .stored = JCS_YCbCr, .quality = 95, .progressive = progressive});
-    return b;
+    return encode_jpeg(p, width, height,
+                       (jpeg_how){.given = JCS_RGB, .stored = JCS_YCbCr, .quality = 95, .progressive = progressive});
 }
 
 typedef struct png_how {
@@ -139,9 +138,8 @@ static inline blob encode_png(const void *rows, size_t size, int width, int heig
 static inline blob make_png(int width, int height)
 {
     uint8_t *p = make_samples(width, height, 3);
-    blob b = encode_png(p, (size_t)width * (size_t)height * 3, width, height,
-                        (png_how){.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8});
-    return b;
+    return encode_png(p, (size_t)width * (size_t)height * 3, width, height,
+                      (png_how){.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8});
 }
 
 static inline blob make_webp(int width, int height, bool lossless, bool alpha)

@@ -144,19 +144,7 @@ TEST(every_truncation_is_refused)
     }
 }
 
-static char path[96];
-
-static void make_dir(void)
-{
-    make_folder_for("x.npy", path, sizeof path);
-}
-
-static void remove_dir(void)
-{
-    remove_file_and_folder(path);
-}
-
-AROUND_ALL(make_dir, remove_dir)
+AROUND_ONE_FILE("x.npy")
 
 TEST(what_is_written_is_read_back)
 {

@@ -14,42 +14,31 @@ static void show(const sfp_pickle *p, sfp_pickle_value v, int depth, sfp_text *o
     sfp_pickle_type type = sfp__pickle_type(p, v);
     size_t n = sfp__pickle_count(p, v), length = 0;
     const char *text = sfp__pickle_text(p, v, &length);
-    switch (type) {
-    case SFP_PICKLE_NONE:
+    bool list = type == SFP_PICKLE_LIST, tuple = type == SFP_PICKLE_TUPLE, dict = type == SFP_PICKLE_DICT;
+    if (type == SFP_PICKLE_NONE)
         sfp__text_put(out, "None");
-        return;
-    case SFP_PICKLE_BOOL:
+    else if (type == SFP_PICKLE_BOOL)
         sfp__text_put(out, sfp__pickle_int(p, v) ? "True" : "False");
-        return;
-    case SFP_PICKLE_INT:
+    else if (type == SFP_PICKLE_INT)
         sfp__text_printf(out, "%" PRId64, sfp__pickle_int(p, v));
-        return;
-    case SFP_PICKLE_FLOAT:
+    else if (type == SFP_PICKLE_FLOAT)
         sfp__text_printf(out, "%g", sfp__pickle_node_of(p, v)->number);
-        return;
-    case SFP_PICKLE_TEXT:
-    case SFP_PICKLE_BYTES:
-        sfp__text_printf(out, "%s'", type == SFP_PICKLE_BYTES ? "b" : "");
-        sfp__text_putn(out, text, length);
-        sfp__text_put(out, "'");
-        return;
-    default:
-        break;
-    }
-    if (depth == 0) {
+    else if (text)
+        sfp__text_printf(out, "%s'%.*s'", type == SFP_PICKLE_BYTES ? "b" : "", (int)length, text);
+    else if (depth == 0)
         sfp__text_put(out, "...");
+    if ((!list && !tuple && !dict) || depth == 0)
         return;
-    }
-    sfp__text_put(out, type == SFP_PICKLE_LIST ? "[" : type == SFP_PICKLE_TUPLE ? "(" : "{");
+    sfp__text_put(out, list ? "[" : tuple ? "(" : "{");
     for (size_t i = 0; i < n; i++) {
         sfp__text_put(out, i ? ", " : "");
-        if (type == SFP_PICKLE_DICT) {
+        if (dict) {
             show(p, sfp__pickle_key(p, v, i), depth - 1, out);
             sfp__text_put(out, ": ");
         }
         show(p, sfp__pickle_item(p, v, i), depth - 1, out);
     }
-    sfp__text_put(out, type == SFP_PICKLE_LIST ? "]" : type == SFP_PICKLE_TUPLE ? n == 1 ? ",)" : ")" : "}");
+    sfp__text_put(out, list ? "]" : tuple ? n == 1 ? ",)" : ")" : "}");
 }
 
 /* to the byte, so that a sanitizer sees a read beyond */

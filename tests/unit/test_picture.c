@@ -31,16 +31,11 @@ TEST(a_box_is_cut_and_clipped)
     uint8_t grey[W * H] = {0}, out[3 * 2 * 2];
     for (int y = 2; y < H; y++)
         memset(grey + y * W + 4, 200, 2); /* the lower right 2 x 2 */
-    sfp_picture p = {.kind = SFP_PICTURE_GREY,
-                     .width = W,
-                     .height = H,
-                     .bytes = grey,
-                     .size = sizeof grey,
-                     .has_box = true,
-                     .left = 4,
-                     .top = 2,
-                     .right = 400,
-                     .bottom = 300};
+    sfp_picture p = {.kind = SFP_PICTURE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey, .has_box = true};
+    p.left = 4;
+    p.top = 2;
+    p.right = 400;
+    p.bottom = 300;
     MUST(sfp__picture_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, NULL));
     for (size_t i = 0; i < sizeof out; i++)
         assert_int_equal(out[i], 200);

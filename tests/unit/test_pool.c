@@ -171,9 +171,8 @@ TEST(no_number_means_the_cpus_of_the_process)
 TEST(too_many_threads_are_refused)
 {
     sfp_thread_pool *p = NULL;
-    assert_int_equal(sfp__thread_pool_create(5000, &p, &err), SFP_EINVAL);
+    REFUSED(sfp__thread_pool_create(5000, &p, &err), SFP_EINVAL, "5000");
     assert_null(p);
-    assert_non_null(strstr(err.message, "5000"));
     assert_non_null(strstr(err.message, "1024"));
     sfp__thread_pool_free(NULL);
 }

@@ -7,6 +7,8 @@
 #include "temp_folder.h"
 #include "test.h"
 
+AROUND_ONE_FILE("f")
+
 /* A file in memory, allocated to the byte so that a sanitizer sees a read beyond it. */
 static void *make(const char *json, size_t json_size, size_t data_size, size_t *size)
 {
@@ -203,9 +205,7 @@ TEST(every_truncation_is_refused)
 
 TEST(paths_that_are_no_files_fail_cleanly)
 {
-    char path[96];
     sfp_tensor_file *st = NULL;
-    make_folder_for("f", path, sizeof path);
     REFUSED(sfp__safetensors_open(folder, &st, &err), SFP_EINVAL, "is a directory, expected a file");
     REFUSED(sfp__safetensors_open(path, &st, &err), SFP_ENOTFOUND, "cannot open: No such file");
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -215,7 +215,6 @@ TEST(paths_that_are_no_files_fail_cleanly)
     REFUSED(sfp__safetensors_open(path, &st, &err), SFP_EFORMAT, "is empty");
     assert_int_equal(sfp__safetensors_open("/dev/zero", &st, &err), SFP_EINVAL);
     assert_null(st);
-    remove_file_and_folder(path);
 }
 
 TEST(each_failing_allocation_is_reported)

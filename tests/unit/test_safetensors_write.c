@@ -10,19 +10,7 @@
 #include "temp_folder.h"
 #include "test.h"
 
-static char path[96];
-
-static void make_dir(void)
-{
-    make_folder_for("w.safetensors", path, sizeof path);
-}
-
-static void remove_dir(void)
-{
-    remove_file_and_folder(path);
-}
-
-AROUND_ALL(make_dir, remove_dir)
+AROUND_ONE_FILE("w.safetensors")
 
 static int files_in_dir(void)
 {
