@@ -12,6 +12,7 @@
 
 #include <dirent.h>
 
+#include "temp_folder.h"
 #include "test.h"
 #include "vit_make.h"
 
@@ -26,14 +27,6 @@ typedef struct picture {
 static sfp_vit *vit;
 static sfp_thread_pool *threads;
 static picture *pictures; /* (SAMPLES) */
-static char dir[] = "/tmp/sfp_test_XXXXXX";
-
-static inline const char *in_dir(const char *name, char *out, size_t size)
-{
-    (void)snprintf(out, size, "%s/%s", dir, name);
-    return out;
-}
-#define PATH(name) in_dir(name, (char[96]){0}, 96)
 
 /* Smooth, so that a PNG of it is smaller than its pixels; darker late in the stream, so that the scores drift. */
 static void draw(int i, uint8_t *rgb)
@@ -51,7 +44,6 @@ static void draw(int i, uint8_t *rgb)
 static void make_world(void)
 {
     const sfp_vit_config config = VIT(SIDE, 8, 32, 5, 4, 64, 0.5f, 0.5f);
-    assert_non_null(mkdtemp(dir));
     MUST(sfp__vit_random(&config, 3, 0.1f, &vit, &err));
     MUST(sfp__thread_pool_create(2, &threads, &err));
     pictures = kept_calloc(SAMPLES, sizeof *pictures);
@@ -59,20 +51,10 @@ static void make_world(void)
         draw(i, pictures[i].rgb);
 }
 
-static void remove_files(void)
-{
-    DIR *d = opendir(dir);
-    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
-        if (e->d_name[0] != '.')
-            (void)unlinkat(dirfd(d), e->d_name, 0);
-    if (d)
-        closedir(d);
-}
-
 static inline int count_files(void)
 {
     int n = 0;
-    DIR *d = opendir(dir);
+    DIR *d = opendir(folder);
     assert_non_null(d);
     for (struct dirent *e = readdir(d); e; e = readdir(d))
         n += e->d_name[0] != '.';
@@ -86,18 +68,17 @@ static void free_world(void)
     sfp__vit_free(vit);
     for (int i = 0; i < SAMPLES; i++)
         sfp__free(pictures[i].png);
-    assert_int_equal(rmdir(dir), 0);
 }
 
 static inline void encode_pictures(void)
 {
     for (int i = 0; i < SAMPLES && !pictures[i].png; i++) {
         const sfp_image im = {SIDE, SIDE, pictures[i].rgb};
-        MUST(sfp__image_write_png(PATH("picture"), &im, &err));
-        MUST(sfp__file_read(PATH("picture"), 1 << 20, &pictures[i].png, &pictures[i].png_size, &err));
+        MUST(sfp__image_write_png(in_folder("picture"), &im, &err));
+        MUST(sfp__file_read(in_folder("picture"), 1 << 20, &pictures[i].png, &pictures[i].png_size, &err));
         assert_true(pictures[i].png_size < BYTES);
     }
-    (void)unlink(PATH("picture"));
+    (void)unlink(in_folder("picture"));
 }
 
 /* Small everywhere: three tasks of two classes, ten slots. */
@@ -170,14 +151,6 @@ static bytes slurp(const char *path)
     return (bytes){memcpy(kept_malloc(n), p, n), n};
 }
 
-static inline void spill(const char *path, const void *p, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(p, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
-
 static inline void assert_same_bytes(bytes a, bytes b, const char *what)
 {
     size_t n = a.n < b.n ? a.n : b.n, at = 0;
@@ -191,7 +164,7 @@ static inline void assert_same_bytes(bytes a, bytes b, const char *what)
 static inline void save_changed(const char *name, const sfp_tensor *tensor, const char *key, const char *value)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
-    MUST(sfp__safetensors_open(PATH("s"), &st, &err));
+    MUST(sfp__safetensors_open(in_folder("s"), &st, &err));
     size_t n = 0, m = 0;
     sfp_tensor *tensors = kept_calloc(st->count, sizeof *tensors);
     sfp_meta *meta = kept_calloc(st->meta_count, sizeof *meta);
@@ -206,17 +179,16 @@ static inline void save_changed(const char *name, const sfp_tensor *tensor, cons
             meta[m].value = value;
         m += meta[m].value && strcmp(meta[m].key, SFP_CHECKSUM_KEY) != 0;
     }
-    MUST(sfp__safetensors_write(PATH("t"), tensors, n, meta, m, &err));
+    MUST(sfp__safetensors_write(in_folder("t"), tensors, n, meta, m, &err));
 }
 
 /* All a learner is, as the bytes of a checkpoint. */
 static inline bytes image_of(sfp_learner *l)
 {
-    char path[96];
-    MUST(sfp_learner_checkpoint(l, in_dir("image", path, sizeof path), "", &err));
-    bytes b = slurp(path);
-    (void)unlink(path);
-    (void)unlink(PATH("image.old"));
+    MUST(sfp_learner_checkpoint(l, in_folder("image"), "", &err));
+    bytes b = slurp(in_folder("image"));
+    (void)unlink(in_folder("image"));
+    (void)unlink(in_folder("image.old"));
     return b;
 }
 

@@ -49,17 +49,12 @@ typedef struct scene {
     sfp_rng rng;
 } scene;
 
-static sfp_learner_options ssd_options(const model *m, int tasks, int classes)
+static scene *set_up(const kind *k)
 {
-    sfp_learner_options o = small_options(m, tasks, classes);
-    o.buffer.method = "ssd";
-    return o;
-}
-
-static void set_up(scene *f, const kind *k)
-{
+    scene *f = kept_malloc(sizeof *f);
     *f = (scene){.k = k, .m = tiny_model(2), .rng = sfp__rng_init(8, 1)};
-    sfp_learner_options o = ssd_options(&f->m, k->tasks, CLASSES);
+    sfp_learner_options o = small_options(&f->m, k->tasks, CLASSES);
+    o.buffer.method = "ssd";
     o.fp.attune = k->attune;
     o.fp.attune_residual = k->residual;
     o.fp.attune_topk = k->topk;
@@ -89,6 +84,7 @@ static void set_up(scene *f, const kind *k)
     f->o.live = true; /* query one: the tokens that are held from now on */
     (void)oracle_loss(&f->o);
     f->o.live = false;
+    return f;
 }
 
 static void tear_down(scene *f)
@@ -96,6 +92,7 @@ static void tear_down(scene *f)
     sfp_learner_free(f->l);
     free_model(&f->m);
 }
+DEFINE_OWNED_PTR(scene, tear_down)
 
 /* The oracle's loss at the pixels in f->wide. */
 static double loss_at(scene *f)
@@ -187,51 +184,39 @@ static double along(const scene *f, const float *dx, const double *d)
 
 enum { DIRECTIONS = 6 };
 
-TEST(gradients_to_pixels_are_those_of_the_loss)
+/* dx against central differences of what the pixels make: the loss, or <dfeature, feature>. */
+static void check_directions(scene *f, const float *dx, const float *dfeature)
 {
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        OWNED_BY(tear_down) scene f = {0};
-        set_up(&f, &kinds[i]);
-        float *dx = floats(PICTURES * f.pixels);
-        pixels_of(&f, NULL, 0, dx);
-        double size = sqrt(dot(dx, dx, PICTURES * f.pixels) / (double)(PICTURES * f.pixels));
-        assert_true(size > 1e-5);
-        for (int k = 0; k < DIRECTIONS; k++) {
-            double *d = unit_direction(&f), side[2];
-            for (int s = 0; s < 2; s++) {
-                move_pixels(&f, d, s ? 1e-4 : -1e-4);
-                side[s] = loss_at(&f);
-            }
-            double want = (side[1] - side[0]) / 2e-4, got = along(&f, dx, d);
-            if (!(fabs(got - want) <= 1e-4 * size))
-                fail_msg("%s: the gradient gives %.9g, the central difference %.9g (size %.3g)", f.k->name, got, want, size);
+    double size = sqrt(dot(dx, dx, PICTURES * f->pixels) / (double)(PICTURES * f->pixels));
+    assert_true(size > 1e-5);
+    for (int k = 0; k < DIRECTIONS; k++) {
+        double *d = unit_direction(f), side[2];
+        for (int s = 0; s < 2; s++) {
+            move_pixels(f, d, s ? 1e-4 : -1e-4);
+            side[s] = loss_at(f);
+            for (int c = 0; dfeature && c < PICTURES * f->l->D; c++)
+                side[s] = (c ? side[s] : 0) + (double)dfeature[c] * f->o.feature[c];
         }
+        double want = (side[1] - side[0]) / 2e-4, got = along(f, dx, d);
+        if (!(fabs(got - want) <= 1e-4 * size))
+            fail_msg("%s: the gradient gives %.9g, the central difference %.9g (size %.3g)", f->k->name, got, want, size);
     }
 }
 
-TEST(gradients_of_features_are_those_of_the_features)
+TEST(gradients_to_pixels_are_those_of_the_loss_and_of_the_features)
 {
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        OWNED_BY(tear_down) scene f = {0};
-        set_up(&f, &kinds[i]);
-        const sfp_pictures p = {.n = PICTURES, .x = f.x}; /* no loss, no labels */
-        size_t D = (size_t)f.l->D;
-        float *dfeature = normals(&f.rng, PICTURES * D, 1), *dx = floats(PICTURES * f.pixels);
-        feature_pixels_of(&f, &p, dfeature, dx);
-        double size = sqrt(dot(dx, dx, PICTURES * f.pixels) / (double)(PICTURES * f.pixels));
-        for (int k = 0; k < DIRECTIONS; k++) {
-            double *d = unit_direction(&f), side[2] = {0, 0};
-            for (int s = 0; s < 2; s++) {
-                move_pixels(&f, d, s ? 1e-4 : -1e-4);
-                (void)loss_at(&f);
-                for (size_t c = 0; c < PICTURES * D; c++)
-                    side[s] += (double)dfeature[c] * f.o.feature[c];
-            }
-            double want = (side[1] - side[0]) / 2e-4, got = along(&f, dx, d);
-            if (!(fabs(got - want) <= 1e-4 * size))
-                fail_msg("%s: the gradient gives %.9g, the central difference %.9g (size %.3g)", f.k->name, got, want, size);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (int features = 0; features < 2; features++) {
+            OWNED_PTR(tear_down) scene *f = set_up(&kinds[i]);
+            const sfp_pictures p = {.n = PICTURES, .x = f->x}; /* no loss, no labels */
+            float *dfeature = features ? normals(&f->rng, PICTURES * (size_t)f->l->D, 1) : NULL,
+                  *dx = floats(PICTURES * f->pixels);
+            if (features)
+                feature_pixels_of(f, &p, dfeature, dx);
+            else
+                pixels_of(f, NULL, 0, dx);
+            check_directions(f, dx, dfeature);
         }
-    }
 }
 
 /* ---------------------------------------------------------- the mixed derivative */
@@ -308,14 +293,14 @@ TEST(the_mixed_derivative_is_right_and_its_step_well_chosen)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (kinds[i].one) /* its queries move with the parameters: the difference has a part that holding them has not */
             continue;
-        OWNED_BY(tear_down) scene f = {0};
+        OWNED_PTR(tear_down) scene *f = set_up(&kinds[i]);
         double error[REACHES];
-        set_up(&f, &kinds[i]);
+
         for (int which = 0; which < 2; which++) {
-            float *v = which ? normals(&f.rng, f.ask->params, 1) : matching_v(&f);
-            mixed_errors(&f, v, REACHES, reach, error);
+            float *v = which ? normals(&f->rng, f->ask->params, 1) : matching_v(f);
+            mixed_errors(f, v, REACHES, reach, error);
             if (!(error[CHOSEN] <= 5e-4))
-                fail_msg("%s, v %d: the mixed derivative is off by %.3g of its size", f.k->name, which, error[CHOSEN]);
+                fail_msg("%s, v %d: the mixed derivative is off by %.3g of its size", f->k->name, which, error[CHOSEN]);
             assert_true(error[0] > 10 * error[CHOSEN]);
             assert_true(error[REACHES - 1] > 10 * error[CHOSEN]);
         }
@@ -325,30 +310,30 @@ TEST(the_mixed_derivative_is_right_and_its_step_well_chosen)
 /* |g(X) - gr|^2 along its own gradient, queries held, on the engine alone: the chain from pixels to the loss as a whole. */
 TEST(the_matching_loss_falls_along_its_gradient)
 {
-    OWNED_BY(tear_down) scene f = {0};
-    set_up(&f, &kinds[0]);
-    size_t n = PICTURES * f.pixels, D = (size_t)f.l->D, params = f.ask->params;
-    float *v = matching_v(&f), *dx = floats(n), *query = floats(PICTURES * D), *g = floats(params), *gr = floats(params);
+    OWNED_PTR(tear_down) scene *f = set_up(&kinds[0]);
+
+    size_t n = PICTURES * f->pixels, D = (size_t)f->l->D, params = f->ask->params;
+    float *v = matching_v(f), *dx = floats(n), *query = floats(PICTURES * D), *g = floats(params), *gr = floats(params);
     float *moved[PICTURES];
-    mixed(&f, v, SFP_SSD_REACH, dx);
-    const sfp_pictures p = pictures_of(&f);
-    MUST(f.ask->gradient_at(f.ask->ctx, &p, g, NULL, &err));
+    mixed(f, v, SFP_SSD_REACH, dx);
+    const sfp_pictures p = pictures_of(f);
+    MUST(f->ask->gradient_at(f->ask->ctx, &p, g, NULL, &err));
     for (size_t k = 0; k < params; k++)
         gr[k] = g[k] - v[k] / 2;
-    MUST(sfp__trainer_queries(f.l->trainer, PICTURES, f.x, query, &err));
+    MUST(sfp__trainer_queries(f->l->trainer, PICTURES, f->x, query, &err));
     for (int i = 0; i < PICTURES; i++)
-        moved[i] = floats(f.pixels);
+        moved[i] = floats(f->pixels);
     double length = sqrt(dot(dx, dx, n)), t = 0.02, side[2];
     for (int s = 0; s < 2; s++) {
         for (int i = 0; i < PICTURES; i++)
-            for (size_t k = 0; k < f.pixels; k++)
-                moved[i][k] = (float)((double)f.x[i][k] + (s ? t : -t) * (double)dx[(size_t)i * f.pixels + k] / length);
+            for (size_t k = 0; k < f->pixels; k++)
+                moved[i][k] = (float)((double)f->x[i][k] + (s ? t : -t) * (double)dx[(size_t)i * f->pixels + k] / length);
         const sfp_train_batch step = {
-            .n = PICTURES, .x = (const float *const *)moved, .label = f.label, .weight = f.weight, .query = query};
+            .n = PICTURES, .x = (const float *const *)moved, .label = f->label, .weight = f->weight, .query = query};
         sfp_train_result result = {0};
-        MUST(sfp__trainer_gradients(f.l->trainer, &step, &result, &err));
+        MUST(sfp__trainer_gradients(f->l->trainer, &step, &result, &err));
         int count;
-        sfp_param **params_ = sfp__fp_params(f.l->fp, &count);
+        sfp_param **params_ = sfp__fp_params(f->l->fp, &count);
         for (size_t at = 0, i = 0; i < (size_t)count; i++) {
             size_t floats_ = (size_t)(params_[i]->hi - params_[i]->lo) * params_[i]->width;
             memcpy(g + at, params_[i]->grad + (size_t)params_[i]->lo * params_[i]->width, floats_ * sizeof *g);
@@ -363,26 +348,26 @@ TEST(the_matching_loss_falls_along_its_gradient)
 
 TEST(parameters_are_put_back_to_the_bit)
 {
-    OWNED_BY(tear_down) scene f = {0};
-    set_up(&f, &kinds[2]);
-    float *v = normals(&f.rng, f.ask->params, 3), *dx = floats(PICTURES * f.pixels), *again = floats(PICTURES * f.pixels);
-    values before = take_values(f.l);
-    pixels_of(&f, NULL, 0, dx);
-    pixels_of(&f, v, 0.37f, again);
-    assert_memory_not_equal(dx, again, PICTURES * f.pixels * sizeof *dx);
-    float *first = copied(again, PICTURES * f.pixels); /* the pool was prepared at theta, and now is not */
-    pixels_of(&f, v, 0.37f, again);
-    check_same("gradient to pixels along v", again, first, PICTURES * f.pixels * sizeof *dx);
-    pixels_of(&f, NULL, 0, again);
-    check_same("gradient to pixels", again, dx, PICTURES * f.pixels * sizeof *dx); /* what is cached of the parameters too */
-    values after = take_values(f.l);
+    OWNED_PTR(tear_down) scene *f = set_up(&kinds[2]);
+
+    float *v = normals(&f->rng, f->ask->params, 3), *dx = floats(PICTURES * f->pixels), *again = floats(PICTURES * f->pixels);
+    values before = take_values(f->l);
+    pixels_of(f, NULL, 0, dx);
+    pixels_of(f, v, 0.37f, again);
+    assert_memory_not_equal(dx, again, PICTURES * f->pixels * sizeof *dx);
+    float *first = copied(again, PICTURES * f->pixels); /* the pool was prepared at theta, and now is not */
+    pixels_of(f, v, 0.37f, again);
+    check_same("gradient to pixels along v", again, first, PICTURES * f->pixels * sizeof *dx);
+    pixels_of(f, NULL, 0, again);
+    check_same("gradient to pixels", again, dx, PICTURES * f->pixels * sizeof *dx); /* what is cached of the parameters too */
+    values after = take_values(f->l);
     assert_true(same_values(&before, &after));
     const int32_t wrong[PICTURES] = {0, 1, CLASSES};
-    sfp_pictures p = {.n = PICTURES, .x = f.x, .label = wrong};
-    assert_int_equal(try_pixels(&f, &p, v, 0.37f, again), SFP_EINVAL);
+    sfp_pictures p = {.n = PICTURES, .x = f->x, .label = wrong};
+    assert_int_equal(try_pixels(f, &p, v, 0.37f, again), SFP_EINVAL);
     p.n = 0;
-    assert_int_equal(try_pixels(&f, &p, v, 0.37f, again), SFP_EINVAL);
-    after = take_values(f.l);
+    assert_int_equal(try_pixels(f, &p, v, 0.37f, again), SFP_EINVAL);
+    after = take_values(f->l);
     assert_true(same_values(&before, &after));
 }
 
@@ -408,43 +393,43 @@ static queries queries_of(const scene *f)
 TEST(queries_of_pictures_are_computed_once)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        OWNED_BY(tear_down) scene f = {0};
-        set_up(&f, &kinds[i]);
-        size_t D = (size_t)f.l->D, P = f.ask->params, n = PICTURES * f.pixels;
+        OWNED_PTR(tear_down) scene *f = set_up(&kinds[i]);
+
+        size_t D = (size_t)f->l->D, P = f->ask->params, n = PICTURES * f->pixels;
         bool one = kinds[i].one;
-        queries q = queries_of(&f);
-        float *want = copied(q.all, PICTURES * D), *dfeature = normals(&f.rng, PICTURES * D, 1);
+        queries q = queries_of(f);
+        float *want = copied(q.all, PICTURES * D), *dfeature = normals(&f->rng, PICTURES * D, 1);
         float *g = floats(P), *feature = floats(PICTURES * D), *dx[2] = {floats(n), floats(n)}, *again = floats(P > n ? P : n);
-        sfp_pictures p = pictures_of(&f);
-        MUST(f.ask->gradient_at(f.ask->ctx, &p, g, feature, &err));
-        pixels_of(&f, NULL, 0, dx[0]);
-        feature_pixels_of(&f, &p, dfeature, dx[1]);
+        sfp_pictures p = pictures_of(f);
+        MUST(f->ask->gradient_at(f->ask->ctx, &p, g, feature, &err));
+        pixels_of(f, NULL, 0, dx[0]);
+        feature_pixels_of(f, &p, dfeature, dx[1]);
         p.query = q.at;
         p.known = q.known;
         q.known[1] = true;
         memset(q.at[0], 0, D * sizeof *q.all);
         memset(q.at[2], 0, D * sizeof *q.all);
-        MUST(try_pixels(&f, &p, NULL, 0, again)); /* not all known: computed, and forgotten */
+        MUST(try_pixels(f, &p, NULL, 0, again)); /* not all known: computed, and forgotten */
         check_near("pixels, unknown", again, dx[0], n, 1e-5);
-        MUST(f.ask->gradient_at(f.ask->ctx, &p, again, NULL, &err));
+        MUST(f->ask->gradient_at(f->ask->ctx, &p, again, NULL, &err));
         check_near("gradient", again, g, P, 1e-4);
         for (int k = 0; k < PICTURES; k++)
             assert_int_equal(q.known[k], !one || k == 1);
         if (!one)
             check_near("queries", q.all, want, PICTURES * D, 1e-5);
-        MUST(try_pixels(&f, &p, NULL, 0, again));
+        MUST(try_pixels(f, &p, NULL, 0, again));
         check_near("pixels", again, dx[0], n, 1e-5);
-        feature_pixels_of(&f, &p, dfeature, again);
+        feature_pixels_of(f, &p, dfeature, again);
         check_near("pixels of features", again, dx[1], n, 1e-5);
         q.known[0] = q.known[2] = true;
         for (int k = 0; k < PICTURES; k++) /* queries that are wrong tell who uses them */
             for (size_t d = 0; d < D; d++)
-                q.at[k][d] = (float)(sfp__rng_normal(&f.rng) * 3);
-        MUST(f.ask->gradient_at(f.ask->ctx, &p, again, NULL, &err));
+                q.at[k][d] = (float)(sfp__rng_normal(&f->rng) * 3);
+        MUST(f->ask->gradient_at(f->ask->ctx, &p, again, NULL, &err));
         assert_true(one == (memcmp(again, g, P * sizeof *g) == 0));
-        MUST(try_pixels(&f, &p, NULL, 0, again));
+        MUST(try_pixels(f, &p, NULL, 0, again));
         assert_true(one == (memcmp(again, dx[0], n * sizeof *g) == 0));
-        feature_pixels_of(&f, &p, dfeature, again);
+        feature_pixels_of(f, &p, dfeature, again);
         assert_true(one == (memcmp(again, dx[1], n * sizeof *g) == 0));
     }
 }
@@ -453,10 +438,10 @@ TEST(queries_of_pictures_are_computed_once)
 TEST(many_pictures_are_one_question)
 {
     enum { MANY = 2 * SFP_ASK_SLOTS + 3 };
-    OWNED_BY(tear_down) scene f = {0};
-    set_up(&f, &kinds[0]);
-    size_t D = (size_t)f.l->D, n = f.pixels;
-    float *x = normals(&f.rng, MANY * n, 1), *v = normals(&f.rng, f.ask->params, 1), *dfeature = normals(&f.rng, MANY * D, 1);
+    OWNED_PTR(tear_down) scene *f = set_up(&kinds[0]);
+
+    size_t D = (size_t)f->l->D, n = f->pixels;
+    float *x = normals(&f->rng, MANY * n, 1), *v = normals(&f->rng, f->ask->params, 1), *dfeature = normals(&f->rng, MANY * D, 1);
     float *dx = floats(MANY * n), *one = floats(n), *want = floats(n), *embed = floats(MANY * D), *query = filled(MANY * D, NAN);
     const float *xs[MANY];
     float *to[MANY], *query_at[MANY];
@@ -469,23 +454,23 @@ TEST(many_pictures_are_one_question)
         label[i] = i % CLASSES;
     }
     const sfp_pictures p = {.n = MANY, .x = xs, .label = label, .query = query_at, .known = known};
-    MUST(f.ask->gradient_at(f.ask->ctx, &p, v, NULL, &err));
-    MUST(f.ask->embed_at(f.ask->ctx, MANY, xs, embed, &err));
+    MUST(f->ask->gradient_at(f->ask->ctx, &p, v, NULL, &err));
+    MUST(f->ask->embed_at(f->ask->ctx, MANY, xs, embed, &err));
     memset(dx, 0, MANY * n * sizeof *dx);
-    MUST(f.ask->pixels(f.ask->ctx, &p, v, 0.01f, -2, to, &err));
-    MUST(f.ask->feature_pixels(f.ask->ctx, &p, dfeature, to, &err));
+    MUST(f->ask->pixels(f->ask->ctx, &p, v, 0.01f, -2, to, &err));
+    MUST(f->ask->feature_pixels(f->ask->ctx, &p, dfeature, to, &err));
     for (int i = 0; i < MANY; i++) {
         const sfp_pictures alone = {.n = 1, .x = &xs[i], .label = &label[i]};
         float *at[] = {one, want};
         assert_true(known[i]);
         memset(one, 0, n * sizeof *one);
         memset(want, 0, n * sizeof *want);
-        MUST(f.ask->pixels(f.ask->ctx, &alone, v, 0.01f, -2, &at[0], &err));
-        MUST(f.ask->feature_pixels(f.ask->ctx, &alone, dfeature + (size_t)i * D, &at[1], &err));
+        MUST(f->ask->pixels(f->ask->ctx, &alone, v, 0.01f, -2, &at[0], &err));
+        MUST(f->ask->feature_pixels(f->ask->ctx, &alone, dfeature + (size_t)i * D, &at[1], &err));
         for (size_t k = 0; k < n; k++)
             want[k] += one[k] / MANY;
         check_near("pixels of many", to[i], want, n, 1e-4);
-        MUST(f.ask->embed_at(f.ask->ctx, 1, &xs[i], one, &err));
+        MUST(f->ask->embed_at(f->ask->ctx, 1, &xs[i], one, &err));
         check_near("embedding of many", embed + (size_t)i * D, one, D, 1e-6);
     }
 }

@@ -12,7 +12,7 @@
 #include <zlib.h>
 
 AROUND_ALL(make_world, free_world)
-AROUND_EACH(NULL, remove_files)
+AROUND_EACH(make_folder, remove_folder)
 
 /* ------------------------------------------------------- the same as never stopping */
 
@@ -25,11 +25,11 @@ typedef struct scenario {
 static void same_as_never_stopping(const scenario *s)
 {
     static const char position[] = "timestamp five\n\x01 \xe2\x82\xac";
-    char ckpt[96];
     OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&s->o), *b = make_learner(&s->o);
+    const char *ckpt = in_folder("c");
     print_message("%s, stopped at %d of %d\n", s->what, s->stop, s->times);
     feed(a, 0, s->stop, s->each);
-    MUST(sfp_learner_checkpoint(a, in_dir("c", ckpt, sizeof ckpt), position, &err));
+    MUST(sfp_learner_checkpoint(a, ckpt, position, &err));
     feed(a, s->stop, s->times, s->each);
 
     OWNED char *found = NULL;
@@ -39,17 +39,16 @@ static void same_as_never_stopping(const scenario *s)
     assert_false(old);
     assert_string_equal(found, position);
     bytes first = slurp(ckpt);
-    MUST(sfp_learner_checkpoint(b, PATH("d"), position, &err));
-    assert_same_bytes(first, slurp(PATH("d")), "a checkpoint of what was resumed");
+    MUST(sfp_learner_checkpoint(b, in_folder("d"), position, &err));
+    assert_same_bytes(first, slurp(in_folder("d")), "a checkpoint of what was resumed");
     feed(b, s->stop, s->times, s->each);
 
-    MUST(sfp_learner_save(a, PATH("a"), &err));
-    MUST(sfp_learner_save(b, PATH("b"), &err));
+    MUST(sfp_learner_save(a, in_folder("a"), &err));
+    MUST(sfp_learner_save(b, in_folder("b"), &err));
     bytes last = image_of(a);
-    assert_same_bytes(slurp(PATH("a")), slurp(PATH("b")), "states at the end");
+    assert_same_bytes(slurp(in_folder("a")), slurp(in_folder("b")), "states at the end");
     assert_same_bytes(last, image_of(b), "checkpoints at the end");
     assert_true(first.n != last.n || memcmp(first.p, last.p, last.n) != 0);
-    remove_files();
 }
 
 /* Small options with a change. */
@@ -109,14 +108,14 @@ static sfp_learner *with_checkpoint(void)
     const sfp_learner_options o = small_options();
     sfp_learner *l = make_learner(&o);
     feed(l, 0, 3, 0);
-    MUST(sfp_learner_checkpoint(l, PATH("c"), "three", &err));
+    MUST(sfp_learner_checkpoint(l, in_folder("c"), "three", &err));
     return l;
 }
 
 static sfp_status resume(sfp_learner *l, bool *old)
 {
     OWNED char *position = NULL;
-    sfp_status s = sfp__learner_resume(l, PATH("c"), &position, old, &err);
+    sfp_status s = sfp__learner_resume(l, in_folder("c"), &position, old, &err);
     assert_true((s == SFP_OK) == (position != NULL));
     return s;
 }
@@ -130,8 +129,8 @@ static void patch(int fd, const void *p, size_t n, size_t at)
 TEST(every_flipped_byte_is_found)
 {
     OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
-    bytes good = slurp(PATH("c")), before = image_of(l);
-    int fd = open(PATH("c"), O_WRONLY);
+    bytes good = slurp(in_folder("c")), before = image_of(l);
+    int fd = open(in_folder("c"), O_WRONLY);
     uint64_t header;
     memcpy(&header, good.p, sizeof header);
     const uint8_t flips[] = {1, 0x20, 0x80, 0xff, 0x2a /* a space to a line feed */};
@@ -151,14 +150,14 @@ TEST(every_flipped_byte_is_found)
 TEST(one_of_an_earlier_version_is_refused)
 {
     OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
-    bytes b = slurp(PATH("c"));
+    bytes b = slurp(in_folder("c"));
     uint8_t *at = memmem(b.p, b.n, "\"version\":\"3\"", 13);
     assert_non_null(at);
     at[11] = '2';
     uint32_t sum = (uint32_t)crc32_z(0, b.p, b.n - sizeof sum);
     memcpy(b.p + b.n - sizeof sum, &sum, sizeof sum);
-    MUST(sfp_learner_checkpoint(l, PATH("c"), "here", &err)); /* a good one before it */
-    spill(PATH("c"), b.p, b.n);
+    MUST(sfp_learner_checkpoint(l, in_folder("c"), "here", &err)); /* a good one before it */
+    put_bytes("c", b.p, b.n);
     static const char wanted[] =
         "/c: written by an earlier version: start again without --resume in another --out, or finish it with "
         "that version";
@@ -166,16 +165,16 @@ TEST(one_of_an_earlier_version_is_refused)
     const uint8_t seen[8] = {1};
     const sfp_tensor t = {.name = "seen", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {8}, .count = 8, .bytes = 8, .data = seen};
     const sfp_meta meta[] = {{"kind", "ncm"}, {"position", "{}"}}; /* as a method's was */
-    MUST(sfp__safetensors_write(PATH("c"), &t, 1, meta, 2, &err));
+    MUST(sfp__safetensors_write(in_folder("c"), &t, 1, meta, 2, &err));
     REFUSED(resume(l, NULL), SFP_EUNSUPPORTED, wanted);
 }
 
 TEST(every_truncation_is_found)
 {
     OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
-    bytes good = slurp(PATH("c"));
+    bytes good = slurp(in_folder("c"));
     for (size_t n = good.n - 1;; n -= n <= 40 || n + 40 > good.n ? 1 : n > 200 ? 101 : 7) {
-        assert_int_equal(truncate(PATH("c"), (off_t)n), 0);
+        assert_int_equal(truncate(in_folder("c"), (off_t)n), 0);
         if (resume(l, NULL) != SFP_EFORMAT)
             fail_msg("cut to %zu bytes of %zu: not found", n, good.n);
         if (n == 0)
@@ -188,8 +187,8 @@ TEST(every_truncation_is_found)
 TEST(forged_contents_are_refused)
 {
     OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
-    bytes good = slurp(PATH("c")), before = image_of(l);
-    int fd = open(PATH("c"), O_WRONLY), accepted = 0, refused = 0;
+    bytes good = slurp(in_folder("c")), before = image_of(l);
+    int fd = open(in_folder("c"), O_WRONLY), accepted = 0, refused = 0;
     uint64_t header;
     memcpy(&header, good.p, sizeof header);
     for (size_t at = 0, end = good.n - 4; at < end; at += at < header + 800 ? 1 : 31) {
@@ -215,39 +214,39 @@ TEST(forged_contents_are_refused)
 TEST(the_one_before_serves_when_the_last_is_damaged_or_gone)
 {
     OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
-    bytes third = slurp(PATH("c"));
+    bytes third = slurp(in_folder("c"));
     bool used_old = true;
     feed(l, 3, 4, 0);
-    MUST(sfp_learner_checkpoint(l, PATH("c"), "four", &err));
+    MUST(sfp_learner_checkpoint(l, in_folder("c"), "four", &err));
     assert_int_equal(count_files(), 2);
-    assert_same_bytes(third, slurp(PATH("c.old")), "PATH.old");
+    assert_same_bytes(third, slurp(in_folder("c.old")), "PATH.old");
     MUST(resume(l, &used_old));
     assert_false(used_old);
     assert_int_equal(sfp__learner_counts(l).timestamps, 4);
 
-    spill(PATH("c"), third.p, third.n / 2);
+    put_bytes("c", third.p, third.n / 2);
     MUST(resume(l, &used_old));
     assert_true(used_old);
     assert_int_equal(sfp__learner_counts(l).timestamps, 3);
 
     /* the damaged one does not push out the good one */
-    MUST(sfp_learner_checkpoint(l, PATH("c"), "three", &err));
-    assert_same_bytes(third, slurp(PATH("c.old")), "PATH.old beside a damaged PATH");
-    assert_same_bytes(third, slurp(PATH("c")), "PATH");
+    MUST(sfp_learner_checkpoint(l, in_folder("c"), "three", &err));
+    assert_same_bytes(third, slurp(in_folder("c.old")), "PATH.old beside a damaged PATH");
+    assert_same_bytes(third, slurp(in_folder("c")), "PATH");
 
-    (void)unlink(PATH("c"));
+    (void)unlink(in_folder("c"));
     MUST(resume(l, &used_old));
     assert_true(used_old);
 
-    spill(PATH("c"), "short", 5);
-    spill(PATH("c.old"), third.p, third.n - 1);
+    put_bytes("c", "short", 5);
+    put_bytes("c.old", third.p, third.n - 1);
     used_old = false;
     REFUSED(resume(l, &used_old), SFP_EFORMAT, "/c: has 5 bytes");
     assert_false(used_old);
     assert_non_null(strstr(err.message, "/c.old: is damaged"));
-    (void)unlink(PATH("c"));
+    (void)unlink(in_folder("c"));
     assert_int_equal(resume(l, &used_old), SFP_EFORMAT);
-    (void)unlink(PATH("c.old"));
+    (void)unlink(in_folder("c.old"));
     assert_int_equal(resume(l, &used_old), SFP_ENOTFOUND);
 }
 
@@ -255,16 +254,16 @@ TEST(leftovers_of_killed_writers_go)
 {
     OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
     char own[64];
-    spill(PATH("c.tmp.999999999"), "x", 1); /* above the largest process number there is */
+    put_bytes("c.tmp.999999999", "x", 1); /* above the largest process number there is */
     (void)snprintf(own, sizeof own, "c.tmp.%ld", (long)getpid());
-    spill(PATH(own), "x", 1);
-    spill(PATH("c.tmp.1"), "x", 1); /* lives */
-    spill(PATH("c.tmp.note"), "x", 1);
-    spill(PATH("c.old.tmp"), "x", 1);
+    put_bytes(own, "x", 1);
+    put_bytes("c.tmp.1", "x", 1); /* lives */
+    put_bytes("c.tmp.note", "x", 1);
+    put_bytes("c.old.tmp", "x", 1);
     MUST(resume(l, NULL));
     assert_int_equal(count_files(), 4);
-    MUST(sfp_learner_checkpoint(l, PATH("c"), "", &err));
-    assert_int_equal(access(PATH("c.old.tmp"), F_OK), -1);
+    MUST(sfp_learner_checkpoint(l, in_folder("c"), "", &err));
+    assert_int_equal(access(in_folder("c.old.tmp"), F_OK), -1);
     assert_int_equal(count_files(), 4);
 }
 
@@ -316,7 +315,7 @@ TEST(other_settings_are_told_by_name)
 
 static bool only_file_is(const char *name, bytes want)
 {
-    bytes found = slurp(PATH(name));
+    bytes found = slurp(in_folder(name));
     bool same = found.n == want.n && memcmp(found.p, want.p, want.n) == 0;
     return same && count_files() == 1;
 }
@@ -327,17 +326,17 @@ TEST(checkpoint_and_resume_survive_every_failing_allocation)
     OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&o), *fresh = make_learner(&o);
     feed(l, 0, TIMES, 0); /* more classes than a new learner has room for */
     MUST(sfp_learner_name_class(l, 2, "two", &err));
-    MUST(sfp_learner_checkpoint(l, PATH("c"), "x", &err));
-    bytes good = slurp(PATH("c")), empty = image_of(fresh);
-    assert_true(FAIL_EACH_ALLOCATION(sfp_learner_checkpoint(l, PATH("c"), "x", told), only_file_is("c", good)) > 0);
-    assert_same_bytes(good, slurp(PATH("c")), "PATH");
+    MUST(sfp_learner_checkpoint(l, in_folder("c"), "x", &err));
+    bytes good = slurp(in_folder("c")), empty = image_of(fresh);
+    assert_true(FAIL_EACH_ALLOCATION(sfp_learner_checkpoint(l, in_folder("c"), "x", told), only_file_is("c", good)) > 0);
+    assert_same_bytes(good, slurp(in_folder("c")), "PATH");
     assert_int_equal(count_files(), 2);
     int failures = 0;
     for (long k = 0, done = 0; !done; k++) {
         unsigned long before = sfp__mem_count();
         OWNED char *position = NULL;
         sfp__mem_fail_at(k);
-        sfp_status s = sfp__learner_resume(fresh, PATH("c"), &position, NULL, NULL);
+        sfp_status s = sfp__learner_resume(fresh, in_folder("c"), &position, NULL, NULL);
         sfp__mem_fail_at(-1);
         done = sfp__mem_count() - before <= (unsigned long)k;
         if (s != SFP_OK) {
@@ -361,8 +360,8 @@ TEST(a_full_disk_leaves_the_last_good_one)
 {
     OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
     feed(l, 3, 4, 0);
-    MUST(sfp_learner_checkpoint(l, PATH("c"), "four", &err));
-    bytes last = slurp(PATH("c")), old = slurp(PATH("c.old"));
+    MUST(sfp_learner_checkpoint(l, in_folder("c"), "four", &err));
+    bytes last = slurp(in_folder("c")), old = slurp(in_folder("c.old"));
     struct rlimit limit, small;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
@@ -370,23 +369,23 @@ TEST(a_full_disk_leaves_the_last_good_one)
     for (size_t n = 0; n < last.n; n += last.n / 7) {
         small = (struct rlimit){.rlim_cur = n, .rlim_max = limit.rlim_max};
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-        sfp_status s = sfp_learner_checkpoint(l, PATH("c"), "five", &err);
+        sfp_status s = sfp_learner_checkpoint(l, in_folder("c"), "five", &err);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
         assert_int_equal(s, SFP_EIO);
         assert_non_null(strstr(err.message, "/c: cannot write"));
-        assert_same_bytes(last, slurp(PATH("c")), "PATH");
-        assert_same_bytes(old, slurp(PATH("c.old")), "PATH.old");
+        assert_same_bytes(last, slurp(in_folder("c")), "PATH");
+        assert_same_bytes(old, slurp(in_folder("c.old")), "PATH.old");
         assert_int_equal(count_files(), 2);
     }
     (void)signal(SIGXFSZ, handler);
-    MUST(sfp_learner_checkpoint(l, PATH("c"), "five", &err));
+    MUST(sfp_learner_checkpoint(l, in_folder("c"), "five", &err));
 }
 
 TEST(paths_that_cannot_be_written_are_told)
 {
     OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
-    assert_int_equal(sfp_learner_checkpoint(l, PATH("nowhere/c"), "", &err), SFP_ENOTFOUND);
-    assert_int_equal(sfp_learner_checkpoint(l, dir, "", &err), SFP_EINVAL);
-    assert_int_equal(sfp_learner_checkpoint(l, PATH("c"), "not UTF-8: \xff", &err), SFP_EINVAL);
+    assert_int_equal(sfp_learner_checkpoint(l, in_folder("nowhere/c"), "", &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp_learner_checkpoint(l, folder, "", &err), SFP_EINVAL);
+    assert_int_equal(sfp_learner_checkpoint(l, in_folder("c"), "not UTF-8: \xff", &err), SFP_EINVAL);
     MUST(resume(l, NULL));
 }

@@ -4,6 +4,7 @@
 
 #include "numeric.h"
 #include "test.h"
+#include "vit_oracle.h"
 
 static const sfp_kernels *const ref = &sfp__kernels_ref;
 static const sfp_kernels *fast[3]; /* NULL at the end */
@@ -135,17 +136,6 @@ TEST(norm_backward_agrees_with_and_without_weights)
         }
 }
 
-static void norm_double(int d, const double *x, const double *gamma, const double *beta, double eps, double *y)
-{
-    double mean = 0, var = 0;
-    for (int c = 0; c < d; c++)
-        mean += x[c] / d;
-    for (int c = 0; c < d; c++)
-        var += (x[c] - mean) * (x[c] - mean) / d;
-    for (int c = 0; c < d; c++)
-        y[c] = (x[c] - mean) / sqrt(var + eps) * gamma[c] + beta[c];
-}
-
 TEST(norm_backward_equals_central_differences)
 {
     enum { M = 3, D = 11 };
@@ -168,7 +158,7 @@ TEST(norm_backward_equals_central_differences)
             }
             a[i] += side ? h : -h;
             for (int r = 0; r < M; r++) {
-                norm_double(D, a + r * D, a + M * D, a + (M + 1) * D, eps, out);
+                oracle_norm(D, eps, a + r * D, a + M * D, a + (M + 1) * D, out);
                 for (int c = 0; c < D; c++)
                     loss[side] += out[c] * (double)dy[r * D + c];
             }
@@ -181,11 +171,6 @@ TEST(norm_backward_equals_central_differences)
 }
 
 /* ------------------------------------------------------------------- GELU */
-
-static double gelu(double x)
-{
-    return x * 0.5 * erfc(-x / sqrt(2.0));
-}
 
 static double gelu_slope(double x)
 {
@@ -214,7 +199,7 @@ static activation_fn *activation_of(const sfp_kernels *k, int which)
 static const struct {
     const char *name;
     double (*value)(double), (*slope)(double);
-} activations[] = {{"gelu", gelu, gelu_slope}, {"quick gelu", quick_gelu, quick_gelu_slope}};
+} activations[] = {{"gelu", oracle_gelu, gelu_slope}, {"quick gelu", quick_gelu, quick_gelu_slope}};
 
 static const struct {
     int m, n, w;

@@ -98,12 +98,11 @@ TEST(known_queries_change_no_answer)
 
 TEST(a_resumed_head_goes_on_alike)
 {
-    char path[4600];
-    (void)snprintf(path, sizeof path, "%s", in_folder("checkpoint"));
+    const char *path = in_folder("checkpoint");
     for (int m = 0; m < 3; m++) {
         OWNED_PTR(sfp_learner_free) sfp_learner *a = make(methods[m]), *b = make(methods[m]);
         OWNED_PTR(sfp_predictor_free) sfp_predictor *of_a = ask_of(a), *of_b = ask_of(b);
-        char *position = NULL;
+        OWNED char *position = NULL;
         bool used_old;
         float query[N * D];
         bool has[N] = {false};
@@ -112,7 +111,6 @@ TEST(a_resumed_head_goes_on_alike)
         MUST(sfp_learner_checkpoint(a, path, "here", NULL));
         MUST(sfp__learner_resume(b, path, &position, &used_old, NULL));
         assert_string_equal(position, "here");
-        sfp__free(position);
         assert_int_equal(sfp__learner_counts(b).trained, BATCH);
         offer(a, BATCH, 3);
         offer(b, BATCH, 3);
@@ -125,8 +123,7 @@ TEST(a_resumed_head_goes_on_alike)
 /* The last is damaged: the one before serves, and the damaged one never takes its place. */
 TEST(a_head_goes_on_from_the_checkpoint_before)
 {
-    char path[4600];
-    (void)snprintf(path, sizeof path, "%s", in_folder("two"));
+    const char *path = in_folder("two");
     OWNED_PTR(sfp_learner_free) sfp_learner *a = make("slda"), *b = make("slda");
     bool used_old = false;
     const char *const want[] = {"first", "first", "first", "third"};
@@ -134,7 +131,7 @@ TEST(a_head_goes_on_from_the_checkpoint_before)
     MUST(sfp_learner_checkpoint(a, path, "first", NULL));
     MUST(sfp_learner_checkpoint(a, path, "second", NULL));
     for (int i = 0; i < 4; i++) {
-        char *position = NULL;
+        OWNED char *position = NULL;
         if (i < 2)
             put_text("two", "half a file");
         else
@@ -142,7 +139,6 @@ TEST(a_head_goes_on_from_the_checkpoint_before)
         MUST(sfp__learner_resume(b, path, &position, &used_old, NULL));
         assert_true(used_old);
         assert_string_equal(position, want[i]);
-        sfp__free(position);
         for (int k = 0; k < i; k++) /* one puts a whole file in its place, a second keeps that */
             MUST(sfp_learner_checkpoint(b, path, k ? "fourth" : "third", NULL));
     }
@@ -152,18 +148,15 @@ TEST(what_does_not_fit_is_refused)
 {
     OWNED_PTR(sfp_learner_free) sfp_learner *l = make("ncm");
     sfp_timestamp t;
-    char *position = NULL, path[4600];
+    OWNED char *position = NULL;
     bool used_old;
-    assert_int_equal(sfp__learner_offer(l, BATCH + 1, samples, &t, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "a batch of 6 samples, expected 1 to 5");
+    TOLD(sfp__learner_offer(l, BATCH + 1, samples, &t, &err), SFP_EINVAL, "a batch of 6 samples, expected 1 to 5");
     sfp_sample odd = samples[7];
     odd.label = CLASSES;
-    assert_int_equal(sfp__learner_offer(l, 1, &odd, &t, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "sample 7 has label 3, expected 0 to 2");
-    (void)snprintf(path, sizeof path, "%s", in_folder("nowhere"));
+    TOLD(sfp__learner_offer(l, 1, &odd, &t, &err), SFP_EINVAL, "sample 7 has label 3, expected 0 to 2");
+    const char *path = in_folder("nowhere");
     assert_int_equal(sfp__learner_resume(l, path, &position, &used_old, &err), SFP_ENOTFOUND);
     REFUSED(sfp_learner_load(l, path, &err), SFP_EINVAL, "cannot be gone on from by method ncm");
     put_text("torn", "half a file");
-    (void)snprintf(path, sizeof path, "%s", in_folder("torn"));
-    assert_int_equal(sfp__learner_resume(l, path, &position, &used_old, &err), SFP_EFORMAT);
+    assert_int_equal(sfp__learner_resume(l, in_folder("torn"), &position, &used_old, &err), SFP_EFORMAT);
 }

@@ -1,6 +1,7 @@
 /* The buffer ssd in a learner: that matching lowers its loss; whole runs: what slots hold, threads, resume, allocations. Its
  * gradients: test_ask_pixels.c. */
 #include "compute/pixels.h"
+#include "io/file.h"
 #include "learner/learner.h"
 
 #include "buffer/ssd.h"
@@ -227,7 +228,7 @@ TEST(threads_change_nothing)
         sfp_learner_options o = ssd_options(&m, 0, 0);
         OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         for (uint64_t t = 0; t < 26; t++)
-            (void)(t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t));
+            (void)offer(l, t < 8 ? 0 : 2, t < 8 ? 2 : 6, t);
         v[i] = take_values(l);
         bytes = l->rgb_bytes * (size_t)l->buffer->filled;
         image[i] = kept_malloc(bytes);
@@ -236,20 +237,6 @@ TEST(threads_change_nothing)
     }
     assert_true(same_values(&v[0], &v[1]));
     assert_memory_equal(image[0], image[1], bytes);
-}
-
-static long file_bytes(const char *path, uint8_t **out)
-{
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    assert_int_equal(fseek(f, 0, SEEK_END), 0);
-    long n = ftell(f);
-    rewind(f);
-    *out = kept_malloc((size_t)n);
-    assert_non_null(*out);
-    assert_int_equal(fread(*out, 1, (size_t)n, f), n);
-    (void)fclose(f);
-    return n;
 }
 
 TEST(a_resumed_learner_goes_on_to_the_same_bytes)
@@ -267,17 +254,19 @@ TEST(a_resumed_learner_goes_on_to_the_same_bytes)
                 MUST(sfp__learner_resume(l[1], path[0], NULL, NULL, &err));
             }
             for (int i = 0; i < (t < at ? 1 : 2); i++)
-                (void)(t < 4 ? offer(l[i], 0, 2, (uint64_t)t) : offer(l[i], 2, 5, (uint64_t)t));
+                (void)offer(l[i], t < 4 ? 0 : 2, t < 4 ? 2 : 5, (uint64_t)t);
         }
         uint8_t *bytes[2];
-        long n[2];
+        size_t n[2];
         for (int i = 0; i < 2; i++) {
             MUST(sfp_learner_checkpoint(l[i], path[i], "", &err));
-            n[i] = file_bytes(path[i], &bytes[i]);
+            MUST(sfp__file_read(path[i], 1 << 30, &bytes[i], &n[i], &err));
             sfp_learner_free(l[i]);
         }
         assert_int_equal(n[0], n[1]);
-        assert_memory_equal(bytes[0], bytes[1], (size_t)n[0]);
+        assert_memory_equal(bytes[0], bytes[1], n[0]);
+        sfp__free(bytes[0]);
+        sfp__free(bytes[1]);
     }
     for (int i = 0; i < 2; i++) {
         char old[80];
@@ -294,7 +283,7 @@ TEST(nothing_is_allocated_once_warm)
     OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     uint64_t t = 0;
     for (; t < 24; t++) /* the first optimisation with older classes is behind */
-        (void)(t < 4 ? offer(l, 0, 2, t) : offer(l, 2, 6, t));
+        (void)offer(l, t < 4 ? 0 : 2, t < 4 ? 2 : 6, t);
     for (; t < 37; t++)
         check_allocates_nothing("ssd", l, 2, 6, t);
 }

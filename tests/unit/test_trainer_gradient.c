@@ -82,8 +82,9 @@ static void ok(const shape *s, sfp_status status, const sfp_error *why)
         fail_msg("%s: %s", s->name, why->message);
 }
 
-static void set_up(fixture *f, const shape *s, uint64_t seed)
+static fixture *set_up(const shape *s, uint64_t seed)
 {
+    fixture *f = kept_malloc(sizeof *f);
     *f = (fixture){.s = s, .rng = sfp__rng_init(seed, 1)};
     const sfp_vit_config c = VIT(s->S, 8, s->D, s->depth, s->H, 2 * s->D, 0, 1);
     sfp_trainer_options t = {.fp = sfp__fp_options_defaults(), .adam = sfp__adam_defaults(), .max_batch = MOST};
@@ -137,6 +138,7 @@ static void set_up(fixture *f, const shape *s, uint64_t seed)
     f->o.allowed = f->allowed;
     f->o.rehearsed = f->rehearsed;
     f->o.terms = f->batch.terms;
+    return f;
 }
 
 static void tear_down(fixture *f)
@@ -145,6 +147,7 @@ static void tear_down(fixture *f)
     sfp__vit_free(f->vit);
     sfp__thread_pool_free(f->pool);
 }
+DEFINE_OWNED_PTR(fixture, tear_down)
 
 static sfp_train_result gradients(fixture *f)
 {
@@ -298,29 +301,29 @@ static double take_gradients(fixture *f)
 TEST(gradients_equal_central_differences)
 {
     for (size_t i = 0; i < COUNT(shapes); i++) {
-        OWNED_BY(tear_down) fixture f = {0};
-        set_up(&f, &shapes[i], 700 + i);
-        reach_task(&f);
-        bool l2p = f.s->kind == SFP_FP_L2P; /* all learn */
-        int each = f.s->kind == SFP_FP_DUALPROMPT ? 1 : l2p ? f.s->pool : f.s->pool / f.s->tasks;
-        assert_int_equal(f.fp->start, l2p ? 0 : f.s->task * each);
-        assert_int_equal(f.fp->open, l2p ? each : (f.s->task + 1) * each);
-        for (int k = 0; k < f.s->steps; k++) {
-            (void)take_gradients(&f);
+        OWNED_PTR(tear_down) fixture *f = set_up(&shapes[i], 700 + i);
+
+        reach_task(f);
+        bool l2p = f->s->kind == SFP_FP_L2P; /* all learn */
+        int each = f->s->kind == SFP_FP_DUALPROMPT ? 1 : l2p ? f->s->pool : f->s->pool / f->s->tasks;
+        assert_int_equal(f->fp->start, l2p ? 0 : f->s->task * each);
+        assert_int_equal(f->fp->open, l2p ? each : (f->s->task + 1) * each);
+        for (int k = 0; k < f->s->steps; k++) {
+            (void)take_gradients(f);
             int count;
-            sfp_param **params = sfp__fp_params(f.fp, &count);
+            sfp_param **params = sfp__fp_params(f->fp, &count);
             static const int dropped[] = {[SFP_FP_CODA] = 0, [SFP_FP_L2P] = 1, [SFP_FP_DUALPROMPT] = 1}; /* A */
-            int general = f.s->kind == SFP_FP_DUALPROMPT ? 2 : 0;                                        /* without K */
-            assert_int_equal(count, (3 - dropped[f.s->kind]) * f.o.layers - general + (f.s->attune ? 4 : 2));
+            int general = f->s->kind == SFP_FP_DUALPROMPT ? 2 : 0;                                       /* without K */
+            assert_int_equal(count, (3 - dropped[f->s->kind]) * f->o.layers - general + (f->s->attune ? 4 : 2));
             for (int p = 0; p < count; p++) {
-                if (p < count - (f.s->attune ? 4 : 2))
-                    check_rows(&f, params[p]);
-                check_param(&f, p);
+                if (p < count - (f->s->attune ? 4 : 2))
+                    check_rows(f, params[p]);
+                check_param(f, p);
             }
             /* not where the loss jumps between kept gates, nor where its tokens would move */
-            for (int p = 0; p < count && f.s->topk == 3 && !f.s->one; p++)
-                check_own_slope(&f, p);
-            step(&f);
+            for (int p = 0; p < count && f->s->topk == 3 && !f->s->one; p++)
+                check_own_slope(f, p);
+            step(f);
         }
     }
     print_message("worst error: %.2f of what is allowed\n", worst);
@@ -329,39 +332,39 @@ TEST(gradients_equal_central_differences)
 /* Masked samples say nothing about classes that do not compete; the others do. */
 TEST(classes_that_do_not_compete_get_no_gradient)
 {
-    OWNED_BY(tear_down) fixture f = {0};
-    set_up(&f, &shapes[3], 40);
-    assert_true(f.s->masked && f.s->r == 0);
-    (void)take_gradients(&f);
-    const sfp_param *w = &f.fp->last_w, *b = &f.fp->last_b;
+    OWNED_PTR(tear_down) fixture *f = set_up(&shapes[3], 40);
+
+    assert_true(f->s->masked && f->s->r == 0);
+    (void)take_gradients(f);
+    const sfp_param *w = &f->fp->last_w, *b = &f->fp->last_b;
     for (int c = 0; c < CLASSES; c++) {
         assert_int_equal(b->grad[c] != 0, c < CLASSES / 2);
         assert_int_equal(length_of(w->grad + (size_t)c * w->width, w->width) > 0, c < CLASSES / 2);
     }
-    f.label[1] = CLASSES - 1; /* not of the task: refused, not learned as minus infinity */
+    f->label[1] = CLASSES - 1; /* not of the task: refused, not learned as minus infinity */
     sfp_train_result result;
-    assert_int_equal(sfp__trainer_gradients(f.trainer, &f.batch, &result, &err), SFP_EINVAL);
+    assert_int_equal(sfp__trainer_gradients(f->trainer, &f->batch, &result, &err), SFP_EINVAL);
 }
 
 /* A gate that saw only the learning components would have another gradient. */
 TEST(the_gate_learns_from_frozen_components_too)
 {
-    OWNED_BY(tear_down) fixture f = {0};
-    set_up(&f, &shapes[2], 41);
-    reach_task(&f);
-    (void)take_gradients(&f);
-    int gate = 3 * f.o.layers, count;
-    const sfp_param *p = sfp__fp_params(f.fp, &count)[gate];
-    double length = length_of(p->grad, f.o.count[gate]), *d = to_doubles(p->grad, f.o.count[gate]);
-    for (size_t k = 0; k < f.o.count[gate]; k++)
+    OWNED_PTR(tear_down) fixture *f = set_up(&shapes[2], 41);
+
+    reach_task(f);
+    (void)take_gradients(f);
+    int gate = 3 * f->o.layers, count;
+    const sfp_param *p = sfp__fp_params(f->fp, &count)[gate];
+    double length = length_of(p->grad, f->o.count[gate]), *d = to_doubles(p->grad, f->o.count[gate]);
+    for (size_t k = 0; k < f->o.count[gate]; k++)
         d[k] /= length;
-    double all = difference(&f.o, gate, d, 1e-4, false);
-    double *w = doubles(f.o.count[gate]), *b = doubles(3);
-    memcpy(w, f.o.value[gate], f.o.count[gate] * sizeof *w);
-    memcpy(b, f.o.value[gate + 1], 3 * sizeof *b);
-    f.o.frozen_gate_w = w;
-    f.o.frozen_gate_b = b;
-    double learning_only = difference(&f.o, gate, d, 1e-4, false);
+    double all = difference(&f->o, gate, d, 1e-4, false);
+    double *w = doubles(f->o.count[gate]), *b = doubles(3);
+    memcpy(w, f->o.value[gate], f->o.count[gate] * sizeof *w);
+    memcpy(b, f->o.value[gate + 1], 3 * sizeof *b);
+    f->o.frozen_gate_w = w;
+    f->o.frozen_gate_b = b;
+    double learning_only = difference(&f->o, gate, d, 1e-4, false);
     assert_true(fabs(all - length) < 1e-4 * length);
     if (fabs(learning_only - length) < 0.02 * length)
         fail_msg("frozen components make no difference: %.9g and %.9g", learning_only, length);
@@ -371,16 +374,16 @@ TEST(the_gate_learns_from_frozen_components_too)
  * layer, behind which there is no token left to move. */
 TEST(query_one_has_no_gradient_through_the_tokens)
 {
-    OWNED_BY(tear_down) fixture f = {0};
-    set_up(&f, &shapes[9], 42);
-    (void)take_gradients(&f);
-    for (int l = 0; l < f.o.layers; l += f.o.layers - 1) {
+    OWNED_PTR(tear_down) fixture *f = set_up(&shapes[9], 42);
+
+    (void)take_gradients(f);
+    for (int l = 0; l < f->o.layers; l += f->o.layers - 1) {
         int count;
-        const sfp_param *p = sfp__fp_params(f.fp, &count)[3 * l];
-        double length = length_of(p->grad, f.o.count[3 * l]), *d = to_doubles(p->grad, f.o.count[3 * l]);
-        for (size_t k = 0; k < f.o.count[3 * l]; k++)
+        const sfp_param *p = sfp__fp_params(f->fp, &count)[3 * l];
+        double length = length_of(p->grad, f->o.count[3 * l]), *d = to_doubles(p->grad, f->o.count[3 * l]);
+        for (size_t k = 0; k < f->o.count[3 * l]; k++)
             d[k] /= length;
-        double held = difference(&f.o, 3 * l, d, 1e-4, false), live = difference(&f.o, 3 * l, d, 1e-4, true);
+        double held = difference(&f->o, 3 * l, d, 1e-4, false), live = difference(&f->o, 3 * l, d, 1e-4, true);
         assert_true(fabs(held - length) < 1e-4 * length);
         if ((fabs(live - length) > 1e-3 * length) != (l == 0))
             fail_msg("layer %d: held %.9g, moving %.9g, the gradient's length %.9g", l, held, live, length);
@@ -390,34 +393,34 @@ TEST(query_one_has_no_gradient_through_the_tokens)
 /* One sum with a weight a sample is the sum of two mean losses: gradients add. */
 TEST(the_two_losses_add)
 {
-    OWNED_BY(tear_down) fixture f = {0};
-    set_up(&f, &shapes[5], 43); /* with the penalty in each */
-    int count, c = f.s->c, r = f.s->r;
-    sfp_param **params = sfp__fp_params(f.fp, &count);
-    sfp_train_result both = gradients(&f);
+    OWNED_PTR(tear_down) fixture *f = set_up(&shapes[5], 43);
+    /* with the penalty in each */
+    int count, c = f->s->c, r = f->s->r;
+    sfp_param **params = sfp__fp_params(f->fp, &count);
+    sfp_train_result both = gradients(f);
     float *sum[ORACLE_PARAMS];
     for (int i = 0; i < count; i++)
-        sum[i] = copied(params[i]->grad, f.o.count[i]);
+        sum[i] = copied(params[i]->grad, f->o.count[i]);
     double loss = 0;
     for (int part = 0; part < 2; part++) {
         int at = part ? c : 0;
-        f.batch.n = part ? r : c;
-        f.batch.x = f.x + at;
-        f.batch.label = f.label + at;
-        f.batch.weight = f.weight + at;
-        f.batch.masked = f.masked + at;
-        f.batch.query = f.query + at * f.s->D;
-        f.batch.queries = 0;
-        f.batch.terms = 1;
-        loss += gradients(&f).loss;
+        f->batch.n = part ? r : c;
+        f->batch.x = f->x + at;
+        f->batch.label = f->label + at;
+        f->batch.weight = f->weight + at;
+        f->batch.masked = f->masked + at;
+        f->batch.query = f->query + at * f->s->D;
+        f->batch.queries = 0;
+        f->batch.terms = 1;
+        loss += gradients(f).loss;
         for (int i = 0; i < count; i++)
-            for (size_t k = 0; k < f.o.count[i]; k++)
+            for (size_t k = 0; k < f->o.count[i]; k++)
                 sum[i][k] -= params[i]->grad[k];
     }
     assert_true(fabs(loss - both.loss) <= 1e-6 * both.loss);
-    f.batch.n = c + r;
+    f->batch.n = c + r;
     for (int i = 0; i < count; i++) {
-        double left = length_of(sum[i], f.o.count[i]), last = length_of(params[i]->grad, f.o.count[i]);
+        double left = length_of(sum[i], f->o.count[i]), last = length_of(params[i]->grad, f->o.count[i]);
         if (!(left <= 2e-6 * last + 1e-9))
             fail_msg("%s: %.3g is left of %.3g", params[i]->name, left, last);
     }
@@ -427,47 +430,42 @@ TEST(the_two_losses_add)
 TEST(given_queries_and_threads_change_nothing)
 {
     for (int threads = 1; threads <= 3; threads += 2) {
-        fixture a, b;
-        set_up(&a, &shapes[1], 44);
-        set_up(&b, &shapes[1], 44);
+        OWNED_PTR(tear_down) fixture *a = set_up(&shapes[1], 44), *b = set_up(&shapes[1], 44);
         OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
-        ok(b.s, sfp__thread_pool_create(threads, &pool, &err), &err);
-        sfp_trainer_options t = {.fp = b.fp->opt, .adam = sfp__adam_defaults(), .max_batch = MOST};
-        sfp__trainer_free(b.trainer);
-        ok(b.s, sfp__trainer_create(b.vit, pool, &t, &b.trainer, &err), &err);
-        b.fp = sfp__trainer_fp(b.trainer);
-        sfp_train_result first = gradients(&a), second = gradients(&b);
+        ok(b->s, sfp__thread_pool_create(threads, &pool, &err), &err);
+        sfp_trainer_options t = {.fp = b->fp->opt, .adam = sfp__adam_defaults(), .max_batch = MOST};
+        sfp__trainer_free(b->trainer);
+        ok(b->s, sfp__trainer_create(b->vit, pool, &t, &b->trainer, &err), &err);
+        b->fp = sfp__trainer_fp(b->trainer);
+        sfp_train_result first = gradients(a), second = gradients(b);
         assert_true(first.loss == second.loss);
         int count;
-        sfp_param **pa = sfp__fp_params(a.fp, &count), **pb = sfp__fp_params(b.fp, &count);
+        sfp_param **pa = sfp__fp_params(a->fp, &count), **pb = sfp__fp_params(b->fp, &count);
         for (int i = 0; i < count; i++)
-            check_same(pa[i]->name, pb[i]->grad, pa[i]->grad, a.o.count[i] * sizeof(float));
-        b.batch.queries = 2; /* of 5: the rest are given */
-        second = gradients(&b);
+            check_same(pa[i]->name, pb[i]->grad, pa[i]->grad, a->o.count[i] * sizeof(float));
+        b->batch.queries = 2; /* of 5: the rest are given */
+        second = gradients(b);
         assert_true(fabs(first.loss - second.loss) <= 1e-6 * first.loss);
         for (int i = 0; i < count; i++)
-            check_near(pa[i]->name, pb[i]->grad, pa[i]->grad, a.o.count[i], 1e-4);
-        tear_down(&a);
-        sfp__trainer_free(b.trainer);
-        b.trainer = NULL;
-        tear_down(&b);
+            check_near(pa[i]->name, pb[i]->grad, pa[i]->grad, a->o.count[i], 1e-4);
+        sfp__trainer_free(TAKE(b->trainer)); /* before its threads */
     }
 }
 
 TEST(bad_batches_are_refused)
 {
-    OWNED_BY(tear_down) fixture f = {0};
-    set_up(&f, &shapes[1], 45);
+    OWNED_PTR(tear_down) fixture *f = set_up(&shapes[1], 45);
+
     sfp_train_result result;
     const int32_t wrong[] = {-1, CLASSES, INT32_MAX};
     for (size_t i = 0; i < COUNT(wrong); i++) {
-        int32_t right = f.label[2];
-        f.label[2] = wrong[i];
-        REFUSED(sfp__trainer_step(f.trainer, &f.batch, &result, &err), SFP_EINVAL, "sample 2");
-        f.label[2] = right;
+        int32_t right = f->label[2];
+        f->label[2] = wrong[i];
+        REFUSED(sfp__trainer_step(f->trainer, &f->batch, &result, &err), SFP_EINVAL, "sample 2");
+        f->label[2] = right;
     }
-    f.batch.n = MOST + 1;
-    assert_int_equal(sfp__trainer_step(f.trainer, &f.batch, &result, &err), SFP_EINVAL);
-    f.batch.n = 0;
-    assert_int_equal(sfp__trainer_step(f.trainer, &f.batch, &result, &err), SFP_EINVAL);
+    f->batch.n = MOST + 1;
+    assert_int_equal(sfp__trainer_step(f->trainer, &f->batch, &result, &err), SFP_EINVAL);
+    f->batch.n = 0;
+    assert_int_equal(sfp__trainer_step(f->trainer, &f->batch, &result, &err), SFP_EINVAL);
 }
