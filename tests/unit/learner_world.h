@@ -97,6 +97,15 @@ static sfp_learner_options small_options(void)
     return o;
 }
 
+/* Small options with a change. */
+#define SMALL(change)                            \
+    ({                                           \
+        sfp_learner_options x = small_options(); \
+        change;                                  \
+        x;                                       \
+    })
+#define FREE(change) SMALL(x.fp.tasks = x.fp.classes = 0; change)
+
 static sfp_learner *make_learner(const sfp_learner_options *o)
 {
     sfp_learner *l = NULL;

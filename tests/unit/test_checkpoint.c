@@ -51,13 +51,6 @@ static void same_as_never_stopping(const scenario *s)
     assert_true(first.n != last.n || memcmp(first.p, last.p, last.n) != 0);
 }
 
-/* Small options with a change. */
-#define SMALL(change)                            \
-    ({                                           \
-        sfp_learner_options x = small_options(); \
-        change;                                  \
-        x;                                       \
-    })
 #define KIND(k, ...) SMALL(x.fp.kind = k; x.fp.last_layer = 3; __VA_ARGS__)
 
 TEST(goes_on_as_if_never_stopped)
@@ -70,10 +63,8 @@ TEST(goes_on_as_if_never_stopped)
          SMALL((x.steps = 3, x.fp.attune_residual = true, x.fp.attune_topk = 2, x.fp.ortho_mu = 0.5f,
                 x.fp.prefix = SFP_PREFIX_RAW, x.buffer.drop = SFP_DROP_EQ8, x.buffer.nu = SFP_NU_RESERVOIR)),
          5, 12, 4},
-        {"a free stream that grows by drift", SMALL((x.fp.tasks = x.fp.classes = 0, x.fp.span = 1, x.drift = SFP_DRIFT_PH)), 20,
-         47, 0},
-        {"a free stream that grows by classes",
-         SMALL((x.fp.tasks = x.fp.classes = 0, x.fp.span = 1, x.drift = SFP_DRIFT_NEW_CLASS)), 20, 26, 0},
+        {"a free stream that grows by drift", FREE(x.fp.span = 1; x.drift = SFP_DRIFT_PH), 20, 47, 0},
+        {"a free stream that grows by classes", FREE(x.fp.span = 1; x.drift = SFP_DRIFT_NEW_CLASS), 20, 26, 0},
         {"a reservoir", SMALL(x.buffer.method = "er"), 5, 12, 0},
         {"the class token as query", SMALL(x.fp.query_one = true), 5, 12, 0},
         {"l2p", KIND(SFP_FP_L2P), 5, 12, 4},
@@ -322,7 +313,7 @@ static bool only_file_is(const char *name, bytes want)
 
 TEST(checkpoint_and_resume_survive_every_failing_allocation)
 {
-    const sfp_learner_options o = SMALL(x.fp.tasks = x.fp.classes = 0);
+    const sfp_learner_options o = FREE();
     OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&o), *fresh = make_learner(&o);
     feed(l, 0, TIMES, 0); /* more classes than a new learner has room for */
     MUST(sfp_learner_name_class(l, 2, "two", &err));

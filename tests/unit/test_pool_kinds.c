@@ -36,29 +36,18 @@ static void next_task(sfp_learner *l)
 
 TEST(tensors_have_names_and_shapes_of_their_kind)
 {
+    static const char *const l2p[] = {"prompt.e_p_0", "prompt.e_k_0", "last.weight", "last.bias"},
+                             *const dual[] = {"prompt.g_p_0", "prompt.g_p_1", "prompt.e_p_2",
+                                              "prompt.e_k_2", "last.weight",  "last.bias"};
     static const struct {
         sfp_fp_kind kind;
         int tasks, count;
-        const char *name[8];
-        int rows[8];
-    } list[] = {
-        {SFP_FP_L2P, 3, 4, {"prompt.e_p_0", "prompt.e_k_0", "last.weight", "last.bias"}, {12, 12, 6, 6}},
-        {SFP_FP_L2P,
-         20,
-         4,
-         {"prompt.e_p_0", "prompt.e_k_0", "last.weight", "last.bias"},
-         {12, 12, 6, 6}}, /* tasks do not matter */
-        {SFP_FP_DUALPROMPT,
-         3,
-         6,
-         {"prompt.g_p_0", "prompt.g_p_1", "prompt.e_p_2", "prompt.e_k_2", "last.weight", "last.bias"},
-         {1, 1, 3, 3, 6, 6}},
-        {SFP_FP_DUALPROMPT,
-         0,
-         6,
-         {"prompt.g_p_0", "prompt.g_p_1", "prompt.e_p_2", "prompt.e_k_2", "last.weight", "last.bias"},
-         {1, 1, 12, 12, 0, 0}},
-    };
+        const char *const *name;
+        int rows[6];
+    } list[] = {{SFP_FP_L2P, 3, 4, l2p, {12, 12, 6, 6}},
+                {SFP_FP_L2P, 20, 4, l2p, {12, 12, 6, 6}}, /* tasks do not matter */
+                {SFP_FP_DUALPROMPT, 3, 6, dual, {1, 1, 3, 3, 6, 6}},
+                {SFP_FP_DUALPROMPT, 0, 6, dual, {1, 1, 12, 12, 0, 0}}};
     OWNED_BY(free_model) model m = tiny_model(1);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         sfp_learner_options o = options(&m, list[i].kind, list[i].tasks);

@@ -12,14 +12,6 @@
 AROUND_ALL(make_world, free_world)
 AROUND_EACH(make_folder, remove_folder)
 
-static sfp_learner_options free_options(void)
-{
-    sfp_learner_options o = small_options();
-    o.fp.tasks = 0;
-    o.fp.classes = 0;
-    return o;
-}
-
 static void assert_same_values(sfp_learner *a, sfp_learner *b)
 {
     int n, m;
@@ -37,7 +29,7 @@ static void assert_same_values(sfp_learner *a, sfp_learner *b)
 TEST(what_is_saved_is_loaded)
 {
     for (int known = 0; known < 2; known++) {
-        sfp_learner_options o = known ? small_options() : free_options();
+        sfp_learner_options o = known ? small_options() : FREE();
         OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
         feed(a, 0, known ? 10 : TIMES, known ? 4 : 0); /* free: more classes than there was room for */
         feed(b, 0, 2, 0);
@@ -209,23 +201,22 @@ TEST(other_shapes_are_told_by_the_names_of_options)
     OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o);
     feed(a, 0, 5, 4);
     MUST(sfp_learner_save(a, in_folder("s"), &err));
+    const struct {
+        const char *words;
+        sfp_learner_options o;
+    } list[] = {{"was made with pool 7, now it is 9", SMALL(x.fp.pool = 9)},
+                {"was made with prompt-length 4, now it is 6", SMALL(x.fp.length = 6)},
+                {"was made with prompt-layers 0-1, now it is 0-0", SMALL(x.fp.last_layer = 0)},
+                {"has 6 classes, expected 8, as many as the stream has", SMALL(x.fp.classes = 8)},
+                {"was made with tasks 3, now it is 2", SMALL(x.fp.tasks = 2)}};
     for (int bare = 0; bare < 2; bare++) {
         if (bare)
             save_bare();
         else
             save_changed(NULL, NULL, NULL, NULL);
-        sfp_learner_options list[5] = {o, o, o, o, o};
-        const char *words[] = {"was made with pool 7, now it is 9", "was made with prompt-length 4, now it is 6",
-                               "was made with prompt-layers 0-1, now it is 0-0",
-                               "has 6 classes, expected 8, as many as the stream has", "was made with tasks 3, now it is 2"};
-        list[0].fp.pool = 9;
-        list[1].fp.length = 6;
-        list[2].fp.last_layer = 0;
-        list[3].fp.classes = 8;
-        list[4].fp.tasks = 2;
         for (int i = 0; i < (bare ? 4 : 5); i++) {
-            OWNED_PTR(sfp_learner_free) sfp_learner *b = make_learner(&list[i]);
-            refused(b, SFP_EINVAL, words[i]);
+            OWNED_PTR(sfp_learner_free) sfp_learner *b = make_learner(&list[i].o);
+            refused(b, SFP_EINVAL, list[i].words);
         }
     }
 }
@@ -259,8 +250,7 @@ TEST(the_input_size_is_told_before_there_is_a_backbone)
 
 TEST(a_class_new_to_a_loaded_state_opens_components)
 {
-    sfp_learner_options o = free_options();
-    o.fp.span = 2;
+    const sfp_learner_options o = FREE(x.fp.span = 2);
     OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o), *c = make_learner(&o);
     feed(a, 0, 1, 0); /* classes 0 to 2 */
     MUST(sfp_learner_save(a, in_folder("s"), &err));
@@ -274,7 +264,7 @@ TEST(a_class_new_to_a_loaded_state_opens_components)
 
 TEST(a_free_stream_keeps_the_classes_it_has)
 {
-    sfp_learner_options o = free_options();
+    const sfp_learner_options o = FREE();
     OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 2, 0);
     feed(b, 0, 8, 0);
@@ -286,7 +276,7 @@ TEST(a_free_stream_keeps_the_classes_it_has)
 
 TEST(save_and_load_survive_every_failing_allocation)
 {
-    sfp_learner_options o = free_options();
+    const sfp_learner_options o = FREE();
     OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, TIMES, 0);
     MUST(sfp_learner_name_class(a, 0, "nought", &err));
