@@ -310,7 +310,7 @@ static sfp_buffer_change offer(world *w, int b, int lo, int hi)
 }
 
 /* Whole batches of these classes until there were t. */
-static UNUSED void offer_until(world *w, int t, int lo, int hi)
+static void offer_until(world *w, int t, int lo, int hi)
 {
     while (w->t < t)
         (void)offer(w, MOST_B, lo, hi);

@@ -215,11 +215,10 @@ TEST(none_counts_and_keeps_nothing)
     assert_int_equal(b->opt.slots, 0);
     assert_string_equal(b->method->name, "none");
     sfp_buffer_options tight = b->opt;
-    sfp_buffer *other = NULL;
+    OWNED_PTR(sfp__buffer_free) sfp_buffer *other = NULL;
     tight.slots = 50;
     tight.budget = 1; /* of which it takes none */
     MUST(sfp__buffer_create(&tight, 8, &other, NULL));
-    sfp__buffer_free(other);
     MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
     assert_int_equal(change.stored + change.nu, 0);
     assert_int_equal(b->seen, 8);
