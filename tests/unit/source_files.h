@@ -174,6 +174,14 @@ static inline void check_next(sfp_source *s, const char *label, const char *byte
     assert_string_equal(r.label < 0 ? "-" : s->class_names[r.label], label);
 }
 
+/* So have the next ones: rows {label, bytes}. */
+#define CHECK_NEXT(s, ...)                                           \
+    do {                                                             \
+        const char *const rows_[][2] = {__VA_ARGS__};                \
+        for (size_t i_ = 0; i_ < sizeof rows_ / sizeof *rows_; i_++) \
+            check_next(s, rows_[i_][0], rows_[i_][1]);               \
+    } while (0)
+
 /* The next one is lost, and why. */
 static inline sfp_origin check_lost(sfp_source *s, const char *name, sfp_status status, const char *why)
 {

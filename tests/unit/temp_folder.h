@@ -85,6 +85,14 @@ static inline void put_text(const char *name, const char *text)
     put_bytes(name, text, strlen(text));
 }
 
+/* Rows {name, text}. */
+#define PUT_TEXTS(...)                                                 \
+    do {                                                               \
+        const char *const files_[][2] = {__VA_ARGS__};                 \
+        for (size_t i_ = 0; i_ < sizeof files_ / sizeof *files_; i_++) \
+            put_text(files_[i_][0], files_[i_][1]);                    \
+    } while (0)
+
 static inline void append_text(const char *name, const char *text)
 {
     put_bytes_as("ab", name, text, strlen(text));

@@ -80,4 +80,18 @@ static UNUSED sfp_error err;
         assert_string_equal(err.message, whole); \
     } while (0)
 
+/* Strings with NULL behind the last. */
+#define STRINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* All of these parts, or none of them, are in a text. */
+#define HOLDS(text, ...) check_parts(text, true, STRINGS(__VA_ARGS__))
+#define LACKS(text, ...) check_parts(text, false, STRINGS(__VA_ARGS__))
+
+static inline void check_parts(const char *text, bool wanted, const char *const *parts)
+{
+    for (; *parts; parts++)
+        if ((strstr(text, *parts) != NULL) != wanted)
+            fail_msg("%s '%s' in '%.300s'", wanted ? "no" : "there is", *parts, text);
+}
+
 #endif

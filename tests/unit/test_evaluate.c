@@ -2,6 +2,7 @@
 #include "model/vit.h"
 #include "run/evaluate.h"
 
+#include "fake_source.h"
 #include "run_world.h"
 #include "test.h"
 
@@ -9,53 +10,19 @@ AROUND_ALL(make_world, end_world)
 
 enum { SIDE = 16, CLASSES = 2, PICTURES = 150, BROKEN = 70 };
 
-static int loads;
-
-static sfp_status fake_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *why)
+static uint8_t shade(int64_t i)
 {
-    (void)s;
-    (void)why;
-    *out = sfp__record_none();
-    out->label = (int32_t)(i % CLASSES);
-    return SFP_OK;
+    return (uint8_t)(i % CLASSES ? 200 - i / 4 : 20 + i / 4);
 }
-
-static sfp_status fake_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *why)
-{
-    (void)s;
-    loads++;
-    if (i == BROKEN)
-        return sfp__fail(why, SFP_EFORMAT, "picture %lld: broken", (long long)i);
-    size_t size = (size_t)3 * SIDE * SIDE;
-    uint8_t *bytes = sfp__malloc(size);
-    assert_non_null(bytes);
-    memset(bytes, (int)(i % CLASSES ? 200 - i / 4 : 20 + i / 4), size);
-    *out = (sfp_picture){.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .bytes = bytes, .size = size};
-    return SFP_OK;
-}
-
-static const char *fake_name(const sfp_source *s, int64_t i, char *buf, size_t size)
-{
-    (void)s;
-    (void)snprintf(buf, size, "picture %lld", (long long)i);
-    return buf;
-}
-
-static const sfp_source_ops fake_ops = {.record = fake_record, .load = fake_load, .name = fake_name};
 
 /* Accuracy before and after learning, with so much memory for pictures; how often one was loaded in each evaluation. */
 static void evaluate(const char *method, size_t memory, double accuracy[2], int loaded[2])
 {
-    static char a[] = "a", b[] = "b", path[] = "fake";
-    static char *names[CLASSES] = {a, b};
-    static const sfp_source_kind kind = {.name = "fake", .summary = "for tests"};
-    const sfp_source source = {.kind = &kind,
-                               .path = path,
-                               .count = PICTURES,
-                               .classes = CLASSES,
-                               .class_names = names,
-                               .keeps_order = true,
-                               .ops = &fake_ops};
+    static atomic_long loads;
+    fake_source source = make_fake(PICTURES, CLASSES, SIDE, shade);
+    source.broken_from = BROKEN;
+    source.broken_every = PICTURES;
+    source.loads = &loads;
     OWNED_BY(sfp__tasks_done) sfp_tasks tasks = {0};
     OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
     OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
@@ -72,14 +39,14 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
     lo.fp.tasks = 1;
     lo.fp.classes = CLASSES;
     lo.method = method;
-    MUST(sfp__tasks_create(&source, "free", 0, 0, NULL, &tasks, NULL));
+    MUST(sfp__tasks_create(&source.s, "free", 0, 0, NULL, &tasks, NULL));
     MUST(sfp__learner_create(vit, threads, &lo, &l, NULL));
     MUST(sfp__predictor_create(l, threads, 0, &p, NULL));
-    MUST(sfp__evaluator_create(&source, &tasks, SIDE, SFP_RESIZE_SQUASH, vit->config.dim, memory, &e, NULL));
+    MUST(sfp__evaluator_create(&source.s, &tasks, SIDE, SFP_RESIZE_SQUASH, vit->config.dim, memory, &e, NULL));
     for (int round = 0; round < 2; round++) {
-        loads = 0;
+        atomic_store(&loads, 0);
         MUST(sfp__evaluator_run(e, p, 0, &accuracy[round], CLASSES, NULL, NULL));
-        loaded[round] = loads;
+        loaded[round] = (int)atomic_load(&loads);
         assert_int_equal(e->asked[0], PICTURES - 1);
         assert_int_equal(e->skipped, 1);
         MUST(sfp__learner_offer(l, CLASSES, samples, &t, NULL));

@@ -123,9 +123,8 @@ TEST(a_line_has_what_the_specification_says)
     assert_memory_equal(
         text, "{\"t\":5,\"task\":1,\"offered\":[10,18446744073709551615,12],\"similarity\":[0.1,null,-0.25],\"coreset\":[2,0],",
         100);
-    assert_non_null(
-        strstr(text, "\"replay\":[[7],[4,5,6]],\"loss\":[1.5,0.1],\"stored\":2,\"nu\":1,\"retained\":[1],\"replaced\":[99],"));
-    assert_non_null(strstr(text, "\"total\":0.125000}}\n"));
+    HOLDS(text, "\"replay\":[[7],[4,5,6]],\"loss\":[1.5,0.1],\"stored\":2,\"nu\":1,\"retained\":[1],\"replaced\":[99],",
+          "\"total\":0.125000}}\n");
 }
 
 TEST(without_scores_similarity_is_null)
@@ -192,8 +191,7 @@ TEST(a_rotation_cut_short_is_mended)
     write_file(0, 6, 1 << 20, 2);
     move("events.jsonl", "events.jsonl.1"); /* killed after the rename, before the new file */
     write_file(4, 5, 1 << 20, 2);
-    assert_non_null(strstr(text_of(0), "{\"t\":0,"));
-    assert_non_null(strstr(text_of(0), "\n{\"t\":4,"));
+    HOLDS(text_of(0), "{\"t\":0,", "\n{\"t\":4,");
     assert_null(strstr(text_of(0), "{\"t\":5,"));
     assert_true(access(name(1), F_OK) != 0);
 }

@@ -1,73 +1,17 @@
 /* Batches of a stream and the thread that decodes them ahead. */
 #include "run/feed.h"
 
-#include <stdatomic.h>
-#include <time.h>
-
+#include "fake_source.h"
 #include "test.h"
 
 enum { SIDE = 4, CLASSES = 4 };
 
-/* 4 classes in turn; picture i is all of the value i; those in `broken` cannot be read. */
-typedef struct fake {
-    sfp_source s;
-    int64_t broken_every; /* 0: none */
-    long pause;           /* ns a picture */
-    atomic_long *loads;   /* NULL: nobody counts */
-} fake;
-
-static sfp_status fake_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *why)
+static uint8_t shade(int64_t i)
 {
-    (void)s;
-    (void)why;
-    *out = (sfp_record){.label = (int32_t)(i % CLASSES), .domain = -1, .task = -1};
-    return SFP_OK;
+    return (uint8_t)(i % 251);
 }
 
-static sfp_status fake_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *why)
-{
-    const fake *f = (const fake *)s;
-    if (f->loads)
-        (void)atomic_fetch_add(f->loads, 1);
-    if (f->pause) {
-        const struct timespec t = {.tv_nsec = f->pause};
-        (void)nanosleep(&t, NULL);
-    }
-    if (f->broken_every && i % f->broken_every == 0)
-        return sfp__fail(why, SFP_EFORMAT, "picture %lld: broken", (long long)i);
-    uint8_t *bytes = sfp__malloc((size_t)3 * SIDE * SIDE);
-    if (!bytes)
-        return sfp__fail_nomem(why);
-    memset(bytes, (int)(i % 251), (size_t)3 * SIDE * SIDE);
-    *out = (sfp_picture){.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .bytes = bytes, .size = (size_t)3 * SIDE * SIDE};
-    return SFP_OK;
-}
-
-static const char *fake_name(const sfp_source *s, int64_t i, char *buf, size_t size)
-{
-    (void)s;
-    (void)snprintf(buf, size, "picture %lld", (long long)i);
-    return buf;
-}
-
-static const sfp_source_ops fake_ops = {.record = fake_record, .load = fake_load, .name = fake_name};
-
-static const sfp_source_kind kind = {.name = "fake", .summary = "for tests"};
-
-static fake make_source(int64_t count)
-{
-    static char a[] = "a", b[] = "b", c[] = "c", d[] = "d", path[] = "fake";
-    static char *names[CLASSES] = {a, b, c, d};
-    return (fake){.s = {.kind = &kind,
-                        .path = path,
-                        .count = count,
-                        .classes = CLASSES,
-                        .class_names = names,
-                        .keeps_order = true,
-                        .ops = &fake_ops}};
-}
-
-static fake f;
+static fake_source f;
 static sfp_tasks t;
 static sfp_batches b;
 
@@ -85,7 +29,7 @@ AROUND_EACH(NULL, end_stream)
 static void begin_with(int64_t count, const char *spec, int batch, bool whole)
 {
     end_stream();
-    f = make_source(count);
+    f = make_fake(count, CLASSES, SIDE, shade);
     MUST(sfp__tasks_create(&f.s, spec, 0, 0, NULL, &t, &err));
     MUST(sfp__batches_create(&t, batch, whole, &b, &err));
 }

@@ -23,37 +23,20 @@ AROUND_EACH(make_dir, drop_dir)
 
 TEST(every_key_of_the_specification_is_there)
 {
-    static const char *const keys[] = {"config",
-                                       "seed",
-                                       "version",
-                                       "machine",
-                                       "accuracy_matrix",
-                                       "average_accuracy",
-                                       "forgetting",
-                                       "backward_transfer",
-                                       "prequential_accuracy",
-                                       "per_class",
-                                       "samples",
-                                       "lambda",
-                                       "cs",
-                                       "lag",
-                                       "coverage",
-                                       "seconds",
-                                       "samples_per_second",
-                                       "peak_rss_bytes"};
-    static const char *const samples[] = {"offered", "scored", "trained", "replayed", "dropped"};
-    static const char *const seconds[] = {"decode", "select", "train", "buffer", "evaluate", "total"};
     OWNED_BY(sfp__result_done) sfp_result r = result_make(3, 4);
     MUST(sfp__result_write(&r, path, NULL));
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(root);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!json_object_get(root, keys[i]))
-            fail_msg("no %s", keys[i]);
-    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
-        assert_true(json_is_integer(json_object_get(json_object_get(root, "samples"), samples[i])));
-    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
-        assert_true(json_is_number(json_object_get(json_object_get(root, "seconds"), seconds[i])));
+    for (const char *const *key = STRINGS("config", "seed", "version", "machine", "accuracy_matrix", "average_accuracy",
+                                          "forgetting", "backward_transfer", "prequential_accuracy", "per_class", "samples",
+                                          "lambda", "cs", "lag", "coverage", "seconds", "samples_per_second", "peak_rss_bytes");
+         *key; key++)
+        if (!json_object_get(root, *key))
+            fail_msg("no %s", *key);
+    for (const char *const *key = STRINGS("offered", "scored", "trained", "replayed", "dropped"); *key; key++)
+        assert_true(json_is_integer(json_object_get(json_object_get(root, "samples"), *key)));
+    for (const char *const *key = STRINGS("decode", "select", "train", "buffer", "evaluate", "total"); *key; key++)
+        assert_true(json_is_number(json_object_get(json_object_get(root, "seconds"), *key)));
     assert_string_equal(json_string_value(json_object_get(json_object_get(root, "config"), "sigma")), "0.3");
     json_t *matrix = json_object_get(root, "accuracy_matrix");
     for (size_t i = 0; i < 3; i++)

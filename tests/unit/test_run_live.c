@@ -73,10 +73,7 @@ TEST(a_folder_is_learned_from_and_only_what_is_new_later)
 {
     for (int i = 0; i < 12; i++)
         put_picture(kept_print("in/c%d/%d.png", i % 2, i), 100 * (i % 2) + i);
-    put_text("in/c0/broken.png", "no picture");
-    put_text("in/c0/empty.png", "");
-    put_text("in/c1/empty.png", "");
-    put_text("in/.end", "");
+    PUT_TEXTS({"in/c0/broken.png", "no picture"}, {"in/c0/empty.png", ""}, {"in/c1/empty.png", ""}, {"in/.end", ""});
     sfp_run_options o = watch("in");
     sfp_result r = run_once(&o, "folder", 0, NULL);
     assert_true(r.finished);

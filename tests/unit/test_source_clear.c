@@ -98,13 +98,12 @@ TEST(an_order_shuffles_classes)
 
 TEST(buckets_go_by_number_and_names_may_be_above)
 {
-    put_text("c/class_names.txt", "\xef\xbb\xbf"
-                                  "cat\r\ndog\r\n");
-    put_text(META, "{\"10\": {\"cat\": \"a.json\"}, \"9\": {\"cat\": \"b.json\", \"dog\": \"c.json\"}}");
-    put_text("c/train/a.json", "{\"x\": {\"IMG_PATH\": \"ten.jpg\", \"other\": 1}}");
-    put_text("c/train/b.json", "{\"x\": {\"IMG_PATH\": \"nine.jpg\"}}");
-    put_text("c/train/c.json", "{\"x\": {\"IMG_PATH\": \"dog.jpg\"}}");
-    put_text("c/train/nine.jpg", "9");
+    PUT_TEXTS({"c/class_names.txt", "\xef\xbb\xbf"
+                                    "cat\r\ndog\r\n"},
+              {META, "{\"10\": {\"cat\": \"a.json\"}, \"9\": {\"cat\": \"b.json\", \"dog\": \"c.json\"}}"},
+              {"c/train/a.json", "{\"x\": {\"IMG_PATH\": \"ten.jpg\", \"other\": 1}}"},
+              {"c/train/b.json", "{\"x\": {\"IMG_PATH\": \"nine.jpg\"}}"},
+              {"c/train/c.json", "{\"x\": {\"IMG_PATH\": \"dog.jpg\"}}"}, {"c/train/nine.jpg", "9"});
     sfp_source *s = open_with(&sfp__source_clear10, false, 1, 0);
     assert_int_equal(s->count, 3);
     check_bytes(s, 0, "9", 1);
@@ -141,8 +140,7 @@ TEST(broken_lists_are_refused_with_their_file)
 
 TEST(a_failed_allocation_leaves_nothing_behind)
 {
-    put_text(NAMES, "cat\ndog");
-    put_text(META, "{\"0\": {}, \"1\": {\"cat\": \"a.json\", \"dog\": \"a.json\"}}");
-    put_text("c/train/a.json", "{\"x\": {\"IMG_PATH\": \"a.jpg\"}}");
+    PUT_TEXTS({NAMES, "cat\ndog"}, {META, "{\"0\": {}, \"1\": {\"cat\": \"a.json\", \"dog\": \"a.json\"}}"},
+              {"c/train/a.json", "{\"x\": {\"IMG_PATH\": \"a.jpg\"}}"});
     (void)open_tortured(&sfp__source_clear10, in_folder("c"), false, 15);
 }

@@ -122,9 +122,7 @@ TEST(folders_alone_say_everything)
 
 static void put_pickles(const char *paths, const char *lup, const char *labels)
 {
-    put_text("c/paths.pkl", paths);
-    put_text("c/LUP.pkl", lup);
-    put_text("c/labels.pkl", labels);
+    PUT_TEXTS({"c/paths.pkl", paths}, {"c/LUP.pkl", lup}, {"c/labels.pkl", labels});
 }
 
 TEST(labels_count_along_the_tasks_and_are_named_by_their_object)

@@ -10,12 +10,8 @@ static const sfp_source_kind *const kind = &sfp__source_folder;
 
 TEST(folders_are_classes)
 {
-    put_text("d/dog/b.jpg", "D");
-    put_text("d/cat/img10.png", "C10");
-    put_text("d/cat/img9.PNG", "C9");
-    put_text("d/cat/more/deep/x.webp", "CX");
-    put_text("d/10/a.jpeg", "T");
-    put_text("d/9/a.jpg", "N");
+    PUT_TEXTS({"d/dog/b.jpg", "D"}, {"d/cat/img10.png", "C10"}, {"d/cat/img9.PNG", "C9"}, {"d/cat/more/deep/x.webp", "CX"},
+              {"d/10/a.jpeg", "T"}, {"d/9/a.jpg", "N"});
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->classes, 4);
     static const char *const names[] = {"9", "10", "cat", "dog"}; /* numbers by value, then bytes */
@@ -37,10 +33,8 @@ TEST(folders_are_classes)
 
 TEST(folders_of_folders_are_domains)
 {
-    put_text("d/sketch/dog/1.jpg", "a");
-    put_text("d/photo/dog/1.jpg", "b");
-    put_text("d/photo/cat/2.jpg", "c");
-    put_text("d/photo/readme.txt", "not a picture");
+    PUT_TEXTS({"d/sketch/dog/1.jpg", "a"}, {"d/photo/dog/1.jpg", "b"}, {"d/photo/cat/2.jpg", "c"},
+              {"d/photo/readme.txt", "not a picture"});
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->classes, 2);
     assert_int_equal(s->domains, 2);
@@ -51,11 +45,8 @@ TEST(folders_of_folders_are_domains)
 
 TEST(pictures_on_both_levels_follow_the_more)
 {
-    put_text("d/sketch/dog/1.jpg", "a");
-    put_text("d/photo/dog/1.jpg", "b");
-    put_text("d/photo/cat/2.jpg", "c");
-    put_text("d/photo/preview10.jpg", "x");
-    put_text("d/photo/preview9.jpg", "x");
+    PUT_TEXTS({"d/sketch/dog/1.jpg", "a"}, {"d/photo/dog/1.jpg", "b"}, {"d/photo/cat/2.jpg", "c"}, {"d/photo/preview10.jpg", "x"},
+              {"d/photo/preview9.jpg", "x"});
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 3);
     assert_int_equal(s->domains, 2);
@@ -73,10 +64,8 @@ TEST(pictures_on_both_levels_follow_the_more)
 
 TEST(a_folder_of_one_name_in_every_class_tells_nothing_apart)
 {
-    put_text("d/n01/images/1.JPEG", "1");
-    put_text("d/n01/n01_boxes.txt", "boxes");
-    put_text("d/n02/images/1.JPEG", "2");
-    put_text("d/n02/images/2.JPEG", "3");
+    PUT_TEXTS({"d/n01/images/1.JPEG", "1"}, {"d/n01/n01_boxes.txt", "boxes"}, {"d/n02/images/1.JPEG", "2"},
+              {"d/n02/images/2.JPEG", "3"});
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 3);
     assert_int_equal(s->domains, 0);
@@ -96,9 +85,7 @@ TEST(a_folder_of_one_name_in_every_class_tells_nothing_apart)
 
 TEST(parts_taken_as_domains_are_told)
 {
-    put_text("d/Train/cat/1.jpg", "1");
-    put_text("d/Train/dog/1.jpg", "2");
-    put_text("d/val/cat/1.jpg", "3");
+    PUT_TEXTS({"d/Train/cat/1.jpg", "1"}, {"d/Train/dog/1.jpg", "2"}, {"d/val/cat/1.jpg", "3"});
     sfp_source *s = open_source(kind, "d/");
     assert_int_equal(s->domains, 2);
     assert_non_null(strstr(s->note, kept_print("--data folder:%s --test folder:%s", in_folder("d/Train"), in_folder("d/val"))));
@@ -175,9 +162,7 @@ TEST(what_is_missing_is_named)
 
 TEST(a_picture_that_cannot_be_read_is_named)
 {
-    put_text("d/a/1.jpg", "");
-    put_text("d/a/2.jpg", "x");
-    put_text("d/a/3.jpg", "x");
+    PUT_TEXTS({"d/a/1.jpg", ""}, {"d/a/2.jpg", "x"}, {"d/a/3.jpg", "x"});
     sfp_source *s = open_source(kind, "d");
     check_not_loaded(s, 0, SFP_EFORMAT, "d/a/1.jpg", "is empty");
     assert_int_equal(unlink(in_folder("d/a/2.jpg")), 0);
@@ -187,10 +172,7 @@ TEST(a_picture_that_cannot_be_read_is_named)
 
 TEST(every_allocation_may_fail)
 {
-    put_text("d/x/a/1.jpg", "1");
-    put_text("d/y/b/2.jpg", "2");
-    put_text("d/y/loose.jpg", "2");
-    put_text("d/note.txt", "2");
+    PUT_TEXTS({"d/x/a/1.jpg", "1"}, {"d/y/b/2.jpg", "2"}, {"d/y/loose.jpg", "2"}, {"d/note.txt", "2"});
     (void)open_tortured(kind, in_folder("d"), false, 8);
 }
 

@@ -351,8 +351,7 @@ TEST(a_stream_may_be_several_archives)
     tar_file("b.cls", "y");
     tar_end("t.tar");
     sfp_source *s = open_stream("t.tar", "");
-    check_next(s, "x", "a");
-    check_next(s, "y", "b");
+    CHECK_NEXT(s, {"x", "a"}, {"y", "b"});
     check_end(s);
     check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: goes on at byte 3072, behind its end mark", "stdin");
 }
@@ -485,15 +484,12 @@ TEST(what_is_left_out_is_told)
     tar_file("1.seg.png", "regions");
     tar_file("1.cls", "x");
     tar_end("d/train-0.tar");
-    put_text("d/more.tar", "anything");
-    put_text("d/train-1.tar.gz", "anything");
-    put_text("d/train-0.tar.idx", "anything");
+    PUT_TEXTS({"d/more.tar", "anything"}, {"d/train-1.tar.gz", "anything"}, {"d/train-0.tar.idx", "anything"});
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 1);
     check_bytes(s, 0, "colour", 6);
-    assert_non_null(strstr(s->note, "left out: 2 further pictures of a sample"));
-    assert_non_null(strstr(s->note, "left out: 1 tar files called neither train, val nor test"));
-    assert_non_null(strstr(s->note, "left out: 1 packed tar files"));
+    HOLDS(s->note, "left out: 2 further pictures of a sample", "left out: 1 tar files called neither train, val nor test",
+          "left out: 1 packed tar files");
 }
 
 TEST(a_stream_loses_a_sample_and_goes_on)
