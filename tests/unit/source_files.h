@@ -118,6 +118,29 @@ static inline void check_labels_of(const sfp_source *s, int64_t n, const char *c
         assert_string_equal(label_text(s, i), labels[i]);
 }
 
+/* It has these classes. */
+#define CHECK_CLASSES(s, ...)                                      \
+    do {                                                           \
+        const char *const *names_ = STRINGS(__VA_ARGS__);          \
+        for (int k_ = 0; k_ < (s)->classes || names_[k_]; k_++) {  \
+            assert_true(k_ < (s)->classes && names_[k_]);          \
+            assert_string_equal((s)->class_names[k_], names_[k_]); \
+        }                                                          \
+    } while (0)
+
+static inline void check_same_classes(const sfp_source *a, const sfp_source *b)
+{
+    assert_int_equal(a->classes, b->classes);
+    for (int k = 0; k < a->classes; k++)
+        assert_string_equal(a->class_names[k], b->class_names[k]);
+}
+
+static inline void check_record(const sfp_source *s, int64_t i, int32_t label, int32_t task)
+{
+    assert_int_equal(record_of(s, i).label, label);
+    assert_int_equal(record_of(s, i).task, task);
+}
+
 static inline void check_name(const sfp_source *s, int64_t i, const char *name)
 {
     char text[400];

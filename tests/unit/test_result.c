@@ -53,17 +53,15 @@ TEST(what_is_written_reads_back_the_same)
 {
     const int sizes[][2] = {{1, 0}, {1, 1}, {3, 4}, {12, 201}}; /* 201: the confusion matrix goes as cells */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        sfp_result r = result_make(sizes[i][0], sizes[i][1]), back;
+        OWNED_BY(sfp__result_done) sfp_result r = result_make(sizes[i][0], sizes[i][1]);
+        OWNED_BY(sfp__result_done) sfp_result back = {0};
         r.seed = i == 2 ? UINT64_MAX : 7;
         MUST(sfp__result_default(&r, "sigma", "0.5", NULL));
         MUST(sfp__result_write(&r, path, &err));
         MUST(sfp__result_read(path, &back, &err));
-        char *a = result_text(&r), *b = result_text(&back);
-        assert_string_equal(a, b);
+        assert_string_equal(result_text(&r), result_text(&back));
         assert_true(back.seed == r.seed && back.prequential_accuracy == r.prequential_accuracy && back.finished);
         assert_string_equal(back.config[3].fallback, "0.5");
-        sfp__result_done(&r);
-        sfp__result_done(&back);
     }
 }
 
@@ -128,14 +126,13 @@ TEST(a_curve_is_thinned_out_evenly)
 
 TEST(names_that_are_no_text_become_text)
 {
-    sfp_result r = result_make(1, 2), back;
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
+    OWNED_BY(sfp__result_done) sfp_result back = {0};
     sfp__free(r.class_names[0]);
     r.class_names[0] = sfp__strdup("a\"\\\n\x01\xff\xc3\xa9\xed\xa0\x80");
     MUST(sfp__result_write(&r, path, NULL));
     MUST(sfp__result_read(path, &back, NULL));
     assert_string_equal(back.class_names[0], "a\"\\\n\x01\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
-    sfp__result_done(&r);
-    sfp__result_done(&back);
 }
 
 TEST(options_are_replaced_and_named)

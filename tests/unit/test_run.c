@@ -37,10 +37,9 @@ TEST(run_without_boundaries)
 
 TEST(closed_form_heads)
 {
-    static const char *const methods[] = {"ncm", "slda", "ranpac"};
-    for (int i = 0; i < 3; i++) {
+    for (const char *const *method = STRINGS("ncm", "slda", "ranpac"); *method; method++) {
         sfp_run_options o = options("synthetic:130", "5");
-        o.method = methods[i];
+        o.method = *method;
         stopped_is_as_left_alone(o, 2);
     }
 }
@@ -259,7 +258,6 @@ static bool says(sfp_run_options *o, const char *name, const char *word, bool st
 
 TEST(stopping_while_the_clock_is_measured_leaves_the_run_before)
 {
-    static const char *const files[] = {"checkpoint", "result.json", "report.html", "events.jsonl", "state.safetensors"};
     sfp_run_options o = options("synthetic:60", "2");
     sfp_result r = run_once(&o, "measured", 0, NULL);
     o.clock = SFP_CLOCK_PAPER;
@@ -267,8 +265,9 @@ TEST(stopping_while_the_clock_is_measured_leaves_the_run_before)
     assert_false(says(&o, "measured", "batches are kept", true, &r));
     assert_false(r.finished);
     assert_int_equal(r.samples.offered, 0);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        assert_true(is_there(kept_print("measured/%s", files[i])));
+    for (const char *const *name = STRINGS("checkpoint", "result.json", "report.html", "events.jsonl", "state.safetensors");
+         *name; name++)
+        assert_true(is_there(kept_print("measured/%s", *name)));
     o = options("synthetic:60", "2");
     o.resume = true;
     assert_true(says(&o, "measured", "has ended already", false, &r));

@@ -60,12 +60,20 @@ static int lines_of(const char *name, const char *with)
     return n;
 }
 
-static void check_labels(const sfp_result *r, uint64_t unlabelled, uint64_t late, uint64_t expired, uint64_t waiting)
+static void check_samples(const sfp_result *r, uint64_t offered, uint64_t scored, uint64_t skipped, uint64_t dropped)
 {
-    assert_int_equal(r->labels.unlabelled, unlabelled);
-    assert_int_equal(r->labels.late, late);
-    assert_int_equal(r->labels.expired, expired);
-    assert_int_equal(r->labels.waiting, waiting);
+    assert_int_equal(r->samples.offered, offered);
+    assert_int_equal(r->samples.scored, scored);
+    assert_int_equal(r->samples.skipped, skipped);
+    assert_int_equal(r->samples.dropped, dropped);
+}
+
+static void check_labels(sfp_result r, uint64_t unlabelled, uint64_t late, uint64_t expired, uint64_t waiting)
+{
+    assert_int_equal(r.labels.unlabelled, unlabelled);
+    assert_int_equal(r.labels.late, late);
+    assert_int_equal(r.labels.expired, expired);
+    assert_int_equal(r.labels.waiting, waiting);
     assert_int_equal(late + expired + waiting, unlabelled);
 }
 
@@ -77,26 +85,20 @@ TEST(a_folder_is_learned_from_and_only_what_is_new_later)
     sfp_run_options o = watch("in");
     sfp_result r = run_once(&o, "folder", 0, NULL);
     assert_true(r.finished);
-    assert_int_equal(r.samples.offered, 15);
-    assert_int_equal(r.samples.scored, 12);
-    assert_int_equal(r.samples.skipped, 3);
-    assert_int_equal(r.samples.dropped, 0);
+    check_samples(&r, 15, 12, 3, 0);
     assert_int_equal(r.classes, 2);
-    check_labels(&r, 0, 0, 0, 0);
+    check_labels(r, 0, 0, 0, 0);
     assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 3); /* 5, 5 and 2 */
     put_picture("in/a/new.png", 50); /* sorts before the classes that are known: numbers must not change */
     put_picture("in/c1/12.png", 112);
     o.resume = true;
     r = run_once(&o, "folder", 0, NULL);
-    assert_int_equal(r.samples.offered, 17);
-    assert_int_equal(r.samples.scored, 14);
-    assert_int_equal(r.samples.skipped, 3);
+    check_samples(&r, 17, 14, 3, 0);
     assert_int_equal(r.classes, 3);
     assert_string_equal(r.class_names[0], "c0");
     assert_string_equal(r.class_names[2], "a");
     assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 4);
-    r = run_once(&o, "folder", 0, NULL); /* nothing is new */
-    assert_int_equal(r.samples.offered, 17);
+    assert_int_equal(run_once(&o, "folder", 0, NULL).samples.offered, 17); /* nothing is new */
     assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 4);
 }
 
@@ -149,19 +151,17 @@ TEST(labels_that_come_late_are_learned_from)
     put_five("cat", 0);
     sfp_run_options o = watch("late");
     sfp_result r = run_script(&o, "late_out", label_later);
-    check_labels(&r, 3, 2, 0, 1);
+    check_labels(r, 3, 2, 0, 1);
     assert_int_equal(r.samples.scored, r.samples.offered);
     assert_true(r.samples.offered == 12 || r.samples.offered == 17); /* .end may come before the dogs are looked at */
     assert_int_equal(lines_of("late_out/predictions.jsonl", "\"class\":\"cat\""), 3);
     assert_int_equal(lines_of("late_out/predictions.jsonl", "\"name\":\"u3.png\""), 1);
     o.resume = true; /* the one that waited comes again, and is counted once */
-    r = run_once(&o, "late_out", 0, NULL);
-    check_labels(&r, 3, 2, 0, 1);
+    check_labels(run_once(&o, "late_out", 0, NULL), 3, 2, 0, 1);
     assert_int_equal(lines_of("late_out/predictions.jsonl", ""), 3);
     o.resume = false;
     o.pending = 0;
-    r = run_once(&o, "late_none", 0, NULL); /* all that is there now; nothing may wait */
-    check_labels(&r, 1, 0, 1, 0);
+    check_labels(run_once(&o, "late_none", 0, NULL), 1, 0, 1, 0); /* all that is there now; nothing may wait */
 }
 
 /* One line of predictions each, id and name as given; and no others. */
@@ -182,8 +182,7 @@ TEST(what_waits_is_predicted_once_however_often_a_run_goes_on)
         put_picture(i < 5 ? kept_print("again/cat/%d.png", i) : kept_print("again/u%d.png", i - 4), 20 * i);
     put_text("again/.end", "");
     sfp_run_options o = watch("again");
-    sfp_result r = run_once(&o, "again_out", 0, NULL);
-    check_labels(&r, 5, 0, 0, 5);
+    check_labels(run_once(&o, "again_out", 0, NULL), 5, 0, 0, 5);
     check_predictions("again_out/predictions.jsonl", 5, begin, picture);
     /* as if killed after the checkpoint; then three get their label, each in another way, one goes away, one is new */
     append_text("again_out/predictions.jsonl", "{\"id\":10,\"t\":1,\"name\":\"lost.png\"}\n{\"id\":1");
@@ -194,21 +193,19 @@ TEST(what_waits_is_predicted_once_however_often_a_run_goes_on)
     put_picture("again/u6.png", 230);
     o.resume = true;
     for (int times = 0; times < 2; times++) { /* the second finds nothing new */
-        r = run_once(&o, "again_out", 0, NULL);
-        check_labels(&r, 6, 3, 0, 3);
+        sfp_result r = run_once(&o, "again_out", 0, NULL);
+        check_labels(r, 6, 3, 0, 3);
         assert_int_equal(r.samples.offered, 8);
         check_predictions("again_out/predictions.jsonl", 6, begin, picture);
         assert_int_equal(lines_of("again_out/events.jsonl", "\"offered\":[8,6,7]"), 1); /* known by the numbers they had */
     }
     o.pending = 1; /* the two oldest of three are given up, one of which comes again */
     for (int times = 0; times < 2; times++) {
-        r = run_once(&o, "again_out", 0, NULL);
-        check_labels(&r, 6, 3, 2, 1);
+        check_labels(run_once(&o, "again_out", 0, NULL), 6, 3, 2, 1);
         check_predictions("again_out/predictions.jsonl", 6, begin, picture);
     }
     put_picture("again/a.png", 240); /* comes before the one that waits, which has to go */
-    r = run_once(&o, "again_out", 0, NULL);
-    check_labels(&r, 7, 3, 3, 1);
+    check_labels(run_once(&o, "again_out", 0, NULL), 7, 3, 3, 1);
     assert_int_equal(lines_of("again_out/predictions.jsonl", "{\"id\":11,"), 1);
     assert_int_equal(lines_of("again_out/predictions.jsonl", ""), 7);
 }

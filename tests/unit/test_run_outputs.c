@@ -17,12 +17,6 @@ static char *text_in(const char *folder_name, const char *name)
     return file_text(in_folder(kept_print("%s/%s", folder_name, name)));
 }
 
-static void check_holds(const char *text, const char *part, bool wanted)
-{
-    if ((strstr(text, part) != NULL) != wanted)
-        fail_msg("%s '%s'", wanted ? "no" : "there is", part);
-}
-
 /* ------------------------------------------------------------------- numbers */
 
 TEST(every_file_tells_the_same_numbers)
@@ -48,8 +42,8 @@ TEST(lag_is_not_a_number_where_nothing_can_be_late)
         bool late = clocks[i] == SFP_CLOCK_VIRTUAL;
         char *json = text_in("lag", "result.json"), *page = text_in("lag", "report.html");
         assert_int_equal(isfinite(r.lag.mean) && isfinite(r.lag.max) && isfinite(r.lag.last), late);
-        check_holds(json, "\"lag\": {\"mean\":null, \"max\":null, \"last\":null}", !late);
-        check_holds(page, "Largest lag", late);
+        check_parts(json, !late, STRINGS("\"lag\": {\"mean\":null, \"max\":null, \"last\":null}"));
+        check_parts(page, late, STRINGS("Largest lag"));
     }
 }
 
@@ -88,11 +82,10 @@ static void check_head_line(const json_t *line, size_t t, int task)
 
 TEST(heads_leave_a_line_a_timestamp_however_often_they_are_stopped)
 {
-    static const char *const methods[] = {"ncm", "slda", "ranpac"};
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        const char *whole = kept_print("whole_%s", methods[i]), *cut = kept_print("cut_%s", methods[i]);
+    for (const char *const *method = STRINGS("ncm", "slda", "ranpac"); *method; method++) {
+        const char *whole = kept_print("whole_%s", *method), *cut = kept_print("cut_%s", *method);
         sfp_run_options o = options("synthetic:120", "2");
-        o.method = methods[i];
+        o.method = *method;
         (void)run_once(&o, whole, 0, NULL);
         o.resume = true;
         while (!run_once(&o, cut, 5, NULL).finished) /* as one that was killed leaves them: beyond the checkpoint, and torn */
@@ -118,7 +111,7 @@ static void check_heading(const char *page, const char *title, size_t all, size_
 {
     const char *text =
         shown < all ? kept_print("<h3>%s: %zu, %zu shown</h3>", title, all, shown) : kept_print("<h3>%s: %zu</h3>", title, all);
-    check_holds(page, text, true);
+    HOLDS(page, text);
     const char *list = strstr(page, text) + strlen(text), *end = strstr(list, "</ul>");
     size_t count = 0;
     for (const char *p = list; (p = strstr(p, "<li")) && p < end; p++)
@@ -168,22 +161,20 @@ TEST(pictures_kept_compressed_are_shown)
     assert_non_null(b);
     assert_int_equal(strcspn(a, ")"), strcspn(b, ")"));
     assert_memory_equal(a, b, strcspn(b, ")")); /* the same pictures: here the same pixels too */
-    check_holds(one, "20 pictures; oldest first", true);
+    HOLDS(one, "20 pictures; oldest first");
 }
 
 TEST(a_run_resumed_at_its_end_says_why_no_coreset_is_shown)
 {
-    static const char *const nothing = "Nothing was learned since the run was last started or resumed";
     sfp_run_options o = options("synthetic:60", "1");
     assert_false(run_once(&o, "at_the_end", 6, NULL).finished);
     o.resume = true;
     assert_true(run_once(&o, "at_the_end", 0, NULL).finished);
     char *page = text_in("at_the_end", "report.html");
-    check_holds(page, "What the coreset took", true);
-    check_holds(page, nothing, true);
+    HOLDS(page, "What the coreset took", "Nothing was learned since the run was last started or resumed");
     o = options("synthetic:60", "1");
     o.method = "ncm"; /* which has none */
     (void)run_once(&o, "no_coreset", 0, NULL);
     page = text_in("no_coreset", "report.html");
-    check_holds(page, "What the coreset took", false);
+    LACKS(page, "What the coreset took");
 }

@@ -32,12 +32,10 @@ static void check_layout(const sfp_source *s, const sfp_source *t)
     assert_int_equal(s->count, 8 * 50);
     assert_int_equal(t->count, 3 * 50);
     assert_int_equal(s->classes, 50);
-    assert_int_equal(t->classes, 50);
+    check_same_classes(s, t);
     assert_true(s->keeps_order);
-    for (int c = 0; c < 50; c++) {
+    for (int c = 0; c < 50; c++)
         task_of[c] = -1;
-        assert_string_equal(s->class_names[c], t->class_names[c]);
-    }
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r = record_of(s, i);
         char name[64], object[16];
@@ -130,22 +128,16 @@ TEST(labels_count_along_the_tasks_and_are_named_by_their_object)
     put_pickles(PATHS, LUP, LABELS);
     sfp_source *s = open_with(false, 0), *t = open_with(true, 0);
     assert_int_equal(s->count, 2);
-    assert_int_equal(s->classes, 2);
-    assert_string_equal(s->class_names[0], "o7");
-    assert_string_equal(s->class_names[1], "o2");
-    assert_int_equal(record_of(s, 0).label, 0);
-    assert_int_equal(record_of(s, 0).task, 0);
-    assert_int_equal(record_of(s, 1).label, 1);
-    assert_int_equal(record_of(s, 1).task, 1);
+    CHECK_CLASSES(s, "o7", "o2");
+    check_record(s, 0, 0, 0);
+    check_record(s, 1, 1, 1);
     assert_int_equal(t->count, 1);
-    assert_int_equal(record_of(t, 0).label, 0);
-    assert_int_equal(record_of(t, 0).task, 0);
+    check_record(t, 0, 0, 0);
     check_not_loaded(s, 0, SFP_ENOTFOUND, "s1/o7/a.png", "");
     /* two objects under one label: called by numbers */
     put_pickles("(lS's1/o7/a.png'\naS's3/o8/b.png'\naS's1/o2/c.png'\na.", LUP, LABELS);
     s = open_with(false, 0);
-    assert_string_equal(s->class_names[0], "5");
-    assert_string_equal(s->class_names[1], "3");
+    CHECK_CLASSES(s, "5", "3");
 }
 
 TEST(broken_pickles_are_refused_with_their_file)

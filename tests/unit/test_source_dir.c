@@ -30,8 +30,7 @@ TEST(what_is_there_comes_first_in_natural_order)
     sfp_source *s = open_dir("w");
     assert_int_equal(s->count, -1);
     assert_true(s->kind->live && s->keeps_order);
-    assert_int_equal(s->classes, 2);
-    assert_string_equal(s->class_names[0], "cat");
+    CHECK_CLASSES(s, "cat", "dog");
     CHECK_NEXT(s, {"cat", "c1"}, {"dog", "d9"}, {"dog", "d10"}, {"-", "l"});
     check_end(s);
 }
@@ -148,9 +147,7 @@ TEST(later_folders_are_watched)
     put_text("w/classes.txt", "zebra\ncat\n");
     put_text("w/dog/1.jpg", "d1");
     sfp_source *s = open_dir("w");
-    assert_int_equal(s->classes, 3); /* the list, then what else is there */
-    assert_string_equal(s->class_names[0], "zebra");
-    assert_string_equal(s->class_names[2], "dog");
+    CHECK_CLASSES(s, "zebra", "cat", "dog"); /* the list, then what else is there */
     check_next(s, "dog", "d1");
     put_text("w/zebra/1.jpg", "z1"); /* the picture may be there before the folder is watched */
     check_next(s, "zebra", "z1");
@@ -221,9 +218,7 @@ TEST(a_second_name_of_a_watched_folder_is_passed_over)
     assert_int_equal(symlink("cat", in_folder("w/a")), 0); /* although it comes before cat by name */
     assert_int_equal(symlink("../far", in_folder("w/far")), 0);
     sfp_source *s = open_dir("w");
-    assert_int_equal(s->classes, 2);
-    assert_string_equal(s->class_names[0], "cat");
-    assert_string_equal(s->class_names[1], "far"); /* this one is there once */
+    CHECK_CLASSES(s, "cat", "far"); /* the last is there once */
     assert_int_equal(remarks(s), 2);
     HOLDS(s->live->remark[0], "w/a: is passed over, as it is ", "w/cat under another name");
     assert_non_null(strstr(s->live->remark[1], "w/loop: is passed over"));

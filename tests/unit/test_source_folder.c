@@ -13,10 +13,7 @@ TEST(folders_are_classes)
     PUT_TEXTS({"d/dog/b.jpg", "D"}, {"d/cat/img10.png", "C10"}, {"d/cat/img9.PNG", "C9"}, {"d/cat/more/deep/x.webp", "CX"},
               {"d/10/a.jpeg", "T"}, {"d/9/a.jpg", "N"});
     sfp_source *s = open_source(kind, "d");
-    assert_int_equal(s->classes, 4);
-    static const char *const names[] = {"9", "10", "cat", "dog"}; /* numbers by value, then bytes */
-    for (int i = 0; i < 4; i++)
-        assert_string_equal(s->class_names[i], names[i]);
+    CHECK_CLASSES(s, "9", "10", "cat", "dog"); /* numbers by value, then bytes */
     assert_int_equal(s->domains, 0);
     assert_false(s->keeps_order);
     assert_null(s->note);

@@ -243,10 +243,9 @@ TEST(any_size_is_drawn_within_its_bytes)
 
 TEST(numbers_that_are_none_are_refused)
 {
-    static const char *const bad[] = {"x", "-1", "10x", "99999999999999999999", " 5", "1e3"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (const char *const *bad = STRINGS("x", "-1", "10x", "99999999999999999999", " 5", "1e3"); *bad; bad++) {
         sfp_source *s = NULL;
-        REFUSED(sfp__source_synthetic.open(bad[i], &(sfp_source_options){0}, &s, &err), SFP_EINVAL,
+        REFUSED(sfp__source_synthetic.open(*bad, &(sfp_source_options){0}, &s, &err), SFP_EINVAL,
                 "expected a number of pictures");
         assert_null(s);
     }

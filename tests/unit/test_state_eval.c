@@ -88,12 +88,11 @@ TEST(a_state_gives_the_numbers_of_its_run)
     o = run_options("5");
     o.order = 7; /* labels in an order that the data set does not have */
     check_run(o, "order");
-    static const char *const methods[] = {"ncm", "slda", "ranpac"};
-    for (int m = 0; m < 3; m++) {
+    for (const char *const *method = STRINGS("ncm", "slda", "ranpac"); *method; method++) {
         o = run_options("5");
         o.learner.batch = 7; /* the last bit depends on how pictures are cut */
-        o.method = methods[m];
-        check_run(o, methods[m]);
+        o.method = *method;
+        check_run(o, *method);
     }
 }
 
