@@ -661,11 +661,8 @@ def main():
     with tempfile.TemporaryDirectory() as d:
         folder = Path(d)
         harm, bounds = test_harm(tool, folder)
-        test_layouts(tool, folder)
-        test_hugging_face(tool, folder)
-        test_torchscript(tool, folder)
-        test_numbers_and_sizes(tool, folder)
-        test_deit_tiny(tool, folder)
+        for test in (test_layouts, test_hugging_face, test_torchscript, test_numbers_and_sizes, test_deit_tiny):
+            test(tool, folder)
     print(f"{checks} checks, {failures} failed; largest relative error {worst:.2g}; {harm} harmful files refused{bounds}")
     sys.exit(1 if failures else 0)
 

@@ -40,9 +40,10 @@ def run(tool, path, *what):
     return np.frombuffer(body, np.uint8).reshape(h, w, 3), ""
 
 
-def check(name, got, message, want, tolerance=0):
+def check(name, tool, path, what, want, tolerance=0):
     global failures, checks
     checks += 1
+    got, message = run(tool, path, *what)
     want = np.asarray(want)
     if got is None:
         failures += 1
@@ -73,17 +74,13 @@ def pillow_crop(im, size):
 
 def compare_resize(tool, path, name, sizes, fits=(224,)):
     im = Image.open(path).convert("RGB")
-    got, message = run(tool, path, "decode")
-    check(f"{name} decode", got, message, im)
+    check(f"{name} decode", tool, path, ["decode"], im)
     for w, h in sizes:
         for filter_name, code in (("bilinear", BILINEAR), ("bicubic", BICUBIC)):
-            got, message = run(tool, path, filter_name, w, h)
-            check(f"{name} {im.size} {filter_name} {w}x{h}", got, message, im.resize((w, h), code))
+            check(f"{name} {im.size} {filter_name} {w}x{h}", tool, path, [filter_name, w, h], im.resize((w, h), code))
     for size in fits:
-        got, message = run(tool, path, "squash", size)
-        check(f"{name} {im.size} squash {size}", got, message, im.resize((size, size), BILINEAR))
-        got, message = run(tool, path, "crop", size)
-        check(f"{name} {im.size} crop {size}", got, message, pillow_crop(im, size))
+        check(f"{name} {im.size} squash {size}", tool, path, ["squash", size], im.resize((size, size), BILINEAR))
+        check(f"{name} {im.size} crop {size}", tool, path, ["crop", size], pillow_crop(im, size))
 
 
 def synthetic(tool, folder, rng):
@@ -122,18 +119,15 @@ def formats(tool, folder):
     for name, im, options, tolerance in cases:
         path = os.path.join(folder, name)
         im.save(path, **options)
-        got, message = run(tool, path, "decode")
-        check(name, got, message, Image.open(path).convert("RGB"), tolerance)
+        check(name, tool, path, ["decode"], Image.open(path).convert("RGB"), tolerance)
     for orientation in range(0, 10):
         exif = Image.Exif()
         exif[0x0112] = orientation
         for ending in ("jpg", "png", "webp"):
             path = os.path.join(folder, f"turned{orientation}.{ending}")
             rgb.save(path, exif=exif.tobytes(), **({"lossless": True} if ending == "webp" else {}))
-            got, message = run(tool, path, "orient")
-            check(f"orientation {orientation} {ending}", got, message, ImageOps.exif_transpose(Image.open(path)).convert("RGB"))
-            got, message = run(tool, path, "decode")
-            check(f"orientation {orientation} {ending} left alone", got, message, Image.open(path).convert("RGB"))
+            check(f"orientation {orientation} {ending}", tool, path, ["orient"], ImageOps.exif_transpose(Image.open(path)).convert("RGB"))
+            check(f"orientation {orientation} {ending} left alone", tool, path, ["decode"], Image.open(path).convert("RGB"))
 
 
 def real(tool, rng):

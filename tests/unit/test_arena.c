@@ -20,7 +20,6 @@ TEST(pieces_are_aligned_and_apart)
         if (round == 2)
             assert_int_equal(sfp__mem_count(), before);
     }
-    sfp__arena_done(&a);
 }
 
 TEST(what_cannot_be_had_is_null)

@@ -1,9 +1,8 @@
 /* What commands read and write as text: JSON out, lists of files, class names. */
 #include "cli/filelist.h"
+#include "io/json_read.h"
 #include "io/json_write.h"
 #include "io/lines.h"
-
-#include <jansson.h>
 
 #include "failing_alloc.h"
 #include "temp_folder.h"
@@ -50,7 +49,7 @@ TEST(json_is_what_a_parser_reads)
     assert_int_equal(text[strlen(text) - 1], '\n');
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
     assert_non_null(strstr(text, "\"float\":0.485}"));
-    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    OWNED_PTR(json_decref) json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(root);
     assert_string_equal(json_string_value(json_object_get(root, "quote\"d")), "a\\b\n\x01\x1b \xc3\xa9 end");
     assert_true(json_is_null(json_object_get(root, "none")));
@@ -59,7 +58,6 @@ TEST(json_is_what_a_parser_reads)
     assert_true(json_integer_value(json_array_get(list, 0)) == INT64_MIN);
     assert_true(json_is_null(json_array_get(list, 2)));
     assert_true(json_is_null(json_array_get(list, 3)));
-    json_decref(root);
 }
 
 TEST(json_of_a_broken_file_name_is_still_json)
@@ -71,9 +69,8 @@ TEST(json_of_a_broken_file_name_is_still_json)
         FILE *f = begin_json(&j);
         sfp__json_string(&j, "file", names[i]);
         end_json(&j, f);
-        json_t *root = json_loads(text, 0, NULL);
+        OWNED_PTR(json_decref) json_t *root = json_loads(text, 0, NULL);
         assert_non_null(root);
-        json_decref(root);
     }
 }
 

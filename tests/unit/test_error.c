@@ -41,10 +41,8 @@ TEST(long_messages_are_cut_and_terminated)
 TEST(errno_is_put_into_words)
 {
     errno = ENOENT;
-    assert_int_equal(sfp__fail_errno(&err, SFP_EIO, "%s: cannot open", "a.npy"), SFP_EIO);
-    char want[128];
-    (void)snprintf(want, sizeof want, "a.npy: cannot open: %s", strerror(ENOENT));
-    assert_string_equal(err.message, want);
+    TOLD(sfp__fail_errno(&err, SFP_EIO, "%s: cannot open", "a.npy"), SFP_EIO,
+         kept_print("a.npy: cannot open: %s", strerror(ENOENT)));
 }
 
 TEST(a_prefix_goes_before_the_message)
@@ -83,7 +81,5 @@ TEST(every_status_has_words_of_its_own)
 
 TEST(the_version_is_the_headers)
 {
-    char want[32];
-    (void)snprintf(want, sizeof want, "%d.%d.%d", SFP_VERSION_MAJOR, SFP_VERSION_MINOR, SFP_VERSION_PATCH);
-    assert_string_equal(sfp_version(), want);
+    assert_string_equal(sfp_version(), kept_print("%d.%d.%d", SFP_VERSION_MAJOR, SFP_VERSION_MINOR, SFP_VERSION_PATCH));
 }

@@ -78,8 +78,7 @@ TEST(truncation_is_called_so)
     for (int i = 0; i < KINDS; i++) {
         blob part = blob_of(kinds[i].file.bytes, kinds[i].file.size * 2 / 3);
         assert_int_equal(decode(part.bytes, part.size, &err), SFP_EFORMAT);
-        char want[64];
-        (void)snprintf(want, sizeof want, "x: %s is truncated", kinds[i].name);
+        const char *want = kept_print("x: %s is truncated", kinds[i].name);
         if (!strstr(err.message, want))
             fail_msg("kind %d: '%s', expected '%s'", i, err.message, want);
     }

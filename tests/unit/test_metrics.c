@@ -122,16 +122,14 @@ TEST(the_most_frequent_wrong_answers_come_first)
 
 TEST(what_rounds_to_zero_has_no_sign)
 {
-    char text[32];
     static const struct {
         double x;
         int decimals;
         const char *want;
     } cases[] = {{-1e-17, 4, "0.0000"}, {-0.0, 4, "0.0000"}, {-0.00004, 4, "0.0000"}, {-0.00006, 4, "-0.0001"},
                  {-0.04, 1, "0.0"},     {-0.06, 1, "-0.1"},  {0.00004, 4, "0.0000"},  {-0.25, 2, "-0.25"}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        (void)snprintf(text, sizeof text, "%.*f", cases[i].decimals, sfp__no_minus_zero(cases[i].x, cases[i].decimals));
-        assert_string_equal(text, cases[i].want);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(kept_print("%.*f", cases[i].decimals, sfp__no_minus_zero(cases[i].x, cases[i].decimals)),
+                            cases[i].want);
     assert_true(isnan(sfp__no_minus_zero(NAN, 4)));
 }

@@ -318,13 +318,11 @@ TEST(whatever_is_in_a_log_the_report_ends)
 {
     static const char *const most[] = {"1e-320", "4.9e-324", "1e308", "-1e308", "\"x\"", "12"};
     for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
-        char line[200];
         sfp_log log;
         uint8_t *bytes = NULL;
         size_t size = 0;
-        (void)snprintf(line, sizeof line, "{\"step\": 1, \"epoch\": %s, \"seconds\": %s, \"lr\": %s}\n", most[i], most[i],
-                       most[i]);
-        write_text("pretrain-test.jsonl", line);
+        write_text("pretrain-test.jsonl",
+                   kept_print("{\"step\": 1, \"epoch\": %s, \"seconds\": %s, \"lr\": %s}\n", most[i], most[i], most[i]));
         if (sfp__log_open("pretrain-test.jsonl", 1, &log, &err) || sfp__pretrain_report("pretrain-test.html", &log, &err) ||
             sfp__file_read("pretrain-test.html", 1 << 20, &bytes, &size, &err))
             fail_msg("%s: %s", most[i], err.message);

@@ -113,9 +113,8 @@ TEST(gradients_equal_central_differences)
         for (int other = 0; other < 2; other++)
             for (int mixed = 0; mixed < 2; mixed++) {
                 OWNED_BY(tear_down) world w = {0};
-                char name[64];
-                (void)snprintf(name, sizeof name, "weights %zu, %s width, %s", i, other ? "another" : "the same",
-                               mixed ? "mixed" : "plain");
+                const char *name =
+                    kept_print("weights %zu, %s width, %s", i, other ? "another" : "the same", mixed ? "mixed" : "plain");
                 set_up(&w, weights[i], other ? 10 : DIM, mixed ? 0.7f : 1.0f);
                 (void)evaluate(&w, w.tokens, w.params, w.grad_tokens, w.grad_params);
                 for (uint64_t seed = 0; seed < 4; seed++) {

@@ -1,20 +1,15 @@
 /* Resizing against a naive oracle in double precision, and the fits of SPEC section 6. */
+#include "base/rng.h"
 #include "io/image/image.h"
 
 #include "failing_alloc.h"
 #include "test.h"
 
-static uint64_t state = 42;
-
-static uint32_t random32(void)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 32);
-}
+static sfp_rng rng; /* of seed 0 */
 
 static int between(int low, int high)
 {
-    return low + (int)(random32() % (uint32_t)(high - low + 1));
+    return low + (int)(sfp__rng_u32(&rng) % (uint32_t)(high - low + 1));
 }
 
 /* Bytes allocated to the exact size, so that a sanitizer sees a read beyond them. */
@@ -22,7 +17,7 @@ static sfp_image make(int width, int height, bool hard)
 {
     sfp_image im = {width, height, kept_malloc((size_t)width * (size_t)height * 3)};
     for (size_t i = 0; i < (size_t)width * (size_t)height * 3; i++)
-        im.rgb[i] = hard ? (random32() & 1 ? 255 : 0) : (uint8_t)random32();
+        im.rgb[i] = hard ? (sfp__rng_u32(&rng) & 1 ? 255 : 0) : (uint8_t)sfp__rng_u32(&rng);
     return im;
 }
 
@@ -72,7 +67,7 @@ static double *oracle(const sfp_image *im, int width, int height, sfp_filter fil
 
 static void check_against_oracle(int w, int h, int width, int height, sfp_filter filter)
 {
-    sfp_image im = make(w, h, random32() % 3 == 0);
+    sfp_image im = make(w, h, sfp__rng_u32(&rng) % 3 == 0);
     OWNED_BY(sfp__image_done) sfp_image fast = {0}, plain = {0};
     double *want = oracle(&im, width, height, filter);
     MUST(sfp__image_resize(&im, width, height, filter, &fast, NULL));

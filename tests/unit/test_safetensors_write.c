@@ -77,17 +77,14 @@ TEST(many_tensors_are_all_found)
 {
     enum { N = 2000 };
     sfp_tensor *tensors = kept_calloc(N, sizeof *tensors);
-    char(*names)[16] = kept_calloc(N, 16);
     uint8_t data[7] = {0};
-    for (int i = 0; i < N; i++) {
-        (void)snprintf(names[i], 16, "t.%d", i * 7919 % N);
-        tensors[i] = bytes_tensor(names[i], i % 8, data);
-    }
+    for (int i = 0; i < N; i++)
+        tensors[i] = bytes_tensor(kept_print("t.%d", i * 7919 % N), i % 8, data);
     OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     MUST(sfp__safetensors_write(path, tensors, N, NULL, 0, NULL));
     MUST(sfp__safetensors_open(path, &st, NULL));
     for (int i = 0; i < N; i++) {
-        const sfp_tensor *t = sfp__tensor_file_find(st, names[i]);
+        const sfp_tensor *t = sfp__tensor_file_find(st, tensors[i].name);
         assert_non_null(t);
         assert_true(t->bytes == (size_t)(i % 8));
     }
@@ -177,10 +174,9 @@ TEST(devices_directories_and_missing_folders_are_refused)
 
 TEST(a_left_over_of_a_killed_process_is_no_obstacle)
 {
-    char left[128];
     uint8_t data[4] = {9};
     sfp_tensor t = bytes_tensor("a", 4, data);
-    (void)snprintf(left, sizeof left, "%s.tmp.%ld", path, (long)getpid());
+    const char *left = kept_print("%s.tmp.%ld", path, (long)getpid());
     fclose(fopen(left, "w"));
     MUST(sfp__safetensors_write(path, &t, 1, NULL, 0, NULL));
     assert_int_equal(unlink(left), 0); /* it was somebody's: still there */

@@ -1,18 +1,11 @@
 #include "io/tensor/tensor.h"
 
+#include "base/rng.h"
 #include "base/text.h"
 
 #include "test.h"
 
-static uint64_t state = 88172645463325252u;
-
-static uint32_t random32(void)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 16);
-}
+static sfp_rng rng; /* of seed 0 */
 
 static float float_of(uint32_t bits)
 {
@@ -82,9 +75,9 @@ static void check_rounding(float f)
 TEST(floats_are_rounded_to_the_nearest_even)
 {
     for (int i = 0; i < 2000000; i++) {
-        uint32_t bits = random32();
+        uint32_t bits = sfp__rng_u32(&rng);
         if (i % 2) /* near the range of a half */
-            bits = (bits & 0x807fffff) | (0x66 + random32() % 44) << 23;
+            bits = (bits & 0x807fffff) | (0x66 + sfp__rng_u32(&rng) % 44) << 23;
         float f = float_of(bits);
         if (!isnan(f))
             check_rounding(f);

@@ -246,11 +246,8 @@ TEST(sharing_and_names_are_bounded)
 {
     made m = {0};
     add(&m, "\200\2}(");
-    for (int i = 0; i < 60; i++) { /* 60 tensors of one storage of 64 KB: more than twice the file and some slack */
-        char name[16];
-        (void)snprintf(name, sizeof name, "%d", i);
-        add(&m, "%t%v", name, &(view){"FloatStorage", "0", 16384, 0, 1, {16384}, {1}});
-    }
+    for (int i = 0; i < 60; i++) /* 60 tensors of one storage of 64 KB: more than twice the file and some slack */
+        add(&m, "%t%v", kept_print("%d", i), &(view){"FloatStorage", "0", 16384, 0, 1, {16384}, {1}});
     add(&m, "u.");
     check_refused(torch_file(&m, kept_calloc(65536, 1), 65536, false).file, SFP_ELIMIT, "more than twice as large as the file");
     char name[1026];

@@ -33,17 +33,10 @@ static const sfp_opt options[] = {
 
 /* ---------------------------------------------------------------- reading */
 
-static sfp_status path_in(const char *dir, const char *name, char path[PATH_MAX], sfp_error *err)
-{
-    if (snprintf(path, PATH_MAX, "%s/%s", dir, name) >= PATH_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s/%s: the path is too long", dir, name);
-    return SFP_OK;
-}
-
 sfp_status sfp__verify_open(const sfp_golden *g, const char *name, sfp_tensor_file **out, sfp_error *err)
 {
     char path[PATH_MAX];
-    TRY(path_in(g->dir, name, path, err));
+    TRY(sfp__path_print(path, sizeof path, err, "%s/%s", g->dir, name));
     return sfp__safetensors_open(path, out, err);
 }
 
@@ -93,12 +86,13 @@ static sfp_status same_number(const char *file, json_t *config, const char *key,
 static sfp_status load_backbone(sfp_golden *g, sfp_error *err)
 {
     char file[PATH_MAX], weights[PATH_MAX];
-    TRY(path_in(g->dir, "config.json", file, err));
+    TRY(sfp__path_print(file, sizeof file, err, "%s/config.json", g->dir));
     TRY(sfp__json_read(file, 1 << 20, &g->config, err));
     const char *name = json_string_value(json_object_get(g->config, "backbone"));
     if (!name)
         return sfp__fail(err, SFP_EFORMAT, "%s: no text 'backbone', expected the weights' file", file);
-    TRY(name[0] == '/' ? path_in("", name + 1, weights, err) : path_in(g->dir, name, weights, err));
+    bool absolute = name[0] == '/';
+    TRY(sfp__path_print(weights, sizeof weights, err, "%s%s%s", absolute ? "" : g->dir, absolute ? "" : "/", name));
     TRY(sfp__vit_load(weights, NULL, &g->vit, err));
     const sfp_vit_config *c = &g->vit->config;
     const struct {
@@ -309,7 +303,7 @@ static bool is_case(const char *path)
     const char *slash = strrchr(path, '/');
     if (slash && strcmp(slash, "/buffer.json") == 0)
         return true;
-    return path_in(path, "config.json", config, &unused) == SFP_OK && stat(config, &st) == 0;
+    return sfp__path_print(config, sizeof config, &unused, "%s/config.json", path) == SFP_OK && stat(config, &st) == 0;
 }
 
 /* The cases in a folder, by name; nothing below it. */
@@ -324,7 +318,7 @@ static sfp_status list_cases(const char *folder, sfp_strings *cases, sfp_error *
         char path[PATH_MAX];
         sfp_error unused;
         const char *name = entries[i]->d_name;
-        if (!s && name[0] != '.' && !path_in(folder, name, path, &unused) && is_case(path))
+        if (!s && name[0] != '.' && !sfp__path_print(path, sizeof path, &unused, "%s/%s", folder, name) && is_case(path))
             s = sfp__strings_add(cases, path, err);
         free(entries[i]);
     }
