@@ -34,22 +34,18 @@ static inline sfp_result result_make(int tasks, int classes)
     r.tasks_done = tasks;
     sfp__result_summarise(&r);
     r.prequential_accuracy = 2.0 / 3;
-    r.samples.offered = 1000;
-    r.samples.scored = 900;
-    r.samples.trained = 500;
-    r.samples.replayed = 480;
-    r.samples.dropped = 100;
-    r.samples.skipped = 3;
+    const sfp_result numbers = {
+        .samples = {.offered = 1000, .scored = 900, .trained = 500, .replayed = 480, .dropped = 100, .skipped = 3},
+        .labels = {.unlabelled = 9, .late = 4, .expired = 3, .waiting = 2},
+        .seconds = {.decode = 1, .select = 2, .train = 3, .buffer = 0.5, .evaluate = 1.25, .total = 8},
+    };
+    r.samples = numbers.samples;
+    r.labels = numbers.labels;
+    r.seconds = numbers.seconds;
     r.lambda = 150;
     r.lag.mean = 0.25;
     r.lag.max = 1.5;
     r.coverage = 1;
-    r.seconds.decode = 1;
-    r.seconds.select = 2;
-    r.seconds.train = 3;
-    r.seconds.buffer = 0.5;
-    r.seconds.evaluate = 1.25;
-    r.seconds.total = 8;
     r.samples_per_second = 181.8;
     r.peak_rss_bytes = 123456789;
     r.seed = 7;
@@ -71,10 +67,6 @@ static inline sfp_result result_make(int tasks, int classes)
     }
     for (int i = 0; i < tasks; i++)
         MUST(sfp__result_evaluated(&r, 1000 * (uint64_t)(i + 1) / (uint64_t)tasks, i, r.accuracy + i * tasks, NULL));
-    r.labels.unlabelled = 9;
-    r.labels.late = 4;
-    r.labels.expired = 3;
-    r.labels.waiting = 2;
     return r;
 }
 

@@ -97,36 +97,30 @@ static inline const char *label_text(const sfp_source *s, int64_t i)
     return text;
 }
 
-/* The source has so many pictures, of these labels. */
-#define CHECK_LABELS(s, ...)                                                            \
-    do {                                                                                \
-        static const char *const labels_[] = {__VA_ARGS__};                             \
-        check_labels_of(s, (int64_t)(sizeof labels_ / sizeof *labels_), labels_, true); \
-    } while (0)
+/* The source has so many pictures, of these labels; or the first ones have them. */
+#define CHECK_LABELS(s, ...) check_labels_of(s, true, STRINGS(__VA_ARGS__))
+#define CHECK_FIRST_LABELS(s, ...) check_labels_of(s, false, STRINGS(__VA_ARGS__))
 
-/* The first ones have these labels. */
-#define CHECK_FIRST_LABELS(s, ...)                                                       \
-    do {                                                                                 \
-        static const char *const labels_[] = {__VA_ARGS__};                              \
-        check_labels_of(s, (int64_t)(sizeof labels_ / sizeof *labels_), labels_, false); \
-    } while (0)
-
-static inline void check_labels_of(const sfp_source *s, int64_t n, const char *const *labels, bool all)
+static inline void check_labels_of(const sfp_source *s, bool all, const char *const *labels)
 {
-    assert_true(all ? s->count == n : s->count >= n);
-    for (int64_t i = 0; i < n; i++)
-        assert_string_equal(label_text(s, i), labels[i]);
+    int64_t n = 0;
+    for (; labels[n]; n++) {
+        assert_true(n < s->count);
+        assert_string_equal(label_text(s, n), labels[n]);
+    }
+    assert_true(!all || s->count == n);
 }
 
 /* It has these classes. */
-#define CHECK_CLASSES(s, ...)                                      \
-    do {                                                           \
-        const char *const *names_ = STRINGS(__VA_ARGS__);          \
-        for (int k_ = 0; k_ < (s)->classes || names_[k_]; k_++) {  \
-            assert_true(k_ < (s)->classes && names_[k_]);          \
-            assert_string_equal((s)->class_names[k_], names_[k_]); \
-        }                                                          \
-    } while (0)
+#define CHECK_CLASSES(s, ...) check_classes_of(s, STRINGS(__VA_ARGS__))
+
+static inline void check_classes_of(const sfp_source *s, const char *const *names)
+{
+    for (int k = 0; k < s->classes || names[k]; k++) {
+        assert_true(k < s->classes && names[k]);
+        assert_string_equal(s->class_names[k], names[k]);
+    }
+}
 
 static inline void check_same_classes(const sfp_source *a, const sfp_source *b)
 {

@@ -30,15 +30,22 @@ typedef struct outcome {
     double lag_max, lag_sum;
 } outcome;
 
+/* For n batches of b. */
+static sfp_clock start(const sfp_clock_options *o, int n, int b)
+{
+    static int64_t arrived[MOST];
+    sfp_clock c;
+    for (int i = 0; i < n; i++)
+        arrived[i] = (int64_t)(i + 1) * b;
+    MUST(sfp__clock_init(&c, o, n, arrived, &err));
+    return c;
+}
+
 /* n batches of b, the k-th that is served costs cost[k]. */
 static outcome drive(const sfp_clock_options *o, int n, int b, const double *cost)
 {
-    int64_t arrived[MOST];
-    sfp_clock c;
+    OWNED_BY(sfp__clock_done) sfp_clock c = start(o, n, b);
     outcome r = {0};
-    for (int i = 0; i < n; i++)
-        arrived[i] = (int64_t)(i + 1) * b;
-    MUST(sfp__clock_init(&c, o, n, arrived, NULL));
     int count;
     const int64_t *batch;
     while ((batch = sfp__clock_next(&c, &count))) {
@@ -50,7 +57,6 @@ static outcome drive(const sfp_clock_options *o, int n, int b, const double *cos
     r.lag_max = c.lag.max;
     r.lag_sum = c.lag.sum;
     assert_int_equal(r.count, c.lag.served);
-    sfp__clock_done(&c);
     return r;
 }
 
@@ -207,12 +213,8 @@ TEST(a_rate_or_queue_out_of_range_is_refused)
 TEST(the_real_clock_drops_at_overload_and_counts_add_up)
 {
     /* 30 batches of 10 at 1,000 a second: one every 10 ms, each needs 30 ms */
-    int64_t arrived[30];
-    for (int i = 0; i < 30; i++)
-        arrived[i] = (i + 1) * 10;
     const sfp_clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1000, .queue = 1, .policy = SFP_QUEUE_DROP_OLDEST};
-    OWNED_BY(sfp__clock_done) sfp_clock c = {0};
-    MUST(sfp__clock_init(&c, &o, 30, arrived, NULL));
+    OWNED_BY(sfp__clock_done) sfp_clock c = start(&o, 30, 10);
     int count;
     while (sfp__clock_next(&c, &count)) {
         nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
@@ -224,12 +226,9 @@ TEST(the_real_clock_drops_at_overload_and_counts_add_up)
 
 static sfp_clock clock_of_four(bool pool)
 {
-    static const int64_t arrived[] = {10, 20, 30, 40};
     const sfp_clock_options o = {
         .kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP_QUEUE_DROP_OLDEST, .pool = pool, .pool_most = 8};
-    sfp_clock c;
-    MUST(sfp__clock_init(&c, &o, 4, arrived, NULL));
-    return c;
+    return start(&o, 4, 10);
 }
 
 /* Goes on from the text of *c, which is done with. */
@@ -304,10 +303,8 @@ TEST(a_position_that_does_not_fit_is_refused)
 /* Without a rate nothing is late: each in its turn. */
 TEST(without_a_rate_every_batch_has_its_turn)
 {
-    static const int64_t arrived[] = {10, 20};
-    OWNED_BY(sfp__clock_done) sfp_clock c = {0};
     int count;
-    MUST(sfp__clock_init(&c, &(sfp_clock_options){.kind = SFP_CLOCK_OFF}, 2, arrived, NULL));
+    OWNED_BY(sfp__clock_done) sfp_clock c = start(&(sfp_clock_options){.kind = SFP_CLOCK_OFF}, 2, 10);
     for (int64_t k = 0; k < 2; k++) {
         assert_int_equal(*sfp__clock_next(&c, &count), k);
         assert_int_equal(*sfp__clock_next(&c, &count), k);
@@ -321,11 +318,9 @@ TEST(without_a_rate_every_batch_has_its_turn)
 TEST(each_batch_of_a_pool_has_its_own_lag)
 {
     /* a batch a second; learning from the first takes 3.5 s, and three wait by then: 2.5, 1.5 and 0.5 s */
-    const int64_t arrived[] = {10, 20, 30, 40};
     const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 8};
-    OWNED_BY(sfp__clock_done) sfp_clock c = {0};
+    OWNED_BY(sfp__clock_done) sfp_clock c = start(&o, 4, 10);
     int count;
-    MUST(sfp__clock_init(&c, &o, 4, arrived, NULL));
     assert_non_null(sfp__clock_next(&c, &count));
     sfp__clock_spent(&c, count, 3.5);
     assert_non_null(sfp__clock_next(&c, &count));
@@ -344,13 +339,11 @@ static void set_stop(int number)
 
 TEST(waiting_for_a_real_batch_ends_when_stopped)
 {
-    const int64_t arrived[] = {1};
     const sfp_clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1e-3, .stop = &stop}; /* it would take a quarter of an hour */
-    OWNED_BY(sfp__clock_done) sfp_clock c = {0};
+    OWNED_BY(sfp__clock_done) sfp_clock c = start(&o, 1, 1);
     int count;
     const struct sigaction action = {.sa_handler = set_stop};
     assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
-    MUST(sfp__clock_init(&c, &o, 1, arrived, NULL));
     (void)alarm(1);
     assert_null(sfp__clock_next(&c, &count));
     assert_int_equal(stop, 1);

@@ -9,8 +9,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#define ROOM ((size_t)1 << 20)
-
 static const char *name(int i)
 {
     return in_folder(i ? kept_print("events.jsonl.%d", i) : "events.jsonl");
@@ -25,17 +23,10 @@ static void drop_dir(void)
 
 AROUND_EACH(make_folder, drop_dir)
 
-/* File i, "" when it is not there; the same buffer for all calls of one i. */
+/* File i, "" when it is not there. */
 static const char *text_of(int i)
 {
-    static char text[8][ROOM];
-    FILE *f = fopen(name(i), "r");
-    text[i][0] = '\0';
-    if (f) {
-        text[i][fread(text[i], 1, ROOM - 1, f)] = '\0';
-        (void)fclose(f);
-    }
-    return text[i];
+    return access(name(i), F_OK) == 0 ? file_text(name(i)) : "";
 }
 
 static sfp_line_log *open_events(uint64_t from, size_t max_bytes, int keep)
@@ -114,17 +105,11 @@ TEST(a_line_has_what_the_specification_says)
     write_range(e, 5, 6);
     const char *text = text_of(0);
     assert_true(strchr(text, '\n') == text + strlen(text) - 1);
-    char *start = strstr(text, ",\"seconds\"");
-    assert_non_null(start);
-    assert_int_equal(
-        start - text,
-        strlen("{\"t\":5,\"task\":1,\"offered\":[10,18446744073709551615,12],\"similarity\":[0.1,null,-0.25],\"coreset\":[2,0],"
-               "\"replay\":[[7],[4,5,6]],\"loss\":[1.5,0.1],\"stored\":2,\"nu\":1,\"retained\":[1],\"replaced\":[99]"));
-    assert_memory_equal(
-        text, "{\"t\":5,\"task\":1,\"offered\":[10,18446744073709551615,12],\"similarity\":[0.1,null,-0.25],\"coreset\":[2,0],",
-        100);
-    HOLDS(text, "\"replay\":[[7],[4,5,6]],\"loss\":[1.5,0.1],\"stored\":2,\"nu\":1,\"retained\":[1],\"replaced\":[99],",
-          "\"total\":0.125000}}\n");
+    static const char expected[] =
+        "{\"t\":5,\"task\":1,\"offered\":[10,18446744073709551615,12],\"similarity\":[0.1,null,-0.25],\"coreset\":[2,0],"
+        "\"replay\":[[7],[4,5,6]],\"loss\":[1.5,0.1],\"stored\":2,\"nu\":1,\"retained\":[1],\"replaced\":[99],\"seconds\"";
+    assert_int_equal(strncmp(text, expected, sizeof expected - 1), 0);
+    HOLDS(text, "\"total\":0.125000}}\n");
 }
 
 TEST(without_scores_similarity_is_null)
@@ -153,9 +138,8 @@ TEST(who_chooses_nothing_learns_from_all)
 
 TEST(a_resumed_run_writes_the_same_file)
 {
-    static char whole[ROOM];
     write_file(0, 30, 0, 0);
-    (void)snprintf(whole, sizeof whole, "%s", text_of(0));
+    const char *whole = text_of(0);
     for (uint64_t from = 1; from <= 30; from += 7) {
         append_text("events.jsonl", "{\"t\":30,\"task\":1,\"off"); /* torn by a kill */
         write_file(from, 30, 0, 0);
@@ -168,13 +152,12 @@ TEST(a_resumed_run_writes_the_same_file)
 TEST(a_resumed_run_takes_rotated_files_back)
 {
     enum { LARGEST = 2000 };
-    char whole[4][LARGEST + 1];
+    const char *whole[4];
     for (int keep = 0; keep <= 3; keep += 3) {
         write_file(0, 23, LARGEST, keep);
         for (int i = 0; i < 4; i++) {
-            const char *text = text_of(i);
-            assert_true(strlen(text) <= LARGEST);
-            memcpy(whole[i], text, strlen(text) + 1);
+            whole[i] = text_of(i);
+            assert_true(strlen(whole[i]) <= LARGEST);
             assert_int_equal(*whole[i] != '\0', i <= keep);
         }
         /* from 16 on is in two files; what rotation has dropped for good stays away */

@@ -14,14 +14,11 @@ enum { UNTOUCHED = 77 };
 static void check_refused(const char *path, sfp_status status, const char *message)
 {
     int lock = UNTOUCHED;
-    const char *const none[] = {"none"};
     assert_int_equal(sfp__folder_lock(path, &lock, &err), status);
     assert_int_equal(lock, UNTOUCHED);
     assert_memory_equal(err.message, path, strlen(path));
-    if (!strstr(err.message, message))
-        fail_msg("'%s', expected '%s'", err.message, message);
-    err = (sfp_error){0};
-    REFUSED(sfp__folder_remove(path, 1, none, 0, NULL, &err), status, message);
+    HOLDS(err.message, message);
+    REFUSED(sfp__folder_remove(path, 1, STRINGS("none"), 0, NULL, &err), status, message);
     assert_false(sfp__folder_has(path, "none"));
 }
 
@@ -59,9 +56,7 @@ TEST(one_at_a_time_holds_it)
 {
     int lock = take(folder);
     check_taken(folder);
-    char roundabout[96];
-    (void)snprintf(roundabout, sizeof roundabout, "%s/.", folder);
-    check_taken(roundabout);
+    check_taken(in_folder("."));
     sfp__folder_unlock(lock);
     lock = take(folder);
     assert_int_equal(symlink(folder, in_folder("link")), 0);
@@ -150,91 +145,88 @@ TEST(everything_of_that_name_is_there)
 
 /* -------------------------------------------------------------- what goes */
 
-static sfp_status remove_names(const char *const *names, size_t count, sfp_error *why)
+static sfp_status remove_names(const char *const *names, sfp_error *why)
 {
+    size_t count = 0;
+    while (names[count])
+        count++;
     return sfp__folder_remove(folder, count, names, 0, NULL, why);
 }
 
-static void check_there(const char *const *names, size_t count, bool there)
+static void check_there(bool there, const char *const *names)
 {
-    for (size_t i = 0; i < count; i++)
-        if (sfp__folder_has(folder, names[i]) != there)
-            fail_msg("'%s' %s", names[i], there ? "is gone" : "is still there");
+    for (; *names; names++)
+        if (sfp__folder_has(folder, *names) != there)
+            fail_msg("'%s' %s", *names, there ? "is gone" : "is still there");
 }
 
 TEST(only_files_of_the_names_go)
 {
-    const char *const names[] = {"checkpoint", "state-#.bin", "log.#", "#", "part-#.tmp.#", "absent"};
-    const char *const ours[] = {"checkpoint", "state-0.bin", "state-0123456789.bin", "log.1", "log.20", "42", "part-1.tmp.23"};
-    const char *const others[] = {"checkpoint.bak", "checkpoin",  "Checkpoint",   "state-.bin",  "state-1b.bin", "state--1.bin",
-                                  "state-1.bin.x",  "state-1.bi", "xstate-1.bin", "log",         "log.",         "log.1.gz",
-                                  "log.1x",         "4 2",        ".42",          "part-1.tmp.", "part-.tmp.1",  "part-1.tmp.2x"};
-    enum { NAMES = sizeof names / sizeof *names, OURS = sizeof ours / sizeof *ours, OTHERS = sizeof others / sizeof *others };
-    for (int i = 0; i < OURS; i++)
-        put_text(ours[i], "ours");
-    for (int i = 0; i < OTHERS; i++)
-        put_text(others[i], "theirs");
+    const char *const *names = STRINGS("checkpoint", "state-#.bin", "log.#", "#", "part-#.tmp.#", "absent");
+    const char *const *ours =
+        STRINGS("checkpoint", "state-0.bin", "state-0123456789.bin", "log.1", "log.20", "42", "part-1.tmp.23");
+    const char *const *others = STRINGS("checkpoint.bak", "checkpoin", "Checkpoint", "state-.bin", "state-1b.bin", "state--1.bin",
+                                        "state-1.bin.x", "state-1.bi", "xstate-1.bin", "log", "log.", "log.1.gz", "log.1x", "4 2",
+                                        ".42", "part-1.tmp.", "part-.tmp.1", "part-1.tmp.2x");
+    for (const char *const *name = ours; *name; name++)
+        put_text(*name, "ours");
+    for (const char *const *name = others; *name; name++)
+        put_text(*name, "theirs");
     put_text("inside/checkpoint", "theirs"); /* nothing below is looked at */
-    MUST(remove_names(names, NAMES, NULL));
-    check_there(ours, OURS, false);
-    check_there(others, OTHERS, true);
-    assert_int_equal(access(in_folder("inside/checkpoint"), F_OK), 0);
-    MUST(remove_names(names, NAMES, NULL)); /* nothing of ours: nothing to do */
-    MUST(remove_names(NULL, 0, NULL));
-    check_there(others, OTHERS, true);
+    MUST(remove_names(names, NULL));
+    check_there(false, ours);
+    check_there(true, others);
+    assert_true(is_there("inside/checkpoint"));
+    MUST(remove_names(names, NULL)); /* nothing of ours: nothing to do */
+    MUST(sfp__folder_remove(folder, 0, NULL, 0, NULL, NULL));
+    check_there(true, others);
 }
 
 TEST(a_link_goes_and_what_it_points_to_stays)
 {
-    const char *const names[] = {"checkpoint", "log.#"}, *const targets[] = {"precious", "inside"};
     put_text("precious", "x");
     put_text("inside/x", "x");
     assert_int_equal(symlink("precious", in_folder("checkpoint")), 0);
     assert_int_equal(symlink("inside", in_folder("log.1")), 0);
     assert_int_equal(symlink("nothing", in_folder("log.2")), 0);
-    MUST(remove_names(names, 2, NULL));
-    check_there((const char *const[]){"checkpoint", "log.1", "log.2"}, 3, false);
-    check_there(targets, 2, true);
-    assert_int_equal(access(in_folder("inside/x"), F_OK), 0);
+    MUST(remove_names(STRINGS("checkpoint", "log.#"), NULL));
+    check_there(false, STRINGS("checkpoint", "log.1", "log.2"));
+    check_there(true, STRINGS("precious", "inside"));
+    assert_true(is_there("inside/x"));
 }
 
 TEST(what_is_kept_stays_by_whatever_path)
 {
-    const char *const names[] = {"state-#"};
-    const char *const stay[] = {"state-1", "state-2", "state-3"}, *const go[] = {"state-4", "state-5"};
-    char roundabout[96], elsewhere[96];
     put_text("state-1", "kept");
     assert_int_equal(link(in_folder("state-1"), in_folder("state-2")), 0); /* the same file */
     assert_int_equal(symlink("state-1", in_folder("state-3")), 0);
     put_text("state-4", "kept"); /* only the same bytes */
     assert_int_equal(symlink("state-4", in_folder("state-5")), 0);
-    (void)snprintf(roundabout, sizeof roundabout, "%s/../%s/state-1", folder, strrchr(folder, '/') + 1);
-    (void)snprintf(elsewhere, sizeof elsewhere, "%s/state-9", folder); /* is not there */
-    const char *const keep[] = {NULL, elsewhere, roundabout};
-    MUST(sfp__folder_remove(folder, 1, names, 3, keep, NULL));
-    check_there(stay, 3, true);
-    check_there(go, 2, false);
+    const char *const keep[] = {NULL, in_folder("state-9"), /* is not there */
+                                kept_print("%s/../%s/state-1", folder, strrchr(folder, '/') + 1)};
+    MUST(sfp__folder_remove(folder, 1, STRINGS("state-#"), 3, keep, NULL));
+    check_there(true, STRINGS("state-1", "state-2", "state-3"));
+    check_there(false, STRINGS("state-4", "state-5"));
 }
 
 TEST(what_cannot_go_is_named_and_ends_it)
 {
-    const char *const names[] = {"first", "second", "third"};
     put_text("first", "");
     put_text("second/x", ""); /* a folder is no file of ours */
     put_text("third", "");
-    REFUSED(remove_names(names, 3, &err), SFP_EIO, in_folder("second: cannot remove: "));
-    check_there(names, 1, false); /* in their order: what stands before is gone, what stands behind is not */
-    check_there(names + 1, 2, true);
-    assert_int_equal(access(in_folder("second/x"), F_OK), 0);
+    REFUSED(remove_names(STRINGS("first", "second", "third"), &err), SFP_EIO, in_folder("second: cannot remove: "));
+    check_there(false, STRINGS("first")); /* in their order: what stands before is gone, what stands behind is not */
+    check_there(true, STRINGS("second", "third"));
+    assert_true(is_there("second/x"));
 }
 
 static void remove_in_vain(void)
 {
-    const char *const ours[] = {"ours"}, *const absent[] = {"absent"};
     const char *inside = in_folder("inside");
-    REFUSED(sfp__folder_remove(inside, 1, ours, 0, NULL, &err), SFP_EIO, "inside/ours: cannot remove: Permission denied");
+    REFUSED(sfp__folder_remove(inside, 1, STRINGS("ours"), 0, NULL, &err), SFP_EIO,
+            "inside/ours: cannot remove: Permission denied");
     assert_true(sfp__folder_has(inside, "ours"));
-    MUST(sfp__folder_remove(inside, 1, absent, 0, NULL, NULL));
+    MUST(sfp__folder_remove(inside, 1, STRINGS("absent"), 0, NULL, NULL));
     sfp__folder_unlock(take(inside)); /* reading is enough for a lock */
 }
 

@@ -50,13 +50,9 @@ static sfp_run_options watch(const char *name)
 
 static int lines_of(const char *name, const char *with)
 {
-    char line[4096];
     int n = 0;
-    FILE *f = fopen(in_folder(name), "r");
-    assert_non_null(f);
-    while (fgets(line, sizeof line, f))
-        n += strstr(line, with) != NULL;
-    assert_int_equal(fclose(f), 0);
+    for (char *text = file_text(in_folder(name)), *line; (line = strsep(&text, "\n"));)
+        n += (text || *line) && strstr(line, with);
     return n;
 }
 

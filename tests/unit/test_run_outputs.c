@@ -49,7 +49,9 @@ TEST(lag_is_not_a_number_where_nothing_can_be_late)
 
 /* -------------------------------------------------------------------- events */
 
-/* The lines of a log without their times; json_decref. */
+KEEP_BY(keep_json, json_t, json_decref)
+
+/* The lines of a log without their times. */
 static json_t *events_of(const char *name)
 {
     char *text = text_in(name, "events.jsonl");
@@ -61,7 +63,7 @@ static json_t *events_of(const char *name)
         assert_int_equal(json_object_del(one, "seconds"), 0);
         (void)json_array_append_new(list, one);
     }
-    return list;
+    return keep_json(list);
 }
 
 /* The samples of a timestamp in order, all of them learned from by whoever chooses nothing. */
@@ -95,8 +97,6 @@ TEST(heads_leave_a_line_a_timestamp_however_often_they_are_stopped)
         for (size_t t = 0; t < 12; t++)
             check_head_line(json_array_get(want, t), t, t < 6 ? 0 : 1);
         assert_true(json_equal(want, got));
-        json_decref(want);
-        json_decref(got);
     }
 }
 
@@ -123,7 +123,7 @@ static void check_heading(const char *page, const char *title, size_t all, size_
 static void check_sides(sfp_run_options *o, const char *name, size_t took, size_t left)
 {
     (void)run_once(o, name, 0, NULL);
-    OWNED_PTR(json_decref) json_t *events = events_of(name);
+    json_t *events = events_of(name);
     char *page = text_in(name, "report.html");
     size_t offered = last_count(events, "offered"), coreset = last_count(events, "coreset");
     assert_true(offered >= took + left);

@@ -59,15 +59,20 @@ static void tar_end(const char *name)
         put_bytes(name, now.b, now.n);
 }
 
+/* A whole tar of these files: rows {name, text}. */
+#define TAR(name, ...)                                               \
+    do {                                                             \
+        const char *const rows_[][2] = {__VA_ARGS__};                \
+        now.n = 0;                                                   \
+        for (size_t i_ = 0; i_ < sizeof rows_ / sizeof *rows_; i_++) \
+            tar_file(rows_[i_][0], rows_[i_][1]);                    \
+        tar_end(name);                                               \
+    } while (0)
+
 static void three_samples(const char *name)
 {
-    now.n = 0;
-    tar_file("000.jpg", "first picture");
-    tar_file("000.cls", "10\n");
-    tar_file("001.cls", "9");
-    tar_file("001.png", "second");
-    tar_file("x/002.input.webp", "third");
-    tar_end(name);
+    TAR(name, {"000.jpg", "first picture"}, {"000.cls", "10\n"}, {"001.cls", "9"}, {"001.png", "second"},
+        {"x/002.input.webp", "third"});
 }
 
 TEST(samples_are_grouped_by_key)
@@ -342,10 +347,7 @@ TEST(a_broken_stream_gives_what_it_has_and_then_an_error)
 
 TEST(a_stream_may_be_several_archives)
 {
-    now.n = 0;
-    tar_file("a.jpg", "a");
-    tar_file("a.cls", "x");
-    tar_end(NULL);
+    TAR(NULL, {"a.jpg", "a"}, {"a.cls", "x"});
     tar_file("b.jpg", "b");
     tar_file("b.cls", "y");
     tar_end("t.tar");
@@ -376,10 +378,7 @@ static void pack_behind(int filter, uint8_t *packed, size_t room, size_t *n)
 
 static void one_sample(const char *picture, const char *label, const char *class)
 {
-    now.n = 0;
-    tar_file(picture, picture);
-    tar_file(label, class);
-    tar_end(NULL);
+    TAR(NULL, {picture, picture}, {label, class});
 }
 
 typedef struct pieces {
@@ -477,12 +476,7 @@ TEST(a_stream_without_an_end_mark_is_cut)
 
 TEST(what_is_left_out_is_told)
 {
-    now.n = 0;
-    tar_file("1.depth.png", "depth");
-    tar_file("1.jpg", "colour");
-    tar_file("1.seg.png", "regions");
-    tar_file("1.cls", "x");
-    tar_end("d/train-0.tar");
+    TAR("d/train-0.tar", {"1.depth.png", "depth"}, {"1.jpg", "colour"}, {"1.seg.png", "regions"}, {"1.cls", "x"});
     PUT_TEXTS({"d/more.tar", "anything"}, {"d/train-1.tar.gz", "anything"}, {"d/train-0.tar.idx", "anything"});
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 1);
@@ -494,18 +488,8 @@ TEST(what_is_left_out_is_told)
 TEST(a_stream_loses_a_sample_and_goes_on)
 {
     put_text("names.txt", "x\ny\n");
-    now.n = 0;
-    tar_file("a.jpg", "");
-    tar_file("a.cls", "x");
-    tar_file("b.jpg", "b");
-    tar_file("c.jpg", "c");
-    tar_file("c.json", "{");
-    tar_file("d.jpg", "d");
-    tar_file("d.cls", "nobody");
-    tar_file("e.jpg", "");
-    tar_file("f.jpg", "f");
-    tar_file("f.cls", "y");
-    tar_end("t.tar");
+    TAR("t.tar", {"a.jpg", ""}, {"a.cls", "x"}, {"b.jpg", "b"}, {"c.jpg", "c"}, {"c.json", "{"}, {"d.jpg", "d"},
+        {"d.cls", "nobody"}, {"e.jpg", ""}, {"f.jpg", "f"}, {"f.cls", "y"});
     sfp_source *s = open_stream("t.tar", "names.txt");
     (void)check_lost(s, "a", SFP_EFORMAT, "stdin: a.jpg: is empty");
     check_next(s, "-", "b");

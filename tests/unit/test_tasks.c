@@ -80,14 +80,15 @@ static void refused(const list_source *s, const char *spec, const char *a, const
 }
 
 /* There are these tasks. */
-#define CHECK_TASKS(t, ...)                                     \
-    do {                                                        \
-        const char *const *names_ = STRINGS(__VA_ARGS__);       \
-        for (int k_ = 0; k_ < (t).count || names_[k_]; k_++) {  \
-            assert_true(k_ < (t).count && names_[k_]);          \
-            assert_string_equal((t).task[k_].name, names_[k_]); \
-        }                                                       \
-    } while (0)
+#define CHECK_TASKS(t, ...) check_tasks(&(t), STRINGS(__VA_ARGS__))
+
+static void check_tasks(const sfp_tasks *t, const char *const *names)
+{
+    for (int k = 0; k < t->count || names[k]; k++) {
+        assert_true(k < t->count && names[k]);
+        assert_string_equal(t->task[k].name, names[k]);
+    }
+}
 
 /* Whatever the cut: labels are a permutation, each labelled sample is in one task, classes of a task are those of its samples. */
 static void check_whole(const list_source *s, const sfp_tasks *t, int64_t expected)
@@ -338,8 +339,8 @@ TEST(classes_that_training_does_not_have_are_named)
     sfp_record *r = make_records(30, 5), *q = make_records(30, 6);
     list_source train = make(r, 30, 5, 3), test = make(q, 30, 6, 3);
     sfp_tasks a = cut(&train, "5", 0, 1), b = {0};
-    assert_int_equal(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL);
-    assert_string_equal(err.message, "list:here: class 'f' is not in the training set list:here");
+    TOLD(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL,
+         "list:here: class 'f' is not in the training set list:here");
     for (int i = 0; i < 30; i++)
         q[i].label = 0; /* no pictures of the other tasks */
     REFUSED(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL,
