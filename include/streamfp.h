@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 #define SFP_VERSION_MAJOR 0
-#define SFP_VERSION_MINOR 1
+#define SFP_VERSION_MINOR 2
 #define SFP_VERSION_PATCH 0
 
 #if defined(__GNUC__)
@@ -55,7 +55,7 @@ typedef struct sfp_error {
     char message[SFP_ERROR_MAX]; /* always terminated; cut when too long */
 } sfp_error;
 
-/* "0.1.0" */
+/* "0.2.0" */
 SFP_API const char *sfp_version(void);
 
 /* The words for a status; never NULL. */
