@@ -144,8 +144,8 @@ int sfp__buffer_draw(sfp_buffer *b, int r, sfp_rng *rng, int *slots);
  *   gss       nothing while it is empty; else as sfp__buffer_draw for all groups together; then, full and the batch's similarity
  *             negative, min(b, m) doubles (slots) and as many doubles (whether to replace)
  *   ssd       every sixth batch, for each class of the batch with synthetic pictures, in order of appearance, one bounded draw
- * for each picture of an older class that is looked at, at most 10; then one for each sample that does not fit none      nothing
- */
+ *             for each picture of an older class that is looked at, at most 10; then one for each sample that does not fit
+ *   none      nothing */
 sfp_status sfp__buffer_update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change,
                               sfp_error *err);
 

@@ -6,9 +6,9 @@
  *   without a label  sfp__ledger_meet tells a new one from one that waited before a break. A new one is predicted, and only then
  *                    waits (sfp__ledger_wait): a label that comes behind it finds it. The oldest may have to go for it
  *   its label        comes alone: sfp__ledger_label hands the image out, to go to the learner through the inbox; or with the
- * image, under another name. Until it is learned from a checkpoint holds it as one that waits with a label
- * sfp__ledger_end_waiting, before its id is used: the waiting of the same image is over done with        learned from, dropped,
- * not readable, given up: sfp__ledger_finish, last of all. Its mark is kept, so that
+ *                    image, under another name. Until it is learned from, a checkpoint holds it as one that waits with a label
+ *   ... with it      sfp__ledger_end_waiting, before its id is used: the waiting of the same image is over
+ *   done with        learned from, dropped, not readable, given up: sfp__ledger_finish, last of all. Its mark is kept, so that
  *                    --resume does not take it again. What has no such end yet comes again after a break
  *
  * Of the images that are done with the last `marks` are known one by one (a ring), older ones by the latest time of change. */

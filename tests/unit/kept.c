@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kept_thing *kept;
 static size_t kept_now, kept_size;
 
-/* In the place of `old` when it is not NULL. */
-static void *note(void *old, void *p, void (*done)(void *))
+/* In the place of `old`, an address that may be of no use any more, when it is not 0. */
+static void *note(uintptr_t old, void *p, void (*done)(void *))
 {
     pthread_mutex_lock(&lock);
     size_t at = old ? kept_now - 1 : kept_now;
-    while (old && kept[at].p != old)
+    while (old && (uintptr_t)kept[at].p != old)
         at--;
     if (at == kept_size) {
         kept_size = 2 * kept_size + 1024;
@@ -36,10 +37,11 @@ static void *note(void *old, void *p, void (*done)(void *))
 
 void *kept_realloc(void *old, size_t size)
 {
+    uintptr_t before = (uintptr_t)old;
     void *p = realloc(old, size ? size : 1);
     if (!p)
         abort();
-    return note(old, p, free);
+    return note(before, p, free);
 }
 
 void *kept_malloc(size_t size)
@@ -60,12 +62,12 @@ char *kept_print(const char *format, ...)
     if (vasprintf(&text, format, args) < 0)
         abort();
     va_end(args);
-    return note(NULL, text, free);
+    return note(0, text, free);
 }
 
 void kept_until(void *thing, void (*done)(void *))
 {
-    (void)note(NULL, thing, done);
+    (void)note(0, thing, done);
 }
 
 size_t kept_count(void)

@@ -7,8 +7,6 @@
 #include "learner/learner_internal.h"
 #include "learner/state/visit.h"
 
-/* --------------------------------------------------------------------- both */
-
 /* ------------------------------------------------------------------ writing */
 
 /* Metadata that grows; `failed` (out of memory) is kept until the end. Keys and values are copied. */
@@ -166,7 +164,7 @@ sfp_status sfp__state_seen(const sfp_tensor_file *st, int classes, bool otherwis
  *     mix                F64 (4)   head mix: count, then the loss of each expert
  *     NAME               F32       values, names as in state files
  *     adam.m.NAME .v.NAME F32, adam.steps.NAME I32 (rows)
- *     select.NAME        the parts of a selector that learns (select/parts.h), buffer.METHOD.NAME those of a buffer method
+ *     select.NAME        the parts of a selector that learns (select/select.h), buffer.METHOD.NAME those of a buffer method
  *     buffer.id .born .image_size I64 (n), buffer.query .mean_embed F32 (n, D), buffer.label I32 (n)
  *     buffer.has_query   U8 (n), buffer.image U8 (sum of image_size), one after another
  *     seen, allowed      U8 (C)
