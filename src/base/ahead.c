@@ -44,8 +44,7 @@ static void *work(void *arg)
 sfp_status sfp__ahead_create(const sfp_ahead_options *o, sfp_ahead **out, sfp_error *err)
 {
     sfp_ahead *a = sfp__calloc(1, sizeof *a);
-    if (!a)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(a, err));
     a->opt = *o;
     a->next = a->lowest = o->first;
     pthread_mutex_init(&a->lock, NULL);

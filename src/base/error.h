@@ -11,6 +11,8 @@
 
 #include "streamfp.h"
 
+#include <stdbool.h>
+
 /* Leaves the function with the status of `call` unless that is SFP_OK. */
 #define TRY(call)                        \
     do {                                 \
@@ -48,5 +50,11 @@ sfp_status sfp__fail_nomem(sfp_error *err);
 #define sfp__fail_prefix(err, status, ...) (sfp__fail_prefix(err, status, __VA_ARGS__), (status))
 #define sfp__fail_nomem(err) (sfp__fail_nomem(err), SFP_ENOMEM)
 #endif
+
+/* SFP_ENOMEM unless the memory was there: TRY(sfp__check_memory((l->path = sfp__strdup(path)), err)). */
+static inline sfp_status sfp__check_memory(bool there, sfp_error *err)
+{
+    return there ? SFP_OK : sfp__fail_nomem(err);
+}
 
 #endif

@@ -17,7 +17,7 @@
  *     OWNED_BY(sfp__text_done) sfp_text t = {0};           a value whose function takes its address
  *     OWNED_PTR(sfp__source_close) sfp_source *s = NULL;   a pointer; its header says
  *                                                          DEFINE_OWNED_PTR(sfp_source, sfp__source_close)
- *     *out = TAKE(x);                                      handed over: x is NULL from here on */
+ *     *out = TAKE(x);                                      handed over: x is NULL, or all of it 0, from here on */
 #define OWNED __attribute__((cleanup(sfp__free_at)))
 #define OWNED_BY(fn) __attribute__((cleanup(fn)))
 #define OWNED_PTR(fn) __attribute__((cleanup(fn##_at)))
@@ -29,7 +29,7 @@
 #define TAKE(p)                   \
     __extension__({               \
         __auto_type taken_ = (p); \
-        (p) = NULL;               \
+        (p) = (__typeof__(p)){0}; \
         taken_;                   \
     })
 

@@ -111,8 +111,7 @@ sfp_status sfp__text_new(char **out, sfp_error *err, const char *fmt, ...)
         (void)vsnprintf(s, (size_t)n + 1, fmt, again);
     va_end(again);
     va_end(ap);
-    if (!s)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(s, err));
     *out = s;
     return SFP_OK;
 }
@@ -160,8 +159,7 @@ sfp_status sfp__strings_resize(sfp_strings *list, int count, sfp_error *err)
 {
     if (count <= list->count)
         return SFP_OK;
-    if (!sfp__grow(&list->s, sizeof *list->s, (size_t)list->count, (size_t)count, &list->capacity))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__grow(&list->s, sizeof *list->s, (size_t)list->count, (size_t)count, &list->capacity), err));
     for (; list->count < count; list->count++)
         list->s[list->count] = NULL;
     return SFP_OK;

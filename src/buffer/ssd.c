@@ -40,7 +40,8 @@ static float inverse_length(int D, const float *x)
     return 1 / fmaxf(sqrtf(sfp__dot(D, x, x)), TINY);
 }
 
-void sfp__ssd_add_units(int n, int D, const float *rows, float scale, float *to)
+/* to (D) += scale * the sum of the rows (n, D), each of length 1. */
+static void add_units(int n, int D, const float *rows, float scale, float *to)
 {
     for (int i = 0; i < n; i++) {
         const float *row = rows + (size_t)i * (size_t)D;
@@ -62,10 +63,10 @@ double sfp__ssd_relation(int n, int D, const float *feature, const float *real, 
     float *mean = work, *unit = work + D, *dmean = work + 2 * D;
     double loss = 0;
     memset(work, 0, 3 * (size_t)D * sizeof *work);
-    sfp__ssd_add_units(n, D, feature, 1 / (float)n, mean);
+    add_units(n, D, feature, 1 / (float)n, mean);
     for (int j = 0; j < count; j++) {
         memset(unit, 0, (size_t)D * sizeof *unit);
-        sfp__ssd_add_units(1, D, memory + (size_t)j * (size_t)D, 1, unit);
+        add_units(1, D, memory + (size_t)j * (size_t)D, 1, unit);
         float to = distance(D, mean, unit), gap = to - distance(D, real, unit);
         loss += (double)fabsf(gap);
         float slope = gap > 0 ? 1 / to : gap < 0 ? -1 / to : 0;
@@ -204,7 +205,7 @@ static sfp_status match_target(const job *j, sfp_error *err)
         float share = (float)n / (float)total;
         for (size_t i = 0; i < j->ask->params; i++)
             j->gr[i] += share * j->piece[i];
-        sfp__ssd_add_units(n, s->dim, s->scratch.out, 1 / (float)total, s->scratch.real);
+        add_units(n, s->dim, s->scratch.out, 1 / (float)total, s->scratch.real);
     }
     return SFP_OK;
 }

@@ -22,9 +22,6 @@ enum {
  * either of them. */
 double sfp__ssd_gap(size_t n, const float *gs, const float *gr, float *v);
 
-/* to (D) += scale * the sum of the rows (n, D), each of length 1. */
-void sfp__ssd_add_units(int n, int D, const float *rows, float scale, float *to);
-
 /* Matching of relations: sum over j of | |s - m_j| - |r - m_j| |, s the mean unit vector of feature (n, D), r that of the real
  * samples (D), m_j the unit vector of row j of memory (count, D); and its gradient to the features. */
 double sfp__ssd_relation(int n, int D, const float *feature, const float *real, int count, const float *memory,

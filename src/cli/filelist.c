@@ -36,9 +36,9 @@ sfp_status sfp__filelist_add(sfp_filelist *l, const char *path, const char *labe
     size_t p = strlen(path) + 1, q = strlen(label) + 1;
     if (l->count >= SFP_LIST_MAX_FILES)
         return sfp__fail(err, SFP_ELIMIT, "more than %d files", SFP_LIST_MAX_FILES);
-    if (!sfp__grow(&l->text, 1, l->used, l->used + p + q, &l->text_capacity) ||
-        !sfp__grow(&l->entries, sizeof *l->entries, l->count, l->count + 1, &l->entry_capacity))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__grow(&l->text, 1, l->used, l->used + p + q, &l->text_capacity) &&
+                              sfp__grow(&l->entries, sizeof *l->entries, l->count, l->count + 1, &l->entry_capacity),
+                          err));
     l->entries[l->count++] = l->used;
     memcpy(l->text + l->used, path, p);
     memcpy(l->text + l->used + p, label, q);

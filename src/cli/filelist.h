@@ -6,9 +6,7 @@
 
 #include "base/text.h"
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #define SFP_LIST_MAX_FILES 100000000 /* entries of a list */
 #define SFP_LIST_MAX_NAMES 1000000   /* class names */

@@ -184,7 +184,8 @@ static void roff_option(FILE *to, const sfp_opt *o)
     (void)fputc('\n', to);
 }
 
-void sfp__help_man(FILE *to)
+/* roff, section 1 */
+static void print_man(FILE *to)
 {
     (void)fprintf(to, ".TH STREAMFP 1 \"\" \"streamfp %s\" \"User Commands\"\n", sfp_version());
     (void)fputs(
@@ -239,7 +240,7 @@ static sfp_status run_help(const sfp_args *args, sfp_error *err)
         return sfp__fail_usage(err, "%s", "");
     }
     if (man)
-        sfp__help_man(stdout);
+        print_man(stdout);
     else if (completion)
         sfp__help_bash(stdout);
     else if (c)

@@ -8,7 +8,6 @@
 
 void sfp__help_overview(FILE *to);
 void sfp__help_command(FILE *to, const sfp_command *c);
-void sfp__help_man(FILE *to);  /* roff, section 1 */
 void sfp__help_bash(FILE *to); /* bash completion */
 
 #endif

@@ -77,8 +77,7 @@ static sfp_status from_arrays(const char *path, sfp_table *out, sfp_error *err)
         return from_tensor(path, &f->tensors[0], out, err);
     }
     OWNED char *file = sfp__strdup(path);
-    if (!file)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(file, err));
     file[n] = '\0';
     TRY(sfp__tensor_file_open(file, &f, err));
     TRY(tensor_of(file, name, f, &t, err));
@@ -163,8 +162,7 @@ static sfp_status stops_of(const reader *r, const char **stops, sfp_error *err)
 
 static sfp_status keep(reader *r, float value, sfp_error *err)
 {
-    if (!sfp__grow(&r->x, sizeof *r->x, r->used, r->used + 1, &r->capacity))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__grow(&r->x, sizeof *r->x, r->used, r->used + 1, &r->capacity), err));
     r->x[r->used++] = value;
     return SFP_OK;
 }
@@ -240,8 +238,7 @@ static sfp_status from_text(const char *path, sfp_table *out, sfp_error *err)
     size_t size = 0;
     TRY(sfp__file_read(path, TEXT_MAX, &bytes, &size, err));
     OWNED char *text = sfp__realloc(bytes, size, size + 1);
-    if (!text)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(text, err));
     bytes = NULL; /* it is `text` now */
     text[size] = '\0';
     if (memchr(text, '\0', size))

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 typedef struct sfp_table {

@@ -2,7 +2,6 @@
 
 #include "cli/ui.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 
 void sfp__out_begin(sfp_out *o, bool json, int width)
@@ -46,12 +45,6 @@ void sfp__out_cell(const sfp_out *o, const char *text, int width)
 {
     if (o->text)
         sfp__put_cell(stdout, text, width);
-}
-
-void sfp__out_int(sfp_out *o, const char *key, const char *label, int64_t value)
-{
-    sfp__json_int(&o->json, key, value);
-    sfp__out_row(o, label, "%" PRId64, value);
 }
 
 void sfp__out_string(sfp_out *o, const char *key, const char *label, const char *value)

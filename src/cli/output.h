@@ -22,7 +22,6 @@ void sfp__out_row(const sfp_out *o, const char *label, const char *fmt, ...) __a
 void sfp__out_cell(const sfp_out *o, const char *text, int width);
 
 /* A row of the text and a member of the object. */
-void sfp__out_int(sfp_out *o, const char *key, const char *label, int64_t value);
 void sfp__out_string(sfp_out *o, const char *key, const char *label, const char *value);
 
 #endif

@@ -117,29 +117,6 @@ int sfp__say_usage(const char *command, const char *fmt, ...)
     return SFP_EXIT_USAGE;
 }
 
-static bool colored(FILE *to)
-{
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-    if ((no && *no) || !term || strcmp(term, "dumb") == 0)
-        return false;
-    return isatty(fileno(to)) == 1;
-}
-
-const char *sfp__color_good(FILE *to)
-{
-    return colored(to) ? "\033[32m" : "";
-}
-
-const char *sfp__color_bad(FILE *to)
-{
-    return colored(to) ? "\033[1;31m" : "";
-}
-
-const char *sfp__color_off(FILE *to)
-{
-    return colored(to) ? "\033[0m" : "";
-}
-
 double sfp__seconds(void)
 {
     struct timespec t;
@@ -197,7 +174,8 @@ void sfp__progress_done(sfp_progress *p)
 
 /* ----------------------------------------------------------- the line of progress */
 
-volatile sig_atomic_t sfp__line_open;
+/* Not 0: there is one to wipe. For signal handlers, which may set it to 0. */
+static volatile sig_atomic_t line_open;
 
 void sfp__line_add(sfp_line *l, int worth, const char *fmt, ...)
 {
@@ -262,16 +240,16 @@ void sfp__line_show(const sfp_line *l)
     /* the last column stays free: a terminal may go to the next row when it is written to */
     sfp__line_fit(l, rewrites ? sfp__line_columns() - 1 : INT_MAX, text, sizeof text);
     (void)snprintf(out, sizeof out, "%s%s%s", rewrites ? SFP_LINE_WIPE : "", text, rewrites ? "" : "\n");
-    sfp__line_open = rewrites;                 /* a signal may come on either side of the writing, */
+    line_open = rewrites;                      /* a signal may come on either side of the writing, */
     (void)fwrite(out, 1, strlen(out), stderr); /* which is at once: it must not find half of it */
-    sfp__line_open = rewrites;
+    line_open = rewrites;
 }
 
 void sfp__line_wipe(void)
 {
-    if (sfp__line_open)
+    if (line_open)
         (void)fputs(SFP_LINE_WIPE, stderr);
-    sfp__line_open = 0;
+    line_open = 0;
 }
 
 /* --------------------------------------------------------------------- stopping */
@@ -282,12 +260,12 @@ static volatile sig_atomic_t stop;
 static void tell_stop(void)
 {
     static const char text[] = SFP_LINE_WIPE "streamfp: stopping after this step and a checkpoint; once more leaves at once\n";
-    size_t skip = sfp__line_open ? 0 : sizeof SFP_LINE_WIPE - 1;
+    size_t skip = line_open ? 0 : sizeof SFP_LINE_WIPE - 1;
     int before = errno;
     ssize_t unused = write(STDERR_FILENO, text + skip, sizeof text - 1 - skip);
     (void)unused;
     errno = before;
-    sfp__line_open = 0;
+    line_open = 0;
 }
 
 static void on_signal(int number)

@@ -26,11 +26,6 @@ void sfp__cell_text(const char *text, int width, char *buf, size_t size);
 /* Characters, not bytes. */
 int sfp__text_width(const char *text);
 
-/* Colour only on a terminal and without NO_COLOR; both return "" otherwise. */
-const char *sfp__color_good(FILE *to);
-const char *sfp__color_bad(FILE *to);
-const char *sfp__color_off(FILE *to);
-
 /* Seconds of a clock that never goes back. */
 double sfp__seconds(void);
 
@@ -74,8 +69,6 @@ void sfp__line_show(const sfp_line *l);
 /* Before anything else is written there. */
 void sfp__line_wipe(void);
 #define SFP_LINE_WIPE "\r\033[K"
-/* Not 0: there is one to wipe. For signal handlers, which may set it to 0. */
-extern volatile sig_atomic_t sfp__line_open;
 
 /* Ctrl-C for commands that work for hours: the first asks to finish the step and write a checkpoint, and says so; the second
  * leaves at once. */

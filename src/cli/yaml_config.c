@@ -103,8 +103,7 @@ sfp_status sfp__yaml_config(const char *path, sfp_args *args, sfp_error *err)
     OWNED_PTR(sfp__file_close) FILE *f = NULL;
     yaml_parser_t parser;
     TRY(sfp__file_open(path, &f, err));
-    if (!yaml_parser_initialize(&parser))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(yaml_parser_initialize(&parser), err));
     yaml_parser_set_input_file(&parser, f);
     sfp_status s = take_documents(path, &parser, args, err);
     yaml_parser_delete(&parser);

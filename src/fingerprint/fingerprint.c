@@ -20,11 +20,6 @@ sfp_fp_options sfp__fp_options_defaults(void)
 static const sfp__pool_kind *const kinds[] = {
     [SFP_FP_CODA] = &sfp__pool_coda, [SFP_FP_L2P] = &sfp__pool_l2p, [SFP_FP_DUALPROMPT] = &sfp__pool_dualprompt};
 
-const char *sfp__fp_kind_name(sfp_fp_kind kind)
-{
-    return kinds[kind]->name;
-}
-
 /* Components put together in a prefix: no more than there are. */
 static int parts_of(const sfp_fp_options *o)
 {

@@ -54,8 +54,6 @@ typedef struct sfp_fp_options {
 
 sfp_fp_options sfp__fp_options_defaults(void);
 
-/* "coda", "l2p", "dualprompt" */
-const char *sfp__fp_kind_name(sfp_fp_kind kind);
 /* Rows of a layer's prefix keys (and of its values), once created: Lp/2 times the components put one after another. */
 int sfp__fp_prefix_rows(const sfp_fp_options *o);
 /* The first layer that has a pool of components, not one that all samples share. */

@@ -219,8 +219,7 @@ static sfp_status take_root(const char *label, const json_t *root, sfp_model_con
 {
     OWNED_BY(sfp__model_config_done) sfp_model_config c = {0};
     TRY(read_root(label, root, &c, err));
-    *out = c;
-    c = (sfp_model_config){0};
+    *out = TAKE(c);
     return SFP_OK;
 }
 
@@ -231,24 +230,19 @@ sfp_status sfp__model_config_parse(const char *label, const char *text, size_t s
     return take_root(label, root, out, err);
 }
 
-sfp_status sfp__model_config_read(const char *path, sfp_model_config *out, sfp_error *err)
-{
-    OWNED_PTR(json_decref) json_t *root = NULL;
-    TRY(sfp__json_read(path, FILE_MAX, &root, err));
-    return take_root(path, root, out, err);
-}
-
-/* As read, but a file that is not there is no error: *found tells. */
+/* A file that is not there is no error: *found tells. */
 static sfp_status read_if_there(const char *path, sfp_model_config *out, bool *found, sfp_error *err)
 {
+    OWNED_PTR(json_decref) json_t *root = NULL;
     sfp_error why; /* the caller's record stays as it is */
-    sfp_status status = sfp__model_config_read(path, out, &why);
+    sfp_status status = sfp__json_read(path, FILE_MAX, &root, &why);
     *found = status == SFP_OK;
     if (status == SFP_ENOTFOUND)
         return SFP_OK;
     if (status != SFP_OK && err)
         *err = why;
-    return status;
+    TRY(status);
+    return take_root(path, root, out, err);
 }
 
 /* mean and std where config.json, at `path` with its name from `dir` on, has none. */
@@ -279,8 +273,7 @@ sfp_status sfp__model_config_find(const char *weights_path, const char *inside, 
     size_t dir = (size_t)(name - weights_path), stem = dot && dot != name ? (size_t)(dot - weights_path) : strlen(weights_path);
     size_t room = strlen(weights_path) + sizeof PREPROCESSOR;
     OWNED char *path = sfp__malloc(room);
-    if (!path)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(path, err));
     OWNED_BY(sfp__model_config_done) sfp_model_config c = {0};
     bool found = false;
     const char *where = "the config beside it";
@@ -298,8 +291,7 @@ sfp_status sfp__model_config_find(const char *weights_path, const char *inside, 
             TRY(add_preprocessor(path, dir, &c, &where, err));
     }
     if (found)
-        *out = c;
-    c = (sfp_model_config){0};
+        *out = TAKE(c);
     *from = found ? where : NULL;
     return SFP_OK;
 }

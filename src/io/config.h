@@ -26,8 +26,7 @@ typedef struct sfp_model_config {
     size_t class_count;
 } sfp_model_config;
 
-/* Reads one JSON file. Unknown keys are ignored; known ones of a wrong type or range fail with their name. */
-sfp_status sfp__model_config_read(const char *path, sfp_model_config *out, sfp_error *err);
+/* Unknown keys are ignored; known ones of a wrong type or range fail with their name. */
 sfp_status sfp__model_config_parse(const char *label, const char *text, size_t size, sfp_model_config *out, sfp_error *err);
 /* The config of a weights file: STEM.json beside it; else `inside`, the text that the file itself carries (NULL: none); else
  * config.json beside it, where mean and std may also stand in Hugging Face's preprocessor_config.json. *from says which, in

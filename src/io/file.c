@@ -127,8 +127,7 @@ sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, s
     if (n > max_bytes)
         return sfp__fail(err, SFP_ELIMIT, "%s: has %zu bytes, expected at most %zu", path, n, max_bytes);
     block = sfp__malloc(n);
-    if (!block)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(block, err));
     int64_t got = sfp__fd_read_at(fd, block, n, 0);
     if (got < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
@@ -166,8 +165,7 @@ sfp_status sfp__writer_open(const char *path, sfp_writer *out, sfp_error *err)
         TRY(check_regular(path, &st, err));
     size_t room = strlen(path) + 40;
     OWNED char *tmp = sfp__malloc(room);
-    if (!tmp)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(tmp, err));
     int fd = -1;
     TRY(open_tmp(path, tmp, room, &fd, err));
     *out = (sfp_writer){path, TAKE(tmp), fd};
@@ -254,8 +252,7 @@ sfp_status sfp__file_keep(const char *path, const char *kept, sfp_error *err)
     if (access(path, F_OK) != 0)
         return SFP_OK;
     OWNED char *aside = sfp__malloc(room);
-    if (!aside)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(aside, err));
     (void)snprintf(aside, room, "%s.tmp", kept);
     return keep_by_link(path, kept, aside, err);
 }

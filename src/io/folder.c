@@ -62,8 +62,7 @@ sfp_status sfp__folder_make(const char *path, int *made, sfp_error *err)
 {
     int n = 0;
     OWNED char *copy = sfp__strdup(path);
-    if (!copy)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(copy, err));
     if (!make(copy, &n))
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", path);
     *made = n;
@@ -77,8 +76,7 @@ sfp_status sfp__folder_make_for(const char *file, sfp_error *err)
     if (n == 0)
         return SFP_OK;
     OWNED char *parent = sfp__strdup(file);
-    if (!parent)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(parent, err));
     parent[n] = '\0';
     return sfp__folder_make(parent, &made, err);
 }
@@ -226,8 +224,7 @@ static sfp_status walk_entry(walk *w, int fd, const struct dirent *e, int depth,
     sfp_status status = SFP_OK;
     sfp__text_put(&w->path, e->d_name);
     sfp__text_put(&w->path, kind == SFP_WALK_FOLDER ? "/" : "");
-    if (w->path.failed)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(!w->path.failed, err));
     if (kind == SFP_WALK_FOLDER) {
         int below = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         status = below < 0 ? fail_here(w, SFP_EIO, "cannot open the folder", err) : walk_folder(w, below, depth + 1, err);

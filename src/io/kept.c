@@ -19,9 +19,9 @@ sfp_status sfp__kept_add(sfp_kept_parts *p, const sfp_tensor *t, const sfp_piece
 {
     size_t size = strlen(t->name) + 1, capacity = p->capacity;
     char *name = sfp__arena_take(&p->arena, size, 1);
-    if (!name || !sfp__grow(&p->list, sizeof *p->list, p->count, p->count + 1, &capacity) ||
-        !sfp__grow(&p->pieces, sizeof *p->pieces, p->count, p->count + 1, &p->capacity))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(name && sfp__grow(&p->list, sizeof *p->list, p->count, p->count + 1, &capacity) &&
+                              sfp__grow(&p->pieces, sizeof *p->pieces, p->count, p->count + 1, &p->capacity),
+                          err));
     memcpy(name, t->name, size);
     p->list[p->count] = *t;
     p->list[p->count].name = name;

@@ -123,8 +123,7 @@ sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value,
     TRY(sfp__settings_apply(&scratch, &plain, key, value, err));
     OWNED char *k = sfp__strdup(key);
     OWNED char *v = sfp__strdup(value);
-    if (!k || !v)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(k && v, err));
     TRY(sfp__strings_resize(&s->pairs, at + 2, err));
     s->pairs.s[at] = TAKE(k);
     s->pairs.s[at + 1] = TAKE(v);

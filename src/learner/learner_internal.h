@@ -164,13 +164,6 @@ void sfp__learner_ask_done(sfp_learner *l);
 /* For an update of the buffer; NULL: its method asks for nothing. */
 const sfp_ask *sfp__learner_ask(sfp_learner *l);
 
-/* buffer/ask.h's calls of the same names, while the buffer is updated; the learner is their ctx. They use the arrays of a step.
- */
-sfp_status sfp__ask_pixels(void *learner, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx,
-                           sfp_error *err);
-sfp_status sfp__ask_feature_pixels(void *learner, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *err);
-sfp_status sfp__ask_embed_at(void *learner, int n, const float *const *x, float *out, sfp_error *err);
-
 /* Makes the present state what predictors see. */
 sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err);
 

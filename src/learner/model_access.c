@@ -258,52 +258,6 @@ static sfp_status features(void *learner, int n, const int *sample, float *out, 
     return features_of(l, &(asked){.n = n, .sample = sample}, out, err);
 }
 
-/* ------------------------------------------------------------------ the buffer */
-
-unsigned sfp__learner_buffer_needs(const sfp_learner *l)
-{
-    return l->buffer ? l->buffer->method->needs : 0;
-}
-
-sfp_status sfp__learner_ask_init(sfp_learner *l, sfp_error *err)
-{
-    unsigned needs = sfp__learner_buffer_needs(l) & (SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS);
-    if (!needs)
-        return SFP_OK;
-    int chunk = l->room < SFP_ASK_SLOTS ? l->room : SFP_ASK_SLOTS;
-    TRY(sfp__alloc(&l->ask_x, SFP_ASK_SLOTS * l->pixels, sizeof *l->ask_x, err));
-    if (needs & SFP_NEED_PIXELS)
-        TRY(sfp__trainer_prepare_pixels(l->trainer, err));
-    l->ask = (sfp_ask){.ctx = l,
-                       .dim = l->D,
-                       .side = l->S,
-                       .gradient = gradient,
-                       .gradient_each = gradient_each,
-                       .gradient_at = gradient_at,
-                       .pixels = sfp__ask_pixels,
-                       .feature_pixels = sfp__ask_feature_pixels,
-                       .embed_at = sfp__ask_embed_at};
-    if (!(needs & SFP_NEED_FEATURES))
-        return SFP_OK;
-    l->ask.features = features;
-    return sfp__look_init(&l->ask_look, l->vit, l->threads, l->fp, SFP_NEED_FEATURES, chunk, err);
-}
-
-void sfp__learner_ask_done(sfp_learner *l)
-{
-    sfp__look_done(&l->ask_look);
-    sfp__free(l->ask_x);
-}
-
-const sfp_ask *sfp__learner_ask(sfp_learner *l)
-{
-    if (!l->ask.ctx)
-        return NULL;
-    l->ask.classes = sfp_learner_classes(l);
-    l->ask.params = sfp__learner_gradient_length(l);
-    return &l->ask;
-}
-
 /* ------------------------------------------------------------------ to pixels */
 
 /* The part of buffer/ask.h that ends at pixels: gradients of the loss and of features to the pictures a buffer method has made,
@@ -405,8 +359,8 @@ static sfp_status add_gradients(sfp_learner *l, const sfp_pictures *p, const flo
     return SFP_OK;
 }
 
-sfp_status sfp__ask_pixels(void *learner, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx,
-                           sfp_error *err)
+static sfp_status loss_pixels(void *learner, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx,
+                              sfp_error *err)
 {
     sfp_learner *l = learner;
     TRY(check_count(p->n, err));
@@ -414,8 +368,7 @@ sfp_status sfp__ask_pixels(void *learner, const sfp_pictures *p, const float *v,
     if (v) {
         size_t count = sfp__learner_gradient_length(l);
         sfp__arena_reset(&l->pixels_arena);
-        if (!(kept = sfp__arena_take(&l->pixels_arena, count, sizeof *kept)))
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory((kept = sfp__arena_take(&l->pixels_arena, count, sizeof *kept)), err));
         move_along(l, v, h, kept);
     }
     sfp_status status = add_gradients(l, p, NULL, scale, dx, err);
@@ -424,13 +377,13 @@ sfp_status sfp__ask_pixels(void *learner, const sfp_pictures *p, const float *v,
     return status;
 }
 
-sfp_status sfp__ask_feature_pixels(void *learner, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *err)
+static sfp_status feature_pixels(void *learner, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *err)
 {
     TRY(check_count(p->n, err));
     return add_gradients(learner, p, dfeature, 1, dx, err);
 }
 
-sfp_status sfp__ask_embed_at(void *learner, int n, const float *const *x, float *out, sfp_error *err)
+static sfp_status embed_at(void *learner, int n, const float *const *x, float *out, sfp_error *err)
 {
     sfp_learner *l = learner;
     TRY(check_count(n, err));
@@ -439,6 +392,52 @@ sfp_status sfp__ask_embed_at(void *learner, int n, const float *const *x, float 
         TRY(sfp__trainer_embed(l->trainer, some, x + first, out + (size_t)first * (size_t)l->D, err));
     }
     return SFP_OK;
+}
+
+/* ------------------------------------------------------------------ the buffer */
+
+unsigned sfp__learner_buffer_needs(const sfp_learner *l)
+{
+    return l->buffer ? l->buffer->method->needs : 0;
+}
+
+sfp_status sfp__learner_ask_init(sfp_learner *l, sfp_error *err)
+{
+    unsigned needs = sfp__learner_buffer_needs(l) & (SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS);
+    if (!needs)
+        return SFP_OK;
+    int chunk = l->room < SFP_ASK_SLOTS ? l->room : SFP_ASK_SLOTS;
+    TRY(sfp__alloc(&l->ask_x, SFP_ASK_SLOTS * l->pixels, sizeof *l->ask_x, err));
+    if (needs & SFP_NEED_PIXELS)
+        TRY(sfp__trainer_prepare_pixels(l->trainer, err));
+    l->ask = (sfp_ask){.ctx = l,
+                       .dim = l->D,
+                       .side = l->S,
+                       .gradient = gradient,
+                       .gradient_each = gradient_each,
+                       .gradient_at = gradient_at,
+                       .pixels = loss_pixels,
+                       .feature_pixels = feature_pixels,
+                       .embed_at = embed_at};
+    if (!(needs & SFP_NEED_FEATURES))
+        return SFP_OK;
+    l->ask.features = features;
+    return sfp__look_init(&l->ask_look, l->vit, l->threads, l->fp, SFP_NEED_FEATURES, chunk, err);
+}
+
+void sfp__learner_ask_done(sfp_learner *l)
+{
+    sfp__look_done(&l->ask_look);
+    sfp__free(l->ask_x);
+}
+
+const sfp_ask *sfp__learner_ask(sfp_learner *l)
+{
+    if (!l->ask.ctx)
+        return NULL;
+    l->ask.classes = sfp_learner_classes(l);
+    l->ask.params = sfp__learner_gradient_length(l);
+    return &l->ask;
 }
 
 /* -------------------------------------------------------- samples of a pass */

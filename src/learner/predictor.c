@@ -1,7 +1,6 @@
 #include "learner/predictor.h"
 
 #include "base/mem.h"
-#include "compute/gemm.h"
 #include "compute/pixels.h"
 #include "learner/learner_internal.h"
 #include "learner/state/state.h"

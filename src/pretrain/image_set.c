@@ -69,8 +69,7 @@ static sfp_status copy_names(const sfp_source *source, sfp_image_set *p, sfp_err
     TRY(sfp__alloc(&p->class_names, (size_t)source->classes, sizeof *p->class_names, err));
     p->classes = source->classes;
     for (int i = 0; i < p->classes; i++)
-        if (!(p->class_names[i] = sfp__strdup(source->class_names[i])))
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory((p->class_names[i] = sfp__strdup(source->class_names[i])), err));
     return SFP_OK;
 }
 
@@ -129,8 +128,7 @@ static sfp_status make_room(const char *spec, const sfp_source *source, int64_t 
     if (!sfp__mul_size((size_t)p->count, bytes, &all))
         return sfp__fail(err, SFP_ELIMIT, "%s: %lld pictures of %d x %d do not fit into memory", spec, (long long)p->count,
                          p->size, p->size);
-    if (!(p->rgb = sfp__malloc(all)))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory((p->rgb = sfp__malloc(all)), err));
     TRY(sfp__alloc(&p->label, (size_t)p->count, sizeof *p->label, err));
     return sfp__alloc(&l->broken, (size_t)p->count, sizeof *l->broken, err);
 }

@@ -66,8 +66,7 @@ static void put_point(sfp_text *t, const sfp_log_point *p)
 
 static sfp_status keep(sfp_log *l, const sfp_log_point *p, sfp_error *err)
 {
-    if (!sfp__grow(&l->point, sizeof *l->point, l->count, l->count + 1, &l->capacity))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__grow(&l->point, sizeof *l->point, l->count, l->count + 1, &l->capacity), err));
     l->point[l->count++] = *p;
     return SFP_OK;
 }
@@ -112,19 +111,16 @@ sfp_status sfp__log_open(const char *path, uint64_t upto, sfp_log *out, sfp_erro
 {
     OWNED_BY(sfp__log_close) sfp_log l = {.path = sfp__strdup(path)};
     OWNED_BY(sfp__text_done) sfp_text t = {0};
-    if (!l.path)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(l.path, err));
     if (upto)
         TRY(read_points(path, upto, &l, err));
     for (size_t i = 0; i < l.count; i++)
         put_point(&t, &l.point[i]);
-    if (t.failed)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(!t.failed, err));
     TRY(sfp__file_write(path, t.s, t.length, err)); /* in one go: a kill leaves the old lines or the new */
     if (!(l.file = fopen(path, "ae")))
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
-    *out = l;
-    l = (sfp_log){0};
+    *out = TAKE(l);
     return SFP_OK;
 }
 
@@ -133,8 +129,7 @@ sfp_status sfp__log_add(sfp_log *l, const sfp_log_point *p, sfp_error *err)
     OWNED_BY(sfp__text_done) sfp_text t = {0};
     TRY(keep(l, p, err));
     put_point(&t, p);
-    if (t.failed)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(!t.failed, err));
     if (fwrite(t.s, 1, t.length, l->file) != t.length || fflush(l->file) != 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", l->path);
     return SFP_OK;

@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "base/rank.h"
 #include "compute/gemm.h"
-#include "compute/pixels.h"
 #include "compute/vec.h"
 
 #include <math.h>

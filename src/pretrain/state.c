@@ -39,8 +39,7 @@ sfp_status sfp__pretrain_state_init(sfp_pretrain_state *out, const sfp_vit_confi
     TRY(sfp__vit_flat_view(c, a->g, &s.grads, err));
     TRY(sfp__vit_flat_view(c, a->ema, &s.average, err));
     (void)sfp__vit_each_weight(c, &s.weights, note_decay, &s, NULL);
-    *out = s;
-    s = (sfp_pretrain_state){0};
+    *out = TAKE(s);
     return SFP_OK;
 }
 
@@ -86,9 +85,7 @@ sfp_status sfp__pretrain_state_save(const sfp_pretrain_state *s, const sfp_pretr
 static sfp_status need_meta(const sfp_tensor_file *f, const char *key, const char **out, sfp_error *err)
 {
     *out = sfp__tensor_file_meta(f, key);
-    return *out ? SFP_OK
-                : sfp__fail(err, SFP_EFORMAT, "%s: has no '%s', expected a checkpoint of pretraining", f->path,
-                            key);
+    return *out ? SFP_OK : sfp__fail(err, SFP_EFORMAT, "%s: has no '%s', expected a checkpoint of pretraining", f->path, key);
 }
 
 static sfp_status read_blocks(const sfp_tensor_file *f, sfp_pretrain_state *s, sfp_error *err)

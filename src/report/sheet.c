@@ -84,8 +84,7 @@ static sfp_status put_sprite(sfp_text *t, const char *class, int n, const sfp_th
     size_t bytes = (size_t)sheet.width * (size_t)sheet.height * 3;
     OWNED uint8_t *rgb = sheet.rgb = sfp__malloc(bytes);
     OWNED_BY(sfp__text_done) sfp_text png = {0};
-    if (!rgb)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(rgb, err));
     memset(rgb, 128, bytes);
     *broken = 0;
     for (int i = 0; i < n; i++)
@@ -169,8 +168,7 @@ sfp_status sfp__sheet_batch(sfp_text *t, const sfp_report_pictures *p, sfp_error
 {
     int n = p->batch_count, taken = 0, broken;
     OWNED const sfp_thumb **thumb = pick(&n, p->batch, taken_first);
-    if (!thumb)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(thumb, err));
     TRY(put_sprite(t, "took", n, thumb, &broken, err));
     while (taken < n && thumb[taken]->chosen)
         taken++;
@@ -191,8 +189,7 @@ sfp_status sfp__sheet_buffer(sfp_text *t, int count, const sfp_thumb *thumbs, sf
     int n = count, broken;
     uint64_t oldest = 0;
     OWNED const sfp_thumb **thumb = pick(&n, thumbs, by_class_and_age);
-    if (!thumb)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(thumb, err));
     for (int i = 0; i < n; i++)
         oldest = thumb[i]->age > oldest ? thumb[i]->age : oldest;
     TRY(put_sprite(t, "kept", n, thumb, &broken, err));

@@ -86,8 +86,7 @@ static sfp_pair *find(const sfp_result *r, const char *key)
 static sfp_status replace(char **to, const char *text, sfp_error *err)
 {
     char *copy = sfp__strdup(text);
-    if (!copy)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(copy, err));
     sfp__free(*to);
     *to = copy;
     return SFP_OK;
@@ -99,8 +98,7 @@ sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value,
     if (p)
         return replace(&p->value, value, err);
     size_t n = (size_t)r->config_count;
-    if (!sfp__grow(&r->config, sizeof *r->config, n, n + 1, &r->config_capacity))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__grow(&r->config, sizeof *r->config, n, n + 1, &r->config_capacity), err));
     OWNED char *name = NULL;
     sfp_pair add = {0};
     TRY(replace(&name, key, err));
@@ -150,8 +148,7 @@ sfp_status sfp__curve_add(sfp_curve *c, double x, double y, sfp_error *err)
     size_t n = (size_t)c->count, room_x = c->capacity, room_y = c->capacity;
     if (c->count >= SFP_CURVE_MAX)
         return sfp__fail(err, SFP_ELIMIT, "a curve of more than %d points", SFP_CURVE_MAX);
-    if (!sfp__grow(&c->x, sizeof x, n, n + 1, &room_x) || !sfp__grow(&c->y, sizeof y, n, n + 1, &room_y))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__grow(&c->x, sizeof x, n, n + 1, &room_x) && sfp__grow(&c->y, sizeof y, n, n + 1, &room_y), err));
     c->capacity = room_x;
     c->x[n] = x;
     c->y[n] = y;
@@ -174,8 +171,7 @@ sfp_status sfp__result_add_class(sfp_result *r, const char *name, sfp_error *err
     if (r->classes >= SFP_RESULT_CLASSES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "more than %d classes", SFP_RESULT_CLASSES_MAX);
     size_t n = (size_t)r->classes;
-    if (!sfp__grow(&r->class_names, sizeof *r->class_names, n, n + 1, &r->class_capacity))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__grow(&r->class_names, sizeof *r->class_names, n, n + 1, &r->class_capacity), err));
     r->class_names[n] = NULL;
     TRY(replace(&r->class_names[n], name, err));
     r->classes++;

@@ -520,8 +520,7 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
     }
     sfp__json_end(&j);
     sfp__text_put(&t, one_line ? "" : "\n");
-    if (t.failed)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(!t.failed, err));
     *out = TAKE(t.s);
     return SFP_OK;
 }
@@ -559,8 +558,7 @@ sfp_status sfp__result_parse(const char *label, const char *text, size_t size, s
                          sfp__printable(why.text, message, sizeof message));
     }
     TRY(read_result(&(sfp_json_in){label, err}, root, &r));
-    *out = r;
-    r = (sfp_result){0};
+    *out = TAKE(r);
     return SFP_OK;
 }
 

@@ -78,8 +78,7 @@ static sfp_status class_number(sfp__classes *c, const char *name, int32_t *out, 
     TRY(sfp__names_add(&c->names, name, strlen(name), out, err));
     if (*out < before)
         return SFP_OK;
-    if (!sfp__classes_room(c, c->count + 1))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__classes_room(c, c->count + 1), err));
     if (c->count >= c->r->classes) /* else a checkpoint brought it */
         TRY(sfp__result_add_class(c->r, name, err));
     TRY(sfp_learner_name_class(c->learner, c->count, name, err));
@@ -106,8 +105,7 @@ sfp_status sfp__classes_label(sfp__classes *c, const sfp_arrival *a, int32_t *ou
 {
     size_t room = (size_t)c->label_capacity, before = room;
     if (a->label >= c->label_capacity) {
-        if (!sfp__grow(&c->label_of, sizeof *c->label_of, before, (size_t)a->label + 1, &room))
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory(sfp__grow(&c->label_of, sizeof *c->label_of, before, (size_t)a->label + 1, &room), err));
         for (size_t i = before; i < room; i++)
             c->label_of[i] = -1;
         c->label_capacity = (int)room;

@@ -151,8 +151,7 @@ static sfp_status run_task(sfp_evaluator *e, sfp_predictor *p, int t, int classe
 /* Zeros in e->confusion. */
 static sfp_status clear_confusion(sfp_evaluator *e, size_t n, sfp_error *err)
 {
-    if (!sfp__grow(&e->confusion, sizeof *e->confusion, 0, n, &e->confusion_capacity))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__grow(&e->confusion, sizeof *e->confusion, 0, n, &e->confusion_capacity), err));
     memset(e->confusion, 0, n * sizeof *e->confusion);
     return SFP_OK;
 }

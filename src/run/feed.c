@@ -38,8 +38,7 @@ sfp_status sfp__batches_create(const sfp_tasks *tasks, int b, bool whole, sfp_ba
         }
         arrived += task->count;
     }
-    *out = r;
-    r = (sfp_batches){0};
+    *out = TAKE(r);
     return SFP_OK;
 }
 
@@ -49,8 +48,7 @@ sfp_status sfp__batches_single(int64_t *order, int64_t count, sfp_batches *out, 
     TRY(sfp__alloc(&r.first, (size_t)count + 1, sizeof *r.first, err));
     for (int64_t i = 0; i <= count; i++)
         r.first[i] = i;
-    *out = r;
-    r = (sfp_batches){0};
+    *out = TAKE(r);
     return SFP_OK;
 }
 

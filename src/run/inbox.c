@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "stream/source.h"
 
 #include <math.h>
@@ -324,8 +323,7 @@ sfp_inbox_stats sfp__inbox_stats(sfp_inbox *b)
 sfp_status sfp__inbox_create(sfp_source *s, const sfp_inbox_options *opt, sfp_inbox **out, sfp_error *err)
 {
     sfp_inbox *b = sfp__calloc(1, sizeof *b);
-    if (!b)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(b, err));
     pthread_condattr_t monotonic;
     b->source = s;
     b->opt = *opt;

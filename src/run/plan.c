@@ -132,8 +132,7 @@ static sfp_status cut_live(sfp__plan *p, sfp_error *err)
     TRY(sfp__alloc(&p->tasks.task, 1, sizeof *p->tasks.task, err));
     p->tasks.count = 1;
     p->tasks.free = true;
-    if (!(p->tasks.task[0].name = sfp__strdup("all")))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory((p->tasks.task[0].name = sfp__strdup("all")), err));
     TRY(open_test(p, err));
     if (!p->test)
         return SFP_OK;
@@ -264,8 +263,8 @@ static sfp_status read_costs(sfp__plan *p, sfp_error *err)
         if (end == line || *end || !isfinite(seconds) || seconds < 0)
             return sfp__fail(err, SFP_EFORMAT, "%s:%llu: is '%s', expected seconds from 0", lines.path,
                              (unsigned long long)lines.number, sfp__printable(line, shown, sizeof shown));
-        if (!sfp__grow(&p->costs, sizeof *p->costs, (size_t)p->cost_count, (size_t)p->cost_count + 1, &room))
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory(sfp__grow(&p->costs, sizeof *p->costs, (size_t)p->cost_count, (size_t)p->cost_count + 1, &room),
+                              err));
         p->costs[p->cost_count++] = seconds;
     }
     if (p->cost_count == 0)

@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "compute/kernels.h"
 #include "compute/gemm.h"
+#include "compute/kernels.h"
 #include "io/folder.h"
 #include "results/result.h"
 #include "run/run_internal.h"
@@ -53,8 +53,7 @@ static sfp_status record_heads(sfp__run_state *run, int row, sfp_error *err)
             if (isnan(alone)) /* not mixed, or no picture of this task could be read */
                 continue;
             double *a = sfp__result_head(r, h);
-            if (!a)
-                return sfp__fail_nomem(err);
+            TRY(sfp__check_memory(a, err));
             a[(size_t)row * (size_t)r->tasks + (size_t)j] = alone;
         }
     return SFP_OK;
@@ -316,11 +315,9 @@ static sfp_status start_result(sfp__run_state *run, sfp_error *err)
     sfp_result *r = run->journal.r;
     TRY(sfp__result_init(r, p->tasks.count, p->tasks.classes, err));
     for (int t = 0; t < p->tasks.count; t++)
-        if (!(r->task_names[t] = sfp__strdup(p->tasks.task[t].name)))
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory((r->task_names[t] = sfp__strdup(p->tasks.task[t].name)), err));
     for (int c = 0; c < p->tasks.classes; c++)
-        if (!(r->class_names[c] = sfp__strdup(p->source->class_names[p->tasks.source_label[c]])))
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory((r->class_names[c] = sfp__strdup(p->source->class_names[p->tasks.source_label[c]])), err));
     r->seed = p->opt->learner.seed;
     r->machine.threads = sfp__thread_pool_size(p->opt->pool);
     (void)snprintf(r->machine.cpu, sizeof r->machine.cpu, "%s", sfp__cpu_name());

@@ -41,8 +41,9 @@ static sfp_status open_data(eval_context *s, sfp_error *err)
 static sfp_status add_unknown(sfp_state_eval *e, const char *name, uint64_t pictures, sfp_error *err)
 {
     size_t n = (size_t)e->unknown_count;
-    if (!sfp__grow(&e->unknown, sizeof *e->unknown, n, n + 1, &e->unknown_capacity) || !(e->unknown[n].name = sfp__strdup(name)))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__grow(&e->unknown, sizeof *e->unknown, n, n + 1, &e->unknown_capacity) &&
+                              (e->unknown[n].name = sfp__strdup(name)),
+                          err));
     e->unknown[n].pictures = pictures;
     e->unknown_count++;
     e->unknown_pictures += pictures;
@@ -108,11 +109,9 @@ static sfp_status make_room(eval_context *s, sfp_error *err)
     e->tasks = s->tasks.count;
     e->classes = s->data->base.classes;
     for (int t = 0; t < e->tasks; t++)
-        if (!(e->task_names[t] = sfp__strdup(s->tasks.task[t].name)))
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory((e->task_names[t] = sfp__strdup(s->tasks.task[t].name)), err));
     for (int c = 0; c < e->classes; c++)
-        if (!(e->class_names[c] = sfp__strdup(class_names[c])))
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory((e->class_names[c] = sfp__strdup(class_names[c])), err));
     return SFP_OK;
 }
 

@@ -61,7 +61,8 @@ static void refresh_piece(void *ctx, int piece, int worker)
     }
 }
 
-void sfp__cover_refresh(sfp_cover *c)
+/* All distances up to date. */
+static void refresh(sfp_cover *c)
 {
     if (c->count == c->base)
         return;
@@ -77,7 +78,7 @@ bool sfp__cover_add(sfp_cover *c, int i)
     c->chosen[c->count++] = i;
     if (c->count - c->base < BLOCK)
         return false;
-    sfp__cover_refresh(c);
+    refresh(c);
     return true;
 }
 
@@ -113,7 +114,7 @@ static double weight_of(const sampler *s, int i, double near2)
 static void make_sums(sampler *s)
 {
     double total = 0;
-    sfp__cover_refresh(&s->cover);
+    refresh(&s->cover);
     for (int i = 0; i < s->cover.n; i++)
         s->sum[i] = total += s->bound[i] = weight_of(s, i, s->cover.near2[i]);
 }

@@ -34,8 +34,6 @@ sfp_status sfp__cover_init(sfp_cover *c, const sfp_select_env *env, int n, int d
 double sfp__cover_now(sfp_cover *c, int i);
 /* Chooses i. True: all distances are up to date now. */
 bool sfp__cover_add(sfp_cover *c, int i);
-/* All distances up to date. */
-void sfp__cover_refresh(sfp_cover *c);
 
 /* D^2 sampling (k-means++, Arthur and Vassilvitskii 2007): the first uniform, every next with probability proportional to the
  * square of its distance to the nearest chosen one; on cosine distance (x are unit rows, squared distance = 2 (1 - cos)) or on

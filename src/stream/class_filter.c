@@ -75,8 +75,7 @@ static sfp_status copy_domains(sfp_source *s, const sfp_source *inner, sfp_error
 {
     TRY(sfp__alloc(&s->domain_names, (size_t)inner->domains, sizeof *s->domain_names, err));
     for (; s->domains < inner->domains; s->domains++)
-        if (!(s->domain_names[s->domains] = sfp__strdup(inner->domain_names[s->domains])))
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory((s->domain_names[s->domains] = sfp__strdup(inner->domain_names[s->domains])), err));
     return SFP_OK;
 }
 

@@ -72,8 +72,7 @@ sfp_status sfp__names_add(sfp_names *t, const char *s, size_t n, int32_t *out, s
         return sfp__fail(err, SFP_ELIMIT, "more than %d different names", SFP_CLASSES_MAX);
     OWNED char *name = grow_names(t) ? sfp__malloc(n + 1) : NULL;
     char text[SFP_NAME_MAX];
-    if (!name)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(name, err));
     memcpy(name, s, n);
     name[n] = '\0';
     if (!sfp__utf8_valid(name)) /* it goes to JSON files */
@@ -160,7 +159,6 @@ sfp_status sfp__names_read(const char *path, sfp_names *out, sfp_error *err)
     }
     if (l.number == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
-    *out = names;
-    names = (sfp_names){0};
+    *out = TAKE(names);
     return SFP_OK;
 }

@@ -12,8 +12,7 @@ static sfp_status to_image(const sfp_picture *p, const char *name, sfp_image *ou
         return sfp__fail(err, SFP_EFORMAT, "%s: %d x %d pixels in %zu bytes, expected %zu", name, p->width, p->height, p->size,
                          want);
     uint8_t *rgb = sfp__malloc(3 * pixels);
-    if (!rgb)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(rgb, err));
     for (size_t i = 0; i < 3 * pixels; i++)
         rgb[i] = p->bytes[p->kind == SFP_PICTURE_RGB ? i : i / 3];
     *out = (sfp_image){.width = p->width, .height = p->height, .rgb = rgb};

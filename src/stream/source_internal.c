@@ -103,14 +103,12 @@ sfp_status sfp__entries_add(sfp_entries *l, sfp_entry entry, const char *path, s
 {
     if (l->count >= SFP_RECORDS_MAX)
         return sfp__fail(err, SFP_ELIMIT, "more than %lld pictures", (long long)SFP_RECORDS_MAX);
-    if (!sfp__grow(&l->at, sizeof *l->at, (size_t)l->count, (size_t)l->count + 1, &l->room))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__grow(&l->at, sizeof *l->at, (size_t)l->count, (size_t)l->count + 1, &l->room), err));
     if (path) {
         entry.text = l->text.length;
         sfp__text_putn(&l->text, path, n);
         sfp__text_putn(&l->text, "", 1);
-        if (l->text.failed)
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory(!l->text.failed, err));
     }
     l->at[l->count++] = entry;
     return SFP_OK;
@@ -129,13 +127,6 @@ sfp_status sfp__entries_sort_names(sfp_entries *l, sfp_names *classes, sfp_names
     return SFP_OK;
 }
 
-void sfp__entries_done(sfp_entries *l)
-{
-    sfp__free(l->at);
-    sfp__text_done(&l->text);
-    *l = (sfp_entries){0};
-}
-
 /* ----------------------------------------------------------------- sources */
 
 sfp_status sfp__source_create(size_t size, const sfp_source_kind *kind, const sfp_source_ops *ops, const char *path,
@@ -147,8 +138,7 @@ sfp_status sfp__source_create(size_t size, const sfp_source_kind *kind, const sf
     s->ops = ops;
     s->count = -1;
     s->path = sfp__strdup(path);
-    if (!s->path)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(s->path, err));
     *out = TAKE(s);
     return SFP_OK;
 }
@@ -178,8 +168,7 @@ sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, con
 {
     OWNED_PTR(sfp__source_close) sfp_source *s = NULL;
     TRY(sfp__source_create(size, kind, ops, path, &s, err));
-    if (!(((sfp_file_source *)s)->root = sfp__strdup(root)))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory((((sfp_file_source *)s)->root = sfp__strdup(root)), err));
     *out = (sfp_file_source *)TAKE(s);
     return SFP_OK;
 }
@@ -196,7 +185,8 @@ sfp_source *sfp__file_source_finish(sfp_file_source *s, sfp_names *classes, sfp_
 void sfp__file_source_close(sfp_source *base)
 {
     sfp_file_source *s = (sfp_file_source *)base;
-    sfp__entries_done(&s->entries);
+    sfp__free(s->entries.at);
+    sfp__text_done(&s->entries.text);
     sfp__free(s->root);
 }
 

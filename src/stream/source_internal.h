@@ -105,7 +105,6 @@ static inline const char *sfp__entries_path(const sfp_entries *l, int64_t i)
 }
 /* Sorts the names (sfp__names_sort), and renumbers the labels and domains of the entries. */
 sfp_status sfp__entries_sort_names(sfp_entries *l, sfp_names *classes, sfp_names *domains, sfp_error *err);
-void sfp__entries_done(sfp_entries *l);
 
 /* ----------------------------------------------------------------- sources */
 
@@ -187,8 +186,6 @@ bool sfp__gives_tasks(const sfp_source *s, const sfp_record *r);
 sfp_status sfp__manifest_open_memory(const char *path, const void *bytes, size_t size, sfp_source **out, sfp_error *err);
 /* What follows the header of an IDX file (plain or gzipped), sfp__malloc'ed; dims (ndim) are the sizes in the header. */
 sfp_status sfp__idx_read(const char *path, int ndim, int64_t *dims, uint8_t **bytes, sfp_error *err);
-/* A source of dir: takes its time from `now`, seconds that never go back, and not from the clock on the wall. */
-void sfp__dir_set_clock(sfp_source *s, double (*now)(void));
 /* A tar read from an open file as it comes; the file stays open when it is closed. classes: file of class names or "". */
 sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, sfp_error *err);
 

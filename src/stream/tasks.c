@@ -156,8 +156,8 @@ static sfp_status fill_tasks(const sfp_source *s, const sfp_record *r, const mem
     TRY(sfp__alloc(&out->task, (size_t)m->cut->tasks, sizeof *out->task, err));
     out->count = m->cut->tasks;
     for (int t = 0; t < out->count; t++)
-        if (!(out->task[t].name = m->like ? sfp__strdup(m->like->task[t].name) : sfp__cut_name(s, m->cut, t)))
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory((out->task[t].name = m->like ? sfp__strdup(m->like->task[t].name) : sfp__cut_name(s, m->cut, t)),
+                              err));
     TRY(walk(s, r, m, out, err)); /* counts */
     for (int t = 0; t < out->count; t++) {
         TRY(sfp__alloc(&out->task[t].sample, (size_t)out->task[t].count, sizeof *out->task[t].sample, err));
@@ -196,8 +196,7 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, u
         sfp__shuffle(made.task[t].sample, made.task[t].count, seed, TASK_STREAM + (uint64_t)t);
     TRY(list_classes(r, &made, err));
     made.free = c.kind == SFP_CUT_FREE;
-    *out = made;
-    made = (sfp_tasks){0};
+    *out = TAKE(made);
     if (unlabelled)
         *unlabelled = without;
     return SFP_OK;
@@ -273,8 +272,7 @@ sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *trai
         thin_out(&made.task[t], limit);
     TRY(list_classes(r, &made, err));
     made.free = c.kind == SFP_CUT_FREE;
-    *out = made;
-    made = (sfp_tasks){0};
+    *out = TAKE(made);
     return SFP_OK;
 }
 

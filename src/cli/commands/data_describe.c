@@ -91,8 +91,7 @@ static sfp_status blank(const sfp_sheet *sheet, sfp_image *out, sfp_error *err)
     sfp_image im = {.width = x + sheet->across * (SIDE + GAP) + BIG_GAP, .height = y + SIDE + BIG_GAP};
     size_t bytes = (size_t)im.width * (size_t)im.height * 3;
     im.rgb = sfp__malloc(bytes);
-    if (!im.rgb)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(im.rgb, err));
     memset(im.rgb, 255, bytes);
     *out = im;
     return SFP_OK;

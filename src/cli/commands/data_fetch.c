@@ -216,8 +216,7 @@ static sfp_status unpack(const char *package, const char *dir, sfp_error *err)
     bool have[CIFAR_FILES] = {false};
     OWNED_BY(archive_done) struct archive *a = archive_read_new();
     struct archive_entry *e;
-    if (!a)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(a, err));
     (void)archive_read_support_filter_gzip(a);
     (void)archive_read_support_format_tar(a);
     int code = archive_read_open_filename(a, package, 1 << 16);

@@ -4,7 +4,6 @@
  * number of files (the list of their paths aside). A file that is not there or cannot be decoded is named, counted and left
  * out; the exit code tells at the end. */
 #include "cli/commands/predict.h"
-#include "cli/backbone.h"
 #include "cli/ui.h"
 
 #include "base/mem.h"

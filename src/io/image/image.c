@@ -49,6 +49,35 @@ static sfp_decode_fn *find_decoder(const uint8_t *bytes, size_t size)
     return NULL;
 }
 
+/* Turns the picture upright; fails only for lack of memory (*im is then as before). */
+static sfp_status turn_upright(sfp_image *im, int orientation, sfp_error *err)
+{
+    if (orientation < 2 || orientation > 8)
+        return SFP_OK;
+    /* which way the source is read: x and y swapped, columns from the right, rows from the bottom */
+    static const struct {
+        bool swap, right, bottom;
+    } ways[9] = {
+        [2] = {0, 1, 0}, [3] = {0, 1, 1}, [4] = {0, 0, 1}, [5] = {1, 0, 0}, [6] = {1, 0, 1}, [7] = {1, 1, 1}, [8] = {1, 1, 0}};
+    ptrdiff_t w = im->width, h = im->height;
+    ptrdiff_t column = ways[orientation].right ? -3 : 3, row = ways[orientation].bottom ? -3 * w : 3 * w;
+    const uint8_t *start =
+        im->rgb + (ways[orientation].right ? 3 * (w - 1) : 0) + (ways[orientation].bottom ? 3 * w * (h - 1) : 0);
+    ptrdiff_t step_x = ways[orientation].swap ? row : column, step_y = ways[orientation].swap ? column : row;
+
+    sfp_image turned = {0};
+    TRY(sfp__image_alloc("turned picture", ways[orientation].swap ? h : w, ways[orientation].swap ? w : h, SIZE_MAX, &turned,
+                         err));
+    uint8_t *to = turned.rgb;
+    for (int y = 0; y < turned.height; y++) {
+        for (int x = 0; x < turned.width; x++, to += 3)
+            memcpy(to, start + y * step_y + x * step_x, 3);
+    }
+    sfp__image_done(im);
+    *im = turned;
+    return SFP_OK;
+}
+
 sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, const sfp_image_options *opt, sfp_image *out,
                              sfp_error *err)
 {
@@ -63,9 +92,8 @@ sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, 
     OWNED_BY(sfp__image_done) sfp_image im = {0};
     int orientation = 1;
     TRY(decode(label, bytes, size, opt, &im, &orientation, err));
-    TRY(sfp__image_orient(&im, orientation, err));
-    *out = im;
-    im = (sfp_image){0};
+    TRY(turn_upright(&im, orientation, err));
+    *out = TAKE(im);
     return SFP_OK;
 }
 
@@ -128,8 +156,7 @@ sfp_status sfp__image_encode_png(const char *label, const sfp_image *im, sfp_tex
     if (!code)
         code = spng_encode_image(ctx, im->rgb, (size_t)im->width * (size_t)im->height * 3, SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE);
     spng_ctx_free(ctx);
-    if (to->failed)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(!to->failed, err));
     if (code)
         return sfp__fail(err, code == SPNG_EMEM ? SFP_ENOMEM : SFP_ELIBRARY, "%s: cannot encode as PNG: %s", label,
                          spng_strerror(code));
@@ -203,32 +230,4 @@ int sfp__exif_orientation(const uint8_t *bytes, size_t size)
         return sane ? (int)value : 1;
     }
     return 1;
-}
-
-sfp_status sfp__image_orient(sfp_image *im, int orientation, sfp_error *err)
-{
-    if (orientation < 2 || orientation > 8)
-        return SFP_OK;
-    /* which way the source is read: x and y swapped, columns from the right, rows from the bottom */
-    static const struct {
-        bool swap, right, bottom;
-    } ways[9] = {
-        [2] = {0, 1, 0}, [3] = {0, 1, 1}, [4] = {0, 0, 1}, [5] = {1, 0, 0}, [6] = {1, 0, 1}, [7] = {1, 1, 1}, [8] = {1, 1, 0}};
-    ptrdiff_t w = im->width, h = im->height;
-    ptrdiff_t column = ways[orientation].right ? -3 : 3, row = ways[orientation].bottom ? -3 * w : 3 * w;
-    const uint8_t *start =
-        im->rgb + (ways[orientation].right ? 3 * (w - 1) : 0) + (ways[orientation].bottom ? 3 * w * (h - 1) : 0);
-    ptrdiff_t step_x = ways[orientation].swap ? row : column, step_y = ways[orientation].swap ? column : row;
-
-    sfp_image turned = {0};
-    TRY(sfp__image_alloc("turned picture", ways[orientation].swap ? h : w, ways[orientation].swap ? w : h, SIZE_MAX, &turned,
-                         err));
-    uint8_t *to = turned.rgb;
-    for (int y = 0; y < turned.height; y++) {
-        for (int x = 0; x < turned.width; x++, to += 3)
-            memcpy(to, start + y * step_y + x * step_x, 3);
-    }
-    sfp__image_done(im);
-    *im = turned;
-    return SFP_OK;
 }

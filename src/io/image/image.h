@@ -60,9 +60,6 @@ sfp_decode_fn sfp__jpeg_decode, sfp__png_decode, sfp__webp_decode;
 /* The orientation in an EXIF block ("Exif\0\0" in front or not); 1 when there is none or it makes no sense. */
 int sfp__exif_orientation(const uint8_t *bytes, size_t size);
 
-/* Turns the picture upright; fails only for lack of memory (*im is then as before). */
-sfp_status sfp__image_orient(sfp_image *im, int orientation, sfp_error *err);
-
 /* Tests only: resize by the plain C loops whatever the processor can. */
 void sfp__resize_plain_only(bool on);
 

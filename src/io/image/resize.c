@@ -110,8 +110,7 @@ static sfp_status axis_init(struct axis *a, int in, int64_t out, int64_t start, 
     bool fits = sfp__mul_size((size_t)count, (size_t)stride + 2, &cells) && sfp__add_size(cells, (size_t)stride * 2, &cells) &&
                 sfp__mul_size(cells, sizeof(int32_t), &bytes);
     double *block = fits ? sfp__malloc(bytes) : NULL;
-    if (!block)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(block, err));
     int32_t *ints = (int32_t *)(block + stride);
     *a = (struct axis){count, stride, block, ints, ints + count, ints + 2 * (size_t)count};
     axis_fill(a, in, out, start, filter, support);
@@ -314,8 +313,7 @@ static sfp_status resize_into(const sfp_image *im, int64_t full_w, int64_t full_
         if (pass_y) {
             size_t need;
             middle = sfp__mul_size(bytes, (size_t)rows, &need) ? sfp__malloc(need) : NULL;
-            if (!middle)
-                return sfp__fail_nomem(err);
+            TRY(sfp__check_memory(middle, err));
             to = middle;
         }
         PICK(horizontal)(&across, src, stride, rows, to);
@@ -337,8 +335,7 @@ static sfp_status resize_window(const sfp_image *im, int64_t full_w, int64_t ful
     OWNED_BY(sfp__image_done) sfp_image made = {0};
     TRY(sfp__image_alloc("resized picture", width, height, SIZE_MAX, &made, err));
     TRY(resize_into(im, full_w, full_h, filter, left, top, &made, err));
-    *out = made;
-    made = (sfp_image){0};
+    *out = TAKE(made);
     return SFP_OK;
 }
 

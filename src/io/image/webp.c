@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 
-#include <limits.h>
 #include <string.h>
 #include <webp/decode.h>
 

@@ -267,8 +267,7 @@ static sfp_status add_member(sfp_tensor_file *f, const sfp_zip *zip, const sfp_z
     OWNED_BY(sfp__text_done) sfp_text label = {0};
     OWNED char *name = sfp__strdup(m->name);
     sfp__text_printf(&label, "%s: %s", f->path, sfp__printable(m->name, shown, sizeof shown));
-    if (!name || label.failed)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(name && !label.failed, err));
     if (!stem(m->name))
         return sfp__fail(err, SFP_EFORMAT, "%s: zip member '%s' is no .npy file, expected only those", f->path, shown);
     TRY(sfp__zip_bytes(zip, m, &bytes, &unpacked, err));
@@ -322,8 +321,7 @@ sfp_status sfp__npy_write(const char *path, const sfp_tensor *t, sfp_error *err)
     OWNED_BY(sfp__text_done) sfp_text header = {0};
     OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
     make_header(t, &header);
-    if (header.failed)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(!header.failed, err));
     TRY(sfp__writer_open(path, &w, err));
     TRY(sfp__writer_put(&w, header.s, header.length, err));
     TRY(sfp__writer_put(&w, t->data, t->bytes, err));

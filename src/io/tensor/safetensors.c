@@ -375,8 +375,7 @@ sfp_status sfp__safetensors_header(const char *path, const sfp_tensor *tensors, 
     }
     sfp__json_end(&j);
     sfp__text_fill(out, ' ', (8 - out->length % 8) % 8); /* the data area is 8-byte aligned */
-    if (out->failed)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(!out->failed, err));
     uint64_t length = out->length - 8;
     memcpy(out->s, &length, 8);
     return SFP_OK;

@@ -32,11 +32,9 @@ sfp_status sfp__tensor_file_add(sfp_tensor_file *f, const sfp_tensor *t, sfp_err
     f->name_bytes += strlen(t->name) + 1;
     if (f->count >= TENSORS_MAX || f->name_bytes > NAMES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %zu tensors or %zu MB of names", f->path, TENSORS_MAX, NAMES_MAX >> 20);
-    if (!sfp__grow(&f->tensors, sizeof *f->tensors, f->count, f->count + 1, &f->capacity))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__grow(&f->tensors, sizeof *f->tensors, f->count, f->count + 1, &f->capacity), err));
     char *name = sfp__strdup(t->name);
-    if (!name)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(name, err));
     TRY(sfp__tensor_file_own(f, name, err));
     f->tensors[f->count] = *t;
     f->tensors[f->count++].name = name;
@@ -94,8 +92,7 @@ sfp_status sfp__tensor_file_open_as(const sfp__tensor_format *format, const char
         size = f->map.size;
     }
     f->path = sfp__strdup(path);
-    if (!f->path)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(f->path, err));
     TRY(read_bytes(f, format, bytes, size, err));
     *out = TAKE(f);
     return SFP_OK;

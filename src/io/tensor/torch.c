@@ -374,8 +374,7 @@ static sfp_status place_storages(sfp_tensor_file *f, const sfp_zip *zip, const c
         storage *one = &s->list[i];
         name.length = 0;
         sfp__text_printf(&name, "%.*sdata/%s", (int)length, folder, one->key);
-        if (name.failed)
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory(!name.failed, err));
         const sfp_zip_member *m = sfp__zip_find(zip, name.s);
         char shown[SFP_NAME_MAX];
         size_t wanted;
@@ -403,8 +402,7 @@ static sfp_status check_order(const sfp_tensor_file *f, const sfp_zip *zip, cons
 {
     OWNED_BY(sfp__text_done) sfp_text name = {0};
     sfp__text_printf(&name, "%.*sbyteorder", (int)length, folder);
-    if (name.failed)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(!name.failed, err));
     const sfp_zip_member *m = sfp__zip_find(zip, name.s);
     if (m && !m->deflated && m->size == 3 && memcmp(m->data, "big", 3) == 0)
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: was saved with big-endian numbers, expected little-endian", f->path);

@@ -42,10 +42,10 @@ static sfp_status reserve_rows(sfp_head *h, int rows, sfp_error *err)
     while (room < rows)
         room *= 2;
     size_t old = (size_t)h->room, count = (size_t)room;
-    if (!sfp__head_extend(&h->label, sizeof *h->label, old, count) ||
-        !sfp__head_extend(&h->count, sizeof *h->count, old, count) ||
-        !sfp__head_extend(&h->raw, SFP_HEAD_GRAIN * sizeof *h->raw, old, count))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__head_extend(&h->label, sizeof *h->label, old, count) &&
+                              sfp__head_extend(&h->count, sizeof *h->count, old, count) &&
+                              sfp__head_extend(&h->raw, SFP_HEAD_GRAIN * sizeof *h->raw, old, count),
+                          err));
     TRY(h->kind->grow(h, room, err));
     h->room = room;
     return SFP_OK;
@@ -58,8 +58,7 @@ static sfp_status reserve_labels(sfp_head *h, int labels, sfp_error *err)
     int room = h->label_room > 0 ? h->label_room : 8;
     while (room < labels)
         room *= 2;
-    if (!sfp__head_extend(&h->row_of, sizeof *h->row_of, (size_t)h->label_room, (size_t)room))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__head_extend(&h->row_of, sizeof *h->row_of, (size_t)h->label_room, (size_t)room), err));
     for (int i = h->label_room; i < room; i++)
         h->row_of[i] = -1;
     h->label_room = room;

@@ -12,7 +12,6 @@
 
 #include "learner/state/visit.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -13,8 +13,6 @@
 #include "base/mem.h"
 #include "learner/heads/head_kind.h"
 
-#include <math.h>
-
 typedef struct ncm {
     sfp_head base;
     double *mean;      /* (room, D) */

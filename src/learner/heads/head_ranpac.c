@@ -79,12 +79,12 @@ static sfp_status ranpac_init(sfp_head *h, sfp_error *err)
     m->counter[SFP_RANPAC_NEXT_CHOICE] = FIRST_CHOICE;
     m->strength[SFP_RANPAC_SCALE] = 10;
     size_t w = (size_t)m->width, d = (size_t)h->opt.dim, cap = (size_t)m->cap, side = (size_t)m->side, f = sizeof(float);
-    if (!(m->project = sfp__malloc(d * w * f)) || !(m->query = sfp__malloc(cap * d * f)) ||
-        !(m->row = sfp__malloc(cap * sizeof *m->row)) || !(m->slot = sfp__malloc(cap * sizeof *m->slot)) ||
-        !(m->gram = sfp__malloc(side * side * f)) || !(m->factor = sfp__malloc(side * side * f)) ||
-        !(m->z = sfp__malloc(cap * w * f)) || !(m->small = sfp__malloc(cap * cap * f)) ||
-        !(m->piece = sfp__malloc(SFP_HEAD_GRAIN * (w > d ? w : d) * f)))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory((m->project = sfp__malloc(d * w * f)) && (m->query = sfp__malloc(cap * d * f)) &&
+                              (m->row = sfp__malloc(cap * sizeof *m->row)) && (m->slot = sfp__malloc(cap * sizeof *m->slot)) &&
+                              (m->gram = sfp__malloc(side * side * f)) && (m->factor = sfp__malloc(side * side * f)) &&
+                              (m->z = sfp__malloc(cap * w * f)) && (m->small = sfp__malloc(cap * cap * f)) &&
+                              (m->piece = sfp__malloc(SFP_HEAD_GRAIN * (w > d ? w : d) * f)),
+                          err));
     draw_projection(m);
     return SFP_OK;
 }
@@ -102,11 +102,11 @@ static sfp_status ranpac_grow(sfp_head *h, int room, sfp_error *err)
 {
     sfp_ranpac *m = (sfp_ranpac *)h;
     size_t f = sizeof(float), row = (size_t)m->width * f, old = (size_t)h->room, count = (size_t)room;
-    if (!sfp__head_extend(&m->target, row, old, count) || !sfp__head_extend(&m->start, row, old, count) ||
-        !sfp__head_extend(&m->weight, (size_t)m->side * f, old, count) ||
-        !sfp__head_extend(&m->dual, (size_t)m->cap * f, old, count) ||
-        !sfp__head_extend(&m->answer, SFP_HEAD_GRAIN * f, old, count))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__head_extend(&m->target, row, old, count) && sfp__head_extend(&m->start, row, old, count) &&
+                              sfp__head_extend(&m->weight, (size_t)m->side * f, old, count) &&
+                              sfp__head_extend(&m->dual, (size_t)m->cap * f, old, count) &&
+                              sfp__head_extend(&m->answer, SFP_HEAD_GRAIN * f, old, count),
+                          err));
     return SFP_OK;
 }
 
@@ -301,8 +301,7 @@ static sfp_status make_plain(sfp_ranpac *m, sfp_error *err)
 {
     size_t floats = (size_t)m->width * (size_t)(m->base.rows > 0 ? m->base.rows : 1);
     float *plain = sfp__malloc(floats * sizeof *plain);
-    if (!plain)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(plain, err));
     sfp__free(m->plain);
     m->plain = plain;
     return SFP_OK;

@@ -37,8 +37,7 @@ static sfp_status reserve(sfp_head_scorer *s, size_t rows, size_t weights, size_
     if (weights > s->weight_room) {
         sfp__free(s->weight);
         s->weight_room = 0;
-        if (!(s->weight = sfp__malloc(weights * sizeof *s->weight)))
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory((s->weight = sfp__malloc(weights * sizeof *s->weight)), err));
         s->weight_room = weights;
     }
     if (rows > s->row_room) {
@@ -47,8 +46,7 @@ static sfp_status reserve(sfp_head_scorer *s, size_t rows, size_t weights, size_
         s->row_room = 0;
         s->bias = sfp__malloc(rows * sizeof *s->bias);
         s->label = sfp__malloc(rows * sizeof *s->label);
-        if (!s->bias || !s->label)
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory(s->bias && s->label, err));
         s->row_room = rows;
     }
     return SFP_OK;

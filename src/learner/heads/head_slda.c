@@ -21,7 +21,6 @@
 #include "learner/heads/cholesky.h"
 #include "learner/heads/head_kind.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef struct slda {
@@ -41,10 +40,10 @@ static sfp_status slda_init(sfp_head *h, sfp_error *err)
 {
     slda *m = (slda *)h;
     size_t d = (size_t)h->opt.dim, square;
-    if (!sfp__mul_size(d, d, &square) || !(m->scatter = sfp__calloc(square, sizeof *m->scatter)) ||
-        !(m->factor = sfp__calloc(square, sizeof *m->factor)) || !(m->grand = sfp__calloc(d, sizeof *m->grand)) ||
-        !(m->x = sfp__calloc(d, sizeof *m->x)))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__mul_size(d, d, &square) && (m->scatter = sfp__calloc(square, sizeof *m->scatter)) &&
+                              (m->factor = sfp__calloc(square, sizeof *m->factor)) &&
+                              (m->grand = sfp__calloc(d, sizeof *m->grand)) && (m->x = sfp__calloc(d, sizeof *m->x)),
+                          err));
     return SFP_OK;
 }
 
@@ -64,9 +63,9 @@ static sfp_status slda_grow(sfp_head *h, int room, sfp_error *err)
 {
     slda *m = (slda *)h;
     size_t row = (size_t)h->opt.dim * sizeof *m->mean, old = (size_t)h->room, count = (size_t)room;
-    if (!sfp__head_extend(&m->mean, row, old, count) || !sfp__head_extend(&m->weight, row, old, count) ||
-        !sfp__head_extend(&m->bias, sizeof *m->bias, old, count))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__head_extend(&m->mean, row, old, count) && sfp__head_extend(&m->weight, row, old, count) &&
+                              sfp__head_extend(&m->bias, sizeof *m->bias, old, count),
+                          err));
     return SFP_OK;
 }
 

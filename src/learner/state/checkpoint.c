@@ -282,8 +282,7 @@ sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *
     sfp__saved_put_common(&meta, l);
     sfp__saved_put(&meta, "position", position ? position : "");
     sfp__saved_put_settings(&meta, l, true);
-    if (meta.failed)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(!meta.failed, err));
     return sfp__kept_write(&l->checkpoint, path, &parts, meta.list, meta.count, err);
 }
 
@@ -317,8 +316,7 @@ sfp_status sfp__checkpoint_look(const char *path, char *method, size_t size, cha
     const char *made_by = sfp__tensor_file_meta(st, "method"), *text = sfp__tensor_file_meta(st, "position");
     if (!text)
         return sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint", path);
-    if (!(*position = sfp__strdup(text)))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory((*position = sfp__strdup(text)), err));
     (void)sfp__printable(made_by ? made_by : "", method, size);
     return SFP_OK;
 }
@@ -368,8 +366,7 @@ static sfp_status take(sfp_learner *l, sfp_tensor_file *st, char **position, sfp
     TRY(sfp__learner_make_heads(l, heads, err));
     TRY(visit_heads(heads, &reading, err));
     const char *where = sfp__tensor_file_meta(st, "position");
-    if (!(text = sfp__strdup(where ? where : "")))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory((text = sfp__strdup(where ? where : "")), err));
     TRY(sfp__saved_prepare(l, reading.file, &span, f.classes, names.count, err));
     f.v = reading;
     f.commits = true;

@@ -123,6 +123,30 @@ static int answer_settings(const sfp_learner_options *o, sfp_saved_setting *out)
     return n;
 }
 
+/* Tells backbones of the same sizes apart: the small tensors that every training moves. */
+static unsigned long backbone_sum(const sfp_vit *vit)
+{
+    const sfp_vit_config *c = &vit->config;
+    const sfp_vit_weights *w = &vit->weights;
+    size_t D = (size_t)c->dim * sizeof(float), tokens = (size_t)vit->tokens;
+    unsigned long sum = crc32_z(0, NULL, 0);
+    const struct {
+        const float *data;
+        size_t bytes;
+    } list[] = {{w->cls, D}, {w->pos, tokens * D}, {w->norm_w, D}, {w->norm_b, D}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i].data)
+            sum = crc32_z(sum, (const unsigned char *)list[i].data, list[i].bytes);
+    for (int b = 0; b < c->depth; b++) {
+        const float *all[] = {w->blocks[b].norm1_w, w->blocks[b].norm2_w, w->blocks[b].proj_b, w->blocks[b].fc2_b,
+                              w->blocks[b].qkv_w};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            if (all[i])
+                sum = crc32_z(sum, (const unsigned char *)all[i], D); /* of qkv the first row */
+    }
+    return sum;
+}
+
 /* `o` as in force on `vit`; `buffer`: there is one. */
 static int list_settings(const sfp_learner_options *o, const sfp_vit *vit, bool buffer, sfp_saved_setting *out)
 {
@@ -137,7 +161,7 @@ static int list_settings(const sfp_learner_options *o, const sfp_vit *vit, bool 
     PUT(RUN, "depth", "%d", c->depth)
     PUT(RUN, "heads", "%d", c->heads)
     PUT(RUN, "hidden", "%d", c->hidden)
-    PUT(RUN, "backbone", "%08lx", sfp__saved_backbone_sum(vit))
+    PUT(RUN, "backbone", "%08lx", backbone_sum(vit))
     n += put_settings(SFP_SAVED_RUN, "steps replay select sigma coreset", o, out + n);
     n += put_settings(SFP_SAVED_RUN, strcmp(o->select, "learnloss") == 0 ? "learnloss-order" : "", o, out + n);
     PUT(RUN, "coreset-most", "%d", o->coreset_most)
@@ -154,7 +178,8 @@ static int list_settings(const sfp_learner_options *o, const sfp_vit *vit, bool 
 }
 #undef PUT
 
-int sfp__saved_settings(const sfp_learner *l, sfp_saved_setting *out)
+/* The settings that bear on what it computes; returns how many. */
+static int settings_of(const sfp_learner *l, sfp_saved_setting *out)
 {
     return l->opt.method ? answer_settings(&l->opt, out) : list_settings(&l->opt, l->vit, l->buffer, out);
 }
@@ -168,7 +193,7 @@ static void setting_key(const sfp_saved_setting *s, bool run, char *key, size_t 
 void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run)
 {
     sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
-    int n = sfp__saved_settings(l, list);
+    int n = settings_of(l, list);
     for (int i = 0; i < n; i++) {
         char key[64];
         setting_key(&list[i], run, key, sizeof key);
@@ -180,7 +205,7 @@ void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run)
 sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_tensor_file *st, bool run, sfp_error *err)
 {
     sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
-    int n = sfp__saved_settings(l, list);
+    int n = settings_of(l, list);
     for (int i = 0; i < n; i++) {
         char key[64], shown[SFP_NAME_MAX];
         setting_key(&list[i], run, key, sizeof key);
@@ -256,8 +281,7 @@ sfp_status sfp__saved_names_read(const sfp_tensor_file *st, int most, sfp_saved_
         if (json_is_string(v) && !(names.name[i] = sfp__strdup(json_string_value(v))))
             return sfp__fail_nomem(err);
     }
-    *out = names;
-    names = (sfp_saved_names){0};
+    *out = TAKE(names);
     return SFP_OK;
 }
 
@@ -322,29 +346,6 @@ sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_
 /* Which backbone a file belongs to. Prompts and heads mean nothing on another
  * one of the same sizes, and nothing would look wrong but the accuracy. */
 
-unsigned long sfp__saved_backbone_sum(const sfp_vit *vit)
-{
-    const sfp_vit_config *c = &vit->config;
-    const sfp_vit_weights *w = &vit->weights;
-    size_t D = (size_t)c->dim * sizeof(float), tokens = (size_t)vit->tokens;
-    unsigned long sum = crc32_z(0, NULL, 0);
-    const struct {
-        const float *data;
-        size_t bytes;
-    } list[] = {{w->cls, D}, {w->pos, tokens * D}, {w->norm_w, D}, {w->norm_b, D}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (list[i].data)
-            sum = crc32_z(sum, (const unsigned char *)list[i].data, list[i].bytes);
-    for (int b = 0; b < c->depth; b++) {
-        const float *all[] = {w->blocks[b].norm1_w, w->blocks[b].norm2_w, w->blocks[b].proj_b, w->blocks[b].fc2_b,
-                              w->blocks[b].qkv_w};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            if (all[i])
-                sum = crc32_z(sum, (const unsigned char *)all[i], D); /* of qkv the first row */
-    }
-    return sum;
-}
-
 /* The file's own name: a folder may move. */
 static const char *file_name(const sfp_vit *vit)
 {
@@ -363,7 +364,7 @@ static identity identify(const sfp_vit *vit)
     (void)sfp__printable(file_name(vit), id.file, sizeof id.file);
     (void)snprintf(id.sizes, sizeof id.sizes, "img %d, patch %d, width %d, depth %d, heads %d, hidden %d", c->img_size,
                    c->patch_size, c->dim, c->depth, c->heads, c->hidden);
-    (void)snprintf(id.sum, sizeof id.sum, "%08lx", sfp__saved_backbone_sum(vit));
+    (void)snprintf(id.sum, sizeof id.sum, "%08lx", backbone_sum(vit));
     return id;
 }
 

@@ -9,6 +9,75 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ------------------------------------------------------------------ checksum */
+
+/* The checksum of a state: of a text that has a line for each entry of the
+ * metadata and for each tensor, with its type, shape and the checksum of its
+ * bytes. The lines are in order of name, so that another program may write the
+ * same state with its parts in another order. */
+
+typedef struct part {
+    const char *name;
+    const char *value;        /* an entry's */
+    const sfp_tensor *tensor; /* NULL: an entry of the metadata */
+} part;
+
+static int compare_parts(const void *pa, const void *pb)
+{
+    const part *a = pa, *b = pb;
+    if (!a->tensor != !b->tensor)
+        return a->tensor ? 1 : -1;
+    return strcmp(a->name, b->name);
+}
+
+static void put_part(sfp_text *to, const part *p)
+{
+    char shape[SFP_SHAPE_MAX], sum[SFP_CHECKSUM_MAX];
+    sfp__text_json(to, p->name);
+    sfp__text_put(to, ":");
+    if (p->tensor) {
+        sfp__safetensors_sum(NULL, 1, p->tensor, sum);
+        sfp__text_printf(to, "%s %s %s", sfp__dtype_name(p->tensor->dtype),
+                         sfp__shape_text(p->tensor->shape, p->tensor->ndim, shape, sizeof shape), sum);
+    } else {
+        sfp__text_json(to, p->value);
+    }
+    sfp__text_put(to, "\n");
+}
+
+/* Of everything but the checksum itself. */
+static sfp_status sum_of(size_t count, const sfp_tensor *tensors, size_t meta_count, const sfp_meta *meta,
+                         char out[SFP_CHECKSUM_MAX], sfp_error *err)
+{
+    OWNED part *list = NULL;
+    OWNED_BY(sfp__text_done) sfp_text text = {0};
+    size_t n = 0;
+    TRY(sfp__alloc(&list, count + meta_count, sizeof *list, err));
+    for (size_t i = 0; i < meta_count; i++)
+        if (strcmp(meta[i].key, SFP_CHECKSUM_KEY) != 0)
+            list[n++] = (part){meta[i].key, meta[i].value, NULL};
+    for (size_t i = 0; i < count; i++)
+        list[n++] = (part){tensors[i].name, NULL, &tensors[i]};
+    qsort(list, n, sizeof *list, compare_parts);
+    for (size_t i = 0; i < n; i++)
+        put_part(&text, &list[i]);
+    TRY(sfp__check_memory(!text.failed, err));
+    sfp__safetensors_sum(text.s, 0, NULL, out);
+    return SFP_OK;
+}
+
+sfp_status sfp__state_check_sum(const sfp_tensor_file *st, sfp_error *err)
+{
+    const char *format = sfp__tensor_file_meta(st, "format"), *version = sfp__tensor_file_meta(st, "version");
+    char now[16], sum[SFP_CHECKSUM_MAX];
+    (void)snprintf(now, sizeof now, "%d", SFP_STATE_VERSION);
+    bool ours = format && strcmp(format, SFP_STATE_FORMAT) == 0 && version && strcmp(version, now) == 0;
+    if (!ours || !sfp__tensor_file_meta(st, SFP_CHECKSUM_KEY)) /* another version may sum in another way */
+        return SFP_OK;
+    TRY(sum_of(st->count, st->tensors, st->meta_count, st->meta, sum, err));
+    return sfp__safetensors_expect_sum(st, sum, err);
+}
+
 /* -------------------------------------------------------------------- saving */
 
 /* The labels of the classes seen, as a JSON list. */
@@ -44,10 +113,9 @@ static void put_head_of_file(sfp_saved_meta *m, int classes, const uint8_t *seen
 static sfp_status write_state(const char *path, const sfp_kept_parts *tensors, sfp_saved_meta *meta, sfp_error *err)
 {
     char sum[SFP_CHECKSUM_MAX] = "";
-    TRY(meta->failed ? SFP_OK : sfp__state_sum(tensors, meta, sum, err));
+    TRY(meta->failed ? SFP_OK : sum_of(tensors->count, tensors->list, meta->count, meta->list, sum, err));
     sfp__saved_put(meta, SFP_CHECKSUM_KEY, sum);
-    if (meta->failed)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(!meta->failed, err));
     return sfp__safetensors_write(path, tensors->list, tensors->count, meta->list, meta->count, err);
 }
 
@@ -127,79 +195,4 @@ sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
         memcpy(l->classes.seen, seen, (size_t)classes);
     sfp__saved_names_commit(&names, l);
     return sfp__learner_publish(l, err);
-}
-
-/* ------------------------------------------------------------------ checksum */
-
-/* The checksum of a state: of a text that has a line for each entry of the
- * metadata and for each tensor, with its type, shape and the checksum of its
- * bytes. The lines are in order of name, so that another program may write the
- * same state with its parts in another order. */
-
-typedef struct part {
-    const char *name;
-    const char *value;        /* an entry's */
-    const sfp_tensor *tensor; /* NULL: an entry of the metadata */
-} part;
-
-static int compare_parts(const void *pa, const void *pb)
-{
-    const part *a = pa, *b = pb;
-    if (!a->tensor != !b->tensor)
-        return a->tensor ? 1 : -1;
-    return strcmp(a->name, b->name);
-}
-
-static void put_part(sfp_text *to, const part *p)
-{
-    char shape[SFP_SHAPE_MAX], sum[SFP_CHECKSUM_MAX];
-    sfp__text_json(to, p->name);
-    sfp__text_put(to, ":");
-    if (p->tensor) {
-        sfp__safetensors_sum(NULL, 1, p->tensor, sum);
-        sfp__text_printf(to, "%s %s %s", sfp__dtype_name(p->tensor->dtype),
-                         sfp__shape_text(p->tensor->shape, p->tensor->ndim, shape, sizeof shape), sum);
-    } else {
-        sfp__text_json(to, p->value);
-    }
-    sfp__text_put(to, "\n");
-}
-
-/* Of everything but the checksum itself. */
-static sfp_status sum_of(size_t count, const sfp_tensor *tensors, size_t meta_count, const sfp_meta *meta,
-                         char out[SFP_CHECKSUM_MAX], sfp_error *err)
-{
-    OWNED part *list = NULL;
-    OWNED_BY(sfp__text_done) sfp_text text = {0};
-    size_t n = 0;
-    TRY(sfp__alloc(&list, count + meta_count, sizeof *list, err));
-    for (size_t i = 0; i < meta_count; i++)
-        if (strcmp(meta[i].key, SFP_CHECKSUM_KEY) != 0)
-            list[n++] = (part){meta[i].key, meta[i].value, NULL};
-    for (size_t i = 0; i < count; i++)
-        list[n++] = (part){tensors[i].name, NULL, &tensors[i]};
-    qsort(list, n, sizeof *list, compare_parts);
-    for (size_t i = 0; i < n; i++)
-        put_part(&text, &list[i]);
-    if (text.failed)
-        return sfp__fail_nomem(err);
-    sfp__safetensors_sum(text.s, 0, NULL, out);
-    return SFP_OK;
-}
-
-sfp_status sfp__state_sum(const sfp_kept_parts *tensors, const sfp_saved_meta *meta, char out[SFP_CHECKSUM_MAX], sfp_error *err)
-{
-    return sum_of(tensors->count, tensors->list, meta->count, meta->list, out, err);
-}
-
-sfp_status sfp__state_check_sum(const sfp_tensor_file *st, sfp_error *err)
-{
-    const char *format = sfp__tensor_file_meta(st, "format"), *version = sfp__tensor_file_meta(st, "version");
-    char now[16], sum[SFP_CHECKSUM_MAX];
-    (void)snprintf(now, sizeof now, "%d", SFP_STATE_VERSION);
-    bool ours = format && strcmp(format, SFP_STATE_FORMAT) == 0 && version && strcmp(version, now) == 0;
-    if (!ours || !sfp__tensor_file_meta(st, SFP_CHECKSUM_KEY)) /* another version may sum in another way */
-        return SFP_OK;
-    TRY(sum_of(st->count, st->tensors, st->meta_count, st->meta, sum, err));
-    return sfp__safetensors_expect_sum(st, sum, err);
 }

@@ -40,9 +40,6 @@ typedef struct sfp_saved_setting {
 
 enum { SFP_SAVED_SETTINGS_MAX = 64 };
 
-/* The learner's settings that bear on what it computes; returns how many. */
-int sfp__saved_settings(const sfp_learner *l, sfp_saved_setting *out);
-
 /* A state's (all but SFP_SAVED_RUN), or with `run` a checkpoint's. */
 void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run);
 /* Fails with SFP_EINVAL and both values where the file's differ. `run`: those of SFP_SAVED_RUN too, of which
@@ -50,9 +47,6 @@ void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run);
 sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_tensor_file *st, bool run, sfp_error *err);
 
 /* ----------------------------------------------------------------- backbone */
-
-/* Tells backbones of the same sizes apart: the small tensors that every training moves. */
-unsigned long sfp__saved_backbone_sum(const sfp_vit *vit);
 
 /* backbone-file, backbone-sizes, backbone: whose queries and features the values were learned on. */
 void sfp__saved_put_backbone(sfp_saved_meta *m, const sfp_vit *vit);
@@ -116,13 +110,6 @@ sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_
 #define SFP_STATE_FORMAT "streamfp-state"
 enum { SFP_STATE_VERSION = 1, SFP_STATE_MIX = 1 + SFP_HEAD_EXPERTS };
 #define SFP_STATE_HEAD "head." /* what tensors of heads begin with */
-
-/* ------------------------------------------------------------------ writing */
-
-/* What the metadata's checksum is to be, when everything else is there. */
-sfp_status sfp__state_sum(const sfp_kept_parts *tensors, const sfp_saved_meta *meta, char out[SFP_CHECKSUM_MAX], sfp_error *err);
-
-/* ------------------------------------------------------------------ reading */
 
 /* SFP_EFORMAT for a state that is not what its checksum says; one without, and any other file, is taken as it is. */
 sfp_status sfp__state_check_sum(const sfp_tensor_file *st, sfp_error *err);

@@ -102,8 +102,7 @@ sfp_status sfp__visit_values(const sfp_visitor *v, const char *name, sfp_dtype d
     size_t bytes = (size_t)count * sfp__dtype_size(dtype);
     sfp_kept_parts *parts = v->ctx;
     void *copy = sfp__arena_take(&parts->arena, bytes, 1);
-    if (!copy)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(copy, err));
     memcpy(copy, data, bytes);
     return sfp__visit(v, name, dtype, 1, &count, copy, err);
 }

@@ -34,8 +34,7 @@ typedef struct dir_source {
 static sfp_status late_label(void *ctx, const char *name, int32_t label, sfp_error *err)
 {
     OWNED char *path = sfp__strdup(name);
-    if (!path)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(path, err));
     TRY(sfp__dir_queue_put(ctx, (sfp_dir_item){.path = path, .label = label}, err));
     path = NULL;
     return SFP_OK;
@@ -179,11 +178,6 @@ static const sfp_source_ops dir_ops = {
     .pause = 1,
     .close = close_dir,
 };
-
-void sfp__dir_set_clock(sfp_source *s, double (*now)(void))
-{
-    ((dir_source *)s)->watch.queue.now = now;
-}
 
 /* classes.txt, or else nothing; then the folders that are watched. */
 static sfp_status find_classes(dir_source *s, sfp_error *err)

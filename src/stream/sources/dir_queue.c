@@ -215,8 +215,7 @@ sfp_status sfp__dir_queue_take(sfp_dir_queue *q, sfp_dir_item *out, bool *some, 
         if (item.found)
             TRY(look(q, true, &item, &f, err));
         if (f == BUSY && !late) {
-            if (!put(&q->busy, item))
-                return sfp__fail_nomem(err);
+            TRY(sfp__check_memory(put(&q->busy, item), err));
         } else if (f == SEEN) {
             sfp__free(item.path);
         } else { /* who reads it tells of what is gone, or never got done */

@@ -60,8 +60,7 @@ static sfp_status room_for_folder(sfp_dir_watch *w, sfp_error *err)
     size_t n = (size_t)w->folder_count;
     if (n == SFP_CLASSES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %d folders", w->path, SFP_CLASSES_MAX);
-    if (!sfp__grow(&w->folders, sizeof *w->folders, n, n + 1, &w->folder_room))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(sfp__grow(&w->folders, sizeof *w->folders, n, n + 1, &w->folder_room), err));
     return SFP_OK;
 }
 
@@ -113,8 +112,7 @@ static sfp_status watch_folder(sfp_dir_watch *w, const char *name, sfp_error *er
     if (twice)
         return SFP_OK;
     char *copy = sfp__strdup(name);
-    if (!copy)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(copy, err));
     if (f) /* the same folder under a new name */
         sfp__free(f->name);
     else

@@ -37,8 +37,7 @@ static sfp_status open_gz(const char *path, gzFile *out, sfp_error *err)
     TRY(sfp__fd_open(path, &fd, &size, err));
     if (size == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
-    if (!(*out = gzdopen(fd, "rb")))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory((*out = gzdopen(fd, "rb")), err));
     fd = -1;
     return SFP_OK;
 }
@@ -105,8 +104,7 @@ static sfp_status read_body(const char *path, gzFile f, size_t size, uint8_t **b
         room = room == 0 ? FIRST_ROOM : 4 * room;
         room = room < size ? room : size;
         uint8_t *grown = sfp__realloc(block, have, room);
-        if (!grown)
-            return sfp__fail_nomem(err);
+        TRY(sfp__check_memory(grown, err));
         block = grown;
         TRY(read_gz(path, f, block + have, room - have, &got, err));
         if (got < room - have)

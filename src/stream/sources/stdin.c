@@ -267,8 +267,7 @@ sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, s
     if (*classes)
         TRY(sfp__tar_labels_read(&s->labels, true, err));
     TRY(sfp__names_reserve(&s->labels.names, err));
-    if (!(s->archive = sfp__tar_new_archive()))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory((s->archive = sfp__tar_new_archive()), err));
     base->live = &s->live;
     base->keeps_order = true;
     base->class_names = s->labels.names.name;

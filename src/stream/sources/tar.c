@@ -261,8 +261,7 @@ static sfp_status scan_shard(tar_source *s, const char *file, sfp_tar_sample *no
     if (size == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: is empty", file);
     c.size = (int64_t)size;
-    if (!(c.a = sfp__tar_new_archive()))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory((c.a = sfp__tar_new_archive()), err));
     if (archive_read_open_fd(c.a, c.fd, SFP_TAR_READ_BYTES) != ARCHIVE_OK)
         return sfp__tar_fail(c.a, file, err);
     return scan_entries(&c, err);

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MAX_CLASSES 1000000
 
@@ -157,6 +158,13 @@ double sfp__verify_error(const float *found, const float *expected, size_t n)
     return sqrt(difference / size); /* infinite when zeros were expected */
 }
 
+/* Colour only on a terminal and without NO_COLOR. */
+static bool colored(void)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return !(no && *no) && term && strcmp(term, "dumb") != 0 && isatty(STDOUT_FILENO) == 1;
+}
+
 void sfp__verify_line(sfp_verify *r, const char *name, double error, double tolerance)
 {
     bool ok = error <= tolerance; /* false for NaN */
@@ -170,7 +178,10 @@ void sfp__verify_line(sfp_verify *r, const char *name, double error, double tole
     sfp__json_end(&r->out);
     if (!r->json && (!ok || !r->brief))
         (void)printf("  %-40s  %9.2e  %7.0e  %s%s%s\n", name, error, tolerance,
-                     ok ? sfp__color_good(stdout) : sfp__color_bad(stdout), ok ? "ok" : "FAIL", sfp__color_off(stdout));
+                     !colored() ? ""
+                     : ok       ? "\033[32m"
+                                : "\033[1;31m",
+                     ok ? "ok" : "FAIL", colored() ? "\033[0m" : "");
 }
 
 void sfp__verify_mark(sfp_golden *g, const char *name)
