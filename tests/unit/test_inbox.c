@@ -203,7 +203,9 @@ static sfp_arrival *image(const char *name, uint64_t identity, uint64_t id)
 TEST(what_waited_is_read_back_or_refused)
 {
     static const char *const wrong[] = {"{}", "[1,2,3]", "[1,2,3,\"4\"]", "[8,2,3,4]", "[-1,2,3,4]", "null"};
-    sfp_ledger *l = make_ledger(3, "[]");
+    sfp_ledger *l = NULL;
+    MUST(sfp__ledger_create(3, 4, &l, &err));
+    (void)keep_ledger(l);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_false(read_ledger(l, wrong[i]));
     assert_int_equal(sfp__ledger_waiting(l), 0);
