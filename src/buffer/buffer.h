@@ -24,6 +24,7 @@
 
 typedef struct sfp_buffer sfp_buffer;
 
+/* Weight of a slot to be dropped, pi its rank by similarity to the fingerprints: ALG2 1 - pi, EQ8 pi (--drop-rule). */
 typedef enum sfp_drop_rule { SFP_DROP_ALG2, SFP_DROP_EQ8 } sfp_drop_rule;
 typedef enum sfp_nu_rule { SFP_NU_AT_LEAST_ONE, SFP_NU_RESERVOIR } sfp_nu_rule;
 

@@ -29,27 +29,24 @@ struct sfp_registry {
 
 #define FROM_JSON(path) " AS (json_extract(json, '$." path "')) STORED,"
 
-static const char create_sql[] = "CREATE TABLE runs("
-                                 " id INTEGER PRIMARY KEY AUTOINCREMENT,"
-                                 " dir TEXT NOT NULL,"
-                                 " method TEXT NOT NULL,"
-                                 " started TEXT" FROM_JSON("started") /* ISO 8601, UTC: sorts as text */
-    " data TEXT" FROM_JSON("config.data") " seed" FROM_JSON("seed")   /* an integer, or from 2^63 on the digits as text */
-    " average_accuracy REAL" FROM_JSON("average_accuracy") " forgetting REAL" FROM_JSON(
-        "forgetting") " prequential_accuracy "
-                      "REAL" FROM_JSON(
-                          "prequenti"
-                          "al_"
-                          "accuracy") " samples_per_second REAL" FROM_JSON("samples_per_second") " seconds REAL" FROM_JSON("secon"
-                                                                                                                           "ds."
-                                                                                                                           "tota"
-                                                                                                                           "l") " fini"
-                                                                                                                                "shed "
-                                                                                                                                "INTEG"
-                                                                                                                                "E"
-                                                                                                                                "R" FROM_JSON(
-                                                                                                                                    "finished") " json TEXT NOT NULL,"
-                                                                                                                                                " UNIQUE(dir, started));";
+/* clang-format off */
+static const char create_sql[] =
+    "CREATE TABLE runs("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " dir TEXT NOT NULL,"
+    " method TEXT NOT NULL,"
+    " started TEXT" FROM_JSON("started") /* ISO 8601, UTC: sorts as text */
+    " data TEXT" FROM_JSON("config.data")
+    " seed" FROM_JSON("seed") /* an integer, or from 2^63 on the digits as text */
+    " average_accuracy REAL" FROM_JSON("average_accuracy")
+    " forgetting REAL" FROM_JSON("forgetting")
+    " prequential_accuracy REAL" FROM_JSON("prequential_accuracy")
+    " samples_per_second REAL" FROM_JSON("samples_per_second")
+    " seconds REAL" FROM_JSON("seconds.total")
+    " finished INTEGER" FROM_JSON("finished")
+    " json TEXT NOT NULL,"
+    " UNIQUE(dir, started));";
+/* clang-format on */
 
 /* Numbers stay with their runs. */
 static const char from_1_sql[] = "INSERT INTO runs(id, dir, method, json) SELECT id, dir, method, json FROM runs_1;"

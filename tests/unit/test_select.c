@@ -206,7 +206,8 @@ TEST(what_holds_for_every_selector)
         for (int i = 0; i < bad && round % 2; i++) {
             float no = i % 2 ? NAN : INFINITY;
             c.score[i] = NAN;
-            c.query[i * 6] = c.features[i * 6 + 1] = c.pooled[i * 6 + 5] = c.logits[i * classes] = c.taps[i * 24 + 9] = no;
+            c.query[i * 6] = c.features[i * 6 + 1] = c.pooled[i * 6 + 5] = c.logits[i * classes] = no;
+            c.probs[i * classes] = c.taps[i * 24 + 9] = no;
         }
         for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
             int n = sfp__coreset_size(b, sigma), out[2][40], want = strcmp((*s)->name, "none") == 0 || n == b ? b : n;
