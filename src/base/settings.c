@@ -198,13 +198,10 @@ static sfp_status assign(sfp_args *a, const sfp_opt *o, const char *text, sfp_op
     TRY(convert(o, text, origin, &fresh, err));
     if (rank < v->rank)
         return SFP_OK;
-    OWNED char *copy = sfp__strdup(text);
-    fresh.origin = rank > SFP_RANK_DEFAULT ? sfp__strdup(origin) : NULL;
-    if (!copy || (rank > SFP_RANK_DEFAULT && !fresh.origin)) {
-        sfp__free(fresh.origin);
-        return sfp__fail_nomem(err);
-    }
+    OWNED char *copy = sfp__strdup(text), *from = rank > SFP_RANK_DEFAULT ? sfp__strdup(origin) : NULL;
+    TRY(sfp__check_memory(copy && (from || rank <= SFP_RANK_DEFAULT), err));
     fresh.text = TAKE(copy);
+    fresh.origin = TAKE(from);
     sfp__free(v->text);
     sfp__free(v->origin);
     *v = fresh;

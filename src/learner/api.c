@@ -25,12 +25,9 @@ struct sfp_settings {
 static sfp_status make_engine(sfp_vit *vit, int threads, sfp_engine **out, sfp_error *err)
 {
     OWNED_PTR(sfp_engine_close) sfp_engine *e = NULL;
-    sfp_status status = sfp__alloc(&e, 1, sizeof *e, err);
-    if (status) {
-        sfp__vit_free(vit);
-        return status;
-    }
-    e->vit = vit;
+    OWNED_PTR(sfp__vit_free) sfp_vit *own = vit;
+    TRY(sfp__alloc(&e, 1, sizeof *e, err));
+    e->vit = TAKE(own);
     TRY(sfp__thread_pool_create(threads, &e->pool, err));
     *out = TAKE(e);
     return SFP_OK;

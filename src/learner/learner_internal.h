@@ -150,6 +150,8 @@ sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *room, sfp_error
 bool sfp__learner_masked(const sfp_learner *l);
 bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item);
 void sfp__learner_keep_queries(sfp_learner *l, int unknown);
+/* The n samples in the arrays of a step, the first `queries` of them with queries to compute. */
+sfp_train_batch sfp__learner_batch(const sfp_learner *l, int n, int queries);
 
 /* select/need.h's gradients of samples of the batch, while it is selected from: the loss as a step has it, rows that learn
  * one parameter after another. */

@@ -155,15 +155,7 @@ static sfp_status pass_over(sfp_learner *l, const asked *a, int first, int size,
         int left = a->n - l->step.items[i].row / size * size; /* the last group may be smaller */
         l->step.weight[i] = 1.0f / (float)(left < size ? left : size);
     }
-    l->ask_batch = (sfp_train_batch){.n = *n,
-                                     .x = l->step.xs,
-                                     .label = l->step.label,
-                                     .weight = l->step.weight,
-                                     .masked = l->step.masked,
-                                     .allowed = l->classes.allowed,
-                                     .rehearsed = l->step.rehearsed,
-                                     .query = l->step.query,
-                                     .queries = unknown};
+    l->ask_batch = sfp__learner_batch(l, *n, unknown);
     TRY(sfp__trainer_pass(l->trainer, &l->ask_batch, result, err));
     keep_queries(l, a, unknown);
     return SFP_OK;
@@ -326,16 +318,11 @@ static sfp_train_batch samples(sfp_learner *l, const sfp_pictures *p, int first,
         if (known)
             memcpy(l->step.query + (size_t)i * (size_t)l->D, p->query[first + i], (size_t)l->D * sizeof *l->step.query);
     }
-    return (sfp_train_batch){.n = n,
-                             .x = p->x + first,
-                             .label = p->label ? p->label + first : NULL,
-                             .weight = l->step.weight,
-                             .masked = l->step.masked,
-                             .allowed = l->classes.allowed,
-                             .rehearsed = l->step.rehearsed,
-                             .query = l->step.query,
-                             .queries = known || l->opt.fp.query_one ? 0 : n,
-                             .terms = 1};
+    sfp_train_batch batch = sfp__learner_batch(l, n, known || l->opt.fp.query_one ? 0 : n);
+    batch.x = p->x + first;
+    batch.label = p->label ? p->label + first : NULL;
+    batch.terms = 1;
+    return batch;
 }
 
 static sfp_status check_count(int n, sfp_error *err)
@@ -484,6 +471,19 @@ bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item)
     if (item->index < 0)
         return false;
     return item->replay ? l->buffer->slot[item->index].has_query : l->batch.has_query[item->index];
+}
+
+sfp_train_batch sfp__learner_batch(const sfp_learner *l, int n, int queries)
+{
+    return (sfp_train_batch){.n = n,
+                             .x = l->step.xs,
+                             .label = l->step.label,
+                             .weight = l->step.weight,
+                             .masked = l->step.masked,
+                             .allowed = l->classes.allowed,
+                             .rehearsed = l->step.rehearsed,
+                             .query = l->step.query,
+                             .queries = queries};
 }
 
 void sfp__learner_keep_queries(sfp_learner *l, int unknown)

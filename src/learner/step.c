@@ -317,16 +317,8 @@ static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
         int drawn = l->buffer ? sfp__buffer_draw(l->buffer, want, &l->replay_rng, slots) : 0;
         int unknown = order_items(l, c, slots, drawn);
         TRY(fill_step(l, c, slots, drawn, err));
-        const sfp_train_batch batch = {.n = c + drawn,
-                                       .x = l->step.xs,
-                                       .label = l->step.label,
-                                       .weight = l->step.weight,
-                                       .masked = l->step.masked,
-                                       .allowed = l->classes.allowed,
-                                       .rehearsed = l->step.rehearsed,
-                                       .query = l->step.query,
-                                       .queries = unknown,
-                                       .terms = drawn ? 2 : 1};
+        sfp_train_batch batch = sfp__learner_batch(l, c + drawn, unknown);
+        batch.terms = drawn ? 2 : 1;
         sfp_train_result result = {0};
         TRY(sfp__trainer_step(l->trainer, &batch, &result, err));
         sfp__learner_keep_queries(l, l->opt.fp.query_one ? 0 : unknown);

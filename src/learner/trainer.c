@@ -37,16 +37,12 @@ static sfp_status class_room(sfp_trainer *t, int classes, sfp_error *err)
         return SFP_OK;
     int room = classes > 2 * t->classes ? classes : 2 * t->classes;
     size_t n = (size_t)t->opt.max_batch * (size_t)room;
-    float *logits = sfp__malloc(n * sizeof *logits), *residual = sfp__malloc(n * sizeof *residual);
-    if (!logits || !residual) {
-        sfp__free(logits);
-        sfp__free(residual);
-        return sfp__fail_nomem(err);
-    }
+    OWNED float *logits = sfp__malloc(n * sizeof *logits), *residual = sfp__malloc(n * sizeof *residual);
+    TRY(sfp__check_memory(logits && residual, err));
     sfp__free(t->logits);
     sfp__free(t->residual);
-    t->logits = logits;
-    t->residual = residual;
+    t->logits = TAKE(logits);
+    t->residual = TAKE(residual);
     t->classes = room;
     return SFP_OK;
 }

@@ -9,6 +9,7 @@
 #ifndef SFP_RUN_ARRIVALS_H
 #define SFP_RUN_ARRIVALS_H
 
+#include "base/mem.h"
 #include "learner/learner.h"
 #include "run/clock.h"
 #include "run/feed.h"
@@ -91,6 +92,7 @@ static inline void sfp__arrivals_free(sfp__arrivals *a)
     if (a)
         a->kind->free(a);
 }
+DEFINE_OWNED_PTR(sfp__arrivals, sfp__arrivals_free)
 
 sfp_status sfp__arrivals_indexed(const sfp__plan *p, sfp_result *r, sfp__arrivals **out, sfp_error *err);
 sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *classes, sfp__arrivals **out, sfp_error *err);

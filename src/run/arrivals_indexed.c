@@ -1,7 +1,6 @@
 /* Arrivals of an indexed stream. The clock says which batches are next; threads of their own read ahead what is learned from and,
  * of a free stream, what has no label and is predicted in its turn: all that lie before the last image of a batch come before it.
  */
-#include "base/mem.h"
 #include "base/rank.h"
 #include "results/result.h"
 #include "run/run_internal.h"
@@ -260,10 +259,8 @@ sfp_status sfp__arrivals_indexed(const sfp__plan *p, sfp_result *r, sfp__arrival
     indexed *a = NULL;
     TRY(sfp__alloc(&a, 1, sizeof *a, err));
     a->base = (sfp__arrivals){.kind = &kind, .plan = p, .r = r};
-    sfp_status status = make(a, p, err);
-    if (status)
-        free_indexed(&a->base);
-    else
-        *out = &a->base;
-    return status;
+    OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;
+    TRY(make(a, p, err));
+    *out = TAKE(made);
+    return SFP_OK;
 }

@@ -1,7 +1,6 @@
 /* Arrivals of a live stream (run.h): what came through the inbox, in the order that the ledger asks for (ledger.h). What came
  * together is delivered in parts: images without a label in groups, then the batch. Labels alone lie between these images as they
  * came, and bring images that wait back to the stream. */
-#include "base/mem.h"
 #include "results/result.h"
 #include "run/run_internal.h"
 
@@ -85,7 +84,7 @@ static void take_inbox(live *a, double until)
     const sfp__plan *p = a->base.plan;
     sfp__inbox_take(a->inbox, p->hooks->stop, until, &a->in);
     a->busy = true;
-    a->last = a->in.end && a->in.others.count == 0;                        /* a label among the others may bring a picture back */
+    a->last = a->in.end && a->in.others.count == 0; /* a label among the others may bring a picture back */
     for (int n = atomic_load(&p->source->live->remarks); a->told < n; a->told++) /* each once, as soon as there is one */
         sfp__plan_say(p, "%s", p->source->live->remark[a->told]);
     take_gone(a);
@@ -229,12 +228,9 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *c
     TRY(sfp__alloc(&a, 1, sizeof *a, err));
     a->base = (sfp__arrivals){.kind = &kind, .plan = p, .r = r, .lag = p->clock == SFP_CLOCK_REAL ? &a->lag : NULL};
     a->classes = classes;
-    sfp_status status = sfp__ledger_create(p->opt->pending, p->source->ops->marks, &a->ledger, err);
-    if (!status)
-        status = sfp__alloc(&a->samples, (size_t)p->opt->learner.batch * SFP__RUN_POOL, sizeof *a->samples, err);
-    if (status)
-        free_live(&a->base);
-    else
-        *out = &a->base;
-    return status;
+    OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;
+    TRY(sfp__ledger_create(p->opt->pending, p->source->ops->marks, &a->ledger, err));
+    TRY(sfp__alloc(&a->samples, (size_t)p->opt->learner.batch * SFP__RUN_POOL, sizeof *a->samples, err));
+    *out = TAKE(made);
+    return SFP_OK;
 }

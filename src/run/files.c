@@ -48,11 +48,9 @@ static sfp_status read_result_file(const sfp__plan *p, sfp_result *out, sfp_erro
 /* A result.json that is not a run's belongs to somebody, and so may what lies around it. */
 static sfp_status check_result_file(const sfp__plan *p, sfp_error *err)
 {
-    sfp_result r;
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
     sfp_error why = {0};
     sfp_status status = read_result_file(p, &r, &why);
-    if (status == SFP_OK)
-        sfp__result_done(&r);
     if (status == SFP_OK || status == SFP_ENOTFOUND)
         return SFP_OK;
     return sfp__fail(err, status == SFP_ENOMEM ? status : SFP_EINVAL, "%s; it is not the result of a run: give another --out",
@@ -151,49 +149,40 @@ static sfp_status check_result(const sfp__run_state *run, const char *path, cons
 
 static sfp_status take_result(sfp__run_state *run, const char *path, json_t *root, sfp_error *err)
 {
-    sfp_result then;
+    OWNED_BY(sfp__result_done) sfp_result then = {0};
     sfp__journal *j = &run->journal;
     TRY(parse_result(path, root, &then, err));
-    sfp_status status = check_result(run, path, &then, err);
-    if (status) {
-        sfp__result_done(&then);
-        return status;
-    }
-    sfp__result_done(j->r);
-    *j->r = then;
+    TRY(check_result(run, path, &then, err));
     j->before.decode = then.seconds.decode;
     j->before.waited = then.seconds.waited;
     j->before.total = then.seconds.total;
+    sfp__result_done(j->r);
+    *j->r = TAKE(then);
     return run->plan.live ? sfp__classes_take(&run->classes, &run->plan, err) : SFP_OK;
 }
 
 /* The options in the result of a position. One that cannot be read is told when it is taken. */
 static sfp_status check_config(const sfp__plan *p, const char *path, json_t *root, sfp_error *err)
 {
-    sfp_result then;
+    OWNED_BY(sfp__result_done) sfp_result then = {0};
     sfp_error unused;
     if (parse_result(path, root, &then, &unused) != SFP_OK)
         return SFP_OK;
     sfp_status status = sfp__settings_same(p->opt->given, &then, p->live, err);
-    sfp__result_done(&then);
     return status ? sfp__fail_prefix(err, status, "%s", path) : SFP_OK;
 }
 
 /* The same for a run of which no checkpoint but a result is left. */
 static sfp_status may_leave_alone(const sfp__plan *p, sfp_error *err)
 {
-    sfp_result then;
+    OWNED_BY(sfp__result_done) sfp_result then = {0};
     sfp_error why;
-    sfp_status status = read_result_file(p, &then, &why);
-    if (status) /* none, or sfp__files_take told */
+    if (read_result_file(p, &then, &why) != SFP_OK) /* none, or sfp__files_take told */
         return SFP_OK;
     if (p->live)
-        status =
-            sfp__fail(err, SFP_EINVAL, "%s: holds a result, but no checkpoint to go on from; give another --out", p->opt->out);
-    else if ((status = sfp__settings_same(p->opt->given, &then, false, err)))
-        status = sfp__fail_prefix(err, status, "%s/result.json", p->opt->out);
-    sfp__result_done(&then);
-    return status;
+        return sfp__fail(err, SFP_EINVAL, "%s: holds a result, but no checkpoint to go on from; give another --out", p->opt->out);
+    sfp_status status = sfp__settings_same(p->opt->given, &then, false, err);
+    return status ? sfp__fail_prefix(err, status, "%s/result.json", p->opt->out) : SFP_OK;
 }
 
 sfp_status sfp__files_may_resume(const sfp__plan *p, sfp_error *err)

@@ -77,7 +77,7 @@ void sfp__arrival_list_done(sfp_arrival_list *l)
 
 sfp_status sfp__ledger_create(int capacity, size_t marks, sfp_ledger **out, sfp_error *err)
 {
-    sfp_ledger *l = NULL;
+    OWNED_PTR(sfp__ledger_free) sfp_ledger *l = NULL;
     TRY(sfp__alloc(&l, 1, sizeof *l, err));
     l->capacity = (size_t)capacity;
     l->done.capacity = marks;
@@ -86,14 +86,10 @@ sfp_status sfp__ledger_create(int capacity, size_t marks, sfp_ledger **out, sfp_
     while (l->buckets < l->capacity)
         l->buckets *= 2;
     pthread_mutex_init(&l->lock, NULL);
-    l->bucket = sfp__calloc(l->buckets, sizeof(sfp_arrival *));
-    l->done.mark = marks ? sfp__calloc(marks, sizeof *l->done.mark) : NULL;
-    l->done.changed = marks ? sfp__calloc(marks, sizeof *l->done.changed) : NULL;
-    if (!l->bucket || (marks && (!l->done.mark || !l->done.changed))) {
-        sfp__ledger_free(l);
-        return sfp__fail_nomem(err);
-    }
-    *out = l;
+    TRY(sfp__alloc(&l->bucket, l->buckets, sizeof *l->bucket, err));
+    TRY(sfp__alloc(&l->done.mark, marks, sizeof *l->done.mark, err));
+    TRY(sfp__alloc(&l->done.changed, marks, sizeof *l->done.changed, err));
+    *out = TAKE(l);
     return SFP_OK;
 }
 

@@ -66,6 +66,7 @@ typedef struct sfp_ledger sfp_ledger;
 /* capacity: images that may wait for a label; marks: as sfp_source, 0: nothing is kept of what is done with. */
 sfp_status sfp__ledger_create(int capacity, size_t marks, sfp_ledger **out, sfp_error *err);
 void sfp__ledger_free(sfp_ledger *l);
+DEFINE_OWNED_PTR(sfp_ledger, sfp__ledger_free)
 
 /* The id of the image with this identity that waited when the checkpoint was written; false: none did. Any thread may ask. */
 bool sfp__ledger_id(sfp_ledger *l, uint64_t identity, uint64_t *id);

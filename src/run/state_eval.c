@@ -173,18 +173,16 @@ static sfp_status evaluate(eval_context *s, sfp_error *err)
 
 sfp_status sfp__state_eval(const sfp_state_eval_options *opt, sfp_state_eval *out, sfp_error *err)
 {
-    sfp_state_eval e = {0};
+    OWNED_BY(sfp__state_eval_done) sfp_state_eval e = {0};
     eval_context s = {.opt = opt, .e = &e};
     sfp_status status = evaluate(&s, err);
     sfp__evaluator_free(s.evaluator);
     sfp__tasks_done(&s.tasks);
     sfp__source_close(s.data ? &s.data->base : NULL);
     sfp_predictor_free(s.predictor);
-    if (status)
-        sfp__state_eval_done(&e);
-    else
-        *out = e;
-    return status;
+    TRY(status);
+    *out = TAKE(e);
+    return SFP_OK;
 }
 
 void sfp__state_eval_done(sfp_state_eval *e)

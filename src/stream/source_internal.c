@@ -137,8 +137,7 @@ sfp_status sfp__source_create(size_t size, const sfp_source_kind *kind, const sf
     s->kind = kind;
     s->ops = ops;
     s->count = -1;
-    s->path = sfp__strdup(path);
-    TRY(sfp__check_memory(s->path, err));
+    TRY(sfp__check_memory((s->path = sfp__strdup(path)), err));
     *out = TAKE(s);
     return SFP_OK;
 }

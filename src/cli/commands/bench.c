@@ -135,16 +135,14 @@ static sfp_status measure_timestamps(sfp_vit *vit, sfp_thread_pool *pool, int b,
                                      const char *buffer, timestamps *out, sfp_error *err)
 {
     sfp_learner_options o = sfp__learner_options_defaults(vit);
-    sfp_learner *l = NULL;
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
     o.fp.tasks = TASKS;
     o.fp.classes = CLASSES;
     o.batch = b;
     o.select = select;
     o.buffer.method = buffer;
     TRY(sfp__learner_create(vit, pool, &o, &l, err));
-    sfp_status s = run_rounds(l, b, rounds, &vit->config, out, err);
-    sfp_learner_free(l);
-    return s;
+    return run_rounds(l, b, rounds, &vit->config, out, err);
 }
 
 /* ------------------------------------------------------------------- the passes */

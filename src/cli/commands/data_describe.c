@@ -120,29 +120,25 @@ static sfp_status fill(const sfp_source *s, const int64_t *count_of, int64_t *se
                        sfp_error *err)
 {
     uint8_t rgb[3 * SIDE * SIDE];
-    sfp_progress progress;
-    sfp_status status = SFP_OK;
+    OWNED_BY(sfp__progress_done) sfp_progress progress;
     sfp__progress_init(&progress, "pictures for the sheet", (uint64_t)s->count);
-    for (int64_t i = 0; i < s->count && status == SFP_OK; i++) {
+    for (int64_t i = 0; i < s->count; i++) {
         sfp_record r;
         int place, x, y;
-        status = sfp__source_record(s, i, &r, err);
-        if (status != SFP_OK)
-            break;
+        TRY(sfp__source_record(s, i, &r, err));
         int row = r.label < 0 ? s->classes : r.label;
         if (!shown(seen[row]++, count_of[row], sheet->across, &place) || row >= sheet->rows)
             continue;
         sfp_error why = {0};
         bool broken = sfp__picture_read_fit(s, i, SIDE, SFP_RESIZE_CROP, rgb, NULL, &why) != SFP_OK;
         if (broken && why.status == SFP_ENOMEM)
-            status = sfp__fail(err, why.status, "%s", why.message);
+            return sfp__fail(err, why.status, "%s", why.message);
         sheet->broken += broken;
         sheet_place(sheet, row, &x, &y);
         paste(im, x + place * (SIDE + GAP), y, broken ? NULL : rgb);
         sfp__progress_tell(&progress, (uint64_t)i);
     }
-    sfp__progress_done(&progress);
-    return status;
+    return SFP_OK;
 }
 
 /* count_of (classes + 1): pictures of each class, the last one unlabelled. */
@@ -185,46 +181,33 @@ static sfp_status count_records(description *d, sfp_error *err)
 /* The test part is cut as its training part is. */
 static sfp_status cut(description *d, const char *spec, sfp_error *err)
 {
-    sfp_source *train = NULL;
-    sfp_tasks like = {0};
+    OWNED_PTR(sfp__source_close) sfp_source *train = NULL;
+    OWNED_BY(sfp__tasks_done) sfp_tasks like = {0};
     sfp_error why = {0};
-    if (!d->test)
-        return sfp__tasks_create(d->source, spec, 0, 1, NULL, &d->tasks, err);
-    if (sfp__source_open(d->spec, NULL, &train, &why) != SFP_OK) {
+    if (d->test && sfp__source_open(d->spec, NULL, &train, &why) != SFP_OK)
         sfp__say("tasks are cut from the test part alone: %s", why.message);
+    if (!train)
         return sfp__tasks_create(d->source, spec, 0, 1, NULL, &d->tasks, err);
-    }
-    sfp_status s = sfp__tasks_create(train, spec, 0, 1, NULL, &like, err);
-    if (s == SFP_OK) {
-        s = sfp__tasks_create_test(d->source, train, &like, spec, 0, &d->tasks, err);
-        sfp__tasks_done(&like);
-    }
-    sfp__source_close(train);
-    return s;
+    TRY(sfp__tasks_create(train, spec, 0, 1, NULL, &like, err));
+    return sfp__tasks_create_test(d->source, train, &like, spec, 0, &d->tasks, err);
 }
 
 static sfp_status measure(const sfp_source *s, int64_t i, int *width, int *height, sfp_error *err)
 {
-    sfp_picture p = {0};
-    sfp_image im = {0};
+    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
+    OWNED_BY(sfp__image_done) sfp_image im = {0};
     char where[512];
     uint8_t rgb[3 * CHECK_SIDE * CHECK_SIDE];
-    sfp_status status = sfp__source_load(s, i, &p, err);
-    if (status != SFP_OK)
-        return status;
+    TRY(sfp__source_load(s, i, &p, err));
     (void)sfp__source_where(s, i, where, sizeof where);
     bool encoded = p.kind == SFP_PICTURE_ENCODED;
     if (encoded)
-        status = sfp__image_decode(where, p.bytes, p.size, NULL, &im, err);
-    if (status == SFP_OK && (!encoded || p.has_box))
-        status = sfp__picture_fit(&p, where, CHECK_SIDE, SFP_RESIZE_SQUASH, rgb, err);
-    if (status == SFP_OK) {
-        *width = encoded ? im.width : p.width;
-        *height = encoded ? im.height : p.height;
-    }
-    sfp__image_done(&im);
-    sfp__picture_done(&p);
-    return status;
+        TRY(sfp__image_decode(where, p.bytes, p.size, NULL, &im, err));
+    if (!encoded || p.has_box)
+        TRY(sfp__picture_fit(&p, where, CHECK_SIDE, SFP_RESIZE_SQUASH, rgb, err));
+    *width = encoded ? im.width : p.width;
+    *height = encoded ? im.height : p.height;
+    return SFP_OK;
 }
 
 static int compare_ints(const void *a, const void *b)
@@ -245,23 +228,20 @@ static sfp_status sample(description *d, sfp_error *err)
 {
     const sfp_source *s = d->source;
     int width[SAMPLE], height[SAMPLE], good = 0;
-    sfp_progress progress;
+    OWNED_BY(sfp__progress_done) sfp_progress progress;
     d->sampled = s->count < SAMPLE ? (int)s->count : SAMPLE;
     sfp__progress_init(&progress, "pictures", (uint64_t)d->sampled);
     for (int k = 0; k < d->sampled; k++) {
         sfp_error why = {0};
         sfp_status status = measure(s, k * s->count / d->sampled, &width[good], &height[good], &why);
-        if (status == SFP_ENOMEM) {
-            sfp__progress_done(&progress);
+        if (status == SFP_ENOMEM)
             return sfp__fail(err, status, "%s", why.message);
-        }
         if (status == SFP_OK)
             good++;
         else if (d->broken++ < BROKEN_SHOWN)
             memcpy(d->why[d->broken - 1], why.message, sizeof why.message);
         sfp__progress_tell(&progress, (uint64_t)k + 1);
     }
-    sfp__progress_done(&progress);
     d->width = span_of(width, good);
     d->height = span_of(height, good);
     return SFP_OK;
@@ -302,49 +282,35 @@ static int name_width(int n, char *const *names, int least)
     return least < NAME_MOST ? least : NAME_MOST;
 }
 
-static void put_classes(sfp_out *o, const description *d)
+/* The table of classes, or that of domains, if there are any; behind them those without. */
+static void put_counts(sfp_out *o, const description *d, bool classes)
 {
     const sfp_source *s = d->source;
-    int width = name_width(s->classes, s->class_names, 12), x, y;
+    int n = classes ? s->classes : s->domains, x, y;
+    char *const *names = classes ? s->class_names : s->domain_names;
+    const int64_t *count = classes ? d->class_count : d->domain_count;
+    int width = name_width(n, names, 12);
+    bool sheet = classes && d->sheet_path, table = classes || n > 0;
     char where[48];
-    sfp__out_printf(o, "\n%-*s  %9s%s\n", width, "class", "pictures", d->sheet_path ? "  on the sheet" : "");
-    sfp__json_array(&o->json, "classes");
-    for (int k = 0; k < s->classes + (d->class_count[s->classes] > 0); k++) {
-        sfp__out_cell(o, k < s->classes ? s->class_names[k] : "(unlabelled)", width);
-        sfp__out_printf(o, "  %9" PRId64, d->class_count[k]);
-        if (d->sheet_path)
+    if (table)
+        sfp__out_printf(o, "\n%-*s  %9s%s\n", width, classes ? "class" : "domain", "pictures", sheet ? "  on the sheet" : "");
+    sfp__json_array(&o->json, classes ? "classes" : "domains");
+    for (int k = 0; k < n + (table && count[n] > 0); k++) {
+        sfp__out_cell(o, k < n ? names[k] : classes ? "(unlabelled)" : "(none)", width);
+        sfp__out_printf(o, "  %9" PRId64, count[k]);
+        if (sheet)
             sfp__out_printf(o, "  %s", sheet_where(&d->sheet, k, where, sizeof where));
         sfp__out_printf(o, "\n");
-        if (k == s->classes)
+        if (k == n)
             break;
         sfp__json_object(&o->json, NULL);
-        sfp__json_string(&o->json, "name", s->class_names[k]);
-        sfp__json_int(&o->json, "pictures", d->class_count[k]);
-        if (d->sheet_path && k < d->sheet.rows) {
+        sfp__json_string(&o->json, "name", names[k]);
+        sfp__json_int(&o->json, "pictures", count[k]);
+        if (sheet && k < d->sheet.rows) {
             sheet_place(&d->sheet, k, &x, &y);
             sfp__json_int(&o->json, "sheet_x", x);
             sfp__json_int(&o->json, "sheet_y", y);
         }
-        sfp__json_end(&o->json);
-    }
-    sfp__json_end(&o->json);
-}
-
-static void put_domains(sfp_out *o, const description *d)
-{
-    const sfp_source *s = d->source;
-    int width = name_width(s->domains, s->domain_names, 12);
-    if (s->domains > 0)
-        sfp__out_printf(o, "\n%-*s  %9s\n", width, "domain", "pictures");
-    sfp__json_array(&o->json, "domains");
-    for (int k = 0; k < s->domains + (s->domains > 0 && d->domain_count[s->domains] > 0); k++) {
-        sfp__out_cell(o, k < s->domains ? s->domain_names[k] : "(none)", width);
-        sfp__out_printf(o, "  %9" PRId64 "\n", d->domain_count[k]);
-        if (k == s->domains)
-            break;
-        sfp__json_object(&o->json, NULL);
-        sfp__json_string(&o->json, "name", s->domain_names[k]);
-        sfp__json_int(&o->json, "pictures", d->domain_count[k]);
         sfp__json_end(&o->json);
     }
     sfp__json_end(&o->json);
@@ -441,23 +407,20 @@ static void print(const description *d, bool json)
         sfp__out_row(&o, "note", "%s", s->note);
     put_sample(&o, d);
     put_sheet(&o, d);
-    put_classes(&o, d);
-    put_domains(&o, d);
+    put_counts(&o, d, true);
+    put_counts(&o, d, false);
     put_tasks(&o, d);
     sfp__out_end(&o);
 }
 
 sfp_status sfp__data_describe(const sfp_args *args, sfp_error *err)
 {
-    OWNED description *d = NULL;
-    TRY(sfp__alloc(&d, 1, sizeof *d, err));
-    d->spec = args->operands[1];
-    d->test = sfp__args_flag(args, "test");
-    d->sheet_path = sfp__args_string(args, "sheet");
-    sfp_status s = describe(d, sfp__args_string(args, "tasks"), err);
+    OWNED_BY(description_done)
+    description d = {
+        .spec = args->operands[1], .test = sfp__args_flag(args, "test"), .sheet_path = sfp__args_string(args, "sheet")};
+    sfp_status s = describe(&d, sfp__args_string(args, "tasks"), err);
     if (!s)
-        print(d, sfp__args_flag(args, "json"));
-    description_done(d);
+        print(&d, sfp__args_flag(args, "json"));
     /* the data set, an option of other commands, is an operand of this one */
     return s && strcmp(err->key, "data") == 0 ? sfp__as_usage(err) : s;
 }

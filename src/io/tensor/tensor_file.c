@@ -91,8 +91,7 @@ sfp_status sfp__tensor_file_open_as(const sfp__tensor_format *format, const char
         bytes = f->map.bytes;
         size = f->map.size;
     }
-    f->path = sfp__strdup(path);
-    TRY(sfp__check_memory(f->path, err));
+    TRY(sfp__check_memory((f->path = sfp__strdup(path)), err));
     TRY(read_bytes(f, format, bytes, size, err));
     *out = TAKE(f);
     return SFP_OK;

@@ -220,8 +220,7 @@ sfp_status sfp__zip_open(const char *label, const void *bytes, size_t size, sfp_
 {
     OWNED_PTR(sfp__zip_close) sfp_zip *z = NULL;
     TRY(sfp__alloc(&z, 1, sizeof *z, err));
-    z->label = sfp__strdup(label);
-    TRY(sfp__check_memory(z->label, err));
+    TRY(sfp__check_memory((z->label = sfp__strdup(label)), err));
     TRY(read_directory(z, bytes, size, err));
     *out = TAKE(z);
     return SFP_OK;

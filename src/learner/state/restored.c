@@ -60,13 +60,11 @@ static sfp_status read_settings(reading *f, sfp_error *err)
         {"attune", true, false},    {"attune-topk", true, false}, {"attune-residual", true, false}, {"prefix", true, false},
         {"query", true, false},     {"head", true, false},        {"resize", false, false},         {"batch", false, false},
         {"seed", false, false}};
-    sfp_status s = SFP_OK;
-    for (size_t i = 0; !s && i < sizeof list / sizeof *list; i++)
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (!(list[i].of_fingerprints && f->r->method))
-            s = read_setting(f, list[i].key, list[i].wanted, err);
-    if (!s)
-        s = read_three(f, "mean", -1e6, f->r->opt.mean, err);
-    return s ? s : read_three(f, "std", 0, f->r->opt.std, err);
+            TRY(read_setting(f, list[i].key, list[i].wanted, err));
+    TRY(read_three(f, "mean", -1e6, f->r->opt.mean, err));
+    return read_three(f, "std", 0, f->r->opt.std, err);
 }
 
 /* --------------------------------------------------------------------- heads */
@@ -216,12 +214,11 @@ void sfp__restored_free(sfp_restored *r)
 
 sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err)
 {
-    sfp_tensor_file *st = NULL;
-    sfp_status s = sfp__safetensors_open(path, &st, err);
-    if (!s && !(s = sfp__state_check_sum(st, err)))
-        *out = sfp__saved_img_size(st);
-    sfp__tensor_file_close(st);
-    return s;
+    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    TRY(sfp__safetensors_open(path, &st, err));
+    TRY(sfp__state_check_sum(st, err));
+    *out = sfp__saved_img_size(st);
+    return SFP_OK;
 }
 
 /* The layer of "prompt.e_p_N", or of "prompt.g_p_N", which all samples share; -1: another name. */

@@ -233,13 +233,13 @@ sfp_status sfp__saved_check_format(const sfp_tensor_file *st, const char *format
     if (!found || strcmp(found, format) != 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: format is '%s', expected '%s'", path,
                          sfp__printable(found ? found : "", shown, sizeof shown), format);
-    sfp_status s = sfp__saved_int(st, "version", 1, 1000000, &v, err);
-    if (!s && v < version)
+    TRY(sfp__saved_int(st, "version", 1, 1000000, &v, err));
+    if (v < version)
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: " SFP_SAVED_EARLIER, path);
-    if (!s && v != version)
-        s = sfp__fail(err, SFP_EUNSUPPORTED, "%s: is version %lld of %s, this program knows version %d", path, v, format,
-                      version);
-    return s;
+    if (v > version)
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: is version %lld of %s, this program knows version %d", path, v, format,
+                         version);
+    return SFP_OK;
 }
 
 sfp_status sfp__saved_int(const sfp_tensor_file *st, const char *key, long long min, long long max, long long *out,
