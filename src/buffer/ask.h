@@ -1,4 +1,4 @@
-/* What a buffer method may ask of the learner while its update runs (select/need.h says who gets what). It names samples and
+/* What a buffer method may ask of the learner while its update runs (select/select.h says who gets what). It names samples and
  * pictures, and never sees the model.
  *
  * A sample is one int: i < b is sample i of the batch, b + s is slot s, as the batch and the slots are at the moment of the call.

@@ -1,4 +1,4 @@
-/* What selectors and buffer methods ask for (select/need.h), computed from the backbone: they declare, this looks.
+/* What selectors and buffer methods ask for (select/select.h), computed from the backbone: they declare, this looks.
  *
  * Two passes at most, each a few samples at a time so that tokens take little memory: the unprompted one for queries and
  * freesel's pooled tokens, the prompted one for features, logits, probabilities and token means. Either leaves the queries, which

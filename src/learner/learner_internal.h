@@ -153,7 +153,7 @@ void sfp__learner_keep_queries(sfp_learner *l, int unknown);
 /* The n samples in the arrays of a step, the first `queries` of them with queries to compute. */
 sfp_train_batch sfp__learner_batch(const sfp_learner *l, int n, int queries);
 
-/* select/need.h's gradients of samples of the batch, while it is selected from: the loss as a step has it, rows that learn
+/* select/select.h's gradients of samples of the batch, while it is selected from: the loss as a step has it, rows that learn
  * one parameter after another. */
 size_t sfp__learner_gradient_length(const sfp_learner *l);
 sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *out, sfp_error *err);

@@ -1,4 +1,4 @@
-/* What selectors and buffer methods ask for while they decide: gradients of the learnable parameters (select/need.h) and features
+/* What selectors and buffer methods ask for while they decide: gradients of the learnable parameters (select/select.h) and features
  * (buffer/ask.h) of samples they name, or of pictures. The parameters stay as they are.
  *
  * Any number of samples, some at a time: as many as a step takes, of which at most SFP_ASK_SLOTS are pictures of slots, so that

@@ -120,7 +120,7 @@ typedef struct sfp_vit_options {
     int img_size;            /* side of the input; position embeddings are resized when the file's is another. 0: the file's */
 } sfp_vit_options;
 
-/* Reads a checkpoint of any format and layout that is known (io/tensor_file.h, vit_names.c); heads, mean and std come from a
+/* Reads a checkpoint of any format and layout that is known (io/tensor/tensor_file.h, vit_names.c); heads, mean and std come from a
  * config (io/config.h), else D/64 and ImageNet's. opt may be NULL. */
 sfp_status sfp__vit_load(const char *path, const sfp_vit_options *opt, sfp_vit **out, sfp_error *err);
 /* Seeded random weights with the shapes of `config` (normal, `scale`; norms near 1): demo, bench, tests. */

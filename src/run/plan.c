@@ -334,6 +334,9 @@ static sfp_status measure_cost(const sfp__plan *p, double *cost, sfp_error *err)
     while (count < b->count && count < WARM_UP + p->opt->calibrate && b->task[count] == b->task[0])
         count++;
     TRY(sfp__plan_make_learner(p, &copy, err));
+    const sfp_task *task = &p->tasks.task[b->task[0]];
+    if (!p->tasks.free) /* without a buffer the loss is over the classes of the task alone */
+        TRY(sfp__learner_set_classes(copy, task->classes, task->class_of, err));
     return calibrate(p, copy, feed, count, cost, err);
 }
 

@@ -4,7 +4,9 @@
  * what to do; what has no row is unknown. Opcodes that name or make objects ask
  * the allow-list. The machine does not recurse and runs nothing. Memory is
  * bounded by the input: every opcode pushes at most one value, and a memo number
- * must be below the number of bytes. */
+ * must be below the number of bytes.
+ *
+ * Long, because the machine and its values are one thing: cut in two they would share every structure. */
 #include "io/tensor/pickle.h"
 
 #include "base/text.h"
