@@ -41,28 +41,24 @@ static void *work(void *arg)
     return NULL;
 }
 
+DEFINE_OWNED_PTR(sfp_ahead, sfp__ahead_free)
+
 sfp_status sfp__ahead_create(const sfp_ahead_options *o, sfp_ahead **out, sfp_error *err)
 {
-    sfp_ahead *a = sfp__calloc(1, sizeof *a);
-    TRY(sfp__check_memory(a, err));
+    OWNED_PTR(sfp__ahead_free) sfp_ahead *a = NULL;
+    TRY(sfp__alloc(&a, 1, sizeof *a, err));
     a->opt = *o;
     a->next = a->lowest = o->first;
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
-    a->made = sfp__malloc((size_t)o->depth * sizeof *a->made);
-    sfp_status s = a->made ? SFP_OK : sfp__fail_nomem(err);
-    for (int i = 0; !s && i < o->depth; i++)
+    TRY(sfp__alloc(&a->made, (size_t)o->depth, sizeof *a->made, err));
+    for (int i = 0; i < o->depth; i++)
         a->made[i] = -1;
-    if (!s) {
-        a->started = pthread_create(&a->thread, NULL, work, a) == 0;
-        if (!a->started)
-            s = sfp__fail(err, SFP_ELIMIT, "cannot start the thread that makes each %s ahead", o->what);
-    }
-    if (s)
-        sfp__ahead_free(a);
-    else
-        *out = a;
-    return s;
+    a->started = pthread_create(&a->thread, NULL, work, a) == 0;
+    if (!a->started)
+        return sfp__fail(err, SFP_ELIMIT, "cannot start the thread that makes each %s ahead", o->what);
+    *out = TAKE(a);
+    return SFP_OK;
 }
 
 void sfp__ahead_free(sfp_ahead *a)

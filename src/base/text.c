@@ -168,8 +168,7 @@ sfp_status sfp__strings_resize(sfp_strings *list, int count, sfp_error *err)
 sfp_status sfp__strings_add(sfp_strings *list, const char *text, sfp_error *err)
 {
     OWNED char *copy = text ? sfp__strdup(text) : NULL;
-    if (text && !copy)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(copy || !text, err));
     TRY(sfp__strings_resize(list, list->count + 1, err));
     list->s[list->count - 1] = TAKE(copy);
     return SFP_OK;

@@ -78,24 +78,21 @@ sfp_status sfp__thread_pool_create(int threads, sfp_thread_pool **out, sfp_error
         threads = available_cpus();
     if (threads > 1024)
         return sfp__fail(err, SFP_EINVAL, "%d threads: at most 1024", threads);
-    sfp_thread_pool *p = sfp__calloc(1, sizeof *p);
-    worker *workers = sfp__calloc((size_t)threads, sizeof *workers);
-    if (!p || !workers) {
-        sfp__free(p);
-        sfp__free(workers);
-        return sfp__fail_nomem(err);
-    }
+    OWNED worker *workers = NULL;
+    sfp_thread_pool *p = NULL;
+    TRY(sfp__alloc(&workers, (size_t)threads, sizeof *workers, err));
+    TRY(sfp__alloc(&p, 1, sizeof *p, err));
     p->threads = threads;
-    p->workers = workers;
+    p->workers = TAKE(workers);
     pthread_mutex_init(&p->run_lock, NULL);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
     pthread_cond_init(&p->idle, NULL);
     p->started = 1;
     for (int i = 1; i < threads; i++) {
-        workers[i].pool = p;
-        workers[i].index = i;
-        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
+        worker *w = &p->workers[i];
+        *w = (worker){.pool = p, .index = i};
+        if (pthread_create(&w->thread, NULL, work, w) != 0) {
             sfp__thread_pool_free(p);
             return sfp__fail(err, SFP_ELIMIT, "cannot start thread %d of %d", i + 1, threads);
         }

@@ -113,40 +113,29 @@ sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err)
         return SFP_OK;
     int room = classes > 2 * l->classes.capacity ? classes : 2 * l->classes.capacity;
     size_t old = (size_t)l->classes.capacity, n = (size_t)room, b = (size_t)l->opt.batch;
-    char **names = sfp__calloc(n, sizeof *names);
-    uint8_t *seen = sfp__calloc(n, 1), *allowed = sfp__calloc(n, 1);
+    char **names;
+    uint8_t *seen, *allowed;
     float *expert[SFP_HEAD_EXPERTS] = {NULL}, *mixed = NULL;
-    bool ok = names && seen && allowed;
+    OWNED void *block = NULL;
     bool mix = !l->opt.method && l->opt.head == SFP_HEAD_MIX;
+    sfp_want list[4 + SFP_HEAD_EXPERTS] = {{&names, n, sizeof *names}, {&seen, n, 1}, {&allowed, n, 1}};
+    size_t count = 3;
     for (int i = 0; i < (mix ? SFP_HEAD_EXPERTS : l->opt.method ? 1 : 0); i++)
-        ok = (expert[i] = sfp__malloc(b * n * sizeof(float))) && ok;
+        list[count++] = (sfp_want){&expert[i], b * n, sizeof(float)};
     if (mix)
-        ok = (mixed = sfp__malloc(n * sizeof(float))) && ok;
-    if (!ok) {
-        sfp__free(names);
-        sfp__free(seen);
-        sfp__free(allowed);
-        for (int i = 0; i < SFP_HEAD_EXPERTS; i++)
-            sfp__free(expert[i]);
-        sfp__free(mixed);
-        return sfp__fail_nomem(err);
-    }
+        list[count++] = (sfp_want){&mixed, n, sizeof(float)};
+    TRY(sfp__block_cleared(&block, count, list, err));
     if (old) {
         memcpy(names, l->classes.names, old * sizeof *names);
         memcpy(seen, l->classes.seen, old);
         memcpy(allowed, l->classes.allowed, old);
     }
-    sfp__free(l->classes.names);
-    sfp__free(l->classes.seen);
-    sfp__free(l->classes.allowed);
+    sfp__free(l->classes.block);
+    l->classes.block = TAKE(block);
     l->classes.names = names;
     l->classes.seen = seen;
     l->classes.allowed = allowed;
-    for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
-        sfp__free(l->step.expert[i]);
-        l->step.expert[i] = expert[i];
-    }
-    sfp__free(l->step.mixed);
+    memcpy(l->step.expert, expert, sizeof expert);
     l->step.mixed = mixed;
     l->classes.capacity = room;
     return SFP_OK;
@@ -234,10 +223,8 @@ void sfp_learner_free(sfp_learner *l)
     if (!l)
         return;
     sfp__snapshots_done(&l->snapshots);
-    for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
+    for (int i = 0; i < SFP_HEAD_EXPERTS; i++)
         sfp__head_free(l->heads[i]);
-        sfp__free(l->step.expert[i]);
-    }
     sfp__buffer_free(l->buffer);
     if (l->selector && l->selector->close)
         l->selector->close(l->select_state);
@@ -249,9 +236,9 @@ void sfp_learner_free(sfp_learner *l)
     for (int i = 0; i < l->classes.capacity; i++)
         sfp__free(l->classes.names[i]);
     sfp__vit_plan_free(l->plan);
-    void *all[] = {l->batch.block, l->step.block, l->step.mixed, (void *)l->classes.names, l->classes.seen, l->classes.allowed};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        sfp__free(all[i]);
+    sfp__free(l->batch.block);
+    sfp__free(l->step.block);
+    sfp__free(l->classes.block);
     sfp__free(l);
 }
 
@@ -304,8 +291,7 @@ sfp_status sfp_learner_name_class(sfp_learner *l, int label, const char *name, s
         return sfp__fail(err, SFP_EINVAL, "class %d to be named '%s' is out of range", label, name ? name : "");
     TRY(sfp__learner_class_room(l, label + 1, err));
     char *copy = name ? sfp__strdup(name) : NULL;
-    if (name && !copy)
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(copy || !name, err));
     sfp__free(l->classes.names[label]);
     l->classes.names[label] = copy;
     return SFP_OK;

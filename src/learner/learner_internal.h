@@ -38,6 +38,7 @@ typedef struct sfp__item {
 typedef struct sfp_classes {
     int count; /* a method's; fingerprints have theirs in the classifier */
     int capacity;
+    void *block;      /* of what follows, and of step.expert and step.mixed */
     char **names;     /* (capacity) NULL where there is none */
     uint8_t *seen;    /* (capacity) were they ever offered */
     uint8_t *allowed; /* (capacity) compete in a masked loss */

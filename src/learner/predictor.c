@@ -430,8 +430,7 @@ sfp_status sfp__predictor_ask(sfp_predictor *p, int n, const uint8_t *const *rgb
 {
     int classes = sfp_predictor_classes(p);
     size_t need = (size_t)n * (size_t)(classes ? classes : 1);
-    if (probability && !sfp__grow(&p->logp, sizeof *p->logp, 0, need, &p->logp_capacity))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(!probability || sfp__grow(&p->logp, sizeof *p->logp, 0, need, &p->logp_capacity), err));
     TRY(sfp__predictor_run_known(p, n, rgb, query, has_query, label, probability ? p->logp : NULL, classes, NULL, err));
     for (int i = 0; probability && i < n; i++)
         probability[i] = label[i] < 0 ? NAN : expf(p->logp[(size_t)i * (size_t)classes + (size_t)label[i]]);

@@ -156,30 +156,24 @@ static sfp_status load(const char *spec, const sfp_image_set_options *opt, sfp_t
 sfp_status sfp__image_set_load(const char *spec, const sfp_image_set_options *opt, sfp_thread_pool *pool,
                                const sfp_pretrain_hooks *hooks, sfp_image_set *out, sfp_error *err)
 {
-    sfp_image_set p = {.size = opt->size};
+    OWNED_BY(sfp__image_set_done) sfp_image_set p = {.size = opt->size};
     loading l = {.to = &p};
     pthread_mutex_init(&l.lock, NULL);
     sfp_status s = load(spec, opt, pool, hooks, &l, err);
     sfp__free(l.broken);
     pthread_mutex_destroy(&l.lock);
-    if (s)
-        sfp__image_set_done(&p);
-    else
-        *out = p;
-    return s;
+    TRY(s);
+    *out = TAKE(p);
+    return SFP_OK;
 }
 
 sfp_status sfp__image_set_hold_out(sfp_image_set *from, int nth, sfp_image_set *out, sfp_error *err)
 {
     size_t bytes = 3 * (size_t)from->size * (size_t)from->size;
-    sfp_image_set p = {.size = from->size};
+    OWNED_BY(sfp__image_set_done) sfp_image_set p = {.size = from->size};
     int64_t taken = from->count / nth, kept = 0;
     TRY(sfp__alloc(&p.rgb, (size_t)taken, bytes, err));
-    sfp_status s = sfp__alloc(&p.label, (size_t)taken, sizeof *p.label, err);
-    if (s) {
-        sfp__image_set_done(&p);
-        return s;
-    }
+    TRY(sfp__alloc(&p.label, (size_t)taken, sizeof *p.label, err));
     for (int64_t i = 0; i < from->count; i++) {
         bool take = i % nth == nth - 1;
         uint8_t *to = take ? p.rgb + (size_t)p.count * bytes : from->rgb + (size_t)kept * bytes;
@@ -191,7 +185,7 @@ sfp_status sfp__image_set_hold_out(sfp_image_set *from, int nth, sfp_image_set *
             memcpy(to, from->rgb + (size_t)i * bytes, bytes);
     }
     from->count = kept;
-    *out = p;
+    *out = TAKE(p);
     return SFP_OK;
 }
 

@@ -19,11 +19,9 @@ static const sfp__tensor_format *const formats[] = {&sfp__format_torch, &sfp__fo
 
 sfp_status sfp__tensor_file_own(sfp_tensor_file *f, void *block, sfp_error *err)
 {
-    if (!sfp__grow(&f->blocks, sizeof *f->blocks, f->block_count, f->block_count + 1, &f->block_capacity)) {
-        sfp__free(block);
-        return sfp__fail_nomem(err);
-    }
-    f->blocks[f->block_count++] = block;
+    OWNED void *own = block;
+    TRY(sfp__check_memory(sfp__grow(&f->blocks, sizeof *f->blocks, f->block_count, f->block_count + 1, &f->block_capacity), err));
+    f->blocks[f->block_count++] = TAKE(own);
     return SFP_OK;
 }
 

@@ -32,8 +32,7 @@ void sfp__head_scorer_free(sfp_head_scorer *s)
 
 static sfp_status reserve(sfp_head_scorer *s, size_t rows, size_t weights, size_t dim, sfp_error *err)
 {
-    if (!s->centre && !(s->centre = sfp__malloc(dim * sizeof *s->centre)))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(s->centre || (s->centre = sfp__malloc(dim * sizeof *s->centre)), err));
     if (weights > s->weight_room) {
         sfp__free(s->weight);
         s->weight_room = 0;
@@ -54,8 +53,7 @@ static sfp_status reserve(sfp_head_scorer *s, size_t rows, size_t weights, size_
 
 sfp_status sfp__head_freeze(sfp_head *h, sfp_head_scorer **scorer, sfp_error *err)
 {
-    if (!*scorer && !(*scorer = sfp__calloc(1, sizeof **scorer)))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(*scorer || (*scorer = sfp__calloc(1, sizeof **scorer)), err));
     sfp_head_scorer *s = *scorer;
     s->form = (sfp_head_form){.dim = h->opt.dim};
     sfp_status status = sfp__head_refresh(h, err);

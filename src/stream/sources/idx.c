@@ -205,8 +205,7 @@ static sfp_status find_files(const char *path, bool test, char **images, char **
         return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
     if (test)
         TRY(replaced(path, "train-", "t10k-", images, err));
-    if (!*images && !(*images = sfp__strdup(path)))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(*images || (*images = sfp__strdup(path)), err));
     return find_labels(*images, labels, err);
 }
 

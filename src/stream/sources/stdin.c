@@ -262,8 +262,7 @@ sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, s
     tar_stream *s = (tar_stream *)base;
     s->fd = fd;
     sfp__tar_sample_clear(&s->now);
-    if (*classes && !(s->labels.path = sfp__strdup(classes)))
-        return sfp__fail_nomem(err);
+    TRY(sfp__check_memory(!*classes || (s->labels.path = sfp__strdup(classes)), err));
     if (*classes)
         TRY(sfp__tar_labels_read(&s->labels, true, err));
     TRY(sfp__names_reserve(&s->labels.names, err));
