@@ -201,7 +201,7 @@ TEST(a_batch_equals_its_samples_one_by_one)
         p.head_ctx = &one;
         run(plan, &p);
     }
-    compare(&parts, &whole, 1e-6);
+    compare(&parts, &whole, 4e-6); /* a BLAS sums in another order for another number of rows */
 }
 
 TEST(the_size_of_micro_batches_does_not_matter)
@@ -217,7 +217,7 @@ TEST(the_size_of_micro_batches_does_not_matter)
         sfp_vit_pass p = pass_of(unit ? &got : &want, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
         run(plan, &p);
         if (unit)
-            compare(&got, &want, 1e-6);
+            compare(&got, &want, 4e-6);
     }
 }
 
