@@ -272,7 +272,7 @@ static int32_t answer_row(sfp_predictor *p, int i, int to, float *out)
     const float *z = p->logits + (size_t)i * (size_t)C;
     if (!p->head)
         sfp__log_softmax(C, s->seen, z, out);
-    else if (out != z) /* they are log-probabilities already */
+    else if (C > 0 && out != z) /* they are log-probabilities already */
         memcpy(out, z, (size_t)C * sizeof *out);
     if (s->mixed) {
         const float *experts[SFP_HEAD_EXPERTS] = {out};

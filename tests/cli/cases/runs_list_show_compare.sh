@@ -26,7 +26,7 @@ streamfp runs --limit 3
 streamfp runs --limit 1 --json
 echo "--- show"
 streamfp runs show 2
-streamfp runs show d --json | grep -c '^{"version":"0.1.0","started":"2025-01-04T00:00:00Z".*}$'
+streamfp runs show d --json | grep -c '^{"version":"[0-9.]*","started":"2025-01-04T00:00:00Z".*}$'
 echo "--- compare"
 streamfp runs compare 1 2 3 d
 streamfp runs compare a d --json
