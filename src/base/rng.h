@@ -31,7 +31,7 @@ double sfp__rng_normal(sfp_rng *r);
 /* One block: out = philox(counter, key). */
 void sfp__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/* A 64-bit hash of bytes, eight at a time (FNV's multiply and xor with a fold): tells names, files and pictures apart, guards
+/* A 64-bit hash of bytes, eight at a time (FNV's multiply and xor with a fold): tells names, files and images apart, guards
  * nothing. Little-endian machines only, as all formats here. */
 #define SFP_HASH_START UINT64_C(14695981039346656037)
 

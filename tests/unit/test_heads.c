@@ -1,4 +1,5 @@
-/* The closed-form heads: each against its definition over the whole stream, in double, and what every one must pass. */
+/* The closed-form heads: each against its definition over the whole stream, in double, and what every one must pass. Long, because what
+ * all heads must pass is asked of each with the definitions above it. */
 #include "learner/heads/head.h"
 #include "learner/heads/head_kind.h"
 

@@ -1,0 +1,98 @@
+/* The library as its users see it: streamfp.h and nothing else of it. */
+#include "streamfp.h"
+
+#include "temp_folder.h"
+#include "test.h"
+
+AROUND_EACH(make_folder, remove_folder)
+
+enum { SIDE = 32, BATCH = 4, CLASSES = 3 };
+
+static void close_engine(sfp_engine **e)
+{
+    sfp_engine_close(*e);
+}
+
+static void free_settings(sfp_settings **s)
+{
+    sfp_settings_free(*s);
+}
+
+static void free_learner(sfp_learner **l)
+{
+    sfp_learner_free(*l);
+}
+
+TEST(a_refused_setting_names_its_key)
+{
+    __attribute__((cleanup(free_settings))) sfp_settings *s = NULL;
+    sfp_error wrong = {0};
+    MUST(sfp_settings_create(&s, &err));
+    assert_int_equal(sfp_settings_set(s, "sigma", "wide", &wrong), SFP_EINVAL);
+    assert_string_equal(wrong.key, "sigma");
+    assert_non_null(strstr(wrong.message, "'wide'"));
+    assert_int_equal(sfp_settings_set(s, "sigmas", "0.5", &wrong), SFP_EINVAL);
+    assert_non_null(strstr(wrong.message, "sigmas"));
+}
+
+/* Offers batches first .. end - 1, each of flat images whose shade follows from its number. */
+static void offer(sfp_learner *l, int first, int end)
+{
+    static uint8_t rgb[BATCH][SIDE * SIDE * 3];
+    for (int k = first; k < end; k++) {
+        sfp_sample samples[BATCH] = {0};
+        sfp_report report;
+        for (int i = 0; i < BATCH; i++) {
+            memset(rgb[i], 20 + 70 * (i % CLASSES) + k, sizeof rgb[i]);
+            samples[i] = (sfp_sample){.rgb = rgb[i], .label = i % CLASSES, .id = (uint64_t)(k * BATCH + i)};
+        }
+        MUST(sfp_learner_offer(l, BATCH, samples, &report, &err));
+        assert_int_equal(report.timestamp, k);
+        assert_int_equal(report.offered, BATCH);
+    }
+}
+
+/* All bytes of a file, until the test ends. */
+static uint8_t *bytes_of(const char *path, size_t *size)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    uint8_t *bytes = kept_malloc((size_t)st.st_size);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(bytes, 1, (size_t)st.st_size, f), st.st_size);
+    (void)fclose(f);
+    *size = (size_t)st.st_size;
+    return bytes;
+}
+
+TEST(a_learner_that_goes_on_from_a_checkpoint_ends_in_the_same_bytes)
+{
+    __attribute__((cleanup(close_engine))) sfp_engine *e = NULL;
+    __attribute__((cleanup(free_settings))) sfp_settings *s = NULL;
+    MUST(sfp_engine_open_random(1, 1, &e, &err));
+    assert_int_equal(sfp_engine_image_size(e), SIDE);
+    MUST(sfp_settings_create(&s, &err));
+    MUST(sfp_settings_set(s, "batch", "4", &err));
+    MUST(sfp_settings_set(s, "buffer-size", "6", &err));
+    const char *checkpoint = in_folder("checkpoint"), *whole = in_folder("whole"), *resumed = in_folder("resumed");
+    __attribute__((cleanup(free_learner))) sfp_learner *l = NULL, *after = NULL;
+    MUST(sfp_learner_create(e, s, &l, &err));
+    offer(l, 0, 3);
+    MUST(sfp_learner_checkpoint(l, checkpoint, "batch 3", &err));
+    offer(l, 3, 6);
+    MUST(sfp_learner_save(l, whole, &err));
+
+    char position[16];
+    MUST(sfp_learner_create(e, s, &after, &err));
+    MUST(sfp_learner_resume(after, checkpoint, position, sizeof position, &err));
+    assert_string_equal(position, "batch 3");
+    offer(after, 3, 6);
+    MUST(sfp_learner_save(after, resumed, &err));
+    assert_int_equal(sfp_learner_classes(after), CLASSES);
+    size_t size[2];
+    uint8_t *a = bytes_of(whole, &size[0]), *b = bytes_of(resumed, &size[1]);
+    assert_int_equal(size[0], size[1]);
+    assert_memory_equal(a, b, size[0]);
+    assert_int_equal(sfp_learner_resume(after, in_folder("none"), NULL, 0, &err), SFP_ENOTFOUND);
+}
