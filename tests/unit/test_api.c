@@ -1,6 +1,9 @@
 /* The library as its users see it: streamfp.h and nothing else of it. */
 #include "streamfp.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "temp_folder.h"
 #include "test.h"
 
@@ -21,6 +24,11 @@ static void free_settings(sfp_settings **s)
 static void free_learner(sfp_learner **l)
 {
     sfp_learner_free(*l);
+}
+
+static void free_predictor(sfp_predictor **p)
+{
+    sfp_predictor_free(*p);
 }
 
 TEST(a_refused_setting_names_its_key)
@@ -95,4 +103,65 @@ TEST(a_learner_that_goes_on_from_a_checkpoint_ends_in_the_same_bytes)
     assert_int_equal(size[0], size[1]);
     assert_memory_equal(a, b, size[0]);
     assert_int_equal(sfp_learner_resume(after, in_folder("none"), NULL, 0, &err), SFP_ENOTFOUND);
+}
+
+/* A thread that predicts the same images until it is stopped. */
+typedef struct asker {
+    sfp_predictor *predictor;
+    float expected[BATCH][CLASSES]; /* answers of the only state there is */
+    atomic_bool stopped;
+    int wrong;
+} asker;
+
+static sfp_status predict(sfp_predictor *p, float logp[BATCH][CLASSES])
+{
+    static uint8_t rgb[BATCH][SIDE * SIDE * 3]; /* black */
+    const uint8_t *images[BATCH];
+    int32_t label[BATCH];
+    for (int i = 0; i < BATCH; i++)
+        images[i] = rgb[i];
+    return sfp_predictor_run(p, BATCH, images, label, logp[0], CLASSES, NULL, NULL);
+}
+
+static void *predict_often(void *ctx)
+{
+    asker *a = ctx;
+    float logp[BATCH][CLASSES];
+    do {
+        if (predict(a->predictor, logp) || memcmp(logp, a->expected, sizeof logp) != 0)
+            a->wrong++;
+    } while (!atomic_load(&a->stopped));
+    return NULL;
+}
+
+TEST(a_predictor_answers_while_its_learner_resumes_and_loads)
+{
+    __attribute__((cleanup(close_engine))) sfp_engine *e = NULL;
+    __attribute__((cleanup(free_settings))) sfp_settings *s = NULL;
+    MUST(sfp_engine_open_random(1, 1, &e, &err));
+    MUST(sfp_settings_create(&s, &err));
+    MUST(sfp_settings_set(s, "batch", "4", &err));
+    MUST(sfp_settings_set(s, "buffer-size", "6", &err));
+    MUST(sfp_settings_set(s, "head", "mix", &err));
+    const char *checkpoint = in_folder("checkpoint"), *state = in_folder("state");
+    __attribute__((cleanup(free_learner))) sfp_learner *l = NULL;
+    __attribute__((cleanup(free_predictor))) sfp_predictor *p = NULL;
+    MUST(sfp_learner_create(e, s, &l, &err));
+    offer(l, 0, 3);
+    MUST(sfp_predictor_create(l, 1, BATCH, &p, &err));
+    asker a = {.predictor = p};
+    MUST(predict(p, a.expected));
+    MUST(sfp_learner_save(l, state, &err));
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, predict_often, &a), 0);
+    sfp_status status = SFP_OK;
+    for (int i = 0; !status && i < 12; i++) { /* all of these leave the state as it is */
+        status = sfp_learner_checkpoint(l, checkpoint, "", &err);
+        status = status ? status : sfp_learner_resume(l, checkpoint, NULL, 0, &err);
+        status = status ? status : sfp_learner_load(l, state, &err);
+    }
+    atomic_store(&a.stopped, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    MUST(status);
+    assert_int_equal(a.wrong, 0);
 }

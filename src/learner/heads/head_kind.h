@@ -12,19 +12,31 @@
 #ifndef SFP_LEARNER_HEAD_KIND_H
 #define SFP_LEARNER_HEAD_KIND_H
 
+#include "base/mem.h"
 #include "learner/heads/head.h"
 
 #define SFP_HEAD_LABEL_MAX (1 << 20) /* labels are below this */
 #define SFP_HEAD_VALUE_MAX 1e12f     /* |query| is below this: squares summed over a stream stay finite in a float */
 #define SFP_HEAD_GRAIN 64            /* samples scored at a time */
 
+/* A random projection. It does not change once it is drawn, so a head and the scorers frozen from it share one; the last holder
+ * frees it. Predictors read r on their own threads but hold no projection: only the learner's thread counts holders. */
+typedef struct sfp_projection {
+    int holders;
+    _Alignas(SFP_ALIGN) float r[]; /* (D, width) */
+} sfp_projection;
+
+/* NULL: there is none. */
+sfp_projection *sfp__projection_hold(sfp_projection *p);
+void sfp__projection_release(sfp_projection *p);
+
 /* A head's scores as a linear map (head_scorer.c). */
 typedef struct sfp_head_form {
-    int dim, rows, width; /* width: of the features, D or of the projection */
-    const float *project; /* (D, width) R: features are relu(q R); NULL: they are q - centre */
-    double *weight;       /* (width, rows) */
-    double *bias;         /* (rows), zero before */
-    double *centre;       /* (D), zero before */
+    int dim, rows, width;    /* width: of the features, D or of the projection */
+    sfp_projection *project; /* R: features are relu(q R); NULL: they are q - centre */
+    double *weight;          /* (width, rows) */
+    double *bias;            /* (rows), zero before */
+    double *centre;          /* (D), zero before */
 } sfp_head_form;
 
 typedef struct sfp_head_kind {

@@ -58,12 +58,19 @@ static int round_up(int n)
     return (n + GRAIN - 1) / GRAIN * GRAIN;
 }
 
-static void draw_projection(sfp_ranpac *m)
+/* The projection of the seed, in place of the one before. */
+static sfp_status draw_projection(sfp_ranpac *m, sfp_error *err)
 {
     sfp_rng rng = sfp__rng_init((uint64_t)m->setup[SFP_RANPAC_SEED], STREAM_PROJECT);
     size_t count = (size_t)m->base.opt.dim * (size_t)m->width;
+    sfp_projection *p = sfp__malloc(sizeof *p + count * sizeof *p->r);
+    TRY(sfp__check_memory(p, err));
+    p->holders = 1;
     for (size_t i = 0; i < count; i++)
-        m->project[i] = (float)sfp__rng_normal(&rng);
+        p->r[i] = (float)sfp__rng_normal(&rng);
+    sfp__projection_release(m->project);
+    m->project = p;
+    return SFP_OK;
 }
 
 static sfp_status ranpac_init(sfp_head *h, sfp_error *err)
@@ -79,21 +86,21 @@ static sfp_status ranpac_init(sfp_head *h, sfp_error *err)
     m->counter[SFP_RANPAC_NEXT_CHOICE] = FIRST_CHOICE;
     m->strength[SFP_RANPAC_SCALE] = 10;
     size_t w = (size_t)m->width, d = (size_t)h->opt.dim, cap = (size_t)m->cap, side = (size_t)m->side, f = sizeof(float);
-    TRY(sfp__check_memory((m->project = sfp__malloc(d * w * f)) && (m->query = sfp__malloc(cap * d * f)) &&
-                              (m->row = sfp__malloc(cap * sizeof *m->row)) && (m->slot = sfp__malloc(cap * sizeof *m->slot)) &&
-                              (m->gram = sfp__malloc(side * side * f)) && (m->factor = sfp__malloc(side * side * f)) &&
-                              (m->z = sfp__malloc(cap * w * f)) && (m->small = sfp__malloc(cap * cap * f)) &&
+    TRY(sfp__check_memory((m->query = sfp__malloc(cap * d * f)) && (m->row = sfp__malloc(cap * sizeof *m->row)) &&
+                              (m->slot = sfp__malloc(cap * sizeof *m->slot)) && (m->gram = sfp__malloc(side * side * f)) &&
+                              (m->factor = sfp__malloc(side * side * f)) && (m->z = sfp__malloc(cap * w * f)) &&
+                              (m->small = sfp__malloc(cap * cap * f)) &&
                               (m->piece = sfp__malloc(SFP_HEAD_GRAIN * (w > d ? w : d) * f)),
                           err));
-    draw_projection(m);
-    return SFP_OK;
+    return draw_projection(m, err);
 }
 
 static void ranpac_done(sfp_head *h)
 {
     sfp_ranpac *m = (sfp_ranpac *)h;
-    void *blocks[] = {m->project, m->query, m->row,  m->slot,   m->gram,  m->target, m->factor, m->start,
-                      m->z,       m->small, m->dual, m->weight, m->piece, m->answer, m->plain};
+    void *blocks[] = {m->query, m->row,   m->slot, m->gram,   m->target, m->factor, m->start,
+                      m->z,     m->small, m->dual, m->weight, m->piece,  m->answer, m->plain};
+    sfp__projection_release(m->project);
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         sfp__free(blocks[i]);
 }
@@ -115,7 +122,7 @@ static sfp_status ranpac_grow(sfp_head *h, int room, sfp_error *err)
 void sfp__ranpac_project(const sfp_ranpac *m, int n, const float *q, float *phi)
 {
     int w = m->width, d = m->base.opt.dim;
-    sfp__gemm_plain(false, false, n, w, d, q, d, m->project, w, 0.0f, phi, w);
+    sfp__gemm_plain(false, false, n, w, d, q, d, m->project->r, w, 0.0f, phi, w);
     size_t count = (size_t)n * (size_t)w;
     for (size_t i = 0; i < count; i++)
         phi[i] = phi[i] > 0 ? phi[i] : 0;
@@ -252,12 +259,12 @@ static sfp_status visit_setup(sfp_ranpac *m, const sfp_visitor *v, sfp_error *er
 }
 
 /* The projection that belongs to the loaded setup. */
-static void take_seed(sfp_ranpac *m)
+static sfp_status take_seed(sfp_ranpac *m, sfp_error *err)
 {
     if (m->setup[SFP_RANPAC_SEED] == (int64_t)m->base.opt.seed)
-        return;
+        return SFP_OK;
     m->base.opt.seed = (uint64_t)m->setup[SFP_RANPAC_SEED];
-    draw_projection(m);
+    return draw_projection(m, err);
 }
 
 /* How many samples the file has that are not folded into its base. */
@@ -292,8 +299,7 @@ static sfp_status ranpac_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err
         return SFP_OK;
     if (!plausible(m))
         return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counters, classes and samples do not fit together", v->file, v->prefix);
-    take_seed(m);
-    return SFP_OK;
+    return take_seed(m, err);
 }
 
 /* m->plain for the rows there are. */
@@ -323,8 +329,7 @@ static sfp_status ranpac_visit_answer(sfp_head *h, const sfp_visitor *v, sfp_err
     for (size_t r = 0; r < rows; r++)
         memcpy(m->weight + r * side, m->plain + r * width, width * sizeof *m->weight);
     m->solved = h->n;
-    take_seed(m);
-    return SFP_OK;
+    return take_seed(m, err);
 }
 
 const sfp_head_kind sfp__head_ranpac = {

@@ -18,8 +18,8 @@ typedef struct sfp_ranpac {
     int cap, side;    /* the larger of both; the larger of cap and M */
     int recent;       /* p */
     int64_t setup[2], counter[2];
+    sfp_projection *project; /* R (D, M) */
     double strength[2];
-    float *project; /* (D, M): R */
     float *query;   /* (cap, D) of recent samples */
     int64_t *row;   /* (cap): their classes */
     int64_t *slot;  /* (cap): their places in the reservoir, -1: not held out */

@@ -2,8 +2,9 @@
  *
  *     raw_r = bias_r + sum_i weight_ir f_i,   f = q - centre, or relu(q R)
  *
- * so one copy of centre, weight and bias serves them all. R never changes and
- * is not copied: it belongs to the head, which outlives the snapshots. */
+ * so one copy of centre, weight and bias serves them all. R never changes, so
+ * it is held, not copied: a resume replaces the head while predictors still
+ * read the scorers of the previous one. */
 #include "learner/heads/head.h"
 
 #include "base/mem.h"
@@ -17,7 +18,21 @@ struct sfp_head_scorer {
     double *weight, *bias, *centre; /* (width, rows) (rows) (D) */
     int64_t *label;                 /* (rows) */
     size_t weight_room, row_room;
+    sfp_projection *project; /* form.project while rows > 0 */
 };
+
+sfp_projection *sfp__projection_hold(sfp_projection *p)
+{
+    if (p)
+        p->holders++;
+    return p;
+}
+
+void sfp__projection_release(sfp_projection *p)
+{
+    if (p && --p->holders == 0)
+        sfp__free(p);
+}
 
 void sfp__head_scorer_free(sfp_head_scorer *s)
 {
@@ -27,6 +42,7 @@ void sfp__head_scorer_free(sfp_head_scorer *s)
     sfp__free(s->bias);
     sfp__free(s->centre);
     sfp__free(s->label);
+    sfp__projection_release(s->project);
     sfp__free(s);
 }
 
@@ -66,6 +82,9 @@ sfp_status sfp__head_freeze(sfp_head *h, sfp_head_scorer **scorer, sfp_error *er
         s->form.rows = 0;
         return status;
     }
+    sfp_projection *before = s->project;
+    s->project = sfp__projection_hold(s->form.project);
+    sfp__projection_release(before);
     s->form.weight = s->weight;
     s->form.bias = s->bias;
     s->form.centre = s->centre;
@@ -90,7 +109,7 @@ static void features(const sfp_head_form *f, const float *q, double *out)
     }
     memset(out, 0, (size_t)f->width * sizeof *out);
     for (int i = 0; i < f->dim; i++) {
-        const float *row = f->project + (size_t)i * (size_t)f->width;
+        const float *row = f->project->r + (size_t)i * (size_t)f->width;
         for (int j = 0; j < f->width; j++)
             out[j] += (double)q[i] * (double)row[j];
     }
