@@ -1,5 +1,5 @@
 /* The rehearsal buffer: a fixed number of slots under a byte budget, and the
- * methods that decide what is kept and dropped (SPEC sections 7 and 12).
+ * methods that decide what is kept and dropped (docs/method.md, sections 7 and 12).
  *
  * A slot holds everything a replay needs: the picture (8-bit pixels at input
  * size, or the original compressed bytes), label, query, mean embedding, age
@@ -172,9 +172,9 @@ void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *
                        int *iwork /* max(n_left,m) */, double *dwork /* max(n_left,m) */, int *retained /* into Q */,
                        int *replaced);
 
-/* SPEC section 7 with the random numbers given, the three above in a row: what `streamfp-verify buffer.json` checks. For a buffer
- * that holds min(n_seen, m). Arrays sized by the caller: u_* (b), retained and replaced (b). score_buffer holds the slots as they
- * are when Q is drawn, min(m, n_seen + stored) of them. */
+/* docs/method.md, section 7 with the random numbers given, the three above in a row: what `streamfp-verify buffer.json` checks.
+ * For a buffer that holds min(n_seen, m). Arrays sized by the caller: u_* (b), retained and replaced (b). score_buffer holds the
+ * slots as they are when Q is drawn, min(m, n_seen + stored) of them. */
 typedef struct sfp_buffer_plan {
     int stored, nu;
 } sfp_buffer_plan;

@@ -1,5 +1,5 @@
 /* ASER's memory update (Shim et al., "Online class-incremental continual learning with adversarial Shapley value", AAAI 2021;
- * SPEC section 12): the samples that help a 3-nearest-neighbour classifier most stay.
+ * docs/method.md, section 12): the samples that help a 3-nearest-neighbour classifier most stay.
  *
  * Once the buffer is full. Evaluation: one random buffer sample of each class that is in the buffer, and those samples of the
  * batch whose class has a share of the buffer below a threshold drawn from U(0, 1/C). Candidates: floor(1.5*C) random buffer

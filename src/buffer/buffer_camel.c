@@ -1,6 +1,7 @@
-/* Camel's buffer (Li, Shen and Chen, "Camel: Managing Data for Efficient Stream Learning", SIGMOD 2022; SPEC section 12): batch
- * and buffer are merged, and camel's coreset of the m of them that cover each class best stays (select_camel.c, whose greedy this
- * calls). In the merged set slots come before the batch: ties go to what is there. Draws no random number.
+/* Camel's buffer (Li, Shen and Chen, "Camel: Managing Data for Efficient Stream Learning", SIGMOD 2022;
+ * docs/method.md, section 12): batch and buffer are merged, and camel's coreset of the m of them that cover each class best stays
+ * (select_camel.c, whose greedy this calls). In the merged set slots come before the batch: ties go to what is there. Draws no
+ * random number.
  *
  * Cost: the query pass of the samples of the batch that the step left out (slots keep theirs for ever), then the selector's on
  * n = m + b points: n^2*D/2 multiplications for d_max, and its greedy.

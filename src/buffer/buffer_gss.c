@@ -1,6 +1,6 @@
 /* Gradient-based sample selection, the greedy variant (Aljundi, Lin, Goujaud and Bengio, "Gradient based sample selection for
- * online continual learning", NeurIPS 2019, Algorithm 2; SPEC section 12): samples whose gradients point where others' do are
- * replaced first.
+ * online continual learning", NeurIPS 2019, Algorithm 2; docs/method.md, section 12): samples whose gradients point where others'
+ * do are replaced first.
  *
  * The score of a sample is the largest cosine of its gradient to those of up to 20 random groups of 10 buffer samples, no sample
  * in two groups, kept from when it was stored. While there are free slots samples are stored with their scores (0.1 when the

@@ -1,4 +1,4 @@
-/* The decisions of SPEC section 7 as pure functions: random numbers come in, indices go out.
+/* The decisions of docs/method.md, section 7 as pure functions: random numbers come in, indices go out.
  *
  * The arithmetic is the reference's (double, sums in index order), so that with the same random numbers the same indices come
  * out, to the last bit of a running sum. */

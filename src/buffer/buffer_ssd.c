@@ -1,6 +1,6 @@
-/* Summarising stream data (Gu et al., AAAI 2024, sections 3.2 to 3.4; SPEC section 12): floor(m / classes) slots a class hold
- * synthetic pictures, which begin as the first samples of the class and are then moved, every 6 batches, so that training on them
- * would push the learner where the stream's recent samples push it (ssd.c). The other slots are a reservoir.
+/* Summarising stream data (Gu et al., AAAI 2024, sections 3.2 to 3.4; docs/method.md, section 12): floor(m / classes) slots a
+ * class hold synthetic pictures, which begin as the first samples of the class and are then moved, every 6 batches, so that
+ * training on them would push the learner where the stream's recent samples push it (ssd.c). The other slots are a reservoir.
  *
  * `classes` is the number of classes the classifier has: all of them where it is known, those seen so far in a free stream. It
  * may grow; then a class has room for fewer, and the surplus, its highest slots, stay in the buffer as they are but belong to the
@@ -10,7 +10,7 @@
  * mean embedding of these bytes. A step that changes no byte leaves them; one that does costs a patch embedding (1/150 of a pass)
  * and, at the next replay, a query.
  *
- * Such steps come late: SPEC's rate, 4e-3, and one step every 6 batches are the authors', whose pictures are replayed as floats.
+ * Such steps come late: the rate, 4e-3, and one step every 6 batches are the authors', whose pictures are replayed as floats.
  * On Fashion-MNIST at 32 x 32 (the backbone in the box) no pixel is 0.1 of a byte level away from where it began after 40 batches
  * in five tasks, nor 0.4 after 100: what is replayed is what came. In a task of 200 batches the first bytes change after 30, in
  * the end 9 pictures of 20 have, 2 % of all bytes, by at most 3 levels.
@@ -27,11 +27,11 @@
  *
  * Where this departs from the authors' code:
  *  - they match on a convolutional network of their own, trained beside the learner and made anew each task; here on the
- *    learner itself: the gradients are those of what learns (SPEC), and nothing else has to be trained.
+ *    learner itself: the gradients are those of what learns, and nothing else has to be trained.
  *  - they backpropagate through the gradient; here the mixed derivative is a central difference over the learnable parameters.
  *  - their pictures a class are a constant, their queue is 64 batches of a task and must be full before they begin; here
- *    floor(m / classes) and the last 16 (SPEC), whatever they hold.
- *  - no augmentation of the matched pictures: this learner has none anywhere (SPEC section 6).
+ *    floor(m / classes) and the last 16, whatever they hold.
+ *  - no augmentation of the matched pictures: this learner has none anywhere (docs/method.md, section 6).
  *  - pixels are kept in the range of bytes; theirs are free, and replayed as floats.
  *  - their one optimiser for all pictures of a task moves, by momentum, those of every class at each class's step; here a
  *    picture moves when its class is matched. Momentum goes on over tasks.

@@ -1,8 +1,8 @@
-/* StreamFP's buffer update (paper Algorithm 2, SPEC section 7): how many samples enter follows a reservoir, which ones enter
- * and which leave follows the ranks by similarity to the fingerprints as they are now.
+/* StreamFP's buffer update (paper Algorithm 2, docs/method.md, section 7): how many samples enter follows a reservoir, which ones
+ * enter and which leave follows the ranks by similarity to the fingerprints as they are now.
  *
  * The scores of the slots go stale with every step; the mean embedding in each slot makes them anew in O(D), without the
- * picture (SPEC section 4). */
+ * picture (docs/method.md, section 4). */
 #include "buffer/buffer.h"
 
 /* Four vectors of four partial sums, so that the additions do not wait for each other: without -ffast-math the compiler may

@@ -1,6 +1,7 @@
 /* The arithmetic of summarising stream data (Gu et al., "Summarizing Stream Data for Memory-Constrained Online Continual
- * Learning", AAAI 2024; SPEC section 12) without a model: two distances with their gradients, and one step of a picture. Then
- * what the two files of the buffer ssd share: buffer_ssd.c (what is stored), ssd.c (what becomes of synthetic pictures). */
+ * Learning", AAAI 2024; docs/method.md, section 12) without a model: two distances with their gradients, and one step of a
+ * picture. Then what the two files of the buffer ssd share: buffer_ssd.c (what is stored), ssd.c (what becomes of synthetic
+ * pictures). */
 #ifndef SFP_BUFFER_SSD_H
 #define SFP_BUFFER_SSD_H
 
@@ -14,8 +15,9 @@ enum {
 #define SFP_SSD_RATE 4e-3f
 #define SFP_SSD_MOMENTUM 0.9f
 
-/* Length of h*v in the central difference over the parameters. Learnable components have length 1 (SPEC section 2), so this is a
- * small part of what it moves, and still far above float's noise: tests/unit/test_ask_pixels.c has the error from 1e-5 to 10. */
+/* Length of h*v in the central difference over the parameters. Learnable components have length 1 (docs/method.md, section 2), so
+ * this is a small part of what it moves, and still far above float's noise: tests/unit/test_ask_pixels.c has the error from 1e-5
+ * to 10. */
 #define SFP_SSD_REACH 1e-2
 
 /* Matching of gradients, gs of synthetic and gr of real samples: |gs - gr|^2 and, in v, its gradient to gs, 2 (gs - gr). v may be

@@ -1,4 +1,4 @@
-/* Attunement (SPEC section 3): fingerprints refined by three frozen maps made
+/* Attunement (docs/method.md, section 3): fingerprints refined by three frozen maps made
  * of the last three blocks' K and V weights, mixed by one learnable gate.
  *
  *     out(p) = sum_r g_r (W_Vr gelu(W_Kr p + b_Kr) + b_Vr) [+ p],

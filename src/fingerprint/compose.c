@@ -1,4 +1,4 @@
-/* From components to prefixes and from their gradients back (SPEC section 2):
+/* From components to prefixes and from their gradients back (docs/method.md, section 2):
  * what all kinds of pool share.
  *
  *     P -> attuned -> projected (raw prefixes) -> the kind -> prefix of a sample

@@ -1,4 +1,4 @@
-/* The fingerprints (SPEC sections 2-4): a pool of components a prompted layer,
+/* The fingerprints (docs/method.md, sections 2-4): a pool of components a prompted layer,
  * their attunement, the classifier, and everything that maps them to prefixes
  * and back.
  *
@@ -174,8 +174,8 @@ sfp_status sfp__fp_gradients(sfp_fp *f, int first, int n, int terms, double *los
 void sfp__fp_zero_grad(sfp_fp *f);
 void sfp__fp_step(sfp_fp *f, const sfp_adam *adam);
 
-/* mean over fingerprints of p / |p|, p = rows of raw P summed over Lp, all layers stacked, components in use: (D) (SPEC section
- * 4). */
+/* mean over fingerprints of p / |p|, p = rows of raw P summed over Lp, all layers stacked, components in use: (D)
+ * (docs/method.md, section 4). */
 void sfp__fp_mean_unit(const sfp_fp *f, float *out);
 
 #endif

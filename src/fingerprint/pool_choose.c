@@ -129,7 +129,7 @@ static double backward(sfp_fp *f, int l, int first, int n, float *dprefix)
 /* ------------------------------------------------------------------------ L2P */
 
 /* L2P (Wang et al. 2022, "Learning to Prompt for Continual Learning", section
- * 4; SPEC section 13): one pool of prompts for all tasks, in one layer. A
+ * 4; docs/method.md, section 13): one pool of prompts for all tasks, in one layer. A
  * sample takes the five whose keys are nearest to its query; their keys are
  * drawn to the query by mean(1 - cos).
  *
@@ -146,7 +146,7 @@ static double backward(sfp_fp *f, int l, int first, int n, float *dprefix)
  *   is a mean over samples of sums over choices with a coefficient, CODA-Prompt's
  *   release takes every sample with every other's choices (cos_sim[:, k_idx]).
  *   Keys have no other term, so that Adam makes little of its scale.
- * - Prompts and keys start orthonormal (SPEC section 2) instead of uniform in
+ * - Prompts and keys start orthonormal (docs/method.md, section 2) instead of uniform in
  *   [0, 1): keys that all point the same way are chosen by nothing but noise.
  * - Prompts are not weighed by how often earlier tasks chose them (the paper's
  *   option for when boundaries are known).
@@ -168,7 +168,7 @@ const sfp__pool_kind sfp__pool_l2p = {
 /* ----------------------------------------------------------------- DualPrompt */
 
 /* DualPrompt (Wang et al. 2022, "DualPrompt: Complementary Prompting for
- * Rehearsal-free Continual Learning", section 4; SPEC section 13): a general
+ * Rehearsal-free Continual Learning", section 4; docs/method.md, section 13): a general
  * prompt in each of the first two prompted layers, which all samples share and
  * all tasks train, and in the layers behind them an expert a task, with a key.
  * Training takes the expert of the task, a test the one with the key nearest to
@@ -177,7 +177,7 @@ const sfp__pool_kind sfp__pool_l2p = {
  *
  * With J known tasks there are J experts, whatever --pool says; those of
  * earlier tasks are frozen. On a free stream, which has no tasks, an expert
- * opens where coda opens a span (SPEC section 9), at most --pool of them, and
+ * opens where coda opens a span (docs/method.md, section 9), at most --pool of them, and
  * is the one that learns; when all are open and another is asked for, all learn
  * from then on, and a sample of the stream takes the nearest like one of a test.
  *
@@ -191,7 +191,7 @@ const sfp__pool_kind sfp__pool_l2p = {
  * - The term is a mean over samples and layers with weight 1; theirs has a
  *   coefficient, CODA-Prompt's release sums.
  * - General and expert prompts have one length (--prompt-length; the paper: 5
- *   and 20), start orthonormal (SPEC section 2), not uniform, and are attuned
+ *   and 20), start orthonormal (docs/method.md, section 2), not uniform, and are attuned
  *   like fingerprints unless --attune is off. */
 enum { GENERAL = 2 };
 

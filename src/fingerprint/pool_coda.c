@@ -1,4 +1,4 @@
-/* CODA-Prompt (Smith et al. 2023, section 4.1; SPEC section 2): a prefix is the
+/* CODA-Prompt (Smith et al. 2023, section 4.1; docs/method.md, section 2): a prefix is the
  * sum of all components in use, each weighted by how well the query, seen
  * through the component's attention, fits its key:
  *

@@ -1,4 +1,4 @@
-/* The learner (SPEC sections 5-7, 9): one timestamp is one arriving batch:
+/* The learner (docs/method.md, sections 5-7, 9): one timestamp is one arriving batch:
  * score, select, K training steps with rehearsal, buffer update.
  *
  *     learner = create(vit, pool, options)

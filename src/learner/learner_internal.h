@@ -10,7 +10,7 @@
 
 enum { SFP_LEARNER_MAX_CLASSES = 1 << 20 };
 
-/* Page-Hinkley on a series (SPEC section 9): fires when the mean has moved,
+/* Page-Hinkley on a series (docs/method.md, section 9): fires when the mean has moved,
  * in either direction, by more than chance and its own spread explain.
  *
  * The series is standardised by its running mean and deviation, so one pair of
@@ -147,7 +147,7 @@ sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEA
  * a pass has computed, the first `unknown` of step_query, back to where items[] come from. */
 sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, float *out, sfp_error *err);
 sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *room, sfp_error *err);
-/* Only the current task's classes compete in the loss of the batch (SPEC section 6). */
+/* Only the current task's classes compete in the loss of the batch (docs/method.md, section 6). */
 bool sfp__learner_masked(const sfp_learner *l);
 bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item);
 void sfp__learner_keep_queries(sfp_learner *l, int unknown);

@@ -259,9 +259,9 @@ static sfp_status features(void *learner, int n, const int *sample, float *out, 
  * do not learn stay where they are, so that what the fingerprints keep of them (attunement's maps) is not computed again. The
  * others move once a question, however many pictures it has, which go through some at a time.
  *
- * Queries are constants (SPEC section 2), also where they belong to the picture that is differentiated: the reading of every such
- * system, whose query pass runs without a graph. With `query one` they are tokens that move with the parameters: at theta + h*v
- * the ones of there are held. */
+ * Queries are constants (docs/method.md, section 2), also where they belong to the picture that is differentiated: the reading of
+ * every such system, whose query pass runs without a graph. With `query one` they are tokens that move with the parameters: at
+ * theta + h*v the ones of there are held. */
 
 /* The values that learn, one parameter after another, into `kept`; then they become kept + h*v. */
 static void move_along(sfp_learner *l, const float *v, float h, float *kept)

@@ -1,4 +1,4 @@
-/* The training step (SPEC section 6): fingerprints, vit and classifier joined.
+/* The training step (docs/method.md, section 6): fingerprints, vit and classifier joined.
  *
  * Works on normalised images that are already chosen; which ones, and where
  * they come from, is the learner's matter. */
@@ -54,7 +54,7 @@ sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *batch, 
 sfp_status sfp__trainer_step(sfp_trainer *t, const sfp_train_batch *batch, sfp_train_result *result, sfp_error *err);
 
 /* Gradient to pixels, dx (n, 3, S, S); those of the parameters are left alone. Queries are constants here, as they are in a
- * step (SPEC section 2). `prepare` makes what the two need, which then allocate nothing. */
+ * step (docs/method.md, section 2). `prepare` makes what the two need, which then allocate nothing. */
 sfp_status sfp__trainer_prepare_pixels(sfp_trainer *t, sfp_error *err);
 /* ... of the batch's loss without the penalty; */
 sfp_status sfp__trainer_pixels(sfp_trainer *t, const sfp_train_batch *batch, float *dx, sfp_error *err);

@@ -1,4 +1,4 @@
-/* A frozen pre-norm ViT (SPEC section 1): immutable weights, packed once.
+/* A frozen pre-norm ViT (docs/method.md, section 1): immutable weights, packed once.
  *
  * Load -> plan (may fail, allocates) -> run (no allocation). A vit is immutable after loading and may be shared by any
  * number of plans and threads; a plan belongs to one caller at a time.
@@ -171,7 +171,7 @@ typedef struct sfp_vit_plan_options {
     int unit;        /* most samples a micro-batch; 0: chosen from the sizes alone */
     bool all_tokens; /* compute every token in the last block too (needed by the tap of the last block) */
     bool token_head; /* the loss sees all normalised tokens (sfp_vit_pass.token_head); implies all_tokens */
-    bool queries;    /* passes may compute queries before they are prompted (SPEC section 2) */
+    bool queries;    /* passes may compute queries before they are prompted (docs/method.md, section 2) */
 } sfp_vit_plan_options;
 
 typedef struct sfp_vit_plan sfp_vit_plan;
@@ -225,7 +225,7 @@ typedef struct sfp_vit_pass {
     /* outputs; NULL: not wanted */
     float *feature;         /* (b, D) */
     float *embed;           /* (b, L, D) patch embeddings, no position */
-    float *mean_embed;      /* (b, D) mean over tokens of unit patch embeddings (SPEC section 4) */
+    float *mean_embed;      /* (b, D) mean over tokens of unit patch embeddings (docs/method.md, section 4) */
     float *const *tokens;   /* (depth) (b, T, D) tokens after block l, or NULL */
     float *normed;          /* (b, T, D) tokens after the final norm, a plan with token_head */
     float *class_attention; /* (b, H, T) last block, class token's row, prefix left out */

@@ -1,4 +1,4 @@
-/* The forward of a micro-batch (SPEC section 1).
+/* The forward of a micro-batch (docs/method.md, section 1).
  *
  * A residual add and the norm that follows it are one pass over the data, so
  * every block leaves `a` = norm1 of the next block's input. The last block

@@ -1,4 +1,4 @@
-/* SPEC section 10: accuracy, forgetting, backward transfer, confusion, intervals.
+/* docs/method.md, section 10: accuracy, forgetting, backward transfer, confusion, intervals.
  *
  * a is (tasks, tasks), row i after task i. Only the first `done` rows count, and of those what was measured: a task without
  * test samples is NAN in its column and is left out of the means, here and there alike. */

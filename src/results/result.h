@@ -1,4 +1,4 @@
-/* What a run measured (SPEC sections 10 and 17), and the files made of it. */
+/* What a run measured (docs/method.md, sections 10 and 17), and the files made of it. */
 #ifndef SFP_RESULTS_RESULT_H
 #define SFP_RESULTS_RESULT_H
 

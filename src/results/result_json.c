@@ -1,4 +1,4 @@
-/* result.json (SPEC section 17): the text of a result and back.
+/* result.json (docs/method.md, section 17): the text of a result and back.
  *
  * The text depends on the numbers alone: keys in a fixed order, numbers in their shortest form, NAN as null. The file may come
  * from anybody: every key is looked at, every count bounded, and nothing is taken that the rest of the program (matrices by tasks

@@ -1,4 +1,4 @@
-/* The arrival clock (SPEC section 8): data comes at lambda samples a second
+/* The arrival clock (docs/method.md, section 8): data comes at lambda samples a second
  * whatever the learner does; what it has no time for is lost, late or pooled.
  *
  *   off      every batch, no rate

@@ -1,6 +1,6 @@
-/* What a run notes: of every timestamp counts, curves, a line of DIR/events.jsonl (SPEC section 17) and progress; the lines of
- * predictions; the numbers of the result; and for the report pictures, of the last timestamp some that the coreset took and some
- * that it left, and those of the buffer. */
+/* What a run notes: of every timestamp counts, curves, a line of DIR/events.jsonl (docs/method.md, section 17) and progress; the
+ * lines of predictions; the numbers of the result; and for the report pictures, of the last timestamp some that the coreset took
+ * and some that it left, and those of the buffer. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "io/json_write.h"

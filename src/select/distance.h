@@ -51,7 +51,7 @@ void sfp__metric_block(const sfp_metric *m, const sfp_points *a, const sfp_point
 sfp_points sfp__metric_gather(const sfp_metric *m, int n, const int *which, float *h, float *r, double *self);
 
 /* Last-layer gradients in factors: g_i = r_i (x) (h_i, 1), r_i = p_i - onehot(y_i), so <g_i, g_j> = (r_i.r_j)(1 + h_i.h_j)
- * (SPEC section 11). What craig and gradmatch share: all but how they choose. */
+ * (docs/method.md, section 11). What craig and gradmatch share: all but how they choose. */
 
 /* Chooses `want` <= n of the points of a metric: positions in order of choice, and their weights; both have room for n. `id` (n):
  * ties go to the lower. */

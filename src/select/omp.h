@@ -1,4 +1,5 @@
-/* Orthogonal matching pursuit on last-layer gradients: minimise |G w - sum g|^2 + 0.5 |w|^2, w >= 0 (SPEC section 11, gradmatch).
+/* Orthogonal matching pursuit on last-layer gradients: minimise |G w - sum g|^2 + 0.5 |w|^2, w >= 0 (docs/method.md, section 11,
+ * gradmatch).
  *
  * A step adds the sample whose gradient correlates most with the residual, if that is positive, and fits all weights (nnls.h).
  * The residual, a matrix R (C, D+1), is never multiplied with a gradient as a vector: <g_i, R> = r_i^T R (h_i, 1).

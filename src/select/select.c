@@ -1,4 +1,5 @@
-/* The table of selectors, and what they share: the size of a coreset, the window of SPEC section 5, who can be chosen. */
+/* The table of selectors, and what they share: the size of a coreset, the window of docs/method.md, section 5, who can be
+ * chosen. */
 #include "select/select_internal.h"
 
 #include <math.h>

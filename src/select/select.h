@@ -63,7 +63,7 @@ typedef int (*sfp_parts_fn)(void *state, int index, sfp_part *out);
 
 /* ---------------------------------------------------------------------- select
  *
- * Selectors: which c of the b samples of a batch to train on (SPEC sections 5 and 11).
+ * Selectors: which c of the b samples of a batch to train on (docs/method.md, sections 5 and 11).
  *
  * A selector declares what it needs and gets exactly that; it never sees the
  * model. To add one: write select_NAME.c with its `const sfp_selector`, and add
@@ -138,7 +138,8 @@ extern const sfp_selector *const sfp__selectors[];
 /* c = floor(sigma*b + 1e-9), at least 1, at most b; 0 when b is 0. */
 int sfp__coreset_size(int b, double sigma);
 
-/* The window of SPEC section 5 around the middle of the ranking; returns how many were written. `out` may not be `order`. */
+/* The window of docs/method.md, section 5 around the middle of the ranking; returns how many were written. `out` may not be
+ * `order`. */
 int sfp__coreset_window(int b, const int *order, const sfp_select_options *opt, int *out);
 
 /* freesel's feature of one image: the mean of the patch tokens that hold the top half of the class token's attention to

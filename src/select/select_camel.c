@@ -1,6 +1,6 @@
-/* Camel's coreset (Li, Shen and Chen, "Camel: Managing Data for Efficient Stream Learning", SIGMOD 2022; SPEC section 11): greedy
- * on F(S) = sum_i (d_max - min_{j in S, y_j = y_i} |x_i - x_j|) on features of unit length, a sample whose class has no chosen
- * one counting 0. Draws no random number.
+/* Camel's coreset (Li, Shen and Chen, "Camel: Managing Data for Efficient Stream Learning", SIGMOD 2022;
+ * docs/method.md, section 11): greedy on F(S) = sum_i (d_max - min_{j in S, y_j = y_i} |x_i - x_j|) on features of unit length, a
+ * sample whose class has no chosen one counting 0. Draws no random number.
  *
  * The features are those of the unprompted backbone: the method is rule-based and knows no model state, and a step needs them
  * anyway as queries. Cost beside them: one blocked pass over all pairs for d_max (n^2*D/2 multiplications), then facility.h

@@ -1,6 +1,6 @@
-/* CRAIG (Mirzasoleiman, Bilmes and Leskovec, "Coresets for Data-efficient Training of Machine Learning Models", ICML 2020; SPEC
- * section 11): facility location F(S) = sum_i max_{j in S} (d_max - |g_i - g_j|) on last-layer gradients, lazy greedy; the weight
- * of a chosen sample is how many are nearest to it (itself too). Draws no random number.
+/* CRAIG (Mirzasoleiman, Bilmes and Leskovec, "Coresets for Data-efficient Training of Machine Learning Models", ICML 2020;
+ * docs/method.md, section 11): facility location F(S) = sum_i max_{j in S} (d_max - |g_i - g_j|) on last-layer gradients, lazy
+ * greedy; the weight of a chosen sample is how many are nearest to it (itself too). Draws no random number.
  *
  * Cost: one prompted pass over the batch; then about (2 + ln c) blocked passes over all pairs, n^2*(C + D) multiplications each,
  * when the pairs do not fit memory, else two (facility.h). Memory as facility.h says.

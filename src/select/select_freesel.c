@@ -1,11 +1,11 @@
-/* FreeSel (Xie et al., "Towards Free Data Selection with General-Purpose Models", NeurIPS 2023; SPEC section 11): one vector an
- * image from the patch tokens that the class token attends to, then D^2 sampling on cosine distance.
+/* FreeSel (Xie et al., "Towards Free Data Selection with General-Purpose Models", NeurIPS 2023; docs/method.md, section 11): one
+ * vector an image from the patch tokens that the class token attends to, then D^2 sampling on cosine distance.
  *
  * Cost: one pass of the unprompted backbone, whose queries the step keeps; then n*c*D multiplications in matrix products
  * (cover.h). Random numbers as cover.h says.
  *
  * From the authors: they cluster the kept tokens of an image into several patterns by spectral clustering and sample patterns;
- * here an image has one pattern, their mean, as SPEC says. Attention is summed over heads; the kept tokens are the fewest, by
+ * here an image has one pattern, their mean. Attention is summed over heads; the kept tokens are the fewest, by
  * attention descending, whose mass reaches half of the patches'. */
 #include "select/cover.h"
 

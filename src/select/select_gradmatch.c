@@ -1,5 +1,6 @@
-/* GradMatch (Killamsetty et al., "GRAD-MATCH: Gradient Matching based Data Subset Selection", ICML 2021; SPEC section 11):
- * weights w >= 0 on few samples whose last-layer gradients add up to those of all, by orthogonal matching pursuit (omp.h).
+/* GradMatch (Killamsetty et al., "GRAD-MATCH: Gradient Matching based Data Subset Selection", ICML 2021;
+ * docs/method.md, section 11): weights w >= 0 on few samples whose last-layer gradients add up to those of all, by orthogonal
+ * matching pursuit (omp.h).
  *
  * Cost: one prompted pass over the batch; then omp.h. When no correlation is positive before c are chosen the rest is drawn
  * uniformly: one bounded draw each, weight 1; nothing is drawn otherwise.

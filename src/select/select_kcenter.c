@@ -1,5 +1,5 @@
-/* K-center (Sener and Savarese, "Active Learning for Convolutional Neural Networks: A Core-Set Approach", ICLR 2018; SPEC
- * section 11): farthest-first traversal from index 0 on the logits, Euclidean. Draws no random number.
+/* K-center (Sener and Savarese, "Active Learning for Convolutional Neural Networks: A Core-Set Approach", ICLR 2018;
+ * docs/method.md, section 11): farthest-first traversal from index 0 on the logits, Euclidean. Draws no random number.
  *
  * Cost: n*c*C multiplications in matrix products, n*c/64 steps of a heap at most (cover.h); 2n numbers of memory.
  *

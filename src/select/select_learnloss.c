@@ -1,6 +1,7 @@
-/* Learning loss (Yoo and Kweon, CVPR 2019; SPEC section 11): the samples with the highest predicted loss, by a network that
- * learns beside the learner (lossnet.h): after each training step one of Adam, rate 1e-4, on the losses of the coreset before
- * that step. `lowest` takes the lowest, as the code this is compared with does. Draws no random number but for the first weights.
+/* Learning loss (Yoo and Kweon, CVPR 2019; docs/method.md, section 11): the samples with the highest predicted loss, by a network
+ * that learns beside the learner (lossnet.h): after each training step one of Adam, rate 1e-4, on the losses of the coreset
+ * before that step. `lowest` takes the lowest, as the code this is compared with does. Draws no random number but for the first
+ * weights.
  *
  * Cost: one prompted pass over the batch with all tokens of the last block, then 4*128*D multiplications a sample.
  *

@@ -1,4 +1,4 @@
-/* StreamFP's coreset (paper Eq. 5, SPEC section 5): the samples in the middle of the ranking by similarity to the
+/* StreamFP's coreset (paper Eq. 5, docs/method.md, section 5): the samples in the middle of the ranking by similarity to the
  * fingerprints: neither what they know already nor what is far from all of them. Draws no random number. */
 #include "select/select_internal.h"
 

@@ -1,4 +1,4 @@
-/* Sources: where labelled pictures come from (SPEC section 15). One file a
+/* Sources: where labelled pictures come from (docs/method.md, section 15). One file a
  * kind behind one small interface.
  *
  * A data set on disk is indexed: its records (label, domain, task, time) are

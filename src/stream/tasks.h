@@ -1,5 +1,5 @@
 /* How a data set becomes a stream: tasks, the order of classes, the order of
- * samples within a task (SPEC sections 15 and 17).
+ * samples within a task (docs/method.md, sections 15 and 17).
  *
  *   J              classes (in class order) cut into J tasks as evenly as possible, larger ones first
  *   SIZES "3,2,2"  classes (in class order) by these counts; they must add up

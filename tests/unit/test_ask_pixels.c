@@ -1,7 +1,8 @@
 /* Gradients to pixels, and the mixed derivative that the buffer ssd takes by them, against an oracle in double
  * (test_trainer_oracle.h).
  *
- * Queries are constants (SPEC section 2), of the picture that is differentiated too: the oracle holds them while pixels move. */
+ * Queries are constants (docs/method.md, section 2), of the picture that is differentiated too: the oracle holds them while
+ * pixels move. */
 #include "learner/learner.h"
 
 #include "buffer/ssd.h"

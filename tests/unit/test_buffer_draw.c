@@ -265,7 +265,7 @@ TEST(rank_probabilities_are_those_of_the_formula)
         assert_true(fabs(pi[i] - (1 - 1 / rank[i] / sum)) < 1e-15);
     sfp__rank_probability(1, score, order, pi);
     assert_true(pi[0] == 0);
-    /* SPEC section 7: the most similar of 102 goes with probability 19 % by alg2 */
+    /* docs/method.md, section 7: the most similar of 102 goes with probability 19 % by alg2 */
     float many[102];
     double wide[102];
     int room[102];

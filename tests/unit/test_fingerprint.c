@@ -1,5 +1,5 @@
-/* The fingerprint pool (SPEC sections 2-4) against naive loops in double: starting values, spans, prefixes, attunement,
- * similarity. Gradients are in test_trainer_gradient.c. */
+/* The fingerprint pool (docs/method.md, sections 2-4) against naive loops in double: starting values, spans, prefixes,
+ * attunement, similarity. Gradients are in test_trainer_gradient.c. */
 #include "fingerprint/fingerprint.h"
 
 #include "learner/trainer.h"

@@ -1,4 +1,4 @@
-/* Timestamps of the learner (SPEC sections 5-7 and 9): what must hold whatever the numbers are, and the numbers of one
+/* Timestamps of the learner (docs/method.md, sections 5-7 and 9): what must hold whatever the numbers are, and the numbers of one
  * timestamp done by hand. */
 #include "learner/learner.h"
 

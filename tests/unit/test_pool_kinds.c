@@ -1,5 +1,6 @@
-/* Pools that a sample chooses from (SPEC section 13: l2p, dualprompt): what they hold, what a sample takes, what learns when.
- * Their gradients are in test_trainer_gradient.c, checkpoints and states in test_checkpoint.c and test_restored.c. */
+/* Pools that a sample chooses from (docs/method.md, section 13: l2p, dualprompt): what they hold, what a sample takes, what
+ * learns when. Their gradients are in test_trainer_gradient.c, checkpoints and states in test_checkpoint.c and
+ * test_restored.c. */
 #include "compute/pixels.h"
 #include "compute/vec.h"
 #include "failing_alloc.h"
@@ -183,7 +184,7 @@ TEST(a_query_of_nan_takes_something)
 
 /* ----------------------------------------------------------------- similarity */
 
-/* SPEC section 4 over whatever components a kind has in use, of all layers, each counted once. */
+/* docs/method.md, section 4 over whatever components a kind has in use, of all layers, each counted once. */
 TEST(similarity_is_of_the_components_in_use)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
@@ -270,7 +271,7 @@ TEST(l2p_learns_as_a_whole)
     }
 }
 
-/* SPEC section 9, an expert where coda opens a span; when all are open and more is asked for, all learn. */
+/* docs/method.md, section 9, an expert where coda opens a span; when all are open and more is asked for, all learn. */
 TEST(a_free_stream_opens_an_expert_at_a_time)
 {
     OWNED_BY(free_model) model m = tiny_model(1);

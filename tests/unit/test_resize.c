@@ -1,4 +1,4 @@
-/* Resizing against a naive oracle in double precision, and the fits of SPEC section 6. */
+/* Resizing against a naive oracle in double precision, and the fits of docs/method.md, section 6. */
 #include "base/rng.h"
 #include "io/image/image.h"
 
@@ -141,7 +141,7 @@ TEST(squash_is_a_bilinear_resize)
     assert_memory_equal(a.rgb, b.rgb, 32 * 32 * 3);
 }
 
-/* The way SPEC section 6 says it, step by step. */
+/* The way docs/method.md, section 6 says it, step by step. */
 static void check_crop(int w, int h, int size)
 {
     int target = (int)lround(size * 256.0 / 224.0);

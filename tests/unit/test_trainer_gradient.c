@@ -1,10 +1,10 @@
-/* Gradients of the training step, every learnable tensor, against central differences (SPEC sections 2, 3 and 6).
+/* Gradients of the training step, every learnable tensor, against central differences (docs/method.md, sections 2, 3 and 6).
  *
  * The differences are those of an oracle in double (test_trainer_oracle.h): float noise is then the engine's alone and the
  * tolerance can be tight. The oracle's loss must equal the engine's, and differences of the engine's own loss along each
  * gradient must give its length (as far as float can tell), so the two are tied together.
  *
- * What is differentiated: queries are constants (SPEC section 2: "no gradient"). In the two-pass form they depend on no
+ * What is differentiated: queries are constants (docs/method.md, section 2). In the two-pass form they depend on no
  * parameter, so nothing has to be held. With `query one` the query of a layer is the class token that enters it, which
  * earlier layers' prefixes move: the right gradient is the one with these tokens held at their values, so the differences
  * hold them, and a test shows that differences which let them move are another number. */

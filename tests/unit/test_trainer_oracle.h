@@ -1,4 +1,4 @@
-/* The learner's mathematics once more, in double, as direct loops over the formulas (SPEC sections 1-3, 6 and 13): the
+/* The learner's mathematics once more, in double, as direct loops over the formulas (docs/method.md, sections 1-3, 6 and 13): the
  * oracle of test_trainer_gradient.c and test_fingerprint.c. Include after <cmocka.h>.
  *
  * It shares nothing with the engine but the values of weights and parameters. Every learnable tensor has its value here in
@@ -68,7 +68,7 @@ static int oracle_parts(const oracle *o)
     return o->fp.kind != SFP_FP_L2P ? 1 : o->fp.pool < ORACLE_PARTS ? o->fp.pool : ORACLE_PARTS;
 }
 
-/* SPEC section 3 of one row p (D): out = sum_r g_r (W_Vr gelu(W_Kr p + b_Kr) + b_Vr) [+ p] */
+/* docs/method.md, section 3 of one row p (D): out = sum_r g_r (W_Vr gelu(W_Kr p + b_Kr) + b_Vr) [+ p] */
 static UNUSED void oracle_attune_row(const oracle *o, const double *gate_w, const double *gate_b, const double *p, double *out)
 {
     int D = o->vit.c.dim, kept[3] = {0};

@@ -1,6 +1,6 @@
-/* The ViT against its oracle (vit_oracle.h): a forward in double, written as direct loops over the formulas (SPEC section 1).
- * The engine's outputs must equal the oracle's; its gradients must equal central differences of the oracle along random
- * directions, tensor by tensor. */
+/* The ViT against its oracle (vit_oracle.h): a forward in double, written as direct loops over the formulas
+ * (docs/method.md, section 1). The engine's outputs must equal the oracle's; its gradients must equal central differences of the
+ * oracle along random directions, tensor by tensor. */
 #include "model/vit.h"
 
 #include "test.h"

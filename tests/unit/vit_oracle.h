@@ -1,5 +1,5 @@
-/* The ViT once more, in double, as direct loops over the formulas (SPEC section 1): the oracle of test_vit_gradient.c and, with
- * the learner's mathematics around it, of test_trainer_oracle.h. Include after <cmocka.h>.
+/* The ViT once more, in double, as direct loops over the formulas (docs/method.md, section 1): the oracle of test_vit_gradient.c
+ * and, with the learner's mathematics around it, of test_trainer_oracle.h. Include after <cmocka.h>.
  *
  * It shares nothing with the engine but the values of weights. */
 #ifndef SFP_TESTS_VIT_ORACLE_H

@@ -1,5 +1,5 @@
 /* streamfp bench: how close the passes come to the machine's matrix-product
- * rate (SPEC section 17). Passes and products take turns, so that a noisy
+ * rate (docs/method.md, section 17). Passes and products take turns, so that a noisy
  * machine disturbs both alike; every number is the best of its rounds. */
 #include "cli/commands/bench.h"
 
@@ -38,7 +38,7 @@ static const sfp_opt options[] = {
 /* ------------------------------------------------------------- whole timestamps */
 
 /* A learner in the middle of a stream: the buffer is full, long ago, and its queries are known, as they are after each slot's
- * first replay (SPEC section 17). */
+ * first replay (docs/method.md, section 17). */
 enum { PART_SELECT = 1, PART_BUFFER = 6, PARTS };
 static const char *const part_names[PARTS] = {"query", "select", "attune", "forward", "backward", "update", "buffer"};
 

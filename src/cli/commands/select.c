@@ -1,4 +1,4 @@
-/* streamfp select: a coreset of any feature matrix, by the selectors that `run` uses (SPEC sections 11 and 17).
+/* streamfp select: a coreset of any feature matrix, by the selectors that `run` uses (docs/method.md, sections 11 and 17).
  *
  * The files take the place of what a learner would compute: features are kcenter's logits, camel's and freesel's features, and
  * with labels and probabilities the last-layer gradients of craig and gradmatch. */

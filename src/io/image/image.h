@@ -38,7 +38,8 @@ sfp_status sfp__image_resize(const sfp_image *im, int width, int height, sfp_fil
 /* Copies the window; it must lie inside. */
 sfp_status sfp__image_crop(const sfp_image *im, int left, int top, int width, int height, sfp_image *out, sfp_error *err);
 
-/* SPEC section 6: squash to size x size, or crop: short side to round(size*256/224), then the centre at offsets rounded down. */
+/* docs/method.md, section 6: squash to size x size, or crop: short side to round(size*256/224), then the centre at offsets
+ * rounded down. */
 typedef enum sfp_resize { SFP_RESIZE_SQUASH, SFP_RESIZE_CROP } sfp_resize;
 sfp_status sfp__image_fit(const sfp_image *im, int size, sfp_resize how, sfp_image *out, sfp_error *err);
 

@@ -1,4 +1,4 @@
-/* Closed-form heads on the frozen features (SPEC section 13): they learn from
+/* Closed-form heads on the frozen features (docs/method.md, section 13): they learn from
  * queries that are computed anyway, one sample at a time, without gradients.
  *
  *     update(q, label) -> scores(q) -> visit

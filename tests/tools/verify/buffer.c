@@ -1,4 +1,4 @@
-/* buffer.json: buffer updates with their random numbers given (SPEC section 7), each with one right answer. */
+/* buffer.json: buffer updates with their random numbers given (docs/method.md, section 7), each with one right answer. */
 #include "verify.h"
 
 #include "base/mem.h"
