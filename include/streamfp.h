@@ -6,7 +6,10 @@
  * Errors: fallible functions return a status and, when `err` is not NULL, put
  * a message there that names the file, the place, what was found and what was
  * expected. Outputs are untouched on failure. The library never prints, exits
- * or aborts. */
+ * or aborts.
+ *
+ * Locale: numbers in settings, files and messages have a decimal point in every
+ * locale. The library never sets the locale of the process. */
 #ifndef STREAMFP_H
 #define STREAMFP_H
 

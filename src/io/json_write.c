@@ -157,9 +157,6 @@ static void put_number(sfp_json *j, double x, bool is_float, int min, int max)
         if (is_float ? strtof(text, NULL) == (float)x : strtod(text, NULL) == x)
             break;
     }
-    char *comma = strchr(text, ','); /* a host program may have set a locale that writes 0,5 */
-    if (comma)
-        *comma = '.';
     put(j, text);
 }
 

@@ -1,4 +1,5 @@
 /* The public interface (streamfp.h) on top of vit, learner and predictor. */
+#include "base/c_locale.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "io/image/image.h"
@@ -35,6 +36,7 @@ static sfp_status make_engine(sfp_vit *vit, int threads, sfp_engine **out, sfp_e
 
 sfp_status sfp_engine_open(const char *backbone, int threads, sfp_engine **out, sfp_error *err)
 {
+    IN_C_LOCALE;
     sfp_vit *vit = NULL;
     TRY(sfp__vit_load(backbone, NULL, &vit, err));
     return make_engine(vit, threads, out, err);
@@ -42,6 +44,7 @@ sfp_status sfp_engine_open(const char *backbone, int threads, sfp_engine **out, 
 
 sfp_status sfp_engine_open_random(uint64_t seed, int threads, sfp_engine **out, sfp_error *err)
 {
+    IN_C_LOCALE;
     const sfp_vit_config c = {.img_size = 32,
                               .patch_size = 8,
                               .channels = 3,
@@ -88,6 +91,7 @@ static sfp_status read_image(const char *path, int size, sfp_resize how, uint8_t
 
 sfp_status sfp_engine_read_image(const sfp_engine *e, const char *path, uint8_t *rgb, sfp_error *err)
 {
+    IN_C_LOCALE;
     return read_image(path, sfp_engine_image_size(e), SFP_RESIZE_SQUASH, rgb, err);
 }
 
@@ -100,6 +104,7 @@ const sfp_setting_info *sfp_settings_info(int i)
 
 sfp_status sfp_settings_create(sfp_settings **out, sfp_error *err)
 {
+    IN_C_LOCALE;
     return sfp__alloc(out, 1, sizeof **out, err);
 }
 
@@ -113,6 +118,7 @@ void sfp_settings_free(sfp_settings *s)
 
 sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value, sfp_error *err)
 {
+    IN_C_LOCALE;
     /* checked here, so that the message comes where the mistake is; kept as text, applied when the backbone is known */
     sfp_learner_options scratch = {0};
     const sfp_vit_config plain = {.std = {1, 1, 1}};
@@ -131,6 +137,7 @@ sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value,
 
 sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_learner **out, sfp_error *err)
 {
+    IN_C_LOCALE;
     const sfp_vit_config *c = &e->vit->config;
     sfp_learner_options o = sfp__learner_options_defaults(e->vit);
     for (int i = 0; i < sfp__settings_count; i++)
@@ -144,6 +151,7 @@ sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_l
 
 sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *samples, sfp_report *report, sfp_error *err)
 {
+    IN_C_LOCALE;
     sfp_timestamp t;
     int replayed = 0;
     TRY(sfp__learner_offer(l, count, samples, &t, err));
@@ -164,6 +172,7 @@ sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *sample
 
 sfp_status sfp_learner_resume(sfp_learner *l, const char *path, char *buffer, size_t size, sfp_error *err)
 {
+    IN_C_LOCALE;
     OWNED char *position = NULL;
     TRY(sfp__learner_resume(l, path, &position, NULL, err));
     if (buffer && size)
@@ -185,6 +194,7 @@ static sfp_status own_pool(sfp_status made, sfp_thread_pool *pool, sfp_predictor
 
 sfp_status sfp_predictor_create(sfp_learner *l, int threads, int max_batch, sfp_predictor **out, sfp_error *err)
 {
+    IN_C_LOCALE;
     sfp_thread_pool *pool = NULL;
     TRY(sfp__thread_pool_create(threads, &pool, err));
     return own_pool(sfp__predictor_create(l, pool, max_batch, out, err), pool, out);
@@ -192,6 +202,7 @@ sfp_status sfp_predictor_create(sfp_learner *l, int threads, int max_batch, sfp_
 
 sfp_status sfp_predictor_open(sfp_engine *e, const char *state, int threads, int max_batch, sfp_predictor **out, sfp_error *err)
 {
+    IN_C_LOCALE;
     sfp_thread_pool *pool = NULL;
     TRY(sfp__thread_pool_create(threads, &pool, err));
     return own_pool(sfp__predictor_open(e->vit, pool, state, max_batch, out, err), pool, out);
@@ -199,12 +210,14 @@ sfp_status sfp_predictor_open(sfp_engine *e, const char *state, int threads, int
 
 sfp_status sfp_predictor_read_image(const sfp_predictor *p, const char *path, uint8_t *rgb, sfp_error *err)
 {
+    IN_C_LOCALE;
     return read_image(path, sfp__predictor_image_size(p), sfp__predictor_options(p)->resize, rgb, err);
 }
 
 sfp_status sfp_predictor_run(sfp_predictor *p, int count, const uint8_t *const *rgb, int32_t *label, float *logp, int classes,
                              uint64_t *timestamps, sfp_error *err)
 {
+    IN_C_LOCALE;
     sfp_prediction answer = {0};
     TRY(sfp__predictor_run(p, count, rgb, label, logp, classes, &answer, err));
     if (timestamps)

@@ -1,6 +1,7 @@
 /* What a learner is made of: options, room, classes, tasks. What it does with a batch is in step.c. */
 #include "learner/learner.h"
 
+#include "base/c_locale.h"
 #include "base/mem.h"
 #include "learner/learner_internal.h"
 
@@ -287,6 +288,7 @@ int sfp__learner_label_max(const sfp_learner *l)
 
 sfp_status sfp_learner_name_class(sfp_learner *l, int label, const char *name, sfp_error *err)
 {
+    IN_C_LOCALE;
     if (label < 0 || label >= sfp__learner_label_max(l))
         return sfp__fail(err, SFP_EINVAL, "class %d to be named '%s' is out of range", label, name ? name : "");
     TRY(sfp__learner_class_room(l, label + 1, err));
@@ -328,5 +330,6 @@ int sfp__learner_task(const sfp_learner *l)
 
 sfp_status sfp_learner_next_task(sfp_learner *l, sfp_error *err)
 {
+    IN_C_LOCALE;
     return l->fp ? sfp__fp_next_task(l->fp, err) : SFP_OK;
 }

@@ -1,6 +1,7 @@
 /* The library as its users see it: streamfp.h and nothing else of it. */
 #include "streamfp.h"
 
+#include <locale.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -74,6 +75,14 @@ static uint8_t *bytes_of(const char *path, size_t *size)
     return bytes;
 }
 
+static void check_same_bytes(const char *first, const char *second)
+{
+    size_t size[2];
+    uint8_t *a = bytes_of(first, &size[0]), *b = bytes_of(second, &size[1]);
+    assert_int_equal(size[0], size[1]);
+    assert_memory_equal(a, b, size[0]);
+}
+
 TEST(a_learner_that_goes_on_from_a_checkpoint_ends_in_the_same_bytes)
 {
     __attribute__((cleanup(close_engine))) sfp_engine *e = NULL;
@@ -98,10 +107,7 @@ TEST(a_learner_that_goes_on_from_a_checkpoint_ends_in_the_same_bytes)
     offer(after, 3, 6);
     MUST(sfp_learner_save(after, resumed, &err));
     assert_int_equal(sfp_learner_classes(after), CLASSES);
-    size_t size[2];
-    uint8_t *a = bytes_of(whole, &size[0]), *b = bytes_of(resumed, &size[1]);
-    assert_int_equal(size[0], size[1]);
-    assert_memory_equal(a, b, size[0]);
+    check_same_bytes(whole, resumed);
     assert_int_equal(sfp_learner_resume(after, in_folder("none"), NULL, 0, &err), SFP_ENOTFOUND);
 }
 
@@ -164,4 +170,119 @@ TEST(a_predictor_answers_while_its_learner_resumes_and_loads)
     assert_int_equal(pthread_join(thread, NULL), 0);
     MUST(status);
     assert_int_equal(a.wrong, 0);
+}
+
+/* ------------------------------------------------------------------- locales */
+
+enum { PLAIN, COMMA, LOCALES };
+static const char *const locale_names[LOCALES] = {"C", "de_DE.UTF-8"}; /* the second writes 0,5 and groups thousands by points */
+
+/* Makes the locale in the test's folder, as none need be installed. */
+static void make_locale(void)
+{
+    const char *command = kept_print("localedef -i de_DE -f UTF-8 %s/%s >/dev/null 2>&1", folder, locale_names[COMMA]);
+    if (system(command) != 0) { /* NOLINT(cert-env33-c): paths of our own making */
+        print_message("[   NOTE   ] localedef cannot make %s: package locales\n", locale_names[COMMA]);
+        skip();
+    }
+    assert_int_equal(setenv("LOCPATH", folder, 1), 0);
+}
+
+static void use_locale(int i)
+{
+    char text[8];
+    assert_non_null(setlocale(LC_ALL, locale_names[i]));
+    (void)snprintf(text, sizeof text, "%.1f", 0.5);
+    assert_string_equal(text, i == COMMA ? "0,5" : "0.5");
+}
+
+/* The host program's locale is still the one it has set. */
+static void check_locale(int i)
+{
+    assert_string_equal(setlocale(LC_ALL, NULL), locale_names[i]);
+    assert_true(uselocale((locale_t)0) == LC_GLOBAL_LOCALE);
+}
+
+static void leave_locale(void)
+{
+    (void)setlocale(LC_ALL, "C");
+    (void)unsetenv("LOCPATH");
+    remove_folder();
+}
+
+/* A learner with fractions among its settings. */
+static void make_learner(sfp_engine *e, const char *sigma, sfp_learner **out)
+{
+    __attribute__((cleanup(free_settings))) sfp_settings *s = NULL;
+    MUST(sfp_settings_create(&s, &err));
+    MUST(sfp_settings_set(s, "batch", "4", &err));
+    MUST(sfp_settings_set(s, "buffer-size", "6", &err));
+    MUST(sfp_settings_set(s, "lr", "0.00125", &err));
+    MUST(sfp_settings_set(s, "sigma", sigma, &err));
+    MUST(sfp_learner_create(e, s, out, &err));
+}
+
+TEST_AROUND(a_setting_has_a_decimal_point_in_every_locale, make_folder, leave_locale)
+{
+    make_locale();
+    for (int i = 0; i < LOCALES; i++) {
+        __attribute__((cleanup(free_settings))) sfp_settings *s = NULL;
+        use_locale(i);
+        MUST(sfp_settings_create(&s, &err));
+        MUST(sfp_settings_set(s, "sigma", "0.5", &err));
+        REFUSED(sfp_settings_set(s, "sigma", "0,5", &err), SFP_EINVAL, "'0,5'");
+        check_locale(i);
+    }
+}
+
+TEST_AROUND(states_and_checkpoints_do_not_depend_on_the_locale, make_folder, leave_locale)
+{
+    const char *checkpoint[LOCALES], *state[LOCALES];
+    make_locale();
+    for (int i = 0; i < LOCALES; i++) {
+        __attribute__((cleanup(close_engine))) sfp_engine *e = NULL;
+        __attribute__((cleanup(free_learner))) sfp_learner *l = NULL;
+        checkpoint[i] = in_folder(i == COMMA ? "checkpoint-comma" : "checkpoint-plain");
+        state[i] = in_folder(i == COMMA ? "state-comma" : "state-plain");
+        use_locale(i);
+        MUST(sfp_engine_open_random(1, 1, &e, &err));
+        make_learner(e, "0.5", &l);
+        offer(l, 0, 2);
+        MUST(sfp_learner_checkpoint(l, checkpoint[i], "", &err));
+        MUST(sfp_learner_save(l, state[i], &err));
+        check_locale(i);
+    }
+    check_same_bytes(checkpoint[PLAIN], checkpoint[COMMA]);
+    check_same_bytes(state[PLAIN], state[COMMA]);
+    for (int i = 0; i < LOCALES; i++) {
+        __attribute__((cleanup(close_engine))) sfp_engine *e = NULL;
+        __attribute__((cleanup(free_learner))) sfp_learner *l = NULL, *other = NULL;
+        __attribute__((cleanup(free_predictor))) sfp_predictor *p = NULL;
+        use_locale(i);
+        MUST(sfp_engine_open_random(1, 1, &e, &err));
+        make_learner(e, "0.5", &l);
+        MUST(sfp_learner_resume(l, checkpoint[PLAIN], NULL, 0, &err));
+        MUST(sfp_learner_load(l, state[PLAIN], &err));
+        MUST(sfp_predictor_open(e, state[PLAIN], 1, BATCH, &p, &err));
+        make_learner(e, "0.25", &other);
+        REFUSED(sfp_learner_resume(other, checkpoint[PLAIN], NULL, 0, &err), SFP_EINVAL, "sigma 0.5, now it is 0.25");
+        check_locale(i);
+    }
+}
+
+TEST_AROUND(a_backbone_is_read_in_every_locale, make_folder, leave_locale)
+{
+    const char *state[LOCALES];
+    make_locale();
+    for (int i = 0; i < LOCALES; i++) {
+        __attribute__((cleanup(close_engine))) sfp_engine *e = NULL;
+        __attribute__((cleanup(free_learner))) sfp_learner *l = NULL;
+        state[i] = in_folder(i == COMMA ? "state-comma" : "state-plain");
+        use_locale(i);
+        MUST(sfp_engine_open("models/builtin.safetensors", 1, &e, &err));
+        make_learner(e, "0.5", &l);
+        MUST(sfp_learner_save(l, state[i], &err)); /* it holds the mean and the deviation of colours in the backbone's file */
+        check_locale(i);
+    }
+    check_same_bytes(state[PLAIN], state[COMMA]);
 }

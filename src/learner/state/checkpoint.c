@@ -4,6 +4,7 @@
  * hostile: every size, label and count is checked before the first value is changed, and after that nothing can fail. */
 #include "learner/state/state.h"
 
+#include "base/c_locale.h"
 #include "base/mem.h"
 #include "learner/state/visit.h"
 
@@ -270,6 +271,7 @@ static sfp_status visit_heads(sfp_head *const heads[SFP_HEAD_EXPERTS], const sfp
 
 sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err)
 {
+    IN_C_LOCALE;
     OWNED_BY(sfp__kept_parts_done) sfp_kept_parts parts = {0};
     OWNED_BY(sfp__saved_done) sfp_saved_meta meta = {0};
     visit f = {.l = l, .v = sfp__visit_writing(&parts), .classes = sfp_learner_classes(l)};

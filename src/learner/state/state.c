@@ -2,6 +2,7 @@
  * hold). */
 #include "learner/state/state.h"
 
+#include "base/c_locale.h"
 #include "base/mem.h"
 #include "io/json_write.h"
 
@@ -141,6 +142,7 @@ static sfp_status visit_heads(sfp_learner *l, const sfp_visitor *with, sfp_error
 
 sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err)
 {
+    IN_C_LOCALE;
     OWNED_BY(sfp__kept_parts_done) sfp_kept_parts parts = {0};
     OWNED_BY(sfp__saved_done) sfp_saved_meta meta = {0};
     const sfp_visitor v = sfp__visit_writing(&parts);
@@ -171,6 +173,7 @@ static sfp_status check_kind(const sfp_learner *l, const sfp_tensor_file *st, sf
 
 sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
 {
+    IN_C_LOCALE;
     OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     OWNED_BY(sfp__saved_names_done) sfp_saved_names names = {0};
     OWNED float *values = NULL; /* all tensors, in the order of sfp__fp_params */

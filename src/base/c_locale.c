@@ -1,0 +1,22 @@
+#include "base/c_locale.h"
+
+#include <pthread.h>
+
+static locale_t c_locale; /* kept until the process ends */
+
+static void make(void)
+{
+    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+locale_t sfp__c_locale_enter(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, make);
+    return uselocale(c_locale);
+}
+
+void sfp__c_locale_leave(const locale_t *before)
+{
+    (void)uselocale(*before);
+}
